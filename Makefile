@@ -1,0 +1,92 @@
+# make help lists the targets. Only Go, git, make and (for -race) a C compiler are needed; the tools are pinned in
+# go.mod and tools/*/go.mod and come through the Go module proxy.
+
+GO   ?= go
+BUF  := $(GO) tool -modfile=tools/buf/go.mod buf
+LINT := $(GO) tool -modfile=tools/lint/go.mod golangci-lint
+HELM := $(GO) tool -modfile=tools/helm/go.mod helm
+
+# The race detector needs a C compiler. Without one the tests run without it, and say so.
+CC_FOUND := $(shell command -v $$($(GO) env CC) 2>/dev/null)
+RACE     := $(if $(CC_FOUND),-race)
+
+FUZZTIME ?= 10s
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: bin/mooring ## build the gateway as bin/mooring
+
+.PHONY: bin/mooring
+bin/mooring:
+	@mkdir -p bin
+	CGO_ENABLED=0 $(GO) build -trimpath -o $@ ./cmd/gateway
+
+.PHONY: run
+run: bin/mooring ## start the gateway on an embedded database with sample data
+	@echo "building the embedded database (about 90 s the first time) ..."
+	@mkdir -p bin
+	cd lab && CGO_ENABLED=0 $(GO) build -trimpath -o ../bin/mooring-embedded ./cmd/embedded
+	cd lab && CGO_ENABLED=0 $(GO) build -trimpath -o ../bin/mooring-run ./cmd/run
+	@exec bin/mooring-run --gateway bin/mooring --embedded bin/mooring-embedded
+
+.PHONY: test
+test: test-unit test-lab ## unit tests, specification cases, and lab's tests on a real server
+
+.PHONY: test-unit
+test-unit: ## unit tests and specification cases
+ifeq ($(RACE),)
+	@echo "no C compiler found: the tests run WITHOUT the race detector"
+endif
+	$(GO) test $(RACE) ./...
+
+.PHONY: test-lab
+test-lab: ## lab's tests: MOORING_TEST_URI, or the embedded database
+	cd lab && $(GO) test $(RACE) -timeout 20m ./...
+
+.PHONY: conformance
+conformance: ## run the specifications' own tests and print a table (SPECIFICATIONS_DIR names the folder)
+	@$(GO) run ./tools/conformance
+
+.PHONY: bench
+bench: bin/mooring ## CPU and allocations per request, beside a thin gateway over the official driver
+	cd lab && $(GO) run ./cmd/bench --gateway ../bin/mooring
+
+.PHONY: fuzz
+fuzz: ## run every fuzz target for FUZZTIME each
+	@set -e; for p in $$($(GO) list -f '{{if .XTestGoFiles}}{{.Dir}}{{end}}{{if .TestGoFiles}}{{if not .XTestGoFiles}}{{.Dir}}{{end}}{{end}}' ./...); do \
+	  for f in $$(grep -hoE '^func Fuzz[A-Za-z0-9_]+' $$p/*_test.go | awk '{print $$2}'); do \
+	    echo "fuzz $$f ($$p)"; $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$p; done; done
+
+.PHONY: lint
+lint: ## golangci-lint, buf lint and format, helm lint
+	$(LINT) run ./...
+	cd lab && $(GO) tool -modfile=../tools/lint/go.mod golangci-lint run ./...
+	$(BUF) lint
+	$(BUF) format -d --exit-code
+	$(HELM) lint deploy/helm/mooring -f deploy/helm/mooring/ci/values.yaml
+
+.PHONY: generate
+generate: ## regenerate gen/ from proto/
+	tools/generate.sh
+
+.PHONY: generate-check
+generate-check: generate ## fail if gen/ differs from what proto/ gives
+	@git diff --exit-code --stat -- gen || { echo "gen/ is out of date: run make generate and commit"; exit 1; }
+	@test -z "$$(git ls-files --others --exclude-standard -- gen)" || { echo "gen/ has files that are not committed"; exit 1; }
+
+.PHONY: breaking
+breaking: ## compare the API with the newest release tag (reports only where there is none)
+	tools/breaking.sh
+
+.PHONY: helm-template
+helm-template: ## render the chart
+	$(HELM) template mooring deploy/helm/mooring -f deploy/helm/mooring/ci/values.yaml >/dev/null
+
+.PHONY: clean
+clean: ## remove what make built
+	rm -rf bin

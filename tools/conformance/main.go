@@ -1,0 +1,182 @@
+// Command conformance runs every test of this module that walks the MongoDB specifications' own files, and prints a
+// table of suites, files and cases. It ends with `N passed, N failed, N skipped` and exits 1 if a case failed, or if
+// the tests did not run to their end.
+//
+// The folder with the specifications' tests is SPECIFICATIONS_DIR, or shared/specifications beside the checkout.
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"text/tabwriter"
+)
+
+// spectest is the package that all runners go through; what imports it is a runner.
+const spectest = "github.com/mooringdb/mooring/internal/spectest"
+
+func main() {
+	verbose := flag.Bool("v", false, "list every skipped case with its reason")
+	flag.Usage = func() {
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: conformance [-v]\n\nRuns the specifications' own tests and prints a table.\nSPECIFICATIONS_DIR names their folder.")
+		flag.PrintDefaults()
+	}
+	flag.Parse()
+
+	failed, err := run(os.Stdout, *verbose)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "conformance:", err)
+		os.Exit(1)
+	}
+	if failed {
+		os.Exit(1)
+	}
+}
+
+func run(out io.Writer, verbose bool) (failed bool, err error) {
+	runners, err := runners()
+	if err != nil {
+		return false, err
+	}
+	log, err := os.CreateTemp("", "mooring-conformance-*.log")
+	if err != nil {
+		return false, err
+	}
+	defer os.Remove(log.Name())
+	defer log.Close()
+
+	test := exec.Command("go", append([]string{"test", "-count=1"}, runners...)...)
+	test.Env = append(os.Environ(), "MOORING_CONFORMANCE_LOG="+log.Name())
+	output, testErr := test.CombinedOutput()
+
+	cases, err := readCases(log)
+	if err != nil {
+		return false, err
+	}
+	total := report(out, cases, verbose)
+	if testErr != nil && total.failed == 0 {
+		return true, fmt.Errorf("go test: %w\n%s", testErr, output)
+	}
+	if total.failed > 0 {
+		fmt.Fprintf(out, "%s\n", output)
+	}
+	if total.cases() == 0 {
+		fmt.Fprintln(out, "no specification tests were found: set SPECIFICATIONS_DIR")
+	}
+	fmt.Fprintf(out, "%d passed, %d failed, %d skipped\n", total.passed, total.failed, total.skipped)
+	return total.failed > 0, nil
+}
+
+// runners lists the packages whose tests import spectest.
+func runners() ([]string, error) {
+	list := exec.Command("go", "list", "-f",
+		`{{.ImportPath}} {{join .TestImports ","}},{{join .XTestImports ","}}`, "./...")
+	list.Stderr = os.Stderr
+	output, err := list.Output()
+	if err != nil {
+		return nil, fmt.Errorf("go list: %w", err)
+	}
+	var packages []string
+	for line := range strings.Lines(string(output)) {
+		path, imports, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if slices.Contains(strings.Split(imports, ","), spectest) {
+			packages = append(packages, path)
+		}
+	}
+	if len(packages) == 0 {
+		return nil, fmt.Errorf("no package tests with %s", spectest)
+	}
+	return packages, nil
+}
+
+// specCase is one line of the log that spectest writes.
+type specCase struct{ suite, file, name, result, reason string }
+
+func readCases(r io.Reader) ([]specCase, error) {
+	var cases []specCase
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		field := bytes.SplitN(lines.Bytes(), []byte("\t"), 5)
+		if len(field) < 4 {
+			return nil, fmt.Errorf("conformance log: %q is no case", lines.Text())
+		}
+		c := specCase{suite: string(field[0]), file: string(field[1]), name: string(field[2]), result: string(field[3])}
+		if len(field) == 5 {
+			c.reason = string(field[4])
+		}
+		cases = append(cases, c)
+	}
+	return cases, lines.Err()
+}
+
+// tally counts the cases of one suite.
+type tally struct {
+	files                   map[string]bool
+	passed, failed, skipped int
+}
+
+func (t *tally) cases() int { return t.passed + t.failed + t.skipped }
+
+func (t *tally) count(c specCase) {
+	if t.files == nil {
+		t.files = map[string]bool{}
+	}
+	t.files[c.file] = true
+	switch c.result {
+	case "pass":
+		t.passed++
+	case "skip":
+		t.skipped++
+	default:
+		t.failed++
+	}
+}
+
+// report prints the table and the reasons for what was skipped, and returns the sum.
+func report(out io.Writer, cases []specCase, verbose bool) tally {
+	suites := map[string]*tally{}
+	reasons := map[[2]string]int{}
+	var total tally
+	for _, c := range cases {
+		if suites[c.suite] == nil {
+			suites[c.suite] = &tally{}
+		}
+		suites[c.suite].count(c)
+		total.count(c)
+		if c.result == "skip" {
+			reasons[[2]string{c.suite, c.reason}]++
+		}
+	}
+
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "suite\tfiles\tcases\tpassed\tfailed\tskipped")
+	for _, name := range slices.Sorted(maps.Keys(suites)) {
+		s := suites[name]
+		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d\t%d\n", name, len(s.files), s.cases(), s.passed, s.failed, s.skipped)
+	}
+	table.Flush()
+
+	for _, key := range slices.SortedFunc(maps.Keys(reasons), func(a, b [2]string) int {
+		return cmp.Or(cmp.Compare(a[0], b[0]), cmp.Compare(a[1], b[1]))
+	}) {
+		fmt.Fprintf(out, "skipped in %s: %d × %s\n", key[0], reasons[key], key[1])
+	}
+	for _, c := range cases {
+		if c.result == "fail" {
+			fmt.Fprintf(out, "FAILED %s: %s: %s\n", c.suite, c.file, c.name)
+		}
+		if verbose && c.result == "skip" {
+			fmt.Fprintf(out, "skipped %s: %s: %s: %s\n", c.suite, c.file, c.name, c.reason)
+		}
+	}
+	return total
+}

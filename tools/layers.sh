@@ -1,0 +1,16 @@
+#!/bin/sh
+# What the packages must not depend on, asked of the go command itself.
+set -eu
+cd "$(dirname "$0")/.."
+forbid() { # packages, pattern, words
+	found=$(go list -deps "$1" | grep -E "$2" || true)
+	if [ -n "$found" ]; then
+		echo "$1 depends on $3:"
+		echo "$found"
+		exit 1
+	fi
+	echo "$1: no $3"
+}
+forbid ./core/... '^(google\.golang\.org/(grpc|protobuf)|go\.uber\.org/(fx|dig))' 'gRPC, protobuf or fx'
+forbid ./service/... '^go\.uber\.org/(fx|dig)' 'fx'
+forbid ./cmd/gateway 'FerretDB|go\.mongodb\.org/mongo-driver' 'FerretDB or official driver'
