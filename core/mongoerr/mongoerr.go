@@ -1,0 +1,188 @@
+// Package mongoerr is what goes wrong between the driver and a server: the errors that a reply carries, the errors of
+// the network, and the questions that callers ask of both (has it a label? is it a timeout? may it be retried?). It
+// reads replies and decides; it does no I/O, retries nothing and knows no status codes of other protocols.
+package mongoerr
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mooringdb/mooring/core/address"
+	"github.com/mooringdb/mooring/core/bson"
+)
+
+// The error labels that drivers act on.
+const (
+	LabelRetryableWrite                 = "RetryableWriteError"
+	LabelTransientTransaction           = "TransientTransactionError"
+	LabelUnknownTransactionCommitResult = "UnknownTransactionCommitResult"
+	LabelResumableChangeStream          = "ResumableChangeStreamError"
+	LabelNoWritesPerformed              = "NoWritesPerformed"
+)
+
+// CommandError is a reply with ok: 0.
+type CommandError struct {
+	Code            int32  // 0 where the server gave none
+	Name            string // the server's codeName, or ours where the code is known
+	Message         string
+	Labels          []string
+	Address         address.Address
+	TopologyVersion bson.Raw // the reply's topologyVersion; nil where it has none
+	Reply           bson.Raw
+}
+
+func (e *CommandError) Error() string {
+	return "command failed on " + e.Address.String() + ": " + describe(e.Code, e.Name, e.Message)
+}
+
+// WriteError is one entry of a reply's writeErrors: one statement of a write command that failed.
+type WriteError struct {
+	Index   int // the statement's place in the command
+	Code    int32
+	Message string
+	Details bson.Raw // errInfo; nil where the server gave none
+	Raw     bson.Raw
+}
+
+func (e WriteError) Error() string {
+	return "write " + strconv.Itoa(e.Index) + ": " + describe(e.Code, codeNames[e.Code], e.Message)
+}
+
+// WriteConcernError is a reply's writeConcernError: the write was applied, but not acknowledged as asked.
+type WriteConcernError struct {
+	Code            int32
+	Name, Message   string
+	Details         bson.Raw // errInfo; nil where the server gave none
+	Labels          []string // the reply's labels
+	Address         address.Address
+	TopologyVersion bson.Raw // the reply's topologyVersion; nil where it has none
+	Raw             bson.Raw
+}
+
+func (e *WriteConcernError) Error() string {
+	return "write concern not satisfied on " + e.Address.String() + ": " + describe(e.Code, e.Name, e.Message)
+}
+
+// WriteException is a reply with ok: 1 and writeErrors. WriteConcernError is nil where the reply has none.
+type WriteException struct {
+	WriteErrors       []WriteError
+	WriteConcernError *WriteConcernError
+	Labels            []string
+	Address           address.Address
+	Reply             bson.Raw
+}
+
+func (e *WriteException) Error() string {
+	var b strings.Builder
+	b.WriteString("write failed on " + e.Address.String())
+	if len(e.WriteErrors) > 0 {
+		b.WriteString(": " + e.WriteErrors[0].Error())
+	}
+	if n := len(e.WriteErrors) - 1; n > 0 {
+		fmt.Fprintf(&b, " (and %d more)", n)
+	}
+	if e.WriteConcernError != nil {
+		b.WriteString("; " + e.WriteConcernError.Error())
+	}
+	return b.String()
+}
+
+// Unwrap gives the write concern error, so that errors.As finds it.
+func (e *WriteException) Unwrap() error {
+	if e.WriteConcernError == nil {
+		return nil
+	}
+	return e.WriteConcernError
+}
+
+// NetworkError is a connection that could not be made, or that broke under a request or a reply.
+type NetworkError struct {
+	Address address.Address
+	Op      string // what was being done: "dial", "hello", "write", "read", …
+	Sent    bool   // the request was written, wholly or in part: the server may have acted on it
+	Labels  []string
+	Err     error
+}
+
+// Error leaves out what net.OpError knows of sockets: the local port differs each time, and descriptions compare by
+// their error's text.
+func (e *NetworkError) Error() string {
+	err := e.Err
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Err != nil {
+		err = op.Err
+	}
+	return "network error on " + e.Address.String() + " (" + e.Op + "): " + errorText(err)
+}
+
+func (e *NetworkError) Unwrap() error { return e.Err }
+
+// Timeout tells whether a deadline ended the exchange: the connection's own or the context's.
+func (e *NetworkError) Timeout() bool {
+	t, ok := errors.AsType[interface {
+		error
+		Timeout() bool
+	}](e.Err)
+	return ok && t.Timeout()
+}
+
+// SelectionError says that no server was suitable in time, or that none can be.
+type SelectionError struct {
+	Selector string        // what was looked for
+	Topology string        // what was seen, with the servers' last errors
+	Timeout  time.Duration // how long was waited, where Err is nil
+	Err      error         // what ended the wait earlier: the context's cause, an incompatible server, an invalid preference
+}
+
+func (e *SelectionError) Error() string {
+	var b strings.Builder
+	b.WriteString("no server selected for " + e.Selector)
+	if e.Err != nil {
+		b.WriteString(": " + e.Err.Error())
+	} else {
+		fmt.Fprintf(&b, " within %v", e.Timeout)
+	}
+	if e.Topology != "" {
+		b.WriteString("; topology: " + e.Topology)
+	}
+	return b.String()
+}
+
+func (e *SelectionError) Unwrap() error { return e.Err }
+
+// MalformedReplyError is a reply that is valid BSON but not what the protocol says.
+type MalformedReplyError struct {
+	Address address.Address
+	Field   string
+	Problem string
+}
+
+func (e *MalformedReplyError) Error() string {
+	return "malformed reply from " + e.Address.String() + ": " + e.Field + " " + e.Problem
+}
+
+// describe is "message (Name, code 1)", without what is not known.
+func describe(code int32, name, message string) string {
+	if message == "" {
+		message = "no message"
+	}
+	switch {
+	case code != 0 && name != "":
+		return message + " (" + name + ", code " + strconv.Itoa(int(code)) + ")"
+	case code != 0:
+		return message + " (code " + strconv.Itoa(int(code)) + ")"
+	case name != "":
+		return message + " (" + name + ")"
+	}
+	return message
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return "unknown"
+	}
+	return err.Error()
+}

@@ -1,0 +1,164 @@
+// Package description is what is known of a deployment, as immutable values: Server is one server as one hello
+// described it, Topology all of them. Apply folds the outcome of a check into a Topology and Fail an application's
+// error (Server Discovery and Monitoring). Everything here is pure: no clock, no lock, no goroutine, no I/O.
+package description
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mooringdb/mooring/core/address"
+	"github.com/mooringdb/mooring/core/bson"
+)
+
+// Server is one server as one hello described it. A value, once published, is never changed; pointers to it may be
+// shared. The zero value of a field means that the server did not say.
+type Server struct {
+	Address   address.Address
+	Kind      ServerKind
+	LastError error // why it is unknown
+
+	SetName                   string
+	SetVersion                *int64
+	ElectionID                bson.ObjectID
+	Me, Primary               address.Address
+	Hosts, Passives, Arbiters []address.Address // sets: sorted, without duplicates
+	Tags                      TagSet
+
+	MinWireVersion, MaxWireVersion int32
+	MaxBSONObjectSize              int32
+	MaxMessageSize                 int32
+	MaxWriteBatchSize              int32
+	LogicalSessionTimeoutMinutes   *int64
+	TopologyVersion                *TopologyVersion
+	HelloOK                        bool
+	IsCryptd                       bool
+	ReadOnly                       bool
+	ServiceID                      bson.ObjectID // set behind a load balancer
+	ConnectionID                   int64         // the server's name for the connection that the hello came by
+
+	// What follows says when and how fast, not what: it takes no part in equality.
+
+	AverageRTT, MinRTT time.Duration
+	LastUpdateTime     time.Time
+	LastWriteDate      time.Time
+}
+
+// Unknown is a server of which nothing is known but, perhaps, what went wrong.
+func Unknown(addr address.Address, err error) *Server {
+	return &Server{Address: addr, LastError: err}
+}
+
+// LoadBalancer is what a driver knows of a load balancer: its address.
+func LoadBalancer(addr address.Address) *Server {
+	return &Server{Address: addr, Kind: ServerLoadBalancer}
+}
+
+// IsAvailable tells whether the server can be talked to (spec: "available").
+func (s *Server) IsAvailable() bool { return s.Kind != ServerUnknown }
+
+// SupportsSessions tells whether commands to the server may carry an lsid.
+func (s *Server) SupportsSessions() bool {
+	return s.Kind == ServerLoadBalancer || s.LogicalSessionTimeoutMinutes != nil
+}
+
+// Equal is the specification's equality of server descriptions: whether the change from s to o is worth an event.
+func (s *Server) Equal(o *Server) bool {
+	return s.Address == o.Address && s.Kind == o.Kind && errorText(s.LastError) == errorText(o.LastError) &&
+		s.MinWireVersion == o.MinWireVersion && s.MaxWireVersion == o.MaxWireVersion && s.Me == o.Me &&
+		slices.Equal(s.Hosts, o.Hosts) && slices.Equal(s.Passives, o.Passives) && slices.Equal(s.Arbiters, o.Arbiters) &&
+		slices.Equal(s.Tags, o.Tags) && s.SetName == o.SetName && equalPointers(s.SetVersion, o.SetVersion) &&
+		s.ElectionID == o.ElectionID && s.Primary == o.Primary &&
+		equalPointers(s.LogicalSessionTimeoutMinutes, o.LogicalSessionTimeoutMinutes) &&
+		equalPointers(s.TopologyVersion, o.TopologyVersion) && s.IsCryptd == o.IsCryptd
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+func equalPointers[T comparable](a, b *T) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return *a == *b
+}
+
+// String is one line for people and logs.
+func (s *Server) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s", s.Address, s.Kind)
+	if s.AverageRTT > 0 {
+		fmt.Fprintf(&b, ", rtt %v", s.AverageRTT.Round(time.Microsecond))
+	}
+	if len(s.Tags) > 0 {
+		fmt.Fprintf(&b, ", tags %v", s.Tags)
+	}
+	if s.LastError != nil {
+		fmt.Fprintf(&b, ", last error: %v", s.LastError)
+	}
+	return b.String()
+}
+
+// members are all hosts of the replica set that the server reported.
+func (s *Server) members() []address.Address {
+	return slices.Concat(s.Hosts, s.Passives, s.Arbiters)
+}
+
+// TopologyVersion is a server's count of the changes of its own state.
+type TopologyVersion struct {
+	ProcessID bson.ObjectID
+	Counter   int64
+}
+
+// Compare is -1 where next is newer than v, or may be, 0 where they are the same, and 1 where next is older.
+// Without a version on either side, or after a restart of the server, next is taken to be newer.
+func (v *TopologyVersion) Compare(next *TopologyVersion) int {
+	switch {
+	case v == nil || next == nil || v.ProcessID != next.ProcessID, v.Counter < next.Counter:
+		return -1
+	case v.Counter > next.Counter:
+		return 1
+	}
+	return 0
+}
+
+// Tag is one name and value of a server's tags or of a tag set in a read preference.
+type Tag struct{ Name, Value string }
+
+// TagSet is a set of tags, sorted by name.
+type TagSet []Tag
+
+// NewTagSet sorts the tags.
+func NewTagSet(tags ...Tag) TagSet {
+	set := TagSet(slices.Clone(tags))
+	slices.SortFunc(set, func(a, b Tag) int { return strings.Compare(a.Name, b.Name) })
+	return set
+}
+
+// ContainsAll tells whether every tag of want is in the set. The empty want is in every set.
+func (t TagSet) ContainsAll(want TagSet) bool {
+	for _, tag := range want {
+		if !slices.Contains(t, tag) {
+			return false
+		}
+	}
+	return true
+}
+
+// String is {a: b, c: d}.
+func (t TagSet) String() string {
+	parts := make([]string, len(t))
+	for i, tag := range t {
+		parts[i] = tag.Name + ": " + tag.Value
+	}
+	return "{" + strings.Join(parts, ", ") + "}"
+}
+
+func compareElectionIDs(a, b bson.ObjectID) int { return bytes.Compare(a[:], b[:]) }

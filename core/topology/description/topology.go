@@ -1,0 +1,222 @@
+package description
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mooringdb/mooring/core/address"
+	"github.com/mooringdb/mooring/core/bson"
+)
+
+// The wire versions that this driver speaks: MongoDB 3.6 to 8.2.
+const (
+	minWireVersion       = 6
+	minWireVersionServer = "3.6"
+	maxWireVersion       = 27
+
+	wireVersionMongoDB42 = 8
+	wireVersionMongoDB60 = 17
+)
+
+// Topology is the deployment as its servers described it. A value, once published, is never changed.
+type Topology struct {
+	Kind                         Kind
+	SetName                      string
+	MaxElectionID                bson.ObjectID // zero: none yet
+	MaxSetVersion                *int64
+	Servers                      []*Server     // sorted by address, each address once
+	CompatibilityError           error         // an operation must fail with it; nil while all servers are compatible
+	LogicalSessionTimeoutMinutes *int64        // the least of all data-bearing servers; nil: no sessions
+	HeartbeatInterval            time.Duration // a setting; maximum staleness is reckoned with it
+	seeds                        int           // how many were configured
+}
+
+// Settings are what the user configured about discovery.
+type Settings struct {
+	Seeds             []address.Address
+	SetName           string // replicaSet
+	Direct            bool   // directConnection
+	LoadBalanced      bool
+	HeartbeatInterval time.Duration
+}
+
+// New is the topology before anything was heard of it: all seeds, unknown.
+func New(s Settings) (Topology, error) {
+	switch {
+	case s.Direct && len(s.Seeds) > 1:
+		return Topology{}, errors.New("a direct connection needs exactly one host")
+	case s.LoadBalanced && len(s.Seeds) != 1:
+		return Topology{}, errors.New("load balanced mode needs exactly one host")
+	case s.LoadBalanced && (s.Direct || s.SetName != ""):
+		return Topology{}, errors.New("load balanced mode excludes a direct connection and a replica set name")
+	}
+	t := Topology{
+		Kind: initialKind(s), SetName: s.SetName,
+		HeartbeatInterval: s.HeartbeatInterval, seeds: len(s.Seeds),
+	}
+	for _, seed := range s.Seeds {
+		t.add(seed)
+	}
+	return t, nil
+}
+
+func initialKind(s Settings) Kind {
+	switch {
+	case s.LoadBalanced:
+		return KindLoadBalanced
+	case s.Direct:
+		return KindSingle
+	case s.SetName != "":
+		return KindReplicaSetNoPrimary
+	}
+	return KindUnknown
+}
+
+// Server is the server of that address, or nil.
+func (t Topology) Server(addr address.Address) *Server {
+	if i, ok := t.find(addr); ok {
+		return t.Servers[i]
+	}
+	return nil
+}
+
+// Primary is the primary of a replica set, or nil.
+func (t Topology) Primary() *Server {
+	i := slices.IndexFunc(t.Servers, func(s *Server) bool { return s.Kind == ServerRSPrimary })
+	if i < 0 {
+		return nil
+	}
+	return t.Servers[i]
+}
+
+// IsUsable tells whether connections to the server may be pooled: it answers for documents, or it is whatever the
+// user wanted to be connected to directly.
+func (t Topology) IsUsable(addr address.Address) bool {
+	s := t.Server(addr)
+	return s != nil && (s.Kind.IsDataBearing() || t.Kind == KindSingle && s.IsAvailable())
+}
+
+// Equal tells whether the change from t to o is worth an event.
+func (t Topology) Equal(o Topology) bool {
+	return t.Kind == o.Kind && t.SetName == o.SetName && t.MaxElectionID == o.MaxElectionID &&
+		equalPointers(t.MaxSetVersion, o.MaxSetVersion) &&
+		equalPointers(t.LogicalSessionTimeoutMinutes, o.LogicalSessionTimeoutMinutes) &&
+		errorText(t.CompatibilityError) == errorText(o.CompatibilityError) &&
+		slices.EqualFunc(t.Servers, o.Servers, func(a, b *Server) bool { return a == b || a.Equal(b) })
+}
+
+// String is one line for people and logs.
+func (t Topology) String() string {
+	servers := make([]string, len(t.Servers))
+	for i, s := range t.Servers {
+		servers[i] = s.String()
+	}
+	kind := t.Kind.String()
+	if t.SetName != "" {
+		kind += " " + t.SetName
+	}
+	return kind + " [" + strings.Join(servers, "; ") + "]"
+}
+
+// Change is one server before and after: Previous is nil for a server that was added, Current for one that was removed.
+type Change struct{ Previous, Current *Server }
+
+// Changes are the servers in which the two topologies differ, in the order of their addresses: added, removed, or
+// described by another value, be it an equal one.
+func Changes(previous, current Topology) []Change {
+	var all []Change
+	p, c := previous.Servers, current.Servers
+	for len(p) > 0 || len(c) > 0 {
+		switch {
+		case len(c) == 0 || len(p) > 0 && p[0].Address < c[0].Address:
+			all = append(all, Change{Previous: p[0]})
+			p = p[1:]
+		case len(p) == 0 || c[0].Address < p[0].Address:
+			all = append(all, Change{Current: c[0]})
+			c = c[1:]
+		default:
+			if p[0] != c[0] {
+				all = append(all, Change{Previous: p[0], Current: c[0]})
+			}
+			p, c = p[1:], c[1:]
+		}
+	}
+	return all
+}
+
+// WithoutServers is the topology of a driver that has been closed: unknown, and nobody in it.
+func (t Topology) WithoutServers() Topology {
+	return Topology{HeartbeatInterval: t.HeartbeatInterval, seeds: t.seeds}
+}
+
+// The methods below change t; they serve New, Apply and Fail, which own it.
+
+func (t *Topology) find(addr address.Address) (int, bool) {
+	return slices.BinarySearchFunc(t.Servers, addr, func(s *Server, addr address.Address) int {
+		return strings.Compare(string(s.Address), string(addr))
+	})
+}
+
+func (t *Topology) add(addr address.Address) {
+	if i, ok := t.find(addr); !ok {
+		t.Servers = slices.Insert(t.Servers, i, Unknown(addr, nil))
+	}
+}
+
+func (t *Topology) replace(s *Server) {
+	if i, ok := t.find(s.Address); ok {
+		t.Servers[i] = s
+	}
+}
+
+func (t *Topology) remove(addr address.Address) {
+	if i, ok := t.find(addr); ok {
+		t.Servers = slices.Delete(t.Servers, i, i+1)
+	}
+}
+
+// refresh computes what follows from the servers.
+func (t *Topology) refresh() {
+	t.CompatibilityError = nil
+	t.LogicalSessionTimeoutMinutes = nil
+	if t.Kind == KindLoadBalanced {
+		return
+	}
+	sessions := true
+	for _, s := range t.Servers {
+		if err := s.compatibilityError(); err != nil && t.CompatibilityError == nil {
+			t.CompatibilityError = err
+		}
+		if sessions && s.Kind.IsDataBearing() {
+			sessions = s.LogicalSessionTimeoutMinutes != nil
+			t.LogicalSessionTimeoutMinutes = lesser(t.LogicalSessionTimeoutMinutes, s.LogicalSessionTimeoutMinutes)
+		}
+	}
+	if !sessions {
+		t.LogicalSessionTimeoutMinutes = nil
+	}
+}
+
+func lesser(a, b *int64) *int64 {
+	if a == nil || b != nil && *b < *a {
+		return b
+	}
+	return a
+}
+
+func (s *Server) compatibilityError() error {
+	switch {
+	case s.Kind == ServerUnknown || s.Kind == ServerLoadBalancer:
+		return nil
+	case s.MinWireVersion > maxWireVersion:
+		return fmt.Errorf("Server at %s requires wire version %d, but this version of Mooring only supports up to %d.", //nolint:revive,staticcheck // the specification's words
+			s.Address, s.MinWireVersion, maxWireVersion)
+	case s.MaxWireVersion < minWireVersion:
+		return fmt.Errorf("Server at %s reports wire version %d, but this version of Mooring requires at least %d (MongoDB %s).", //nolint:revive,staticcheck // the specification's words
+			s.Address, s.MaxWireVersion, minWireVersion, minWireVersionServer)
+	}
+	return nil
+}
