@@ -1,0 +1,78 @@
+package bson
+
+import (
+	"errors"
+	"iter"
+)
+
+// DBRef is the convention of referring to a document in a collection: a document
+// {$ref, $id, $db?, …}. Nothing is converted to or from it unasked.
+type DBRef struct {
+	Collection  string
+	ID          Value // of any type
+	Database    string
+	HasDatabase bool
+	extra       Raw // the document that further fields are in
+}
+
+// ErrDBRef says that a document lacks $ref or $id, or has them of a wrong type.
+var ErrDBRef = errors.New("bson: document is no DBRef")
+
+// DBRef reads a document as a DBRef, whatever the order of its fields.
+func (d Raw) DBRef() (DBRef, error) {
+	r := DBRef{extra: d}
+	hasRef := false
+	for key, v := range d.All() {
+		ok := true
+		switch key {
+		case "$ref":
+			r.Collection, ok = v.Str()
+			hasRef = ok
+		case "$id":
+			r.ID = v
+		case "$db":
+			r.Database, ok = v.Str()
+			r.HasDatabase = ok
+		}
+		if !ok {
+			return DBRef{}, ErrDBRef
+		}
+	}
+	if !hasRef || r.ID.IsZero() {
+		return DBRef{}, ErrDBRef
+	}
+	return r, nil
+}
+
+// Extra yields the fields beside $ref, $id and $db, in their order.
+func (r DBRef) Extra() iter.Seq2[string, Value] {
+	return func(yield func(string, Value) bool) {
+		for key, v := range r.extra.All() {
+			if key != "$ref" && key != "$id" && key != "$db" && !yield(key, v) {
+				return
+			}
+		}
+	}
+}
+
+// WithExtra is r with the fields of d as its further ones.
+func (r DBRef) WithExtra(d Raw) DBRef {
+	r.extra = d
+	return r
+}
+
+// Document writes $ref, $id, $db if there is one, and the further fields.
+func (r DBRef) Document() Raw {
+	id := r.ID
+	if id.IsZero() {
+		id = NullValue()
+	}
+	b := NewBuilder(nil).String("$ref", r.Collection).Value("$id", id)
+	if r.HasDatabase || r.Database != "" {
+		b.String("$db", r.Database)
+	}
+	for key, v := range r.Extra() {
+		b.Value(key, v)
+	}
+	return b.Finish()
+}
