@@ -1,0 +1,172 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"time"
+
+	"github.com/mooringdb/mooring/lab/internal/contender"
+	"github.com/mooringdb/mooring/lab/internal/gateway"
+	"github.com/mooringdb/mooring/lab/internal/load"
+	"github.com/mooringdb/mooring/lab/internal/proc"
+)
+
+// collection is what every request reads: documents of about 450 bytes, more of them than any request wants.
+const collection = "orders_100000"
+
+// warmUp is how many requests each side answers before the first that counts.
+const warmUp = 2000
+
+// subject is a process whose cost is measured, seen through one of its protocols.
+type subject struct {
+	name  string
+	pid   int
+	debug string // http://host:port of its /debug/vars
+	rest  string // http://host:port with the prefix of its paths
+	grpc  string
+}
+
+// bench is the processes of one run.
+type bench struct {
+	rounds  int
+	scale   float64
+	callers int
+
+	self      string // this program
+	processes []*proc.Process
+	directory string
+
+	ours, raw, maps, rpc subject
+}
+
+// newBench starts the server and the gateways.
+func newBench(ctx context.Context, binary string) (_ *bench, err error) {
+	b := &bench{}
+	defer func() {
+		if err != nil {
+			b.stop()
+		}
+	}()
+	if b.self, err = os.Executable(); err != nil {
+		return nil, err
+	}
+	if b.directory, err = os.MkdirTemp("", "mooring-bench-"); err != nil {
+		return nil, err
+	}
+	uri, _, err := b.start(ctx, "canned")
+	if err != nil {
+		return nil, err
+	}
+
+	g, err := gateway.Start(ctx, gateway.Config{
+		Binary: binary, URI: uri, Directory: b.directory, Args: []string{"--debug-address", "127.0.0.1:0"},
+	})
+	if err != nil {
+		return nil, err
+	}
+	b.processes = append(b.processes, g.Process)
+	b.ours = subject{name: "mooring", pid: g.Pid(), debug: g.Debug, rest: g.REST, grpc: g.GRPC}
+
+	line, thin, err := b.start(ctx, "contender", uri)
+	if err != nil {
+		return nil, err
+	}
+	var a addresses
+	if err := json.Unmarshal([]byte(line), &a); err != nil {
+		return nil, fmt.Errorf("contender: %w", err)
+	}
+	base := "http://" + a.REST
+	b.raw = subject{name: "thin, bson.Raw", pid: thin.Pid(), debug: base, rest: base + contender.RawPrefix}
+	b.maps = subject{name: "thin, bson.M", pid: thin.Pid(), debug: base, rest: base + contender.MapPrefix}
+	b.rpc = subject{name: "thin, grpc-go", pid: thin.Pid(), debug: base, grpc: a.GRPC}
+	return b, nil
+}
+
+// start starts this program in a role and reads the first line that it prints.
+func (b *bench) start(ctx context.Context, role string, args ...string) (string, *proc.Process, error) {
+	p, err := proc.Start(proc.Config{Path: b.self, Args: append([]string{role}, args...)})
+	if err != nil {
+		return "", nil, err
+	}
+	b.processes = append(b.processes, p)
+	ctx, cancel := context.WithTimeout(ctx, gateway.StartTime)
+	defer cancel()
+	line, err := p.Line(ctx)
+	return line, p, err
+}
+
+// stop ends the processes, the last that was started first.
+func (b *bench) stop() {
+	for i := len(b.processes) - 1; i >= 0; i-- {
+		_ = b.processes[i].Stop(10 * time.Second)
+	}
+	_ = os.RemoveAll(b.directory)
+}
+
+// scenario is one request, and who answers it.
+type scenario struct {
+	name     string
+	requests int   // in a round
+	limit    int64 // 0: findOne
+	rest     bool
+	// contenders: the first is what the plain ratio compares with; the others are named in theirs.
+	contenders []subject
+	suffixes   []string
+}
+
+func (b *bench) scenarios() []scenario {
+	rest, suffixes := []subject{b.raw, b.maps}, []string{"", "-vs-bsonm"}
+	return []scenario{
+		{name: "rest-find-one", requests: 20000, rest: true, contenders: rest, suffixes: suffixes},
+		{name: "rest-find-100", requests: 2000, limit: 100, rest: true, contenders: rest, suffixes: suffixes},
+		{name: "grpc-find-one", requests: 20000, contenders: []subject{b.rpc}, suffixes: []string{""}},
+		{name: "grpc-find-100", requests: 4000, limit: 100, contenders: []subject{b.rpc}, suffixes: []string{""}},
+	}
+}
+
+// job is the scenario's request for one side.
+func (s scenario) job(to subject) load.Job {
+	const id = 42
+	if s.rest {
+		return load.REST(to.rest, collection, id, s.limit)
+	}
+	return load.GRPC(to.grpc, collection, id, s.limit)
+}
+
+// run measures every scenario and prints the table, then the ratios.
+func (b *bench) run(ctx context.Context, w io.Writer) error {
+	if err := b.verify(ctx); err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "%d rounds, medians; %d callers; %s, %d processors; documents of %d bytes from a canned-reply server\n\n",
+		b.rounds, b.callers, runtime.Version(), runtime.NumCPU(), documentSize())
+	fmt.Fprintf(w, "%-15s %-15s %14s %15s %15s %12s\n",
+		"case", "gateway", "CPU µs/request", "(least … most)", "allocs/request", "requests/s")
+	var ratios []string
+	for _, s := range b.scenarios() {
+		results, err := b.measure(ctx, s)
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+		for i, r := range results {
+			fmt.Fprintf(w, "%-15s %-15s %14.1f %15s %15.1f %12.0f\n", s.name, r.name, r.cpu.median(),
+				fmt.Sprintf("(%.1f … %.1f)", r.cpu.least(), r.cpu.most()), r.allocations.median(), r.rate.median())
+			if i == 0 {
+				continue
+			}
+			ours, suffix := results[0], s.suffixes[i-1]
+			ratios = append(ratios,
+				fmt.Sprintf("ratio %s-cpu%s %.3f", s.name, suffix, ours.cpu.median()/r.cpu.median()),
+				fmt.Sprintf("ratio %s-allocs%s %.3f", s.name, suffix, ours.allocations.median()/r.allocations.median()))
+		}
+	}
+	fmt.Fprintln(w)
+	for _, line := range ratios {
+		fmt.Fprintln(w, line)
+	}
+	return nil
+}

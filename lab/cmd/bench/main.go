@@ -1,0 +1,58 @@
+// Command bench measures what a request costs in the gateway, beside a thin gateway over the official driver: processor
+// time, from the kernel's accounting of the gateway's process alone, and allocations, as its runtime counts them.
+//
+//	bench --gateway ../bin/mooring
+//
+// Server (canned replies), gateways and load generator are processes of their own; the roles other than the gateway are
+// this program again, under another first argument. The contenders take turns, round by round, and the table shows the
+// median of the rounds. The last lines are for machines: "ratio <case> <value>", ours divided by the contender's.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// roles are what the program does under a first argument that is none of its flags.
+var roles = map[string]func(context.Context, []string) error{
+	"canned":    runCanned,
+	"contender": runContender,
+	"load":      runLoad,
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	err := run(ctx, os.Args[1:])
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	if len(args) > 0 {
+		if role, ok := roles[args[0]]; ok {
+			return role(ctx, args[1:])
+		}
+	}
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	gateway := flags.String("gateway", "../bin/mooring", "the gateway's `binary`")
+	rounds := flags.Int("rounds", 5, "how often each contender gets its turn")
+	scale := flags.Float64("scale", 1, "`factor` on the number of requests in a round")
+	callers := flags.Int("callers", 16, "how many callers send requests at the same time")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	b, err := newBench(ctx, *gateway)
+	if err != nil {
+		return err
+	}
+	defer b.stop()
+	b.rounds, b.scale, b.callers = *rounds, *scale, *callers
+	return b.run(ctx, os.Stdout)
+}

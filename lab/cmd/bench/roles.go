@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"expvar"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"google.golang.org/grpc"
+
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/lab/internal/canned"
+	"github.com/mooringdb/mooring/lab/internal/contender"
+	"github.com/mooringdb/mooring/lab/internal/load"
+)
+
+// runCanned is the server behind both gateways. It prints its connection string.
+func runCanned(ctx context.Context, _ []string) error {
+	s, err := canned.Listen("127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	fmt.Println(s.URI())
+	<-ctx.Done()
+	return s.Close()
+}
+
+// addresses is what the contender prints when it is ready.
+type addresses struct{ REST, GRPC string }
+
+// runContender is the thin gateway. Its argument is the connection string.
+func runContender(ctx context.Context, args []string) error {
+	if len(args) != 1 {
+		return errors.New("contender: want the connection string")
+	}
+	client, err := mongo.Connect(options.Client().ApplyURI(args[0]))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = client.Disconnect(context.WithoutCancel(ctx)) }()
+
+	rest, err := listen(ctx)
+	if err != nil {
+		return err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/", contender.Handler(client))
+	mux.Handle("/debug/vars", expvar.Handler())
+	web := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	go func() { _ = web.Serve(rest) }()
+	defer web.Close()
+
+	rpc, err := listen(ctx)
+	if err != nil {
+		return err
+	}
+	server := grpc.NewServer()
+	mooringv1.RegisterDocumentServiceServer(server, &contender.Documents{Client: client})
+	go func() { _ = server.Serve(rpc) }()
+	defer server.Stop()
+
+	if err := json.NewEncoder(os.Stdout).Encode(addresses{rest.Addr().String(), rpc.Addr().String()}); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return nil
+}
+
+func listen(ctx context.Context) (net.Listener, error) {
+	return new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+}
+
+// runLoad does one job, its argument, and prints the result.
+func runLoad(ctx context.Context, args []string) error {
+	if len(args) != 1 {
+		return errors.New("load: want a job")
+	}
+	var job load.Job
+	if err := json.Unmarshal([]byte(args[0]), &job); err != nil {
+		return err
+	}
+	result, err := load.Run(ctx, job)
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(os.Stdout).Encode(result)
+}

@@ -1,0 +1,193 @@
+package canned
+
+import (
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
+)
+
+// defaultBatchSize is what a server sends first when the client asks for no batch size.
+const defaultBatchSize = 101
+
+// maxReply is how many bytes of documents one reply holds at most.
+const maxReply = 16 << 20
+
+// answer appends the reply to one command.
+func (s *Server) answer(dst []byte, req request) []byte {
+	first, err := req.body.IndexErr(0)
+	if err != nil {
+		return appendError(dst, 59, "CommandNotFound", "empty command")
+	}
+	name := first.Key()
+	if name == "hello" || name == "isMaster" || name == "ismaster" {
+		return append(dst, hello()...)
+	}
+	s.commands.Add(1)
+	if name == "getMore" {
+		return s.getMore(dst, req)
+	}
+
+	var src source
+	if collection, ok := first.Value().StringValueOK(); ok && name != "killCursors" {
+		if src, err = parseCollection(collection); err != nil {
+			return appendError(dst, 26, "NamespaceNotFound", err.Error())
+		}
+		if src.delay > 0 {
+			s.wait(src.delay)
+		}
+	}
+	switch name {
+	case "find":
+		return s.find(dst, req, src, req.body)
+	case "aggregate":
+		cursor, _ := req.body.Lookup("cursor").DocumentOK()
+		return s.find(dst, req, src, cursor)
+	case "killCursors":
+		return s.killCursors(dst, req)
+	case "insert", "delete":
+		return appendOK(dst, "n", int32(req.statements(name)))
+	case "update":
+		n := int32(req.statements(name))
+		return append(dst, bsoncore.NewDocumentBuilder().
+			AppendInt32("n", n).AppendInt32("nModified", n).AppendDouble("ok", 1).Build()...)
+	case "count":
+		return appendOK(dst, "n", int32(src.count))
+	case "ping", "endSessions", "buildInfo", "buildinfo":
+		return appendOK(dst, "n", 0)
+	}
+	return appendError(dst, 59, "CommandNotFound", "no such command: '"+name+"'")
+}
+
+// statements counts what a write command has, in its sequences or in its body.
+func (r request) statements(command string) int {
+	field := map[string]string{"insert": "documents", "update": "updates", "delete": "deletes"}[command]
+	array, ok := r.body.Lookup(field).ArrayOK()
+	if !ok {
+		return r.sequences
+	}
+	values, _ := array.Values()
+	return len(values)
+}
+
+func (s *Server) find(dst []byte, req request, src source, options bsoncore.Document) []byte {
+	end := src.count
+	if n, ok := req.body.Lookup("limit").AsInt64OK(); ok && n > 0 {
+		end = min(end, int(n))
+	}
+	size := defaultBatchSize
+	if n, ok := options.Lookup("batchSize").AsInt64OK(); ok && n >= 0 {
+		size = int(n)
+	}
+	single, _ := req.body.Lookup("singleBatch").BooleanOK()
+	c := &cursorState{source: src, end: end, nsField: namespaceField(req)}
+
+	return s.batch(dst, "firstBatch", c, size, func() int64 {
+		if single || c.next == c.end {
+			return 0
+		}
+		return s.open(c)
+	})
+}
+
+func (s *Server) getMore(dst []byte, req request) []byte {
+	s.getMores.Add(1)
+	id := req.body.Index(0).Value().Int64()
+	c, ok := s.take(id)
+	if !ok {
+		return appendError(dst, 43, "CursorNotFound", "no such cursor")
+	}
+	size := c.end
+	if n, ok := req.body.Lookup("batchSize").AsInt64OK(); ok && n > 0 {
+		size = int(n)
+	}
+	return s.batch(dst, "nextBatch", c, size, func() int64 {
+		if c.next == c.end {
+			return 0
+		}
+		s.putBack(id, c)
+		return id
+	})
+}
+
+// batch appends a reply with the next documents of a cursor. keep is called when they are taken, and gives the cursor's
+// id for the reply.
+func (s *Server) batch(dst []byte, field string, c *cursorState, size int, keep func() int64) []byte {
+	reply, dst := bsoncore.AppendDocumentStart(dst)
+	cursor, dst := bsoncore.AppendDocumentElementStart(dst, "cursor")
+	array, dst := bsoncore.AppendArrayElementStart(dst, field)
+	start := len(dst)
+	for i := 0; i < size && c.next < c.end && len(dst)-start < maxReply; i++ {
+		dst = append(dst, byte(bsoncore.TypeEmbeddedDocument))
+		dst = appendIndex(dst, i)
+		dst = append(dst, 0)
+		dst = c.source.append(dst, c.next)
+		c.next++
+	}
+	dst, _ = bsoncore.AppendArrayEnd(dst, array)
+	dst = bsoncore.AppendInt64Element(dst, "id", keep())
+	dst = append(dst, c.nsField...)
+	dst, _ = bsoncore.AppendDocumentEnd(dst, cursor)
+	dst = bsoncore.AppendDoubleElement(dst, "ok", 1)
+	dst, _ = bsoncore.AppendDocumentEnd(dst, reply)
+	return dst
+}
+
+// appendIndex appends the decimal text of i, as strconv.AppendInt would with more ado.
+func appendIndex(dst []byte, i int) []byte {
+	if i >= 10 {
+		dst = appendIndex(dst, i/10)
+	}
+	return append(dst, byte('0'+i%10))
+}
+
+func namespaceField(req request) []byte {
+	db, _ := req.body.Lookup("$db").StringValueOK()
+	collection, _ := req.body.Index(0).Value().StringValueOK()
+	return bsoncore.AppendStringElement(nil, "ns", db+"."+collection)
+}
+
+func (s *Server) killCursors(dst []byte, req request) []byte {
+	killed, missing := bsoncore.NewArrayBuilder(), bsoncore.NewArrayBuilder()
+	ids, _ := req.body.Lookup("cursors").ArrayOK()
+	values, _ := ids.Values()
+	for _, v := range values {
+		if _, ok := s.take(v.Int64()); !ok {
+			missing.AppendInt64(v.Int64())
+			continue
+		}
+		s.killed.Add(1)
+		killed.AppendInt64(v.Int64())
+	}
+	none := bsoncore.NewArrayBuilder().Build()
+	return append(dst, bsoncore.NewDocumentBuilder().
+		AppendArray("cursorsKilled", killed.Build()).AppendArray("cursorsNotFound", missing.Build()).
+		AppendArray("cursorsAlive", none).AppendArray("cursorsUnknown", none).AppendDouble("ok", 1).Build()...)
+}
+
+func hello() []byte {
+	return bsoncore.NewDocumentBuilder().
+		AppendBoolean("helloOk", true).
+		AppendBoolean("isWritablePrimary", true).
+		AppendBoolean("ismaster", true).
+		AppendInt32("maxBsonObjectSize", 16<<20).
+		AppendInt32("maxMessageSizeBytes", maxMessageSize).
+		AppendInt32("maxWriteBatchSize", 100_000).
+		AppendDateTime("localTime", time.Now().UnixMilli()).
+		AppendInt32("logicalSessionTimeoutMinutes", 30).
+		AppendInt32("connectionId", 1).
+		AppendInt32("minWireVersion", 0).
+		AppendInt32("maxWireVersion", 21).
+		AppendBoolean("readOnly", false).
+		AppendDouble("ok", 1).
+		Build()
+}
+
+func appendOK(dst []byte, field string, n int32) []byte {
+	return append(dst, bsoncore.NewDocumentBuilder().AppendInt32(field, n).AppendDouble("ok", 1).Build()...)
+}
+
+func appendError(dst []byte, code int32, codeName, message string) []byte {
+	return append(dst, bsoncore.NewDocumentBuilder().
+		AppendDouble("ok", 0).AppendString("errmsg", message).
+		AppendInt32("code", code).AppendString("codeName", codeName).Build()...)
+}

@@ -1,0 +1,177 @@
+// Package canned is a MongoDB server that answers from what it has prepared: fast enough to measure a gateway with,
+// and exact about what it counts (connections, cursors opened, killed and still open). It stores nothing, reads no
+// filter and knows no authentication.
+//
+// The name of a collection says what is in it:
+//
+//	orders_N         N documents of about 450 bytes with the types that a shop has
+//	docs_N_SIZE      N documents of exactly SIZE bytes
+//	slow_MS          empty, and answers every command only after MS milliseconds
+//
+// The _id of document i is the int32 i, from 0; filter, sort and projection are ignored, limit, batchSize and singleBatch
+// are not. insert, update, delete and the like answer that they did what they were asked.
+package canned
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Stats is what a Server has counted.
+type Stats struct {
+	Connections   int64 // open now
+	Connected     int64 // accepted since the start
+	Commands      int64 // without hello
+	CursorsOpen   int64 // open now
+	CursorsOpened int64
+	CursorsKilled int64 // by killCursors
+	GetMores      int64
+}
+
+// Server listens on one address. Create it with Listen.
+type Server struct {
+	listener net.Listener
+	done     chan struct{} // closed by Close
+	wg       sync.WaitGroup
+
+	connected, commands, opened, killed, getMores atomic.Int64
+
+	// mu guards the fields below. Nothing blocks while it is held.
+	mu         sync.Mutex
+	closed     bool
+	conns      map[net.Conn]struct{}
+	cursors    map[int64]*cursorState
+	lastCursor int64
+}
+
+// cursorState is an open cursor: the part of its collection that was not sent yet.
+type cursorState struct {
+	source  source
+	next    int
+	end     int
+	nsField []byte // the element ns
+}
+
+// Listen begins to serve on addr ("127.0.0.1:0" lets the kernel choose the port).
+func Listen(addr string) (*Server, error) {
+	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{listener: l, done: make(chan struct{}), conns: map[net.Conn]struct{}{}, cursors: map[int64]*cursorState{}, lastCursor: 1000}
+	s.wg.Go(s.accept)
+	return s, nil
+}
+
+// Addr is the address that the server listens on.
+func (s *Server) Addr() string { return s.listener.Addr().String() }
+
+// URI is the connection string of the server.
+func (s *Server) URI() string { return "mongodb://" + s.Addr() + "/" }
+
+// Stats gives the counts of this moment.
+func (s *Server) Stats() Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return Stats{
+		Connections:   int64(len(s.conns)),
+		Connected:     s.connected.Load(),
+		Commands:      s.commands.Load(),
+		CursorsOpen:   int64(len(s.cursors)),
+		CursorsOpened: s.opened.Load(),
+		CursorsKilled: s.killed.Load(),
+		GetMores:      s.getMores.Load(),
+	}
+}
+
+// Close stops to listen, cuts every connection and waits until nothing of the server runs. It is called once.
+func (s *Server) Close() error {
+	close(s.done)
+	err := s.listener.Close()
+	s.mu.Lock()
+	s.closed = true
+	for c := range s.conns {
+		c.Close()
+	}
+	s.mu.Unlock()
+	s.wg.Wait()
+	return err
+}
+
+// wait is how a slow collection takes its time.
+func (s *Server) wait(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-s.done:
+	}
+}
+
+func (s *Server) accept() {
+	for {
+		c, err := s.listener.Accept()
+		if err != nil {
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			continue
+		}
+		if !s.admit(c) {
+			c.Close()
+			return
+		}
+		s.wg.Go(func() {
+			defer s.dismiss(c)
+			s.serve(c)
+		})
+	}
+}
+
+func (s *Server) admit(c net.Conn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	s.conns[c] = struct{}{}
+	s.connected.Add(1)
+	return true
+}
+
+func (s *Server) dismiss(c net.Conn) {
+	c.Close()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.conns, c)
+}
+
+// open keeps a cursor and gives its id.
+func (s *Server) open(c *cursorState) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lastCursor++
+	s.cursors[s.lastCursor] = c
+	s.opened.Add(1)
+	return s.lastCursor
+}
+
+// take removes a cursor from the open ones, for its getMore or for good.
+func (s *Server) take(id int64) (*cursorState, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c, ok := s.cursors[id]
+	delete(s.cursors, id)
+	return c, ok
+}
+
+// putBack keeps a cursor that take gave, under the same id.
+func (s *Server) putBack(id int64, c *cursorState) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cursors[id] = c
+}

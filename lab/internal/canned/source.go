@@ -1,0 +1,105 @@
+package canned
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
+)
+
+// source makes the documents of one collection.
+type source struct {
+	template []byte // a document whose first element is the int32 _id
+	count    int
+	delay    time.Duration // before every answer
+}
+
+// idOffset is where the int32 of the first element "_id" stands: length, type, "_id", NUL.
+const idOffset = 4 + 1 + 4
+
+// append appends document i.
+func (s source) append(dst []byte, i int) []byte {
+	at := len(dst) + idOffset
+	dst = append(dst, s.template...)
+	binary.LittleEndian.PutUint32(dst[at:], uint32(i))
+	return dst
+}
+
+// Document gives document i of a collection as the server sends it.
+func Document(collection string, i int) ([]byte, error) {
+	s, err := parseCollection(collection)
+	if err != nil {
+		return nil, err
+	}
+	if i < 0 || i >= s.count {
+		return nil, fmt.Errorf("%s has no document %d", collection, i)
+	}
+	return s.append(nil, i), nil
+}
+
+// parseCollection reads the name of a collection; see the package comment.
+func parseCollection(name string) (source, error) {
+	kind, rest, _ := strings.Cut(name, "_")
+	var numbers []int
+	for f := range strings.SplitSeq(rest, "_") {
+		n, err := strconv.Atoi(f)
+		if err != nil || n < 0 {
+			return source{}, fmt.Errorf("collection %q: %q is not a number", name, f)
+		}
+		numbers = append(numbers, n)
+	}
+	switch {
+	case kind == "orders" && len(numbers) == 1:
+		return source{template: order, count: numbers[0]}, nil
+	case kind == "docs" && len(numbers) == 2 && numbers[1] >= minPadded:
+		return source{template: padded(numbers[1]), count: numbers[0]}, nil
+	case kind == "slow" && len(numbers) == 1:
+		return source{delay: time.Duration(numbers[0]) * time.Millisecond}, nil
+	}
+	return source{}, fmt.Errorf("collection %q is none of orders_N, docs_N_SIZE (SIZE at least %d), slow_MS", name, minPadded)
+}
+
+// minPadded is the size of a padded document without padding.
+var minPadded = len(paddedWith(""))
+
+func padded(size int) []byte { return paddedWith(strings.Repeat("x", size-minPadded)) }
+
+func paddedWith(pad string) []byte {
+	return bsoncore.NewDocumentBuilder().AppendInt32("_id", 0).AppendString("pad", pad).Build()
+}
+
+// order is a document as a shop would have it.
+var order = bsoncore.NewDocumentBuilder().
+	AppendInt32("_id", 0).
+	AppendObjectID("customer", [12]byte{0x65, 0x1f, 0x3c, 0x0a, 1, 2, 3, 4, 5, 6, 7, 8}).
+	AppendString("status", "shipped").
+	AppendDateTime("placed", 1_790_000_000_000).
+	AppendDouble("total", 149.85).
+	AppendInt64("version", 9_007_199_254_740_993).
+	AppendBoolean("gift", false).
+	AppendNull("coupon").
+	AppendDocument("address", bsoncore.NewDocumentBuilder().
+		AppendString("name", "Grace Hopper").
+		AppendString("street", "1 Harbor \"Street\"").
+		AppendString("city", "Gdańsk").
+		AppendString("country", "PL").
+		Build()).
+	AppendArray("items", bsoncore.NewArrayBuilder().
+		AppendDocument(item("rope-20m", "Mooring rope, 20 m", 2, 39.95)).
+		AppendDocument(item("fender-l", "Fender, large", 1, 49.95)).
+		AppendDocument(item("cleat-s", "Cleat, steel", 4, 5)).
+		Build()).
+	AppendArray("tags", bsoncore.NewArrayBuilder().AppendString("harbor").AppendString("priority").Build()).
+	Build()
+
+func item(sku, name string, quantity int32, price float64) []byte {
+	return bsoncore.NewDocumentBuilder().
+		AppendString("sku", sku).
+		AppendString("name", name).
+		AppendInt32("quantity", quantity).
+		AppendDouble("price", price).
+		Build()
+}

@@ -1,0 +1,236 @@
+// Package gatewaytest gives lab's tests what they run against, as processes: the gateway, built without -race from
+// ../cmd/gateway, and a MongoDB server behind it. It does not judge what they answer.
+//
+// The server is the one that MOORING_TEST_URI names, else the embedded database. Binaries are built once per test run;
+// MOORING_GATEWAY_BIN and MOORING_EMBEDDED_BIN name ones that are there already.
+package gatewaytest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/lab/internal/gateway"
+	"github.com/mooringdb/mooring/lab/internal/proc"
+)
+
+// maxReceive lets a client take the largest document that there is, with room for its frame.
+const maxReceive = 17 << 20
+
+// Suite holds what the tests of one package share. It is made once, in TestMain:
+//
+//	var suite = gatewaytest.New()
+//
+//	func TestMain(m *testing.M) { os.Exit(suite.Run(m)) }
+type Suite struct {
+	gateway  func() (string, error)
+	embedded func() (string, error)
+	server   func() (string, error)
+
+	// mu guards the fields below.
+	mu  sync.Mutex
+	dir string
+	db  *proc.Process
+}
+
+// New makes a suite; nothing is built or started before a test asks for it.
+func New() *Suite {
+	s := &Suite{}
+	s.gateway = sync.OnceValues(func() (string, error) { return s.build("MOORING_GATEWAY_BIN", ".", "./cmd/gateway") })
+	s.embedded = sync.OnceValues(func() (string, error) { return s.build("MOORING_EMBEDDED_BIN", "lab", "./cmd/embedded") })
+	s.server = sync.OnceValues(s.startServer)
+	return s
+}
+
+// Run runs the tests and then stops and removes what they shared.
+func (s *Suite) Run(m *testing.M) int {
+	code := m.Run()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.db != nil {
+		_ = s.db.Stop(10 * time.Second)
+	}
+	if s.dir != "" {
+		_ = os.RemoveAll(s.dir)
+	}
+	return code
+}
+
+// IsEmbedded says whether the server is the embedded database, which lacks much.
+func (s *Suite) IsEmbedded() bool { return os.Getenv("MOORING_TEST_URI") == "" }
+
+// URI is the connection string of the server.
+func (s *Suite) URI(t testing.TB) string {
+	t.Helper()
+	uri, err := s.server()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return uri
+}
+
+// Direct connects the official driver to the server, past the gateway: the witness of what is really there.
+func (s *Suite) Direct(t testing.TB) *mongo.Client {
+	t.Helper()
+	c, err := mongo.Connect(options.Client().ApplyURI(s.URI(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Disconnect(context.Background()) })
+	return c
+}
+
+// Database gives the name of a database that no other test uses, and drops it at the end.
+func (s *Suite) Database(t testing.TB) string {
+	t.Helper()
+	name := fmt.Sprintf("mooring_%x", time.Now().UnixNano())
+	c := s.Direct(t)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		if err := c.Database(name).Drop(ctx); err != nil {
+			t.Logf("drop %s: %v", name, err)
+		}
+	})
+	return name
+}
+
+// Gateway is a running gateway.
+type Gateway struct{ *gateway.Gateway }
+
+// Start starts a gateway before the server that uri names, and stops it at the end of the test. Its log is printed
+// when the test fails.
+func (s *Suite) Start(t testing.TB, uri string, args ...string) *Gateway {
+	t.Helper()
+	binary, err := s.gateway()
+	if err != nil {
+		t.Fatal(err)
+	}
+	started, err := gateway.Start(t.Context(), gateway.Config{
+		Binary:    binary,
+		URI:       uri,
+		Directory: t.TempDir(),
+		Args:      append([]string{"--debug-address", "127.0.0.1:0"}, args...),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &Gateway{started}
+	t.Cleanup(func() {
+		if err := g.Stop(gateway.StartTime); err != nil {
+			t.Errorf("stop the gateway: %v", err)
+		}
+		if t.Failed() {
+			t.Logf("end of the gateway's log:\n%s", g.Tail())
+		}
+	})
+	return g
+}
+
+// Dial connects a gRPC client that takes messages of every size.
+func (g *Gateway) Dial(t testing.TB, opts ...grpc.DialOption) *grpc.ClientConn {
+	t.Helper()
+	opts = append([]grpc.DialOption{
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxReceive)),
+	}, opts...)
+	c, err := grpc.NewClient(g.GRPC, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// Documents connects a client of the DocumentService.
+func (g *Gateway) Documents(t testing.TB) mooringv1.DocumentServiceClient {
+	t.Helper()
+	return mooringv1.NewDocumentServiceClient(g.Dial(t))
+}
+
+func (s *Suite) startServer() (string, error) {
+	if uri := os.Getenv("MOORING_TEST_URI"); uri != "" {
+		return uri, nil
+	}
+	binary, err := s.embedded()
+	if err != nil {
+		return "", err
+	}
+	p, err := proc.Start(proc.Config{Path: binary})
+	if err != nil {
+		return "", err
+	}
+	s.mu.Lock()
+	s.db = p
+	s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), gateway.StartTime)
+	defer cancel()
+	return p.Line(ctx)
+}
+
+// build builds a program with the flags that make uses, so that they share Go's build cache.
+func (s *Suite) build(env, module, pkg string) (string, error) {
+	if path := os.Getenv(env); path != "" {
+		return filepath.Abs(path)
+	}
+	root, err := Root()
+	if err != nil {
+		return "", err
+	}
+	dir, err := s.binaries()
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, filepath.Base(pkg))
+	cmd := exec.Command("go", "build", "-trimpath", "-o", path, pkg)
+	cmd.Dir = filepath.Join(root, module)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build %s: %w\n%s", pkg, err, out)
+	}
+	return path, nil
+}
+
+// binaries is the directory of what was built.
+func (s *Suite) binaries() (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.dir == "" {
+		dir, err := os.MkdirTemp("", "mooring-lab-")
+		if err != nil {
+			return "", err
+		}
+		s.dir = dir
+	}
+	return s.dir, nil
+}
+
+// Root is the directory of the product: the nearest one above the working directory that holds lab/.
+func Root() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "lab", "go.mod")); err == nil {
+			return dir, nil
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return "", errors.New("not inside a checkout of the product")
+		}
+		dir = parent
+	}
+}

@@ -1,0 +1,41 @@
+package load
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+)
+
+// Database is the one that every job reads.
+const Database = "bench"
+
+// filter is what both protocols ask for; the canned server does not look at it.
+func filter(id int32) *mooringv1.Document {
+	raw, err := bson.Marshal(bson.D{{Key: "total", Value: bson.D{{Key: "$gt", Value: id}}}})
+	if err != nil {
+		panic(fmt.Sprintf("bug: %v", err))
+	}
+	return &mooringv1.Document{Encoding: &mooringv1.Document_Bson{Bson: raw}}
+}
+
+// REST gives the job of a findOne (limit 0) or a find as REST sends it. base is http://host:port, with a prefix.
+func REST(base, collection string, id int32, limit int64) Job {
+	body := map[string]any{"filter": map[string]any{"total": map[string]any{"$gt": id}}}
+	verb := "findOne"
+	if limit > 0 {
+		verb, body["limit"] = "find", limit
+	}
+	text, err := json.Marshal(body)
+	if err != nil {
+		panic(fmt.Sprintf("bug: %v", err))
+	}
+	return Job{URL: fmt.Sprintf("%s/v1/databases/%s/collections/%s/documents:%s", base, Database, collection, verb), Body: string(text)}
+}
+
+// GRPC gives the job of a findOne (limit 0) or a find as gRPC sends it.
+func GRPC(address, collection string, id int32, limit int64) Job {
+	return Job{GRPC: address, Collection: collection, ID: id, Limit: limit}
+}
