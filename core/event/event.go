@@ -235,11 +235,9 @@ type ServerHeartbeatFailed struct {
 
 // Selection is what the server selection events have in common.
 type Selection struct {
-	TopologyID  TopologyID
-	Operation   string // the command's name, where known
-	OperationID int64
-	Selector    string
-	Topology    description.Topology
+	TopologyID TopologyID
+	Selector   string
+	Topology   description.Topology
 }
 
 // ServerSelectionStarted is the first event of a selection.

@@ -112,10 +112,13 @@ func IsTimeout(err error) bool {
 	return ok && t.Timeout() || replyClass(err)&timeout != 0
 }
 
+// IsCanceled tells whether the caller gave up, which says nothing about the server.
+func IsCanceled(err error) bool { return errors.Is(err, context.Canceled) }
+
 // Retryable tells whether a read that failed with err may be sent again (Retryable Reads), to another server if there
 // is one. Errors of other packages take part by a method Retryable() bool. A write needs RetryableWriteError besides.
 func Retryable(err error) bool {
-	if errors.Is(err, context.Canceled) {
+	if IsCanceled(err) {
 		return false
 	}
 	r, ok := errors.AsType[interface {

@@ -1,7 +1,6 @@
 package description
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
@@ -32,8 +31,7 @@ type Effect struct {
 // server, and those that come from a connection, or a state of the server, that is over.
 func (t Topology) Fail(f Failure) (Topology, Effect) {
 	current := t.Server(f.Address)
-	if current == nil || t.Kind == KindLoadBalanced || f.Generation < f.PoolGeneration ||
-		errors.Is(f.Err, context.Canceled) {
+	if current == nil || t.Kind == KindLoadBalanced || f.Generation < f.PoolGeneration || mongoerr.IsCanceled(f.Err) {
 		return t, Effect{}
 	}
 	switch {

@@ -124,6 +124,16 @@ func (t Topology) String() string {
 // Change is one server before and after: Previous is nil for a server that was added, Current for one that was removed.
 type Change struct{ Previous, Current *Server }
 
+// SideEffect is what the shell has to do about a server that changed because of what another one, at cause, said: an
+// old primary, deposed by a newer one, is asked for its new state at once. (MongoDB before 4.2 then closes connections.)
+func (c Change) SideEffect(cause address.Address) Effect {
+	if c.Previous == nil || c.Current == nil || c.Current.Address == cause ||
+		c.Previous.Kind != ServerRSPrimary || c.Current.Kind != ServerUnknown {
+		return Effect{}
+	}
+	return Effect{CheckNow: true, ClearPool: c.Previous.MaxWireVersion < wireVersionMongoDB42}
+}
+
 // Changes are the servers in which the two topologies differ, in the order of their addresses: added, removed, or
 // described by another value, be it an equal one.
 func Changes(previous, current Topology) []Change {

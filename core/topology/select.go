@@ -1,0 +1,102 @@
+package topology
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/mooringdb/mooring/core/event"
+	"github.com/mooringdb/mooring/core/mongoerr"
+	"github.com/mooringdb/mooring/core/topology/description"
+	"github.com/mooringdb/mooring/core/topology/selection"
+)
+
+// Select finds a server that suits, near and with few operations if several do, and waits for one if none does: until
+// ctx ends, but at most ServerSelectionTimeout. The error is a *mongoerr.SelectionError.
+func (t *Topology) Select(ctx context.Context, sel selection.Selector) (Server, error) {
+	s, changed := t.snapshot.Load()
+	sink := t.cfg.Sink
+	if sink != nil && sink.ServerSelectionStarted != nil {
+		sink.ServerSelectionStarted(event.ServerSelectionStarted{Selection: t.fact(sel, s)})
+	}
+	found, err := t.pick(s, sel)
+	if found.server == nil && err == nil {
+		found, s, err = t.await(ctx, sel, s, changed)
+	}
+	if err != nil {
+		return Server{}, t.selectionFailed(sel, s, err)
+	}
+	if sink != nil && sink.ServerSelectionSucceeded != nil {
+		sink.ServerSelectionSucceeded(event.ServerSelectionSucceeded{Selection: t.fact(sel, s), Server: found.Address()})
+	}
+	return found, nil
+}
+
+// pick chooses from one snapshot. The zero Server, without an error, means that none suits yet.
+func (t *Topology) pick(s *snapshot, sel selection.Selector) (Server, error) {
+	switch {
+	case s.closed:
+		return Server{}, ErrClosed
+	case s.topology.CompatibilityError != nil:
+		return Server{}, s.topology.CompatibilityError
+	}
+	suitable, err := sel.Select(s.topology, s.topology.Servers)
+	if err != nil {
+		return Server{}, err
+	}
+	operations := func(d *description.Server) int64 { return s.server(d.Address).operations.Load() }
+	chosen := selection.Choose(selection.InWindow(suitable, *t.cfg.LocalThreshold), operations, t.cfg.Rand)
+	if chosen == nil {
+		return Server{}, nil
+	}
+	return Server{server: s.server(chosen.Address), description: chosen, kind: s.topology.Kind}, nil
+}
+
+// await looks again at each change, and has all servers checked, until one suits. It returns the snapshot that it saw
+// last, too.
+func (t *Topology) await(
+	ctx context.Context, sel selection.Selector, s *snapshot, changed <-chan struct{},
+) (Server, *snapshot, error) {
+	deadline := time.Now().Add(t.cfg.ServerSelectionTimeout)
+	timeout := time.NewTimer(t.cfg.ServerSelectionTimeout)
+	defer timeout.Stop()
+	if sink := t.cfg.Sink; sink != nil && sink.ServerSelectionWaiting != nil {
+		sink.ServerSelectionWaiting(event.ServerSelectionWaiting{Selection: t.fact(sel, s), Remaining: time.Until(deadline)})
+	}
+	for {
+		for _, srv := range s.servers {
+			srv.monitor.requestCheck()
+		}
+		select {
+		case <-changed:
+		case <-timeout.C:
+			return Server{}, s, errTimeout
+		case <-ctx.Done():
+			return Server{}, s, context.Cause(ctx)
+		}
+		s, changed = t.snapshot.Load()
+		if found, err := t.pick(s, sel); found.server != nil || err != nil {
+			return found, s, err
+		}
+	}
+}
+
+// errTimeout stands for ServerSelectionTimeout inside this file.
+var errTimeout = errors.New("server selection timeout")
+
+func (t *Topology) selectionFailed(sel selection.Selector, s *snapshot, err error) error {
+	failed := &mongoerr.SelectionError{
+		Selector: sel.String(), Topology: s.topology.String(), Timeout: max(0, t.cfg.ServerSelectionTimeout),
+	}
+	if !errors.Is(err, errTimeout) {
+		failed.Err = err
+	}
+	if sink := t.cfg.Sink; sink != nil && sink.ServerSelectionFailed != nil {
+		sink.ServerSelectionFailed(event.ServerSelectionFailed{Selection: t.fact(sel, s), Err: failed})
+	}
+	return failed
+}
+
+func (t *Topology) fact(sel selection.Selector, s *snapshot) event.Selection {
+	return event.Selection{TopologyID: t.id, Selector: sel.String(), Topology: s.topology}
+}

@@ -1,0 +1,150 @@
+package topology
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/mooringdb/mooring/core/address"
+	"github.com/mooringdb/mooring/core/conn"
+	"github.com/mooringdb/mooring/core/mongoerr"
+	"github.com/mooringdb/mooring/core/pool"
+	"github.com/mooringdb/mooring/core/topology/description"
+)
+
+// Server is a selected server, as the selection saw it. It is a small value; it may be kept, and stays usable for as
+// long as the server is part of the topology.
+type Server struct {
+	server      *server
+	description *description.Server
+	kind        description.Kind
+}
+
+// Address is the server's.
+func (s Server) Address() address.Address { return s.description.Address }
+
+// Description is the server in the snapshot that it was selected from. It must not be changed.
+func (s Server) Description() *description.Server { return s.description }
+
+// TopologyKind is the topology's in the same snapshot.
+func (s Server) TopologyKind() description.Kind { return s.kind }
+
+// CheckOut takes a connection from the server's pool. The caller owns it until CheckIn, and counts as one operation in
+// the choice among servers until then.
+func (s Server) CheckOut(ctx context.Context) (*pool.Conn[*conn.Conn], error) {
+	p := s.server.pool.Load()
+	if p == nil {
+		return nil, fmt.Errorf("check out from %s: a server of kind %v has no pool", s.Address(), s.description.Kind)
+	}
+	s.server.operations.Add(1)
+	c, err := p.CheckOut(ctx)
+	if err != nil {
+		s.server.operations.Add(-1)
+		return nil, err
+	}
+	return c, nil
+}
+
+// CheckIn gives the connection back. err is how its last exchange ended; the topology learns from it, as with Fail.
+func (s Server) CheckIn(c *pool.Conn[*conn.Conn], err error) {
+	s.Fail(c, err)
+	s.server.operations.Add(-1)
+	s.server.pool.Load().CheckIn(c)
+}
+
+// Fail tells the topology of an error on the connection, before it is used or given back. Errors that say nothing about
+// the server, nil among them, change nothing.
+func (s Server) Fail(c *pool.Conn[*conn.Conn], err error) {
+	if err == nil || !mongoerr.IsNetwork(err) && !mongoerr.IsStateChange(err) {
+		return
+	}
+	s.server.topology.fail(s.server, description.Failure{
+		Err: err, Generation: c.Generation(), MaxWireVersion: c.Resource().Description().MaxWireVersion,
+	})
+}
+
+// server is what the topology keeps for each address that it watches.
+type server struct {
+	topology   *Topology
+	address    address.Address
+	monitor    *monitor
+	stop       context.CancelFunc // of the monitor; guarded by topology.mu
+	operations atomic.Int64       // that have a connection, or wait for one
+
+	pool    atomic.Pointer[pool.Pool[*conn.Conn]] // nil until the server first turned out to be of use
+	opening sync.Mutex                            // held while the pool is made or closed
+	closed  bool                                  // guarded by opening
+}
+
+func newServer(t *Topology, addr address.Address) *server {
+	srv := &server{topology: t, address: addr}
+	srv.monitor = newMonitor(t, srv)
+	return srv
+}
+
+// openPool makes the pool, if there is none; it is paused. topology.mu must not be held, since pools emit when made.
+func (s *server) openPool() {
+	if s.pool.Load() != nil {
+		return
+	}
+	s.opening.Lock()
+	defer s.opening.Unlock()
+	if s.closed || s.pool.Load() != nil {
+		return
+	}
+	cfg := s.topology.cfg
+	s.pool.Store(pool.New(pool.Config[*conn.Conn]{
+		Address: s.address,
+		MaxSize: cfg.Pool.MaxSize, MinSize: cfg.Pool.MinSize, MaxConnecting: cfg.Pool.MaxConnecting,
+		MaxIdleTime: cfg.Pool.MaxIdleTime, WaitQueueTimeout: cfg.Pool.WaitQueueTimeout,
+		Connect: func(ctx context.Context, id uint64) (*conn.Conn, error) {
+			cfg := cfg.Conn
+			cfg.ID = id
+			return conn.Dial(ctx, s.address, cfg)
+		},
+		ConnectFailed: func(generation uint64, err error) {
+			s.topology.fail(s, description.Failure{Err: err, Generation: generation, Handshaking: true})
+		},
+		Sink: cfg.Sink,
+	}))
+}
+
+func (s *server) closePool() {
+	s.opening.Lock()
+	s.closed = true
+	s.opening.Unlock()
+	if p := s.pool.Load(); p != nil {
+		p.Close()
+	}
+}
+
+// What follows does nothing where there is no pool.
+
+func (s *server) ready() {
+	if p := s.pool.Load(); p != nil {
+		p.Ready()
+	}
+}
+
+func (s *server) clear(opt pool.ClearOptions) {
+	if p := s.pool.Load(); p != nil {
+		p.Clear(opt)
+	}
+}
+
+func (s *server) generation() uint64 {
+	if p := s.pool.Load(); p != nil {
+		return p.Generation()
+	}
+	return 0
+}
+
+func (s *server) deliver() {
+	if p := s.pool.Load(); p != nil {
+		p.Deliver()
+	}
+}
+
+func compare(a, b address.Address) int { return strings.Compare(string(a), string(b)) }
