@@ -1,0 +1,117 @@
+// Package config turns flags, environment variables and a YAML file into one validated Config. All that there is to set
+// stands in one table, in options.go; the help text and docs/configuration.md are made from it. It opens the files that
+// options name and nothing else: no socket, no name lookup.
+package config
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/mooringdb/mooring/core/connstring"
+	"github.com/mooringdb/mooring/service/handle"
+)
+
+// Config is everything that the gateway can be told. Load makes it; it does not change afterwards.
+type Config struct {
+	// MongoDB is the deployment, as its connection string says. It hides its secrets when it is printed.
+	MongoDB connstring.Config
+	// GRPC and REST are the two public listeners.
+	GRPC GRPC
+	REST REST
+	// DebugAddress is where the gateway shows its own workings; empty: nowhere.
+	DebugAddress string
+	// TLS is served on both listeners, if it is set.
+	TLS TLS
+	// AddressesFile, if not empty, is where the listeners' addresses are written once they listen.
+	AddressesFile string
+	// HandleKeys seal the tokens of cursors: the first seals, all open. None means a random one for this process.
+	HandleKeys []handle.Key
+	Cursors    Cursors
+	Pages      Pages
+	// MaxRequestSize bounds one request message or body, in bytes.
+	MaxRequestSize int64
+	// DrainTimeout is how long in-flight work may go on after a signal to stop.
+	DrainTimeout time.Duration
+	Log          Log
+
+	// Warnings are what Load noticed and did not refuse.
+	Warnings []string
+
+	values []value // one per option, in the table's order
+}
+
+// GRPC is the gRPC listener.
+type GRPC struct {
+	Address    string // empty: no listener
+	Reflection bool
+}
+
+// REST is the REST listener.
+type REST struct {
+	Address string // empty: no listener
+}
+
+// TLS names the certificate that the listeners serve with.
+type TLS struct {
+	CertificateFile, KeyFile string
+}
+
+// Enabled says whether the listeners serve TLS.
+func (t TLS) Enabled() bool { return t.CertificateFile != "" }
+
+// Cursors bounds what open cursors may cost.
+type Cursors struct {
+	Idle       time.Duration
+	PageMemory int64
+}
+
+// Pages bounds a page and a message of a stream.
+type Pages struct {
+	MaxSize int64
+}
+
+// Log says what is logged, and how.
+type Log struct {
+	Level  slog.Level
+	Format LogFormat
+}
+
+// LogFormat is how a log line looks.
+type LogFormat string
+
+// The formats of log lines.
+const (
+	LogText LogFormat = "text"
+	LogJSON LogFormat = "json"
+)
+
+// Error is one setting that cannot be used: which option, where its value came from, and what is wrong with it.
+type Error struct {
+	Option  string // as the file spells it
+	Source  string // such as "--log-level", "MOORING_LOG_LEVEL" or "/etc/mooring.yaml"; empty if it was not set
+	Problem string
+}
+
+func (e *Error) Error() string {
+	if e.Source == "" {
+		return fmt.Sprintf("option %s: %s", e.Option, e.Problem)
+	}
+	return fmt.Sprintf("option %s (from %s): %s", e.Option, e.Source, e.Problem)
+}
+
+// check is what cannot be said of one option alone.
+func (c *Config) check() error {
+	var errs []error
+	refuse := func(option, problem string) {
+		errs = append(errs, &Error{Option: option, Problem: problem})
+	}
+	if c.GRPC.Address == "" && c.REST.Address == "" {
+		refuse("grpc.address", "and rest.address are both none: there would be nothing to serve")
+	}
+	if (c.TLS.CertificateFile == "") != (c.TLS.KeyFile == "") {
+		refuse("tls.certificateFile", "and tls.keyFile belong together: set both or neither")
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,289 @@
+package config_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
+)
+
+const (
+	uri = "mongodb://user:hunter2@db.example/?appName=t"
+	key = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
+)
+
+func load(t *testing.T, args, environ []string) (*config.Config, error) {
+	t.Helper()
+	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	config.Flags(flags)
+	if err := flags.Parse(args); err != nil {
+		t.Fatalf("parse %v: %v", args, err)
+	}
+	return config.Load(flags, environ)
+}
+
+// write puts text into a file of that name in a directory of the test's own.
+func write(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestDefaults(t *testing.T) {
+	c, err := load(t, []string{"--uri", uri}, nil)
+	if err != nil {
+		t.Fatalf("Load = %v", err)
+	}
+	for _, row := range []struct {
+		name      string
+		got, want any
+	}{
+		{"uri", c.MongoDB.Password, "hunter2"},
+		{"grpc.address", c.GRPC.Address, "127.0.0.1:27080"},
+		{"grpc.reflection", c.GRPC.Reflection, true},
+		{"rest.address", c.REST.Address, "127.0.0.1:8080"},
+		{"debug.address", c.DebugAddress, ""},
+		{"tls", c.TLS.Enabled(), false},
+		{"handle.keys", len(c.HandleKeys), 0},
+		{"cursors.idle", c.Cursors.Idle, 10 * time.Minute},
+		{"cursors.pageMemory", c.Cursors.PageMemory, int64(64 << 20)},
+		{"pages.maxSize", c.Pages.MaxSize, int64(3 << 20)},
+		{"requests.maxSize", c.MaxRequestSize, int64(64 << 20)},
+		{"drain.timeout", c.DrainTimeout, 20 * time.Second},
+		{"log.level", c.Log.Level, slog.LevelInfo},
+		{"log.format", c.Log.Format, config.LogText},
+		{"warnings", len(c.Warnings), 0},
+	} {
+		if row.got != row.want {
+			t.Errorf("%s = %v, want %v", row.name, row.got, row.want)
+		}
+	}
+}
+
+func TestSourcesInOrder(t *testing.T) {
+	file := write(t, "mooring.yaml", `
+uri: mongodb://from-file
+log: {level: warn, format: json}
+cursors:
+  idle: 1m
+drain.timeout: 3s
+requests: {maxSize: 1048576}
+grpc: {reflection: false}
+rest:
+handle:
+  keys: [`+key+`]
+`)
+	c, err := load(t,
+		[]string{"--config", file, "--log-level=error"},
+		[]string{"MOORING_LOG_LEVEL=debug", "MOORING_CURSORS_IDLE=2m", "MOORING_DRAIN_TIMEOUT=", "HOME=/root"})
+	if err != nil {
+		t.Fatalf("Load = %v", err)
+	}
+	for _, row := range []struct {
+		name      string
+		got, want any
+	}{
+		{"the flag wins", c.Log.Level, slog.LevelError},
+		{"then the variable", c.Cursors.Idle, 2 * time.Minute},
+		{"an empty variable is none, and a dotted key is a key", c.DrainTimeout, 3 * time.Second},
+		{"then the file", c.MongoDB.String(), "mongodb://from-file:27017/"},
+		{"a number", c.MaxRequestSize, int64(1 << 20)},
+		{"a bool", c.GRPC.Reflection, false},
+		{"a list", len(c.HandleKeys), 1},
+		{"a group without content keeps the default", c.REST.Address, "127.0.0.1:8080"},
+	} {
+		if row.got != row.want {
+			t.Errorf("%s: %v, want %v", row.name, row.got, row.want)
+		}
+	}
+}
+
+func TestSecretsFromFiles(t *testing.T) {
+	uriFile := write(t, "uri", uri+"\n")
+	keysFile := write(t, "keys", "# first\n"+key+"\n")
+	for _, row := range []struct {
+		name          string
+		args, environ []string
+	}{
+		{"flags", []string{"--uri-file", uriFile, "--handle-keys-file", keysFile}, nil},
+		{"variables", nil, []string{"MOORING_URI_FILE=" + uriFile, "MOORING_HANDLE_KEYS_FILE=" + keysFile}},
+		{"configuration file", []string{"--config", write(t, "c.yaml",
+			"uriFile: "+uriFile+"\nhandle: {keysFile: "+keysFile+"}\n")}, nil},
+		{"a stronger source's file before a weaker one's value", []string{"--uri-file", uriFile},
+			[]string{"MOORING_URI=mongodb://other", "MOORING_HANDLE_KEYS=" + key}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			c, err := load(t, row.args, row.environ)
+			if err != nil {
+				t.Fatalf("Load = %v", err)
+			}
+			if c.MongoDB.Password != "hunter2" || len(c.HandleKeys) != 1 {
+				t.Errorf("Load: %v and %d keys, want those of the files", c.MongoDB, len(c.HandleKeys))
+			}
+		})
+	}
+}
+
+// TestRefused: each error says which option it is about and where its value stood, and shows no secret.
+func TestRefused(t *testing.T) {
+	file := func(text string) []string { return []string{"--uri", uri, "--config", write(t, "c.yaml", text)} }
+	for _, row := range []struct {
+		name string
+		args []string
+		env  []string
+		want []string
+	}{
+		{"no uri", nil, nil, []string{"option uri: is required", "--uri-file", "MOORING_URI_FILE", "configuration file"}},
+		{"uri of another scheme", []string{"--uri", "postgres://user:hunter2@db"}, nil, []string{"option uri (from --uri)"}},
+		{"uri that does not parse", []string{"--uri", "mongodb://user:hunter2@db:99999999"}, nil, []string{"option uri (from --uri)"}},
+		{"uri twice", []string{"--uri", uri, "--uri-file", "/dev/null"}, nil, []string{"option uri", "--uri-file", "one of the two"}},
+		{"uri's file is missing", []string{"--uri-file", "/no/such"}, nil, []string{"option uri (from --uri-file: /no/such)", "no such file"}},
+		{"address", []string{"--uri", uri, "--rest-address", "8080"}, nil, []string{"option rest.address (from --rest-address)", `"8080"`, "host:port"}},
+		{"port", []string{"--uri", uri, "--grpc-address", "localhost:http"}, nil, []string{"option grpc.address", "0 to 65535"}},
+		{"bool", []string{"--uri", uri, "--grpc-reflection=maybe"}, nil, []string{"option grpc.reflection", "true nor false"}},
+		{"variable", []string{"--uri", uri}, []string{"MOORING_LOG_LEVEL=loud"}, []string{"option log.level (from MOORING_LOG_LEVEL)", "debug, info, warn, error"}},
+		{"format", []string{"--uri", uri, "--log-format", "xml"}, nil, []string{"option log.format", "text nor json"}},
+		{"duration", []string{"--uri", uri, "--drain-timeout", "20"}, nil, []string{"option drain.timeout", "20s"}},
+		{"duration too short", []string{"--uri", uri, "--cursors-idle", "1ms"}, nil, []string{"option cursors.idle", "within 1s and 24h"}},
+		{"size", []string{"--uri", uri, "--pages-max-size", "3MB"}, nil, []string{"option pages.maxSize", "64MiB"}},
+		{"size too large", []string{"--uri", uri, "--pages-max-size", "9999999999GiB"}, nil, []string{"option pages.maxSize", "within 1KiB and 48MiB"}},
+		{"key", []string{"--uri", uri, "--handle-keys", "hunter2"}, nil, []string{"option handle.keys (from --handle-keys)"}},
+		{"half of TLS", []string{"--uri", uri, "--tls-key-file", "k.pem"}, nil, []string{"tls.certificateFile", "tls.keyFile"}},
+		{"nothing to serve", []string{"--uri", uri, "--grpc-address=none", "--rest-address=none"}, nil, []string{"nothing to serve"}},
+		{"two at once", []string{"--uri", uri, "--log-level=x", "--log-format=y"}, nil, []string{"log.level", "\n", "log.format"}},
+		{"no such file", []string{"--uri", uri, "--config", "/no/such.yaml"}, nil, []string{"/no/such.yaml"}},
+		{"unknown key", file("log:\n  levle: info\n"), nil, []string{"option log.levle (from ", "c.yaml", "is unknown"}},
+		{"key in another spelling", file("requests: {max_size: 1KiB}\n"), nil, []string{"requests.max_size", "did you mean requests.maxSize?"}},
+		{"config in the file", file("config: other.yaml\n"), nil, []string{"option config", "is unknown"}},
+		{"group as a value", file("log: debug\n"), nil, []string{"option log (from", "is unknown"}},
+		{"value as a group", file("uri: {a: 1}\n"), nil, []string{"option uri.a", "is unknown"}},
+		{"no YAML", file("log: [\n"), nil, []string{"configuration file: ", "c.yaml", "line"}},
+		{"key twice", file("log: {level: info}\nlog: {level: info}\n"), nil, []string{"c.yaml", "already defined"}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			_, err := load(t, row.args, row.env)
+			if err == nil {
+				t.Fatal("Load = nil, want an error")
+			}
+			for _, want := range row.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("Load = %q, want it to contain %q", err, want)
+				}
+			}
+			if strings.Contains(err.Error(), "hunter2") {
+				t.Errorf("Load = %q, which shows a secret", err)
+			}
+		})
+	}
+}
+
+func TestErrorIsTyped(t *testing.T) {
+	_, err := load(t, []string{"--uri", uri, "--log-level", "loud"}, nil)
+	var e *config.Error
+	if !errors.As(err, &e) || e.Option != "log.level" || e.Source != "--log-level" {
+		t.Errorf("Load = %#v, want a *config.Error about log.level", err)
+	}
+}
+
+func TestUnknownVariablesWarn(t *testing.T) {
+	c, err := load(t, nil, []string{"MOORING_URI=" + uri, "MOORING_PORT_8080_TCP=x", "MOORINGS=y"})
+	if err != nil {
+		t.Fatalf("Load = %v", err)
+	}
+	if len(c.Warnings) != 1 || !strings.Contains(c.Warnings[0], "MOORING_PORT_8080_TCP") {
+		t.Errorf("Warnings = %q, want one, of MOORING_PORT_8080_TCP", c.Warnings)
+	}
+}
+
+func TestWriteEffective(t *testing.T) {
+	c, err := load(t, []string{"--log-level", "debug", "--handle-keys", key}, []string{"MOORING_URI=" + uri})
+	if err != nil {
+		t.Fatalf("Load = %v", err)
+	}
+	var out bytes.Buffer
+	if err := c.WriteEffective(&out); err != nil {
+		t.Fatalf("WriteEffective = %v", err)
+	}
+	for _, secret := range []string{"hunter2", key} {
+		if strings.Contains(out.String(), secret) {
+			t.Errorf("WriteEffective shows %q:\n%s", secret, &out)
+		}
+	}
+	for _, want := range []string{"level: debug # --log-level", "# MOORING_URI", "format: text # default"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("WriteEffective lacks %q:\n%s", want, &out)
+		}
+	}
+
+	// But for the secrets it is a configuration file.
+	var tree map[string]any
+	if err := yaml.Unmarshal(out.Bytes(), &tree); err != nil {
+		t.Fatalf("WriteEffective wrote what does not parse: %v\n%s", err, &out)
+	}
+	delete(tree, "uri")
+	delete(tree, "handle")
+	text, err := yaml.Marshal(tree)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := load(t, []string{"--uri", uri, "--config", write(t, "again.yaml", string(text))}, nil); err != nil {
+		t.Errorf("Load of what WriteEffective wrote = %v", err)
+	}
+}
+
+func TestConfigHidesSecrets(t *testing.T) {
+	c, err := load(t, []string{"--uri", uri, "--handle-keys", key}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret := []string{"hunter2", key, "0123456789abcdef", "48 49 50 51"}
+	for _, text := range []string{fmt.Sprint(c.MongoDB, c.HandleKeys), fmt.Sprintf("%#v %+v", c.MongoDB, c.HandleKeys)} {
+		for _, s := range secret {
+			if strings.Contains(text, s) {
+				t.Errorf("%q shows a secret", text)
+			}
+		}
+	}
+}
+
+// TestConfigurationPage holds the table of docs/configuration.md to the table of options. To rewrite the page:
+// MOORING_REWRITE=1 go test ./cmd/gateway/internal/config
+func TestConfigurationPage(t *testing.T) {
+	const page, begin, end = "../../../../docs/configuration.md", "<!-- options begin -->\n", "<!-- options end -->\n"
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, rest, ok := strings.Cut(string(text), begin)
+	_, tail, ok2 := strings.Cut(rest, end)
+	if !ok || !ok2 {
+		t.Fatalf("%s lacks the lines %q and %q", page, begin, end)
+	}
+	var table bytes.Buffer
+	if err := config.Markdown(&table); err != nil {
+		t.Fatal(err)
+	}
+	want := head + begin + "\n" + table.String() + "\n" + end + tail
+	if string(text) == want {
+		return
+	}
+	if os.Getenv("MOORING_REWRITE") == "" {
+		t.Fatalf("%s is not what the table of options says; MOORING_REWRITE=1 rewrites it", page)
+	}
+	if err := os.WriteFile(page, []byte(want), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,250 @@
+package config
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/knadh/koanf/parsers/yaml"
+	"github.com/knadh/koanf/providers/env/v2"
+	"github.com/knadh/koanf/providers/file"
+	"github.com/knadh/koanf/providers/posflag"
+	"github.com/knadh/koanf/v2"
+	"github.com/spf13/pflag"
+)
+
+// layer is what one source says: option names, and for each its text and where exactly that stood.
+type layer map[string]setting
+
+type setting struct{ text, source string }
+
+// value is what an option came to.
+type value struct {
+	option option
+	setting
+}
+
+const fromDefault = "default"
+
+// Flags declares a flag for every option. They take any text; Load checks it.
+func Flags(flags *pflag.FlagSet) {
+	for _, row := range options {
+		for _, o := range row.withFile() {
+			flags.String(o.flag(), "", o.Doc)
+			if o.Bool {
+				flags.Lookup(o.flag()).NoOptDefVal = "true"
+			}
+		}
+	}
+}
+
+// Load asks all sources, the stronger before the weaker: flags that were given, environment variables that are not
+// empty, the configuration file, defaults. Its error joins an *Error for each option that cannot be used.
+func Load(flags *pflag.FlagSet, environ []string) (*Config, error) {
+	c := &Config{}
+	given, err := fromFlags(flags)
+	if err != nil {
+		return nil, err
+	}
+	variables, unknown, err := fromEnviron(environ)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range unknown {
+		c.Warnings = append(c.Warnings, "unknown environment variable "+name+" has no effect")
+	}
+	layers := []layer{given, variables}
+	if path := cmp.Or(given["config"].text, variables["config"].text); path != "" {
+		written, err := fromFile(path)
+		if err != nil {
+			return nil, err
+		}
+		layers = append(layers, written)
+	}
+
+	var errs []error
+	for _, o := range options {
+		s, err := o.resolve(layers)
+		if err == nil {
+			c.values = append(c.values, value{o, s})
+			err = o.parse(c, s.text)
+			if s.source == fromDefault {
+				s.source = ""
+			}
+		}
+		if err != nil {
+			errs = append(errs, &Error{Option: o.Name, Source: s.source, Problem: err.Error()})
+		}
+	}
+	if len(errs) == 0 {
+		errs = append(errs, c.check())
+	}
+	for _, w := range c.MongoDB.Warnings {
+		c.Warnings = append(c.Warnings, "connection string: "+w.String())
+	}
+	return c, errors.Join(errs...)
+}
+
+// resolve finds the strongest layer that says something of the option.
+func (o option) resolve(layers []layer) (setting, error) {
+	for _, l := range layers {
+		s, direct := l[o.Name]
+		path, indirect := l[o.Name+fileSuffix]
+		indirect = indirect && o.Secret
+		switch {
+		case direct && indirect:
+			return s, fmt.Errorf("is also set by %s: one of the two must go", path.source)
+		case direct:
+			return s, nil
+		case indirect:
+			text, err := os.ReadFile(path.text)
+			return setting{strings.TrimSpace(string(text)), path.source + ": " + path.text}, err
+		}
+	}
+	return setting{o.Default, fromDefault}, nil
+}
+
+func fromFlags(flags *pflag.FlagSet) (layer, error) {
+	k := koanf.New(".")
+	l := layer{}
+	provider := posflag.ProviderWithFlag(flags, ".", nil, func(f *pflag.Flag) (string, any) {
+		for _, row := range options {
+			for _, o := range row.withFile() {
+				if f.Changed && o.flag() == f.Name {
+					l[o.Name] = setting{source: "--" + f.Name}
+					return o.Name, f.Value.String()
+				}
+			}
+		}
+		return "", nil
+	})
+	if err := k.Load(provider, nil); err != nil {
+		return nil, fmt.Errorf("flags: %w", err)
+	}
+	return l.fill(k), nil
+}
+
+func fromEnviron(environ []string) (l layer, unknown []string, err error) {
+	k := koanf.New(".")
+	l = layer{}
+	provider := env.Provider(".", env.Opt{
+		Prefix:      envPrefix,
+		EnvironFunc: func() []string { return environ },
+		TransformFunc: func(name, text string) (string, any) {
+			for _, row := range options {
+				for _, o := range row.withFile() {
+					switch {
+					case o.env() != name:
+					case text == "":
+						return "", nil
+					default:
+						l[o.Name] = setting{source: name}
+						return o.Name, text
+					}
+				}
+			}
+			unknown = append(unknown, name)
+			return "", nil
+		},
+	})
+	if err := k.Load(provider, nil); err != nil {
+		return nil, nil, fmt.Errorf("environment: %w", err)
+	}
+	slices.Sort(unknown)
+	return l.fill(k), unknown, nil
+}
+
+func fromFile(path string) (layer, error) {
+	k := koanf.New(".")
+	if err := k.Load(file.Provider(path), yaml.Parser()); err != nil {
+		text := strings.Join(strings.Fields(err.Error()), " ")
+		return nil, fmt.Errorf("configuration file: %s", strings.Replace(text, "yaml:", path+":", 1))
+	}
+	l := layer{}
+	var errs []error
+	for _, key := range k.Keys() {
+		text, err := scalar(k.Get(key))
+		switch {
+		case isGroup(key) && text == "" && err == nil:
+			// A group that has nothing in it.
+		case !inFile(key):
+			errs = append(errs, &Error{Option: key, Source: path, Problem: "is unknown" + suggest(key)})
+		case err != nil:
+			errs = append(errs, &Error{Option: key, Source: path, Problem: err.Error()})
+		case text != "":
+			l[key] = setting{text, path}
+		}
+	}
+	return l, errors.Join(errs...)
+}
+
+// scalar returns the text of a YAML value: of a list its items, one a line; of nothing, nothing.
+func scalar(v any) (string, error) {
+	switch v := v.(type) {
+	case nil:
+		return "", nil
+	case []any:
+		lines := make([]string, len(v))
+		for i, item := range v {
+			line, err := scalar(item)
+			if err != nil {
+				return "", err
+			}
+			lines[i] = line
+		}
+		return strings.Join(lines, "\n"), nil
+	case float64: // what is left of a large integer that went through JSON
+		return strconv.FormatFloat(v, 'f', -1, 64), nil
+	case string, bool, int, int64, uint64:
+		return fmt.Sprint(v), nil
+	case map[string]any:
+		if len(v) == 0 {
+			return "", nil
+		}
+	}
+	return "", errors.New("is not a text, a number, a bool or a list of them")
+}
+
+// fill adds the texts that koanf has read.
+func (l layer) fill(k *koanf.Koanf) layer {
+	for name, s := range l {
+		l[name] = setting{k.String(name), s.source}
+	}
+	return l
+}
+
+// inFile says whether the file may have that key.
+func inFile(key string) bool {
+	for _, row := range options {
+		for _, o := range row.withFile() {
+			if o.Name == key {
+				return !row.NoFile
+			}
+		}
+	}
+	return false
+}
+
+// isGroup says whether keys of the file stand below that one.
+func isGroup(key string) bool {
+	return slices.ContainsFunc(options, func(o option) bool { return strings.HasPrefix(o.Name, key+".") })
+}
+
+// suggest finds the key that was probably meant: the same letters, another spelling.
+func suggest(key string) string {
+	bare := func(s string) string {
+		return strings.ToLower(strings.NewReplacer(".", "", "-", "", "_", "").Replace(s))
+	}
+	for _, row := range options {
+		for _, o := range row.withFile() {
+			if bare(o.Name) == bare(key) && inFile(o.Name) {
+				return "; did you mean " + o.Name + "?"
+			}
+		}
+	}
+	return ""
+}

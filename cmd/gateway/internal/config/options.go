@@ -1,0 +1,165 @@
+package config
+
+import (
+	"strings"
+	"time"
+
+	"github.com/mooringdb/mooring/core/connstring"
+	"github.com/mooringdb/mooring/service/handle"
+	"unicode"
+)
+
+// option is one row of the table: all that is to be known of one setting.
+type option struct {
+	Name    string // as the file spells it; the flag and the variable follow from it
+	Kind    string // what its value looks like, for people
+	Default string
+	Doc     string
+	Secret  bool // never printed; can also be given as the content of a file, see fileSuffix
+	Bool    bool // the flag may stand without a value
+	NoFile  bool // makes no sense inside the configuration file
+	// parse checks the text and puts it into the Config. What it says of a secret's text does not quote it.
+	parse func(c *Config, text string) error
+	// shown is what may be printed of a secret; nil: that there is one.
+	shown func(c *Config) string
+}
+
+// fileSuffix makes, of a secret's name, the name of the option that says which file holds the secret.
+const fileSuffix = "File"
+
+// envPrefix begins every environment variable that is meant for the gateway.
+const envPrefix = "MOORING_"
+
+// options is the table.
+var options = []option{
+	{
+		Name: "config", Kind: "path", NoFile: true,
+		Doc:   "YAML file with any of the options below.",
+		parse: func(*Config, string) error { return nil },
+	},
+	{
+		Name: "uri", Kind: "connection string", Secret: true,
+		Doc: "Connection string of the MongoDB deployment, mongodb://…. Required. On a command line every user of the " +
+			"machine can read it: prefer the file.",
+		parse: into(func(c *Config) *connstring.Config { return &c.MongoDB }, parseURI),
+		shown: func(c *Config) string { return c.MongoDB.String() },
+	},
+	{
+		Name: "grpc.address", Kind: "host:port", Default: "127.0.0.1:27080",
+		Doc: "Where gRPC listens. Port 0 lets the kernel choose one; none means no gRPC. The default can be reached " +
+			"from this machine only.",
+		parse: into(func(c *Config) *string { return &c.GRPC.Address }, parseAddress),
+	},
+	{
+		Name: "grpc.reflection", Kind: "bool", Default: "true", Bool: true,
+		Doc:   "Whether clients such as grpcurl may ask the gateway for the description of its API.",
+		parse: into(func(c *Config) *bool { return &c.GRPC.Reflection }, parseBool),
+	},
+	{
+		Name: "rest.address", Kind: "host:port", Default: "127.0.0.1:8080",
+		Doc: "Where REST, /healthz and /readyz listen. Port 0 lets the kernel choose one; none means no REST. The " +
+			"default can be reached from this machine only.",
+		parse: into(func(c *Config) *string { return &c.REST.Address }, parseAddress),
+	},
+	{
+		Name: "tls.certificateFile", Kind: "path",
+		Doc: "PEM file with the certificate chain that both listeners serve. Without it they serve plain text. It is " +
+			"read once, at the start.",
+		parse: into(func(c *Config) *string { return &c.TLS.CertificateFile }, parseText),
+	},
+	{
+		Name: "tls.keyFile", Kind: "path",
+		Doc:   "PEM file with the private key of that certificate.",
+		parse: into(func(c *Config) *string { return &c.TLS.KeyFile }, parseText),
+	},
+	{
+		Name: "debug.address", Kind: "host:port", Default: none,
+		Doc: "Where /debug/pprof/ and /debug/vars listen, for whoever looks into the gateway's own workings. They show " +
+			"memory contents and can slow the gateway down: never open this to clients.",
+		parse: into(func(c *Config) *string { return &c.DebugAddress }, parseAddress),
+	},
+	{
+		Name: "addressesFile", Kind: "path",
+		Doc: "File that gets the addresses of the listeners as JSON, once they listen: " +
+			`{"grpc":"127.0.0.1:27080","rest":"127.0.0.1:8080"}. Made for scripts that use port 0.`,
+		parse: into(func(c *Config) *string { return &c.AddressesFile }, parseText),
+	},
+	{
+		Name: "handle.keys", Kind: "keys", Secret: true,
+		Doc: "Keys that seal the tokens of cursors, one a line, each as `mooring key new` prints it; lines that start " +
+			"with # are comments. The first seals and all open, so a new key goes in front, and the last one leaves " +
+			"when its tokens have expired. All replicas need the same list. Without one the gateway makes a key, " +
+			"which it forgets when it stops.",
+		parse: into(func(c *Config) *[]handle.Key { return &c.HandleKeys }, parseKeys),
+	},
+	{
+		Name: "cursors.idle", Kind: "duration", Default: "10m",
+		Doc:   "How long a cursor waits for the next page before it is closed. Each page starts the time anew.",
+		parse: into(func(c *Config) *time.Duration { return &c.Cursors.Idle }, durationWithin(time.Second, 24*time.Hour)),
+	},
+	{
+		Name: "cursors.pageMemory", Kind: "size", Default: "64MiB",
+		Doc: "Memory for pages that were sent, so that a client that asks for one again gets the same one. When it is " +
+			"full the oldest are forgotten.",
+		parse: into(func(c *Config) *int64 { return &c.Cursors.PageMemory }, sizeWithin(0, 1<<40)),
+	},
+	{
+		Name: "pages.maxSize", Kind: "size", Default: "3MiB",
+		Doc: "Largest page of documents. One document that is larger still goes out, alone. Most gRPC clients refuse " +
+			"messages over 4 MiB unless they are told otherwise.",
+		parse: into(func(c *Config) *int64 { return &c.Pages.MaxSize }, sizeWithin(1<<10, 48<<20)),
+	},
+	{
+		Name: "requests.maxSize", Kind: "size", Default: "64MiB",
+		Doc:   "Largest request message or body.",
+		parse: into(func(c *Config) *int64 { return &c.MaxRequestSize }, sizeWithin(1<<10, 1<<30)),
+	},
+	{
+		Name: "drain.timeout", Kind: "duration", Default: "20s",
+		Doc: "How long requests and streams in flight may go on after SIGTERM or SIGINT. What is left then is cut with " +
+			"UNAVAILABLE and its cursors are closed on the server. A second signal ends the gateway at once.",
+		parse: into(func(c *Config) *time.Duration { return &c.DrainTimeout }, durationWithin(0, time.Hour)),
+	},
+	{
+		Name: "log.level", Kind: "level", Default: "info",
+		Doc: "Least level that is logged: debug (every request and every command), info (changes of the deployment), " +
+			"warn or error.",
+		parse: into(func(c *Config) *logLevel { return &c.Log.Level }, parseLevel),
+	},
+	{
+		Name: "log.format", Kind: "text or json", Default: "text",
+		Doc:   "How a log line looks. Logs go to standard error.",
+		parse: into(func(c *Config) *LogFormat { return &c.Log.Format }, parseFormat),
+	},
+}
+
+// flag returns the option's flag without its dashes: tls.certificateFile is tls-certificate-file.
+func (o option) flag() string { return spell(o.Name, '-') }
+
+// env returns the option's environment variable: tls.certificateFile is MOORING_TLS_CERTIFICATE_FILE.
+func (o option) env() string { return envPrefix + strings.ToUpper(spell(o.Name, '_')) }
+
+// withFile returns the option and, for a secret, the option that names its file.
+func (o option) withFile() []option {
+	if !o.Secret {
+		return []option{o}
+	}
+	return []option{o, {Name: o.Name + fileSuffix, Kind: "path", Doc: "File that holds " + o.Name + "."}}
+}
+
+// spell writes a dotted camelCase name in lower case with sep between its words.
+func spell(name string, sep rune) string {
+	var b strings.Builder
+	for _, r := range name {
+		switch {
+		case r == '.':
+			b.WriteRune(sep)
+		case unicode.IsUpper(r):
+			b.WriteRune(sep)
+			b.WriteRune(unicode.ToLower(r))
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}

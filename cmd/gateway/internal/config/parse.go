@@ -1,0 +1,146 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mooringdb/mooring/core/connstring"
+	"github.com/mooringdb/mooring/service/handle"
+)
+
+// none is the value that switches off what an option describes.
+const none = "none"
+
+// into makes an option's parse of a parser of its type and the field that it sets.
+func into[T any](field func(*Config) *T, parse func(string) (T, error)) func(*Config, string) error {
+	return func(c *Config, text string) error {
+		v, err := parse(text)
+		if err != nil {
+			return err
+		}
+		*field(c) = v
+		return nil
+	}
+}
+
+func parseText(text string) (string, error) { return text, nil }
+
+func parseURI(text string) (connstring.Config, error) {
+	if text == "" {
+		return connstring.Config{}, errors.New(
+			"is required: set --uri-file, MOORING_URI_FILE or uriFile in the configuration file (or uri in one of these ways)")
+	}
+	return connstring.Parse(text)
+}
+
+func parseAddress(text string) (string, error) {
+	if text == none {
+		return "", nil
+	}
+	_, port, err := net.SplitHostPort(text)
+	if err != nil {
+		return "", fmt.Errorf("%q is not host:port (such as 127.0.0.1:8080 or :8080) and not none", text)
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return "", fmt.Errorf("%q: the port is not a number from 0 to 65535", text)
+	}
+	return text, nil
+}
+
+func parseBool(text string) (bool, error) {
+	switch text {
+	case "true":
+		return true, nil
+	case "false":
+		return false, nil
+	}
+	return false, fmt.Errorf("%q is neither true nor false", text)
+}
+
+func durationWithin(least, most time.Duration) func(string) (time.Duration, error) {
+	return func(text string) (time.Duration, error) {
+		d, err := time.ParseDuration(text)
+		if err != nil {
+			return 0, fmt.Errorf("%q is not a duration such as 500ms, 20s or 10m", text)
+		}
+		if d < least || d > most {
+			return 0, fmt.Errorf("%s is not within %s and %s", text, least, most)
+		}
+		return d, nil
+	}
+}
+
+// sizeUnits are the suffixes of a size; a number without one is in bytes.
+var sizeUnits = []struct {
+	suffix string
+	bytes  int64
+}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"", 1}}
+
+func sizeWithin(least, most int64) func(string) (int64, error) {
+	return func(text string) (int64, error) {
+		for _, u := range sizeUnits {
+			digits, ok := strings.CutSuffix(text, u.suffix)
+			if !ok {
+				continue
+			}
+			n, err := strconv.ParseUint(strings.TrimSpace(digits), 10, 62)
+			if err != nil {
+				break
+			}
+			if n > uint64(most/u.bytes) || int64(n)*u.bytes < least {
+				return 0, fmt.Errorf("%s is not within %s and %s", text, formatSize(least), formatSize(most))
+			}
+			return int64(n) * u.bytes, nil
+		}
+		return 0, fmt.Errorf("%q is not a size such as 65536, 512KiB or 64MiB", text)
+	}
+}
+
+func formatSize(n int64) string {
+	for _, u := range sizeUnits {
+		if n%u.bytes == 0 && n/u.bytes < 1<<10 {
+			return strconv.FormatInt(n/u.bytes, 10) + u.suffix
+		}
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+type logLevel = slog.Level
+
+func parseLevel(text string) (logLevel, error) {
+	switch text {
+	case "debug":
+		return slog.LevelDebug, nil
+	case "info":
+		return slog.LevelInfo, nil
+	case "warn":
+		return slog.LevelWarn, nil
+	case "error":
+		return slog.LevelError, nil
+	}
+	return 0, fmt.Errorf("%q is not one of debug, info, warn, error", text)
+}
+
+func parseFormat(text string) (LogFormat, error) {
+	switch f := LogFormat(text); f {
+	case LogText, LogJSON:
+		return f, nil
+	}
+	return "", fmt.Errorf("%q is neither text nor json", text)
+}
+
+// parseKeys reads keys as a keys file has them, one a line; a single line may also have commas between them.
+func parseKeys(text string) ([]handle.Key, error) {
+	if text == "" {
+		return nil, nil
+	}
+	if !strings.Contains(text, "\n") {
+		text = strings.ReplaceAll(text, ",", "\n")
+	}
+	return handle.ParseKeys([]byte(text))
+}

@@ -1,0 +1,116 @@
+package config
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Usage writes what each option's flag, variable and default are, for --help.
+func Usage(w io.Writer) error {
+	var b strings.Builder
+	for _, row := range options {
+		for _, o := range row.withFile() {
+			fmt.Fprintf(&b, "  --%s %s   %s%s\n", o.flag(), strings.ReplaceAll(o.Kind, " ", "-"), o.env(), o.defaultNote())
+			for _, line := range wrap(o.Doc, 100) {
+				fmt.Fprintf(&b, "      %s\n", line)
+			}
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (o option) defaultNote() string {
+	if o.Default == "" {
+		return ""
+	}
+	return " (" + o.Default + ")"
+}
+
+// wrap breaks text into lines of at most width bytes, where a word allows it.
+func wrap(text string, width int) []string {
+	var lines []string
+	line := ""
+	for _, word := range strings.Fields(text) {
+		if line != "" && len(line)+1+len(word) > width {
+			lines = append(lines, line)
+			line = ""
+		}
+		if line != "" {
+			line += " "
+		}
+		line += word
+	}
+	return append(lines, line)
+}
+
+// Markdown writes the table of options as docs/configuration.md has it.
+func Markdown(w io.Writer) error {
+	var b strings.Builder
+	b.WriteString("| key in the file | flag | variable | default | what it does |\n|---|---|---|---|---|\n")
+	for _, row := range options {
+		for _, o := range row.withFile() {
+			key := "`" + o.Name + "`"
+			if o.NoFile {
+				key = ""
+			}
+			def := ""
+			if o.Default != "" {
+				def = "`" + o.Default + "`"
+			}
+			doc := strings.ReplaceAll(o.Doc, "|", `\|`)
+			fmt.Fprintf(&b, "| %s | `--%s` | `%s` | %s | %s: %s |\n", key, o.flag(), o.env(), def, o.Kind, doc)
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// mask stands where a secret is.
+const mask = "***"
+
+// WriteEffective writes the configuration as YAML that could stand in the file, with each value's source as a comment.
+// Secrets are masked.
+func (c *Config) WriteEffective(w io.Writer) error {
+	root := &yaml.Node{Kind: yaml.MappingNode}
+	for _, v := range c.values {
+		if v.text == "" || v.option.NoFile {
+			continue
+		}
+		parent, name := root, v.option.Name
+		for group, rest, ok := strings.Cut(name, "."); ok; group, rest, ok = strings.Cut(name, ".") {
+			parent, name = child(parent, group), rest
+		}
+		text := v.text
+		switch {
+		case v.option.shown != nil:
+			text = v.option.shown(c)
+		case v.option.Secret:
+			text = mask
+		}
+		parent.Content = append(parent.Content,
+			&yaml.Node{Kind: yaml.ScalarNode, Value: name},
+			&yaml.Node{Kind: yaml.ScalarNode, Value: text, LineComment: v.source})
+	}
+	enc := yaml.NewEncoder(w)
+	enc.SetIndent(2)
+	if err := enc.Encode(root); err != nil {
+		return err
+	}
+	return enc.Close()
+}
+
+// child returns the mapping below that key, which it makes if there is none.
+func child(parent *yaml.Node, key string) *yaml.Node {
+	for i := 0; i+1 < len(parent.Content); i += 2 {
+		if parent.Content[i].Value == key {
+			return parent.Content[i+1]
+		}
+	}
+	node := &yaml.Node{Kind: yaml.MappingNode}
+	parent.Content = append(parent.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: key}, node)
+	return node
+}

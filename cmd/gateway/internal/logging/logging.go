@@ -1,0 +1,106 @@
+// Package logging makes the gateway's logger, and writes the driver's facts to it. It decides what a fact is worth: a
+// command is Debug, a change of the deployment is Info, and what hurts is Warn. It writes no documents: a command's
+// body and reply may hold anything.
+package logging
+
+import (
+	"context"
+	"io"
+	"log/slog"
+
+	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
+	"github.com/mooringdb/mooring/core/event"
+	"github.com/mooringdb/mooring/core/topology/description"
+)
+
+// New returns a logger that writes to w.
+func New(w io.Writer, cfg config.Log) *slog.Logger {
+	opt := &slog.HandlerOptions{Level: cfg.Level}
+	if cfg.Format == config.LogJSON {
+		return slog.New(slog.NewJSONHandler(w, opt))
+	}
+	return slog.New(slog.NewTextHandler(w, opt))
+}
+
+// Sink returns what writes the facts worth a line.
+func Sink(log *slog.Logger) *event.Sink {
+	l := facts{log}
+	s := &event.Sink{
+		ServerDescriptionChanged:   l.serverChanged,
+		TopologyDescriptionChanged: l.topologyChanged,
+		PoolCleared:                l.poolCleared,
+	}
+	if log.Enabled(context.Background(), slog.LevelDebug) {
+		s.CommandSucceeded = l.commandSucceeded
+		s.CommandFailed = l.commandFailed
+		s.ServerHeartbeatFailed = l.heartbeatFailed
+		s.ConnectionReady = l.connectionReady
+		s.ConnectionClosed = l.connectionClosed
+		s.ConnectionCheckOutFailed = l.checkOutFailed
+		s.ServerSelectionFailed = l.selectionFailed
+	}
+	return s
+}
+
+type facts struct{ log *slog.Logger }
+
+// serverChanged logs a server's coming and going; its other news are not worth a line.
+func (l facts) serverChanged(e event.ServerDescriptionChanged) {
+	switch {
+	case e.New.Kind == e.Previous.Kind && sameText(e.New.LastError, e.Previous.LastError):
+	case e.New.LastError != nil:
+		l.log.Warn("server unavailable", "server", e.Address, "was", e.Previous.Kind.String(), "err", e.New.LastError)
+	default:
+		l.log.Info("server changed", "server", e.Address, "was", e.Previous.Kind.String(), "is", e.New.Kind.String())
+	}
+}
+
+func (l facts) topologyChanged(e event.TopologyDescriptionChanged) {
+	if err := e.New.CompatibilityError; err != nil && !sameText(err, e.Previous.CompatibilityError) {
+		l.log.Error("deployment cannot be used", "err", err)
+	}
+	if e.New.Kind != e.Previous.Kind && e.Previous.Kind != description.KindUnknown {
+		l.log.Info("topology changed", "was", e.Previous.Kind.String(), "is", e.New.Kind.String())
+	}
+}
+
+func (l facts) poolCleared(e event.PoolCleared) {
+	l.log.Info("connection pool cleared", "server", e.Address, "err", e.Err)
+}
+
+func (l facts) commandSucceeded(e event.CommandSucceeded) {
+	l.log.Debug("command succeeded", "command", e.Name, "database", e.Database, "server", e.Address,
+		"connection", e.ConnectionID, "request_id", e.RequestID, "duration", e.Duration)
+}
+
+func (l facts) commandFailed(e event.CommandFailed) {
+	l.log.Debug("command failed", "command", e.Name, "database", e.Database, "server", e.Address,
+		"connection", e.ConnectionID, "request_id", e.RequestID, "duration", e.Duration, "err", e.Err)
+}
+
+func (l facts) heartbeatFailed(e event.ServerHeartbeatFailed) {
+	l.log.Debug("heartbeat failed", "server", e.Address, "duration", e.Duration, "err", e.Err)
+}
+
+func (l facts) connectionReady(e event.ConnectionReady) {
+	l.log.Debug("connection ready", "server", e.Address, "connection", e.ConnectionID, "duration", e.Duration)
+}
+
+func (l facts) connectionClosed(e event.ConnectionClosed) {
+	l.log.Debug("connection closed", "server", e.Address, "connection", e.ConnectionID, "reason", string(e.Reason), "err", e.Err)
+}
+
+func (l facts) checkOutFailed(e event.ConnectionCheckOutFailed) {
+	l.log.Debug("check-out failed", "server", e.Address, "reason", string(e.Reason), "duration", e.Duration, "err", e.Err)
+}
+
+func (l facts) selectionFailed(e event.ServerSelectionFailed) {
+	l.log.Debug("server selection failed", "selector", e.Selector, "err", e.Err)
+}
+
+func sameText(a, b error) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.Error() == b.Error()
+}

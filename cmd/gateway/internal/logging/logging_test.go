@@ -1,0 +1,69 @@
+package logging_test
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
+	"github.com/mooringdb/mooring/cmd/gateway/internal/logging"
+	"github.com/mooringdb/mooring/core/event"
+	"github.com/mooringdb/mooring/core/topology/description"
+)
+
+func TestFormat(t *testing.T) {
+	for format, want := range map[config.LogFormat]string{
+		config.LogText: `level=INFO msg=hello who=you`,
+		config.LogJSON: `"level":"INFO","msg":"hello","who":"you"}`,
+	} {
+		var out bytes.Buffer
+		log := logging.New(&out, config.Log{Format: format})
+		log.Info("hello", "who", "you")
+		log.Debug("unheard")
+		if !strings.Contains(out.String(), want) || strings.Contains(out.String(), "unheard") {
+			t.Errorf("%s: %q, want %q", format, &out, want)
+		}
+	}
+}
+
+func TestFacts(t *testing.T) {
+	server := func(kind description.ServerKind, err error) *description.Server {
+		return &description.Server{Kind: kind, LastError: err}
+	}
+	changed := func(previous, now *description.Server) event.ServerDescriptionChanged {
+		return event.ServerDescriptionChanged{Address: "db:27017", Previous: previous, New: now}
+	}
+	down := server(description.ServerUnknown, errors.New("connection refused"))
+	unknown, up := server(description.ServerUnknown, nil), server(description.ServerStandalone, nil)
+	for _, row := range []struct {
+		name string
+		tell func(*event.Sink)
+		want string // empty: no line
+	}{
+		{"server found", func(s *event.Sink) { s.ServerDescriptionChanged(changed(unknown, up)) }, "level=INFO msg=\"server changed\" server=db:27017 was=Unknown is=Standalone"},
+		{"server lost", func(s *event.Sink) { s.ServerDescriptionChanged(changed(up, down)) }, "level=WARN msg=\"server unavailable\" server=db:27017 was=Standalone err=\"connection refused\""},
+		{"server still lost", func(s *event.Sink) { s.ServerDescriptionChanged(changed(down, down)) }, ""},
+		{"other news of a server", func(s *event.Sink) { s.ServerDescriptionChanged(changed(up, up)) }, ""},
+		{"pool cleared", func(s *event.Sink) { s.PoolCleared(event.PoolCleared{Address: "db:27017", Err: down.LastError}) }, "level=INFO msg=\"connection pool cleared\""},
+		{"incompatible", func(s *event.Sink) {
+			s.TopologyDescriptionChanged(event.TopologyDescriptionChanged{New: description.Topology{CompatibilityError: errors.New("too old")}})
+		}, "level=ERROR msg=\"deployment cannot be used\" err=\"too old\""},
+		{"command", func(s *event.Sink) { s.CommandSucceeded(event.CommandSucceeded{Command: event.Command{Name: "find"}}) }, "level=DEBUG msg=\"command succeeded\" command=find"},
+	} {
+		var out bytes.Buffer
+		row.tell(logging.Sink(logging.New(&out, config.Log{Level: slog.LevelDebug})))
+		if row.want == "" && out.Len() > 0 || !strings.Contains(out.String(), row.want) {
+			t.Errorf("%s: %q, want %q", row.name, &out, row.want)
+		}
+	}
+}
+
+// TestQuietCostsNothing: where Debug is not logged, the events of commands are not even made.
+func TestQuietCostsNothing(t *testing.T) {
+	s := logging.Sink(logging.New(&bytes.Buffer{}, config.Log{}))
+	if s.CommandStarted != nil || s.CommandSucceeded != nil || s.CommandFailed != nil {
+		t.Error("Sink wants commands although Debug is off")
+	}
+}

@@ -1,0 +1,92 @@
+// Package ready knows whether the gateway can serve: the deployment has a server that can be selected, and nobody has
+// told the gateway to stop. It tells the gRPC health service and whoever answers /readyz. It asks nobody: it hears what
+// the driver has found anyway.
+package ready
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/mooringdb/mooring/core/event"
+	"github.com/mooringdb/mooring/core/topology/description"
+)
+
+// State is the gateway's readiness. All its methods may be called at any time.
+type State struct {
+	health   *health.Server
+	services []string
+
+	// mu guards the fields below.
+	mu       sync.Mutex
+	usable   bool // the deployment has a server that can be selected
+	stopping bool
+}
+
+// New returns a state that is not ready. It keeps the health of the services, and of the gateway as a whole, in server.
+func New(server *health.Server, services ...string) *State {
+	s := &State{health: server, services: append([]string{""}, services...)}
+	s.publishLocked()
+	return s
+}
+
+// Sink returns what hears of the deployment.
+func (s *State) Sink() *event.Sink {
+	return &event.Sink{TopologyDescriptionChanged: func(e event.TopologyDescriptionChanged) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.usable = usable(e.New)
+		s.publishLocked()
+	}}
+}
+
+// Stop makes the gateway not ready for good.
+func (s *State) Stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stopping = true
+	s.publishLocked()
+}
+
+// Ready says why the gateway is not ready; nil if it is.
+func (s *State) Ready(context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.stopping:
+		return errStopping
+	case !s.usable:
+		return errNoServer
+	}
+	return nil
+}
+
+// Why the gateway is not ready.
+var (
+	errStopping = errors.New("the gateway is shutting down")
+	errNoServer = errors.New("no MongoDB server can be selected")
+)
+
+func (s *State) publishLocked() {
+	status := healthpb.HealthCheckResponse_NOT_SERVING
+	if s.usable && !s.stopping {
+		status = healthpb.HealthCheckResponse_SERVING
+	}
+	for _, name := range s.services {
+		s.health.SetServingStatus(name, status)
+	}
+}
+
+// usable says whether the deployment has a server for at least some operation. A direct connection takes any.
+func usable(t description.Topology) bool {
+	if t.CompatibilityError != nil {
+		return false
+	}
+	return slices.ContainsFunc(t.Servers, func(s *description.Server) bool {
+		return s.Kind.IsDataBearing() || t.Kind == description.KindSingle && s.IsAvailable()
+	})
+}
