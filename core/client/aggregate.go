@@ -1,0 +1,100 @@
+package client
+
+import (
+	"context"
+
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/cursor"
+	"github.com/mooringdb/mooring/core/operation"
+)
+
+// Aggregate runs a pipeline on a collection, or on the database if ns.Collection is empty. A pipeline that ends
+// with $out or $merge runs on the primary and gives an empty cursor.
+func (c *Client) Aggregate(ctx context.Context, ns Namespace, opt AggregateOptions) (*cursor.Cursor, error) {
+	a := aggregate{collection: ns.Collection, opt: opt, readConcern: c.readConcernFor(opt.ReadConcern)}
+	var ck check
+	ck.database(ns.Database)
+	ck.hint(opt.Hint)
+	ck.readPreference(opt.ReadPreference)
+	ck.extra(opt.Extra, aggregateFields)
+	op := operation.Operation{Database: ns.Database, Command: &a, RunOn: opt.RunOn}
+	if writesOutput(opt.Pipeline) {
+		a.output, a.writeConcern = true, c.writeConcernFor(ctx, opt.WriteConcern, &ck)
+		op.Kind = operation.Write
+	} else {
+		op.ReadPreference = c.readPreferenceFor(opt.ReadPreference)
+	}
+	op.DeadlineAsMaxTime = opt.MaxTimeMS == nil && (a.output || opt.TimeoutMode != Iteration)
+	if ck.err != nil {
+		return nil, ck.err
+	}
+	res, err := c.runner.Run(ctx, &op)
+	if err != nil {
+		return nil, err
+	}
+	if res.WriteConcernError != nil {
+		return nil, res.WriteConcernError
+	}
+	return cursor.New(&c.runner, res, a.cursorOptions())
+}
+
+// writesOutput says whether the pipeline's last stage is $out or $merge.
+func writesOutput(pipeline bson.Array) bool {
+	var last bson.Raw
+	for stage := range pipeline.Documents() {
+		last = stage
+	}
+	name := last.FirstKey()
+	return name == "$out" || name == "$merge"
+}
+
+// aggregate is the aggregate command.
+type aggregate struct {
+	collection   string // empty: the database
+	opt          AggregateOptions
+	output       bool
+	readConcern  readConcern
+	writeConcern WriteConcern
+}
+
+var aggregateFields = []string{
+	"aggregate", "pipeline", "cursor", "allowDiskUse", "bypassDocumentValidation", "collation", "comment", "hint", "let",
+}
+
+func (a *aggregate) cursorOptions() cursor.Options {
+	o := cursor.Options{Comment: a.opt.Comment, MaxAwaitTimeMS: a.opt.MaxAwaitTimeMS, RunOn: a.opt.RunOn}
+	if a.opt.BatchSize != nil {
+		o.BatchSize = *a.opt.BatchSize
+	}
+	return o
+}
+
+func (*aggregate) Name() string { return "aggregate" }
+
+func (a *aggregate) Append(b *bson.Builder, _ operation.Target) error {
+	o := &a.opt
+	if a.collection == "" {
+		b.Int32("aggregate", 1)
+	} else {
+		b.String("aggregate", a.collection)
+	}
+	b.Array("pipeline", o.Pipeline)
+	b.OpenDocument("cursor")
+	if o.BatchSize != nil && !a.output {
+		b.Int32("batchSize", *o.BatchSize)
+	}
+	b.Close()
+	appendBool(b, "allowDiskUse", o.AllowDiskUse)
+	appendBool(b, "bypassDocumentValidation", o.BypassDocumentValidation)
+	appendDocument(b, "collation", o.Collation)
+	appendValue(b, "comment", o.Comment)
+	appendValue(b, "hint", o.Hint)
+	appendDocument(b, "let", o.Let)
+	a.readConcern.append(b)
+	if a.output {
+		appendWriteConcern(b, a.writeConcern)
+	}
+	b.AppendElements(o.Extra)
+	appendInt64(b, "maxTimeMS", o.MaxTimeMS)
+	return nil
+}

@@ -1,0 +1,117 @@
+package client
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/topology/selection"
+)
+
+// check collects the first objection to a request's arguments.
+type check struct{ err error }
+
+func (c *check) refuse(argument, format string, args ...any) {
+	if c.err == nil {
+		c.err = &ArgumentError{Argument: argument, Problem: fmt.Sprintf(format, args...)}
+	}
+}
+
+// database objects to names that the command could not carry; whether a name is allowed is for the server to say.
+func (c *check) database(name string) {
+	switch {
+	case name == "":
+		c.refuse("database", "is empty")
+	case strings.IndexByte(name, 0) >= 0:
+		c.refuse("database", "has a zero byte in it")
+	}
+}
+
+func (c *check) namespace(ns Namespace) {
+	c.database(ns.Database)
+	switch {
+	case ns.Collection == "":
+		c.refuse("collection", "is empty")
+	case strings.IndexByte(ns.Collection, 0) >= 0:
+		c.refuse("collection", "has a zero byte in it")
+	}
+}
+
+func (c *check) hint(v bson.Value) {
+	if !v.IsZero() && v.Type != bson.TypeString && v.Type != bson.TypeDocument {
+		c.refuse("hint", "must be an index name or a document of keys, not %s", v.Type)
+	}
+}
+
+func (c *check) readPreference(rp *selection.ReadPreference) {
+	if err := rp.Validate(); err != nil {
+		c.refuse("readPreference", "%v", err)
+	}
+}
+
+// update objects to what is neither a document of operators nor a pipeline. As the specification says, only the first key
+// is looked at, and a pipeline not at all ("Update vs. Replace Validation").
+func (c *check) update(v bson.Value) {
+	if v.Type == bson.TypeArray {
+		return
+	}
+	d, ok := v.Document()
+	switch {
+	case v.IsZero():
+		c.refuse("update", "is missing")
+	case !ok:
+		c.refuse("update", "must be a document or a pipeline, not %s", v.Type)
+	case d.IsEmpty():
+		c.refuse("update", "is empty")
+	case !strings.HasPrefix(d.FirstKey(), "$"):
+		c.refuse("update", "must begin with an update operator, not with %q", d.FirstKey())
+	}
+}
+
+func (c *check) replacement(d bson.Raw) {
+	switch {
+	case d == nil:
+		c.refuse("replacement", "is missing")
+	case strings.HasPrefix(d.FirstKey(), "$"):
+		c.refuse("replacement", "must not begin with an update operator, %q", d.FirstKey())
+	}
+}
+
+// extra objects to elements of Extra that options cover (known) or that the client sets.
+func (c *check) extra(d bson.Raw, known []string) {
+	if d == nil {
+		return
+	}
+	it := d.Iter()
+	for it.Next() {
+		key := it.Key()
+		if slices.Contains(known, key) || slices.Contains(reserved, key) || strings.HasPrefix(key, "$") {
+			c.refuse("options", "%q is not for options: it is set by an argument, an option, or the client itself", key)
+		}
+	}
+	if it.Err() != nil {
+		c.refuse("options", "is malformed: %v", it.Err())
+	}
+}
+
+// reserved are names that belong to the driver in every command.
+var reserved = []string{
+	"lsid", "txnNumber", "autocommit", "startTransaction", "apiVersion", "apiStrict", "apiDeprecationErrors",
+	"maxTimeMS", "readConcern", "writeConcern",
+}
+
+// wireVersion of servers: 4.2 takes hints for updates, 4.4 for deletes and for both in findAndModify without
+// acknowledgement.
+const (
+	wireVersion42 = 8
+	wireVersion44 = 9
+)
+
+// hintGate refuses a hint that the server would ignore silently: without an acknowledgement nobody would know.
+func hintGate(hint bson.Value, wire, least int32) error {
+	if hint.IsZero() || wire >= least {
+		return nil
+	}
+	return &ArgumentError{Argument: "hint", Problem: "is not supported by the server"}
+}

@@ -1,0 +1,112 @@
+// Package client is the driver's face: one Client for one deployment, with MongoDB's own helpers. Arguments
+// and results are BSON bytes; a result's documents are views on the reply's buffer. What is passed in must be valid BSON:
+// it is copied into commands as it is.
+//
+// It keeps no state of its own besides the topology: running is in core/operation, batches are in
+// core/cursor. It neither logs nor counts; it gives facts to an event.Sink.
+package client
+
+import (
+	"context"
+	"net"
+
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/connstring"
+	"github.com/mooringdb/mooring/core/event"
+	"github.com/mooringdb/mooring/core/operation"
+	"github.com/mooringdb/mooring/core/topology"
+	"github.com/mooringdb/mooring/core/topology/description"
+	"github.com/mooringdb/mooring/core/topology/selection"
+)
+
+// Options are what a connection string cannot say.
+type Options struct {
+	// Sink receives the facts that the driver emits; nil: nobody wants them.
+	Sink *event.Sink
+	// Dialer opens a connection; nil is net.Dialer.
+	Dialer func(ctx context.Context, network, addr string) (net.Conn, error)
+}
+
+// Client runs operations on one deployment. All its methods may be called from many goroutines at once.
+type Client struct {
+	topology *topology.Topology
+	runner   operation.Runner
+	warnings []connstring.Warning
+
+	// What operations inherit, unless their options say otherwise.
+	readPreference   *selection.ReadPreference
+	readConcernLevel string
+	writeConcern     WriteConcern
+}
+
+// New makes a client. It does no network I/O; it reads the files that the tls options name. A feature of the connection
+// string that this version does not have is a *NotBuiltError.
+func New(cfg connstring.Config, opt Options) (*Client, error) {
+	if err := refuseUnbuilt(&cfg); err != nil {
+		return nil, err
+	}
+	rp, err := readPreference(&cfg)
+	if err != nil {
+		return nil, err
+	}
+	var ck check
+	if checkWriteConcern(&cfg.WriteConcern, &ck); ck.err != nil {
+		return nil, ck.err
+	}
+	watch, err := topologyConfig(&cfg, opt)
+	if err != nil {
+		return nil, err
+	}
+	t, err := topology.New(watch)
+	if err != nil {
+		return nil, err
+	}
+	return &Client{
+		topology:         t,
+		runner:           operation.Runner{Deployment: deployment{t}, Sink: opt.Sink, Timeout: valueOf(cfg.Timeout)},
+		warnings:         warnings(&cfg),
+		readPreference:   rp,
+		readConcernLevel: cfg.ReadConcernLevel,
+		writeConcern:     cfg.WriteConcern,
+	}, nil
+}
+
+// Start begins to monitor the deployment. It does not wait for a server to be found: operations do. The client lives until
+// Close; of ctx it takes the values, not the end.
+func (c *Client) Start(ctx context.Context) error { return c.topology.Start(ctx) }
+
+// Close ends the monitors and the pools: idle connections are closed at once, those in use when their operation ends. It waits
+// for the driver's goroutines until ctx ends. Operations that wait for a server, and later ones, fail.
+func (c *Client) Close(ctx context.Context) error { return c.topology.Close(ctx) }
+
+// Topology is the deployment as it is known now.
+func (c *Client) Topology() description.Topology { return c.topology.Description() }
+
+// Warnings are what should be said about the connection string: what is out of date in it, and what is accepted without
+// having an effect yet.
+func (c *Client) Warnings() []connstring.Warning { return c.warnings }
+
+// nearest lets any server that answers for documents be chosen.
+var nearest = &selection.ReadPreference{Mode: selection.Nearest}
+
+// Ping runs the ping command on any server.
+func (c *Client) Ping(ctx context.Context) error {
+	_, err := c.runner.Run(ctx, &operation.Operation{Database: "admin", Command: ping{}, ReadPreference: nearest})
+	return err
+}
+
+type ping struct{}
+
+func (ping) Name() string { return "ping" }
+
+func (ping) Append(b *bson.Builder, _ operation.Target) error {
+	b.Int32("ping", 1)
+	return nil
+}
+
+func (c *Client) readPreferenceFor(opt *selection.ReadPreference) *selection.ReadPreference {
+	if opt == nil {
+		return c.readPreference
+	}
+	return opt
+}

@@ -1,0 +1,109 @@
+package client_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mooringdb/mooring/core/address"
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/bson/extjson"
+	"github.com/mooringdb/mooring/core/client"
+	"github.com/mooringdb/mooring/core/connstring"
+	"github.com/mooringdb/mooring/internal/mongotest"
+)
+
+var orders = client.Namespace{Database: "shop", Collection: "orders"}
+
+// start starts a client of srv and closes it at the test's end.
+func start(t *testing.T, srv *mongotest.Server, cfg connstring.Config, opt client.Options) *client.Client {
+	t.Helper()
+	cfg.Hosts = []address.Address{srv.Address()}
+	opt.Dialer = srv.Dial
+	c, err := client.New(cfg, opt)
+	if err != nil {
+		t.Fatalf("New() = %v", err)
+	}
+	if err := c.Start(t.Context()); err != nil {
+		t.Fatalf("Start() = %v", err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(context.Background()); err != nil {
+			t.Errorf("Close() = %v", err)
+		}
+	})
+	return c
+}
+
+// run runs a test in a bubble, with a server and a client of it.
+func run(t *testing.T, handlers mongotest.Handlers, test func(t *testing.T, srv *mongotest.Server, c *client.Client)) {
+	t.Helper()
+	runWith(t, handlers, connstring.Config{}, client.Options{}, test)
+}
+
+func runWith(
+	t *testing.T, handlers mongotest.Handlers, cfg connstring.Config, opt client.Options,
+	test func(t *testing.T, srv *mongotest.Server, c *client.Client),
+) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		srv := mongotest.NewServer(t, handlers)
+		test(t, srv, start(t, srv, cfg, opt))
+	})
+}
+
+// doc reads Extended JSON.
+func doc(t testing.TB, json string) bson.Raw {
+	t.Helper()
+	d, err := extjson.Parse(nil, []byte(json))
+	if err != nil {
+		t.Fatalf("Parse(%s) = %v", json, err)
+	}
+	return d
+}
+
+func array(t testing.TB, json string) bson.Array {
+	t.Helper()
+	v, _ := doc(t, `{"a": `+json+`}`).Lookup("a")
+	a, ok := v.Array()
+	if !ok {
+		t.Fatalf("%s is not an array", json)
+	}
+	return a
+}
+
+func text(t testing.TB, d bson.Raw) string {
+	t.Helper()
+	out, err := extjson.Append(nil, d, extjson.Relaxed)
+	if err != nil {
+		t.Fatalf("Append() = %v", err)
+	}
+	return string(out)
+}
+
+// sent is the only command of that name, without $db.
+func sent(t testing.TB, srv *mongotest.Server, name string) string {
+	t.Helper()
+	cmds := srv.Commands(name)
+	if len(cmds) != 1 {
+		t.Fatalf("%d commands %s were sent, want 1", len(cmds), name)
+	}
+	return text(t, bson.Without(cmds[0].Body, "$db"))
+}
+
+func TestFindOne(t *testing.T) {
+	run(t, nil, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+		srv.SetDocuments("shop.orders", doc(t, `{"_id": 1, "total": 5}`), doc(t, `{"_id": 2}`))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		got, found, err := c.FindOne(ctx, orders, client.FindOneOptions{})
+		if err != nil || !found || text(t, got) != `{"_id":1,"total":5}` {
+			t.Errorf("FindOne() = %s, %v, %v", text(t, got), found, err)
+		}
+		want := `{"find":"orders","filter":{},"limit":1,"singleBatch":true,"maxTimeMS":1000}`
+		if got := sent(t, srv, "find"); got != want {
+			t.Errorf("sent %s, want %s", got, want)
+		}
+	})
+}

@@ -1,0 +1,93 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/cursor"
+	"github.com/mooringdb/mooring/core/operation"
+	"github.com/mooringdb/mooring/core/topology/selection"
+)
+
+// RunCommand runs a command as it is: nothing is checked, nothing inherited, and only $db and, where the
+// command message's rules ask for it, $readPreference are added. Fields that belong to the driver ($db, lsid, …) must not be in
+// it. A deadline of ctx ends the wait but is not sent as maxTimeMS.
+//
+// The reply with ok: 1 is returned as it is, with any writeErrors in it; ok: 0 is a *mongoerr.CommandError. Without an
+// answer the error is an *operation.OutcomeUnknownError, unless the command is known to only read.
+func (c *Client) RunCommand(ctx context.Context, db string, cmd bson.Raw, opt RunCommandOptions) (bson.Raw, error) {
+	res, err := c.runCommand(ctx, db, cmd, opt.ReadPreference, opt.RunOn)
+	if err != nil {
+		return nil, err
+	}
+	return res.Reply, nil
+}
+
+// RunCursorCommand is RunCommand for a command whose reply has a cursor; one that has none is a *mongoerr.MalformedReplyError.
+func (c *Client) RunCursorCommand(ctx context.Context, db string, cmd bson.Raw, opt RunCursorCommandOptions) (*cursor.Cursor, error) {
+	var ck check
+	if opt.CursorType != NonTailable && opt.TimeoutMode == CursorLifetime {
+		ck.refuse("timeoutMode", "a tailable cursor has no lifetime to bound")
+	}
+	if ck.err != nil {
+		return nil, ck.err
+	}
+	res, err := c.runCommand(ctx, db, cmd, opt.ReadPreference, opt.RunOn)
+	if err != nil {
+		return nil, err
+	}
+	o := cursor.Options{MaxAwaitTimeMS: opt.MaxTimeMS, Comment: opt.Comment, RunOn: opt.RunOn}
+	if opt.BatchSize != nil {
+		o.BatchSize = *opt.BatchSize
+	}
+	return cursor.New(&c.runner, res, o)
+}
+
+// ContinueCursor makes a cursor of what another one, perhaps of another client, has left.
+func (c *Client) ContinueCursor(s cursor.State) *cursor.Cursor { return cursor.Continue(&c.runner, s) }
+
+func (c *Client) runCommand(ctx context.Context, db string, cmd bson.Raw, rp *selection.ReadPreference, runOn bool) (operation.Result, error) {
+	var ck check
+	ck.database(db)
+	if cmd.IsEmpty() {
+		ck.refuse("command", "is empty")
+	}
+	ck.readPreference(rp)
+	if ck.err != nil {
+		return operation.Result{}, ck.err
+	}
+	u := userCommand(cmd)
+	res, err := c.runner.Run(ctx, &operation.Operation{
+		Database: db, Command: &u, Kind: operation.Generic, ReadPreference: rp, RunOn: runOn,
+	})
+	var unknown *operation.OutcomeUnknownError
+	if errors.As(err, &unknown) && onlyReads(u.Name()) {
+		err = unknown.Err
+	}
+	return res, err
+}
+
+// userCommand is a command as its user wrote it.
+type userCommand bson.Raw
+
+func (u *userCommand) Name() string { return bson.Raw(*u).FirstKey() }
+
+func (u *userCommand) Append(b *bson.Builder, _ operation.Target) error {
+	b.AppendElements(bson.Raw(*u))
+	return nil
+}
+
+// onlyReads says whether a command of this name changes nothing, whatever its arguments are. Unknown names do not count.
+func onlyReads(name string) bool {
+	_, ok := readingCommands[strings.ToLower(name)]
+	return ok
+}
+
+var readingCommands = map[string]struct{}{
+	"ping": {}, "hello": {}, "ismaster": {}, "buildinfo": {}, "serverstatus": {}, "find": {}, "count": {}, "distinct": {},
+	"listdatabases": {}, "listcollections": {}, "listindexes": {}, "dbstats": {}, "collstats": {}, "connectionstatus": {},
+	"getparameter": {}, "hostinfo": {}, "listcommands": {}, "replsetgetstatus": {}, "usersinfo": {}, "rolesinfo": {},
+	"datasize": {}, "dbhash": {}, "getlog": {}, "getcmdlineopts": {}, "whatsmyuri": {},
+}

@@ -1,0 +1,90 @@
+package client
+
+import (
+	"context"
+
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/connstring"
+)
+
+// ReadConcern is the consistency that a read asks for. A nil *ReadConcern inherits the client's.
+type ReadConcern struct {
+	// Level is passed on as it is; empty is the server's default, and overrides the client's.
+	Level string
+}
+
+// WriteConcern is the acknowledgement that a write asks for: Nodes or Tag is w, Journal is j, WTimeoutMS is wtimeout. A nil
+// *WriteConcern inherits the client's. Unset fields are not sent, and nothing is if all are unset.
+//
+// Nodes 0 is an unacknowledged write; with Journal true it is an error. An inherited WTimeoutMS is not sent where the
+// context has a deadline, which takes its place.
+type WriteConcern = connstring.WriteConcern
+
+// readConcern is the level that is sent; sent is false where nothing is.
+type readConcern struct {
+	level string
+	sent  bool
+}
+
+// readConcernFor resolves an option: {} is sent only where it overrides something.
+func (c *Client) readConcernFor(rc *ReadConcern) readConcern {
+	if rc == nil {
+		return readConcern{c.readConcernLevel, c.readConcernLevel != ""}
+	}
+	return readConcern{rc.Level, rc.Level != "" || c.readConcernLevel != ""}
+}
+
+func (r readConcern) append(b *bson.Builder) {
+	if !r.sent {
+		return
+	}
+	b.OpenDocument("readConcern")
+	if r.level != "" {
+		b.String("level", r.level)
+	}
+	b.Close()
+}
+
+// writeConcernFor resolves an option, and objects to one that contradicts itself.
+func (c *Client) writeConcernFor(ctx context.Context, opt *WriteConcern, ck *check) WriteConcern {
+	if opt == nil {
+		wc := c.writeConcern
+		if _, ok := ctx.Deadline(); ok {
+			wc.WTimeoutMS = nil
+		}
+		return wc
+	}
+	checkWriteConcern(opt, ck)
+	return *opt
+}
+
+func checkWriteConcern(wc *WriteConcern, ck *check) {
+	switch {
+	case wc.Nodes != nil && wc.Tag != "":
+		ck.refuse("writeConcern", "w is both a number and a text")
+	case wc.Nodes != nil && *wc.Nodes < 0:
+		ck.refuse("writeConcern", "w is negative")
+	case unacknowledged(*wc) && isTrue(wc.Journal):
+		ck.refuse("writeConcern", "w: 0 and j: true contradict each other")
+	case wc.WTimeoutMS != nil && *wc.WTimeoutMS < 0:
+		ck.refuse("writeConcern", "wtimeout is negative")
+	}
+}
+
+func unacknowledged(wc WriteConcern) bool { return wc.Nodes != nil && *wc.Nodes == 0 }
+
+func appendWriteConcern(b *bson.Builder, wc WriteConcern) {
+	if wc == (WriteConcern{}) {
+		return
+	}
+	b.OpenDocument("writeConcern")
+	switch {
+	case wc.Nodes != nil:
+		b.Int32("w", *wc.Nodes)
+	case wc.Tag != "":
+		b.String("w", wc.Tag)
+	}
+	appendBool(b, "j", wc.Journal)
+	appendInt64(b, "wtimeout", wc.WTimeoutMS)
+	b.Close()
+}

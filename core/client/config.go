@@ -1,0 +1,127 @@
+package client
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/mooringdb/mooring/core/conn"
+	"github.com/mooringdb/mooring/core/connstring"
+	"github.com/mooringdb/mooring/core/topology"
+	"github.com/mooringdb/mooring/core/topology/description"
+	"github.com/mooringdb/mooring/core/topology/selection"
+)
+
+// unbuilt are the options whose feature does not exist yet and that must not be ignored.
+var unbuilt = []struct {
+	option string
+	asked  func(*connstring.Config) bool
+}{
+	{"mongodb+srv", func(c *connstring.Config) bool { return c.SRV }},
+	{"username", func(c *connstring.Config) bool { return c.HasCredential }},
+	{"authMechanism", func(c *connstring.Config) bool { return c.AuthMechanism != "" }},
+	{"loadBalanced", func(c *connstring.Config) bool { return c.LoadBalanced }},
+	{"proxyHost", func(c *connstring.Config) bool { return c.Proxy.Host != "" }},
+	{"serverMonitoringMode=stream", func(c *connstring.Config) bool { return c.ServerMonitoringMode == "stream" }},
+	{"tlsCertificateKeyFilePassword", func(c *connstring.Config) bool { return c.TLS.CertificateKeyFilePassword != "" }},
+}
+
+func refuseUnbuilt(cfg *connstring.Config) error {
+	for _, u := range unbuilt {
+		if u.asked(cfg) {
+			return &NotBuiltError{Option: u.option}
+		}
+	}
+	return nil
+}
+
+// warnings adds to those of the connection string what is accepted since doing without it is correct, too.
+func warnings(cfg *connstring.Config) []connstring.Warning {
+	all := cfg.Warnings
+	add := func(option, problem string) {
+		all = append(all[:len(all):len(all)], connstring.Warning{Option: option, Problem: problem})
+	}
+	if len(cfg.Compressors) > 0 {
+		add("compressors", "Compression is not supported yet; messages are sent uncompressed.")
+	}
+	if cfg.RetryWrites != nil && *cfg.RetryWrites {
+		add("retryWrites", "Retryable writes are not supported yet; each write is sent once.")
+	}
+	if cfg.RetryReads != nil && *cfg.RetryReads {
+		add("retryReads", "Retryable reads are not supported yet; each read is sent once.")
+	}
+	return all
+}
+
+func topologyConfig(cfg *connstring.Config, opt Options) (topology.Config, error) {
+	tls, err := tlsConfig(cfg)
+	if err != nil {
+		return topology.Config{}, err
+	}
+	return topology.Config{
+		Seeds:                  cfg.Hosts,
+		ReplicaSet:             cfg.ReplicaSet,
+		DirectConnection:       isTrue(cfg.DirectConnection),
+		HeartbeatInterval:      valueOf(cfg.HeartbeatInterval),
+		ServerSelectionTimeout: zeroIs(cfg.ServerSelectionTimeout, -1),
+		LocalThreshold:         cfg.LocalThreshold,
+		Sink:                   opt.Sink,
+		Conn: conn.Config{
+			AppName:        cfg.AppName,
+			Dialer:         opt.Dialer,
+			TLS:            tls,
+			ConnectTimeout: zeroIs(cfg.ConnectTimeout, -1),
+			SocketTimeout:  valueOf(cfg.SocketTimeout),
+		},
+		Pool: topology.PoolConfig{
+			MaxSize:          cfg.MaxPoolSize,
+			MinSize:          valueOf(cfg.MinPoolSize),
+			MaxConnecting:    valueOf(cfg.MaxConnecting),
+			MaxIdleTime:      valueOf(cfg.MaxIdleTime),
+			WaitQueueTimeout: valueOf(cfg.WaitQueueTimeout),
+		},
+	}, nil
+}
+
+func valueOf[T any](v *T) (zero T) {
+	if v == nil {
+		return zero
+	}
+	return *v
+}
+
+// zeroIs translates an explicit 0 for a package whose zero is the default.
+func zeroIs(v *time.Duration, meaning time.Duration) time.Duration {
+	if v != nil && *v == 0 {
+		return meaning
+	}
+	return valueOf(v)
+}
+
+// readPreference is the one of the connection string, nil where it says nothing.
+func readPreference(cfg *connstring.Config) (*selection.ReadPreference, error) {
+	if cfg.ReadPreference == "" && cfg.ReadPreferenceTags == nil && cfg.MaxStaleness == nil {
+		return nil, nil
+	}
+	rp := &selection.ReadPreference{}
+	if cfg.ReadPreference != "" {
+		mode, err := selection.ParseMode(cfg.ReadPreference)
+		if err != nil {
+			return nil, fmt.Errorf("connection string: %w", err)
+		}
+		rp.Mode = mode
+	}
+	for _, set := range cfg.ReadPreferenceTags {
+		tags := make([]description.Tag, 0, len(set))
+		for _, tag := range set {
+			tags = append(tags, description.Tag(tag))
+		}
+		rp.TagSets = append(rp.TagSets, description.NewTagSet(tags...))
+	}
+	if cfg.MaxStaleness != nil {
+		rp.MaxStalenessSeconds = new(int64(*cfg.MaxStaleness / time.Second))
+	}
+	if err := rp.Validate(); err != nil {
+		return nil, fmt.Errorf("connection string: %w", err)
+	}
+	return rp, nil
+}

@@ -1,0 +1,122 @@
+package client
+
+import (
+	"context"
+
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/cursor"
+	"github.com/mooringdb/mooring/core/mongoerr"
+	"github.com/mooringdb/mooring/core/operation"
+)
+
+// CountDocuments counts the documents that match, exactly, by an aggregation: filters with $where or $near
+// need $expr or $geoWithin instead.
+func (c *Client) CountDocuments(ctx context.Context, ns Namespace, opt CountDocumentsOptions) (int64, error) {
+	var ck check
+	ck.namespace(ns)
+	ck.hint(opt.Hint)
+	ck.readPreference(opt.ReadPreference)
+	ck.extra(opt.Extra, aggregateFields)
+	if ck.err != nil {
+		return 0, ck.err
+	}
+	cmd := countDocuments{collection: ns.Collection, opt: opt, readConcern: c.readConcernFor(opt.ReadConcern)}
+	res, err := c.runner.Run(ctx, &operation.Operation{
+		Database:          ns.Database,
+		Command:           &cmd,
+		ReadPreference:    c.readPreferenceFor(opt.ReadPreference),
+		DeadlineAsMaxTime: opt.MaxTimeMS == nil,
+	})
+	if err != nil {
+		return 0, err
+	}
+	doc, found, err := cursor.First(res)
+	if err != nil || !found {
+		return 0, err
+	}
+	r := replyReader{from: res.Server}
+	n := r.count(doc, "n", "cursor.firstBatch.0.n")
+	return n, r.err
+}
+
+// countDocuments is the aggregation that counts.
+type countDocuments struct {
+	collection  string
+	opt         CountDocumentsOptions
+	readConcern readConcern
+}
+
+func (*countDocuments) Name() string { return "aggregate" }
+
+func (a *countDocuments) Append(b *bson.Builder, _ operation.Target) error {
+	o := &a.opt
+	b.String("aggregate", a.collection)
+	b.OpenArray("pipeline")
+	b.OpenDocument("").Document("$match", o.Filter).Close()
+	if o.Skip != nil {
+		b.OpenDocument("").Int64("$skip", *o.Skip).Close()
+	}
+	if o.Limit != nil {
+		b.OpenDocument("").Int64("$limit", *o.Limit).Close()
+	}
+	b.OpenDocument("").OpenDocument("$group").Int32("_id", 1)
+	b.OpenDocument("n").Int32("$sum", 1).Close().Close().Close()
+	b.Close()
+	b.OpenDocument("cursor").Close()
+	appendDocument(b, "collation", o.Collation)
+	appendValue(b, "comment", o.Comment)
+	appendValue(b, "hint", o.Hint)
+	a.readConcern.append(b)
+	b.AppendElements(o.Extra)
+	appendInt64(b, "maxTimeMS", o.MaxTimeMS)
+	return nil
+}
+
+const codeNamespaceNotFound = 26
+
+// EstimatedDocumentCount is the collection's count by its metadata; 0 for a collection that does not exist.
+func (c *Client) EstimatedDocumentCount(ctx context.Context, ns Namespace, opt EstimatedDocumentCountOptions) (int64, error) {
+	var ck check
+	ck.namespace(ns)
+	ck.readPreference(opt.ReadPreference)
+	ck.extra(opt.Extra, estimateFields)
+	if ck.err != nil {
+		return 0, ck.err
+	}
+	cmd := estimate{collection: ns.Collection, opt: opt, readConcern: c.readConcernFor(opt.ReadConcern)}
+	res, err := c.runner.Run(ctx, &operation.Operation{
+		Database:          ns.Database,
+		Command:           &cmd,
+		ReadPreference:    c.readPreferenceFor(opt.ReadPreference),
+		DeadlineAsMaxTime: opt.MaxTimeMS == nil,
+	})
+	if mongoerr.Code(err) == codeNamespaceNotFound {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	r := replyReader{from: res.Server}
+	n := r.count(res.Reply, "n", "n")
+	return n, r.err
+}
+
+// estimate is the count command, without a query.
+type estimate struct {
+	collection  string
+	opt         EstimatedDocumentCountOptions
+	readConcern readConcern
+}
+
+var estimateFields = []string{"count", "comment"}
+
+func (*estimate) Name() string { return "count" }
+
+func (e *estimate) Append(b *bson.Builder, _ operation.Target) error {
+	b.String("count", e.collection)
+	appendValue(b, "comment", e.opt.Comment)
+	e.readConcern.append(b)
+	b.AppendElements(e.opt.Extra)
+	appendInt64(b, "maxTimeMS", e.opt.MaxTimeMS)
+	return nil
+}

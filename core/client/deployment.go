@@ -1,0 +1,64 @@
+package client
+
+import (
+	"context"
+
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/conn"
+	"github.com/mooringdb/mooring/core/operation"
+	"github.com/mooringdb/mooring/core/pool"
+	"github.com/mooringdb/mooring/core/topology"
+	"github.com/mooringdb/mooring/core/topology/description"
+	"github.com/mooringdb/mooring/core/topology/selection"
+)
+
+// deployment is a topology as core/operation wants it.
+type deployment struct{ topology *topology.Topology }
+
+var (
+	_ operation.Deployment = deployment{}
+	_ operation.Server     = (*lease)(nil)
+	_ operation.Conn       = (*lease)(nil)
+)
+
+func (d deployment) Select(ctx context.Context, sel selection.Selector) (operation.Server, error) {
+	s, err := d.topology.Select(ctx, sel)
+	if err != nil {
+		return nil, err
+	}
+	return &lease{server: s}, nil
+}
+
+// lease is a selected server and then, from CheckOut on, a connection to it: one value, since each operation needs one.
+type lease struct {
+	server topology.Server
+	conn   *pool.Conn[*conn.Conn]
+	hello  description.Server
+}
+
+func (l *lease) Description() *description.Server { return l.server.Description() }
+
+func (l *lease) TopologyKind() description.Kind { return l.server.TopologyKind() }
+
+func (l *lease) CheckOut(ctx context.Context) (operation.Conn, error) {
+	c, err := l.server.CheckOut(ctx)
+	if err != nil {
+		return nil, err
+	}
+	l.conn, l.hello = c, c.Resource().Description()
+	return l, nil
+}
+
+func (l *lease) Hello() *description.Server { return &l.hello }
+
+func (l *lease) ID() uint64 { return l.conn.ID() }
+
+func (l *lease) RoundTrip(ctx context.Context, msg []byte) (bson.Raw, error) {
+	return l.conn.Resource().RoundTrip(ctx, msg)
+}
+
+func (l *lease) Write(ctx context.Context, msg []byte) error {
+	return l.conn.Resource().Write(ctx, msg)
+}
+
+func (l *lease) CheckIn(err error) { l.server.CheckIn(l.conn, err) }

@@ -1,0 +1,68 @@
+package client
+
+import (
+	"context"
+
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/operation"
+)
+
+// Distinct returns the distinct values of a field.
+func (c *Client) Distinct(ctx context.Context, ns Namespace, key string, opt DistinctOptions) (bson.Array, error) {
+	var ck check
+	ck.namespace(ns)
+	ck.hint(opt.Hint)
+	ck.readPreference(opt.ReadPreference)
+	ck.extra(opt.Extra, distinctFields)
+	if key == "" {
+		ck.refuse("key", "is empty")
+	}
+	if ck.err != nil {
+		return nil, ck.err
+	}
+	cmd := distinct{collection: ns.Collection, key: key, opt: opt, readConcern: c.readConcernFor(opt.ReadConcern)}
+	res, err := c.runner.Run(ctx, &operation.Operation{
+		Database:          ns.Database,
+		Command:           &cmd,
+		ReadPreference:    c.readPreferenceFor(opt.ReadPreference),
+		DeadlineAsMaxTime: opt.MaxTimeMS == nil,
+	})
+	if err != nil {
+		return nil, err
+	}
+	r := replyReader{from: res.Server}
+	v, ok := res.Reply.Lookup("values")
+	if !ok {
+		r.fail("values", "is missing")
+		return nil, r.err
+	}
+	values, ok := v.Array()
+	if !ok {
+		r.wrongType("values", v)
+	}
+	return values, r.err
+}
+
+// distinct is the distinct command.
+type distinct struct {
+	collection, key string
+	opt             DistinctOptions
+	readConcern     readConcern
+}
+
+var distinctFields = []string{"distinct", "key", "query", "collation", "comment", "hint"}
+
+func (*distinct) Name() string { return "distinct" }
+
+func (d *distinct) Append(b *bson.Builder, _ operation.Target) error {
+	o := &d.opt
+	b.String("distinct", d.collection).String("key", d.key)
+	b.Document("query", o.Filter)
+	appendDocument(b, "collation", o.Collation)
+	appendValue(b, "comment", o.Comment)
+	appendValue(b, "hint", o.Hint)
+	d.readConcern.append(b)
+	b.AppendElements(o.Extra)
+	appendInt64(b, "maxTimeMS", o.MaxTimeMS)
+	return nil
+}

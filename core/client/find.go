@@ -1,0 +1,174 @@
+package client
+
+import (
+	"context"
+	"math"
+
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/cursor"
+	"github.com/mooringdb/mooring/core/operation"
+)
+
+// Find opens a cursor over the documents of a collection.
+func (c *Client) Find(ctx context.Context, ns Namespace, opt FindOptions) (*cursor.Cursor, error) {
+	f := find{collection: ns.Collection, opt: opt, readConcern: c.readConcernFor(opt.ReadConcern)}
+	if err := f.prepare(ns); err != nil {
+		return nil, err
+	}
+	res, err := c.runner.Run(ctx, &operation.Operation{
+		Database:          ns.Database,
+		Command:           &f,
+		ReadPreference:    c.readPreferenceFor(opt.ReadPreference),
+		DeadlineAsMaxTime: f.deadlineAsMaxTime(),
+		RunOn:             opt.RunOn,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return cursor.New(&c.runner, res, f.cursorOptions())
+}
+
+// FindOne returns the first document that matches; found is false if none does.
+func (c *Client) FindOne(ctx context.Context, ns Namespace, opt FindOneOptions) (doc bson.Raw, found bool, err error) {
+	f := find{collection: ns.Collection, opt: opt.find(), readConcern: c.readConcernFor(opt.ReadConcern)}
+	if err := f.prepare(ns); err != nil {
+		return nil, false, err
+	}
+	f.limit, f.single = 1, true
+	res, err := c.runner.Run(ctx, &operation.Operation{
+		Database:          ns.Database,
+		Command:           &f,
+		ReadPreference:    c.readPreferenceFor(opt.ReadPreference),
+		DeadlineAsMaxTime: opt.MaxTimeMS == nil,
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	return cursor.First(res)
+}
+
+func (o *FindOneOptions) find() FindOptions {
+	return FindOptions{
+		Filter: o.Filter, Sort: o.Sort, Projection: o.Projection, Hint: o.Hint, Skip: o.Skip, Comment: o.Comment, ReadPreference: o.ReadPreference,
+		MaxTimeMS: o.MaxTimeMS, Max: o.Max, Min: o.Min, ReturnKey: o.ReturnKey, ShowRecordID: o.ShowRecordID,
+		OplogReplay: o.OplogReplay, AllowPartialResults: o.AllowPartialResults, AllowDiskUse: o.AllowDiskUse,
+		Collation: o.Collation, Let: o.Let, Extra: o.Extra,
+	}
+}
+
+// find is the find command. limit, batchSize and single are what is sent of the options of these names.
+type find struct {
+	collection       string
+	opt              FindOptions
+	readConcern      readConcern
+	limit, batchSize int64
+	single           bool
+}
+
+var findFields = []string{
+	"find", "filter", "sort", "projection", "hint", "skip", "limit", "batchSize", "singleBatch", "comment",
+	"max", "min", "returnKey", "showRecordId", "tailable", "awaitData", "oplogReplay", "noCursorTimeout", "allowPartialResults",
+	"collation", "allowDiskUse", "let",
+}
+
+func (f *find) prepare(ns Namespace) error {
+	var ck check
+	ck.namespace(ns)
+	ck.hint(f.opt.Hint)
+	ck.readPreference(f.opt.ReadPreference)
+	ck.extra(f.opt.Extra, findFields)
+	if isTrue(f.opt.Tailable) && f.opt.TimeoutMode == CursorLifetime {
+		ck.refuse("timeoutMode", "a tailable cursor has no lifetime to bound")
+	}
+	f.numbers(&ck)
+	return ck.err
+}
+
+// numbers makes what is sent of limit, batchSize and singleBatch (find, getMore and killCursors, "Mapping OP_QUERY
+// behavior to the find command limit and batchSize fields").
+func (f *find) numbers(ck *check) {
+	limit, batch := int64(0), int64(0)
+	if f.opt.Limit != nil {
+		limit = *f.opt.Limit
+	}
+	if f.opt.BatchSize != nil {
+		batch = int64(*f.opt.BatchSize)
+	}
+	if limit == math.MinInt64 {
+		ck.refuse("limit", "is out of range")
+		return
+	}
+	negative := limit < 0 || batch < 0
+	f.limit, f.batchSize = max(limit, -limit), max(batch, -batch)
+	f.single = negative || isTrue(f.opt.SingleBatch)
+	switch {
+	case negative && f.limit != 0:
+		f.batchSize = f.limit
+	case !f.single && f.limit != 0 && f.limit == f.batchSize:
+		f.batchSize++ // so that the server closes the cursor with the first batch
+	}
+}
+
+// deadlineAsMaxTime says whether the deadline goes with the command as maxTimeMS: it would end the cursor, too.
+func (f *find) deadlineAsMaxTime() bool {
+	switch {
+	case f.opt.MaxTimeMS != nil:
+		return false
+	case isTrue(f.opt.Tailable):
+		return isTrue(f.opt.AwaitData)
+	default:
+		return f.single || f.opt.TimeoutMode != Iteration
+	}
+}
+
+func (f *find) cursorOptions() cursor.Options {
+	o := cursor.Options{Comment: f.opt.Comment, RunOn: f.opt.RunOn}
+	if f.opt.BatchSize != nil {
+		o.BatchSize = max(*f.opt.BatchSize, 0)
+	}
+	if !f.single {
+		o.Limit = f.limit
+	}
+	if isTrue(f.opt.Tailable) && isTrue(f.opt.AwaitData) {
+		o.MaxAwaitTimeMS = f.opt.MaxAwaitTimeMS
+	}
+	return o
+}
+
+func (*find) Name() string { return "find" }
+
+func (f *find) Append(b *bson.Builder, _ operation.Target) error {
+	o := &f.opt
+	b.String("find", f.collection)
+	b.Document("filter", o.Filter)
+	appendDocument(b, "sort", o.Sort)
+	appendDocument(b, "projection", o.Projection)
+	appendValue(b, "hint", o.Hint)
+	appendInt64(b, "skip", o.Skip)
+	if f.limit != 0 {
+		b.Int64("limit", f.limit)
+	}
+	if f.batchSize != 0 {
+		b.Int64("batchSize", f.batchSize)
+	}
+	if f.single {
+		b.Bool("singleBatch", true)
+	}
+	appendValue(b, "comment", o.Comment)
+	appendDocument(b, "max", o.Max)
+	appendDocument(b, "min", o.Min)
+	appendBool(b, "returnKey", o.ReturnKey)
+	appendBool(b, "showRecordId", o.ShowRecordID)
+	appendBool(b, "tailable", o.Tailable)
+	appendBool(b, "awaitData", o.AwaitData)
+	appendBool(b, "oplogReplay", o.OplogReplay)
+	appendBool(b, "noCursorTimeout", o.NoCursorTimeout)
+	appendBool(b, "allowPartialResults", o.AllowPartialResults)
+	appendDocument(b, "collation", o.Collation)
+	appendBool(b, "allowDiskUse", o.AllowDiskUse)
+	appendDocument(b, "let", o.Let)
+	f.readConcern.append(b)
+	b.AppendElements(o.Extra)
+	appendInt64(b, "maxTimeMS", o.MaxTimeMS)
+	return nil
+}

@@ -1,0 +1,41 @@
+package client
+
+import (
+	"github.com/mooringdb/mooring/core/address"
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/mongoerr"
+)
+
+// replyReader reads fields of a reply and keeps the first objection.
+type replyReader struct {
+	from address.Address
+	err  error
+}
+
+func (r *replyReader) fail(field, problem string) {
+	if r.err == nil {
+		r.err = &mongoerr.MalformedReplyError{Address: r.from, Field: field, Problem: problem}
+	}
+}
+
+func (r *replyReader) wrongType(field string, v bson.Value) {
+	r.fail(field, "has the type "+v.Type.String())
+}
+
+func (r *replyReader) int64(field string, v bson.Value) int64 {
+	n, ok := v.AsInt64()
+	if !ok {
+		r.wrongType(field, v)
+	}
+	return n
+}
+
+// count is a field of the document that the server must send, named by path where it objects.
+func (r *replyReader) count(d bson.Raw, key, path string) int64 {
+	v, ok := d.Lookup(key)
+	if !ok {
+		r.fail(path, "is missing")
+		return 0
+	}
+	return r.int64(path, v)
+}

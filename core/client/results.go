@@ -1,0 +1,71 @@
+package client
+
+import (
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/mongoerr"
+)
+
+// InsertOneResult is the outcome of InsertOne.
+type InsertOneResult struct {
+	// Acknowledged is false for a write with w: 0, of which nothing else is known.
+	Acknowledged bool
+	// InsertedID is the document's _id, the caller's own or the generated one.
+	InsertedID bson.Value
+	// WriteConcernError: the write was applied but not confirmed as asked.
+	WriteConcernError *mongoerr.WriteConcernError
+}
+
+// IndexedID is the _id of one inserted document.
+type IndexedID struct {
+	// Index is the document's position in the caller's list.
+	Index int
+	// ID is its _id.
+	ID bson.Value
+}
+
+// InsertManyResult is the outcome of InsertMany, in part or in full.
+type InsertManyResult struct {
+	// Acknowledged is false for a write with w: 0: then nothing below is known.
+	Acknowledged bool
+	// InsertedIDs are of what the server has confirmed, in the caller's order.
+	InsertedIDs []IndexedID
+	// WriteErrors are all that the servers reported, with positions in the caller's list. If there is one,
+	// InsertMany returns an error, too.
+	WriteErrors []mongoerr.WriteError
+	// WriteConcernErrors has at most one for each command that was sent; they stop nothing.
+	WriteConcernErrors []*mongoerr.WriteConcernError
+}
+
+// UpdateResult is the outcome of UpdateOne, UpdateMany and ReplaceOne.
+type UpdateResult struct {
+	// Acknowledged is false for a write with w: 0, of which nothing else is known.
+	Acknowledged bool
+	// MatchedCount does not include an upserted document.
+	MatchedCount  int64
+	ModifiedCount int64
+	UpsertedCount int64
+	// UpsertedID is the upserted document's _id (which may be BSON null); the zero Value: no upsert.
+	UpsertedID bson.Value
+	// WriteConcernError: the write was applied but not confirmed as asked.
+	WriteConcernError *mongoerr.WriteConcernError
+}
+
+// DeleteResult is the outcome of DeleteOne and DeleteMany.
+type DeleteResult struct {
+	// Acknowledged is false for a write with w: 0, of which nothing else is known.
+	Acknowledged bool
+	DeletedCount int64
+	// WriteConcernError: the write was applied but not confirmed as asked.
+	WriteConcernError *mongoerr.WriteConcernError
+}
+
+// FindOneAndResult is the outcome of FindOneAndUpdate, FindOneAndReplace and FindOneAndDelete.
+type FindOneAndResult struct {
+	// Acknowledged is false for a write with w: 0, of which nothing else is known.
+	Acknowledged bool
+	// Document is the document before or after the change; nil if none matched or, for an upsert that
+	// returns the document before, none was there.
+	Document bson.Raw
+	// WriteConcernError: the write was applied but not confirmed as asked.
+	WriteConcernError *mongoerr.WriteConcernError
+}

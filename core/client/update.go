@@ -1,0 +1,145 @@
+package client
+
+import (
+	"context"
+
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/operation"
+)
+
+// UpdateOne updates the first document that matches; update is a document of operators or a pipeline (array).
+func (c *Client) UpdateOne(ctx context.Context, ns Namespace, filter bson.Raw, update bson.Value, opt UpdateOptions) (UpdateResult, error) {
+	var ck check
+	ck.update(update)
+	return c.update(ctx, ns, updateCommand{filter: filter, update: update, opt: opt}, &ck)
+}
+
+// UpdateMany updates all documents that match; update is a document of operators or a pipeline (array).
+func (c *Client) UpdateMany(ctx context.Context, ns Namespace, filter bson.Raw, update bson.Value, opt UpdateOptions) (UpdateResult, error) {
+	var ck check
+	ck.update(update)
+	if opt.Sort != nil {
+		ck.refuse("sort", "is for an update of one document")
+	}
+	return c.update(ctx, ns, updateCommand{filter: filter, update: update, opt: opt, multi: true}, &ck)
+}
+
+// ReplaceOne replaces the first document that matches; replacement must not begin with an operator.
+func (c *Client) ReplaceOne(ctx context.Context, ns Namespace, filter, replacement bson.Raw, opt ReplaceOptions) (UpdateResult, error) {
+	var ck check
+	ck.replacement(replacement)
+	return c.update(ctx, ns, updateCommand{filter: filter, update: bson.DocumentValue(replacement), opt: opt.update()}, &ck)
+}
+
+func (o *ReplaceOptions) update() UpdateOptions {
+	return UpdateOptions{
+		BypassDocumentValidation: o.BypassDocumentValidation, Collation: o.Collation, Comment: o.Comment, Hint: o.Hint, Let: o.Let,
+		Sort: o.Sort, Upsert: o.Upsert, WriteConcern: o.WriteConcern, Extra: o.Extra, RunOn: o.RunOn,
+	}
+}
+
+func (c *Client) update(ctx context.Context, ns Namespace, cmd updateCommand, ck *check) (UpdateResult, error) {
+	ck.namespace(ns)
+	ck.hint(cmd.opt.Hint)
+	ck.extra(cmd.opt.Extra, updateFields)
+	cmd.collection, cmd.writeConcern = ns.Collection, c.writeConcernFor(ctx, cmd.opt.WriteConcern, ck)
+	if ck.err != nil {
+		return UpdateResult{}, ck.err
+	}
+	res, err := c.runner.Run(ctx, &operation.Operation{
+		Database: ns.Database, Command: &cmd, Kind: operation.Write, Unacknowledged: unacknowledged(cmd.writeConcern),
+		DeadlineAsMaxTime: true, RunOn: cmd.opt.RunOn,
+	})
+	out := UpdateResult{Acknowledged: !unacknowledged(cmd.writeConcern), WriteConcernError: res.WriteConcernError}
+	if err != nil || !out.Acknowledged {
+		return out, err
+	}
+	err = out.read(res)
+	return out, err
+}
+
+// read takes the counts from the reply of an update command with one statement.
+func (u *UpdateResult) read(res operation.Result) error {
+	r := replyReader{from: res.Server}
+	n, hasN := int64(0), false
+	for key, v := range res.Reply.All() {
+		switch key {
+		case "n":
+			n, hasN = r.int64(key, v), true
+		case "nModified":
+			u.ModifiedCount = r.int64(key, v)
+		case "upserted":
+			u.UpsertedID, u.UpsertedCount = r.upserted(v)
+		}
+	}
+	if !hasN {
+		r.fail("n", "is missing")
+	}
+	u.MatchedCount = n - u.UpsertedCount
+	return r.err
+}
+
+// upserted is the reply's list of upserted documents, of which one statement makes at most one.
+func (r *replyReader) upserted(v bson.Value) (id bson.Value, n int64) {
+	list, ok := v.Array()
+	if !ok {
+		r.wrongType("upserted", v)
+		return bson.Value{}, 0
+	}
+	for _, entry := range list.All() {
+		d, ok := entry.Document()
+		if !ok {
+			r.wrongType("upserted.0", entry)
+			break
+		}
+		if id, ok = d.Lookup("_id"); !ok {
+			r.fail("upserted.0._id", "is missing")
+			break
+		}
+		return id, 1
+	}
+	return bson.Value{}, 0
+}
+
+// updateCommand is the update command with one statement.
+type updateCommand struct {
+	collection   string
+	filter       bson.Raw
+	update       bson.Value
+	multi        bool
+	opt          UpdateOptions
+	writeConcern WriteConcern
+}
+
+var updateFields = []string{
+	"update", "updates", "ordered", "bypassDocumentValidation", "comment", "let",
+	"arrayFilters", "collation", "hint", "sort", "upsert", "multi",
+}
+
+func (*updateCommand) Name() string { return "update" }
+
+func (u *updateCommand) Append(b *bson.Builder, to operation.Target) error {
+	o := &u.opt
+	if unacknowledged(u.writeConcern) {
+		if err := hintGate(o.Hint, to.Hello.MaxWireVersion, wireVersion42); err != nil {
+			return err
+		}
+	}
+	b.String("update", u.collection)
+	b.OpenArray("updates").OpenDocument("").Document("q", u.filter).Value("u", u.update)
+	if u.multi {
+		b.Bool("multi", true)
+	}
+	appendBool(b, "upsert", o.Upsert)
+	appendArray(b, "arrayFilters", o.ArrayFilters)
+	appendDocument(b, "collation", o.Collation)
+	appendValue(b, "hint", o.Hint)
+	appendDocument(b, "sort", o.Sort)
+	b.Close().Close()
+	appendBool(b, "bypassDocumentValidation", o.BypassDocumentValidation)
+	appendDocument(b, "let", o.Let)
+	appendValue(b, "comment", o.Comment)
+	appendWriteConcern(b, u.writeConcern)
+	b.AppendElements(o.Extra)
+	return nil
+}

@@ -1,0 +1,170 @@
+package cursor
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/mooringdb/mooring/core/address"
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/mongoerr"
+)
+
+// reply is the cursor of a reply. Its strings are views.
+type reply struct {
+	id                   int64
+	database, collection string
+	batch                Batch
+}
+
+// parse reads the reply of a command whose batch has this name. Nothing in it is believed before it is checked.
+func parse(from address.Address, doc bson.Raw, batchName string) (reply, error) {
+	p := parser{from: from, batchName: batchName}
+	err := p.parse(doc)
+	return p.reply, err
+}
+
+type parser struct {
+	reply
+	from            address.Address
+	batchName       string
+	hasID, hasBatch bool
+	// firstOnly makes it read the first document only, into first.
+	firstOnly bool
+	first     bson.Raw
+}
+
+func (p *parser) parse(doc bson.Raw) error {
+	v, ok := doc.Lookup("cursor")
+	if !ok {
+		return p.fail("cursor", "is missing")
+	}
+	c, ok := v.Document()
+	if !ok {
+		return p.wrongType("cursor", v)
+	}
+	return p.walk(c)
+}
+
+func (p *parser) fail(field, problem string) error {
+	return &mongoerr.MalformedReplyError{Address: p.from, Field: field, Problem: problem}
+}
+
+func (p *parser) wrongType(field string, v bson.Value) error {
+	return p.fail(field, "has the type "+v.Type.String())
+}
+
+func (p *parser) walk(c bson.Raw) error {
+	it := c.Iter()
+	for it.Next() {
+		if err := p.element(it.Key(), it.Value()); err != nil {
+			return err
+		}
+	}
+	switch {
+	case it.Err() != nil:
+		return p.fail("cursor", "is malformed: "+it.Err().Error())
+	case !p.hasID:
+		return p.fail("cursor.id", "is missing")
+	case !p.hasBatch:
+		return p.fail("cursor."+p.batchName, "is missing")
+	case p.id != 0 && p.collection == "":
+		return p.fail("cursor.ns", "is missing")
+	}
+	return nil
+}
+
+func (p *parser) element(key string, v bson.Value) (err error) {
+	ok := true
+	switch key {
+	case "id":
+		p.id, ok = v.AsInt64()
+		p.hasID = true
+	case "ns":
+		return p.namespace(v)
+	case p.batchName:
+		a, isArray := v.Array()
+		if !isArray {
+			return p.wrongType("cursor."+key, v)
+		}
+		p.hasBatch = true
+		p.batch.Documents, err = p.documents(bson.Raw(a))
+		p.batch.count()
+		return err
+	case "postBatchResumeToken":
+		p.batch.PostBatchResumeToken, ok = v.Document()
+	}
+	if !ok {
+		return p.wrongType("cursor."+key, v)
+	}
+	return nil
+}
+
+// namespace splits at the first dot: collections may have dots in their names, databases may not.
+func (p *parser) namespace(v bson.Value) error {
+	ns, ok := v.Str()
+	if !ok {
+		return p.wrongType("cursor.ns", v)
+	}
+	db, coll, ok := strings.Cut(ns, ".")
+	if !ok || db == "" || coll == "" {
+		return p.fail("cursor.ns", "is not database.collection: "+strconv.Quote(ns))
+	}
+	p.database, p.collection = db, coll
+	return nil
+}
+
+// documents are counted first, so that the list is one allocation of the right size.
+func (p *parser) documents(a bson.Raw) ([]bson.Raw, error) {
+	if p.firstOnly {
+		return nil, p.firstDocument(a)
+	}
+	n := 0
+	it := a.Iter()
+	for it.Next() {
+		n++
+	}
+	if it.Err() != nil {
+		return nil, p.fail("cursor."+p.batchName, "is malformed: "+it.Err().Error())
+	}
+	if n == 0 {
+		return nil, nil
+	}
+	docs := make([]bson.Raw, 0, n)
+	for it = a.Iter(); it.Next(); {
+		d, ok := it.Value().Document()
+		if !ok {
+			return nil, p.wrongType("cursor."+p.batchName+"."+strconv.Itoa(len(docs)), it.Value())
+		}
+		docs = append(docs, d)
+	}
+	return docs, nil
+}
+
+func (p *parser) firstDocument(a bson.Raw) error {
+	it := a.Iter()
+	if !it.Next() {
+		if it.Err() != nil {
+			return p.fail("cursor."+p.batchName, "is malformed: "+it.Err().Error())
+		}
+		return nil
+	}
+	d, ok := it.Value().Document()
+	if !ok {
+		return p.wrongType("cursor."+p.batchName+".0", it.Value())
+	}
+	p.first = d
+	return nil
+}
+
+func (b *Batch) count() {
+	b.Bytes = 0
+	for _, d := range b.Documents {
+		b.Bytes += len(d)
+	}
+}
+
+// cut drops the documents from n on.
+func (b *Batch) cut(n int) {
+	b.Documents = b.Documents[:n]
+	b.count()
+}

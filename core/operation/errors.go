@@ -1,0 +1,46 @@
+package operation
+
+import (
+	"context"
+	"fmt"
+)
+
+// OutcomeUnknownError is a write that was sent, in part at least, and got no answer: whether it was applied is not
+// known, and it must not be repeated blindly. Err is what ended the wait; errors.Is and errors.As see through to it.
+type OutcomeUnknownError struct {
+	Err error
+}
+
+func (e *OutcomeUnknownError) Error() string {
+	return "outcome of the write is unknown: " + e.Err.Error()
+}
+
+// Unwrap returns what ended the wait.
+func (e *OutcomeUnknownError) Unwrap() error { return e.Err }
+
+// TimeoutError is the end of the time that the context's deadline gave, found before anything was sent or reported by the
+// server. errors.Is(err, context.DeadlineExceeded) holds.
+type TimeoutError struct {
+	// Err is the server's error, or says where the end was found.
+	Err error
+}
+
+func (e *TimeoutError) Error() string { return "timed out: " + e.Err.Error() }
+
+// Unwrap returns the underlying error.
+func (e *TimeoutError) Unwrap() error { return e.Err }
+
+// Is makes it equal to context.DeadlineExceeded.
+func (e *TimeoutError) Is(target error) bool { return target == context.DeadlineExceeded }
+
+// Timeout is true.
+func (e *TimeoutError) Timeout() bool { return true }
+
+// TooLargeError is a command that is longer than the server accepts. Nothing was sent.
+type TooLargeError struct {
+	Size, Limit int
+}
+
+func (e *TooLargeError) Error() string {
+	return fmt.Sprintf("the command of %d bytes is larger than the server's limit of %d bytes", e.Size, e.Limit)
+}

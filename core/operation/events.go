@@ -1,0 +1,133 @@
+package operation
+
+import (
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/event"
+	"github.com/mooringdb/mooring/core/mongoerr"
+	"github.com/mooringdb/mooring/core/wire"
+)
+
+// requestIDs numbers the requests of the process; servers and events tell them apart by it.
+var requestIDs atomic.Int32
+
+// nextRequestID is positive, so that no request has the 0 of "no request".
+func nextRequestID() int32 {
+	for {
+		if id := requestIDs.Add(1) & 0x7fffffff; id != 0 {
+			return id
+		}
+	}
+}
+
+// unacknowledgedReply stands in events for the answer that such a write does not get (Command Logging and Monitoring).
+var unacknowledgedReply = bson.NewBuilder(nil).Int32("ok", 1).Finish()
+
+// observation is the events of one exchange. The zero value emits nothing.
+type observation struct {
+	sink      *event.Sink
+	command   event.Command
+	sensitive bool
+	began     time.Time
+}
+
+// begin emits CommandStarted, if anybody wants command events.
+func (r *Runner) begin(x *exchange) observation {
+	s := r.Sink
+	if s == nil || s.CommandStarted == nil && s.CommandSucceeded == nil && s.CommandFailed == nil {
+		return observation{}
+	}
+	id := x.req.id()
+	o := observation{sink: s, began: time.Now(), command: event.Command{
+		Name:               x.op.Command.Name(),
+		Database:           x.op.Database,
+		RequestID:          id,
+		OperationID:        x.op.ID,
+		Address:            x.server.Description().Address,
+		ConnectionID:       x.conn.ID(),
+		ServerConnectionID: x.conn.Hello().ConnectionID,
+		ServiceID:          x.conn.Hello().ServiceID,
+	}}
+	if o.command.OperationID == 0 {
+		o.command.OperationID = int64(id)
+	}
+	body := x.req.body()
+	o.sensitive = sensitive(o.command.Name, body)
+	if s.CommandStarted != nil {
+		s.CommandStarted(event.CommandStarted{Command: o.command, Body: o.redact(x.op.visible(body, x.req.msg))})
+	}
+	return o
+}
+
+// end emits CommandSucceeded, or CommandFailed where err is not nil.
+func (o *observation) end(reply bson.Raw, err error) {
+	switch {
+	case o.sink == nil:
+	case err == nil && o.sink.CommandSucceeded != nil:
+		o.sink.CommandSucceeded(event.CommandSucceeded{Command: o.command, Duration: time.Since(o.began), Reply: o.redact(reply)})
+	case err != nil && o.sink.CommandFailed != nil:
+		o.sink.CommandFailed(event.CommandFailed{Command: o.command, Duration: time.Since(o.began), Err: o.redactError(err)})
+	}
+}
+
+func (o *observation) redact(d bson.Raw) bson.Raw {
+	if o.sensitive {
+		return emptyDocument
+	}
+	return d
+}
+
+// redactError keeps of a server's error what says nothing of the command: code, name and labels. Errors of the network
+// are not the command's, and stay.
+func (o *observation) redactError(err error) error {
+	failed, ok := err.(*mongoerr.CommandError) //nolint:errorlint // it is what FromReply made
+	if !ok || !o.sensitive {
+		return err
+	}
+	return &mongoerr.CommandError{Code: failed.Code, Name: failed.Name, Labels: failed.Labels, Address: failed.Address}
+}
+
+var emptyDocument = bson.NewBuilder(nil).Finish()
+
+// sensitiveCommands never show their content in events (Command Logging and Monitoring, "Security"); in lower case, since
+// servers and specifications spell some of them in two ways.
+var sensitiveCommands = map[string]struct{}{
+	"authenticate": {}, "saslstart": {}, "saslcontinue": {}, "getnonce": {}, "createuser": {}, "updateuser": {},
+	"copydbgetnonce": {}, "copydbsaslstart": {}, "copydb": {},
+}
+
+func sensitive(name string, body bson.Raw) bool {
+	name = strings.ToLower(name)
+	if _, ok := sensitiveCommands[name]; ok {
+		return true
+	}
+	return (name == "hello" || name == "ismaster") && body.Has("speculativeAuthenticate")
+}
+
+// visible is the command as events show it: with its document sequence as an array in its place at the end.
+func (op *Operation) visible(body bson.Raw, msg []byte) bson.Raw {
+	s, ok := op.Command.(Sequencer)
+	if !ok {
+		return body
+	}
+	b := bson.NewBuilder(make([]byte, 0, len(msg)+len(msg)/8))
+	b.AppendElements(body).OpenArray(s.Sequence())
+	docs := msg[wire.HeaderSize+flagsAndKind+len(body)+sequenceHead+len(s.Sequence())+1:]
+	for len(docs) > 0 {
+		doc, rest, err := bson.Read(docs)
+		if err != nil {
+			panic("bug: operation: malformed document sequence: " + err.Error())
+		}
+		b.Document("", doc)
+		docs = rest
+	}
+	return b.Close().Finish()
+}
+
+const (
+	flagsAndKind = 5 // an OP_MSG's flags, and the kind byte of its body
+	sequenceHead = 5 // a sequence's kind byte and length
+)

@@ -1,0 +1,110 @@
+package operation
+
+import (
+	"context"
+
+	"github.com/mooringdb/mooring/core/address"
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/mongoerr"
+	"github.com/mooringdb/mooring/core/topology/description"
+	"github.com/mooringdb/mooring/core/topology/selection"
+)
+
+// Deployment is where operations run; core/client makes one of a topology.
+type Deployment interface {
+	// Select waits for a server that the selector finds suitable.
+	Select(ctx context.Context, sel selection.Selector) (Server, error)
+}
+
+// Server is a selected server.
+type Server interface {
+	// Description is the server as the selector saw it.
+	Description() *description.Server
+	// TopologyKind is the kind of the topology in the same snapshot.
+	TopologyKind() description.Kind
+	// CheckOut takes a connection of the server's pool. Its owner checks it in.
+	CheckOut(ctx context.Context) (Conn, error)
+}
+
+// Conn is a checked-out connection.
+type Conn interface {
+	// Hello is the server as it described itself on this connection; limits come from here.
+	Hello() *description.Server
+	// ID is the pool's number of the connection.
+	ID() uint64
+	// RoundTrip sends a complete OP_MSG, which may be reused afterwards, and returns the reply's body, which belongs to
+	// the caller.
+	RoundTrip(ctx context.Context, msg []byte) (bson.Raw, error)
+	// Write sends a complete OP_MSG that gets no reply.
+	Write(ctx context.Context, msg []byte) error
+	// CheckIn gives the connection back. err is how the operation ended; the topology learns from it.
+	CheckIn(err error)
+}
+
+// Kind is what an operation may do to data.
+type Kind uint8
+
+const (
+	// Read: the operation changes nothing. It may carry $readPreference.
+	Read Kind = iota
+	// Write: the operation changes data. If it was sent and got no answer, the error is an *OutcomeUnknownError.
+	Write
+	// Generic: a command that a user wrote. It is selected and sent as a read; without an answer it counts as a write.
+	Generic
+)
+
+// Target is the connection that a command is about to be sent on.
+type Target struct {
+	// Hello is the server as it described itself on this connection.
+	Hello *description.Server
+}
+
+// Command appends itself to a message. Append may be called again for another attempt on another connection.
+type Command interface {
+	// Name is the command's name, the key of its first element.
+	Name() string
+	// Append appends the command's elements, without those that the Runner adds: $db, $readPreference, maxTimeMS.
+	Append(b *bson.Builder, to Target) error
+}
+
+// Sequencer is a Command that also has a document sequence (a kind-1 section) behind its body.
+type Sequencer interface {
+	Command
+	// Sequence is its identifier, such as "documents".
+	Sequence() string
+	// AppendDocuments appends the sequence's documents to msg, back to back. The finished message must not be longer than
+	// to.Hello.MaxMessageSize.
+	AppendDocuments(msg []byte, to Target) ([]byte, error)
+}
+
+// Operation is one command to run. It is data: a Runner does the work, and does not change it.
+type Operation struct {
+	Database string
+	Command  Command
+	Kind     Kind
+	// Selector finds the server. Nil: the one for writes, or the one that ReadPreference asks for.
+	Selector selection.Selector
+	// ReadPreference of a read; nil is primary. It is sent where the specification says so.
+	ReadPreference *selection.ReadPreference
+	// Unacknowledged writes get no reply; their Result is empty.
+	Unacknowledged bool
+	// DeadlineAsMaxTime sends maxTimeMS: what is left until the context's deadline, less the time on the way.
+	DeadlineAsMaxTime bool
+	// RunOn lets the exchange with the server go on, once it has begun, although the context is canceled: until the context's
+	// deadline, RunOnLimit at most, and unless the context's cause is anything but context.Canceled.
+	RunOn bool
+	// ID is common to the commands of one operation in events; 0: the event's request id.
+	ID int64
+}
+
+// Result is what an operation brought.
+type Result struct {
+	// Reply has ok: 1. It belongs to the caller; nil for an unacknowledged write.
+	Reply bson.Raw
+	// Server answered.
+	Server address.Address
+	// Hello is the server as it described itself on the connection that was used.
+	Hello *description.Server
+	// WriteConcernError is the reply's, for operations of kind Write; nil where it has none.
+	WriteConcernError *mongoerr.WriteConcernError
+}

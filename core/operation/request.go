@@ -1,0 +1,117 @@
+package operation
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/wire"
+)
+
+// request is a message under construction. Requests are pooled; one belongs to the exchange that uses it.
+type request struct {
+	msg     []byte
+	builder bson.Builder
+}
+
+var requests = sync.Pool{New: func() any { return &request{msg: make([]byte, 0, 1024)} }}
+
+// maxPooled keeps a rare large insert from holding its memory for ever.
+const maxPooled = 1 << 20
+
+func (q *request) release() {
+	q.builder.Reset(nil)
+	if cap(q.msg) <= maxPooled {
+		requests.Put(q)
+	}
+}
+
+// id is the request id in the finished message.
+func (q *request) id() int32 { return int32(binary.LittleEndian.Uint32(q.msg[4:])) }
+
+// body is the command document in the finished message.
+func (q *request) body() bson.Raw {
+	doc, _, err := bson.Read(q.msg[wire.HeaderSize+flagsAndKind:])
+	if err != nil {
+		panic("bug: operation: malformed request: " + err.Error())
+	}
+	return doc
+}
+
+// build makes the message for this connection. It is the last step before sending, since maxTimeMS is what is left of the
+// time now.
+func (q *request) build(ctx context.Context, op *Operation, server Server, conn Conn) error {
+	to := Target{Hello: conn.Hello()}
+	var flags wire.Flags
+	if op.Unacknowledged {
+		flags = wire.MoreToCome
+	}
+	b := &q.builder
+	b.Reset(wire.BeginMsg(q.msg[:0], flags))
+	if err := op.Command.Append(b, to); err != nil {
+		return err
+	}
+	if op.DeadlineAsMaxTime {
+		if err := appendMaxTime(ctx, b, server.Description().MinRTT); err != nil {
+			return err
+		}
+	}
+	b.String("$db", op.Database)
+	if op.Kind != Write {
+		if rp := op.ReadPreference.ToSend(server.TopologyKind(), server.Description()); rp != nil {
+			rp.AppendTo(b, "$readPreference")
+		}
+	}
+	if err := b.Err(); err != nil {
+		return fmt.Errorf("build %s: %w", op.Command.Name(), err)
+	}
+	b.Finish()
+	q.msg = b.Bytes()
+	if err := q.appendSequence(op, to); err != nil {
+		return err
+	}
+	wire.EndMsg(q.msg)
+	wire.SetRequestID(q.msg, nextRequestID())
+	if limit := int(to.Hello.MaxMessageSize); limit > 0 && len(q.msg) > limit {
+		return &TooLargeError{Size: len(q.msg), Limit: limit}
+	}
+	return nil
+}
+
+func (q *request) appendSequence(op *Operation, to Target) error {
+	s, ok := op.Command.(Sequencer)
+	if !ok {
+		return nil
+	}
+	msg, start := wire.BeginSequence(q.msg, s.Sequence())
+	msg, err := s.AppendDocuments(msg, to)
+	if err != nil {
+		return err
+	}
+	q.msg = wire.EndSequence(msg, start)
+	return nil
+}
+
+// appendMaxTime appends the time that the server may use: what is left, less the shortest round trip that was seen, in whole
+// milliseconds. Never 0, which servers read as no limit (client-side operations timeout, "Command Execution").
+func appendMaxTime(ctx context.Context, b *bson.Builder, minRTT time.Duration) error {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return nil
+	}
+	left := (time.Until(deadline) - minRTT).Milliseconds()
+	if left <= 0 {
+		return &TimeoutError{Err: errNoTimeLeft}
+	}
+	b.Int64("maxTimeMS", min(left, maxMaxTime))
+	return nil
+}
+
+// maxMaxTime is the largest maxTimeMS that servers take.
+const maxMaxTime = 1<<31 - 1
+
+var errNoTimeLeft = errors.New("less time is left than a round trip to the server takes; nothing was sent")

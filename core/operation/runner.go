@@ -1,0 +1,148 @@
+package operation
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/mooringdb/mooring/core/event"
+	"github.com/mooringdb/mooring/core/mongoerr"
+	"github.com/mooringdb/mooring/core/topology/selection"
+)
+
+// Runner runs operations on a deployment. Its fields must not change while it runs any; it has no others.
+type Runner struct {
+	Deployment Deployment
+	// Sink receives command events; nil: nobody wants them.
+	Sink *event.Sink
+	// Timeout bounds operations whose context has no deadline (timeoutMS); 0: they may take for ever.
+	Timeout time.Duration
+}
+
+// Run runs an operation once and waits for its end.
+//
+// A reply with ok: 0 is a *mongoerr.CommandError, one with writeErrors a *mongoerr.WriteException beside the Result; for Generic
+// operations a reply with ok: 1 is never an error. What a command's Append refuses is returned as it is, and nothing has been
+// sent then. errors.Is(err, context.DeadlineExceeded) holds when time ran out, on the server too.
+func (r *Runner) Run(ctx context.Context, op *Operation) (Result, error) {
+	if _, ok := ctx.Deadline(); !ok && r.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, r.Timeout)
+		defer cancel()
+	}
+	// Retries, when they come, are a loop around attempt: the decision needs the error and the server, both of which are here.
+	return r.attempt(ctx, op)
+}
+
+func (r *Runner) attempt(ctx context.Context, op *Operation) (Result, error) {
+	if ctx.Err() != nil {
+		return Result{}, context.Cause(ctx)
+	}
+	server, err := r.Deployment.Select(ctx, op.selector())
+	if err != nil {
+		return Result{}, err
+	}
+	conn, err := server.CheckOut(ctx)
+	if err != nil {
+		return Result{}, err
+	}
+	req := requests.Get().(*request)
+	defer req.release()
+	if err := req.build(ctx, op, server, conn); err != nil {
+		conn.CheckIn(nil)
+		return Result{}, err
+	}
+	ctx, done := op.exchangeContext(ctx)
+	defer done()
+	x := exchange{runner: r, op: op, conn: conn, server: server, req: req}
+	return x.run(ctx)
+}
+
+func (op *Operation) selector() selection.Selector {
+	switch {
+	case op.Selector != nil:
+		return op.Selector
+	case op.Kind == Write:
+		return selection.Write()
+	default:
+		return selection.Read(op.ReadPreference)
+	}
+}
+
+// exchange is one request on one connection.
+type exchange struct {
+	runner *Runner
+	op     *Operation
+	conn   Conn
+	server Server
+	req    *request
+}
+
+func (x *exchange) run(ctx context.Context) (Result, error) {
+	res := Result{Server: x.server.Description().Address, Hello: x.conn.Hello()}
+	ev := x.runner.begin(x)
+	if x.op.Unacknowledged {
+		err := x.conn.Write(ctx, x.req.msg)
+		x.conn.CheckIn(err)
+		ev.end(unacknowledgedReply, err)
+		return res, x.classify(err)
+	}
+	reply, err := x.conn.RoundTrip(ctx, x.req.msg)
+	if err != nil {
+		x.conn.CheckIn(err)
+		ev.end(nil, err)
+		return res, x.classify(err)
+	}
+	res.Reply = reply
+	err = mongoerr.FromReply(res.Server, reply)
+	if x.op.Kind != Read && err == nil {
+		res.WriteConcernError = mongoerr.WriteConcernErrorOf(res.Server, reply)
+	}
+	x.conn.CheckIn(lesson(err, res.WriteConcernError))
+	var failed *mongoerr.CommandError
+	if errors.As(err, &failed) {
+		ev.end(nil, failed)
+		return res, timeoutError(ctx, failed)
+	}
+	ev.end(reply, nil)
+	if x.op.Kind == Generic && isWriteException(err) {
+		err = nil
+	}
+	return res, err
+}
+
+// lesson is the error from which the topology may learn something about the server.
+func lesson(err error, wce *mongoerr.WriteConcernError) error {
+	if err == nil && wce != nil {
+		return wce
+	}
+	return err
+}
+
+func isWriteException(err error) bool {
+	var we *mongoerr.WriteException
+	return errors.As(err, &we)
+}
+
+// classify says of an error of the network what it means for the operation.
+func (x *exchange) classify(err error) error {
+	if err == nil || x.op.Kind == Read {
+		return err
+	}
+	var ne *mongoerr.NetworkError
+	if errors.As(err, &ne) && ne.Sent {
+		return &OutcomeUnknownError{Err: err}
+	}
+	return err
+}
+
+// codeMaxTimeMSExpired is how a server reports that maxTimeMS ran out; its name and text differ between versions.
+const codeMaxTimeMSExpired = 50
+
+// timeoutError makes the server's report that time ran out the same as ours, where a deadline is what set the time.
+func timeoutError(ctx context.Context, err *mongoerr.CommandError) error {
+	if _, ok := ctx.Deadline(); ok && err.Code == codeMaxTimeMSExpired {
+		return &TimeoutError{Err: err}
+	}
+	return err
+}

@@ -1,0 +1,79 @@
+package operation
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// RunOnLimit is how long an operation with RunOn goes on after its context was canceled.
+const RunOnLimit = 30 * time.Second
+
+// errRunOnOver is then its cause.
+var errRunOnOver = errors.New("the caller went away, and the operation did not end in time")
+
+func nothing() {}
+
+// exchangeContext is the context of the exchange with the server. done must be called at its end.
+func (op *Operation) exchangeContext(ctx context.Context) (_ context.Context, done func()) {
+	if !op.RunOn || ctx.Done() == nil {
+		return ctx, nothing
+	}
+	inner, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	r := &runOn{Context: inner, caller: ctx, cancel: cancel}
+	stop := context.AfterFunc(ctx, r.callerEnded)
+	return r, func() {
+		stop()
+		r.stop()
+	}
+}
+
+// runOn is a context that goes on after its caller's was canceled, by context.Canceled without another cause, for RunOnLimit
+// or until the caller's deadline. Every other end of the caller's is its end, too. It costs no goroutine.
+type runOn struct {
+	context.Context // ends with cancel only
+	caller          context.Context
+	cancel          context.CancelCauseFunc
+
+	mu      sync.Mutex // guards what follows
+	timer   *time.Timer
+	stopped bool
+}
+
+func (r *runOn) Deadline() (time.Time, bool) { return r.caller.Deadline() }
+
+func (r *runOn) Err() error {
+	err := r.Context.Err()
+	if err != nil && errors.Is(context.Cause(r.Context), context.DeadlineExceeded) {
+		return context.DeadlineExceeded
+	}
+	return err
+}
+
+func (r *runOn) callerEnded() {
+	cause := context.Cause(r.caller)
+	if !errors.Is(cause, context.Canceled) {
+		r.cancel(cause)
+		return
+	}
+	limit, end := RunOnLimit, errRunOnOver
+	if deadline, ok := r.caller.Deadline(); ok && time.Until(deadline) < limit {
+		limit, end = time.Until(deadline), context.DeadlineExceeded
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.stopped {
+		r.timer = time.AfterFunc(limit, func() { r.cancel(end) })
+	}
+}
+
+func (r *runOn) stop() {
+	r.mu.Lock()
+	r.stopped = true
+	if r.timer != nil {
+		r.timer.Stop()
+	}
+	r.mu.Unlock()
+	r.cancel(context.Canceled)
+}
