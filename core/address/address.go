@@ -17,7 +17,8 @@ const DefaultPort = 27017
 // address. Make one with Parse; a conversion from string skips the checks.
 type Address string
 
-// Parse normalises a host with an optional port, or the path of a Unix domain socket (which ends in ".sock").
+// Parse normalises a host with an optional port, or the path of a Unix domain socket (which has a slash and ends in
+// ".sock").
 func Parse(text string) (Address, error) {
 	if text == "" {
 		return "", fmt.Errorf("address is empty")
@@ -68,7 +69,10 @@ func (a Address) hostPort() (host, port string) {
 	return string(a[:i]), string(a[i+1:])
 }
 
-func isSocketPath(text string) bool { return strings.HasSuffix(text, ".sock") }
+// isSocketPath needs a slash, since a host may be called x.sock.
+func isSocketPath(text string) bool {
+	return strings.Contains(text, "/") && strings.HasSuffix(text, ".sock")
+}
 
 // split returns the host in its normal form, in brackets if it is an IPv6 address, and the port.
 func split(text string) (host, port string, err error) {

@@ -20,7 +20,8 @@ func TestParse(t *testing.T) {
 		{"IPv6", "[::1]", "[::1]:27017", "tcp", "::1", "27017"},
 		{"IPv6 and port", "[FE80::1]:1", "[fe80::1]:1", "tcp", "fe80::1", "1"},
 		{"socket", "/Tmp/mongodb-27017.sock", "/Tmp/mongodb-27017.sock", "unix", "/Tmp/mongodb-27017.sock", ""},
-		{"relative socket", "mongodb-27017.sock", "mongodb-27017.sock", "unix", "mongodb-27017.sock", ""},
+		{"relative socket", "rel/m.sock", "rel/m.sock", "unix", "rel/m.sock", ""},
+		{"a host like a socket", "M.sock", "m.sock:27017", "tcp", "m.sock", "27017"},
 		{"last port", "a:65535", "a:65535", "tcp", "a", "65535"},
 	}
 	for _, tt := range tests {

@@ -1,0 +1,190 @@
+package connstring
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// exclusive are the pairs of options that must not both appear, whatever their values.
+var exclusive = [][2]string{
+	{"tlsInsecure", "tlsAllowInvalidCertificates"},
+	{"tlsInsecure", "tlsAllowInvalidHostnames"},
+	{"tlsInsecure", "tlsDisableOCSPEndpointCheck"},
+	{"tlsInsecure", "tlsDisableCertificateRevocationCheck"},
+	{"tlsAllowInvalidCertificates", "tlsDisableOCSPEndpointCheck"},
+	{"tlsAllowInvalidCertificates", "tlsDisableCertificateRevocationCheck"},
+	{"tlsDisableOCSPEndpointCheck", "tlsDisableCertificateRevocationCheck"},
+}
+
+// check finds options that contradict each other, and completes the credential.
+func (p *parser) check() error {
+	for _, pair := range exclusive {
+		if p.has(pair[0]) && p.has(pair[1]) {
+			return fmt.Errorf("options %s and %s exclude each other", pair[0], pair[1])
+		}
+	}
+	if p.isTLSContradictory() {
+		return errors.New("options tls and ssl contradict each other")
+	}
+	for _, check := range []func() error{
+		p.checkTopology, p.checkSRV, p.checkPool, p.checkReadPreference, p.checkProxy, p.checkWriteConcern, p.checkCredential,
+	} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isTLSContradictory compares all that tls and ssl were given; what is no boolean was ignored.
+func (p *parser) isTLSContradictory() bool {
+	var seen [2]bool
+	for _, text := range slices.Concat(p.given["tls"], p.given["ssl"]) {
+		if v, ok := booleans[text]; ok && v {
+			seen[1] = true
+		} else if ok {
+			seen[0] = true
+		}
+	}
+	return seen[0] && seen[1]
+}
+
+func (p *parser) checkTopology() error {
+	c := &p.config
+	direct := c.DirectConnection != nil && *c.DirectConnection
+	switch {
+	case direct && c.SRV:
+		return errors.New("directConnection=true cannot be used with mongodb+srv")
+	case direct && len(c.Hosts) > 1:
+		return errors.New("directConnection=true needs exactly one host")
+	case !c.LoadBalanced:
+		return nil
+	case len(c.Hosts) > 1:
+		return errors.New("loadBalanced=true needs exactly one host")
+	case c.ReplicaSet != "":
+		return errors.New("loadBalanced=true and replicaSet exclude each other")
+	case direct:
+		return errors.New("loadBalanced=true and directConnection=true exclude each other")
+	case c.SRVMaxHosts != nil && *c.SRVMaxHosts > 0:
+		return errors.New("loadBalanced=true and srvMaxHosts exclude each other")
+	}
+	return nil
+}
+
+func (p *parser) checkSRV() error {
+	c := &p.config
+	switch {
+	case !c.SRV && (p.has("srvMaxHosts") || p.has("srvServiceName")):
+		return errors.New("srvMaxHosts and srvServiceName need mongodb+srv")
+	case c.SRVMaxHosts != nil && *c.SRVMaxHosts > 0 && c.ReplicaSet != "":
+		return errors.New("srvMaxHosts and replicaSet exclude each other")
+	}
+	return nil
+}
+
+func (p *parser) checkPool() error {
+	c := &p.config
+	if c.MinPoolSize == nil {
+		return nil
+	}
+	most := uint64(100)
+	if c.MaxPoolSize != nil {
+		most = *c.MaxPoolSize
+	}
+	if most > 0 && *c.MinPoolSize > most {
+		return fmt.Errorf("minPoolSize %d is more than maxPoolSize %d", *c.MinPoolSize, most)
+	}
+	return nil
+}
+
+func (p *parser) checkReadPreference() error {
+	c := &p.config
+	if c.ReadPreference != "" && c.ReadPreference != "primary" {
+		return nil
+	}
+	if slices.ContainsFunc(c.ReadPreferenceTags, func(t TagSet) bool { return len(t) > 0 }) {
+		return errors.New("readPreferenceTags cannot be used with readPreference primary")
+	}
+	if c.MaxStaleness != nil {
+		return errors.New("maxStalenessSeconds cannot be used with readPreference primary")
+	}
+	return nil
+}
+
+func (p *parser) checkProxy() error {
+	proxy := &p.config.Proxy
+	hasPort := p.has("proxyPort")
+	switch {
+	case proxy.Host == "" && (hasPort || proxy.Username != "" || proxy.Password != ""):
+		return errors.New("proxyPort, proxyUsername and proxyPassword need proxyHost")
+	case (proxy.Username == "") != (proxy.Password == ""):
+		return errors.New("proxyUsername and proxyPassword need each other")
+	case proxy.Host != "" && proxy.Port == 0:
+		proxy.Port = 1080
+	}
+	return nil
+}
+
+func (p *parser) checkWriteConcern() error {
+	w := p.config.WriteConcern
+	if w.Nodes != nil && *w.Nodes == 0 && w.Journal != nil && *w.Journal {
+		return errors.New("w=0 and journal=true exclude each other")
+	}
+	return nil
+}
+
+const external = "$external"
+
+// mechanism is what one authentication mechanism needs, as far as the connection string decides it. What its
+// properties have to be is up to the mechanism.
+type mechanism struct {
+	needsUser, needsPassword, refusesPassword bool
+	both                                      bool // user and password only together
+	external                                  bool // the source is $external and nothing else
+	source                                    string
+}
+
+var mechanisms = map[string]mechanism{
+	"":              {needsUser: true, source: "admin"},
+	"SCRAM-SHA-1":   {needsUser: true, source: "admin"},
+	"SCRAM-SHA-256": {needsUser: true, source: "admin"},
+	"MONGODB-CR":    {needsUser: true, source: "admin"},
+	"PLAIN":         {needsUser: true, needsPassword: true, source: external},
+	"GSSAPI":        {needsUser: true, external: true},
+	"MONGODB-X509":  {refusesPassword: true, external: true},
+	"MONGODB-AWS":   {both: true, external: true},
+	"MONGODB-OIDC":  {refusesPassword: true, external: true},
+}
+
+func (p *parser) checkCredential() error {
+	c := &p.config
+	c.HasCredential = c.HasCredential || c.AuthMechanism != ""
+	if !c.HasCredential {
+		return nil
+	}
+	m := mechanisms[c.AuthMechanism]
+	name := c.AuthMechanism
+	if name == "" {
+		name = "authentication"
+	}
+	switch {
+	case m.needsUser && c.Username == "":
+		return fmt.Errorf("%s needs a user name", name)
+	case m.needsPassword && !c.HasPassword:
+		return fmt.Errorf("%s needs a password", name)
+	case m.refusesPassword && c.HasPassword:
+		return fmt.Errorf("%s takes no password", name)
+	case m.both && (c.Username == "") != (c.Password == ""):
+		return fmt.Errorf("%s takes user name and password or neither", name)
+	case m.external && c.AuthSource != "" && c.AuthSource != external:
+		return fmt.Errorf("%s needs the authSource %s", name, external)
+	case m.external:
+		c.AuthSource = external
+	case c.AuthSource == "" && c.Database != "":
+		c.AuthSource = c.Database
+	case c.AuthSource == "":
+		c.AuthSource = m.source
+	}
+	return nil
+}

@@ -1,0 +1,240 @@
+package connstring
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/mooringdb/mooring/core/address"
+)
+
+// Parse reads one connection string. What is merely not understood, an unknown option or a value that an option cannot
+// have, is ignored with a warning; what would connect to something else than was meant is an error. No error shows a
+// secret.
+//
+// Of an option that is given twice the last one counts. A value of authMechanismProperties cannot contain a comma,
+// encoded or not.
+func Parse(uri string) (Config, error) {
+	p := &parser{}
+	if err := p.parse(uri); err != nil {
+		return Config{}, fmt.Errorf("connection string: %w", err)
+	}
+	return p.config, nil
+}
+
+// parser is one Parse.
+type parser struct {
+	config Config
+	given  map[string][]string // the values of each option, by its name in lower case
+	order  []string            // the names in the order of their first appearance
+	as     map[string]string   // the names as they were written
+	option string              // the one that is being applied, as it was written
+}
+
+func (p *parser) parse(uri string) error {
+	rest, ok := strings.CutPrefix(uri, "mongodb://")
+	if !ok {
+		if rest, ok = strings.CutPrefix(uri, "mongodb+srv://"); !ok {
+			return errors.New("it does not begin with mongodb:// or mongodb+srv://")
+		}
+		p.config.SRV = true
+	}
+	hosts, database, options := split(rest)
+	hasAt := strings.Contains(rest[len(hosts):], "@")
+	if i := strings.LastIndexByte(hosts, '@'); i >= 0 {
+		if err := p.userinfo(hosts[:i]); err != nil {
+			return err
+		}
+		hosts = hosts[i+1:]
+	}
+	if hosts == "" && strings.Contains(database, ".sock") {
+		return errors.New("no host: the path of a unix domain socket must be URL encoded")
+	}
+	if err := p.hosts(hosts); err != nil {
+		if hasAt && !p.config.HasCredential {
+			return errEncode // what looks like a host may be a part of the password
+		}
+		return err
+	}
+	if strings.Contains(database, "@") {
+		return errEncode
+	}
+	if err := p.database(database); err != nil {
+		return err
+	}
+	if err := p.split(options); err != nil {
+		return err
+	}
+	if err := p.apply(); err != nil {
+		return err
+	}
+	return p.check()
+}
+
+// errEncode stands for more exact errors, which would show secrets.
+var errEncode = errors.New("user name and password must be URL encoded")
+
+// split cuts a string without its scheme into its three parts. The slash between hosts and options may be missing, and
+// there may be slashes in the options.
+func split(s string) (hosts, database, options string) {
+	i := strings.IndexAny(s, "/?")
+	if i < 0 {
+		return s, "", ""
+	}
+	if s[i] == '?' {
+		return s[:i], "", s[i+1:]
+	}
+	database, options, _ = strings.Cut(s[i+1:], "?")
+	return s[:i], database, options
+}
+
+func (p *parser) userinfo(s string) error {
+	p.config.HasCredential = true
+	user, password, hasPassword := strings.Cut(s, ":")
+	if strings.ContainsAny(user, "@[]#") || strings.ContainsAny(password, ":@[]#") {
+		return errEncode
+	}
+	var userErr, passwordErr error
+	p.config.Username, userErr = url.PathUnescape(user)
+	p.config.Password, passwordErr = url.PathUnescape(password)
+	p.config.HasPassword = hasPassword
+	if userErr != nil || passwordErr != nil {
+		return errEncode
+	}
+	return nil
+}
+
+func (p *parser) hosts(s string) error {
+	if s == "" {
+		return errors.New("no host")
+	}
+	for text := range strings.SplitSeq(s, ",") {
+		host, err := url.PathUnescape(text)
+		if err != nil {
+			return fmt.Errorf("host %q is not URL encoded as it should be", text)
+		}
+		addr, err := address.Parse(host)
+		if err != nil {
+			return err
+		}
+		p.config.Hosts = append(p.config.Hosts, addr)
+	}
+	if p.config.SRV {
+		return p.srvHost(s)
+	}
+	return nil
+}
+
+func (p *parser) srvHost(s string) error {
+	if len(p.config.Hosts) != 1 {
+		return errors.New("mongodb+srv needs exactly one host")
+	}
+	if strings.ContainsAny(s, ":[") || p.config.Hosts[0].Network() != "tcp" {
+		return errors.New("mongodb+srv needs a host name without a port")
+	}
+	p.config.SRVHost, p.config.Hosts = p.config.Hosts[0].Host(), nil
+	return nil
+}
+
+func (p *parser) database(s string) error {
+	name, err := url.PathUnescape(s)
+	if err != nil {
+		return fmt.Errorf("database %q is not URL encoded as it should be", s)
+	}
+	if i := strings.IndexAny(name, `/\ "$`); i >= 0 {
+		return fmt.Errorf("database name has a %q, which is not allowed", name[i])
+	}
+	p.config.Database = name
+	return nil
+}
+
+// split collects the options.
+func (p *parser) split(options string) error {
+	p.given, p.as = map[string][]string{}, map[string]string{}
+	for pair := range strings.SplitSeq(options, "&") {
+		if pair == "" {
+			continue
+		}
+		name, value, ok := strings.Cut(pair, "=")
+		if !ok {
+			return fmt.Errorf("option %q has no value", name)
+		}
+		value, err := url.PathUnescape(value)
+		if err != nil {
+			return fmt.Errorf("the value of option %q is not URL encoded as it should be", name)
+		}
+		key := lower(name)
+		if _, ok := p.given[key]; !ok {
+			p.order, p.as[key] = append(p.order, key), name
+		}
+		p.given[key] = append(p.given[key], value)
+	}
+	return nil
+}
+
+// lower folds ASCII only, as the specification says.
+func lower(s string) string {
+	return strings.Map(func(r rune) rune {
+		if 'A' <= r && r <= 'Z' {
+			return r + 'a' - 'A'
+		}
+		return r
+	}, s)
+}
+
+func (p *parser) has(name string) bool { return len(p.given[lower(name)]) > 0 }
+
+func (p *parser) warn(option, format string, args ...any) {
+	p.config.Warnings = append(p.config.Warnings, Warning{option, fmt.Sprintf(format, args...)})
+}
+
+// apply gives each option to its row.
+func (p *parser) apply() error {
+	for _, key := range p.order {
+		written, values := p.as[key], p.given[key]
+		row, ok := rows[key]
+		switch {
+		case !ok:
+			p.warn(written, "Unsupported option '%s'", written)
+			continue
+		case row.unsupported != "":
+			p.warn(written, "Option '%s' is ignored: %s", written, row.unsupported)
+			continue
+		case row.replacedBy != "" && p.has(row.replacedBy):
+			p.warn(written, "Deprecated key %q present and ignored as found replacement %q value", written, row.replacedBy)
+			continue
+		case row.replacedBy != "":
+			p.warn(written, "Deprecated key %q has been replaced with %q", written, row.replacedBy)
+		}
+		if len(values) > 1 && row.repeat == lastCounts {
+			p.warn(written, "Option '%s' is given %d times; the last one counts", written, len(values))
+			values = values[len(values)-1:]
+		}
+		if len(values) > 1 && row.repeat == refused {
+			return fmt.Errorf("option %s is given %d times", row.name, len(values))
+		}
+		for _, value := range values {
+			if err := p.applyOne(row, written, value); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (p *parser) applyOne(row *Option, written, value string) error {
+	p.option = written
+	err := row.apply(p, value)
+	switch {
+	case err == nil:
+		return nil
+	case row.strict:
+		return fmt.Errorf("option %s: %w", row.name, err)
+	case row.secret:
+		p.warn(written, "Unsupported value for %q: %v", written, err)
+	default:
+		p.warn(written, "Unsupported value for %q : %q: %v", written, value, err)
+	}
+	return nil
+}
