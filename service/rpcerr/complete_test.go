@@ -1,0 +1,100 @@
+package rpcerr_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mooringdb/mooring/service/rpcerr"
+)
+
+// Every error that core exports, as a type or as a value, has a line in the table.
+func TestEveryErrorOfCoreHasALine(t *testing.T) {
+	have := rpcerr.Names()
+	found := coreErrors(t)
+	if len(found) < 10 {
+		t.Fatalf("only %d errors found in core: %v", len(found), found)
+	}
+	for _, name := range found {
+		if !slices.Contains(have, name) {
+			t.Errorf("%s has no line in rpcerr's table", name)
+		}
+	}
+}
+
+// coreErrors reads the sources: a package that the gateway does not import yet counts, too.
+func coreErrors(t *testing.T) []string {
+	t.Helper()
+	var found []string
+	err := filepath.WalkDir("../../core", func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (d.Name() == "internal" || d.Name() == "testdata"):
+			return filepath.SkipDir
+		case d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
+			return nil
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		found = append(found, errorsIn(file)...)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+func errorsIn(file *ast.File) []string {
+	var found []string
+	for _, decl := range file.Decls {
+		switch d := decl.(type) {
+		case *ast.FuncDecl:
+			if name := receiver(d); d.Name.Name == "Error" && name != "" {
+				prefix := ""
+				if strings.HasPrefix(name, "*") {
+					prefix, name = "*", name[1:]
+				}
+				if ast.IsExported(name) {
+					found = append(found, prefix+file.Name.Name+"."+name)
+				}
+			}
+		case *ast.GenDecl:
+			for _, spec := range d.Specs {
+				v, ok := spec.(*ast.ValueSpec)
+				if !ok || d.Tok != token.VAR {
+					continue
+				}
+				for _, name := range v.Names {
+					if strings.HasPrefix(name.Name, "Err") && name.IsExported() {
+						found = append(found, file.Name.Name+"."+name.Name)
+					}
+				}
+			}
+		}
+	}
+	return found
+}
+
+func receiver(d *ast.FuncDecl) string {
+	if d.Recv == nil || len(d.Recv.List) != 1 {
+		return ""
+	}
+	switch x := d.Recv.List[0].Type.(type) {
+	case *ast.Ident:
+		return x.Name
+	case *ast.StarExpr:
+		if id, ok := x.X.(*ast.Ident); ok {
+			return "*" + id.Name
+		}
+	}
+	return ""
+}

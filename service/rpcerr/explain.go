@@ -1,0 +1,142 @@
+package rpcerr
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/mongoerr"
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/payload"
+)
+
+// explanation is all that a client is told about an error.
+type explanation struct {
+	row
+	message string
+	field   string
+	offset  *int64
+	server  *mooringv1.ServerError     // if the server answered
+	result  *mooringv1.BulkWriteResult // if something was done before
+}
+
+func (x *explanation) at(offset int64) { x.offset = &offset }
+
+// serverRow is the row of a server's code; any other refusal is FAILED_PRECONDITION.
+func serverRow(code int32, name string, labels []string) row {
+	r, ok := serverCodes[code]
+	if !ok {
+		r = refused
+		r.reason = Reason("Location" + strconv.Itoa(int(code))) // as servers call codes without a name
+	}
+	if name != "" {
+		r.reason = Reason(cut(name, maxReasonBytes))
+	}
+	switch {
+	case slices.Contains(labels, mongoerr.LabelTransientTransaction):
+		r.code, r.http, r.retry = conflict.code, conflict.http, Transaction
+	case slices.Contains(labels, mongoerr.LabelNoWritesPerformed):
+		r.retry = SameRequest
+	}
+	return r
+}
+
+func (x *explanation) command(e *mongoerr.CommandError) {
+	x.row = serverRow(e.Code, e.Name, e.Labels)
+	if mongoerr.IsNotWritablePrimary(e) { // refused before anything was done
+		x.row.code, x.row.http, x.row.retry = unavailable.code, unavailable.http, SameRequest
+	}
+	x.message = e.Message
+	x.server = &mooringv1.ServerError{
+		Code: e.Code, CodeName: string(x.reason), Labels: valids(e.Labels),
+		KeyPattern: documentAt(e.Reply, "keyPattern"),
+		KeyValue:   documentAt(e.Reply, "keyValue"),
+		ErrInfo:    documentAt(e.Reply, "errInfo"),
+	}
+}
+
+func (x *explanation) writes(e *mongoerr.WriteException) {
+	x.server = &mooringv1.ServerError{Labels: valids(e.Labels)}
+	if e.WriteConcernError != nil {
+		x.server.WriteConcernError = NewWriteConcernError(e.WriteConcernError)
+	}
+	if len(e.WriteErrors) == 0 {
+		x.row = serverRow(0, "WriteError", e.Labels)
+		return
+	}
+	first := e.WriteErrors[0]
+	x.row = serverRow(first.Code, "", e.Labels)
+	x.message = first.Message
+	x.server.Code, x.server.CodeName = first.Code, string(x.reason)
+	x.server.KeyPattern, x.server.KeyValue = documentAt(first.Raw, "keyPattern"), documentAt(first.Raw, "keyValue")
+	x.server.ErrInfo = documentAt(first.Raw, "errInfo")
+	for _, w := range e.WriteErrors {
+		x.server.WriteErrors = append(x.server.WriteErrors, NewWriteError(w))
+	}
+}
+
+func (x *explanation) writeConcern(e *mongoerr.WriteConcernError) {
+	x.row = serverRow(e.Code, e.Name, e.Labels)
+	x.message = e.Message
+	x.server = &mooringv1.ServerError{
+		Code: e.Code, CodeName: string(x.reason), Labels: valids(e.Labels), WriteConcernError: NewWriteConcernError(e),
+	}
+}
+
+// partial adds what was done before the failure.
+func (x *explanation) partial(r Result) {
+	count := int64(len(r.InsertedIDs))
+	x.result = &mooringv1.BulkWriteResult{InsertedCount: &count}
+	for _, id := range r.InsertedIDs {
+		x.result.InsertedIds = append(x.result.InsertedIds, &mooringv1.InsertedId{Index: int64(id.Index), Id: payload.NewValue(id.ID)})
+	}
+}
+
+// NewWriteError is the message of one write that failed.
+func NewWriteError(w mongoerr.WriteError) *mooringv1.WriteError {
+	m := &mooringv1.WriteError{
+		Index: int64(w.Index), Code: w.Code, Message: valid(w.Message),
+		KeyPattern: documentAt(w.Raw, "keyPattern"), KeyValue: documentAt(w.Raw, "keyValue"), ErrInfo: documentAt(w.Raw, "errInfo"),
+	}
+	if r, ok := serverCodes[w.Code]; ok {
+		name := string(r.reason)
+		m.CodeName = &name
+	}
+	return m
+}
+
+// NewWriteConcernError is the message of a write concern that was not met; nil for nil.
+func NewWriteConcernError(e *mongoerr.WriteConcernError) *mooringv1.WriteConcernError {
+	if e == nil {
+		return nil
+	}
+	return &mooringv1.WriteConcernError{
+		Code: e.Code, CodeName: valid(e.Name), Message: valid(e.Message), ErrInfo: documentAt(e.Raw, "errInfo"), Labels: valids(e.Labels),
+	}
+}
+
+// documentAt is a reply's field, if it is a document, and a valid one: what servers send is not believed.
+func documentAt(reply bson.Raw, key string) *mooringv1.Document {
+	v, _ := reply.Lookup(key)
+	raw, ok := v.Document()
+	if !ok || raw.Validate() != nil {
+		return nil
+	}
+	return payload.NewDocument(raw)
+}
+
+// valid is s as a proto string can hold it: servers' texts are not checked before they get here.
+func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+
+func valids(list []string) []string {
+	if !slices.ContainsFunc(list, func(s string) bool { return !utf8.ValidString(s) }) {
+		return list
+	}
+	fixed := make([]string, len(list))
+	for i, s := range list {
+		fixed[i] = valid(s)
+	}
+	return fixed
+}

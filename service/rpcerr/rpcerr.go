@@ -1,0 +1,240 @@
+// Package rpcerr is the one table that maps errors to what clients see: a gRPC status with its details, and the same as an HTTP status
+// and an error body. No other package makes a status.
+//
+// It maps and does nothing else: it neither logs nor counts. What an error says is shown as it is, since core's errors hold no secrets; an
+// error that has no row is INTERNAL, and a test finds those of core before a client does.
+package rpcerr
+
+import (
+	"context"
+	"errors"
+	"reflect"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/bson/extjson"
+	"github.com/mooringdb/mooring/core/client"
+	"github.com/mooringdb/mooring/core/conn"
+	"github.com/mooringdb/mooring/core/mongoerr"
+	"github.com/mooringdb/mooring/core/operation"
+	"github.com/mooringdb/mooring/core/pool"
+	"github.com/mooringdb/mooring/core/topology"
+	"github.com/mooringdb/mooring/core/wire"
+	"github.com/mooringdb/mooring/service/handle"
+	"github.com/mooringdb/mooring/service/payload"
+)
+
+// Error is a refusal by the gateway itself.
+type Error struct {
+	// Reason is one of this package's; its row decides the status.
+	Reason Reason
+	// Message says what is wrong, for people.
+	Message string
+	// Field is the path of the request's field that is wrong, if one is.
+	Field string
+	// Offset is where in the field the problem was seen, in bytes; it counts only with MalformedDocument.
+	Offset int64
+	// Retry is for where the reason's row does not fit; empty: the row's.
+	Retry Retry
+	// Err is what it was made of; may be nil.
+	Err error
+}
+
+func (e *Error) Error() string {
+	if e.Field != "" {
+		return e.Field + ": " + e.Message
+	}
+	return e.Message
+}
+
+// Unwrap returns what the error was made of.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Status is what a client sees of an error. nil is OK; what is a status already stays as it is.
+func Status(err error) *status.Status {
+	if err == nil {
+		return status.New(codes.OK, "")
+	}
+	if own, ok := errors.AsType[interface {
+		error
+		GRPCStatus() *status.Status
+	}](err); ok {
+		return own.GRPCStatus()
+	}
+	x := explain(err)
+	return x.status()
+}
+
+// explain finds the first line of the table that knows the error.
+func explain(err error) explanation {
+	x := explanation{row: reasons[Internal], message: err.Error()}
+	for _, e := range table {
+		if e.explain(err, &x) {
+			break
+		}
+	}
+	if e, ok := errors.AsType[*PartialError](err); ok {
+		x.partial(e.Result) // whatever the failure
+	}
+	return x
+}
+
+// entry knows one kind of error.
+type entry struct {
+	name    string // of the type or variable, "*pkg.Type" or "pkg.ErrX"
+	explain func(err error, x *explanation) bool
+}
+
+// typed is the entry of an error type: fill completes what a client is told.
+func typed[E error](fill func(e E, err error, x *explanation)) entry {
+	return entry{
+		name: reflect.TypeFor[E]().String(),
+		explain: func(err error, x *explanation) bool {
+			e, ok := errors.AsType[E](err)
+			if ok {
+				fill(e, err, x)
+			}
+			return ok
+		},
+	}
+}
+
+// value is the entry of an error value.
+func value(name string, target error, r Reason) entry {
+	return entry{
+		name: name,
+		explain: func(err error, x *explanation) bool {
+			ok := errors.Is(err, target)
+			if ok {
+				x.row = reasons[r]
+			}
+			return ok
+		},
+	}
+}
+
+// plain fills in a reason and nothing else.
+func plain[E error](r Reason) func(E, error, *explanation) {
+	return func(_ E, _ error, x *explanation) { x.row = reasons[r] }
+}
+
+// table has all errors, what counts most first: an error can wrap another that has a line of its own.
+var table = []entry{
+	// A write whose fate is unknown is that first of all, whatever cut it short.
+	typed(func(_ *operation.OutcomeUnknownError, err error, x *explanation) {
+		x.row = reasons[WriteOutcomeUnknown]
+		if errors.Is(err, context.DeadlineExceeded) {
+			x.code, x.http = timedOut.code, timedOut.http
+		}
+	}),
+
+	// The gateway's own.
+	typed(func(e *Error, _ error, x *explanation) {
+		x.row, x.message, x.field = reasons[e.Reason], e.Error(), e.Field
+		if e.Reason == MalformedDocument {
+			x.at(e.Offset)
+		}
+		if e.Retry != "" {
+			x.retry = e.Retry
+		}
+	}),
+	typed(func(e *payload.Error, _ error, x *explanation) {
+		x.row, x.field = reasons[MalformedDocument], e.Field
+		x.at(int64(e.Offset))
+	}),
+	value("handle.ErrCursorNotFound", handle.ErrCursorNotFound, CursorNotFound),
+	value("handle.ErrCursorTokenReused", handle.ErrCursorTokenReused, CursorTokenReused),
+	value("handle.ErrCursorPositionUnknown", handle.ErrCursorPositionUnknown, CursorPositionUnknown),
+	value("handle.ErrClosing", handle.ErrClosing, ShuttingDown),
+
+	// What the server said.
+	typed(func(e *mongoerr.CommandError, _ error, x *explanation) { x.command(e) }),
+	typed(func(e *mongoerr.WriteException, _ error, x *explanation) { x.writes(e) }),
+	typed(func(e mongoerr.WriteError, _ error, x *explanation) {
+		x.writes(&mongoerr.WriteException{WriteErrors: []mongoerr.WriteError{e}})
+	}),
+	typed(func(e *mongoerr.WriteConcernError, _ error, x *explanation) { x.writeConcern(e) }),
+
+	// The time, and the client.
+	{"context.DeadlineExceeded", func(err error, x *explanation) bool {
+		if !errors.Is(err, context.DeadlineExceeded) {
+			return false
+		}
+		x.row = reasons[DeadlineExceeded]
+		if neverSent(err) {
+			x.retry = SameRequest
+		}
+		return true
+	}},
+	typed(plain[*operation.TimeoutError](DeadlineExceeded)),
+	value("context.Canceled", context.Canceled, Canceled),
+
+	// No server, no connection, or a broken one.
+	value("topology.ErrClosed", topology.ErrClosed, ShuttingDown),
+	typed(plain[*mongoerr.SelectionError](NoSuitableServer)),
+	typed(plain[*pool.PoolClearedError](ConnectionPoolCleared)),
+	typed(plain[*pool.WaitQueueTimeoutError](ConnectionPoolFull)),
+	typed(plain[*pool.ClosedError](ShuttingDown)),
+	value("pool.ErrClosed", pool.ErrClosed, ShuttingDown),
+	typed(plain[*mongoerr.NetworkError](NetworkError)),
+	value("conn.ErrClosed", conn.ErrClosed, NetworkError),
+
+	// A request that core refused.
+	typed(func(e *client.ArgumentError, _ error, x *explanation) {
+		x.row, x.field = reasons[InvalidArgument], e.Argument
+	}),
+	typed(plain[*operation.TooLargeError](TooLarge)),
+	typed(plain[*conn.TooLargeError](TooLarge)),
+	typed(func(e *bson.ValidationError, _ error, x *explanation) {
+		x.row, x.field = reasons[MalformedDocument], e.Path
+		x.at(int64(e.Offset))
+	}),
+	typed(func(e *extjson.SyntaxError, _ error, x *explanation) {
+		x.row, x.field = reasons[MalformedDocument], e.Path
+		x.at(int64(e.Offset))
+	}),
+	value("bson.ErrTooLarge", bson.ErrTooLarge, TooLarge),
+	value("bson.ErrDBRef", bson.ErrDBRef, InvalidArgument),
+	value("bson.ErrVectorType", bson.ErrVectorType, InvalidArgument),
+	value("bson.ErrVectorPadding", bson.ErrVectorPadding, InvalidArgument),
+	value("bson.ErrVectorLength", bson.ErrVectorLength, InvalidArgument),
+	value("bson.ErrVectorElement", bson.ErrVectorElement, InvalidArgument),
+	value("bson.ErrDecimal128Syntax", bson.ErrDecimal128Syntax, InvalidArgument),
+	value("bson.ErrDecimal128Range", bson.ErrDecimal128Range, InvalidArgument),
+	value("bson.ErrDecimal128Inexact", bson.ErrDecimal128Inexact, InvalidArgument),
+	value("bson.ErrUUIDSyntax", bson.ErrUUIDSyntax, InvalidArgument),
+	value("bson.ErrUUIDRepresentation", bson.ErrUUIDRepresentation, InvalidArgument),
+	value("bson.ErrUUIDUnspecified", bson.ErrUUIDUnspecified, InvalidArgument),
+
+	// A server that breaks the protocol, and a gateway that is set up wrong.
+	typed(plain[*mongoerr.MalformedReplyError](MalformedReply)),
+	typed(plain[*wire.FormatError](MalformedReply)),
+	typed(plain[*client.NotBuiltError](Configuration)),
+}
+
+// neverSent: time ran out before there was a server and a connection to it.
+func neverSent(err error) bool {
+	if _, ok := errors.AsType[*mongoerr.SelectionError](err); ok {
+		return true
+	}
+	_, ok := errors.AsType[*pool.WaitQueueTimeoutError](err)
+	return ok
+}
+
+// PartialError is a call with several writes that failed in part: Result says what it did.
+type PartialError struct {
+	Result Result
+	Err    error // what ended it, or a *mongoerr.WriteException
+}
+
+// Result is what was done before a failure.
+type Result struct {
+	InsertedIDs []client.IndexedID
+}
+
+func (e *PartialError) Error() string { return e.Err.Error() }
+
+// Unwrap returns what ended the call.
+func (e *PartialError) Unwrap() error { return e.Err }

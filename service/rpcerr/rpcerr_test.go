@@ -1,0 +1,221 @@
+package rpcerr_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/client"
+	"github.com/mooringdb/mooring/core/mongoerr"
+	"github.com/mooringdb/mooring/core/operation"
+	"github.com/mooringdb/mooring/core/pool"
+	"github.com/mooringdb/mooring/service/handle"
+	"github.com/mooringdb/mooring/service/payload"
+	"github.com/mooringdb/mooring/service/rpcerr"
+)
+
+func command(code int32, name string, labels ...string) error {
+	return &mongoerr.CommandError{Code: code, Name: name, Message: "no", Labels: labels}
+}
+
+func writes(codes ...int32) error {
+	e := &mongoerr.WriteException{}
+	for i, code := range codes {
+		e.WriteErrors = append(e.WriteErrors, mongoerr.WriteError{Index: 3 * i, Code: code, Message: "no"})
+	}
+	return e
+}
+
+func TestTable(t *testing.T) {
+	sent := &mongoerr.NetworkError{Op: "read", Sent: true, Err: io.ErrUnexpectedEOF}
+	late := &mongoerr.NetworkError{Op: "read", Sent: true, Err: context.DeadlineExceeded}
+	shutting := &rpcerr.Error{Reason: rpcerr.ShuttingDown, Message: "shutting down"}
+	for _, test := range []struct {
+		err    error
+		code   codes.Code
+		http   int
+		reason string
+		retry  string
+	}{
+		{command(2, "BadValue"), codes.InvalidArgument, 400, "BadValue", "never"},
+		{command(4, ""), codes.InvalidArgument, 400, "NoSuchKey", "never"},
+		{command(9, "FailedToParse"), codes.InvalidArgument, 400, "FailedToParse", "never"},
+		{command(14, "TypeMismatch"), codes.InvalidArgument, 400, "TypeMismatch", "never"},
+		{command(72, "InvalidOptions"), codes.InvalidArgument, 400, "InvalidOptions", "never"},
+		{command(73, "InvalidNamespace"), codes.InvalidArgument, 400, "InvalidNamespace", "never"},
+		{command(40324, ""), codes.InvalidArgument, 400, "Location40324", "never"},
+		{command(40415, "Location40415"), codes.InvalidArgument, 400, "Location40415", "never"},
+		{command(10334, "BSONObjectTooLarge"), codes.InvalidArgument, 413, "BSONObjectTooLarge", "never"},
+		{writes(17280), codes.InvalidArgument, 413, "KeyTooLong", "never"},
+		{command(13, "Unauthorized"), codes.PermissionDenied, 403, "Unauthorized", "never"},
+		{command(31, "RoleNotFound"), codes.PermissionDenied, 403, "RoleNotFound", "never"},
+		{command(96, "OperationFailed"), codes.PermissionDenied, 403, "OperationFailed", "never"},
+		{command(26, "NamespaceNotFound"), codes.NotFound, 404, "NamespaceNotFound", "never"},
+		{command(27, "IndexNotFound"), codes.NotFound, 404, "IndexNotFound", "never"},
+		{command(43, "CursorNotFound"), codes.NotFound, 404, "CursorNotFound", "restart"},
+		{writes(11000), codes.AlreadyExists, 409, "DuplicateKey", "never"},
+		{command(11000, "DuplicateKey"), codes.AlreadyExists, 409, "DuplicateKey", "never"},
+		{command(11001, ""), codes.AlreadyExists, 409, "DuplicateKey", "never"},
+		{command(48, "NamespaceExists"), codes.AlreadyExists, 409, "NamespaceExists", "never"},
+		{command(85, "IndexOptionsConflict"), codes.AlreadyExists, 409, "IndexOptionsConflict", "never"},
+		{command(86, "IndexKeySpecsConflict"), codes.AlreadyExists, 409, "IndexKeySpecsConflict", "never"},
+		{command(112, "WriteConflict"), codes.Aborted, 409, "WriteConflict", "never"},
+		{command(112, "WriteConflict", "TransientTransactionError"), codes.Aborted, 409, "WriteConflict", "transaction"},
+		{command(251, "NoSuchTransaction"), codes.Aborted, 409, "NoSuchTransaction", "never"},
+		{command(246, "SnapshotUnavailable", "TransientTransactionError"), codes.Aborted, 409, "SnapshotUnavailable", "transaction"},
+		{command(286, "ChangeStreamHistoryLost"), codes.FailedPrecondition, 410, "ChangeStreamHistoryLost", "restart"},
+		{command(280, "ChangeStreamFatalError"), codes.FailedPrecondition, 410, "ChangeStreamFatalError", "restart"},
+		{command(260, "InvalidResumeToken"), codes.FailedPrecondition, 410, "InvalidResumeToken", "restart"},
+		{writes(121, 11000), codes.FailedPrecondition, 422, "DocumentValidationFailure", "never"},
+		{command(20, "IllegalOperation"), codes.FailedPrecondition, 422, "IllegalOperation", "never"},
+		{command(51024, "Location51024"), codes.FailedPrecondition, 422, "Location51024", "never"},
+		{command(51024, ""), codes.FailedPrecondition, 422, "Location51024", "never"},
+		{command(50, "MaxTimeMSExpired"), codes.DeadlineExceeded, 504, "MaxTimeMSExpired", "never"},
+		{&operation.TimeoutError{Err: command(50, "MaxTimeMSExpired")}, codes.DeadlineExceeded, 504, "MaxTimeMSExpired", "never"},
+		{command(262, "ExceededTimeLimit"), codes.DeadlineExceeded, 504, "ExceededTimeLimit", "never"},
+		{command(59, "CommandNotFound"), codes.Unimplemented, 501, "CommandNotFound", "never"},
+		{command(18, "AuthenticationFailed"), codes.Internal, 500, "AuthenticationFailed", "never"},
+		{command(10107, "NotWritablePrimary"), codes.Unavailable, 503, "NotWritablePrimary", "same-request"},
+		{command(11600, "InterruptedAtShutdown"), codes.Unavailable, 503, "InterruptedAtShutdown", "never"},
+
+		{context.DeadlineExceeded, codes.DeadlineExceeded, 504, "DeadlineExceeded", "never"},
+		{late, codes.DeadlineExceeded, 504, "DeadlineExceeded", "never"},
+		{&mongoerr.SelectionError{Err: context.DeadlineExceeded}, codes.DeadlineExceeded, 504, "DeadlineExceeded", "same-request"},
+		{&pool.WaitQueueTimeoutError{Err: context.DeadlineExceeded}, codes.DeadlineExceeded, 504, "DeadlineExceeded", "same-request"},
+		{context.Canceled, codes.Canceled, 499, "Canceled", "never"},
+		{&mongoerr.SelectionError{Timeout: time.Second}, codes.Unavailable, 503, "NoSuitableServer", "same-request"},
+		{&pool.WaitQueueTimeoutError{}, codes.Unavailable, 503, "ConnectionPoolFull", "same-request"},
+		{&pool.PoolClearedError{}, codes.Unavailable, 503, "ConnectionPoolCleared", "same-request"},
+		{&pool.ClosedError{}, codes.Unavailable, 503, "ShuttingDown", "restart"},
+		{sent, codes.Unavailable, 503, "NetworkError", "same-request"},
+
+		{&operation.OutcomeUnknownError{Err: sent}, codes.Unknown, 500, "WriteOutcomeUnknown", "never"},
+		{&operation.OutcomeUnknownError{Err: late}, codes.DeadlineExceeded, 504, "WriteOutcomeUnknown", "never"},
+		{&operation.OutcomeUnknownError{Err: shutting}, codes.Unknown, 500, "WriteOutcomeUnknown", "never"},
+
+		{&client.ArgumentError{Argument: "update", Problem: "no operators"}, codes.InvalidArgument, 400, "InvalidArgument", "never"},
+		{&payload.Error{Field: "filter.a", Offset: 7, Problem: "no"}, codes.InvalidArgument, 400, "MalformedDocument", "never"},
+		{&operation.TooLargeError{}, codes.InvalidArgument, 413, "TooLarge", "never"},
+		{handle.ErrCursorNotFound, codes.NotFound, 404, "CursorNotFound", "restart"},
+		{handle.ErrCursorTokenReused, codes.Aborted, 409, "CursorTokenReused", "restart"},
+		{handle.ErrCursorPositionUnknown, codes.Aborted, 409, "CursorPositionUnknown", "restart"},
+		{shutting, codes.Unavailable, 503, "ShuttingDown", "restart"},
+		{&rpcerr.Error{Reason: rpcerr.ShuttingDown, Retry: rpcerr.SameRequest}, codes.Unavailable, 503, "ShuttingDown", "same-request"},
+		{&mongoerr.NetworkError{Sent: true, Err: errors.Join(context.Canceled, shutting)}, codes.Unavailable, 503, "ShuttingDown", "restart"},
+		{&rpcerr.Error{Reason: rpcerr.Unimplemented, Field: "session"}, codes.Unimplemented, 501, "Unimplemented", "never"},
+		{&mongoerr.MalformedReplyError{}, codes.Internal, 500, "MalformedReply", "never"},
+		{errors.New("what?"), codes.Internal, 500, "Internal", "never"},
+		{status.Error(codes.ResourceExhausted, "too large"), codes.ResourceExhausted, 429, "ResourceExhausted", "never"},
+	} {
+		for _, err := range []error{test.err, fmt.Errorf("wrapped: %w", test.err)} {
+			t.Run(err.Error(), func(t *testing.T) {
+				st := rpcerr.WithRequestID(rpcerr.Status(err), "r1")
+				r := rpcerr.HTTP(st)
+				e := r.Body.GetError()
+				got := fmt.Sprint(st.Code(), r.Code, e.GetReason(), e.GetRetry(), e.GetRequestId())
+				if want := fmt.Sprint(test.code, test.http, test.reason, test.retry, "r1"); got != want {
+					t.Errorf("%s, want %s", got, want)
+				}
+				if (r.RetryAfter > 0) != (test.code == codes.Unavailable) {
+					t.Errorf("RetryAfter = %v", r.RetryAfter)
+				}
+			})
+		}
+	}
+	if st := rpcerr.Status(nil); st.Code() != codes.OK {
+		t.Errorf("Status(nil) = %v", st)
+	}
+}
+
+func TestReasonsHaveTheirOwnRow(t *testing.T) {
+	for _, r := range rpcerr.Reasons() {
+		e := rpcerr.HTTP(rpcerr.Status(&rpcerr.Error{Reason: r, Message: "m"})).Body.GetError()
+		if e.GetReason() != string(r) || e.GetMessage() != "m" {
+			t.Errorf("%s: %v", r, e)
+		}
+	}
+}
+
+func duplicate(index, size int) mongoerr.WriteError {
+	raw := bson.NewBuilder(nil).Int32("index", int32(index)).Int32("code", 11000).
+		OpenDocument("keyPattern").Int32("sku", 1).Close().
+		OpenDocument("keyValue").String("sku", strings.Repeat("x", size)).Close().Finish()
+	return mongoerr.WriteError{Index: index, Code: 11000, Message: "E11000 duplicate key " + strings.Repeat("ü", size), Raw: raw}
+}
+
+func TestDetails(t *testing.T) {
+	err := &mongoerr.WriteException{
+		WriteErrors:       []mongoerr.WriteError{duplicate(4, 3), duplicate(7, 3)},
+		WriteConcernError: &mongoerr.WriteConcernError{Code: 64, Name: "WriteConcernFailed", Message: "late"},
+		Labels:            []string{"A", "B\xff"},
+	}
+	ids := []client.IndexedID{{Index: 0, ID: bson.Int32Value(5)}}
+	r := rpcerr.HTTP(rpcerr.Status(&rpcerr.PartialError{Result: rpcerr.Result{InsertedIDs: ids}, Err: err}))
+	e := r.Body.GetError()
+	if e.GetStatus() != "ALREADY_EXISTS" || r.Code != 409 || e.GetServer().GetCode() != 11000 || e.GetServer().GetCodeName() != "DuplicateKey" {
+		t.Errorf("error %v", e)
+	}
+	if w := e.GetWriteErrors(); len(w) != 2 || w[1].GetIndex() != 7 || w[1].GetKeyPattern() == nil || w[1].GetCodeName() != "DuplicateKey" {
+		t.Errorf("write errors %v", w)
+	}
+	if w := e.GetWriteConcernError(); w.GetCode() != 64 || w.GetMessage() != "late" {
+		t.Errorf("write concern error %v", w)
+	}
+	if e.GetServer().GetKeyPattern() == nil || e.GetServer().GetKeyValue() == nil || len(e.GetServer().GetLabels()) != 2 || e.GetTruncated() {
+		t.Errorf("server %v", e.GetServer())
+	}
+	if res := r.Body.GetResult(); res.GetInsertedCount() != 1 || len(res.GetInsertedIds()) != 1 {
+		t.Errorf("result %v", res)
+	}
+	field := rpcerr.HTTP(rpcerr.Status(&payload.Error{Field: "filter.a", Offset: 0, Problem: "no"})).Body.GetError()
+	if field.GetField() != "filter.a" || field.Offset == nil {
+		t.Errorf("field %v", field)
+	}
+}
+
+func TestStatusStaysSmall(t *testing.T) {
+	long := strings.Repeat("ü", 5000)
+	many := &mongoerr.WriteException{}
+	var ids []client.IndexedID
+	for i := range 1000 {
+		many.WriteErrors = append(many.WriteErrors, duplicate(i, 100))
+		ids = append(ids, client.IndexedID{Index: i, ID: bson.StringValue(long[:100])})
+	}
+	huge := &mongoerr.WriteException{
+		WriteErrors:       []mongoerr.WriteError{duplicate(0, 10_000)},
+		WriteConcernError: &mongoerr.WriteConcernError{Message: long, Name: long},
+		Labels:            []string{long, "short"},
+	}
+	for name, err := range map[string]error{
+		"many write errors":        many,
+		"many with a result":       &rpcerr.PartialError{Err: many, Result: rpcerr.Result{InsertedIDs: ids}},
+		"huge":                     huge,
+		"a long message":           errors.New(long),
+		"a long field":             &payload.Error{Field: long, Problem: long},
+		"a long server message":    &mongoerr.CommandError{Code: 9, Name: long, Message: long},
+		"a long command and label": &mongoerr.CommandError{Code: 1, Name: "X", Labels: []string{long}, Reply: bson.NewBuilder(nil).Document("errInfo", bson.NewBuilder(nil).String("a", long).Finish()).Finish()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			st := rpcerr.WithRequestID(rpcerr.Status(err), strings.Repeat("r", 64))
+			if n := proto.Size(st.Proto()); n >= 4096 {
+				t.Errorf("a status of %d bytes", n)
+			}
+			r := rpcerr.HTTP(st)
+			if r.Body.GetError().GetServer() != nil && !r.Body.GetError().GetTruncated() {
+				t.Error("cut, but not marked as truncated")
+			}
+			if strings.HasPrefix(name, "many") && len(r.Body.GetError().GetWriteErrors()) == 0 {
+				t.Error("no write error is left")
+			}
+		})
+	}
+}
