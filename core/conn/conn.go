@@ -1,0 +1,292 @@
+// Package conn is one connection to one server: dial, TLS, hello, then one request after the other. A Conn has one
+// owner at a time; it knows nothing of pools, retries or commands other than hello, and does not authenticate yet.
+package conn
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"github.com/mooringdb/mooring/core/address"
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/internal/ctxwatch"
+	"github.com/mooringdb/mooring/core/mongoerr"
+	"github.com/mooringdb/mooring/core/topology/description"
+	"github.com/mooringdb/mooring/core/wire"
+)
+
+// DefaultConnectTimeout bounds Dial where Config.ConnectTimeout is zero.
+const DefaultConnectTimeout = 10 * time.Second
+
+// readBuffer is what one read from the socket may bring in; a small reply then costs one system call.
+const readBuffer = 8 << 10
+
+// Config says how connections are made. The zero value makes plain TCP connections.
+type Config struct {
+	// ID is the pool's number for the connection; only ID returns it.
+	ID uint64
+
+	// AppName is the application's name in the client metadata, at most 128 bytes.
+	AppName string
+
+	// Dialer opens the transport; nil stands for a net.Dialer with keep-alive.
+	Dialer func(ctx context.Context, network, addr string) (net.Conn, error)
+
+	// TLS encrypts the connection if it is not nil. An empty ServerName stands for the address's host.
+	TLS *tls.Config
+
+	// ConnectTimeout bounds Dial as a whole, hello included. Zero stands for DefaultConnectTimeout, less than zero
+	// for no limit.
+	ConnectTimeout time.Duration
+
+	// SocketTimeout bounds each write and each read of a reply after hello. Zero stands for no limit.
+	SocketTimeout time.Duration
+
+	// MaxMessageSize is the largest reply that is accepted; zero stands for wire.DefaultMaxMessageSize.
+	MaxMessageSize int32
+
+	// LoadBalanced says that a load balancer stands between: hello then asks for the server's service id.
+	LoadBalanced bool
+}
+
+// ErrClosed is inside the error of a request on a connection that its owner has closed.
+var ErrClosed = errors.New("connection is closed")
+
+// TooLargeError is a request that was not sent since it is larger than the server accepts. The connection is as good
+// as before.
+type TooLargeError struct {
+	Address   address.Address
+	Size, Max int
+}
+
+func (e *TooLargeError) Error() string {
+	return fmt.Sprintf("message of %d bytes for %s is larger than its maximum of %d", e.Size, e.Address, e.Max)
+}
+
+// Conn is one connection after its hello. All methods but Interrupt, Alive and Close belong to its one owner.
+type Conn struct {
+	addr       address.Address
+	id         uint64
+	nc         net.Conn // what is spoken over: the transport, or TLS on it
+	transport  net.Conn
+	reader     *bufio.Reader
+	timeout    time.Duration // of the socket
+	maxReply   int32
+	maxRequest int
+	desc       description.Server
+	hello      bson.Raw
+	interrupt  func() // c.unblock, bound once
+
+	requestID int32 // of the last request
+	answered  int32 // of the last request that had a reply; requests between the two wanted none
+
+	broken atomic.Pointer[breakage]
+}
+
+// breakage is why a connection must not be used any more.
+type breakage struct{ err error }
+
+// Description is what the server said in its hello on this connection; its AverageRTT is the time that hello took.
+func (c *Conn) Description() description.Server { return c.desc }
+
+// HelloReply is the server's reply to the connection's first hello.
+func (c *Conn) HelloReply() bson.Raw { return c.hello }
+
+// Address is the server's.
+func (c *Conn) Address() address.Address { return c.addr }
+
+// ID is the pool's number for the connection.
+func (c *Conn) ID() uint64 { return c.id }
+
+// ServerConnectionID is the server's number for the connection, or 0 if it gave none.
+func (c *Conn) ServerConnectionID() int64 { return c.desc.ConnectionID }
+
+// RequestID is the id of the last request.
+func (c *Conn) RequestID() int32 { return c.requestID }
+
+// Alive is false once the connection is broken or closed. It does no I/O: a server that went away while nothing was
+// sent is noticed by the next request.
+func (c *Conn) Alive() bool { return c.broken.Load() == nil }
+
+// Err is why the connection is not alive, or nil.
+func (c *Conn) Err() error {
+	if b := c.broken.Load(); b != nil {
+		return b.err
+	}
+	return nil
+}
+
+// Close closes the connection. It does not block: a TLS connection is cut without a farewell. It may be called more
+// than once and at any time.
+func (c *Conn) Close() error {
+	c.broken.CompareAndSwap(nil, &breakage{ErrClosed})
+	return c.transport.Close()
+}
+
+// Interrupt breaks the connection from outside: a request that is under way, and any later one, fails with cause.
+// It does not block.
+func (c *Conn) Interrupt(cause error) {
+	c.broken.CompareAndSwap(nil, &breakage{cause})
+	c.unblock()
+}
+
+// unblock makes reads and writes fail at once, also those that are blocked.
+func (c *Conn) unblock() { _ = c.nc.SetDeadline(time.Unix(1, 0)) }
+
+// RoundTrip sends msg, a complete OP_MSG, and returns the body of the reply: a fresh buffer whose frame is checked and
+// whose contents are not. msg gets a request id, and may be reused once RoundTrip has returned. If ctx ends first, or
+// anything else goes wrong, the error is a *mongoerr.NetworkError that wraps it and the connection is broken, except
+// that nothing was sent, and nothing is broken, if ctx had ended before or msg is too large.
+func (c *Conn) RoundTrip(ctx context.Context, msg []byte) (bson.Raw, error) {
+	if wire.MsgFlags(msg)&wire.MoreToCome != 0 {
+		panic("bug: RoundTrip of a message that wants no reply")
+	}
+	if err := c.check(ctx, msg); err != nil {
+		return nil, err
+	}
+	watch := ctxwatch.Start(ctx, c.interrupt)
+	err := c.write(ctx, msg)
+	var body bson.Raw
+	if err == nil {
+		body, err = c.readReply(ctx)
+	}
+	c.unwatch(ctx, watch)
+	if err != nil {
+		return nil, err
+	}
+	return body, nil
+}
+
+// Write sends msg, a complete OP_MSG with moreToCome, to which the server sends no reply. Errors are as in RoundTrip.
+func (c *Conn) Write(ctx context.Context, msg []byte) error {
+	if wire.MsgFlags(msg)&wire.MoreToCome == 0 {
+		panic("bug: Write of a message that wants a reply")
+	}
+	if err := c.check(ctx, msg); err != nil {
+		return err
+	}
+	watch := ctxwatch.Start(ctx, c.interrupt)
+	err := c.write(ctx, msg)
+	c.unwatch(ctx, watch)
+	return err
+}
+
+// check finds what is wrong before anything is sent.
+func (c *Conn) check(ctx context.Context, msg []byte) error {
+	if b := c.broken.Load(); b != nil {
+		return &mongoerr.NetworkError{Address: c.addr, Op: "write", Err: b.err}
+	}
+	if err := ctxwatch.Err(ctx); err != nil {
+		return fmt.Errorf("send to %s: %w", c.addr, err)
+	}
+	if len(msg) > c.maxRequest {
+		return &TooLargeError{c.addr, len(msg), c.maxRequest}
+	}
+	return nil
+}
+
+// unwatch ends the observation of ctx. An interruption that came too late to do harm still leaves a deadline behind,
+// so that the connection cannot be used again.
+func (c *Conn) unwatch(ctx context.Context, watch ctxwatch.Watch) {
+	if watch.Stop() {
+		c.broken.CompareAndSwap(nil, &breakage{ctxwatch.Err(ctx)})
+	}
+}
+
+func (c *Conn) write(ctx context.Context, msg []byte) error {
+	c.requestID++
+	wire.SetRequestID(msg, c.requestID)
+	if c.timeout > 0 {
+		_ = c.nc.SetDeadline(time.Now().Add(c.timeout)) // an error shows in the write
+		if ctx.Err() != nil {
+			c.unblock() // the interruption may have come before the deadline above
+		}
+	}
+	n, err := c.nc.Write(msg)
+	if err != nil {
+		return c.fail(ctx, "write", n > 0, err)
+	}
+	return nil
+}
+
+// readReply reads replies up to the one to the last request. Replies to requests that wanted none are dropped, since
+// some servers send them nevertheless.
+func (c *Conn) readReply(ctx context.Context) (bson.Raw, error) {
+	for {
+		buf, err := wire.ReadFrom(c.reader, c.maxReply)
+		if err != nil {
+			return nil, c.fail(ctx, "read", true, err)
+		}
+		h, m, err := wire.Parse(buf)
+		if err != nil {
+			return nil, c.fail(ctx, "read", true, err)
+		}
+		if h.ResponseTo != c.requestID && c.wantedNone(h.ResponseTo) {
+			continue
+		}
+		body, err := replyBody(h, m, c.requestID)
+		if err != nil {
+			return nil, c.fail(ctx, "read", true, err)
+		}
+		c.answered = c.requestID
+		return body, nil
+	}
+}
+
+// wantedNone says whether id is of a request after the last answered one and before the current.
+func (c *Conn) wantedNone(id int32) bool {
+	return id-c.answered > 0 && c.requestID-id > 0
+}
+
+func replyBody(h wire.Header, m wire.Message, requestID int32) (bson.Raw, error) {
+	if h.ResponseTo != requestID {
+		return nil, &wire.FormatError{Offset: 8, Problem: fmt.Sprintf("reply to request %d where %d is waited for", h.ResponseTo, requestID)}
+	}
+	switch m := m.(type) {
+	case *wire.Msg:
+		if m.Flags&wire.MoreToCome != 0 {
+			return nil, &wire.FormatError{Offset: wire.HeaderSize, Problem: "moreToCome in a reply that was not allowed to have it"}
+		}
+		return m.Body, nil
+	case *wire.Reply:
+		if m.Flags&(wire.CursorNotFound|wire.QueryFailure) != 0 || len(m.Documents) != 1 {
+			return nil, &wire.FormatError{Offset: wire.HeaderSize, Problem: "reply to a command without exactly one document"}
+		}
+		return m.Documents[0], nil
+	default:
+		return nil, &wire.FormatError{Offset: 12, Problem: "unexpected " + h.OpCode.String()}
+	}
+}
+
+// fail breaks the connection and makes the error: for the cause of an interruption if there was one, else for err.
+func (c *Conn) fail(ctx context.Context, op string, sent bool, err error) error {
+	if ctxErr := ctxwatch.Err(ctx); ctxErr != nil {
+		err = ctxErr
+	}
+	if !c.broken.CompareAndSwap(nil, &breakage{err}) {
+		err = c.broken.Load().err
+	}
+	return &mongoerr.NetworkError{Address: c.addr, Op: op, Sent: sent, Err: err}
+}
+
+func newConn(addr address.Address, cfg Config, transport, nc net.Conn) *Conn {
+	c := &Conn{
+		addr: addr, id: cfg.ID, nc: nc, transport: transport,
+		reader:     bufio.NewReaderSize(nc, readBuffer),
+		maxReply:   cfg.MaxMessageSize,
+		maxRequest: int(wire.DefaultMaxMessageSize),
+		requestID:  rand.Int32N(1 << 30),
+	}
+	if c.maxReply <= 0 {
+		c.maxReply = wire.DefaultMaxMessageSize
+	}
+	c.answered = c.requestID
+	c.interrupt = c.unblock
+	return c
+}

@@ -1,0 +1,483 @@
+package conn_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mooringdb/mooring/core/address"
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/conn"
+	"github.com/mooringdb/mooring/core/mongoerr"
+	"github.com/mooringdb/mooring/core/pool"
+	"github.com/mooringdb/mooring/core/topology/description"
+	"github.com/mooringdb/mooring/core/wire"
+	"github.com/mooringdb/mooring/internal/mongotest"
+)
+
+var _ pool.Resource = (*conn.Conn)(nil)
+
+func dial(t *testing.T, s *mongotest.Server, cfg conn.Config) *conn.Conn {
+	t.Helper()
+	cfg.Dialer = s.Dial
+	c, err := conn.Dial(t.Context(), s.Address(), cfg)
+	if err != nil {
+		t.Fatalf("Dial() = %v", err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// message builds a command with one field, to database "db".
+func message(name string, flags wire.Flags) []byte {
+	b := bson.NewBuilder(wire.BeginMsg(nil, flags))
+	b.Int32(name, 1).String("$db", "db")
+	b.Finish()
+	msg := b.Bytes()
+	wire.EndMsg(msg)
+	return msg
+}
+
+func answer(n int32) bson.Raw {
+	return bson.NewBuilder(nil).Int32("n", n).Double("ok", 1).Finish()
+}
+
+func number(t *testing.T, reply bson.Raw) int32 {
+	t.Helper()
+	v, _ := reply.Lookup("n")
+	n, ok := v.Int32()
+	if !ok {
+		t.Fatalf("reply %v has no n", reply)
+	}
+	return n
+}
+
+func TestDialSaysHelloOnceWithMetadata(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mongotest.NewServer(t, mongotest.Handlers{
+			"isMaster": func(cmd *mongotest.Command) mongotest.Reply {
+				return mongotest.Hello(cmd, nil).After(3 * time.Millisecond)
+			},
+		})
+		c := dial(t, s, conn.Config{ID: 7, AppName: "app"})
+		if c.ID() != 7 || c.ServerConnectionID() != 1 || c.Address() != s.Address() || !c.Alive() || c.Err() != nil {
+			t.Errorf("ID, ServerConnectionID, Address, Alive, Err = %v, %v, %v, %v, %v", c.ID(), c.ServerConnectionID(), c.Address(), c.Alive(), c.Err())
+		}
+		d := c.Description()
+		if d.Kind != description.ServerStandalone || !d.HelloOK || d.AverageRTT != 3*time.Millisecond {
+			t.Errorf("Description() = %v, HelloOK %v, RTT %v, want a standalone with helloOk after 3ms", &d, d.HelloOK, d.AverageRTT)
+		}
+		reply, err := c.Hello(t.Context())
+		if err != nil {
+			t.Fatalf("Hello() = %v", err)
+		}
+		if v, _ := reply.Lookup("isWritablePrimary"); !v.Truthy() {
+			t.Errorf("Hello() = %v, want isWritablePrimary", reply)
+		}
+
+		cmds := s.Commands()
+		if len(cmds) != 2 || !cmds[0].Legacy || cmds[0].Name != "isMaster" || cmds[1].Legacy || cmds[1].Name != "hello" {
+			t.Fatalf("commands = %+v, want a legacy isMaster and a hello", cmds)
+		}
+		for _, path := range [][]string{
+			{"client", "driver", "name"}, {"client", "driver", "version"}, {"client", "os", "type"},
+			{"client", "os", "architecture"}, {"client", "platform"}, {"client", "application", "name"},
+		} {
+			if v, _ := cmds[0].Body.Lookup(path...); v.Type != bson.TypeString {
+				t.Errorf("first hello: %v is missing", path)
+			}
+		}
+		if v, _ := cmds[0].Body.Lookup("compression"); v.Type != bson.TypeArray {
+			t.Error("first hello: compression is missing")
+		}
+		if cmds[1].Body.Has("client") || cmds[1].Body.Has("compression") {
+			t.Errorf("second hello carries what belongs to the first: %v", cmds[1].Body)
+		}
+	})
+}
+
+func TestHelloStaysLegacyWithoutHelloOK(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mongotest.NewServer(t, mongotest.Handlers{"isMaster": mongotest.Always(mongotest.OK(func(b *bson.Builder) {
+			b.Bool("ismaster", true).Int32("maxWireVersion", 8)
+		}))})
+		c := dial(t, s, conn.Config{})
+		if _, err := c.Hello(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if cmd := s.Commands()[1]; cmd.Name != "isMaster" || cmd.Legacy {
+			t.Errorf("second hello is %q, legacy %v, want isMaster over OP_MSG", cmd.Name, cmd.Legacy)
+		}
+	})
+}
+
+func TestDialMetadataIsCutTo512Bytes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mongotest.NewServer(t, nil)
+		dial(t, s, conn.Config{AppName: strings.Repeat("é", 64)})
+		v, _ := s.Commands()[0].Body.Lookup("client")
+		if len(v.Data) > 512 {
+			t.Errorf("client has %d bytes, want at most 512", len(v.Data))
+		}
+		_, err := conn.Dial(t.Context(), s.Address(), conn.Config{Dialer: s.Dial, AppName: strings.Repeat("a", 129)})
+		if err == nil {
+			t.Error("Dial with 129 bytes of application name succeeded")
+		}
+	})
+}
+
+func TestDialLoadBalanced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mongotest.NewServer(t, mongotest.Handlers{"hello": func(cmd *mongotest.Command) mongotest.Reply {
+			return mongotest.Hello(cmd, func(b *bson.Builder) {
+				b.String("msg", "isdbgrid").ObjectID("serviceId", bson.ObjectID{1})
+			})
+		}})
+		dial(t, s, conn.Config{LoadBalanced: true})
+		if cmd := s.Commands()[0]; cmd.Name != "hello" || cmd.Legacy || !cmd.Body.Has("loadBalanced") {
+			t.Errorf("first hello = %+v, want hello over OP_MSG with loadBalanced", cmd)
+		}
+		s.Handle("hello", nil)
+		const want = "Driver attempted to initialize in load balancing mode, but the server does not support this mode."
+		_, err := conn.Dial(t.Context(), s.Address(), conn.Config{LoadBalanced: true, Dialer: s.Dial})
+		if err == nil || err.Error() != want {
+			t.Errorf("Dial without a service id = %v, want %q", err, want)
+		}
+	})
+}
+
+func TestDialFails(t *testing.T) {
+	tests := []struct {
+		name    string
+		hello   mongotest.Reply
+		is      error
+		took    time.Duration
+		network bool
+	}{
+		{"dropped", mongotest.Drop(), io.EOF, 0, true},
+		{"dropped inside", mongotest.DropInside(answer(1), 20), io.ErrUnexpectedEOF, 0, true},
+		{"hung", mongotest.Hang(), context.DeadlineExceeded, time.Second, true},
+		{"refused", mongotest.Error(59, "CommandNotFound", "no such command"), nil, 0, false},
+		{"garbage", mongotest.Garbage([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")), nil, 0, true},
+		{"another's reply", mongotest.ToAnother(answer(1), 12345), nil, 0, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := mongotest.NewServer(t, mongotest.Handlers{"isMaster": mongotest.Always(tt.hello)})
+				start := time.Now()
+				_, err := conn.Dial(t.Context(), s.Address(), conn.Config{Dialer: s.Dial, ConnectTimeout: time.Second})
+				if err == nil {
+					t.Fatal("Dial succeeded")
+				}
+				if tt.is != nil && !errors.Is(err, tt.is) {
+					t.Errorf("Dial() = %v, want %v", err, tt.is)
+				}
+				netErr, ok := errors.AsType[*mongoerr.NetworkError](err)
+				if ok != tt.network || ok && netErr.Sent {
+					t.Errorf("Dial() = %v, want a network error: %v, nothing sent", err, tt.network)
+				}
+				if took := time.Since(start); took != tt.took {
+					t.Errorf("Dial took %v, want %v", took, tt.took)
+				}
+				synctest.Wait()
+				if n := s.OpenConnections(); n != 0 {
+					t.Errorf("%d connections are open after a failed Dial", n)
+				}
+			})
+		})
+	}
+}
+
+func TestDialTransportFails(t *testing.T) {
+	refused := errors.New("refused")
+	_, err := conn.Dial(t.Context(), "a:1", conn.Config{Dialer: func(context.Context, string, string) (net.Conn, error) {
+		return nil, refused
+	}})
+	if netErr, ok := errors.AsType[*mongoerr.NetworkError](err); !ok || !errors.Is(err, refused) || netErr.Op != "dial" || netErr.Address != "a:1" {
+		t.Errorf("Dial() = %#v, want a network error of dial that wraps %v", err, refused)
+	}
+}
+
+func TestRoundTrip(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := int32(0)
+		s := mongotest.NewServer(t, mongotest.Handlers{"count": func(*mongotest.Command) mongotest.Reply {
+			n++
+			return mongotest.Document(answer(n))
+		}})
+		c := dial(t, s, conn.Config{})
+		msg := message("count", 0)
+		var ids []int32
+		for i := int32(1); i <= 3; i++ {
+			reply, err := c.RoundTrip(t.Context(), msg)
+			if err != nil || number(t, reply) != i {
+				t.Fatalf("RoundTrip %d = %v, %v", i, reply, err)
+			}
+			ids = append(ids, c.RequestID())
+		}
+		for i, cmd := range s.Commands("count") {
+			if cmd.RequestID != ids[i] || i > 0 && ids[i] == ids[i-1] {
+				t.Errorf("request %d has the id %d, want %d, and all different", i, cmd.RequestID, ids[i])
+			}
+		}
+	})
+}
+
+func TestRoundTripInterrupted(t *testing.T) {
+	cause := errors.New("shutting down")
+	tests := []struct {
+		name string
+		ctx  func(context.Context) (context.Context, context.CancelFunc)
+		is   []error
+		took time.Duration
+	}{
+		{"deadline", func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, 50*time.Millisecond)
+		}, []error{context.DeadlineExceeded}, 50 * time.Millisecond},
+		{"cancelled with a cause", func(ctx context.Context) (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancelCause(ctx)
+			timer := time.AfterFunc(time.Second, func() { cancel(cause) })
+			return ctx, func() { timer.Stop(); cancel(nil) }
+		}, []error{context.Canceled, cause}, time.Second},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := mongotest.NewServer(t, mongotest.Handlers{"slow": mongotest.Always(mongotest.Hang())})
+				c := dial(t, s, conn.Config{})
+				ctx, cancel := tt.ctx(t.Context())
+				defer cancel()
+				start := time.Now()
+				_, err := c.RoundTrip(ctx, message("slow", 0))
+				for _, want := range tt.is {
+					if !errors.Is(err, want) {
+						t.Errorf("RoundTrip() = %v, want %v", err, want)
+					}
+				}
+				if netErr, ok := errors.AsType[*mongoerr.NetworkError](err); !ok || !netErr.Sent {
+					t.Errorf("RoundTrip() = %#v, want a network error with Sent", err)
+				}
+				if took := time.Since(start); took != tt.took {
+					t.Errorf("RoundTrip took %v, want %v", took, tt.took)
+				}
+				if c.Alive() || c.Err() == nil {
+					t.Error("connection is alive after an interruption")
+				}
+				_, err = c.RoundTrip(t.Context(), message("ping", 0))
+				if netErr, ok := errors.AsType[*mongoerr.NetworkError](err); !ok || netErr.Sent {
+					t.Errorf("RoundTrip on a broken connection = %v, want a network error without Sent", err)
+				}
+			})
+		})
+	}
+}
+
+func TestRoundTripWriteIsInterrupted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mongotest.NewServer(t, mongotest.Handlers{"stuck": func(*mongotest.Command) mongotest.Reply {
+			return mongotest.Silent().After(time.Hour) // the server reads nothing meanwhile
+		}})
+		c := dial(t, s, conn.Config{})
+		if err := c.Write(t.Context(), message("stuck", wire.MoreToCome)); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := c.RoundTrip(ctx, message("ping", 0))
+		if netErr, ok := errors.AsType[*mongoerr.NetworkError](err); !ok || netErr.Op != "write" || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("RoundTrip() = %v, want a write that ran into its deadline", err)
+		}
+	})
+}
+
+func TestContextThatEndedBeforeBreaksNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mongotest.NewServer(t, nil)
+		c := dial(t, s, conn.Config{})
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err := c.RoundTrip(ctx, message("ping", 0))
+		if _, ok := errors.AsType[*mongoerr.NetworkError](err); ok || !errors.Is(err, context.Canceled) {
+			t.Errorf("RoundTrip() = %v, want context.Canceled and no network error", err)
+		}
+		if _, err := c.RoundTrip(t.Context(), message("ping", 0)); err != nil || len(s.Commands("ping")) != 1 {
+			t.Errorf("RoundTrip afterwards = %v, want one ping", err)
+		}
+	})
+}
+
+func TestInterruptFromOutside(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mongotest.NewServer(t, mongotest.Handlers{"slow": mongotest.Always(mongotest.Hang())})
+		c := dial(t, s, conn.Config{})
+		cause := errors.New("cleared")
+		time.AfterFunc(time.Second, func() { c.Interrupt(cause) })
+		if _, err := c.RoundTrip(t.Context(), message("slow", 0)); !errors.Is(err, cause) {
+			t.Errorf("RoundTrip() = %v, want %v", err, cause)
+		}
+		if c.Alive() {
+			t.Error("connection is alive after Interrupt")
+		}
+	})
+}
+
+func TestSocketTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mongotest.NewServer(t, mongotest.Handlers{"slow": mongotest.Always(mongotest.Hang())})
+		c := dial(t, s, conn.Config{SocketTimeout: time.Minute})
+		for range 2 {
+			time.Sleep(time.Hour) //nolint:forbidigo // in a bubble: an old deadline must not matter
+			if _, err := c.RoundTrip(t.Context(), message("ping", 0)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		start := time.Now()
+		_, err := c.RoundTrip(t.Context(), message("slow", 0))
+		if netErr, ok := errors.AsType[*mongoerr.NetworkError](err); !ok || !netErr.Timeout() || time.Since(start) != time.Minute {
+			t.Errorf("RoundTrip() = %v after %v, want a timeout after a minute", err, time.Since(start))
+		}
+	})
+}
+
+// Over TCP, since net.Pipe has no buffer that the unasked reply could lie in.
+func TestUnansweredWritesThatAreAnsweredNevertheless(t *testing.T) {
+	s := mongotest.NewTCPServer(t, mongotest.Handlers{
+		"quiet": mongotest.Always(mongotest.EvenUnasked(answer(0))),
+		"count": mongotest.Always(mongotest.Document(answer(5))),
+	})
+	c, err := conn.Dial(t.Context(), s.Address(), conn.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for range 2 {
+		for range 3 {
+			if err := c.Write(t.Context(), message("quiet", wire.MoreToCome)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		reply, err := c.RoundTrip(t.Context(), message("count", 0))
+		if err != nil || number(t, reply) != 5 {
+			t.Fatalf("RoundTrip() = %v, %v, want the reply to itself", reply, err)
+		}
+	}
+}
+
+func TestServerThatLies(t *testing.T) {
+	frame := func(length, responseTo, opCode uint32, rest ...byte) []byte {
+		var b []byte
+		for _, n := range []uint32{length, 1, responseTo, opCode} {
+			b = binary.LittleEndian.AppendUint32(b, n)
+		}
+		return append(b, rest...)
+	}
+	tests := []struct {
+		name  string
+		reply func(id int32) mongotest.Reply
+	}{
+		{"length 0", func(id int32) mongotest.Reply { return mongotest.Garbage(frame(0, uint32(id), 2013)) }},
+		{"huge length", func(id int32) mongotest.Reply { return mongotest.Garbage(frame(0x7fffffff, uint32(id), 2013)) }},
+		{"opcode", func(id int32) mongotest.Reply { return mongotest.Garbage(frame(16, uint32(id), 99)) }},
+		{"no body", func(id int32) mongotest.Reply { return mongotest.Garbage(frame(20, uint32(id), 2013, 0, 0, 0, 0)) }},
+		{"a request", func(id int32) mongotest.Reply {
+			msg := wire.Append(nil, wire.Header{ResponseTo: id}, &wire.Query{Collection: "c", Query: answer(1)})
+			return mongotest.Garbage(msg)
+		}},
+		{"another's", func(id int32) mongotest.Reply { return mongotest.ToAnother(answer(1), id+1) }},
+		{"one of the past", func(id int32) mongotest.Reply { return mongotest.ToAnother(answer(1), id-1) }},
+		{"more to come", func(id int32) mongotest.Reply {
+			return mongotest.Garbage(wire.Append(nil, wire.Header{ResponseTo: id}, &wire.Msg{Flags: wire.MoreToCome, Body: answer(1)}))
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := mongotest.NewServer(t, mongotest.Handlers{"lie": func(cmd *mongotest.Command) mongotest.Reply {
+					return tt.reply(cmd.RequestID)
+				}})
+				c := dial(t, s, conn.Config{})
+				_, err := c.RoundTrip(t.Context(), message("lie", 0))
+				_, isFormat := errors.AsType[*wire.FormatError](err)
+				netErr, ok := errors.AsType[*mongoerr.NetworkError](err)
+				if !ok || !netErr.Sent || !isFormat || c.Alive() {
+					t.Errorf("RoundTrip() = %v, alive %v, want a network error that wraps a format error", err, c.Alive())
+				}
+			})
+		})
+	}
+}
+
+func TestTooLargeBreaksNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mongotest.NewServer(t, mongotest.Handlers{"isMaster": mongotest.Always(mongotest.OK(func(b *bson.Builder) {
+			b.Bool("ismaster", true).Int32("maxWireVersion", 21).Int32("maxMessageSizeBytes", 100)
+		}))})
+		c := dial(t, s, conn.Config{})
+		msg := append(message("ping", 0), bytes.Repeat([]byte{0}, 100)...)
+		_, err := c.RoundTrip(t.Context(), msg)
+		if tooLarge, ok := errors.AsType[*conn.TooLargeError](err); !ok || tooLarge.Max != 100 {
+			t.Errorf("RoundTrip() = %v, want a *TooLargeError", err)
+		}
+		if _, err := c.RoundTrip(t.Context(), message("ping", 0)); err != nil {
+			t.Errorf("RoundTrip afterwards = %v", err)
+		}
+	})
+}
+
+func TestClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mongotest.NewServer(t, nil)
+		c := dial(t, s, conn.Config{})
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+		_ = c.Close()
+		if _, err := c.RoundTrip(t.Context(), message("ping", 0)); !errors.Is(err, conn.ErrClosed) {
+			t.Errorf("RoundTrip after Close = %v, want ErrClosed", err)
+		}
+		synctest.Wait()
+		if n := s.OpenConnections(); n != 0 {
+			t.Errorf("%d connections are open after Close", n)
+		}
+	})
+}
+
+func TestOverTCP(t *testing.T) {
+	s := mongotest.NewTCPServer(t, nil)
+	c, err := conn.Dial(t.Context(), s.Address(), conn.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.RoundTrip(t.Context(), message("ping", 0)); err != nil {
+		t.Error(err)
+	}
+	if _, err := conn.Dial(t.Context(), address.Address("127.0.0.1:1"), conn.Config{ConnectTimeout: -1}); err == nil {
+		t.Error("Dial of a closed port succeeded")
+	}
+}
+
+func BenchmarkRoundTrip(b *testing.B) {
+	reply := mongotest.Always(mongotest.Document(answer(1)))
+	s := mongotest.NewTCPServer(b, mongotest.Handlers{"ping": reply})
+	c, err := conn.Dial(b.Context(), s.Address(), conn.Config{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer c.Close()
+	msg := message("ping", 0)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := c.RoundTrip(b.Context(), msg); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,95 @@
+package conn
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/mooringdb/mooring/core/address"
+	"github.com/mooringdb/mooring/core/internal/ctxwatch"
+	"github.com/mooringdb/mooring/core/mongoerr"
+)
+
+// Dial connects to addr and says hello. Its error is a *mongoerr.NetworkError, or what the server's hello reported.
+func Dial(ctx context.Context, addr address.Address, cfg Config) (*Conn, error) {
+	if len(cfg.AppName) > maxAppName {
+		return nil, fmt.Errorf("application name of %d bytes is longer than %d", len(cfg.AppName), maxAppName)
+	}
+	timeout := cfg.ConnectTimeout
+	if timeout == 0 {
+		timeout = DefaultConnectTimeout
+	}
+	if timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, timeout, connectTimeout(timeout))
+		defer cancel()
+	}
+	transport, err := openTransport(ctx, addr, cfg)
+	if err != nil {
+		return nil, dialError(ctx, addr, "dial", err)
+	}
+	nc, err := encrypt(ctx, addr, cfg, transport)
+	if err != nil {
+		_ = transport.Close()
+		return nil, dialError(ctx, addr, "tls handshake", err)
+	}
+	c := newConn(addr, cfg, transport, nc)
+	if err := c.handshake(ctx, cfg); err != nil {
+		_ = c.Close()
+		return nil, err
+	}
+	c.timeout = cfg.SocketTimeout
+	return c, nil
+}
+
+// connectTimeout is the cause of a Dial that took too long.
+type connectTimeout time.Duration
+
+func (t connectTimeout) Error() string {
+	return fmt.Sprintf("not connected within %v (connectTimeoutMS)", time.Duration(t))
+}
+
+// Timeout says that it is one, as net.Error does.
+func (connectTimeout) Timeout() bool { return true }
+
+func dialError(ctx context.Context, addr address.Address, op string, err error) error {
+	if ctxErr := ctxwatch.Err(ctx); ctxErr != nil {
+		err = ctxErr
+	}
+	return &mongoerr.NetworkError{Address: addr, Op: op, Err: err}
+}
+
+func openTransport(ctx context.Context, addr address.Address, cfg Config) (net.Conn, error) {
+	if cfg.Dialer != nil {
+		return cfg.Dialer(ctx, addr.Network(), string(addr))
+	}
+	d := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{
+		Enable: true, Idle: 2 * time.Minute, Interval: 10 * time.Second, Count: 9,
+	}}
+	return d.DialContext(ctx, addr.Network(), string(addr))
+}
+
+func encrypt(ctx context.Context, addr address.Address, cfg Config, transport net.Conn) (net.Conn, error) {
+	if cfg.TLS == nil {
+		return transport, nil
+	}
+	conf := cfg.TLS
+	if conf.ServerName == "" {
+		conf = conf.Clone()
+		conf.ServerName = serverName(addr)
+	}
+	nc := tls.Client(transport, conf)
+	if err := nc.HandshakeContext(ctx); err != nil {
+		return nil, err
+	}
+	return nc, nil
+}
+
+func serverName(addr address.Address) string {
+	if addr.Network() == "unix" {
+		return "localhost"
+	}
+	return addr.Host()
+}

@@ -1,0 +1,100 @@
+package conn
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/internal/ctxwatch"
+	"github.com/mooringdb/mooring/core/mongoerr"
+	"github.com/mooringdb/mooring/core/topology/description"
+	"github.com/mooringdb/mooring/core/wire"
+)
+
+// handshake is the first hello of a connection: the legacy hello over OP_QUERY, which every server understands, or,
+// behind a load balancer, hello over OP_MSG. It alone carries the client metadata.
+func (c *Conn) handshake(ctx context.Context, cfg Config) error {
+	start := time.Now()
+	reply, err := c.exchange(ctx, firstHello(cfg))
+	if err != nil {
+		return err
+	}
+	rtt := time.Since(start)
+	desc := description.NewServer(c.addr, reply, rtt)
+	desc.AverageRTT = rtt
+	if desc.LastError != nil {
+		return fmt.Errorf("hello to %s: %w", c.addr, desc.LastError)
+	}
+	if cfg.LoadBalanced && desc.ServiceID == (bson.ObjectID{}) {
+		return fmt.Errorf("Driver attempted to initialize in load balancing mode, " + //nolint:staticcheck // the specification's text
+			"but the server does not support this mode.")
+	}
+	c.desc, c.hello = desc, reply
+	if desc.MaxMessageSize > 0 {
+		c.maxRequest = int(desc.MaxMessageSize)
+	}
+	return nil
+}
+
+// exchange is a round trip of a message of any kind, under ctx's deadline as well as its cancellation.
+func (c *Conn) exchange(ctx context.Context, msg []byte) (bson.Raw, error) {
+	watch := ctxwatch.Start(ctx, c.interrupt)
+	defer c.unwatch(ctx, watch)
+	if err := c.write(ctx, msg); err != nil {
+		return nil, asHello(err)
+	}
+	reply, err := c.readReply(ctx)
+	return reply, asHello(err)
+}
+
+// asHello says in a network error that it was hello that failed. Nothing an application asked for was sent.
+func asHello(err error) error {
+	if e, ok := err.(*mongoerr.NetworkError); ok { //nolint:errorlint // made by fail, never wrapped
+		e.Op, e.Sent = "hello", false
+	}
+	return err
+}
+
+func firstHello(cfg Config) []byte {
+	b := new(bson.Builder)
+	if cfg.LoadBalanced {
+		msg := wire.BeginMsg(nil, 0)
+		b.Reset(msg)
+		b.Int32("hello", 1)
+		appendHandshake(b, cfg)
+		b.Bool("loadBalanced", true).String("$db", "admin")
+		b.Finish()
+		msg = b.Bytes()
+		wire.EndMsg(msg)
+		return msg
+	}
+	b.Reset(nil)
+	b.Int32("isMaster", 1).Bool("helloOk", true)
+	appendHandshake(b, cfg)
+	return wire.Append(nil, wire.Header{}, &wire.Query{
+		Flags: wire.SecondaryOK, Collection: "admin.$cmd", Return: -1, Query: b.Finish(),
+	})
+}
+
+func appendHandshake(b *bson.Builder, cfg Config) {
+	b.Document("client", metadata(cfg.AppName))
+	b.OpenArray("compression").Close()
+}
+
+// Hello asks the server how it is, for a monitor: `hello` where the server understands it, else the legacy one, in
+// either case without what only the first hello carries.
+func (c *Conn) Hello(ctx context.Context) (bson.Raw, error) {
+	b := bson.NewBuilder(wire.BeginMsg(nil, 0))
+	if c.desc.HelloOK || c.desc.ServiceID != (bson.ObjectID{}) {
+		b.Int32("hello", 1)
+	} else {
+		b.Int32("isMaster", 1).Bool("helloOk", true)
+	}
+	b.String("$db", "admin")
+	b.Finish()
+	msg := b.Bytes()
+	wire.EndMsg(msg)
+	reply, err := c.RoundTrip(ctx, msg)
+	return reply, asHello(err)
+}
