@@ -121,6 +121,7 @@ func (m *monitor) check(ctx context.Context) (again bool) {
 	}
 	emit(m.topology.outbox, func(s *event.Sink) func(event.ServerHeartbeatSucceeded) { return s.ServerHeartbeatSucceeded },
 		event.ServerHeartbeatSucceeded{Heartbeat: fact, Duration: duration, Reply: reply})
+	m.topology.outbox.deliver() // before a pool tells that it was made
 	m.topology.apply(m.server, &s, nil)
 	return false
 }

@@ -217,9 +217,9 @@ func (d *deployment) checkServer(t *testing.T, s *description.Server, want bson.
 		case "logicalSessionTimeoutMinutes":
 			expectInt(t, name, s.LogicalSessionTimeoutMinutes, want)
 		case "minWireVersion":
-			expectInt(t, name, new(int64(s.MinWireVersion)), want)
+			expectInt(t, name, orNull(s.MinWireVersion), want)
 		case "maxWireVersion":
-			expectInt(t, name, new(int64(s.MaxWireVersion)), want)
+			expectInt(t, name, orNull(s.MaxWireVersion), want)
 		case "topologyVersion":
 			expectTopologyVersion(t, name, s.TopologyVersion, want)
 		case "error":
@@ -237,6 +237,14 @@ func (d *deployment) checkServer(t *testing.T, s *description.Server, want bson.
 			t.Fatalf("unknown key %q in a server", key)
 		}
 	}
+}
+
+// orNull is nil for 0, which stands for "not said".
+func orNull(n int32) *int64 {
+	if n == 0 {
+		return nil
+	}
+	return new(int64(n))
 }
 
 func expectString(t *testing.T, what, got string, want bson.Value) {

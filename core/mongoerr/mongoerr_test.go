@@ -1,0 +1,264 @@
+package mongoerr_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/bson/extjson"
+	"github.com/mooringdb/mooring/core/mongoerr"
+)
+
+const addr = "a:27017"
+
+func parse(t testing.TB, json string) bson.Raw {
+	t.Helper()
+	doc, err := extjson.Parse(nil, []byte(json))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return doc
+}
+
+func TestFromReplyCommandError(t *testing.T) {
+	err := mongoerr.FromReply(addr, parse(t, `{"ok": 0, "errmsg": "no such thing", "code": 26, "codeName": "NamespaceNotFound",
+		"errorLabels": ["A", "B"], "topologyVersion": {"counter": 1}}`))
+	e, ok := errors.AsType[*mongoerr.CommandError](err)
+	if !ok {
+		t.Fatalf("FromReply = %T %v, want a *CommandError", err, err)
+	}
+	if e.Code != 26 || e.Name != "NamespaceNotFound" || e.Message != "no such thing" || e.Address != addr ||
+		!slices.Equal(e.Labels, []string{"A", "B"}) || e.TopologyVersion.IsEmpty() {
+		t.Errorf("FromReply = %+v", e)
+	}
+	if want := "command failed on a:27017: no such thing (NamespaceNotFound, code 26)"; e.Error() != want {
+		t.Errorf("Error() = %q, want %q", e, want)
+	}
+	if !mongoerr.HasLabel(fmt.Errorf("wrapped: %w", err), "B") || mongoerr.HasLabel(err, "C") {
+		t.Error("HasLabel is wrong")
+	}
+}
+
+func TestFromReplyWithoutError(t *testing.T) {
+	for _, json := range []string{
+		`{"ok": 1}`, `{"ok": 1.0, "n": 3}`, `{"ok": true}`, `{"ok": 1, "writeErrors": []}`, `{"ok": 1, "writeErrors": null}`,
+		`{"ok": {"$numberLong": "1"}}`,
+		`{"ok": 1, "writeConcernError": {"code": 64}}`, // not an error of the command
+	} {
+		if err := mongoerr.FromReply(addr, parse(t, json)); err != nil {
+			t.Errorf("FromReply(%s) = %v", json, err)
+		}
+	}
+}
+
+func TestFromReplyWriteException(t *testing.T) {
+	reply := parse(t, `{"ok": 1, "n": 1,
+		"writeErrors": [{"index": 3, "code": 11000, "errmsg": "dup", "errInfo": {"a": 1}}, {"index": {"$numberLong": "5"}, "code": 121.0}],
+		"writeConcernError": {"code": 64, "codeName": "WriteConcernFailed", "errmsg": "late", "errInfo": {"wtimeout": true}},
+		"errorLabels": ["RetryableWriteError"]}`)
+	err := mongoerr.FromReply(addr, reply)
+	e, ok := errors.AsType[*mongoerr.WriteException](err)
+	if !ok {
+		t.Fatalf("FromReply = %T %v, want a *WriteException", err, err)
+	}
+	first := e.WriteErrors[0]
+	if len(e.WriteErrors) != 2 || first.Index != 3 || first.Code != 11000 || first.Message != "dup" || first.Details.IsEmpty() ||
+		e.WriteErrors[1].Index != 5 || e.WriteErrors[1].Code != 121 {
+		t.Errorf("write errors = %+v", e.WriteErrors)
+	}
+	if wce := e.WriteConcernError; wce == nil || wce.Code != 64 || wce.Name != "WriteConcernFailed" || wce.Details.IsEmpty() {
+		t.Errorf("write concern error = %+v", wce)
+	}
+	want := "write failed on a:27017: write 3: dup (DuplicateKey, code 11000) (and 1 more); " +
+		"write concern not satisfied on a:27017: late (WriteConcernFailed, code 64)"
+	if e.Error() != want {
+		t.Errorf("Error() = %q, want %q", e, want)
+	}
+	if got, ok := errors.AsType[*mongoerr.WriteConcernError](err); !ok || got != e.WriteConcernError {
+		t.Error("the write concern error is not in the chain")
+	}
+	if mongoerr.Code(err) != 64 || !mongoerr.HasLabel(err, mongoerr.LabelRetryableWrite) {
+		t.Errorf("Code = %d", mongoerr.Code(err))
+	}
+}
+
+func TestWriteConcernErrorOf(t *testing.T) {
+	e := mongoerr.WriteConcernErrorOf(addr, parse(t,
+		`{"ok": 1, "writeConcernError": {"code": 91, "errmsg": "bye"}, "topologyVersion": {"counter": 1}}`))
+	if e == nil || e.Code != 91 || e.Name != "ShutdownInProgress" || e.TopologyVersion.IsEmpty() || !mongoerr.IsShutdown(e) {
+		t.Errorf("WriteConcernErrorOf = %+v", e)
+	}
+	for _, json := range []string{`{"ok": 1}`, `{"ok": 0, "writeConcernError": {"code": 91}}`, `{"ok": 1, "writeConcernError": 3}`, `{}`} {
+		if e := mongoerr.WriteConcernErrorOf(addr, parse(t, json)); e != nil {
+			t.Errorf("WriteConcernErrorOf(%s) = %v", json, e)
+		}
+	}
+}
+
+func TestFromReplyMalformed(t *testing.T) {
+	for json, field := range map[string]string{
+		`{}`:                                                       "ok",
+		`{"ok": "1"}`:                                              "ok",
+		`{"ok": {}}`:                                               "ok",
+		`{"ok": null}`:                                             "ok",
+		`{"ok": 0, "code": "26"}`:                                  "code",
+		`{"ok": 0, "code": 1e300}`:                                 "code",
+		`{"ok": 0, "code": 1.5}`:                                   "code",
+		`{"ok": 0, "errmsg": 1}`:                                   "errmsg",
+		`{"ok": 0, "codeName": []}`:                                "codeName",
+		`{"ok": 0, "errorLabels": "A"}`:                            "errorLabels",
+		`{"ok": 0, "errorLabels": [1]}`:                            "errorLabels",
+		`{"ok": 0, "topologyVersion": 1}`:                          "topologyVersion",
+		`{"ok": 1, "writeErrors": {}}`:                             "writeErrors",
+		`{"ok": 1, "writeErrors": [1]}`:                            "writeErrors",
+		`{"ok": 1, "writeConcernError": 1}`:                        "writeConcernError",
+		`{"ok": 1, "writeErrors": [{"index": -1}]}`:                "writeErrors",
+		`{"ok": 1, "writeErrors": [{"index": "x"}]}`:               "writeErrors",
+		`{"ok": 1, "writeErrors": [{"index": 0, "code": "x"}]}`:    "writeErrors",
+		`{"ok": 1, "writeErrors": [{"index": 0, "errmsg": 1}]}`:    "writeErrors",
+		`{"ok": 1, "writeErrors": [{"index": 0, "errInfo": "x"}]}`: "writeErrors",
+	} {
+		err := mongoerr.FromReply(addr, parse(t, json))
+		if e, ok := errors.AsType[*mongoerr.MalformedReplyError](err); !ok || e.Field != field {
+			t.Errorf("FromReply(%s) = %v, want a MalformedReplyError of %s", json, err, field)
+		}
+	}
+	if err := mongoerr.FromReply(addr, bson.Raw{1, 2, 3}); err == nil {
+		t.Error("FromReply of garbage succeeded")
+	}
+}
+
+func command(code int32, message string) error {
+	return &mongoerr.CommandError{Code: code, Message: message}
+}
+
+func TestPredicates(t *testing.T) {
+	network := &mongoerr.NetworkError{Address: addr, Op: "read", Err: io.EOF}
+	slow := &mongoerr.NetworkError{Address: addr, Op: "read", Err: os.ErrDeadlineExceeded}
+	tests := []struct {
+		name  string
+		err   error
+		holds string // the predicates that are true, in the order of the list below
+	}{
+		{"nil", nil, ""},
+		{"InterruptedAtShutdown", command(11600, ""), "recovering state shutdown retryable"},
+		{"InterruptedDueToReplStateChange", command(11602, ""), "recovering state retryable"},
+		{"NotPrimaryOrSecondary", command(13436, ""), "recovering state retryable"},
+		{"PrimarySteppedDown", command(189, ""), "recovering state retryable"},
+		{"ShutdownInProgress", command(91, ""), "recovering state shutdown retryable"},
+		{"NotWritablePrimary", command(10107, ""), "notPrimary state retryable"},
+		{"NotPrimaryNoSecondaryOk", command(13435, ""), "notPrimary state retryable"},
+		{"LegacyNotPrimary", command(10058, ""), "notPrimary state"},
+		{"HostUnreachable", command(6, ""), "retryable"},
+		{"MaxTimeMSExpired", command(50, ""), "timeout"},
+		{"ExceededTimeLimit", command(262, ""), "timeout retryable"},
+		{"duplicate key", command(11000, ""), ""},
+		{"words, no code", command(0, "not master"), "notPrimary state"},
+		{"other words, no code", command(0, "not master or secondary"), "recovering state"},
+		{"more words, no code", command(0, "node is recovering"), "recovering state"},
+		{"a code silences the words", command(1, "not master"), ""},
+		{"wrapped", fmt.Errorf("find: %w", command(91, "")), "recovering state shutdown retryable"},
+		{"write concern error", &mongoerr.WriteConcernError{Code: 91}, "recovering state shutdown retryable"},
+		{"write errors do not count", &mongoerr.WriteException{WriteErrors: []mongoerr.WriteError{{Code: 91}}}, ""},
+		{"network", network, "network retryable"},
+		{"network timeout", slow, "network timeout retryable"},
+		{"cancelled", &mongoerr.NetworkError{Address: addr, Op: "read", Err: context.Canceled}, "network cancelled"},
+		{"deadline", context.DeadlineExceeded, "timeout"},
+		{"selection", &mongoerr.SelectionError{Err: context.DeadlineExceeded}, "timeout"},
+		{"selection took too long", &mongoerr.SelectionError{}, ""},
+	}
+	predicates := []struct {
+		name  string
+		holds func(error) bool
+	}{
+		{"network", mongoerr.IsNetwork},
+		{"notPrimary", mongoerr.IsNotWritablePrimary},
+		{"recovering", mongoerr.IsRecovering},
+		{"state", mongoerr.IsStateChange},
+		{"shutdown", mongoerr.IsShutdown},
+		{"timeout", mongoerr.IsTimeout},
+		{"cancelled", mongoerr.IsCanceled},
+		{"retryable", mongoerr.Retryable},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var got []string
+			for _, p := range predicates {
+				if p.holds(tt.err) {
+					got = append(got, p.name)
+				}
+			}
+			if strings.Join(got, " ") != tt.holds {
+				t.Errorf("%v: %v, want %s", tt.err, got, tt.holds)
+			}
+		})
+	}
+}
+
+type retryable bool
+
+func (retryable) Error() string     { return "?" }
+func (r retryable) Retryable() bool { return bool(r) }
+
+func TestRetryableAsksErrorsOfOtherPackages(t *testing.T) {
+	if !mongoerr.Retryable(fmt.Errorf("x: %w", retryable(true))) || mongoerr.Retryable(retryable(false)) {
+		t.Error("Retryable does not ask")
+	}
+}
+
+func TestNetworkErrorTextHasNoSockets(t *testing.T) {
+	local := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 43210}
+	err := &mongoerr.NetworkError{Address: addr, Op: "read", Err: fmt.Errorf("reply: %w", &net.OpError{
+		Op: "read", Net: "tcp", Source: local, Addr: local, Err: errors.New("connection reset by peer"),
+	})}
+	if want := "network error on a:27017 (read): connection reset by peer"; err.Error() != want {
+		t.Errorf("Error() = %q, want %q", err, want)
+	}
+}
+
+func TestSelectionErrorText(t *testing.T) {
+	err := &mongoerr.SelectionError{Selector: "a writable server", Topology: "Unknown []", Timeout: 30e9}
+	if want := "no server selected for a writable server within 30s; topology: Unknown []"; err.Error() != want {
+		t.Errorf("Error() = %q, want %q", err, want)
+	}
+	err.Err = io.EOF
+	if want := "no server selected for a writable server: EOF; topology: Unknown []"; err.Error() != want {
+		t.Errorf("Error() = %q, want %q", err, want)
+	}
+}
+
+func FuzzFromReply(f *testing.F) {
+	for _, json := range []string{
+		`{"ok": 1}`, `{"ok": 0, "code": 91, "errmsg": "x", "errorLabels": ["a"], "topologyVersion": {}}`,
+		`{"ok": 1, "writeErrors": [{"index": 0, "code": 11000, "errmsg": "x", "errInfo": {}}], "writeConcernError": {"code": 64}}`,
+	} {
+		f.Add([]byte(parse(f, json)))
+	}
+	f.Fuzz(func(t *testing.T, reply []byte) {
+		err := mongoerr.FromReply(addr, reply)
+		if err != nil && err.Error() == "" {
+			t.Error("an error without words")
+		}
+		mongoerr.IsStateChange(err)
+		if e := mongoerr.WriteConcernErrorOf(addr, reply); e != nil {
+			_ = e.Error()
+		}
+	})
+}
+
+func BenchmarkFromReplyOK(b *testing.B) {
+	reply := parse(b, `{"cursor": {"firstBatch": [{"a": 1}], "id": 0, "ns": "a.b"}, "ok": 1}`)
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := mongoerr.FromReply(addr, reply); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,13 @@
+package topology
+
+import (
+	"github.com/mooringdb/mooring/core/topology/description"
+)
+
+// Apply is what a monitor does with the outcome of a check.
+func (t *Topology) Apply(s *description.Server) {
+	current, _ := t.snapshot.Load()
+	if srv := current.server(s.Address); srv != nil {
+		t.apply(srv, s, nil)
+	}
+}

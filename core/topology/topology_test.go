@@ -1,0 +1,680 @@
+package topology_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mooringdb/mooring/core/address"
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/conn"
+	"github.com/mooringdb/mooring/core/event"
+	"github.com/mooringdb/mooring/core/mongoerr"
+	"github.com/mooringdb/mooring/core/topology"
+	"github.com/mooringdb/mooring/core/topology/description"
+	"github.com/mooringdb/mooring/core/topology/selection"
+	"github.com/mooringdb/mooring/core/wire"
+	"github.com/mooringdb/mooring/internal/mongotest"
+)
+
+// deployment is several scripted servers under made-up addresses.
+type deployment map[address.Address]*mongotest.Server
+
+func (d deployment) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	s, ok := d[address.Address(addr)]
+	if !ok {
+		return nil, &net.OpError{Op: "dial", Net: network, Err: errors.New("no such host")}
+	}
+	return s.Dial(ctx, network, addr)
+}
+
+// journal is a sink that writes down what it hears, one line a fact.
+type journal struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (j *journal) add(format string, args ...any) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.lines = append(j.lines, fmt.Sprintf(format, args...))
+}
+
+// take returns the lines since the last take.
+func (j *journal) take() []string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	lines := j.lines
+	j.lines = nil
+	return lines
+}
+
+func (j *journal) sink() *event.Sink {
+	return &event.Sink{
+		TopologyOpening: func(event.TopologyOpening) { j.add("topology opening") },
+		TopologyClosed:  func(event.TopologyClosed) { j.add("topology closed") },
+		TopologyDescriptionChanged: func(e event.TopologyDescriptionChanged) {
+			j.add("topology %v/%d → %v/%d", e.Previous.Kind, len(e.Previous.Servers), e.New.Kind, len(e.New.Servers))
+		},
+		ServerOpening: func(e event.ServerOpening) { j.add("%s opening", e.Address.Host()) },
+		ServerClosed:  func(e event.ServerClosed) { j.add("%s closed", e.Address.Host()) },
+		ServerDescriptionChanged: func(e event.ServerDescriptionChanged) {
+			j.add("%s %v → %v", e.Address.Host(), e.Previous.Kind, e.New.Kind)
+		},
+		ServerHeartbeatStarted:   func(e event.ServerHeartbeatStarted) { j.add("%s check", e.Address.Host()) },
+		ServerHeartbeatSucceeded: func(e event.ServerHeartbeatSucceeded) { j.add("%s check ok", e.Address.Host()) },
+		ServerHeartbeatFailed:    func(e event.ServerHeartbeatFailed) { j.add("%s check failed", e.Address.Host()) },
+		PoolCreated:              func(e event.PoolCreated) { j.add("%s pool created", e.Address.Host()) },
+		PoolReady:                func(e event.PoolReady) { j.add("%s pool ready", e.Address.Host()) },
+		PoolClosed:               func(e event.PoolClosed) { j.add("%s pool closed", e.Address.Host()) },
+		PoolCleared: func(e event.PoolCleared) {
+			j.add("%s pool cleared, interrupt %v", e.Address.Host(), e.InterruptInUseConnections)
+		},
+	}
+}
+
+// expect compares what was heard since the last take. Pools have an order of their own.
+func (j *journal) expect(t *testing.T, want ...string) {
+	t.Helper()
+	got := j.take()
+	ofPool := func(line string) bool { return strings.Contains(line, " pool ") }
+	others := func(line string) bool { return !ofPool(line) }
+	if !slices.Equal(keep(got, ofPool), keep(want, ofPool)) || !slices.Equal(keep(got, others), keep(want, others)) {
+		t.Errorf("events:\n\t%s\nwant:\n\t%s", strings.Join(got, "\n\t"), strings.Join(want, "\n\t"))
+	}
+}
+
+func keep(lines []string, which func(string) bool) []string {
+	return slices.DeleteFunc(slices.Clone(lines), func(line string) bool { return !which(line) })
+}
+
+// bubble runs f in a bubble with fake time; goroutines that f leaves behind fail the test.
+func bubble(t *testing.T, f func(t *testing.T)) {
+	t.Helper()
+	synctest.Test(t, f)
+}
+
+func start(t *testing.T, cfg topology.Config) *topology.Topology {
+	t.Helper()
+	topo, err := topology.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := topo.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return topo
+}
+
+func stop(t *testing.T, topo *topology.Topology) {
+	t.Helper()
+	if err := topo.Close(context.Background()); err != nil { //nolint:usetesting // the test's own context may be over
+		t.Error(err)
+	}
+}
+
+func standalone(s *mongotest.Server) topology.Config {
+	return topology.Config{Seeds: []address.Address{"a:27017"}, Conn: conn.Config{Dialer: s.Dial}}
+}
+
+func mustSelect(t *testing.T, topo *topology.Topology, sel selection.Selector) topology.Server {
+	t.Helper()
+	s, err := topo.Select(t.Context(), sel)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// ping runs a command as an operation would.
+func ping(ctx context.Context, s topology.Server) error {
+	c, err := s.CheckOut(ctx)
+	if err != nil {
+		return err
+	}
+	b := bson.NewBuilder(wire.BeginMsg(nil, 0))
+	b.Int32("ping", 1).String("$db", "admin").Finish()
+	msg := b.Bytes()
+	wire.EndMsg(msg)
+	reply, err := c.Resource().RoundTrip(ctx, msg)
+	if err == nil {
+		err = mongoerr.FromReply(s.Address(), reply)
+	}
+	s.CheckIn(c, err)
+	return err
+}
+
+func TestStandaloneIsFoundAndEventsComeInOrder(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var j journal
+		cfg := standalone(mongotest.NewServer(t, nil))
+		cfg.Sink = j.sink()
+		topo := start(t, cfg)
+		s := mustSelect(t, topo, selection.Write())
+		if s.Description().Kind != description.ServerStandalone || s.TopologyKind() != description.KindSingle {
+			t.Errorf("selected %v in %v", s.Description(), s.TopologyKind())
+		}
+		if err := ping(t.Context(), s); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		j.expect(t, "topology opening", "topology Unknown/0 → Unknown/1", "a opening", "a check", "a check ok",
+			"a pool created", "a Unknown → Standalone", "topology Unknown/1 → Single/1", "a pool ready")
+
+		time.Sleep(10*time.Second + time.Millisecond)
+		j.expect(t, "a check", "a check ok") // nothing changed
+
+		stop(t, topo)
+		j.expect(t, "a pool closed", "a closed", "topology Single/1 → Unknown/0", "topology closed")
+	})
+}
+
+func TestDirectConnectionTakesAnyServer(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		secondary := mongotest.NewServer(t, mongotest.Handlers{"hello": member("rs", "secondary", "a:27017")})
+		cfg := standalone(secondary)
+		cfg.DirectConnection = true
+		topo := start(t, cfg)
+		defer stop(t, topo)
+		s := mustSelect(t, topo, selection.Write())
+		if s.Description().Kind != description.ServerRSSecondary || s.TopologyKind() != description.KindSingle {
+			t.Errorf("selected %v in %v", s.Description(), s.TopologyKind())
+		}
+		if err := ping(t.Context(), s); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestSelectionOfADownServerTakesItsTimeAndChecksEvery500ms(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var j journal
+		server := mongotest.NewServer(t, nil)
+		server.SetDown(true)
+		cfg := standalone(server)
+		cfg.Sink = &event.Sink{ServerHeartbeatFailed: j.sink().ServerHeartbeatFailed}
+		cfg.ServerSelectionTimeout = 5 * time.Second
+		topo := start(t, cfg)
+		defer stop(t, topo)
+
+		begin := time.Now()
+		_, err := topo.Select(t.Context(), selection.Read(nil))
+		if took := time.Since(begin); took != 5*time.Second {
+			t.Errorf("Select took %v, want 5s", took)
+		}
+		se, ok := errors.AsType[*mongoerr.SelectionError](err)
+		if !ok || !strings.Contains(se.Topology, "connection refused") || !strings.Contains(se.Error(), "within 5s") {
+			t.Errorf("Select = %v", err)
+		}
+		if mongoerr.IsTimeout(err) {
+			t.Errorf("IsTimeout(%v): the caller's time is not over", err)
+		}
+		if n := len(j.take()); n < 10 || n > 11 {
+			t.Errorf("%d checks in 5 s, want one every 500 ms", n)
+		}
+		time.Sleep(31 * time.Second)
+		if n := len(j.take()); n < 3 || n > 4 {
+			t.Errorf("%d checks in 31 s while nobody waits, want one every 10 s", n)
+		}
+	})
+}
+
+func TestWaitingSelectionGetsTheServerWhenItComes(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		server := mongotest.NewServer(t, nil)
+		server.SetDown(true)
+		topo := start(t, standalone(server))
+		defer stop(t, topo)
+		time.AfterFunc(7*time.Second+100*time.Millisecond, func() { server.SetDown(false) })
+		begin := time.Now()
+		mustSelect(t, topo, selection.Write())
+		if took := time.Since(begin); took > 7600*time.Millisecond {
+			t.Errorf("Select took %v, want at most 500 ms more than 7.1 s", took)
+		}
+	})
+}
+
+func TestSelectionEndsWithItsContext(t *testing.T) {
+	for name, test := range map[string]struct {
+		context func(context.Context) (context.Context, context.CancelFunc)
+		want    error
+	}{
+		"deadline": {func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, time.Second)
+		}, context.DeadlineExceeded},
+		"cancellation": {func(ctx context.Context) (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(ctx)
+			time.AfterFunc(time.Second, cancel)
+			return ctx, cancel
+		}, context.Canceled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				server := mongotest.NewServer(t, mongotest.Handlers{"hello": mongotest.Always(mongotest.Hang())})
+				topo := start(t, standalone(server))
+				defer stop(t, topo)
+				ctx, cancel := test.context(t.Context())
+				defer cancel()
+				begin := time.Now()
+				_, err := topo.Select(ctx, selection.Write())
+				if !errors.Is(err, test.want) {
+					t.Errorf("Select = %v, want %v", err, test.want)
+				}
+				if took := time.Since(begin); took != time.Second {
+					t.Errorf("Select took %v, want 1s", took)
+				}
+			})
+		})
+	}
+}
+
+func TestCloseEndsSelections(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		server := mongotest.NewServer(t, mongotest.Handlers{"hello": mongotest.Always(mongotest.Hang())})
+		topo := start(t, standalone(server))
+		time.AfterFunc(time.Second, func() { stop(t, topo) })
+		_, err := topo.Select(t.Context(), selection.Write())
+		if !errors.Is(err, topology.ErrClosed) {
+			t.Errorf("Select = %v, want ErrClosed", err)
+		}
+		if _, err := topo.Select(t.Context(), selection.Write()); !errors.Is(err, topology.ErrClosed) {
+			t.Errorf("Select on a closed topology = %v, want ErrClosed", err)
+		}
+		stop(t, topo)
+		if err := topo.Start(t.Context()); err == nil {
+			t.Error("Start after Close succeeded")
+		}
+	})
+}
+
+func TestCloseWithoutStart(t *testing.T) {
+	topo, err := topology.New(topology.Config{Seeds: []address.Address{"a:27017"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop(t, topo)
+}
+
+func TestFailedCheckClearsThePoolAndIsRepeatedAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var j journal
+		server := mongotest.NewServer(t, nil)
+		cfg := standalone(server)
+		cfg.Sink = j.sink()
+		topo := start(t, cfg)
+		defer stop(t, topo)
+		mustSelect(t, topo, selection.Write())
+		synctest.Wait()
+		j.take()
+
+		server.Handle("hello", mongotest.Times(1, mongotest.Always(mongotest.Drop()), server.Default))
+		time.Sleep(10*time.Second + time.Millisecond)
+		j.expect(t, "a check", "a check failed", "a Standalone → Unknown", "topology Single/1 → Single/1",
+			"a pool cleared, interrupt false", "a check", "a check ok", "a Unknown → Standalone",
+			"topology Single/1 → Single/1", "a pool ready")
+	})
+}
+
+func TestRepetitionThatFailsWaits(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var j journal
+		server := mongotest.NewServer(t, nil)
+		cfg := standalone(server)
+		topo := start(t, cfg)
+		defer stop(t, topo)
+		mustSelect(t, topo, selection.Write())
+		server.Handle("hello", func(c *mongotest.Command) mongotest.Reply {
+			j.add("hello")
+			return mongotest.Drop()
+		})
+		time.Sleep(15 * time.Second)
+		j.expect(t, "hello", "hello")
+	})
+}
+
+func TestCommandErrorOfACheckIsNotRepeatedAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var j journal
+		server := mongotest.NewServer(t, nil)
+		topo := start(t, standalone(server))
+		defer stop(t, topo)
+		mustSelect(t, topo, selection.Write())
+		server.Handle("hello", func(*mongotest.Command) mongotest.Reply {
+			j.add("hello")
+			return mongotest.Error(91, "ShutdownInProgress", "going down")
+		})
+		time.Sleep(15 * time.Second)
+		j.expect(t, "hello")
+		if s := topo.Description().Servers[0]; s.Kind != description.ServerUnknown || !mongoerr.IsShutdown(s.LastError) {
+			t.Errorf("server = %v", s)
+		}
+	})
+}
+
+func TestHangingServerInterruptsItsConnections(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var j journal
+		server := mongotest.NewServer(t, nil)
+		cfg := standalone(server)
+		cfg.Sink = j.sink()
+		cfg.Conn.ConnectTimeout = time.Second
+		topo := start(t, cfg)
+		defer stop(t, topo)
+		s := mustSelect(t, topo, selection.Write())
+		synctest.Wait()
+		j.take()
+
+		server.Handle("hello", mongotest.Always(mongotest.Hang()))
+		server.Handle("isMaster", server.Default) // which is what new connections of the pool begin with
+		server.Handle("ping", mongotest.Always(mongotest.Hang()))
+		begin := time.Now()
+		if err := ping(t.Context(), s); err == nil {
+			t.Error("the operation on the hanging server succeeded")
+		}
+		if took := time.Since(begin); took > 11*time.Second+10*time.Millisecond {
+			t.Errorf("the operation was interrupted after %v, want 11 s: an interval and connectTimeoutMS", took)
+		}
+		synctest.Wait()
+		if got := j.take(); !slices.Contains(got, "a pool cleared, interrupt true") {
+			t.Errorf("events = %v", got)
+		}
+	})
+}
+
+func TestNetworkErrorOfAnOperation(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var j journal
+		server := mongotest.NewServer(t, nil)
+		cfg := standalone(server)
+		cfg.Sink = j.sink()
+		topo := start(t, cfg)
+		defer stop(t, topo)
+		s := mustSelect(t, topo, selection.Write())
+		synctest.Wait()
+		j.take()
+
+		server.Handle("ping", mongotest.Times(1, mongotest.Always(mongotest.Drop()), server.Default))
+		if err := ping(t.Context(), s); !mongoerr.IsNetwork(err) {
+			t.Errorf("ping = %v, want a network error", err)
+		}
+		j.expect(t, "a Standalone → Unknown", "topology Single/1 → Single/1", "a pool cleared, interrupt false")
+		time.Sleep(400 * time.Millisecond)
+		j.expect(t) // no check was asked for
+
+		s = mustSelect(t, topo, selection.Write()) // this asks
+		if err := ping(t.Context(), s); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		j.expect(t, "a check", "a check ok", "a Unknown → Standalone", "topology Single/1 → Single/1", "a pool ready")
+	})
+}
+
+func TestErrorsThatSayNothingAboutTheServer(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var j journal
+		server := mongotest.NewServer(t, nil)
+		cfg := standalone(server)
+		cfg.Sink = j.sink()
+		topo := start(t, cfg)
+		defer stop(t, topo)
+		s := mustSelect(t, topo, selection.Write())
+		synctest.Wait()
+		j.take()
+
+		server.Handle("ping", mongotest.Always(mongotest.Hang()))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := ping(ctx, s); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("ping = %v, want a deadline", err)
+		}
+		ctx, cancel = context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		if err := ping(ctx, s); !errors.Is(err, context.Canceled) {
+			t.Errorf("ping = %v, want a cancellation", err)
+		}
+		server.Handle("ping", mongotest.Always(mongotest.Error(11000, "DuplicateKey", "dup")))
+		if err := ping(t.Context(), s); mongoerr.Code(err) != 11000 {
+			t.Errorf("ping = %v, want code 11000", err)
+		}
+		j.expect(t)
+	})
+}
+
+func TestStateChangeErrorAsksForACheck(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var j journal
+		server := mongotest.NewServer(t, nil)
+		cfg := standalone(server)
+		cfg.Sink = j.sink()
+		topo := start(t, cfg)
+		defer stop(t, topo)
+		s := mustSelect(t, topo, selection.Write())
+		time.Sleep(time.Second)
+		j.take()
+
+		server.Handle("ping", mongotest.Always(mongotest.Error(10107, "NotWritablePrimary", "not primary")))
+		if err := ping(t.Context(), s); !mongoerr.IsNotWritablePrimary(err) {
+			t.Errorf("ping = %v", err)
+		}
+		synctest.Wait()
+		j.expect(t, "a Standalone → Unknown", "topology Single/1 → Single/1", // and the pool is kept
+			"a check", "a check ok", "a Unknown → Standalone", "topology Single/1 → Single/1")
+
+		server.Handle("ping", mongotest.Always(mongotest.Error(91, "ShutdownInProgress", "bye")))
+		if err := ping(t.Context(), s); !mongoerr.IsShutdown(err) {
+			t.Errorf("ping = %v", err)
+		}
+		synctest.Wait()
+		j.expect(t, "a Standalone → Unknown", "topology Single/1 → Single/1", "a pool cleared, interrupt false")
+		time.Sleep(500 * time.Millisecond) // the rest that a server has between two checks
+		synctest.Wait()
+		j.expect(t, "a check", "a check ok", "a Unknown → Standalone", "topology Single/1 → Single/1", "a pool ready")
+	})
+}
+
+func TestErrorOfAnOldGenerationIsIgnored(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var j journal
+		server := mongotest.NewServer(t, nil)
+		cfg := standalone(server)
+		cfg.Sink = j.sink()
+		topo := start(t, cfg)
+		defer stop(t, topo)
+		s := mustSelect(t, topo, selection.Write())
+		old, err := s.CheckOut(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		server.Handle("ping", mongotest.Times(1, mongotest.Always(mongotest.Drop()), server.Default))
+		if err := ping(t.Context(), s); err == nil {
+			t.Fatal("ping succeeded")
+		}
+		s = mustSelect(t, topo, selection.Write())
+		synctest.Wait()
+		j.take()
+		s.CheckIn(old, &mongoerr.NetworkError{Address: s.Address(), Op: "read", Err: errors.New("reset")})
+		synctest.Wait()
+		j.expect(t)
+	})
+}
+
+// member is the hello of a replica set's member; role is the field that says what it is.
+func member(set, role string, hosts ...string) mongotest.Handler {
+	return func(cmd *mongotest.Command) mongotest.Reply {
+		return mongotest.OK(func(b *bson.Builder) {
+			b.Bool("helloOk", true).Int32("maxWireVersion", 21).Int32("logicalSessionTimeoutMinutes", 30)
+			b.Bool("isWritablePrimary", role == "primary").Bool("secondary", role == "secondary")
+			b.String("setName", set).Int32("setVersion", 1)
+			b.OpenArray("hosts")
+			for _, host := range hosts {
+				b.String("", host)
+			}
+			b.Close()
+		})
+	}
+}
+
+func TestReplicaSetWithAnElection(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		hosts := []string{"a:27017", "b:27017", "c:27017"}
+		d := deployment{}
+		for i, host := range hosts {
+			role := []string{"primary", "secondary", "secondary"}[i]
+			d[address.Address(host)] = mongotest.NewServer(t, mongotest.Handlers{"hello": member("rs", role, hosts...)})
+		}
+		topo := start(t, topology.Config{
+			Seeds: []address.Address{"b:27017"}, ReplicaSet: "rs", Conn: conn.Config{Dialer: d.dial},
+		})
+		defer stop(t, topo)
+		primary := mustSelect(t, topo, selection.Write())
+		if primary.Address() != "a:27017" {
+			t.Errorf("selected %v for a write", primary.Address())
+		}
+		time.Sleep(time.Second)
+		if got := len(topo.Description().Servers); got != 3 {
+			t.Errorf("%d servers known, want 3", got)
+		}
+
+		d["a:27017"].Handle("hello", member("rs", "secondary", hosts...))
+		d["a:27017"].Handle("ping", mongotest.Always(mongotest.Error(10107, "NotWritablePrimary", "not primary")))
+		d["b:27017"].Handle("hello", member("rs", "primary", hosts...))
+		if err := ping(t.Context(), primary); !mongoerr.IsNotWritablePrimary(err) {
+			t.Fatalf("ping = %v", err)
+		}
+		begin := time.Now()
+		if s := mustSelect(t, topo, selection.Write()); s.Address() != "b:27017" {
+			t.Errorf("selected %v after the election", s.Address())
+		}
+		if took := time.Since(begin); took > minHeartbeat {
+			t.Errorf("found the new primary after %v", took)
+		}
+		s := mustSelect(t, topo, selection.Read(&selection.ReadPreference{Mode: selection.Secondary}))
+		if err := ping(t.Context(), s); s.Address() == "c:27017" && err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+const minHeartbeat = 500 * time.Millisecond
+
+func TestRemovedServerIsEnded(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var j journal
+		both := []string{"a:27017", "b:27017"}
+		d := deployment{
+			"a:27017": mongotest.NewServer(t, mongotest.Handlers{"hello": member("rs", "primary", both...)}),
+			"b:27017": mongotest.NewServer(t, mongotest.Handlers{"hello": member("rs", "secondary", both...)}),
+		}
+		topo := start(t, topology.Config{
+			Seeds: []address.Address{"a:27017"}, ReplicaSet: "rs", Conn: conn.Config{Dialer: d.dial}, Sink: j.sink(),
+		})
+		defer stop(t, topo)
+		b := mustSelect(t, topo, selection.Read(&selection.ReadPreference{Mode: selection.Secondary}))
+		if err := ping(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+		d["a:27017"].Handle("hello", member("rs", "primary", "a:27017"))
+		time.Sleep(11 * time.Second)
+		synctest.Wait()
+		if n := d["b:27017"].OpenConnections(); n != 0 {
+			t.Errorf("%d connections to the removed server", n)
+		}
+		if got := j.take(); !slices.Contains(got, "b closed") || !slices.Contains(got, "b pool closed") {
+			t.Errorf("events = %v", got)
+		}
+		if err := ping(t.Context(), b); err == nil {
+			t.Error("an operation on the removed server succeeded")
+		}
+	})
+}
+
+func TestIncompatibleServerFailsSelectionAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		server := mongotest.NewServer(t, mongotest.Handlers{"hello": mongotest.Always(mongotest.OK(func(b *bson.Builder) {
+			b.Bool("isWritablePrimary", true).Int32("maxWireVersion", 5)
+		}))})
+		topo := start(t, standalone(server))
+		defer stop(t, topo)
+		begin := time.Now()
+		_, err := topo.Select(t.Context(), selection.Write())
+		const want = "Server at a:27017 reports wire version 5, but this version of Mooring requires at least 6 (MongoDB 3.6)."
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Select = %v, want %q", err, want)
+		}
+		if took := time.Since(begin); took > time.Millisecond {
+			t.Errorf("Select took %v", took)
+		}
+	})
+}
+
+func TestSelectionErrorOfASelector(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := deployment{"a:27017": mongotest.NewServer(t, mongotest.Handlers{"hello": member("rs", "primary", "a:27017")})}
+		topo := start(t, topology.Config{
+			Seeds: []address.Address{"a:27017"}, ReplicaSet: "rs", Conn: conn.Config{Dialer: d.dial},
+		})
+		defer stop(t, topo)
+		_, err := topo.Select(t.Context(), selection.Read(&selection.ReadPreference{
+			Mode: selection.Secondary, MaxStalenessSeconds: new(int64(1)),
+		}))
+		if err == nil || !strings.Contains(err.Error(), "maxStalenessSeconds is 1, must be at least 90") {
+			t.Errorf("Select = %v", err)
+		}
+	})
+}
+
+func TestSinkMayLookBack(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var topo *topology.Topology
+		var kinds []description.Kind
+		started := make(chan struct{})
+		cfg := standalone(mongotest.NewServer(t, nil))
+		cfg.Sink = &event.Sink{TopologyDescriptionChanged: func(e event.TopologyDescriptionChanged) {
+			<-started
+			kinds = append(kinds, topo.Description().Kind)
+			if e.New.Kind == description.KindSingle {
+				if _, err := topo.Select(context.Background(), selection.Write()); err != nil { //nolint:usetesting // a sink has none
+					t.Error(err)
+				}
+			}
+		}}
+		var err error
+		if topo, err = topology.New(cfg); err != nil {
+			t.Fatal(err)
+		}
+		close(started)
+		if err := topo.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		mustSelect(t, topo, selection.Write())
+		stop(t, topo)
+		if len(kinds) != 3 {
+			t.Errorf("%d changes were told, want 3: start, found, end", len(kinds))
+		}
+	})
+}
+
+func TestNewRefuses(t *testing.T) {
+	ab := []address.Address{"a:27017", "b:27017"}
+	for name, cfg := range map[string]topology.Config{
+		"direct connection to two":     {Seeds: ab, DirectConnection: true},
+		"load balancer of two":         {Seeds: ab, LoadBalanced: true},
+		"load balanced replica set":    {Seeds: ab[:1], LoadBalanced: true, ReplicaSet: "rs"},
+		"load balanced and direct":     {Seeds: ab[:1], LoadBalanced: true, DirectConnection: true},
+		"heartbeat faster than 500 ms": {Seeds: ab, HeartbeatInterval: 499 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := topology.New(cfg); err == nil {
+				t.Error("New succeeded")
+			}
+		})
+	}
+}
