@@ -1,9 +1,6 @@
 package bson
 
-import (
-	"iter"
-	"strings"
-)
+import "iter"
 
 // Raw is one BSON document as bytes. It is a view: it is never copied, and
 // nobody changes the bytes under it. The zero value reads as an empty document.
@@ -61,11 +58,27 @@ func (d Raw) Lookup(path ...string) (Value, bool) {
 	return Value{}, false
 }
 
+// find is a walk without an Iter: replies are read by key again and again.
 func (d Raw) find(key string) (Value, bool) {
-	for it := d.Iter(); it.Next(); {
-		if it.Key() == key {
-			return it.Value(), true
+	if len(d) < minDocument || readInt32(d) != len(d) || d[len(d)-1] != 0 {
+		return Value{}, false
+	}
+	b := d[4 : len(d)-1]
+	for len(b) > 0 {
+		t := Type(b[0])
+		n := cstringLen(b[1:])
+		if n < 0 {
+			break
 		}
+		data := b[n+2:]
+		size := valueLen(t, data)
+		if size < 0 {
+			break
+		}
+		if string(b[1:n+1]) == key {
+			return Value{Type: t, Data: data[:size:size]}, true
+		}
+		b = data[size:]
 	}
 	return Value{}, false
 }
@@ -130,139 +143,3 @@ func (a Array) IsEmpty() bool { return len(a) <= minDocument }
 
 // Validate is Raw.Validate for an array.
 func (a Array) Validate() error { return Raw(a).Validate() }
-
-// Iter walks the elements of a document:
-//
-//	for it := doc.Iter(); it.Next(); { … it.Key(), it.Value() … }
-//
-// It allocates nothing.
-type Iter struct {
-	doc    Raw
-	pos    int // of the next element
-	end    int // of the terminator
-	key    string
-	value  Value
-	start  int // of this element
-	broken bool
-}
-
-// Iter begins a walk over d.
-func (d Raw) Iter() Iter {
-	it := Iter{doc: d, pos: 4, end: len(d) - 1}
-	if len(d) == 0 {
-		it.end = 4
-	} else if len(d) < minDocument || readInt32(d) != len(d) || d[len(d)-1] != 0 {
-		it.broken, it.pos = true, 0
-	}
-	return it
-}
-
-// Next goes to the next element, and reports whether there is one.
-func (it *Iter) Next() bool {
-	it.key, it.value = "", Value{}
-	if it.broken || it.pos >= it.end {
-		return false
-	}
-	it.start = it.pos
-	t := Type(it.doc[it.pos])
-	body := it.doc[it.pos+1 : it.end]
-	n := cstringLen(body)
-	if n < 0 {
-		it.broken = true
-		return false
-	}
-	data := body[n+1:]
-	size := valueLen(t, data)
-	if size < 0 {
-		it.broken = true
-		return false
-	}
-	it.key = view(body[:n])
-	it.value = Value{Type: t, Data: data[:size:size]}
-	it.pos += n + 2 + size
-	return true
-}
-
-// Key is the key of this element, a view; "" before the first and after the last.
-func (it *Iter) Key() string { return it.key }
-
-// Value is the value of this element.
-func (it *Iter) Value() Value { return it.value }
-
-// Offset is where this element begins in the document.
-func (it *Iter) Offset() int { return it.start }
-
-// Element is this element's bytes: type, key and value.
-func (it *Iter) Element() []byte { return it.doc[it.start:it.pos] }
-
-// Err says why the walk ended before the document did; nil when it did not.
-func (it *Iter) Err() error {
-	if !it.broken {
-		return nil
-	}
-	if err := it.doc.Validate(); err != nil {
-		return err
-	}
-	return &ValidationError{Offset: it.pos, Problem: "malformed element"}
-}
-
-// PathAt names the element that holds the byte at offset, as "a.b.3". It works
-// on malformed documents as far as their frames can be followed: errors use it.
-func PathAt(d Raw, offset int) string {
-	var path []string
-	base, body := 0, []byte(d)
-	for len(body) >= minDocument {
-		key, at, t, ok := elementAt(body, offset-base)
-		if !ok {
-			break
-		}
-		path = append(path, strings.ToValidUTF8(key, "\uFFFD"))
-		at, ok = nested(t, body, at)
-		if !ok || offset-base < at+4 {
-			break
-		}
-		body, base = body[at:], base+at
-		if n := len(body); n >= 4 && readInt32(body) >= 0 && readInt32(body) < n {
-			body = body[:readInt32(body)]
-		}
-		if offset-base >= len(body) {
-			break
-		}
-	}
-	return strings.Join(path, ".")
-}
-
-// elementAt finds the element of body that holds the byte at offset, and returns
-// where its value begins.
-func elementAt(body []byte, offset int) (key string, at int, t Type, ok bool) {
-	pos := 4
-	for pos < len(body) && body[pos] != 0 {
-		t = Type(body[pos])
-		n := cstringLen(body[pos+1:])
-		if n < 0 {
-			return "", 0, 0, false
-		}
-		at = pos + n + 2
-		size := valueLen(t, body[at:])
-		if size < 0 || offset < at+size {
-			return string(body[pos+1 : pos+1+n]), at, t, true
-		}
-		pos = at + size
-	}
-	return "", 0, 0, false
-}
-
-// nested returns where the document inside a value begins.
-func nested(t Type, body []byte, at int) (int, bool) {
-	if t == TypeDocument || t == TypeArray {
-		return at, true
-	}
-	if t != TypeCodeWithScope || at+8 > len(body) {
-		return 0, false
-	}
-	n := readInt32(body[at+4:])
-	if n < 0 || n > len(body)-at-8 {
-		return 0, false
-	}
-	return at + 8 + n, true
-}

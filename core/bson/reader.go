@@ -40,7 +40,7 @@ func (r *Reader) Next() (Raw, error) {
 			r.offset += int64(len(d))
 			return d, nil
 		}
-		if err != io.EOF {
+		if !errors.Is(err, io.EOF) {
 			err = fmt.Errorf("document at byte %d: %w", r.offset, err)
 		}
 		r.failure = err
@@ -51,7 +51,7 @@ func (r *Reader) Next() (Raw, error) {
 func (r *Reader) next() (Raw, error) {
 	head, err := r.r.Peek(4)
 	if err != nil {
-		if err == io.EOF && len(head) > 0 {
+		if errors.Is(err, io.EOF) && len(head) > 0 {
 			err = io.ErrUnexpectedEOF
 		}
 		return nil, err
@@ -86,7 +86,7 @@ func (r *Reader) body(n int) ([]byte, error) {
 		}
 		k, err := io.ReadFull(r.r, d[len(d):min(n, cap(d))])
 		d = d[:len(d)+k]
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			err = io.ErrUnexpectedEOF
 		}
 		if err != nil {
@@ -101,7 +101,7 @@ func (r *Reader) All() iter.Seq2[Raw, error] {
 	return func(yield func(Raw, error) bool) {
 		for {
 			d, err := r.Next()
-			if err == io.EOF || !yield(d, err) || err != nil {
+			if errors.Is(err, io.EOF) || !yield(d, err) || err != nil {
 				return
 			}
 		}

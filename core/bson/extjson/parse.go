@@ -5,11 +5,11 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 	"unicode/utf8"
 	"unsafe"
 
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/bson/internal/path"
 )
 
 // Parse reads one JSON object, which must be the whole input but for white
@@ -77,7 +77,7 @@ func (p *parser) fail(offset int, problem string) bool {
 
 func (p *parser) syntaxError() error {
 	slices.Reverse(p.path)
-	return &SyntaxError{Path: strings.Join(p.path, "."), Offset: p.offset, Problem: p.problem}
+	return &SyntaxError{Path: path.Join(p.path), Offset: p.offset, Problem: p.problem}
 }
 
 // skip goes to the next byte that is no white space and returns it, 0 at the end.

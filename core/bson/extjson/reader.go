@@ -43,7 +43,7 @@ func (r *Reader) Next() (bson.Raw, error) {
 	}
 	line, err := r.next()
 	if err != nil {
-		if err != io.EOF {
+		if !errors.Is(err, io.EOF) {
 			err = fmt.Errorf("line %d: %w", r.line, err)
 		}
 		r.failure = err
@@ -64,7 +64,7 @@ func (r *Reader) next() ([]byte, error) {
 	for {
 		r.line++
 		line, err := r.readLine()
-		if len(bytes.TrimSpace(line)) > 0 && (err == nil || err == io.EOF) {
+		if len(bytes.TrimSpace(line)) > 0 && (err == nil || errors.Is(err, io.EOF)) {
 			return line, nil
 		}
 		if err != nil {
@@ -97,7 +97,7 @@ func (r *Reader) All() iter.Seq2[bson.Raw, error] {
 	return func(yield func(bson.Raw, error) bool) {
 		for {
 			d, err := r.Next()
-			if err == io.EOF || !yield(d, err) || err != nil {
+			if errors.Is(err, io.EOF) || !yield(d, err) || err != nil {
 				return
 			}
 		}
