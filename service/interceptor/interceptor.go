@@ -1,0 +1,103 @@
+// Package interceptor is what every call passes on its way to a handler, gRPC and REST alike: it gets an id and a deadline, is logged and
+// counted, and its errors and panics become a status. Calls can be refused and ended when the gateway shuts down (see Gate).
+//
+// It decides nothing about what a call does.
+package interceptor
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"google.golang.org/grpc"
+)
+
+// Config of the interceptors.
+type Config struct {
+	// Logger gets one debug line a call, and an error line for what is our own fault; nil: none.
+	Logger *slog.Logger
+	// Gate counts the calls; nil: one that is never closed.
+	Gate *Gate
+	// DefaultTimeout bounds unary calls that bring no deadline; 0: nothing does.
+	DefaultTimeout time.Duration
+}
+
+// Chain is all interceptors in their order, as one.
+type Chain struct {
+	cfg   Config
+	steps []step
+}
+
+// step is one interceptor, for unary calls and streams alike. It runs the rest of the call by c.next.
+type step func(ctx context.Context, c *call) error
+
+// New returns the interceptors.
+func New(cfg Config) *Chain {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Gate == nil {
+		cfg.Gate = NewGate()
+	}
+	x := &Chain{cfg: cfg}
+	x.steps = []step{
+		x.identify, // the request's id
+		x.log,      // one line, with the status that the client gets
+		x.explain,  // errors become a status
+		x.recover,  // panics become errors
+		x.gate,     // refused when shutting down, ended when that takes too long
+		x.deadline, // the shortest of all that were given
+	}
+	return x
+}
+
+// call is one call on its way through the steps.
+type call struct {
+	method  string
+	stream  bool
+	id      string
+	steps   []step // that are still to come
+	handler func(ctx context.Context) error
+}
+
+func (c *call) next(ctx context.Context) error {
+	if len(c.steps) == 0 {
+		return c.handler(ctx)
+	}
+	s := c.steps[0]
+	c.steps = c.steps[1:]
+	return s(ctx, c)
+}
+
+// Unary returns the interceptor of unary calls.
+func (x *Chain) Unary() grpc.UnaryServerInterceptor {
+	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+		var response any
+		c := &call{method: info.FullMethod, steps: x.steps, handler: func(ctx context.Context) (err error) {
+			response, err = handler(ctx, req)
+			return err
+		}}
+		if err := c.next(ctx); err != nil {
+			return nil, err
+		}
+		return response, nil
+	}
+}
+
+// Stream returns the interceptor of streams.
+func (x *Chain) Stream() grpc.StreamServerInterceptor {
+	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+		c := &call{method: info.FullMethod, stream: true, steps: x.steps, handler: func(ctx context.Context) error {
+			return handler(srv, &stream{ss, ctx})
+		}}
+		return c.next(ss.Context())
+	}
+}
+
+// stream is a stream with the context that the steps have made.
+type stream struct {
+	grpc.ServerStream
+	ctx context.Context //nolint:containedctx // as grpc has it
+}
+
+func (s *stream) Context() context.Context { return s.ctx }

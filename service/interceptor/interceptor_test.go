@@ -1,0 +1,225 @@
+package interceptor_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/mooringdb/mooring/service/handle"
+	"github.com/mooringdb/mooring/service/interceptor"
+	"github.com/mooringdb/mooring/service/rpcerr"
+)
+
+// unary runs a handler behind the chain.
+func unary(ctx context.Context, x *interceptor.Chain, handler func(ctx context.Context) error) error {
+	_, err := x.Unary()(ctx, nil, &grpc.UnaryServerInfo{FullMethod: "/s/M"}, func(ctx context.Context, _ any) (any, error) {
+		return "response", handler(ctx)
+	})
+	return err
+}
+
+type serverStream struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+func (s serverStream) Context() context.Context { return s.ctx }
+
+func stream(ctx context.Context, x *interceptor.Chain, handler func(ctx context.Context) error) error {
+	return x.Stream()(nil, serverStream{ctx: ctx}, &grpc.StreamServerInfo{FullMethod: "/s/S"}, func(_ any, ss grpc.ServerStream) error {
+		return handler(ss.Context())
+	})
+}
+
+func incoming(ctx context.Context, kv ...string) context.Context {
+	return metadata.NewIncomingContext(ctx, metadata.Pairs(kv...))
+}
+
+func TestErrorsBecomeStatuses(t *testing.T) {
+	x := interceptor.New(interceptor.Config{})
+	for name, run := range map[string]func(context.Context, *interceptor.Chain, func(context.Context) error) error{"unary": unary, "stream": stream} {
+		t.Run(name, func(t *testing.T) {
+			ctx := incoming(t.Context(), interceptor.RequestIDKey, "abc-1")
+			if err := run(ctx, x, func(context.Context) error { return nil }); err != nil {
+				t.Errorf("no error: %v", err)
+			}
+			err := run(ctx, x, func(context.Context) error { return handle.ErrCursorNotFound })
+			r := rpcerr.HTTP(status.Convert(err))
+			if r.Code != 404 || r.Body.GetError().GetRequestId() != "abc-1" {
+				t.Errorf("response %d %v", r.Code, r.Body)
+			}
+			for _, id := range []string{"", "ä", strings.Repeat("x", 65), "a b"} {
+				err := run(incoming(t.Context(), interceptor.RequestIDKey, id), x, func(context.Context) error { return handle.ErrCursorNotFound })
+				if got := rpcerr.HTTP(status.Convert(err)).Body.GetError().GetRequestId(); got == id || got == "" {
+					t.Errorf("id %q becomes %q", id, got)
+				}
+			}
+			err = run(ctx, x, func(context.Context) error { panic("the password") })
+			if status.Code(err) != codes.Internal || strings.Contains(err.Error(), "password") {
+				t.Errorf("a panic: %v", err)
+			}
+		})
+	}
+}
+
+func TestLog(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		level slog.Level
+		run   func(context.Context) error
+		want  []string // one a line
+	}{
+		{"debug", slog.LevelDebug, func(context.Context) error { return nil }, []string{"level=DEBUG msg=request method=/s/M request_id=r1 code=OK duration="}},
+		{"info", slog.LevelInfo, func(context.Context) error { return handle.ErrCursorNotFound }, nil},
+		{"debug, failed", slog.LevelDebug, func(context.Context) error { return handle.ErrCursorNotFound }, []string{"code=NotFound"}},
+		{"our fault", slog.LevelInfo, func(context.Context) error { return errors.New("what?") }, []string{"level=ERROR msg=request method=/s/M request_id=r1 code=Internal err=what?"}},
+		{"panic", slog.LevelInfo, func(context.Context) error { panic("oh") }, []string{"level=ERROR msg=panic method=/s/M request_id=r1 panic=oh stack=", "msg=request"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var out bytes.Buffer
+			x := interceptor.New(interceptor.Config{Logger: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: test.level}))})
+			_ = unary(incoming(t.Context(), interceptor.RequestIDKey, "r1"), x, test.run)
+			lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+			if out.Len() == 0 {
+				lines = nil
+			}
+			if len(lines) != len(test.want) {
+				t.Fatalf("%d lines, want %d:\n%s", len(lines), len(test.want), out.String())
+			}
+			for i, want := range test.want {
+				if !strings.Contains(lines[i], want) {
+					t.Errorf("line %s, want %s", lines[i], want)
+				}
+			}
+		})
+	}
+}
+
+func TestDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := interceptor.New(interceptor.Config{DefaultTimeout: time.Minute})
+		left := func(ctx context.Context, run func(context.Context, *interceptor.Chain, func(context.Context) error) error) (d time.Duration) {
+			if err := run(ctx, x, func(ctx context.Context) error {
+				if deadline, ok := ctx.Deadline(); ok {
+					d = time.Until(deadline)
+				}
+				return nil
+			}); err != nil {
+				t.Error(err)
+			}
+			return d
+		}
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		long, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		for _, test := range []struct {
+			name string
+			got  time.Duration
+			want time.Duration
+		}{
+			{"default", left(t.Context(), unary), time.Minute},
+			{"no default for streams", left(t.Context(), stream), 0},
+			{"the call's own, shorter", left(short, unary), time.Second},
+			{"the call's own, longer", left(long, unary), time.Hour},
+			{"metadata", left(incoming(t.Context(), interceptor.TimeoutKey, "5s"), unary), 5 * time.Second},
+			{"the shortest counts", left(incoming(short, interceptor.TimeoutKey, "5s"), unary), time.Second},
+			{"metadata on a stream", left(incoming(long, interceptor.TimeoutKey, "90s"), stream), 90 * time.Second},
+		} {
+			if test.got != test.want {
+				t.Errorf("%s: %v, want %v", test.name, test.got, test.want)
+			}
+		}
+		for _, bad := range []string{"5", "-1s", "0s", "soon"} {
+			err := unary(incoming(t.Context(), interceptor.TimeoutKey, bad), x, func(context.Context) error { return nil })
+			if status.Code(err) != codes.InvalidArgument {
+				t.Errorf("timeout %q: %v", bad, err)
+			}
+		}
+	})
+}
+
+func TestDrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate := interceptor.NewGate()
+		x := interceptor.New(interceptor.Config{Gate: gate})
+		var wg sync.WaitGroup
+		finished, cut := 0, 0
+		var mu sync.Mutex
+		for i := range 50 {
+			wg.Go(func() {
+				err := stream(t.Context(), x, func(ctx context.Context) error {
+					select {
+					case <-time.After(time.Duration(i+1) * time.Second):
+						return nil
+					case <-ctx.Done():
+						time.Sleep(time.Second) // kills its cursor
+						return ctx.Err()
+					}
+				})
+				mu.Lock()
+				defer mu.Unlock()
+				switch {
+				case err == nil:
+					finished++
+				case status.Code(err) == codes.Unavailable && rpcerr.HTTP(status.Convert(err)).Body.GetError().GetReason() == "ShuttingDown":
+					cut++
+				default:
+					t.Errorf("a stream ended with %v", err)
+				}
+			})
+		}
+		synctest.Wait()
+		if n := gate.InFlight(); n != 50 {
+			t.Errorf("%d calls in flight", n)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second+time.Millisecond)
+		defer cancel()
+		go func() {
+			time.Sleep(time.Second)
+			err := unary(t.Context(), x, func(context.Context) error { return nil })
+			if r := rpcerr.HTTP(status.Convert(err)); r.Code != 503 || r.Body.GetError().GetRetry() != "same-request" || r.RetryAfter == 0 {
+				t.Errorf("a new call: %v", r)
+			}
+		}()
+		if err := gate.Drain(ctx); err != nil {
+			t.Error(err)
+		}
+		wg.Wait()
+		if finished != 20 || cut != 30 || gate.InFlight() != 0 {
+			t.Errorf("%d finished, %d cut, %d in flight", finished, cut, gate.InFlight())
+		}
+	})
+}
+
+func TestDrainGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate := interceptor.NewGate()
+		x := interceptor.New(interceptor.Config{Gate: gate})
+		done := make(chan error)
+		go func() {
+			done <- unary(t.Context(), x, func(context.Context) error { time.Sleep(time.Hour); return nil })
+		}()
+		synctest.Wait()
+		start := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := gate.Drain(ctx); err == nil || time.Since(start) != 6*time.Second {
+			t.Errorf("Drain = %v after %v", err, time.Since(start))
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,155 @@
+package interceptor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"runtime/debug"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/mooringdb/mooring/service/rpcerr"
+)
+
+// Metadata that calls may bring.
+const (
+	// RequestIDKey is the request's id, if the client has one.
+	RequestIDKey = "mooring-request-id"
+	// TimeoutKey is a timeout beside the call's own deadline, such as "5s"; the shorter counts.
+	TimeoutKey = "mooring-timeout"
+)
+
+const maxRequestIDBytes = 64
+
+// NewRequestID makes an id. It tells requests apart, and keeps no secret.
+func NewRequestID() string { return fmt.Sprintf("%016x", rand.Uint64()) }
+
+// IsRequestID says whether a client's id can be taken: short, and harmless in a log.
+func IsRequestID(id string) bool {
+	if id == "" || len(id) > maxRequestIDBytes {
+		return false
+	}
+	for _, c := range []byte(id) {
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '-', c == '_', c == '.', c == ':':
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+func (x *Chain) identify(ctx context.Context, c *call) error {
+	if ids := metadata.ValueFromIncomingContext(ctx, RequestIDKey); len(ids) == 1 && IsRequestID(ids[0]) {
+		c.id = ids[0]
+	}
+	return c.next(ctx)
+}
+
+// requestID is made when somebody wants it: most requests succeed, and are not logged.
+func (c *call) requestID() string {
+	if c.id == "" {
+		c.id = NewRequestID()
+	}
+	return c.id
+}
+
+func (x *Chain) log(ctx context.Context, c *call) error {
+	debugging := x.cfg.Logger.Enabled(ctx, slog.LevelDebug)
+	var start time.Time
+	if debugging {
+		start = time.Now()
+	}
+	err := c.next(ctx)
+	level := slog.LevelDebug
+	if status.Code(err) == codes.Internal {
+		level = slog.LevelError
+	}
+	if !debugging && level == slog.LevelDebug {
+		return err
+	}
+	attrs := []slog.Attr{slog.String("method", c.method), slog.String("request_id", c.requestID()), slog.String("code", status.Code(err).String())}
+	if debugging {
+		attrs = append(attrs, slog.Duration("duration", time.Since(start)))
+	}
+	if err != nil {
+		attrs = append(attrs, slog.String("err", status.Convert(err).Message()))
+	}
+	x.cfg.Logger.LogAttrs(ctx, level, "request", attrs...)
+	return err
+}
+
+func (x *Chain) explain(ctx context.Context, c *call) error {
+	err := c.next(ctx)
+	if err == nil {
+		return nil
+	}
+	return rpcerr.WithRequestID(rpcerr.Status(err), c.requestID()).Err()
+}
+
+func (x *Chain) recover(ctx context.Context, c *call) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			x.cfg.Logger.LogAttrs(ctx, slog.LevelError, "panic", slog.String("method", c.method), slog.String("request_id", c.requestID()),
+				slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+			err = &rpcerr.Error{Reason: rpcerr.Internal, Message: "internal error"}
+		}
+	}()
+	return c.next(ctx)
+}
+
+func (x *Chain) gate(ctx context.Context, c *call) error {
+	ctx, leave, err := x.cfg.Gate.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	err = c.next(ctx)
+	if err != nil && errors.Is(context.Cause(ctx), errCut) && isCanceled(err) {
+		return errCut // what the handler saw of it is an interrupted send
+	}
+	return err
+}
+
+func isCanceled(err error) bool {
+	return errors.Is(err, context.Canceled) || status.Code(err) == codes.Canceled
+}
+
+func (x *Chain) deadline(ctx context.Context, c *call) error {
+	timeout, err := timeoutOf(ctx)
+	if err != nil {
+		return err
+	}
+	if timeout == 0 && !c.stream {
+		if _, ok := ctx.Deadline(); !ok {
+			timeout = x.cfg.DefaultTimeout
+		}
+	}
+	if timeout == 0 {
+		return c.next(ctx)
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	return c.next(ctx)
+}
+
+// timeoutOf reads the call's metadata; 0 is none.
+func timeoutOf(ctx context.Context) (time.Duration, error) {
+	values := metadata.ValueFromIncomingContext(ctx, TimeoutKey)
+	if len(values) == 0 {
+		return 0, nil
+	}
+	timeout, err := time.ParseDuration(values[0])
+	if err != nil || timeout <= 0 || len(values) > 1 {
+		return 0, &rpcerr.Error{
+			Reason: rpcerr.InvalidArgument, Field: TimeoutKey,
+			Message: fmt.Sprintf("%q is not one positive duration such as 5s", values),
+		}
+	}
+	return timeout, nil
+}
