@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"sync/atomic"
@@ -220,6 +221,9 @@ func (c *Conn) write(ctx context.Context, msg []byte) error {
 func (c *Conn) readReply(ctx context.Context) (bson.Raw, error) {
 	for {
 		buf, err := wire.ReadFrom(c.reader, c.maxReply)
+		if err == io.EOF {
+			err = io.ErrUnexpectedEOF // in wait for a reply there is no good end; callers take io.EOF for that of a result
+		}
 		if err != nil {
 			return nil, c.fail(ctx, "read", true, err)
 		}

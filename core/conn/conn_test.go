@@ -161,7 +161,7 @@ func TestDialFails(t *testing.T) {
 		took    time.Duration
 		network bool
 	}{
-		{"dropped", mongotest.Drop(), io.EOF, 0, true},
+		{"dropped", mongotest.Drop(), io.ErrUnexpectedEOF, 0, true},
 		{"dropped inside", mongotest.DropInside(answer(1), 20), io.ErrUnexpectedEOF, 0, true},
 		{"hung", mongotest.Hang(), context.DeadlineExceeded, time.Second, true},
 		{"refused", mongotest.Error(59, "CommandNotFound", "no such command"), nil, 0, false},

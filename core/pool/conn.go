@@ -1,0 +1,168 @@
+package pool
+
+import (
+	"context"
+	"time"
+
+	"github.com/mooringdb/mooring/core/event"
+)
+
+// Conn is one connection of a pool. Whoever has checked it out owns it until CheckIn.
+type Conn[C Resource] struct {
+	pool       *Pool[C]
+	id         uint64
+	generation uint64
+	resource   C // set when established
+
+	// The pool's mu guards what follows.
+
+	state     connState
+	since     time.Time               // when it was created, and later when it became available
+	cancel    context.CancelCauseFunc // of the establishment
+	owner     *waiter[C]              // who waits for the establishment; nil if nobody does (any more)
+	populates bool                    // created for MinSize, not for a check-out
+}
+
+type connState uint8
+
+const (
+	connPending connState = iota
+	connAvailable
+	connInUse
+	connClosed
+)
+
+// ID counts the pool's connections from 1.
+func (c *Conn[C]) ID() uint64 { return c.id }
+
+// Generation is the pool's when the connection was created.
+func (c *Conn[C]) Generation() uint64 { return c.generation }
+
+// Resource is the connection itself.
+func (c *Conn[C]) Resource() C { return c.resource }
+
+// createLocked makes a connection that is still to be established; this is only book-keeping.
+func (p *Pool[C]) createLocked(ctx context.Context, owner *waiter[C]) {
+	p.lastID++
+	p.pending++
+	c := &Conn[C]{pool: p, id: p.lastID, generation: p.generation, since: time.Now(), owner: owner, populates: owner == nil}
+	p.conns[c] = struct{}{}
+	if owner != nil {
+		owner.pending = c
+	}
+	ctx, c.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	p.emitLocked(fact{kind: connectionCreated, id: c.id})
+	p.running.Go(func() { p.establish(ctx, c) })
+}
+
+// establish connects c and gives it to its owner, or to whoever waits, or makes it available.
+func (p *Pool[C]) establish(ctx context.Context, c *Conn[C]) {
+	defer c.cancel(nil)
+	resource, err := p.cfg.Connect(ctx, c.id)
+	if err == nil && ctx.Err() != nil {
+		_ = resource.Close()
+	}
+	if ctx.Err() != nil {
+		err = context.Cause(ctx) // the pool gave it up
+	} else if err != nil && p.cfg.ConnectFailed != nil {
+		p.cfg.ConnectFailed(c.generation, err)
+	}
+	p.mu.Lock()
+	if c.populates {
+		p.populating = false
+	}
+	if err == nil && ctx.Err() != nil { // given up just now
+		defer resource.Close() //nolint:errcheck // nobody is interested
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		p.establishFailedLocked(c, err)
+	} else {
+		c.resource = resource
+		p.establishedLocked(c)
+	}
+	doomed := p.serveLocked(nil)
+	p.unlock()
+	closeAll(doomed)
+	if err == nil {
+		p.nudge() // there may be more to populate; after a failure the next attempt has to wait
+	}
+}
+
+func (p *Pool[C]) establishedLocked(c *Conn[C]) {
+	now := time.Now()
+	p.emitLocked(fact{kind: connectionReady, id: c.id, duration: now.Sub(c.since)})
+	p.pending--
+	owner := c.owner
+	c.owner = nil
+	if owner != nil {
+		p.handOverLocked(c, owner)
+		return
+	}
+	p.makeAvailableLocked(c, now)
+}
+
+func (p *Pool[C]) establishFailedLocked(c *Conn[C], err error) {
+	reason, failure := event.ClosedError, event.CheckOutConnectionError
+	if p.state == StateClosed {
+		reason, failure = event.ClosedPoolClosed, event.CheckOutPoolClosed
+	}
+	owner := c.owner
+	c.owner = nil
+	p.closeLocked(c, reason, err)
+	if owner != nil {
+		p.refuseLocked(owner, err, failure)
+	}
+}
+
+// makeAvailableLocked puts c where the next check-out finds it.
+func (p *Pool[C]) makeAvailableLocked(c *Conn[C], now time.Time) {
+	c.state, c.since = connAvailable, now
+	p.available = append(p.available, c)
+}
+
+// perishedLocked says whether an established connection must not be used any more, and why.
+func (p *Pool[C]) perishedLocked(c *Conn[C], now time.Time) (reason event.ClosedReason, err error, perished bool) { //nolint:revive // err explains reason
+	switch {
+	case c.generation != p.generation:
+		return event.ClosedStale, nil, true
+	case !c.resource.Alive():
+		return event.ClosedError, brokenError(c.resource), true
+	case c.state == connAvailable && p.cfg.MaxIdleTime > 0 && now.Sub(c.since) > p.cfg.MaxIdleTime:
+		return event.ClosedIdle, nil, true
+	default:
+		return "", nil, false
+	}
+}
+
+// brokenError is why the connection is not alive, if it can say so.
+func brokenError(r Resource) error {
+	if e, ok := r.(interface{ Err() error }); ok {
+		return e.Err()
+	}
+	return nil
+}
+
+// closeLocked takes c out of the pool's count. The caller takes it out of p.available and closes its resource, if it
+// has one, once mu is released.
+func (p *Pool[C]) closeLocked(c *Conn[C], reason event.ClosedReason, err error) {
+	switch c.state {
+	case connPending:
+		p.pending--
+	case connInUse:
+		p.inUse--
+	case connAvailable:
+	case connClosed:
+		panic("bug: connection closed twice")
+	}
+	c.state = connClosed
+	delete(p.conns, c)
+	p.emitLocked(fact{kind: connectionClosed, id: c.id, reason: string(reason), err: err})
+}
+
+// closeAll tears connections down that closeLocked has closed. The pool's mu is not held.
+func closeAll[C Resource](conns []*Conn[C]) {
+	for _, c := range conns {
+		_ = c.resource.Close() // nobody could do anything about an error
+	}
+}

@@ -1,0 +1,64 @@
+package pool
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/mooringdb/mooring/core/address"
+)
+
+// ErrClosed is what every *ClosedError is.
+var ErrClosed = errors.New("connection pool is closed")
+
+// ClosedError is the specification's PoolClosedError.
+type ClosedError struct{ Address address.Address }
+
+func (e *ClosedError) Error() string {
+	return "Attempted to check out a connection from closed connection pool"
+}
+
+// Is makes errors.Is(err, ErrClosed) true.
+func (e *ClosedError) Is(target error) bool { return target == ErrClosed }
+
+// PoolClearedError refuses a connection since the pool is paused, or ends the use of one by an interrupting clear. The
+// server has not seen anything of what was going to be done with a refused one: it may be retried. It does not wrap
+// Cause, which befell another operation.
+type PoolClearedError struct {
+	Address     address.Address
+	Cause       error // why the pool was cleared; nil if it never was ready
+	Interrupted bool
+}
+
+func (e *PoolClearedError) Error() string {
+	switch {
+	case e.Interrupted:
+		return fmt.Sprintf("Connection to %s interrupted due to server monitor timeout", e.Address)
+	case e.Cause == nil:
+		return fmt.Sprintf("Connection pool for %s is paused", e.Address)
+	default:
+		return fmt.Sprintf("Connection pool for %s was cleared because another operation failed with: %v", e.Address, e.Cause)
+	}
+}
+
+// Retryable says that the operation may be tried again, on this server or another.
+func (e *PoolClearedError) Retryable() bool { return true }
+
+// WaitQueueTimeoutError is a wait for a connection that was given up: after WaitQueueTimeout, or, with Err set, since
+// the caller's context ended. It says nothing about the server.
+type WaitQueueTimeoutError struct {
+	Address address.Address
+	Err     error // why the context ended
+}
+
+func (e *WaitQueueTimeoutError) Error() string {
+	const text = "Timed out while checking out a connection from connection pool"
+	if e.Err == nil {
+		return text
+	}
+	return text + ": " + e.Err.Error()
+}
+
+// Timeout says that it is one, as net.Error does.
+func (e *WaitQueueTimeoutError) Timeout() bool { return true }
+
+func (e *WaitQueueTimeoutError) Unwrap() error { return e.Err }

@@ -1,0 +1,591 @@
+package pool_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mooringdb/mooring/core/event"
+	"github.com/mooringdb/mooring/core/pool"
+)
+
+// rig is a pool with what it did.
+type rig struct {
+	*pool.Pool[*fake]
+	t *testing.T
+
+	mu     sync.Mutex
+	events []string
+	fakes  []*fake
+}
+
+// newRig makes a ready pool; edit may change its configuration first.
+func newRig(t *testing.T, edit func(*pool.Config[*fake])) *rig {
+	r := &rig{t: t}
+	cfg := pool.Config[*fake]{
+		Address: "a:1",
+		Connect: func(context.Context, uint64) (*fake, error) { return r.fake(), nil },
+		Sink:    r.sink(),
+	}
+	if edit != nil {
+		edit(&cfg)
+	}
+	r.Pool = pool.New(cfg)
+	t.Cleanup(r.Close)
+	r.Ready()
+	r.Deliver()
+	return r
+}
+
+func (r *rig) fake() *fake {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f := newFake()
+	r.fakes = append(r.fakes, f)
+	return f
+}
+
+func (r *rig) log(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.events = append(r.events, fmt.Sprintf(format, args...))
+}
+
+// seen takes the events so far.
+func (r *rig) seen() []string {
+	synctest.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	events := r.events
+	r.events = nil
+	return events
+}
+
+func (r *rig) want(events ...string) {
+	r.t.Helper()
+	if got := r.seen(); !slices.Equal(got, events) {
+		r.t.Errorf("events = %q\nwant     %q", got, events)
+	}
+}
+
+func (r *rig) sink() *event.Sink {
+	return &event.Sink{
+		PoolReady:         func(event.PoolReady) { r.log("ready") },
+		PoolCleared:       func(e event.PoolCleared) { r.log("cleared: %v", e.Err) },
+		PoolClosed:        func(event.PoolClosed) { r.log("closed") },
+		ConnectionCreated: func(e event.ConnectionCreated) { r.log("created %d", e.ConnectionID) },
+		ConnectionReady:   func(e event.ConnectionReady) { r.log("ready %d after %v", e.ConnectionID, e.Duration) },
+		ConnectionClosed: func(e event.ConnectionClosed) {
+			r.log("closed %d: %s", e.ConnectionID, e.Reason)
+		},
+		ConnectionCheckOutStarted: func(event.ConnectionCheckOutStarted) { r.log("started") },
+		ConnectionCheckOutFailed: func(e event.ConnectionCheckOutFailed) {
+			r.log("failed after %v: %s", e.Duration, e.Reason)
+		},
+		ConnectionCheckedOut: func(e event.ConnectionCheckedOut) { r.log("out %d after %v", e.ConnectionID, e.Duration) },
+		ConnectionCheckedIn:  func(e event.ConnectionCheckedIn) { r.log("in %d", e.ConnectionID) },
+	}
+}
+
+func (r *rig) checkOut() *pool.Conn[*fake] {
+	r.t.Helper()
+	c, err := r.CheckOut(r.t.Context())
+	if err != nil {
+		r.t.Fatalf("CheckOut() = %v", err)
+	}
+	return c
+}
+
+// result is what a CheckOut on another goroutine gave.
+type result struct {
+	conn *pool.Conn[*fake]
+	err  error
+}
+
+func (r *rig) goCheckOut(ctx context.Context) <-chan result {
+	ch := make(chan result, 1)
+	go func() {
+		c, err := r.CheckOut(ctx)
+		ch <- result{c, err}
+	}()
+	synctest.Wait()
+	return ch
+}
+
+func ptr[T any](v T) *T { return &v }
+
+func TestEventsOfOneConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var r *rig
+		r = newRig(t, func(c *pool.Config[*fake]) {
+			c.MaxIdleTime = time.Minute
+			c.Connect = func(context.Context, uint64) (*fake, error) {
+				time.Sleep(time.Second) //nolint:forbidigo // in a bubble
+				return r.fake(), nil
+			}
+		})
+		c := r.checkOut()
+		if c.ID() != 1 || c.Generation() != 0 || c.Resource() != r.fakes[0] {
+			t.Errorf("ID, Generation, Resource = %d, %d, %p", c.ID(), c.Generation(), c.Resource())
+		}
+		r.CheckIn(c)
+		r.CheckIn(r.checkOut())
+		r.want("ready", "started", "created 1", "ready 1 after 1s", "out 1 after 1s", "in 1", "started", "out 1 after 0s", "in 1")
+		time.Sleep(61 * time.Second) //nolint:forbidigo // in a bubble: the next maintenance after the idle time
+		time.Sleep(10 * time.Second) //nolint:forbidigo
+		r.want("closed 1: idle")
+		if n := r.fakes[0].timesClosed(); n != 1 {
+			t.Errorf("the idle connection was closed %d times", n)
+		}
+		r.Close()
+		r.want("closed")
+	})
+}
+
+func TestIdleConnectionIsNotGivenOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, func(c *pool.Config[*fake]) { c.MaxIdleTime, c.MaintenanceInterval = time.Second, -1 })
+		c := r.checkOut()
+		time.Sleep(time.Hour) //nolint:forbidigo // in use is not idle
+		r.CheckIn(c)
+		time.Sleep(time.Second) //nolint:forbidigo
+		r.CheckIn(r.checkOut())
+		time.Sleep(2 * time.Second) //nolint:forbidigo
+		r.seen()
+		r.CheckIn(r.checkOut())
+		r.want("started", "closed 1: idle", "created 2", "ready 2 after 0s", "out 2 after 0s", "in 2")
+	})
+}
+
+func TestBrokenConnectionIsNotGivenOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, func(c *pool.Config[*fake]) { c.MaintenanceInterval = -1 })
+		c := r.checkOut()
+		c.Resource().Interrupt(errors.New("broken"))
+		r.CheckIn(c)
+		d := r.checkOut()
+		r.CheckIn(d)
+		d.Resource().Interrupt(errors.New("broken while it was available"))
+		r.seen()
+		r.CheckIn(r.checkOut())
+		r.want("started", "closed 2: error", "created 3", "ready 3 after 0s", "out 3 after 0s", "in 3")
+		for i, f := range r.fakes {
+			if want := 1 - i/2; f.timesClosed() != want {
+				t.Errorf("connection %d was closed %d times, want %d", i+1, f.timesClosed(), want)
+			}
+		}
+	})
+}
+
+func TestWaitersAreServedInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, func(c *pool.Config[*fake]) { c.MaxSize = ptr(uint64(1)) })
+		c := r.checkOut()
+		var waiting []<-chan result
+		for range 5 {
+			waiting = append(waiting, r.goCheckOut(t.Context()))
+		}
+		if s := r.Stats(); s.Waiting != 5 || s.InUse != 1 || s.Total != 1 {
+			t.Errorf("Stats() = %+v", s)
+		}
+		for i, ch := range waiting {
+			r.CheckIn(c)
+			synctest.Wait()
+			select {
+			case res := <-ch:
+				c = res.conn
+			default:
+				t.Fatalf("waiter %d was not served in its turn", i)
+			}
+		}
+		r.CheckIn(c)
+	})
+}
+
+func TestWaiterLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, func(c *pool.Config[*fake]) { c.MaxSize, c.WaitQueueTimeout = ptr(uint64(1)), 10*time.Second })
+		c := r.checkOut()
+		cause := errors.New("gone")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		first, second := r.goCheckOut(ctx), r.goCheckOut(t.Context())
+		r.seen()
+		time.Sleep(time.Second) //nolint:forbidigo
+		cancel(cause)
+		res := <-first
+		if e, ok := errors.AsType[*pool.WaitQueueTimeoutError](res.err); !ok || !e.Timeout() || !errors.Is(e, cause) || !errors.Is(e, context.Canceled) {
+			t.Errorf("CheckOut() = %v, want a *WaitQueueTimeoutError for %v", res.err, cause)
+		}
+		r.want("failed after 1s: timeout")
+		res = <-second
+		if e, ok := errors.AsType[*pool.WaitQueueTimeoutError](res.err); !ok || e.Err != nil {
+			t.Errorf("CheckOut() = %v, want a *WaitQueueTimeoutError", res.err)
+		}
+		r.want("failed after 10s: timeout")
+		r.CheckIn(c)
+		if s := r.Stats(); s.Waiting != 0 || s.Available != 1 {
+			t.Errorf("Stats() = %+v, want one available and nobody waiting", s)
+		}
+		if _, err := r.CheckOut(ctx); !errors.Is(err, cause) {
+			t.Errorf("CheckOut with an ended context = %v, want %v", err, cause)
+		}
+	})
+}
+
+// slow makes connections that take a second, or as long as their context.
+func slow(r **rig) func(context.Context, uint64) (*fake, error) {
+	return func(ctx context.Context, _ uint64) (*fake, error) {
+		select {
+		case <-time.After(time.Second):
+			return (*r).fake(), nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func TestEstablishmentOutlivesItsCheckOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var r *rig
+		r = newRig(t, func(c *pool.Config[*fake]) {
+			c.Connect, c.WaitQueueTimeout = slow(&r), 100*time.Millisecond // which does not bound an establishment
+			c.ConnectFailed = func(uint64, error) { t.Error("ConnectFailed was called") }
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer cancel()
+		if _, err := r.CheckOut(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("CheckOut() = %v, want context.DeadlineExceeded", err)
+		}
+		time.Sleep(time.Second) //nolint:forbidigo
+		r.CheckIn(r.checkOut())
+		r.want("ready", "started", "created 1", "failed after 200ms: timeout", "ready 1 after 1s", "started", "out 1 after 0s", "in 1")
+	})
+}
+
+func TestMaxConnecting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var r *rig
+		r = newRig(t, func(c *pool.Config[*fake]) { c.Connect = slow(&r) })
+		var waiting []<-chan result
+		for range 5 {
+			waiting = append(waiting, r.goCheckOut(t.Context()))
+		}
+		if s := r.Stats(); s.Pending != 2 || s.Waiting != 3 {
+			t.Errorf("Stats() = %+v, want 2 pending and 3 waiting", s)
+		}
+		start := time.Now()
+		first := <-waiting[0]
+		r.CheckIn(first.conn) // goes to the third, who has not begun to connect or has to wait for it
+		var conns []*pool.Conn[*fake]
+		for _, ch := range waiting[1:] {
+			conns = append(conns, (<-ch).conn)
+		}
+		if took := time.Since(start); took > 2*time.Second {
+			t.Errorf("five check-outs by two at a time took %v", took)
+		}
+		for _, c := range conns {
+			r.CheckIn(c)
+		}
+	})
+}
+
+func TestEstablishmentFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		refused := errors.New("refused")
+		var r *rig
+		r = newRig(t, func(c *pool.Config[*fake]) {
+			c.MaxConnecting = 1
+			c.Connect = func(context.Context, uint64) (*fake, error) {
+				time.Sleep(time.Second) //nolint:forbidigo
+				return nil, refused
+			}
+			c.ConnectFailed = func(generation uint64, err error) {
+				if generation != 0 || err != refused {
+					t.Errorf("ConnectFailed(%d, %v)", generation, err)
+				}
+				r.Clear(pool.ClearOptions{Cause: err})
+			}
+		})
+		first, second := r.goCheckOut(t.Context()), r.goCheckOut(t.Context())
+		if res := <-first; res.err != refused {
+			t.Errorf("the first CheckOut() = %v, want %v", res.err, refused)
+		}
+		res := <-second
+		cleared, ok := errors.AsType[*pool.PoolClearedError](res.err)
+		if !ok || cleared.Cause != refused || !cleared.Retryable() || errors.Is(res.err, refused) {
+			t.Errorf("the second CheckOut() = %v, want a *PoolClearedError", res.err)
+		}
+		const text = "Connection pool for a:1 was cleared because another operation failed with: refused"
+		if res.err.Error() != text {
+			t.Errorf("error = %q, want %q", res.err, text)
+		}
+		// The specification's order: the pool is cleared before the connection is closed, and then its check-out fails.
+		r.want("ready", "started", "created 1", "started", "cleared: refused", "failed after 1s: connectionError",
+			"closed 1: error", "failed after 1s: connectionError")
+		if s := r.Stats(); s.Total != 0 || s.Pending != 0 || s.State != pool.StatePaused || s.Generation != 1 {
+			t.Errorf("Stats() = %+v, want an empty paused pool of generation 1", s)
+		}
+	})
+}
+
+func TestClearInterrupts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var r *rig
+		var block atomic.Bool
+		r = newRig(t, func(c *pool.Config[*fake]) {
+			c.Connect = func(ctx context.Context, _ uint64) (*fake, error) {
+				if block.Load() {
+					<-ctx.Done()
+					return nil, ctx.Err()
+				}
+				return r.fake(), nil
+			}
+			c.ConnectFailed = func(uint64, error) { t.Error("ConnectFailed was called for an establishment that the pool gave up") }
+		})
+		c := r.checkOut()
+		block.Store(true)
+		pending := r.goCheckOut(t.Context())
+		r.seen()
+		r.Clear(pool.ClearOptions{Cause: errors.New("monitor timeout"), InterruptInUse: true})
+		res := <-pending
+		if e, ok := errors.AsType[*pool.PoolClearedError](res.err); !ok || !e.Interrupted ||
+			e.Error() != "Connection to a:1 interrupted due to server monitor timeout" {
+			t.Errorf("CheckOut() = %v, want an interrupted *PoolClearedError", res.err)
+		}
+		synctest.Wait()
+		if _, ok := errors.AsType[*pool.PoolClearedError](c.Resource().Err()); !ok {
+			t.Errorf("the connection in use has %v, want a *PoolClearedError", c.Resource().Err())
+		}
+		r.CheckIn(c)
+		r.want("cleared: monitor timeout", "closed 2: error", "failed after 0s: connectionError", "in 1", "closed 1: stale")
+	})
+}
+
+func TestClearOfAPausedPool(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		first := errors.New("first")
+		r.Clear(pool.ClearOptions{Cause: first})
+		r.Clear(pool.ClearOptions{Cause: errors.New("second")})
+		if g := r.Generation(); g != 2 {
+			t.Errorf("Generation() = %d, want 2", g)
+		}
+		_, err := r.CheckOut(t.Context())
+		if e, ok := errors.AsType[*pool.PoolClearedError](err); !ok || e.Cause != first {
+			t.Errorf("CheckOut() = %v, want a *PoolClearedError for %v", err, first)
+		}
+		r.Ready()
+		r.Ready()
+		r.Deliver()
+		r.want("ready", "cleared: first", "started", "failed after 0s: connectionError", "ready")
+		r.Close()
+		r.Ready()
+		r.Clear(pool.ClearOptions{})
+		if s := r.Stats(); s.State != pool.StateClosed || s.Generation != 2 {
+			t.Errorf("Stats() of a closed pool = %+v", s)
+		}
+	})
+}
+
+func TestClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var r *rig
+		r = newRig(t, func(c *pool.Config[*fake]) { c.MaxSize, c.Connect = ptr(uint64(3)), slow(&r) })
+		inUse, idle := r.goCheckOut(t.Context()), r.goCheckOut(t.Context())
+		c := (<-inUse).conn
+		r.CheckIn((<-idle).conn)
+		d := r.checkOut()
+		pending := r.goCheckOut(t.Context())
+		waiting := r.goCheckOut(t.Context())
+		r.CheckIn(d)
+		r.seen()
+		got := <-waiting // the returned one; take it back
+		r.CheckIn(got.conn)
+		r.seen()
+		r.Close()
+		r.Close()
+		if err := (<-pending).err; !errors.Is(err, pool.ErrClosed) {
+			t.Errorf("CheckOut during Close = %v, want ErrClosed", err)
+		}
+		if _, err := r.CheckOut(t.Context()); !errors.Is(err, pool.ErrClosed) {
+			t.Errorf("CheckOut after Close = %v, want ErrClosed", err)
+		}
+		r.CheckIn(c)
+		r.want("closed 2: poolClosed", "closed", "closed 3: poolClosed", "failed after 0s: poolClosed",
+			"started", "failed after 0s: poolClosed", "in 1", "closed 1: poolClosed")
+		for i, f := range r.fakes {
+			if f.timesClosed() != 1 {
+				t.Errorf("connection %d was closed %d times", i+1, f.timesClosed())
+			}
+		}
+		if s := r.Stats(); s.Total != 0 || s.InUse != 0 {
+			t.Errorf("Stats() = %+v, want nothing", s)
+		}
+	})
+}
+
+func TestMinSize(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, func(c *pool.Config[*fake]) { c.MinSize = 3 })
+		synctest.Wait()
+		if s := r.Stats(); s.Available != 3 {
+			t.Errorf("Stats() = %+v, want 3 available", s)
+		}
+		c := r.checkOut()
+		c.Resource().Interrupt(errors.New("broken"))
+		r.CheckIn(c)
+		synctest.Wait()
+		if s := r.Stats(); s.Available != 3 {
+			t.Errorf("Stats() after one broke = %+v, want 3 available", s)
+		}
+		r.Clear(pool.ClearOptions{})
+		synctest.Wait()
+		if s := r.Stats(); s.Total != 0 {
+			t.Errorf("Stats() after Clear = %+v, want nothing", s)
+		}
+		r.Ready()
+		synctest.Wait()
+		if s := r.Stats(); s.Available != 3 {
+			t.Errorf("Stats() after Ready = %+v, want 3 available", s)
+		}
+	})
+}
+
+func TestMinSizeDoesNotSpin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var tries atomic.Int32
+		newRig(t, func(c *pool.Config[*fake]) {
+			c.MinSize = 1
+			c.Connect = func(context.Context, uint64) (*fake, error) {
+				tries.Add(1)
+				return nil, errors.New("refused")
+			}
+		})
+		time.Sleep(time.Minute) //nolint:forbidigo
+		if n := tries.Load(); n < 5 || n > 8 {
+			t.Errorf("%d attempts in a minute at an interval of 10 s", n)
+		}
+	})
+}
+
+func TestCheckInBugs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, other := newRig(t, nil), newRig(t, nil)
+		c := r.checkOut()
+		panics := func(what string, f func()) {
+			t.Helper()
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s did not panic", what)
+				}
+			}()
+			f()
+		}
+		panics("a check-in to another pool", func() { other.CheckIn(c) })
+		r.CheckIn(c)
+		panics("a second check-in", func() { r.CheckIn(c) })
+	})
+}
+
+// TestConcurrency lets everything happen at once; the race detector and the counts at the end judge.
+func TestConcurrency(t *testing.T) {
+	var connects, failed atomic.Int64
+	var closes atomic.Int64
+	cfg := pool.Config[*counted]{
+		Address: "a:1", MaxSize: ptr(uint64(8)), MinSize: 2,
+		MaintenanceInterval: time.Millisecond,
+		Connect: func(ctx context.Context, id uint64) (*counted, error) {
+			if id%7 == 0 {
+				return nil, errors.New("refused")
+			}
+			connects.Add(1)
+			return &counted{closes: &closes}, nil
+		},
+		Sink: &event.Sink{
+			ConnectionCheckedOut: func(event.ConnectionCheckedOut) {},
+			ConnectionClosed:     func(event.ConnectionClosed) {},
+		},
+	}
+	p := pool.New(cfg)
+	p.Ready()
+	var wg sync.WaitGroup
+	var inUse atomic.Int64
+	for range 32 {
+		wg.Go(func() {
+			for i := range 300 {
+				ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rand.IntN(3))*time.Millisecond+10*time.Microsecond)
+				c, err := p.CheckOut(ctx)
+				if err == nil {
+					if n := inUse.Add(1); n > 8 {
+						t.Errorf("%d connections are in use", n)
+					}
+					if i%50 == 0 {
+						c.Resource().Interrupt(nil)
+					}
+					inUse.Add(-1)
+					p.CheckIn(c)
+				} else {
+					failed.Add(1)
+				}
+				cancel()
+			}
+		})
+	}
+	wg.Go(func() {
+		for range 20 {
+			p.Clear(pool.ClearOptions{Cause: errors.New("test"), InterruptInUse: rand.IntN(2) == 0})
+			p.Ready()
+			p.Deliver()
+		}
+	})
+	wg.Wait()
+	p.Close()
+	if s := p.Stats(); s.Total != 0 || s.InUse != 0 || s.Pending != 0 || s.Waiting != 0 {
+		t.Errorf("Stats() after Close = %+v", s)
+	}
+	if connects.Load() != closes.Load() {
+		t.Errorf("%d connections were made and %d closed (%d check-outs failed)", connects.Load(), closes.Load(), failed.Load())
+	}
+}
+
+// counted is a connection that counts how often connections are closed.
+type counted struct {
+	broken atomic.Bool
+	closes *atomic.Int64
+}
+
+func (c *counted) Alive() bool     { return !c.broken.Load() }
+func (c *counted) Interrupt(error) { c.broken.Store(true) }
+func (c *counted) Close() error    { c.closes.Add(1); return nil }
+
+func BenchmarkCheckOutCheckIn(b *testing.B) {
+	for name, sink := range map[string]*event.Sink{
+		"no sink": nil,
+		"sink": {
+			ConnectionCheckedOut: func(event.ConnectionCheckedOut) {},
+			ConnectionCheckedIn:  func(event.ConnectionCheckedIn) {},
+		},
+	} {
+		b.Run(name, func(b *testing.B) {
+			p := pool.New(pool.Config[*fake]{Connect: func(context.Context, uint64) (*fake, error) { return newFake(), nil }, Sink: sink})
+			defer p.Close()
+			p.Ready()
+			ctx := b.Context()
+			b.ReportAllocs()
+			for b.Loop() {
+				c, err := p.CheckOut(ctx)
+				if err != nil {
+					b.Fatal(err)
+				}
+				p.CheckIn(c)
+			}
+		})
+	}
+}
