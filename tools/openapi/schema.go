@@ -1,0 +1,177 @@
+package main
+
+import (
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+)
+
+// schemas makes the schemas of messages, each once.
+type schemas struct {
+	files *protoregistry.Files
+	made  object // by the message's name
+}
+
+// message finds a message by its name, which the API has.
+func (s *schemas) message(name protoreflect.FullName) protoreflect.MessageDescriptor {
+	d, err := s.files.FindDescriptorByName(name)
+	if err != nil {
+		panic("bug: " + err.Error())
+	}
+	m, _ := d.(protoreflect.MessageDescriptor)
+	return m
+}
+
+// ref is a reference to a message's schema, which is made if it is new.
+func (s *schemas) ref(m protoreflect.MessageDescriptor) object {
+	name := string(m.Name())
+	if _, ok := s.made[name]; !ok {
+		s.made[name] = object{} // a message may hold itself
+		schema := s.schema(m)
+		describe(schema, comment(m))
+		s.made[name] = schema
+	}
+	return object{"$ref": "#/components/schemas/" + name}
+}
+
+func (s *schemas) schema(m protoreflect.MessageDescriptor) object {
+	switch m.FullName() {
+	case "mooring.v1.Document":
+		return object{"type": "object", "additionalProperties": true}
+	case "mooring.v1.Value":
+		return object{} // anything
+	case "mooring.v1.Pipeline", "mooring.v1.TagSet": // the value of the only field
+		return s.field(m.Fields().Get(0))
+	case "mooring.v1.ReadPreference": // also the bare mode
+		return object{"oneOf": []any{s.object(m), s.field(m.Fields().ByName("mode"))}}
+	}
+	if m.Oneofs().Len() == 1 && !m.Oneofs().Get(0).IsSynthetic() && m.Oneofs().Get(0).Fields().Len() == m.Fields().Len() {
+		var arms []any
+		for i := range m.Fields().Len() {
+			arms = append(arms, s.field(m.Fields().Get(i)))
+		}
+		return object{"oneOf": arms}
+	}
+	return s.object(m)
+}
+
+// object is a message with its fields, but for those that stand in the path.
+func (s *schemas) object(m protoreflect.MessageDescriptor) object {
+	properties := object{}
+	var required []string
+	for i := range m.Fields().Len() {
+		fd := m.Fields().Get(i)
+		if fd.Number() <= 2 && (fd.Name() == "database" || fd.Name() == "collection") {
+			continue
+		}
+		schema := s.field(fd)
+		if nullable(fd) {
+			schema = object{"oneOf": []any{schema, object{"type": "null"}}}
+		}
+		describe(schema, comment(fd))
+		properties[fd.JSONName()] = schema
+		if isRequired(fd) {
+			required = append(required, fd.JSONName())
+		}
+	}
+	schema := object{"type": "object", "properties": properties}
+	if strings.HasSuffix(string(m.Name()), "Request") {
+		schema["additionalProperties"] = false
+	}
+	if len(required) > 0 {
+		schema["required"] = required
+	}
+	return schema
+}
+
+// nullable is a response's own document: null when there is none.
+func nullable(fd protoreflect.FieldDescriptor) bool {
+	return strings.HasSuffix(string(fd.Parent().Name()), "Response") && !fd.IsList() && !fd.HasOptionalKeyword() &&
+		fd.Kind() == protoreflect.MessageKind && fd.Message().FullName() == "mooring.v1.Document"
+}
+
+// isRequired: in a request what has no presence marker and says so, in a response what is always there.
+func isRequired(fd protoreflect.FieldDescriptor) bool {
+	switch {
+	case strings.HasSuffix(string(fd.Parent().Name()), "Request"):
+		return strings.Contains(comment(fd), "Required.")
+	case strings.HasSuffix(string(fd.Parent().Name()), "Response"):
+		return !fd.HasPresence() || nullable(fd)
+	}
+	return false
+}
+
+func (s *schemas) field(fd protoreflect.FieldDescriptor) object {
+	if fd.IsMap() {
+		return object{"type": "object", "additionalProperties": s.single(fd.MapValue())}
+	}
+	if fd.IsList() {
+		return object{"type": "array", "items": s.single(fd)}
+	}
+	return s.single(fd)
+}
+
+var scalars = map[protoreflect.Kind]object{
+	protoreflect.StringKind: {"type": "string"},
+	protoreflect.BoolKind:   {"type": "boolean"},
+	protoreflect.Int32Kind:  {"type": "integer", "format": "int32"},
+	protoreflect.Int64Kind:  {"type": "integer", "format": "int64"},
+}
+
+func (s *schemas) single(fd protoreflect.FieldDescriptor) object {
+	if scalar, ok := scalars[fd.Kind()]; ok {
+		clone := object{}
+		for k, v := range scalar {
+			clone[k] = v
+		}
+		return clone
+	}
+	if fd.Kind() != protoreflect.MessageKind {
+		panic("bug: no schema for " + string(fd.FullName()))
+	}
+	ref := s.ref(fd.Message())
+	if !isOrdered(fd) {
+		return ref
+	}
+	pair := object{"type": "array", "prefixItems": []any{object{"type": "string"}, object{}}, "minItems": 2, "maxItems": 2}
+	return object{"oneOf": []any{ref, object{"type": "array", "items": pair}}}
+}
+
+// orderedKeys is the number of the field option mooring.v1.ordered_keys.
+const orderedKeys = 50001
+
+// isOrdered says whether the field has the option. The image's own options are unknown fields here, since nothing generated is linked.
+func isOrdered(fd protoreflect.FieldDescriptor) bool {
+	for rest := fd.Options().ProtoReflect().GetUnknown(); len(rest) > 0; {
+		number, _, n := protowire.ConsumeField(rest)
+		if n < 0 {
+			return false
+		}
+		if number == orderedKeys {
+			return true
+		}
+		rest = rest[n:]
+	}
+	return false
+}
+
+// describe adds a text to a schema.
+func describe(schema object, text string) {
+	if text != "" {
+		schema["description"] = text
+	}
+}
+
+// comment is the text before a declaration in the proto file, unwrapped.
+func comment(d protoreflect.Descriptor) string {
+	text := d.ParentFile().SourceLocations().ByDescriptor(d).LeadingComments
+	var paragraphs []string
+	for p := range strings.SplitSeq(text, "\n\n") {
+		if p = strings.Join(strings.Fields(p), " "); p != "" {
+			paragraphs = append(paragraphs, p)
+		}
+	}
+	return strings.Join(paragraphs, "\n\n")
+}
