@@ -1,0 +1,104 @@
+package payload
+
+import (
+	"context"
+	"fmt"
+
+	"google.golang.org/grpc/metadata"
+
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/bson/extjson"
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+)
+
+// EncodingKey is the metadata key with which a gRPC client chooses the form of Documents and Values in responses.
+const EncodingKey = "mooring-document-encoding"
+
+// Encoding is the form of Documents and Values in a response.
+type Encoding uint8
+
+// The encodings. The zero value is the native one.
+const (
+	BSON          Encoding = iota // unset
+	JSON                          // "json": relaxed, with integers that JavaScript cannot hold as $numberLong
+	CanonicalJSON                 // "canonical-json"
+)
+
+// EncodingFrom returns the encoding that the call's metadata asks for. An unknown one is an *Error.
+func EncodingFrom(ctx context.Context) (Encoding, error) {
+	asked := metadata.ValueFromIncomingContext(ctx, EncodingKey)
+	if len(asked) == 0 {
+		return BSON, nil
+	}
+	if len(asked) == 1 {
+		switch asked[0] {
+		case "json":
+			return JSON, nil
+		case "canonical-json":
+			return CanonicalJSON, nil
+		}
+	}
+	return BSON, &Error{Field: EncodingKey, Problem: fmt.Sprintf("%q is not json or canonical-json", asked)}
+}
+
+func (e Encoding) mode() extjson.Mode {
+	if e == CanonicalJSON {
+		return extjson.Canonical
+	}
+	return extjson.RelaxedSafe
+}
+
+// Document is the message of a document; nil for nil.
+func (e Encoding) Document(raw bson.Raw) (*mooringv1.Document, error) {
+	if raw == nil {
+		return nil, nil
+	}
+	if e == BSON {
+		return NewDocument(raw), nil
+	}
+	text, err := extjson.Append(nil, raw, e.mode())
+	if err != nil {
+		return nil, err
+	}
+	return &mooringv1.Document{Encoding: &mooringv1.Document_Json{Json: string(text)}}, nil
+}
+
+// Documents are the messages of docs, in three allocations for the native form.
+func (e Encoding) Documents(docs []bson.Raw) ([]*mooringv1.Document, error) {
+	list := make([]*mooringv1.Document, len(docs))
+	messages := make([]mooringv1.Document, len(docs))
+	if e == BSON {
+		arms := make([]mooringv1.Document_Bson, len(docs))
+		for i, raw := range docs {
+			arms[i].Bson = raw
+			messages[i].Encoding = &arms[i]
+			list[i] = &messages[i]
+		}
+		return list, nil
+	}
+	var text []byte
+	for i, raw := range docs {
+		var err error
+		if text, err = extjson.Append(text[:0], raw, e.mode()); err != nil {
+			return nil, err
+		}
+		messages[i].Encoding = &mooringv1.Document_Json{Json: string(text)}
+		list[i] = &messages[i]
+	}
+	return list, nil
+}
+
+// Value is the message of a value; nil for the zero Value.
+func (e Encoding) Value(v bson.Value) (*mooringv1.Value, error) {
+	if v.IsZero() {
+		return nil, nil
+	}
+	if e == BSON {
+		return NewValue(v), nil
+	}
+	text, err := extjson.AppendValue(nil, v, e.mode())
+	if err != nil {
+		return nil, err
+	}
+	return &mooringv1.Value{Encoding: &mooringv1.Value_Json{Json: string(text)}}, nil
+}

@@ -1,0 +1,157 @@
+// Package payload turns the API's Documents and Values into BSON views, and back.
+//
+// What comes in is checked here, once, and trusted from then on. BSON is never copied: a view stands on the message's bytes, so neither
+// may be changed afterwards. The package does no I/O and knows nothing of HTTP.
+package payload
+
+import (
+	"errors"
+	"strconv"
+
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/bson/extjson"
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+)
+
+// Error says which field of a request is malformed, and where. It is the client's error.
+type Error struct {
+	// Field is the path to the problem: "filter.total.$gt".
+	Field string
+	// Offset is where it was seen, in bytes from the beginning of the field's BSON or JSON; on REST, of the body.
+	Offset int
+	// Problem says what is wrong.
+	Problem string
+}
+
+// Error is "<field>: <problem> (offset <n>)".
+func (e *Error) Error() string {
+	return e.Field + ": " + e.Problem + " (offset " + strconv.Itoa(e.Offset) + ")"
+}
+
+// Raw returns the document, checked. A nil message is an unset field: nil. A message with neither form set is an error.
+func Raw(field string, d *mooringv1.Document) (bson.Raw, error) {
+	if d == nil {
+		return nil, nil
+	}
+	switch e := d.GetEncoding().(type) {
+	case *mooringv1.Document_Bson:
+		raw := bson.Raw(e.Bson)
+		if err := raw.Validate(); err != nil {
+			return nil, inField(field, err)
+		}
+		return raw, nil
+	case *mooringv1.Document_Json:
+		raw, err := extjson.Parse(make([]byte, 0, len(e.Json)+16), []byte(e.Json))
+		if err != nil {
+			return nil, inField(field, err)
+		}
+		return raw, nil
+	}
+	return nil, unset(field)
+}
+
+// Keys is Raw for documents whose order matters: their JSON may also be an array of pairs, as AppendPairs reads it.
+func Keys(field string, d *mooringv1.Document) (bson.Raw, error) {
+	e, isJSON := d.GetEncoding().(*mooringv1.Document_Json)
+	if !isJSON || !IsPairs([]byte(e.Json)) {
+		return Raw(field, d)
+	}
+	text := []byte(e.Json)
+	raw, n, err := AppendPairs(nil, text)
+	if err == nil {
+		if n += skipSpace(text[n:]); n < len(text) {
+			err = &extjson.SyntaxError{Offset: n, Problem: "unexpected text after the array"}
+		}
+	}
+	if err != nil {
+		return nil, inField(field, err)
+	}
+	return raw, nil
+}
+
+// List is Raw for each of docs; the field of an error is "documents.3".
+func List(field string, docs []*mooringv1.Document) ([]bson.Raw, error) {
+	if len(docs) == 0 {
+		return nil, nil
+	}
+	raws := make([]bson.Raw, len(docs))
+	for i, d := range docs {
+		raw, err := Raw("", d)
+		if err != nil {
+			return nil, inField(field+"."+strconv.Itoa(i), err)
+		}
+		if raw == nil {
+			return nil, unset(field + "." + strconv.Itoa(i))
+		}
+		raws[i] = raw
+	}
+	return raws, nil
+}
+
+// Value returns the value, checked. A nil message is an unset field: the zero Value. A message with neither form set is an error.
+func Value(field string, v *mooringv1.Value) (bson.Value, error) {
+	if v == nil {
+		return bson.Value{}, nil
+	}
+	switch e := v.GetEncoding().(type) {
+	case *mooringv1.Value_Bson:
+		raw := bson.Raw(e.Bson)
+		if err := raw.Validate(); err != nil {
+			return bson.Value{}, inField(field, err)
+		}
+		value, ok := raw.Lookup(ValueKey)
+		if !ok || raw.Len() != 1 {
+			return bson.Value{}, &Error{Field: field, Problem: `a value's BSON is a document with exactly one element, "v"`}
+		}
+		return value, nil
+	case *mooringv1.Value_Json:
+		value, _, err := extjson.ParseValue(nil, []byte(e.Json))
+		if err != nil {
+			return bson.Value{}, inField(field, err)
+		}
+		return value, nil
+	}
+	return bson.Value{}, unset(field)
+}
+
+// ValueKey is the key of a Value's only element.
+const ValueKey = "v"
+
+// NewDocument is the message of a document in its native form.
+func NewDocument(raw bson.Raw) *mooringv1.Document {
+	return &mooringv1.Document{Encoding: &mooringv1.Document_Bson{Bson: raw}}
+}
+
+// NewValue is the message of a value in its native form.
+func NewValue(v bson.Value) *mooringv1.Value {
+	raw := bson.NewBuilder(make([]byte, 0, len(v.Data)+8)).Value(ValueKey, v).Finish()
+	return &mooringv1.Value{Encoding: &mooringv1.Value_Bson{Bson: raw}}
+}
+
+func unset(field string) error {
+	return &Error{Field: field, Problem: "neither bson nor json is set"}
+}
+
+// inField makes an *Error of what bson and extjson return, or moves an *Error down below field.
+func inField(field string, err error) error {
+	var malformed *bson.ValidationError
+	if errors.As(err, &malformed) {
+		return &Error{Field: join(field, malformed.Path), Offset: malformed.Offset, Problem: "malformed BSON: " + malformed.Problem}
+	}
+	var syntax *extjson.SyntaxError
+	if errors.As(err, &syntax) {
+		return &Error{Field: join(field, syntax.Path), Offset: syntax.Offset, Problem: "malformed Extended JSON: " + syntax.Problem}
+	}
+	var nested *Error
+	if errors.As(err, &nested) {
+		return &Error{Field: join(field, nested.Field), Offset: nested.Offset, Problem: nested.Problem}
+	}
+	return &Error{Field: field, Problem: err.Error()}
+}
+
+func join(field, path string) string {
+	if field == "" || path == "" {
+		return field + path
+	}
+	return field + "." + path
+}

@@ -1,0 +1,342 @@
+package rest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/rpcerr"
+)
+
+// Headers of ours.
+const (
+	requestIDHeader   = "Mooring-Request-Id"
+	sessionHeader     = "Mooring-Session"
+	transactionHeader = "Mooring-Transaction"
+	cursorHeader      = "Mooring-Cursor"
+)
+
+// call is one request that has found its route. One goroutine owns it, the one that net/http gave it; only the keep-alive of events writes
+// from another, under mu.
+type call struct {
+	handler  *Handler
+	w        http.ResponseWriter
+	r        *http.Request // as it came
+	route    *route
+	format   format
+	id       string
+	query    url.Values
+	timeout  time.Duration // 0: none
+	metadata metadata.MD   // the handler's header
+
+	called    bool              // the request has reached the interceptors
+	streaming grpc.ClientStream // until it ends; nil for unary calls
+	failure   error             // the first one
+	begun     bool              // the status line is out
+	answered  bool              // of unary calls: the response is written
+	rows      bool              // of streams: documents are out
+	session   string            // the newest one of a stream
+
+	// mu guards writing while a stream of events may be kept alive.
+	mu   sync.Mutex
+	idle bool // the owner waits for a message
+}
+
+// fail remembers why the call has failed. The first reason counts: what follows is its consequence.
+func (c *call) fail(err error) {
+	if c.failure == nil {
+		c.failure = err
+	}
+}
+
+// open finds the route and settles everything that stands outside the body. It returns the path's parameters.
+func (c *call) open() (map[string]string, error) {
+	if len(c.r.RequestURI) > maxURLBytes {
+		return nil, refuse(rpcerr.URITooLong, "the URL is longer than "+strconv.Itoa(maxURLBytes)+" bytes: send the request as a POST")
+	}
+	end, params, err := c.handler.routes.find(c.r.URL.EscapedPath())
+	if err != nil {
+		return nil, err
+	}
+	r, ok := end.route(c.r.Method)
+	if !ok {
+		return nil, c.notAllowed(end.allow())
+	}
+	if c.format, ok = accept(c.r.Header["Accept"], r.offers); !ok {
+		return nil, refuse(rpcerr.NotAcceptable, "this call answers with "+offered(r.offers)+", which Accept does not take")
+	}
+	if r.method != http.MethodGet {
+		if err := checkContentType(c.r.Header); err != nil {
+			return nil, err
+		}
+	}
+	if c.query, err = parseQuery(r, c.r.URL.RawQuery); err != nil {
+		return nil, err
+	}
+	if c.timeout, err = timeout(c.r.Header.Get, c.query); err != nil {
+		return nil, err
+	}
+	c.route = r
+	return params, nil
+}
+
+func (c *call) notAllowed(allow string) error {
+	c.w.Header().Set("Allow", allow)
+	return refuse(rpcerr.MethodNotAllowed, "this path takes "+allow+", not "+c.r.Method)
+}
+
+// isOver says whether the client comes back to a stream of events that it has had already.
+func (c *call) isOver() bool {
+	last := c.r.Header.Get("Last-Event-Id")
+	return c.format.media == mediaSSE && (last == queryEventID || last == endEventID)
+}
+
+// serve runs the call. Whatever happened, the client has an answer afterwards, and the handler has ended.
+func (c *call) serve(params map[string]string) {
+	ctx := context.WithValue(c.r.Context(), callKey{}, c)
+	ctx = peer.NewContext(ctx, &peer.Peer{Addr: clientAddress(c.r.RemoteAddr)})
+	if c.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, c.timeout)
+		defer cancel()
+	}
+	request := c.r.WithContext(ctx)
+	request.Header = c.forwardedHeader()
+	request.Body = &requestBody{c}
+	request.Form = url.Values{}
+	request.PostForm = request.Form
+	c.route.handle(&discard{}, request, params)
+	c.drain()
+	switch {
+	case c.failure != nil:
+		c.writeFailure(c.failure)
+	case c.route.stream:
+		c.writeEnd()
+	case !c.answered:
+		c.writeFailure(refuse(rpcerr.Internal, "bug: the call has no answer"))
+	}
+}
+
+// drain returns when the handler of a stream that was cut short has ended. Its context is cancelled by now.
+func (c *call) drain() {
+	for c.streaming != nil {
+		_ = c.receive(c.streaming, c.route.replyType.New().Interface())
+	}
+}
+
+// forwardedHeader is what grpc-gateway may see of the header, so that nothing else becomes metadata.
+func (c *call) forwardedHeader() http.Header {
+	h := make(http.Header, 4)
+	for name := range forwarded {
+		if v := c.r.Header[name]; v != nil {
+			h[name] = v
+		}
+	}
+	if v := c.r.Header["Authorization"]; v != nil {
+		h["Authorization"] = v
+	}
+	h[requestIDHeader] = []string{c.id}
+	return h
+}
+
+// decode reads the body into a request.
+func (c *call) decode(m message) error {
+	body, err := c.readBody()
+	if err != nil {
+		return err
+	}
+	defer c.handler.buffers.put(body)
+	if len(bytes.TrimSpace(body.b)) == 0 {
+		return nil // as {}
+	}
+	return decode(c.route.request, m, body.b)
+}
+
+func (c *call) readBody() (*buffer, error) {
+	limit := c.handler.config.MaxBodyBytes
+	if c.r.ContentLength > limit {
+		c.w.Header().Set("Connection", "close")
+		return nil, c.tooLarge()
+	}
+	body := c.handler.buffers.get(int(max(c.r.ContentLength, 0)) + bytes.MinRead)
+	into := bytes.NewBuffer(body.b)
+	_, err := into.ReadFrom(http.MaxBytesReader(c.w, c.r.Body, limit))
+	body.b = into.Bytes()
+	if err == nil {
+		return body, nil
+	}
+	c.handler.buffers.put(body)
+	var tooLarge *http.MaxBytesError
+	if errors.As(err, &tooLarge) {
+		return nil, c.tooLarge()
+	}
+	return nil, refuse(rpcerr.Canceled, "the body could not be read: "+err.Error())
+}
+
+func (c *call) tooLarge() error {
+	return refuse(rpcerr.TooLarge, "the body is larger than "+strconv.FormatInt(c.handler.config.MaxBodyBytes, 10)+" bytes")
+}
+
+// complete sets the fields of a request that stand neither in its body nor in its path.
+func (c *call) complete(request any) error {
+	m, ok := request.(proto.Message)
+	if !ok {
+		panic("bug: rest: a request that is no message")
+	}
+	err := c.completeMessage(m.ProtoReflect())
+	if err != nil {
+		c.fail(err)
+	}
+	return err
+}
+
+func (c *call) completeMessage(m message) error {
+	if c.route.method == http.MethodGet {
+		if err := applyQuery(c.route.request, m, c.query); err != nil {
+			return err
+		}
+	}
+	for _, token := range [...]struct{ header, field string }{{sessionHeader, "session"}, {transactionHeader, "transaction"}} {
+		text := c.r.Header.Get(token.header)
+		f := c.route.request.byName[token.field]
+		switch {
+		case text == "":
+		case f == nil:
+			return refuseField(token.header, "this call takes none")
+		case m.Has(f.fd) && m.Get(f.fd).String() != text:
+			return refuseField(token.header, "the body has another one")
+		default:
+			m.Set(f.fd, protoreflect.ValueOfString(text))
+		}
+	}
+	return nil
+}
+
+// respond writes a response, or the next message of a stream.
+func (c *call) respond(m proto.Message) error {
+	if c.route.stream {
+		return c.writeBatch(m)
+	}
+	c.answered = true
+	if err := c.writeResponse(m); err != nil {
+		c.answered = false
+		c.fail(err)
+		return err
+	}
+	return nil
+}
+
+// Faces of responses, so that the common ones need no descriptors.
+type (
+	hasDocuments   interface{ GetDocuments() []*mooringv1.Document }
+	hasCursor      interface{ GetCursor() string }
+	hasSession     interface{ GetSession() string }
+	hasWriteErrors interface {
+		GetWriteErrors() []*mooringv1.WriteError
+	}
+)
+
+func (c *call) writeResponse(m proto.Message) error {
+	out := c.handler.buffers.get(0)
+	defer c.handler.buffers.put(out)
+	if err := c.encode(out, m); err != nil {
+		return err
+	}
+	h := c.w.Header()
+	h["Content-Type"] = contentTypes[c.format.media]
+	if s, ok := m.(hasSession); ok && s.GetSession() != "" {
+		h.Set(sessionHeader, s.GetSession())
+	}
+	code := http.StatusOK
+	if e, ok := m.(hasWriteErrors); ok && len(e.GetWriteErrors()) > 0 {
+		code = http.StatusMultiStatus
+	}
+	c.writeBody(code, out.b)
+	return nil
+}
+
+func (c *call) encode(out *buffer, m proto.Message) error {
+	if c.format.media == mediaBSON {
+		page, _ := m.(hasDocuments)
+		for _, d := range page.GetDocuments() {
+			out.b = append(out.b, d.GetBson()...)
+		}
+		if cursor, ok := m.(hasCursor); ok && cursor.GetCursor() != "" {
+			c.w.Header().Set(cursorHeader, cursor.GetCursor())
+		}
+		return nil
+	}
+	e := encoder{buf: out.b, mode: c.format.mode}
+	err := e.response(c.route.reply, m.ProtoReflect())
+	out.b = e.buf
+	if err != nil {
+		return refuse(rpcerr.Internal, "the response cannot be written: "+err.Error())
+	}
+	return nil
+}
+
+func (c *call) writeBody(code int, body []byte) {
+	c.applyMetadata()
+	c.w.Header()["Content-Length"] = []string{strconv.Itoa(len(body))}
+	c.begun = true
+	c.w.WriteHeader(code)
+	_, _ = c.w.Write(body) // the client may have gone away; there is nobody to tell
+}
+
+// setMetadata keeps the handler's header metadata for the response's header.
+func (c *call) setMetadata(md metadata.MD) { c.metadata = md }
+
+// applyMetadata makes headers of the metadata that are meant for clients.
+func (c *call) applyMetadata() {
+	for key, values := range c.metadata {
+		if strings.HasPrefix(key, "mooring-") && !strings.EqualFold(key, requestIDHeader) {
+			c.w.Header()[http.CanonicalHeaderKey(key)] = values
+		}
+	}
+}
+
+// writeFailure answers a call that has failed.
+func (c *call) writeFailure(err error) {
+	failed := describe(err, c.id)
+	c.log(failed)
+	events := c.route != nil && c.format.media == mediaSSE
+	transient := failed.Body.GetError().GetRetry() != string(rpcerr.Never)
+	switch {
+	case events && c.r.Method == http.MethodGet && transient && !c.rows:
+		c.writeTransientFailure(failed.Body)
+	case c.begun:
+		c.writeStreamFailure(failed.Body)
+	default:
+		c.begun = true
+		c.applyMetadata()
+		c.handler.writeError(c.w, failed)
+	}
+}
+
+// log writes the line of a request that no interceptor has seen.
+func (c *call) log(failed rpcerr.Response) {
+	if c.handler.config.Logger == nil || c.called {
+		return
+	}
+	c.handler.config.Logger.LogAttrs(c.r.Context(), slog.LevelDebug, "request refused",
+		slog.String("request_id", c.id),
+		slog.String("method", c.r.Method),
+		slog.String("path", c.r.URL.Path),
+		slog.Int("status", failed.Code),
+		slog.String("reason", failed.Body.GetError().GetReason()),
+	)
+}

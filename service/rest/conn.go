@@ -1,0 +1,247 @@
+package rest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mooringdb/mooring/service/rpcerr"
+)
+
+// Conn is a gRPC connection that never leaves the process: a call runs the handler that was registered for it, through the same
+// interceptors as a call from the network, on the caller's messages. Nothing is serialised, nothing is copied.
+//
+// Hence the rules: a handler does not change its request, and neither keeps nor changes a message that it has returned or sent; what it
+// points to may be shared for reading. Contexts carry deadline, cancellation, metadata and peer across, as over the network; a panic goes
+// through the interceptors and, if none recovers, reaches the caller.
+//
+// Services are registered before the first call. From then on a Conn is safe for concurrent use.
+type Conn struct {
+	unary   grpc.UnaryServerInterceptor
+	stream  grpc.StreamServerInterceptor
+	methods map[string]*method
+}
+
+var (
+	_ grpc.ClientConnInterface = (*Conn)(nil)
+	_ grpc.ServiceRegistrar    = (*Conn)(nil)
+)
+
+// NewConn returns a Conn whose calls go through these interceptors; nil is none.
+func NewConn(unary grpc.UnaryServerInterceptor, stream grpc.StreamServerInterceptor) *Conn {
+	if unary == nil {
+		unary = func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+			return handler(ctx, req)
+		}
+	}
+	if stream == nil {
+		stream = func(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+			return handler(srv, ss)
+		}
+	}
+	return &Conn{unary: unary, stream: stream, methods: map[string]*method{}}
+}
+
+// method is one registered RPC; exactly one of unary and stream is set.
+type method struct {
+	server any
+	unary  grpc.MethodHandler
+	stream *grpc.StreamDesc
+	info   grpc.StreamServerInfo
+}
+
+// RegisterService makes a service's methods callable. It panics on a second registration, as grpc.Server ends the process.
+func (c *Conn) RegisterService(desc *grpc.ServiceDesc, server any) {
+	add := func(name string, m *method) {
+		full := "/" + desc.ServiceName + "/" + name
+		if c.methods[full] != nil {
+			panic("bug: rest: " + full + " is registered twice")
+		}
+		m.server = server
+		c.methods[full] = m
+	}
+	for i := range desc.Methods {
+		add(desc.Methods[i].MethodName, &method{unary: desc.Methods[i].Handler})
+	}
+	for i := range desc.Streams {
+		s := &desc.Streams[i]
+		info := grpc.StreamServerInfo{
+			FullMethod:     "/" + desc.ServiceName + "/" + s.StreamName,
+			IsClientStream: s.ClientStreams,
+			IsServerStream: s.ServerStreams,
+		}
+		add(s.StreamName, &method{stream: s, info: info})
+	}
+}
+
+// Invoke runs a unary RPC on the caller's goroutine.
+func (c *Conn) Invoke(ctx context.Context, name string, args, reply any, opts ...grpc.CallOption) error {
+	m := c.methods[name]
+	if m == nil || m.unary == nil {
+		return unknownMethod(name)
+	}
+	if err := ctx.Err(); err != nil {
+		return statusError(err)
+	}
+	transport := &transport{method: name}
+	// The generated handler makes an empty request and asks decode to fill it; the interceptor puts the caller's in its place instead.
+	response, err := m.unary(m.server, serverContext(ctx, transport), noDecode,
+		func(ctx context.Context, _ any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+			return c.unary(ctx, args, info, handler)
+		})
+	transport.fill(opts)
+	if err != nil {
+		return statusError(err)
+	}
+	return move(reply, response)
+}
+
+// NewStream begins a streaming RPC. The handler runs on a goroutine that ends with it; RecvMsg returns an error only after that. A caller
+// that stops reading before the end cancels ctx.
+func (c *Conn) NewStream(ctx context.Context, _ *grpc.StreamDesc, name string, _ ...grpc.CallOption) (grpc.ClientStream, error) {
+	m := c.methods[name]
+	if m == nil || m.stream == nil {
+		return nil, unknownMethod(name)
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, statusError(err)
+	}
+	p := newPipe(ctx, m)
+	go p.run(func(ss grpc.ServerStream) error {
+		return c.stream(m.server, ss, &m.info, m.stream.Handler)
+	})
+	return (*clientStream)(p), nil
+}
+
+func noDecode(any) error { return nil }
+
+// serverContext is the context of a handler: what the caller sends has become what the handler has received.
+func serverContext(ctx context.Context, t grpc.ServerTransportStream) context.Context {
+	md, sent := metadata.FromOutgoingContext(ctx)
+	if sent {
+		ctx = metadata.NewOutgoingContext(ctx, nil)
+	}
+	return grpc.NewContextWithServerTransportStream(metadata.NewIncomingContext(ctx, md), t)
+}
+
+// statusError is err as a caller would see it after the network.
+func statusError(err error) error { return rpcerr.Status(err).Err() }
+
+func unknownMethod(name string) error {
+	return statusError(refuse(rpcerr.Unimplemented, "there is no method "+name))
+}
+
+// move fills dst, which is empty, with the fields of src, without copying what they hold.
+func move(dst, src any) error {
+	to, ok := dst.(proto.Message)
+	if !ok {
+		return fmt.Errorf("bug: rest: %T is not a message", dst)
+	}
+	from, ok := src.(proto.Message)
+	if !ok {
+		return fmt.Errorf("bug: rest: %T is not a message", src)
+	}
+	target, source := to.ProtoReflect(), from.ProtoReflect()
+	if target.Descriptor() != source.Descriptor() {
+		return fmt.Errorf("bug: rest: %T where %T is expected", src, dst)
+	}
+	source.Range(func(fd fieldDescriptor, v fieldValue) bool {
+		target.Set(fd, v)
+		return true
+	})
+	if unknown := source.GetUnknown(); len(unknown) > 0 {
+		target.SetUnknown(unknown)
+	}
+	return nil
+}
+
+// transport is what a handler sees of the connection: it takes headers and trailers. It is shared by the handler and the caller: a mutex.
+type transport struct {
+	method string
+
+	// mu guards the fields below.
+	mu      sync.Mutex
+	header  metadata.MD
+	trailer metadata.MD
+	sent    chan struct{} // closed when the header cannot change any more; nil for unary calls
+	isSent  bool
+}
+
+var _ grpc.ServerTransportStream = (*transport)(nil)
+
+func (t *transport) Method() string { return t.method }
+
+func (t *transport) SetHeader(md metadata.MD) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.isSent {
+		return errors.New("the header has been sent")
+	}
+	t.header = join(t.header, md)
+	return nil
+}
+
+func (t *transport) SendHeader(md metadata.MD) error {
+	if err := t.SetHeader(md); err != nil {
+		return err
+	}
+	t.closeHeader()
+	return nil
+}
+
+func (t *transport) SetTrailer(md metadata.MD) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.trailer = join(t.trailer, md)
+	return nil
+}
+
+func (t *transport) closeHeader() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.isSent {
+		t.isSent = true
+		if t.sent != nil {
+			close(t.sent)
+		}
+	}
+}
+
+func (t *transport) headers() (header, trailer metadata.MD) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.header, t.trailer
+}
+
+// fill gives the caller of a unary call the header and the trailer.
+func (t *transport) fill(opts []grpc.CallOption) {
+	header, trailer := t.headers()
+	for _, o := range opts {
+		switch o := o.(type) {
+		case grpc.HeaderCallOption:
+			*o.HeaderAddr = header
+		case grpc.TrailerCallOption:
+			*o.TrailerAddr = trailer
+		}
+	}
+}
+
+func join(md, more metadata.MD) metadata.MD {
+	if len(more) == 0 {
+		return md
+	}
+	joined := maps.Clone(md)
+	if joined == nil {
+		joined = make(metadata.MD, len(more))
+	}
+	for k, v := range more {
+		joined.Append(k, v...)
+	}
+	return joined
+}

@@ -1,0 +1,173 @@
+package rest_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/payload"
+	"github.com/mooringdb/mooring/service/rest"
+)
+
+func TestUnaryCall(t *testing.T) {
+	var seen []string
+	request := &mooringv1.FindOneRequest{Database: "shop", Filter: payload.NewDocument(ejson(t, `{"a": 1}`))}
+	document := payload.NewDocument(ejson(t, `{"b": 1}`))
+	conn := rest.NewConn(func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+		seen = append(seen, info.FullMethod, incoming(ctx, "k"))
+		if req != any(request) {
+			t.Error("the request was copied")
+		}
+		return handler(ctx, req)
+	}, nil)
+	f := &fake{findOne: func(ctx context.Context, r *mooringv1.FindOneRequest) (*mooringv1.FindOneResponse, error) {
+		method, _ := grpc.Method(ctx)
+		seen = append(seen, method, r.GetDatabase())
+		if md, ok := metadata.FromOutgoingContext(ctx); ok && len(md) > 0 {
+			t.Errorf("the caller's metadata would be sent on: %v", md)
+		}
+		_ = grpc.SetHeader(ctx, metadata.Pairs("h", "1"))
+		_ = grpc.SendHeader(ctx, metadata.Pairs("h", "2"))
+		if grpc.SetHeader(ctx, metadata.Pairs("h", "3")) == nil {
+			t.Error("a header was set after it was sent")
+		}
+		_ = grpc.SetTrailer(ctx, metadata.Pairs("t", "1"))
+		return &mooringv1.FindOneResponse{Document: document, Session: ptr("s")}, nil
+	}}
+	mooringv1.RegisterDocumentServiceServer(conn, f)
+	var header, trailer metadata.MD
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "k", "v")
+	resp, err := mooringv1.NewDocumentServiceClient(conn).FindOne(ctx, request, grpc.Header(&header), grpc.Trailer(&trailer))
+	if err != nil || resp.GetDocument() != document || resp.GetSession() != "s" {
+		t.Fatalf("%v, %v", resp, err)
+	}
+	const name = mooringv1.DocumentService_FindOne_FullMethodName
+	if len(seen) != 4 || seen[0] != name || seen[1] != "v" || seen[2] != name || seen[3] != "shop" {
+		t.Errorf("seen %q", seen)
+	}
+	if h := header.Get("h"); len(h) != 2 || len(trailer.Get("t")) != 1 {
+		t.Errorf("header %v, trailer %v", header, trailer)
+	}
+}
+
+func TestUnaryErrors(t *testing.T) {
+	f := &fake{}
+	conn := rest.NewConn(nil, nil)
+	mooringv1.RegisterDocumentServiceServer(conn, f)
+	client := mooringv1.NewDocumentServiceClient(conn)
+	f.findOne = func(context.Context, *mooringv1.FindOneRequest) (*mooringv1.FindOneResponse, error) {
+		return nil, context.DeadlineExceeded
+	}
+	if _, err := client.FindOne(t.Context(), nil); status.Code(err) != codes.DeadlineExceeded {
+		t.Errorf("a context's error became %v", err)
+	}
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := client.FindOne(cancelled, nil); status.Code(err) != codes.Canceled {
+		t.Errorf("after cancel: %v", err)
+	}
+	if _, err := client.StreamFind(cancelled, nil); status.Code(err) != codes.Canceled {
+		t.Errorf("stream after cancel: %v", err)
+	}
+	if _, err := mooringv1.NewCommandServiceClient(conn).RunCommand(t.Context(), nil); status.Code(err) != codes.Unimplemented {
+		t.Errorf("an unknown method: %v", err)
+	}
+	f.findOne = func(context.Context, *mooringv1.FindOneRequest) (*mooringv1.FindOneResponse, error) { panic("boom") }
+	defer func() {
+		if p := recover(); p != "boom" {
+			t.Errorf("recovered %v", p)
+		}
+	}()
+	_, _ = client.FindOne(t.Context(), nil)
+}
+
+func TestStreamCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{streamFind: func(r *mooringv1.StreamFindRequest, s findStream) error {
+			_ = s.SetHeader(metadata.Pairs("h", incoming(s.Context(), "k")))
+			s.SetTrailer(metadata.Pairs("t", "1"))
+			for range r.GetLimit() {
+				if err := s.Send(&mooringv1.StreamFindResponse{Documents: docs(t, `{}`)}); err != nil {
+					return err
+				}
+			}
+			return nil
+		}}
+		client := mooringv1.NewDocumentServiceClient(newConn(f))
+		stream, err := client.StreamFind(metadata.AppendToOutgoingContext(t.Context(), "k", "v"), &mooringv1.StreamFindRequest{Limit: ptr(int64(2))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		header, err := stream.Header()
+		if err != nil || header.Get("h")[0] != "v" {
+			t.Errorf("header %v, %v", header, err)
+		}
+		n := 0
+		for {
+			m, err := stream.Recv()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil || len(m.GetDocuments()) != 1 {
+				t.Fatal(m, err)
+			}
+			n++
+		}
+		if n != 2 || len(stream.Trailer().Get("t")) != 1 {
+			t.Errorf("%d messages, trailer %v", n, stream.Trailer())
+		}
+	})
+}
+
+func TestStreamEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{}
+		client := mooringv1.NewDocumentServiceClient(newConn(f))
+		open := func(ctx context.Context) grpc.ServerStreamingClient[mooringv1.StreamFindResponse] {
+			s, err := client.StreamFind(ctx, &mooringv1.StreamFindRequest{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s
+		}
+		f.streamFind = func(_ *mooringv1.StreamFindRequest, s findStream) error {
+			<-s.Context().Done()
+			time.Sleep(time.Second) // the handler cleans up
+			return s.Context().Err()
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		begun := time.Now()
+		if _, err := open(ctx).Recv(); status.Code(err) != codes.DeadlineExceeded || time.Since(begun) != time.Minute+time.Second {
+			t.Errorf("%v after %v", err, time.Since(begun))
+		}
+		f.streamFind = func(_ *mooringv1.StreamFindRequest, s findStream) error {
+			return s.Send(&mooringv1.StreamFindResponse{})
+		}
+		ctx, cancel = context.WithCancel(t.Context())
+		stream := open(ctx)
+		synctest.Wait()
+		cancel() // nobody receives: the handler's send must end
+		synctest.Wait()
+		if _, err := stream.Recv(); status.Code(err) != codes.Canceled && err != nil {
+			t.Errorf("after cancel: %v", err)
+		}
+		f.streamFind = func(*mooringv1.StreamFindRequest, findStream) error { panic("boom") }
+		stream = open(t.Context())
+		defer func() {
+			if p := recover(); p != "boom" {
+				t.Errorf("recovered %v", p)
+			}
+		}()
+		_, _ = stream.Recv()
+	})
+}

@@ -1,0 +1,429 @@
+package rest
+
+import (
+	"errors"
+	"math"
+	"strconv"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/bson/extjson"
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/payload"
+	"github.com/mooringdb/mooring/service/rpcerr"
+)
+
+// decoder reads one JSON text into a message, in one pass: each document becomes BSON where it stands.
+type decoder struct {
+	json []byte
+	at   int
+	// bson is where documents are appended; they stay views on it, so it is never reused.
+	bson []byte
+	// scratch takes values that are gone once they are read.
+	scratch []byte
+}
+
+// decode reads a whole body into m. Errors are *rpcerr.Error.
+func decode(p *plan, m message, json []byte) error {
+	d := decoder{json: json}
+	if c, err := d.peek(); err != nil || c != '{' {
+		return d.fail("expected an object")
+	}
+	if err := d.object(p, m); err != nil {
+		return err
+	}
+	return d.end()
+}
+
+// decodeField reads the whole of json as the value of one field of m.
+func decodeField(f *field, m message, json []byte) error {
+	d := decoder{json: json}
+	if err := d.field(f, m); err != nil {
+		return inField(f.name, err)
+	}
+	if err := d.end(); err != nil {
+		return inField(f.name, err)
+	}
+	return nil
+}
+
+func (d *decoder) end() error {
+	d.space()
+	if d.at < len(d.json) {
+		return d.fail("unexpected text after the value")
+	}
+	return nil
+}
+
+// object reads `{"field": …}`.
+func (d *decoder) object(p *plan, m message) error {
+	d.at++
+	if d.take('}') {
+		return nil
+	}
+	for {
+		if err := d.member(p, m); err != nil {
+			return err
+		}
+		if d.take('}') {
+			return nil
+		}
+		if !d.take(',') {
+			return d.fail(`expected "," or "}"`)
+		}
+	}
+}
+
+func (d *decoder) member(p *plan, m message) error {
+	name, err := d.name()
+	if err != nil {
+		return err
+	}
+	f := p.byName[string(name)]
+	switch {
+	case f == nil:
+		return refuseField(string(name), "there is no such field")
+	case f.inPath:
+		return refuseField(f.name, "it stands in the path, not in the body")
+	case f.isSet(m):
+		return inField(f.name, d.fail("it is there twice"))
+	}
+	if !d.take(':') {
+		return d.fail(`expected ":"`)
+	}
+	if err := d.field(f, m); err != nil {
+		return inField(f.name, err)
+	}
+	return nil
+}
+
+// isSet says whether an earlier member has set the field. For fields without presence it cannot know a zero value, which is harmless.
+func (f *field) isSet(m message) bool { return m.Has(f.fd) }
+
+// field reads the field's value and sets it.
+func (d *decoder) field(f *field, m message) error {
+	c, err := d.peek()
+	if err != nil {
+		return err
+	}
+	if c == 'n' && f.kind != kindValue {
+		return d.fail("null is not a value here; leave the field out")
+	}
+	switch {
+	case f.repeated:
+		return d.list(f, m)
+	case f.kind == kindTextMap:
+		return d.textMap(m.Mutable(f.fd).Map())
+	}
+	v, err := d.value(f, c, func() message { return m.NewField(f.fd).Message() })
+	if err != nil {
+		return err
+	}
+	m.Set(f.fd, v)
+	return nil
+}
+
+// list reads `[…]`.
+func (d *decoder) list(f *field, m message) error {
+	if !d.take('[') {
+		return d.fail("expected an array")
+	}
+	list := m.Mutable(f.fd).List()
+	if d.take(']') {
+		return nil
+	}
+	for i := 0; ; i++ {
+		c, err := d.peek()
+		if err != nil {
+			return err
+		}
+		v, err := d.value(f, c, func() message { return list.NewElement().Message() })
+		if err != nil {
+			return inField(strconv.Itoa(i), err)
+		}
+		list.Append(v)
+		if d.take(']') {
+			return nil
+		}
+		if !d.take(',') {
+			return d.fail(`expected "," or "]"`)
+		}
+	}
+}
+
+// value reads one value, which begins with c; empty makes the message for kindMessage.
+func (d *decoder) value(f *field, c byte, empty func() message) (protoreflect.Value, error) {
+	switch f.kind {
+	case kindDocument:
+		doc, err := d.document(f, c)
+		return protoreflect.ValueOfMessage(doc.ProtoReflect()), err
+	case kindValue:
+		v, err := d.anyValue()
+		return protoreflect.ValueOfMessage(v.ProtoReflect()), err
+	case kindMessage:
+		m := empty()
+		return protoreflect.ValueOfMessage(m), d.message(f.message, m, c)
+	case kindString:
+		s, err := d.text()
+		return protoreflect.ValueOfString(s), err
+	case kindBool:
+		b, err := d.bool()
+		return protoreflect.ValueOfBool(b), err
+	case kindInt32:
+		n, err := d.integer(math.MinInt32, math.MaxInt32)
+		return protoreflect.ValueOfInt32(int32(n)), err
+	case kindInt64:
+		n, err := d.integer(math.MinInt64, math.MaxInt64)
+		return protoreflect.ValueOfInt64(n), err
+	}
+	panic("bug: rest: a field of no kind: " + f.name)
+}
+
+// message reads a message in its own shape.
+func (d *decoder) message(p *plan, m message, c byte) error {
+	switch {
+	case p.shape == shapeBare:
+		return d.field(p.fields[0], m)
+	case p.shape == shapeUnion:
+		for _, f := range p.fields {
+			if f.takes(c) {
+				return d.field(f, m)
+			}
+		}
+		return d.fail("a value of this type has no meaning here")
+	case p.shape == shapeModeOnly && c == '"':
+		return d.field(p.fields[0], m)
+	case c != '{':
+		return d.fail("expected an object")
+	}
+	return d.object(p, m)
+}
+
+func (d *decoder) document(f *field, c byte) (*mooringv1.Document, error) {
+	buf := d.room()
+	read := extjson.ParsePrefix
+	switch {
+	case c == '[' && f.ordered:
+		read = payload.AppendPairs
+	case c != '{':
+		if f.ordered {
+			return nil, d.fail("expected an object, or an array of pairs")
+		}
+		return nil, d.fail("expected an object")
+	}
+	out, n, err := read(buf, d.json[d.at:])
+	if err != nil {
+		return nil, d.syntax(err)
+	}
+	d.at += n
+	d.bson = out
+	return payload.NewDocument(out[len(buf):len(out):len(out)]), nil
+}
+
+// A chunk holds the BSON of many small documents. A document that does not fit any more begins the next one, so that growing never copies
+// more than a chunk.
+const (
+	minChunk = 64
+	maxChunk = 256 << 10
+)
+
+func (d *decoder) room() []byte {
+	if free := cap(d.bson) - len(d.bson); free < minChunk {
+		rest := len(d.json) - d.at
+		d.bson = make([]byte, 0, min(rest+rest/2+minChunk, maxChunk))
+	}
+	return d.bson
+}
+
+func (d *decoder) anyValue() (*mooringv1.Value, error) {
+	v, err := d.extended()
+	if err != nil {
+		return nil, err
+	}
+	return payload.NewValue(v), nil
+}
+
+// extended reads any Extended JSON value; it is valid until the next one is read.
+func (d *decoder) extended() (bson.Value, error) {
+	d.space()
+	v, out, n, err := extjson.ParseValuePrefix(d.scratch[:0], d.json[d.at:])
+	if err != nil {
+		return bson.Value{}, d.syntax(err)
+	}
+	d.at += n
+	d.scratch = out
+	return v, nil
+}
+
+func (d *decoder) textMap(m protoreflect.Map) error {
+	if !d.take('{') {
+		return d.fail("expected an object")
+	}
+	if d.take('}') {
+		return nil
+	}
+	for {
+		name, err := d.text()
+		if err != nil {
+			return err
+		}
+		if !d.take(':') {
+			return d.fail(`expected ":"`)
+		}
+		value, err := d.text()
+		if err != nil {
+			return inField(name, err)
+		}
+		key := protoreflect.ValueOfString(name).MapKey()
+		if m.Has(key) {
+			return inField(name, d.fail("it is there twice"))
+		}
+		m.Set(key, protoreflect.ValueOfString(value))
+		if d.take('}') {
+			return nil
+		}
+		if !d.take(',') {
+			return d.fail(`expected "," or "}"`)
+		}
+	}
+}
+
+// integer reads a number, a number in a string, or Extended JSON's wrapper of one.
+func (d *decoder) integer(low, high int64) (int64, error) {
+	d.space()
+	at := d.at
+	v, err := d.extended()
+	if err != nil {
+		return 0, err
+	}
+	n, ok := v.AsInt64()
+	if s, isString := v.Str(); isString {
+		n, err = strconv.ParseInt(s, 10, 64)
+		ok = err == nil && s[0] != '+'
+	}
+	if !ok {
+		d.at = at
+		return 0, d.fail("expected an integer")
+	}
+	if n < low || n > high {
+		d.at = at
+		return 0, d.fail("the integer is too large")
+	}
+	return n, nil
+}
+
+func (d *decoder) bool() (bool, error) {
+	d.space()
+	rest := d.json[d.at:]
+	switch {
+	case len(rest) >= 4 && string(rest[:4]) == "true":
+		d.at += 4
+		return true, nil
+	case len(rest) >= 5 && string(rest[:5]) == "false":
+		d.at += 5
+		return false, nil
+	}
+	return false, d.fail("expected true or false")
+}
+
+func (d *decoder) text() (string, error) {
+	b, err := d.name()
+	return string(b), err
+}
+
+// name reads a string; the bytes are valid until the next value is read.
+func (d *decoder) name() ([]byte, error) {
+	c, err := d.peek()
+	if err != nil {
+		return nil, err
+	}
+	if c != '"' {
+		return nil, d.fail("expected a string")
+	}
+	if b, ok := d.plainText(); ok {
+		return b, nil
+	}
+	v, err := d.extended()
+	if err != nil {
+		return nil, err
+	}
+	s, _ := v.Str()
+	return []byte(s), nil
+}
+
+// plainText reads a string without escapes.
+func (d *decoder) plainText() ([]byte, bool) {
+	begin := d.at + 1
+	for i := begin; i < len(d.json); i++ {
+		switch c := d.json[i]; {
+		case c == '"':
+			if !utf8.Valid(d.json[begin:i]) {
+				return nil, false
+			}
+			d.at = i + 1
+			return d.json[begin:i], true
+		case c == '\\' || c < ' ':
+			return nil, false
+		}
+	}
+	return nil, false
+}
+
+// space skips white space.
+func (d *decoder) space() {
+	for d.at < len(d.json) {
+		switch d.json[d.at] {
+		case ' ', '\t', '\n', '\r':
+			d.at++
+		default:
+			return
+		}
+	}
+}
+
+// peek skips white space and returns the next byte.
+func (d *decoder) peek() (byte, error) {
+	d.space()
+	if d.at == len(d.json) {
+		return 0, d.fail("unexpected end of the text")
+	}
+	return d.json[d.at], nil
+}
+
+// take skips white space and, if it is next, c.
+func (d *decoder) take(c byte) bool {
+	d.space()
+	if d.at == len(d.json) || d.json[d.at] != c {
+		return false
+	}
+	d.at++
+	return true
+}
+
+func (d *decoder) fail(message string) error {
+	return malformed("", d.at, message)
+}
+
+// syntax is an error of extjson, whose offsets count from where d stands.
+func (d *decoder) syntax(err error) error {
+	var s *extjson.SyntaxError
+	if errors.As(err, &s) {
+		return malformed(s.Path, d.at+s.Offset, "malformed Extended JSON: "+s.Problem)
+	}
+	return malformed("", d.at, err.Error())
+}
+
+// inField moves an error down below the field.
+func inField(name string, err error) error {
+	var e *rpcerr.Error
+	if errors.As(err, &e) {
+		if e.Field == "" {
+			e.Field = name
+		} else {
+			e.Field = name + "." + e.Field
+		}
+	}
+	return err
+}

@@ -1,0 +1,182 @@
+package rest
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/bson/extjson"
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/payload"
+)
+
+// encoder appends messages to a buffer as JSON. Fields without a value are left out if they have presence, and written if not.
+type encoder struct {
+	buf  []byte
+	mode extjson.Mode
+	// sparse leaves out everything that has no value: for errors.
+	sparse bool
+}
+
+// response appends a whole response. Its own document is null when it is unset.
+func (e *encoder) response(p *plan, m message) error {
+	return e.object(p, m, true)
+}
+
+func (e *encoder) object(p *plan, m message, whole bool) error {
+	begin := len(e.buf)
+	e.buf = append(e.buf, '{')
+	for _, f := range p.fields {
+		isSet := m.Has(f.fd)
+		null := !isSet && whole && f.kind == kindDocument && !f.repeated && !f.fd.HasOptionalKeyword()
+		if !isSet && !null && (f.fd.HasPresence() || e.sparse) {
+			continue
+		}
+		if len(e.buf) > begin+1 {
+			e.buf = append(e.buf, ',')
+		}
+		e.buf = append(e.buf, f.quoted...)
+		if null {
+			e.buf = append(e.buf, "null"...)
+			continue
+		}
+		if err := e.field(f, m); err != nil {
+			return fmt.Errorf("%s: %w", f.name, err)
+		}
+	}
+	e.buf = append(e.buf, '}')
+	return nil
+}
+
+func (e *encoder) field(f *field, m message) error {
+	v := m.Get(f.fd)
+	switch {
+	case f.kind == kindTextMap:
+		return e.textMap(v.Map())
+	case !f.repeated:
+		return e.value(f, v)
+	}
+	e.buf = append(e.buf, '[')
+	list := v.List()
+	for i := range list.Len() {
+		if i > 0 {
+			e.buf = append(e.buf, ',')
+		}
+		if err := e.value(f, list.Get(i)); err != nil {
+			return fmt.Errorf("%d: %w", i, err)
+		}
+	}
+	e.buf = append(e.buf, ']')
+	return nil
+}
+
+func (e *encoder) value(f *field, v protoreflect.Value) error {
+	switch f.kind {
+	case kindDocument:
+		d, _ := v.Message().Interface().(*mooringv1.Document)
+		return e.document(d)
+	case kindValue:
+		d, _ := v.Message().Interface().(*mooringv1.Value)
+		return e.anyValue(d)
+	case kindMessage:
+		return e.message(f.message, v.Message())
+	case kindString:
+		return e.text(v.String())
+	case kindBool:
+		e.buf = strconv.AppendBool(e.buf, v.Bool())
+	case kindInt32, kindInt64:
+		e.buf = strconv.AppendInt(e.buf, v.Int(), 10)
+	case kindTextMap, kindUnsupported:
+		panic("bug: rest: no value of this kind: " + f.name)
+	}
+	return nil
+}
+
+func (e *encoder) message(p *plan, m message) error {
+	switch p.shape {
+	case shapeBare:
+		return e.field(p.fields[0], m)
+	case shapeUnion:
+		for _, f := range p.fields {
+			if m.Has(f.fd) {
+				return e.field(f, m)
+			}
+		}
+		e.buf = append(e.buf, "null"...)
+		return nil
+	case shapeObject, shapeModeOnly:
+	}
+	return e.object(p, m, false)
+}
+
+func (e *encoder) document(d *mooringv1.Document) error {
+	buf, err := extjson.Append(e.buf, d.GetBson(), e.mode)
+	if err != nil {
+		return err
+	}
+	e.buf = buf
+	return nil
+}
+
+func (e *encoder) anyValue(d *mooringv1.Value) error {
+	v, ok := bson.Raw(d.GetBson()).Lookup(payload.ValueKey)
+	if !ok {
+		return fmt.Errorf("bug: a Value without %q", payload.ValueKey)
+	}
+	buf, err := extjson.AppendValue(e.buf, v, e.mode)
+	if err != nil {
+		return err
+	}
+	e.buf = buf
+	return nil
+}
+
+func (e *encoder) textMap(m protoreflect.Map) error {
+	keys := make([]string, 0, m.Len())
+	m.Range(func(k protoreflect.MapKey, _ protoreflect.Value) bool {
+		keys = append(keys, k.String())
+		return true
+	})
+	slices.Sort(keys)
+	e.buf = append(e.buf, '{')
+	for i, k := range keys {
+		if i > 0 {
+			e.buf = append(e.buf, ',')
+		}
+		if err := e.text(k); err != nil {
+			return err
+		}
+		e.buf = append(e.buf, ':')
+		if err := e.text(m.Get(protoreflect.ValueOfString(k).MapKey()).String()); err != nil {
+			return err
+		}
+	}
+	e.buf = append(e.buf, '}')
+	return nil
+}
+
+func (e *encoder) text(s string) error {
+	if isPlain(s) {
+		e.buf = append(append(append(e.buf, '"'), s...), '"')
+		return nil
+	}
+	buf, err := extjson.AppendValue(e.buf, bson.StringValue(s), extjson.Relaxed)
+	if err != nil {
+		return err
+	}
+	e.buf = buf
+	return nil
+}
+
+// isPlain says whether s is its own JSON.
+func isPlain(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c >= 0x7f || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,164 @@
+package rest_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/bson/extjson"
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/payload"
+	"github.com/mooringdb/mooring/service/rest"
+	"github.com/mooringdb/mooring/service/rpcerr"
+)
+
+// fake is the services behind the REST handler: it answers what a test gives it, and remembers what it was asked. An unset answer is a
+// panic.
+type fake struct {
+	mooringv1.UnsafeCommandServiceServer
+	mooringv1.UnimplementedDocumentServiceServer
+	mooringv1.UnimplementedCursorServiceServer
+
+	runCommand func(context.Context, *mooringv1.RunCommandRequest) (*mooringv1.RunCommandResponse, error)
+	find       func(context.Context, *mooringv1.FindRequest) (*mooringv1.FindResponse, error)
+	findOne    func(context.Context, *mooringv1.FindOneRequest) (*mooringv1.FindOneResponse, error)
+	aggregate  func(context.Context, *mooringv1.AggregateRequest) (*mooringv1.AggregateResponse, error)
+	updateOne  func(context.Context, *mooringv1.UpdateOneRequest) (*mooringv1.UpdateOneResponse, error)
+	insertMany func(context.Context, *mooringv1.InsertManyRequest) (*mooringv1.InsertManyResponse, error)
+	distinct   func(context.Context, *mooringv1.DistinctRequest) (*mooringv1.DistinctResponse, error)
+	count      func(context.Context, *mooringv1.CountDocumentsRequest) (*mooringv1.CountDocumentsResponse, error)
+	streamFind func(*mooringv1.StreamFindRequest, grpc.ServerStreamingServer[mooringv1.StreamFindResponse]) error
+}
+
+func (f *fake) RunCommand(ctx context.Context, r *mooringv1.RunCommandRequest) (*mooringv1.RunCommandResponse, error) {
+	return f.runCommand(ctx, r)
+}
+
+func (f *fake) RunCursorCommand(context.Context, *mooringv1.RunCursorCommandRequest) (*mooringv1.RunCursorCommandResponse, error) {
+	return nil, errors.New("not in these tests")
+}
+
+func (f *fake) StreamRunCursorCommand(*mooringv1.StreamRunCursorCommandRequest, grpc.ServerStreamingServer[mooringv1.StreamRunCursorCommandResponse]) error {
+	return errors.New("not in these tests")
+}
+
+func (f *fake) Find(ctx context.Context, r *mooringv1.FindRequest) (*mooringv1.FindResponse, error) {
+	return f.find(ctx, r)
+}
+
+func (f *fake) FindOne(ctx context.Context, r *mooringv1.FindOneRequest) (*mooringv1.FindOneResponse, error) {
+	return f.findOne(ctx, r)
+}
+
+func (f *fake) Aggregate(ctx context.Context, r *mooringv1.AggregateRequest) (*mooringv1.AggregateResponse, error) {
+	return f.aggregate(ctx, r)
+}
+
+func (f *fake) UpdateOne(ctx context.Context, r *mooringv1.UpdateOneRequest) (*mooringv1.UpdateOneResponse, error) {
+	return f.updateOne(ctx, r)
+}
+
+func (f *fake) InsertMany(ctx context.Context, r *mooringv1.InsertManyRequest) (*mooringv1.InsertManyResponse, error) {
+	return f.insertMany(ctx, r)
+}
+
+func (f *fake) Distinct(ctx context.Context, r *mooringv1.DistinctRequest) (*mooringv1.DistinctResponse, error) {
+	return f.distinct(ctx, r)
+}
+
+func (f *fake) CountDocuments(ctx context.Context, r *mooringv1.CountDocumentsRequest) (*mooringv1.CountDocumentsResponse, error) {
+	return f.count(ctx, r)
+}
+
+func (f *fake) StreamFind(r *mooringv1.StreamFindRequest, s grpc.ServerStreamingServer[mooringv1.StreamFindResponse]) error {
+	return f.streamFind(r, s)
+}
+
+// mapErrors is what the real interceptors do last.
+func mapErrors(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	resp, err := handler(ctx, req)
+	return resp, rpcerr.Status(err).Err()
+}
+
+func mapStreamErrors(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	return rpcerr.Status(handler(srv, ss)).Err()
+}
+
+func newConn(f *fake) *rest.Conn {
+	conn := rest.NewConn(mapErrors, mapStreamErrors)
+	mooringv1.RegisterCommandServiceServer(conn, f)
+	mooringv1.RegisterDocumentServiceServer(conn, f)
+	mooringv1.RegisterCursorServiceServer(conn, f)
+	return conn
+}
+
+func newHandler(tb testing.TB, f *fake, change ...func(*rest.Config)) http.Handler {
+	tb.Helper()
+	config := rest.Config{Conn: newConn(f)}
+	for _, c := range change {
+		c(&config)
+	}
+	h, err := rest.New(config)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return h
+}
+
+// do sends one request; header is name, value, name, value, …
+func do(h http.Handler, method, url, body string, header ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, url, strings.NewReader(body))
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+const documents = "/v1/databases/shop/collections/orders/documents"
+
+// ejson is a document from its JSON.
+func ejson(tb testing.TB, text string) bson.Raw {
+	tb.Helper()
+	raw, err := extjson.Parse(nil, []byte(text))
+	if err != nil {
+		tb.Fatalf("%s: %v", text, err)
+	}
+	return raw
+}
+
+// canonical is a document's JSON, for comparing; "-" for none.
+func canonical(tb testing.TB, d *mooringv1.Document) string {
+	tb.Helper()
+	if d == nil {
+		return "-"
+	}
+	text, err := extjson.Append(nil, d.GetBson(), extjson.Canonical)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return string(text)
+}
+
+func docs(tb testing.TB, texts ...string) []*mooringv1.Document {
+	tb.Helper()
+	var list []*mooringv1.Document
+	for _, t := range texts {
+		list = append(list, payload.NewDocument(ejson(tb, t)))
+	}
+	return list
+}
+
+func incoming(ctx context.Context, key string) string {
+	return strings.Join(metadata.ValueFromIncomingContext(ctx, key), ",")
+}
+
+func ptr[T any](v T) *T { return &v }

@@ -1,0 +1,267 @@
+package rest
+
+import (
+	"context"
+	"io"
+	"net/http"
+
+	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+	"google.golang.org/genproto/googleapis/api/annotations"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+)
+
+// This file is all that knows grpc-gateway. Its generated handlers build a request from body and path, and call the method; what they would
+// write is discarded, because the call writes (grpc-gateway's own stream errors have another shape than its unary ones, and so on). Its
+// routing, which tries one pattern after the other, is used once, by New, to learn which handler belongs to which annotation.
+
+// services are those that REST serves: the files with their descriptors, and the generated registrations.
+var services = []struct {
+	file     protoreflect.FileDescriptor
+	register func(context.Context, *runtime.ServeMux, grpc.ClientConnInterface) error
+}{
+	{mooringv1.File_mooring_v1_command_service_proto, func(ctx context.Context, mux *runtime.ServeMux, cc grpc.ClientConnInterface) error {
+		return mooringv1.RegisterCommandServiceHandlerClient(ctx, mux, mooringv1.NewCommandServiceClient(cc))
+	}},
+	{mooringv1.File_mooring_v1_document_service_proto, func(ctx context.Context, mux *runtime.ServeMux, cc grpc.ClientConnInterface) error {
+		return mooringv1.RegisterDocumentServiceHandlerClient(ctx, mux, mooringv1.NewDocumentServiceClient(cc))
+	}},
+	{mooringv1.File_mooring_v1_cursor_service_proto, func(ctx context.Context, mux *runtime.ServeMux, cc grpc.ClientConnInterface) error {
+		return mooringv1.RegisterCursorServiceHandlerClient(ctx, mux, mooringv1.NewCursorServiceClient(cc))
+	}},
+}
+
+// newRoutes is the tree of all annotations, each with its generated handler. Calls are made on cc.
+func newRoutes(plans planner, cc grpc.ClientConnInterface) (*node, error) {
+	mux := runtime.NewServeMux(
+		runtime.WithMiddlewares(answerProbe),
+		runtime.WithMarshalerOption(runtime.MIMEWildcard, bodyMarshaler{}),
+		runtime.WithIncomingHeaderMatcher(func(key string) (string, bool) { return key, forwarded[key] }),
+		runtime.WithOutgoingHeaderMatcher(func(string) (string, bool) { return "", false }),
+		runtime.WithOutgoingTrailerMatcher(func(string) (string, bool) { return "", false }),
+		runtime.WithForwardResponseOption(respond),
+		runtime.WithErrorHandler(func(ctx context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, _ http.ResponseWriter, _ *http.Request, err error) {
+			callFrom(ctx).fail(err)
+		}),
+		runtime.WithDisablePathLengthFallback(),
+		runtime.WithDisableHTTPMethodOverride(),
+	)
+	root := newNode()
+	for _, s := range services {
+		if err := s.register(context.Background(), mux, cc); err != nil {
+			return nil, err
+		}
+		for i := range s.file.Services().Len() {
+			service := s.file.Services().Get(i)
+			for j := range service.Methods().Len() {
+				for _, r := range methodRoutes(plans, service.Methods().Get(j)) {
+					r.handle = probe(mux, r)
+					root.add(r)
+				}
+			}
+		}
+	}
+	return root, nil
+}
+
+// methodRoutes are the routes of a method's HTTP annotation.
+func methodRoutes(plans planner, m protoreflect.MethodDescriptor) []*route {
+	rule, _ := proto.GetExtension(m.Options(), annotations.E_Http).(*annotations.HttpRule)
+	var routes []*route
+	for _, binding := range append([]*annotations.HttpRule{rule}, rule.GetAdditionalBindings()...) {
+		r := &route{
+			rpc:     "/" + string(m.Parent().FullName()) + "/" + string(m.Name()),
+			stream:  m.IsStreamingServer(),
+			request: plans.plan(m.Input()),
+			reply:   plans.plan(m.Output()),
+		}
+		var err error
+		if r.replyType, err = protoregistry.GlobalTypes.FindMessageByName(m.Output().FullName()); err != nil {
+			panic("bug: rest: " + err.Error())
+		}
+		switch pattern := binding.GetPattern().(type) {
+		case *annotations.HttpRule_Get:
+			r.method, r.path = http.MethodGet, pattern.Get
+		case *annotations.HttpRule_Post:
+			r.method, r.path = http.MethodPost, pattern.Post
+		default:
+			panic("bug: rest: an HTTP annotation of another kind on " + r.rpc)
+		}
+		switch {
+		case r.stream:
+			r.offers = offerStream
+		case r.reply.byName["documents"] != nil && r.reply.byName["cursor"] != nil:
+			r.offers = offerPage
+		default:
+			r.offers = offerSingle
+		}
+		routes = append(routes, r)
+	}
+	return routes
+}
+
+type probeKey struct{}
+
+// answerProbe wraps each generated handler so that a probe gets the handler instead of calling it.
+func answerProbe(next runtime.HandlerFunc) runtime.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request, params map[string]string) {
+		if found, ok := r.Context().Value(probeKey{}).(*runtime.HandlerFunc); ok {
+			*found = next
+			return
+		}
+		next(w, r, params)
+	}
+}
+
+// probe returns the handler that the mux has for a route: the one that a request with the template itself for a path reaches.
+func probe(mux *runtime.ServeMux, r *route) runtime.HandlerFunc {
+	var found runtime.HandlerFunc
+	ctx := context.WithValue(context.Background(), probeKey{}, &found)
+	request, err := http.NewRequestWithContext(ctx, r.method, "/", nil)
+	if err == nil {
+		request.URL.Path = r.path
+		mux.ServeHTTP(&discard{}, request)
+	}
+	if found == nil {
+		panic("bug: rest: grpc-gateway has no handler for " + r.method + " " + r.path)
+	}
+	return found
+}
+
+// forwarded are the headers that become metadata, with the same names; Authorization does anyway.
+var forwarded = map[string]bool{
+	"Idempotency-Key": true,
+	"Traceparent":     true,
+	"Tracestate":      true,
+	requestIDHeader:   true,
+}
+
+type callKey struct{}
+
+// callFrom is the call that a context belongs to: every context that grpc-gateway passes on has one.
+func callFrom(ctx context.Context) *call {
+	c, _ := ctx.Value(callKey{}).(*call)
+	return c
+}
+
+// respond takes each response from grpc-gateway: one for a unary call, each message of a stream, and nil at a stream's beginning.
+func respond(ctx context.Context, _ http.ResponseWriter, m proto.Message) error {
+	if m == nil {
+		return nil
+	}
+	return callFrom(ctx).respond(m)
+}
+
+// callConn is the connection on which the generated handlers make their calls: it completes the requests, and watches streams end.
+type callConn struct{ grpc.ClientConnInterface }
+
+func (cc callConn) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
+	c := callFrom(ctx)
+	if err := c.complete(args); err != nil {
+		return err
+	}
+	c.called = true
+	err := cc.ClientConnInterface.Invoke(ctx, method, args, reply, opts...)
+	for _, o := range opts {
+		if header, ok := o.(grpc.HeaderCallOption); ok {
+			c.setMetadata(*header.HeaderAddr)
+		}
+	}
+	return err
+}
+
+// NewStream opens the stream with its first request, so that a request that cannot be completed reaches no handler.
+func (cc callConn) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	c := callFrom(ctx)
+	open := func() (grpc.ClientStream, error) { return cc.ClientConnInterface.NewStream(ctx, desc, method, opts...) }
+	return &callStream{call: c, open: open}, nil
+}
+
+// callStream is a stream that always ends well for grpc-gateway; the call knows how it really ended.
+type callStream struct {
+	grpc.ClientStream // once it is open
+	call              *call
+	open              func() (grpc.ClientStream, error)
+}
+
+func (s *callStream) SendMsg(m any) error {
+	if err := s.call.complete(m); err != nil {
+		return err
+	}
+	stream, err := s.open()
+	if err != nil {
+		return err
+	}
+	s.ClientStream = stream
+	s.call.streaming = stream
+	s.call.called = true
+	return stream.SendMsg(m)
+}
+
+// Header does not wait: the call reads the header when it needs it.
+func (s *callStream) Header() (metadata.MD, error) { return nil, nil }
+
+func (s *callStream) RecvMsg(m any) error {
+	if s.call.receive(s.ClientStream, m) != nil {
+		return io.EOF
+	}
+	return nil
+}
+
+// bodyMarshaler reads request bodies. It writes nothing.
+type bodyMarshaler struct{}
+
+var (
+	_ runtime.Marshaler = bodyMarshaler{}
+	_ runtime.Delimited = bodyMarshaler{}
+)
+
+func (bodyMarshaler) Marshal(any) ([]byte, error) { return nil, nil }
+func (bodyMarshaler) Unmarshal([]byte, any) error { return nil }
+func (bodyMarshaler) NewEncoder(io.Writer) runtime.Encoder {
+	return runtime.EncoderFunc(func(any) error { return nil })
+}
+func (bodyMarshaler) ContentType(any) string { return "" }
+func (bodyMarshaler) Delimiter() []byte      { return nil }
+
+func (bodyMarshaler) NewDecoder(r io.Reader) runtime.Decoder {
+	body, _ := r.(*requestBody)
+	return body
+}
+
+// requestBody is the body of a call's request, as grpc-gateway sees it: a decoder of itself, and nothing to read.
+type requestBody struct{ call *call }
+
+func (*requestBody) Read([]byte) (int, error) { return 0, io.EOF }
+func (*requestBody) Close() error             { return nil }
+
+// Decode reads the body into a message.
+func (b *requestBody) Decode(v any) error {
+	m, ok := v.(proto.Message)
+	if !ok {
+		panic("bug: rest: no annotation has a body but *")
+	}
+	err := b.call.decode(m.ProtoReflect())
+	if err != nil {
+		b.call.fail(err)
+	}
+	return err
+}
+
+// discard is the response writer that grpc-gateway gets.
+type discard struct{ header http.Header }
+
+func (d *discard) Header() http.Header {
+	if d.header == nil {
+		d.header = http.Header{}
+	}
+	return d.header
+}
+func (d *discard) Write(b []byte) (int, error) { return len(b), nil }
+func (d *discard) WriteHeader(int)             {}
+func (d *discard) Flush()                      {}

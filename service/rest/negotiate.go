@@ -1,0 +1,183 @@
+package rest
+
+import (
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/mooringdb/mooring/core/bson/extjson"
+	"github.com/mooringdb/mooring/service/rpcerr"
+)
+
+// media is a kind of response body.
+type media uint8
+
+const (
+	mediaJSON   media = iota // application/json: relaxed Extended JSON
+	mediaEJSON               // application/ejson: canonical Extended JSON
+	mediaBSON                // application/bson: a page's documents, one after the other
+	mediaNDJSON              // application/x-ndjson: a stream, one object a line
+	mediaSSE                 // text/event-stream: a stream of events
+)
+
+var mediaTypes = [...]string{
+	mediaJSON: "application/json", mediaEJSON: "application/ejson", mediaBSON: "application/bson",
+	mediaNDJSON: "application/x-ndjson", mediaSSE: "text/event-stream",
+}
+
+func (m media) String() string { return mediaTypes[m] }
+
+// What a route can answer with, the default first.
+var (
+	offerSingle = []media{mediaJSON, mediaEJSON}
+	offerPage   = []media{mediaJSON, mediaEJSON, mediaBSON}
+	offerStream = []media{mediaNDJSON, mediaSSE}
+)
+
+// format is the form of a response, as the client's Accept chooses it.
+type format struct {
+	media media
+	mode  extjson.Mode
+	bare  bool // NDJSON: documents only
+}
+
+// accept chooses one of the offers: by the client's weights, then by how exactly a range names it, then in the offers' order. ok is false
+// when there is nothing acceptable among them.
+func accept(header []string, offers []media) (chosen format, ok bool) {
+	if len(header) == 0 || len(header) == 1 && (header[0] == "*/*" || header[0] == offers[0].String()) {
+		return (&mediaRange{}).format(offers[0]), true
+	}
+	ranges := parseAccept(header)
+	if len(ranges) == 0 {
+		return (&mediaRange{}).format(offers[0]), true
+	}
+	best := candidate{}
+	for _, m := range offers {
+		// Of the ranges that match, the most exact one says the weight (RFC 9110, 12.5.1).
+		var says candidate
+		for i := range ranges {
+			if c := ranges[i].match(m); c.exactness > says.exactness {
+				says = c
+			}
+		}
+		if says.weight > 0 && (says.weight > best.weight || says.weight == best.weight && says.exactness > best.exactness) {
+			best, chosen = says, says.accepted.format(m)
+		}
+	}
+	return chosen, best.weight > 0
+}
+
+// candidate is a range that matches an offer.
+type candidate struct {
+	accepted  *mediaRange
+	exactness int // 0: no match, 1: */*, 2: type/*, 3: type/subtype, 4 and more: with parameters
+	weight    float64
+}
+
+// mediaRange is one element of an Accept header.
+type mediaRange struct {
+	name    string
+	weight  float64
+	params  int // understood ones, but for charset
+	int64   bool
+	bare    bool
+	canon   bool
+	refused bool // it has a parameter that nothing here matches
+}
+
+func parseAccept(header []string) []mediaRange {
+	var ranges []mediaRange
+	for _, line := range header {
+		for text := range strings.SplitSeq(line, ",") {
+			if strings.TrimSpace(text) != "" {
+				ranges = append(ranges, parseRange(text))
+			}
+		}
+	}
+	return ranges
+}
+
+func parseRange(text string) mediaRange {
+	name, params, err := mime.ParseMediaType(text)
+	if err != nil {
+		return mediaRange{refused: true}
+	}
+	r := mediaRange{name: name, weight: 1}
+	for key, value := range params {
+		value = strings.ToLower(value)
+		known := true
+		switch key {
+		case "q":
+			r.weight, err = strconv.ParseFloat(value, 64)
+			known = err == nil && r.weight >= 0 && r.weight <= 1
+			r.params--
+		case "charset":
+			known = value == "utf-8" || value == "utf8"
+			r.params--
+		case "int64":
+			r.int64, known = true, value == "number"
+		case "bare":
+			r.bare, known = value == "true", value == "true" || value == "false"
+		case "profile":
+			// "plain" is reserved.
+			r.canon, known = true, value == "canonical"
+		}
+		r.params++
+		r.refused = r.refused || !known
+	}
+	return r
+}
+
+func (r *mediaRange) match(m media) candidate {
+	name := m.String()
+	major, _, _ := strings.Cut(name, "/")
+	c := candidate{accepted: r, weight: r.weight}
+	switch {
+	case r.refused:
+		return candidate{}
+	case r.name == name:
+		c.exactness = 3 + r.params
+	case r.name == major+"/*":
+		c.exactness = 2
+	case r.name == "*/*":
+		c.exactness = 1
+	}
+	return c
+}
+
+func (r *mediaRange) format(m media) format {
+	f := format{media: m, mode: extjson.RelaxedSafe, bare: r.bare && m == mediaNDJSON}
+	switch {
+	case m == mediaEJSON || r.canon:
+		f.mode = extjson.Canonical
+	case r.int64:
+		f.mode = extjson.Relaxed
+	}
+	return f
+}
+
+// checkContentType refuses bodies that are not JSON. A missing type is taken for JSON.
+func checkContentType(h http.Header) error {
+	if coding := h.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
+		return refuse(rpcerr.UnsupportedMediaType, "Content-Encoding "+strconv.Quote(coding)+" is not supported")
+	}
+	text := h.Get("Content-Type")
+	if text == "" || text == mediaTypes[mediaJSON] {
+		return nil
+	}
+	name, params, err := mime.ParseMediaType(text)
+	charset := strings.ToLower(params["charset"])
+	if err != nil || name != mediaTypes[mediaJSON] && name != mediaTypes[mediaEJSON] || charset != "" && charset != "utf-8" && charset != "utf8" {
+		return refuse(rpcerr.UnsupportedMediaType, "Content-Type "+strconv.Quote(text)+" is not supported: use application/json or application/ejson")
+	}
+	return nil
+}
+
+func offered(offers []media) string {
+	names := make([]string, len(offers))
+	for i, m := range offers {
+		names[i] = m.String()
+	}
+	return strings.Join(names, " or ")
+}

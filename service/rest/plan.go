@@ -1,0 +1,143 @@
+package rest
+
+import (
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+)
+
+// plan is how one message is read from and written as JSON: its descriptor, looked up once. Plans are made by New and never change.
+type plan struct {
+	shape  shape
+	fields []*field          // in the order of their numbers
+	byName map[string]*field // by the JSON name and by the proto name
+}
+
+// field is one field of a plan.
+type field struct {
+	fd       fieldDescriptor
+	name     string // its JSON name
+	quoted   string // `"name":`
+	kind     kind
+	repeated bool
+	ordered  bool  // a document that may come as pairs
+	inPath   bool  // never in a body: the path has it
+	message  *plan // of kindMessage
+}
+
+// shape is how a message stands in JSON.
+type shape uint8
+
+const (
+	shapeObject   shape = iota // {"field": …}
+	shapeUnion                 // the value of whichever field its type belongs to
+	shapeBare                  // the value of its only field
+	shapeModeOnly              // an object, or the string of its first field
+)
+
+// kind is the type of a field, as far as JSON tells.
+type kind uint8
+
+const (
+	kindUnsupported kind = iota
+	kindString
+	kindBool
+	kindInt32
+	kindInt64
+	kindMessage
+	kindDocument
+	kindValue
+	kindTextMap // map<string, string>
+)
+
+var scalarKinds = map[protoreflect.Kind]kind{
+	protoreflect.StringKind: kindString,
+	protoreflect.BoolKind:   kindBool,
+	protoreflect.Int32Kind:  kindInt32,
+	protoreflect.Int64Kind:  kindInt64,
+}
+
+var (
+	documentName = (*mooringv1.Document)(nil).ProtoReflect().Descriptor().FullName()
+	valueName    = (*mooringv1.Value)(nil).ProtoReflect().Descriptor().FullName()
+)
+
+// shapes are the messages whose JSON is not an object; unions are recognised by their oneof.
+var shapes = map[protoreflect.FullName]shape{
+	(*mooringv1.Pipeline)(nil).ProtoReflect().Descriptor().FullName():       shapeBare,
+	(*mooringv1.TagSet)(nil).ProtoReflect().Descriptor().FullName():         shapeBare,
+	(*mooringv1.ReadPreference)(nil).ProtoReflect().Descriptor().FullName(): shapeModeOnly,
+}
+
+// planner makes plans, one for each message type.
+type planner map[protoreflect.FullName]*plan
+
+func (ps planner) plan(d messageDescriptor) *plan {
+	if p := ps[d.FullName()]; p != nil {
+		return p
+	}
+	p := &plan{shape: shapeOf(d), byName: make(map[string]*field, 2*d.Fields().Len())}
+	ps[d.FullName()] = p
+	for i := range d.Fields().Len() {
+		fd := d.Fields().Get(i)
+		f := &field{fd: fd, name: fd.JSONName(), quoted: `"` + fd.JSONName() + `":`, repeated: fd.IsList()}
+		f.kind = kindOf(fd)
+		f.ordered, _ = proto.GetExtension(fd.Options(), mooringv1.E_OrderedKeys).(bool)
+		f.inPath = fd.Name() == "database" && fd.Number() == 1 || fd.Name() == "collection" && fd.Number() == 2
+		if f.kind == kindMessage {
+			f.message = ps.plan(fd.Message())
+		}
+		p.fields = append(p.fields, f)
+		p.byName[f.name] = f
+		p.byName[string(fd.Name())] = f
+	}
+	return p
+}
+
+func shapeOf(d messageDescriptor) shape {
+	if s, ok := shapes[d.FullName()]; ok {
+		return s
+	}
+	if d.Oneofs().Len() == 1 && d.Oneofs().Get(0).Fields().Len() == d.Fields().Len() && !d.Oneofs().Get(0).IsSynthetic() {
+		return shapeUnion
+	}
+	return shapeObject
+}
+
+func kindOf(fd fieldDescriptor) kind {
+	k := scalarKinds[fd.Kind()]
+	switch {
+	case fd.IsMap():
+		if fd.MapKey().Kind() == protoreflect.StringKind && fd.MapValue().Kind() == protoreflect.StringKind {
+			k = kindTextMap
+		}
+	case fd.Kind() == protoreflect.MessageKind && fd.Message().FullName() == documentName:
+		k = kindDocument
+	case fd.Kind() == protoreflect.MessageKind && fd.Message().FullName() == valueName:
+		k = kindValue
+	case fd.Kind() == protoreflect.MessageKind:
+		k = kindMessage
+	}
+	if k == kindUnsupported {
+		panic("bug: rest: no JSON form for " + string(fd.FullName()))
+	}
+	return k
+}
+
+// takes says whether a JSON value that begins with c can be the field's.
+func (f *field) takes(c byte) bool {
+	switch {
+	case f.repeated:
+		return c == '['
+	case f.kind == kindString:
+		return c == '"'
+	case f.kind == kindInt32 || f.kind == kindInt64:
+		return c == '-' || '0' <= c && c <= '9'
+	case f.kind == kindDocument:
+		return c == '{' || f.ordered && c == '['
+	case f.kind == kindMessage && f.message.shape == shapeBare:
+		return f.message.fields[0].takes(c)
+	}
+	return c == '{'
+}

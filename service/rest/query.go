@@ -1,0 +1,130 @@
+package rest
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/bson/extjson"
+	"github.com/mooringdb/mooring/service/rpcerr"
+)
+
+// queryParam says how the text of a query parameter becomes the JSON of the field with its name.
+type queryParam func(text string) ([]byte, error)
+
+// queryParams are what a GET may have in its query, beside timeout.
+var queryParams = map[string]queryParam{
+	"filter":         asJSON,
+	"projection":     asJSON,
+	"sort":           asJSON,
+	"hint":           asJSON,
+	"collation":      asJSON,
+	"limit":          asJSON,
+	"skip":           asJSON,
+	"batchSize":      asJSON,
+	"maxTimeMS":      asJSON,
+	"comment":        asString,
+	"readPreference": asString,
+	"readConcern":    asLevel,
+}
+
+func asJSON(text string) ([]byte, error) { return []byte(text), nil }
+
+func asString(text string) ([]byte, error) {
+	return extjson.AppendValue(nil, bson.StringValue(text), extjson.Relaxed)
+}
+
+func asLevel(text string) ([]byte, error) {
+	level, err := extjson.AppendValue([]byte(`{"level":`), bson.StringValue(text), extjson.Relaxed)
+	return append(level, '}'), err
+}
+
+// timeoutParam is the query parameter that every route takes.
+const timeoutParam = "timeout"
+
+// parseQuery reads a request's query strictly: what the route does not know, and what is there twice, is refused.
+func parseQuery(r *route, raw string) (url.Values, error) {
+	if raw == "" {
+		return nil, nil
+	}
+	values, err := url.ParseQuery(raw)
+	if err != nil {
+		return nil, refuse(rpcerr.InvalidArgument, "the query cannot be parsed: "+err.Error())
+	}
+	for name, all := range values {
+		known := name == timeoutParam || r.method == http.MethodGet && queryParams[name] != nil && r.request.byName[name] != nil
+		if !known {
+			return nil, refuseField(name, "there is no such query parameter")
+		}
+		if len(all) > 1 {
+			return nil, refuseField(name, "the query parameter is there twice")
+		}
+	}
+	return values, nil
+}
+
+// applyQuery sets the fields of m that the query has.
+func applyQuery(p *plan, m message, values url.Values) error {
+	for name, all := range values {
+		if name == timeoutParam {
+			continue
+		}
+		json, err := queryParams[name](all[0])
+		if err != nil {
+			return refuseField(name, err.Error())
+		}
+		if err := decodeField(p.byName[name], m, json); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// timeout is the shortest of the timeouts that a request has; 0 is none.
+func timeout(header func(string) string, query url.Values) (time.Duration, error) {
+	shortest := time.Duration(0)
+	for _, source := range []struct {
+		name, text string
+		parse      func(string) (time.Duration, error)
+	}{
+		{"Request-Timeout", header("Request-Timeout"), time.ParseDuration},
+		{"Grpc-Timeout", header("Grpc-Timeout"), parseGRPCTimeout},
+		{timeoutParam, query.Get(timeoutParam), time.ParseDuration},
+	} {
+		if source.text == "" && (source.name != timeoutParam || !query.Has(timeoutParam)) {
+			continue
+		}
+		d, err := source.parse(source.text)
+		if err != nil || d <= 0 {
+			return 0, refuseField(source.name, strconv.Quote(source.text)+" is not a positive duration, such as 5s or 250ms")
+		}
+		if shortest == 0 || d < shortest {
+			shortest = d
+		}
+	}
+	return shortest, nil
+}
+
+var grpcUnits = map[byte]time.Duration{
+	'H': time.Hour, 'M': time.Minute, 'S': time.Second, 'm': time.Millisecond, 'u': time.Microsecond, 'n': time.Nanosecond,
+}
+
+// parseGRPCTimeout reads gRPC's own form: at most eight digits and a unit.
+func parseGRPCTimeout(text string) (time.Duration, error) {
+	if len(text) < 2 || len(text) > 9 || strings.Trim(text[:len(text)-1], "0123456789") != "" {
+		return 0, fmt.Errorf("%q is not digits and a unit", text)
+	}
+	n, err := strconv.ParseInt(text[:len(text)-1], 10, 64)
+	unit := grpcUnits[text[len(text)-1]]
+	if err != nil || unit == 0 {
+		return 0, fmt.Errorf("%q is not digits and a unit", text)
+	}
+	if unit == time.Hour {
+		n = min(n, 1_000_000)
+	}
+	return time.Duration(n) * unit, nil
+}

@@ -1,0 +1,199 @@
+package rest
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/mooringdb/mooring/core/bson/extjson"
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/gen/openapi"
+	"github.com/mooringdb/mooring/service/rpcerr"
+)
+
+// Config is what a Handler needs. Only Conn is required.
+type Config struct {
+	// Conn makes the calls: a *Conn, on which the services are registered.
+	Conn grpc.ClientConnInterface
+	// Live says why the process should be restarted; nil: it should not. /healthz asks it. Unset: always well.
+	Live func(context.Context) error
+	// Ready says why no requests should be sent here; nil: they may. /readyz asks it. Unset: always ready.
+	Ready func(context.Context) error
+	// MaxBodyBytes is the largest request body; 0: 64 MiB.
+	MaxBodyBytes int64
+	// Logger gets one debug line for each request that reaches no handler, whose interceptors log the others. Nil: none.
+	Logger *slog.Logger
+}
+
+const (
+	defaultMaxBodyBytes = 64 << 20
+	maxURLBytes         = 8 << 10
+)
+
+// Handler serves the REST API, and /openapi.json, /healthz and /readyz. It is safe for concurrent use; New makes one.
+type Handler struct {
+	config  Config
+	routes  *node
+	errors  *plan // of ErrorResponse
+	buffers buffers
+	pages   map[string]page // by path
+}
+
+var _ http.Handler = (*Handler)(nil)
+
+// New returns the handler of the whole REST port.
+func New(config Config) (*Handler, error) {
+	if config.Conn == nil {
+		return nil, errors.New("rest: no connection to the services")
+	}
+	if config.MaxBodyBytes == 0 {
+		config.MaxBodyBytes = defaultMaxBodyBytes
+	}
+	plans := planner{}
+	h := &Handler{config: config, errors: plans.plan((*mooringv1.ErrorResponse)(nil).ProtoReflect().Descriptor())}
+	var err error
+	if h.routes, err = newRoutes(plans, callConn{config.Conn}); err != nil {
+		return nil, err
+	}
+	h.pages = map[string]page{
+		"/openapi.json": func(w http.ResponseWriter, _ *http.Request, _ string) { writeJSON(w, http.StatusOK, openapi.JSON) },
+		"/healthz":      h.health(config.Live),
+		"/readyz":       h.health(config.Ready),
+	}
+	return h, nil
+}
+
+// Values of headers that most responses have.
+var (
+	contentTypes = [...][]string{
+		mediaJSON: {"application/json"}, mediaEJSON: {"application/ejson"}, mediaBSON: {"application/bson"},
+		mediaNDJSON: {"application/x-ndjson"}, mediaSSE: {"text/event-stream"},
+	}
+	noSniff      = []string{"nosniff"}
+	noStore      = []string{"no-store"}
+	privateCache = []string{"private, no-cache"}
+	varyGet      = []string{"Accept, Authorization, " + sessionHeader + ", " + transactionHeader}
+)
+
+// ServeHTTP answers one request.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c := &call{handler: h, w: w, r: r, id: requestID(r)}
+	header := w.Header()
+	header[requestIDHeader] = []string{c.id}
+	header["X-Content-Type-Options"] = noSniff
+	header["Cache-Control"] = noStore
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		header["Cache-Control"] = privateCache
+		header["Vary"] = varyGet
+	}
+	if page := h.pages[r.URL.Path]; page != nil {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			c.writeFailure(c.notAllowed("GET, HEAD"))
+			return
+		}
+		page(w, r, c.id)
+		return
+	}
+	params, err := c.open()
+	switch {
+	case err != nil:
+		c.writeFailure(err)
+	case c.isOver():
+		w.WriteHeader(http.StatusNoContent)
+	default:
+		c.serve(params)
+	}
+}
+
+// page answers a GET that is no call.
+type page func(w http.ResponseWriter, r *http.Request, id string)
+
+// health answers with the state that check reports.
+func (h *Handler) health(check func(context.Context) error) page {
+	return func(w http.ResponseWriter, r *http.Request, id string) {
+		var err error
+		if check != nil {
+			err = check(r.Context())
+		}
+		if err == nil {
+			writeJSON(w, http.StatusOK, []byte(`{"status":"ok"}`))
+			return
+		}
+		failed := describe(err, id)
+		if failed.Code != http.StatusServiceUnavailable {
+			failed = describe(&rpcerr.Error{Reason: rpcerr.NoSuitableServer, Message: err.Error()}, id)
+		}
+		h.writeError(w, failed)
+	}
+}
+
+// describe is a failure as clients see it.
+func describe(err error, id string) rpcerr.Response {
+	failed := rpcerr.HTTP(rpcerr.Status(err))
+	failed.Body.GetError().RequestId = id
+	return failed
+}
+
+func (h *Handler) writeError(w http.ResponseWriter, failed rpcerr.Response) {
+	switch failed.Code {
+	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
+		wait := max(failed.RetryAfter, time.Second)
+		w.Header().Set("Retry-After", strconv.FormatInt(int64((wait+time.Second-1)/time.Second), 10))
+	case http.StatusUnauthorized:
+		w.Header().Set("Www-Authenticate", "Bearer")
+	}
+	writeJSON(w, failed.Code, h.errorText(failed.Body))
+}
+
+// errorText is the JSON of an error's body.
+func (h *Handler) errorText(body *mooringv1.ErrorResponse) []byte {
+	e := encoder{mode: extjson.RelaxedSafe, sparse: true}
+	if err := e.object(h.errors, body.ProtoReflect(), false); err != nil {
+		// The server's documents cannot be written; what happened still can.
+		body = &mooringv1.ErrorResponse{Error: &mooringv1.Error{
+			Status: body.GetError().GetStatus(), Reason: body.GetError().GetReason(), Message: body.GetError().GetMessage(),
+			RequestId: body.GetError().GetRequestId(), Retry: body.GetError().GetRetry(), Truncated: true,
+		}}
+		e.buf = e.buf[:0]
+		_ = e.object(h.errors, body.ProtoReflect(), false) // strings only
+	}
+	return e.buf
+}
+
+func writeJSON(w http.ResponseWriter, code int, body []byte) {
+	w.Header()["Content-Type"] = contentTypes[mediaJSON]
+	w.Header()["Content-Length"] = []string{strconv.Itoa(len(body))}
+	w.WriteHeader(code)
+	_, _ = w.Write(body) // the client may have gone away; there is nobody to tell
+}
+
+// requestID is the client's id for the request, if it has a sound one, or a new one.
+func requestID(r *http.Request) string {
+	id := r.Header.Get(requestIDHeader)
+	if id == "" || len(id) > maxRequestID {
+		return rand.Text()
+	}
+	for _, c := range []byte(id) {
+		if c <= ' ' || c >= 0x7f {
+			return rand.Text()
+		}
+	}
+	return id
+}
+
+const maxRequestID = 64
+
+// clientAddress is where a request came from, for interceptors that ask for the peer.
+type clientAddress string
+
+var _ net.Addr = clientAddress("")
+
+func (clientAddress) Network() string  { return "tcp" }
+func (a clientAddress) String() string { return string(a) }

@@ -1,0 +1,157 @@
+package rest
+
+import (
+	"encoding/base64"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/mooringdb/mooring/service/rpcerr"
+)
+
+// route is one HTTP annotation of an RPC.
+type route struct {
+	rpc     string // "/mooring.v1.DocumentService/Find"
+	method  string // of HTTP
+	path    string // the annotation's template
+	stream  bool
+	offers  []media // the default first
+	request *plan
+	reply   *plan
+	// replyType makes empty responses.
+	replyType protoreflect.MessageType
+	handle    runtime.HandlerFunc // grpc-gateway's: builds the request and makes the call
+}
+
+// node is a segment in the tree of all paths. A segment is looked up, not tried, so that every route is found in the same time.
+type node struct {
+	literals map[string]*node
+	variable *node
+	name     string              // of the variable that leads here
+	ends     map[string]endpoint // by verb, "" for none
+}
+
+// endpoint is a path: its routes by HTTP method.
+type endpoint map[string]*route
+
+func newNode() *node { return &node{literals: map[string]*node{}, ends: map[string]endpoint{}} }
+
+// add puts a route into the tree. Templates have the form /v1/literal/{variable}/literal:verb.
+func (n *node) add(r *route) {
+	template, verb, _ := strings.Cut(r.path, ":")
+	for segment := range strings.SplitSeq(strings.TrimPrefix(template, "/"), "/") {
+		n = n.child(segment)
+	}
+	if n.ends[verb] == nil {
+		n.ends[verb] = endpoint{}
+	}
+	if n.ends[verb][r.method] != nil {
+		panic("bug: rest: two routes for " + r.method + " " + r.path)
+	}
+	n.ends[verb][r.method] = r
+}
+
+func (n *node) child(segment string) *node {
+	if name, isVariable := strings.CutPrefix(segment, "{"); isVariable {
+		if n.variable == nil {
+			n.variable = newNode()
+			n.variable.name = strings.TrimSuffix(name, "}")
+		}
+		return n.variable
+	}
+	if n.literals[segment] == nil {
+		n.literals[segment] = newNode()
+	}
+	return n.literals[segment]
+}
+
+// find returns the endpoint of an escaped path and the values of its variables.
+func (n *node) find(path string) (endpoint, map[string]string, error) {
+	notFound := refuse(rpcerr.RouteNotFound, "there is nothing at this path")
+	rest, ok := strings.CutPrefix(path, "/")
+	if !ok {
+		return nil, nil, notFound
+	}
+	var params map[string]string
+	for more := true; more; {
+		var segment, verb string
+		segment, rest, more = strings.Cut(rest, "/")
+		if !more {
+			segment, verb, _ = strings.Cut(segment, ":")
+		}
+		if next := n.literals[segment]; next != nil {
+			n = next
+		} else if n.variable != nil {
+			n = n.variable
+			value, p := unescape(segment)
+			if p != nil {
+				return nil, nil, p
+			}
+			if params == nil {
+				params = make(map[string]string, 2)
+			}
+			params[n.name] = value
+		} else {
+			return nil, nil, notFound
+		}
+		if !more {
+			if e := n.ends[verb]; e != nil && !endsInColon(path, verb) {
+				return e, params, nil
+			}
+		}
+	}
+	return nil, nil, notFound
+}
+
+// endsInColon is the path of an empty verb, which is not the same as none.
+func endsInColon(path, verb string) bool { return verb == "" && strings.HasSuffix(path, ":") }
+
+// unescape returns the name that a path segment stands for.
+func unescape(segment string) (string, error) {
+	name, err := url.PathUnescape(segment)
+	if encoded, isBase64 := strings.CutPrefix(segment, "~"); isBase64 {
+		var b []byte
+		b, err = base64.RawURLEncoding.Strict().DecodeString(strings.TrimRight(encoded, "="))
+		name = string(b)
+	} else if name == "." || name == ".." {
+		return "", refuse(rpcerr.InvalidArgument, "a segment of the path is a dot: write such a name as ~ and its base64url")
+	}
+	switch {
+	case err != nil:
+		return "", refuse(rpcerr.InvalidArgument, "the path has a segment that cannot be decoded: "+segment)
+	case name == "":
+		return "", refuse(rpcerr.InvalidArgument, "the path has an empty segment")
+	case !utf8.ValidString(name):
+		return "", refuse(rpcerr.InvalidArgument, "the path has a segment that is not UTF-8")
+	}
+	return name, nil
+}
+
+// route returns the endpoint's route for an HTTP method. HEAD is GET without the body.
+func (e endpoint) route(method string) (*route, bool) {
+	r, ok := e[method]
+	if !ok && method == http.MethodHead {
+		if r, ok = e[http.MethodGet]; ok && r.stream {
+			return nil, false
+		}
+	}
+	return r, ok
+}
+
+// allow is the Allow header.
+func (e endpoint) allow() string {
+	var methods []string
+	for m, r := range e {
+		methods = append(methods, m)
+		if m == http.MethodGet && !r.stream {
+			methods = append(methods, http.MethodHead)
+		}
+	}
+	slices.Sort(methods)
+	return strings.Join(methods, ", ")
+}

@@ -1,0 +1,196 @@
+package rest
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/rpcerr"
+)
+
+// What stands around each document, and at the end, in the two forms of a stream. A batch is one write and one flush; the handler's next
+// message is taken after that, so a client that reads slowly holds the handler back.
+
+// queryEventID is the id of every event of a query. EventSource sends it back when it reconnects, and is told that there is nothing more,
+// because a query's rows are never repeated.
+const queryEventID = "q"
+
+// endEventID is the id of a stream's end.
+const endEventID = "end"
+
+// keepAliveAfter is the silence after which a stream of events gets a comment.
+const keepAliveAfter = 15 * time.Second
+
+// retryEvents is when EventSource comes back after a transient failure, in milliseconds.
+const retryEvents = "retry: 1000\n"
+
+// frame is the text around one JSON value.
+type frame struct{ before, after string }
+
+func (c *call) documentFrame() frame {
+	switch {
+	case c.format.media == mediaSSE:
+		return frame{"id: " + queryEventID + "\ndata: ", "\n\n"}
+	case c.format.bare:
+		return frame{"", "\n"}
+	}
+	return frame{`{"document":`, "}\n"}
+}
+
+// receive waits for the next message of a stream. A stream of events is kept alive meanwhile.
+func (c *call) receive(stream grpc.ClientStream, m any) error {
+	stop := func() {}
+	if c.format.media == mediaSSE {
+		stop = c.keepAlive()
+	}
+	err := stream.RecvMsg(m)
+	stop()
+	if c.metadata == nil {
+		c.metadata, _ = stream.Header() // it is there: a message is, or the end
+	}
+	if err != nil {
+		c.streaming = nil
+		if !errors.Is(err, io.EOF) {
+			c.fail(err)
+		}
+	}
+	return err
+}
+
+// keepAlive writes a comment after each silence, until stop is called. While nothing is written yet, only a GET is kept alive: a POST's
+// failure must still be able to become its status.
+func (c *call) keepAlive() (stop func()) {
+	c.idle = true
+	var timer *time.Timer
+	comment := func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if !c.idle {
+			return
+		}
+		if c.begun || c.r.Method == http.MethodGet {
+			c.begin()
+			_ = c.send([]byte(":\n\n")) // a client that has gone away is noticed by its context
+		}
+		timer.Reset(keepAliveAfter)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	timer = time.AfterFunc(keepAliveAfter, comment)
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.idle = false
+		timer.Stop()
+	}
+}
+
+// begin writes the status line of a stream that goes well, once.
+func (c *call) begin() {
+	if c.begun {
+		return
+	}
+	c.begun = true
+	c.applyMetadata()
+	h := c.w.Header()
+	h["Content-Type"] = contentTypes[c.format.media]
+	h.Set("X-Accel-Buffering", "no") // proxies that buffer would hold a batch back until the next one
+	if c.session != "" {
+		h.Set(sessionHeader, c.session)
+	}
+	c.w.WriteHeader(http.StatusOK)
+}
+
+// send writes to a stream's client and flushes.
+func (c *call) send(b []byte) error {
+	if len(b) > 0 {
+		if _, err := c.w.Write(b); err != nil {
+			return err
+		}
+	}
+	return http.NewResponseController(c.w).Flush()
+}
+
+// writeBatch writes one message of a stream.
+func (c *call) writeBatch(m proto.Message) error {
+	if s, ok := m.(hasSession); ok && s.GetSession() != "" {
+		c.session = s.GetSession()
+	}
+	batch, ok := m.(hasDocuments)
+	if !ok {
+		panic("bug: rest: a stream without documents")
+	}
+	out := c.handler.buffers.get(0)
+	defer c.handler.buffers.put(out)
+	e := encoder{buf: out.b, mode: c.format.mode}
+	around := c.documentFrame()
+	for _, d := range batch.GetDocuments() {
+		e.buf = append(e.buf, around.before...)
+		if err := e.document(d); err != nil {
+			c.fail(err)
+			return err
+		}
+		e.buf = append(e.buf, around.after...)
+	}
+	out.b = e.buf
+	c.begin()
+	c.rows = c.rows || len(batch.GetDocuments()) > 0
+	if err := c.send(out.b); err != nil {
+		c.fail(refuse(rpcerr.Canceled, "the client has gone away: "+err.Error()))
+		return err
+	}
+	return nil
+}
+
+// writeEnd ends a stream that went well.
+func (c *call) writeEnd() {
+	e := encoder{}
+	switch {
+	case c.format.media == mediaSSE:
+		e.buf = append(e.buf, "event: end\nid: "+endEventID+"\ndata: "...)
+	case !c.format.bare:
+		e.buf = append(e.buf, `{"end":`...)
+	}
+	if !c.format.bare {
+		e.buf = append(e.buf, '{')
+		if c.session != "" {
+			e.buf = append(e.buf, `"session":`...)
+			_ = e.text(c.session)
+		}
+		e.buf = append(e.buf, '}')
+	}
+	switch {
+	case c.format.media == mediaSSE:
+		e.buf = append(e.buf, "\n\n"...)
+	case !c.format.bare:
+		e.buf = append(e.buf, "}\n"...)
+	}
+	c.begin()
+	_ = c.send(e.buf) // the last line: there is nobody to tell
+}
+
+// writeStreamFailure ends a stream that has begun and fails.
+func (c *call) writeStreamFailure(body *mooringv1.ErrorResponse) {
+	if c.format.bare {
+		// Without frames, only a broken body can say that documents are missing.
+		panic(http.ErrAbortHandler)
+	}
+	before, after := "", "\n"
+	if c.format.media == mediaSSE {
+		before, after = "event: failure\nid: "+queryEventID+"\ndata: ", "\n\n"
+	}
+	text := c.handler.errorText(body)
+	_ = c.send(append(append([]byte(before), text...), after...))
+}
+
+// writeTransientFailure answers an EventSource before any row was sent: a status would make it give up, so it is told to come back.
+func (c *call) writeTransientFailure(body *mooringv1.ErrorResponse) {
+	c.begin()
+	text := c.handler.errorText(body)
+	_ = c.send(append(append([]byte(retryEvents+"event: failure\ndata: "), text...), "\n\n"...))
+}
