@@ -55,7 +55,7 @@ func runContender(ctx context.Context, args []string) error {
 	mux.Handle("/debug/vars", expvar.Handler())
 	web := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	go func() { _ = web.Serve(rest) }()
-	defer web.Close()
+	defer func() { _ = web.Close() }()
 
 	rpc, err := listen(ctx)
 	if err != nil {

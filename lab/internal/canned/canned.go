@@ -13,7 +13,6 @@
 package canned
 
 import (
-	"context"
 	"errors"
 	"net"
 	"sync"
@@ -58,7 +57,7 @@ type cursorState struct {
 
 // Listen begins to serve on addr ("127.0.0.1:0" lets the kernel choose the port).
 func Listen(addr string) (*Server, error) {
-	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", addr)
+	l, err := net.Listen("tcp", addr)
 	if err != nil {
 		return nil, err
 	}

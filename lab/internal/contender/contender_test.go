@@ -22,7 +22,7 @@ func TestContenderUnderLoad(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer server.Close()
+	defer func() { _ = server.Close() }()
 	client, err := mongo.Connect(options.Client().ApplyURI(server.URI()))
 	if err != nil {
 		t.Fatal(err)

@@ -72,14 +72,7 @@ func (s *Suite) Run(m *testing.M) int {
 func (s *Suite) IsEmbedded() bool { return os.Getenv("MOORING_TEST_URI") == "" }
 
 // URI is the connection string of the server.
-func (s *Suite) URI(t testing.TB) string {
-	t.Helper()
-	uri, err := s.server()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return uri
-}
+func (s *Suite) URI(t testing.TB) string { return must(t, s.server) }
 
 // Direct connects the official driver to the server, past the gateway: the witness of what is really there.
 func (s *Suite) Direct(t testing.TB) *mongo.Client {
@@ -107,6 +100,26 @@ func (s *Suite) Database(t testing.TB) string {
 	return name
 }
 
+// Gateway builds the gateway, if that was not done yet, and gives the binary's path.
+func (s *Suite) Gateway(t testing.TB) string { return must(t, s.gateway) }
+
+// Embedded builds the embedded database, if that was not done yet, and gives the binary's path.
+func (s *Suite) Embedded(t testing.TB) string { return must(t, s.embedded) }
+
+// Command builds one of lab's own commands and gives the binary's path.
+func (s *Suite) Command(t testing.TB, name string) string {
+	return must(t, func() (string, error) { return s.build("", "lab", "./cmd/"+name) })
+}
+
+func must(t testing.TB, get func() (string, error)) string {
+	t.Helper()
+	v, err := get()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
 // Gateway is a running gateway.
 type Gateway struct{ *gateway.Gateway }
 
@@ -114,12 +127,8 @@ type Gateway struct{ *gateway.Gateway }
 // when the test fails.
 func (s *Suite) Start(t testing.TB, uri string, args ...string) *Gateway {
 	t.Helper()
-	binary, err := s.gateway()
-	if err != nil {
-		t.Fatal(err)
-	}
 	started, err := gateway.Start(t.Context(), gateway.Config{
-		Binary:    binary,
+		Binary:    s.Gateway(t),
 		URI:       uri,
 		Directory: t.TempDir(),
 		Args:      append([]string{"--debug-address", "127.0.0.1:0"}, args...),
@@ -150,7 +159,7 @@ func (g *Gateway) Dial(t testing.TB, opts ...grpc.DialOption) *grpc.ClientConn {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { c.Close() })
+	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
 
@@ -182,7 +191,7 @@ func (s *Suite) startServer() (string, error) {
 
 // build builds a program with the flags that make uses, so that they share Go's build cache.
 func (s *Suite) build(env, module, pkg string) (string, error) {
-	if path := os.Getenv(env); path != "" {
+	if path := os.Getenv(env); env != "" && path != "" {
 		return filepath.Abs(path)
 	}
 	root, err := Root()

@@ -83,9 +83,9 @@ func (j Job) call() (_ call, stop func(), _ error) {
 	}
 	documents := mooringv1.NewDocumentServiceClient(conn)
 	if j.Limit > 0 {
-		return j.find(documents), func() { conn.Close() }, nil
+		return j.find(documents), func() { _ = conn.Close() }, nil
 	}
-	return j.findOne(documents), func() { conn.Close() }, nil
+	return j.findOne(documents), func() { _ = conn.Close() }, nil
 }
 
 func (j Job) post(c *http.Client) call {

@@ -129,18 +129,21 @@ func (p *Process) Wait(ctx context.Context) (int, error) {
 	return p.cmd.ProcessState.ExitCode(), p.err
 }
 
-// Stop asks the program to end with SIGTERM and kills it when it has not after the grace. It can be repeated.
+// Stop asks the program to end with SIGTERM and kills it when it has not after the grace. It can be repeated. The error says
+// how a program ended that did not end well.
 func (p *Process) Stop(grace time.Duration) error {
 	defer p.pipe.Close()
 	_ = p.Signal(syscall.SIGTERM)
-	ctx, cancel := context.WithTimeout(context.Background(), grace)
-	defer cancel()
-	_, err := p.Wait(ctx)
-	if ctx.Err() != nil {
+	late := time.NewTimer(grace)
+	defer late.Stop()
+	select {
+	case <-p.done:
+		return p.err
+	case <-late.C:
 		_ = p.cmd.Process.Kill()
 		<-p.done
+		return fmt.Errorf("%s did not end within %v of SIGTERM", p.cmd.Path, grace)
 	}
-	return err
 }
 
 // tail keeps the last bytes that were written to it.

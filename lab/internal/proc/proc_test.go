@@ -61,11 +61,12 @@ func TestKernelAccounting(t *testing.T) {
 		t.Skipf("no accounting here: %v", err)
 	}
 	before, _ := proc.CPU(pid)
-	for end := time.Now().Add(100 * time.Millisecond); time.Now().Before(end); {
+	after := before
+	for end := time.Now().Add(10 * time.Second); after == before && time.Now().Before(end); {
+		after, _ = proc.CPU(pid) // asking is work enough
 	}
-	after, err := proc.CPU(pid)
-	if err != nil || after <= before {
-		t.Errorf("CPU() = %v after 100 ms of work, %v before, %v", after, before, err)
+	if after <= before {
+		t.Errorf("CPU() = %v after ten seconds of work, %v before", after, before)
 	}
 	if err := proc.ResetPeakRSS(pid); err != nil {
 		t.Skipf("the peak cannot be reset here: %v", err)

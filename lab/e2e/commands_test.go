@@ -1,0 +1,78 @@
+package e2e
+
+import (
+	"context"
+	"os/exec"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mooringdb/mooring/lab/internal/proc"
+)
+
+// TestRun does what `make run` says that one can do: it pastes the printed curl lines.
+func TestRun(t *testing.T) {
+	p, err := proc.Start(proc.Config{Path: suite.Command(t, "run"), Args: []string{
+		"--gateway", suite.Gateway(t), "--embedded", suite.Embedded(t),
+		"--rest-address", "127.0.0.1:0", "--grpc-address", "127.0.0.1:0",
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Stop(time.Minute) })
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+
+	var commands []string
+	for !strings.Contains(strings.Join(commands, "\n"), "CountDocuments") {
+		text, err := p.Line(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasPrefix(text, "curl ") || strings.Contains(text, "grpcurl") {
+			commands = append(commands, text)
+		}
+	}
+	curls := 0
+	for _, command := range commands {
+		if !strings.HasPrefix(command, "curl ") {
+			continue // grpcurl would be built first
+		}
+		curls++
+		if _, err := exec.LookPath("curl"); err != nil {
+			t.Skip("curl is not installed")
+		}
+		out, err := exec.CommandContext(ctx, "sh", "-c", command).CombinedOutput()
+		if err != nil {
+			t.Errorf("%s\n%s\n%v", command, out, err)
+			continue
+		}
+		t.Logf("%s\n%.400s", command, out)
+	}
+	if curls < 5 || len(commands) == curls {
+		t.Errorf("%d curl lines and %d of grpcurl", curls, len(commands)-curls)
+	}
+	if err := p.Stop(time.Minute); err != nil {
+		t.Errorf("Ctrl-C: %v", err)
+	}
+}
+
+// TestBench runs the benchmark for a moment: it must measure what it says, and end with its ratios.
+func TestBench(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the kernel here does not tell a process's time in /proc")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, suite.Command(t, "bench"),
+		"--gateway", suite.Gateway(t), "--rounds", "1", "--scale", "0.05").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	t.Logf("\n%s", out)
+	if n := len(regexp.MustCompile(`(?m)^ratio \S+ \d+\.\d+$`).FindAll(out, -1)); n != 12 {
+		t.Errorf("%d ratios, want 12", n)
+	}
+}

@@ -1,0 +1,206 @@
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/lab/internal/gatewaytest"
+)
+
+const (
+	drainStreams = 50
+	drainTimeout = 5 * time.Second
+)
+
+// TestTermination sends SIGTERM while 50 streams run, half of them over gRPC.
+func TestTermination(t *testing.T) {
+	for _, row := range []struct {
+		name       string
+		collection string
+		documents  int // 0: the stream has no end
+	}{
+		{"streams that end in time complete", "docs_20000_1024", 20_000},
+		{"streams that do not end are cut", endless, 0},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			server := startCanned(t)
+			g := suite.Start(t, server.URI(), "--drain-timeout", drainTimeout.String())
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+			defer cancel()
+
+			streams := startStreams(ctx, t, g, row.collection)
+			streams.running.Wait()
+			start := time.Now()
+			if err := g.Signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			close(streams.goOn)
+			if err := wantRefused(ctx, g); err != nil {
+				t.Error(err)
+			}
+			code, err := g.Wait(ctx)
+			elapsed := time.Since(start)
+			if code != 0 || err != nil {
+				t.Errorf("exit code %d, %v", code, err)
+			}
+			if elapsed > drainTimeout+2*time.Second {
+				t.Errorf("it took %v, the drain time is %v", elapsed, drainTimeout)
+			}
+			streams.done.Wait()
+			complete, cut := 0, 0
+			for i, r := range streams.results {
+				switch {
+				case r.err != nil:
+					t.Errorf("stream %d after %d documents: %v", i, r.documents, r.err)
+				case r.complete && r.documents == row.documents:
+					complete++
+				case r.unavailable && row.documents == 0:
+					cut++
+				default:
+					t.Errorf("stream %d: %+v", i, r)
+				}
+			}
+			t.Logf("%d complete, %d cut, exit after %.1f s", complete, cut, elapsed.Seconds())
+			if s := server.Stats(); s.CursorsOpen != 0 || s.Connections != 0 {
+				t.Errorf("left on the server: %+v", s)
+			}
+		})
+	}
+}
+
+// outcome is how one stream ended.
+type outcome struct {
+	documents   int
+	complete    bool
+	unavailable bool
+	err         error // any other end
+}
+
+// streams are the clients of a test.
+type streams struct {
+	running sync.WaitGroup // until each has its first documents
+	goOn    chan struct{}  // closed when they may read on
+	done    sync.WaitGroup
+	results []outcome
+}
+
+func startStreams(ctx context.Context, t *testing.T, g *gatewaytest.Gateway, collection string) *streams {
+	t.Helper()
+	s := &streams{goOn: make(chan struct{}), results: make([]outcome, drainStreams)}
+	documents := g.Documents(t)
+	for i := range s.results {
+		s.running.Add(1)
+		first := sync.OnceFunc(func() {
+			s.running.Done()
+			<-s.goOn
+		})
+		s.done.Go(func() {
+			if i%2 == 0 {
+				s.results[i] = drainGRPC(ctx, documents, collection, first)
+			} else {
+				s.results[i] = drainNDJSON(ctx, g, collection, first)
+			}
+			first()
+		})
+	}
+	return s
+}
+
+// pace keeps 50 readers from taking the whole machine.
+const pace = 20 * time.Millisecond
+
+func drainGRPC(ctx context.Context, c mooringv1.DocumentServiceClient, collection string, first func()) (o outcome) {
+	stream, err := c.StreamFind(ctx, &mooringv1.StreamFindRequest{Database: "lab", Collection: collection})
+	if err != nil {
+		return outcome{err: err}
+	}
+	for {
+		message, err := stream.Recv()
+		switch {
+		case errors.Is(err, io.EOF):
+			o.complete = true
+			return o
+		case status.Code(err) == codes.Unavailable:
+			o.unavailable = true
+			return o
+		case err != nil:
+			o.err = err
+			return o
+		}
+		o.documents += len(message.GetDocuments())
+		first()
+		<-time.After(pace)
+	}
+}
+
+func drainNDJSON(ctx context.Context, g *gatewaytest.Gateway, collection string, first func()) (o outcome) {
+	req, err := newRequest(ctx, g.REST+gatewaytest.Documents("lab", collection, "streamFind"))
+	if err != nil {
+		return outcome{err: err}
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return outcome{err: err}
+	}
+	defer resp.Body.Close()
+	scanner := bufio.NewScanner(resp.Body)
+	scanner.Buffer(nil, 1<<20)
+	var last line
+	for scanner.Scan() {
+		last = line{}
+		if err := json.Unmarshal(scanner.Bytes(), &last); err != nil {
+			return outcome{documents: o.documents, err: fmt.Errorf("%w in %.200s", err, scanner.Bytes())}
+		}
+		if last.Document == nil {
+			continue
+		}
+		o.documents++
+		first()
+		if o.documents%500 == 0 {
+			<-time.After(pace)
+		}
+	}
+	o.complete = last.End != nil
+	o.unavailable = last.Error != nil && last.Error.Status == "UNAVAILABLE"
+	if !o.complete && !o.unavailable {
+		o.err = fmt.Errorf("no last line: %w, %+v", errors.Join(scanner.Err()), last.Error)
+	}
+	return o
+}
+
+// wantRefused waits until a new stream is refused, one way or the other: UNAVAILABLE, or nobody listens any more.
+func wantRefused(ctx context.Context, g *gatewaytest.Gateway) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	for {
+		req, err := newRequest(ctx, g.REST+gatewaytest.Documents("lab", endless, "streamFind"))
+		if err != nil {
+			return err
+		}
+		req.Close = true
+		resp, err := http.DefaultClient.Do(req)
+		if ctx.Err() != nil {
+			return errors.New("a second after SIGTERM new streams are still taken")
+		}
+		if err != nil {
+			return nil
+		}
+		resp.Body.Close()
+		if resp.StatusCode == http.StatusServiceUnavailable {
+			return nil
+		}
+	}
+}
