@@ -109,7 +109,7 @@ func (m *monitor) check(ctx context.Context) (again bool) {
 		err = s.LastError
 	}
 	if err != nil {
-		return m.failed(fact, duration, err, canceled)
+		return m.failed(fact, duration, err, canceled) //nolint:contextcheck // a pool outlives the check that opens it
 	}
 	m.rtt = m.rtt.Add(sample)
 	s.AverageRTT, s.MinRTT = m.rtt.Average(), m.rtt.Min()
@@ -121,8 +121,8 @@ func (m *monitor) check(ctx context.Context) (again bool) {
 	}
 	emit(m.topology.outbox, func(s *event.Sink) func(event.ServerHeartbeatSucceeded) { return s.ServerHeartbeatSucceeded },
 		event.ServerHeartbeatSucceeded{Heartbeat: fact, Duration: duration, Reply: reply})
-	m.topology.outbox.deliver() // before a pool tells that it was made
-	m.topology.apply(m.server, &s, nil)
+	m.topology.outbox.deliver()         // before a pool tells that it was made
+	m.topology.apply(m.server, &s, nil) //nolint:contextcheck // a pool outlives the check that opens it
 	return false
 }
 
@@ -184,7 +184,7 @@ var errHelloTimeout = errors.New("no answer within connectTimeoutMS")
 
 func (m *monitor) disconnect() {
 	if m.conn != nil {
-		m.conn.Close()
+		_ = m.conn.Close() // there is nothing to do about an error
 		m.conn = nil
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mooringdb/mooring/core/event"
+	"github.com/mooringdb/mooring/core/internal/ctxwatch"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/topology/description"
 	"github.com/mooringdb/mooring/core/topology/selection"
@@ -72,7 +73,7 @@ func (t *Topology) await(
 		case <-timeout.C:
 			return Server{}, s, errTimeout
 		case <-ctx.Done():
-			return Server{}, s, context.Cause(ctx)
+			return Server{}, s, ctxwatch.Err(ctx)
 		}
 		s, changed = t.snapshot.Load()
 		if found, err := t.pick(s, sel); found.server != nil || err != nil {

@@ -180,7 +180,7 @@ func (t *Topology) Start(ctx context.Context) error {
 	t.mu.Unlock()
 	t.outbox.deliver()
 	if s.topology.Kind == description.KindLoadBalanced {
-		t.apply(s.servers[0], description.LoadBalancer(s.servers[0].address), nil)
+		t.apply(s.servers[0], description.LoadBalancer(s.servers[0].address), nil) //nolint:contextcheck // the pool outlives Start
 	}
 	return nil
 }

@@ -95,6 +95,9 @@ func keep(lines []string, which func(string) bool) []string {
 	return slices.DeleteFunc(slices.Clone(lines), func(line string) bool { return !which(line) })
 }
 
+// pass lets fake time go by.
+func pass(d time.Duration) { time.Sleep(d) } //nolint:forbidigo // all callers are in a bubble
+
 // bubble runs f in a bubble with fake time; goroutines that f leaves behind fail the test.
 func bubble(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
@@ -168,7 +171,7 @@ func TestStandaloneIsFoundAndEventsComeInOrder(t *testing.T) {
 		j.expect(t, "topology opening", "topology Unknown/0 → Unknown/1", "a opening", "a check", "a check ok",
 			"a pool created", "a Unknown → Standalone", "topology Unknown/1 → Single/1", "a pool ready")
 
-		time.Sleep(10*time.Second + time.Millisecond)
+		pass(10*time.Second + time.Millisecond)
 		j.expect(t, "a check", "a check ok") // nothing changed
 
 		stop(t, topo)
@@ -178,7 +181,7 @@ func TestStandaloneIsFoundAndEventsComeInOrder(t *testing.T) {
 
 func TestDirectConnectionTakesAnyServer(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		secondary := mongotest.NewServer(t, mongotest.Handlers{"hello": member("rs", "secondary", "a:27017")})
+		secondary := mongotest.NewServer(t, mongotest.Handlers{"hello": member("secondary", "a:27017")})
 		cfg := standalone(secondary)
 		cfg.DirectConnection = true
 		topo := start(t, cfg)
@@ -219,7 +222,7 @@ func TestSelectionOfADownServerTakesItsTimeAndChecksEvery500ms(t *testing.T) {
 		if n := len(j.take()); n < 10 || n > 11 {
 			t.Errorf("%d checks in 5 s, want one every 500 ms", n)
 		}
-		time.Sleep(31 * time.Second)
+		pass(31 * time.Second)
 		if n := len(j.take()); n < 3 || n > 4 {
 			t.Errorf("%d checks in 31 s while nobody waits, want one every 10 s", n)
 		}
@@ -315,7 +318,7 @@ func TestFailedCheckClearsThePoolAndIsRepeatedAtOnce(t *testing.T) {
 		j.take()
 
 		server.Handle("hello", mongotest.Times(1, mongotest.Always(mongotest.Drop()), server.Default))
-		time.Sleep(10*time.Second + time.Millisecond)
+		pass(10*time.Second + time.Millisecond)
 		j.expect(t, "a check", "a check failed", "a Standalone → Unknown", "topology Single/1 → Single/1",
 			"a pool cleared, interrupt false", "a check", "a check ok", "a Unknown → Standalone",
 			"topology Single/1 → Single/1", "a pool ready")
@@ -334,7 +337,7 @@ func TestRepetitionThatFailsWaits(t *testing.T) {
 			j.add("hello")
 			return mongotest.Drop()
 		})
-		time.Sleep(15 * time.Second)
+		pass(15 * time.Second)
 		j.expect(t, "hello", "hello")
 	})
 }
@@ -350,7 +353,7 @@ func TestCommandErrorOfACheckIsNotRepeatedAtOnce(t *testing.T) {
 			j.add("hello")
 			return mongotest.Error(91, "ShutdownInProgress", "going down")
 		})
-		time.Sleep(15 * time.Second)
+		pass(15 * time.Second)
 		j.expect(t, "hello")
 		if s := topo.Description().Servers[0]; s.Kind != description.ServerUnknown || !mongoerr.IsShutdown(s.LastError) {
 			t.Errorf("server = %v", s)
@@ -405,7 +408,7 @@ func TestNetworkErrorOfAnOperation(t *testing.T) {
 			t.Errorf("ping = %v, want a network error", err)
 		}
 		j.expect(t, "a Standalone → Unknown", "topology Single/1 → Single/1", "a pool cleared, interrupt false")
-		time.Sleep(400 * time.Millisecond)
+		pass(400 * time.Millisecond)
 		j.expect(t) // no check was asked for
 
 		s = mustSelect(t, topo, selection.Write()) // this asks
@@ -457,7 +460,7 @@ func TestStateChangeErrorAsksForACheck(t *testing.T) {
 		topo := start(t, cfg)
 		defer stop(t, topo)
 		s := mustSelect(t, topo, selection.Write())
-		time.Sleep(time.Second)
+		pass(time.Second)
 		j.take()
 
 		server.Handle("ping", mongotest.Always(mongotest.Error(10107, "NotWritablePrimary", "not primary")))
@@ -474,7 +477,7 @@ func TestStateChangeErrorAsksForACheck(t *testing.T) {
 		}
 		synctest.Wait()
 		j.expect(t, "a Standalone → Unknown", "topology Single/1 → Single/1", "a pool cleared, interrupt false")
-		time.Sleep(500 * time.Millisecond) // the rest that a server has between two checks
+		pass(500 * time.Millisecond) // the rest that a server has between two checks
 		synctest.Wait()
 		j.expect(t, "a check", "a check ok", "a Unknown → Standalone", "topology Single/1 → Single/1", "a pool ready")
 	})
@@ -506,13 +509,13 @@ func TestErrorOfAnOldGenerationIsIgnored(t *testing.T) {
 	})
 }
 
-// member is the hello of a replica set's member; role is the field that says what it is.
-func member(set, role string, hosts ...string) mongotest.Handler {
+// member is the hello of a member of the replica set "rs"; role is the field that says what it is.
+func member(role string, hosts ...string) mongotest.Handler {
 	return func(cmd *mongotest.Command) mongotest.Reply {
 		return mongotest.OK(func(b *bson.Builder) {
 			b.Bool("helloOk", true).Int32("maxWireVersion", 21).Int32("logicalSessionTimeoutMinutes", 30)
 			b.Bool("isWritablePrimary", role == "primary").Bool("secondary", role == "secondary")
-			b.String("setName", set).Int32("setVersion", 1)
+			b.String("setName", "rs").Int32("setVersion", 1)
 			b.OpenArray("hosts")
 			for _, host := range hosts {
 				b.String("", host)
@@ -528,7 +531,7 @@ func TestReplicaSetWithAnElection(t *testing.T) {
 		d := deployment{}
 		for i, host := range hosts {
 			role := []string{"primary", "secondary", "secondary"}[i]
-			d[address.Address(host)] = mongotest.NewServer(t, mongotest.Handlers{"hello": member("rs", role, hosts...)})
+			d[address.Address(host)] = mongotest.NewServer(t, mongotest.Handlers{"hello": member(role, hosts...)})
 		}
 		topo := start(t, topology.Config{
 			Seeds: []address.Address{"b:27017"}, ReplicaSet: "rs", Conn: conn.Config{Dialer: d.dial},
@@ -538,14 +541,14 @@ func TestReplicaSetWithAnElection(t *testing.T) {
 		if primary.Address() != "a:27017" {
 			t.Errorf("selected %v for a write", primary.Address())
 		}
-		time.Sleep(time.Second)
+		pass(time.Second)
 		if got := len(topo.Description().Servers); got != 3 {
 			t.Errorf("%d servers known, want 3", got)
 		}
 
-		d["a:27017"].Handle("hello", member("rs", "secondary", hosts...))
+		d["a:27017"].Handle("hello", member("secondary", hosts...))
 		d["a:27017"].Handle("ping", mongotest.Always(mongotest.Error(10107, "NotWritablePrimary", "not primary")))
-		d["b:27017"].Handle("hello", member("rs", "primary", hosts...))
+		d["b:27017"].Handle("hello", member("primary", hosts...))
 		if err := ping(t.Context(), primary); !mongoerr.IsNotWritablePrimary(err) {
 			t.Fatalf("ping = %v", err)
 		}
@@ -570,8 +573,8 @@ func TestRemovedServerIsEnded(t *testing.T) {
 		var j journal
 		both := []string{"a:27017", "b:27017"}
 		d := deployment{
-			"a:27017": mongotest.NewServer(t, mongotest.Handlers{"hello": member("rs", "primary", both...)}),
-			"b:27017": mongotest.NewServer(t, mongotest.Handlers{"hello": member("rs", "secondary", both...)}),
+			"a:27017": mongotest.NewServer(t, mongotest.Handlers{"hello": member("primary", both...)}),
+			"b:27017": mongotest.NewServer(t, mongotest.Handlers{"hello": member("secondary", both...)}),
 		}
 		topo := start(t, topology.Config{
 			Seeds: []address.Address{"a:27017"}, ReplicaSet: "rs", Conn: conn.Config{Dialer: d.dial}, Sink: j.sink(),
@@ -581,8 +584,8 @@ func TestRemovedServerIsEnded(t *testing.T) {
 		if err := ping(t.Context(), b); err != nil {
 			t.Fatal(err)
 		}
-		d["a:27017"].Handle("hello", member("rs", "primary", "a:27017"))
-		time.Sleep(11 * time.Second)
+		d["a:27017"].Handle("hello", member("primary", "a:27017"))
+		pass(11 * time.Second)
 		synctest.Wait()
 		if n := d["b:27017"].OpenConnections(); n != 0 {
 			t.Errorf("%d connections to the removed server", n)
@@ -617,7 +620,7 @@ func TestIncompatibleServerFailsSelectionAtOnce(t *testing.T) {
 
 func TestSelectionErrorOfASelector(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		d := deployment{"a:27017": mongotest.NewServer(t, mongotest.Handlers{"hello": member("rs", "primary", "a:27017")})}
+		d := deployment{"a:27017": mongotest.NewServer(t, mongotest.Handlers{"hello": member("primary", "a:27017")})}
 		topo := start(t, topology.Config{
 			Seeds: []address.Address{"a:27017"}, ReplicaSet: "rs", Conn: conn.Config{Dialer: d.dial},
 		})
@@ -676,5 +679,30 @@ func TestNewRefuses(t *testing.T) {
 				t.Error("New succeeded")
 			}
 		})
+	}
+}
+
+func BenchmarkSelectStandalone(b *testing.B) {
+	topo, err := topology.New(topology.Config{
+		Seeds: []address.Address{"a:27017"},
+		Conn:  conn.Config{Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) { <-ctx.Done(); return nil, ctx.Err() }},
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := topo.Start(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	topo.Apply(&description.Server{Address: "a:27017", Kind: description.ServerStandalone, MaxWireVersion: 21})
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			if _, err := topo.Select(b.Context(), selection.Write()); err != nil {
+				b.Error(err)
+			}
+		}
+	})
+	if err := topo.Close(context.Background()); err != nil { //nolint:usetesting // the benchmark's own context may be over
+		b.Error(err)
 	}
 }

@@ -99,8 +99,6 @@ func (h *helloReply) set(key string, v bson.Value) (problem string) {
 		return setBool(&h.HelloOK, v)
 	case "iscryptd":
 		return setBool(&h.IsCryptd, v)
-	case "readOnly":
-		return setBool(&h.ReadOnly, v)
 	case "msg":
 		return setString(&h.message, v)
 	case "setName":

@@ -23,15 +23,15 @@ func (r RTT) Add(sample time.Duration) RTT {
 	if r.count == 0 {
 		r.average = sample
 	} else {
-		r.average = EWMA(r.average, sample)
+		r.average = ewma(r.average, sample)
 	}
 	r.recent[r.count%rttSamples] = sample
 	r.count++
 	return r
 }
 
-// EWMA is the new moving average after one more sample. An average of 0 is an average like any other.
-func EWMA(average, sample time.Duration) time.Duration {
+// ewma is the new moving average after one more sample. An average of 0 is an average like any other.
+func ewma(average, sample time.Duration) time.Duration {
 	return time.Duration(rttWeight*float64(sample) + (1-rttWeight)*float64(average))
 }
 

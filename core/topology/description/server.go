@@ -36,7 +36,6 @@ type Server struct {
 	TopologyVersion                *TopologyVersion
 	HelloOK                        bool
 	IsCryptd                       bool
-	ReadOnly                       bool
 	ServiceID                      bson.ObjectID // set behind a load balancer
 	ConnectionID                   int64         // the server's name for the connection that the hello came by
 

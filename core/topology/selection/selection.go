@@ -27,11 +27,8 @@ type write struct{}
 func (write) String() string { return "a writable server" }
 
 func (write) Select(t description.Topology, candidates []*description.Server) ([]*description.Server, error) {
-	switch t.Kind {
-	case description.KindReplicaSetWithPrimary:
+	if t.Kind.IsReplicaSet() {
 		return ofKind(candidates, description.ServerRSPrimary), nil
-	case description.KindUnknown, description.KindReplicaSetNoPrimary:
-		return nil, nil
 	}
 	return outsideReplicaSet(t.Kind, candidates), nil
 }
@@ -95,8 +92,9 @@ func outsideReplicaSet(kind description.Kind, candidates []*description.Server) 
 		return filter(candidates, (*description.Server).IsAvailable)
 	case description.KindSharded:
 		return ofKind(candidates, description.ServerMongos)
+	default:
+		return nil
 	}
-	return nil
 }
 
 // Address selects one server, whatever it is: the one that holds a cursor.
@@ -220,7 +218,7 @@ func filter(servers []*description.Server, keep func(*description.Server) bool) 
 }
 
 func filterFrom(servers []*description.Server, first int, keep func(*description.Server) bool) []*description.Server {
-	kept := append([]*description.Server(nil), servers[:first]...)
+	kept := append(make([]*description.Server, 0, len(servers)-1), servers[:first]...)
 	for _, s := range servers[first+1:] {
 		if keep(s) {
 			kept = append(kept, s)
