@@ -184,6 +184,9 @@ var table = []entry{
 	// A request that core refused.
 	typed(func(e *client.ArgumentError, _ error, x *explanation) {
 		x.row, x.field = reasons[InvalidArgument], e.Argument
+		if e.TooLarge {
+			x.row = reasons[TooLarge]
+		}
 	}),
 	typed(plain[*operation.TooLargeError](TooLarge)),
 	typed(plain[*conn.TooLargeError](TooLarge)),

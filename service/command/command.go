@@ -1,0 +1,171 @@
+// Package command is CommandService: any command, as its user wrote it.
+//
+// All clients share one backend user, so what belongs to the driver and what reaches other clients' handles is refused by the command's
+// top-level keys. Everything else is for the server to judge.
+package command
+
+import (
+	"context"
+	"strings"
+
+	"google.golang.org/grpc"
+
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/client"
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/handle"
+	"github.com/mooringdb/mooring/service/request"
+	"github.com/mooringdb/mooring/service/stream"
+)
+
+// Config of a Server; all fields are required.
+type Config struct {
+	Client  *client.Client
+	Handles *handle.Registry
+	Streams *stream.Streams
+}
+
+// Server serves CommandService.
+type Server struct {
+	mooringv1.UnsafeCommandServiceServer
+	cfg Config
+}
+
+var _ mooringv1.CommandServiceServer = (*Server)(nil)
+
+// New returns the service.
+func New(cfg Config) *Server { return &Server{cfg: cfg} }
+
+// RunCommand runs a command, and returns the server's reply as it is.
+func (s *Server) RunCommand(ctx context.Context, req *mooringv1.RunCommandRequest) (*mooringv1.RunCommandResponse, error) {
+	r := request.Read(ctx, req, req.Statement)
+	cmd := readCommand(r, req.GetCommand())
+	opt := client.RunCommandOptions{ReadPreference: r.ReadPreference(req.GetReadPreference()), RunOn: true}
+	if err := r.Err(); err != nil {
+		return nil, err
+	}
+	reply, err := s.cfg.Client.RunCommand(ctx, req.GetDatabase(), cmd, opt)
+	if err != nil {
+		return nil, err
+	}
+	doc, err := r.Encoding.Document(reply)
+	if err != nil {
+		return nil, err
+	}
+	return &mooringv1.RunCommandResponse{Reply: doc}, nil
+}
+
+// RunCursorCommand runs a command that opens a cursor, and returns the first page.
+func (s *Server) RunCursorCommand(ctx context.Context, req *mooringv1.RunCursorCommandRequest) (*mooringv1.RunCursorCommandResponse, error) {
+	r := request.Read(ctx, req, req.Statement)
+	cmd, opt := readCursorCommand(r, req)
+	opt.TimeoutMode, opt.RunOn = client.Iteration, true
+	if err := r.Err(); err != nil {
+		return nil, err
+	}
+	page, err := s.cfg.Handles.Open(ctx, handle.Opening{
+		Namespace: handle.Namespace{Database: req.GetDatabase()},
+		BatchSize: opt.BatchSize,
+		Run: func(ctx context.Context) (handle.Cursor, error) {
+			return s.cfg.Client.RunCursorCommand(ctx, req.GetDatabase(), cmd, opt)
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	docs, err := r.Encoding.Documents(page.Documents)
+	if err != nil {
+		return nil, err
+	}
+	return &mooringv1.RunCursorCommandResponse{Documents: docs, Cursor: page.Cursor()}, nil
+}
+
+// StreamRunCursorCommand runs a command that opens a cursor, and sends all its documents.
+func (s *Server) StreamRunCursorCommand(
+	req *mooringv1.StreamRunCursorCommandRequest, ss grpc.ServerStreamingServer[mooringv1.StreamRunCursorCommandResponse],
+) error {
+	ctx := ss.Context()
+	r := request.Read(ctx, req, req.Statement)
+	cmd, opt := readCursorCommand(r, req)
+	if err := r.Err(); err != nil {
+		return err
+	}
+	cur, err := s.cfg.Client.RunCursorCommand(ctx, req.GetDatabase(), cmd, opt)
+	if err != nil {
+		return err
+	}
+	src := stream.Source{Cursor: cur, FixedSize: opt.BatchSize != nil}
+	return s.cfg.Streams.Run(ctx, src, func(docs []bson.Raw) error {
+		messages, err := r.Encoding.Documents(docs)
+		if err != nil {
+			return err
+		}
+		return ss.Send(&mooringv1.StreamRunCursorCommandResponse{Documents: messages})
+	})
+}
+
+// cursorCommand is what the two requests have in common.
+type cursorCommand interface {
+	GetCommand() *mooringv1.Document
+	GetReadPreference() *mooringv1.ReadPreference
+	GetComment() *mooringv1.Value
+}
+
+var (
+	_ cursorCommand = (*mooringv1.RunCursorCommandRequest)(nil)
+	_ cursorCommand = (*mooringv1.StreamRunCursorCommandRequest)(nil)
+)
+
+func readCursorCommand(r *request.Reader, req cursorCommand) (bson.Raw, client.RunCursorCommandOptions) {
+	var batchSize *int32
+	var maxTime *int64
+	var kind *string
+	switch req := req.(type) {
+	case *mooringv1.RunCursorCommandRequest:
+		batchSize, maxTime, kind = req.BatchSize, req.MaxTimeMs, req.CursorType
+	case *mooringv1.StreamRunCursorCommandRequest:
+		batchSize, maxTime, kind = req.BatchSize, req.MaxTimeMs, req.CursorType
+	}
+	return readCommand(r, req.GetCommand()), client.RunCursorCommandOptions{
+		ReadPreference: r.ReadPreference(req.GetReadPreference()),
+		CursorType:     r.CursorType(kind),
+		BatchSize:      r.BatchSize(batchSize),
+		MaxTimeMS:      request.Copy(maxTime),
+		Comment:        r.Value("comment", req.GetComment()),
+	}
+}
+
+// driverKeys belong to the driver, in every command.
+var driverKeys = map[string]struct{}{
+	"$db": {}, "lsid": {}, "txnNumber": {}, "autocommit": {}, "startTransaction": {}, "$clusterTime": {}, "$readPreference": {},
+}
+
+// foreignCommands reach cursors, sessions and transactions of other clients. In lower case.
+var foreignCommands = map[string]string{
+	"getmore":           "CursorService continues cursors",
+	"killcursors":       "CursorService closes cursors",
+	"killsessions":      "sessions are the gateway's",
+	"killallsessions":   "sessions are the gateway's",
+	"endsessions":       "sessions are the gateway's",
+	"refreshsessions":   "sessions are the gateway's",
+	"committransaction": "transactions are the gateway's",
+	"aborttransaction":  "transactions are the gateway's",
+}
+
+// readCommand reads a command and refuses what may not be in it.
+func readCommand(r *request.Reader, d *mooringv1.Document) bson.Raw {
+	cmd := r.Required("command", d)
+	first := true
+	for key := range cmd.All() {
+		if first {
+			if why, ok := foreignCommands[strings.ToLower(key)]; ok {
+				r.Refuse("command", "%s is not for clients: %s", key, why)
+			}
+			first = false
+		}
+		if _, ok := driverKeys[key]; ok {
+			r.Refuse("command."+key, "belongs to the gateway")
+		}
+	}
+	return cmd
+}

@@ -1,0 +1,90 @@
+// Package cursor is CursorService: what becomes of a cursor after its first page.
+package cursor
+
+import (
+	"context"
+
+	"google.golang.org/grpc"
+
+	"github.com/mooringdb/mooring/core/bson"
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/handle"
+	"github.com/mooringdb/mooring/service/request"
+	"github.com/mooringdb/mooring/service/stream"
+)
+
+// Config of a Server; all fields are required.
+type Config struct {
+	Handles *handle.Registry
+	Streams *stream.Streams
+}
+
+// Server serves CursorService.
+type Server struct {
+	mooringv1.UnsafeCursorServiceServer
+	cfg Config
+}
+
+var _ mooringv1.CursorServiceServer = (*Server)(nil)
+
+// New returns the service.
+func New(cfg Config) *Server { return &Server{cfg: cfg} }
+
+// Next returns the page that a token asks for.
+func (s *Server) Next(ctx context.Context, req *mooringv1.CursorServiceNextRequest) (*mooringv1.CursorServiceNextResponse, error) {
+	r := request.Read(ctx, req, req.Statement)
+	ask := handle.Asking{
+		Token: req.GetCursor(), AllowGap: req.GetAllowGap(),
+		BatchSize: r.BatchSize(req.BatchSize), MaxAwaitTimeMS: request.Copy(req.MaxAwaitTimeMs),
+	}
+	if err := r.Err(); err != nil {
+		return nil, err
+	}
+	page, err := s.cfg.Handles.Next(ctx, ask)
+	if err != nil {
+		return nil, err
+	}
+	docs, err := r.Encoding.Documents(page.Documents)
+	if err != nil {
+		return nil, err
+	}
+	return &mooringv1.CursorServiceNextResponse{Documents: docs, Cursor: page.Cursor()}, nil
+}
+
+// Stream sends the rest of a cursor.
+func (s *Server) Stream(req *mooringv1.CursorServiceStreamRequest, ss grpc.ServerStreamingServer[mooringv1.CursorServiceStreamResponse]) error {
+	r := request.Read(ss.Context(), req, req.Statement)
+	ask := handle.Asking{
+		Token: req.GetCursor(), AllowGap: req.GetAllowGap(),
+		BatchSize: r.BatchSize(req.BatchSize), MaxAwaitTimeMS: request.Copy(req.MaxAwaitTimeMs),
+	}
+	if err := r.Err(); err != nil {
+		return err
+	}
+	ctx, taken, err := s.cfg.Handles.Take(ss.Context(), ask)
+	if err != nil {
+		return err
+	}
+	defer taken.Release()
+	src := stream.Source{Cursor: taken.Cursor, Documents: taken.Documents, FixedSize: req.BatchSize != nil}
+	taken.Documents = nil
+	return s.cfg.Streams.Run(ctx, src, func(docs []bson.Raw) error {
+		messages, err := r.Encoding.Documents(docs)
+		if err != nil {
+			return err
+		}
+		return ss.Send(&mooringv1.CursorServiceStreamResponse{Documents: messages})
+	})
+}
+
+// Close ends a cursor.
+func (s *Server) Close(ctx context.Context, req *mooringv1.CursorServiceCloseRequest) (*mooringv1.CursorServiceCloseResponse, error) {
+	r := request.Read(ctx, req, nil)
+	if err := r.Err(); err != nil {
+		return nil, err
+	}
+	if err := s.cfg.Handles.CloseCursor(ctx, "", req.GetCursor()); err != nil {
+		return nil, err
+	}
+	return &mooringv1.CursorServiceCloseResponse{}, nil
+}

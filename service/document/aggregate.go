@@ -1,0 +1,93 @@
+package document
+
+import (
+	"context"
+
+	"google.golang.org/grpc"
+
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/client"
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/handle"
+	"github.com/mooringdb/mooring/service/request"
+	"github.com/mooringdb/mooring/service/stream"
+)
+
+// Aggregate returns the first page of a pipeline's results.
+func (s *Server) Aggregate(ctx context.Context, req *mooringv1.AggregateRequest) (*mooringv1.AggregateResponse, error) {
+	r := request.Read(ctx, req, req.Statement)
+	opt := aggregateOptions(r, req)
+	opt.TimeoutMode, opt.RunOn = client.Iteration, true
+	if err := r.Err(); err != nil {
+		return nil, err
+	}
+	ns := namespace(req)
+	page, err := s.cfg.Handles.Open(ctx, handle.Opening{
+		Namespace: handle.Namespace(ns),
+		BatchSize: opt.BatchSize,
+		Run:       func(ctx context.Context) (handle.Cursor, error) { return s.cfg.Client.Aggregate(ctx, ns, opt) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	docs, err := r.Encoding.Documents(page.Documents)
+	if err != nil {
+		return nil, err
+	}
+	return &mooringv1.AggregateResponse{Documents: docs, Cursor: page.Cursor()}, nil
+}
+
+// StreamAggregate sends all of a pipeline's results.
+func (s *Server) StreamAggregate(req *mooringv1.StreamAggregateRequest, ss grpc.ServerStreamingServer[mooringv1.StreamAggregateResponse]) error {
+	ctx := ss.Context()
+	r := request.Read(ctx, req, req.Statement)
+	opt := aggregateOptions(r, likeAggregate(req))
+	opt.BatchSize = stream.First(opt.BatchSize)
+	if err := r.Err(); err != nil {
+		return err
+	}
+	cur, err := s.cfg.Client.Aggregate(ctx, namespace(req), opt)
+	if err != nil {
+		return err
+	}
+	src := stream.Source{Cursor: cur, FixedSize: req.BatchSize != nil}
+	return s.cfg.Streams.Run(ctx, src, func(docs []bson.Raw) error {
+		messages, err := r.Encoding.Documents(docs)
+		if err != nil {
+			return err
+		}
+		return ss.Send(&mooringv1.StreamAggregateResponse{Documents: messages})
+	})
+}
+
+func aggregateOptions(r *request.Reader, req *mooringv1.AggregateRequest) client.AggregateOptions {
+	if req.Collection != nil && req.GetCollection() == "" {
+		r.Refuse("collection", "is empty")
+	}
+	return client.AggregateOptions{
+		Pipeline:                 r.Array("pipeline", req.GetPipeline()),
+		AllowDiskUse:             req.AllowDiskUse,
+		BatchSize:                r.BatchSize(req.BatchSize),
+		BypassDocumentValidation: req.BypassDocumentValidation,
+		Collation:                r.Document("collation", req.GetCollation()),
+		Comment:                  r.Value("comment", req.GetComment()),
+		Hint:                     r.Hint(req.GetHint()),
+		Let:                      r.Document("let", req.GetLet()),
+		MaxTimeMS:                req.MaxTimeMs,
+		MaxAwaitTimeMS:           request.Copy(req.MaxAwaitTimeMs),
+		ReadConcern:              r.ReadConcern(req.GetReadConcern()),
+		ReadPreference:           r.ReadPreference(req.GetReadPreference()),
+		WriteConcern:             r.WriteConcern(req.GetWriteConcern()),
+		Extra:                    r.Document("options", req.GetOptions()),
+	}
+}
+
+// likeAggregate has the options of a stream in the request of pages, which has the same.
+func likeAggregate(q *mooringv1.StreamAggregateRequest) *mooringv1.AggregateRequest {
+	return &mooringv1.AggregateRequest{
+		Collection: q.Collection, Options: q.Options, Comment: q.Comment, ReadPreference: q.ReadPreference, ReadConcern: q.ReadConcern,
+		WriteConcern: q.WriteConcern, MaxTimeMs: q.MaxTimeMs, Collation: q.Collation, Let: q.Let, Hint: q.Hint, BatchSize: q.BatchSize,
+		MaxAwaitTimeMs: q.MaxAwaitTimeMs, Pipeline: q.Pipeline, AllowDiskUse: q.AllowDiskUse,
+		BypassDocumentValidation: q.BypassDocumentValidation,
+	}
+}

@@ -1,0 +1,90 @@
+package document
+
+import (
+	"context"
+
+	"github.com/mooringdb/mooring/core/client"
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/request"
+)
+
+// Distinct returns the distinct values of a field.
+func (s *Server) Distinct(ctx context.Context, req *mooringv1.DistinctRequest) (*mooringv1.DistinctResponse, error) {
+	r := request.Read(ctx, req, req.Statement)
+	if req.GetFieldName() == "" {
+		r.Refuse("fieldName", "is required")
+	}
+	opt := client.DistinctOptions{
+		Filter:         r.Document("filter", req.GetFilter()),
+		Collation:      r.Document("collation", req.GetCollation()),
+		Comment:        r.Value("comment", req.GetComment()),
+		Hint:           r.Hint(req.GetHint()),
+		MaxTimeMS:      req.MaxTimeMs,
+		ReadConcern:    r.ReadConcern(req.GetReadConcern()),
+		ReadPreference: r.ReadPreference(req.GetReadPreference()),
+		Extra:          r.Document("options", req.GetOptions()),
+	}
+	if err := r.Err(); err != nil {
+		return nil, err
+	}
+	values, err := s.cfg.Client.Distinct(ctx, namespace(req), req.GetFieldName(), opt)
+	if err != nil {
+		return nil, err
+	}
+	response := &mooringv1.DistinctResponse{}
+	for _, v := range values.All() {
+		message, err := r.Encoding.Value(v)
+		if err != nil {
+			return nil, err
+		}
+		response.Values = append(response.Values, message)
+	}
+	return response, nil
+}
+
+// CountDocuments counts the documents that match.
+func (s *Server) CountDocuments(ctx context.Context, req *mooringv1.CountDocumentsRequest) (*mooringv1.CountDocumentsResponse, error) {
+	r := request.Read(ctx, req, req.Statement)
+	opt := client.CountDocumentsOptions{
+		Filter:         r.Document("filter", req.GetFilter()),
+		Collation:      r.Document("collation", req.GetCollation()),
+		Comment:        r.Value("comment", req.GetComment()),
+		Hint:           r.Hint(req.GetHint()),
+		Limit:          req.Limit,
+		Skip:           req.Skip,
+		MaxTimeMS:      req.MaxTimeMs,
+		ReadConcern:    r.ReadConcern(req.GetReadConcern()),
+		ReadPreference: r.ReadPreference(req.GetReadPreference()),
+		Extra:          r.Document("options", req.GetOptions()),
+	}
+	if err := r.Err(); err != nil {
+		return nil, err
+	}
+	n, err := s.cfg.Client.CountDocuments(ctx, namespace(req), opt)
+	if err != nil {
+		return nil, err
+	}
+	return &mooringv1.CountDocumentsResponse{Count: n}, nil
+}
+
+// EstimatedDocumentCount returns the collection's count from its metadata.
+func (s *Server) EstimatedDocumentCount(
+	ctx context.Context, req *mooringv1.EstimatedDocumentCountRequest,
+) (*mooringv1.EstimatedDocumentCountResponse, error) {
+	r := request.Read(ctx, req, req.Statement)
+	opt := client.EstimatedDocumentCountOptions{
+		Comment:        r.Value("comment", req.GetComment()),
+		MaxTimeMS:      req.MaxTimeMs,
+		ReadConcern:    r.ReadConcern(req.GetReadConcern()),
+		ReadPreference: r.ReadPreference(req.GetReadPreference()),
+		Extra:          r.Document("options", req.GetOptions()),
+	}
+	if err := r.Err(); err != nil {
+		return nil, err
+	}
+	n, err := s.cfg.Client.EstimatedDocumentCount(ctx, namespace(req), opt)
+	if err != nil {
+		return nil, err
+	}
+	return &mooringv1.EstimatedDocumentCountResponse{Count: n}, nil
+}

@@ -1,0 +1,67 @@
+package document
+
+import (
+	"context"
+
+	"github.com/mooringdb/mooring/core/client"
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/request"
+)
+
+// DeleteOne deletes the first document that matches.
+func (s *Server) DeleteOne(ctx context.Context, req *mooringv1.DeleteOneRequest) (*mooringv1.DeleteOneResponse, error) {
+	r := request.Read(ctx, req, req.Statement)
+	filter, opt := r.Required("filter", req.GetFilter()), deleteOptions(r, req)
+	if err := r.Err(); err != nil {
+		return nil, err
+	}
+	res, err := s.cfg.Client.DeleteOne(ctx, namespace(req), filter, opt)
+	if err != nil {
+		return nil, err
+	}
+	return &mooringv1.DeleteOneResponse{
+		Acknowledged:      res.Acknowledged,
+		DeletedCount:      count(res.Acknowledged, res.DeletedCount),
+		WriteConcernError: writeConcernError(res.WriteConcernError),
+	}, nil
+}
+
+// DeleteMany deletes all documents that match.
+func (s *Server) DeleteMany(ctx context.Context, req *mooringv1.DeleteManyRequest) (*mooringv1.DeleteManyResponse, error) {
+	r := request.Read(ctx, req, req.Statement)
+	filter, opt := r.Required("filter", req.GetFilter()), deleteOptions(r, req)
+	if err := r.Err(); err != nil {
+		return nil, err
+	}
+	res, err := s.cfg.Client.DeleteMany(ctx, namespace(req), filter, opt)
+	if err != nil {
+		return nil, err
+	}
+	return &mooringv1.DeleteManyResponse{
+		Acknowledged:      res.Acknowledged,
+		DeletedCount:      count(res.Acknowledged, res.DeletedCount),
+		WriteConcernError: writeConcernError(res.WriteConcernError),
+	}, nil
+}
+
+// deletion is what both requests have.
+type deletion interface {
+	GetCollation() *mooringv1.Document
+	GetComment() *mooringv1.Value
+	GetHint() *mooringv1.Hint
+	GetLet() *mooringv1.Document
+	GetWriteConcern() *mooringv1.WriteConcern
+	GetOptions() *mooringv1.Document
+}
+
+func deleteOptions(r *request.Reader, req deletion) client.DeleteOptions {
+	return client.DeleteOptions{
+		Collation:    r.Document("collation", req.GetCollation()),
+		Comment:      r.Value("comment", req.GetComment()),
+		Hint:         r.Hint(req.GetHint()),
+		Let:          r.Document("let", req.GetLet()),
+		WriteConcern: r.WriteConcern(req.GetWriteConcern()),
+		Extra:        r.Document("options", req.GetOptions()),
+		RunOn:        true,
+	}
+}

@@ -1,0 +1,106 @@
+package document
+
+import (
+	"context"
+
+	"github.com/mooringdb/mooring/core/client"
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/request"
+)
+
+// FindOneAndUpdate updates a document, and returns it as it was or as it is.
+func (s *Server) FindOneAndUpdate(ctx context.Context, req *mooringv1.FindOneAndUpdateRequest) (*mooringv1.FindOneAndUpdateResponse, error) {
+	r := request.Read(ctx, req, req.Statement)
+	filter, update := r.Required("filter", req.GetFilter()), r.Update(req.GetUpdate())
+	opt := client.FindOneAndUpdateOptions{
+		ArrayFilters:             r.Array("arrayFilters", req.GetArrayFilters()),
+		BypassDocumentValidation: req.BypassDocumentValidation,
+		Collation:                r.Document("collation", req.GetCollation()),
+		Comment:                  r.Value("comment", req.GetComment()),
+		Hint:                     r.Hint(req.GetHint()),
+		Let:                      r.Document("let", req.GetLet()),
+		MaxTimeMS:                req.MaxTimeMs,
+		Projection:               r.Document("projection", req.GetProjection()),
+		ReturnDocument:           r.ReturnDocument(req.ReturnDocument),
+		Sort:                     r.Keys("sort", req.GetSort()),
+		Upsert:                   req.Upsert,
+		WriteConcern:             r.WriteConcern(req.GetWriteConcern()),
+		Extra:                    r.Document("options", req.GetOptions()),
+		RunOn:                    true,
+	}
+	if err := r.Err(); err != nil {
+		return nil, err
+	}
+	res, err := s.cfg.Client.FindOneAndUpdate(ctx, namespace(req), filter, update, opt)
+	if err != nil {
+		return nil, err
+	}
+	doc, err := r.Encoding.Document(res.Document)
+	if err != nil {
+		return nil, err
+	}
+	return &mooringv1.FindOneAndUpdateResponse{Document: doc, WriteConcernError: writeConcernError(res.WriteConcernError)}, nil
+}
+
+// FindOneAndReplace replaces a document, and returns it as it was or as it is.
+func (s *Server) FindOneAndReplace(ctx context.Context, req *mooringv1.FindOneAndReplaceRequest) (*mooringv1.FindOneAndReplaceResponse, error) {
+	r := request.Read(ctx, req, req.Statement)
+	filter, replacement := r.Required("filter", req.GetFilter()), r.Required("replacement", req.GetReplacement())
+	opt := client.FindOneAndReplaceOptions{
+		BypassDocumentValidation: req.BypassDocumentValidation,
+		Collation:                r.Document("collation", req.GetCollation()),
+		Comment:                  r.Value("comment", req.GetComment()),
+		Hint:                     r.Hint(req.GetHint()),
+		Let:                      r.Document("let", req.GetLet()),
+		MaxTimeMS:                req.MaxTimeMs,
+		Projection:               r.Document("projection", req.GetProjection()),
+		ReturnDocument:           r.ReturnDocument(req.ReturnDocument),
+		Sort:                     r.Keys("sort", req.GetSort()),
+		Upsert:                   req.Upsert,
+		WriteConcern:             r.WriteConcern(req.GetWriteConcern()),
+		Extra:                    r.Document("options", req.GetOptions()),
+		RunOn:                    true,
+	}
+	if err := r.Err(); err != nil {
+		return nil, err
+	}
+	res, err := s.cfg.Client.FindOneAndReplace(ctx, namespace(req), filter, replacement, opt)
+	if err != nil {
+		return nil, err
+	}
+	doc, err := r.Encoding.Document(res.Document)
+	if err != nil {
+		return nil, err
+	}
+	return &mooringv1.FindOneAndReplaceResponse{Document: doc, WriteConcernError: writeConcernError(res.WriteConcernError)}, nil
+}
+
+// FindOneAndDelete deletes a document, and returns it.
+func (s *Server) FindOneAndDelete(ctx context.Context, req *mooringv1.FindOneAndDeleteRequest) (*mooringv1.FindOneAndDeleteResponse, error) {
+	r := request.Read(ctx, req, req.Statement)
+	filter := r.Required("filter", req.GetFilter())
+	opt := client.FindOneAndDeleteOptions{
+		Collation:    r.Document("collation", req.GetCollation()),
+		Comment:      r.Value("comment", req.GetComment()),
+		Hint:         r.Hint(req.GetHint()),
+		Let:          r.Document("let", req.GetLet()),
+		MaxTimeMS:    req.MaxTimeMs,
+		Projection:   r.Document("projection", req.GetProjection()),
+		Sort:         r.Keys("sort", req.GetSort()),
+		WriteConcern: r.WriteConcern(req.GetWriteConcern()),
+		Extra:        r.Document("options", req.GetOptions()),
+		RunOn:        true,
+	}
+	if err := r.Err(); err != nil {
+		return nil, err
+	}
+	res, err := s.cfg.Client.FindOneAndDelete(ctx, namespace(req), filter, opt)
+	if err != nil {
+		return nil, err
+	}
+	doc, err := r.Encoding.Document(res.Document)
+	if err != nil {
+		return nil, err
+	}
+	return &mooringv1.FindOneAndDeleteResponse{Document: doc, WriteConcernError: writeConcernError(res.WriteConcernError)}, nil
+}

@@ -1,0 +1,89 @@
+package document
+
+import (
+	"context"
+	"errors"
+
+	"github.com/mooringdb/mooring/core/client"
+	"github.com/mooringdb/mooring/core/mongoerr"
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/payload"
+	"github.com/mooringdb/mooring/service/request"
+	"github.com/mooringdb/mooring/service/rpcerr"
+)
+
+// InsertOne inserts a document.
+func (s *Server) InsertOne(ctx context.Context, req *mooringv1.InsertOneRequest) (*mooringv1.InsertOneResponse, error) {
+	r := request.Read(ctx, req, req.Statement)
+	doc := r.Required("document", req.GetDocument())
+	opt := client.InsertOneOptions{
+		BypassDocumentValidation: req.BypassDocumentValidation,
+		Comment:                  r.Value("comment", req.GetComment()),
+		WriteConcern:             r.WriteConcern(req.GetWriteConcern()),
+		Extra:                    r.Document("options", req.GetOptions()),
+		RunOn:                    true,
+	}
+	if err := r.Err(); err != nil {
+		return nil, err
+	}
+	res, err := s.cfg.Client.InsertOne(ctx, namespace(req), doc, opt)
+	if err != nil {
+		return nil, err
+	}
+	id, err := r.Encoding.Value(res.InsertedID)
+	if err != nil {
+		return nil, err
+	}
+	return &mooringv1.InsertOneResponse{
+		Acknowledged: res.Acknowledged, InsertedId: id, WriteConcernError: writeConcernError(res.WriteConcernError),
+	}, nil
+}
+
+// InsertMany inserts documents. A failure in part is an error that says what was done, or, if the request asks for that, a
+// response that says what was not.
+func (s *Server) InsertMany(ctx context.Context, req *mooringv1.InsertManyRequest) (*mooringv1.InsertManyResponse, error) {
+	r := request.Read(ctx, req, req.Statement)
+	docs := r.Documents("documents", req.GetDocuments())
+	opt := client.InsertManyOptions{
+		Ordered:                  req.Ordered,
+		BypassDocumentValidation: req.BypassDocumentValidation,
+		Comment:                  r.Value("comment", req.GetComment()),
+		WriteConcern:             r.WriteConcern(req.GetWriteConcern()),
+		Extra:                    r.Document("options", req.GetOptions()),
+		RunOn:                    true,
+	}
+	if err := r.Err(); err != nil {
+		return nil, err
+	}
+	res, err := s.cfg.Client.InsertMany(ctx, namespace(req), docs, opt)
+	var failed *mongoerr.WriteException
+	writesFailed := errors.As(err, &failed)
+	if err != nil && !(writesFailed && req.GetReturnPartialSuccess()) {
+		if writesFailed || len(res.InsertedIDs) > 0 {
+			err = &rpcerr.PartialError{Err: err, Result: rpcerr.Result{InsertedIDs: res.InsertedIDs}}
+		}
+		return nil, err
+	}
+	return insertManyResponse(r.Encoding, res)
+}
+
+func insertManyResponse(enc payload.Encoding, res client.InsertManyResult) (*mooringv1.InsertManyResponse, error) {
+	response := &mooringv1.InsertManyResponse{
+		Acknowledged:  res.Acknowledged,
+		InsertedCount: count(res.Acknowledged, int64(len(res.InsertedIDs))),
+	}
+	if len(res.WriteConcernErrors) > 0 {
+		response.WriteConcernError = writeConcernError(res.WriteConcernErrors[0])
+	}
+	for _, inserted := range res.InsertedIDs {
+		id, err := enc.Value(inserted.ID)
+		if err != nil {
+			return nil, err
+		}
+		response.InsertedIds = append(response.InsertedIds, &mooringv1.InsertedId{Index: int64(inserted.Index), Id: id})
+	}
+	for _, w := range res.WriteErrors {
+		response.WriteErrors = append(response.WriteErrors, rpcerr.NewWriteError(w))
+	}
+	return response, nil
+}

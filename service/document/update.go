@@ -1,0 +1,121 @@
+package document
+
+import (
+	"context"
+
+	"github.com/mooringdb/mooring/core/client"
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/request"
+)
+
+// UpdateOne updates the first document that matches.
+func (s *Server) UpdateOne(ctx context.Context, req *mooringv1.UpdateOneRequest) (*mooringv1.UpdateOneResponse, error) {
+	r := request.Read(ctx, req, req.Statement)
+	filter, update := r.Required("filter", req.GetFilter()), r.Update(req.GetUpdate())
+	opt := client.UpdateOptions{
+		ArrayFilters:             r.Array("arrayFilters", req.GetArrayFilters()),
+		BypassDocumentValidation: req.BypassDocumentValidation,
+		Collation:                r.Document("collation", req.GetCollation()),
+		Comment:                  r.Value("comment", req.GetComment()),
+		Hint:                     r.Hint(req.GetHint()),
+		Let:                      r.Document("let", req.GetLet()),
+		Sort:                     r.Keys("sort", req.GetSort()),
+		Upsert:                   req.Upsert,
+		WriteConcern:             r.WriteConcern(req.GetWriteConcern()),
+		Extra:                    r.Document("options", req.GetOptions()),
+		RunOn:                    true,
+	}
+	if err := r.Err(); err != nil {
+		return nil, err
+	}
+	res, err := s.cfg.Client.UpdateOne(ctx, namespace(req), filter, update, opt)
+	if err != nil {
+		return nil, err
+	}
+	id, err := r.Encoding.Value(res.UpsertedID)
+	if err != nil {
+		return nil, err
+	}
+	return &mooringv1.UpdateOneResponse{
+		Acknowledged:      res.Acknowledged,
+		MatchedCount:      count(res.Acknowledged, res.MatchedCount),
+		ModifiedCount:     count(res.Acknowledged, res.ModifiedCount),
+		UpsertedCount:     count(res.Acknowledged, res.UpsertedCount),
+		UpsertedId:        id,
+		WriteConcernError: writeConcernError(res.WriteConcernError),
+	}, nil
+}
+
+// UpdateMany updates all documents that match.
+func (s *Server) UpdateMany(ctx context.Context, req *mooringv1.UpdateManyRequest) (*mooringv1.UpdateManyResponse, error) {
+	r := request.Read(ctx, req, req.Statement)
+	filter, update := r.Required("filter", req.GetFilter()), r.Update(req.GetUpdate())
+	opt := client.UpdateOptions{
+		ArrayFilters:             r.Array("arrayFilters", req.GetArrayFilters()),
+		BypassDocumentValidation: req.BypassDocumentValidation,
+		Collation:                r.Document("collation", req.GetCollation()),
+		Comment:                  r.Value("comment", req.GetComment()),
+		Hint:                     r.Hint(req.GetHint()),
+		Let:                      r.Document("let", req.GetLet()),
+		Upsert:                   req.Upsert,
+		WriteConcern:             r.WriteConcern(req.GetWriteConcern()),
+		Extra:                    r.Document("options", req.GetOptions()),
+		RunOn:                    true,
+	}
+	if err := r.Err(); err != nil {
+		return nil, err
+	}
+	res, err := s.cfg.Client.UpdateMany(ctx, namespace(req), filter, update, opt)
+	if err != nil {
+		return nil, err
+	}
+	id, err := r.Encoding.Value(res.UpsertedID)
+	if err != nil {
+		return nil, err
+	}
+	return &mooringv1.UpdateManyResponse{
+		Acknowledged:      res.Acknowledged,
+		MatchedCount:      count(res.Acknowledged, res.MatchedCount),
+		ModifiedCount:     count(res.Acknowledged, res.ModifiedCount),
+		UpsertedCount:     count(res.Acknowledged, res.UpsertedCount),
+		UpsertedId:        id,
+		WriteConcernError: writeConcernError(res.WriteConcernError),
+	}, nil
+}
+
+// ReplaceOne replaces the first document that matches.
+func (s *Server) ReplaceOne(ctx context.Context, req *mooringv1.ReplaceOneRequest) (*mooringv1.ReplaceOneResponse, error) {
+	r := request.Read(ctx, req, req.Statement)
+	filter, replacement := r.Required("filter", req.GetFilter()), r.Required("replacement", req.GetReplacement())
+	opt := client.ReplaceOptions{
+		BypassDocumentValidation: req.BypassDocumentValidation,
+		Collation:                r.Document("collation", req.GetCollation()),
+		Comment:                  r.Value("comment", req.GetComment()),
+		Hint:                     r.Hint(req.GetHint()),
+		Let:                      r.Document("let", req.GetLet()),
+		Sort:                     r.Keys("sort", req.GetSort()),
+		Upsert:                   req.Upsert,
+		WriteConcern:             r.WriteConcern(req.GetWriteConcern()),
+		Extra:                    r.Document("options", req.GetOptions()),
+		RunOn:                    true,
+	}
+	if err := r.Err(); err != nil {
+		return nil, err
+	}
+	res, err := s.cfg.Client.ReplaceOne(ctx, namespace(req), filter, replacement, opt)
+	if err != nil {
+		return nil, err
+	}
+	id, err := r.Encoding.Value(res.UpsertedID)
+	if err != nil {
+		return nil, err
+	}
+	return &mooringv1.ReplaceOneResponse{
+		Acknowledged:      res.Acknowledged,
+		MatchedCount:      count(res.Acknowledged, res.MatchedCount),
+		ModifiedCount:     count(res.Acknowledged, res.ModifiedCount),
+		UpsertedCount:     count(res.Acknowledged, res.UpsertedCount),
+		UpsertedId:        id,
+		WriteConcernError: writeConcernError(res.WriteConcernError),
+	}, nil
+}

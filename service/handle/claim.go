@@ -1,0 +1,169 @@
+package handle
+
+import (
+	"encoding/binary"
+	"errors"
+	"time"
+
+	"github.com/mooringdb/mooring/core/address"
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/cursor"
+)
+
+// kindCursor is the first sealed byte: what the token is for, and the version of what follows.
+const kindCursor = 1
+
+// maxPlainBytes is what fits into a token of MaxTokenBytes.
+const maxPlainBytes = MaxTokenBytes/4*3 - headBytes - 16
+
+type (
+	instanceID [16]byte
+	cursorID   [16]byte
+)
+
+// claim is what a cursor's token says. It was sealed by a gateway with the same key; its principal is proved by opening it.
+type claim struct {
+	deployment string     // of the deployment that holds the cursor
+	replica    string     // address of the replica that served the last page, for its peers; may be empty
+	instance   instanceID // of that replica's life: a restarted one is another
+	id         cursorID   // of the cursor, ours
+	seq        uint64     // the page it asks for
+	expires    time.Time
+	namespace  Namespace    // that the cursor was opened on
+	state      cursor.State // what a getMore needs
+}
+
+// errClaim is a sealed text that this version cannot read.
+var errClaim = errors.New("token has an unknown content")
+
+// errTooLong is a claim that makes no token of MaxTokenBytes.
+var errTooLong = errors.New("cursor token is too long")
+
+// encode returns the bytes to seal. A comment that has no room is left out: getMores by other replicas then go without it.
+func (c *claim) encode() ([]byte, error) {
+	b := c.append(make([]byte, 0, 256), c.state.Comment)
+	if len(b) > maxPlainBytes {
+		b = c.append(b[:0], bson.Value{})
+	}
+	if len(b) > maxPlainBytes {
+		return nil, errTooLong
+	}
+	return b, nil
+}
+
+func (c *claim) append(b []byte, comment bson.Value) []byte {
+	b = append(b, kindCursor)
+	b = appendText(b, c.deployment)
+	b = appendText(b, c.replica)
+	b = append(b, c.instance[:]...)
+	b = append(b, c.id[:]...)
+	b = binary.AppendUvarint(b, c.seq)
+	b = binary.AppendVarint(b, c.expires.UnixMilli())
+	b = appendText(b, c.namespace.Database)
+	b = appendText(b, c.namespace.Collection)
+	s := &c.state
+	b = appendText(b, string(s.Server))
+	b = binary.AppendVarint(b, s.ID)
+	b = appendText(b, s.Database)
+	b = appendText(b, s.Collection)
+	b = binary.AppendVarint(b, int64(s.BatchSize))
+	b = binary.AppendVarint(b, s.Remaining)
+	b = appendOptional(b, s.MaxAwaitTimeMS)
+	b = append(b, byte(comment.Type))
+	return appendText(b, string(comment.Data))
+}
+
+func appendText(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+func appendOptional(b []byte, v *int64) []byte {
+	if v == nil {
+		return append(b, 0)
+	}
+	return binary.AppendVarint(append(b, 1), *v)
+}
+
+func decodeClaim(b []byte) (claim, error) {
+	r := reader{b: b}
+	if r.byte() != kindCursor {
+		return claim{}, errClaim
+	}
+	var c claim
+	c.deployment = r.text()
+	c.replica = r.text()
+	copy(c.instance[:], r.take(len(c.instance)))
+	copy(c.id[:], r.take(len(c.id)))
+	c.seq = r.uvarint()
+	c.expires = time.UnixMilli(r.varint())
+	c.namespace = Namespace{Database: r.text(), Collection: r.text()}
+	c.state.Server = address.Address(r.text())
+	c.state.ID = r.varint()
+	c.state.Database = r.text()
+	c.state.Collection = r.text()
+	c.state.BatchSize = int32(r.varint())
+	c.state.Remaining = r.varint()
+	if r.byte() == 1 {
+		v := r.varint()
+		c.state.MaxAwaitTimeMS = &v
+	}
+	if typ, data := r.byte(), r.text(); typ != 0 {
+		c.state.Comment = bson.Value{Type: bson.Type(typ), Data: []byte(data)}
+	}
+	if r.bad || len(r.b) > 0 {
+		return claim{}, errClaim
+	}
+	return c, nil
+}
+
+// reader takes values off the front of b; bad says that there was too little, and stays.
+type reader struct {
+	b   []byte
+	bad bool
+}
+
+func (r *reader) take(n int) []byte {
+	if n > len(r.b) {
+		r.bad, r.b = true, nil
+		return nil
+	}
+	head := r.b[:n]
+	r.b = r.b[n:]
+	return head
+}
+
+func (r *reader) byte() byte {
+	if head := r.take(1); head != nil {
+		return head[0]
+	}
+	return 0
+}
+
+func (r *reader) uvarint() uint64 {
+	v, n := binary.Uvarint(r.b)
+	if n <= 0 {
+		r.bad, r.b = true, nil
+		return 0
+	}
+	r.b = r.b[n:]
+	return v
+}
+
+func (r *reader) varint() int64 {
+	v, n := binary.Varint(r.b)
+	if n <= 0 {
+		r.bad, r.b = true, nil
+		return 0
+	}
+	r.b = r.b[n:]
+	return v
+}
+
+func (r *reader) text() string {
+	n := r.uvarint()
+	if n > uint64(len(r.b)) {
+		r.bad, r.b = true, nil
+		return ""
+	}
+	return string(r.take(int(n)))
+}

@@ -1,0 +1,37 @@
+package handle
+
+// What the tests of the pure decisions need.
+type (
+	Position = position
+	Phase    = phase
+	Outcome  = outcome
+)
+
+const (
+	PhaseIdle, PhaseBusy, PhaseLost, PhaseEnded, PhaseTaken            = phaseIdle, phaseBusy, phaseLost, phaseEnded, phaseTaken
+	OutcomePage, OutcomeLast, OutcomeNotSent, OutcomeLost, OutcomeDead = outcomePage, outcomeLast, outcomeNotSent, outcomeLost, outcomeDead
+)
+
+// NewPosition makes one.
+func NewPosition(next uint64, p Phase, held bool) Position { return position{next, p, held} }
+
+// Ask is ask, as text.
+func (p Position) Ask(seq uint64, allowGap bool) string { return p.ask(seq, allowGap).String() }
+
+// Fetched is fetched.
+func (p Position) Fetched(o Outcome, before Position) Position { return p.fetched(o, before) }
+
+// Seal and Open are a ring's.
+func (r *KeyRing) Seal(principal string, plain []byte) string { return r.seal(principal, plain) }
+
+// Open is open.
+func (r *KeyRing) Open(principal, token string) ([]byte, error) { return r.open(principal, token) }
+
+// DecodeClaim reports whether b is a claim, and what it encodes to.
+func DecodeClaim(b []byte) (again []byte, err error) {
+	c, err := decodeClaim(b)
+	if err != nil {
+		return nil, err
+	}
+	return c.append(nil, c.state.Comment), nil
+}

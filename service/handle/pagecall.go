@@ -1,0 +1,309 @@
+package handle
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"time"
+
+	"github.com/mooringdb/mooring/core/mongoerr"
+	"github.com/mooringdb/mooring/core/pool"
+	"github.com/mooringdb/mooring/service/batch"
+)
+
+// Opening is a page call that opens a cursor.
+type Opening struct {
+	Principal string
+	Namespace Namespace
+	// BatchSize is the client's own; nil lets the registry choose that of the following batches.
+	BatchSize *int32
+	// Run sends the command, with RunOn.
+	Run func(ctx context.Context) (Cursor, error)
+}
+
+// Open runs a command and delivers its first page. If more is to come, the cursor stays here and the page has a token.
+// A client that went away meanwhile knows no token, so its cursor is killed.
+func (r *Registry) Open(ctx context.Context, o Opening) (Page, error) {
+	cur, err := o.Run(ctx)
+	if err != nil {
+		return Page{}, err
+	}
+	cur.SetRunOn(true)
+	e := &entry{principal: o.Principal, namespace: o.Namespace, cur: cur, fixedSize: o.BatchSize != nil}
+	_, _ = rand.Read(e.id[:]) // never fails
+	page, _, err := r.read(ctx, e, 1, 0)
+	if err == nil && page.Token == "" {
+		return page, nil
+	}
+	if err == nil {
+		err = context.Cause(ctx)
+	}
+	if err == nil {
+		err = r.add(e)
+	}
+	if err != nil {
+		e.kill(ctx)
+		return Page{}, err
+	}
+	return page, nil
+}
+
+// add puts a new cursor whose page 0 was delivered into the registry.
+func (r *Registry) add(e *entry) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return ErrClosing
+	}
+	e.pos = position{next: 1}
+	e.expires = time.Now().Add(r.cfg.Idle)
+	r.entries[e.id] = e
+	return nil
+}
+
+// Asking is a call for the page that a token stands for.
+type Asking struct {
+	Principal string
+	Token     string
+	// AllowGap continues even if a page may be missing.
+	AllowGap bool
+	// BatchSize and MaxAwaitTimeMS are for this batch and the following ones; nil changes nothing.
+	BatchSize      *int32
+	MaxAwaitTimeMS *int64
+}
+
+// Next delivers the page that a token asks for. The same token again brings the same page again while it is held, and
+// ErrCursorTokenReused afterwards.
+func (r *Registry) Next(ctx context.Context, a Asking) (Page, error) {
+	for {
+		g, v, err := r.ask(ctx, a, phaseBusy)
+		if err != nil {
+			return Page{}, err
+		}
+		switch v {
+		case verdictWait:
+			if err := wait(ctx, g.done); err != nil {
+				return Page{}, err
+			}
+		case verdictRepeat:
+			return g.page, nil
+		default:
+			return r.fetch(g, a)
+		}
+	}
+}
+
+// grant is what an asker gets. With verdictGrant and verdictGap the cursor is his until he calls finish.
+type grant struct {
+	e    *entry
+	seq  uint64
+	ctx  context.Context //nolint:containedctx // of the fetch, and no longer lived than this value
+	stop context.CancelCauseFunc
+	done chan struct{} // closed by finish; with verdictWait by somebody else's
+	page Page          // with verdictRepeat
+}
+
+// claim opens a token. Whatever is wrong with it is ErrCursorNotFound.
+func (r *Registry) claim(principal, token string) (claim, error) {
+	plain, err := r.cfg.Keys.open(principal, token)
+	if err != nil {
+		return claim{}, ErrCursorNotFound
+	}
+	c, err := decodeClaim(plain)
+	if err != nil || c.deployment != r.cfg.Deployment || !time.Now().Before(c.expires) {
+		return claim{}, ErrCursorNotFound
+	}
+	return c, nil
+}
+
+// ask decides about a token. The verdict is one of grant, gap, repeat and wait; the others are errors. With a grant the page, or
+// with phaseTaken all pages from it on, are the caller's to deliver.
+func (r *Registry) ask(ctx context.Context, a Asking, as phase) (grant, verdict, error) {
+	c, err := r.claim(a.Principal, a.Token)
+	if err != nil {
+		return grant{}, 0, err
+	}
+	if ctx.Err() != nil {
+		return grant{}, 0, context.Cause(ctx)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e, err := r.findLocked(c, a)
+	if err != nil {
+		return grant{}, 0, err
+	}
+	e.pos.held = e.page.cost > 0
+	switch v := e.pos.ask(c.seq, a.AllowGap); v {
+	case verdictRepeat:
+		return grant{page: e.page.Page}, v, nil
+	case verdictWait:
+		return grant{done: e.done}, v, nil
+	case verdictReused:
+		return grant{}, 0, ErrCursorTokenReused
+	case verdictUnknown:
+		return grant{}, 0, ErrCursorPositionUnknown
+	case verdictGap: // what this gateway has is from before the gap
+		e.cur, e.rest = r.cfg.Continue(c.state), nil
+		e.cur.SetRunOn(true)
+		return r.grantLocked(ctx, e, c.seq, as), v, nil
+	default:
+		return r.grantLocked(ctx, e, c.seq, as), v, nil
+	}
+}
+
+func (r *Registry) grantLocked(ctx context.Context, e *entry, seq uint64, as phase) grant {
+	ctx, cancel := context.WithCancelCause(ctx)
+	e.before, e.pos = e.pos, position{next: seq + 1, phase: as}
+	e.done, e.cancel = make(chan struct{}), cancel
+	return grant{e: e, seq: seq, ctx: ctx, done: e.done, stop: cancel}
+}
+
+// findLocked finds the cursor of a claim, or takes over one that another gateway served last. Asking that gateway what it
+// delivered would stand here; alone, this one cannot know.
+func (r *Registry) findLocked(c claim, a Asking) (*entry, error) {
+	switch e := r.entries[c.id]; {
+	case r.closed:
+		return nil, ErrClosing
+	case e != nil:
+		return e, nil
+	case c.instance == r.instance: // closed or expired here
+		return nil, ErrCursorNotFound
+	case !a.AllowGap:
+		return nil, ErrCursorPositionUnknown
+	case c.state.ID == 0: // all that was left of it was with the other gateway
+		return nil, ErrCursorNotFound
+	}
+	e := &entry{
+		id: c.id, principal: a.Principal, namespace: c.namespace, fixedSize: c.state.BatchSize != 0,
+		pos: position{next: c.seq + 1, phase: phaseLost}, expires: time.Now().Add(r.cfg.Idle),
+	}
+	r.entries[c.id] = e
+	return e, nil
+}
+
+// fetch delivers the page that was granted.
+func (r *Registry) fetch(g grant, a Asking) (Page, error) {
+	defer g.stop(nil)
+	e, most := g.e, 0
+	if a.MaxAwaitTimeMS != nil {
+		e.cur.SetMaxAwaitTimeMS(a.MaxAwaitTimeMS)
+	}
+	if a.BatchSize != nil {
+		e.fixedSize = true
+		e.cur.SetBatchSize(*a.BatchSize)
+		most = int(*a.BatchSize)
+	}
+	page, cost, err := r.read(g.ctx, e, g.seq+1, most)
+	return r.finish(g, outcomeOf(page, err), page, cost, err)
+}
+
+// finish ends a grant: it notes how it went, and lets those who wait ask again.
+func (r *Registry) finish(g grant, o outcome, page Page, cost int, err error) (Page, error) {
+	e := g.e
+	r.mu.Lock()
+	e.pos = e.pos.fetched(o, e.before)
+	e.done, e.cancel = nil, nil
+	switch {
+	case e.removed:
+		page, err = Page{}, context.Cause(g.ctx)
+	case o == outcomeDead:
+		r.removeLocked(e, nil)
+	default:
+		e.expires = time.Now().Add(r.cfg.Idle)
+		if err == nil {
+			r.pages.hold(e, page, cost)
+		}
+	}
+	removed := e.removed
+	r.mu.Unlock()
+	if removed {
+		e.kill(g.ctx)
+	}
+	close(g.done)
+	return page, err
+}
+
+// read takes the next page of what is left of the last batch, or of a new one: at most so many documents, if most is not 0. The
+// page's token asks for page seq.
+func (r *Registry) read(ctx context.Context, e *entry, seq uint64, most int) (page Page, cost int, err error) {
+	if len(e.rest) == 0 {
+		if err := r.refill(ctx, e, seq > 1); err != nil {
+			return Page{}, 0, err
+		}
+	}
+	n, bytes := batch.Cut(e.rest, r.cfg.PageBytes, most)
+	page.Documents, e.rest = e.rest[:n:n], e.rest[n:]
+	cost = bytes
+	if len(e.rest) == 0 {
+		e.rest = nil
+		page.Documents, cost = compact(page.Documents, bytes, e.batchBytes)
+		if e.cur.Done() {
+			return page, cost, nil
+		}
+	}
+	page.Token, err = r.token(e, seq)
+	return page, cost, err
+}
+
+// refill gets the next batch of the cursor: the first one is there already, the others are asked for in a size that suits a page.
+func (r *Registry) refill(ctx context.Context, e *entry, more bool) error {
+	if e.cur.Done() {
+		return nil
+	}
+	if more && !e.fixedSize {
+		e.cur.SetBatchSize(e.sizer.Next(r.cfg.PageBytes))
+	}
+	b, err := e.cur.Next(ctx)
+	if err != nil {
+		return err // never io.EOF alone, which follows only Done
+	}
+	e.rest, e.batchBytes = b.Documents, b.Bytes
+	e.sizer.Saw(len(b.Documents), b.Bytes)
+	return nil
+}
+
+// token seals what continues the cursor with page seq.
+func (r *Registry) token(e *entry, seq uint64) (string, error) {
+	c := claim{
+		deployment: r.cfg.Deployment, replica: r.cfg.Replica, instance: r.instance, id: e.id, seq: seq,
+		expires: time.Now().Add(r.cfg.Idle), namespace: e.namespace, state: e.cur.State(),
+	}
+	plain, err := c.encode()
+	if err != nil {
+		return "", err
+	}
+	return r.cfg.Keys.seal(e.principal, plain), nil
+}
+
+// outcomeOf says what the end of a fetch means for the cursor's position. What is not known to have stayed here counts as lost.
+func outcomeOf(page Page, err error) outcome {
+	var command *mongoerr.CommandError
+	var network *mongoerr.NetworkError
+	switch {
+	case err == nil && page.Token != "":
+		return outcomePage
+	case err == nil:
+		return outcomeLast
+	case errors.As(err, &command), errors.Is(err, errTooLong):
+		return outcomeDead
+	case errors.As(err, &network):
+		if network.Sent {
+			return outcomeLost
+		}
+		return outcomeNotSent
+	case neverSent(err):
+		return outcomeNotSent
+	default:
+		return outcomeLost
+	}
+}
+
+// neverSent: there was no server or no connection, or the wait for one ended. An exchange that began would be a NetworkError.
+func neverSent(err error) bool {
+	var selection *mongoerr.SelectionError
+	var cleared *pool.PoolClearedError
+	var full *pool.WaitQueueTimeoutError
+	return errors.As(err, &selection) || errors.As(err, &cleared) && !cleared.Interrupted || errors.As(err, &full) || errors.Is(err, pool.ErrClosed) ||
+		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
+		errors.Is(err, ErrClosing) || errors.Is(err, ErrCursorNotFound)
+}

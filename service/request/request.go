@@ -1,0 +1,323 @@
+// Package request reads what the requests of several services have in common: documents, options that are messages, and fields whose
+// feature is not there yet.
+//
+// It checks shapes and presence: unset stays unset, so that nothing is sent for it. What options mean is core's, and the server's.
+package request
+
+import (
+	"context"
+	"fmt"
+
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/client"
+	"github.com/mooringdb/mooring/core/topology/description"
+	"github.com/mooringdb/mooring/core/topology/selection"
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/payload"
+	"github.com/mooringdb/mooring/service/rpcerr"
+)
+
+// Reader reads one request. The first error stays; what is read after it does not matter.
+type Reader struct {
+	// Encoding is the form that the response has to have.
+	Encoding payload.Encoding
+
+	err error
+}
+
+// handles are the tokens that every request can carry.
+type handles interface {
+	proto.Message
+	GetSession() string
+	GetTransaction() string
+}
+
+// unbuiltMetadata are the same, and more, as metadata.
+var unbuiltMetadata = []string{"mooring-session", "mooring-transaction", "idempotency-key"}
+
+// Read begins to read a request. Sessions, transactions and idempotency keys are not there yet: a request that has one is refused, since it
+// counts on what it would not get. statement is the request's field.
+func Read(ctx context.Context, req handles, statement *int32) *Reader {
+	r := &Reader{}
+	r.Encoding, r.err = payload.EncodingFrom(ctx)
+	r.known("", req)
+	if req.GetSession() != "" {
+		r.unbuilt("session")
+	}
+	if req.GetTransaction() != "" {
+		r.unbuilt("transaction")
+	}
+	if statement != nil {
+		r.unbuilt("statement")
+	}
+	for _, key := range unbuiltMetadata {
+		if len(metadata.ValueFromIncomingContext(ctx, key)) > 0 {
+			r.unbuilt(key)
+		}
+	}
+	return r
+}
+
+// Err is the first error; nil: the request can be run.
+func (r *Reader) Err() error { return r.err }
+
+// Refuse is INVALID_ARGUMENT for a field.
+func (r *Reader) Refuse(field, format string, args ...any) {
+	r.fail(&rpcerr.Error{Reason: rpcerr.InvalidArgument, Field: field, Message: fmt.Sprintf(format, args...)})
+}
+
+func (r *Reader) unbuilt(field string) {
+	r.fail(&rpcerr.Error{Reason: rpcerr.Unimplemented, Field: field, Message: "is not supported by this version of the gateway"})
+}
+
+func (r *Reader) fail(err error) {
+	if r.err == nil {
+		r.err = err
+	}
+}
+
+// known refuses fields that this version's proto does not have: they are never dropped silently.
+func (r *Reader) known(field string, m proto.Message) {
+	if len(m.ProtoReflect().GetUnknown()) == 0 {
+		return
+	}
+	if field == "" {
+		field = "request"
+	}
+	r.Refuse(field, "has a field that this version of the gateway does not know")
+}
+
+// Document reads an optional document; nil is unset.
+func (r *Reader) Document(field string, d *mooringv1.Document) bson.Raw {
+	if d == nil {
+		return nil
+	}
+	r.known(field, d)
+	raw, err := payload.Raw(field, d)
+	if err != nil {
+		r.fail(err)
+	}
+	return raw
+}
+
+// Keys reads an optional document whose order matters: pairs are fine, too.
+func (r *Reader) Keys(field string, d *mooringv1.Document) bson.Raw {
+	if d == nil {
+		return nil
+	}
+	r.known(field, d)
+	raw, err := payload.Keys(field, d)
+	if err != nil {
+		r.fail(err)
+	}
+	return raw
+}
+
+// Required reads a document that must be there.
+func (r *Reader) Required(field string, d *mooringv1.Document) bson.Raw {
+	if d == nil {
+		r.Refuse(field, "is required")
+	}
+	return r.Document(field, d)
+}
+
+// Documents reads a list of documents; nil if it is empty.
+func (r *Reader) Documents(field string, docs []*mooringv1.Document) []bson.Raw {
+	for _, d := range docs {
+		if d != nil {
+			r.known(field, d)
+		}
+	}
+	raws, err := payload.List(field, docs)
+	if err != nil {
+		r.fail(err)
+	}
+	return raws
+}
+
+// Array reads a list of documents as an array; nil if it is empty.
+func (r *Reader) Array(field string, docs []*mooringv1.Document) bson.Array {
+	return array(r.Documents(field, docs))
+}
+
+func array(docs []bson.Raw) bson.Array {
+	if len(docs) == 0 {
+		return nil
+	}
+	size := 16
+	for _, doc := range docs {
+		size += len(doc) + 8
+	}
+	b := bson.NewBuilder(make([]byte, 0, size)).OpenArray("a")
+	for _, doc := range docs {
+		b.Document("", doc)
+	}
+	v, _ := b.Close().Finish().Lookup("a")
+	a, _ := v.Array()
+	return a
+}
+
+// Value reads an optional value; the zero Value is unset. It is a copy: comments outlive their request.
+func (r *Reader) Value(field string, v *mooringv1.Value) bson.Value {
+	if v == nil {
+		return bson.Value{}
+	}
+	r.known(field, v)
+	value, err := payload.Value(field, v)
+	if err != nil {
+		r.fail(err)
+	}
+	return bson.Value{Type: value.Type, Data: append([]byte(nil), value.Data...)}
+}
+
+// Hint reads an index's name or keys.
+func (r *Reader) Hint(h *mooringv1.Hint) bson.Value {
+	if h == nil {
+		return bson.Value{}
+	}
+	r.known("hint", h)
+	switch kind := h.GetKind().(type) {
+	case *mooringv1.Hint_Name:
+		return bson.StringValue(kind.Name)
+	case *mooringv1.Hint_Keys:
+		return bson.DocumentValue(r.member("hint", kind.Keys, r.Keys))
+	default:
+		r.Refuse("hint", "has neither name nor keys")
+		return bson.Value{}
+	}
+}
+
+// member reads a document that a oneof has chosen: chosen, but nil, is malformed.
+func (r *Reader) member(field string, d *mooringv1.Document, read func(string, *mooringv1.Document) bson.Raw) bson.Raw {
+	if d == nil {
+		d = &mooringv1.Document{}
+	}
+	return read(field, d)
+}
+
+// Update reads operators or a pipeline. Whether the operators are any is checked by core, before anything is sent.
+func (r *Reader) Update(u *mooringv1.Update) bson.Value {
+	if u == nil {
+		r.Refuse("update", "is required")
+		return bson.Value{}
+	}
+	r.known("update", u)
+	switch kind := u.GetKind().(type) {
+	case *mooringv1.Update_Operators:
+		return bson.DocumentValue(r.member("update", kind.Operators, r.Document))
+	case *mooringv1.Update_Pipeline:
+		if kind.Pipeline != nil {
+			r.known("update", kind.Pipeline)
+		}
+		return bson.ArrayValue(r.Array("update", kind.Pipeline.GetStages()))
+	default:
+		r.Refuse("update", "has neither operators nor a pipeline")
+		return bson.Value{}
+	}
+}
+
+// ReadPreference reads one; nil is unset.
+func (r *Reader) ReadPreference(p *mooringv1.ReadPreference) *selection.ReadPreference {
+	if p == nil {
+		return nil
+	}
+	r.known("readPreference", p)
+	rp := &selection.ReadPreference{MaxStalenessSeconds: p.MaxStalenessSeconds}
+	if p.Mode != nil {
+		mode, err := selection.ParseMode(p.GetMode())
+		if err != nil {
+			r.Refuse("readPreference.mode", "%v", err)
+		}
+		rp.Mode = mode
+	}
+	for _, set := range p.GetTags() {
+		r.known("readPreference.tags", set)
+		var tags []description.Tag
+		for name, value := range set.GetTags() {
+			tags = append(tags, description.Tag{Name: name, Value: value})
+		}
+		rp.TagSets = append(rp.TagSets, description.NewTagSet(tags...))
+	}
+	return rp
+}
+
+// ReadConcern reads one; nil is unset.
+func (r *Reader) ReadConcern(c *mooringv1.ReadConcern) *client.ReadConcern {
+	if c == nil {
+		return nil
+	}
+	r.known("readConcern", c)
+	return &client.ReadConcern{Level: c.GetLevel()}
+}
+
+// WriteConcern reads one; nil is unset.
+func (r *Reader) WriteConcern(c *mooringv1.WriteConcern) *client.WriteConcern {
+	if c == nil {
+		return nil
+	}
+	r.known("writeConcern", c)
+	wc := &client.WriteConcern{Journal: c.J, WTimeoutMS: c.WtimeoutMs}
+	if c.W == nil {
+		return wc
+	}
+	r.known("writeConcern.w", c.W)
+	switch kind := c.W.GetKind().(type) {
+	case *mooringv1.W_Nodes:
+		wc.Nodes = &kind.Nodes
+	case *mooringv1.W_Tag:
+		if wc.Tag = kind.Tag; wc.Tag == "" {
+			r.Refuse("writeConcern.w", "is empty")
+		}
+	default:
+		r.Refuse("writeConcern.w", "has neither nodes nor a tag")
+	}
+	return wc
+}
+
+// ReturnDocument reads "before" or "after".
+func (r *Reader) ReturnDocument(text *string) client.ReturnDocument {
+	switch {
+	case text == nil:
+		return client.ReturnUnset
+	case *text == "before":
+		return client.ReturnBefore
+	case *text == "after":
+		return client.ReturnAfter
+	}
+	r.Refuse("returnDocument", "%q is not before or after", *text)
+	return client.ReturnUnset
+}
+
+// CursorType reads "nonTailable", "tailable" or "tailableAwait".
+func (r *Reader) CursorType(text *string) client.CursorType {
+	switch {
+	case text == nil, *text == "nonTailable":
+		return client.NonTailable
+	case *text == "tailable":
+		return client.Tailable
+	case *text == "tailableAwait":
+		return client.TailableAwait
+	}
+	r.Refuse("cursorType", "%q is not nonTailable, tailable or tailableAwait", *text)
+	return client.NonTailable
+}
+
+// BatchSize refuses what no getMore takes.
+func (r *Reader) BatchSize(n *int32) *int32 {
+	if n != nil && *n < 0 {
+		r.Refuse("batchSize", "is negative")
+	}
+	return Copy(n)
+}
+
+// Copy copies an option that outlives its request; nil stays nil.
+func Copy[T any](p *T) *T {
+	if p == nil {
+		return nil
+	}
+	v := *p
+	return &v
+}

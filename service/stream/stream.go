@@ -1,0 +1,163 @@
+// Package stream sends all that a cursor brings, at the pace at which the client takes it.
+//
+// The next batch is asked for when the transport has taken the last one, so a stream holds two at most, however slow its client is. How
+// large they are is decided by size, out of a budget that all streams share. The cursor ends with the stream, whatever ends that.
+package stream
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/cursor"
+	"github.com/mooringdb/mooring/service/batch"
+)
+
+// Defaults of Config.
+const (
+	DefaultBudget       = 32 << 20
+	DefaultMessageBytes = 1 << 20
+)
+
+// Cursor is what a stream needs of *cursor.Cursor.
+type Cursor interface {
+	Next(ctx context.Context) (cursor.Batch, error)
+	Done() bool
+	SetBatchSize(n int32)
+	Close(ctx context.Context) error
+}
+
+var _ Cursor = (*cursor.Cursor)(nil)
+
+// Config of the streams of a gateway; zero fields are the defaults.
+type Config struct {
+	// Budget is how many bytes of batches all streams together may hold, as long as each has its least.
+	Budget int
+	// MessageBytes is the most that a message holds, unless one document is larger.
+	MessageBytes int
+}
+
+// Streams are all streams of a gateway: what they share.
+type Streams struct {
+	budget       *batch.Budget
+	messageBytes int
+}
+
+// New returns no stream yet.
+func New(cfg Config) *Streams {
+	if cfg.Budget == 0 {
+		cfg.Budget = DefaultBudget
+	}
+	if cfg.MessageBytes == 0 {
+		cfg.MessageBytes = DefaultMessageBytes
+	}
+	return &Streams{budget: batch.NewBudget(cfg.Budget), messageBytes: cfg.MessageBytes}
+}
+
+// Source is where a stream's documents come from.
+type Source struct {
+	Cursor Cursor
+	// Documents come before those of the cursor.
+	Documents []bson.Raw
+	// FixedSize: the client has chosen the batch size.
+	FixedSize bool
+}
+
+// First is the batch size for the command that opens a stream's cursor: what the client wants, else the server's own.
+func First(chosen *int32) *int32 {
+	if chosen != nil {
+		return chosen
+	}
+	n := int32(batch.First)
+	return &n
+}
+
+// Run sends all documents of a source, in order, and closes its cursor. send returns when the transport has taken the message; the documents
+// may be shared, but not kept by anyone who changes them. When ctx ends, Run returns its cause.
+func (s *Streams) Run(ctx context.Context, src Source, send func([]bson.Raw) error) error {
+	defer s.budget.Join()()
+	cur := src.Cursor
+	defer func() { _ = cur.Close(ctx) }() // outlives ctx
+	err := s.run(ctx, src, send)
+	if err != nil && ctx.Err() != nil && isCanceled(err) {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+func (s *Streams) run(ctx context.Context, src Source, send func([]bson.Raw) error) error {
+	if err := s.send(src.Documents, send); err != nil {
+		return err
+	}
+	src.Documents = nil
+	var sizer batch.Sizer
+	var pause pacer
+	for !src.Cursor.Done() {
+		if !src.FixedSize {
+			src.Cursor.SetBatchSize(sizer.Next(s.budget.Target()))
+		}
+		pause.begin()
+		n, bytes, err := s.batch(ctx, src.Cursor, send)
+		if err != nil {
+			return err
+		}
+		sizer.Saw(n, bytes)
+		if err := pause.after(ctx, n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// batch is a function of its own so that nothing holds the documents any more when it has returned.
+func (s *Streams) batch(ctx context.Context, cur Cursor, send func([]bson.Raw) error) (n, bytes int, err error) {
+	b, err := cur.Next(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	return len(b.Documents), b.Bytes, s.send(b.Documents, send)
+}
+
+func (s *Streams) send(docs []bson.Raw, send func([]bson.Raw) error) error {
+	for len(docs) > 0 {
+		n, _ := batch.Cut(docs, s.messageBytes, 0)
+		if err := send(docs[:n:n]); err != nil {
+			return err
+		}
+		docs = docs[n:]
+	}
+	return nil
+}
+
+// isCanceled: the stream was interrupted, whatever has noticed it.
+func isCanceled(err error) bool {
+	return errors.Is(err, context.Canceled) || status.Code(err) == codes.Canceled
+}
+
+// pacer keeps a tailable cursor whose server does not wait at the end from asking without a break.
+type pacer struct{ begun time.Time }
+
+const (
+	quick      = 20 * time.Millisecond  // an empty batch in less time: the server has not waited
+	quietPause = 250 * time.Millisecond // until it is asked again
+)
+
+func (p *pacer) begin() { p.begun = time.Now() }
+
+func (p *pacer) after(ctx context.Context, documents int) error {
+	if documents > 0 || time.Since(p.begun) > quick {
+		return nil
+	}
+	timer := time.NewTimer(quietPause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
