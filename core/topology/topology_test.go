@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -98,6 +100,13 @@ func keep(lines []string, which func(string) bool) []string {
 // pass lets fake time go by.
 func pass(d time.Duration) { time.Sleep(d) } //nolint:forbidigo // all callers are in a bubble
 
+// settle lets the check pass that a selection may have asked for while the one that satisfied it was being told of.
+func settle(j *journal) {
+	pass(time.Second)
+	synctest.Wait()
+	j.take()
+}
+
 // bubble runs f in a bubble with fake time; goroutines that f leaves behind fail the test.
 func bubble(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
@@ -171,7 +180,8 @@ func TestStandaloneIsFoundAndEventsComeInOrder(t *testing.T) {
 		j.expect(t, "topology opening", "topology Unknown/0 → Unknown/1", "a opening", "a check", "a check ok",
 			"a pool created", "a Unknown → Standalone", "topology Unknown/1 → Single/1", "a pool ready")
 
-		pass(10*time.Second + time.Millisecond)
+		settle(&j)
+		pass(10 * time.Second)
 		j.expect(t, "a check", "a check ok") // nothing changed
 
 		stop(t, topo)
@@ -314,8 +324,7 @@ func TestFailedCheckClearsThePoolAndIsRepeatedAtOnce(t *testing.T) {
 		topo := start(t, cfg)
 		defer stop(t, topo)
 		mustSelect(t, topo, selection.Write())
-		synctest.Wait()
-		j.take()
+		settle(&j)
 
 		server.Handle("hello", mongotest.Times(1, mongotest.Always(mongotest.Drop()), server.Default))
 		pass(10*time.Second + time.Millisecond)
@@ -333,6 +342,7 @@ func TestRepetitionThatFailsWaits(t *testing.T) {
 		topo := start(t, cfg)
 		defer stop(t, topo)
 		mustSelect(t, topo, selection.Write())
+		settle(&j)
 		server.Handle("hello", func(c *mongotest.Command) mongotest.Reply {
 			j.add("hello")
 			return mongotest.Drop()
@@ -349,6 +359,7 @@ func TestCommandErrorOfACheckIsNotRepeatedAtOnce(t *testing.T) {
 		topo := start(t, standalone(server))
 		defer stop(t, topo)
 		mustSelect(t, topo, selection.Write())
+		settle(&j)
 		server.Handle("hello", func(*mongotest.Command) mongotest.Reply {
 			j.add("hello")
 			return mongotest.Error(91, "ShutdownInProgress", "going down")
@@ -371,8 +382,7 @@ func TestHangingServerInterruptsItsConnections(t *testing.T) {
 		topo := start(t, cfg)
 		defer stop(t, topo)
 		s := mustSelect(t, topo, selection.Write())
-		synctest.Wait()
-		j.take()
+		settle(&j)
 
 		server.Handle("hello", mongotest.Always(mongotest.Hang()))
 		server.Handle("isMaster", server.Default) // which is what new connections of the pool begin with
@@ -400,8 +410,7 @@ func TestNetworkErrorOfAnOperation(t *testing.T) {
 		topo := start(t, cfg)
 		defer stop(t, topo)
 		s := mustSelect(t, topo, selection.Write())
-		synctest.Wait()
-		j.take()
+		settle(&j)
 
 		server.Handle("ping", mongotest.Times(1, mongotest.Always(mongotest.Drop()), server.Default))
 		if err := ping(t.Context(), s); !mongoerr.IsNetwork(err) {
@@ -429,8 +438,7 @@ func TestErrorsThatSayNothingAboutTheServer(t *testing.T) {
 		topo := start(t, cfg)
 		defer stop(t, topo)
 		s := mustSelect(t, topo, selection.Write())
-		synctest.Wait()
-		j.take()
+		settle(&j)
 
 		server.Handle("ping", mongotest.Always(mongotest.Hang()))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -460,8 +468,7 @@ func TestStateChangeErrorAsksForACheck(t *testing.T) {
 		topo := start(t, cfg)
 		defer stop(t, topo)
 		s := mustSelect(t, topo, selection.Write())
-		pass(time.Second)
-		j.take()
+		settle(&j)
 
 		server.Handle("ping", mongotest.Always(mongotest.Error(10107, "NotWritablePrimary", "not primary")))
 		if err := ping(t.Context(), s); !mongoerr.IsNotWritablePrimary(err) {
@@ -501,8 +508,7 @@ func TestErrorOfAnOldGenerationIsIgnored(t *testing.T) {
 			t.Fatal("ping succeeded")
 		}
 		s = mustSelect(t, topo, selection.Write())
-		synctest.Wait()
-		j.take()
+		settle(&j)
 		s.CheckIn(old, &mongoerr.NetworkError{Address: s.Address(), Op: "read", Err: errors.New("reset")})
 		synctest.Wait()
 		j.expect(t)
@@ -595,6 +601,74 @@ func TestRemovedServerIsEnded(t *testing.T) {
 		}
 		if err := ping(t.Context(), b); err == nil {
 			t.Error("an operation on the removed server succeeded")
+		}
+	})
+}
+
+// TestManyOperationsThroughFailures runs 16 callers through drops, step-downs and restarts, and counts what is left.
+func TestManyOperationsThroughFailures(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		hosts := []string{"a:27017", "b:27017", "c:27017"}
+		d := deployment{}
+		for i, host := range hosts {
+			role := []string{"primary", "secondary", "secondary"}[i]
+			d[address.Address(host)] = mongotest.NewServer(t, mongotest.Handlers{"hello": member(role, hosts...)})
+		}
+		var j journal
+		topo := start(t, topology.Config{
+			Seeds: []address.Address{"a:27017"}, ReplicaSet: "rs", Conn: conn.Config{Dialer: d.dial}, Sink: j.sink(),
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		var wg sync.WaitGroup
+		var succeeded, failed atomic.Int64
+		for range 16 {
+			wg.Go(func() {
+				for ctx.Err() == nil {
+					s, err := topo.Select(ctx, selection.Write())
+					if err == nil {
+						err = ping(ctx, s)
+					}
+					if err == nil {
+						succeeded.Add(1)
+					} else {
+						failed.Add(1)
+					}
+					pass(10 * time.Millisecond)
+				}
+			})
+		}
+		random := rand.New(rand.NewPCG(1, 1))
+		primary := 0
+		for ctx.Err() == nil {
+			pass(time.Duration(random.IntN(3000)) * time.Millisecond)
+			old, next := d[address.Address(hosts[primary])], random.IntN(len(hosts))
+			old.Handle("hello", member("secondary", hosts...))
+			old.Handle("ping", mongotest.Always(mongotest.Error(10107, "NotWritablePrimary", "not primary")))
+			if random.IntN(2) == 0 {
+				old.CutConnections()
+			}
+			primary = next
+			d[address.Address(hosts[next])].Handle("hello", member("primary", hosts...))
+			d[address.Address(hosts[next])].Handle("ping", nil)
+		}
+		wg.Wait()
+		pass(11 * time.Second) // nobody asks any more: the next check finds the last election
+		if got := mustSelect(t, topo, selection.Write()).Address(); got != address.Address(hosts[primary]) {
+			t.Errorf("the primary is %v, want %v", got, hosts[primary])
+		}
+		if s, f := succeeded.Load(), failed.Load(); s < 10*f {
+			t.Errorf("%d operations succeeded and %d failed", s, f)
+		}
+		stop(t, topo)
+		synctest.Wait()
+		for addr, server := range d {
+			if n := server.OpenConnections(); n != 0 {
+				t.Errorf("%d connections to %v are left", n, addr)
+			}
+		}
+		if got := j.take(); got[len(got)-1] != "topology closed" {
+			t.Errorf("the last event is %q", got[len(got)-1])
 		}
 	})
 }
