@@ -46,7 +46,7 @@ type Config struct {
 	// for no limit.
 	ConnectTimeout time.Duration
 
-	// SocketTimeout bounds each write and each read of a reply after hello. Zero stands for no limit.
+	// SocketTimeout bounds each round trip after the first hello. Zero stands for no limit.
 	SocketTimeout time.Duration
 
 	// MaxMessageSize is the largest reply that is accepted; zero stands for wire.DefaultMaxMessageSize.
@@ -205,7 +205,7 @@ func (c *Conn) write(ctx context.Context, msg []byte) error {
 	wire.SetRequestID(msg, c.requestID)
 	if c.timeout > 0 {
 		_ = c.nc.SetDeadline(time.Now().Add(c.timeout)) // an error shows in the write
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || !c.Alive() {
 			c.unblock() // the interruption may have come before the deadline above
 		}
 	}
@@ -221,7 +221,7 @@ func (c *Conn) write(ctx context.Context, msg []byte) error {
 func (c *Conn) readReply(ctx context.Context) (bson.Raw, error) {
 	for {
 		buf, err := wire.ReadFrom(c.reader, c.maxReply)
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			err = io.ErrUnexpectedEOF // in wait for a reply there is no good end; callers take io.EOF for that of a result
 		}
 		if err != nil {

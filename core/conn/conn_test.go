@@ -87,8 +87,12 @@ func TestDialSaysHelloOnceWithMetadata(t *testing.T) {
 			t.Fatalf("commands = %+v, want a legacy isMaster and a hello", cmds)
 		}
 		for _, path := range [][]string{
-			{"client", "driver", "name"}, {"client", "driver", "version"}, {"client", "os", "type"},
-			{"client", "os", "architecture"}, {"client", "platform"}, {"client", "application", "name"},
+			{"client", "driver", "name"},
+			{"client", "driver", "version"},
+			{"client", "os", "type"},
+			{"client", "os", "architecture"},
+			{"client", "platform"},
+			{"client", "application", "name"},
 		} {
 			if v, _ := cmds[0].Body.Lookup(path...); v.Type != bson.TypeString {
 				t.Errorf("first hello: %v is missing", path)
@@ -334,7 +338,7 @@ func TestSocketTimeout(t *testing.T) {
 		s := mongotest.NewServer(t, mongotest.Handlers{"slow": mongotest.Always(mongotest.Hang())})
 		c := dial(t, s, conn.Config{SocketTimeout: time.Minute})
 		for range 2 {
-			time.Sleep(time.Hour) //nolint:forbidigo // in a bubble: an old deadline must not matter
+			time.Sleep(time.Hour) //nolint:forbidigo // fake time
 			if _, err := c.RoundTrip(t.Context(), message("ping", 0)); err != nil {
 				t.Fatal(err)
 			}
@@ -357,7 +361,7 @@ func TestUnansweredWritesThatAreAnsweredNevertheless(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close()
+	t.Cleanup(func() { _ = c.Close() })
 	for range 2 {
 		for range 3 {
 			if err := c.Write(t.Context(), message("quiet", wire.MoreToCome)); err != nil {
@@ -456,7 +460,7 @@ func TestOverTCP(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close()
+	t.Cleanup(func() { _ = c.Close() })
 	if _, err := c.RoundTrip(t.Context(), message("ping", 0)); err != nil {
 		t.Error(err)
 	}
@@ -472,7 +476,7 @@ func BenchmarkRoundTrip(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer c.Close()
+	b.Cleanup(func() { _ = c.Close() })
 	msg := message("ping", 0)
 	b.ReportAllocs()
 	for b.Loop() {

@@ -75,10 +75,15 @@ func encrypt(ctx context.Context, addr address.Address, cfg Config, transport ne
 	if cfg.TLS == nil {
 		return transport, nil
 	}
-	conf := cfg.TLS
+	conf := cfg.TLS.Clone()
 	if conf.ServerName == "" {
-		conf = conf.Clone()
 		conf.ServerName = serverName(addr)
+	}
+	if verify := conf.VerifyConnection; verify != nil {
+		conf.VerifyConnection = func(cs tls.ConnectionState) error {
+			cs.ServerName = conf.ServerName // crypto/tls leaves it empty for IP addresses
+			return verify(cs)
+		}
 	}
 	nc := tls.Client(transport, conf)
 	if err := nc.HandshakeContext(ctx); err != nil {

@@ -200,7 +200,7 @@ func (r *cmapRun) do(op cmapOperation) error {
 	case "start":
 		r.thread(op.Target)
 	case "wait":
-		time.Sleep(time.Duration(op.MS) * time.Millisecond) //nolint:forbidigo // in a bubble, as the file says
+		time.Sleep(time.Duration(op.MS) * time.Millisecond) //nolint:forbidigo // fake time
 	case "waitForThread":
 		th := r.threads[op.Target]
 		close(th.work)
@@ -246,7 +246,7 @@ func (r *cmapRun) waitForEvent(op cmapOperation) {
 	if op.Timeout > 0 {
 		limit = time.Duration(op.Timeout) * time.Millisecond
 	}
-	for start := time.Now(); ; time.Sleep(time.Millisecond) { //nolint:forbidigo // in a bubble
+	for start := time.Now(); ; time.Sleep(time.Millisecond) { //nolint:forbidigo // fake time
 		r.mu.Lock()
 		n := 0
 		for _, e := range r.events {

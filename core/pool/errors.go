@@ -23,7 +23,7 @@ func (e *ClosedError) Is(target error) bool { return target == ErrClosed }
 // PoolClearedError refuses a connection since the pool is paused, or ends the use of one by an interrupting clear. The
 // server has not seen anything of what was going to be done with a refused one: it may be retried. It does not wrap
 // Cause, which befell another operation.
-type PoolClearedError struct {
+type PoolClearedError struct { //nolint:revive // the specification's name
 	Address     address.Address
 	Cause       error // why the pool was cleared; nil if it never was ready
 	Interrupted bool

@@ -127,7 +127,7 @@ func TestEventsOfOneConnection(t *testing.T) {
 		r = newRig(t, func(c *pool.Config[*fake]) {
 			c.MaxIdleTime = time.Minute
 			c.Connect = func(context.Context, uint64) (*fake, error) {
-				time.Sleep(time.Second) //nolint:forbidigo // in a bubble
+				time.Sleep(time.Second) //nolint:forbidigo // fake time
 				return r.fake(), nil
 			}
 		})
@@ -138,8 +138,8 @@ func TestEventsOfOneConnection(t *testing.T) {
 		r.CheckIn(c)
 		r.CheckIn(r.checkOut())
 		r.want("ready", "started", "created 1", "ready 1 after 1s", "out 1 after 1s", "in 1", "started", "out 1 after 0s", "in 1")
-		time.Sleep(61 * time.Second) //nolint:forbidigo // in a bubble: the next maintenance after the idle time
-		time.Sleep(10 * time.Second) //nolint:forbidigo
+		time.Sleep(61 * time.Second) //nolint:forbidigo // fake time
+		time.Sleep(10 * time.Second) //nolint:forbidigo // fake time
 		r.want("closed 1: idle")
 		if n := r.fakes[0].timesClosed(); n != 1 {
 			t.Errorf("the idle connection was closed %d times", n)
@@ -153,11 +153,11 @@ func TestIdleConnectionIsNotGivenOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, func(c *pool.Config[*fake]) { c.MaxIdleTime, c.MaintenanceInterval = time.Second, -1 })
 		c := r.checkOut()
-		time.Sleep(time.Hour) //nolint:forbidigo // in use is not idle
+		time.Sleep(time.Hour) //nolint:forbidigo // fake time
 		r.CheckIn(c)
-		time.Sleep(time.Second) //nolint:forbidigo
+		time.Sleep(time.Second) //nolint:forbidigo // fake time
 		r.CheckIn(r.checkOut())
-		time.Sleep(2 * time.Second) //nolint:forbidigo
+		time.Sleep(2 * time.Second) //nolint:forbidigo // fake time
 		r.seen()
 		r.CheckIn(r.checkOut())
 		r.want("started", "closed 1: idle", "created 2", "ready 2 after 0s", "out 2 after 0s", "in 2")
@@ -217,7 +217,7 @@ func TestWaiterLeaves(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		first, second := r.goCheckOut(ctx), r.goCheckOut(t.Context())
 		r.seen()
-		time.Sleep(time.Second) //nolint:forbidigo
+		time.Sleep(time.Second) //nolint:forbidigo // fake time
 		cancel(cause)
 		res := <-first
 		if e, ok := errors.AsType[*pool.WaitQueueTimeoutError](res.err); !ok || !e.Timeout() || !errors.Is(e, cause) || !errors.Is(e, context.Canceled) {
@@ -263,7 +263,7 @@ func TestEstablishmentOutlivesItsCheckOut(t *testing.T) {
 		if _, err := r.CheckOut(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("CheckOut() = %v, want context.DeadlineExceeded", err)
 		}
-		time.Sleep(time.Second) //nolint:forbidigo
+		time.Sleep(time.Second) //nolint:forbidigo // fake time
 		r.CheckIn(r.checkOut())
 		r.want("ready", "started", "created 1", "failed after 200ms: timeout", "ready 1 after 1s", "started", "out 1 after 0s", "in 1")
 	})
@@ -303,23 +303,23 @@ func TestEstablishmentFails(t *testing.T) {
 		r = newRig(t, func(c *pool.Config[*fake]) {
 			c.MaxConnecting = 1
 			c.Connect = func(context.Context, uint64) (*fake, error) {
-				time.Sleep(time.Second) //nolint:forbidigo
+				time.Sleep(time.Second) //nolint:forbidigo // fake time
 				return nil, refused
 			}
 			c.ConnectFailed = func(generation uint64, err error) {
-				if generation != 0 || err != refused {
+				if generation != 0 || !errors.Is(err, refused) {
 					t.Errorf("ConnectFailed(%d, %v)", generation, err)
 				}
 				r.Clear(pool.ClearOptions{Cause: err})
 			}
 		})
 		first, second := r.goCheckOut(t.Context()), r.goCheckOut(t.Context())
-		if res := <-first; res.err != refused {
+		if res := <-first; !errors.Is(res.err, refused) {
 			t.Errorf("the first CheckOut() = %v, want %v", res.err, refused)
 		}
 		res := <-second
 		cleared, ok := errors.AsType[*pool.PoolClearedError](res.err)
-		if !ok || cleared.Cause != refused || !cleared.Retryable() || errors.Is(res.err, refused) {
+		if !ok || !errors.Is(cleared.Cause, refused) || !cleared.Retryable() || errors.Is(res.err, refused) {
 			t.Errorf("the second CheckOut() = %v, want a *PoolClearedError", res.err)
 		}
 		const text = "Connection pool for a:1 was cleared because another operation failed with: refused"
@@ -378,7 +378,7 @@ func TestClearOfAPausedPool(t *testing.T) {
 			t.Errorf("Generation() = %d, want 2", g)
 		}
 		_, err := r.CheckOut(t.Context())
-		if e, ok := errors.AsType[*pool.PoolClearedError](err); !ok || e.Cause != first {
+		if e, ok := errors.AsType[*pool.PoolClearedError](err); !ok || !errors.Is(e.Cause, first) {
 			t.Errorf("CheckOut() = %v, want a *PoolClearedError for %v", err, first)
 		}
 		r.Ready()
@@ -468,7 +468,7 @@ func TestMinSizeDoesNotSpin(t *testing.T) {
 				return nil, errors.New("refused")
 			}
 		})
-		time.Sleep(time.Minute) //nolint:forbidigo
+		time.Sleep(time.Minute) //nolint:forbidigo // fake time
 		if n := tries.Load(); n < 5 || n > 8 {
 			t.Errorf("%d attempts in a minute at an interval of 10 s", n)
 		}

@@ -181,7 +181,7 @@ func TestReadFrom(t *testing.T) {
 			}
 		})
 	}
-	if _, err := wire.ReadFrom(bufio.NewReader(bytes.NewReader(nil)), 0); err != io.EOF {
+	if _, err := wire.ReadFrom(bufio.NewReader(bytes.NewReader(nil)), 0); !errors.Is(err, io.EOF) {
 		t.Errorf("ReadFrom of nothing = %v, want io.EOF", err)
 	}
 	if _, err := wire.ReadFrom(bufio.NewReader(bytes.NewReader([]byte{16, 0})), 0); !errors.Is(err, io.ErrUnexpectedEOF) {

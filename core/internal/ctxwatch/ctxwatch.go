@@ -26,7 +26,7 @@ func Err(ctx context.Context) error {
 	if err == nil {
 		return nil
 	}
-	if cause := context.Cause(ctx); cause != err {
+	if cause := context.Cause(ctx); cause != err { //nolint:errorlint // identity: is there a cause of its own?
 		return &endError{cause, err}
 	}
 	return err

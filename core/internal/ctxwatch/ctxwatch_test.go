@@ -43,7 +43,7 @@ func TestErr(t *testing.T) {
 	}
 	plain, cancelPlain := context.WithCancel(t.Context())
 	cancelPlain()
-	if err := ctxwatch.Err(plain); err != context.Canceled {
+	if err := ctxwatch.Err(plain); !errors.Is(err, context.Canceled) {
 		t.Errorf("Err = %v, want context.Canceled", err)
 	}
 }
