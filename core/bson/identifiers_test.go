@@ -3,6 +3,7 @@ package bson_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"testing"
@@ -47,7 +48,7 @@ func TestObjectIDCounter(t *testing.T) {
 func TestObjectIDChildProcess(t *testing.T) {
 	id := bson.NewObjectID()
 	if os.Getenv("MOORING_TEST_CHILD") != "" {
-		os.Stdout.WriteString("id=" + id.Hex() + "\n")
+		fmt.Fprintln(os.Stdout, "id="+id.Hex())
 		return
 	}
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestObjectIDChildProcess$")

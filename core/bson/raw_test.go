@@ -3,7 +3,6 @@ package bson_test
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -183,7 +182,7 @@ func TestLookup(t *testing.T) {
 	if _, ok := d.Lookup(); ok {
 		t.Error("Lookup() of no path finds something")
 	}
-	if !(bson.Raw(nil)).IsEmpty() || d.IsEmpty() || bson.Raw(nil).Len() != 0 || d.Len() != 22 || bson.Raw(nil).FirstKey() != "" {
+	if !bson.Raw(nil).IsEmpty() || d.IsEmpty() || bson.Raw(nil).Len() != 0 || d.Len() != 22 || bson.Raw(nil).FirstKey() != "" {
 		t.Error("IsEmpty, Len, FirstKey")
 	}
 	v, _ := d.Lookup("array")
@@ -295,25 +294,4 @@ func TestTypeString(t *testing.T) {
 			t.Errorf("String() = %s, want %s", got, want)
 		}
 	}
-}
-
-func ExampleRaw_All() {
-	d := bson.NewBuilder(nil).String("find", "orders").Int32("limit", 5).Finish()
-	for key, v := range d.All() {
-		fmt.Println(key, v.Type)
-	}
-	// Output:
-	// find string
-	// limit int
-}
-
-func ExampleBuilder() {
-	d := bson.NewBuilder(nil).
-		String("name", "ada").
-		OpenArray("tags").String("", "a").String("", "b").Close().
-		Finish()
-	v, _ := d.Lookup("tags", "1")
-	s, _ := v.Str()
-	fmt.Println(s, d.Validate())
-	// Output: b <nil>
 }

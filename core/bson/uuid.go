@@ -88,11 +88,11 @@ func (u UUID) Value(r UUIDRepresentation) (Value, error) {
 // UUID reads a binary as a UUID. The representation decides which subtype it has
 // to be.
 func (v Value) UUID(r UUIDRepresentation) (UUID, error) {
-	want := SubtypeUUIDOld
-	switch r {
-	case UUIDUnspecified:
+	if r == UUIDUnspecified {
 		return UUID{}, ErrUUIDUnspecified
-	case UUIDStandard:
+	}
+	want := SubtypeUUIDOld
+	if r == UUIDStandard {
 		want = SubtypeUUID
 	}
 	subtype, data, ok := v.Binary()
@@ -113,6 +113,7 @@ func (u UUID) reorder(r UUIDRepresentation) UUID {
 	case UUIDJavaLegacy:
 		slices.Reverse(u[0:8])
 		slices.Reverse(u[8:16])
+	case UUIDUnspecified, UUIDStandard, UUIDPythonLegacy:
 	}
 	return u
 }

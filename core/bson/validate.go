@@ -224,7 +224,7 @@ func validUTF8(b []byte) bool {
 	if len(b) >= 8 {
 		last := binary.LittleEndian.Uint64(b[len(b)-8:])
 		for i := 0; i < len(b)-8; i += 8 {
-			if (binary.LittleEndian.Uint64(b[i:]))&highBits != 0 {
+			if binary.LittleEndian.Uint64(b[i:])&highBits != 0 {
 				return utf8.Valid(b)
 			}
 		}

@@ -123,8 +123,9 @@ func (v Vector) Len() int {
 		return len(v.Data) / 4
 	case VectorPackedBit:
 		return len(v.Data)*8 - v.Padding
+	default:
+		return len(v.Data)
 	}
-	return len(v.Data)
 }
 
 // At is element i, of any type.
@@ -134,8 +135,9 @@ func (v Vector) At(i int) float64 {
 		return float64(math.Float32frombits(binary.LittleEndian.Uint32(v.Data[4*i:])))
 	case VectorPackedBit:
 		return float64(v.Data[i/8] >> (7 - i%8) & 1)
+	default:
+		return float64(int8(v.Data[i]))
 	}
-	return float64(int8(v.Data[i]))
 }
 
 // Equal reports whether v and w have the same type and elements. Bits that do

@@ -16,7 +16,7 @@ import (
 // space, and appends it to dst as a BSON document. The outermost object is never
 // a type wrapper. On error dst is returned as it was.
 func Parse(dst, json []byte) (doc []byte, err error) {
-	p := parser{src: json, dst: slices.Grow(dst, len(json)+8)}
+	p := parser{src: json, dst: withRoom(dst, len(json)+8)}
 	if !p.top() || !p.atEnd() {
 		return dst, p.syntaxError()
 	}
@@ -54,6 +54,15 @@ func ParseValuePrefix(dst, json []byte) (v bson.Value, out []byte, n int, err er
 		return bson.Value{}, dst, 0, p.syntaxError()
 	}
 	return bson.Value{Type: t, Data: p.dst[len(dst):]}, p.dst, p.pos, nil
+}
+
+// withRoom is dst with room for n more bytes: most documents are shorter as BSON
+// than as text.
+func withRoom(dst []byte, n int) []byte {
+	if dst == nil {
+		return make([]byte, 0, n)
+	}
+	return slices.Grow(dst, n)
 }
 
 // parser reads src from pos on and appends to dst. Its methods report whether
@@ -331,16 +340,19 @@ func (p *parser) number() (bson.Type, bool) {
 	begin := p.pos
 	n, end, kind := scanNumber(p.src, p.pos)
 	p.pos = end
-	switch kind {
-	case numberBad:
+	if kind == numberBad {
 		return 0, p.expected("a digit")
-	case numberInt:
+	}
+	if kind == numberInt {
 		if n == int64(int32(n)) {
 			p.dst = binary.LittleEndian.AppendUint32(p.dst, uint32(n))
 			return bson.TypeInt32, true
 		}
 		p.dst = binary.LittleEndian.AppendUint64(p.dst, uint64(n))
 		return bson.TypeInt64, true
+	}
+	if end-begin > maxNumber {
+		return 0, p.fail(begin, "number is too long")
 	}
 	f, err := strconv.ParseFloat(view(p.src[begin:end]), 64)
 	if err != nil {
@@ -349,6 +361,10 @@ func (p *parser) number() (bson.Type, bool) {
 	p.dst = binary.LittleEndian.AppendUint64(p.dst, math.Float64bits(f))
 	return bson.TypeDouble, true
 }
+
+// maxNumber is how long the text of a number may be: strconv copies what it
+// refuses.
+const maxNumber = 1024
 
 type numberKind uint8
 

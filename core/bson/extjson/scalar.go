@@ -50,10 +50,10 @@ func (p *parser) wrappedInt(k kind, size int) bool {
 
 // parseInt reads [-]digits.
 func parseInt(s []byte) (int64, bool) {
-	if len(s) == 0 || len(s) > 18 || s[0] == '+' {
-		if len(s) > 0 && s[0] == '+' {
-			return 0, false
-		}
+	if len(s) == 0 || len(s) > maxNumber || s[0] == '+' {
+		return 0, false
+	}
+	if len(s) > 18 {
 		n, err := strconv.ParseInt(view(s), 10, 64)
 		return n, err == nil
 	}
@@ -96,6 +96,9 @@ func parseDouble(s []byte) (float64, bool) {
 		return math.Inf(-1), true
 	case "NaN":
 		return math.Float64frombits(0x7FF8 << 48), true
+	}
+	if len(s) > maxNumber {
+		return 0, false
 	}
 	for _, c := range s { // strconv takes more: hexadecimal, underscores, words
 		if c-'0' > 9 && c != '.' && c != '-' && c != '+' && c|0x20 != 'e' {

@@ -1,0 +1,72 @@
+package spectest_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/mooringdb/mooring/internal/spectest"
+)
+
+const child = "MOORING_SPECTEST_CHILD"
+
+// TestChild has a case of each kind; TestRecord runs it in a process of its own,
+// where one may fail.
+func TestChild(t *testing.T) {
+	if os.Getenv(child) == "" {
+		t.Skip("run by TestRecord")
+	}
+	spectest.Case(t, "suite", "dir/file.json", "good\tcase", func(*testing.T) {})
+	spectest.Case(t, "suite", "file.json", "bad", func(t *testing.T) { t.Error("bad") })
+	spectest.Case(t, "suite", "file.json", "left out", func(t *testing.T) { spectest.Skip(t, "a reason") })
+}
+
+func TestRecord(t *testing.T) {
+	log := filepath.Join(t.TempDir(), "log")
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestChild$")
+	cmd.Env = append(os.Environ(), child+"=1", "MOORING_CONFORMANCE_LOG="+log)
+	if out, err := cmd.CombinedOutput(); err == nil {
+		t.Errorf("the child has not failed: %s", out)
+	}
+	text, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "suite\tfile.json\tgood case\tpass\t\nsuite\tfile.json\tbad\tfail\t\nsuite\tfile.json\tleft out\tskip\ta reason\n"
+	if string(text) != want {
+		t.Errorf("log = %q, want %q", text, want)
+	}
+}
+
+func TestFiles(t *testing.T) {
+	root := t.TempDir()
+	t.Setenv("SPECIFICATIONS_DIR", root)
+	for _, name := range []string{"suite/b.json", "suite/a/c.json", "suite/a/c.yml", "other/d.json"} {
+		path := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []string{filepath.Join(root, "suite/a/c.json"), filepath.Join(root, "suite/b.json")}
+	if got := spectest.Files(t, "suite"); !slices.Equal(got, want) {
+		t.Errorf("Files = %v, want %v", got, want)
+	}
+}
+
+func TestMissing(t *testing.T) {
+	t.Setenv("SPECIFICATIONS_DIR", "")
+	t.Chdir(t.TempDir())
+	skipped := false
+	t.Run("skips", func(t *testing.T) {
+		defer func() { skipped = t.Skipped() }()
+		spectest.Dir(t, "suite")
+	})
+	if !skipped {
+		t.Error("Dir has not skipped the test where there are no specifications")
+	}
+}
