@@ -4,7 +4,6 @@ import (
 	"context"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/mooringdb/mooring/core/address"
 	"github.com/mooringdb/mooring/core/bson"
@@ -92,18 +91,17 @@ func sent(t testing.TB, srv *mongotest.Server, name string) string {
 	return text(t, bson.Without(cmds[0].Body, "$db"))
 }
 
-func TestFindOne(t *testing.T) {
-	run(t, nil, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
-		srv.SetDocuments("shop.orders", doc(t, `{"_id": 1, "total": 5}`), doc(t, `{"_id": 2}`))
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		got, found, err := c.FindOne(ctx, orders, client.FindOneOptions{})
-		if err != nil || !found || text(t, got) != `{"_id":1,"total":5}` {
-			t.Errorf("FindOne() = %s, %v, %v", text(t, got), found, err)
-		}
-		want := `{"find":"orders","filter":{},"limit":1,"singleBatch":true,"maxTimeMS":1000}`
-		if got := sent(t, srv, "find"); got != want {
-			t.Errorf("sent %s, want %s", got, want)
-		}
-	})
+// helloWith is a hello with other limits, or of another kind of server.
+func helloWith(t testing.TB, json string) mongotest.Handler {
+	d := doc(t, json)
+	return func(*mongotest.Command) mongotest.Reply {
+		return mongotest.Document(bson.NewBuilder(nil).Bool("isWritablePrimary", true).Bool("helloOk", true).
+			Int32("maxBsonObjectSize", 16<<20).Int32("maxMessageSizeBytes", 48_000_000).Int32("minWireVersion", 0).
+			AppendElements(d).Int32("ok", 1).Finish())
+	}
+}
+
+// reply answers with Extended JSON.
+func reply(t testing.TB, json string) mongotest.Handler {
+	return mongotest.Always(mongotest.Document(doc(t, json)))
 }

@@ -68,7 +68,7 @@ func (p *parser) walk(c bson.Raw) error {
 	case !p.hasBatch:
 		return p.fail("cursor."+p.batchName, "is missing")
 	case p.id != 0 && p.collection == "":
-		return p.fail("cursor.ns", "is missing")
+		return p.fail("cursor.ns", "is missing, or not database.collection")
 	}
 	return nil
 }
@@ -105,11 +105,9 @@ func (p *parser) namespace(v bson.Value) error {
 	if !ok {
 		return p.wrongType("cursor.ns", v)
 	}
-	db, coll, ok := strings.Cut(ns, ".")
-	if !ok || db == "" || coll == "" {
-		return p.fail("cursor.ns", "is not database.collection: "+strconv.Quote(ns))
+	if db, coll, ok := strings.Cut(ns, "."); ok && db != "" && coll != "" {
+		p.database, p.collection = db, coll
 	}
-	p.database, p.collection = db, coll
 	return nil
 }
 

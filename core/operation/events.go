@@ -35,17 +35,17 @@ type observation struct {
 }
 
 // begin emits CommandStarted, if anybody wants command events.
-func (r *Runner) begin(x *exchange) observation {
+func (r *Runner) begin(x *exchange, op *Operation) observation {
 	s := r.Sink
 	if s == nil || s.CommandStarted == nil && s.CommandSucceeded == nil && s.CommandFailed == nil {
 		return observation{}
 	}
 	id := x.req.id()
 	o := observation{sink: s, began: time.Now(), command: event.Command{
-		Name:               x.op.Command.Name(),
-		Database:           x.op.Database,
+		Name:               op.Command.Name(),
+		Database:           op.Database,
 		RequestID:          id,
-		OperationID:        x.op.ID,
+		OperationID:        op.ID,
 		Address:            x.server.Description().Address,
 		ConnectionID:       x.conn.ID(),
 		ServerConnectionID: x.conn.Hello().ConnectionID,
@@ -57,7 +57,7 @@ func (r *Runner) begin(x *exchange) observation {
 	body := x.req.body()
 	o.sensitive = sensitive(o.command.Name, body)
 	if s.CommandStarted != nil {
-		s.CommandStarted(event.CommandStarted{Command: o.command, Body: o.redact(x.op.visible(body, x.req.msg))})
+		s.CommandStarted(event.CommandStarted{Command: o.command, Body: o.redact(op.visible(body, x.req.msg))})
 	}
 	return o
 }

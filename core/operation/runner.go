@@ -54,8 +54,8 @@ func (r *Runner) attempt(ctx context.Context, op *Operation) (Result, error) {
 	}
 	ctx, done := op.exchangeContext(ctx)
 	defer done()
-	x := exchange{runner: r, op: op, conn: conn, server: server, req: req}
-	return x.run(ctx)
+	x := exchange{runner: r, conn: conn, server: server, req: req}
+	return x.run(ctx, op)
 }
 
 func (op *Operation) selector() selection.Selector {
@@ -69,44 +69,56 @@ func (op *Operation) selector() selection.Selector {
 	}
 }
 
-// exchange is one request on one connection.
+// exchange is one request on one connection. The operation is not in it: its callers keep that on their stacks.
 type exchange struct {
 	runner *Runner
-	op     *Operation
 	conn   Conn
 	server Server
 	req    *request
 }
 
-func (x *exchange) run(ctx context.Context) (Result, error) {
+func (x *exchange) run(ctx context.Context, op *Operation) (Result, error) {
 	res := Result{Server: x.server.Description().Address, Hello: x.conn.Hello()}
-	ev := x.runner.begin(x)
-	if x.op.Unacknowledged {
+	ev := x.runner.begin(x, op)
+	if op.Unacknowledged {
 		err := x.conn.Write(ctx, x.req.msg)
 		x.conn.CheckIn(err)
 		ev.end(unacknowledgedReply, err)
-		return res, x.classify(err)
+		return res, op.unanswered(err)
 	}
 	reply, err := x.conn.RoundTrip(ctx, x.req.msg)
 	if err != nil {
 		x.conn.CheckIn(err)
 		ev.end(nil, err)
-		return res, x.classify(err)
+		return res, op.unanswered(err)
 	}
 	res.Reply = reply
 	err = mongoerr.FromReply(res.Server, reply)
-	if x.op.Kind != Read && err == nil {
+	if op.Kind != Read && err == nil {
 		res.WriteConcernError = mongoerr.WriteConcernErrorOf(res.Server, reply)
 	}
 	x.conn.CheckIn(lesson(err, res.WriteConcernError))
+	if err != nil {
+		return op.refused(ctx, res, err, &ev)
+	}
+	ev.end(reply, nil)
+	return res, nil
+}
+
+// refused is the outcome where the reply carries an error.
+func (op *Operation) refused(ctx context.Context, res Result, err error, ev *observation) (Result, error) {
 	var failed *mongoerr.CommandError
 	if errors.As(err, &failed) {
 		ev.end(nil, failed)
 		return res, timeoutError(ctx, failed)
 	}
-	ev.end(reply, nil)
-	if x.op.Kind == Generic && isWriteException(err) {
-		err = nil
+	ev.end(res.Reply, nil)
+	var writes *mongoerr.WriteException
+	if errors.As(err, &writes) {
+		res.WriteConcernError = writes.WriteConcernError
+		if op.Kind == Generic {
+			return res, nil
+		}
 	}
 	return res, err
 }
@@ -119,14 +131,9 @@ func lesson(err error, wce *mongoerr.WriteConcernError) error {
 	return err
 }
 
-func isWriteException(err error) bool {
-	var we *mongoerr.WriteException
-	return errors.As(err, &we)
-}
-
-// classify says of an error of the network what it means for the operation.
-func (x *exchange) classify(err error) error {
-	if err == nil || x.op.Kind == Read {
+// unanswered says of an error of the network what it means for the operation.
+func (op *Operation) unanswered(err error) error {
+	if err == nil || op.Kind == Read {
 		return err
 	}
 	var ne *mongoerr.NetworkError

@@ -1,0 +1,131 @@
+package client_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/mooringdb/mooring/core/address"
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/client"
+	"github.com/mooringdb/mooring/core/connstring"
+)
+
+// canned is a connection on which every find is answered with the same reply, without a goroutine and without a copy
+// that would count.
+type canned struct {
+	net.Conn
+	legacy, hello, find []byte
+	pending             []byte
+	closed              chan struct{}
+}
+
+func (c *canned) Write(p []byte) (int, error) {
+	reply := c.find
+	switch {
+	case binary.LittleEndian.Uint32(p[12:]) != opMsg:
+		reply = c.legacy
+	case bson.Raw(p[21:]).FirstKey() != "find":
+		reply = c.hello
+	}
+	copy(reply[8:12], p[4:8])
+	c.pending = reply
+	return len(p), nil
+}
+
+func (c *canned) Read(p []byte) (int, error) {
+	if len(c.pending) == 0 {
+		<-c.closed
+		return 0, io.EOF
+	}
+	n := copy(p, c.pending)
+	c.pending = c.pending[n:]
+	return n, nil
+}
+
+func (c *canned) Close() error {
+	defer func() { _ = recover() }()
+	close(c.closed)
+	return nil
+}
+
+func (*canned) SetDeadline(time.Time) error      { return nil }
+func (*canned) SetReadDeadline(time.Time) error  { return nil }
+func (*canned) SetWriteDeadline(time.Time) error { return nil }
+func (*canned) LocalAddr() net.Addr              { return &net.TCPAddr{} }
+func (*canned) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
+
+const opMsg = 2013
+
+// frame is a reply as a message: OP_REPLY answers the first, legacy hello, OP_MSG the rest.
+func frame(body bson.Raw, legacy bool) []byte {
+	head, opCode := make([]byte, 21), uint32(opMsg)
+	if legacy {
+		head, opCode = make([]byte, 36), 1
+		binary.LittleEndian.PutUint32(head[32:], 1)
+	}
+	msg := append(head, body...)
+	binary.LittleEndian.PutUint32(msg, uint32(len(msg)))
+	binary.LittleEndian.PutUint32(msg[12:], opCode)
+	return msg
+}
+
+func cannedClient(b *testing.B, docs int) *client.Client {
+	hello := bson.NewBuilder(nil).Bool("isWritablePrimary", true).Int32("minWireVersion", 6).Int32("maxWireVersion", 21).
+		Int32("maxBsonObjectSize", 16<<20).Int32("maxMessageSizeBytes", 48_000_000).Int32("maxWriteBatchSize", 100_000).
+		Bool("helloOk", true).Int32("ok", 1).Finish()
+	reply := bson.NewBuilder(nil).OpenDocument("cursor").OpenArray("firstBatch")
+	for i := range docs {
+		reply.OpenDocument("").Int32("_id", int32(i)).String("pad", string(make([]byte, 1000))).Close()
+	}
+	reply.Close().Int64("id", 0).String("ns", "shop.orders").Close().Int32("ok", 1)
+	dial := func(context.Context, string, string) (net.Conn, error) {
+		return &canned{
+			legacy: frame(hello, true), hello: frame(hello, false), find: frame(reply.Finish(), false), closed: make(chan struct{}),
+		}, nil
+	}
+	c, err := client.New(connstring.Config{Hosts: []address.Address{"canned:27017"}}, client.Options{Dialer: dial})
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := c.Start(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = c.Close(context.Background()) })
+	return c
+}
+
+// BenchmarkFindOne is a findOne with a filter by _id, through selection, pool and connection.
+func BenchmarkFindOne(b *testing.B) {
+	c := cannedClient(b, 1)
+	opt := client.FindOneOptions{Filter: bson.NewBuilder(nil).Int32("_id", 0).Finish()}
+	ctx, cancel := context.WithTimeout(b.Context(), time.Hour)
+	defer cancel()
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, found, err := c.FindOne(ctx, orders, opt); err != nil || !found {
+			b.Fatal(found, err)
+		}
+	}
+}
+
+// BenchmarkFind100 is a find whose 100 documents come in the first batch.
+func BenchmarkFind100(b *testing.B) {
+	c := cannedClient(b, 100)
+	ctx, cancel := context.WithTimeout(b.Context(), time.Hour)
+	defer cancel()
+	b.ReportAllocs()
+	for b.Loop() {
+		cur, err := c.Find(ctx, orders, client.FindOptions{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		if batch, err := cur.Next(ctx); err != nil && !errors.Is(err, io.EOF) || len(batch.Documents) != 100 {
+			b.Fatal(len(batch.Documents), err)
+		}
+	}
+}

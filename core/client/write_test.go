@@ -1,0 +1,448 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/client"
+	"github.com/mooringdb/mooring/core/mongoerr"
+	"github.com/mooringdb/mooring/core/operation"
+	"github.com/mooringdb/mooring/internal/mongotest"
+)
+
+var unacknowledged = &client.WriteConcern{Nodes: new(int32(0))}
+
+func TestInsertOne(t *testing.T) {
+	run(t, nil, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+		res, err := c.InsertOne(t.Context(), orders, doc(t, `{"a":1}`), client.InsertOneOptions{Comment: bson.StringValue("x")})
+		id, ok := res.InsertedID.ObjectID()
+		if err != nil || !res.Acknowledged || !ok {
+			t.Fatalf("InsertOne() = %+v, %v, want a generated _id", res, err)
+		}
+		got := srv.Documents("shop.orders")
+		if want := `{"_id":{"$oid":"` + id.Hex() + `"},"a":1}`; len(got) != 1 || text(t, got[0]) != want {
+			t.Errorf("stored %v, want %s", got, want)
+		}
+		if got, want := sent(t, srv, "insert"), `{"insert":"orders","comment":"x"}`; got != want {
+			t.Errorf("sent %s, want %s", got, want)
+		}
+	})
+}
+
+func TestInsertOneKeepsID(t *testing.T) {
+	run(t, nil, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+		res, err := c.InsertOne(t.Context(), orders, doc(t, `{"a":1,"_id":null}`), client.InsertOneOptions{})
+		if err != nil || !res.InsertedID.IsNull() {
+			t.Errorf("InsertOne() = %+v, %v, want the _id null", res, err)
+		}
+		if got := text(t, srv.Documents("shop.orders")[0]); got != `{"a":1,"_id":null}` {
+			t.Errorf("stored %s", got)
+		}
+	})
+}
+
+func TestInsertOneErrors(t *testing.T) {
+	duplicate := `{"n":0,"writeErrors":[{"index":0,"code":11000,"errmsg":"dup","keyValue":{"_id":1}}],"ok":1}`
+	handlers := mongotest.Handlers{"insert": reply(t, duplicate)}
+	run(t, handlers, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+		res, err := c.InsertOne(t.Context(), orders, doc(t, `{"_id":1}`), client.InsertOneOptions{})
+		var failed *mongoerr.WriteException
+		if !errors.As(err, &failed) || failed.WriteErrors[0].Code != 11000 || !res.InsertedID.IsZero() {
+			t.Errorf("InsertOne() = %+v, %v, want code 11000 and no id", res, err)
+		}
+		srv.Handle("insert", reply(t, `{"n":1,"writeConcernError":{"code":64,"errmsg":"waiting"},"ok":1}`))
+		res, err = c.InsertOne(t.Context(), orders, doc(t, `{"_id":1}`), client.InsertOneOptions{})
+		if err != nil || res.WriteConcernError == nil || res.WriteConcernError.Code != 64 || res.InsertedID.IsZero() {
+			t.Errorf("InsertOne() = %+v, %v, want an id and a write concern error beside it", res, err)
+		}
+	})
+}
+
+// numbered are n documents without _id, {"i": 0}, {"i": 1}, …
+func numbered(t testing.TB, n int) []bson.Raw {
+	docs := make([]bson.Raw, n)
+	for i := range docs {
+		docs[i] = doc(t, fmt.Sprintf(`{"_id":%d,"i":%d}`, 100+i, i))
+	}
+	return docs
+}
+
+// batchSizes are the numbers of documents of the inserts that came.
+func batchSizes(srv *mongotest.Server) string {
+	var out []string
+	for _, cmd := range srv.Commands("insert") {
+		out = append(out, fmt.Sprint(len(cmd.Documents("documents"))))
+	}
+	return strings.Join(out, " ")
+}
+
+func ids(res client.InsertManyResult) string {
+	var out []string
+	for _, id := range res.InsertedIDs {
+		n, _ := id.ID.AsInt64()
+		out = append(out, fmt.Sprintf("%d:%d", id.Index, n))
+	}
+	return strings.Join(out, " ")
+}
+
+func TestInsertManySplits(t *testing.T) {
+	size := len(doc(t, `{"_id":100,"i":0}`))
+	tests := []struct {
+		name, hello, want string
+	}{
+		{"one message", `{"maxWriteBatchSize":100,"maxWireVersion":21}`, "5"},
+		{"by number", `{"maxWriteBatchSize":2,"maxWireVersion":21}`, "2 2 1"},
+		// A message with two documents: header, flags, body, and the sequence's head.
+		{"by size", fmt.Sprintf(`{"maxWriteBatchSize":100,"maxWireVersion":21,"maxMessageSizeBytes":%d}`,
+			16+4+1+len(doc(t, `{"insert":"orders","ordered":true,"$db":"shop"}`))+1+4+len("documents")+1+2*size), "2 2 1"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			// The added limit comes first, so that it counts.
+			hello := mongotest.Always(mongotest.Document(bson.NewBuilder(nil).AppendElements(doc(t, tt.hello)).
+				Bool("isWritablePrimary", true).Bool("helloOk", true).Int32("minWireVersion", 0).Int32("ok", 1).Finish()))
+			run(t, mongotest.Handlers{"hello": hello}, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+				res, err := c.InsertMany(t.Context(), orders, numbered(t, 5), client.InsertManyOptions{})
+				if err != nil || ids(res) != "0:100 1:101 2:102 3:103 4:104" {
+					t.Errorf("InsertMany() = %s, %v", ids(res), err)
+				}
+				if got := batchSizes(srv); got != tt.want {
+					t.Errorf("batches of %s documents, want %s", got, tt.want)
+				}
+				if n := len(srv.Documents("shop.orders")); n != 5 {
+					t.Errorf("%d documents stored, want 5", n)
+				}
+			})
+		})
+	}
+}
+
+// failing answers an insert with a duplicate key for the documents whose i is in bad, as an ordered or unordered server would.
+func failing(bad ...int64) mongotest.Handler {
+	return func(cmd *mongotest.Command) mongotest.Reply {
+		ordered, _ := cmd.Body.Lookup("ordered")
+		b := bson.NewBuilder(nil).OpenArray("writeErrors")
+		for at, d := range cmd.Documents("documents") {
+			v, _ := d.Lookup("i")
+			i, _ := v.AsInt64()
+			for _, n := range bad {
+				if i == n {
+					b.OpenDocument("").Int32("index", int32(at)).Int32("code", 11000).String("errmsg", "dup").Close()
+				}
+			}
+			if stop, _ := ordered.Bool(); stop && len(bad) > 0 && i == bad[0] {
+				break
+			}
+		}
+		return mongotest.Document(b.Close().Int32("n", 0).Int32("ok", 1).Finish())
+	}
+}
+
+func TestInsertManyWithErrors(t *testing.T) {
+	tests := []struct {
+		name    string
+		ordered *bool
+		sent    string
+		ids     string
+		errors  string
+	}{
+		{"ordered", nil, "2 2", "0:100 1:101 2:102", "[3]"},
+		{"unordered", new(false), "2 2 2 1", "0:100 1:101 2:102 4:104 6:106", "[3 5]"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			handlers := mongotest.Handlers{
+				"hello": helloWith(t, `{"maxWriteBatchSize":2,"maxWireVersion":21}`), "insert": failing(3, 5),
+			}
+			run(t, handlers, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+				res, err := c.InsertMany(t.Context(), orders, numbered(t, 7), client.InsertManyOptions{Ordered: tt.ordered})
+				var failed *mongoerr.WriteException
+				if !errors.As(err, &failed) {
+					t.Fatalf("InsertMany() = %v, want a WriteException", err)
+				}
+				var indexes []int
+				for _, we := range failed.WriteErrors {
+					indexes = append(indexes, we.Index)
+				}
+				if got := fmt.Sprint(indexes); got != tt.errors || len(res.WriteErrors) != len(indexes) {
+					t.Errorf("write errors at %s, want %s", got, tt.errors)
+				}
+				if ids(res) != tt.ids || batchSizes(srv) != tt.sent {
+					t.Errorf("ids %s by batches of %s, want %s by %s", ids(res), batchSizes(srv), tt.ids, tt.sent)
+				}
+			})
+		})
+	}
+}
+
+func TestInsertManyEndsInTheMiddle(t *testing.T) {
+	handlers := mongotest.Handlers{
+		"hello":  helloWith(t, `{"maxWriteBatchSize":2,"maxWireVersion":21}`),
+		"insert": mongotest.Times(1, reply(t, `{"n":2,"ok":1}`), mongotest.Always(mongotest.Drop())),
+	}
+	run(t, handlers, func(t *testing.T, _ *mongotest.Server, c *client.Client) {
+		res, err := c.InsertMany(t.Context(), orders, numbered(t, 5), client.InsertManyOptions{})
+		var unknown *operation.OutcomeUnknownError
+		if !errors.As(err, &unknown) || !mongoerr.IsNetwork(err) || ids(res) != "0:100 1:101" {
+			t.Errorf("InsertMany() = %s, %v, want the first batch and an unknown outcome", ids(res), err)
+		}
+	})
+}
+
+func TestInsertManyLyingServer(t *testing.T) {
+	handlers := mongotest.Handlers{"insert": reply(t, `{"n":0,"writeErrors":[{"index":9,"code":1,"errmsg":"x"}],"ok":1}`)}
+	run(t, handlers, func(t *testing.T, _ *mongotest.Server, c *client.Client) {
+		_, err := c.InsertMany(t.Context(), orders, numbered(t, 2), client.InsertManyOptions{})
+		var malformed *mongoerr.MalformedReplyError
+		if !errors.As(err, &malformed) {
+			t.Errorf("InsertMany() = %v, want a MalformedReplyError", err)
+		}
+	})
+}
+
+func TestTooLargeDocumentIsRefused(t *testing.T) {
+	run(t, nil, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+		large := bson.NewBuilder(nil).String("s", strings.Repeat("x", 16<<20-20)).Finish() // too large with an _id only
+		_, err := c.InsertMany(t.Context(), orders, []bson.Raw{doc(t, `{}`), large}, client.InsertManyOptions{Ordered: new(false)})
+		var refused *client.ArgumentError
+		if !errors.As(err, &refused) || refused.Argument != "documents.1" || !refused.TooLarge {
+			t.Errorf("InsertMany() = %v, want documents.1 to be refused", err)
+		}
+		if n := len(srv.Commands("insert")); n != 0 {
+			t.Errorf("%d inserts were sent", n)
+		}
+		if _, err := c.RunCommand(t.Context(), "shop", bson.NewBuilder(nil).String("ping", strings.Repeat("x", 48_000_000)).Finish(),
+			client.RunCommandOptions{}); !errors.As(err, new(*operation.TooLargeError)) {
+			t.Errorf("RunCommand() = %v, want a TooLargeError", err)
+		}
+	})
+}
+
+func TestUnacknowledgedWrites(t *testing.T) {
+	run(t, nil, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+		ctx := t.Context()
+		if res, err := c.InsertOne(ctx, orders, doc(t, `{"_id":1}`), client.InsertOneOptions{WriteConcern: unacknowledged}); err != nil || res.Acknowledged {
+			t.Errorf("InsertOne() = %+v, %v", res, err)
+		}
+		if res, err := c.InsertMany(ctx, orders, numbered(t, 2), client.InsertManyOptions{WriteConcern: unacknowledged}); err != nil || res.Acknowledged || res.InsertedIDs != nil {
+			t.Errorf("InsertMany() = %+v, %v", res, err)
+		}
+		if res, err := c.UpdateOne(ctx, orders, nil, bson.ArrayValue(nil), client.UpdateOptions{WriteConcern: unacknowledged}); err != nil || res.Acknowledged {
+			t.Errorf("UpdateOne() = %+v, %v", res, err)
+		}
+		if res, err := c.DeleteOne(ctx, orders, nil, client.DeleteOptions{WriteConcern: unacknowledged}); err != nil || res.Acknowledged {
+			t.Errorf("DeleteOne() = %+v, %v", res, err)
+		}
+		if res, err := c.FindOneAndDelete(ctx, orders, nil, client.FindOneAndDeleteOptions{WriteConcern: unacknowledged}); err != nil || res.Acknowledged {
+			t.Errorf("FindOneAndDelete() = %+v, %v", res, err)
+		}
+		synctest.Wait()
+		cmds := srv.Commands("insert", "update", "delete", "findAndModify")
+		if len(cmds) != 5 {
+			t.Errorf("%d commands came, want 5", len(cmds))
+		}
+		for _, cmd := range cmds {
+			if wc, _ := cmd.Body.Lookup("writeConcern", "w"); !cmd.MoreToCome || string(wc.Data) != "\x00\x00\x00\x00" {
+				t.Errorf("%s came with moreToCome %v, w %v", cmd.Name, cmd.MoreToCome, wc)
+			}
+		}
+		if err := c.Ping(ctx); err != nil {
+			t.Errorf("Ping() = %v; the connection is out of step", err)
+		}
+	})
+}
+
+func TestUpdates(t *testing.T) {
+	all := client.UpdateOptions{
+		ArrayFilters: array(t, `[{"x":1}]`), BypassDocumentValidation: new(true), Collation: doc(t, `{"locale":"de"}`),
+		Comment: bson.StringValue("c"), Hint: bson.DocumentValue(doc(t, `{"a":1}`)), Let: doc(t, `{"v":1}`), Sort: doc(t, `{"a":1}`),
+		Upsert: new(true), WriteConcern: &client.WriteConcern{Nodes: new(int32(1)), Journal: new(false), WTimeoutMS: new(int64(5))},
+		Extra: doc(t, `{"more":1}`),
+	}
+	set := bson.DocumentValue(doc(t, `{"$set":{"a":1}}`))
+	tests := []struct {
+		name  string
+		reply string
+		call  func(context.Context, *client.Client) (client.UpdateResult, error)
+		sent  string
+		want  string
+	}{
+		{
+			"updateOne", `{"n":1,"nModified":1,"ok":1}`,
+			func(ctx context.Context, c *client.Client) (client.UpdateResult, error) {
+				return c.UpdateOne(ctx, orders, doc(t, `{"_id":1}`), set, all)
+			},
+			`{"update":"orders","updates":[{"q":{"_id":1},"u":{"$set":{"a":1}},"upsert":true,"arrayFilters":[{"x":1}],` +
+				`"collation":{"locale":"de"},"hint":{"a":1},"sort":{"a":1}}],"bypassDocumentValidation":true,"let":{"v":1},"comment":"c",` +
+				`"writeConcern":{"w":1,"j":false,"wtimeout":5},"more":1}`,
+			"matched 1 modified 1 upserted 0",
+		},
+		{
+			"updateMany", `{"n":3,"nModified":2,"ok":1}`,
+			func(ctx context.Context, c *client.Client) (client.UpdateResult, error) {
+				return c.UpdateMany(ctx, orders, nil, bson.ArrayValue(array(t, `[{"$set":{"a":1}}]`)), client.UpdateOptions{})
+			},
+			`{"update":"orders","updates":[{"q":{},"u":[{"$set":{"a":1}}],"multi":true}]}`,
+			"matched 3 modified 2 upserted 0",
+		},
+		{
+			"replaceOne, upsert", `{"n":1,"nModified":0,"upserted":[{"index":0,"_id":null}],"ok":1}`,
+			func(ctx context.Context, c *client.Client) (client.UpdateResult, error) {
+				return c.ReplaceOne(ctx, orders, nil, doc(t, `{}`), client.ReplaceOptions{Upsert: new(true)})
+			},
+			`{"update":"orders","updates":[{"q":{},"u":{},"upsert":true}]}`,
+			"matched 0 modified 0 upserted 1 null",
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			run(t, mongotest.Handlers{"update": reply(t, tt.reply)}, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+				res, err := tt.call(t.Context(), c)
+				got := fmt.Sprintf("matched %d modified %d upserted %d", res.MatchedCount, res.ModifiedCount, res.UpsertedCount)
+				if !res.UpsertedID.IsZero() {
+					got += " " + res.UpsertedID.Type.String()
+				}
+				if err != nil || got != tt.want || !res.Acknowledged {
+					t.Errorf("result %s, %v, want %s", got, err, tt.want)
+				}
+				if got := sent(t, srv, "update"); got != tt.sent {
+					t.Errorf("sent %s, want %s", got, tt.sent)
+				}
+			})
+		})
+	}
+}
+
+func TestDeletes(t *testing.T) {
+	run(t, mongotest.Handlers{"delete": reply(t, `{"n":4,"ok":1}`)}, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+		res, err := c.DeleteMany(t.Context(), orders, doc(t, `{"a":1}`), client.DeleteOptions{Hint: bson.StringValue("a_1"), Let: doc(t, `{}`)})
+		if err != nil || res.DeletedCount != 4 {
+			t.Errorf("DeleteMany() = %+v, %v, want 4", res, err)
+		}
+		want := `{"delete":"orders","deletes":[{"q":{"a":1},"limit":0,"hint":"a_1"}],"let":{}}`
+		if got := sent(t, srv, "delete"); got != want {
+			t.Errorf("sent %s, want %s", got, want)
+		}
+		if _, err := c.DeleteOne(t.Context(), orders, nil, client.DeleteOptions{}); err != nil {
+			t.Errorf("DeleteOne() = %v", err)
+		}
+		if got := text(t, srv.Commands("delete")[1].Body); got != `{"delete":"orders","deletes":[{"q":{},"limit":1}],"$db":"shop"}` {
+			t.Errorf("sent %s", got)
+		}
+	})
+}
+
+func TestFindOneAnd(t *testing.T) {
+	set := bson.DocumentValue(doc(t, `{"$set":{"a":1}}`))
+	tests := []struct {
+		name, reply string
+		call        func(context.Context, *client.Client) (client.FindOneAndResult, error)
+		sent, want  string
+	}{
+		{
+			"update", `{"value":{"_id":1},"ok":1}`,
+			func(ctx context.Context, c *client.Client) (client.FindOneAndResult, error) {
+				return c.FindOneAndUpdate(ctx, orders, nil, set, client.FindOneAndUpdateOptions{
+					ReturnDocument: client.ReturnAfter, Projection: doc(t, `{"_id":1}`), ArrayFilters: array(t, `[{"x":1}]`), Upsert: new(false),
+				})
+			},
+			`{"findAndModify":"orders","query":{},"update":{"$set":{"a":1}},"new":true,"upsert":false,"fields":{"_id":1},` +
+				`"arrayFilters":[{"x":1}]}`,
+			`{"_id":1}`,
+		},
+		{
+			"replace", `{"value":null,"ok":1}`,
+			func(ctx context.Context, c *client.Client) (client.FindOneAndResult, error) {
+				return c.FindOneAndReplace(ctx, orders, nil, doc(t, `{}`), client.FindOneAndReplaceOptions{ReturnDocument: client.ReturnBefore})
+			},
+			`{"findAndModify":"orders","query":{},"update":{},"new":false}`, ``,
+		},
+		{
+			"delete", `{"ok":1}`,
+			func(ctx context.Context, c *client.Client) (client.FindOneAndResult, error) {
+				return c.FindOneAndDelete(ctx, orders, doc(t, `{"a":1}`), client.FindOneAndDeleteOptions{Sort: doc(t, `{"a":1}`), MaxTimeMS: new(int64(9))})
+			},
+			`{"findAndModify":"orders","query":{"a":1},"sort":{"a":1},"remove":true,"maxTimeMS":9}`, ``,
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			run(t, mongotest.Handlers{"findAndModify": reply(t, tt.reply)}, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+				res, err := tt.call(t.Context(), c)
+				if err != nil || res.Document == nil != (tt.want == "") || res.Document != nil && text(t, res.Document) != tt.want {
+					t.Errorf("result %v, %v, want %s", res.Document, err, tt.want)
+				}
+				if got := sent(t, srv, "findAndModify"); got != tt.sent {
+					t.Errorf("sent %s, want %s", got, tt.sent)
+				}
+			})
+		})
+	}
+}
+
+func TestHintGates(t *testing.T) {
+	old := mongotest.Handlers{"hello": helloWith(t, `{"maxWireVersion":7}`)}
+	run(t, old, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+		hint := bson.StringValue("a_1")
+		_, err := c.UpdateOne(t.Context(), orders, nil, bson.ArrayValue(nil), client.UpdateOptions{Hint: hint, WriteConcern: unacknowledged})
+		if !errors.As(err, new(*client.ArgumentError)) {
+			t.Errorf("UpdateOne() = %v, want the hint to be refused", err)
+		}
+		_, err = c.DeleteOne(t.Context(), orders, nil, client.DeleteOptions{Hint: hint, WriteConcern: unacknowledged})
+		if !errors.As(err, new(*client.ArgumentError)) {
+			t.Errorf("DeleteOne() = %v, want the hint to be refused", err)
+		}
+		_, err = c.FindOneAndDelete(t.Context(), orders, nil, client.FindOneAndDeleteOptions{Hint: hint})
+		if !errors.As(err, new(*client.ArgumentError)) {
+			t.Errorf("FindOneAndDelete() = %v, want the hint to be refused", err)
+		}
+		if n := len(srv.Commands("update", "delete", "findAndModify")); n != 0 {
+			t.Errorf("%d commands were sent", n)
+		}
+	})
+}
+
+func TestDeadlineOfWrite(t *testing.T) {
+	handlers := mongotest.Handlers{"insert": mongotest.Always(mongotest.Hang())}
+	run(t, handlers, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		began := time.Now()
+		_, err := c.InsertOne(ctx, orders, doc(t, `{}`), client.InsertOneOptions{})
+		var unknown *operation.OutcomeUnknownError
+		if !errors.As(err, &unknown) || !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > 60*time.Millisecond {
+			t.Errorf("InsertOne() = %v after %v, want an unknown outcome by the deadline", err, time.Since(began))
+		}
+		srv.Handle("insert", nil)
+		before := srv.AcceptedConnections()
+		if _, err := c.InsertOne(t.Context(), orders, doc(t, `{}`), client.InsertOneOptions{}); err != nil {
+			t.Errorf("InsertOne() afterwards = %v", err)
+		}
+		if srv.AcceptedConnections() != before+1 {
+			t.Errorf("the broken connection was used again")
+		}
+	})
+}
+
+func TestWriteThatWasNotSent(t *testing.T) {
+	run(t, nil, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+		if err := c.Ping(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		srv.SetDown(true)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		// The first one meets the cut connection, perhaps when it has been sent.
+		_, err := c.InsertOne(ctx, orders, doc(t, `{}`), client.InsertOneOptions{})
+		_, err = c.InsertOne(ctx, orders, doc(t, `{}`), client.InsertOneOptions{})
+		if errors.As(err, new(*operation.OutcomeUnknownError)) || !errors.As(err, new(*mongoerr.SelectionError)) {
+			t.Errorf("InsertOne() = %v, want a SelectionError", err)
+		}
+	})
+}

@@ -1,0 +1,357 @@
+package cursor_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mooringdb/mooring/core/address"
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/bson/extjson"
+	"github.com/mooringdb/mooring/core/client"
+	"github.com/mooringdb/mooring/core/connstring"
+	"github.com/mooringdb/mooring/core/cursor"
+	"github.com/mooringdb/mooring/core/mongoerr"
+	"github.com/mooringdb/mooring/core/operation"
+	"github.com/mooringdb/mooring/internal/mongotest"
+)
+
+var orders = client.Namespace{Database: "shop", Collection: "orders"}
+
+func doc(t testing.TB, json string) bson.Raw {
+	t.Helper()
+	d, err := extjson.Parse(nil, []byte(json))
+	if err != nil {
+		t.Fatalf("Parse(%s) = %v", json, err)
+	}
+	return d
+}
+
+func text(t testing.TB, d bson.Raw) string {
+	t.Helper()
+	out, err := extjson.Append(nil, d, extjson.Relaxed)
+	if err != nil {
+		t.Fatalf("Append() = %v", err)
+	}
+	return string(out)
+}
+
+// run runs a test in a bubble with a server that has n documents {"_id": 0} … in shop.orders, and a client of it.
+func run(
+	t *testing.T, n int, handlers mongotest.Handlers, test func(t *testing.T, srv *mongotest.Server, c *client.Client),
+) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		srv := mongotest.NewServer(t, handlers)
+		docs := make([]bson.Raw, n)
+		for i := range docs {
+			docs[i] = doc(t, fmt.Sprintf(`{"_id":%d}`, i))
+		}
+		srv.SetDocuments("shop.orders", docs...)
+		c, err := client.New(connstring.Config{Hosts: []address.Address{srv.Address()}}, client.Options{Dialer: srv.Dial})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := c.Close(context.WithoutCancel(t.Context())); err != nil {
+				t.Errorf("Close() = %v", err)
+			}
+		}()
+		test(t, srv, c)
+	})
+}
+
+func find(t testing.TB, c *client.Client, opt client.FindOptions) *cursor.Cursor {
+	t.Helper()
+	cur, err := c.Find(context.Background(), orders, opt)
+	if err != nil {
+		t.Fatalf("Find() = %v", err)
+	}
+	return cur
+}
+
+func TestNext(t *testing.T) {
+	run(t, 5, nil, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+		cur := find(t, c, client.FindOptions{BatchSize: new(int32(2)), Comment: bson.StringValue("c")})
+		if cur.Done() || cur.ID() == 0 {
+			t.Errorf("a new cursor: Done() = %v, ID() = %d", cur.Done(), cur.ID())
+		}
+		for i, want := range []int{2, 2, 1} {
+			b, err := cur.Next(t.Context())
+			if err != nil || len(b.Documents) != want || b.Bytes != want*len(doc(t, `{"_id":1}`)) {
+				t.Errorf("Next() = %+v, %v, want %d documents", b, err, want)
+			}
+			if first := text(t, b.Documents[0]); first != fmt.Sprintf(`{"_id":%d}`, 2*i) {
+				t.Errorf("Next() begins with %s", first)
+			}
+		}
+		if _, err := cur.Next(t.Context()); !errors.Is(err, io.EOF) || !cur.Done() || cur.ID() != 0 {
+			t.Errorf("Next() = %v, Done() = %v, ID() = %d, want the end", err, cur.Done(), cur.ID())
+		}
+		if err := cur.Close(t.Context()); err != nil || len(srv.Commands("killCursors")) != 0 {
+			t.Errorf("Close() = %v, %d killCursors; nothing was open", err, len(srv.Commands("killCursors")))
+		}
+		want := `{"collection":"orders","batchSize":2,"comment":"c","$db":"shop"}`
+		for _, cmd := range srv.Commands("getMore") {
+			if got := text(t, bson.Without(cmd.Body, "getMore")); got != want {
+				t.Errorf("sent %s, want %s", got, want)
+			}
+		}
+	})
+}
+
+func TestContinueElsewhere(t *testing.T) {
+	run(t, 5, nil, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+		cur := find(t, c, client.FindOptions{BatchSize: new(int32(2))})
+		if _, err := cur.Next(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		s := cur.State()
+		if want := (cursor.State{Server: srv.Address(), ID: cur.ID(), Database: "shop", Collection: "orders", BatchSize: 2}); s.ID == 0 || fmt.Sprint(s) != fmt.Sprint(want) {
+			t.Errorf("State() = %+v, want %+v", s, want)
+		}
+		next := c.ContinueCursor(s)
+		next.SetBatchSize(0)
+		b, err := next.Next(t.Context())
+		if err != nil || len(b.Documents) != 3 || !next.Done() {
+			t.Errorf("Next() = %+v, %v, want the other 3 documents", b, err)
+		}
+	})
+}
+
+func TestNamespaceIsTheServers(t *testing.T) {
+	handlers := mongotest.Handlers{
+		"find":    mongotest.Always(mongotest.CursorReply(7, "shop.a.b", "firstBatch")),
+		"getMore": mongotest.Times(1, mongotest.Always(mongotest.CursorReply(8, "other.c", "nextBatch")), mongotest.Always(mongotest.CursorReply(0, "other.c", "nextBatch"))),
+	}
+	run(t, 0, handlers, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+		n := 0
+		for b, err := range find(t, c, client.FindOptions{}).Batches(t.Context()) {
+			if n++; err != nil || len(b.Documents) != 0 {
+				t.Errorf("Batches() = %+v, %v, want empty batches", b, err)
+			}
+		}
+		got := ""
+		for _, cmd := range srv.Commands("getMore") {
+			got += text(t, cmd.Body)
+		}
+		if want := `{"getMore":7,"collection":"a.b","$db":"shop"}{"getMore":8,"collection":"c","$db":"other"}`; got != want || n != 3 {
+			t.Errorf("%d batches by %s, want 3 by %s", n, got, want)
+		}
+	})
+}
+
+func TestLimit(t *testing.T) {
+	four := []string{`{"getMore":7,"collection":"orders","batchSize":1,"$db":"shop"}`}
+	handlers := mongotest.Handlers{
+		"find":    mongotest.Always(mongotest.CursorReply(7, "shop.orders", "firstBatch", doc(t, `{}`), doc(t, `{}`), doc(t, `{}`))),
+		"getMore": mongotest.Always(mongotest.CursorReply(7, "shop.orders", "nextBatch", doc(t, `{}`), doc(t, `{}`))),
+	}
+	run(t, 0, handlers, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+		cur := find(t, c, client.FindOptions{Limit: new(int64(4)), BatchSize: new(int32(3))})
+		var sizes []int
+		for b, err := range cur.Batches(t.Context()) {
+			if err != nil {
+				t.Errorf("Batches() = %v", err)
+			}
+			sizes = append(sizes, len(b.Documents))
+		}
+		if fmt.Sprint(sizes) != "[3 1]" {
+			t.Errorf("batches of %v documents, want 3 and, cut to the limit, 1", sizes)
+		}
+		if got := text(t, srv.Commands("getMore")[0].Body); got != four[0] {
+			t.Errorf("sent %s, want %s", got, four[0])
+		}
+		if n := len(srv.Commands("killCursors")); n != 1 {
+			t.Errorf("%d killCursors, want 1: the server left the cursor open", n)
+		}
+	})
+}
+
+func TestCommentNeedsAVersion(t *testing.T) {
+	old := mongotest.Handlers{"hello": mongotest.Always(mongotest.Document(
+		doc(t, `{"isWritablePrimary":true,"helloOk":true,"minWireVersion":0,"maxWireVersion":8,"ok":1}`)))}
+	run(t, 3, old, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+		cur := find(t, c, client.FindOptions{BatchSize: new(int32(2)), Comment: bson.StringValue("c")})
+		for range cur.Batches(t.Context()) {
+		}
+		if srv.Commands("getMore")[0].Body.Has("comment") {
+			t.Error("a comment was sent to a server that does not take it")
+		}
+	})
+}
+
+func TestAwaitTime(t *testing.T) {
+	run(t, 3, nil, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+		cur := find(t, c, client.FindOptions{
+			BatchSize: new(int32(1)), Tailable: new(true), AwaitData: new(true), MaxTimeMS: new(int64(99)), MaxAwaitTimeMS: new(int64(5)),
+		})
+		for range 2 {
+			if _, err := cur.Next(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		cur.SetMaxAwaitTimeMS(nil)
+		if _, err := cur.Next(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		cmds := srv.Commands("getMore")
+		if v, _ := cmds[0].Body.Lookup("maxTimeMS"); string(v.Data) != "\x05\x00\x00\x00\x00\x00\x00\x00" || cmds[1].Body.Has("maxTimeMS") {
+			t.Errorf("sent %s and %s, want 5 and nothing", text(t, cmds[0].Body), text(t, cmds[1].Body))
+		}
+	})
+}
+
+func TestCloseKills(t *testing.T) {
+	run(t, 5, nil, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+		cur := find(t, c, client.FindOptions{BatchSize: new(int32(2))})
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		for range 2 {
+			if err := cur.Close(ctx); err != nil {
+				t.Errorf("Close() = %v", err)
+			}
+		}
+		if srv.KilledCursors() != 1 || srv.OpenCursors() != 0 || len(srv.Commands("killCursors")) != 1 || !cur.Done() {
+			t.Errorf("killed %d cursors by %d commands, want 1 by 1", srv.KilledCursors(), len(srv.Commands("killCursors")))
+		}
+		if _, err := cur.Next(t.Context()); !errors.Is(err, io.EOF) {
+			t.Errorf("Next() = %v, want EOF", err)
+		}
+	})
+}
+
+func TestBreakKills(t *testing.T) {
+	run(t, 5, nil, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+		for range find(t, c, client.FindOptions{BatchSize: new(int32(2))}).Batches(t.Context()) {
+			break
+		}
+		if srv.KilledCursors() != 1 {
+			t.Errorf("killed %d cursors, want 1", srv.KilledCursors())
+		}
+	})
+}
+
+func TestCloseDoesNotWaitForever(t *testing.T) {
+	run(t, 5, mongotest.Handlers{"killCursors": mongotest.Always(mongotest.Hang())}, func(t *testing.T, _ *mongotest.Server, c *client.Client) {
+		began := time.Now()
+		err := find(t, c, client.FindOptions{BatchSize: new(int32(2))}).Close(t.Context())
+		if err != nil || time.Since(began) > 5*time.Second {
+			t.Errorf("Close() = %v after %v", err, time.Since(began))
+		}
+	})
+}
+
+func TestFailedGetMore(t *testing.T) {
+	tests := []struct {
+		name   string
+		answer mongotest.Reply
+		sticky bool // whether a second Next repeats the error without asking
+		kills  int
+	}{
+		{"network", mongotest.Drop(), true, 0},
+		{"cursor not found", mongotest.Error(43, "CursorNotFound", "gone"), true, 0},
+		{"another error", mongotest.Error(8000, "AtlasError", "try again"), false, 1},
+		{"malformed", mongotest.OK(nil), true, 1},
+		{"first batch again", mongotest.CursorReply(7, "shop.orders", "firstBatch"), true, 1},
+		{"timeout", mongotest.Hang(), true, 1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			run(t, 5, mongotest.Handlers{"getMore": mongotest.Always(tt.answer)}, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+				cur := find(t, c, client.FindOptions{BatchSize: new(int32(2))})
+				if _, err := cur.Next(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				_, first := cur.Next(ctx)
+				if first == nil || errors.Is(first, io.EOF) || tt.name == "timeout" && !errors.Is(first, context.DeadlineExceeded) {
+					t.Errorf("Next() = %v, want an error", first)
+				}
+				srv.Handle("getMore", nil)
+				if _, second := cur.Next(t.Context()); tt.sticky != errors.Is(second, first) {
+					t.Errorf("Next() again = %v, want the same error %v", second, tt.sticky)
+				}
+				if err := cur.Close(t.Context()); err != nil || !cur.Done() {
+					t.Errorf("Close() = %v, Done() = %v", err, cur.Done())
+				}
+				if n := len(srv.Commands("killCursors")); n != tt.kills {
+					t.Errorf("%d killCursors, want %d", n, tt.kills)
+				}
+			})
+		})
+	}
+}
+
+func TestNextBeforeSendingMayBeRepeated(t *testing.T) {
+	run(t, 3, nil, func(t *testing.T, _ *mongotest.Server, c *client.Client) {
+		cur := find(t, c, client.FindOptions{BatchSize: new(int32(2))})
+		if _, err := cur.Next(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := cur.Next(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("Next() = %v, want Canceled", err)
+		}
+		if b, err := cur.Next(t.Context()); err != nil || len(b.Documents) != 1 {
+			t.Errorf("Next() = %v, %v, want the last document", b, err)
+		}
+	})
+}
+
+func TestPostBatchResumeToken(t *testing.T) {
+	res := operation.Result{Server: "a:27017", Reply: doc(t,
+		`{"cursor":{"id":0,"ns":"a.b","firstBatch":[],"postBatchResumeToken":{"_data":"8"}},"ok":1}`)}
+	cur, err := cursor.New(nil, res, cursor.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := cur.Next(t.Context()); err != nil || text(t, b.PostBatchResumeToken) != `{"_data":"8"}` {
+		t.Errorf("Next() = %v, %v, want the token", b, err)
+	}
+}
+
+func FuzzReply(f *testing.F) {
+	for _, seed := range []string{
+		`{"cursor":{"id":0,"ns":"a.b","firstBatch":[{},{"a":1}]},"ok":1}`,
+		`{"cursor":{"firstBatch":[1],"id":{"$numberLong":"5"},"ns":"a"}}`,
+		`{"cursor":{"firstBatch":{},"id":"x","ns":".","postBatchResumeToken":1}}`,
+		`{"cursor":[]}`,
+	} {
+		f.Add([]byte(doc(f, seed)))
+	}
+	f.Fuzz(func(t *testing.T, reply []byte) {
+		res := operation.Result{Server: "a:27017", Reply: reply}
+		cur, err := cursor.New(nil, res, cursor.Options{})
+		_, _, errFirst := cursor.First(res)
+		if err != nil {
+			if !errors.As(err, new(*mongoerr.MalformedReplyError)) {
+				t.Errorf("New() = %v, want a MalformedReplyError", err)
+			}
+			return
+		}
+		if errFirst != nil {
+			t.Errorf("First() = %v, but New() takes it", errFirst)
+		}
+		b, err := cur.Next(t.Context())
+		n := 0
+		for _, d := range b.Documents {
+			n += len(d)
+		}
+		if err != nil || n != b.Bytes || n > len(reply) {
+			t.Errorf("Next() = %+v, %v", b, err)
+		}
+		if s := cur.State(); s.ID != 0 && (s.Database == "" || s.Collection == "") {
+			t.Errorf("State() = %+v, want a namespace", s)
+		}
+	})
+}

@@ -1,0 +1,313 @@
+package operation_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mooringdb/mooring/core/address"
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/mongoerr"
+	"github.com/mooringdb/mooring/core/operation"
+	"github.com/mooringdb/mooring/core/topology/description"
+	"github.com/mooringdb/mooring/core/topology/selection"
+	"github.com/mooringdb/mooring/core/wire"
+)
+
+// fake is a deployment, its one server and the one connection to it.
+type fake struct {
+	kind        description.Kind
+	description description.Server
+	hello       description.Server
+	reply       bson.Raw
+	err         error
+	before      func(context.Context) // is called by RoundTrip
+
+	selector   string
+	sent       []*wire.Msg
+	checkedOut int
+	lessons    []error
+}
+
+var (
+	_ operation.Deployment = (*fake)(nil)
+	_ operation.Server     = (*fake)(nil)
+	_ operation.Conn       = (*fake)(nil)
+)
+
+func (f *fake) Select(_ context.Context, sel selection.Selector) (operation.Server, error) {
+	f.selector = sel.String()
+	return f, nil
+}
+
+func (f *fake) Description() *description.Server { return &f.description }
+func (f *fake) TopologyKind() description.Kind   { return f.kind }
+func (f *fake) Hello() *description.Server       { return &f.hello }
+func (f *fake) ID() uint64                       { return 1 }
+
+func (f *fake) CheckOut(context.Context) (operation.Conn, error) {
+	f.checkedOut++
+	return f, nil
+}
+
+func (f *fake) CheckIn(err error) {
+	f.checkedOut--
+	f.lessons = append(f.lessons, err)
+}
+
+func (f *fake) RoundTrip(ctx context.Context, msg []byte) (bson.Raw, error) {
+	if f.before != nil {
+		f.before(ctx)
+	}
+	if err := f.Write(ctx, msg); err != nil {
+		return nil, err
+	}
+	if f.reply == nil {
+		return bson.NewBuilder(nil).Int32("ok", 1).Finish(), nil
+	}
+	return f.reply, nil
+}
+
+func (f *fake) Write(_ context.Context, msg []byte) error {
+	_, m, err := wire.Parse(append([]byte(nil), msg...))
+	if err != nil {
+		return err
+	}
+	f.sent = append(f.sent, m.(*wire.Msg))
+	return f.err
+}
+
+// command is a command of one element, and a sequence if docs is not nil.
+type command struct {
+	docs []bson.Raw
+	err  error
+}
+
+func (command) Name() string { return "test" }
+
+func (c command) Append(b *bson.Builder, _ operation.Target) error {
+	b.Int32("test", 1)
+	return c.err
+}
+
+type sequence struct{ command }
+
+func (sequence) Sequence() string { return "documents" }
+
+func (s sequence) AppendDocuments(msg []byte, _ operation.Target) ([]byte, error) {
+	for _, d := range s.docs {
+		msg = append(msg, d...)
+	}
+	return msg, s.err
+}
+
+func keys(d bson.Raw) (out []string) {
+	for key := range d.All() {
+		out = append(out, key)
+	}
+	return out
+}
+
+func TestMaxTimeMS(t *testing.T) {
+	tests := []struct {
+		name      string
+		left, rtt time.Duration
+		want      int64 // 0: none; -1: nothing is sent
+	}{
+		{"no deadline", 0, 0, 0},
+		{"less the round trip", 500 * time.Millisecond, 50 * time.Millisecond, 450},
+		{"rounded down", 10*time.Millisecond + 999*time.Microsecond, 0, 10},
+		{"never zero", 50*time.Millisecond + 999*time.Microsecond, 50 * time.Millisecond, -1},
+		{"no time left", 50 * time.Millisecond, 50 * time.Millisecond, -1},
+		{"years", 100 * 365 * 24 * time.Hour, 0, 1<<31 - 1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := &fake{description: description.Server{MinRTT: tt.rtt}}
+				ctx := t.Context()
+				if tt.left != 0 {
+					var cancel context.CancelFunc
+					ctx, cancel = context.WithTimeout(ctx, tt.left)
+					defer cancel()
+				}
+				r := operation.Runner{Deployment: f}
+				_, err := r.Run(ctx, &operation.Operation{Database: "db", Command: command{}, DeadlineAsMaxTime: true})
+				if tt.want < 0 {
+					if !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, new(*operation.TimeoutError)) || len(f.sent) != 0 {
+						t.Errorf("Run() = %v with %d messages, want a TimeoutError and none", err, len(f.sent))
+					}
+				} else {
+					v, _ := f.sent[0].Body.Lookup("maxTimeMS")
+					if got, _ := v.Int64(); err != nil || got != tt.want {
+						t.Errorf("Run() = %v, maxTimeMS %d, want %d", err, got, tt.want)
+					}
+				}
+				if f.checkedOut != 0 || f.lessons[0] != nil {
+					t.Errorf("%d connections out, the topology learnt %v", f.checkedOut, f.lessons)
+				}
+			})
+		})
+	}
+}
+
+func TestSelectors(t *testing.T) {
+	nearest := &selection.ReadPreference{Mode: selection.Nearest}
+	tests := []struct {
+		op   operation.Operation
+		want selection.Selector
+	}{
+		{operation.Operation{}, selection.Read(nil)},
+		{operation.Operation{ReadPreference: nearest}, selection.Read(nearest)},
+		{operation.Operation{Kind: operation.Generic, ReadPreference: nearest}, selection.Read(nearest)},
+		{operation.Operation{Kind: operation.Write, ReadPreference: nearest}, selection.Write()},
+		{operation.Operation{Kind: operation.Write, Selector: selection.Address("a:1")}, selection.Address("a:1")},
+	}
+	for _, tt := range tests {
+		f := &fake{kind: description.KindSharded, description: description.Server{Kind: description.ServerMongos}}
+		tt.op.Database, tt.op.Command = "db", command{}
+		if _, err := (&operation.Runner{Deployment: f}).Run(t.Context(), &tt.op); err != nil || f.selector != tt.want.String() {
+			t.Errorf("Run() = %v by %q, want %q", err, f.selector, tt.want)
+		}
+		if sent := f.sent[0].Body.Has("$readPreference"); sent != (tt.op.Kind != operation.Write && tt.op.ReadPreference != nil) {
+			t.Errorf("%v: $readPreference sent is %v", keys(f.sent[0].Body), sent)
+		}
+	}
+}
+
+func TestRefusedCommandReturnsConnection(t *testing.T) {
+	refused := errors.New("refused")
+	for _, cmd := range []operation.Command{command{err: refused}, sequence{command{err: refused}}} {
+		f := &fake{}
+		_, err := (&operation.Runner{Deployment: f}).Run(t.Context(), &operation.Operation{Database: "db", Command: cmd})
+		if !errors.Is(err, refused) || f.checkedOut != 0 || len(f.sent) != 0 {
+			t.Errorf("Run() = %v, %d connections out, %d messages", err, f.checkedOut, len(f.sent))
+		}
+	}
+}
+
+func TestSequence(t *testing.T) {
+	docs := []bson.Raw{bson.NewBuilder(nil).Int32("a", 1).Finish(), bson.NewBuilder(nil).Finish()}
+	f := &fake{}
+	r := operation.Runner{Deployment: f}
+	if _, err := r.Run(t.Context(), &operation.Operation{Database: "db", Command: sequence{command{docs: docs}}}); err != nil {
+		t.Fatal(err)
+	}
+	s := f.sent[0].Sequences
+	if len(s) != 1 || s[0].Identifier != "documents" || len(s[0].Documents) != 2 || string(s[0].Documents[0]) != string(docs[0]) {
+		t.Errorf("sequences %+v, want the documents", s)
+	}
+	f.hello.MaxMessageSize = 50
+	_, err := r.Run(t.Context(), &operation.Operation{Database: "db", Command: sequence{command{docs: docs}}})
+	if !errors.As(err, new(*operation.TooLargeError)) || f.checkedOut != 0 || len(f.sent) != 1 {
+		t.Errorf("Run() = %v, want a TooLargeError", err)
+	}
+}
+
+func TestUnansweredWrites(t *testing.T) {
+	tests := []struct {
+		name    string
+		kind    operation.Kind
+		sent    bool
+		unknown bool
+	}{
+		{"read", operation.Read, true, false},
+		{"write", operation.Write, true, true},
+		{"write, not sent", operation.Write, false, false},
+		{"generic", operation.Generic, true, true},
+	}
+	for _, tt := range tests {
+		for _, unacknowledged := range []bool{false, true} {
+			cut := &mongoerr.NetworkError{Op: "read", Sent: tt.sent, Err: context.DeadlineExceeded}
+			f := &fake{err: cut}
+			_, err := (&operation.Runner{Deployment: f}).Run(t.Context(), &operation.Operation{
+				Database: "db", Command: command{}, Kind: tt.kind, Unacknowledged: unacknowledged,
+			})
+			if errors.As(err, new(*operation.OutcomeUnknownError)) != tt.unknown || !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s: Run() = %v, want an unknown outcome %v", tt.name, err, tt.unknown)
+			}
+			if len(f.lessons) != 1 || !errors.Is(f.lessons[0], cut) {
+				t.Errorf("%s: the topology learnt %v", tt.name, f.lessons)
+			}
+		}
+	}
+}
+
+func TestRepliesAreClassified(t *testing.T) {
+	ok := func(b *bson.Builder) bson.Raw { return b.Int32("ok", 1).Finish() }
+	writeErrors := ok(bson.NewBuilder(nil).OpenArray("writeErrors").OpenDocument("").Int32("index", 0).Int32("code", 11000).Close().Close().
+		OpenDocument("writeConcernError").Int32("code", 91).Close())
+	concern := ok(bson.NewBuilder(nil).OpenDocument("writeConcernError").Int32("code", 91).Close())
+	failed := bson.NewBuilder(nil).Int32("ok", 0).Int32("code", 10107).Finish()
+	tests := []struct {
+		name    string
+		kind    operation.Kind
+		reply   bson.Raw
+		err     bool
+		concern bool
+		lesson  int32 // the code that the topology hears of
+	}{
+		{"ok", operation.Write, ok(bson.NewBuilder(nil)), false, false, 0},
+		{"write concern error", operation.Write, concern, false, true, 91},
+		{"write errors", operation.Write, writeErrors, true, true, 91},
+		{"write errors of a user's command", operation.Generic, writeErrors, false, true, 91},
+		{"command error", operation.Read, failed, true, false, 10107},
+	}
+	for _, tt := range tests {
+		f := &fake{reply: tt.reply, description: description.Server{Address: address.Address("a:1")}}
+		res, err := (&operation.Runner{Deployment: f}).Run(t.Context(), &operation.Operation{Database: "db", Command: command{}, Kind: tt.kind})
+		if err != nil != tt.err || (res.WriteConcernError != nil) != tt.concern || string(res.Reply) != string(tt.reply) || res.Server != "a:1" {
+			t.Errorf("%s: Run() = %+v, %v", tt.name, res, err)
+		}
+		if got := mongoerr.Code(f.lessons[0]); got != tt.lesson {
+			t.Errorf("%s: the topology learnt %v, want code %d", tt.name, f.lessons[0], tt.lesson)
+		}
+	}
+}
+
+func TestBufferIsNotSharedWhileInUse(t *testing.T) {
+	r := operation.Runner{}
+	inner := &fake{}
+	outer := &fake{before: func(ctx context.Context) {
+		_, _ = (&operation.Runner{Deployment: inner}).Run(ctx, &operation.Operation{Database: "inner", Command: command{}})
+	}}
+	r.Deployment = outer
+	if _, err := r.Run(t.Context(), &operation.Operation{Database: "outer", Command: command{}}); err != nil {
+		t.Fatal(err)
+	}
+	v, _ := outer.sent[0].Body.Lookup("$db")
+	if db, _ := v.Str(); db != "outer" {
+		t.Errorf("the message of outer was overwritten by that of %s", db)
+	}
+}
+
+// BenchmarkRun is what the runner itself costs.
+func BenchmarkRun(b *testing.B) {
+	r := operation.Runner{Deployment: canned{reply: bson.NewBuilder(nil).Int32("ok", 1).Finish(), server: &description.Server{}}}
+	ctx, cancel := context.WithTimeout(b.Context(), time.Hour)
+	defer cancel()
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := r.Run(ctx, &operation.Operation{Database: "db", Command: command{}, DeadlineAsMaxTime: true}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// canned answers without looking.
+type canned struct {
+	reply  bson.Raw
+	server *description.Server
+}
+
+func (c canned) Select(context.Context, selection.Selector) (operation.Server, error) { return &c, nil }
+func (c *canned) Description() *description.Server                                    { return c.server }
+func (c *canned) TopologyKind() description.Kind                                      { return description.KindSingle }
+func (c *canned) CheckOut(context.Context) (operation.Conn, error)                    { return c, nil }
+func (c *canned) Hello() *description.Server                                          { return c.server }
+func (c *canned) ID() uint64                                                          { return 1 }
+func (c *canned) RoundTrip(context.Context, []byte) (bson.Raw, error)                 { return c.reply, nil }
+func (c *canned) Write(context.Context, []byte) error                                 { return nil }
+func (c *canned) CheckIn(error)                                                       {}
