@@ -1,0 +1,216 @@
+package topology_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mooringdb/mooring/core/mongoerr"
+	"github.com/mooringdb/mooring/core/topology/description"
+	"github.com/mooringdb/mooring/core/topology/selection"
+	"github.com/mooringdb/mooring/internal/mongotest"
+)
+
+func TestFailedCheckClearsThePoolAndIsRepeatedAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var j journal
+		server := mongotest.NewServer(t, nil)
+		cfg := standalone(server)
+		cfg.Sink = j.sink()
+		topo := start(t, cfg)
+		defer stop(t, topo)
+		mustSelect(t, topo, selection.Write())
+		settle(&j)
+
+		server.Handle("hello", mongotest.Times(1, mongotest.Always(mongotest.Drop()), server.Default))
+		pass(10*time.Second + time.Millisecond)
+		j.expect(t, "a check", "a check failed", "a Standalone → Unknown", "topology Single/1 → Single/1",
+			"a pool cleared, interrupt false", "a check", "a check ok", "a Unknown → Standalone",
+			"topology Single/1 → Single/1", "a pool ready")
+	})
+}
+
+func TestRepetitionThatFailsWaits(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var j journal
+		server := mongotest.NewServer(t, nil)
+		cfg := standalone(server)
+		topo := start(t, cfg)
+		defer stop(t, topo)
+		mustSelect(t, topo, selection.Write())
+		settle(&j)
+		server.Handle("hello", func(c *mongotest.Command) mongotest.Reply {
+			j.add("hello")
+			return mongotest.Drop()
+		})
+		pass(15 * time.Second)
+		j.expect(t, "hello", "hello")
+	})
+}
+
+func TestCommandErrorOfACheckIsNotRepeatedAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var j journal
+		server := mongotest.NewServer(t, nil)
+		topo := start(t, standalone(server))
+		defer stop(t, topo)
+		mustSelect(t, topo, selection.Write())
+		settle(&j)
+		server.Handle("hello", func(*mongotest.Command) mongotest.Reply {
+			j.add("hello")
+			return mongotest.Error(91, "ShutdownInProgress", "going down")
+		})
+		pass(15 * time.Second)
+		j.expect(t, "hello")
+		if s := topo.Description().Servers[0]; s.Kind != description.ServerUnknown || !mongoerr.IsShutdown(s.LastError) {
+			t.Errorf("server = %v", s)
+		}
+	})
+}
+
+func TestHangingServerInterruptsItsConnections(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var j journal
+		server := mongotest.NewServer(t, nil)
+		cfg := standalone(server)
+		cfg.Sink = j.sink()
+		cfg.Conn.ConnectTimeout = time.Second
+		topo := start(t, cfg)
+		defer stop(t, topo)
+		s := mustSelect(t, topo, selection.Write())
+		settle(&j)
+
+		server.Handle("hello", mongotest.Always(mongotest.Hang()))
+		server.Handle("isMaster", server.Default) // which is what new connections of the pool begin with
+		server.Handle("ping", mongotest.Always(mongotest.Hang()))
+		begin := time.Now()
+		if err := ping(t.Context(), s); err == nil {
+			t.Error("the operation on the hanging server succeeded")
+		}
+		if took := time.Since(begin); took > 11*time.Second+10*time.Millisecond {
+			t.Errorf("the operation was interrupted after %v, want 11 s: an interval and connectTimeoutMS", took)
+		}
+		synctest.Wait()
+		if got := j.take(); !slices.Contains(got, "a pool cleared, interrupt true") {
+			t.Errorf("events = %v", got)
+		}
+	})
+}
+
+func TestNetworkErrorOfAnOperation(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var j journal
+		server := mongotest.NewServer(t, nil)
+		cfg := standalone(server)
+		cfg.Sink = j.sink()
+		topo := start(t, cfg)
+		defer stop(t, topo)
+		s := mustSelect(t, topo, selection.Write())
+		settle(&j)
+
+		server.Handle("ping", mongotest.Times(1, mongotest.Always(mongotest.Drop()), server.Default))
+		if err := ping(t.Context(), s); !mongoerr.IsNetwork(err) {
+			t.Errorf("ping = %v, want a network error", err)
+		}
+		j.expect(t, "a Standalone → Unknown", "topology Single/1 → Single/1", "a pool cleared, interrupt false")
+		pass(400 * time.Millisecond)
+		j.expect(t) // no check was asked for
+
+		s = mustSelect(t, topo, selection.Write()) // this asks
+		if err := ping(t.Context(), s); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		j.expect(t, "a check", "a check ok", "a Unknown → Standalone", "topology Single/1 → Single/1", "a pool ready")
+	})
+}
+
+func TestErrorsThatSayNothingAboutTheServer(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var j journal
+		server := mongotest.NewServer(t, nil)
+		cfg := standalone(server)
+		cfg.Sink = j.sink()
+		topo := start(t, cfg)
+		defer stop(t, topo)
+		s := mustSelect(t, topo, selection.Write())
+		settle(&j)
+
+		server.Handle("ping", mongotest.Always(mongotest.Hang()))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := ping(ctx, s); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("ping = %v, want a deadline", err)
+		}
+		ctx, cancel = context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		if err := ping(ctx, s); !errors.Is(err, context.Canceled) {
+			t.Errorf("ping = %v, want a cancellation", err)
+		}
+		server.Handle("ping", mongotest.Always(mongotest.Error(11000, "DuplicateKey", "dup")))
+		if err := ping(t.Context(), s); mongoerr.Code(err) != 11000 {
+			t.Errorf("ping = %v, want code 11000", err)
+		}
+		j.expect(t)
+	})
+}
+
+func TestStateChangeErrorAsksForACheck(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var j journal
+		server := mongotest.NewServer(t, nil)
+		cfg := standalone(server)
+		cfg.Sink = j.sink()
+		topo := start(t, cfg)
+		defer stop(t, topo)
+		s := mustSelect(t, topo, selection.Write())
+		settle(&j)
+
+		server.Handle("ping", mongotest.Always(mongotest.Error(10107, "NotWritablePrimary", "not primary")))
+		if err := ping(t.Context(), s); !mongoerr.IsNotWritablePrimary(err) {
+			t.Errorf("ping = %v", err)
+		}
+		synctest.Wait()
+		j.expect(t, "a Standalone → Unknown", "topology Single/1 → Single/1", // and the pool is kept
+			"a check", "a check ok", "a Unknown → Standalone", "topology Single/1 → Single/1")
+
+		server.Handle("ping", mongotest.Always(mongotest.Error(91, "ShutdownInProgress", "bye")))
+		if err := ping(t.Context(), s); !mongoerr.IsShutdown(err) {
+			t.Errorf("ping = %v", err)
+		}
+		synctest.Wait()
+		j.expect(t, "a Standalone → Unknown", "topology Single/1 → Single/1", "a pool cleared, interrupt false")
+		pass(500 * time.Millisecond) // the rest that a server has between two checks
+		synctest.Wait()
+		j.expect(t, "a check", "a check ok", "a Unknown → Standalone", "topology Single/1 → Single/1", "a pool ready")
+	})
+}
+
+func TestErrorOfAnOldGenerationIsIgnored(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var j journal
+		server := mongotest.NewServer(t, nil)
+		cfg := standalone(server)
+		cfg.Sink = j.sink()
+		topo := start(t, cfg)
+		defer stop(t, topo)
+		s := mustSelect(t, topo, selection.Write())
+		old, err := s.CheckOut(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		server.Handle("ping", mongotest.Times(1, mongotest.Always(mongotest.Drop()), server.Default))
+		if err := ping(t.Context(), s); err == nil {
+			t.Fatal("ping succeeded")
+		}
+		s = mustSelect(t, topo, selection.Write())
+		settle(&j)
+		s.CheckIn(old, &mongoerr.NetworkError{Address: s.Address(), Op: "read", Err: errors.New("reset")})
+		synctest.Wait()
+		j.expect(t)
+	})
+}
+

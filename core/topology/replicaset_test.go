@@ -1,0 +1,179 @@
+package topology_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mooringdb/mooring/core/address"
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/conn"
+	"github.com/mooringdb/mooring/core/mongoerr"
+	"github.com/mooringdb/mooring/core/topology"
+	"github.com/mooringdb/mooring/core/topology/selection"
+	"github.com/mooringdb/mooring/internal/mongotest"
+)
+
+// member is the hello of a member of the replica set "rs"; role is the field that says what it is.
+func member(role string, hosts ...string) mongotest.Handler {
+	return func(cmd *mongotest.Command) mongotest.Reply {
+		return mongotest.OK(func(b *bson.Builder) {
+			b.Bool("helloOk", true).Int32("maxWireVersion", 21).Int32("logicalSessionTimeoutMinutes", 30)
+			b.Bool("isWritablePrimary", role == "primary").Bool("secondary", role == "secondary")
+			b.String("setName", "rs").Int32("setVersion", 1)
+			b.OpenArray("hosts")
+			for _, host := range hosts {
+				b.String("", host)
+			}
+			b.Close()
+		})
+	}
+}
+
+func TestReplicaSetWithAnElection(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		hosts := []string{"a:27017", "b:27017", "c:27017"}
+		d := deployment{}
+		for i, host := range hosts {
+			role := []string{"primary", "secondary", "secondary"}[i]
+			d[address.Address(host)] = mongotest.NewServer(t, mongotest.Handlers{"hello": member(role, hosts...)})
+		}
+		topo := start(t, topology.Config{
+			Seeds: []address.Address{"b:27017"}, ReplicaSet: "rs", Conn: conn.Config{Dialer: d.dial},
+		})
+		defer stop(t, topo)
+		primary := mustSelect(t, topo, selection.Write())
+		if primary.Address() != "a:27017" {
+			t.Errorf("selected %v for a write", primary.Address())
+		}
+		pass(time.Second)
+		if got := len(topo.Description().Servers); got != 3 {
+			t.Errorf("%d servers known, want 3", got)
+		}
+
+		d["a:27017"].Handle("hello", member("secondary", hosts...))
+		d["a:27017"].Handle("ping", mongotest.Always(mongotest.Error(10107, "NotWritablePrimary", "not primary")))
+		d["b:27017"].Handle("hello", member("primary", hosts...))
+		if err := ping(t.Context(), primary); !mongoerr.IsNotWritablePrimary(err) {
+			t.Fatalf("ping = %v", err)
+		}
+		begin := time.Now()
+		if s := mustSelect(t, topo, selection.Write()); s.Address() != "b:27017" {
+			t.Errorf("selected %v after the election", s.Address())
+		}
+		if took := time.Since(begin); took > minHeartbeat {
+			t.Errorf("found the new primary after %v", took)
+		}
+		s := mustSelect(t, topo, selection.Read(&selection.ReadPreference{Mode: selection.Secondary}))
+		if err := ping(t.Context(), s); s.Address() == "c:27017" && err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+const minHeartbeat = 500 * time.Millisecond
+
+func TestRemovedServerIsEnded(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var j journal
+		both := []string{"a:27017", "b:27017"}
+		d := deployment{
+			"a:27017": mongotest.NewServer(t, mongotest.Handlers{"hello": member("primary", both...)}),
+			"b:27017": mongotest.NewServer(t, mongotest.Handlers{"hello": member("secondary", both...)}),
+		}
+		topo := start(t, topology.Config{
+			Seeds: []address.Address{"a:27017"}, ReplicaSet: "rs", Conn: conn.Config{Dialer: d.dial}, Sink: j.sink(),
+		})
+		defer stop(t, topo)
+		b := mustSelect(t, topo, selection.Read(&selection.ReadPreference{Mode: selection.Secondary}))
+		if err := ping(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+		d["a:27017"].Handle("hello", member("primary", "a:27017"))
+		pass(11 * time.Second)
+		synctest.Wait()
+		if n := d["b:27017"].OpenConnections(); n != 0 {
+			t.Errorf("%d connections to the removed server", n)
+		}
+		if got := j.take(); !slices.Contains(got, "b closed") || !slices.Contains(got, "b pool closed") {
+			t.Errorf("events = %v", got)
+		}
+		if err := ping(t.Context(), b); err == nil {
+			t.Error("an operation on the removed server succeeded")
+		}
+	})
+}
+
+// TestManyOperationsThroughFailures runs 16 callers through drops, step-downs and restarts, and counts what is left.
+func TestManyOperationsThroughFailures(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		hosts := []string{"a:27017", "b:27017", "c:27017"}
+		d := deployment{}
+		for i, host := range hosts {
+			role := []string{"primary", "secondary", "secondary"}[i]
+			d[address.Address(host)] = mongotest.NewServer(t, mongotest.Handlers{"hello": member(role, hosts...)})
+		}
+		var j journal
+		topo := start(t, topology.Config{
+			Seeds: []address.Address{"a:27017"}, ReplicaSet: "rs", Conn: conn.Config{Dialer: d.dial}, Sink: j.sink(),
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		var wg sync.WaitGroup
+		var succeeded, failed atomic.Int64
+		for range 16 {
+			wg.Go(func() {
+				for ctx.Err() == nil {
+					s, err := topo.Select(ctx, selection.Write())
+					if err == nil {
+						err = ping(ctx, s)
+					}
+					if err == nil {
+						succeeded.Add(1)
+					} else {
+						failed.Add(1)
+					}
+					pass(10 * time.Millisecond)
+				}
+			})
+		}
+		random := rand.New(rand.NewPCG(1, 1))
+		primary := 0
+		for ctx.Err() == nil {
+			pass(time.Duration(random.IntN(3000)) * time.Millisecond)
+			old, next := d[address.Address(hosts[primary])], random.IntN(len(hosts))
+			old.Handle("hello", member("secondary", hosts...))
+			old.Handle("ping", mongotest.Always(mongotest.Error(10107, "NotWritablePrimary", "not primary")))
+			if random.IntN(2) == 0 {
+				old.CutConnections()
+			}
+			primary = next
+			d[address.Address(hosts[next])].Handle("hello", member("primary", hosts...))
+			d[address.Address(hosts[next])].Handle("ping", nil)
+		}
+		wg.Wait()
+		pass(11 * time.Second) // nobody asks any more: the next check finds the last election
+		if got := mustSelect(t, topo, selection.Write()).Address(); got != address.Address(hosts[primary]) {
+			t.Errorf("the primary is %v, want %v", got, hosts[primary])
+		}
+		if s, f := succeeded.Load(), failed.Load(); s < 10*f {
+			t.Errorf("%d operations succeeded and %d failed", s, f)
+		}
+		stop(t, topo)
+		synctest.Wait()
+		for addr, server := range d {
+			if n := server.OpenConnections(); n != 0 {
+				t.Errorf("%d connections to %v are left", n, addr)
+			}
+		}
+		if got := j.take(); got[len(got)-1] != "topology closed" {
+			t.Errorf("the last event is %q", got[len(got)-1])
+		}
+	})
+}
+
