@@ -213,4 +213,3 @@ func TestErrorOfAnOldGenerationIsIgnored(t *testing.T) {
 		j.expect(t)
 	})
 }
-

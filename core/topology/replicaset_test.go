@@ -176,4 +176,3 @@ func TestManyOperationsThroughFailures(t *testing.T) {
 		}
 	})
 }
-
