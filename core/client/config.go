@@ -22,7 +22,6 @@ var unbuilt = []struct {
 	{"loadBalanced", func(c *connstring.Config) bool { return c.LoadBalanced }},
 	{"proxyHost", func(c *connstring.Config) bool { return c.Proxy.Host != "" }},
 	{"serverMonitoringMode=stream", func(c *connstring.Config) bool { return c.ServerMonitoringMode == "stream" }},
-	{"tlsCertificateKeyFilePassword", func(c *connstring.Config) bool { return c.TLS.CertificateKeyFilePassword != "" }},
 }
 
 func refuseUnbuilt(cfg *connstring.Config) error {
@@ -53,11 +52,7 @@ func warnings(cfg *connstring.Config) []connstring.Warning {
 }
 
 func topologyConfig(cfg *connstring.Config, opt Options) (topology.Config, error) {
-	tls, err := tlsConfig(cfg)
-	if err != nil {
-		return topology.Config{}, err
-	}
-	return topology.Config{
+	out := topology.Config{
 		Seeds:                  cfg.Hosts,
 		ReplicaSet:             cfg.ReplicaSet,
 		DirectConnection:       isTrue(cfg.DirectConnection),
@@ -68,7 +63,6 @@ func topologyConfig(cfg *connstring.Config, opt Options) (topology.Config, error
 		Conn: conn.Config{
 			AppName:        cfg.AppName,
 			Dialer:         opt.Dialer,
-			TLS:            tls,
 			ConnectTimeout: zeroIs(cfg.ConnectTimeout, -1),
 			SocketTimeout:  valueOf(cfg.SocketTimeout),
 		},
@@ -79,7 +73,13 @@ func topologyConfig(cfg *connstring.Config, opt Options) (topology.Config, error
 			MaxIdleTime:      valueOf(cfg.MaxIdleTime),
 			WaitQueueTimeout: valueOf(cfg.WaitQueueTimeout),
 		},
-	}, nil
+	}
+	if !cfg.UseTLS() {
+		return out, nil
+	}
+	var err error
+	out.Conn.TLS, err = conn.TLSConfig(cfg.TLS)
+	return out, err
 }
 
 func valueOf[T any](v *T) (zero T) {

@@ -23,13 +23,12 @@ import (
 
 func TestNewRefusesWhatIsNotBuilt(t *testing.T) {
 	tests := map[string]connstring.Config{
-		"mongodb+srv":                   {SRV: true, SRVHost: "example.com"},
-		"username":                      {HasCredential: true, Username: "u", Password: "secret"},
-		"authMechanism":                 {AuthMechanism: "MONGODB-X509"},
-		"loadBalanced":                  {LoadBalanced: true},
-		"proxyHost":                     {Proxy: connstring.Proxy{Host: "proxy"}},
-		"serverMonitoringMode=stream":   {ServerMonitoringMode: "stream"},
-		"tlsCertificateKeyFilePassword": {TLS: connstring.TLS{CertificateKeyFilePassword: "secret"}},
+		"mongodb+srv":                 {SRV: true, SRVHost: "example.com"},
+		"username":                    {HasCredential: true, Username: "u", Password: "secret"},
+		"authMechanism":               {AuthMechanism: "MONGODB-X509"},
+		"loadBalanced":                {LoadBalanced: true},
+		"proxyHost":                   {Proxy: connstring.Proxy{Host: "proxy"}},
+		"serverMonitoringMode=stream": {ServerMonitoringMode: "stream"},
 	}
 	for option, cfg := range tests {
 		t.Run(option, func(t *testing.T) {
@@ -118,7 +117,7 @@ func TestTLS(t *testing.T) {
 		{"any name, unknown root", func(string) connstring.TLS { return connstring.TLS{AllowInvalidHostnames: true} }, false},
 		{"insecure", func(string) connstring.TLS { return connstring.TLS{Insecure: true} }, true},
 		{"client certificate", func(f string) connstring.TLS {
-			return connstring.TLS{AllowInvalidCertificates: true, CertificateKeyFile: f}
+			return connstring.TLS{Insecure: true, CertificateKeyFile: f}
 		}, true},
 	}
 	for _, tt := range tests {

@@ -33,7 +33,6 @@ func (d deployment) Select(ctx context.Context, sel selection.Selector) (operati
 type lease struct {
 	server topology.Server
 	conn   *pool.Conn[*conn.Conn]
-	hello  description.Server
 }
 
 func (l *lease) Description() *description.Server { return l.server.Description() }
@@ -45,11 +44,11 @@ func (l *lease) CheckOut(ctx context.Context) (operation.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.conn, l.hello = c, c.Resource().Description()
+	l.conn = c
 	return l, nil
 }
 
-func (l *lease) Hello() *description.Server { return &l.hello }
+func (l *lease) Hello() *description.Server { return l.conn.Resource().Description() }
 
 func (l *lease) ID() uint64 { return l.conn.ID() }
 

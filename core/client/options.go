@@ -27,10 +27,10 @@ type TimeoutMode uint8
 const (
 	// TimeoutModeUnset is Iteration for tailable cursors and CursorLifetime for others.
 	TimeoutModeUnset TimeoutMode = iota
-	// CursorLifetime: the deadline is the cursor's; maxTimeMS goes with the first command. Tailable
+	// CursorLifetime says that the deadline is the cursor's; maxTimeMS goes with the first command. Tailable
 	// cursors refuse it.
 	CursorLifetime
-	// Iteration: the deadline is that of the call, and the cursor may outlive it: no maxTimeMS. Where no cursor can
+	// Iteration says that the deadline is that of the call, and that the cursor may outlive it: no maxTimeMS. Where no cursor can
 	// stay open (a single batch, $out, $merge) it is the same as CursorLifetime.
 	Iteration
 )

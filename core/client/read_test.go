@@ -62,14 +62,23 @@ func TestFindSends(t *testing.T) {
 		{"negative limit", client.FindOptions{Limit: new(int64(-4))}, `,"limit":4,"batchSize":4,"singleBatch":true,"maxTimeMS":60000`},
 		{"negative batch", client.FindOptions{BatchSize: new(int32(-4))}, `,"batchSize":4,"singleBatch":true,"maxTimeMS":60000`},
 		{"batch is limit", client.FindOptions{Limit: new(int64(4)), BatchSize: new(int32(4))}, `,"limit":4,"batchSize":5,"maxTimeMS":60000`},
-		{"single batch", client.FindOptions{SingleBatch: new(true), Limit: new(int64(4)), BatchSize: new(int32(4))},
-			`,"limit":4,"batchSize":4,"singleBatch":true,"maxTimeMS":60000`},
+		{
+			"single batch",
+			client.FindOptions{SingleBatch: new(true), Limit: new(int64(4)), BatchSize: new(int32(4))},
+			`,"limit":4,"batchSize":4,"singleBatch":true,"maxTimeMS":60000`,
+		},
 		{"iteration", client.FindOptions{TimeoutMode: client.Iteration}, ``},
-		{"iteration, single batch", client.FindOptions{TimeoutMode: client.Iteration, SingleBatch: new(true)},
-			`,"singleBatch":true,"maxTimeMS":60000`},
+		{
+			"iteration, single batch",
+			client.FindOptions{TimeoutMode: client.Iteration, SingleBatch: new(true)},
+			`,"singleBatch":true,"maxTimeMS":60000`,
+		},
 		{"tailable", client.FindOptions{Tailable: new(true)}, `,"tailable":true`},
-		{"awaitData", client.FindOptions{Tailable: new(true), AwaitData: new(true), MaxAwaitTimeMS: new(int64(3))},
-			`,"tailable":true,"awaitData":true,"maxTimeMS":60000`},
+		{
+			"awaitData",
+			client.FindOptions{Tailable: new(true), AwaitData: new(true), MaxAwaitTimeMS: new(int64(3))},
+			`,"tailable":true,"awaitData":true,"maxTimeMS":60000`,
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -213,8 +222,12 @@ func TestAggregateSends(t *testing.T) {
 			WriteConcern: &client.WriteConcern{Tag: "majority"}, BypassDocumentValidation: new(false),
 		}, `{"aggregate":"orders","pipeline":[{"$match":{}}],"cursor":{"batchSize":0},"allowDiskUse":true,` +
 			`"bypassDocumentValidation":false,"let":{"x":1},"maxTimeMS":60000}`},
-		{"database", client.Namespace{Database: "shop"}, client.AggregateOptions{TimeoutMode: client.Iteration},
-			`{"aggregate":1,"pipeline":[],"cursor":{}}`},
+		{
+			"database",
+			client.Namespace{Database: "shop"},
+			client.AggregateOptions{TimeoutMode: client.Iteration},
+			`{"aggregate":1,"pipeline":[],"cursor":{}}`,
+		},
 		{"output", orders, client.AggregateOptions{
 			Pipeline: out, BatchSize: new(int32(5)), TimeoutMode: client.Iteration, WriteConcern: &client.WriteConcern{Tag: "majority"},
 		}, `{"aggregate":"orders","pipeline":[{"$match":{}},{"$out":"other"}],"cursor":{},"writeConcern":{"w":"majority"},"maxTimeMS":60000}`},

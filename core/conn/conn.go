@@ -28,6 +28,10 @@ const DefaultConnectTimeout = 10 * time.Second
 // readBuffer is what one read from the socket may bring in; a small reply then costs one system call.
 const readBuffer = 8 << 10
 
+// checkAfter is how long a connection may be unused before a request first looks whether the server still holds it. An
+// error is then known to have done nothing on the server.
+const checkAfter = time.Second
+
 // Config says how connections are made. The zero value makes plain TCP connections.
 type Config struct {
 	// ID is the pool's number for the connection; only ID returns it.
@@ -84,8 +88,9 @@ type Conn struct {
 	hello      bson.Raw
 	interrupt  func() // c.unblock, bound once
 
-	requestID int32 // of the last request
-	answered  int32 // of the last request that had a reply; requests between the two wanted none
+	lastUse   time.Time // when the last reply had come
+	requestID int32     // of the last request
+	answered  int32     // of the last request that had a reply; requests between the two wanted none
 
 	broken atomic.Pointer[breakage]
 }
@@ -94,7 +99,7 @@ type Conn struct {
 type breakage struct{ err error }
 
 // Description is what the server said in its hello on this connection; its AverageRTT is the time that hello took.
-func (c *Conn) Description() description.Server { return c.desc }
+func (c *Conn) Description() *description.Server { return &c.desc }
 
 // HelloReply is the server's reply to the connection's first hello.
 func (c *Conn) HelloReply() bson.Raw { return c.hello }
@@ -112,7 +117,7 @@ func (c *Conn) ServerConnectionID() int64 { return c.desc.ConnectionID }
 func (c *Conn) RequestID() int32 { return c.requestID }
 
 // Alive is false once the connection is broken or closed. It does no I/O: a server that went away while nothing was
-// sent is noticed by the next request.
+// sent is noticed by the next request, which then sends nothing.
 func (c *Conn) Alive() bool { return c.broken.Load() == nil }
 
 // Err is why the connection is not alive, or nil.
@@ -189,8 +194,14 @@ func (c *Conn) check(ctx context.Context, msg []byte) error {
 	if len(msg) > c.maxRequest {
 		return &TooLargeError{c.addr, len(msg), c.maxRequest}
 	}
+	if time.Since(c.lastUse) > checkAfter && isGone(c.transport) {
+		return c.fail(ctx, "write", false, errGone)
+	}
 	return nil
 }
+
+// errGone is a connection that the server closed while it was not used.
+var errGone = errors.New("the server has closed the connection")
 
 // unwatch ends the observation of ctx. An interruption that came too late to do harm still leaves a deadline behind,
 // so that the connection cannot be used again.
@@ -238,7 +249,7 @@ func (c *Conn) readReply(ctx context.Context) (bson.Raw, error) {
 		if err != nil {
 			return nil, c.fail(ctx, "read", true, err)
 		}
-		c.answered = c.requestID
+		c.answered, c.lastUse = c.requestID, time.Now()
 		return body, nil
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -72,7 +73,7 @@ func TestDialSaysHelloOnceWithMetadata(t *testing.T) {
 		}
 		d := c.Description()
 		if d.Kind != description.ServerStandalone || !d.HelloOK || d.AverageRTT != 3*time.Millisecond {
-			t.Errorf("Description() = %v, HelloOK %v, RTT %v, want a standalone with helloOk after 3ms", &d, d.HelloOK, d.AverageRTT)
+			t.Errorf("Description() = %v, HelloOK %v, RTT %v, want a standalone with helloOk after 3ms", d, d.HelloOK, d.AverageRTT)
 		}
 		reply, err := c.Hello(t.Context())
 		if err != nil {
@@ -466,6 +467,31 @@ func TestOverTCP(t *testing.T) {
 	}
 	if _, err := conn.Dial(t.Context(), address.Address("127.0.0.1:1"), conn.Config{ConnectTimeout: -1}); err == nil {
 		t.Error("Dial of a closed port succeeded")
+	}
+}
+
+func TestServerGoneWhileIdle(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("cannot be seen there")
+	}
+	s := mongotest.NewTCPServer(t, nil)
+	c, err := conn.Dial(t.Context(), s.Address(), conn.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	conn.Age(c, time.Minute)
+	if _, err := c.RoundTrip(t.Context(), message("ping", 0)); err != nil {
+		t.Fatalf("RoundTrip on an old connection = %v", err)
+	}
+	s.CutConnections()
+	for s.OpenConnections() > 0 { // the server's goroutine has to notice
+		runtime.Gosched()
+	}
+	conn.Age(c, time.Minute)
+	_, err = c.RoundTrip(t.Context(), message("ping", 0))
+	if netErr, ok := errors.AsType[*mongoerr.NetworkError](err); !ok || netErr.Sent || c.Alive() {
+		t.Errorf("RoundTrip on a connection that the server closed = %v, want a network error with nothing sent", err)
 	}
 }
 

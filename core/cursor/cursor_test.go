@@ -180,7 +180,10 @@ func TestCommentNeedsAVersion(t *testing.T) {
 		doc(t, `{"isWritablePrimary":true,"helloOk":true,"minWireVersion":0,"maxWireVersion":8,"ok":1}`)))}
 	run(t, 3, old, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
 		cur := find(t, c, client.FindOptions{BatchSize: new(int32(2)), Comment: bson.StringValue("c")})
-		for range cur.Batches(t.Context()) {
+		for _, err := range cur.Batches(t.Context()) {
+			if err != nil {
+				t.Errorf("Batches() = %v", err)
+			}
 		}
 		if srv.Commands("getMore")[0].Body.Has("comment") {
 			t.Error("a comment was sent to a server that does not take it")
@@ -230,7 +233,10 @@ func TestCloseKills(t *testing.T) {
 
 func TestBreakKills(t *testing.T) {
 	run(t, 5, nil, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
-		for range find(t, c, client.FindOptions{BatchSize: new(int32(2))}).Batches(t.Context()) {
+		for _, err := range find(t, c, client.FindOptions{BatchSize: new(int32(2))}).Batches(t.Context()) {
+			if err != nil {
+				t.Errorf("Batches() = %v", err)
+			}
 			break
 		}
 		if srv.KilledCursors() != 1 {

@@ -45,11 +45,11 @@ type Conn interface {
 type Kind uint8
 
 const (
-	// Read: the operation changes nothing. It may carry $readPreference.
+	// Read changes nothing. It may carry $readPreference.
 	Read Kind = iota
-	// Write: the operation changes data. If it was sent and got no answer, the error is an *OutcomeUnknownError.
+	// Write changes data. If it was sent and got no answer, the error is an *OutcomeUnknownError.
 	Write
-	// Generic: a command that a user wrote. It is selected and sent as a read; without an answer it counts as a write.
+	// Generic is a command that a user wrote. It is selected and sent as a read; without an answer it counts as a write.
 	Generic
 )
 

@@ -303,11 +303,15 @@ type canned struct {
 }
 
 func (c canned) Select(context.Context, selection.Selector) (operation.Server, error) { return &c, nil }
-func (c *canned) Description() *description.Server                                    { return c.server }
-func (c *canned) TopologyKind() description.Kind                                      { return description.KindSingle }
-func (c *canned) CheckOut(context.Context) (operation.Conn, error)                    { return c, nil }
-func (c *canned) Hello() *description.Server                                          { return c.server }
-func (c *canned) ID() uint64                                                          { return 1 }
-func (c *canned) RoundTrip(context.Context, []byte) (bson.Raw, error)                 { return c.reply, nil }
-func (c *canned) Write(context.Context, []byte) error                                 { return nil }
-func (c *canned) CheckIn(error)                                                       {}
+
+func (c *canned) Description() *description.Server { return c.server }
+
+func (c *canned) TopologyKind() description.Kind { return description.KindSingle }
+
+func (c *canned) CheckOut(context.Context) (operation.Conn, error) { return c, nil }
+
+func (c *canned) Hello() *description.Server                          { return c.server }
+func (c *canned) ID() uint64                                          { return 1 }
+func (c *canned) RoundTrip(context.Context, []byte) (bson.Raw, error) { return c.reply, nil }
+func (c *canned) Write(context.Context, []byte) error                 { return nil }
+func (c *canned) CheckIn(error)                                       {}

@@ -32,8 +32,8 @@ func (op *Operation) exchangeContext(ctx context.Context) (_ context.Context, do
 // runOn is a context that goes on after its caller's was canceled, by context.Canceled without another cause, for RunOnLimit
 // or until the caller's deadline. Every other end of the caller's is its end, too. It costs no goroutine.
 type runOn struct {
-	context.Context // ends with cancel only
-	caller          context.Context
+	context.Context                 //nolint:containedctx // it is one; ends with cancel only
+	caller          context.Context //nolint:containedctx // the one that it stands for
 	cancel          context.CancelCauseFunc
 
 	mu      sync.Mutex // guards what follows
