@@ -234,11 +234,8 @@ func (c *Cursor) Close(ctx context.Context) error {
 func (c *Cursor) Batches(ctx context.Context) iter.Seq2[Batch, error] {
 	return func(yield func(Batch, error) bool) {
 		defer func() { _ = c.Close(ctx) }()
-		for {
+		for !c.Done() || c.broken != nil {
 			b, err := c.Next(ctx)
-			if errors.Is(err, io.EOF) && c.Done() {
-				return
-			}
 			if !yield(b, err) || err != nil {
 				return
 			}

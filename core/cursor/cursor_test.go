@@ -297,6 +297,24 @@ func TestFailedGetMore(t *testing.T) {
 	}
 }
 
+func TestBatchesEndWithTheError(t *testing.T) {
+	for _, answer := range []mongotest.Reply{mongotest.Drop(), mongotest.Error(43, "CursorNotFound", "gone"), mongotest.OK(nil)} {
+		run(t, 5, mongotest.Handlers{"getMore": mongotest.Always(answer)}, func(t *testing.T, _ *mongotest.Server, c *client.Client) {
+			cur := find(t, c, client.FindOptions{BatchSize: new(int32(2))})
+			for range 2 { // it is not forgotten
+				var last error
+				n := 0
+				for b, err := range cur.Batches(t.Context()) {
+					n, last = n+len(b.Documents), err
+				}
+				if last == nil || errors.Is(last, io.EOF) {
+					t.Errorf("Batches() ends with %v after %d documents, want an error", last, n)
+				}
+			}
+		})
+	}
+}
+
 func TestNextBeforeSendingMayBeRepeated(t *testing.T) {
 	run(t, 3, nil, func(t *testing.T, _ *mongotest.Server, c *client.Client) {
 		cur := find(t, c, client.FindOptions{BatchSize: new(int32(2))})

@@ -11,7 +11,7 @@ import (
 	"github.com/mooringdb/mooring/core/wire"
 )
 
-// requestIDs numbers the requests of the process; servers and events tell them apart by it.
+// requestIDs numbers the commands of the process for their events. On the wire, each connection counts for itself.
 var requestIDs atomic.Int32
 
 // nextRequestID is positive, so that no request has the 0 of "no request".
@@ -40,7 +40,7 @@ func (r *Runner) begin(x *exchange, op *Operation) observation {
 	if s == nil || s.CommandStarted == nil && s.CommandSucceeded == nil && s.CommandFailed == nil {
 		return observation{}
 	}
-	id := x.req.id()
+	id := nextRequestID()
 	o := observation{sink: s, began: time.Now(), command: event.Command{
 		Name:               op.Command.Name(),
 		Database:           op.Database,

@@ -2,7 +2,6 @@ package operation
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"sync"
@@ -29,9 +28,6 @@ func (q *request) release() {
 		requests.Put(q)
 	}
 }
-
-// id is the request id in the finished message.
-func (q *request) id() int32 { return int32(binary.LittleEndian.Uint32(q.msg[4:])) }
 
 // body is the command document in the finished message.
 func (q *request) body() bson.Raw {
@@ -75,7 +71,6 @@ func (q *request) build(ctx context.Context, op *Operation, server Server, conn 
 		return err
 	}
 	wire.EndMsg(q.msg)
-	wire.SetRequestID(q.msg, nextRequestID())
 	if limit := int(to.Hello.MaxMessageSize); limit > 0 && len(q.msg) > limit {
 		return &TooLargeError{Size: len(q.msg), Limit: limit}
 	}
