@@ -119,7 +119,13 @@ const ValueKey = "v"
 
 // NewDocument is the message of a document in its native form.
 func NewDocument(raw bson.Raw) *mooringv1.Document {
-	return &mooringv1.Document{Encoding: &mooringv1.Document_Bson{Bson: raw}}
+	whole := &struct { // one allocation for message and arm
+		message mooringv1.Document
+		arm     mooringv1.Document_Bson
+	}{}
+	whole.arm.Bson = raw
+	whole.message.Encoding = &whole.arm
+	return &whole.message
 }
 
 // NewValue is the message of a value in its native form.

@@ -14,11 +14,11 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/peer"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/interceptor"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
@@ -50,6 +50,10 @@ type call struct {
 	answered  bool              // of unary calls: the response is written
 	rows      bool              // of streams: documents are out
 	session   string            // the newest one of a stream
+
+	// What grpc-gateway reads from and writes to.
+	body    requestBody
+	ignored discard
 
 	// mu guards writing while a stream of events may be kept alive.
 	mu   sync.Mutex
@@ -106,30 +110,33 @@ func (c *call) isOver() bool {
 }
 
 // serve runs the call. Whatever happened, the client has an answer afterwards, and the handler has ended.
-func (c *call) serve(params map[string]string) {
-	ctx := context.WithValue(c.r.Context(), callKey{}, c)
-	ctx = peer.NewContext(ctx, &peer.Peer{Addr: clientAddress(c.r.RemoteAddr)})
+func (c *call) serve(ctx context.Context, params map[string]string) {
+	ctx = context.WithValue(ctx, callKey{}, c)
 	if c.timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, c.timeout)
 		defer cancel()
 	}
-	request := c.r.WithContext(ctx)
-	request.Header = c.forwardedHeader()
-	request.Body = &requestBody{c}
-	request.Form = url.Values{}
-	request.PostForm = request.Form
-	c.route.handle(&discard{}, request, params)
+	// grpc-gateway sees a body and a context. All else is done, or is not its business.
+	c.body.call = c
+	request := (&http.Request{Method: c.route.method, URL: noURL, Body: &c.body, Form: noForm, PostForm: noForm}).WithContext(ctx)
+	c.route.handle(&c.ignored, request, params)
 	c.drain()
 	switch {
 	case c.failure != nil:
-		c.writeFailure(c.failure)
+		c.writeFailure(ctx, c.failure)
 	case c.route.stream:
 		c.writeEnd()
 	case !c.answered:
-		c.writeFailure(refuse(rpcerr.Internal, "bug: the call has no answer"))
+		c.writeFailure(ctx, refuse(rpcerr.Internal, "bug: the call has no answer"))
 	}
 }
+
+// What grpc-gateway sees of URL and query; it changes neither.
+var (
+	noURL  = &url.URL{}
+	noForm = url.Values{}
+)
 
 // drain returns when the handler of a stream that was cut short has ended. Its context is cancelled by now.
 func (c *call) drain() {
@@ -138,19 +145,24 @@ func (c *call) drain() {
 	}
 }
 
-// forwardedHeader is what grpc-gateway may see of the header, so that nothing else becomes metadata.
-func (c *call) forwardedHeader() http.Header {
-	h := make(http.Header, 4)
-	for name := range forwarded {
-		if v := c.r.Header[name]; v != nil {
-			h[name] = v
+// forwarded are the headers that become metadata.
+var forwarded = [...]struct{ header, key string }{
+	{"Authorization", "authorization"},
+	{"Idempotency-Key", "idempotency-key"},
+	{"Traceparent", "traceparent"},
+	{"Tracestate", "tracestate"},
+}
+
+// incoming is the metadata of the request. Nothing else of its header reaches a handler.
+func (c *call) incoming() metadata.MD {
+	md := make(metadata.MD, 2)
+	md[interceptor.RequestIDKey] = []string{c.id}
+	for _, f := range forwarded {
+		if v := c.r.Header[f.header]; v != nil {
+			md[f.key] = v
 		}
 	}
-	if v := c.r.Header["Authorization"]; v != nil {
-		h["Authorization"] = v
-	}
-	h[requestIDHeader] = []string{c.id}
-	return h
+	return md
 }
 
 // decode reads the body into a request.
@@ -174,7 +186,11 @@ func (c *call) readBody() (*buffer, error) {
 	}
 	body := c.handler.buffers.get(int(max(c.r.ContentLength, 0)) + bytes.MinRead)
 	into := bytes.NewBuffer(body.b)
-	_, err := into.ReadFrom(http.MaxBytesReader(c.w, c.r.Body, limit))
+	from := c.r.Body
+	if c.r.ContentLength < 0 {
+		from = http.MaxBytesReader(c.w, from, limit)
+	}
+	_, err := into.ReadFrom(from)
 	body.b = into.Bytes()
 	if err == nil {
 		return body, nil
@@ -310,9 +326,9 @@ func (c *call) applyMetadata() {
 }
 
 // writeFailure answers a call that has failed.
-func (c *call) writeFailure(err error) {
+func (c *call) writeFailure(ctx context.Context, err error) {
 	failed := describe(err, c.id)
-	c.log(failed)
+	c.log(ctx, failed)
 	events := c.route != nil && c.format.media == mediaSSE
 	transient := failed.Body.GetError().GetRetry() != string(rpcerr.Never)
 	switch {
@@ -328,11 +344,11 @@ func (c *call) writeFailure(err error) {
 }
 
 // log writes the line of a request that no interceptor has seen.
-func (c *call) log(failed rpcerr.Response) {
+func (c *call) log(ctx context.Context, failed rpcerr.Response) {
 	if c.handler.config.Logger == nil || c.called {
 		return
 	}
-	c.handler.config.Logger.LogAttrs(c.r.Context(), slog.LevelDebug, "request refused",
+	c.handler.config.Logger.LogAttrs(ctx, slog.LevelDebug, "request refused",
 		slog.String("request_id", c.id),
 		slog.String("method", c.r.Method),
 		slog.String("path", c.r.URL.Path),

@@ -123,11 +123,28 @@ func noDecode(any) error { return nil }
 
 // serverContext is the context of a handler: what the caller sends has become what the handler has received.
 func serverContext(ctx context.Context, t grpc.ServerTransportStream) context.Context {
+	if ready, ok := ctx.Value(incomingKey{}).(*incomingMetadata); ok && !ready.taken {
+		ready.taken = true
+		return grpc.NewContextWithServerTransportStream(metadata.NewIncomingContext(ctx, ready.md), t)
+	}
 	md, sent := metadata.FromOutgoingContext(ctx)
 	if sent {
 		ctx = metadata.NewOutgoingContext(ctx, nil)
 	}
 	return grpc.NewContextWithServerTransportStream(metadata.NewIncomingContext(ctx, md), t)
+}
+
+type incomingKey struct{}
+
+// incomingMetadata is for one call: those that its handler makes have their own.
+type incomingMetadata struct {
+	md    metadata.MD
+	taken bool
+}
+
+// withIncoming is metadata.NewOutgoingContext for one call on a Conn, without the copies: md belongs to the handler from then on.
+func withIncoming(ctx context.Context, md metadata.MD) context.Context {
+	return context.WithValue(ctx, incomingKey{}, &incomingMetadata{md: md})
 }
 
 // statusError is err as a caller would see it after the network.

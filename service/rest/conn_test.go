@@ -141,7 +141,7 @@ func TestStreamEnds(t *testing.T) {
 		}
 		f.streamFind = func(_ *mooringv1.StreamFindRequest, s findStream) error {
 			<-s.Context().Done()
-			time.Sleep(time.Second) // the handler cleans up
+			time.Sleep(time.Second) //nolint:forbidigo // fake time
 			return s.Context().Err()
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -117,7 +117,11 @@ func (d *decoder) field(f *field, m message) error {
 	case f.kind == kindTextMap:
 		return d.textMap(m.Mutable(f.fd).Map())
 	}
-	v, err := d.value(f, c, func() message { return m.NewField(f.fd).Message() })
+	var empty message
+	if f.kind == kindMessage {
+		empty = m.NewField(f.fd).Message()
+	}
+	v, err := d.value(f, c, empty)
 	if err != nil {
 		return err
 	}
@@ -139,7 +143,11 @@ func (d *decoder) list(f *field, m message) error {
 		if err != nil {
 			return err
 		}
-		v, err := d.value(f, c, func() message { return list.NewElement().Message() })
+		var empty message
+		if f.kind == kindMessage {
+			empty = list.NewElement().Message()
+		}
+		v, err := d.value(f, c, empty)
 		if err != nil {
 			return inField(strconv.Itoa(i), err)
 		}
@@ -153,8 +161,8 @@ func (d *decoder) list(f *field, m message) error {
 	}
 }
 
-// value reads one value, which begins with c; empty makes the message for kindMessage.
-func (d *decoder) value(f *field, c byte, empty func() message) (protoreflect.Value, error) {
+// value reads one value, which begins with c; empty is the message to fill, for kindMessage.
+func (d *decoder) value(f *field, c byte, empty message) (protoreflect.Value, error) {
 	switch f.kind {
 	case kindDocument:
 		doc, err := d.document(f, c)
@@ -163,8 +171,7 @@ func (d *decoder) value(f *field, c byte, empty func() message) (protoreflect.Va
 		v, err := d.anyValue()
 		return protoreflect.ValueOfMessage(v.ProtoReflect()), err
 	case kindMessage:
-		m := empty()
-		return protoreflect.ValueOfMessage(m), d.message(f.message, m, c)
+		return protoreflect.ValueOfMessage(empty), d.message(f.message, empty, c)
 	case kindString:
 		s, err := d.text()
 		return protoreflect.ValueOfString(s), err
@@ -177,8 +184,9 @@ func (d *decoder) value(f *field, c byte, empty func() message) (protoreflect.Va
 	case kindInt64:
 		n, err := d.integer(math.MinInt64, math.MaxInt64)
 		return protoreflect.ValueOfInt64(n), err
+	case kindTextMap, kindUnsupported:
 	}
-	panic("bug: rest: a field of no kind: " + f.name)
+	panic("bug: rest: no value of this kind: " + f.name)
 }
 
 // message reads a message in its own shape.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -162,3 +163,18 @@ func incoming(ctx context.Context, key string) string {
 }
 
 func ptr[T any](v T) *T { return &v }
+
+// request is a request for a path that may be anything; nil if no server would see it.
+func request(method, path string) *http.Request {
+	u, err := url.ParseRequestURI(path)
+	if err != nil {
+		return nil
+	}
+	return &http.Request{Method: method, URL: u, RequestURI: path, Header: http.Header{}, Body: http.NoBody}
+}
+
+func serve(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}

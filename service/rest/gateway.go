@@ -41,7 +41,7 @@ func newRoutes(plans planner, cc grpc.ClientConnInterface) (*node, error) {
 	mux := runtime.NewServeMux(
 		runtime.WithMiddlewares(answerProbe),
 		runtime.WithMarshalerOption(runtime.MIMEWildcard, bodyMarshaler{}),
-		runtime.WithIncomingHeaderMatcher(func(key string) (string, bool) { return key, forwarded[key] }),
+		runtime.WithIncomingHeaderMatcher(func(string) (string, bool) { return "", false }),
 		runtime.WithOutgoingHeaderMatcher(func(string) (string, bool) { return "", false }),
 		runtime.WithOutgoingTrailerMatcher(func(string) (string, bool) { return "", false }),
 		runtime.WithForwardResponseOption(respond),
@@ -133,14 +133,6 @@ func probe(mux *runtime.ServeMux, r *route) runtime.HandlerFunc {
 	return found
 }
 
-// forwarded are the headers that become metadata, with the same names; Authorization does anyway.
-var forwarded = map[string]bool{
-	"Idempotency-Key": true,
-	"Traceparent":     true,
-	"Tracestate":      true,
-	requestIDHeader:   true,
-}
-
 type callKey struct{}
 
 // callFrom is the call that a context belongs to: every context that grpc-gateway passes on has one.
@@ -158,7 +150,7 @@ func respond(ctx context.Context, _ http.ResponseWriter, m proto.Message) error 
 }
 
 // callConn is the connection on which the generated handlers make their calls: it completes the requests, and watches streams end.
-type callConn struct{ grpc.ClientConnInterface }
+type callConn struct{ conn *Conn }
 
 func (cc callConn) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
 	c := callFrom(ctx)
@@ -166,7 +158,7 @@ func (cc callConn) Invoke(ctx context.Context, method string, args, reply any, o
 		return err
 	}
 	c.called = true
-	err := cc.ClientConnInterface.Invoke(ctx, method, args, reply, opts...)
+	err := cc.conn.Invoke(withIncoming(ctx, c.incoming()), method, args, reply, opts...)
 	for _, o := range opts {
 		if header, ok := o.(grpc.HeaderCallOption); ok {
 			c.setMetadata(*header.HeaderAddr)
@@ -178,7 +170,9 @@ func (cc callConn) Invoke(ctx context.Context, method string, args, reply any, o
 // NewStream opens the stream with its first request, so that a request that cannot be completed reaches no handler.
 func (cc callConn) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	c := callFrom(ctx)
-	open := func() (grpc.ClientStream, error) { return cc.ClientConnInterface.NewStream(ctx, desc, method, opts...) }
+	open := func() (grpc.ClientStream, error) {
+		return cc.conn.NewStream(withIncoming(ctx, c.incoming()), desc, method, opts...)
+	}
 	return &callStream{call: c, open: open}, nil
 }
 

@@ -59,13 +59,17 @@ func (s *serverStream) SendHeader(md metadata.MD) error { return s.transport.Sen
 func (s *serverStream) SetTrailer(md metadata.MD)       { _ = s.transport.SetTrailer(md) }
 
 // SendMsg returns when the caller has taken the message, or the context has ended.
-func (s *serverStream) SendMsg(m any) error {
+func (s *serverStream) SendMsg(m any) error { return s.SendMsgContext(s.ctx, m) }
+
+// SendMsgContext is SendMsg with a context that an interceptor has made of the stream's: a caller that does not read must not hold a
+// handler that is to end.
+func (s *serverStream) SendMsgContext(ctx context.Context, m any) error {
 	s.transport.closeHeader()
 	select {
 	case s.responses <- m:
 		return nil
-	case <-s.ctx.Done():
-		return statusError(context.Cause(s.ctx))
+	case <-ctx.Done():
+		return statusError(context.Cause(ctx))
 	}
 }
 

@@ -2,26 +2,23 @@ package rest
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"log/slog"
-	"net"
 	"net/http"
 	"strconv"
 	"time"
 
-	"google.golang.org/grpc"
-
 	"github.com/mooringdb/mooring/core/bson/extjson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/gen/openapi"
+	"github.com/mooringdb/mooring/service/interceptor"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
 // Config is what a Handler needs. Only Conn is required.
 type Config struct {
-	// Conn makes the calls: a *Conn, on which the services are registered.
-	Conn grpc.ClientConnInterface
+	// Conn makes the calls; the services are registered on it.
+	Conn *Conn
 	// Live says why the process should be restarted; nil: it should not. /healthz asks it. Unset: always well.
 	Live func(context.Context) error
 	// Ready says why no requests should be sent here; nil: they may. /readyz asks it. Unset: always ready.
@@ -95,7 +92,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if page := h.pages[r.URL.Path]; page != nil {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
-			c.writeFailure(c.notAllowed("GET, HEAD"))
+			c.writeFailure(r.Context(), c.notAllowed("GET, HEAD"))
 			return
 		}
 		page(w, r, c.id)
@@ -104,11 +101,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	params, err := c.open()
 	switch {
 	case err != nil:
-		c.writeFailure(err)
+		c.writeFailure(r.Context(), err)
 	case c.isOver():
 		w.WriteHeader(http.StatusNoContent)
 	default:
-		c.serve(params)
+		c.serve(r.Context(), params)
 	}
 }
 
@@ -176,24 +173,8 @@ func writeJSON(w http.ResponseWriter, code int, body []byte) {
 
 // requestID is the client's id for the request, if it has a sound one, or a new one.
 func requestID(r *http.Request) string {
-	id := r.Header.Get(requestIDHeader)
-	if id == "" || len(id) > maxRequestID {
-		return rand.Text()
+	if id := r.Header.Get(requestIDHeader); interceptor.IsRequestID(id) {
+		return id
 	}
-	for _, c := range []byte(id) {
-		if c <= ' ' || c >= 0x7f {
-			return rand.Text()
-		}
-	}
-	return id
+	return interceptor.NewRequestID()
 }
-
-const maxRequestID = 64
-
-// clientAddress is where a request came from, for interceptors that ask for the peer.
-type clientAddress string
-
-var _ net.Addr = clientAddress("")
-
-func (clientAddress) Network() string  { return "tcp" }
-func (a clientAddress) String() string { return string(a) }

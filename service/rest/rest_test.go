@@ -377,9 +377,11 @@ func TestOtherResponses(t *testing.T) {
 		{documents + ":distinct", `{"fieldName": "a"}`, 200, `{"values":[null,1]}`},
 		{documents + ":countDocuments", `{}`, 200, `{"count":0}`},
 		{"/v1/databases/shop:runCommand", `{"command": {"ping": 1}, "readPreference": "primaryPreferred"}`, 200, `{"reply":{"ping":1}}`},
-		{documents + ":insertMany", `{"documents": [{}, {}], "returnPartialSuccess": true}`, 207,
+		{
+			documents + ":insertMany", `{"documents": [{}, {}], "returnPartialSuccess": true}`, 207,
 			`{"acknowledged":true,"insertedCount":1,"insertedIds":[{"index":0,"id":"x"}],` +
-				`"writeErrors":[{"index":1,"code":11000,"message":"dup \"key\"\n","keyPattern":{"_id":1}}]}`},
+				`"writeErrors":[{"index":1,"code":11000,"message":"dup \"key\"\n","keyPattern":{"_id":1}}]}`,
+		},
 	} {
 		w := do(h, "POST", c.url, c.body)
 		if w.Code != c.code || w.Body.String() != c.want {

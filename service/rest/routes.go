@@ -72,10 +72,9 @@ func (n *node) child(segment string) *node {
 
 // find returns the endpoint of an escaped path and the values of its variables.
 func (n *node) find(path string) (endpoint, map[string]string, error) {
-	notFound := refuse(rpcerr.RouteNotFound, "there is nothing at this path")
 	rest, ok := strings.CutPrefix(path, "/")
 	if !ok {
-		return nil, nil, notFound
+		return nil, nil, notFound()
 	}
 	var params map[string]string
 	for more := true; more; {
@@ -97,7 +96,7 @@ func (n *node) find(path string) (endpoint, map[string]string, error) {
 			}
 			params[n.name] = value
 		} else {
-			return nil, nil, notFound
+			return nil, nil, notFound()
 		}
 		if !more {
 			if e := n.ends[verb]; e != nil && !endsInColon(path, verb) {
@@ -105,8 +104,10 @@ func (n *node) find(path string) (endpoint, map[string]string, error) {
 			}
 		}
 	}
-	return nil, nil, notFound
+	return nil, nil, notFound()
 }
+
+func notFound() error { return refuse(rpcerr.RouteNotFound, "there is nothing at this path") }
 
 // endsInColon is the path of an empty verb, which is not the same as none.
 func endsInColon(path, verb string) bool { return verb == "" && strings.HasSuffix(path, ":") }

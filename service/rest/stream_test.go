@@ -67,29 +67,61 @@ func TestStreamForms(t *testing.T) {
 		body    string
 		aborted bool
 	}{
-		{"NDJSON", rows(t, nil, twoBatches...), "POST", nil, 200, ndjson,
-			`{"document":{"a":1}}` + "\n" + `{"document":{"a":2}}` + "\n" + `{"document":{"a":3}}` + "\n" + `{"end":{}}` + "\n", false},
+		{
+			"NDJSON", rows(t, nil, twoBatches...), "POST", nil, 200, ndjson,
+			`{"document":{"a":1}}` + "\n" + `{"document":{"a":2}}` + "\n" + `{"document":{"a":3}}` + "\n" + `{"end":{}}` + "\n", false,
+		},
 		{"empty NDJSON", rows(t, nil), "POST", []string{"Accept", ndjson}, 200, ndjson, `{"end":{}}` + "\n", false},
-		{"canonical NDJSON", rows(t, nil, twoBatches[1]), "POST", []string{"Accept", ndjson + ";profile=canonical"}, 200, ndjson,
-			`{"document":{"a":{"$numberInt":"3"}}}` + "\n" + `{"end":{}}` + "\n", false},
-		{"bare NDJSON", rows(t, nil, twoBatches...), "POST", []string{"Accept", ndjson + ";bare=true"}, 200, ndjson,
-			`{"a":1}` + "\n" + `{"a":2}` + "\n" + `{"a":3}` + "\n", false},
-		{"failing NDJSON", rows(t, errDown, twoBatches[1]), "POST", nil, 200, ndjson,
-			`{"document":{"a":3}}` + "\n" + `ERROR NoSuitableServer` + "\n", false},
-		{"failing bare NDJSON", rows(t, errDown, twoBatches[1]), "POST", []string{"Accept", ndjson + ";bare=true"}, 200, ndjson,
-			`{"a":3}` + "\n", true},
+		{
+			"canonical NDJSON", rows(t, nil, twoBatches[1]), "POST",
+			[]string{"Accept", ndjson + ";profile=canonical"},
+			200, ndjson,
+			`{"document":{"a":{"$numberInt":"3"}}}` + "\n" + `{"end":{}}` + "\n", false,
+		},
+		{
+			"bare NDJSON", rows(t, nil, twoBatches...), "POST",
+			[]string{"Accept", ndjson + ";bare=true"},
+			200, ndjson,
+			`{"a":1}` + "\n" + `{"a":2}` + "\n" + `{"a":3}` + "\n", false,
+		},
+		{
+			"failing NDJSON", rows(t, errDown, twoBatches[1]), "POST", nil, 200, ndjson,
+			`{"document":{"a":3}}` + "\n" + `ERROR NoSuitableServer` + "\n", false,
+		},
+		{
+			"failing bare NDJSON", rows(t, errDown, twoBatches[1]), "POST",
+			[]string{"Accept", ndjson + ";bare=true"},
+			200, ndjson,
+			`{"a":3}` + "\n", true,
+		},
 		{"NDJSON that fails at once", rows(t, errDown), "POST", nil, 503, "application/json", `ERROR NoSuitableServer`, false},
 		{"bare NDJSON that fails at once", rows(t, errRefused), "POST", []string{"Accept", ndjson + ";bare=true"}, 400, "application/json", `ERROR BadValue`, false},
 		{"NDJSON by GET", rows(t, nil), "GET", nil, 200, ndjson, `{"end":{}}` + "\n", false},
 
-		{"events", rows(t, nil, twoBatches...), "GET", []string{"Accept", sse}, 200, sse,
-			"id: q\ndata: {\"a\":1}\n\nid: q\ndata: {\"a\":2}\n\nid: q\ndata: {\"a\":3}\n\nevent: end\nid: end\ndata: {}\n\n", false},
-		{"events by POST", rows(t, nil, twoBatches[1]), "POST", []string{"Accept", sse}, 200, sse,
-			"id: q\ndata: {\"a\":3}\n\nevent: end\nid: end\ndata: {}\n\n", false},
-		{"failing events", rows(t, errDown, twoBatches[1]), "GET", []string{"Accept", sse}, 200, sse,
-			"id: q\ndata: {\"a\":3}\n\nevent: failure\nid: q\ndata: ERROR NoSuitableServer\n\n", false},
-		{"transient failure by GET", rows(t, errDown), "GET", []string{"Accept", sse}, 200, sse,
-			"retry: 1000\nevent: failure\ndata: ERROR NoSuitableServer\n\n", false},
+		{
+			"events", rows(t, nil, twoBatches...), "GET",
+			[]string{"Accept", sse},
+			200, sse,
+			"id: q\ndata: {\"a\":1}\n\nid: q\ndata: {\"a\":2}\n\nid: q\ndata: {\"a\":3}\n\nevent: end\nid: end\ndata: {}\n\n", false,
+		},
+		{
+			"events by POST", rows(t, nil, twoBatches[1]), "POST",
+			[]string{"Accept", sse},
+			200, sse,
+			"id: q\ndata: {\"a\":3}\n\nevent: end\nid: end\ndata: {}\n\n", false,
+		},
+		{
+			"failing events", rows(t, errDown, twoBatches[1]), "GET",
+			[]string{"Accept", sse},
+			200, sse,
+			"id: q\ndata: {\"a\":3}\n\nevent: failure\nid: q\ndata: ERROR NoSuitableServer\n\n", false,
+		},
+		{
+			"transient failure by GET", rows(t, errDown), "GET",
+			[]string{"Accept", sse},
+			200, sse,
+			"retry: 1000\nevent: failure\ndata: ERROR NoSuitableServer\n\n", false,
+		},
 		{"final failure by GET", rows(t, errRefused), "GET", []string{"Accept", sse}, 400, "application/json", "ERROR BadValue", false},
 		{"transient failure by POST", rows(t, errDown), "POST", []string{"Accept", sse}, 503, "application/json", "ERROR NoSuitableServer", false},
 		{"events again", rows(t, errDown), "GET", []string{"Accept", sse, "Last-Event-ID", "q"}, 204, "", "", false},
@@ -214,7 +246,7 @@ func TestSlowClientHoldsTheHandlerBack(t *testing.T) {
 		if sent != 1 { // one is being written, the next one is offered
 			t.Errorf("%d batches taken before the client reads", sent)
 		}
-		time.Sleep(time.Hour)
+		time.Sleep(time.Hour) //nolint:forbidigo // fake time
 		synctest.Wait()
 		if sent != 1 || ended != nil {
 			t.Errorf("an hour later: %d batches, %v", sent, ended)
@@ -274,11 +306,11 @@ func TestClientGoesAwayWhileHandlerWorks(t *testing.T) {
 func TestEventsAreKeptAlive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHandler(t, &fake{streamFind: func(_ *mooringv1.StreamFindRequest, s findStream) error {
-			time.Sleep(40 * time.Second)
+			time.Sleep(40 * time.Second) //nolint:forbidigo // fake time
 			if err := s.Send(&mooringv1.StreamFindResponse{Documents: docs(t, `{"a": 1}`)}); err != nil {
 				return err
 			}
-			time.Sleep(20 * time.Second)
+			time.Sleep(20 * time.Second) //nolint:forbidigo // fake time
 			return &rpcerr.Error{Reason: rpcerr.ShuttingDown, Message: "bye"}
 		}})
 		w := do(h, "GET", documents+":streamFind", "", "Accept", "text/event-stream")
@@ -300,7 +332,7 @@ func TestEventsAreKeptAlive(t *testing.T) {
 func TestLateTransientFailureOfEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHandler(t, &fake{streamFind: func(*mooringv1.StreamFindRequest, findStream) error {
-			time.Sleep(20 * time.Second)
+			time.Sleep(20 * time.Second) //nolint:forbidigo // fake time
 			return errDown
 		}})
 		w := do(h, "GET", documents+":streamFind", "", "Accept", "text/event-stream")

@@ -137,7 +137,8 @@ func (op *operation) complete(s *schemas, verb string) error {
 		op.RequestBody = object{"required": true, "content": object{"application/json": object{"schema": s.object(method.Input())}}}
 	}
 	op.Parameters = append(params, object{"$ref": "#/components/parameters/timeout"})
-	op.Responses = object{"200": s.success(method), "default": object{"$ref": "#/components/responses/Error"}}
+	failure := object{"$ref": "#/components/responses/Error"}
+	op.Responses = object{"200": s.success(method), "4XX": failure, "default": failure}
 	return nil
 }
 

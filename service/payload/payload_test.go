@@ -1,0 +1,210 @@
+package payload_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/metadata"
+
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/bson/extjson"
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/payload"
+)
+
+func jsonDoc(text string) *mooringv1.Document {
+	return &mooringv1.Document{Encoding: &mooringv1.Document_Json{Json: text}}
+}
+
+func jsonValue(text string) *mooringv1.Value {
+	return &mooringv1.Value{Encoding: &mooringv1.Value_Json{Json: text}}
+}
+
+func parse(t testing.TB, text string) bson.Raw {
+	t.Helper()
+	raw, err := extjson.Parse(nil, []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+func show(t *testing.T, raw bson.Raw) string {
+	t.Helper()
+	if raw == nil {
+		return "-"
+	}
+	text, err := extjson.Append(nil, raw, extjson.Canonical)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestRawIsAViewOnTheMessage(t *testing.T) {
+	raw := parse(t, `{"a": 1}`)
+	got, err := payload.Raw("filter", payload.NewDocument(raw))
+	if err != nil || &got[0] != &raw[0] {
+		t.Errorf("Raw copied, or %v", err)
+	}
+}
+
+func TestDocuments(t *testing.T) {
+	nested := parse(t, `{"a": {"b": "xx"}}`)
+	bad := bytes.Clone(nested)
+	bad[bytes.IndexByte(bad, 'x')-4] = 9 // the string's length
+	for _, c := range []struct {
+		name string
+		doc  *mooringv1.Document
+		read func(string, *mooringv1.Document) (bson.Raw, error)
+		want string // a document, or an error
+	}{
+		{"unset", nil, payload.Raw, `-`},
+		{"bson", payload.NewDocument(nested), payload.Raw, `{"a":{"b":"xx"}}`},
+		{"json", jsonDoc(`{"a": 1}`), payload.Raw, `{"a":{"$numberInt":"1"}}`},
+		{"neither form", &mooringv1.Document{}, payload.Raw, `filter: neither bson nor json is set (offset 0)`},
+		{"empty bson", payload.NewDocument(nil), payload.Raw, `filter: malformed BSON`},
+		{"malformed bson", payload.NewDocument(bad), payload.Raw, `filter.a.b: malformed BSON`},
+		{"malformed json", jsonDoc(`{"a": {"b": tru}}`), payload.Raw, `filter.a.b: malformed Extended JSON`},
+		{"json array", jsonDoc(`[["a", 1]]`), payload.Raw, `filter: malformed Extended JSON`},
+		{"pairs", jsonDoc(` [["b", 1], ["2", {"$numberLong": "-1"}]] `), payload.Keys, `{"b":{"$numberInt":"1"},"2":{"$numberLong":"-1"}}`},
+		{"no pairs", jsonDoc(`[ ]`), payload.Keys, `{}`},
+		{"keys as an object", jsonDoc(`{"a": 1}`), payload.Keys, `{"a":{"$numberInt":"1"}}`},
+		{"keys as bson", payload.NewDocument(nested), payload.Keys, `{"a":{"b":"xx"}}`},
+		{"keys unset", nil, payload.Keys, `-`},
+		{"text after pairs", jsonDoc(`[["a", 1]] x`), payload.Keys, `filter: malformed Extended JSON: unexpected text after the array (offset 11)`},
+		{"not a pair", jsonDoc(`[["a", 1], 2]`), payload.Keys, `filter.1: malformed Extended JSON: expected a pair, [key, value] (offset 11)`},
+		{"key of a number", jsonDoc(`[["a", 1], [2, 2]]`), payload.Keys, `filter.1: malformed Extended JSON: expected the key, a string (offset 12)`},
+		{"triple", jsonDoc(`[["a", 1, 2]]`), payload.Keys, `filter: malformed Extended JSON: expected "]" after a key and its value (offset 8)`},
+		{"cut pairs", jsonDoc(`[["a", 1]`), payload.Keys, `filter.1: malformed Extended JSON: expected "," or "]" (offset 9)`},
+		{"bad value in a pair", jsonDoc(`[["a", 1], ["b", {"c": x}]]`), payload.Keys, `filter.1.c: malformed Extended JSON`},
+		{"zero byte in a key", jsonDoc(`[["a\u0000", 1]]`), payload.Keys, `filter: malformed Extended JSON`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			raw, err := c.read("filter", c.doc)
+			if err != nil {
+				if e := new(payload.Error); !errors.As(err, &e) {
+					t.Fatalf("%T is not an Error", err)
+				}
+				if !strings.HasPrefix(err.Error(), c.want) {
+					t.Errorf("error %q, want %q", err, c.want)
+				}
+				return
+			}
+			if got := show(t, raw); got != c.want {
+				t.Errorf("got %s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+func TestValues(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		value *mooringv1.Value
+		want  string
+	}{
+		{"bson", payload.NewValue(bson.Int64Value(5)), `{"$numberLong":"5"}`},
+		{"null", jsonValue(`null`), `null`},
+		{"array", jsonValue(`[1, "a"]`), `[{"$numberInt":"1"},"a"]`},
+		{"neither form", &mooringv1.Value{}, `comment: neither bson nor json is set`},
+		{"other key", &mooringv1.Value{Encoding: &mooringv1.Value_Bson{Bson: parse(t, `{"w": 1}`)}}, `comment: a value's BSON is`},
+		{"two elements", &mooringv1.Value{Encoding: &mooringv1.Value_Bson{Bson: parse(t, `{"v": 1, "w": 1}`)}}, `comment: a value's BSON is`},
+		{"bad json", jsonValue(`{"a": x}`), `comment.a: malformed`},
+		{"bad bson", &mooringv1.Value{Encoding: &mooringv1.Value_Bson{Bson: []byte{1}}}, `comment: malformed`},
+	} {
+		v, err := payload.Value("comment", c.value)
+		if err != nil {
+			if !strings.HasPrefix(err.Error(), c.want) {
+				t.Errorf("%s: error %q, want %q", c.name, err, c.want)
+			}
+			continue
+		}
+		text, err := extjson.AppendValue(nil, v, extjson.Canonical)
+		if err != nil || string(text) != c.want {
+			t.Errorf("%s: %s, %v, want %s", c.name, text, err, c.want)
+		}
+	}
+	if v, err := payload.Value("comment", nil); err != nil || !v.IsZero() {
+		t.Errorf("unset: %v, %v", v, err)
+	}
+}
+
+func TestList(t *testing.T) {
+	list, err := payload.List("documents", []*mooringv1.Document{jsonDoc(`{}`), jsonDoc(`{"a": 1}`)})
+	if err != nil || len(list) != 2 || list[1].FirstKey() != "a" {
+		t.Errorf("%v, %v", list, err)
+	}
+	for _, c := range []struct {
+		doc  *mooringv1.Document
+		want string
+	}{{jsonDoc(`{"a": {"b": }}`), "documents.1.a.b: "}, {nil, "documents.1: "}, {&mooringv1.Document{}, "documents.1: "}} {
+		if _, err := payload.List("documents", []*mooringv1.Document{jsonDoc(`{}`), c.doc}); err == nil || !strings.HasPrefix(err.Error(), c.want) {
+			t.Errorf("error %v, want %s…", err, c.want)
+		}
+	}
+}
+
+func TestEncodings(t *testing.T) {
+	raw := parse(t, `{"n": {"$numberLong": "9007199254740993"}, "i": 1}`)
+	for _, c := range []struct {
+		header []string
+		want   string // the document's, or of the error
+	}{
+		{nil, ""},
+		{[]string{"json"}, `{"n":{"$numberLong":"9007199254740993"},"i":1}`},
+		{[]string{"canonical-json"}, `{"n":{"$numberLong":"9007199254740993"},"i":{"$numberInt":"1"}}`},
+		{[]string{"bson"}, "error"},
+		{[]string{""}, "error"},
+		{[]string{"json", "json"}, "error"},
+	} {
+		ctx := metadata.NewIncomingContext(context.Background(), metadata.MD{payload.EncodingKey: c.header})
+		enc, err := payload.EncodingFrom(ctx)
+		if (err != nil) != (c.want == "error") {
+			t.Errorf("%q: %v", c.header, err)
+		}
+		if err != nil {
+			continue
+		}
+		one, err := enc.Document(raw)
+		if err != nil || one.GetJson() != c.want {
+			t.Errorf("%q: %v, %v", c.header, one, err)
+		}
+		many, err := enc.Documents([]bson.Raw{raw, raw})
+		if err != nil || len(many) != 2 || many[1].GetJson() != c.want || c.want == "" && &many[1].GetBson()[0] != &raw[0] {
+			t.Errorf("%q: %v, %v", c.header, many, err)
+		}
+		value, err := enc.Value(bson.Int32Value(1))
+		if err != nil || (value.GetJson() == "") != (c.want == "") {
+			t.Errorf("%q: %v, %v", c.header, value, err)
+		}
+		if none, err := enc.Document(nil); none != nil || err != nil {
+			t.Errorf("%q: %v, %v for no document", c.header, none, err)
+		}
+		if none, err := enc.Value(bson.Value{}); none != nil || err != nil {
+			t.Errorf("%q: %v, %v for no value", c.header, none, err)
+		}
+	}
+}
+
+func FuzzAppendPairs(f *testing.F) {
+	for _, s := range []string{`[]`, `[["a",1]]`, `[["b",1],["2",-1]]`, `[["a",{"$oid":"65a1b2c3d4e5f60718293a4b"}]] x`, `[["a"`, `[[1,2]]`} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		prefix := []byte("before")
+		out, n, err := payload.AppendPairs(prefix, text)
+		if err != nil {
+			return
+		}
+		if n > len(text) || !bytes.HasPrefix(out, prefix) {
+			t.Fatalf("%d bytes of %d, %q", n, len(text), out)
+		}
+		if err := bson.Raw(out[len(prefix):]).Validate(); err != nil {
+			t.Fatalf("%q: %v", text, err)
+		}
+	})
+}
