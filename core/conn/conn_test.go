@@ -475,7 +475,7 @@ func TestServerGoneWhileIdle(t *testing.T) {
 		t.Skip("cannot be seen there")
 	}
 	s := mongotest.NewTCPServer(t, nil)
-	c, err := conn.Dial(t.Context(), s.Address(), conn.Config{})
+	c, err := conn.Dial(t.Context(), s.Address(), conn.Config{SocketTimeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
