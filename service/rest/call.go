@@ -184,7 +184,8 @@ func (c *call) readBody() (*buffer, error) {
 		c.w.Header().Set("Connection", "close")
 		return nil, c.tooLarge()
 	}
-	body := c.handler.buffers.get(int(max(c.r.ContentLength, 0)) + bytes.MinRead)
+	// What a client announces is not believed beyond what is lent anyway.
+	body := c.handler.buffers.get(int(min(max(c.r.ContentLength, 0), maxPooled-bytes.MinRead)) + bytes.MinRead)
 	into := bytes.NewBuffer(body.b)
 	from := c.r.Body
 	if c.r.ContentLength < 0 {
