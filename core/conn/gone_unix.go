@@ -21,7 +21,7 @@ func isGone(nc net.Conn) bool {
 	// Control and not Read, since an old deadline of the connection must not matter.
 	err = raw.Control(func(fd uintptr) {
 		var b [1]byte
-		n, _, err := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK) // Go keeps sockets non-blocking
+		n, _, err := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK)                             // Go keeps sockets non-blocking
 		gone = n == 0 && err == nil || err != nil && err != syscall.EAGAIN && err != syscall.EINTR //nolint:errorlint // errnos
 	})
 	return gone || err != nil

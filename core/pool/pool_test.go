@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -492,100 +491,4 @@ func TestCheckInBugs(t *testing.T) {
 		r.CheckIn(c)
 		panics("a second check-in", func() { r.CheckIn(c) })
 	})
-}
-
-// TestConcurrency lets everything happen at once; the race detector and the counts at the end judge.
-func TestConcurrency(t *testing.T) {
-	var connects, failed atomic.Int64
-	var closes atomic.Int64
-	cfg := pool.Config[*counted]{
-		Address: "a:1", MaxSize: ptr(uint64(8)), MinSize: 2,
-		MaintenanceInterval: time.Millisecond,
-		Connect: func(ctx context.Context, id uint64) (*counted, error) {
-			if id%7 == 0 {
-				return nil, errors.New("refused")
-			}
-			connects.Add(1)
-			return &counted{closes: &closes}, nil
-		},
-		Sink: &event.Sink{
-			ConnectionCheckedOut: func(event.ConnectionCheckedOut) {},
-			ConnectionClosed:     func(event.ConnectionClosed) {},
-		},
-	}
-	p := pool.New(cfg)
-	p.Ready()
-	var wg sync.WaitGroup
-	var inUse atomic.Int64
-	for range 32 {
-		wg.Go(func() {
-			for i := range 300 {
-				ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rand.IntN(3))*time.Millisecond+10*time.Microsecond)
-				c, err := p.CheckOut(ctx)
-				if err == nil {
-					if n := inUse.Add(1); n > 8 {
-						t.Errorf("%d connections are in use", n)
-					}
-					if i%50 == 0 {
-						c.Resource().Interrupt(nil)
-					}
-					inUse.Add(-1)
-					p.CheckIn(c)
-				} else {
-					failed.Add(1)
-				}
-				cancel()
-			}
-		})
-	}
-	wg.Go(func() {
-		for range 20 {
-			p.Clear(pool.ClearOptions{Cause: errors.New("test"), InterruptInUse: rand.IntN(2) == 0})
-			p.Ready()
-			p.Deliver()
-		}
-	})
-	wg.Wait()
-	p.Close()
-	if s := p.Stats(); s.Total != 0 || s.InUse != 0 || s.Pending != 0 || s.Waiting != 0 {
-		t.Errorf("Stats() after Close = %+v", s)
-	}
-	if connects.Load() != closes.Load() {
-		t.Errorf("%d connections were made and %d closed (%d check-outs failed)", connects.Load(), closes.Load(), failed.Load())
-	}
-}
-
-// counted is a connection that counts how often connections are closed.
-type counted struct {
-	broken atomic.Bool
-	closes *atomic.Int64
-}
-
-func (c *counted) Alive() bool     { return !c.broken.Load() }
-func (c *counted) Interrupt(error) { c.broken.Store(true) }
-func (c *counted) Close() error    { c.closes.Add(1); return nil }
-
-func BenchmarkCheckOutCheckIn(b *testing.B) {
-	for name, sink := range map[string]*event.Sink{
-		"no sink": nil,
-		"sink": {
-			ConnectionCheckedOut: func(event.ConnectionCheckedOut) {},
-			ConnectionCheckedIn:  func(event.ConnectionCheckedIn) {},
-		},
-	} {
-		b.Run(name, func(b *testing.B) {
-			p := pool.New(pool.Config[*fake]{Connect: func(context.Context, uint64) (*fake, error) { return newFake(), nil }, Sink: sink})
-			defer p.Close()
-			p.Ready()
-			ctx := b.Context()
-			b.ReportAllocs()
-			for b.Loop() {
-				c, err := p.CheckOut(ctx)
-				if err != nil {
-					b.Fatal(err)
-				}
-				p.CheckIn(c)
-			}
-		})
-	}
 }
