@@ -195,6 +195,22 @@ func TestRunOn(t *testing.T) {
 	})
 }
 
+func TestBatchesAreOneOperation(t *testing.T) {
+	operations, requests := map[int64]bool{}, map[int32]bool{}
+	sink := &event.Sink{CommandStarted: func(e event.CommandStarted) {
+		operations[e.OperationID], requests[e.RequestID] = true, true
+	}}
+	handlers := mongotest.Handlers{"hello": helloWith(t, `{"maxWriteBatchSize":2,"maxWireVersion":21}`)}
+	runWith(t, handlers, connstring.Config{}, client.Options{Sink: sink}, func(t *testing.T, _ *mongotest.Server, c *client.Client) {
+		if _, err := c.InsertMany(t.Context(), orders, numbered(t, 5), client.InsertManyOptions{}); err != nil {
+			t.Fatalf("InsertMany() = %v", err)
+		}
+		if len(operations) != 1 || len(requests) != 3 {
+			t.Errorf("%d operations, %d requests, want 1 of 3", len(operations), len(requests))
+		}
+	})
+}
+
 func TestCommandEvents(t *testing.T) {
 	var got []string
 	show := func(d bson.Raw) string {

@@ -65,6 +65,7 @@ func (c *Client) InsertMany(ctx context.Context, ns Namespace, docs []bson.Raw, 
 		comment: opt.Comment, writeConcern: wc, extra: opt.Extra, docs: docs, ids: ids,
 	}
 	op := cmd.operation(ns.Database, opt.RunOn)
+	op.ID = operation.NewID()
 	run := insertRun{client: c, cmd: &cmd, op: op}
 	run.result.Acknowledged = !op.Unacknowledged
 	if !op.Unacknowledged {

@@ -23,6 +23,9 @@ func nextRequestID() int32 {
 	}
 }
 
+// NewID names an operation of several commands in events.
+func NewID() int64 { return int64(nextRequestID()) }
+
 // unacknowledgedReply stands in events for the answer that such a write does not get (Command Logging and Monitoring).
 var unacknowledgedReply = bson.NewBuilder(nil).Int32("ok", 1).Finish()
 

@@ -93,7 +93,7 @@ type Operation struct {
 	// RunOn lets the exchange with the server go on, once it has begun, although the context is canceled: until the context's
 	// deadline, RunOnLimit at most, and unless the context's cause is anything but context.Canceled.
 	RunOn bool
-	// ID is common to the commands of one operation in events; 0: the event's request id.
+	// ID, from NewID, is common to the commands of one operation in events; 0: each command is one of its own.
 	ID int64
 }
 
