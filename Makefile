@@ -46,7 +46,7 @@ endif
 
 .PHONY: test-lab
 test-lab: ## lab's tests: MOORING_TEST_URI, or the embedded database
-	cd lab && $(GO) test $(RACE) -timeout 20m ./...
+	cd lab && $(GO) test $(RACE) -count=1 -timeout 20m ./...
 
 .PHONY: conformance
 conformance: ## run the specifications' own tests and print a table (SPECIFICATIONS_DIR names the folder)
