@@ -4,8 +4,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
-	"slices"
 	"strings"
+
+	"github.com/mooringdb/mooring/core/bson/internal/regex"
 )
 
 var errRegexNUL = errors.New("bson: zero byte in a regular expression")
@@ -59,7 +60,7 @@ func appendRegex(dst []byte, pattern, options string) ([]byte, error) {
 	dst = append(dst, 0)
 	at := len(dst)
 	dst = append(dst, options...)
-	slices.Sort(dst[at:])
+	regex.SortOptions(dst[at:])
 	return append(dst, 0), nil
 }
 

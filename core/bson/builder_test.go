@@ -116,6 +116,7 @@ func TestValues(t *testing.T) {
 		{bson.DateTimeValue(-5), bson.NewBuilder(nil).DateTime("k", -5)},
 		{bson.NullValue(), bson.NewBuilder(nil).Null("k")},
 		{bson.RegexValue("p", "xi"), bson.NewBuilder(nil).Regex("k", "p", "ix")},
+		{bson.RegexValue("p", "éi"), bson.NewBuilder(nil).Regex("k", "p", "ié")},
 		{bson.DBPointerValue("n", id), bson.NewBuilder(nil).DBPointer("k", "n", id)},
 		{bson.JavaScriptValue("f"), bson.NewBuilder(nil).JavaScript("k", "f")},
 		{bson.SymbolValue("f"), bson.NewBuilder(nil).Symbol("k", "f")},

@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/bson/internal/regex"
 )
 
 // Append appends the JSON text of d to dst. On error dst is returned as it was.
@@ -369,13 +370,17 @@ func (w *writer) binary(dst []byte, pos, limit int, before string) ([]byte, int)
 }
 
 func (w *writer) regex(dst []byte, pos, limit int, before, between, after string) ([]byte, int) {
-	for _, intro := range [...]string{before, between} {
+	for i, intro := range [...]string{before, between} {
 		n := cstringLen(w.src[pos:limit])
 		if n < 0 {
 			return w.fail(dst, pos, problemTruncated)
 		}
+		text := w.src[pos : pos+n]
+		if i == 1 {
+			text = regex.Sorted(text)
+		}
 		var ok bool
-		if dst, ok = appendString(append(dst, intro...), w.src[pos:pos+n]); !ok {
+		if dst, ok = appendString(append(dst, intro...), text); !ok {
 			return w.fail(dst, pos, problemUTF8)
 		}
 		pos += n + 1

@@ -40,6 +40,7 @@ func TestAppendModes(t *testing.T) {
 		{bson.DateTimeValue(1356351330501), `{"$date":{"$numberLong":"1356351330501"}}`, `{"$date":"2012-12-24T12:15:30.501Z"}`, ``, `"2012-12-24T12:15:30.501Z"`},
 		{bson.NullValue(), `null`, ``, ``, `null`},
 		{bson.RegexValue("a/b", "xi"), `{"$regularExpression":{"pattern":"a/b","options":"ix"}}`, ``, ``, `{"Pattern":"a/b","Options":"ix"}`},
+		{bson.Value{Type: bson.TypeRegex, Data: []byte("a\x00xié\x00")}, `{"$regularExpression":{"pattern":"a","options":"ixé"}}`, ``, ``, `{"Pattern":"a","Options":"ixé"}`},
 		{bson.DBPointerValue("d.c", id), `{"$dbPointer":{"$ref":"d.c","$id":{"$oid":"56e1fc72e0c917e9c4714161"}}}`, ``, ``, `{"DB":"d.c","Pointer":"56e1fc72e0c917e9c4714161"}`},
 		{bson.JavaScriptValue("f()"), `{"$code":"f()"}`, ``, ``, `"f()"`},
 		{bson.SymbolValue("s"), `{"$symbol":"s"}`, ``, ``, `"s"`},

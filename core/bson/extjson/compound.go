@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/bson/internal/regex"
 )
 
 // The wrappers of an object, or of two keys.
@@ -79,7 +80,7 @@ func (p *parser) regex() bool {
 	if !p.cstring(values[1], begin, "zero byte in a pattern's options") {
 		return false
 	}
-	slices.Sort(p.dst[n : len(p.dst)-1])
+	regex.SortOptions(p.dst[n : len(p.dst)-1])
 	return true
 }
 

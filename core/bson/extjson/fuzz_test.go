@@ -3,6 +3,7 @@ package extjson_test
 import (
 	"bytes"
 	"errors"
+	"io"
 	"testing"
 
 	"github.com/mooringdb/mooring/core/bson"
@@ -12,7 +13,7 @@ import (
 func FuzzParse(f *testing.F) {
 	for _, text := range []string{
 		document, everything, `{}`, `{"a":[1,-2.5,3e4,{"$numberLong":"5"}]}`, `{"a":{"$scope":{"x":1},"$code":"f"}}`, `{"a":"\ud83d\ude00\n"}`,
-		`{"a":{"$regularExpression":{"options":"xi","pattern":"p"}}}`, `{"a":{"$dbPointer":{"$id":{"$oid":"56e1fc72e0c917e9c4714161"},"$ref":"r"}}}`,
+		`{"a":{"$regularExpression":{"options":"xié","pattern":"p"}}}`, `{"a":{"$dbPointer":{"$id":{"$oid":"56e1fc72e0c917e9c4714161"},"$ref":"r"}}}`,
 		`{"a":{"$date":"2012-12-24T12:15:30.501+01:00"}}`, `{"a":{"$uuid":"00112233-4455-6677-8899-aabbccddeeff"}}`, `{"a":{"$timestamp":{"t":1,"i":2}}}`,
 	} {
 		f.Add([]byte(text))
@@ -51,6 +52,70 @@ func FuzzAppend(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if len(b) > 0 {
 			both(t, b)
+		}
+	})
+}
+
+// A value alone is what it is in a document.
+func FuzzParseValue(f *testing.F) {
+	for _, text := range []string{
+		`1`, `-0.0`, ` "a\u00e9" `, `null`, `[1,{"a":[]}]`, `{"$oid":"56e1fc72e0c917e9c4714161"}`, `{"$date":{"$numberLong":"5"}}`, `{"$date":"1970-01-01T00:00:00.1Z"}`,
+		`{"$code":"","$scope":{}}`, `{"$binary":{"base64":"AQID","subType":"02"}}`, `{"$numberDecimal":"1E-6176"}`, `{"$numberDouble":"NaN"}`, `{"$minKey":1}`,
+	} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		v, _, err := extjson.ParseValue(nil, text)
+		doc, docErr := extjson.Parse(nil, append(append([]byte(`{"v":`), text...), '}'))
+		if err != nil {
+			return // text may hold a document's end and further keys
+		}
+		if docErr != nil || !bytes.Equal(doc, bson.NewBuilder(nil).Value("v", v).Finish()) {
+			if !deepest(v) {
+				t.Errorf("ParseValue(%q) = %v %x, in a document %x, %v", text, v.Type, v.Data, doc, docErr)
+			}
+			return
+		}
+		again, err := extjson.AppendValue(nil, v, extjson.Canonical)
+		if err != nil {
+			t.Fatalf("AppendValue(%v %x) = %v", v.Type, v.Data, err)
+		}
+		if w, _, n, err := extjson.ParseValuePrefix(nil, again); err != nil || n != len(again) || !w.Equal(v) {
+			t.Errorf("%q → %s → %v %x, %v", text, again, w.Type, w.Data, err)
+		}
+	})
+}
+
+// deepest reports whether v cannot stand in a document, since it nests to the limit.
+func deepest(v bson.Value) bool { return v.Validate() != nil }
+
+// A stream is its lines.
+func FuzzReader(f *testing.F) {
+	f.Add([]byte("{\"a\":1}\n\n{\"b\":[]}\r\nx\n {} "), 0)
+	f.Add([]byte(document+"\n"+everything), 100)
+	f.Fuzz(func(t *testing.T, text []byte, limit int) {
+		limit %= 1 << 20
+		r := extjson.NewReader(bytes.NewReader(text), limit)
+		for line := range bytes.Lines(text) {
+			if len(bytes.TrimSpace(line)) == 0 {
+				continue
+			}
+			got, err := r.Next()
+			want, wantErr := extjson.Parse(nil, line)
+			switch {
+			case errors.Is(err, bson.ErrTooLarge):
+				if limit <= 0 || len(want) <= limit && len(line) <= 12*limit {
+					t.Fatalf("limit %d: %q is too large", limit, line)
+				}
+				if len(line) > 12*limit {
+					return // the line may have been, which ends the stream
+				}
+			case (err == nil) != (wantErr == nil) || err == nil && !bytes.Equal(got, want):
+				t.Fatalf("line %q: %x, %v, want %x, %v", line, []byte(got), err, want, wantErr)
+			}
+		}
+		if d, err := r.Next(); !errors.Is(err, io.EOF) {
+			t.Fatalf("after the last line: %x, %v", []byte(d), err)
 		}
 	})
 }

@@ -177,6 +177,7 @@ func TestParseValues(t *testing.T) {
 		`{"$scope":{"x":1},"$code":"f"}`:                                           bson.CodeWithScopeValue("f", scope),
 		`{"$timestamp":{"i":4294967295,"t":1}}`:                                    bson.TimestampValue(1, math.MaxUint32),
 		`{"$regularExpression":{"options":"xi","pattern":"\"a"}}`:                  bson.RegexValue(`"a`, "ix"),
+		`{"$regularExpression":{"options":"xéi","pattern":""}}`:                    bson.RegexValue("", "ixé"),
 		`{"$dbPointer":{"$id":{"$oid":"56e1fc72e0c917e9c4714161"},"$ref":"a\tb"}}`: bson.DBPointerValue("a\tb", id),
 		`{"$date":{"$numberLong":"-1"}}`:                                           bson.DateTimeValue(-1),
 		`{"$minKey":1}`:                                                            bson.MinKeyValue(), `{"$maxKey": 1 }`: bson.MaxKeyValue(), `{"$undefined":true}`: bson.UndefinedValue(),
