@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/mooringdb/mooring/core/connstring"
@@ -30,6 +32,7 @@ type Config struct {
 	HandleKeys []handle.Key
 	Cursors    Cursors
 	Pages      Pages
+	Streams    Streams
 	// MaxRequestSize bounds one request message or body, in bytes.
 	MaxRequestSize int64
 	// DrainTimeout is how long in-flight work may go on after a signal to stop.
@@ -67,9 +70,14 @@ type Cursors struct {
 	PageMemory int64
 }
 
-// Pages bounds a page and a message of a stream.
+// Pages bounds a page, and a message of a stream.
 type Pages struct {
 	MaxSize int64
+}
+
+// Streams bounds what open streams may hold, all together.
+type Streams struct {
+	Memory int64
 }
 
 // Log says what is logged, and how.
@@ -99,6 +107,20 @@ func (e *Error) Error() string {
 		return fmt.Sprintf("option %s: %s", e.Option, e.Problem)
 	}
 	return fmt.Sprintf("option %s (from %s): %s", e.Option, e.Source, e.Problem)
+}
+
+// Deployment names the deployment: gateways with the same name can continue each other's cursors. It does not depend on
+// the order of the hosts, nor on anything that does not say which deployment it is.
+func (c *Config) Deployment() string {
+	if c.MongoDB.SRV {
+		return c.MongoDB.SRVHost
+	}
+	hosts := make([]string, len(c.MongoDB.Hosts))
+	for i, h := range c.MongoDB.Hosts {
+		hosts[i] = string(h)
+	}
+	slices.Sort(hosts)
+	return strings.Join(hosts, ",") + "/" + c.MongoDB.ReplicaSet
 }
 
 // check is what cannot be said of one option alone.

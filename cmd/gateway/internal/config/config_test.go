@@ -61,6 +61,7 @@ func TestDefaults(t *testing.T) {
 		{"cursors.idle", c.Cursors.Idle, 10 * time.Minute},
 		{"cursors.pageMemory", c.Cursors.PageMemory, int64(64 << 20)},
 		{"pages.maxSize", c.Pages.MaxSize, int64(3 << 20)},
+		{"streams.memory", c.Streams.Memory, int64(32 << 20)},
 		{"requests.maxSize", c.MaxRequestSize, int64(64 << 20)},
 		{"drain.timeout", c.DrainTimeout, 20 * time.Second},
 		{"log.level", c.Log.Level, slog.LevelInfo},
@@ -122,8 +123,11 @@ func TestSecretsFromFiles(t *testing.T) {
 		{"variables", nil, []string{"MOORING_URI_FILE=" + uriFile, "MOORING_HANDLE_KEYS_FILE=" + keysFile}},
 		{"configuration file", []string{"--config", write(t, "c.yaml",
 			"uriFile: "+uriFile+"\nhandle: {keysFile: "+keysFile+"}\n")}, nil},
-		{"a stronger source's file before a weaker one's value", []string{"--uri-file", uriFile},
-			[]string{"MOORING_URI=mongodb://other", "MOORING_HANDLE_KEYS=" + key}},
+		{
+			"a stronger source's file before a weaker one's value",
+			[]string{"--uri-file", uriFile},
+			[]string{"MOORING_URI=mongodb://other", "MOORING_HANDLE_KEYS=" + key},
+		},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			c, err := load(t, row.args, row.environ)
@@ -256,6 +260,22 @@ func TestConfigHidesSecrets(t *testing.T) {
 				t.Errorf("%q shows a secret", text)
 			}
 		}
+	}
+}
+
+func TestDeployment(t *testing.T) {
+	name := func(uri string) string {
+		c, err := load(t, []string{"--uri", uri}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.Deployment()
+	}
+	if a, b := name("mongodb://u:p@b,a:27017/x?replicaSet=r"), name("mongodb://A,B/?replicaSet=r&appName=t"); a != b {
+		t.Errorf("the same deployment has the names %q and %q", a, b)
+	}
+	if a, b := name("mongodb://a/?replicaSet=r"), name("mongodb://a/"); a == b {
+		t.Errorf("two deployments have the name %q", a)
 	}
 }
 

@@ -83,9 +83,6 @@ func Load(flags *pflag.FlagSet, environ []string) (*Config, error) {
 	if len(errs) == 0 {
 		errs = append(errs, c.check())
 	}
-	for _, w := range c.MongoDB.Warnings {
-		c.Warnings = append(c.Warnings, "connection string: "+w.String())
-	}
 	return c, errors.Join(errs...)
 }
 

@@ -3,10 +3,10 @@ package config
 import (
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/mooringdb/mooring/core/connstring"
 	"github.com/mooringdb/mooring/service/handle"
-	"unicode"
 )
 
 // option is one row of the table: all that is to be known of one setting.
@@ -105,9 +105,15 @@ var options = []option{
 	},
 	{
 		Name: "pages.maxSize", Kind: "size", Default: "3MiB",
-		Doc: "Largest page of documents. One document that is larger still goes out, alone. Most gRPC clients refuse " +
-			"messages over 4 MiB unless they are told otherwise.",
+		Doc: "Largest page of documents; the messages of a stream hold no more, and at most 1 MiB. One document that is " +
+			"larger still goes out, alone. Most gRPC clients refuse messages over 4 MiB unless they are told otherwise.",
 		parse: into(func(c *Config) *int64 { return &c.Pages.MaxSize }, sizeWithin(1<<10, 48<<20)),
+	},
+	{
+		Name: "streams.memory", Kind: "size", Default: "32MiB",
+		Doc: "Memory that the batches of all streams share: the more streams, the smaller their batches, but never below " +
+			"64 KiB.",
+		parse: into(func(c *Config) *int64 { return &c.Streams.Memory }, sizeWithin(1<<20, 1<<40)),
 	},
 	{
 		Name: "requests.maxSize", Kind: "size", Default: "64MiB",

@@ -100,7 +100,7 @@ func (l facts) selectionFailed(e event.ServerSelectionFailed) {
 
 func sameText(a, b error) bool {
 	if a == nil || b == nil {
-		return a == b
+		return a == nil && b == nil
 	}
 	return a.Error() == b.Error()
 }

@@ -1,0 +1,70 @@
+// Package app puts the gateway together: which parts there are, what each gets from the others, and in which order they
+// start and stop. It is the only place that knows fx, and it does nothing else. One file is one module.
+package app
+
+import (
+	"context"
+	"log/slog"
+
+	"go.uber.org/dig"
+	"go.uber.org/fx"
+	"go.uber.org/fx/fxevent"
+
+	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
+	"github.com/mooringdb/mooring/cmd/gateway/internal/server"
+)
+
+// App is one gateway. Start and Stop are called once each, in this order.
+type App struct {
+	fx     *fx.App
+	server *server.Server
+	failed chan error
+}
+
+// onFailure is called when something that runs in the background cannot go on.
+type onFailure func(error)
+
+// New makes a gateway. It opens the files that the configuration names, but no socket.
+func New(cfg *config.Config, log *slog.Logger) (*App, error) {
+	a := &App{failed: make(chan error, 1)}
+	a.fx = fx.New(
+		fx.WithLogger(func() fxevent.Logger {
+			l := &fxevent.SlogLogger{Logger: log}
+			l.UseLogLevel(slog.LevelDebug)
+			l.UseErrorLevel(slog.LevelDebug) // whoever called gets the error, too
+			return l
+		}),
+		fx.Supply(cfg, log, onFailure(a.fail)),
+		// They start in this order and stop in reverse.
+		observation,
+		deployment,
+		handles,
+		services,
+		ports,
+		fx.Populate(&a.server),
+	)
+	if err := a.fx.Err(); err != nil {
+		return nil, dig.RootCause(err)
+	}
+	return a, nil
+}
+
+// Start starts all parts; if it fails, none is left running. It does not wait for MongoDB. ctx bounds the start only.
+func (a *App) Start(ctx context.Context) error { return a.fx.Start(ctx) }
+
+// Addresses says where the gateway listens, after Start.
+func (a *App) Addresses() server.Addresses { return a.server.Addresses() }
+
+// Failed receives the error if a running gateway cannot go on. It has to be stopped all the same.
+func (a *App) Failed() <-chan error { return a.failed }
+
+// Stop lets in-flight work finish within the drain time, then ends all parts. It returns when ctx ends, at the latest.
+func (a *App) Stop(ctx context.Context) error { return a.fx.Stop(ctx) }
+
+// fail reports the first failure; others follow from it.
+func (a *App) fail(err error) {
+	select {
+	case a.failed <- err:
+	default:
+	}
+}

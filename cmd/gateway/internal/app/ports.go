@@ -1,0 +1,81 @@
+package app
+
+import (
+	"crypto/tls"
+	"log/slog"
+	"net/http"
+
+	"go.uber.org/fx"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/reflection"
+
+	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
+	"github.com/mooringdb/mooring/cmd/gateway/internal/debugging"
+	"github.com/mooringdb/mooring/cmd/gateway/internal/ready"
+	"github.com/mooringdb/mooring/cmd/gateway/internal/server"
+	"github.com/mooringdb/mooring/service/interceptor"
+	"github.com/mooringdb/mooring/service/rest"
+)
+
+// ports are what the gateway listens on: gRPC and REST, with the same services behind the same interceptors.
+var ports = fx.Module("ports", fx.Provide(newTLS, newStopping, newGRPC, newREST, newServer))
+
+func newTLS(cfg *config.Config) (*tls.Config, error) {
+	return server.LoadTLS(cfg.TLS.CertificateFile, cfg.TLS.KeyFile)
+}
+
+// stopping is closed when the gateway begins to stop.
+type stopping chan struct{}
+
+func newStopping() stopping { return make(stopping) }
+
+func newGRPC(cfg *config.Config, secure *tls.Config, around *interceptor.Chain, services api, h *health.Server, stop stopping) *grpc.Server {
+	g := server.NewGRPC(server.GRPCConfig{
+		TLS: secure, MaxRequestSize: int(cfg.MaxRequestSize), Unary: around.Unary(), Stream: around.Stream(), Stopping: stop,
+	})
+	services.register(g)
+	healthpb.RegisterHealthServer(g, h)
+	if cfg.GRPC.Reflection {
+		reflection.Register(g)
+	}
+	return g
+}
+
+func newREST(cfg *config.Config, log *slog.Logger, around *interceptor.Chain, services api, state *ready.State) (*rest.Handler, error) {
+	conn := rest.NewConn(around.Unary(), around.Stream())
+	services.register(conn)
+	return rest.New(rest.Config{Conn: conn, Ready: state.Ready, MaxBodyBytes: cfg.MaxRequestSize, Logger: log})
+}
+
+type portParams struct {
+	fx.In
+
+	Config    *config.Config
+	Log       *slog.Logger
+	TLS       *tls.Config
+	GRPC      *grpc.Server
+	REST      *rest.Handler
+	Pools     *debugging.Pools
+	Gate      *interceptor.Gate
+	Ready     *ready.State
+	Stopping  stopping
+	OnFailure onFailure
+}
+
+func newServer(lc fx.Lifecycle, p portParams) *server.Server {
+	s := server.New(server.Config{
+		GRPCAddress: p.Config.GRPC.Address, RESTAddress: p.Config.REST.Address, DebugAddress: p.Config.DebugAddress,
+		TLS: p.TLS, AddressesFile: p.Config.AddressesFile, DrainTimeout: p.Config.DrainTimeout, Log: p.Log,
+	}, server.Parts{
+		GRPC: p.GRPC, REST: http.Handler(p.REST), Debug: debugging.Handler(p.Pools), Gate: p.Gate,
+		Unready: func() {
+			p.Ready.Stop()
+			close(p.Stopping)
+		},
+		Failed: p.OnFailure,
+	})
+	lc.Append(fx.Hook{OnStart: s.Start, OnStop: s.Stop})
+	return s
+}

@@ -1,0 +1,75 @@
+package app
+
+import (
+	"log/slog"
+
+	"go.uber.org/fx"
+	"google.golang.org/grpc"
+
+	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
+	"github.com/mooringdb/mooring/core/client"
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/command"
+	"github.com/mooringdb/mooring/service/cursor"
+	"github.com/mooringdb/mooring/service/document"
+	"github.com/mooringdb/mooring/service/handle"
+	"github.com/mooringdb/mooring/service/interceptor"
+	"github.com/mooringdb/mooring/service/stream"
+)
+
+// services are the API's, and what is around all of their calls.
+var services = fx.Module("services", fx.Provide(
+	interceptor.NewGate, newChain, newStreams, newCommands, newDocuments, newCursors, newAPI,
+))
+
+func newChain(log *slog.Logger, gate *interceptor.Gate) *interceptor.Chain {
+	return interceptor.New(interceptor.Config{Logger: log, Gate: gate})
+}
+
+func newStreams(cfg *config.Config) *stream.Streams {
+	return stream.New(stream.Config{
+		Budget: int(cfg.Streams.Memory), MessageBytes: min(int(cfg.Pages.MaxSize), stream.DefaultMessageBytes),
+	})
+}
+
+func newCommands(c *client.Client, h *handle.Registry, s *stream.Streams) *command.Server {
+	return command.New(command.Config{Client: c, Handles: h, Streams: s})
+}
+
+func newDocuments(c *client.Client, h *handle.Registry, s *stream.Streams) *document.Server {
+	return document.New(document.Config{Client: c, Handles: h, Streams: s})
+}
+
+func newCursors(h *handle.Registry, s *stream.Streams) *cursor.Server {
+	return cursor.New(cursor.Config{Handles: h, Streams: s})
+}
+
+// api is the whole API, for whoever serves it.
+type api []service
+
+type service struct {
+	desc   *grpc.ServiceDesc
+	server any
+}
+
+func newAPI(commands *command.Server, documents *document.Server, cursors *cursor.Server) api {
+	return api{
+		{&mooringv1.CommandService_ServiceDesc, commands},
+		{&mooringv1.DocumentService_ServiceDesc, documents},
+		{&mooringv1.CursorService_ServiceDesc, cursors},
+	}
+}
+
+// register puts the API on a server.
+func (a api) register(r grpc.ServiceRegistrar) {
+	for _, s := range a {
+		r.RegisterService(s.desc, s.server)
+	}
+}
+
+// serviceNames are those that have a health of their own.
+var serviceNames = []string{
+	mooringv1.CommandService_ServiceDesc.ServiceName,
+	mooringv1.DocumentService_ServiceDesc.ServiceName,
+	mooringv1.CursorService_ServiceDesc.ServiceName,
+}

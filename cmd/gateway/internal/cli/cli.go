@@ -1,0 +1,171 @@
+// Package cli is the gateway's command line: its commands, their help and their exit codes. What the commands do is done
+// elsewhere: config reads the settings, app runs the gateway.
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
+)
+
+// Exit codes.
+const (
+	exitOK    = 0
+	exitError = 1 // it was tried and did not work
+	exitUsage = 2 // the command line makes no sense
+)
+
+// command is one word after the program's name.
+type command struct {
+	name, synopsis string
+	args           []string // what it takes besides flags, for the usage line; each is required and stands as it is
+	doc            string
+	configured     bool                 // takes the options of config
+	flags          func(*pflag.FlagSet) // further flags, if any
+	run            func(call) error
+}
+
+// call is what a command gets to work with.
+type call struct {
+	flags          *pflag.FlagSet
+	environ        []string
+	stdout, stderr io.Writer
+}
+
+var commands = []command{
+	{
+		name: "serve", configured: true, run: serve,
+		synopsis: "run the gateway",
+		doc: "Runs the gateway until SIGTERM or SIGINT, then lets what is in flight finish within --drain-timeout. It " +
+			"starts even if MongoDB cannot be reached, and is ready (see /readyz) once it can.",
+	},
+	{
+		name: "check", configured: true, run: check, flags: checkFlags,
+		synopsis: "connect to the deployment and report",
+		doc:      "Reads the configuration as serve would, connects to the deployment, reports what it is, and exits with 1 if it cannot be used.",
+	},
+	{
+		name: "config", configured: true, run: showConfig,
+		synopsis: "print the effective configuration",
+		doc:      "Prints the configuration that serve would use as YAML, each value with its source. Secrets are masked.",
+	},
+	{
+		name: "key", args: []string{"new"}, run: newKey,
+		synopsis: "make a key for handle.keys",
+		doc:      "Prints a new random key. Add it as the first line of the file that --handle-keys-file names.",
+	},
+	{
+		name: "version", run: printVersion,
+		synopsis: "print the version",
+		doc:      "Prints the version of the gateway and of the Go that built it.",
+	},
+}
+
+// usageError is a command line that makes no sense.
+type usageError struct{ problem string }
+
+func (e *usageError) Error() string { return e.problem }
+
+// Run executes the command that args name and returns the process's exit code. Errors are lines on stderr.
+func Run(args, environ []string, stdout, stderr io.Writer) int {
+	err := run(args, environ, stdout, stderr)
+	if err == nil {
+		return exitOK
+	}
+	for _, line := range strings.Split(err.Error(), "\n") {
+		fmt.Fprintf(stderr, "mooring: %s\n", line)
+	}
+	if usage := (*usageError)(nil); errors.As(err, &usage) {
+		fmt.Fprintln(stderr, "Try: mooring --help")
+		return exitUsage
+	}
+	return exitError
+}
+
+func run(args, environ []string, stdout, stderr io.Writer) error {
+	if len(args) == 0 {
+		return &usageError{"which command? " + names()}
+	}
+	switch args[0] {
+	case "help", "--help", "-h":
+		return overview(stdout)
+	case "--version":
+		args = []string{"version"}
+	}
+	for _, c := range commands {
+		if c.name == args[0] {
+			return c.call(args[1:], environ, stdout, stderr)
+		}
+	}
+	return &usageError{fmt.Sprintf("unknown command %q: there are %s", args[0], names())}
+}
+
+func (c command) call(args, environ []string, stdout, stderr io.Writer) error {
+	flags := pflag.NewFlagSet(c.name, pflag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	flags.Usage = func() {}
+	if c.configured {
+		config.Flags(flags)
+	}
+	own := pflag.NewFlagSet(c.name, pflag.ContinueOnError)
+	if c.flags != nil {
+		c.flags(own)
+		flags.AddFlagSet(own)
+	}
+	err := flags.Parse(args)
+	if errors.Is(err, pflag.ErrHelp) {
+		return c.help(own, stdout)
+	}
+	if err != nil {
+		return &usageError{c.name + ": " + err.Error()}
+	}
+	if strings.Join(flags.Args(), " ") != strings.Join(c.args, " ") {
+		// The words are not repeated: one of them may be a connection string with a password.
+		return &usageError{fmt.Sprintf("%s: %d words that are not flags; usage: mooring %s", c.name, flags.NArg(), c.usage())}
+	}
+	return c.run(call{flags, environ, stdout, stderr})
+}
+
+func (c command) usage() string {
+	words := append([]string{c.name}, c.args...)
+	if c.configured || c.flags != nil {
+		words = append(words, "[flags]")
+	}
+	return strings.Join(words, " ")
+}
+
+func (c command) help(own *pflag.FlagSet, w io.Writer) error {
+	fmt.Fprintf(w, "Usage: mooring %s\n\n%s\n", c.usage(), c.doc)
+	if own.HasFlags() {
+		fmt.Fprintf(w, "\nFlags:\n%s", own.FlagUsages())
+	}
+	if !c.configured {
+		return nil
+	}
+	fmt.Fprint(w, "\nOptions: flag, environment variable (default). A flag counts more than the variable, the variable more\n"+
+		"than the configuration file. The file has the same names as keys: --log-level is level below log.\n\n")
+	return config.Usage(w)
+}
+
+func overview(w io.Writer) error {
+	fmt.Fprint(w, "Mooring serves a MongoDB deployment over gRPC and REST.\n\nUsage: mooring <command> [flags]\n\n")
+	for _, c := range commands {
+		fmt.Fprintf(w, "  %-12s %s\n", strings.Join(append([]string{c.name}, c.args...), " "), c.synopsis)
+	}
+	_, err := fmt.Fprint(w, "\nStart with:  mooring serve --uri mongodb://localhost:27017\n"+
+		"All options: mooring serve --help\n")
+	return err
+}
+
+func names() string {
+	all := make([]string, len(commands))
+	for i, c := range commands {
+		all[i] = c.name
+	}
+	return strings.Join(all, ", ")
+}

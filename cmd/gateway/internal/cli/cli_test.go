@@ -1,0 +1,108 @@
+package cli_test
+
+import (
+	"bytes"
+	"encoding/base64"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/mooringdb/mooring/cmd/gateway/internal/cli"
+)
+
+// asGateway makes the test's own binary the gateway, so that tests can run it as a process.
+const asGateway = "TEST_AS_GATEWAY"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asGateway) != "" {
+		os.Exit(cli.Run(os.Args[1:], os.Environ(), os.Stdout, os.Stderr))
+	}
+	os.Exit(m.Run())
+}
+
+func run(environ []string, args ...string) (code int, stdout, stderr string) {
+	var out, err bytes.Buffer
+	code = cli.Run(args, environ, &out, &err)
+	return code, out.String(), err.String()
+}
+
+func TestRun(t *testing.T) {
+	const secret = "mongodb://user:hunter2@db.example"
+	notYAML := filepath.Join(t.TempDir(), "c.yaml")
+	if err := os.WriteFile(notYAML, []byte("log: [\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		name    string
+		args    []string
+		environ []string
+		code    int
+		stdout  string // regular expressions
+		stderr  string
+	}{
+		{"nothing", nil, nil, 2, `^$`, `which command\? serve, check, config, key, version\n.*--help`},
+		{"help", []string{"--help"}, nil, 0, `(?s)serve +run the gateway.*mooring serve --uri`, `^$`},
+		{"help word", []string{"help"}, nil, 0, `mooring serve --help`, `^$`},
+		{"help of serve", []string{"serve", "--help"}, nil, 0, `(?s)Usage: mooring serve \[flags\].*--grpc-address host:port +MOORING_GRPC_ADDRESS \(127\.0\.0\.1:27080\)`, `^$`},
+		{"help of check", []string{"check", "-h"}, nil, 0, `(?s)--timeout duration.*--uri-file`, `^$`},
+		{"help of key", []string{"key", "--help"}, nil, 0, `Usage: mooring key new\n`, `^$`},
+		{"unknown command", []string{"server"}, nil, 2, `^$`, `unknown command "server"`},
+		{"unknown flag", []string{"serve", "--prot=1"}, nil, 2, `^$`, `mooring: serve: unknown flag: --prot`},
+		{"flag without its value", []string{"serve", "--uri"}, nil, 2, `^$`, `flag needs an argument: --uri`},
+		{"a word too many", []string{"serve", secret}, nil, 2, `^$`, `serve: 1 words that are not flags`},
+		{"key without new", []string{"key"}, nil, 2, `^$`, `usage: mooring key new`},
+		{"version", []string{"version"}, nil, 0, `^mooring \S+ go1\.\S+`, `^$`},
+		{"version flag", []string{"--version"}, nil, 0, `^mooring \S+ go1\.\S+`, `^$`},
+		{"config", []string{"config", "--log-level=warn"}, []string{"MOORING_URI=" + secret}, 0, `(?s)uri: mongodb://\*\*\*@db\.example:27017/ # MOORING_URI\n.*level: warn # --log-level`, `^$`},
+		{"config with a bad value", []string{"config", "--log-level=loud", "--uri", secret}, nil, 1, `^$`, `^mooring: option log\.level \(from --log-level\): "loud" is not one of [^\n]*\n$`},
+		{"serve without a uri", []string{"serve"}, nil, 1, `^$`, `^mooring: option uri: is required[^\n]*\n$`},
+		{"serve with a bad uri", []string{"serve"}, []string{"MOORING_URI=http://user:hunter2@db"}, 1, `^$`, `^mooring: option uri \(from MOORING_URI\): [^\n]*\n$`},
+		{"serve with a missing file", []string{"serve", "--config", "/no/such.yaml"}, nil, 1, `^$`, `^mooring: [^\n]*/no/such\.yaml[^\n]*\n$`},
+		{"serve with a broken file", []string{"serve", "--config", notYAML}, nil, 1, `^$`, `^mooring: configuration file: [^\n]*c\.yaml[^\n]*\n$`},
+		{"serve with two bad values", []string{"serve", "--uri", secret, "--log-level=x", "--log-format=y"}, nil, 1, `^$`, `^mooring: option log\.level[^\n]*\nmooring: option log\.format[^\n]*\n$`},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			code, stdout, stderr := run(row.environ, row.args...)
+			if code != row.code {
+				t.Errorf("Run = %d, want %d", code, row.code)
+			}
+			for what, pair := range map[string][2]string{"stdout": {stdout, row.stdout}, "stderr": {stderr, row.stderr}} {
+				if !regexp.MustCompile(pair[1]).MatchString(pair[0]) {
+					t.Errorf("%s = %q, want %s", what, pair[0], pair[1])
+				}
+				if strings.Contains(pair[0], "hunter2") {
+					t.Errorf("%s shows a secret: %q", what, pair[0])
+				}
+			}
+		})
+	}
+}
+
+func TestKeyNew(t *testing.T) {
+	_, one, _ := run(nil, "key", "new")
+	_, two, _ := run(nil, "key", "new")
+	b, err := base64.StdEncoding.DecodeString(strings.TrimSpace(one))
+	if err != nil || len(b) != 32 || one == two {
+		t.Errorf("key new = %q, then %q; want 32 random bytes in base64", one, two)
+	}
+	file := filepath.Join(t.TempDir(), "keys")
+	if err := os.WriteFile(file, []byte(one+two), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, stderr := run([]string{"MOORING_URI=mongodb://h"}, "config", "--handle-keys-file", file); code != 0 {
+		t.Errorf("config with the new keys = %d, %s", code, stderr)
+	}
+}
+
+func TestBrokenPipe(t *testing.T) {
+	if code := cli.Run([]string{"version"}, nil, broken{}, io.Discard); code != 1 {
+		t.Errorf("Run on a broken standard output = %d, want 1", code)
+	}
+}
+
+type broken struct{}
+
+func (broken) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }

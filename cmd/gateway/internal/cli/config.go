@@ -1,0 +1,12 @@
+package cli
+
+import "github.com/mooringdb/mooring/cmd/gateway/internal/config"
+
+// showConfig is the command config.
+func showConfig(c call) error {
+	cfg, err := config.Load(c.flags, c.environ)
+	if err != nil {
+		return err
+	}
+	return cfg.WriteEffective(c.stdout)
+}

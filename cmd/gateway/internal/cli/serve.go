@@ -1,0 +1,63 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/mooringdb/mooring/cmd/gateway/internal/app"
+	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
+	"github.com/mooringdb/mooring/cmd/gateway/internal/logging"
+)
+
+// closeTime is what the gateway has, after the drain, to kill cursors and close connections.
+const closeTime = 8 * time.Second
+
+// serve is the command serve.
+func serve(c call) error {
+	cfg, err := config.Load(c.flags, c.environ)
+	if err != nil {
+		return err
+	}
+	log := logging.New(c.stderr, cfg.Log)
+	for _, w := range cfg.Warnings {
+		log.Warn("configuration", "problem", w)
+	}
+
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(signals)
+
+	gateway, err := app.New(cfg, log)
+	if err != nil {
+		return err
+	}
+	if err := gateway.Start(context.Background()); err != nil {
+		return err
+	}
+	var failure error
+	select {
+	case s := <-signals:
+		log.Info("stopping", "signal", s.String(), "drain_timeout", cfg.DrainTimeout)
+	case failure = <-gateway.Failed():
+		log.Error("stopping", "err", failure)
+	}
+	// Whoever sends a second signal does not want to wait. The default action would not do: it spares process 1.
+	go func() {
+		<-signals
+		os.Exit(exitError)
+	}()
+
+	ctx, cancel := context.WithTimeout(context.Background(), cfg.DrainTimeout+closeTime)
+	defer cancel()
+	if err := gateway.Stop(ctx); err != nil {
+		return fmt.Errorf("stop: %w", err)
+	}
+	if failure == nil {
+		log.Info("stopped")
+	}
+	return failure
+}

@@ -1,0 +1,241 @@
+package cli_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/mooringdb/mooring/internal/mongotest"
+)
+
+// gateway is `mooring serve` as a process.
+type gateway struct {
+	cmd    *exec.Cmd
+	GRPC   string
+	REST   string
+	exited chan struct{}
+	// mu guards the field below.
+	mu  sync.Mutex
+	log bytes.Buffer
+}
+
+// start runs the gateway with kernel ports and waits for the line that says where it listens.
+func start(t *testing.T, args ...string) *gateway {
+	t.Helper()
+	args = append([]string{"serve", "--grpc-address=127.0.0.1:0", "--rest-address=127.0.0.1:0", "--log-format=json"}, args...)
+	g := &gateway{cmd: exec.Command(os.Args[0], args...), exited: make(chan struct{})}
+	g.cmd.Env = []string{asGateway + "=1"}
+	stderr, err := g.cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := g.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	listening := make(chan struct{})
+	go func() {
+		defer close(g.exited)
+		for lines := bufio.NewScanner(stderr); lines.Scan(); {
+			g.mu.Lock()
+			g.log.Write(append(lines.Bytes(), '\n'))
+			g.mu.Unlock()
+			var line struct{ Msg, GRPC, REST string }
+			if json.Unmarshal(lines.Bytes(), &line) == nil && line.Msg == "listening" {
+				g.GRPC, g.REST = line.GRPC, line.REST
+				close(listening)
+			}
+		}
+		_ = g.cmd.Wait() // its code is in ProcessState
+	}()
+	t.Cleanup(func() {
+		_ = g.cmd.Process.Kill() // a no-op where the test has stopped it
+		<-g.exited
+		if t.Failed() {
+			t.Logf("the gateway said:\n%s", g.said())
+		}
+	})
+	select {
+	case <-listening:
+	case <-g.exited:
+		t.Fatalf("the gateway ended with %d", g.cmd.ProcessState.ExitCode())
+	case <-time.After(30 * time.Second):
+		t.Fatal("the gateway does not listen after 30 s")
+	}
+	return g
+}
+
+func (g *gateway) said() string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.log.String()
+}
+
+func (g *gateway) signal(t *testing.T) {
+	t.Helper()
+	if err := g.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wait waits for the end and returns the exit code.
+func (g *gateway) wait(t *testing.T) int {
+	t.Helper()
+	select {
+	case <-g.exited:
+	case <-time.After(30 * time.Second):
+		t.Fatal("the gateway is still there after 30 s")
+	}
+	return g.cmd.ProcessState.ExitCode()
+}
+
+// status asks once; 0 is no answer.
+func (g *gateway) status(path string) int {
+	c := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := c.Get("http://" + g.REST + path)
+	if err != nil {
+		return 0
+	}
+	resp.Body.Close()
+	return resp.StatusCode
+}
+
+// eventually asks until the answer has that status.
+func (g *gateway) eventually(t *testing.T, path string, want int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	again := time.NewTicker(10 * time.Millisecond)
+	defer again.Stop()
+	for got := g.status(path); got != want; got = g.status(path) {
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			t.Fatalf("GET %s = %d after 30 s, want %d", path, got, want)
+		}
+	}
+}
+
+func TestServe(t *testing.T) {
+	mongo := mongotest.NewTCPServer(t, nil)
+	file := filepath.Join(t.TempDir(), "addresses.json")
+	g := start(t, "--uri", mongo.URI(), "--addresses-file", file)
+	g.eventually(t, "/readyz", http.StatusOK)
+	if got := g.status("/healthz"); got != http.StatusOK {
+		t.Errorf("/healthz = %d", got)
+	}
+
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var addresses struct{ GRPC, REST string }
+	if err := json.Unmarshal(text, &addresses); err != nil || addresses.GRPC != g.GRPC || addresses.REST != g.REST {
+		t.Errorf("the addresses file says %s, the log %s and %s", text, g.GRPC, g.REST)
+	}
+
+	cc, err := grpc.NewClient("passthrough:///"+g.GRPC, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = cc.Close() }()
+	h, err := healthpb.NewHealthClient(cc).Check(t.Context(), &healthpb.HealthCheckRequest{Service: "mooring.v1.DocumentService"})
+	if err != nil || h.Status != healthpb.HealthCheckResponse_SERVING {
+		t.Errorf("Check = %v, %v", h, err)
+	}
+
+	g.signal(t)
+	if code := g.wait(t); code != 0 {
+		t.Errorf("exit code %d, want 0", code)
+	}
+	if n := mongo.OpenConnections(); n != 0 {
+		t.Errorf("%d connections are left open", n)
+	}
+	if !strings.Contains(g.said(), "handle.keys") {
+		t.Error("no warning that there is no handle key")
+	}
+}
+
+// TestServeWithoutMongoDB: the gateway starts, is not ready, gets ready when a server comes, and stops.
+func TestServeWithoutMongoDB(t *testing.T) {
+	mongo := mongotest.NewTCPServer(t, nil)
+	mongo.SetDown(true)
+	g := start(t, "--uri", mongo.URI()+"&serverSelectionTimeoutMS=100&heartbeatFrequencyMS=500")
+	if got := g.status("/healthz"); got != http.StatusOK {
+		t.Errorf("/healthz = %d without MongoDB, want 200", got)
+	}
+	if got := g.status("/readyz"); got != http.StatusServiceUnavailable {
+		t.Errorf("/readyz = %d without MongoDB, want 503", got)
+	}
+	mongo.SetDown(false)
+	g.eventually(t, "/readyz", http.StatusOK)
+	g.signal(t)
+	if code := g.wait(t); code != 0 {
+		t.Errorf("exit code %d, want 0", code)
+	}
+}
+
+// TestSecondSignal: with a call in flight that does not end, the first signal drains and the second ends it all.
+func TestSecondSignal(t *testing.T) {
+	reached := make(chan struct{}, 1)
+	mongo := mongotest.NewTCPServer(t, mongotest.Handlers{"slow": func(*mongotest.Command) mongotest.Reply {
+		reached <- struct{}{}
+		return mongotest.Hang()
+	}})
+	g := start(t, "--uri", mongo.URI(), "--drain-timeout", "1h")
+	go func() {
+		resp, err := http.Post("http://"+g.REST+"/v1/databases/db:runCommand", "application/json", strings.NewReader(`{"command":{"slow":1}}`))
+		if err == nil {
+			_, _ = io.Copy(io.Discard, resp.Body)
+			resp.Body.Close()
+		}
+	}()
+	<-reached
+	g.signal(t)
+	g.eventually(t, "/readyz", http.StatusServiceUnavailable)
+	g.signal(t)
+	if code := g.wait(t); code != 1 {
+		t.Errorf("exit code %d, want 1", code)
+	}
+}
+
+func TestServePortTaken(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = taken.Close() }()
+	code, _, stderr := run(nil, "serve", "--uri", "mongodb://127.0.0.1:1", "--grpc-address=127.0.0.1:0", "--log-level=error",
+		"--rest-address", taken.Addr().String())
+	if code != 1 || !strings.HasPrefix(stderr, "mooring: option rest.address: ") || strings.Count(stderr, "\n") != 1 {
+		t.Errorf("serve on a taken port = %d, %q; want 1 and one line that names rest.address", code, stderr)
+	}
+}
+
+func TestCheck(t *testing.T) {
+	mongo := mongotest.NewTCPServer(t, nil)
+	code, stdout, stderr := run(nil, "check", "--uri", mongo.URI())
+	if code != 0 || !strings.Contains(stdout, "Standalone") || !strings.Contains(stdout, "ping        ok") {
+		t.Errorf("check = %d, %q, %q", code, stdout, stderr)
+	}
+	mongo.SetDown(true)
+	code, stdout, stderr = run(nil, "check", "--uri", mongo.URI(), "--timeout=200ms")
+	if code != 1 || !strings.Contains(stdout, "Unknown") || !strings.HasPrefix(stderr, "mooring: ping: ") {
+		t.Errorf("check of a server that is down = %d, %q, %q", code, stdout, stderr)
+	}
+}

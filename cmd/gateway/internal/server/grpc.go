@@ -1,0 +1,86 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
+
+	"github.com/mooringdb/mooring/service/rpcerr"
+)
+
+// GRPCConfig is what a gRPC server is made of.
+type GRPCConfig struct {
+	TLS            *tls.Config // nil: plain text
+	MaxRequestSize int
+	// Unary and Stream are around every call of the API. Health and reflection are not of the API.
+	Unary  grpc.UnaryServerInterceptor
+	Stream grpc.StreamServerInterceptor
+	// Stopping is closed when the server stops. Streams of health and reflection, which would go on for ever, end then.
+	Stopping <-chan struct{}
+}
+
+const (
+	// A client that is gone without a word is noticed after the two together, and its streams end.
+	keepaliveTime    = 30 * time.Second
+	keepaliveTimeout = 20 * time.Second
+	// Clients that ping more often than this are cut off.
+	keepaliveLeast = 10 * time.Second
+)
+
+// NewGRPC returns a gRPC server without services.
+func NewGRPC(cfg GRPCConfig) *grpc.Server {
+	opts := []grpc.ServerOption{
+		grpc.MaxRecvMsgSize(cfg.MaxRequestSize),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: keepaliveLeast, PermitWithoutStream: true}),
+		grpc.WaitForHandlers(true),
+		grpc.UnaryInterceptor(cfg.unary),
+		grpc.StreamInterceptor(cfg.stream),
+	}
+	if cfg.TLS != nil {
+		opts = append(opts, grpc.Creds(credentials.NewTLS(cfg.TLS)))
+	}
+	return grpc.NewServer(opts...)
+}
+
+// LoadTLS reads a certificate and its key. Empty names are no TLS.
+func LoadTLS(certificateFile, keyFile string) (*tls.Config, error) {
+	if certificateFile == "" && keyFile == "" {
+		return nil, nil
+	}
+	certificate, err := tls.LoadX509KeyPair(certificateFile, keyFile)
+	if err != nil {
+		return nil, fmt.Errorf("options tls.certificateFile and tls.keyFile: %w", err)
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{certificate}}, nil
+}
+
+func (cfg GRPCConfig) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, h grpc.UnaryHandler) (any, error) {
+	if isInfrastructure(info.FullMethod) {
+		return h(ctx, req)
+	}
+	return cfg.Unary(ctx, req, info, h)
+}
+
+func (cfg GRPCConfig) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, h grpc.StreamHandler) error {
+	if !isInfrastructure(info.FullMethod) {
+		return cfg.Stream(srv, ss, info, h)
+	}
+	done := make(chan error, 1)
+	go func() { done <- h(srv, ss) }() // its stream ends with this function, and it with the stream
+	select {
+	case err := <-done:
+		return err
+	case <-cfg.Stopping:
+		return rpcerr.Status(&rpcerr.Error{Reason: rpcerr.ShuttingDown, Message: "the gateway is shutting down"}).Err()
+	}
+}
+
+// isInfrastructure tells grpc.health.v1 and grpc.reflection from the API.
+func isInfrastructure(method string) bool { return strings.HasPrefix(method, "/grpc.") }

@@ -1,0 +1,232 @@
+// Package server is the gateway's ports: it binds them, says where they are, serves on them, and lets what is in flight
+// finish when it stops. What is served there is none of its business.
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+)
+
+// Config is where to listen and how to stop. An empty address is no listener.
+type Config struct {
+	GRPCAddress, RESTAddress, DebugAddress string
+	// TLS is served on the ports of gRPC and REST; nil: plain text. The gRPC server has it already (see NewGRPC).
+	TLS *tls.Config
+	// AddressesFile, if not empty, gets the addresses once all ports are bound.
+	AddressesFile string
+	// DrainTimeout is how long in-flight work may go on when the server stops.
+	DrainTimeout time.Duration
+	Log          *slog.Logger
+}
+
+// Gate knows what is in flight.
+type Gate interface {
+	// Drain refuses new calls and waits for those in flight; what is left when ctx ends is cut.
+	Drain(ctx context.Context) error
+}
+
+// Parts are what is served, and what takes part in stopping.
+type Parts struct {
+	GRPC        *grpc.Server
+	REST, Debug http.Handler
+	Gate        Gate
+	// Unready makes the gateway not ready. It is the first thing that happens in Stop.
+	Unready func()
+	// Failed is called when a port that was served breaks.
+	Failed func(error)
+}
+
+// Addresses are where the gateway listens; an empty one is not there.
+type Addresses struct {
+	GRPC  string `json:"grpc,omitempty"`
+	REST  string `json:"rest,omitempty"`
+	Debug string `json:"debug,omitempty"`
+}
+
+// Server is the gateway's ports. Start and Stop are called once each, in this order.
+type Server struct {
+	cfg       Config
+	parts     Parts
+	rest      *http.Server
+	debug     *http.Server
+	addresses Addresses
+	serving   sync.WaitGroup // one per port
+}
+
+const (
+	readHeaderTimeout = 10 * time.Second
+	idleTimeout       = 2 * time.Minute
+	maxHeaderBytes    = 64 << 10
+	// flushTime is what answers that are written already get to reach their clients, beyond the drain's time.
+	flushTime = time.Second
+)
+
+// New returns a server that does not listen yet.
+func New(cfg Config, parts Parts) *Server {
+	quiet := slog.NewLogLogger(cfg.Log.Handler(), slog.LevelDebug) // clients that break the protocol, and the like
+	httpServer := func(h http.Handler, secure *tls.Config) *http.Server {
+		return &http.Server{
+			Handler: h, TLSConfig: secure, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout,
+			MaxHeaderBytes: maxHeaderBytes, ErrorLog: quiet,
+		}
+	}
+	return &Server{cfg: cfg, parts: parts, rest: httpServer(parts.REST, cfg.TLS.Clone()), debug: httpServer(parts.Debug, nil)}
+}
+
+// port is one of the things to listen for.
+type port struct {
+	option, address string
+	bound           *string
+	serve           func(net.Listener) error
+}
+
+// Start binds all ports, or none, and serves on them.
+func (s *Server) Start(ctx context.Context) error {
+	serveREST := s.rest.Serve
+	if s.cfg.TLS != nil {
+		serveREST = func(l net.Listener) error { return s.rest.ServeTLS(l, "", "") }
+	}
+	var ports []port
+	for _, p := range []port{
+		{"grpc.address", s.cfg.GRPCAddress, &s.addresses.GRPC, s.parts.GRPC.Serve},
+		{"rest.address", s.cfg.RESTAddress, &s.addresses.REST, serveREST},
+		{"debug.address", s.cfg.DebugAddress, &s.addresses.Debug, s.debug.Serve},
+	} {
+		if p.address != "" {
+			ports = append(ports, p)
+		}
+	}
+
+	listeners, err := bind(ctx, ports)
+	if err == nil {
+		err = s.writeAddresses()
+	}
+	if err != nil {
+		closeAll(listeners)
+		return err
+	}
+	for i, p := range ports {
+		s.serving.Go(func() {
+			err := p.serve(listeners[i])
+			if err != nil && !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, grpc.ErrServerStopped) {
+				s.parts.Failed(fmt.Errorf("serve %s: %w", p.option, err))
+			}
+		})
+	}
+	s.cfg.Log.Info("listening", s.addresses.attrs()...)
+	return nil
+}
+
+// Addresses says where the server listens, after Start.
+func (s *Server) Addresses() Addresses { return s.addresses }
+
+func bind(ctx context.Context, ports []port) ([]net.Listener, error) {
+	var listeners []net.Listener
+	var lc net.ListenConfig
+	for _, p := range ports {
+		l, err := lc.Listen(ctx, "tcp", p.address)
+		if err != nil {
+			return listeners, fmt.Errorf("option %s: %w", p.option, err)
+		}
+		*p.bound = l.Addr().String()
+		listeners = append(listeners, l)
+	}
+	return listeners, nil
+}
+
+func closeAll(listeners []net.Listener) {
+	for _, l := range listeners {
+		_ = l.Close() // nobody has used it yet
+	}
+}
+
+func (a Addresses) attrs() []any {
+	var attrs []any
+	for _, named := range [...][2]string{{"grpc", a.GRPC}, {"rest", a.REST}, {"debug", a.Debug}} {
+		if named[1] != "" {
+			attrs = append(attrs, named[0], named[1])
+		}
+	}
+	return attrs
+}
+
+// writeAddresses puts the addresses into their file in one step, so that who waits for it never reads half of it.
+func (s *Server) writeAddresses() error {
+	if s.cfg.AddressesFile == "" {
+		return nil
+	}
+	text, err := json.Marshal(s.addresses)
+	if err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(s.cfg.AddressesFile), ".addresses-*")
+	if err != nil {
+		return fmt.Errorf("option addressesFile: %w", err)
+	}
+	_, err = f.Write(append(text, '\n'))
+	err = errors.Join(err, f.Chmod(0o644), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), s.cfg.AddressesFile)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name()) // what it was for went wrong: that is the error to report
+		return fmt.Errorf("option addressesFile: %w", err)
+	}
+	return nil
+}
+
+// Stop lets in-flight work finish within the drain time, cuts what is left, and closes the ports. While it drains, new
+// REST requests are still answered, with 503; gRPC clients are told to go elsewhere. It returns when ctx ends, at the
+// latest; an error means that something of the server is still there.
+func (s *Server) Stop(ctx context.Context) error {
+	s.parts.Unready()
+	drain, cancelDrain := context.WithTimeout(ctx, s.cfg.DrainTimeout)
+	defer cancelDrain()
+	final, cancelFinal := context.WithTimeout(ctx, s.cfg.DrainTimeout+flushTime)
+	defer cancelFinal()
+
+	// In the end connections are broken, so that who writes to a client that does not read is not held up by it.
+	broken := make(chan struct{})
+	stopBreaking := context.AfterFunc(final, func() {
+		defer close(broken)
+		_ = s.rest.Close() // what it closed was broken anyway
+		s.parts.GRPC.Stop()
+	})
+	grpcDone := make(chan struct{})
+	go func() {
+		defer close(grpcDone)
+		s.parts.GRPC.GracefulStop() // returns when the handlers have, also after Stop
+	}()
+	s.rest.SetKeepAlivesEnabled(false)
+
+	if err := s.parts.Gate.Drain(drain); err != nil {
+		s.cfg.Log.Warn("drain", "err", err)
+	}
+	_ = s.rest.Shutdown(final) // its only error is that final has ended: then the connections are closed
+	var err error
+	select {
+	case <-grpcDone:
+	case <-ctx.Done():
+		err = fmt.Errorf("gRPC handlers did not end: %w", context.Cause(ctx))
+	}
+	if !stopBreaking() && err == nil {
+		<-broken
+	}
+	if err == nil {
+		err = s.debug.Close()
+		s.serving.Wait()
+	}
+	return err
+}

@@ -1,0 +1,459 @@
+// Package helm_test renders the chart and runs the gateway as its Pod would: the image's entry point and environment,
+// the container's arguments, the files that it mounts and nothing else, as the user that it names, in a root of its own.
+package helm_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/mooringdb/mooring/internal/mongotest"
+)
+
+// gate is the environment variable that lets these tests run: they build Helm, which takes minutes, and the gateway.
+const gate = "MOORING_TEST_HELM"
+
+// What the templates give, as far as a container's start depends on it.
+type (
+	object struct {
+		Kind     string
+		Metadata struct{ Name string }
+		Data     map[string]string // of a ConfigMap
+		Spec     struct {
+			Template struct{ Spec pod }
+		}
+	}
+	pod struct {
+		TerminationGracePeriodSeconds int
+		EnableServiceLinks            *bool
+		SecurityContext               struct {
+			RunAsUser, RunAsGroup uint32
+			FSGroup               int
+		}
+		Containers []container
+		Volumes    []volume
+	}
+	container struct {
+		Command, Args                 []string
+		Env, EnvFrom                  []any
+		Ports                         []port
+		LivenessProbe, ReadinessProbe struct {
+			HTTPGet probe
+		}
+		Lifecycle struct {
+			PreStop struct{ Sleep struct{ Seconds int } }
+		}
+		VolumeMounts []struct {
+			Name      string
+			MountPath string
+		}
+	}
+	port struct {
+		Name          string
+		ContainerPort int
+	}
+	probe  struct{ Path, Port, Scheme string }
+	volume struct {
+		Name      string
+		ConfigMap *struct{ Name string }
+		Secret    *struct {
+			SecretName  string
+			DefaultMode os.FileMode
+			Items       []struct{ Key, Path string }
+		}
+	}
+)
+
+// secrets are what the cluster would hold: Secrets by name, their keys, the text.
+type secrets map[string]map[string]string
+
+func TestPodRuns(t *testing.T) {
+	needHelm(t)
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: the gateway runs in a root directory of its own")
+	}
+	binary := build(t)
+	crt, key := certificate(t)
+	for _, row := range []struct {
+		name    string
+		args    []string
+		secrets func(uri, keys string) secrets
+	}{
+		{
+			"only what the chart demands",
+			[]string{"--set", "uriSecret.name=a,handleKeysSecret.name=b"},
+			func(uri, keys string) secrets { return secrets{"a": {"uri": uri}, "b": {"keys": keys}} },
+		},
+		{
+			"everything",
+			[]string{"-f", "mooring/ci/values.yaml"},
+			func(uri, keys string) secrets {
+				return secrets{
+					"mooring-uri": {"connection-string": uri}, "mooring-handle-keys": {"keys": keys},
+					"mooring-tls": {"tls.crt": crt, "tls.key": key},
+				}
+			},
+		},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			uri := mongotest.NewTCPServer(t, nil).URI()
+			keys := base64.StdEncoding.EncodeToString(make([]byte, 32)) + "\n"
+			runPod(t, binary, render(t, row.args...), row.secrets(uri, keys))
+		})
+	}
+}
+
+func TestChartDemandsSecrets(t *testing.T) {
+	needHelm(t)
+	for set, want := range map[string]string{
+		"handleKeysSecret.name=b": "uriSecret.name",
+		"uriSecret.name=a":        "handleKeysSecret.name",
+		"uriSecret.name=a,handleKeysSecret.name=b,config.grpc.address=:1": "/config/grpc/address",
+	} {
+		out, err := helm("template", "test", "mooring", "--set", set).CombinedOutput()
+		if err == nil || !strings.Contains(string(out), want) {
+			t.Errorf("helm template --set %s: %v, %s; want a refusal that names %s", set, err, out, want)
+		}
+	}
+}
+
+func runPod(t *testing.T, binary string, objects []object, s secrets) {
+	spec := one(t, objects, "Deployment").Spec.Template.Spec
+	if spec.EnableServiceLinks == nil || *spec.EnableServiceLinks {
+		t.Error("enableServiceLinks is not false: Services would put variables into the container")
+	}
+	c := spec.Containers[0]
+	if len(spec.Containers) != 1 || c.Env != nil || c.EnvFrom != nil || c.Command != nil {
+		t.Fatalf("the Pod has what this test does not understand yet: %+v", spec.Containers)
+	}
+	img := readDockerfile(t)
+	if want := fmt.Sprintf("%d:%d", spec.SecurityContext.RunAsUser, spec.SecurityContext.RunAsGroup); img.user != want {
+		t.Errorf("the image runs as %s, the Pod as %s", img.user, want)
+	}
+
+	root := t.TempDir()
+	copyFile(t, binary, filepath.Join(root, img.entrypoint[0]), 0o755)
+	mount(t, root, spec, objects, s)
+
+	for _, p := range c.Ports {
+		l, err := net.Listen("tcp", fmt.Sprintf(":%d", p.ContainerPort))
+		if err != nil {
+			t.Skipf("port %d, which the Pod uses, is taken on this machine: %v", p.ContainerPort, err)
+		}
+		_ = l.Close()
+	}
+	var log bytes.Buffer
+	cmd := exec.Command(img.entrypoint[0], append(img.entrypoint[1:], c.Args...)...)
+	cmd.Path = img.entrypoint[0]
+	cmd.Err = nil // the path is looked for in the new root only
+	cmd.Env, cmd.Dir = append([]string{}, img.env...), "/"
+	cmd.Stdout, cmd.Stderr = &log, &log
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Chroot: root,
+		Credential: &syscall.Credential{
+			Uid: spec.SecurityContext.RunAsUser, Gid: spec.SecurityContext.RunAsGroup,
+			Groups: []uint32{uint32(spec.SecurityContext.FSGroup)},
+		},
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatalf("start: %v", err)
+	}
+	exited := make(chan error, 1)
+	go func() { exited <- cmd.Wait() }()
+	running := true
+	defer func() {
+		if running {
+			_ = cmd.Process.Kill() // the test has failed already
+			<-exited               //nolint:errcheck // killed
+		}
+		if t.Failed() {
+			t.Logf("the gateway said:\n%s", &log)
+		}
+	}()
+
+	for name, p := range map[string]probe{"liveness": c.LivenessProbe.HTTPGet, "readiness": c.ReadinessProbe.HTTPGet} {
+		select {
+		case err := <-exited:
+			running = false
+			t.Fatalf("the gateway ended: %v", err)
+		case err := <-succeed(t, p.url(t, c.Ports)):
+			if err != nil {
+				t.Errorf("%s probe: %v", name, err)
+			}
+		}
+	}
+
+	grace := time.Duration(spec.TerminationGracePeriodSeconds-c.Lifecycle.PreStop.Sleep.Seconds) * time.Second
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-exited:
+		running = false
+		if err != nil {
+			t.Errorf("after SIGTERM: %v, want exit code 0", err)
+		}
+	case <-time.After(grace):
+		t.Errorf("still there %s after SIGTERM: the kubelet would kill it", grace)
+	}
+	if strings.Contains(log.String(), "no effect") || strings.Contains(log.String(), `"WARN"`) {
+		t.Error("the gateway warns of what the chart gives it")
+	}
+}
+
+// mount puts the Pod's volumes below root as the kubelet would. A Secret or key that is not there fails the test.
+func mount(t *testing.T, root string, spec pod, objects []object, s secrets) {
+	t.Helper()
+	for _, m := range spec.Containers[0].VolumeMounts {
+		var v volume
+		for _, candidate := range spec.Volumes {
+			if candidate.Name == m.Name {
+				v = candidate
+			}
+		}
+		dir := filepath.Join(root, m.MountPath)
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		write := func(name, text string, mode os.FileMode) {
+			path := filepath.Join(dir, name)
+			err := errors.Join(os.WriteFile(path, []byte(text), mode), os.Chmod(path, mode), os.Chown(path, 0, spec.SecurityContext.FSGroup))
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		switch {
+		case v.ConfigMap != nil:
+			cm := one(t, objects, "ConfigMap")
+			if cm.Metadata.Name != v.ConfigMap.Name {
+				t.Fatalf("volume %s is of ConfigMap %q, which is not there", m.Name, v.ConfigMap.Name)
+			}
+			for name, text := range cm.Data {
+				write(name, text, 0o644)
+			}
+		case v.Secret != nil && v.Secret.Items == nil:
+			for key, text := range s[v.Secret.SecretName] {
+				write(key, text, v.Secret.DefaultMode)
+			}
+		case v.Secret != nil:
+			for _, item := range v.Secret.Items {
+				text, ok := s[v.Secret.SecretName][item.Key]
+				if !ok {
+					t.Fatalf("volume %s wants key %q of Secret %q, which is not there", m.Name, item.Key, v.Secret.SecretName)
+				}
+				write(item.Path, text, v.Secret.DefaultMode)
+			}
+		default:
+			t.Fatalf("volume %q is of a kind that this test does not know, or is missing", m.Name)
+		}
+	}
+}
+
+// url is where a probe asks, with the port's name looked up.
+func (p probe) url(t *testing.T, ports []port) string {
+	t.Helper()
+	for _, candidate := range ports {
+		if candidate.Name == p.Port {
+			return fmt.Sprintf("%s://127.0.0.1:%d%s", strings.ToLower(p.Scheme), candidate.ContainerPort, p.Path)
+		}
+	}
+	t.Fatalf("a probe asks port %q, which the container does not have", p.Port)
+	return ""
+}
+
+// succeed asks until the answer is 200, for half a minute.
+func succeed(t *testing.T, url string) <-chan error {
+	c := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
+		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // the kubelet does not verify either
+		DisableKeepAlives: true,
+	}}
+	result := make(chan error, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	go func() {
+		defer cancel()
+		again := time.NewTicker(50 * time.Millisecond)
+		defer again.Stop()
+		for {
+			err := ask(ctx, c, url)
+			if err == nil || ctx.Err() != nil {
+				result <- err
+				return
+			}
+			select {
+			case <-again.C:
+			case <-ctx.Done():
+				result <- err
+				return
+			}
+		}
+	}()
+	return result
+}
+
+func ask(ctx context.Context, c *http.Client, url string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := c.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("GET %s: %s", url, resp.Status)
+	}
+	return nil
+}
+
+// image is what the Dockerfile says of the last stage.
+type image struct {
+	entrypoint, env []string
+	user            string
+}
+
+func readDockerfile(t *testing.T) image {
+	t.Helper()
+	text, err := os.ReadFile("../Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var img image
+	for line := range strings.Lines(string(text)) {
+		word, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+		switch word {
+		case "FROM":
+			img = image{}
+		case "ENV":
+			img.env = append(img.env, strings.Fields(rest)...)
+		case "USER":
+			img.user = rest
+		case "ENTRYPOINT":
+			if err := json.Unmarshal([]byte(rest), &img.entrypoint); err != nil {
+				t.Fatalf("ENTRYPOINT %s: %v", rest, err)
+			}
+		}
+	}
+	if len(img.entrypoint) == 0 {
+		t.Fatal("the Dockerfile has no ENTRYPOINT")
+	}
+	return img
+}
+
+func needHelm(t *testing.T) {
+	t.Helper()
+	if os.Getenv(gate) == "" {
+		t.Skipf("set %s=1 to build Helm from tools/helm and run this", gate)
+	}
+}
+
+func helm(args ...string) *exec.Cmd {
+	return exec.Command("go", append([]string{"tool", "-modfile=../../tools/helm/go.mod", "helm"}, args...)...)
+}
+
+func render(t *testing.T, args ...string) []object {
+	t.Helper()
+	cmd := helm(append([]string{"template", "test", "mooring"}, args...)...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("helm template: %v\n%s", err, &stderr)
+	}
+	var objects []object
+	for dec := yaml.NewDecoder(bytes.NewReader(out)); ; {
+		var tree any
+		err := dec.Decode(&tree)
+		if errors.Is(err, io.EOF) {
+			return objects
+		}
+		// Kubernetes, too, reads YAML as JSON.
+		text, jsonErr := json.Marshal(tree)
+		var o object
+		if err := errors.Join(err, jsonErr, json.Unmarshal(text, &o)); err != nil {
+			t.Fatalf("helm template gives what cannot be read: %v", err)
+		}
+		objects = append(objects, o)
+	}
+}
+
+func one(t *testing.T, objects []object, kind string) object {
+	t.Helper()
+	var found []object
+	for _, o := range objects {
+		if o.Kind == kind {
+			found = append(found, o)
+		}
+	}
+	if len(found) != 1 {
+		t.Fatalf("the chart has %d objects of kind %s, want 1", len(found), kind)
+	}
+	return found[0]
+}
+
+// build makes the binary as the Dockerfile does.
+func build(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "mooring")
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", path, "../../cmd/gateway")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	return path
+}
+
+func copyFile(t *testing.T, from, to string, mode os.FileMode) {
+	t.Helper()
+	text, err := os.ReadFile(from)
+	if err == nil {
+		err = os.WriteFile(to, text, mode)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// certificate makes a self-signed one, as the PEM texts that a Secret of type kubernetes.io/tls holds.
+func certificate(t *testing.T) (crt, key string) {
+	t.Helper()
+	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &k.PublicKey, k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := func(kind string, b []byte) string {
+		return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: b}))
+	}
+	return text("CERTIFICATE", der), text("PRIVATE KEY", keyDER)
+}
