@@ -66,6 +66,7 @@ func (s *Server) RunCursorCommand(ctx context.Context, req *mooringv1.RunCursorC
 	page, err := s.cfg.Handles.Open(ctx, handle.Opening{
 		Namespace: handle.Namespace{Database: req.GetDatabase()},
 		BatchSize: opt.BatchSize,
+		Inflation: r.Inflation(),
 		Run: func(ctx context.Context) (handle.Cursor, error) {
 			return s.cfg.Client.RunCursorCommand(ctx, req.GetDatabase(), cmd, opt)
 		},
@@ -87,6 +88,7 @@ func (s *Server) StreamRunCursorCommand(
 	ctx := ss.Context()
 	r := request.Read(ctx, req, req.Statement)
 	cmd, opt := readCursorCommand(r, req)
+	opt.RunOn = true
 	if err := r.Err(); err != nil {
 		return err
 	}
@@ -94,7 +96,8 @@ func (s *Server) StreamRunCursorCommand(
 	if err != nil {
 		return err
 	}
-	src := stream.Source{Cursor: cur, FixedSize: opt.BatchSize != nil}
+	cur.SetRunOn(false)
+	src := stream.Source{Cursor: cur, FixedSize: opt.BatchSize != nil, Inflation: r.Inflation()}
 	return s.cfg.Streams.Run(ctx, src, func(docs []bson.Raw) error {
 		messages, err := r.Encoding.Documents(docs)
 		if err != nil {

@@ -35,7 +35,7 @@ func (s *Server) Next(ctx context.Context, req *mooringv1.CursorServiceNextReque
 	r := request.Read(ctx, req, req.Statement)
 	ask := handle.Asking{
 		Token: req.GetCursor(), AllowGap: req.GetAllowGap(),
-		BatchSize: r.BatchSize(req.BatchSize), MaxAwaitTimeMS: request.Copy(req.MaxAwaitTimeMs),
+		BatchSize: r.BatchSize(req.BatchSize), MaxAwaitTimeMS: request.Copy(req.MaxAwaitTimeMs), Inflation: r.Inflation(),
 	}
 	if err := r.Err(); err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ func (s *Server) Stream(req *mooringv1.CursorServiceStreamRequest, ss grpc.Serve
 	r := request.Read(ss.Context(), req, req.Statement)
 	ask := handle.Asking{
 		Token: req.GetCursor(), AllowGap: req.GetAllowGap(),
-		BatchSize: r.BatchSize(req.BatchSize), MaxAwaitTimeMS: request.Copy(req.MaxAwaitTimeMs),
+		BatchSize: r.BatchSize(req.BatchSize), MaxAwaitTimeMS: request.Copy(req.MaxAwaitTimeMs), Inflation: r.Inflation(),
 	}
 	if err := r.Err(); err != nil {
 		return err
@@ -66,7 +66,7 @@ func (s *Server) Stream(req *mooringv1.CursorServiceStreamRequest, ss grpc.Serve
 		return err
 	}
 	defer taken.Release()
-	src := stream.Source{Cursor: taken.Cursor, Documents: taken.Documents, FixedSize: req.BatchSize != nil}
+	src := stream.Source{Cursor: taken.Cursor, Documents: taken.Documents, FixedSize: req.BatchSize != nil, Inflation: r.Inflation()}
 	taken.Documents = nil
 	return s.cfg.Streams.Run(ctx, src, func(docs []bson.Raw) error {
 		messages, err := r.Encoding.Documents(docs)

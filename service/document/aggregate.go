@@ -25,6 +25,7 @@ func (s *Server) Aggregate(ctx context.Context, req *mooringv1.AggregateRequest)
 	page, err := s.cfg.Handles.Open(ctx, handle.Opening{
 		Namespace: handle.Namespace(ns),
 		BatchSize: opt.BatchSize,
+		Inflation: r.Inflation(),
 		Run:       func(ctx context.Context) (handle.Cursor, error) { return s.cfg.Client.Aggregate(ctx, ns, opt) },
 	})
 	if err != nil {
@@ -42,7 +43,7 @@ func (s *Server) StreamAggregate(req *mooringv1.StreamAggregateRequest, ss grpc.
 	ctx := ss.Context()
 	r := request.Read(ctx, req, req.Statement)
 	opt := aggregateOptions(r, likeAggregate(req))
-	opt.BatchSize = stream.First(opt.BatchSize)
+	opt.BatchSize, opt.RunOn = stream.First(opt.BatchSize), true
 	if err := r.Err(); err != nil {
 		return err
 	}
@@ -50,7 +51,8 @@ func (s *Server) StreamAggregate(req *mooringv1.StreamAggregateRequest, ss grpc.
 	if err != nil {
 		return err
 	}
-	src := stream.Source{Cursor: cur, FixedSize: req.BatchSize != nil}
+	cur.SetRunOn(false)
+	src := stream.Source{Cursor: cur, FixedSize: req.BatchSize != nil, Inflation: r.Inflation()}
 	return s.cfg.Streams.Run(ctx, src, func(docs []bson.Raw) error {
 		messages, err := r.Encoding.Documents(docs)
 		if err != nil {

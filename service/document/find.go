@@ -64,6 +64,7 @@ func (s *Server) Find(ctx context.Context, req *mooringv1.FindRequest) (*mooring
 	page, err := s.cfg.Handles.Open(ctx, handle.Opening{
 		Namespace: handle.Namespace(ns),
 		BatchSize: opt.BatchSize,
+		Inflation: r.Inflation(),
 		Run:       func(ctx context.Context) (handle.Cursor, error) { return s.cfg.Client.Find(ctx, ns, opt) },
 	})
 	if err != nil {
@@ -81,7 +82,7 @@ func (s *Server) StreamFind(req *mooringv1.StreamFindRequest, ss grpc.ServerStre
 	ctx := ss.Context()
 	r := request.Read(ctx, req, req.Statement)
 	opt := findOptions(r, likeFind(req))
-	opt.BatchSize = stream.First(opt.BatchSize)
+	opt.BatchSize, opt.RunOn = stream.First(opt.BatchSize), true
 	if err := r.Err(); err != nil {
 		return err
 	}
@@ -89,7 +90,8 @@ func (s *Server) StreamFind(req *mooringv1.StreamFindRequest, ss grpc.ServerStre
 	if err != nil {
 		return err
 	}
-	src := stream.Source{Cursor: cur, FixedSize: req.BatchSize != nil}
+	cur.SetRunOn(false)
+	src := stream.Source{Cursor: cur, FixedSize: req.BatchSize != nil, Inflation: r.Inflation()}
 	return s.cfg.Streams.Run(ctx, src, func(docs []bson.Raw) error {
 		messages, err := r.Encoding.Documents(docs)
 		if err != nil {

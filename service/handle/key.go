@@ -65,7 +65,10 @@ func ParseKeys(text []byte) ([]Key, error) {
 	return keys, nil
 }
 
-func (Key) String() string   { return "[key]" }
+// String is a mask.
+func (Key) String() string { return "[key]" }
+
+// GoString is a mask, too.
 func (Key) GoString() string { return "[key]" }
 
 // KeyRing seals with its first key and opens with any. Its keys can be replaced at any time; readers never lock.

@@ -17,6 +17,8 @@ type Opening struct {
 	Namespace Namespace
 	// BatchSize is the client's own; nil lets the registry choose that of the following batches.
 	BatchSize *int32
+	// Inflation is how many times larger than BSON the client's form of documents may be; 0 is 1.
+	Inflation int
 	// Run sends the command, with RunOn.
 	Run func(ctx context.Context) (Cursor, error)
 }
@@ -31,7 +33,7 @@ func (r *Registry) Open(ctx context.Context, o Opening) (Page, error) {
 	cur.SetRunOn(true)
 	e := &entry{principal: o.Principal, namespace: o.Namespace, cur: cur, fixedSize: o.BatchSize != nil}
 	_, _ = rand.Read(e.id[:]) // never fails
-	page, _, err := r.read(ctx, e, 1, 0)
+	page, _, err := r.read(ctx, e, 1, 0, r.pageBytes(o.Inflation))
 	if err == nil && page.Token == "" {
 		return page, nil
 	}
@@ -70,6 +72,8 @@ type Asking struct {
 	// BatchSize and MaxAwaitTimeMS are for this batch and the following ones; nil changes nothing.
 	BatchSize      *int32
 	MaxAwaitTimeMS *int64
+	// Inflation is how many times larger than BSON the client's form of documents may be; 0 is 1.
+	Inflation int
 }
 
 // Next delivers the page that a token asks for. The same token again brings the same page again while it is held, and
@@ -193,7 +197,7 @@ func (r *Registry) fetch(g grant, a Asking) (Page, error) {
 		e.cur.SetBatchSize(*a.BatchSize)
 		most = int(*a.BatchSize)
 	}
-	page, cost, err := r.read(g.ctx, e, g.seq+1, most)
+	page, cost, err := r.read(g.ctx, e, g.seq+1, most, r.pageBytes(a.Inflation))
 	return r.finish(g, outcomeOf(page, err), page, cost, err)
 }
 
@@ -223,15 +227,18 @@ func (r *Registry) finish(g grant, o outcome, page Page, cost int, err error) (P
 	return page, err
 }
 
-// read takes the next page of what is left of the last batch, or of a new one: at most so many documents, if most is not 0. The
-// page's token asks for page seq.
-func (r *Registry) read(ctx context.Context, e *entry, seq uint64, most int) (page Page, cost int, err error) {
+// pageBytes is how much BSON a page may hold.
+func (r *Registry) pageBytes(inflation int) int { return r.cfg.PageBytes / max(inflation, 1) }
+
+// read takes the next page of what is left of the last batch, or of a new one: so many bytes, and at most so many documents, if most is not
+// 0. The page's token asks for page seq.
+func (r *Registry) read(ctx context.Context, e *entry, seq uint64, most, maxBytes int) (page Page, cost int, err error) {
 	if len(e.rest) == 0 {
-		if err := r.refill(ctx, e, seq > 1); err != nil {
+		if err := r.refill(ctx, e, seq > 1, maxBytes); err != nil {
 			return Page{}, 0, err
 		}
 	}
-	n, bytes := batch.Cut(e.rest, r.cfg.PageBytes, most)
+	n, bytes := batch.Cut(e.rest, maxBytes, most)
 	page.Documents, e.rest = e.rest[:n:n], e.rest[n:]
 	cost = bytes
 	if len(e.rest) == 0 {
@@ -246,12 +253,12 @@ func (r *Registry) read(ctx context.Context, e *entry, seq uint64, most int) (pa
 }
 
 // refill gets the next batch of the cursor: the first one is there already, the others are asked for in a size that suits a page.
-func (r *Registry) refill(ctx context.Context, e *entry, more bool) error {
+func (r *Registry) refill(ctx context.Context, e *entry, more bool, target int) error {
 	if e.cur.Done() {
 		return nil
 	}
 	if more && !e.fixedSize {
-		e.cur.SetBatchSize(e.sizer.Next(r.cfg.PageBytes))
+		e.cur.SetBatchSize(e.sizer.Next(target))
 	}
 	b, err := e.cur.Next(ctx)
 	if err != nil {

@@ -330,7 +330,7 @@ func TestBatchSizeOfTheClient(t *testing.T) {
 func TestConcurrentNextGetsOnePage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, nil)
-		f.s.next = func(context.Context) error { time.Sleep(time.Second); return nil }
+		f.s.next = func(context.Context) error { time.Sleep(time.Second); return nil } //nolint:forbidigo // fake time
 		first := f.open(5, 2, 0)
 		var wg sync.WaitGroup
 		pages := make([]handle.Page, 10)
@@ -353,7 +353,7 @@ func TestConcurrentNextGetsOnePage(t *testing.T) {
 func TestClientGoesAwayDuringNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, nil)
-		f.s.next = func(context.Context) error { time.Sleep(time.Second); return nil } // sent: it runs on
+		f.s.next = func(context.Context) error { time.Sleep(time.Second); return nil } //nolint:forbidigo // fake time; sent: it runs on
 		first := f.open(5, 2, 0)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		time.AfterFunc(time.Second/2, cancel)
@@ -561,14 +561,14 @@ func TestExpiry(t *testing.T) {
 		f := newFixture(t, func(c *handle.Config) { c.Idle = time.Minute })
 		token := f.open(9, 2, 0).Token
 		for range 2 {
-			time.Sleep(50 * time.Second) // each page renews
+			time.Sleep(50 * time.Second) //nolint:forbidigo // fake time; each page renews
 			token = f.r1(token, 2).Token
 		}
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute) //nolint:forbidigo // fake time
 		if _, err := f.next(token); !errors.Is(err, handle.ErrCursorNotFound) {
 			t.Errorf("an expired token: %v", err)
 		}
-		time.Sleep(time.Minute / 4)
+		time.Sleep(time.Minute / 4) //nolint:forbidigo // fake time
 		if open, killed, _ := f.s.count(); open != 0 || killed != 1 || f.r.Len() != 0 {
 			t.Errorf("%d open, %d killed, %d held", open, killed, f.r.Len())
 		}
@@ -578,7 +578,7 @@ func TestExpiry(t *testing.T) {
 func TestNothingExpiresWhileItIsFetched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, func(c *handle.Config) { c.Idle = time.Minute })
-		f.s.next = func(context.Context) error { time.Sleep(time.Hour); return nil }
+		f.s.next = func(context.Context) error { time.Sleep(time.Hour); return nil } //nolint:forbidigo // fake time
 		first := f.open(5, 2, 0)
 		page := f.mustNext(first.Token)
 		if numbers(page) != "2 3 4" {
@@ -618,7 +618,7 @@ func TestTake(t *testing.T) {
 		if _, err := f.next(first.Token); !errors.Is(err, handle.ErrCursorTokenReused) {
 			t.Errorf("Next during the stream: %v", err)
 		}
-		time.Sleep(time.Hour) // it does not expire
+		time.Sleep(time.Hour) //nolint:forbidigo // fake time; it does not expire
 		if ctx.Err() != nil {
 			t.Error("the stream was ended")
 		}

@@ -101,3 +101,28 @@ type stream struct {
 }
 
 func (s *stream) Context() context.Context { return s.ctx }
+
+// interruptible is a stream whose sends a context can end.
+type interruptible interface {
+	SendMsgContext(ctx context.Context, m any) error
+}
+
+// SendMsg does not outlast the context: a client that reads nothing would otherwise hold the handler, and its cursor, beyond the end of a
+// drain. On grpc's own streams a goroutine sends, and ends with the stream, which grpc ends when the handler has returned.
+func (s *stream) SendMsg(m any) error {
+	if x, ok := s.ServerStream.(interruptible); ok {
+		err := x.SendMsgContext(s.ctx, m)
+		if err != nil && s.ctx.Err() != nil {
+			return context.Cause(s.ctx)
+		}
+		return err
+	}
+	sent := make(chan error, 1)
+	go func() { sent <- s.ServerStream.SendMsg(m) }()
+	select {
+	case err := <-sent:
+		return err
+	case <-s.ctx.Done():
+		return context.Cause(s.ctx)
+	}
+}

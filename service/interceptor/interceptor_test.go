@@ -31,12 +31,13 @@ func unary(ctx context.Context, x *interceptor.Chain, handler func(ctx context.C
 
 type serverStream struct {
 	grpc.ServerStream
-	ctx context.Context
+	ctx context.Context //nolint:containedctx // as grpc has it
 }
 
 func (s serverStream) Context() context.Context { return s.ctx }
 
 func stream(ctx context.Context, x *interceptor.Chain, handler func(ctx context.Context) error) error {
+	//nolint:contextcheck // the stream has it
 	return x.Stream()(nil, serverStream{ctx: ctx}, &grpc.StreamServerInfo{FullMethod: "/s/S"}, func(_ any, ss grpc.ServerStream) error {
 		return handler(ss.Context())
 	})
@@ -164,7 +165,7 @@ func TestDrain(t *testing.T) {
 					case <-time.After(time.Duration(i+1) * time.Second):
 						return nil
 					case <-ctx.Done():
-						time.Sleep(time.Second) // kills its cursor
+						time.Sleep(time.Second) //nolint:forbidigo // fake time; kills its cursor
 						return ctx.Err()
 					}
 				})
@@ -187,7 +188,7 @@ func TestDrain(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second+time.Millisecond)
 		defer cancel()
 		go func() {
-			time.Sleep(time.Second)
+			time.Sleep(time.Second) //nolint:forbidigo // fake time
 			err := unary(t.Context(), x, func(context.Context) error { return nil })
 			if r := rpcerr.HTTP(status.Convert(err)); r.Code != 503 || r.Body.GetError().GetRetry() != "same-request" || r.RetryAfter == 0 {
 				t.Errorf("a new call: %v", r)
@@ -209,7 +210,7 @@ func TestDrainGivesUp(t *testing.T) {
 		x := interceptor.New(interceptor.Config{Gate: gate})
 		done := make(chan error)
 		go func() {
-			done <- unary(t.Context(), x, func(context.Context) error { time.Sleep(time.Hour); return nil })
+			done <- unary(t.Context(), x, func(context.Context) error { time.Sleep(time.Hour); return nil }) //nolint:forbidigo // fake time
 		}()
 		synctest.Wait()
 		start := time.Now()

@@ -61,6 +61,19 @@ func Read(ctx context.Context, req handles, statement *int32) *Reader {
 	return r
 }
 
+// Inflation is how many times larger than BSON documents may get in the response's encoding: an int32 with a short key is the worst.
+// Pages and messages are measured in BSON, but it is the encoded ones that have to fit the client's limit.
+func (r *Reader) Inflation() int {
+	switch r.Encoding {
+	case payload.CanonicalJSON:
+		return 5
+	case payload.JSON:
+		return 3
+	default:
+		return 1
+	}
+}
+
 // Err is the first error; nil: the request can be run.
 func (r *Reader) Err() error { return r.err }
 

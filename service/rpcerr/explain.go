@@ -46,7 +46,7 @@ func serverRow(code int32, name string, labels []string) row {
 func (x *explanation) command(e *mongoerr.CommandError) {
 	x.row = serverRow(e.Code, e.Name, e.Labels)
 	if mongoerr.IsNotWritablePrimary(e) { // refused before anything was done
-		x.row.code, x.row.http, x.row.retry = unavailable.code, unavailable.http, SameRequest
+		x.code, x.http, x.retry = unavailable.code, unavailable.http, SameRequest
 	}
 	x.message = e.Message
 	x.server = &mooringv1.ServerError{

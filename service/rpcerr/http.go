@@ -99,10 +99,10 @@ var foreignCodes = map[codes.Code]row{
 
 // codeName is the code as the protocol spells it: ALREADY_EXISTS.
 func codeName(code codes.Code) string {
-	switch code {
-	case codes.OK:
+	if code == codes.OK {
 		return "OK"
-	case codes.Canceled:
+	}
+	if code == codes.Canceled {
 		return "CANCELLED"
 	}
 	var b strings.Builder

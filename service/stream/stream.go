@@ -60,11 +60,15 @@ func New(cfg Config) *Streams {
 
 // Source is where a stream's documents come from.
 type Source struct {
+	// Cursor was opened with RunOn, so that a client that goes away before the command's reply leaves no unknown cursor; its
+	// getMores are without, since closing the cursor ends them.
 	Cursor Cursor
 	// Documents come before those of the cursor.
 	Documents []bson.Raw
 	// FixedSize: the client has chosen the batch size.
 	FixedSize bool
+	// Inflation is how many times larger than BSON the client's form of documents may be; 0 is 1.
+	Inflation int
 }
 
 // First is the batch size for the command that opens a stream's cursor: what the client wants, else the server's own.
@@ -90,7 +94,8 @@ func (s *Streams) Run(ctx context.Context, src Source, send func([]bson.Raw) err
 }
 
 func (s *Streams) run(ctx context.Context, src Source, send func([]bson.Raw) error) error {
-	if err := s.send(src.Documents, send); err != nil {
+	out := sender{send: send, messageBytes: s.messageBytes / max(src.Inflation, 1)}
+	if err := out.all(src.Documents); err != nil {
 		return err
 	}
 	src.Documents = nil
@@ -101,7 +106,7 @@ func (s *Streams) run(ctx context.Context, src Source, send func([]bson.Raw) err
 			src.Cursor.SetBatchSize(sizer.Next(s.budget.Target()))
 		}
 		pause.begin()
-		n, bytes, err := s.batch(ctx, src.Cursor, send)
+		n, bytes, err := out.batch(ctx, src.Cursor)
 		if err != nil {
 			return err
 		}
@@ -113,19 +118,25 @@ func (s *Streams) run(ctx context.Context, src Source, send func([]bson.Raw) err
 	return nil
 }
 
+// sender splits batches into messages.
+type sender struct {
+	send         func([]bson.Raw) error
+	messageBytes int
+}
+
 // batch is a function of its own so that nothing holds the documents any more when it has returned.
-func (s *Streams) batch(ctx context.Context, cur Cursor, send func([]bson.Raw) error) (n, bytes int, err error) {
+func (s sender) batch(ctx context.Context, cur Cursor) (n, bytes int, err error) {
 	b, err := cur.Next(ctx)
 	if err != nil {
 		return 0, 0, err
 	}
-	return len(b.Documents), b.Bytes, s.send(b.Documents, send)
+	return len(b.Documents), b.Bytes, s.all(b.Documents)
 }
 
-func (s *Streams) send(docs []bson.Raw, send func([]bson.Raw) error) error {
+func (s sender) all(docs []bson.Raw) error {
 	for len(docs) > 0 {
 		n, _ := batch.Cut(docs, s.messageBytes, 0)
-		if err := send(docs[:n:n]); err != nil {
+		if err := s.send(docs[:n:n]); err != nil {
 			return err
 		}
 		docs = docs[n:]

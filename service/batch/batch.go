@@ -1,0 +1,96 @@
+// Package batch decides how many documents to ask a server for, and where a reply is cut into pages and messages: from a target in
+// bytes and the size of the documents seen so far.
+//
+// It is arithmetic on values. It sends nothing and keeps no documents.
+package batch
+
+import (
+	"sync/atomic"
+
+	"github.com/mooringdb/mooring/core/bson"
+)
+
+const (
+	// MinTarget is the least that one stream asks for at a time.
+	MinTarget = 64 << 10
+	// MaxTarget is the most.
+	MaxTarget = 1 << 20
+	// First is the number of documents to ask for while no size is known: the server's own first batch.
+	First = 101
+	// maxCount bounds a batch of tiny documents.
+	maxCount = 100_000
+	// maxGrowth bounds how much larger than its predecessor a batch may get: the documents behind may be larger than those before.
+	maxGrowth = 4
+)
+
+// Sizer follows the documents of one cursor. The zero value has seen none.
+type Sizer struct {
+	mean  int   // mean size of the documents seen, later ones weighing more; 0: none seen
+	asked int32 // what Next returned last
+}
+
+// Saw tells the sizer what a batch held.
+func (s *Sizer) Saw(documents, bytes int) {
+	if documents == 0 {
+		return
+	}
+	mean := max(bytes/documents, 1)
+	if s.mean > 0 {
+		mean = (s.mean + mean + 1) / 2
+	}
+	s.mean = mean
+}
+
+// Next is the number of documents to ask for next, so that they come close to target bytes.
+func (s *Sizer) Next(target int) int32 {
+	s.asked = Size(target, s.mean, s.asked)
+	return s.asked
+}
+
+// Size is the batch size for a target in bytes, given the mean size of documents and the size of the batch before; 0 where unknown.
+func Size(target, mean int, before int32) int32 {
+	if mean <= 0 {
+		return First
+	}
+	if before <= 0 {
+		before = First
+	}
+	limit := min(int64(before)*maxGrowth, maxCount)
+	return int32(max(min(int64(target/mean), limit), 1))
+}
+
+// Cut returns how many of the leading documents fit into maxBytes and maxCount (0: any number), at least one if there is any, and
+// their bytes.
+func Cut(docs []bson.Raw, maxBytes, maxCount int) (n, bytes int) {
+	for _, doc := range docs {
+		if n > 0 && (bytes+len(doc) > maxBytes || n == maxCount) {
+			break
+		}
+		n++
+		bytes += len(doc)
+	}
+	return n, bytes
+}
+
+// Budget is what all open streams share. The more there are, the smaller the batches of each.
+type Budget struct {
+	total int64
+	open  atomic.Int64
+}
+
+// NewBudget returns a budget of so many bytes.
+func NewBudget(total int) *Budget { return &Budget{total: int64(total)} }
+
+// Join counts a stream in, until it calls leave.
+func (b *Budget) Join() (leave func()) {
+	b.open.Add(1)
+	return func() { b.open.Add(-1) }
+}
+
+// Target is what one stream may ask for now.
+func (b *Budget) Target() int { return Target(b.total, b.open.Load()) }
+
+// Target is an equal share of total between open streams, within MinTarget and MaxTarget. A stream holds up to two batches.
+func Target(total, open int64) int {
+	return int(min(max(total/(2*max(open, 1)), MinTarget), MaxTarget))
+}

@@ -1,0 +1,136 @@
+package command_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"testing"
+
+	"go.uber.org/goleak"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mooringdb/mooring/core/bson"
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/service/rpcerr"
+	"github.com/mooringdb/mooring/service/servicetest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func doc(json string) *mooringv1.Document {
+	return &mooringv1.Document{Encoding: &mooringv1.Document_Json{Json: json}}
+}
+
+func TestRunCommand(t *testing.T) {
+	writeErrors := bson.NewBuilder(nil).Double("ok", 1).OpenArray("writeErrors").OpenDocument("").Int32("code", 11000).Close().Close().Finish()
+	g := servicetest.Start(t, mongotest.NewServer(t, mongotest.Handlers{"insert": mongotest.Always(mongotest.Document(writeErrors))}), servicetest.Config{})
+	cmd := bson.NewBuilder(nil).String("insert", "c").OpenArray("documents").OpenDocument("").Int32("a", 1).Int32("a", 2).Close().Close().Finish()
+	res, err := g.Command.RunCommand(t.Context(), &mooringv1.RunCommandRequest{
+		Database: "d", Command: &mooringv1.Document{Encoding: &mooringv1.Document_Bson{Bson: cmd}},
+	})
+	if err != nil || !bytes.Equal(res.GetReply().GetBson(), writeErrors) {
+		t.Errorf("RunCommand = %v, %v", res, err)
+	}
+	if got := bson.Without(g.Server.Commands("insert")[0].Body, "$db"); !bytes.Equal(got, cmd) {
+		t.Errorf("sent %x, want %x", got, cmd)
+	}
+	_, err = g.Command.RunCommand(t.Context(), &mooringv1.RunCommandRequest{Database: "d", Command: doc(`{"noSuch": 1}`)})
+	if r := rpcerr.HTTP(status.Convert(err)); r.Code != 501 || r.Body.GetError().GetServer().GetCode() != 59 {
+		t.Errorf("an unknown command: %v", r)
+	}
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "mooring-document-encoding", "canonical-json")
+	if res, err := g.Command.RunCommand(ctx, &mooringv1.RunCommandRequest{Database: "d", Command: doc(`{"ping": 1}`)}); err != nil || res.GetReply().GetJson() == "" {
+		t.Errorf("canonical JSON: %v, %v", res, err)
+	}
+}
+
+func TestRefusedCommands(t *testing.T) {
+	g := servicetest.Start(t, mongotest.NewServer(t, nil), servicetest.Config{})
+	for _, test := range []struct {
+		command *mooringv1.Document
+		field   string
+	}{
+		{nil, "command"},
+		{doc(`{}`), "command"},
+		{doc(`{"ping": 1, "$db": "admin"}`), "command.$db"},
+		{doc(`{"ping": 1, "lsid": {}}`), "command.lsid"},
+		{doc(`{"ping": 1, "txnNumber": 1}`), "command.txnNumber"},
+		{doc(`{"ping": 1, "autocommit": false}`), "command.autocommit"},
+		{doc(`{"ping": 1, "startTransaction": true}`), "command.startTransaction"},
+		{doc(`{"ping": 1, "$clusterTime": {}}`), "command.$clusterTime"},
+		{doc(`{"ping": 1, "$readPreference": {}}`), "command.$readPreference"},
+		{doc(`{"getMore": 1}`), "command"},
+		{doc(`{"getmore": 1}`), "command"},
+		{doc(`{"killCursors": "c", "cursors": [1]}`), "command"},
+		{doc(`{"killSessions": []}`), "command"},
+		{doc(`{"killAllSessions": []}`), "command"},
+		{doc(`{"endSessions": []}`), "command"},
+		{doc(`{"refreshSessions": []}`), "command"},
+		{doc(`{"commitTransaction": 1}`), "command"},
+		{doc(`{"abortTransaction": 1}`), "command"},
+	} {
+		_, err := g.Command.RunCommand(t.Context(), &mooringv1.RunCommandRequest{Database: "d", Command: test.command})
+		if got := rpcerr.HTTP(status.Convert(err)).Body.GetError().GetField(); status.Code(err) != codes.InvalidArgument || got != test.field {
+			t.Errorf("RunCommand(%v): field %q, %v, want %q", test.command, got, err, test.field)
+		}
+		_, err = g.Command.RunCursorCommand(t.Context(), &mooringv1.RunCursorCommandRequest{Database: "d", Command: test.command})
+		if status.Code(err) != codes.InvalidArgument {
+			t.Errorf("RunCursorCommand(%v): %v", test.command, err)
+		}
+	}
+	if n := len(g.Server.Commands("ping", "getMore", "killCursors")); n != 0 {
+		t.Errorf("%d commands were sent", n)
+	}
+}
+
+func TestCursorCommands(t *testing.T) {
+	g := servicetest.Start(t, mongotest.NewServer(t, nil), servicetest.Config{})
+	docs := servicetest.Docs(50, 10)
+	g.Server.SetDocuments("d.c", docs...)
+	page, err := g.Command.RunCursorCommand(t.Context(), &mooringv1.RunCursorCommandRequest{
+		Database: "d", Command: doc(`{"find": "c", "batchSize": 10}`), BatchSize: proto.Int32(15),
+		Comment: &mooringv1.Value{Encoding: &mooringv1.Value_Json{Json: `"hi"`}},
+	})
+	if err != nil || len(page.GetDocuments()) != 10 {
+		t.Fatalf("RunCursorCommand = %v, %v", page, err)
+	}
+	next, err := g.Cursor.Next(t.Context(), &mooringv1.CursorServiceNextRequest{Cursor: page.GetCursor()})
+	if err != nil || len(next.GetDocuments()) != 15 || !bytes.Equal(next.GetDocuments()[0].GetBson(), docs[10]) {
+		t.Errorf("Next = %v, %v", next, err)
+	}
+	if c := g.Server.Commands("getMore")[0]; !c.Body.Has("comment") {
+		t.Errorf("getMore without the comment")
+	}
+	if _, err := g.Cursor.Close(t.Context(), &mooringv1.CursorServiceCloseRequest{Cursor: next.GetCursor()}); err != nil {
+		t.Error(err)
+	}
+	ss, err := g.Command.StreamRunCursorCommand(t.Context(), &mooringv1.StreamRunCursorCommandRequest{
+		Database: "d", Command: doc(`{"find": "c", "batchSize": 10}`),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for {
+		message, err := ss.Recv()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		n += len(message.GetDocuments())
+	}
+	if n != len(docs) {
+		t.Errorf("%d documents, want %d", n, len(docs))
+	}
+	_, err = g.Command.RunCursorCommand(t.Context(), &mooringv1.RunCursorCommandRequest{Database: "d", Command: doc(`{"find": "c"}`), CursorType: proto.String("odd")})
+	if status.Code(err) != codes.InvalidArgument {
+		t.Errorf("cursorType odd: %v", err)
+	}
+	g.Idle(0)
+}

@@ -1,0 +1,126 @@
+package stream_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/cursor"
+	"github.com/mooringdb/mooring/service/batch"
+	"github.com/mooringdb/mooring/service/stream"
+)
+
+// fake is a cursor of so many documents of a size.
+type fake struct {
+	left, size int
+	tailable   bool
+	batchSize  int32
+	sizes      []int32
+	err        error // of the second Next
+	closed     int
+}
+
+func (f *fake) Next(context.Context) (cursor.Batch, error) {
+	if f.err != nil && len(f.sizes) == 1 {
+		return cursor.Batch{}, f.err
+	}
+	f.sizes = append(f.sizes, f.batchSize)
+	var b cursor.Batch
+	for ; f.left > 0 && int32(len(b.Documents)) < f.batchSize; f.left-- {
+		b.Documents = append(b.Documents, make(bson.Raw, f.size))
+		b.Bytes += f.size
+	}
+	return b, nil
+}
+
+func (f *fake) Done() bool                  { return f.left == 0 && !f.tailable }
+func (f *fake) SetBatchSize(n int32)        { f.batchSize = n }
+func (f *fake) Close(context.Context) error { f.closed++; return nil }
+
+func TestMessagesAndBatches(t *testing.T) {
+	f := &fake{left: 10_000, size: 1024}
+	s := stream.New(stream.Config{MessageBytes: 300 << 10})
+	got := 0
+	err := s.Run(t.Context(), stream.Source{Cursor: f, Documents: []bson.Raw{make(bson.Raw, 5)}}, func(docs []bson.Raw) error {
+		bytes := 0
+		for _, doc := range docs {
+			bytes += len(doc)
+		}
+		if bytes > 300<<10 {
+			t.Errorf("a message of %d bytes", bytes)
+		}
+		got += len(docs)
+		return nil
+	})
+	if err != nil || got != 10_001 || f.closed != 1 {
+		t.Errorf("%d documents, closed %d times, %v", got, f.closed, err)
+	}
+	if f.sizes[0] != batch.First || f.sizes[1] != 4*batch.First || f.sizes[2] != 1024 {
+		t.Errorf("batch sizes %v", f.sizes)
+	}
+}
+
+func TestTheClientsBatchSizeStays(t *testing.T) {
+	f := &fake{left: 100, size: 10, batchSize: 7}
+	if err := stream.New(stream.Config{}).Run(t.Context(), stream.Source{Cursor: f, FixedSize: true}, func([]bson.Raw) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range f.sizes {
+		if n != 7 {
+			t.Errorf("a batch of %d", n)
+		}
+	}
+}
+
+func TestEnds(t *testing.T) {
+	cut := errors.New("cut")
+	gone := errors.New("the client is gone")
+	for _, test := range []struct {
+		name  string
+		next  error
+		send  error
+		cause error // the context has ended with it
+		want  error
+	}{
+		{name: "the cursor fails", next: io.EOF, want: io.EOF}, // never the end, if the cursor is not done
+		{name: "sending fails", send: gone, want: gone},
+		{name: "interrupted", next: context.Canceled, cause: cut, want: cut},
+		{name: "interrupted while sending", send: status.Error(codes.Canceled, ""), cause: cut, want: cut},
+		{name: "failed although interrupted", next: gone, cause: cut, want: gone},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := &fake{left: 1000, size: 10, err: test.next}
+			ctx, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
+			err := stream.New(stream.Config{}).Run(ctx, stream.Source{Cursor: f}, func([]bson.Raw) error {
+				if test.cause != nil {
+					cancel(test.cause)
+				}
+				return test.send
+			})
+			if !errors.Is(err, test.want) || f.closed != 1 {
+				t.Errorf("Run = %v, closed %d times, want %v, once", err, f.closed, test.want)
+			}
+		})
+	}
+}
+
+// A tailable cursor whose server does not wait is not asked in a loop.
+func TestQuietTailable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{tailable: true}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		err := stream.New(stream.Config{}).Run(ctx, stream.Source{Cursor: f}, func([]bson.Raw) error { return nil })
+		if !errors.Is(err, context.DeadlineExceeded) || len(f.sizes) > 41 || len(f.sizes) < 30 {
+			t.Errorf("%d getMores in 10 s: %v", len(f.sizes), err)
+		}
+	})
+}
