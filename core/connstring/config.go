@@ -13,7 +13,7 @@ import (
 // Config is what a connection string says. A nil pointer, an empty string or a nil slice means that the string does
 // not say it. Its String hides every secret.
 type Config struct {
-	// Hosts are the seeds. With SRV set, it is empty and SRVHost is the name to look up.
+	// Hosts are the seeds. With SRV set, SRVHost is the name to look up, and Hosts is empty until Resolve fills it.
 	Hosts   []address.Address
 	SRV     bool
 	SRVHost string
@@ -70,6 +70,8 @@ type Config struct {
 
 	// Warnings are what was ignored, and what should be written differently. None is fatal.
 	Warnings []Warning
+
+	given given // only with SRV: what no TXT record overrides
 }
 
 // Property is one entry of authMechanismProperties.

@@ -61,7 +61,7 @@ var options = []Option{
 	{name: "directConnection", doc: "boolean (false): talk to the one host only, whatever it is", apply: boolean(func(c *Config) **bool { return &c.DirectConnection })},
 	{name: "loadBalanced", doc: "boolean (false): the host is a load balancer", apply: plainBoolean(func(c *Config) *bool { return &c.LoadBalanced })},
 	{name: "srvMaxHosts", doc: "number (0): how many hosts of the SRV records to use; 0: all", apply: number(0, math.MaxInt32, func(c *Config) **int32 { return &c.SRVMaxHosts })},
-	{name: "srvServiceName", doc: "string (mongodb): the service of the SRV records", apply: text(func(c *Config) *string { return &c.SRVServiceName })},
+	{name: "srvServiceName", doc: "string (mongodb): the service of the SRV records", strict: true, apply: srvServiceName},
 
 	{name: "tls", doc: "boolean (false; true for mongodb+srv): encrypt connections; no other tls option implies it", repeat: mustAgree, apply: boolean(func(c *Config) **bool { return &c.TLS.Enabled })},
 	{name: "ssl", doc: "boolean: another name of tls", repeat: mustAgree, apply: boolean(func(c *Config) **bool { return &c.TLS.Enabled })},
@@ -335,6 +335,22 @@ func compressors(p *parser, value string) error {
 			p.warn(p.option, "Unsupported compressor: '%s'", name)
 		}
 	}
+	return nil
+}
+
+// srvServiceName follows RFC 6335, but for its limit of 15 characters; one of DNS's 63 is the underscore.
+func srvServiceName(p *parser, value string) error {
+	letter := func(r rune) bool { return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' }
+	other := func(r rune) bool { return !letter(r) && (r < '0' || r > '9') && r != '-' }
+	switch {
+	case value == "" || len(value) > 62:
+		return errors.New("it is empty or longer than 62 characters")
+	case strings.ContainsFunc(value, other) || !strings.ContainsFunc(value, letter):
+		return errors.New("it is not of letters, digits and hyphens with at least one letter")
+	case strings.HasPrefix(value, "-") || strings.HasSuffix(value, "-") || strings.Contains(value, "--"):
+		return errors.New("a hyphen does not stand between letters or digits")
+	}
+	p.config.SRVServiceName = value
 	return nil
 }
 

@@ -69,6 +69,9 @@ func (p *parser) parse(uri string) error {
 	if err := p.apply(); err != nil {
 		return err
 	}
+	if p.config.SRV {
+		p.config.given = p.givenBySelf()
+	}
 	return p.check()
 }
 

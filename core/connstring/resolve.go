@@ -1,0 +1,73 @@
+package connstring
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/mooringdb/mooring/core/address"
+)
+
+// given are those of the options that a TXT record may give, which the string itself gives with a value that counts.
+type given struct{ authSource, replicaSet, loadBalanced bool }
+
+// givenBySelf looks before check completes the credential.
+func (p *parser) givenBySelf() given {
+	return given{
+		authSource: p.config.AuthSource != "",
+		replicaSet: p.config.ReplicaSet != "",
+		loadBalanced: slices.ContainsFunc(p.given["loadbalanced"], func(value string) bool {
+			_, ok := booleans[value]
+			return ok
+		}),
+	}
+}
+
+// Resolve completes the Config of a mongodb+srv string with what was found in DNS: hosts become the seeds, and txt, the
+// contents of the TXT record or nothing, gives the options that the string does not give itself. Of these a TXT record
+// may hold authSource, replicaSet and loadBalanced; any other, and one without a value, is an error, as is what
+// contradicts the rest of the Config. The result is still SRV: TLS stays on by default, and SRVHost is what is polled.
+func (c Config) Resolve(hosts []address.Address, txt string) (Config, error) {
+	p := &parser{config: c}
+	if err := p.resolve(hosts, txt); err != nil {
+		return Config{}, err
+	}
+	return p.config, nil
+}
+
+func (p *parser) resolve(hosts []address.Address, txt string) error {
+	if !p.config.SRV {
+		return errors.New("only mongodb+srv strings are resolved")
+	}
+	p.config.Hosts = slices.Clone(hosts)
+	p.config.Warnings = slices.Clip(p.config.Warnings)
+	if err := p.defaults(txt); err != nil {
+		return fmt.Errorf("TXT record: %w", err)
+	}
+	for _, check := range []func() error{p.checkTopology, p.checkSRV, p.checkCredential} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// defaults applies the options of a TXT record, in which no name but these three may stand.
+func (p *parser) defaults(txt string) error {
+	if err := p.split(txt); err != nil {
+		return err
+	}
+	own := map[string]bool{
+		"authsource": p.config.given.authSource, "replicaset": p.config.given.replicaSet, "loadbalanced": p.config.given.loadBalanced,
+	}
+	for _, key := range p.order {
+		if _, ok := own[key]; !ok {
+			return fmt.Errorf("option %q is not allowed there", p.as[key])
+		}
+	}
+	p.order = slices.DeleteFunc(p.order, func(key string) bool { return own[key] })
+	if !own["authsource"] {
+		p.config.AuthSource = "" // what check filled in; it does so again
+	}
+	return p.apply()
+}
