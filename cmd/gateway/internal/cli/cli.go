@@ -41,13 +41,14 @@ var commands = []command{
 	{
 		name: "serve", configured: true, run: serve,
 		synopsis: "run the gateway",
-		doc: "Runs the gateway until SIGTERM or SIGINT, then lets what is in flight finish within --drain-timeout. It " +
-			"starts even if MongoDB cannot be reached, and is ready (see /readyz) once it can.",
+		doc: "Runs the gateway until SIGTERM or SIGINT, then lets what is in flight finish within --drain-timeout.\n" +
+			"It starts even if MongoDB cannot be reached, and is ready (see /readyz) once it can.",
 	},
 	{
 		name: "check", configured: true, run: check, flags: checkFlags,
 		synopsis: "connect to the deployment and report",
-		doc:      "Reads the configuration as serve would, connects to the deployment, reports what it is, and exits with 1 if it cannot be used.",
+		doc: "Reads the configuration as serve would, connects to the deployment, reports what it is, and exits with 1\n" +
+			"if it cannot be used.",
 	},
 	{
 		name: "config", configured: true, run: showConfig,

@@ -163,9 +163,6 @@ func TestServe(t *testing.T) {
 	if code := g.wait(t); code != 0 {
 		t.Errorf("exit code %d, want 0", code)
 	}
-	if n := mongo.OpenConnections(); n != 0 {
-		t.Errorf("%d connections are left open", n)
-	}
 	if !strings.Contains(g.said(), "handle.keys") {
 		t.Error("no warning that there is no handle key")
 	}

@@ -1,0 +1,356 @@
+package app_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
+	"google.golang.org/grpc/status"
+
+	"github.com/mooringdb/mooring/cmd/gateway/internal/app"
+	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
+	"github.com/mooringdb/mooring/core/bson"
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/internal/mongotest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const waitTime = 30 * time.Second
+
+// gateway is an App on kernel ports, with clients.
+type gateway struct {
+	*app.App
+	t    *testing.T
+	http *http.Client
+	cc   *grpc.ClientConn
+	log  bytes.Buffer // read it after stop only
+}
+
+func start(t *testing.T, uri string, options ...string) *gateway {
+	t.Helper()
+	g := &gateway{t: t}
+	cfg := load(t, append([]string{"--uri", uri, "--grpc-address=127.0.0.1:0", "--rest-address=127.0.0.1:0"}, options...)...)
+	var err error
+	g.App, err = app.New(cfg, slog.New(slog.NewTextHandler(&g.log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	if err != nil {
+		t.Fatalf("New = %v", err)
+	}
+	if err := g.Start(t.Context()); err != nil {
+		t.Fatalf("Start = %v", err)
+	}
+	tr := &http.Transport{}
+	g.http = &http.Client{Transport: tr, Timeout: waitTime}
+	t.Cleanup(tr.CloseIdleConnections)
+	g.cc, err = grpc.NewClient("passthrough:///"+g.Addresses().GRPC, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = g.cc.Close() })
+	return g
+}
+
+func load(t *testing.T, args ...string) *config.Config {
+	t.Helper()
+	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	config.Flags(flags)
+	if err := flags.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := config.Load(flags, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
+func (g *gateway) stop() {
+	g.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), waitTime)
+	defer cancel()
+	if err := g.Stop(ctx); err != nil {
+		g.t.Errorf("Stop = %v", err)
+	}
+	select {
+	case err := <-g.Failed():
+		g.t.Errorf("Failed: %v", err)
+	default:
+	}
+	if strings.Contains(g.log.String(), "hunter2") {
+		g.t.Error("the log shows a secret")
+	}
+}
+
+// post sends a request to REST and returns its status and body.
+func (g *gateway) post(path, body string) (int, string) {
+	g.t.Helper()
+	resp, err := g.http.Post("http://"+g.Addresses().REST+path, "application/json", strings.NewReader(body))
+	if err != nil {
+		g.t.Fatalf("POST %s: %v", path, err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return resp.StatusCode, string(text)
+}
+
+func (g *gateway) status(path string) int {
+	g.t.Helper()
+	resp, err := g.http.Get("http://" + g.Addresses().REST + path)
+	if err != nil {
+		g.t.Fatalf("GET %s: %v", path, err)
+	}
+	resp.Body.Close()
+	return resp.StatusCode
+}
+
+// ready waits until gRPC's health says so, as a client would.
+func (g *gateway) ready() {
+	g.t.Helper()
+	ctx, cancel := context.WithTimeout(g.t.Context(), waitTime)
+	defer cancel()
+	w, err := healthpb.NewHealthClient(g.cc).Watch(ctx, &healthpb.HealthCheckRequest{Service: mooringv1.DocumentService_ServiceDesc.ServiceName})
+	for err == nil {
+		var r *healthpb.HealthCheckResponse
+		if r, err = w.Recv(); err == nil && r.Status == healthpb.HealthCheckResponse_SERVING {
+			return
+		}
+	}
+	g.t.Fatalf("not ready: %v", err)
+}
+
+// documents makes so many of so many bytes.
+func documents(n, bytes int) []bson.Raw {
+	docs := make([]bson.Raw, n)
+	for i := range docs {
+		b := bson.NewBuilder(nil)
+		b.Int32("_id", int32(i))
+		b.String("text", strings.Repeat("x", bytes))
+		docs[i] = b.Finish()
+	}
+	return docs
+}
+
+func TestBothPortsServeTheSame(t *testing.T) {
+	mongo := mongotest.NewTCPServer(t, nil)
+	mongo.SetDocuments("shop.orders", documents(3, 10)...)
+	g := start(t, mongo.URI())
+	g.ready()
+	if got := g.status("/readyz"); got != http.StatusOK {
+		t.Errorf("/readyz = %d", got)
+	}
+
+	code, body := g.post("/v1/databases/shop/collections/orders/documents:find", `{}`)
+	var page struct{ Documents []json.RawMessage }
+	if err := json.Unmarshal([]byte(body), &page); err != nil || code != http.StatusOK || len(page.Documents) != 3 {
+		t.Errorf("REST find = %d %s (%v), want 3 documents", code, body, err)
+	}
+	found, err := mooringv1.NewDocumentServiceClient(g.cc).Find(t.Context(), &mooringv1.FindRequest{Database: "shop", Collection: "orders"})
+	if err != nil || len(found.GetDocuments()) != 3 {
+		t.Errorf("gRPC Find = %v, %v, want 3 documents", found, err)
+	}
+
+	// Reflection names every service.
+	r, err := reflectionpb.NewServerReflectionClient(g.cc).ServerReflectionInfo(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Send(&reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_ListServices{}}); err != nil {
+		t.Fatal(err)
+	}
+	list, err := r.Recv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"mooring.v1.CommandService", "mooring.v1.DocumentService", "mooring.v1.CursorService", "grpc.health.v1.Health"} {
+		if !strings.Contains(list.String(), name) {
+			t.Errorf("reflection does not name %s: %v", name, list)
+		}
+	}
+	g.stop()
+	noConnections(t, mongo)
+}
+
+// noConnections waits until the server has noticed that all are closed.
+func noConnections(t *testing.T, mongo *mongotest.Server) {
+	t.Helper()
+	again := time.NewTicker(time.Millisecond)
+	defer again.Stop()
+	late := time.After(waitTime)
+	for mongo.OpenConnections() > 0 {
+		select {
+		case <-again.C:
+		case <-late:
+			t.Fatalf("%d connections to MongoDB are left", mongo.OpenConnections())
+		}
+	}
+}
+
+// TestStopCutsStreams: streams whose clients do not read are cut when the drain time is over; their cursors are killed
+// on the server, and a stream that is done in time is not touched.
+func TestStopCutsStreams(t *testing.T) {
+	mongo := mongotest.NewTCPServer(t, nil)
+	mongo.SetDocuments("shop.orders", documents(2000, 16<<10)...)
+	g := start(t, mongo.URI(), "--drain-timeout=200ms", "--handle-keys", strings.Repeat("A", 43)+"=")
+	g.ready()
+
+	const n = 5
+	var streams []grpc.ServerStreamingClient[mooringv1.StreamFindResponse]
+	for range n {
+		s, err := mooringv1.NewDocumentServiceClient(g.cc).StreamFind(t.Context(), &mooringv1.StreamFindRequest{Database: "shop", Collection: "orders"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Recv(); err != nil {
+			t.Fatalf("the first batch: %v", err)
+		}
+		streams = append(streams, s)
+	}
+	resp, err := g.http.Post("http://"+g.Addresses().REST+"/v1/databases/shop/collections/orders/documents:streamFind", "application/json", strings.NewReader(`{}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if mongo.OpenCursors() != n+1 {
+		t.Errorf("%d cursors are open, want %d", mongo.OpenCursors(), n+1)
+	}
+
+	begin := time.Now()
+	g.stop()
+	if took := time.Since(begin); took > 10*time.Second {
+		t.Errorf("Stop took %s", took)
+	}
+	noConnections(t, mongo)
+	if open, killed := mongo.OpenCursors(), mongo.KilledCursors(); open != 0 || killed != n+1 {
+		t.Errorf("%d cursors are open and %d killed, want 0 and %d", open, killed, n+1)
+	}
+	for _, s := range streams {
+		var err error
+		for err == nil {
+			_, err = s.Recv()
+		}
+		if status.Code(err) != codes.Unavailable {
+			t.Errorf("a stream ended with %v, want UNAVAILABLE", err)
+		}
+	}
+}
+
+// TestStopRefusesNewCalls: while a call in flight holds the gateway, it is not ready and refuses others, and the call
+// has its answer.
+func TestStopRefusesNewCalls(t *testing.T) {
+	reached, answer := make(chan struct{}), make(chan struct{})
+	mongo := mongotest.NewTCPServer(t, mongotest.Handlers{"slow": func(*mongotest.Command) mongotest.Reply {
+		close(reached)
+		<-answer
+		return mongotest.OK(nil)
+	}})
+	g := start(t, mongo.URI(), "--drain-timeout=1m")
+	g.ready()
+	type result struct {
+		code int
+		body string
+	}
+	slow := make(chan result, 1)
+	go func() {
+		code, body := g.post("/v1/databases/db:runCommand", `{"command":{"slow":1}}`)
+		slow <- result{code, body}
+	}()
+	<-reached
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		g.stop()
+	}()
+	for g.status("/readyz") == http.StatusOK {
+		select {
+		case <-stopped:
+			t.Fatal("stopped although a call is in flight")
+		default:
+		}
+	}
+	if got := g.status("/healthz"); got != http.StatusOK {
+		t.Errorf("/healthz = %d while it drains", got)
+	}
+	for code := 0; code != http.StatusServiceUnavailable; { // readiness goes first, the gate closes right after
+		if code, _ = g.post("/v1/databases/db:runCommand", `{"command":{"ping":1}}`); code != http.StatusOK && code != http.StatusServiceUnavailable {
+			t.Fatalf("a call while it drains = %d, want 503", code)
+		}
+	}
+	close(answer)
+	if r := <-slow; r.code != http.StatusOK {
+		t.Errorf("the call in flight = %d %s", r.code, r.body)
+	}
+	<-stopped
+}
+
+func TestServerDown(t *testing.T) {
+	mongo := mongotest.NewTCPServer(t, nil)
+	mongo.SetDown(true)
+	g := start(t, mongo.URI()+"&serverSelectionTimeoutMS=50")
+	if got := g.status("/readyz"); got != http.StatusServiceUnavailable {
+		t.Errorf("/readyz = %d, want 503", got)
+	}
+	if code, body := g.post("/v1/databases/db:runCommand", `{"command":{"ping":1}}`); code != http.StatusServiceUnavailable {
+		t.Errorf("runCommand = %d %s, want 503", code, body)
+	}
+	g.stop()
+}
+
+func TestDebugPort(t *testing.T) {
+	mongo := mongotest.NewTCPServer(t, nil)
+	g := start(t, mongo.URI(), "--debug-address=127.0.0.1:0")
+	g.ready()
+	g.post("/v1/databases/db:runCommand", `{"command":{"ping":1}}`)
+	resp, err := g.http.Get("http://" + g.Addresses().Debug + "/debug/vars")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var vars struct {
+		Pools map[string]struct{ Total int } `json:"mooring_pools"`
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&vars); err != nil || vars.Pools[string(mongo.Address())].Total == 0 {
+		t.Errorf("/debug/vars = %+v, %v; want a connection to %s", vars, err, mongo.Address())
+	}
+	g.stop()
+}
+
+func TestRefusedAtTheStart(t *testing.T) {
+	for _, row := range []struct {
+		name string
+		args []string
+		want string
+	}{
+		{"certificate", []string{"--tls-certificate-file=/no/such", "--tls-key-file=/no/such"}, "tls.certificateFile"},
+		{"CA file of the connection string", []string{"--uri=mongodb://h/?tls=true&tlsCAFile=/no/such"}, "option uri"},
+		{"addresses file", []string{"--addresses-file", filepath.Join(t.TempDir(), "no", "such")}, "option addressesFile"},
+		{"port", []string{"--rest-address", "256.0.0.1:0"}, "option rest.address"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			args := append([]string{"--uri=mongodb://127.0.0.1:1", "--grpc-address=127.0.0.1:0", "--rest-address=127.0.0.1:0"}, row.args...)
+			a, err := app.New(load(t, args...), slog.New(slog.DiscardHandler))
+			if err == nil {
+				err = a.Start(t.Context())
+			}
+			if err == nil || !strings.Contains(err.Error(), row.want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("error %q, want one line that names %s", err, row.want)
+			}
+		})
+	}
+}
