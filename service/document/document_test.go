@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -22,7 +21,6 @@ import (
 	"github.com/mooringdb/mooring/core/bson/extjson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/internal/mongotest"
-	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/rpcerr"
 	"github.com/mooringdb/mooring/service/servicetest"
 )
@@ -463,7 +461,7 @@ func equal(t *testing.T, got, want []bson.Raw) {
 
 func TestStreamsAreComplete(t *testing.T) {
 	g := start(t, nil)
-	docs := append(servicetest.Docs(20_000, 900), servicetest.Doc(-1, 2<<20), servicetest.Doc(-2, 10))
+	docs := append(servicetest.Docs(8_000, 900), servicetest.Doc(-1, 2<<20), servicetest.Doc(-2, 10))
 	g.Server.SetDocuments("d.c", docs...)
 	find, err := g.Document.StreamFind(t.Context(), &mooringv1.StreamFindRequest{Database: "d", Collection: "c"})
 	if err != nil {
@@ -516,7 +514,7 @@ func TestLargeEncodings(t *testing.T) {
 	for range 1000 {
 		ints.Int32("a", 1_000_000_000)
 	}
-	docs := slices.Repeat([]bson.Raw{ints.Finish()}, 1000) // of 7 KB; 32 KB as canonical JSON
+	docs := slices.Repeat([]bson.Raw{ints.Finish()}, 500) // of 7 KB; 32 KB as canonical JSON
 	g.Server.SetDocuments("d.c", docs...)
 	for encoding, most := range map[string]int{"json": 3 << 20, "canonical-json": 4 << 20} {
 		ctx := metadata.AppendToOutgoingContext(t.Context(), "mooring-document-encoding", encoding)
@@ -641,47 +639,6 @@ func TestDrainDuringStreams(t *testing.T) {
 	}
 }
 
-func TestPageForAClientThatGoesAway(t *testing.T) {
-	g := start(t, nil)
-	g.Server.SetDocuments("d.c", servicetest.Docs(10, 10)...)
-	first, err := g.Document.Find(t.Context(), &mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: proto.Int32(3)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	release := make(chan struct{})
-	g.Server.Handle("getMore", func(c *mongotest.Command) mongotest.Reply {
-		<-release
-		return g.Server.Default(c)
-	})
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error)
-	go func() {
-		_, err := g.Cursor.Next(ctx, &mooringv1.CursorServiceNextRequest{Cursor: first.GetCursor()})
-		done <- err
-	}()
-	servicetest.Eventually(t, "a getMore", func() bool { return len(g.Server.Commands("getMore")) > 0 })
-	cancel()
-	if err := <-done; status.Code(err) != codes.Canceled {
-		t.Errorf("Next = %v", err)
-	}
-	close(release)
-	page, err := g.Cursor.Next(t.Context(), &mooringv1.CursorServiceNextRequest{Cursor: first.GetCursor()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := raw(page.GetDocuments()[0]); !bytes.Equal(got, servicetest.Doc(3, 10)) {
-		t.Errorf("the page begins with %v", got)
-	}
-	if n := len(g.Server.Commands("getMore")); n != 1 {
-		t.Errorf("%d getMores, want 1", n)
-	}
-	g.Idle(1)
-	if _, err := g.Cursor.Close(t.Context(), &mooringv1.CursorServiceCloseRequest{Cursor: page.GetCursor()}); err != nil {
-		t.Fatal(err)
-	}
-	g.Idle(0)
-}
-
 func TestDeadlines(t *testing.T) {
 	g := start(t, mongotest.Handlers{"update": mongotest.Always(mongotest.Hang())})
 	g.Server.SetDocuments("d.c", servicetest.Docs(1, 1)...)
@@ -714,7 +671,7 @@ func TestDeadlines(t *testing.T) {
 	defer cancel()
 	begin := time.Now()
 	_, err = g.Document.FindOne(ctx, &mooringv1.FindOneRequest{Database: "d", Collection: "c"})
-	if status.Code(err) != codes.DeadlineExceeded || time.Since(begin) > 300*time.Millisecond {
+	if status.Code(err) != codes.DeadlineExceeded || time.Since(begin) > 2*time.Second {
 		t.Errorf("FindOne = %v after %v", err, time.Since(begin))
 	}
 	g.Server.Handle("find", nil)
@@ -746,123 +703,6 @@ func TestServerDown(t *testing.T) {
 	if r.Code != 503 || r.RetryAfter == 0 || time.Since(begin) > 2*time.Second {
 		t.Errorf("%d, retry after %v, in %v: %v", r.Code, r.RetryAfter, time.Since(begin), err)
 	}
-}
-
-func TestCursorErrors(t *testing.T) {
-	keys, err := handle.NewKeyRing()
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := mongotest.NewServer(t, nil)
-	server.SetDocuments("d.c", servicetest.Docs(100, 100)...)
-	cfg := servicetest.Config{Handles: handle.Config{Keys: keys}}
-	g, other := servicetest.Start(t, server, cfg), servicetest.Start(t, server, cfg)
-	find := func() string {
-		page, err := g.Document.Find(t.Context(), &mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: proto.Int32(10)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return page.GetCursor()
-	}
-	next := func(g *servicetest.Gateway, token string, allowGap bool) (*mooringv1.CursorServiceNextResponse, error) {
-		return g.Cursor.Next(t.Context(), &mooringv1.CursorServiceNextRequest{Cursor: token, AllowGap: &allowGap})
-	}
-	reason := func(_ *mooringv1.CursorServiceNextResponse, err error) string {
-		r := rpcerr.HTTP(status.Convert(err))
-		return fmt.Sprint(r.Code, " ", r.Body.GetError().GetReason())
-	}
-	token := find()
-	second, err := next(g, token, false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := next(g, second.GetCursor(), false); err != nil {
-		t.Fatal(err)
-	}
-	if got := reason(next(g, token, false)); got != "409 CursorTokenReused" {
-		t.Errorf("an old token: %s", got)
-	}
-	if got := reason(next(g, token[:20]+"AAAA"+token[24:], false)); got != "404 CursorNotFound" {
-		t.Errorf("a changed token: %s", got)
-	}
-	token = find()
-	if got := reason(next(other, token, false)); got != "409 CursorPositionUnknown" {
-		t.Errorf("another gateway: %s", got)
-	}
-	if page, err := next(other, token, true); err != nil || len(page.GetDocuments()) != 10 {
-		t.Errorf("another gateway, allowGap: %v, %v", page, err)
-	}
-	if _, err := g.Cursor.Next(t.Context(), &mooringv1.CursorServiceNextRequest{Cursor: token, BatchSize: proto.Int32(-1)}); status.Code(err) != codes.InvalidArgument {
-		t.Errorf("a negative batchSize: %v", err)
-	}
-	// The server has lost the cursor.
-	token = find()
-	server.Handle("getMore", mongotest.Always(mongotest.Error(43, "CursorNotFound", "cursor id 1 not found")))
-	for range 2 {
-		if got := reason(next(g, token, false)); got != "404 CursorNotFound" {
-			t.Errorf("a cursor that the server has lost: %s", got)
-		}
-	}
-}
-
-func TestCursorStream(t *testing.T) {
-	g := start(t, nil)
-	docs := servicetest.Docs(5000, 900)
-	g.Server.SetDocuments("d.c", docs...)
-	page, err := g.Document.Find(t.Context(), &mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: proto.Int32(4500)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got []bson.Raw
-	for _, d := range page.GetDocuments() {
-		got = append(got, raw(d))
-	}
-	ss, err := g.Cursor.Stream(t.Context(), &mooringv1.CursorServiceStreamRequest{Cursor: page.GetCursor()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for {
-		message, err := ss.Recv()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, d := range message.GetDocuments() {
-			got = append(got, raw(d))
-		}
-	}
-	equal(t, got, docs)
-	_, err = g.Cursor.Next(t.Context(), &mooringv1.CursorServiceNextRequest{Cursor: page.GetCursor()})
-	if e := errorOf(t, err); e.GetReason() != "CursorTokenReused" {
-		t.Errorf("its token again: %v", e)
-	}
-	g.Idle(0)
-}
-
-// Closing a cursor ends the stream that has taken it.
-func TestCloseDuringStream(t *testing.T) {
-	g := start(t, nil)
-	g.Server.SetDocuments("d.c", servicetest.Docs(20_000, 900)...)
-	page, err := g.Document.Find(t.Context(), &mooringv1.FindRequest{Database: "d", Collection: "c"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	g.Server.Handle("getMore", mongotest.Always(mongotest.Hang()))
-	ss, err := g.Cursor.Stream(t.Context(), &mooringv1.CursorServiceStreamRequest{Cursor: page.GetCursor()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	servicetest.Eventually(t, "a getMore", func() bool { return len(g.Server.Commands("getMore")) > 0 })
-	if _, err := g.Cursor.Close(t.Context(), &mooringv1.CursorServiceCloseRequest{Cursor: page.GetCursor()}); err != nil {
-		t.Fatal(err)
-	}
-	_, err = ss.Recv()
-	if e := errorOf(t, err); e.GetReason() != "CursorNotFound" {
-		t.Errorf("the stream ended with %v", e)
-	}
-	g.Idle(0)
 }
 
 // A stream that fails in the middle ends with an error, never as if it were complete.

@@ -1,0 +1,200 @@
+package cursor_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"testing"
+
+	"go.uber.org/goleak"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mooringdb/mooring/core/bson"
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/service/handle"
+	"github.com/mooringdb/mooring/service/rpcerr"
+	"github.com/mooringdb/mooring/service/servicetest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func start(t *testing.T) *servicetest.Gateway {
+	t.Helper()
+	return servicetest.Start(t, mongotest.NewServer(t, nil), servicetest.Config{})
+}
+
+func raw(d *mooringv1.Document) bson.Raw { return d.GetBson() }
+
+func errorOf(t *testing.T, err error) *mooringv1.Error {
+	t.Helper()
+	if err == nil {
+		t.Fatal("no error")
+	}
+	return rpcerr.HTTP(status.Convert(err)).Body.GetError()
+}
+
+func TestPageForAClientThatGoesAway(t *testing.T) {
+	g := start(t)
+	g.Server.SetDocuments("d.c", servicetest.Docs(10, 10)...)
+	first, err := g.Document.Find(t.Context(), &mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: proto.Int32(3)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	release := make(chan struct{})
+	g.Server.Handle("getMore", func(c *mongotest.Command) mongotest.Reply {
+		<-release
+		return g.Server.Default(c)
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() {
+		_, err := g.Cursor.Next(ctx, &mooringv1.CursorServiceNextRequest{Cursor: first.GetCursor()})
+		done <- err
+	}()
+	servicetest.Eventually(t, "a getMore", func() bool { return len(g.Server.Commands("getMore")) > 0 })
+	cancel()
+	if err := <-done; status.Code(err) != codes.Canceled {
+		t.Errorf("Next = %v", err)
+	}
+	close(release)
+	page, err := g.Cursor.Next(t.Context(), &mooringv1.CursorServiceNextRequest{Cursor: first.GetCursor()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := raw(page.GetDocuments()[0]); !bytes.Equal(got, servicetest.Doc(3, 10)) {
+		t.Errorf("the page begins with %v", got)
+	}
+	if n := len(g.Server.Commands("getMore")); n != 1 {
+		t.Errorf("%d getMores, want 1", n)
+	}
+	g.Idle(1)
+	if _, err := g.Cursor.Close(t.Context(), &mooringv1.CursorServiceCloseRequest{Cursor: page.GetCursor()}); err != nil {
+		t.Fatal(err)
+	}
+	g.Idle(0)
+}
+
+func TestCursorErrors(t *testing.T) {
+	keys, err := handle.NewKeyRing()
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := mongotest.NewServer(t, nil)
+	server.SetDocuments("d.c", servicetest.Docs(100, 100)...)
+	cfg := servicetest.Config{Handles: handle.Config{Keys: keys}}
+	g, other := servicetest.Start(t, server, cfg), servicetest.Start(t, server, cfg)
+	find := func() string {
+		page, err := g.Document.Find(t.Context(), &mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: proto.Int32(10)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return page.GetCursor()
+	}
+	next := func(g *servicetest.Gateway, token string, allowGap bool) (*mooringv1.CursorServiceNextResponse, error) {
+		return g.Cursor.Next(t.Context(), &mooringv1.CursorServiceNextRequest{Cursor: token, AllowGap: &allowGap})
+	}
+	reason := func(_ *mooringv1.CursorServiceNextResponse, err error) string {
+		r := rpcerr.HTTP(status.Convert(err))
+		return fmt.Sprint(r.Code, " ", r.Body.GetError().GetReason())
+	}
+	token := find()
+	second, err := next(g, token, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := next(g, second.GetCursor(), false); err != nil {
+		t.Fatal(err)
+	}
+	if got := reason(next(g, token, false)); got != "409 CursorTokenReused" {
+		t.Errorf("an old token: %s", got)
+	}
+	if got := reason(next(g, token[:20]+"AAAA"+token[24:], false)); got != "404 CursorNotFound" {
+		t.Errorf("a changed token: %s", got)
+	}
+	token = find()
+	if got := reason(next(other, token, false)); got != "409 CursorPositionUnknown" {
+		t.Errorf("another gateway: %s", got)
+	}
+	if page, err := next(other, token, true); err != nil || len(page.GetDocuments()) != 10 {
+		t.Errorf("another gateway, allowGap: %v, %v", page, err)
+	}
+	if _, err := g.Cursor.Next(t.Context(), &mooringv1.CursorServiceNextRequest{Cursor: token, BatchSize: proto.Int32(-1)}); status.Code(err) != codes.InvalidArgument {
+		t.Errorf("a negative batchSize: %v", err)
+	}
+	// The server has lost the cursor.
+	token = find()
+	server.Handle("getMore", mongotest.Always(mongotest.Error(43, "CursorNotFound", "cursor id 1 not found")))
+	for range 2 {
+		if got := reason(next(g, token, false)); got != "404 CursorNotFound" {
+			t.Errorf("a cursor that the server has lost: %s", got)
+		}
+	}
+}
+
+func TestCursorStream(t *testing.T) {
+	g := start(t)
+	docs := servicetest.Docs(5000, 900)
+	g.Server.SetDocuments("d.c", docs...)
+	page, err := g.Document.Find(t.Context(), &mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: proto.Int32(4500)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []bson.Raw
+	for _, d := range page.GetDocuments() {
+		got = append(got, raw(d))
+	}
+	ss, err := g.Cursor.Stream(t.Context(), &mooringv1.CursorServiceStreamRequest{Cursor: page.GetCursor()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		message, err := ss.Recv()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range message.GetDocuments() {
+			got = append(got, raw(d))
+		}
+	}
+	if !slices.EqualFunc(got, docs, func(a, b bson.Raw) bool { return bytes.Equal(a, b) }) {
+		t.Errorf("%d documents, want the %d of the collection", len(got), len(docs))
+	}
+	_, err = g.Cursor.Next(t.Context(), &mooringv1.CursorServiceNextRequest{Cursor: page.GetCursor()})
+	if e := errorOf(t, err); e.GetReason() != "CursorTokenReused" {
+		t.Errorf("its token again: %v", e)
+	}
+	g.Idle(0)
+}
+
+// Closing a cursor ends the stream that has taken it.
+func TestCloseDuringStream(t *testing.T) {
+	g := start(t)
+	g.Server.SetDocuments("d.c", servicetest.Docs(20_000, 900)...)
+	page, err := g.Document.Find(t.Context(), &mooringv1.FindRequest{Database: "d", Collection: "c"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.Server.Handle("getMore", mongotest.Always(mongotest.Hang()))
+	ss, err := g.Cursor.Stream(t.Context(), &mooringv1.CursorServiceStreamRequest{Cursor: page.GetCursor()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	servicetest.Eventually(t, "a getMore", func() bool { return len(g.Server.Commands("getMore")) > 0 })
+	if _, err := g.Cursor.Close(t.Context(), &mooringv1.CursorServiceCloseRequest{Cursor: page.GetCursor()}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = ss.Recv()
+	if e := errorOf(t, err); e.GetReason() != "CursorNotFound" {
+		t.Errorf("the stream ended with %v", e)
+	}
+	g.Idle(0)
+}
