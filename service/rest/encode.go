@@ -17,7 +17,7 @@ import (
 type encoder struct {
 	buf  []byte
 	mode extjson.Mode
-	// sparse leaves out everything that has no value: for errors.
+	// sparse leaves out empty lists and texts, and false, but no number: for errors, where index 0 says which write failed.
 	sparse bool
 }
 
@@ -32,7 +32,7 @@ func (e *encoder) object(p *plan, m message, whole bool) error {
 	for _, f := range p.fields {
 		isSet := m.Has(f.fd)
 		null := !isSet && whole && f.kind == kindDocument && !f.repeated && !f.fd.HasOptionalKeyword()
-		if !isSet && !null && (f.fd.HasPresence() || e.sparse) {
+		if !isSet && !null && (f.fd.HasPresence() || e.sparse && !f.isNumber()) {
 			continue
 		}
 		if len(e.buf) > begin+1 {

@@ -125,6 +125,9 @@ func kindOf(fd fieldDescriptor) kind {
 	return k
 }
 
+// isNumber says whether the field is one integer.
+func (f *field) isNumber() bool { return !f.repeated && (f.kind == kindInt32 || f.kind == kindInt64) }
+
 // takes says whether a JSON value that begins with c can be the field's.
 func (f *field) takes(c byte) bool {
 	switch {
@@ -132,7 +135,7 @@ func (f *field) takes(c byte) bool {
 		return c == '['
 	case f.kind == kindString:
 		return c == '"'
-	case f.kind == kindInt32 || f.kind == kindInt64:
+	case f.isNumber():
 		return c == '-' || '0' <= c && c <= '9'
 	case f.kind == kindDocument:
 		return c == '{' || f.ordered && c == '['

@@ -423,6 +423,20 @@ func TestFailures(t *testing.T) {
 	}
 }
 
+// The index of a write error is what a client looks for, so that 0 has to be there too.
+func TestIndexesInFailures(t *testing.T) {
+	h := newHandler(t, &fake{insertMany: func(context.Context, *mooringv1.InsertManyRequest) (*mooringv1.InsertManyResponse, error) {
+		return nil, &mongoerr.WriteException{WriteErrors: []mongoerr.WriteError{{Index: 0, Code: 11000, Message: "dup"}}}
+	}})
+	w := do(h, "POST", documents+":insertMany", `{"documents": [{}]}`)
+	if want := `"writeErrors":[{"index":0,"code":11000,`; w.Code != 409 || !strings.Contains(w.Body.String(), want) {
+		t.Errorf("%d %s\nwant 409 and %s", w.Code, w.Body, want)
+	}
+	if strings.Contains(w.Body.String(), "truncated") || strings.Contains(w.Body.String(), "labels") {
+		t.Errorf("the error says what it has not: %s", w.Body)
+	}
+}
+
 func TestContextOfHandlers(t *testing.T) {
 	var deadline time.Duration
 	var got []string
