@@ -19,6 +19,7 @@ const root = fileURLToPath(new URL('../../', import.meta.url));
 const { mooring } = loadPackageDefinition(
   loadSync(['mooring/v1/document_service.proto', 'mooring/v1/cursor_service.proto'], {
     includeDirs: [`${root}proto`, `${root}third_party/googleapis`],
+    arrays: true,
     longs: String,
   }),
 );
@@ -106,6 +107,6 @@ main()
     process.exitCode = 1;
   })
   .finally(() => {
-    documents.close();
-    cursors.close();
+    // Not client.close(): that would be CursorService's own method of this name.
+    for (const client of [documents, cursors]) client.getChannel().close();
   });

@@ -41,7 +41,7 @@ def insert():
         {
             "_id": i,
             "placed": {"$date": "2026-11-20T12:00:00Z"},
-            "cents": {"$numberLong": "9007199254740993"},  # unlike 12, this would not survive a JavaScript client
+            "cents": {"$numberLong": "9007199254740993"},  # more than a double can hold
             "items": [{"sku": "rope-20m", "quantity": 2}],
         }
         for i in range(COUNT)

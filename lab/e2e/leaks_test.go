@@ -22,8 +22,6 @@ const endless = "docs_50000000_1024"
 // TestDisconnect leaves clients in the middle of their streams, in each way that a client can leave, and counts what is left
 // in the gateway and on the server.
 func TestDisconnect(t *testing.T) {
-	server := startCanned(t)
-	g := suite.Start(t, server.URI())
 	const clients = 10
 	for name, leave := range map[string]func(*testing.T, *gatewaytest.Gateway){
 		"gRPC, cancelled call":       leaveGRPC(true),
@@ -31,8 +29,12 @@ func TestDisconnect(t *testing.T) {
 		"NDJSON":                     leaveNDJSON("application/x-ndjson"),
 		"SSE":                        leaveNDJSON("text/event-stream"),
 		"NDJSON, never read a thing": leaveUnread,
+		"during the find":            leaveDuring(0),
+		"during a getMore":           leaveDuring(1),
 	} {
 		t.Run(name, func(t *testing.T) {
+			server := startCanned(t)
+			g := suite.Start(t, server.URI())
 			// One round warms up what stays: pooled connections, lazily started helpers.
 			for range clients {
 				leave(t, g)
@@ -79,10 +81,7 @@ func waitUntilIdle(t testing.TB, g *gatewaytest.Gateway, stats func() canned.Sta
 // leaveGRPC reads a little of a stream, then cancels the call or closes the connection.
 func leaveGRPC(cancelCall bool) func(*testing.T, *gatewaytest.Gateway) {
 	return func(t *testing.T, g *gatewaytest.Gateway) {
-		conn, err := grpc.NewClient(g.GRPC, grpc.WithTransportCredentials(insecure.NewCredentials()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := dial(t, g)
 		defer func() { _ = conn.Close() }()
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -116,6 +115,38 @@ func leaveNDJSON(accept string) func(*testing.T, *gatewaytest.Gateway) {
 // leaveUnread sends the request and leaves when the first byte is there.
 func leaveUnread(t *testing.T, g *gatewaytest.Gateway) {
 	openStream(t, g, "application/x-ndjson").Body.Close()
+}
+
+// dial connects a client of its own, which the caller closes.
+func dial(t testing.TB, g *gatewaytest.Gateway) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpc.NewClient(g.GRPC, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+// leaveDuring leaves a stream while the server works: at its find, or at the getMore after so many messages.
+func leaveDuring(messages int) func(*testing.T, *gatewaytest.Gateway) {
+	return func(t *testing.T, g *gatewaytest.Gateway) {
+		conn := dial(t, g)
+		defer func() { _ = conn.Close() }()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		stream, err := mooringv1.NewDocumentServiceClient(conn).StreamFind(ctx, &mooringv1.StreamFindRequest{
+			Database: "lab", Collection: "late_1000_100", BatchSize: ptr(int32(10)),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range messages {
+			if _, err := stream.Recv(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		pause(t, 50*time.Millisecond)
+	}
 }
 
 // openStream opens an endless stream on a connection of its own, which closes with the body.

@@ -33,7 +33,7 @@ func bsonTypes(t *testing.T) []namedValue {
 		{"double, most", math.MaxFloat64},
 		{"double, infinite", math.Inf(1)},
 		{"double, minus infinite", math.Inf(-1)},
-		{"double, NaN", math.NaN()},
+		{"double, NaN", math.Float64frombits(0x7ff8 << 48)}, // math.NaN() has a payload, which JSON cannot say
 		{"string", "plain"},
 		{"string, empty", ""},
 		{"string, every kind of character", "\"\\/\b\f\n\r\t\x01\x7f é 世 𝄞 \u2028\u2029"},
@@ -132,7 +132,8 @@ func TestTypes(t *testing.T) {
 				out := g.Post(t, gatewaytest.Documents(db, "rest", "findOne"), fmt.Sprintf(`{"filter": {"_id": %d}}`, id),
 					gatewaytest.Header{Name: "Accept", Value: "application/ejson"})
 				var got struct{ Document bson.Raw }
-				if err := bson.UnmarshalExtJSON(out.Body, true, &got); err != nil || !bytes.Equal(got.Document, doc) {
+				// Compared as text: the official driver reads "NaN" as math.NaN(), which has other bytes.
+				if err := bson.UnmarshalExtJSON(out.Body, true, &got); err != nil || canonicalJSON(t, got.Document) != text {
 					t.Errorf("findOne: %d %s, %v, want %s", out.Status, out.Body, err, text)
 				}
 			})

@@ -15,7 +15,7 @@ import (
 	"github.com/mooringdb/mooring/lab/internal/proc"
 )
 
-// collection is what every request reads: documents of about 450 bytes, more of them than any request wants.
+// collection is what every request reads: documents of about 500 bytes, more of them than any request wants.
 const collection = "orders_100000"
 
 // warmUp is how many requests each side answers before the first that counts.

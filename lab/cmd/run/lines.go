@@ -26,7 +26,7 @@ func lines(g *gateway.Gateway) []line {
 	documents := fmt.Sprintf("%s/v1/databases/%s/collections/%s/documents", g.REST, sampleDatabase, sampleCollection)
 	where := fmt.Sprintf(`"database":"%s","collection":"%s"`, sampleDatabase, sampleCollection)
 	post := func(url, body string) string {
-		return fmt.Sprintf(`curl -sS --fail-with-body '%s' -H 'Content-Type: application/json' -d '%s'`, url, body)
+		return fmt.Sprintf(`curl -sS --fail-with-body -w '\n' '%s' -H 'Content-Type: application/json' -d '%s'`, url, body)
 	}
 	call := func(method, body string) string {
 		return fmt.Sprintf(`%s -d '%s' %s mooring.v1.%s`, grpcurl, body, g.GRPC, method)
@@ -39,7 +39,7 @@ func lines(g *gateway.Gateway) []line {
 		},
 		{
 			"the same as a GET, for a browser's address line",
-			fmt.Sprintf(`curl -sS --fail-with-body -G '%s' --data-urlencode 'filter={"status":"open"}' -d limit=3`, documents),
+			fmt.Sprintf(`curl -sS --fail-with-body -w '\n' -G '%s' --data-urlencode 'filter={"status":"open"}' -d limit=3`, documents),
 		},
 		{
 			"everything, one document a line",

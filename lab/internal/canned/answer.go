@@ -92,7 +92,7 @@ func (s *Server) find(dst []byte, req request, src source, options bsoncore.Docu
 func (s *Server) getMore(dst []byte, req request) []byte {
 	s.getMores.Add(1)
 	id := req.body.Index(0).Value().Int64()
-	c, ok := s.take(id)
+	c, ok := s.use(id)
 	if !ok {
 		return appendError(dst, 43, "CursorNotFound", "no such cursor")
 	}
@@ -100,13 +100,10 @@ func (s *Server) getMore(dst []byte, req request) []byte {
 	if n, ok := req.body.Lookup("batchSize").AsInt64OK(); ok && n > 0 {
 		size = int(n)
 	}
-	return s.batch(dst, "nextBatch", c, size, func() int64 {
-		if c.next == c.end {
-			return 0
-		}
-		s.putBack(id, c)
-		return id
-	})
+	if c.source.delay > 0 {
+		s.wait(c.source.delay)
+	}
+	return s.batch(dst, "nextBatch", c, size, func() int64 { return s.release(id, c) })
 }
 
 // batch appends a reply with the next documents of a cursor. keep is called when they are taken, and gives the cursor's
@@ -151,7 +148,7 @@ func (s *Server) killCursors(dst []byte, req request) []byte {
 	ids, _ := req.body.Lookup("cursors").ArrayOK()
 	values, _ := ids.Values()
 	for _, v := range values {
-		if _, ok := s.take(v.Int64()); !ok {
+		if !s.kill(v.Int64()) {
 			missing.AppendInt64(v.Int64())
 			continue
 		}

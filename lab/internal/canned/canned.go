@@ -4,9 +4,10 @@
 //
 // The name of a collection says what is in it:
 //
-//	orders_N         N documents of about 450 bytes with the types that a shop has
+//	orders_N         N documents of about 500 bytes with the types that a shop has
 //	docs_N_SIZE      N documents of exactly SIZE bytes
 //	slow_MS          empty, and answers every command only after MS milliseconds
+//	late_N_MS        N small documents; every answer, getMore's too, comes after MS milliseconds
 //
 // The _id of document i is the int32 i, from 0; filter, sort and projection are ignored, limit, batchSize and singleBatch
 // are not. insert, update, delete and the like answer that they did what they were asked.
@@ -53,6 +54,7 @@ type cursorState struct {
 	next    int
 	end     int
 	nsField []byte // the element ns
+	inUse   bool   // by a getMore; under Server.mu
 }
 
 // Listen begins to serve on addr ("127.0.0.1:0" lets the kernel choose the port).
@@ -159,18 +161,38 @@ func (s *Server) open(c *cursorState) int64 {
 	return s.lastCursor
 }
 
-// take removes a cursor from the open ones, for its getMore or for good.
-func (s *Server) take(id int64) (*cursorState, bool) {
+// use gives an open cursor for a getMore. One cursor has one getMore at a time; killCursors may come in between, and then
+// the cursor is gone when the getMore ends, as on a real server.
+func (s *Server) use(id int64) (*cursorState, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c, ok := s.cursors[id]
-	delete(s.cursors, id)
-	return c, ok
+	if !ok || c.inUse {
+		return nil, false
+	}
+	c.inUse = true
+	return c, true
 }
 
-// putBack keeps a cursor that take gave, under the same id.
-func (s *Server) putBack(id int64, c *cursorState) {
+// release ends a getMore and gives the cursor's id for its reply: 0 if it is exhausted or was killed.
+func (s *Server) release(id int64, c *cursorState) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.cursors[id] = c
+	c.inUse = false
+	if c.next == c.end {
+		delete(s.cursors, id)
+	}
+	if _, ok := s.cursors[id]; !ok {
+		return 0
+	}
+	return id
+}
+
+// kill closes an open cursor.
+func (s *Server) kill(id int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.cursors[id]
+	delete(s.cursors, id)
+	return ok
 }

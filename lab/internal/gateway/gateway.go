@@ -11,6 +11,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/mooringdb/mooring/lab/internal/proc"
@@ -44,7 +46,7 @@ type Gateway struct {
 // Start starts a gateway and waits until it listens.
 func Start(ctx context.Context, c Config) (*Gateway, error) {
 	file := filepath.Join(c.Directory, "addresses.json")
-	p, err := proc.Start(proc.Config{Path: c.Binary, Log: c.Log, Args: append([]string{
+	p, err := proc.Start(proc.Config{Path: c.Binary, Env: environment(), Log: c.Log, Args: append([]string{
 		"serve",
 		"--uri", c.URI,
 		"--grpc-address", cmp.Or(c.GRPC, anyPort),
@@ -66,6 +68,11 @@ func Start(ctx context.Context, c Config) (*Gateway, error) {
 		REST:    "http://" + addresses.REST,
 		Debug:   "http://" + addresses.Debug,
 	}, nil
+}
+
+// environment is the caller's without what would configure the gateway beside its flags.
+func environment() []string {
+	return slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "MOORING_") })
 }
 
 // waitForJSON waits until the process has renamed the file into its place.

@@ -2,7 +2,7 @@
 // ../cmd/gateway, and a MongoDB server behind it. It does not judge what they answer.
 //
 // The server is the one that MOORING_TEST_URI names, else the embedded database. Binaries are built once per test run;
-// MOORING_GATEWAY_BIN and MOORING_EMBEDDED_BIN name ones that are there already.
+// LAB_GATEWAY_BIN and LAB_EMBEDDED_BIN name ones that are there already.
 package gatewaytest
 
 import (
@@ -48,8 +48,8 @@ type Suite struct {
 // New makes a suite; nothing is built or started before a test asks for it.
 func New() *Suite {
 	s := &Suite{}
-	s.gateway = sync.OnceValues(func() (string, error) { return s.build("MOORING_GATEWAY_BIN", ".", "./cmd/gateway") })
-	s.embedded = sync.OnceValues(func() (string, error) { return s.build("MOORING_EMBEDDED_BIN", "lab", "./cmd/embedded") })
+	s.gateway = sync.OnceValues(func() (string, error) { return s.build("LAB_GATEWAY_BIN", ".", "./cmd/gateway") })
+	s.embedded = sync.OnceValues(func() (string, error) { return s.build("LAB_EMBEDDED_BIN", "lab", "./cmd/embedded") })
 	s.server = sync.OnceValues(s.startServer)
 	return s
 }

@@ -21,7 +21,7 @@ import (
 type Config struct {
 	Path string
 	Args []string
-	Env  []string  // in addition to the caller's environment
+	Env  []string  // nil: the caller's
 	Dir  string    // empty: the caller's
 	Log  io.Writer // standard error, and standard output after the lines that were read; nil: only the tail is kept
 }
@@ -43,7 +43,7 @@ func Start(c Config) (*Process, error) {
 	p := &Process{done: make(chan struct{}), log: c.Log}
 	cmd := exec.Command(c.Path, c.Args...)
 	cmd.Dir = c.Dir
-	cmd.Env = append(os.Environ(), c.Env...)
+	cmd.Env = c.Env
 	cmd.Stderr = &p.tail
 	if c.Log != nil {
 		cmd.Stderr = io.MultiWriter(c.Log, &p.tail)
