@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"math"
 	"strconv"
+	"unicode/utf8"
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/bson/internal/regex"
@@ -96,14 +97,11 @@ func (w *writer) document(dst []byte, pos, limit, depth int, array bool) ([]byte
 			dst = append(dst, ',')
 		}
 		t := bson.Type(w.src[pos])
-		start := pos
 		pos++
 		if array {
-			n := cstringLen(w.src[pos:end])
-			if n < 0 {
-				return w.fail(dst, start, problemKey)
+			if pos = w.index(pos, end); pos < 0 {
+				return dst, -1
 			}
-			pos += n + 1
 		} else if dst, pos = w.key(dst, pos, end); pos < 0 {
 			return dst, -1
 		}
@@ -115,6 +113,24 @@ func (w *writer) document(dst []byte, pos, limit, depth int, array bool) ([]byte
 		return append(dst, ']'), end + 1
 	}
 	return append(dst, '}'), end + 1
+}
+
+// index skips the key of an array's element.
+func (w *writer) index(pos, limit int) int {
+	n := plainLen(w.src[pos:limit])
+	if pos+n < limit && w.src[pos+n] == 0 {
+		return pos + n + 1
+	}
+	n = cstringLen(w.src[pos:limit])
+	if n < 0 {
+		_, n = w.fail(nil, pos-1, problemKey)
+		return n
+	}
+	if !utf8.Valid(w.src[pos : pos+n]) {
+		_, n = w.fail(nil, pos-1, problemUTF8)
+		return n
+	}
+	return pos + n + 1
 }
 
 // key writes a key with its colon.

@@ -93,6 +93,8 @@ func TestAppendErrors(t *testing.T) {
 	for _, c := range []struct{ name, hex, path, problem string }{
 		{"bad UTF-8", "10000000" + "02" + "610004000000" + "6162FF00" + "00", "a", "UTF-8"},
 		{"bad UTF-8 in a key", "08000000" + "0A" + "FF00" + "00", "\uFFFD", "UTF-8"},
+		{"bad UTF-8 in the key of an array's element", "10000000" + "04" + "6100" + "08000000" + "0A" + "FF00" + "00" + "00", "a.\uFFFD", "UTF-8"},
+		{"array key without end", "0F000000" + "04" + "6100" + "07000000" + "0A" + "61" + "00" + "00", "a.a", "not terminated"},
 		{"bad UTF-8 in a pattern", "0B000000" + "0B" + "6100" + "FF00" + "00" + "00", "a", "UTF-8"},
 		{"bad bool", "09000000" + "08" + "610002" + "00", "a", "boolean"},
 		{"unknown type", "08000000" + "20" + "6100" + "00", "a", "unknown"},
