@@ -11,6 +11,7 @@ import (
 	"net"
 
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/conn/metadata"
 	"github.com/mooringdb/mooring/core/connstring"
 	"github.com/mooringdb/mooring/core/event"
 	"github.com/mooringdb/mooring/core/operation"
@@ -23,8 +24,10 @@ import (
 type Options struct {
 	// Sink receives the facts that the driver emits; nil: nobody wants them.
 	Sink *event.Sink
-	// Dialer opens a connection; nil is net.Dialer.
+	// Dialer opens a connection, to a server or to the proxy; nil is net.Dialer.
 	Dialer func(ctx context.Context, network, addr string) (net.Conn, error)
+	// Libraries are those that wrap the driver, innermost first: servers see them after the driver's own name.
+	Libraries []metadata.Library
 }
 
 // Client runs operations on one deployment. All its methods may be called from many goroutines at once.

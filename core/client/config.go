@@ -2,9 +2,12 @@ package client
 
 import (
 	"fmt"
+	"net"
+	"strconv"
 	"time"
 
 	"github.com/mooringdb/mooring/core/conn"
+	"github.com/mooringdb/mooring/core/conn/metadata"
 	"github.com/mooringdb/mooring/core/connstring"
 	"github.com/mooringdb/mooring/core/topology"
 	"github.com/mooringdb/mooring/core/topology/description"
@@ -20,7 +23,6 @@ var unbuilt = []struct {
 	{"username", func(c *connstring.Config) bool { return c.HasCredential }},
 	{"authMechanism", func(c *connstring.Config) bool { return c.AuthMechanism != "" }},
 	{"loadBalanced", func(c *connstring.Config) bool { return c.LoadBalanced }},
-	{"proxyHost", func(c *connstring.Config) bool { return c.Proxy.Host != "" }},
 	{"serverMonitoringMode=stream", func(c *connstring.Config) bool { return c.ServerMonitoringMode == "stream" }},
 }
 
@@ -52,6 +54,10 @@ func warnings(cfg *connstring.Config) []connstring.Warning {
 }
 
 func topologyConfig(cfg *connstring.Config, opt Options) (topology.Config, error) {
+	client, err := metadata.Client{AppName: cfg.AppName, Libraries: opt.Libraries, Host: metadata.ThisHost()}.Document()
+	if err != nil {
+		return topology.Config{}, err
+	}
 	out := topology.Config{
 		Seeds:                  cfg.Hosts,
 		ReplicaSet:             cfg.ReplicaSet,
@@ -61,8 +67,9 @@ func topologyConfig(cfg *connstring.Config, opt Options) (topology.Config, error
 		LocalThreshold:         cfg.LocalThreshold,
 		Sink:                   opt.Sink,
 		Conn: conn.Config{
-			AppName:        cfg.AppName,
+			Metadata:       client,
 			Dialer:         opt.Dialer,
+			Proxy:          proxy(&cfg.Proxy),
 			ConnectTimeout: zeroIs(cfg.ConnectTimeout, -1),
 			SocketTimeout:  valueOf(cfg.SocketTimeout),
 		},
@@ -77,9 +84,22 @@ func topologyConfig(cfg *connstring.Config, opt Options) (topology.Config, error
 	if !cfg.UseTLS() {
 		return out, nil
 	}
-	var err error
 	out.Conn.TLS, err = conn.TLSConfig(cfg.TLS)
 	return out, err
+}
+
+// proxy is nil where there is none.
+func proxy(p *connstring.Proxy) *conn.Proxy {
+	if p.Host == "" {
+		return nil
+	}
+	port := p.Port
+	if port == 0 {
+		port = connstring.DefaultProxyPort
+	}
+	return &conn.Proxy{
+		Address: net.JoinHostPort(p.Host, strconv.Itoa(int(port))), Username: p.Username, Password: p.Password,
+	}
 }
 
 func valueOf[T any](v *T) (zero T) {

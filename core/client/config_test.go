@@ -27,7 +27,6 @@ func TestNewRefusesWhatIsNotBuilt(t *testing.T) {
 		"username":                    {HasCredential: true, Username: "u", Password: "secret"},
 		"authMechanism":               {AuthMechanism: "MONGODB-X509"},
 		"loadBalanced":                {LoadBalanced: true},
-		"proxyHost":                   {Proxy: connstring.Proxy{Host: "proxy"}},
 		"serverMonitoringMode=stream": {ServerMonitoringMode: "stream"},
 	}
 	for option, cfg := range tests {

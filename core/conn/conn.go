@@ -1,4 +1,4 @@
-// Package conn is one connection to one server: dial, TLS, hello, then one request after the other. A Conn has one
+// Package conn is one connection to one server: dial, SOCKS5, TLS, hello, then one request after the other. A Conn has one
 // owner at a time; it knows nothing of pools, retries or commands other than hello, and does not authenticate yet.
 package conn
 
@@ -37,11 +37,18 @@ type Config struct {
 	// ID is the pool's number for the connection; only ID returns it.
 	ID uint64
 
-	// AppName is the application's name in the client metadata, at most 128 bytes.
-	AppName string
+	// Metadata is the client document of the first hello (core/conn/metadata makes it), the same for all connections of
+	// a client. Nil stands for one without an application.
+	Metadata bson.Raw
 
-	// Dialer opens the transport; nil stands for a net.Dialer with keep-alive.
+	// ServerAPI is the stable API that is declared in each hello, if it is not nil.
+	ServerAPI *ServerAPI
+
+	// Dialer opens the transport, to the server or to the proxy; nil stands for a net.Dialer with keep-alive.
 	Dialer func(ctx context.Context, network, addr string) (net.Conn, error)
+
+	// Proxy is what TCP connections are made through, if it is not nil.
+	Proxy *Proxy
 
 	// TLS encrypts the connection if it is not nil. An empty ServerName stands for the address's host.
 	TLS *tls.Config
@@ -84,6 +91,7 @@ type Conn struct {
 	timeout    time.Duration // of the socket
 	maxReply   int32
 	maxRequest int
+	api        *ServerAPI
 	desc       description.Server
 	hello      bson.Raw
 	interrupt  func() // c.unblock, bound once
@@ -292,7 +300,7 @@ func (c *Conn) fail(ctx context.Context, op string, sent bool, err error) error 
 
 func newConn(addr address.Address, cfg Config, transport, nc net.Conn) *Conn {
 	c := &Conn{
-		addr: addr, id: cfg.ID, nc: nc, transport: transport,
+		addr: addr, id: cfg.ID, nc: nc, transport: transport, api: cfg.ServerAPI,
 		reader:     bufio.NewReaderSize(nc, readBuffer),
 		maxReply:   cfg.MaxMessageSize,
 		maxRequest: int(wire.DefaultMaxMessageSize),

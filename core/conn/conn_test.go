@@ -7,13 +7,13 @@ import (
 	"errors"
 	"io"
 	"net"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/conn"
+	"github.com/mooringdb/mooring/core/conn/metadata"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/pool"
 	"github.com/mooringdb/mooring/core/topology/description"
@@ -65,7 +65,11 @@ func TestDialSaysHelloOnceWithMetadata(t *testing.T) {
 				return mongotest.Hello(cmd, nil).After(3 * time.Millisecond)
 			},
 		})
-		c := dial(t, s, conn.Config{ID: 7, AppName: "app"})
+		doc, err := metadata.Client{AppName: "app", Host: metadata.ThisHost()}.Document()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := dial(t, s, conn.Config{ID: 7, Metadata: doc})
 		if c.ID() != 7 || c.ServerConnectionID() != 1 || c.Address() != s.Address() || !c.Alive() || c.Err() != nil {
 			t.Errorf("ID, ServerConnectionID, Address, Alive, Err = %v, %v, %v, %v, %v", c.ID(), c.ServerConnectionID(), c.Address(), c.Alive(), c.Err())
 		}
@@ -121,17 +125,23 @@ func TestHelloStaysLegacyWithoutHelloOK(t *testing.T) {
 	})
 }
 
-func TestDialMetadataIsCutTo512Bytes(t *testing.T) {
+func TestDialUnderAStableAPI(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := mongotest.NewServer(t, nil)
-		dial(t, s, conn.Config{AppName: strings.Repeat("é", 64)})
-		v, _ := s.Commands()[0].Body.Lookup("client")
-		if len(v.Data) > 512 {
-			t.Errorf("client has %d bytes, want at most 512", len(v.Data))
+		c := dial(t, s, conn.Config{ServerAPI: &conn.ServerAPI{Version: "1", Strict: new(true), DeprecationErrors: new(false)}})
+		if _, err := c.Hello(t.Context()); err != nil {
+			t.Fatal(err)
 		}
-		_, err := conn.Dial(t.Context(), s.Address(), conn.Config{Dialer: s.Dial, AppName: strings.Repeat("a", 129)})
-		if err == nil {
-			t.Error("Dial with 129 bytes of application name succeeded")
+		for i, cmd := range s.Commands() {
+			version, _ := cmd.Body.Lookup("apiVersion")
+			strict, _ := cmd.Body.Lookup("apiStrict")
+			deprecation, ok := cmd.Body.Lookup("apiDeprecationErrors")
+			if v, _ := version.Str(); cmd.Name != "hello" || cmd.Legacy || v != "1" || !strict.Truthy() || !ok || deprecation.Truthy() {
+				t.Errorf("hello %d = %v, legacy %v", i, cmd.Body, cmd.Legacy)
+			}
+			if cmd.Body.Has("client") != (i == 0) || cmd.Body.Has("loadBalanced") {
+				t.Errorf("hello %d = %v", i, cmd.Body)
+			}
 		}
 	})
 }

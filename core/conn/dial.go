@@ -3,6 +3,7 @@ package conn
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"time"
@@ -14,9 +15,6 @@ import (
 
 // Dial connects to addr and says hello. Its error is a *mongoerr.NetworkError, or what the server's hello reported.
 func Dial(ctx context.Context, addr address.Address, cfg Config) (*Conn, error) {
-	if len(cfg.AppName) > maxAppName {
-		return nil, fmt.Errorf("application name of %d bytes is longer than %d", len(cfg.AppName), maxAppName)
-	}
 	timeout := cfg.ConnectTimeout
 	if timeout == 0 {
 		timeout = DefaultConnectTimeout
@@ -56,19 +54,25 @@ func (connectTimeout) Timeout() bool { return true }
 
 func dialError(ctx context.Context, addr address.Address, op string, err error) error {
 	if ctxErr := ctxwatch.Err(ctx); ctxErr != nil {
+		if e, ok := errors.AsType[*ProxyError](err); ok {
+			ctxErr = &ProxyError{Reached: e.Reached, Err: ctxErr}
+		}
 		err = ctxErr
 	}
 	return &mongoerr.NetworkError{Address: addr, Op: op, Err: err}
 }
 
 func openTransport(ctx context.Context, addr address.Address, cfg Config) (net.Conn, error) {
-	if cfg.Dialer != nil {
-		return cfg.Dialer(ctx, addr.Network(), string(addr))
+	dial := cfg.Dialer
+	if dial == nil {
+		dial = (&net.Dialer{KeepAliveConfig: net.KeepAliveConfig{
+			Enable: true, Idle: 2 * time.Minute, Interval: 10 * time.Second, Count: 9,
+		}}).DialContext
 	}
-	d := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{
-		Enable: true, Idle: 2 * time.Minute, Interval: 10 * time.Second, Count: 9,
-	}}
-	return d.DialContext(ctx, addr.Network(), string(addr))
+	if cfg.Proxy != nil && addr.Network() == "tcp" {
+		return cfg.Proxy.dial(ctx, addr, dial)
+	}
+	return dial(ctx, addr.Network(), string(addr))
 }
 
 func encrypt(ctx context.Context, addr address.Address, cfg Config, transport net.Conn) (net.Conn, error) {

@@ -3,17 +3,25 @@ package conn
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/conn/metadata"
 	"github.com/mooringdb/mooring/core/internal/ctxwatch"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/topology/description"
 	"github.com/mooringdb/mooring/core/wire"
 )
 
-// handshake is the first hello of a connection: the legacy hello over OP_QUERY, which every server understands, or,
-// behind a load balancer, hello over OP_MSG. It alone carries the client metadata.
+// ServerAPI is a stable API as hello declares it.
+type ServerAPI struct {
+	Version                   string
+	Strict, DeprecationErrors *bool
+}
+
+// handshake is the first hello of a connection: the legacy hello over OP_QUERY, which every server understands, or, under
+// a stable API or behind a load balancer, hello over OP_MSG. It alone carries the client metadata.
 func (c *Conn) handshake(ctx context.Context, cfg Config) error {
 	start := time.Now()
 	reply, err := c.exchange(ctx, firstHello(cfg))
@@ -58,16 +66,14 @@ func asHello(err error) error {
 
 func firstHello(cfg Config) []byte {
 	b := new(bson.Builder)
-	if cfg.LoadBalanced {
-		msg := wire.BeginMsg(nil, 0)
-		b.Reset(msg)
+	if cfg.LoadBalanced || cfg.ServerAPI != nil {
+		b.Reset(wire.BeginMsg(nil, 0))
 		b.Int32("hello", 1)
 		appendHandshake(b, cfg)
-		b.Bool("loadBalanced", true).String("$db", "admin")
-		b.Finish()
-		msg = b.Bytes()
-		wire.EndMsg(msg)
-		return msg
+		if cfg.LoadBalanced {
+			b.Bool("loadBalanced", true)
+		}
+		return endHello(b, cfg.ServerAPI)
 	}
 	b.Reset(nil)
 	b.Int32("isMaster", 1).Bool("helloOk", true)
@@ -78,23 +84,50 @@ func firstHello(cfg Config) []byte {
 }
 
 func appendHandshake(b *bson.Builder, cfg Config) {
-	b.Document("client", metadata(cfg.AppName))
+	client := cfg.Metadata
+	if client == nil {
+		client = anonymous()
+	}
+	b.Document("client", client)
 	b.OpenArray("compression").Close()
+}
+
+// anonymous is the client document of a program that says nothing of itself.
+var anonymous = sync.OnceValue(func() bson.Raw {
+	doc, err := metadata.Client{Host: metadata.ThisHost()}.Document()
+	if err != nil {
+		panic("bug: " + err.Error())
+	}
+	return doc
+})
+
+// endHello completes a hello that was begun as an OP_MSG.
+func endHello(b *bson.Builder, api *ServerAPI) []byte {
+	if api != nil {
+		b.String("apiVersion", api.Version)
+		if api.Strict != nil {
+			b.Bool("apiStrict", *api.Strict)
+		}
+		if api.DeprecationErrors != nil {
+			b.Bool("apiDeprecationErrors", *api.DeprecationErrors)
+		}
+	}
+	b.String("$db", "admin")
+	b.Finish()
+	msg := b.Bytes()
+	wire.EndMsg(msg)
+	return msg
 }
 
 // Hello asks the server how it is, for a monitor: `hello` where the server understands it, else the legacy one, in
 // either case without what only the first hello carries.
 func (c *Conn) Hello(ctx context.Context) (bson.Raw, error) {
 	b := bson.NewBuilder(wire.BeginMsg(nil, 0))
-	if c.desc.HelloOK || c.desc.ServiceID != (bson.ObjectID{}) {
+	if c.desc.HelloOK || c.desc.ServiceID != (bson.ObjectID{}) || c.api != nil {
 		b.Int32("hello", 1)
 	} else {
 		b.Int32("isMaster", 1).Bool("helloOk", true)
 	}
-	b.String("$db", "admin")
-	b.Finish()
-	msg := b.Bytes()
-	wire.EndMsg(msg)
-	reply, err := c.RoundTrip(ctx, msg)
+	reply, err := c.RoundTrip(ctx, endHello(b, c.api))
 	return reply, asHello(err)
 }

@@ -121,7 +121,7 @@ func (p *parser) checkProxy() error {
 	case (proxy.Username == "") != (proxy.Password == ""):
 		return errors.New("proxyUsername and proxyPassword need each other")
 	case proxy.Host != "" && proxy.Port == 0:
-		proxy.Port = 1080
+		proxy.Port = DefaultProxyPort
 	}
 	return nil
 }

@@ -104,6 +104,9 @@ type TLS struct {
 	DisableCertificateRevocationCheck bool
 }
 
+// DefaultProxyPort is the port of a proxy that is given without one.
+const DefaultProxyPort = 1080
+
 // Proxy is a SOCKS5 proxy; Host is empty where there is none.
 type Proxy struct {
 	Host     string

@@ -1,0 +1,4 @@
+package metadata
+
+// Release is release.
+var Release = release

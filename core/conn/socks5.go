@@ -1,0 +1,100 @@
+package conn
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"time"
+
+	"golang.org/x/net/proxy"
+
+	"github.com/mooringdb/mooring/core/address"
+)
+
+// Proxy is a SOCKS5 proxy (RFC 1928). It gets the server's name as it is: nothing is looked up on this side.
+type Proxy struct {
+	Address string // host:port
+	// Username and Password are offered to the proxy if Username is not empty; it may still want none.
+	Username, Password string
+}
+
+// ProxyError is a connection that did not get through the proxy: the server was not spoken to. Its text leaves out the
+// proxy's address, since nothing that says what became of a server should have it in it (SOCKS5 Support, "Events").
+type ProxyError struct {
+	// Reached says that the proxy was connected to, and refused, or could not reach the server.
+	Reached bool
+	Err     error
+}
+
+func (e *ProxyError) Error() string {
+	text := e.Err.Error()
+	if dns, ok := errors.AsType[*net.DNSError](e.Err); ok {
+		text = dns.Err
+	}
+	if !e.Reached {
+		return "proxy cannot be reached: " + text
+	}
+	return "proxy did not connect: " + strings.TrimPrefix(text, "unknown error ")
+}
+
+func (e *ProxyError) Unwrap() error { return e.Err }
+
+type dialFunc func(ctx context.Context, network, addr string) (net.Conn, error)
+
+// dial connects to addr through the proxy, under ctx's deadline and cancellation all along.
+func (p *Proxy) dial(ctx context.Context, addr address.Address, dial dialFunc) (net.Conn, error) {
+	var auth *proxy.Auth
+	if p.Username != "" {
+		auth = &proxy.Auth{User: p.Username, Password: p.Password}
+	}
+	way := &wayToProxy{dial: dial}
+	d, err := proxy.SOCKS5("tcp", p.Address, auth, way)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := d.(proxy.ContextDialer).DialContext(ctx, "tcp", string(addr)); err != nil {
+		awaitDeadline(ctx, err)
+		return nil, &ProxyError{Reached: way.conn != nil, Err: withoutAddress(err)}
+	}
+	return way.conn, nil // what the dialer returns would hide the socket
+}
+
+// awaitDeadline makes ctx's end visible where the same deadline, set on the socket, was first to end something.
+func awaitDeadline(ctx context.Context, err error) {
+	if e, ok := errors.AsType[net.Error](err); !ok || !e.Timeout() {
+		return
+	}
+	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
+		<-ctx.Done()
+	}
+}
+
+// withoutAddress is what is inside the errors that name one.
+func withoutAddress(err error) error {
+	for op, ok := errors.AsType[*net.OpError](err); ok; op, ok = errors.AsType[*net.OpError](err) {
+		err = op.Err
+	}
+	return err
+}
+
+// wayToProxy keeps the connection to the proxy.
+type wayToProxy struct {
+	dial dialFunc
+	conn net.Conn
+}
+
+var (
+	_ proxy.Dialer        = (*wayToProxy)(nil)
+	_ proxy.ContextDialer = (*wayToProxy)(nil)
+)
+
+func (w *wayToProxy) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
+	nc, err := w.dial(ctx, network, addr)
+	w.conn = nc
+	return nc, err
+}
+
+func (w *wayToProxy) Dial(network, addr string) (net.Conn, error) {
+	return w.DialContext(context.Background(), network, addr)
+}
