@@ -16,7 +16,7 @@ import (
 // space, and appends it to dst as a BSON document. The outermost object is never
 // a type wrapper. On error dst is returned as it was.
 func Parse(dst, json []byte) (doc []byte, err error) {
-	p := parser{src: json, dst: withRoom(dst, len(json)+8)}
+	p := parser{src: json, dst: withRoom(dst, len(json))}
 	if !p.top() || !p.atEnd() {
 		return dst, p.syntaxError()
 	}
@@ -56,9 +56,22 @@ func ParseValuePrefix(dst, json []byte) (v bson.Value, out []byte, n int, err er
 	return bson.Value{Type: t, Data: p.dst[len(dst):]}, p.dst, p.pos, nil
 }
 
-// withRoom is dst with room for n more bytes: most documents are shorter as BSON
-// than as text.
+// maxGenerous is up to which size a text gets more room than it is long.
+const maxGenerous = 64 << 10
+
+// withRoom is dst with room for what a text of n bytes most often becomes, so that
+// it need not grow: most documents are shorter as BSON, but not those of many
+// short keys and numbers. Large ones get less on top, since memory counts. A
+// caller's buffer that may do is left as it is.
 func withRoom(dst []byte, n int) []byte {
+	if dst != nil && cap(dst)-len(dst) >= n/2 {
+		return dst
+	}
+	if n <= maxGenerous {
+		n += n/2 + 16
+	} else {
+		n += n / 16
+	}
 	if dst == nil {
 		return make([]byte, 0, n)
 	}
