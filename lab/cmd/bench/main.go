@@ -6,6 +6,9 @@
 // Server (canned replies), gateways and load generator are processes of their own; the roles other than the gateway are
 // this program again, under another first argument. The contenders take turns, round by round, and the table shows the
 // median of the rounds. The last lines are for machines: "ratio <case> <value>", ours divided by the contender's.
+//
+// Before that it measures BSON and Extended JSON beside the official driver; see lab/internal/bsonbench. There a
+// ratio is of rates, so more is better.
 package main
 
 import (
@@ -15,6 +18,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/mooringdb/mooring/lab/internal/bsonbench"
 )
 
 // roles are what the program does under a first argument that is none of its flags.
@@ -45,8 +50,14 @@ func run(ctx context.Context, args []string) error {
 	rounds := flags.Int("rounds", 5, "how often each contender gets its turn")
 	scale := flags.Float64("scale", 1, "`factor` on the number of requests in a round")
 	callers := flags.Int("callers", 16, "how many callers send requests at the same time")
+	only := flags.String("only", "", "measure one `part` alone: bson (documents, in this process) or gateway (requests)")
 	if err := flags.Parse(args); err != nil {
 		return err
+	}
+	if *only != "gateway" {
+		if err := bsonbench.Run(ctx, os.Stdout); err != nil || *only == "bson" {
+			return err
+		}
 	}
 	b, err := newBench(ctx, *gateway)
 	if err != nil {
