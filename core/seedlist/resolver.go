@@ -1,0 +1,64 @@
+package seedlist
+
+import (
+	"context"
+	"errors"
+	"net"
+	"time"
+)
+
+// Resolver is what is asked. Names end in a dot.
+type Resolver interface {
+	// LookupSRV returns the SRV records of a name. Records beside an error mean that some could not be used.
+	LookupSRV(ctx context.Context, name string) ([]SRV, error)
+
+	// LookupTXT returns the TXT records of a name, the strings of each joined. That there is none is no error.
+	LookupTXT(ctx context.Context, name string) ([]string, error)
+}
+
+// SRV is one SRV record. Its priority and weight do not matter here.
+type SRV struct {
+	Target string
+	Port   uint16
+	TTL    time.Duration // 0 where it is not known
+}
+
+// System is the Resolver that asks as the rest of the process does. It does not learn how long an answer holds.
+type System struct {
+	Resolver *net.Resolver // nil: net.DefaultResolver
+}
+
+var _ Resolver = System{}
+
+func (s System) resolver() *net.Resolver {
+	if s.Resolver == nil {
+		return net.DefaultResolver
+	}
+	return s.Resolver
+}
+
+// LookupSRV implements Resolver.
+func (s System) LookupSRV(ctx context.Context, name string) ([]SRV, error) {
+	_, found, err := s.resolver().LookupSRV(ctx, "", "", name)
+	records := make([]SRV, 0, len(found))
+	for _, r := range found {
+		records = append(records, SRV{Target: r.Target, Port: r.Port})
+	}
+	return records, err
+}
+
+// LookupTXT implements Resolver.
+func (s System) LookupTXT(ctx context.Context, name string) ([]string, error) {
+	found, err := s.resolver().LookupTXT(ctx, name)
+	if dns, ok := errors.AsType[*net.DNSError](err); ok && dns.IsNotFound {
+		return nil, nil
+	}
+	return found, err
+}
+
+func or(r Resolver) Resolver {
+	if r == nil {
+		return System{}
+	}
+	return r
+}

@@ -1,0 +1,135 @@
+// Package seedlist turns a mongodb+srv string into seeds with DNS's SRV and TXT records, and keeps the hosts of a
+// sharded cluster as the SRV records say. What to add and remove, and when to look again, are pure functions; Poller.Run
+// is the one loop. It connects to nothing and keeps no topology.
+package seedlist
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mooringdb/mooring/core/address"
+	"github.com/mooringdb/mooring/core/connstring"
+)
+
+// defaultService is what the SRV records are of unless srvServiceName says otherwise.
+const defaultService = "mongodb"
+
+// Resolve looks up the SRV and TXT records of cfg's host and gives cfg with its seeds, and the options that the TXT
+// record adds, validated once more. At most srvMaxHosts seeds are taken, at random. interval is when the records should
+// be looked up again. A Config that is not of a mongodb+srv string is returned as it is. A nil Resolver is System.
+func Resolve(ctx context.Context, r Resolver, cfg connstring.Config) (resolved connstring.Config, interval time.Duration, err error) {
+	if !cfg.SRV {
+		return cfg, 0, nil
+	}
+	resolved, interval, err = resolve(ctx, or(r), cfg)
+	if err != nil {
+		return connstring.Config{}, 0, fmt.Errorf("mongodb+srv://%s: %w", cfg.SRVHost, err)
+	}
+	return resolved, interval, nil
+}
+
+func resolve(ctx context.Context, r Resolver, cfg connstring.Config) (connstring.Config, time.Duration, error) {
+	scan := look(ctx, r, cfg)
+	if len(scan.Problems) > 0 {
+		return cfg, 0, scan.Problems[0]
+	}
+	txt, err := r.LookupTXT(ctx, queryName(cfg.SRVHost))
+	switch {
+	case err != nil:
+		return cfg, 0, fmt.Errorf("look up TXT record: %w", err)
+	case len(txt) > 1:
+		return cfg, 0, fmt.Errorf("there are %d TXT records, at most one is allowed", len(txt))
+	case len(txt) == 0:
+		txt = []string{""}
+	}
+	seeds, _ := Changes(nil, scan.Hosts, maxHosts(cfg), rand.Shuffle)
+	resolved, err := cfg.Resolve(seeds, txt[0])
+	return resolved, scan.Interval(cfg.HeartbeatInterval), err
+}
+
+// Scan is the outcome of one lookup of SRV records.
+type Scan struct {
+	Hosts    []address.Address // verified, each once; nil after a failure
+	TTL      time.Duration     // the lowest of all records; 0 where it is not known
+	Problems []error           // why the lookup failed, and which hosts were refused
+}
+
+// look never fails: what went wrong is among the problems, and without any there is at least one host.
+func look(ctx context.Context, r Resolver, cfg connstring.Config) Scan {
+	service := cfg.SRVServiceName
+	if service == "" {
+		service = defaultService
+	}
+	name := "_" + service + "._tcp." + queryName(cfg.SRVHost)
+	records, err := r.LookupSRV(ctx, name)
+	var s Scan
+	switch {
+	case err != nil:
+		s.Problems = append(s.Problems, fmt.Errorf("look up SRV records: %w", err))
+	case len(records) == 0:
+		s.Problems = append(s.Problems, fmt.Errorf("there are no SRV records of %s", strings.TrimSuffix(name, ".")))
+	}
+	for i, record := range records {
+		if i == 0 || record.TTL < s.TTL {
+			s.TTL = record.TTL
+		}
+		host, err := verify(cfg.SRVHost, record)
+		switch {
+		case err != nil:
+			s.Problems = append(s.Problems, err)
+		case !slices.Contains(s.Hosts, host):
+			s.Hosts = append(s.Hosts, host)
+		}
+	}
+	return s
+}
+
+// HostError is a host in an SRV record that must not be connected to, since it does not belong to the domain of the
+// name that was asked for.
+type HostError struct {
+	Host   string // as it came
+	Domain string // what it should be in
+}
+
+func (e *HostError) Error() string {
+	return fmt.Sprintf("host %q of an SRV record is not inside the domain %q", e.Host, e.Domain)
+}
+
+// verify makes an address of a record's host. The host must be inside the domain of the SRV name: what follows the
+// first label where there are three or more labels, else the whole name.
+func verify(srvHost string, r SRV) (address.Address, error) {
+	domain := plainName(srvHost)
+	if strings.Count(domain, ".") >= 2 {
+		_, domain, _ = strings.Cut(domain, ".")
+	}
+	host := plainName(r.Target)
+	if sub, ok := strings.CutSuffix(host, "."+domain); !ok || sub == "" {
+		return "", &HostError{r.Target, domain}
+	}
+	addr, err := address.Parse(host + ":" + strconv.Itoa(int(r.Port)))
+	if err != nil {
+		return "", fmt.Errorf("host of an SRV record: %w", err)
+	}
+	if addr.Host() != host { // a host with a colon or a slash in it is two things at once
+		return "", &HostError{r.Target, domain}
+	}
+	return addr, nil
+}
+
+// plainName is a name for comparison: in lower case and without the dot at the end.
+func plainName(name string) string { return strings.ToLower(strings.TrimSuffix(name, ".")) }
+
+// queryName is a name with a dot at the end, so that no search domain is tried.
+func queryName(name string) string { return strings.TrimSuffix(name, ".") + "." }
+
+func maxHosts(cfg connstring.Config) int {
+	if cfg.SRVMaxHosts == nil {
+		return 0
+	}
+	return int(*cfg.SRVMaxHosts)
+}
