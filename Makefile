@@ -10,6 +10,7 @@ HELM := $(GO) tool -modfile=tools/helm/go.mod helm
 CC_FOUND := $(shell command -v $$($(GO) env CC) 2>/dev/null)
 RACE     := $(if $(CC_FOUND),-race)
 
+VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 FUZZTIME ?= 10s
 
 .DEFAULT_GOAL := help
@@ -24,7 +25,7 @@ build: bin/mooring ## build the gateway as bin/mooring
 .PHONY: bin/mooring
 bin/mooring:
 	@mkdir -p bin
-	CGO_ENABLED=0 $(GO) build -trimpath -o $@ ./cmd/gateway
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-X github.com/mooringdb/mooring/cmd/gateway/internal/cli.version=$(VERSION)" -o $@ ./cmd/gateway
 
 .PHONY: run
 run: bin/mooring ## start the gateway on an embedded database with sample data
@@ -67,7 +68,7 @@ lint: ## golangci-lint, buf lint and format, helm lint
 	$(LINT) run ./...
 	cd lab && $(GO) tool -modfile=../tools/lint/go.mod golangci-lint run ./...
 	$(BUF) lint
-	$(BUF) format -d --exit-code
+	$(BUF) format -d --exit-code proto
 	$(HELM) lint deploy/helm/mooring -f deploy/helm/mooring/ci/values.yaml
 
 .PHONY: generate
