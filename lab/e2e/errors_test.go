@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/lab/internal/canned"
 	"github.com/mooringdb/mooring/lab/internal/gatewaytest"
 )
 
@@ -348,11 +349,37 @@ func TestServerGoesAway(t *testing.T) {
 	})
 }
 
+// deadlineOnce makes a call that times out, says how long it took, and checks that its connection is not used again.
+func deadlineOnce(t *testing.T, g *gatewaytest.Gateway, server *canned.Server, call func() error) time.Duration {
+	t.Helper()
+	quick := gatewaytest.Documents("lab", "docs_10_100", "find")
+	if got := g.Post(t, quick, `{}`); got.Status != 200 {
+		t.Fatalf("%d %s", got.Status, got.Body)
+	}
+	before := server.Stats()
+	start := time.Now()
+	if err := call(); err != nil {
+		t.Error(err)
+	}
+	took := time.Since(start)
+	// The server still sleeps over the old connection; only a new one can answer at once.
+	start = time.Now()
+	if got := g.Post(t, quick, `{}`); got.Status != 200 {
+		t.Errorf("after it: %d %s", got.Status, got.Body)
+	}
+	if elapsed := time.Since(start); elapsed > time.Second {
+		t.Errorf("the next request took %v: it waited for the connection that timed out", elapsed)
+	}
+	if after := server.Stats(); after.Connected != before.Connected+1 {
+		t.Errorf("%d new connections, want 1", after.Connected-before.Connected)
+	}
+	return took
+}
+
 // TestDeadline gives a slow command 50 ms, on a pool of one connection.
 func TestDeadline(t *testing.T) {
 	server := startCanned(t)
 	g := suite.Start(t, server.URI()+"?maxPoolSize=1")
-	quick := gatewaytest.Documents("lab", "docs_10_100", "find")
 	slow := gatewaytest.Documents("lab", "slow_1500", "find")
 	for name, call := range map[string]func() error{
 		"REST": func() error {
@@ -373,27 +400,15 @@ func TestDeadline(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := g.Post(t, quick, `{}`); got.Status != 200 {
-				t.Fatalf("%d %s", got.Status, got.Body)
+			// On a busy machine one try can be late; a gateway that is late is so each time.
+			var elapsed time.Duration
+			for range 3 {
+				if elapsed = deadlineOnce(t, g, server, call); elapsed <= 100*time.Millisecond {
+					break
+				}
 			}
-			before := server.Stats()
-			start := time.Now()
-			if err := call(); err != nil {
-				t.Error(err)
-			}
-			if elapsed := time.Since(start); elapsed < 45*time.Millisecond || elapsed > 100*time.Millisecond {
+			if elapsed < 45*time.Millisecond || elapsed > 100*time.Millisecond {
 				t.Errorf("it took %v, want 50 to 100 ms", elapsed)
-			}
-			// The server still sleeps over the old connection; only a new one can answer at once.
-			start = time.Now()
-			if got := g.Post(t, quick, `{}`); got.Status != 200 {
-				t.Errorf("after it: %d %s", got.Status, got.Body)
-			}
-			if elapsed := time.Since(start); elapsed > time.Second {
-				t.Errorf("the next request took %v: it waited for the connection that timed out", elapsed)
-			}
-			if after := server.Stats(); after.Connected != before.Connected+1 {
-				t.Errorf("%d new connections, want 1", after.Connected-before.Connected)
 			}
 		})
 	}

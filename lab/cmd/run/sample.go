@@ -75,7 +75,7 @@ func sample() []order {
 			Customer: customers[random.IntN(len(customers))],
 			Status:   statuses[random.IntN(len(statuses))],
 			Placed:   map[string]string{"$date": placed.Format(time.RFC3339)},
-			Total:    float64(random.IntN(50000))/100 + 0.5,
+			Total:    float64(50+random.IntN(50000)) / 100,
 			Items:    items,
 		}
 	}
