@@ -192,6 +192,28 @@ func TestKnownDifferences(t *testing.T) {
 	}
 }
 
+// Every known difference and every class that is not carried stands in the documentation.
+func TestDocumented(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/bson.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, table := range [][]bsondiff.Difference{
+		bsondiff.AcceptingDocuments(), bsondiff.AcceptingTexts(), bsondiff.Writing(), bsondiff.Spelling(), bsondiff.Reading(),
+	} {
+		for _, d := range table {
+			if !bytes.Contains(text, []byte("| "+d.Name+" |")) {
+				t.Errorf("docs/bson.md has no line for %q", d.Name)
+			}
+		}
+	}
+	for _, class := range bsondiff.Classes {
+		if !bytes.Contains(text, []byte(class.String())) {
+			t.Errorf("docs/bson.md does not name %q", class)
+		}
+	}
+}
+
 // The comparison can fail: each of these mistakes is found within a few hundred documents.
 func TestMistakesAreFound(t *testing.T) {
 	good := bsondiff.Ours()

@@ -145,7 +145,7 @@ var acceptingTexts = []Difference{
 	},
 	{
 		Name: "line ends in base64", Example: `{"a":{"$binary":{"base64":"AQ\nID","subType":"00"}}}`, Ours: refused, Theirs: accepted,
-		Rule:    table + `"base64-encoded (with padding as =) payload"; RFC 4648, 3.1: "Implementations MUST NOT add line feeds"`,
+		Rule:    table + `"base64-encoded (with padding as =) payload"; RFC 4648, 3.3: "Implementations MUST reject the encoded data if it contains characters outside the base alphabet"`,
 		applies: both(invalidText("$binary must have valid base64"), contains(lineEnd)),
 	},
 	{
