@@ -102,6 +102,9 @@ func TestAccessors(t *testing.T) {
 	if dec, ok := get("decimal").Decimal128(); !ok || dec.String() != "12" {
 		t.Errorf("Decimal128() = %v, %v", dec, ok)
 	}
+	if (bson.Value{}).Validate() == nil {
+		t.Error("the zero Value is valid")
+	}
 	if !get("null").IsNull() || get("null").IsZero() || !(bson.Value{}).IsZero() {
 		t.Error("IsNull, IsZero")
 	}

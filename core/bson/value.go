@@ -29,8 +29,12 @@ func (v Value) Equal(w Value) bool { return v.Type == w.Type && bytes.Equal(v.Da
 // Clone is a copy of v that shares no bytes with it.
 func (v Value) Clone() Value { return Value{v.Type, append([]byte(nil), v.Data...)} }
 
-// Validate checks the value as Raw.Validate checks a document.
+// Validate checks the value as Raw.Validate checks a document. The zero Value is
+// not valid.
 func (v Value) Validate() error {
+	if v.IsZero() {
+		return &ValidationError{Problem: problemType}
+	}
 	var b Builder
 	return b.Value("", v).Finish().Validate()
 }
