@@ -8,6 +8,7 @@ package client
 
 import (
 	"context"
+	"fmt"
 	"net"
 
 	"github.com/mooringdb/mooring/core/bson"
@@ -45,6 +46,9 @@ type Client struct {
 // New makes a client. It does no network I/O; it reads the files that the tls options name. A feature of the connection
 // string that this version does not have is a *NotBuiltError.
 func New(cfg connstring.Config, opt Options) (*Client, error) {
+	if err := cfg.CheckAuth(); err != nil {
+		return nil, fmt.Errorf("connection string: %w", err)
+	}
 	if err := refuseUnbuilt(&cfg); err != nil {
 		return nil, err
 	}

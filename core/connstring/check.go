@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/mooringdb/mooring/core/address"
 )
 
 // exclusive are the pairs of options that must not both appear, whatever their values.
@@ -118,6 +120,8 @@ func (p *parser) checkProxy() error {
 	switch {
 	case proxy.Host == "" && (hasPort || proxy.Username != "" || proxy.Password != ""):
 		return errors.New("proxyPort, proxyUsername and proxyPassword need proxyHost")
+	case proxy.Host != "" && slices.ContainsFunc(p.config.Hosts, func(a address.Address) bool { return a.Network() == "unix" }):
+		return errors.New("proxyHost cannot be used with a unix domain socket")
 	case (proxy.Username == "") != (proxy.Password == ""):
 		return errors.New("proxyUsername and proxyPassword need each other")
 	case proxy.Host != "" && proxy.Port == 0:
@@ -130,61 +134,6 @@ func (p *parser) checkWriteConcern() error {
 	w := p.config.WriteConcern
 	if w.Nodes != nil && *w.Nodes == 0 && w.Journal != nil && *w.Journal {
 		return errors.New("w=0 and journal=true exclude each other")
-	}
-	return nil
-}
-
-const external = "$external"
-
-// mechanism is what one authentication mechanism needs, as far as the connection string decides it. What its
-// properties have to be is up to the mechanism.
-type mechanism struct {
-	needsUser, needsPassword, refusesPassword bool
-	both                                      bool // user and password only together
-	external                                  bool // the source is $external and nothing else
-	source                                    string
-}
-
-var mechanisms = map[string]mechanism{
-	"":              {needsUser: true, source: "admin"},
-	"SCRAM-SHA-1":   {needsUser: true, source: "admin"},
-	"SCRAM-SHA-256": {needsUser: true, source: "admin"},
-	"MONGODB-CR":    {needsUser: true, source: "admin"},
-	"PLAIN":         {needsUser: true, needsPassword: true, source: external},
-	"GSSAPI":        {needsUser: true, external: true},
-	"MONGODB-X509":  {refusesPassword: true, external: true},
-	"MONGODB-AWS":   {both: true, external: true},
-	"MONGODB-OIDC":  {refusesPassword: true, external: true},
-}
-
-func (p *parser) checkCredential() error {
-	c := &p.config
-	c.HasCredential = c.HasCredential || c.AuthMechanism != ""
-	if !c.HasCredential {
-		return nil
-	}
-	m := mechanisms[c.AuthMechanism]
-	name := c.AuthMechanism
-	if name == "" {
-		name = "authentication"
-	}
-	switch {
-	case m.needsUser && c.Username == "":
-		return fmt.Errorf("%s needs a user name", name)
-	case m.needsPassword && !c.HasPassword:
-		return fmt.Errorf("%s needs a password", name)
-	case m.refusesPassword && c.HasPassword:
-		return fmt.Errorf("%s takes no password", name)
-	case m.both && (c.Username == "") != (c.Password == ""):
-		return fmt.Errorf("%s takes user name and password or neither", name)
-	case m.external && c.AuthSource != "" && c.AuthSource != external:
-		return fmt.Errorf("%s needs the authSource %s", name, external)
-	case m.external:
-		c.AuthSource = external
-	case c.AuthSource == "" && c.Database != "":
-		c.AuthSource = c.Database
-	case c.AuthSource == "":
-		c.AuthSource = m.source
 	}
 	return nil
 }

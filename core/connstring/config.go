@@ -3,7 +3,6 @@
 package connstring
 
 import (
-	"fmt"
 	"strings"
 	"time"
 
@@ -11,7 +10,7 @@ import (
 )
 
 // Config is what a connection string says. A nil pointer, an empty string or a nil slice means that the string does
-// not say it. Its String hides every secret.
+// not say it. However it is printed, every secret is masked.
 type Config struct {
 	// Hosts are the seeds. With SRV set, SRVHost is the name to look up, and Hosts is empty until Resolve fills it.
 	Hosts   []address.Address
@@ -141,22 +140,3 @@ func (c *Config) Property(name string) (string, bool) {
 	}
 	return "", false
 }
-
-// String says where the Config points, without credentials.
-func (c Config) String() string {
-	scheme, hosts := "mongodb", make([]string, 0, len(c.Hosts))
-	for _, h := range c.Hosts {
-		hosts = append(hosts, string(h))
-	}
-	if c.SRV {
-		scheme, hosts = "mongodb+srv", []string{c.SRVHost}
-	}
-	user := ""
-	if c.HasCredential {
-		user = "***@"
-	}
-	return fmt.Sprintf("%s://%s%s/%s", scheme, user, strings.Join(hosts, ","), c.Database)
-}
-
-// GoString keeps the secrets out of %#v.
-func (c Config) GoString() string { return "connstring.Config(" + c.String() + ")" }

@@ -1,26 +1,33 @@
 package connstring
 
 import (
-	"errors"
-	"fmt"
 	"math"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 )
 
-// Option is one row of the table of options.
+// Option is one row of the table of options: all that there is to know of one.
 type Option struct {
-	name string
-	doc  string
+	Name    string // as the specification spells it; in a connection string its case does not matter
+	Kind    string // what its value looks like, for people
+	Default string // for people; empty: there is none
+	Doc     string // one line for people
 
-	apply       func(p *parser, value string) error
+	setting
 	strict      bool       // a value that does not do is an error, not a warning
 	secret      bool       // the value stands in no message
 	repeat      repetition // what a second appearance means
+	aliasOf     string     // the name under which it is shown
 	replacedBy  string     // the name that is used today
 	unsupported string     // why it is known and ignored
+}
+
+// setting is how an option gets into a Config, and out of it.
+type setting struct {
+	apply func(p *parser, value string) error
+	// show is the values as a connection string would have them, secrets masked; empty where the Config does not say it,
+	// nil for another name of an option.
+	show func(c *Config) []string
 }
 
 type repetition uint8
@@ -32,332 +39,299 @@ const (
 	refused
 )
 
-// Name is the option's name as the specification spells it. Case does not matter in a connection string.
-func (o Option) Name() string { return o.name }
-
-// Doc is one line for users: the values, the default, and what it does.
-func (o Option) Doc() string { return o.doc }
-
 // Options are all options, in the order of the documentation. Those that are known but have no effect are among them.
 func Options() []Option { return slices.Clone(options) }
+
+// main is the name in lower case, or that of the option that this is another name of.
+func (o *Option) main() string {
+	switch {
+	case o.aliasOf != "":
+		return lower(o.aliasOf)
+	case o.replacedBy != "":
+		return lower(o.replacedBy)
+	}
+	return lower(o.Name)
+}
 
 var rows = func() map[string]*Option {
 	m := make(map[string]*Option, len(options))
 	for i := range options {
-		m[lower(options[i].name)] = &options[i]
+		m[lower(options[i].Name)] = &options[i]
 	}
 	return m
 }()
 
 var options = []Option{
-	{name: "appName", doc: "string, up to 128 bytes: the application's name in the server's logs", apply: appName},
-	{name: "authMechanism", doc: "name: how to authenticate; negotiated by default", strict: true, apply: oneOf(func(c *Config) *string { return &c.AuthMechanism },
-		"MONGODB-CR", "MONGODB-X509", "GSSAPI", "PLAIN", "SCRAM-SHA-1", "SCRAM-SHA-256", "MONGODB-AWS", "MONGODB-OIDC")},
-	{name: "authMechanismProperties", doc: "name:value,...: properties of the mechanism; no value can contain a comma", secret: true, apply: properties},
-	{name: "authSource", doc: "database: where the user is looked up", strict: true, apply: text(func(c *Config) *string { return &c.AuthSource })},
-	{name: "gssapiServiceName", doc: "string: replaced by authMechanismProperties=SERVICE_NAME:...", replacedBy: "authMechanismProperties", apply: gssapiServiceName},
+	{
+		Name: "appName", Kind: "text", Default: "",
+		Doc:     "the application's name in the servers' logs, up to 128 bytes",
+		setting: setting{apply: appName, show: showText(func(c *Config) *string { return &c.AppName })},
+	},
 
-	{name: "replicaSet", doc: "string: the name of the replica set", apply: text(func(c *Config) *string { return &c.ReplicaSet })},
-	{name: "directConnection", doc: "boolean (false): talk to the one host only, whatever it is", apply: boolean(func(c *Config) **bool { return &c.DirectConnection })},
-	{name: "loadBalanced", doc: "boolean (false): the host is a load balancer", apply: plainBoolean(func(c *Config) *bool { return &c.LoadBalanced })},
-	{name: "srvMaxHosts", doc: "number (0): how many hosts of the SRV records to use; 0: all", apply: number(0, math.MaxInt32, func(c *Config) **int32 { return &c.SRVMaxHosts })},
-	{name: "srvServiceName", doc: "string (mongodb): the service of the SRV records", strict: true, apply: srvServiceName},
+	// Authentication.
+	{
+		Name: "authMechanism", Kind: "name", Default: "negotiated", strict: true,
+		Doc: "how to authenticate: SCRAM-SHA-256, SCRAM-SHA-1, MONGODB-X509, MONGODB-AWS, MONGODB-OIDC, GSSAPI, PLAIN or MONGODB-CR; anything else is an error",
+		setting: oneOf(func(c *Config) *string { return &c.AuthMechanism },
+			"MONGODB-CR", "MONGODB-X509", "GSSAPI", "PLAIN", "SCRAM-SHA-1", "SCRAM-SHA-256", "MONGODB-AWS", "MONGODB-OIDC"),
+	},
+	{
+		Name: "authMechanismProperties", Kind: "name:value,…", Default: "", secret: true,
+		Doc:     "properties of the mechanism; a value may have colons, but no comma, encoded or not",
+		setting: setting{apply: properties, show: showProperties},
+	},
+	{
+		Name: "authSource", Kind: "database", Default: "the path, else by mechanism", strict: true,
+		Doc:     "where the user is defined; empty is an error",
+		setting: setting{apply: text(func(c *Config) *string { return &c.AuthSource }).apply, show: showAuthSource},
+	},
+	{
+		Name: "gssapiServiceName", Kind: "text", Default: "mongodb", replacedBy: "authMechanismProperties",
+		Doc:     "old name of authMechanismProperties=SERVICE_NAME:…",
+		setting: setting{apply: gssapiServiceName},
+	},
 
-	{name: "tls", doc: "boolean (false; true for mongodb+srv): encrypt connections; no other tls option implies it", repeat: mustAgree, apply: boolean(func(c *Config) **bool { return &c.TLS.Enabled })},
-	{name: "ssl", doc: "boolean: another name of tls", repeat: mustAgree, apply: boolean(func(c *Config) **bool { return &c.TLS.Enabled })},
-	{name: "tlsCAFile", doc: "path: the certificates to trust, PEM", apply: text(func(c *Config) *string { return &c.TLS.CAFile })},
-	{name: "tlsCertificateKeyFile", doc: "path: our certificate and key, PEM", apply: text(func(c *Config) *string { return &c.TLS.CertificateKeyFile })},
-	{name: "tlsCertificateKeyFilePassword", doc: "string: decrypts the key", secret: true, apply: text(func(c *Config) *string { return &c.TLS.CertificateKeyFilePassword })},
-	{name: "tlsInsecure", doc: "boolean (false): verify neither the server's certificate nor its name", apply: plainBoolean(func(c *Config) *bool { return &c.TLS.Insecure })},
-	{name: "tlsAllowInvalidCertificates", doc: "boolean (false): do not verify the server's certificate, only its name", apply: plainBoolean(func(c *Config) *bool { return &c.TLS.AllowInvalidCertificates })},
-	{name: "tlsAllowInvalidHostnames", doc: "boolean (false): do not verify the server's name, only its certificate", apply: plainBoolean(func(c *Config) *bool { return &c.TLS.AllowInvalidHostnames })},
-	{name: "tlsDisableOCSPEndpointCheck", doc: "boolean (false): do not ask OCSP responders", apply: plainBoolean(func(c *Config) *bool { return &c.TLS.DisableOCSPEndpointCheck })},
-	{name: "tlsDisableCertificateRevocationCheck", doc: "boolean (false): do not look for revoked certificates", apply: plainBoolean(func(c *Config) *bool { return &c.TLS.DisableCertificateRevocationCheck })},
+	// The deployment.
+	{
+		Name: "replicaSet", Kind: "text", Default: "",
+		Doc:     "the name of the replica set; servers of another are not used",
+		setting: text(func(c *Config) *string { return &c.ReplicaSet }),
+	},
+	{
+		Name: "directConnection", Kind: "boolean", Default: "false",
+		Doc:     "talk to the one host only, whatever it is",
+		setting: boolean(func(c *Config) **bool { return &c.DirectConnection }),
+	},
+	{
+		Name: "loadBalanced", Kind: "boolean", Default: "false",
+		Doc:     "the one host is a load balancer",
+		setting: plainBoolean(func(c *Config) *bool { return &c.LoadBalanced }),
+	},
+	{
+		Name: "srvMaxHosts", Kind: "number", Default: "0",
+		Doc:     "mongodb+srv: use so many of the hosts, chosen at random; 0: all",
+		setting: number(0, math.MaxInt32, func(c *Config) **int32 { return &c.SRVMaxHosts }),
+	},
+	{
+		Name: "srvServiceName", Kind: "text", Default: "mongodb", strict: true,
+		Doc:     "mongodb+srv: the service to look up, _name._tcp",
+		setting: setting{apply: srvServiceName, show: showText(func(c *Config) *string { return &c.SRVServiceName })},
+	},
 
-	{name: "maxPoolSize", doc: "number (100): connections to one server at most; 0: no maximum", apply: count(0, func(c *Config) **uint64 { return &c.MaxPoolSize })},
-	{name: "minPoolSize", doc: "number (0): connections to one server at least", apply: count(0, func(c *Config) **uint64 { return &c.MinPoolSize })},
-	{name: "maxConnecting", doc: "number (2): connections to one server that are established at once", apply: count(1, func(c *Config) **uint64 { return &c.MaxConnecting })},
-	{name: "maxIdleTimeMS", doc: "milliseconds (0): how long a connection may be unused; 0: for ever", apply: millis(0, func(c *Config) **time.Duration { return &c.MaxIdleTime })},
-	{name: "waitQueueTimeoutMS", doc: "milliseconds (0): how long to wait for a connection; 0: as long as the request has; deprecated", apply: millis(0, func(c *Config) **time.Duration { return &c.WaitQueueTimeout })},
+	// TLS.
+	{
+		Name: "tls", Kind: "boolean", Default: "false; true for mongodb+srv", repeat: mustAgree,
+		Doc:     "encrypt connections; no other tls option turns it on",
+		setting: boolean(func(c *Config) **bool { return &c.TLS.Enabled }),
+	},
+	{
+		Name: "ssl", Kind: "boolean", Default: "as tls", repeat: mustAgree, aliasOf: "tls",
+		Doc:     "another name of tls; what they say must agree",
+		setting: setting{apply: boolean(func(c *Config) **bool { return &c.TLS.Enabled }).apply},
+	},
+	{
+		Name: "tlsCAFile", Kind: "path", Default: "the system's",
+		Doc:     "the certificates to trust, PEM",
+		setting: text(func(c *Config) *string { return &c.TLS.CAFile }),
+	},
+	{
+		Name: "tlsCertificateKeyFile", Kind: "path", Default: "",
+		Doc:     "our certificate, its chain and its key, PEM",
+		setting: text(func(c *Config) *string { return &c.TLS.CertificateKeyFile }),
+	},
+	{
+		Name: "tlsCertificateKeyFilePassword", Kind: "text", Default: "", secret: true,
+		Doc:     "decrypts that key",
+		setting: secretText(func(c *Config) *string { return &c.TLS.CertificateKeyFilePassword }),
+	},
+	{
+		Name: "tlsInsecure", Kind: "boolean", Default: "false",
+		Doc:     "accept any certificate: neither its issuer, its dates nor its name are looked at, nor whether it is revoked",
+		setting: plainBoolean(func(c *Config) *bool { return &c.TLS.Insecure }),
+	},
+	{
+		Name: "tlsAllowInvalidCertificates", Kind: "boolean", Default: "false",
+		Doc:     "accept any certificate that is for the server's name; revocation is not looked at",
+		setting: plainBoolean(func(c *Config) *bool { return &c.TLS.AllowInvalidCertificates }),
+	},
+	{
+		Name: "tlsAllowInvalidHostnames", Kind: "boolean", Default: "false",
+		Doc:     "accept any trusted certificate, whatever name it is for",
+		setting: plainBoolean(func(c *Config) *bool { return &c.TLS.AllowInvalidHostnames }),
+	},
+	{
+		Name: "tlsDisableOCSPEndpointCheck", Kind: "boolean", Default: "false",
+		Doc:     "do not ask OCSP responders",
+		setting: plainBoolean(func(c *Config) *bool { return &c.TLS.DisableOCSPEndpointCheck }),
+	},
+	{
+		Name: "tlsDisableCertificateRevocationCheck", Kind: "boolean", Default: "false",
+		Doc:     "do not look at all whether certificates are revoked",
+		setting: plainBoolean(func(c *Config) *bool { return &c.TLS.DisableCertificateRevocationCheck }),
+	},
 
-	{name: "connectTimeoutMS", doc: "milliseconds (10000): how long establishing a connection may take; 0: no limit", apply: millis(0, func(c *Config) **time.Duration { return &c.ConnectTimeout })},
-	{name: "socketTimeoutMS", doc: "milliseconds (0): how long a send or a receive may take; 0: no limit; deprecated", apply: millis(0, func(c *Config) **time.Duration { return &c.SocketTimeout })},
-	{name: "serverSelectionTimeoutMS", doc: "milliseconds (30000): how long to wait for a suitable server; 0: do not wait", apply: millis(0, func(c *Config) **time.Duration { return &c.ServerSelectionTimeout })},
-	{name: "heartbeatFrequencyMS", doc: "milliseconds (10000), at least 500: how often servers are checked", apply: millis(500, func(c *Config) **time.Duration { return &c.HeartbeatInterval })},
-	{name: "localThresholdMS", doc: "milliseconds (15): how much slower than the fastest server one may be", apply: millis(0, func(c *Config) **time.Duration { return &c.LocalThreshold })},
-	{name: "timeoutMS", doc: "milliseconds: how long an operation may take; 0: no limit", apply: millis(0, func(c *Config) **time.Duration { return &c.Timeout })},
-	{name: "serverMonitoringMode", doc: "stream, poll or auto (auto): how servers are watched", apply: oneOf(func(c *Config) *string { return &c.ServerMonitoringMode }, "stream", "poll", "auto")},
+	// Connections.
+	{
+		Name: "maxPoolSize", Kind: "number", Default: "100",
+		Doc:     "connections to one server at most; 0: no maximum",
+		setting: count(0, func(c *Config) **uint64 { return &c.MaxPoolSize }),
+	},
+	{
+		Name: "minPoolSize", Kind: "number", Default: "0",
+		Doc:     "connections to one server at least",
+		setting: count(0, func(c *Config) **uint64 { return &c.MinPoolSize }),
+	},
+	{
+		Name: "maxConnecting", Kind: "number ≥ 1", Default: "2",
+		Doc:     "connections to one server that are being made at once",
+		setting: count(1, func(c *Config) **uint64 { return &c.MaxConnecting }),
+	},
+	{
+		Name: "maxIdleTimeMS", Kind: "milliseconds", Default: "0",
+		Doc:     "how long a connection may be unused; 0: for ever",
+		setting: millis(0, func(c *Config) **time.Duration { return &c.MaxIdleTime }),
+	},
+	{
+		Name: "waitQueueTimeoutMS", Kind: "milliseconds", Default: "0",
+		Doc:     "deprecated: how long to wait for a connection; 0: as long as the request has",
+		setting: millis(0, func(c *Config) **time.Duration { return &c.WaitQueueTimeout }),
+	},
+	{
+		Name: "connectTimeoutMS", Kind: "milliseconds", Default: "10000",
+		Doc:     "how long making a connection may take, and a monitor's check; 0: no limit",
+		setting: millis(0, func(c *Config) **time.Duration { return &c.ConnectTimeout }),
+	},
+	{
+		Name: "socketTimeoutMS", Kind: "milliseconds", Default: "0",
+		Doc:     "deprecated: how long a request and its reply may take; 0: no limit",
+		setting: millis(0, func(c *Config) **time.Duration { return &c.SocketTimeout }),
+	},
+	{
+		Name: "compressors", Kind: "names", Default: "none",
+		Doc:     "snappy, zlib, zstd: compression, the preferred first",
+		setting: setting{apply: compressors, show: func(c *Config) []string { return joined(c.Compressors) }},
+	},
+	{
+		Name: "zlibCompressionLevel", Kind: "-1 to 9", Default: "-1",
+		Doc:     "zlib's level; -1: its default, 0: none",
+		setting: number(-1, 9, func(c *Config) **int32 { return &c.ZlibCompressionLevel }),
+	},
+	{
+		Name: "proxyHost", Kind: "host", Default: "", repeat: refused, strict: true,
+		Doc:     "SOCKS5 proxy for all connections; it looks the servers' names up",
+		setting: setting{apply: proxyHost, show: showText(func(c *Config) *string { return &c.Proxy.Host })},
+	},
+	{
+		Name: "proxyPort", Kind: "port", Default: "1080", repeat: refused,
+		Doc:     "the proxy's port",
+		setting: setting{apply: proxyPort, show: showProxyPort},
+	},
+	{
+		Name: "proxyUsername", Kind: "text", Default: "", repeat: refused, strict: true, secret: true,
+		Doc:     "user at the proxy; empty: none",
+		setting: maybeEmpty(func(c *Config) *string { return &c.Proxy.Username }),
+	},
+	{
+		Name: "proxyPassword", Kind: "text", Default: "", repeat: refused, strict: true, secret: true,
+		Doc:     "password at the proxy; empty: none",
+		setting: maybeEmpty(func(c *Config) *string { return &c.Proxy.Password }),
+	},
 
-	{name: "readPreference", doc: "primary, primaryPreferred, secondary, secondaryPreferred or nearest (primary)", apply: oneOf(func(c *Config) *string { return &c.ReadPreference },
-		"primary", "primaryPreferred", "secondary", "secondaryPreferred", "nearest")},
-	{name: "readPreferenceTags", doc: "name:value,...: tags of the servers to read from; repeat it for alternatives", repeat: allCount, apply: readPreferenceTags},
-	{name: "maxStalenessSeconds", doc: "seconds, at least 90 (-1: any): how far behind a secondary may be", apply: maxStaleness},
-	{name: "readConcernLevel", doc: "string: the read concern", apply: text(func(c *Config) *string { return &c.ReadConcernLevel })},
-	{name: "w", doc: "number or string: how many members acknowledge a write", apply: nodes},
-	{name: "journal", doc: "boolean: acknowledge writes after they are in the journal", apply: boolean(func(c *Config) **bool { return &c.WriteConcern.Journal })},
-	{name: "wTimeoutMS", doc: "milliseconds (0): how long to wait for acknowledgement; 0: no limit; deprecated", apply: wTimeout},
-	{name: "wtimeout", doc: "milliseconds: replaced by wTimeoutMS", replacedBy: "wTimeoutMS", apply: wTimeout},
-	{name: "retryWrites", doc: "boolean (true): try a write again once", apply: boolean(func(c *Config) **bool { return &c.RetryWrites })},
-	{name: "retryReads", doc: "boolean (true): try a read again once", apply: boolean(func(c *Config) **bool { return &c.RetryReads })},
+	// Servers.
+	{
+		Name: "serverSelectionTimeoutMS", Kind: "milliseconds", Default: "30000",
+		Doc:     "how long to wait for a suitable server; 0: not at all",
+		setting: millis(0, func(c *Config) **time.Duration { return &c.ServerSelectionTimeout }),
+	},
+	{
+		Name: "heartbeatFrequencyMS", Kind: "milliseconds ≥ 500", Default: "10000",
+		Doc:     "how often each server is checked",
+		setting: millis(500, func(c *Config) **time.Duration { return &c.HeartbeatInterval }),
+	},
+	{
+		Name: "localThresholdMS", Kind: "milliseconds", Default: "15",
+		Doc:     "how much slower than the fastest suitable server one may be; 0: only the fastest",
+		setting: millis(0, func(c *Config) **time.Duration { return &c.LocalThreshold }),
+	},
+	{
+		Name: "serverMonitoringMode", Kind: "stream, poll or auto", Default: "auto",
+		Doc:     "how servers are watched; auto streams, but in a function as a service",
+		setting: oneOf(func(c *Config) *string { return &c.ServerMonitoringMode }, "stream", "poll", "auto"),
+	},
 
-	{name: "compressors", doc: "snappy,zlib,zstd: compression, in the order of preference", apply: compressors},
-	{name: "zlibCompressionLevel", doc: "-1 to 9 (-1): zlib's level", apply: number(-1, 9, func(c *Config) **int32 { return &c.ZlibCompressionLevel })},
+	// Operations.
+	{
+		Name: "timeoutMS", Kind: "milliseconds", Default: "",
+		Doc:     "how long an operation may take, all in all; 0: no limit",
+		setting: millis(0, func(c *Config) **time.Duration { return &c.Timeout }),
+	},
+	{
+		Name: "readPreference", Kind: "mode", Default: "primary",
+		Doc: "primary, primaryPreferred, secondary, secondaryPreferred or nearest",
+		setting: oneOf(func(c *Config) *string { return &c.ReadPreference },
+			"primary", "primaryPreferred", "secondary", "secondaryPreferred", "nearest"),
+	},
+	{
+		Name: "readPreferenceTags", Kind: "name:value,…", Default: "", repeat: allCount,
+		Doc:     "tags of the servers to read from; repeated: tried in their order, and an empty one means any server",
+		setting: setting{apply: readPreferenceTags, show: showTags},
+	},
+	{
+		Name: "maxStalenessSeconds", Kind: "seconds", Default: "-1",
+		Doc:     "how far behind a secondary may be that is read from, at least 90 and the check interval + 10 s; -1: no limit",
+		setting: setting{apply: maxStaleness, show: showStaleness},
+	},
+	{
+		Name: "readConcernLevel", Kind: "text", Default: "the server's",
+		Doc:     "the read concern",
+		setting: text(func(c *Config) *string { return &c.ReadConcernLevel }),
+	},
+	{
+		Name: "w", Kind: "number or text", Default: "the server's",
+		Doc:     "how many members, or which, acknowledge a write; a negative number is an error",
+		setting: setting{apply: nodes, show: showNodes},
+	},
+	{
+		Name: "journal", Kind: "boolean", Default: "the server's",
+		Doc:     "acknowledge writes when they are in the journal",
+		setting: boolean(func(c *Config) **bool { return &c.WriteConcern.Journal }),
+	},
+	{
+		Name: "wTimeoutMS", Kind: "milliseconds, 64 bits", Default: "0",
+		Doc:     "deprecated: how long to wait for acknowledgement; 0: no limit",
+		setting: setting{apply: wTimeout, show: showWTimeout},
+	},
+	{
+		Name: "wtimeout", Kind: "milliseconds, 64 bits", Default: "0", replacedBy: "wTimeoutMS",
+		Doc:     "old name of wTimeoutMS",
+		setting: setting{apply: wTimeout},
+	},
+	{
+		Name: "retryWrites", Kind: "boolean", Default: "true",
+		Doc:     "try a write once more that may have failed on the way",
+		setting: boolean(func(c *Config) **bool { return &c.RetryWrites }),
+	},
+	{
+		Name: "retryReads", Kind: "boolean", Default: "true",
+		Doc:     "try a read once more",
+		setting: boolean(func(c *Config) **bool { return &c.RetryReads }),
+	},
 
-	{name: "proxyHost", doc: "host: a SOCKS5 proxy", repeat: refused, strict: true, apply: text(func(c *Config) *string { return &c.Proxy.Host })},
-	{name: "proxyPort", doc: "port (1080) of the proxy", repeat: refused, apply: proxyPort},
-	{name: "proxyUsername", doc: "string: user at the proxy", repeat: refused, secret: true, apply: maybeEmpty(func(c *Config) *string { return &c.Proxy.Username })},
-	{name: "proxyPassword", doc: "string: password at the proxy", repeat: refused, secret: true, apply: maybeEmpty(func(c *Config) *string { return &c.Proxy.Password })},
-
-	{name: "serverSelectionTryOnce", doc: "no effect", unsupported: "it is for single-threaded drivers only"},
-	{name: "waitQueueSize", doc: "no effect", unsupported: "the wait queue has no limit but time"},
-	{name: "waitQueueMultiple", doc: "no effect", unsupported: "the wait queue has no limit but time"},
-	{name: "uuidRepresentation", doc: "no effect", unsupported: "UUIDs are never converted"},
-}
-
-// booleans are the texts of a boolean, the deprecated ones too.
-var booleans = map[string]bool{
-	"true": true, "1": true, "yes": true, "y": true, "t": true,
-	"false": false, "0": false, "-1": false, "no": false, "n": false, "f": false,
-}
-
-var errEmpty = errors.New("it is empty")
-
-func text(field func(*Config) *string) func(*parser, string) error {
-	return func(p *parser, value string) error {
-		if value == "" {
-			return errEmpty
-		}
-		*field(&p.config) = value
-		return nil
-	}
-}
-
-func maybeEmpty(field func(*Config) *string) func(*parser, string) error {
-	return func(p *parser, value string) error {
-		*field(&p.config) = value
-		return nil
-	}
-}
-
-func oneOf(field func(*Config) *string, allowed ...string) func(*parser, string) error {
-	return func(p *parser, value string) error {
-		if !slices.Contains(allowed, value) {
-			return fmt.Errorf("it is none of %s", strings.Join(allowed, ", "))
-		}
-		*field(&p.config) = value
-		return nil
-	}
-}
-
-func boolean(field func(*Config) **bool) func(*parser, string) error {
-	return func(p *parser, value string) error {
-		v, err := p.parseBool(value)
-		if err != nil {
-			return err
-		}
-		*field(&p.config) = &v
-		return nil
-	}
-}
-
-func plainBoolean(field func(*Config) *bool) func(*parser, string) error {
-	return func(p *parser, value string) error {
-		v, err := p.parseBool(value)
-		if err != nil {
-			return err
-		}
-		*field(&p.config) = v
-		return nil
-	}
-}
-
-func (p *parser) parseBool(value string) (bool, error) {
-	v, ok := booleans[value]
-	if !ok {
-		return false, errors.New("it is neither true nor false")
-	}
-	if today := strconv.FormatBool(v); value != today {
-		p.warn(p.option, "Deprecated boolean value for %q : %q, please update to \"%s=%s\"", p.option, value, p.option, today)
-	}
-	return v, nil
-}
-
-func parseInt(value string, low, high int64) (int64, error) {
-	n, err := strconv.ParseInt(value, 10, 64)
-	switch {
-	case errors.Is(err, strconv.ErrRange):
-	case err != nil:
-		return 0, errors.New("it is not a whole number")
-	case n >= low && n <= high:
-		return n, nil
-	}
-	return 0, fmt.Errorf("it is not between %d and %d", low, high)
-}
-
-func number(low, high int64, field func(*Config) **int32) func(*parser, string) error {
-	return func(p *parser, value string) error {
-		n, err := parseInt(value, low, high)
-		if err != nil {
-			return err
-		}
-		v := int32(n)
-		*field(&p.config) = &v
-		return nil
-	}
-}
-
-func count(low int64, field func(*Config) **uint64) func(*parser, string) error {
-	return func(p *parser, value string) error {
-		n, err := parseInt(value, low, math.MaxInt32)
-		if err != nil {
-			return err
-		}
-		v := uint64(n)
-		*field(&p.config) = &v
-		return nil
-	}
-}
-
-func millis(low int64, field func(*Config) **time.Duration) func(*parser, string) error {
-	return func(p *parser, value string) error {
-		n, err := parseInt(value, low, math.MaxInt32)
-		if err != nil {
-			return err
-		}
-		v := time.Duration(n) * time.Millisecond
-		*field(&p.config) = &v
-		return nil
-	}
-}
-
-func appName(p *parser, value string) error {
-	if len(value) > 128 {
-		return errors.New("it is longer than 128 bytes")
-	}
-	p.config.AppName = value
-	return nil
-}
-
-// pairs splits "a:b,c:d". Values may contain colons.
-func pairs(value string) ([]Tag, error) {
-	var tags []Tag
-	for pair := range strings.SplitSeq(value, ",") {
-		name, v, ok := strings.Cut(pair, ":")
-		if !ok || name == "" {
-			return nil, errors.New("it is not a list of name:value")
-		}
-		tags = append(tags, Tag{name, v})
-	}
-	return tags, nil
-}
-
-func properties(p *parser, value string) error {
-	tags, err := pairs(value)
-	if err != nil {
-		return err
-	}
-	p.config.AuthMechanismProperties = nil
-	for _, t := range tags {
-		p.config.AuthMechanismProperties = append(p.config.AuthMechanismProperties, Property(t))
-	}
-	return nil
-}
-
-func gssapiServiceName(p *parser, value string) error {
-	p.config.AuthMechanismProperties = []Property{{"SERVICE_NAME", value}}
-	return nil
-}
-
-func readPreferenceTags(p *parser, value string) error {
-	if value == "" {
-		p.config.ReadPreferenceTags = append(p.config.ReadPreferenceTags, TagSet{})
-		return nil
-	}
-	tags, err := pairs(value)
-	if err != nil {
-		return err
-	}
-	p.config.ReadPreferenceTags = append(p.config.ReadPreferenceTags, tags)
-	return nil
-}
-
-func maxStaleness(p *parser, value string) error {
-	n, err := parseInt(value, -1, math.MaxInt32)
-	switch {
-	case err != nil:
-		return err
-	case n == -1:
-		p.config.MaxStaleness = nil
-		return nil
-	case n < 90:
-		return errors.New("it is less than 90 and not -1")
-	}
-	v := time.Duration(n) * time.Second
-	p.config.MaxStaleness = &v
-	return nil
-}
-
-func nodes(p *parser, value string) error {
-	if value == "" {
-		return errEmpty
-	}
-	p.config.WriteConcern.Nodes, p.config.WriteConcern.Tag = nil, ""
-	n, err := strconv.ParseInt(value, 10, 64)
-	switch {
-	case errors.Is(err, strconv.ErrRange) || err == nil && (n < 0 || n > math.MaxInt32):
-		return fmt.Errorf("it is not between 0 and %d", math.MaxInt32)
-	case err != nil:
-		p.config.WriteConcern.Tag = value
-	default:
-		v := int32(n)
-		p.config.WriteConcern.Nodes = &v
-	}
-	return nil
-}
-
-func wTimeout(p *parser, value string) error {
-	n, err := parseInt(value, 0, math.MaxInt64)
-	if err == nil {
-		p.config.WriteConcern.WTimeoutMS = &n
-	}
-	return err
-}
-
-func compressors(p *parser, value string) error {
-	p.config.Compressors = nil
-	for name := range strings.SplitSeq(value, ",") {
-		switch name {
-		case "snappy", "zlib", "zstd":
-			if !slices.Contains(p.config.Compressors, name) {
-				p.config.Compressors = append(p.config.Compressors, name)
-			}
-		default:
-			p.warn(p.option, "Unsupported compressor: '%s'", name)
-		}
-	}
-	return nil
-}
-
-// srvServiceName follows RFC 6335, but for its limit of 15 characters; one of DNS's 63 is the underscore.
-func srvServiceName(p *parser, value string) error {
-	letter := func(r rune) bool { return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' }
-	other := func(r rune) bool { return !letter(r) && (r < '0' || r > '9') && r != '-' }
-	switch {
-	case value == "" || len(value) > 62:
-		return errors.New("it is empty or longer than 62 characters")
-	case strings.ContainsFunc(value, other) || !strings.ContainsFunc(value, letter):
-		return errors.New("it is not of letters, digits and hyphens with at least one letter")
-	case strings.HasPrefix(value, "-") || strings.HasSuffix(value, "-") || strings.Contains(value, "--"):
-		return errors.New("a hyphen does not stand between letters or digits")
-	}
-	p.config.SRVServiceName = value
-	return nil
-}
-
-func proxyPort(p *parser, value string) error {
-	n, err := parseInt(value, 0, math.MaxUint16)
-	if err == nil {
-		p.config.Proxy.Port = uint16(n)
-	}
-	return err
+	// Known, and without effect.
+	{
+		Name: "serverSelectionTryOnce", Kind: "any", Default: "", unsupported: "it is for single-threaded drivers only",
+		Doc: "no effect: it is for single-threaded drivers only",
+	},
+	{
+		Name: "waitQueueSize", Kind: "any", Default: "", unsupported: "the wait queue has no limit but time",
+		Doc: "no effect: the wait queue has no limit but time",
+	},
+	{
+		Name: "waitQueueMultiple", Kind: "any", Default: "", unsupported: "the wait queue has no limit but time",
+		Doc: "no effect: the wait queue has no limit but time",
+	},
+	{
+		Name: "uuidRepresentation", Kind: "any", Default: "", unsupported: "UUIDs are never converted",
+		Doc: "no effect: UUIDs are never converted",
+	},
 }

@@ -3,8 +3,11 @@ package connstring
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
+	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/mooringdb/mooring/core/address"
 )
@@ -15,8 +18,14 @@ import (
 //
 // Of an option that is given twice the last one counts. A value of authMechanismProperties cannot contain a comma,
 // encoded or not.
-func Parse(uri string) (Config, error) {
-	p := &parser{}
+func Parse(uri string) (Config, error) { return ParseWith(uri, nil) }
+
+// ParseWith reads a connection string and options beside it, such as those of a configuration file: the same names, in
+// any case, and the same texts, but not URL encoded; more than one text is as if the option were repeated. An option
+// that the string gives, by this or another name, is the string's. What contradicts each other is an error, wherever it
+// stands.
+func ParseWith(uri string, beside map[string][]string) (Config, error) {
+	p := &parser{beside: beside}
 	if err := p.parse(uri); err != nil {
 		return Config{}, fmt.Errorf("connection string: %w", err)
 	}
@@ -30,6 +39,11 @@ type parser struct {
 	order  []string            // the names in the order of their first appearance
 	as     map[string]string   // the names as they were written
 	option string              // the one that is being applied, as it was written
+	beside map[string][]string // what ParseWith was given
+
+	// suspicious says that there is an @ after what was taken for the hosts, and none in it: they may be a part of a
+	// password, which no error must then quote.
+	suspicious bool
 }
 
 func (p *parser) parse(uri string) error {
@@ -41,7 +55,7 @@ func (p *parser) parse(uri string) error {
 		p.config.SRV = true
 	}
 	hosts, database, options := split(rest)
-	hasAt := strings.Contains(rest[len(hosts):], "@")
+	p.suspicious = strings.Contains(rest[len(hosts):], "@") && !strings.Contains(hosts, "@")
 	if i := strings.LastIndexByte(hosts, '@'); i >= 0 {
 		if err := p.userinfo(hosts[:i]); err != nil {
 			return err
@@ -52,8 +66,8 @@ func (p *parser) parse(uri string) error {
 		return errors.New("no host: the path of a unix domain socket must be URL encoded")
 	}
 	if err := p.hosts(hosts); err != nil {
-		if hasAt && !p.config.HasCredential {
-			return errEncode // what looks like a host may be a part of the password
+		if p.suspicious {
+			return errEncode
 		}
 		return err
 	}
@@ -64,8 +78,12 @@ func (p *parser) parse(uri string) error {
 		return err
 	}
 	if err := p.split(options); err != nil {
+		if p.suspicious {
+			return errEncode
+		}
 		return err
 	}
+	p.add()
 	if err := p.apply(); err != nil {
 		return err
 	}
@@ -102,7 +120,7 @@ func (p *parser) userinfo(s string) error {
 	p.config.Username, userErr = url.PathUnescape(user)
 	p.config.Password, passwordErr = url.PathUnescape(password)
 	p.config.HasPassword = hasPassword
-	if userErr != nil || passwordErr != nil {
+	if userErr != nil || passwordErr != nil || !utf8.ValidString(p.config.Username) || !utf8.ValidString(p.config.Password) {
 		return errEncode
 	}
 	return nil
@@ -114,7 +132,7 @@ func (p *parser) hosts(s string) error {
 	}
 	for text := range strings.SplitSeq(s, ",") {
 		host, err := url.PathUnescape(text)
-		if err != nil {
+		if err != nil || !utf8.ValidString(host) {
 			return fmt.Errorf("host %q is not URL encoded as it should be", text)
 		}
 		addr, err := address.Parse(host)
@@ -142,10 +160,10 @@ func (p *parser) srvHost(s string) error {
 
 func (p *parser) database(s string) error {
 	name, err := url.PathUnescape(s)
-	if err != nil {
+	if err != nil || !utf8.ValidString(name) {
 		return fmt.Errorf("database %q is not URL encoded as it should be", s)
 	}
-	if i := strings.IndexAny(name, `/\ "$`); i >= 0 {
+	if i := strings.IndexAny(name, "/\\ \"$\x00"); i >= 0 {
 		return fmt.Errorf("database name has a %q, which is not allowed", name[i])
 	}
 	p.config.Database = name
@@ -164,7 +182,7 @@ func (p *parser) split(options string) error {
 			return fmt.Errorf("option %q has no value", name)
 		}
 		value, err := url.PathUnescape(value)
-		if err != nil {
+		if err != nil || !utf8.ValidString(pair) || !utf8.ValidString(value) {
 			return fmt.Errorf("the value of option %q is not URL encoded as it should be", name)
 		}
 		key := lower(name)
@@ -174,6 +192,33 @@ func (p *parser) split(options string) error {
 		p.given[key] = append(p.given[key], value)
 	}
 	return nil
+}
+
+// add puts the options beside the string to those of the string, where these are silent.
+func (p *parser) add() {
+	own := map[string]bool{}
+	for _, key := range p.order {
+		own[mainName(key)] = true
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.beside)) {
+		key := lower(name)
+		if own[mainName(key)] {
+			p.warn(name, "Option '%s' beside the connection string is ignored: the string gives it itself", name)
+			continue
+		}
+		if _, ok := p.given[key]; !ok {
+			p.order, p.as[key] = append(p.order, key), name
+		}
+		p.given[key] = append(p.given[key], p.beside[name]...)
+	}
+}
+
+// mainName is that of the option that key is a name of, in lower case.
+func mainName(key string) string {
+	if row, ok := rows[key]; ok {
+		return row.main()
+	}
+	return key
 }
 
 // lower folds ASCII only, as the specification says.
@@ -198,6 +243,9 @@ func (p *parser) apply() error {
 		written, values := p.as[key], p.given[key]
 		row, ok := rows[key]
 		switch {
+		case !ok && p.suspicious:
+			p.warn("", "An unsupported option is ignored; it is not named, since it may be part of a password that is not URL encoded")
+			continue
 		case !ok:
 			p.warn(written, "Unsupported option '%s'", written)
 			continue
@@ -215,7 +263,7 @@ func (p *parser) apply() error {
 			values = values[len(values)-1:]
 		}
 		if len(values) > 1 && row.repeat == refused {
-			return fmt.Errorf("option %s is given %d times", row.name, len(values))
+			return fmt.Errorf("option %s is given %d times", row.Name, len(values))
 		}
 		for _, value := range values {
 			if err := p.applyOne(row, written, value); err != nil {
@@ -229,11 +277,12 @@ func (p *parser) apply() error {
 func (p *parser) applyOne(row *Option, written, value string) error {
 	p.option = written
 	err := row.apply(p, value)
+	_, refuse := errors.AsType[refusal](err)
 	switch {
 	case err == nil:
 		return nil
-	case row.strict:
-		return fmt.Errorf("option %s: %w", row.name, err)
+	case row.strict || refuse:
+		return fmt.Errorf("option %s: %w", row.Name, err)
 	case row.secret:
 		p.warn(written, "Unsupported value for %q: %v", written, err)
 	default:

@@ -1,6 +1,7 @@
 package connstring_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"reflect"
 	"strings"
@@ -78,10 +79,12 @@ func TestParseWarns(t *testing.T) {
 		{"compressors=snoopy", "Unsupported compressor: 'snoopy'"},
 		{"heartbeatFrequencyMS=499", `Unsupported value for "heartbeatFrequencyMS" : "499": it is not between 500 and 2147483647`},
 		{"maxPoolSize=99999999999999999999", `Unsupported value for "maxPoolSize" : "99999999999999999999": it is not between 0 and 2147483647`},
-		{"maxStalenessSeconds=89", `Unsupported value for "maxStalenessSeconds" : "89": it is less than 90 and not -1`},
+		{"maxStalenessSeconds=-2", `Unsupported value for "maxStalenessSeconds" : "-2": it is not between -1`},
+		{"wTimeoutMS=-1", `Unsupported value for "wTimeoutMS" : "-1"`},
+		{"gssapiServiceName=x", `Deprecated key "gssapiServiceName" has been replaced with "authMechanismProperties"`},
+		{"foo=a@b", "An unsupported option is ignored; it is not named"},
 		{"appName=" + strings.Repeat("a", 129), "it is longer than 128 bytes"},
 		{"authMechanismProperties=AWS_SESSION_TOKEN", `Unsupported value for "authMechanismProperties": it is not a list of name:value`},
-		{"w=-1", "it is not between"},
 	}
 	for _, tt := range tests {
 		c, err := connstring.Parse("mongodb://a/?" + tt.query)
@@ -100,7 +103,10 @@ func TestParseRefuses(t *testing.T) {
 		"mongodb+srv://a,b", "mongodb+srv://a:1", "mongodb+srv://[::1]", "mongodb+srv://a/?directConnection=true",
 		"mongodb://a?minPoolSize=101", "mongodb://a?minPoolSize=3&maxPoolSize=2", "mongodb://a?tls=1&ssl=false",
 		"mongodb://a?readPreferenceTags=a:b", "mongodb://a?maxStalenessSeconds=90", "mongodb://a?srvMaxHosts=0",
-		"mongodb://a?w=0&journal=true",
+		"mongodb://a?w=0&journal=true", "mongodb://a?w=-1", "mongodb://a?w=2147483648",
+		"mongodb://a?appName=%ff", "mongodb://%ff", "mongodb://u:%ff@a", "mongodb://a/%ff", "mongodb://a/a%00b",
+		"mongodb://a?proxyHost=", "mongodb://a?proxyHost=a/b", "mongodb://%2Fx.sock/?proxyHost=p", "mongodb://a?proxyHost=p&proxyPassword=p",
+		"mongodb://a?proxyHost=p&proxyPassword=p&proxyUsername=" + strings.Repeat("u", 256),
 	} {
 		if c, err := connstring.Parse(uri); err == nil {
 			t.Errorf("Parse(%q) = %v, want an error", uri, c)
@@ -115,12 +121,17 @@ func TestNoSecretIsShown(t *testing.T) {
 		"mongodb://a/?proxyPassword=hunter2",
 		"mongodb://user:hunter2%@a", "mongodb://user:hunter2:x@a", "mongodb://user:hunter2/x@a/b", "mongodb://user:hunter2?x@a/b",
 		"mongodb://user:hunter2#x@a/b", "mongodb://user:x@hunter2@a/b",
+		"mongodb://user:123?hunter2@a/b", "mongodb://user:123?hunter2=%@a/b", "mongodb://user:123?hunter2=x@a/b", "mongodb://user:123/hunter2@a/b",
+		"mongodb://u:p@a/?authMechanismProperties=x:hunter2", "mongodb://u:p@a/?authMechanismProperties=hunter2",
 		"mongodb://a/?authMechanismProperties=AWS_SESSION_TOKEN:x,hunter2",
 		"mongodb://u:p@a/?authMechanism=MONGODB-AWS&authMechanismProperties=AWS_SESSION_TOKEN:hunter2",
 	} {
 		c, err := connstring.Parse(uri)
 		for _, text := range []string{
 			fmt.Sprint(err), fmt.Sprint(c), fmt.Sprintf("%+v", c), fmt.Sprintf("%#v", c), fmt.Sprint(&c), fmt.Sprint(c.Warnings),
+			fmt.Sprintf("%d", c), fmt.Sprintf("%x", c), marshal(t, c), marshal(t, &c), fmt.Sprint(c.Settings()), //nolint:govet // it is what is tested
+			fmt.Sprintf("%+v %#v %+v %#v %+v %#v", c.Proxy, c.Proxy, c.TLS, c.TLS, c.AuthMechanismProperties, c.AuthMechanismProperties),
+			fmt.Sprint(c.CheckAuth()),
 		} {
 			if strings.Contains(text, "hunter2") {
 				t.Errorf("Parse(%q): a secret in %q", uri, text)
@@ -129,13 +140,103 @@ func TestNoSecretIsShown(t *testing.T) {
 	}
 }
 
-func TestOptionsAreDocumented(t *testing.T) {
-	seen := map[string]bool{}
-	for _, o := range connstring.Options() {
-		if o.Name() == "" || o.Doc() == "" || seen[strings.ToLower(o.Name())] {
-			t.Errorf("option %q is without text or there twice", o.Name())
+func marshal(t *testing.T, v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func TestParseWith(t *testing.T) {
+	tests := []struct {
+		name, query string
+		beside      map[string][]string
+		want        string // what the string would be
+		warnings    int
+	}{
+		{"nothing", "appName=a", nil, "appName=a", 0},
+		{"added", "appName=a", map[string][]string{"REPLICASET": {"r s"}}, "appName=a&replicaSet=r%20s", 0},
+		{"the string wins", "appName=a", map[string][]string{"appname": {"b"}}, "appName=a", 1},
+		{"by another name", "ssl=true&wtimeout=1", map[string][]string{"tls": {"false"}, "wTimeoutMS": {"2"}}, "tls=true&wTimeoutMS=1", 3},
+		{"lists are not joined", "readPreference=nearest&readPreferenceTags=a:b", map[string][]string{"readPreferenceTags": {"c:d", ""}}, "readPreference=nearest&readPreferenceTags=a:b", 1},
+		{"lists", "", map[string][]string{"readPreference": {"nearest"}, "readPreferenceTags": {"c:d", ""}}, "readPreference=nearest&readPreferenceTags=c:d&readPreferenceTags=", 0},
+		{"not encoded", "", map[string][]string{"appName": {"100%25"}}, "appName=100%2525", 0},
+		{"ignored", "", map[string][]string{"journal": {"maybe"}, "unknown": {"x"}}, "", 2},
+		{"repeated", "", map[string][]string{"appName": {"a", "b"}}, "appName=b", 1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			c, err := connstring.ParseWith("mongodb://a/?"+tt.query, tt.beside)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := "mongodb://a:27017/"
+			if tt.want != "" {
+				want += "?" + tt.want
+			}
+			if c.String() != want || len(c.Warnings) != tt.warnings {
+				t.Errorf("ParseWith() = %v, %q, want %s and %d warnings", c, c.Warnings, want, tt.warnings)
+			}
+		})
+	}
+	for query, beside := range map[string]string{
+		"tlsInsecure=true": "tlsAllowInvalidHostnames", "readPreferenceTags=a:b": "retryReads", "proxyUsername=u": "proxyHost", "loadBalanced=true": "replicaSet",
+	} {
+		if c, err := connstring.ParseWith("mongodb://a/?"+query, map[string][]string{beside: {"true"}}); err == nil {
+			t.Errorf("ParseWith(%s, %s) = %v, want an error", query, beside, c)
 		}
-		seen[strings.ToLower(o.Name())] = true
+	}
+}
+
+func TestString(t *testing.T) {
+	for _, uri := range []string{
+		"mongodb://a:1,[::1]:27017,%2Fx%20y.sock/d%C3%A9?maxPoolSize=0&w=majority",
+		"mongodb+srv://a.b.c/?srvMaxHosts=2&tls=false",
+		"mongodb://a:27017/?appName=%26%25%20%3D%2B&directConnection=true&compressors=zstd,zlib&zlibCompressionLevel=-1",
+		"mongodb+srv://a.b.c/?authMechanism=MONGODB-X509&authSource=%24external", "mongodb://a/?authSource=b", "mongodb://a:27017/?readPreference=nearest&maxStalenessSeconds=89&w=3&wTimeoutMS=5",
+	} {
+		c := parse(t, uri)
+		if again := parse(t, c.String()); !reflect.DeepEqual(again, c) {
+			t.Errorf("Parse(%q).String() = %s", uri, c)
+		}
+	}
+	c := parse(t, "mongodb://u:p@a/?authMechanism=GSSAPI&proxyHost=%5B::1%5D&proxyUsername=x&proxyPassword=y&tlsCertificateKeyFilePassword=z")
+	want := "mongodb://***@a:27017/?authMechanism=GSSAPI&authMechanismProperties=SERVICE_NAME:mongodb" +
+		"&tlsCertificateKeyFilePassword=***&proxyHost=::1&proxyPort=1080&proxyUsername=***&proxyPassword=***"
+	if c.String() != want {
+		t.Errorf("String() = %s\nwant %s", c, want)
+	}
+}
+
+func TestCheckAuth(t *testing.T) {
+	tests := []struct {
+		uri, want string // "": no error
+	}{
+		{"a/?authMechanismProperties=a:b", ""}, // nobody authenticates
+		{"u:p@a", ""},
+		{"u:p@a/?authMechanismProperties=SERVICE_NAME:b", "authentication takes no property SERVICE_NAME"},
+		{"u:p@a/?authMechanism=SCRAM-SHA-256&authMechanismProperties=X:b", "SCRAM-SHA-256 takes no property X"},
+		{"a/?authMechanism=MONGODB-X509&authMechanismProperties=X:b", "MONGODB-X509 takes no property"},
+		{"u@a/?authMechanism=GSSAPI&authMechanismProperties=service_name:b,Service_Realm:c,SERVICE_HOST:d,CANONICALIZE_HOST_NAME:true", ""},
+		{"u@a/?authMechanism=GSSAPI&authMechanismProperties=CANONICALIZE_HOST_NAME:reverse", `no CANONICALIZE_HOST_NAME "reverse"`},
+		{"u:p@a/?authMechanism=MONGODB-AWS&authMechanismProperties=AWS_SESSION_TOKEN:t", ""},
+		{"a/?authMechanism=MONGODB-AWS&authMechanismProperties=AWS_SESSION_TOKEN:t", "only with user name and password"},
+		{"a/?authMechanism=MONGODB-OIDC", "needs the property ENVIRONMENT"},
+		{"a/?authMechanism=MONGODB-OIDC&authMechanismProperties=ENVIRONMENT:k8s", ""},
+		{"a/?authMechanism=MONGODB-OIDC&authMechanismProperties=ENVIRONMENT:k9s", "no ENVIRONMENT"},
+		{"a/?authMechanism=MONGODB-OIDC&authMechanismProperties=ENVIRONMENT:k8s,TOKEN_RESOURCE:x", "takes no TOKEN_RESOURCE"},
+		{"a/?authMechanism=MONGODB-OIDC&authMechanismProperties=ENVIRONMENT:azure", "needs the property TOKEN_RESOURCE"},
+		{"u@a/?authMechanism=MONGODB-OIDC&authMechanismProperties=ENVIRONMENT:azure,TOKEN_RESOURCE:mongodb://x", ""},
+		{"u@a/?authMechanism=MONGODB-OIDC&authMechanismProperties=ENVIRONMENT:test", "no user name"},
+		{"a/?authMechanism=MONGODB-OIDC&authMechanismProperties=ENVIRONMENT:k8s,ALLOWED_HOSTS:x", "takes no property ALLOWED_HOSTS"},
+	}
+	for _, tt := range tests {
+		c := parse(t, "mongodb://"+tt.uri)
+		err := c.CheckAuth()
+		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: CheckAuth() = %v, want %q", tt.uri, err, tt.want)
+		}
 	}
 }
 
@@ -150,6 +251,11 @@ func FuzzParse(f *testing.F) {
 		c, err := connstring.Parse(uri)
 		if err != nil {
 			return
+		}
+		if again, err := connstring.Parse(c.String()); c.HasCredential || len(c.AuthMechanismProperties) > 0 || c.Proxy.Username != "" {
+			// masked
+		} else if c.Warnings = nil; err != nil || again.String() != c.String() || again.Hosts == nil != (c.Hosts == nil) {
+			t.Errorf("Parse(%q) = %v, which is read as %v, %v", uri, c, again, err)
 		}
 		if (len(c.Hosts) == 0) == (c.SRVHost == "") {
 			t.Errorf("Parse(%q): neither or both of hosts and SRV host", uri)

@@ -14,19 +14,11 @@ import (
 	"github.com/mooringdb/mooring/internal/spectest"
 )
 
-const byMechanism = "the mechanism's own properties are checked by core/auth, which knows of callbacks"
-
 // notPassing are the specifications' cases that do not pass, by suite and description, and why.
 var notPassing = map[string]string{
 	"uri-options/Valid options specific to single-threaded drivers are parsed correctly": "for single-threaded drivers; others must not offer serverSelectionTryOnce",
 
-	"auth/should throw an exception if username is specified for test (MONGODB-OIDC)":                byMechanism,
-	"auth/should throw an exception if specified environment is not supported (MONGODB-OIDC)":        byMechanism,
-	"auth/should throw an exception if neither environment nor callbacks specified (MONGODB-OIDC)":   byMechanism,
-	"auth/should throw an exception when unsupported auth property is specified (MONGODB-OIDC)":      byMechanism,
-	"auth/should throw an exception if no token audience is given for azure provider (MONGODB-OIDC)": byMechanism,
-	"auth/should throw an error if not TOKEN_RESOURCE with gcp provider (MONGODB-OIDC)":              byMechanism,
-	"auth/must raise an error when the hostname canonicalization is invalid":                         byMechanism,
+	"read-write-concern/wtimeoutMS as an invalid number": "contradicts uri-options, \"Too low wTimeoutMS causes a warning\", which follows the general rule for values that an option cannot have",
 }
 
 // options are how the tests see the fields, by lower-case name.
@@ -108,14 +100,19 @@ type specCase struct {
 		Username, Password, Source, Mechanism *string
 		MechanismProperties                   map[string]any `json:"mechanism_properties"`
 	}
+	ReadConcern  *struct{ Level string }
+	WriteConcern map[string]any
 }
 
 func TestSpecifications(t *testing.T) {
 	ran := map[string]bool{}
-	for _, suite := range []string{"connection-string", "uri-options", "auth"} {
+	for _, suite := range []string{"connection-string", "uri-options", "auth", "read-write-concern"} {
 		for _, file := range spectest.Files(t, suite) {
 			if suite == "auth" && filepath.Base(file) != "connection-string.json" {
 				continue // the unified tests are the unified runner's
+			}
+			if suite == "read-write-concern" && filepath.Base(filepath.Dir(file)) != "connection-string" {
+				continue // core/client has the documents, the unified runner the operations
 			}
 			data, err := os.ReadFile(file)
 			if err != nil {
@@ -131,7 +128,7 @@ func TestSpecifications(t *testing.T) {
 					if reason, ok := notPassing[suite+"/"+c.Description]; ok {
 						spectest.Skip(t, reason)
 					}
-					c.run(t)
+					c.run(t, suite)
 				})
 			}
 		}
@@ -143,8 +140,11 @@ func TestSpecifications(t *testing.T) {
 	}
 }
 
-func (c specCase) run(t *testing.T) {
+func (c specCase) run(t *testing.T, suite string) {
 	got, err := connstring.Parse(c.URI)
+	if err == nil && suite == "auth" {
+		err = got.CheckAuth()
+	}
 	if (err == nil) != c.Valid {
 		t.Fatalf("Parse(%q) = %v, valid %v", c.URI, err, c.Valid)
 	}
@@ -155,7 +155,10 @@ func (c specCase) run(t *testing.T) {
 		t.Errorf("Parse(%q): warnings %q, want some: %v", c.URI, got.Warnings, *c.Warning)
 	}
 	c.checkHosts(t, &got)
-	c.checkAuth(t, &got)
+	c.checkAuth(t, suite, &got)
+	if suite == "read-write-concern" {
+		c.checkConcerns(t, &got)
+	}
 	for name, want := range c.Options {
 		get, ok := options[strings.ToLower(name)]
 		if !ok {
@@ -196,15 +199,34 @@ func (c specCase) checkHosts(t *testing.T, got *connstring.Config) {
 	}
 }
 
-func (c specCase) checkAuth(t *testing.T, got *connstring.Config) {
+// checkConcerns compares all that the concerns can have, so that what is absent is.
+func (c specCase) checkConcerns(t *testing.T, got *connstring.Config) {
+	if c.ReadConcern != nil && got.ReadConcernLevel != c.ReadConcern.Level {
+		t.Errorf("Parse(%q): readConcernLevel %q, want %q", c.URI, got.ReadConcernLevel, c.ReadConcern.Level)
+	}
+	if c.WriteConcern == nil {
+		return
+	}
+	for name, field := range map[string]string{"w": "w", "wtimeoutMS": "wtimeoutms", "journal": "journal"} {
+		g, w := asJSON(t, options[field](got)), asJSON(t, c.WriteConcern[name])
+		if g == `""` {
+			g = "null"
+		}
+		if g != w {
+			t.Errorf("Parse(%q): %s = %s, want %s", c.URI, name, g, w)
+		}
+	}
+}
+
+func (c specCase) checkAuth(t *testing.T, suite string, got *connstring.Config) {
 	if a := c.Auth; a != nil {
 		same(t, c.URI, "user name", got.Username, a.Username)
 		same(t, c.URI, "password", got.Password, a.Password)
 		same(t, c.URI, "database", got.Database, a.DB)
 	}
 	cred := c.Credential
-	if c.Options != nil || c.Hosts != nil || c.Warning != nil {
-		return // not an auth case
+	if suite != "auth" {
+		return
 	}
 	if got.HasCredential != (cred != nil) {
 		t.Errorf("Parse(%q): credential %v, want %v", c.URI, got.HasCredential, cred != nil)
@@ -217,9 +239,6 @@ func (c specCase) checkAuth(t *testing.T, got *connstring.Config) {
 	same(t, c.URI, "source", got.AuthSource, cred.Source)
 	same(t, c.URI, "mechanism", got.AuthMechanism, cred.Mechanism)
 	for name, want := range cred.MechanismProperties {
-		if name == "SERVICE_NAME" && want == "mongodb" {
-			continue // a default that GSSAPI fills in
-		}
 		if v, _ := got.Property(name); v != want {
 			t.Errorf("Parse(%q): property %s = %q, want %q", c.URI, name, v, want)
 		}

@@ -180,6 +180,7 @@ var table = []entry{
 	value("pool.ErrClosed", pool.ErrClosed, ShuttingDown),
 	typed(plain[*mongoerr.NetworkError](NetworkError)),
 	value("conn.ErrClosed", conn.ErrClosed, NetworkError),
+	typed(plain[*conn.ProxyError](NetworkError)),
 
 	// A request that core refused.
 	typed(func(e *client.ArgumentError, _ error, x *explanation) {

@@ -1,0 +1,144 @@
+package connstring
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+const (
+	external    = "$external"
+	serviceName = "SERVICE_NAME"
+)
+
+// mechanism is what one authentication mechanism needs.
+type mechanism struct {
+	needsUser, needsPassword, refusesPassword bool
+	both                                      bool // user and password only together
+	external                                  bool // the source is $external and nothing else
+	source                                    string
+	properties                                []string
+	check                                     func(c *Config) error // of the properties' values
+}
+
+var mechanisms = map[string]mechanism{
+	"":              {needsUser: true, source: "admin"},
+	"SCRAM-SHA-1":   {needsUser: true, source: "admin"},
+	"SCRAM-SHA-256": {needsUser: true, source: "admin"},
+	"MONGODB-CR":    {needsUser: true, source: "admin"},
+	"PLAIN":         {needsUser: true, needsPassword: true, source: external},
+	"GSSAPI": {
+		needsUser: true, external: true,
+		properties: []string{serviceName, "SERVICE_REALM", "SERVICE_HOST", "CANONICALIZE_HOST_NAME"}, check: checkGSSAPI,
+	},
+	"MONGODB-X509": {refusesPassword: true, external: true},
+	"MONGODB-AWS":  {both: true, external: true, properties: []string{"AWS_SESSION_TOKEN"}, check: checkAWS},
+	"MONGODB-OIDC": {
+		refusesPassword: true, external: true,
+		properties: []string{"ENVIRONMENT", "TOKEN_RESOURCE"}, check: checkOIDC,
+	},
+}
+
+func (p *parser) checkCredential() error {
+	c := &p.config
+	c.HasCredential = c.HasCredential || c.AuthMechanism != ""
+	if !c.HasCredential {
+		return nil
+	}
+	m := mechanisms[c.AuthMechanism]
+	name := named(c.AuthMechanism)
+	switch {
+	case m.needsUser && c.Username == "":
+		return fmt.Errorf("%s needs a user name", name)
+	case m.needsPassword && !c.HasPassword:
+		return fmt.Errorf("%s needs a password", name)
+	case m.refusesPassword && c.HasPassword:
+		return fmt.Errorf("%s takes no password", name)
+	case m.both && (c.Username == "") != (c.Password == ""):
+		return fmt.Errorf("%s takes user name and password or neither", name)
+	case m.external && c.AuthSource != "" && c.AuthSource != external:
+		return fmt.Errorf("%s needs the authSource %s", name, external)
+	case c.AuthSource == "":
+		c.AuthSource = c.defaultSource()
+	}
+	if _, ok := c.Property(serviceName); !ok && c.AuthMechanism == "GSSAPI" {
+		c.AuthMechanismProperties = append(slices.Clip(c.AuthMechanismProperties), Property{serviceName, "mongodb"})
+	}
+	return nil
+}
+
+// defaultSource is where users are looked up when authSource does not say it.
+func (c *Config) defaultSource() string {
+	m := mechanisms[c.AuthMechanism]
+	switch {
+	case m.external:
+		return external
+	case c.Database != "":
+		return c.Database
+	}
+	return m.source
+}
+
+// CheckAuth says whether the mechanism can work with the properties that it is given. Parse does not: the grammar's own
+// tests have properties in them that no mechanism takes. Whoever makes a client asks.
+func (c *Config) CheckAuth() error {
+	if !c.HasCredential {
+		return nil
+	}
+	m := mechanisms[c.AuthMechanism]
+	for _, p := range c.AuthMechanismProperties {
+		if !slices.ContainsFunc(m.properties, func(name string) bool { return strings.EqualFold(name, p.Name) }) {
+			return fmt.Errorf("option authMechanismProperties: %s takes no property %s", named(c.AuthMechanism), p.Name)
+		}
+	}
+	if m.check == nil {
+		return nil
+	}
+	if err := m.check(c); err != nil {
+		return fmt.Errorf("option authMechanismProperties: %s %w", named(c.AuthMechanism), err)
+	}
+	return nil
+}
+
+func named(mechanism string) string {
+	if mechanism == "" {
+		return "authentication"
+	}
+	return mechanism
+}
+
+func checkGSSAPI(c *Config) error {
+	v, ok := c.Property("CANONICALIZE_HOST_NAME")
+	if ok && !slices.Contains([]string{"true", "false", "none", "forward", "forwardAndReverse"}, v) {
+		return fmt.Errorf("has no CANONICALIZE_HOST_NAME %q", v)
+	}
+	return nil
+}
+
+func checkAWS(c *Config) error {
+	if _, ok := c.Property("AWS_SESSION_TOKEN"); ok && c.Username == "" {
+		return errors.New("takes AWS_SESSION_TOKEN only with user name and password")
+	}
+	return nil
+}
+
+// checkOIDC knows of no callbacks: they are given in code, and so is the mechanism then.
+func checkOIDC(c *Config) error {
+	environment, _ := c.Property("ENVIRONMENT")
+	resource, hasResource := c.Property("TOKEN_RESOURCE")
+	needsResource := environment == "azure" || environment == "gcp"
+	switch {
+	case environment == "":
+		return errors.New("needs the property ENVIRONMENT")
+	case !needsResource && environment != "test" && environment != "k8s":
+		return fmt.Errorf("has no ENVIRONMENT %q", environment)
+	case needsResource && resource == "":
+		return fmt.Errorf("needs the property TOKEN_RESOURCE for ENVIRONMENT %s", environment)
+	case !needsResource && hasResource:
+		return fmt.Errorf("takes no TOKEN_RESOURCE for ENVIRONMENT %s", environment)
+	case environment == "test" && c.Username != "":
+		return errors.New("takes no user name for ENVIRONMENT test")
+	}
+	return nil
+}
