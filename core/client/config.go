@@ -84,7 +84,7 @@ func topologyConfig(cfg *connstring.Config, opt Options) (topology.Config, error
 	if !cfg.UseTLS() {
 		return out, nil
 	}
-	out.Conn.TLS, err = conn.TLSConfig(cfg.TLS)
+	out.Conn.TLS, out.Conn.Revocation, err = conn.TLSConfig(cfg.TLS)
 	return out, err
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/address"
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/conn/ocsp"
 	"github.com/mooringdb/mooring/core/internal/ctxwatch"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/topology/description"
@@ -52,6 +53,10 @@ type Config struct {
 
 	// TLS encrypts the connection if it is not nil. An empty ServerName stands for the address's host.
 	TLS *tls.Config
+
+	// Revocation checks the verified chain of a TLS connection before it is used, if it is not nil. It is shared by all
+	// connections of a client, so that one profits from what another learned.
+	Revocation *ocsp.Checker
 
 	// ConnectTimeout bounds Dial as a whole, hello included. Zero stands for DefaultConnectTimeout, less than zero
 	// for no limit.

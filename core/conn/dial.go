@@ -2,7 +2,6 @@ package conn
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -73,32 +72,4 @@ func openTransport(ctx context.Context, addr address.Address, cfg Config) (net.C
 		return cfg.Proxy.dial(ctx, addr, dial)
 	}
 	return dial(ctx, addr.Network(), string(addr))
-}
-
-func encrypt(ctx context.Context, addr address.Address, cfg Config, transport net.Conn) (net.Conn, error) {
-	if cfg.TLS == nil {
-		return transport, nil
-	}
-	conf := cfg.TLS.Clone()
-	if conf.ServerName == "" {
-		conf.ServerName = serverName(addr)
-	}
-	if verify := conf.VerifyConnection; verify != nil {
-		conf.VerifyConnection = func(cs tls.ConnectionState) error {
-			cs.ServerName = conf.ServerName // crypto/tls leaves it empty for IP addresses
-			return verify(cs)
-		}
-	}
-	nc := tls.Client(transport, conf)
-	if err := nc.HandshakeContext(ctx); err != nil {
-		return nil, err
-	}
-	return nc, nil
-}
-
-func serverName(addr address.Address) string {
-	if addr.Network() == "unix" {
-		return "localhost"
-	}
-	return addr.Host()
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/mooringdb/mooring/core/conn"
 	"github.com/mooringdb/mooring/core/connstring"
 	"github.com/mooringdb/mooring/core/mongoerr"
+	"github.com/mooringdb/mooring/internal/certtest"
 	"github.com/mooringdb/mooring/internal/mongotest"
 )
 
@@ -154,21 +155,18 @@ func TestProxyHangs(t *testing.T) {
 // TLS is with the server: its name is what is asked for and verified, as if there were no proxy.
 func TestProxyTLS(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ca := newAuthority(t)
-		trust, err := conn.TLSConfig(connstring.TLS{CAFile: ca.file()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		ca := certtest.Authority(t, certtest.ECDSA)
 		s := mongotest.NewServer(t, nil)
 		var asked string
-		conf := ca.serverConfig("db.example")
+		conf := presents(ca.Issue(t, "db.example"))
 		conf.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 			asked = hello.ServerName
 			return nil, nil
 		}
 		s.UseTLS(conf)
 		p := mongotest.NewProxy(t, map[string]*mongotest.Server{"db.example:1": s, "other.example:1": s})
-		cfg := conn.Config{Dialer: p.Dial, Proxy: &conn.Proxy{Address: proxyAddress}, TLS: trust}
+		cfg := useTLS(t, connstring.TLS{CAFile: caFile(t, ca)})
+		cfg.Dialer, cfg.Proxy = p.Dial, &conn.Proxy{Address: proxyAddress}
 		c, err := conn.Dial(t.Context(), "db.example:1", cfg)
 		if err != nil {
 			t.Fatal(err)

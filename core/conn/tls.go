@@ -1,41 +1,46 @@
 package conn
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"net"
 	"os"
+	"strings"
 
+	"github.com/mooringdb/mooring/core/address"
+	"github.com/mooringdb/mooring/core/conn/ocsp"
 	"github.com/mooringdb/mooring/core/connstring"
 )
 
-// TLSConfig reads the files that the options name and makes the configuration for Config.TLS. It does not ask whether
-// TLS is on (connstring.Config.UseTLS does). Revocation is not looked for yet, whatever the options say.
+// TLSConfig reads the files that the options name and makes what Config.TLS and Config.Revocation want. It does not ask
+// whether TLS is on (connstring.Config.UseTLS does).
 //
 // tlsAllowInvalidCertificates accepts any certificate that is for the server's name, tlsAllowInvalidHostnames any
-// trusted certificate whatever its name, tlsInsecure any at all.
-func TLSConfig(opt connstring.TLS) (*tls.Config, error) {
+// trusted certificate whatever its name, tlsInsecure any at all. Revocation is looked for where certificates are verified
+// and tlsDisableCertificateRevocationCheck does not say otherwise; else the Checker is nil.
+func TLSConfig(opt connstring.TLS) (*tls.Config, *ocsp.Checker, error) {
 	conf := &tls.Config{MinVersion: tls.VersionTLS12}
 	if opt.CAFile != "" {
-		data, err := os.ReadFile(opt.CAFile)
+		roots, err := readAuthorities(opt.CAFile)
 		if err != nil {
-			return nil, fmt.Errorf("tlsCAFile: %w", err)
+			return nil, nil, fmt.Errorf("tlsCAFile: %w", err)
 		}
-		conf.RootCAs = x509.NewCertPool()
-		if !conf.RootCAs.AppendCertsFromPEM(data) {
-			return nil, fmt.Errorf("tlsCAFile: %s has no certificate", opt.CAFile)
-		}
+		conf.RootCAs = roots
 	}
 	if opt.CertificateKeyFile != "" {
 		cert, err := loadKeyPair(opt.CertificateKeyFile, opt.CertificateKeyFilePassword)
 		if err != nil {
-			return nil, fmt.Errorf("tlsCertificateKeyFile: %w", err)
+			return nil, nil, fmt.Errorf("tlsCertificateKeyFile: %w", err)
 		}
-		conf.Certificates = []tls.Certificate{cert}
+		// Always this one: crypto/tls would keep back a certificate whose issuer is not among those that the server names,
+		// and those need not have the intermediate ones.
+		conf.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &cert, nil }
 	} else if opt.CertificateKeyFilePassword != "" {
-		return nil, errors.New("tlsCertificateKeyFilePassword: there is no tlsCertificateKeyFile")
+		return nil, nil, errors.New("tlsCertificateKeyFilePassword: there is no tlsCertificateKeyFile")
 	}
 	v := verification{
 		chain: !opt.Insecure && !opt.AllowInvalidCertificates,
@@ -46,7 +51,41 @@ func TLSConfig(opt connstring.TLS) (*tls.Config, error) {
 		conf.InsecureSkipVerify = true // verification does what is left to do
 		conf.VerifyConnection = v.verify
 	}
-	return conf, nil
+	if !v.chain || opt.DisableCertificateRevocationCheck {
+		return conf, nil, nil
+	}
+	return conf, ocsp.New(ocsp.Config{DisableEndpointCheck: opt.DisableOCSPEndpointCheck}), nil
+}
+
+// readAuthorities reads the certificates of a PEM file. Those of a bundle that cannot be read are passed over, as long as
+// there is one that can.
+func readAuthorities(file string) (*x509.CertPool, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	found, unread := 0, error(nil)
+	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type != "CERTIFICATE" {
+			continue
+		}
+		cert, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			unread = err
+			continue
+		}
+		pool.AddCert(cert)
+		found++
+	}
+	switch {
+	case found > 0:
+		return pool, nil
+	case unread != nil:
+		return nil, fmt.Errorf("%s has no certificate that can be read: %w", file, unread)
+	default:
+		return nil, fmt.Errorf("%s has no certificate in PEM", file)
+	}
 }
 
 // verification is the part of the usual verification that the options leave.
@@ -56,63 +95,83 @@ type verification struct {
 }
 
 func (v verification) verify(cs tls.ConnectionState) error {
-	leaf := cs.PeerCertificates[0] // a server always presents one
+	var err error
 	if v.name {
-		if err := leaf.VerifyHostname(cs.ServerName); err != nil {
-			return err
-		}
+		err = cs.PeerCertificates[0].VerifyHostname(cs.ServerName) // a server always presents one
 	}
-	if !v.chain {
-		return nil
+	if err == nil && v.chain {
+		_, err = verifyChain(cs, v.roots)
 	}
-	opts := x509.VerifyOptions{Roots: v.roots, Intermediates: x509.NewCertPool()}
+	if err != nil {
+		return &tls.CertificateVerificationError{UnverifiedCertificates: cs.PeerCertificates, Err: err}
+	}
+	return nil
+}
+
+// verifyChain gives the chain from the server's certificate to one of the roots, whatever name it is for.
+func verifyChain(cs tls.ConnectionState, roots *x509.CertPool) ([]*x509.Certificate, error) {
+	opts := x509.VerifyOptions{Roots: roots, Intermediates: x509.NewCertPool()}
 	for _, cert := range cs.PeerCertificates[1:] {
 		opts.Intermediates.AddCert(cert)
 	}
-	_, err := leaf.Verify(opts)
-	return err
+	chains, err := cs.PeerCertificates[0].Verify(opts)
+	if err != nil {
+		return nil, err
+	}
+	return chains[0], nil
 }
 
-// loadKeyPair reads a file that has the certificate, its chain and the key, in any order.
-func loadKeyPair(file, password string) (tls.Certificate, error) {
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return tls.Certificate{}, err
+func encrypt(ctx context.Context, addr address.Address, cfg Config, transport net.Conn) (net.Conn, error) {
+	if cfg.TLS == nil {
+		return transport, nil
 	}
-	key, err := findKey(data, password)
-	if err != nil {
-		return tls.Certificate{}, fmt.Errorf("%s: %w", file, err)
+	conf := cfg.TLS.Clone()
+	if conf.ServerName == "" {
+		conf.ServerName = serverName(addr)
 	}
-	cert, err := tls.X509KeyPair(data, key)
-	if err != nil {
-		return tls.Certificate{}, fmt.Errorf("%s: %w", file, err)
-	}
-	return cert, nil
-}
-
-// findKey gives the private key among the PEM blocks, in the clear.
-func findKey(data []byte, password string) ([]byte, error) {
-	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
-		switch block.Type {
-		case "PRIVATE KEY", "RSA PRIVATE KEY", "EC PRIVATE KEY":
-			if x509.IsEncryptedPEMBlock(block) { //nolint:staticcheck // insecure by its design, and what such files are
-				return decryptKey(block, password)
-			}
-			return pem.EncodeToMemory(block), nil
-		case "ENCRYPTED PRIVATE KEY":
-			return nil, errors.New("keys encrypted as PKCS #8 are not supported: decrypt it, or use the traditional format")
+	if verify := conf.VerifyConnection; verify != nil {
+		conf.VerifyConnection = func(cs tls.ConnectionState) error {
+			cs.ServerName = conf.ServerName // crypto/tls leaves it empty for IP addresses
+			return verify(cs)
 		}
 	}
-	return nil, errors.New("there is no private key")
+	nc := tls.Client(transport, conf)
+	if err := nc.HandshakeContext(ctx); err != nil {
+		return nil, err
+	}
+	if err := checkRevocation(ctx, cfg.Revocation, nc.ConnectionState(), conf.RootCAs); err != nil {
+		return nil, err
+	}
+	return nc, nil
 }
 
-func decryptKey(block *pem.Block, password string) ([]byte, error) {
-	if password == "" {
-		return nil, errors.New("the key is encrypted and tlsCertificateKeyFilePassword is not given")
+// checkRevocation follows the handshake rather than being a part of it, since crypto/tls has no context for those whom it
+// calls, and responders may have to be asked.
+func checkRevocation(ctx context.Context, checker *ocsp.Checker, cs tls.ConnectionState, roots *x509.CertPool) error {
+	if checker == nil {
+		return nil
 	}
-	der, err := x509.DecryptPEMBlock(block, []byte(password)) //nolint:staticcheck // see findKey
-	if err != nil {
-		return nil, errors.New("the key cannot be decrypted with tlsCertificateKeyFilePassword")
+	var chain []*x509.Certificate
+	if len(cs.VerifiedChains) > 0 {
+		chain = cs.VerifiedChains[0]
+	} else { // with tlsAllowInvalidHostnames
+		var err error
+		if chain, err = verifyChain(cs, roots); err != nil {
+			return err
+		}
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: block.Type, Bytes: der}), nil
+	return checker.Check(ctx, chain, cs.OCSPResponse)
+}
+
+// serverName is whom the server's certificate has to be for, and, unless it is an IP address, the SNI: the host of the
+// connection string, also through a proxy. A Unix domain socket has none and is localhost.
+func serverName(addr address.Address) string {
+	if addr.Network() == "unix" {
+		return "localhost"
+	}
+	host := addr.Host()
+	if strings.Contains(host, ":") {
+		host, _, _ = strings.Cut(host, "%") // the zone of an IPv6 address is no part of any certificate
+	}
+	return host
 }

@@ -1,211 +1,243 @@
 package conn_test
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/pem"
-	"math/big"
 	"net"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/mooringdb/mooring/core/address"
 	"github.com/mooringdb/mooring/core/conn"
 	"github.com/mooringdb/mooring/core/connstring"
+	"github.com/mooringdb/mooring/internal/certtest"
 	"github.com/mooringdb/mooring/internal/mongotest"
 )
 
-// authority is a certificate authority for one test, and its files.
-type authority struct {
-	t    *testing.T
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-	dir  string
-}
-
-func newAuthority(t *testing.T) *authority {
-	a := &authority{t: t, dir: t.TempDir()}
-	a.key = newKey(t)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test authority"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, a.key.Public(), a.key)
+// useTLS makes the Config of the options, without OCSP.
+func useTLS(t *testing.T, opt connstring.TLS) conn.Config {
+	t.Helper()
+	conf, _, err := conn.TLSConfig(opt)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a.cert, err = x509.ParseCertificate(der); err != nil {
-		t.Fatal(err)
-	}
-	return a
+	return conn.Config{TLS: conf}
 }
 
-func newKey(t *testing.T) *ecdsa.PrivateKey {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+func caFile(t *testing.T, ca *certtest.Pair) string {
+	t.Helper()
+	return certtest.File(t, "ca.pem", ca.CertificateBlock())
+}
+
+func presents(cert *certtest.Pair) *tls.Config {
+	return &tls.Config{Certificates: []tls.Certificate{cert.TLS(nil)}}
+}
+
+// ping dials, sends a command and closes.
+func ping(ctx context.Context, addr address.Address, cfg conn.Config) error {
+	c, err := conn.Dial(ctx, addr, cfg)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
-	return key
+	defer func() { _ = c.Close() }()
+	_, err = c.RoundTrip(ctx, message("ping", 0))
+	return err
 }
 
-func (a *authority) file() string {
-	return a.write("ca.pem", &pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
-}
-
-func (a *authority) write(name string, blocks ...*pem.Block) string {
-	var data []byte
-	for _, b := range blocks {
-		data = append(data, pem.EncodeToMemory(b)...)
+func check(t *testing.T, err error, want string) {
+	t.Helper()
+	if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+		t.Errorf("Dial() = %v, want %q", err, want)
 	}
-	file := filepath.Join(a.dir, name)
-	if err := os.WriteFile(file, data, 0o600); err != nil {
-		a.t.Fatal(err)
-	}
-	return file
-}
-
-// issue makes a certificate for a host name or an address, and its key.
-func (a *authority) issue(name string) (cert, key *pem.Block) {
-	k := newKey(a.t)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	if ip := net.ParseIP(name); ip != nil {
-		template.IPAddresses = []net.IP{ip}
-	} else {
-		template.DNSNames = []string{name}
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, k.Public(), a.key)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalECPrivateKey(k)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	return &pem.Block{Type: "CERTIFICATE", Bytes: der}, &pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER}
-}
-
-func (a *authority) serverConfig(name string) *tls.Config {
-	certBlock, keyBlock := a.issue(name)
-	cert, err := tls.X509KeyPair(pem.EncodeToMemory(certBlock), pem.EncodeToMemory(keyBlock))
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	return &tls.Config{Certificates: []tls.Certificate{cert}}
 }
 
 func TestTLS(t *testing.T) {
-	ours, foreign := newAuthority(t), newAuthority(t)
-	right, wrong, untrusted := ours.serverConfig("127.0.0.1"), ours.serverConfig("other.example"), foreign.serverConfig("127.0.0.1")
+	ca, foreign := certtest.Authority(t, certtest.ECDSA), certtest.ForeignAuthority(t, certtest.ECDSA)
+	now := time.Now()
+	right, wrong, untrusted := ca.Issue(t, "127.0.0.1"), ca.Issue(t, "other.example"), foreign.Issue(t, "127.0.0.1")
+	expired := ca.Issue(t, "127.0.0.1", certtest.Valid(now.Add(-2*time.Hour), now.Add(-time.Hour)))
+	early := ca.Issue(t, "127.0.0.1", certtest.Valid(now.Add(time.Hour), now.Add(2*time.Hour)))
+	client := ca.Issue(t, "127.0.0.1", certtest.Purposes(x509.ExtKeyUsageClientAuth))
+	below := ca.Intermediate(t).Issue(t, "127.0.0.1")
+	incomplete := *below
+	incomplete.Above = nil
 	tests := []struct {
 		name   string
-		server *tls.Config
+		server *certtest.Pair
 		opt    connstring.TLS
 		want   string // in the error; "" for success
 	}{
 		{"trusted", right, connstring.TLS{}, ""},
-		{"wrong name", wrong, connstring.TLS{}, "any IP SANs"},
-		{"untrusted", untrusted, connstring.TLS{}, "unknown authority"},
+		{"intermediate authority", below, connstring.TLS{}, ""},
+		{"intermediate authority not sent", &incomplete, connstring.TLS{}, "signed by unknown authority"},
+		{"wrong name", wrong, connstring.TLS{}, "cannot validate certificate for 127.0.0.1 because it doesn't contain any IP SANs"},
+		{"untrusted", untrusted, connstring.TLS{}, "signed by unknown authority"},
+		{"expired", expired, connstring.TLS{}, "certificate has expired"},
+		{"not valid yet", early, connstring.TLS{}, "certificate has expired or is not yet valid"},
+		{"certificate of a client", client, connstring.TLS{}, "incompatible key usage"},
 		{"wrong name allowed", wrong, connstring.TLS{AllowInvalidHostnames: true}, ""},
-		{"untrusted with wrong names allowed", untrusted, connstring.TLS{AllowInvalidHostnames: true}, "unknown authority"},
+		{"untrusted with wrong names allowed", untrusted, connstring.TLS{AllowInvalidHostnames: true}, "signed by unknown authority"},
+		{"expired with wrong names allowed", expired, connstring.TLS{AllowInvalidHostnames: true}, "certificate has expired"},
 		{"untrusted allowed", untrusted, connstring.TLS{AllowInvalidCertificates: true}, ""},
+		{"expired allowed", expired, connstring.TLS{AllowInvalidCertificates: true}, ""},
 		{"wrong name with invalid certificates allowed", wrong, connstring.TLS{AllowInvalidCertificates: true}, "any IP SANs"},
+		{"both allowed", wrong, connstring.TLS{AllowInvalidCertificates: true, AllowInvalidHostnames: true}, ""},
 		{"insecure, wrong name", wrong, connstring.TLS{Insecure: true}, ""},
 		{"insecure, untrusted", untrusted, connstring.TLS{Insecure: true}, ""},
-		{"server speaks plain", nil, connstring.TLS{}, ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			s := mongotest.NewTCPServer(t, nil)
-			if tt.server == nil {
-				tt.want = "tls handshake"
-			} else {
-				s.UseTLS(tt.server)
-			}
-			tt.opt.CAFile = ours.file()
-			conf, err := conn.TLSConfig(tt.opt)
-			if err != nil {
-				t.Fatal(err)
-			}
-			c, err := conn.Dial(t.Context(), s.Address(), conn.Config{TLS: conf})
-			if err == nil {
-				_, err = c.RoundTrip(t.Context(), message("ping", 0))
-				_ = c.Close()
-			}
-			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("Dial() = %v, want %q", err, tt.want)
-			}
+			s.UseTLS(presents(tt.server))
+			tt.opt.CAFile = caFile(t, ca)
+			check(t, ping(t.Context(), s.Address(), useTLS(t, tt.opt)), tt.want)
 		})
 	}
 }
 
-func TestTLSClientCertificate(t *testing.T) {
-	ca := newAuthority(t)
-	cert, key := ca.issue("client")
-	encrypted, err := x509.EncryptPEMBlock(rand.Reader, key.Type, key.Bytes, []byte("secret"), x509.PEMCipherAES256) //nolint:staticcheck // what such files are
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := ca.serverConfig("127.0.0.1")
-	server.ClientAuth, server.ClientCAs = tls.RequireAndVerifyClientCert, x509.NewCertPool()
-	server.ClientCAs.AddCert(ca.cert)
+func TestTLSWithAServerThatSpeaksPlain(t *testing.T) {
 	s := mongotest.NewTCPServer(t, nil)
-	s.UseTLS(server)
-	for name, opt := range map[string]connstring.TLS{
-		"in the clear": {CertificateKeyFile: ca.write("client.pem", cert, key)},
-		"key first":    {CertificateKeyFile: ca.write("first.pem", key, cert)},
-		"encrypted":    {CertificateKeyFile: ca.write("encrypted.pem", cert, encrypted), CertificateKeyFilePassword: "secret"},
+	check(t, ping(t.Context(), s.Address(), useTLS(t, connstring.TLS{})), "tls handshake")
+}
+
+func TestTLSMinimum(t *testing.T) {
+	ca := certtest.Authority(t, certtest.RSA)
+	for _, tt := range []struct {
+		name string
+		max  uint16
+		want string
+	}{
+		{"TLS 1.1", tls.VersionTLS11, "protocol version"},
+		{"TLS 1.2", tls.VersionTLS12, ""},
+		{"TLS 1.3", tls.VersionTLS13, ""},
 	} {
-		opt.CAFile = ca.file()
-		conf, err := conn.TLSConfig(opt)
-		if err != nil {
-			t.Fatalf("%s: TLSConfig() = %v", name, err)
-		}
-		c, err := conn.Dial(t.Context(), s.Address(), conn.Config{TLS: conf})
-		if err != nil {
-			t.Fatalf("%s: Dial() = %v", name, err)
-		}
-		_ = c.Close()
+		t.Run(tt.name, func(t *testing.T) {
+			s := mongotest.NewTCPServer(t, nil)
+			conf := presents(ca.Issue(t, "127.0.0.1"))
+			conf.MinVersion, conf.MaxVersion = tls.VersionTLS10, tt.max
+			s.UseTLS(conf)
+			check(t, ping(t.Context(), s.Address(), useTLS(t, connstring.TLS{CAFile: caFile(t, ca), Insecure: true})), tt.want)
+		})
 	}
 }
 
-func TestTLSConfigRefuses(t *testing.T) {
-	ca := newAuthority(t)
-	cert, key := ca.issue("client")
-	encrypted, err := x509.EncryptPEMBlock(rand.Reader, key.Type, key.Bytes, []byte("secret"), x509.PEMCipherAES256) //nolint:staticcheck // what such files are
-	if err != nil {
-		t.Fatal(err)
-	}
-	both := ca.write("both.pem", cert, encrypted)
-	for name, tt := range map[string]struct {
-		opt  connstring.TLS
+// TestTLSNames is whom the certificate has to be for, and what the server is told that it is called.
+func TestTLSNames(t *testing.T) {
+	ca := certtest.Authority(t, certtest.ECDSA)
+	for _, tt := range []struct {
+		addr address.Address
+		cert string
+		sni  string
 		want string
 	}{
-		"no such CA file":   {connstring.TLS{CAFile: "/nowhere.pem"}, "tlsCAFile"},
-		"CA file is no PEM": {connstring.TLS{CAFile: ca.write("empty.pem")}, "has no certificate"},
-		"no such key file":  {connstring.TLS{CertificateKeyFile: "/nowhere.pem"}, "tlsCertificateKeyFile"},
-		"no key":            {connstring.TLS{CertificateKeyFile: ca.write("cert.pem", cert)}, "no private key"},
-		"no certificate":    {connstring.TLS{CertificateKeyFile: ca.write("key.pem", key)}, "tlsCertificateKeyFile"},
-		"no password":       {connstring.TLS{CertificateKeyFile: both}, "tlsCertificateKeyFilePassword is not given"},
-		"wrong password":    {connstring.TLS{CertificateKeyFile: both, CertificateKeyFilePassword: "hunter2"}, "cannot be decrypted"},
-		"password alone":    {connstring.TLS{CertificateKeyFilePassword: "hunter2"}, "there is no tlsCertificateKeyFile"},
-		"PKCS #8": {
-			connstring.TLS{CertificateKeyFile: ca.write("pkcs8.pem", cert, &pem.Block{Type: "ENCRYPTED PRIVATE KEY"})}, "PKCS #8",
-		},
+		{"db.example:27017", "db.example", "db.example", ""},
+		{"db.example:1", "db.example", "db.example", ""},
+		{"db.example.:27017", "db.example", "db.example", ""},
+		{"db.example:27017", "*.example", "db.example", ""},
+		{"a.db.example:27017", "*.example", "a.db.example", "is valid for *.example, not a.db.example"},
+		{"db.example:27017", "other.example", "db.example", "is valid for other.example, not db.example"},
+		{"10.0.0.1:27017", "10.0.0.1", "", ""},
+		{"10.0.0.1:27017", "10.0.0.2", "", "is valid for 10.0.0.2, not 10.0.0.1"},
+		{"[2001:db8::1]:27017", "2001:db8::1", "", ""},
+		{"[2001:db8:0::1]:27017", "2001:db8::1", "", ""},
+		{"[2001:db8::1]:27017", "2001:db8::2", "", "is valid for 2001:db8::2, not 2001:db8::1"},
+		{"[fe80::1%eth0]:27017", "fe80::1", "", ""},
+		{"/tmp/mongodb-27017.sock", "localhost", "localhost", ""},
+		{"/tmp/mongodb-27017.sock", "db.example", "localhost", "is valid for db.example, not localhost"},
 	} {
-		_, err := conn.TLSConfig(tt.opt)
-		if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "hunter2") {
-			t.Errorf("%s: TLSConfig() = %v, want %q and no secret", name, err, tt.want)
+		for mode, opt := range map[string]connstring.TLS{
+			"strict": {}, "invalid certificates": {AllowInvalidCertificates: true}, "invalid host names": {AllowInvalidHostnames: true},
+		} {
+			t.Run(string(tt.addr)+" "+tt.cert+" "+mode, func(t *testing.T) {
+				s := mongotest.NewTCPServer(t, nil)
+				told := "nothing"
+				conf := presents(ca.Issue(t, tt.cert))
+				conf.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+					told = hello.ServerName
+					return nil, nil
+				}
+				s.UseTLS(conf)
+				opt.CAFile = caFile(t, ca)
+				cfg := useTLS(t, opt)
+				cfg.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) {
+					return new(net.Dialer).DialContext(ctx, "tcp", string(s.Address()))
+				}
+				want := tt.want
+				if opt.AllowInvalidHostnames {
+					want = ""
+				}
+				check(t, ping(t.Context(), tt.addr, cfg), want)
+				s.Close()
+				if told != tt.sni {
+					t.Errorf("SNI is %q, want %q", told, tt.sni)
+				}
+			})
 		}
 	}
+}
+
+func TestTLSOverIPv6(t *testing.T) {
+	l, err := net.Listen("tcp6", "[::1]:0")
+	if err != nil {
+		t.Skipf("no IPv6 here: %v", err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	ca := certtest.Authority(t, certtest.ECDSA)
+	done := make(chan error, 1) // read once, after the server has ended
+	go func() {
+		nc, err := l.Accept()
+		if err == nil {
+			err = tls.Server(nc, presents(ca.Issue(t, "::1"))).Handshake()
+			_ = nc.Close()
+		}
+		done <- err
+	}()
+	_, err = conn.Dial(t.Context(), address.Address(l.Addr().String()), useTLS(t, connstring.TLS{CAFile: caFile(t, ca)}))
+	check(t, err, "hello") // the handshake before it was right
+	if err := <-done; err != nil {
+		t.Errorf("the server's handshake = %v", err)
+	}
+}
+
+func TestTLSClientCertificate(t *testing.T) {
+	ca := certtest.Authority(t, certtest.ECDSA)
+	between := ca.Intermediate(t)
+	stranger := certtest.ForeignAuthority(t, certtest.ECDSA).Issue(t, "client")
+	client, below := ca.Issue(t, "client"), between.Issue(t, "client")
+	server := presents(ca.Issue(t, "127.0.0.1"))
+	server.ClientAuth, server.ClientCAs = tls.RequireAndVerifyClientCert, ca.Pool()
+	s := mongotest.NewTCPServer(t, nil)
+	s.UseTLS(server)
+	for _, tt := range []struct {
+		name string
+		file []*pem.Block
+		want string
+	}{
+		{"certificate first", []*pem.Block{client.CertificateBlock(), client.KeyBlock(t)}, ""},
+		{"key first", []*pem.Block{client.KeyBlock(t), client.CertificateBlock()}, ""},
+		{"with its intermediate", []*pem.Block{below.CertificateBlock(), below.KeyBlock(t), between.CertificateBlock()}, ""},
+		{"without its intermediate", []*pem.Block{below.CertificateBlock(), below.KeyBlock(t)}, "remote error: tls: "},
+		{"untrusted", []*pem.Block{stranger.CertificateBlock(), stranger.KeyBlock(t)}, "remote error: tls: "},
+		{"none", nil, "remote error: tls: certificate required"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			opt := connstring.TLS{CAFile: caFile(t, ca)}
+			if tt.file != nil {
+				opt.CertificateKeyFile = certtest.File(t, "client.pem", tt.file...)
+			}
+			check(t, ping(t.Context(), s.Address(), useTLS(t, opt)), tt.want)
+		})
+	}
+}
+
+func TestTLSConfigReadsABundle(t *testing.T) {
+	ca, foreign := certtest.Authority(t, certtest.ECDSA), certtest.ForeignAuthority(t, certtest.ECDSA)
+	file := certtest.File(t, "bundle.pem", foreign.CertificateBlock(), foreign.KeyBlock(t),
+		&pem.Block{Type: "CERTIFICATE", Bytes: []byte("not one that can be read")}, ca.CertificateBlock())
+	s := mongotest.NewTCPServer(t, nil)
+	s.UseTLS(presents(ca.Issue(t, "127.0.0.1")))
+	check(t, ping(t.Context(), s.Address(), useTLS(t, connstring.TLS{CAFile: file})), "")
 }

@@ -109,10 +109,10 @@ type NetworkError struct {
 }
 
 // Error leaves out what net.OpError knows of sockets: the local port differs each time, and descriptions compare by
-// their error's text.
+// their error's text. What crypto/tls calls a remote error stays one: it is the server that objects.
 func (e *NetworkError) Error() string {
 	err := e.Err
-	if op, ok := errors.AsType[*net.OpError](err); ok && op.Err != nil {
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Err != nil && op.Op != "remote error" {
 		err = op.Err
 	}
 	return "network error on " + e.Address.String() + " (" + e.Op + "): " + errorText(err)

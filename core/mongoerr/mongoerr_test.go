@@ -223,6 +223,13 @@ func TestNetworkErrorTextHasNoSockets(t *testing.T) {
 	}
 }
 
+func TestNetworkErrorTextSaysWhoObjects(t *testing.T) {
+	err := &mongoerr.NetworkError{Address: addr, Op: "hello", Err: &net.OpError{Op: "remote error", Err: errors.New("tls: certificate required")}}
+	if want := "network error on a:27017 (hello): remote error: tls: certificate required"; err.Error() != want {
+		t.Errorf("Error() = %q, want %q", err, want)
+	}
+}
+
 func TestSelectionErrorText(t *testing.T) {
 	err := &mongoerr.SelectionError{Selector: "a writable server", Topology: "Unknown []", Timeout: 30e9}
 	if want := "no server selected for a writable server within 30s; topology: Unknown []"; err.Error() != want {
