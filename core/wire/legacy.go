@@ -33,17 +33,8 @@ type Reply struct {
 	Documents    []bson.Raw
 }
 
-// Compressed is an OP_COMPRESSED: another message's bytes after its header, compressed.
-type Compressed struct {
-	OriginalOpCode   OpCode
-	UncompressedSize int32 // of the original message without its header; a claim of the sender
-	Compressor       uint8
-	Data             []byte
-}
-
-func (*Query) opCode() OpCode      { return OpQuery }
-func (*Reply) opCode() OpCode      { return OpReply }
-func (*Compressed) opCode() OpCode { return OpCompressed }
+func (*Query) opCode() OpCode { return OpQuery }
+func (*Reply) opCode() OpCode { return OpReply }
 
 func (m *Query) appendTo(dst []byte) []byte {
 	dst = binary.LittleEndian.AppendUint32(dst, uint32(m.Flags))
@@ -64,13 +55,6 @@ func (m *Reply) appendTo(dst []byte) []byte {
 		dst = append(dst, doc...)
 	}
 	return dst
-}
-
-func (m *Compressed) appendTo(dst []byte) []byte {
-	dst = binary.LittleEndian.AppendUint32(dst, uint32(m.OriginalOpCode))
-	dst = binary.LittleEndian.AppendUint32(dst, uint32(m.UncompressedSize))
-	dst = append(dst, m.Compressor)
-	return append(dst, m.Data...)
 }
 
 func parseQuery(r *reader) (*Query, error) {
@@ -124,28 +108,5 @@ func parseReply(r *reader) (*Reply, error) {
 	if int64(returned) != int64(len(m.Documents)) {
 		return nil, &FormatError{HeaderSize + 16, "numberReturned is not the number of documents"}
 	}
-	return m, nil
-}
-
-func parseCompressed(r *reader) (*Compressed, error) {
-	m := new(Compressed)
-	original, err := r.int32("originalOpcode")
-	if err != nil {
-		return nil, err
-	}
-	m.OriginalOpCode = OpCode(original)
-	if m.OriginalOpCode == OpCompressed {
-		return nil, &FormatError{HeaderSize, "OP_COMPRESSED inside OP_COMPRESSED"}
-	}
-	if m.UncompressedSize, err = r.int32("uncompressedSize"); err != nil {
-		return nil, err
-	}
-	if m.UncompressedSize < 0 {
-		return nil, &FormatError{HeaderSize + 4, "negative uncompressedSize"}
-	}
-	if m.Compressor, err = r.byte("compressorId"); err != nil {
-		return nil, err
-	}
-	m.Data = r.buf[r.pos:]
 	return m, nil
 }
