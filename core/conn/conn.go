@@ -104,6 +104,7 @@ type Conn struct {
 	lastUse   time.Time // when the last reply had come
 	requestID int32     // of the last request
 	answered  int32     // of the last request that had a reply; requests between the two wanted none
+	follows   int32     // the last reply's, where it announced another one: then nothing may be sent. Else 0
 
 	broken atomic.Pointer[breakage]
 }
@@ -198,6 +199,9 @@ func (c *Conn) Write(ctx context.Context, msg []byte) error {
 
 // check finds what is wrong before anything is sent.
 func (c *Conn) check(ctx context.Context, msg []byte) error {
+	if c.follows != 0 {
+		panic("bug: a request while the server is still replying to the last one")
+	}
 	if b := c.broken.Load(); b != nil {
 		return &mongoerr.NetworkError{Address: c.addr, Op: "write", Err: b.err}
 	}

@@ -123,11 +123,17 @@ func endHello(b *bson.Builder, api *ServerAPI) []byte {
 // either case without what only the first hello carries.
 func (c *Conn) Hello(ctx context.Context) (bson.Raw, error) {
 	b := bson.NewBuilder(wire.BeginMsg(nil, 0))
+	c.beginHello(b)
+	reply, err := c.RoundTrip(ctx, endHello(b, c.api))
+	return reply, asHello(err)
+}
+
+// beginHello names the command; a monitor says each time that it would understand hello.
+func (c *Conn) beginHello(b *bson.Builder) {
 	if c.desc.HelloOK || c.desc.ServiceID != (bson.ObjectID{}) || c.api != nil {
 		b.Int32("hello", 1)
 	} else {
-		b.Int32("isMaster", 1).Bool("helloOk", true)
+		b.Int32("isMaster", 1)
 	}
-	reply, err := c.RoundTrip(ctx, endHello(b, c.api))
-	return reply, asHello(err)
+	b.Bool("helloOk", true)
 }

@@ -14,6 +14,9 @@ const (
 	opQuery = 2004
 	opMsg   = 2013
 
+	flagMoreToCome     = 1 << 1
+	flagExhaustAllowed = 1 << 16
+
 	maxMessage = 48_000_000
 )
 
@@ -56,7 +59,7 @@ func (c *Command) parseMsg(b []byte) error {
 	if flags&0xFFFF&^3 != 0 {
 		return fmt.Errorf("flags %#x", flags)
 	}
-	c.MoreToCome = flags&2 != 0
+	c.MoreToCome, c.ExhaustAllowed = flags&flagMoreToCome != 0, flags&flagExhaustAllowed != 0
 	b = b[4:]
 	if flags&1 != 0 {
 		b = b[:max(len(b)-4, 0)]
@@ -180,4 +183,16 @@ func frame(cmd *Command, doc bson.Raw, responseTo int32) []byte {
 	m = append(m, doc...)
 	binary.LittleEndian.PutUint32(m, uint32(len(m)))
 	return m
+}
+
+// frameMsg makes an OP_MSG with flags and ids of its own.
+func frameMsg(flags uint32, ids exchange, doc bson.Raw) []byte {
+	m := make([]byte, 0, len(doc)+21)
+	m = binary.LittleEndian.AppendUint32(m, uint32(len(doc)+21))
+	m = binary.LittleEndian.AppendUint32(m, uint32(ids.id))
+	m = binary.LittleEndian.AppendUint32(m, uint32(ids.to))
+	m = binary.LittleEndian.AppendUint32(m, opMsg)
+	m = binary.LittleEndian.AppendUint32(m, flags)
+	m = append(m, 0) // kind: body
+	return append(m, doc...)
 }

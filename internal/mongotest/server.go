@@ -35,6 +35,8 @@ type Command struct {
 	RequestID  int32
 	Legacy     bool // it came by OP_QUERY
 	MoreToCome bool // no reply is wanted, and none is sent
+
+	ExhaustAllowed bool // several replies may be sent
 }
 
 // Documents are those of a document sequence, or of the array of that name in the body.
@@ -49,9 +51,10 @@ func (c *Command) Documents(name string) []bson.Raw {
 
 // Server is one scripted server. All methods may be called at any time.
 type Server struct {
-	addr address.Address
-	wg   sync.WaitGroup
-	done chan struct{} // closed when the server is closed
+	addr    address.Address
+	discard bool // commands are not recorded; set before the first connection
+	wg      sync.WaitGroup
+	done    chan struct{} // closed when the server is closed
 
 	mu          sync.Mutex
 	closed      bool
@@ -254,7 +257,9 @@ func (s *Server) serve(nc net.Conn, id int) {
 
 func (s *Server) answer(cmd *Command) Reply {
 	s.mu.Lock()
-	s.commands = append(s.commands, *cmd)
+	if !s.discard {
+		s.commands = append(s.commands, *cmd)
+	}
 	h, ok := s.handlers[cmd.Name]
 	if !ok && isHello(cmd.Name) {
 		h, ok = s.handlers["hello"]

@@ -1,0 +1,94 @@
+package conn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/internal/ctxwatch"
+	"github.com/mooringdb/mooring/core/topology/description"
+	"github.com/mooringdb/mooring/core/wire"
+)
+
+// AwaitHello asks the server to say hello when it is no longer what it was at known, at the latest after maxAwait, and
+// to go on doing so by itself (Server Monitoring, "streaming protocol"). Where the server said that more is to come,
+// nothing is sent: the next reply is read. ctx bounds the wait for this one reply; errors are as in RoundTrip. From the
+// first call on the connection is good for nothing but AwaitHello, until Following is false.
+func (c *Conn) AwaitHello(ctx context.Context, known *description.TopologyVersion, maxAwait time.Duration) (bson.Raw, error) {
+	if c.follows == 0 {
+		reply, err := c.sendAwait(ctx, awaitHello(c, known, maxAwait))
+		return reply, asHello(err)
+	}
+	if b := c.broken.Load(); b != nil {
+		return nil, asHello(c.fail(ctx, "read", false, b.err))
+	}
+	watch := ctxwatch.Start(ctx, c.interrupt)
+	defer c.unwatch(ctx, watch)
+	reply, err := c.readStreamed(ctx)
+	return reply, asHello(err)
+}
+
+// Following says that the server announced another reply, which AwaitHello reads.
+func (c *Conn) Following() bool { return c.follows != 0 }
+
+func (c *Conn) sendAwait(ctx context.Context, msg []byte) (bson.Raw, error) {
+	if err := c.check(ctx, msg); err != nil {
+		return nil, err
+	}
+	watch := ctxwatch.Start(ctx, c.interrupt)
+	defer c.unwatch(ctx, watch)
+	if err := c.write(ctx, msg); err != nil {
+		return nil, err
+	}
+	return c.readStreamed(ctx)
+}
+
+// readStreamed reads one reply: to the last request or, where the one before announced it, to that reply.
+func (c *Conn) readStreamed(ctx context.Context) (bson.Raw, error) {
+	buf, err := wire.ReadFrom(c.reader, c.maxReply)
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return nil, c.fail(ctx, "read", true, err)
+	}
+	h, m, err := wire.Parse(buf)
+	if err != nil {
+		return nil, c.fail(ctx, "read", true, err)
+	}
+	waitedFor := c.requestID
+	if c.follows != 0 {
+		waitedFor = c.follows
+	}
+	msg, ok := m.(*wire.Msg)
+	switch {
+	case !ok:
+		err = &wire.FormatError{Offset: 12, Problem: "unexpected " + h.OpCode.String()}
+	case h.ResponseTo != waitedFor:
+		err = &wire.FormatError{Offset: 8, Problem: fmt.Sprintf("reply to %d where one to %d is waited for", h.ResponseTo, waitedFor)}
+	case msg.Flags&wire.MoreToCome != 0 && h.RequestID == 0:
+		err = &wire.FormatError{Offset: 4, Problem: "moreToCome in a reply without an id"}
+	}
+	if err != nil {
+		return nil, c.fail(ctx, "read", true, err)
+	}
+	c.follows = 0
+	if msg.Flags&wire.MoreToCome != 0 {
+		c.follows = h.RequestID
+	}
+	c.answered, c.lastUse = c.requestID, time.Now()
+	return msg.Body, nil
+}
+
+func awaitHello(c *Conn, known *description.TopologyVersion, maxAwait time.Duration) []byte {
+	b := bson.NewBuilder(wire.BeginMsg(nil, wire.ExhaustAllowed))
+	c.beginHello(b)
+	b.OpenDocument("topologyVersion").
+		ObjectID("processId", known.ProcessID).Int64("counter", known.Counter).
+		Close().
+		Int64("maxAwaitTimeMS", maxAwait.Milliseconds())
+	return endHello(b, c.api)
+}
