@@ -16,12 +16,14 @@ type outbox struct {
 	mu         sync.Mutex
 	queue      []func(*event.Sink)
 	delivering bool
-	idle       *sync.Cond // nobody delivers
+	added      uint64     // facts, ever
+	delivered  uint64     // of them
+	progress   *sync.Cond // delivered has grown
 }
 
 func newOutbox(sink *event.Sink) *outbox {
 	o := &outbox{sink: sink}
-	o.idle = sync.NewCond(&o.mu)
+	o.progress = sync.NewCond(&o.mu)
 	return o
 }
 
@@ -32,6 +34,7 @@ func (o *outbox) add(fact func(*event.Sink)) {
 	}
 	o.mu.Lock()
 	o.queue = append(o.queue, fact)
+	o.added++
 	o.mu.Unlock()
 }
 
@@ -51,18 +54,19 @@ func (o *outbox) deliver() {
 			fact(o.sink)
 		}
 		o.mu.Lock()
+		o.delivered += uint64(len(facts))
+		o.progress.Broadcast()
 	}
 	o.delivering = false
-	o.idle.Broadcast()
 }
 
-// flush is deliver, and returns when everything that was queued before has been delivered.
+// flush is deliver, and returns when everything that was queued before has been delivered. A sink must not call it.
 func (o *outbox) flush() {
 	o.deliver()
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for o.delivering {
-		o.idle.Wait()
+	for queued := o.added; o.delivered < queued; {
+		o.progress.Wait()
 	}
 }
 

@@ -14,17 +14,20 @@ import (
 	"github.com/mooringdb/mooring/core/topology/description"
 )
 
-// monitor checks one server, over and over, on a connection of its own (Server Monitoring, "polling protocol"). One
-// goroutine, run, owns the first group of fields; others talk to it by requestCheck and cancelCheck.
+// monitor checks one server, over and over, on a connection of its own (Server Monitoring). Where the server can say when
+// something changed, it streams: checks follow one another without rest, each waiting for the server's next word; else it
+// polls. One goroutine, run, owns the first group of fields; others talk to it by requestCheck and cancelCheck.
 type monitor struct {
 	topology *Topology
 	server   *server
 	dial     conn.Config
 
-	conn        *conn.Conn // nil until the next check makes one
-	connections uint64     // that were made, for events
-	rtt         description.RTT
-	last        description.ServerKind // what the last check found
+	conn        *conn.Conn                   // nil until the next check makes one
+	connections uint64                       // that were made, for events
+	last        description.ServerKind       // what the last check found
+	version     *description.TopologyVersion // what the last reply on conn said; nil where it cannot be streamed from
+
+	rtt roundTrips
 
 	wake chan struct{} // a check is wanted; capacity 1
 
@@ -63,6 +66,7 @@ func (m *monitor) cancelCheck() {
 }
 
 func (m *monitor) run(ctx context.Context) {
+	defer m.rtt.stop()
 	defer m.disconnect()
 	for ctx.Err() == nil {
 		if again := m.check(ctx); !again {
@@ -88,16 +92,19 @@ func (m *monitor) rest(ctx context.Context) {
 	}
 }
 
-// check asks the server once and tells the topology. It reports whether to ask again without rest: a server that was
-// there a moment ago may have restarted, or dropped just this connection.
+// check asks the server once and tells the topology. It reports whether to ask again without rest: the server streams,
+// or it was there a moment ago, and may have restarted or dropped just this connection.
 func (m *monitor) check(ctx context.Context) (again bool) {
-	ctx, done := m.cancelable(ctx)
+	if m.conn != nil && !m.conn.Alive() { // a cancellation came when the last check was over
+		m.disconnect()
+	}
+	checking, done := m.cancelable(ctx)
 	fact := m.heartbeat()
 	m.started(fact)
 	start := time.Now()
-	reply, sample, err := m.hello(ctx)
+	reply, err := m.hello(checking)
 	duration := time.Since(start)
-	canceled := ctx.Err() != nil
+	canceled := checking.Err() != nil
 	done()
 
 	if m.conn != nil {
@@ -111,8 +118,8 @@ func (m *monitor) check(ctx context.Context) (again bool) {
 	if err != nil {
 		return m.failed(fact, duration, err, canceled) //nolint:contextcheck // a pool outlives the check that opens it
 	}
-	m.rtt = m.rtt.Add(sample)
-	s.AverageRTT, s.MinRTT = m.rtt.Average(), m.rtt.Min()
+	m.stream(ctx, s.TopologyVersion)
+	s.AverageRTT, s.MinRTT = m.rtt.read()
 	s.LastUpdateTime = time.Now()
 	m.last = s.Kind
 	select {
@@ -123,7 +130,21 @@ func (m *monitor) check(ctx context.Context) (again bool) {
 		event.ServerHeartbeatSucceeded{Heartbeat: fact, Duration: duration, Reply: reply})
 	m.topology.outbox.deliver()         // before a pool tells that it was made
 	m.topology.apply(m.server, &s, nil) //nolint:contextcheck // a pool outlives the check that opens it
-	return false
+	return m.version != nil || m.conn.Following()
+}
+
+// stream goes over to streaming, or back to polling, as the newest reply allows. While streaming, checks take as long as
+// nothing happens, so that round trips are measured apart.
+func (m *monitor) stream(ctx context.Context, version *description.TopologyVersion) {
+	if m.topology.cfg.Polling {
+		return
+	}
+	m.version = version
+	if version == nil {
+		m.rtt.stop()
+		return
+	}
+	m.rtt.start(ctx, m)
 }
 
 // failed deals with a check that brought nothing.
@@ -131,7 +152,7 @@ func (m *monitor) failed(fact event.Heartbeat, duration time.Duration, err error
 	m.disconnect()
 	emit(m.topology.outbox, func(s *event.Sink) func(event.ServerHeartbeatFailed) { return s.ServerHeartbeatFailed },
 		event.ServerHeartbeatFailed{Heartbeat: fact, Duration: duration, Err: err})
-	m.rtt = description.RTT{}
+	m.rtt.reset()
 	known := m.last != description.ServerUnknown
 	m.last = description.ServerUnknown
 	if canceled { // whoever canceled it has seen to the rest
@@ -159,39 +180,67 @@ func (m *monitor) cancelable(ctx context.Context) (_ context.Context, done func(
 	}
 }
 
-// hello asks the server, on a new connection if there is none: then the handshake's hello is the check. sample is the
-// time of the round trip alone.
-func (m *monitor) hello(ctx context.Context) (reply bson.Raw, sample time.Duration, err error) {
+// hello asks the server, on a new connection if there is none: then the handshake's hello is the check. The time of a
+// round trip is taken of those replies that the server does not hold back.
+func (m *monitor) hello(ctx context.Context) (bson.Raw, error) {
 	if m.conn == nil {
 		c, err := conn.Dial(ctx, m.server.address, m.dial)
 		if err != nil {
-			return nil, 0, err
+			return nil, err
 		}
 		m.conn = c
-		return c.HelloReply(), c.Description().AverageRTT, nil
+		m.rtt.add(c.Description().AverageRTT)
+		return c.HelloReply(), nil
 	}
-	if m.dial.ConnectTimeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, m.dial.ConnectTimeout, errHelloTimeout)
+	if m.awaits() {
+		interval := m.topology.cfg.HeartbeatInterval
+		ctx, cancel := m.withTimeout(ctx, interval)
 		defer cancel()
+		return m.conn.AwaitHello(ctx, m.version, interval)
 	}
+	ctx, cancel := m.withTimeout(ctx, 0)
+	defer cancel()
 	start := time.Now()
-	reply, err = m.conn.Hello(ctx)
-	return reply, time.Since(start), err
+	reply, err := m.conn.Hello(ctx)
+	if err == nil {
+		m.rtt.add(time.Since(start))
+	}
+	return reply, err
 }
 
-var errHelloTimeout = errors.New("no answer within connectTimeoutMS")
+// awaits tells whether the next check waits for the server's next word.
+func (m *monitor) awaits() bool {
+	return m.conn != nil && (m.version != nil || m.conn.Following())
+}
+
+// withTimeout bounds a hello by connectTimeoutMS, and the time that the server may take besides.
+func (m *monitor) withTimeout(ctx context.Context, besides time.Duration) (context.Context, context.CancelFunc) {
+	if m.dial.ConnectTimeout < 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeoutCause(ctx, m.dial.ConnectTimeout+besides, errHelloTimeout)
+}
+
+var errHelloTimeout = helloTimeout{}
+
+type helloTimeout struct{}
+
+func (helloTimeout) Error() string { return "no answer within connectTimeoutMS" }
+
+// Timeout says that it is one, as net.Error does.
+func (helloTimeout) Timeout() bool { return true }
 
 func (m *monitor) disconnect() {
 	if m.conn != nil {
 		_ = m.conn.Close() // there is nothing to do about an error
 		m.conn = nil
 	}
+	m.version = nil
 }
 
 // heartbeat is what the events of the check that begins now have in common.
 func (m *monitor) heartbeat() event.Heartbeat {
-	fact := event.Heartbeat{TopologyID: m.topology.id, Address: m.server.address}
+	fact := event.Heartbeat{TopologyID: m.topology.id, Address: m.server.address, Awaited: m.awaits()}
 	if m.conn == nil {
 		m.connections++
 	} else {
@@ -205,5 +254,5 @@ func (m *monitor) heartbeat() event.Heartbeat {
 func (m *monitor) started(fact event.Heartbeat) {
 	emit(m.topology.outbox, func(s *event.Sink) func(event.ServerHeartbeatStarted) { return s.ServerHeartbeatStarted },
 		event.ServerHeartbeatStarted{Heartbeat: fact})
-	m.topology.outbox.deliver()
+	m.topology.outbox.flush()
 }

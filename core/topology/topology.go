@@ -1,10 +1,9 @@
 // Package topology watches a deployment: a monitor for each server, a pool for each server that answers for documents,
 // and the newest description of all of them, which selection reads. What a change of a server means is decided in
 // package description, which servers suit in package selection; this package is the shell: goroutines, clocks, locks.
-// Monitors poll; they do not stream yet.
 //
 // Concurrency: the description is a snapshot in a broadcast.Value, so selecting takes no lock. Each monitor is a
-// goroutine that owns its connection. One mutex serialises changes; pools are made ready and cleared under it (lock
+// goroutine that owns its connection, with another beside it while it streams. One mutex serialises changes; pools are made ready and cleared under it (lock
 // order: topology.mu, then pool.mu), and no I/O and no call of a sink happens under it.
 package topology
 
@@ -49,6 +48,10 @@ type Config struct {
 	HeartbeatInterval      time.Duration  // zero: DefaultHeartbeatInterval
 	ServerSelectionTimeout time.Duration  // zero: DefaultServerSelectionTimeout; negative: selection never waits
 	LocalThreshold         *time.Duration // nil: DefaultLocalThreshold; zero: only the fastest server
+
+	// Polling has servers asked each interval also where they could tell by themselves (serverMonitoringMode poll, and
+	// auto in a function as a service).
+	Polling bool
 
 	Conn conn.Config   // how connections are made; the ID in it is not used
 	Pool PoolConfig    // how they are pooled

@@ -1,0 +1,97 @@
+package topology
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/mooringdb/mooring/core/conn"
+	"github.com/mooringdb/mooring/core/topology/description"
+)
+
+// roundTrips is what is known of the time that one server takes to answer. While its monitor streams, and only then, a
+// goroutine measures it on a connection of its own (Server Monitoring, "Measuring RTT"). It emits nothing, and what it
+// meets changes nothing but the samples.
+type roundTrips struct {
+	cancel context.CancelFunc // of the goroutine, else nil; owned by the monitor
+
+	// mu guards the field below.
+	mu  sync.Mutex
+	rtt description.RTT
+}
+
+func (r *roundTrips) add(sample time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.rtt = r.rtt.Add(sample)
+}
+
+// reset forgets the samples of a server that went away.
+func (r *roundTrips) reset() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.rtt = description.RTT{}
+}
+
+func (r *roundTrips) read() (average, least time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.rtt.Average(), r.rtt.Min()
+}
+
+// start begins to measure, if that is not being done, until stop or the end of ctx.
+func (r *roundTrips) start(ctx context.Context, m *monitor) {
+	if r.cancel != nil {
+		return
+	}
+	ctx, r.cancel = context.WithCancel(ctx)
+	m.topology.running.Go(func() { r.measure(ctx, m) })
+}
+
+func (r *roundTrips) stop() {
+	if r.cancel != nil {
+		r.cancel()
+		r.cancel = nil
+	}
+}
+
+func (r *roundTrips) measure(ctx context.Context, m *monitor) {
+	var c *conn.Conn
+	defer func() {
+		if c != nil {
+			_ = c.Close()
+		}
+	}()
+	ticker := time.NewTimer(0)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+		c = r.sample(ctx, m, c)
+		ticker.Reset(m.topology.cfg.HeartbeatInterval)
+	}
+}
+
+// sample makes one measurement, on a new connection if there is none, and returns the connection if it is good.
+func (r *roundTrips) sample(ctx context.Context, m *monitor, c *conn.Conn) *conn.Conn {
+	if c == nil {
+		c, err := conn.Dial(ctx, m.server.address, m.dial)
+		if err != nil {
+			return nil
+		}
+		r.add(c.Description().AverageRTT)
+		return c
+	}
+	ctx, cancel := m.withTimeout(ctx, 0)
+	defer cancel()
+	start := time.Now()
+	if _, err := c.Hello(ctx); err != nil {
+		_ = c.Close()
+		return nil
+	}
+	r.add(time.Since(start))
+	return c
+}

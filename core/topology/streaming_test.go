@@ -1,0 +1,469 @@
+package topology_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mooringdb/mooring/core/address"
+	"github.com/mooringdb/mooring/core/conn"
+	"github.com/mooringdb/mooring/core/event"
+	"github.com/mooringdb/mooring/core/mongoerr"
+	"github.com/mooringdb/mooring/core/topology"
+	"github.com/mooringdb/mooring/core/topology/description"
+	"github.com/mooringdb/mooring/core/topology/selection"
+	"github.com/mooringdb/mooring/internal/mongotest"
+)
+
+// watched is a topology of all of a cluster's hosts.
+func watched(c *mongotest.Cluster) topology.Config {
+	return topology.Config{Seeds: c.Seeds(), Conn: conn.Config{Dialer: c.Dial}}
+}
+
+// beats is a sink that writes down heartbeats, with whether they are awaited.
+func beats(j *journal) *event.Sink {
+	awaited := map[bool]string{true: " awaited", false: ""}
+	return &event.Sink{
+		ServerHeartbeatStarted: func(e event.ServerHeartbeatStarted) {
+			j.add("%s started%s", e.Address.Host(), awaited[e.Awaited])
+		},
+		ServerHeartbeatSucceeded: func(e event.ServerHeartbeatSucceeded) {
+			j.add("%s succeeded%s after %v", e.Address.Host(), awaited[e.Awaited], e.Duration)
+		},
+		ServerHeartbeatFailed: func(e event.ServerHeartbeatFailed) {
+			j.add("%s failed%s after %v", e.Address.Host(), awaited[e.Awaited], e.Duration)
+		},
+		ServerDescriptionChanged: func(e event.ServerDescriptionChanged) {
+			j.add("%s %v → %v", e.Address.Host(), e.Previous.Kind, e.New.Kind)
+		},
+		PoolReady:   func(e event.PoolReady) { j.add("%s pool ready", e.Address.Host()) },
+		PoolCleared: func(e event.PoolCleared) { j.add("%s pool cleared", e.Address.Host()) },
+	}
+}
+
+// TestStreamingOrderOfEvents: a streaming monitor announces each reply that it waits for, and never rests.
+func TestStreamingOrderOfEvents(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var j journal
+		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary)
+		cfg := watched(cluster)
+		cfg.Sink = beats(&j)
+		topo := start(t, cfg)
+		defer stop(t, topo)
+		synctest.Wait()
+		j.expect(t, "a started", "a succeeded after 0s", "a Unknown → RSPrimary", "a pool ready", "a started awaited")
+		pass(10*time.Second + time.Millisecond)
+		j.expect(t, "a succeeded awaited after 10s", "a started awaited")
+		pass(2*time.Second - time.Millisecond)
+		cluster.StepDown()
+		synctest.Wait()
+		j.expect(t, "a succeeded awaited after 2s", "a RSPrimary → RSSecondary", "a started awaited")
+		if n := len(cluster.Host(0).Commands("hello")); n != 1+1 { // RTT's second sample is a hello, too
+			t.Errorf("%d hellos after the handshakes, want 2: one for the stream, one for RTT", n)
+		}
+	})
+}
+
+func TestNewPrimaryIsKnownAtOnce(t *testing.T) {
+	for name, polling := range map[string]bool{"streaming": false, "polling": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary, mongotest.Secondary, mongotest.Secondary)
+				cfg := watched(cluster)
+				cfg.Polling = polling
+				topo := start(t, cfg)
+				defer stop(t, topo)
+				mustSelect(t, topo, selection.Write())
+				pass(3 * time.Second)
+				begin := time.Now()
+				cluster.Elect(cluster.Host(1))
+				for topo.Description().Primary() == nil || topo.Description().Primary().Address != "b:27017" {
+					_, changed := topo.Watch()
+					<-changed
+				}
+				took := time.Since(begin)
+				if !polling && took != 0 || polling && (took == 0 || took > 10*time.Second) {
+					t.Errorf("the new primary was known after %v", took)
+				}
+			})
+		})
+	}
+}
+
+// TestCancelCheck: an application's network error ends the stream that would notice only later; the cancelled check does
+// not mark the server unknown, or clear its pool, a second time, and is not repeated at once (SMON-037).
+func TestCancelCheck(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var j journal
+		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary)
+		cfg := watched(cluster)
+		cfg.Sink = beats(&j)
+		topo := start(t, cfg)
+		defer stop(t, topo)
+		s := mustSelect(t, topo, selection.Write())
+		pass(3 * time.Second)
+		synctest.Wait()
+		j.take()
+		host := cluster.Host(0)
+		host.Handle("ping", mongotest.Times(1, mongotest.Always(mongotest.Drop()), host.Default))
+		if err := ping(t.Context(), s); !mongoerr.IsNetwork(err) {
+			t.Fatalf("ping = %v", err)
+		}
+		synctest.Wait()
+		j.expect(t, "a RSPrimary → Unknown", "a pool cleared", "a failed awaited after 3s")
+		if n := host.Streams(); n != 0 {
+			t.Errorf("%d streams go on", n)
+		}
+		pass(9 * time.Second)
+		j.expect(t)
+		pass(time.Second + time.Millisecond)
+		j.expect(t, "a started", "a succeeded after 0s", "a Unknown → RSPrimary", "a pool ready", "a started awaited")
+	})
+}
+
+// TestStateChangeErrorsWithVersions: an error that the stream has already told of is not news.
+func TestStateChangeErrorsWithVersions(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var j journal
+		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary, mongotest.Secondary)
+		cfg := watched(cluster)
+		topo := start(t, cfg)
+		defer stop(t, topo)
+		primary := mustSelect(t, topo, selection.Write())
+		pass(time.Second)
+		cluster.Elect(cluster.Host(1))
+		synctest.Wait()
+		cluster.Host(0).Handle("ping", cluster.Host(0).WriteHandler())
+		if err := ping(t.Context(), primary); !mongoerr.IsNotWritablePrimary(err) {
+			t.Fatalf("ping = %v", err)
+		}
+		j.take()
+		if s := topo.Description().Server("a:27017"); s.Kind != description.ServerRSSecondary {
+			t.Errorf("an error as old as the description made the server %v", s)
+		}
+	})
+}
+
+func TestStreamTimesOut(t *testing.T) {
+	for name, timeout := range map[string]time.Duration{"connectTimeoutMS and the interval": time.Second, "never": -1} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				var j journal
+				cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary)
+				cfg := watched(cluster)
+				cfg.Sink = beats(&j)
+				cfg.Conn.ConnectTimeout = timeout
+				topo := start(t, cfg)
+				defer stop(t, topo)
+				synctest.Wait()
+				j.take()
+				cluster.Host(0).Hang(true)
+				pass(11*time.Second + time.Millisecond)
+				synctest.Wait()
+				if timeout < 0 {
+					j.expect(t)
+					return
+				}
+				j.expect(t, "a failed awaited after 11s", "a RSPrimary → Unknown", "a pool cleared", "a started")
+			})
+		})
+	}
+}
+
+// TestRestartIsNoticed: the stream ends, and the server is asked again without rest.
+func TestRestartIsNoticed(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var j journal
+		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary)
+		cfg := watched(cluster)
+		cfg.Sink = beats(&j)
+		topo := start(t, cfg)
+		defer stop(t, topo)
+		pass(time.Second)
+		synctest.Wait()
+		j.take()
+		cluster.Host(0).SetDown(true)
+		synctest.Wait()
+		j.expect(t, "a failed awaited after 1s", "a RSPrimary → Unknown", "a pool cleared", "a started", "a failed after 0s", "a Unknown → Unknown")
+		cluster.Host(0).SetDown(false)
+		pass(10*time.Second + time.Millisecond)
+		j.expect(t, "a started", "a succeeded after 0s", "a Unknown → RSPrimary", "a pool ready", "a started awaited")
+	})
+}
+
+// TestFallBackToPolling: a reply without topologyVersion ends streaming, and the connection that measures RTT.
+func TestFallBackToPolling(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var j journal
+		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary)
+		host := cluster.Host(0)
+		cfg := watched(cluster)
+		cfg.Sink = beats(&j)
+		topo := start(t, cfg)
+		defer stop(t, topo)
+		pass(time.Second)
+		synctest.Wait()
+		if n := host.OpenConnections(); n != 2 {
+			t.Errorf("%d connections while streaming, want 2: monitor and RTT", n)
+		}
+		j.take()
+		host.Lie(member("secondary", "a:27017"))
+		synctest.Wait()
+		j.expect(t, "a failed awaited after 1s", "a RSPrimary → Unknown", "a pool cleared",
+			"a started", "a succeeded after 0s", "a Unknown → RSSecondary", "a pool ready")
+		if n := host.OpenConnections(); n != 1 {
+			t.Errorf("%d connections while polling, want 1", n)
+		}
+		pass(10*time.Second + time.Millisecond)
+		j.expect(t, "a started", "a succeeded after 0s")
+		host.Lie(nil)
+		synctest.Wait()
+		pass(10 * time.Second)
+		if n := host.OpenConnections(); n != 2 {
+			t.Errorf("%d connections after streaming began again, want 2", n)
+		}
+	})
+}
+
+func TestPollingModeNeverStreams(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary)
+		cfg := watched(cluster)
+		cfg.Polling = true
+		topo := start(t, cfg)
+		defer stop(t, topo)
+		pass(25 * time.Second)
+		host := cluster.Host(0)
+		if n := host.AcceptedConnections(); n != 1 {
+			t.Errorf("%d connections, want the monitor's", n)
+		}
+		for _, cmd := range host.Commands("hello") {
+			if _, has := cmd.Body.Lookup("topologyVersion"); has {
+				t.Errorf("sent %v", cmd.Body)
+			}
+		}
+		if _, average := topo.Description(), topo.Description().Servers[0].MinRTT; average != 0 {
+			t.Errorf("minimum %v over an instant network", average)
+		}
+	})
+}
+
+// TestMonitorHellos: what only the first hello of a connection carries is not repeated, helloOk is (SMON-003).
+func TestMonitorHellos(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary)
+		topo := start(t, watched(cluster))
+		defer stop(t, topo)
+		pass(25 * time.Second)
+		for _, cmd := range cluster.Host(0).Commands() {
+			first := cmd.Legacy
+			for key, want := range map[string]bool{"helloOk": true, "client": first, "compression": first, "saslSupportedMechs": false} {
+				if _, has := cmd.Body.Lookup(key); has != want {
+					t.Errorf("%s %v has %s: %v, want %v", cmd.Name, cmd.Body, key, has, want)
+				}
+			}
+		}
+		if v := cluster.Host(0).Violation(); v != "" {
+			t.Error(v)
+		}
+	})
+}
+
+// TestHeartbeatBeforeSocket is the prose test "heartbeat events before the socket is opened".
+func TestHeartbeatBeforeSocket(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var j journal
+		topo := start(t, topology.Config{
+			Seeds: []address.Address{"a:27017"},
+			Conn: conn.Config{Dialer: func(context.Context, string, string) (net.Conn, error) {
+				j.add("client connected")
+				client, server := net.Pipe()
+				go func() {
+					defer server.Close()
+					if _, err := server.Read(make([]byte, 16)); err == nil {
+						j.add("client hello received")
+					}
+				}()
+				return client, nil
+			}},
+			Sink: &event.Sink{
+				ServerHeartbeatStarted: func(event.ServerHeartbeatStarted) { j.add("serverHeartbeatStartedEvent") },
+				ServerHeartbeatFailed:  func(event.ServerHeartbeatFailed) { j.add("serverHeartbeatFailedEvent") },
+			},
+		})
+		defer stop(t, topo)
+		synctest.Wait()
+		j.expect(t, "serverHeartbeatStartedEvent", "client connected", "client hello received", "serverHeartbeatFailedEvent")
+	})
+}
+
+// TestHeartbeatsArePaired: each start has one end, also of checks that were cancelled or cut by Close (EVT-005), and
+// nothing is told after the topology's end.
+func TestHeartbeatsArePaired(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary, mongotest.Secondary, mongotest.Secondary)
+		var mu sync.Mutex
+		open := map[address.Address]int{}
+		closed := false
+		count := func(addr address.Address, n int) {
+			mu.Lock()
+			defer mu.Unlock()
+			open[addr] += n
+			if open[addr] < 0 || open[addr] > 1 || closed {
+				t.Errorf("%d checks of %s are running, topology closed: %v", open[addr], addr, closed)
+			}
+		}
+		cfg := watched(cluster)
+		cfg.Sink = &event.Sink{
+			ServerHeartbeatStarted:   func(e event.ServerHeartbeatStarted) { count(e.Address, +1) },
+			ServerHeartbeatSucceeded: func(e event.ServerHeartbeatSucceeded) { count(e.Address, -1) },
+			ServerHeartbeatFailed:    func(e event.ServerHeartbeatFailed) { count(e.Address, -1) },
+			TopologyClosed: func(event.TopologyClosed) {
+				mu.Lock()
+				defer mu.Unlock()
+				closed = true
+			},
+		}
+		topo := start(t, cfg)
+		pass(time.Second)
+		cluster.Host(0).CutConnections()
+		pass(time.Second)
+		cluster.Host(1).SetDown(true)
+		pass(time.Second)
+		begin := time.Now()
+		stop(t, topo)
+		if took := time.Since(begin); took != 0 {
+			t.Errorf("Close took %v", took)
+		}
+		for addr, n := range open {
+			if n != 0 {
+				t.Errorf("%d checks of %s never ended", n, addr)
+			}
+		}
+		if !closed {
+			t.Error("the topology's end was not told")
+		}
+		for _, host := range cluster.Hosts() {
+			if n := host.OpenConnections(); n != 0 {
+				synctest.Wait()
+				if n = host.OpenConnections(); n != 0 {
+					t.Errorf("%d connections to %s are left", n, host.Address())
+				}
+			}
+		}
+	})
+}
+
+// TestRTT is the prose test "RTT tests": while a server streams, its round-trip time follows a connection of its own; it is
+// kept with each reply, and a change of it is no event.
+func TestRTT(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var j journal
+		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary)
+		host := cluster.Host(0)
+		cfg := watched(cluster)
+		cfg.HeartbeatInterval = 500 * time.Millisecond
+		cfg.Conn.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			return host.Dial(ctx, network, addr)
+		}
+		cfg.Sink = &event.Sink{
+			ServerDescriptionChanged: func(e event.ServerDescriptionChanged) { j.add("%v → %v", e.Previous.Kind, e.New.Kind) },
+			CommandStarted:           func(e event.CommandStarted) { j.add("command %s", e.Name) },
+		}
+		topo := start(t, cfg)
+		defer stop(t, topo)
+		pass(2 * time.Second)
+		j.expect(t, "Unknown → RSPrimary")
+		host.Slow(500 * time.Millisecond)
+		pass(time.Minute)
+		if rtt := topo.Description().Servers[0].AverageRTT; rtt < 250*time.Millisecond || rtt > 500*time.Millisecond {
+			t.Errorf("the average is %v, want over 250ms", rtt)
+		}
+		if least := topo.Description().Servers[0].MinRTT; least != 500*time.Millisecond {
+			t.Errorf("the minimum of the last ten is %v, want 500ms", least)
+		}
+		j.expect(t)
+		host.Slow(0)
+		pass(time.Minute)
+		if s := topo.Description().Servers[0]; s.AverageRTT > time.Millisecond || s.MinRTT != 0 {
+			t.Errorf("the average is %v and the minimum %v after a minute of fast answers", s.AverageRTT, s.MinRTT)
+		}
+	})
+}
+
+// TestRTTConnectionChangesNothing: when it breaks, it is made anew after an interval, and nobody hears of it.
+func TestRTTConnectionChangesNothing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var j journal
+		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary)
+		host := cluster.Host(0)
+		var mu sync.Mutex
+		var dialed []net.Conn
+		cfg := watched(cluster)
+		cfg.Conn.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			nc, err := host.Dial(ctx, network, addr)
+			mu.Lock()
+			defer mu.Unlock()
+			dialed = append(dialed, nc)
+			return nc, err
+		}
+		cfg.Sink = beats(&j)
+		topo := start(t, cfg)
+		defer stop(t, topo)
+		pass(time.Second)
+		synctest.Wait()
+		mu.Lock()
+		if len(dialed) != 2 {
+			t.Fatalf("%d connections, want 2", len(dialed))
+		}
+		_ = dialed[1].Close() // the second is RTT's
+		mu.Unlock()
+		pass(10 * time.Second) // its next sample fails
+		pass(10 * time.Second) // and then it dials
+		synctest.Wait()
+		if len(dialed) != 3 || host.OpenConnections() != 2 {
+			t.Errorf("%d connections were made and %d are open, want 3 and 2", len(dialed), host.OpenConnections())
+		}
+		for _, line := range j.take() {
+			if strings.Contains(line, "failed") || strings.Contains(line, "→ Unknown") {
+				t.Errorf("told: %s", line)
+			}
+		}
+	})
+}
+
+// TestManyTopologiesEnd leaves nothing behind, whatever a monitor was doing when it was stopped.
+func TestManyTopologiesEnd(t *testing.T) {
+	for i := range 40 {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary, mongotest.Secondary)
+				cluster.Host(1).Hang(i%2 == 0)
+				topo := start(t, watched(cluster))
+				pass(time.Duration(i) * 333 * time.Millisecond)
+				if _, err := topo.Select(t.Context(), selection.Write()); err != nil && !errors.Is(err, topology.ErrClosed) {
+					t.Error(err)
+				}
+				stop(t, topo)
+				synctest.Wait()
+				open := slices.Collect(func(yield func(int) bool) {
+					for _, h := range cluster.Hosts() {
+						if !yield(h.OpenConnections()) {
+							return
+						}
+					}
+				})
+				if open[0] != 0 {
+					t.Errorf("connections left: %v", open)
+				}
+			})
+		})
+	}
+}
