@@ -42,6 +42,9 @@ const (
 // Options are all options, in the order of the documentation. Those that are known but have no effect are among them.
 func Options() []Option { return slices.Clone(options) }
 
+// Secret says whether a value of the option must not be shown.
+func (o Option) Secret() bool { return o.secret }
+
 // main is the name in lower case, or that of the option that this is another name of.
 func (o *Option) main() string {
 	switch {
