@@ -17,7 +17,8 @@ import (
 
 // Config is everything that the gateway can be told. Load makes it; it does not change afterwards.
 type Config struct {
-	// MongoDB is the deployment, as its connection string says. It hides its secrets when it is printed.
+	// MongoDB is the deployment, as its connection string and the options beside it say. It hides its secrets when it is
+	// printed.
 	MongoDB connstring.Config
 	// GRPC and REST are the two public listeners.
 	GRPC GRPC
@@ -42,7 +43,8 @@ type Config struct {
 	// Warnings are what Load noticed and did not refuse.
 	Warnings []string
 
-	values []value // one per option, in the table's order
+	mongoOptions map[string][]string
+	values       []value // one per option, in the table's order
 }
 
 // GRPC is the gRPC listener.

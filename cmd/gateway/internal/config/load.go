@@ -165,10 +165,15 @@ func fromFile(path string) (layer, error) {
 	var errs []error
 	for _, key := range k.Keys() {
 		text, err := scalar(k.Get(key))
+		name, isMongo := strings.CutPrefix(key, mongoOptions+".")
 		switch {
+		case isMongo && err == nil:
+			if text != "" {
+				l[mongoOptions] = setting{l[mongoOptions].text + mongoLines(name, text), path}
+			}
 		case isGroup(key) && text == "" && err == nil:
 			// A group that has nothing in it.
-		case !inFile(key):
+		case !isMongo && !inFile(key):
 			errs = append(errs, &Error{Option: key, Source: path, Problem: "is unknown" + suggest(key)})
 		case err != nil:
 			errs = append(errs, &Error{Option: key, Source: path, Problem: err.Error()})

@@ -5,7 +5,6 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/mooringdb/mooring/core/connstring"
 	"github.com/mooringdb/mooring/service/handle"
 )
 
@@ -38,10 +37,18 @@ var options = []option{
 		parse: func(*Config, string) error { return nil },
 	},
 	{
+		// Before uri, which is read together with it.
+		Name: mongoOptions, Kind: "options", Secret: true,
+		Doc: "Options of the connection string that do not stand in it, by the same names (docs/connection-string.md): in " +
+			"the configuration file a mapping, elsewhere name=value, one a line. What the connection string says counts more.",
+		parse: into(func(c *Config) *map[string][]string { return &c.mongoOptions }, parseMongoOptions),
+		shown: shownMongoOptions,
+	},
+	{
 		Name: "uri", Kind: "connection string", Secret: true,
 		Doc: "Connection string of the MongoDB deployment, mongodb://…. Required. On a command line every user of the " +
 			"machine can read it: prefer the file.",
-		parse: into(func(c *Config) *connstring.Config { return &c.MongoDB }, parseURI),
+		parse: parseURI,
 		shown: func(c *Config) string { return c.MongoDB.String() },
 	},
 	{

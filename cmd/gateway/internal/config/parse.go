@@ -30,12 +30,14 @@ func into[T any](field func(*Config) *T, parse func(string) (T, error)) func(*Co
 
 func parseText(text string) (string, error) { return text, nil }
 
-func parseURI(text string) (connstring.Config, error) {
+func parseURI(c *Config, text string) error {
 	if text == "" {
-		return connstring.Config{}, errors.New(
+		return errors.New(
 			"is required: set --uri-file, MOORING_URI_FILE or uriFile in the configuration file (or uri in one of these ways)")
 	}
-	return connstring.Parse(text)
+	var err error
+	c.MongoDB, err = connstring.ParseWith(text, c.mongoOptions)
+	return err
 }
 
 func parseAddress(text string) (string, error) {

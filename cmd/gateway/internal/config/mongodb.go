@@ -1,0 +1,69 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/mooringdb/mooring/core/connstring"
+)
+
+// mongoOptions is the option that holds options of the connection string.
+const mongoOptions = "mongodb.options"
+
+// parseMongoOptions reads name=value, one a line. A name that no connection string knows is an error here.
+func parseMongoOptions(text string) (map[string][]string, error) {
+	all := map[string][]string{}
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, "\r\n")
+		if strings.TrimSpace(line) == "" {
+			continue
+		}
+		name, value, ok := strings.Cut(line, "=")
+		name = strings.TrimSpace(name)
+		if !ok {
+			return nil, errors.New("a line is not name=value") // which may be a secret
+		}
+		option, ok := findMongoOption(name)
+		if !ok {
+			return nil, fmt.Errorf("%q is no option of connection strings", name)
+		}
+		all[option.Name] = append(all[option.Name], value)
+	}
+	return all, nil
+}
+
+func findMongoOption(name string) (connstring.Option, bool) {
+	all := connstring.Options()
+	i := slices.IndexFunc(all, func(o connstring.Option) bool { return strings.EqualFold(o.Name, name) })
+	if i < 0 {
+		return connstring.Option{}, false
+	}
+	return all[i], true
+}
+
+// shownMongoOptions is what parseMongoOptions reads, without the secrets.
+func shownMongoOptions(c *Config) string {
+	var lines []string
+	for _, name := range slices.Sorted(maps.Keys(c.mongoOptions)) {
+		option, _ := findMongoOption(name)
+		for _, value := range c.mongoOptions[name] {
+			if option.Secret() {
+				value = mask
+			}
+			lines = append(lines, name+"="+value)
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// mongoLines is one entry of the file's mapping as lines; of a list, one for each item.
+func mongoLines(name, text string) string {
+	var b strings.Builder
+	for value := range strings.SplitSeq(text, "\n") {
+		b.WriteString(name + "=" + value + "\n")
+	}
+	return b.String()
+}
