@@ -68,6 +68,13 @@ type Config struct {
 	// MaxMessageSize is the largest reply that is accepted; zero stands for wire.DefaultMaxMessageSize.
 	MaxMessageSize int32
 
+	// Compressors are those to offer to the server, by name, the best first. Requests are compressed with the first one
+	// that it has, too.
+	Compressors []string
+
+	// ZlibLevel is how hard zlib tries, from 0 (not at all) to 9. Nil stands for zlib's own choice.
+	ZlibLevel *int32
+
 	// LoadBalanced says that a load balancer stands between: hello then asks for the server's service id.
 	LoadBalanced bool
 }
@@ -93,6 +100,7 @@ type Conn struct {
 	nc         net.Conn // what is spoken over: the transport, or TLS on it
 	transport  net.Conn
 	reader     *bufio.Reader
+	packer     packer
 	timeout    time.Duration // of the socket
 	maxReply   int32
 	maxRequest int
@@ -237,7 +245,9 @@ func (c *Conn) write(ctx context.Context, msg []byte) error {
 			c.unblock() // the interruption may have come before the deadline above
 		}
 	}
-	n, err := c.nc.Write(msg)
+	packed := c.packer.pack(msg, c.maxRequest)
+	n, err := c.nc.Write(packed.msg)
+	packed.release()
 	if err != nil {
 		return c.fail(ctx, "write", n > 0, err)
 	}
@@ -248,14 +258,7 @@ func (c *Conn) write(ctx context.Context, msg []byte) error {
 // some servers send them nevertheless.
 func (c *Conn) readReply(ctx context.Context) (bson.Raw, error) {
 	for {
-		buf, err := wire.ReadFrom(c.reader, c.maxReply)
-		if errors.Is(err, io.EOF) {
-			err = io.ErrUnexpectedEOF // in wait for a reply there is no good end; callers take io.EOF for that of a result
-		}
-		if err != nil {
-			return nil, c.fail(ctx, "read", true, err)
-		}
-		h, m, err := wire.Parse(buf)
+		h, m, err := c.readMessage()
 		if err != nil {
 			return nil, c.fail(ctx, "read", true, err)
 		}
@@ -269,6 +272,22 @@ func (c *Conn) readReply(ctx context.Context) (bson.Raw, error) {
 		c.answered, c.lastUse = c.requestID, time.Now()
 		return body, nil
 	}
+}
+
+// readMessage reads the next message, whatever it answers, and decompresses it if it is compressed.
+func (c *Conn) readMessage() (wire.Header, wire.Message, error) {
+	buf, err := wire.ReadFrom(c.reader, c.maxReply)
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF // in wait for a reply there is no good end; callers take io.EOF for that of a result
+	}
+	if err != nil {
+		return wire.Header{}, nil, err
+	}
+	h, m, err := wire.Parse(buf)
+	if packed, ok := m.(*wire.Compressed); ok {
+		return unpack(h, packed, c.maxReply)
+	}
+	return h, m, err
 }
 
 // wantedNone says whether id is of a request after the last answered one and before the current.

@@ -42,6 +42,7 @@ func (c *Conn) handshake(ctx context.Context, cfg Config) error {
 	if desc.MaxMessageSize > 0 {
 		c.maxRequest = int(desc.MaxMessageSize)
 	}
+	c.packer = newPacker(cfg, reply)
 	return nil
 }
 
@@ -89,7 +90,7 @@ func appendHandshake(b *bson.Builder, cfg Config) {
 		client = anonymous()
 	}
 	b.Document("client", client)
-	b.OpenArray("compression").Close()
+	appendCompression(b, cfg.Compressors)
 }
 
 // anonymous is the client document of a program that says nothing of itself.

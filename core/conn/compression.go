@@ -1,0 +1,108 @@
+package conn
+
+import (
+	"sync"
+
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/compress"
+	"github.com/mooringdb/mooring/core/wire"
+)
+
+// bodyOffset is where the body of an OP_MSG that we build begins: after the flags and the section's kind.
+const bodyOffset = wire.HeaderSize + 4 + 1
+
+// appendCompression offers the compressors, in their order, in a first hello. An empty list says that there is none.
+func appendCompression(b *bson.Builder, names []string) {
+	b.OpenArray("compression")
+	for _, name := range names {
+		if _, ok := compress.ByName(name); ok {
+			b.String("", name)
+		}
+	}
+	b.Close()
+}
+
+// packer compresses requests as was negotiated. The zero value leaves them as they are.
+type packer struct {
+	id    compress.ID // Noop: nothing was negotiated
+	level int
+}
+
+// newPacker takes the first of our compressors that is also in the server's hello. Its order does not matter.
+func newPacker(cfg Config, hello bson.Raw) packer {
+	value, _ := hello.Lookup("compression")
+	theirs, _ := value.Array()
+	for _, name := range cfg.Compressors {
+		id, ok := compress.ByName(name)
+		if !ok || !contains(theirs, name) {
+			continue
+		}
+		p := packer{id, compress.DefaultLevel}
+		if cfg.ZlibLevel != nil {
+			p.level = min(max(int(*cfg.ZlibLevel), compress.DefaultLevel), 9)
+		}
+		return p
+	}
+	return packer{}
+}
+
+func contains(array bson.Array, text string) bool {
+	for _, v := range array.All() {
+		if s, _ := v.Str(); s == text {
+			return true
+		}
+	}
+	return false
+}
+
+// packed is a message as it is sent: the request itself, or a pooled buffer with the compressed one.
+type packed struct {
+	msg    []byte
+	pooled *[]byte
+}
+
+// maxPooled keeps a rare large request from holding its memory for ever.
+const maxPooled = 1 << 20
+
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// release ends the use of the message.
+func (p packed) release() {
+	if p.pooled != nil && cap(p.msg) <= maxPooled {
+		*p.pooled = p.msg[:0]
+		buffers.Put(p.pooled)
+	}
+}
+
+// pack compresses msg, unless its command forbids it or the result would be too large, which only data that cannot be
+// compressed at the limit of what the server takes is.
+func (p packer) pack(msg []byte, most int) packed {
+	if p.id == compress.Noop || !mayCompress(msg) {
+		return packed{msg: msg}
+	}
+	pooled := buffers.Get().(*[]byte)
+	out := wire.BeginCompressed(*pooled, msg, uint8(p.id))
+	out = compress.Compress(out, p.id, p.level, msg[wire.HeaderSize:])
+	wire.EndMsg(out)
+	if len(out) > most {
+		packed{out, pooled}.release()
+		return packed{msg: msg}
+	}
+	return packed{out, pooled}
+}
+
+// mayCompress looks at the command of a complete OP_MSG.
+func mayCompress(msg []byte) bool {
+	body, _, err := bson.Read(msg[bodyOffset:])
+	return err == nil && compress.IsAllowed(body.FirstKey())
+}
+
+// unpack gives the message that a compressed one stands for, which may be most bytes large. Which compressor it is
+// depends on nothing but the message.
+func unpack(h wire.Header, m *wire.Compressed, most int32) (wire.Header, wire.Message, error) {
+	msg, err := compress.Decompress(m.BeginOriginal(nil, h), compress.ID(m.Compressor), int(m.UncompressedSize), int(most-wire.HeaderSize), m.Data)
+	if err != nil {
+		return h, nil, err
+	}
+	return wire.Parse(msg)
+}
