@@ -2,7 +2,6 @@ package extjson
 
 import (
 	"encoding/base64"
-	"encoding/binary"
 	"math"
 	"slices"
 
@@ -115,8 +114,8 @@ func (p *parser) timestamp() bool {
 	if !seen[0] || !seen[1] {
 		return p.fail(begin, "$timestamp must have the keys t and i")
 	}
-	p.dst = binary.LittleEndian.AppendUint32(p.dst, uint32(values[0]))
-	p.dst = binary.LittleEndian.AppendUint32(p.dst, uint32(values[1]))
+	p.put32(uint32(values[0]))
+	p.put32(uint32(values[1]))
 	return true
 }
 
@@ -175,7 +174,8 @@ func (p *parser) dbPointer() bool {
 	if !ok {
 		return false
 	}
-	p.dst = append(append(p.dst, text...), 0)
+	p.dst = append(p.dst, text...)
+	p.dst = append(p.dst, 0)
 	if !p.setLength(begin, start, len(p.dst)-start-4) {
 		return false
 	}

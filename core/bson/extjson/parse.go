@@ -184,6 +184,12 @@ func (p *parser) literal(word string) bool {
 // Plain objects, such as the outermost one, are never wrappers.
 func (p *parser) object(plain bool) (bson.Type, bool) {
 	begin, start := p.pos, len(p.dst)
+	if !plain && begin+2 < len(p.src) && p.src[begin+2] == '$' {
+		if kind, n := wrapperAt(p.src[begin:]); kind != notSpecial {
+			p.pos += n
+			return p.wrapper(kind)
+		}
+	}
 	p.pos++
 	p.dst = append(p.dst, 0, 0, 0, 0)
 	if p.depth++; p.depth > MaxDepth {
@@ -264,7 +270,7 @@ func (p *parser) array() bool {
 	}
 	for i := 0; ; i++ {
 		at := len(p.dst)
-		p.dst = append(appendIndex(append(p.dst, 0), i), 0)
+		p.index(i)
 		t, ok := p.value()
 		if !ok {
 			p.leave(at + 1)
@@ -315,7 +321,8 @@ func (p *parser) key() bool {
 // cstring appends the text of a token and a zero byte.
 func (p *parser) cstring(t token, begin int, problem string) bool {
 	if t.plain { // and so without zero bytes
-		p.dst = append(append(p.dst, p.src[t.start:t.end]...), 0)
+		p.dst = append(p.dst, p.src[t.start:t.end]...)
+		p.dst = append(p.dst, 0)
 		return true
 	}
 	n := len(p.dst)
@@ -358,10 +365,10 @@ func (p *parser) number() (bson.Type, bool) {
 	}
 	if kind == numberInt {
 		if n == int64(int32(n)) {
-			p.dst = binary.LittleEndian.AppendUint32(p.dst, uint32(n))
+			p.put32(uint32(n))
 			return bson.TypeInt32, true
 		}
-		p.dst = binary.LittleEndian.AppendUint64(p.dst, uint64(n))
+		p.put64(uint64(n))
 		return bson.TypeInt64, true
 	}
 	if end-begin > maxNumber {
@@ -371,7 +378,7 @@ func (p *parser) number() (bson.Type, bool) {
 	if err != nil {
 		return 0, p.fail(begin, "number is out of range")
 	}
-	p.dst = binary.LittleEndian.AppendUint64(p.dst, math.Float64bits(f))
+	p.put64(math.Float64bits(f))
 	return bson.TypeDouble, true
 }
 
@@ -437,12 +444,25 @@ func scanDigits(src []byte, pos int) (end, n int) {
 	return pos, pos - start
 }
 
-// appendIndex appends n in decimal: the key of an array's element.
-func appendIndex(dst []byte, n int) []byte {
+// index appends the head of element n of an array: room for its type, and its key.
+func (p *parser) index(n int) {
 	if n < 10 {
-		return append(dst, '0'+byte(n))
+		p.dst = append(p.dst, 0, '0'+byte(n), 0)
+		return
 	}
-	return strconv.AppendInt(dst, int64(n), 10)
+	p.dst = append(p.dst, 0)
+	p.dst = strconv.AppendInt(p.dst, int64(n), 10)
+	p.dst = append(p.dst, 0)
+}
+
+// put32 appends n. Here and elsewhere dst grows by append alone, in place: to store a whole slice costs a write barrier
+// while the collector runs.
+func (p *parser) put32(n uint32) {
+	p.dst = append(p.dst, byte(n), byte(n>>8), byte(n>>16), byte(n>>24))
+}
+
+func (p *parser) put64(n uint64) {
+	p.dst = append(p.dst, byte(n), byte(n>>8), byte(n>>16), byte(n>>24), byte(n>>32), byte(n>>40), byte(n>>48), byte(n>>56))
 }
 
 // view is b as a string, without a copy.

@@ -1,7 +1,6 @@
 package extjson
 
 import (
-	"encoding/binary"
 	"errors"
 	"math"
 	"strconv"
@@ -32,20 +31,45 @@ func (p *parser) objectID() bool {
 
 func (p *parser) wrappedInt(k kind, size int) bool {
 	begin := p.pos
-	s, ok := p.argument(k)
+	n, ok := p.quotedInt()
 	if !ok {
-		return false
+		s, read := p.argument(k)
+		if !read {
+			return false
+		}
+		n, ok = parseInt(s)
 	}
-	n, ok := parseInt(s)
 	switch {
 	case !ok || size == 32 && n != int64(int32(n)):
 		return p.fail(begin, k.String()+" must be an integer of its size")
 	case size == 32:
-		p.dst = binary.LittleEndian.AppendUint32(p.dst, uint32(n))
+		p.put32(uint32(n))
 	default:
-		p.dst = binary.LittleEndian.AppendUint64(p.dst, uint64(n))
+		p.put64(uint64(n))
 	}
 	return true
+}
+
+// quotedInt reads a string of [-]digits that an int64 surely holds, or else nothing.
+func (p *parser) quotedInt() (n int64, ok bool) {
+	src := p.src[p.pos:]
+	i := 1
+	negative := len(src) > 2 && src[1] == '-'
+	if negative {
+		i = 2
+	}
+	start := i
+	for ; i < len(src) && src[i]-'0' < 10; i++ {
+		n = n*10 + int64(src[i]-'0') // wraps only after 18 digits
+	}
+	if digits := i - start; digits == 0 || digits > 18 || src[0] != '"' || i >= len(src) || src[i] != '"' {
+		return 0, false
+	}
+	p.pos += i + 1
+	if negative {
+		n = -n
+	}
+	return n, true
 }
 
 // parseInt reads [-]digits.
@@ -84,7 +108,7 @@ func (p *parser) wrappedDouble() bool {
 	if !ok {
 		return p.fail(begin, "$numberDouble must be a double")
 	}
-	p.dst = binary.LittleEndian.AppendUint64(p.dst, math.Float64bits(f))
+	p.put64(math.Float64bits(f))
 	return true
 }
 
@@ -124,8 +148,8 @@ func (p *parser) decimal() bool {
 	case err != nil:
 		return p.fail(begin, "$numberDecimal must be a decimal number")
 	}
-	p.dst = binary.LittleEndian.AppendUint64(p.dst, d.L)
-	p.dst = binary.LittleEndian.AppendUint64(p.dst, d.H)
+	p.put64(d.L)
+	p.put64(d.H)
 	return true
 }
 
@@ -145,7 +169,7 @@ func (p *parser) date() bool {
 	if !ok {
 		return p.fail(begin, "$date must be as in RFC 3339, with at most milliseconds")
 	}
-	p.dst = binary.LittleEndian.AppendUint64(p.dst, uint64(ms))
+	p.put64(uint64(ms))
 	return true
 }
 

@@ -78,6 +78,21 @@ func specialKey(key []byte) kind {
 	return notSpecial
 }
 
+// wrapperAt is the kind of the wrapper that src begins with, and the length of what is before its colon; if it is written
+// as it most often is, without white space and escapes. In canonical text every other object is a wrapper.
+func wrapperAt(src []byte) (k kind, n int) {
+	const opening, longest = `{"$`, `{"$regularExpression"`
+	if len(src) < len(longest) || string(src[:len(opening)]) != opening {
+		return notSpecial, 0
+	}
+	for n = len(opening); n < len(longest); n++ {
+		if src[n] == '"' {
+			return specialKey(src[2:n]), n + 1
+		}
+	}
+	return notSpecial, 0
+}
+
 // wrapper reads the rest of a type wrapper whose first key has just been read,
 // and appends the value that it stands for.
 func (p *parser) wrapper(k kind) (bson.Type, bool) {
