@@ -29,7 +29,7 @@ func Run(ctx context.Context, w io.Writer) error {
 	if note != "" {
 		fmt.Fprintln(w, note)
 	}
-	fmt.Fprintf(w, "BSON and Extended JSON beside the official driver; MB of BSON a second, best of %d rounds of %v; %s\n\n", rounds, slice, runtime.Version())
+	fmt.Fprintf(w, "BSON and Extended JSON beside the official driver; MB of BSON a second, best turn of %v; %s\n\n", slice, runtime.Version())
 	fmt.Fprintf(w, "%-15s %-9s %10s %12s %14s %12s %14s\n", "task", "document", "bytes", "MB/s", "allocations", "official", "allocations")
 	var ratios []string
 	for _, doc := range docs {

@@ -5,39 +5,47 @@ import (
 	"time"
 )
 
+// A side has at least so many turns of at least so much time, and more while its share of time lasts. A turn is long enough for
+// the collector to work in it.
 const (
-	rounds = 15
-	slice  = 10 * time.Millisecond
+	turns = 5
+	slice = 3 * time.Millisecond
+	share = 250 * time.Millisecond
 )
 
 // cost is what one side needed for one task.
 type cost struct {
-	best        time.Duration // of one run, the least mean of a round
+	turns       int
+	spent       time.Duration
+	best        time.Duration // of one run, the least mean of a turn
 	allocations float64
 }
+
+func (c cost) wants() bool { return c.turns < turns || c.spent < share }
 
 // rate is in MB of BSON a second.
 func (c cost) rate(t task) float64 { return float64(len(t.doc.BSON)) / 1e6 / c.best.Seconds() }
 
-// measure lets the sides take turns. Each round is short, and the best one counts: what else the machine does is not
+// measure lets the sides take turns. Each is short, and the best one counts: what else the machine does is not
 // what is compared.
 func (t task) measure() (ours, theirs cost, err error) {
-	for round := range rounds {
-		if err := turn(t.ours, round, &ours); err != nil {
-			return ours, theirs, err
+	for ours.wants() || t.theirs != nil && theirs.wants() {
+		if ours.wants() {
+			if err := turn(t.ours, &ours); err != nil {
+				return ours, theirs, err
+			}
 		}
-		if t.theirs == nil {
-			continue
-		}
-		if err := turn(t.theirs, round, &theirs); err != nil {
-			return ours, theirs, err
+		if t.theirs != nil && theirs.wants() {
+			if err := turn(t.theirs, &theirs); err != nil {
+				return ours, theirs, err
+			}
 		}
 	}
 	return ours, theirs, nil
 }
 
 // turn runs f for a slice of time, and at least once.
-func turn(f func() error, round int, c *cost) error {
+func turn(f func() error, c *cost) error {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	start := time.Now()
@@ -56,11 +64,13 @@ func turn(f func() error, round int, c *cost) error {
 	if each == 0 {
 		each = 1
 	}
-	if round == 0 || each < c.best {
+	if c.turns == 0 || each < c.best {
 		c.best = each
 	}
-	if a := float64(after.Mallocs-before.Mallocs) / float64(n); round == 0 || a < c.allocations {
+	if a := float64(after.Mallocs-before.Mallocs) / float64(n); c.turns == 0 || a < c.allocations {
 		c.allocations = a
 	}
+	c.turns++
+	c.spent += elapsed
 	return nil
 }
