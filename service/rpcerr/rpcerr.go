@@ -16,10 +16,13 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/bson/extjson"
 	"github.com/mooringdb/mooring/core/client"
+	"github.com/mooringdb/mooring/core/compress"
 	"github.com/mooringdb/mooring/core/conn"
+	"github.com/mooringdb/mooring/core/conn/ocsp"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/operation"
 	"github.com/mooringdb/mooring/core/pool"
+	"github.com/mooringdb/mooring/core/seedlist"
 	"github.com/mooringdb/mooring/core/topology"
 	"github.com/mooringdb/mooring/core/wire"
 	"github.com/mooringdb/mooring/service/handle"
@@ -127,6 +130,7 @@ var table = []entry{
 		x.row = reasons[WriteOutcomeUnknown]
 		if errors.Is(err, context.DeadlineExceeded) {
 			x.code, x.http = timedOut.code, timedOut.http
+			x.message = deadlineMessage(err) + "; the write may or may not have been done"
 		}
 	}),
 
@@ -159,13 +163,10 @@ var table = []entry{
 
 	// The time, and the client.
 	{"context.DeadlineExceeded", func(err error, x *explanation) bool {
-		if !errors.Is(err, context.DeadlineExceeded) {
+		if !errors.Is(err, context.DeadlineExceeded) || isUnsent(err) {
 			return false
 		}
-		x.row = reasons[DeadlineExceeded]
-		if neverSent(err) {
-			x.retry = SameRequest
-		}
+		x.deadlineExceeded(err)
 		return true
 	}},
 	typed(plain[*operation.TimeoutError](DeadlineExceeded)),
@@ -180,6 +181,8 @@ var table = []entry{
 	value("pool.ErrClosed", pool.ErrClosed, ShuttingDown),
 	typed(plain[*mongoerr.NetworkError](NetworkError)),
 	value("conn.ErrClosed", conn.ErrClosed, NetworkError),
+	typed(plain[*ocsp.RevokedError](NetworkError)),
+	typed(plain[*ocsp.StapleError](NetworkError)),
 	typed(plain[*conn.ProxyError](NetworkError)),
 
 	// A request that core refused.
@@ -215,16 +218,9 @@ var table = []entry{
 	// A server that breaks the protocol, and a gateway that is set up wrong.
 	typed(plain[*mongoerr.MalformedReplyError](MalformedReply)),
 	typed(plain[*wire.FormatError](MalformedReply)),
+	typed(plain[*compress.Error](MalformedReply)),
 	typed(plain[*client.NotBuiltError](Configuration)),
-}
-
-// neverSent: time ran out before there was a server and a connection to it.
-func neverSent(err error) bool {
-	if _, ok := errors.AsType[*mongoerr.SelectionError](err); ok {
-		return true
-	}
-	_, ok := errors.AsType[*pool.WaitQueueTimeoutError](err)
-	return ok
+	typed(plain[*seedlist.HostError](Configuration)),
 }
 
 // PartialError is a call with several writes that failed in part: Result says what it did.

@@ -38,6 +38,7 @@ func writes(codes ...int32) error {
 func TestTable(t *testing.T) {
 	sent := &mongoerr.NetworkError{Op: "read", Sent: true, Err: io.ErrUnexpectedEOF}
 	late := &mongoerr.NetworkError{Op: "read", Sent: true, Err: context.DeadlineExceeded}
+	dialed := &mongoerr.NetworkError{Op: "dial", Err: errors.Join(context.DeadlineExceeded, errors.New("not connected within 10s (connectTimeoutMS)"))}
 	shutting := &rpcerr.Error{Reason: rpcerr.ShuttingDown, Message: "shutting down"}
 	for _, test := range []struct {
 		err    error
@@ -97,6 +98,7 @@ func TestTable(t *testing.T) {
 		{&pool.PoolClearedError{}, codes.Unavailable, 503, "ConnectionPoolCleared", "same-request"},
 		{&pool.ClosedError{}, codes.Unavailable, 503, "ShuttingDown", "restart"},
 		{sent, codes.Unavailable, 503, "NetworkError", "same-request"},
+		{dialed, codes.Unavailable, 503, "NetworkError", "same-request"},
 
 		{&operation.OutcomeUnknownError{Err: sent}, codes.Unknown, 500, "WriteOutcomeUnknown", "never"},
 		{&operation.OutcomeUnknownError{Err: late}, codes.DeadlineExceeded, 504, "WriteOutcomeUnknown", "never"},
@@ -133,6 +135,36 @@ func TestTable(t *testing.T) {
 	}
 	if st := rpcerr.Status(nil); st.Code() != codes.OK {
 		t.Errorf("Status(nil) = %v", st)
+	}
+}
+
+// A client is told that it was its own deadline, and what was waited for then.
+func TestDeadlineMessages(t *testing.T) {
+	late := &mongoerr.NetworkError{Address: "db:27017", Op: "read", Sent: true, Err: context.DeadlineExceeded}
+	for _, test := range []struct {
+		err  error
+		want string
+	}{
+		{context.DeadlineExceeded, "the deadline of the call passed"},
+		{fmt.Errorf("insert: %w", context.DeadlineExceeded), "the deadline of the call passed"},
+		{late, "the deadline of the call passed while it waited for the answer of db:27017"},
+		{
+			&mongoerr.SelectionError{Selector: "a writable server", Topology: "Unknown []", Err: context.DeadlineExceeded},
+			"the deadline of the call passed while it waited for a writable server; topology: Unknown []",
+		},
+		{
+			&pool.WaitQueueTimeoutError{Address: "db:27017", Err: context.DeadlineExceeded},
+			"the deadline of the call passed while it waited for a connection to db:27017",
+		},
+		{&operation.TimeoutError{Err: errors.New("no time left for the round trip")}, "the deadline of the call passed: no time left for the round trip"},
+		{
+			&operation.OutcomeUnknownError{Err: late},
+			"the deadline of the call passed while it waited for the answer of db:27017; the write may or may not have been done",
+		},
+	} {
+		if got := rpcerr.Status(test.err).Message(); got != test.want {
+			t.Errorf("message of %v:\n%q, want\n%q", test.err, got, test.want)
+		}
 	}
 }
 
