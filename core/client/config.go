@@ -41,9 +41,6 @@ func warnings(cfg *connstring.Config) []connstring.Warning {
 	add := func(option, problem string) {
 		all = append(all[:len(all):len(all)], connstring.Warning{Option: option, Problem: problem})
 	}
-	if len(cfg.Compressors) > 0 {
-		add("compressors", "Compression is not supported yet; messages are sent uncompressed.")
-	}
 	if cfg.RetryWrites != nil && *cfg.RetryWrites {
 		add("retryWrites", "Retryable writes are not supported yet; each write is sent once.")
 	}
@@ -72,6 +69,8 @@ func topologyConfig(cfg *connstring.Config, opt Options) (topology.Config, error
 			Proxy:          proxy(&cfg.Proxy),
 			ConnectTimeout: zeroIs(cfg.ConnectTimeout, -1),
 			SocketTimeout:  valueOf(cfg.SocketTimeout),
+			Compressors:    cfg.Compressors,
+			ZlibLevel:      cfg.ZlibCompressionLevel,
 		},
 		Pool: topology.PoolConfig{
 			MaxSize:          cfg.MaxPoolSize,

@@ -60,7 +60,7 @@ func TestNewRefusesContradictions(t *testing.T) {
 
 func TestWarnings(t *testing.T) {
 	c, err := client.New(connstring.Config{
-		Hosts: []address.Address{"a:27017"}, Compressors: []string{"zstd"}, RetryWrites: new(true), RetryReads: new(false),
+		Hosts: []address.Address{"a:27017"}, RetryWrites: new(true), RetryReads: new(false),
 		Warnings: []connstring.Warning{{Option: "ssl", Problem: "Old."}},
 	}, client.Options{})
 	if err != nil {
@@ -70,8 +70,8 @@ func TestWarnings(t *testing.T) {
 	for _, w := range c.Warnings() {
 		got = append(got, w.Option)
 	}
-	if len(got) != 3 || got[0] != "ssl" || got[1] != "compressors" || got[2] != "retryWrites" {
-		t.Errorf("Warnings() = %v, want ssl, compressors, retryWrites", got)
+	if len(got) != 2 || got[0] != "ssl" || got[1] != "retryWrites" {
+		t.Errorf("Warnings() = %v, want ssl, retryWrites", got)
 	}
 }
 

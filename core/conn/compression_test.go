@@ -11,12 +11,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/compress"
 	"github.com/mooringdb/mooring/core/conn"
 	"github.com/mooringdb/mooring/core/connstring"
 	"github.com/mooringdb/mooring/core/mongoerr"
+	"github.com/mooringdb/mooring/core/topology/description"
 	"github.com/mooringdb/mooring/core/wire"
 	"github.com/mooringdb/mooring/internal/mongotest"
 )
@@ -250,6 +252,15 @@ func TestRepliesNameTheirCompressor(t *testing.T) {
 				t.Fatalf("RoundTrip() = %v, %v", reply, err)
 			}
 		}
+	}
+}
+
+// What a server says by itself may be compressed, too.
+func TestStreamedRepliesMayBeCompressed(t *testing.T) {
+	_, c := dialCompressing(t, conn.Config{Compressors: []string{"zstd"}}, supporting(t, "zstd"), always(compress.Zstd))
+	reply, err := c.AwaitHello(t.Context(), &description.TopologyVersion{ProcessID: bson.ObjectID{1}, Counter: 1}, time.Second)
+	if v, _ := reply.Lookup("isWritablePrimary"); err != nil || !v.Truthy() {
+		t.Errorf("AwaitHello() = %v, %v", reply, err)
 	}
 }
 

@@ -2,9 +2,7 @@ package conn
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/mooringdb/mooring/core/bson"
@@ -48,14 +46,7 @@ func (c *Conn) sendAwait(ctx context.Context, msg []byte) (bson.Raw, error) {
 
 // readStreamed reads one reply: to the last request or, where the one before announced it, to that reply.
 func (c *Conn) readStreamed(ctx context.Context) (bson.Raw, error) {
-	buf, err := wire.ReadFrom(c.reader, c.maxReply)
-	if errors.Is(err, io.EOF) {
-		err = io.ErrUnexpectedEOF
-	}
-	if err != nil {
-		return nil, c.fail(ctx, "read", true, err)
-	}
-	h, m, err := wire.Parse(buf)
+	h, m, err := c.readMessage()
 	if err != nil {
 		return nil, c.fail(ctx, "read", true, err)
 	}
