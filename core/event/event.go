@@ -40,6 +40,7 @@ type Sink struct {
 	ServerHeartbeatStarted     func(ServerHeartbeatStarted)
 	ServerHeartbeatSucceeded   func(ServerHeartbeatSucceeded)
 	ServerHeartbeatFailed      func(ServerHeartbeatFailed)
+	SeedlistProblem            func(SeedlistProblem)
 
 	ServerSelectionStarted   func(ServerSelectionStarted)
 	ServerSelectionWaiting   func(ServerSelectionWaiting)
@@ -233,11 +234,21 @@ type ServerHeartbeatFailed struct {
 	Err      error
 }
 
+// SeedlistProblem tells why a later look at the SRV records brought nothing, or what in them was refused. The
+// deployment goes on as it is known.
+type SeedlistProblem struct {
+	TopologyID TopologyID
+	Host       string // whose records they are
+	Err        error
+}
+
 // Selection is what the server selection events have in common.
 type Selection struct {
-	TopologyID TopologyID
-	Selector   string
-	Topology   description.Topology
+	TopologyID  TopologyID
+	Operation   string // the command's name; empty where the selection is for none
+	OperationID int64  // the same as in the operation's Command events; 0 where it has none yet
+	Selector    string
+	Topology    description.Topology
 }
 
 // ServerSelectionStarted is the first event of a selection.

@@ -45,6 +45,9 @@ func (t *Topology) pick(s *snapshot, sel selection.Selector) (Server, error) {
 	if err != nil {
 		return Server{}, err
 	}
+	if t.cfg.ServerSelector != nil && len(suitable) > 0 {
+		suitable = t.cfg.ServerSelector(suitable)
+	}
 	operations := func(d *description.Server) int64 { return s.server(d.Address).operations.Load() }
 	chosen := selection.Choose(selection.InWindow(suitable, *t.cfg.LocalThreshold), operations, t.cfg.Rand)
 	if chosen == nil {
@@ -99,5 +102,8 @@ func (t *Topology) selectionFailed(sel selection.Selector, s *snapshot, err erro
 }
 
 func (t *Topology) fact(sel selection.Selector, s *snapshot) event.Selection {
-	return event.Selection{TopologyID: t.id, Selector: sel.String(), Topology: s.topology}
+	operation, id := selection.Operation(sel)
+	return event.Selection{
+		TopologyID: t.id, Operation: operation, OperationID: id, Selector: sel.String(), Topology: s.topology,
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/mooringdb/mooring/core/address"
 	"github.com/mooringdb/mooring/core/conn"
@@ -102,13 +103,30 @@ func (s *server) openPool() {
 		Connect: func(ctx context.Context, id uint64) (*conn.Conn, error) {
 			cfg := cfg.Conn
 			cfg.ID = id
-			return conn.Dial(ctx, s.address, cfg)
+			generation := s.generation()
+			c, err := conn.Dial(ctx, s.address, cfg)
+			if err == nil {
+				s.learn(c.Description(), generation)
+			}
+			return c, err
 		},
 		ConnectFailed: func(generation uint64, err error) {
 			s.topology.fail(s, description.Failure{Err: err, Generation: generation, Handshaking: true})
 		},
 		Sink: cfg.Sink,
 	}))
+}
+
+// learn takes the hello of an application's connection for a check's, unless the pool was cleared since the connection
+// was begun: then it says how the server was before that.
+func (s *server) learn(hello *description.Server, generation uint64) {
+	if s.topology.cfg.LoadBalanced {
+		return
+	}
+	d := *hello
+	d.AverageRTT, d.MinRTT = s.monitor.rtt.read()
+	d.LastUpdateTime = time.Now()
+	s.topology.applyIf(s, &d, nil, func() bool { return s.generation() == generation })
 }
 
 func (s *server) closePool() {

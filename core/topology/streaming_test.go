@@ -108,7 +108,7 @@ func TestCancelCheck(t *testing.T) {
 		topo := start(t, cfg)
 		defer stop(t, topo)
 		s := mustSelect(t, topo, selection.Write())
-		pass(3 * time.Second)
+		pass(13 * time.Second) // a reply without news has been seen, which answers any request for a check
 		synctest.Wait()
 		j.take()
 		host := cluster.Host(0)
@@ -466,4 +466,80 @@ func TestManyTopologiesEnd(t *testing.T) {
 			})
 		})
 	}
+}
+
+// redirect dials hosts of a cluster by other names.
+func redirect(c *mongotest.Cluster, names map[string]string) func(context.Context, string, string) (net.Conn, error) {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if name, ok := names[addr]; ok {
+			addr = name
+		}
+		return c.Dial(ctx, network, addr)
+	}
+}
+
+// TestApplicationHandshakesAreChecks: a new connection of the pool tells of a change that no check has seen yet.
+func TestApplicationHandshakesAreChecks(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{Polled: true}, mongotest.Primary, mongotest.Secondary)
+		topo := start(t, watched(cluster))
+		defer stop(t, topo)
+		s := mustSelect(t, topo, selection.Write())
+		pass(3 * time.Second)
+		cluster.Elect(cluster.Host(1))
+		if err := ping(t.Context(), s); err != nil { // on a connection that is made for it
+			t.Fatal(err)
+		}
+		if s := topo.Description().Server("a:27017"); s.Kind != description.ServerRSSecondary {
+			t.Errorf("the old primary is %v", s)
+		}
+	})
+}
+
+// TestServerSelector is the prose test "application-provided server selector".
+func TestServerSelector(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary, mongotest.Secondary, mongotest.Secondary)
+		cfg := watched(cluster)
+		cfg.ServerSelector = func(suitable []*description.Server) []*description.Server {
+			return suitable[len(suitable)-1:] // they are sorted: the greatest address
+		}
+		topo := start(t, cfg)
+		defer stop(t, topo)
+		pass(time.Second)
+		for range 10 {
+			s := mustSelect(t, topo, selection.Read(&selection.ReadPreference{Mode: selection.Nearest}))
+			if s.Address() != "c:27017" {
+				t.Errorf("selected %v", s.Address())
+			}
+		}
+	})
+}
+
+func TestSelectionEventsNameTheOperation(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var j journal
+		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary)
+		cfg := watched(cluster)
+		cfg.ServerSelectionTimeout = time.Second
+		line := func(what string, s event.Selection) {
+			j.add("%s %s %d: %s", what, s.Operation, s.OperationID, s.Selector)
+		}
+		cfg.Sink = &event.Sink{
+			ServerSelectionStarted:   func(e event.ServerSelectionStarted) { line("started", e.Selection) },
+			ServerSelectionWaiting:   func(e event.ServerSelectionWaiting) { line("waiting", e.Selection) },
+			ServerSelectionSucceeded: func(e event.ServerSelectionSucceeded) { line("succeeded", e.Selection) },
+			ServerSelectionFailed:    func(e event.ServerSelectionFailed) { line("failed", e.Selection) },
+		}
+		topo := start(t, cfg)
+		defer stop(t, topo)
+		mustSelect(t, topo, selection.For(selection.Write(), "insert", 7))
+		rp := &selection.ReadPreference{Mode: selection.Secondary}
+		if _, err := topo.Select(t.Context(), selection.For(selection.Read(rp), "find", 8)); err == nil {
+			t.Error("selected a secondary of a set without one")
+		}
+		j.expect(t, "started insert 7: a writable server", "waiting insert 7: a writable server", "succeeded insert 7: a writable server",
+			"started find 8: a server for read preference secondary", "waiting find 8: a server for read preference secondary",
+			"failed find 8: a server for read preference secondary")
+	})
 }

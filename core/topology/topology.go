@@ -22,6 +22,7 @@ import (
 	"github.com/mooringdb/mooring/core/event"
 	"github.com/mooringdb/mooring/core/internal/broadcast"
 	"github.com/mooringdb/mooring/core/pool"
+	"github.com/mooringdb/mooring/core/seedlist"
 	"github.com/mooringdb/mooring/core/topology/description"
 )
 
@@ -53,6 +54,14 @@ type Config struct {
 	// auto in a function as a service).
 	Polling bool
 
+	// SRV, if it is not nil, keeps the servers as the SRV records say that the seeds came from; Wanted, Found and Problem
+	// are the topology's own.
+	SRV *seedlist.Poller
+
+	// ServerSelector, if it is not nil, narrows down the servers that suit an operation, before the nearest of them are
+	// chosen. It must not change its argument.
+	ServerSelector func(suitable []*description.Server) []*description.Server
+
 	Conn conn.Config   // how connections are made; the ID in it is not used
 	Pool PoolConfig    // how they are pooled
 	Sink *event.Sink   // hears of discovery, selection and pools; its functions must not call Close
@@ -74,7 +83,7 @@ type Topology struct {
 	id       event.TopologyID
 	snapshot *broadcast.Value[*snapshot]
 	outbox   *outbox
-	running  sync.WaitGroup // monitors, and the ends of removed servers
+	running  sync.WaitGroup // monitors, the polling of SRV records, and the ends of removed servers
 
 	// mu guards the fields below, and is held by whoever stores a snapshot. Nothing blocks while it is held; pool.mu and
 	// the outbox's may be taken under it.
@@ -180,6 +189,9 @@ func (t *Topology) Start(ctx context.Context) error {
 			t.watch(srv)
 		}
 	}
+	if t.cfg.SRV != nil {
+		t.running.Go(func() { t.poll(ctx) })
+	}
 	t.mu.Unlock()
 	t.outbox.deliver()
 	if s.topology.Kind == description.KindLoadBalanced {
@@ -225,12 +237,17 @@ func (t *Topology) Close(ctx context.Context) error {
 
 // apply folds in what a check of srv found. clearPool, if not nil, says how its pool is cleared then.
 func (t *Topology) apply(srv *server, s *description.Server, clearPool *pool.ClearOptions) {
+	t.applyIf(srv, s, clearPool, func() bool { return true })
+}
+
+// applyIf is apply, if that holds with the lock.
+func (t *Topology) applyIf(srv *server, s *description.Server, clearPool *pool.ClearOptions, holds func() bool) {
 	if t.wantsPool(s) {
 		srv.openPool()
 	}
 	t.mu.Lock()
 	current, _ := t.snapshot.Load()
-	if t.state != stateRunning || current.server(srv.address) != srv {
+	if t.state != stateRunning || current.server(srv.address) != srv || !holds() {
 		t.mu.Unlock()
 		return
 	}

@@ -157,6 +157,19 @@ func Changes(previous, current Topology) []Change {
 	return all
 }
 
+// Rescanned is the topology after another look at the records that name its servers: those added are unknown.
+func (t Topology) Rescanned(added, removed []address.Address) Topology {
+	t.Servers = slices.Clone(t.Servers)
+	for _, addr := range removed {
+		t.remove(addr)
+	}
+	for _, addr := range added {
+		t.add(addr)
+	}
+	t.refresh()
+	return t
+}
+
 // WithoutServers is the topology of a driver that has been closed: unknown, and nobody in it.
 func (t Topology) WithoutServers() Topology {
 	return Topology{HeartbeatInterval: t.HeartbeatInterval, seeds: t.seeds}

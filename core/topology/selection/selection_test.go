@@ -257,3 +257,51 @@ func BenchmarkSelectOf(b *testing.B) {
 		})
 	}
 }
+
+func TestDeprioritize(t *testing.T) {
+	servers := []*description.Server{
+		{Address: "a:1", Kind: description.ServerRSPrimary},
+		{Address: "b:1", Kind: description.ServerRSSecondary},
+		{Address: "c:1", Kind: description.ServerRSSecondary},
+	}
+	set := description.Topology{Kind: description.KindReplicaSetWithPrimary, Servers: servers}
+	read := func(mode selection.Mode) selection.Selector {
+		return selection.Read(&selection.ReadPreference{Mode: mode})
+	}
+	for name, test := range map[string]struct {
+		sel  selection.Selector
+		last []address.Address
+		want string
+	}{
+		"none":                             {selection.Write(), nil, "a:1 "},
+		"another suits":                    {read(selection.Secondary), []address.Address{"b:1"}, "c:1 "},
+		"no other suits":                   {selection.Write(), []address.Address{"a:1"}, "a:1 "},
+		"all are":                          {read(selection.Secondary), []address.Address{"a:1", "b:1", "c:1"}, "b:1 c:1 "},
+		"a secondary instead of a primary": {read(selection.PrimaryPreferred), []address.Address{"a:1"}, "b:1 c:1 "},
+		"a primary instead of secondaries": {read(selection.SecondaryPreferred), []address.Address{"b:1", "c:1"}, "a:1 "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			found, err := selection.Deprioritize(test.sel, test.last...).Select(set, servers)
+			got := ""
+			for _, s := range found {
+				got += string(s.Address) + " "
+			}
+			if err != nil || got != test.want {
+				t.Errorf("selected %q, %v, want %q", got, err, test.want)
+			}
+		})
+	}
+	failing := selection.Read(&selection.ReadPreference{Mode: selection.Secondary, MaxStalenessSeconds: new(int64(1))})
+	if _, err := selection.Deprioritize(failing, "a:1").Select(set, servers); err == nil {
+		t.Error("the selector's error is lost")
+	}
+}
+
+func TestOperationOfASelector(t *testing.T) {
+	if name, id := selection.Operation(selection.For(selection.Write(), "insert", 7)); name != "insert" || id != 7 {
+		t.Errorf("Operation = %q, %d", name, id)
+	}
+	if name, id := selection.Operation(selection.Write()); name != "" || id != 0 {
+		t.Errorf("Operation of a plain selector = %q, %d", name, id)
+	}
+}

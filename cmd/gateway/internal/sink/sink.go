@@ -38,6 +38,7 @@ func add(to, s *event.Sink) {
 	join(&to.ServerHeartbeatStarted, s.ServerHeartbeatStarted)
 	join(&to.ServerHeartbeatSucceeded, s.ServerHeartbeatSucceeded)
 	join(&to.ServerHeartbeatFailed, s.ServerHeartbeatFailed)
+	join(&to.SeedlistProblem, s.SeedlistProblem)
 	join(&to.ServerSelectionStarted, s.ServerSelectionStarted)
 	join(&to.ServerSelectionWaiting, s.ServerSelectionWaiting)
 	join(&to.ServerSelectionSucceeded, s.ServerSelectionSucceeded)

@@ -1,0 +1,49 @@
+package selection
+
+import (
+	"slices"
+
+	"github.com/mooringdb/mooring/core/address"
+	"github.com/mooringdb/mooring/core/topology/description"
+)
+
+// Deprioritize selects as sel does, but servers at these addresses only where no other suits: a retry goes elsewhere if
+// it can.
+func Deprioritize(sel Selector, servers ...address.Address) Selector {
+	if len(servers) == 0 {
+		return sel
+	}
+	return deprioritize{sel, servers}
+}
+
+type deprioritize struct {
+	Selector
+	last []address.Address
+}
+
+func (d deprioritize) Select(t description.Topology, candidates []*description.Server) ([]*description.Server, error) {
+	others := filter(candidates, func(s *description.Server) bool { return !slices.Contains(d.last, s.Address) })
+	found, err := d.Selector.Select(t, others)
+	if err != nil || len(found) > 0 {
+		return found, err
+	}
+	return d.Selector.Select(t, candidates)
+}
+
+// For selects as sel does, and says for which operation: what the events of the selection tell. id is the same for all
+// commands of one operation.
+func For(sel Selector, operation string, id int64) Selector { return forOperation{sel, operation, id} }
+
+type forOperation struct {
+	Selector
+	operation string
+	id        int64
+}
+
+// Operation is what For was told of sel, or of nothing.
+func Operation(sel Selector) (name string, id int64) {
+	if f, ok := sel.(forOperation); ok {
+		return f.operation, f.id
+	}
+	return "", 0
+}
