@@ -6,15 +6,19 @@ package command
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	"google.golang.org/grpc"
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/client"
+	corecursor "github.com/mooringdb/mooring/core/cursor"
+	"github.com/mooringdb/mooring/core/mongoerr"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/request"
+	"github.com/mooringdb/mooring/service/rpcerr"
 	"github.com/mooringdb/mooring/service/stream"
 )
 
@@ -68,7 +72,7 @@ func (s *Server) RunCursorCommand(ctx context.Context, req *mooringv1.RunCursorC
 		BatchSize: opt.BatchSize,
 		Inflation: r.Inflation(),
 		Run: func(ctx context.Context) (handle.Cursor, error) {
-			return s.cfg.Client.RunCursorCommand(ctx, req.GetDatabase(), cmd, opt)
+			return s.run(ctx, req.GetDatabase(), cmd, opt)
 		},
 	})
 	if err != nil {
@@ -92,7 +96,7 @@ func (s *Server) StreamRunCursorCommand(
 	if err := r.Err(); err != nil {
 		return err
 	}
-	cur, err := s.cfg.Client.RunCursorCommand(ctx, req.GetDatabase(), cmd, opt)
+	cur, err := s.run(ctx, req.GetDatabase(), cmd, opt)
 	if err != nil {
 		return err
 	}
@@ -105,6 +109,17 @@ func (s *Server) StreamRunCursorCommand(
 		}
 		return ss.Send(&mooringv1.StreamRunCursorCommandResponse{Documents: messages})
 	})
+}
+
+// run runs a command that should open a cursor. If it does not, that is the client's mistake: other commands are for RunCommand.
+func (s *Server) run(ctx context.Context, database string, cmd bson.Raw, opt client.RunCursorCommandOptions) (*corecursor.Cursor, error) {
+	cur, err := s.cfg.Client.RunCursorCommand(ctx, database, cmd, opt)
+	if e, ok := errors.AsType[*mongoerr.MalformedReplyError](err); ok && e.Field == "cursor" {
+		return nil, &rpcerr.Error{
+			Reason: rpcerr.InvalidArgument, Field: "command", Message: "was run, but its reply has no cursor: use RunCommand", Err: err,
+		}
+	}
+	return cur, err
 }
 
 // cursorCommand is what the two requests have in common.
@@ -133,7 +148,7 @@ func readCursorCommand(r *request.Reader, req cursorCommand) (bson.Raw, client.R
 		ReadPreference: r.ReadPreference(req.GetReadPreference()),
 		CursorType:     r.CursorType(kind),
 		BatchSize:      r.BatchSize(batchSize),
-		MaxTimeMS:      request.Copy(maxTime),
+		MaxTimeMS:      request.Copy(r.MaxTimeMS(maxTime)),
 		Comment:        r.Value("comment", req.GetComment()),
 	}
 }
@@ -143,7 +158,7 @@ var driverKeys = map[string]struct{}{
 	"$db": {}, "lsid": {}, "txnNumber": {}, "autocommit": {}, "startTransaction": {}, "$clusterTime": {}, "$readPreference": {},
 }
 
-// foreignCommands reach cursors, sessions and transactions of other clients. In lower case.
+// foreignCommands reach cursors, sessions, transactions and connections of other clients. In lower case.
 var foreignCommands = map[string]string{
 	"getmore":           "CursorService continues cursors",
 	"killcursors":       "CursorService closes cursors",
@@ -153,6 +168,14 @@ var foreignCommands = map[string]string{
 	"refreshsessions":   "sessions are the gateway's",
 	"committransaction": "transactions are the gateway's",
 	"aborttransaction":  "transactions are the gateway's",
+
+	"killallsessionsbypattern": "sessions are the gateway's",
+
+	// A connection serves one client after the other: what it is authenticated as must not change between them.
+	"authenticate": "connections are the gateway's",
+	"logout":       "connections are the gateway's",
+	"saslstart":    "connections are the gateway's",
+	"saslcontinue": "connections are the gateway's",
 }
 
 // readCommand reads a command and refuses what may not be in it.

@@ -72,6 +72,11 @@ func TestRefusedCommands(t *testing.T) {
 		{doc(`{"refreshSessions": []}`), "command"},
 		{doc(`{"commitTransaction": 1}`), "command"},
 		{doc(`{"abortTransaction": 1}`), "command"},
+		{doc(`{"killAllSessionsByPattern": []}`), "command"},
+		{doc(`{"logout": 1}`), "command"},
+		{doc(`{"authenticate": 1, "mechanism": "MONGODB-X509"}`), "command"},
+		{doc(`{"saslStart": 1, "mechanism": "PLAIN"}`), "command"},
+		{doc(`{"saslContinue": 1, "conversationId": 1}`), "command"},
 	} {
 		_, err := g.Command.RunCommand(t.Context(), &mooringv1.RunCommandRequest{Database: "d", Command: test.command})
 		if got := rpcerr.HTTP(status.Convert(err)).Body.GetError().GetField(); status.Code(err) != codes.InvalidArgument || got != test.field {
@@ -127,6 +132,18 @@ func TestCursorCommands(t *testing.T) {
 	}
 	if n != len(docs) {
 		t.Errorf("%d documents, want %d", n, len(docs))
+	}
+	// A command that answers without a cursor is the client's mistake, not the server's.
+	_, err = g.Command.RunCursorCommand(t.Context(), &mooringv1.RunCursorCommandRequest{Database: "d", Command: doc(`{"ping": 1}`)})
+	if e := rpcerr.HTTP(status.Convert(err)).Body.GetError(); status.Code(err) != codes.InvalidArgument || e.GetField() != "command" {
+		t.Errorf("ping as a cursor command: %v", err)
+	}
+	ss, err = g.Command.StreamRunCursorCommand(t.Context(), &mooringv1.StreamRunCursorCommandRequest{Database: "d", Command: doc(`{"ping": 1}`)})
+	if err == nil {
+		_, err = ss.Recv()
+	}
+	if status.Code(err) != codes.InvalidArgument {
+		t.Errorf("a stream of ping: %v", err)
 	}
 	_, err = g.Command.RunCursorCommand(t.Context(), &mooringv1.RunCursorCommandRequest{Database: "d", Command: doc(`{"find": "c"}`), CursorType: proto.String("odd")})
 	if status.Code(err) != codes.InvalidArgument {
