@@ -34,8 +34,8 @@ func New(cfg Config) *Server { return &Server{cfg: cfg} }
 func (s *Server) Next(ctx context.Context, req *mooringv1.CursorServiceNextRequest) (*mooringv1.CursorServiceNextResponse, error) {
 	r := request.Read(ctx, req, req.Statement)
 	ask := handle.Asking{
-		Token: req.GetCursor(), AllowGap: req.GetAllowGap(),
-		BatchSize: r.BatchSize(req.BatchSize), MaxAwaitTimeMS: request.Copy(req.MaxAwaitTimeMs), Inflation: r.Inflation(),
+		Token: r.Cursor(req.GetCursor()), AllowGap: req.GetAllowGap(),
+		BatchSize: r.BatchSize(req.BatchSize), MaxAwaitTimeMS: r.MaxAwaitTimeMS(req.MaxAwaitTimeMs), Inflation: r.Inflation(),
 	}
 	if err := r.Err(); err != nil {
 		return nil, err
@@ -55,8 +55,8 @@ func (s *Server) Next(ctx context.Context, req *mooringv1.CursorServiceNextReque
 func (s *Server) Stream(req *mooringv1.CursorServiceStreamRequest, ss grpc.ServerStreamingServer[mooringv1.CursorServiceStreamResponse]) error {
 	r := request.Read(ss.Context(), req, req.Statement)
 	ask := handle.Asking{
-		Token: req.GetCursor(), AllowGap: req.GetAllowGap(),
-		BatchSize: r.BatchSize(req.BatchSize), MaxAwaitTimeMS: request.Copy(req.MaxAwaitTimeMs), Inflation: r.Inflation(),
+		Token: r.Cursor(req.GetCursor()), AllowGap: req.GetAllowGap(),
+		BatchSize: r.BatchSize(req.BatchSize), MaxAwaitTimeMS: r.MaxAwaitTimeMS(req.MaxAwaitTimeMs), Inflation: r.Inflation(),
 	}
 	if err := r.Err(); err != nil {
 		return err
@@ -80,10 +80,11 @@ func (s *Server) Stream(req *mooringv1.CursorServiceStreamRequest, ss grpc.Serve
 // Close ends a cursor.
 func (s *Server) Close(ctx context.Context, req *mooringv1.CursorServiceCloseRequest) (*mooringv1.CursorServiceCloseResponse, error) {
 	r := request.Read(ctx, req, nil)
+	token := r.Cursor(req.GetCursor())
 	if err := r.Err(); err != nil {
 		return nil, err
 	}
-	if err := s.cfg.Handles.CloseCursor(ctx, "", req.GetCursor()); err != nil {
+	if err := s.cfg.Handles.CloseCursor(ctx, "", token); err != nil {
 		return nil, err
 	}
 	return &mooringv1.CursorServiceCloseResponse{}, nil

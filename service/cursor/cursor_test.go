@@ -127,6 +127,20 @@ func TestCursorErrors(t *testing.T) {
 	if _, err := g.Cursor.Next(t.Context(), &mooringv1.CursorServiceNextRequest{Cursor: token, BatchSize: proto.Int32(-1)}); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("a negative batchSize: %v", err)
 	}
+	// No token at all is a mistake in the request, not a cursor that is gone.
+	none := map[string]error{}
+	_, none["Next"] = g.Cursor.Next(t.Context(), &mooringv1.CursorServiceNextRequest{})
+	_, none["Close"] = g.Cursor.Close(t.Context(), &mooringv1.CursorServiceCloseRequest{})
+	ss, err := g.Cursor.Stream(t.Context(), &mooringv1.CursorServiceStreamRequest{})
+	if err == nil {
+		_, err = ss.Recv()
+	}
+	none["Stream"] = err
+	for name, err := range none {
+		if status.Code(err) != codes.InvalidArgument || errorOf(t, err).GetField() != "cursor" {
+			t.Errorf("%s without a cursor: %v", name, err)
+		}
+	}
 	// The server has lost the cursor.
 	token = find()
 	server.Handle("getMore", mongotest.Always(mongotest.Error(43, "CursorNotFound", "cursor id 1 not found")))

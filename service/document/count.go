@@ -19,7 +19,7 @@ func (s *Server) Distinct(ctx context.Context, req *mooringv1.DistinctRequest) (
 		Collation:      r.Document("collation", req.GetCollation()),
 		Comment:        r.Value("comment", req.GetComment()),
 		Hint:           r.Hint(req.GetHint()),
-		MaxTimeMS:      req.MaxTimeMs,
+		MaxTimeMS:      r.MaxTimeMS(req.MaxTimeMs),
 		ReadConcern:    r.ReadConcern(req.GetReadConcern()),
 		ReadPreference: r.ReadPreference(req.GetReadPreference()),
 		Extra:          r.Document("options", req.GetOptions()),
@@ -45,14 +45,17 @@ func (s *Server) Distinct(ctx context.Context, req *mooringv1.DistinctRequest) (
 // CountDocuments counts the documents that match.
 func (s *Server) CountDocuments(ctx context.Context, req *mooringv1.CountDocumentsRequest) (*mooringv1.CountDocumentsResponse, error) {
 	r := request.Read(ctx, req, req.Statement)
+	if req.Limit != nil && req.GetLimit() <= 0 {
+		r.Refuse("limit", "is not positive: leave it out to count all")
+	}
 	opt := client.CountDocumentsOptions{
 		Filter:         r.Document("filter", req.GetFilter()),
 		Collation:      r.Document("collation", req.GetCollation()),
 		Comment:        r.Value("comment", req.GetComment()),
 		Hint:           r.Hint(req.GetHint()),
 		Limit:          req.Limit,
-		Skip:           req.Skip,
-		MaxTimeMS:      req.MaxTimeMs,
+		Skip:           r.NonNegative("skip", req.Skip),
+		MaxTimeMS:      r.MaxTimeMS(req.MaxTimeMs),
 		ReadConcern:    r.ReadConcern(req.GetReadConcern()),
 		ReadPreference: r.ReadPreference(req.GetReadPreference()),
 		Extra:          r.Document("options", req.GetOptions()),
@@ -74,7 +77,7 @@ func (s *Server) EstimatedDocumentCount(
 	r := request.Read(ctx, req, req.Statement)
 	opt := client.EstimatedDocumentCountOptions{
 		Comment:        r.Value("comment", req.GetComment()),
-		MaxTimeMS:      req.MaxTimeMs,
+		MaxTimeMS:      r.MaxTimeMS(req.MaxTimeMs),
 		ReadConcern:    r.ReadConcern(req.GetReadConcern()),
 		ReadPreference: r.ReadPreference(req.GetReadPreference()),
 		Extra:          r.Document("options", req.GetOptions()),

@@ -313,6 +313,21 @@ func TestRefusals(t *testing.T) {
 			})
 			return err
 		}, codes.InvalidArgument, "writeConcern.w"},
+		{"negative batchSize", find(func(r *mooringv1.FindRequest) { r.BatchSize = proto.Int32(-1) }), codes.InvalidArgument, "batchSize"},
+		{"negative batchSize of a stream", func() error {
+			ss, err := d.StreamFind(ctx, &mooringv1.StreamFindRequest{Database: "d", Collection: "c", BatchSize: proto.Int32(-1)})
+			if err == nil {
+				_, err = ss.Recv()
+			}
+			return err
+		}, codes.InvalidArgument, "batchSize"},
+		{"negative skip", find(func(r *mooringv1.FindRequest) { r.Skip = proto.Int64(-1) }), codes.InvalidArgument, "skip"},
+		{"negative maxTimeMS", find(func(r *mooringv1.FindRequest) { r.MaxTimeMs = proto.Int64(-1) }), codes.InvalidArgument, "maxTimeMS"},
+		{"negative maxAwaitTimeMS", find(func(r *mooringv1.FindRequest) { r.MaxAwaitTimeMs = proto.Int64(-1) }), codes.InvalidArgument, "maxAwaitTimeMS"},
+		{"counting at most nothing", func() error {
+			_, err := d.CountDocuments(ctx, &mooringv1.CountDocumentsRequest{Database: "d", Collection: "c", Limit: proto.Int64(0)})
+			return err
+		}, codes.InvalidArgument, "limit"},
 		{"fieldName", func() error {
 			_, err := d.Distinct(ctx, &mooringv1.DistinctRequest{Database: "d", Collection: "c"})
 			return err
@@ -326,7 +341,7 @@ func TestRefusals(t *testing.T) {
 			}
 		})
 	}
-	if n := len(g.Server.Commands("find", "update", "delete", "insert", "distinct", "findAndModify")); n != 0 {
+	if n := len(g.Server.Commands("find", "aggregate", "update", "delete", "insert", "distinct", "findAndModify")); n != 0 {
 		t.Errorf("%d commands were sent", n)
 	}
 }

@@ -326,6 +326,28 @@ func (r *Reader) BatchSize(n *int32) *int32 {
 	return Copy(n)
 }
 
+// NonNegative refuses numbers below 0, of which servers say different things, or nothing.
+func (r *Reader) NonNegative(field string, n *int64) *int64 {
+	if n != nil && *n < 0 {
+		r.Refuse(field, "is negative")
+	}
+	return n
+}
+
+// MaxTimeMS reads how long the server may work.
+func (r *Reader) MaxTimeMS(n *int64) *int64 { return r.NonNegative("maxTimeMS", n) }
+
+// MaxAwaitTimeMS reads how long a tailable cursor may wait. It is a copy: cursors outlive their request.
+func (r *Reader) MaxAwaitTimeMS(n *int64) *int64 { return Copy(r.NonNegative("maxAwaitTimeMS", n)) }
+
+// Cursor reads a cursor's token.
+func (r *Reader) Cursor(token string) string {
+	if token == "" {
+		r.Refuse("cursor", "is required")
+	}
+	return token
+}
+
 // Copy copies an option that outlives its request; nil stays nil.
 func Copy[T any](p *T) *T {
 	if p == nil {
