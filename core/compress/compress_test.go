@@ -200,6 +200,7 @@ func TestLiesCostNothing(t *testing.T) {
 		{"snappy of another size", compress.Snappy, append([]byte{10}, make([]byte, 1<<20)...)},
 		{"zlib", compress.Zlib, compress.Compress(nil, compress.Zlib, -1, make([]byte, 1000))},
 		{"zstd", compress.Zstd, compress.Compress(nil, compress.Zstd, -1, make([]byte, 1000))},
+		{"zstd of another size", compress.Zstd, compress.Compress(nil, compress.Zstd, -1, samples()["random"][:2000])},
 		{"zstd without a size and with a window of 1 GiB", compress.Zstd, append([]byte{0x28, 0xb5, 0x2f, 0xfd, 0, 0xa0}, make([]byte, 100)...)},
 	}
 	for _, tt := range tests {
