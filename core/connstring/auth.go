@@ -23,10 +23,10 @@ type mechanism struct {
 }
 
 var mechanisms = map[string]mechanism{
-	"":              {needsUser: true, source: "admin"},
-	"SCRAM-SHA-1":   {needsUser: true, source: "admin"},
-	"SCRAM-SHA-256": {needsUser: true, source: "admin"},
-	"MONGODB-CR":    {needsUser: true, source: "admin"},
+	"":              {needsUser: true, needsPassword: true, source: "admin"},
+	"SCRAM-SHA-1":   {needsUser: true, needsPassword: true, source: "admin"},
+	"SCRAM-SHA-256": {needsUser: true, needsPassword: true, source: "admin"},
+	"MONGODB-CR":    {needsUser: true, needsPassword: true, source: "admin"},
 	"PLAIN":         {needsUser: true, needsPassword: true, source: external},
 	"GSSAPI": {
 		needsUser: true, external: true,
@@ -51,8 +51,6 @@ func (p *parser) checkCredential() error {
 	switch {
 	case m.needsUser && c.Username == "":
 		return fmt.Errorf("%s needs a user name", name)
-	case m.needsPassword && !c.HasPassword:
-		return fmt.Errorf("%s needs a password", name)
 	case m.refusesPassword && c.HasPassword:
 		return fmt.Errorf("%s takes no password", name)
 	case m.both && (c.Username == "") != (c.Password == ""):
@@ -80,13 +78,16 @@ func (c *Config) defaultSource() string {
 	return m.source
 }
 
-// CheckAuth says whether the mechanism can work with the properties that it is given. Parse does not: the grammar's own
-// tests have properties in them that no mechanism takes. Whoever makes a client asks.
+// CheckAuth says whether the mechanism can work with the password and the properties that it is given. Parse does not: the
+// grammar's own tests leave a password out, and have properties that no mechanism takes. Whoever makes a client asks.
 func (c *Config) CheckAuth() error {
 	if !c.HasCredential {
 		return nil
 	}
 	m := mechanisms[c.AuthMechanism]
+	if m.needsPassword && !c.HasPassword && c.Password == "" {
+		return fmt.Errorf("%s needs a password", named(c.AuthMechanism))
+	}
 	for _, p := range c.AuthMechanismProperties {
 		if !slices.ContainsFunc(m.properties, func(name string) bool { return strings.EqualFold(name, p.Name) }) {
 			return fmt.Errorf("option authMechanismProperties: %s takes no property %s", named(c.AuthMechanism), p.Name)

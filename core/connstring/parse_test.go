@@ -98,7 +98,7 @@ func TestParseRefuses(t *testing.T) {
 	for _, uri := range []string{
 		"", "mongodb:/a", "http://a", "mongodb://", "mongodb://a,,b", "mongodb://a/d$b", "mongodb://a/d%2Fb", "mongodb://a/d%",
 		"mongodb://a/?w", "mongodb://a/?w=%", "mongodb://@a", "mongodb://:@a", "mongodb://a/?authSource=",
-		"mongodb://a/?authMechanism=NONE", "mongodb://u@a/?authMechanism=MONGODB-AWS", "mongodb://u@a/?authMechanism=PLAIN",
+		"mongodb://a/?authMechanism=NONE", "mongodb://u@a/?authMechanism=MONGODB-AWS",
 		"mongodb://u:p@a/?authMechanism=MONGODB-X509", "mongodb://u:p@a/?authMechanism=GSSAPI&authSource=x",
 		"mongodb+srv://a,b", "mongodb+srv://a:1", "mongodb+srv://[::1]", "mongodb+srv://a/?directConnection=true",
 		"mongodb://a?minPoolSize=101", "mongodb://a?minPoolSize=3&maxPoolSize=2", "mongodb://a?tls=1&ssl=false",
@@ -215,6 +215,10 @@ func TestCheckAuth(t *testing.T) {
 	}{
 		{"a/?authMechanismProperties=a:b", ""}, // nobody authenticates
 		{"u:p@a", ""},
+		{"u:@a", ""},
+		{"u@a", "authentication needs a password"},
+		{"u@a/?authMechanism=PLAIN", "PLAIN needs a password"},
+		{"u@a/?authMechanism=SCRAM-SHA-1", "SCRAM-SHA-1 needs a password"},
 		{"u:p@a/?authMechanismProperties=SERVICE_NAME:b", "authentication takes no property SERVICE_NAME"},
 		{"u:p@a/?authMechanism=SCRAM-SHA-256&authMechanismProperties=X:b", "SCRAM-SHA-256 takes no property X"},
 		{"a/?authMechanism=MONGODB-X509&authMechanismProperties=X:b", "MONGODB-X509 takes no property"},
