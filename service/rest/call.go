@@ -1,9 +1,7 @@
 package rest
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -41,6 +39,7 @@ type call struct {
 	id       string
 	query    url.Values
 	timeout  time.Duration // 0: none
+	deadline time.Time     // that timeout makes; zero: none
 	metadata metadata.MD   // the handler's header
 
 	called    bool              // the request has reached the interceptors
@@ -114,7 +113,8 @@ func (c *call) serve(ctx context.Context, params map[string]string) {
 	ctx = context.WithValue(ctx, callKey{}, c)
 	if c.timeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, c.timeout)
+		c.deadline = time.Now().Add(c.timeout)
+		ctx, cancel = context.WithDeadline(ctx, c.deadline)
 		defer cancel()
 	}
 	// grpc-gateway sees a body and a context. All else is done, or is not its business.
@@ -163,49 +163,6 @@ func (c *call) incoming() metadata.MD {
 		}
 	}
 	return md
-}
-
-// decode reads the body into a request.
-func (c *call) decode(m message) error {
-	body, err := c.readBody()
-	if err != nil {
-		return err
-	}
-	defer c.handler.buffers.put(body)
-	if len(bytes.TrimSpace(body.b)) == 0 {
-		return nil // as {}
-	}
-	return decode(c.route.request, m, body.b)
-}
-
-func (c *call) readBody() (*buffer, error) {
-	limit := c.handler.config.MaxBodyBytes
-	if c.r.ContentLength > limit {
-		c.w.Header().Set("Connection", "close")
-		return nil, c.tooLarge()
-	}
-	// What a client announces is not believed beyond what is lent anyway.
-	body := c.handler.buffers.get(int(min(max(c.r.ContentLength, 0), maxPooled-bytes.MinRead)) + bytes.MinRead)
-	into := bytes.NewBuffer(body.b)
-	from := c.r.Body
-	if c.r.ContentLength < 0 {
-		from = http.MaxBytesReader(c.w, from, limit)
-	}
-	_, err := into.ReadFrom(from)
-	body.b = into.Bytes()
-	if err == nil {
-		return body, nil
-	}
-	c.handler.buffers.put(body)
-	var tooLarge *http.MaxBytesError
-	if errors.As(err, &tooLarge) {
-		return nil, c.tooLarge()
-	}
-	return nil, refuse(rpcerr.Canceled, "the body could not be read: "+err.Error())
-}
-
-func (c *call) tooLarge() error {
-	return refuse(rpcerr.TooLarge, "the body is larger than "+strconv.FormatInt(c.handler.config.MaxBodyBytes, 10)+" bytes")
 }
 
 // complete sets the fields of a request that stand neither in its body nor in its path.

@@ -200,7 +200,7 @@ func (d *decoder) message(p *plan, m message, c byte) error {
 				return d.field(f, m)
 			}
 		}
-		return d.fail("a value of this type has no meaning here")
+		return d.fail("expected " + p.expected())
 	case p.shape == shapeModeOnly && c == '"':
 		return d.field(p.fields[0], m)
 	case c != '{':
@@ -311,13 +311,17 @@ func (d *decoder) integer(low, high int64) (int64, error) {
 		n, err = strconv.ParseInt(s, 10, 64)
 		ok = err == nil && s[0] != '+'
 	}
-	if !ok {
-		d.at = at
-		return 0, d.fail("expected an integer")
+	tooLarge := ok && (n < low || n > high)
+	if f, isDouble := v.Double(); isDouble && !ok {
+		tooLarge = math.Trunc(f) == f // integral, and not an int64
 	}
-	if n < low || n > high {
+	switch {
+	case tooLarge:
 		d.at = at
 		return 0, d.fail("the integer is too large")
+	case !ok:
+		d.at = at
+		return 0, d.fail("expected an integer")
 	}
 	return n, nil
 }

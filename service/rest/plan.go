@@ -1,6 +1,8 @@
 package rest
 
 import (
+	"strings"
+
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
@@ -127,6 +129,27 @@ func kindOf(fd fieldDescriptor) kind {
 
 // isNumber says whether the field is one integer.
 func (f *field) isNumber() bool { return !f.repeated && (f.kind == kindInt32 || f.kind == kindInt64) }
+
+// expected names the JSON values that a union takes: "a string, an object or an array of pairs".
+func (p *plan) expected() string {
+	var names []string
+	for _, f := range p.fields {
+		switch {
+		case f.kind == kindString:
+			names = append(names, "a string")
+		case f.isNumber():
+			names = append(names, "an integer")
+		case f.kind == kindDocument && f.ordered:
+			names = append(names, "an object", "an array of pairs")
+		case f.kind == kindMessage && f.message.shape == shapeBare:
+			names = append(names, "an array")
+		default:
+			names = append(names, "an object")
+		}
+	}
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " or " + names[last]
+}
 
 // takes says whether a JSON value that begins with c can be the field's.
 func (f *field) takes(c byte) bool {

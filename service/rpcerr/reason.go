@@ -20,6 +20,7 @@ const (
 	NotAcceptable        Reason = "NotAcceptable"
 	URITooLong           Reason = "URITooLong"
 	UnsupportedMediaType Reason = "UnsupportedMediaType"
+	BodyTimeout          Reason = "BodyTimeout"
 
 	CursorNotFound        Reason = "CursorNotFound"
 	CursorTokenReused     Reason = "CursorTokenReused"
@@ -71,6 +72,7 @@ var reasons = map[Reason]row{
 	NotAcceptable:        {codes.InvalidArgument, http.StatusNotAcceptable, NotAcceptable, Never},
 	URITooLong:           {codes.InvalidArgument, http.StatusRequestURITooLong, URITooLong, Never},
 	UnsupportedMediaType: {codes.InvalidArgument, http.StatusUnsupportedMediaType, UnsupportedMediaType, Never},
+	BodyTimeout:          {codes.DeadlineExceeded, http.StatusRequestTimeout, BodyTimeout, SameRequest},
 
 	CursorNotFound:        {codes.NotFound, http.StatusNotFound, CursorNotFound, Restart},
 	CursorTokenReused:     {codes.Aborted, http.StatusConflict, CursorTokenReused, Restart},

@@ -1,0 +1,103 @@
+package rest_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+)
+
+// errorReader fails after its text.
+type errorReader struct {
+	text io.Reader
+	err  error
+}
+
+func (r *errorReader) Read(b []byte) (int, error) {
+	n, err := r.text.Read(b)
+	if errors.Is(err, io.EOF) {
+		err = r.err
+	}
+	return n, err
+}
+
+func TestBodiesThatDoNotArrive(t *testing.T) {
+	h := newHandler(t, &fake{})
+	for _, c := range []struct {
+		name    string
+		err     error
+		code    int
+		message string
+	}{
+		{"the client has gone", io.ErrUnexpectedEOF, 499, "the body could not be read: unexpected EOF"},
+		{"bad chunk", errors.New("invalid byte in chunk length"), 400, "the body could not be read: invalid byte in chunk length"},
+		{"late", os.ErrDeadlineExceeded, 408, "the body did not arrive in time"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := httptest.NewRequest(http.MethodPost, documents+":find", &errorReader{strings.NewReader(`{"filter"`), c.err})
+			w := serve(h, r)
+			if e := errorOf(t, w.Code, w.Body.Bytes(), c.code); e.Message != c.message {
+				t.Errorf("message %q, want %q", e.Message, c.message)
+			}
+		})
+	}
+}
+
+// The timeout of a call counts from its first byte: a body that comes too slowly does not hold a goroutine for longer.
+func TestTimeoutWhileTheBodyComes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		found := make(chan struct{}, 1)
+		f := &fake{find: func(context.Context, *mooringv1.FindRequest) (*mooringv1.FindResponse, error) {
+			found <- struct{}{}
+			return &mooringv1.FindResponse{}, nil
+		}}
+		l := listen(t, newHandler(t, f))
+		conn := l.dial()
+		defer func() { _ = conn.Close() }()
+		replies := bufio.NewReader(conn)
+		post := func(header, body string) {
+			if _, err := io.WriteString(conn, "POST "+documents+":find HTTP/1.1\r\nHost: db\r\n"+header+"\r\n\r\n"+body); err != nil {
+				t.Fatal(err)
+			}
+		}
+		answer := func() int {
+			reply, err := http.ReadResponse(replies, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = io.Copy(io.Discard, reply.Body)
+			_ = reply.Body.Close()
+			return reply.StatusCode
+		}
+		// A body in time leaves no deadline behind, neither for its own call nor for the next one.
+		post("Content-Length: 2\r\nRequest-Timeout: 1s", "{}")
+		if code := answer(); code != 200 {
+			t.Errorf("a body in time: %d", code)
+		}
+		<-found
+		time.Sleep(2 * time.Second) //nolint:forbidigo // fake time
+		begin := time.Now()
+		post("Content-Length: 20\r\nRequest-Timeout: 300ms", "{")
+		if code, took := answer(), time.Since(begin); code != 504 || took != 300*time.Millisecond {
+			t.Errorf("a late body: %d after %v", code, took)
+		}
+		// Without a timeout, a client that stops sending is given up, too.
+		conn = l.dial()
+		defer func() { _ = conn.Close() }()
+		replies = bufio.NewReader(conn)
+		begin = time.Now()
+		post("Content-Length: 20", "{")
+		if code, took := answer(), time.Since(begin); code != 408 || took < 30*time.Second || took > 31*time.Second {
+			t.Errorf("a body that stops: %d after %v", code, took)
+		}
+	})
+}
