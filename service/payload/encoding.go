@@ -38,7 +38,7 @@ func EncodingFrom(ctx context.Context) (Encoding, error) {
 			return CanonicalJSON, nil
 		}
 	}
-	return BSON, &Error{Field: EncodingKey, Problem: fmt.Sprintf("%q is not json or canonical-json", asked)}
+	return BSON, &Error{Field: EncodingKey, Offset: NoOffset, Problem: fmt.Sprintf("%q is not json or canonical-json", asked)}
 }
 
 func (e Encoding) mode() extjson.Mode {

@@ -17,14 +17,20 @@ import (
 type Error struct {
 	// Field is the path to the problem: "filter.total.$gt".
 	Field string
-	// Offset is where it was seen, in bytes from the beginning of the field's BSON or JSON; on REST, of the body.
+	// Offset is where it was seen, in bytes from the beginning of the field's BSON or JSON, or NoOffset.
 	Offset int
 	// Problem says what is wrong.
 	Problem string
 }
 
+// NoOffset is the Offset of a problem that is at no place: there is no text.
+const NoOffset = -1
+
 // Error is "<field>: <problem> (offset <n>)".
 func (e *Error) Error() string {
+	if e.Offset < 0 {
+		return e.Field + ": " + e.Problem
+	}
 	return e.Field + ": " + e.Problem + " (offset " + strconv.Itoa(e.Offset) + ")"
 }
 
@@ -135,7 +141,7 @@ func NewValue(v bson.Value) *mooringv1.Value {
 }
 
 func unset(field string) error {
-	return &Error{Field: field, Problem: "neither bson nor json is set"}
+	return &Error{Field: field, Offset: NoOffset, Problem: "neither bson nor json is set"}
 }
 
 // inField makes an *Error of what bson and extjson return, or moves an *Error down below field.

@@ -65,7 +65,7 @@ func TestDocuments(t *testing.T) {
 		{"unset", nil, payload.Raw, `-`},
 		{"bson", payload.NewDocument(nested), payload.Raw, `{"a":{"b":"xx"}}`},
 		{"json", jsonDoc(`{"a": 1}`), payload.Raw, `{"a":{"$numberInt":"1"}}`},
-		{"neither form", &mooringv1.Document{}, payload.Raw, `filter: neither bson nor json is set (offset 0)`},
+		{"neither form", &mooringv1.Document{}, payload.Raw, `filter: neither bson nor json is set`},
 		{"empty bson", payload.NewDocument(nil), payload.Raw, `filter: malformed BSON`},
 		{"malformed bson", payload.NewDocument(bad), payload.Raw, `filter.a.b: malformed BSON`},
 		{"malformed json", jsonDoc(`{"a": {"b": tru}}`), payload.Raw, `filter.a.b: malformed Extended JSON`},

@@ -145,8 +145,11 @@ var table = []entry{
 		}
 	}),
 	typed(func(e *payload.Error, _ error, x *explanation) {
-		x.row, x.field = reasons[MalformedDocument], e.Field
-		x.at(int64(e.Offset))
+		x.row, x.field = reasons[InvalidArgument], e.Field
+		if e.Offset != payload.NoOffset {
+			x.row = reasons[MalformedDocument]
+			x.at(int64(e.Offset))
+		}
 	}),
 	value("handle.ErrCursorNotFound", handle.ErrCursorNotFound, CursorNotFound),
 	value("handle.ErrCursorTokenReused", handle.ErrCursorTokenReused, CursorTokenReused),

@@ -106,6 +106,7 @@ func TestTable(t *testing.T) {
 
 		{&client.ArgumentError{Argument: "update", Problem: "no operators"}, codes.InvalidArgument, 400, "InvalidArgument", "never"},
 		{&payload.Error{Field: "filter.a", Offset: 7, Problem: "no"}, codes.InvalidArgument, 400, "MalformedDocument", "never"},
+		{&payload.Error{Field: "filter", Offset: payload.NoOffset, Problem: "neither"}, codes.InvalidArgument, 400, "InvalidArgument", "never"},
 		{&operation.TooLargeError{}, codes.InvalidArgument, 413, "TooLarge", "never"},
 		{handle.ErrCursorNotFound, codes.NotFound, 404, "CursorNotFound", "restart"},
 		{handle.ErrCursorTokenReused, codes.Aborted, 409, "CursorTokenReused", "restart"},
