@@ -10,12 +10,14 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"sync/atomic"
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/conn/metadata"
 	"github.com/mooringdb/mooring/core/connstring"
 	"github.com/mooringdb/mooring/core/event"
 	"github.com/mooringdb/mooring/core/operation"
+	"github.com/mooringdb/mooring/core/seedlist"
 	"github.com/mooringdb/mooring/core/topology"
 	"github.com/mooringdb/mooring/core/topology/description"
 	"github.com/mooringdb/mooring/core/topology/selection"
@@ -29,11 +31,14 @@ type Options struct {
 	Dialer func(ctx context.Context, network, addr string) (net.Conn, error)
 	// Libraries are those that wrap the driver, innermost first: servers see them after the driver's own name.
 	Libraries []metadata.Library
+	// Resolver answers for the DNS records of a mongodb+srv string; nil asks as the rest of the process does.
+	Resolver seedlist.Resolver
 }
 
 // Client runs operations on one deployment. All its methods may be called from many goroutines at once.
 type Client struct {
-	topology *topology.Topology
+	topology atomic.Pointer[topology.Topology] // nil until Start where the servers' names come from DNS
+	lookUp   func(context.Context) error       // makes the topology in that case, else nil
 	runner   operation.Runner
 	warnings []connstring.Warning
 
@@ -43,14 +48,11 @@ type Client struct {
 	writeConcern     WriteConcern
 }
 
-// New makes a client. It does no network I/O; it reads the files that the tls options name. A feature of the connection
+// New makes a client. It does no network I/O, not even for mongodb+srv: Start does; it reads the files that the tls options name. A feature of the connection
 // string that this version does not have is a *NotBuiltError.
 func New(cfg connstring.Config, opt Options) (*Client, error) {
 	if err := cfg.CheckAuth(); err != nil {
 		return nil, fmt.Errorf("connection string: %w", err)
-	}
-	if err := refuseUnbuilt(&cfg); err != nil {
-		return nil, err
 	}
 	rp, err := readPreference(&cfg)
 	if err != nil {
@@ -60,34 +62,72 @@ func New(cfg connstring.Config, opt Options) (*Client, error) {
 	if checkWriteConcern(&cfg.WriteConcern, &ck); ck.err != nil {
 		return nil, ck.err
 	}
-	watch, err := topologyConfig(&cfg, opt)
-	if err != nil {
-		return nil, err
-	}
-	t, err := topology.New(watch)
-	if err != nil {
-		return nil, err
-	}
-	return &Client{
-		topology:         t,
-		runner:           operation.Runner{Deployment: deployment{t}, Sink: opt.Sink, Timeout: valueOf(cfg.Timeout)},
+	c := &Client{
+		runner:           operation.Runner{Sink: opt.Sink, Timeout: valueOf(cfg.Timeout)},
 		warnings:         warnings(&cfg),
 		readPreference:   rp,
 		readConcernLevel: cfg.ReadConcernLevel,
 		writeConcern:     cfg.WriteConcern,
-	}, nil
+	}
+	c.runner.Deployment = deployment{c}
+	if cfg.SRV {
+		c.lookUp = func(ctx context.Context) error { return c.resolve(ctx, cfg, opt) }
+		err = refuseUnbuilt(&cfg)
+	} else {
+		err = c.watch(&cfg, opt, nil)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
-// Start begins to monitor the deployment. It does not wait for a server to be found: operations do. The client lives until
-// Close; of ctx it takes the values, not the end.
-func (c *Client) Start(ctx context.Context) error { return c.topology.Start(ctx) }
+// watch makes the topology.
+func (c *Client) watch(cfg *connstring.Config, opt Options, srv *seedlist.Poller) error {
+	if err := refuseUnbuilt(cfg); err != nil {
+		return err
+	}
+	watch, err := topologyConfig(cfg, opt)
+	if err != nil {
+		return err
+	}
+	watch.SRV = srv
+	t, err := topology.New(watch)
+	if err != nil {
+		return err
+	}
+	c.topology.Store(t)
+	return nil
+}
+
+// Start begins to monitor the deployment. It does not wait for a server to be found: operations do. What it does wait for,
+// until ctx ends, is DNS, where a mongodb+srv string names the deployment. The client lives until Close; of ctx it takes the
+// values, not the end.
+func (c *Client) Start(ctx context.Context) error {
+	if c.lookUp != nil && c.topology.Load() == nil {
+		if err := c.lookUp(ctx); err != nil {
+			return err
+		}
+	}
+	return c.topology.Load().Start(ctx)
+}
 
 // Close ends the monitors and the pools: idle connections are closed at once, those in use when their operation ends. It waits
 // for the driver's goroutines until ctx ends. Operations that wait for a server, and later ones, fail.
-func (c *Client) Close(ctx context.Context) error { return c.topology.Close(ctx) }
+func (c *Client) Close(ctx context.Context) error {
+	if t := c.topology.Load(); t != nil {
+		return t.Close(ctx)
+	}
+	return nil
+}
 
 // Topology is the deployment as it is known now.
-func (c *Client) Topology() description.Topology { return c.topology.Description() }
+func (c *Client) Topology() description.Topology {
+	if t := c.topology.Load(); t != nil {
+		return t.Description()
+	}
+	return description.Topology{}
+}
 
 // Warnings are what should be said about the connection string: what is out of date in it, and what is accepted without
 // having an effect yet.

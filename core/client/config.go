@@ -19,11 +19,9 @@ var unbuilt = []struct {
 	option string
 	asked  func(*connstring.Config) bool
 }{
-	{"mongodb+srv", func(c *connstring.Config) bool { return c.SRV }},
 	{"username", func(c *connstring.Config) bool { return c.HasCredential }},
 	{"authMechanism", func(c *connstring.Config) bool { return c.AuthMechanism != "" }},
 	{"loadBalanced", func(c *connstring.Config) bool { return c.LoadBalanced }},
-	{"serverMonitoringMode=stream", func(c *connstring.Config) bool { return c.ServerMonitoringMode == "stream" }},
 }
 
 func refuseUnbuilt(cfg *connstring.Config) error {
@@ -51,7 +49,8 @@ func warnings(cfg *connstring.Config) []connstring.Warning {
 }
 
 func topologyConfig(cfg *connstring.Config, opt Options) (topology.Config, error) {
-	client, err := metadata.Client{AppName: cfg.AppName, Libraries: opt.Libraries, Host: metadata.ThisHost()}.Document()
+	host := metadata.ThisHost()
+	client, err := metadata.Client{AppName: cfg.AppName, Libraries: opt.Libraries, Host: host}.Document()
 	if err != nil {
 		return topology.Config{}, err
 	}
@@ -62,6 +61,7 @@ func topologyConfig(cfg *connstring.Config, opt Options) (topology.Config, error
 		HeartbeatInterval:      valueOf(cfg.HeartbeatInterval),
 		ServerSelectionTimeout: zeroIs(cfg.ServerSelectionTimeout, -1),
 		LocalThreshold:         cfg.LocalThreshold,
+		Polling:                polls(cfg.ServerMonitoringMode, host.Environment.IsFunction()),
 		Sink:                   opt.Sink,
 		Conn: conn.Config{
 			Metadata:       client,
@@ -85,6 +85,12 @@ func topologyConfig(cfg *connstring.Config, opt Options) (topology.Config, error
 	}
 	out.Conn.TLS, out.Conn.Revocation, err = conn.TLSConfig(cfg.TLS)
 	return out, err
+}
+
+// polls tells whether servers are asked each interval although they could tell by themselves. A function as a service may
+// be frozen between two requests, and then finds connections that died meanwhile.
+func polls(mode string, isFunction bool) bool {
+	return mode == "poll" || mode != "stream" && isFunction
 }
 
 // proxy is nil where there is none.

@@ -23,11 +23,9 @@ import (
 
 func TestNewRefusesWhatIsNotBuilt(t *testing.T) {
 	tests := map[string]connstring.Config{
-		"mongodb+srv":                 {SRV: true, SRVHost: "example.com"},
-		"username":                    {HasCredential: true, Username: "u", Password: "secret"},
-		"authMechanism":               {AuthMechanism: "MONGODB-X509"},
-		"loadBalanced":                {LoadBalanced: true},
-		"serverMonitoringMode=stream": {ServerMonitoringMode: "stream"},
+		"username":      {HasCredential: true, Username: "u", Password: "secret"},
+		"authMechanism": {AuthMechanism: "MONGODB-X509"},
+		"loadBalanced":  {LoadBalanced: true},
 	}
 	for option, cfg := range tests {
 		t.Run(option, func(t *testing.T) {

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/conn"
@@ -12,8 +13,11 @@ import (
 	"github.com/mooringdb/mooring/core/topology/selection"
 )
 
-// deployment is a topology as core/operation wants it.
-type deployment struct{ topology *topology.Topology }
+// deployment is a client's topology as core/operation wants it.
+type deployment struct{ client *Client }
+
+// errNotStarted is an operation on a client whose servers are not looked up yet.
+var errNotStarted = errors.New("client was not started")
 
 var (
 	_ operation.Deployment = deployment{}
@@ -22,7 +26,11 @@ var (
 )
 
 func (d deployment) Select(ctx context.Context, sel selection.Selector) (operation.Server, error) {
-	s, err := d.topology.Select(ctx, sel)
+	t := d.client.topology.Load()
+	if t == nil {
+		return nil, errNotStarted
+	}
+	s, err := t.Select(ctx, sel)
 	if err != nil {
 		return nil, err
 	}

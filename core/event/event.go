@@ -48,6 +48,12 @@ type Sink struct {
 	ServerSelectionFailed    func(ServerSelectionFailed)
 }
 
+// HearsSelection tells whether anybody wants the events of server selection.
+func (s *Sink) HearsSelection() bool {
+	return s != nil && (s.ServerSelectionStarted != nil || s.ServerSelectionWaiting != nil ||
+		s.ServerSelectionSucceeded != nil || s.ServerSelectionFailed != nil)
+}
+
 // Command is what the three command events have in common.
 type Command struct {
 	Name               string // the command's name

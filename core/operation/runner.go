@@ -38,7 +38,11 @@ func (r *Runner) attempt(ctx context.Context, op *Operation) (Result, error) {
 	if ctx.Err() != nil {
 		return Result{}, context.Cause(ctx)
 	}
-	server, err := r.Deployment.Select(ctx, op.selector())
+	sel := op.selector()
+	if r.Sink.HearsSelection() {
+		sel = selection.For(sel, op.Command.Name(), op.ID)
+	}
+	server, err := r.Deployment.Select(ctx, sel)
 	if err != nil {
 		return Result{}, err
 	}

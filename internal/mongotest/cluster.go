@@ -282,7 +282,9 @@ func (h *Host) Hang(hanging bool) {
 
 // Lie has h answer hello by that handler; with nil it is honest again. Hello replies that are being awaited are cut.
 func (h *Host) Lie(handler Handler) {
-	h.cluster.change(func() { h.lie = handler })
+	h.cluster.mu.Lock()
+	h.lie = handler
+	h.cluster.mu.Unlock()
 	h.CutConnections()
 }
 
