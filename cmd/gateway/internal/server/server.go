@@ -62,6 +62,7 @@ type Server struct {
 	rest      *http.Server
 	debug     *http.Server
 	addresses Addresses
+	clients   []*clients
 	serving   sync.WaitGroup // one per port
 }
 
@@ -118,8 +119,10 @@ func (s *Server) Start(ctx context.Context) error {
 		return err
 	}
 	for i, p := range ports {
+		l := newClients(listeners[i])
+		s.clients = append(s.clients, l)
 		s.serving.Go(func() {
-			err := p.serve(listeners[i])
+			err := p.serve(l)
 			if err != nil && !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, grpc.ErrServerStopped) {
 				s.parts.Failed(fmt.Errorf("serve %s: %w", p.option, err))
 			}
@@ -202,6 +205,9 @@ func (s *Server) Stop(ctx context.Context) error {
 	stopBreaking := context.AfterFunc(final, func() {
 		defer close(broken)
 		_ = s.rest.Close() // what it closed was broken anyway
+		for _, l := range s.clients {
+			l.hangUpAll() // gRPC's Stop would wait for handshakes
+		}
 		s.parts.GRPC.Stop()
 	})
 	grpcDone := make(chan struct{})
