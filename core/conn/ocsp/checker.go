@@ -83,7 +83,7 @@ type RevokedError struct {
 }
 
 func (e *RevokedError) Error() string {
-	return fmt.Sprintf("certificate %q (serial number %x) was revoked at %s (%s)",
+	return fmt.Sprintf("certificate %q (serial number %x) was revoked at %s%s",
 		e.Certificate.Subject, e.Certificate.SerialNumber, stamp(e.Response.RevokedAt), reason(e.Response.Reason))
 }
 
@@ -262,14 +262,15 @@ func (c *Checker) beSilentLocked(key certKey, now time.Time) {
 	}
 }
 
-var reasons = [...]string{
-	"no reason given", "key compromised", "authority compromised", "affiliation changed", "superseded",
-	"cessation of operation", "on hold", "unknown reason", "removed from list", "privilege withdrawn", "attribute authority compromised",
+var reasons = map[int]string{
+	1: "key compromised", 2: "authority compromised", 3: "affiliation changed", 4: "superseded", 5: "cessation of operation",
+	6: "on hold", 8: "removed from list", 9: "privilege withdrawn", 10: "attribute authority compromised",
 }
 
+// reason is RFC 5280's, in parentheses; nothing where none was given.
 func reason(n int) string {
-	if n < 0 || n >= len(reasons) {
-		return "unknown reason"
+	if text, ok := reasons[n]; ok {
+		return " (" + text + ")"
 	}
-	return reasons[n]
+	return ""
 }
