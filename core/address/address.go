@@ -96,6 +96,9 @@ func split(text string) (host, port string, err error) {
 			i = len(text)
 		}
 		host, rest = strings.ToLower(text[:i]), text[i:]
+		if strings.ContainsAny(host, "[]") {
+			return "", "", fmt.Errorf("address %q: brackets are for IPv6 addresses", text)
+		}
 	}
 	if host == "" {
 		return "", "", fmt.Errorf("address %q: no host", text)

@@ -45,7 +45,7 @@ func TestParse(t *testing.T) {
 func TestParseRefuses(t *testing.T) {
 	for _, text := range []string{
 		"", ":27017", "a:", "a:0", "a:65536", "a:-1", "a:+1", "a:b", "::1", "::1:27017", "[::1", "[::1]27017", "[a]",
-		"[127.0.0.1]", "[]:1", "/tmp/socket", "a b", "a/b", "a:1:2",
+		"[127.0.0.1]", "a]", "a[::1]", "[]:1", "/tmp/socket", "a b", "a/b", "a:1:2",
 	} {
 		if got, err := address.Parse(text); err == nil {
 			t.Errorf("Parse(%q) = %q, want an error", text, got)
