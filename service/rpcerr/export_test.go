@@ -1,5 +1,11 @@
 package rpcerr
 
+import (
+	"strconv"
+
+	"google.golang.org/grpc/codes"
+)
+
 // Names are the errors that have a line in the table.
 func Names() []string {
 	var names []string
@@ -16,4 +22,24 @@ func Reasons() []Reason {
 		all = append(all, r)
 	}
 	return all
+}
+
+// ServerCodes are the rows of the server's codes, as the documentation has them.
+func ServerCodes() map[int32][]string {
+	all := map[int32][]string{}
+	for code, r := range serverCodes {
+		all[code] = Row(r.code, r.http, r.retry, r.reason)
+	}
+	return all
+}
+
+// Row is what a row of the documentation's tables says.
+func Row(code codes.Code, http int, retry Retry, reason Reason) []string {
+	return []string{codeName(code), strconv.Itoa(http), string(retry), string(reason)}
+}
+
+// ReasonRow is Row for a reason of the gateway's own.
+func ReasonRow(reason Reason) []string {
+	r := reasons[reason]
+	return Row(r.code, r.http, r.retry, r.reason)
 }
