@@ -247,6 +247,9 @@ func (c *Cluster) Remove(h *Host) {
 	})
 }
 
+// Elect is Cluster.Elect.
+func (h *Host) Elect() { h.cluster.Elect(h) }
+
 // SetRole makes h be something else.
 func (h *Host) SetRole(role Role) {
 	h.cluster.change(func() { h.role = role })
