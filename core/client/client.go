@@ -54,7 +54,7 @@ func New(cfg connstring.Config, opt Options) (*Client, error) {
 	if err := cfg.CheckAuth(); err != nil {
 		return nil, fmt.Errorf("connection string: %w", err)
 	}
-	rp, err := readPreference(&cfg)
+	rp, err := ReadPreference(&cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +87,7 @@ func (c *Client) watch(cfg *connstring.Config, opt Options, srv *seedlist.Poller
 	if err := refuseUnbuilt(cfg); err != nil {
 		return err
 	}
-	watch, err := topologyConfig(cfg, opt)
+	watch, err := TopologyConfig(cfg, opt)
 	if err != nil {
 		return err
 	}

@@ -48,7 +48,9 @@ func warnings(cfg *connstring.Config) []connstring.Warning {
 	return all
 }
 
-func topologyConfig(cfg *connstring.Config, opt Options) (topology.Config, error) {
+// TopologyConfig is how a client watches and connects to the deployment of cfg, whose seeds are known. It reads the files
+// that the tls options name. Besides New it serves those who look at a deployment without a client.
+func TopologyConfig(cfg *connstring.Config, opt Options) (topology.Config, error) {
 	host := metadata.ThisHost()
 	client, err := metadata.Client{AppName: cfg.AppName, Libraries: opt.Libraries, Host: host}.Document()
 	if err != nil {
@@ -122,8 +124,8 @@ func zeroIs(v *time.Duration, meaning time.Duration) time.Duration {
 	return valueOf(v)
 }
 
-// readPreference is the one of the connection string, nil where it says nothing.
-func readPreference(cfg *connstring.Config) (*selection.ReadPreference, error) {
+// ReadPreference is the one of the connection string, nil where it says nothing.
+func ReadPreference(cfg *connstring.Config) (*selection.ReadPreference, error) {
 	if cfg.ReadPreference == "" && cfg.ReadPreferenceTags == nil && cfg.MaxStaleness == nil {
 		return nil, nil
 	}

@@ -124,6 +124,15 @@ func (c *Checker) Check(ctx context.Context, chain []*x509.Certificate, staple [
 	}
 }
 
+// Known is what is known now of a certificate, for people: the kept response about the first of the chain, from a staple
+// or a responder. The zero Response stands for nothing. It asks nobody.
+func (c *Checker) Known(chain []*x509.Certificate) Response {
+	if len(chain) < 2 {
+		return Response{}
+	}
+	return c.keep(chain[0], chain[1], Response{}, time.Now())
+}
+
 // facts are evidence, and what errors tell of it.
 type facts struct {
 	Evidence
