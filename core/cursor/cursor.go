@@ -27,6 +27,8 @@ type Batch struct {
 	Documents []bson.Raw
 	// Bytes is the sum of the documents' lengths.
 	Bytes int
+	// Buffer is the size of the reply, which the documents keep in memory: at least Bytes, and from a strange server much more.
+	Buffer int
 	// PostBatchResumeToken is a change stream's position behind the batch; nil elsewhere.
 	PostBatchResumeToken bson.Raw
 }

@@ -20,6 +20,7 @@ type reply struct {
 func parse(from address.Address, doc bson.Raw, batchName string) (reply, error) {
 	p := parser{from: from, batchName: batchName}
 	err := p.parse(doc)
+	p.batch.Buffer = len(doc)
 	return p.reply, err
 }
 

@@ -26,7 +26,7 @@ const (
 // Sizer follows the documents of one cursor. The zero value has seen none.
 type Sizer struct {
 	mean  int   // mean size of the documents seen, later ones weighing more; 0: none seen
-	asked int32 // what Next returned last
+	count int32 // documents of the last batch that had any, or what Next returned since
 }
 
 // Saw tells the sizer what a batch held.
@@ -39,12 +39,13 @@ func (s *Sizer) Saw(documents, bytes int) {
 		mean = (s.mean + mean + 1) / 2
 	}
 	s.mean = mean
+	s.count = max(s.count, int32(min(documents, maxCount)))
 }
 
 // Next is the number of documents to ask for next, so that they come close to target bytes.
 func (s *Sizer) Next(target int) int32 {
-	s.asked = Size(target, s.mean, s.asked)
-	return s.asked
+	s.count = Size(target, s.mean, s.count)
+	return s.count
 }
 
 // Size is the batch size for a target in bytes, given the mean size of documents and the size of the batch before; 0 where unknown.

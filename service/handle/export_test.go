@@ -35,3 +35,10 @@ func DecodeClaim(b []byte) (again []byte, err error) {
 	}
 	return c.append(nil, c.state.Comment), nil
 }
+
+// Held is the memory of remembered pages and of rests.
+func (r *Registry) Held() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.memory.pages.cost + r.memory.rests.cost
+}

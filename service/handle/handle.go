@@ -14,7 +14,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/cursor"
 	"github.com/mooringdb/mooring/service/batch"
 )
@@ -24,6 +23,7 @@ const (
 	DefaultIdle       = 10 * time.Minute
 	DefaultPageMemory = 32 << 20
 	DefaultPageBytes  = 3 << 20
+	DefaultMaxCursors = 100_000
 )
 
 // Cursor is what a registry needs of *cursor.Cursor. One goroutine at a time uses it.
@@ -52,10 +52,14 @@ type Config struct {
 	Replica string
 	// Idle is how long a token is good; each page brings a new one.
 	Idle time.Duration
-	// PageMemory is how many bytes of delivered pages may be held for those who ask again.
+	// PageMemory is how many bytes may be held between two calls: delivered pages, for those who ask again, and what is left of batches
+	// that are larger than a page. Less than 0 is none.
 	PageMemory int
 	// PageBytes is the most that a page holds, unless one document is larger.
 	PageBytes int
+	// MaxCursors is how many cursors are held, ended ones included whose last page may still be asked for. One more makes the one go that was
+	// asked for longest ago.
+	MaxCursors int
 	// Continue makes a cursor of a state; required.
 	Continue func(cursor.State) Cursor
 }
@@ -63,38 +67,57 @@ type Config struct {
 // Registry holds the live cursors of one gateway.
 //
 // One mutex over the fields below it; no I/O under it. A cursor itself belongs to whoever was granted its next page, and once its entry
-// is out of the registry he kills it, or, if nobody was, whoever removed it. One goroutine, the janitor, kills expired cursors.
+// is out of the registry he kills it, or, if nobody was, whoever removed it. One goroutine, the janitor, kills those that have expired and
+// those for which there was no room.
 type Registry struct {
 	cfg      Config
 	instance instanceID
 	janitor  sync.WaitGroup
 	stop     context.CancelFunc
 
+	wake chan struct{} // tells the janitor that there are doomed ones
+
 	mu      sync.Mutex
 	entries map[cursorID]*entry
-	pages   pages
+	idle    list     // those on which nobody works, in the order in which they expire
+	doomed  []*entry // removed, and still to be killed
+	memory  memory
 	closed  bool
 }
 
 // entry is one cursor. Its fields are guarded by the registry's mutex, except those of the holder.
 type entry struct {
-	id        cursorID
-	principal string
-	namespace Namespace
-	expires   time.Time
-	pos       position
-	before    position                // when the page that is being fetched was granted
-	done      chan struct{}           // closed when the fetch, or the stream that took the cursor, is over; nil if nobody works on it
-	cancel    context.CancelCauseFunc // ends that
-	removed   bool                    // no longer in the registry
-	page      heldPage
+	id                       cursorID
+	principal                string
+	namespace                Namespace
+	expires                  time.Time
+	pos                      position
+	before                   position // when the page that is being fetched was granted
+	fetch                    *fetch   // nil if nobody works on it
+	removed                  bool     // no longer in the registry
+	page                     Page     // the last one that was delivered, if it is in the list of pages
+	inPages, inRests, inIdle place
 
 	// The holder's: whoever was granted the page, or else has removed the entry.
-	cur        Cursor // nil once a stream has taken it
-	rest       []bson.Raw
-	batchBytes int // size of the batch that rest is from
-	sizer      batch.Sizer
-	fixedSize  bool // the client chose the batch size
+	cur    Cursor // nil once a stream has taken it
+	rest   rest
+	sizer  batch.Sizer
+	chosen int32 // the client's batch size, which is then the largest; 0: it has none
+}
+
+func newEntry(id cursorID, principal string, namespace Namespace) *entry {
+	e := &entry{id: id, principal: principal, namespace: namespace}
+	e.inPages.e, e.inRests.e, e.inIdle.e = e, e, e
+	return e
+}
+
+// fetch is somebody's work on a cursor: he fetches a page, or is the stream that took the cursor.
+type fetch struct {
+	cancel context.CancelCauseFunc // ends it
+	done   chan struct{}           // closed when it is over
+	// The page, for those who wait for it; ok: there is one. They do not change once done is closed.
+	page Page
+	ok   bool
 }
 
 // New returns a registry. It does nothing until Start.
@@ -102,8 +125,9 @@ func New(cfg Config) *Registry {
 	cfg.Idle = orDefault(cfg.Idle, DefaultIdle)
 	cfg.PageMemory = orDefault(cfg.PageMemory, DefaultPageMemory)
 	cfg.PageBytes = orDefault(cfg.PageBytes, DefaultPageBytes)
-	r := &Registry{cfg: cfg, entries: map[cursorID]*entry{}, stop: func() {}}
-	r.pages.budget = cfg.PageMemory
+	cfg.MaxCursors = orDefault(cfg.MaxCursors, DefaultMaxCursors)
+	r := &Registry{cfg: cfg, entries: map[cursorID]*entry{}, stop: func() {}, wake: make(chan struct{}, 1)}
+	r.memory.budget = max(cfg.PageMemory, 0)
 	_, _ = rand.Read(r.instance[:]) // never fails
 	return r
 }
@@ -130,26 +154,22 @@ func (r *Registry) Close(ctx context.Context) error {
 	r.janitor.Wait()
 	r.mu.Lock()
 	r.closed = true
-	var idle []*entry
-	var busy []chan struct{}
+	left := r.doomed
+	var busy []*fetch
 	for _, e := range r.entries {
-		if done := r.removeLocked(e, ErrClosing); done != nil {
-			busy = append(busy, done)
-		} else {
-			idle = append(idle, e)
+		if f := r.removeLocked(e, ErrClosing); f != nil {
+			busy = append(busy, f)
+		} else if r.cfg.Keys.Ephemeral() {
+			left = append(left, e)
 		}
 	}
 	r.mu.Unlock()
-	for _, done := range busy {
-		if err := wait(ctx, done); err != nil {
+	for _, f := range busy {
+		if err := f.wait(ctx); err != nil {
 			return err
 		}
 	}
-	for _, e := range idle {
-		if r.cfg.Keys.Ephemeral() && ctx.Err() == nil {
-			e.kill(ctx)
-		}
-	}
+	killAll(ctx, left)
 	return nil
 }
 
@@ -160,21 +180,25 @@ func (r *Registry) Len() int {
 	return len(r.entries)
 }
 
-// removeLocked takes an entry out and tells whoever works on it to stop. If that is somebody, he kills the cursor and closes
-// the channel that is returned; if it is nil, the caller kills.
-func (r *Registry) removeLocked(e *entry, cause error) (done chan struct{}) {
+// removeLocked takes an entry out and tells whoever works on it to stop. If that is somebody, he kills the cursor at the end of the
+// work that is returned; if it is nil, the caller kills.
+func (r *Registry) removeLocked(e *entry, cause error) *fetch {
 	e.removed = true
 	delete(r.entries, e.id)
-	r.pages.drop(e)
-	if e.cancel != nil {
-		e.cancel(cause)
+	r.memory.forget(e)
+	r.unsettleLocked(e)
+	if e.fetch != nil {
+		e.fetch.cancel(cause)
+	} else {
+		e.rest = rest{}
 	}
-	return e.done
+	return e.fetch
 }
 
-func wait(ctx context.Context, done <-chan struct{}) error {
+// wait waits until it is over.
+func (f *fetch) wait(ctx context.Context) error {
 	select {
-	case <-done:
+	case <-f.done:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -183,9 +207,10 @@ func wait(ctx context.Context, done <-chan struct{}) error {
 
 // kill ends the cursor on its server. Nobody works on the entry, and nobody will.
 func (e *entry) kill(ctx context.Context) {
+	e.rest = rest{}
 	if e.cur == nil {
 		return
 	}
 	_ = e.cur.Close(ctx) // never fails, and does not end with ctx
-	e.cur, e.rest = nil, nil
+	e.cur = nil
 }

@@ -2,10 +2,14 @@ package handle
 
 import (
 	"context"
+	"sync"
 	"time"
 )
 
-// sweep kills cursors whose tokens have expired, until ctx ends.
+// killers is how many cursors the janitor kills at a time: a server that does not answer holds each of them up.
+const killers = 8
+
+// sweep kills cursors whose tokens have expired, and those for which there was no room, until ctx ends.
 func (r *Registry) sweep(ctx context.Context) {
 	ticker := time.NewTicker(sweepEvery(r.cfg.Idle))
 	defer ticker.Stop()
@@ -13,14 +17,11 @@ func (r *Registry) sweep(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
+		case <-r.wake:
 		case now := <-ticker.C:
-			for _, e := range r.removeExpired(now) {
-				if ctx.Err() != nil {
-					return // they end on their servers by themselves
-				}
-				e.kill(ctx)
-			}
+			r.removeExpired(now)
 		}
+		killAll(ctx, r.takeDoomed())
 	}
 }
 
@@ -29,16 +30,40 @@ func sweepEvery(idle time.Duration) time.Duration {
 	return min(max(idle/8, 10*time.Millisecond), 15*time.Second)
 }
 
-// removeExpired takes the expired cursors out that nobody works on.
-func (r *Registry) removeExpired(now time.Time) []*entry {
+// removeExpired dooms the expired cursors on which nobody works. They wait in the order in which they expire.
+func (r *Registry) removeExpired(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var expired []*entry
-	for _, e := range r.entries {
-		if e.done == nil && !now.Before(e.expires) {
-			r.removeLocked(e, nil)
-			expired = append(expired, e)
-		}
+	for r.idle.first != nil && !now.Before(r.idle.first.e.expires) {
+		r.doomLocked(r.idle.first.e)
 	}
-	return expired
+}
+
+func (r *Registry) takeDoomed() []*entry {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	doomed := r.doomed
+	r.doomed = nil
+	return doomed
+}
+
+// killAll kills removed cursors, some at a time. Those that it has not come to when ctx ends, end on their servers by themselves.
+func killAll(ctx context.Context, entries []*entry) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	slots := make(chan struct{}, killers)
+	for _, e := range entries {
+		if e.cur == nil || e.cur.Done() { // nothing to kill
+			continue
+		}
+		select {
+		case slots <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			e.kill(ctx)
+		})
+	}
 }

@@ -31,8 +31,13 @@ func (r *Registry) Open(ctx context.Context, o Opening) (Page, error) {
 		return Page{}, err
 	}
 	cur.SetRunOn(true)
-	e := &entry{principal: o.Principal, namespace: o.Namespace, cur: cur, fixedSize: o.BatchSize != nil}
-	_, _ = rand.Read(e.id[:]) // never fails
+	var id cursorID
+	_, _ = rand.Read(id[:]) // never fails
+	e := newEntry(id, o.Principal, o.Namespace)
+	e.cur = cur
+	if o.BatchSize != nil {
+		e.chosen = *o.BatchSize
+	}
 	page, _, err := r.read(ctx, e, 1, 0, r.pageBytes(o.Inflation))
 	if err == nil && page.Token == "" {
 		return page, nil
@@ -58,8 +63,8 @@ func (r *Registry) add(e *entry) error {
 		return ErrClosing
 	}
 	e.pos = position{next: 1}
-	e.expires = time.Now().Add(r.cfg.Idle)
 	r.entries[e.id] = e
+	r.settleLocked(e)
 	return nil
 }
 
@@ -86,8 +91,11 @@ func (r *Registry) Next(ctx context.Context, a Asking) (Page, error) {
 		}
 		switch v {
 		case verdictWait:
-			if err := wait(ctx, g.done); err != nil {
+			if err := g.fetch.wait(ctx); err != nil {
 				return Page{}, err
+			}
+			if g.fetch.ok {
+				return g.fetch.page, nil // although it may not be remembered
 			}
 		case verdictRepeat:
 			return g.page, nil
@@ -99,12 +107,11 @@ func (r *Registry) Next(ctx context.Context, a Asking) (Page, error) {
 
 // grant is what an asker gets. With verdictGrant and verdictGap the cursor is his until he calls finish.
 type grant struct {
-	e    *entry
-	seq  uint64
-	ctx  context.Context //nolint:containedctx // of the fetch, and no longer lived than this value
-	stop context.CancelCauseFunc
-	done chan struct{} // closed by finish; with verdictWait by somebody else's
-	page Page          // with verdictRepeat
+	e     *entry
+	seq   uint64
+	ctx   context.Context //nolint:containedctx // of the fetch, and no longer lived than this value
+	fetch *fetch          // with verdictWait somebody else's
+	page  Page            // with verdictRepeat
 }
 
 // claim opens a token. Whatever is wrong with it is ErrCursorNotFound.
@@ -136,18 +143,18 @@ func (r *Registry) ask(ctx context.Context, a Asking, as phase) (grant, verdict,
 	if err != nil {
 		return grant{}, 0, err
 	}
-	e.pos.held = e.page.cost > 0
+	e.pos.held = e.inPages.in
 	switch v := e.pos.ask(c.seq, a.AllowGap); v {
 	case verdictRepeat:
-		return grant{page: e.page.Page}, v, nil
+		return grant{page: e.page}, v, nil
 	case verdictWait:
-		return grant{done: e.done}, v, nil
+		return grant{fetch: e.fetch}, v, nil
 	case verdictReused:
 		return grant{}, 0, ErrCursorTokenReused
 	case verdictUnknown:
 		return grant{}, 0, ErrCursorPositionUnknown
 	case verdictGap: // what this gateway has is from before the gap
-		e.cur, e.rest = r.cfg.Continue(c.state), nil
+		e.cur, e.rest = r.cfg.Continue(c.state), rest{}
 		e.cur.SetRunOn(true)
 		return r.grantLocked(ctx, e, c.seq, as), v, nil
 	default:
@@ -158,8 +165,12 @@ func (r *Registry) ask(ctx context.Context, a Asking, as phase) (grant, verdict,
 func (r *Registry) grantLocked(ctx context.Context, e *entry, seq uint64, as phase) grant {
 	ctx, cancel := context.WithCancelCause(ctx)
 	e.before, e.pos = e.pos, position{next: seq + 1, phase: as}
-	e.done, e.cancel = make(chan struct{}), cancel
-	return grant{e: e, seq: seq, ctx: ctx, done: e.done, stop: cancel}
+	e.fetch = &fetch{cancel: cancel, done: make(chan struct{})}
+	r.unsettleLocked(e)
+	if as == phaseTaken {
+		r.memory.forget(e) // nobody can ask for it any more
+	}
+	return grant{e: e, seq: seq, ctx: ctx, fetch: e.fetch}
 }
 
 // findLocked finds the cursor of a claim, or takes over one that another gateway served last. Asking that gateway what it
@@ -177,53 +188,62 @@ func (r *Registry) findLocked(c claim, a Asking) (*entry, error) {
 	case c.state.ID == 0: // all that was left of it was with the other gateway
 		return nil, ErrCursorNotFound
 	}
-	e := &entry{
-		id: c.id, principal: a.Principal, namespace: c.namespace, fixedSize: c.state.BatchSize != 0,
-		pos: position{next: c.seq + 1, phase: phaseLost}, expires: time.Now().Add(r.cfg.Idle),
-	}
+	e := newEntry(c.id, a.Principal, c.namespace)
+	e.chosen, e.pos = c.state.BatchSize, position{next: c.seq + 1, phase: phaseLost}
 	r.entries[c.id] = e
+	r.settleLocked(e)
 	return e, nil
 }
 
 // fetch delivers the page that was granted.
 func (r *Registry) fetch(g grant, a Asking) (Page, error) {
-	defer g.stop(nil)
+	defer g.fetch.cancel(nil)
 	e, most := g.e, 0
 	if a.MaxAwaitTimeMS != nil {
 		e.cur.SetMaxAwaitTimeMS(a.MaxAwaitTimeMS)
 	}
 	if a.BatchSize != nil {
-		e.fixedSize = true
-		e.cur.SetBatchSize(*a.BatchSize)
-		most = int(*a.BatchSize)
+		e.chosen, most = *a.BatchSize, int(*a.BatchSize)
 	}
+	returned := false
+	defer func() {
+		if !returned { // a panic: nobody must wait for ever
+			_, _ = r.finish(g, outcomeLost, Page{}, 0, errPanic)
+		}
+	}()
 	page, cost, err := r.read(g.ctx, e, g.seq+1, most, r.pageBytes(a.Inflation))
+	returned = true
 	return r.finish(g, outcomeOf(page, err), page, cost, err)
 }
 
-// finish ends a grant: it notes how it went, and lets those who wait ask again.
+var errPanic = errors.New("panic")
+
+// finish ends a grant: it notes how it went, and lets those who wait have the page, or ask again.
 func (r *Registry) finish(g grant, o outcome, page Page, cost int, err error) (Page, error) {
 	e := g.e
 	r.mu.Lock()
-	e.pos = e.pos.fetched(o, e.before)
-	e.done, e.cancel = nil, nil
-	switch {
-	case e.removed:
-		page, err = Page{}, context.Cause(g.ctx)
-	case o == outcomeDead:
+	e.pos, e.fetch = e.pos.fetched(o, e.before), nil
+	if o == outcomeDead && !e.removed {
 		r.removeLocked(e, nil)
-	default:
-		e.expires = time.Now().Add(r.cfg.Idle)
-		if err == nil {
-			r.pages.hold(e, page, cost)
-		}
+	} else if e.removed {
+		page, err = Page{}, context.Cause(g.ctx)
 	}
 	removed := e.removed
+	if !removed {
+		switch {
+		case err == nil:
+			r.memory.hold(e, page, cost)
+		case o == outcomeLost:
+			r.memory.forget(e) // its page was the one before
+		}
+		r.settleLocked(e)
+	}
 	r.mu.Unlock()
 	if removed {
 		e.kill(g.ctx)
 	}
-	close(g.done)
+	g.fetch.page, g.fetch.ok = page, err == nil
+	close(g.fetch.done)
 	return page, err
 }
 
@@ -233,38 +253,37 @@ func (r *Registry) pageBytes(inflation int) int { return r.cfg.PageBytes / max(i
 // read takes the next page of what is left of the last batch, or of a new one: so many bytes, and at most so many documents, if most is not
 // 0. The page's token asks for page seq.
 func (r *Registry) read(ctx context.Context, e *entry, seq uint64, most, maxBytes int) (page Page, cost int, err error) {
-	if len(e.rest) == 0 {
+	if len(e.rest.documents) == 0 {
 		if err := r.refill(ctx, e, seq > 1, maxBytes); err != nil {
 			return Page{}, 0, err
 		}
 	}
-	n, bytes := batch.Cut(e.rest, maxBytes, most)
-	page.Documents, e.rest = e.rest[:n:n], e.rest[n:]
-	cost = bytes
-	if len(e.rest) == 0 {
-		e.rest = nil
-		page.Documents, cost = compact(page.Documents, bytes, e.batchBytes)
-		if e.cur.Done() {
-			return page, cost, nil
-		}
+	page.Documents, cost = e.rest.cut(batch.Cut(e.rest.documents, maxBytes, most))
+	if len(e.rest.documents) == 0 && e.cur.Done() {
+		return page, cost, nil
 	}
 	page.Token, err = r.token(e, seq)
 	return page, cost, err
 }
 
-// refill gets the next batch of the cursor: the first one is there already, the others are asked for in a size that suits a page.
+// refill gets the next batch of the cursor: the first one is there already, the others are asked for in a size that suits a page, so that
+// little is left of them. The client's own size is the largest, as it is for pages.
 func (r *Registry) refill(ctx context.Context, e *entry, more bool, target int) error {
 	if e.cur.Done() {
 		return nil
 	}
-	if more && !e.fixedSize {
-		e.cur.SetBatchSize(e.sizer.Next(target))
+	if more {
+		n := e.sizer.Next(target)
+		if e.chosen > 0 {
+			n = min(n, e.chosen)
+		}
+		e.cur.SetBatchSize(n)
 	}
 	b, err := e.cur.Next(ctx)
 	if err != nil {
 		return err // never io.EOF alone, which follows only Done
 	}
-	e.rest, e.batchBytes = b.Documents, b.Bytes
+	e.rest = rest{documents: b.Documents, bytes: b.Bytes, buffer: max(b.Bytes, b.Buffer)}
 	e.sizer.Saw(len(b.Documents), b.Bytes)
 	return nil
 }
@@ -275,6 +294,7 @@ func (r *Registry) token(e *entry, seq uint64) (string, error) {
 		deployment: r.cfg.Deployment, replica: r.cfg.Replica, instance: r.instance, id: e.id, seq: seq,
 		expires: time.Now().Add(r.cfg.Idle), namespace: e.namespace, state: e.cur.State(),
 	}
+	c.state.BatchSize = e.chosen // what it was for the last batch says little about the next
 	plain, err := c.encode()
 	if err != nil {
 		return "", err

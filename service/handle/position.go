@@ -6,7 +6,7 @@ package handle
 type position struct {
 	next  uint64 // the page to be granted next
 	phase phase  // what is known about page next-1
-	held  bool   // page next-1 is remembered
+	held  bool   // page next-1 is remembered; only ask looks at it
 }
 
 type phase uint8
@@ -91,3 +91,6 @@ func (p position) fetched(o outcome, before position) position {
 		return position{next: p.next, phase: phaseIdle}
 	}
 }
+
+// lost is the position when a part of page next is gone, which nobody has asked for yet. It is as if somebody had, and no answer had come.
+func (p position) lost() position { return position{next: p.next + 1, phase: phaseLost} }

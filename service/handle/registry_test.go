@@ -26,6 +26,9 @@ type server struct {
 	fetched int
 	next    func(ctx context.Context) error // runs before each getMore
 	sizes   []int32
+
+	buffer   int           // of each batch
+	slowKill time.Duration // that killing takes
 }
 
 type state struct{ at, total, batch, size int }
@@ -50,7 +53,7 @@ func (s *server) find(total, batch, size int) *fakeCursor {
 }
 
 func (s *server) take(id int64, st *state) cursor.Batch {
-	var b cursor.Batch
+	b := cursor.Batch{Buffer: s.buffer}
 	for ; st.at < st.total && len(b.Documents) < st.batch; st.at++ {
 		doc := bson.NewBuilder(nil).Int32("i", int32(st.at)).Binary("pad", 0, make([]byte, st.size)).Finish()
 		b.Documents = append(b.Documents, doc)
@@ -116,6 +119,7 @@ func (c *fakeCursor) SetBatchSize(n int32)        { c.state.BatchSize = n }
 func (c *fakeCursor) SetMaxAwaitTimeMS(ms *int64) { c.state.MaxAwaitTimeMS = ms }
 func (c *fakeCursor) SetRunOn(on bool)            { c.runOn = on }
 func (c *fakeCursor) Close(context.Context) error {
+	time.Sleep(c.s.slowKill) //nolint:forbidigo // fake time
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
 	if c.state.ID != 0 {

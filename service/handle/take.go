@@ -2,7 +2,6 @@ package handle
 
 import (
 	"context"
-	"time"
 
 	"github.com/mooringdb/mooring/core/bson"
 )
@@ -26,7 +25,7 @@ func (r *Registry) Take(ctx context.Context, a Asking) (context.Context, *Taken,
 		case err != nil:
 			return nil, nil, err
 		case v == verdictWait:
-			if err := wait(ctx, g.done); err != nil {
+			if err := g.fetch.wait(ctx); err != nil {
 				return nil, nil, err
 			}
 		case v == verdictRepeat: // its page was delivered; a stream would have to begin behind it
@@ -38,8 +37,8 @@ func (r *Registry) Take(ctx context.Context, a Asking) (context.Context, *Taken,
 }
 
 func (e *entry) take(r *Registry, g grant, a Asking) *Taken {
-	t := &Taken{Cursor: e.cur, Documents: e.rest, r: r, g: g}
-	e.cur, e.rest = nil, nil
+	t := &Taken{Cursor: e.cur, Documents: e.rest.documents, r: r, g: g}
+	e.cur, e.rest = nil, rest{}
 	t.Cursor.SetRunOn(false)
 	if a.BatchSize != nil {
 		t.Cursor.SetBatchSize(*a.BatchSize)
@@ -54,12 +53,13 @@ func (e *entry) take(r *Registry, g grant, a Asking) *Taken {
 func (t *Taken) Release() {
 	r, e := t.r, t.g.e
 	r.mu.Lock()
-	e.done, e.cancel = nil, nil
-	e.expires = time.Now().Add(r.cfg.Idle)
-	r.pages.drop(e)
+	e.fetch = nil
+	if !e.removed {
+		r.settleLocked(e)
+	}
 	r.mu.Unlock()
-	close(t.g.done)
-	t.g.stop(nil)
+	close(t.g.fetch.done)
+	t.g.fetch.cancel(nil)
 }
 
 // CloseCursor ends a cursor: whoever works on it is told to stop, and it is killed on its server before this returns, unless
@@ -71,14 +71,14 @@ func (r *Registry) CloseCursor(ctx context.Context, principal, token string) err
 	}
 	r.mu.Lock()
 	e := r.entries[c.id]
-	var done chan struct{}
+	var f *fetch
 	if e != nil {
-		done = r.removeLocked(e, ErrCursorNotFound)
+		f = r.removeLocked(e, ErrCursorNotFound)
 	}
 	r.mu.Unlock()
 	switch {
-	case done != nil:
-		return wait(ctx, done)
+	case f != nil:
+		return f.wait(ctx)
 	case e != nil:
 		e.kill(ctx)
 		return nil

@@ -27,6 +27,7 @@ const (
 type Cursor interface {
 	Next(ctx context.Context) (cursor.Batch, error)
 	Done() bool
+	State() cursor.State
 	SetBatchSize(n int32)
 	Close(ctx context.Context) error
 }
@@ -65,7 +66,7 @@ type Source struct {
 	Cursor Cursor
 	// Documents come before those of the cursor.
 	Documents []bson.Raw
-	// FixedSize: the client has chosen the batch size.
+	// FixedSize: the client has chosen the cursor's batch size, which is then the largest.
 	FixedSize bool
 	// Inflation is how many times larger than BSON the client's form of documents may be; 0 is 1.
 	Inflation int
@@ -101,17 +102,23 @@ func (s *Streams) run(ctx context.Context, src Source, send func([]bson.Raw) err
 	src.Documents = nil
 	var sizer batch.Sizer
 	var pause pacer
+	most := int32(0)
+	if src.FixedSize {
+		most = src.Cursor.State().BatchSize
+	}
 	for !src.Cursor.Done() {
-		if !src.FixedSize {
-			src.Cursor.SetBatchSize(sizer.Next(s.budget.Target()))
+		n := sizer.Next(s.budget.Target())
+		if most > 0 {
+			n = min(n, most)
 		}
+		src.Cursor.SetBatchSize(n)
 		pause.begin()
-		n, bytes, err := out.batch(ctx, src.Cursor)
+		documents, bytes, err := out.batch(ctx, src.Cursor)
 		if err != nil {
 			return err
 		}
-		sizer.Saw(n, bytes)
-		if err := pause.after(ctx, n); err != nil {
+		sizer.Saw(documents, bytes)
+		if err := pause.after(ctx, documents); err != nil {
 			return err
 		}
 	}

@@ -41,6 +41,7 @@ func (f *fake) Next(context.Context) (cursor.Batch, error) {
 }
 
 func (f *fake) Done() bool                  { return f.left == 0 && !f.tailable }
+func (f *fake) State() cursor.State         { return cursor.State{BatchSize: f.batchSize} }
 func (f *fake) SetBatchSize(n int32)        { f.batchSize = n }
 func (f *fake) Close(context.Context) error { f.closed++; return nil }
 
@@ -67,14 +68,24 @@ func TestMessagesAndBatches(t *testing.T) {
 	}
 }
 
-func TestTheClientsBatchSizeStays(t *testing.T) {
-	f := &fake{left: 100, size: 10, batchSize: 7}
-	if err := stream.New(stream.Config{}).Run(t.Context(), stream.Source{Cursor: f, FixedSize: true}, func([]bson.Raw) error { return nil }); err != nil {
-		t.Fatal(err)
-	}
-	for _, n := range f.sizes {
-		if n != 7 {
-			t.Errorf("a batch of %d", n)
+func TestTheClientsBatchSizeIsTheLargest(t *testing.T) {
+	for _, test := range []struct {
+		name                  string
+		documents, size, asks int
+		want                  []int32
+	}{
+		{"small", 30, 10, 7, []int32{7, 7, 7, 7, 7}},
+		{"more than a batch may hold", 3000, 10_000, 1_000_000, []int32{101, 104, 104, 104}},
+	} {
+		f := &fake{left: test.documents, size: test.size, batchSize: int32(test.asks)}
+		if err := stream.New(stream.Config{}).Run(t.Context(), stream.Source{Cursor: f, FixedSize: true}, func([]bson.Raw) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+		for i, want := range test.want {
+			if f.sizes[i] != want {
+				t.Errorf("%s: batches of %v, want %v", test.name, f.sizes, test.want)
+				break
+			}
 		}
 	}
 }

@@ -1,0 +1,171 @@
+package handle
+
+import (
+	"time"
+
+	"github.com/mooringdb/mooring/core/bson"
+)
+
+// memory is what cursors may hold while nobody works on them: the pages that were delivered last, for those who ask again, and the rests
+// of batches that were larger than a page. Both count against one budget. Too much of it makes the pages go that were delivered longest ago,
+// then the rests that were asked for longest ago: what was in a rest is then lost to its client, who is told so (see position).
+type memory struct {
+	budget int
+	pages  list
+	rests  list
+}
+
+// tooMuch says whether something has to go.
+func (m *memory) tooMuch() bool { return m.pages.cost+m.rests.cost > m.budget }
+
+// hold remembers a page instead of the one that the entry held. One that is larger than the whole budget is not held.
+func (m *memory) hold(e *entry, page Page, cost int) {
+	m.forget(e)
+	if cost > m.budget {
+		return
+	}
+	e.page = page
+	m.pages.push(&e.inPages, cost)
+}
+
+// forget drops the entry's page, if it holds one.
+func (m *memory) forget(e *entry) {
+	e.page = Page{}
+	m.pages.remove(&e.inPages)
+}
+
+// trim makes room. The rest of one entry stays in any case, lest a batch be larger than the budget and no cursor ever get on.
+func (m *memory) trim(but *entry) {
+	for m.tooMuch() && m.pages.first != nil {
+		m.forget(m.pages.first.e)
+	}
+	for m.tooMuch() && m.rests.first != nil && m.rests.first.e != but {
+		e := m.rests.first.e
+		m.rests.remove(&e.inRests)
+		e.rest = rest{}
+		e.pos = e.pos.lost()
+	}
+}
+
+// list is a list of entries, oldest first.
+type list struct {
+	first, last *place
+	len         int
+	cost        int // of all, together
+}
+
+// place is an entry's place in a list. The zero value is in none; the entry and the cost are set by push.
+type place struct {
+	e          *entry
+	in         bool
+	cost       int // bytes of memory
+	prev, next *place
+}
+
+func (l *list) push(p *place, cost int) {
+	p.in, p.cost, p.prev, p.next = true, cost, l.last, nil
+	if l.last == nil {
+		l.first = p
+	} else {
+		l.last.next = p
+	}
+	l.last = p
+	l.len++
+	l.cost += cost
+}
+
+func (l *list) remove(p *place) {
+	if !p.in {
+		return
+	}
+	if p.prev != nil {
+		p.prev.next = p.next
+	} else {
+		l.first = p.next
+	}
+	if p.next != nil {
+		p.next.prev = p.prev
+	} else {
+		l.last = p.prev
+	}
+	l.len--
+	l.cost -= p.cost
+	*p = place{e: p.e}
+}
+
+// rest is what is left of a batch. The zero value is nothing.
+type rest struct {
+	documents []bson.Raw
+	bytes     int // of the documents
+	buffer    int // bytes of the buffer that they are views on
+}
+
+// perDocument is what a document costs beside its bytes: its place in the list.
+const perDocument = 24
+
+// cut takes the first n documents off, which have so many bytes. It returns them with the memory that they keep beside the rest's.
+//
+// What is less than half of a buffer is copied, so that remembering it does not keep the buffer.
+func (r *rest) cut(n, bytes int) (docs []bson.Raw, cost int) {
+	docs, cost = r.documents[:n:n], bytes
+	r.documents, r.bytes = r.documents[n:], r.bytes-bytes
+	buffer := r.buffer
+	switch {
+	case len(r.documents) == 0:
+		*r = rest{}
+	case 2*r.bytes < buffer:
+		r.documents, r.buffer = copied(r.documents, r.bytes), r.bytes
+	default: // the rest keeps the buffer anyway
+		return docs, cost + n*perDocument
+	}
+	if 2*bytes < buffer {
+		docs = copied(docs, bytes)
+	} else {
+		cost = buffer
+	}
+	return docs, cost + n*perDocument
+}
+
+// cost is the memory that the rest keeps.
+func (r *rest) cost() int { return r.buffer + len(r.documents)*perDocument }
+
+func copied(docs []bson.Raw, bytes int) []bson.Raw {
+	buf := make([]byte, 0, bytes)
+	copies := make([]bson.Raw, len(docs))
+	for i, doc := range docs {
+		at := len(buf)
+		buf = append(buf, doc...)
+		copies[i] = buf[at:len(buf):len(buf)]
+	}
+	return copies
+}
+
+// settleLocked puts an entry on which nobody works any more, and which is not removed, back among those that wait for their clients. It
+// may push out others, which the janitor then kills.
+func (r *Registry) settleLocked(e *entry) {
+	e.expires = time.Now().Add(r.cfg.Idle)
+	r.idle.push(&e.inIdle, 0)
+	if len(e.rest.documents) > 0 {
+		r.memory.rests.push(&e.inRests, e.rest.cost())
+	}
+	r.memory.trim(e)
+	for len(r.entries) > r.cfg.MaxCursors && r.idle.first.e != e {
+		r.doomLocked(r.idle.first.e)
+	}
+}
+
+// unsettleLocked takes an entry out of all lists but that of pages: somebody works on it, or it is removed.
+func (r *Registry) unsettleLocked(e *entry) {
+	r.idle.remove(&e.inIdle)
+	r.memory.rests.remove(&e.inRests)
+}
+
+// doomLocked removes an entry on which nobody works, for the janitor to kill.
+func (r *Registry) doomLocked(e *entry) {
+	r.removeLocked(e, nil)
+	r.doomed = append(r.doomed, e)
+	select {
+	case r.wake <- struct{}{}:
+	default: // it is awake
+	}
+}
