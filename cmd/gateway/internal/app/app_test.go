@@ -312,6 +312,16 @@ func TestServerDown(t *testing.T) {
 	g.stop()
 }
 
+// TestRequestTimeout: a request without a deadline gets the configured one.
+func TestRequestTimeout(t *testing.T) {
+	mongo := mongotest.NewTCPServer(t, mongotest.Handlers{"ping": mongotest.Always(mongotest.Hang())})
+	g := start(t, mongo.URI(), "--requests-timeout=50ms")
+	if code, body := g.post("/v1/databases/db:runCommand", `{"command":{"ping":1}}`); code != http.StatusGatewayTimeout {
+		t.Errorf("runCommand = %d %s, want 504", code, body)
+	}
+	g.stop()
+}
+
 func TestDebugPort(t *testing.T) {
 	mongo := mongotest.NewTCPServer(t, nil)
 	g := start(t, mongo.URI(), "--debug-address=127.0.0.1:0")

@@ -27,9 +27,13 @@ func newKeyRing(cfg *config.Config, log *slog.Logger) (*handle.KeyRing, error) {
 }
 
 func newRegistry(lc fx.Lifecycle, cfg *config.Config, ring *handle.KeyRing, c *client.Client) *handle.Registry {
+	memory := int(cfg.Cursors.PageMemory)
+	if memory == 0 {
+		memory = -1 // none, where 0 would be the default
+	}
 	r := handle.New(handle.Config{
 		Keys: ring, Deployment: cfg.Deployment(),
-		Idle: cfg.Cursors.Idle, PageMemory: int(cfg.Cursors.PageMemory), PageBytes: int(cfg.Pages.MaxSize),
+		Idle: cfg.Cursors.Idle, PageMemory: memory, PageBytes: int(cfg.Pages.MaxSize),
 		Continue: func(s cursor.State) handle.Cursor { return c.ContinueCursor(s) },
 	})
 	lc.Append(fx.Hook{

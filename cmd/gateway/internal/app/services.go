@@ -22,8 +22,8 @@ var services = fx.Module("services", fx.Provide(
 	interceptor.NewGate, newChain, newStreams, newCommands, newDocuments, newCursors, newAPI,
 ))
 
-func newChain(log *slog.Logger, gate *interceptor.Gate) *interceptor.Chain {
-	return interceptor.New(interceptor.Config{Logger: log, Gate: gate})
+func newChain(cfg *config.Config, log *slog.Logger, gate *interceptor.Gate) *interceptor.Chain {
+	return interceptor.New(interceptor.Config{Logger: log, Gate: gate, DefaultTimeout: cfg.RequestTimeout})
 }
 
 func newStreams(cfg *config.Config) *stream.Streams {

@@ -36,6 +36,8 @@ type Config struct {
 	Streams    Streams
 	// MaxRequestSize bounds one request message or body, in bytes.
 	MaxRequestSize int64
+	// RequestTimeout bounds unary calls that bring no deadline; 0: nothing does.
+	RequestTimeout time.Duration
 	// DrainTimeout is how long in-flight work may go on after a signal to stop.
 	DrainTimeout time.Duration
 	Log          Log

@@ -63,6 +63,7 @@ func TestDefaults(t *testing.T) {
 		{"pages.maxSize", c.Pages.MaxSize, int64(3 << 20)},
 		{"streams.memory", c.Streams.Memory, int64(32 << 20)},
 		{"requests.maxSize", c.MaxRequestSize, int64(64 << 20)},
+		{"requests.timeout", c.RequestTimeout, time.Duration(0)},
 		{"drain.timeout", c.DrainTimeout, 20 * time.Second},
 		{"log.level", c.Log.Level, slog.LevelInfo},
 		{"log.format", c.Log.Format, config.LogText},

@@ -106,8 +106,9 @@ var options = []option{
 	},
 	{
 		Name: "cursors.pageMemory", Kind: "size", Default: "64MiB",
-		Doc: "Memory for pages that were sent, so that a client that asks for one again gets the same one. When it is " +
-			"full the oldest are forgotten.",
+		Doc: "Memory for what cursors hold between two pages: pages that were sent, so that a client that asks for one again " +
+			"gets the same one, and what is left of a server's batch that was larger than a page. When it is full the oldest " +
+			"pages are forgotten (asking again is CursorTokenReused), then the oldest leftovers (CursorPositionUnknown).",
 		parse: into(func(c *Config) *int64 { return &c.Cursors.PageMemory }, sizeWithin(0, 1<<40)),
 	},
 	{
@@ -126,6 +127,12 @@ var options = []option{
 		Name: "requests.maxSize", Kind: "size", Default: "64MiB",
 		Doc:   "Largest request message or body.",
 		parse: into(func(c *Config) *int64 { return &c.MaxRequestSize }, sizeWithin(1<<10, 1<<30)),
+	},
+	{
+		Name: "requests.timeout", Kind: "duration", Default: "0s",
+		Doc: "How long a request may take that brings no deadline of its own (the gRPC deadline, Request-Timeout, timeout); " +
+			"0s is no limit. It does not apply to streams. A deadline that the client gives may be longer.",
+		parse: into(func(c *Config) *time.Duration { return &c.RequestTimeout }, durationWithin(0, 24*time.Hour)),
 	},
 	{
 		Name: "drain.timeout", Kind: "duration", Default: "20s",
