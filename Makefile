@@ -59,9 +59,7 @@ bench: bin/mooring ## CPU and allocations per request, beside a thin gateway ove
 
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME each
-	@set -e; for p in $$($(GO) list -f '{{if .XTestGoFiles}}{{.Dir}}{{end}}{{if .TestGoFiles}}{{if not .XTestGoFiles}}{{.Dir}}{{end}}{{end}}' ./...); do \
-	  for f in $$(grep -hoE '^func Fuzz[A-Za-z0-9_]+' $$p/*_test.go | awk '{print $$2}'); do \
-	    echo "fuzz $$f ($$p)"; $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$p; done; done
+	@GO="$(GO)" tools/fuzz.sh $(FUZZTIME)
 
 .PHONY: lint
 lint: ## golangci-lint, buf lint and format, helm lint
