@@ -33,8 +33,11 @@ type shard struct {
 	empty    chan struct{} // closed when the last call leaves; nil unless somebody waits
 }
 
-// admission is one call in flight.
-type admission struct{ cancel context.CancelCauseFunc }
+// admission is one call in flight. It must not be copied.
+type admission struct {
+	shard  *shard
+	cancel context.CancelCauseFunc
+}
 
 // NewGate returns an open gate.
 func NewGate() *Gate {
@@ -57,22 +60,24 @@ func (g *Gate) InFlight() int {
 	return n
 }
 
-// enter lets a call in, or refuses it. Its context can be ended by Drain.
-func (g *Gate) enter(ctx context.Context) (_ context.Context, leave func(), err error) {
+// enter lets a call in, or refuses it. Its context can be ended by Drain; a.leave must be called at its end.
+func (g *Gate) enter(ctx context.Context, a *admission) (context.Context, error) {
 	s := &g.shards[rand.IntN(len(g.shards))]
+	inner, cancel := context.WithCancelCause(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.draining {
-		return nil, nil, errRefused
+		cancel(nil)
+		return nil, errRefused
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	a := &admission{cancel}
+	a.shard, a.cancel = s, cancel
 	s.calls[a] = struct{}{}
-	return ctx, func() { s.leave(a) }, nil
+	return inner, nil
 }
 
-func (s *shard) leave(a *admission) {
+func (a *admission) leave() {
 	a.cancel(nil)
+	s := a.shard
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.calls, a)

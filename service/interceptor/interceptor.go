@@ -51,45 +51,54 @@ func New(cfg Config) *Chain {
 	return x
 }
 
-// call is one call on its way through the steps.
+// call is one call on its way through the steps: one value, since each request needs one.
 type call struct {
-	method  string
-	stream  bool
-	id      string
-	steps   []step // that are still to come
-	handler func(ctx context.Context) error
+	method    string
+	id        string
+	steps     []step // that are still to come
+	admission admission
+
+	// Of a unary call:
+	request, response any
+	unary             grpc.UnaryHandler
+	// Of a stream:
+	server any
+	wire   grpc.ServerStream
+	stream grpc.StreamHandler // nil: the call is unary
 }
 
 func (c *call) next(ctx context.Context) error {
 	if len(c.steps) == 0 {
-		return c.handler(ctx)
+		return c.handle(ctx)
 	}
 	s := c.steps[0]
 	c.steps = c.steps[1:]
 	return s(ctx, c)
 }
 
+func (c *call) handle(ctx context.Context) (err error) {
+	if c.stream != nil {
+		return c.stream(c.server, &stream{c.wire, ctx})
+	}
+	c.response, err = c.unary(ctx, c.request)
+	return err
+}
+
 // Unary returns the interceptor of unary calls.
 func (x *Chain) Unary() grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-		var response any
-		c := &call{method: info.FullMethod, steps: x.steps, handler: func(ctx context.Context) (err error) {
-			response, err = handler(ctx, req)
-			return err
-		}}
+		c := &call{method: info.FullMethod, steps: x.steps, request: req, unary: handler}
 		if err := c.next(ctx); err != nil {
 			return nil, err
 		}
-		return response, nil
+		return c.response, nil
 	}
 }
 
 // Stream returns the interceptor of streams.
 func (x *Chain) Stream() grpc.StreamServerInterceptor {
 	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-		c := &call{method: info.FullMethod, stream: true, steps: x.steps, handler: func(ctx context.Context) error {
-			return handler(srv, &stream{ss, ctx})
-		}}
+		c := &call{method: info.FullMethod, steps: x.steps, server: srv, wire: ss, stream: handler}
 		return c.next(ss.Context())
 	}
 }

@@ -2,6 +2,8 @@ package interceptor
 
 import (
 	"context"
+	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -27,7 +29,13 @@ const (
 const maxRequestIDBytes = 64
 
 // NewRequestID makes an id. It tells requests apart, and keeps no secret.
-func NewRequestID() string { return fmt.Sprintf("%016x", rand.Uint64()) }
+func NewRequestID() string {
+	var id [8]byte
+	var text [2 * len(id)]byte
+	binary.BigEndian.PutUint64(id[:], rand.Uint64())
+	hex.Encode(text[:], id[:])
+	return string(text[:])
+}
 
 // IsRequestID says whether a client's id can be taken: short, and harmless in a log.
 func IsRequestID(id string) bool {
@@ -104,11 +112,11 @@ func (x *Chain) recover(ctx context.Context, c *call) (err error) {
 }
 
 func (x *Chain) gate(ctx context.Context, c *call) error {
-	ctx, leave, err := x.cfg.Gate.enter(ctx)
+	ctx, err := x.cfg.Gate.enter(ctx, &c.admission)
 	if err != nil {
 		return err
 	}
-	defer leave()
+	defer c.admission.leave()
 	err = c.next(ctx)
 	if err != nil && errors.Is(context.Cause(ctx), errCut) && isCanceled(err) {
 		return errCut // what the handler saw of it is an interrupted send
@@ -125,7 +133,7 @@ func (x *Chain) deadline(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	if timeout == 0 && !c.stream {
+	if timeout == 0 && c.stream == nil {
 		if _, ok := ctx.Deadline(); !ok {
 			timeout = x.cfg.DefaultTimeout
 		}
