@@ -106,7 +106,7 @@ func (s *server) openPool() {
 			generation := s.generation()
 			c, err := conn.Dial(ctx, s.address, cfg)
 			if err == nil {
-				s.learn(c.Description(), generation)
+				s.learn(c.Description(), generation) //nolint:contextcheck // a pool outlives what opens it
 			}
 			return c, err
 		},

@@ -230,13 +230,12 @@ func (c *Cluster) Primary() *Host {
 }
 
 func (c *Cluster) primaryLocked() *Host {
-	var newest *Host
 	for _, h := range c.hosts {
-		if h.role == Primary && h.member && (newest == nil || h.term > newest.term) {
-			newest = h
+		if h.role == Primary && h.member && h.term == c.term {
+			return h
 		}
 	}
-	return newest
+	return nil
 }
 
 // Remove takes h out of the set's configuration; it goes on as a ghost.

@@ -1,0 +1,117 @@
+// Package eventlog puts the driver's facts into the log messages of the MongoDB specifications: their components, levels,
+// words and fields (Driver Logging; SDAM Logging and Monitoring; Server Selection, "Logging"). It decides no more than
+// that: whoever is given a message writes it, or does not.
+package eventlog
+
+import (
+	"slices"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/mooringdb/mooring/core/address"
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/bson/extjson"
+	"github.com/mooringdb/mooring/core/event"
+)
+
+// Component is a part of the driver that can be logged by itself, as the specification names it.
+type Component string
+
+// The components that there are messages of.
+const (
+	Topology        Component = "topology"
+	ServerSelection Component = "serverSelection"
+)
+
+// Level is the specification's severity of a message.
+type Level uint8
+
+// The levels that occur.
+const (
+	Debug Level = iota
+	Info
+)
+
+func (l Level) String() string { return [...]string{"debug", "info"}[l] }
+
+// Field is one of the facts in a message. Value is a string, an int64 or a bool.
+type Field struct {
+	Key   string
+	Value any
+}
+
+// Message is one message: its words are constant, and what it is about stands in its fields.
+type Message struct {
+	Component Component
+	Level     Level
+	Message   string
+	Fields    []Field
+	text      func() string
+}
+
+// Text is the message as one sentence, in the specification's unstructured form.
+func (m Message) Text() string { return m.text() }
+
+// DefaultMaxDocumentLength is where documents in messages are cut off, in bytes.
+const DefaultMaxDocumentLength = 1000
+
+// Config says who gets the messages.
+type Config struct {
+	// Write is called for each message, on the goroutine where the fact happened.
+	Write func(Message)
+
+	// Components are those to make messages of; none stands for all.
+	Components []Component
+
+	// MaxDocumentLength is the length of documents in messages, beyond which they are cut off. Zero stands for
+	// DefaultMaxDocumentLength, less than zero for no limit.
+	MaxDocumentLength int
+}
+
+// Sink makes messages of what it hears.
+func Sink(cfg Config) *event.Sink {
+	if cfg.MaxDocumentLength == 0 {
+		cfg.MaxDocumentLength = DefaultMaxDocumentLength
+	}
+	s := &event.Sink{}
+	for component, add := range map[Component]func(*Config, *event.Sink){
+		Topology: addTopology, ServerSelection: addSelection,
+	} {
+		if cfg.wants(component) {
+			add(&cfg, s)
+		}
+	}
+	return s
+}
+
+func (c *Config) wants(component Component) bool {
+	return len(c.Components) == 0 || slices.Contains(c.Components, component)
+}
+
+// document is doc as relaxed Extended JSON, cut off where it is too long.
+func (c *Config) document(doc bson.Raw) string {
+	json, err := extjson.Append(nil, doc, extjson.Relaxed)
+	if err != nil {
+		return "malformed: " + err.Error()
+	}
+	if c.MaxDocumentLength < 0 || len(json) <= c.MaxDocumentLength {
+		return string(json)
+	}
+	end := c.MaxDocumentLength
+	for end > 0 && !utf8.RuneStart(json[end]) {
+		end--
+	}
+	return string(json[:end]) + "..."
+}
+
+// server is the fields that name a server.
+func server(addr address.Address) []Field {
+	fields := []Field{{"serverHost", addr.Host()}}
+	if port, err := strconv.ParseInt(addr.Port(), 10, 64); err == nil {
+		fields = append(fields, Field{"serverPort", port})
+	}
+	return fields
+}
+
+func milliseconds(key string, d time.Duration) Field { return Field{key, d.Milliseconds()} }

@@ -1,0 +1,137 @@
+package eventlog_test
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/event"
+	"github.com/mooringdb/mooring/core/event/eventlog"
+	"github.com/mooringdb/mooring/core/mongoerr"
+	"github.com/mooringdb/mooring/core/topology/description"
+)
+
+var (
+	id    = bson.ObjectID{0x2a}
+	hexID = "2a0000000000000000000000"
+	beat  = event.Heartbeat{TopologyID: id, Address: "a:27017", ConnectionID: 3, ServerConnectionID: 9, Awaited: true}
+	find  = event.Selection{TopologyID: id, Operation: "find", OperationID: 7, Selector: "a writable server"}
+	hello = bson.NewBuilder(nil).String("msg", "isdbgrid").Double("ok", 1).Finish()
+)
+
+// render is a message on two lines: its fields, and its sentence.
+func render(m eventlog.Message) string {
+	fields := ""
+	for _, f := range m.Fields {
+		fields += fmt.Sprintf(" %s=%v", f.Key, f.Value)
+	}
+	return fmt.Sprintf("%s %s %q%s\n%s", m.Component, m.Level, m.Message, fields, m.Text())
+}
+
+func TestMessages(t *testing.T) {
+	before, after := description.Topology{}, description.Topology{Kind: description.KindSharded}
+	of := " in topology with ID " + hexID
+	on := " on connection with driver-generated ID 3 and server-generated ID 9" + of + ". Awaited: true"
+	for name, test := range map[string]struct {
+		emit func(*event.Sink)
+		want string
+	}{
+		"TopologyOpening": {
+			func(s *event.Sink) { s.TopologyOpening(event.TopologyOpening{TopologyID: id}) },
+			`topology debug "Starting topology monitoring" topologyId=` + hexID + "\nStarting monitoring for topology with ID " + hexID,
+		},
+		"TopologyClosed": {
+			func(s *event.Sink) { s.TopologyClosed(event.TopologyClosed{TopologyID: id}) },
+			`topology debug "Stopped topology monitoring" topologyId=` + hexID + "\nStopped monitoring for topology with ID " + hexID,
+		},
+		"ServerOpening": {
+			func(s *event.Sink) { s.ServerOpening(event.ServerOpening{TopologyID: id, Address: "a:27017"}) },
+			`topology debug "Starting server monitoring" topologyId=` + hexID + " serverHost=a serverPort=27017\nStarting monitoring for server a:27017" + of,
+		},
+		"ServerClosed": {
+			func(s *event.Sink) { s.ServerClosed(event.ServerClosed{TopologyID: id, Address: "/tmp/s.sock"}) },
+			`topology debug "Stopped server monitoring" topologyId=` + hexID + " serverHost=/tmp/s.sock\nStopped monitoring for server /tmp/s.sock" + of,
+		},
+		"TopologyDescriptionChanged": {func(s *event.Sink) {
+			s.TopologyDescriptionChanged(event.TopologyDescriptionChanged{TopologyID: id, Previous: before, New: after})
+		}, `topology debug "Topology description changed" topologyId=` + hexID + " previousDescription=Unknown [] newDescription=Sharded []" +
+			"\nDescription changed for topology with ID " + hexID + ". Previous description: Unknown []. New description: Sharded []"},
+		"ServerHeartbeatStarted": {func(s *event.Sink) {
+			first := beat
+			first.ServerConnectionID, first.Awaited = 0, false
+			s.ServerHeartbeatStarted(event.ServerHeartbeatStarted{Heartbeat: first})
+		}, `topology debug "Server heartbeat started" topologyId=` + hexID + " serverHost=a serverPort=27017 driverConnectionId=3 awaited=false" +
+			"\nHeartbeat started for a:27017 on connection with driver-generated ID 3" + of + ". Awaited: false"},
+		"ServerHeartbeatSucceeded": {func(s *event.Sink) {
+			s.ServerHeartbeatSucceeded(event.ServerHeartbeatSucceeded{Heartbeat: beat, Duration: 1500 * time.Millisecond, Reply: hello})
+		}, `topology debug "Server heartbeat succeeded" topologyId=` + hexID + " serverHost=a serverPort=27017 driverConnectionId=3 serverConnectionId=9 awaited=true durationMS=1500 " +
+			`reply={"msg":"isdbgrid","ok":1.0}` + "\nHeartbeat succeeded in 1500 ms for a:27017" + on + `. Reply: {"msg":"isdbgrid","ok":1.0}`},
+		"ServerHeartbeatFailed": {func(s *event.Sink) {
+			s.ServerHeartbeatFailed(event.ServerHeartbeatFailed{Heartbeat: beat, Duration: time.Second, Err: errors.New("reset")})
+		}, `topology debug "Server heartbeat failed" topologyId=` + hexID + " serverHost=a serverPort=27017 driverConnectionId=3 serverConnectionId=9 awaited=true durationMS=1000 failure=reset" +
+			"\nHeartbeat failed in 1000 ms for a:27017" + on + ". Failure: reset"},
+		"ServerSelectionStarted": {
+			func(s *event.Sink) { s.ServerSelectionStarted(event.ServerSelectionStarted{Selection: find}) },
+			`serverSelection debug "Server selection started" selector=a writable server operation=find operationId=7 topologyDescription=Unknown []` +
+				"\nServer selection started for operation find with ID 7. Selector: a writable server, topology description: Unknown []",
+		},
+		"ServerSelectionWaiting": {func(s *event.Sink) {
+			s.ServerSelectionWaiting(event.ServerSelectionWaiting{Selection: find, Remaining: 30 * time.Second})
+		}, `serverSelection info "Waiting for suitable server to become available" selector=a writable server operation=find operationId=7 topologyDescription=Unknown [] remainingTimeMS=30000` +
+			"\nWaiting for server to become available for operation find with ID 7. Remaining time: 30000 ms. Selector: a writable server, topology description: Unknown []."},
+		"ServerSelectionSucceeded": {func(s *event.Sink) {
+			s.ServerSelectionSucceeded(event.ServerSelectionSucceeded{Selection: event.Selection{Operation: "ping", Selector: "any"}, Server: "a:27017"})
+		}, `serverSelection debug "Server selection succeeded" selector=any operation=ping topologyDescription=Unknown [] serverHost=a serverPort=27017` +
+			"\nServer selection succeeded for operation ping. Selected server: a:27017. Selector: any, topology description: Unknown []"},
+		"ServerSelectionFailed": {func(s *event.Sink) {
+			s.ServerSelectionFailed(event.ServerSelectionFailed{Selection: find, Err: &mongoerr.SelectionError{
+				Selector: "a writable server", Topology: "Unknown []", Timeout: time.Second,
+			}})
+		}, `serverSelection debug "Server selection failed" selector=a writable server operation=find operationId=7 topologyDescription=Unknown [] failure=no server selected for a writable server within 1s` +
+			"\nServer selection failed for operation find with ID 7. Failure: no server selected for a writable server within 1s. Selector: a writable server, topology description: Unknown []"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			test.emit(eventlog.Sink(eventlog.Config{Write: func(m eventlog.Message) { got = append(got, render(m)) }}))
+			if !slices.Equal(got, []string{test.want}) {
+				t.Errorf("messages:\n%s\nwant:\n%s", strings.Join(got, "\n"), test.want)
+			}
+		})
+	}
+}
+
+func TestComponents(t *testing.T) {
+	s := reflect.ValueOf(eventlog.Sink(eventlog.Config{Components: []eventlog.Component{eventlog.ServerSelection}})).Elem()
+	for i := range s.NumField() {
+		name := s.Type().Field(i).Name
+		if heard := !s.Field(i).IsNil(); heard != strings.HasPrefix(name, "ServerSelection") {
+			t.Errorf("%s is heard: %v", name, heard)
+		}
+	}
+}
+
+func TestDocumentsAreCutOff(t *testing.T) {
+	doc := bson.NewBuilder(nil).String("a", strings.Repeat("é", 600)).Finish()
+	for limit, want := range map[int]int{0: 1000 + 3, 10: 10 + 3, 9: 8 + 3, -1: 1200 + len(`{"a":""}`)} {
+		var reply string
+		s := eventlog.Sink(eventlog.Config{MaxDocumentLength: limit, Write: func(m eventlog.Message) {
+			i := slices.IndexFunc(m.Fields, func(a eventlog.Field) bool { return a.Key == "reply" })
+			reply = m.Fields[i].Value.(string)
+		}})
+		s.ServerHeartbeatSucceeded(event.ServerHeartbeatSucceeded{Heartbeat: beat, Reply: doc})
+		if len(reply) != want {
+			t.Errorf("limit %d: %d bytes, want %d", limit, len(reply), want)
+		}
+	}
+	var failed string
+	s := eventlog.Sink(eventlog.Config{Write: func(m eventlog.Message) { failed = m.Text() }})
+	s.ServerHeartbeatSucceeded(event.ServerHeartbeatSucceeded{Heartbeat: beat, Reply: bson.Raw{5, 0, 0}})
+	if !strings.Contains(failed, "malformed") {
+		t.Errorf("a malformed reply is %q", failed)
+	}
+}
