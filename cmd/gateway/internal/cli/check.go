@@ -2,87 +2,61 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"slices"
 	"time"
 
 	"github.com/spf13/pflag"
 
+	"github.com/mooringdb/mooring/cmd/gateway/internal/check"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/server"
-	"github.com/mooringdb/mooring/core/client"
-	"github.com/mooringdb/mooring/core/topology/description"
 )
 
 func checkFlags(flags *pflag.FlagSet) {
 	flags.Duration("timeout", 10*time.Second, "how long to try")
+	flags.Bool("json", false, "report in JSON")
 }
 
-// check is the command check.
-func check(c call) (err error) {
-	cfg, err := config.Load(c.flags, c.environ)
-	if err != nil {
-		return err
-	}
-	for _, w := range cfg.Warnings {
-		fmt.Fprintf(c.stdout, "warning: %s\n", w)
-	}
-	if _, err := server.LoadTLS(cfg.TLS.CertificateFile, cfg.TLS.KeyFile); err != nil {
-		return err
-	}
+// checkDeployment is the command check.
+func checkDeployment(c call) error {
 	timeout, err := c.flags.GetDuration("timeout")
 	if err != nil {
 		return err
 	}
-	mongodb, err := client.New(cfg.MongoDB, client.Options{})
+	if timeout <= 0 {
+		return &usageError{"check: --timeout must be more than 0"}
+	}
+	asJSON, err := c.flags.GetBool("json")
 	if err != nil {
-		return &config.Error{Option: "uri", Problem: err.Error()}
-	}
-	for _, w := range mongodb.Warnings() {
-		fmt.Fprintf(c.stdout, "warning: %s\n", w)
-	}
-	if err := mongodb.Start(context.Background()); err != nil {
 		return err
 	}
-	defer func() {
-		ctx, cancel := context.WithTimeout(context.Background(), closeTime)
-		defer cancel()
-		err = errors.Join(err, mongodb.Close(ctx))
-	}()
-
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
-	defer cancel()
-	begin := time.Now()
-	err = mongodb.Ping(ctx)
-	took := time.Since(begin)
-	report(c.stdout, cfg, mongodb.Topology())
+	cfg, err := config.Load(c.flags, c.environ)
 	if err != nil {
-		return fmt.Errorf("ping: %w", err)
+		return err
 	}
-	fmt.Fprintf(c.stdout, "ping        ok, %s with the connection\n", took.Round(10*time.Microsecond))
-	return nil
-}
+	if _, err := server.LoadTLS(cfg.TLS.CertificateFile, cfg.TLS.KeyFile); err != nil {
+		return err
+	}
 
-// report writes what is known of the deployment.
-func report(w io.Writer, cfg *config.Config, t description.Topology) {
-	fmt.Fprintf(w, "uri         %s\n", cfg.MongoDB)
-	set := ""
-	if t.SetName != "" {
-		set = ", set " + t.SetName
-	}
-	fmt.Fprintf(w, "deployment  %s%s\n", t.Kind, set)
-	if t.CompatibilityError != nil {
-		fmt.Fprintf(w, "            %v\n", t.CompatibilityError)
-	}
-	for _, s := range t.Servers {
-		fmt.Fprintf(w, "server      %s: %s", s.Address, s.Kind)
-		switch {
-		case s.LastError != nil:
-			fmt.Fprintf(w, ", %v", s.LastError)
-		case s.IsAvailable():
-			fmt.Fprintf(w, ", wire versions %d to %d, round trip %s", s.MinWireVersion, s.MaxWireVersion, s.AverageRTT.Round(10*time.Microsecond))
+	ctx, cancel := context.WithTimeoutCause(context.Background(), timeout, fmt.Errorf("no answer within %v (--timeout)", timeout))
+	defer cancel()
+	report := check.Run(ctx, cfg.MongoDB)
+	report.Warnings = slices.Insert(report.Warnings, 0, cfg.Warnings...)
+	if asJSON {
+		encoder := json.NewEncoder(c.stdout)
+		encoder.SetEscapeHTML(false)
+		encoder.SetIndent("", "  ")
+		if err := encoder.Encode(report); err != nil {
+			return err
 		}
-		fmt.Fprintln(w)
+	} else {
+		report.Print(c.stdout)
 	}
+	if report.Error != "" {
+		return errors.New(report.Error)
+	}
+	return nil
 }

@@ -45,10 +45,11 @@ var commands = []command{
 			"It starts even if MongoDB cannot be reached, and is ready (see /readyz) once it can.",
 	},
 	{
-		name: "check", configured: true, run: check, flags: checkFlags,
+		name: "check", configured: true, run: checkDeployment, flags: checkFlags,
 		synopsis: "connect to the deployment and report",
-		doc: "Reads the configuration as serve would, connects to the deployment, reports what it is, and exits with 1\n" +
-			"if it cannot be used.",
+		doc: "Reads the configuration as serve would, connects to each host of the deployment, and reports what the\n" +
+			"connection string means, what each host says and what was negotiated. It logs in nowhere. Exits with 1\n" +
+			"if the deployment cannot be used.",
 	},
 	{
 		name: "config", configured: true, run: showConfig,

@@ -223,16 +223,3 @@ func TestServePortTaken(t *testing.T) {
 		t.Errorf("serve on a taken port = %d, %q; want 1 and one line that names rest.address", code, stderr)
 	}
 }
-
-func TestCheck(t *testing.T) {
-	mongo := mongotest.NewTCPServer(t, nil)
-	code, stdout, stderr := run(nil, "check", "--uri", mongo.URI())
-	if code != 0 || !strings.Contains(stdout, "Standalone") || !strings.Contains(stdout, "ping        ok") {
-		t.Errorf("check = %d, %q, %q", code, stdout, stderr)
-	}
-	mongo.SetDown(true)
-	code, stdout, stderr = run(nil, "check", "--uri", mongo.URI(), "--timeout=200ms")
-	if code != 1 || !strings.Contains(stdout, "Unknown") || !strings.HasPrefix(stderr, "mooring: ping: ") {
-		t.Errorf("check of a server that is down = %d, %q, %q", code, stdout, stderr)
-	}
-}

@@ -1,0 +1,259 @@
+package check
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/mooringdb/mooring/core/address"
+	"github.com/mooringdb/mooring/core/conn/ocsp"
+	"github.com/mooringdb/mooring/core/connstring"
+	"github.com/mooringdb/mooring/core/topology/description"
+	"github.com/mooringdb/mooring/core/topology/selection"
+)
+
+// Report is what was found out. No secret is in it. What is missing was not found out.
+type Report struct {
+	ConnectionString string            `json:"connectionString"`
+	SRV              string            `json:"srv,omitempty"` // the name whose SRV records gave the hosts
+	Hosts            []address.Address `json:"hosts"`
+	Credential       *Credential       `json:"credential,omitempty"`
+	Options          []Option          `json:"options"`
+	Warnings         []string          `json:"warnings"`
+	Servers          []Server          `json:"servers"` // the hosts, then those that they named
+	Deployment       *Deployment       `json:"deployment,omitempty"`
+	Error            string            `json:"error,omitempty"` // why the deployment cannot be used, in one line
+}
+
+// Credential is what the string says of authentication, without the secrets.
+type Credential struct {
+	HasPassword bool   `json:"hasPassword"`
+	Mechanism   string `json:"mechanism,omitempty"` // empty: to be negotiated
+	Database    string `json:"database,omitempty"`
+}
+
+// Option is one that is set.
+type Option struct {
+	Name    string `json:"name"`
+	Value   string `json:"value"`             // "***" for a secret
+	FromDNS bool   `json:"fromDNS,omitempty"` // a TXT record has it
+}
+
+// Server is one host.
+type Server struct {
+	Address     address.Address `json:"address"`
+	Discovered  bool            `json:"discovered,omitempty"` // other hosts named it, not the string
+	Error       string          `json:"error,omitempty"`      // why there is no more than this
+	ConnectMS   float64         `json:"connectMS,omitempty"`  // all that connecting took
+	RoundTripMS float64         `json:"roundTripMS,omitempty"`
+	Hello       *Hello          `json:"hello,omitempty"`
+	TLS         *TLS            `json:"tls,omitempty"` // nil: not encrypted
+	Compression *Compression    `json:"compression,omitempty"`
+}
+
+// Hello is what a server said of itself.
+type Hello struct {
+	Kind                         string          `json:"kind"`
+	SetName                      string          `json:"setName,omitempty"`
+	Me                           address.Address `json:"me,omitempty"` // its name in the set
+	Tags                         string          `json:"tags,omitempty"`
+	MinWireVersion               int32           `json:"minWireVersion"`
+	MaxWireVersion               int32           `json:"maxWireVersion"`
+	MaxBSONObjectSize            int32           `json:"maxBsonObjectSize"`
+	MaxMessageSizeBytes          int32           `json:"maxMessageSizeBytes"`
+	MaxWriteBatchSize            int32           `json:"maxWriteBatchSize"`
+	LogicalSessionTimeoutMinutes *int64          `json:"logicalSessionTimeoutMinutes,omitempty"` // nil: no sessions
+}
+
+// TLS is what was negotiated.
+type TLS struct {
+	Version  string    `json:"version"`
+	Cipher   string    `json:"cipher"`
+	Subject  string    `json:"subject"`
+	Names    []string  `json:"names,omitempty"`
+	Issuer   string    `json:"issuer"`
+	NotAfter time.Time `json:"notAfter"`
+	Skipped  string    `json:"skipped,omitempty"` // what the options keep from being verified
+	OCSP     string    `json:"ocsp"`
+}
+
+// Compression is what was negotiated.
+type Compression struct {
+	Compressor string   `json:"compressor,omitempty"` // empty: none
+	Offered    []string `json:"offered,omitempty"`
+}
+
+// Deployment is the whole as server selection sees it.
+type Deployment struct {
+	Kind                         string            `json:"kind"`
+	SetName                      string            `json:"setName,omitempty"`
+	Writable                     []address.Address `json:"writable"`
+	ReadPreference               string            `json:"readPreference"`
+	Readable                     []address.Address `json:"readable"`
+	TooFar                       []address.Address `json:"tooFar,omitempty"` // readable, if they were as near as the others
+	LogicalSessionTimeoutMinutes *int64            `json:"logicalSessionTimeoutMinutes,omitempty"`
+	LeftOut                      []LeftOut         `json:"leftOut,omitempty"`
+	Problem                      string            `json:"problem,omitempty"` // that every operation would fail with
+
+	selectable bool // some server takes some operation
+}
+
+// LeftOut is a host that answers and is not used.
+type LeftOut struct {
+	Address address.Address `json:"address"`
+	Reason  string          `json:"reason"`
+}
+
+func hello(d *description.Server) *Hello {
+	h := &Hello{
+		Kind: d.Kind.String(), SetName: oneLine(d.SetName), Me: address.Address(oneLine(string(d.Me))),
+		MinWireVersion: d.MinWireVersion, MaxWireVersion: d.MaxWireVersion,
+		MaxBSONObjectSize: d.MaxBSONObjectSize, MaxMessageSizeBytes: d.MaxMessageSize, MaxWriteBatchSize: d.MaxWriteBatchSize,
+		LogicalSessionTimeoutMinutes: d.LogicalSessionTimeoutMinutes,
+	}
+	if len(d.Tags) > 0 {
+		h.Tags = oneLine(d.Tags.String())
+	}
+	return h
+}
+
+func negotiated(state tls.ConnectionState, opt connstring.TLS, checker *ocsp.Checker) *TLS {
+	cert := state.PeerCertificates[0] // a server always presents one
+	var names []string
+	for _, name := range cert.DNSNames {
+		names = append(names, oneLine(name))
+	}
+	for _, ip := range cert.IPAddresses {
+		names = append(names, ip.String())
+	}
+	return &TLS{
+		Version: tls.VersionName(state.Version), Cipher: tls.CipherSuiteName(state.CipherSuite),
+		Subject: oneLine(cert.Subject.String()), Names: names, Issuer: oneLine(cert.Issuer.String()), NotAfter: cert.NotAfter.UTC(),
+		Skipped: skipped(opt), OCSP: revocation(state, checker),
+	}
+}
+
+func skipped(opt connstring.TLS) string {
+	switch {
+	case opt.Insecure, opt.AllowInvalidCertificates && opt.AllowInvalidHostnames:
+		return "authority, name"
+	case opt.AllowInvalidCertificates:
+		return "authority"
+	case opt.AllowInvalidHostnames:
+		return "name"
+	}
+	return ""
+}
+
+// revocation is about a certificate that was accepted.
+func revocation(state tls.ConnectionState, checker *ocsp.Checker) string {
+	if checker == nil {
+		return "not checked"
+	}
+	chain := state.PeerCertificates // without the root, and the only one with tlsAllowInvalidHostnames
+	if len(state.VerifiedChains) > 0 {
+		chain = state.VerifiedChains[0]
+	}
+	source := "a responder"
+	if len(state.OCSPResponse) > 0 {
+		source = "the server"
+	}
+	switch r := checker.Known(chain); {
+	case r.Status == ocsp.Good:
+		return fmt.Sprintf("good until %s, says %s", stamp(r.NextUpdate), source)
+	case len(state.OCSPResponse) > 0:
+		return "stapled"
+	case len(chain[0].OCSPServer) == 0:
+		return "unknown: nothing stapled, no responder named"
+	}
+	return "unknown: nothing stapled, no answer of a responder"
+}
+
+// deployment is what selection makes of t. heard are all who were asked.
+func deployment(t description.Topology, heard []*description.Server, rp *selection.ReadPreference, threshold time.Duration) *Deployment {
+	d := &Deployment{
+		Kind: t.Kind.String(), SetName: oneLine(t.SetName), ReadPreference: rp.String(),
+		LogicalSessionTimeoutMinutes: t.LogicalSessionTimeoutMinutes,
+	}
+	if t.CompatibilityError != nil {
+		d.Problem = oneLine(t.CompatibilityError.Error())
+		return d
+	}
+	writable, _ := selection.Write().Select(t, t.Servers)                                                 // has no reason to fail
+	nearest, _ := selection.Read(&selection.ReadPreference{Mode: selection.Nearest}).Select(t, t.Servers) // nor has this
+	readable, err := selection.Read(rp).Select(t, t.Servers)
+	if err != nil {
+		d.Problem = oneLine(err.Error())
+	}
+	near := selection.InWindow(readable, threshold)
+	d.selectable = len(nearest) > 0
+	d.Writable, d.Readable = addresses(writable), addresses(near)
+	d.TooFar = without(addresses(readable), d.Readable)
+	for _, s := range heard {
+		if s.IsAvailable() && (t.Server(s.Address) == nil || !t.Server(s.Address).IsAvailable()) {
+			d.LeftOut = append(d.LeftOut, LeftOut{s.Address, oneLine(whyLeftOut(t, s))})
+		}
+	}
+	return d
+}
+
+func without(all, some []address.Address) (rest []address.Address) {
+	for _, a := range all {
+		if len(some) > 0 && a == some[0] { // they have the same order
+			some = some[1:]
+			continue
+		}
+		rest = append(rest, a)
+	}
+	return rest
+}
+
+// whyLeftOut explains what description.Topology.Apply did to s.
+func whyLeftOut(t description.Topology, s *description.Server) string {
+	switch now := t.Server(s.Address); {
+	case now != nil && now.LastError != nil:
+		return now.LastError.Error()
+	case t.SetName != "" && s.SetName != t.SetName && s.SetName != "":
+		return fmt.Sprintf("is a member of the set %s, not of %s", s.SetName, t.SetName)
+	case s.Me != "" && s.Me != s.Address:
+		return fmt.Sprintf("is not in the set under this name: it calls itself %s", s.Me)
+	case t.Kind == description.KindUnknown:
+		return fmt.Sprintf("a %s cannot be one of several hosts", s.Kind)
+	}
+	return fmt.Sprintf("a %s is no part of a deployment of kind %s", s.Kind, t.Kind)
+}
+
+// verdict is why the deployment cannot be used although hosts answered, or nil.
+func (d *Deployment) verdict() error {
+	switch {
+	case d.Problem != "":
+		return errors.New(d.Problem)
+	case d.selectable:
+		return nil
+	}
+	text := "no server can be selected: the deployment is " + d.Kind
+	for _, l := range d.LeftOut {
+		text += fmt.Sprintf("; %s: %s", l.Address, l.Reason)
+	}
+	return errors.New(text)
+}
+
+// oneLine keeps what others wrote from changing the terminal, or looking like more than it is.
+func oneLine(text string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, text)
+}
+
+func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
+
+// milliseconds have two digits behind the point: more say nothing about a network.
+func milliseconds(d time.Duration) float64 {
+	return float64(d.Round(10*time.Microsecond)) / float64(time.Millisecond)
+}

@@ -1,0 +1,105 @@
+package cli_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/mooringdb/mooring/internal/mongotest"
+)
+
+func TestCheck(t *testing.T) {
+	mongo := mongotest.NewTCPServer(t, nil)
+	down := mongotest.NewTCPServer(t, nil)
+	down.Close()
+	code, stdout, stderr := run(nil, "check", "--uri", mongo.URI())
+	if code != 0 || !strings.Contains(stdout, "  kind             Standalone\n") || stderr != "" {
+		t.Errorf("check = %d, %q, %q", code, stdout, stderr)
+	}
+	code, stdout, stderr = run(nil, "check", "--uri", down.URI())
+	want := "mooring: no host can be reached: network error on " + string(down.Address()) + " (dial): connect: connection refused\n"
+	if code != 1 || !strings.Contains(stdout, "  failed           ") || stderr != want {
+		t.Errorf("check of a server that is down = %d, %q, %q; want %q", code, stdout, stderr, want)
+	}
+	mongo.Handle("hello", mongotest.Always(mongotest.Hang()))
+	code, _, stderr = run(nil, "check", "--timeout=200ms", "--uri", mongo.URI())
+	if code != 1 || !strings.Contains(stderr, "no answer within 200ms (--timeout)") || strings.Count(stderr, "\n") != 1 {
+		t.Errorf("check of a server that hangs = %d, %q", code, stderr)
+	}
+}
+
+func TestCheckJSON(t *testing.T) {
+	mongo := mongotest.NewTCPServer(t, nil)
+	code, stdout, stderr := run(nil, "check", "--json", "--uri", mongo.URI())
+	var report struct {
+		Hosts    []string
+		Warnings []string
+		Servers  []struct {
+			Address     string
+			RoundTripMS float64
+			Hello       struct {
+				Kind           string
+				MaxWireVersion int
+			}
+		}
+		Deployment struct {
+			Kind               string
+			Writable, Readable []string
+		}
+	}
+	if err := json.Unmarshal([]byte(stdout), &report); err != nil || code != 0 || stderr != "" {
+		t.Fatalf("check --json = %d, %q, %q: %v", code, stdout, stderr, err)
+	}
+	host := string(mongo.Address())
+	s := report.Servers[0]
+	if report.Hosts[0] != host || s.Address != host || s.Hello.Kind != "Standalone" || s.Hello.MaxWireVersion != 21 || s.RoundTripMS <= 0 {
+		t.Errorf("check --json = %s", stdout)
+	}
+	if d := report.Deployment; d.Kind != "Single" || d.Writable[0] != host || d.Readable[0] != host {
+		t.Errorf("check --json = %s", stdout)
+	}
+	if strings.Contains(stdout, "null") {
+		t.Errorf("check --json has null: %s", stdout)
+	}
+}
+
+// TestCheckShowsNoSecret: not in what it says of a deployment that answers, nor in any error.
+func TestCheckShowsNoSecret(t *testing.T) {
+	mongo := mongotest.NewTCPServer(t, nil)
+	host := string(mongo.Address())
+	options := filepath.Join(t.TempDir(), "c.yaml")
+	text := "uri: mongodb://" + host + "\nmongodb:\n  options:\n    tls: true\n    tlsCertificateKeyFilePassword: hunter2\n    tlsCertificateKeyFile: /no/such\n"
+	if err := os.WriteFile(options, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		name string
+		args []string
+		want string // on either stream
+	}{
+		{"answers", []string{"--uri", "mongodb://ann:hunter2@" + host + "/?authSource=people"}, "***, with a password, of the database people"},
+		{"refuses", []string{"--uri", "mongodb://ann:hunter2@127.0.0.1:1"}, "connection refused"},
+		{"proxy", []string{"--uri", "mongodb://" + host + "/?proxyHost=127.0.0.1&proxyPort=1&proxyUsername=bob&proxyPassword=hunter2"}, "proxyPassword=***"},
+		{"key file", []string{"--config", options}, "tlsCertificateKeyFilePassword=***"},
+		{"bad escape", []string{"--uri", "mongodb://ann:hunter2%zz@" + host}, "option uri (from --uri): "},
+		{"bad option", []string{"--uri", "mongodb://ann:hunter2@" + host + "/?w=-2"}, "mooring: "},
+		{"at sign", []string{"--uri", "mongodb://ann:p@hunter2@" + host}, "option uri (from --uri): "},
+		{"bad port", []string{"--uri", "mongodb://ann:hunter2/x@" + host}, "option uri (from --uri): "},
+		{"a word", []string{"mongodb://ann:hunter2@" + host}, "1 words that are not flags"},
+		{"no timeout", []string{"--timeout=0", "--uri", "mongodb://ann:hunter2@" + host}, "--timeout must be more than 0"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			for _, more := range [][]string{nil, {"--json"}} {
+				_, stdout, stderr := run(nil, append(append([]string{"check"}, more...), row.args...)...)
+				if strings.Contains(stdout+stderr, "hunter2") {
+					t.Errorf("check shows a secret: %q, %q", stdout, stderr)
+				}
+				if more == nil && !strings.Contains(stdout+stderr, row.want) {
+					t.Errorf("check = %q, %q; want %q", stdout, stderr, row.want)
+				}
+			}
+		})
+	}
+}
