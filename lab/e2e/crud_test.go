@@ -379,7 +379,7 @@ func TestRESTForms(t *testing.T) {
 		wantJSON(t, got.Body, `{"documents": [{"_id": {"$numberInt": "1"}, "n": {"$numberLong": "9007199254740993"}}]}`)
 	})
 	t.Run("runCommand", func(t *testing.T) {
-		got := g.Post(t, base+":runCommand", `{"command": {"count": "things"}}`)
+		got := g.Post(t, base+":runCommand", `{"command": {"count": "things", "query": {"_id": {"$gt": 0}}}}`)
 		if got.Status != 200 || !bytes.Contains(got.Body, []byte(`"n":2`)) {
 			t.Errorf("%d %s", got.Status, got.Body)
 		}
