@@ -201,7 +201,11 @@ func (r *Report) verdict() error {
 		if s.Error == "" {
 			return r.Deployment.verdict()
 		}
-		reasons = append(reasons, s.Error)
+		reason := s.Error
+		if !strings.Contains(reason, string(s.Address)) {
+			reason = oneLine(string(s.Address)) + ": " + reason
+		}
+		reasons = append(reasons, reason)
 	}
 	const most = 3 // the report has them all
 	if n := len(reasons); n > most {

@@ -48,7 +48,9 @@ func run(t *testing.T, uri string, n names) (*check.Report, string) {
 	}
 	report := check.Run(t.Context(), cfg)
 	var text bytes.Buffer
-	report.Print(&text)
+	if err := report.Print(&text); err != nil {
+		t.Fatal(err)
+	}
 	return report, n.replace(text.String())
 }
 
@@ -190,6 +192,15 @@ func TestUnusable(t *testing.T) {
 		{
 			"no file", fmt.Sprintf("mongodb://%s/?tls=true&tlsCAFile=/no/such.pem", one.Address()),
 			"tlsCAFile: open /no/such.pem: no such file or directory",
+		},
+		{
+			"no load balancer", fmt.Sprintf("mongodb://%s/?loadBalanced=true", one.Address()),
+			"no host can be reached: ONE: Driver attempted to initialize in load balancing mode, but the server does not support this mode.",
+		},
+		{
+			"all down", "mongodb://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3,127.0.0.1:4",
+			"no host can be reached: network error on 127.0.0.1:1 (dial): connect: connection refused; network error on 127.0.0.1:2 (dial): connect: connection refused; " +
+				"network error on 127.0.0.1:3 (dial): connect: connection refused; and so on, 4 in all",
 		},
 		{
 			"unknown authority", fmt.Sprintf("mongodb://%s/?tls=true", encrypted.Address()),

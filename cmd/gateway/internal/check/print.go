@@ -1,6 +1,7 @@
 package check
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"strings"
@@ -8,8 +9,15 @@ import (
 	"github.com/mooringdb/mooring/core/address"
 )
 
-// Print writes the report for a person. The error is left to whoever ends the process.
-func (r *Report) Print(w io.Writer) {
+// Print writes the report for a person, in one piece. Error is left to whoever ends the process.
+func (r *Report) Print(w io.Writer) error {
+	var text bytes.Buffer
+	r.print(&text)
+	_, err := w.Write(text.Bytes())
+	return err
+}
+
+func (r *Report) print(w io.Writer) {
 	top := printer{w, "", 19}
 	top.line("connection string", r.ConnectionString)
 	r.printHosts(top)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"time"
 
@@ -29,9 +30,11 @@ func checkDeployment(c call) error {
 	if timeout <= 0 {
 		return &usageError{"check: --timeout must be more than 0"}
 	}
-	asJSON, err := c.flags.GetBool("json")
-	if err != nil {
+	write := (*check.Report).Print
+	if asJSON, err := c.flags.GetBool("json"); err != nil {
 		return err
+	} else if asJSON {
+		write = printJSON
 	}
 	cfg, err := config.Load(c.flags, c.environ)
 	if err != nil {
@@ -45,18 +48,18 @@ func checkDeployment(c call) error {
 	defer cancel()
 	report := check.Run(ctx, cfg.MongoDB)
 	report.Warnings = slices.Insert(report.Warnings, 0, cfg.Warnings...)
-	if asJSON {
-		encoder := json.NewEncoder(c.stdout)
-		encoder.SetEscapeHTML(false)
-		encoder.SetIndent("", "  ")
-		if err := encoder.Encode(report); err != nil {
-			return err
-		}
-	} else {
-		report.Print(c.stdout)
+	if err := write(report, c.stdout); err != nil {
+		return err
 	}
 	if report.Error != "" {
 		return errors.New(report.Error)
 	}
 	return nil
+}
+
+func printJSON(report *check.Report, w io.Writer) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(report)
 }

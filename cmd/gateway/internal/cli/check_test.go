@@ -2,11 +2,13 @@ package cli_test
 
 import (
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/mooringdb/mooring/cmd/gateway/internal/cli"
 	"github.com/mooringdb/mooring/internal/mongotest"
 )
 
@@ -14,6 +16,11 @@ func TestCheck(t *testing.T) {
 	mongo := mongotest.NewTCPServer(t, nil)
 	down := mongotest.NewTCPServer(t, nil)
 	down.Close()
+	for _, format := range []string{"--json", "--json=false"} {
+		if code := cli.Run([]string{"check", format, "--uri", mongo.URI()}, nil, broken{}, io.Discard); code != 1 {
+			t.Errorf("check %s on a broken standard output = %d, want 1", format, code)
+		}
+	}
 	code, stdout, stderr := run(nil, "check", "--uri", mongo.URI())
 	if code != 0 || !strings.Contains(stdout, "  kind             Standalone\n") || stderr != "" {
 		t.Errorf("check = %d, %q, %q", code, stdout, stderr)
