@@ -31,16 +31,21 @@ type stopping chan struct{}
 
 func newStopping() stopping { return make(stopping) }
 
-func newGRPC(cfg *config.Config, secure *tls.Config, around *interceptor.Chain, services api, h *health.Server, stop stopping) *grpc.Server {
-	g := server.NewGRPC(server.GRPCConfig{
-		TLS: secure, MaxRequestSize: int(cfg.MaxRequestSize), Unary: around.Unary(), Stream: around.Stream(), Stopping: stop,
-	})
-	services.register(g)
-	healthpb.RegisterHealthServer(g, h)
-	if cfg.GRPC.Reflection {
-		reflection.Register(g)
+// makeGRPC makes the gRPC server, when it is about to serve.
+type makeGRPC func() *grpc.Server
+
+func newGRPC(cfg *config.Config, secure *tls.Config, around *interceptor.Chain, services api, h *health.Server, stop stopping) makeGRPC {
+	return func() *grpc.Server {
+		g := server.NewGRPC(server.GRPCConfig{
+			TLS: secure, MaxRequestSize: int(cfg.MaxRequestSize), Unary: around.Unary(), Stream: around.Stream(), Stopping: stop,
+		})
+		services.register(g)
+		healthpb.RegisterHealthServer(g, h)
+		if cfg.GRPC.Reflection {
+			reflection.Register(g)
+		}
+		return g
 	}
-	return g
 }
 
 func newREST(cfg *config.Config, log *slog.Logger, around *interceptor.Chain, services api, state *ready.State) (*rest.Handler, error) {
@@ -55,7 +60,7 @@ type portParams struct {
 	Config    *config.Config
 	Log       *slog.Logger
 	TLS       *tls.Config
-	GRPC      *grpc.Server
+	GRPC      makeGRPC
 	REST      *rest.Handler
 	Pools     *debugging.Pools
 	Gate      *interceptor.Gate

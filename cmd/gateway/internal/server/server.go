@@ -39,7 +39,8 @@ type Gate interface {
 
 // Parts are what is served, and what takes part in stopping.
 type Parts struct {
-	GRPC        *grpc.Server
+	// GRPC makes the gRPC server. Start calls it, once: a gRPC server has goroutines from its making on.
+	GRPC        func() *grpc.Server
 	REST, Debug http.Handler
 	Gate        Gate
 	// Unready makes the gateway not ready. It is the first thing that happens in Stop.
@@ -59,6 +60,7 @@ type Addresses struct {
 type Server struct {
 	cfg       Config
 	parts     Parts
+	grpc      *grpc.Server // nil before Start
 	rest      *http.Server
 	debug     *http.Server
 	addresses Addresses
@@ -99,9 +101,10 @@ func (s *Server) Start(ctx context.Context) error {
 	if s.cfg.TLS != nil {
 		serveREST = func(l net.Listener) error { return s.rest.ServeTLS(l, "", "") }
 	}
+	serveGRPC := func(l net.Listener) error { return s.grpc.Serve(l) }
 	var ports []port
 	for _, p := range []port{
-		{"grpc.address", s.cfg.GRPCAddress, &s.addresses.GRPC, s.parts.GRPC.Serve},
+		{"grpc.address", s.cfg.GRPCAddress, &s.addresses.GRPC, serveGRPC},
 		{"rest.address", s.cfg.RESTAddress, &s.addresses.REST, serveREST},
 		{"debug.address", s.cfg.DebugAddress, &s.addresses.Debug, s.debug.Serve},
 	} {
@@ -118,6 +121,7 @@ func (s *Server) Start(ctx context.Context) error {
 		closeAll(listeners)
 		return err
 	}
+	s.grpc = s.parts.GRPC()
 	for i, p := range ports {
 		l := newClients(listeners[i])
 		s.clients = append(s.clients, l)
@@ -208,12 +212,12 @@ func (s *Server) Stop(ctx context.Context) error {
 		for _, l := range s.clients {
 			l.hangUpAll() // gRPC's Stop would wait for handshakes
 		}
-		s.parts.GRPC.Stop()
+		s.grpc.Stop()
 	})
 	grpcDone := make(chan struct{})
 	go func() {
 		defer close(grpcDone)
-		s.parts.GRPC.GracefulStop() // returns when the handlers have, also after Stop
+		s.grpc.GracefulStop() // returns when the handlers have, also after Stop
 	}()
 	s.rest.SetKeepAlivesEnabled(false)
 

@@ -96,8 +96,19 @@ func newRig(t *testing.T, change func(*server.Config)) *rig {
 	if change != nil {
 		change(&cfg)
 	}
+	say := func(text string) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) })
+	}
+	r.Server = server.New(cfg, server.Parts{
+		GRPC: func() *grpc.Server { return r.grpc(cfg.TLS) }, REST: say("rest"), Debug: say("debug"), Gate: r,
+		Unready: func() { close(r.unready) }, Failed: func(err error) { r.failed <- err },
+	})
+	return r
+}
+
+func (r *rig) grpc(secure *tls.Config) *grpc.Server {
 	g := server.NewGRPC(server.GRPCConfig{
-		TLS: cfg.TLS, MaxRequestSize: 1 << 20, Stopping: r.unready,
+		TLS: secure, MaxRequestSize: 1 << 20, Stopping: r.unready,
 		Unary: func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, h grpc.UnaryHandler) (any, error) {
 			return h(ctx, req)
 		},
@@ -113,14 +124,7 @@ func newRig(t *testing.T, change func(*server.Config)) *rig {
 			{StreamName: "Flood", Handler: r.flood, ServerStreams: true},
 		},
 	}, r)
-	say := func(text string) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) })
-	}
-	r.Server = server.New(cfg, server.Parts{
-		GRPC: g, REST: say("rest"), Debug: say("debug"), Gate: r,
-		Unready: func() { close(r.unready) }, Failed: func(err error) { r.failed <- err },
-	})
-	return r
+	return g
 }
 
 func (r *rig) start(t *testing.T) {
