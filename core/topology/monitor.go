@@ -84,7 +84,11 @@ func (m *monitor) rest(ctx context.Context) {
 	case <-ctx.Done():
 		return
 	}
-	timer.Reset(m.topology.cfg.HeartbeatInterval - minHeartbeatInterval)
+	more := m.topology.cfg.HeartbeatInterval - minHeartbeatInterval
+	if more <= 0 {
+		return
+	}
+	timer.Reset(more)
 	select {
 	case <-timer.C:
 	case <-m.wake:

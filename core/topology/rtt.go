@@ -62,16 +62,16 @@ func (r *roundTrips) measure(ctx context.Context, m *monitor) {
 			_ = c.Close()
 		}
 	}()
-	ticker := time.NewTimer(0)
-	defer ticker.Stop()
+	timer := time.NewTimer(m.topology.cfg.HeartbeatInterval)
+	defer timer.Stop()
 	for {
+		c = r.sample(ctx, m, c)
+		timer.Reset(m.topology.cfg.HeartbeatInterval)
 		select {
-		case <-ticker.C:
+		case <-timer.C:
 		case <-ctx.Done():
 			return
 		}
-		c = r.sample(ctx, m, c)
-		ticker.Reset(m.topology.cfg.HeartbeatInterval)
 	}
 }
 

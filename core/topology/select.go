@@ -62,15 +62,17 @@ func (t *Topology) await(
 	ctx context.Context, sel selection.Selector, s *snapshot, changed <-chan struct{},
 ) (Server, *snapshot, error) {
 	deadline := time.Now().Add(t.cfg.ServerSelectionTimeout)
-	timeout := time.NewTimer(t.cfg.ServerSelectionTimeout)
-	defer timeout.Stop()
 	if sink := t.cfg.Sink; sink != nil && sink.ServerSelectionWaiting != nil {
 		sink.ServerSelectionWaiting(event.ServerSelectionWaiting{Selection: t.fact(sel, s), Remaining: time.Until(deadline)})
 	}
+	if t.cfg.ServerSelectionTimeout <= 0 {
+		s.requestChecks()
+		return Server{}, s, errTimeout
+	}
+	timeout := time.NewTimer(t.cfg.ServerSelectionTimeout)
+	defer timeout.Stop()
 	for {
-		for _, srv := range s.servers {
-			srv.monitor.requestCheck()
-		}
+		s.requestChecks()
 		select {
 		case <-changed:
 		case <-timeout.C:
@@ -82,6 +84,12 @@ func (t *Topology) await(
 		if found, err := t.pick(s, sel); found.server != nil || err != nil {
 			return found, s, err
 		}
+	}
+}
+
+func (s *snapshot) requestChecks() {
+	for _, srv := range s.servers {
+		srv.monitor.requestCheck()
 	}
 }
 

@@ -202,6 +202,25 @@ func TestSingleWithAnotherSetName(t *testing.T) {
 	}
 }
 
+// TestSingleKeepsItsServer: the one server of a direct connection is replaced by each check, and never removed (SDAM-063).
+func TestSingleKeepsItsServer(t *testing.T) {
+	topo, err := description.New(description.Settings{Seeds: []address.Address{"a:27017"}, Direct: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := func(s *description.Server) {
+		t.Helper()
+		if topo = topo.Apply(s); topo.Kind != description.KindSingle || len(topo.Servers) != 1 || topo.Servers[0] != s {
+			t.Errorf("after %v: %v", s, topo)
+		}
+	}
+	check(description.Unknown("a:27017", broken()))
+	for kind := range hellos {
+		check(newServer(t, kind, "a:27017"))
+		check(description.Unknown("a:27017", broken()))
+	}
+}
+
 func TestHelloThatMakesNoSense(t *testing.T) {
 	for json, field := range map[string]string{
 		`{"ok": 1, "setName": 1}`:                                     "setName",

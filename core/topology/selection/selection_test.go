@@ -305,3 +305,43 @@ func TestOperationOfASelector(t *testing.T) {
 		t.Errorf("Operation of a plain selector = %q, %d", name, id)
 	}
 }
+
+// TestReadableAndWritable is the table of the specification's hasReadableServer and hasWritableServer.
+func TestReadableAndWritable(t *testing.T) {
+	of := func(kind description.Kind, servers ...description.ServerKind) description.Topology {
+		topology := description.Topology{Kind: kind, HeartbeatInterval: 10 * time.Second}
+		for i, s := range servers {
+			topology.Servers = append(topology.Servers, &description.Server{Address: address.Address(fmt.Sprint(i, ":1")), Kind: s})
+		}
+		return topology
+	}
+	secondary := &selection.ReadPreference{Mode: selection.Secondary}
+	for name, test := range map[string]struct {
+		topology           description.Topology
+		primary, secondary bool // can be read with that preference
+		writable           bool
+	}{
+		"unknown":               {of(description.KindUnknown, description.ServerUnknown), false, false, false},
+		"single":                {of(description.KindSingle, description.ServerStandalone), true, true, true},
+		"single, down":          {of(description.KindSingle, description.ServerUnknown), false, false, false},
+		"no primary":            {of(description.KindReplicaSetNoPrimary, description.ServerRSSecondary), false, true, false},
+		"no primary, arbiter":   {of(description.KindReplicaSetNoPrimary, description.ServerRSArbiter), false, false, false},
+		"primary":               {of(description.KindReplicaSetWithPrimary, description.ServerRSPrimary), true, false, true},
+		"primary and secondary": {of(description.KindReplicaSetWithPrimary, description.ServerRSPrimary, description.ServerRSSecondary), true, true, true},
+		"sharded":               {of(description.KindSharded, description.ServerUnknown, description.ServerMongos), true, true, true},
+		"sharded, down":         {of(description.KindSharded, description.ServerUnknown), false, false, false},
+		"load balanced":         {of(description.KindLoadBalanced, description.ServerLoadBalancer), true, true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := selection.HasReadable(test.topology, nil); got != test.primary {
+				t.Errorf("HasReadable(primary) = %v", got)
+			}
+			if got := selection.HasReadable(test.topology, secondary); got != test.secondary {
+				t.Errorf("HasReadable(secondary) = %v", got)
+			}
+			if got := selection.HasWritable(test.topology); got != test.writable {
+				t.Errorf("HasWritable = %v", got)
+			}
+		})
+	}
+}

@@ -30,6 +30,17 @@ func (d deprioritize) Select(t description.Topology, candidates []*description.S
 	return d.Selector.Select(t, candidates)
 }
 
+// HasReadable tells whether a server is known that a read with that preference could go to (spec: hasReadableServer).
+func HasReadable(t description.Topology, rp *ReadPreference) bool { return has(Read(rp), t) }
+
+// HasWritable tells whether a server is known that a write could go to (spec: hasWritableServer).
+func HasWritable(t description.Topology) bool { return has(Write(), t) }
+
+func has(sel Selector, t description.Topology) bool {
+	found, err := sel.Select(t, t.Servers)
+	return err == nil && len(found) > 0
+}
+
 // For selects as sel does, and says for which operation: what the events of the selection tell. id is the same for all
 // commands of one operation.
 func For(sel Selector, operation string, id int64) Selector { return forOperation{sel, operation, id} }
