@@ -49,7 +49,7 @@ func TestChaos(t *testing.T) {
 		}
 	}
 	rounds, steps := 0, 0
-	for begin := time.Now(); !t.Failed() && (rounds < 10 || time.Since(begin) < duration); rounds++ {
+	for begin := time.Now(); !t.Failed() && (rounds < 6 || time.Since(begin) < duration); rounds++ {
 		synctest.Test(t, func(t *testing.T) { steps += chaosRound(t, seed+uint64(rounds)) })
 		if t.Failed() {
 			t.Logf("to repeat: MOORING_CHAOS_SEED=%d", seed+uint64(rounds))

@@ -80,8 +80,8 @@ func TestOneAwaitedReply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary)
 		connection := dial(t, c.Host(0).Server)
-		ask := func() bson.Raw {
-			return run(t, connection, nil, func(b *bson.Builder) {
+		ask := func() {
+			run(t, connection, nil, func(b *bson.Builder) {
 				v := connection.Description().TopologyVersion
 				b.Int32("hello", 1).Int64("maxAwaitTimeMS", 1000)
 				b.OpenDocument("topologyVersion").ObjectID("processId", v.ProcessID).Int64("counter", v.Counter).Close()
