@@ -3,11 +3,14 @@ package handle_test
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/service/handle"
 )
 
@@ -204,4 +207,100 @@ func TestSlowKills(t *testing.T) {
 			t.Errorf("%d killed", killed)
 		}
 	})
+}
+
+// Many clients do all that they can at once, with little memory. None ever misses a document without being told.
+func TestCrowd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, func(c *handle.Config) {
+			c.PageBytes, c.PageMemory, c.MaxCursors, c.Idle = 3000, 40_000, 12, time.Minute
+		})
+		f.s.next = func(ctx context.Context) error {
+			if rand.IntN(20) == 0 {
+				return &mongoerr.SelectionError{}
+			}
+			select {
+			case <-time.After(time.Duration(rand.IntN(2000)) * time.Millisecond):
+				return nil
+			case <-ctx.Done(): // it would run on, if only its client had gone
+				if errors.Is(context.Cause(ctx), context.Canceled) {
+					return nil
+				}
+				return &mongoerr.NetworkError{Sent: true, Err: context.Cause(ctx)}
+			}
+		}
+		var complete atomic.Int64
+		var wg sync.WaitGroup
+		for range 40 {
+			wg.Go(func() {
+				for range 10 {
+					if f.read(60, 1+rand.IntN(20), 1000) {
+						complete.Add(1)
+					}
+					time.Sleep(time.Duration(rand.IntN(20_000)) * time.Millisecond) //nolint:forbidigo // fake time
+				}
+			})
+		}
+		wg.Wait()
+		if n := complete.Load(); n == 0 || n == 400 {
+			t.Errorf("%d of 400 cursors were read to their end: the test shows nothing", n)
+		}
+		time.Sleep(2 * time.Minute) //nolint:forbidigo // fake time
+		if open, _, _ := f.s.count(); open != 0 || f.r.Len() != 0 || f.r.Held() != 0 {
+			t.Errorf("%d open, %d held of %d bytes", open, f.r.Len(), f.r.Held())
+		}
+	})
+}
+
+// read reads one cursor to its end, or until an error that ends it, in the ways that clients have.
+func (f *fixture) read(total, batch, size int) (complete bool) {
+	page := f.open(total, batch, size)
+	want := 0
+	take := func(page handle.Page) {
+		for _, doc := range page.Documents {
+			v, _ := doc.Lookup("i")
+			if n, _ := v.Int32(); int(n) != want {
+				f.t.Errorf("document %d, want %d", n, want)
+			}
+			want++
+		}
+	}
+	take(page)
+	for page.Token != "" {
+		asking := handle.Asking{Principal: "anna", Token: page.Token}
+		switch rand.IntN(10) {
+		case 0:
+			_ = f.r.CloseCursor(f.t.Context(), "anna", page.Token)
+			return false
+		case 1:
+			ctx, taken, err := f.r.Take(f.t.Context(), asking)
+			if err != nil {
+				return false
+			}
+			_, _ = taken.Cursor.Next(ctx)
+			_ = taken.Cursor.Close(ctx)
+			taken.Release()
+			return false
+		case 2: // it gives up waiting, and asks again
+			ctx, cancel := context.WithTimeout(f.t.Context(), time.Second)
+			_, _ = f.r.Next(ctx, asking)
+			cancel()
+		case 3: // so does a second one
+			go func() { _, _ = f.r.Next(f.t.Context(), asking) }()
+		}
+		next, err := f.r.Next(f.t.Context(), asking)
+		var none *mongoerr.SelectionError
+		switch {
+		case errors.As(err, &none):
+			continue
+		case err != nil:
+			return false
+		}
+		take(next)
+		page = next
+	}
+	if want != total {
+		f.t.Errorf("%d documents, want %d", want, total)
+	}
+	return true
 }

@@ -22,6 +22,7 @@ import (
 type server struct {
 	mu      sync.Mutex
 	open    map[int64]*state
+	opened  int64
 	killed  int
 	fetched int
 	next    func(ctx context.Context) error // runs before each getMore
@@ -38,7 +39,8 @@ func newServer() *server { return &server{open: map[int64]*state{}} }
 func (s *server) find(total, batch, size int) *fakeCursor {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	id := int64(len(s.open) + 1)
+	s.opened++
+	id := s.opened
 	st := &state{total: total, batch: batch, size: size}
 	first := s.take(id, st)
 	if st.at < total {

@@ -1,0 +1,157 @@
+package cursor_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"testing"
+
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mooringdb/mooring/core/bson"
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/service/handle"
+	"github.com/mooringdb/mooring/service/rpcerr"
+	"github.com/mooringdb/mooring/service/servicetest"
+)
+
+func reasonOf(err error) string {
+	if err == nil {
+		return "OK"
+	}
+	r := rpcerr.HTTP(status.Convert(err))
+	return fmt.Sprint(r.Code, " ", r.Body.GetError().GetReason())
+}
+
+func firstOf(docs []*mooringv1.Document) int32 {
+	if len(docs) == 0 {
+		return -1
+	}
+	v, _ := raw(docs[0]).Lookup("_id")
+	n, _ := v.Int32()
+	return n
+}
+
+// What a server does to a getMore never makes a page go missing unseen, and never leaves a connection or a cursor behind.
+func TestFaultsOfGetMore(t *testing.T) {
+	reply := func(build func(b *bson.Builder)) mongotest.Reply { return mongotest.OK(build) }
+	for _, test := range []struct {
+		name  string
+		reply mongotest.Reply
+		first string // what Next says then
+		again string // and what it says to the same token, when the server is well again
+	}{
+		{"closes the connection", mongotest.Drop(), "503 NetworkError", "409 CursorPositionUnknown"},
+		{"no cursor", mongotest.OK(nil), "500 MalformedReply", "409 CursorPositionUnknown"},
+		{"garbage", mongotest.Garbage([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")), "503 NetworkError", "409 CursorPositionUnknown"},
+		{"batch of another type", reply(func(b *bson.Builder) {
+			b.OpenDocument("cursor").Int64("id", 1).String("ns", "d.c").String("nextBatch", "none").Close()
+		}), "500 MalformedReply", "409 CursorPositionUnknown"},
+		{"numbers for documents", reply(func(b *bson.Builder) {
+			b.OpenDocument("cursor").Int64("id", 1).String("ns", "d.c").OpenArray("nextBatch").Int32("", 1).Close().Close()
+		}), "500 MalformedReply", "409 CursorPositionUnknown"},
+		{"first batch again", mongotest.CursorReply(1, "d.c", "firstBatch", servicetest.Docs(3, 10)...), "500 MalformedReply", "409 CursorPositionUnknown"},
+		{"cursor killed", mongotest.Error(237, "CursorKilled", "killed"), "", "404 CursorNotFound"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			g := start(t)
+			g.Server.SetDocuments("d.c", servicetest.Docs(10, 10)...)
+			page, err := g.Document.Find(t.Context(), &mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: proto.Int32(3)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			next := func(allowGap bool) (*mooringv1.CursorServiceNextResponse, error) {
+				return g.Cursor.Next(t.Context(), &mooringv1.CursorServiceNextRequest{Cursor: page.GetCursor(), AllowGap: &allowGap})
+			}
+			g.Server.Handle("getMore", mongotest.Always(test.reply))
+			if _, err := next(false); err == nil || test.first != "" && reasonOf(err) != test.first {
+				t.Errorf("Next: %s, want %s", reasonOf(err), test.first)
+			}
+			g.Server.Handle("getMore", nil)
+			if _, err := next(false); reasonOf(err) != test.again {
+				t.Errorf("again: %s, want %s", reasonOf(err), test.again)
+			}
+			if test.again == "409 CursorPositionUnknown" {
+				if p, err := next(true); err != nil || firstOf(p.GetDocuments()) != 3 {
+					t.Errorf("allowGap: %s, the page begins with %d", reasonOf(err), firstOf(p.GetDocuments()))
+				}
+				if _, err := g.Cursor.Close(t.Context(), &mooringv1.CursorServiceCloseRequest{Cursor: page.GetCursor()}); err != nil {
+					t.Error(err)
+				}
+			}
+			g.Idle(0)
+		})
+	}
+}
+
+// A server that is away costs nothing but time: the token is as good as before.
+func TestNextWhileTheServerIsAway(t *testing.T) {
+	server := mongotest.NewServer(t, nil)
+	g := servicetest.Start(t, server, servicetest.Config{URIOptions: "serverSelectionTimeoutMS=50&heartbeatFrequencyMS=500"})
+	server.SetDocuments("d.c", servicetest.Docs(10, 10)...)
+	page, err := g.Document.Find(t.Context(), &mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: proto.Int32(3)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.SetDown(true)
+	next := &mooringv1.CursorServiceNextRequest{Cursor: page.GetCursor()}
+	if _, err := g.Cursor.Next(t.Context(), next); err == nil {
+		t.Fatal("Next found a server")
+	}
+	server.SetDown(false)
+	servicetest.Eventually(t, "the next page", func() bool {
+		p, err := g.Cursor.Next(t.Context(), next)
+		if r := reasonOf(err); err != nil && r != "503 NoSuitableServer" && r != "503 NetworkError" && r != "503 ConnectionPoolCleared" {
+			t.Fatalf("Next: %s", r)
+		}
+		return err == nil && firstOf(p.GetDocuments()) == 3
+	})
+}
+
+// A client's batch size cannot make the gateway keep more than it is allowed to, and what is lost by that is said.
+func TestLargeBatchesOfManyCursors(t *testing.T) {
+	server := mongotest.NewServer(t, nil)
+	g := servicetest.Start(t, server, servicetest.Config{Handles: handle.Config{PageMemory: 4 << 20, PageBytes: 100 << 10}})
+	server.SetDocuments("d.c", servicetest.Docs(2000, 1000)...)
+	var tokens []string
+	for range 6 { // each leaves most of 2 MB behind
+		page, err := g.Document.Find(t.Context(), &mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: proto.Int32(1900)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		tokens = append(tokens, page.GetCursor())
+	}
+	lost := 0
+	for i, token := range tokens {
+		_, err := g.Cursor.Next(t.Context(), &mooringv1.CursorServiceNextRequest{Cursor: token})
+		switch r := reasonOf(err); {
+		case r == "409 CursorPositionUnknown" && i < 4:
+			lost++
+		case err != nil:
+			t.Errorf("cursor %d: %s", i, r)
+		}
+	}
+	if lost != 4 {
+		t.Errorf("%d rests are lost, want those of the first 4", lost)
+	}
+	ss, err := g.Cursor.Stream(t.Context(), &mooringv1.CursorServiceStreamRequest{Cursor: tokens[0], AllowGap: proto.Bool(true)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for {
+		m, err := ss.Recv()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		n += len(m.GetDocuments())
+	}
+	if n != 100 {
+		t.Errorf("%d documents behind the gap, want 100", n)
+	}
+}
