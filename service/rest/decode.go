@@ -184,7 +184,7 @@ func (d *decoder) value(f *field, c byte, empty message) (protoreflect.Value, er
 	case kindInt64:
 		n, err := d.integer(math.MinInt64, math.MaxInt64)
 		return protoreflect.ValueOfInt64(n), err
-	case kindTextMap, kindUnsupported:
+	case kindTextMap, kindTime, kindUnsupported:
 	}
 	panic("bug: rest: no value of this kind: " + f.name)
 }

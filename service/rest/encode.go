@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/bson/extjson"
@@ -89,6 +91,9 @@ func (e *encoder) value(f *field, v protoreflect.Value) error {
 		e.buf = strconv.AppendBool(e.buf, v.Bool())
 	case kindInt32, kindInt64:
 		e.buf = strconv.AppendInt(e.buf, v.Int(), 10)
+	case kindTime:
+		t, _ := v.Message().Interface().(*timestamppb.Timestamp)
+		e.buf = append(t.AsTime().AppendFormat(append(e.buf, '"'), time.RFC3339Nano), '"')
 	case kindTextMap, kindUnsupported:
 		panic("bug: rest: no value of this kind: " + f.name)
 	}

@@ -26,6 +26,7 @@ type fake struct {
 	mooringv1.UnsafeCommandServiceServer
 	mooringv1.UnimplementedDocumentServiceServer
 	mooringv1.UnimplementedCursorServiceServer
+	mooringv1.UnimplementedDeploymentServiceServer
 
 	runCommand func(context.Context, *mooringv1.RunCommandRequest) (*mooringv1.RunCommandResponse, error)
 	find       func(context.Context, *mooringv1.FindRequest) (*mooringv1.FindResponse, error)
@@ -36,6 +37,7 @@ type fake struct {
 	distinct   func(context.Context, *mooringv1.DistinctRequest) (*mooringv1.DistinctResponse, error)
 	count      func(context.Context, *mooringv1.CountDocumentsRequest) (*mooringv1.CountDocumentsResponse, error)
 	streamFind func(*mooringv1.StreamFindRequest, grpc.ServerStreamingServer[mooringv1.StreamFindResponse]) error
+	watch      func(grpc.ServerStreamingServer[mooringv1.WatchTopologyResponse]) error
 }
 
 func (f *fake) RunCommand(ctx context.Context, r *mooringv1.RunCommandRequest) (*mooringv1.RunCommandResponse, error) {
@@ -82,6 +84,10 @@ func (f *fake) StreamFind(r *mooringv1.StreamFindRequest, s grpc.ServerStreaming
 	return f.streamFind(r, s)
 }
 
+func (f *fake) WatchTopology(_ *mooringv1.WatchTopologyRequest, s grpc.ServerStreamingServer[mooringv1.WatchTopologyResponse]) error {
+	return f.watch(s)
+}
+
 // mapErrors is what the real interceptors do last.
 func mapErrors(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	resp, err := handler(ctx, req)
@@ -97,6 +103,7 @@ func newConn(f *fake) *rest.Conn {
 	mooringv1.RegisterCommandServiceServer(conn, f)
 	mooringv1.RegisterDocumentServiceServer(conn, f)
 	mooringv1.RegisterCursorServiceServer(conn, f)
+	mooringv1.RegisterDeploymentServiceServer(conn, f)
 	return conn
 }
 

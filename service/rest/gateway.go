@@ -34,6 +34,9 @@ var services = []struct {
 	{mooringv1.File_mooring_v1_cursor_service_proto, func(ctx context.Context, mux *runtime.ServeMux, cc grpc.ClientConnInterface) error {
 		return mooringv1.RegisterCursorServiceHandlerClient(ctx, mux, mooringv1.NewCursorServiceClient(cc))
 	}},
+	{mooringv1.File_mooring_v1_deployment_service_proto, func(ctx context.Context, mux *runtime.ServeMux, cc grpc.ClientConnInterface) error {
+		return mooringv1.RegisterDeploymentServiceHandlerClient(ctx, mux, mooringv1.NewDeploymentServiceClient(cc))
+	}},
 }
 
 // newRoutes is the tree of all annotations, each with its generated handler. Calls are made on cc.
@@ -95,6 +98,7 @@ func methodRoutes(plans planner, m protoreflect.MethodDescriptor) []*route {
 		switch {
 		case r.stream:
 			r.offers = offerStream
+			r.items = itemsOf(r.reply)
 		case r.reply.byName["documents"] != nil && r.reply.byName["cursor"] != nil:
 			r.offers = offerPage
 		default:

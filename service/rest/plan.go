@@ -5,6 +5,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 )
@@ -51,6 +52,7 @@ const (
 	kindDocument
 	kindValue
 	kindTextMap // map<string, string>
+	kindTime    // a timestamp, in responses only
 )
 
 var scalarKinds = map[protoreflect.Kind]kind{
@@ -63,6 +65,7 @@ var scalarKinds = map[protoreflect.Kind]kind{
 var (
 	documentName = (*mooringv1.Document)(nil).ProtoReflect().Descriptor().FullName()
 	valueName    = (*mooringv1.Value)(nil).ProtoReflect().Descriptor().FullName()
+	timeName     = (*timestamppb.Timestamp)(nil).ProtoReflect().Descriptor().FullName()
 )
 
 // shapes are the messages whose JSON is not an object; unions are recognised by their oneof.
@@ -118,6 +121,8 @@ func kindOf(fd fieldDescriptor) kind {
 		k = kindDocument
 	case fd.Kind() == protoreflect.MessageKind && fd.Message().FullName() == valueName:
 		k = kindValue
+	case fd.Kind() == protoreflect.MessageKind && fd.Message().FullName() == timeName:
+		k = kindTime
 	case fd.Kind() == protoreflect.MessageKind:
 		k = kindMessage
 	}

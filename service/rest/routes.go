@@ -23,6 +23,7 @@ type route struct {
 	offers  []media // the default first
 	request *plan
 	reply   *plan
+	items   items // of streams
 	// replyType makes empty responses.
 	replyType protoreflect.MessageType
 	handle    runtime.HandlerFunc // grpc-gateway's: builds the request and makes the call

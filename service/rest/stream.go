@@ -20,6 +20,10 @@ import (
 // because a query's rows are never repeated.
 const queryEventID = "q"
 
+// watchEventID is the id of every event of a watch. EventSource sends it back, too, and is served again: the newest state is always worth
+// having.
+const watchEventID = "w"
+
 // endEventID is the id of a stream's end.
 const endEventID = "end"
 
@@ -29,17 +33,54 @@ const keepAliveAfter = 15 * time.Second
 // retryEvents is when EventSource comes back after a transient failure, in milliseconds.
 const retryEvents = "retry: 1000\n"
 
+// items are what a stream is made of.
+type items struct {
+	field   *field // that each message has one of; nil: messages have documents
+	eventID string
+	line    string // what stands before one, on a line
+}
+
+// itemsOf tells queries, whose messages have documents, from watches, whose messages have one field: the newest state.
+func itemsOf(reply *plan) items {
+	switch {
+	case reply.byName["documents"] != nil:
+		return items{nil, queryEventID, `{"document":`}
+	case len(reply.fields) == 1:
+		return items{reply.fields[0], watchEventID, "{" + reply.fields[0].quoted}
+	}
+	panic("bug: rest: a stream with neither documents nor one field")
+}
+
+// append writes the items of one message.
+func (i *items) append(e *encoder, m proto.Message, around frame) error {
+	if i.field != nil {
+		e.buf = append(e.buf, around.before...)
+		err := e.field(i.field, m.ProtoReflect())
+		e.buf = append(e.buf, around.after...)
+		return err
+	}
+	batch, _ := m.(hasDocuments)
+	for _, d := range batch.GetDocuments() {
+		e.buf = append(e.buf, around.before...)
+		if err := e.document(d); err != nil {
+			return err
+		}
+		e.buf = append(e.buf, around.after...)
+	}
+	return nil
+}
+
 // frame is the text around one JSON value.
 type frame struct{ before, after string }
 
-func (c *call) documentFrame() frame {
+func (c *call) itemFrame() frame {
 	switch {
 	case c.format.media == mediaSSE:
-		return frame{"id: " + queryEventID + "\ndata: ", "\n\n"}
+		return frame{"id: " + c.route.items.eventID + "\ndata: ", "\n\n"}
 	case c.format.bare:
 		return frame{"", "\n"}
 	}
-	return frame{`{"document":`, "}\n"}
+	return frame{c.route.items.line, "}\n"}
 }
 
 // receive waits for the next message of a stream. A stream of events is kept alive meanwhile.
@@ -121,25 +162,17 @@ func (c *call) writeBatch(m proto.Message) error {
 	if s, ok := m.(hasSession); ok && s.GetSession() != "" {
 		c.session = s.GetSession()
 	}
-	batch, ok := m.(hasDocuments)
-	if !ok {
-		panic("bug: rest: a stream without documents")
-	}
 	out := c.handler.buffers.get(0)
 	defer c.handler.buffers.put(out)
 	e := encoder{buf: out.b, mode: c.format.mode}
-	around := c.documentFrame()
-	for _, d := range batch.GetDocuments() {
-		e.buf = append(e.buf, around.before...)
-		if err := e.document(d); err != nil {
-			c.fail(err)
-			return err
-		}
-		e.buf = append(e.buf, around.after...)
-	}
+	err := c.route.items.append(&e, m, c.itemFrame())
 	out.b = e.buf
+	if err != nil {
+		c.fail(err)
+		return err
+	}
 	c.begin()
-	c.rows = c.rows || len(batch.GetDocuments()) > 0
+	c.rows = c.rows || len(out.b) > 0
 	if err := c.send(out.b); err != nil {
 		c.fail(refuse(rpcerr.Canceled, "the client has gone away: "+err.Error()))
 		return err
@@ -182,7 +215,7 @@ func (c *call) writeStreamFailure(body *mooringv1.ErrorResponse) {
 	}
 	before, after := "", "\n"
 	if c.format.media == mediaSSE {
-		before, after = "event: failure\nid: "+queryEventID+"\ndata: ", "\n\n"
+		before, after = "event: failure\nid: "+c.route.items.eventID+"\ndata: ", "\n\n"
 	}
 	text := c.handler.errorText(body)
 	_ = c.send(append(append([]byte(before), text...), after...))

@@ -146,7 +146,11 @@ func (op *operation) complete(s *schemas, verb string) error {
 func (s *schemas) success(method protoreflect.MethodDescriptor) object {
 	out := method.Output()
 	if method.IsStreamingServer() {
-		doc := s.ref(s.message("mooring.v1.Document"))
+		name, item := "document", s.ref(s.message("mooring.v1.Document"))
+		if out.Fields().ByName("documents") == nil {
+			fd := out.Fields().Get(0)
+			name, item = fd.JSONName(), s.field(fd)
+		}
 		failure := s.ref(s.message("mooring.v1.ErrorResponse"))
 		line := func(name string, value object) object {
 			return object{"type": "object", "required": []string{name}, "properties": object{name: value}, "additionalProperties": false}
@@ -155,7 +159,7 @@ func (s *schemas) success(method protoreflect.MethodDescriptor) object {
 		return object{
 			"description": "A stream. The last line is an end or an error; with `Accept: application/x-ndjson;bare=true` there are only documents.",
 			"content": object{
-				"application/x-ndjson": object{"schema": object{"oneOf": []any{line("document", doc), line("end", end), failure}}},
+				"application/x-ndjson": object{"schema": object{"oneOf": []any{line(name, item), line("end", end), failure}}},
 				"text/event-stream":    object{"schema": object{"type": "string"}},
 			},
 		}

@@ -131,6 +131,9 @@ func (s *schemas) single(fd protoreflect.FieldDescriptor) object {
 	if fd.Kind() != protoreflect.MessageKind {
 		panic("bug: no schema for " + string(fd.FullName()))
 	}
+	if fd.Message().FullName() == "google.protobuf.Timestamp" {
+		return object{"type": "string", "format": "date-time"}
+	}
 	ref := s.ref(fd.Message())
 	if !isOrdered(fd) {
 		return ref
