@@ -53,12 +53,17 @@ func Read(ctx context.Context, req handles, statement *int32) *Reader {
 	if statement != nil {
 		r.unbuilt("statement")
 	}
+	r.metadata(ctx)
+	return r
+}
+
+// metadata refuses what stands for a field.
+func (r *Reader) metadata(ctx context.Context) {
 	for _, key := range unbuiltMetadata {
 		if len(metadata.ValueFromIncomingContext(ctx, key)) > 0 {
 			r.unbuilt(key)
 		}
 	}
-	return r
 }
 
 // Inflation is how many times larger than BSON documents may get in the response's encoding: an int32 with a short key is the worst.

@@ -130,6 +130,15 @@ func documentAt(reply bson.Raw, key string) *mooringv1.Document {
 // valid is s as a proto string can hold it: servers' texts are not checked before they get here.
 func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
+// Text is an error's text as a proto string can hold it, at most as long as a status' message; "" for nil. It is for errors that are part
+// of an answer; those that are the answer are a Status.
+func Text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return cut(err.Error(), maxMessageBytes)
+}
+
 func valids(list []string) []string {
 	if !slices.ContainsFunc(list, func(s string) bool { return !utf8.ValidString(s) }) {
 		return list

@@ -22,6 +22,7 @@ import (
 	"github.com/mooringdb/mooring/internal/mongotest"
 	"github.com/mooringdb/mooring/service/command"
 	"github.com/mooringdb/mooring/service/cursor"
+	"github.com/mooringdb/mooring/service/deployment"
 	"github.com/mooringdb/mooring/service/document"
 	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/interceptor"
@@ -30,14 +31,15 @@ import (
 
 // Gateway is one.
 type Gateway struct {
-	Server   *mongotest.Server
-	Client   *client.Client
-	Handles  *handle.Registry
-	Gate     *interceptor.Gate
-	Conn     *grpc.ClientConn
-	Document mooringv1.DocumentServiceClient
-	Command  mooringv1.CommandServiceClient
-	Cursor   mooringv1.CursorServiceClient
+	Server     *mongotest.Server
+	Client     *client.Client
+	Handles    *handle.Registry
+	Gate       *interceptor.Gate
+	Conn       *grpc.ClientConn
+	Document   mooringv1.DocumentServiceClient
+	Command    mooringv1.CommandServiceClient
+	Cursor     mooringv1.CursorServiceClient
+	Deployment mooringv1.DeploymentServiceClient
 
 	checkedOut atomic.Int64
 	t          testing.TB
@@ -104,6 +106,7 @@ func (g *Gateway) startServer(streams *stream.Streams) {
 	mooringv1.RegisterDocumentServiceServer(s, document.New(document.Config{Client: g.Client, Handles: g.Handles, Streams: streams}))
 	mooringv1.RegisterCommandServiceServer(s, command.New(command.Config{Client: g.Client, Handles: g.Handles, Streams: streams}))
 	mooringv1.RegisterCursorServiceServer(s, cursor.New(cursor.Config{Handles: g.Handles, Streams: streams}))
+	mooringv1.RegisterDeploymentServiceServer(s, deployment.New(deployment.Config{Client: g.Client}))
 	listener := bufconn.Listen(64 << 10)
 	served := make(chan struct{})
 	go func() {
@@ -117,6 +120,7 @@ func (g *Gateway) startServer(streams *stream.Streams) {
 	}
 	g.Conn = conn
 	g.Document, g.Command, g.Cursor = mooringv1.NewDocumentServiceClient(conn), mooringv1.NewCommandServiceClient(conn), mooringv1.NewCursorServiceClient(conn)
+	g.Deployment = mooringv1.NewDeploymentServiceClient(conn)
 	g.atEnd(func(context.Context) error {
 		_ = conn.Close()
 		s.Stop()

@@ -178,7 +178,7 @@ func TestBothPortsServeTheSame(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"mooring.v1.CommandService", "mooring.v1.DocumentService", "mooring.v1.CursorService", "grpc.health.v1.Health"} {
+	for _, name := range []string{"mooring.v1.CommandService", "mooring.v1.DocumentService", "mooring.v1.CursorService", "mooring.v1.DeploymentService", "grpc.health.v1.Health"} {
 		if !strings.Contains(list.String(), name) {
 			t.Errorf("reflection does not name %s: %v", name, list)
 		}

@@ -11,6 +11,7 @@ import (
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/command"
 	"github.com/mooringdb/mooring/service/cursor"
+	deploymentservice "github.com/mooringdb/mooring/service/deployment"
 	"github.com/mooringdb/mooring/service/document"
 	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/interceptor"
@@ -19,7 +20,7 @@ import (
 
 // services are the API's, and what is around all of their calls.
 var services = fx.Module("services", fx.Provide(
-	interceptor.NewGate, newChain, newStreams, newCommands, newDocuments, newCursors, newAPI,
+	interceptor.NewGate, newChain, newStreams, newCommands, newDocuments, newCursors, newDeployments, newAPI,
 ))
 
 func newChain(cfg *config.Config, log *slog.Logger, gate *interceptor.Gate) *interceptor.Chain {
@@ -44,6 +45,10 @@ func newCursors(h *handle.Registry, s *stream.Streams) *cursor.Server {
 	return cursor.New(cursor.Config{Handles: h, Streams: s})
 }
 
+func newDeployments(c *client.Client, stop stopping) *deploymentservice.Server {
+	return deploymentservice.New(deploymentservice.Config{Client: c, Stopping: stop})
+}
+
 // api is the whole API, for whoever serves it.
 type api []service
 
@@ -52,11 +57,12 @@ type service struct {
 	server any
 }
 
-func newAPI(commands *command.Server, documents *document.Server, cursors *cursor.Server) api {
+func newAPI(commands *command.Server, documents *document.Server, cursors *cursor.Server, deployments *deploymentservice.Server) api {
 	return api{
 		{&mooringv1.CommandService_ServiceDesc, commands},
 		{&mooringv1.DocumentService_ServiceDesc, documents},
 		{&mooringv1.CursorService_ServiceDesc, cursors},
+		{&mooringv1.DeploymentService_ServiceDesc, deployments},
 	}
 }
 
@@ -72,4 +78,5 @@ var serviceNames = []string{
 	mooringv1.CommandService_ServiceDesc.ServiceName,
 	mooringv1.DocumentService_ServiceDesc.ServiceName,
 	mooringv1.CursorService_ServiceDesc.ServiceName,
+	mooringv1.DeploymentService_ServiceDesc.ServiceName,
 }

@@ -1,0 +1,76 @@
+// Package deployment is DeploymentService: what the gateway knows of the MongoDB deployment, for operators. It asks no server, and changes
+// nothing.
+package deployment
+
+import (
+	"context"
+
+	"google.golang.org/grpc"
+
+	"github.com/mooringdb/mooring/core/client"
+	"github.com/mooringdb/mooring/core/topology/description"
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/request"
+	"github.com/mooringdb/mooring/service/rpcerr"
+)
+
+// Client is what the service needs of *client.Client.
+type Client interface {
+	Topology() description.Topology
+	// WatchTopology is Topology, and a channel that is closed when there is news.
+	WatchTopology() (description.Topology, <-chan struct{})
+}
+
+var _ Client = (*client.Client)(nil)
+
+// Config of a Server.
+type Config struct {
+	Client Client // required
+	// Stopping is closed when the gateway begins to stop: watches, which would never end, end then. Nil: never.
+	Stopping <-chan struct{}
+}
+
+// Server serves DeploymentService.
+type Server struct {
+	mooringv1.UnsafeDeploymentServiceServer
+	cfg Config
+}
+
+var _ mooringv1.DeploymentServiceServer = (*Server)(nil)
+
+// New returns the service.
+func New(cfg Config) *Server { return &Server{cfg: cfg} }
+
+// GetTopology returns the deployment as it is known now.
+func (s *Server) GetTopology(ctx context.Context, req *mooringv1.GetTopologyRequest) (*mooringv1.GetTopologyResponse, error) {
+	if err := request.Plain(ctx, req); err != nil {
+		return nil, err
+	}
+	return &mooringv1.GetTopologyResponse{Topology: describe(s.cfg.Client.Topology())}, nil
+}
+
+// WatchTopology sends the deployment now and after each change. While the transport does not take a message, nothing is kept for later: the
+// next one is made of what is known then.
+func (s *Server) WatchTopology(req *mooringv1.WatchTopologyRequest, ss grpc.ServerStreamingServer[mooringv1.WatchTopologyResponse]) error {
+	ctx := ss.Context()
+	if err := request.Plain(ctx, req); err != nil {
+		return err
+	}
+	var last *description.Topology
+	for {
+		t, changed := s.cfg.Client.WatchTopology()
+		if last == nil || !last.Equal(t) {
+			if err := ss.Send(&mooringv1.WatchTopologyResponse{Topology: describe(t)}); err != nil {
+				return err
+			}
+			last = &t
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-s.cfg.Stopping:
+			return &rpcerr.Error{Reason: rpcerr.ShuttingDown, Message: "the gateway is shutting down"}
+		}
+	}
+}
