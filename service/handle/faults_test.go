@@ -213,7 +213,7 @@ func TestSlowKills(t *testing.T) {
 func TestCrowd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, func(c *handle.Config) {
-			c.PageBytes, c.PageMemory, c.MaxCursors, c.Idle = 3000, 40_000, 12, time.Minute
+			c.PageBytes, c.PageMemory, c.MaxCursors, c.Idle = 3000, 150_000, 30, time.Minute
 		})
 		f.s.next = func(ctx context.Context) error {
 			if rand.IntN(20) == 0 {
@@ -234,7 +234,7 @@ func TestCrowd(t *testing.T) {
 		for range 40 {
 			wg.Go(func() {
 				for range 10 {
-					if f.read(60, 1+rand.IntN(20), 1000) {
+					if f.read(30, 1+rand.IntN(20), 1000) {
 						complete.Add(1)
 					}
 					time.Sleep(time.Duration(rand.IntN(20_000)) * time.Millisecond) //nolint:forbidigo // fake time
@@ -242,8 +242,8 @@ func TestCrowd(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if n := complete.Load(); n == 0 || n == 400 {
-			t.Errorf("%d of 400 cursors were read to their end: the test shows nothing", n)
+		if n := complete.Load(); n < 10 || n > 390 {
+			t.Errorf("%d of 400 cursors were read to their end: the test shows little", n)
 		}
 		time.Sleep(2 * time.Minute) //nolint:forbidigo // fake time
 		if open, _, _ := f.s.count(); open != 0 || f.r.Len() != 0 || f.r.Held() != 0 {
@@ -268,7 +268,7 @@ func (f *fixture) read(total, batch, size int) (complete bool) {
 	take(page)
 	for page.Token != "" {
 		asking := handle.Asking{Principal: "anna", Token: page.Token}
-		switch rand.IntN(10) {
+		switch rand.IntN(60) {
 		case 0:
 			_ = f.r.CloseCursor(f.t.Context(), "anna", page.Token)
 			return false
