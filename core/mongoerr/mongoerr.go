@@ -132,6 +132,7 @@ func (e *NetworkError) Timeout() bool {
 // SelectionError says that no server was suitable in time, or that none can be.
 type SelectionError struct {
 	Selector string        // what was looked for
+	Reason   string        // where time ran out: that none of the servers suits or, where none is there, their errors
 	Topology string        // what was seen, with the servers' last errors
 	Timeout  time.Duration // how long was waited, where Err is nil
 	Err      error         // what ended the wait earlier: the context's cause, an incompatible server, an invalid preference
@@ -139,11 +140,10 @@ type SelectionError struct {
 
 func (e *SelectionError) Error() string {
 	var b strings.Builder
-	b.WriteString("no server selected for " + e.Selector)
 	if e.Err != nil {
-		b.WriteString(": " + e.Err.Error())
+		b.WriteString("no server selected for " + e.Selector + ": " + e.Err.Error())
 	} else {
-		fmt.Fprintf(&b, " within %v", e.Timeout)
+		fmt.Fprintf(&b, "server selection timed out after %v: %s", e.Timeout, e.Reason)
 	}
 	if e.Topology != "" {
 		b.WriteString("; topology: " + e.Topology)

@@ -231,8 +231,10 @@ func TestNetworkErrorTextSaysWhoObjects(t *testing.T) {
 }
 
 func TestSelectionErrorText(t *testing.T) {
-	err := &mongoerr.SelectionError{Selector: "a writable server", Topology: "Unknown []", Timeout: 30e9}
-	if want := "no server selected for a writable server within 30s; topology: Unknown []"; err.Error() != want {
+	err := &mongoerr.SelectionError{
+		Selector: "a writable server", Reason: "No servers are suitable for a writable server", Topology: "Unknown []", Timeout: 30e9,
+	}
+	if want := "server selection timed out after 30s: No servers are suitable for a writable server; topology: Unknown []"; err.Error() != want {
 		t.Errorf("Error() = %q, want %q", err, want)
 	}
 	err.Err = io.EOF

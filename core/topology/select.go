@@ -3,6 +3,8 @@ package topology
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/mooringdb/mooring/core/event"
@@ -100,13 +102,37 @@ func (t *Topology) selectionFailed(sel selection.Selector, s *snapshot, err erro
 	failed := &mongoerr.SelectionError{
 		Selector: sel.String(), Topology: s.topology.String(), Timeout: max(0, t.cfg.ServerSelectionTimeout),
 	}
-	if !errors.Is(err, errTimeout) {
+	if errors.Is(err, errTimeout) {
+		failed.Reason = reason(sel, s)
+	} else {
 		failed.Err = err
 	}
 	if sink := t.cfg.Sink; sink != nil && sink.ServerSelectionFailed != nil {
 		sink.ServerSelectionFailed(event.ServerSelectionFailed{Selection: t.fact(sel, s), Err: failed})
 	}
 	return failed
+}
+
+// reason is the specification's message (Server Selection, "Server Selection Errors"): that no server suits, or, where
+// none is available, what they failed with.
+func reason(sel selection.Selector, s *snapshot) string {
+	unsuitable := "No servers are suitable for " + sel.String()
+	var failures []string
+	for _, server := range s.topology.Servers {
+		if server.IsAvailable() {
+			return unsuitable
+		}
+		if server.LastError == nil {
+			continue
+		}
+		if text := server.LastError.Error(); !slices.Contains(failures, text) {
+			failures = append(failures, text)
+		}
+	}
+	if len(failures) == 0 {
+		return unsuitable
+	}
+	return strings.Join(failures, ", ")
 }
 
 func (t *Topology) fact(sel selection.Selector, s *snapshot) event.Selection {

@@ -91,9 +91,10 @@ func TestMessages(t *testing.T) {
 		"ServerSelectionFailed": {func(s *event.Sink) {
 			s.ServerSelectionFailed(event.ServerSelectionFailed{Selection: find, Err: &mongoerr.SelectionError{
 				Selector: "a writable server", Topology: "Unknown []", Timeout: time.Second,
+				Reason: "No servers are suitable for a writable server",
 			}})
-		}, `serverSelection debug "Server selection failed" selector=a writable server operation=find operationId=7 topologyDescription=Unknown [] failure=no server selected for a writable server within 1s` +
-			"\nServer selection failed for operation find with ID 7. Failure: no server selected for a writable server within 1s. Selector: a writable server, topology description: Unknown []"},
+		}, `serverSelection debug "Server selection failed" selector=a writable server operation=find operationId=7 topologyDescription=Unknown [] failure=server selection timed out after 1s: No servers are suitable for a writable server` +
+			"\nServer selection failed for operation find with ID 7. Failure: server selection timed out after 1s: No servers are suitable for a writable server. Selector: a writable server, topology description: Unknown []"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
