@@ -52,10 +52,16 @@ func (r *Runner) attempt(ctx context.Context, op *Operation) (Result, error) {
 	}
 	req := requests.Get().(*request)
 	defer req.release()
+	built := false
+	defer func() {
+		if !built { // or a bug in the command panics: that must not cost the pool a connection
+			conn.CheckIn(nil)
+		}
+	}()
 	if err := req.build(ctx, op, server, conn); err != nil {
-		conn.CheckIn(nil)
 		return Result{}, err
 	}
+	built = true
 	ctx, done := op.exchangeContext(ctx)
 	defer done()
 	x := exchange{runner: r, conn: conn, server: server, req: req}

@@ -188,6 +188,23 @@ func TestRefusedCommandReturnsConnection(t *testing.T) {
 	}
 }
 
+type broken struct{}
+
+func (broken) Name() string { return "test" }
+
+func (broken) Append(*bson.Builder, operation.Target) error { panic("bug: in a test") }
+
+// Interceptors survive panics: then the pool must, too.
+func TestPanicReturnsConnection(t *testing.T) {
+	f := &fake{}
+	defer func() {
+		if p := recover(); p == nil || f.checkedOut != 0 {
+			t.Errorf("panic(%v), %d connections out", p, f.checkedOut)
+		}
+	}()
+	_, _ = (&operation.Runner{Deployment: f}).Run(t.Context(), &operation.Operation{Database: "db", Command: broken{}})
+}
+
 func TestSequence(t *testing.T) {
 	docs := []bson.Raw{bson.NewBuilder(nil).Int32("a", 1).Finish(), bson.NewBuilder(nil).Finish()}
 	f := &fake{}
