@@ -12,6 +12,7 @@ RACE     := $(if $(CC_FOUND),-race)
 
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 FUZZTIME ?= 10s
+CHAOS    ?= 10m
 
 .DEFAULT_GOAL := help
 
@@ -60,6 +61,18 @@ bench: bin/mooring ## CPU and allocations per request, beside a thin gateway ove
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME each
 	@GO="$(GO)" tools/fuzz.sh $(FUZZTIME)
+
+.PHONY: chaos
+chaos: ## CHAOS=10m of random elections, hangs, resets and reconfigurations against a model
+	MOORING_CHAOS=$(CHAOS) $(GO) test $(RACE) -count=1 -timeout 1h -v -run TestChaos ./core/topology
+
+.PHONY: failover
+failover: ## measure how soon 64 writers find a new primary, and what waiting for one costs
+	MOORING_FAILOVER=1 $(GO) test -count=1 -v -run 'TestFailover|TestWaitingForAPrimary' ./core/client
+
+.PHONY: mutate
+mutate: ## break each entry of the topology transition table once, and see a test fail
+	$(GO) run ./tools/mutate
 
 .PHONY: lint
 lint: ## golangci-lint, buf lint and format, helm lint
