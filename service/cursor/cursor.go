@@ -66,7 +66,7 @@ func (s *Server) Stream(req *mooringv1.CursorServiceStreamRequest, ss grpc.Serve
 		return err
 	}
 	defer taken.Release()
-	src := stream.Source{Cursor: taken.Cursor, Documents: taken.Documents, FixedSize: req.BatchSize != nil, Inflation: r.Inflation()}
+	src := stream.Source{Cursor: taken.Cursor, Documents: taken.Documents, MaxBatch: req.GetBatchSize(), Inflation: r.Inflation()}
 	taken.Documents = nil
 	return s.cfg.Streams.Run(ctx, src, func(docs []bson.Raw) error {
 		messages, err := r.Encoding.Documents(docs)

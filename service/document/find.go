@@ -91,7 +91,7 @@ func (s *Server) StreamFind(req *mooringv1.StreamFindRequest, ss grpc.ServerStre
 		return err
 	}
 	cur.SetRunOn(false)
-	src := stream.Source{Cursor: cur, FixedSize: req.BatchSize != nil, Inflation: r.Inflation()}
+	src := stream.Source{Cursor: cur, MaxBatch: req.GetBatchSize(), Inflation: r.Inflation()}
 	return s.cfg.Streams.Run(ctx, src, func(docs []bson.Raw) error {
 		messages, err := r.Encoding.Documents(docs)
 		if err != nil {

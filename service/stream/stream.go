@@ -27,7 +27,6 @@ const (
 type Cursor interface {
 	Next(ctx context.Context) (cursor.Batch, error)
 	Done() bool
-	State() cursor.State
 	SetBatchSize(n int32)
 	Close(ctx context.Context) error
 }
@@ -66,18 +65,19 @@ type Source struct {
 	Cursor Cursor
 	// Documents come before those of the cursor.
 	Documents []bson.Raw
-	// FixedSize: the client has chosen the cursor's batch size, which is then the largest.
-	FixedSize bool
+	// MaxBatch is the batch size that the client has chosen: none is larger. 0 is no bound.
+	MaxBatch int32
 	// Inflation is how many times larger than BSON the client's form of documents may be; 0 is 1.
 	Inflation int
 }
 
-// First is the batch size for the command that opens a stream's cursor: what the client wants, else the server's own.
+// First is the batch size for the command that opens a stream's cursor: the server's own, or less if the client has chosen less. It is
+// never more, since nothing is known of the documents yet, and a stream holds two batches.
 func First(chosen *int32) *int32 {
-	if chosen != nil {
-		return chosen
-	}
 	n := int32(batch.First)
+	if chosen != nil {
+		n = min(n, *chosen)
+	}
 	return &n
 }
 
@@ -102,14 +102,10 @@ func (s *Streams) run(ctx context.Context, src Source, send func([]bson.Raw) err
 	src.Documents = nil
 	var sizer batch.Sizer
 	var pause pacer
-	most := int32(0)
-	if src.FixedSize {
-		most = src.Cursor.State().BatchSize
-	}
 	for !src.Cursor.Done() {
 		n := sizer.Next(s.budget.Target())
-		if most > 0 {
-			n = min(n, most)
+		if src.MaxBatch > 0 {
+			n = min(n, src.MaxBatch)
 		}
 		src.Cursor.SetBatchSize(n)
 		pause.begin()

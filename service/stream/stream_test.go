@@ -41,7 +41,6 @@ func (f *fake) Next(context.Context) (cursor.Batch, error) {
 }
 
 func (f *fake) Done() bool                  { return f.left == 0 && !f.tailable }
-func (f *fake) State() cursor.State         { return cursor.State{BatchSize: f.batchSize} }
 func (f *fake) SetBatchSize(n int32)        { f.batchSize = n }
 func (f *fake) Close(context.Context) error { f.closed++; return nil }
 
@@ -78,7 +77,7 @@ func TestTheClientsBatchSizeIsTheLargest(t *testing.T) {
 		{"more than a batch may hold", 3000, 10_000, 1_000_000, []int32{101, 104, 104, 104}},
 	} {
 		f := &fake{left: test.documents, size: test.size, batchSize: int32(test.asks)}
-		if err := stream.New(stream.Config{}).Run(t.Context(), stream.Source{Cursor: f, FixedSize: true}, func([]bson.Raw) error { return nil }); err != nil {
+		if err := stream.New(stream.Config{}).Run(t.Context(), stream.Source{Cursor: f, MaxBatch: int32(test.asks)}, func([]bson.Raw) error { return nil }); err != nil {
 			t.Fatal(err)
 		}
 		for i, want := range test.want {
@@ -86,6 +85,23 @@ func TestTheClientsBatchSizeIsTheLargest(t *testing.T) {
 				t.Errorf("%s: batches of %v, want %v", test.name, f.sizes, test.want)
 				break
 			}
+		}
+	}
+}
+
+func TestFirst(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		chosen *int32
+		want   int32
+	}{
+		{"nothing chosen", nil, batch.First},
+		{"less", new(int32(7)), 7},
+		{"none", new(int32(0)), 0},
+		{"more than is safe while no size is known", new(int32(1_000_000)), batch.First},
+	} {
+		if got := *stream.First(test.chosen); got != test.want {
+			t.Errorf("%s: First() = %d, want %d", test.name, got, test.want)
 		}
 	}
 }
