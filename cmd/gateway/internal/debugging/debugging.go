@@ -85,5 +85,10 @@ func (p *Pools) add(addr address.Address, d Pool) {
 		p.pools = map[address.Address]Pool{}
 	}
 	now := p.pools[addr]
-	p.pools[addr] = Pool{now.Total + d.Total, now.CheckedOut + d.CheckedOut, now.Waiting + d.Waiting}
+	now = Pool{now.Total + d.Total, now.CheckedOut + d.CheckedOut, now.Waiting + d.Waiting}
+	if now == (Pool{}) {
+		delete(p.pools, addr) // servers come and go under ever new names
+		return
+	}
+	p.pools[addr] = now
 }

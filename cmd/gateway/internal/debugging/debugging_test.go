@@ -47,6 +47,17 @@ func TestVars(t *testing.T) {
 	}
 }
 
+// TestServersThatAreGone: a pool without a connection leaves nothing behind.
+func TestServersThatAreGone(t *testing.T) {
+	var pools debugging.Pools
+	s := pools.Sink()
+	s.ConnectionCreated(event.ConnectionCreated{Address: "pod-1:27017"})
+	s.ConnectionClosed(event.ConnectionClosed{Address: "pod-1:27017"})
+	if got := pools.Snapshot(); len(got) != 0 {
+		t.Errorf("pools = %v, want none", got)
+	}
+}
+
 // TestNoCommandLine: the command line may hold a connection string with a password.
 func TestNoCommandLine(t *testing.T) {
 	if w := get(t, debugging.Handler(&debugging.Pools{}), "/debug/pprof/cmdline"); w.Code != http.StatusNotFound {
