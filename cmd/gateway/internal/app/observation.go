@@ -6,6 +6,7 @@ import (
 	"go.uber.org/fx"
 	"google.golang.org/grpc/health"
 
+	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/debugging"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/logging"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/ready"
@@ -22,6 +23,10 @@ func newReady(server *health.Server) *ready.State { return ready.New(server, ser
 
 func newPools() *debugging.Pools { return &debugging.Pools{} }
 
-func newSink(log *slog.Logger, state *ready.State, pools *debugging.Pools) *event.Sink {
-	return sink.Join(logging.Sink(log), state.Sink(), pools.Sink())
+func newSink(cfg *config.Config, log *slog.Logger, state *ready.State, pools *debugging.Pools) *event.Sink {
+	sinks := []*event.Sink{logging.Sink(log), logging.Specified(log), state.Sink()}
+	if cfg.DebugAddress != "" { // else nobody sees the counts, and every check-out would pay for them
+		sinks = append(sinks, pools.Sink())
+	}
+	return sink.Join(sinks...)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
 	"github.com/mooringdb/mooring/core/event"
+	"github.com/mooringdb/mooring/core/event/eventlog"
 	"github.com/mooringdb/mooring/core/topology/description"
 )
 
@@ -33,13 +34,27 @@ func Sink(log *slog.Logger) *event.Sink {
 	if log.Enabled(context.Background(), slog.LevelDebug) {
 		s.CommandSucceeded = l.commandSucceeded
 		s.CommandFailed = l.commandFailed
-		s.ServerHeartbeatFailed = l.heartbeatFailed
 		s.ConnectionReady = l.connectionReady
 		s.ConnectionClosed = l.connectionClosed
 		s.ConnectionCheckOutFailed = l.checkOutFailed
-		s.ServerSelectionFailed = l.selectionFailed
 	}
 	return s
+}
+
+// Specified returns what writes discovery's and selection's facts in the words and fields of the MongoDB specifications, all at
+// Debug; nil where Debug is not logged. Their component is in the field of that name.
+func Specified(log *slog.Logger) *event.Sink {
+	if !log.Enabled(context.Background(), slog.LevelDebug) {
+		return nil
+	}
+	return eventlog.Sink(eventlog.Config{Write: func(m eventlog.Message) {
+		attrs := make([]slog.Attr, 0, len(m.Fields)+1)
+		attrs = append(attrs, slog.String("component", string(m.Component)))
+		for _, f := range m.Fields {
+			attrs = append(attrs, slog.Any(f.Key, f.Value))
+		}
+		log.LogAttrs(context.Background(), slog.LevelDebug, m.Message, attrs...) //nolint:sloglint // constant, in eventlog's table
+	}})
 }
 
 type facts struct{ log *slog.Logger }
@@ -78,10 +93,6 @@ func (l facts) commandFailed(e event.CommandFailed) {
 		"connection", e.ConnectionID, "request_id", e.RequestID, "duration", e.Duration, "err", e.Err)
 }
 
-func (l facts) heartbeatFailed(e event.ServerHeartbeatFailed) {
-	l.log.Debug("heartbeat failed", "server", e.Address, "duration", e.Duration, "err", e.Err)
-}
-
 func (l facts) connectionReady(e event.ConnectionReady) {
 	l.log.Debug("connection ready", "server", e.Address, "connection", e.ConnectionID, "duration", e.Duration)
 }
@@ -92,10 +103,6 @@ func (l facts) connectionClosed(e event.ConnectionClosed) {
 
 func (l facts) checkOutFailed(e event.ConnectionCheckOutFailed) {
 	l.log.Debug("check-out failed", "server", e.Address, "reason", string(e.Reason), "duration", e.Duration, "err", e.Err)
-}
-
-func (l facts) selectionFailed(e event.ServerSelectionFailed) {
-	l.log.Debug("server selection failed", "selector", e.Selector, "err", e.Err)
 }
 
 func sameText(a, b error) bool {

@@ -60,6 +60,21 @@ func TestFacts(t *testing.T) {
 	}
 }
 
+// TestSpecified: what the specifications word stands in the log in their words, and only at Debug.
+func TestSpecified(t *testing.T) {
+	var out bytes.Buffer
+	s := logging.Specified(logging.New(&out, config.Log{Level: slog.LevelDebug}))
+	s.ServerHeartbeatFailed(event.ServerHeartbeatFailed{Heartbeat: event.Heartbeat{Address: "db:27017"}, Err: errors.New("connection refused")})
+	for _, want := range []string{`level=DEBUG msg="Server heartbeat failed" component=topology`, "serverHost=db", "serverPort=27017", `failure="connection refused"`} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q, want %q in it", &out, want)
+		}
+	}
+	if s := logging.Specified(logging.New(&out, config.Log{})); s != nil {
+		t.Errorf("a sink, where nobody reads it")
+	}
+}
+
 // TestQuietCostsNothing: where Debug is not logged, the events of commands are not even made.
 func TestQuietCostsNothing(t *testing.T) {
 	s := logging.Sink(logging.New(&bytes.Buffer{}, config.Log{}))
