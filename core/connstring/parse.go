@@ -41,9 +41,11 @@ type parser struct {
 	option string              // the one that is being applied, as it was written
 	beside map[string][]string // what ParseWith was given
 
-	// suspicious says that there is an @ after what was taken for the hosts, and none in it: they may be a part of a
-	// password, which no error must then quote.
+	// suspicious says that there is an @ after what was taken for the hosts: they, and the options, may be a part of a
+	// password that is not URL encoded, which no error and no warning must then quote.
 	suspicious bool
+	// unnamed are the names of options that follow a secret: they may be what an & has cut off from it.
+	unnamed map[string]bool
 }
 
 func (p *parser) parse(uri string) error {
@@ -55,7 +57,7 @@ func (p *parser) parse(uri string) error {
 		p.config.SRV = true
 	}
 	hosts, database, options := split(rest)
-	p.suspicious = strings.Contains(rest[len(hosts):], "@") && !strings.Contains(hosts, "@")
+	p.suspicious = strings.Contains(rest[len(hosts):], "@")
 	if i := strings.LastIndexByte(hosts, '@'); i >= 0 {
 		if err := p.userinfo(hosts[:i]); err != nil {
 			return err
@@ -172,20 +174,37 @@ func (p *parser) database(s string) error {
 
 // split collects the options.
 func (p *parser) split(options string) error {
-	p.given, p.as = map[string][]string{}, map[string]string{}
+	p.given, p.as, p.unnamed = map[string][]string{}, map[string]string{}, map[string]bool{}
+	secret := "" // the secret option just before
 	for pair := range strings.SplitSeq(options, "&") {
 		if pair == "" {
 			continue
 		}
 		name, value, ok := strings.Cut(pair, "=")
+		key := lower(name)
+		row := rows[key]
+		if row == nil && secret != "" {
+			p.unnamed[key] = true
+		}
+		if !ok && p.unnamed[key] {
+			return fmt.Errorf("an option after %s has no value; perhaps that one's is not URL encoded", secret)
+		}
 		if !ok {
 			return fmt.Errorf("option %q has no value", name)
 		}
 		value, err := url.PathUnescape(value)
 		if err != nil || !utf8.ValidString(pair) || !utf8.ValidString(value) {
+			if p.unnamed[key] {
+				name = secret
+			}
 			return fmt.Errorf("the value of option %q is not URL encoded as it should be", name)
 		}
-		key := lower(name)
+		if row != nil {
+			secret = ""
+			if row.secret {
+				secret = row.Name
+			}
+		}
 		if _, ok := p.given[key]; !ok {
 			p.order, p.as[key] = append(p.order, key), name
 		}
@@ -243,7 +262,7 @@ func (p *parser) apply() error {
 		written, values := p.as[key], p.given[key]
 		row, ok := rows[key]
 		switch {
-		case !ok && p.suspicious:
+		case !ok && (p.suspicious || p.unnamed[key]):
 			p.warn("", "An unsupported option is ignored; it is not named, since it may be part of a password that is not URL encoded")
 			continue
 		case !ok:
@@ -281,8 +300,12 @@ func (p *parser) applyOne(row *Option, written, value string) error {
 	switch {
 	case err == nil:
 		return nil
+	case (row.strict || refuse) && p.suspicious:
+		return fmt.Errorf("option %s has a value that is not allowed; it is not shown, since it may be part of a password that is not URL encoded", row.Name)
 	case row.strict || refuse:
 		return fmt.Errorf("option %s: %w", row.Name, err)
+	case p.suspicious:
+		p.warn(written, "Unsupported value for %q; it is not shown, since it may be part of a password that is not URL encoded", written)
 	case row.secret:
 		p.warn(written, "Unsupported value for %q: %v", written, err)
 	default:
