@@ -35,7 +35,16 @@ func serve(c call) error {
 	if err != nil {
 		return err
 	}
-	if err := gateway.Start(context.Background()); err != nil {
+	// The start may take long: it looks SRV records up. A signal ends it.
+	starting, started := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err = gateway.Start(starting)
+	interrupted := starting.Err() != nil
+	started()
+	switch {
+	case err != nil && interrupted:
+		log.Info("stopped while starting", "err", err)
+		return nil
+	case err != nil:
 		return err
 	}
 	var failure error

@@ -30,6 +30,7 @@ func Sink(log *slog.Logger) *event.Sink {
 		ServerDescriptionChanged:   l.serverChanged,
 		TopologyDescriptionChanged: l.topologyChanged,
 		PoolCleared:                l.poolCleared,
+		SeedlistProblem:            l.seedlistProblem,
 	}
 	if log.Enabled(context.Background(), slog.LevelDebug) {
 		s.CommandSucceeded = l.commandSucceeded
@@ -81,6 +82,11 @@ func (l facts) topologyChanged(e event.TopologyDescriptionChanged) {
 
 func (l facts) poolCleared(e event.PoolCleared) {
 	l.log.Info("connection pool cleared", "server", e.Address, "err", e.Err)
+}
+
+// seedlistProblem: the deployment goes on, with hosts that nobody may be able to correct any more.
+func (l facts) seedlistProblem(e event.SeedlistProblem) {
+	l.log.Warn("srv records cannot be followed", "host", e.Host, "err", e.Err)
 }
 
 func (l facts) commandSucceeded(e event.CommandSucceeded) {

@@ -47,6 +47,9 @@ func TestFacts(t *testing.T) {
 		{"server still lost", func(s *event.Sink) { s.ServerDescriptionChanged(changed(down, down)) }, ""},
 		{"other news of a server", func(s *event.Sink) { s.ServerDescriptionChanged(changed(up, up)) }, ""},
 		{"pool cleared", func(s *event.Sink) { s.PoolCleared(event.PoolCleared{Address: "db:27017", Err: down.LastError}) }, "level=INFO msg=\"connection pool cleared\""},
+		{"SRV records lost", func(s *event.Sink) {
+			s.SeedlistProblem(event.SeedlistProblem{Host: "cluster.example.com", Err: errors.New("no such host")})
+		}, "level=WARN msg=\"srv records cannot be followed\" host=cluster.example.com err=\"no such host\""},
 		{"incompatible", func(s *event.Sink) {
 			s.TopologyDescriptionChanged(event.TopologyDescriptionChanged{New: description.Topology{CompatibilityError: errors.New("too old")}})
 		}, "level=ERROR msg=\"deployment cannot be used\" err=\"too old\""},
