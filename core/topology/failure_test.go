@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -125,6 +126,37 @@ func TestNetworkErrorOfAnOperation(t *testing.T) {
 		}
 		synctest.Wait()
 		j.expect(t, "a check", "a check ok", "a Unknown → Standalone", "topology Single/1 → Single/1", "a pool ready")
+	})
+}
+
+// TestTheMonitorsConnectionIsGivenUp: what an application's connection met may have befallen the monitor's, too, so the next check
+// must not wait for an answer on it.
+func TestTheMonitorsConnectionIsGivenUp(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		server := mongotest.NewServer(t, nil)
+		topo := start(t, standalone(server))
+		defer stop(t, topo)
+		s := mustSelect(t, topo, selection.Write())
+		pass(time.Second) // the monitor rests
+
+		// The connections that are there now are dead without a sign; new ones are well.
+		var hellos atomic.Int64
+		server.Handle("hello", func(cmd *mongotest.Command) mongotest.Reply {
+			if _, handshake := cmd.Body.Lookup("client"); handshake {
+				return server.Default(cmd)
+			}
+			hellos.Add(1)
+			return mongotest.Hang()
+		})
+		server.Handle("ping", mongotest.Times(1, mongotest.Always(mongotest.Drop()), server.Default))
+		if err := ping(t.Context(), s); !mongoerr.IsNetwork(err) {
+			t.Errorf("ping = %v, want a network error", err)
+		}
+		begin := time.Now()
+		mustSelect(t, topo, selection.Write())
+		if took := time.Since(begin); took > time.Second || hellos.Load() != 0 {
+			t.Errorf("selected after %v, with %d checks on the old connection; want 500 ms at most, and none", took, hellos.Load())
+		}
 	})
 }
 

@@ -31,9 +31,10 @@ type monitor struct {
 
 	wake chan struct{} // a check is wanted; capacity 1
 
-	// mu guards the field below.
-	mu     sync.Mutex
-	cancel context.CancelCauseFunc // of the check that is running, else nil
+	// mu guards the fields below.
+	mu       sync.Mutex
+	cancel   context.CancelCauseFunc // of the check that is running, else nil
+	distrust bool                    // a cancellation came when no check was running: the next one takes a new connection
 }
 
 // errCheckCanceled ends a check of a server that an application has found to be gone.
@@ -56,13 +57,25 @@ func (m *monitor) requestCheck() {
 	}
 }
 
-// cancelCheck ends the running check. Its outcome counts for nothing, and the next check is not any sooner.
+// cancelCheck ends the running check. Its outcome counts for nothing, and the next check is not any sooner. The monitor's
+// connection is given up in any case, as Server Monitoring asks: what an application's connection met may have befallen it, too.
 func (m *monitor) cancelCheck() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.cancel != nil {
-		m.cancel(errCheckCanceled)
+	if m.cancel == nil {
+		m.distrust = true
+		return
 	}
+	m.cancel(errCheckCanceled)
+}
+
+// distrusted tells, once, whether the connection was to be given up while no check was running.
+func (m *monitor) distrusted() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	was := m.distrust
+	m.distrust = false
+	return was
 }
 
 func (m *monitor) run(ctx context.Context) {
@@ -99,7 +112,7 @@ func (m *monitor) rest(ctx context.Context) {
 // check asks the server once and tells the topology. It reports whether to ask again without rest: the server streams,
 // or it was there a moment ago, and may have restarted or dropped just this connection.
 func (m *monitor) check(ctx context.Context) (again bool) {
-	if m.conn != nil && !m.conn.Alive() { // a cancellation came when the last check was over
+	if m.distrusted() || m.conn != nil && !m.conn.Alive() {
 		m.disconnect()
 	}
 	checking, done := m.cancelable(ctx)
@@ -156,11 +169,11 @@ func (m *monitor) failed(fact event.Heartbeat, duration time.Duration, err error
 	m.disconnect()
 	emit(m.topology.outbox, func(s *event.Sink) func(event.ServerHeartbeatFailed) { return s.ServerHeartbeatFailed },
 		event.ServerHeartbeatFailed{Heartbeat: fact, Duration: duration, Err: err})
+	m.topology.outbox.deliver() // before a pool tells that it was cleared
 	m.rtt.reset()
 	known := m.last != description.ServerUnknown
 	m.last = description.ServerUnknown
 	if canceled { // whoever canceled it has seen to the rest
-		m.topology.outbox.deliver()
 		return false
 	}
 	network := mongoerr.IsNetwork(err)
@@ -179,6 +192,7 @@ func (m *monitor) cancelable(ctx context.Context) (_ context.Context, done func(
 	return ctx, func() {
 		m.mu.Lock()
 		m.cancel = nil
+		m.distrust = m.distrust || errors.Is(context.Cause(ctx), errCheckCanceled) // it may have come after the answer
 		m.mu.Unlock()
 		cancel(nil)
 	}
