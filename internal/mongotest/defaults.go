@@ -153,9 +153,11 @@ func (s *Server) killCursors(cmd *Command) Reply {
 func (s *Server) insert(cmd *Command) Reply {
 	name, _ := field(cmd.Body, "insert").Str()
 	docs := cmd.Documents("documents")
-	s.mu.Lock()
-	s.collections[cmd.Database+"."+name] = append(s.collections[cmd.Database+"."+name], docs...)
-	s.mu.Unlock()
+	if !s.discard {
+		s.mu.Lock()
+		s.collections[cmd.Database+"."+name] = append(s.collections[cmd.Database+"."+name], docs...)
+		s.mu.Unlock()
+	}
 	return OK(func(b *bson.Builder) { b.Int32("n", int32(len(docs))) })
 }
 

@@ -52,7 +52,8 @@ func (c *Command) Documents(name string) []bson.Raw {
 // Server is one scripted server. All methods may be called at any time.
 type Server struct {
 	addr    address.Address
-	discard bool // commands are not recorded; set before the first connection
+	discard bool // commands are not recorded, inserted documents not kept; set before the first connection
+	tcp     bool // it listens
 	wg      sync.WaitGroup
 	done    chan struct{} // closed when the server is closed
 
@@ -90,11 +91,23 @@ func NewServer(t testing.TB, handlers Handlers) *Server {
 // NewTCPServer makes a server that also listens on a free port of 127.0.0.1.
 func NewTCPServer(t testing.TB, handlers Handlers) *Server {
 	s := NewServer(t, handlers)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
+	s.tcp = true
+	if err := s.listen("127.0.0.1:0"); err != nil {
 		t.Fatalf("mongotest: %v", err)
 	}
-	s.listener, s.addr = l, address.Address(l.Addr().String())
+	s.addr = address.Address(s.listener.Addr().String())
+	return s
+}
+
+// listen accepts connections at addr until the listener is closed.
+func (s *Server) listen(addr string) error {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.listener = l
 	s.wg.Go(func() {
 		for {
 			nc, err := l.Accept()
@@ -106,7 +119,7 @@ func NewTCPServer(t testing.TB, handlers Handlers) *Server {
 			}
 		}
 	})
-	return s
+	return nil
 }
 
 // Address is where the server listens, or a made-up address for one that is reached through Dial.
