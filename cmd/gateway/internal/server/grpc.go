@@ -47,6 +47,7 @@ func NewGRPC(cfg GRPCConfig) *grpc.Server {
 		grpc.MaxHeaderListSize(maxHeaderBytes),
 		grpc.UnaryInterceptor(cfg.unary),
 		grpc.StreamInterceptor(cfg.stream),
+		grpc.UnknownServiceHandler(refuseUnknown),
 	}
 	if cfg.TLS != nil {
 		opts = append(opts, grpc.Creds(credentials.NewTLS(cfg.TLS)))
@@ -85,6 +86,12 @@ func (cfg GRPCConfig) stream(srv any, ss grpc.ServerStream, info *grpc.StreamSer
 	case <-cfg.Stopping:
 		return rpcerr.Status(&rpcerr.Error{Reason: rpcerr.ShuttingDown, Message: "the gateway is shutting down"}).Err()
 	}
+}
+
+// refuseUnknown answers calls of methods that there are not, so that the answer has details, and a line in the log, as every other has.
+func refuseUnknown(_ any, ss grpc.ServerStream) error {
+	method, _ := grpc.MethodFromServerStream(ss)
+	return rpcerr.Status(&rpcerr.Error{Reason: rpcerr.Unimplemented, Message: "there is no method " + method}).Err()
 }
 
 // isInfrastructure tells grpc.health.v1 and grpc.reflection from the API.

@@ -33,6 +33,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/mooringdb/mooring/cmd/gateway/internal/server"
+	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -218,6 +219,23 @@ func TestServesAndSaysWhere(t *testing.T) {
 	h := healthpb.NewHealthClient(r.dial(t, insecure.NewCredentials()))
 	if _, err := h.Check(t.Context(), &healthpb.HealthCheckRequest{}); err != nil {
 		t.Errorf("Check = %v", err)
+	}
+	close(r.finish)
+	r.stop(t)
+}
+
+// What gRPC would refuse without details has them, as every other error has.
+func TestUnknownMethods(t *testing.T) {
+	r := newRig(t, nil)
+	r.start(t)
+	conn := r.dial(t, insecure.NewCredentials())
+	for _, method := range []string{"/test.Test/Nothing", "/nothing.Nothing/Nothing", "/grpc.health.v1.Health/Nothing", "/grpc.nothing.Nothing/Nothing"} {
+		err := conn.Invoke(t.Context(), method, &emptypb.Empty{}, &emptypb.Empty{})
+		st := status.Convert(err)
+		if st.Code() != codes.Unimplemented || len(st.Details()) != 1 || rpcerr.HTTP(st).Body.GetError().GetReason() != "Unimplemented" ||
+			!strings.Contains(st.Message(), method) {
+			t.Errorf("%s: %v, details %v", method, err, st.Details())
+		}
 	}
 	close(r.finish)
 	r.stop(t)
