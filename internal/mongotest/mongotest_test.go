@@ -188,3 +188,25 @@ func ExampleNewServer() {
 	fmt.Println(s.URI())
 	// Output: mongodb://mongotest:27017/?directConnection=true
 }
+
+func TestIntercept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mongotest.NewServer(t, nil)
+		var seen []string
+		s.Intercept(func(cmd *mongotest.Command, next mongotest.Handler) mongotest.Reply {
+			seen = append(seen, cmd.Name)
+			if cmd.Name == "ping" {
+				return mongotest.OK(func(b *bson.Builder) { b.Int32("intercepted", 1) })
+			}
+			return next(cmd)
+		})
+		c := dial(t, s)
+		if n := number(t, run(t, c, nil, func(b *bson.Builder) { b.Int32("ping", 1) }), "intercepted"); n != 1 {
+			t.Errorf("ping was not intercepted: %d", n)
+		}
+		reply := run(t, c, nil, func(b *bson.Builder) { b.String("find", "c") })
+		if size(reply, "firstBatch") != 0 || len(seen) != 3 {
+			t.Errorf("find answers %v; intercepted were %v, want hello, ping, find", reply, seen)
+		}
+	})
+}

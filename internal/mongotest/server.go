@@ -62,6 +62,7 @@ type Server struct {
 	down        bool
 	tls         *tls.Config
 	handlers    Handlers
+	intercept   func(cmd *Command, next Handler) Reply // nil: nobody
 	listener    net.Listener
 	conns       map[net.Conn]struct{}
 	accepted    int
@@ -149,6 +150,13 @@ func (s *Server) Handle(name string, h Handler) {
 		return
 	}
 	s.handlers[name] = h
+}
+
+// Intercept has f answer every command from now on, hello included; next is what would have answered it.
+func (s *Server) Intercept(f func(cmd *Command, next Handler) Reply) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.intercept = f
 }
 
 // UseTLS encrypts connections that are opened from now on.
@@ -277,11 +285,15 @@ func (s *Server) answer(cmd *Command) Reply {
 	if !ok && isHello(cmd.Name) {
 		h, ok = s.handlers["hello"]
 	}
-	s.mu.Unlock()
-	if ok {
-		return h(cmd)
+	if !ok {
+		h = s.Default
 	}
-	return s.Default(cmd)
+	intercept := s.intercept
+	s.mu.Unlock()
+	if intercept != nil {
+		return intercept(cmd, h)
+	}
+	return h(cmd)
 }
 
 func isHello(name string) bool { return name == "hello" || name == "isMaster" || name == "ismaster" }
