@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 )
@@ -18,6 +19,10 @@ func (s *sink) Header() http.Header         { return s.header }
 func (s *sink) Write(b []byte) (int, error) { return len(b), nil }
 func (s *sink) WriteHeader(int)             {}
 func (s *sink) Flush()                      {}
+
+// As a connection has it.
+func (s *sink) SetReadDeadline(time.Time) error  { return nil }
+func (s *sink) SetWriteDeadline(time.Time) error { return nil }
 
 const order = `{"_id":{"$oid":"65a1b2c3d4e5f60718293a4b"},"customer":"Ada Lovelace","total":129.95,"currency":"EUR","paid":true,` +
 	`"created":{"$date":"2026-11-20T12:00:00Z"},"items":[{"sku":"A-1","qty":2,"price":49.5},{"sku":"B-7","qty":1,"price":30.95}],` +

@@ -18,6 +18,8 @@ import (
 const (
 	bodyPatience = 30 * time.Second
 	bodyRate     = 16 << 10 // bytes a second
+	// skipPatience is how long net/http may wait for a body that nobody reads, before it writes the answer: it is less than writePatience.
+	skipPatience = 10 * time.Second
 )
 
 // decode reads the body into a request.
@@ -59,18 +61,40 @@ func (c *call) readBody() (*buffer, error) {
 
 // limitReading ends reading at the call's deadline, or when a body of that length is too late. patient takes it back.
 func (c *call) limitReading(length int64) (patient func()) {
-	if length == 0 {
-		return func() {}
-	}
 	until := time.Now().Add(bodyPatience + time.Duration(length/bodyRate)*time.Second)
 	if !c.deadline.IsZero() && c.deadline.Before(until) {
 		until = c.deadline
 	}
-	connection := http.NewResponseController(c.w)
-	if connection.SetReadDeadline(until) != nil {
-		return func() {} // not a connection
+	if !c.readUntil(until) {
+		return func() {}
 	}
-	return func() { _ = connection.SetReadDeadline(time.Time{}) }
+	return func() { c.readUntil(time.Time{}) }
+}
+
+// limitSkipping ends reading for those that read no body.
+func (c *call) limitSkipping() { c.readUntil(time.Now().Add(skipPatience)) }
+
+// readUntil ends reading the body then. It says whether there is anything to end.
+func (c *call) readUntil(t time.Time) bool {
+	return c.r.ContentLength != 0 && http.NewResponseController(c.w).SetReadDeadline(t) == nil // it fails where there is no connection
+}
+
+// expectNoBody refuses the body of a GET. A client of HTTP/2 need not say before that there is none.
+func (c *call) expectNoBody() error {
+	if c.r.ContentLength == 0 {
+		return nil
+	}
+	patient := c.limitReading(0)
+	n, err := io.ReadFull(c.r.Body, make([]byte, 1))
+	switch {
+	case n > 0:
+		c.w.Header().Set("Connection", "close")
+		return refuse(rpcerr.InvalidArgument, "a GET has no body: send the request as a POST")
+	case !errors.Is(err, io.EOF):
+		return c.unread(err)
+	}
+	patient()
+	return nil
 }
 
 // unread says why a body could not be read to its end.

@@ -101,3 +101,70 @@ func TestTimeoutWhileTheBodyComes(t *testing.T) {
 		}
 	})
 }
+
+// A body that nobody reads is waited for by net/http itself: its client cannot hold the connection's goroutine for longer than one that is
+// read.
+func TestBodiesThatNobodyReads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{find: func(context.Context, *mooringv1.FindRequest) (*mooringv1.FindResponse, error) {
+			return &mooringv1.FindResponse{}, nil
+		}}
+		l := listen(t, newHandler(t, f))
+		for _, c := range []struct {
+			name, request string
+			code          int
+			after         time.Duration
+		}{
+			{"no route", "POST /v1/nothing HTTP/1.1\r\nContent-Length: 20", 404, 10 * time.Second},
+			{"another method", "POST /healthz HTTP/1.1\r\nContent-Length: 20", 405, 10 * time.Second},
+			{"a page", "GET /healthz HTTP/1.1\r\nContent-Length: 20", 200, 10 * time.Second},
+			{"a content type", "POST " + documents + ":find HTTP/1.1\r\nContent-Type: text/html\r\nContent-Length: 20", 415, 10 * time.Second},
+			{"a GET", "GET " + documents + " HTTP/1.1\r\nContent-Length: 20", 408, 30 * time.Second},
+		} {
+			conn := l.dial()
+			begin := time.Now()
+			if _, err := io.WriteString(conn, c.request+"\r\nHost: db\r\n\r\n"); err != nil {
+				t.Fatal(err)
+			}
+			replies := bufio.NewReader(conn)
+			reply, err := http.ReadResponse(replies, nil)
+			if err != nil {
+				t.Fatalf("%s: %v", c.name, err)
+			}
+			_, _ = io.Copy(io.Discard, reply.Body)
+			_ = reply.Body.Close()
+			if _, err := replies.ReadByte(); !errors.Is(err, io.EOF) {
+				t.Errorf("%s: the connection is open: %v", c.name, err)
+			}
+			if took := time.Since(begin); reply.StatusCode != c.code || took > c.after+time.Second {
+				t.Errorf("%s: %d, and closed after %v", c.name, reply.StatusCode, took)
+			}
+			_ = conn.Close()
+		}
+	})
+}
+
+// A GET that has a body means something that it would not get.
+func TestBodiesOfGETs(t *testing.T) {
+	f := &fake{find: func(context.Context, *mooringv1.FindRequest) (*mooringv1.FindResponse, error) {
+		return &mooringv1.FindResponse{}, nil
+	}}
+	h := newHandler(t, f)
+	for _, c := range []struct {
+		body   io.Reader
+		length int64
+		code   int
+	}{
+		{nil, 0, 200},
+		{strings.NewReader(""), -1, 200}, // HTTP/2 does not say before
+		{strings.NewReader("{}"), 2, 400},
+		{strings.NewReader("{}"), -1, 400},
+		{&errorReader{strings.NewReader(""), io.ErrUnexpectedEOF}, 2, 499},
+	} {
+		r := httptest.NewRequest(http.MethodGet, documents, c.body)
+		r.ContentLength = c.length
+		if w := serve(h, r); w.Code != c.code {
+			t.Errorf("a body of length %d: %d %s, want %d", c.length, w.Code, w.Body, c.code)
+		}
+	}
+}

@@ -93,6 +93,11 @@ func (c *call) open() (map[string]string, error) {
 	if c.timeout, err = timeout(c.r.Header.Get, c.query); err != nil {
 		return nil, err
 	}
+	if r.method == http.MethodGet {
+		if err := c.expectNoBody(); err != nil {
+			return nil, err
+		}
+	}
 	c.route = r
 	return params, nil
 }
@@ -268,7 +273,7 @@ func (c *call) writeBody(code int, body []byte) {
 	c.w.Header()["Content-Length"] = []string{strconv.Itoa(len(body))}
 	c.begun = true
 	c.w.WriteHeader(code)
-	_, _ = c.w.Write(body) // the client may have gone away; there is nobody to tell
+	writeAll(c.w, body)
 }
 
 // setMetadata keeps the handler's header metadata for the response's header.

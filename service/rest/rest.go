@@ -90,6 +90,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		header["Cache-Control"] = privateCache
 		header["Vary"] = varyGet
 	}
+	c.limitSkipping()
 	if page := h.pages[r.URL.Path]; page != nil {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			c.writeFailure(r.Context(), c.notAllowed("GET, HEAD"))
@@ -168,7 +169,27 @@ func writeJSON(w http.ResponseWriter, code int, body []byte) {
 	w.Header()["Content-Type"] = contentTypes[mediaJSON]
 	w.Header()["Content-Length"] = []string{strconv.Itoa(len(body))}
 	w.WriteHeader(code)
-	_, _ = w.Write(body) // the client may have gone away; there is nobody to tell
+	writeAll(w, body)
+}
+
+// A client has writePatience for each writeChunk of a response that is no stream: who reads slowly gets all of it, and who has stopped holds
+// no goroutine and no memory for longer.
+const (
+	writePatience = 30 * time.Second
+	writeChunk    = 64 << 10
+)
+
+// writeAll writes a body. If it cannot, the client has gone away, or does not read; there is nobody to tell. What net/http itself holds back
+// is written under the last deadline, which it takes away then.
+func writeAll(w http.ResponseWriter, body []byte) {
+	connection := http.NewResponseController(w)
+	for {
+		_ = connection.SetWriteDeadline(time.Now().Add(writePatience)) // fails where there is no connection
+		n, err := w.Write(body[:min(len(body), writeChunk)])
+		if body = body[n:]; err != nil || len(body) == 0 {
+			return
+		}
+	}
 }
 
 // requestID is the client's id for the request, if it has a sound one, or a new one.

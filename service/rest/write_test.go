@@ -1,0 +1,78 @@
+package rest_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+)
+
+// askForAMegabyte asks a gateway whose Find answers with one document of a megabyte.
+func askForAMegabyte(t *testing.T) net.Conn {
+	t.Helper()
+	row := `{"pad": "` + strings.Repeat("x", 1<<20) + `"}`
+	h := newHandler(t, &fake{find: func(context.Context, *mooringv1.FindRequest) (*mooringv1.FindResponse, error) {
+		return &mooringv1.FindResponse{Documents: docs(t, row)}, nil
+	}})
+	conn := listen(t, h).dial()
+	t.Cleanup(func() { _ = conn.Close() })
+	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", documents); err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+func TestClientThatReadsNothingIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn := askForAMegabyte(t)
+		time.Sleep(31 * time.Second) //nolint:forbidigo // fake time
+		n, err := io.Copy(io.Discard, conn)
+		if n != 0 || err != nil {
+			t.Errorf("read %d bytes after 31 s, %v: the connection should be closed", n, err)
+		}
+	})
+}
+
+func TestClientThatReadsSlowlyGetsAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn := askForAMegabyte(t)
+		begin := time.Now()
+		slow := &slowReader{r: conn, bytesPerSecond: 4 << 10}
+		reply, err := http.ReadResponse(bufio.NewReader(slow), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := io.Copy(io.Discard, reply.Body)
+		if err != nil || n != reply.ContentLength {
+			t.Errorf("read %d of %d bytes: %v", n, reply.ContentLength, err)
+		}
+		if took := time.Since(begin); took < 4*time.Minute {
+			t.Errorf("read all within %v: that was not slow", took)
+		}
+		// No deadline is left behind: the next answer is written long after it would have passed.
+		time.Sleep(time.Minute) //nolint:forbidigo // fake time
+		go func() { _, _ = fmt.Fprint(conn, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n") }()
+		if reply, err = http.ReadResponse(bufio.NewReader(conn), nil); err != nil || reply.StatusCode != http.StatusOK {
+			t.Errorf("the next request: %v, %v", reply, err)
+		}
+	})
+}
+
+// slowReader reads in pieces of a second.
+type slowReader struct {
+	r              io.Reader
+	bytesPerSecond int
+}
+
+func (s *slowReader) Read(b []byte) (int, error) {
+	time.Sleep(time.Second) //nolint:forbidigo // fake time
+	return s.r.Read(b[:min(len(b), s.bytesPerSecond)])
+}
