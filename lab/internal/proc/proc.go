@@ -21,9 +21,11 @@ import (
 type Config struct {
 	Path string
 	Args []string
-	Env  []string  // nil: the caller's
-	Dir  string    // empty: the caller's
-	Log  io.Writer // standard error, and standard output after the lines that were read; nil: only the tail is kept
+	Env  []string // nil: the caller's
+	Dir  string   // empty: the caller's
+	// Files are open in the program, from descriptor 3 on. They stay open in the caller.
+	Files []*os.File
+	Log   io.Writer // standard error, and standard output after the lines that were read; nil: only the tail is kept
 }
 
 // Process is a started program. Its methods may be called from several goroutines, except Line.
@@ -44,6 +46,7 @@ func Start(c Config) (*Process, error) {
 	cmd := exec.Command(c.Path, c.Args...)
 	cmd.Dir = c.Dir
 	cmd.Env = c.Env
+	cmd.ExtraFiles = c.Files
 	cmd.Stderr = &p.tail
 	if c.Log != nil {
 		cmd.Stderr = io.MultiWriter(c.Log, &p.tail)
