@@ -7,19 +7,21 @@
 // this program again, under another first argument. The contenders take turns, round by round, and the table shows the
 // median of the rounds. The last lines are for machines: "ratio <case> <value>", ours divided by the contender's.
 //
-// Before that it measures BSON and Extended JSON beside the official driver; see lab/internal/bsonbench. There a
-// ratio is of rates, so more is better.
+// Before that it measures BSON and Extended JSON beside the official driver (lab/internal/bsonbench; there a ratio is of
+// rates, so more is better), and pools beside those of others (lab/internal/poolbench).
 package main
 
 import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
 
 	"github.com/mooringdb/mooring/lab/internal/bsonbench"
+	"github.com/mooringdb/mooring/lab/internal/poolbench"
 )
 
 // roles are what the program does under a first argument that is none of its flags.
@@ -50,13 +52,18 @@ func run(ctx context.Context, args []string) error {
 	rounds := flags.Int("rounds", 5, "how often each contender gets its turn")
 	scale := flags.Float64("scale", 1, "`factor` on the number of requests in a round")
 	callers := flags.Int("callers", 16, "how many callers send requests at the same time")
-	only := flags.String("only", "", "measure one `part` alone: bson (documents, in this process) or gateway (requests)")
+	only := flags.String("only", "", "measure one `part` alone: bson or pool (in this process), or gateway (requests)")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if *only != "gateway" {
-		if err := bsonbench.Run(ctx, os.Stdout); err != nil || *only == "bson" {
-			return err
+	for _, part := range []struct {
+		name string
+		run  func(context.Context, io.Writer) error
+	}{{"bson", bsonbench.Run}, {"pool", poolbench.Run}} {
+		if *only == "" || *only == part.name {
+			if err := part.run(ctx, os.Stdout); err != nil || *only == part.name {
+				return err
+			}
 		}
 	}
 	b, err := newBench(ctx, *gateway)
