@@ -115,7 +115,6 @@ func TestFromReplyMalformed(t *testing.T) {
 		`{"ok": 0, "codeName": []}`:                                "codeName",
 		`{"ok": 0, "errorLabels": "A"}`:                            "errorLabels",
 		`{"ok": 0, "errorLabels": [1]}`:                            "errorLabels",
-		`{"ok": 0, "topologyVersion": 1}`:                          "topologyVersion",
 		`{"ok": 1, "writeErrors": {}}`:                             "writeErrors",
 		`{"ok": 1, "writeErrors": [1]}`:                            "writeErrors",
 		`{"ok": 1, "writeConcernError": 1}`:                        "writeConcernError",
@@ -232,13 +231,13 @@ func TestNetworkErrorTextSaysWhoObjects(t *testing.T) {
 
 func TestSelectionErrorText(t *testing.T) {
 	err := &mongoerr.SelectionError{
-		Selector: "a writable server", Reason: "No servers are suitable for a writable server", Topology: "Unknown []", Timeout: 30e9,
+		Selector: "writes", Reason: "No servers are suitable for writes", Topology: "Unknown []", Timeout: 30e9,
 	}
-	if want := "server selection timed out after 30s: No servers are suitable for a writable server; topology: Unknown []"; err.Error() != want {
+	if want := "server selection timed out after 30s: No servers are suitable for writes; topology: Unknown []"; err.Error() != want {
 		t.Errorf("Error() = %q, want %q", err, want)
 	}
 	err.Err = io.EOF
-	if want := "no server selected for a writable server: EOF; topology: Unknown []"; err.Error() != want {
+	if want := "no server selected for writes: EOF; topology: Unknown []"; err.Error() != want {
 		t.Errorf("Error() = %q, want %q", err, want)
 	}
 }

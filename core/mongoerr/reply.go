@@ -122,7 +122,7 @@ func (r *replyFields) set(key string, v bson.Value) (problem string) {
 	case "writeConcernError":
 		problem = setDocument(&r.concern, v)
 	case "topologyVersion":
-		problem = setDocument(&r.topologyVersion, v)
+		r.topologyVersion, _ = v.Document() // a hint for discovery: without it the reply means the same
 	}
 	return problem
 }
