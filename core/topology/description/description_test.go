@@ -168,21 +168,6 @@ func hosts(topo description.Topology) string {
 	return strings.Join(all, " ")
 }
 
-func TestLoadBalancedNeverChanges(t *testing.T) {
-	topo, err := description.New(description.Settings{Seeds: []address.Address{"a:27017"}, LoadBalanced: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	topo = topo.Apply(description.LoadBalancer("a:27017"))
-	after, effect := topo.Fail(description.Failure{Address: "a:27017", Err: broken()})
-	if !after.Equal(topo) || effect != (description.Effect{}) {
-		t.Errorf("Fail = %v, %+v", after, effect)
-	}
-	if !topo.Servers[0].SupportsSessions() || !topo.IsUsable("a:27017") {
-		t.Error("a load balancer supports sessions and is usable")
-	}
-}
-
 func broken() error {
 	return &mongoerr.NetworkError{Address: "a:27017", Op: "read", Err: io.ErrUnexpectedEOF}
 }
@@ -218,61 +203,6 @@ func TestSingleKeepsItsServer(t *testing.T) {
 	for kind := range hellos {
 		check(newServer(t, kind, "a:27017"))
 		check(description.Unknown("a:27017", broken()))
-	}
-}
-
-func TestHelloThatMakesNoSense(t *testing.T) {
-	for json, field := range map[string]string{
-		`{"ok": 1, "setName": 1}`:                                     "setName",
-		`{"ok": 1, "hosts": "a"}`:                                     "hosts",
-		`{"ok": 1, "hosts": [1]}`:                                     "hosts",
-		`{"ok": 1, "hosts": ["a:port"]}`:                              "hosts",
-		`{"ok": 1, "me": {}}`:                                         "me",
-		`{"ok": 1, "isWritablePrimary": "yes"}`:                       "isWritablePrimary",
-		`{"ok": 1, "setVersion": "1"}`:                                "setVersion",
-		`{"ok": 1, "electionId": 1}`:                                  "electionId",
-		`{"ok": 1, "maxWireVersion": {"$numberLong": "99999999999"}}`: "maxWireVersion",
-		`{"ok": 1, "maxBsonObjectSize": -1}`:                          "maxBsonObjectSize",
-		`{"ok": 1, "maxMessageSizeBytes": 0}`:                         "maxMessageSizeBytes",
-		`{"ok": 1, "topologyVersion": {}}`:                            "topologyVersion",
-		`{"ok": 1, "topologyVersion": 1}`:                             "topologyVersion",
-		`{"ok": 1, "lastWrite": []}`:                                  "lastWrite",
-		`{"ok": 1, "lastWrite": {"lastWriteDate": 1}}`:                "lastWrite",
-		`{"ok": 1, "tags": {"a": 1}}`:                                 "tags",
-		`{"ok": 1, "logicalSessionTimeoutMinutes": "30"}`:             "logicalSessionTimeoutMinutes",
-		`{"isWritablePrimary": true}`:                                 "ok",
-	} {
-		s := hello(t, "a:27017", json)
-		e, ok := errors.AsType[*mongoerr.MalformedReplyError](s.LastError)
-		if s.Kind != description.ServerUnknown || !ok || e.Field != field {
-			t.Errorf("NewServer(%s) = %v, want an unknown server because of %s", json, s, field)
-		}
-	}
-}
-
-func TestHelloThatIsFull(t *testing.T) {
-	s := hello(t, "a:27017", `{"ok": 1, "helloOk": true, "isWritablePrimary": true, "ismaster": false, "setName": "rs", "setVersion": 3.0,
-		"electionId": {"$oid": "7fffffff0000000000000001"}, "me": "A", "primary": "A:27017", "hosts": ["B", "a", "A:27017"],
-		"passives": ["C:1"], "arbiters": ["[::1]"], "tags": {"z": "1", "a": "2"}, "minWireVersion": 0, "maxWireVersion": 25,
-		"maxBsonObjectSize": 1000, "maxMessageSizeBytes": 2000, "maxWriteBatchSize": 3, "logicalSessionTimeoutMinutes": 30,
-		"topologyVersion": {"processId": {"$oid": "000000000000000000000001"}, "counter": {"$numberLong": "7"}},
-		"lastWrite": {"lastWriteDate": {"$date": "2026-01-02T03:04:05Z"}}, "connectionId": 42, "readOnly": false, "iscryptd": null}`)
-	switch {
-	case s.Kind != description.ServerRSPrimary, s.LastError != nil:
-		t.Errorf("server = %v", s)
-	case s.Me != "a:27017", s.Primary != "a:27017",
-		!slices.Equal(s.Hosts, []address.Address{"a:27017", "b:27017"}),
-		!slices.Equal(s.Passives, []address.Address{"c:1"}),
-		!slices.Equal(s.Arbiters, []address.Address{"[::1]:27017"}):
-		t.Errorf("addresses: %+v", s)
-	case *s.SetVersion != 3, s.TopologyVersion.Counter != 7, *s.LogicalSessionTimeoutMinutes != 30, s.ConnectionID != 42:
-		t.Errorf("numbers: %+v", s)
-	case s.MaxBSONObjectSize != 1000, s.MaxMessageSize != 2000, s.MaxWriteBatchSize != 3:
-		t.Errorf("limits: %+v", s)
-	case s.Tags.String() != "{a: 2, z: 1}":
-		t.Errorf("tags = %v", s.Tags)
-	case !s.LastWriteDate.Equal(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)):
-		t.Errorf("lastWriteDate = %v", s.LastWriteDate)
 	}
 }
 

@@ -18,9 +18,10 @@ const (
 	defaultMaxWriteBatchSize = 100_000
 )
 
-// NewServer reads the reply to a hello, legacy or not. It never fails: a reply with ok: 0, or one that makes no sense,
-// gives an unknown server whose LastError says why. rtt becomes the average round-trip time. The caller, who has a
-// clock, sets LastUpdateTime. The result keeps no view of the reply, except inside LastError.
+// NewServer reads the reply to a hello, legacy or not. It never fails: a reply with ok: 0, or one that does not tell what
+// the server is, gives an unknown server whose LastError says why. A field that makes no sense and is not needed for
+// that counts as absent. rtt becomes the average round-trip time. The caller, who has a clock, sets LastUpdateTime. The
+// result keeps no view of the reply, except inside LastError.
 func NewServer(addr address.Address, hello bson.Raw, rtt time.Duration) Server {
 	if err := mongoerr.FromReply(addr, hello); err != nil {
 		return *Unknown(addr, err)
@@ -82,65 +83,87 @@ func (h *helloReply) isPrimary() bool {
 
 // set takes one field. It returns what is wrong with the value, or "".
 func (h *helloReply) set(key string, v bson.Value) (problem string) {
+	if problem, needed := h.setNeeded(key, v); needed {
+		return problem
+	}
+	h.setOptional(key, v)
+	return ""
+}
+
+// setNeeded takes one of the fields without which it would be a guess what the server is, who else is in its replica set,
+// and whether the driver speaks its language. A wrong guess could cost more than this server: members that a list seems
+// not to name are removed, and an incompatible server fails every operation.
+func (h *helloReply) setNeeded(key string, v bson.Value) (problem string, needed bool) {
 	switch key {
 	case "isWritablePrimary":
-		return setBoolPointer(&h.writablePrimary, v)
+		problem = setBoolPointer(&h.writablePrimary, v)
 	case "ismaster":
-		return setBoolPointer(&h.legacyPrimary, v)
+		problem = setBoolPointer(&h.legacyPrimary, v)
 	case "secondary":
-		return setBool(&h.secondary, v)
+		problem = setBool(&h.secondary, v)
 	case "arbiterOnly":
-		return setBool(&h.arbiterOnly, v)
+		problem = setBool(&h.arbiterOnly, v)
 	case "hidden":
-		return setBool(&h.hidden, v)
+		problem = setBool(&h.hidden, v)
 	case "isreplicaset":
-		return setBool(&h.isReplicaSet, v)
-	case "helloOk":
-		return setBool(&h.HelloOK, v)
-	case "iscryptd":
-		return setBool(&h.IsCryptd, v)
+		problem = setBool(&h.isReplicaSet, v)
 	case "msg":
-		return setString(&h.message, v)
+		problem = setString(&h.message, v)
 	case "setName":
-		return setString(&h.SetName, v)
-	case "me":
-		return setAddress(&h.Me, v)
-	case "primary":
-		return setAddress(&h.Primary, v)
+		problem = setString(&h.SetName, v)
 	case "hosts":
-		return setAddresses(&h.Hosts, v)
+		problem = setAddresses(&h.Hosts, v)
 	case "passives":
-		return setAddresses(&h.Passives, v)
+		problem = setAddresses(&h.Passives, v)
 	case "arbiters":
-		return setAddresses(&h.Arbiters, v)
+		problem = setAddresses(&h.Arbiters, v)
+	case "minWireVersion":
+		problem = setInt32(&h.MinWireVersion, v, 0)
+	case "maxWireVersion":
+		problem = setInt32(&h.MaxWireVersion, v, 0)
+	default:
+		return "", false
+	}
+	return problem, true
+}
+
+// setOptional takes one of the other fields, or leaves it as it is where the value makes no sense: the specification says
+// of each what a server is that does not state it.
+func (h *helloReply) setOptional(key string, v bson.Value) {
+	switch key {
+	case "helloOk":
+		_ = setBool(&h.HelloOK, v)
+	case "iscryptd":
+		_ = setBool(&h.IsCryptd, v)
+	case "me":
+		_ = setAddress(&h.Me, v)
+	case "primary":
+		_ = setAddress(&h.Primary, v)
 	case "setVersion":
-		return setIntPointer(&h.SetVersion, v)
+		setIntPointer(&h.SetVersion, v)
 	case "electionId":
-		return setObjectID(&h.ElectionID, v)
+		h.ElectionID, _ = v.ObjectID()
 	case "serviceId":
-		return setObjectID(&h.ServiceID, v)
+		h.ServiceID, _ = v.ObjectID()
 	case "connectionId":
 		h.ConnectionID, _ = v.AsInt64()
-	case "minWireVersion":
-		return setInt32(&h.MinWireVersion, v, 0)
-	case "maxWireVersion":
-		return setInt32(&h.MaxWireVersion, v, 0)
 	case "maxBsonObjectSize":
-		return setInt32(&h.MaxBSONObjectSize, v, 1)
+		_ = setInt32(&h.MaxBSONObjectSize, v, 1)
 	case "maxMessageSizeBytes":
-		return setInt32(&h.MaxMessageSize, v, 1)
+		_ = setInt32(&h.MaxMessageSize, v, 1)
 	case "maxWriteBatchSize":
-		return setInt32(&h.MaxWriteBatchSize, v, 1)
+		_ = setInt32(&h.MaxWriteBatchSize, v, 1)
 	case "logicalSessionTimeoutMinutes":
-		return setIntPointer(&h.LogicalSessionTimeoutMinutes, v)
+		setIntPointer(&h.LogicalSessionTimeoutMinutes, v)
 	case "topologyVersion":
-		return setTopologyVersion(&h.TopologyVersion, v)
+		if doc, ok := v.Document(); ok {
+			h.TopologyVersion = parseTopologyVersion(doc)
+		}
 	case "lastWrite":
-		return setLastWrite(&h.LastWriteDate, v)
+		h.setLastWrite(v)
 	case "tags":
-		return setTags(&h.Tags, v)
+		h.setTags(v)
 	}
-	return ""
 }
 
 // setBool takes a number, too: other servers than MongoDB's own send 1 for true.
@@ -187,31 +210,34 @@ func setAddress(to *address.Address, v bson.Value) string {
 	return ""
 }
 
+// setAddresses leaves out members whose names make no sense: nobody could connect to them. A list of nothing else is none.
 func setAddresses(to *[]address.Address, v bson.Value) string {
 	array, ok := v.Array()
 	if !ok {
 		return notA("array", v)
 	}
 	var all []address.Address
+	problem := ""
 	for i, v := range array.All() {
 		var addr address.Address
-		if problem := setAddress(&addr, v); problem != "" {
-			return fmt.Sprintf("has at %d: %s", i, problem)
+		if p := setAddress(&addr, v); p != "" {
+			problem = fmt.Sprintf("has at %d: %s", i, p)
+			continue
 		}
 		all = append(all, addr)
+	}
+	if len(all) == 0 {
+		return problem
 	}
 	slices.Sort(all)
 	*to = slices.Compact(all)
 	return ""
 }
 
-func setIntPointer(to **int64, v bson.Value) string {
-	n, ok := v.AsInt64()
-	if !ok {
-		return notA("integer", v)
+func setIntPointer(to **int64, v bson.Value) {
+	if n, ok := v.AsInt64(); ok {
+		*to = &n
 	}
-	*to = &n
-	return ""
 }
 
 func setInt32(to *int32, v bson.Value, least int64) string {
@@ -220,26 +246,6 @@ func setInt32(to *int32, v bson.Value, least int64) string {
 		return notA("32-bit integer in range", v)
 	}
 	*to = int32(n)
-	return ""
-}
-
-func setObjectID(to *bson.ObjectID, v bson.Value) string {
-	id, ok := v.ObjectID()
-	if !ok {
-		return notA("ObjectId", v)
-	}
-	*to = id
-	return ""
-}
-
-func setTopologyVersion(to **TopologyVersion, v bson.Value) string {
-	doc, ok := v.Document()
-	if !ok {
-		return notA("document", v)
-	}
-	if *to = parseTopologyVersion(doc); *to == nil {
-		return "has no valid processId and counter"
-	}
 	return ""
 }
 
@@ -258,38 +264,31 @@ func parseTopologyVersion(doc bson.Raw) *TopologyVersion {
 	return &TopologyVersion{ProcessID: processID, Counter: counter}
 }
 
-func setLastWrite(to *time.Time, v bson.Value) string {
+func (h *helloReply) setLastWrite(v bson.Value) {
 	doc, ok := v.Document()
 	if !ok {
-		return notA("document", v)
+		return
 	}
-	date, ok := doc.Lookup("lastWriteDate")
-	if !ok || date.IsNull() {
-		return ""
+	date, _ := doc.Lookup("lastWriteDate")
+	h.LastWriteDate, _ = date.Time()
+	if opTime, _ := doc.Lookup("opTime"); !opTime.IsZero() && !opTime.IsNull() {
+		h.OpTime = opTime.Clone()
 	}
-	ms, ok := date.DateTime()
-	if !ok {
-		return "lastWriteDate " + notA("date", date)
-	}
-	*to = time.UnixMilli(ms)
-	return ""
 }
 
-func setTags(to *TagSet, v bson.Value) string {
+// setTags leaves out tags that are no strings: no tag set could ask for them.
+func (h *helloReply) setTags(v bson.Value) {
 	doc, ok := v.Document()
 	if !ok {
-		return notA("document", v)
+		return
 	}
 	var tags []Tag
 	for name, v := range doc.All() {
-		value, ok := v.Str()
-		if !ok {
-			return "has in " + name + ": " + notA("string", v)
+		if value, ok := v.Str(); ok {
+			tags = append(tags, Tag{Name: cloneString(name), Value: cloneString(value)})
 		}
-		tags = append(tags, Tag{Name: cloneString(name), Value: cloneString(value)})
 	}
-	*to = NewTagSet(tags...)
-	return ""
+	h.Tags = NewTagSet(tags...)
 }
 
 func notA(what string, v bson.Value) string { return fmt.Sprintf("is no %s but a %v", what, v.Type) }

@@ -44,6 +44,7 @@ type Server struct {
 	AverageRTT, MinRTT time.Duration
 	LastUpdateTime     time.Time
 	LastWriteDate      time.Time
+	OpTime             bson.Value // lastWrite.opTime, whatever it is in this version of the server; zero where there is none
 }
 
 // Unknown is a server of which nothing is known but, perhaps, what went wrong.
