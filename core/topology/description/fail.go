@@ -17,10 +17,14 @@ type Failure struct {
 	PoolGeneration uint64 // of the pool now
 	MaxWireVersion int32  // of the connection
 	Handshaking    bool   // the connection was not established yet
+
+	// Service is, behind a load balancer, that which the connection leads to: the generations are its own then. It is zero
+	// as long as no hello has told.
+	Service bson.ObjectID
 }
 
 // Effect is what the shell has to do after a failure, in this order, besides publishing the topology. ClearPool comes
-// with a server that is unknown now.
+// with a server that is unknown now, or, behind a load balancer, is for the connections to the failure's service only.
 type Effect struct {
 	ClearPool   bool
 	CancelCheck bool // the running check would only find out the same, later
@@ -31,23 +35,42 @@ type Effect struct {
 // server, and those that come from a connection, or a state of the server, that is over.
 func (t Topology) Fail(f Failure) (Topology, Effect) {
 	current := t.Server(f.Address)
-	if current == nil || t.Kind == KindLoadBalanced || f.Generation < f.PoolGeneration || mongoerr.IsCanceled(f.Err) {
+	if current == nil || f.Generation < f.PoolGeneration || mongoerr.IsCanceled(f.Err) {
 		return t, Effect{}
 	}
+	unknown, effect := f.verdict(current.TopologyVersion)
+	switch {
+	case unknown == nil:
+		return t, Effect{}
+	case t.Kind == KindLoadBalanced:
+		return t, f.behindLoadBalancer(effect)
+	}
+	return t.Apply(unknown), effect
+}
+
+// verdict is what the server is after the failure, nil if that changes nothing, and what has to be done. known is the
+// version of the state that the topology has of it.
+func (f Failure) verdict(known *TopologyVersion) (*Server, Effect) {
 	switch {
 	case mongoerr.IsStateChange(f.Err):
 		version := errorVersion(f.Err)
-		if current.TopologyVersion.Compare(version) >= 0 {
-			return t, Effect{}
+		if known.Compare(version) >= 0 {
+			return nil, Effect{}
 		}
 		unknown := Unknown(f.Address, f.Err)
 		unknown.TopologyVersion = version
-		return t.Apply(unknown), Effect{CheckNow: true, ClearPool: f.Handshaking ||
+		return unknown, Effect{CheckNow: true, ClearPool: f.Handshaking ||
 			mongoerr.IsShutdown(f.Err) || f.MaxWireVersion < wireVersionMongoDB42}
 	case f.Handshaking, mongoerr.IsNetwork(f.Err) && !mongoerr.IsTimeout(f.Err):
-		return t.Apply(Unknown(f.Address, f.Err)), Effect{ClearPool: true, CancelCheck: true}
+		return Unknown(f.Address, f.Err), Effect{ClearPool: true, CancelCheck: true}
 	}
-	return t, Effect{}
+	return nil, Effect{}
+}
+
+// behindLoadBalancer leaves of an effect what concerns the one service: there is no monitor, and the load balancer itself
+// is always known. Until a hello has told which service it is, an error is nobody's (Load Balancer Support, "Errors").
+func (f Failure) behindLoadBalancer(effect Effect) Effect {
+	return Effect{ClearPool: effect.ClearPool && !f.Service.IsZero()}
 }
 
 // errorVersion is the topologyVersion of the reply that err was made of, or nil.
