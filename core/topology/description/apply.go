@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-
-	"github.com/mooringdb/mooring/core/address"
 )
 
 // Apply folds the outcome of a check into the topology: s describes a server anew. It is ignored where the server is
@@ -75,7 +73,10 @@ var transitions = [numKinds][numServerKinds]action{
 	},
 }
 
-func removeServer(t *Topology, s *Server) { t.remove(s.Address) }
+// removeServer removes a server of a kind that has no place in such a deployment.
+func removeServer(t *Topology, s *Server) {
+	t.remove(s.Address, fmt.Errorf("%s is of kind %v, which does not belong to a deployment of kind %v", s.Address, s.Kind, t.Kind))
+}
 
 func becomeSharded(t *Topology, _ *Server) { t.Kind = KindSharded }
 
@@ -91,11 +92,11 @@ func updateUnknownWithStandalone(t *Topology, s *Server) {
 		t.Kind = KindSingle
 		return
 	}
-	t.remove(s.Address)
+	t.remove(s.Address, fmt.Errorf("%s is a standalone server, but %d servers are configured", s.Address, t.seeds))
 }
 
 func removeFromRS(t *Topology, s *Server) {
-	t.remove(s.Address)
+	removeServer(t, s)
 	checkIfHasPrimary(t, s)
 }
 
@@ -114,6 +115,16 @@ func adoptSetName(t *Topology, s *Server) bool {
 	return t.SetName == s.SetName
 }
 
+// removeAlien removes a member of another replica set.
+func removeAlien(t *Topology, s *Server) {
+	t.remove(s.Address, fmt.Errorf("%s is a member of replica set %q, not of %q", s.Address, s.SetName, t.SetName))
+}
+
+// removeAlias removes a member that goes by another name in its replica set.
+func removeAlias(t *Topology, s *Server) {
+	t.remove(s.Address, fmt.Errorf("%s calls itself %s", s.Address, s.Me))
+}
+
 // hasOtherName tells whether the member calls itself otherwise than the driver does. Then the set's own list of its
 // members leads to it under its right name.
 func hasOtherName(s *Server) bool { return s.Me != "" && s.Me != s.Address }
@@ -121,28 +132,30 @@ func hasOtherName(s *Server) bool { return s.Me != "" && s.Me != s.Address }
 func updateRSWithoutPrimary(t *Topology, s *Server) {
 	t.Kind = KindReplicaSetNoPrimary
 	if !adoptSetName(t, s) {
-		t.remove(s.Address)
+		removeAlien(t, s)
 		return
 	}
 	for _, member := range s.members() {
 		t.add(member)
 	}
 	if hasOtherName(s) {
-		t.remove(s.Address)
+		removeAlias(t, s)
 	}
 }
 
 // updateRSWithPrimaryFromMember adds nobody: while there is a primary, its list of the members is the one that counts.
 func updateRSWithPrimaryFromMember(t *Topology, s *Server) {
-	if t.SetName != s.SetName || hasOtherName(s) {
-		t.remove(s.Address)
+	if t.SetName != s.SetName {
+		removeAlien(t, s)
+	} else if hasOtherName(s) {
+		removeAlias(t, s)
 	}
 	checkIfHasPrimary(t, s)
 }
 
 func updateRSFromPrimary(t *Topology, s *Server) {
 	if !adoptSetName(t, s) {
-		t.remove(s.Address)
+		removeAlien(t, s)
 		checkIfHasPrimary(t, s)
 		return
 	}
@@ -159,15 +172,20 @@ func updateRSFromPrimary(t *Topology, s *Server) {
 			t.Servers[i] = Unknown(other.Address, errOldPrimary)
 		}
 	}
-	t.setMembers(s.members())
+	t.setMembers(s)
 	checkIfHasPrimary(t, s)
 }
 
 var errOldPrimary = fmt.Errorf("primary marked stale due to discovery of newer primary")
 
-// setMembers makes the topology hold exactly these servers.
-func (t *Topology) setMembers(members []address.Address) {
-	t.Servers = slices.DeleteFunc(t.Servers, func(s *Server) bool { return !slices.Contains(members, s.Address) })
+// setMembers makes the topology hold exactly the members that the primary lists.
+func (t *Topology) setMembers(primary *Server) {
+	members := primary.members()
+	for _, s := range slices.Clone(t.Servers) {
+		if !slices.Contains(members, s.Address) {
+			t.remove(s.Address, fmt.Errorf("%s is no member by the list of the primary %s", s.Address, primary.Address))
+		}
+	}
 	for _, member := range members {
 		t.add(member)
 	}

@@ -32,6 +32,7 @@ type Topology struct {
 	LogicalSessionTimeoutMinutes *int64        // the least of all data-bearing servers; nil: no sessions
 	HeartbeatInterval            time.Duration // a setting; maximum staleness is reckoned with it
 	seeds                        int           // how many were configured
+	lastRemoval                  error         // why the server that went last was removed
 }
 
 // Settings are what the user configured about discovery.
@@ -90,6 +91,18 @@ func (t Topology) Primary() *Server {
 		return nil
 	}
 	return t.Servers[i]
+}
+
+// Deserted says why there is no server to ask any more, which only another look at SRV records could change; nil where there
+// is one. It takes no part in equality.
+func (t Topology) Deserted() error {
+	switch {
+	case len(t.Servers) > 0:
+		return nil
+	case t.lastRemoval == nil:
+		return errors.New("no servers are configured")
+	}
+	return fmt.Errorf("no server is left: %w", t.lastRemoval)
 }
 
 // IsUsable tells whether connections to the server may be pooled: it answers for documents, or it is whatever the
@@ -161,12 +174,26 @@ func Changes(previous, current Topology) []Change {
 func (t Topology) Rescanned(added, removed []address.Address) Topology {
 	t.Servers = slices.Clone(t.Servers)
 	for _, addr := range removed {
-		t.remove(addr)
+		t.remove(addr, fmt.Errorf("%s is not in the SRV records any more", addr))
 	}
 	for _, addr := range added {
 		t.add(addr)
 	}
 	t.refresh()
+	return t
+}
+
+// Measured is the topology with other round-trip times of one server, which does not count as a change. A server that is
+// unknown has none.
+func (t Topology) Measured(addr address.Address, average, least time.Duration) Topology {
+	i, ok := t.find(addr)
+	if !ok || !t.Servers[i].IsAvailable() {
+		return t
+	}
+	s := *t.Servers[i]
+	s.AverageRTT, s.MinRTT = average, least
+	t.Servers = slices.Clone(t.Servers)
+	t.Servers[i] = &s
 	return t
 }
 
@@ -195,9 +222,10 @@ func (t *Topology) replace(s *Server) {
 	}
 }
 
-func (t *Topology) remove(addr address.Address) {
+func (t *Topology) remove(addr address.Address, why error) {
 	if i, ok := t.find(addr); ok {
 		t.Servers = slices.Delete(t.Servers, i, i+1)
+		t.lastRemoval = why
 	}
 }
 
