@@ -116,7 +116,7 @@ func TestReadsOfAReplicaSet(t *testing.T) {
 		}
 		begin := time.Now()
 		_, _, err := c.FindOne(t.Context(), items, client.FindOneOptions{})
-		if err == nil || time.Since(begin) != 30*time.Second || !strings.Contains(err.Error(), "timed out after 30s: No servers are suitable for a server for read preference primary;") {
+		if err == nil || time.Since(begin) != 30*time.Second || !strings.Contains(err.Error(), "timed out after 30s: No servers are suitable for reads with read preference primary;") {
 			t.Errorf("a read of the primary without one = %v after %v", err, time.Since(begin))
 		}
 	})

@@ -538,8 +538,8 @@ func TestSelectionEventsNameTheOperation(t *testing.T) {
 		if _, err := topo.Select(t.Context(), selection.For(selection.Read(rp), "find", 8)); err == nil {
 			t.Error("selected a secondary of a set without one")
 		}
-		j.expect(t, "started insert 7: a writable server", "waiting insert 7: a writable server", "succeeded insert 7: a writable server",
-			"started find 8: a server for read preference secondary", "waiting find 8: a server for read preference secondary",
-			"failed find 8: a server for read preference secondary")
+		j.expect(t, "started insert 7: writes", "waiting insert 7: writes", "succeeded insert 7: writes",
+			"started find 8: reads with read preference secondary", "waiting find 8: reads with read preference secondary",
+			"failed find 8: reads with read preference secondary")
 	})
 }

@@ -23,7 +23,7 @@ func (x *explanation) deadlineExceeded(err error) {
 func deadlineMessage(err error) string {
 	const passed = "the deadline of the call passed"
 	if e, ok := errors.AsType[*mongoerr.SelectionError](err); ok {
-		return passed + " while it waited for " + e.Selector + "; topology: " + e.Topology
+		return passed + " while it waited for a server for " + e.Selector + "; topology: " + e.Topology
 	}
 	if e, ok := errors.AsType[*pool.WaitQueueTimeoutError](err); ok {
 		return passed + " while it waited for a connection to " + e.Address.String()

@@ -150,8 +150,8 @@ func TestDeadlineMessages(t *testing.T) {
 		{fmt.Errorf("insert: %w", context.DeadlineExceeded), "the deadline of the call passed"},
 		{late, "the deadline of the call passed while it waited for the answer of db:27017"},
 		{
-			&mongoerr.SelectionError{Selector: "a writable server", Topology: "Unknown []", Err: context.DeadlineExceeded},
-			"the deadline of the call passed while it waited for a writable server; topology: Unknown []",
+			&mongoerr.SelectionError{Selector: "writes", Topology: "Unknown []", Err: context.DeadlineExceeded},
+			"the deadline of the call passed while it waited for a server for writes; topology: Unknown []",
 		},
 		{
 			&pool.WaitQueueTimeoutError{Address: "db:27017", Err: context.DeadlineExceeded},

@@ -20,7 +20,7 @@ var (
 	id    = bson.ObjectID{0x2a}
 	hexID = "2a0000000000000000000000"
 	beat  = event.Heartbeat{TopologyID: id, Address: "a:27017", ConnectionID: 3, ServerConnectionID: 9, Awaited: true}
-	find  = event.Selection{TopologyID: id, Operation: "find", OperationID: 7, Selector: "a writable server"}
+	find  = event.Selection{TopologyID: id, Operation: "find", OperationID: 7, Selector: "writes"}
 	hello = bson.NewBuilder(nil).String("msg", "isdbgrid").Double("ok", 1).Finish()
 )
 
@@ -77,24 +77,24 @@ func TestMessages(t *testing.T) {
 			"\nHeartbeat failed in 1000 ms for a:27017" + on + ". Failure: reset"},
 		"ServerSelectionStarted": {
 			func(s *event.Sink) { s.ServerSelectionStarted(event.ServerSelectionStarted{Selection: find}) },
-			`serverSelection debug "Server selection started" selector=a writable server operation=find operationId=7 topologyDescription=Unknown []` +
-				"\nServer selection started for operation find with ID 7. Selector: a writable server, topology description: Unknown []",
+			`serverSelection debug "Server selection started" selector=writes operation=find operationId=7 topologyDescription=Unknown []` +
+				"\nServer selection started for operation find with ID 7. Selector: writes, topology description: Unknown []",
 		},
 		"ServerSelectionWaiting": {func(s *event.Sink) {
 			s.ServerSelectionWaiting(event.ServerSelectionWaiting{Selection: find, Remaining: 30 * time.Second})
-		}, `serverSelection info "Waiting for suitable server to become available" selector=a writable server operation=find operationId=7 topologyDescription=Unknown [] remainingTimeMS=30000` +
-			"\nWaiting for server to become available for operation find with ID 7. Remaining time: 30000 ms. Selector: a writable server, topology description: Unknown []."},
+		}, `serverSelection info "Waiting for suitable server to become available" selector=writes operation=find operationId=7 topologyDescription=Unknown [] remainingTimeMS=30000` +
+			"\nWaiting for server to become available for operation find with ID 7. Remaining time: 30000 ms. Selector: writes, topology description: Unknown []."},
 		"ServerSelectionSucceeded": {func(s *event.Sink) {
 			s.ServerSelectionSucceeded(event.ServerSelectionSucceeded{Selection: event.Selection{Operation: "ping", Selector: "any"}, Server: "a:27017"})
 		}, `serverSelection debug "Server selection succeeded" selector=any operation=ping topologyDescription=Unknown [] serverHost=a serverPort=27017` +
 			"\nServer selection succeeded for operation ping. Selected server: a:27017. Selector: any, topology description: Unknown []"},
 		"ServerSelectionFailed": {func(s *event.Sink) {
 			s.ServerSelectionFailed(event.ServerSelectionFailed{Selection: find, Err: &mongoerr.SelectionError{
-				Selector: "a writable server", Topology: "Unknown []", Timeout: time.Second,
-				Reason: "No servers are suitable for a writable server",
+				Selector: "writes", Topology: "Unknown []", Timeout: time.Second,
+				Reason: "No servers are suitable for writes",
 			}})
-		}, `serverSelection debug "Server selection failed" selector=a writable server operation=find operationId=7 topologyDescription=Unknown [] failure=server selection timed out after 1s: No servers are suitable for a writable server` +
-			"\nServer selection failed for operation find with ID 7. Failure: server selection timed out after 1s: No servers are suitable for a writable server. Selector: a writable server, topology description: Unknown []"},
+		}, `serverSelection debug "Server selection failed" selector=writes operation=find operationId=7 topologyDescription=Unknown [] failure=server selection timed out after 1s: No servers are suitable for writes` +
+			"\nServer selection failed for operation find with ID 7. Failure: server selection timed out after 1s: No servers are suitable for writes. Selector: writes, topology description: Unknown []"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string

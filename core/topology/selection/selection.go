@@ -15,7 +15,7 @@ type Selector interface {
 	// no change of the topology could help.
 	Select(t description.Topology, candidates []*description.Server) ([]*description.Server, error)
 
-	// String says what is looked for, in errors and logs.
+	// String says what for, in errors and logs, as in "no servers are suitable for writes".
 	String() string
 }
 
@@ -24,7 +24,7 @@ func Write() Selector { return write{} }
 
 type write struct{}
 
-func (write) String() string { return "a writable server" }
+func (write) String() string { return "writes" }
 
 func (write) Select(t description.Topology, candidates []*description.Server) ([]*description.Server, error) {
 	if t.Kind.IsReplicaSet() {
@@ -38,7 +38,7 @@ func Read(rp *ReadPreference) Selector { return read{rp} }
 
 type read struct{ preference *ReadPreference }
 
-func (r read) String() string { return "a server for read preference " + r.preference.String() }
+func (r read) String() string { return "reads with read preference " + r.preference.String() }
 
 func (r read) Select(t description.Topology, candidates []*description.Server) ([]*description.Server, error) {
 	if !t.Kind.IsReplicaSet() {
@@ -102,7 +102,7 @@ func Address(addr address.Address) Selector { return byAddress(addr) }
 
 type byAddress address.Address
 
-func (a byAddress) String() string { return "server " + string(a) }
+func (a byAddress) String() string { return "commands to " + string(a) }
 
 func (a byAddress) Select(_ description.Topology, candidates []*description.Server) ([]*description.Server, error) {
 	return filter(candidates, func(s *description.Server) bool {

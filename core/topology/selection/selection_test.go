@@ -258,30 +258,40 @@ func BenchmarkSelectOf(b *testing.B) {
 	}
 }
 
+// TestDeprioritize: in a sharded cluster, and only there, servers on the list are selected where no other suits (SEL-042).
 func TestDeprioritize(t *testing.T) {
-	servers := []*description.Server{
-		{Address: "a:1", Kind: description.ServerRSPrimary},
-		{Address: "b:1", Kind: description.ServerRSSecondary},
-		{Address: "c:1", Kind: description.ServerRSSecondary},
+	servers := func(kinds ...description.ServerKind) (all []*description.Server) {
+		for i, kind := range kinds {
+			all = append(all, &description.Server{Address: address.Address(string(rune('a'+i)) + ":1"), Kind: kind})
+		}
+		return all
 	}
-	set := description.Topology{Kind: description.KindReplicaSetWithPrimary, Servers: servers}
+	mongoses := description.Topology{
+		Kind: description.KindSharded, Servers: servers(description.ServerMongos, description.ServerMongos, description.ServerUnknown),
+	}
+	set := description.Topology{
+		Kind:    description.KindReplicaSetWithPrimary,
+		Servers: servers(description.ServerRSPrimary, description.ServerRSSecondary, description.ServerRSSecondary),
+	}
 	read := func(mode selection.Mode) selection.Selector {
 		return selection.Read(&selection.ReadPreference{Mode: mode})
 	}
 	for name, test := range map[string]struct {
-		sel  selection.Selector
-		last []address.Address
-		want string
+		topology description.Topology
+		sel      selection.Selector
+		last     []address.Address
+		want     string
 	}{
-		"none":                             {selection.Write(), nil, "a:1 "},
-		"another suits":                    {read(selection.Secondary), []address.Address{"b:1"}, "c:1 "},
-		"no other suits":                   {selection.Write(), []address.Address{"a:1"}, "a:1 "},
-		"all are":                          {read(selection.Secondary), []address.Address{"a:1", "b:1", "c:1"}, "b:1 c:1 "},
-		"a secondary instead of a primary": {read(selection.PrimaryPreferred), []address.Address{"a:1"}, "b:1 c:1 "},
-		"a primary instead of secondaries": {read(selection.SecondaryPreferred), []address.Address{"b:1", "c:1"}, "a:1 "},
+		"none":                         {mongoses, selection.Write(), nil, "a:1 b:1 "},
+		"another suits":                {mongoses, selection.Write(), []address.Address{"b:1"}, "a:1 "},
+		"another suits, for reads":     {mongoses, read(selection.Nearest), []address.Address{"a:1"}, "b:1 "},
+		"no other suits":               {mongoses, selection.Write(), []address.Address{"a:1", "b:1"}, "a:1 b:1 "},
+		"the operation's own selector": {mongoses, selection.For(selection.Address("a:1"), "getMore", 1), []address.Address{"a:1"}, "a:1 "},
+		"secondary of a replica set":   {set, read(selection.Secondary), []address.Address{"b:1"}, "b:1 c:1 "},
+		"primary of a replica set":     {set, read(selection.PrimaryPreferred), []address.Address{"a:1"}, "a:1 "},
 	} {
 		t.Run(name, func(t *testing.T) {
-			found, err := selection.Deprioritize(test.sel, test.last...).Select(set, servers)
+			found, err := selection.Deprioritize(test.sel, test.last...).Select(test.topology, test.topology.Servers)
 			got := ""
 			for _, s := range found {
 				got += string(s.Address) + " "
@@ -292,7 +302,7 @@ func TestDeprioritize(t *testing.T) {
 		})
 	}
 	failing := selection.Read(&selection.ReadPreference{Mode: selection.Secondary, MaxStalenessSeconds: new(int64(1))})
-	if _, err := selection.Deprioritize(failing, "a:1").Select(set, servers); err == nil {
+	if _, err := selection.Deprioritize(failing, "a:1").Select(set, set.Servers); err == nil {
 		t.Error("the selector's error is lost")
 	}
 }

@@ -7,8 +7,9 @@ import (
 	"github.com/mooringdb/mooring/core/topology/description"
 )
 
-// Deprioritize selects as sel does, but servers at these addresses only where no other suits: a retry goes elsewhere if
-// it can.
+// Deprioritize selects as sel does, but in a sharded cluster servers at these addresses only where no other suits: a retry
+// goes to another mongos if it can. In other deployments they are as good as any (Server Selection, "Algorithm"); which
+// servers suit is then mostly a matter of what they are.
 func Deprioritize(sel Selector, servers ...address.Address) Selector {
 	if len(servers) == 0 {
 		return sel
@@ -22,10 +23,11 @@ type deprioritize struct {
 }
 
 func (d deprioritize) Select(t description.Topology, candidates []*description.Server) ([]*description.Server, error) {
-	others := filter(candidates, func(s *description.Server) bool { return !slices.Contains(d.last, s.Address) })
-	found, err := d.Selector.Select(t, others)
-	if err != nil || len(found) > 0 {
-		return found, err
+	if t.Kind == description.KindSharded {
+		others := filter(candidates, func(s *description.Server) bool { return !slices.Contains(d.last, s.Address) })
+		if found, err := d.Selector.Select(t, others); err != nil || len(found) > 0 {
+			return found, err
+		}
 	}
 	return d.Selector.Select(t, candidates)
 }
