@@ -88,11 +88,13 @@ func (p *pairs) pair() error {
 
 func (p *pairs) value() (bson.Value, error) {
 	p.at += skipSpace(p.json[p.at:])
-	v, _, n, err := extjson.ParseValuePrefix(nil, p.json[p.at:])
+	v, _, n, err := MaxDocument.ParseValuePrefix(nil, p.json[p.at:])
 	if err != nil {
 		var syntax *extjson.SyntaxError
 		if errors.As(err, &syntax) {
-			err = &extjson.SyntaxError{Path: join(strconv.Itoa(p.index), syntax.Path), Offset: p.at + syntax.Offset, Problem: syntax.Problem}
+			moved := *syntax
+			moved.Path, moved.Offset = join(strconv.Itoa(p.index), syntax.Path), p.at+syntax.Offset
+			err = &moved
 		}
 		return bson.Value{}, err
 	}

@@ -21,7 +21,13 @@ type Error struct {
 	Offset int
 	// Problem says what is wrong.
 	Problem string
+	// TooLarge: nothing is wrong but the size.
+	TooLarge bool
 }
+
+// MaxDocument is the most that one document or value of JSON may become: what servers take at most, with room for what they add themselves. A
+// text of 64 MiB can become several times longer; it is refused before it is in memory.
+const MaxDocument extjson.Limit = 16<<20 + 16<<10
 
 // NoOffset is the Offset of a problem that is at no place: there is no text.
 const NoOffset = -1
@@ -47,7 +53,7 @@ func Raw(field string, d *mooringv1.Document) (bson.Raw, error) {
 		}
 		return raw, nil
 	case *mooringv1.Document_Json:
-		raw, err := extjson.Parse(make([]byte, 0, len(e.Json)+16), []byte(e.Json))
+		raw, err := MaxDocument.Parse(make([]byte, 0, len(e.Json)+16), []byte(e.Json))
 		if err != nil {
 			return nil, inField(field, err)
 		}
@@ -111,7 +117,7 @@ func Value(field string, v *mooringv1.Value) (bson.Value, error) {
 		}
 		return value, nil
 	case *mooringv1.Value_Json:
-		value, _, err := extjson.ParseValue(nil, []byte(e.Json))
+		value, _, err := MaxDocument.ParseValue(nil, []byte(e.Json))
 		if err != nil {
 			return bson.Value{}, inField(field, err)
 		}
@@ -152,11 +158,17 @@ func inField(field string, err error) error {
 	}
 	var syntax *extjson.SyntaxError
 	if errors.As(err, &syntax) {
-		return &Error{Field: join(field, syntax.Path), Offset: syntax.Offset, Problem: "malformed Extended JSON: " + syntax.Problem}
+		e := &Error{Field: join(field, syntax.Path), Offset: syntax.Offset, Problem: syntax.Problem, TooLarge: syntax.TooLarge}
+		if !e.TooLarge {
+			e.Problem = "malformed Extended JSON: " + e.Problem
+		}
+		return e
 	}
 	var nested *Error
 	if errors.As(err, &nested) {
-		return &Error{Field: join(field, nested.Field), Offset: nested.Offset, Problem: nested.Problem}
+		moved := *nested
+		moved.Field = join(field, nested.Field)
+		return &moved
 	}
 	return &Error{Field: field, Problem: err.Error()}
 }

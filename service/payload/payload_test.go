@@ -208,3 +208,22 @@ func FuzzAppendPairs(f *testing.F) {
 		}
 	})
 }
+
+// Small numbers take two bytes in JSON, and eleven or more in BSON: what gets too large is refused on the way.
+func TestTextsThatBecomeTooLarge(t *testing.T) {
+	ones := "[" + strings.Repeat("1,", 2<<20) + "1]"
+	for name, read := range map[string]func() error{
+		"filter": func() error { _, err := payload.Raw("filter", jsonDoc(`{"a": `+ones+`}`)); return err },
+		"sort":   func() error { _, err := payload.Keys("sort", jsonDoc(`[["a", `+ones+`]]`)); return err },
+		"docs": func() error {
+			_, err := payload.List("docs", []*mooringv1.Document{jsonDoc("{}"), jsonDoc(`{"a": ` + ones + `}`)})
+			return err
+		},
+		"comment": func() error { _, err := payload.Value("comment", jsonValue(ones)); return err },
+	} {
+		var e *payload.Error
+		if err := read(); !errors.As(err, &e) || !e.TooLarge || !strings.HasPrefix(e.Field, name) || e.Problem != "too large as BSON" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

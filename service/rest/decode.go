@@ -129,6 +129,9 @@ func (d *decoder) field(f *field, m message) error {
 	return nil
 }
 
+// maxItems is the most that a list or a map may have: an item of three bytes takes a hundred in memory.
+const maxItems = 1_000_000
+
 // list reads `[…]`.
 func (d *decoder) list(f *field, m message) error {
 	if !d.take('[') {
@@ -139,6 +142,9 @@ func (d *decoder) list(f *field, m message) error {
 		return nil
 	}
 	for i := 0; ; i++ {
+		if i == maxItems {
+			return refuse(rpcerr.TooLarge, "has more than "+strconv.Itoa(maxItems)+" items")
+		}
 		c, err := d.peek()
 		if err != nil {
 			return err
@@ -211,7 +217,7 @@ func (d *decoder) message(p *plan, m message, c byte) error {
 
 func (d *decoder) document(f *field, c byte) (*mooringv1.Document, error) {
 	buf := d.room()
-	read := extjson.ParsePrefix
+	read := payload.MaxDocument.ParsePrefix
 	switch {
 	case c == '[' && f.ordered:
 		read = payload.AppendPairs
@@ -256,7 +262,7 @@ func (d *decoder) anyValue() (*mooringv1.Value, error) {
 // extended reads any Extended JSON value; it is valid until the next one is read.
 func (d *decoder) extended() (bson.Value, error) {
 	d.space()
-	v, out, n, err := extjson.ParseValuePrefix(d.scratch[:0], d.json[d.at:])
+	v, out, n, err := payload.MaxDocument.ParseValuePrefix(d.scratch[:0], d.json[d.at:])
 	if err != nil {
 		return bson.Value{}, d.syntax(err)
 	}
@@ -273,6 +279,9 @@ func (d *decoder) textMap(m protoreflect.Map) error {
 		return nil
 	}
 	for {
+		if m.Len() == maxItems {
+			return refuse(rpcerr.TooLarge, "has more than "+strconv.Itoa(maxItems)+" items")
+		}
 		name, err := d.text()
 		if err != nil {
 			return err
@@ -422,6 +431,9 @@ func (d *decoder) fail(message string) error {
 func (d *decoder) syntax(err error) error {
 	var s *extjson.SyntaxError
 	if errors.As(err, &s) {
+		if s.TooLarge {
+			return &rpcerr.Error{Reason: rpcerr.TooLarge, Field: s.Path, Message: s.Problem}
+		}
 		return malformed(s.Path, d.at+s.Offset, "malformed Extended JSON: "+s.Problem)
 	}
 	return malformed("", d.at, err.Error())

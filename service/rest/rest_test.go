@@ -567,3 +567,21 @@ func TestLargeChunkOfDocuments(t *testing.T) {
 func itoa(i int) string { b, _ := json.Marshal(i); return string(b) }
 
 var _ http.Handler = (*rest.Handler)(nil)
+
+// What a body of 64 MiB can become in memory is bounded, too.
+func TestBodiesThatBecomeTooLarge(t *testing.T) {
+	h := newHandler(t, &fake{})
+	ones := "[" + strings.Repeat("1,", 2<<20) + "1]"
+	for _, c := range []struct{ call, body, field string }{
+		{":find", `{"filter": {"a": {"b": ` + ones + `}}}`, "filter.a.b"},
+		{":find", `{"sort": [["a", ` + ones + `]]}`, "sort.0"},
+		{":find", `{"comment": ` + ones + `}`, "comment"},
+		{":insertMany", `{"documents": [{}, {"a": ` + ones + `}]}`, "documents.1.a"},
+		{":insertMany", `{"documents": [` + strings.Repeat("{},", 1_000_000) + `{}]}`, "documents"},
+	} {
+		w := do(h, "POST", documents+c.call, c.body)
+		if e := errorOf(t, w.Code, w.Body.Bytes(), 413); e.Reason != "TooLarge" || e.Field != c.field {
+			t.Errorf("%s %.30s…: %+v", c.call, c.body, e)
+		}
+	}
+}

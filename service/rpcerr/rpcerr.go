@@ -150,6 +150,9 @@ var table = []entry{
 			x.row = reasons[MalformedDocument]
 			x.at(int64(e.Offset))
 		}
+		if e.TooLarge {
+			x.row = reasons[TooLarge]
+		}
 	}),
 	value("handle.ErrCursorNotFound", handle.ErrCursorNotFound, CursorNotFound),
 	value("handle.ErrCursorTokenReused", handle.ErrCursorTokenReused, CursorTokenReused),
@@ -203,6 +206,9 @@ var table = []entry{
 	}),
 	typed(func(e *extjson.SyntaxError, _ error, x *explanation) {
 		x.row, x.field = reasons[MalformedDocument], e.Path
+		if e.TooLarge {
+			x.row = reasons[TooLarge]
+		}
 		x.at(int64(e.Offset))
 	}),
 	value("bson.ErrTooLarge", bson.ErrTooLarge, TooLarge),

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/bson/extjson"
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/operation"
@@ -106,6 +107,9 @@ func TestTable(t *testing.T) {
 
 		{&client.ArgumentError{Argument: "update", Problem: "no operators"}, codes.InvalidArgument, 400, "InvalidArgument", "never"},
 		{&payload.Error{Field: "filter.a", Offset: 7, Problem: "no"}, codes.InvalidArgument, 400, "MalformedDocument", "never"},
+		{&payload.Error{Field: "filter", Offset: 7, Problem: "too large", TooLarge: true}, codes.InvalidArgument, 413, "TooLarge", "never"},
+		{&extjson.SyntaxError{Path: "a", Problem: "no"}, codes.InvalidArgument, 400, "MalformedDocument", "never"},
+		{&extjson.SyntaxError{Path: "a", TooLarge: true}, codes.InvalidArgument, 413, "TooLarge", "never"},
 		{&payload.Error{Field: "filter", Offset: payload.NoOffset, Problem: "neither"}, codes.InvalidArgument, 400, "InvalidArgument", "never"},
 		{&operation.TooLargeError{}, codes.InvalidArgument, 413, "TooLarge", "never"},
 		{handle.ErrCursorNotFound, codes.NotFound, 404, "CursorNotFound", "restart"},

@@ -44,6 +44,8 @@ type SyntaxError struct {
 	Path    string // as "a.b.3"; "" for the document itself
 	Offset  int    // in bytes
 	Problem string
+	// TooLarge: the text may be sound, but becomes longer than its Limit.
+	TooLarge bool
 }
 
 // Error is "extended JSON: <problem> at <path> (offset <n>)".

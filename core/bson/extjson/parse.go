@@ -15,18 +15,45 @@ import (
 // Parse reads one JSON object, which must be the whole input but for white
 // space, and appends it to dst as a BSON document. The outermost object is never
 // a type wrapper. On error dst is returned as it was.
-func Parse(dst, json []byte) (doc []byte, err error) {
-	p := parser{src: json, dst: withRoom(dst, len(json))}
+func Parse(dst, json []byte) (doc []byte, err error) { return NoLimit.Parse(dst, json) }
+
+// ParseValue reads any Extended JSON value, the whole input. The value is a view
+// on the returned buffer, which is dst with its bytes appended.
+func ParseValue(dst, json []byte) (bson.Value, []byte, error) { return NoLimit.ParseValue(dst, json) }
+
+// ParsePrefix is Parse for an object that json begins with; it returns how many
+// bytes it has consumed.
+func ParsePrefix(dst, json []byte) (out []byte, n int, err error) {
+	return NoLimit.ParsePrefix(dst, json)
+}
+
+// ParseValuePrefix is ParseValue for a value that json begins with.
+func ParseValuePrefix(dst, json []byte) (v bson.Value, out []byte, n int, err error) {
+	return NoLimit.ParseValuePrefix(dst, json)
+}
+
+// Limit is how many bytes of BSON one text may become; its methods are the
+// functions of the same names. A text can become several times longer, such as
+// an array of small numbers, and a text that will be refused for it should not be
+// in memory first. The limit is looked at between elements, so a little more than
+// it may be held, or, for a single long string, as much as the text itself.
+type Limit int
+
+// NoLimit is the limit of the functions.
+const NoLimit Limit = math.MaxInt
+
+// Parse is the function Parse within the limit.
+func (l Limit) Parse(dst, json []byte) (doc []byte, err error) {
+	p := l.parser(withRoom(dst, len(json)), json)
 	if !p.top() || !p.atEnd() {
 		return dst, p.syntaxError()
 	}
 	return p.dst, nil
 }
 
-// ParseValue reads any Extended JSON value, the whole input. The value is a view
-// on the returned buffer, which is dst with its bytes appended.
-func ParseValue(dst, json []byte) (bson.Value, []byte, error) {
-	p := parser{src: json, dst: dst}
+// ParseValue is the function ParseValue within the limit.
+func (l Limit) ParseValue(dst, json []byte) (bson.Value, []byte, error) {
+	p := l.parser(dst, json)
 	p.skip()
 	t, ok := p.value()
 	if !ok || !p.atEnd() {
@@ -35,25 +62,32 @@ func ParseValue(dst, json []byte) (bson.Value, []byte, error) {
 	return bson.Value{Type: t, Data: p.dst[len(dst):]}, p.dst, nil
 }
 
-// ParsePrefix is Parse for an object that json begins with; it returns how many
-// bytes it has consumed.
-func ParsePrefix(dst, json []byte) (out []byte, n int, err error) {
-	p := parser{src: json, dst: dst}
+// ParsePrefix is the function ParsePrefix within the limit.
+func (l Limit) ParsePrefix(dst, json []byte) (out []byte, n int, err error) {
+	p := l.parser(dst, json)
 	if !p.top() {
 		return dst, 0, p.syntaxError()
 	}
 	return p.dst, p.pos, nil
 }
 
-// ParseValuePrefix is ParseValue for a value that json begins with.
-func ParseValuePrefix(dst, json []byte) (v bson.Value, out []byte, n int, err error) {
-	p := parser{src: json, dst: dst}
+// ParseValuePrefix is the function ParseValuePrefix within the limit.
+func (l Limit) ParseValuePrefix(dst, json []byte) (v bson.Value, out []byte, n int, err error) {
+	p := l.parser(dst, json)
 	p.skip()
 	t, ok := p.value()
 	if !ok {
 		return bson.Value{}, dst, 0, p.syntaxError()
 	}
 	return bson.Value{Type: t, Data: p.dst[len(dst):]}, p.dst, p.pos, nil
+}
+
+func (l Limit) parser(dst, json []byte) parser {
+	limit := int(l)
+	if limit < math.MaxInt-len(dst) {
+		limit += len(dst)
+	}
+	return parser{src: json, dst: dst, limit: limit}
 }
 
 // maxGenerous is up to which size a text gets more room than it is long.
@@ -85,10 +119,12 @@ type parser struct {
 	src     []byte
 	pos     int
 	dst     []byte
+	limit   int    // the longest that dst may be
 	depth   int    // of objects and arrays that are open and no wrappers
 	scratch []byte // for strings with escapes in wrappers
 	offset  int
 	problem string
+	large   bool     // the problem is the limit
 	path    []string // innermost key first
 }
 
@@ -99,7 +135,12 @@ func (p *parser) fail(offset int, problem string) bool {
 
 func (p *parser) syntaxError() error {
 	slices.Reverse(p.path)
-	return &SyntaxError{Path: path.Join(p.path), Offset: p.offset, Problem: p.problem}
+	return &SyntaxError{Path: path.Join(p.path), Offset: p.offset, Problem: p.problem, TooLarge: p.large}
+}
+
+func (p *parser) tooLarge() bool {
+	p.large = true
+	return p.fail(p.pos, "too large as BSON")
 }
 
 // skip goes to the next byte that is no white space and returns it, 0 at the end.
@@ -229,6 +270,9 @@ func (p *parser) object(plain bool) (bson.Type, bool) {
 			return 0, false
 		}
 		p.dst[at] = byte(t)
+		if len(p.dst) > p.limit {
+			return 0, p.tooLarge()
+		}
 		switch p.skip() {
 		case ',':
 			p.pos++
@@ -277,6 +321,9 @@ func (p *parser) array() bool {
 			return false
 		}
 		p.dst[at] = byte(t)
+		if len(p.dst) > p.limit {
+			return p.tooLarge()
+		}
 		switch p.skip() {
 		case ',':
 			p.pos++
