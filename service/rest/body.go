@@ -48,35 +48,34 @@ func (c *call) readBody() (*buffer, error) {
 	if length < 0 {
 		from, length = http.MaxBytesReader(c.w, from, limit), limit
 	}
-	patient := c.limitReading(length)
+	c.limitReading(length)
 	_, err := into.ReadFrom(from)
 	body.b = into.Bytes()
 	if err == nil {
-		patient()
+		c.readUntil(time.Time{})
 		return body, nil
 	}
 	c.handler.buffers.put(body)
 	return nil, c.unread(err)
 }
 
-// limitReading ends reading at the call's deadline, or when a body of that length is too late. patient takes it back.
-func (c *call) limitReading(length int64) (patient func()) {
+// limitReading ends reading at the call's deadline, or when a body of that length is too late.
+func (c *call) limitReading(length int64) {
 	until := time.Now().Add(bodyPatience + time.Duration(length/bodyRate)*time.Second)
 	if !c.deadline.IsZero() && c.deadline.Before(until) {
 		until = c.deadline
 	}
-	if !c.readUntil(until) {
-		return func() {}
-	}
-	return func() { c.readUntil(time.Time{}) }
+	c.readUntil(until)
 }
 
 // limitSkipping ends reading for those that read no body.
 func (c *call) limitSkipping() { c.readUntil(time.Now().Add(skipPatience)) }
 
-// readUntil ends reading the body then. It says whether there is anything to end.
-func (c *call) readUntil(t time.Time) bool {
-	return c.r.ContentLength != 0 && http.NewResponseController(c.w).SetReadDeadline(t) == nil // it fails where there is no connection
+// readUntil ends reading the body then; the zero time is never.
+func (c *call) readUntil(t time.Time) {
+	if c.r.ContentLength != 0 {
+		_ = http.NewResponseController(c.w).SetReadDeadline(t) // fails where there is no connection
+	}
 }
 
 // expectNoBody refuses the body of a GET. A client of HTTP/2 need not say before that there is none.
@@ -84,7 +83,7 @@ func (c *call) expectNoBody() error {
 	if c.r.ContentLength == 0 {
 		return nil
 	}
-	patient := c.limitReading(0)
+	c.limitReading(0)
 	n, err := io.ReadFull(c.r.Body, make([]byte, 1))
 	switch {
 	case n > 0:
@@ -93,7 +92,7 @@ func (c *call) expectNoBody() error {
 	case !errors.Is(err, io.EOF):
 		return c.unread(err)
 	}
-	patient()
+	c.readUntil(time.Time{})
 	return nil
 }
 

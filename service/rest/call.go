@@ -36,7 +36,8 @@ type call struct {
 	r        *http.Request // as it came
 	route    *route
 	format   format
-	id       string
+	ids      [1]string // the request's id, as a header has it
+	length   [1]string // that of the body, likewise
 	query    url.Values
 	timeout  time.Duration // 0: none
 	deadline time.Time     // that timeout makes; zero: none
@@ -58,6 +59,9 @@ type call struct {
 	mu   sync.Mutex
 	idle bool // the owner waits for a message
 }
+
+// id is the request's id.
+func (c *call) id() string { return c.ids[0] }
 
 // fail remembers why the call has failed. The first reason counts: what follows is its consequence.
 func (c *call) fail(err error) {
@@ -161,7 +165,7 @@ var forwarded = [...]struct{ header, key string }{
 // incoming is the metadata of the request. Nothing else of its header reaches a handler.
 func (c *call) incoming() metadata.MD {
 	md := make(metadata.MD, 2)
-	md[interceptor.RequestIDKey] = []string{c.id}
+	md[interceptor.RequestIDKey] = c.ids[:]
 	for _, f := range forwarded {
 		if v := c.r.Header[f.header]; v != nil {
 			md[f.key] = v
@@ -270,7 +274,8 @@ func (c *call) encode(out *buffer, m proto.Message) error {
 
 func (c *call) writeBody(code int, body []byte) {
 	c.applyMetadata()
-	c.w.Header()["Content-Length"] = []string{strconv.Itoa(len(body))}
+	c.length[0] = strconv.Itoa(len(body))
+	c.w.Header()["Content-Length"] = c.length[:]
 	c.begun = true
 	c.w.WriteHeader(code)
 	writeAll(c.w, body)
@@ -290,7 +295,7 @@ func (c *call) applyMetadata() {
 
 // writeFailure answers a call that has failed.
 func (c *call) writeFailure(ctx context.Context, err error) {
-	failed := describe(err, c.id)
+	failed := describe(err, c.id())
 	c.log(ctx, failed)
 	events := c.route != nil && c.format.media == mediaSSE
 	transient := failed.Body.GetError().GetRetry() != string(rpcerr.Never)
@@ -312,7 +317,7 @@ func (c *call) log(ctx context.Context, failed rpcerr.Response) {
 		return
 	}
 	c.handler.config.Logger.LogAttrs(ctx, slog.LevelDebug, "request refused",
-		slog.String("request_id", c.id),
+		slog.String("request_id", c.id()),
 		slog.String("method", c.r.Method),
 		slog.String("path", c.r.URL.Path),
 		slog.Int("status", failed.Code),

@@ -123,9 +123,8 @@ func noDecode(any) error { return nil }
 
 // serverContext is the context of a handler: what the caller sends has become what the handler has received.
 func serverContext(ctx context.Context, t grpc.ServerTransportStream) context.Context {
-	if ready, ok := ctx.Value(incomingKey{}).(*incomingMetadata); ok && !ready.taken {
-		ready.taken = true
-		return grpc.NewContextWithServerTransportStream(metadata.NewIncomingContext(ctx, ready.md), t)
+	if ready, ok := ctx.(*incomingContext); ok {
+		return grpc.NewContextWithServerTransportStream(metadata.NewIncomingContext(ready.Context, ready.md), t)
 	}
 	md, sent := metadata.FromOutgoingContext(ctx)
 	if sent {
@@ -134,17 +133,15 @@ func serverContext(ctx context.Context, t grpc.ServerTransportStream) context.Co
 	return grpc.NewContextWithServerTransportStream(metadata.NewIncomingContext(ctx, md), t)
 }
 
-type incomingKey struct{}
-
-// incomingMetadata is for one call: those that its handler makes have their own.
-type incomingMetadata struct {
-	md    metadata.MD
-	taken bool
+// incomingContext is for one call, which it is passed to as it is: calls that its handler makes have their own metadata.
+type incomingContext struct {
+	context.Context //nolint:containedctx // it is one
+	md              metadata.MD
 }
 
 // withIncoming is metadata.NewOutgoingContext for one call on a Conn, without the copies: md belongs to the handler from then on.
 func withIncoming(ctx context.Context, md metadata.MD) context.Context {
-	return context.WithValue(ctx, incomingKey{}, &incomingMetadata{md: md})
+	return &incomingContext{ctx, md}
 }
 
 // statusError is err as a caller would see it after the network.

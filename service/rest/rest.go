@@ -81,9 +81,9 @@ var (
 
 // ServeHTTP answers one request.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	c := &call{handler: h, w: w, r: r, id: requestID(r)}
+	c := &call{handler: h, w: w, r: r, ids: [1]string{requestID(r)}}
 	header := w.Header()
-	header[requestIDHeader] = []string{c.id}
+	header[requestIDHeader] = c.ids[:]
 	header["X-Content-Type-Options"] = noSniff
 	header["Cache-Control"] = noStore
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
@@ -96,7 +96,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			c.writeFailure(r.Context(), c.notAllowed("GET, HEAD"))
 			return
 		}
-		page(w, r, c.id)
+		page(w, r, c.id())
 		return
 	}
 	params, err := c.open()
