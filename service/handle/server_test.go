@@ -1,0 +1,130 @@
+package handle_test
+
+import (
+	"context"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/cursor"
+	"github.com/mooringdb/mooring/core/mongoerr"
+	"github.com/mooringdb/mooring/service/handle"
+)
+
+// server holds cursors: documents {i: n} of a given size, in batches.
+type server struct {
+	mu      sync.Mutex
+	open    map[int64]*state
+	opened  int64
+	killed  int
+	fetched int
+	next    func(ctx context.Context) error // runs before each getMore
+	sizes   []int32
+
+	buffer   int           // of each batch
+	slowKill time.Duration // that killing takes
+}
+
+type state struct{ at, total, batch, size int }
+
+func newServer() *server { return &server{open: map[int64]*state{}} }
+
+func (s *server) find(total, batch, size int) *fakeCursor {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.opened++
+	id := s.opened
+	st := &state{total: total, batch: batch, size: size}
+	first := s.take(id, st)
+	if st.at < total {
+		s.open[id] = st
+	}
+	c := &fakeCursor{s: s, first: &first}
+	c.state = cursor.State{Server: "db:27017", ID: id, Database: "shop", Collection: "orders"}
+	if st.at >= total {
+		c.state.ID = 0
+	}
+	return c
+}
+
+func (s *server) take(id int64, st *state) cursor.Batch {
+	b := cursor.Batch{Buffer: s.buffer}
+	for ; st.at < st.total && len(b.Documents) < st.batch; st.at++ {
+		doc := bson.NewBuilder(nil).Int32("i", int32(st.at)).Binary("pad", 0, make([]byte, st.size)).Finish()
+		b.Documents = append(b.Documents, doc)
+		b.Bytes += len(doc)
+	}
+	if st.at == st.total {
+		delete(s.open, id)
+	}
+	return b
+}
+
+func (s *server) count() (open, killed, fetched int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.open), s.killed, s.fetched
+}
+
+func (s *server) resume(st cursor.State) handle.Cursor { return &fakeCursor{s: s, state: st} }
+
+type fakeCursor struct {
+	s     *server
+	state cursor.State
+	first *cursor.Batch
+	runOn bool
+
+	pinned bool
+}
+
+func (c *fakeCursor) Next(ctx context.Context) (cursor.Batch, error) {
+	if c.first != nil {
+		b := *c.first
+		c.first = nil
+		return b, nil
+	}
+	if c.state.ID == 0 {
+		return cursor.Batch{}, io.EOF
+	}
+	if c.s.next != nil {
+		if err := c.s.next(ctx); err != nil {
+			return cursor.Batch{}, err
+		}
+	}
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	c.s.fetched++
+	st := c.s.open[c.state.ID]
+	if st == nil {
+		c.state.ID = 0
+		return cursor.Batch{}, &mongoerr.CommandError{Code: 43, Name: "CursorNotFound"}
+	}
+	c.s.sizes = append(c.s.sizes, c.state.BatchSize)
+	if c.state.BatchSize > 0 {
+		st.batch = int(c.state.BatchSize)
+	}
+	b := c.s.take(c.state.ID, st)
+	if st.at == st.total {
+		c.state.ID = 0
+	}
+	return b, nil
+}
+
+func (c *fakeCursor) Done() bool                  { return c.first == nil && c.state.ID == 0 }
+func (c *fakeCursor) State() cursor.State         { return c.state }
+func (c *fakeCursor) SetBatchSize(n int32)        { c.state.BatchSize = n }
+func (c *fakeCursor) SetMaxAwaitTimeMS(ms *int64) { c.state.MaxAwaitTimeMS = ms }
+func (c *fakeCursor) Pinned() bool                { return c.pinned && c.state.ID != 0 }
+func (c *fakeCursor) SetRunOn(on bool)            { c.runOn = on }
+func (c *fakeCursor) Close(context.Context) error {
+	time.Sleep(c.s.slowKill) //nolint:forbidigo // fake time
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	if c.state.ID != 0 {
+		delete(c.s.open, c.state.ID)
+		c.state.ID = 0
+		c.s.killed++
+	}
+	return nil
+}
