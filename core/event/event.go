@@ -41,6 +41,7 @@ type Sink struct {
 	ServerHeartbeatSucceeded   func(ServerHeartbeatSucceeded)
 	ServerHeartbeatFailed      func(ServerHeartbeatFailed)
 	SeedlistProblem            func(SeedlistProblem)
+	NoServers                  func(NoServers)
 
 	ServerSelectionStarted   func(ServerSelectionStarted)
 	ServerSelectionWaiting   func(ServerSelectionWaiting)
@@ -246,6 +247,13 @@ type SeedlistProblem struct {
 	TopologyID TopologyID
 	Host       string // whose records they are
 	Err        error
+}
+
+// NoServers tells that the deployment has no server that could be asked: none is configured, or the last one was removed.
+// Only another look at SRV records could change that; without them each operation fails.
+type NoServers struct {
+	TopologyID TopologyID
+	Err        error // why
 }
 
 // Selection is what the server selection events have in common.

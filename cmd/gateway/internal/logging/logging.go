@@ -31,6 +31,7 @@ func Sink(log *slog.Logger) *event.Sink {
 		TopologyDescriptionChanged: l.topologyChanged,
 		PoolCleared:                l.poolCleared,
 		SeedlistProblem:            l.seedlistProblem,
+		NoServers:                  l.noServers,
 	}
 	if log.Enabled(context.Background(), slog.LevelDebug) {
 		s.CommandSucceeded = l.commandSucceeded
@@ -87,6 +88,11 @@ func (l facts) poolCleared(e event.PoolCleared) {
 // seedlistProblem: the deployment goes on, with hosts that nobody may be able to correct any more.
 func (l facts) seedlistProblem(e event.SeedlistProblem) {
 	l.log.Warn("srv records cannot be followed", "host", e.Host, "err", e.Err)
+}
+
+// noServers: a wrong replica set name, or several standalone servers; what was configured has to change.
+func (l facts) noServers(e event.NoServers) {
+	l.log.Error("deployment has no servers", "err", e.Err)
 }
 
 func (l facts) commandSucceeded(e event.CommandSucceeded) {
