@@ -1,5 +1,6 @@
 // Package eventlog puts the driver's facts into the log messages of the MongoDB specifications: their components, levels,
-// words and fields (Driver Logging; SDAM Logging and Monitoring; Server Selection, "Logging"). It decides no more than
+// words and fields (Driver Logging; SDAM Logging and Monitoring; Server Selection, "Logging"; Connection Monitoring and
+// Pooling, "Connection Pool Logging"). It decides no more than
 // that: whoever is given a message writes it, or does not.
 package eventlog
 
@@ -22,6 +23,7 @@ type Component string
 const (
 	Topology        Component = "topology"
 	ServerSelection Component = "serverSelection"
+	Connection      Component = "connection"
 )
 
 // Level is the specification's severity of a message.
@@ -76,7 +78,7 @@ func Sink(cfg Config) *event.Sink {
 	}
 	s := &event.Sink{}
 	for component, add := range map[Component]func(*Config, *event.Sink){
-		Topology: addTopology, ServerSelection: addSelection,
+		Topology: addTopology, ServerSelection: addSelection, Connection: addConnection,
 	} {
 		if cfg.wants(component) {
 			add(&cfg, s)

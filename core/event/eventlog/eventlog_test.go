@@ -95,6 +95,121 @@ func TestMessages(t *testing.T) {
 			}})
 		}, `serverSelection debug "Server selection failed" selector=writes operation=find operationId=7 topologyDescription=Unknown [] failure=server selection timed out after 1s: No servers are suitable for writes` +
 			"\nServer selection failed for operation find with ID 7. Failure: server selection timed out after 1s: No servers are suitable for writes. Selector: writes, topology description: Unknown []"},
+		"PoolCreated": {
+			func(s *event.Sink) {
+				s.PoolCreated(event.PoolCreated{Address: "a:27017", Options: event.PoolOptions{
+					MaxSize: 5, MinSize: 1, MaxConnecting: 3, MaxIdleTime: time.Second, WaitQueueTimeout: 2 * time.Second,
+				}})
+			},
+			`connection debug "Connection pool created" serverHost=a serverPort=27017 maxIdleTimeMS=1000 minPoolSize=1 maxPoolSize=5 maxConnecting=3 waitQueueTimeoutMS=2000` +
+				"\nConnection pool created for a:27017 using options maxIdleTimeMS=1000, minPoolSize=1, maxPoolSize=5, maxConnecting=3, waitQueueTimeoutMS=2000",
+		},
+		"PoolCreated, all as by default": {
+			func(s *event.Sink) { s.PoolCreated(event.PoolCreated{Address: "a:27017"}) },
+			`connection debug "Connection pool created" serverHost=a serverPort=27017` + "\nConnection pool created for a:27017",
+		},
+		"PoolReady": {
+			func(s *event.Sink) { s.PoolReady(event.PoolReady{Address: "a:27017"}) },
+			`connection debug "Connection pool ready" serverHost=a serverPort=27017` + "\nConnection pool ready for a:27017",
+		},
+		"PoolCleared": {
+			func(s *event.Sink) { s.PoolCleared(event.PoolCleared{Address: "a:27017"}) },
+			`connection debug "Connection pool cleared" serverHost=a serverPort=27017` + "\nConnection pool for a:27017 cleared",
+		},
+		"PoolCleared for a service": {
+			func(s *event.Sink) { s.PoolCleared(event.PoolCleared{Address: "a:27017", ServiceID: id}) },
+			`connection debug "Connection pool cleared" serverHost=a serverPort=27017 serviceId=` + hexID +
+				"\nConnection pool for a:27017 cleared for serviceId " + hexID,
+		},
+		"PoolClosed": {
+			func(s *event.Sink) { s.PoolClosed(event.PoolClosed{Address: "/tmp/m.sock"}) },
+			`connection debug "Connection pool closed" serverHost=/tmp/m.sock` + "\nConnection pool closed for /tmp/m.sock",
+		},
+		"ConnectionCreated": {
+			func(s *event.Sink) {
+				s.ConnectionCreated(event.ConnectionCreated{Address: "a:27017", ConnectionID: 4})
+			},
+			`connection debug "Connection created" serverHost=a serverPort=27017 driverConnectionId=4` +
+				"\nConnection created: address=a:27017, driver-generated ID=4",
+		},
+		"ConnectionReady": {
+			func(s *event.Sink) {
+				s.ConnectionReady(event.ConnectionReady{Address: "a:27017", ConnectionID: 4, Duration: 7 * time.Millisecond})
+			},
+			`connection debug "Connection ready" serverHost=a serverPort=27017 driverConnectionId=4 durationMS=7` +
+				"\nConnection ready: address=a:27017, driver-generated ID=4, established in=7 ms",
+		},
+		"ConnectionClosed, stale": {
+			func(s *event.Sink) {
+				s.ConnectionClosed(event.ConnectionClosed{Address: "a:27017", ConnectionID: 4, Reason: event.ClosedStale})
+			},
+			`connection debug "Connection closed" serverHost=a serverPort=27017 driverConnectionId=4 reason=Connection became stale because the pool was cleared` +
+				"\nConnection closed: address=a:27017, driver-generated ID=4. Reason: Connection became stale because the pool was cleared.",
+		},
+		"ConnectionClosed, idle": {
+			func(s *event.Sink) {
+				s.ConnectionClosed(event.ConnectionClosed{Address: "a:27017", ConnectionID: 4, Reason: event.ClosedIdle})
+			},
+			`connection debug "Connection closed" serverHost=a serverPort=27017 driverConnectionId=4 reason=Connection has been available but unused for longer than the configured max idle time` +
+				"\nConnection closed: address=a:27017, driver-generated ID=4. Reason: Connection has been available but unused for longer than the configured max idle time.",
+		},
+		"ConnectionClosed, error": {
+			func(s *event.Sink) {
+				s.ConnectionClosed(event.ConnectionClosed{Address: "a:27017", ConnectionID: 4, Reason: event.ClosedError, Err: errors.New("reset")})
+			},
+			`connection debug "Connection closed" serverHost=a serverPort=27017 driverConnectionId=4 reason=An error occurred while using the connection error=reset` +
+				"\nConnection closed: address=a:27017, driver-generated ID=4. Reason: An error occurred while using the connection. Error: reset.",
+		},
+		"ConnectionClosed, pool closed": {
+			func(s *event.Sink) {
+				s.ConnectionClosed(event.ConnectionClosed{Address: "a:27017", ConnectionID: 4, Reason: event.ClosedPoolClosed})
+			},
+			`connection debug "Connection closed" serverHost=a serverPort=27017 driverConnectionId=4 reason=Connection pool was closed` +
+				"\nConnection closed: address=a:27017, driver-generated ID=4. Reason: Connection pool was closed.",
+		},
+		"CheckOutStarted": {
+			func(s *event.Sink) { s.ConnectionCheckOutStarted(event.ConnectionCheckOutStarted{Address: "a:27017"}) },
+			`connection debug "Connection checkout started" serverHost=a serverPort=27017` + "\nCheckout started for connection to a:27017",
+		},
+		"CheckOutFailed, timeout": {
+			func(s *event.Sink) {
+				s.ConnectionCheckOutFailed(event.ConnectionCheckOutFailed{
+					Address: "a:27017", Reason: event.CheckOutTimeout, Duration: time.Second, Err: errors.New("timed out"),
+				})
+			},
+			`connection debug "Connection checkout failed" serverHost=a serverPort=27017 reason=Wait queue timeout elapsed without a connection becoming available durationMS=1000` +
+				"\nCheckout failed for connection to a:27017. Reason: Wait queue timeout elapsed without a connection becoming available. Duration: 1000 ms",
+		},
+		"CheckOutFailed, error": {
+			func(s *event.Sink) {
+				s.ConnectionCheckOutFailed(event.ConnectionCheckOutFailed{
+					Address: "a:27017", Reason: event.CheckOutConnectionError, Duration: time.Second, Err: errors.New("refused"),
+				})
+			},
+			`connection debug "Connection checkout failed" serverHost=a serverPort=27017 reason=An error occurred while trying to establish a new connection durationMS=1000 error=refused` +
+				"\nCheckout failed for connection to a:27017. Reason: An error occurred while trying to establish a new connection. Error: refused. Duration: 1000 ms",
+		},
+		"CheckOutFailed, closed": {
+			func(s *event.Sink) {
+				s.ConnectionCheckOutFailed(event.ConnectionCheckOutFailed{Address: "a:27017", Reason: event.CheckOutPoolClosed, Err: errors.New("closed")})
+			},
+			`connection debug "Connection checkout failed" serverHost=a serverPort=27017 reason=Connection pool was closed durationMS=0` +
+				"\nCheckout failed for connection to a:27017. Reason: Connection pool was closed. Duration: 0 ms",
+		},
+		"CheckedOut": {
+			func(s *event.Sink) {
+				s.ConnectionCheckedOut(event.ConnectionCheckedOut{Address: "a:27017", ConnectionID: 4, Duration: time.Millisecond})
+			},
+			`connection debug "Connection checked out" serverHost=a serverPort=27017 driverConnectionId=4 durationMS=1` +
+				"\nConnection checked out: address=a:27017, driver-generated ID=4, duration=1 ms",
+		},
+		"CheckedIn": {
+			func(s *event.Sink) {
+				s.ConnectionCheckedIn(event.ConnectionCheckedIn{Address: "a:27017", ConnectionID: 4})
+			},
+			`connection debug "Connection checked in" serverHost=a serverPort=27017 driverConnectionId=4` +
+				"\nConnection checked in: address=a:27017, driver-generated ID=4",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
