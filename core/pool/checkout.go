@@ -2,35 +2,21 @@ package pool
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/mooringdb/mooring/core/event"
 	"github.com/mooringdb/mooring/core/internal/ctxwatch"
 )
 
-// waiter is a check-out that could not be served at once. It stands in the queue until it is given a connection, or
-// until a connection is being established for it; the pool's mu guards it until done is closed.
-type waiter[C Resource] struct {
-	ctx        context.Context //nolint:containedctx // a call's, for as long as the call lasts: a connection made for it gets its values
-	start      time.Time
-	done       chan struct{} // closed when conn or err is set
-	conn       *Conn[C]
-	err        error
-	pending    *Conn[C] // being established for this waiter
-	prev, next *waiter[C]
-	queued     bool
-}
-
 // CheckOut gives a connection to the caller, who owns it until CheckIn. It waits, in the order of arrival, until one is
 // returned or established, until ctx ends, or until WaitQueueTimeout is over. Its error is a *ClosedError, a
 // *PoolClearedError, a *WaitQueueTimeoutError (which wraps why ctx ended), or what Connect returned.
 func (p *Pool[C]) CheckOut(ctx context.Context) (*Conn[C], error) {
-	start := time.Now()
+	start := p.clock(p.timed)
 	p.mu.Lock()
 	p.emitLocked(fact{kind: checkOutStarted})
 	if err, reason := p.refusalLocked(ctx); err != nil {
-		p.emitLocked(fact{kind: checkOutFailed, reason: string(reason), err: err, duration: time.Since(start)})
+		p.emitLocked(fact{kind: checkOutFailed, reason: string(reason), err: err, since: start})
 		p.unlock()
 		return nil, err
 	}
@@ -44,12 +30,15 @@ func (p *Pool[C]) CheckOut(ctx context.Context) (*Conn[C], error) {
 			return c, nil
 		}
 	}
-	w := &waiter[C]{ctx: ctx, start: start, done: make(chan struct{})}
+	w := p.newWaiter(ctx, start)
 	p.waiters.push(w)
-	doomed = p.serveLocked(doomed)
+	doomed = p.serveLocked(start, doomed)
 	p.unlock()
 	closeAll(doomed)
-	return p.wait(ctx, w)
+	p.wait(ctx, w)
+	c, err := w.conn, w.err
+	p.retire(w)
+	return c, err
 }
 
 // CheckIn returns a connection that CheckOut gave. One that is broken or stale is closed; else the waiter who came
@@ -58,13 +47,14 @@ func (p *Pool[C]) CheckIn(c *Conn[C]) {
 	if c.pool != p {
 		panic("bug: connection checked in to a pool that it is not of")
 	}
-	now := time.Now()
+	now := p.clock(p.ages)
 	p.mu.Lock()
 	if c.state != connInUse {
 		p.mu.Unlock()
 		panic("bug: connection checked in that is not checked out")
 	}
 	p.emitLocked(fact{kind: checkedIn, id: c.id})
+	p.useLocked(c, PurposeOther)
 	var doomed []*Conn[C]
 	reason, err, perished := p.perishedLocked(c, now)
 	switch {
@@ -79,13 +69,21 @@ func (p *Pool[C]) CheckIn(c *Conn[C]) {
 		p.makeAvailableLocked(c, now)
 	}
 	if p.waiters.len > 0 {
-		doomed = p.serveLocked(doomed)
+		doomed = p.serveLocked(now, doomed)
 	}
 	p.unlock()
 	closeAll(doomed)
 	if len(doomed) > 0 && p.cfg.MinSize > 0 {
 		p.nudge()
 	}
+}
+
+// clock is the time, if it is wanted: it takes as long as all the rest of a check-out.
+func (p *Pool[C]) clock(wanted bool) (now time.Time) {
+	if wanted {
+		now = time.Now()
+	}
+	return now
 }
 
 // refusalLocked says why nothing can be checked out now.
@@ -96,7 +94,7 @@ func (p *Pool[C]) refusalLocked(ctx context.Context) (error, event.CheckOutFaile
 	case p.state == StatePaused:
 		return p.clearedErrorLocked(), event.CheckOutConnectionError
 	case ctx.Err() != nil:
-		return &WaitQueueTimeoutError{Address: p.cfg.Address, Err: ctxwatch.Err(ctx)}, event.CheckOutTimeout
+		return p.timeoutLocked(ctxwatch.Err(ctx)), event.CheckOutTimeout
 	default:
 		return nil, ""
 	}
@@ -120,10 +118,10 @@ func (p *Pool[C]) takeLocked(now time.Time, doomed []*Conn[C]) (*Conn[C], []*Con
 
 // serveLocked does for the waiters, first come first served, what can be done now: hand over what is available, or
 // begin to establish. It is called after every change that could help one.
-func (p *Pool[C]) serveLocked(doomed []*Conn[C]) []*Conn[C] {
+func (p *Pool[C]) serveLocked(now time.Time, doomed []*Conn[C]) []*Conn[C] {
 	for p.waiters.len > 0 {
 		var c *Conn[C]
-		c, doomed = p.takeLocked(time.Now(), doomed)
+		c, doomed = p.takeLocked(now, doomed)
 		switch {
 		case c != nil:
 			p.handOverLocked(c, p.waiters.pop())
@@ -139,9 +137,10 @@ func (p *Pool[C]) serveLocked(doomed []*Conn[C]) []*Conn[C] {
 
 // hasRoomLocked says whether another connection may be created.
 func (p *Pool[C]) hasRoomLocked() bool {
-	return p.state == StateReady && uint64(p.pending) < p.cfg.MaxConnecting &&
-		(p.maxSize == 0 || uint64(len(p.conns)) < p.maxSize)
+	return p.state == StateReady && uint64(p.pending) < p.cfg.MaxConnecting && !p.isFullLocked()
 }
+
+func (p *Pool[C]) isFullLocked() bool { return p.maxSize > 0 && uint64(len(p.conns)) >= p.maxSize }
 
 func (p *Pool[C]) lendLocked(c *Conn[C], start time.Time) {
 	c.state = connInUse
@@ -152,97 +151,81 @@ func (p *Pool[C]) lendLocked(c *Conn[C], start time.Time) {
 func (p *Pool[C]) handOverLocked(c *Conn[C], w *waiter[C]) {
 	p.lendLocked(c, w.start)
 	w.conn, w.pending = c, nil
-	close(w.done)
+	w.served <- struct{}{}
 }
 
 func (p *Pool[C]) refuseLocked(w *waiter[C], err error, reason event.CheckOutFailedReason) {
 	p.emitLocked(fact{kind: checkOutFailed, reason: string(reason), err: err, since: w.start})
 	w.err, w.pending = err, nil
-	close(w.done)
+	w.served <- struct{}{}
 }
 
-// wait waits until w is served, ctx ends, or the time in the queue is over.
-func (p *Pool[C]) wait(ctx context.Context, w *waiter[C]) (*Conn[C], error) {
+// newWaiter makes a waiter, or takes one that has served before.
+func (p *Pool[C]) newWaiter(ctx context.Context, start time.Time) *waiter[C] {
+	w, ok := p.retired.Get().(*waiter[C])
+	if !ok {
+		w = &waiter[C]{served: make(chan struct{}, 1)}
+	}
+	w.ctx, w.start = ctx, start
+	return w
+}
+
+// retire gives a waiter back that has been served: neither the queue nor a pending connection knows it any more.
+func (p *Pool[C]) retire(w *waiter[C]) {
+	*w = waiter[C]{served: w.served}
+	p.retired.Put(w)
+}
+
+// wait waits until w is served; it sees to that itself if ctx ends, or when the time in the queue is over.
+func (p *Pool[C]) wait(ctx context.Context, w *waiter[C]) {
 	var timeout <-chan time.Time
 	if p.cfg.WaitQueueTimeout > 0 {
 		timer := time.NewTimer(p.cfg.WaitQueueTimeout)
 		defer timer.Stop()
 		timeout = timer.C
 	}
-	for {
+	for ended := ctx.Done(); ; {
 		select {
-		case <-w.done:
-		case <-ctx.Done():
-			p.leave(w, &WaitQueueTimeoutError{Address: p.cfg.Address, Err: ctxwatch.Err(ctx)}, true)
+		case <-w.served:
+			p.flush() // the events up to its own
+			return
+		case <-ended:
+			ended = nil
+			p.leave(w, ctxwatch.Err(ctx))
 		case <-timeout:
 			timeout = nil
-			if !p.leave(w, &WaitQueueTimeoutError{Address: p.cfg.Address}, false) {
-				continue // a connection is being established for it: only ctx bounds that
-			}
+			p.leave(w, nil)
 		}
-		p.Deliver()
-		return w.conn, w.err
 	}
 }
 
-// leave ends w's wait with err, unless it is over already; unless even, it does nothing to a waiter whose connection
-// is being established. That goes on in any case, for whoever comes next.
-func (p *Pool[C]) leave(w *waiter[C], err error, evenEstablishing bool) (over bool) {
+// leave refuses w, since its context ended with err, or, if that is nil, since the time in the queue is over: the latter
+// does nothing to a waiter whose connection is being established, which only the context bounds. The establishment goes
+// on in any case, for whoever comes next.
+func (p *Pool[C]) leave(w *waiter[C], err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
-	case w.conn != nil || w.err != nil:
-		return true
-	case w.pending != nil && !evenEstablishing:
-		return false
+	case w.conn != nil || w.err != nil: // served meanwhile
+		return
+	case w.pending != nil && err == nil:
+		return
 	case w.pending != nil:
 		w.pending.owner = nil
 	default:
 		p.waiters.remove(w)
 	}
-	p.refuseLocked(w, err, event.CheckOutTimeout)
-	return true
+	p.refuseLocked(w, p.timeoutLocked(err), event.CheckOutTimeout)
 }
 
-// queue is the wait queue: a linked list, so that a waiter can leave from its middle.
-type queue[C Resource] struct {
-	head, tail *waiter[C]
-	len        int
-}
-
-func (q *queue[C]) push(w *waiter[C]) {
-	w.prev, w.queued = q.tail, true
-	if q.tail == nil {
-		q.head = w
-	} else {
-		q.tail.next = w
+// timeoutLocked is the error of a wait that is given up.
+func (p *Pool[C]) timeoutLocked(err error) *WaitQueueTimeoutError {
+	e := &WaitQueueTimeoutError{Address: p.cfg.Address, Err: err}
+	if p.cfg.Service != nil && p.isFullLocked() {
+		cursors, transactions := p.pinned[PurposeCursor], p.pinned[PurposeTransaction]
+		e.Usage = &Usage{
+			MaxSize: p.maxSize, Cursors: cursors, Transactions: transactions, Other: p.inUse - cursors - transactions,
+		}
 	}
-	q.tail = w
-	q.len++
-}
-
-func (q *queue[C]) pop() *waiter[C] {
-	w := q.head
-	if w != nil {
-		q.remove(w)
-	}
-	return w
-}
-
-func (q *queue[C]) remove(w *waiter[C]) {
-	if !w.queued {
-		panic(fmt.Sprintf("bug: waiter is not in the queue (%d are)", q.len))
-	}
-	if w.prev == nil {
-		q.head = w.next
-	} else {
-		w.prev.next = w.next
-	}
-	if w.next == nil {
-		q.tail = w.prev
-	} else {
-		w.next.prev = w.prev
-	}
-	w.prev, w.next, w.queued = nil, nil, false
-	q.len--
+	return e
 }

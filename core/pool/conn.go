@@ -11,8 +11,10 @@ import (
 type Conn[C Resource] struct {
 	pool       *Pool[C]
 	id         uint64
-	generation uint64
-	resource   C // set when established
+	generation uint64 // until it is established, the pool's when it was created
+	resource   C      // set when established
+	service    ServiceID
+	leadsTo    *service // nil while pending in load-balancer mode
 
 	// The pool's mu guards what follows.
 
@@ -21,6 +23,7 @@ type Conn[C Resource] struct {
 	cancel    context.CancelCauseFunc // of the establishment
 	owner     *waiter[C]              // who waits for the establishment; nil if nobody does (any more)
 	populates bool                    // created for MinSize, not for a check-out
+	purpose   Purpose
 }
 
 type connState uint8
@@ -35,8 +38,11 @@ const (
 // ID counts the pool's connections from 1.
 func (c *Conn[C]) ID() uint64 { return c.id }
 
-// Generation is the pool's when the connection was created.
+// Generation is the pool's when the connection was created; in load-balancer mode, its service's.
 func (c *Conn[C]) Generation() uint64 { return c.generation }
+
+// Service is what the connection leads to in load-balancer mode, and zero in the other.
+func (c *Conn[C]) Service() ServiceID { return c.service }
 
 // Resource is the connection itself.
 func (c *Conn[C]) Resource() C { return c.resource }
@@ -46,6 +52,9 @@ func (p *Pool[C]) createLocked(ctx context.Context, owner *waiter[C]) {
 	p.lastID++
 	p.pending++
 	c := &Conn[C]{pool: p, id: p.lastID, generation: p.generation, since: time.Now(), owner: owner, populates: owner == nil}
+	if p.cfg.Service == nil {
+		c.leadsTo = &p.server
+	}
 	p.conns[c] = struct{}{}
 	if owner != nil {
 		owner.pending = c
@@ -67,6 +76,10 @@ func (p *Pool[C]) establish(ctx context.Context, c *Conn[C]) {
 	} else if err != nil && p.cfg.ConnectFailed != nil {
 		p.cfg.ConnectFailed(c.generation, err)
 	}
+	var service ServiceID
+	if err == nil && p.cfg.Service != nil {
+		service = p.cfg.Service(resource)
+	}
 	p.mu.Lock()
 	if c.populates {
 		p.populating = false
@@ -78,10 +91,10 @@ func (p *Pool[C]) establish(ctx context.Context, c *Conn[C]) {
 	if err != nil {
 		p.establishFailedLocked(c, err)
 	} else {
-		c.resource = resource
+		c.resource, c.service = resource, service
 		p.establishedLocked(c)
 	}
-	doomed := p.serveLocked(nil)
+	doomed := p.serveLocked(p.clock(p.ages), nil)
 	p.unlock()
 	closeAll(doomed)
 	if err == nil {
@@ -93,6 +106,10 @@ func (p *Pool[C]) establishedLocked(c *Conn[C]) {
 	now := time.Now()
 	p.emitLocked(fact{kind: connectionReady, id: c.id, duration: now.Sub(c.since)})
 	p.pending--
+	if p.cfg.Service != nil {
+		c.leadsTo, c.generation = p.services.join(c.service, c.generation)
+		p.forgetLocked()
+	}
 	owner := c.owner
 	c.owner = nil
 	if owner != nil {
@@ -124,14 +141,26 @@ func (p *Pool[C]) makeAvailableLocked(c *Conn[C], now time.Time) {
 // perishedLocked says whether an established connection must not be used any more, and why.
 func (p *Pool[C]) perishedLocked(c *Conn[C], now time.Time) (reason event.ClosedReason, err error, perished bool) { //nolint:revive // err explains reason
 	switch {
-	case c.generation != p.generation:
-		return event.ClosedStale, nil, true
-	case !c.resource.Alive():
+	case !c.resource.Alive(): // before stale: what broke it may have cleared the pool, too
 		return event.ClosedError, brokenError(c.resource), true
+	case c.isStaleLocked():
+		return event.ClosedStale, nil, true
 	case c.state == connAvailable && p.cfg.MaxIdleTime > 0 && now.Sub(c.since) > p.cfg.MaxIdleTime:
 		return event.ClosedIdle, nil, true
 	default:
 		return "", nil, false
+	}
+}
+
+// isStaleLocked is false for a pending connection in load-balancer mode: what it will lead to is not known.
+func (c *Conn[C]) isStaleLocked() bool {
+	return c.leadsTo != nil && c.generation != c.leadsTo.generation
+}
+
+// forgetLocked forgets the services that nothing leads to any more.
+func (p *Pool[C]) forgetLocked() {
+	if p.pending == 0 {
+		p.services.forget()
 	}
 }
 
@@ -154,6 +183,12 @@ func (p *Pool[C]) closeLocked(c *Conn[C], reason event.ClosedReason, err error) 
 	case connAvailable:
 	case connClosed:
 		panic("bug: connection closed twice")
+	}
+	if p.cfg.Service != nil {
+		if c.leadsTo != nil {
+			p.services.leave(c.leadsTo)
+		}
+		p.forgetLocked()
 	}
 	c.state = connClosed
 	delete(p.conns, c)

@@ -47,11 +47,23 @@ func (e *PoolClearedError) Retryable() bool { return true }
 // the caller's context ended. It says nothing about the server.
 type WaitQueueTimeoutError struct {
 	Address address.Address
-	Err     error // why the context ended
+	Err     error  // why the context ended
+	Usage   *Usage // in load-balancer mode, if the pool was as large as it may be
+}
+
+// Usage is what a full pool's connections were in use for.
+type Usage struct {
+	MaxSize                      uint64
+	Cursors, Transactions, Other int
 }
 
 func (e *WaitQueueTimeoutError) Error() string {
-	const text = "Timed out while checking out a connection from connection pool"
+	text := "Timed out while checking out a connection from connection pool"
+	if u := e.Usage; u != nil {
+		text = fmt.Sprintf("Timeout waiting for connection from the connection pool. maxPoolSize: %d, "+
+			"connections in use by cursors: %d, connections in use by transactions: %d, connections in use by other operations: %d",
+			u.MaxSize, u.Cursors, u.Transactions, u.Other)
+	}
 	if e.Err == nil {
 		return text
 	}
@@ -62,3 +74,15 @@ func (e *WaitQueueTimeoutError) Error() string {
 func (e *WaitQueueTimeoutError) Timeout() bool { return true }
 
 func (e *WaitQueueTimeoutError) Unwrap() error { return e.Err }
+
+// PinLimitError refuses to pin another connection.
+type PinLimitError struct {
+	Address               address.Address
+	Max                   uint64
+	Cursors, Transactions int // what holds the pins
+}
+
+func (e *PinLimitError) Error() string {
+	return fmt.Sprintf("pin a connection to %s: %d of %d connections that may be pinned are: %d by cursors, %d by transactions",
+		e.Address, e.Cursors+e.Transactions, e.Max, e.Cursors, e.Transactions)
+}

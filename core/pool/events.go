@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"slices"
 	"time"
 
 	"github.com/mooringdb/mooring/core/event"
@@ -15,12 +16,14 @@ type fact struct {
 	reason    string
 	interrupt bool
 	err       error
+	service   ServiceID
 }
 
 type factKind uint8
 
 const (
-	poolCreated factKind = iota
+	held factKind = iota // no event: what follows waits for Deliver
+	poolCreated
 	poolReady
 	poolCleared
 	poolClosed
@@ -33,42 +36,37 @@ const (
 	checkedIn
 )
 
-// wants says whether the sink listens to a kind, so that what nobody wants is not even queued.
-func wants(s *event.Sink, k factKind) bool {
+// wants says which kinds a sink listens to, as bits, so that what nobody wants is not even queued.
+func wants(s *event.Sink) (kinds uint16) {
 	if s == nil {
-		return false
+		return 0
 	}
-	switch k {
-	case poolCreated:
-		return s.PoolCreated != nil
-	case poolReady:
-		return s.PoolReady != nil
-	case poolCleared:
-		return s.PoolCleared != nil
-	case poolClosed:
-		return s.PoolClosed != nil
-	case connectionCreated:
-		return s.ConnectionCreated != nil
-	case connectionReady:
-		return s.ConnectionReady != nil
-	case connectionClosed:
-		return s.ConnectionClosed != nil
-	case checkOutStarted:
-		return s.ConnectionCheckOutStarted != nil
-	case checkOutFailed:
-		return s.ConnectionCheckOutFailed != nil
-	case checkedOut:
-		return s.ConnectionCheckedOut != nil
-	case checkedIn:
-		return s.ConnectionCheckedIn != nil
-	default:
-		return false
+	for kind, wanted := range [...]bool{
+		held:              true,
+		poolCreated:       s.PoolCreated != nil,
+		poolReady:         s.PoolReady != nil,
+		poolCleared:       s.PoolCleared != nil,
+		poolClosed:        s.PoolClosed != nil,
+		connectionCreated: s.ConnectionCreated != nil,
+		connectionReady:   s.ConnectionReady != nil,
+		connectionClosed:  s.ConnectionClosed != nil,
+		checkOutStarted:   s.ConnectionCheckOutStarted != nil,
+		checkOutFailed:    s.ConnectionCheckOutFailed != nil,
+		checkedOut:        s.ConnectionCheckedOut != nil,
+		checkedIn:         s.ConnectionCheckedIn != nil,
+	} {
+		if wanted {
+			kinds |= 1 << kind
+		}
 	}
+	return kinds
 }
 
-// emitLocked queues a fact. Whoever queues one calls unlock or Deliver before returning, Ready and Clear excepted.
+func (p *Pool[C]) wants(k factKind) bool { return p.wanted&(1<<k) != 0 }
+
+// emitLocked queues a fact. Whoever queues one calls unlock or flush before returning, Ready and Clear excepted.
 func (p *Pool[C]) emitLocked(f fact) {
-	if !wants(p.cfg.Sink, f.kind) {
+	if !p.wants(f.kind) {
 		return
 	}
 	if !f.since.IsZero() {
@@ -77,46 +75,90 @@ func (p *Pool[C]) emitLocked(f fact) {
 	p.events = append(p.events, f)
 }
 
+// holdLocked holds back what is queued from now on until Deliver.
+func (p *Pool[C]) holdLocked() {
+	if p.wants(held) {
+		p.emitLocked(fact{kind: held})
+		p.holds++
+	}
+}
+
+// Deliver follows each Ready and each Clear that returned true, once and without locks: it lets go of what they held
+// back, and hands it to the sink. By then the caller has told the sink what he made the pool ready or cleared it for,
+// so that nobody hears of the consequence first. Holds that came later stay.
+func (p *Pool[C]) Deliver() {
+	p.mu.Lock()
+	if p.holds > 0 {
+		// The owners' changes are in the order of their calls, so it is right to let go of the first, whosoever it is.
+		i := firstHold(p.events)
+		p.events = slices.Delete(p.events, i, i+1)
+		p.holds--
+	}
+	p.mu.Unlock()
+	p.flush()
+}
+
+func firstHold(events []fact) int {
+	return slices.IndexFunc(events, func(f fact) bool { return f.kind == held })
+}
+
 // unlock releases mu and delivers what was queued under it.
 func (p *Pool[C]) unlock() {
 	queued := len(p.events) > 0
 	p.mu.Unlock()
 	if queued {
-		p.Deliver()
+		p.flush()
 	}
 }
 
-// Deliver hands the queued events to the sink, in order. When it returns, all events that were queued before it was
-// called have been delivered, here or by another goroutine. Only Ready and Clear leave it to their caller; if he does
-// not, the pool's goroutine does it soon.
-func (p *Pool[C]) Deliver() {
-	if p.cfg.Sink == nil {
+// flush hands the queued events to the sink, in order, up to the first hold. When it returns, all of those that were
+// queued before it was called have been delivered, here or by another goroutine.
+func (p *Pool[C]) flush() {
+	if p.wanted == 0 {
 		return
 	}
 	p.outbox.Lock()
 	defer p.outbox.Unlock()
-	p.mu.Lock()
-	batch := p.events
-	p.events, p.spare = p.spare[:0], nil
-	p.mu.Unlock()
-	for _, f := range batch {
-		p.deliver(f)
+	batch := p.takeEvents()
+	for i := range batch {
+		p.deliver(&batch[i])
 	}
 	clear(batch)
-	p.mu.Lock()
 	p.spare = batch
-	p.mu.Unlock()
 }
 
-func (p *Pool[C]) deliver(f fact) {
+// takeEvents takes those before the first hold. outbox is held.
+func (p *Pool[C]) takeEvents() []fact {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.holds == 0 {
+		batch := p.events
+		p.events = p.spare[:0]
+		return batch
+	}
+	i := firstHold(p.events)
+	if i == 0 {
+		return p.spare[:0]
+	}
+	batch, rest := p.events[:i], p.events[i:]
+	p.events = append(p.spare[:0], rest...)
+	clear(rest)
+	return batch
+}
+
+func (p *Pool[C]) deliver(f *fact) {
 	s, addr := p.cfg.Sink, p.cfg.Address
 	switch f.kind {
+	case held:
+		panic("bug: a hold is delivered")
 	case poolCreated:
 		s.PoolCreated(event.PoolCreated{Address: addr, Options: p.options()})
 	case poolReady:
 		s.PoolReady(event.PoolReady{Address: addr})
 	case poolCleared:
-		s.PoolCleared(event.PoolCleared{Address: addr, InterruptInUseConnections: f.interrupt, Err: f.err})
+		s.PoolCleared(event.PoolCleared{
+			Address: addr, ServiceID: f.service, InterruptInUseConnections: f.interrupt, Err: f.err,
+		})
 	case poolClosed:
 		s.PoolClosed(event.PoolClosed{Address: addr})
 	case connectionCreated:

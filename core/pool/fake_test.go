@@ -1,45 +1,36 @@
 package pool_test
 
 import (
-	"sync"
+	"sync/atomic"
 
 	"github.com/mooringdb/mooring/core/pool"
 )
 
 // fake is a connection that is only there.
 type fake struct {
-	mu     sync.Mutex
-	err    error
-	closed int
+	broken  atomic.Pointer[error]
+	closed  atomic.Int64
+	service pool.ServiceID // that it leads to, where that matters
 }
 
 var _ pool.Resource = (*fake)(nil)
 
 func newFake() *fake { return &fake{} }
 
-func (f *fake) Alive() bool { return f.Err() == nil }
+func (f *fake) Alive() bool { return f.broken.Load() == nil }
 
 func (f *fake) Err() error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.err
-}
-
-func (f *fake) Interrupt(cause error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.err = cause
-}
-
-func (f *fake) Close() error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.closed++
+	if err := f.broken.Load(); err != nil {
+		return *err
+	}
 	return nil
 }
 
-func (f *fake) timesClosed() int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.closed
+func (f *fake) Interrupt(cause error) { f.broken.CompareAndSwap(nil, &cause) }
+
+func (f *fake) Close() error {
+	f.closed.Add(1)
+	return nil
 }
+
+func (f *fake) timesClosed() int { return int(f.closed.Load()) }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -34,6 +35,7 @@ func TestConcurrency(t *testing.T) {
 	}
 	p := pool.New(cfg)
 	p.Ready()
+	p.Deliver()
 	var wg sync.WaitGroup
 	var inUse atomic.Int64
 	for range 32 {
@@ -59,9 +61,12 @@ func TestConcurrency(t *testing.T) {
 	}
 	wg.Go(func() {
 		for range 20 {
-			p.Clear(pool.ClearOptions{Cause: errors.New("test"), InterruptInUse: rand.IntN(2) == 0})
-			p.Ready()
-			p.Deliver()
+			if p.Clear(pool.ClearOptions{Cause: errors.New("test"), InterruptInUse: rand.IntN(2) == 0}) {
+				p.Deliver()
+			}
+			if p.Ready() {
+				p.Deliver()
+			}
 		}
 	})
 	wg.Wait()
@@ -93,18 +98,45 @@ func BenchmarkCheckOutCheckIn(b *testing.B) {
 		},
 	} {
 		b.Run(name, func(b *testing.B) {
-			p := pool.New(pool.Config[*fake]{Connect: func(context.Context, uint64) (*fake, error) { return newFake(), nil }, Sink: sink})
-			defer p.Close()
-			p.Ready()
+			p := benchmarkPool(b, sink)
 			ctx := b.Context()
 			b.ReportAllocs()
 			for b.Loop() {
-				c, err := p.CheckOut(ctx)
-				if err != nil {
-					b.Fatal(err)
-				}
-				p.CheckIn(c)
+				use(b, ctx, p)
 			}
 		})
 	}
+}
+
+// BenchmarkContended has 64 goroutines use 16 connections.
+func BenchmarkContended(b *testing.B) {
+	p := benchmarkPool(b, nil)
+	ctx := b.Context()
+	b.ReportAllocs()
+	b.SetParallelism(64 / runtime.GOMAXPROCS(0))
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			use(b, ctx, p)
+		}
+	})
+}
+
+func benchmarkPool(b testing.TB, sink *event.Sink) *pool.Pool[*fake] {
+	p := pool.New(pool.Config[*fake]{
+		MaxSize: ptr(uint64(16)), Sink: sink,
+		Connect: func(context.Context, uint64) (*fake, error) { return newFake(), nil },
+	})
+	b.Cleanup(p.Close)
+	p.Ready()
+	p.Deliver()
+	return p
+}
+
+func use(b testing.TB, ctx context.Context, p *pool.Pool[*fake]) { //nolint:revive // b reports
+	c, err := p.CheckOut(ctx)
+	if err != nil {
+		b.Error(err)
+		return
+	}
+	p.CheckIn(c)
 }

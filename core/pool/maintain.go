@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// maintain is the pool's own goroutine, the specification's background thread: it delivers what Ready and Clear had to
-// leave behind, interrupts after an interrupting clear, closes what perished and establishes up to MinSize. No run
+// maintain is the pool's own goroutine, the specification's background thread: it interrupts after an interrupting clear, closes what perished and establishes up to MinSize. No run
 // waits for anything.
 func (p *Pool[C]) maintain(ctx context.Context) {
 	var tick <-chan time.Time
@@ -27,7 +26,7 @@ func (p *Pool[C]) maintain(ctx context.Context) {
 			p.prune()
 			p.populate(ctx)
 		}
-		p.Deliver()
+		p.flush()
 	}
 }
 
@@ -43,7 +42,7 @@ func (p *Pool[C]) interruptAll() {
 	cause := &PoolClearedError{Address: p.cfg.Address, Cause: p.clearedBy, Interrupted: true}
 	var busy []*Conn[C]
 	for c := range p.conns {
-		if c.generation == p.generation {
+		if !c.isStaleLocked() {
 			continue
 		}
 		switch c.state {
@@ -63,7 +62,7 @@ func (p *Pool[C]) interruptAll() {
 
 // prune closes the available connections that perished.
 func (p *Pool[C]) prune() {
-	now := time.Now()
+	now := p.clock(p.ages)
 	p.mu.Lock()
 	var doomed []*Conn[C]
 	kept := p.available[:0]
@@ -78,7 +77,7 @@ func (p *Pool[C]) prune() {
 	}
 	clear(p.available[len(kept):])
 	p.available = kept
-	doomed = p.serveLocked(doomed) // there may be room now
+	doomed = p.serveLocked(now, doomed) // there may be room now
 	p.unlock()
 	closeAll(doomed)
 }

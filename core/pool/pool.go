@@ -49,9 +49,17 @@ type Config[C Resource] struct {
 	Connect func(ctx context.Context, connID uint64) (C, error)
 
 	// ConnectFailed, if set, hears of an establishment that failed, before anybody else and with the generation that
-	// the connection had. This is where the owner marks the server unknown and clears the pool. It is called without
-	// locks, and not for an establishment that the pool itself cancelled.
+	// the pool had when the connection was begun. This is where the owner marks the server unknown and clears the pool.
+	// It is called without locks, and not for an establishment that the pool itself cancelled. In load-balancer mode
+	// the failure is stale if the generation is below GenerationOf the service that it met, if that is known.
 	ConnectFailed func(generation uint64, err error)
+
+	// Service, if set, puts the pool in load-balancer mode: it says which service an established connection leads to.
+	// Each service has a generation of its own, and is cleared on its own.
+	Service func(C) ServiceID
+
+	// MaxPinned is how many connections may be pinned at a time. 0: no bound.
+	MaxPinned uint64
 
 	// Sink hears of the pool's events; it must not call the pool.
 	Sink *event.Sink
@@ -73,12 +81,15 @@ const (
 
 func (s State) String() string { return [...]string{"paused", "ready", "closed"}[s] }
 
-// Stats is a pool at one moment. Total is Available + InUse + Pending.
+// Stats is a pool at one moment. Total is Available + InUse + Pending; Cursors and Transactions are those in use that
+// are pinned.
 type Stats struct {
 	State      State
 	Generation uint64
 
 	Total, Available, InUse, Pending, Waiting int
+	Cursors, Transactions                     int
+	MaxSize, MinSize, MaxPinned               uint64 // as configured, MaxSize by default too; 0: no bound
 }
 
 // Pool is the pool of one server. Make one with New; end it with Close.
@@ -88,7 +99,15 @@ type Pool[C Resource] struct {
 	wake    chan struct{} // tells the maintenance goroutine that there is something to do; capacity 1
 	stop    context.CancelFunc
 	running sync.WaitGroup // the maintenance goroutine and the establishments
-	outbox  sync.Mutex     // held while events are delivered; never taken under mu
+	wanted  uint16         // the kinds of facts that the sink listens to, as bits
+	ages    bool           // it matters since when connections are available
+	timed   bool           // it matters, or how long check-outs take does
+
+	retired sync.Pool // of *waiter[C]
+
+	// outbox is held while events are delivered; it is never taken under mu. It guards spare.
+	outbox sync.Mutex
+	spare  []fact // the slice that events will be next
 
 	// mu guards the fields below. Nothing blocks while it is held; the owner may hold a lock of its own around Ready
 	// and Clear.
@@ -101,11 +120,14 @@ type Pool[C Resource] struct {
 	conns      map[*Conn[C]]struct{} // all that are not closed
 	available  []*Conn[C]            // the last is the one that was used last
 	waiters    queue[C]
-	clearedBy  error // why the pool was cleared last
-	populating bool  // a connection is being established for MinSize
-	interrupt  bool  // an interrupting clear has not been carried out yet
+	clearedBy  error            // why the pool was cleared last
+	populating bool             // a connection is being established for MinSize
+	interrupt  bool             // an interrupting clear has not been carried out yet
+	pinned     [numPurposes]int // of those in use
+	server     service          // what all connections lead to, but in load-balancer mode
+	services   services         // load-balancer mode's
 	events     []fact
-	spare      []fact // the slice that events will be next
+	holds      int // in events: how often Ready and Clear were called without Deliver
 }
 
 // New makes a paused pool and starts its goroutine.
@@ -118,9 +140,12 @@ func New[C Resource](cfg Config[C]) *Pool[C] {
 	}
 	p := &Pool[C]{
 		cfg: cfg, maxSize: DefaultMaxSize,
-		wake:  make(chan struct{}, 1),
-		conns: make(map[*Conn[C]]struct{}),
+		wake:   make(chan struct{}, 1),
+		wanted: wants(cfg.Sink),
+		conns:  make(map[*Conn[C]]struct{}),
 	}
+	p.ages = cfg.MaxIdleTime > 0
+	p.timed = p.ages || p.wants(checkedOut) || p.wants(checkOutFailed)
 	if cfg.MaxSize != nil {
 		p.maxSize = *cfg.MaxSize
 	}
@@ -134,16 +159,21 @@ func New[C Resource](cfg Config[C]) *Pool[C] {
 }
 
 // Ready lets connections be checked out. It does nothing to a pool that is ready or closed. It does not block and
-// emits nothing itself, so it may be called with a lock held; Deliver afterwards hands over what it has to tell.
-func (p *Pool[C]) Ready() {
+// emits nothing itself, so it may be called with a lock held. If it returns true, it has something to tell: that, and
+// all that happens in the pool from then on, is held back until the caller calls Deliver, which he must do once.
+func (p *Pool[C]) Ready() (held bool) {
 	p.mu.Lock()
-	if p.state == StatePaused {
+	if held = p.state == StatePaused; held {
 		p.state = StateReady
 		p.clearedBy = nil
+		p.holdLocked()
 		p.emitLocked(fact{kind: poolReady})
 	}
 	p.mu.Unlock()
-	p.nudge()
+	if held {
+		p.nudge()
+	}
+	return held
 }
 
 // ClearOptions say how a pool is cleared.
@@ -152,27 +182,51 @@ type ClearOptions struct {
 	Cause error
 	// InterruptInUse also fails what is being done on the connections, and stops establishing new ones.
 	InterruptInUse bool
+	// Service is the one to clear in load-balancer mode, where it is required. It must be zero in the other mode.
+	Service ServiceID
 }
 
 // Clear makes every connection that exists stale, pauses the pool and sends the waiters away with a
 // *PoolClearedError. Stale connections are closed when they come back or soon after. Clearing a paused pool only
-// counts the generation up. Like Ready, Clear does not block and emits nothing itself.
-func (p *Pool[C]) Clear(opt ClearOptions) {
+// counts the generation up. In load-balancer mode only the connections to opt.Service become stale; the pool stays as
+// it is, and so do the waiters, since the load balancer may lead them elsewhere.
+//
+// Like Ready, Clear does not block and emits nothing itself, and Deliver must follow if it returns true.
+func (p *Pool[C]) Clear(opt ClearOptions) (held bool) {
+	if (opt.Service != ServiceID{}) != (p.cfg.Service != nil) {
+		panic("bug: a service is cleared in load-balancer mode, and only there")
+	}
 	p.mu.Lock()
 	if p.state == StateClosed {
 		p.mu.Unlock()
-		return
+		return false
 	}
 	p.generation++
-	if p.state == StateReady {
-		p.state = StatePaused
-		p.clearedBy = opt.Cause
-		p.emitLocked(fact{kind: poolCleared, interrupt: opt.InterruptInUse, err: opt.Cause})
+	if p.cfg.Service != nil {
+		p.services.clear(opt.Service, p.generation, p.pending > 0)
+	} else {
+		p.server.generation = p.generation
+	}
+	if held = p.state == StateReady; held {
+		p.holdLocked()
+		p.emitLocked(fact{kind: poolCleared, interrupt: opt.InterruptInUse, err: opt.Cause, service: opt.Service})
 	}
 	p.interrupt = p.interrupt || opt.InterruptInUse
-	p.evictLocked(p.clearedErrorLocked(), event.CheckOutConnectionError)
+	if p.cfg.Service == nil {
+		p.pauseLocked(opt.Cause)
+	}
 	p.mu.Unlock()
 	p.nudge()
+	return held
+}
+
+// pauseLocked sends all waiters away, and whoever comes until Ready.
+func (p *Pool[C]) pauseLocked(cause error) {
+	if p.state == StateReady {
+		p.state = StatePaused
+		p.clearedBy = cause
+	}
+	p.evictLocked(p.clearedErrorLocked(), event.CheckOutConnectionError)
 }
 
 // Close closes the pool for good: the available connections at once, those in use when they are checked in. Waiters
@@ -203,14 +257,25 @@ func (p *Pool[C]) Close() {
 	closeAll(doomed)
 	p.stop()
 	p.running.Wait()
-	p.Deliver()
+	p.flush()
 }
 
-// Generation counts how often the pool was cleared.
+// Generation counts how often the pool was cleared; in load-balancer mode, of whatever service.
 func (p *Pool[C]) Generation() uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.generation
+}
+
+// GenerationOf is the generation of a service in load-balancer mode: what is established now gets it, and what has
+// another is stale. It grows with each Clear of the service, by 1 or more. In the other mode it is Generation.
+func (p *Pool[C]) GenerationOf(service ServiceID) uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cfg.Service == nil {
+		return p.generation
+	}
+	return p.services.generation(service)
 }
 
 // Stats counts what the pool has.
@@ -220,6 +285,8 @@ func (p *Pool[C]) Stats() Stats {
 	return Stats{
 		State: p.state, Generation: p.generation,
 		Total: len(p.conns), Available: len(p.available), InUse: p.inUse, Pending: p.pending, Waiting: p.waiters.len,
+		Cursors: p.pinned[PurposeCursor], Transactions: p.pinned[PurposeTransaction],
+		MaxSize: p.maxSize, MinSize: p.cfg.MinSize, MaxPinned: p.cfg.MaxPinned,
 	}
 }
 

@@ -1,6 +1,7 @@
 package pool_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -76,8 +77,14 @@ func (r *rig) want(events ...string) {
 
 func (r *rig) sink() *event.Sink {
 	return &event.Sink{
-		PoolReady:         func(event.PoolReady) { r.log("ready") },
-		PoolCleared:       func(e event.PoolCleared) { r.log("cleared: %v", e.Err) },
+		PoolReady: func(event.PoolReady) { r.log("ready") },
+		PoolCleared: func(e event.PoolCleared) {
+			if service := bytes.TrimRight(e.ServiceID[:], "\x00"); len(service) > 0 {
+				r.log("cleared %x: %v", service, e.Err)
+				return
+			}
+			r.log("cleared: %v", e.Err)
+		},
 		PoolClosed:        func(event.PoolClosed) { r.log("closed") },
 		ConnectionCreated: func(e event.ConnectionCreated) { r.log("created %d", e.ConnectionID) },
 		ConnectionReady:   func(e event.ConnectionReady) { r.log("ready %d after %v", e.ConnectionID, e.Duration) },
@@ -90,6 +97,13 @@ func (r *rig) sink() *event.Sink {
 		},
 		ConnectionCheckedOut: func(e event.ConnectionCheckedOut) { r.log("out %d after %v", e.ConnectionID, e.Duration) },
 		ConnectionCheckedIn:  func(e event.ConnectionCheckedIn) { r.log("in %d", e.ConnectionID) },
+	}
+}
+
+// clear clears, and tells so.
+func (r *rig) clear(opt pool.ClearOptions) {
+	if r.Clear(opt) {
+		r.Deliver()
 	}
 }
 
@@ -309,7 +323,7 @@ func TestEstablishmentFails(t *testing.T) {
 				if generation != 0 || !errors.Is(err, refused) {
 					t.Errorf("ConnectFailed(%d, %v)", generation, err)
 				}
-				r.Clear(pool.ClearOptions{Cause: err})
+				r.clear(pool.ClearOptions{Cause: err})
 			}
 		})
 		first, second := r.goCheckOut(t.Context()), r.goCheckOut(t.Context())
@@ -352,7 +366,7 @@ func TestClearInterrupts(t *testing.T) {
 		block.Store(true)
 		pending := r.goCheckOut(t.Context())
 		r.seen()
-		r.Clear(pool.ClearOptions{Cause: errors.New("monitor timeout"), InterruptInUse: true})
+		r.clear(pool.ClearOptions{Cause: errors.New("monitor timeout"), InterruptInUse: true})
 		res := <-pending
 		if e, ok := errors.AsType[*pool.PoolClearedError](res.err); !ok || !e.Interrupted ||
 			e.Error() != "Connection to a:1 interrupted due to server monitor timeout" {
@@ -363,7 +377,7 @@ func TestClearInterrupts(t *testing.T) {
 			t.Errorf("the connection in use has %v, want a *PoolClearedError", c.Resource().Err())
 		}
 		r.CheckIn(c)
-		r.want("cleared: monitor timeout", "closed 2: error", "failed after 0s: connectionError", "in 1", "closed 1: stale")
+		r.want("cleared: monitor timeout", "closed 2: error", "failed after 0s: connectionError", "in 1", "closed 1: error")
 	})
 }
 
@@ -371,8 +385,8 @@ func TestClearOfAPausedPool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, nil)
 		first := errors.New("first")
-		r.Clear(pool.ClearOptions{Cause: first})
-		r.Clear(pool.ClearOptions{Cause: errors.New("second")})
+		r.clear(pool.ClearOptions{Cause: first})
+		r.clear(pool.ClearOptions{Cause: errors.New("second")})
 		if g := r.Generation(); g != 2 {
 			t.Errorf("Generation() = %d, want 2", g)
 		}
@@ -380,8 +394,9 @@ func TestClearOfAPausedPool(t *testing.T) {
 		if e, ok := errors.AsType[*pool.PoolClearedError](err); !ok || !errors.Is(e.Cause, first) {
 			t.Errorf("CheckOut() = %v, want a *PoolClearedError for %v", err, first)
 		}
-		r.Ready()
-		r.Ready()
+		if !r.Ready() || r.Ready() {
+			t.Error("Ready() is not true the first time and false the second")
+		}
 		r.Deliver()
 		r.want("ready", "cleared: first", "started", "failed after 0s: connectionError", "ready")
 		r.Close()
@@ -478,17 +493,18 @@ func TestCheckInBugs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, other := newRig(t, nil), newRig(t, nil)
 		c := r.checkOut()
-		panics := func(what string, f func()) {
-			t.Helper()
-			defer func() {
-				if recover() == nil {
-					t.Errorf("%s did not panic", what)
-				}
-			}()
-			f()
-		}
-		panics("a check-in to another pool", func() { other.CheckIn(c) })
+		panics(t, "a check-in to another pool", func() { other.CheckIn(c) })
 		r.CheckIn(c)
-		panics("a second check-in", func() { r.CheckIn(c) })
+		panics(t, "a second check-in", func() { r.CheckIn(c) })
 	})
+}
+
+func panics(t *testing.T, what string, f func()) {
+	t.Helper()
+	defer func() {
+		if recover() == nil {
+			t.Errorf("%s did not panic", what)
+		}
+	}()
+	f()
 }

@@ -1,0 +1,94 @@
+package pool_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mooringdb/mooring/core/event"
+	"github.com/mooringdb/mooring/core/pool"
+)
+
+// EVT-008: nobody hears of what Ready and Clear did, nor of what followed from it, until their callers have told why.
+func TestEventsAreHeldUntilDeliver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, func(c *pool.Config[*fake]) { c.MinSize = 1 })
+		c := r.checkOut()
+		r.seen()
+		if !r.Clear(pool.ClearOptions{Cause: errors.New("first")}) {
+			t.Error("Clear of a ready pool = false")
+		}
+		r.CheckIn(c)
+		if r.Clear(pool.ClearOptions{}) {
+			t.Error("Clear of a paused pool = true")
+		}
+		r.want()
+		if !r.Ready() {
+			t.Error("Ready of a paused pool = false")
+		}
+		if r.Ready() {
+			t.Error("Ready of a ready pool = true")
+		}
+		time.Sleep(time.Second) //nolint:forbidigo // fake time: MinSize is seen to
+		r.want()
+		r.Deliver() // the clear
+		r.want("cleared: first", "in 1", "closed 1: stale")
+		r.CheckIn(r.checkOut())
+		r.want()
+		r.Deliver() // Ready
+		r.want("ready", "created 2", "ready 2 after 0s", "started", "out 2 after 0s", "in 2")
+		r.Deliver() // one too many does nothing
+		r.CheckIn(r.checkOut())
+		r.want("started", "out 2 after 0s", "in 2")
+	})
+}
+
+// What happened before the hold is not held.
+func TestEventsBeforeAHoldAreDelivered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		telling, told := make(chan struct{}), make(chan struct{})
+		var r *rig
+		r = newRig(t, func(c *pool.Config[*fake]) {
+			c.Connect = func(context.Context, uint64) (*fake, error) {
+				<-told
+				return r.fake(), nil
+			}
+			started := c.Sink.ConnectionCheckOutStarted
+			c.Sink.ConnectionCheckOutStarted = func(e event.ConnectionCheckOutStarted) {
+				telling <- struct{}{}
+				<-told
+				started(e)
+			}
+		})
+		ch := make(chan *pool.Conn[*fake])
+		go func() { ch <- r.checkOut() }()
+		<-telling
+		r.Clear(pool.ClearOptions{Cause: errors.New("while events are delivered")})
+		close(told)
+		c := <-ch
+		r.want("ready", "started", "created 1")
+		r.Deliver()
+		r.want("cleared: while events are delivered", "ready 1 after 0s", "out 1 after 0s")
+		r.CheckIn(c)
+	})
+}
+
+// A pool that is closed while something is held still tells all in order.
+func TestCloseDuringAHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		r.CheckIn(r.checkOut())
+		r.seen()
+		r.Clear(pool.ClearOptions{Cause: errors.New("lost")})
+		r.want()
+		r.Close()
+		r.want()
+		r.Deliver()
+		r.want("cleared: lost", "closed 1: stale", "closed")
+		if r.Ready() || r.Clear(pool.ClearOptions{}) {
+			t.Error("Ready or Clear of a closed pool = true")
+		}
+	})
+}

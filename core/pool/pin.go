@@ -1,0 +1,45 @@
+package pool
+
+// Purpose is what a connection is in use for.
+type Purpose uint8
+
+// The purposes. A connection is checked out for PurposeOther; the others pin it.
+const (
+	PurposeOther Purpose = iota
+	PurposeCursor
+	PurposeTransaction
+	numPurposes
+)
+
+func (p Purpose) String() string { return [...]string{"other", "cursor", "transaction"}[p] }
+
+// Pin says that the owner of a connection keeps it for longer than one operation, and why. It fails with a
+// *PinLimitError if MaxPinned connections are pinned already. The connection stays the owner's either way, and a pin
+// for another purpose takes the place of the one that it has. PurposeOther takes the pin away; so does CheckIn.
+func (p *Pool[C]) Pin(c *Conn[C], why Purpose) error {
+	if c.pool != p {
+		panic("bug: pin of a connection of another pool")
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c.state != connInUse {
+		panic("bug: pin of a connection that is not checked out")
+	}
+	cursors, transactions := p.pinned[PurposeCursor], p.pinned[PurposeTransaction]
+	if c.purpose == PurposeOther && why != PurposeOther && p.cfg.MaxPinned > 0 && uint64(cursors+transactions) >= p.cfg.MaxPinned {
+		return &PinLimitError{Address: p.cfg.Address, Max: p.cfg.MaxPinned, Cursors: cursors, Transactions: transactions}
+	}
+	p.useLocked(c, why)
+	return nil
+}
+
+// useLocked counts what c is in use for.
+func (p *Pool[C]) useLocked(c *Conn[C], why Purpose) {
+	if c.purpose != PurposeOther {
+		p.pinned[c.purpose]--
+	}
+	if why != PurposeOther {
+		p.pinned[why]++
+	}
+	c.purpose = why
+}
