@@ -92,6 +92,7 @@ type CommandFailed struct {
 // PoolOptions are a pool's options as configured; zero is the default.
 type PoolOptions struct {
 	MaxSize, MinSize, MaxConnecting int
+	Unlimited                       bool // maxPoolSize is 0: the pool has no maximum
 	MaxIdleTime, WaitQueueTimeout   time.Duration
 }
 

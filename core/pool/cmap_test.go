@@ -316,7 +316,7 @@ func (r *cmapRun) sink() *event.Sink {
 				"maxIdleTimeMS":      float64(e.Options.MaxIdleTime.Milliseconds()),
 				"waitQueueTimeoutMS": float64(e.Options.WaitQueueTimeout.Milliseconds()),
 			} {
-				if n != 0 {
+				if n != 0 || e.Options.Unlimited && name == "maxPoolSize" {
 					options[name] = n
 				}
 			}

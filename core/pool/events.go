@@ -188,7 +188,7 @@ func (p *Pool[C]) options() event.PoolOptions {
 		MinSize: int(p.cfg.MinSize), MaxIdleTime: p.cfg.MaxIdleTime, WaitQueueTimeout: p.cfg.WaitQueueTimeout,
 	}
 	if p.maxSize != DefaultMaxSize {
-		o.MaxSize = int(p.maxSize)
+		o.MaxSize, o.Unlimited = int(p.maxSize), p.maxSize == 0
 	}
 	if p.cfg.MaxConnecting != DefaultMaxConnecting {
 		o.MaxConnecting = int(p.cfg.MaxConnecting)

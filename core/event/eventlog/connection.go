@@ -119,7 +119,7 @@ func poolOptions(o event.PoolOptions) []Field {
 		{"maxConnecting", int64(o.MaxConnecting)},
 		milliseconds("waitQueueTimeoutMS", o.WaitQueueTimeout),
 	} {
-		if f.Value != int64(0) {
+		if f.Value != int64(0) || o.Unlimited && f.Key == "maxPoolSize" {
 			set = append(set, f)
 		}
 	}

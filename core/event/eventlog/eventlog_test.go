@@ -104,6 +104,13 @@ func TestMessages(t *testing.T) {
 			`connection debug "Connection pool created" serverHost=a serverPort=27017 maxIdleTimeMS=1000 minPoolSize=1 maxPoolSize=5 maxConnecting=3 waitQueueTimeoutMS=2000` +
 				"\nConnection pool created for a:27017 using options maxIdleTimeMS=1000, minPoolSize=1, maxPoolSize=5, maxConnecting=3, waitQueueTimeoutMS=2000",
 		},
+		"PoolCreated without a maximum": {
+			func(s *event.Sink) {
+				s.PoolCreated(event.PoolCreated{Address: "a:27017", Options: event.PoolOptions{Unlimited: true}})
+			},
+			`connection debug "Connection pool created" serverHost=a serverPort=27017 maxPoolSize=0` +
+				"\nConnection pool created for a:27017 using options maxPoolSize=0",
+		},
 		"PoolCreated, all as by default": {
 			func(s *event.Sink) { s.PoolCreated(event.PoolCreated{Address: "a:27017"}) },
 			`connection debug "Connection pool created" serverHost=a serverPort=27017` + "\nConnection pool created for a:27017",
