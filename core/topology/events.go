@@ -38,7 +38,7 @@ func (o *outbox) add(fact func(*event.Sink)) {
 	o.mu.Unlock()
 }
 
-// deliver hands over what is queued. If another goroutine is at it, it does the work.
+// deliver hands over what is queued. If another goroutine is at it, it does the work: for those who need not know when.
 func (o *outbox) deliver() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -121,6 +121,14 @@ func (t *Topology) announceChange(previous, next description.Topology, changes [
 	}
 	if !previous.Equal(next) {
 		t.announceTopology(previous, next)
+	}
+}
+
+// warnIfDeserted tells that nobody is left who could be asked, if that is so.
+func (t *Topology) warnIfDeserted(topology description.Topology) {
+	if why := topology.Deserted(); why != nil {
+		emit(t.outbox, func(s *event.Sink) func(event.NoServers) { return s.NoServers },
+			event.NoServers{TopologyID: t.id, Err: why})
 	}
 }
 

@@ -41,12 +41,18 @@ type monitor struct {
 var errCheckCanceled = errors.New("check canceled: an application's connection failed")
 
 func newMonitor(t *Topology, srv *server) *monitor {
-	m := &monitor{topology: t, server: srv, dial: t.cfg.Conn, wake: make(chan struct{}, 1)}
-	m.dial.SocketTimeout = 0 // it is for operations
-	if m.dial.ConnectTimeout == 0 {
-		m.dial.ConnectTimeout = conn.DefaultConnectTimeout
+	return &monitor{topology: t, server: srv, dial: monitoring(t.cfg.Conn), wake: make(chan struct{}, 1)}
+}
+
+// monitoring is how a monitor's connections are made, those that measure round trips included, where the application's are
+// made as cfg says. What is for applications only is taken out here: socketTimeoutMS, and, as soon as connections
+// authenticate, the credential, since monitors must not (Server Monitoring, "Monitors MUST NOT authenticate").
+func monitoring(cfg conn.Config) conn.Config {
+	cfg.SocketTimeout = 0
+	if cfg.ConnectTimeout == 0 {
+		cfg.ConnectTimeout = conn.DefaultConnectTimeout
 	}
-	return m
+	return cfg
 }
 
 // requestCheck asks for a check as soon as the server has had its rest.
@@ -117,7 +123,10 @@ func (m *monitor) check(ctx context.Context) (again bool) {
 	}
 	checking, done := m.cancelable(ctx)
 	fact := m.heartbeat()
-	m.started(fact)
+	if !m.started(fact) {
+		done()
+		return false
+	}
 	start := time.Now()
 	reply, err := m.hello(checking)
 	duration := time.Since(start)
@@ -145,7 +154,7 @@ func (m *monitor) check(ctx context.Context) (again bool) {
 	}
 	emit(m.topology.outbox, func(s *event.Sink) func(event.ServerHeartbeatSucceeded) { return s.ServerHeartbeatSucceeded },
 		event.ServerHeartbeatSucceeded{Heartbeat: fact, Duration: duration, Reply: reply})
-	m.topology.outbox.deliver()         // before a pool tells that it was made
+	m.topology.outbox.flush()           // before a pool tells that it was made
 	m.topology.apply(m.server, &s, nil) //nolint:contextcheck // a pool outlives the check that opens it
 	return m.version != nil || m.conn.Following()
 }
@@ -169,7 +178,7 @@ func (m *monitor) failed(fact event.Heartbeat, duration time.Duration, err error
 	m.disconnect()
 	emit(m.topology.outbox, func(s *event.Sink) func(event.ServerHeartbeatFailed) { return s.ServerHeartbeatFailed },
 		event.ServerHeartbeatFailed{Heartbeat: fact, Duration: duration, Err: err})
-	m.topology.outbox.deliver() // before a pool tells that it was cleared
+	m.topology.outbox.deliver()
 	m.rtt.reset()
 	known := m.last != description.ServerUnknown
 	m.last = description.ServerUnknown
@@ -268,9 +277,19 @@ func (m *monitor) heartbeat() event.Heartbeat {
 	return fact
 }
 
-// started tells of the check before its socket is opened.
-func (m *monitor) started(fact event.Heartbeat) {
-	emit(m.topology.outbox, func(s *event.Sink) func(event.ServerHeartbeatStarted) { return s.ServerHeartbeatStarted },
-		event.ServerHeartbeatStarted{Heartbeat: fact})
-	m.topology.outbox.flush()
+// started tells of the check before its socket is opened. It reports whether there is to be one: the end of a server that
+// was removed, or of all, may have been told by now.
+func (m *monitor) started(fact event.Heartbeat) bool {
+	t := m.topology
+	t.mu.Lock()
+	_, _, ok := t.beginLocked(m.server)
+	if ok {
+		emit(t.outbox, func(s *event.Sink) func(event.ServerHeartbeatStarted) { return s.ServerHeartbeatStarted },
+			event.ServerHeartbeatStarted{Heartbeat: fact})
+	}
+	t.mu.Unlock()
+	if ok {
+		t.outbox.flush()
+	}
+	return ok
 }

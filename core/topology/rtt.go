@@ -11,26 +11,39 @@ import (
 
 // roundTrips is what is known of the time that one server takes to answer. While its monitor streams, and only then, a
 // goroutine measures it on a connection of its own (Server Monitoring, "Measuring RTT"). It emits nothing, and what it
-// meets changes nothing but the samples.
+// meets changes nothing but the times in the server's description.
 type roundTrips struct {
 	cancel context.CancelFunc // of the goroutine, else nil; owned by the monitor
 
-	// mu guards the field below.
-	mu  sync.Mutex
-	rtt description.RTT
+	// mu guards the fields below.
+	mu    sync.Mutex
+	rtt   description.RTT
+	stale bool // the server was unavailable since: the next sample is the first
 }
 
 func (r *roundTrips) add(sample time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.stale {
+		r.rtt, r.stale = description.RTT{}, false
+	}
 	r.rtt = r.rtt.Add(sample)
+}
+
+// restart has the next sample begin anew, since the server was unavailable. Unlike after reset, the times until then are the
+// old ones, not none: a server that streams may be available again, by its own word, before it is measured, and must not
+// pass for the fastest.
+func (r *roundTrips) restart() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stale = true
 }
 
 // reset forgets the samples of a server that went away.
 func (r *roundTrips) reset() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.rtt = description.RTT{}
+	r.rtt, r.stale = description.RTT{}, false
 }
 
 func (r *roundTrips) read() (average, least time.Duration) {
@@ -83,6 +96,7 @@ func (r *roundTrips) sample(ctx context.Context, m *monitor, c *conn.Conn) *conn
 			return nil
 		}
 		r.add(c.Description().AverageRTT)
+		m.topology.measured(m.server)
 		return c
 	}
 	ctx, cancel := m.withTimeout(ctx, 0)
@@ -93,5 +107,6 @@ func (r *roundTrips) sample(ctx context.Context, m *monitor, c *conn.Conn) *conn
 		return nil
 	}
 	r.add(time.Since(start))
+	m.topology.measured(m.server)
 	return c
 }

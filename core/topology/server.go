@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mooringdb/mooring/core/address"
+	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/conn"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/pool"
@@ -62,8 +63,15 @@ func (s Server) Fail(c *pool.Conn[*conn.Conn], err error) {
 		return
 	}
 	s.server.topology.fail(s.server, description.Failure{
-		Err: err, Generation: c.Generation(), MaxWireVersion: c.Resource().Description().MaxWireVersion,
+		Err: err, Generation: c.Generation(), Service: c.Service(),
+		MaxWireVersion: c.Resource().Description().MaxWireVersion,
 	})
+}
+
+// Pin says that the owner of a connection keeps it for longer than one operation, and why; pool.PurposeOther takes that
+// back, and so does CheckIn. The error is a *pool.PinLimitError; the connection stays the owner's either way.
+func (s Server) Pin(c *pool.Conn[*conn.Conn], why pool.Purpose) error {
+	return s.server.pool.Load().Pin(c, why)
 }
 
 // server is what the topology keeps for each address that it watches.
@@ -85,48 +93,59 @@ func newServer(t *Topology, addr address.Address) *server {
 	return srv
 }
 
-// openPool makes the pool, if there is none; it is paused. topology.mu must not be held, since pools emit when made.
-func (s *server) openPool() {
-	if s.pool.Load() != nil {
-		return
-	}
+// openPool makes the pool, if there is none; it is paused. It reports whether there is one, which the end of the server
+// prevents. topology.mu must not be held, since pools emit when made.
+func (s *server) openPool() bool {
 	s.opening.Lock()
 	defer s.opening.Unlock()
-	if s.closed || s.pool.Load() != nil {
-		return
+	if s.closed {
+		return false
 	}
+	if s.pool.Load() == nil {
+		s.pool.Store(pool.New(s.poolConfig()))
+	}
+	return true
+}
+
+func (s *server) poolConfig() pool.Config[*conn.Conn] {
 	cfg := s.topology.cfg
-	s.pool.Store(pool.New(pool.Config[*conn.Conn]{
+	out := pool.Config[*conn.Conn]{
 		Address: s.address,
 		MaxSize: cfg.Pool.MaxSize, MinSize: cfg.Pool.MinSize, MaxConnecting: cfg.Pool.MaxConnecting,
-		MaxIdleTime: cfg.Pool.MaxIdleTime, WaitQueueTimeout: cfg.Pool.WaitQueueTimeout,
-		Connect: func(ctx context.Context, id uint64) (*conn.Conn, error) {
-			cfg := cfg.Conn
-			cfg.ID = id
-			generation := s.generation()
-			c, err := conn.Dial(ctx, s.address, cfg)
-			if err == nil {
-				s.learn(c.Description(), generation) //nolint:contextcheck // a pool outlives what opens it
-			}
-			return c, err
-		},
+		MaxIdleTime: cfg.Pool.MaxIdleTime, WaitQueueTimeout: cfg.Pool.WaitQueueTimeout, MaxPinned: cfg.Pool.MaxPinned,
+		Connect: s.connect,
 		ConnectFailed: func(generation uint64, err error) {
+			// Behind a load balancer, too: an error before or during hello is no service's, so none is named. (One of an
+			// authentication after it will have to name it.)
 			s.topology.fail(s, description.Failure{Err: err, Generation: generation, Handshaking: true})
 		},
 		Sink: cfg.Sink,
-	}))
+	}
+	if cfg.LoadBalanced {
+		out.Service = func(c *conn.Conn) pool.ServiceID { return c.Description().ServiceID }
+	}
+	return out
+}
+
+// connect makes a connection for the pool.
+func (s *server) connect(ctx context.Context, id uint64) (*conn.Conn, error) {
+	cfg := s.topology.cfg.Conn
+	cfg.ID = id
+	generation := s.generation(bson.ObjectID{})
+	c, err := conn.Dial(ctx, s.address, cfg)
+	if err == nil && !s.topology.cfg.LoadBalanced {
+		s.learn(c.Description(), generation) //nolint:contextcheck // a pool outlives what opens it
+	}
+	return c, err
 }
 
 // learn takes the hello of an application's connection for a check's, unless the pool was cleared since the connection
 // was begun: then it says how the server was before that.
 func (s *server) learn(hello *description.Server, generation uint64) {
-	if s.topology.cfg.LoadBalanced {
-		return
-	}
 	d := *hello
 	d.AverageRTT, d.MinRTT = s.monitor.rtt.read()
 	d.LastUpdateTime = time.Now()
-	s.topology.applyIf(s, &d, nil, func() bool { return s.generation() == generation })
+	s.topology.applyIf(s, &d, nil, func() bool { return s.generation(bson.ObjectID{}) == generation })
 }
 
 func (s *server) closePool() {
@@ -138,31 +157,16 @@ func (s *server) closePool() {
 	}
 }
 
-// What follows does nothing where there is no pool.
-
-func (s *server) ready() {
-	if p := s.pool.Load(); p != nil {
-		p.Ready()
-	}
-}
-
-func (s *server) clear(opt pool.ClearOptions) {
-	if p := s.pool.Load(); p != nil {
-		p.Clear(opt)
-	}
-}
-
-func (s *server) generation() uint64 {
-	if p := s.pool.Load(); p != nil {
+// generation is the pool's or, behind a load balancer, a service's.
+func (s *server) generation(service bson.ObjectID) uint64 {
+	p := s.pool.Load()
+	switch {
+	case p == nil:
+		return 0
+	case service.IsZero():
 		return p.Generation()
 	}
-	return 0
-}
-
-func (s *server) deliver() {
-	if p := s.pool.Load(); p != nil {
-		p.Deliver()
-	}
+	return p.GenerationOf(service)
 }
 
 func compare(a, b address.Address) int { return strings.Compare(string(a), string(b)) }

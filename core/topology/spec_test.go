@@ -46,7 +46,7 @@ func runMonitoring(t *testing.T, spec bson.Raw) {
 	topo := start(t, topology.Config{
 		Seeds: c.Hosts, ReplicaSet: c.ReplicaSet, LoadBalanced: c.LoadBalanced,
 		DirectConnection: c.DirectConnection != nil && *c.DirectConnection,
-		Conn:             conn.Config{Dialer: unreachable},
+		Conn:             unreachableConn,
 		Sink:             r.sink(),
 	})
 	defer stop(t, topo)
@@ -66,6 +66,8 @@ func runMonitoring(t *testing.T, spec bson.Raw) {
 		r.expect(t, events)
 	}
 }
+
+var unreachableConn = conn.Config{Dialer: unreachable}
 
 // unreachable is a network in which nothing ever happens.
 func unreachable(ctx context.Context, _, _ string) (net.Conn, error) {

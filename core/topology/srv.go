@@ -36,6 +36,7 @@ func (t *Topology) rescan(hosts []address.Address) {
 		t.mu.Unlock()
 		return
 	}
+	change := &change{topology: t}
 	known := make([]address.Address, 0, len(current.servers))
 	for _, s := range current.servers {
 		known = append(known, s.address)
@@ -46,8 +47,7 @@ func (t *Topology) rescan(hosts []address.Address) {
 	}
 	add, remove := seedlist.Changes(known, hosts, limit, rand.Shuffle)
 	if len(add)+len(remove) > 0 {
-		t.publishLocked(current, current.topology.Rescanned(add, remove), "")
+		change.publishLocked(current, current.topology.Rescanned(add, remove), "")
 	}
-	t.mu.Unlock()
-	t.outbox.deliver()
+	change.unlock()
 }

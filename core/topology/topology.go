@@ -3,8 +3,8 @@
 // package description, which servers suit in package selection; this package is the shell: goroutines, clocks, locks.
 //
 // Concurrency: the description is a snapshot in a broadcast.Value, so selecting takes no lock. Each monitor is a
-// goroutine that owns its connection, with another beside it while it streams. One mutex serialises changes; pools are made ready and cleared under it (lock
-// order: topology.mu, then pool.mu), and no I/O and no call of a sink happens under it.
+// goroutine that owns its connection, with another beside it while it streams. One mutex serialises changes; pools are made
+// ready and cleared under it (lock order: topology.mu, then pool.mu), and no I/O and no call of a sink happens under it.
 package topology
 
 import (
@@ -21,7 +21,6 @@ import (
 	"github.com/mooringdb/mooring/core/conn"
 	"github.com/mooringdb/mooring/core/event"
 	"github.com/mooringdb/mooring/core/internal/broadcast"
-	"github.com/mooringdb/mooring/core/pool"
 	"github.com/mooringdb/mooring/core/seedlist"
 	"github.com/mooringdb/mooring/core/topology/description"
 )
@@ -75,6 +74,7 @@ type PoolConfig struct {
 	MaxConnecting    uint64
 	MaxIdleTime      time.Duration
 	WaitQueueTimeout time.Duration
+	MaxPinned        uint64 // most connections of a pool that may be pinned at a time; zero: no bound
 }
 
 // Topology watches one deployment. New makes one; it does nothing before Start.
@@ -83,7 +83,7 @@ type Topology struct {
 	id       event.TopologyID
 	snapshot *broadcast.Value[*snapshot]
 	outbox   *outbox
-	running  sync.WaitGroup // monitors, the polling of SRV records, and the ends of removed servers
+	running  sync.WaitGroup // monitors, the polling of SRV records, changes that are being told, and the ends of removed servers
 
 	// mu guards the fields below, and is held by whoever stores a snapshot. Nothing blocks while it is held; pool.mu and
 	// the outbox's may be taken under it.
@@ -91,6 +91,8 @@ type Topology struct {
 	state state
 	watch func(*server) // starts a server's monitor; set by Start
 	stop  context.CancelFunc
+
+	closed chan struct{} // closed when Close has done all
 }
 
 type state uint8
@@ -137,6 +139,7 @@ func New(cfg Config) (*Topology, error) {
 	if cfg.Rand == nil {
 		cfg.Rand = rand.IntN
 	}
+	cfg.Conn.LoadBalanced = cfg.LoadBalanced
 	described, err := description.New(description.Settings{
 		Seeds: cfg.Seeds, SetName: cfg.ReplicaSet, Direct: cfg.DirectConnection, LoadBalanced: cfg.LoadBalanced,
 		HeartbeatInterval: cfg.HeartbeatInterval,
@@ -144,7 +147,7 @@ func New(cfg Config) (*Topology, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Topology{cfg: cfg, id: bson.NewObjectID(), outbox: newOutbox(cfg.Sink)}
+	t := &Topology{cfg: cfg, id: bson.NewObjectID(), outbox: newOutbox(cfg.Sink), closed: make(chan struct{})}
 	first := &snapshot{topology: described}
 	for _, s := range described.Servers {
 		first.servers = append(first.servers, newServer(t, s.Address))
@@ -168,9 +171,14 @@ func (t *Topology) Watch() (description.Topology, <-chan struct{}) {
 // Start begins to watch, and returns at once. The topology lives until Close; of ctx it takes the values, not the end.
 func (t *Topology) Start(ctx context.Context) error {
 	t.mu.Lock()
-	if t.state != stateNew {
+	switch t.state {
+	case stateNew:
+	case stateRunning:
 		t.mu.Unlock()
 		return errors.New("topology was started before")
+	case stateClosed:
+		t.mu.Unlock()
+		return ErrClosed
 	}
 	t.state = stateRunning
 	ctx, t.stop = context.WithCancel(context.WithoutCancel(ctx))
@@ -184,171 +192,58 @@ func (t *Topology) Start(ctx context.Context) error {
 	}
 	s, _ := t.snapshot.Load()
 	t.announceStart(s.topology)
-	if s.topology.Kind != description.KindLoadBalanced {
+	t.warnIfDeserted(s.topology)
+	if !t.cfg.LoadBalanced {
 		for _, srv := range s.servers {
 			t.watch(srv)
 		}
-	}
-	if t.cfg.SRV != nil {
-		t.running.Go(func() { t.poll(ctx) })
+		if t.cfg.SRV != nil {
+			t.running.Go(func() { t.poll(ctx) })
+		}
 	}
 	t.mu.Unlock()
 	t.outbox.deliver()
-	if s.topology.Kind == description.KindLoadBalanced {
-		t.apply(s.servers[0], description.LoadBalancer(s.servers[0].address), nil) //nolint:contextcheck // the pool outlives Start
+	if t.cfg.LoadBalanced { // nobody monitors it: it is what it is from the start
+		srv := s.servers[0]
+		t.apply(srv, description.LoadBalancer(srv.address), nil) //nolint:contextcheck // the pool outlives Start
 	}
 	return nil
 }
 
 // Close ends all monitors and closes all pools; connections in use are closed when they are checked in. It waits until
-// all that is done, or until ctx ends. Selections that wait fail with ErrClosed. Closing again does nothing more.
+// all that is done, or until ctx ends. Selections that wait fail with ErrClosed. Closing again only waits for that.
 func (t *Topology) Close(ctx context.Context) error {
 	t.mu.Lock()
-	last := t.state
-	t.state = stateClosed
-	s, _ := t.snapshot.Load()
-	if last == stateRunning {
-		t.stop()
+	if t.state != stateClosed {
+		t.endLocked()
 	}
 	t.mu.Unlock()
-	if last == stateClosed {
-		return nil
-	}
-	t.snapshot.Store(&snapshot{topology: s.topology.WithoutServers(), closed: true})
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		t.running.Wait()
-		for _, srv := range s.servers {
-			srv.closePool()
-		}
-		if last == stateRunning {
-			t.announceEnd(s.topology)
-			t.outbox.flush()
-		}
-	}()
 	select {
-	case <-done:
+	case <-t.closed:
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("close topology: %w", context.Cause(ctx))
 	}
 }
 
-// apply folds in what a check of srv found. clearPool, if not nil, says how its pool is cleared then.
-func (t *Topology) apply(srv *server, s *description.Server, clearPool *pool.ClearOptions) {
-	t.applyIf(srv, s, clearPool, func() bool { return true })
-}
-
-// applyIf is apply, if that holds with the lock.
-func (t *Topology) applyIf(srv *server, s *description.Server, clearPool *pool.ClearOptions, holds func() bool) {
-	if t.wantsPool(s) {
-		srv.openPool()
+// endLocked begins the end, which closes t.closed.
+func (t *Topology) endLocked() {
+	started := t.state == stateRunning
+	t.state = stateClosed
+	if started {
+		t.stop()
 	}
-	t.mu.Lock()
-	current, _ := t.snapshot.Load()
-	if t.state != stateRunning || current.server(srv.address) != srv || !holds() {
-		t.mu.Unlock()
-		return
-	}
-	next := current.topology.Apply(s)
-	accepted := next.Server(s.Address) == s
-	if accepted && next.IsUsable(s.Address) {
-		srv.ready() // before others see that it can be selected
-	}
-	t.publishLocked(current, next, s.Address)
-	if clearPool != nil {
-		srv.clear(*clearPool)
-	}
-	t.mu.Unlock()
-	t.outbox.deliver()
-	srv.deliver()
-}
-
-// wantsPool tells whether a server that says this will be used, so far as that can be told without the lock.
-func (t *Topology) wantsPool(s *description.Server) bool {
-	return s.Kind.IsDataBearing() || t.cfg.DirectConnection && s.IsAvailable()
-}
-
-// fail folds in an error that a connection of srv's pool met.
-func (t *Topology) fail(srv *server, f description.Failure) {
-	t.mu.Lock()
-	current, _ := t.snapshot.Load()
-	if t.state != stateRunning || current.server(srv.address) != srv {
-		t.mu.Unlock()
-		return
-	}
-	f.Address, f.PoolGeneration = srv.address, srv.generation()
-	next, effect := current.topology.Fail(f)
-	if effect == (description.Effect{}) {
-		t.mu.Unlock()
-		return
-	}
-	t.publishLocked(current, next, srv.address)
-	if effect.ClearPool {
-		srv.clear(pool.ClearOptions{Cause: f.Err})
-	}
-	t.mu.Unlock()
-	if effect.CancelCheck {
-		srv.monitor.cancelCheck()
-	}
-	if effect.CheckNow {
-		srv.monitor.requestCheck()
-	}
-	t.outbox.deliver()
-	srv.deliver()
-}
-
-// publishLocked makes next the topology, in consequence of a new description of the server at cause: servers that came
-// are watched, those that went are ended, events are queued, and everybody who waits looks again.
-func (t *Topology) publishLocked(current *snapshot, next description.Topology, cause address.Address) {
-	changes := description.Changes(current.topology, next)
-	servers := t.followLocked(current, next, changes)
-	t.announceChange(current.topology, next, changes)
-	t.snapshot.Store(&snapshot{topology: next, servers: servers})
-	for _, c := range changes {
-		effect := c.SideEffect(cause)
-		if effect == (description.Effect{}) {
-			continue
+	s, _ := t.snapshot.Load()
+	t.snapshot.Store(&snapshot{topology: s.topology.WithoutServers(), closed: true})
+	go func() {
+		defer close(t.closed)
+		t.running.Wait()
+		for _, srv := range s.servers {
+			srv.closePool()
 		}
-		srv := current.server(c.Current.Address)
-		if effect.ClearPool {
-			srv.clear(pool.ClearOptions{Cause: c.Current.LastError})
+		if started {
+			t.announceEnd(s.topology)
+			t.outbox.flush()
 		}
-		if effect.CheckNow {
-			srv.monitor.requestCheck()
-		}
-	}
-}
-
-// followLocked makes the list of servers follow the description.
-func (t *Topology) followLocked(current *snapshot, next description.Topology, changes []description.Change) []*server {
-	moved := false
-	for _, c := range changes {
-		moved = moved || c.Previous == nil || c.Current == nil
-	}
-	if !moved {
-		return current.servers
-	}
-	servers := make([]*server, len(next.Servers))
-	for i, s := range next.Servers {
-		if servers[i] = current.server(s.Address); servers[i] == nil {
-			servers[i] = newServer(t, s.Address)
-			t.watch(servers[i])
-		}
-	}
-	for _, c := range changes {
-		if c.Current == nil {
-			t.endLocked(current.server(c.Previous.Address))
-		}
-	}
-	return servers
-}
-
-// endLocked ends a server that was removed. Its connections in use are closed when they come back.
-func (t *Topology) endLocked(srv *server) {
-	if srv.stop != nil {
-		srv.stop()
-	}
-	t.running.Go(srv.closePool)
+	}()
 }

@@ -1,0 +1,191 @@
+package topology
+
+import (
+	"github.com/mooringdb/mooring/core/address"
+	"github.com/mooringdb/mooring/core/pool"
+	"github.com/mooringdb/mooring/core/topology/description"
+)
+
+// change is a change of the topology: made under topology.mu, and told when that is released. What a pool has to tell in
+// consequence (it is ready, it was cleared) it holds back until the sink has heard why (SDAM Logging and Monitoring).
+type change struct {
+	topology *Topology
+	held     []*server // whose pools hold something back, once for each time
+	checks   []*server // to be checked now
+}
+
+// beginLocked is a change of what is current, if srv is still one of the servers.
+func (t *Topology) beginLocked(srv *server) (current *snapshot, _ *change, ok bool) {
+	current, _ = t.snapshot.Load()
+	if t.state != stateRunning || current.server(srv.address) != srv {
+		return nil, nil, false
+	}
+	return current, &change{topology: t}, true
+}
+
+func (c *change) ready(srv *server) {
+	if p := srv.pool.Load(); p != nil && p.Ready() {
+		c.held = append(c.held, srv)
+	}
+}
+
+func (c *change) clear(srv *server, opt pool.ClearOptions) {
+	if p := srv.pool.Load(); p != nil && p.Clear(opt) {
+		c.held = append(c.held, srv)
+	}
+}
+
+// unlock releases topology.mu and tells what there is to tell. The sink may be slow, or busy with another server's change:
+// nothing waits for it but the caller. Close waits until all is told.
+func (c *change) unlock() {
+	t := c.topology
+	t.running.Add(1) // Close, which waits for it, changes the state with the lock first
+	defer t.running.Done()
+	t.mu.Unlock()
+	if len(c.held) == 0 {
+		t.outbox.deliver()
+	} else {
+		t.outbox.flush()
+	}
+	for _, srv := range c.held {
+		srv.pool.Load().Deliver()
+	}
+	for _, srv := range c.checks {
+		srv.monitor.requestCheck()
+	}
+}
+
+// apply folds in what a check of srv found. clearPool, if not nil, says how its pool is cleared then.
+func (t *Topology) apply(srv *server, s *description.Server, clearPool *pool.ClearOptions) {
+	t.applyIf(srv, s, clearPool, func() bool { return true })
+}
+
+// applyIf is apply, if that holds with the lock.
+func (t *Topology) applyIf(srv *server, s *description.Server, clearPool *pool.ClearOptions, holds func() bool) {
+	t.mu.Lock()
+	current, change, ok := t.beginLocked(srv)
+	if !ok || !holds() {
+		t.mu.Unlock()
+		return
+	}
+	next := current.topology.Apply(s)
+	usable := next.Server(s.Address) == s && next.IsUsable(s.Address)
+	if usable && srv.pool.Load() == nil {
+		t.mu.Unlock()
+		if srv.openPool() { // which emits; what was current may not be so any more
+			t.applyIf(srv, s, clearPool, holds)
+		}
+		return
+	}
+	if usable {
+		change.ready(srv) // before others see that it can be selected
+	}
+	change.publishLocked(current, next, s.Address)
+	if clearPool != nil {
+		change.clear(srv, *clearPool)
+	}
+	change.unlock()
+}
+
+// fail folds in an error that a connection of srv's pool met.
+func (t *Topology) fail(srv *server, f description.Failure) {
+	t.mu.Lock()
+	current, change, ok := t.beginLocked(srv)
+	if !ok {
+		t.mu.Unlock()
+		return
+	}
+	f.Address, f.PoolGeneration = srv.address, srv.generation(f.Service)
+	next, effect := current.topology.Fail(f)
+	if effect == (description.Effect{}) {
+		t.mu.Unlock()
+		return
+	}
+	if !t.cfg.LoadBalanced { // whose description never changes
+		change.publishLocked(current, next, srv.address)
+	}
+	if effect.ClearPool {
+		change.clear(srv, pool.ClearOptions{Cause: f.Err, Service: f.Service})
+	}
+	if effect.CheckNow {
+		change.checks = append(change.checks, srv)
+	}
+	change.unlock()
+	if effect.CancelCheck {
+		srv.monitor.cancelCheck()
+	}
+}
+
+// measured puts the newest round-trip times into the description of a server that is known. That is no event, but
+// selection goes by it.
+func (t *Topology) measured(srv *server) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	current, _, ok := t.beginLocked(srv)
+	if !ok {
+		return
+	}
+	average, least := srv.monitor.rtt.read()
+	t.snapshot.Store(&snapshot{topology: current.topology.Measured(srv.address, average, least), servers: current.servers})
+}
+
+// publishLocked makes next the topology, in consequence of a new description of the server at cause: events are queued,
+// servers that came are watched, those that went are ended, and everybody who waits looks again.
+func (c *change) publishLocked(current *snapshot, next description.Topology, cause address.Address) {
+	t := c.topology
+	changes := description.Changes(current.topology, next)
+	t.announceChange(current.topology, next, changes)
+	t.snapshot.Store(&snapshot{topology: next, servers: t.followLocked(current, next, changes)})
+	t.warnIfDeserted(next)
+	for _, ch := range changes {
+		if ch.Current == nil || ch.Current.IsAvailable() || ch.Previous == nil {
+			continue
+		}
+		srv := current.server(ch.Current.Address)
+		srv.monitor.rtt.restart()
+		effect := ch.SideEffect(cause)
+		if effect.ClearPool {
+			c.clear(srv, pool.ClearOptions{Cause: ch.Current.LastError})
+		}
+		if effect.CheckNow {
+			c.checks = append(c.checks, srv)
+		}
+	}
+}
+
+// followLocked makes the list of servers follow the description. The events of the change are queued: a new monitor's
+// come after them.
+func (t *Topology) followLocked(current *snapshot, next description.Topology, changes []description.Change) []*server {
+	moved := false
+	for _, c := range changes {
+		moved = moved || c.Previous == nil || c.Current == nil
+	}
+	if !moved {
+		return current.servers
+	}
+	servers := make([]*server, len(next.Servers))
+	for i, s := range next.Servers {
+		if servers[i] = current.server(s.Address); servers[i] == nil {
+			servers[i] = newServer(t, s.Address)
+			t.watch(servers[i])
+		}
+	}
+	for _, c := range changes {
+		if c.Current == nil {
+			t.removeLocked(current.server(c.Previous.Address))
+		}
+	}
+	return servers
+}
+
+// removeLocked ends a server that was removed, which the sink hears of first. Its connections in use are closed when they
+// come back.
+func (t *Topology) removeLocked(srv *server) {
+	if srv.stop != nil {
+		srv.stop()
+	}
+	t.running.Go(func() {
+		t.outbox.flush()
+		srv.closePool()
+	})
+}

@@ -1,0 +1,190 @@
+package topology_test
+
+import (
+	"errors"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mooringdb/mooring/core/mongoerr"
+	"github.com/mooringdb/mooring/core/topology/description"
+	"github.com/mooringdb/mooring/core/topology/selection"
+	"github.com/mooringdb/mooring/internal/mongotest"
+)
+
+// TestCancellationOfAStreamIsNotLost: whatever the stream's monitor is doing when an application's connection breaks (the
+// server's next word may come at the same moment), its connection is given up (SMON-037).
+func TestCancellationOfAStreamIsNotLost(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{Discard: true}, mongotest.Primary)
+		host := cluster.Host(0)
+		topo := start(t, watched(cluster))
+		defer stop(t, topo)
+		for i := range 200 {
+			s := mustSelect(t, topo, selection.Write())
+			if err := ping(t.Context(), s); err != nil {
+				t.Fatal(err)
+			}
+			pass(time.Second)
+			synctest.Wait()
+			before := host.AcceptedConnections()
+			host.Handle("ping", mongotest.Times(1, mongotest.Always(mongotest.Drop()), host.Default))
+			go host.SetTags("n", strconv.Itoa(i))
+			if err := ping(t.Context(), s); !mongoerr.IsNetwork(err) {
+				t.Fatalf("ping = %v", err)
+			}
+			pass(11 * time.Second)
+			synctest.Wait()
+			if n := host.AcceptedConnections() - before; n != 1 {
+				t.Fatalf("attempt %d: %d new connections, want one: the monitor's", i, n)
+			}
+		}
+	})
+}
+
+// TestOldHandshakeIsNoCheck: the hello of a connection that was begun before its pool was cleared says how the server was
+// before that.
+func TestOldHandshakeIsNoCheck(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		server := mongotest.NewServer(t, nil)
+		topo := start(t, standalone(server))
+		defer stop(t, topo)
+		s := mustSelect(t, topo, selection.Write())
+		first, err := s.CheckOut(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		pass(time.Second) // the monitor rests
+		server.Handle("isMaster", func(cmd *mongotest.Command) mongotest.Reply { return server.Default(cmd).After(2 * time.Second) })
+		go func() { _ = ping(t.Context(), s) }() // on a new connection
+		pass(time.Second)
+		s.CheckIn(first, &mongoerr.NetworkError{Address: "a:27017", Op: "read", Err: errors.New("reset")})
+		unknown := topo.Description().Servers[0]
+		if unknown.IsAvailable() {
+			t.Fatalf("the server is %v", unknown)
+		}
+		pass(2 * time.Second)
+		synctest.Wait()
+		if now := topo.Description().Servers[0]; now != unknown {
+			t.Errorf("an old connection's hello made the server %v", now)
+		}
+	})
+}
+
+// TestMonitorWithoutTimeLimit: connectTimeoutMS=0 is no limit, neither for the handshake nor for the checks after it.
+func TestMonitorWithoutTimeLimit(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var j journal
+		server := mongotest.NewServer(t, nil)
+		slow := func(cmd *mongotest.Command) mongotest.Reply { return server.Default(cmd).After(10 * time.Minute) }
+		server.Handle("hello", slow)
+		server.Handle("isMaster", slow)
+		cfg := standalone(server)
+		cfg.Conn.ConnectTimeout = -1
+		cfg.Sink = beats(&j)
+		topo := start(t, cfg)
+		defer stop(t, topo)
+		pass(10*time.Minute + time.Millisecond)
+		j.expect(t, "a started", "a succeeded after 10m0s", "a Unknown → Standalone", "a pool ready")
+		pass(10*time.Second + 10*time.Minute)
+		j.expect(t, "a started", "a succeeded after 10m0s")
+	})
+}
+
+// TestSocketTimeoutIsNotForMonitors (OPT-030, SMON-004).
+func TestSocketTimeoutIsNotForMonitors(t *testing.T) {
+	for name, polled := range map[string]bool{"streaming": false, "polling": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				var j journal
+				cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{Polled: polled}, mongotest.Primary)
+				host := cluster.Host(0)
+				host.Slow(200 * time.Millisecond)
+				cfg := watched(cluster)
+				cfg.Conn.SocketTimeout = 100 * time.Millisecond
+				cfg.Sink = beats(&j)
+				topo := start(t, cfg)
+				defer stop(t, topo)
+				pass(time.Minute)
+				synctest.Wait()
+				for _, line := range j.take() {
+					if line == "a pool cleared" {
+						t.Error("a check was cut off")
+					}
+				}
+				host.Handle("ping", mongotest.Always(mongotest.Hang()))
+				begin := time.Now()
+				if err := ping(t.Context(), mustSelect(t, topo, selection.Write())); !mongoerr.IsTimeout(err) {
+					t.Errorf("ping = %v", err)
+				}
+				if took := time.Since(begin); took > 400*time.Millisecond { // and the handshake
+					t.Errorf("an operation was cut off after %v", took)
+				}
+			})
+		})
+	}
+}
+
+// TestRoundTripTimeBeginsAnew: the average of before a server was unavailable counts no more (SMON-053), but a server that
+// streams is not taken for the fastest until it has been measured.
+func TestRoundTripTimeBeginsAnew(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary, mongotest.Secondary)
+		host := cluster.Host(0)
+		host.Slow(100 * time.Millisecond)
+		topo := start(t, watched(cluster))
+		defer stop(t, topo)
+		pass(35 * time.Second)
+		average := func() time.Duration { return topo.Description().Server("a:27017").AverageRTT }
+		if rtt := average(); rtt != 100*time.Millisecond {
+			t.Fatalf("the average is %v", rtt)
+		}
+		s := mustSelect(t, topo, selection.Write())
+		host.Handle("ping", mongotest.Always(mongotest.Error(10107, "NotWritablePrimary", "not primary")))
+		if err := ping(t.Context(), s); !mongoerr.IsNotWritablePrimary(err) {
+			t.Fatalf("ping = %v", err)
+		}
+		if rtt := average(); rtt != 0 {
+			t.Errorf("the average of an unknown server is %v", rtt)
+		}
+		host.Slow(20 * time.Millisecond)
+		host.SetTags("news", "yes") // which the stream tells
+		pass(30 * time.Millisecond)
+		synctest.Wait()
+		if known := topo.Description().Server("a:27017"); known.Kind != description.ServerRSPrimary || known.AverageRTT != 100*time.Millisecond {
+			t.Errorf("before it was measured again the server is %v", known)
+		}
+		pass(11 * time.Second)
+		if rtt := average(); rtt != 20*time.Millisecond {
+			t.Errorf("the average is %v, want that of the samples since: 20ms", rtt)
+		}
+	})
+}
+
+// TestSelectionGoesByTheNewestRoundTripTime: while nothing else changes, too, and without an event (SMON-056).
+func TestSelectionGoesByTheNewestRoundTripTime(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Mongos, mongotest.Mongos)
+		cfg := watched(cluster)
+		cfg.HeartbeatInterval = time.Minute // of streamed replies, too
+		topo := start(t, cfg)
+		defer stop(t, topo)
+		pass(time.Second)
+		_, changed := topo.Watch()
+		cluster.Host(1).Slow(time.Second)
+		begin := time.Now()
+		for topo.Description().Server("b:27017").AverageRTT == 0 {
+			<-changed
+			_, changed = topo.Watch()
+		}
+		if took := time.Since(begin); took > time.Minute {
+			t.Errorf("the new round-trip time was known after %v", took)
+		}
+		for range 20 {
+			if s := mustSelect(t, topo, selection.Write()); s.Address() != "a:27017" {
+				t.Fatalf("selected the slow %v", s.Description())
+			}
+		}
+	})
+}
