@@ -43,6 +43,9 @@ func (t *Topology) pick(s *snapshot, sel selection.Selector) (Server, error) {
 	case s.topology.CompatibilityError != nil:
 		return Server{}, s.topology.CompatibilityError
 	}
+	if why := s.topology.Deserted(); why != nil && (t.cfg.SRV == nil || !isPolled(s.topology.Kind)) {
+		return Server{}, why // nobody is left who could tell of another server
+	}
 	suitable, err := sel.Select(s.topology, s.topology.Servers)
 	if err != nil {
 		return Server{}, err
@@ -59,13 +62,12 @@ func (t *Topology) pick(s *snapshot, sel selection.Selector) (Server, error) {
 }
 
 // await looks again at each change, and has all servers checked, until one suits. It returns the snapshot that it saw
-// last, too.
+// last, too. As many may wait here as may wait for a connection of a pool, which is no fewer than there are operations.
 func (t *Topology) await(
 	ctx context.Context, sel selection.Selector, s *snapshot, changed <-chan struct{},
 ) (Server, *snapshot, error) {
-	deadline := time.Now().Add(t.cfg.ServerSelectionTimeout)
 	if sink := t.cfg.Sink; sink != nil && sink.ServerSelectionWaiting != nil {
-		sink.ServerSelectionWaiting(event.ServerSelectionWaiting{Selection: t.fact(sel, s), Remaining: time.Until(deadline)})
+		sink.ServerSelectionWaiting(event.ServerSelectionWaiting{Selection: t.fact(sel, s), Remaining: t.remaining(ctx)})
 	}
 	if t.cfg.ServerSelectionTimeout <= 0 {
 		s.requestChecks()
@@ -87,6 +89,15 @@ func (t *Topology) await(
 			return found, s, err
 		}
 	}
+}
+
+// remaining is how long a selection may wait: ctx may end it earlier than ServerSelectionTimeout.
+func (t *Topology) remaining(ctx context.Context) time.Duration {
+	most := t.cfg.ServerSelectionTimeout
+	if deadline, ok := ctx.Deadline(); ok {
+		most = min(most, time.Until(deadline))
+	}
+	return max(0, most)
 }
 
 func (s *snapshot) requestChecks() {
@@ -116,6 +127,9 @@ func (t *Topology) selectionFailed(sel selection.Selector, s *snapshot, err erro
 // reason is the specification's message (Server Selection, "Server Selection Errors"): that no server suits, or, where
 // none is available, what they failed with.
 func reason(sel selection.Selector, s *snapshot) string {
+	if why := s.topology.Deserted(); why != nil {
+		return why.Error()
+	}
 	unsuitable := "No servers are suitable for " + sel.String()
 	var failures []string
 	for _, server := range s.topology.Servers {

@@ -60,6 +60,7 @@ func (r *records) lookups() int {
 // polled is a topology of mongoses whose addresses come from DNS.
 type polled struct {
 	records *records
+	cluster *mongotest.Cluster
 	topo    *topology.Topology
 	journal journal
 }
@@ -76,7 +77,7 @@ func startPolled(t *testing.T, role mongotest.Role, options string) *polled {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &polled{records: &records{hosts: []string{"a:27017", "b:27017"}}}
+	p := &polled{records: &records{hosts: []string{"a:27017", "b:27017"}}, cluster: cluster}
 	resolved, interval, err := seedlist.Resolve(t.Context(), p.records, cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -107,10 +107,10 @@ func (rp *ReadPreference) String() string {
 	var b strings.Builder
 	b.WriteString(rp.Mode.String())
 	if rp.hasTags() {
-		fmt.Fprintf(&b, ", tag sets %v", rp.TagSets)
+		fmt.Fprintf(&b, ", tag set list %v", rp.TagSets)
 	}
 	if rp.limitsStaleness() {
-		fmt.Fprintf(&b, ", maxStalenessSeconds %d", *rp.MaxStalenessSeconds)
+		fmt.Fprintf(&b, ", and maxStalenessSeconds %d", *rp.MaxStalenessSeconds)
 	}
 	if rp.HedgeEnabled != nil {
 		fmt.Fprintf(&b, ", hedge %v", *rp.HedgeEnabled)
