@@ -27,7 +27,8 @@ import (
 )
 
 // TestChaos has everything happen to a deployment that can: elections, also unnoticed ones, step-downs, reconfigurations,
-// hosts that hang, lie, restart, drop connections and disappear, and SRV records that change, while operations run. At each
+// hosts that hang, lie, restart, drop connections and disappear, and SRV records that change, while operations run; each fourth
+// one stands behind a load balancer. At each
 // quiet point what is published must be what is there, and each event must have followed from the one before. At the end no
 // goroutine and no connection may be left. Time is fake.
 //
@@ -49,11 +50,17 @@ func TestChaos(t *testing.T) {
 		}
 	}
 	rounds, steps := 0, 0
-	for begin := time.Now(); !t.Failed() && (rounds < 6 || time.Since(begin) < duration); rounds++ {
-		synctest.Test(t, func(t *testing.T) { steps += chaosRound(t, seed+uint64(rounds)) })
+	defer func() { // also when a round fails, which ends the test
 		if t.Failed() {
 			t.Logf("to repeat: MOORING_CHAOS_SEED=%d", seed+uint64(rounds))
 		}
+	}()
+	for begin := time.Now(); !t.Failed() && (rounds < 6 || time.Since(begin) < duration); rounds++ {
+		round := chaosRound
+		if (seed+uint64(rounds))%4 == 0 {
+			round = balancedRound
+		}
+		synctest.Test(t, func(t *testing.T) { steps += round(t, seed+uint64(rounds)) })
 	}
 	t.Logf("%d rounds, %d incidents, seeds from %d", rounds, steps, seed)
 }
@@ -381,12 +388,13 @@ type audit struct {
 	topology description.Topology
 	servers  map[address.Address]*description.Server
 	checks   map[address.Address]bool
+	reasons  map[poolFact]int // that no pool has drawn the consequence of
 	started  bool
 	ended    bool
 }
 
 func (a *audit) sink() *event.Sink {
-	a.servers, a.checks = map[address.Address]*description.Server{}, map[address.Address]bool{}
+	a.servers, a.checks, a.reasons = map[address.Address]*description.Server{}, map[address.Address]bool{}, map[poolFact]int{}
 	return &event.Sink{
 		TopologyOpening: func(event.TopologyOpening) { a.locked(func() { a.started = true }) },
 		TopologyDescriptionChanged: func(e event.TopologyDescriptionChanged) {
@@ -423,13 +431,38 @@ func (a *audit) sink() *event.Sink {
 					a.t.Errorf("%s changed from %v, it was %v", e.Address, e.Previous, last)
 				}
 				a.servers[e.Address] = e.New
+				if e.Previous.IsAvailable() != e.New.IsAvailable() {
+					a.reasons[poolFact{e.Address, e.New.IsAvailable()}]++
+				}
 			})
 		},
+		PoolReady:   func(e event.PoolReady) { a.consequence(poolFact{e.Address, true}) },
+		PoolCleared: func(e event.PoolCleared) { a.consequence(poolFact{e.Address, false}) },
 		ServerHeartbeatStarted: func(e event.ServerHeartbeatStarted) {
-			a.locked(func() { a.checks[e.Address] = true })
+			a.locked(func() {
+				if a.servers[e.Address] == nil {
+					a.t.Errorf("a check of %s, which is not open", e.Address)
+				}
+				a.checks[e.Address] = true
+			})
 		},
 		ServerHeartbeatSucceeded: func(e event.ServerHeartbeatSucceeded) { a.checked(e.Address) },
 		ServerHeartbeatFailed:    func(e event.ServerHeartbeatFailed) { a.checked(e.Address) },
+	}
+}
+
+// poolFact is that a server's pool is ready, or that it was cleared; or the reason for that.
+type poolFact struct {
+	address address.Address
+	ready   bool
+}
+
+// consequence is a pool's fact: each must have its reason, told before (EVT-008).
+func (a *audit) consequence(f poolFact) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.reasons[f]--; a.reasons[f] < 0 {
+		a.t.Errorf("pool of %s, ready %v: nothing was told that this could follow from", f.address, f.ready)
 	}
 }
 
