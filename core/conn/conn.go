@@ -306,6 +306,9 @@ func replyBody(h wire.Header, m wire.Message, requestID int32) (bson.Raw, error)
 		}
 		return m.Body, nil
 	case *wire.Reply:
+		if m.Flags&wire.QueryFailure != 0 && len(m.Documents) == 1 {
+			return nil, queryFailure(m.Documents[0])
+		}
 		if m.Flags&(wire.CursorNotFound|wire.QueryFailure) != 0 || len(m.Documents) != 1 {
 			return nil, &wire.FormatError{Offset: wire.HeaderSize, Problem: "reply to a command without exactly one document"}
 		}
@@ -313,6 +316,17 @@ func replyBody(h wire.Header, m wire.Message, requestID int32) (bson.Raw, error)
 	default:
 		return nil, &wire.FormatError{Offset: 12, Problem: "unexpected " + h.OpCode.String()}
 	}
+}
+
+// queryFailure is what a server says that cannot even run a legacy hello.
+func queryFailure(d bson.Raw) error {
+	var text string
+	if v, ok := d.Lookup("$err"); ok {
+		text, _ = v.Str()
+	}
+	code, _ := d.Lookup("code")
+	n, _ := code.AsInt64()
+	return fmt.Errorf("the server refused it: %q (code %d)", text, n)
 }
 
 // fail breaks the connection and makes the error: for the cause of an interruption if there was one, else for err.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -207,6 +208,22 @@ func TestDialFails(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A server may be too ill for a legacy hello, and says why.
+func TestDialKeepsTheReasonOfAQueryFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mongotest.NewServer(t, mongotest.Handlers{"isMaster": func(cmd *mongotest.Command) mongotest.Reply {
+			return mongotest.Garbage(wire.Append(nil, wire.Header{ResponseTo: cmd.RequestID}, &wire.Reply{
+				Flags:     wire.QueryFailure,
+				Documents: []bson.Raw{bson.NewBuilder(nil).String("$err", "out of tickets").Int32("code", 146).Finish()},
+			}))
+		}})
+		_, err := conn.Dial(t.Context(), s.Address(), conn.Config{Dialer: s.Dial})
+		if !mongoerr.IsNetwork(err) || !strings.Contains(err.Error(), `"out of tickets" (code 146)`) {
+			t.Errorf("Dial() = %v, want the server's words", err)
+		}
+	})
 }
 
 func TestDialTransportFails(t *testing.T) {
