@@ -274,3 +274,11 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// Nothing listens on port 0, and another port must not be taken for it unseen.
+func TestProxyPortZero(t *testing.T) {
+	c := parse(t, "mongodb://a/?proxyHost=p&proxyPort=0")
+	if len(c.Warnings) != 1 || c.Warnings[0].Option != "proxyPort" || c.Proxy.Port != connstring.DefaultProxyPort {
+		t.Errorf("port %d, warnings %v, want the default's and a warning", c.Proxy.Port, c.Warnings)
+	}
+}

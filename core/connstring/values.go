@@ -291,7 +291,7 @@ func proxyHost(p *parser, value string) error {
 }
 
 func proxyPort(p *parser, value string) error {
-	n, err := parseInt(value, 0, math.MaxUint16)
+	n, err := parseInt(value, 1, math.MaxUint16) // nothing listens on port 0, which the specification lets pass
 	if err == nil {
 		p.config.Proxy.Port = uint16(n)
 	}
