@@ -68,9 +68,7 @@ func (c *Client) InsertMany(ctx context.Context, ns Namespace, docs []bson.Raw, 
 	op.ID = operation.NewID()
 	run := insertRun{client: c, cmd: &cmd, op: op}
 	run.result.Acknowledged = !op.Unacknowledged
-	if !op.Unacknowledged {
-		run.result.InsertedIDs = make([]IndexedID, 0, len(docs))
-	}
+	run.result.InsertedIDs = make([]IndexedID, 0, len(docs))
 	err := run.all(ctx)
 	return run.result, err
 }
@@ -111,7 +109,7 @@ func (r *insertRun) take(res operation.Result, err error) error {
 	if errors.As(err, &failed) {
 		return r.takeErrors(failed)
 	}
-	if err == nil && !r.op.Unacknowledged {
+	if err == nil {
 		r.inserted(r.cmd.sent, nil)
 	}
 	return err

@@ -25,9 +25,9 @@ type IndexedID struct {
 
 // InsertManyResult is the outcome of InsertMany, in part or in full.
 type InsertManyResult struct {
-	// Acknowledged is false for a write with w: 0: then nothing below is known.
+	// Acknowledged is false for a write with w: 0: nothing is known of errors then.
 	Acknowledged bool
-	// InsertedIDs are of what the server has confirmed, in the caller's order.
+	// InsertedIDs are of what the server has confirmed, or, without acknowledgement, of what was sent, in the caller's order.
 	InsertedIDs []IndexedID
 	// WriteErrors are all that the servers reported, with positions in the caller's list. If there is one,
 	// InsertMany returns an error, too.
