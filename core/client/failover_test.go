@@ -196,7 +196,7 @@ func TestWaitingForAPrimaryIsIdle(t *testing.T) {
 				wg.Go(func() {
 					begin := time.Now()
 					_, err := c.InsertOne(t.Context(), items, document, client.InsertOneOptions{})
-					if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("server selection timed out after %v: No servers are suitable for a writable server; topology: ReplicaSetNoPrimary rs", timeout)) {
+					if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("server selection timed out after %v: No servers are suitable for writes; topology: ReplicaSetNoPrimary rs", timeout)) {
 						t.Errorf("InsertOne = %v", err)
 					}
 					mu.Lock()
