@@ -79,7 +79,7 @@ type FindOptions struct {
 	// Limit is the number of documents over all batches; 0 is no limit; a negative one also asks for a
 	// single batch.
 	Limit *int64
-	// BatchSize of the first and the following batches; a negative one asks for a single batch.
+	// BatchSize of the first and the following batches; a negative one asks for a single batch, and 0 is the same as none.
 	BatchSize *int32
 	// SingleBatch closes the cursor after the first batch.
 	SingleBatch *bool
