@@ -28,14 +28,7 @@ func (c *Client) Aggregate(ctx context.Context, ns Namespace, opt AggregateOptio
 	if ck.err != nil {
 		return nil, ck.err
 	}
-	res, err := c.runner.Run(ctx, &op)
-	if err != nil {
-		return nil, err
-	}
-	if res.WriteConcernError != nil {
-		return nil, res.WriteConcernError
-	}
-	return cursor.New(&c.runner, res, a.cursorOptions())
+	return cursor.Open(ctx, &c.runner, op, a.cursorOptions())
 }
 
 // writesOutput says whether the pipeline's last stage is $out or $merge.
@@ -62,7 +55,7 @@ var aggregateFields = []string{
 }
 
 func (a *aggregate) cursorOptions() cursor.Options {
-	o := cursor.Options{Comment: a.opt.Comment, MaxAwaitTimeMS: a.opt.MaxAwaitTimeMS, RunOn: a.opt.RunOn}
+	o := cursor.Options{Comment: a.opt.Comment, MaxAwaitTimeMS: a.opt.MaxAwaitTimeMS}
 	if a.opt.BatchSize != nil {
 		o.BatchSize = *a.opt.BatchSize
 	}

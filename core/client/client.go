@@ -33,6 +33,9 @@ type Options struct {
 	Libraries []metadata.Library
 	// Resolver answers for the DNS records of a mongodb+srv string; nil asks as the rest of the process does.
 	Resolver seedlist.Resolver
+	// MaxPinnedShare is how much of maxPoolSize may be pinned to cursors and transactions at a time, behind a load balancer:
+	// from 0, which sets no bound, to 1. A cursor or transaction beyond it is a *pool.PinLimitError.
+	MaxPinnedShare float64
 }
 
 // Client runs operations on one deployment. All its methods may be called from many goroutines at once.

@@ -18,9 +18,13 @@ import (
 // The reply with ok: 1 is returned as it is, with any writeErrors in it; ok: 0 is a *mongoerr.CommandError. Without an
 // answer the error is an *operation.OutcomeUnknownError, unless the command is known to only read.
 func (c *Client) RunCommand(ctx context.Context, db string, cmd bson.Raw, opt RunCommandOptions) (bson.Raw, error) {
-	res, err := c.runCommand(ctx, db, cmd, opt.ReadPreference, opt.RunOn)
+	op, err := commandOperation(db, cmd, opt.ReadPreference, opt.RunOn)
 	if err != nil {
 		return nil, err
+	}
+	res, err := c.runner.Run(ctx, &op)
+	if err != nil {
+		return nil, withoutDoubt(err, &op)
 	}
 	return res.Reply, nil
 }
@@ -34,39 +38,39 @@ func (c *Client) RunCursorCommand(ctx context.Context, db string, cmd bson.Raw, 
 	if ck.err != nil {
 		return nil, ck.err
 	}
-	res, err := c.runCommand(ctx, db, cmd, opt.ReadPreference, opt.RunOn)
+	op, err := commandOperation(db, cmd, opt.ReadPreference, opt.RunOn)
 	if err != nil {
 		return nil, err
 	}
-	o := cursor.Options{MaxAwaitTimeMS: opt.MaxTimeMS, Comment: opt.Comment, RunOn: opt.RunOn}
-	if opt.BatchSize != nil {
-		o.BatchSize = *opt.BatchSize
-	}
-	return cursor.New(&c.runner, res, o)
+	cur, err := cursor.Open(ctx, &c.runner, op, cursor.Options{
+		BatchSize: valueOf(opt.BatchSize), MaxAwaitTimeMS: opt.MaxTimeMS, Comment: opt.Comment,
+	})
+	return cur, withoutDoubt(err, &op)
 }
 
 // ContinueCursor makes a cursor of what another one, perhaps of another client, has left.
 func (c *Client) ContinueCursor(s cursor.State) *cursor.Cursor { return cursor.Continue(&c.runner, s) }
 
-func (c *Client) runCommand(ctx context.Context, db string, cmd bson.Raw, rp *selection.ReadPreference, runOn bool) (operation.Result, error) {
+// commandOperation runs a command as its user wrote it.
+func commandOperation(db string, cmd bson.Raw, rp *selection.ReadPreference, runOn bool) (operation.Operation, error) {
 	var ck check
 	ck.database(db)
 	if cmd.IsEmpty() {
 		ck.refuse("command", "is empty")
 	}
 	ck.readPreference(rp)
-	if ck.err != nil {
-		return operation.Result{}, ck.err
-	}
 	u := userCommand(cmd)
-	res, err := c.runner.Run(ctx, &operation.Operation{
+	return operation.Operation{
 		Database: db, Command: &u, Kind: operation.Generic, ReadPreference: rp, RunOn: runOn,
-	})
-	var unknown *operation.OutcomeUnknownError
-	if errors.As(err, &unknown) && onlyReads(u.Name()) {
-		err = unknown.Err
+	}, ck.err
+}
+
+// withoutDoubt takes the unknown outcome from a command that is known to only read.
+func withoutDoubt(err error, op *operation.Operation) error {
+	if unknown, ok := errors.AsType[*operation.OutcomeUnknownError](err); ok && onlyReads(op.Command.Name()) {
+		return unknown.Err
 	}
-	return res, err
+	return err
 }
 
 // userCommand is a command as its user wrote it.

@@ -9,6 +9,7 @@ import (
 	"github.com/mooringdb/mooring/core/conn"
 	"github.com/mooringdb/mooring/core/conn/metadata"
 	"github.com/mooringdb/mooring/core/connstring"
+	"github.com/mooringdb/mooring/core/pool"
 	"github.com/mooringdb/mooring/core/topology"
 	"github.com/mooringdb/mooring/core/topology/description"
 	"github.com/mooringdb/mooring/core/topology/selection"
@@ -21,7 +22,6 @@ var unbuilt = []struct {
 }{
 	{"username", func(c *connstring.Config) bool { return c.HasCredential }},
 	{"authMechanism", func(c *connstring.Config) bool { return c.AuthMechanism != "" }},
-	{"loadBalanced", func(c *connstring.Config) bool { return c.LoadBalanced }},
 }
 
 func refuseUnbuilt(cfg *connstring.Config) error {
@@ -51,6 +51,9 @@ func warnings(cfg *connstring.Config) []connstring.Warning {
 // TopologyConfig is how a client watches and connects to the deployment of cfg, whose seeds are known. It reads the files
 // that the tls options name. Besides New it serves those who look at a deployment without a client.
 func TopologyConfig(cfg *connstring.Config, opt Options) (topology.Config, error) {
+	if !(opt.MaxPinnedShare >= 0 && opt.MaxPinnedShare <= 1) { // not a number included
+		return topology.Config{}, fmt.Errorf("the share of pinned connections is %v, must be from 0 to 1", opt.MaxPinnedShare)
+	}
 	host := metadata.ThisHost()
 	client, err := metadata.Client{AppName: cfg.AppName, Libraries: opt.Libraries, Host: host}.Document()
 	if err != nil {
@@ -60,6 +63,7 @@ func TopologyConfig(cfg *connstring.Config, opt Options) (topology.Config, error
 		Seeds:                  cfg.Hosts,
 		ReplicaSet:             cfg.ReplicaSet,
 		DirectConnection:       isTrue(cfg.DirectConnection),
+		LoadBalanced:           cfg.LoadBalanced,
 		HeartbeatInterval:      valueOf(cfg.HeartbeatInterval),
 		ServerSelectionTimeout: zeroIs(cfg.ServerSelectionTimeout, -1),
 		LocalThreshold:         cfg.LocalThreshold,
@@ -73,6 +77,7 @@ func TopologyConfig(cfg *connstring.Config, opt Options) (topology.Config, error
 			SocketTimeout:  valueOf(cfg.SocketTimeout),
 			Compressors:    cfg.Compressors,
 			ZlibLevel:      cfg.ZlibCompressionLevel,
+			LoadBalanced:   cfg.LoadBalanced,
 		},
 		Pool: topology.PoolConfig{
 			MaxSize:          cfg.MaxPoolSize,
@@ -80,6 +85,7 @@ func TopologyConfig(cfg *connstring.Config, opt Options) (topology.Config, error
 			MaxConnecting:    valueOf(cfg.MaxConnecting),
 			MaxIdleTime:      valueOf(cfg.MaxIdleTime),
 			WaitQueueTimeout: valueOf(cfg.WaitQueueTimeout),
+			MaxPinned:        maxPinned(opt.MaxPinnedShare, cfg.MaxPoolSize),
 		},
 	}
 	if !cfg.UseTLS() {
@@ -87,6 +93,19 @@ func TopologyConfig(cfg *connstring.Config, opt Options) (topology.Config, error
 	}
 	out.Conn.TLS, out.Conn.Revocation, err = conn.TLSConfig(cfg.TLS)
 	return out, err
+}
+
+// maxPinned is that share of a pool, rounded down, but at least 1; 0, without a bound, for no share and of a pool without one.
+func maxPinned(share float64, size *uint64) uint64 {
+	most := uint64(pool.DefaultMaxSize)
+	if size != nil {
+		most = *size
+	}
+	if share == 0 || most == 0 {
+		return 0
+	}
+	const rounding = 1e-9 // 0.29 of 100 is 29
+	return max(1, uint64(share*float64(most)+rounding))
 }
 
 // polls tells whether servers are asked each interval although they could tell by themselves. A function as a service may

@@ -25,7 +25,6 @@ func TestNewRefusesWhatIsNotBuilt(t *testing.T) {
 	tests := map[string]connstring.Config{
 		"username":      {HasCredential: true, Username: "u", Password: "secret"},
 		"authMechanism": {AuthMechanism: "MONGODB-X509"},
-		"loadBalanced":  {LoadBalanced: true},
 	}
 	for option, cfg := range tests {
 		t.Run(option, func(t *testing.T) {

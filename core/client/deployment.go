@@ -68,4 +68,8 @@ func (l *lease) Write(ctx context.Context, msg []byte) error {
 	return l.conn.Resource().Write(ctx, msg)
 }
 
+func (l *lease) Learn(err error) { l.server.Fail(l.conn, err) }
+
+func (l *lease) PinForCursor() error { return l.server.Pin(l.conn, pool.PurposeCursor) }
+
 func (l *lease) CheckIn(err error) { l.server.CheckIn(l.conn, err) }

@@ -394,9 +394,14 @@ func TestServersThatDNSDoesNotName(t *testing.T) {
 		zone *zone
 		want string
 	}{
-		"error":   {&zone{err: context.DeadlineExceeded}, "look up SRV records"},
-		"none":    {&zone{}, "no SRV records"},
-		"unbuilt": {&zone{hosts: []string{"a"}, txt: []string{"loadBalanced=true"}}, "loadBalanced is not supported"},
+		"error": {&zone{err: context.DeadlineExceeded}, "look up SRV records"},
+		"none":  {&zone{}, "no SRV records"},
+		"two hosts behind a load balancer": {
+			&zone{hosts: []string{"a", "b"}, txt: []string{"loadBalanced=true"}}, "loadBalanced=true needs exactly one host",
+		},
+		"a replica set behind a load balancer": {
+			&zone{hosts: []string{"a"}, txt: []string{"loadBalanced=true&replicaSet=rs"}}, "loadBalanced=true and replicaSet exclude each other",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg, err := connstring.Parse("mongodb+srv://db.example.com/")

@@ -15,17 +15,13 @@ func (c *Client) Find(ctx context.Context, ns Namespace, opt FindOptions) (*curs
 	if err := f.prepare(ns); err != nil {
 		return nil, err
 	}
-	res, err := c.runner.Run(ctx, &operation.Operation{
+	return cursor.Open(ctx, &c.runner, operation.Operation{
 		Database:          ns.Database,
 		Command:           &f,
 		ReadPreference:    c.readPreferenceFor(opt.ReadPreference),
 		DeadlineAsMaxTime: f.deadlineAsMaxTime(),
 		RunOn:             opt.RunOn,
-	})
-	if err != nil {
-		return nil, err
-	}
-	return cursor.New(&c.runner, res, f.cursorOptions())
+	}, f.cursorOptions())
 }
 
 // FindOne returns the first document that matches; found is false if none does.
@@ -122,7 +118,7 @@ func (f *find) deadlineAsMaxTime() bool {
 }
 
 func (f *find) cursorOptions() cursor.Options {
-	o := cursor.Options{Comment: f.opt.Comment, RunOn: f.opt.RunOn}
+	o := cursor.Options{Comment: f.opt.Comment}
 	if f.opt.BatchSize != nil {
 		o.BatchSize = max(*f.opt.BatchSize, 0)
 	}

@@ -1,6 +1,9 @@
 package client
 
-import "github.com/mooringdb/mooring/core/topology/description"
+import (
+	"github.com/mooringdb/mooring/core/topology"
+	"github.com/mooringdb/mooring/core/topology/description"
+)
 
 // WatchTopology is Topology, and a channel that is closed when there is news, which may be equal to what was known. Nothing queues: who
 // looks again late sees the newest. Before Start of a client whose servers' names come from DNS there is nothing to watch, and no channel.
@@ -9,4 +12,12 @@ func (c *Client) WatchTopology() (description.Topology, <-chan struct{}) {
 		return t.Watch()
 	}
 	return description.Topology{}, nil
+}
+
+// Pools counts what the servers' pools have, by address. A server that was never of use has none.
+func (c *Client) Pools() []topology.PoolStats {
+	if t := c.topology.Load(); t != nil {
+		return t.Pools()
+	}
+	return nil
 }

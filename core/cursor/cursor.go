@@ -1,9 +1,10 @@
 // Package cursor reads the result of a command in batches, each by one getMore on the server that
 // holds the cursor, and ends the cursor on that server when it is closed early.
 //
-// A cursor holds no connection and no goroutine between its calls, and all that a getMore needs is in
-// its State: another process can continue it. It retries nothing (a getMore cannot be repeated), and it
-// does not decode documents: those of a batch are views on the reply.
+// A cursor has no goroutine, and all that a getMore needs is in its State: another process can continue it. It holds no
+// connection between its calls either, except behind a load balancer, where only the connection that it was opened on leads
+// to the service that knows it: there the cursor is pinned to it until it is exhausted or closed. It retries nothing (a
+// getMore cannot be repeated), and it does not decode documents: those of a batch are views on the reply.
 package cursor
 
 import (
@@ -12,6 +13,7 @@ import (
 	"io"
 	"iter"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/mooringdb/mooring/core/address"
@@ -53,50 +55,43 @@ type State struct {
 	Comment bson.Value
 }
 
-// Options are what the getMores of a new cursor need besides the reply; see State.
-type Options struct {
-	BatchSize int32
-	// Limit is the number of documents over all batches; 0: no limit.
-	Limit          int64
-	MaxAwaitTimeMS *int64
-	Comment        bson.Value
-	RunOn          bool
-}
-
 // killTimeout bounds killCursors, which nobody waits for gladly: the server closes forgotten cursors itself.
 const killTimeout = 3 * time.Second
 
-// Cursor is the result of a command. One goroutine at a time may use it.
+var (
+	// ErrBusy is a call of Next while another one is under way. Nothing was done.
+	ErrBusy = errors.New("cursor is in use by another call of Next")
+	// ErrClosed is inside the error of a Next that Close interrupted, or that comes after a Close which was not the end of the
+	// result.
+	ErrClosed = errors.New("cursor was closed")
+)
+
+// Cursor is the result of a command. One goroutine at a time reads it with Next; all other methods may be called at any time.
 type Cursor struct {
 	runner *operation.Runner
-	state  State
-	runOn  bool
+
+	// mu guards the fields below. No I/O is done while it is held: busy keeps others out of a getMore.
+	mu    sync.Mutex
+	state State
+	runOn bool
 	// first is the batch that came with the command, until Next has returned it.
 	first    Batch
 	hasFirst bool
+	// limitReached says that no more documents are wanted.
+	limitReached bool
 	// broken is the error after which the position is not known any more: Next repeats it.
 	broken error
+	// pin is the connection that the cursor holds, if it does; lost says that it broke.
+	pin  *operation.Pin
+	lost bool
+
+	busy      bool
+	request   State // the state that the getMore under way was made of
+	interrupt context.CancelCauseFunc
+	idle      chan struct{} // closed when busy ends, if somebody waits for that
 }
 
-// New makes the cursor of a command's reply. A reply without a cursor is a *mongoerr.MalformedReplyError.
-func New(r *operation.Runner, res operation.Result, opt Options) (*Cursor, error) {
-	p, err := parse(res.Server, res.Reply, "firstBatch")
-	if err != nil {
-		return nil, err
-	}
-	c := &Cursor{
-		runner: r,
-		runOn:  opt.RunOn,
-		state: State{
-			Server: res.Server, BatchSize: opt.BatchSize, Remaining: opt.Limit,
-			MaxAwaitTimeMS: opt.MaxAwaitTimeMS, Comment: opt.Comment,
-		},
-	}
-	c.first, c.hasFirst = c.take(p), true
-	return c, nil
-}
-
-// Continue makes a cursor of what another one has left.
+// Continue makes a cursor of what another one has left. It holds no connection, so it does not work behind a load balancer.
 func Continue(r *operation.Runner, s State) *Cursor { return &Cursor{runner: r, state: s} }
 
 // Next returns the next batch: first the one that came with the command (no I/O), then one getMore a call.
@@ -106,43 +101,60 @@ func Continue(r *operation.Runner, s State) *Cursor { return &Cursor{runner: r, 
 // call returns the same error, so that no batch is skipped unseen; other errors may be tried again. Close in any
 // case.
 func (c *Cursor) Next(ctx context.Context) (Batch, error) {
-	if c.hasFirst {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.busy:
+		return Batch{}, ErrBusy
+	case c.hasFirst:
 		b := c.first
 		c.first, c.hasFirst = Batch{}, false
-		return b, c.finish(ctx)
-	}
-	if c.broken != nil {
+		return b, nil
+	case c.broken != nil:
 		return Batch{}, c.broken
-	}
-	if c.state.ID == 0 {
+	case c.state.ID == 0:
 		return Batch{}, io.EOF
 	}
-	b, err := c.getMore(ctx)
+	ctx, c.interrupt = context.WithCancelCause(ctx)
+	c.busy, c.request = true, c.state
+	defer c.restLocked()
+	p, err := c.getMoreLocked(ctx)
 	if err != nil {
-		return Batch{}, c.fail(ctx, err)
-	}
-	return b, c.finish(ctx)
-}
-
-func (c *Cursor) getMore(ctx context.Context) (Batch, error) {
-	res, err := c.runner.Run(ctx, &operation.Operation{
-		Database: c.state.Database,
-		Command:  (*getMore)(&c.state),
-		Selector: selection.Address(c.state.Server),
-		RunOn:    c.runOn,
-	})
-	if err != nil {
+		c.failLocked(ctx, err)
 		return Batch{}, err
 	}
-	p, err := parse(res.Server, res.Reply, "nextBatch")
-	if err != nil {
-		return Batch{}, err
-	}
-	return c.take(p), nil
+	b := c.takeLocked(p)
+	c.settleLocked(ctx)
+	return b, nil
 }
 
-// take makes the state that of the reply, and counts its documents against the limit.
-func (c *Cursor) take(p reply) Batch {
+// restLocked ends busy.
+func (c *Cursor) restLocked() {
+	c.interrupt(nil)
+	c.busy, c.interrupt, c.request = false, nil, State{}
+	if c.idle != nil {
+		close(c.idle)
+		c.idle = nil
+	}
+}
+
+// getMoreLocked sends a getMore. mu is not held meanwhile; busy is.
+func (c *Cursor) getMoreLocked(ctx context.Context) (reply, error) {
+	op := operation.Operation{
+		Database: c.request.Database, Command: (*getMore)(&c.request), RunOn: c.runOn,
+		On: c.pin, Selector: selection.Address(c.request.Server),
+	}
+	c.mu.Unlock()
+	defer c.mu.Lock()
+	res, err := c.runner.Run(ctx, &op)
+	if err != nil {
+		return reply{}, err
+	}
+	return parse(res.Server, res.Reply, "nextBatch")
+}
+
+// takeLocked makes the state that of the reply, and counts its documents against the limit.
+func (c *Cursor) takeLocked(p reply) Batch {
 	c.state.ID = p.id
 	if p.database != "" && (p.database != c.state.Database || p.collection != c.state.Collection) {
 		// p has views on the reply, which the cursor must not keep alive.
@@ -155,26 +167,25 @@ func (c *Cursor) take(p reply) Batch {
 		p.batch.cut(int(c.state.Remaining))
 	}
 	c.state.Remaining -= int64(len(p.batch.Documents))
-	if c.state.Remaining == 0 {
-		c.state.Remaining = reached
-	}
+	c.limitReached = c.state.Remaining == 0
 	return p.batch
 }
 
-// reached is State.Remaining where the limit allows no more: the cursor is then closed before anyone sees it.
-const reached = -1
-
-// finish ends a cursor whose limit is reached: since version 5.0, servers may leave that to the driver.
-func (c *Cursor) finish(ctx context.Context) error {
-	if c.state.Remaining != reached {
-		return nil
+// settleLocked ends a cursor that the server has closed, or whose limit is reached: since version 5.0, servers may leave that
+// to the driver. mu is not held while it does.
+func (c *Cursor) settleLocked(ctx context.Context) {
+	if c.state.ID != 0 && !c.limitReached {
+		return
 	}
-	c.state.Remaining = 0
-	return c.Close(ctx)
+	e := c.endLocked()
+	c.mu.Unlock()
+	defer c.mu.Lock()
+	e.run(ctx)
 }
 
-// fail decides what an error of getMore means for the cursor.
-func (c *Cursor) fail(ctx context.Context, err error) error {
+// failLocked decides what an error of getMore means for the cursor. Whatever it was, a connection stays pinned until Close
+// (Load Balancer Support, "Behaviour With Cursors").
+func (c *Cursor) failLocked(ctx context.Context, err error) {
 	var malformed *mongoerr.MalformedReplyError
 	var network *mongoerr.NetworkError
 	switch {
@@ -182,53 +193,103 @@ func (c *Cursor) fail(ctx context.Context, err error) error {
 		c.state.ID, c.broken = 0, err
 	case errors.As(err, &malformed):
 		c.broken = err
-	case errors.As(err, &network) && network.Sent:
+	case !errors.As(err, &network):
+	case c.pin != nil:
+		c.broken, c.lost = err, true
+	case network.Sent:
 		c.broken = err
 		if ctx.Err() == nil && !network.Timeout() {
 			c.state.ID = 0 // the server is gone, or has closed the cursor with the connection
 		}
 	}
-	return err
 }
 
 const codeCursorNotFound = 43
 
-// Done says that nothing is left, neither here nor on the server.
-func (c *Cursor) Done() bool { return !c.hasFirst && c.state.ID == 0 }
+// Done says that nothing is left, neither here nor on the server, and that the cursor holds no connection.
+func (c *Cursor) Done() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.doneLocked()
+}
+
+func (c *Cursor) doneLocked() bool { return !c.hasFirst && c.state.ID == 0 && c.pin == nil }
 
 // ID is the server's number of the cursor, 0 once the server has closed it.
-func (c *Cursor) ID() int64 { return c.state.ID }
+func (c *Cursor) ID() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state.ID
+}
+
+// Pinned says that the cursor holds a connection, as it does behind a load balancer until it is exhausted or closed. Only this
+// Cursor can continue it then: its State is of no use elsewhere.
+func (c *Cursor) Pinned() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.pin != nil
+}
 
 // State is what continues the cursor elsewhere. It does not include a first batch that Next has not
 // returned yet.
-func (c *Cursor) State() State { return c.state }
+func (c *Cursor) State() State {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state
+}
 
 // SetBatchSize sets the batch size of the following getMores; 0 lets the server decide.
-func (c *Cursor) SetBatchSize(n int32) { c.state.BatchSize = n }
+func (c *Cursor) SetBatchSize(n int32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.state.BatchSize = n
+}
 
 // SetMaxAwaitTimeMS sets how long the server may wait for documents in the following getMores; nil sends nothing.
-func (c *Cursor) SetMaxAwaitTimeMS(ms *int64) { c.state.MaxAwaitTimeMS = ms }
+func (c *Cursor) SetMaxAwaitTimeMS(ms *int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.state.MaxAwaitTimeMS = ms
+}
 
 // SetRunOn says whether a getMore that has been sent goes on although its context is canceled: see operation.Operation.
-func (c *Cursor) SetRunOn(on bool) { c.runOn = on }
+func (c *Cursor) SetRunOn(on bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.runOn = on
+}
 
 // Close ends the cursor, on the server too if it still has it: killCursors, detached from ctx's end,
 // for a short time. Its outcome is not reported, since the server closes forgotten cursors itself: the error is always nil.
 // Close may be repeated, and may follow any error of Next.
+//
+// A Next that is under way is interrupted, which costs its connection, and Close goes on when it has ended: the two never talk
+// to the server at once. A connection that the cursor holds is given back in any case, and if it broke, nothing is sent.
 func (c *Cursor) Close(ctx context.Context) error {
-	c.first, c.hasFirst = Batch{}, false
-	if c.state.ID == 0 {
-		return nil
+	c.mu.Lock()
+	for c.busy {
+		c.awaitIdleLocked()
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killTimeout)
-	defer cancel()
-	_, _ = c.runner.Run(ctx, &operation.Operation{
-		Database: c.state.Database,
-		Command:  (*killCursors)(&c.state),
-		Selector: selection.Address(c.state.Server),
-	})
-	c.state.ID = 0
+	if c.broken == nil && !c.doneLocked() {
+		c.broken = ErrClosed
+	}
+	c.first, c.hasFirst = Batch{}, false
+	e := c.endLocked()
+	c.mu.Unlock()
+	e.run(ctx)
 	return nil
+}
+
+// awaitIdleLocked interrupts the getMore under way and waits for its end, without mu.
+func (c *Cursor) awaitIdleLocked() {
+	c.interrupt(ErrClosed)
+	if c.idle == nil {
+		c.idle = make(chan struct{})
+	}
+	idle := c.idle
+	c.mu.Unlock()
+	<-idle
+	c.mu.Lock()
 }
 
 // Batches iterates over what Next returns, and closes the cursor at the end, at an error, which is the
@@ -236,13 +297,20 @@ func (c *Cursor) Close(ctx context.Context) error {
 func (c *Cursor) Batches(ctx context.Context) iter.Seq2[Batch, error] {
 	return func(yield func(Batch, error) bool) {
 		defer func() { _ = c.Close(ctx) }()
-		for !c.Done() || c.broken != nil {
+		for c.hasNext() {
 			b, err := c.Next(ctx)
 			if !yield(b, err) || err != nil {
 				return
 			}
 		}
 	}
+}
+
+// hasNext says that Next would return something else than io.EOF.
+func (c *Cursor) hasNext() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.hasFirst || c.state.ID != 0 || c.broken != nil
 }
 
 // First is the first document of a reply that has all of the result in one batch: a limit of 1, or a count.

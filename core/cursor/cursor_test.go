@@ -225,8 +225,8 @@ func TestCloseKills(t *testing.T) {
 		if srv.KilledCursors() != 1 || srv.OpenCursors() != 0 || len(srv.Commands("killCursors")) != 1 || !cur.Done() {
 			t.Errorf("killed %d cursors by %d commands, want 1 by 1", srv.KilledCursors(), len(srv.Commands("killCursors")))
 		}
-		if _, err := cur.Next(t.Context()); !errors.Is(err, io.EOF) {
-			t.Errorf("Next() = %v, want EOF", err)
+		if _, err := cur.Next(t.Context()); !errors.Is(err, cursor.ErrClosed) {
+			t.Errorf("Next() = %v, want ErrClosed: this was not the end of the result", err)
 		}
 	})
 }
@@ -335,7 +335,7 @@ func TestNextBeforeSendingMayBeRepeated(t *testing.T) {
 func TestPostBatchResumeToken(t *testing.T) {
 	res := operation.Result{Server: "a:27017", Reply: doc(t,
 		`{"cursor":{"id":0,"ns":"a.b","firstBatch":[],"postBatchResumeToken":{"_data":"8"}},"ok":1}`)}
-	cur, err := cursor.New(nil, res, cursor.Options{})
+	cur, err := cursor.New(t.Context(), res, cursor.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -355,7 +355,7 @@ func FuzzReply(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, reply []byte) {
 		res := operation.Result{Server: "a:27017", Reply: reply}
-		cur, err := cursor.New(nil, res, cursor.Options{})
+		cur, err := cursor.New(t.Context(), res, cursor.Options{})
 		_, _, errFirst := cursor.First(res)
 		if err != nil {
 			if !errors.As(err, new(*mongoerr.MalformedReplyError)) {

@@ -37,6 +37,11 @@ type Conn interface {
 	RoundTrip(ctx context.Context, msg []byte) (bson.Raw, error)
 	// Write sends a complete OP_MSG that gets no reply.
 	Write(ctx context.Context, msg []byte) error
+	// Learn lets the topology learn from how an operation ended; the connection stays its owner's.
+	Learn(err error)
+	// PinForCursor counts the connection among those that cursors hold, until CheckIn. It fails where no more of them may be
+	// held.
+	PinForCursor() error
 	// CheckIn gives the connection back. err is how the operation ended; the topology learns from it.
 	CheckIn(err error)
 }
@@ -82,6 +87,11 @@ type Operation struct {
 	Database string
 	Command  Command
 	Kind     Kind
+	// On is the connection to run on; nil: one of a server that is selected. It stays pinned, however the operation ends.
+	On *Pin
+	// KeepConn asks for the connection, where the operation succeeds and what follows it needs the same one: Result.Pin. With
+	// On, it is kept anyhow.
+	KeepConn bool
 	// Selector finds the server. Nil: the one for writes, or the one that ReadPreference asks for.
 	Selector selection.Selector
 	// ReadPreference of a read; nil is primary. It is sent where the specification says so.
@@ -107,4 +117,7 @@ type Result struct {
 	Hello *description.Server
 	// WriteConcernError is the reply's, for operations of kind Write; nil where it has none.
 	WriteConcernError *mongoerr.WriteConcernError
+	// Pin is the connection that was used, for the caller to release. It is nil without Operation.KeepConn, after an error, and
+	// where any connection to the server will do, which is everywhere but behind a load balancer.
+	Pin *Pin
 }

@@ -38,6 +38,11 @@ func (r *Runner) attempt(ctx context.Context, op *Operation) (Result, error) {
 	if ctx.Err() != nil {
 		return Result{}, context.Cause(ctx)
 	}
+	x := exchange{runner: r}
+	if op.On != nil {
+		x.server, x.conn, x.pinned = op.On.server, op.On.conn, true
+		return x.run(ctx, op)
+	}
 	sel := op.selector()
 	if r.Sink.HearsSelection() {
 		sel = selection.For(sel, op.Command.Name(), op.ID)
@@ -50,21 +55,7 @@ func (r *Runner) attempt(ctx context.Context, op *Operation) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	req := requests.Get().(*request)
-	defer req.release()
-	built := false
-	defer func() {
-		if !built { // or a bug in the command panics: that must not cost the pool a connection
-			conn.CheckIn(nil)
-		}
-	}()
-	if err := req.build(ctx, op, server, conn); err != nil {
-		return Result{}, err
-	}
-	built = true
-	ctx, done := op.exchangeContext(ctx)
-	defer done()
-	x := exchange{runner: r, conn: conn, server: server, req: req}
+	x.server, x.conn = server, conn
 	return x.run(ctx, op)
 }
 
@@ -79,26 +70,53 @@ func (op *Operation) selector() selection.Selector {
 	}
 }
 
-// exchange is one request on one connection. The operation is not in it: its callers keep that on their stacks.
+// exchange is one request on one connection, which is given back at its end, unless it is pinned. The operation is not in it:
+// its callers keep that on their stacks.
 type exchange struct {
 	runner *Runner
 	conn   Conn
 	server Server
 	req    *request
+	pinned bool // the connection is another's, and stays checked out
+	left   bool // the exchange is done with the connection
 }
 
 func (x *exchange) run(ctx context.Context, op *Operation) (Result, error) {
+	x.req = requests.Get().(*request)
+	defer x.req.release()
+	defer x.leave(nil) // a refused command, or a bug that panics, must not cost the pool a connection
+	if err := x.req.build(ctx, op, x.server, x.conn); err != nil {
+		return Result{}, err
+	}
+	ctx, done := op.exchangeContext(ctx)
+	defer done()
+	return x.send(ctx, op)
+}
+
+// leave ends the use of the connection, unless that has been done. The topology learns from the error.
+func (x *exchange) leave(lesson error) {
+	switch {
+	case x.left:
+	case x.pinned:
+		x.conn.Learn(lesson)
+	default:
+		x.conn.CheckIn(lesson)
+	}
+	x.left = true
+}
+
+func (x *exchange) send(ctx context.Context, op *Operation) (Result, error) {
 	res := Result{Server: x.server.Description().Address, Hello: x.conn.Hello()}
 	ev := x.runner.begin(x, op)
 	if op.Unacknowledged {
 		err := x.conn.Write(ctx, x.req.msg)
-		x.conn.CheckIn(err)
+		x.leave(err)
 		ev.end(unacknowledgedReply, err)
 		return res, op.unanswered(err)
 	}
 	reply, err := x.conn.RoundTrip(ctx, x.req.msg)
 	if err != nil {
-		x.conn.CheckIn(err)
+		x.leave(err)
 		ev.end(nil, err)
 		return res, op.unanswered(err)
 	}
@@ -107,7 +125,13 @@ func (x *exchange) run(ctx context.Context, op *Operation) (Result, error) {
 	if op.Kind != Read && err == nil {
 		res.WriteConcernError = mongoerr.WriteConcernErrorOf(res.Server, reply)
 	}
-	x.conn.CheckIn(lesson(err, res.WriteConcernError))
+	if err == nil && op.KeepConn && !x.pinned && pins(x.server) {
+		x.conn.Learn(lesson(nil, res.WriteConcernError))
+		ev.end(reply, nil)
+		x.left, res.Pin = true, &Pin{x.server, x.conn}
+		return res, nil
+	}
+	x.leave(lesson(err, res.WriteConcernError))
 	if err != nil {
 		return op.refused(ctx, res, err, &ev)
 	}

@@ -29,6 +29,7 @@ type fake struct {
 	sent       []*wire.Msg
 	checkedOut int
 	lessons    []error
+	pinErr     error
 }
 
 var (
@@ -56,6 +57,10 @@ func (f *fake) CheckIn(err error) {
 	f.checkedOut--
 	f.lessons = append(f.lessons, err)
 }
+
+func (f *fake) Learn(err error) { f.lessons = append(f.lessons, err) }
+
+func (f *fake) PinForCursor() error { return f.pinErr }
 
 func (f *fake) RoundTrip(ctx context.Context, msg []byte) (bson.Raw, error) {
 	if f.before != nil {
@@ -331,4 +336,6 @@ func (c *canned) Hello() *description.Server                          { return c
 func (c *canned) ID() uint64                                          { return 1 }
 func (c *canned) RoundTrip(context.Context, []byte) (bson.Raw, error) { return c.reply, nil }
 func (c *canned) Write(context.Context, []byte) error                 { return nil }
+func (c *canned) Learn(error)                                         {}
+func (c *canned) PinForCursor() error                                 { return nil }
 func (c *canned) CheckIn(error)                                       {}

@@ -1,0 +1,101 @@
+package cursor
+
+import (
+	"context"
+
+	"github.com/mooringdb/mooring/core/address"
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/operation"
+	"github.com/mooringdb/mooring/core/topology/selection"
+)
+
+// Options are what the getMores of a new cursor need besides the operation and its reply; see State.
+type Options struct {
+	BatchSize int32
+	// Limit is the number of documents over all batches; 0: no limit.
+	Limit          int64
+	MaxAwaitTimeMS *int64
+	Comment        bson.Value
+}
+
+// Open runs an operation whose reply has a cursor, and makes the cursor of it. A reply without one is a
+// *mongoerr.MalformedReplyError.
+//
+// Behind a load balancer, a cursor that stays open keeps the operation's connection. If no more connections may be kept like
+// that, the cursor is closed on the server at once, and the error says so.
+func Open(ctx context.Context, r *operation.Runner, op operation.Operation, opt Options) (*Cursor, error) {
+	op.KeepConn = true
+	res, err := r.Run(ctx, &op)
+	if err != nil {
+		return nil, err
+	}
+	c := &Cursor{runner: r, runOn: op.RunOn, pin: res.Pin}
+	opened := false
+	defer func() { // by a panic, too
+		if !opened {
+			_ = c.Close(ctx)
+		}
+	}()
+	if err := c.open(ctx, &res, opt); err != nil {
+		return nil, err
+	}
+	if op.Kind == operation.Write && res.WriteConcernError != nil {
+		return nil, res.WriteConcernError
+	}
+	opened = true
+	return c, nil
+}
+
+// open takes the command's reply.
+func (c *Cursor) open(ctx context.Context, res *operation.Result, opt Options) error {
+	p, err := parse(res.Server, res.Reply, "firstBatch")
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.state = State{
+		Server: res.Server, BatchSize: opt.BatchSize, Remaining: opt.Limit,
+		MaxAwaitTimeMS: opt.MaxAwaitTimeMS, Comment: opt.Comment,
+	}
+	c.first, c.hasFirst = c.takeLocked(p), true
+	c.settleLocked(ctx)
+	if c.pin != nil {
+		return c.pin.HoldForCursor()
+	}
+	return nil
+}
+
+// ending is what remains to be done for a cursor that is over.
+type ending struct {
+	runner  *operation.Runner
+	server  address.Address
+	command killCursors
+	kill    bool // the server still has the cursor, and can be told
+	pin     *operation.Pin
+}
+
+// endLocked makes the cursor one without anything on the server, once.
+func (c *Cursor) endLocked() ending {
+	e := ending{
+		runner: c.runner, server: c.state.Server, command: killCursors(c.state), pin: c.pin,
+		kill: c.state.ID != 0 && !c.lost,
+	}
+	c.state.ID, c.pin = 0, nil
+	return e
+}
+
+// run kills the cursor, detached from ctx's end and for a short time, and gives its connection back whatever came of it.
+func (e *ending) run(ctx context.Context) {
+	if e.pin != nil {
+		defer e.pin.Release()
+	}
+	if !e.kill {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killTimeout)
+	defer cancel()
+	_, _ = e.runner.Run(ctx, &operation.Operation{
+		Database: e.command.Database, Command: &e.command, On: e.pin, Selector: selection.Address(e.server),
+	})
+}

@@ -1,0 +1,497 @@
+package cursor_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/client"
+	"github.com/mooringdb/mooring/core/connstring"
+	"github.com/mooringdb/mooring/core/cursor"
+	"github.com/mooringdb/mooring/core/event"
+	"github.com/mooringdb/mooring/core/mongoerr"
+	"github.com/mooringdb/mooring/core/pool"
+	"github.com/mooringdb/mooring/internal/mongotest"
+)
+
+// balanced is a client of two services behind a load balancer, which leads its connections to them in turn.
+type balanced struct {
+	*mongotest.Balanced
+	client *client.Client
+
+	mu     sync.Mutex
+	events []string
+	byID   map[uint64]bson.ObjectID // the services that commands were sent to, by connection
+}
+
+func runBalanced(t *testing.T, options string, opt client.Options, test func(t *testing.T, b *balanced)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		b := &balanced{Balanced: mongotest.NewBalanced(t, mongotest.BalancedConfig{}), byID: map[uint64]bson.ObjectID{}}
+		b.SetDocuments("shop.orders", mongotest.Numbered(0, 9, 0)...)
+		cfg, err := connstring.Parse(b.URI(options))
+		if err != nil {
+			t.Fatal(err)
+		}
+		opt.Dialer, opt.Sink = b.Dial, b.sink(t)
+		if b.client, err = client.New(cfg, opt); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.client.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		test(t, b)
+		if p := b.client.Pools()[0]; p.InUse != 0 || p.Cursors != 0 {
+			t.Errorf("%d connections are out, %d of them pinned: they leak", p.InUse, p.Cursors)
+		}
+		if err := b.client.Close(context.WithoutCancel(t.Context())); err != nil {
+			t.Errorf("Close() = %v", err)
+		}
+	})
+}
+
+func (b *balanced) add(format string, args ...any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.events = append(b.events, fmt.Sprintf(format, args...))
+}
+
+// take returns the events so far and forgets them.
+func (b *balanced) take() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	events := b.events
+	b.events = nil
+	return events
+}
+
+func (b *balanced) sink(t *testing.T) *event.Sink {
+	return &event.Sink{
+		ConnectionCheckOutStarted: func(event.ConnectionCheckOutStarted) { b.add("started") },
+		ConnectionCheckOutFailed:  func(event.ConnectionCheckOutFailed) { b.add("failed") },
+		ConnectionCheckedOut:      func(event.ConnectionCheckedOut) { b.add("out") },
+		ConnectionCheckedIn:       func(event.ConnectionCheckedIn) { b.add("in") },
+		ConnectionClosed:          func(e event.ConnectionClosed) { b.add("closed %s", e.Reason) },
+		PoolCleared:               func(e event.PoolCleared) { b.add("cleared %v", e.ServiceID) },
+		CommandStarted: func(e event.CommandStarted) {
+			b.add("%s", e.Name)
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			if was, ok := b.byID[e.ConnectionID]; e.ServiceID.IsZero() || ok && was != e.ServiceID {
+				t.Errorf("a command on connection %d is said to go to the service %v, those before to %v", e.ConnectionID, e.ServiceID, was)
+			}
+			b.byID[e.ConnectionID] = e.ServiceID
+		},
+		CommandFailed: func(e event.CommandFailed) {
+			if e.ServiceID.IsZero() {
+				t.Errorf("%s failed, at no service", e.Name)
+			}
+		},
+		CommandSucceeded: func(e event.CommandSucceeded) {
+			if e.ServiceID.IsZero() {
+				t.Errorf("%s succeeded, at no service", e.Name)
+			}
+		},
+	}
+}
+
+func (b *balanced) expect(t *testing.T, want ...string) {
+	t.Helper()
+	if got := b.take(); !slices.Equal(got, want) {
+		t.Errorf("events %v, want %v", got, want)
+	}
+}
+
+// find opens a cursor in batches of two and takes the first.
+func (b *balanced) find(t *testing.T) *cursor.Cursor {
+	t.Helper()
+	cur := find(t, b.client, client.FindOptions{BatchSize: new(int32(2))})
+	if batch, err := cur.Next(t.Context()); err != nil || len(batch.Documents) != 2 {
+		t.Fatalf("Next() = %v, %v, want the first batch", batch, err)
+	}
+	return cur
+}
+
+// LB-020: what opens cursors pins, and all of a cursor's commands go over its connection, until its id is 0. LB-026: that is one
+// check-out.
+func TestPinnedUntilExhausted(t *testing.T) {
+	opens := map[string]func(c *client.Client) (*cursor.Cursor, error){
+		"find": func(c *client.Client) (*cursor.Cursor, error) {
+			return c.Find(context.Background(), orders, client.FindOptions{BatchSize: new(int32(3))})
+		},
+		"find, in another client's words": func(c *client.Client) (*cursor.Cursor, error) {
+			return c.RunCursorCommand(context.Background(), "shop", doc(t, `{"find":"orders","batchSize":3}`),
+				client.RunCursorCommandOptions{BatchSize: new(int32(3))})
+		},
+		"aggregate": func(c *client.Client) (*cursor.Cursor, error) {
+			return c.Aggregate(context.Background(), orders, client.AggregateOptions{BatchSize: new(int32(3))})
+		},
+	}
+	for name, open := range opens {
+		t.Run(name, func(t *testing.T) {
+			runBalanced(t, "", client.Options{}, func(t *testing.T, b *balanced) {
+				for _, s := range b.Services() { // an aggregation is answered as a find is
+					s.Handle("aggregate", func(*mongotest.Command) mongotest.Reply { return firstThree(s) })
+				}
+				cur, err := open(b.client)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if p := b.client.Pools()[0]; !cur.Pinned() || p.Cursors != 1 || p.InUse != 1 {
+					t.Errorf("Pinned() = %v, the pool has %d pinned of %d in use, want 1 of 1", cur.Pinned(), p.Cursors, p.InUse)
+				}
+				n := 0
+				for batch, err := range cur.Batches(t.Context()) {
+					if err != nil {
+						t.Errorf("Batches() = %v", err)
+					}
+					n += len(batch.Documents)
+				}
+				if n != 9 || cur.Pinned() {
+					t.Errorf("%d documents, Pinned() = %v, want all 9 and no more", n, cur.Pinned())
+				}
+				var pooled []string
+				for _, e := range b.take() {
+					if e == "started" || e == "out" || e == "in" {
+						pooled = append(pooled, e)
+					}
+				}
+				if !slices.Equal(pooled, []string{"started", "out", "in"}) {
+					t.Errorf("events %v, want one check-out and one check-in", pooled)
+				}
+			})
+		})
+	}
+}
+
+// firstThree opens a cursor of the service over nine documents, by a find that nobody has sent.
+func firstThree(s *mongotest.Service) mongotest.Reply {
+	return s.Default(&mongotest.Command{Name: "find", Database: "shop", Body: bson.NewBuilder(nil).String("find", "orders").Int32("batchSize", 3).Finish()})
+}
+
+// A cursor that is exhausted at once is not pinned.
+func TestNotPinned(t *testing.T) {
+	runBalanced(t, "", client.Options{}, func(t *testing.T, b *balanced) {
+		cur := find(t, b.client, client.FindOptions{})
+		b.expect(t, "started", "out", "find", "in")
+		if cur.Pinned() {
+			t.Error("an exhausted cursor is pinned")
+		}
+		cur = find(t, b.client, client.FindOptions{BatchSize: new(int32(2)), Limit: new(int64(2))})
+		if cur.Pinned() || b.OpenCursors() != 0 {
+			t.Error("a cursor whose limit is reached is pinned")
+		}
+		_, err := b.client.RunCursorCommand(t.Context(), "shop", doc(t, `{"ping":1}`), client.RunCursorCommandOptions{})
+		if !errors.As(err, new(*mongoerr.MalformedReplyError)) {
+			t.Errorf("RunCursorCommand(ping) = %v, want a MalformedReplyError", err)
+		}
+	})
+	run(t, 9, nil, func(t *testing.T, _ *mongotest.Server, c *client.Client) {
+		if cur := find(t, c, client.FindOptions{BatchSize: new(int32(2))}); cur.Pinned() || c.Pools()[0].InUse != 0 {
+			t.Error("a cursor is pinned without a load balancer")
+		}
+	})
+}
+
+// Cursors that are read at once, each from the service that knows it. Over any other connection it would be a matter of luck:
+// that is why they are pinned.
+func TestManyPinnedCursors(t *testing.T) {
+	runBalanced(t, "", client.Options{}, func(t *testing.T, b *balanced) {
+		var wg sync.WaitGroup
+		for range 10 {
+			cur := b.find(t)
+			wg.Go(func() {
+				n := 2
+				for batch, err := range cur.Batches(t.Context()) {
+					if err != nil {
+						t.Errorf("Batches() = %v", err)
+					}
+					n += len(batch.Documents)
+				}
+				if n != 9 {
+					t.Errorf("%d documents, want 9", n)
+				}
+			})
+		}
+		wg.Wait()
+
+		a, z := b.find(t), b.find(t)
+		failed := 0
+		for _, cur := range []*cursor.Cursor{a, z} { // as if they were not
+			if _, err := b.client.ContinueCursor(cur.State()).Next(t.Context()); mongoerr.Code(err) == 43 {
+				failed++
+			}
+			_ = cur.Close(t.Context())
+		}
+		if failed == 0 {
+			t.Error("every cursor was found over a connection that is not its own")
+		}
+	})
+}
+
+// LB-021, LB-022: what becomes of the connection when something goes wrong.
+func TestPinnedCursorFails(t *testing.T) {
+	type handlers = map[string]mongotest.Reply
+	tests := []struct {
+		name     string
+		handlers handlers
+		next     error // what Next returns, in part: nil for anything
+		failures []string
+		close    []string
+		again    bool // whether Next may be tried again
+	}{
+		{"network error", handlers{"getMore": mongotest.Drop()}, nil, []string{"getMore", "cleared"}, []string{"in", "closed error"}, false},
+		{"command error", handlers{"getMore": mongotest.Error(7, "HostNotFound", "gone")}, nil, []string{"getMore"}, []string{"killCursors", "in"}, true},
+		{"state change", handlers{"getMore": mongotest.Error(91, "ShutdownInProgress", "bye")}, nil, []string{"getMore", "cleared"}, []string{"killCursors", "in", "closed stale"}, true},
+		{"cursor not found", handlers{"getMore": mongotest.Error(43, "CursorNotFound", "gone")}, nil, []string{"getMore"}, []string{"in"}, false},
+		{"malformed", handlers{"getMore": mongotest.OK(nil)}, nil, []string{"getMore"}, []string{"killCursors", "in"}, false},
+		{"canceled", handlers{"getMore": mongotest.Hang()}, context.DeadlineExceeded, []string{"getMore"}, []string{"in", "closed error"}, false},
+		{"killCursors cut off", handlers{"getMore": mongotest.Error(7, "HostNotFound", "gone"), "killCursors": mongotest.Drop()}, nil, []string{"getMore"}, []string{"killCursors", "cleared", "in", "closed error"}, true},
+		{"killCursors fails", handlers{"getMore": mongotest.Error(7, "HostNotFound", "gone"), "killCursors": mongotest.Error(1, "", "no")}, nil, []string{"getMore"}, []string{"killCursors", "in"}, true},
+		{"killCursors hangs", handlers{"getMore": mongotest.Error(7, "HostNotFound", "gone"), "killCursors": mongotest.Hang()}, nil, []string{"getMore"}, []string{"killCursors", "in", "closed error"}, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			runBalanced(t, "", client.Options{}, func(t *testing.T, b *balanced) {
+				cur := b.find(t)
+				var id string // of the service that has the cursor
+				for _, s := range b.Services() {
+					if s.OpenCursors() == 1 {
+						id = s.ID().String()
+					}
+					for name, r := range tt.handlers {
+						s.Handle(name, mongotest.Always(r))
+					}
+				}
+				b.take()
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				_, first := cur.Next(ctx)
+				if first == nil || tt.next != nil && !errors.Is(first, tt.next) {
+					t.Errorf("Next() = %v, want an error", first)
+				}
+				synctest.Wait()
+				b.expect(t, withService(tt.failures, id)...)
+				if !cur.Pinned() || cur.Done() {
+					t.Errorf("Pinned() = %v, Done() = %v, want the connection kept until Close", cur.Pinned(), cur.Done())
+				}
+				for _, s := range b.Services() {
+					s.Handle("getMore", nil)
+				}
+				if _, again := cur.Next(t.Context()); (again == nil) != tt.again {
+					t.Errorf("Next() again = %v, want success: %v", again, tt.again)
+				}
+				b.take()
+				for range 2 {
+					if err := cur.Close(t.Context()); err != nil {
+						t.Errorf("Close() = %v", err)
+					}
+				}
+				synctest.Wait()
+				b.expect(t, withService(tt.close, id)...)
+				if cur.Pinned() || !cur.Done() {
+					t.Errorf("after Close: Pinned() = %v, Done() = %v", cur.Pinned(), cur.Done())
+				}
+			})
+		})
+	}
+}
+
+func withService(events []string, id string) []string {
+	out := slices.Clone(events)
+	for i := range out {
+		if out[i] == "cleared" {
+			out[i] += " " + id
+		}
+	}
+	return out
+}
+
+func TestClosePinned(t *testing.T) {
+	runBalanced(t, "", client.Options{}, func(t *testing.T, b *balanced) {
+		other, cur := b.find(t), b.find(t) // of two services
+		b.take()
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := cur.Close(ctx); err != nil || b.OpenCursors() != 1 {
+			t.Errorf("Close() = %v, %d cursors open, want 1", err, b.OpenCursors())
+		}
+		b.expect(t, "killCursors", "in")
+		_ = other.Close(t.Context())
+	})
+}
+
+// More cursors than may be pinned: the one too many is closed at once, over its own connection.
+func TestPinBudget(t *testing.T) {
+	runBalanced(t, "&maxPoolSize=5", client.Options{MaxPinnedShare: 0.5}, func(t *testing.T, b *balanced) {
+		a, z := b.find(t), b.find(t)
+		b.take()
+		_, err := b.client.Find(t.Context(), orders, client.FindOptions{BatchSize: new(int32(2))})
+		limit, ok := errors.AsType[*pool.PinLimitError](err)
+		if !ok || limit.Max != 2 || limit.Cursors != 2 {
+			t.Errorf("Find() = %v, want a PinLimitError of 2 cursors", err)
+		}
+		b.expect(t, "started", "out", "find", "killCursors", "in")
+		if n := b.OpenCursors(); n != 2 {
+			t.Errorf("%d cursors are open, want the 2 pinned ones", n)
+		}
+		if err := b.client.Ping(t.Context()); err != nil {
+			t.Errorf("Ping() = %v", err)
+		}
+		if docs := find(t, b.client, client.FindOptions{}); docs.Pinned() {
+			t.Error("a cursor that needs no pin has one")
+		}
+		_ = a.Close(t.Context())
+		_ = b.find(t).Close(t.Context())
+		_ = z.Close(t.Context())
+	})
+}
+
+// LB-023: Close interrupts a Next that is under way, and begins when that has ended.
+func TestCloseDuringNext(t *testing.T) {
+	test := func(t *testing.T, c *client.Client, hang func()) {
+		cur := find(t, c, client.FindOptions{BatchSize: new(int32(2)), RunOn: true})
+		if _, err := cur.Next(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		hang()
+		ended := make(chan error, 1)
+		go func() {
+			_, err := cur.Next(t.Context())
+			ended <- err
+		}()
+		synctest.Wait()
+		if _, err := cur.Next(t.Context()); !errors.Is(err, cursor.ErrBusy) {
+			t.Errorf("Next() beside another = %v, want ErrBusy", err)
+		}
+		began := time.Now()
+		var wg sync.WaitGroup
+		for range 2 {
+			wg.Go(func() { _ = cur.Close(t.Context()) })
+		}
+		wg.Wait()
+		if err := <-ended; !errors.Is(err, cursor.ErrClosed) || time.Since(began) > 0 {
+			t.Errorf("Next() = %v after %v, want ErrClosed at once", err, time.Since(began))
+		}
+		if _, err := cur.Next(t.Context()); !errors.Is(err, cursor.ErrClosed) {
+			t.Errorf("Next() after Close = %v, want ErrClosed", err)
+		}
+	}
+	runBalanced(t, "", client.Options{}, func(t *testing.T, b *balanced) {
+		test(t, b.client, func() {
+			for _, s := range b.Services() {
+				s.Handle("getMore", mongotest.Always(mongotest.Hang()))
+			}
+		})
+		for _, s := range b.Services() {
+			if n := len(s.Commands("killCursors")); n != 0 {
+				t.Errorf("%d killCursors: they went over a broken connection", n)
+			}
+		}
+	})
+	run(t, 9, nil, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+		test(t, c, func() { srv.Handle("getMore", mongotest.Always(mongotest.Hang())) })
+		if n := len(srv.Commands("killCursors")); n != 1 {
+			t.Errorf("%d killCursors, want 1", n)
+		}
+	})
+}
+
+// Whatever is called at the same time, the server is asked one thing at a time, and the connection comes back once.
+func TestCrowdOnOneCursor(t *testing.T) {
+	runBalanced(t, "", client.Options{}, func(t *testing.T, b *balanced) {
+		for i := range 50 {
+			cur := find(t, b.client, client.FindOptions{BatchSize: new(int32(1))})
+			var wg sync.WaitGroup
+			for range 3 {
+				wg.Go(func() {
+					for {
+						_, err := cur.Next(t.Context())
+						if errors.Is(err, io.EOF) || errors.Is(err, cursor.ErrClosed) {
+							return
+						}
+						if err != nil && !errors.Is(err, cursor.ErrBusy) {
+							t.Errorf("Next() = %v", err)
+							return
+						}
+						_, _, _, _ = cur.State(), cur.ID(), cur.Done(), cur.Pinned()
+						cur.SetBatchSize(1)
+						cur.SetMaxAwaitTimeMS(nil)
+						cur.SetRunOn(i%2 == 0)
+					}
+				})
+			}
+			for range 2 {
+				wg.Go(func() {
+					time.Sleep(time.Duration(i)) //nolint:forbidigo // fake time, so that others come first now and then
+					_ = cur.Close(t.Context())
+				})
+			}
+			wg.Wait()
+		}
+		outs, ins := 0, 0
+		for _, e := range b.take() {
+			switch e {
+			case "out":
+				outs++
+			case "in":
+				ins++
+			}
+		}
+		if outs != 50 || ins != 50 {
+			t.Errorf("%d check-outs and %d check-ins, want one for each of 50 cursors", outs, ins)
+		}
+	})
+}
+
+// A panic anywhere gives the connection back, to be closed by whoever closes the cursor.
+func TestPanicOfPinnedCursor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lb := mongotest.NewBalanced(t, mongotest.BalancedConfig{})
+		lb.SetDocuments("shop.orders", mongotest.Numbered(0, 9, 0)...)
+		cfg, err := connstring.Parse(lb.URI(""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		bad := ""
+		c, err := client.New(cfg, client.Options{Dialer: lb.Dial, Sink: &event.Sink{CommandSucceeded: func(e event.CommandSucceeded) {
+			if e.Name == bad {
+				panic("bug: in a test")
+			}
+		}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = c.Close(context.WithoutCancel(t.Context())) }()
+		panics := func(name string, call func()) {
+			bad = name
+			defer func() {
+				if bad = ""; recover() == nil {
+					t.Errorf("%s: no panic", name)
+				}
+			}()
+			call()
+		}
+		panics("find", func() { find(t, c, client.FindOptions{BatchSize: new(int32(2))}) })
+		if n := c.Pools()[0].InUse; n != 0 {
+			t.Errorf("%d connections are out after a panic of find", n)
+		}
+		cur := find(t, c, client.FindOptions{BatchSize: new(int32(2))})
+		_, _ = cur.Next(t.Context())
+		panics("getMore", func() { _, _ = cur.Next(t.Context()) })
+		panics("killCursors", func() { _ = cur.Close(t.Context()) })
+		if n := c.Pools()[0].InUse; n != 0 {
+			t.Errorf("%d connections are out after a panic of killCursors", n)
+		}
+	})
+}

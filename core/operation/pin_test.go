@@ -1,0 +1,122 @@
+package operation_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/event"
+	"github.com/mooringdb/mooring/core/mongoerr"
+	"github.com/mooringdb/mooring/core/operation"
+	"github.com/mooringdb/mooring/core/topology/description"
+)
+
+// LB-020: the connection is kept where the operation asks for that, behind a load balancer, and only if it succeeds.
+func TestKeepConn(t *testing.T) {
+	failed := bson.NewBuilder(nil).Int32("ok", 0).Int32("code", 10107).Finish()
+	tests := []struct {
+		name  string
+		kind  description.Kind
+		keep  bool
+		reply bson.Raw
+		err   error
+		want  bool
+	}{
+		{name: "load balancer", kind: description.KindLoadBalanced, keep: true, want: true},
+		{name: "not asked for", kind: description.KindLoadBalanced},
+		{name: "sharded", kind: description.KindSharded, keep: true},
+		{name: "replica set", kind: description.KindReplicaSetWithPrimary, keep: true},
+		{name: "command error", kind: description.KindLoadBalanced, keep: true, reply: failed},
+		{name: "network error", kind: description.KindLoadBalanced, keep: true, err: &mongoerr.NetworkError{Op: "read"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			f := &fake{kind: tt.kind, reply: tt.reply, err: tt.err}
+			res, err := (&operation.Runner{Deployment: f}).Run(t.Context(), &operation.Operation{
+				Database: "db", Command: command{}, KeepConn: tt.keep,
+			})
+			if (err != nil) != (tt.reply != nil || tt.err != nil) {
+				t.Errorf("Run() = %v", err)
+			}
+			if (res.Pin != nil) != tt.want || (f.checkedOut == 1) != tt.want {
+				t.Errorf("Pin = %v with %d connections out, want it kept: %v", res.Pin, f.checkedOut, tt.want)
+			}
+			if len(f.lessons) != 1 || (f.lessons[0] != nil) != (err != nil) {
+				t.Errorf("the topology learnt %v, want the outcome once", f.lessons)
+			}
+			if res.Pin != nil {
+				res.Pin.Release()
+			}
+			if f.checkedOut != 0 {
+				t.Errorf("%d connections out", f.checkedOut)
+			}
+		})
+	}
+}
+
+// Load Balancer Support, "Connection Pinning": one check-out, whatever the operations on the connection come to; the topology
+// learns from each (LB-052).
+func TestRunOnPin(t *testing.T) {
+	f := &fake{kind: description.KindLoadBalanced}
+	r := operation.Runner{Deployment: f}
+	res, err := r.Run(t.Context(), &operation.Operation{Database: "db", Command: command{}, KeepConn: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.selector = ""
+	refused, cut := errors.New("refused"), &mongoerr.NetworkError{Op: "read", Sent: true}
+	for _, tt := range []struct {
+		cmd     operation.Command
+		err     error // of the network
+		want    error
+		learned error
+	}{
+		{cmd: command{}},
+		{cmd: command{err: refused}, want: refused},
+		{cmd: command{}, err: cut, want: cut, learned: cut},
+		{cmd: command{}},
+	} {
+		f.err, f.lessons = tt.err, nil
+		again, err := r.Run(t.Context(), &operation.Operation{Database: "db", Command: tt.cmd, On: res.Pin, KeepConn: true})
+		if !errors.Is(err, tt.want) || again.Pin != nil {
+			t.Errorf("Run() = %v, pin %v, want %v", err, again.Pin, tt.want)
+		}
+		if f.checkedOut != 1 || f.selector != "" || len(f.lessons) != 1 || !errors.Is(f.lessons[0], tt.learned) {
+			t.Errorf("%d connections out, selected by %q, learnt %v, want the pinned one and %v", f.checkedOut, f.selector, f.lessons, tt.learned)
+		}
+	}
+	limit := errors.New("limit")
+	f.pinErr = limit
+	if err := res.Pin.HoldForCursor(); !errors.Is(err, limit) || f.checkedOut != 1 {
+		t.Errorf("HoldForCursor() = %v, %d connections out, want the limit, and the connection still ours", err, f.checkedOut)
+	}
+	if res.Pin.Release(); f.checkedOut != 0 {
+		t.Errorf("%d connections out", f.checkedOut)
+	}
+}
+
+// A sink that panics costs the pool nothing, and a pinned connection stays the one that its holder gives back.
+func TestPanicAfterSendingReturnsConnection(t *testing.T) {
+	for _, pinned := range []bool{false, true} {
+		f := &fake{kind: description.KindLoadBalanced}
+		r := operation.Runner{Deployment: f}
+		op := operation.Operation{Database: "db", Command: command{}, KeepConn: true}
+		want := 0
+		if pinned {
+			res, err := r.Run(t.Context(), &op)
+			if err != nil {
+				t.Fatal(err)
+			}
+			op.On, want = res.Pin, 1
+		}
+		r.Sink = &event.Sink{CommandSucceeded: func(event.CommandSucceeded) { panic("bug: in a test") }}
+		func() {
+			defer func() {
+				if p := recover(); p == nil || f.checkedOut != want {
+					t.Errorf("panic(%v), %d connections out, want %d", p, f.checkedOut, want)
+				}
+			}()
+			_, _ = r.Run(t.Context(), &op)
+		}()
+	}
+}
