@@ -251,7 +251,7 @@ func TestFail(t *testing.T) {
 		{"timeout, handshake", timeout, 1, true, 0, true, effect{ClearPool: true, CancelCheck: true}},
 		{"not primary", command(10107), 1, false, 21, true, effect{CheckNow: true}},
 		{"not primary before 4.2", command(10107), 1, false, 7, true, effect{CheckNow: true, ClearPool: true}},
-		{"not primary, handshake", command(189), 1, true, 21, true, effect{CheckNow: true, ClearPool: true}},
+		{"not primary, handshake", command(189), 1, true, 21, true, effect{CheckNow: true, ClearPool: true, CancelCheck: true}},
 		{"shutdown", command(91), 1, false, 21, true, effect{CheckNow: true, ClearPool: true}},
 		{"shutdown in a write concern error", &mongoerr.WriteConcernError{Code: 91}, 1, false, 21, true, effect{CheckNow: true, ClearPool: true}},
 		{"shutdown, stale", command(91), 0, false, 21, false, effect{}},

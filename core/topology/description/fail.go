@@ -59,8 +59,10 @@ func (f Failure) verdict(known *TopologyVersion) (*Server, Effect) {
 		}
 		unknown := Unknown(f.Address, f.Err)
 		unknown.TopologyVersion = version
-		return unknown, Effect{CheckNow: true, ClearPool: f.Handshaking ||
-			mongoerr.IsShutdown(f.Err) || f.MaxWireVersion < wireVersionMongoDB42}
+		return unknown, Effect{
+			ClearPool:   f.Handshaking || mongoerr.IsShutdown(f.Err) || f.MaxWireVersion < wireVersionMongoDB42,
+			CancelCheck: f.Handshaking, CheckNow: true,
+		}
 	case f.Handshaking, mongoerr.IsNetwork(f.Err) && !mongoerr.IsTimeout(f.Err):
 		return Unknown(f.Address, f.Err), Effect{ClearPool: true, CancelCheck: true}
 	}
