@@ -1,0 +1,163 @@
+package deployment
+
+import (
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/internal/mongotest"
+)
+
+const firstBatch = 101
+
+// cursor is what is left of a result.
+type cursor struct {
+	namespace string
+	rest      []bson.Raw
+	tailable  bool
+	ends      bool // with its last document: the server knows that no more can come
+	seen      int  // of a tailable cursor, how many documents it has given
+}
+
+func (h *host) find(cmd *mongotest.Command) (reply, error) {
+	q := query{
+		filter: document(cmd.Body, "filter"), sort: document(cmd.Body, "sort"),
+		skip: integer(cmd.Body, "skip"), limit: integer(cmd.Body, "limit"),
+	}
+	s := h.deployment.store
+	s.mu.Lock()
+	found, err := s.findLocked(namespace(cmd), q)
+	s.mu.Unlock()
+	if err != nil {
+		return reply{}, err
+	}
+	c := &cursor{namespace: namespace(cmd), rest: found, seen: len(found)}
+	c.tailable, _ = field(cmd.Body, "tailable").Bool()
+	single, _ := field(cmd.Body, "singleBatch").Bool()
+	c.ends = q.limit > 0
+	r, err := h.first(c, field(cmd.Body, "batchSize"), single)
+	sleep, _ := sleepOf(field(q.filter, "$where")) // findLocked has seen that it is right
+	r.delay += sleep
+	return r, err
+}
+
+func (h *host) aggregate(cmd *mongotest.Command) (reply, error) {
+	stages, _ := field(cmd.Body, "pipeline").Array()
+	s := h.deployment.store
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found, err := s.findLocked(namespace(cmd), query{})
+	if err != nil {
+		return reply{}, err
+	}
+	for stage := range stages.Documents() {
+		name := stage.FirstKey()
+		run, ok := pipelineStages[name]
+		if !ok {
+			return reply{}, fail(unknownStage, "Unrecognized pipeline stage name: '%s'", name)
+		}
+		if found, err = run(s, cmd.Database, found, field(stage, name)); err != nil {
+			return reply{}, err
+		}
+	}
+	return h.first(&cursor{namespace: namespace(cmd), rest: found}, field(cmd.Body, "cursor", "batchSize"), false)
+}
+
+// pipelineStages are those that are known. They are called with the store's lock.
+var pipelineStages = map[string]func(s *store, database string, docs []bson.Raw, argument bson.Value) ([]bson.Raw, error){
+	"$match": func(_ *store, _ string, docs []bson.Raw, argument bson.Value) ([]bson.Raw, error) {
+		filter, _ := argument.Document()
+		return filtered(docs, filter)
+	},
+	"$sort": func(_ *store, _ string, docs []bson.Raw, argument bson.Value) ([]bson.Raw, error) {
+		order, _ := argument.Document()
+		return docs, sortBy(docs, order)
+	},
+	"$limit": func(_ *store, _ string, docs []bson.Raw, argument bson.Value) ([]bson.Raw, error) {
+		n, _ := argument.AsInt64()
+		return docs[:min(n, int64(len(docs)))], nil
+	},
+	"$out": func(s *store, database string, docs []bson.Raw, argument bson.Value) ([]bson.Raw, error) {
+		name, _ := argument.Str()
+		s.collections[database+"."+name] = &collection{docs: docs}
+		return nil, nil
+	},
+}
+
+// first answers with a cursor's first batch, which may be the only one.
+func (h *host) first(c *cursor, batchSize bson.Value, only bool) (reply, error) {
+	size, given := batchSize.AsInt64()
+	if !given {
+		size = firstBatch
+	}
+	batch := c.take(size)
+	var id int64
+	if !only && c.goesOn(len(batch), size) {
+		h.mu.Lock()
+		h.lastCursor++
+		id = h.lastCursor
+		h.cursors[id] = c
+		h.mu.Unlock()
+	}
+	return cursorReply(id, c.namespace, "firstBatch", batch)
+}
+
+// goesOn tells whether the cursor stays open behind a batch. Behind a full one it does: a server does not look whether there is
+// more.
+func (c *cursor) goesOn(got int, size int64) bool {
+	return c.tailable || int64(got) == size && (!c.ends || len(c.rest) > 0)
+}
+
+func (c *cursor) take(n int64) []bson.Raw {
+	n = min(n, int64(len(c.rest)))
+	batch := c.rest[:n]
+	c.rest = c.rest[n:]
+	return batch
+}
+
+func (h *host) getMore(cmd *mongotest.Command) (reply, error) {
+	id := integer(cmd.Body, "getMore")
+	size, given := field(cmd.Body, "batchSize").AsInt64()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	c, found := h.cursors[id]
+	if !found {
+		return reply{}, fail(cursorNotFound, "cursor id %d not found", id)
+	}
+	if c.tailable {
+		docs, _ := h.deployment.Documents(c.namespace)
+		c.rest = append(c.rest, docs[min(c.seen, len(docs)):]...)
+		c.seen = max(c.seen, len(docs))
+	}
+	if !given || size == 0 {
+		size = int64(len(c.rest)) + 1
+	}
+	batch := c.take(size)
+	if !c.goesOn(len(batch), size) {
+		delete(h.cursors, id)
+		id = 0
+	}
+	return cursorReply(id, c.namespace, "nextBatch", batch)
+}
+
+func (h *host) killCursors(cmd *mongotest.Command) (reply, error) {
+	ids, _ := field(cmd.Body, "cursors").Array()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return ok(func(b *bson.Builder) {
+		b.OpenArray("cursorsKilled")
+		for _, v := range ids.All() {
+			id, _ := v.AsInt64()
+			delete(h.cursors, id)
+			b.Int64("", id)
+		}
+		b.Close()
+	})
+}
+
+func cursorReply(id int64, namespace, name string, batch []bson.Raw) (reply, error) {
+	return ok(func(b *bson.Builder) {
+		b.OpenDocument("cursor").OpenArray(name)
+		for _, doc := range batch {
+			b.Document("", doc)
+		}
+		b.Close().Int64("id", id).String("ns", namespace).Close()
+	})
+}

@@ -1,0 +1,276 @@
+// Package deployment is a deployment for the unified test format, made of scripted servers: one of the format's
+// topologies, with fail points, and with collections that filter, sort and change documents as far as the specifications'
+// tests need it. What it does not know it refuses, as a server does: it ignores nothing. It runs over net.Pipe, so that
+// time can be fake.
+package deployment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mooringdb/mooring/core/address"
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/internal/mongotest"
+)
+
+// Topology is what the format calls a topology.
+type Topology string
+
+// The topologies that there are.
+const (
+	Single       Topology = "single"
+	ReplicaSet   Topology = "replicaset"
+	Sharded      Topology = "sharded"
+	LoadBalanced Topology = "load-balanced"
+)
+
+// Topologies are all of them.
+var Topologies = []Topology{Single, ReplicaSet, Sharded, LoadBalanced}
+
+// Version is a version of MongoDB that servers look like.
+type Version string
+
+// Versions are all of them, those that tests are run with first.
+var Versions = []Version{"7.0.0", "4.2.0"}
+
+// configs are what is different about servers of a version: those before 4.4 do not stream hello replies.
+var configs = map[Version]mongotest.ClusterConfig{
+	"7.0.0": {WireVersion: 21, Discard: true},
+	"4.2.0": {WireVersion: 8, Polled: true, Discard: true},
+}
+
+var roles = map[Topology][]mongotest.Role{
+	Single:       {mongotest.Standalone},
+	ReplicaSet:   {mongotest.Primary, mongotest.Secondary, mongotest.Secondary},
+	Sharded:      {mongotest.Mongos, mongotest.Mongos},
+	LoadBalanced: {mongotest.Mongos, mongotest.Mongos},
+}
+
+// The addresses of the load balancers: before one mongos, and before all.
+const (
+	oneBalanced address.Address = "balancer-of-one:27017"
+	allBalanced address.Address = "balancer-of-all:27017"
+)
+
+// Deployment is the servers of one topology, with one set of collections between them. All methods may be called at any
+// time.
+type Deployment struct {
+	topology Topology
+	cluster  *mongotest.Cluster
+	store    *store
+
+	mu   sync.Mutex
+	next int // the host that the load balancer takes next
+}
+
+// New makes a deployment. It ends with the test.
+func New(t testing.TB, topology Topology, version Version) *Deployment {
+	d := &Deployment{
+		topology: topology, store: newStore(), cluster: mongotest.NewCluster(t, configs[version], roles[topology]...),
+	}
+	for i, h := range d.cluster.Hosts() {
+		newHost(d, h, i).serve()
+	}
+	return d
+}
+
+// URI is a connection string for the deployment. several says whether it names more than one mongos, where there are
+// mongoses at all. The options of the topology itself are in it, unless they are in options, which stand beside it.
+func (d *Deployment) URI(several bool, options map[string][]string) string {
+	hosts, own := d.cluster.Seeds(), ""
+	switch d.topology {
+	case Single:
+	case ReplicaSet:
+		own = "replicaSet=rs"
+	case Sharded:
+		if !several {
+			hosts = hosts[:1]
+		}
+	case LoadBalanced:
+		own = "loadBalanced=true"
+		hosts = []address.Address{oneBalanced}
+		if several {
+			hosts[0] = allBalanced
+		}
+	}
+	if isSet(options, "directConnection", "true") {
+		hosts = hosts[:1]
+	}
+	if name, _, _ := strings.Cut(own, "="); isSet(options, name, "") {
+		own = ""
+	}
+	var names []string
+	for _, h := range hosts {
+		names = append(names, string(h))
+	}
+	return "mongodb://" + strings.Join(names, ",") + "/?" + own
+}
+
+// isSet tells whether the options have one of that name, in any case, and that value, if it is not empty.
+func isSet(options map[string][]string, name, value string) bool {
+	for key, values := range options {
+		if strings.EqualFold(key, name) && (value == "" || slices.Contains(values, value)) {
+			return true
+		}
+	}
+	return false
+}
+
+// The network and the servers take a little time, so that what is under way at once has an order: a second connection is not
+// there before the first has run a command.
+const (
+	dialTime    = time.Millisecond
+	commandTime = time.Millisecond / 2
+)
+
+// Dial opens a connection to a server or through a load balancer.
+func (d *Deployment) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	select {
+	case <-time.After(dialTime):
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	switch address.Address(addr) {
+	case oneBalanced:
+		return d.cluster.Host(0).Dial(ctx, network, addr)
+	case allBalanced:
+		d.mu.Lock()
+		h := d.cluster.Host(d.next % len(d.cluster.Hosts()))
+		d.next++
+		d.mu.Unlock()
+		return h.Dial(ctx, network, addr)
+	}
+	return d.cluster.Dial(ctx, network, addr)
+}
+
+// SetDocuments makes a collection, "database.collection", with these contents and nothing else.
+func (d *Deployment) SetDocuments(namespace string, docs ...bson.Raw) {
+	d.store.mu.Lock()
+	defer d.store.mu.Unlock()
+	d.store.collections[namespace] = &collection{docs: docs}
+}
+
+// Documents are the contents of a collection, in the order of insertion. exists is false where there is none.
+func (d *Deployment) Documents(namespace string) (docs []bson.Raw, exists bool) {
+	d.store.mu.Lock()
+	defer d.store.mu.Unlock()
+	c, exists := d.store.collections[namespace]
+	if !exists {
+		return nil, false
+	}
+	return append([]bson.Raw(nil), c.docs...), true
+}
+
+// Elect makes another data-bearing member of the replica set its primary.
+func (d *Deployment) Elect() error {
+	for _, h := range d.cluster.Hosts() {
+		if role, member := h.Role(); role == mongotest.Secondary && member {
+			h.Elect()
+			return nil
+		}
+	}
+	return errors.New("there is no secondary to elect")
+}
+
+// host is one server, with its fail points and its cursors.
+type host struct {
+	deployment *Deployment
+	*mongotest.Host
+	failPoints failPoints
+
+	mu         sync.Mutex
+	appNames   map[int]string // of connections
+	cursors    map[int64]*cursor
+	lastCursor int64
+}
+
+func newHost(d *Deployment, h *mongotest.Host, i int) *host {
+	return &host{
+		deployment: d, Host: h,
+		appNames: map[int]string{}, cursors: map[int64]*cursor{}, lastCursor: int64(i+1) << 40,
+	}
+}
+
+func (h *host) serve() {
+	for name, command := range commands {
+		h.Handle(name, func(cmd *mongotest.Command) mongotest.Reply {
+			r, err := command(h, cmd)
+			if err != nil {
+				return mongotest.Document(refusal(err))
+			}
+			return mongotest.Document(r.doc).After(r.delay)
+		})
+	}
+	h.Intercept(h.answer)
+}
+
+// answer lets fail points answer in the commands' stead. Servers that stream hello replies ask their fail points again
+// before each of them; here a client that waits for news asks again.
+func (h *host) answer(cmd *mongotest.Command, next mongotest.Handler) mongotest.Reply {
+	cmd.ExhaustAllowed = false
+	if h.deployment.topology != LoadBalanced { // no mongos knows of a load balancer by itself
+		cmd.Body = bson.Without(cmd.Body, "loadBalanced")
+	}
+	if commandName(cmd.Name) != "isMaster" && cmd.Name != "hello" {
+		time.Sleep(commandTime) //nolint:forbidigo // a server at work; time is fake
+	}
+	if name, ok := cmd.Body.Lookup("client", "application", "name"); ok {
+		h.mu.Lock()
+		h.appNames[cmd.Connection], _ = name.Str()
+		h.mu.Unlock()
+	}
+	h.mu.Lock()
+	appName := h.appNames[cmd.Connection]
+	h.mu.Unlock()
+	return h.failPoints.answer(h, cmd, appName, next)
+}
+
+// serverError is an error that a server answers with.
+type serverError struct {
+	code    int32
+	message string
+}
+
+func (e *serverError) Error() string { return e.message }
+
+func fail(code int32, format string, args ...any) error {
+	return &serverError{code, fmt.Sprintf(format, args...)}
+}
+
+// The codes that are used, and their names; fail points may use others.
+const (
+	badValue        = 2
+	failedToParse   = 9
+	typeMismatch    = 14
+	namespaceExists = 48
+	cursorNotFound  = 43
+	unknownField    = 40415
+	unknownStage    = 40324
+	duplicateKey    = 11000
+)
+
+var codeNames = map[int32]string{
+	badValue: "BadValue", 6: "HostUnreachable", 7: "HostNotFound", failedToParse: "FailedToParse", typeMismatch: "TypeMismatch",
+	18: "AuthenticationFailed", cursorNotFound: "CursorNotFound", namespaceExists: "NamespaceExists", 59: "CommandNotFound",
+	64: "WriteConcernFailed", 89: "NetworkTimeout", 91: "ShutdownInProgress", 112: "WriteConflict", 134: "ReadConcernMajorityNotAvailableYet",
+	189: "PrimarySteppedDown", 262: "ExceededTimeLimit", 391: "ReauthenticationRequired", 9001: "SocketException",
+	10107: "NotWritablePrimary", duplicateKey: "DuplicateKey", 11600: "InterruptedAtShutdown", 11601: "Interrupted",
+	11602: "InterruptedDueToReplStateChange", 13435: "NotPrimaryNoSecondaryOk", 13436: "NotPrimaryOrSecondary",
+	51368: "Location51368", unknownStage: "Location40324", unknownField: "Location40415",
+}
+
+func refusal(err error) bson.Raw {
+	var e *serverError
+	if !errors.As(err, &e) {
+		e = &serverError{1, "internal error: " + err.Error()}
+	}
+	return bson.NewBuilder(nil).Double("ok", 0).String("errmsg", e.message).Int32("code", e.code).
+		String("codeName", codeNames[e.code]).Finish()
+}

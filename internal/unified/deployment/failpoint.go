@@ -1,0 +1,228 @@
+package deployment
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/internal/mongotest"
+)
+
+// failPoints are those of one server. Like a server's, they are about commands by the name that was sent.
+type failPoints struct {
+	mu          sync.Mutex
+	failCommand failPoint
+}
+
+// failPoint is what configureFailPoint said. The zero value is off.
+type failPoint struct {
+	times  int64 // how often it will still fail; less than 0: for ever
+	skip   int64 // how many commands it will still let pass
+	names  []string
+	app    string // of clients that it is about; empty: all
+	code   int32  // 0: none
+	labels *[]string
+	close  bool
+	blocks bool
+	block  time.Duration // where it blocks
+	wce    bson.Raw      // writeConcernError
+}
+
+// answer is the fail point's answer to cmd, or next's where none is about it.
+func (f *failPoints) answer(h *host, cmd *mongotest.Command, appName string, next mongotest.Handler) mongotest.Reply {
+	if cmd.Name == "configureFailPoint" {
+		if err := f.configure(cmd.Body); err != nil {
+			return mongotest.Document(refusal(err))
+		}
+		return mongotest.OK(nil)
+	}
+	p, ok := f.take(cmd.Name, appName)
+	switch {
+	case !ok:
+		return next(cmd)
+	case p.close:
+		return mongotest.Drop().After(p.block)
+	case p.code != 0:
+		return mongotest.Document(p.errorReply(cmd)).After(p.block)
+	case p.wce != nil:
+		return mongotest.Document(p.writeConcernReply(h, cmd)).After(p.block)
+	}
+	return next(cmd).After(p.block)
+}
+
+// take is the fail point that is about a command, of which one use is gone then.
+func (f *failPoints) take(name, appName string) (failPoint, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p := &f.failCommand
+	if p.times == 0 || !slices.Contains(p.names, commandName(name)) || p.app != "" && p.app != appName {
+		return failPoint{}, false
+	}
+	if p.skip > 0 {
+		p.skip--
+		return failPoint{}, false
+	}
+	if p.times > 0 {
+		p.times--
+	}
+	taken := *p
+	if !taken.blocks {
+		taken.block = 0
+	}
+	return taken, true
+}
+
+// commandName is a command's name, which one command has two spellings of.
+func commandName(sent string) string {
+	if sent == "ismaster" {
+		return "isMaster"
+	}
+	return sent
+}
+
+func (f *failPoints) configure(cmd bson.Raw) error {
+	value, _ := cmd.Lookup("configureFailPoint")
+	if name, _ := value.Str(); name != "failCommand" {
+		return fail(badValue, "there is no fail point %q", name)
+	}
+	var p failPoint
+	mode, _ := cmd.Lookup("mode")
+	if err := p.setMode(mode); err != nil {
+		return err
+	}
+	value, _ = cmd.Lookup("data")
+	data, _ := value.Document()
+	for key, v := range data.All() {
+		if err := p.set(key, v); err != nil {
+			return err
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.failCommand = p
+	return nil
+}
+
+func (p *failPoint) setMode(mode bson.Value) error {
+	if name, ok := mode.Str(); ok {
+		switch name {
+		case "alwaysOn":
+			p.times = -1
+		case "off":
+		default:
+			return fail(badValue, "there is no fail point mode %q", name)
+		}
+		return nil
+	}
+	doc, _ := mode.Document()
+	for key, v := range doc.All() {
+		n, ok := v.AsInt64()
+		switch {
+		case !ok || n < 0:
+			return fail(badValue, "fail point mode %s is no number", key)
+		case key == "times":
+			p.times = n
+		case key == "skip":
+			p.times, p.skip = -1, n
+		default:
+			return fail(badValue, "there is no fail point mode %q", key)
+		}
+	}
+	return nil
+}
+
+func (p *failPoint) set(key string, v bson.Value) error {
+	ok := true
+	switch key {
+	case "failCommands":
+		p.names, ok = texts(v)
+		for i, name := range p.names {
+			p.names[i] = commandName(name)
+		}
+	case "appName":
+		p.app, ok = v.Str()
+	case "errorCode":
+		var n int64
+		n, ok = v.AsInt64()
+		p.code = int32(n)
+	case "errorLabels":
+		var labels []string
+		labels, ok = texts(v)
+		p.labels = &labels
+	case "closeConnection":
+		p.close, ok = v.Bool()
+	case "blockConnection":
+		p.blocks, ok = v.Bool()
+	case "blockTimeMS":
+		var n int64
+		n, ok = v.AsInt64()
+		p.block = time.Duration(n) * time.Millisecond
+	case "writeConcernError":
+		p.wce, ok = v.Document()
+	default:
+		return fail(unknownField, "BSON field 'data.%s' is an unknown field", key)
+	}
+	if !ok {
+		return fail(typeMismatch, "data.%s has the wrong type", key)
+	}
+	return nil
+}
+
+func texts(v bson.Value) ([]string, bool) {
+	array, ok := v.Array()
+	all := []string{}
+	for _, v := range array.All() {
+		s, isText := v.Str()
+		ok = ok && isText
+		all = append(all, s)
+	}
+	return all, ok
+}
+
+// retryable are the errors that a server gives the label RetryableWriteError to where the client would retry.
+var retryable = []int32{6, 7, 89, 91, 189, 262, 9001, 10107, 11600, 11602, 13435, 13436}
+
+func (p *failPoint) errorReply(cmd *mongotest.Command) bson.Raw {
+	b := new(bson.Builder)
+	b.Double("ok", 0).Int32("code", p.code).String("codeName", codeNames[p.code])
+	b.String("errmsg", "Failing command via 'failCommand' failpoint")
+	p.appendLabels(b, cmd)
+	return b.Finish()
+}
+
+func (p *failPoint) appendLabels(b *bson.Builder, cmd *mongotest.Command) {
+	labels := []string(nil)
+	if p.labels != nil {
+		labels = *p.labels
+	} else if cmd.Body.Has("txnNumber") && slices.Contains(retryable, p.code) {
+		labels = []string{"RetryableWriteError"}
+	}
+	if len(labels) == 0 {
+		return
+	}
+	b.OpenArray("errorLabels")
+	for _, l := range labels {
+		b.String("", l)
+	}
+	b.Close()
+}
+
+// writeConcernReply does the command, and says that it was not acknowledged as asked.
+func (p *failPoint) writeConcernReply(h *host, cmd *mongotest.Command) bson.Raw {
+	done := bson.NewBuilder(nil).Double("ok", 1).Finish()
+	if command, ok := commands[cmd.Name]; ok {
+		r, err := command(h, cmd)
+		if err != nil {
+			return refusal(err)
+		}
+		done = r.doc
+	}
+	if v, ok := p.wce.Lookup("code"); ok {
+		n, _ := v.AsInt64()
+		p.code = int32(n)
+	}
+	b := bson.NewBuilder(nil).AppendElements(done).Document("writeConcernError", p.wce)
+	p.appendLabels(b, cmd)
+	return b.Finish()
+}

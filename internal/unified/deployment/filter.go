@@ -1,0 +1,157 @@
+package deployment
+
+import (
+	"bytes"
+	"cmp"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mooringdb/mooring/core/bson"
+)
+
+// matches tells whether a document is one that the filter is about.
+func matches(filter, doc bson.Raw) (bool, error) {
+	all := true
+	for key, condition := range filter.All() {
+		ok, err := matchesElement(key, condition, doc)
+		if err != nil {
+			return false, err
+		}
+		all = all && ok
+	}
+	return all, nil
+}
+
+func matchesElement(key string, condition bson.Value, doc bson.Raw) (bool, error) {
+	switch {
+	case key == "$and" || key == "$or":
+		return matchesSome(key, condition, doc)
+	case key == "$where":
+		_, err := sleepOf(condition)
+		return true, err
+	case key == "$comment":
+		return true, nil
+	case strings.HasPrefix(key, "$"):
+		return false, fail(badValue, "unknown top level operator: %s", key)
+	}
+	value, _ := doc.Lookup(strings.Split(key, ".")...)
+	operators, ok := condition.Document()
+	if !ok || !strings.HasPrefix(operators.FirstKey(), "$") {
+		return equal(value, condition), nil
+	}
+	all := true
+	for name, argument := range operators.All() {
+		op, ok := comparisons[name]
+		if !ok {
+			return false, fail(badValue, "unknown operator: %s", name)
+		}
+		all = all && op(value, argument)
+	}
+	return all, nil
+}
+
+func matchesSome(operator string, condition bson.Value, doc bson.Raw) (bool, error) {
+	filters, ok := condition.Array()
+	if !ok || filters.IsEmpty() {
+		return false, fail(badValue, "%s must be a nonempty array", operator)
+	}
+	some, all := false, true
+	for _, v := range filters.All() {
+		filter, ok := v.Document()
+		if !ok {
+			return false, fail(badValue, "%s argument's entries must be objects", operator)
+		}
+		ok, err := matches(filter, doc)
+		if err != nil {
+			return false, err
+		}
+		some, all = some || ok, all && ok
+	}
+	if operator == "$or" {
+		return some, nil
+	}
+	return all, nil
+}
+
+var comparisons = map[string]func(value, argument bson.Value) bool{
+	"$eq":  equal,
+	"$ne":  func(v, a bson.Value) bool { return !equal(v, a) },
+	"$gt":  func(v, a bson.Value) bool { return comparable(v, a) && compare(v, a) > 0 },
+	"$gte": func(v, a bson.Value) bool { return comparable(v, a) && compare(v, a) >= 0 },
+	"$lt":  func(v, a bson.Value) bool { return comparable(v, a) && compare(v, a) < 0 },
+	"$lte": func(v, a bson.Value) bool { return comparable(v, a) && compare(v, a) <= 0 },
+	"$in":  func(v, a bson.Value) bool { return isIn(v, a) },
+	"$nin": func(v, a bson.Value) bool { return !isIn(v, a) },
+	"$exists": func(v, a bson.Value) bool {
+		return a.Truthy() != v.IsZero()
+	},
+}
+
+func isIn(v, list bson.Value) bool {
+	array, _ := list.Array()
+	for _, item := range array.All() {
+		if equal(v, item) {
+			return true
+		}
+	}
+	return false
+}
+
+func isNumber(v bson.Value) bool {
+	return v.Type == bson.TypeInt32 || v.Type == bson.TypeInt64 || v.Type == bson.TypeDouble
+}
+
+func comparable(a, b bson.Value) bool { return isNumber(a) && isNumber(b) || a.Type == b.Type }
+
+// equal is equality as a filter means it: numbers are what they count, and what is not there is null.
+func equal(a, b bson.Value) bool {
+	switch {
+	case isNumber(a) && isNumber(b):
+		return compare(a, b) == 0
+	case a.IsZero() || b.IsZero():
+		return (a.IsZero() || a.IsNull()) && (b.IsZero() || b.IsNull())
+	}
+	return a.Equal(b)
+}
+
+// compare orders values: those of different types by their type.
+func compare(a, b bson.Value) int {
+	if isNumber(a) && isNumber(b) {
+		x, _ := a.AsDouble()
+		y, _ := b.AsDouble()
+		return cmp.Compare(x, y)
+	}
+	if a.Type != b.Type {
+		return cmp.Compare(a.Type, b.Type)
+	}
+	if x, ok := a.Str(); ok {
+		y, _ := b.Str()
+		return cmp.Compare(x, y)
+	}
+	return bytes.Compare(a.Data, b.Data)
+}
+
+// sleep is the only JavaScript that is understood.
+var sleep = regexp.MustCompile(`^sleep\((\d+)\) \|\| true;?$`)
+
+// sleepOf is how long a $where sleeps for each document.
+func sleepOf(where bson.Value) (time.Duration, error) {
+	if where.IsZero() {
+		return 0, nil
+	}
+	code, ok := where.Str()
+	if !ok {
+		code, _ = where.JavaScript()
+	}
+	parts := sleep.FindStringSubmatch(code)
+	if parts == nil {
+		return 0, fail(badValue, "no JavaScript engine for $where: %s", code)
+	}
+	n, err := strconv.Atoi(parts[1])
+	if err != nil {
+		return 0, fail(badValue, "sleep: %v", err)
+	}
+	return time.Duration(n) * time.Millisecond, nil
+}
