@@ -33,6 +33,15 @@ func (v Vars) CheckedOut() int {
 	return n
 }
 
+// Total counts the connections of all pools.
+func (v Vars) Total() int {
+	n := 0
+	for _, p := range v.Pools {
+		n += p.Total
+	}
+	return n
+}
+
 // ReadVars asks the process whose debug address this is.
 func ReadVars(ctx context.Context, debug string) (Vars, error) {
 	var v Vars

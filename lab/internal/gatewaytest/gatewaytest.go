@@ -121,7 +121,20 @@ func must(t testing.TB, get func() (string, error)) string {
 }
 
 // Gateway is a running gateway.
-type Gateway struct{ *gateway.Gateway }
+type Gateway struct {
+	*gateway.Gateway
+	killed bool
+}
+
+// Kill ends the gateway as a crash does, and waits for its end.
+func (g *Gateway) Kill(t testing.TB) {
+	t.Helper()
+	g.killed = true
+	if err := g.Gateway.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	<-g.Done()
+}
 
 // Start starts a gateway before the server that uri names, and stops it at the end of the test. Its log is printed
 // when the test fails.
@@ -136,9 +149,9 @@ func (s *Suite) Start(t testing.TB, uri string, args ...string) *Gateway {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &Gateway{started}
+	g := &Gateway{Gateway: started}
 	t.Cleanup(func() {
-		if err := g.Stop(gateway.StartTime); err != nil {
+		if err := g.Stop(gateway.StartTime); err != nil && !g.killed {
 			t.Errorf("stop the gateway: %v", err)
 		}
 		if t.Failed() {

@@ -119,6 +119,9 @@ func (p *Process) Drain() {
 // Signal sends one signal to the program.
 func (p *Process) Signal(s os.Signal) error { return p.cmd.Process.Signal(s) }
 
+// Kill ends the program as a crash does.
+func (p *Process) Kill() error { return p.cmd.Process.Kill() }
+
 // Wait waits for the end and gives the exit code; a program that a signal ended has the code -1 and an error.
 func (p *Process) Wait(ctx context.Context) (int, error) {
 	select {
@@ -143,7 +146,7 @@ func (p *Process) Stop(grace time.Duration) error {
 	case <-p.done:
 		return p.err
 	case <-late.C:
-		_ = p.cmd.Process.Kill()
+		_ = p.Kill()
 		<-p.done
 		return fmt.Errorf("%s did not end within %v of SIGTERM", p.cmd.Path, grace)
 	}
