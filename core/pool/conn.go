@@ -108,7 +108,6 @@ func (p *Pool[C]) establishedLocked(c *Conn[C]) {
 	p.pending--
 	if p.cfg.Service != nil {
 		c.leadsTo, c.generation = p.services.join(c.service, c.generation)
-		p.forgetLocked()
 	}
 	owner := c.owner
 	c.owner = nil
@@ -157,13 +156,6 @@ func (c *Conn[C]) isStaleLocked() bool {
 	return c.leadsTo != nil && c.generation != c.leadsTo.generation
 }
 
-// forgetLocked forgets the services that nothing leads to any more.
-func (p *Pool[C]) forgetLocked() {
-	if p.pending == 0 {
-		p.services.forget()
-	}
-}
-
 // brokenError is why the connection is not alive, if it can say so.
 func brokenError(r Resource) error {
 	if e, ok := r.(interface{ Err() error }); ok {
@@ -184,11 +176,8 @@ func (p *Pool[C]) closeLocked(c *Conn[C], reason event.ClosedReason, err error) 
 	case connClosed:
 		panic("bug: connection closed twice")
 	}
-	if p.cfg.Service != nil {
-		if c.leadsTo != nil {
-			p.services.leave(c.leadsTo)
-		}
-		p.forgetLocked()
+	if p.cfg.Service != nil && c.leadsTo != nil {
+		p.services.leave(c.leadsTo)
 	}
 	c.state = connClosed
 	delete(p.conns, c)

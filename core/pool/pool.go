@@ -203,7 +203,7 @@ func (p *Pool[C]) Clear(opt ClearOptions) (held bool) {
 	}
 	p.generation++
 	if p.cfg.Service != nil {
-		p.services.clear(opt.Service, p.generation, p.pending > 0)
+		p.services.clear(opt.Service, p.generation)
 	} else {
 		p.server.generation = p.generation
 	}

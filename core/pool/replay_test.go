@@ -1,0 +1,131 @@
+package pool_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/mooringdb/mooring/core/pool"
+)
+
+// replay goes through what a pool told in a soak, in the order in which it happened, and knows at each moment who
+// stands in the queue.
+type replay struct {
+	*soak
+	t            *testing.T
+	sum          tally
+	paused       bool
+	refused      bool                   // the check-out that started last came to a paused pool, and fails next
+	queue        []uint64               // tickets
+	establishing map[uint64]bool        // tickets that left the queue for a connection of their own
+	state        map[uint64]string      // of connections: the last that was told
+	made         map[uint64]int         // when a connection was created
+	cleared      map[pool.ServiceID]int // when a service was cleared last
+	used         map[uint64]int         // how often a connection was checked out
+	next         map[string][]string    // what may be told of a connection after what
+}
+
+func newReplay(s *soak) *replay {
+	return &replay{
+		soak: s, t: s.t, paused: true, establishing: map[uint64]bool{},
+		state: map[uint64]string{}, made: map[uint64]int{}, cleared: map[pool.ServiceID]int{}, used: map[uint64]int{},
+		next: map[string][]string{
+			"":        {"created"},
+			"created": {"ready", "closed"},
+			"ready":   {"out", "closed"},
+			"out":     {"in"},
+			"in":      {"out", "closed"},
+		},
+	}
+}
+
+func (r *replay) run() tally {
+	for now, e := range r.told {
+		if e.id != 0 {
+			if last := r.state[e.id]; !slices.Contains(r.next[last], e.kind) {
+				r.t.Errorf("connection %d was told to be %q after %q", e.id, e.kind, last)
+			}
+			r.state[e.id] = e.kind
+		}
+		r.step(now, e)
+		if r.t.Failed() {
+			return r.sum
+		}
+	}
+	if len(r.queue) > 0 || len(r.establishing) > 0 || len(r.order) > 0 {
+		r.t.Errorf("at the end %v wait in the queue, %v for a connection of their own, %d were never told of", r.queue, r.establishing, len(r.order))
+	}
+	return r.sum
+}
+
+func (r *replay) step(now int, e told) {
+	switch e.kind {
+	case "pool ready":
+		r.paused = false
+	case "cleared":
+		r.sum.Cleared++
+		r.paused = !r.balanced
+		r.cleared[e.service] = now
+	case "created":
+		r.sum.Created++
+		r.made[e.id] = now
+		if owner := r.owner[e.id]; owner != 0 {
+			r.leaveQueue(owner)
+			r.establishing[owner] = true
+		}
+	case "ready":
+		r.sum.Ready++
+	case "closed":
+		r.sum.Closed++
+	case "started":
+		r.sum.Started++
+		if r.refused = r.paused; !r.paused {
+			r.queue = append(r.queue, r.order[0])
+			r.order = r.order[1:]
+		}
+	case "out":
+		r.sum.Out++
+		r.checkedOut(e.id)
+	case "in":
+		r.sum.In++
+	case "failed":
+		r.sum.Failed++
+		r.failed(e.err)
+	}
+}
+
+// leaveQueue takes a ticket from the queue, where it has to be the first.
+func (r *replay) leaveQueue(number uint64) {
+	if len(r.queue) == 0 || r.queue[0] != number {
+		r.t.Errorf("check-out %d was served before those that came earlier: %v", number, r.queue)
+		return
+	}
+	r.queue = r.queue[1:]
+}
+
+func (r *replay) checkedOut(id uint64) {
+	c := r.conns[id]
+	number := c.had[r.used[id]]
+	r.used[id]++
+	if r.establishing[number] {
+		if r.owner[id] != number || r.used[id] > 1 {
+			r.t.Errorf("check-out %d got connection %d instead of its own", number, id)
+		}
+		delete(r.establishing, number)
+		return
+	}
+	r.leaveQueue(number)
+	if r.made[id] < r.cleared[c.service] {
+		r.t.Errorf("check-out %d got connection %d, which is stale", number, id)
+	}
+}
+
+func (r *replay) failed(err error) {
+	if r.refused {
+		r.refused = false
+		return
+	}
+	for _, number := range r.errs[err] { // several if they were sent away together
+		delete(r.establishing, number)
+		r.queue = slices.DeleteFunc(r.queue, func(n uint64) bool { return n == number })
+	}
+}
