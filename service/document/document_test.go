@@ -21,6 +21,7 @@ import (
 	"github.com/mooringdb/mooring/core/bson/extjson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/service/payload"
 	"github.com/mooringdb/mooring/service/rpcerr"
 	"github.com/mooringdb/mooring/service/servicetest"
 )
@@ -387,6 +388,9 @@ func TestResults(t *testing.T) {
 	if err != nil || strings.ReplaceAll(one.GetDocument().GetJson(), " ", "") != `{"_id":1}` {
 		t.Errorf("FindOneAndDelete = %v, %v", one, err)
 	}
+	if !one.GetAcknowledged() {
+		t.Errorf("FindOneAndDelete = %v is not acknowledged", one)
+	}
 	no, err := g.Document.FindOne(ctx, &mooringv1.FindOneRequest{Database: "d", Collection: "empty"})
 	if err != nil || no.Document != nil {
 		t.Errorf("FindOne of nothing = %v, %v", no, err)
@@ -741,5 +745,46 @@ func TestStreamThatFails(t *testing.T) {
 				t.Errorf("the stream ended with %v, want %v", err, test.code)
 			}
 		})
+	}
+}
+
+// With w: 0 nothing is known but what was sent: no counts and no document, and that is not the answer of a write that matched nothing.
+func TestUnacknowledged(t *testing.T) {
+	g := start(t, nil)
+	g.Server.SetDocuments("d.c", servicetest.Docs(3, 10)...)
+	d, ctx := g.Document, t.Context()
+	none := &mooringv1.WriteConcern{W: &mooringv1.W{Kind: &mooringv1.W_Nodes{Nodes: 0}}}
+	filter, set := doc(`{}`), &mooringv1.Update{Kind: &mooringv1.Update_Operators{Operators: doc(`{"$set": {"a": 2}}`)}}
+	for _, c := range []struct {
+		name string
+		call func() (proto.Message, error)
+		want proto.Message
+	}{
+		{"InsertOne", func() (proto.Message, error) {
+			return d.InsertOne(ctx, &mooringv1.InsertOneRequest{Database: "d", Collection: "c", Document: doc(`{"_id": 7}`), WriteConcern: none})
+		}, &mooringv1.InsertOneResponse{InsertedId: payload.NewValue(bson.Int32Value(7))}},
+		{"InsertMany", func() (proto.Message, error) {
+			return d.InsertMany(ctx, &mooringv1.InsertManyRequest{
+				Database: "d", Collection: "c", Documents: []*mooringv1.Document{doc(`{"_id": 8}`)}, WriteConcern: none, Ordered: proto.Bool(false),
+			})
+		}, &mooringv1.InsertManyResponse{InsertedIds: []*mooringv1.InsertedId{{Id: payload.NewValue(bson.Int32Value(8))}}}},
+		{"UpdateMany", func() (proto.Message, error) {
+			return d.UpdateMany(ctx, &mooringv1.UpdateManyRequest{Database: "d", Collection: "c", Filter: filter, Update: set, WriteConcern: none})
+		}, &mooringv1.UpdateManyResponse{}},
+		{"FindOneAndUpdate", func() (proto.Message, error) {
+			return d.FindOneAndUpdate(ctx, &mooringv1.FindOneAndUpdateRequest{Database: "d", Collection: "c", Filter: filter, Update: set, WriteConcern: none})
+		}, &mooringv1.FindOneAndUpdateResponse{}},
+		{"FindOneAndReplace", func() (proto.Message, error) {
+			return d.FindOneAndReplace(ctx, &mooringv1.FindOneAndReplaceRequest{
+				Database: "d", Collection: "c", Filter: filter, Replacement: doc(`{"a": 2}`), WriteConcern: none,
+			})
+		}, &mooringv1.FindOneAndReplaceResponse{}},
+		{"FindOneAndDelete", func() (proto.Message, error) {
+			return d.FindOneAndDelete(ctx, &mooringv1.FindOneAndDeleteRequest{Database: "d", Collection: "c", Filter: filter, WriteConcern: none})
+		}, &mooringv1.FindOneAndDeleteResponse{}},
+	} {
+		if got, err := c.call(); err != nil || !proto.Equal(got, c.want) {
+			t.Errorf("%s = %v, %v, want %v", c.name, got, err, c.want)
+		}
 	}
 }

@@ -39,7 +39,9 @@ func (s *Server) FindOneAndUpdate(ctx context.Context, req *mooringv1.FindOneAnd
 	if err != nil {
 		return nil, err
 	}
-	return &mooringv1.FindOneAndUpdateResponse{Document: doc, WriteConcernError: writeConcernError(res.WriteConcernError)}, nil
+	return &mooringv1.FindOneAndUpdateResponse{
+		Document: doc, Acknowledged: res.Acknowledged, WriteConcernError: writeConcernError(res.WriteConcernError),
+	}, nil
 }
 
 // FindOneAndReplace replaces a document, and returns it as it was or as it is.
@@ -72,7 +74,9 @@ func (s *Server) FindOneAndReplace(ctx context.Context, req *mooringv1.FindOneAn
 	if err != nil {
 		return nil, err
 	}
-	return &mooringv1.FindOneAndReplaceResponse{Document: doc, WriteConcernError: writeConcernError(res.WriteConcernError)}, nil
+	return &mooringv1.FindOneAndReplaceResponse{
+		Document: doc, Acknowledged: res.Acknowledged, WriteConcernError: writeConcernError(res.WriteConcernError),
+	}, nil
 }
 
 // FindOneAndDelete deletes a document, and returns it.
@@ -102,5 +106,7 @@ func (s *Server) FindOneAndDelete(ctx context.Context, req *mooringv1.FindOneAnd
 	if err != nil {
 		return nil, err
 	}
-	return &mooringv1.FindOneAndDeleteResponse{Document: doc, WriteConcernError: writeConcernError(res.WriteConcernError)}, nil
+	return &mooringv1.FindOneAndDeleteResponse{
+		Document: doc, Acknowledged: res.Acknowledged, WriteConcernError: writeConcernError(res.WriteConcernError),
+	}, nil
 }

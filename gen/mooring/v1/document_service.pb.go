@@ -4136,6 +4136,8 @@ type FindOneAndUpdateResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The document; unset (on REST: null) when none matched.
 	Document *Document `protobuf:"bytes,1,opt,name=document,proto3" json:"document,omitempty"`
+	// Whether the server acknowledged the write: false for a write concern of `w: 0`, and then there is no document, whatever matched.
+	Acknowledged bool `protobuf:"varint,2,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"`
 	// The session's renewed token.
 	Session *string `protobuf:"bytes,3,opt,name=session,proto3,oneof" json:"session,omitempty"`
 	// The write was done, but not acknowledged as its write concern asks.
@@ -4179,6 +4181,13 @@ func (x *FindOneAndUpdateResponse) GetDocument() *Document {
 		return x.Document
 	}
 	return nil
+}
+
+func (x *FindOneAndUpdateResponse) GetAcknowledged() bool {
+	if x != nil {
+		return x.Acknowledged
+	}
+	return false
 }
 
 func (x *FindOneAndUpdateResponse) GetSession() string {
@@ -4408,6 +4417,8 @@ type FindOneAndReplaceResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The document; unset (on REST: null) when none matched.
 	Document *Document `protobuf:"bytes,1,opt,name=document,proto3" json:"document,omitempty"`
+	// Whether the server acknowledged the write: false for a write concern of `w: 0`, and then there is no document, whatever matched.
+	Acknowledged bool `protobuf:"varint,2,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"`
 	// The session's renewed token.
 	Session *string `protobuf:"bytes,3,opt,name=session,proto3,oneof" json:"session,omitempty"`
 	// The write was done, but not acknowledged as its write concern asks.
@@ -4451,6 +4462,13 @@ func (x *FindOneAndReplaceResponse) GetDocument() *Document {
 		return x.Document
 	}
 	return nil
+}
+
+func (x *FindOneAndReplaceResponse) GetAcknowledged() bool {
+	if x != nil {
+		return x.Acknowledged
+	}
+	return false
 }
 
 func (x *FindOneAndReplaceResponse) GetSession() string {
@@ -4644,6 +4662,8 @@ type FindOneAndDeleteResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The document; unset (on REST: null) when none matched.
 	Document *Document `protobuf:"bytes,1,opt,name=document,proto3" json:"document,omitempty"`
+	// Whether the server acknowledged the write: false for a write concern of `w: 0`, and then there is no document, whatever matched.
+	Acknowledged bool `protobuf:"varint,2,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"`
 	// The session's renewed token.
 	Session *string `protobuf:"bytes,3,opt,name=session,proto3,oneof" json:"session,omitempty"`
 	// The write was done, but not acknowledged as its write concern asks.
@@ -4687,6 +4707,13 @@ func (x *FindOneAndDeleteResponse) GetDocument() *Document {
 		return x.Document
 	}
 	return nil
+}
+
+func (x *FindOneAndDeleteResponse) GetAcknowledged() bool {
+	if x != nil {
+		return x.Acknowledged
+	}
+	return false
 }
 
 func (x *FindOneAndDeleteResponse) GetSession() string {
@@ -5501,9 +5528,10 @@ const file_mooring_v1_document_service_proto_rawDesc = "" +
 	"\x05_sortB\x1d\n" +
 	"\x1b_bypass_document_validationB\t\n" +
 	"\a_upsertB\x12\n" +
-	"\x10_return_document\"\xe3\x01\n" +
+	"\x10_return_document\"\x87\x02\n" +
 	"\x18FindOneAndUpdateResponse\x120\n" +
-	"\bdocument\x18\x01 \x01(\v2\x14.mooring.v1.DocumentR\bdocument\x12\x1d\n" +
+	"\bdocument\x18\x01 \x01(\v2\x14.mooring.v1.DocumentR\bdocument\x12\"\n" +
+	"\facknowledged\x18\x02 \x01(\bR\facknowledged\x12\x1d\n" +
 	"\asession\x18\x03 \x01(\tH\x00R\asession\x88\x01\x01\x12R\n" +
 	"\x13write_concern_error\x18\x04 \x01(\v2\x1d.mooring.v1.WriteConcernErrorH\x01R\x11writeConcernError\x88\x01\x01B\n" +
 	"\n" +
@@ -5554,9 +5582,10 @@ const file_mooring_v1_document_service_proto_rawDesc = "" +
 	"\x05_sortB\x1d\n" +
 	"\x1b_bypass_document_validationB\t\n" +
 	"\a_upsertB\x12\n" +
-	"\x10_return_document\"\xe4\x01\n" +
+	"\x10_return_document\"\x88\x02\n" +
 	"\x19FindOneAndReplaceResponse\x120\n" +
-	"\bdocument\x18\x01 \x01(\v2\x14.mooring.v1.DocumentR\bdocument\x12\x1d\n" +
+	"\bdocument\x18\x01 \x01(\v2\x14.mooring.v1.DocumentR\bdocument\x12\"\n" +
+	"\facknowledged\x18\x02 \x01(\bR\facknowledged\x12\x1d\n" +
 	"\asession\x18\x03 \x01(\tH\x00R\asession\x88\x01\x01\x12R\n" +
 	"\x13write_concern_error\x18\x04 \x01(\v2\x1d.mooring.v1.WriteConcernErrorH\x01R\x11writeConcernError\x88\x01\x01B\n" +
 	"\n" +
@@ -5600,9 +5629,10 @@ const file_mooring_v1_document_service_proto_rawDesc = "" +
 	"\x04_letB\a\n" +
 	"\x05_hintB\r\n" +
 	"\v_projectionB\a\n" +
-	"\x05_sort\"\xe3\x01\n" +
+	"\x05_sort\"\x87\x02\n" +
 	"\x18FindOneAndDeleteResponse\x120\n" +
-	"\bdocument\x18\x01 \x01(\v2\x14.mooring.v1.DocumentR\bdocument\x12\x1d\n" +
+	"\bdocument\x18\x01 \x01(\v2\x14.mooring.v1.DocumentR\bdocument\x12\"\n" +
+	"\facknowledged\x18\x02 \x01(\bR\facknowledged\x12\x1d\n" +
 	"\asession\x18\x03 \x01(\tH\x00R\asession\x88\x01\x01\x12R\n" +
 	"\x13write_concern_error\x18\x04 \x01(\v2\x1d.mooring.v1.WriteConcernErrorH\x01R\x11writeConcernError\x88\x01\x01B\n" +
 	"\n" +
