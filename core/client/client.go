@@ -42,6 +42,7 @@ type Options struct {
 type Client struct {
 	topology atomic.Pointer[topology.Topology] // nil until Start where the servers' names come from DNS
 	lookUp   func(context.Context) error       // makes the topology in that case, else nil
+	life     lifecycle
 	runner   operation.Runner
 	warnings []connstring.Warning
 
@@ -100,27 +101,6 @@ func (c *Client) watch(cfg *connstring.Config, opt Options, srv *seedlist.Poller
 		return err
 	}
 	c.topology.Store(t)
-	return nil
-}
-
-// Start begins to monitor the deployment. It does not wait for a server to be found: operations do. What it does wait for,
-// until ctx ends, is DNS, where a mongodb+srv string names the deployment. The client lives until Close; of ctx it takes the
-// values, not the end.
-func (c *Client) Start(ctx context.Context) error {
-	if c.lookUp != nil && c.topology.Load() == nil {
-		if err := c.lookUp(ctx); err != nil {
-			return err
-		}
-	}
-	return c.topology.Load().Start(ctx)
-}
-
-// Close ends the monitors and the pools: idle connections are closed at once, those in use when their operation ends. It waits
-// for the driver's goroutines until ctx ends. Operations that wait for a server, and later ones, fail.
-func (c *Client) Close(ctx context.Context) error {
-	if t := c.topology.Load(); t != nil {
-		return t.Close(ctx)
-	}
 	return nil
 }
 
