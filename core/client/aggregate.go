@@ -9,7 +9,8 @@ import (
 )
 
 // Aggregate runs a pipeline on a collection, or on the database if ns.Collection is empty. A pipeline that ends
-// with $out or $merge runs on the primary and gives an empty cursor.
+// with $out or $merge gives an empty cursor; it runs where the read preference says, or on the primary as long as a server is
+// known that is older than 5.0.
 func (c *Client) Aggregate(ctx context.Context, ns Namespace, opt AggregateOptions) (*cursor.Cursor, error) {
 	a := aggregate{collection: ns.Collection, opt: opt, readConcern: c.readConcernFor(opt.ReadConcern)}
 	var ck check
@@ -17,12 +18,10 @@ func (c *Client) Aggregate(ctx context.Context, ns Namespace, opt AggregateOptio
 	ck.hint(opt.Hint)
 	ck.readPreference(opt.ReadPreference)
 	ck.extra(opt.Extra, aggregateFields)
-	op := operation.Operation{Database: ns.Database, Command: &a, RunOn: opt.RunOn}
+	op := operation.Operation{Database: ns.Database, Command: &a, RunOn: opt.RunOn, ReadPreference: c.readPreferenceFor(opt.ReadPreference)}
 	if writesOutput(opt.Pipeline) {
 		a.output, a.writeConcern = true, c.writeConcernFor(ctx, opt.WriteConcern, &ck)
-		op.Kind = operation.Write
-	} else {
-		op.ReadPreference = c.readPreferenceFor(opt.ReadPreference)
+		op.Kind = operation.Output
 	}
 	op.DeadlineAsMaxTime = opt.MaxTimeMS == nil && (a.output || opt.TimeoutMode != Iteration)
 	if ck.err != nil {

@@ -175,11 +175,12 @@ func TestCapabilitiesOfTheConnection(t *testing.T) {
 	})
 }
 
-// SEL-060, LB-011: as to a mongos.
+// SEL-060, LB-011: as to a mongos. SEL-021: $out goes by the read preference, too.
 func TestReadPreferenceToALoadBalancer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := mongotest.NewBalanced(t, mongotest.BalancedConfig{Services: 1})
 		srv := b.Service(0)
+		srv.Handle("aggregate", reply(t, `{"cursor":{"id":0,"ns":"shop.orders","firstBatch":[]},"ok":1}`))
 		c := startBalanced(t, b, b.URI(""), client.Options{})
 		for mode := selection.Primary; mode <= selection.Nearest; mode++ {
 			rp := &selection.ReadPreference{Mode: mode}
@@ -187,10 +188,13 @@ func TestReadPreferenceToALoadBalancer(t *testing.T) {
 			if _, _, err := c.FindOne(t.Context(), orders, client.FindOneOptions{ReadPreference: rp}); err != nil {
 				t.Error(err)
 			}
+			if _, err := c.Aggregate(t.Context(), orders, client.AggregateOptions{ReadPreference: rp, Pipeline: array(t, `[{"$out":"x"}]`)}); err != nil {
+				t.Error(err)
+			}
 			if _, err := c.DeleteOne(t.Context(), orders, doc(t, `{}`), client.DeleteOptions{}); mongoerr.Code(err) != 59 {
 				t.Error(err)
 			}
-			for _, name := range []string{"find", "delete"} {
+			for _, name := range []string{"find", "aggregate", "delete"} {
 				all := srv.Commands(name)
 				if got := all[len(all)-1].Body.Has("$readPreference"); got != (want && name != "delete") {
 					t.Errorf("%v: %s with $readPreference %v", mode, name, got)

@@ -39,7 +39,7 @@ func Open(ctx context.Context, r *operation.Runner, op operation.Operation, opt 
 	if err := c.open(ctx, &res, opt); err != nil {
 		return nil, err
 	}
-	if op.Kind == operation.Write && res.WriteConcernError != nil {
+	if op.Kind == operation.Output && res.WriteConcernError != nil {
 		return nil, res.WriteConcernError
 	}
 	opened = true

@@ -56,6 +56,9 @@ const (
 	Write
 	// Generic is a command that a user wrote. It is selected and sent as a read; without an answer it counts as a write.
 	Generic
+	// Output is a read whose result the server writes: an aggregation that ends with $out or $merge. It is a Write that goes
+	// where its read preference says, as soon as all servers can run it there.
+	Output
 )
 
 // Target is the connection that a command is about to be sent on.
@@ -94,7 +97,7 @@ type Operation struct {
 	KeepConn bool
 	// Selector finds the server. Nil: the one for writes, or the one that ReadPreference asks for.
 	Selector selection.Selector
-	// ReadPreference of a read; nil is primary. It is sent where the specification says so.
+	// ReadPreference of what is no Write; nil is primary. It is sent where the specification says so.
 	ReadPreference *selection.ReadPreference
 	// Unacknowledged writes get no reply; their Result is empty.
 	Unacknowledged bool
@@ -115,7 +118,7 @@ type Result struct {
 	Server address.Address
 	// Hello is the server as it described itself on the connection that was used.
 	Hello *description.Server
-	// WriteConcernError is the reply's, for operations of kind Write; nil where it has none.
+	// WriteConcernError is the reply's; nil where it has none, and for reads.
 	WriteConcernError *mongoerr.WriteConcernError
 	// Pin is the connection that was used, for the caller to release. It is nil without Operation.KeepConn, after an error, and
 	// where any connection to the server will do, which is everywhere but behind a load balancer.

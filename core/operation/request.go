@@ -40,8 +40,8 @@ func (q *request) body() bson.Raw {
 
 // build makes the message for this connection. It is the last step before sending, since maxTimeMS is what is left of the
 // time now.
-func (q *request) build(ctx context.Context, op *Operation, server Server, conn Conn) error {
-	to := Target{Hello: conn.Hello()}
+func (q *request) build(ctx context.Context, op *Operation, x *exchange) error {
+	to := Target{Hello: x.conn.Hello()}
 	var flags wire.Flags
 	if op.Unacknowledged {
 		flags = wire.MoreToCome
@@ -52,13 +52,13 @@ func (q *request) build(ctx context.Context, op *Operation, server Server, conn 
 		return err
 	}
 	if op.DeadlineAsMaxTime {
-		if err := appendMaxTime(ctx, b, server.Description().MinRTT); err != nil {
+		if err := appendMaxTime(ctx, b, x.server.Description().MinRTT); err != nil {
 			return err
 		}
 	}
 	b.String("$db", op.Database)
 	if op.Kind != Write {
-		if rp := op.ReadPreference.ToSend(server.TopologyKind(), server.Description()); rp != nil {
+		if rp := x.preference.ToSend(x.server.TopologyKind(), x.server.Description()); rp != nil {
 			rp.AppendTo(b, "$readPreference")
 		}
 	}

@@ -38,22 +38,26 @@ func (r *Runner) attempt(ctx context.Context, op *Operation) (Result, error) {
 	if ctx.Err() != nil {
 		return Result{}, context.Cause(ctx)
 	}
-	x := exchange{runner: r}
+	x := exchange{runner: r, preference: op.ReadPreference}
 	if op.On != nil {
 		x.server, x.conn, x.pinned = op.On.server, op.On.conn, true
 		return x.run(ctx, op)
 	}
 	sel := op.selector()
+	named := sel
 	if r.Sink.HearsSelection() {
-		sel = selection.For(sel, op.Command.Name(), op.ID)
+		named = selection.For(sel, op.Command.Name(), op.ID)
 	}
-	server, err := r.Deployment.Select(ctx, sel)
+	server, err := r.Deployment.Select(ctx, named)
 	if err != nil {
 		return Result{}, err
 	}
 	conn, err := server.CheckOut(ctx)
 	if err != nil {
 		return Result{}, err
+	}
+	if out, ok := sel.(*output); ok {
+		x.preference = out.used
 	}
 	x.server, x.conn = server, conn
 	return x.run(ctx, op)
@@ -65,6 +69,8 @@ func (op *Operation) selector() selection.Selector {
 		return op.Selector
 	case op.Kind == Write:
 		return selection.Write()
+	case op.Kind == Output:
+		return &output{preference: op.ReadPreference}
 	default:
 		return selection.Read(op.ReadPreference)
 	}
@@ -77,6 +83,9 @@ type exchange struct {
 	conn   Conn
 	server Server
 	req    *request
+	// preference is the one that the server was selected by.
+	preference *selection.ReadPreference
+
 	pinned bool // the connection is another's, and stays checked out
 	left   bool // the exchange is done with the connection
 }
@@ -85,7 +94,7 @@ func (x *exchange) run(ctx context.Context, op *Operation) (Result, error) {
 	x.req = requests.Get().(*request)
 	defer x.req.release()
 	defer x.leave(nil) // a refused command, or a bug that panics, must not cost the pool a connection
-	if err := x.req.build(ctx, op, x.server, x.conn); err != nil {
+	if err := x.req.build(ctx, op, x); err != nil {
 		return Result{}, err
 	}
 	ctx, done := op.exchangeContext(ctx)

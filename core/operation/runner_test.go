@@ -239,6 +239,7 @@ func TestUnansweredWrites(t *testing.T) {
 		{"write", operation.Write, true, true},
 		{"write, not sent", operation.Write, false, false},
 		{"generic", operation.Generic, true, true},
+		{"output", operation.Output, true, true},
 	}
 	for _, tt := range tests {
 		for _, unacknowledged := range []bool{false, true} {
