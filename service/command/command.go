@@ -15,6 +15,7 @@ import (
 	"github.com/mooringdb/mooring/core/client"
 	corecursor "github.com/mooringdb/mooring/core/cursor"
 	"github.com/mooringdb/mooring/core/mongoerr"
+	"github.com/mooringdb/mooring/core/pool"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/request"
@@ -118,6 +119,9 @@ func (s *Server) run(ctx context.Context, database string, cmd bson.Raw, opt cli
 		return nil, &rpcerr.Error{
 			Reason: rpcerr.InvalidArgument, Field: "command", Message: "was run, but its reply has no cursor: use RunCommand", Err: err,
 		}
+	}
+	if _, ok := errors.AsType[*pool.PinLimitError](err); ok { // the command was run, and may have written
+		return nil, &rpcerr.Error{Reason: rpcerr.PinLimitExceeded, Message: err.Error(), Retry: rpcerr.Never, Err: err}
 	}
 	return cur, err
 }

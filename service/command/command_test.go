@@ -2,8 +2,10 @@ package command_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
+	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -13,10 +15,17 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/client"
+	"github.com/mooringdb/mooring/core/connstring"
+	corecursor "github.com/mooringdb/mooring/core/cursor"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/service/command"
+	"github.com/mooringdb/mooring/service/document"
+	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/rpcerr"
 	"github.com/mooringdb/mooring/service/servicetest"
+	"github.com/mooringdb/mooring/service/stream"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -150,4 +159,55 @@ func TestCursorCommands(t *testing.T) {
 		t.Errorf("cursorType odd: %v", err)
 	}
 	g.Idle(0)
+}
+
+// Behind a load balancer, a cursor beyond the budget for pins is refused after its command was run. A find can be repeated; of a command
+// nobody knows.
+func TestPinLimit(t *testing.T) {
+	b := mongotest.NewBalanced(t, mongotest.BalancedConfig{Services: 1})
+	b.SetDocuments("d.c", servicetest.Docs(10, 10)...)
+	cfg, err := connstring.Parse(b.URI("&maxPoolSize=10"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.New(cfg, client.Options{Dialer: b.Dial, MaxPinnedShare: 0.1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, err := handle.NewKeyRing()
+	if err != nil {
+		t.Fatal(err)
+	}
+	handles := handle.New(handle.Config{Keys: keys, Continue: func(s corecursor.State) handle.Cursor { return c.ContinueCursor(s) }})
+	if err := errors.Join(c.Start(t.Context()), handles.Start(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := errors.Join(handles.Close(context.Background()), c.Close(context.Background())); err != nil {
+			t.Error(err)
+		}
+	}()
+	commands := command.New(command.Config{Client: c, Handles: handles, Streams: stream.New(stream.Config{})})
+	documents := document.New(document.Config{Client: c, Handles: handles, Streams: stream.New(stream.Config{})})
+	run := func() error {
+		_, err := commands.RunCursorCommand(t.Context(), &mooringv1.RunCursorCommandRequest{Database: "d", Command: doc(`{"find": "c", "batchSize": 2}`)})
+		return err
+	}
+	find := func() error {
+		_, err := documents.Find(t.Context(), &mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: proto.Int32(2)})
+		return err
+	}
+	if err := run(); err != nil {
+		t.Fatal(err)
+	}
+	for retry, call := range map[string]func() error{"never": run, "same-request": find} {
+		r := rpcerr.HTTP(rpcerr.Status(call()))
+		if e := r.Body.GetError(); r.Code != 429 || e.GetReason() != "PinLimitExceeded" || e.GetRetry() != retry || r.RetryAfter == 0 ||
+			!strings.Contains(e.GetMessage(), "1 by cursors, 0 by transactions") {
+			t.Errorf("want retry %s: %d %v", retry, r.Code, r.Body)
+		}
+	}
+	if n := b.OpenCursors(); n != 1 {
+		t.Errorf("%d cursors are open", n)
+	}
 }

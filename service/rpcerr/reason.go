@@ -25,6 +25,7 @@ const (
 	CursorNotFound        Reason = "CursorNotFound"
 	CursorTokenReused     Reason = "CursorTokenReused"
 	CursorPositionUnknown Reason = "CursorPositionUnknown"
+	PinLimitExceeded      Reason = "PinLimitExceeded"
 
 	DeadlineExceeded      Reason = "DeadlineExceeded"
 	Canceled              Reason = "Canceled"
@@ -77,6 +78,7 @@ var reasons = map[Reason]row{
 	CursorNotFound:        {codes.NotFound, http.StatusNotFound, CursorNotFound, Restart},
 	CursorTokenReused:     {codes.Aborted, http.StatusConflict, CursorTokenReused, Restart},
 	CursorPositionUnknown: {codes.Aborted, http.StatusConflict, CursorPositionUnknown, Restart},
+	PinLimitExceeded:      {codes.ResourceExhausted, http.StatusTooManyRequests, PinLimitExceeded, SameRequest},
 
 	DeadlineExceeded:      {codes.DeadlineExceeded, http.StatusGatewayTimeout, DeadlineExceeded, Never},
 	Canceled:              {codes.Canceled, statusClientClosedRequest, Canceled, Never},

@@ -19,6 +19,7 @@ import (
 	"github.com/mooringdb/mooring/core/compress"
 	"github.com/mooringdb/mooring/core/conn"
 	"github.com/mooringdb/mooring/core/conn/ocsp"
+	"github.com/mooringdb/mooring/core/cursor"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/operation"
 	"github.com/mooringdb/mooring/core/pool"
@@ -158,6 +159,8 @@ var table = []entry{
 	value("handle.ErrCursorTokenReused", handle.ErrCursorTokenReused, CursorTokenReused),
 	value("handle.ErrCursorPositionUnknown", handle.ErrCursorPositionUnknown, CursorPositionUnknown),
 	value("handle.ErrClosing", handle.ErrClosing, ShuttingDown),
+	value("cursor.ErrClosed", cursor.ErrClosed, CursorNotFound), // somebody closed it while it was read
+	value("cursor.ErrBusy", cursor.ErrBusy, Internal),           // handles are for one at a time
 
 	// What the server said.
 	typed(func(e *mongoerr.CommandError, _ error, x *explanation) { x.command(e) }),
@@ -181,6 +184,7 @@ var table = []entry{
 	// No server, no connection, or a broken one.
 	value("topology.ErrClosed", topology.ErrClosed, ShuttingDown),
 	typed(plain[*mongoerr.SelectionError](NoSuitableServer)),
+	typed(plain[*pool.PinLimitError](PinLimitExceeded)),
 	typed(plain[*pool.PoolClearedError](ConnectionPoolCleared)),
 	typed(plain[*pool.WaitQueueTimeoutError](ConnectionPoolFull)),
 	typed(plain[*pool.ClosedError](ShuttingDown)),

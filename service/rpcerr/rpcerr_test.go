@@ -16,6 +16,7 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/bson/extjson"
 	"github.com/mooringdb/mooring/core/client"
+	"github.com/mooringdb/mooring/core/cursor"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/operation"
 	"github.com/mooringdb/mooring/core/pool"
@@ -115,6 +116,9 @@ func TestTable(t *testing.T) {
 		{handle.ErrCursorNotFound, codes.NotFound, 404, "CursorNotFound", "restart"},
 		{handle.ErrCursorTokenReused, codes.Aborted, 409, "CursorTokenReused", "restart"},
 		{handle.ErrCursorPositionUnknown, codes.Aborted, 409, "CursorPositionUnknown", "restart"},
+		{&mongoerr.NetworkError{Sent: true, Err: errors.Join(context.Canceled, cursor.ErrClosed)}, codes.NotFound, 404, "CursorNotFound", "restart"},
+		{cursor.ErrBusy, codes.Internal, 500, "Internal", "never"},
+		{&pool.PinLimitError{Max: 80, Cursors: 80}, codes.ResourceExhausted, 429, "PinLimitExceeded", "same-request"},
 		{shutting, codes.Unavailable, 503, "ShuttingDown", "restart"},
 		{&rpcerr.Error{Reason: rpcerr.ShuttingDown, Retry: rpcerr.SameRequest}, codes.Unavailable, 503, "ShuttingDown", "same-request"},
 		{&mongoerr.NetworkError{Sent: true, Err: errors.Join(context.Canceled, shutting)}, codes.Unavailable, 503, "ShuttingDown", "restart"},
@@ -132,7 +136,7 @@ func TestTable(t *testing.T) {
 				if want := fmt.Sprint(test.code, test.http, test.reason, test.retry, "r1"); got != want {
 					t.Errorf("%s, want %s", got, want)
 				}
-				if (r.RetryAfter > 0) != (test.code == codes.Unavailable) {
+				if (r.RetryAfter > 0) != (test.code == codes.Unavailable || strings.HasSuffix(test.reason, "LimitExceeded")) {
 					t.Errorf("RetryAfter = %v", r.RetryAfter)
 				}
 			})
