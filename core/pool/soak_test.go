@@ -201,6 +201,7 @@ func (s *soak) operate(n uint64) {
 		s.mu.Lock()
 		s.errs[err] = append(s.errs[err], n)
 		s.mu.Unlock()
+		runtime.Gosched() // let whoever cleared the pool make it ready
 		return
 	}
 	r := c.Resource()
