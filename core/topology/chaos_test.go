@@ -27,10 +27,10 @@ import (
 )
 
 // TestChaos has everything happen to a deployment that can: elections, also unnoticed ones, step-downs, reconfigurations,
-// hosts that hang, lie, restart, drop connections and disappear, and SRV records that change, while operations run; each fourth
-// one stands behind a load balancer. At each
-// quiet point what is published must be what is there, and each event must have followed from the one before. At the end no
-// goroutine and no connection may be left. Time is fake.
+// hosts that hang, lie, restart, drop connections and disappear, and SRV records that change, while operations run; each
+// fourth one stands behind a load balancer. At each quiet point what is published must be what is there, and each event
+// must have followed from the one before, a pool's from a description's. At the end no goroutine and no connection may be
+// left. Time is fake.
 //
 // MOORING_CHAOS is how long to go on (10m; make chaos), MOORING_CHAOS_SEED where to begin: each round is one seed further, and
 // a failure names its seed.
