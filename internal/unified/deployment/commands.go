@@ -38,6 +38,8 @@ var commands = map[string]func(*host, *mongotest.Command) (reply, error){
 	"drop":          write("drop", (*host).drop),
 	"find":          read("find", (*host).find),
 	"aggregate":     read("aggregate", (*host).aggregate),
+	"count":         read("count", (*host).count),
+	"distinct":      read("distinct", (*host).distinct),
 	"listDatabases": read("listDatabases", (*host).listDatabases),
 	"getMore":       known("getMore", (*host).getMore),
 	"killCursors":   known("killCursors", (*host).killCursors),
@@ -54,6 +56,8 @@ var fields = map[string][]string{
 	"drop":          {},
 	"find":          {"filter", "sort", "skip", "limit", "batchSize", "singleBatch", "tailable", "awaitData", "hint", "let"},
 	"aggregate":     {"pipeline", "cursor", "hint", "let", "allowDiskUse", "bypassDocumentValidation"},
+	"count":         {"query"},
+	"distinct":      {"key", "query"},
 	"listDatabases": {"filter", "nameOnly"},
 	"getMore":       {"collection", "batchSize"},
 	"killCursors":   {"cursors"},
@@ -374,6 +378,42 @@ func (h *host) listDatabases(cmd *mongotest.Command) (reply, error) {
 		b.OpenArray("databases")
 		for _, doc := range docs {
 			b.Document("", doc)
+		}
+		b.Close()
+	})
+}
+
+func (h *host) count(cmd *mongotest.Command) (reply, error) {
+	s := h.deployment.store
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found, err := s.findLocked(namespace(cmd), query{filter: document(cmd.Body, "query")})
+	if err != nil {
+		return reply{}, err
+	}
+	return ok(func(b *bson.Builder) { b.Int32("n", int32(len(found))) })
+}
+
+func (h *host) distinct(cmd *mongotest.Command) (reply, error) {
+	s := h.deployment.store
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found, err := s.findLocked(namespace(cmd), query{filter: document(cmd.Body, "query")})
+	if err != nil {
+		return reply{}, err
+	}
+	key, _ := field(cmd.Body, "key").Str()
+	var values []bson.Value
+	for _, doc := range found {
+		v := field(doc, strings.Split(key, ".")...)
+		if !v.IsZero() && !slices.ContainsFunc(values, func(w bson.Value) bool { return equal(v, w) }) {
+			values = append(values, v)
+		}
+	}
+	return ok(func(b *bson.Builder) {
+		b.OpenArray("values")
+		for _, v := range values {
+			b.Value("", v)
 		}
 		b.Close()
 	})

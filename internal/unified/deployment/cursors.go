@@ -74,6 +74,19 @@ var pipelineStages = map[string]func(s *store, database string, docs []bson.Raw,
 		n, _ := argument.AsInt64()
 		return docs[:min(n, int64(len(docs)))], nil
 	},
+	"$skip": func(_ *store, _ string, docs []bson.Raw, argument bson.Value) ([]bson.Raw, error) {
+		n, _ := argument.AsInt64()
+		return docs[min(n, int64(len(docs))):], nil
+	},
+	"$group": func(_ *store, _ string, docs []bson.Raw, argument bson.Value) ([]bson.Raw, error) {
+		if group, _ := argument.Document(); string(group) != string(countAll) {
+			return nil, fail(badValue, "$group only counts here")
+		}
+		if len(docs) == 0 {
+			return nil, nil
+		}
+		return []bson.Raw{bson.NewBuilder(nil).Int32("_id", 1).Int32("n", int32(len(docs))).Finish()}, nil
+	},
 	"$out": func(s *store, database string, docs []bson.Raw, argument bson.Value) ([]bson.Raw, error) {
 		name, _ := argument.Str()
 		s.collections[database+"."+name] = &collection{docs: docs}
@@ -161,3 +174,6 @@ func cursorReply(id int64, namespace, name string, batch []bson.Raw) (reply, err
 		b.Close().Int64("id", id).String("ns", namespace).Close()
 	})
 }
+
+// countAll is how drivers count documents.
+var countAll = bson.NewBuilder(nil).Int32("_id", 1).OpenDocument("n").Int32("$sum", 1).Close().Finish()

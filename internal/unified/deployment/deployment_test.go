@@ -177,6 +177,18 @@ func TestCommands(t *testing.T) {
 			{`{"findAndModify": "c", "query": {"_id": 2}, "update": {"$nope": 1}}`, `{"ok": 0, "code": 9}`},
 			{`{"findAndModify": "c", "query": {"$nope": 2}, "update": {"a": 1}}`, `{"ok": 0, "code": 2}`},
 		},
+		"count, distinct": {
+			three,
+			{`{"count": "c", "query": {"a": {"$gt": 1}}}`, `{"n": 2}`},
+			{`{"count": "c", "query": {"$nope": 1}}`, `{"ok": 0, "code": 2}`},
+			{`{"aggregate": "c", "pipeline": [{"$skip": 1}, {"$group": {"_id": 1, "n": {"$sum": 1}}}], "cursor": {}}`, `{"cursor": {"firstBatch": [{"_id": 1, "n": 2}], "id": 0, "ns": "db.c"}}`},
+			{`{"aggregate": "c", "pipeline": [{"$skip": 9}, {"$group": {"_id": 1, "n": {"$sum": 1}}}], "cursor": {}}`, `{"cursor": {"firstBatch": [], "id": 0, "ns": "db.c"}}`},
+			{`{"aggregate": "c", "pipeline": [{"$group": {"_id": 1}}], "cursor": {}}`, `{"ok": 0, "code": 2}`},
+			{`{"insert": "c", "documents": [{"_id": 4, "a": 1.0}]}`, `{"n": 1}`},
+			{`{"distinct": "c", "key": "a", "query": {"_id": {"$ne": 3}}}`, `{"values": [3, 1]}`},
+			{`{"distinct": "c", "key": "b.x"}`, `{"values": ["y"]}`},
+			{`{"distinct": "c", "key": "a", "query": {"$nope": 1}}`, `{"ok": 0, "code": 2}`},
+		},
 		"listDatabases, getnonce": {
 			three,
 			{`{"listDatabases": 1, "filter": {"name": "db"}}`, `{"databases": [{"name": "db"}]}`},

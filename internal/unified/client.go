@@ -1,0 +1,172 @@
+package unified
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/client"
+	"github.com/mooringdb/mooring/core/connstring"
+	"github.com/mooringdb/mooring/core/event"
+	"github.com/mooringdb/mooring/core/event/eventlog"
+)
+
+// observed is a client, and what was seen of it.
+type observed struct {
+	*client.Client
+
+	kinds     []string // of events that are kept (observeEvents)
+	ignored   []string // commands whose events are not kept
+	sensitive bool     // events of sensitive commands are kept
+	levels    map[eventlog.Component]eventlog.Level
+
+	// mu guards the fields below.
+	mu         sync.Mutex
+	changed    chan struct{} // closed, and replaced, at each event
+	events     []seen
+	messages   []bson.Raw
+	checkedOut int // connections
+}
+
+// seen is an event: its name in the format, and its fields there.
+type seen struct {
+	kind   string
+	fields bson.Raw
+}
+
+func (r *run) newClient(ctx context.Context, a *arguments) (any, error) {
+	several := a.bool("useMultipleMongoses")
+	options := a.document("uriOptions")
+	c := &observed{changed: make(chan struct{}), levels: map[eventlog.Component]eventlog.Level{}}
+	c.kinds, c.ignored = texts(a.doc, "observeEvents"), texts(a.doc, "ignoreCommandMonitoringEvents")
+	a.value("observeEvents")
+	a.value("ignoreCommandMonitoringEvents")
+	sensitive := a.bool("observeSensitiveCommands")
+	c.sensitive = sensitive != nil && *sensitive
+	for component, v := range a.document("observeLogMessages").All() {
+		level, _ := v.Str()
+		c.levels[eventlog.Component(component)] = levels[level]
+	}
+	if err := a.done(); err != nil {
+		return nil, err
+	}
+	for _, kind := range c.kinds {
+		if !slices.Contains(allKinds, kind) {
+			return nil, fmt.Errorf("there are no events %q", kind)
+		}
+	}
+	return c, r.connect(ctx, c, several != nil && *several, options)
+}
+
+// levels are the levels of log messages that the driver has; the format has more, which stand for the nearest.
+var levels = map[string]eventlog.Level{
+	"emergency": eventlog.Info, "alert": eventlog.Info, "critical": eventlog.Info, "error": eventlog.Info, "warning": eventlog.Info,
+	"notice": eventlog.Info, "info": eventlog.Info, "debug": eventlog.Debug, "trace": eventlog.Debug,
+}
+
+func (r *run) connect(ctx context.Context, c *observed, several bool, uriOptions bson.Raw) error {
+	options, err := optionTexts(uriOptions)
+	if err != nil {
+		return err
+	}
+	cfg, err := connstring.ParseWith(r.deployment.URI(several, options), options)
+	if err != nil {
+		return err
+	}
+	if len(cfg.Warnings) > 0 {
+		return fmt.Errorf("uriOptions: %v", cfg.Warnings[0])
+	}
+	sink := c.sink()
+	if len(c.levels) > 0 {
+		sink = join(sink, eventlog.Sink(eventlog.Config{Write: c.write, MaxDocumentLength: -1}))
+	}
+	if c.Client, err = client.New(cfg, client.Options{Sink: sink, Dialer: r.deployment.Dial}); err != nil {
+		return err
+	}
+	return c.Start(ctx)
+}
+
+// join is a sink that tells both.
+func join(a, b *event.Sink) *event.Sink {
+	all := &event.Sink{}
+	for i := range reflect.TypeFor[event.Sink]().NumField() {
+		x, y := reflect.ValueOf(a).Elem().Field(i), reflect.ValueOf(b).Elem().Field(i)
+		to := reflect.ValueOf(all).Elem().Field(i)
+		switch {
+		case x.IsNil():
+			to.Set(y)
+		case y.IsNil():
+			to.Set(x)
+		default:
+			to.Set(reflect.MakeFunc(to.Type(), func(event []reflect.Value) []reflect.Value {
+				x.Call(event)
+				return y.Call(event)
+			}))
+		}
+	}
+	return all
+}
+
+func (c *observed) changeLocked() {
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+// record keeps an event, if the test observes its kind.
+func (c *observed) record(kind string, fields *bson.Builder) {
+	if !slices.Contains(c.kinds, kind) {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.events = append(c.events, seen{kind, fields.Finish()})
+	c.changeLocked()
+}
+
+func (c *observed) write(m eventlog.Message) {
+	level, wanted := c.levels[m.Component]
+	if !wanted || m.Level < level {
+		return
+	}
+	b := bson.NewBuilder(nil).String("component", string(m.Component)).String("level", m.Level.String())
+	b.OpenDocument("data").String("message", m.Message)
+	for _, f := range m.Fields {
+		switch v := f.Value.(type) {
+		case string:
+			b.String(f.Key, v)
+		case int64:
+			b.Int64(f.Key, v)
+		case bool:
+			b.Bool(f.Key, v)
+		default:
+			b.String(f.Key, fmt.Sprintf("bug: a field of the type %T", v))
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.messages = append(c.messages, b.Close().Finish())
+}
+
+// sensitiveCommands are those whose events tests do not want unless they say so.
+var sensitiveCommands = []string{
+	"authenticate", "saslstart", "saslcontinue", "getnonce", "createuser", "updateuser", "copydbgetnonce", "copydbsaslstart", "copydb",
+}
+
+// wants tells whether the events of a command are kept. Of a hello with speculative authentication the driver shows nothing:
+// it is hidden.
+func (c *observed) wants(cmd event.Command, hidden bool) bool {
+	name := strings.ToLower(cmd.Name)
+	sensitive := slices.Contains(sensitiveCommands, name) || slices.Contains([]string{"hello", "ismaster"}, name) && hidden
+	return cmd.Name != "configureFailPoint" && !slices.Contains(c.ignored, cmd.Name) && (c.sensitive || !sensitive)
+}
+
+func (c *observed) checkOuts(n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.checkedOut += n
+	c.changeLocked()
+}

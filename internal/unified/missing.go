@@ -1,0 +1,161 @@
+package unified
+
+import (
+	"slices"
+
+	"github.com/mooringdb/mooring/core/bson"
+)
+
+// What the driver, or this runner, does not have yet. A case that needs any of it is skipped with that reason.
+const (
+	needsSessions      = "sessions"
+	needsTransactions  = "transactions"
+	needsRetries       = "retryable reads and writes"
+	needsChangeStreams = "change streams"
+	needsBulkWrite     = "bulk writes"
+	needsIndexes       = "helpers for indexes"
+	needsListing       = "helpers for lists of collections"
+	needsGridFS        = "GridFS"
+	needsEncryption    = "client-side encryption"
+	needsServerAPI     = "the stable API"
+	needsCSOT          = "timeoutMS of databases, collections and operations"
+	needsWorkloads     = "a workload executor (storeEventsAsEntities, loop)"
+	needsCommandLog    = "command log messages"
+	needsCreateOptions = "initial collections with options"
+)
+
+var missingOperations = map[string]string{
+	"startTransaction": needsTransactions, "commitTransaction": needsTransactions, "abortTransaction": needsTransactions,
+	"withTransaction": needsTransactions, "endSession": needsSessions, "targetedFailPoint": needsTransactions,
+	"assertSessionTransactionState": needsTransactions, "assertSessionPinned": needsTransactions,
+	"assertSessionUnpinned": needsTransactions, "assertSessionDirty": needsSessions, "assertSessionNotDirty": needsSessions,
+	"assertSameLsidOnLastTwoCommands": needsSessions, "assertDifferentLsidOnLastTwoCommands": needsSessions,
+	"createChangeStream": needsChangeStreams, "bulkWrite": needsBulkWrite, "clientBulkWrite": needsBulkWrite,
+	"createIndex": needsIndexes, "dropIndex": needsIndexes, "dropIndexes": needsIndexes, "listIndexes": needsIndexes,
+	"listIndexNames": needsIndexes, "assertIndexExists": needsIndexes, "assertIndexNotExists": needsIndexes,
+	"listCollections": needsListing, "listCollectionNames": needsListing, "listCollectionObjects": needsListing,
+	"upload": needsGridFS, "download": needsGridFS, "downloadByName": needsGridFS, "delete": needsGridFS,
+	"deleteByName": needsGridFS, "rename": needsGridFS, "renameByName": needsGridFS, "drop": needsGridFS, "loop": needsWorkloads,
+}
+
+// missingArguments are arguments of operations, and options of entities.
+var missingArguments = map[string]string{
+	"session": needsSessions, "timeoutMS": needsCSOT, "serverApi": needsServerAPI, "autoEncryptOpts": needsEncryption,
+	"storeEventsAsEntities": needsWorkloads, "createOptions": needsCreateOptions,
+}
+
+var missingEntities = map[string]string{
+	"session": needsSessions, "bucket": needsGridFS, "clientEncryption": needsEncryption,
+}
+
+// missingOptions are options of connection strings that the driver will never have.
+var missingOptions = map[string]string{
+	"waitQueueSize": "an option that CMAP has deprecated", "waitQueueMultiple": "an option that CMAP has deprecated",
+}
+
+// survey looks for what a test needs.
+type survey struct {
+	lacking map[string]string // entities that cannot be made, and why
+	reason  string
+}
+
+// missing says what a test needs that is not there, or is empty. Entities that cannot be made matter only to tests that use
+// them, unless all matter.
+func (f *File) missing(test Test, all bool) string {
+	s := survey{lacking: map[string]string{}}
+	s.entities(f.CreateEntities)
+	for _, reason := range s.lacking {
+		if all {
+			s.need(reason)
+		}
+	}
+	for _, data := range f.InitialData {
+		s.arguments(data)
+	}
+	s.operations(test.Operations)
+	for _, expected := range slices.Concat(test.ExpectEvents, test.ExpectLogMessages) {
+		s.need(s.lacking[text(expected, "client")])
+		s.expectation(expected)
+	}
+	return s.reason
+}
+
+func (s *survey) need(reason string) {
+	if s.reason == "" {
+		s.reason = reason
+	}
+}
+
+// entities finds those that cannot be made; what they are used for decides.
+func (s *survey) entities(entities []bson.Raw) {
+	for _, entity := range entities {
+		kind := entity.FirstKey()
+		spec := document(entity, kind)
+		of := survey{lacking: s.lacking}
+		of.need(missingEntities[kind])
+		of.need(s.lacking[text(spec, "client")])
+		of.need(s.lacking[text(spec, "database")])
+		of.client(spec)
+		of.arguments(spec)
+		of.arguments(document(spec, "databaseOptions"))
+		of.arguments(document(spec, "collectionOptions"))
+		if of.reason != "" {
+			s.lacking[text(spec, "id")] = of.reason
+		}
+	}
+}
+
+func (s *survey) client(spec bson.Raw) {
+	if spec.Has("observeLogMessages", "command") {
+		s.need(needsCommandLog)
+	}
+	for key, v := range document(spec, "uriOptions").All() {
+		s.need(missingOptions[key])
+		if asked, _ := v.Bool(); asked && (key == "retryReads" || key == "retryWrites") {
+			s.need(needsRetries)
+		}
+	}
+}
+
+func (s *survey) operations(operations []operation) {
+	for _, op := range operations {
+		s.need(missingOperations[op.name])
+		s.need(s.lacking[op.object])
+		s.arguments(op.arguments)
+		for _, v := range op.arguments.All() {
+			if name, ok := v.Str(); ok {
+				s.need(s.lacking[name])
+			}
+		}
+		switch op.name {
+		case "createEntities":
+			s.entities(documents(op.arguments, "entities"))
+		case "runOnThread":
+			s.operations([]operation{newOperation(document(op.arguments, "operation"))})
+		}
+	}
+}
+
+func (s *survey) arguments(doc bson.Raw) {
+	for key := range doc.All() {
+		s.need(missingArguments[key])
+	}
+}
+
+// expectation looks for commands that only sessions send: with an lsid, or the cluster's time.
+func (s *survey) expectation(doc bson.Raw) {
+	for key, v := range doc.All() {
+		if array, ok := v.Array(); ok {
+			v = bson.DocumentValue(bson.Raw(array))
+		}
+		d, ok := v.Document()
+		if !ok {
+			continue
+		}
+		there, _ := lookup(d, "$$exists").Bool()
+		if (key == "lsid" || key == "$clusterTime") && (there || d.Has("$$sessionLsid")) {
+			s.need(needsSessions)
+		}
+		s.expectation(d)
+	}
+}

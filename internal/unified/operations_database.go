@@ -1,0 +1,117 @@
+package unified
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/client"
+	"github.com/mooringdb/mooring/core/cursor"
+)
+
+// clientOperations are the operations on a client.
+var clientOperations = table[*observed]{
+	"close":         closeClient,
+	"listDatabases": listDatabases,
+}
+
+func closeClient(_ *run, c *observed, _ *arguments) action {
+	return func(ctx context.Context) outcome { return failed(c.Close(ctx)) }
+}
+
+// listDatabases runs the command, for which the driver has no helper yet.
+func listDatabases(_ *run, c *observed, a *arguments) action {
+	filter := a.document("filter")
+	return func(ctx context.Context) outcome {
+		b := bson.NewBuilder(nil).Int32("listDatabases", 1)
+		if filter != nil {
+			b.Document("filter", filter)
+		}
+		reply, err := c.RunCommand(ctx, "admin", b.Finish(), client.RunCommandOptions{})
+		return outcome{value: lookup(reply, "databases"), items: true, err: err}
+	}
+}
+
+// databaseOperations are the operations on a database.
+var databaseOperations = table[*database]{
+	"runCommand":          runCommand,
+	"runCursorCommand":    runCursorCommand,
+	"createCommandCursor": createCommandCursor,
+	"createCollection":    createCollection,
+	"dropCollection":      dropCollection,
+	"aggregate": func(_ *run, d *database, a *arguments) action {
+		return aggregate(d.client, client.Namespace{Database: d.name}, d.inherit, a)
+	},
+}
+
+// commandOf is the command of an operation, whose name stands beside it.
+func commandOf(a *arguments) bson.Raw {
+	command, name := a.must("command", "commandName").document("command"), a.text("commandName")
+	if first := command.FirstKey(); first != name && a.err == nil {
+		a.err = fmt.Errorf("commandName is %q, the command's is %q", name, first)
+	}
+	return command
+}
+
+func runCommand(_ *run, d *database, a *arguments) action {
+	command, options := commandOf(a), client.RunCommandOptions{ReadPreference: a.readPreference("readPreference")}
+	return func(ctx context.Context) outcome {
+		reply, err := d.client.RunCommand(ctx, d.name, command, options)
+		if err != nil {
+			return failed(err)
+		}
+		return outcome{value: bson.DocumentValue(reply)}
+	}
+}
+
+var cursorTypes = map[string]client.CursorType{
+	"": client.NonTailable, "nonTailable": client.NonTailable, "tailable": client.Tailable, "tailableAwait": client.TailableAwait,
+}
+
+// commandCursor runs a command that opens a cursor.
+func commandCursor(d *database, a *arguments) opener {
+	command := commandOf(a)
+	kind := a.text("cursorType")
+	options := client.RunCursorCommandOptions{
+		ReadPreference: a.readPreference("readPreference"),
+		BatchSize:      a.int32("batchSize"), MaxTimeMS: a.int64("maxTimeMS"), Comment: a.value("comment"),
+	}
+	var known bool
+	if options.CursorType, known = cursorTypes[kind]; !known && a.err == nil {
+		a.err = fmt.Errorf("there is no cursorType %q", kind)
+	}
+	return func(ctx context.Context) (*cursor.Cursor, error) {
+		return d.client.RunCursorCommand(ctx, d.name, command, options)
+	}
+}
+
+func runCursorCommand(_ *run, d *database, a *arguments) action { return drained(commandCursor(d, a)) }
+
+func createCommandCursor(_ *run, d *database, a *arguments) action {
+	return opened(commandCursor(d, a))
+}
+
+// createCollection runs the command, for which the driver has no helper yet.
+func createCollection(_ *run, d *database, a *arguments) action {
+	name := a.must("collection").text("collection")
+	b := bson.NewBuilder(nil).String("create", name)
+	for _, option := range []string{"capped", "size", "max"} {
+		if v := a.value(option); !v.IsZero() {
+			b.Value(option, v)
+		}
+	}
+	return func(ctx context.Context) outcome {
+		_, err := d.client.RunCommand(ctx, d.name, b.Finish(), client.RunCommandOptions{})
+		made := &collection{client: d.client, ns: client.Namespace{Database: d.name, Collection: name}, inherit: d.inherit}
+		return outcome{entity: made, err: err}
+	}
+}
+
+// dropCollection runs the command, for which the driver has no helper yet.
+func dropCollection(_ *run, d *database, a *arguments) action {
+	name := a.must("collection").text("collection")
+	return func(ctx context.Context) outcome {
+		_, err := d.client.RunCommand(ctx, d.name, bson.NewBuilder(nil).String("drop", name).Finish(), client.RunCommandOptions{})
+		return failed(err)
+	}
+}

@@ -1,0 +1,117 @@
+package unified
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/internal/unified/deployment"
+)
+
+// environment is a deployment as tests ask for it.
+type environment struct {
+	topology deployment.Topology
+	version  deployment.Version
+}
+
+func (e environment) String() string { return string(e.topology) + "-" + string(e.version) }
+
+// environments are those that a test is run on: on each topology the first version where one requirement of the file and one
+// of the test are met. Where there is none, unmet says why.
+func (f *File) environments(test Test) (all []environment, unmet string) {
+	for _, version := range deployment.Versions {
+		for _, topology := range deployment.Topologies {
+			e := environment{topology, version}
+			reason := cmp.Or(unmetBy(f.Requirements, e), unmetBy(test.Requirements, e))
+			if reason == "" && !slices.ContainsFunc(all, func(e environment) bool { return e.topology == topology }) {
+				all = append(all, e)
+			}
+			// Another topology says least: of all reasons it is the one to tell last.
+			if unmet == "" || unmet == otherTopology && reason != "" {
+				unmet = reason
+			}
+		}
+	}
+	return all, unmet
+}
+
+const otherTopology = "needs another topology"
+
+// unmetBy is empty if one of the requirements is met, or there is none; else it says what is missing.
+func unmetBy(requirements []bson.Raw, e environment) string {
+	unmet := ""
+	for _, r := range requirements {
+		reason := unmetRequirement(r, e)
+		if reason == "" {
+			return ""
+		}
+		if unmet == "" || unmet == otherTopology {
+			unmet = reason
+		}
+	}
+	return unmet
+}
+
+func unmetRequirement(requirement bson.Raw, e environment) string {
+	for key, v := range requirement.All() {
+		switch key {
+		case "topologies":
+			names := texts(requirement, key)
+			if slices.Contains(names, "sharded-replicaset") { // an old word for it
+				names = append(names, string(deployment.Sharded))
+			}
+			if !slices.Contains(names, string(e.topology)) {
+				return otherTopology
+			}
+		case "minServerVersion":
+			if least, _ := v.Str(); compareVersions(string(e.version), least) < 0 {
+				return "needs a server of version " + least + " or later"
+			}
+		case "maxServerVersion":
+			if most, _ := v.Str(); compareVersions(string(e.version), most) > 0 {
+				return "needs a server of version " + most + " or before"
+			}
+		case "auth":
+			if wanted, _ := v.Bool(); wanted {
+				return "needs authentication"
+			}
+		case "serverless":
+			if wanted, _ := v.Str(); wanted == "require" {
+				return "needs a serverless deployment"
+			}
+		case "csfle":
+			if wanted, isBool := v.Bool(); wanted || !isBool {
+				return "needs client-side encryption"
+			}
+		case "authMechanism":
+			return "needs authentication"
+		default: // serverParameters
+			return "needs " + key
+		}
+	}
+	return ""
+}
+
+// compareVersions compares versions as numbers, part by part. Parts that are missing are 0.
+func compareVersions(a, b string) int {
+	x, y := strings.Split(a, "."), strings.Split(b, ".")
+	for i := range max(len(x), len(y)) {
+		if c := cmp.Compare(part(x, i), part(y, i)); c != 0 {
+			return c
+		}
+	}
+	return 0
+}
+
+func part(version []string, i int) int {
+	if i >= len(version) {
+		return 0
+	}
+	n, err := strconv.Atoi(version[i])
+	if err != nil {
+		return 0
+	}
+	return n
+}

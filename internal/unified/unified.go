@@ -1,0 +1,94 @@
+// Package unified runs tests of MongoDB's unified test format (unified-test-format.md of the specifications) against
+// core/client, on deployments of package deployment. A test says which clients there are, what they do, what comes of it,
+// and which events and log messages they emit.
+//
+// It runs what it knows and nothing else: an operation, an argument, an option or an event that it does not know makes the
+// test fail, and what the driver does not have yet makes it be skipped with that reason. Operations are tables by name, so
+// that a later feature of the driver adds its own; what values match is package match's.
+package unified
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+
+	"github.com/mooringdb/mooring/internal/spectest"
+	"github.com/mooringdb/mooring/internal/unified/deployment"
+)
+
+// Suite is a folder of test files.
+type Suite struct {
+	Name   string // the specification's folder, for the record
+	Folder string // where the files are, below the specifications' folder
+	// Skip are the cases that are not run, by the file's base name and the case's description, and why. An empty description
+	// stands for all cases of the file.
+	Skip map[[2]string]string
+	// Later are the cases after whose last event others may come, and why: they end before all that they have begun is over.
+	Later map[[2]string]string
+	// WantFailure says that no case may pass (the format's own "valid-fail").
+	WantFailure bool
+}
+
+// Run runs all cases of a suite: each on every topology that it is for, in a bubble of its own with fake time.
+func Run(t *testing.T, suite Suite) {
+	schemas := NewSchemas(spectest.Dir(t, "unified-test-format"))
+	for _, path := range spectest.Files(t, suite.Folder) {
+		f, err := schemas.Load(path)
+		if err != nil {
+			spectest.Case(t, suite.Name, path, filepath.Base(path), func(t *testing.T) {
+				if !suite.WantFailure {
+					t.Fatal(err)
+				}
+			})
+			continue
+		}
+		for _, test := range f.Tests {
+			spectest.Case(t, suite.Name, path, filepath.Base(path)+": "+test.Description, func(t *testing.T) {
+				suite.run(t, f, test)
+			})
+		}
+	}
+}
+
+func (s Suite) run(t *testing.T, f *File, test Test) {
+	if test.SkipReason != "" {
+		spectest.Skip(t, "the test says: "+test.SkipReason)
+	}
+	for _, name := range []string{test.Description, ""} {
+		if reason := s.Skip[[2]string{filepath.Base(f.Path), name}]; reason != "" {
+			spectest.Skip(t, reason)
+		}
+	}
+	environments, unmet := f.environments(test)
+	if len(environments) == 0 {
+		spectest.Skip(t, unmet)
+	}
+	if missing := f.missing(test, s.WantFailure); missing != "" {
+		spectest.Skip(t, "needs "+missing)
+	}
+	for _, env := range environments {
+		t.Run(env.String(), func(t *testing.T) {
+			_, later := s.Later[[2]string{filepath.Base(f.Path), test.Description}]
+			err := inBubble(t, f, test, env, later)
+			switch {
+			case s.WantFailure && err == nil:
+				t.Error("the test passed, and must not")
+			case !s.WantFailure && err != nil:
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func inBubble(t *testing.T, f *File, test Test, env environment, later bool) (err error) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRun(deployment.New(t, env.topology, env.version), f)
+		r.later = later
+		ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+		defer cancel()
+		err = errors.Join(r.test(ctx, test), r.close(ctx))
+	})
+	return err
+}
