@@ -29,6 +29,14 @@ type Sizer struct {
 	count int32 // documents of the last batch that had any, or what Next returned since
 }
 
+// Resume is a sizer that knows what another one has said of itself by Seen.
+func Resume(mean int, count int32) Sizer {
+	return Sizer{mean: max(mean, 0), count: min(max(count, 0), maxCount)}
+}
+
+// Seen is what the sizer knows: the mean size of documents, and how many a batch may have grown to.
+func (s *Sizer) Seen() (mean int, count int32) { return s.mean, s.count }
+
 // Saw tells the sizer what a batch held.
 func (s *Sizer) Saw(documents, bytes int) {
 	if documents == 0 {

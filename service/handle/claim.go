@@ -10,31 +10,27 @@ import (
 	"github.com/mooringdb/mooring/core/cursor"
 )
 
-// kindCursor is the first sealed byte: what the token is for, and the version of what follows.
-const kindCursor = 1
+// kindCursor is the first sealed byte: what the token is for, and the version of what follows. 1 was a layout without pinned.
+const kindCursor = 2
 
 // maxPlainBytes is what fits into a token of MaxTokenBytes.
 const maxPlainBytes = MaxTokenBytes/4*3 - headBytes - 16
-
-type (
-	instanceID [16]byte
-	cursorID   [16]byte
-)
 
 // claim is what a cursor's token says. It was sealed by a gateway with the same key; its principal is proved by opening it.
 type claim struct {
 	deployment string     // of the deployment that holds the cursor
 	replica    string     // address of the replica that served the last page, for its peers; may be empty
-	instance   instanceID // of that replica's life: a restarted one is another
-	id         cursorID   // of the cursor, ours
+	instance   InstanceID // of that replica's life: a restarted one is another
+	id         CursorID   // of the cursor, ours
 	seq        uint64     // the page it asks for
+	pinned     bool       // only this replica can deliver it
 	expires    time.Time
 	namespace  Namespace    // that the cursor was opened on
 	state      cursor.State // what a getMore needs
 }
 
 // errClaim is a sealed text that this version cannot read.
-var errClaim = errors.New("token has an unknown content")
+var errClaim = errors.New("unknown content")
 
 // errTooLong is a claim that makes no token of MaxTokenBytes.
 var errTooLong = errors.New("cursor token is too long")
@@ -58,10 +54,17 @@ func (c *claim) append(b []byte, comment bson.Value) []byte {
 	b = append(b, c.instance[:]...)
 	b = append(b, c.id[:]...)
 	b = binary.AppendUvarint(b, c.seq)
+	b = appendBool(b, c.pinned)
 	b = binary.AppendVarint(b, c.expires.UnixMilli())
 	b = appendText(b, c.namespace.Database)
 	b = appendText(b, c.namespace.Collection)
-	s := &c.state
+	return appendState(b, &c.state, comment)
+}
+
+// AppendState appends a cursor's state in the form that it has in tokens.
+func AppendState(b []byte, s *cursor.State) []byte { return appendState(b, s, s.Comment) }
+
+func appendState(b []byte, s *cursor.State, comment bson.Value) []byte {
 	b = appendText(b, string(s.Server))
 	b = binary.AppendVarint(b, s.ID)
 	b = appendText(b, s.Database)
@@ -75,6 +78,13 @@ func (c *claim) append(b []byte, comment bson.Value) []byte {
 
 func appendText(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+func appendBool(b []byte, v bool) []byte {
+	if v {
+		return append(b, 1)
+	}
+	return append(b, 0)
 }
 
 func appendOptional(b []byte, v *int64) []byte {
@@ -95,25 +105,24 @@ func decodeClaim(b []byte) (claim, error) {
 	copy(c.instance[:], r.take(len(c.instance)))
 	copy(c.id[:], r.take(len(c.id)))
 	c.seq = r.uvarint()
+	c.pinned = r.byte() == 1
 	c.expires = time.UnixMilli(r.varint())
 	c.namespace = Namespace{Database: r.text(), Collection: r.text()}
-	c.state.Server = address.Address(r.text())
-	c.state.ID = r.varint()
-	c.state.Database = r.text()
-	c.state.Collection = r.text()
-	c.state.BatchSize = int32(r.varint())
-	c.state.Remaining = r.varint()
-	if r.byte() == 1 {
-		v := r.varint()
-		c.state.MaxAwaitTimeMS = &v
-	}
-	if typ, data := r.byte(), r.text(); typ != 0 {
-		c.state.Comment = bson.Value{Type: bson.Type(typ), Data: []byte(data)}
-	}
+	c.state = r.state()
 	if r.bad || len(r.b) > 0 {
 		return claim{}, errClaim
 	}
 	return c, nil
+}
+
+// DecodeState reads what AppendState has written. The state keeps no part of b.
+func DecodeState(b []byte) (cursor.State, error) {
+	r := reader{b: b}
+	s := r.state()
+	if r.bad || len(r.b) > 0 {
+		return cursor.State{}, errClaim
+	}
+	return s, nil
 }
 
 // reader takes values off the front of b; bad says that there was too little, and stays.
@@ -130,6 +139,23 @@ func (r *reader) take(n int) []byte {
 	head := r.b[:n]
 	r.b = r.b[n:]
 	return head
+}
+
+func (r *reader) state() (s cursor.State) {
+	s.Server = address.Address(r.text())
+	s.ID = r.varint()
+	s.Database = r.text()
+	s.Collection = r.text()
+	s.BatchSize = int32(r.varint())
+	s.Remaining = r.varint()
+	if r.byte() == 1 {
+		v := r.varint()
+		s.MaxAwaitTimeMS = &v
+	}
+	if typ, data := r.byte(), r.text(); typ != 0 {
+		s.Comment = bson.Value{Type: bson.Type(typ), Data: []byte(data)}
+	}
+	return s
 }
 
 func (r *reader) byte() byte {

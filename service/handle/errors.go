@@ -1,6 +1,9 @@
 package handle
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 // What a token can be refused for. The texts are for clients; the table of errors gives each its status.
 var (
@@ -10,6 +13,22 @@ var (
 	ErrCursorTokenReused = errors.New("the page of this cursor token was delivered before and is no longer held")
 	// ErrCursorPositionUnknown: nobody can say whether the page that follows this token was delivered.
 	ErrCursorPositionUnknown = errors.New("the cursor's position is unknown: a page may have been lost; allowGap continues behind it")
+	// ErrOwnerGone: a pinned cursor can be continued by one replica only, which is gone, was restarted, or cannot be reached.
+	ErrOwnerGone = errors.New("cursor not found: the gateway replica that held its connection is gone, and the cursor with it")
 	// ErrClosing: the gateway shuts down. The cursor may still be alive.
 	ErrClosing = errors.New("shutting down")
+	// ErrHandleNotFound: no open handle has that id.
+	ErrHandleNotFound = errors.New("handle not found")
+	// ErrNotHere is for replicas only: the one that was asked knows nothing of the cursor.
+	ErrNotHere = errors.New("this replica knows nothing of the cursor")
 )
+
+// PrincipalLimitError refuses a cursor to a principal who has as many open ones as he may.
+type PrincipalLimitError struct {
+	Principal string
+	Max       int
+}
+
+func (e *PrincipalLimitError) Error() string {
+	return fmt.Sprintf("%d cursors are open already, which is the limit: read them to their end, or close some", e.Max)
+}

@@ -9,11 +9,23 @@ type (
 
 const (
 	PhaseIdle, PhaseBusy, PhaseLost, PhaseEnded, PhaseTaken            = phaseIdle, phaseBusy, phaseLost, phaseEnded, phaseTaken
+	PhaseMoved, PhaseAway                                              = phaseMoved, phaseAway
 	OutcomePage, OutcomeLast, OutcomeNotSent, OutcomeLost, OutcomeDead = outcomePage, outcomeLast, outcomeNotSent, outcomeLost, outcomeDead
 )
 
 // NewPosition makes one.
-func NewPosition(next uint64, p Phase, held bool) Position { return position{next, p, held} }
+func NewPosition(next uint64, p Phase, held bool) Position {
+	return position{next: next, phase: p, held: held}
+}
+
+// Same is the position for the replica that a moved cursor was granted to.
+func (p Position) Same() Position {
+	p.same = true
+	return p
+}
+
+// Newer is newer.
+func (p Position) Newer(o Position) bool { return p.newer(o) }
 
 // Ask is ask, as text.
 func (p Position) Ask(seq uint64, allowGap bool) string { return p.ask(seq, allowGap).String() }
@@ -40,5 +52,18 @@ func DecodeClaim(b []byte) (again []byte, err error) {
 func (r *Registry) Held() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.memory.pages.cost + r.memory.rests.cost
+	return r.memory.pages.cost + r.memory.rests.cost + r.memory.grants.cost
+}
+
+// Holds are the server's ids of the cursors that are held and on which nobody works.
+func (r *Registry) Holds() map[int64]bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	ids := map[int64]bool{}
+	for _, e := range r.entries {
+		if e.fetch == nil && e.cur != nil && e.cur.State().ID != 0 {
+			ids[e.cur.State().ID] = true
+		}
+	}
+	return ids
 }

@@ -2,18 +2,24 @@
 // neither read nor change; the gateway holds the rest of the last batch, the last page, and which pages were granted.
 //
 // A getMore cannot be repeated, so a repeated token must never skip a page silently: each page is granted once (see position), fetched to
-// the end although the client goes away (operation.Operation's RunOn), and remembered within a memory budget. What the token says is
-// enough for a gateway with the same key to continue the cursor, but only the one that served the last page can say what was delivered.
+// the end although the client goes away (operation.Operation's RunOn), and remembered within a memory budget.
 //
-// The package knows neither gRPC nor HTTP, and it runs no commands: it calls the cursors that it is given.
+// Of several replicas with the same keys, the one that served a cursor's last page holds the cursor. Another one that gets the token for the
+// next page asks it, and is granted the page, and with it the cursor; what remains behind is a record of where it went. A cursor that is
+// pinned to a connection stays where it was opened: its pages are asked for there. A replica that drains hands over what it has.
+//
+// The package knows neither gRPC nor HTTP, and it runs no commands: it calls the cursors and the peers that it is given.
 package handle
 
 import (
 	"context"
-	"crypto/rand"
+	crand "crypto/rand"
+	"math"
+	"math/rand/v2"
 	"sync"
 	"time"
 
+	"github.com/mooringdb/mooring/core/address"
 	"github.com/mooringdb/mooring/core/cursor"
 	"github.com/mooringdb/mooring/service/batch"
 )
@@ -24,6 +30,8 @@ const (
 	DefaultPageMemory = 32 << 20
 	DefaultPageBytes  = 3 << 20
 	DefaultMaxCursors = 100_000
+
+	DefaultMaxPerPrincipal = 100
 )
 
 // Cursor is what a registry needs of *cursor.Cursor. One goroutine at a time uses it.
@@ -35,6 +43,8 @@ type Cursor interface {
 	SetMaxAwaitTimeMS(ms *int64)
 	// SetRunOn says whether a getMore that was sent goes on when the client goes away: it does for pages, not for streams.
 	SetRunOn(on bool)
+	// Pinned says that it holds a connection: only this process can continue it.
+	Pinned() bool
 	Close(ctx context.Context) error
 }
 
@@ -60,6 +70,9 @@ type Config struct {
 	// MaxCursors is how many cursors are held, ended ones included whose last page may still be asked for. One more makes the one go that was
 	// asked for longest ago.
 	MaxCursors int
+	// MaxPerPrincipal is how many open cursors a principal may have when he opens one more; less than 0 is no limit. Without authentication
+	// of clients all are one principal.
+	MaxPerPrincipal int
 	// Continue makes a cursor of a state; required.
 	Continue func(cursor.State) Cursor
 }
@@ -67,57 +80,82 @@ type Config struct {
 // Registry holds the live cursors of one gateway.
 //
 // One mutex over the fields below it; no I/O under it. A cursor itself belongs to whoever was granted its next page, and once its entry
-// is out of the registry he kills it, or, if nobody was, whoever removed it. One goroutine, the janitor, kills those that have expired and
+// is out of the registry he kills it, or, if nobody was, whoever removed it. The janitor's goroutines kill those that have expired and
 // those for which there was no room.
 type Registry struct {
 	cfg      Config
-	instance instanceID
+	peers    Peers // nil: there are none
+	instance InstanceID
 	janitor  sync.WaitGroup
 	stop     context.CancelFunc
+	// plain and pinned are the removed ones that are still to be killed. Those that hold a connection never wait behind the others.
+	plain, pinned doomed
 
-	wake chan struct{} // tells the janitor that there are doomed ones
-
-	mu      sync.Mutex
-	entries map[cursorID]*entry
-	idle    list     // those on which nobody works, in the order in which they expire
-	doomed  []*entry // removed, and still to be killed
-	memory  memory
-	closed  bool
+	mu        sync.Mutex
+	entries   map[CursorID]*entry
+	idle      list           // those on which nobody works, in the order in which they expire
+	open      map[string]int // open cursors of each principal
+	memory    memory
+	draining  bool
+	closed    bool          // only records of where cursors went are left
+	drained   chan struct{} // closed when Drain is through; nil before it
+	drainsErr error         // what it returned
 }
 
-// entry is one cursor. Its fields are guarded by the registry's mutex, except those of the holder.
+// entry is what is known of one cursor. Its fields are guarded by the registry's mutex, except those of the holder.
 type entry struct {
-	id                       cursorID
-	principal                string
-	namespace                Namespace
-	expires                  time.Time
-	pos                      position
-	before                   position // when the page that is being fetched was granted
-	fetch                    *fetch   // nil if nobody works on it
-	removed                  bool     // no longer in the registry
-	page                     Page     // the last one that was delivered, if it is in the list of pages
-	inPages, inRests, inIdle place
+	id        CursorID
+	principal string
+	namespace Namespace
+	server    address.Address
+	pinned    bool
+	counted   bool // among the open ones of its principal
+	opened    time.Time
+	lastUse   time.Time
+	pages     uint64 // that were delivered
+	expires   time.Time
+
+	pos     position
+	before  position // when the page that is being fetched was granted
+	fetch   *fetch   // nil if nobody works on it
+	removed bool     // no longer in the registry
+	page    Page     // the last one that was delivered, if it is in the list of pages
+
+	// With phaseMoved: who was granted the page, in which attempt, and what he got, as long as there is room for it.
+	to      Replica
+	attempt uint64
+	granted *Holding
+	// asking is the attempt in which this replica asks others.
+	asking uint64
+
+	inPages, inRests, inGrants, inIdle place
 
 	// The holder's: whoever was granted the page, or else has removed the entry.
-	cur    Cursor // nil once a stream has taken it
+	cur    Cursor // nil once it is elsewhere
 	rest   rest
 	sizer  batch.Sizer
 	chosen int32 // the client's batch size, which is then the largest; 0: it has none
 }
 
-func newEntry(id cursorID, principal string, namespace Namespace) *entry {
-	e := &entry{id: id, principal: principal, namespace: namespace}
-	e.inPages.e, e.inRests.e, e.inIdle.e = e, e, e
+func newEntry(id CursorID, principal string, namespace Namespace) *entry {
+	e := &entry{id: id, principal: principal, namespace: namespace, asking: newAttempt()}
+	e.inPages.e, e.inRests.e, e.inGrants.e, e.inIdle.e = e, e, e, e
 	return e
 }
 
-// fetch is somebody's work on a cursor: he fetches a page, or is the stream that took the cursor.
+// newAttempt tells one asking from the others; 0 is none.
+func newAttempt() uint64 { return 1 + rand.Uint64N(math.MaxUint64) }
+
+// fetch is somebody's work on a cursor: he fetches a page, asks other replicas, hands the cursor over, or is the stream that took it.
 type fetch struct {
 	cancel context.CancelCauseFunc // ends it
 	done   chan struct{}           // closed when it is over
-	// The page, for those who wait for it; ok: there is one. They do not change once done is closed.
+	// The page with that number, for those who wait for it; ok: there is one. Or the reason why there is none, if it is one for
+	// whoever asks. They do not change once done is closed.
+	seq  uint64
 	page Page
 	ok   bool
+	err  error
 }
 
 // New returns a registry. It does nothing until Start.
@@ -126,9 +164,13 @@ func New(cfg Config) *Registry {
 	cfg.PageMemory = orDefault(cfg.PageMemory, DefaultPageMemory)
 	cfg.PageBytes = orDefault(cfg.PageBytes, DefaultPageBytes)
 	cfg.MaxCursors = orDefault(cfg.MaxCursors, DefaultMaxCursors)
-	r := &Registry{cfg: cfg, entries: map[cursorID]*entry{}, stop: func() {}, wake: make(chan struct{}, 1)}
+	cfg.MaxPerPrincipal = orDefault(cfg.MaxPerPrincipal, DefaultMaxPerPrincipal)
+	r := &Registry{
+		cfg: cfg, entries: map[CursorID]*entry{}, open: map[string]int{}, stop: func() {},
+		plain: newDoomed(), pinned: newDoomed(),
+	}
 	r.memory.budget = max(cfg.PageMemory, 0)
-	_, _ = rand.Read(r.instance[:]) // never fails
+	_, _ = crand.Read(r.instance[:]) // never fails
 	return r
 }
 
@@ -139,41 +181,31 @@ func orDefault[T ~int | ~int64](v, d T) T {
 	return v
 }
 
+// SetPeers tells how the other replicas are reached. It is called before Start; without it, or without an own address, the registry is alone.
+func (r *Registry) SetPeers(p Peers) { r.peers = p }
+
+// SetAddress is for who knows Config.Replica only when he listens. It is called before Start.
+func (r *Registry) SetAddress(address string) { r.cfg.Replica = address }
+
+// Self is this replica, as others see it.
+func (r *Registry) Self() Replica { return Replica{Address: r.cfg.Replica, Instance: r.instance} }
+
+// alone says that there is nobody to ask: no peers, or no key that they could have.
+func (r *Registry) alone() bool {
+	return r.peers == nil || r.cfg.Replica == "" || r.cfg.Keys.Ephemeral()
+}
+
 // Start begins to look for expired cursors. ctx is for its values only; Close ends it.
 func (r *Registry) Start(ctx context.Context) error {
 	ctx, r.stop = context.WithCancel(context.WithoutCancel(ctx))
 	r.janitor.Go(func() { r.sweep(ctx) })
+	r.janitor.Go(func() { r.plain.killAll(ctx) })
+	r.janitor.Go(func() { r.pinned.killAll(ctx) })
 	return nil
 }
 
-// Close ends the registry: its goroutine, the page calls that still run, and, if no other gateway could continue them, its
-// cursors. Those of a configured key stay on their servers, where they end with their own timeout: a client may continue them at another
-// replica, or here after a restart. It waits, and kills, until ctx ends.
-func (r *Registry) Close(ctx context.Context) error {
-	r.stop()
-	r.janitor.Wait()
-	r.mu.Lock()
-	r.closed = true
-	left := r.doomed
-	var busy []*fetch
-	for _, e := range r.entries {
-		if f := r.removeLocked(e, ErrClosing); f != nil {
-			busy = append(busy, f)
-		} else if r.cfg.Keys.Ephemeral() {
-			left = append(left, e)
-		}
-	}
-	r.mu.Unlock()
-	for _, f := range busy {
-		if err := f.wait(ctx); err != nil {
-			return err
-		}
-	}
-	killAll(ctx, left)
-	return nil
-}
-
-// Len is the number of cursors that are held, ended ones included whose last page may still be asked for.
+// Len is the number of cursors that something is known of: ended ones included whose last page may still be asked for, and those that were
+// handed over.
 func (r *Registry) Len() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -186,7 +218,9 @@ func (r *Registry) removeLocked(e *entry, cause error) *fetch {
 	e.removed = true
 	delete(r.entries, e.id)
 	r.memory.forget(e)
+	r.memory.drop(e)
 	r.unsettleLocked(e)
+	r.countLocked(e, false)
 	if e.fetch != nil {
 		e.fetch.cancel(cause)
 	} else {

@@ -9,7 +9,7 @@ import (
 // killers is how many cursors the janitor kills at a time: a server that does not answer holds each of them up.
 const killers = 8
 
-// sweep kills cursors whose tokens have expired, and those for which there was no room, until ctx ends.
+// sweep removes cursors whose tokens have expired, until ctx ends.
 func (r *Registry) sweep(ctx context.Context) {
 	ticker := time.NewTicker(sweepEvery(r.cfg.Idle))
 	defer ticker.Stop()
@@ -17,11 +17,9 @@ func (r *Registry) sweep(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-r.wake:
 		case now := <-ticker.C:
 			r.removeExpired(now)
 		}
-		killAll(ctx, r.takeDoomed())
 	}
 }
 
@@ -39,12 +37,56 @@ func (r *Registry) removeExpired(now time.Time) {
 	}
 }
 
-func (r *Registry) takeDoomed() []*entry {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	doomed := r.doomed
-	r.doomed = nil
-	return doomed
+// doomLocked removes an entry on which nobody works, for the janitor to kill.
+func (r *Registry) doomLocked(e *entry) {
+	r.removeLocked(e, nil)
+	switch {
+	case e.cur == nil || e.cur.Done(): // nothing to kill
+	case e.pinned:
+		r.pinned.add(e)
+	default:
+		r.plain.add(e)
+	}
+}
+
+// doomed are removed entries that are still to be killed.
+type doomed struct {
+	wake chan struct{} // has a token when there are some
+
+	mu      sync.Mutex
+	entries []*entry
+}
+
+func newDoomed() doomed { return doomed{wake: make(chan struct{}, 1)} }
+
+func (d *doomed) add(e *entry) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.entries = append(d.entries, e)
+	select {
+	case d.wake <- struct{}{}:
+	default: // it is awake
+	}
+}
+
+func (d *doomed) take() []*entry {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	entries := d.entries
+	d.entries = nil
+	return entries
+}
+
+// killAll kills what is added, until ctx ends.
+func (d *doomed) killAll(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-d.wake:
+		}
+		killAll(ctx, d.take())
+	}
 }
 
 // killAll kills removed cursors, some at a time. Those that it has not come to when ctx ends, end on their servers by themselves.
@@ -53,9 +95,6 @@ func killAll(ctx context.Context, entries []*entry) {
 	defer wg.Wait()
 	slots := make(chan struct{}, killers)
 	for _, e := range entries {
-		if e.cur == nil || e.cur.Done() { // nothing to kill
-			continue
-		}
 		select {
 		case slots <- struct{}{}:
 		case <-ctx.Done():

@@ -3,6 +3,7 @@ package handle
 import (
 	"bytes"
 	"crypto/cipher"
+	"crypto/ed25519"
 	"crypto/hkdf"
 	"crypto/rand"
 	"crypto/sha256"
@@ -19,8 +20,9 @@ const minKeyBytes = 32
 
 // Labels of the derived keys. Each purpose has its own, so that no two uses ever share a key.
 const (
-	labelSeal  = "mooring handle seal v1"
-	labelKeyID = "mooring handle key id v1"
+	labelSeal      = "mooring handle seal v1"
+	labelKeyID     = "mooring handle key id v1"
+	labelTransport = "mooring replica transport v1"
 )
 
 // Key is one secret of the configuration. It prints as a mask.
@@ -79,8 +81,9 @@ type KeyRing struct {
 
 // sealingKey is what is derived from one configured key.
 type sealingKey struct {
-	id   [keyIDBytes]byte
-	aead cipher.AEAD
+	id        [keyIDBytes]byte
+	aead      cipher.AEAD
+	transport ed25519.PrivateKey
 }
 
 // NewKeyRing returns a ring of the keys given. Without any it makes one up, which ends with the process: see Ephemeral.
@@ -133,7 +136,22 @@ func derive(key Key) (sealingKey, error) {
 	if err != nil {
 		return sealingKey{}, err
 	}
-	return sealingKey{id: [keyIDBytes]byte(id), aead: aead}, nil
+	seed, err := hkdf.Key(sha256.New, key.secret, nil, labelTransport, ed25519.SeedSize)
+	if err != nil {
+		return sealingKey{}, err
+	}
+	return sealingKey{id: [keyIDBytes]byte(id), aead: aead, transport: ed25519.NewKeyFromSeed(seed)}, nil
+}
+
+// TransportKeys are what replicas know each other by: a replica presents the first, and accepts any. They are not the keys that seal, and
+// tell nothing of them.
+func (r *KeyRing) TransportKeys() []ed25519.PrivateKey {
+	present := *r.keys.Load()
+	keys := make([]ed25519.PrivateKey, len(present))
+	for i, k := range present {
+		keys[i] = k.transport
+	}
+	return keys
 }
 
 // sealer is the key that seals now.

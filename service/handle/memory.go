@@ -6,17 +6,19 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 )
 
-// memory is what cursors may hold while nobody works on them: the pages that were delivered last, for those who ask again, and the rests
-// of batches that were larger than a page. Both count against one budget. Too much of it makes the pages go that were delivered longest ago,
-// then the rests that were asked for longest ago: what was in a rest is then lost to its client, who is told so (see position).
+// memory is what cursors may hold while nobody works on them: the pages that were delivered last, for those who ask again, the rests
+// of batches that were larger than a page, and those that went to another replica, which may not have got them. All count against one budget.
+// Too much of it makes the granted rests go, then the pages that were delivered longest ago, then the rests that were asked for longest ago:
+// what was in a rest is then lost to its client, who is told so (see position).
 type memory struct {
 	budget int
 	pages  list
 	rests  list
+	grants list
 }
 
 // tooMuch says whether something has to go.
-func (m *memory) tooMuch() bool { return m.pages.cost+m.rests.cost > m.budget }
+func (m *memory) tooMuch() bool { return m.pages.cost+m.rests.cost+m.grants.cost > m.budget }
 
 // hold remembers a page instead of the one that the entry held. One that is larger than the whole budget is not held.
 func (m *memory) hold(e *entry, page Page, cost int) {
@@ -34,8 +36,17 @@ func (m *memory) forget(e *entry) {
 	m.pages.remove(&e.inPages)
 }
 
+// drop lets go of what was granted to another replica.
+func (m *memory) drop(e *entry) {
+	e.granted = nil
+	m.grants.remove(&e.inGrants)
+}
+
 // trim makes room. The rest of one entry stays in any case, lest a batch be larger than the budget and no cursor ever get on.
 func (m *memory) trim(but *entry) {
+	for m.tooMuch() && m.grants.first != nil {
+		m.drop(m.grants.first.e)
+	}
 	for m.tooMuch() && m.pages.first != nil {
 		m.forget(m.pages.first.e)
 	}
@@ -143,29 +154,38 @@ func copied(docs []bson.Raw, bytes int) []bson.Raw {
 // settleLocked puts an entry on which nobody works any more, and which is not removed, back among those that wait for their clients. It
 // may push out others, which the janitor then kills.
 func (r *Registry) settleLocked(e *entry) {
-	e.expires = time.Now().Add(r.cfg.Idle)
+	e.lastUse = time.Now()
+	e.expires = e.lastUse.Add(r.cfg.Idle)
 	r.idle.push(&e.inIdle, 0)
 	if len(e.rest.documents) > 0 {
 		r.memory.rests.push(&e.inRests, e.rest.cost())
 	}
+	open := e.cur != nil && !e.cur.Done()
+	e.pinned = open && e.cur.Pinned()
+	r.countLocked(e, open)
 	r.memory.trim(e)
 	for len(r.entries) > r.cfg.MaxCursors && r.idle.first.e != e {
 		r.doomLocked(r.idle.first.e)
 	}
 }
 
-// unsettleLocked takes an entry out of all lists but that of pages: somebody works on it, or it is removed.
+// unsettleLocked takes an entry out of all lists but those of pages and grants: somebody works on it, or it is removed.
 func (r *Registry) unsettleLocked(e *entry) {
 	r.idle.remove(&e.inIdle)
 	r.memory.rests.remove(&e.inRests)
 }
 
-// doomLocked removes an entry on which nobody works, for the janitor to kill.
-func (r *Registry) doomLocked(e *entry) {
-	r.removeLocked(e, nil)
-	r.doomed = append(r.doomed, e)
-	select {
-	case r.wake <- struct{}{}:
-	default: // it is awake
+// countLocked counts an entry among the open cursors of its principal, or no longer.
+func (r *Registry) countLocked(e *entry, open bool) {
+	switch {
+	case open == e.counted:
+		return
+	case open:
+		r.open[e.principal]++
+	default:
+		if r.open[e.principal]--; r.open[e.principal] == 0 {
+			delete(r.open, e.principal)
+		}
 	}
+	e.counted = open
 }

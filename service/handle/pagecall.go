@@ -5,10 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"time"
-
-	"github.com/mooringdb/mooring/core/mongoerr"
-	"github.com/mooringdb/mooring/core/pool"
-	"github.com/mooringdb/mooring/service/batch"
 )
 
 // Opening is a page call that opens a cursor.
@@ -24,14 +20,15 @@ type Opening struct {
 }
 
 // Open runs a command and delivers its first page. If more is to come, the cursor stays here and the page has a token.
-// A client that went away meanwhile knows no token, so its cursor is killed.
+// A client that went away meanwhile knows no token, so its cursor is killed. So is that of a principal who has too many: whether a cursor
+// stays open is known when its first batch is there, and a result that fits into its first page is never refused.
 func (r *Registry) Open(ctx context.Context, o Opening) (Page, error) {
 	cur, err := o.Run(ctx)
 	if err != nil {
 		return Page{}, err
 	}
 	cur.SetRunOn(true)
-	var id cursorID
+	var id CursorID
 	_, _ = rand.Read(id[:]) // never fails
 	e := newEntry(id, o.Principal, o.Namespace)
 	e.cur = cur
@@ -59,14 +56,20 @@ func (r *Registry) Open(ctx context.Context, o Opening) (Page, error) {
 func (r *Registry) add(e *entry) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.closed {
+	if r.draining {
 		return ErrClosing
 	}
-	e.pos = position{next: 1}
+	if n := r.cfg.MaxPerPrincipal; n > 0 && r.open[e.principal] >= n && !e.cur.Done() {
+		return &PrincipalLimitError{Principal: e.principal, Max: n}
+	}
+	e.pos, e.pages, e.opened, e.server = position{next: 1}, 1, now(), e.cur.State().Server
 	r.entries[e.id] = e
 	r.settleLocked(e)
 	return nil
 }
+
+// now is the time as lists have it: it goes with a cursor from replica to replica.
+func now() time.Time { return time.Now().Truncate(time.Millisecond) }
 
 // Asking is a call for the page that a token stands for.
 type Asking struct {
@@ -82,36 +85,37 @@ type Asking struct {
 }
 
 // Next delivers the page that a token asks for. The same token again brings the same page again while it is held, and
-// ErrCursorTokenReused afterwards.
+// ErrCursorTokenReused afterwards, whichever replica is asked.
 func (r *Registry) Next(ctx context.Context, a Asking) (Page, error) {
-	for {
-		g, v, err := r.ask(ctx, a, phaseBusy)
-		if err != nil {
-			return Page{}, err
-		}
-		switch v {
-		case verdictWait:
-			if err := g.fetch.wait(ctx); err != nil {
-				return Page{}, err
-			}
-			if g.fetch.ok {
-				return g.fetch.page, nil // although it may not be remembered
-			}
-		case verdictRepeat:
-			return g.page, nil
-		default:
-			return r.fetch(g, a)
-		}
+	c, err := r.claim(a.Principal, a.Token)
+	if err != nil {
+		return Page{}, err
+	}
+	if r.owned(c) {
+		return r.askOwner(ctx, c, a)
+	}
+	g, page, err := r.acquire(ctx, c, a, phaseBusy)
+	switch {
+	case err != nil:
+		return Page{}, err
+	case page != nil:
+		return *page, nil
+	default:
+		return r.fetch(g, a)
 	}
 }
 
-// grant is what an asker gets. With verdictGrant and verdictGap the cursor is his until he calls finish.
+// grant is what an asker gets. With verdictGrant and verdictGap the cursor is his until he calls finish; with verdictElsewhere it is he who
+// asks other replicas, until he calls found.
 type grant struct {
 	e     *entry
 	seq   uint64
 	ctx   context.Context //nolint:containedctx // of the fetch, and no longer lived than this value
 	fetch *fetch          // with verdictWait somebody else's
 	page  Page            // with verdictRepeat
+	// With verdictElsewhere: where the cursor went from here, and in which attempt it is looked for.
+	from    *Moved
+	attempt uint64
 }
 
 // claim opens a token. Whatever is wrong with it is ErrCursorNotFound.
@@ -127,13 +131,50 @@ func (r *Registry) claim(principal, token string) (claim, error) {
 	return c, nil
 }
 
-// ask decides about a token. The verdict is one of grant, gap, repeat and wait; the others are errors. With a grant the page, or
-// with phaseTaken all pages from it on, are the caller's to deliver.
-func (r *Registry) ask(ctx context.Context, a Asking, as phase) (grant, verdict, error) {
-	c, err := r.claim(a.Principal, a.Token)
-	if err != nil {
-		return grant{}, 0, err
+// acquire gets the page that a token asks for: the page itself, or the grant to fetch it, or with phaseTaken all pages from it on. Whoever
+// holds the cursor hands it over.
+func (r *Registry) acquire(ctx context.Context, c claim, a Asking, as phase) (grant, *Page, error) {
+	for {
+		g, v, err := r.ask(ctx, c, a, as)
+		if err != nil {
+			return grant{}, nil, err
+		}
+		switch v {
+		case verdictGrant, verdictGap:
+			return g, nil, nil
+		case verdictRepeat:
+			return grant{}, &g.page, nil
+		case verdictElsewhere:
+			g, page, err := r.fetchCursor(g, c, a, as) //nolint:contextcheck // the grant's, which is made of ctx
+			if !errors.Is(err, errHere) {
+				return g, page, err
+			}
+		default:
+			page, err := g.fetch.result(ctx, c.seq, a)
+			if page != nil || err != nil {
+				return grant{}, page, err
+			}
+		}
 	}
+}
+
+// result waits for somebody else's work to end. Neither a page nor an error: ask again.
+func (f *fetch) result(ctx context.Context, seq uint64, a Asking) (*Page, error) {
+	switch err := f.wait(ctx); {
+	case err != nil:
+		return nil, err
+	case f.ok && f.seq == seq: // although it may not be remembered
+		return &f.page, nil
+	case f.seq == seq && !a.AllowGap:
+		return nil, f.err
+	default:
+		return nil, nil
+	}
+}
+
+// ask decides about a client's token, from what is known here. The verdict is one of grant, gap, repeat, wait and elsewhere; the others are
+// errors.
+func (r *Registry) ask(ctx context.Context, c claim, a Asking, as phase) (grant, verdict, error) {
 	if ctx.Err() != nil {
 		return grant{}, 0, context.Cause(ctx)
 	}
@@ -143,194 +184,95 @@ func (r *Registry) ask(ctx context.Context, a Asking, as phase) (grant, verdict,
 	if err != nil {
 		return grant{}, 0, err
 	}
-	e.pos.held = e.inPages.in
-	switch v := e.pos.ask(c.seq, a.AllowGap); v {
+	pos := e.pos
+	pos.held = e.inPages.in
+	v := pos.ask(c.seq, a.AllowGap)
+	if v == verdictBehind && c.instance != r.instance && !r.alone() {
+		v = verdictElsewhere
+	} else if v == verdictBehind {
+		v = pos.gap(a.AllowGap)
+	}
+	if v.takes() && e.fetch != nil {
+		v = verdictWait
+	}
+	switch v {
+	case verdictGrant:
+		return r.grantLocked(ctx, e, c.seq, as), v, nil
+	case verdictGap:
+		r.skipLocked(e, c)
+		return r.grantLocked(ctx, e, c.seq, as), v, nil
 	case verdictRepeat:
 		return grant{page: e.page}, v, nil
 	case verdictWait:
 		return grant{fetch: e.fetch}, v, nil
+	case verdictElsewhere:
+		return r.seekLocked(ctx, e, c.seq), v, nil
 	case verdictReused:
 		return grant{}, 0, ErrCursorTokenReused
-	case verdictUnknown:
-		return grant{}, 0, ErrCursorPositionUnknown
-	case verdictGap: // what this gateway has is from before the gap
-		e.cur, e.rest = r.cfg.Continue(c.state), rest{}
-		e.cur.SetRunOn(true)
-		return r.grantLocked(ctx, e, c.seq, as), v, nil
 	default:
-		return r.grantLocked(ctx, e, c.seq, as), v, nil
+		return grant{}, 0, ErrCursorPositionUnknown
 	}
 }
 
+// grantLocked gives a page to a caller, and the cursor with it.
 func (r *Registry) grantLocked(ctx context.Context, e *entry, seq uint64, as phase) grant {
-	ctx, cancel := context.WithCancelCause(ctx)
+	g := r.workLocked(ctx, e, seq)
+	r.advanceLocked(e, seq, as)
+	return g
+}
+
+// advanceLocked notes that page seq was granted here.
+func (r *Registry) advanceLocked(e *entry, seq uint64, as phase) {
 	e.before, e.pos = e.pos, position{next: seq + 1, phase: as}
-	e.fetch = &fetch{cancel: cancel, done: make(chan struct{})}
-	r.unsettleLocked(e)
 	if as == phaseTaken {
 		r.memory.forget(e) // nobody can ask for it any more
 	}
+}
+
+// workLocked makes a caller the only one who is at work on an entry.
+func (r *Registry) workLocked(ctx context.Context, e *entry, seq uint64) grant {
+	ctx, cancel := context.WithCancelCause(ctx)
+	e.fetch = &fetch{cancel: cancel, done: make(chan struct{})}
+	e.lastUse = time.Now()
+	r.unsettleLocked(e)
 	return grant{e: e, seq: seq, ctx: ctx, fetch: e.fetch}
 }
 
-// findLocked finds the cursor of a claim, or takes over one that another gateway served last. Asking that gateway what it
-// delivered would stand here; alone, this one cannot know.
+// skipLocked makes an entry ready to go on behind a gap: what this replica has is from before it. A pinned cursor is the only one that can
+// go on.
+func (r *Registry) skipLocked(e *entry, c claim) {
+	if e.pinned {
+		return
+	}
+	r.unsettleLocked(e)
+	e.cur, e.rest = r.cfg.Continue(c.state), rest{}
+	e.cur.SetRunOn(true)
+}
+
+// findLocked finds what is known of the cursor of a claim, or makes an entry of which nothing is known yet. Alone, there is nobody who could
+// know more.
 func (r *Registry) findLocked(c claim, a Asking) (*entry, error) {
 	switch e := r.entries[c.id]; {
-	case r.closed:
+	case r.draining:
 		return nil, ErrClosing
 	case e != nil:
 		return e, nil
 	case c.instance == r.instance: // closed or expired here
 		return nil, ErrCursorNotFound
+	case !r.alone():
+		return r.newLocked(c, a.Principal, position{phase: phaseAway}), nil
 	case !a.AllowGap:
 		return nil, ErrCursorPositionUnknown
 	case c.state.ID == 0: // all that was left of it was with the other gateway
 		return nil, ErrCursorNotFound
 	}
-	e := newEntry(c.id, a.Principal, c.namespace)
-	e.chosen, e.pos = c.state.BatchSize, position{next: c.seq + 1, phase: phaseLost}
+	return r.newLocked(c, a.Principal, position{next: c.seq + 1, phase: phaseLost}), nil
+}
+
+func (r *Registry) newLocked(c claim, principal string, pos position) *entry {
+	e := newEntry(c.id, principal, c.namespace)
+	e.server, e.chosen, e.pos, e.opened = c.state.Server, c.state.BatchSize, pos, now()
 	r.entries[c.id] = e
 	r.settleLocked(e)
-	return e, nil
-}
-
-// fetch delivers the page that was granted.
-func (r *Registry) fetch(g grant, a Asking) (Page, error) {
-	defer g.fetch.cancel(nil)
-	e, most := g.e, 0
-	if a.MaxAwaitTimeMS != nil {
-		e.cur.SetMaxAwaitTimeMS(a.MaxAwaitTimeMS)
-	}
-	if a.BatchSize != nil {
-		e.chosen, most = *a.BatchSize, int(*a.BatchSize)
-	}
-	returned := false
-	defer func() {
-		if !returned { // a panic: nobody must wait for ever
-			_, _ = r.finish(g, outcomeLost, Page{}, 0, errPanic)
-		}
-	}()
-	page, cost, err := r.read(g.ctx, e, g.seq+1, most, r.pageBytes(a.Inflation))
-	returned = true
-	return r.finish(g, outcomeOf(page, err), page, cost, err)
-}
-
-var errPanic = errors.New("panic")
-
-// finish ends a grant: it notes how it went, and lets those who wait have the page, or ask again.
-func (r *Registry) finish(g grant, o outcome, page Page, cost int, err error) (Page, error) {
-	e := g.e
-	r.mu.Lock()
-	e.pos, e.fetch = e.pos.fetched(o, e.before), nil
-	if o == outcomeDead && !e.removed {
-		r.removeLocked(e, nil)
-	} else if e.removed {
-		page, err = Page{}, context.Cause(g.ctx)
-	}
-	removed := e.removed
-	if !removed {
-		switch {
-		case err == nil:
-			r.memory.hold(e, page, cost)
-		case o == outcomeLost:
-			r.memory.forget(e) // its page was the one before
-		}
-		r.settleLocked(e)
-	}
-	r.mu.Unlock()
-	if removed {
-		e.kill(g.ctx)
-	}
-	g.fetch.page, g.fetch.ok = page, err == nil
-	close(g.fetch.done)
-	return page, err
-}
-
-// pageBytes is how much BSON a page may hold.
-func (r *Registry) pageBytes(inflation int) int { return r.cfg.PageBytes / max(inflation, 1) }
-
-// read takes the next page of what is left of the last batch, or of a new one: so many bytes, and at most so many documents, if most is not
-// 0. The page's token asks for page seq.
-func (r *Registry) read(ctx context.Context, e *entry, seq uint64, most, maxBytes int) (page Page, cost int, err error) {
-	if len(e.rest.documents) == 0 {
-		if err := r.refill(ctx, e, seq > 1, maxBytes); err != nil {
-			return Page{}, 0, err
-		}
-	}
-	page.Documents, cost = e.rest.cut(batch.Cut(e.rest.documents, maxBytes, most))
-	if len(e.rest.documents) == 0 && e.cur.Done() {
-		return page, cost, nil
-	}
-	page.Token, err = r.token(e, seq)
-	return page, cost, err
-}
-
-// refill gets the next batch of the cursor: the first one is there already, the others are asked for in a size that suits a page, so that
-// little is left of them. The client's own size is the largest, as it is for pages.
-func (r *Registry) refill(ctx context.Context, e *entry, more bool, target int) error {
-	if e.cur.Done() {
-		return nil
-	}
-	if more {
-		n := e.sizer.Next(target)
-		if e.chosen > 0 {
-			n = min(n, e.chosen)
-		}
-		e.cur.SetBatchSize(n)
-	}
-	b, err := e.cur.Next(ctx)
-	if err != nil {
-		return err // never io.EOF alone, which follows only Done
-	}
-	e.rest = rest{documents: b.Documents, bytes: b.Bytes, buffer: max(b.Bytes, b.Buffer)}
-	e.sizer.Saw(len(b.Documents), b.Bytes)
-	return nil
-}
-
-// token seals what continues the cursor with page seq.
-func (r *Registry) token(e *entry, seq uint64) (string, error) {
-	c := claim{
-		deployment: r.cfg.Deployment, replica: r.cfg.Replica, instance: r.instance, id: e.id, seq: seq,
-		expires: time.Now().Add(r.cfg.Idle), namespace: e.namespace, state: e.cur.State(),
-	}
-	c.state.BatchSize = e.chosen // what it was for the last batch says little about the next
-	plain, err := c.encode()
-	if err != nil {
-		return "", err
-	}
-	return r.cfg.Keys.seal(e.principal, plain), nil
-}
-
-// outcomeOf says what the end of a fetch means for the cursor's position. What is not known to have stayed here counts as lost.
-func outcomeOf(page Page, err error) outcome {
-	var command *mongoerr.CommandError
-	var network *mongoerr.NetworkError
-	switch {
-	case err == nil && page.Token != "":
-		return outcomePage
-	case err == nil:
-		return outcomeLast
-	case errors.As(err, &command), errors.Is(err, errTooLong):
-		return outcomeDead
-	case errors.As(err, &network):
-		if network.Sent {
-			return outcomeLost
-		}
-		return outcomeNotSent
-	case neverSent(err):
-		return outcomeNotSent
-	default:
-		return outcomeLost
-	}
-}
-
-// neverSent: there was no server or no connection, or the wait for one ended. An exchange that began would be a NetworkError.
-func neverSent(err error) bool {
-	var selection *mongoerr.SelectionError
-	var cleared *pool.PoolClearedError
-	var full *pool.WaitQueueTimeoutError
-	return errors.As(err, &selection) || errors.As(err, &cleared) && !cleared.Interrupted || errors.As(err, &full) || errors.Is(err, pool.ErrClosed) ||
-		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
-		errors.Is(err, ErrClosing) || errors.Is(err, ErrCursorNotFound)
+	return e
 }

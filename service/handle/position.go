@@ -6,7 +6,10 @@ package handle
 type position struct {
 	next  uint64 // the page to be granted next
 	phase phase  // what is known about page next-1
-	held  bool   // page next-1 is remembered; only ask looks at it
+
+	// Only ask looks at these.
+	held bool // page next-1 is remembered; with phaseMoved: what was granted is
+	same bool // with phaseMoved: the asker is the one that it was granted to, in the same attempt
 }
 
 type phase uint8
@@ -17,34 +20,50 @@ const (
 	phaseLost               // page next-1 was asked for and no answer came
 	phaseEnded              // page next-1 was the last
 	phaseTaken              // page next-1 and all that follow went to a stream
+	phaseMoved              // page next-1 and all that follow were granted to another replica
+	phaseAway               // nothing is known here: another replica may be asked
 )
 
 func (p phase) String() string {
-	return [...]string{"idle", "busy", "lost", "ended", "taken"}[p]
+	return [...]string{"idle", "busy", "lost", "ended", "taken", "moved", "away"}[p]
 }
 
 // verdict is the answer to "may I have page seq?"
 type verdict uint8
 
 const (
-	verdictGrant   verdict = iota // yours: fetch it
-	verdictGap                    // yours, but pages before it may be missing: the client said that it would rather go on
-	verdictRepeat                 // the page that is remembered
-	verdictWait                   // somebody fetches it; ask again then
-	verdictReused                 // delivered before, forgotten since
-	verdictUnknown                // may have been delivered, or not
+	verdictGrant     verdict = iota // yours: fetch it
+	verdictGap                      // yours, but pages before it may be missing: the client said that it would rather go on
+	verdictRepeat                   // the page that is remembered
+	verdictWait                     // somebody fetches it; ask again then
+	verdictReused                   // delivered before, forgotten since
+	verdictUnknown                  // may have been delivered, or not
+	verdictElsewhere                // another replica knows
+	verdictBehind                   // it was served by a replica that went on without this one
+	verdictAgain                    // yours already, but the answer that said so was lost
 )
 
 func (v verdict) String() string {
-	return [...]string{"grant", "gap", "repeat", "wait", "reused", "unknown"}[v]
+	return [...]string{"grant", "gap", "repeat", "wait", "reused", "unknown", "elsewhere", "behind", "again"}[v]
+}
+
+// takes says whether the cursor is to be worked on, or handed over: not while somebody is at it.
+func (v verdict) takes() bool {
+	return v == verdictGrant || v == verdictGap || v == verdictElsewhere || v == verdictBehind || v == verdictAgain
 }
 
 // ask decides who gets page seq. allowGap is the client's word that it would rather miss a page than stop.
 func (p position) ask(seq uint64, allowGap bool) verdict {
 	switch {
+	case p.phase == phaseAway:
+		return verdictElsewhere
+	case p.phase == phaseMoved:
+		return p.moved(seq, allowGap)
 	case seq == p.next && p.phase == phaseIdle:
 		return verdictGrant
-	case seq >= p.next: // granted elsewhere, by a replica that went on without this one
+	case seq >= p.next && (p.phase == phaseIdle || p.phase == phaseLost):
+		return verdictBehind
+	case seq >= p.next:
 		return p.gap(allowGap)
 	case seq < p.next-1:
 		return verdictReused
@@ -56,6 +75,20 @@ func (p position) ask(seq uint64, allowGap bool) verdict {
 		return verdictRepeat
 	default:
 		return verdictReused
+	}
+}
+
+// moved decides where another replica was granted page next-1. It alone may have it again: whoever else asks is sent to it.
+func (p position) moved(seq uint64, allowGap bool) verdict {
+	switch {
+	case seq < p.next-1:
+		return verdictReused
+	case seq >= p.next || !p.same:
+		return verdictElsewhere
+	case p.held:
+		return verdictAgain
+	default: // what was granted had to go before it arrived
+		return p.gap(allowGap)
 	}
 }
 
@@ -89,6 +122,18 @@ func (p position) fetched(o outcome, before position) position {
 		return position{next: p.next, phase: phaseEnded}
 	default:
 		return position{next: p.next, phase: phaseIdle}
+	}
+}
+
+// newer says whether o knows more of the same cursor than p does.
+func (p position) newer(o position) bool {
+	switch {
+	case p.phase == phaseAway:
+		return true
+	case o.next != p.next:
+		return o.next > p.next
+	default: // both know what became of the same page, unless it is elsewhere
+		return p.phase == phaseMoved && o.phase != phaseMoved
 	}
 }
 

@@ -1,43 +1,97 @@
 package handle_test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/mooringdb/mooring/service/handle"
 )
 
+// Every phase, asked for every page: the verdicts for pages 3, 4, 5 and 6 where page 5 would be granted next, without and with allowGap.
 func TestPositionAsk(t *testing.T) {
+	const held, forgotten = true, false
 	for _, test := range []struct {
 		name      string
-		next      uint64
 		phase     handle.Phase
 		held      bool
-		seq       uint64
+		same      bool
 		want, gap string
 	}{
-		{"the next page", 5, handle.PhaseIdle, true, 5, "grant", "grant"},
-		{"the last page again", 5, handle.PhaseIdle, true, 4, "repeat", "repeat"},
-		{"the last page, forgotten", 5, handle.PhaseIdle, false, 4, "reused", "reused"},
-		{"an older page", 5, handle.PhaseIdle, true, 3, "reused", "reused"},
-		{"a page granted elsewhere", 5, handle.PhaseIdle, true, 6, "unknown", "gap"},
-		{"the page that is fetched", 5, handle.PhaseBusy, false, 4, "wait", "wait"},
-		{"the page before it", 5, handle.PhaseBusy, true, 3, "reused", "reused"},
-		{"the page behind it", 5, handle.PhaseBusy, true, 5, "unknown", "unknown"},
-		{"a lost page", 5, handle.PhaseLost, false, 4, "unknown", "gap"},
-		{"behind a lost page", 5, handle.PhaseLost, false, 5, "unknown", "gap"},
-		{"the very last page again", 5, handle.PhaseEnded, true, 4, "repeat", "repeat"},
-		{"the very last page, forgotten", 5, handle.PhaseEnded, false, 4, "reused", "reused"},
-		{"what a stream has taken", 5, handle.PhaseTaken, false, 4, "reused", "reused"},
-		{"behind what a stream has taken", 5, handle.PhaseTaken, false, 5, "unknown", "unknown"},
-		{"page 0 has no token, but", 1, handle.PhaseIdle, false, 0, "reused", "reused"},
+		{"delivered", handle.PhaseIdle, held, false, "reused repeat grant behind", "reused repeat grant behind"},
+		{"delivered and forgotten", handle.PhaseIdle, forgotten, false, "reused reused grant behind", "reused reused grant behind"},
+		{"being fetched", handle.PhaseBusy, forgotten, false, "reused wait unknown unknown", "reused wait unknown unknown"},
+		{"being fetched, the page before is there", handle.PhaseBusy, held, false, "reused wait unknown unknown", "reused wait unknown unknown"},
+		{"lost", handle.PhaseLost, forgotten, false, "reused unknown behind behind", "reused gap behind behind"},
+		{"the last", handle.PhaseEnded, held, false, "reused repeat unknown unknown", "reused repeat gap gap"},
+		{"the last, forgotten", handle.PhaseEnded, forgotten, false, "reused reused unknown unknown", "reused reused gap gap"},
+		{"taken by a stream", handle.PhaseTaken, forgotten, false, "reused reused unknown unknown", "reused reused unknown unknown"},
+		{
+			"moved, another one asks", handle.PhaseMoved, held, false,
+			"reused elsewhere elsewhere elsewhere", "reused elsewhere elsewhere elsewhere",
+		},
+		{
+			"moved and forgotten, another one asks", handle.PhaseMoved, forgotten, false,
+			"reused elsewhere elsewhere elsewhere", "reused elsewhere elsewhere elsewhere",
+		},
+		{"moved, the same one asks", handle.PhaseMoved, held, true, "reused again elsewhere elsewhere", "reused again elsewhere elsewhere"},
+		{
+			"moved and forgotten, the same one asks", handle.PhaseMoved, forgotten, true,
+			"reused unknown elsewhere elsewhere", "reused gap elsewhere elsewhere",
+		},
+		{
+			"away", handle.PhaseAway, forgotten, false,
+			"elsewhere elsewhere elsewhere elsewhere", "elsewhere elsewhere elsewhere elsewhere",
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			p := handle.NewPosition(test.next, test.phase, test.held)
-			if got := p.Ask(test.seq, false); got != test.want {
-				t.Errorf("%v.ask(%d) = %s, want %s", p, test.seq, got, test.want)
+			p := handle.NewPosition(5, test.phase, test.held)
+			if test.same {
+				p = p.Same()
 			}
-			if got := p.Ask(test.seq, true); got != test.gap {
-				t.Errorf("%v.ask(%d, allowGap) = %s, want %s", p, test.seq, got, test.gap)
+			for _, allowGap := range []bool{false, true} {
+				var got []string
+				for seq := uint64(3); seq <= 6; seq++ {
+					got = append(got, p.Ask(seq, allowGap))
+				}
+				want := test.want
+				if allowGap {
+					want = test.gap
+				}
+				if text := strings.Join(got, " "); text != want {
+					t.Errorf("ask(3, 4, 5, 6; allowGap %v) = %s, want %s", allowGap, text, want)
+				}
+			}
+		})
+	}
+	if got := handle.NewPosition(1, handle.PhaseIdle, false).Ask(0, false); got != "reused" {
+		t.Errorf("page 0, which has no token: %s", got)
+	}
+}
+
+// Of two records of a cursor, the one that knows of more pages counts, and of the same page the one that knows what became of it.
+func TestPositionNewer(t *testing.T) {
+	for _, test := range []struct {
+		p, o handle.Phase
+		next uint64 // of the other one; the own is 5
+		want bool
+	}{
+		{handle.PhaseAway, handle.PhaseMoved, 1, true},
+		{handle.PhaseAway, handle.PhaseIdle, 1, true},
+		{handle.PhaseMoved, handle.PhaseIdle, 4, false},
+		{handle.PhaseMoved, handle.PhaseIdle, 5, true},
+		{handle.PhaseMoved, handle.PhaseEnded, 5, true},
+		{handle.PhaseMoved, handle.PhaseMoved, 5, false},
+		{handle.PhaseMoved, handle.PhaseMoved, 6, true},
+		{handle.PhaseIdle, handle.PhaseMoved, 5, false},
+		{handle.PhaseIdle, handle.PhaseIdle, 5, false},
+		{handle.PhaseIdle, handle.PhaseMoved, 6, true},
+		{handle.PhaseEnded, handle.PhaseLost, 5, false},
+	} {
+		t.Run(fmt.Sprintf("%v 5, %v %d", test.p, test.o, test.next), func(t *testing.T) {
+			p, o := handle.NewPosition(5, test.p, false), handle.NewPosition(test.next, test.o, false)
+			if got := p.Newer(o); got != test.want {
+				t.Errorf("newer = %v, want %v", got, test.want)
 			}
 		})
 	}
@@ -54,6 +108,10 @@ func TestPositionNeverSkips(t *testing.T) {
 		busy := handle.NewPosition(seq+1, handle.PhaseBusy, false)
 		if got := busy.Ask(seq, false); got != "wait" {
 			t.Fatalf("while page %d is fetched, asking for it gives %s", seq, got)
+		}
+		moved := handle.NewPosition(seq+1, handle.PhaseMoved, true)
+		if got := moved.Ask(seq, true); got != "elsewhere" {
+			t.Fatalf("while page %d is another replica's, asking for it gives %s", seq, got)
 		}
 		for _, o := range outcomes {
 			after := busy.Fetched(o, p)

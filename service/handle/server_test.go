@@ -22,8 +22,12 @@ type server struct {
 	next    func(ctx context.Context) error // runs before each getMore
 	sizes   []int32
 
+	after func() error // runs after each, whose reply an error loses
+
 	buffer   int           // of each batch
 	slowKill time.Duration // that killing takes
+
+	killedPinned chan struct{} // closed when a pinned one is; nil: nobody wants to know
 }
 
 type state struct{ at, total, batch, size int }
@@ -45,6 +49,13 @@ func (s *server) find(total, batch, size int) *fakeCursor {
 	if st.at >= total {
 		c.state.ID = 0
 	}
+	return c
+}
+
+// findPinned opens a cursor that holds a connection.
+func (s *server) findPinned(total, batch int) *fakeCursor {
+	c := s.find(total, batch, 0)
+	c.pinned = c.state.ID != 0
 	return c
 }
 
@@ -108,6 +119,11 @@ func (c *fakeCursor) Next(ctx context.Context) (cursor.Batch, error) {
 	if st.at == st.total {
 		c.state.ID = 0
 	}
+	if c.s.after != nil {
+		if err := c.s.after(); err != nil {
+			return cursor.Batch{}, err
+		}
+	}
 	return b, nil
 }
 
@@ -125,6 +141,10 @@ func (c *fakeCursor) Close(context.Context) error {
 		delete(c.s.open, c.state.ID)
 		c.state.ID = 0
 		c.s.killed++
+		if c.pinned && c.s.killedPinned != nil {
+			close(c.s.killedPinned)
+			c.s.killedPinned = nil
+		}
 	}
 	return nil
 }

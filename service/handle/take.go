@@ -2,6 +2,7 @@ package handle
 
 import (
 	"context"
+	"errors"
 
 	"github.com/mooringdb/mooring/core/bson"
 )
@@ -12,27 +13,29 @@ type Taken struct {
 	// Documents are what was left of the last batch; they come before the next one.
 	Documents []bson.Raw
 
-	r *Registry
+	r *Registry // nil: the cursor is another replica's
 	g grant
 }
 
 // Take hands the page of a token, and all that follow, to a stream. Its context ends with ctx, and when somebody closes the
-// cursor. The token is used up: asking with it again is ErrCursorTokenReused.
+// cursor. The token is used up: asking with it again is ErrCursorTokenReused. Of a cursor that is pinned to another replica, the stream comes
+// from there.
 func (r *Registry) Take(ctx context.Context, a Asking) (context.Context, *Taken, error) {
-	for {
-		g, v, err := r.ask(ctx, a, phaseTaken)
-		switch {
-		case err != nil:
-			return nil, nil, err
-		case v == verdictWait:
-			if err := g.fetch.wait(ctx); err != nil {
-				return nil, nil, err
-			}
-		case v == verdictRepeat: // its page was delivered; a stream would have to begin behind it
-			return nil, nil, ErrCursorTokenReused
-		default:
-			return g.ctx, g.e.take(r, g, a), nil
-		}
+	c, err := r.claim(a.Principal, a.Token)
+	if err != nil {
+		return nil, nil, err
+	}
+	if r.owned(c) {
+		return r.relay(ctx, c, a)
+	}
+	g, page, err := r.acquire(ctx, c, a, phaseTaken)
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case page != nil: // it was delivered; a stream would have to begin behind it
+		return nil, nil, ErrCursorTokenReused
+	default:
+		return g.ctx, g.e.take(r, g, a), nil
 	}
 }
 
@@ -51,6 +54,9 @@ func (e *entry) take(r *Registry, g grant, a Asking) *Taken {
 
 // Release says that the stream is over. What remains here remembers that the token was used.
 func (t *Taken) Release() {
+	if t.r == nil {
+		return
+	}
 	r, e := t.r, t.g.e
 	r.mu.Lock()
 	e.fetch = nil
@@ -62,29 +68,75 @@ func (t *Taken) Release() {
 	t.g.fetch.cancel(nil)
 }
 
+// AnswerStream hands the pages of a cursor that is pinned here, from the one asked for on, to a stream to another replica; see Take.
+func (r *Registry) AnswerStream(ctx context.Context, q Question) (context.Context, *Taken, error) {
+	c, err := r.claim(q.Principal, q.Token)
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case c.instance != r.instance: // an earlier life's
+		return nil, nil, ErrNotHere
+	}
+	return r.Take(ctx, q.asking())
+}
+
 // CloseCursor ends a cursor: whoever works on it is told to stop, and it is killed on its server before this returns, unless
-// ctx ends first. Any of the cursor's tokens will do.
+// ctx ends first. Any of the cursor's tokens will do, at any replica.
 func (r *Registry) CloseCursor(ctx context.Context, principal, token string) error {
 	c, err := r.claim(principal, token)
 	if err != nil {
 		return err
 	}
-	r.mu.Lock()
-	e := r.entries[c.id]
-	var f *fetch
-	if e != nil {
-		f = r.removeLocked(e, ErrCursorNotFound)
+	a := Asking{Principal: principal, Token: token}
+	if r.owned(c) {
+		return r.closeAtOwner(ctx, c, a)
 	}
-	r.mu.Unlock()
+	for range maxHops {
+		r.mu.Lock()
+		e := r.entries[c.id]
+		if e != nil && e.pos.phase != phaseAway && e.pos.phase != phaseMoved {
+			f := r.removeLocked(e, ErrCursorNotFound)
+			r.mu.Unlock()
+			return e.end(ctx, f)
+		}
+		if e != nil && e.fetch != nil { // it may be on its way here
+			f := e.fetch
+			r.mu.Unlock()
+			if err := f.wait(ctx); err != nil {
+				return err
+			}
+			continue
+		}
+		var own *Moved
+		if e != nil && e.pos.phase == phaseMoved {
+			own = &Moved{To: e.to, Next: e.pos.next}
+		}
+		r.mu.Unlock()
+		if own == nil && c.instance == r.instance {
+			return ErrCursorNotFound
+		}
+		if err := r.closeElsewhere(ctx, c, a, own); !errors.Is(err, errHere) {
+			return err
+		}
+	}
+	return ErrCursorNotFound
+}
+
+// closeElsewhere has another replica close a cursor, or kills it with what the token says if none knows it.
+func (r *Registry) closeElsewhere(ctx context.Context, c claim, a Asking, own *Moved) error {
+	ans, err := Answer{}, error(errNobody)
+	if !r.alone() {
+		find := search{r: r, seq: c.seq, q: r.question(c, a, ForClose)}
+		ans, err = find.from(ctx, c, own)
+	}
 	switch {
-	case f != nil:
-		return f.wait(ctx)
-	case e != nil:
-		e.kill(ctx)
+	case err == nil && ans.Closed:
 		return nil
-	case c.instance == r.instance || c.state.ID == 0:
+	case err != nil && !errors.Is(err, errNobody):
+		return err
+	case c.state.ID == 0:
 		return ErrCursorNotFound
-	default: // another gateway's
+	default:
 		(&entry{cur: r.cfg.Continue(c.state)}).kill(ctx)
 		return nil
 	}

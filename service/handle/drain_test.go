@@ -1,0 +1,245 @@
+package handle_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mooringdb/mooring/core/mongoerr"
+	"github.com/mooringdb/mooring/service/handle"
+)
+
+// What a draining replica has goes to another one, in whatever state it is; tokens that name the old one lead there.
+func TestDrainHandsOver(t *testing.T) {
+	for _, gone := range []bool{false, true} { // it answers still, or no longer
+		synctest.Test(t, func(t *testing.T) {
+			n := newNetwork(t)
+			for _, address := range []string{"a", "b", "c"} {
+				n.start(address, func(c *handle.Config) { c.PageBytes = 2500 })
+			}
+			rest := n.open("a", 30, 10, 1000) // 2 of 10 documents
+			moved := n.open("a", 9, 2, 0)
+			page := n.mustNext("c", moved.Token) // c has it
+			delivered := n.open("a", 9, 2, 0)
+			second := n.mustNext("a", delivered.Token)
+			ended := n.open("a", 4, 2, 0)
+			n.mustNext("a", ended.Token)
+			n.questions()
+			if gone {
+				n.stop("a")
+			} else if err := n.node("a").Drain(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if asked := n.questions(); len(asked) != 1 || asked[0] != "a>b push" {
+				t.Errorf("asked %v", asked)
+			}
+			for _, at := range []string{"c", "b"} { // c first, lest b know all by itself
+				if again := n.mustNext(at, moved.Token); !same(again, page) {
+					t.Errorf("at %s, what c has: %s", at, numbers(again))
+				}
+				if _, err := n.next(at, delivered.Token); !errors.Is(err, handle.ErrCursorTokenReused) { // no page goes along
+					t.Errorf("at %s, a page that was delivered: %v", at, err)
+				}
+				if _, err := n.next(at, ended.Token); !errors.Is(err, handle.ErrCursorTokenReused) {
+					t.Errorf("at %s, a cursor at its end: %v", at, err)
+				}
+				if next := n.mustNext(at, second.Token); numbers(next) != "4 5" {
+					t.Errorf("at %s, the next page: %s", at, numbers(next))
+				}
+				if next := n.mustNext(at, rest.Token); numbers(next) != "2 3" {
+					t.Errorf("at %s, the rest: %s", at, numbers(next))
+				}
+			}
+			if !gone {
+				if _, err := n.next("a", second.Token); !errors.Is(err, handle.ErrClosing) {
+					t.Errorf("at a: %v", err)
+				}
+			}
+		})
+	}
+}
+
+// A drain waits for what runs, for a while; then it ends it, and tells the next replica that a page is lost.
+func TestDrainWaits(t *testing.T) {
+	for _, test := range []struct {
+		takes time.Duration
+		want  string
+	}{
+		{3 * time.Second, handle.ErrCursorTokenReused.Error()},
+		{time.Minute, handle.ErrCursorPositionUnknown.Error()},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			n := newNetwork(t, "a", "b")
+			page := n.open("a", 9, 2, 0)
+			n.s.next = func(ctx context.Context) error {
+				select {
+				case <-time.After(test.takes):
+					return nil
+				case <-ctx.Done():
+					return &mongoerr.NetworkError{Sent: true, Err: context.Cause(ctx)}
+				}
+			}
+			streamed := n.open("a", 9, 2, 0)
+			ctx, taken, err := n.node("a").Take(t.Context(), handle.Asking{Principal: "anna", Token: streamed.Token})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				<-ctx.Done()
+				_ = taken.Cursor.Close(ctx)
+				taken.Release()
+			})
+			var next handle.Page
+			wg.Go(func() { next, err = n.next("a", page.Token) })
+			synctest.Wait()
+			begin := time.Now()
+			if err := n.node("a").Drain(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(begin); took != min(test.takes, 5*time.Second) {
+				t.Errorf("Drain took %v", took)
+			}
+			wg.Wait()
+			if err == nil && numbers(next) != "2 3" || err != nil && test.takes < 5*time.Second {
+				t.Errorf("the page in flight: %s, %v", numbers(next), err)
+			}
+			n.s.next = nil
+			if _, err := n.next("b", page.Token); err == nil || err.Error() != test.want {
+				t.Errorf("its token at b: %v, want %s", err, test.want)
+			}
+			if _, err := n.next("b", streamed.Token); !errors.Is(err, handle.ErrCursorTokenReused) {
+				t.Errorf("the stream's token at b: %v", err)
+			}
+		})
+	}
+}
+
+// Of pinned cursors nothing can be handed over: they are killed, and their connections are free before the process ends.
+func TestDrainKillsPinned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t, "a", "b")
+		n.openPinned()
+		n.open("a", 9, 2, 0)
+		if err := n.node("a").Drain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if open, killed, _ := n.s.count(); open != 1 || killed != 1 {
+			t.Errorf("%d open, %d killed", open, killed)
+		}
+	})
+}
+
+// Who drains accepts nothing; the next one is asked. When it is unknown whether one has accepted, no other one is.
+func TestDrainChooses(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		fault func(n *network)
+		want  string // the exchanges
+		next  error  // at c, of what a had
+	}{
+		{"the first drains, too", func(n *network) { _ = n.node("b").Drain(n.t.Context()); n.questions() }, "a>b push a>c push", nil},
+		{"the first is gone", func(n *network) { n.crash("b") }, "a>c push", nil},
+		{"lost once", func(n *network) {
+			n.faults.after = func(context.Context, string, string) error { n.faults.after = nil; return errLine }
+		}, "a>b push a>b push", nil},
+		{"lost", func(n *network) {
+			n.faults.before = func(context.Context, string, string) error { return errLine }
+		}, "a>b push a>b push", handle.ErrCursorPositionUnknown},
+		{"nobody", func(n *network) { n.crash("b"); n.crash("c") }, "", nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newNetwork(t, "a", "b", "c")
+				page := n.open("a", 9, 2, 0)
+				test.fault(n)
+				n.stop("a")
+				if asked := strings.Join(n.questions(), " "); asked != test.want {
+					t.Errorf("asked %s, want %s", asked, test.want)
+				}
+				n.faults = faults{}
+				if open, _, _ := n.s.count(); open != 1 {
+					t.Errorf("%d open: it may be continued after a restart", open)
+				}
+				if n.node("c") == nil {
+					return
+				}
+				if _, err := n.next("c", page.Token); !errors.Is(err, test.next) {
+					t.Errorf("Next = %v, want %v", err, test.next)
+				}
+			})
+		})
+	}
+}
+
+// A record does not replace what the receiver knows better, nor one that it works on.
+func TestAcceptKeepsWhatIsNewer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t, "a", "b", "c")
+		page := n.open("a", 20, 2, 0)
+		page = n.mustNext("b", page.Token)
+		page = n.mustNext("c", page.Token)
+		page = n.mustNext("b", page.Token)
+		n.stop("a") // pushes to b that b was granted page 1
+		n.stop("c") // pushes to b that b was granted page 3
+		if next := n.mustNext("b", page.Token); numbers(next) != "8 9" {
+			t.Errorf("page %s", numbers(next))
+		}
+	})
+}
+
+// Cursors that are accepted beyond what there is room for push out the oldest.
+func TestAcceptHasBounds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t)
+		n.start("a", nil)
+		b := n.start("b", func(c *handle.Config) { c.MaxCursors, c.PageMemory, c.PageBytes = 10, 50_000, 2500 })
+		n.start("a", func(c *handle.Config) { c.PageBytes = 2500 })
+		for range 8 {
+			n.open("b", 9, 2, 0)
+		}
+		for range 8 {
+			n.open("a", 30, 10, 1000)
+		}
+		n.stop("a")
+		synctest.Wait()
+		if got := b.Len(); got != 10 {
+			t.Errorf("b knows %d cursors, want 10", got)
+		}
+		if open, killed, _ := n.s.count(); open != 10 || killed != 6 {
+			t.Errorf("%d open, %d killed", open, killed)
+		}
+		if held := b.Held(); held > 50_000 {
+			t.Errorf("b holds %d bytes", held)
+		}
+	})
+}
+
+// Whoever asks for a cursor while it is pushed to him finds it.
+func TestPushWhileAsking(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t, "a", "b")
+		page := n.open("a", 9, 2, 0)
+		n.faults.before = func(_ context.Context, from, _ string) error {
+			if from == "b" {
+				time.Sleep(time.Second) //nolint:forbidigo // fake time
+			}
+			return nil
+		}
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if next, err := n.next("b", page.Token); err != nil || numbers(next) != "2 3" {
+				t.Errorf("page %s, %v", numbers(next), err)
+			}
+		})
+		synctest.Wait()
+		if err := n.node("a").Drain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		wg.Wait()
+	})
+}

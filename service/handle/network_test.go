@@ -1,0 +1,330 @@
+package handle_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/service/handle"
+)
+
+// network is several replicas on one server, and what is between them.
+type network struct {
+	t *testing.T
+	s *server
+
+	mu     sync.Mutex
+	nodes  map[string]*node // those that are reached, by address
+	asked  []string         // "from>to purpose", in order
+	faults faults
+	lost   map[int64]bool // cursors whose holder may be unknown for ever, by the server's ids: what brought them was lost
+}
+
+// faults are run for each exchange; nil is none.
+type faults struct {
+	// before is run before a message arrives: an error loses it. after is run on the way back: an error loses the answer.
+	before, after func(ctx context.Context, from, to string) error
+	twice         func() bool // a message arrives twice
+}
+
+// node is one life of a replica.
+type node struct {
+	*handle.Registry
+	address string
+	dead    bool // guarded by the network's mu
+}
+
+func newNetwork(t *testing.T, addresses ...string) *network {
+	t.Helper()
+	n := &network{t: t, s: newServer(), nodes: map[string]*node{}, lost: map[int64]bool{}}
+	for _, address := range addresses {
+		n.start(address, nil)
+	}
+	return n
+}
+
+// start starts a replica, in the place of an earlier life of it.
+func (n *network) start(address string, change func(*handle.Config)) *node {
+	n.t.Helper()
+	cfg := handle.Config{Keys: ring(n.t, key(n.t, 7)), Deployment: "d", Replica: address, Continue: n.s.resume}
+	if change != nil {
+		change(&cfg)
+	}
+	life := &node{Registry: handle.New(cfg), address: address}
+	life.SetPeers(&link{n: n, from: life})
+	if err := life.Start(n.t.Context()); err != nil {
+		n.t.Fatal(err)
+	}
+	n.t.Cleanup(func() {
+		n.mu.Lock()
+		n.faults = faults{}
+		n.mu.Unlock()
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := life.Close(ctx); err != nil {
+			n.t.Error(err)
+		}
+	})
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.nodes[address] = life
+	return life
+}
+
+// crash ends a replica's life without a word. What it holds is lost.
+func (n *network) crash(address string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if life := n.nodes[address]; life != nil {
+		life.dead = true
+		for id := range life.Holds() {
+			n.lost[id] = true
+		}
+		delete(n.nodes, address)
+	}
+}
+
+// stop is an orderly end: drain, then nothing is heard of it.
+func (n *network) stop(address string) {
+	n.t.Helper()
+	life := n.node(address)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := life.Drain(ctx); err != nil {
+		n.t.Errorf("Drain() = %v", err)
+	}
+	n.crash(address)
+}
+
+func (n *network) node(address string) *node {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.nodes[address]
+}
+
+func (n *network) open(address string, total, batch, size int) handle.Page {
+	n.t.Helper()
+	page, err := n.openAs(address, "anna", func() *fakeCursor { return n.s.find(total, batch, size) })
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return page
+}
+
+func (n *network) openAs(address, principal string, find func() *fakeCursor) (handle.Page, error) {
+	return n.node(address).Open(n.t.Context(), handle.Opening{
+		Principal: principal, Namespace: handle.Namespace{Database: "shop", Collection: "orders"},
+		Run: func(context.Context) (handle.Cursor, error) { return find(), nil },
+	})
+}
+
+// openPinned opens a pinned cursor of nine documents at a.
+func (n *network) openPinned() handle.Page {
+	n.t.Helper()
+	page, err := n.openAs("a", "anna", func() *fakeCursor { return n.s.findPinned(9, 2) })
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return page
+}
+
+func (n *network) next(address, token string) (handle.Page, error) {
+	two := int32(2)
+	return n.node(address).Next(n.t.Context(), handle.Asking{Principal: "anna", Token: token, BatchSize: &two})
+}
+
+func (n *network) mustNext(address, token string) handle.Page {
+	n.t.Helper()
+	page, err := n.next(address, token)
+	if err != nil {
+		n.t.Fatalf("Next at %s: %v", address, err)
+	}
+	return page
+}
+
+// questions returns what was asked since the last call.
+func (n *network) questions() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	asked := n.asked
+	n.asked = nil
+	return asked
+}
+
+// link is one replica's way to the others.
+type link struct {
+	n    *network
+	from *node
+}
+
+var _ handle.Peers = (*link)(nil)
+
+// exchange is one call: do is what the other one does. Once it has begun it goes on, whatever becomes of the caller.
+func exchange[T any](ctx context.Context, l *link, address, what string, do func(context.Context, *node) (T, error)) (T, error) {
+	var none T
+	l.n.mu.Lock()
+	to, dead, f := l.n.nodes[address], l.from.dead, l.n.faults
+	l.n.asked = append(l.n.asked, fmt.Sprintf("%s>%s %s", l.from.address, address, what))
+	l.n.mu.Unlock()
+	if to == nil || dead {
+		return none, &handle.UnreachableError{Address: address, Err: errors.New("refused")}
+	}
+	if f.before != nil {
+		if err := f.before(ctx, l.from.address, address); err != nil {
+			return none, &handle.UnreachableError{Address: address, Sent: true, Err: err}
+		}
+	}
+	type result struct {
+		v   T
+		err error
+	}
+	results := make(chan result, 2)
+	times := 1
+	if f.twice != nil && f.twice() {
+		times = 2
+	}
+	for range times {
+		go func() {
+			v, err := do(context.WithoutCancel(ctx), to)
+			results <- result{v, err}
+		}()
+	}
+	var res result
+	for range times { // the transport has one of them, and then the answer may be lost
+		res = <-results
+	}
+	err := res.err
+	if f.after != nil {
+		if lost := f.after(ctx, l.from.address, address); lost != nil {
+			res.v, err = none, &handle.UnreachableError{Address: address, Sent: true, Err: lost}
+		}
+	}
+	l.n.mu.Lock()
+	defer l.n.mu.Unlock()
+	switch {
+	case ctx.Err() != nil:
+		return none, context.Cause(ctx)
+	case to.dead || l.from.dead:
+		return none, &handle.UnreachableError{Address: address, Sent: true, Err: io.ErrUnexpectedEOF}
+	default:
+		return res.v, err
+	}
+}
+
+// mayLose notes a cursor that is between two replicas.
+func (n *network) mayLose(ids ...int64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, id := range ids {
+		n.lost[id] = true
+	}
+}
+
+func (l *link) Ask(ctx context.Context, address string, q handle.Question) (handle.Answer, error) {
+	var granted int64
+	ans, err := exchange(ctx, l, address, q.Purpose.String(), func(ctx context.Context, to *node) (handle.Answer, error) {
+		ans, err := to.Answer(ctx, q)
+		if ans.Grant != nil {
+			l.n.mu.Lock()
+			granted = ans.Grant.State.ID
+			l.n.mu.Unlock()
+		}
+		return ans, err
+	})
+	if err != nil && granted != 0 {
+		l.n.mayLose(granted)
+	}
+	return ans, err
+}
+
+func (l *link) Push(ctx context.Context, address string, records iter.Seq[handle.Record]) (handle.Replica, error) {
+	all := slices.Collect(records)
+	to, err := exchange(ctx, l, address, "push", func(_ context.Context, to *node) (handle.Replica, error) {
+		for _, rec := range all {
+			if err := to.Accept(rec); err != nil {
+				return handle.Replica{}, err
+			}
+		}
+		return to.Self(), nil
+	})
+	if err != nil {
+		for _, rec := range all {
+			if rec.Holding != nil {
+				l.n.mayLose(rec.Holding.State.ID)
+			}
+		}
+	}
+	return to, err
+}
+
+func (l *link) List(ctx context.Context, address string, q handle.Query) ([]handle.Info, error) {
+	return exchange(ctx, l, address, "list", func(_ context.Context, to *node) ([]handle.Info, error) { return to.Handles(q), nil })
+}
+
+func (l *link) Kill(ctx context.Context, address, id string) error {
+	_, err := exchange(ctx, l, address, "kill", func(ctx context.Context, to *node) (bool, error) { return true, to.Kill(ctx, id) })
+	return err
+}
+
+func (l *link) Others(context.Context) []string {
+	l.n.mu.Lock()
+	defer l.n.mu.Unlock()
+	var others []string
+	for address := range l.n.nodes {
+		others = append(others, address) // this one too: it is for the registry to leave it out
+	}
+	slices.Sort(others)
+	return others
+}
+
+func (l *link) Stream(ctx context.Context, address string, q handle.Question) (handle.PageStream, error) {
+	return exchange(ctx, l, address, "stream", func(context.Context, *node) (handle.PageStream, error) {
+		ctx, taken, err := l.n.node(address).AnswerStream(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		return &pageStream{l: l, ctx: ctx, taken: taken, owner: l.n.node(address)}, nil
+	})
+}
+
+// pageStream runs a stream at its owner, one batch a message.
+type pageStream struct {
+	l     *link
+	ctx   context.Context //nolint:containedctx // the stream's
+	taken *handle.Taken
+	owner *node
+	once  sync.Once
+}
+
+func (s *pageStream) Recv() ([]bson.Raw, error) {
+	s.l.n.mu.Lock()
+	dead := s.owner.dead
+	s.l.n.mu.Unlock()
+	switch docs := s.taken.Documents; {
+	case dead:
+		return nil, &handle.UnreachableError{Address: s.owner.address, Sent: true, Err: io.ErrUnexpectedEOF}
+	case s.ctx.Err() != nil:
+		return nil, context.Cause(s.ctx)
+	case len(docs) > 0:
+		s.taken.Documents = nil
+		return docs, nil
+	case s.taken.Cursor.Done():
+		return nil, io.EOF
+	}
+	b, err := s.taken.Cursor.Next(s.ctx)
+	return b.Documents, err
+}
+
+func (s *pageStream) Close() {
+	s.once.Do(func() {
+		_ = s.taken.Cursor.Close(s.ctx)
+		s.taken.Release()
+	})
+}
