@@ -174,7 +174,7 @@ func (c *Cursor) takeLocked(p reply) Batch {
 // settleLocked ends a cursor that the server has closed, or whose limit is reached: since version 5.0, servers may leave that
 // to the driver. mu is not held while it does.
 func (c *Cursor) settleLocked(ctx context.Context) {
-	if c.state.ID != 0 && !c.limitReached {
+	if c.state.ID != 0 && !c.limitReached || c.endedLocked() {
 		return
 	}
 	e := c.endLocked()
@@ -213,7 +213,10 @@ func (c *Cursor) Done() bool {
 	return c.doneLocked()
 }
 
-func (c *Cursor) doneLocked() bool { return !c.hasFirst && c.state.ID == 0 && c.pin == nil }
+func (c *Cursor) doneLocked() bool { return !c.hasFirst && c.endedLocked() }
+
+// endedLocked says that nothing is left on the server, and no connection is held.
+func (c *Cursor) endedLocked() bool { return c.state.ID == 0 && c.pin == nil }
 
 // ID is the server's number of the cursor, 0 once the server has closed it.
 func (c *Cursor) ID() int64 {
@@ -274,6 +277,10 @@ func (c *Cursor) Close(ctx context.Context) error {
 		c.broken = ErrClosed
 	}
 	c.first, c.hasFirst = Batch{}, false
+	if c.endedLocked() {
+		c.mu.Unlock()
+		return nil
+	}
 	e := c.endLocked()
 	c.mu.Unlock()
 	e.run(ctx)
