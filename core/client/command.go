@@ -13,7 +13,7 @@ import (
 
 // RunCommand runs a command as it is: nothing is checked, nothing inherited, and only $db and, where the
 // command message's rules ask for it, $readPreference are added. Fields that belong to the driver ($db, lsid, …) must not be in
-// it. A deadline of ctx ends the wait but is not sent as maxTimeMS.
+// it. A deadline of ctx ends the wait but is not sent as maxTimeMS; one that is in the command is the server's limit, beside it.
 //
 // The reply with ok: 1 is returned as it is, with any writeErrors in it; ok: 0 is a *mongoerr.CommandError. Without an
 // answer the error is an *operation.OutcomeUnknownError, unless the command is known to only read.
@@ -34,6 +34,12 @@ func (c *Client) RunCursorCommand(ctx context.Context, db string, cmd bson.Raw, 
 	var ck check
 	if opt.CursorType != NonTailable && opt.TimeoutMode == CursorLifetime {
 		ck.refuse("timeoutMode", "a tailable cursor has no lifetime to bound")
+	}
+	if opt.BatchSize != nil && *opt.BatchSize < 0 {
+		ck.refuse("batchSize", "is negative")
+	}
+	if opt.MaxTimeMS != nil && *opt.MaxTimeMS < 0 {
+		ck.refuse("maxTimeMS", "is negative")
 	}
 	if ck.err != nil {
 		return nil, ck.err

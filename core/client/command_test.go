@@ -98,6 +98,21 @@ func TestRunCursorCommand(t *testing.T) {
 	})
 }
 
+// RUN-025.
+func TestRunCursorCommandRefuses(t *testing.T) {
+	run(t, nil, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+		for name, opt := range map[string]client.RunCursorCommandOptions{
+			"batchSize": {BatchSize: new(int32(-1))},
+			"maxTimeMS": {MaxTimeMS: new(int64(-1))},
+		} {
+			_, err := c.RunCursorCommand(t.Context(), "shop", doc(t, `{"find":"a"}`), opt)
+			if refused, ok := errors.AsType[*client.ArgumentError](err); !ok || refused.Argument != name || len(srv.Commands("find")) != 0 {
+				t.Errorf("RunCursorCommand() = %v, want %s refused", err, name)
+			}
+		}
+	})
+}
+
 func TestDeadlineInterruptsCommand(t *testing.T) {
 	handlers := mongotest.Handlers{"sleep": mongotest.Always(mongotest.OK(nil).After(time.Minute))}
 	run(t, handlers, func(t *testing.T, srv *mongotest.Server, c *client.Client) {

@@ -61,8 +61,9 @@ type RunCursorCommandOptions struct {
 	// TimeoutMode is checked against CursorType; maxTimeMS is never added to the command.
 	TimeoutMode TimeoutMode
 	CursorType  CursorType
-	// BatchSize, MaxTimeMS and Comment are sent with each getMore. MaxTimeMS is the time that the server
-	// may wait for documents of an awaitData cursor.
+	// BatchSize, MaxTimeMS and Comment are sent with each getMore; a BatchSize of 0 is none. MaxTimeMS is the time that the
+	// server may wait for documents of an awaitData cursor. It is sent whatever the deadline of the context of Next is, which
+	// ends the wait for the reply, and with it the connection, if it is the shorter one.
 	BatchSize *int32
 	MaxTimeMS *int64
 	Comment   bson.Value
