@@ -1,5 +1,5 @@
-// Package deployment is DeploymentService: what the gateway knows of the MongoDB deployment, for operators. It asks no server, and changes
-// nothing.
+// Package deployment is DeploymentService: what the gateway knows of the MongoDB deployment, and its pools, for operators. It asks no
+// server, and changes nothing.
 package deployment
 
 import (
@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/mooringdb/mooring/core/client"
+	"github.com/mooringdb/mooring/core/topology"
 	"github.com/mooringdb/mooring/core/topology/description"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/request"
@@ -19,6 +20,8 @@ type Client interface {
 	Topology() description.Topology
 	// WatchTopology is Topology, and a channel that is closed when there is news.
 	WatchTopology() (description.Topology, <-chan struct{})
+	// Pools are by address.
+	Pools() []topology.PoolStats
 }
 
 var _ Client = (*client.Client)(nil)

@@ -24,6 +24,7 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/connstring"
+	"github.com/mooringdb/mooring/core/topology"
 	"github.com/mooringdb/mooring/core/topology/description"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/internal/mongotest"
@@ -206,7 +207,10 @@ type scripted struct {
 	mu       sync.Mutex
 	topology description.Topology
 	changed  chan struct{}
+	pools    []topology.PoolStats
 }
+
+func (c *scripted) Pools() []topology.PoolStats { return c.pools }
 
 func (c *scripted) WatchTopology() (description.Topology, <-chan struct{}) {
 	c.mu.Lock()

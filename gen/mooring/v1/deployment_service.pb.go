@@ -185,6 +185,242 @@ func (x *WatchTopologyResponse) GetTopology() *TopologyDescription {
 	return nil
 }
 
+type ListPoolsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListPoolsRequest) Reset() {
+	*x = ListPoolsRequest{}
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListPoolsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListPoolsRequest) ProtoMessage() {}
+
+func (x *ListPoolsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListPoolsRequest.ProtoReflect.Descriptor instead.
+func (*ListPoolsRequest) Descriptor() ([]byte, []int) {
+	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{4}
+}
+
+type ListPoolsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The pools, by address.
+	Pools         []*PoolDescription `protobuf:"bytes,1,rep,name=pools,proto3" json:"pools,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListPoolsResponse) Reset() {
+	*x = ListPoolsResponse{}
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListPoolsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListPoolsResponse) ProtoMessage() {}
+
+func (x *ListPoolsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListPoolsResponse.ProtoReflect.Descriptor instead.
+func (*ListPoolsResponse) Descriptor() ([]byte, []int) {
+	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *ListPoolsResponse) GetPools() []*PoolDescription {
+	if x != nil {
+		return x.Pools
+	}
+	return nil
+}
+
+// The connections to one server. Total is available, in use and pending ones together.
+type PoolDescription struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Host and port, or the path of a socket.
+	Address string `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
+	// paused (the server is not known to be there: no connection is given out), ready or closed.
+	State string `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
+	// How often the pool was cleared because of an error: older connections are not used again. Behind a load balancer only those to the server
+	// that failed are cleared, and this counts all such clears.
+	Generation int64 `protobuf:"varint,3,opt,name=generation,proto3" json:"generation,omitempty"`
+	// All connections.
+	Total int64 `protobuf:"varint,4,opt,name=total,proto3" json:"total,omitempty"`
+	// Those that nobody uses.
+	Available int64 `protobuf:"varint,5,opt,name=available,proto3" json:"available,omitempty"`
+	// Those that are used: by operations, and those that are pinned.
+	InUse int64 `protobuf:"varint,6,opt,name=in_use,json=inUse,proto3" json:"in_use,omitempty"`
+	// Those of in_use that a cursor holds until its end, as behind a load balancer.
+	Cursors int64 `protobuf:"varint,7,opt,name=cursors,proto3" json:"cursors,omitempty"`
+	// Those of in_use that a transaction holds until its end.
+	Transactions int64 `protobuf:"varint,8,opt,name=transactions,proto3" json:"transactions,omitempty"`
+	// Those that are being established.
+	Pending int64 `protobuf:"varint,9,opt,name=pending,proto3" json:"pending,omitempty"`
+	// Operations that wait for a connection.
+	Waiting int64 `protobuf:"varint,10,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	// How many connections there are at least while the server is there (minPoolSize).
+	MinSize int64 `protobuf:"varint,11,opt,name=min_size,json=minSize,proto3" json:"min_size,omitempty"`
+	// How many there can be (maxPoolSize). Missing: any number.
+	MaxSize *int64 `protobuf:"varint,12,opt,name=max_size,json=maxSize,proto3,oneof" json:"max_size,omitempty"`
+	// How many of them cursors and transactions can hold. Missing: any number.
+	MaxPinned     *int64 `protobuf:"varint,13,opt,name=max_pinned,json=maxPinned,proto3,oneof" json:"max_pinned,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PoolDescription) Reset() {
+	*x = PoolDescription{}
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PoolDescription) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PoolDescription) ProtoMessage() {}
+
+func (x *PoolDescription) ProtoReflect() protoreflect.Message {
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PoolDescription.ProtoReflect.Descriptor instead.
+func (*PoolDescription) Descriptor() ([]byte, []int) {
+	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *PoolDescription) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *PoolDescription) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *PoolDescription) GetGeneration() int64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *PoolDescription) GetTotal() int64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *PoolDescription) GetAvailable() int64 {
+	if x != nil {
+		return x.Available
+	}
+	return 0
+}
+
+func (x *PoolDescription) GetInUse() int64 {
+	if x != nil {
+		return x.InUse
+	}
+	return 0
+}
+
+func (x *PoolDescription) GetCursors() int64 {
+	if x != nil {
+		return x.Cursors
+	}
+	return 0
+}
+
+func (x *PoolDescription) GetTransactions() int64 {
+	if x != nil {
+		return x.Transactions
+	}
+	return 0
+}
+
+func (x *PoolDescription) GetPending() int64 {
+	if x != nil {
+		return x.Pending
+	}
+	return 0
+}
+
+func (x *PoolDescription) GetWaiting() int64 {
+	if x != nil {
+		return x.Waiting
+	}
+	return 0
+}
+
+func (x *PoolDescription) GetMinSize() int64 {
+	if x != nil {
+		return x.MinSize
+	}
+	return 0
+}
+
+func (x *PoolDescription) GetMaxSize() int64 {
+	if x != nil && x.MaxSize != nil {
+		return *x.MaxSize
+	}
+	return 0
+}
+
+func (x *PoolDescription) GetMaxPinned() int64 {
+	if x != nil && x.MaxPinned != nil {
+		return *x.MaxPinned
+	}
+	return 0
+}
+
 // A deployment, as its servers describe it.
 type TopologyDescription struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -204,7 +440,7 @@ type TopologyDescription struct {
 
 func (x *TopologyDescription) Reset() {
 	*x = TopologyDescription{}
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[4]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -216,7 +452,7 @@ func (x *TopologyDescription) String() string {
 func (*TopologyDescription) ProtoMessage() {}
 
 func (x *TopologyDescription) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[4]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -229,7 +465,7 @@ func (x *TopologyDescription) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopologyDescription.ProtoReflect.Descriptor instead.
 func (*TopologyDescription) Descriptor() ([]byte, []int) {
-	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{4}
+	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *TopologyDescription) GetKind() string {
@@ -320,7 +556,7 @@ type ServerDescription struct {
 
 func (x *ServerDescription) Reset() {
 	*x = ServerDescription{}
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[5]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -332,7 +568,7 @@ func (x *ServerDescription) String() string {
 func (*ServerDescription) ProtoMessage() {}
 
 func (x *ServerDescription) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[5]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -345,7 +581,7 @@ func (x *ServerDescription) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerDescription.ProtoReflect.Descriptor instead.
 func (*ServerDescription) Descriptor() ([]byte, []int) {
-	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{5}
+	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ServerDescription) GetAddress() string {
@@ -515,7 +751,7 @@ type TopologyVersion struct {
 
 func (x *TopologyVersion) Reset() {
 	*x = TopologyVersion{}
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[6]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -527,7 +763,7 @@ func (x *TopologyVersion) String() string {
 func (*TopologyVersion) ProtoMessage() {}
 
 func (x *TopologyVersion) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[6]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -540,7 +776,7 @@ func (x *TopologyVersion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopologyVersion.ProtoReflect.Descriptor instead.
 func (*TopologyVersion) Descriptor() ([]byte, []int) {
-	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{6}
+	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *TopologyVersion) GetProcessId() string {
@@ -570,7 +806,31 @@ const file_mooring_v1_deployment_service_proto_rawDesc = "" +
 	"\x14WatchTopologyRequestJ\x04\b\x01\x10\x02J\x04\b\x02\x10\x03J\x04\b\x03\x10\x04J\x04\b\x04\x10\x05R\bdatabaseR\n" +
 	"collectionR\asessionR\vtransaction\"T\n" +
 	"\x15WatchTopologyResponse\x12;\n" +
-	"\btopology\x18\x01 \x01(\v2\x1f.mooring.v1.TopologyDescriptionR\btopology\"\xcd\x02\n" +
+	"\btopology\x18\x01 \x01(\v2\x1f.mooring.v1.TopologyDescriptionR\btopology\"V\n" +
+	"\x10ListPoolsRequestJ\x04\b\x01\x10\x02J\x04\b\x02\x10\x03J\x04\b\x03\x10\x04J\x04\b\x04\x10\x05R\bdatabaseR\n" +
+	"collectionR\asessionR\vtransaction\"F\n" +
+	"\x11ListPoolsResponse\x121\n" +
+	"\x05pools\x18\x01 \x03(\v2\x1b.mooring.v1.PoolDescriptionR\x05pools\"\x99\x03\n" +
+	"\x0fPoolDescription\x12\x18\n" +
+	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x14\n" +
+	"\x05state\x18\x02 \x01(\tR\x05state\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x03 \x01(\x03R\n" +
+	"generation\x12\x14\n" +
+	"\x05total\x18\x04 \x01(\x03R\x05total\x12\x1c\n" +
+	"\tavailable\x18\x05 \x01(\x03R\tavailable\x12\x15\n" +
+	"\x06in_use\x18\x06 \x01(\x03R\x05inUse\x12\x18\n" +
+	"\acursors\x18\a \x01(\x03R\acursors\x12\"\n" +
+	"\ftransactions\x18\b \x01(\x03R\ftransactions\x12\x18\n" +
+	"\apending\x18\t \x01(\x03R\apending\x12\x18\n" +
+	"\awaiting\x18\n" +
+	" \x01(\x03R\awaiting\x12\x19\n" +
+	"\bmin_size\x18\v \x01(\x03R\aminSize\x12\x1e\n" +
+	"\bmax_size\x18\f \x01(\x03H\x00R\amaxSize\x88\x01\x01\x12\"\n" +
+	"\n" +
+	"max_pinned\x18\r \x01(\x03H\x01R\tmaxPinned\x88\x01\x01B\v\n" +
+	"\t_max_sizeB\r\n" +
+	"\v_max_pinned\"\xcd\x02\n" +
 	"\x13TopologyDescription\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x1e\n" +
 	"\bset_name\x18\x02 \x01(\tH\x00R\asetName\x88\x01\x01\x124\n" +
@@ -629,10 +889,11 @@ const file_mooring_v1_deployment_service_proto_rawDesc = "" +
 	"\x0fTopologyVersion\x12\x1d\n" +
 	"\n" +
 	"process_id\x18\x01 \x01(\tR\tprocessId\x12\x18\n" +
-	"\acounter\x18\x02 \x01(\x03R\acounter2\x83\x02\n" +
+	"\acounter\x18\x02 \x01(\x03R\acounter2\xeb\x02\n" +
 	"\x11DeploymentService\x12o\n" +
 	"\vGetTopology\x12\x1e.mooring.v1.GetTopologyRequest\x1a\x1f.mooring.v1.GetTopologyResponse\"\x1f\x82\xd3\xe4\x93\x02\x19\x12\x17/v1/deployment/topology\x12}\n" +
-	"\rWatchTopology\x12 .mooring.v1.WatchTopologyRequest\x1a!.mooring.v1.WatchTopologyResponse\"%\x82\xd3\xe4\x93\x02\x1f\x12\x1d/v1/deployment/topology:watch0\x01B7Z5github.com/mooringdb/mooring/gen/mooring/v1;mooringv1b\x06proto3"
+	"\rWatchTopology\x12 .mooring.v1.WatchTopologyRequest\x1a!.mooring.v1.WatchTopologyResponse\"%\x82\xd3\xe4\x93\x02\x1f\x12\x1d/v1/deployment/topology:watch0\x01\x12f\n" +
+	"\tListPools\x12\x1c.mooring.v1.ListPoolsRequest\x1a\x1d.mooring.v1.ListPoolsResponse\"\x1c\x82\xd3\xe4\x93\x02\x16\x12\x14/v1/deployment/poolsB7Z5github.com/mooringdb/mooring/gen/mooring/v1;mooringv1b\x06proto3"
 
 var (
 	file_mooring_v1_deployment_service_proto_rawDescOnce sync.Once
@@ -646,35 +907,41 @@ func file_mooring_v1_deployment_service_proto_rawDescGZIP() []byte {
 	return file_mooring_v1_deployment_service_proto_rawDescData
 }
 
-var file_mooring_v1_deployment_service_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_mooring_v1_deployment_service_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_mooring_v1_deployment_service_proto_goTypes = []any{
 	(*GetTopologyRequest)(nil),    // 0: mooring.v1.GetTopologyRequest
 	(*GetTopologyResponse)(nil),   // 1: mooring.v1.GetTopologyResponse
 	(*WatchTopologyRequest)(nil),  // 2: mooring.v1.WatchTopologyRequest
 	(*WatchTopologyResponse)(nil), // 3: mooring.v1.WatchTopologyResponse
-	(*TopologyDescription)(nil),   // 4: mooring.v1.TopologyDescription
-	(*ServerDescription)(nil),     // 5: mooring.v1.ServerDescription
-	(*TopologyVersion)(nil),       // 6: mooring.v1.TopologyVersion
-	nil,                           // 7: mooring.v1.ServerDescription.TagsEntry
-	(*timestamppb.Timestamp)(nil), // 8: google.protobuf.Timestamp
+	(*ListPoolsRequest)(nil),      // 4: mooring.v1.ListPoolsRequest
+	(*ListPoolsResponse)(nil),     // 5: mooring.v1.ListPoolsResponse
+	(*PoolDescription)(nil),       // 6: mooring.v1.PoolDescription
+	(*TopologyDescription)(nil),   // 7: mooring.v1.TopologyDescription
+	(*ServerDescription)(nil),     // 8: mooring.v1.ServerDescription
+	(*TopologyVersion)(nil),       // 9: mooring.v1.TopologyVersion
+	nil,                           // 10: mooring.v1.ServerDescription.TagsEntry
+	(*timestamppb.Timestamp)(nil), // 11: google.protobuf.Timestamp
 }
 var file_mooring_v1_deployment_service_proto_depIdxs = []int32{
-	4, // 0: mooring.v1.GetTopologyResponse.topology:type_name -> mooring.v1.TopologyDescription
-	4, // 1: mooring.v1.WatchTopologyResponse.topology:type_name -> mooring.v1.TopologyDescription
-	5, // 2: mooring.v1.TopologyDescription.servers:type_name -> mooring.v1.ServerDescription
-	7, // 3: mooring.v1.ServerDescription.tags:type_name -> mooring.v1.ServerDescription.TagsEntry
-	6, // 4: mooring.v1.ServerDescription.topology_version:type_name -> mooring.v1.TopologyVersion
-	8, // 5: mooring.v1.ServerDescription.last_update_time:type_name -> google.protobuf.Timestamp
-	8, // 6: mooring.v1.ServerDescription.last_write_date:type_name -> google.protobuf.Timestamp
-	0, // 7: mooring.v1.DeploymentService.GetTopology:input_type -> mooring.v1.GetTopologyRequest
-	2, // 8: mooring.v1.DeploymentService.WatchTopology:input_type -> mooring.v1.WatchTopologyRequest
-	1, // 9: mooring.v1.DeploymentService.GetTopology:output_type -> mooring.v1.GetTopologyResponse
-	3, // 10: mooring.v1.DeploymentService.WatchTopology:output_type -> mooring.v1.WatchTopologyResponse
-	9, // [9:11] is the sub-list for method output_type
-	7, // [7:9] is the sub-list for method input_type
-	7, // [7:7] is the sub-list for extension type_name
-	7, // [7:7] is the sub-list for extension extendee
-	0, // [0:7] is the sub-list for field type_name
+	7,  // 0: mooring.v1.GetTopologyResponse.topology:type_name -> mooring.v1.TopologyDescription
+	7,  // 1: mooring.v1.WatchTopologyResponse.topology:type_name -> mooring.v1.TopologyDescription
+	6,  // 2: mooring.v1.ListPoolsResponse.pools:type_name -> mooring.v1.PoolDescription
+	8,  // 3: mooring.v1.TopologyDescription.servers:type_name -> mooring.v1.ServerDescription
+	10, // 4: mooring.v1.ServerDescription.tags:type_name -> mooring.v1.ServerDescription.TagsEntry
+	9,  // 5: mooring.v1.ServerDescription.topology_version:type_name -> mooring.v1.TopologyVersion
+	11, // 6: mooring.v1.ServerDescription.last_update_time:type_name -> google.protobuf.Timestamp
+	11, // 7: mooring.v1.ServerDescription.last_write_date:type_name -> google.protobuf.Timestamp
+	0,  // 8: mooring.v1.DeploymentService.GetTopology:input_type -> mooring.v1.GetTopologyRequest
+	2,  // 9: mooring.v1.DeploymentService.WatchTopology:input_type -> mooring.v1.WatchTopologyRequest
+	4,  // 10: mooring.v1.DeploymentService.ListPools:input_type -> mooring.v1.ListPoolsRequest
+	1,  // 11: mooring.v1.DeploymentService.GetTopology:output_type -> mooring.v1.GetTopologyResponse
+	3,  // 12: mooring.v1.DeploymentService.WatchTopology:output_type -> mooring.v1.WatchTopologyResponse
+	5,  // 13: mooring.v1.DeploymentService.ListPools:output_type -> mooring.v1.ListPoolsResponse
+	11, // [11:14] is the sub-list for method output_type
+	8,  // [8:11] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	8,  // [8:8] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_mooring_v1_deployment_service_proto_init() }
@@ -682,15 +949,16 @@ func file_mooring_v1_deployment_service_proto_init() {
 	if File_mooring_v1_deployment_service_proto != nil {
 		return
 	}
-	file_mooring_v1_deployment_service_proto_msgTypes[4].OneofWrappers = []any{}
-	file_mooring_v1_deployment_service_proto_msgTypes[5].OneofWrappers = []any{}
+	file_mooring_v1_deployment_service_proto_msgTypes[6].OneofWrappers = []any{}
+	file_mooring_v1_deployment_service_proto_msgTypes[7].OneofWrappers = []any{}
+	file_mooring_v1_deployment_service_proto_msgTypes[8].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_mooring_v1_deployment_service_proto_rawDesc), len(file_mooring_v1_deployment_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   8,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

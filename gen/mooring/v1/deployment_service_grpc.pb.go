@@ -21,6 +21,7 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	DeploymentService_GetTopology_FullMethodName   = "/mooring.v1.DeploymentService/GetTopology"
 	DeploymentService_WatchTopology_FullMethodName = "/mooring.v1.DeploymentService/WatchTopology"
+	DeploymentService_ListPools_FullMethodName     = "/mooring.v1.DeploymentService/ListPools"
 )
 
 // DeploymentServiceClient is the client API for DeploymentService service.
@@ -37,6 +38,9 @@ type DeploymentServiceClient interface {
 	// Each message is the whole picture, and the newest: a client that reads slowly misses what lay between. Round-trip times and dates are
 	// those of the moment, and no change by themselves.
 	WatchTopology(ctx context.Context, in *WatchTopologyRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchTopologyResponse], error)
+	// The connection pools of this gateway, one for each server that can hold data, as they are now. Other replicas of the gateway have
+	// pools of their own: ask each for its.
+	ListPools(ctx context.Context, in *ListPoolsRequest, opts ...grpc.CallOption) (*ListPoolsResponse, error)
 }
 
 type deploymentServiceClient struct {
@@ -76,6 +80,16 @@ func (c *deploymentServiceClient) WatchTopology(ctx context.Context, in *WatchTo
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type DeploymentService_WatchTopologyClient = grpc.ServerStreamingClient[WatchTopologyResponse]
 
+func (c *deploymentServiceClient) ListPools(ctx context.Context, in *ListPoolsRequest, opts ...grpc.CallOption) (*ListPoolsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListPoolsResponse)
+	err := c.cc.Invoke(ctx, DeploymentService_ListPools_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // DeploymentServiceServer is the server API for DeploymentService service.
 // All implementations must embed UnimplementedDeploymentServiceServer
 // for forward compatibility.
@@ -90,6 +104,9 @@ type DeploymentServiceServer interface {
 	// Each message is the whole picture, and the newest: a client that reads slowly misses what lay between. Round-trip times and dates are
 	// those of the moment, and no change by themselves.
 	WatchTopology(*WatchTopologyRequest, grpc.ServerStreamingServer[WatchTopologyResponse]) error
+	// The connection pools of this gateway, one for each server that can hold data, as they are now. Other replicas of the gateway have
+	// pools of their own: ask each for its.
+	ListPools(context.Context, *ListPoolsRequest) (*ListPoolsResponse, error)
 	mustEmbedUnimplementedDeploymentServiceServer()
 }
 
@@ -105,6 +122,9 @@ func (UnimplementedDeploymentServiceServer) GetTopology(context.Context, *GetTop
 }
 func (UnimplementedDeploymentServiceServer) WatchTopology(*WatchTopologyRequest, grpc.ServerStreamingServer[WatchTopologyResponse]) error {
 	return status.Error(codes.Unimplemented, "method WatchTopology not implemented")
+}
+func (UnimplementedDeploymentServiceServer) ListPools(context.Context, *ListPoolsRequest) (*ListPoolsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListPools not implemented")
 }
 func (UnimplementedDeploymentServiceServer) mustEmbedUnimplementedDeploymentServiceServer() {}
 func (UnimplementedDeploymentServiceServer) testEmbeddedByValue()                           {}
@@ -156,6 +176,24 @@ func _DeploymentService_WatchTopology_Handler(srv interface{}, stream grpc.Serve
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type DeploymentService_WatchTopologyServer = grpc.ServerStreamingServer[WatchTopologyResponse]
 
+func _DeploymentService_ListPools_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListPoolsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DeploymentServiceServer).ListPools(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: DeploymentService_ListPools_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DeploymentServiceServer).ListPools(ctx, req.(*ListPoolsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // DeploymentService_ServiceDesc is the grpc.ServiceDesc for DeploymentService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -166,6 +204,10 @@ var DeploymentService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetTopology",
 			Handler:    _DeploymentService_GetTopology_Handler,
+		},
+		{
+			MethodName: "ListPools",
+			Handler:    _DeploymentService_ListPools_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{
