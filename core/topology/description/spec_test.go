@@ -19,13 +19,8 @@ import (
 
 const suite = "server-discovery-and-monitoring"
 
-// skipped are the folders of the suite that do not run here, and why.
-var skipped = map[string]string{
-	"unified": "needs the unified test runner",
-}
-
-// elsewhere are folders that other tests run.
-var elsewhere = []string{"monitoring"} // core/topology: they are about events
+// elsewhere are folders that other tests run: core/topology those about events, core/client the unified ones.
+var elsewhere = []string{"monitoring", "unified"}
 
 func TestSpecification(t *testing.T) {
 	for _, file := range spectest.Files(t, suite) {
@@ -34,12 +29,7 @@ func TestSpecification(t *testing.T) {
 			continue
 		}
 		name := folder + "/" + strings.TrimSuffix(filepath.Base(file), ".json")
-		spectest.Case(t, suite, file, name, func(t *testing.T) {
-			if reason, ok := skipped[folder]; ok {
-				spectest.Skip(t, reason)
-			}
-			runFile(t, file)
-		})
+		spectest.Case(t, suite, file, name, func(t *testing.T) { runFile(t, file) })
 	}
 }
 
