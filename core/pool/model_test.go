@@ -1,0 +1,336 @@
+package pool_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"github.com/mooringdb/mooring/core/pool"
+)
+
+// model is what a pool ought to do, written down as plainly as possible: one thing happens at a time. Check-outs are
+// numbers, connections have the pool's ids.
+type model struct {
+	maxSize, maxConnecting int
+	paused                 bool
+	generation             uint64
+	lastID                 uint64
+	queue                  []int // check-outs that wait
+	pending, available     []*modelConn
+	got                    map[int]*modelConn // by the check-outs that have them
+	failed                 map[int]string
+}
+
+type modelConn struct {
+	id, generation uint64
+	broken         bool
+	owner          int // the check-out that a pending one is for; 0: nobody any more
+}
+
+func (m *model) total() int { return len(m.pending) + len(m.available) + len(m.got) }
+
+func (m *model) usable(c *modelConn) bool { return c.generation == m.generation && !c.broken }
+
+// serve does all that can be done for those who wait.
+func (m *model) serve() {
+	for len(m.queue) > 0 {
+		first := m.queue[0]
+		switch last := len(m.available) - 1; {
+		case last >= 0:
+			c := m.available[last]
+			m.available = m.available[:last]
+			if !m.usable(c) {
+				continue
+			}
+			m.got[first] = c
+		case !m.paused && m.total() < m.maxSize && len(m.pending) < m.maxConnecting:
+			m.lastID++
+			m.pending = append(m.pending, &modelConn{id: m.lastID, generation: m.generation, owner: first})
+		default:
+			return
+		}
+		m.queue = m.queue[1:]
+	}
+}
+
+func (m *model) checkOut(n int) {
+	if m.paused {
+		m.failed[n] = "cleared"
+		return
+	}
+	m.queue = append(m.queue, n)
+	m.serve()
+}
+
+func (m *model) checkIn(n int) {
+	c := m.got[n]
+	delete(m.got, n)
+	if m.usable(c) {
+		m.available = append(m.available, c)
+	}
+	m.serve()
+}
+
+func (m *model) cancel(n int) {
+	m.failed[n] = "timeout"
+	m.queue = slices.DeleteFunc(m.queue, func(w int) bool { return w == n })
+	for _, c := range m.pending {
+		if c.owner == n {
+			c.owner = 0
+		}
+	}
+}
+
+// establish ends the establishment of m.pending[i].
+func (m *model) establish(i int, failure string) {
+	c := m.pending[i]
+	m.pending = slices.Delete(m.pending, i, i+1)
+	switch {
+	case failure != "" && c.owner != 0:
+		m.failed[c.owner] = failure
+	case failure != "":
+	case c.owner != 0:
+		m.got[c.owner] = c
+	default:
+		m.available = append(m.available, c)
+	}
+	m.serve()
+}
+
+func (m *model) clear(interrupt bool) {
+	m.generation++
+	m.paused = true
+	for _, n := range m.queue {
+		m.failed[n] = "cleared"
+	}
+	m.queue = nil
+	if !interrupt {
+		return
+	}
+	for len(m.pending) > 0 {
+		m.establish(0, "cleared")
+	}
+	for _, c := range m.got {
+		c.broken = true
+	}
+}
+
+// trial runs a pool and its model side by side.
+type trial struct {
+	*rig
+	model   *model
+	gates   map[uint64]chan error // of the establishments under way, by id; rig.mu guards it
+	cancels map[int]context.CancelFunc
+	results map[int]result // rig.mu guards it
+	last    int
+}
+
+func newTrial(t *testing.T, maxSize, maxConnecting uint64) *trial {
+	tr := &trial{
+		model: &model{
+			maxSize: int(maxSize), maxConnecting: int(maxConnecting), got: map[int]*modelConn{}, failed: map[int]string{},
+		},
+		gates: map[uint64]chan error{}, cancels: map[int]context.CancelFunc{}, results: map[int]result{},
+	}
+	tr.rig = newRig(t, func(c *pool.Config[*fake]) {
+		c.MaxSize, c.MaxConnecting, c.MaintenanceInterval, c.Connect = &maxSize, maxConnecting, -1, tr.connect
+	})
+	return tr
+}
+
+func (tr *trial) connect(ctx context.Context, id uint64) (*fake, error) {
+	gate := make(chan error)
+	tr.mu.Lock()
+	tr.gates[id] = gate
+	tr.mu.Unlock()
+	select {
+	case err := <-gate:
+		if err != nil {
+			return nil, err
+		}
+		return tr.fake(), nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// step does what a byte says to both, if there is anything to do it to.
+func (tr *trial) step(b byte) {
+	m, which := tr.model, int(b/9)
+	switch b % 9 {
+	case 0, 1:
+		tr.checkOut()
+	case 2, 3:
+		if n, ok := pick(which, tr.held()); ok {
+			m.checkIn(n)
+			tr.CheckIn(tr.take(n))
+		}
+	case 4:
+		if n, ok := pick(which, tr.held()); ok {
+			m.got[n].broken = true
+			c := tr.take(n)
+			c.Resource().Interrupt(errLost)
+			tr.results[n] = result{conn: c}
+		}
+	case 5:
+		waiting := slices.Clone(m.queue)
+		for _, c := range m.pending {
+			if c.owner != 0 {
+				waiting = append(waiting, c.owner)
+			}
+		}
+		if n, ok := pick(which, waiting); ok {
+			m.cancel(n)
+			tr.cancels[n]()
+		}
+	case 6, 7:
+		if c, ok := pick(which, m.pending); ok {
+			failure, err := "", error(nil)
+			if b%9 == 7 && which%2 == 0 {
+				failure, err = "lost", errLost
+			}
+			m.establish(slices.Index(m.pending, c), failure)
+			tr.gates[c.id] <- err
+		}
+	case 8:
+		if m.paused {
+			m.paused = false
+			tr.Ready()
+			tr.Deliver()
+			break
+		}
+		m.clear(which%2 == 0)
+		tr.clear(pool.ClearOptions{Cause: errLost, InterruptInUse: which%2 == 0})
+	}
+}
+
+func (tr *trial) checkOut() {
+	tr.last++
+	n := tr.last
+	ctx, cancel := context.WithCancel(tr.t.Context())
+	tr.cancels[n] = cancel
+	tr.model.checkOut(n)
+	go func() {
+		c, err := tr.CheckOut(ctx)
+		tr.mu.Lock()
+		defer tr.mu.Unlock()
+		tr.results[n] = result{c, err}
+	}()
+}
+
+// take takes away what a check-out got.
+func (tr *trial) take(n int) *pool.Conn[*fake] {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	c := tr.results[n].conn
+	delete(tr.results, n)
+	return c
+}
+
+// held are the check-outs that have a connection, in order.
+func (tr *trial) held() []int { return slices.Sorted(maps.Keys(tr.model.got)) }
+
+func pick[T any](which int, from []T) (one T, ok bool) {
+	if len(from) == 0 {
+		return one, false
+	}
+	return from[which%len(from)], true
+}
+
+// difference says where the pool is not like its model.
+func (tr *trial) difference() string {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	m, s := tr.model, tr.Stats()
+	want := pool.Stats{
+		State: pool.StateReady, Generation: m.generation,
+		Total: m.total(), Available: len(m.available), InUse: len(m.got), Pending: len(m.pending), Waiting: len(m.queue),
+		MaxSize: s.MaxSize,
+	}
+	if m.paused {
+		want.State = pool.StatePaused
+	}
+	if s != want {
+		return fmt.Sprintf("Stats() = %+v, want %+v", s, want)
+	}
+	for n := 1; n <= tr.last; n++ {
+		res, ended := tr.results[n]
+		switch c, failure := m.got[n], m.failed[n]; {
+		case c != nil && (res.conn == nil || res.conn.ID() != c.id):
+			return fmt.Sprintf("check-out %d ended with %+v, want connection %d", n, res, c.id)
+		case c == nil && failure != kind(res.err):
+			return fmt.Sprintf("check-out %d ended with %v, want %q", n, res.err, failure)
+		case c == nil && failure == "" && ended:
+			return fmt.Sprintf("check-out %d ended with connection %d, want it to wait", n, res.conn.ID())
+		}
+	}
+	return ""
+}
+
+func kind(err error) string {
+	switch {
+	case err == nil:
+		return ""
+	case errors.Is(err, errLost):
+		return "lost"
+	case errors.Is(err, context.Canceled):
+		return "timeout"
+	}
+	if _, ok := errors.AsType[*pool.PoolClearedError](err); ok {
+		return "cleared"
+	}
+	return err.Error()
+}
+
+func runTrial(t *testing.T, data []byte) {
+	synctest.Test(t, func(t *testing.T) {
+		if len(data) == 0 {
+			return
+		}
+		tr := newTrial(t, 1+uint64(data[0]%4), 1+uint64(data[0]/4%3))
+		for i, b := range data[1:] {
+			tr.step(b)
+			synctest.Wait()
+			if diff := tr.difference(); diff != "" {
+				t.Fatalf("after step %d, %d of %v: %s", i, b%9, data, diff)
+			}
+		}
+		tr.Close()
+		for _, n := range tr.held() {
+			tr.CheckIn(tr.take(n))
+		}
+		if s := tr.Stats(); s.Total != 0 || s.InUse != 0 || s.Waiting != 0 {
+			t.Errorf("Stats() at the end = %+v, want nothing", s)
+		}
+		for i, f := range tr.fakes {
+			if n := f.timesClosed(); n != 1 {
+				t.Errorf("connection %d of %d was closed %d times", i, len(tr.fakes), n)
+			}
+		}
+		for _, cancel := range tr.cancels {
+			cancel()
+		}
+	})
+}
+
+// TestModel has pools do at random what their model says.
+func TestModel(t *testing.T) {
+	for seed := range uint64(150) {
+		random := rand.New(rand.NewPCG(seed, 6))
+		data := make([]byte, 60)
+		for i := range data {
+			data[i] = byte(random.Uint32())
+		}
+		runTrial(t, data)
+	}
+}
+
+func FuzzModel(f *testing.F) {
+	f.Add([]byte{5, 0, 0, 6, 0, 2, 6, 8, 8, 0, 5})
+	f.Fuzz(runTrial)
+}
