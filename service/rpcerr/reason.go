@@ -25,7 +25,11 @@ const (
 	CursorNotFound        Reason = "CursorNotFound"
 	CursorTokenReused     Reason = "CursorTokenReused"
 	CursorPositionUnknown Reason = "CursorPositionUnknown"
+	CursorOwnerGone       Reason = "CursorOwnerGone"
 	PinLimitExceeded      Reason = "PinLimitExceeded"
+	HandleLimitExceeded   Reason = "HandleLimitExceeded"
+	HandleNotFound        Reason = "HandleNotFound"
+	ReplicaUnreachable    Reason = "ReplicaUnreachable"
 
 	DeadlineExceeded      Reason = "DeadlineExceeded"
 	Canceled              Reason = "Canceled"
@@ -78,7 +82,11 @@ var reasons = map[Reason]row{
 	CursorNotFound:        {codes.NotFound, http.StatusNotFound, CursorNotFound, Restart},
 	CursorTokenReused:     {codes.Aborted, http.StatusConflict, CursorTokenReused, Restart},
 	CursorPositionUnknown: {codes.Aborted, http.StatusConflict, CursorPositionUnknown, Restart},
+	CursorOwnerGone:       {codes.NotFound, http.StatusNotFound, CursorOwnerGone, Restart},
 	PinLimitExceeded:      {codes.ResourceExhausted, http.StatusTooManyRequests, PinLimitExceeded, SameRequest},
+	HandleLimitExceeded:   {codes.ResourceExhausted, http.StatusTooManyRequests, HandleLimitExceeded, Never},
+	HandleNotFound:        {codes.NotFound, http.StatusNotFound, HandleNotFound, Never},
+	ReplicaUnreachable:    {codes.Unavailable, http.StatusServiceUnavailable, ReplicaUnreachable, SameRequest},
 
 	DeadlineExceeded:      {codes.DeadlineExceeded, http.StatusGatewayTimeout, DeadlineExceeded, Never},
 	Canceled:              {codes.Canceled, statusClientClosedRequest, Canceled, Never},

@@ -158,9 +158,14 @@ var table = []entry{
 	value("handle.ErrCursorNotFound", handle.ErrCursorNotFound, CursorNotFound),
 	value("handle.ErrCursorTokenReused", handle.ErrCursorTokenReused, CursorTokenReused),
 	value("handle.ErrCursorPositionUnknown", handle.ErrCursorPositionUnknown, CursorPositionUnknown),
+	value("handle.ErrOwnerGone", handle.ErrOwnerGone, CursorOwnerGone),
+	value("handle.ErrHandleNotFound", handle.ErrHandleNotFound, HandleNotFound),
 	value("handle.ErrClosing", handle.ErrClosing, ShuttingDown),
 	value("cursor.ErrClosed", cursor.ErrClosed, CursorNotFound), // somebody closed it while it was read
 	value("cursor.ErrBusy", cursor.ErrBusy, Internal),           // handles are for one at a time
+	value("handle.ErrNotHere", handle.ErrNotHere, Internal),     // for replicas only
+	typed(plain[*handle.PrincipalLimitError](HandleLimitExceeded)),
+	typed(plain[*handle.UnreachableError](ReplicaUnreachable)),
 
 	// What the server said.
 	typed(func(e *mongoerr.CommandError, _ error, x *explanation) { x.command(e) }),
