@@ -1,5 +1,5 @@
-// Package deployment is DeploymentService: what the gateway knows of the MongoDB deployment, and its pools, for operators. It asks no
-// server, and changes nothing.
+// Package deployment is DeploymentService, for operators: what the gateway knows of the MongoDB deployment, its pools, and what clients
+// hold at all replicas of the gateway. It asks no server, and changes nothing but by KillHandle.
 package deployment
 
 import (
@@ -11,6 +11,7 @@ import (
 	"github.com/mooringdb/mooring/core/topology"
 	"github.com/mooringdb/mooring/core/topology/description"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/request"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
@@ -24,11 +25,31 @@ type Client interface {
 	Pools() []topology.PoolStats
 }
 
-var _ Client = (*client.Client)(nil)
+// Handles is what the service needs of *handle.Registry.
+type Handles interface {
+	Handles(q handle.Query) []handle.Info
+	Kill(ctx context.Context, id string) error
+}
+
+// Peers is what the service needs of handle.Peers.
+type Peers interface {
+	Others(ctx context.Context) []string
+	List(ctx context.Context, address string, q handle.Query) ([]handle.Info, error)
+	Kill(ctx context.Context, address string, id string) error
+}
+
+var (
+	_ Client  = (*client.Client)(nil)
+	_ Handles = (*handle.Registry)(nil)
+	_ Peers   = handle.Peers(nil)
+)
 
 // Config of a Server.
 type Config struct {
-	Client Client // required
+	Client  Client  // required
+	Handles Handles // required by ListHandles and KillHandle
+	// Peers reaches the other replicas of the gateway. Nil: there are none.
+	Peers Peers
 	// Stopping is closed when the gateway begins to stop: watches, which would never end, end then. Nil: never.
 	Stopping <-chan struct{}
 }

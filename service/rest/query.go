@@ -30,6 +30,11 @@ var queryParams = map[string]queryParam{
 	"comment":        asString,
 	"readPreference": asString,
 	"readConcern":    asLevel,
+	"principal":      asString,
+	"namespace":      asString,
+	"pinned":         asJSON,
+	"pageSize":       asJSON,
+	"pageToken":      asString,
 }
 
 func asJSON(text string) ([]byte, error) { return []byte(text), nil }

@@ -106,7 +106,7 @@ func (g *Gateway) startServer(streams *stream.Streams) {
 	mooringv1.RegisterDocumentServiceServer(s, document.New(document.Config{Client: g.Client, Handles: g.Handles, Streams: streams}))
 	mooringv1.RegisterCommandServiceServer(s, command.New(command.Config{Client: g.Client, Handles: g.Handles, Streams: streams}))
 	mooringv1.RegisterCursorServiceServer(s, cursor.New(cursor.Config{Handles: g.Handles, Streams: streams}))
-	mooringv1.RegisterDeploymentServiceServer(s, deployment.New(deployment.Config{Client: g.Client}))
+	mooringv1.RegisterDeploymentServiceServer(s, deployment.New(deployment.Config{Client: g.Client, Handles: g.Handles}))
 	listener := bufconn.Listen(64 << 10)
 	served := make(chan struct{})
 	go func() {

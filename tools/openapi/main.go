@@ -177,10 +177,13 @@ func (s *schemas) success(method protoreflect.MethodDescriptor) object {
 // getParams are what a GET takes in its query; all that are not text are JSON.
 var getParams = []string{
 	"filter", "projection", "sort", "hint", "collation", "limit", "skip", "batch_size", "max_time_ms", "comment", "read_preference", "read_concern",
+	"principal", "namespace", "pinned", "page_size", "page_token",
 }
 
 // textParams are plain text there, whatever they are in a body.
-var textParams = map[string]string{"comment": "", "read_preference": " The mode.", "read_concern": " The level."}
+var textParams = map[string]string{
+	"comment": "", "read_preference": " The mode.", "read_concern": " The level.", "principal": "", "namespace": "", "page_token": "",
+}
 
 func (s *schemas) queryParams(request protoreflect.MessageDescriptor) []object {
 	var params []object

@@ -266,6 +266,231 @@ func (x *ListPoolsResponse) GetPools() []*PoolDescription {
 	return nil
 }
 
+type ListHandlesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Only those of this principal. Clients that are not authenticated are the principal with the empty name.
+	Principal *string `protobuf:"bytes,5,opt,name=principal,proto3,oneof" json:"principal,omitempty"`
+	// Only those on this namespace: a collection, "shop.orders", or all of a database, "shop".
+	Namespace *string `protobuf:"bytes,6,opt,name=namespace,proto3,oneof" json:"namespace,omitempty"`
+	// Only those that hold a connection, or only those that hold none.
+	Pinned *bool `protobuf:"varint,7,opt,name=pinned,proto3,oneof" json:"pinned,omitempty"`
+	// How many are returned at most: 100 if unset, and never more than 1000.
+	PageSize *int32 `protobuf:"varint,8,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
+	// Where the last page ended. The other fields have to be those of the last call.
+	PageToken     *string `protobuf:"bytes,9,opt,name=page_token,json=pageToken,proto3,oneof" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListHandlesRequest) Reset() {
+	*x = ListHandlesRequest{}
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListHandlesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListHandlesRequest) ProtoMessage() {}
+
+func (x *ListHandlesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListHandlesRequest.ProtoReflect.Descriptor instead.
+func (*ListHandlesRequest) Descriptor() ([]byte, []int) {
+	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *ListHandlesRequest) GetPrincipal() string {
+	if x != nil && x.Principal != nil {
+		return *x.Principal
+	}
+	return ""
+}
+
+func (x *ListHandlesRequest) GetNamespace() string {
+	if x != nil && x.Namespace != nil {
+		return *x.Namespace
+	}
+	return ""
+}
+
+func (x *ListHandlesRequest) GetPinned() bool {
+	if x != nil && x.Pinned != nil {
+		return *x.Pinned
+	}
+	return false
+}
+
+func (x *ListHandlesRequest) GetPageSize() int32 {
+	if x != nil && x.PageSize != nil {
+		return *x.PageSize
+	}
+	return 0
+}
+
+func (x *ListHandlesRequest) GetPageToken() string {
+	if x != nil && x.PageToken != nil {
+		return *x.PageToken
+	}
+	return ""
+}
+
+type ListHandlesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The handles, the oldest first.
+	Handles []*HandleDescription `protobuf:"bytes,1,rep,name=handles,proto3" json:"handles,omitempty"`
+	// For the next page. Missing on the last one.
+	NextPageToken *string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3,oneof" json:"next_page_token,omitempty"`
+	// The replicas that could not be asked: what they hold is missing.
+	Unreachable   []*UnreachableReplica `protobuf:"bytes,3,rep,name=unreachable,proto3" json:"unreachable,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListHandlesResponse) Reset() {
+	*x = ListHandlesResponse{}
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListHandlesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListHandlesResponse) ProtoMessage() {}
+
+func (x *ListHandlesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListHandlesResponse.ProtoReflect.Descriptor instead.
+func (*ListHandlesResponse) Descriptor() ([]byte, []int) {
+	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *ListHandlesResponse) GetHandles() []*HandleDescription {
+	if x != nil {
+		return x.Handles
+	}
+	return nil
+}
+
+func (x *ListHandlesResponse) GetNextPageToken() string {
+	if x != nil && x.NextPageToken != nil {
+		return *x.NextPageToken
+	}
+	return ""
+}
+
+func (x *ListHandlesResponse) GetUnreachable() []*UnreachableReplica {
+	if x != nil {
+		return x.Unreachable
+	}
+	return nil
+}
+
+type KillHandleRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Required. The handle's id, from ListHandles.
+	Id            string `protobuf:"bytes,5,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KillHandleRequest) Reset() {
+	*x = KillHandleRequest{}
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KillHandleRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KillHandleRequest) ProtoMessage() {}
+
+func (x *KillHandleRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KillHandleRequest.ProtoReflect.Descriptor instead.
+func (*KillHandleRequest) Descriptor() ([]byte, []int) {
+	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *KillHandleRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+type KillHandleResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KillHandleResponse) Reset() {
+	*x = KillHandleResponse{}
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KillHandleResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KillHandleResponse) ProtoMessage() {}
+
+func (x *KillHandleResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KillHandleResponse.ProtoReflect.Descriptor instead.
+func (*KillHandleResponse) Descriptor() ([]byte, []int) {
+	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{9}
+}
+
 // The connections to one server. Total is available, in use and pending ones together.
 type PoolDescription struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -302,7 +527,7 @@ type PoolDescription struct {
 
 func (x *PoolDescription) Reset() {
 	*x = PoolDescription{}
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[6]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -314,7 +539,7 @@ func (x *PoolDescription) String() string {
 func (*PoolDescription) ProtoMessage() {}
 
 func (x *PoolDescription) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[6]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -327,7 +552,7 @@ func (x *PoolDescription) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolDescription.ProtoReflect.Descriptor instead.
 func (*PoolDescription) Descriptor() ([]byte, []int) {
-	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{6}
+	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *PoolDescription) GetAddress() string {
@@ -421,6 +646,206 @@ func (x *PoolDescription) GetMaxPinned() int64 {
 	return 0
 }
 
+// What a client holds between its calls.
+type HandleDescription struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its id, for KillHandle. It is no token: nothing else can be done with it.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// cursor.
+	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
+	// Whose it is; empty for clients that are not authenticated.
+	Principal string `protobuf:"bytes,3,opt,name=principal,proto3" json:"principal,omitempty"`
+	// The collection, "shop.orders", or the database.
+	Namespace string `protobuf:"bytes,4,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// The MongoDB server that holds its other end.
+	Server *string `protobuf:"bytes,5,opt,name=server,proto3,oneof" json:"server,omitempty"`
+	// It holds a connection until its end, so that only its replica can continue it.
+	Pinned bool `protobuf:"varint,6,opt,name=pinned,proto3" json:"pinned,omitempty"`
+	// A call on it is running.
+	Busy bool `protobuf:"varint,7,opt,name=busy,proto3" json:"busy,omitempty"`
+	// How many pages were read.
+	Pages int64 `protobuf:"varint,8,opt,name=pages,proto3" json:"pages,omitempty"`
+	// The replica of the gateway that holds it, as the others reach it. Missing on a gateway without other replicas.
+	Replica *string `protobuf:"bytes,9,opt,name=replica,proto3,oneof" json:"replica,omitempty"`
+	// When it was opened.
+	OpenTime *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=open_time,json=openTime,proto3" json:"open_time,omitempty"`
+	// When it was used last.
+	LastUseTime *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=last_use_time,json=lastUseTime,proto3" json:"last_use_time,omitempty"`
+	// When it ends if it is not used again.
+	ExpireTime    *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HandleDescription) Reset() {
+	*x = HandleDescription{}
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HandleDescription) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HandleDescription) ProtoMessage() {}
+
+func (x *HandleDescription) ProtoReflect() protoreflect.Message {
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HandleDescription.ProtoReflect.Descriptor instead.
+func (*HandleDescription) Descriptor() ([]byte, []int) {
+	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *HandleDescription) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *HandleDescription) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *HandleDescription) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
+}
+
+func (x *HandleDescription) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *HandleDescription) GetServer() string {
+	if x != nil && x.Server != nil {
+		return *x.Server
+	}
+	return ""
+}
+
+func (x *HandleDescription) GetPinned() bool {
+	if x != nil {
+		return x.Pinned
+	}
+	return false
+}
+
+func (x *HandleDescription) GetBusy() bool {
+	if x != nil {
+		return x.Busy
+	}
+	return false
+}
+
+func (x *HandleDescription) GetPages() int64 {
+	if x != nil {
+		return x.Pages
+	}
+	return 0
+}
+
+func (x *HandleDescription) GetReplica() string {
+	if x != nil && x.Replica != nil {
+		return *x.Replica
+	}
+	return ""
+}
+
+func (x *HandleDescription) GetOpenTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.OpenTime
+	}
+	return nil
+}
+
+func (x *HandleDescription) GetLastUseTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastUseTime
+	}
+	return nil
+}
+
+func (x *HandleDescription) GetExpireTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpireTime
+	}
+	return nil
+}
+
+// A replica of the gateway that could not be asked.
+type UnreachableReplica struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Where the others reach it.
+	Address string `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
+	// Why it could not be asked.
+	Error         string `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnreachableReplica) Reset() {
+	*x = UnreachableReplica{}
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnreachableReplica) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnreachableReplica) ProtoMessage() {}
+
+func (x *UnreachableReplica) ProtoReflect() protoreflect.Message {
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnreachableReplica.ProtoReflect.Descriptor instead.
+func (*UnreachableReplica) Descriptor() ([]byte, []int) {
+	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *UnreachableReplica) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *UnreachableReplica) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
 // A deployment, as its servers describe it.
 type TopologyDescription struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -440,7 +865,7 @@ type TopologyDescription struct {
 
 func (x *TopologyDescription) Reset() {
 	*x = TopologyDescription{}
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[7]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -452,7 +877,7 @@ func (x *TopologyDescription) String() string {
 func (*TopologyDescription) ProtoMessage() {}
 
 func (x *TopologyDescription) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[7]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -465,7 +890,7 @@ func (x *TopologyDescription) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopologyDescription.ProtoReflect.Descriptor instead.
 func (*TopologyDescription) Descriptor() ([]byte, []int) {
-	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{7}
+	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *TopologyDescription) GetKind() string {
@@ -556,7 +981,7 @@ type ServerDescription struct {
 
 func (x *ServerDescription) Reset() {
 	*x = ServerDescription{}
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[8]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -568,7 +993,7 @@ func (x *ServerDescription) String() string {
 func (*ServerDescription) ProtoMessage() {}
 
 func (x *ServerDescription) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[8]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -581,7 +1006,7 @@ func (x *ServerDescription) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerDescription.ProtoReflect.Descriptor instead.
 func (*ServerDescription) Descriptor() ([]byte, []int) {
-	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{8}
+	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ServerDescription) GetAddress() string {
@@ -751,7 +1176,7 @@ type TopologyVersion struct {
 
 func (x *TopologyVersion) Reset() {
 	*x = TopologyVersion{}
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[9]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -763,7 +1188,7 @@ func (x *TopologyVersion) String() string {
 func (*TopologyVersion) ProtoMessage() {}
 
 func (x *TopologyVersion) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[9]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -776,7 +1201,7 @@ func (x *TopologyVersion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopologyVersion.ProtoReflect.Descriptor instead.
 func (*TopologyVersion) Descriptor() ([]byte, []int) {
-	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{9}
+	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *TopologyVersion) GetProcessId() string {
@@ -810,7 +1235,32 @@ const file_mooring_v1_deployment_service_proto_rawDesc = "" +
 	"\x10ListPoolsRequestJ\x04\b\x01\x10\x02J\x04\b\x02\x10\x03J\x04\b\x03\x10\x04J\x04\b\x04\x10\x05R\bdatabaseR\n" +
 	"collectionR\asessionR\vtransaction\"F\n" +
 	"\x11ListPoolsResponse\x121\n" +
-	"\x05pools\x18\x01 \x03(\v2\x1b.mooring.v1.PoolDescriptionR\x05pools\"\x99\x03\n" +
+	"\x05pools\x18\x01 \x03(\v2\x1b.mooring.v1.PoolDescriptionR\x05pools\"\xc5\x02\n" +
+	"\x12ListHandlesRequest\x12!\n" +
+	"\tprincipal\x18\x05 \x01(\tH\x00R\tprincipal\x88\x01\x01\x12!\n" +
+	"\tnamespace\x18\x06 \x01(\tH\x01R\tnamespace\x88\x01\x01\x12\x1b\n" +
+	"\x06pinned\x18\a \x01(\bH\x02R\x06pinned\x88\x01\x01\x12 \n" +
+	"\tpage_size\x18\b \x01(\x05H\x03R\bpageSize\x88\x01\x01\x12\"\n" +
+	"\n" +
+	"page_token\x18\t \x01(\tH\x04R\tpageToken\x88\x01\x01B\f\n" +
+	"\n" +
+	"_principalB\f\n" +
+	"\n" +
+	"_namespaceB\t\n" +
+	"\a_pinnedB\f\n" +
+	"\n" +
+	"_page_sizeB\r\n" +
+	"\v_page_tokenJ\x04\b\x01\x10\x02J\x04\b\x02\x10\x03J\x04\b\x03\x10\x04J\x04\b\x04\x10\x05R\bdatabaseR\n" +
+	"collectionR\asessionR\vtransaction\"\xd1\x01\n" +
+	"\x13ListHandlesResponse\x127\n" +
+	"\ahandles\x18\x01 \x03(\v2\x1d.mooring.v1.HandleDescriptionR\ahandles\x12+\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tH\x00R\rnextPageToken\x88\x01\x01\x12@\n" +
+	"\vunreachable\x18\x03 \x03(\v2\x1e.mooring.v1.UnreachableReplicaR\vunreachableB\x12\n" +
+	"\x10_next_page_token\"g\n" +
+	"\x11KillHandleRequest\x12\x0e\n" +
+	"\x02id\x18\x05 \x01(\tR\x02idJ\x04\b\x01\x10\x02J\x04\b\x02\x10\x03J\x04\b\x03\x10\x04J\x04\b\x04\x10\x05R\bdatabaseR\n" +
+	"collectionR\asessionR\vtransaction\"\x14\n" +
+	"\x12KillHandleResponse\"\x99\x03\n" +
 	"\x0fPoolDescription\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x1e\n" +
@@ -830,7 +1280,28 @@ const file_mooring_v1_deployment_service_proto_rawDesc = "" +
 	"\n" +
 	"max_pinned\x18\r \x01(\x03H\x01R\tmaxPinned\x88\x01\x01B\v\n" +
 	"\t_max_sizeB\r\n" +
-	"\v_max_pinned\"\xcd\x02\n" +
+	"\v_max_pinned\"\xbe\x03\n" +
+	"\x11HandleDescription\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x1c\n" +
+	"\tprincipal\x18\x03 \x01(\tR\tprincipal\x12\x1c\n" +
+	"\tnamespace\x18\x04 \x01(\tR\tnamespace\x12\x1b\n" +
+	"\x06server\x18\x05 \x01(\tH\x00R\x06server\x88\x01\x01\x12\x16\n" +
+	"\x06pinned\x18\x06 \x01(\bR\x06pinned\x12\x12\n" +
+	"\x04busy\x18\a \x01(\bR\x04busy\x12\x14\n" +
+	"\x05pages\x18\b \x01(\x03R\x05pages\x12\x1d\n" +
+	"\areplica\x18\t \x01(\tH\x01R\areplica\x88\x01\x01\x127\n" +
+	"\topen_time\x18\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\bopenTime\x12>\n" +
+	"\rlast_use_time\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\vlastUseTime\x12;\n" +
+	"\vexpire_time\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"expireTimeB\t\n" +
+	"\a_serverB\n" +
+	"\n" +
+	"\b_replica\"D\n" +
+	"\x12UnreachableReplica\x12\x18\n" +
+	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x14\n" +
+	"\x05error\x18\x02 \x01(\tR\x05error\"\xcd\x02\n" +
 	"\x13TopologyDescription\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x1e\n" +
 	"\bset_name\x18\x02 \x01(\tH\x00R\asetName\x88\x01\x01\x124\n" +
@@ -889,11 +1360,14 @@ const file_mooring_v1_deployment_service_proto_rawDesc = "" +
 	"\x0fTopologyVersion\x12\x1d\n" +
 	"\n" +
 	"process_id\x18\x01 \x01(\tR\tprocessId\x12\x18\n" +
-	"\acounter\x18\x02 \x01(\x03R\acounter2\xeb\x02\n" +
+	"\acounter\x18\x02 \x01(\x03R\acounter2\xd0\x04\n" +
 	"\x11DeploymentService\x12o\n" +
 	"\vGetTopology\x12\x1e.mooring.v1.GetTopologyRequest\x1a\x1f.mooring.v1.GetTopologyResponse\"\x1f\x82\xd3\xe4\x93\x02\x19\x12\x17/v1/deployment/topology\x12}\n" +
 	"\rWatchTopology\x12 .mooring.v1.WatchTopologyRequest\x1a!.mooring.v1.WatchTopologyResponse\"%\x82\xd3\xe4\x93\x02\x1f\x12\x1d/v1/deployment/topology:watch0\x01\x12f\n" +
-	"\tListPools\x12\x1c.mooring.v1.ListPoolsRequest\x1a\x1d.mooring.v1.ListPoolsResponse\"\x1c\x82\xd3\xe4\x93\x02\x16\x12\x14/v1/deployment/poolsB7Z5github.com/mooringdb/mooring/gen/mooring/v1;mooringv1b\x06proto3"
+	"\tListPools\x12\x1c.mooring.v1.ListPoolsRequest\x1a\x1d.mooring.v1.ListPoolsResponse\"\x1c\x82\xd3\xe4\x93\x02\x16\x12\x14/v1/deployment/pools\x12n\n" +
+	"\vListHandles\x12\x1e.mooring.v1.ListHandlesRequest\x1a\x1f.mooring.v1.ListHandlesResponse\"\x1e\x82\xd3\xe4\x93\x02\x18\x12\x16/v1/deployment/handles\x12s\n" +
+	"\n" +
+	"KillHandle\x12\x1d.mooring.v1.KillHandleRequest\x1a\x1e.mooring.v1.KillHandleResponse\"&\x82\xd3\xe4\x93\x02 :\x01*\"\x1b/v1/deployment/handles:killB7Z5github.com/mooringdb/mooring/gen/mooring/v1;mooringv1b\x06proto3"
 
 var (
 	file_mooring_v1_deployment_service_proto_rawDescOnce sync.Once
@@ -907,7 +1381,7 @@ func file_mooring_v1_deployment_service_proto_rawDescGZIP() []byte {
 	return file_mooring_v1_deployment_service_proto_rawDescData
 }
 
-var file_mooring_v1_deployment_service_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_mooring_v1_deployment_service_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_mooring_v1_deployment_service_proto_goTypes = []any{
 	(*GetTopologyRequest)(nil),    // 0: mooring.v1.GetTopologyRequest
 	(*GetTopologyResponse)(nil),   // 1: mooring.v1.GetTopologyResponse
@@ -915,33 +1389,48 @@ var file_mooring_v1_deployment_service_proto_goTypes = []any{
 	(*WatchTopologyResponse)(nil), // 3: mooring.v1.WatchTopologyResponse
 	(*ListPoolsRequest)(nil),      // 4: mooring.v1.ListPoolsRequest
 	(*ListPoolsResponse)(nil),     // 5: mooring.v1.ListPoolsResponse
-	(*PoolDescription)(nil),       // 6: mooring.v1.PoolDescription
-	(*TopologyDescription)(nil),   // 7: mooring.v1.TopologyDescription
-	(*ServerDescription)(nil),     // 8: mooring.v1.ServerDescription
-	(*TopologyVersion)(nil),       // 9: mooring.v1.TopologyVersion
-	nil,                           // 10: mooring.v1.ServerDescription.TagsEntry
-	(*timestamppb.Timestamp)(nil), // 11: google.protobuf.Timestamp
+	(*ListHandlesRequest)(nil),    // 6: mooring.v1.ListHandlesRequest
+	(*ListHandlesResponse)(nil),   // 7: mooring.v1.ListHandlesResponse
+	(*KillHandleRequest)(nil),     // 8: mooring.v1.KillHandleRequest
+	(*KillHandleResponse)(nil),    // 9: mooring.v1.KillHandleResponse
+	(*PoolDescription)(nil),       // 10: mooring.v1.PoolDescription
+	(*HandleDescription)(nil),     // 11: mooring.v1.HandleDescription
+	(*UnreachableReplica)(nil),    // 12: mooring.v1.UnreachableReplica
+	(*TopologyDescription)(nil),   // 13: mooring.v1.TopologyDescription
+	(*ServerDescription)(nil),     // 14: mooring.v1.ServerDescription
+	(*TopologyVersion)(nil),       // 15: mooring.v1.TopologyVersion
+	nil,                           // 16: mooring.v1.ServerDescription.TagsEntry
+	(*timestamppb.Timestamp)(nil), // 17: google.protobuf.Timestamp
 }
 var file_mooring_v1_deployment_service_proto_depIdxs = []int32{
-	7,  // 0: mooring.v1.GetTopologyResponse.topology:type_name -> mooring.v1.TopologyDescription
-	7,  // 1: mooring.v1.WatchTopologyResponse.topology:type_name -> mooring.v1.TopologyDescription
-	6,  // 2: mooring.v1.ListPoolsResponse.pools:type_name -> mooring.v1.PoolDescription
-	8,  // 3: mooring.v1.TopologyDescription.servers:type_name -> mooring.v1.ServerDescription
-	10, // 4: mooring.v1.ServerDescription.tags:type_name -> mooring.v1.ServerDescription.TagsEntry
-	9,  // 5: mooring.v1.ServerDescription.topology_version:type_name -> mooring.v1.TopologyVersion
-	11, // 6: mooring.v1.ServerDescription.last_update_time:type_name -> google.protobuf.Timestamp
-	11, // 7: mooring.v1.ServerDescription.last_write_date:type_name -> google.protobuf.Timestamp
-	0,  // 8: mooring.v1.DeploymentService.GetTopology:input_type -> mooring.v1.GetTopologyRequest
-	2,  // 9: mooring.v1.DeploymentService.WatchTopology:input_type -> mooring.v1.WatchTopologyRequest
-	4,  // 10: mooring.v1.DeploymentService.ListPools:input_type -> mooring.v1.ListPoolsRequest
-	1,  // 11: mooring.v1.DeploymentService.GetTopology:output_type -> mooring.v1.GetTopologyResponse
-	3,  // 12: mooring.v1.DeploymentService.WatchTopology:output_type -> mooring.v1.WatchTopologyResponse
-	5,  // 13: mooring.v1.DeploymentService.ListPools:output_type -> mooring.v1.ListPoolsResponse
-	11, // [11:14] is the sub-list for method output_type
-	8,  // [8:11] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	13, // 0: mooring.v1.GetTopologyResponse.topology:type_name -> mooring.v1.TopologyDescription
+	13, // 1: mooring.v1.WatchTopologyResponse.topology:type_name -> mooring.v1.TopologyDescription
+	10, // 2: mooring.v1.ListPoolsResponse.pools:type_name -> mooring.v1.PoolDescription
+	11, // 3: mooring.v1.ListHandlesResponse.handles:type_name -> mooring.v1.HandleDescription
+	12, // 4: mooring.v1.ListHandlesResponse.unreachable:type_name -> mooring.v1.UnreachableReplica
+	17, // 5: mooring.v1.HandleDescription.open_time:type_name -> google.protobuf.Timestamp
+	17, // 6: mooring.v1.HandleDescription.last_use_time:type_name -> google.protobuf.Timestamp
+	17, // 7: mooring.v1.HandleDescription.expire_time:type_name -> google.protobuf.Timestamp
+	14, // 8: mooring.v1.TopologyDescription.servers:type_name -> mooring.v1.ServerDescription
+	16, // 9: mooring.v1.ServerDescription.tags:type_name -> mooring.v1.ServerDescription.TagsEntry
+	15, // 10: mooring.v1.ServerDescription.topology_version:type_name -> mooring.v1.TopologyVersion
+	17, // 11: mooring.v1.ServerDescription.last_update_time:type_name -> google.protobuf.Timestamp
+	17, // 12: mooring.v1.ServerDescription.last_write_date:type_name -> google.protobuf.Timestamp
+	0,  // 13: mooring.v1.DeploymentService.GetTopology:input_type -> mooring.v1.GetTopologyRequest
+	2,  // 14: mooring.v1.DeploymentService.WatchTopology:input_type -> mooring.v1.WatchTopologyRequest
+	4,  // 15: mooring.v1.DeploymentService.ListPools:input_type -> mooring.v1.ListPoolsRequest
+	6,  // 16: mooring.v1.DeploymentService.ListHandles:input_type -> mooring.v1.ListHandlesRequest
+	8,  // 17: mooring.v1.DeploymentService.KillHandle:input_type -> mooring.v1.KillHandleRequest
+	1,  // 18: mooring.v1.DeploymentService.GetTopology:output_type -> mooring.v1.GetTopologyResponse
+	3,  // 19: mooring.v1.DeploymentService.WatchTopology:output_type -> mooring.v1.WatchTopologyResponse
+	5,  // 20: mooring.v1.DeploymentService.ListPools:output_type -> mooring.v1.ListPoolsResponse
+	7,  // 21: mooring.v1.DeploymentService.ListHandles:output_type -> mooring.v1.ListHandlesResponse
+	9,  // 22: mooring.v1.DeploymentService.KillHandle:output_type -> mooring.v1.KillHandleResponse
+	18, // [18:23] is the sub-list for method output_type
+	13, // [13:18] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_mooring_v1_deployment_service_proto_init() }
@@ -951,14 +1440,17 @@ func file_mooring_v1_deployment_service_proto_init() {
 	}
 	file_mooring_v1_deployment_service_proto_msgTypes[6].OneofWrappers = []any{}
 	file_mooring_v1_deployment_service_proto_msgTypes[7].OneofWrappers = []any{}
-	file_mooring_v1_deployment_service_proto_msgTypes[8].OneofWrappers = []any{}
+	file_mooring_v1_deployment_service_proto_msgTypes[10].OneofWrappers = []any{}
+	file_mooring_v1_deployment_service_proto_msgTypes[11].OneofWrappers = []any{}
+	file_mooring_v1_deployment_service_proto_msgTypes[13].OneofWrappers = []any{}
+	file_mooring_v1_deployment_service_proto_msgTypes[14].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_mooring_v1_deployment_service_proto_rawDesc), len(file_mooring_v1_deployment_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   11,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

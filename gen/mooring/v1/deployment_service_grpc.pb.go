@@ -22,13 +22,15 @@ const (
 	DeploymentService_GetTopology_FullMethodName   = "/mooring.v1.DeploymentService/GetTopology"
 	DeploymentService_WatchTopology_FullMethodName = "/mooring.v1.DeploymentService/WatchTopology"
 	DeploymentService_ListPools_FullMethodName     = "/mooring.v1.DeploymentService/ListPools"
+	DeploymentService_ListHandles_FullMethodName   = "/mooring.v1.DeploymentService/ListHandles"
+	DeploymentService_KillHandle_FullMethodName    = "/mooring.v1.DeploymentService/KillHandle"
 )
 
 // DeploymentServiceClient is the client API for DeploymentService service.
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// DeploymentService shows operators what the gateway knows of the MongoDB deployment behind it.
+// DeploymentService shows operators what the gateway knows of the MongoDB deployment behind it, and what its clients hold there.
 type DeploymentServiceClient interface {
 	// The deployment as this gateway knows it now. No server is asked: the gateway watches them all the time.
 	GetTopology(ctx context.Context, in *GetTopologyRequest, opts ...grpc.CallOption) (*GetTopologyResponse, error)
@@ -41,6 +43,18 @@ type DeploymentServiceClient interface {
 	// The connection pools of this gateway, one for each server that can hold data, as they are now. Other replicas of the gateway have
 	// pools of their own: ask each for its.
 	ListPools(ctx context.Context, in *ListPoolsRequest, opts ...grpc.CallOption) (*ListPoolsResponse, error)
+	// What clients hold between their calls: for now, cursors that are read in pages. Those of all replicas of the gateway are listed, as far
+	// as they can be reached; those that could not be are named.
+	//
+	// Handles come in pages, the oldest first. Nothing is held for a list: what is opened, killed or handed to another replica while it is
+	// read may be in it or not.
+	ListHandles(ctx context.Context, in *ListHandlesRequest, opts ...grpc.CallOption) (*ListHandlesResponse, error)
+	// Ends a handle, whichever replica holds it: a cursor is closed on its server, and its connection, if it holds one, is free again. What
+	// the client is just doing with it fails, and its token is NOT_FOUND, reason CursorNotFound, from then on.
+	//
+	// An id that no replica holds is NOT_FOUND, reason HandleNotFound; if a replica could not be asked it is UNAVAILABLE, reason
+	// ReplicaUnreachable.
+	KillHandle(ctx context.Context, in *KillHandleRequest, opts ...grpc.CallOption) (*KillHandleResponse, error)
 }
 
 type deploymentServiceClient struct {
@@ -90,11 +104,31 @@ func (c *deploymentServiceClient) ListPools(ctx context.Context, in *ListPoolsRe
 	return out, nil
 }
 
+func (c *deploymentServiceClient) ListHandles(ctx context.Context, in *ListHandlesRequest, opts ...grpc.CallOption) (*ListHandlesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListHandlesResponse)
+	err := c.cc.Invoke(ctx, DeploymentService_ListHandles_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *deploymentServiceClient) KillHandle(ctx context.Context, in *KillHandleRequest, opts ...grpc.CallOption) (*KillHandleResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(KillHandleResponse)
+	err := c.cc.Invoke(ctx, DeploymentService_KillHandle_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // DeploymentServiceServer is the server API for DeploymentService service.
 // All implementations must embed UnimplementedDeploymentServiceServer
 // for forward compatibility.
 //
-// DeploymentService shows operators what the gateway knows of the MongoDB deployment behind it.
+// DeploymentService shows operators what the gateway knows of the MongoDB deployment behind it, and what its clients hold there.
 type DeploymentServiceServer interface {
 	// The deployment as this gateway knows it now. No server is asked: the gateway watches them all the time.
 	GetTopology(context.Context, *GetTopologyRequest) (*GetTopologyResponse, error)
@@ -107,6 +141,18 @@ type DeploymentServiceServer interface {
 	// The connection pools of this gateway, one for each server that can hold data, as they are now. Other replicas of the gateway have
 	// pools of their own: ask each for its.
 	ListPools(context.Context, *ListPoolsRequest) (*ListPoolsResponse, error)
+	// What clients hold between their calls: for now, cursors that are read in pages. Those of all replicas of the gateway are listed, as far
+	// as they can be reached; those that could not be are named.
+	//
+	// Handles come in pages, the oldest first. Nothing is held for a list: what is opened, killed or handed to another replica while it is
+	// read may be in it or not.
+	ListHandles(context.Context, *ListHandlesRequest) (*ListHandlesResponse, error)
+	// Ends a handle, whichever replica holds it: a cursor is closed on its server, and its connection, if it holds one, is free again. What
+	// the client is just doing with it fails, and its token is NOT_FOUND, reason CursorNotFound, from then on.
+	//
+	// An id that no replica holds is NOT_FOUND, reason HandleNotFound; if a replica could not be asked it is UNAVAILABLE, reason
+	// ReplicaUnreachable.
+	KillHandle(context.Context, *KillHandleRequest) (*KillHandleResponse, error)
 	mustEmbedUnimplementedDeploymentServiceServer()
 }
 
@@ -125,6 +171,12 @@ func (UnimplementedDeploymentServiceServer) WatchTopology(*WatchTopologyRequest,
 }
 func (UnimplementedDeploymentServiceServer) ListPools(context.Context, *ListPoolsRequest) (*ListPoolsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListPools not implemented")
+}
+func (UnimplementedDeploymentServiceServer) ListHandles(context.Context, *ListHandlesRequest) (*ListHandlesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListHandles not implemented")
+}
+func (UnimplementedDeploymentServiceServer) KillHandle(context.Context, *KillHandleRequest) (*KillHandleResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method KillHandle not implemented")
 }
 func (UnimplementedDeploymentServiceServer) mustEmbedUnimplementedDeploymentServiceServer() {}
 func (UnimplementedDeploymentServiceServer) testEmbeddedByValue()                           {}
@@ -194,6 +246,42 @@ func _DeploymentService_ListPools_Handler(srv interface{}, ctx context.Context, 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _DeploymentService_ListHandles_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListHandlesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DeploymentServiceServer).ListHandles(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: DeploymentService_ListHandles_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DeploymentServiceServer).ListHandles(ctx, req.(*ListHandlesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _DeploymentService_KillHandle_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(KillHandleRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DeploymentServiceServer).KillHandle(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: DeploymentService_KillHandle_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DeploymentServiceServer).KillHandle(ctx, req.(*KillHandleRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // DeploymentService_ServiceDesc is the grpc.ServiceDesc for DeploymentService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -208,6 +296,14 @@ var DeploymentService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListPools",
 			Handler:    _DeploymentService_ListPools_Handler,
+		},
+		{
+			MethodName: "ListHandles",
+			Handler:    _DeploymentService_ListHandles_Handler,
+		},
+		{
+			MethodName: "KillHandle",
+			Handler:    _DeploymentService_KillHandle_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -45,8 +45,8 @@ func newCursors(h *handle.Registry, s *stream.Streams) *cursor.Server {
 	return cursor.New(cursor.Config{Handles: h, Streams: s})
 }
 
-func newDeployments(c *client.Client, stop stopping) *deploymentservice.Server {
-	return deploymentservice.New(deploymentservice.Config{Client: c, Stopping: stop})
+func newDeployments(c *client.Client, h *handle.Registry, stop stopping) *deploymentservice.Server {
+	return deploymentservice.New(deploymentservice.Config{Client: c, Handles: h, Stopping: stop})
 }
 
 // api is the whole API, for whoever serves it.

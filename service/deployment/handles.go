@@ -1,0 +1,188 @@
+package deployment
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/handle"
+	"github.com/mooringdb/mooring/service/request"
+	"github.com/mooringdb/mooring/service/rpcerr"
+)
+
+const (
+	defaultPageSize = 100
+	maxPageSize     = 1000
+	// peerPatience is how long another replica has for its answer.
+	peerPatience = 5 * time.Second
+)
+
+// ListHandles returns a page of what all replicas hold that can be reached.
+func (s *Server) ListHandles(ctx context.Context, req *mooringv1.ListHandlesRequest) (*mooringv1.ListHandlesResponse, error) {
+	if err := request.Plain(ctx, req); err != nil {
+		return nil, err
+	}
+	q, err := readQuery(req)
+	if err != nil {
+		return nil, err
+	}
+	size := q.Limit
+	q.Limit++ // whether there are more
+	found := s.cfg.Handles.Handles(q)
+	resp := &mooringv1.ListHandlesResponse{}
+	for _, a := range askOthers(ctx, s.cfg.Peers, func(ctx context.Context, address string) ([]handle.Info, error) {
+		return s.cfg.Peers.List(ctx, address, q)
+	}) {
+		found = append(found, a.value...)
+		if a.err != nil {
+			resp.Unreachable = append(resp.Unreachable, &mooringv1.UnreachableReplica{Address: valid(a.address), Error: rpcerr.Text(a.err)})
+		}
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	found = merge(found)
+	if len(found) > size {
+		found = found[:size]
+		resp.NextPageToken = known(pageToken(found[size-1].Mark()))
+	}
+	for i := range found {
+		resp.Handles = append(resp.Handles, describeHandle(&found[i]))
+	}
+	return resp, nil
+}
+
+// merge sorts handles. One that was on its way between two replicas may be there twice: the one with more pages is newer.
+func merge(found []handle.Info) []handle.Info {
+	slices.SortFunc(found, func(a, b handle.Info) int {
+		if c := a.Mark().Compare(b.Mark()); c != 0 {
+			return c
+		}
+		return int(b.Pages) - int(a.Pages)
+	})
+	return slices.CompactFunc(found, func(a, b handle.Info) bool { return a.ID == b.ID })
+}
+
+// KillHandle ends a handle, whoever holds it.
+func (s *Server) KillHandle(ctx context.Context, req *mooringv1.KillHandleRequest) (*mooringv1.KillHandleResponse, error) {
+	if err := request.Plain(ctx, req); err != nil {
+		return nil, err
+	}
+	id := req.GetId()
+	if id == "" {
+		return nil, &rpcerr.Error{Reason: rpcerr.InvalidArgument, Field: "id", Message: "is required"}
+	}
+	err := s.cfg.Handles.Kill(ctx, id)
+	if errors.Is(err, handle.ErrHandleNotFound) {
+		err = s.killElsewhere(ctx, id)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &mooringv1.KillHandleResponse{}, nil
+}
+
+// killElsewhere has another replica kill a handle. If none knows it, but one did not say, it may be there.
+func (s *Server) killElsewhere(ctx context.Context, id string) error {
+	err := handle.ErrHandleNotFound
+	for _, a := range askOthers(ctx, s.cfg.Peers, func(ctx context.Context, address string) (struct{}, error) {
+		return struct{}{}, s.cfg.Peers.Kill(ctx, address, id)
+	}) {
+		switch {
+		case a.err == nil:
+			return nil
+		case !errors.Is(a.err, handle.ErrHandleNotFound):
+			err = a.err
+		}
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// answer is what another replica has said.
+type answer[T any] struct {
+	address string
+	value   T
+	err     error
+}
+
+// askOthers asks all other replicas at once. The answers are in the order of the addresses.
+func askOthers[T any](ctx context.Context, peers Peers, ask func(ctx context.Context, address string) (T, error)) []answer[T] {
+	if peers == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, peerPatience)
+	defer cancel()
+	addresses := slices.Sorted(slices.Values(peers.Others(ctx)))
+	answers := make([]answer[T], len(addresses))
+	var asking sync.WaitGroup
+	for i, address := range addresses {
+		asking.Go(func() {
+			value, err := ask(ctx, address)
+			answers[i] = answer[T]{address, value, err}
+		})
+	}
+	asking.Wait()
+	return answers
+}
+
+// readQuery reads what is to be listed. Limit is the size of the page.
+func readQuery(req *mooringv1.ListHandlesRequest) (handle.Query, error) {
+	q := handle.Query{Principal: req.Principal, Pinned: req.Pinned, Limit: defaultPageSize}
+	if n := req.PageSize; n != nil {
+		if *n < 1 {
+			return q, &rpcerr.Error{Reason: rpcerr.InvalidArgument, Field: "pageSize", Message: "is less than 1"}
+		}
+		q.Limit = min(int(*n), maxPageSize)
+	}
+	if req.Namespace != nil {
+		var isCollection bool
+		q.Database, q.Collection, isCollection = strings.Cut(req.GetNamespace(), ".")
+		if q.Database == "" || isCollection && q.Collection == "" {
+			return q, &rpcerr.Error{Reason: rpcerr.InvalidArgument, Field: "namespace", Message: `is neither a database nor "database.collection"`}
+		}
+	}
+	if req.PageToken != nil {
+		var ok bool
+		if q.After, ok = readPageToken(req.GetPageToken()); !ok {
+			return q, &rpcerr.Error{Reason: rpcerr.InvalidArgument, Field: "pageToken", Message: "is not from an answer of this call"}
+		}
+	}
+	return q, nil
+}
+
+// A page token is the mark of the last handle: base64url of the milliseconds, in eight bytes, and the id. There is nothing in it that the
+// list does not show.
+
+func pageToken(m handle.Mark) string {
+	b := binary.BigEndian.AppendUint64(nil, uint64(m.Opened.UnixMilli()))
+	return base64.RawURLEncoding.EncodeToString(append(b, m.ID...))
+}
+
+func readPageToken(token string) (handle.Mark, bool) {
+	b, err := base64.RawURLEncoding.DecodeString(token)
+	if err != nil || len(b) <= 8 {
+		return handle.Mark{}, false
+	}
+	return handle.Mark{Opened: time.UnixMilli(int64(binary.BigEndian.Uint64(b))), ID: string(b[8:])}, true
+}
+
+func describeHandle(h *handle.Info) *mooringv1.HandleDescription {
+	namespace := h.Namespace.Database
+	if h.Namespace.Collection != "" {
+		namespace += "." + h.Namespace.Collection
+	}
+	return &mooringv1.HandleDescription{
+		Id: h.ID, Kind: string(h.Kind), Principal: valid(h.Principal), Namespace: valid(namespace), Server: known(valid(string(h.Server))),
+		Pinned: h.Pinned, Busy: h.Busy, Pages: int64(h.Pages), Replica: known(valid(h.Replica)),
+		OpenTime: timestamp(h.Opened), LastUseTime: timestamp(h.LastUse), ExpireTime: timestamp(h.Expires),
+	}
+}
