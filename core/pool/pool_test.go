@@ -445,50 +445,6 @@ func TestClose(t *testing.T) {
 	})
 }
 
-func TestMinSize(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, func(c *pool.Config[*fake]) { c.MinSize = 3 })
-		synctest.Wait()
-		if s := r.Stats(); s.Available != 3 {
-			t.Errorf("Stats() = %+v, want 3 available", s)
-		}
-		c := r.checkOut()
-		c.Resource().Interrupt(errors.New("broken"))
-		r.CheckIn(c)
-		synctest.Wait()
-		if s := r.Stats(); s.Available != 3 {
-			t.Errorf("Stats() after one broke = %+v, want 3 available", s)
-		}
-		r.Clear(pool.ClearOptions{})
-		synctest.Wait()
-		if s := r.Stats(); s.Total != 0 {
-			t.Errorf("Stats() after Clear = %+v, want nothing", s)
-		}
-		r.Ready()
-		synctest.Wait()
-		if s := r.Stats(); s.Available != 3 {
-			t.Errorf("Stats() after Ready = %+v, want 3 available", s)
-		}
-	})
-}
-
-func TestMinSizeDoesNotSpin(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var tries atomic.Int32
-		newRig(t, func(c *pool.Config[*fake]) {
-			c.MinSize = 1
-			c.Connect = func(context.Context, uint64) (*fake, error) {
-				tries.Add(1)
-				return nil, errors.New("refused")
-			}
-		})
-		time.Sleep(time.Minute) //nolint:forbidigo // fake time
-		if n := tries.Load(); n < 5 || n > 8 {
-			t.Errorf("%d attempts in a minute at an interval of 10 s", n)
-		}
-	})
-}
-
 func TestCheckInBugs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, other := newRig(t, nil), newRig(t, nil)
