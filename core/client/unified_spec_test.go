@@ -24,6 +24,7 @@ func TestUnified(t *testing.T) {
 		},
 		{Name: "server-selection", Folder: "server-selection/tests/logging"},
 		{Name: "load-balancers", Folder: "load-balancers/tests"},
+		{Name: "read-write-concern", Folder: "read-write-concern/tests/operation"},
 		{Name: "run-command", Folder: "run-command/tests/unified"},
 	} {
 		t.Run(suite.Name, func(t *testing.T) { unified.Run(t, suite) })

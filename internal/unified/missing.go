@@ -19,6 +19,7 @@ const (
 	needsEncryption    = "client-side encryption"
 	needsServerAPI     = "the stable API"
 	needsCSOT          = "timeoutMS of databases, collections and operations"
+	needsMapReduce     = "a helper for mapReduce, which is deprecated"
 	needsWorkloads     = "a workload executor (storeEventsAsEntities, loop)"
 	needsCommandLog    = "command log messages"
 	needsCreateOptions = "initial collections with options"
@@ -36,6 +37,7 @@ var missingOperations = map[string]string{
 	"listCollections": needsListing, "listCollectionNames": needsListing, "listCollectionObjects": needsListing,
 	"upload": needsGridFS, "download": needsGridFS, "downloadByName": needsGridFS, "delete": needsGridFS,
 	"deleteByName": needsGridFS, "rename": needsGridFS, "renameByName": needsGridFS, "drop": needsGridFS, "loop": needsWorkloads,
+	"mapReduce": needsMapReduce,
 }
 
 // missingArguments are arguments of operations, and options of entities.

@@ -92,6 +92,15 @@ var pipelineStages = map[string]func(s *store, database string, docs []bson.Raw,
 		s.collections[database+"."+name] = &collection{docs: docs}
 		return nil, nil
 	},
+	"$merge": func(s *store, database string, docs []bson.Raw, argument bson.Value) ([]bson.Raw, error) {
+		into, _ := argument.Document()
+		name, isName := field(into, "into").Str()
+		if !isName || into.Len() != 1 {
+			return nil, fail(badValue, "$merge only goes into a collection here")
+		}
+		s.mergeLocked(database+"."+name, docs)
+		return nil, nil
+	},
 }
 
 // first answers with a cursor's first batch, which may be the only one.

@@ -109,6 +109,18 @@ func (s *store) replaceLocked(namespace string, doc bson.Raw) {
 	c.docs[c.index(id)] = doc
 }
 
+// mergeLocked puts each document, which has an _id, in the place of the one with the same, or adds it.
+func (s *store) mergeLocked(namespace string, docs []bson.Raw) {
+	c := s.collectionLocked(namespace)
+	for _, doc := range docs {
+		if id, _ := doc.Lookup("_id"); c.index(id) >= 0 {
+			s.replaceLocked(namespace, doc)
+		} else {
+			c.docs = append(c.docs, doc)
+		}
+	}
+}
+
 func (s *store) deleteLocked(namespace string, doc bson.Raw) {
 	c := s.collectionLocked(namespace)
 	id, _ := doc.Lookup("_id")
