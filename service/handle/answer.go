@@ -111,6 +111,8 @@ func (r *Registry) knownLocked(c claim, q Question) (*entry, error) {
 		return e, nil
 	case r.closed:
 		return nil, ErrClosing
+	case c.pinned && r.draining: // its connection is closed, or about to be
+		return nil, ErrOwnerGone
 	case c.instance == r.instance || q.Owner == r.instance: // closed or expired here
 		return nil, ErrCursorNotFound
 	default:

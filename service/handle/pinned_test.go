@@ -46,6 +46,11 @@ func TestOwnerGone(t *testing.T) {
 		"gone":      func(n *network) { n.crash("a") },
 		"restarted": func(n *network) { n.crash("a"); n.start("a", nil) },
 		"drained":   func(n *network) { n.stop("a") },
+		"drained, but not stopped yet": func(n *network) { // it still answers
+			if err := n.node("a").Drain(n.t.Context()); err != nil {
+				n.t.Error(err)
+			}
+		},
 		"cut off": func(n *network) {
 			n.faults.before = func(context.Context, string, string) error { return errLine }
 		},
