@@ -85,12 +85,7 @@ func (c *call) itemFrame() frame {
 
 // receive waits for the next message of a stream. A stream of events is kept alive meanwhile.
 func (c *call) receive(stream grpc.ClientStream, m any) error {
-	stop := func() {}
-	if c.format.media == mediaSSE {
-		stop = c.keepAlive()
-	}
-	err := stream.RecvMsg(m)
-	stop()
+	err := c.await(stream, m)
 	if c.metadata == nil {
 		c.metadata, _ = stream.Header() // it is there: a message is, or the end
 	}
@@ -101,6 +96,14 @@ func (c *call) receive(stream grpc.ClientStream, m any) error {
 		}
 	}
 	return err
+}
+
+// await is RecvMsg. It may panic, as the handler has: then the response ends, and nothing may write to it any more.
+func (c *call) await(stream grpc.ClientStream, m any) error {
+	if c.format.media == mediaSSE {
+		defer c.keepAlive()()
+	}
+	return stream.RecvMsg(m)
 }
 
 // keepAlive writes a comment after each silence, until stop is called. While nothing is written yet, only a GET is kept alive: a POST's

@@ -342,3 +342,29 @@ func TestLateTransientFailureOfEvents(t *testing.T) {
 		}
 	})
 }
+
+// A panic that no interceptor takes ends the request; nothing may write to its connection, which is another's then.
+func TestPanicEndsTheKeepAlive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHandler(t, &fake{streamFind: func(_ *mooringv1.StreamFindRequest, s findStream) error {
+			time.Sleep(20 * time.Second) //nolint:forbidigo // fake time
+			panic("oh")
+		}})
+		w := httptest.NewRecorder()
+		func() {
+			defer func() {
+				if p := recover(); p != "oh" {
+					t.Errorf("the panic is %v", p)
+				}
+			}()
+			r := httptest.NewRequest(http.MethodGet, documents+":streamFind", nil)
+			r.Header.Set("Accept", "text/event-stream")
+			h.ServeHTTP(w, r)
+		}()
+		written := w.Body.Len()
+		time.Sleep(time.Minute) //nolint:forbidigo // fake time
+		if w.Body.Len() != written {
+			t.Errorf("%q is written after the end", w.Body.String()[written:])
+		}
+	})
+}

@@ -76,3 +76,52 @@ func (s *slowReader) Read(b []byte) (int, error) {
 	time.Sleep(time.Second) //nolint:forbidigo // fake time
 	return s.r.Read(b[:min(len(b), s.bytesPerSecond)])
 }
+
+// HTTP/2 has deadlines for each stream, and does not say beforehand whether a body is empty: a slow call and a slow reader come to their end.
+func TestDeadlinesOverHTTP2(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		row := `{"pad": "` + strings.Repeat("x", 8<<20) + `"}`
+		l := &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
+		server := &http.Server{Protocols: &http.Protocols{}, Handler: newHandler(t, &fake{
+			find: func(ctx context.Context, _ *mooringv1.FindRequest) (*mooringv1.FindResponse, error) {
+				select {
+				case <-time.After(5 * time.Minute):
+					return &mooringv1.FindResponse{Documents: docs(t, row)}, nil
+				case <-ctx.Done():
+					return nil, ctx.Err()
+				}
+			},
+		})}
+		server.Protocols.SetUnencryptedHTTP2(true)
+		done := make(chan struct{})
+		go func() { defer close(done); _ = server.Serve(l) }()
+		defer func() { _ = server.Close(); <-done }()
+		transport := &http.Transport{
+			Protocols:   server.Protocols,
+			DialContext: func(context.Context, string, string) (net.Conn, error) { return l.dial(), nil },
+		}
+		defer transport.CloseIdleConnections()
+		for method, body := range map[string]io.Reader{
+			http.MethodGet:  io.NopCloser(strings.NewReader("")), // of a length that nobody says
+			http.MethodPost: strings.NewReader("{}"),
+		} {
+			path := documents
+			if method == http.MethodPost {
+				path += ":find"
+			}
+			r, err := http.NewRequestWithContext(t.Context(), method, "http://db"+path, body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			reply, err := transport.RoundTrip(r)
+			if err != nil {
+				t.Fatalf("%s: %v", method, err)
+			}
+			n, err := io.Copy(io.Discard, &slowReader{r: reply.Body, bytesPerSecond: 16 << 10})
+			if reply.StatusCode != http.StatusOK || reply.ProtoMajor != 2 || n != reply.ContentLength || err != nil {
+				t.Errorf("%s: %s %d, %d of %d bytes, %v", method, reply.Proto, reply.StatusCode, n, reply.ContentLength, err)
+			}
+			_ = reply.Body.Close()
+		}
+	})
+}
