@@ -38,6 +38,9 @@ type openCursor struct {
 	batch []bson.Raw
 }
 
+// maxQueued is more operations than any test has a thread run.
+const maxQueued = 100
+
 // thread runs operations in order, beside the test's own.
 type thread struct {
 	todo  chan operation
@@ -75,8 +78,10 @@ func get[T any](r *run, name string) (T, error) {
 	return entity, nil
 }
 
-// create makes entities in order. Those that cannot be made yet are left out: tests that need them are skipped.
+// create makes entities in order. Those that cannot be made yet are left out: tests that use them are skipped.
 func (r *run) create(ctx context.Context, specs []bson.Raw) error {
+	s := survey{lacking: r.lacking}
+	s.entities(specs)
 	for _, spec := range specs {
 		kind := spec.FirstKey()
 		one := document(spec, kind)
@@ -150,7 +155,7 @@ func newInherited(in inherited, options bson.Raw) (inherited, error) {
 }
 
 func (r *run) newThread(ctx context.Context, a *arguments) (any, error) {
-	t := &thread{todo: make(chan operation, 100) /* tests have fewer */, done: make(chan struct{})}
+	t := &thread{todo: make(chan operation, maxQueued), done: make(chan struct{})}
 	r.threads.Go(func() {
 		defer close(t.done)
 		for {

@@ -1,6 +1,7 @@
 package unified
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/mooringdb/mooring/core/bson"
@@ -66,9 +67,9 @@ type survey struct {
 func (f *File) missing(test Test, all bool) string {
 	s := survey{lacking: map[string]string{}}
 	s.entities(f.CreateEntities)
-	for _, reason := range s.lacking {
+	for _, name := range slices.Sorted(maps.Keys(s.lacking)) {
 		if all {
-			s.need(reason)
+			s.need(s.lacking[name])
 		}
 	}
 	for _, data := range f.InitialData {
@@ -123,7 +124,9 @@ func (s *survey) operations(operations []operation) {
 	for _, op := range operations {
 		s.need(missingOperations[op.name])
 		s.need(s.lacking[op.object])
-		s.arguments(op.arguments)
+		if op.object != "testRunner" { // whose timeoutMS is another
+			s.arguments(op.arguments)
+		}
 		for _, v := range op.arguments.All() {
 			if name, ok := v.Str(); ok {
 				s.need(s.lacking[name])

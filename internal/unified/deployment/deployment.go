@@ -168,17 +168,6 @@ func (d *Deployment) Documents(namespace string) (docs []bson.Raw, exists bool) 
 	return append([]bson.Raw(nil), c.docs...), true
 }
 
-// Elect makes another data-bearing member of the replica set its primary.
-func (d *Deployment) Elect() error {
-	for _, h := range d.cluster.Hosts() {
-		if role, member := h.Role(); role == mongotest.Secondary && member {
-			h.Elect()
-			return nil
-		}
-	}
-	return errors.New("there is no secondary to elect")
-}
-
 // host is one server, with its fail points and its cursors.
 type host struct {
 	deployment *Deployment

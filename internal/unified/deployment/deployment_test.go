@@ -361,7 +361,7 @@ func TestNoBalancer(t *testing.T) {
 	})
 }
 
-// TestRoles has a secondary refuse what is for the primary, and another become it.
+// TestRoles has a secondary refuse what is for the primary, and answer reads that may go to it only.
 func TestRoles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := deployment.New(t, deployment.ReplicaSet, "7.0.0")
@@ -374,16 +374,6 @@ func TestRoles(t *testing.T) {
 			if code := mongoerr.Code(err); code != want {
 				t.Errorf("a secondary answers %s with %v, want the code %d", command, err, want)
 			}
-		}
-		if err := d.Elect(); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Minute) //nolint:forbidigo // fake
-		if primary := c.Topology().Servers[1]; primary.Kind != description.ServerRSPrimary {
-			t.Errorf("after an election %v is %v", primary.Address, primary.Kind)
-		}
-		if err := deployment.New(t, deployment.Single, "7.0.0").Elect(); err == nil {
-			t.Error("a standalone server has held an election")
 		}
 	})
 }
