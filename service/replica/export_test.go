@@ -1,0 +1,27 @@
+package replica
+
+import (
+	"google.golang.org/grpc/credentials"
+)
+
+// Credentials are what a replica with those keys connects with.
+func Credentials(keys Keys) credentials.TransportCredentials {
+	return credentials.NewTLS((&identity{keys: keys}).config())
+}
+
+// Connections are how many replicas the node has a connection to, and how many TLS connections there are of both sides.
+func (n *Node) Connections() (clients, links int) {
+	n.clients.mu.Lock()
+	defer n.clients.mu.Unlock()
+	n.links.shared.mu.Lock()
+	defer n.links.shared.mu.Unlock()
+	return len(n.clients.open), len(n.links.shared.open)
+}
+
+// What the tests go to the limits of.
+const (
+	MaxClients      = maxClients
+	MaxOthers       = maxOthers
+	MaxMessageBytes = maxMessageBytes
+	IDKey           = idKey
+)

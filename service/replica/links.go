@@ -1,0 +1,145 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/credentials"
+)
+
+// links are mutual TLS for gRPC, and the connections that were made with it, so that those of a key that is gone can be closed.
+type links struct {
+	credentials.TransportCredentials
+	shared *linkSet
+}
+
+// linkSet is the open connections of both sides.
+type linkSet struct {
+	identity *identity
+	log      *slog.Logger
+
+	// mu guards the fields below. Nothing blocks while it is held.
+	mu     sync.Mutex
+	open   map[*link]struct{}
+	warned map[string]time.Time // when it was said last that a peer was refused, by its host
+}
+
+// link is one connection.
+type link struct {
+	net.Conn
+	peer string // its public key
+	of   *linkSet
+}
+
+func newLinks(id *identity, log *slog.Logger) *links {
+	return &links{
+		credentials.NewTLS(id.config()),
+		&linkSet{identity: id, log: log, open: map[*link]struct{}{}, warned: map[string]time.Time{}},
+	}
+}
+
+var _ credentials.TransportCredentials = (*links)(nil)
+
+// ClientHandshake is the handshake of who asks.
+func (l *links) ClientHandshake(ctx context.Context, _ string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	secure, info, err := l.TransportCredentials.ClientHandshake(ctx, serverName, raw)
+	return l.shared.add(raw, secure, info, err)
+}
+
+// ServerHandshake is the handshake of who answers.
+func (l *links) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	secure, info, err := l.TransportCredentials.ServerHandshake(raw)
+	return l.shared.add(raw, secure, info, err)
+}
+
+// Clone returns one with the same connections.
+func (l *links) Clone() credentials.TransportCredentials {
+	return &links{l.TransportCredentials.Clone(), l.shared}
+}
+
+// add notes a connection whose handshake has ended.
+func (s *linkSet) add(raw, secure net.Conn, info credentials.AuthInfo, err error) (net.Conn, credentials.AuthInfo, error) {
+	if err != nil {
+		s.refused(raw.RemoteAddr(), err)
+		return nil, nil, err
+	}
+	state, _ := info.(credentials.TLSInfo)
+	l := &link{secure, peerKey(state.State), s}
+	s.mu.Lock()
+	s.open[l] = struct{}{}
+	s.mu.Unlock()
+	s.closeStale() // the keys may have changed during the handshake
+	return l, info, nil
+}
+
+// closeStale closes the connections whose peers have shown a key that is gone.
+func (s *linkSet) closeStale() {
+	var stale []*link
+	s.mu.Lock()
+	for l := range s.open {
+		if !s.identity.knows(l.peer) {
+			stale = append(stale, l)
+		}
+	}
+	s.mu.Unlock()
+	for _, l := range stale {
+		s.log.Info("closing a connection of a handle key that is gone", "peer", l.RemoteAddr().String())
+		_ = l.Close() // nothing of it is needed any more
+	}
+}
+
+// warnEvery is how often it is said of one host that it was refused: it may try again and again.
+const warnEvery = 10 * time.Second
+
+// maxWarned is of how many hosts it is remembered.
+const maxWarned = 1000
+
+// refused says of a handshake that failed whether somebody has to act: keys that differ are a fault of the configuration, or an attack. All
+// else (a scanner of ports, a peer that is going) is for debugging.
+func (s *linkSet) refused(from net.Addr, err error) {
+	var remote *net.OpError
+	problem := ""
+	switch {
+	case errors.Is(err, errForeignKey):
+		problem = "it has none of our handle keys"
+	case errors.As(err, &remote) && remote.Op == "remote error":
+		problem = "it accepts none of our handle keys, or is no replica"
+	}
+	if problem == "" {
+		s.log.Debug("handshake with a replica", "peer", from.String(), "err", err)
+		return
+	}
+	if s.mayWarn(from) {
+		s.log.Warn("a replica was refused", "peer", from.String(), "problem", problem, "err", err)
+	}
+}
+
+func (s *linkSet) mayWarn(from net.Addr) bool {
+	host, _, err := net.SplitHostPort(from.String())
+	if err != nil {
+		host = from.String()
+	}
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if last, ok := s.warned[host]; ok && now.Sub(last) < warnEvery {
+		return false
+	}
+	if len(s.warned) >= maxWarned {
+		clear(s.warned)
+	}
+	s.warned[host] = now
+	return true
+}
+
+// Close closes the connection, and forgets it.
+func (l *link) Close() error {
+	l.of.mu.Lock()
+	delete(l.of.open, l)
+	l.of.mu.Unlock()
+	return l.Conn.Close()
+}

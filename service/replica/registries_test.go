@@ -1,0 +1,354 @@
+package replica_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/client"
+	"github.com/mooringdb/mooring/core/connstring"
+	"github.com/mooringdb/mooring/core/cursor"
+	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/service/handle"
+	"github.com/mooringdb/mooring/service/replica"
+)
+
+// deployment is where the cursors of some replicas are.
+type deployment struct {
+	uri  string
+	dial func(ctx context.Context, network, addr string) (net.Conn, error)
+	open func() int // cursors
+}
+
+func single(t *testing.T, docs ...bson.Raw) deployment {
+	t.Helper()
+	s := mongotest.NewServer(t, nil)
+	s.SetDocuments("db.c", docs...)
+	return deployment{"mongodb://db.test/?directConnection=true", s.Dial, s.OpenCursors}
+}
+
+func behindBalancer(t *testing.T, docs ...bson.Raw) deployment {
+	t.Helper()
+	b := mongotest.NewBalanced(t, mongotest.BalancedConfig{Strict: true})
+	b.SetDocuments("db.c", docs...)
+	return deployment{b.URI(""), b.Dial, b.OpenCursors}
+}
+
+// gateway is a registry with a client and a node: one replica without its public ports.
+type gateway struct {
+	*node
+	*handle.Registry
+	client *client.Client
+}
+
+// join starts a gateway with the key a; it ends with the test. advertise, if not empty, leads to it through something.
+func join(t *testing.T, d deployment, advertise string, options ...option) *gateway {
+	t.Helper()
+	g := &gateway{}
+	cfg, err := connstring.Parse(d.uri)
+	if err == nil {
+		g.client, err = client.New(cfg, client.Options{Dialer: d.dial})
+	}
+	if err == nil {
+		err = g.client.Start(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = g.client.Close(context.Background()) })
+	if advertise != "" {
+		options = append(options, func(c *replica.Config) { c.Advertise = advertise })
+	}
+	g.node = bind(t, "a", options...)
+	g.Registry = handle.New(handle.Config{
+		Keys: g.ring, Deployment: "d", Replica: g.Advertised(),
+		Continue: func(s cursor.State) handle.Cursor { return g.client.ContinueCursor(s) },
+	})
+	g.SetPeers(g.node)
+	if err := g.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	g.Serve(g.Registry)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), waitTime)
+		defer cancel()
+		if err := g.Close(ctx); err != nil {
+			t.Errorf("Registry.Close = %v", err)
+		}
+	})
+	return g
+}
+
+func (g *gateway) find(ctx context.Context, size int32) (handle.Page, error) {
+	ns := client.Namespace{Database: "db", Collection: "c"}
+	return g.Open(ctx, handle.Opening{Namespace: handle.Namespace(ns), BatchSize: &size, Run: func(ctx context.Context) (handle.Cursor, error) {
+		return g.client.Find(ctx, ns, client.FindOptions{BatchSize: &size, RunOn: true})
+	}})
+}
+
+func (g *gateway) next(ctx context.Context, token string) (handle.Page, error) {
+	return g.Next(ctx, handle.Asking{Token: token})
+}
+
+// reading is what a client has read: the documents' numbers must be 0, 1, 2, …
+type reading struct{ n int32 }
+
+func (r *reading) take(docs []bson.Raw) error {
+	for _, doc := range docs {
+		v, _ := doc.Lookup("_id")
+		if id, ok := v.Int32(); !ok || id != r.n {
+			return fmt.Errorf("document %d came where %d was due", id, r.n)
+		}
+		r.n++
+	}
+	return nil
+}
+
+// readAll reads one cursor at random gateways, and says how that ended.
+func readAll(t *testing.T, gateways []*gateway, total int32) string {
+	any := func() *gateway { return gateways[rand.IntN(len(gateways))] }
+	page, err := any().find(t.Context(), 7)
+	if err != nil {
+		t.Errorf("Open = %v", err)
+		return "broken"
+	}
+	var r reading
+	patience := time.NewTicker(20 * time.Millisecond)
+	defer patience.Stop()
+	unknown := 0
+	for {
+		if err := r.take(page.Documents); err != nil {
+			t.Errorf("%v", err)
+			return "broken"
+		}
+		if page.Token == "" {
+			break
+		}
+		token, read := page.Token, page
+		if page, err = any().next(t.Context(), token); err == nil && rand.IntN(3) == 0 {
+			page, err = repeat(t, any(), token, page) // the answer was lost on the way to the client
+		}
+		switch {
+		case errors.Is(err, handle.ErrCursorTokenReused):
+			return "reused"
+		case errors.Is(err, handle.ErrCursorPositionUnknown) && unknown < 100: // whoever knows may be reached again
+			unknown++
+			<-patience.C
+			page = handle.Page{Token: read.Token}
+		case errors.Is(err, handle.ErrCursorPositionUnknown):
+			return "unknown"
+		case err != nil:
+			t.Errorf("Next = %v", err)
+			return "broken"
+		}
+	}
+	if r.n != total {
+		t.Errorf("read %d documents of %d", r.n, total)
+		return "broken"
+	}
+	return "complete"
+}
+
+// repeat asks again; what comes must be the same page.
+func repeat(t *testing.T, g *gateway, token string, page handle.Page) (handle.Page, error) {
+	again, err := g.next(t.Context(), token)
+	if err == nil && (again.Token != page.Token || len(again.Documents) != len(page.Documents)) {
+		t.Errorf("a repeated Next brings another page")
+	}
+	return again, err
+}
+
+// TestRotationWhileReading: keys change on all replicas, step by step, and no client notices.
+func TestRotationWhileReading(t *testing.T) {
+	const total = 400
+	d := single(t, mongotest.Numbered(0, total, 10)...)
+	gateways := []*gateway{join(t, d, ""), join(t, d, ""), join(t, d, "")}
+	stop := make(chan struct{})
+	var reading sync.WaitGroup
+	for range 8 {
+		reading.Go(func() {
+			for {
+				if end := readAll(t, gateways, total); end != "complete" {
+					t.Errorf("a reading ended as %s", end)
+					return
+				}
+				select {
+				case <-stop:
+					return
+				default:
+				}
+			}
+		})
+	}
+	// As docs/operations.md says: the old key leaves when its tokens have expired, here when nobody reads any more.
+	for _, step := range []string{"ab", "ba"} {
+		for _, g := range gateways {
+			g.rotate(step)
+			_ = readAll(t, gateways, total)
+		}
+	}
+	close(stop)
+	reading.Wait()
+	for _, g := range gateways {
+		g.rotate("b")
+	}
+	if end := readAll(t, gateways, total); end != "complete" {
+		t.Errorf("with the new key alone a reading ended as %s", end)
+	}
+}
+
+// TestLifeAfterLife: at the address of a replica that has crashed, the next one cannot say what was delivered.
+func TestLifeAfterLife(t *testing.T) {
+	d := single(t, mongotest.Numbered(0, 50, 10)...)
+	b := join(t, d, "")
+	a := join(t, d, "")
+	page, err := a.find(t.Context(), 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.stop() // nobody hears of it any more
+	if _, err := b.next(t.Context(), page.Token); !errors.Is(err, handle.ErrCursorPositionUnknown) {
+		t.Errorf("Next while nobody is there = %v, want ErrCursorPositionUnknown", err)
+	}
+	again := join(t, d, "", at(a.Advertised()))
+	for name, g := range map[string]*gateway{"another replica": b, "the next one itself": again} {
+		if _, err := g.next(t.Context(), page.Token); !errors.Is(err, handle.ErrCursorPositionUnknown) {
+			t.Errorf("Next at %s = %v, want ErrCursorPositionUnknown", name, err)
+		}
+	}
+	if page, err := b.Next(t.Context(), handle.Asking{Token: page.Token, AllowGap: true}); err != nil || len(page.Documents) == 0 {
+		t.Errorf("Next with allowGap = %d documents, %v", len(page.Documents), err)
+	}
+}
+
+// TestDrainMovesLargeRests: what is left of a batch of 16 MiB goes along, over TLS.
+func TestDrainMovesLargeRests(t *testing.T) {
+	const total = 8
+	d := single(t, mongotest.Numbered(0, total, 2<<20-100)...)
+	b := join(t, d, "")
+	a := join(t, d, "", knowing(b.Advertised()))
+	page, err := a.find(t.Context(), total-1) // a batch of 14 MiB, of which a page is one document
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r reading
+	if err := r.take(page.Documents); err != nil || r.n > 2 {
+		t.Fatalf("the first page has %d documents, %v", r.n, err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+	defer cancel()
+	if err := a.Drain(ctx); err != nil {
+		t.Errorf("Drain = %v", err)
+	}
+	a.stop()
+	for page.Token != "" {
+		if page, err = b.next(t.Context(), page.Token); err != nil {
+			t.Fatalf("after %d documents: %v", r.n, err)
+		}
+		if err := r.take(page.Documents); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if r.n != total || d.open() != 0 {
+		t.Errorf("read %d documents of %d, %d cursors are open", r.n, total, d.open())
+	}
+}
+
+// TestPinned: a pinned cursor is read, streamed and closed at any replica, by its owner.
+func TestPinned(t *testing.T) {
+	const total = 60
+	d := behindBalancer(t, mongotest.Numbered(0, total, 10)...)
+	a, b := join(t, d, ""), join(t, d, "")
+	for range 5 {
+		if end := readAll(t, []*gateway{a, b}, total); end != "complete" {
+			t.Errorf("a reading ended as %s", end)
+		}
+	}
+	page, err := a.find(t.Context(), 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r reading
+	_ = r.take(page.Documents)
+	if err := b.stream(t.Context(), page.Token, r.take); err != nil || r.n != total {
+		t.Errorf("streamed up to document %d of %d: %v", r.n, total, err)
+	}
+	if page, err = a.find(t.Context(), 5); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.CloseCursor(t.Context(), "", page.Token); err != nil || d.open() != 0 {
+		t.Errorf("CloseCursor = %v, %d cursors are open", err, d.open())
+	}
+
+	// Whoever streams it elsewhere and goes away ends it.
+	if page, err = a.find(t.Context(), 5); err != nil {
+		t.Fatal(err)
+	}
+	enough := errors.New("enough")
+	if err := b.stream(t.Context(), page.Token, func([]bson.Raw) error { return enough }); !errors.Is(err, enough) {
+		t.Errorf("the stream ended with %v", err)
+	}
+	eventually(t, "the cursor is closed on its server", func() bool { return d.open() == 0 })
+
+	// The owner is gone.
+	if page, err = a.find(t.Context(), 5); err != nil {
+		t.Fatal(err)
+	}
+	a.stop()
+	if _, err := b.next(t.Context(), page.Token); !errors.Is(err, handle.ErrOwnerGone) {
+		t.Errorf("Next = %v, want ErrOwnerGone", err)
+	}
+}
+
+// TestDeadlineOfPinned: the owner's getMore ends with the caller's time.
+func TestDeadlineOfPinned(t *testing.T) {
+	b := mongotest.NewBalanced(t, mongotest.BalancedConfig{Services: 1})
+	b.SetDocuments("db.c", mongotest.Numbered(0, 60, 10)...)
+	d := deployment{b.URI(""), b.Dial, b.OpenCursors}
+	owner, other := join(t, d, ""), join(t, d, "")
+	page, err := owner.find(t.Context(), 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Service(0).Handle("getMore", mongotest.Always(mongotest.Hang()))
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	begun := time.Now()
+	_, err = other.next(ctx, page.Token)
+	if err == nil || time.Since(begun) > 5*time.Second {
+		t.Errorf("Next = %v after %s, want an end after 300 ms", err, time.Since(begun))
+	}
+}
+
+// stream reads a cursor as CursorService.Stream does.
+func (g *gateway) stream(ctx context.Context, token string, take func([]bson.Raw) error) error {
+	ctx, taken, err := g.Take(ctx, handle.Asking{Token: token})
+	if err != nil {
+		return err
+	}
+	defer taken.Release()
+	defer func() { _ = taken.Cursor.Close(ctx) }()
+	if err := take(taken.Documents); err != nil {
+		return err
+	}
+	for !taken.Cursor.Done() {
+		b, err := taken.Cursor.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := take(b.Documents); err != nil {
+			return err
+		}
+	}
+	return nil
+}

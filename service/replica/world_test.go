@@ -1,0 +1,287 @@
+package replica_test
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/mooringdb/mooring/service/handle"
+	"github.com/mooringdb/mooring/service/replica"
+	"github.com/mooringdb/mooring/service/stream"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// waitTime is what nothing takes unless it is broken.
+const waitTime = 30 * time.Second
+
+// ring makes a ring of keys, each named by a letter: the same letter is the same key.
+func ring(t testing.TB, letters string) *handle.KeyRing {
+	t.Helper()
+	r, err := handle.NewKeyRing(keys(t, letters)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func keys(t testing.TB, letters string) []handle.Key {
+	t.Helper()
+	var all []handle.Key
+	for _, letter := range letters {
+		key, err := handle.NewKey([]byte(strings.Repeat(string(letter), 32)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, key)
+	}
+	return all
+}
+
+// node is a replica on a kernel port with a log that can be read.
+type node struct {
+	*replica.Node
+	t    testing.TB
+	ring *handle.KeyRing
+	log  *safeBuffer
+	stop func()
+}
+
+type option func(*replica.Config)
+
+func at(address string) option {
+	return func(c *replica.Config) { c.Address, c.Advertise = address, address }
+}
+
+func knowing(peers ...string) option { return func(c *replica.Config) { c.Peers = peers } }
+
+// start starts a replica with those keys that answers from r; nil: it is not asked. It ends with the test.
+func start(t testing.TB, letters string, r replica.Registry, options ...option) *node {
+	t.Helper()
+	n := bind(t, letters, options...)
+	if r == nil {
+		r = &fake{}
+	}
+	n.Serve(r)
+	return n
+}
+
+// bind is start without an answer.
+func bind(t testing.TB, letters string, options ...option) *node {
+	t.Helper()
+	n := &node{t: t, ring: ring(t, letters), log: &safeBuffer{}}
+	cfg := replica.Config{
+		Keys: n.ring, Address: "127.0.0.1:0", Advertise: "127.0.0.1:0", Streams: stream.New(stream.Config{}),
+		Log:    slog.New(slog.NewTextHandler(n.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Failed: func(err error) { t.Errorf("Failed: %v", err) },
+	}
+	for _, o := range options {
+		o(&cfg)
+	}
+	n.Node = replica.New(cfg)
+	if err := n.Bind(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	n.stop = sync.OnceFunc(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), waitTime)
+		defer cancel()
+		if err := n.Close(ctx); err != nil {
+			t.Errorf("Close = %v", err)
+		}
+	})
+	t.Cleanup(n.stop)
+	return n
+}
+
+// rotate gives the replica other keys.
+func (n *node) rotate(letters string) {
+	n.t.Helper()
+	if err := n.ring.Replace(keys(n.t, letters)...); err != nil {
+		n.t.Fatal(err)
+	}
+	n.KeysChanged()
+}
+
+// eventually waits until ok says so.
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	again := time.NewTicker(time.Millisecond)
+	defer again.Stop()
+	late := time.After(waitTime)
+	for !ok() {
+		select {
+		case <-again.C:
+		case <-late:
+			t.Fatalf("not after %s: %s", waitTime, what)
+		}
+	}
+}
+
+// fake is a registry whose answers a test gives; nil functions refuse.
+type fake struct {
+	self   handle.Replica
+	answer func(ctx context.Context, q handle.Question) (handle.Answer, error)
+	accept func(rec handle.Record) error
+	list   func(q handle.Query) []handle.Info
+	kill   func(ctx context.Context, id string) error
+}
+
+func (f *fake) Self() handle.Replica { return f.self }
+
+func (f *fake) Answer(ctx context.Context, q handle.Question) (handle.Answer, error) {
+	if f.answer == nil {
+		return handle.Answer{}, handle.ErrNotHere
+	}
+	return f.answer(ctx, q)
+}
+
+func (f *fake) AnswerStream(context.Context, handle.Question) (context.Context, *handle.Taken, error) {
+	return nil, nil, handle.ErrNotHere
+}
+
+func (f *fake) Accept(rec handle.Record) error {
+	if f.accept == nil {
+		return handle.ErrClosing
+	}
+	return f.accept(rec)
+}
+
+func (f *fake) Handles(q handle.Query) []handle.Info {
+	if f.list == nil {
+		return nil
+	}
+	return f.list(q)
+}
+
+func (f *fake) Kill(ctx context.Context, id string) error {
+	if f.kill == nil {
+		return handle.ErrHandleNotFound
+	}
+	return f.kill(ctx, id)
+}
+
+// proxy is what stands between two replicas: it passes bytes on until it is told otherwise.
+type proxy struct {
+	l  net.Listener
+	wg sync.WaitGroup
+
+	// mu guards the fields below.
+	mu    sync.Mutex
+	to    string
+	conns []net.Conn
+	deaf  bool // passes nothing on any more, and says nothing about it
+	mute  bool // answers are lost: connections break as soon as there is one
+}
+
+func newProxy(t testing.TB, to string) *proxy {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &proxy{l: l, to: to}
+	p.wg.Go(p.run)
+	t.Cleanup(func() {
+		_ = l.Close()
+		p.cut()
+		p.wg.Wait()
+	})
+	return p
+}
+
+func (p *proxy) address() string { return p.l.Addr().String() }
+
+// lead says where it leads to.
+func (p *proxy) lead(to string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.to = to
+}
+
+func (p *proxy) run() {
+	for {
+		near, err := p.l.Accept()
+		if err != nil {
+			return
+		}
+		p.mu.Lock()
+		to := p.to
+		p.mu.Unlock()
+		far, err := net.Dial("tcp", to)
+		if err != nil {
+			_ = near.Close()
+			continue
+		}
+		p.mu.Lock()
+		p.conns = append(p.conns, near, far)
+		p.mu.Unlock()
+		p.wg.Go(func() { p.pass(far, near, false) })
+		p.wg.Go(func() { p.pass(near, far, true) })
+	}
+}
+
+func (p *proxy) pass(to io.WriteCloser, from io.ReadCloser, answers bool) {
+	defer to.Close()
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(buf)
+		if err != nil {
+			return
+		}
+		p.mu.Lock()
+		deaf, mute := p.deaf, p.mute && answers
+		p.mu.Unlock()
+		switch {
+		case mute:
+			_ = from.Close()
+			return
+		case deaf:
+			continue
+		}
+		if _, err := to.Write(buf[:n]); err != nil {
+			_ = from.Close()
+			return
+		}
+	}
+}
+
+func (p *proxy) set(deaf, mute bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.deaf, p.mute = deaf, mute
+}
+
+// cut breaks all connections.
+func (p *proxy) cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.conns {
+		_ = c.Close()
+	}
+	p.conns = nil
+}
+
+type safeBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *safeBuffer) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(b)
+}
+
+func (s *safeBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
