@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -31,9 +33,13 @@ type Config struct {
 	AddressesFile string
 	// HandleKeys seal the tokens of cursors: the first seals, all open. None means a random one for this process.
 	HandleKeys []handle.Key
-	Cursors    Cursors
-	Pages      Pages
-	Streams    Streams
+	// HandleKeysFile is the file that they were read from; empty: they were given in another way. See ParseHandleKeys.
+	HandleKeysFile string
+	// Replica is how this gateway and its other replicas find each other.
+	Replica Replica
+	Cursors Cursors
+	Pages   Pages
+	Streams Streams
 	// MaxRequestSize bounds one request message or body, in bytes.
 	MaxRequestSize int64
 	// RequestTimeout bounds unary calls that bring no deadline; 0: nothing does.
@@ -72,6 +78,18 @@ func (t TLS) Enabled() bool { return t.CertificateFile != "" }
 type Cursors struct {
 	Idle       time.Duration
 	PageMemory int64
+	// MaxPerPrincipal is how many one principal may hold; 0: any number.
+	MaxPerPrincipal int
+	// MaxPinned is the part of a pool's connections that may be pinned, above 0 and at most 1.
+	MaxPinned float64
+}
+
+// Replica is the listener for other replicas.
+type Replica struct {
+	Address string // empty: no listener, and no other replicas
+	// Advertise is where the others reach it. Its port may be 0 where that of Address is: it is then the one that the kernel chose.
+	Advertise string
+	Peers     []string
 }
 
 // Pages bounds a page, and a message of a stream.
@@ -139,5 +157,41 @@ func (c *Config) check() error {
 	if (c.TLS.CertificateFile == "") != (c.TLS.KeyFile == "") {
 		refuse("tls.certificateFile", "and tls.keyFile belong together: set both or neither")
 	}
+	c.Replica.check(len(c.HandleKeys) > 0, refuse)
+	if c.Replica.Address != "" && len(c.Replica.Peers) == 0 {
+		c.Warnings = append(c.Warnings, "replica.peers names nobody: cursors cannot move to another replica when this one stops")
+	}
 	return errors.Join(errs...)
+}
+
+// check completes the advertised address, and refuses what does not go together.
+func (r *Replica) check(keyed bool, refuse func(option, problem string)) {
+	if r.Address == "" {
+		if r.Advertise != "" {
+			refuse("replica.advertise", "needs replica.address: there is no listener for other replicas")
+		}
+		if len(r.Peers) > 0 {
+			refuse("replica.peers", "needs replica.address: there is no listener for other replicas")
+		}
+		return
+	}
+	if !keyed {
+		refuse("replica.address", "needs handle.keys: replicas know each other by them (make one with: mooring key new)")
+	}
+	host, port, _ := net.SplitHostPort(r.Address) // parseAddress has done it
+	switch own, _, err := net.SplitHostPort(r.Advertise); {
+	case r.Advertise != "" && err == nil && own != "":
+	case r.Advertise != "":
+		r.Advertise = net.JoinHostPort(r.Advertise, port)
+	case isWildcard(host):
+		refuse("replica.advertise", fmt.Sprintf("is required: other replicas cannot reach this one at %s", r.Address))
+	default:
+		r.Advertise = r.Address
+	}
+}
+
+// isWildcard says whether a listener on that host listens on all addresses.
+func isWildcard(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "" || err == nil && ip.IsUnspecified()
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -60,6 +61,11 @@ func TestDefaults(t *testing.T) {
 		{"handle.keys", len(c.HandleKeys), 0},
 		{"cursors.idle", c.Cursors.Idle, 10 * time.Minute},
 		{"cursors.pageMemory", c.Cursors.PageMemory, int64(64 << 20)},
+		{"cursors.maxPerPrincipal", c.Cursors.MaxPerPrincipal, 100},
+		{"cursors.maxPinned", c.Cursors.MaxPinned, 0.8},
+		{"replica.address", c.Replica.Address, ""},
+		{"replica.advertise", c.Replica.Advertise, ""},
+		{"replica.peers", len(c.Replica.Peers), 0},
 		{"pages.maxSize", c.Pages.MaxSize, int64(3 << 20)},
 		{"streams.memory", c.Streams.Memory, int64(32 << 20)},
 		{"requests.maxSize", c.MaxRequestSize, int64(64 << 20)},
@@ -142,6 +148,86 @@ func TestSecretsFromFiles(t *testing.T) {
 	}
 }
 
+// TestReplica: what is advertised, and whose addresses are asked.
+func TestReplica(t *testing.T) {
+	for _, row := range []struct {
+		name, address, advertise, want string
+	}{
+		{"the listener's own", "10.0.0.1:27081", "", "10.0.0.1:27081"},
+		{"a name", "gw-1.example:27081", "", "gw-1.example:27081"},
+		{"a host", ":27081", "gw-1.example", "gw-1.example:27081"},
+		{"a Pod's address", ":27081", "10.1.2.3", "10.1.2.3:27081"},
+		{"a Pod's IPv6 address", ":27081", "fd00::1", "[fd00::1]:27081"},
+		{"another port", ":27081", "10.1.2.3:4", "10.1.2.3:4"},
+		{"another port, IPv6", ":27081", "[fd00::1]:4", "[fd00::1]:4"},
+		{"the kernel's port", "127.0.0.1:0", "", "127.0.0.1:0"},
+	} {
+		c, err := load(t, []string{"--uri", uri, "--handle-keys", key, "--replica-address", row.address},
+			[]string{"MOORING_REPLICA_ADVERTISE=" + row.advertise, "MOORING_REPLICA_PEERS=peers.example:1"})
+		if err != nil || c.Replica.Address != row.address || c.Replica.Advertise != row.want || len(c.Warnings) > 0 {
+			t.Errorf("%s: Load = %+v, %v, %q; want %s advertised", row.name, c.Replica, err, c.Warnings, row.want)
+		}
+	}
+}
+
+func TestReplicaPeers(t *testing.T) {
+	want := []string{"a:1", "[fd00::1]:2", "c.example:3"}
+	for _, row := range []struct {
+		name string
+		args []string
+	}{
+		{"commas", []string{"--replica-peers=a:1,[fd00::1]:2, c.example:3"}},
+		{"lines", []string{"--replica-peers=a:1\n[fd00::1]:2\nc.example:3\n"}},
+		{"a list in the file", []string{"--config", write(t, "c.yaml", "replica: {peers: ['a:1', '[fd00::1]:2', 'c.example:3']}\n")}},
+	} {
+		c, err := load(t, append([]string{"--uri", uri, "--handle-keys", key, "--replica-address=10.0.0.1:1"}, row.args...), nil)
+		if err != nil || !slices.Equal(c.Replica.Peers, want) {
+			t.Errorf("%s: Load: peers %q, %v; want %q", row.name, c.Replica.Peers, err, want)
+		}
+	}
+	c, err := load(t, []string{"--uri", uri, "--handle-keys", key, "--replica-address=10.0.0.1:1"}, nil)
+	if err != nil || len(c.Warnings) != 1 || !strings.Contains(c.Warnings[0], "replica.peers") {
+		t.Errorf("Load without peers: %q, %v; want a warning", c.Warnings, err)
+	}
+}
+
+func TestLimitsOfCursors(t *testing.T) {
+	c, err := load(t, []string{"--uri", uri, "--cursors-max-per-principal=none", "--cursors-max-pinned=100%"}, nil)
+	if err != nil || c.Cursors.MaxPerPrincipal != 0 || c.Cursors.MaxPinned != 1 {
+		t.Errorf("Load = %+v, %v; want no limit for a principal, and the whole pool", c.Cursors, err)
+	}
+	c, err = load(t, []string{"--uri", uri, "--cursors-max-per-principal=7", "--cursors-max-pinned=25%"}, nil)
+	if err != nil || c.Cursors.MaxPerPrincipal != 7 || c.Cursors.MaxPinned != 0.25 {
+		t.Errorf("Load = %+v, %v; want 7 and a quarter", c.Cursors, err)
+	}
+}
+
+// TestParseHandleKeys: the file's name is kept, and its text is read as strictly as the first time.
+func TestParseHandleKeys(t *testing.T) {
+	file := write(t, "keys", "# first\n"+key+"\n")
+	c, err := load(t, []string{"--uri", uri, "--handle-keys-file", file}, nil)
+	if err != nil || c.HandleKeysFile != file {
+		t.Fatalf("Load: keys of %q, %v; want %s", c.HandleKeysFile, err, file)
+	}
+	for _, row := range []struct {
+		name, text string
+		want       int
+	}{
+		{"one a line", key + "\n#\n" + key + "\n", 2},
+		{"commas", key + "," + key, 2},
+		{"not base64", "hunter2!", 0},
+		{"no key", "# none\n", 0},
+	} {
+		keys, err := config.ParseHandleKeys([]byte(row.text))
+		if len(keys) != row.want || (err == nil) != (row.want > 0) || err != nil && strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: ParseHandleKeys = %d keys, %v; want %d", row.name, len(keys), err, row.want)
+		}
+	}
+	if c, err := load(t, []string{"--uri", uri, "--handle-keys", key}, nil); err != nil || c.HandleKeysFile != "" {
+		t.Errorf("Load without a file: keys of %q, %v", c.HandleKeysFile, err)
+	}
+}
+
 // TestRefused: each error says which option it is about and where its value stood, and shows no secret.
 func TestRefused(t *testing.T) {
 	file := func(text string) []string { return []string{"--uri", uri, "--config", write(t, "c.yaml", text)} }
@@ -166,8 +252,22 @@ func TestRefused(t *testing.T) {
 		{"size", []string{"--uri", uri, "--pages-max-size", "3MB"}, nil, []string{"option pages.maxSize", "64MiB"}},
 		{"size too large", []string{"--uri", uri, "--pages-max-size", "9999999999GiB"}, nil, []string{"option pages.maxSize", "within 1KiB and 48MiB"}},
 		{"key", []string{"--uri", uri, "--handle-keys", "hunter2"}, nil, []string{"option handle.keys (from --handle-keys)"}},
+		{"file without a key", []string{"--uri", uri, "--handle-keys-file", write(t, "keys", "# none\n")}, nil, []string{"option handle.keys (from --handle-keys-file", "no key in the file"}},
 		{"half of TLS", []string{"--uri", uri, "--tls-key-file", "k.pem"}, nil, []string{"tls.certificateFile", "tls.keyFile"}},
 		{"nothing to serve", []string{"--uri", uri, "--grpc-address=none", "--rest-address=none"}, nil, []string{"nothing to serve"}},
+		{"limit of nothing", []string{"--uri", uri, "--cursors-max-per-principal", "0"}, nil, []string{"option cursors.maxPerPrincipal", "from 1 and not none"}},
+		{"no percentage", []string{"--uri", uri, "--cursors-max-pinned", "0.8"}, nil, []string{"option cursors.maxPinned", "1% to 100%"}},
+		{"more than all", []string{"--uri", uri, "--cursors-max-pinned", "101%"}, nil, []string{"option cursors.maxPinned"}},
+		{"replicas without a key", []string{"--uri", uri, "--replica-address", "10.0.0.1:1"}, nil, []string{"option replica.address: needs handle.keys", "mooring key new"}},
+		{"replica that cannot be reached", []string{"--uri", uri, "--handle-keys", key, "--replica-address", ":1"}, nil, []string{"option replica.advertise: is required"}},
+		{"all IPv6 addresses", []string{"--uri", uri, "--handle-keys", key, "--replica-address", "[::]:1"}, nil, []string{"option replica.advertise: is required"}},
+		{"advertising all addresses", []string{"--uri", uri, "--handle-keys", key, "--replica-address", ":1", "--replica-advertise=0.0.0.0"}, nil, []string{"option replica.advertise (from --replica-advertise)", "all addresses"}},
+		{"advertising a port only", []string{"--uri", uri, "--handle-keys", key, "--replica-address", ":1", "--replica-advertise=:2"}, nil, []string{"option replica.advertise", "neither a host"}},
+		{"advertising a named port", []string{"--uri", uri, "--handle-keys", key, "--replica-address", ":1", "--replica-advertise=a:http"}, nil, []string{"option replica.advertise", "0 to 65535"}},
+		{"advertising nothing", []string{"--uri", uri, "--replica-advertise", "10.0.0.1"}, nil, []string{"option replica.advertise: needs replica.address"}},
+		{"peers of nobody", []string{"--uri", uri, "--replica-peers", "a:1"}, nil, []string{"option replica.peers: needs replica.address"}},
+		{"peer without a port", []string{"--uri", uri, "--replica-peers", "a:1,b"}, nil, []string{"option replica.peers", `"b"`}},
+		{"peer with port 0", []string{"--uri", uri, "--replica-peers", "a:0"}, nil, []string{"option replica.peers", "1 to 65535"}},
 		{"two at once", []string{"--uri", uri, "--log-level=x", "--log-format=y"}, nil, []string{"log.level", "\n", "log.format"}},
 		{"no such file", []string{"--uri", uri, "--config", "/no/such.yaml"}, nil, []string{"/no/such.yaml"}},
 		{"unknown key", file("log:\n  levle: info\n"), nil, []string{"option log.levle (from ", "c.yaml", "is unknown"}},

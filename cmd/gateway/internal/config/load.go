@@ -20,7 +20,10 @@ import (
 // layer is what one source says: option names, and for each its text and where exactly that stood.
 type layer map[string]setting
 
-type setting struct{ text, source string }
+type setting struct {
+	text, source string
+	file         string // that holds the text, if it is a secret in a file of its own
+}
 
 // value is what an option came to.
 type value struct {
@@ -72,6 +75,12 @@ func Load(flags *pflag.FlagSet, environ []string) (*Config, error) {
 		if err == nil {
 			c.values = append(c.values, value{o, s})
 			err = o.parse(c, s.text)
+			if o.Name == handleKeys {
+				c.HandleKeysFile = s.file
+				if err == nil && s.file != "" && len(c.HandleKeys) == 0 {
+					err = errNoKey
+				}
+			}
 			if s.source == fromDefault {
 				s.source = ""
 			}
@@ -99,10 +108,10 @@ func (o option) resolve(layers []layer) (setting, error) {
 			return s, nil
 		case indirect:
 			text, err := os.ReadFile(path.text)
-			return setting{strings.TrimSpace(string(text)), path.source + ": " + path.text}, err
+			return setting{strings.TrimSpace(string(text)), path.source + ": " + path.text, path.text}, err
 		}
 	}
-	return setting{o.Default, fromDefault}, nil
+	return setting{text: o.Default, source: fromDefault}, nil
 }
 
 func fromFlags(flags *pflag.FlagSet) (layer, error) {
@@ -169,7 +178,7 @@ func fromFile(path string) (layer, error) {
 		switch {
 		case isMongo && err == nil:
 			if text != "" {
-				l[mongoOptions] = setting{l[mongoOptions].text + mongoLines(name, text), path}
+				l[mongoOptions] = setting{text: l[mongoOptions].text + mongoLines(name, text), source: path}
 			}
 		case isGroup(key) && text == "" && err == nil:
 			// A group that has nothing in it.
@@ -178,7 +187,7 @@ func fromFile(path string) (layer, error) {
 		case err != nil:
 			errs = append(errs, &Error{Option: key, Source: path, Problem: err.Error()})
 		case text != "":
-			l[key] = setting{text, path}
+			l[key] = setting{text: text, source: path}
 		}
 	}
 	return l, errors.Join(errs...)
@@ -214,7 +223,7 @@ func scalar(v any) (string, error) {
 // fill adds the texts that koanf has read.
 func (l layer) fill(k *koanf.Koanf) layer {
 	for name, s := range l {
-		l[name] = setting{k.String(name), s.source}
+		l[name] = setting{text: k.String(name), source: s.source}
 	}
 	return l
 }

@@ -23,6 +23,9 @@ type option struct {
 	shown func(c *Config) string
 }
 
+// handleKeys is the option whose file is read again while the gateway runs.
+const handleKeys = "handle.keys"
+
 // fileSuffix makes, of a secret's name, the name of the option that says which file holds the secret.
 const fileSuffix = "File"
 
@@ -88,16 +91,38 @@ var options = []option{
 	{
 		Name: "addressesFile", Kind: "path",
 		Doc: "File that gets the addresses of the listeners as JSON, once they listen: " +
-			`{"grpc":"127.0.0.1:27080","rest":"127.0.0.1:8080"}. Made for scripts that use port 0.`,
+			`{"grpc":"127.0.0.1:27080","rest":"127.0.0.1:8080"}, and debug and replica if they are there. Made for scripts that ` +
+			"use port 0.",
 		parse: into(func(c *Config) *string { return &c.AddressesFile }, parseText),
 	},
 	{
-		Name: "handle.keys", Kind: "keys", Secret: true,
+		Name: handleKeys, Kind: "keys", Secret: true,
 		Doc: "Keys that seal the tokens of cursors, one a line, each as `mooring key new` prints it; lines that start " +
-			"with # are comments. The first seals and all open, so a new key goes in front, and the last one leaves " +
-			"when its tokens have expired. All replicas need the same list. Without one the gateway makes a key, " +
-			"which it forgets when it stops.",
+			"with # are comments. The first seals and all open; docs/operations.md says how to change them. All replicas " +
+			"need the same list. Without one the gateway makes a key, which it forgets when it stops. A file of keys is " +
+			"looked at every five seconds and on SIGHUP, and new keys count at once; one that cannot be used is an error in " +
+			"the log, and the keys stay.",
 		parse: into(func(c *Config) *[]handle.Key { return &c.HandleKeys }, parseKeys),
+	},
+	{
+		Name: "replica.address", Kind: "host:port", Default: none,
+		Doc: "Where this gateway listens for its other replicas, with mutual TLS by the handle keys, which it needs. Port 0 " +
+			"lets the kernel choose one; none means that this is the only replica, and cursors cannot be continued " +
+			"elsewhere. No client has business there.",
+		parse: into(func(c *Config) *string { return &c.Replica.Address }, parseAddress),
+	},
+	{
+		Name: "replica.advertise", Kind: "host or host:port",
+		Doc: "Where the other replicas reach that listener: an address of this replica's own, never of a load balancer. Without " +
+			"a port it is that of replica.address; without the option it is replica.address, which must then name a host.",
+		parse: into(func(c *Config) *string { return &c.Replica.Advertise }, parseAdvertise),
+	},
+	{
+		Name: "replica.peers", Kind: "list of host:port",
+		Doc: "Where to look for the other replicas, one a line or with commas between them. A DNS name stands for all its " +
+			"addresses, such as that of a headless Service; this replica itself may be among them. Without it a replica " +
+			"finds only those that tokens name, and its cursors cannot move elsewhere when it stops.",
+		parse: into(func(c *Config) *[]string { return &c.Replica.Peers }, parsePeers),
 	},
 	{
 		Name: "cursors.idle", Kind: "duration", Default: "10m",
@@ -111,6 +136,18 @@ var options = []option{
 			"gets the same one, and what is left of a server's batch that was larger than a page. When it is full the oldest " +
 			"pages are forgotten (asking again is CursorTokenReused), then the oldest leftovers (CursorPositionUnknown).",
 		parse: into(func(c *Config) *int64 { return &c.Cursors.PageMemory }, sizeWithin(0, 1<<40)),
+	},
+	{
+		Name: "cursors.maxPerPrincipal", Kind: "number or none", Default: "100",
+		Doc: "How many cursors one principal may hold open in this gateway; opening one more is RESOURCE_EXHAUSTED. The gateway " +
+			"does not authenticate its clients yet, so all of them are one principal. none is no limit.",
+		parse: into(func(c *Config) *int { return &c.Cursors.MaxPerPrincipal }, parseLimit),
+	},
+	{
+		Name: "cursors.maxPinned", Kind: "percent", Default: "80%",
+		Doc: "Largest part of each connection pool (maxPoolSize) that open cursors and transactions may keep to themselves, as " +
+			"they do behind a load balancer (loadBalanced=true); at least one connection. Opening one more is RESOURCE_EXHAUSTED.",
+		parse: into(func(c *Config) *float64 { return &c.Cursors.MaxPinned }, parsePercent),
 	},
 	{
 		Name: "pages.maxSize", Kind: "size", Default: "3MiB",

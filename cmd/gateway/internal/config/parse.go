@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/mooringdb/mooring/core/connstring"
 	"github.com/mooringdb/mooring/service/handle"
@@ -52,6 +54,60 @@ func parseAddress(text string) (string, error) {
 		return "", fmt.Errorf("%q: the port is not a number from 0 to 65535", text)
 	}
 	return text, nil
+}
+
+// parseAdvertise takes a host, an IP address (without brackets) or host:port. Which of these it is, Replica.check says again.
+func parseAdvertise(text string) (string, error) {
+	host, port := text, "0"
+	if _, err := netip.ParseAddr(text); err != nil && strings.Contains(text, ":") {
+		if host, port, err = net.SplitHostPort(text); err != nil || host == "" {
+			return "", fmt.Errorf("%q is neither a host nor host:port", text)
+		}
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return "", fmt.Errorf("%q: the port is not a number from 0 to 65535", text)
+	}
+	if text != "" && isWildcard(host) {
+		return "", fmt.Errorf("%q is all addresses, at which nobody can be reached", text)
+	}
+	return text, nil
+}
+
+func parsePeers(text string) ([]string, error) {
+	var peers []string
+	for _, peer := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' || unicode.IsSpace(r) }) {
+		host, port, err := net.SplitHostPort(peer)
+		if err != nil || host == "" {
+			return nil, fmt.Errorf("%q is not host:port", peer)
+		}
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return nil, fmt.Errorf("%q: the port is not a number from 1 to 65535", peer)
+		}
+		peers = append(peers, peer)
+	}
+	return peers, nil
+}
+
+// parseLimit reads a number from 1; none is 0.
+func parseLimit(text string) (int, error) {
+	if text == none {
+		return 0, nil
+	}
+	n, err := strconv.ParseUint(text, 10, 31)
+	if err != nil || n == 0 {
+		return 0, fmt.Errorf("%q is not a number from 1 and not none", text)
+	}
+	return int(n), nil
+}
+
+// parsePercent reads a part of a whole: 80% is 0.8.
+func parsePercent(text string) (float64, error) {
+	digits, ok := strings.CutSuffix(text, "%")
+	n, err := strconv.ParseUint(digits, 10, 8)
+	if !ok || err != nil || n < 1 || n > 100 {
+		return 0, fmt.Errorf("%q is not a percentage from 1%% to 100%%", text)
+	}
+	return float64(n) / 100, nil
 }
 
 func parseBool(text string) (bool, error) {
@@ -145,4 +201,15 @@ func parseKeys(text string) ([]handle.Key, error) {
 		text = strings.ReplaceAll(text, ",", "\n")
 	}
 	return handle.ParseKeys([]byte(text))
+}
+
+var errNoKey = errors.New("there is no key in the file")
+
+// ParseHandleKeys reads the text of a file of keys as Load does. None is an error here: who reads the file again has keys already.
+func ParseHandleKeys(text []byte) ([]handle.Key, error) {
+	keys, err := parseKeys(strings.TrimSpace(string(text)))
+	if err == nil && len(keys) == 0 {
+		err = errNoKey
+	}
+	return keys, err
 }

@@ -1,0 +1,186 @@
+package keyfile_test
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mooringdb/mooring/cmd/gateway/internal/keyfile"
+	"github.com/mooringdb/mooring/service/handle"
+)
+
+const (
+	one = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=\n"
+	two = "ZmVkY2JhOTg3NjU0MzIxMGZlZGNiYTk4NzY1NDMyMTA=\n"
+)
+
+// world is a watcher with its file, in a bubble, where time is fake.
+type world struct {
+	*keyfile.Watcher
+	t    *testing.T
+	path string
+
+	mu     sync.Mutex // guards the fields below
+	log    bytes.Buffer
+	counts []int // how many keys each replacement had
+	refuse error
+}
+
+// Write is the log's.
+func (w *world) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.log.Write(b)
+}
+
+// said is what the log has.
+func (w *world) said() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.log.String()
+}
+
+func (w *world) replaced() []int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.counts)
+}
+
+func (w *world) errors() int { return strings.Count(w.said(), "level=ERROR") }
+
+func start(t *testing.T, text string) *world {
+	w := &world{t: t, path: filepath.Join(t.TempDir(), "keys")}
+	w.write(text)
+	w.Watcher = keyfile.New(keyfile.Config{
+		Path: w.path, Log: slog.New(slog.NewTextHandler(w, nil)),
+		Replace: func(keys ...handle.Key) error {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.counts = append(w.counts, len(keys))
+			return w.refuse
+		},
+	})
+	if err := w.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = w.Close(t.Context()) })
+	return w
+}
+
+func (w *world) write(text string) {
+	w.t.Helper()
+	if err := os.WriteFile(w.path, []byte(text), 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// pass lets time pass, and what is due happen.
+func (w *world) pass(d time.Duration) {
+	time.Sleep(d) //nolint:forbidigo // in a bubble
+	synctest.Wait()
+}
+
+func TestChangeIsSeen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := start(t, one)
+		w.pass(time.Minute)
+		if len(w.replaced()) != 0 {
+			t.Fatalf("a file that did not change was taken %d times", len(w.replaced()))
+		}
+		w.write(one + two)
+		w.pass(6 * time.Second)
+		if got := w.replaced(); !slices.Equal(got, []int{2}) {
+			t.Fatalf("replaced %v, want once, with 2 keys", got)
+		}
+		// As the kubelet does it: another file behind the same name.
+		next := w.path + "-next"
+		if err := errors.Join(os.WriteFile(next, []byte(two), 0o600), os.Remove(w.path), os.Symlink(next, w.path)); err != nil {
+			t.Fatal(err)
+		}
+		w.pass(6 * time.Second)
+		if got := w.replaced(); !slices.Equal(got, []int{2, 1}) {
+			t.Errorf("replaced %v, want 2 keys and then 1", got)
+		}
+	})
+}
+
+// TestBadFile: the old keys stay, the log says it once, and a good file counts again.
+func TestBadFile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := start(t, one)
+		for i, row := range []struct {
+			name string
+			do   func()
+		}{
+			{"not base64", func() { w.write("hunter2!\n") }},
+			{"no key", func() { w.write("# all gone\n") }},
+			{"gone", func() { _ = os.Remove(w.path) }},
+		} {
+			row.do()
+			w.pass(time.Minute)
+			if len(w.replaced()) != 0 || w.errors() != i+1 {
+				t.Errorf("%s: replaced %v, %d errors in the log, want none and %d", row.name, w.replaced(), w.errors(), i+1)
+			}
+		}
+		if strings.Contains(w.said(), "hunter2") {
+			t.Errorf("the log quotes a key: %s", w.said())
+		}
+		w.write(two)
+		w.pass(6 * time.Second)
+		if len(w.replaced()) != 1 {
+			t.Errorf("replaced %v after the file was good again, want once", w.replaced())
+		}
+		// What was wrong before is said again if it happens again.
+		_ = os.Remove(w.path)
+		w.pass(6 * time.Second)
+		if w.errors() != 4 {
+			t.Errorf("%d errors in the log, want 4", w.errors())
+		}
+	})
+}
+
+// TestReload: it does not wait for the next look, and answers even if there is nothing new.
+func TestReload(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := start(t, one)
+		w.Reload()
+		w.Reload()
+		synctest.Wait()
+		if len(w.replaced()) == 0 || !strings.Contains(w.said(), "handle keys read") {
+			t.Errorf("replaced %v, log %q; want it read at once", w.replaced(), w.said())
+		}
+		w.mu.Lock()
+		w.refuse = errors.New("no")
+		w.mu.Unlock()
+		w.Reload()
+		synctest.Wait()
+		w.Reload()
+		synctest.Wait()
+		if w.errors() != 2 {
+			t.Errorf("%d errors, want one for each time that it was asked", w.errors())
+		}
+	})
+}
+
+func TestWithoutFile(t *testing.T) {
+	var log bytes.Buffer
+	w := keyfile.New(keyfile.Config{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	if err := w.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.Reload()
+	if err := w.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(log.String(), "nothing to reload") {
+		t.Errorf("log = %q", &log)
+	}
+}
