@@ -11,6 +11,7 @@ import (
 	"go.uber.org/fx/fxevent"
 
 	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
+	"github.com/mooringdb/mooring/cmd/gateway/internal/keyfile"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/server"
 )
 
@@ -18,6 +19,7 @@ import (
 type App struct {
 	fx     *fx.App
 	server *server.Server
+	keys   *keyfile.Watcher
 	failed chan error
 }
 
@@ -38,10 +40,11 @@ func New(cfg *config.Config, log *slog.Logger) (*App, error) {
 		// They start in this order and stop in reverse.
 		observation,
 		deployment,
+		replicas,
 		handles,
 		services,
 		ports,
-		fx.Populate(&a.server),
+		fx.Populate(&a.server, &a.keys),
 	)
 	if err := a.fx.Err(); err != nil {
 		return nil, dig.RootCause(err)
@@ -54,6 +57,9 @@ func (a *App) Start(ctx context.Context) error { return a.fx.Start(ctx) }
 
 // Addresses says where the gateway listens, after Start.
 func (a *App) Addresses() server.Addresses { return a.server.Addresses() }
+
+// Reload reads the file of handle keys again, if there is one. What comes of it stands in the log.
+func (a *App) Reload() { a.keys.Reload() }
 
 // Failed receives the error if a running gateway cannot go on. It has to be stopped all the same.
 func (a *App) Failed() <-chan error { return a.failed }

@@ -14,7 +14,7 @@ import (
 var deployment = fx.Module("deployment", fx.Provide(newClient))
 
 func newClient(lc fx.Lifecycle, cfg *config.Config, log *slog.Logger, sink *event.Sink) (*client.Client, error) {
-	c, err := client.New(cfg.MongoDB, client.Options{Sink: sink})
+	c, err := client.New(cfg.MongoDB, client.Options{Sink: sink, MaxPinnedShare: cfg.Cursors.MaxPinned})
 	if err != nil {
 		return nil, &config.Error{Option: "uri", Problem: err.Error()}
 	}

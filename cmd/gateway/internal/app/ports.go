@@ -9,13 +9,14 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
-	"google.golang.org/grpc/reflection"
 
 	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/debugging"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/ready"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/server"
+	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/service/interceptor"
+	"github.com/mooringdb/mooring/service/replica"
 	"github.com/mooringdb/mooring/service/rest"
 )
 
@@ -42,7 +43,7 @@ func newGRPC(cfg *config.Config, secure *tls.Config, around *interceptor.Chain, 
 		services.register(g)
 		healthpb.RegisterHealthServer(g, h)
 		if cfg.GRPC.Reflection {
-			reflection.Register(g)
+			server.RegisterReflection(g)
 		}
 		return g
 	}
@@ -62,7 +63,8 @@ type portParams struct {
 	TLS       *tls.Config
 	GRPC      makeGRPC
 	REST      *rest.Handler
-	Pools     *debugging.Pools
+	Client    *client.Client
+	Replica   *replica.Node
 	Gate      *interceptor.Gate
 	Ready     *ready.State
 	Stopping  stopping
@@ -72,9 +74,9 @@ type portParams struct {
 func newServer(lc fx.Lifecycle, p portParams) *server.Server {
 	s := server.New(server.Config{
 		GRPCAddress: p.Config.GRPC.Address, RESTAddress: p.Config.REST.Address, DebugAddress: p.Config.DebugAddress,
-		TLS: p.TLS, AddressesFile: p.Config.AddressesFile, DrainTimeout: p.Config.DrainTimeout, Log: p.Log,
+		ReplicaAddress: replicaAddress(p.Replica), TLS: p.TLS, AddressesFile: p.Config.AddressesFile, DrainTimeout: p.Config.DrainTimeout, Log: p.Log,
 	}, server.Parts{
-		GRPC: p.GRPC, REST: http.Handler(p.REST), Debug: debugging.Handler(p.Pools), Gate: p.Gate,
+		GRPC: p.GRPC, REST: http.Handler(p.REST), Debug: debugging.Handler(p.Client.Pools), Gate: p.Gate,
 		Unready: func() {
 			p.Ready.Stop()
 			close(p.Stopping)

@@ -15,6 +15,7 @@ import (
 	"github.com/mooringdb/mooring/service/document"
 	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/interceptor"
+	"github.com/mooringdb/mooring/service/replica"
 	"github.com/mooringdb/mooring/service/stream"
 )
 
@@ -45,8 +46,12 @@ func newCursors(h *handle.Registry, s *stream.Streams) *cursor.Server {
 	return cursor.New(cursor.Config{Handles: h, Streams: s})
 }
 
-func newDeployments(c *client.Client, h *handle.Registry, stop stopping) *deploymentservice.Server {
-	return deploymentservice.New(deploymentservice.Config{Client: c, Handles: h, Stopping: stop})
+func newDeployments(c *client.Client, h *handle.Registry, node *replica.Node, stop stopping) *deploymentservice.Server {
+	d := deploymentservice.Config{Client: c, Handles: h, Stopping: stop}
+	if node != nil {
+		d.Peers = node
+	}
+	return deploymentservice.New(d)
 }
 
 // api is the whole API, for whoever serves it.

@@ -27,9 +27,11 @@ func serve(c call) error {
 		log.Warn("configuration", "problem", w)
 	}
 
-	signals := make(chan os.Signal, 1)
+	signals, hangups := make(chan os.Signal, 1), make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
 
 	gateway, err := app.New(cfg, log)
 	if err != nil {
@@ -47,11 +49,10 @@ func serve(c call) error {
 	case err != nil:
 		return err
 	}
-	var failure error
-	select {
-	case s := <-signals:
+	s, failure := untilStop(gateway, signals, hangups)
+	if failure == nil {
 		log.Info("stopping", "signal", s.String(), "drain_timeout", cfg.DrainTimeout)
-	case failure = <-gateway.Failed():
+	} else {
 		log.Error("stopping", "err", failure)
 	}
 	// Whoever sends a second signal does not want to wait. The default action would not do: it spares process 1.
@@ -69,4 +70,18 @@ func serve(c call) error {
 		log.Info("stopped")
 	}
 	return failure
+}
+
+// untilStop lets the gateway run until a signal or a failure says that it stops.
+func untilStop(gateway *app.App, signals, hangups <-chan os.Signal) (os.Signal, error) {
+	for {
+		select {
+		case <-hangups:
+			gateway.Reload()
+		case s := <-signals:
+			return s, nil
+		case err := <-gateway.Failed():
+			return nil, err
+		}
+	}
 }

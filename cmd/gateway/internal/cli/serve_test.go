@@ -86,10 +86,27 @@ func (g *gateway) said() string {
 	return g.log.String()
 }
 
-func (g *gateway) signal(t *testing.T) {
+func (g *gateway) signal(t *testing.T) { g.send(t, syscall.SIGTERM) }
+
+func (g *gateway) send(t *testing.T, s os.Signal) {
 	t.Helper()
-	if err := g.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+	if err := g.cmd.Process.Signal(s); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// says waits until the log has a text.
+func (g *gateway) says(t *testing.T, text string) {
+	t.Helper()
+	again := time.NewTicker(10 * time.Millisecond)
+	defer again.Stop()
+	late := time.After(30 * time.Second)
+	for !strings.Contains(g.said(), text) {
+		select {
+		case <-again.C:
+		case <-late:
+			t.Fatalf("the log has no %q after 30 s", text)
+		}
 	}
 }
 
@@ -165,6 +182,36 @@ func TestServe(t *testing.T) {
 	}
 	if !strings.Contains(g.said(), "handle.keys") {
 		t.Error("no warning that there is no handle key")
+	}
+}
+
+// TestHangup: SIGHUP has the handle keys read again, and stops nothing.
+func TestHangup(t *testing.T) {
+	const key = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n"
+	file := filepath.Join(t.TempDir(), "keys")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(key)
+	g := start(t, "--uri", mongotest.NewTCPServer(t, nil).URI(), "--handle-keys-file", file, "--replica-address", "127.0.0.1:0")
+	if !strings.Contains(g.said(), `"replica":"127.0.0.1:`) {
+		t.Error("the line about listening does not name the port for replicas")
+	}
+	write("nonsense!\n")
+	g.send(t, syscall.SIGHUP)
+	g.says(t, "the old ones stay")
+	write(key + key)
+	g.send(t, syscall.SIGHUP)
+	g.says(t, "handle keys read")
+	if got := g.status("/healthz"); got != http.StatusOK {
+		t.Errorf("/healthz = %d", got)
+	}
+	g.signal(t)
+	if code := g.wait(t); code != 0 {
+		t.Errorf("exit code %d, want 0", code)
 	}
 }
 

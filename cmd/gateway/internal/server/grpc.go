@@ -10,6 +10,12 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection"
+	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
+	alphapb "google.golang.org/grpc/reflection/grpc_reflection_v1alpha"
+	"google.golang.org/protobuf/reflect/protodesc"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
@@ -96,3 +102,36 @@ func refuseUnknown(_ any, ss grpc.ServerStream) error {
 
 // isInfrastructure tells grpc.health.v1 and grpc.reflection from the API.
 func isInfrastructure(method string) bool { return strings.HasPrefix(method, "/grpc.") }
+
+// internalPackage is that of what is between the gateway's own replicas.
+const internalPackage = "mooring.peer"
+
+// RegisterReflection lets clients ask what a server serves. They learn nothing of what else the program knows.
+func RegisterReflection(g *grpc.Server) {
+	opts := reflection.ServerOptions{Services: g, DescriptorResolver: public{protoregistry.GlobalFiles}}
+	reflectionpb.RegisterServerReflectionServer(g, reflection.NewServerV1(opts))
+	alphapb.RegisterServerReflectionServer(g, reflection.NewServer(opts))
+}
+
+// public are the descriptors that clients may see.
+type public struct{ protodesc.Resolver }
+
+func (p public) FindFileByPath(path string) (protoreflect.FileDescriptor, error) {
+	file, err := p.Resolver.FindFileByPath(path)
+	if err == nil && isInternal(file) {
+		return nil, protoregistry.NotFound
+	}
+	return file, err
+}
+
+func (p public) FindDescriptorByName(name protoreflect.FullName) (protoreflect.Descriptor, error) {
+	d, err := p.Resolver.FindDescriptorByName(name)
+	if err == nil && isInternal(d.ParentFile()) {
+		return nil, protoregistry.NotFound
+	}
+	return d, err
+}
+
+func isInternal(file protoreflect.FileDescriptor) bool {
+	return strings.HasPrefix(string(file.Package())+".", internalPackage+".")
+}

@@ -24,6 +24,9 @@ type Config struct {
 	GRPCAddress, RESTAddress, DebugAddress string
 	// TLS is served on the ports of gRPC and REST; nil: plain text. The gRPC server has it already (see NewGRPC).
 	TLS *tls.Config
+	// ReplicaAddress says where the gateway listens for its other replicas, which is not this package's port; it is asked in Start. Empty:
+	// nowhere.
+	ReplicaAddress func() string
 	// AddressesFile, if not empty, gets the addresses once all ports are bound.
 	AddressesFile string
 	// DrainTimeout is how long in-flight work may go on when the server stops.
@@ -54,6 +57,8 @@ type Addresses struct {
 	GRPC  string `json:"grpc,omitempty"`
 	REST  string `json:"rest,omitempty"`
 	Debug string `json:"debug,omitempty"`
+	// Replica is for the other replicas of the gateway.
+	Replica string `json:"replica,omitempty"`
 }
 
 // Server is the gateway's ports. Start and Stop are called once each, in this order.
@@ -113,6 +118,9 @@ func (s *Server) Start(ctx context.Context) error {
 		}
 	}
 
+	if s.cfg.ReplicaAddress != nil {
+		s.addresses.Replica = s.cfg.ReplicaAddress()
+	}
 	listeners, err := bind(ctx, ports)
 	if err == nil {
 		err = s.writeAddresses()
@@ -161,7 +169,7 @@ func closeAll(listeners []net.Listener) {
 
 func (a Addresses) attrs() []any {
 	var attrs []any
-	for _, named := range [...][2]string{{"grpc", a.GRPC}, {"rest", a.REST}, {"debug", a.Debug}} {
+	for _, named := range [...][2]string{{"grpc", a.GRPC}, {"rest", a.REST}, {"debug", a.Debug}, {"replica", a.Replica}} {
 		if named[1] != "" {
 			attrs = append(attrs, named[0], named[1])
 		}
