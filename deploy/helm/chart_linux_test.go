@@ -16,12 +16,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/big"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -43,6 +45,23 @@ type (
 		Data     map[string]string // of a ConfigMap
 		Spec     struct {
 			Template struct{ Spec pod }
+			service
+			Ingress []ingress // of a NetworkPolicy
+		}
+	}
+	service struct {
+		ClusterIP                string
+		PublishNotReadyAddresses bool
+		Selector                 map[string]any // of a Deployment it is nested
+		Ports                    []struct {
+			Name, TargetPort string
+			Port             int
+		}
+	}
+	ingress struct {
+		Ports []struct{ Port string }
+		From  []struct {
+			PodSelector *struct{ MatchLabels map[string]any }
 		}
 	}
 	pod struct {
@@ -56,8 +75,12 @@ type (
 		Volumes    []volume
 	}
 	container struct {
-		Command, Args                 []string
-		Env, EnvFrom                  []any
+		Command, Args []string
+		EnvFrom       []any
+		Env           []struct {
+			Name      string
+			ValueFrom struct{ FieldRef struct{ FieldPath string } }
+		}
 		Ports                         []port
 		LivenessProbe, ReadinessProbe struct {
 			HTTPGet probe
@@ -130,12 +153,60 @@ func TestChartDemandsSecrets(t *testing.T) {
 	for set, want := range map[string]string{
 		"handleKeysSecret.name=b": "uriSecret.name",
 		"uriSecret.name=a":        "handleKeysSecret.name",
-		"uriSecret.name=a,handleKeysSecret.name=b,config.grpc.address=:1": "/config/grpc/address",
+		"uriSecret.name=a,handleKeysSecret.name=b,config.grpc.address=:1":    "/config/grpc/address",
+		"uriSecret.name=a,handleKeysSecret.name=b,config.replica.address=:1": "/config/replica",
 	} {
 		out, err := helm("template", "test", "mooring", "--set", set).CombinedOutput()
 		if err == nil || !strings.Contains(string(out), want) {
 			t.Errorf("helm template --set %s: %v, %s; want a refusal that names %s", set, err, out, want)
 		}
+	}
+}
+
+// TestReplicasFindEachOther: the configuration names the headless Service, which leads to the port that the container has; only replicas
+// may come there.
+func TestReplicasFindEachOther(t *testing.T) {
+	needHelm(t)
+	objects := render(t, "-f", "mooring/ci/values.yaml")
+	var peers, policy object
+	for _, o := range objects {
+		switch {
+		case o.Kind == "Service" && o.Spec.ClusterIP == "None":
+			peers = o
+		case o.Kind == "NetworkPolicy":
+			policy = o
+		}
+	}
+	var cfg struct {
+		Replica struct {
+			Address string
+			Peers   []string
+		}
+	}
+	if err := yaml.Unmarshal([]byte(one(t, objects, "ConfigMap").Data["mooring.yaml"]), &cfg); err != nil {
+		t.Fatal(err)
+	}
+	if len(peers.Spec.Ports) != 1 || !peers.Spec.PublishNotReadyAddresses || len(peers.Spec.Selector) == 0 {
+		t.Fatalf("the headless Service is %+v", peers)
+	}
+	p := peers.Spec.Ports[0]
+	if want := fmt.Sprintf("%s:%d", peers.Metadata.Name, p.Port); len(cfg.Replica.Peers) != 1 || cfg.Replica.Peers[0] != want {
+		t.Errorf("replica.peers = %q, want %s", cfg.Replica.Peers, want)
+	}
+	container := one(t, objects, "Deployment").Spec.Template.Spec.Containers[0]
+	if i := slices.IndexFunc(container.Ports, func(c port) bool { return c.Name == p.TargetPort }); i < 0 ||
+		fmt.Sprintf(":%d", container.Ports[i].ContainerPort) != cfg.Replica.Address || container.Ports[i].ContainerPort != p.Port {
+		t.Errorf("the Service leads to port %q, the gateway listens at %s, the container has %+v", p.TargetPort, cfg.Replica.Address, container.Ports)
+	}
+	for _, rule := range policy.Spec.Ingress {
+		for _, allowed := range rule.Ports {
+			if allowed.Port == p.TargetPort && (len(rule.From) != 1 || rule.From[0].PodSelector == nil || !maps.Equal(rule.From[0].PodSelector.MatchLabels, peers.Spec.Selector)) {
+				t.Errorf("the NetworkPolicy lets %+v reach the port of replicas", rule.From)
+			}
+		}
+	}
+	if len(policy.Spec.Ingress) != 2 {
+		t.Errorf("the NetworkPolicy has %d rules, want one for clients and one for replicas", len(policy.Spec.Ingress))
 	}
 }
 
@@ -145,7 +216,7 @@ func runPod(t *testing.T, binary string, objects []object, s secrets) {
 		t.Error("enableServiceLinks is not false: Services would put variables into the container")
 	}
 	c := spec.Containers[0]
-	if len(spec.Containers) != 1 || c.Env != nil || c.EnvFrom != nil || c.Command != nil {
+	if len(spec.Containers) != 1 || c.EnvFrom != nil || c.Command != nil {
 		t.Fatalf("the Pod has what this test does not understand yet: %+v", spec.Containers)
 	}
 	img := readDockerfile(t)
@@ -169,6 +240,12 @@ func runPod(t *testing.T, binary string, objects []object, s secrets) {
 	cmd.Path = img.entrypoint[0]
 	cmd.Err = nil // the path is looked for in the new root only
 	cmd.Env, cmd.Dir = append([]string{}, img.env...), "/"
+	for _, v := range c.Env {
+		if v.ValueFrom.FieldRef.FieldPath != "status.podIP" {
+			t.Fatalf("the container has the variable %+v, which this test does not understand yet", v)
+		}
+		cmd.Env = append(cmd.Env, v.Name+"=127.0.0.1")
+	}
 	cmd.Stdout, cmd.Stderr = &log, &log
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Chroot: root,

@@ -24,6 +24,11 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 
+{{/* The name of the headless Service, by which replicas find each other. */}}
+{{- define "mooring.peers" -}}
+{{- printf "%s-peers" (include "mooring.fullname" . | trunc 57 | trimSuffix "-") }}
+{{- end }}
+
 {{/* The configuration file: what values.yaml says, under what the chart itself decides. */}}
 {{- define "mooring.config" -}}
 {{- $own := dict
@@ -31,6 +36,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
       "grpc" (dict "address" ":27080")
       "rest" (dict "address" ":8080")
       "handle" (dict "keysFile" (printf "/etc/mooring/handle-keys/%s" .Values.handleKeysSecret.key))
+      "replica" (dict "address" ":27081" "peers" (list (printf "%s:27081" (include "mooring.peers" .))))
       "drain" (dict "timeout" (printf "%ds" (int .Values.shutdown.drainSeconds))) }}
 {{- if .Values.tlsSecret.name }}
 {{- $_ := set $own "tls" (dict "certificateFile" "/etc/mooring/tls/tls.crt" "keyFile" "/etc/mooring/tls/tls.key") }}
