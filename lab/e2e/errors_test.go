@@ -263,11 +263,11 @@ func TestCursorTokens(t *testing.T) {
 		wantProblem(t, g.Post(t, next, nextBody(token)), 404, "NOT_FOUND", "CursorNotFound")
 	})
 	t.Run("a page that is no longer held", func(t *testing.T) {
-		small := suite.Start(t, server.URI(), "--cursors-page-memory", "64KiB")
+		small := suite.Start(t, server.URI(), "--cursors-page-memory", "32KiB")
 		first := readPage(t, small.Post(t, find, `{"batchSize": 10}`))
 		readPage(t, small.Post(t, next, nextBody(first.Cursor)))
 		// Pages of other cursors push the remembered one out.
-		for range 100 {
+		for range 50 {
 			p := readPage(t, small.Post(t, find, `{"batchSize": 10}`))
 			readPage(t, small.Post(t, next, nextBody(p.Cursor)))
 		}

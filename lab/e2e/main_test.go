@@ -120,7 +120,11 @@ func startCannedAt(t testing.TB, address string) *canned.Server {
 
 // newRequest makes a POST of an empty JSON object that wants a stream.
 func newRequest(ctx context.Context, url string) (*http.Request, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(`{}`))
+	return streamRequest(ctx, url, `{}`)
+}
+
+func streamRequest(ctx context.Context, url, body string) (*http.Request, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
