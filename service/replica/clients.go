@@ -35,6 +35,10 @@ const (
 	maxClients = 2 * maxOthers
 	// maxMessageBytes fits what is left of the largest reply of a server (48 MB).
 	maxMessageBytes = 64 << 20
+	// streamWindow is how much of a stream is on its way, or waits for a client who does not read; gRPC would let it grow to 16 MiB. What waits in
+	// one stream holds no other up: gRPC counts for the connection what has arrived.
+	streamWindow     = 1 << 20
+	connectionWindow = 8 << 20
 )
 
 // idKey is the metadata by which a replica notices that it asks itself.
@@ -173,6 +177,8 @@ func dial(address string, secure credentials.TransportCredentials) (*grpc.Client
 		}),
 		grpc.WithDisableServiceConfig(),
 		grpc.WithIdleTimeout(idleTimeout),
+		grpc.WithStaticStreamWindowSize(streamWindow),
+		grpc.WithStaticConnWindowSize(connectionWindow),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 2, Jitter: 0.2, MaxDelay: maxBackoff},
 			MinConnectTimeout: connectTimeout,

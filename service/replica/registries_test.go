@@ -167,7 +167,7 @@ func repeat(t *testing.T, g *gateway, token string, page handle.Page) (handle.Pa
 
 // TestRotationWhileReading: keys change on all replicas, step by step, and no client notices.
 func TestRotationWhileReading(t *testing.T) {
-	const total = 400
+	const total = 150
 	d := single(t, mongotest.Numbered(0, total, 10)...)
 	gateways := []*gateway{join(t, d, ""), join(t, d, ""), join(t, d, "")}
 	stop := make(chan struct{})
@@ -304,6 +304,52 @@ func TestPinned(t *testing.T) {
 	a.stop()
 	if _, err := b.next(t.Context(), page.Token); !errors.Is(err, handle.ErrOwnerGone) {
 		t.Errorf("Next = %v, want ErrOwnerGone", err)
+	}
+}
+
+// TestSlowReaderOfPinned: what is fetched for a stream at another replica is bounded, whatever the result, and who reads slowly holds up
+// nobody else.
+func TestSlowReaderOfPinned(t *testing.T) {
+	const total, size = 2400, 16 << 10
+	b := mongotest.NewBalanced(t, mongotest.BalancedConfig{Services: 1})
+	b.SetDocuments("db.c", mongotest.Numbered(0, total, size)...)
+	d := deployment{b.URI(""), b.Dial, b.OpenCursors}
+	owner, other := join(t, d, ""), join(t, d, "")
+	page, err := owner.find(t.Context(), 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, taken, err := other.Take(t.Context(), handle.Asking{Token: page.Token})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Release()
+	defer func() { _ = taken.Cursor.Close(ctx) }()
+	if _, err := taken.Cursor.Next(ctx); err != nil {
+		t.Fatal(err)
+	}
+	fetched := func() int {
+		n := 0
+		for _, c := range b.Service(0).Commands("getMore") {
+			v, _ := c.Body.Lookup("batchSize")
+			size, _ := v.Int64()
+			n += int(size)
+		}
+		return n
+	}
+	still := time.NewTicker(200 * time.Millisecond)
+	defer still.Stop()
+	for before := -1; before != fetched(); <-still.C {
+		before = fetched()
+	}
+	if n := fetched() * size; n == 0 || n > 6<<20 {
+		t.Errorf("%d bytes were asked of the server for a stream that nobody reads, want some, and at most 6 MiB", n)
+	}
+	if end := readAll(t, []*gateway{other}, total); end != "complete" {
+		t.Errorf("another reading ended as %s", end)
+	}
+	if end := readAll(t, []*gateway{owner, other}, total); end != "complete" {
+		t.Errorf("another reading ended as %s", end)
 	}
 }
 
