@@ -195,7 +195,7 @@ func (r *Registry) release(ctx context.Context, entries []*entry, to *Replica) {
 		case e.removed:
 			removed = append(removed, e)
 		case to != nil && e.pos.phase != phaseMoved:
-			r.moveLocked(e, position{next: e.pos.next, phase: phaseMoved}, *to)
+			r.moveLocked(e, e.pos.pushed(), *to)
 		default:
 			r.settleLocked(e)
 		}

@@ -125,8 +125,9 @@ type entry struct {
 	to      Replica
 	attempt uint64
 	granted *Holding
-	// asking is the attempt in which this replica asks others.
+	// asking is the attempt in which this replica asks others; unsure: it may have been granted the cursor, and does not know it.
 	asking uint64
+	unsure bool
 
 	inPages, inRests, inGrants, inIdle place
 

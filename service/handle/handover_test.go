@@ -143,6 +143,13 @@ func TestLostAnswers(t *testing.T) {
 					t.Fatalf("Next at b: %v, want %v", err, test.first)
 				}
 				n.faults.after = nil
+				if test.first != nil { // nor does it give up when nobody is there
+					n.faults.before = func(context.Context, string, string) error { return &handle.UnreachableError{Err: errLine} }
+					if _, err := n.next("b", page.Token); !errors.Is(err, handle.ErrCursorPositionUnknown) {
+						t.Errorf("Next at b: %v", err)
+					}
+					n.faults.before = nil
+				}
 				if test.first != nil { // another replica cannot have it: b may have used what it was granted
 					if _, err := n.next("c", page.Token); !errors.Is(err, handle.ErrCursorPositionUnknown) {
 						t.Errorf("Next at c: %v", err)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/cursor"
 	"github.com/mooringdb/mooring/service/handle"
 )
 
@@ -24,7 +25,8 @@ type network struct {
 	nodes  map[string]*node // those that are reached, by address
 	asked  []string         // "from>to purpose", in order
 	faults faults
-	lost   map[int64]bool // cursors whose holder may be unknown for ever, by the server's ids: what brought them was lost
+	holder map[int64]*node // who continued a cursor last, by the server's ids
+	lost   map[int64]bool  // cursors whose holder may be unknown for ever, by the server's ids: what brought them was lost
 }
 
 // faults are run for each exchange; nil is none.
@@ -43,7 +45,7 @@ type node struct {
 
 func newNetwork(t *testing.T, addresses ...string) *network {
 	t.Helper()
-	n := &network{t: t, s: newServer(), nodes: map[string]*node{}, lost: map[int64]bool{}}
+	n := &network{t: t, s: newServer(), nodes: map[string]*node{}, lost: map[int64]bool{}, holder: map[int64]*node{}}
 	for _, address := range addresses {
 		n.start(address, nil)
 	}
@@ -53,11 +55,15 @@ func newNetwork(t *testing.T, addresses ...string) *network {
 // start starts a replica, in the place of an earlier life of it.
 func (n *network) start(address string, change func(*handle.Config)) *node {
 	n.t.Helper()
-	cfg := handle.Config{Keys: ring(n.t, key(n.t, 7)), Deployment: "d", Replica: address, Continue: n.s.resume}
+	life := &node{address: address}
+	cfg := handle.Config{Keys: ring(n.t, key(n.t, 7)), Deployment: "d", Replica: address, Continue: func(st cursor.State) handle.Cursor {
+		n.holds(life, st.ID)
+		return n.s.resume(st)
+	}}
 	if change != nil {
 		change(&cfg)
 	}
-	life := &node{Registry: handle.New(cfg), address: address}
+	life.Registry = handle.New(cfg)
 	life.SetPeers(&link{n: n, from: life})
 	if err := life.Start(n.t.Context()); err != nil {
 		n.t.Fatal(err)
@@ -84,8 +90,10 @@ func (n *network) crash(address string) {
 	defer n.mu.Unlock()
 	if life := n.nodes[address]; life != nil {
 		life.dead = true
-		for id := range life.Holds() {
-			n.lost[id] = true
+		for id, holder := range n.holder {
+			if holder == life {
+				n.lost[id] = true
+			}
 		}
 		delete(n.nodes, address)
 	}
@@ -121,8 +129,21 @@ func (n *network) open(address string, total, batch, size int) handle.Page {
 func (n *network) openAs(address, principal string, find func() *fakeCursor) (handle.Page, error) {
 	return n.node(address).Open(n.t.Context(), handle.Opening{
 		Principal: principal, Namespace: handle.Namespace{Database: "shop", Collection: "orders"},
-		Run: func(context.Context) (handle.Cursor, error) { return find(), nil },
+		Run: func(context.Context) (handle.Cursor, error) {
+			cur := find()
+			n.holds(n.node(address), cur.state.ID)
+			return cur, nil
+		},
 	})
+}
+
+func (n *network) holds(life *node, id int64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.holder[id] = life
+	if life.dead { // a call that came before
+		n.lost[id] = true
+	}
 }
 
 // openPinned opens a pinned cursor of nine documents at a.
@@ -177,7 +198,10 @@ func exchange[T any](ctx context.Context, l *link, address, what string, do func
 		return none, &handle.UnreachableError{Address: address, Err: errors.New("refused")}
 	}
 	if f.before != nil {
-		if err := f.before(ctx, l.from.address, address); err != nil {
+		switch refused, err := (*handle.UnreachableError)(nil), f.before(ctx, l.from.address, address); {
+		case errors.As(err, &refused):
+			return none, err
+		case err != nil:
 			return none, &handle.UnreachableError{Address: address, Sent: true, Err: err}
 		}
 	}

@@ -125,16 +125,33 @@ func (p position) fetched(o outcome, before position) position {
 	}
 }
 
+// pushed is the position that is left behind when all that is known goes to another replica. It may grant the page that this one would have
+// granted next.
+func (p position) pushed() position {
+	if p.phase == phaseIdle {
+		p.next++
+	}
+	return position{next: p.next, phase: phaseMoved}
+}
+
 // newer says whether o knows more of the same cursor than p does.
 func (p position) newer(o position) bool {
-	switch {
+	switch was, is := p.known(), o.known(); {
 	case p.phase == phaseAway:
 		return true
-	case o.next != p.next:
-		return o.next > p.next
-	default: // both know what became of the same page, unless it is elsewhere
+	case was != is:
+		return is > was
+	default:
 		return p.phase == phaseMoved && o.phase != phaseMoved
 	}
+}
+
+// known is the page up to which a position knows what became of them: who was granted page next-1 may not have fetched it yet.
+func (p position) known() uint64 {
+	if p.phase == phaseMoved {
+		return p.next - 1
+	}
+	return p.next
 }
 
 // lost is the position when a part of page next is gone, which nobody has asked for yet. It is as if somebody had, and no answer had come.

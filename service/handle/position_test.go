@@ -78,14 +78,16 @@ func TestPositionNewer(t *testing.T) {
 	}{
 		{handle.PhaseAway, handle.PhaseMoved, 1, true},
 		{handle.PhaseAway, handle.PhaseIdle, 1, true},
-		{handle.PhaseMoved, handle.PhaseIdle, 4, false},
+		{handle.PhaseMoved, handle.PhaseIdle, 3, false},
+		{handle.PhaseMoved, handle.PhaseIdle, 4, true}, // granted, and not yet fetched
 		{handle.PhaseMoved, handle.PhaseIdle, 5, true},
 		{handle.PhaseMoved, handle.PhaseEnded, 5, true},
 		{handle.PhaseMoved, handle.PhaseMoved, 5, false},
 		{handle.PhaseMoved, handle.PhaseMoved, 6, true},
 		{handle.PhaseIdle, handle.PhaseMoved, 5, false},
 		{handle.PhaseIdle, handle.PhaseIdle, 5, false},
-		{handle.PhaseIdle, handle.PhaseMoved, 6, true},
+		{handle.PhaseIdle, handle.PhaseMoved, 6, false}, // it is this one that was granted page 5
+		{handle.PhaseIdle, handle.PhaseMoved, 7, true},
 		{handle.PhaseEnded, handle.PhaseLost, 5, false},
 	} {
 		t.Run(fmt.Sprintf("%v 5, %v %d", test.p, test.o, test.next), func(t *testing.T) {

@@ -68,24 +68,32 @@ func (r *Registry) found(g grant, c claim, a Asking, as phase, find *search, ans
 	if err == nil && ans.Grant == nil && ans.Page == nil {
 		err = errNobody // a cursor that moves faster than it can be followed
 	}
+	e := g.e
+	r.mu.Lock()
+	e.unsure = e.unsure || find.unsure
+	absent := e.pos.phase == phaseAway || e.pos.phase == phaseMoved
+	if errors.Is(err, errNobody) && !absent {
+		err = errHere // it was pushed to this replica
+	}
+	if errors.Is(err, errHere) && absent && e.unsure {
+		err = errNobody // it was granted to this replica, which never got it
+	}
 	if errors.Is(err, errNobody) && !a.AllowGap {
 		err = ErrCursorPositionUnknown
 	}
-	e := g.e
-	r.mu.Lock()
 	switch {
 	case e.removed: // closed meanwhile, here
 		if ans.Grant != nil {
 			r.adoptLocked(e, ans.Grant)
 		}
 		err = context.Cause(g.ctx)
-	case errors.Is(err, errHere) && (e.pos.phase == phaseAway || e.pos.phase == phaseMoved):
+	case errors.Is(err, errHere) && absent:
 		err = ErrCursorNotFound // it was here, and was closed, or has expired
 	case errors.Is(err, errNobody) && c.state.ID == 0:
 		err = ErrCursorNotFound // all that was left of it was with the one that is gone
 	case errors.Is(err, errNobody):
 		r.skipLocked(e, c)
-		e.pos, e.asking, err = position{next: c.seq + 1, phase: phaseLost}, newAttempt(), nil // which it stays, if nothing is sent
+		e.pos, e.asking, e.unsure, err = position{next: c.seq + 1, phase: phaseLost}, newAttempt(), false, nil // which it stays, if nothing is sent
 	case err == nil && ans.Grant != nil:
 		r.adoptLocked(e, ans.Grant)
 		e.pos = position{next: c.seq} // which it stays, if nothing is sent
@@ -101,7 +109,7 @@ func (r *Registry) found(g grant, c claim, a Asking, as phase, find *search, ans
 	e.fetch = nil
 	switch {
 	case e.removed:
-	case e.pos.phase == phaseAway && !find.unsure:
+	case e.pos.phase == phaseAway && !e.unsure:
 		r.removeLocked(e, nil) // there is nothing to remember
 	default:
 		r.settleLocked(e)
@@ -132,7 +140,7 @@ func (f *fetch) gaveUp(g grant, page *Page, err error) {
 func (r *Registry) adoptLocked(e *entry, h *Holding) {
 	r.memory.forget(e)
 	r.memory.drop(e)
-	e.to, e.attempt, e.asking = Replica{}, 0, newAttempt()
+	e.to, e.attempt, e.asking, e.unsure = Replica{}, 0, newAttempt(), false
 	e.cur = r.cfg.Continue(h.State)
 	e.cur.SetRunOn(true)
 	e.rest, e.chosen, e.sizer = restOf(h.Rest), h.Chosen, batch.Resume(h.Mean, h.Count)
@@ -154,6 +162,7 @@ type search struct {
 	q    Question
 	seq  uint64
 	best Moved               // the newest record that was seen
+	own  bool                // which is this replica's
 	seen map[InstanceID]bool // who was asked, since best
 	all  bool                // everybody was asked
 	// unsure: there may be a grant for this replica that has not arrived.
@@ -163,14 +172,11 @@ type search struct {
 // from asks the replica that the token names, or the one that the own record names, if that is newer.
 func (s *search) from(ctx context.Context, c claim, own *Moved) (Answer, error) {
 	s.seen = map[InstanceID]bool{}
-	first := Replica{Address: c.replica, Instance: c.instance}
-	if own != nil {
-		s.best = *own
-		if own.Next > c.seq || c.instance == s.r.instance {
-			first = own.To
-		}
+	s.best = Moved{To: Replica{Address: c.replica, Instance: c.instance}, Next: c.seq}
+	if own != nil && (own.Next > c.seq || c.instance == s.r.instance) {
+		s.best, s.own = *own, true
 	}
-	ans, err := s.ask(ctx, first)
+	ans, err := s.ask(ctx, s.best.To)
 	for range maxHops {
 		if err != nil || ans.Moved == nil {
 			return ans, err
@@ -180,12 +186,14 @@ func (s *search) from(ctx context.Context, c claim, own *Moved) (Answer, error) 
 	return s.others(ctx)
 }
 
-// follow asks the replica that a record names, unless it leads back.
+// follow asks the replica that a record names, unless the record is older than what is known, or leads back.
 func (s *search) follow(ctx context.Context, m Moved) (Answer, error) {
-	if m.To.Instance == s.r.instance {
+	switch {
+	case m.Next <= s.seq, m.Next < s.best.Next, s.own && m.Next == s.best.Next && m.To.Instance == s.r.instance: // it led to the own one
+		return s.others(ctx)
+	case m.To.Instance == s.r.instance:
 		return Answer{}, errHere
-	}
-	if m.Next > s.best.Next {
+	case m.Next > s.best.Next:
 		clear(s.seen)
 		s.best = m
 	}
@@ -211,8 +219,8 @@ func (s *search) ask(ctx context.Context, to Replica) (Answer, error) {
 	return ans, err
 }
 
-// put asks a question, and once more if its answer may have been lost: whoever has granted the page will do so again. unsure: the answer
-// may have been lost both times.
+// put asks a question, and once more if its answer may have been lost: whoever has granted the page will do so again. unsure: an
+// answer may have been lost. The second one may be another life's, which does not know of the first.
 func (r *Registry) put(ctx context.Context, address string, q Question) (ans Answer, unsure bool, err error) {
 	for range 2 {
 		ans, err = r.peers.Ask(ctx, address, q)
@@ -220,7 +228,7 @@ func (r *Registry) put(ctx context.Context, address string, q Question) (ans Ans
 			return Answer{}, true, context.Cause(ctx)
 		}
 		if lost, ok := errors.AsType[*UnreachableError](err); !ok || !lost.Sent {
-			return ans, unsure && err != nil, err
+			return ans, unsure, err
 		}
 		unsure = true
 	}
