@@ -1,0 +1,116 @@
+package document_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mooringdb/mooring/core/bson"
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/service/rpcerr"
+	"github.com/mooringdb/mooring/service/servicetest"
+)
+
+func TestPartialFailure(t *testing.T) {
+	writeErrors := func(b *bson.Builder) {
+		b.Int32("n", 2).OpenArray("writeErrors").OpenDocument("").Int32("index", 1).Int32("code", 11000).String("errmsg", "E11000").
+			OpenDocument("keyPattern").Int32("_id", 1).Close().OpenDocument("keyValue").Int32("_id", 2).Close().Close().Close()
+	}
+	g := start(t, mongotest.Handlers{"insert": reply(writeErrors)})
+	req := &mooringv1.InsertManyRequest{
+		Database: "d", Collection: "c", Ordered: proto.Bool(false),
+		Documents: []*mooringv1.Document{doc(`{"_id": 1}`), doc(`{"_id": 2}`), doc(`{"_id": 3}`)},
+	}
+	_, err := g.Document.InsertMany(t.Context(), req)
+	r := rpcerr.HTTP(status.Convert(err))
+	e := r.Body.GetError()
+	if r.Code != 409 || e.GetServer().GetCode() != 11000 || len(e.GetWriteErrors()) != 1 || e.GetWriteErrors()[0].GetIndex() != 1 {
+		t.Errorf("error %v", e)
+	}
+	if res := r.Body.GetResult(); res.GetInsertedCount() != 2 || len(res.GetInsertedIds()) != 2 || res.GetInsertedIds()[1].GetIndex() != 2 {
+		t.Errorf("result %v", res)
+	}
+	req.ReturnPartialSuccess = proto.Bool(true)
+	res, err := g.Document.InsertMany(t.Context(), req)
+	if err != nil || res.GetInsertedCount() != 2 || len(res.GetWriteErrors()) != 1 || res.GetWriteErrors()[0].GetKeyValue() == nil {
+		t.Errorf("InsertMany = %v, %v", res, err)
+	}
+	_, err = g.Document.InsertOne(t.Context(), &mooringv1.InsertOneRequest{Database: "d", Collection: "c", Document: doc(`{"_id": 2}`)})
+	if e := errorOf(t, err); status.Code(err) != codes.AlreadyExists || len(e.GetWriteErrors()) != 1 {
+		t.Errorf("InsertOne: %v", e)
+	}
+}
+
+func raw(d *mooringv1.Document) bson.Raw { return d.GetBson() }
+
+func TestDeadlines(t *testing.T) {
+	g := start(t, mongotest.Handlers{"update": mongotest.Always(mongotest.Hang())})
+	g.Server.SetDocuments("d.c", servicetest.Docs(1, 1)...)
+	deadline := func() context.Context {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		t.Cleanup(cancel)
+		return ctx
+	}
+	maxTime := func() bool {
+		c := g.Server.Commands("find")
+		return c[len(c)-1].Body.Has("maxTimeMS")
+	}
+	if _, err := g.Document.Find(deadline(), &mooringv1.FindRequest{Database: "d", Collection: "c"}); err != nil || maxTime() {
+		t.Errorf("a page sends maxTimeMS: %v, %v", maxTime(), err)
+	}
+	if _, err := g.Document.FindOne(deadline(), &mooringv1.FindOneRequest{Database: "d", Collection: "c"}); err != nil || !maxTime() {
+		t.Errorf("FindOne sends maxTimeMS: %v, %v", maxTime(), err)
+	}
+	ss, err := g.Document.StreamFind(deadline(), &mooringv1.StreamFindRequest{Database: "d", Collection: "c"})
+	if err == nil {
+		_, err = ss.Recv()
+	}
+	if err != nil || !maxTime() {
+		t.Errorf("a stream sends maxTimeMS: %v, %v", maxTime(), err)
+	}
+	// 50 ms on a slow command, and its connection is not used again.
+	g.Server.Handle("find", mongotest.Always(mongotest.Hang()))
+	connections := g.Server.AcceptedConnections()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	begin := time.Now()
+	_, err = g.Document.FindOne(ctx, &mooringv1.FindOneRequest{Database: "d", Collection: "c"})
+	if status.Code(err) != codes.DeadlineExceeded || time.Since(begin) > 2*time.Second {
+		t.Errorf("FindOne = %v after %v", err, time.Since(begin))
+	}
+	g.Server.Handle("find", nil)
+	g.Idle(0)
+	if _, err := g.Document.FindOne(t.Context(), &mooringv1.FindOneRequest{Database: "d", Collection: "c"}); err != nil {
+		t.Error(err)
+	}
+	if g.Server.AcceptedConnections() == connections {
+		t.Error("the connection was used again")
+	}
+	// A write in flight.
+	ctx, cancel = context.WithTimeout(metadata.AppendToOutgoingContext(t.Context(), "mooring-timeout", "50ms"), 5*time.Second)
+	defer cancel()
+	_, err = g.Document.UpdateOne(ctx, &mooringv1.UpdateOneRequest{
+		Database: "d", Collection: "c", Filter: doc(`{}`),
+		Update: &mooringv1.Update{Kind: &mooringv1.Update_Operators{Operators: doc(`{"$set": {"a": 1}}`)}},
+	})
+	if e := errorOf(t, err); status.Code(err) != codes.DeadlineExceeded || e.GetReason() != "WriteOutcomeUnknown" {
+		t.Errorf("a write in flight: %v", e)
+	}
+}
+
+func TestServerDown(t *testing.T) {
+	g := servicetest.Start(t, mongotest.NewServer(t, nil), servicetest.Config{URIOptions: "serverSelectionTimeoutMS=200"})
+	g.Server.SetDown(true)
+	begin := time.Now()
+	_, err := g.Document.FindOne(t.Context(), &mooringv1.FindOneRequest{Database: "d", Collection: "c"})
+	r := rpcerr.HTTP(status.Convert(err))
+	if r.Code != 503 || r.RetryAfter == 0 || time.Since(begin) > 2*time.Second {
+		t.Errorf("%d, retry after %v, in %v: %v", r.Code, r.RetryAfter, time.Since(begin), err)
+	}
+}

@@ -1,0 +1,194 @@
+package document_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mooringdb/mooring/core/bson"
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/service/servicetest"
+)
+
+func TestStreamsAreComplete(t *testing.T) {
+	g := start(t, nil)
+	docs := append(servicetest.Docs(8_000, 900), servicetest.Doc(-1, 2<<20), servicetest.Doc(-2, 10))
+	g.Server.SetDocuments("d.c", docs...)
+	find, err := g.Document.StreamFind(t.Context(), &mooringv1.StreamFindRequest{Database: "d", Collection: "c"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	aggregate, err := g.Document.StreamAggregate(t.Context(), &mooringv1.StreamAggregateRequest{Database: "d", Collection: proto.String("c")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, recv := range map[string]func() ([]*mooringv1.Document, error){
+		"StreamFind":      func() ([]*mooringv1.Document, error) { m, err := find.Recv(); return m.GetDocuments(), err },
+		"StreamAggregate": func() ([]*mooringv1.Document, error) { m, err := aggregate.Recv(); return m.GetDocuments(), err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []bson.Raw
+			for {
+				message, err := recv()
+				if errors.Is(err, io.EOF) {
+					break
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				size := 0
+				for _, d := range message {
+					got = append(got, raw(d))
+					size += len(raw(d))
+				}
+				if size > 1<<20 && len(message) > 1 {
+					t.Errorf("a message of %d bytes and %d documents", size, len(message))
+				}
+			}
+			equal(t, got, docs)
+		})
+	}
+	g.Idle(0)
+	for _, c := range g.Server.Commands("getMore") {
+		if v, ok := c.Body.Lookup("batchSize"); !ok {
+			t.Errorf("a getMore without batchSize")
+		} else if n, _ := v.AsInt64(); n > 1200 {
+			t.Errorf("a getMore for %d documents of 900 bytes", n)
+		}
+	}
+}
+
+// A stream asks for no more than its client takes.
+func TestSlowClient(t *testing.T) {
+	g := start(t, nil)
+	g.Server.SetDocuments("d.c", servicetest.Docs(20_000, 900)...)
+	ctx, cancel := context.WithCancel(t.Context())
+	ss, err := g.Document.StreamFind(ctx, &mooringv1.StreamFindRequest{Database: "d", Collection: "c"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ss.Recv(); err != nil {
+		t.Fatal(err)
+	}
+	// It settles: no more getMores come while nothing is read.
+	last, since := -1, time.Now()
+	servicetest.Eventually(t, "the stream to wait", func() bool {
+		if n := len(g.Server.Commands("getMore")); n != last {
+			last, since = n, time.Now()
+		}
+		return time.Since(since) > 200*time.Millisecond
+	})
+	if last > 6 {
+		t.Errorf("%d getMores for a client that reads nothing", last)
+	}
+	cancel()
+	g.Idle(0)
+	if n := g.Server.KilledCursors(); n != 1 {
+		t.Errorf("%d cursors killed, want 1", n)
+	}
+}
+
+// A client that goes away in the middle of a stream leaves nothing behind, wherever the stream is.
+func TestStreamWhoseClientGoesAway(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		during mongotest.Handler // getMore
+	}{
+		{"while it sends", nil},
+		{"while it waits for the server", mongotest.Always(mongotest.Hang())},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			g := start(t, mongotest.Handlers{})
+			if test.during != nil {
+				g.Server.Handle("getMore", test.during)
+			}
+			g.Server.SetDocuments("d.c", servicetest.Docs(20_000, 900)...)
+			ctx, cancel := context.WithCancel(t.Context())
+			ss, err := g.Document.StreamFind(ctx, &mooringv1.StreamFindRequest{Database: "d", Collection: "c"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := ss.Recv(); err != nil {
+				t.Fatal(err)
+			}
+			servicetest.Eventually(t, "a getMore", func() bool { return len(g.Server.Commands("getMore")) > 0 })
+			cancel()
+			g.Idle(0)
+			if n := g.Server.KilledCursors(); n != 1 {
+				t.Errorf("%d cursors killed, want 1", n)
+			}
+		})
+	}
+}
+
+func TestDrainDuringStreams(t *testing.T) {
+	g := start(t, nil)
+	g.Server.SetDocuments("d.c", servicetest.Docs(20_000, 900)...)
+	const streams = 50
+	results := make(chan error, streams) // one of each
+	drained := make(chan struct{})
+	for range streams {
+		ss, err := g.Document.StreamFind(t.Context(), &mooringv1.StreamFindRequest{Database: "d", Collection: "c"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ss.Recv(); err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			<-drained // it does not read meanwhile
+			var err error
+			for err == nil {
+				_, err = ss.Recv()
+			}
+			results <- err
+		}()
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	err := g.Gate.Drain(ctx)
+	close(drained)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range streams {
+		if err := <-results; status.Code(err) != codes.Unavailable {
+			t.Errorf("a stream ended with %v", err)
+		}
+	}
+	g.Idle(0)
+	if n := g.Server.KilledCursors(); n != streams {
+		t.Errorf("%d cursors killed, want %d", n, streams)
+	}
+}
+
+// A stream that fails in the middle ends with an error, never as if it were complete.
+func TestStreamThatFails(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		getMore mongotest.Reply
+		code    codes.Code
+	}{
+		{"refused", mongotest.Error(43, "CursorNotFound", "gone"), codes.NotFound},
+		{"connection lost", mongotest.Drop(), codes.Unavailable},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			g := start(t, mongotest.Handlers{"getMore": mongotest.Times(1, func(*mongotest.Command) mongotest.Reply { return test.getMore }, mongotest.Always(mongotest.Drop()))})
+			g.Server.SetDocuments("d.c", servicetest.Docs(1000, 10)...)
+			ss, err := g.Document.StreamFind(t.Context(), &mooringv1.StreamFindRequest{Database: "d", Collection: "c"})
+			for err == nil {
+				_, err = ss.Recv()
+			}
+			if status.Code(err) != test.code {
+				t.Errorf("the stream ended with %v, want %v", err, test.code)
+			}
+		})
+	}
+}
