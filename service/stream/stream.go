@@ -114,6 +114,9 @@ func (s *Streams) run(ctx context.Context, src Source, send func([]bson.Raw) err
 			return err
 		}
 		sizer.Saw(documents, bytes)
+		if src.Cursor.Done() {
+			return nil
+		}
 		if err := pause.after(ctx, documents); err != nil {
 			return err
 		}

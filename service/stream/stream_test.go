@@ -151,3 +151,33 @@ func TestQuietTailable(t *testing.T) {
 		}
 	})
 }
+
+// relayed is a cursor that tells its end only when it is asked once more.
+type relayed struct {
+	fake
+	ended bool
+}
+
+func (r *relayed) Next(ctx context.Context) (cursor.Batch, error) {
+	if r.left == 0 {
+		r.ended = true
+		return cursor.Batch{}, nil
+	}
+	return r.fake.Next(ctx)
+}
+
+func (r *relayed) Done() bool { return r.ended }
+
+// An empty batch that is the last is no reason to pause.
+func TestNoPauseAtTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		src := stream.Source{Cursor: &relayed{fake: fake{left: 10, size: 10}}}
+		if err := stream.New(stream.Config{}).Run(t.Context(), src, func([]bson.Raw) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(begin); took != 0 {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
