@@ -21,6 +21,7 @@ import (
 // contender is one pool.
 type contender struct {
 	name, short string
+	ours        bool
 	lease       lease
 }
 
@@ -34,20 +35,21 @@ func open(ctx context.Context, server *canned.Server) (contenders []contender, s
 	}
 	for _, c := range []struct {
 		name, short string
+		ours        bool
 		open        func(context.Context, *canned.Server) (lease, func(), error)
 	}{
-		{"core/pool", "", openPool},
+		{"core/pool", "pool", true, openPool},
 		// What an operation of ours calls, and next to it what one of the official driver calls.
-		{"core/topology", "topology", openTopology},
-		{"official driver", "official", openOfficial},
-		{"puddle", "puddle", openPuddle},
+		{"core/topology", "topology", true, openTopology},
+		{"official driver", "official", false, openOfficial},
+		{"puddle", "puddle", false, openPuddle},
 	} {
 		l, closePool, err := c.open(ctx, server)
 		if err != nil {
 			return nil, stop, fmt.Errorf("%s: %w", c.name, err)
 		}
 		stops = append(stops, closePool)
-		contenders = append(contenders, contender{c.name, c.short, l})
+		contenders = append(contenders, contender{c.name, c.short, c.ours, l})
 	}
 	return contenders, stop, nil
 }

@@ -63,14 +63,14 @@ func Run(ctx context.Context, w io.Writer) error {
 			each := median(c.nanoseconds)
 			fmt.Fprintf(w, "%-17s %-17s %10.0f %15s %14.0f %14.2f\n", s.name, contenders[i].name, each,
 				fmt.Sprintf("(%.0f … %.0f)", slices.Min(c.nanoseconds), slices.Max(c.nanoseconds)), 1e9/each, median(c.allocations))
-			if i == 0 {
+			if contenders[i].ours {
 				continue
 			}
-			kind, value := "time", median(costs[0].nanoseconds)/each
-			if s.goroutines > 1 {
-				kind, value = "rate", 1/value
+			for j, ours := range contenders[:i] {
+				if ours.ours {
+					ratios = append(ratios, s.ratio(ours, contenders[i], median(costs[j].nanoseconds)/each))
+				}
 			}
-			ratios = append(ratios, fmt.Sprintf("ratio pool-%s-%s-vs-%s %.2f", s.name, kind, contenders[i].short, value))
 		}
 	}
 	fmt.Fprintln(w)
@@ -79,4 +79,12 @@ func Run(ctx context.Context, w io.Writer) error {
 	}
 	fmt.Fprintln(w)
 	return nil
+}
+
+// ratio is a line for machines; time is ours divided by theirs.
+func (s scenario) ratio(ours, theirs contender, time float64) string {
+	if s.goroutines == 1 {
+		return fmt.Sprintf("ratio %s-%s-time-vs-%s %.2f", ours.short, s.name, theirs.short, time)
+	}
+	return fmt.Sprintf("ratio %s-%s-rate-vs-%s %.2f", ours.short, s.name, theirs.short, 1/time)
 }
