@@ -13,6 +13,7 @@ RACE     := $(if $(CC_FOUND),-race)
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 FUZZTIME ?= 10s
 CHAOS    ?= 10m
+SOAK     ?= 1000000
 
 .DEFAULT_GOAL := help
 
@@ -69,6 +70,14 @@ chaos: ## CHAOS=10m of random elections, hangs, resets and reconfigurations agai
 .PHONY: failover
 failover: ## measure how soon 64 writers find a new primary, and what waiting for one costs
 	MOORING_FAILOVER=1 $(GO) test -count=1 -v -run 'TestFailover|TestWaitingForAPrimary' ./core/client
+
+.PHONY: soak
+soak: ## SOAK=1000000 pool operations with random clears, deadlines and lost connections, then count
+	MOORING_SOAK=$(SOAK) $(GO) test $(RACE) -count=1 -timeout 1h -v -run TestSoak ./core/pool
+
+.PHONY: starvation
+starvation: ## measure what reads get beside cursors that hold all the connections they may
+	cd lab && LAB_STARVATION=1 $(GO) test -count=1 -v -run TestStarvation ./e2e
 
 .PHONY: mutate
 mutate: ## break each entry of the topology transition table once, and see a test fail
