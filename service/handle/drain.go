@@ -261,6 +261,9 @@ func (r *Registry) installLocked(e *entry, pos position, rec Record) {
 // continue it. Close waits, and kills, until ctx ends.
 func (r *Registry) Close(ctx context.Context) error {
 	err := r.Drain(ctx)
+	if err != nil { // it may have had less time
+		err = r.quiet(ctx)
+	}
 	r.stop()
 	r.janitor.Wait()
 	if err != nil {

@@ -243,3 +243,27 @@ func TestPushWhileAsking(t *testing.T) {
 		wg.Wait()
 	})
 }
+
+// What a drain had no time to wait for, Close waits for; and what is closed leaves no goroutine behind, whatever still runs.
+func TestCloseAfterAHastyDrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, func(c *handle.Config) { c.Keys = ring(t) })
+		f.s.next = func(context.Context) error { time.Sleep(10 * time.Second); return nil } //nolint:forbidigo // fake time
+		token := f.open(9, 2, 0).Token
+		var wg sync.WaitGroup
+		wg.Go(func() { _, _ = f.next(token) })
+		synctest.Wait()
+		hasty, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := f.r.Drain(hasty); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Drain = %v", err)
+		}
+		if err := f.r.Close(t.Context()); err != nil {
+			t.Errorf("Close = %v", err)
+		}
+		wg.Wait()
+		if open, _, _ := f.s.count(); open != 0 {
+			t.Errorf("%d open", open)
+		}
+	})
+}
