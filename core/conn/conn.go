@@ -107,7 +107,7 @@ type Conn struct {
 	api        *ServerAPI
 	desc       description.Server
 	hello      bson.Raw
-	interrupt  func() // c.unblock, bound once
+	watcher    *ctxwatch.Watcher // of the request's context; calls c.unblock
 
 	lastUse   time.Time // when the last reply had come
 	requestID int32     // of the last request
@@ -170,7 +170,8 @@ func (c *Conn) unblock() { _ = c.nc.SetDeadline(time.Unix(1, 0)) }
 // RoundTrip sends msg, a complete OP_MSG, and returns the body of the reply: a fresh buffer whose frame is checked and
 // whose contents are not. msg gets a request id, and may be reused once RoundTrip has returned. If ctx ends first, or
 // anything else goes wrong, the error is a *mongoerr.NetworkError that wraps it and the connection is broken, except
-// that nothing was sent, and nothing is broken, if ctx had ended before or msg is too large.
+// that nothing was sent, and nothing is broken, if ctx had ended before or msg is too large. If ctx ends when the reply is
+// complete, the reply is returned, and the connection stays as good as it was.
 func (c *Conn) RoundTrip(ctx context.Context, msg []byte) (bson.Raw, error) {
 	if wire.MsgFlags(msg)&wire.MoreToCome != 0 {
 		panic("bug: RoundTrip of a message that wants no reply")
@@ -178,17 +179,14 @@ func (c *Conn) RoundTrip(ctx context.Context, msg []byte) (bson.Raw, error) {
 	if err := c.check(ctx, msg); err != nil {
 		return nil, err
 	}
-	watch := ctxwatch.Start(ctx, c.interrupt)
-	err := c.write(ctx, msg)
-	var body bson.Raw
-	if err == nil {
-		body, err = c.readReply(ctx)
-	}
-	c.unwatch(ctx, watch)
-	if err != nil {
+	r := c.begin(ctx)
+	defer r.end()
+	if err := c.write(ctx, msg); err != nil {
 		return nil, err
 	}
-	return body, nil
+	body, err := c.readReply(ctx)
+	r.complete = err == nil
+	return body, err
 }
 
 // Write sends msg, a complete OP_MSG with moreToCome, to which the server sends no reply. Errors are as in RoundTrip.
@@ -199,9 +197,10 @@ func (c *Conn) Write(ctx context.Context, msg []byte) error {
 	if err := c.check(ctx, msg); err != nil {
 		return err
 	}
-	watch := ctxwatch.Start(ctx, c.interrupt)
+	r := c.begin(ctx)
+	defer r.end()
 	err := c.write(ctx, msg)
-	c.unwatch(ctx, watch)
+	r.complete = err == nil
 	return err
 }
 
@@ -228,11 +227,29 @@ func (c *Conn) check(ctx context.Context, msg []byte) error {
 // errGone is a connection that the server closed while it was not used.
 var errGone = errors.New("the server has closed the connection")
 
-// unwatch ends the observation of ctx. An interruption that came too late to do harm still leaves a deadline behind,
-// so that the connection cannot be used again.
-func (c *Conn) unwatch(ctx context.Context, watch ctxwatch.Watch) {
-	if watch.Stop() {
-		c.broken.CompareAndSwap(nil, &breakage{ctxwatch.Err(ctx)})
+// request is one that is under way, interrupted if its context ends.
+type request struct {
+	conn     *Conn
+	watch    ctxwatch.Watch
+	complete bool // all that was to be sent and read is
+}
+
+func (c *Conn) begin(ctx context.Context) request {
+	return request{conn: c, watch: c.watcher.Start(ctx)}
+}
+
+// errUnfinished breaks a connection whose request ended by a panic, somewhere in the middle.
+var errUnfinished = errors.New("bug: a request was not finished")
+
+// end leaves the connection ready for another request, or broken. An interruption that came too late to do harm has left a
+// deadline behind, which has to go; an Interrupt from outside stays, since it has broken the connection before.
+func (r *request) end() {
+	interrupted := r.watch.Stop()
+	switch {
+	case !r.complete:
+		r.conn.broken.CompareAndSwap(nil, &breakage{errUnfinished})
+	case interrupted:
+		_ = r.conn.nc.SetDeadline(time.Time{}) // an error shows in the next request
 	}
 }
 
@@ -331,10 +348,11 @@ func queryFailure(d bson.Raw) error {
 
 // fail breaks the connection and makes the error: for the cause of an interruption if there was one, else for err.
 func (c *Conn) fail(ctx context.Context, op string, sent bool, err error) error {
+	lasting := err // what later requests get
 	if ctxErr := ctxwatch.Err(ctx); ctxErr != nil {
-		err = ctxErr
+		err, lasting = ctxErr, ctxwatch.Past(ctxErr)
 	}
-	if !c.broken.CompareAndSwap(nil, &breakage{err}) {
+	if !c.broken.CompareAndSwap(nil, &breakage{lasting}) {
 		err = c.broken.Load().err
 	}
 	return &mongoerr.NetworkError{Address: c.addr, Op: op, Sent: sent, Err: err}
@@ -352,6 +370,6 @@ func newConn(addr address.Address, cfg Config, transport, nc net.Conn) *Conn {
 		c.maxReply = wire.DefaultMaxMessageSize
 	}
 	c.answered = c.requestID
-	c.interrupt = c.unblock
+	c.watcher = ctxwatch.New(c.unblock)
 	return c
 }

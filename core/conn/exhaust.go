@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/mooringdb/mooring/core/bson"
-	"github.com/mooringdb/mooring/core/internal/ctxwatch"
 	"github.com/mooringdb/mooring/core/topology/description"
 	"github.com/mooringdb/mooring/core/wire"
 )
@@ -23,9 +22,10 @@ func (c *Conn) AwaitHello(ctx context.Context, known *description.TopologyVersio
 	if b := c.broken.Load(); b != nil {
 		return nil, asHello(c.fail(ctx, "read", false, b.err))
 	}
-	watch := ctxwatch.Start(ctx, c.interrupt)
-	defer c.unwatch(ctx, watch)
+	r := c.begin(ctx)
+	defer r.end()
 	reply, err := c.readStreamed(ctx)
+	r.complete = err == nil
 	return reply, asHello(err)
 }
 
@@ -36,12 +36,14 @@ func (c *Conn) sendAwait(ctx context.Context, msg []byte) (bson.Raw, error) {
 	if err := c.check(ctx, msg); err != nil {
 		return nil, err
 	}
-	watch := ctxwatch.Start(ctx, c.interrupt)
-	defer c.unwatch(ctx, watch)
+	r := c.begin(ctx)
+	defer r.end()
 	if err := c.write(ctx, msg); err != nil {
 		return nil, err
 	}
-	return c.readStreamed(ctx)
+	reply, err := c.readStreamed(ctx)
+	r.complete = err == nil
+	return reply, err
 }
 
 // readStreamed reads one reply: to the last request or, where the one before announced it, to that reply.

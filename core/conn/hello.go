@@ -8,7 +8,6 @@ import (
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/conn/metadata"
-	"github.com/mooringdb/mooring/core/internal/ctxwatch"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/topology/description"
 	"github.com/mooringdb/mooring/core/wire"
@@ -48,12 +47,13 @@ func (c *Conn) handshake(ctx context.Context, cfg Config) error {
 
 // exchange is a round trip of a message of any kind, under ctx's deadline as well as its cancellation.
 func (c *Conn) exchange(ctx context.Context, msg []byte) (bson.Raw, error) {
-	watch := ctxwatch.Start(ctx, c.interrupt)
-	defer c.unwatch(ctx, watch)
+	r := c.begin(ctx)
+	defer r.end()
 	if err := c.write(ctx, msg); err != nil {
 		return nil, asHello(err)
 	}
 	reply, err := c.readReply(ctx)
+	r.complete = err == nil
 	return reply, asHello(err)
 }
 

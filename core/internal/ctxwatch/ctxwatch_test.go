@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/mooringdb/mooring/core/internal/ctxwatch"
 )
@@ -13,20 +14,44 @@ import (
 func TestWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls atomic.Int32
-		interrupt := func() { calls.Add(1) }
+		w := ctxwatch.New(func() { calls.Add(1) })
 
 		ctx, cancel := context.WithCancel(t.Context())
-		if ctxwatch.Start(ctx, interrupt).Stop() {
+		if w.Start(ctx).Stop() {
 			t.Error("Stop() = true without an end of the context")
 		}
-		w := ctxwatch.Start(ctx, interrupt)
+		watch := w.Start(ctx)
 		cancel()
 		synctest.Wait()
-		if !w.Stop() || calls.Load() != 1 {
+		if !watch.Stop() || calls.Load() != 1 {
 			t.Errorf("after the end of the context: Stop() false or %d calls, want 1", calls.Load())
 		}
-		if ctxwatch.Start(context.Background(), interrupt).Stop() || (ctxwatch.Watch{}).Stop() {
+		if w.Start(context.Background()).Stop() || (ctxwatch.Watch{}).Stop() {
 			t.Error("Stop() = true for a context that cannot end")
+		}
+	})
+}
+
+// Whatever an interruption does, it has done when Stop returns, and each Stop waits for its own.
+func TestStopWaitsForTheInterruption(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		over := int32(0) // without a lock: only the interruption that Stop waits for writes
+		w := ctxwatch.New(func() {
+			time.Sleep(time.Second) //nolint:forbidigo // fake time
+			over++
+		})
+		for n := int32(1); n <= 3; n++ {
+			ctx, cancel := context.WithCancel(t.Context())
+			watch := w.Start(ctx)
+			cancel()
+			if !watch.Stop() || over != n {
+				t.Errorf("Stop() returned after %d interruptions, want %d", over, n)
+			}
+			ctx, cancel = context.WithCancel(t.Context())
+			if w.Start(ctx).Stop() {
+				t.Error("Stop() = true without an end of the context")
+			}
+			cancel()
 		}
 	})
 }
@@ -45,5 +70,22 @@ func TestErr(t *testing.T) {
 	cancelPlain()
 	if err := ctxwatch.Err(plain); !errors.Is(err, context.Canceled) {
 		t.Errorf("Err = %v, want context.Canceled", err)
+	}
+}
+
+func TestPast(t *testing.T) {
+	cause := errors.New("cause")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(cause)
+	past := ctxwatch.Past(ctxwatch.Err(ctx))
+	if errors.Is(past, context.Canceled) || !errors.Is(past, cause) || past.Error() != "given up by an earlier call: cause" {
+		t.Errorf("Past = %v, want one that is the cause, and not context.Canceled", past)
+	}
+	timeout, ok := errors.AsType[interface {
+		error
+		Timeout() bool
+	}](past)
+	if errors.Is(ctxwatch.Past(context.DeadlineExceeded), context.DeadlineExceeded) || !ok || !timeout.Timeout() {
+		t.Errorf("Past = %v, want a timeout that is not context.DeadlineExceeded", past)
 	}
 }
