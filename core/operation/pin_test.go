@@ -120,3 +120,18 @@ func TestPanicAfterSendingReturnsConnection(t *testing.T) {
 		}()
 	}
 }
+
+// A sink that panics inside a check-in: the connection has been given back, and is not given back again.
+func TestPanicInCheckIn(t *testing.T) {
+	for _, err := range []error{nil, &mongoerr.NetworkError{Op: "read"}} {
+		f := &fake{err: err, panics: true}
+		func() {
+			defer func() {
+				if p := recover(); p == nil || f.checkedOut != 0 || len(f.lessons) != 1 {
+					t.Errorf("panic(%v), %d connections out, learnt %v, want one check-in", p, f.checkedOut, f.lessons)
+				}
+			}()
+			_, _ = (&operation.Runner{Deployment: f}).Run(t.Context(), &operation.Operation{Database: "db", Command: command{}})
+		}()
+	}
+}

@@ -102,16 +102,18 @@ func (x *exchange) run(ctx context.Context, op *Operation) (Result, error) {
 	return x.send(ctx, op)
 }
 
-// leave ends the use of the connection, unless that has been done. The topology learns from the error.
+// leave ends the use of the connection, unless that has been done. The topology learns from the error, and those who listen to
+// it may panic: then the connection is another's already.
 func (x *exchange) leave(lesson error) {
-	switch {
-	case x.left:
-	case x.pinned:
-		x.conn.Learn(lesson)
-	default:
-		x.conn.CheckIn(lesson)
+	if x.left {
+		return
 	}
 	x.left = true
+	if x.pinned {
+		x.conn.Learn(lesson)
+	} else {
+		x.conn.CheckIn(lesson)
+	}
 }
 
 func (x *exchange) send(ctx context.Context, op *Operation) (Result, error) {

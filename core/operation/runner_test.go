@@ -30,6 +30,7 @@ type fake struct {
 	checkedOut int
 	lessons    []error
 	pinErr     error
+	panics     bool // once, in CheckIn, when the connection is given back
 }
 
 var (
@@ -56,6 +57,10 @@ func (f *fake) CheckOut(context.Context) (operation.Conn, error) {
 func (f *fake) CheckIn(err error) {
 	f.checkedOut--
 	f.lessons = append(f.lessons, err)
+	if f.panics {
+		f.panics = false
+		panic("bug: in a test")
+	}
 }
 
 func (f *fake) Learn(err error) { f.lessons = append(f.lessons, err) }
