@@ -18,6 +18,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/address"
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/internal/ctxwatch"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/operation"
 	"github.com/mooringdb/mooring/core/topology/selection"
@@ -79,7 +80,7 @@ type Cursor struct {
 	hasFirst bool
 	// limitReached says that no more documents are wanted.
 	limitReached bool
-	// broken is the error after which the position is not known any more: Next repeats it.
+	// broken is why the position is not known any more: Next returns it.
 	broken error
 	// pin is the connection that the cursor holds, if it does; lost says that it broke.
 	pin  *operation.Pin
@@ -97,9 +98,9 @@ func Continue(r *operation.Runner, s State) *Cursor { return &Cursor{runner: r, 
 // Next returns the next batch: first the one that came with the command (no I/O), then one getMore a call.
 // After the last batch it returns io.EOF. A batch may be empty without being the last.
 //
-// The context bounds this call only. After an error that leaves it open whether the server has moved on, every further
-// call returns the same error, so that no batch is skipped unseen; other errors may be tried again. Close in any
-// case.
+// The context bounds this call only. After an error that leaves it open whether the server has moved on, or a panic, every
+// further call returns an error that tells of it, so that no batch is skipped unseen; other errors may be tried again. Close in
+// any case.
 func (c *Cursor) Next(ctx context.Context) (Batch, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -115,21 +116,35 @@ func (c *Cursor) Next(ctx context.Context) (Batch, error) {
 	case c.state.ID == 0:
 		return Batch{}, io.EOF
 	}
+	return c.fetchLocked(ctx)
+}
+
+// fetchLocked gets the next batch from the server.
+func (c *Cursor) fetchLocked(ctx context.Context) (Batch, error) {
 	ctx, c.interrupt = context.WithCancelCause(ctx)
 	c.busy, c.request = true, c.state
-	defer c.restLocked()
+	returned := false // rather than panicked
+	defer func() { c.restLocked(returned) }()
 	p, err := c.getMoreLocked(ctx)
 	if err != nil {
 		c.failLocked(ctx, err)
+		returned = true
 		return Batch{}, err
 	}
 	b := c.takeLocked(p)
 	c.settleLocked(ctx)
+	returned = true
 	return b, nil
 }
 
-// restLocked ends busy.
-func (c *Cursor) restLocked() {
+// errPanicked is a cursor of which a batch may have been lost in a panic.
+var errPanicked = errors.New("bug: a panic ended the call that read the cursor before")
+
+// restLocked ends busy. A batch that a panic kept from its reader is lost, and so is what the connection was doing.
+func (c *Cursor) restLocked(returned bool) {
+	if !returned {
+		c.broken, c.lost = errPanicked, c.pin != nil
+	}
 	c.interrupt(nil)
 	c.busy, c.interrupt, c.request = false, nil, State{}
 	if c.idle != nil {
@@ -195,13 +210,23 @@ func (c *Cursor) failLocked(ctx context.Context, err error) {
 		c.broken = err
 	case !errors.As(err, &network):
 	case c.pin != nil:
-		c.broken, c.lost = err, true
+		c.broken, c.lost = lasting(network), true
 	case network.Sent:
-		c.broken = err
+		c.broken = lasting(network)
 		if ctx.Err() == nil && !network.Timeout() {
 			c.state.ID = 0 // the server is gone, or has closed the cursor with the connection
 		}
 	}
+}
+
+// lasting is the error for later calls, whose contexts have not ended.
+func lasting(err *mongoerr.NetworkError) error {
+	if !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	past := *err
+	past.Err = ctxwatch.Past(err.Err)
+	return &past
 }
 
 const codeCursorNotFound = 43
