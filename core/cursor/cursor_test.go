@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -297,6 +298,97 @@ func TestFailedGetMore(t *testing.T) {
 					t.Errorf("%d killCursors, want %d", n, tt.kills)
 				}
 			})
+		})
+	}
+}
+
+// A server that is no part of the deployment any more cannot be told; one that is only away might come back meanwhile.
+func TestCloseWhenTheServerHasLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary, mongotest.Secondary, mongotest.Secondary)
+		for _, h := range cluster.Hosts() {
+			h.SetDocuments("shop.orders", mongotest.Numbered(0, 9, 0)...)
+		}
+		c := newClient(t, parse(t, cluster.URI("")), client.Options{Dialer: cluster.Dial})
+		defer func() { _ = c.Close(context.WithoutCancel(t.Context())) }()
+		for _, tt := range []struct {
+			name string
+			lose func(h *mongotest.Host)
+			want time.Duration
+		}{
+			{"down", func(h *mongotest.Host) { h.SetDown(true) }, 3 * time.Second},
+			{"removed", cluster.Remove, 0},
+		} {
+			cur := find(t, c, client.FindOptions{BatchSize: new(int32(2))})
+			holder := slices.IndexFunc(cluster.Hosts(), func(h *mongotest.Host) bool { return h.Address() == cur.State().Server })
+			tt.lose(cluster.Host(holder))
+			cluster.Elect(cluster.Host((holder + 1) % 3))
+			time.Sleep(time.Minute) //nolint:forbidigo // fake time: until monitors have seen it
+			began := time.Now()
+			if err := cur.Close(t.Context()); err != nil || time.Since(began) != tt.want {
+				t.Errorf("%s: Close() = %v after %v, want %v", tt.name, err, time.Since(began), tt.want)
+			}
+			if tt.name == "down" {
+				cluster.Host(holder).SetDown(false)
+				time.Sleep(time.Minute) //nolint:forbidigo // fake time
+			}
+		}
+	})
+}
+
+// As long as nothing is known of the deployment, the server may still turn up.
+func TestCloseBeforeTheDeploymentIsKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary, mongotest.Secondary)
+		host := cluster.Primary()
+		host.SetDocuments("shop.orders", mongotest.Numbered(0, 9, 0)...)
+		c := newClient(t, parse(t, cluster.URI("")), client.Options{Dialer: cluster.Dial})
+		defer func() { _ = c.Close(context.WithoutCancel(t.Context())) }()
+		state := find(t, c, client.FindOptions{BatchSize: new(int32(2))}).State()
+
+		other := connstring.Config{Hosts: []address.Address{cluster.Host(1).Address()}, ReplicaSet: parse(t, cluster.URI("")).ReplicaSet}
+		d := newClient(t, other, client.Options{Dialer: cluster.Dial})
+		defer func() { _ = d.Close(context.WithoutCancel(t.Context())) }()
+		if err := d.ContinueCursor(state).Close(t.Context()); err != nil || host.KilledCursors() != 1 {
+			t.Errorf("Close() = %v, %d cursors killed, want 1", err, host.KilledCursors())
+		}
+	})
+}
+
+// A reply with a cursor that cannot be used: the server holds it all the same.
+func TestMalformedFirstBatchIsKilled(t *testing.T) {
+	tests := []struct {
+		reply string
+		want  string // what is sent by killCursors; empty: nothing
+	}{
+		{`{"firstBatch":[1],"id":{"$numberLong":"7"},"ns":"shop.orders"}`, `{"killCursors":"orders","cursors":[7],"$db":"shop"}`},
+		{`{"id":{"$numberLong":"7"},"ns":"other.c.d","firstBatch":{}}`, `{"killCursors":"c.d","cursors":[7],"$db":"other"}`},
+		{`{"id":{"$numberLong":"7"},"ns":"shop.orders"}`, `{"killCursors":"orders","cursors":[7],"$db":"shop"}`},
+		{`{"firstBatch":[1],"id":{"$numberLong":"0"},"ns":"shop.orders"}`, ``},
+		{`{"firstBatch":[1],"id":"7","ns":"shop.orders"}`, ``},
+		{`{"firstBatch":[1],"id":{"$numberLong":"7"},"ns":"shop"}`, ``},
+		{`{"firstBatch":[1],"id":{"$numberLong":"7"}}`, ``},
+	}
+	for _, tt := range tests {
+		answer := mongotest.Always(mongotest.Document(doc(t, `{"cursor":`+tt.reply+`,"ok":1}`)))
+		check := func(t *testing.T, c *client.Client, srv *mongotest.Server) {
+			_, err := c.Find(t.Context(), orders, client.FindOptions{})
+			if !errors.As(err, new(*mongoerr.MalformedReplyError)) {
+				t.Errorf("Find() = %v, want a MalformedReplyError", err)
+			}
+			got := ""
+			for _, cmd := range srv.Commands("killCursors") {
+				got += text(t, cmd.Body)
+			}
+			if got != tt.want {
+				t.Errorf("after %s sent %q, want %q", tt.reply, got, tt.want)
+			}
+		}
+		run(t, 0, mongotest.Handlers{"find": answer}, func(t *testing.T, srv *mongotest.Server, c *client.Client) { check(t, c, srv) })
+		runBalanced(t, "", client.Options{}, func(t *testing.T, b *balanced) {
+			b.Service(0).Handle("find", answer)
+			b.Service(1).SetDown(true)
+			check(t, b.client, b.Service(0).Server)
 		})
 	}
 }

@@ -2,10 +2,13 @@ package cursor
 
 import (
 	"context"
+	"errors"
+	"slices"
 
 	"github.com/mooringdb/mooring/core/address"
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/operation"
+	"github.com/mooringdb/mooring/core/topology/description"
 	"github.com/mooringdb/mooring/core/topology/selection"
 )
 
@@ -49,11 +52,12 @@ func Open(ctx context.Context, r *operation.Runner, op operation.Operation, opt 
 // open takes the command's reply.
 func (c *Cursor) open(ctx context.Context, res *operation.Result, opt Options) error {
 	p, err := parse(res.Server, res.Reply, "firstBatch")
-	if err != nil {
-		return err
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if err != nil {
+		c.state = remains(res.Server, res.Reply)
+		return err
+	}
 	c.state = State{
 		Server: res.Server, BatchSize: opt.BatchSize, Remaining: opt.Limit,
 		MaxAwaitTimeMS: opt.MaxAwaitTimeMS, Comment: opt.Comment,
@@ -64,6 +68,21 @@ func (c *Cursor) open(ctx context.Context, res *operation.Result, opt Options) e
 		return c.pin.HoldForCursor()
 	}
 	return nil
+}
+
+// remains is the cursor, as far as killCursors needs it, of a reply that is malformed elsewhere: the server holds it all the same.
+func remains(from address.Address, doc bson.Raw) State {
+	p := parser{from: from}
+	for _, key := range []string{"id", "ns"} {
+		v, ok := doc.Lookup("cursor", key)
+		if !ok || p.element(key, v) != nil {
+			return State{}
+		}
+	}
+	if p.collection == "" {
+		return State{}
+	}
+	return State{Server: from, ID: p.id, Database: p.database, Collection: p.collection}
 }
 
 // ending is what remains to be done for a cursor that is over.
@@ -96,6 +115,22 @@ func (e *ending) run(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killTimeout)
 	defer cancel()
 	_, _ = e.runner.Run(ctx, &operation.Operation{
-		Database: e.command.Database, Command: &e.command, On: e.pin, Selector: selection.Address(e.server),
+		Database: e.command.Database, Command: &e.command, On: e.pin, Selector: present{selection.Address(e.server), e.server},
 	})
 }
+
+// present selects a server that is there, and waits for one only as long as it may come back: once the deployment is known and
+// the server is no part of it, nobody is left who would have the cursor.
+type present struct {
+	selection.Selector
+	address address.Address
+}
+
+func (p present) Select(t description.Topology, candidates []*description.Server) ([]*description.Server, error) {
+	if t.Server(p.address) == nil && slices.ContainsFunc(t.Servers, (*description.Server).IsAvailable) {
+		return nil, errServerLeft
+	}
+	return p.Selector.Select(t, candidates)
+}
+
+var errServerLeft = errors.New("the server that held the cursor is no part of the deployment any more")
