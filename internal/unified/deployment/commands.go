@@ -54,7 +54,10 @@ var fields = map[string][]string{
 	"findAndModify": {"query", "update", "remove", "new", "sort", "upsert", "let"},
 	"create":        {"capped", "size", "max"},
 	"drop":          {},
-	"find":          {"filter", "sort", "skip", "limit", "batchSize", "singleBatch", "tailable", "awaitData", "hint", "let"},
+	"find": {
+		"filter", "sort", "skip", "limit", "batchSize", "singleBatch", "tailable", "awaitData", "hint", "let", "projection", "min", "max",
+		"returnKey", "showRecordId",
+	},
 	"aggregate":     {"pipeline", "cursor", "hint", "let", "allowDiskUse", "bypassDocumentValidation"},
 	"count":         {"query"},
 	"distinct":      {"key", "query"},

@@ -17,9 +17,13 @@ type cursor struct {
 }
 
 func (h *host) find(cmd *mongotest.Command) (reply, error) {
+	keep, err := projection(cmd.Body)
+	if err != nil {
+		return reply{}, err
+	}
 	q := query{
-		filter: document(cmd.Body, "filter"), sort: document(cmd.Body, "sort"),
-		skip: integer(cmd.Body, "skip"), limit: integer(cmd.Body, "limit"),
+		filter: within(document(cmd.Body, "filter"), document(cmd.Body, "min"), document(cmd.Body, "max")),
+		sort:   document(cmd.Body, "sort"), skip: integer(cmd.Body, "skip"), limit: integer(cmd.Body, "limit"),
 	}
 	s := h.deployment.store
 	s.mu.Lock()
@@ -28,7 +32,7 @@ func (h *host) find(cmd *mongotest.Command) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	c := &cursor{namespace: namespace(cmd), rest: found, seen: len(found)}
+	c := &cursor{namespace: namespace(cmd), rest: projected(found, keep), seen: len(found)}
 	c.tailable, _ = field(cmd.Body, "tailable").Bool()
 	single, _ := field(cmd.Body, "singleBatch").Bool()
 	c.ends = q.limit > 0
