@@ -267,13 +267,13 @@ func TestCommandEvents(t *testing.T) {
 		want := []string{
 			`started shop.insert {"insert":"orders","ordered":true,"documents":[{"_id":1},{"_id":2}]}`,
 			`succeeded insert {"n":0,"writeErrors":[{"index":0,"code":11000,"errmsg":"dup"}],"ok":1} true`,
-			`started shop.insert {"insert":"orders","writeConcern":{"w":0},"documents":[{"_id":1}]}`,
+			`started shop.insert {"insert":"orders","ordered":true,"writeConcern":{"w":0},"documents":[{"_id":1}]}`,
 			`succeeded insert {"ok":1} true`,
 			`started admin.createUser {}`,
 			`failed createUser 51003 false true`,
 			`started admin.saslStart {}`,
 			`succeeded saslStart {} true`,
-			`started shop.update {"update":"orders","updates":[{"q":{},"u":[]}]}`,
+			`started shop.update {"update":"orders","ordered":true,"updates":[{"q":{},"u":[]}]}`,
 			`failed update 0 true true`,
 		}
 		if a, b := strings.Join(got, "\n"), strings.Join(want, "\n"); a != b {

@@ -59,7 +59,7 @@ func (d *deleteCommand) Append(b *bson.Builder, to operation.Target) error {
 			return err
 		}
 	}
-	b.String("delete", d.collection)
+	b.String("delete", d.collection).Bool("ordered", true) // the default, as all drivers send it
 	b.OpenArray("deletes").OpenDocument("").Document("q", d.filter).Int32("limit", d.limit)
 	appendDocument(b, "collation", o.Collation)
 	appendValue(b, "hint", o.Hint)

@@ -187,7 +187,7 @@ func assignIDs(docs []bson.Raw, ids []newID) {
 type insert struct {
 	collection   string
 	ordered      bool
-	single       bool // from InsertOne: ordered is not sent
+	single       bool // from InsertOne
 	bypass       *bool
 	comment      bson.Value
 	writeConcern WriteConcern
@@ -219,10 +219,7 @@ func (i *insert) advance() {
 func (*insert) Name() string { return "insert" }
 
 func (i *insert) Append(b *bson.Builder, _ operation.Target) error {
-	b.String("insert", i.collection)
-	if !i.single {
-		b.Bool("ordered", i.ordered)
-	}
+	b.String("insert", i.collection).Bool("ordered", i.ordered)
 	appendBool(b, "bypassDocumentValidation", i.bypass)
 	appendValue(b, "comment", i.comment)
 	appendWriteConcern(b, i.writeConcern)

@@ -25,6 +25,12 @@ func TestUnified(t *testing.T) {
 		{Name: "server-selection", Folder: "server-selection/tests/logging"},
 		{Name: "load-balancers", Folder: "load-balancers/tests"},
 		{Name: "read-write-concern", Folder: "read-write-concern/tests/operation"},
+		{
+			Name: "command-logging-and-monitoring", Folder: "command-logging-and-monitoring/tests/monitoring",
+			Skip: map[[2]string]string{
+				{"writeConcernError.json", "A retryable write with write concern errors publishes success event"}: "needs retryable writes",
+			},
+		},
 		{Name: "run-command", Folder: "run-command/tests/unified"},
 	} {
 		t.Run(suite.Name, func(t *testing.T) { unified.Run(t, suite) })

@@ -125,7 +125,7 @@ func (u *updateCommand) Append(b *bson.Builder, to operation.Target) error {
 			return err
 		}
 	}
-	b.String("update", u.collection)
+	b.String("update", u.collection).Bool("ordered", true) // the default, as all drivers send it
 	b.OpenArray("updates").OpenDocument("").Document("q", u.filter).Value("u", u.update)
 	if u.multi {
 		b.Bool("multi", true)

@@ -29,7 +29,7 @@ func TestInsertOne(t *testing.T) {
 		if want := `{"_id":{"$oid":"` + id.Hex() + `"},"a":1}`; len(got) != 1 || text(t, got[0]) != want {
 			t.Errorf("stored %v, want %s", got, want)
 		}
-		if got, want := sent(t, srv, "insert"), `{"insert":"orders","comment":"x"}`; got != want {
+		if got, want := sent(t, srv, "insert"), `{"insert":"orders","ordered":true,"comment":"x"}`; got != want {
 			t.Errorf("sent %s, want %s", got, want)
 		}
 	})
@@ -278,7 +278,7 @@ func TestUpdates(t *testing.T) {
 			func(ctx context.Context, c *client.Client) (client.UpdateResult, error) {
 				return c.UpdateOne(ctx, orders, doc(t, `{"_id":1}`), set, all)
 			},
-			`{"update":"orders","updates":[{"q":{"_id":1},"u":{"$set":{"a":1}},"upsert":true,"arrayFilters":[{"x":1}],` +
+			`{"update":"orders","ordered":true,"updates":[{"q":{"_id":1},"u":{"$set":{"a":1}},"upsert":true,"arrayFilters":[{"x":1}],` +
 				`"collation":{"locale":"de"},"hint":{"a":1},"sort":{"a":1}}],"bypassDocumentValidation":true,"let":{"v":1},"comment":"c",` +
 				`"writeConcern":{"w":1,"j":false,"wtimeout":5},"more":1}`,
 			"matched 1 modified 1 upserted 0",
@@ -288,7 +288,7 @@ func TestUpdates(t *testing.T) {
 			func(ctx context.Context, c *client.Client) (client.UpdateResult, error) {
 				return c.UpdateMany(ctx, orders, nil, bson.ArrayValue(array(t, `[{"$set":{"a":1}}]`)), client.UpdateOptions{})
 			},
-			`{"update":"orders","updates":[{"q":{},"u":[{"$set":{"a":1}}],"multi":true}]}`,
+			`{"update":"orders","ordered":true,"updates":[{"q":{},"u":[{"$set":{"a":1}}],"multi":true}]}`,
 			"matched 3 modified 2 upserted 0",
 		},
 		{
@@ -296,7 +296,7 @@ func TestUpdates(t *testing.T) {
 			func(ctx context.Context, c *client.Client) (client.UpdateResult, error) {
 				return c.ReplaceOne(ctx, orders, nil, doc(t, `{}`), client.ReplaceOptions{Upsert: new(true)})
 			},
-			`{"update":"orders","updates":[{"q":{},"u":{},"upsert":true}]}`,
+			`{"update":"orders","ordered":true,"updates":[{"q":{},"u":{},"upsert":true}]}`,
 			"matched 0 modified 0 upserted 1 null",
 		},
 	}
@@ -325,14 +325,14 @@ func TestDeletes(t *testing.T) {
 		if err != nil || res.DeletedCount != 4 {
 			t.Errorf("DeleteMany() = %+v, %v, want 4", res, err)
 		}
-		want := `{"delete":"orders","deletes":[{"q":{"a":1},"limit":0,"hint":"a_1"}],"let":{}}`
+		want := `{"delete":"orders","ordered":true,"deletes":[{"q":{"a":1},"limit":0,"hint":"a_1"}],"let":{}}`
 		if got := sent(t, srv, "delete"); got != want {
 			t.Errorf("sent %s, want %s", got, want)
 		}
 		if _, err := c.DeleteOne(t.Context(), orders, nil, client.DeleteOptions{}); err != nil {
 			t.Errorf("DeleteOne() = %v", err)
 		}
-		if got := text(t, srv.Commands("delete")[1].Body); got != `{"delete":"orders","deletes":[{"q":{},"limit":1}],"$db":"shop"}` {
+		if got := text(t, srv.Commands("delete")[1].Body); got != `{"delete":"orders","ordered":true,"deletes":[{"q":{},"limit":1}],"$db":"shop"}` {
 			t.Errorf("sent %s", got)
 		}
 	})

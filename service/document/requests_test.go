@@ -53,28 +53,28 @@ func TestUnsetSendsNothing(t *testing.T) {
 			_, err := d.EstimatedDocumentCount(ctx, &mooringv1.EstimatedDocumentCountRequest{Database: "d", Collection: "c"})
 			return err
 		}},
-		{"InsertOne", "insert", `{"insert":"c"}documents:{"_id":1}`, func() error {
+		{"InsertOne", "insert", `{"insert":"c","ordered":true}documents:{"_id":1}`, func() error {
 			_, err := d.InsertOne(ctx, &mooringv1.InsertOneRequest{Database: "d", Collection: "c", Document: doc(`{"_id": 1}`)})
 			return err
 		}},
-		{"UpdateOne", "update", `{"update":"c","updates":[{"q":{"a":1},"u":{"$set":{"a":2}}}]}`, func() error {
+		{"UpdateOne", "update", `{"update":"c","ordered":true,"updates":[{"q":{"a":1},"u":{"$set":{"a":2}}}]}`, func() error {
 			_, err := d.UpdateOne(ctx, &mooringv1.UpdateOneRequest{Database: "d", Collection: "c", Filter: filter, Update: set})
 			return err
 		}},
-		{"UpdateMany", "update", `{"update":"c","updates":[{"q":{"a":1},"u":[{"$set":{"a":2}}],"multi":true}]}`, func() error {
+		{"UpdateMany", "update", `{"update":"c","ordered":true,"updates":[{"q":{"a":1},"u":[{"$set":{"a":2}}],"multi":true}]}`, func() error {
 			pipeline := &mooringv1.Update{Kind: &mooringv1.Update_Pipeline{Pipeline: &mooringv1.Pipeline{Stages: []*mooringv1.Document{doc(`{"$set": {"a": 2}}`)}}}}
 			_, err := d.UpdateMany(ctx, &mooringv1.UpdateManyRequest{Database: "d", Collection: "c", Filter: filter, Update: pipeline})
 			return err
 		}},
-		{"ReplaceOne", "update", `{"update":"c","updates":[{"q":{"a":1},"u":{"a":2}}]}`, func() error {
+		{"ReplaceOne", "update", `{"update":"c","ordered":true,"updates":[{"q":{"a":1},"u":{"a":2}}]}`, func() error {
 			_, err := d.ReplaceOne(ctx, &mooringv1.ReplaceOneRequest{Database: "d", Collection: "c", Filter: filter, Replacement: doc(`{"a": 2}`)})
 			return err
 		}},
-		{"DeleteOne", "delete", `{"delete":"c","deletes":[{"q":{"a":1},"limit":1}]}`, func() error {
+		{"DeleteOne", "delete", `{"delete":"c","ordered":true,"deletes":[{"q":{"a":1},"limit":1}]}`, func() error {
 			_, err := d.DeleteOne(ctx, &mooringv1.DeleteOneRequest{Database: "d", Collection: "c", Filter: filter})
 			return err
 		}},
-		{"DeleteMany", "delete", `{"delete":"c","deletes":[{"q":{"a":1},"limit":0}]}`, func() error {
+		{"DeleteMany", "delete", `{"delete":"c","ordered":true,"deletes":[{"q":{"a":1},"limit":0}]}`, func() error {
 			_, err := d.DeleteMany(ctx, &mooringv1.DeleteManyRequest{Database: "d", Collection: "c", Filter: filter})
 			return err
 		}},
