@@ -14,6 +14,10 @@ import (
 // Sink is what a listener wants to hear of: one function per fact, nil for what it does not. A nil *Sink hears
 // nothing. The functions are called on the goroutine where the fact happened, never under a lock, and must not block;
 // events of one pool, and events of one topology, come in order and never at once.
+//
+// They must not panic, either. A panic on a goroutine of the driver's own ends the process. Anywhere else it goes through
+// the call that the event befell, or that came to tell it; the driver stays whole: that call takes no connection along and
+// leaves nothing counted, the event is not told again, and those behind it are told with the next.
 type Sink struct {
 	CommandStarted   func(CommandStarted)
 	CommandSucceeded func(CommandSucceeded)

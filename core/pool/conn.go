@@ -20,7 +20,7 @@ type Conn[C Resource] struct {
 
 	state     connState
 	since     time.Time               // when it was created, and later when it became available
-	cancel    context.CancelCauseFunc // of the establishment
+	cancel    context.CancelCauseFunc // of the establishment, and nil after it, since it holds on to a check-out's context
 	owner     *waiter[C]              // who waits for the establishment; nil if nobody does (any more)
 	populates bool                    // created for MinSize, not for a check-out
 	purpose   Purpose
@@ -59,20 +59,21 @@ func (p *Pool[C]) createLocked(ctx context.Context, owner *waiter[C]) {
 	if owner != nil {
 		owner.pending = c
 	}
-	ctx, c.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	c.cancel = cancel
 	p.emitLocked(fact{kind: connectionCreated, id: c.id})
-	p.running.Go(func() { p.establish(ctx, c) })
+	p.running.Go(func() {
+		defer cancel(nil)
+		p.establish(ctx, c)
+	})
 }
 
 // establish connects c and gives it to its owner, or to whoever waits, or makes it available.
 func (p *Pool[C]) establish(ctx context.Context, c *Conn[C]) {
-	defer c.cancel(nil)
 	resource, err := p.cfg.Connect(ctx, c.id)
-	if err == nil && ctx.Err() != nil {
-		_ = resource.Close()
-	}
-	if ctx.Err() != nil {
-		err = context.Cause(ctx) // the pool gave it up
+	connected := err == nil
+	if cause := context.Cause(ctx); cause != nil {
+		err = cause // the pool gave it up
 	} else if err != nil && p.cfg.ConnectFailed != nil {
 		p.cfg.ConnectFailed(c.generation, err)
 	}
@@ -81,47 +82,71 @@ func (p *Pool[C]) establish(ctx context.Context, c *Conn[C]) {
 		service = p.cfg.Service(resource)
 	}
 	p.mu.Lock()
+	c.cancel = nil
 	if c.populates {
 		p.populating = false
 	}
-	if err == nil && ctx.Err() != nil { // given up just now
-		defer resource.Close() //nolint:errcheck // nobody is interested
-		err = context.Cause(ctx)
+	if err == nil {
+		err = context.Cause(ctx) // the pool may have given it up just now
 	}
+	c.resource, c.service = resource, service
 	if err != nil {
 		p.establishFailedLocked(c, err)
 	} else {
-		c.resource, c.service = resource, service
 		p.establishedLocked(c)
 	}
-	doomed := p.serveLocked(p.clock(p.ages), nil)
-	p.unlock()
-	closeAll(doomed)
-	if err == nil {
-		p.nudge() // there may be more to populate; after a failure the next attempt has to wait
+	var doomed []*Conn[C]
+	if connected && c.state == connClosed {
+		doomed = append(doomed, c)
 	}
+	doomed = p.serveLocked(p.clock(p.ages), doomed)
+	p.nudge() // there may be something to populate
+	p.unlock(doomed)
 }
 
+// establishedLocked finds out what c leads to and gives it away, unless that was cleared meanwhile: the specification
+// would have the owner use it, but it may have met the server before whatever that was cleared for.
 func (p *Pool[C]) establishedLocked(c *Conn[C]) {
 	now := time.Now()
 	p.emitLocked(fact{kind: connectionReady, id: c.id, duration: now.Sub(c.since)})
-	p.pending--
 	if p.cfg.Service != nil {
 		c.leadsTo, c.generation = p.services.join(c.service, c.generation)
 	}
+	p.retry = backoff{}
 	owner := c.owner
 	c.owner = nil
-	if owner != nil {
+	switch {
+	case c.isStaleLocked():
+		p.closeLocked(c, event.ClosedStale, nil)
+		p.startOverLocked(owner)
+	case owner != nil:
+		p.pending--
 		p.handOverLocked(c, owner)
-		return
+	default:
+		p.pending--
+		p.makeAvailableLocked(c, now)
 	}
-	p.makeAvailableLocked(c, now)
+}
+
+// startOverLocked does for a check-out whose connection was stale at once what a check-out of now would get: the place of
+// that connection, for another one, if the pool is not paused.
+func (p *Pool[C]) startOverLocked(w *waiter[C]) {
+	switch {
+	case w == nil:
+	case p.state == StateReady:
+		p.createLocked(w.ctx, w)
+	default:
+		p.refuseLocked(w, p.clearedErrorLocked(), event.CheckOutConnectionError)
+	}
 }
 
 func (p *Pool[C]) establishFailedLocked(c *Conn[C], err error) {
 	reason, failure := event.ClosedError, event.CheckOutConnectionError
 	if p.state == StateClosed {
 		reason, failure = event.ClosedPoolClosed, event.CheckOutPoolClosed
+	}
+	if !c.isStaleLocked() { // or whoever cleared the pool says when to go on
+		p.retry = p.retry.next(p.cfg.MaintenanceInterval)
 	}
 	owner := c.owner
 	c.owner = nil
@@ -164,8 +189,8 @@ func brokenError(r Resource) error {
 	return nil
 }
 
-// closeLocked takes c out of the pool's count. The caller takes it out of p.available and closes its resource, if it
-// has one, once mu is released.
+// closeLocked takes c out of the pool's count. The caller takes it out of p.available and gives it to unlock, if it has
+// a resource to close.
 func (p *Pool[C]) closeLocked(c *Conn[C], reason event.ClosedReason, err error) {
 	switch c.state {
 	case connPending:
@@ -182,11 +207,4 @@ func (p *Pool[C]) closeLocked(c *Conn[C], reason event.ClosedReason, err error) 
 	c.state = connClosed
 	delete(p.conns, c)
 	p.emitLocked(fact{kind: connectionClosed, id: c.id, reason: string(reason), err: err})
-}
-
-// closeAll tears connections down that closeLocked has closed. The pool's mu is not held.
-func closeAll[C Resource](conns []*Conn[C]) {
-	for _, c := range conns {
-		_ = c.resource.Close() // nobody could do anything about an error
-	}
 }

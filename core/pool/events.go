@@ -102,46 +102,68 @@ func firstHold(events []fact) int {
 	return slices.IndexFunc(events, func(f fact) bool { return f.kind == held })
 }
 
-// unlock releases mu and delivers what was queued under it.
-func (p *Pool[C]) unlock() {
+// unlock releases mu, tears down the connections that were closed under it, and delivers what was queued. That comes
+// last: a sink that panics leaves nothing undone.
+func (p *Pool[C]) unlock(doomed []*Conn[C]) {
 	queued := len(p.events) > 0
 	p.mu.Unlock()
+	if queued || len(doomed) > 0 {
+		p.unlocked(doomed, queued)
+	}
+}
+
+func (p *Pool[C]) unlocked(doomed []*Conn[C], queued bool) {
+	for _, c := range doomed {
+		_ = c.resource.Close() // nobody could do anything about an error
+	}
+	if len(doomed) > 0 && p.cfg.MinSize > 0 {
+		p.nudge()
+	}
 	if queued {
 		p.flush()
 	}
 }
 
-// flush hands the queued events to the sink, in order, up to the first hold. When it returns, all of those that were
-// queued before it was called have been delivered, here or by another goroutine.
+// flush hands the queued events to the sink, in order, up to the first hold. When it returns, those that were queued
+// before it was called have been delivered, here or by another goroutine; those behind a hold wait for Deliver.
 func (p *Pool[C]) flush() {
 	if p.wanted == 0 {
 		return
 	}
 	p.outbox.Lock()
 	defer p.outbox.Unlock()
-	batch := p.takeEvents()
-	for i := range batch {
-		p.deliver(&batch[i])
+	p.deliverBatch() // what was left there when the sink panicked
+	p.batch = p.takeEvents()
+	p.deliverBatch()
+}
+
+// deliverBatch delivers what is left of batch. outbox is held.
+func (p *Pool[C]) deliverBatch() {
+	if p.batch == nil {
+		return
 	}
-	clear(batch)
-	p.spare = batch
+	for p.told < len(p.batch) {
+		p.told++ // first: what the sink panics at is not told again
+		p.deliver(&p.batch[p.told-1])
+	}
+	clear(p.batch)
+	p.spare, p.batch, p.told = p.batch[:0], nil, 0
 }
 
 // takeEvents takes those before the first hold. outbox is held.
 func (p *Pool[C]) takeEvents() []fact {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.holds == 0 {
-		batch := p.events
-		p.events = p.spare[:0]
-		return batch
+	n := len(p.events)
+	if p.holds > 0 {
+		n = firstHold(p.events)
 	}
-	i := firstHold(p.events)
-	if i == 0 {
-		return p.spare[:0]
+	if n == 0 {
+		return nil
 	}
-	batch, rest := p.events[:i], p.events[i:]
+	batch, rest := p.events[:n], p.events[n:]
 	p.events = append(p.spare[:0], rest...)
+	p.spare = nil
 	clear(rest)
 	return batch
 }

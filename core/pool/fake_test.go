@@ -11,6 +11,8 @@ type fake struct {
 	broken  atomic.Pointer[error]
 	closed  atomic.Int64
 	service pool.ServiceID // that it leads to, where that matters
+
+	onInterrupt func() // if not nil, called first
 }
 
 var _ pool.Resource = (*fake)(nil)
@@ -26,7 +28,12 @@ func (f *fake) Err() error {
 	return nil
 }
 
-func (f *fake) Interrupt(cause error) { f.broken.CompareAndSwap(nil, &cause) }
+func (f *fake) Interrupt(cause error) {
+	if f.onInterrupt != nil {
+		f.onInterrupt()
+	}
+	f.broken.CompareAndSwap(nil, &cause)
+}
 
 func (f *fake) Close() error {
 	f.closed.Add(1)

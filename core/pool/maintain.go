@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// maintain is the pool's own goroutine, the specification's background thread: it interrupts after an interrupting clear, closes what perished and establishes up to MinSize. No run
-// waits for anything.
+// maintain is the pool's own goroutine, the specification's background thread: it interrupts after an interrupting clear,
+// closes what perished and establishes up to MinSize. No run waits for anything.
 func (p *Pool[C]) maintain(ctx context.Context) {
 	var tick <-chan time.Time
 	if p.cfg.MaintenanceInterval > 0 {
@@ -14,35 +14,40 @@ func (p *Pool[C]) maintain(ctx context.Context) {
 		defer ticker.Stop()
 		tick = ticker.C
 	}
+	var retry <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-p.wake:
 		case <-tick:
+		case <-retry:
 		}
+		retry = nil
 		p.interruptAll()
 		if tick != nil {
 			p.prune()
-			p.populate(ctx)
+			if later := p.populate(ctx); later > 0 {
+				retry = time.After(later)
+			}
 		}
 		p.flush()
 	}
 }
 
-// interruptAll carries out an interrupting clear: it fails what is being done on connections that the clear made
-// stale, and gives up those that are being established.
+// interruptAll carries out the interrupting clears: it fails what is being done on connections that were there already
+// when they came, and gives up those that were being established.
 func (p *Pool[C]) interruptAll() {
 	p.mu.Lock()
-	if !p.interrupt {
+	cause := p.interrupt
+	p.interrupt = nil
+	if cause == nil {
 		p.mu.Unlock()
 		return
 	}
-	p.interrupt = false
-	cause := &PoolClearedError{Address: p.cfg.Address, Cause: p.clearedBy, Interrupted: true}
 	var busy []*Conn[C]
 	for c := range p.conns {
-		if !c.isStaleLocked() {
+		if c.leadsTo == nil || c.generation >= c.leadsTo.interrupted {
 			continue
 		}
 		switch c.state {
@@ -78,17 +83,34 @@ func (p *Pool[C]) prune() {
 	clear(p.available[len(kept):])
 	p.available = kept
 	doomed = p.serveLocked(now, doomed) // there may be room now
-	p.unlock()
-	closeAll(doomed)
+	p.unlock(doomed)
 }
 
-// populate begins to establish one connection if there are fewer than MinSize; its success brings the next run. One at
-// a time leaves room within MaxConnecting for those who wait.
-func (p *Pool[C]) populate(ctx context.Context) {
+// populate begins to establish one connection if there are fewer than MinSize; the end of that brings the next run. One
+// at a time leaves room within MaxConnecting for those who wait. After a failure it is too early for a while: how long.
+func (p *Pool[C]) populate(ctx context.Context) (later time.Duration) {
 	p.mu.Lock()
 	if !p.populating && uint64(len(p.conns)) < p.cfg.MinSize && p.hasRoomLocked() {
-		p.populating = true
-		p.createLocked(ctx, nil)
+		if later = time.Until(p.retry.at); later <= 0 {
+			p.populating = true
+			p.createLocked(ctx, nil)
+		}
 	}
-	p.unlock()
+	p.unlock(nil)
+	return later
+}
+
+// firstRetry is how long the pool waits before it populates after a first failure.
+const firstRetry = 500 * time.Millisecond
+
+// backoff says when to populate again after failures: each time twice as late. The owner may make the pool ready sooner,
+// which he does when he has seen the server, but behind a load balancer nobody does.
+type backoff struct {
+	at    time.Time
+	after time.Duration
+}
+
+func (b backoff) next(most time.Duration) backoff {
+	after := min(max(2*b.after, firstRetry), most)
+	return backoff{at: time.Now().Add(after), after: after}
 }

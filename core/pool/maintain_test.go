@@ -13,7 +13,7 @@ import (
 
 func TestMinSize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, func(c *pool.Config[*fake]) { c.MinSize = 3 })
+		r := newRig(t, func(c *pool.Config[*fake]) { c.MinSize, c.MaintenanceInterval = 3, 0 })
 		synctest.Wait()
 		if s := r.Stats(); s.Available != 3 {
 			t.Errorf("Stats() = %+v, want 3 available", s)
@@ -42,15 +42,19 @@ func TestMinSizeDoesNotSpin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var tries atomic.Int32
 		newRig(t, func(c *pool.Config[*fake]) {
-			c.MinSize = 1
+			c.MinSize, c.MaintenanceInterval = 1, 0
 			c.Connect = func(context.Context, uint64) (*fake, error) {
 				tries.Add(1)
 				return nil, errors.New("refused")
 			}
 		})
+		time.Sleep(7*time.Second + 600*time.Millisecond) //nolint:forbidigo // fake time
+		if n := tries.Load(); n != 5 {
+			t.Errorf("%d attempts in the first 7.6 s, want 5: at 0, 0.5, 1.5, 3.5 and 7.5 s", n)
+		}
 		time.Sleep(time.Minute) //nolint:forbidigo // fake time
-		if n := tries.Load(); n < 5 || n > 8 {
-			t.Errorf("%d attempts in a minute at an interval of 10 s", n)
+		if n := tries.Load(); n < 10 || n > 12 {
+			t.Errorf("%d attempts after 67.6 s, want one more in 8 s and then one in 10 s", n)
 		}
 	})
 }
@@ -58,7 +62,7 @@ func TestMinSizeDoesNotSpin(t *testing.T) {
 // CMAP-043: those in use and those pending count for MinSize.
 func TestMinSizeCountsAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, func(c *pool.Config[*fake]) { c.MinSize = 3 })
+		r := newRig(t, func(c *pool.Config[*fake]) { c.MinSize, c.MaintenanceInterval = 3, 0 })
 		var conns []*pool.Conn[*fake]
 		for range 4 {
 			synctest.Wait()
@@ -91,7 +95,7 @@ func TestPausedPoolIsNotPopulated(t *testing.T) {
 func TestWaitersForMaxConnectingTakeWhatComes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, func(c *pool.Config[*fake]) {
-			c.MinSize, c.MaxConnecting = 1, 1
+			c.MinSize, c.MaxConnecting, c.MaintenanceInterval = 1, 1, 0
 			c.Connect = func(context.Context, uint64) (*fake, error) {
 				time.Sleep(time.Second) //nolint:forbidigo // fake time
 				return newFake(), nil
@@ -123,7 +127,7 @@ func TestWaitersForMaxConnectingTakeWhatComes(t *testing.T) {
 // CMAP-083: without maintenance nothing is populated or pruned, but an interrupting clear interrupts.
 func TestWithoutMaintenance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, func(c *pool.Config[*fake]) { c.MinSize, c.MaxIdleTime, c.MaintenanceInterval = 2, time.Second, -1 })
+		r := newRig(t, func(c *pool.Config[*fake]) { c.MinSize, c.MaxIdleTime = 2, time.Second })
 		c := r.checkOut()
 		r.CheckIn(r.checkOut())
 		time.Sleep(time.Hour) //nolint:forbidigo // fake time
@@ -135,6 +139,95 @@ func TestWithoutMaintenance(t *testing.T) {
 		if s := r.Stats(); c.Resource().Alive() || s.Available != 1 {
 			t.Errorf("alive = %t, Stats() = %+v, want an interrupted one and the stale one kept", c.Resource().Alive(), s)
 		}
+		r.CheckIn(c)
+	})
+}
+
+// Nobody makes a pool behind a load balancer ready again, so it recovers by itself; a check-out's success brings MinSize
+// at once.
+func TestMinSizeAfterAFailure(t *testing.T) {
+	for name, help := range map[string]func(*rig){
+		"soon": func(*rig) { time.Sleep(600 * time.Millisecond) }, //nolint:forbidigo // fake time
+		"an establishment succeeds": func(r *rig) {
+			r.CheckIn(r.checkOut())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var refuse atomic.Bool
+				refuse.Store(true)
+				r := newRig(t, func(c *pool.Config[*fake]) {
+					c.MinSize, c.MaintenanceInterval = 3, 0
+					c.Service = func(*fake) pool.ServiceID { return serviceA }
+					connect := c.Connect
+					c.Connect = func(ctx context.Context, id uint64) (*fake, error) {
+						if refuse.Load() {
+							return nil, errLost
+						}
+						return connect(ctx, id)
+					}
+				})
+				synctest.Wait()
+				refuse.Store(false)
+				r.clear(pool.ClearOptions{Service: serviceA}) // which has the pool look after its connections
+				synctest.Wait()
+				if s := r.Stats(); s.Total != 0 {
+					t.Errorf("Stats() = %+v, want nothing right after a failure", s)
+				}
+				help(r)
+				synctest.Wait()
+				if s := r.Stats(); s.Available != 3 {
+					t.Errorf("Stats() = %+v, want 3 available", s)
+				}
+			})
+		})
+	}
+}
+
+// A check-out that finds perished connections leaves fewer than MinSize: that is seen to at once.
+func TestMinSizeAfterACheckOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, func(c *pool.Config[*fake]) { c.MinSize, c.MaintenanceInterval = 3, time.Hour })
+		synctest.Wait()
+		for _, f := range r.fakes[1:] {
+			f.Interrupt(errLost)
+		}
+		c := r.checkOut()
+		synctest.Wait()
+		if s := r.Stats(); s.Available != 2 || s.InUse != 1 {
+			t.Errorf("Stats() = %+v, want 3 connections", s)
+		}
+		r.CheckIn(c)
+	})
+}
+
+// CMAP-065: an interrupting clear concerns what was there when it came, not what a later clear made stale.
+func TestClearInterruptsNothingLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		interrupting, release := make(chan struct{}), make(chan struct{})
+		old := r.checkOut()
+		old.Resource().onInterrupt = func() {
+			interrupting <- struct{}{}
+			<-release
+		}
+		r.clear(pool.ClearOptions{InterruptInUse: true})
+		<-interrupting // and the next waits
+		old.Resource().onInterrupt = nil
+		r.clear(pool.ClearOptions{Cause: errLost, InterruptInUse: true})
+		r.Ready()
+		r.Deliver()
+		c := r.checkOut()
+		r.clear(pool.ClearOptions{})
+		close(release)
+		synctest.Wait()
+		if !c.Resource().Alive() {
+			t.Errorf("a connection was interrupted that was made after the clear: %v", c.Resource().Err())
+		}
+		if e, ok := errors.AsType[*pool.PoolClearedError](old.Resource().Err()); !ok || !e.Interrupted {
+			t.Errorf("the older one was interrupted with %v", old.Resource().Err())
+		}
+		r.CheckIn(old)
 		r.CheckIn(c)
 	})
 }

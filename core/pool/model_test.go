@@ -49,13 +49,17 @@ func (m *model) serve() {
 			}
 			m.got[first] = c
 		case !m.paused && m.total() < m.maxSize && len(m.pending) < m.maxConnecting:
-			m.lastID++
-			m.pending = append(m.pending, &modelConn{id: m.lastID, generation: m.generation, owner: first})
+			m.create(first)
 		default:
 			return
 		}
 		m.queue = m.queue[1:]
 	}
+}
+
+func (m *model) create(owner int) {
+	m.lastID++
+	m.pending = append(m.pending, &modelConn{id: m.lastID, generation: m.generation, owner: owner})
 }
 
 func (m *model) checkOut(n int) {
@@ -94,6 +98,11 @@ func (m *model) establish(i int, failure string) {
 	case failure != "" && c.owner != 0:
 		m.failed[c.owner] = failure
 	case failure != "":
+	case m.paused && c.owner != 0:
+		m.failed[c.owner] = "cleared"
+	case c.generation != m.generation && c.owner != 0:
+		m.create(c.owner)
+	case c.generation != m.generation:
 	case c.owner != 0:
 		m.got[c.owner] = c
 	default:
@@ -138,7 +147,7 @@ func newTrial(t *testing.T, maxSize, maxConnecting uint64) *trial {
 		gates: map[uint64]chan error{}, cancels: map[int]context.CancelFunc{}, results: map[int]result{},
 	}
 	tr.rig = newRig(t, func(c *pool.Config[*fake]) {
-		c.MaxSize, c.MaxConnecting, c.MaintenanceInterval, c.Connect = &maxSize, maxConnecting, -1, tr.connect
+		c.MaxSize, c.MaxConnecting, c.Connect = &maxSize, maxConnecting, tr.connect
 	})
 	return tr
 }

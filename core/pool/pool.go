@@ -61,7 +61,7 @@ type Config[C Resource] struct {
 	// MaxPinned is how many connections may be pinned at a time. 0: no bound.
 	MaxPinned uint64
 
-	// Sink hears of the pool's events; it must not call the pool.
+	// Sink hears of the pool's events; it must not call the pool. (If it panics: see event.Sink.)
 	Sink *event.Sink
 
 	// MaintenanceInterval is how often idle connections are looked for and MinSize is seen to, beside the occasions
@@ -105,9 +105,11 @@ type Pool[C Resource] struct {
 
 	retired sync.Pool // of *waiter[C]
 
-	// outbox is held while events are delivered; it is never taken under mu. It guards spare.
+	// outbox is held while events are delivered; it is never taken under mu. It guards these fields.
 	outbox sync.Mutex
-	spare  []fact // the slice that events will be next
+	batch  []fact // what is being delivered
+	told   int    // of batch
+	spare  []fact // the slice that events will be next; nil while it is the batch
 
 	// mu guards the fields below. Nothing blocks while it is held; the owner may hold a lock of its own around Ready
 	// and Clear.
@@ -122,7 +124,8 @@ type Pool[C Resource] struct {
 	waiters    queue[C]
 	clearedBy  error            // why the pool was cleared last
 	populating bool             // a connection is being established for MinSize
-	interrupt  bool             // an interrupting clear has not been carried out yet
+	retry      backoff          // after establishments that failed
+	interrupt  error            // what an interrupting clear that has not been carried out yet has connections fail with
 	pinned     [numPurposes]int // of those in use
 	server     service          // what all connections lead to, but in load-balancer mode
 	services   services         // load-balancer mode's
@@ -153,7 +156,7 @@ func New[C Resource](cfg Config[C]) *Pool[C] {
 	p.stop = cancel
 	p.mu.Lock()
 	p.emitLocked(fact{kind: poolCreated})
-	p.unlock()
+	p.unlock(nil)
 	p.running.Go(func() { p.maintain(ctx) })
 	return p
 }
@@ -166,6 +169,7 @@ func (p *Pool[C]) Ready() (held bool) {
 	if held = p.state == StatePaused; held {
 		p.state = StateReady
 		p.clearedBy = nil
+		p.retry = backoff{}
 		p.holdLocked()
 		p.emitLocked(fact{kind: poolReady})
 	}
@@ -203,15 +207,17 @@ func (p *Pool[C]) Clear(opt ClearOptions) (held bool) {
 	}
 	p.generation++
 	if p.cfg.Service != nil {
-		p.services.clear(opt.Service, p.generation)
+		p.services.clear(opt.Service, p.generation, opt.InterruptInUse)
 	} else {
-		p.server.generation = p.generation
+		p.server.clear(p.generation, opt.InterruptInUse)
 	}
 	if held = p.state == StateReady; held {
 		p.holdLocked()
 		p.emitLocked(fact{kind: poolCleared, interrupt: opt.InterruptInUse, err: opt.Cause, service: opt.Service})
 	}
-	p.interrupt = p.interrupt || opt.InterruptInUse
+	if opt.InterruptInUse {
+		p.interrupt = &PoolClearedError{Address: p.cfg.Address, Cause: opt.Cause, Interrupted: true}
+	}
 	if p.cfg.Service == nil {
 		p.pauseLocked(opt.Cause)
 	}
@@ -253,11 +259,12 @@ func (p *Pool[C]) Close() {
 		}
 	}
 	p.emitLocked(fact{kind: poolClosed})
-	p.unlock()
-	closeAll(doomed)
-	p.stop()
-	p.running.Wait()
-	p.flush()
+	defer func() { // also if the sink panics
+		p.stop()
+		p.running.Wait()
+		p.flush()
+	}()
+	p.unlock(doomed)
 }
 
 // Generation counts how often the pool was cleared; in load-balancer mode, of whatever service.

@@ -33,6 +33,8 @@ func newRig(t *testing.T, edit func(*pool.Config[*fake])) *rig {
 		Address: "a:1",
 		Connect: func(context.Context, uint64) (*fake, error) { return r.fake(), nil },
 		Sink:    r.sink(),
+
+		MaintenanceInterval: -1, // or a lost wake-up would be a loop in fake time instead of a deadlock
 	}
 	if edit != nil {
 		edit(&cfg)
@@ -56,6 +58,16 @@ func (r *rig) log(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.events = append(r.events, fmt.Sprintf(format, args...))
+}
+
+// timesClosed is how many connections were closed, counting those that were twice.
+func (r *rig) timesClosed() (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, f := range r.fakes {
+		n += f.timesClosed()
+	}
+	return n
 }
 
 // seen takes the events so far.
@@ -138,7 +150,7 @@ func TestEventsOfOneConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var r *rig
 		r = newRig(t, func(c *pool.Config[*fake]) {
-			c.MaxIdleTime = time.Minute
+			c.MaxIdleTime, c.MaintenanceInterval = time.Minute, 0
 			c.Connect = func(context.Context, uint64) (*fake, error) {
 				time.Sleep(time.Second) //nolint:forbidigo // fake time
 				return r.fake(), nil
@@ -164,7 +176,7 @@ func TestEventsOfOneConnection(t *testing.T) {
 
 func TestIdleConnectionIsNotGivenOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, func(c *pool.Config[*fake]) { c.MaxIdleTime, c.MaintenanceInterval = time.Second, -1 })
+		r := newRig(t, func(c *pool.Config[*fake]) { c.MaxIdleTime = time.Second })
 		c := r.checkOut()
 		time.Sleep(time.Hour) //nolint:forbidigo // fake time
 		r.CheckIn(c)
@@ -179,7 +191,7 @@ func TestIdleConnectionIsNotGivenOut(t *testing.T) {
 
 func TestBrokenConnectionIsNotGivenOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, func(c *pool.Config[*fake]) { c.MaintenanceInterval = -1 })
+		r := newRig(t, nil)
 		c := r.checkOut()
 		c.Resource().Interrupt(errors.New("broken"))
 		r.CheckIn(c)

@@ -68,7 +68,7 @@ func (r *replay) step(now int, e told) {
 	case "created":
 		r.sum.Created++
 		r.made[e.id] = now
-		if owner := r.owner[e.id]; owner != 0 {
+		if owner := r.owner[e.id]; owner != 0 && !r.establishing[owner] { // or its first connection was stale at once
 			r.leaveQueue(owner)
 			r.establishing[owner] = true
 		}
@@ -106,6 +106,9 @@ func (r *replay) checkedOut(id uint64) {
 	c := r.conns[id]
 	number := c.had[r.used[id]]
 	r.used[id]++
+	if r.made[id] < r.cleared[c.service] {
+		r.t.Errorf("check-out %d got connection %d, which is stale", number, id)
+	}
 	if r.establishing[number] {
 		if r.owner[id] != number || r.used[id] > 1 {
 			r.t.Errorf("check-out %d got connection %d instead of its own", number, id)
@@ -114,9 +117,6 @@ func (r *replay) checkedOut(id uint64) {
 		return
 	}
 	r.leaveQueue(number)
-	if r.made[id] < r.cleared[c.service] {
-		r.t.Errorf("check-out %d got connection %d, which is stale", number, id)
-	}
 }
 
 func (r *replay) failed(err error) {

@@ -1,13 +1,47 @@
 package pool
 
+import (
+	"bytes"
+	"slices"
+)
+
 // ServiceID names one of the services behind a load balancer. Zero stands for none.
 type ServiceID = [12]byte
+
+// ServiceStats is one of the services that a pool's connections lead to.
+type ServiceStats struct {
+	Service     ServiceID
+	Generation  uint64
+	Connections int // established ones
+}
+
+// Services are those that connections lead to in load-balancer mode, by ID; in the other, nil.
+func (p *Pool[C]) Services() []ServiceStats {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var all []ServiceStats
+	for id, s := range p.services.known {
+		all = append(all, ServiceStats{Service: id, Generation: s.generation, Connections: s.conns})
+	}
+	slices.SortFunc(all, func(a, b ServiceStats) int { return bytes.Compare(a.Service[:], b.Service[:]) })
+	return all
+}
 
 // service is one thing that connections lead to: a service behind a load balancer, or the server itself.
 type service struct {
 	id         ServiceID
 	generation uint64
 	conns      int // established ones, in load-balancer mode
+
+	interrupted uint64 // the generation since the last interrupting clear: connections of older ones are to be interrupted
+}
+
+// clear gives what connections lead to a new generation.
+func (s *service) clear(generation uint64, interrupt bool) {
+	s.generation = generation
+	if interrupt {
+		s.interrupted = generation
+	}
 }
 
 // services is load-balancer mode's book of generations. They all come from one count, the pool's of all its clears, so
@@ -29,9 +63,9 @@ func (s *services) generation(id ServiceID) uint64 {
 }
 
 // clear gives a service a new generation, above all others.
-func (s *services) clear(id ServiceID, generation uint64) {
+func (s *services) clear(id ServiceID, generation uint64, interrupt bool) {
 	if known := s.known[id]; known != nil {
-		known.generation = generation
+		known.clear(generation, interrupt)
 		return
 	}
 	s.forgotten = generation

@@ -3,6 +3,7 @@ package pool_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -77,7 +78,7 @@ var errLost = errors.New("lost")
 // CMAP-070, CMAP-071, LB-052: only the service's connections become stale, nothing is paused and nobody sent away.
 func TestClearOfAService(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBalanced(t, func(c *pool.Config[*fake]) { c.MaxSize = ptr(uint64(3)) })
+		b := newBalanced(t, func(c *pool.Config[*fake]) { c.MaxSize, c.MaintenanceInterval = ptr(uint64(3)), 0 })
 		b.lead(serviceA, serviceB, serviceA)
 		first, second, third := b.checkOut(), b.checkOut(), b.checkOut()
 		if first.Service() != serviceA || second.Service() != serviceB {
@@ -111,8 +112,9 @@ func TestClearOfAService(t *testing.T) {
 	})
 }
 
-// An establishment that was begun before its service was cleared gives a stale connection, though it gets the
-// generation only when it is over: it may have met the service before whatever it was cleared for.
+// An establishment that was begun before its service was cleared is in vain, though it gets the generation only when it is
+// over: it may have met the service before whatever it was cleared for. Whoever waits for it gets another (CMAP-070: he
+// stays), without queueing again.
 func TestServiceIsClearedDuringAnEstablishment(t *testing.T) {
 	for name, others := range map[string]int{"unknown service": 0, "known service": 1} {
 		t.Run(name, func(t *testing.T) {
@@ -133,16 +135,19 @@ func TestServiceIsClearedDuringAnEstablishment(t *testing.T) {
 					t.Errorf("the generation of A went from %d to %d as it was cleared", generation, g)
 				}
 				after := b.goCheckOut(t.Context())
-				gate <- nil
-				gate <- nil
-				stale, fresh := (<-before).conn, (<-after).conn
-				b.wantGeneration("the one begun before", stale, false)
-				b.wantGeneration("the one begun after", fresh, true)
-				b.seen()
-				b.CheckIn(stale)
-				b.CheckIn(fresh)
-				if s := b.Stats(); s.Available != 1 || s.InUse != others {
-					t.Errorf("Stats() = %+v, want only the fresh one available", s)
+				queued := b.goCheckOut(t.Context())
+				close(gate)
+				first, second, third := (<-before).conn, (<-after).conn, (<-queued).conn
+				synctest.Wait()
+				if id := uint64(others); second.ID() != id+2 || first.ID() <= id+2 {
+					t.Errorf("got connections %d and %d, want a new one and %d", first.ID(), second.ID(), id+2)
+				}
+				for _, c := range []*pool.Conn[*fake]{first, second, third} {
+					b.wantGeneration("a connection that was checked out", c, true)
+					b.CheckIn(c)
+				}
+				if s := b.Stats(); s.Available != 3 || s.InUse != others || b.timesClosed() != 1 {
+					t.Errorf("Stats() = %+v and %d were closed, want three available and one closed", s, b.timesClosed())
 				}
 			})
 		})
@@ -182,8 +187,8 @@ func TestGenerationsAreNeverUsedTwice(t *testing.T) {
 			b.clear(pool.ClearOptions{Service: serviceA})
 			b.wantGeneration("the connection after the clear", c, false)
 			b.CheckIn(c)
-			if s := b.Stats(); s.Total != 0 || b.KnownServices() != 0 {
-				t.Fatalf("Stats() = %+v, %d services known, want none of either", s, b.KnownServices())
+			if s := b.Stats(); s.Total != 0 || len(b.Services()) != 0 {
+				t.Fatalf("Stats() = %+v, %d services known, want none of either", s, len(b.Services()))
 			}
 			before := b.GenerationOf(serviceA)
 			b.clear(pool.ClearOptions{Service: serviceA}) // of a service without connections
@@ -315,4 +320,27 @@ func TestTimeoutSaysWhatThePoolIsUsedFor(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Services are those that connections lead to.
+func TestServices(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBalanced(t, nil)
+		b.lead(serviceB, serviceA, serviceB)
+		conns := []*pool.Conn[*fake]{b.checkOut(), b.checkOut(), b.checkOut()}
+		b.clear(pool.ClearOptions{Service: serviceA})
+		want := []pool.ServiceStats{{Service: serviceA, Generation: 1, Connections: 1}, {Service: serviceB, Connections: 2}}
+		if got := b.Services(); !slices.Equal(got, want) {
+			t.Errorf("Services() = %v, want %v", got, want)
+		}
+		for _, c := range conns {
+			b.CheckIn(c)
+		}
+		if got := b.Services(); !slices.Equal(got, want[1:]) {
+			t.Errorf("Services() = %v, want %v", got, want[1:])
+		}
+		if got := newRig(t, nil).Services(); got != nil {
+			t.Errorf("Services() without load balancer = %v, want nil", got)
+		}
+	})
 }

@@ -18,7 +18,7 @@ import (
 
 // TestSoak has a crowd use a pool that is cleared at random, with deadlines and with connections that break or cannot be
 // made, in both modes. Then it goes through all that the pool told, in order: everything is told once, what is counted
-// adds up, nobody got a stale connection that lay there, and nobody was served before somebody who came earlier.
+// adds up, nobody got a stale connection, and nobody was served before somebody who came earlier.
 // MOORING_SOAK is the number of operations.
 func TestSoak(t *testing.T) {
 	operations := 4000
