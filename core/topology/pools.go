@@ -9,6 +9,7 @@ import (
 type PoolStats struct {
 	Address address.Address
 	pool.Stats
+	Services []pool.ServiceStats // behind a load balancer: those that connections lead to
 }
 
 // Pools are the pools that there are, by address. A server that was never of use has none.
@@ -17,7 +18,7 @@ func (t *Topology) Pools() []PoolStats {
 	var all []PoolStats
 	for _, srv := range s.servers {
 		if p := srv.pool.Load(); p != nil {
-			all = append(all, PoolStats{Address: srv.address, Stats: p.Stats()})
+			all = append(all, PoolStats{Address: srv.address, Stats: p.Stats(), Services: p.Services()})
 		}
 	}
 	return all
