@@ -1,14 +1,23 @@
 package deployment_test
 
 import (
+	"context"
+	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/mooringdb/mooring/core/client"
+	"github.com/mooringdb/mooring/core/connstring"
 	"github.com/mooringdb/mooring/core/pool"
 	"github.com/mooringdb/mooring/core/topology"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
@@ -24,6 +33,8 @@ func TestPoolsOnREST(t *testing.T) {
 		{Address: "a:1", Stats: pool.Stats{
 			State: pool.StateReady, Generation: 3, Total: 30, Available: 11, InUse: 17, Pending: 2, Waiting: 5,
 			Cursors: 7, Transactions: 4, MaxSize: 100, MinSize: 9, MaxPinned: 80,
+		}, Services: []pool.ServiceStats{
+			{Service: pool.ServiceID{0xab, 11: 1}, Generation: 2, Connections: 6}, {Service: pool.ServiceID{0xcd}, Connections: 8},
 		}},
 		{Address: "b\xff:1", Stats: pool.Stats{State: pool.StatePaused}},
 	}}
@@ -36,8 +47,9 @@ func TestPoolsOnREST(t *testing.T) {
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/v1/deployment/pools", nil))
 	want := `{"pools":[{"address":"a:1","state":"ready","generation":3,"total":30,"available":11,"inUse":17,"cursors":7,"transactions":4,"pending":2,` +
-		`"waiting":5,"minSize":9,"maxSize":100,"maxPinned":80},{"address":"b` + "\uFFFD" + `:1","state":"paused","generation":0,"total":0,"available":0,` +
-		`"inUse":0,"cursors":0,"transactions":0,"pending":0,"waiting":0,"minSize":0}]}`
+		`"waiting":5,"minSize":9,"maxSize":100,"maxPinned":80,"services":[{"serviceId":"ab0000000000000000000001","generation":2,"connections":6},` +
+		`{"serviceId":"cd0000000000000000000000","generation":0,"connections":8}]},{"address":"b` + "\uFFFD" + `:1","state":"paused","generation":0,"total":0,"available":0,` +
+		`"inUse":0,"cursors":0,"transactions":0,"pending":0,"waiting":0,"minSize":0,"services":[]}]}`
 	if w.Code != http.StatusOK || w.Body.String() != want {
 		t.Errorf("%d %s\nwant %s", w.Code, w.Body, want)
 	}
@@ -61,4 +73,52 @@ func TestPools(t *testing.T) {
 	if _, err := g.Deployment.ListPools(t.Context(), unknown); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("an unknown field: %v", err)
 	}
+}
+
+// Behind a load balancer, of a real client: what fails at one service is cleared there, and only there.
+func TestPoolsBehindALoadBalancer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lb := mongotest.NewBalanced(t, mongotest.BalancedConfig{})
+		cfg, err := connstring.Parse(lb.URI(""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := client.New(cfg, client.Options{Dialer: lb.Dial})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = c.Close(context.WithoutCancel(t.Context())) }()
+		slow := mongotest.Always(mongotest.OK(nil).After(time.Second))
+		lb.Service(0).Handle("ping", mongotest.Times(1, slow, mongotest.Times(1, mongotest.Always(mongotest.Drop()), slow)))
+		lb.Service(1).Handle("ping", slow)
+		var failed atomic.Int32
+		for range 3 { // two at once, so that each has a connection to a service of its own
+			var wg sync.WaitGroup
+			for range 2 {
+				wg.Go(func() {
+					if c.Ping(t.Context()) != nil {
+						failed.Add(1)
+					}
+				})
+			}
+			wg.Wait()
+		}
+		if n := failed.Load(); n != 1 {
+			t.Errorf("Ping() failed %d times, want 1", n)
+		}
+		resp, err := deployment.New(deployment.Config{Client: c}).ListPools(t.Context(), &mooringv1.ListPoolsRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]string{}
+		for _, s := range resp.GetPools()[0].GetServices() {
+			got[s.GetServiceId()] = fmt.Sprint(s.GetGeneration(), s.GetConnections())
+		}
+		if want := (map[string]string{lb.Service(0).ID().Hex(): "1 1", lb.Service(1).ID().Hex(): "0 1"}); !maps.Equal(got, want) {
+			t.Errorf("services %v, want %v", got, want)
+		}
+	})
 }

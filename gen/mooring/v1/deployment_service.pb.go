@@ -520,7 +520,9 @@ type PoolDescription struct {
 	// How many there can be (maxPoolSize). Missing: any number.
 	MaxSize *int64 `protobuf:"varint,12,opt,name=max_size,json=maxSize,proto3,oneof" json:"max_size,omitempty"`
 	// How many of them cursors and transactions can hold. Missing: any number.
-	MaxPinned     *int64 `protobuf:"varint,13,opt,name=max_pinned,json=maxPinned,proto3,oneof" json:"max_pinned,omitempty"`
+	MaxPinned *int64 `protobuf:"varint,13,opt,name=max_pinned,json=maxPinned,proto3,oneof" json:"max_pinned,omitempty"`
+	// Behind a load balancer: the services that connections lead to now, by id. Elsewhere there are none.
+	Services      []*PoolServiceDescription `protobuf:"bytes,14,rep,name=services,proto3" json:"services,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -646,6 +648,77 @@ func (x *PoolDescription) GetMaxPinned() int64 {
 	return 0
 }
 
+func (x *PoolDescription) GetServices() []*PoolServiceDescription {
+	if x != nil {
+		return x.Services
+	}
+	return nil
+}
+
+// The connections of a pool that lead to one of the services behind a load balancer.
+type PoolServiceDescription struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What the service calls itself, in hexadecimal digits.
+	ServiceId string `protobuf:"bytes,1,opt,name=service_id,json=serviceId,proto3" json:"service_id,omitempty"`
+	// Connections of older generations are not used again: it grows with each clear of the service.
+	Generation int64 `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
+	// Its connections, used or not.
+	Connections   int64 `protobuf:"varint,3,opt,name=connections,proto3" json:"connections,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PoolServiceDescription) Reset() {
+	*x = PoolServiceDescription{}
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PoolServiceDescription) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PoolServiceDescription) ProtoMessage() {}
+
+func (x *PoolServiceDescription) ProtoReflect() protoreflect.Message {
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PoolServiceDescription.ProtoReflect.Descriptor instead.
+func (*PoolServiceDescription) Descriptor() ([]byte, []int) {
+	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *PoolServiceDescription) GetServiceId() string {
+	if x != nil {
+		return x.ServiceId
+	}
+	return ""
+}
+
+func (x *PoolServiceDescription) GetGeneration() int64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *PoolServiceDescription) GetConnections() int64 {
+	if x != nil {
+		return x.Connections
+	}
+	return 0
+}
+
 // What a client holds between its calls.
 type HandleDescription struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -679,7 +752,7 @@ type HandleDescription struct {
 
 func (x *HandleDescription) Reset() {
 	*x = HandleDescription{}
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[11]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -691,7 +764,7 @@ func (x *HandleDescription) String() string {
 func (*HandleDescription) ProtoMessage() {}
 
 func (x *HandleDescription) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[11]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -704,7 +777,7 @@ func (x *HandleDescription) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HandleDescription.ProtoReflect.Descriptor instead.
 func (*HandleDescription) Descriptor() ([]byte, []int) {
-	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{11}
+	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *HandleDescription) GetId() string {
@@ -804,7 +877,7 @@ type UnreachableReplica struct {
 
 func (x *UnreachableReplica) Reset() {
 	*x = UnreachableReplica{}
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[12]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -816,7 +889,7 @@ func (x *UnreachableReplica) String() string {
 func (*UnreachableReplica) ProtoMessage() {}
 
 func (x *UnreachableReplica) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[12]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -829,7 +902,7 @@ func (x *UnreachableReplica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnreachableReplica.ProtoReflect.Descriptor instead.
 func (*UnreachableReplica) Descriptor() ([]byte, []int) {
-	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{12}
+	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *UnreachableReplica) GetAddress() string {
@@ -865,7 +938,7 @@ type TopologyDescription struct {
 
 func (x *TopologyDescription) Reset() {
 	*x = TopologyDescription{}
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[13]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -877,7 +950,7 @@ func (x *TopologyDescription) String() string {
 func (*TopologyDescription) ProtoMessage() {}
 
 func (x *TopologyDescription) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[13]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -890,7 +963,7 @@ func (x *TopologyDescription) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopologyDescription.ProtoReflect.Descriptor instead.
 func (*TopologyDescription) Descriptor() ([]byte, []int) {
-	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{13}
+	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *TopologyDescription) GetKind() string {
@@ -981,7 +1054,7 @@ type ServerDescription struct {
 
 func (x *ServerDescription) Reset() {
 	*x = ServerDescription{}
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[14]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -993,7 +1066,7 @@ func (x *ServerDescription) String() string {
 func (*ServerDescription) ProtoMessage() {}
 
 func (x *ServerDescription) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[14]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1006,7 +1079,7 @@ func (x *ServerDescription) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerDescription.ProtoReflect.Descriptor instead.
 func (*ServerDescription) Descriptor() ([]byte, []int) {
-	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{14}
+	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ServerDescription) GetAddress() string {
@@ -1176,7 +1249,7 @@ type TopologyVersion struct {
 
 func (x *TopologyVersion) Reset() {
 	*x = TopologyVersion{}
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[15]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1188,7 +1261,7 @@ func (x *TopologyVersion) String() string {
 func (*TopologyVersion) ProtoMessage() {}
 
 func (x *TopologyVersion) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[15]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1201,7 +1274,7 @@ func (x *TopologyVersion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopologyVersion.ProtoReflect.Descriptor instead.
 func (*TopologyVersion) Descriptor() ([]byte, []int) {
-	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{15}
+	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *TopologyVersion) GetProcessId() string {
@@ -1260,7 +1333,7 @@ const file_mooring_v1_deployment_service_proto_rawDesc = "" +
 	"\x11KillHandleRequest\x12\x0e\n" +
 	"\x02id\x18\x05 \x01(\tR\x02idJ\x04\b\x01\x10\x02J\x04\b\x02\x10\x03J\x04\b\x03\x10\x04J\x04\b\x04\x10\x05R\bdatabaseR\n" +
 	"collectionR\asessionR\vtransaction\"\x14\n" +
-	"\x12KillHandleResponse\"\x99\x03\n" +
+	"\x12KillHandleResponse\"\xd9\x03\n" +
 	"\x0fPoolDescription\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x1e\n" +
@@ -1278,9 +1351,17 @@ const file_mooring_v1_deployment_service_proto_rawDesc = "" +
 	"\bmin_size\x18\v \x01(\x03R\aminSize\x12\x1e\n" +
 	"\bmax_size\x18\f \x01(\x03H\x00R\amaxSize\x88\x01\x01\x12\"\n" +
 	"\n" +
-	"max_pinned\x18\r \x01(\x03H\x01R\tmaxPinned\x88\x01\x01B\v\n" +
+	"max_pinned\x18\r \x01(\x03H\x01R\tmaxPinned\x88\x01\x01\x12>\n" +
+	"\bservices\x18\x0e \x03(\v2\".mooring.v1.PoolServiceDescriptionR\bservicesB\v\n" +
 	"\t_max_sizeB\r\n" +
-	"\v_max_pinned\"\xbe\x03\n" +
+	"\v_max_pinned\"y\n" +
+	"\x16PoolServiceDescription\x12\x1d\n" +
+	"\n" +
+	"service_id\x18\x01 \x01(\tR\tserviceId\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x02 \x01(\x03R\n" +
+	"generation\x12 \n" +
+	"\vconnections\x18\x03 \x01(\x03R\vconnections\"\xbe\x03\n" +
 	"\x11HandleDescription\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x1c\n" +
@@ -1381,56 +1462,58 @@ func file_mooring_v1_deployment_service_proto_rawDescGZIP() []byte {
 	return file_mooring_v1_deployment_service_proto_rawDescData
 }
 
-var file_mooring_v1_deployment_service_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_mooring_v1_deployment_service_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_mooring_v1_deployment_service_proto_goTypes = []any{
-	(*GetTopologyRequest)(nil),    // 0: mooring.v1.GetTopologyRequest
-	(*GetTopologyResponse)(nil),   // 1: mooring.v1.GetTopologyResponse
-	(*WatchTopologyRequest)(nil),  // 2: mooring.v1.WatchTopologyRequest
-	(*WatchTopologyResponse)(nil), // 3: mooring.v1.WatchTopologyResponse
-	(*ListPoolsRequest)(nil),      // 4: mooring.v1.ListPoolsRequest
-	(*ListPoolsResponse)(nil),     // 5: mooring.v1.ListPoolsResponse
-	(*ListHandlesRequest)(nil),    // 6: mooring.v1.ListHandlesRequest
-	(*ListHandlesResponse)(nil),   // 7: mooring.v1.ListHandlesResponse
-	(*KillHandleRequest)(nil),     // 8: mooring.v1.KillHandleRequest
-	(*KillHandleResponse)(nil),    // 9: mooring.v1.KillHandleResponse
-	(*PoolDescription)(nil),       // 10: mooring.v1.PoolDescription
-	(*HandleDescription)(nil),     // 11: mooring.v1.HandleDescription
-	(*UnreachableReplica)(nil),    // 12: mooring.v1.UnreachableReplica
-	(*TopologyDescription)(nil),   // 13: mooring.v1.TopologyDescription
-	(*ServerDescription)(nil),     // 14: mooring.v1.ServerDescription
-	(*TopologyVersion)(nil),       // 15: mooring.v1.TopologyVersion
-	nil,                           // 16: mooring.v1.ServerDescription.TagsEntry
-	(*timestamppb.Timestamp)(nil), // 17: google.protobuf.Timestamp
+	(*GetTopologyRequest)(nil),     // 0: mooring.v1.GetTopologyRequest
+	(*GetTopologyResponse)(nil),    // 1: mooring.v1.GetTopologyResponse
+	(*WatchTopologyRequest)(nil),   // 2: mooring.v1.WatchTopologyRequest
+	(*WatchTopologyResponse)(nil),  // 3: mooring.v1.WatchTopologyResponse
+	(*ListPoolsRequest)(nil),       // 4: mooring.v1.ListPoolsRequest
+	(*ListPoolsResponse)(nil),      // 5: mooring.v1.ListPoolsResponse
+	(*ListHandlesRequest)(nil),     // 6: mooring.v1.ListHandlesRequest
+	(*ListHandlesResponse)(nil),    // 7: mooring.v1.ListHandlesResponse
+	(*KillHandleRequest)(nil),      // 8: mooring.v1.KillHandleRequest
+	(*KillHandleResponse)(nil),     // 9: mooring.v1.KillHandleResponse
+	(*PoolDescription)(nil),        // 10: mooring.v1.PoolDescription
+	(*PoolServiceDescription)(nil), // 11: mooring.v1.PoolServiceDescription
+	(*HandleDescription)(nil),      // 12: mooring.v1.HandleDescription
+	(*UnreachableReplica)(nil),     // 13: mooring.v1.UnreachableReplica
+	(*TopologyDescription)(nil),    // 14: mooring.v1.TopologyDescription
+	(*ServerDescription)(nil),      // 15: mooring.v1.ServerDescription
+	(*TopologyVersion)(nil),        // 16: mooring.v1.TopologyVersion
+	nil,                            // 17: mooring.v1.ServerDescription.TagsEntry
+	(*timestamppb.Timestamp)(nil),  // 18: google.protobuf.Timestamp
 }
 var file_mooring_v1_deployment_service_proto_depIdxs = []int32{
-	13, // 0: mooring.v1.GetTopologyResponse.topology:type_name -> mooring.v1.TopologyDescription
-	13, // 1: mooring.v1.WatchTopologyResponse.topology:type_name -> mooring.v1.TopologyDescription
+	14, // 0: mooring.v1.GetTopologyResponse.topology:type_name -> mooring.v1.TopologyDescription
+	14, // 1: mooring.v1.WatchTopologyResponse.topology:type_name -> mooring.v1.TopologyDescription
 	10, // 2: mooring.v1.ListPoolsResponse.pools:type_name -> mooring.v1.PoolDescription
-	11, // 3: mooring.v1.ListHandlesResponse.handles:type_name -> mooring.v1.HandleDescription
-	12, // 4: mooring.v1.ListHandlesResponse.unreachable:type_name -> mooring.v1.UnreachableReplica
-	17, // 5: mooring.v1.HandleDescription.open_time:type_name -> google.protobuf.Timestamp
-	17, // 6: mooring.v1.HandleDescription.last_use_time:type_name -> google.protobuf.Timestamp
-	17, // 7: mooring.v1.HandleDescription.expire_time:type_name -> google.protobuf.Timestamp
-	14, // 8: mooring.v1.TopologyDescription.servers:type_name -> mooring.v1.ServerDescription
-	16, // 9: mooring.v1.ServerDescription.tags:type_name -> mooring.v1.ServerDescription.TagsEntry
-	15, // 10: mooring.v1.ServerDescription.topology_version:type_name -> mooring.v1.TopologyVersion
-	17, // 11: mooring.v1.ServerDescription.last_update_time:type_name -> google.protobuf.Timestamp
-	17, // 12: mooring.v1.ServerDescription.last_write_date:type_name -> google.protobuf.Timestamp
-	0,  // 13: mooring.v1.DeploymentService.GetTopology:input_type -> mooring.v1.GetTopologyRequest
-	2,  // 14: mooring.v1.DeploymentService.WatchTopology:input_type -> mooring.v1.WatchTopologyRequest
-	4,  // 15: mooring.v1.DeploymentService.ListPools:input_type -> mooring.v1.ListPoolsRequest
-	6,  // 16: mooring.v1.DeploymentService.ListHandles:input_type -> mooring.v1.ListHandlesRequest
-	8,  // 17: mooring.v1.DeploymentService.KillHandle:input_type -> mooring.v1.KillHandleRequest
-	1,  // 18: mooring.v1.DeploymentService.GetTopology:output_type -> mooring.v1.GetTopologyResponse
-	3,  // 19: mooring.v1.DeploymentService.WatchTopology:output_type -> mooring.v1.WatchTopologyResponse
-	5,  // 20: mooring.v1.DeploymentService.ListPools:output_type -> mooring.v1.ListPoolsResponse
-	7,  // 21: mooring.v1.DeploymentService.ListHandles:output_type -> mooring.v1.ListHandlesResponse
-	9,  // 22: mooring.v1.DeploymentService.KillHandle:output_type -> mooring.v1.KillHandleResponse
-	18, // [18:23] is the sub-list for method output_type
-	13, // [13:18] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	12, // 3: mooring.v1.ListHandlesResponse.handles:type_name -> mooring.v1.HandleDescription
+	13, // 4: mooring.v1.ListHandlesResponse.unreachable:type_name -> mooring.v1.UnreachableReplica
+	11, // 5: mooring.v1.PoolDescription.services:type_name -> mooring.v1.PoolServiceDescription
+	18, // 6: mooring.v1.HandleDescription.open_time:type_name -> google.protobuf.Timestamp
+	18, // 7: mooring.v1.HandleDescription.last_use_time:type_name -> google.protobuf.Timestamp
+	18, // 8: mooring.v1.HandleDescription.expire_time:type_name -> google.protobuf.Timestamp
+	15, // 9: mooring.v1.TopologyDescription.servers:type_name -> mooring.v1.ServerDescription
+	17, // 10: mooring.v1.ServerDescription.tags:type_name -> mooring.v1.ServerDescription.TagsEntry
+	16, // 11: mooring.v1.ServerDescription.topology_version:type_name -> mooring.v1.TopologyVersion
+	18, // 12: mooring.v1.ServerDescription.last_update_time:type_name -> google.protobuf.Timestamp
+	18, // 13: mooring.v1.ServerDescription.last_write_date:type_name -> google.protobuf.Timestamp
+	0,  // 14: mooring.v1.DeploymentService.GetTopology:input_type -> mooring.v1.GetTopologyRequest
+	2,  // 15: mooring.v1.DeploymentService.WatchTopology:input_type -> mooring.v1.WatchTopologyRequest
+	4,  // 16: mooring.v1.DeploymentService.ListPools:input_type -> mooring.v1.ListPoolsRequest
+	6,  // 17: mooring.v1.DeploymentService.ListHandles:input_type -> mooring.v1.ListHandlesRequest
+	8,  // 18: mooring.v1.DeploymentService.KillHandle:input_type -> mooring.v1.KillHandleRequest
+	1,  // 19: mooring.v1.DeploymentService.GetTopology:output_type -> mooring.v1.GetTopologyResponse
+	3,  // 20: mooring.v1.DeploymentService.WatchTopology:output_type -> mooring.v1.WatchTopologyResponse
+	5,  // 21: mooring.v1.DeploymentService.ListPools:output_type -> mooring.v1.ListPoolsResponse
+	7,  // 22: mooring.v1.DeploymentService.ListHandles:output_type -> mooring.v1.ListHandlesResponse
+	9,  // 23: mooring.v1.DeploymentService.KillHandle:output_type -> mooring.v1.KillHandleResponse
+	19, // [19:24] is the sub-list for method output_type
+	14, // [14:19] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_mooring_v1_deployment_service_proto_init() }
@@ -1441,16 +1524,16 @@ func file_mooring_v1_deployment_service_proto_init() {
 	file_mooring_v1_deployment_service_proto_msgTypes[6].OneofWrappers = []any{}
 	file_mooring_v1_deployment_service_proto_msgTypes[7].OneofWrappers = []any{}
 	file_mooring_v1_deployment_service_proto_msgTypes[10].OneofWrappers = []any{}
-	file_mooring_v1_deployment_service_proto_msgTypes[11].OneofWrappers = []any{}
-	file_mooring_v1_deployment_service_proto_msgTypes[13].OneofWrappers = []any{}
+	file_mooring_v1_deployment_service_proto_msgTypes[12].OneofWrappers = []any{}
 	file_mooring_v1_deployment_service_proto_msgTypes[14].OneofWrappers = []any{}
+	file_mooring_v1_deployment_service_proto_msgTypes[15].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_mooring_v1_deployment_service_proto_rawDesc), len(file_mooring_v1_deployment_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   17,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
