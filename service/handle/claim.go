@@ -1,6 +1,7 @@
 package handle
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"time"
@@ -10,30 +11,49 @@ import (
 	"github.com/mooringdb/mooring/core/cursor"
 )
 
-// kindCursor is the first sealed byte: what the token is for, and the version of what follows. 1 was a layout without pinned.
-const kindCursor = 2
+// kindCursor is the first sealed byte: what the token is for, and the version of what follows. 1 had no pinned, 2 the whole name of the
+// deployment, and the namespace twice. Tokens of other versions do not open.
+const kindCursor = 3
 
 // maxPlainBytes is what fits into a token of MaxTokenBytes.
 const maxPlainBytes = MaxTokenBytes/4*3 - headBytes - 16
 
+// MaxReplicaBytes is how long a replica's address may be, so that the longest namespace (a database of 63 bytes, 255 bytes in all), on a server
+// with the longest name (253 bytes and a port), fits into a token whatever else is in it.
+const MaxReplicaBytes = 90
+
+// DeploymentID tells deployments apart.
+type DeploymentID [16]byte
+
+// NewDeploymentID makes one of a deployment's name, which may be a list of many hosts.
+func NewDeploymentID(name string) DeploymentID {
+	sum := sha256.Sum256([]byte("mooring deployment\x00" + name))
+	return DeploymentID(sum[:16])
+}
+
 // claim is what a cursor's token says. It was sealed by a gateway with the same key; its principal is proved by opening it.
 type claim struct {
-	deployment string     // of the deployment that holds the cursor
-	replica    string     // address of the replica that served the last page, for its peers; may be empty
-	instance   InstanceID // of that replica's life: a restarted one is another
-	id         CursorID   // of the cursor, ours
-	seq        uint64     // the page it asks for
-	pinned     bool       // only this replica can deliver it
+	deployment DeploymentID // of the deployment that holds the cursor
+	replica    string       // address of the replica that served the last page, for its peers; may be empty
+	instance   InstanceID   // of that replica's life: a restarted one is another
+	id         CursorID     // of the cursor, ours
+	seq        uint64       // the page it asks for
+	pinned     bool         // only this replica can deliver it
 	expires    time.Time
 	namespace  Namespace    // that the cursor was opened on
 	state      cursor.State // what a getMore needs
 }
 
+// The bits of a claim's flags. A namespace's part that is the same in the state is left out there.
+const (
+	flagPinned = 1 << iota
+	flagSameDatabase
+	flagSameCollection
+	flagsKnown = 1<<iota - 1
+)
+
 // errClaim is a sealed text that this version cannot read.
 var errClaim = errors.New("unknown content")
-
-// errTooLong is a claim that makes no token of MaxTokenBytes.
-var errTooLong = errors.New("cursor token is too long")
 
 // encode returns the bytes to seal. A comment that has no room is left out: getMores by other replicas then go without it.
 func (c *claim) encode() ([]byte, error) {
@@ -42,23 +62,32 @@ func (c *claim) encode() ([]byte, error) {
 		b = c.append(b[:0], bson.Value{})
 	}
 	if len(b) > maxPlainBytes {
-		return nil, errTooLong
+		return nil, ErrTokenTooLong
 	}
 	return b, nil
 }
 
 func (c *claim) append(b []byte, comment bson.Value) []byte {
-	b = append(b, kindCursor)
-	b = appendText(b, c.deployment)
+	state, flags := c.state, byte(0)
+	if c.pinned {
+		flags |= flagPinned
+	}
+	if state.Database == c.namespace.Database {
+		state.Database, flags = "", flags|flagSameDatabase
+	}
+	if state.Collection == c.namespace.Collection {
+		state.Collection, flags = "", flags|flagSameCollection
+	}
+	b = append(b, kindCursor, flags)
+	b = append(b, c.deployment[:]...)
 	b = appendText(b, c.replica)
 	b = append(b, c.instance[:]...)
 	b = append(b, c.id[:]...)
 	b = binary.AppendUvarint(b, c.seq)
-	b = appendBool(b, c.pinned)
 	b = binary.AppendVarint(b, c.expires.UnixMilli())
 	b = appendText(b, c.namespace.Database)
 	b = appendText(b, c.namespace.Collection)
-	return appendState(b, &c.state, comment)
+	return appendState(b, &state, comment)
 }
 
 // AppendState appends a cursor's state in the form that it has in tokens.
@@ -80,13 +109,6 @@ func appendText(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-func appendBool(b []byte, v bool) []byte {
-	if v {
-		return append(b, 1)
-	}
-	return append(b, 0)
-}
-
 func appendOptional(b []byte, v *int64) []byte {
 	if v == nil {
 		return append(b, 0)
@@ -100,16 +122,23 @@ func decodeClaim(b []byte) (claim, error) {
 		return claim{}, errClaim
 	}
 	var c claim
-	c.deployment = r.text()
+	flags := r.byte()
+	copy(c.deployment[:], r.take(len(c.deployment)))
 	c.replica = r.text()
 	copy(c.instance[:], r.take(len(c.instance)))
 	copy(c.id[:], r.take(len(c.id)))
 	c.seq = r.uvarint()
-	c.pinned = r.byte() == 1
+	c.pinned = flags&flagPinned != 0
 	c.expires = time.UnixMilli(r.varint())
 	c.namespace = Namespace{Database: r.text(), Collection: r.text()}
 	c.state = r.state()
-	if r.bad || len(r.b) > 0 {
+	if flags&flagSameDatabase != 0 {
+		c.state.Database = c.namespace.Database
+	}
+	if flags&flagSameCollection != 0 {
+		c.state.Collection = c.namespace.Collection
+	}
+	if r.bad || len(r.b) > 0 || flags&^flagsKnown != 0 {
 		return claim{}, errClaim
 	}
 	return c, nil

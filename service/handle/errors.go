@@ -19,6 +19,9 @@ var (
 	ErrClosing = errors.New("shutting down")
 	// ErrHandleNotFound: no open handle has that id.
 	ErrHandleNotFound = errors.New("handle not found")
+	// ErrTokenTooLong: the cursor was killed. No namespace that MongoDB allows can make it so.
+	ErrTokenTooLong = errors.New("the cursor cannot be read in pages, since its token would be too long: the names of its database, its " +
+		"collection and its server are; a stream can read it")
 	// ErrNotHere is for replicas only: the one that was asked knows nothing of the cursor.
 	ErrNotHere = errors.New("this replica knows nothing of the cursor")
 )

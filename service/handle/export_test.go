@@ -48,6 +48,13 @@ func DecodeClaim(b []byte) (again []byte, err error) {
 	return c.append(nil, c.state.Comment), nil
 }
 
+// TokenOf is the token with which a cursor is continued at page seq.
+func (r *Registry) TokenOf(cur Cursor, ns Namespace, chosen int32, seq uint64) (string, error) {
+	e := newEntry(CursorID{}, "", ns)
+	e.cur, e.chosen = cur, chosen
+	return r.token(e, seq)
+}
+
 // Held is the memory of remembered pages and of rests.
 func (r *Registry) Held() int {
 	r.mu.Lock()

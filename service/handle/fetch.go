@@ -110,7 +110,7 @@ func (r *Registry) refill(ctx context.Context, e *entry, more bool, target int) 
 // token seals what continues the cursor with page seq.
 func (r *Registry) token(e *entry, seq uint64) (string, error) {
 	c := claim{
-		deployment: r.cfg.Deployment, replica: r.cfg.Replica, instance: r.instance, id: e.id, seq: seq,
+		deployment: r.deployment, replica: r.cfg.Replica, instance: r.instance, id: e.id, seq: seq,
 		pinned: e.cur.Pinned(), expires: time.Now().Add(r.cfg.Idle), namespace: e.namespace, state: e.cur.State(),
 	}
 	c.state.BatchSize = e.chosen // what it was for the last batch says little about the next
@@ -130,7 +130,7 @@ func outcomeOf(page Page, err error) outcome {
 		return outcomePage
 	case err == nil:
 		return outcomeLast
-	case errors.As(err, &command), errors.Is(err, errTooLong):
+	case errors.As(err, &command), errors.Is(err, ErrTokenTooLong):
 		return outcomeDead
 	case errors.As(err, &network):
 		if network.Sent {

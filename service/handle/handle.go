@@ -86,8 +86,10 @@ type Registry struct {
 	cfg      Config
 	peers    Peers // nil: there are none
 	instance InstanceID
-	janitor  sync.WaitGroup
-	stop     context.CancelFunc
+	// deployment is the configuration's, as tokens have it.
+	deployment DeploymentID
+	janitor    sync.WaitGroup
+	stop       context.CancelFunc
 	// plain and pinned are the removed ones that are still to be killed. Those that hold a connection never wait behind the others.
 	plain, pinned doomed
 
@@ -168,7 +170,7 @@ func New(cfg Config) *Registry {
 	cfg.MaxPerPrincipal = orDefault(cfg.MaxPerPrincipal, DefaultMaxPerPrincipal)
 	r := &Registry{
 		cfg: cfg, entries: map[CursorID]*entry{}, open: map[string]int{}, stop: func() {},
-		plain: newDoomed(), pinned: newDoomed(),
+		plain: newDoomed(), pinned: newDoomed(), deployment: NewDeploymentID(cfg.Deployment),
 	}
 	r.memory.budget = max(cfg.PageMemory, 0)
 	_, _ = crand.Read(r.instance[:]) // never fails

@@ -125,7 +125,7 @@ func (r *Registry) claim(principal, token string) (claim, error) {
 		return claim{}, ErrCursorNotFound
 	}
 	c, err := decodeClaim(plain)
-	if err != nil || c.deployment != r.cfg.Deployment || !time.Now().Before(c.expires) {
+	if err != nil || c.deployment != r.deployment || !time.Now().Before(c.expires) {
 		return claim{}, ErrCursorNotFound
 	}
 	return c, nil

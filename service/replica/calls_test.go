@@ -232,6 +232,7 @@ func TestNamedErrors(t *testing.T) {
 		"ErrCursorNotFound": handle.ErrCursorNotFound, "ErrCursorTokenReused": handle.ErrCursorTokenReused,
 		"ErrCursorPositionUnknown": handle.ErrCursorPositionUnknown, "ErrOwnerGone": handle.ErrOwnerGone,
 		"ErrClosing": handle.ErrClosing, "ErrHandleNotFound": handle.ErrHandleNotFound, "ErrNotHere": handle.ErrNotHere,
+		"ErrTokenTooLong": handle.ErrTokenTooLong,
 	}
 	file, err := parser.ParseFile(token.NewFileSet(), "../handle/errors.go", nil, 0)
 	if err != nil {

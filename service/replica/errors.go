@@ -25,6 +25,7 @@ var named = map[string]error{
 	"owner_gone":              handle.ErrOwnerGone,
 	"closing":                 handle.ErrClosing,
 	"handle_not_found":        handle.ErrHandleNotFound,
+	"token_too_long":          handle.ErrTokenTooLong,
 	"not_here":                handle.ErrNotHere,
 	"self":                    errSelf,
 	"message":                 errMessage,

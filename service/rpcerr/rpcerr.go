@@ -160,6 +160,7 @@ var table = []entry{
 	value("handle.ErrCursorPositionUnknown", handle.ErrCursorPositionUnknown, CursorPositionUnknown),
 	value("handle.ErrOwnerGone", handle.ErrOwnerGone, CursorOwnerGone),
 	value("handle.ErrHandleNotFound", handle.ErrHandleNotFound, HandleNotFound),
+	value("handle.ErrTokenTooLong", handle.ErrTokenTooLong, TooLarge),
 	value("handle.ErrClosing", handle.ErrClosing, ShuttingDown),
 	value("cursor.ErrClosed", cursor.ErrClosed, CursorNotFound), // somebody closed it while it was read
 	value("cursor.ErrBusy", cursor.ErrBusy, Internal),           // handles are for one at a time

@@ -117,6 +117,7 @@ func TestTable(t *testing.T) {
 		{handle.ErrCursorTokenReused, codes.Aborted, 409, "CursorTokenReused", "restart"},
 		{handle.ErrCursorPositionUnknown, codes.Aborted, 409, "CursorPositionUnknown", "restart"},
 		{handle.ErrOwnerGone, codes.NotFound, 404, "CursorOwnerGone", "restart"},
+		{handle.ErrTokenTooLong, codes.InvalidArgument, 413, "TooLarge", "never"},
 		{handle.ErrHandleNotFound, codes.NotFound, 404, "HandleNotFound", "never"},
 		{&mongoerr.NetworkError{Sent: true, Err: errors.Join(context.Canceled, cursor.ErrClosed)}, codes.NotFound, 404, "CursorNotFound", "restart"},
 		{cursor.ErrBusy, codes.Internal, 500, "Internal", "never"},
