@@ -188,6 +188,18 @@ func (r *Replica) check(keyed bool, refuse func(option, problem string)) {
 	default:
 		r.Advertise = r.Address
 	}
+	if text, n := longestAddress(r.Advertise), handle.MaxReplicaBytes; len(text) > n {
+		refuse("replica.advertise", fmt.Sprintf("%s has %d bytes, of at most %d that have room in the token of a cursor: an IP address always has",
+			r.Advertise, len(text), n))
+	}
+}
+
+// longestAddress is an address with the longest port that the kernel could choose, if that is who chooses it.
+func longestAddress(address string) string {
+	if host, port, err := net.SplitHostPort(address); err == nil && port == "0" {
+		return net.JoinHostPort(host, "65535")
+	}
+	return address
 }
 
 // isWildcard says whether a listener on that host listens on all addresses.

@@ -114,7 +114,8 @@ var options = []option{
 	{
 		Name: "replica.advertise", Kind: "host or host:port",
 		Doc: "Where the other replicas reach that listener: an address of this replica's own, never of a load balancer. Without " +
-			"a port it is that of replica.address; without the option it is replica.address, which must then name a host.",
+			"a port it is that of replica.address; without the option it is replica.address, which must then name a host. At most 90 bytes with the " +
+			"port: it stands in every token.",
 		parse: into(func(c *Config) *string { return &c.Replica.Advertise }, parseAdvertise),
 	},
 	{
