@@ -86,6 +86,7 @@ func TestLoadBalancedLog(t *testing.T) {
 // services is two connections behind a load balancer, one to each of two services, both in use.
 type services struct {
 	balanced *mongotest.Balanced
+	topology *topology.Topology
 	server   topology.Server
 	conns    [2]*pool.Conn[*conn.Conn] // to the service of the same number
 	journal  journal
@@ -105,8 +106,9 @@ func startServices(t *testing.T) *services {
 	}
 	topo := start(t, cfg)
 	t.Cleanup(func() { stop(t, topo) })
-	s.server = mustSelect(t, topo, selection.Write())
+	s.topology = topo
 	for i := range s.conns {
+		s.server = mustSelect(t, topo, selection.Write())
 		c, err := s.server.CheckOut(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -248,6 +250,26 @@ func TestPins(t *testing.T) {
 		}
 		if stats := topo.Pools(); stats[0].Cursors != 0 {
 			t.Errorf("after the return: %+v", stats)
+		}
+	})
+}
+
+// TestPoolsTellOfServices: the pool's statistics say how many connections lead to each service.
+func TestPoolsTellOfServices(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := startServices(t)
+		want := map[pool.ServiceID]int{s.balanced.Service(0).ID(): 1, s.balanced.Service(1).ID(): 1}
+		pools := s.topology.Pools()
+		if len(pools) != 1 || len(pools[0].Services) != 2 {
+			t.Fatalf("Pools() = %+v, want one with two services", pools)
+		}
+		for _, service := range pools[0].Services {
+			if service.Connections != want[service.Service] {
+				t.Errorf("Pools() has %+v", service)
+			}
+		}
+		for _, c := range s.conns {
+			s.server.CheckIn(c, nil)
 		}
 	})
 }
