@@ -1,6 +1,8 @@
 package topology
 
 import (
+	"slices"
+
 	"github.com/mooringdb/mooring/core/address"
 	"github.com/mooringdb/mooring/core/pool"
 	"github.com/mooringdb/mooring/core/topology/description"
@@ -36,22 +38,22 @@ func (c *change) clear(srv *server, opt pool.ClearOptions) {
 }
 
 // unlock releases topology.mu and tells what there is to tell. The sink may be slow, or busy with another server's change:
-// nothing waits for it but the caller. Close waits until all is told.
+// nothing waits for it but the caller. Close waits until all is told. If the sink panics, the rest is done nevertheless.
 func (c *change) unlock() {
 	t := c.topology
 	t.running.Add(1) // Close, which waits for it, changes the state with the lock first
 	defer t.running.Done()
 	t.mu.Unlock()
+	for _, srv := range c.checks {
+		defer srv.monitor.requestCheck()
+	}
+	for _, srv := range slices.Backward(c.held) {
+		defer srv.pool.Load().Deliver()
+	}
 	if len(c.held) == 0 {
 		t.outbox.deliver()
 	} else {
 		t.outbox.flush()
-	}
-	for _, srv := range c.held {
-		srv.pool.Load().Deliver()
-	}
-	for _, srv := range c.checks {
-		srv.monitor.requestCheck()
 	}
 }
 
@@ -110,10 +112,10 @@ func (t *Topology) fail(srv *server, f description.Failure) {
 	if effect.CheckNow {
 		change.checks = append(change.checks, srv)
 	}
-	change.unlock()
 	if effect.CancelCheck {
-		srv.monitor.cancelCheck()
+		defer srv.monitor.cancelCheck()
 	}
+	change.unlock()
 }
 
 // measured puts the newest round-trip times into the description of a server that is known. That is no event, but
@@ -134,6 +136,11 @@ func (t *Topology) measured(srv *server) {
 func (c *change) publishLocked(current *snapshot, next description.Topology, cause address.Address) {
 	t := c.topology
 	changes := description.Changes(current.topology, next)
+	for _, ch := range changes {
+		if ch.Current == nil {
+			current.server(ch.Previous.Address).monitor.concludeLocked()
+		}
+	}
 	t.announceChange(current.topology, next, changes)
 	t.snapshot.Store(&snapshot{topology: next, servers: t.followLocked(current, next, changes)})
 	t.warnIfDeserted(next)

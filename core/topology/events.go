@@ -39,34 +39,48 @@ func (o *outbox) add(fact func(*event.Sink)) {
 }
 
 // deliver hands over what is queued. If another goroutine is at it, it does the work: for those who need not know when.
+// If the sink panics, what is left waits for the next.
 func (o *outbox) deliver() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.deliverLocked()
+}
+
+func (o *outbox) deliverLocked() {
 	if o.delivering {
 		return
 	}
 	o.delivering = true
+	defer func() { o.delivering = false }()
 	for len(o.queue) > 0 {
-		facts := o.queue
-		o.queue = nil
-		o.mu.Unlock()
-		for _, fact := range facts {
-			fact(o.sink)
-		}
-		o.mu.Lock()
-		o.delivered += uint64(len(facts))
-		o.progress.Broadcast()
+		fact := o.queue[0]
+		o.queue[0] = nil
+		o.queue = o.queue[1:]
+		o.tellLocked(fact)
 	}
-	o.delivering = false
+}
+
+// tellLocked hands over one fact. mu is released meanwhile; it is held again also when the sink panics.
+func (o *outbox) tellLocked(fact func(*event.Sink)) {
+	o.mu.Unlock()
+	defer func() {
+		o.mu.Lock()
+		o.delivered++
+		o.progress.Broadcast()
+	}()
+	fact(o.sink)
 }
 
 // flush is deliver, and returns when everything that was queued before has been delivered. A sink must not call it.
 func (o *outbox) flush() {
-	o.deliver()
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for queued := o.added; o.delivered < queued; {
-		o.progress.Wait()
+		if o.delivering {
+			o.progress.Wait()
+		} else { // nobody is, or whoever was has panicked
+			o.deliverLocked()
+		}
 	}
 }
 

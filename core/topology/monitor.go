@@ -31,6 +31,10 @@ type monitor struct {
 
 	wake chan struct{} // a check is wanted; capacity 1
 
+	// topology.mu guards the running check: started, and its end not told.
+	running *event.Heartbeat
+	since   time.Time
+
 	// mu guards the fields below.
 	mu       sync.Mutex
 	cancel   context.CancelCauseFunc // of the check that is running, else nil
@@ -39,6 +43,9 @@ type monitor struct {
 
 // errCheckCanceled ends a check of a server that an application has found to be gone.
 var errCheckCanceled = errors.New("check canceled: an application's connection failed")
+
+// errServerRemoved ends a check of a server that is no longer part of the deployment.
+var errServerRemoved = errors.New("check canceled: the server was removed")
 
 func newMonitor(t *Topology, srv *server) *monitor {
 	return &monitor{topology: t, server: srv, dial: monitoring(t.cfg.Conn), wake: make(chan struct{}, 1)}
@@ -85,7 +92,6 @@ func (m *monitor) distrusted() bool {
 }
 
 func (m *monitor) run(ctx context.Context) {
-	defer m.rtt.stop()
 	defer m.disconnect()
 	for ctx.Err() == nil {
 		if again := m.check(ctx); !again {
@@ -152,8 +158,10 @@ func (m *monitor) check(ctx context.Context) (again bool) {
 	case <-m.wake: // this check is the one that was asked for
 	default:
 	}
-	emit(m.topology.outbox, func(s *event.Sink) func(event.ServerHeartbeatSucceeded) { return s.ServerHeartbeatSucceeded },
-		event.ServerHeartbeatSucceeded{Heartbeat: fact, Duration: duration, Reply: reply})
+	m.concluded(func() {
+		emit(m.topology.outbox, func(s *event.Sink) func(event.ServerHeartbeatSucceeded) { return s.ServerHeartbeatSucceeded },
+			event.ServerHeartbeatSucceeded{Heartbeat: fact, Duration: duration, Reply: reply})
+	})
 	m.topology.outbox.flush()           // before a pool tells that it was made
 	m.topology.apply(m.server, &s, nil) //nolint:contextcheck // a pool outlives the check that opens it
 	return m.version != nil || m.conn.Following()
@@ -176,8 +184,7 @@ func (m *monitor) stream(ctx context.Context, version *description.TopologyVersi
 // failed deals with a check that brought nothing.
 func (m *monitor) failed(fact event.Heartbeat, duration time.Duration, err error, canceled bool) (again bool) {
 	m.disconnect()
-	emit(m.topology.outbox, func(s *event.Sink) func(event.ServerHeartbeatFailed) { return s.ServerHeartbeatFailed },
-		event.ServerHeartbeatFailed{Heartbeat: fact, Duration: duration, Err: err})
+	m.concluded(func() { m.tellFailed(fact, duration, err) })
 	m.topology.outbox.deliver()
 	m.rtt.reset()
 	known := m.last != description.ServerUnknown
@@ -257,7 +264,9 @@ func (helloTimeout) Error() string { return "no answer within connectTimeoutMS" 
 // Timeout says that it is one, as net.Error does.
 func (helloTimeout) Timeout() bool { return true }
 
+// disconnect gives the connection up. Until the next one streams, nothing measures round trips beside it.
 func (m *monitor) disconnect() {
+	m.rtt.stop()
 	if m.conn != nil {
 		_ = m.conn.Close() // there is nothing to do about an error
 		m.conn = nil
@@ -286,10 +295,34 @@ func (m *monitor) started(fact event.Heartbeat) bool {
 	if ok {
 		emit(t.outbox, func(s *event.Sink) func(event.ServerHeartbeatStarted) { return s.ServerHeartbeatStarted },
 			event.ServerHeartbeatStarted{Heartbeat: fact})
+		m.running, m.since = &fact, time.Now()
 	}
 	t.mu.Unlock()
 	if ok {
 		t.outbox.flush()
 	}
 	return ok
+}
+
+// concluded tells how the running check ended, if that is still to be told.
+func (m *monitor) concluded(tell func()) {
+	m.topology.mu.Lock()
+	defer m.topology.mu.Unlock()
+	if m.running != nil {
+		m.running = nil
+		tell()
+	}
+}
+
+// concludeLocked tells that the running check, if there is one, is given up: for nothing is told of a server after its end.
+func (m *monitor) concludeLocked() {
+	if m.running != nil {
+		m.tellFailed(*m.running, time.Since(m.since), errServerRemoved)
+		m.running = nil
+	}
+}
+
+func (m *monitor) tellFailed(fact event.Heartbeat, duration time.Duration, err error) {
+	emit(m.topology.outbox, func(s *event.Sink) func(event.ServerHeartbeatFailed) { return s.ServerHeartbeatFailed },
+		event.ServerHeartbeatFailed{Heartbeat: fact, Duration: duration, Err: err})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -173,6 +174,38 @@ func TestManyOperationsThroughFailures(t *testing.T) {
 		}
 		if got := j.take(); got[len(got)-1] != "topology closed" {
 			t.Errorf("the last event is %q", got[len(got)-1])
+		}
+	})
+}
+
+// TestCheckOfARemovedServer: nothing is told of a server after its end, and yet the end of each check, once (EVT-005).
+func TestCheckOfARemovedServer(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var j journal
+		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary, mongotest.Secondary, mongotest.Secondary)
+		cfg := watched(cluster)
+		cfg.Sink = j.sink()
+		topo := start(t, cfg)
+		pass(time.Second)
+		cluster.Remove(cluster.Host(2)) // which streams: there is always a check
+		synctest.Wait()
+		pass(time.Minute)
+		stop(t, topo)
+		var checks, ends int
+		lines := j.take()
+		for i, line := range lines {
+			switch line {
+			case "c check":
+				checks++
+			case "c check ok", "c check failed":
+				ends++
+			}
+			if line == "c closed" && slices.ContainsFunc(lines[i+1:], func(l string) bool { return strings.HasPrefix(l, "c check") }) {
+				t.Errorf("a check is told of after the server's end:\n\t%s", strings.Join(lines, "\n\t"))
+			}
+		}
+		if checks != ends || checks == 0 || !slices.Contains(lines, "c closed") {
+			t.Errorf("%d checks began and %d ended:\n\t%s", checks, ends, strings.Join(lines, "\n\t"))
 		}
 	})
 }

@@ -15,7 +15,8 @@ import (
 )
 
 // Select finds a server that suits, near and with few operations if several do, and waits for one if none does: until
-// ctx ends, but at most ServerSelectionTimeout. The error is a *mongoerr.SelectionError.
+// ctx ends, but at most ServerSelectionTimeout. The error is a *mongoerr.SelectionError. The operation counts as one of the
+// server's from now on: see Server.
 func (t *Topology) Select(ctx context.Context, sel selection.Selector) (Server, error) {
 	s, changed := t.snapshot.Load()
 	sink := t.cfg.Sink
@@ -29,10 +30,23 @@ func (t *Topology) Select(ctx context.Context, sel selection.Selector) (Server, 
 	if err != nil {
 		return Server{}, t.selectionFailed(sel, s, err)
 	}
+	found.server.operations.Add(1)
 	if sink != nil && sink.ServerSelectionSucceeded != nil {
-		sink.ServerSelectionSucceeded(event.ServerSelectionSucceeded{Selection: t.fact(sel, s), Server: found.Address()})
+		t.tellSelected(sel, s, found)
 	}
 	return found, nil
+}
+
+// tellSelected tells of a selection, and gives it up if the sink panics.
+func (t *Topology) tellSelected(sel selection.Selector, s *snapshot, found Server) {
+	told := false
+	defer func() {
+		if !told {
+			found.Release()
+		}
+	}()
+	t.cfg.Sink.ServerSelectionSucceeded(event.ServerSelectionSucceeded{Selection: t.fact(sel, s), Server: found.Address()})
+	told = true
 }
 
 // pick chooses from one snapshot. The zero Server, without an error, means that none suits yet.

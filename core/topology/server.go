@@ -16,8 +16,11 @@ import (
 	"github.com/mooringdb/mooring/core/topology/description"
 )
 
-// Server is a selected server, as the selection saw it. It is a small value; it may be kept, and stays usable for as
-// long as the server is part of the topology.
+// Server is a selected server, as the selection saw it. It is a small value, and stays usable for as long as the server is
+// part of the topology.
+//
+// It is for one operation, which counts from Select on in the choice among servers (Server Selection, "operationCount"):
+// until CheckIn, or until CheckOut fails, or until Release, if there is no check-out at all.
 type Server struct {
 	server      *server
 	description *description.Server
@@ -33,27 +36,31 @@ func (s Server) Description() *description.Server { return s.description }
 // TopologyKind is the topology's in the same snapshot.
 func (s Server) TopologyKind() description.Kind { return s.kind }
 
-// CheckOut takes a connection from the server's pool. The caller owns it until CheckIn, and counts as one operation in
-// the choice among servers until then.
+// CheckOut takes a connection from the server's pool. The caller owns it until CheckIn.
 func (s Server) CheckOut(ctx context.Context) (*pool.Conn[*conn.Conn], error) {
+	lent := false
+	defer func() { // also if the sink panics
+		if !lent {
+			s.Release()
+		}
+	}()
 	p := s.server.pool.Load()
 	if p == nil {
 		return nil, fmt.Errorf("check out from %s: a server of kind %v has no pool", s.Address(), s.description.Kind)
 	}
-	s.server.operations.Add(1)
 	c, err := p.CheckOut(ctx)
-	if err != nil {
-		s.server.operations.Add(-1)
-		return nil, err
-	}
-	return c, nil
+	lent = err == nil
+	return c, err
 }
+
+// Release gives the selection up.
+func (s Server) Release() { s.server.operations.Add(-1) }
 
 // CheckIn gives the connection back. err is how its last exchange ended; the topology learns from it, as with Fail.
 func (s Server) CheckIn(c *pool.Conn[*conn.Conn], err error) {
+	defer s.server.pool.Load().CheckIn(c) // also if the sink panics at what Fail tells
+	defer s.Release()
 	s.Fail(c, err)
-	s.server.operations.Add(-1)
-	s.server.pool.Load().CheckIn(c)
 }
 
 // Fail tells the topology of an error on the connection, before it is used or given back. Errors that say nothing about
@@ -80,7 +87,7 @@ type server struct {
 	address    address.Address
 	monitor    *monitor
 	stop       context.CancelFunc // of the monitor; guarded by topology.mu
-	operations atomic.Int64       // that have a connection, or wait for one
+	operations atomic.Int64       // that have selected the server and are not over
 
 	pool    atomic.Pointer[pool.Pool[*conn.Conn]] // nil until the server first turned out to be of use
 	opening sync.Mutex                            // held while the pool is made or closed

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -195,6 +196,36 @@ func TestRestartIsNoticed(t *testing.T) {
 		cluster.Host(0).SetDown(false)
 		pass(10*time.Second + time.Millisecond)
 		j.expect(t, "a started", "a succeeded after 0s", "a Unknown → RSPrimary", "a pool ready", "a started awaited")
+	})
+}
+
+// TestNoRTTOfAServerThatIsDown: what does not stream has no connection that measures RTT, nor tries to make one (SMON-050).
+func TestNoRTTOfAServerThatIsDown(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary)
+		host := cluster.Host(0)
+		cfg := watched(cluster)
+		var dials atomic.Int32
+		cfg.Conn.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			dials.Add(1)
+			return cluster.Dial(ctx, network, addr)
+		}
+		topo := start(t, cfg)
+		defer stop(t, topo)
+		pass(5 * time.Second)
+		host.SetDown(true)
+		pass(time.Second)
+		dials.Store(0)
+		pass(time.Minute)
+		if n := dials.Load(); n != 6 {
+			t.Errorf("%d attempts to connect in a minute, want 6: the checks", n)
+		}
+		host.SetDown(false)
+		pass(20 * time.Second)
+		synctest.Wait()
+		if n := host.OpenConnections(); n != 2 {
+			t.Errorf("%d connections while streaming again, want 2: monitor and RTT", n)
+		}
 	})
 }
 

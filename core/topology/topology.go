@@ -63,8 +63,11 @@ type Config struct {
 
 	Conn conn.Config   // how connections are made; the ID in it is not used
 	Pool PoolConfig    // how they are pooled
-	Sink *event.Sink   // hears of discovery, selection and pools; its functions must not call Close
 	Rand func(int) int // a random number below n, for the choice among servers; nil: math/rand
+
+	// Sink hears of discovery, selection and pools. Its functions must neither call Close nor run operations, not even on
+	// another goroutine that they wait for: an operation that fails waits until what follows from it has been told.
+	Sink *event.Sink
 }
 
 // PoolConfig is what the user configures about pools; zero is pool.Config's default.

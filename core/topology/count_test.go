@@ -1,0 +1,84 @@
+package topology_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/mooringdb/mooring/core/address"
+	"github.com/mooringdb/mooring/core/event"
+	"github.com/mooringdb/mooring/core/topology"
+	"github.com/mooringdb/mooring/core/topology/selection"
+	"github.com/mooringdb/mooring/internal/mongotest"
+)
+
+// TestOperationsCountFromSelection: a selection counts for its server at once, before there is a connection, and until it is
+// given up in whatever way (SEL-045, TRAP-18).
+func TestOperationsCountFromSelection(t *testing.T) {
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	for name, end := range map[string]func(*testing.T, topology.Server){
+		"released": func(_ *testing.T, s topology.Server) { s.Release() },
+		"check-out fails": func(t *testing.T, s topology.Server) {
+			if _, err := s.CheckOut(ended); err == nil {
+				t.Error("a check-out succeeded whose context has ended")
+			}
+		},
+		"checked in": func(t *testing.T, s topology.Server) {
+			if err := ping(t.Context(), s); err != nil {
+				t.Error(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Mongos, mongotest.Mongos)
+				cfg := watched(cluster)
+				cfg.Rand = func(int) int { return 0 } // the first, but for a second with fewer operations
+				topo := start(t, cfg)
+				defer stop(t, topo)
+				pass(time.Second)
+				choose := func(want address.Address) topology.Server {
+					s := mustSelect(t, topo, selection.Write())
+					if s.Address() != want {
+						t.Errorf("selected %v, want %v", s.Address(), want)
+					}
+					return s
+				}
+				first, second := choose("a:27017"), choose("b:27017")
+				third := choose("a:27017")
+				fourth := choose("b:27017")
+				end(t, second)
+				fifth := choose("b:27017")
+				for _, s := range []topology.Server{first, third, fourth, fifth} {
+					end(t, s)
+				}
+				choose("a:27017").Release()
+			})
+		})
+	}
+}
+
+// A sink that panics as it hears of a selection ends it.
+func TestSelectionOfASinkThatPanics(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Mongos, mongotest.Mongos)
+		cfg := watched(cluster)
+		cfg.Rand = func(int) int { return 0 }
+		armed := false
+		cfg.Sink = &event.Sink{ServerSelectionSucceeded: func(event.ServerSelectionSucceeded) {
+			if armed {
+				armed = false
+				panic("the sink panics")
+			}
+		}}
+		topo := start(t, cfg)
+		defer stop(t, topo)
+		pass(time.Second)
+		armed = true
+		expectPanic(t, func() { mustSelect(t, topo, selection.Write()) })
+		if s := mustSelect(t, topo, selection.Write()); s.Address() != "a:27017" {
+			t.Errorf("selected %v, though nothing runs on the other either", s.Address())
+		}
+	})
+}
