@@ -82,7 +82,7 @@ func (r *Registry) answer(ctx context.Context, c claim, q Question) (grant, verd
 		return grant{}, v, Answer{Grant: e.granted}, nil
 	case verdictElsewhere, verdictBehind:
 		if pos.phase == phaseMoved {
-			return grant{}, v, Answer{Moved: &Moved{To: e.to, Next: pos.next}}, nil
+			return grant{}, v, Answer{Moved: e.moved()}, nil
 		}
 		return grant{}, 0, Answer{}, ErrNotHere
 	case verdictReused:
@@ -148,9 +148,10 @@ func (r *Registry) handOverLocked(e *entry, seq uint64, q Question) (grant, verd
 		r.settleLocked(e)
 		return grant{}, 0, Answer{}, ErrCursorPositionUnknown
 	}
-	h := e.holding()
+	to := e.pos.granted(seq)
+	h := e.holding(to.moves)
 	cost := e.rest.cost()
-	r.moveLocked(e, position{next: seq + 1, phase: phaseMoved}, q.Asker)
+	r.moveLocked(e, to, q.Asker)
 	e.attempt, e.granted = q.Attempt, h
 	if len(h.Rest) > 0 {
 		r.memory.grants.push(&e.inGrants, cost)
@@ -170,12 +171,16 @@ func (r *Registry) moveLocked(e *entry, pos position, to Replica) {
 }
 
 // holding is what goes to another replica with the cursor.
-func (e *entry) holding() *Holding {
+func (e *entry) holding(moves uint64) *Holding {
 	mean, count := e.sizer.Seen()
 	return &Holding{
 		State: e.cur.State(), Rest: e.rest.documents, Chosen: e.chosen, Mean: mean, Count: count, Opened: e.opened, Pages: e.pages,
+		Moves: moves,
 	}
 }
+
+// moved says where the cursor of an entry with phaseMoved went.
+func (e *entry) moved() *Moved { return &Moved{To: e.to, Next: e.pos.next, Moves: e.pos.moves} }
 
 // answerClose closes a cursor for another replica.
 func (r *Registry) answerClose(ctx context.Context, c claim, q Question) (Answer, error) {
@@ -190,9 +195,9 @@ func (r *Registry) answerClose(ctx context.Context, c claim, q Question) (Answer
 		return Answer{}, ErrNotHere
 	}
 	if e.pos.phase == phaseMoved {
-		moved := Moved{To: e.to, Next: e.pos.next}
+		moved := e.moved()
 		r.mu.Unlock()
-		return Answer{Moved: &moved}, nil
+		return Answer{Moved: moved}, nil
 	}
 	f := r.removeLocked(e, ErrCursorNotFound)
 	r.mu.Unlock()

@@ -99,8 +99,8 @@ func (r *Registry) killPinned(ctx context.Context) {
 	killAll(ctx, pinned)
 }
 
-// push hands all that is known here to the first replica that accepts it. If it is not known whether one has, nobody else is asked: of two that
-// held a cursor, one would skip a page of the other's.
+// push hands all that is known here to the first replica that accepts it. If it is not known whether one has, nobody else is asked, and nothing
+// of it is granted here any more, as if it had: of two that held a cursor, one would skip a page of the other's.
 func (r *Registry) push(ctx context.Context) {
 	entries, f := r.takeAll()
 	if len(entries) == 0 {
@@ -112,10 +112,11 @@ func (r *Registry) push(ctx context.Context) {
 			continue
 		}
 		receiver, sure, err := r.pushTo(ctx, address, entries)
-		if err == nil {
-			to = &receiver
+		if err != nil && !sure {
+			receiver = Replica{Address: address} // in whichever life
 		}
 		if err == nil || !sure {
+			to = &receiver
 			break
 		}
 	}
@@ -175,17 +176,21 @@ func (e *entry) record() Record {
 	if pos.phase == phaseMoved {
 		to := e.to
 		rec.To = &to
-	} else if e.cur != nil {
-		rec.Holding = e.holding()
+	} else {
+		pos.moves++
+	}
+	if e.cur != nil {
+		rec.Holding = e.holding(pos.moves)
 		if e.rest.bytes > maxRestBytes {
 			rec.Holding.Rest, pos = nil, pos.lost()
 		}
 	}
-	rec.Next, rec.Phase = pos.next, uint8(pos.phase)
+	rec.Next, rec.Phase, rec.Moves = pos.next, uint8(pos.phase), pos.moves
 	return rec
 }
 
-// release ends the work on all entries: they are where the records are, or still here.
+// release ends the work on all entries: they are where the records are, or still here. What is at its end stays: its page may be asked for again
+// if the receiver is not known to have taken over.
 func (r *Registry) release(ctx context.Context, entries []*entry, to *Replica) {
 	r.mu.Lock()
 	var removed []*entry
@@ -194,7 +199,7 @@ func (r *Registry) release(ctx context.Context, entries []*entry, to *Replica) {
 		switch {
 		case e.removed:
 			removed = append(removed, e)
-		case to != nil && e.pos.phase != phaseMoved:
+		case to != nil && e.pos.phase != phaseMoved && (e.pos.phase != phaseEnded || to.Instance != InstanceID{}):
 			r.moveLocked(e, e.pos.pushed(), *to)
 		default:
 			r.settleLocked(e)
@@ -228,7 +233,7 @@ func (r *Registry) Accept(rec Record) error {
 
 // position is what the record says of the cursor's pages. What it does not say is lost.
 func (rec *Record) position() position {
-	pos := position{next: rec.Next, phase: phase(rec.Phase)}
+	pos := position{next: rec.Next, phase: phase(rec.Phase), moves: rec.Moves}
 	switch {
 	case rec.To != nil:
 		pos.phase = phaseMoved

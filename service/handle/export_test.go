@@ -24,6 +24,18 @@ func (p Position) Same() Position {
 	return p
 }
 
+// After is the position after so many moves.
+func (p Position) After(moves uint64) Position {
+	p.moves = moves
+	return p
+}
+
+// Moves is moves.
+func (p Position) Moves() uint64 { return p.moves }
+
+// Forked is forked.
+func (p Position) Forked(seq uint64) Position { return p.forked(seq) }
+
 // Newer is newer.
 func (p Position) Newer(o Position) bool { return p.newer(o) }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/cursor"
+	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/service/handle"
 )
 
@@ -34,7 +35,11 @@ type faults struct {
 	// before is run before a message arrives: an error loses it. after is run on the way back: an error loses the answer.
 	before, after func(ctx context.Context, from, to string) error
 	twice         func() bool // a message arrives twice
+	// late is how much later than its sender hears that it may be lost a message arrives; 0: it is not.
+	late func(from, to string) time.Duration
 }
+
+var lostReply = &mongoerr.NetworkError{Sent: true, Err: io.ErrUnexpectedEOF}
 
 // node is one life of a replica.
 type node struct {
@@ -203,6 +208,12 @@ func exchange[T any](ctx context.Context, l *link, address, what string, do func
 			return none, err
 		case err != nil:
 			return none, &handle.UnreachableError{Address: address, Sent: true, Err: err}
+		}
+	}
+	if f.late != nil {
+		if after := f.late(l.from.address, address); after > 0 {
+			time.AfterFunc(after, func() { _, _ = do(context.WithoutCancel(ctx), to) })
+			return none, &handle.UnreachableError{Address: address, Sent: true, Err: errLine}
 		}
 	}
 	type result struct {

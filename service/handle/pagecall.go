@@ -223,7 +223,7 @@ func (r *Registry) grantLocked(ctx context.Context, e *entry, seq uint64, as pha
 
 // advanceLocked notes that page seq was granted here.
 func (r *Registry) advanceLocked(e *entry, seq uint64, as phase) {
-	e.before, e.pos = e.pos, position{next: seq + 1, phase: as}
+	e.before, e.pos = e.pos, position{next: seq + 1, phase: as, moves: e.pos.moves}
 	if as == phaseTaken {
 		r.memory.forget(e) // nobody can ask for it any more
 	}
@@ -266,7 +266,7 @@ func (r *Registry) findLocked(c claim, a Asking) (*entry, error) {
 	case c.state.ID == 0: // all that was left of it was with the other gateway
 		return nil, ErrCursorNotFound
 	}
-	return r.newLocked(c, a.Principal, position{next: c.seq + 1, phase: phaseLost}), nil
+	return r.newLocked(c, a.Principal, position{}.forked(c.seq)), nil
 }
 
 func (r *Registry) newLocked(c claim, principal string, pos position) *entry {

@@ -87,8 +87,10 @@ type Answer struct {
 // Moved is what a replica knows of a cursor that it has handed over.
 type Moved struct {
 	To Replica
-	// Next is the number of the page behind the one that was granted then: of two such records, the one with more is newer.
+	// Next is the number of the page behind the one that was granted then.
 	Next uint64
+	// Moves counts the cursor's moves up to that one: of two such records, the one with more is newer.
+	Moves uint64
 }
 
 // Holding is what a replica holds of a cursor between two pages.
@@ -102,6 +104,8 @@ type Holding struct {
 	Count  int32
 	Opened time.Time
 	Pages  uint64 // that were delivered
+	// Moves counts how often the cursor has gone from replica to replica, this time included.
+	Moves uint64
 }
 
 // Record is what a replica that drains pushes to another, one for each cursor that it knows.
@@ -112,7 +116,9 @@ type Record struct {
 	// Next and Phase are what is known about its pages; Phase is opaque.
 	Next  uint64
 	Phase uint8
-	// To, if it is set, has the cursor; else Holding, unless nothing is left of it.
+	// Moves counts how often the cursor has gone from replica to replica: what brings it to the receiver is one of them, too.
+	Moves uint64
+	// To, if it is set, has the cursor; else Holding, unless nothing is left of it. Its instance is zero if it may not have it.
 	To      *Replica
 	Holding *Holding
 }
@@ -130,7 +136,9 @@ type UnreachableError struct {
 	Address string
 	// Sent: what was asked may have arrived, and may have been done.
 	Sent bool
-	Err  error
+	// Refused: nobody listens there. Then nothing was sent.
+	Refused bool
+	Err     error
 }
 
 func (e *UnreachableError) Error() string {

@@ -6,6 +6,9 @@ package handle
 type position struct {
 	next  uint64 // the page to be granted next
 	phase phase  // what is known about page next-1
+	// moves counts how often the cursor has gone from replica to replica; with phaseMoved that move included. Of what two replicas know of
+	// it, the one with more is newer. Pages would not do: an allowed gap goes back to one that was asked for before.
+	moves uint64
 
 	// Only ask looks at these.
 	held bool // page next-1 is remembered; with phaseMoved: what was granted is
@@ -117,12 +120,18 @@ func (p position) fetched(o outcome, before position) position {
 	case outcomeNotSent:
 		return before
 	case outcomeLost:
-		return position{next: p.next, phase: phaseLost}
+		p.phase = phaseLost
 	case outcomeLast, outcomeDead:
-		return position{next: p.next, phase: phaseEnded}
+		p.phase = phaseEnded
 	default:
-		return position{next: p.next, phase: phaseIdle}
+		p.phase = phaseIdle
 	}
+	return p
+}
+
+// granted is the position that is left behind when page seq, and the cursor with it, goes to another replica.
+func (p position) granted(seq uint64) position {
+	return position{next: seq + 1, phase: phaseMoved, moves: p.moves + 1}
 }
 
 // pushed is the position that is left behind when all that is known goes to another replica. It may grant the page that this one would have
@@ -131,28 +140,33 @@ func (p position) pushed() position {
 	if p.phase == phaseIdle {
 		p.next++
 	}
-	return position{next: p.next, phase: phaseMoved}
+	return position{next: p.next, phase: phaseMoved, moves: p.moves + 1}
 }
 
-// newer says whether o knows more of the same cursor than p does.
+// forkMoves is more than any cursor moves between two pages.
+const forkMoves = 1 << 20
+
+// forked is the position of who goes on from page seq on without the holder, who cannot be reached: with a gap, perhaps. It is newer than
+// all that came before that page, and than what the holder still does until then.
+func (p position) forked(seq uint64) position {
+	return position{next: seq + 1, phase: phaseLost, moves: max(p.moves, seq*forkMoves) + forkMoves}
+}
+
+// newer says whether o knows more of the same cursor than p does. A record that comes again is not newer than what has become of it.
 func (p position) newer(o position) bool {
-	switch was, is := p.known(), o.known(); {
+	switch {
 	case p.phase == phaseAway:
 		return true
-	case was != is:
-		return is > was
+	case p.moves != o.moves:
+		return o.moves > p.moves
+	case (p.phase == phaseMoved) != (o.phase == phaseMoved): // who was given it, and who only knows that he was
+		return p.phase == phaseMoved
 	default:
-		return p.phase == phaseMoved && o.phase != phaseMoved
+		return o.next > p.next
 	}
-}
-
-// known is the page up to which a position knows what became of them: who was granted page next-1 may not have fetched it yet.
-func (p position) known() uint64 {
-	if p.phase == phaseMoved {
-		return p.next - 1
-	}
-	return p.next
 }
 
 // lost is the position when a part of page next is gone, which nobody has asked for yet. It is as if somebody had, and no answer had come.
-func (p position) lost() position { return position{next: p.next + 1, phase: phaseLost} }
+func (p position) lost() position {
+	return position{next: p.next + 1, phase: phaseLost, moves: p.moves}
+}

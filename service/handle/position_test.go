@@ -69,33 +69,52 @@ func TestPositionAsk(t *testing.T) {
 	}
 }
 
-// Of two records of a cursor, the one that knows of more pages counts, and of the same page the one that knows what became of it.
+// Of two records of a cursor, the one with more moves counts, however many pages the other one knows; after the same move, that of who was
+// given the cursor, and what he has made of it.
 func TestPositionNewer(t *testing.T) {
 	for _, test := range []struct {
-		p, o handle.Phase
-		next uint64 // of the other one; the own is 5
-		want bool
+		p     handle.Phase
+		o     handle.Phase
+		moves uint64 // of the other one; the own are 3
+		next  uint64 // of the other one; the own is 5
+		want  bool
 	}{
-		{handle.PhaseAway, handle.PhaseMoved, 1, true},
-		{handle.PhaseAway, handle.PhaseIdle, 1, true},
-		{handle.PhaseMoved, handle.PhaseIdle, 3, false},
-		{handle.PhaseMoved, handle.PhaseIdle, 4, true}, // granted, and not yet fetched
-		{handle.PhaseMoved, handle.PhaseIdle, 5, true},
-		{handle.PhaseMoved, handle.PhaseEnded, 5, true},
-		{handle.PhaseMoved, handle.PhaseMoved, 5, false},
-		{handle.PhaseMoved, handle.PhaseMoved, 6, true},
-		{handle.PhaseIdle, handle.PhaseMoved, 5, false},
-		{handle.PhaseIdle, handle.PhaseIdle, 5, false},
-		{handle.PhaseIdle, handle.PhaseMoved, 6, false}, // it is this one that was granted page 5
-		{handle.PhaseIdle, handle.PhaseMoved, 7, true},
-		{handle.PhaseEnded, handle.PhaseLost, 5, false},
+		{handle.PhaseAway, handle.PhaseMoved, 1, 1, true},
+		{handle.PhaseAway, handle.PhaseIdle, 1, 1, true},
+		{handle.PhaseMoved, handle.PhaseIdle, 2, 9, false},
+		{handle.PhaseMoved, handle.PhaseIdle, 3, 4, true},
+		{handle.PhaseMoved, handle.PhaseEnded, 3, 5, true},
+		{handle.PhaseMoved, handle.PhaseMoved, 3, 5, false},
+		{handle.PhaseMoved, handle.PhaseMoved, 4, 5, true},
+		{handle.PhaseMoved, handle.PhaseIdle, 4, 3, true}, // the page was granted with a gap
+		{handle.PhaseIdle, handle.PhaseMoved, 3, 5, false},
+		{handle.PhaseIdle, handle.PhaseMoved, 4, 5, true},
+		{handle.PhaseIdle, handle.PhaseIdle, 3, 5, false}, // the same push again
+		{handle.PhaseIdle, handle.PhaseIdle, 3, 4, false}, // after a page was fetched
+		{handle.PhaseIdle, handle.PhaseLost, 3, 6, true},
+		{handle.PhaseEnded, handle.PhaseLost, 2, 5, false},
 	} {
-		t.Run(fmt.Sprintf("%v 5, %v %d", test.p, test.o, test.next), func(t *testing.T) {
-			p, o := handle.NewPosition(5, test.p, false), handle.NewPosition(test.next, test.o, false)
+		t.Run(fmt.Sprintf("%v 5, %v %d after %d moves", test.p, test.o, test.next, test.moves), func(t *testing.T) {
+			p, o := handle.NewPosition(5, test.p, false).After(3), handle.NewPosition(test.next, test.o, false).After(test.moves)
 			if got := p.Newer(o); got != test.want {
 				t.Errorf("newer = %v, want %v", got, test.want)
 			}
 		})
+	}
+}
+
+// Who goes on without the holder is newer than all that the holder may still do, and than who went on so before.
+func TestPositionForked(t *testing.T) {
+	p := handle.NewPosition(5, handle.PhaseIdle, false).After(7)
+	first := handle.Position{}.Forked(5)
+	if !p.Newer(first) || first.Newer(p) {
+		t.Error("going on without the holder is not newer than it")
+	}
+	if later := (handle.Position{}).Forked(6); !first.Newer(later) || !first.After(first.Moves()+1000).Newer(later) {
+		t.Error("going on without the holder for a second time is not newer than what the first one made of it")
+	}
+	if mine := first.Forked(5); !first.Newer(mine) {
+		t.Error("who knows of a record is not newer than that")
 	}
 }
 

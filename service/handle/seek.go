@@ -30,7 +30,7 @@ func (r *Registry) seekLocked(ctx context.Context, e *entry, seq uint64) grant {
 	g := r.workLocked(ctx, e, seq)
 	g.attempt = e.asking
 	if e.pos.phase == phaseMoved {
-		g.from = &Moved{To: e.to, Next: e.pos.next}
+		g.from = e.moved()
 	}
 	return g
 }
@@ -93,10 +93,11 @@ func (r *Registry) found(g grant, c claim, a Asking, as phase, find *search, ans
 		err = ErrCursorNotFound // all that was left of it was with the one that is gone
 	case errors.Is(err, errNobody):
 		r.skipLocked(e, c)
-		e.pos, e.asking, e.unsure, err = position{next: c.seq + 1, phase: phaseLost}, newAttempt(), false, nil // which it stays, if nothing is sent
+		e.pos.moves = max(e.pos.moves, find.best.Moves)
+		e.pos, e.asking, e.unsure, err = e.pos.forked(c.seq), newAttempt(), false, nil // which it stays, if nothing is sent
 	case err == nil && ans.Grant != nil:
 		r.adoptLocked(e, ans.Grant)
-		e.pos = position{next: c.seq} // which it stays, if nothing is sent
+		e.pos = position{next: c.seq, moves: ans.Grant.Moves} // which it stays, if nothing is sent
 	}
 	if err == nil && ans.Page == nil && r.draining {
 		err = ErrClosing
@@ -161,20 +162,17 @@ type search struct {
 	r    *Registry
 	q    Question
 	seq  uint64
-	best Moved               // the newest record that was seen
-	own  bool                // which is this replica's
-	seen map[InstanceID]bool // who was asked, since best
-	all  bool                // everybody was asked
+	best Moved // the newest record that was seen
+	all  bool  // everybody was asked
 	// unsure: there may be a grant for this replica that has not arrived.
 	unsure bool
 }
 
 // from asks the replica that the token names, or the one that the own record names, if that is newer.
 func (s *search) from(ctx context.Context, c claim, own *Moved) (Answer, error) {
-	s.seen = map[InstanceID]bool{}
 	s.best = Moved{To: Replica{Address: c.replica, Instance: c.instance}, Next: c.seq}
 	if own != nil && (own.Next > c.seq || c.instance == s.r.instance) {
-		s.best, s.own = *own, true
+		s.best = *own
 	}
 	ans, err := s.ask(ctx, s.best.To)
 	for range maxHops {
@@ -186,26 +184,20 @@ func (s *search) from(ctx context.Context, c claim, own *Moved) (Answer, error) 
 	return s.others(ctx)
 }
 
-// follow asks the replica that a record names, unless the record is older than what is known, or leads back.
+// follow asks the replica that a record names, unless the record is older than the token, or not newer than what led to it.
 func (s *search) follow(ctx context.Context, m Moved) (Answer, error) {
-	switch {
-	case m.Next <= s.seq, m.Next < s.best.Next, s.own && m.Next == s.best.Next && m.To.Instance == s.r.instance: // it led to the own one
+	if m.Next <= s.seq || m.Moves <= s.best.Moves {
 		return s.others(ctx)
-	case m.To.Instance == s.r.instance:
-		return Answer{}, errHere
-	case m.Next > s.best.Next:
-		clear(s.seen)
-		s.best = m
 	}
-	if s.seen[m.To.Instance] {
-		return s.others(ctx)
+	s.best = m
+	if m.To.Instance == s.r.instance {
+		return Answer{}, errHere
 	}
 	return s.ask(ctx, m.To)
 }
 
 // ask asks one replica, and all others if that one is gone.
 func (s *search) ask(ctx context.Context, to Replica) (Answer, error) {
-	s.seen[to.Instance] = true
 	if to.Address == "" || to.Address == s.r.cfg.Replica { // an earlier life of this one
 		return s.others(ctx)
 	}
@@ -281,7 +273,7 @@ func better(a Answer, aErr error, b Answer, bErr error) (Answer, error) {
 		return b, nil
 	case aErr == nil && a.Moved == nil:
 		return a, nil
-	case bErr == nil && (aErr != nil || b.Moved.Next > a.Moved.Next):
+	case bErr == nil && (aErr != nil || b.Moved.Moves > a.Moved.Moves):
 		return b, nil
 	case aErr != nil && (errors.Is(bErr, ErrCursorTokenReused) || errors.Is(bErr, ErrCursorPositionUnknown)):
 		return Answer{}, bErr

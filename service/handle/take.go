@@ -109,7 +109,7 @@ func (r *Registry) CloseCursor(ctx context.Context, principal, token string) err
 		}
 		var own *Moved
 		if e != nil && e.pos.phase == phaseMoved {
-			own = &Moved{To: e.to, Next: e.pos.next}
+			own = e.moved()
 		}
 		r.mu.Unlock()
 		if own == nil && c.instance == r.instance {
