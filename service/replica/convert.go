@@ -92,7 +92,7 @@ func newAnswer(a handle.Answer) *peerv1.AskResponse {
 	case a.Grant != nil:
 		return &peerv1.AskResponse{Answer: &peerv1.AskResponse_Grant{Grant: newHolding(a.Grant)}}
 	case a.Moved != nil:
-		return &peerv1.AskResponse{Answer: &peerv1.AskResponse_Moved{Moved: &peerv1.Moved{To: newReplica(a.Moved.To), Next: a.Moved.Next}}}
+		return &peerv1.AskResponse{Answer: &peerv1.AskResponse_Moved{Moved: &peerv1.Moved{To: newReplica(a.Moved.To), Next: a.Moved.Next, Moves: a.Moved.Moves}}}
 	default:
 		return &peerv1.AskResponse{Answer: &peerv1.AskResponse_Closed{Closed: a.Closed}}
 	}
@@ -105,7 +105,7 @@ func (r *reader) answer(m *peerv1.AskResponse) handle.Answer {
 	case *peerv1.AskResponse_Grant:
 		return handle.Answer{Grant: r.holding(a.Grant)}
 	case *peerv1.AskResponse_Moved:
-		return handle.Answer{Moved: &handle.Moved{To: r.replica(a.Moved.GetTo()), Next: a.Moved.GetNext()}}
+		return handle.Answer{Moved: &handle.Moved{To: r.replica(a.Moved.GetTo()), Next: a.Moved.GetNext(), Moves: a.Moved.GetMoves()}}
 	case *peerv1.AskResponse_Closed:
 		if a.Closed {
 			return handle.Answer{Closed: true}
@@ -121,7 +121,7 @@ func newHolding(h *handle.Holding) *peerv1.Holding {
 	}
 	return &peerv1.Holding{
 		State: handle.AppendState(nil, &h.State), Rest: join(h.Rest), Chosen: h.Chosen, Mean: int64(h.Mean), Count: h.Count,
-		Opened: newTime(h.Opened), Pages: h.Pages,
+		Opened: newTime(h.Opened), Pages: h.Pages, Moves: h.Moves,
 	}
 }
 
@@ -135,14 +135,14 @@ func (r *reader) holding(m *peerv1.Holding) *handle.Holding {
 	}
 	return &handle.Holding{
 		State: state, Rest: r.split(m.GetRest()), Chosen: m.GetChosen(), Mean: int(m.GetMean()), Count: m.GetCount(),
-		Opened: readTime(m.GetOpened()), Pages: m.GetPages(),
+		Opened: readTime(m.GetOpened()), Pages: m.GetPages(), Moves: m.GetMoves(),
 	}
 }
 
 func newRecord(rec handle.Record) *peerv1.Record {
 	m := &peerv1.Record{
 		Id: newID(rec.ID), Principal: rec.Principal, Database: rec.Namespace.Database, Collection: rec.Namespace.Collection,
-		Next: rec.Next, Phase: uint32(rec.Phase), Holding: newHolding(rec.Holding),
+		Next: rec.Next, Phase: uint32(rec.Phase), Moves: rec.Moves, Holding: newHolding(rec.Holding),
 	}
 	if rec.To != nil {
 		m.To = newReplica(*rec.To)
@@ -153,7 +153,7 @@ func newRecord(rec handle.Record) *peerv1.Record {
 func (r *reader) record(m *peerv1.Record) handle.Record {
 	rec := handle.Record{
 		ID: r.id(m.GetId()), Principal: m.GetPrincipal(), Namespace: handle.Namespace{Database: m.GetDatabase(), Collection: m.GetCollection()},
-		Next: m.GetNext(), Phase: uint8(m.GetPhase()), Holding: r.holding(m.GetHolding()),
+		Next: m.GetNext(), Phase: uint8(m.GetPhase()), Moves: m.GetMoves(), Holding: r.holding(m.GetHolding()),
 	}
 	if m.GetPhase() > 0xff || m.GetTo() != nil && m.GetHolding() != nil {
 		r.fail()

@@ -459,9 +459,11 @@ func (x *Page) GetToken() string {
 
 // Moved names the replica to ask instead.
 type Moved struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	To            *Replica               `protobuf:"bytes,1,opt,name=to,proto3" json:"to,omitempty"`
-	Next          uint64                 `protobuf:"varint,2,opt,name=next,proto3" json:"next,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	To    *Replica               `protobuf:"bytes,1,opt,name=to,proto3" json:"to,omitempty"`
+	Next  uint64                 `protobuf:"varint,2,opt,name=next,proto3" json:"next,omitempty"`
+	// How often the cursor has gone from replica to replica, up to that time.
+	Moves         uint64 `protobuf:"varint,3,opt,name=moves,proto3" json:"moves,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -510,18 +512,27 @@ func (x *Moved) GetNext() uint64 {
 	return 0
 }
 
+func (x *Moved) GetMoves() uint64 {
+	if x != nil {
+		return x.Moves
+	}
+	return 0
+}
+
 // Holding is what a replica holds of a cursor between two pages.
 type Holding struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What a getMore needs, as it stands in a token.
 	State []byte `protobuf:"bytes,1,opt,name=state,proto3" json:"state,omitempty"`
 	// What is left of the last batch: BSON documents, one behind the other.
-	Rest          []byte                 `protobuf:"bytes,2,opt,name=rest,proto3" json:"rest,omitempty"`
-	Chosen        int32                  `protobuf:"varint,3,opt,name=chosen,proto3" json:"chosen,omitempty"`
-	Mean          int64                  `protobuf:"varint,4,opt,name=mean,proto3" json:"mean,omitempty"`
-	Count         int32                  `protobuf:"varint,5,opt,name=count,proto3" json:"count,omitempty"`
-	Opened        *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=opened,proto3" json:"opened,omitempty"`
-	Pages         uint64                 `protobuf:"varint,7,opt,name=pages,proto3" json:"pages,omitempty"`
+	Rest   []byte                 `protobuf:"bytes,2,opt,name=rest,proto3" json:"rest,omitempty"`
+	Chosen int32                  `protobuf:"varint,3,opt,name=chosen,proto3" json:"chosen,omitempty"`
+	Mean   int64                  `protobuf:"varint,4,opt,name=mean,proto3" json:"mean,omitempty"`
+	Count  int32                  `protobuf:"varint,5,opt,name=count,proto3" json:"count,omitempty"`
+	Opened *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=opened,proto3" json:"opened,omitempty"`
+	Pages  uint64                 `protobuf:"varint,7,opt,name=pages,proto3" json:"pages,omitempty"`
+	// How often the cursor has gone from replica to replica, this time included.
+	Moves         uint64 `protobuf:"varint,8,opt,name=moves,proto3" json:"moves,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -601,6 +612,13 @@ func (x *Holding) GetOpened() *timestamppb.Timestamp {
 func (x *Holding) GetPages() uint64 {
 	if x != nil {
 		return x.Pages
+	}
+	return 0
+}
+
+func (x *Holding) GetMoves() uint64 {
+	if x != nil {
+		return x.Moves
 	}
 	return 0
 }
@@ -740,15 +758,17 @@ func (x *PushRequest) GetRecord() *Record {
 
 // Record is what a replica that drains knows of one cursor.
 type Record struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Principal     string                 `protobuf:"bytes,2,opt,name=principal,proto3" json:"principal,omitempty"`
-	Database      string                 `protobuf:"bytes,3,opt,name=database,proto3" json:"database,omitempty"`
-	Collection    string                 `protobuf:"bytes,4,opt,name=collection,proto3" json:"collection,omitempty"`
-	Next          uint64                 `protobuf:"varint,5,opt,name=next,proto3" json:"next,omitempty"`
-	Phase         uint32                 `protobuf:"varint,6,opt,name=phase,proto3" json:"phase,omitempty"`
-	To            *Replica               `protobuf:"bytes,7,opt,name=to,proto3" json:"to,omitempty"`
-	Holding       *Holding               `protobuf:"bytes,8,opt,name=holding,proto3" json:"holding,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Id         []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Principal  string                 `protobuf:"bytes,2,opt,name=principal,proto3" json:"principal,omitempty"`
+	Database   string                 `protobuf:"bytes,3,opt,name=database,proto3" json:"database,omitempty"`
+	Collection string                 `protobuf:"bytes,4,opt,name=collection,proto3" json:"collection,omitempty"`
+	Next       uint64                 `protobuf:"varint,5,opt,name=next,proto3" json:"next,omitempty"`
+	Phase      uint32                 `protobuf:"varint,6,opt,name=phase,proto3" json:"phase,omitempty"`
+	To         *Replica               `protobuf:"bytes,7,opt,name=to,proto3" json:"to,omitempty"`
+	Holding    *Holding               `protobuf:"bytes,8,opt,name=holding,proto3" json:"holding,omitempty"`
+	// How often the cursor has gone from replica to replica; what brings it to the receiver is one of them, too.
+	Moves         uint64 `protobuf:"varint,9,opt,name=moves,proto3" json:"moves,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -837,6 +857,13 @@ func (x *Record) GetHolding() *Holding {
 		return x.Holding
 	}
 	return nil
+}
+
+func (x *Record) GetMoves() uint64 {
+	if x != nil {
+		return x.Moves
+	}
+	return 0
 }
 
 type PushResponse struct {
@@ -1324,10 +1351,11 @@ const file_mooring_peer_v1_peer_proto_rawDesc = "" +
 	"\x06answer\":\n" +
 	"\x04Page\x12\x1c\n" +
 	"\tdocuments\x18\x01 \x01(\fR\tdocuments\x12\x14\n" +
-	"\x05token\x18\x02 \x01(\tR\x05token\"E\n" +
+	"\x05token\x18\x02 \x01(\tR\x05token\"[\n" +
 	"\x05Moved\x12(\n" +
 	"\x02to\x18\x01 \x01(\v2\x18.mooring.peer.v1.ReplicaR\x02to\x12\x12\n" +
-	"\x04next\x18\x02 \x01(\x04R\x04next\"\xbf\x01\n" +
+	"\x04next\x18\x02 \x01(\x04R\x04next\x12\x14\n" +
+	"\x05moves\x18\x03 \x01(\x04R\x05moves\"\xd5\x01\n" +
 	"\aHolding\x12\x14\n" +
 	"\x05state\x18\x01 \x01(\fR\x05state\x12\x12\n" +
 	"\x04rest\x18\x02 \x01(\fR\x04rest\x12\x16\n" +
@@ -1335,13 +1363,14 @@ const file_mooring_peer_v1_peer_proto_rawDesc = "" +
 	"\x04mean\x18\x04 \x01(\x03R\x04mean\x12\x14\n" +
 	"\x05count\x18\x05 \x01(\x05R\x05count\x122\n" +
 	"\x06opened\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x06opened\x12\x14\n" +
-	"\x05pages\x18\a \x01(\x04R\x05pages\"F\n" +
+	"\x05pages\x18\a \x01(\x04R\x05pages\x12\x14\n" +
+	"\x05moves\x18\b \x01(\x04R\x05moves\"F\n" +
 	"\rStreamRequest\x125\n" +
 	"\bquestion\x18\x01 \x01(\v2\x19.mooring.peer.v1.QuestionR\bquestion\".\n" +
 	"\x0eStreamResponse\x12\x1c\n" +
 	"\tdocuments\x18\x01 \x01(\fR\tdocuments\">\n" +
 	"\vPushRequest\x12/\n" +
-	"\x06record\x18\x01 \x01(\v2\x17.mooring.peer.v1.RecordR\x06record\"\xfa\x01\n" +
+	"\x06record\x18\x01 \x01(\v2\x17.mooring.peer.v1.RecordR\x06record\"\x90\x02\n" +
 	"\x06Record\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x1c\n" +
 	"\tprincipal\x18\x02 \x01(\tR\tprincipal\x12\x1a\n" +
@@ -1352,7 +1381,8 @@ const file_mooring_peer_v1_peer_proto_rawDesc = "" +
 	"\x04next\x18\x05 \x01(\x04R\x04next\x12\x14\n" +
 	"\x05phase\x18\x06 \x01(\rR\x05phase\x12(\n" +
 	"\x02to\x18\a \x01(\v2\x18.mooring.peer.v1.ReplicaR\x02to\x122\n" +
-	"\aholding\x18\b \x01(\v2\x18.mooring.peer.v1.HoldingR\aholding\"B\n" +
+	"\aholding\x18\b \x01(\v2\x18.mooring.peer.v1.HoldingR\aholding\x12\x14\n" +
+	"\x05moves\x18\t \x01(\x04R\x05moves\"B\n" +
 	"\fPushResponse\x122\n" +
 	"\areplica\x18\x01 \x01(\v2\x18.mooring.peer.v1.ReplicaR\areplica\"\x92\x02\n" +
 	"\vListRequest\x12!\n" +
