@@ -17,6 +17,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
@@ -343,8 +344,8 @@ func TestUnreachable(t *testing.T) {
 	}
 	gone := bind(t, "a")
 	gone.stop()
-	if e, err := ask(gone.Advertised()); e == nil || e.Sent || e.Address != gone.Advertised() {
-		t.Errorf("nobody listens: Ask = %v, want *UnreachableError, not sent", err)
+	if e, err := ask(gone.Advertised()); e == nil || e.Sent || !e.Refused || e.Address != gone.Advertised() {
+		t.Errorf("nobody listens: Ask = %v, want *UnreachableError, refused", err)
 	}
 
 	peer := start(t, "a", &fake{answer: func(ctx context.Context, _ handle.Question) (handle.Answer, error) {
@@ -355,7 +356,7 @@ func TestUnreachable(t *testing.T) {
 		t.Fatalf("through the proxy: Ask = %v", err)
 	}
 	way.set(false, true)
-	if e, err := ask(way.address()); e == nil || !e.Sent {
+	if e, err := ask(way.address()); e == nil || !e.Sent || e.Refused {
 		t.Errorf("the answer was lost: Ask = %v, want *UnreachableError, sent", err)
 	}
 	way.set(false, false)
@@ -371,7 +372,7 @@ func TestUnreachable(t *testing.T) {
 	}
 	defer func() { _ = l.Close() }()
 	begun := time.Now()
-	if e, err := ask(l.Addr().String()); e == nil || e.Sent || time.Since(begun) > 5*time.Second {
+	if e, err := ask(l.Addr().String()); e == nil || e.Sent || e.Refused || time.Since(begun) > 5*time.Second {
 		t.Errorf("nobody answers the handshake: Ask = %v after %s, want *UnreachableError, not sent, in 2 s", err, time.Since(begun))
 	}
 }
@@ -391,7 +392,9 @@ func TestPartition(t *testing.T) {
 		way.set(true, false)
 	}()
 	begun := time.Now()
-	_, err := start(t, "a", nil).Ask(t.Context(), way.address(), handle.Question{})
+	ctx, cancel := context.WithTimeout(t.Context(), waitTime)
+	defer cancel()
+	_, err := start(t, "a", nil).Ask(ctx, way.address(), handle.Question{})
 	if e := (*handle.UnreachableError)(nil); !errors.As(err, &e) || !e.Sent || time.Since(begun) > 20*time.Second {
 		t.Errorf("Ask = %v after %s, want *UnreachableError, sent, within 13 s or so", err, time.Since(begun))
 	}
@@ -446,16 +449,17 @@ func TestHostileMessages(t *testing.T) {
 	}
 	defer func() { _ = conn.Close() }()
 	c := peerv1.NewPeerServiceClient(conn)
+	ctx := metadata.NewOutgoingContext(t.Context(), metadata.Pairs(replica.DeploymentKey, peer.Serves()))
 	for name, q := range map[string]*peerv1.Question{
 		"none":          nil,
 		"long instance": {Purpose: peerv1.Purpose_PURPOSE_PAGE, Owner: make([]byte, 17)},
 		"no purpose":    {},
 		"huge":          {Purpose: peerv1.Purpose_PURPOSE_PAGE, Token: strings.Repeat("x", replica.MaxMessageBytes)},
 	} {
-		if _, err := c.Ask(t.Context(), &peerv1.AskRequest{Question: q}); err == nil {
+		if _, err := c.Ask(ctx, &peerv1.AskRequest{Question: q}); err == nil {
 			t.Errorf("%s: Ask = nil", name)
 		}
-		s, err := c.Stream(t.Context(), &peerv1.StreamRequest{Question: q})
+		s, err := c.Stream(ctx, &peerv1.StreamRequest{Question: q})
 		if err == nil {
 			_, err = s.Recv()
 		}
@@ -472,7 +476,7 @@ func TestHostileMessages(t *testing.T) {
 		"short id":               {Id: []byte{1}},
 		"with another, and here": {To: &peerv1.Replica{}, Holding: &peerv1.Holding{State: state()}},
 	} {
-		s, err := c.Push(t.Context())
+		s, err := c.Push(ctx)
 		if err == nil {
 			_ = s.Send(&peerv1.PushRequest{Record: rec})
 			_, err = s.CloseAndRecv()
@@ -481,20 +485,148 @@ func TestHostileMessages(t *testing.T) {
 			t.Errorf("%s: Push = nil", name)
 		}
 	}
-	// One push that never ends.
-	s, err := c.Push(t.Context())
+}
+
+// TestPushesAreBounded: one that never ends, in whatever it is large, and many at a time.
+func TestPushesAreBounded(t *testing.T) {
+	accepted := 0
+	peer := bind(t, "a")
+	peer.SetMaxPushed(8 << 20)
+	peer.Serve(&fake{accept: func(handle.Record) error {
+		accepted++
+		return nil
+	}})
+	conn, err := grpc.NewClient("passthrough:///"+peer.Advertised(), grpc.WithTransportCredentials(replica.Credentials(ring(t, "a"))))
 	if err != nil {
 		t.Fatal(err)
 	}
-	rest := make([]byte, 16<<20)
-	rest[0], rest[3] = 0, 1 // its own length, little endian
-	for range 20 {
-		if s.Send(&peerv1.PushRequest{Record: &peerv1.Record{Holding: &peerv1.Holding{State: state(), Rest: rest}}}) != nil {
-			break
+	defer func() { _ = conn.Close() }()
+	ctx := metadata.NewOutgoingContext(t.Context(), metadata.Pairs(replica.DeploymentKey, peer.Serves()))
+	begin := func() grpc.ClientStreamingClient[peerv1.PushRequest, peerv1.PushResponse] {
+		t.Helper()
+		s, err := peerv1.NewPeerServiceClient(conn).Push(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	send := func(s grpc.ClientStreamingClient[peerv1.PushRequest, peerv1.PushResponse], rec *peerv1.Record, times int) {
+		for range times {
+			if s.Send(&peerv1.PushRequest{Record: rec}) != nil {
+				return
+			}
 		}
 	}
-	if _, err := s.CloseAndRecv(); err == nil || !strings.Contains(err.Error(), "too much") {
-		t.Errorf("Push of 320 MiB = %v, want a refusal", err)
+	rest := make([]byte, 1<<20)
+	rest[2] = 0x10 // its own length, little endian
+	large := &peerv1.Record{Holding: &peerv1.Holding{State: state(), Rest: rest}}
+	for name, push := range map[string]struct {
+		rec   *peerv1.Record
+		times int
+	}{
+		"rests":   {large, 10},
+		"names":   {&peerv1.Record{Principal: strings.Repeat("x", 1<<20)}, 10},
+		"nothing": {&peerv1.Record{}, 40_000},
+	} {
+		s := begin()
+		send(s, push.rec, push.times)
+		if _, err := s.CloseAndRecv(); err == nil || !strings.Contains(err.Error(), "too much") || accepted != 0 {
+			t.Errorf("Push of %s = %v, %d accepted; want a refusal", name, err, accepted)
+		}
+	}
+	// Together they may have as much as one. What was refused gives its part back.
+	first, second := begin(), begin()
+	send(first, large, 5)
+	send(second, large, 5)
+	if _, err := second.CloseAndRecv(); err == nil || !strings.Contains(err.Error(), "too much") {
+		t.Errorf("the second of two pushes of 5 MiB = %v, want a refusal", err)
+	}
+	if _, err := first.CloseAndRecv(); err != nil || accepted != 5 {
+		t.Errorf("the first of two pushes of 5 MiB = %v, %d accepted; want 5", err, accepted)
+	}
+	third := begin()
+	send(third, large, 5)
+	if _, err := third.CloseAndRecv(); err != nil || accepted != 10 {
+		t.Errorf("a push of 5 MiB after the others = %v, %d accepted; want 10", err, accepted)
+	}
+}
+
+// TestListIsBounded: a replica that sends more than was asked for is not listened to.
+func TestListIsBounded(t *testing.T) {
+	sent := 0
+	peer := start(t, "a", &fake{list: func(handle.Query) []handle.Info {
+		sent++
+		return slices.Repeat([]handle.Info{filled[handle.Info]()}, 300_000)
+	}})
+	n := start(t, "a", nil)
+	for _, limit := range []int{0, 1, 499, 500, 501} {
+		got, err := n.List(t.Context(), peer.Advertised(), handle.Query{Limit: limit})
+		if err != nil || len(got) != limit {
+			t.Errorf("List of %d = %d handles, %v", limit, len(got), err)
+		}
+	}
+	if sent != 5 {
+		t.Errorf("asked %d times, want 5", sent)
+	}
+}
+
+// TestOtherDeployment: replicas of two deployments that share their keys have nothing to do with each other. Both say so, once.
+func TestOtherDeployment(t *testing.T) {
+	serving := func(deployment string) option { return func(c *replica.Config) { c.Deployment = deployment } }
+	touched := func(what string) { t.Errorf("a replica of another deployment has %s", what) }
+	peer := start(t, "a", &fake{
+		answer: func(context.Context, handle.Question) (handle.Answer, error) {
+			touched("asked")
+			return handle.Answer{}, nil
+		},
+		accept: func(handle.Record) error {
+			touched("pushed")
+			return nil
+		},
+		list: func(handle.Query) []handle.Info {
+			touched("listed")
+			return nil
+		},
+		kill: func(context.Context, string) error {
+			touched("killed")
+			return nil
+		},
+	}, serving("shop"))
+	n := start(t, "a", nil, serving("bank"))
+	address := peer.Advertised()
+	for name, call := range map[string]func() error{
+		"Ask": func() error {
+			_, err := n.Ask(t.Context(), address, handle.Question{})
+			return err
+		},
+		"Stream": func() error {
+			_, err := n.Stream(t.Context(), address, handle.Question{})
+			return err
+		},
+		"Push": func() error {
+			_, err := n.Push(t.Context(), address, slices.Values([]handle.Record{{}}))
+			return err
+		},
+		"List": func() error {
+			_, err := n.List(t.Context(), address, handle.Query{Limit: 1})
+			return err
+		},
+		"Kill": func() error { return n.Kill(t.Context(), address, "x") },
+	} {
+		err := call()
+		if e := (*handle.UnreachableError)(nil); !errors.As(err, &e) || e.Sent || !strings.Contains(err.Error(), "different MongoDB deployments") {
+			t.Errorf("%s = %v, want *UnreachableError, not sent, which says why", name, err)
+		}
+	}
+	if got := strings.Count(n.log.String(), "level=WARN"); got != 1 {
+		t.Errorf("the asker warns %d times, want once: %s", got, n.log)
+	}
+	if got := strings.Count(peer.log.String(), "level=WARN"); got != 1 {
+		t.Errorf("the one that was asked warns %d times, want once: %s", got, peer.log)
+	}
+	same := start(t, "a", &fake{kill: func(context.Context, string) error { return nil }}, serving("bank"))
+	if err := n.Kill(t.Context(), same.Advertised(), "x"); err != nil {
+		t.Errorf("Kill at a replica of the same deployment = %v", err)
 	}
 }
 

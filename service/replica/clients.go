@@ -7,6 +7,8 @@ import (
 	"iter"
 	"net"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"google.golang.org/grpc"
@@ -41,8 +43,13 @@ const (
 	connectionWindow = 8 << 20
 )
 
-// idKey is the metadata by which a replica notices that it asks itself.
-const idKey = "mooring-replica"
+// The metadata of each call.
+const (
+	// idKey is that by which a replica notices that it asks itself.
+	idKey = "mooring-replica"
+	// deploymentKey says whose cursors it is about.
+	deploymentKey = "mooring-deployment"
+)
 
 var (
 	errTooManyPeers = errors.New("too many other replicas are being asked")
@@ -62,13 +69,15 @@ type clients struct {
 	uses   uint64
 }
 
-// client is the connection to one replica. Its fields are guarded by the mutex of clients.
+// client is the connection to one replica. Its fields are guarded by the mutex of clients, except refused.
 type client struct {
 	conn  *grpc.ClientConn
 	key   string // that was presented first when it was made
 	calls int    // that run
 	used  uint64 // when it was used last: a count of uses
 	gone  bool   // from the map; the last call closes it
+
+	refused atomic.Bool // the last attempt to connect was: nobody listens there
 }
 
 // get returns the connection to an address. Whoever gets it calls put.
@@ -89,11 +98,11 @@ func (c *clients) get(address string) (*client, error) {
 			}
 			unused = c.dropLocked(oldest)
 		}
-		conn, err := dial(address, c.secure)
-		if err != nil {
+		p = &client{key: c.identity.presented()}
+		var err error
+		if p.conn, err = p.dial(address, c.secure); err != nil {
 			return nil, err
 		}
-		p = &client{conn: conn, key: c.identity.presented()}
 		c.open[address] = p
 	}
 	c.uses++
@@ -121,6 +130,17 @@ func (c *clients) dropLocked(address string) []*client {
 		return nil
 	}
 	return []*client{p}
+}
+
+// forget makes the next call to an address connect anew.
+func (c *clients) forget(address string) {
+	var unused []*client
+	c.mu.Lock()
+	if c.open[address] != nil {
+		unused = c.dropLocked(address)
+	}
+	c.mu.Unlock()
+	closeAll(unused)
 }
 
 // oldestLocked is the address whose connection has been without a call for longest; empty if all have calls.
@@ -168,12 +188,14 @@ func closeAll(list []*client) {
 }
 
 // dial makes a connection that connects when it is used. It goes through no proxy of the environment.
-func dial(address string, secure credentials.TransportCredentials) (*grpc.ClientConn, error) {
+func (p *client) dial(address string, secure credentials.TransportCredentials) (*grpc.ClientConn, error) {
 	dialer := net.Dialer{Timeout: connectTimeout}
 	return grpc.NewClient("passthrough:///"+address,
 		grpc.WithTransportCredentials(secure),
 		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
-			return dialer.DialContext(ctx, "tcp", address)
+			conn, err := dialer.DialContext(ctx, "tcp", address)
+			p.refused.Store(errors.Is(err, syscall.ECONNREFUSED))
+			return conn, err
 		}),
 		grpc.WithDisableServiceConfig(),
 		grpc.WithIdleTimeout(idleTimeout),
@@ -199,20 +221,27 @@ func (n *Node) call(ctx context.Context, address string, run func(context.Contex
 	defer n.clients.put(p)
 	var via peer.Peer
 	if err := run(n.signed(ctx), peerv1.NewPeerServiceClient(p.conn), grpc.Peer(&via)); err != nil {
-		return n.explain(ctx, address, &via, err)
+		return n.explain(ctx, address, p, &via, err)
 	}
 	return nil
 }
 
 // signed is ctx with the metadata that says who asks, and no other.
 func (n *Node) signed(ctx context.Context) context.Context {
-	return metadata.NewOutgoingContext(ctx, metadata.Pairs(idKey, n.id))
+	return metadata.NewOutgoingContext(ctx, metadata.Pairs(idKey, n.id, deploymentKey, n.serves))
 }
 
-func (n *Node) explain(ctx context.Context, address string, via *peer.Peer, err error) error {
+func (n *Node) explain(ctx context.Context, address string, p *client, via *peer.Peer, err error) error {
 	err = explain(ctx, address, via, err)
-	if errors.Is(err, errSelf) {
-		n.directory.isSelf(address)
+	if lost, ok := errors.AsType[*handle.UnreachableError](err); ok && !lost.Sent {
+		lost.Refused = p.refused.Load()
+	}
+	switch {
+	case errors.Is(err, errSelf):
+		n.directory.metSelf(address)
+		n.clients.forget(address) // behind the address of a service, the next connection leads elsewhere
+	case errors.Is(err, errForeign) && n.foreign.may(address):
+		n.cfg.Log.Warn("a replica of another deployment was asked", "peer", address, "err", err)
 	}
 	return err
 }
@@ -258,7 +287,7 @@ func (n *Node) Push(ctx context.Context, address string, records iter.Seq[handle
 	return who, err
 }
 
-// List lists the open handles of a replica.
+// List lists the open handles of a replica: no more than are asked for, whatever it sends.
 func (n *Node) List(ctx context.Context, address string, q handle.Query) ([]handle.Info, error) {
 	var all []handle.Info
 	ctx, cancel := context.WithCancel(ctx)
@@ -277,6 +306,9 @@ func (n *Node) List(ctx context.Context, address string, q handle.Query) ([]hand
 				return err
 			}
 			for _, m := range resp.GetHandles() {
+				if len(all) >= q.Limit {
+					return nil
+				}
 				all = append(all, readInfo(m))
 			}
 		}
@@ -304,7 +336,7 @@ func (n *Node) Stream(ctx context.Context, address string, q handle.Question) (h
 	if err != nil {
 		return nil, &handle.UnreachableError{Address: address, Err: err}
 	}
-	s := &pageStream{n: n, address: address}
+	s := &pageStream{n: n, address: address, to: p}
 	ctx, cancel := context.WithCancel(ctx)
 	s.caller = ctx
 	s.close = sync.OnceFunc(func() {
@@ -316,7 +348,7 @@ func (n *Node) Stream(ctx context.Context, address string, q handle.Question) (h
 		_, err = s.wire.Recv() // which says that the owner has agreed
 	}
 	if err != nil {
-		err = n.explain(ctx, address, &s.via, err)
+		err = n.explain(ctx, address, p, &s.via, err)
 		s.close()
 		return nil, err
 	}
@@ -327,6 +359,7 @@ func (n *Node) Stream(ctx context.Context, address string, q handle.Question) (h
 type pageStream struct {
 	n       *Node
 	address string
+	to      *client
 	caller  context.Context //nolint:containedctx // of the stream, and no longer lived than this value
 	wire    grpc.ServerStreamingClient[peerv1.StreamResponse]
 	via     peer.Peer
@@ -346,7 +379,7 @@ func (s *pageStream) Recv() ([]bson.Raw, error) {
 		return nil, io.EOF
 	}
 	if err != nil {
-		err = s.n.explain(s.caller, s.address, &s.via, err)
+		err = s.n.explain(s.caller, s.address, s.to, &s.via, err)
 		s.close()
 		return nil, err
 	}

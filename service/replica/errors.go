@@ -28,11 +28,15 @@ var named = map[string]error{
 	"token_too_long":          handle.ErrTokenTooLong,
 	"not_here":                handle.ErrNotHere,
 	"self":                    errSelf,
+	"deployment":              errForeign,
 	"message":                 errMessage,
 }
 
 // errSelf refuses a call that a replica has made to itself: one of the addresses where it looks for others is its own.
 var errSelf = errors.New("this replica is the one that asks")
+
+// errForeign refuses a call of a replica that serves another deployment, or does not say which.
+var errForeign = errors.New("the two replicas serve different MongoDB deployments (uri)")
 
 // RemoteError is what went wrong where another replica has worked for this one. To a client it looks as if it had happened here.
 type RemoteError struct {
@@ -76,7 +80,7 @@ func explain(ctx context.Context, address string, via *peer.Peer, err error) err
 			continue
 		}
 		switch target := named[detail.GetName()]; {
-		case errors.Is(target, errSelf), errors.Is(target, errMessage):
+		case errors.Is(target, errSelf), errors.Is(target, errForeign), errors.Is(target, errMessage):
 			return &handle.UnreachableError{Address: address, Err: target} // it has done nothing
 		case target != nil:
 			return target

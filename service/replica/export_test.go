@@ -18,10 +18,21 @@ func (n *Node) Connections() (clients, links int) {
 	return len(n.clients.open), len(n.links.shared.open)
 }
 
+// SetMaxPushed bounds what all pushes together hold. It is called before Serve.
+func (n *Node) SetMaxPushed(bytes int64) { n.maxPushed = bytes }
+
+// MetSelf notes that a call to an address has come to this replica.
+func (n *Node) MetSelf(address string) { n.directory.metSelf(address) }
+
+// Serves is what the node says of its deployment.
+func (n *Node) Serves() string { return n.serves }
+
 // What the tests go to the limits of.
 const (
 	MaxClients      = maxClients
 	MaxOthers       = maxOthers
 	MaxMessageBytes = maxMessageBytes
 	IDKey           = idKey
+	DeploymentKey   = deploymentKey
+	SelfTTL         = selfTTL
 )

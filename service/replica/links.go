@@ -21,11 +21,11 @@ type links struct {
 type linkSet struct {
 	identity *identity
 	log      *slog.Logger
+	refusals *notices // by the peer's host
 
-	// mu guards the fields below. Nothing blocks while it is held.
-	mu     sync.Mutex
-	open   map[*link]struct{}
-	warned map[string]time.Time // when it was said last that a peer was refused, by its host
+	// mu guards the field below. Nothing blocks while it is held.
+	mu   sync.Mutex
+	open map[*link]struct{}
 }
 
 // link is one connection.
@@ -38,7 +38,7 @@ type link struct {
 func newLinks(id *identity, log *slog.Logger) *links {
 	return &links{
 		credentials.NewTLS(id.config()),
-		&linkSet{identity: id, log: log, open: map[*link]struct{}{}, warned: map[string]time.Time{}},
+		&linkSet{identity: id, log: log, refusals: newNotices(warnEvery), open: map[*link]struct{}{}},
 	}
 }
 
@@ -95,9 +95,6 @@ func (s *linkSet) closeStale() {
 // warnEvery is how often it is said of one host that it was refused: it may try again and again.
 const warnEvery = 10 * time.Second
 
-// maxWarned is of how many hosts it is remembered.
-const maxWarned = 1000
-
 // refused says of a handshake that failed whether somebody has to act: keys that differ are a fault of the configuration, or an attack. All
 // else (a scanner of ports, a peer that is going) is for debugging.
 func (s *linkSet) refused(from net.Addr, err error) {
@@ -113,27 +110,18 @@ func (s *linkSet) refused(from net.Addr, err error) {
 		s.log.Debug("handshake with a replica", "peer", from.String(), "err", err)
 		return
 	}
-	if s.mayWarn(from) {
+	if s.refusals.may(hostOf(from)) {
 		s.log.Warn("a replica was refused", "peer", from.String(), "problem", problem, "err", err)
 	}
 }
 
-func (s *linkSet) mayWarn(from net.Addr) bool {
-	host, _, err := net.SplitHostPort(from.String())
+// hostOf is an address without its port, which is another one for each connection.
+func hostOf(a net.Addr) string {
+	host, _, err := net.SplitHostPort(a.String())
 	if err != nil {
-		host = from.String()
+		return a.String()
 	}
-	now := time.Now()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if last, ok := s.warned[host]; ok && now.Sub(last) < warnEvery {
-		return false
-	}
-	if len(s.warned) >= maxWarned {
-		clear(s.warned)
-	}
-	s.warned[host] = now
-	return true
+	return host
 }
 
 // Close closes the connection, and forgets it.

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 
 	peerv1 "github.com/mooringdb/mooring/gen/mooring/peer/v1"
+	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/interceptor"
 	"github.com/mooringdb/mooring/service/stream"
 )
@@ -29,11 +30,15 @@ const (
 	maxHeaderBytes = 16 << 10
 	// stopTime is what calls in flight get when the listener stops. Nobody waits for them any more: the registry has drained.
 	stopTime = time.Second
+	// foreignEvery is how often it is said of a replica that it is one of another deployment.
+	foreignEvery = time.Hour
 )
 
-// Config of a Node; all but Peers, LookupHost and Failed are required.
+// Config of a Node; all but Deployment, Peers, LookupHost and Failed are required.
 type Config struct {
 	Keys Keys
+	// Deployment is the registry's: replicas of another one are refused, although they may have the same keys.
+	Deployment string
 	// Address is where to listen; port 0 lets the kernel choose one.
 	Address string
 	// Advertise is where the others reach it, if its port is 0 with the port that was chosen.
@@ -54,9 +59,12 @@ type Config struct {
 type Node struct {
 	cfg       Config
 	id        string // tells this process from others, and from an earlier one
+	serves    string // the id of its deployment
+	foreign   *notices
 	links     *links
 	directory *directory
 	clients   *clients
+	maxPushed int64
 
 	listener net.Listener // nil before Bind
 	server   *grpc.Server // nil before Serve
@@ -73,10 +81,12 @@ func New(cfg Config) *Node {
 	}
 	id := make([]byte, 16)
 	_, _ = rand.Read(id) // never fails
+	deployment := handle.NewDeploymentID(cfg.Deployment)
 	me := &identity{keys: cfg.Keys}
 	secure := newLinks(me, cfg.Log)
 	return &Node{
-		cfg: cfg, id: hex.EncodeToString(id), links: secure, directory: newDirectory(cfg.Peers, cfg.LookupHost),
+		cfg: cfg, id: hex.EncodeToString(id), serves: hex.EncodeToString(deployment[:]), foreign: newNotices(foreignEvery),
+		maxPushed: maxPushedBytes, links: secure, directory: newDirectory(cfg.Peers, cfg.LookupHost),
 		clients: &clients{identity: me, secure: secure, open: map[string]*client{}},
 	}
 }
@@ -89,7 +99,7 @@ func (n *Node) Bind(ctx context.Context) error {
 		return fmt.Errorf("option replica.address: %w", err)
 	}
 	n.listener = l
-	n.directory.isSelf(n.Advertised())
+	n.directory.isOwn(n.Advertised())
 	return nil
 }
 
@@ -124,7 +134,7 @@ func (n *Node) Serve(r Registry) {
 		grpc.ChainUnaryInterceptor(around.Unary(), n.unary),
 		grpc.ChainStreamInterceptor(around.Stream(), n.stream),
 	)
-	peerv1.RegisterPeerServiceServer(n.server, &server{registry: r, streams: n.cfg.Streams})
+	peerv1.RegisterPeerServiceServer(n.server, &server{registry: r, streams: n.cfg.Streams, maxPushed: n.maxPushed})
 	l := netutil.LimitListener(n.listener, maxConnections)
 	n.serving.Go(func() {
 		if err := n.server.Serve(l); err != nil && !errors.Is(err, grpc.ErrServerStopped) {

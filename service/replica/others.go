@@ -3,6 +3,7 @@ package replica
 import (
 	"context"
 	"errors"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"slices"
@@ -15,6 +16,9 @@ const (
 	resolveTTL = 5 * time.Second
 	// resolveTimeout bounds one lookup.
 	resolveTimeout = 2 * time.Second
+	// selfTTL is how long it is believed that an address where this replica has met itself is its own: one that several replicas share, which
+	// it should not be, leads elsewhere the next time.
+	selfTTL = 30 * time.Second
 	// maxOthers is how many replicas are known at most, so that asking all of them stays bounded.
 	maxOthers = 64
 )
@@ -26,7 +30,8 @@ type directory struct {
 
 	// mu guards the fields below. Nothing blocks while it is held.
 	mu    sync.Mutex
-	self  map[string]bool // addresses that are this replica
+	own   string               // the advertised address
+	met   map[string]time.Time // when this replica has met itself, at which addresses
 	names map[string]answer
 }
 
@@ -37,14 +42,28 @@ type answer struct {
 }
 
 func newDirectory(peers []string, lookup func(context.Context, string) ([]string, error)) *directory {
-	return &directory{peers: peers, lookupHost: lookup, self: map[string]bool{}, names: map[string]answer{}}
+	return &directory{peers: peers, lookupHost: lookup, met: map[string]time.Time{}, names: map[string]answer{}}
 }
 
-// isSelf notes that an address is this replica.
-func (d *directory) isSelf(address string) {
+// isOwn notes which address this replica advertises.
+func (d *directory) isOwn(address string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.self[address] = true
+	d.own = address
+}
+
+// metSelf notes that a call to an address has come to this replica.
+func (d *directory) metSelf(address string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	maps.DeleteFunc(d.met, func(_ string, at time.Time) bool { return time.Since(at) >= selfTTL })
+	d.met[address] = time.Now()
+}
+
+// isSelfLocked says whether an address is taken for this replica.
+func (d *directory) isSelfLocked(address string) bool {
+	at, met := d.met[address]
+	return address == d.own || met && time.Since(at) < selfTTL
 }
 
 // others are the addresses of the other replicas, in no order, so that not all turn to the same one first.
@@ -59,7 +78,7 @@ func (d *directory) others(ctx context.Context) []string {
 	slices.Sort(all)
 	all = slices.Compact(all)
 	d.mu.Lock()
-	all = slices.DeleteFunc(all, func(address string) bool { return d.self[address] })
+	all = slices.DeleteFunc(all, d.isSelfLocked)
 	d.mu.Unlock()
 	rand.Shuffle(len(all), func(i, k int) { all[i], all[k] = all[k], all[i] })
 	return all[:min(len(all), maxOthers)]
@@ -72,7 +91,7 @@ func (d *directory) resolve(ctx context.Context, peer string) []string {
 		return nil
 	}
 	d.mu.Lock()
-	own, known := d.self[peer], d.names[host]
+	own, known := d.isSelfLocked(peer), d.names[host]
 	d.mu.Unlock()
 	if own {
 		return nil

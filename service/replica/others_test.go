@@ -172,3 +172,37 @@ func TestSelfIsNoOther(t *testing.T) {
 		t.Errorf("Others = %q although it has met itself there", got)
 	}
 }
+
+// TestMetSelfIsForAWhile: where several replicas share an address, as behind a Service that is not headless, a call that comes back does not
+// hide the others for ever.
+func TestMetSelfIsForAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const shared = "10.96.0.1:7"
+		n := replica.New(replica.Config{Keys: ring(t, "a"), Peers: []string{shared}, Log: slog.New(slog.DiscardHandler)})
+		for range 2 {
+			n.MetSelf(shared)
+			time.Sleep(replica.SelfTTL - 1) //nolint:forbidigo // in a bubble
+			if got := n.Others(t.Context()); len(got) != 0 {
+				t.Errorf("Others = %q although it has met itself there", got)
+			}
+			time.Sleep(time.Nanosecond) //nolint:forbidigo // in a bubble
+			if got := n.Others(t.Context()); !slices.Equal(got, []string{shared}) {
+				t.Errorf("Others = %q after a while, want %s again", got, shared)
+			}
+		}
+	})
+}
+
+// TestSharedAddress: the connection on which a replica has met itself is not used again.
+func TestSharedAddress(t *testing.T) {
+	n := start(t, "a", yes())
+	service := newProxy(t, n.Advertised())
+	if _, err := n.Ask(t.Context(), service.address(), handle.Question{}); err == nil {
+		t.Fatal("Ask of itself = nil")
+	}
+	other := start(t, "a", yes())
+	service.lead(other.Advertised())
+	if _, err := n.Ask(t.Context(), service.address(), handle.Question{}); err != nil {
+		t.Errorf("Ask at the shared address, which leads to another one now = %v", err)
+	}
+}

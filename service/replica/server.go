@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"io"
+	"sync/atomic"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/mooringdb/mooring/core/bson"
 	peerv1 "github.com/mooringdb/mooring/gen/mooring/peer/v1"
@@ -19,9 +22,10 @@ const (
 	// maxListed bounds one list, and listedAtOnce one message of it.
 	maxListed    = 100_000
 	listedAtOnce = 500
-	// maxPushed bounds what one push holds until all of it has come. What one replica may remember is less, unless it is set up to more.
-	maxPushedBytes   = 256 << 20
-	maxPushedRecords = 1_000_000
+	// maxPushedBytes bounds what all pushes together hold until they are complete. What one replica may remember is less, unless it is set up to
+	// more. recordBytes is what a record costs beside what it says.
+	maxPushedBytes = 256 << 20
+	recordBytes    = 256
 )
 
 // Registry is what a node needs of *handle.Registry: what a replica answers to others.
@@ -41,6 +45,9 @@ type server struct {
 	peerv1.UnsafePeerServiceServer
 	registry Registry
 	streams  *stream.Streams
+
+	pushed    atomic.Int64 // bytes of pushes that are not complete
+	maxPushed int64        // that there may be
 }
 
 var _ peerv1.PeerServiceServer = (*server)(nil)
@@ -91,7 +98,8 @@ func (s *server) Stream(req *peerv1.StreamRequest, ss grpc.ServerStreamingServer
 func (s *server) Push(ss grpc.ClientStreamingServer[peerv1.PushRequest, peerv1.PushResponse]) error {
 	var r reader
 	var records []handle.Record
-	bytes := 0
+	held := 0
+	defer func() { s.pushed.Add(-int64(held)) }()
 	for {
 		req, err := ss.Recv()
 		if errors.Is(err, io.EOF) {
@@ -100,11 +108,12 @@ func (s *server) Push(ss grpc.ClientStreamingServer[peerv1.PushRequest, peerv1.P
 		if err != nil {
 			return err
 		}
-		rec := r.record(req.GetRecord())
-		records, bytes = append(records, rec), bytes+len(req.GetRecord().GetHolding().GetRest())
-		if bytes > maxPushedBytes || len(records) > maxPushedRecords {
-			return refusal(&rpcerr.Error{Reason: rpcerr.TooLarge, Message: "too much for one push"})
+		cost := proto.Size(req) + recordBytes
+		held += cost
+		if s.pushed.Add(int64(cost)) > s.maxPushed {
+			return refusal(&rpcerr.Error{Reason: rpcerr.TooLarge, Message: "too much is pushed at a time"})
 		}
+		records = append(records, r.record(req.GetRecord()))
 	}
 	if r.err != nil {
 		return refusal(r.err)
@@ -146,22 +155,41 @@ func (s *server) Kill(ctx context.Context, req *peerv1.KillRequest) (*peerv1.Kil
 	return &peerv1.KillResponse{}, nil
 }
 
-// unary refuses calls that this process makes to itself.
+// unary refuses calls that are not for this replica.
 func (n *Node) unary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, h grpc.UnaryHandler) (any, error) {
-	if n.isOwn(ctx) {
-		return nil, refusal(errSelf)
+	if err := n.admit(ctx); err != nil {
+		return nil, refusal(err)
 	}
 	return h(ctx, req)
 }
 
 func (n *Node) stream(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, h grpc.StreamHandler) error {
-	if n.isOwn(ss.Context()) {
-		return refusal(errSelf)
+	if err := n.admit(ss.Context()); err != nil {
+		return refusal(err)
 	}
 	return h(srv, ss)
 }
 
-func (n *Node) isOwn(ctx context.Context) bool {
-	ids := metadata.ValueFromIncomingContext(ctx, idKey)
-	return len(ids) == 1 && ids[0] == n.id
+// admit refuses the calls that this process makes to itself, and those of replicas of another deployment: a token tells one from the other, but
+// what is listed, killed and pushed has none.
+func (n *Node) admit(ctx context.Context) error {
+	if said(ctx, idKey) == n.id {
+		return errSelf
+	}
+	if said(ctx, deploymentKey) == n.serves {
+		return nil
+	}
+	if from, ok := peer.FromContext(ctx); ok && n.foreign.may(hostOf(from.Addr)) {
+		n.cfg.Log.Warn("a replica of another deployment was refused", "peer", from.Addr.String(), "err", errForeign)
+	}
+	return errForeign
+}
+
+// said is what the caller's metadata say under a key; empty: nothing, or no single thing.
+func said(ctx context.Context, key string) string {
+	values := metadata.ValueFromIncomingContext(ctx, key)
+	if len(values) != 1 {
+		return ""
+	}
+	return values[0]
 }

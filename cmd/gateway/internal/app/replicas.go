@@ -20,7 +20,7 @@ func newNode(cfg *config.Config, log *slog.Logger, ring *handle.KeyRing, streams
 		return nil
 	}
 	return replica.New(replica.Config{
-		Keys: ring, Address: cfg.Replica.Address, Advertise: cfg.Replica.Advertise, Peers: cfg.Replica.Peers,
+		Keys: ring, Deployment: cfg.Deployment(), Address: cfg.Replica.Address, Advertise: cfg.Replica.Advertise, Peers: cfg.Replica.Peers,
 		Streams: streams, Log: log, Failed: failed,
 	})
 }

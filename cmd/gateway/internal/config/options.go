@@ -121,7 +121,8 @@ var options = []option{
 	{
 		Name: "replica.peers", Kind: "list of host:port",
 		Doc: "Where to look for the other replicas, one a line or with commas between them. A DNS name stands for all its " +
-			"addresses, such as that of a headless Service; this replica itself may be among them. Without it a replica " +
+			"addresses, such as that of a headless Service, and never one address that several replicas share, such as a ClusterIP; this " +
+			"replica itself may be among them. Without it a replica " +
 			"finds only those that tokens name, and its cursors cannot move elsewhere when it stops.",
 		parse: into(func(c *Config) *[]string { return &c.Replica.Peers }, parsePeers),
 	},
