@@ -84,6 +84,9 @@ func (r *Registry) answer(ctx context.Context, c claim, q Question) (grant, verd
 		if pos.phase == phaseMoved {
 			return grant{}, v, Answer{Moved: e.moved()}, nil
 		}
+		if v == verdictBehind && !e.pinned {
+			r.renounceLocked(e)
+		}
 		return grant{}, 0, Answer{}, ErrNotHere
 	case verdictReused:
 		return grant{}, 0, Answer{}, ErrCursorTokenReused
@@ -113,7 +116,7 @@ func (r *Registry) knownLocked(c claim, q Question) (*entry, error) {
 		return nil, ErrClosing
 	case c.pinned && r.draining: // its connection is closed, or about to be
 		return nil, ErrOwnerGone
-	case c.instance == r.instance || q.Owner == r.instance: // closed or expired here
+	case (c.instance == r.instance || q.Owner == r.instance) && !r.forgetfulLocked(): // closed or expired here
 		return nil, ErrCursorNotFound
 	default:
 		return nil, ErrNotHere
@@ -168,6 +171,13 @@ func (r *Registry) moveLocked(e *entry, pos position, to Replica) {
 	e.pos, e.to, e.attempt = pos, to, 0
 	e.cur, e.rest = nil, rest{}
 	r.settleLocked(e)
+}
+
+// renounceLocked forgets a cursor that somebody went on with, without this replica: to kill it here would end it there.
+func (r *Registry) renounceLocked(e *entry) {
+	e.cur = nil
+	r.removeLocked(e, nil)
+	r.forgotLocked()
 }
 
 // holding is what goes to another replica with the cursor.

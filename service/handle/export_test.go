@@ -74,6 +74,17 @@ func (r *Registry) Held() int {
 	return r.memory.pages.cost + r.memory.rests.cost + r.memory.grants.cost
 }
 
+// Known are the cursors of which something is known.
+func (r *Registry) Known() map[CursorID]bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	known := map[CursorID]bool{}
+	for id := range r.entries {
+		known[id] = true
+	}
+	return known
+}
+
 // Holds are the server's ids of the cursors that are held and on which nobody works.
 func (r *Registry) Holds() map[int64]bool {
 	r.mu.Lock()

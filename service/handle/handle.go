@@ -67,8 +67,8 @@ type Config struct {
 	PageMemory int
 	// PageBytes is the most that a page holds, unless one document is larger.
 	PageBytes int
-	// MaxCursors is how many cursors are held, ended ones included whose last page may still be asked for. One more makes the one go that was
-	// asked for longest ago.
+	// MaxCursors is how many cursors are known, those included that have come to their end or went elsewhere. One more makes one of these go, or
+	// else the one that was asked for longest ago.
 	MaxCursors int
 	// MaxPerPrincipal is how many open cursors a principal may have when he opens one more; less than 0 is no limit. Without authentication
 	// of clients all are one principal.
@@ -95,7 +95,9 @@ type Registry struct {
 
 	mu        sync.Mutex
 	entries   map[CursorID]*entry
-	idle      list           // those on which nobody works, in the order in which they expire
+	live      list           // those on which nobody works and whose next page may be asked for, in the order in which they expire
+	past      list           // the others on which nobody works, in that order
+	forgot    time.Time      // when it was last forgotten where a cursor went
 	open      map[string]int // open cursors of each principal
 	memory    memory
 	draining  bool
@@ -111,6 +113,7 @@ type entry struct {
 	namespace Namespace
 	server    address.Address
 	pinned    bool
+	live      bool // its next page may be asked for
 	counted   bool // among the open ones of its principal
 	opened    time.Time
 	lastUse   time.Time

@@ -32,8 +32,10 @@ func sweepEvery(idle time.Duration) time.Duration {
 func (r *Registry) removeExpired(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for r.idle.first != nil && !now.Before(r.idle.first.e.expires) {
-		r.doomLocked(r.idle.first.e)
+	for _, l := range []*list{&r.live, &r.past} {
+		for l.first != nil && !now.Before(l.first.e.expires) {
+			r.doomLocked(l.first.e)
+		}
 	}
 }
 

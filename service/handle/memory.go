@@ -156,7 +156,8 @@ func copied(docs []bson.Raw, bytes int) []bson.Raw {
 func (r *Registry) settleLocked(e *entry) {
 	e.lastUse = time.Now()
 	e.expires = e.lastUse.Add(r.cfg.Idle)
-	r.idle.push(&e.inIdle, 0)
+	e.live = e.pos.phase == phaseIdle || e.pos.phase == phaseLost
+	r.idle(e).push(&e.inIdle, 0)
 	if len(e.rest.documents) > 0 {
 		r.memory.rests.push(&e.inRests, e.rest.cost())
 	}
@@ -164,14 +165,51 @@ func (r *Registry) settleLocked(e *entry) {
 	e.pinned = open && e.cur.Pinned()
 	r.countLocked(e, open)
 	r.memory.trim(e)
-	for len(r.entries) > r.cfg.MaxCursors && r.idle.first.e != e {
-		r.doomLocked(r.idle.first.e)
+	r.makeRoomLocked(e)
+}
+
+// idle is the list in which an entry waits.
+func (r *Registry) idle(e *entry) *list {
+	if e.live {
+		return &r.live
 	}
+	return &r.past
+}
+
+// makeRoomLocked lets go of what there is no room for: what is over first, and what can be read on only for what can be read on.
+func (r *Registry) makeRoomLocked(but *entry) {
+	for len(r.entries) > r.cfg.MaxCursors {
+		first := r.past.first
+		if first == nil && but.live {
+			first = r.live.first
+		}
+		if first == nil || first.e == but {
+			return
+		}
+		if first.e.pos.phase == phaseMoved {
+			r.forgotLocked()
+		}
+		r.doomLocked(first.e)
+	}
+}
+
+// forgotLocked notes that it is not known any more where a cursor went.
+func (r *Registry) forgotLocked() { r.forgot = time.Now() }
+
+func (r *Registry) forgetful() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.forgetfulLocked()
+}
+
+// forgetfulLocked says that a cursor of which nothing is known here need not have been closed, nor have expired.
+func (r *Registry) forgetfulLocked() bool {
+	return !r.forgot.IsZero() && time.Since(r.forgot) <= r.cfg.Idle
 }
 
 // unsettleLocked takes an entry out of all lists but those of pages and grants: somebody works on it, or it is removed.
 func (r *Registry) unsettleLocked(e *entry) {
-	r.idle.remove(&e.inIdle)
+	r.idle(e).remove(&e.inIdle)
 	r.memory.rests.remove(&e.inRests)
 }
 

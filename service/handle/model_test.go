@@ -236,9 +236,7 @@ func (c *client) find() (handle.Page, string) {
 	for range 100 {
 		if life := c.any(); life != nil {
 			page, err := life.Open(c.t.Context(), handle.Opening{Principal: "anna", Run: func(context.Context) (handle.Cursor, error) {
-				cur := c.s.find(c.total, 1+rand.IntN(12), 500)
-				c.holds(life, cur.state.ID)
-				return cur, nil
+				return c.holds(life, c.s.find(c.total, 1+rand.IntN(12), 500)), nil
 			}})
 			if err == nil {
 				return page, ""

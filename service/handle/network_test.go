@@ -62,8 +62,7 @@ func (n *network) start(address string, change func(*handle.Config)) *node {
 	n.t.Helper()
 	life := &node{address: address}
 	cfg := handle.Config{Keys: ring(n.t, key(n.t, 7)), Deployment: "d", Replica: address, Continue: func(st cursor.State) handle.Cursor {
-		n.holds(life, st.ID)
-		return n.s.resume(st)
+		return n.holds(life, n.s.resumed(st))
 	}}
 	if change != nil {
 		change(&cfg)
@@ -135,20 +134,25 @@ func (n *network) openAs(address, principal string, find func() *fakeCursor) (ha
 	return n.node(address).Open(n.t.Context(), handle.Opening{
 		Principal: principal, Namespace: handle.Namespace{Database: "shop", Collection: "orders"},
 		Run: func(context.Context) (handle.Cursor, error) {
-			cur := find()
-			n.holds(n.node(address), cur.state.ID)
-			return cur, nil
+			return n.holds(n.node(address), find()), nil
 		},
 	})
 }
 
-func (n *network) holds(life *node, id int64) {
+// holds makes a cursor a replica's.
+func (n *network) holds(life *node, cur *fakeCursor) *fakeCursor {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.holder[id] = life
+	n.holder[cur.state.ID] = life
 	if life.dead { // a call that came before
-		n.lost[id] = true
+		n.lost[cur.state.ID] = true
 	}
+	cur.gone = func() bool {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		return life.dead
+	}
+	return cur
 }
 
 // openPinned opens a pinned cursor of nine documents at a.

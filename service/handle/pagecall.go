@@ -116,6 +116,7 @@ type grant struct {
 	// With verdictElsewhere: where the cursor went from here, and in which attempt it is looked for.
 	from    *Moved
 	attempt uint64
+	sought  position // what was known here when the asking began
 }
 
 // claim opens a token. Whatever is wrong with it is ErrCursorNotFound.
@@ -134,7 +135,7 @@ func (r *Registry) claim(principal, token string) (claim, error) {
 // acquire gets the page that a token asks for: the page itself, or the grant to fetch it, or with phaseTaken all pages from it on. Whoever
 // holds the cursor hands it over.
 func (r *Registry) acquire(ctx context.Context, c claim, a Asking, as phase) (grant, *Page, error) {
-	for {
+	for asked := 0; ; {
 		g, v, err := r.ask(ctx, c, a, as)
 		if err != nil {
 			return grant{}, nil, err
@@ -148,6 +149,9 @@ func (r *Registry) acquire(ctx context.Context, c claim, a Asking, as phase) (gr
 			g, page, err := r.fetchCursor(g, c, a, as) //nolint:contextcheck // the grant's, which is made of ctx
 			if !errors.Is(err, errHere) {
 				return g, page, err
+			}
+			if asked++; asked == maxHops {
+				return grant{}, nil, ErrCursorPositionUnknown
 			}
 		default:
 			page, err := g.fetch.result(ctx, c.seq, a)
@@ -257,7 +261,7 @@ func (r *Registry) findLocked(c claim, a Asking) (*entry, error) {
 		return nil, ErrClosing
 	case e != nil:
 		return e, nil
-	case c.instance == r.instance: // closed or expired here
+	case c.instance == r.instance && !r.forgetfulLocked(): // closed or expired here
 		return nil, ErrCursorNotFound
 	case !r.alone():
 		return r.newLocked(c, a.Principal, position{phase: phaseAway}), nil

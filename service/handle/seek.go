@@ -28,7 +28,7 @@ var (
 // seekLocked makes a caller the only one who asks other replicas for a cursor.
 func (r *Registry) seekLocked(ctx context.Context, e *entry, seq uint64) grant {
 	g := r.workLocked(ctx, e, seq)
-	g.attempt = e.asking
+	g.attempt, g.sought = e.asking, e.pos
 	if e.pos.phase == phaseMoved {
 		g.from = e.moved()
 	}
@@ -71,24 +71,13 @@ func (r *Registry) found(g grant, c claim, a Asking, as phase, find *search, ans
 	e := g.e
 	r.mu.Lock()
 	e.unsure = e.unsure || find.unsure
-	absent := e.pos.phase == phaseAway || e.pos.phase == phaseMoved
-	if errors.Is(err, errNobody) && !absent {
-		err = errHere // it was pushed to this replica
-	}
-	if errors.Is(err, errHere) && absent && e.unsure {
-		err = errNobody // it was granted to this replica, which never got it
-	}
-	if errors.Is(err, errNobody) && !a.AllowGap {
-		err = ErrCursorPositionUnknown
-	}
+	err = r.hereLocked(g, a, ans, err)
 	switch {
 	case e.removed: // closed meanwhile, here
 		if ans.Grant != nil {
 			r.adoptLocked(e, ans.Grant)
 		}
 		err = context.Cause(g.ctx)
-	case errors.Is(err, errHere) && absent:
-		err = ErrCursorNotFound // it was here, and was closed, or has expired
 	case errors.Is(err, errNobody) && c.state.ID == 0:
 		err = ErrCursorNotFound // all that was left of it was with the one that is gone
 	case errors.Is(err, errNobody):
@@ -122,6 +111,24 @@ func (r *Registry) found(g grant, c claim, a Asking, as phase, find *search, ans
 	}
 	g.fetch.gaveUp(g, ans.Page, err)
 	return grant{}, ans.Page, err
+}
+
+// hereLocked looks at what the others say in the light of what is here. Meanwhile more may have become known here: errHere.
+func (r *Registry) hereLocked(g grant, a Asking, ans Answer, err error) error {
+	e := g.e
+	absent := e.pos.phase == phaseAway || e.pos.phase == phaseMoved
+	switch nowhere := errors.Is(err, errNobody) || errors.Is(err, errHere); {
+	case nowhere && e.pos != g.sought, ans.Grant != nil && !e.pos.newer(position{moves: ans.Grant.Moves}):
+		return errHere // it was pushed to this replica
+	case errors.Is(err, errHere) && absent && !e.unsure && !r.forgetfulLocked():
+		return ErrCursorNotFound // it was here, and was closed, or has expired
+	case nowhere && !a.AllowGap: // it was granted to this replica, which never got it; or it went on without this replica
+		return ErrCursorPositionUnknown
+	case nowhere:
+		return errNobody
+	default:
+		return err
+	}
 }
 
 // gaveUp ends the asking of others. Those who wait have the page, or the error if it is not of this caller alone.
@@ -190,10 +197,18 @@ func (s *search) follow(ctx context.Context, m Moved) (Answer, error) {
 		return s.others(ctx)
 	}
 	s.best = m
-	if m.To.Instance == s.r.instance {
+	switch {
+	case m.To.Instance != s.r.instance:
+		return s.ask(ctx, m.To)
+	case s.r.forgetful(): // what led on from here may have been forgotten
+		ans, err := s.others(ctx)
+		if errors.Is(err, errNobody) {
+			err = errHere
+		}
+		return ans, err
+	default:
 		return Answer{}, errHere
 	}
-	return s.ask(ctx, m.To)
 }
 
 // ask asks one replica, and all others if that one is gone.
@@ -265,17 +280,19 @@ func (s *search) others(ctx context.Context) (Answer, error) {
 	return best, bestErr
 }
 
-// better chooses between two replicas' answers: the holder's, then the newest record of where the cursor went, then what is known of the
-// page, then nothing.
+// better chooses between two replicas' answers: the holder's, then that the page was delivered, then the newest record of where the cursor went,
+// then that nothing is known of the page, then nothing.
 func better(a Answer, aErr error, b Answer, bErr error) (Answer, error) {
 	switch {
 	case bErr == nil && b.Moved == nil:
 		return b, nil
 	case aErr == nil && a.Moved == nil:
 		return a, nil
+	case errors.Is(aErr, ErrCursorTokenReused), errors.Is(bErr, ErrCursorTokenReused):
+		return Answer{}, ErrCursorTokenReused
 	case bErr == nil && (aErr != nil || b.Moved.Moves > a.Moved.Moves):
 		return b, nil
-	case aErr != nil && (errors.Is(bErr, ErrCursorTokenReused) || errors.Is(bErr, ErrCursorPositionUnknown)):
+	case aErr != nil && errors.Is(bErr, ErrCursorPositionUnknown):
 		return Answer{}, bErr
 	default:
 		return a, aErr

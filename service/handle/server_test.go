@@ -78,7 +78,9 @@ func (s *server) count() (open, killed, fetched int) {
 	return len(s.open), s.killed, s.fetched
 }
 
-func (s *server) resume(st cursor.State) handle.Cursor { return &fakeCursor{s: s, state: st} }
+func (s *server) resume(st cursor.State) handle.Cursor { return s.resumed(st) }
+
+func (s *server) resumed(st cursor.State) *fakeCursor { return &fakeCursor{s: s, state: st} }
 
 type fakeCursor struct {
 	s     *server
@@ -87,6 +89,7 @@ type fakeCursor struct {
 	runOn bool
 
 	pinned bool
+	gone   func() bool // its process has ended: nothing that it does has an effect; nil: it has not
 }
 
 func (c *fakeCursor) Next(ctx context.Context) (cursor.Batch, error) {
@@ -135,6 +138,9 @@ func (c *fakeCursor) Pinned() bool                { return c.pinned && c.state.I
 func (c *fakeCursor) SetRunOn(on bool)            { c.runOn = on }
 func (c *fakeCursor) Close(context.Context) error {
 	time.Sleep(c.s.slowKill) //nolint:forbidigo // fake time
+	if c.gone != nil && c.gone() {
+		return nil
+	}
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
 	if c.state.ID != 0 {

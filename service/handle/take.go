@@ -111,8 +111,9 @@ func (r *Registry) CloseCursor(ctx context.Context, principal, token string) err
 		if e != nil && e.pos.phase == phaseMoved {
 			own = e.moved()
 		}
+		forgetful := r.forgetfulLocked()
 		r.mu.Unlock()
-		if own == nil && c.instance == r.instance {
+		if own == nil && c.instance == r.instance && !forgetful {
 			return ErrCursorNotFound
 		}
 		if err := r.closeElsewhere(ctx, c, a, own); !errors.Is(err, errHere) {
