@@ -100,6 +100,7 @@ type Registry struct {
 	forgot    time.Time      // when it was last forgotten where a cursor went
 	open      map[string]int // open cursors of each principal
 	memory    memory
+	silences  map[Replica]silence
 	draining  bool
 	closed    bool          // only records of where cursors went are left
 	drained   chan struct{} // closed when Drain is through; nil before it
@@ -172,7 +173,7 @@ func New(cfg Config) *Registry {
 	cfg.MaxCursors = orDefault(cfg.MaxCursors, DefaultMaxCursors)
 	cfg.MaxPerPrincipal = orDefault(cfg.MaxPerPrincipal, DefaultMaxPerPrincipal)
 	r := &Registry{
-		cfg: cfg, entries: map[CursorID]*entry{}, open: map[string]int{}, stop: func() {},
+		cfg: cfg, entries: map[CursorID]*entry{}, open: map[string]int{}, silences: map[Replica]silence{}, stop: func() {},
 		plain: newDoomed(), pinned: newDoomed(), deployment: NewDeploymentID(cfg.Deployment),
 	}
 	r.memory.budget = max(cfg.PageMemory, 0)

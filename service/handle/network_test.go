@@ -204,7 +204,7 @@ func exchange[T any](ctx context.Context, l *link, address, what string, do func
 	l.n.asked = append(l.n.asked, fmt.Sprintf("%s>%s %s", l.from.address, address, what))
 	l.n.mu.Unlock()
 	if to == nil || dead {
-		return none, &handle.UnreachableError{Address: address, Err: errors.New("refused")}
+		return none, &handle.UnreachableError{Address: address, Refused: true, Err: errors.New("refused")}
 	}
 	if f.before != nil {
 		switch refused, err := (*handle.UnreachableError)(nil), f.before(ctx, l.from.address, address); {

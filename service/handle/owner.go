@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
+	"time"
 
 	"github.com/mooringdb/mooring/core/cursor"
 )
@@ -41,15 +43,48 @@ func (r *Registry) putOwner(ctx context.Context, c claim, q Question) (Answer, e
 		return Answer{}, ErrOwnerGone
 	}
 	ans, _, err := r.put(ctx, c.replica, q)
-	return ans, ownersError(err)
+	return ans, r.ownersError(c, err)
 }
 
-// ownersError says what has become of a cursor whose owner gives no answer, or is not the one that it was.
-func ownersError(err error) error {
-	if _, gone := errors.AsType[*UnreachableError](err); gone || errors.Is(err, ErrNotHere) || errors.Is(err, ErrClosing) {
+// ownerPatience is how long an owner may give no answer before it counts as gone.
+const ownerPatience = time.Minute
+
+// silence is how long a replica has given no answer: from its first question without one to the last.
+type silence struct{ since, last time.Time }
+
+// ownersError says what has become of a cursor whose owner gives no answer, or is not the one that it was. An owner that refuses connections is
+// gone; one that is silent may come back.
+func (r *Registry) ownersError(c claim, err error) error {
+	owner := Replica{Address: c.replica, Instance: c.instance}
+	lost, unreachable := errors.AsType[*UnreachableError](err)
+	switch {
+	case errors.Is(err, ErrNotHere), errors.Is(err, ErrClosing), unreachable && (lost.Refused || r.silent(owner)):
 		return ErrOwnerGone
+	case err == nil:
+		r.heard(owner)
 	}
 	return err
+}
+
+// silent notes that a replica gave no answer, and says whether it has been so for long.
+func (r *Registry) silent(owner Replica) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	maps.DeleteFunc(r.silences, func(_ Replica, s silence) bool { return now.Sub(s.last) > ownerPatience })
+	s, known := r.silences[owner]
+	if !known {
+		s.since = now
+	}
+	s.last = now
+	r.silences[owner] = s
+	return now.Sub(s.since) > ownerPatience
+}
+
+func (r *Registry) heard(owner Replica) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.silences, owner)
 }
 
 // relay hands a stream at a cursor's owner to a stream here.
@@ -59,7 +94,7 @@ func (r *Registry) relay(ctx context.Context, c claim, a Asking) (context.Contex
 	}
 	s, err := r.peers.Stream(ctx, c.replica, r.question(c, a, ForStream))
 	if err != nil {
-		return nil, nil, ownersError(err)
+		return nil, nil, r.ownersError(c, err)
 	}
 	return ctx, &Taken{Cursor: &relayed{stream: s, state: c.state}}, nil
 }
@@ -83,7 +118,10 @@ func (c *relayed) Next(context.Context) (cursor.Batch, error) {
 		c.done = true
 		return cursor.Batch{}, nil
 	case err != nil:
-		return cursor.Batch{}, ownersError(err)
+		if _, gone := errors.AsType[*UnreachableError](err); gone || errors.Is(err, ErrClosing) {
+			err = ErrOwnerGone // or it will kill the cursor: a stream that broke is not taken up again
+		}
+		return cursor.Batch{}, err
 	}
 	b := cursor.Batch{Documents: docs}
 	for _, doc := range docs {

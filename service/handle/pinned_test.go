@@ -51,9 +51,6 @@ func TestOwnerGone(t *testing.T) {
 				n.t.Error(err)
 			}
 		},
-		"cut off": func(n *network) {
-			n.faults.before = func(context.Context, string, string) error { return errLine }
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -72,6 +69,65 @@ func TestOwnerGone(t *testing.T) {
 					t.Errorf("Take = %v", err)
 				}
 				if err := at.CloseCursor(t.Context(), "anna", page.Token); !errors.Is(err, handle.ErrOwnerGone) {
+					t.Errorf("CloseCursor = %v", err)
+				}
+			})
+		})
+	}
+}
+
+// An owner that gives no answer may be there still: its cursor is gone when it has been silent for long. Until then the same token brings the
+// same page as soon as it answers.
+func TestOwnerSilent(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		fault error
+	}{
+		{"the connection broke", errLine},
+		{"no connection came about", &handle.UnreachableError{Err: errLine}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newNetwork(t, "a", "b")
+				page := n.openPinned()
+				silent := true
+				n.faults.after = func(context.Context, string, string) error {
+					if silent {
+						return test.fault
+					}
+					return nil
+				}
+				calls := func(when string, want func(error) bool) {
+					t.Helper()
+					if _, err := n.next("b", page.Token); !want(err) {
+						t.Errorf("%s: Next = %v", when, err)
+					}
+				}
+				unreachable := func(err error) bool {
+					lost, ok := errors.AsType[*handle.UnreachableError](err)
+					return ok && !lost.Refused
+				}
+				gone := func(err error) bool { return errors.Is(err, handle.ErrOwnerGone) }
+				calls("at first", unreachable)
+				time.Sleep(50 * time.Second) //nolint:forbidigo // fake time
+				calls("then", unreachable)
+				silent = false
+				if next := n.mustNext("b", page.Token); numbers(next) != "2 3" {
+					t.Errorf("page %s", numbers(next))
+				}
+				silent = true
+				time.Sleep(50 * time.Second) //nolint:forbidigo // fake time
+				calls("after an answer", unreachable)
+				time.Sleep(2 * time.Minute) //nolint:forbidigo // fake time
+				calls("much later, when nobody had asked", unreachable)
+				time.Sleep(50 * time.Second) //nolint:forbidigo // fake time
+				calls("soon after that", unreachable)
+				time.Sleep(20 * time.Second) //nolint:forbidigo // fake time
+				calls("when it has been silent for long", gone)
+				if _, _, err := n.node("b").Take(t.Context(), handle.Asking{Principal: "anna", Token: page.Token}); !gone(err) {
+					t.Errorf("Take = %v", err)
+				}
+				if err := n.node("b").CloseCursor(t.Context(), "anna", page.Token); !gone(err) {
 					t.Errorf("CloseCursor = %v", err)
 				}
 			})
@@ -159,6 +215,16 @@ func TestPinnedStream(t *testing.T) {
 		}
 		if _, err := read(page.Token, 100); !errors.Is(err, handle.ErrOwnerGone) {
 			t.Errorf("the owner is gone: %v", err)
+		}
+		n.start("a", nil)
+		page = n.openPinned()
+		n.s.next = func(ctx context.Context) error {
+			go func() { _ = n.node("a").Drain(context.WithoutCancel(ctx)) }()
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}
+		if _, err := read(page.Token, 100); !errors.Is(err, handle.ErrOwnerGone) {
+			t.Errorf("the owner drains: %v", err)
 		}
 	})
 }
