@@ -6,10 +6,13 @@ package interceptor
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"time"
 
 	"google.golang.org/grpc"
+
+	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
 // Config of the interceptors.
@@ -20,12 +23,19 @@ type Config struct {
 	Gate *Gate
 	// DefaultTimeout bounds unary calls that bring no deadline; 0: nothing does.
 	DefaultTimeout time.Duration
+	// StallTimeout is how long the client of a stream may keep a message waiting: whoever has stopped reading must not hold a cursor, and perhaps
+	// its connection, for ever. 0 is DefaultStallTimeout.
+	StallTimeout time.Duration
 }
+
+// DefaultStallTimeout is that of Config.
+const DefaultStallTimeout = 10 * time.Minute
 
 // Chain is all interceptors in their order, as one.
 type Chain struct {
-	cfg   Config
-	steps []step
+	cfg     Config
+	steps   []step
+	stalled error // what ends a stream whose client takes nothing
 }
 
 // step is one interceptor, for unary calls and streams alike. It runs the rest of the call by c.next.
@@ -39,7 +49,12 @@ func New(cfg Config) *Chain {
 	if cfg.Gate == nil {
 		cfg.Gate = NewGate()
 	}
-	x := &Chain{cfg: cfg}
+	if cfg.StallTimeout == 0 {
+		cfg.StallTimeout = DefaultStallTimeout
+	}
+	x := &Chain{cfg: cfg, stalled: &rpcerr.Error{
+		Reason: rpcerr.StreamStalled, Message: fmt.Sprintf("the client has taken nothing of the stream for %s: it is over", cfg.StallTimeout),
+	}}
 	x.steps = []step{
 		x.identify, // the request's id
 		x.log,      // one line, with the status that the client gets
@@ -62,6 +77,7 @@ type call struct {
 	request, response any
 	unary             grpc.UnaryHandler
 	// Of a stream:
+	chain  *Chain
 	server any
 	wire   grpc.ServerStream
 	stream grpc.StreamHandler // nil: the call is unary
@@ -78,7 +94,7 @@ func (c *call) next(ctx context.Context) error {
 
 func (c *call) handle(ctx context.Context) (err error) {
 	if c.stream != nil {
-		return c.stream(c.server, &stream{c.wire, ctx})
+		return c.stream(c.server, &stream{c.wire, ctx, c.chain})
 	}
 	c.response, err = c.unary(ctx, c.request)
 	return err
@@ -98,7 +114,7 @@ func (x *Chain) Unary() grpc.UnaryServerInterceptor {
 // Stream returns the interceptor of streams.
 func (x *Chain) Stream() grpc.StreamServerInterceptor {
 	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-		c := &call{method: info.FullMethod, steps: x.steps, server: srv, wire: ss, stream: handler}
+		c := &call{method: info.FullMethod, steps: x.steps, chain: x, server: srv, wire: ss, stream: handler}
 		return c.next(ss.Context())
 	}
 }
@@ -106,7 +122,8 @@ func (x *Chain) Stream() grpc.StreamServerInterceptor {
 // stream is a stream with the context that the steps have made.
 type stream struct {
 	grpc.ServerStream
-	ctx context.Context //nolint:containedctx // as grpc has it
+	ctx   context.Context //nolint:containedctx // as grpc has it
+	chain *Chain
 }
 
 func (s *stream) Context() context.Context { return s.ctx }
@@ -117,12 +134,14 @@ type interruptible interface {
 }
 
 // SendMsg does not outlast the context: a client that reads nothing would otherwise hold the handler, and its cursor, beyond the end of a
-// drain. On grpc's own streams a goroutine sends, and ends with the stream, which grpc ends when the handler has returned.
+// drain, or for ever. On grpc's own streams a goroutine sends, and ends with the stream, which grpc ends when the handler has returned.
 func (s *stream) SendMsg(m any) error {
+	ctx, cancel := context.WithTimeoutCause(s.ctx, s.chain.cfg.StallTimeout, s.chain.stalled)
+	defer cancel()
 	if x, ok := s.ServerStream.(interruptible); ok {
-		err := x.SendMsgContext(s.ctx, m)
-		if err != nil && s.ctx.Err() != nil {
-			return context.Cause(s.ctx)
+		err := x.SendMsgContext(ctx, m)
+		if err != nil && ctx.Err() != nil {
+			return context.Cause(ctx)
 		}
 		return err
 	}
@@ -131,7 +150,7 @@ func (s *stream) SendMsg(m any) error {
 	select {
 	case err := <-sent:
 		return err
-	case <-s.ctx.Done():
-		return context.Cause(s.ctx)
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }

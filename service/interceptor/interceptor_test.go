@@ -204,6 +204,77 @@ func TestDrain(t *testing.T) {
 	})
 }
 
+// wire is a stream whose client takes each message after a while.
+type wire struct {
+	grpc.ServerStream
+	ctx   context.Context //nolint:containedctx // as grpc has it
+	takes time.Duration
+	ended chan struct{} // closed when the handler has returned, as grpc ends its streams
+}
+
+func (w *wire) Context() context.Context { return w.ctx }
+
+func (w *wire) SendMsg(any) error { return w.send(w.ended) }
+
+func (w *wire) send(ended <-chan struct{}) error {
+	select {
+	case <-time.After(w.takes):
+		return nil
+	case <-ended:
+		return status.Error(codes.Canceled, "the stream is over")
+	}
+}
+
+// rendezvous is one whose sends a context ends, as on REST.
+type rendezvous struct{ *wire }
+
+func (r rendezvous) SendMsgContext(ctx context.Context, _ any) error { return r.send(ctx.Done()) }
+
+// TestStalledStream: a client that takes nothing ends its stream after a while; one that is slow does not.
+func TestStalledStream(t *testing.T) {
+	for _, row := range []struct {
+		name    string
+		stall   time.Duration
+		takes   time.Duration
+		stalled bool
+		after   time.Duration
+	}{
+		{"takes nothing", time.Minute, 24 * time.Hour, true, time.Minute},
+		{"takes nothing, the default", 0, 24 * time.Hour, true, interceptor.DefaultStallTimeout},
+		{"is slow", time.Minute, 59 * time.Second, false, 10 * 59 * time.Second},
+	} {
+		for _, kind := range []string{"gRPC", "REST"} {
+			t.Run(row.name+" over "+kind, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					x := interceptor.New(interceptor.Config{StallTimeout: row.stall})
+					w := &wire{ctx: t.Context(), takes: row.takes, ended: make(chan struct{})}
+					var ss grpc.ServerStream = w
+					if kind == "REST" {
+						ss = rendezvous{w}
+					}
+					begun := time.Now()
+					err := x.Stream()(nil, ss, &grpc.StreamServerInfo{FullMethod: "/s/S"}, func(_ any, ss grpc.ServerStream) error {
+						for range 10 {
+							if err := ss.SendMsg("message"); err != nil {
+								return err
+							}
+						}
+						return nil
+					})
+					close(w.ended)
+					if took := time.Since(begun); took != row.after {
+						t.Errorf("it ended after %s, want %s", took, row.after)
+					}
+					reason := rpcerr.HTTP(status.Convert(err)).Body.GetError().GetReason()
+					if row.stalled && (status.Code(err) != codes.DeadlineExceeded || reason != "StreamStalled") || !row.stalled && err != nil {
+						t.Errorf("it ended with %v (%s)", err, reason)
+					}
+				})
+			})
+		}
+	}
+}
+
 func TestDrainGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := interceptor.NewGate()

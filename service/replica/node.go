@@ -34,7 +34,7 @@ const (
 	foreignEvery = time.Hour
 )
 
-// Config of a Node; all but Deployment, Peers, LookupHost and Failed are required.
+// Config of a Node; all but Deployment, Peers, StallTimeout, LookupHost and Failed are required.
 type Config struct {
 	Keys Keys
 	// Deployment is the registry's: replicas of another one are refused, although they may have the same keys.
@@ -48,6 +48,8 @@ type Config struct {
 	// Streams are what the streams of pinned cursors share with the gateway's others.
 	Streams *stream.Streams
 	Log     *slog.Logger
+	// StallTimeout is how long a replica may take nothing of a stream; see interceptor.Config.
+	StallTimeout time.Duration
 	// LookupHost resolves names; nil: as the system does.
 	LookupHost func(ctx context.Context, host string) ([]string, error)
 	// Failed is called when the listener breaks.
@@ -118,7 +120,7 @@ func (n *Node) Advertised() string {
 
 // Serve begins to answer from a registry.
 func (n *Node) Serve(r Registry) {
-	around := interceptor.New(interceptor.Config{Logger: n.cfg.Log})
+	around := interceptor.New(interceptor.Config{Logger: n.cfg.Log, StallTimeout: n.cfg.StallTimeout})
 	n.server = grpc.NewServer(
 		grpc.Creds(n.links),
 		grpc.ConnectionTimeout(connectTimeout),

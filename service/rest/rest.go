@@ -25,6 +25,8 @@ type Config struct {
 	Ready func(context.Context) error
 	// MaxBodyBytes is the largest request body; 0: 64 MiB.
 	MaxBodyBytes int64
+	// StallTimeout is how long a client may take nothing of a stream before its connection is closed; 0: as long as the interceptors' default.
+	StallTimeout time.Duration
 	// Logger gets one debug line for each request that reaches no handler, whose interceptors log the others. Nil: none.
 	Logger *slog.Logger
 }
@@ -52,6 +54,9 @@ func New(config Config) (*Handler, error) {
 	}
 	if config.MaxBodyBytes == 0 {
 		config.MaxBodyBytes = defaultMaxBodyBytes
+	}
+	if config.StallTimeout == 0 {
+		config.StallTimeout = interceptor.DefaultStallTimeout
 	}
 	plans := planner{}
 	h := &Handler{config: config, errors: plans.plan((*mooringv1.ErrorResponse)(nil).ProtoReflect().Descriptor())}

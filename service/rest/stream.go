@@ -150,14 +150,18 @@ func (c *call) begin() {
 	c.w.WriteHeader(http.StatusOK)
 }
 
-// send writes to a stream's client and flushes.
+// send writes to a stream's client and flushes. A client that does not read holds no goroutine and no memory for longer than it may stall. The
+// deadline is taken away again: over HTTP/2 it would end the stream although nothing is written.
 func (c *call) send(b []byte) error {
+	connection := http.NewResponseController(c.w)
+	_ = connection.SetWriteDeadline(time.Now().Add(c.handler.config.StallTimeout)) // fails where there is no connection
+	defer func() { _ = connection.SetWriteDeadline(time.Time{}) }()
 	if len(b) > 0 {
 		if _, err := c.w.Write(b); err != nil {
 			return err
 		}
 	}
-	return http.NewResponseController(c.w).Flush()
+	return connection.Flush()
 }
 
 // writeBatch writes one message of a stream.

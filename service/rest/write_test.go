@@ -13,6 +13,7 @@ import (
 	"time"
 
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/rest"
 )
 
 // askForAMegabyte asks a gateway whose Find answers with one document of a megabyte.
@@ -81,8 +82,7 @@ func (s *slowReader) Read(b []byte) (int, error) {
 func TestDeadlinesOverHTTP2(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		row := `{"pad": "` + strings.Repeat("x", 8<<20) + `"}`
-		l := &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
-		server := &http.Server{Protocols: &http.Protocols{}, Handler: newHandler(t, &fake{
+		transport := overHTTP2(t, newHandler(t, &fake{
 			find: func(ctx context.Context, _ *mooringv1.FindRequest) (*mooringv1.FindResponse, error) {
 				select {
 				case <-time.After(5 * time.Minute):
@@ -91,16 +91,7 @@ func TestDeadlinesOverHTTP2(t *testing.T) {
 					return nil, ctx.Err()
 				}
 			},
-		})}
-		server.Protocols.SetUnencryptedHTTP2(true)
-		done := make(chan struct{})
-		go func() { defer close(done); _ = server.Serve(l) }()
-		defer func() { _ = server.Close(); <-done }()
-		transport := &http.Transport{
-			Protocols:   server.Protocols,
-			DialContext: func(context.Context, string, string) (net.Conn, error) { return l.dial(), nil },
-		}
-		defer transport.CloseIdleConnections()
+		}))
 		for method, body := range map[string]io.Reader{
 			http.MethodGet:  io.NopCloser(strings.NewReader("")), // of a length that nobody says
 			http.MethodPost: strings.NewReader("{}"),
@@ -124,4 +115,106 @@ func TestDeadlinesOverHTTP2(t *testing.T) {
 			_ = reply.Body.Close()
 		}
 	})
+}
+
+// overHTTP2 serves a handler over HTTP/2 on pipes.
+func overHTTP2(t *testing.T, h http.Handler) *http.Transport {
+	t.Helper()
+	l := &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
+	server := &http.Server{Protocols: &http.Protocols{}, Handler: h}
+	server.Protocols.SetUnencryptedHTTP2(true)
+	done := make(chan struct{})
+	go func() { defer close(done); _ = server.Serve(l) }()
+	transport := &http.Transport{
+		Protocols:   server.Protocols,
+		DialContext: func(context.Context, string, string) (net.Conn, error) { return l.dial(), nil },
+	}
+	t.Cleanup(func() {
+		transport.CloseIdleConnections()
+		_ = server.Close()
+		<-done
+	})
+	return transport
+}
+
+// endless sends the same row after each pause, and says when its stream is over.
+func endless(t *testing.T, pause time.Duration) (*fake, <-chan struct{}) {
+	over := make(chan struct{})
+	return &fake{streamFind: func(_ *mooringv1.StreamFindRequest, s findStream) error {
+		defer close(over)
+		for {
+			if err := s.Send(&mooringv1.StreamFindResponse{Documents: docs(t, `{"a": 1}`)}); err != nil {
+				return err
+			}
+			select {
+			case <-time.After(pause):
+			case <-s.Context().Done():
+				return s.Context().Err()
+			}
+		}
+	}}, over
+}
+
+func stallAfterAMinute(c *rest.Config) { c.StallTimeout = time.Minute }
+
+// A client that takes nothing of a stream has as long as its handler would: then its connection, and the goroutine that writes, are gone.
+func TestStalledStreamIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, over := endless(t, time.Second)
+		conn := listen(t, newHandler(t, f, stallAfterAMinute)).dial()
+		defer func() { _ = conn.Close() }()
+		if _, err := fmt.Fprintf(conn, "POST %s:streamFind HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}", documents); err != nil {
+			t.Fatal(err)
+		}
+		// Slow is well.
+		reply, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := bufio.NewScanner(reply.Body)
+		for i := range 5 {
+			if !lines.Scan() {
+				t.Fatalf("line %d: %v although something was taken each minute", i, lines.Err())
+			}
+			time.Sleep(59 * time.Second) //nolint:forbidigo // fake time
+		}
+		begun := time.Now()
+		<-over
+		if took := time.Since(begun); took > 2*time.Minute {
+			t.Errorf("the stream ended %s after the last byte was taken, want a minute or so", took)
+		}
+	})
+}
+
+// A stream on which nothing happens has no deadline, over HTTP/2 neither.
+func TestQuietStream(t *testing.T) {
+	for _, version := range []int{1, 2} {
+		synctest.Test(t, func(t *testing.T) {
+			f, _ := endless(t, 5*time.Minute)
+			h := newHandler(t, f, stallAfterAMinute)
+			transport := &http.Transport{}
+			if version == 2 {
+				transport = overHTTP2(t, h)
+			} else {
+				l := listen(t, h)
+				transport.DialContext = func(context.Context, string, string) (net.Conn, error) { return l.dial(), nil }
+				t.Cleanup(transport.CloseIdleConnections)
+			}
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://db"+documents+":streamFind", strings.NewReader("{}"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			reply, err := transport.RoundTrip(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			lines := bufio.NewScanner(reply.Body)
+			for i := range 4 {
+				if !lines.Scan() || lines.Text() != `{"document":{"a":1}}` || reply.ProtoMajor != version {
+					t.Errorf("%s: line %d is %q, %v", reply.Proto, i, lines.Text(), lines.Err())
+				}
+			}
+			_ = reply.Body.Close()
+		})
+	}
 }

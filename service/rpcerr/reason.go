@@ -26,6 +26,7 @@ const (
 	CursorTokenReused     Reason = "CursorTokenReused"
 	CursorPositionUnknown Reason = "CursorPositionUnknown"
 	CursorOwnerGone       Reason = "CursorOwnerGone"
+	StreamStalled         Reason = "StreamStalled"
 	PinLimitExceeded      Reason = "PinLimitExceeded"
 	HandleLimitExceeded   Reason = "HandleLimitExceeded"
 	HandleNotFound        Reason = "HandleNotFound"
@@ -83,6 +84,7 @@ var reasons = map[Reason]row{
 	CursorTokenReused:     {codes.Aborted, http.StatusConflict, CursorTokenReused, Restart},
 	CursorPositionUnknown: {codes.Aborted, http.StatusConflict, CursorPositionUnknown, Restart},
 	CursorOwnerGone:       {codes.NotFound, http.StatusNotFound, CursorOwnerGone, Restart},
+	StreamStalled:         {codes.DeadlineExceeded, http.StatusRequestTimeout, StreamStalled, Restart},
 	PinLimitExceeded:      {codes.ResourceExhausted, http.StatusTooManyRequests, PinLimitExceeded, SameRequest},
 	HandleLimitExceeded:   {codes.ResourceExhausted, http.StatusTooManyRequests, HandleLimitExceeded, Never},
 	HandleNotFound:        {codes.NotFound, http.StatusNotFound, HandleNotFound, Never},

@@ -52,7 +52,7 @@ func newGRPC(cfg *config.Config, secure *tls.Config, around *interceptor.Chain, 
 func newREST(cfg *config.Config, log *slog.Logger, around *interceptor.Chain, services api, state *ready.State) (*rest.Handler, error) {
 	conn := rest.NewConn(around.Unary(), around.Stream())
 	services.register(conn)
-	return rest.New(rest.Config{Conn: conn, Ready: state.Ready, MaxBodyBytes: cfg.MaxRequestSize, Logger: log})
+	return rest.New(rest.Config{Conn: conn, Ready: state.Ready, MaxBodyBytes: cfg.MaxRequestSize, StallTimeout: cfg.Cursors.Idle, Logger: log})
 }
 
 type portParams struct {

@@ -21,7 +21,7 @@ func newNode(cfg *config.Config, log *slog.Logger, ring *handle.KeyRing, streams
 	}
 	return replica.New(replica.Config{
 		Keys: ring, Deployment: cfg.Deployment(), Address: cfg.Replica.Address, Advertise: cfg.Replica.Advertise, Peers: cfg.Replica.Peers,
-		Streams: streams, Log: log, Failed: failed,
+		StallTimeout: cfg.Cursors.Idle, Streams: streams, Log: log, Failed: failed,
 	})
 }
 

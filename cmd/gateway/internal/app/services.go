@@ -25,7 +25,7 @@ var services = fx.Module("services", fx.Provide(
 ))
 
 func newChain(cfg *config.Config, log *slog.Logger, gate *interceptor.Gate) *interceptor.Chain {
-	return interceptor.New(interceptor.Config{Logger: log, Gate: gate, DefaultTimeout: cfg.RequestTimeout})
+	return interceptor.New(interceptor.Config{Logger: log, Gate: gate, DefaultTimeout: cfg.RequestTimeout, StallTimeout: cfg.Cursors.Idle})
 }
 
 func newStreams(cfg *config.Config) *stream.Streams {

@@ -128,7 +128,8 @@ var options = []option{
 	},
 	{
 		Name: "cursors.idle", Kind: "duration", Default: "10m",
-		Doc: "How long a cursor waits for the next page before it is closed. Each page starts the time anew. A gateway holds " +
+		Doc: "How long a cursor waits for the next page before it is closed. Each page starts the time anew. A stream may " +
+			"wait as long for its client to take the next message. A gateway holds " +
 			"100,000 cursors; one more closes the one that has waited longest.",
 		parse: into(func(c *Config) *time.Duration { return &c.Cursors.Idle }, durationWithin(time.Second, 24*time.Hour)),
 	},
