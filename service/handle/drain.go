@@ -4,14 +4,20 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"slices"
 	"time"
 )
 
-// drainGrace is how long Drain waits for pages that are being fetched before it ends them; half of its time if that is less.
-const drainGrace = 5 * time.Second
+const (
+	// drainGrace is how long Drain waits for pages that are being fetched before it ends them; half of its time if that is less.
+	drainGrace = 5 * time.Second
+	// maxPushedRests is what all the rests may have that go to another replica at once. It is far more than a replica remembers by default.
+	maxPushedRests = 128 << 20
+)
 
 // Drain refuses the calls of clients from now on, waits for those that run, and hands over what is here to another replica; pinned
-// cursors are killed. Questions of other replicas are answered still. It waits until ctx ends. Close drains too, if nobody has before.
+// cursors are killed. Questions of other replicas are answered still. If some do not end in three quarters of the time that ctx leaves,
+// only the rest is handed over, and that is an error. Close drains too, if nobody has before.
 func (r *Registry) Drain(ctx context.Context) error {
 	r.mu.Lock()
 	if r.draining {
@@ -32,21 +38,24 @@ func (r *Registry) Drain(ctx context.Context) error {
 }
 
 func (r *Registry) drain(ctx context.Context) error {
-	if err := r.quiet(ctx); err != nil {
-		return err
+	limited, cancel := ctx, func() {}
+	if deadline, ok := ctx.Deadline(); ok {
+		limited, cancel = context.WithTimeout(ctx, time.Until(deadline)*3/4)
 	}
+	defer cancel()
+	err := r.quiet(limited)
 	r.killPinned(ctx)
 	if !r.alone() {
 		r.push(ctx)
 	}
-	return nil
+	return err
 }
 
 // quiet waits until nobody works on any cursor. Streams are ended at once, fetches after a while.
 func (r *Registry) quiet(ctx context.Context) error {
 	grace := drainGrace
 	if deadline, ok := ctx.Deadline(); ok {
-		grace = min(grace, time.Until(deadline)/2)
+		grace = min(grace, time.Until(deadline)*2/3)
 	}
 	patient, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
@@ -124,7 +133,7 @@ func (r *Registry) push(ctx context.Context) {
 	close(f.done)
 }
 
-// takeAll makes the caller the one who works on all entries.
+// takeAll makes the caller the one who works on all entries, those first that were used last.
 func (r *Registry) takeAll() ([]*entry, *fetch) {
 	f := &fetch{cancel: func(error) {}, done: make(chan struct{})}
 	r.mu.Lock()
@@ -137,6 +146,7 @@ func (r *Registry) takeAll() ([]*entry, *fetch) {
 			entries = append(entries, e)
 		}
 	}
+	slices.SortFunc(entries, func(a, b *entry) int { return b.lastUse.Compare(a.lastUse) })
 	return entries, f
 }
 
@@ -159,18 +169,24 @@ func (r *Registry) pushTo(ctx context.Context, address string, entries []*entry)
 	return Replica{}, sure, err
 }
 
-// records are what is known of entries on which the caller works.
+// records are what is known of entries on which the caller works. Of what is left of their batches the last ones' goes along, as much as may.
 func records(entries []*entry) iter.Seq[Record] {
 	return func(yield func(Record) bool) {
+		room := maxPushedRests
 		for _, e := range entries {
-			if !yield(e.record()) {
+			fits := e.rest.bytes <= min(room, maxRestBytes)
+			if fits {
+				room -= e.rest.bytes
+			}
+			if !yield(e.record(fits)) {
 				return
 			}
 		}
 	}
 }
 
-func (e *entry) record() Record {
+// record is what another replica is told. Without the rest, if there is one, its page is lost.
+func (e *entry) record(withRest bool) Record {
 	rec := Record{ID: e.id, Principal: e.principal, Namespace: e.namespace}
 	pos := e.pos
 	if pos.phase == phaseMoved {
@@ -181,7 +197,7 @@ func (e *entry) record() Record {
 	}
 	if e.cur != nil {
 		rec.Holding = e.holding(pos.moves)
-		if e.rest.bytes > maxRestBytes {
+		if !withRest {
 			rec.Holding.Rest, pos = nil, pos.lost()
 		}
 	}
@@ -207,6 +223,12 @@ func (r *Registry) release(ctx context.Context, entries []*entry, to *Replica) {
 	}
 	r.mu.Unlock()
 	killAll(ctx, removed)
+	if to == nil {
+		return
+	}
+	for _, e := range removed { // lest it be counted there, and listed, until its time is up
+		_ = r.peers.Kill(ctx, to.Address, e.handleID())
+	}
 }
 
 // Accept takes over what a draining replica knows of a cursor, unless more is known here. Only ErrClosing refuses.
@@ -267,7 +289,9 @@ func (r *Registry) installLocked(e *entry, pos position, rec Record) {
 func (r *Registry) Close(ctx context.Context) error {
 	err := r.Drain(ctx)
 	if err != nil { // it may have had less time
-		err = r.quiet(ctx)
+		if err = r.quiet(ctx); err == nil {
+			err = r.drain(ctx)
+		}
 	}
 	r.stop()
 	r.janitor.Wait()

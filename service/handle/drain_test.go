@@ -267,3 +267,102 @@ func TestCloseAfterAHastyDrain(t *testing.T) {
 		}
 	})
 }
+
+// What does not end in time does not keep the rest from being handed over, nor pinned cursors from being killed; what ends later, Close hands over.
+func TestDrainOfWhatIsQuiet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t, "a", "b")
+		page, pinned, slow := n.open("a", 9, 2, 0), n.openPinned(), n.open("a", 9, 2, 0)
+		n.s.next = func(context.Context) error { time.Sleep(30 * time.Second); return nil } //nolint:forbidigo // fake time
+		var wg sync.WaitGroup
+		var late handle.Page
+		wg.Go(func() { late = n.mustNext("a", slow.Token) })
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+		defer cancel()
+		if err := n.node("a").Drain(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Drain = %v", err)
+		}
+		n.s.next = nil
+		if next := n.mustNext("b", page.Token); numbers(next) != "2 3" {
+			t.Errorf("page %s", numbers(next))
+		}
+		if _, err := n.next("b", pinned.Token); !errors.Is(err, handle.ErrOwnerGone) {
+			t.Errorf("pinned: %v", err)
+		}
+		if _, killed, _ := n.s.count(); killed != 1 {
+			t.Errorf("%d killed", killed)
+		}
+		if err := n.node("a").Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		wg.Wait()
+		n.crash("a")
+		if next := n.mustNext("b", late.Token); numbers(next) != "4 5" {
+			t.Errorf("page %s", numbers(next))
+		}
+	})
+}
+
+// More rests than one push may bring do not keep the cursors from being handed over: those that were asked for longest ago lose theirs.
+func TestDrainOfManyRests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t)
+		n.start("a", func(c *handle.Config) { c.PageBytes, c.PageMemory = 1<<20, 1<<30 })
+		n.start("b", func(c *handle.Config) { c.PageBytes, c.PageMemory = 1<<20, 1<<30 })
+		var tokens []string
+		for range 10 { // 14 of 15 MB each
+			tokens = append(tokens, n.open("a", 100, 15, 1e6).Token)
+			time.Sleep(time.Second) //nolint:forbidigo // fake time
+		}
+		n.stop("a")
+		for i, token := range tokens {
+			page, err := n.next("b", token)
+			if lost := i < 1; lost != errors.Is(err, handle.ErrCursorPositionUnknown) || !lost && numbers(page) != "1" {
+				t.Errorf("cursor %d: page %s, %v", i, numbers(page), err)
+			}
+		}
+		if open, _, _ := n.s.count(); open != 10 {
+			t.Errorf("%d open", open)
+		}
+	})
+}
+
+// A cursor that is closed, or killed, while it is pushed does not stay where it went to.
+func TestCloseDuringAPush(t *testing.T) {
+	for _, lost := range []bool{false, true} { // the push may not have arrived
+		synctest.Test(t, func(t *testing.T) {
+			n := newNetwork(t, "a", "b", "c")
+			page := n.open("a", 9, 2, 0)
+			time.Sleep(time.Second) //nolint:forbidigo // fake time; lists are in this order
+			other := n.open("a", 9, 2, 0)
+			n.faults.after = func(_ context.Context, from, _ string) error {
+				time.Sleep(time.Second) //nolint:forbidigo // fake time
+				if lost && from == "a" {
+					return errLine
+				}
+				return nil
+			}
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				if err := n.node("a").Drain(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+			synctest.Wait()
+			info := n.node("a").Handles(handle.Query{Limit: 10})
+			wg.Go(func() { _ = n.node("c").CloseCursor(t.Context(), "anna", page.Token) })
+			wg.Go(func() { _ = n.node("a").Kill(t.Context(), info[1].ID) })
+			wg.Wait()
+			if got := n.node("b").Handles(handle.Query{Limit: 10}); len(got) != 0 {
+				t.Errorf("b lists %v", got)
+			}
+			if open, _, _ := n.s.count(); open != 0 {
+				t.Errorf("%d open", open)
+			}
+			if _, err := n.next("b", other.Token); err == nil {
+				t.Error("a killed cursor goes on")
+			}
+		})
+	}
+}

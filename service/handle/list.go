@@ -95,9 +95,12 @@ func (q *Query) matches(e *entry) bool {
 		!e.opened.Before(q.After.Opened)
 }
 
+// handleID is the cursor's name in lists.
+func (e *entry) handleID() string { return hex.EncodeToString(e.id[:]) }
+
 func (r *Registry) infoLocked(e *entry) Info {
 	info := Info{
-		ID: hex.EncodeToString(e.id[:]), Kind: KindCursor, Principal: e.principal, Namespace: e.namespace, Server: e.server, Pinned: e.pinned,
+		ID: e.handleID(), Kind: KindCursor, Principal: e.principal, Namespace: e.namespace, Server: e.server, Pinned: e.pinned,
 		Busy: e.fetch != nil, Opened: e.opened, LastUse: e.lastUse, Pages: e.pages, Replica: r.cfg.Replica,
 	}
 	if !info.Busy {
