@@ -126,10 +126,29 @@ func (r *Registry) claim(principal, token string) (claim, error) {
 		return claim{}, ErrCursorNotFound
 	}
 	c, err := decodeClaim(plain)
-	if err != nil || c.deployment != r.deployment || !time.Now().Before(c.expires) {
+	if err != nil || c.deployment != r.deployment || r.expired(c) {
 		return claim{}, ErrCursorNotFound
 	}
 	return c, nil
+}
+
+// maxSkew is how much the clocks of replicas may differ.
+const maxSkew = time.Minute
+
+// expired says whether a token's time is up. It is this replica's clock that counts for what was sealed here, and for what is here.
+func (r *Registry) expired(c claim) bool {
+	switch now := time.Now(); {
+	case now.Before(c.expires):
+		return false
+	case c.instance == r.instance:
+		return true
+	case now.Before(c.expires.Add(maxSkew)):
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := r.entries[c.id]
+	return e == nil || e.fetch == nil && !time.Now().Before(e.expires)
 }
 
 // acquire gets the page that a token asks for: the page itself, or the grant to fetch it, or with phaseTaken all pages from it on. Whoever
