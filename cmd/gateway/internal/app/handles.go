@@ -32,7 +32,7 @@ func newKeyRing(cfg *config.Config, log *slog.Logger) (*handle.KeyRing, error) {
 
 // newKeyWatcher keeps the ring as its file is.
 func newKeyWatcher(lc fx.Lifecycle, cfg *config.Config, ring *handle.KeyRing, node *replica.Node, log *slog.Logger) *keyfile.Watcher {
-	w := keyfile.New(keyfile.Config{Path: cfg.HandleKeysFile, Log: log, Replace: func(keys ...handle.Key) error {
+	w := keyfile.New(keyfile.Config{Path: cfg.HandleKeysFile, Sum: cfg.HandleKeysSum, Log: log, Replace: func(keys ...handle.Key) error {
 		err := ring.Replace(keys...)
 		if node != nil {
 			node.KeysChanged()

@@ -4,6 +4,7 @@
 package config
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -35,6 +36,8 @@ type Config struct {
 	HandleKeys []handle.Key
 	// HandleKeysFile is the file that they were read from; empty: they were given in another way. See ParseHandleKeys.
 	HandleKeysFile string
+	// HandleKeysSum is SumHandleKeys of the text that they were read from.
+	HandleKeysSum [sha256.Size]byte
 	// Replica is how this gateway and its other replicas find each other.
 	Replica Replica
 	Cursors Cursors

@@ -210,6 +210,9 @@ func TestParseHandleKeys(t *testing.T) {
 	if err != nil || c.HandleKeysFile != file {
 		t.Fatalf("Load: keys of %q, %v; want %s", c.HandleKeysFile, err, file)
 	}
+	if text, err := os.ReadFile(file); err != nil || c.HandleKeysSum != config.SumHandleKeys(text) {
+		t.Errorf("the sum of the keys that were read is not that of their file, %v", err)
+	}
 	for _, row := range []struct {
 		name, text string
 		want       int

@@ -76,7 +76,7 @@ func Load(flags *pflag.FlagSet, environ []string) (*Config, error) {
 			c.values = append(c.values, value{o, s})
 			err = o.parse(c, s.text)
 			if o.Name == handleKeys {
-				c.HandleKeysFile = s.file
+				c.HandleKeysFile, c.HandleKeysSum = s.file, SumHandleKeys([]byte(s.text))
 				if err == nil && s.file != "" && len(c.HandleKeys) == 0 {
 					err = errNoKey
 				}

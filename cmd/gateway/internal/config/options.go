@@ -100,8 +100,8 @@ var options = []option{
 		Doc: "Keys that seal the tokens of cursors, one a line, each as `mooring key new` prints it; lines that start " +
 			"with # are comments. The first seals and all open; docs/operations.md says how to change them. All replicas " +
 			"need the same list. Without one the gateway makes a key, which it forgets when it stops. A file of keys is " +
-			"looked at every five seconds and on SIGHUP, and new keys count at once; one that cannot be used is an error in " +
-			"the log, and the keys stay.",
+			"looked at every five seconds: new keys count when two looks have found the same, or at once on SIGHUP. A file that " +
+			"cannot be used is an error in the log, and the keys stay.",
 		parse: into(func(c *Config) *[]handle.Key { return &c.HandleKeys }, parseKeys),
 	},
 	{

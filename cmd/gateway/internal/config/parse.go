@@ -1,6 +1,8 @@
 package config
 
 import (
+	"bytes"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -213,3 +215,6 @@ func ParseHandleKeys(text []byte) ([]handle.Key, error) {
 	}
 	return keys, err
 }
+
+// SumHandleKeys tells the texts of files of keys apart. Space around them makes no difference.
+func SumHandleKeys(text []byte) [sha256.Size]byte { return sha256.Sum256(bytes.TrimSpace(text)) }

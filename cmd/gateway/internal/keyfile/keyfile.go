@@ -13,13 +13,16 @@ import (
 	"github.com/mooringdb/mooring/service/handle"
 )
 
-// every is how often the file is looked at. It is compared by its text: a mounted Secret changes behind a symbolic link.
+// every is how often the file is looked at. It is compared by its text: a mounted Secret changes behind a symbolic link. What has changed
+// counts when two looks have found the same: a file that is just being written may have a part of its keys.
 const every = 5 * time.Second
 
 // Config of a Watcher.
 type Config struct {
 	// Path is the file; empty: there is none, and nothing is ever read.
 	Path string
+	// Sum is config.SumHandleKeys of the text whose keys count at the start.
+	Sum [sha256.Size]byte
 	// Replace puts the keys of a file that has changed in the place of those that count.
 	Replace func(keys ...handle.Key) error
 	Log     *slog.Logger
@@ -35,17 +38,21 @@ type Watcher struct {
 	stop    context.CancelFunc
 	running sync.WaitGroup
 
-	seen [sha256.Size]byte // of the text that was read last
-	bad  string            // what is wrong with the file, and has been said
+	used finding // what was done about it
+	last finding // of the last look
+	bad  string  // what is wrong with the file, and has been said
 }
 
-// New returns a watcher. The keys that count are those of the file as it is now.
+// finding is what one look has found.
+type finding struct {
+	sum [sha256.Size]byte // of the text
+	err string            // the file could not be read
+}
+
+// New returns a watcher.
 func New(cfg Config) *Watcher {
-	w := &Watcher{cfg: cfg, now: make(chan struct{}, 1), stop: func() {}}
-	if text, err := os.ReadFile(cfg.Path); err == nil && cfg.Path != "" {
-		w.seen = sha256.Sum256(text)
-	}
-	return w
+	begin := finding{sum: cfg.Sum}
+	return &Watcher{cfg: cfg, now: make(chan struct{}, 1), stop: func() {}, used: begin, last: begin}
 }
 
 // Start begins to look. ctx is for its values only; Close ends it.
@@ -92,14 +99,18 @@ func (w *Watcher) run(ctx context.Context) {
 	}
 }
 
-// look reads the file. asked: somebody waits for a word about it.
+// look reads the file. asked: somebody says that it is as it should be, and waits for a word about it.
 func (w *Watcher) look(asked bool) {
 	text, err := os.ReadFile(w.cfg.Path)
-	sum := sha256.Sum256(text)
-	if err == nil && sum == w.seen && !asked {
+	now, before := finding{sum: config.SumHandleKeys(text)}, w.last
+	if err != nil {
+		now.err = err.Error()
+	}
+	w.last = now
+	if (now == w.used || now != before) && !asked {
 		return
 	}
-	w.seen = sum
+	w.used = now
 	var keys []handle.Key
 	if err == nil {
 		keys, err = config.ParseHandleKeys(text)

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/keyfile"
 	"github.com/mooringdb/mooring/service/handle"
 )
@@ -57,10 +58,15 @@ func (w *world) replaced() []int {
 func (w *world) errors() int { return strings.Count(w.said(), "level=ERROR") }
 
 func start(t *testing.T, text string) *world {
+	return startOf(t, text, text)
+}
+
+// startOf is start with other keys in the file than those that count.
+func startOf(t *testing.T, counts, text string) *world {
 	w := &world{t: t, path: filepath.Join(t.TempDir(), "keys")}
 	w.write(text)
 	w.Watcher = keyfile.New(keyfile.Config{
-		Path: w.path, Log: slog.New(slog.NewTextHandler(w, nil)),
+		Path: w.path, Sum: config.SumHandleKeys([]byte(strings.TrimSpace(counts))), Log: slog.New(slog.NewTextHandler(w, nil)),
 		Replace: func(keys ...handle.Key) error {
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -96,7 +102,7 @@ func TestChangeIsSeen(t *testing.T) {
 			t.Fatalf("a file that did not change was taken %d times", len(w.replaced()))
 		}
 		w.write(one + two)
-		w.pass(6 * time.Second)
+		w.pass(11 * time.Second)
 		if got := w.replaced(); !slices.Equal(got, []int{2}) {
 			t.Fatalf("replaced %v, want once, with 2 keys", got)
 		}
@@ -105,9 +111,46 @@ func TestChangeIsSeen(t *testing.T) {
 		if err := errors.Join(os.WriteFile(next, []byte(two), 0o600), os.Remove(w.path), os.Symlink(next, w.path)); err != nil {
 			t.Fatal(err)
 		}
-		w.pass(6 * time.Second)
+		w.pass(11 * time.Second)
 		if got := w.replaced(); !slices.Equal(got, []int{2, 1}) {
 			t.Errorf("replaced %v, want 2 keys and then 1", got)
+		}
+	})
+}
+
+// TestChangeAtTheStart: what was written after the configuration was read is not missed.
+func TestChangeAtTheStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := startOf(t, one, two+one)
+		w.pass(11 * time.Second)
+		if got := w.replaced(); !slices.Equal(got, []int{2}) {
+			t.Errorf("replaced %v, want once, with 2 keys", got)
+		}
+	})
+}
+
+// TestHalfAFile: what is being written does not count until it is complete, whatever its parts look like.
+func TestHalfAFile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := start(t, one+two)
+		for _, part := range []string{two, "", two + one[:20], two + one} {
+			w.write(part)
+			w.pass(5 * time.Second)
+			if len(w.replaced()) != 0 || w.errors() != 0 {
+				t.Errorf("a part of %d bytes: replaced %v, log %q", len(part), w.replaced(), w.said())
+			}
+		}
+		w.pass(5 * time.Second)
+		if got := w.replaced(); !slices.Equal(got, []int{2}) || w.errors() != 0 {
+			t.Errorf("replaced %v, want once, with 2 keys; log %q", got, w.said())
+		}
+		// A part that goes away again was never there.
+		w.write(two)
+		w.pass(5 * time.Second)
+		w.write(two + one)
+		w.pass(time.Minute)
+		if got := w.replaced(); len(got) != 1 {
+			t.Errorf("replaced %v, want nothing more", got)
 		}
 	})
 }
@@ -134,13 +177,13 @@ func TestBadFile(t *testing.T) {
 			t.Errorf("the log quotes a key: %s", w.said())
 		}
 		w.write(two)
-		w.pass(6 * time.Second)
+		w.pass(11 * time.Second)
 		if len(w.replaced()) != 1 {
 			t.Errorf("replaced %v after the file was good again, want once", w.replaced())
 		}
 		// What was wrong before is said again if it happens again.
 		_ = os.Remove(w.path)
-		w.pass(6 * time.Second)
+		w.pass(11 * time.Second)
 		if w.errors() != 4 {
 			t.Errorf("%d errors in the log, want 4", w.errors())
 		}
