@@ -79,7 +79,7 @@ func (s *Server) RunCursorCommand(ctx context.Context, req *mooringv1.RunCursorC
 	if err != nil {
 		return nil, err
 	}
-	docs, err := r.Encoding.Documents(page.Documents)
+	docs, err := r.Page(ctx, s.cfg.Handles, page)
 	if err != nil {
 		return nil, err
 	}

@@ -31,7 +31,7 @@ func (s *Server) Aggregate(ctx context.Context, req *mooringv1.AggregateRequest)
 	if err != nil {
 		return nil, err
 	}
-	docs, err := r.Encoding.Documents(page.Documents)
+	docs, err := r.Page(ctx, s.cfg.Handles, page)
 	if err != nil {
 		return nil, err
 	}

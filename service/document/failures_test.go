@@ -13,6 +13,7 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/rpcerr"
 	"github.com/mooringdb/mooring/service/servicetest"
 )
@@ -112,5 +113,46 @@ func TestServerDown(t *testing.T) {
 	r := rpcerr.HTTP(status.Convert(err))
 	if r.Code != 503 || r.RetryAfter == 0 || time.Since(begin) > 2*time.Second {
 		t.Errorf("%d, retry after %v, in %v: %v", r.Code, r.RetryAfter, time.Since(begin), err)
+	}
+}
+
+// TestPageThatCannotBeEncoded: its client gets no token, so the cursor is not left open.
+func TestPageThatCannotBeEncoded(t *testing.T) {
+	deep := bson.NewBuilder(nil).Int32("a", 1).Finish()
+	for range bson.MaxDepth + 1 {
+		deep = bson.NewBuilder(nil).Document("a", deep).Finish()
+	}
+	g := start(t, nil)
+	g.Server.SetDocuments("d.c", append([]bson.Raw{deep}, servicetest.Docs(10, 1)...)...)
+	size := proto.Int32(2)
+	for name, call := range map[string]func(ctx context.Context) error{
+		"Find": func(ctx context.Context) error {
+			_, err := g.Document.Find(ctx, &mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: size})
+			return err
+		},
+		"Aggregate": func(ctx context.Context) error {
+			_, err := g.Document.Aggregate(ctx, &mooringv1.AggregateRequest{Database: "d", Collection: proto.String("c"), BatchSize: size})
+			return err
+		},
+		"RunCursorCommand": func(ctx context.Context) error {
+			_, err := g.Command.RunCursorCommand(ctx, &mooringv1.RunCursorCommandRequest{Database: "d", Command: doc(`{"find": "c", "batchSize": 2}`)})
+			return err
+		},
+	} {
+		if err := call(metadata.AppendToOutgoingContext(t.Context(), "mooring-document-encoding", "json")); err == nil {
+			t.Errorf("%s: the document was encoded", name)
+		}
+		g.Idle(0)
+		if n := len(g.Handles.Handles(handle.Query{Limit: 10})); n != 0 {
+			t.Errorf("%s: %d handles are open", name, n)
+		}
+		if err := call(t.Context()); err != nil {
+			t.Errorf("%s in the native form: %v", name, err)
+		}
+		for _, h := range g.Handles.Handles(handle.Query{Limit: 10}) {
+			if err := g.Handles.Kill(t.Context(), h.ID); err != nil {
+				t.Error(err)
+			}
+		}
 	}
 }

@@ -70,7 +70,7 @@ func (s *Server) Find(ctx context.Context, req *mooringv1.FindRequest) (*mooring
 	if err != nil {
 		return nil, err
 	}
-	docs, err := r.Encoding.Documents(page.Documents)
+	docs, err := r.Page(ctx, s.cfg.Handles, page)
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/mooringdb/mooring/core/topology/description"
 	"github.com/mooringdb/mooring/core/topology/selection"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/payload"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
@@ -64,6 +65,20 @@ func (r *Reader) metadata(ctx context.Context) {
 			r.unbuilt(key)
 		}
 	}
+}
+
+// closer is what Page needs of a registry of handles.
+type closer interface {
+	CloseCursor(ctx context.Context, principal, token string) error
+}
+
+// Page encodes the page that has opened a cursor. If that fails, the client gets no token, so nobody would ever close it: it is closed.
+func (r *Reader) Page(ctx context.Context, handles closer, page handle.Page) ([]*mooringv1.Document, error) {
+	docs, err := r.Encoding.Documents(page.Documents)
+	if err != nil && page.Token != "" {
+		_ = handles.CloseCursor(ctx, "", page.Token) // it is killed later if it cannot be now
+	}
+	return docs, err
 }
 
 // Inflation is how many times larger than BSON documents may get in the response's encoding: an int32 with a short key is the worst.
