@@ -537,6 +537,7 @@ func TestPushesAreBounded(t *testing.T) {
 	// Together they may have as much as one. What was refused gives its part back.
 	first, second := begin(), begin()
 	send(first, large, 5)
+	eventually(t, "all of the first push has come", func() bool { return peer.Pushed() > 5<<20 })
 	send(second, large, 5)
 	if _, err := second.CloseAndRecv(); err == nil || !strings.Contains(err.Error(), "too much") {
 		t.Errorf("the second of two pushes of 5 MiB = %v, want a refusal", err)

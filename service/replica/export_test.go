@@ -19,7 +19,10 @@ func (n *Node) Connections() (clients, links int) {
 }
 
 // SetMaxPushed bounds what all pushes together hold. It is called before Serve.
-func (n *Node) SetMaxPushed(bytes int64) { n.maxPushed = bytes }
+func (n *Node) SetMaxPushed(bytes int64) { n.pushes.max = bytes }
+
+// Pushed is how many bytes they hold.
+func (n *Node) Pushed() int64 { return n.pushes.bytes.Load() }
 
 // MetSelf notes that a call to an address has come to this replica.
 func (n *Node) MetSelf(address string) { n.directory.metSelf(address) }

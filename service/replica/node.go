@@ -66,7 +66,7 @@ type Node struct {
 	links     *links
 	directory *directory
 	clients   *clients
-	maxPushed int64
+	pushes    pushes
 
 	listener net.Listener // nil before Bind
 	server   *grpc.Server // nil before Serve
@@ -88,7 +88,7 @@ func New(cfg Config) *Node {
 	secure := newLinks(me, cfg.Log)
 	return &Node{
 		cfg: cfg, id: hex.EncodeToString(id), serves: hex.EncodeToString(deployment[:]), foreign: newNotices(foreignEvery),
-		maxPushed: maxPushedBytes, links: secure, directory: newDirectory(cfg.Peers, cfg.LookupHost),
+		pushes: pushes{max: maxPushedBytes}, links: secure, directory: newDirectory(cfg.Peers, cfg.LookupHost),
 		clients: &clients{identity: me, secure: secure, open: map[string]*client{}},
 	}
 }
@@ -136,7 +136,7 @@ func (n *Node) Serve(r Registry) {
 		grpc.ChainUnaryInterceptor(around.Unary(), n.unary),
 		grpc.ChainStreamInterceptor(around.Stream(), n.stream),
 	)
-	peerv1.RegisterPeerServiceServer(n.server, &server{registry: r, streams: n.cfg.Streams, maxPushed: n.maxPushed})
+	peerv1.RegisterPeerServiceServer(n.server, &server{registry: r, streams: n.cfg.Streams, pushes: &n.pushes})
 	l := netutil.LimitListener(n.listener, maxConnections)
 	n.serving.Go(func() {
 		if err := n.server.Serve(l); err != nil && !errors.Is(err, grpc.ErrServerStopped) {

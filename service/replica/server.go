@@ -45,9 +45,13 @@ type server struct {
 	peerv1.UnsafePeerServiceServer
 	registry Registry
 	streams  *stream.Streams
+	pushes   *pushes
+}
 
-	pushed    atomic.Int64 // bytes of pushes that are not complete
-	maxPushed int64        // that there may be
+// pushes are what all pushes that are not complete hold.
+type pushes struct {
+	bytes atomic.Int64
+	max   int64
 }
 
 var _ peerv1.PeerServiceServer = (*server)(nil)
@@ -99,7 +103,7 @@ func (s *server) Push(ss grpc.ClientStreamingServer[peerv1.PushRequest, peerv1.P
 	var r reader
 	var records []handle.Record
 	held := 0
-	defer func() { s.pushed.Add(-int64(held)) }()
+	defer func() { s.pushes.bytes.Add(-int64(held)) }()
 	for {
 		req, err := ss.Recv()
 		if errors.Is(err, io.EOF) {
@@ -110,7 +114,7 @@ func (s *server) Push(ss grpc.ClientStreamingServer[peerv1.PushRequest, peerv1.P
 		}
 		cost := proto.Size(req) + recordBytes
 		held += cost
-		if s.pushed.Add(int64(cost)) > s.maxPushed {
+		if s.pushes.bytes.Add(int64(cost)) > s.pushes.max {
 			return refusal(&rpcerr.Error{Reason: rpcerr.TooLarge, Message: "too much is pushed at a time"})
 		}
 		records = append(records, r.record(req.GetRecord()))
