@@ -26,8 +26,10 @@ type network struct {
 	nodes  map[string]*node // those that are reached, by address
 	asked  []string         // "from>to purpose", in order
 	faults faults
-	holder map[int64]*node // who continued a cursor last, by the server's ids
-	lost   map[int64]bool  // cursors whose holder may be unknown for ever, by the server's ids: what brought them was lost
+	// attempts counts the questions in each; 0 is none.
+	attempts map[uint64]int
+	holder   map[int64]*node // who continued a cursor last, by the server's ids
+	lost     map[int64]bool  // cursors whose holder may be unknown for ever, by the server's ids: what brought them was lost
 }
 
 // faults are run for each exchange; nil is none.
@@ -50,7 +52,7 @@ type node struct {
 
 func newNetwork(t *testing.T, addresses ...string) *network {
 	t.Helper()
-	n := &network{t: t, s: newServer(), nodes: map[string]*node{}, lost: map[int64]bool{}, holder: map[int64]*node{}}
+	n := &network{t: t, s: newServer(), nodes: map[string]*node{}, lost: map[int64]bool{}, attempts: map[uint64]int{}, holder: map[int64]*node{}}
 	for _, address := range addresses {
 		n.start(address, nil)
 	}
@@ -266,19 +268,41 @@ func (n *network) mayLose(ids ...int64) {
 	}
 }
 
+func (n *network) mayBeLost(id int64) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.lost[id]
+}
+
 func (l *link) Ask(ctx context.Context, address string, q handle.Question) (handle.Answer, error) {
-	var granted int64
+	var granted []int64
+	over := false // nobody waits for the answer
+	l.n.mu.Lock()
+	l.n.attempts[q.Attempt]++
+	forEver := l.n.attempts[q.Attempt] > 200 && q.Attempt != 0
+	l.n.mu.Unlock()
+	if forEver {
+		l.n.t.Errorf("%s asks for ever", l.from.address)
+		time.Sleep(time.Minute) //nolint:forbidigo // fake time; which lets it end
+	}
 	ans, err := exchange(ctx, l, address, q.Purpose.String(), func(ctx context.Context, to *node) (handle.Answer, error) {
 		ans, err := to.Answer(ctx, q)
 		if ans.Grant != nil {
 			l.n.mu.Lock()
-			granted = ans.Grant.State.ID
-			l.n.mu.Unlock()
+			defer l.n.mu.Unlock()
+			if over {
+				l.n.lost[ans.Grant.State.ID] = true
+			} else {
+				granted = append(granted, ans.Grant.State.ID)
+			}
 		}
 		return ans, err
 	})
-	if err != nil && granted != 0 {
-		l.n.mayLose(granted)
+	l.n.mu.Lock()
+	over = true
+	l.n.mu.Unlock()
+	if err != nil {
+		l.n.mayLose(granted...)
 	}
 	return ans, err
 }
