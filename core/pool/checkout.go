@@ -183,10 +183,12 @@ func (p *Pool[C]) lendLocked(c *Conn[C], start time.Time) {
 	p.emitLocked(fact{kind: checkedOut, id: c.id, since: start})
 }
 
+// handOverLocked gives c to w, who learns of it when unlock has released mu: waking somebody up takes as long as all that
+// is done under it.
 func (p *Pool[C]) handOverLocked(c *Conn[C], w *waiter[C]) {
 	p.lendLocked(c, w.start)
 	w.conn, w.pending = c, nil
-	w.served <- struct{}{}
+	p.handed.push(w)
 }
 
 func (p *Pool[C]) refuseLocked(w *waiter[C], err error, reason event.CheckOutFailedReason) {

@@ -102,11 +102,15 @@ func firstHold(events []fact) int {
 	return slices.IndexFunc(events, func(f fact) bool { return f.kind == held })
 }
 
-// unlock releases mu, tears down the connections that were closed under it, and delivers what was queued. That comes
-// last: a sink that panics leaves nothing undone.
+// unlock releases mu, wakes those up who were given a connection under it, tears down the connections that were closed,
+// and delivers what was queued. That comes last: a sink that panics leaves nothing undone.
 func (p *Pool[C]) unlock(doomed []*Conn[C]) {
-	queued := len(p.events) > 0
+	queued, handed := len(p.events) > 0, p.handed
+	p.handed = queue[C]{}
 	p.mu.Unlock()
+	for w := handed.pop(); w != nil; w = handed.pop() {
+		w.served <- struct{}{}
+	}
 	if queued || len(doomed) > 0 {
 		p.unlocked(doomed, queued)
 	}

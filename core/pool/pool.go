@@ -122,6 +122,7 @@ type Pool[C Resource] struct {
 	conns      map[*Conn[C]]struct{} // all that are not closed
 	available  []*Conn[C]            // the last is the one that was used last
 	waiters    queue[C]
+	handed     queue[C]         // waiters that have a connection and do not know it yet; unlock tells them
 	clearedBy  error            // why the pool was cleared last
 	populating bool             // a connection is being established for MinSize
 	retry      backoff          // after establishments that failed
