@@ -149,6 +149,9 @@ var (
 	endings = append(slices.Clone(named), "CursorOwnerGone")
 )
 
+// unreachable is a 503 whose advice is to repeat the same call.
+const unreachable = "ReplicaUnreachable"
+
 func (c *lossyClient) read(ctx context.Context) error {
 	p, err := c.find(ctx)
 	for err == nil {
@@ -187,6 +190,10 @@ func (c *lossyClient) next(ctx context.Context, token string) (numbers, error) {
 		p, err := c.attempt(ctx, token)
 		if isLoss(err) {
 			c.total.add("reply lost")
+			if reasonOf(err) == unreachable {
+				c.total.add("owner unreachable")
+				<-time.After(100 * time.Millisecond)
+			}
 			continue
 		}
 		if err != nil || c.random.IntN(3) > 0 {
@@ -251,11 +258,12 @@ func (c *lossyClient) pager() pager {
 	return overREST{base: c.url, header: lossy.Header(c.random.IntN(2), loss)}
 }
 
-// isLoss says whether a call ended without an answer, or with one that says to ask elsewhere.
+// isLoss says whether a call ended without an answer, or with one that says to make the same call again: elsewhere, or, where
+// the owner of a pinned cursor dies while it is being reached, a little later. Neither may be how a cursor ends.
 func isLoss(err error) bool {
 	var r *refusal
 	if errors.As(err, &r) {
-		return r.Reason == "ShuttingDown"
+		return r.Reason == "ShuttingDown" || r.Reason == unreachable
 	}
 	return err != nil && !errors.Is(err, context.Canceled)
 }
