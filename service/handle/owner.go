@@ -43,7 +43,7 @@ func (r *Registry) putOwner(ctx context.Context, c claim, q Question) (Answer, e
 		return Answer{}, ErrOwnerGone
 	}
 	ans, _, err := r.put(ctx, c.replica, q)
-	return ans, r.ownersError(c, err)
+	return ans, r.ownersError(ctx, c, err)
 }
 
 // ownerPatience is how long an owner may give no answer before it counts as gone.
@@ -53,14 +53,14 @@ const ownerPatience = time.Minute
 type silence struct{ since, last time.Time }
 
 // ownersError says what has become of a cursor whose owner gives no answer, or is not the one that it was. An owner that refuses connections is
-// gone; one that is silent may come back.
-func (r *Registry) ownersError(c claim, err error) error {
+// gone; one that is silent may come back. Whatever else it has said, it is heard.
+func (r *Registry) ownersError(ctx context.Context, c claim, err error) error {
 	owner := Replica{Address: c.replica, Instance: c.instance}
 	lost, unreachable := errors.AsType[*UnreachableError](err)
 	switch {
 	case errors.Is(err, ErrNotHere), errors.Is(err, ErrClosing), unreachable && (lost.Refused || r.silent(owner)):
 		return ErrOwnerGone
-	case err == nil:
+	case !unreachable && ctx.Err() == nil:
 		r.heard(owner)
 	}
 	return err
@@ -93,8 +93,8 @@ func (r *Registry) relay(ctx context.Context, c claim, a Asking) (context.Contex
 		return nil, nil, ErrOwnerGone
 	}
 	s, err := r.peers.Stream(ctx, c.replica, r.question(c, a, ForStream))
-	if err != nil {
-		return nil, nil, r.ownersError(c, err)
+	if err = r.ownersError(ctx, c, err); err != nil {
+		return nil, nil, err
 	}
 	return ctx, &Taken{Cursor: &relayed{stream: s, state: c.state}}, nil
 }

@@ -3,6 +3,7 @@ package handle_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -103,25 +104,21 @@ func TestOwnerSilent(t *testing.T) {
 						t.Errorf("%s: Next = %v", when, err)
 					}
 				}
-				unreachable := func(err error) bool {
-					lost, ok := errors.AsType[*handle.UnreachableError](err)
-					return ok && !lost.Refused
-				}
 				gone := func(err error) bool { return errors.Is(err, handle.ErrOwnerGone) }
-				calls("at first", unreachable)
+				calls("at first", isUnreachable)
 				time.Sleep(50 * time.Second) //nolint:forbidigo // fake time
-				calls("then", unreachable)
+				calls("then", isUnreachable)
 				silent = false
 				if next := n.mustNext("b", page.Token); numbers(next) != "2 3" {
 					t.Errorf("page %s", numbers(next))
 				}
 				silent = true
 				time.Sleep(50 * time.Second) //nolint:forbidigo // fake time
-				calls("after an answer", unreachable)
+				calls("after an answer", isUnreachable)
 				time.Sleep(2 * time.Minute) //nolint:forbidigo // fake time
-				calls("much later, when nobody had asked", unreachable)
+				calls("much later, when nobody had asked", isUnreachable)
 				time.Sleep(50 * time.Second) //nolint:forbidigo // fake time
-				calls("soon after that", unreachable)
+				calls("soon after that", isUnreachable)
 				time.Sleep(20 * time.Second) //nolint:forbidigo // fake time
 				calls("when it has been silent for long", gone)
 				if _, _, err := n.node("b").Take(t.Context(), handle.Asking{Principal: "anna", Token: page.Token}); !gone(err) {
@@ -133,6 +130,69 @@ func TestOwnerSilent(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Whatever an owner answers ends its silence: a page, a refusal, or a stream.
+func TestOwnerIsHeard(t *testing.T) {
+	asking := func(page handle.Page) handle.Asking { return handle.Asking{Principal: "anna", Token: page.Token} }
+	for name, answer := range map[string]func(*network, handle.Page) error{
+		"page": func(n *network, page handle.Page) error {
+			_, err := n.next("b", page.Token)
+			return err
+		},
+		"refusal": func(n *network, page handle.Page) error {
+			n.s.next = func(context.Context) error { return &mongoerr.SelectionError{} }
+			_, err := n.next("b", page.Token)
+			if _, ok := errors.AsType[*mongoerr.SelectionError](err); !ok {
+				return fmt.Errorf("Next = %w, want a SelectionError", err)
+			}
+			return nil
+		},
+		"stream": func(n *network, page handle.Page) error {
+			ctx, taken, err := n.node("b").Take(n.t.Context(), asking(page))
+			if err != nil {
+				return err
+			}
+			defer taken.Release()
+			return taken.Cursor.Close(ctx)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newNetwork(t, "a", "b")
+				page := n.openPinned()
+				silent := true
+				n.faults.after = func(context.Context, string, string) error {
+					if silent {
+						return errLine
+					}
+					return nil
+				}
+				unanswered := func() {
+					t.Helper()
+					if _, err := n.node("b").Next(t.Context(), asking(page)); !isUnreachable(err) {
+						t.Errorf("Next = %v", err)
+					}
+				}
+				n.s.next = func(context.Context) error { return &mongoerr.SelectionError{} } // the page stays to be asked for
+				unanswered()
+				time.Sleep(50 * time.Second) //nolint:forbidigo // fake time
+				unanswered()
+				silent, n.s.next = false, nil
+				if err := answer(n, page); err != nil {
+					t.Error(err)
+				}
+				silent = true
+				time.Sleep(50 * time.Second) //nolint:forbidigo // fake time
+				unanswered()
+			})
+		})
+	}
+}
+
+func isUnreachable(err error) bool {
+	lost, ok := errors.AsType[*handle.UnreachableError](err)
+	return ok && !lost.Refused
 }
 
 // An owner that cannot fetch says why, as it would to a client of its own; the caller's deadline is kept.
