@@ -1,6 +1,7 @@
 package handle
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"slices"
@@ -57,10 +58,7 @@ func (i Info) Mark() Mark { return Mark{Opened: i.Opened, ID: i.ID} }
 
 // Compare orders marks.
 func (m Mark) Compare(o Mark) int {
-	if c := m.Opened.Compare(o.Opened); c != 0 {
-		return c
-	}
-	return strings.Compare(m.ID, o.ID)
+	return cmp.Or(m.Opened.Compare(o.Opened), strings.Compare(m.ID, o.ID))
 }
 
 // Handles lists open cursors of this replica, in the order of their marks.

@@ -123,12 +123,8 @@ func (c *relayed) Next(context.Context) (cursor.Batch, error) {
 		}
 		return cursor.Batch{}, err
 	}
-	b := cursor.Batch{Documents: docs}
-	for _, doc := range docs {
-		b.Bytes += len(doc)
-	}
-	b.Buffer = b.Bytes
-	return b, nil
+	got := restOf(docs)
+	return cursor.Batch{Documents: docs, Bytes: got.bytes, Buffer: got.buffer}, nil
 }
 
 func (c *relayed) Close(context.Context) error {
