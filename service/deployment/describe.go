@@ -60,7 +60,7 @@ func known[T comparable](v T) *T {
 func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
 func hex(id bson.ObjectID) string {
-	if id == (bson.ObjectID{}) {
+	if id.IsZero() {
 		return ""
 	}
 	return id.Hex()

@@ -1,6 +1,7 @@
 package deployment
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/binary"
@@ -61,10 +62,7 @@ func (s *Server) ListHandles(ctx context.Context, req *mooringv1.ListHandlesRequ
 // merge sorts handles. One that was on its way between two replicas may be there twice: the one with more pages is newer.
 func merge(found []handle.Info) []handle.Info {
 	slices.SortFunc(found, func(a, b handle.Info) int {
-		if c := a.Mark().Compare(b.Mark()); c != 0 {
-			return c
-		}
-		return int(b.Pages) - int(a.Pages)
+		return cmp.Or(a.Mark().Compare(b.Mark()), cmp.Compare(b.Pages, a.Pages))
 	})
 	return slices.CompactFunc(found, func(a, b handle.Info) bool { return a.ID == b.ID })
 }
