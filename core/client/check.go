@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/mooringdb/mooring/core/bson"
-	"github.com/mooringdb/mooring/core/topology/selection"
+	"github.com/mooringdb/mooring/core/selection"
 )
 
 // check collects the first objection to a request's arguments.

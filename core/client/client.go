@@ -15,12 +15,12 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/conn/metadata"
 	"github.com/mooringdb/mooring/core/connstring"
+	"github.com/mooringdb/mooring/core/description"
 	"github.com/mooringdb/mooring/core/event"
 	"github.com/mooringdb/mooring/core/operation"
 	"github.com/mooringdb/mooring/core/seedlist"
+	"github.com/mooringdb/mooring/core/selection"
 	"github.com/mooringdb/mooring/core/topology"
-	"github.com/mooringdb/mooring/core/topology/description"
-	"github.com/mooringdb/mooring/core/topology/selection"
 )
 
 // Options are what a connection string cannot say.

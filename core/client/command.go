@@ -8,7 +8,7 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/cursor"
 	"github.com/mooringdb/mooring/core/operation"
-	"github.com/mooringdb/mooring/core/topology/selection"
+	"github.com/mooringdb/mooring/core/selection"
 )
 
 // RunCommand runs a command as it is: nothing is checked, nothing inherited, and only $db and, where the

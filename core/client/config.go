@@ -9,10 +9,10 @@ import (
 	"github.com/mooringdb/mooring/core/conn"
 	"github.com/mooringdb/mooring/core/conn/metadata"
 	"github.com/mooringdb/mooring/core/connstring"
+	"github.com/mooringdb/mooring/core/description"
 	"github.com/mooringdb/mooring/core/pool"
+	"github.com/mooringdb/mooring/core/selection"
 	"github.com/mooringdb/mooring/core/topology"
-	"github.com/mooringdb/mooring/core/topology/description"
-	"github.com/mooringdb/mooring/core/topology/selection"
 )
 
 // unbuilt are the options whose feature does not exist yet and that must not be ignored.

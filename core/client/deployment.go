@@ -6,11 +6,11 @@ import (
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/conn"
+	"github.com/mooringdb/mooring/core/description"
 	"github.com/mooringdb/mooring/core/operation"
 	"github.com/mooringdb/mooring/core/pool"
+	"github.com/mooringdb/mooring/core/selection"
 	"github.com/mooringdb/mooring/core/topology"
-	"github.com/mooringdb/mooring/core/topology/description"
-	"github.com/mooringdb/mooring/core/topology/selection"
 )
 
 // deployment is a client's topology as core/operation wants it.

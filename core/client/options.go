@@ -2,7 +2,7 @@ package client
 
 import (
 	"github.com/mooringdb/mooring/core/bson"
-	"github.com/mooringdb/mooring/core/topology/selection"
+	"github.com/mooringdb/mooring/core/selection"
 )
 
 // In all options a nil pointer, a nil document and a zero Value mean "unset": nothing is sent. An explicit

@@ -1,8 +1,8 @@
 package client
 
 import (
+	"github.com/mooringdb/mooring/core/description"
 	"github.com/mooringdb/mooring/core/topology"
-	"github.com/mooringdb/mooring/core/topology/description"
 )
 
 // WatchTopology is Topology, and a channel that is closed when there is news, which may be equal to what was known. Nothing queues: who

@@ -7,7 +7,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/connstring"
-	"github.com/mooringdb/mooring/core/topology/description"
+	"github.com/mooringdb/mooring/core/description"
 	"github.com/mooringdb/mooring/internal/mongotest"
 )
 

@@ -17,9 +17,9 @@ import (
 	"github.com/mooringdb/mooring/core/address"
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/conn/ocsp"
+	"github.com/mooringdb/mooring/core/description"
 	"github.com/mooringdb/mooring/core/internal/ctxwatch"
 	"github.com/mooringdb/mooring/core/mongoerr"
-	"github.com/mooringdb/mooring/core/topology/description"
 	"github.com/mooringdb/mooring/core/wire"
 )
 

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/mooringdb/mooring/core/bson"
-	"github.com/mooringdb/mooring/core/topology/description"
+	"github.com/mooringdb/mooring/core/description"
 	"github.com/mooringdb/mooring/core/wire"
 )
 

@@ -14,8 +14,8 @@ import (
 	"github.com/mooringdb/mooring/core/address"
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/conn"
+	"github.com/mooringdb/mooring/core/description"
 	"github.com/mooringdb/mooring/core/mongoerr"
-	"github.com/mooringdb/mooring/core/topology/description"
 	"github.com/mooringdb/mooring/core/wire"
 	"github.com/mooringdb/mooring/internal/mongotest"
 )

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/mooringdb/mooring/core/conn"
+	"github.com/mooringdb/mooring/core/description"
 	"github.com/mooringdb/mooring/core/mongoerr"
-	"github.com/mooringdb/mooring/core/topology/description"
 	"github.com/mooringdb/mooring/core/wire"
 	"github.com/mooringdb/mooring/internal/mongotest"
 )

@@ -8,7 +8,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/address"
 	"github.com/mooringdb/mooring/core/bson"
-	"github.com/mooringdb/mooring/core/topology/description"
+	"github.com/mooringdb/mooring/core/description"
 )
 
 // Sink is what a listener wants to hear of: one function per fact, nil for what it does not. A nil *Sink hears

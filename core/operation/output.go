@@ -3,8 +3,8 @@ package operation
 import (
 	"slices"
 
-	"github.com/mooringdb/mooring/core/topology/description"
-	"github.com/mooringdb/mooring/core/topology/selection"
+	"github.com/mooringdb/mooring/core/description"
+	"github.com/mooringdb/mooring/core/selection"
 )
 
 // wireVersion50 is the first whose secondaries run $out and $merge.

@@ -4,9 +4,9 @@ import (
 	"context"
 	"testing"
 
+	"github.com/mooringdb/mooring/core/description"
 	"github.com/mooringdb/mooring/core/operation"
-	"github.com/mooringdb/mooring/core/topology/description"
-	"github.com/mooringdb/mooring/core/topology/selection"
+	"github.com/mooringdb/mooring/core/selection"
 )
 
 // deployed selects the first server that suits, as a topology would.

@@ -1,6 +1,6 @@
 package operation
 
-import "github.com/mooringdb/mooring/core/topology/description"
+import "github.com/mooringdb/mooring/core/description"
 
 // Pin is a connection that stays checked out after the operation that used it first. Behind a load balancer it alone leads
 // back to the service that holds a cursor, so the cursor's further commands have it as their Operation.On.

@@ -5,10 +5,10 @@ import (
 	"testing"
 
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/description"
 	"github.com/mooringdb/mooring/core/event"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/operation"
-	"github.com/mooringdb/mooring/core/topology/description"
 )
 
 // LB-020: the connection is kept where the operation asks for that, behind a load balancer, and only if it succeeds.

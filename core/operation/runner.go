@@ -7,7 +7,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/event"
 	"github.com/mooringdb/mooring/core/mongoerr"
-	"github.com/mooringdb/mooring/core/topology/selection"
+	"github.com/mooringdb/mooring/core/selection"
 )
 
 // Runner runs operations on a deployment. Its fields must not change while it runs any; it has no others.

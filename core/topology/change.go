@@ -4,8 +4,8 @@ import (
 	"slices"
 
 	"github.com/mooringdb/mooring/core/address"
+	"github.com/mooringdb/mooring/core/description"
 	"github.com/mooringdb/mooring/core/pool"
-	"github.com/mooringdb/mooring/core/topology/description"
 )
 
 // change is a change of the topology: made under topology.mu, and told when that is released. What a pool has to tell in

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/description"
 	"github.com/mooringdb/mooring/core/event"
-	"github.com/mooringdb/mooring/core/topology/description"
-	"github.com/mooringdb/mooring/core/topology/selection"
+	"github.com/mooringdb/mooring/core/selection"
 	"github.com/mooringdb/mooring/internal/mongotest"
 )
 

@@ -18,11 +18,11 @@ import (
 	"github.com/mooringdb/mooring/core/address"
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/connstring"
+	"github.com/mooringdb/mooring/core/description"
 	"github.com/mooringdb/mooring/core/event"
 	"github.com/mooringdb/mooring/core/seedlist"
+	"github.com/mooringdb/mooring/core/selection"
 	"github.com/mooringdb/mooring/core/topology"
-	"github.com/mooringdb/mooring/core/topology/description"
-	"github.com/mooringdb/mooring/core/topology/selection"
 	"github.com/mooringdb/mooring/internal/mongotest"
 )
 

@@ -10,8 +10,8 @@ import (
 	"github.com/mooringdb/mooring/core/address"
 	"github.com/mooringdb/mooring/core/event"
 	"github.com/mooringdb/mooring/core/mongoerr"
+	"github.com/mooringdb/mooring/core/selection"
 	"github.com/mooringdb/mooring/core/topology"
-	"github.com/mooringdb/mooring/core/topology/selection"
 	"github.com/mooringdb/mooring/internal/mongotest"
 )
 

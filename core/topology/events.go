@@ -3,8 +3,8 @@ package topology
 import (
 	"sync"
 
+	"github.com/mooringdb/mooring/core/description"
 	"github.com/mooringdb/mooring/core/event"
-	"github.com/mooringdb/mooring/core/topology/description"
 )
 
 // outbox holds events until they may be delivered: facts queue up in the order of the changes that they tell of, also

@@ -1,7 +1,7 @@
 package topology
 
 import (
-	"github.com/mooringdb/mooring/core/topology/description"
+	"github.com/mooringdb/mooring/core/description"
 )
 
 // Apply is what a monitor does with the outcome of a check.

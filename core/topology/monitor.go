@@ -8,10 +8,10 @@ import (
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/conn"
+	"github.com/mooringdb/mooring/core/description"
 	"github.com/mooringdb/mooring/core/event"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/pool"
-	"github.com/mooringdb/mooring/core/topology/description"
 )
 
 // monitor checks one server, over and over, on a connection of its own (Server Monitoring). Where the server can say when

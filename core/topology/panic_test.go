@@ -9,7 +9,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/event"
 	"github.com/mooringdb/mooring/core/mongoerr"
-	"github.com/mooringdb/mooring/core/topology/selection"
+	"github.com/mooringdb/mooring/core/selection"
 	"github.com/mooringdb/mooring/internal/mongotest"
 )
 

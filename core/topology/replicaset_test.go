@@ -15,8 +15,8 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/conn"
 	"github.com/mooringdb/mooring/core/mongoerr"
+	"github.com/mooringdb/mooring/core/selection"
 	"github.com/mooringdb/mooring/core/topology"
-	"github.com/mooringdb/mooring/core/topology/selection"
 	"github.com/mooringdb/mooring/internal/mongotest"
 )
 

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/mooringdb/mooring/core/conn"
-	"github.com/mooringdb/mooring/core/topology/description"
+	"github.com/mooringdb/mooring/core/description"
 )
 
 // roundTrips is what is known of the time that one server takes to answer. While its monitor streams, and only then, a

@@ -11,9 +11,9 @@ import (
 	"github.com/mooringdb/mooring/core/address"
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/conn"
+	"github.com/mooringdb/mooring/core/description"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/pool"
-	"github.com/mooringdb/mooring/core/topology/description"
 )
 
 // Server is a selected server, as the selection saw it. It is a small value, and stays usable for as long as the server is

@@ -5,9 +5,9 @@ import (
 	"math/rand/v2"
 
 	"github.com/mooringdb/mooring/core/address"
+	"github.com/mooringdb/mooring/core/description"
 	"github.com/mooringdb/mooring/core/event"
 	"github.com/mooringdb/mooring/core/seedlist"
-	"github.com/mooringdb/mooring/core/topology/description"
 )
 
 // poll looks the SRV records up until ctx ends, or until the deployment turns out to be one that tells of its servers

@@ -13,10 +13,10 @@ import (
 	"github.com/mooringdb/mooring/core/address"
 	"github.com/mooringdb/mooring/core/conn"
 	"github.com/mooringdb/mooring/core/connstring"
+	"github.com/mooringdb/mooring/core/description"
 	"github.com/mooringdb/mooring/core/event"
 	"github.com/mooringdb/mooring/core/seedlist"
 	"github.com/mooringdb/mooring/core/topology"
-	"github.com/mooringdb/mooring/core/topology/description"
 	"github.com/mooringdb/mooring/internal/mongotest"
 )
 

@@ -19,10 +19,10 @@ import (
 	"github.com/mooringdb/mooring/core/address"
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/conn"
+	"github.com/mooringdb/mooring/core/description"
 	"github.com/mooringdb/mooring/core/event"
 	"github.com/mooringdb/mooring/core/internal/broadcast"
 	"github.com/mooringdb/mooring/core/seedlist"
-	"github.com/mooringdb/mooring/core/topology/description"
 )
 
 // The defaults of the specifications.

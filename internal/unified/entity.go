@@ -9,8 +9,8 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/cursor"
-	"github.com/mooringdb/mooring/core/topology/description"
-	"github.com/mooringdb/mooring/core/topology/selection"
+	"github.com/mooringdb/mooring/core/description"
+	"github.com/mooringdb/mooring/core/selection"
 )
 
 // database and collection are what their options make the operations on them inherit.

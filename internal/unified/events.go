@@ -2,8 +2,8 @@ package unified
 
 import (
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/description"
 	"github.com/mooringdb/mooring/core/event"
-	"github.com/mooringdb/mooring/core/topology/description"
 )
 
 // category is one of the format's eventTypes.

@@ -8,8 +8,8 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/mooringdb/mooring/core/client"
+	"github.com/mooringdb/mooring/core/description"
 	"github.com/mooringdb/mooring/core/topology"
-	"github.com/mooringdb/mooring/core/topology/description"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/request"

@@ -8,7 +8,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/address"
 	"github.com/mooringdb/mooring/core/bson"
-	"github.com/mooringdb/mooring/core/topology/description"
+	"github.com/mooringdb/mooring/core/description"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )

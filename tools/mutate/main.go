@@ -13,11 +13,11 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/mooringdb/mooring/core/topology/description"
+	"github.com/mooringdb/mooring/core/description"
 )
 
 const (
-	pkg      = "core/topology/description"
+	pkg      = "core/description"
 	variable = "MOORING_MUTATE_TRANSITION"
 )
 

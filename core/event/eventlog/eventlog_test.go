@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/description"
 	"github.com/mooringdb/mooring/core/event"
 	"github.com/mooringdb/mooring/core/event/eventlog"
 	"github.com/mooringdb/mooring/core/mongoerr"
-	"github.com/mooringdb/mooring/core/topology/description"
 )
 
 var (

@@ -13,8 +13,8 @@ import (
 	"github.com/mooringdb/mooring/core/address"
 	"github.com/mooringdb/mooring/core/conn"
 	"github.com/mooringdb/mooring/core/pool"
+	"github.com/mooringdb/mooring/core/selection"
 	"github.com/mooringdb/mooring/core/topology"
-	"github.com/mooringdb/mooring/core/topology/selection"
 	"github.com/mooringdb/mooring/lab/internal/canned"
 )
 

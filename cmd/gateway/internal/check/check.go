@@ -17,9 +17,9 @@ import (
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/conn"
 	"github.com/mooringdb/mooring/core/connstring"
+	"github.com/mooringdb/mooring/core/description"
 	"github.com/mooringdb/mooring/core/seedlist"
 	"github.com/mooringdb/mooring/core/topology"
-	"github.com/mooringdb/mooring/core/topology/description"
 )
 
 // atOnce is how many hosts are asked at the same time. Who lists more is a liar, or has patience.

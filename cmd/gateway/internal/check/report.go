@@ -11,8 +11,8 @@ import (
 	"github.com/mooringdb/mooring/core/address"
 	"github.com/mooringdb/mooring/core/conn/ocsp"
 	"github.com/mooringdb/mooring/core/connstring"
-	"github.com/mooringdb/mooring/core/topology/description"
-	"github.com/mooringdb/mooring/core/topology/selection"
+	"github.com/mooringdb/mooring/core/description"
+	"github.com/mooringdb/mooring/core/selection"
 )
 
 // Report is what was found out. No secret is in it. What is missing was not found out.

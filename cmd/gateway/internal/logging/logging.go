@@ -9,9 +9,9 @@ import (
 	"log/slog"
 
 	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
+	"github.com/mooringdb/mooring/core/description"
 	"github.com/mooringdb/mooring/core/event"
 	"github.com/mooringdb/mooring/core/event/eventlog"
-	"github.com/mooringdb/mooring/core/topology/description"
 )
 
 // New returns a logger that writes to w.

@@ -9,8 +9,8 @@ import (
 
 	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/logging"
+	"github.com/mooringdb/mooring/core/description"
 	"github.com/mooringdb/mooring/core/event"
-	"github.com/mooringdb/mooring/core/topology/description"
 )
 
 func TestFormat(t *testing.T) {

@@ -8,8 +8,8 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/mooringdb/mooring/cmd/gateway/internal/ready"
+	"github.com/mooringdb/mooring/core/description"
 	"github.com/mooringdb/mooring/core/event"
-	"github.com/mooringdb/mooring/core/topology/description"
 )
 
 const service = "mooring.v1.DocumentService"

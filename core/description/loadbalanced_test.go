@@ -6,8 +6,8 @@ import (
 
 	"github.com/mooringdb/mooring/core/address"
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/description"
 	"github.com/mooringdb/mooring/core/mongoerr"
-	"github.com/mooringdb/mooring/core/topology/description"
 )
 
 // TestLoadBalancedNeverChanges: an error clears, at most, the connections to one service (LB-004, LB-050 to LB-052).

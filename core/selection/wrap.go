@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/mooringdb/mooring/core/address"
-	"github.com/mooringdb/mooring/core/topology/description"
+	"github.com/mooringdb/mooring/core/description"
 )
 
 // Deprioritize selects as sel does, but in a sharded cluster servers at these addresses only where no other suits: a retry

@@ -14,8 +14,8 @@ import (
 	"github.com/mooringdb/mooring/core/address"
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/bson/extjson"
-	"github.com/mooringdb/mooring/core/topology/description"
-	"github.com/mooringdb/mooring/core/topology/selection"
+	"github.com/mooringdb/mooring/core/description"
+	"github.com/mooringdb/mooring/core/selection"
 	"github.com/mooringdb/mooring/internal/spectest"
 )
 

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/mooringdb/mooring/core/address"
+	"github.com/mooringdb/mooring/core/description"
 	"github.com/mooringdb/mooring/core/mongoerr"
-	"github.com/mooringdb/mooring/core/topology/description"
 )
 
 // TestHelloThatMakesNoSense: nothing is guessed where it would be a guess what the server is.

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/mooringdb/mooring/core/address"
-	"github.com/mooringdb/mooring/core/topology/description"
+	"github.com/mooringdb/mooring/core/description"
 )
 
 // Selector finds the servers that suit an operation.

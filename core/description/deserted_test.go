@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/mooringdb/mooring/core/address"
-	"github.com/mooringdb/mooring/core/topology/description"
+	"github.com/mooringdb/mooring/core/description"
 )
 
 // TestDeserted: where no server is left, the reason is known (SDAM-037).
