@@ -109,16 +109,50 @@ func TestTruncation(t *testing.T) {
 	}
 }
 
-// Every length that overflows is refused.
+// TestLengths writes lengths that do not fit at every offset of a document. Where the four bytes are
+// the length of a document, a string, a binary or a code with scope, Validate refuses it; elsewhere it
+// may accept the document. Reading never passes the end, whatever Validate says.
 func TestLengths(t *testing.T) {
 	d := sample()
+	lengths := lengthOffsets(t, d)
+	if len(lengths) < 10 {
+		t.Fatalf("the sample has %d lengths", len(lengths))
+	}
 	for _, n := range []uint32{0, 1, 3, 4, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 0xFFFFFFFB} {
-		for at := 4; at+4 <= len(d); at++ {
+		for at := 0; at+4 <= len(d); at++ {
 			bad := d.Clone()
 			binary.LittleEndian.PutUint32(bad[at:], n)
 			walk(bad)
+			if kind := lengths[at]; kind != "" && !bytes.Equal(bad, d) && bad.Validate() == nil {
+				t.Errorf("a %s with length %#x at offset %d is valid", kind, n, at)
+			}
 		}
 	}
+}
+
+// lengthOffsets returns the offsets of the lengths in a valid document, with what each one measures.
+func lengthOffsets(t *testing.T, d bson.Raw) map[int]string {
+	t.Helper()
+	found := map[int]string{}
+	var visit func(d bson.Raw, base int)
+	visit = func(d bson.Raw, base int) {
+		found[base] = "document"
+		at := base + 4
+		for key, v := range d.All() {
+			at += 1 + len(key) + 1
+			switch v.Type {
+			case bson.TypeDocument, bson.TypeArray:
+				visit(bson.Raw(v.Data), at)
+			case bson.TypeString, bson.TypeSymbol, bson.TypeJavaScript, bson.TypeDBPointer:
+				found[at] = "string"
+			case bson.TypeCodeWithScope:
+				found[at], found[at+4] = "code with scope", "string"
+			}
+			at += len(v.Data)
+		}
+	}
+	visit(d, 0)
+	return found
 }
 
 // walk uses everything of a document that reading offers: nothing may panic.

@@ -2,7 +2,9 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
@@ -13,10 +15,11 @@ import (
 	"github.com/mooringdb/mooring/cmd/gateway/internal/logging"
 )
 
-// closeTime is what the gateway has, after the drain, to kill cursors and close connections.
+// closeTime is the time that the gateway has, after the drain, to kill cursors and to close
+// connections.
 const closeTime = 8 * time.Second
 
-// serve is the command serve.
+// serve runs the command serve.
 func serve(c call) error {
 	cfg, err := config.Load(c.flags, c.environ)
 	if err != nil {
@@ -37,7 +40,7 @@ func serve(c call) error {
 	if err != nil {
 		return err
 	}
-	// The start may take long: it looks SRV records up. A signal ends it.
+	// The start may take long, so a signal ends it.
 	starting, started := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err = gateway.Start(starting)
 	interrupted := starting.Err() != nil
@@ -49,39 +52,61 @@ func serve(c call) error {
 	case err != nil:
 		return err
 	}
-	s, failure := untilStop(gateway, signals, hangups)
-	if failure == nil {
-		log.Info("stopping", "signal", s.String(), "drain_timeout", cfg.DrainTimeout)
-	} else {
-		log.Error("stopping", "err", failure)
-	}
-	// Whoever sends a second signal does not want to wait. The default action would not do: it spares process 1.
-	go func() {
-		<-signals
-		os.Exit(exitError)
-	}()
+	return running{gateway, cfg.DrainTimeout, log, os.Exit}.untilStopped(signals, hangups)
+}
 
-	ctx, cancel := context.WithTimeout(context.Background(), cfg.DrainTimeout+closeTime)
+// running is a gateway that has started, and what its end needs.
+type running struct {
+	gateway interface {
+		Reload()
+		Failed() <-chan error
+		Stop(context.Context) error
+	}
+	drainTimeout time.Duration
+	log          *slog.Logger
+	exit         func(code int)
+}
+
+// untilStopped reloads the gateway at each hangup, and stops it at the first signal or failure. It
+// blocks until the gateway has stopped, and returns the failure and the error of stopping. A second
+// signal ends the process at once: the signal's default action would not do, since it spares
+// process 1.
+func (r running) untilStopped(signals, hangups <-chan os.Signal) error {
+	failure := r.untilEvent(signals, hangups)
+
+	stopped := make(chan struct{})
+	defer close(stopped)
+	go func() {
+		select {
+		case <-signals:
+			r.exit(exitError)
+		case <-stopped:
+		}
+	}()
+	ctx, cancel := context.WithTimeout(context.Background(), r.drainTimeout+closeTime)
 	defer cancel()
-	if err := gateway.Stop(ctx); err != nil {
-		return fmt.Errorf("stop: %w", err)
+	if err := r.gateway.Stop(ctx); err != nil {
+		return errors.Join(failure, fmt.Errorf("stop: %w", err))
 	}
 	if failure == nil {
-		log.Info("stopped")
+		r.log.Info("stopped")
 	}
 	return failure
 }
 
-// untilStop lets the gateway run until a signal or a failure says that it stops.
-func untilStop(gateway *app.App, signals, hangups <-chan os.Signal) (os.Signal, error) {
+// untilEvent blocks until a signal arrives, and returns nil, or until the gateway fails, and returns
+// its error.
+func (r running) untilEvent(signals, hangups <-chan os.Signal) error {
 	for {
 		select {
 		case <-hangups:
-			gateway.Reload()
+			r.gateway.Reload()
 		case s := <-signals:
-			return s, nil
-		case err := <-gateway.Failed():
-			return nil, err
+			r.log.Info("stopping", "signal", s.String(), "drain_timeout", r.drainTimeout)
+			return nil
+		case err := <-r.gateway.Failed():
+			r.log.Error("stopping", "err", err)
+			return err
 		}
 	}
 }

@@ -227,3 +227,36 @@ func TestWithoutFile(t *testing.T) {
 		t.Errorf("log = %q", &log)
 	}
 }
+
+// TestCloseWaits checks that Close returns only after a replacement that has begun.
+func TestCloseWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "keys")
+		if err := os.WriteFile(path, []byte(one), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		begun, finish := make(chan struct{}), make(chan struct{})
+		w := keyfile.New(keyfile.Config{
+			Path: path, Log: slog.New(slog.DiscardHandler),
+			Replace: func(...handle.Key) error { close(begun); <-finish; return nil },
+		})
+		if err := w.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		w.Reload()
+		<-begun
+		closed := make(chan error, 1)
+		go func() { closed <- w.Close(t.Context()) }()
+		synctest.Wait()
+		select {
+		case <-closed:
+			t.Error("Close returned during a replacement")
+		default:
+		}
+		close(finish)
+		synctest.Wait()
+		if err := <-closed; err != nil {
+			t.Errorf("Close = %v", err)
+		}
+	})
+}

@@ -316,6 +316,39 @@ func TestStopLetsWorkFinish(t *testing.T) {
 	<-stopped
 }
 
+// TestStopTellsClientsToReconnect checks that REST answers say `Connection: close` while the server
+// drains, so that the client's next request goes elsewhere.
+func TestStopTellsClientsToReconnect(t *testing.T) {
+	r := newRig(t, func(cfg *server.Config) { cfg.DrainTimeout = time.Minute })
+	r.start(t)
+	closes := func() bool {
+		t.Helper()
+		resp, err := client(t, nil).Get("http://" + r.Addresses().REST)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if text, err := io.ReadAll(resp.Body); err != nil || string(text) != "rest" {
+			t.Errorf("body = %q, %v", text, err)
+		}
+		return resp.Close
+	}
+	if closes() {
+		t.Error("Connection: close before Stop")
+	}
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		r.stop(t)
+	}()
+	<-r.draining
+	if !closes() {
+		t.Error("no Connection: close while the server drains")
+	}
+	close(r.finish)
+	<-stopped
+}
+
 func TestStopCutsWhatIsLeft(t *testing.T) {
 	r := newRig(t, func(cfg *server.Config) { cfg.DrainTimeout = 10 * time.Millisecond })
 	r.start(t)

@@ -1,0 +1,22 @@
+package cli
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"time"
+)
+
+// Gateway is what the command serve stops.
+type Gateway interface {
+	Reload()
+	Failed() <-chan error
+	Stop(context.Context) error
+}
+
+// UntilStopped is what the command serve does with a gateway that has started.
+func UntilStopped(
+	g Gateway, drain time.Duration, log *slog.Logger, exit func(int), signals, hangups <-chan os.Signal,
+) error {
+	return running{g, drain, log, exit}.untilStopped(signals, hangups)
+}
