@@ -1,14 +1,14 @@
 package bson
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 )
 
-// VectorType is the type of a vector's elements, its dtype.
+// VectorType names the type of a vector's elements: the specification's dtype.
 type VectorType byte
 
 // The element types.
@@ -18,7 +18,7 @@ const (
 	VectorPackedBit VectorType = 0x10 // eight elements of one bit in each byte
 )
 
-// String is the type's name in the specification.
+// String returns the type's name in the specification.
 func (t VectorType) String() string {
 	switch t {
 	case VectorInt8:
@@ -31,12 +31,12 @@ func (t VectorType) String() string {
 	return fmt.Sprintf("vector type 0x%02x", byte(t))
 }
 
-// Vector is a dense vector of numbers of one type: binary subtype 9. It is a
-// view on the packed elements.
+// Vector holds a dense vector of numbers of one type: binary subtype 9. It is a view on the packed
+// elements.
 type Vector struct {
 	Type VectorType
-	// Padding is how many of the low bits of the last byte do not count; only
-	// PACKED_BIT has any. These bits are kept as they are, whatever they are.
+	// Padding counts the low bits of the last byte that are no elements. Only PACKED_BIT has any, and
+	// they must be 0.
 	Padding int
 	Data    []byte // elements, packed, little-endian
 }
@@ -45,12 +45,13 @@ type Vector struct {
 var (
 	ErrVectorType    = errors.New("bson: no vector of a known type")
 	ErrVectorPadding = errors.New("bson: vector has a padding that its type or its length does not allow")
+	ErrVectorBits    = errors.New("bson: vector has bits set that its padding excludes")
 	ErrVectorLength  = errors.New("bson: vector ends within an element")
 	ErrVectorElement = errors.New("bson: vector element does not fit its type")
 )
 
-// NewVector packs numbers. INT8 takes integers from -128 to 127, PACKED_BIT bytes
-// from 0 to 255 of eight elements each, FLOAT32 any number, rounded.
+// NewVector packs numbers. INT8 takes integers from -128 to 127, PACKED_BIT bytes from 0 to 255 of
+// eight elements each, and FLOAT32 any number, which it rounds.
 func NewVector(t VectorType, values []float64, padding int) (Vector, error) {
 	v := Vector{Type: t, Padding: padding}
 	low, high := -128.0, 127.0
@@ -82,7 +83,7 @@ func NewFloat32Vector(values []float32) Vector {
 	return Vector{Type: VectorFloat32, Data: data}
 }
 
-// Validate checks type, padding and length.
+// Validate checks the type, the padding with the bits that it excludes, and the length.
 func (v Vector) Validate() error {
 	switch v.Type {
 	case VectorInt8, VectorFloat32, VectorPackedBit:
@@ -92,13 +93,16 @@ func (v Vector) Validate() error {
 	if v.Padding != 0 && (v.Type != VectorPackedBit || v.Padding < 0 || v.Padding > 7 || len(v.Data) == 0) {
 		return ErrVectorPadding
 	}
+	if v.Padding != 0 && v.Data[len(v.Data)-1]&(1<<v.Padding-1) != 0 {
+		return ErrVectorBits
+	}
 	if v.Type == VectorFloat32 && len(v.Data)%4 != 0 {
 		return ErrVectorLength
 	}
 	return nil
 }
 
-// Value is v as a binary.
+// Value returns v as a binary. It fails where Validate does.
 func (v Vector) Value() (Value, error) {
 	if err := v.Validate(); err != nil {
 		return Value{}, err
@@ -106,7 +110,7 @@ func (v Vector) Value() (Value, error) {
 	return BinaryValue(SubtypeVector, append([]byte{byte(v.Type), byte(v.Padding)}, v.Data...)), nil
 }
 
-// Vector reads a binary of subtype 9.
+// Vector returns the vector in a binary of subtype 9. It fails where Validate does.
 func (v Value) Vector() (Vector, error) {
 	subtype, data, ok := v.Binary()
 	if !ok || subtype != SubtypeVector || len(data) < 2 {
@@ -116,7 +120,7 @@ func (v Value) Vector() (Vector, error) {
 	return vector, vector.Validate()
 }
 
-// Len is the number of elements.
+// Len returns the number of elements.
 func (v Vector) Len() int {
 	switch v.Type {
 	case VectorFloat32:
@@ -128,7 +132,7 @@ func (v Vector) Len() int {
 	}
 }
 
-// At is element i, of any type.
+// At returns element i of a vector of any type.
 func (v Vector) At(i int) float64 {
 	switch v.Type {
 	case VectorFloat32:
@@ -140,15 +144,7 @@ func (v Vector) At(i int) float64 {
 	}
 }
 
-// Equal reports whether v and w have the same type and elements. Bits that do
-// not count are not compared.
+// Equal reports whether v and w have the same type, padding and elements.
 func (v Vector) Equal(w Vector) bool {
-	if v.Type != w.Type || v.Padding != w.Padding || len(v.Data) != len(w.Data) {
-		return false
-	}
-	last := len(v.Data) - 1
-	if v.Padding == 0 || last < 0 {
-		return slices.Equal(v.Data, w.Data)
-	}
-	return slices.Equal(v.Data[:last], w.Data[:last]) && v.Data[last]>>v.Padding == w.Data[last]>>v.Padding
+	return v.Type == w.Type && v.Padding == w.Padding && bytes.Equal(v.Data, w.Data)
 }
