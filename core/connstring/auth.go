@@ -15,7 +15,8 @@ const (
 // mechanism is what one authentication mechanism needs.
 type mechanism struct {
 	needsUser, needsPassword, refusesPassword bool
-	both                                      bool // user and password only together
+	environment                               bool // credentials come from the environment only
+	removed                                   bool // servers and drivers no longer have the mechanism
 	external                                  bool // the source is $external and nothing else
 	source                                    string
 	properties                                []string
@@ -26,14 +27,14 @@ var mechanisms = map[string]mechanism{
 	"":              {needsUser: true, needsPassword: true, source: "admin"},
 	"SCRAM-SHA-1":   {needsUser: true, needsPassword: true, source: "admin"},
 	"SCRAM-SHA-256": {needsUser: true, needsPassword: true, source: "admin"},
-	"MONGODB-CR":    {needsUser: true, needsPassword: true, source: "admin"},
+	"MONGODB-CR":    {removed: true},
 	"PLAIN":         {needsUser: true, needsPassword: true, source: external},
 	"GSSAPI": {
 		needsUser: true, external: true,
 		properties: []string{serviceName, "SERVICE_REALM", "SERVICE_HOST", "CANONICALIZE_HOST_NAME"}, check: checkGSSAPI,
 	},
 	"MONGODB-X509": {refusesPassword: true, external: true},
-	"MONGODB-AWS":  {both: true, external: true, properties: []string{"AWS_SESSION_TOKEN"}, check: checkAWS},
+	"MONGODB-AWS":  {environment: true, external: true},
 	"MONGODB-OIDC": {
 		refusesPassword: true, external: true,
 		properties: []string{"ENVIRONMENT", "TOKEN_RESOURCE"}, check: checkOIDC,
@@ -49,12 +50,14 @@ func (p *parser) checkCredential() error {
 	m := mechanisms[c.AuthMechanism]
 	name := named(c.AuthMechanism)
 	switch {
+	case m.removed:
+		return fmt.Errorf("%s was removed from MongoDB; SCRAM-SHA-256 replaces it", name)
+	case m.environment && (c.Username != "" || c.HasPassword):
+		return fmt.Errorf("%s takes no user name and no password: %s", name, fromEnvironment)
 	case m.needsUser && c.Username == "":
 		return fmt.Errorf("%s needs a user name", name)
 	case m.refusesPassword && c.HasPassword:
 		return fmt.Errorf("%s takes no password", name)
-	case m.both && (c.Username == "") != (c.Password == ""):
-		return fmt.Errorf("%s takes user name and password or neither", name)
 	case m.external && c.AuthSource != "" && c.AuthSource != external:
 		return fmt.Errorf("%s needs the authSource %s", name, external)
 	case c.AuthSource == "":
@@ -89,6 +92,10 @@ func (c *Config) CheckAuth() error {
 		return fmt.Errorf("%s needs a password", named(c.AuthMechanism))
 	}
 	for _, p := range c.AuthMechanismProperties {
+		if why := c.refused(p); why != "" {
+			return fmt.Errorf("option authMechanismProperties: %s takes no %s: %s",
+				c.AuthMechanism, strings.ToUpper(p.Name), why)
+		}
 		if !slices.ContainsFunc(m.properties, func(name string) bool { return strings.EqualFold(name, p.Name) }) {
 			return fmt.Errorf("option authMechanismProperties: %s takes no property %s", named(c.AuthMechanism), p.Name)
 		}
@@ -102,6 +109,19 @@ func (c *Config) CheckAuth() error {
 	return nil
 }
 
+const fromEnvironment = "its credentials come from the environment, not from the connection string"
+
+// refused returns why the mechanism refuses a property that its users may expect, or "".
+func (c *Config) refused(p Property) string {
+	switch {
+	case mechanisms[c.AuthMechanism].environment && strings.EqualFold(p.Name, "AWS_SESSION_TOKEN"):
+		return fromEnvironment
+	case c.AuthMechanism == "MONGODB-OIDC" && strings.EqualFold(p.Name, "ALLOWED_HOSTS"):
+		return "it belongs to the flow with a human user, which is not offered"
+	}
+	return ""
+}
+
 func named(mechanism string) string {
 	if mechanism == "" {
 		return "authentication"
@@ -113,13 +133,6 @@ func checkGSSAPI(c *Config) error {
 	v, ok := c.Property("CANONICALIZE_HOST_NAME")
 	if ok && !slices.Contains([]string{"true", "false", "none", "forward", "forwardAndReverse"}, v) {
 		return fmt.Errorf("has no CANONICALIZE_HOST_NAME %q", v)
-	}
-	return nil
-}
-
-func checkAWS(c *Config) error {
-	if _, ok := c.Property("AWS_SESSION_TOKEN"); ok && c.Username == "" {
-		return errors.New("takes AWS_SESSION_TOKEN only with user name and password")
 	}
 	return nil
 }

@@ -62,6 +62,11 @@ type Config struct {
 	RetryWrites *bool
 	RetryReads  *bool
 
+	// MaxAdaptiveRetries limits the retries of an operation that met an overloaded server.
+	MaxAdaptiveRetries *int32
+	// EnableOverloadRetargeting has such a retry prefer another server.
+	EnableOverloadRetargeting bool
+
 	Compressors          []string
 	ZlibCompressionLevel *int32
 

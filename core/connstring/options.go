@@ -74,7 +74,7 @@ var options = []Option{
 	// Authentication.
 	{
 		Name: "authMechanism", Kind: "name", Default: "negotiated", strict: true,
-		Doc: "how to authenticate: SCRAM-SHA-256, SCRAM-SHA-1, MONGODB-X509, MONGODB-AWS, MONGODB-OIDC, GSSAPI, PLAIN or MONGODB-CR; anything else is an error",
+		Doc: "how to authenticate: SCRAM-SHA-256, SCRAM-SHA-1, MONGODB-X509, MONGODB-AWS, MONGODB-OIDC, GSSAPI or PLAIN; anything else is an error",
 		setting: oneOf(func(c *Config) *string { return &c.AuthMechanism },
 			"MONGODB-CR", "MONGODB-X509", "GSSAPI", "PLAIN", "SCRAM-SHA-1", "SCRAM-SHA-256", "MONGODB-AWS", "MONGODB-OIDC"),
 	},
@@ -318,6 +318,16 @@ var options = []Option{
 		Name: "retryReads", Kind: "boolean", Default: "true",
 		Doc:     "try a read once more",
 		setting: boolean(func(c *Config) **bool { return &c.RetryReads }),
+	},
+	{
+		Name: "maxAdaptiveRetries", Kind: "number", Default: "2",
+		Doc:     "how often an operation is retried at most after a server said that it is overloaded",
+		setting: number(0, math.MaxInt32, func(c *Config) **int32 { return &c.MaxAdaptiveRetries }),
+	},
+	{
+		Name: "enableOverloadRetargeting", Kind: "boolean", Default: "false",
+		Doc:     "such a retry prefers another server to the overloaded one",
+		setting: plainBoolean(func(c *Config) *bool { return &c.EnableOverloadRetargeting }),
 	},
 
 	// Known, and without effect.

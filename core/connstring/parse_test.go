@@ -84,6 +84,8 @@ func TestParseWarns(t *testing.T) {
 		{"gssapiServiceName=x", `Deprecated key "gssapiServiceName" has been replaced with "authMechanismProperties"`},
 		{"foo=a@b", "An unsupported option is ignored; it is not named"},
 		{"appName=" + strings.Repeat("a", 129), "it is longer than 128 bytes"},
+		{"maxAdaptiveRetries=-1", `Unsupported value for "maxAdaptiveRetries" : "-1": it is not between 0 and 2147483647`},
+		{"enableOverloadRetargeting=maybe", `Unsupported value for "enableOverloadRetargeting" : "maybe": it is neither true nor false`},
 		{"authMechanismProperties=AWS_SESSION_TOKEN", `Unsupported value for "authMechanismProperties": it is not a list of name:value`},
 	}
 	for _, tt := range tests {
@@ -98,7 +100,7 @@ func TestParseRefuses(t *testing.T) {
 	for _, uri := range []string{
 		"", "mongodb:/a", "http://a", "mongodb://", "mongodb://a,,b", "mongodb://a/d$b", "mongodb://a/d%2Fb", "mongodb://a/d%",
 		"mongodb://a/?w", "mongodb://a/?w=%", "mongodb://@a", "mongodb://:@a", "mongodb://a/?authSource=",
-		"mongodb://a/?authMechanism=NONE", "mongodb://u@a/?authMechanism=MONGODB-AWS",
+		"mongodb://a/?authMechanism=NONE", "mongodb://a/?maxAdaptiveRetries=1&retryReads=%",
 		"mongodb://u:p@a/?authMechanism=MONGODB-X509", "mongodb://u:p@a/?authMechanism=GSSAPI&authSource=x",
 		"mongodb+srv://a,b", "mongodb+srv://a:1", "mongodb+srv://[::1]", "mongodb+srv://a/?directConnection=true",
 		"mongodb://a?minPoolSize=101", "mongodb://a?minPoolSize=3&maxPoolSize=2", "mongodb://a?tls=1&ssl=false",
@@ -127,7 +129,8 @@ func TestNoSecretIsShown(t *testing.T) {
 		"mongodb://a/?proxyHost=p&proxyUsername=u&proxyPassword=se&hunter2", "mongodb://a/?tlsCertificateKeyFilePassword=se&hunter2=x", "mongodb://a/?tlsCertificateKeyFilePassword=se&x=1&hunter2=%",
 		"mongodb://u:p@a/?authMechanismProperties=x:hunter2", "mongodb://u:p@a/?authMechanismProperties=hunter2",
 		"mongodb://a/?authMechanismProperties=AWS_SESSION_TOKEN:x,hunter2",
-		"mongodb://u:p@a/?authMechanism=MONGODB-AWS&authMechanismProperties=AWS_SESSION_TOKEN:hunter2",
+		"mongodb://a/?authMechanism=MONGODB-AWS&authMechanismProperties=AWS_SESSION_TOKEN:hunter2",
+		"mongodb://AKIA:hunter2@a/?authMechanism=MONGODB-AWS",
 	} {
 		c, err := connstring.Parse(uri)
 		for _, text := range []string{
@@ -212,6 +215,33 @@ func TestString(t *testing.T) {
 	}
 }
 
+// TestMechanismsThatParseRefuses checks the errors of AU-101 and AU-103, which name the reason.
+func TestMechanismsThatParseRefuses(t *testing.T) {
+	for _, tt := range []struct{ uri, want string }{
+		{"u@a/?authMechanism=MONGODB-AWS", "MONGODB-AWS takes no user name and no password: its credentials come from the environment"},
+		{"u:p@a/?authMechanism=MONGODB-AWS", "takes no user name and no password"},
+		{":@a/?authMechanism=MONGODB-AWS", "takes no user name and no password"},
+		{"u:p@a/?authMechanism=MONGODB-CR", "MONGODB-CR was removed from MongoDB"},
+		{"a/?authMechanism=MONGODB-CR", "MONGODB-CR was removed from MongoDB"},
+	} {
+		_, err := connstring.Parse("mongodb://" + tt.uri)
+		if err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("Parse(mongodb://%s) = %v, want %q", tt.uri, err, tt.want)
+		}
+	}
+}
+
+func TestOverloadOptions(t *testing.T) {
+	c := parse(t, "mongodb://a/?maxAdaptiveRetries=0&enableOverloadRetargeting=true")
+	if c.MaxAdaptiveRetries == nil || *c.MaxAdaptiveRetries != 0 || !c.EnableOverloadRetargeting || len(c.Warnings) > 0 {
+		t.Errorf("maxAdaptiveRetries %v, enableOverloadRetargeting %v, warnings %v",
+			c.MaxAdaptiveRetries, c.EnableOverloadRetargeting, c.Warnings)
+	}
+	if c := parse(t, "mongodb://a/"); c.MaxAdaptiveRetries != nil || c.EnableOverloadRetargeting {
+		t.Errorf("without the options: %v, %v", c.MaxAdaptiveRetries, c.EnableOverloadRetargeting)
+	}
+}
+
 func TestCheckAuth(t *testing.T) {
 	tests := []struct {
 		uri, want string // "": no error
@@ -227,8 +257,9 @@ func TestCheckAuth(t *testing.T) {
 		{"a/?authMechanism=MONGODB-X509&authMechanismProperties=X:b", "MONGODB-X509 takes no property"},
 		{"u@a/?authMechanism=GSSAPI&authMechanismProperties=service_name:b,Service_Realm:c,SERVICE_HOST:d,CANONICALIZE_HOST_NAME:true", ""},
 		{"u@a/?authMechanism=GSSAPI&authMechanismProperties=CANONICALIZE_HOST_NAME:reverse", `no CANONICALIZE_HOST_NAME "reverse"`},
-		{"u:p@a/?authMechanism=MONGODB-AWS&authMechanismProperties=AWS_SESSION_TOKEN:t", ""},
-		{"a/?authMechanism=MONGODB-AWS&authMechanismProperties=AWS_SESSION_TOKEN:t", "only with user name and password"},
+		{"a/?authMechanism=MONGODB-AWS", ""},
+		{"a/?authMechanism=MONGODB-AWS&authMechanismProperties=aws_session_token:t", "takes no AWS_SESSION_TOKEN: its credentials come from the environment"},
+		{"a/?authMechanism=MONGODB-AWS&authMechanismProperties=SERVICE_NAME:t", "takes no property SERVICE_NAME"},
 		{"a/?authMechanism=MONGODB-OIDC", "needs the property ENVIRONMENT"},
 		{"a/?authMechanism=MONGODB-OIDC&authMechanismProperties=ENVIRONMENT:k8s", ""},
 		{"a/?authMechanism=MONGODB-OIDC&authMechanismProperties=ENVIRONMENT:k9s", "no ENVIRONMENT"},
@@ -236,7 +267,7 @@ func TestCheckAuth(t *testing.T) {
 		{"a/?authMechanism=MONGODB-OIDC&authMechanismProperties=ENVIRONMENT:azure", "needs the property TOKEN_RESOURCE"},
 		{"u@a/?authMechanism=MONGODB-OIDC&authMechanismProperties=ENVIRONMENT:azure,TOKEN_RESOURCE:mongodb://x", ""},
 		{"u@a/?authMechanism=MONGODB-OIDC&authMechanismProperties=ENVIRONMENT:test", "no user name"},
-		{"a/?authMechanism=MONGODB-OIDC&authMechanismProperties=ENVIRONMENT:k8s,ALLOWED_HOSTS:x", "takes no property ALLOWED_HOSTS"},
+		{"a/?authMechanism=MONGODB-OIDC&authMechanismProperties=ENVIRONMENT:k8s,ALLOWED_HOSTS:x", "takes no ALLOWED_HOSTS: it belongs to the flow with a human user"},
 	}
 	for _, tt := range tests {
 		c := parse(t, "mongodb://"+tt.uri)

@@ -74,7 +74,11 @@ type ReadPreference struct {
 	Mode                Mode
 	TagSets             []description.TagSet // the first that a server matches counts
 	MaxStalenessSeconds *int64               // nil and -1: unlimited
-	HedgeEnabled        *bool                // nil: not sent
+
+	// HedgeEnabled is the hedge option of reads through a mongos; nil is not sent.
+	//
+	// Deprecated: MongoDB 8.0 deprecates hedged reads. The option is still accepted and sent.
+	HedgeEnabled *bool
 }
 
 // Validate refuses what no server would take: primary with anything beside it. Whether MaxStalenessSeconds is large

@@ -258,7 +258,8 @@ func BenchmarkSelectOf(b *testing.B) {
 	}
 }
 
-// TestDeprioritize: in a sharded cluster, and only there, servers on the list are selected where no other suits (SEL-042).
+// TestDeprioritize checks that servers on the list are selected only if no other server suits, on
+// every kind of topology, and that the whole selection runs without them first (SS-101).
 func TestDeprioritize(t *testing.T) {
 	servers := func(kinds ...description.ServerKind) (all []*description.Server) {
 		for i, kind := range kinds {
@@ -272,6 +273,9 @@ func TestDeprioritize(t *testing.T) {
 	set := description.Topology{
 		Kind:    description.KindReplicaSetWithPrimary,
 		Servers: servers(description.ServerRSPrimary, description.ServerRSSecondary, description.ServerRSSecondary),
+	}
+	single := description.Topology{
+		Kind: description.KindSingle, Servers: servers(description.ServerStandalone),
 	}
 	read := func(mode selection.Mode) selection.Selector {
 		return selection.Read(&selection.ReadPreference{Mode: mode})
@@ -287,8 +291,12 @@ func TestDeprioritize(t *testing.T) {
 		"another suits, for reads":     {mongoses, read(selection.Nearest), []address.Address{"a:1"}, "b:1 "},
 		"no other suits":               {mongoses, selection.Write(), []address.Address{"a:1", "b:1"}, "a:1 b:1 "},
 		"the operation's own selector": {mongoses, selection.For(selection.Address("a:1"), "getMore", 1), []address.Address{"a:1"}, "a:1 "},
-		"secondary of a replica set":   {set, read(selection.Secondary), []address.Address{"b:1"}, "b:1 c:1 "},
-		"primary of a replica set":     {set, read(selection.PrimaryPreferred), []address.Address{"a:1"}, "a:1 "},
+		"secondary of a replica set":   {set, read(selection.Secondary), []address.Address{"b:1"}, "c:1 "},
+		"primary of a replica set":     {set, read(selection.PrimaryPreferred), []address.Address{"a:1"}, "b:1 c:1 "},
+		"the only primary":             {set, selection.Write(), []address.Address{"a:1"}, "a:1 "},
+		"all secondaries":              {set, read(selection.SecondaryPreferred), []address.Address{"b:1", "c:1"}, "a:1 "},
+		"all members":                  {set, read(selection.SecondaryPreferred), []address.Address{"a:1", "b:1", "c:1"}, "b:1 c:1 "},
+		"a single server":              {single, selection.Write(), []address.Address{"a:1"}, "a:1 "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			found, err := selection.Deprioritize(test.sel, test.last...).Select(test.topology, test.topology.Servers)

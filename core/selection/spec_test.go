@@ -109,6 +109,9 @@ func runSelection(t *testing.T, spec bson.Raw) {
 		preference, _ := get(t, spec, "read_preference").Document()
 		selector = selection.Read(readPreference(t, preference))
 	}
+	if last, ok := spec.Lookup("deprioritized_servers"); ok {
+		selector = selection.Deprioritize(selector, addresses(t, last)...)
+	}
 	suitable, err := selector.Select(topology, topology.Servers)
 	if v, ok := spec.Lookup("error"); ok && v.Truthy() {
 		if err == nil {
@@ -123,17 +126,24 @@ func runSelection(t *testing.T, spec bson.Raw) {
 	expectServers(t, "in the latency window", selection.InWindow(suitable, localThreshold), get(t, spec, "in_latency_window"))
 }
 
-func expectServers(t *testing.T, what string, got []*description.Server, want bson.Value) {
+func addresses(t *testing.T, servers bson.Value) []address.Address {
 	t.Helper()
-	var gotAddresses, wantAddresses []string
-	for _, s := range got {
-		gotAddresses = append(gotAddresses, string(s.Address))
-	}
-	array, _ := want.Array()
+	var all []address.Address
+	array, _ := servers.Array()
 	for _, v := range array.All() {
 		doc, _ := v.Document()
-		wantAddresses = append(wantAddresses, str(t, doc, "address"))
+		all = append(all, address.Address(str(t, doc, "address")))
 	}
+	return all
+}
+
+func expectServers(t *testing.T, what string, got []*description.Server, want bson.Value) {
+	t.Helper()
+	var gotAddresses []address.Address
+	for _, s := range got {
+		gotAddresses = append(gotAddresses, s.Address)
+	}
+	wantAddresses := addresses(t, want)
 	slices.Sort(gotAddresses)
 	slices.Sort(wantAddresses)
 	if !slices.Equal(gotAddresses, wantAddresses) {
@@ -236,6 +246,10 @@ func readPreference(t *testing.T, doc bson.Raw) *selection.ReadPreference {
 		case "maxStalenessSeconds":
 			seconds, _ := v.AsInt64()
 			rp.MaxStalenessSeconds = &seconds
+		case "hedge":
+			hedge, _ := v.Document()
+			enabled, _ := get(t, hedge, "enabled").Bool()
+			rp.HedgeEnabled = &enabled
 		default:
 			t.Fatalf("unknown key %q in a read preference", key)
 		}

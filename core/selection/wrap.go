@@ -7,9 +7,10 @@ import (
 	"github.com/mooringdb/mooring/core/description"
 )
 
-// Deprioritize selects as sel does, but in a sharded cluster servers at these addresses only where no other suits: a retry
-// goes to another mongos if it can. In other deployments they are as good as any (Server Selection, "Algorithm"); which
-// servers suit is then mostly a matter of what they are.
+// Deprioritize returns a Selector that selects as sel does, but among the servers at other
+// addresses than these. If none of those suits, it selects among all servers. It applies the whole
+// of sel to each list, so that a read with primaryPreferred goes to a secondary before it goes to a
+// deprioritized primary (Server Selection, "Server Selection Algorithm").
 func Deprioritize(sel Selector, servers ...address.Address) Selector {
 	if len(servers) == 0 {
 		return sel
@@ -23,11 +24,11 @@ type deprioritize struct {
 }
 
 func (d deprioritize) Select(t description.Topology, candidates []*description.Server) ([]*description.Server, error) {
-	if t.Kind == description.KindSharded {
-		others := filter(candidates, func(s *description.Server) bool { return !slices.Contains(d.last, s.Address) })
-		if found, err := d.Selector.Select(t, others); err != nil || len(found) > 0 {
-			return found, err
-		}
+	others := filter(candidates, func(s *description.Server) bool {
+		return !slices.Contains(d.last, s.Address)
+	})
+	if found, err := d.Selector.Select(t, others); err != nil || len(found) > 0 {
+		return found, err
 	}
 	return d.Selector.Select(t, candidates)
 }
