@@ -98,16 +98,29 @@ func (g *gateway) stop() {
 // post sends a request to REST and returns its status and body.
 func (g *gateway) post(path, body string) (int, string) {
 	g.t.Helper()
+	r := g.send(path, body)
+	if r.err != nil {
+		g.t.Fatalf("POST %s: %v", path, r.err)
+	}
+	return r.code, r.body
+}
+
+// result is the outcome of a request to REST.
+type result struct {
+	code int
+	body string
+	err  error
+}
+
+// send is post for goroutines other than the test's, which must not end the test.
+func (g *gateway) send(path, body string) result {
 	resp, err := g.http.Post("http://"+g.Addresses().REST+path, "application/json", strings.NewReader(body))
 	if err != nil {
-		g.t.Fatalf("POST %s: %v", path, err)
+		return result{err: err}
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	return resp.StatusCode, string(text)
+	return result{resp.StatusCode, string(text), err}
 }
 
 func (g *gateway) status(path string) int {
@@ -262,16 +275,13 @@ func TestStopRefusesNewCalls(t *testing.T) {
 	}})
 	g := start(t, mongo.URI(), "--drain-timeout=1m")
 	g.ready()
-	type result struct {
-		code int
-		body string
-	}
 	slow := make(chan result, 1)
-	go func() {
-		code, body := g.post("/v1/databases/db:runCommand", `{"command":{"slow":1}}`)
-		slow <- result{code, body}
-	}()
-	<-reached
+	go func() { slow <- g.send("/v1/databases/db:runCommand", `{"command":{"slow":1}}`) }()
+	select {
+	case <-reached:
+	case r := <-slow:
+		t.Fatalf("the call in flight ended early: %+v", r)
+	}
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
@@ -293,8 +303,8 @@ func TestStopRefusesNewCalls(t *testing.T) {
 		}
 	}
 	close(answer)
-	if r := <-slow; r.code != http.StatusOK {
-		t.Errorf("the call in flight = %d %s", r.code, r.body)
+	if r := <-slow; r.err != nil || r.code != http.StatusOK {
+		t.Errorf("the call in flight = %+v", r)
 	}
 	<-stopped
 }
