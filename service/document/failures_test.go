@@ -2,6 +2,7 @@ package document_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -45,6 +46,54 @@ func TestPartialFailure(t *testing.T) {
 	_, err = g.Document.InsertOne(t.Context(), &mooringv1.InsertOneRequest{Database: "d", Collection: "c", Document: doc(`{"_id": 2}`)})
 	if e := errorOf(t, err); status.Code(err) != codes.AlreadyExists || len(e.GetWriteErrors()) != 1 {
 		t.Errorf("InsertOne: %v", e)
+	}
+}
+
+// TestPartialFailureOfALaterCommand has an insert that the gateway splits into two commands, the
+// second of which the server refuses in a way that alone could be repeated.
+func TestPartialFailureOfALaterCommand(t *testing.T) {
+	notPrimary := mongotest.Error(10107, "NotWritablePrimary", "not primary", "RetryableWriteError")
+	halfDone := mongotest.OK(func(b *bson.Builder) {
+		b.Int32("n", 1).OpenArray("writeErrors").OpenDocument("").
+			Int32("index", 1).Int32("code", 11000).String("errmsg", "E11000").Close().Close()
+	})
+	noneDone := mongotest.OK(func(b *bson.Builder) {
+		b.Int32("n", 0).OpenArray("writeErrors").
+			OpenDocument("").Int32("index", 0).Int32("code", 11000).String("errmsg", "E11000").Close().
+			OpenDocument("").Int32("index", 1).Int32("code", 11000).String("errmsg", "E11000").Close().Close()
+	})
+	allDone := mongotest.OK(func(b *bson.Builder) { b.Int32("n", 2) })
+	for name, test := range map[string]struct {
+		first, second mongotest.Reply
+		partial       bool
+		want          string // HTTP status, reason, retry, what was inserted, write errors
+	}{
+		"all of the first":          {allDone, notPrimary, false, "503 NotWritablePrimary never 2 0"},
+		"all, and partial success":  {allDone, notPrimary, true, "503 NotWritablePrimary never 2 0"},
+		"half of the first":         {halfDone, notPrimary, false, "503 NotWritablePrimary never 1 1"},
+		"half, and partial success": {halfDone, notPrimary, true, "503 NotWritablePrimary never 1 1"},
+		"none of the first":         {noneDone, notPrimary, false, "503 NotWritablePrimary same-request 0 2"},
+		"nothing at all":            {notPrimary, notPrimary, false, "503 NotWritablePrimary same-request 0 0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := start(t, mongotest.Handlers{
+				"hello": reply(func(b *bson.Builder) {
+					b.Bool("isWritablePrimary", true).Int32("maxWriteBatchSize", 2).Int32("maxWireVersion", 21)
+				}),
+				"insert": mongotest.Times(1, mongotest.Always(test.first), mongotest.Always(test.second)),
+			})
+			_, err := g.Document.InsertMany(t.Context(), &mooringv1.InsertManyRequest{
+				Database: "d", Collection: "c", Ordered: proto.Bool(false), ReturnPartialSuccess: &test.partial,
+				Documents: []*mooringv1.Document{doc(`{"_id": 1}`), doc(`{"_id": 2}`), doc(`{"_id": 3}`)},
+			})
+			r := rpcerr.HTTP(status.Convert(err))
+			e := r.Body.GetError()
+			got := fmt.Sprint(r.Code, " ", e.GetReason(), " ", e.GetRetry(), " ",
+				r.Body.GetResult().GetInsertedCount(), " ", len(e.GetWriteErrors()))
+			if got != test.want {
+				t.Errorf("%s, want %s", got, test.want)
+			}
+		})
 	}
 }
 

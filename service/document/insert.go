@@ -59,8 +59,9 @@ func (s *Server) InsertMany(ctx context.Context, req *mooringv1.InsertManyReques
 	var failed *mongoerr.WriteException
 	writesFailed := errors.As(err, &failed)
 	if err != nil && !(writesFailed && req.GetReturnPartialSuccess()) {
-		if writesFailed || len(res.InsertedIDs) > 0 {
-			err = &rpcerr.PartialError{Err: err, Result: rpcerr.Result{InsertedIDs: res.InsertedIDs}}
+		if len(res.WriteErrors) > 0 || len(res.InsertedIDs) > 0 {
+			done := rpcerr.Result{InsertedIDs: res.InsertedIDs, WriteErrors: res.WriteErrors}
+			err = &rpcerr.PartialError{Err: err, Result: done}
 		}
 		return nil, err
 	}

@@ -85,8 +85,20 @@ func (x *explanation) writeConcern(e *mongoerr.WriteConcernError) {
 	}
 }
 
-// partial adds what was done before the failure.
+// partial adds what was done before the failure. If anything was, only a transaction, which undoes
+// it, may be repeated.
 func (x *explanation) partial(r Result) {
+	if len(r.InsertedIDs) > 0 && x.retry != Transaction {
+		x.retry = Never
+	}
+	if x.server == nil && len(r.WriteErrors) > 0 {
+		x.server = &mooringv1.ServerError{}
+	}
+	if len(r.WriteErrors) > 0 && len(x.server.GetWriteErrors()) == 0 {
+		for _, w := range r.WriteErrors {
+			x.server.WriteErrors = append(x.server.WriteErrors, NewWriteError(w))
+		}
+	}
 	count := int64(len(r.InsertedIDs))
 	x.result = &mooringv1.BulkWriteResult{InsertedCount: &count}
 	for _, id := range r.InsertedIDs {

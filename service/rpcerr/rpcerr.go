@@ -250,7 +250,11 @@ type PartialError struct {
 
 // Result is what was done before a failure.
 type Result struct {
+	// InsertedIDs are those of the documents that were inserted.
 	InsertedIDs []client.IndexedID
+	// WriteErrors are those of the commands before the one that ended the call. They need not be set
+	// if a *mongoerr.WriteException ended it, which has them.
+	WriteErrors []mongoerr.WriteError
 }
 
 func (e *PartialError) Error() string { return e.Err.Error() }
