@@ -66,7 +66,7 @@ func aggregateOptions(r *request.Reader, req *mooringv1.AggregateRequest) client
 	if req.Collection != nil && req.GetCollection() == "" {
 		r.Refuse("collection", "is empty")
 	}
-	return client.AggregateOptions{
+	opt := client.AggregateOptions{
 		Pipeline:                 r.Array("pipeline", req.GetPipeline()),
 		AllowDiskUse:             req.AllowDiskUse,
 		BatchSize:                r.BatchSize(req.BatchSize),
@@ -82,6 +82,11 @@ func aggregateOptions(r *request.Reader, req *mooringv1.AggregateRequest) client
 		WriteConcern:             r.WriteConcern(req.GetWriteConcern()),
 		Extra:                    r.Document("options", req.GetOptions()),
 	}
+	if opt.Extra.Has("explain") {
+		r.Refuse("options.explain",
+			"is not for Aggregate, which returns documents: that is ExplainAggregate, and until it is there, RunCommand with explain")
+	}
+	return opt
 }
 
 // likeAggregate has the options of a stream in the request of pages, which has the same.

@@ -213,6 +213,17 @@ func TestRefusals(t *testing.T) {
 		{"empty hint", find(func(r *mooringv1.FindRequest) { r.Hint = &mooringv1.Hint{} }), codes.InvalidArgument, "hint"},
 		{"options of ours", find(func(r *mooringv1.FindRequest) { r.Options = doc(`{"lsid": 1}`) }), codes.InvalidArgument, "options"},
 		{"options with a field", find(func(r *mooringv1.FindRequest) { r.Options = doc(`{"limit": 1}`) }), codes.InvalidArgument, "options"},
+		{"explain", func() error {
+			_, err := d.Aggregate(ctx, &mooringv1.AggregateRequest{Database: "d", Collection: proto.String("c"), Options: doc(`{"explain": true}`)})
+			return err
+		}, codes.InvalidArgument, "options.explain"},
+		{"explain of a stream", func() error {
+			ss, err := d.StreamAggregate(ctx, &mooringv1.StreamAggregateRequest{Database: "d", Options: doc(`{"explain": false}`)})
+			if err == nil {
+				_, err = ss.Recv()
+			}
+			return err
+		}, codes.InvalidArgument, "options.explain"},
 		{"read preference", find(func(r *mooringv1.FindRequest) {
 			r.ReadPreference = &mooringv1.ReadPreference{Mode: proto.String("close")}
 		}), codes.InvalidArgument, "readPreference.mode"},
