@@ -226,6 +226,7 @@ var table = []entry{
 	value("bson.ErrVectorType", bson.ErrVectorType, InvalidArgument),
 	value("bson.ErrVectorPadding", bson.ErrVectorPadding, InvalidArgument),
 	value("bson.ErrVectorLength", bson.ErrVectorLength, InvalidArgument),
+	value("bson.ErrVectorBits", bson.ErrVectorBits, InvalidArgument),
 	value("bson.ErrVectorElement", bson.ErrVectorElement, InvalidArgument),
 	value("bson.ErrDecimal128Syntax", bson.ErrDecimal128Syntax, InvalidArgument),
 	value("bson.ErrDecimal128Range", bson.ErrDecimal128Range, InvalidArgument),
