@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"time"
 
@@ -12,7 +13,9 @@ import (
 	"github.com/mooringdb/mooring/core/mongoerr"
 )
 
-// Dial connects to addr and says hello. Its error is a *mongoerr.NetworkError, or what the server's hello reported.
+// Dial connects to addr and says hello. It blocks until that is done, ctx ends or ConnectTimeout is
+// over. Its error is a *mongoerr.NetworkError, in a *mongoerr.OverloadError if the server may have
+// refused because it is overloaded, or what the server's hello reported.
 func Dial(ctx context.Context, addr address.Address, cfg Config) (*Conn, error) {
 	timeout := cfg.ConnectTimeout
 	if timeout == 0 {
@@ -51,14 +54,45 @@ func (t connectTimeout) Error() string {
 // Timeout says that it is one, as net.Error does.
 func (connectTimeout) Timeout() bool { return true }
 
+// dialError returns the error of a connection that was not made because of err. If ctx has ended, the
+// cause of that stands in it.
 func dialError(ctx context.Context, addr address.Address, op string, err error) error {
+	cause := err
 	if ctxErr := ctxwatch.Err(ctx); ctxErr != nil {
+		cause = ctxErr
 		if e, ok := errors.AsType[*ProxyError](err); ok {
-			ctxErr = &ProxyError{Reached: e.Reached, Err: ctxErr}
+			cause = &ProxyError{Reached: e.Reached, Err: ctxErr}
 		}
-		err = ctxErr
 	}
-	return &mongoerr.NetworkError{Address: addr, Op: op, Err: err}
+	failed := &mongoerr.NetworkError{Address: addr, Op: op, Err: cause}
+	if isRefusal(err) && isRefusal(cause) {
+		return &mongoerr.OverloadError{Err: failed}
+	}
+	return failed
+}
+
+// isRefusal reports whether err, met while a connection was made, is one that an overloaded server may
+// cause: the transport broke, or time ran out (CMAP, "Pool Backpressure"). DNS, the proxy, certificates
+// and what TLS itself objects to have nothing to do with the server's load.
+func isRefusal(err error) bool {
+	if mongoerr.IsCanceled(err) || is[*net.DNSError](err) || is[*net.AddrError](err) || is[*ProxyError](err) ||
+		is[*certificateError](err) {
+		return false
+	}
+	if op, ok := errors.AsType[*net.OpError](err); ok {
+		return op.Op != "remote error" && op.Op != "local error" // crypto/tls has alerts of both sides under these names
+	}
+	for _, broken := range []error{io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe} {
+		if errors.Is(err, broken) {
+			return true
+		}
+	}
+	return mongoerr.IsTimeout(err)
+}
+
+func is[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
 }
 
 func openTransport(ctx context.Context, addr address.Address, cfg Config) (net.Conn, error) {

@@ -24,6 +24,9 @@ type ServerAPI struct {
 func (c *Conn) handshake(ctx context.Context, cfg Config) error {
 	start := time.Now()
 	reply, err := c.exchange(ctx, firstHello(cfg))
+	if err != nil && isRefusal(err) {
+		return &mongoerr.OverloadError{Err: err}
+	}
 	if err != nil {
 		return err
 	}

@@ -26,6 +26,7 @@ import (
 	"github.com/mooringdb/mooring/core/conn"
 	"github.com/mooringdb/mooring/core/conn/ocsp"
 	"github.com/mooringdb/mooring/core/connstring"
+	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/internal/certtest"
 	"github.com/mooringdb/mooring/internal/mongotest"
 )
@@ -236,6 +237,41 @@ func TestOCSPEndsWithTheDial(t *testing.T) {
 	err := ping(ctx, server.Address(), uriConfig(t, server.Address(), ca, "tls=true"))
 	if !errors.Is(err, gone) || !errors.Is(err, context.Canceled) {
 		t.Errorf("Dial() = %v, want the cause of its end", err)
+	}
+}
+
+// TestOCSPTimeoutIsNotTheServers checks that time which ran out while a responder was asked is not taken for a sign that the
+// server is overloaded.
+func TestOCSPTimeoutIsNotTheServers(t *testing.T) {
+	ca := certtest.Authority(t, certtest.ECDSA)
+	ctx := &expiring{Context: t.Context(), done: make(chan struct{})}
+	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+		close(ctx.done)
+		<-req.Context().Done()
+	}))
+	t.Cleanup(s.Close)
+	server := mongotest.NewTCPServer(t, nil)
+	server.UseTLS(presents(ca.Issue(t, "127.0.0.1", certtest.Responders(s.URL))))
+	err := ping(ctx, server.Address(), uriConfig(t, server.Address(), ca, "tls=true"))
+	if !mongoerr.IsNetwork(err) || !mongoerr.IsTimeout(err) || len(mongoerr.Labels(err)) > 0 {
+		t.Errorf("Dial() = %v with the labels %v, want a timeout without labels", err, mongoerr.Labels(err))
+	}
+}
+
+// expiring is a context whose deadline passes when done is closed.
+type expiring struct {
+	context.Context
+	done chan struct{}
+}
+
+func (e *expiring) Done() <-chan struct{} { return e.done }
+
+func (e *expiring) Err() error {
+	select {
+	case <-e.done:
+		return context.DeadlineExceeded
+	default:
+		return nil
 	}
 }
 

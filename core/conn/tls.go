@@ -140,10 +140,18 @@ func encrypt(ctx context.Context, addr address.Address, cfg Config, transport ne
 		return nil, err
 	}
 	if err := checkRevocation(ctx, cfg.Revocation, nc.ConnectionState(), conf.RootCAs); err != nil {
-		return nil, err
+		return nil, &certificateError{err}
 	}
 	return nc, nil
 }
+
+// certificateError marks what went wrong with a certificate after the TLS handshake: also a time-out
+// then is not the server's.
+type certificateError struct{ err error }
+
+func (e *certificateError) Error() string { return e.err.Error() }
+
+func (e *certificateError) Unwrap() error { return e.err }
 
 // checkRevocation follows the handshake rather than being a part of it, since crypto/tls has no context for those whom it
 // calls, and responders may have to be asked.

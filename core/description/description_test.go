@@ -249,6 +249,10 @@ func TestFail(t *testing.T) {
 		{"network, handshake", broken(), 1, true, 0, true, effect{ClearPool: true, CancelCheck: true}},
 		{"timeout", timeout, 1, false, 21, false, effect{}},
 		{"timeout, handshake", timeout, 1, true, 0, true, effect{ClearPool: true, CancelCheck: true}},
+		{"overload, handshake", &mongoerr.OverloadError{Err: broken()}, 1, true, 0, false, effect{}},
+		{"overload by timeout, handshake", &mongoerr.OverloadError{Err: timeout}, 1, true, 0, false, effect{}},
+		{"overload by its own word, handshake", overloaded(91), 1, true, 0, false, effect{}},
+		{"overload by its own word", overloaded(91), 1, false, 21, true, effect{CheckNow: true, ClearPool: true}},
 		{"not primary", command(10107), 1, false, 21, true, effect{CheckNow: true}},
 		{"not primary before 4.2", command(10107), 1, false, 7, true, effect{CheckNow: true, ClearPool: true}},
 		{"not primary, handshake", command(189), 1, true, 21, true, effect{CheckNow: true, ClearPool: true, CancelCheck: true}},
@@ -279,6 +283,11 @@ func TestFail(t *testing.T) {
 	if after, got := known.Fail(description.Failure{Address: "gone:1", Err: broken()}); got != (effect{}) || !after.Equal(known) {
 		t.Error("Fail of a server that is not there changed something")
 	}
+}
+
+// overloaded is a server's refusal that carries the labels itself.
+func overloaded(code int32) error {
+	return &mongoerr.CommandError{Code: code, Labels: []string{mongoerr.LabelSystemOverloaded, mongoerr.LabelRetryable}}
 }
 
 type timeoutError struct{}

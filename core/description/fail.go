@@ -31,11 +31,12 @@ type Effect struct {
 	CheckNow    bool
 }
 
-// Fail folds an application's error into the topology. Most errors change nothing: those that say nothing about the
-// server, and those that come from a connection, or a state of the server, that is over.
+// Fail folds an application's error into the topology. Most errors change nothing: those that say
+// nothing about the server, those of a connection or of a state of the server that is over, and those
+// that a server may have answered a new connection with because it is overloaded.
 func (t Topology) Fail(f Failure) (Topology, Effect) {
 	current := t.Server(f.Address)
-	if current == nil || f.Generation < f.PoolGeneration || mongoerr.IsCanceled(f.Err) {
+	if current == nil || f.Generation < f.PoolGeneration || mongoerr.IsCanceled(f.Err) || f.isOverload() {
 		return t, Effect{}
 	}
 	unknown, effect := f.verdict(current.TopologyVersion)
@@ -46,6 +47,13 @@ func (t Topology) Fail(f Failure) (Topology, Effect) {
 		return t, f.behindLoadBalancer(effect)
 	}
 	return t.Apply(unknown), effect
+}
+
+// isOverload reports whether the server refused a new connection, maybe because it is overloaded. The
+// server stays known and its pool is not cleared: fewer connections are what helps it, not more (SDAM,
+// "Error handling").
+func (f Failure) isOverload() bool {
+	return f.Handshaking && mongoerr.HasLabel(f.Err, mongoerr.LabelSystemOverloaded)
 }
 
 // verdict is what the server is after the failure, nil if that changes nothing, and what has to be done. known is the

@@ -136,6 +136,9 @@ func (d *deployment) fail(t *testing.T, failure bson.Raw) {
 	default:
 		t.Fatalf("application error of type %q", kind)
 	}
+	if f.Handshaking && mongoerr.IsNetwork(f.Err) {
+		f.Err = &mongoerr.OverloadError{Err: f.Err} // as package conn does
+	}
 	var effect description.Effect
 	d.topology, effect = d.topology.Fail(f)
 	if effect.ClearPool {

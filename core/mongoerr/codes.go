@@ -60,13 +60,16 @@ func nameOf(code int32, given string) string {
 	return codeNames[code]
 }
 
-// HasLabel tells whether err, or an error that it wraps, carries the label.
+// HasLabel reports whether err, or an error that it wraps, carries the label.
 func HasLabel(err error, label string) bool {
 	return slices.Contains(Labels(err), label)
 }
 
-// Labels are the labels of the reply, or of the broken connection, that err stands for.
+// Labels returns the labels of the reply, or of the broken connection, that err stands for.
 func Labels(err error) []string {
+	if e, ok := errors.AsType[*OverloadError](err); ok {
+		return append([]string{LabelSystemOverloaded, LabelRetryable}, Labels(e.Err)...)
+	}
 	if e, ok := errors.AsType[*CommandError](err); ok {
 		return e.Labels
 	}

@@ -22,6 +22,8 @@ const (
 	LabelUnknownTransactionCommitResult = "UnknownTransactionCommitResult"
 	LabelResumableChangeStream          = "ResumableChangeStreamError"
 	LabelNoWritesPerformed              = "NoWritesPerformed"
+	LabelSystemOverloaded               = "SystemOverloadedError"
+	LabelRetryable                      = "RetryableError"
 )
 
 // CommandError is a reply with ok: 0.
@@ -128,6 +130,17 @@ func (e *NetworkError) Timeout() bool {
 	}](e.Err)
 	return ok && t.Timeout()
 }
+
+// OverloadError is a connection that could not be made because of Err, a network error or a timeout
+// before the end of the first hello. An overloaded server refuses connections that way, so the error
+// carries the labels SystemOverloadedError and RetryableError beside those of Err (CMAP, "Pool
+// Backpressure").
+type OverloadError struct{ Err error }
+
+func (e *OverloadError) Error() string { return e.Err.Error() }
+
+// Unwrap returns Err.
+func (e *OverloadError) Unwrap() error { return e.Err }
 
 // SelectionError says that no server was suitable in time, or that none can be.
 type SelectionError struct {

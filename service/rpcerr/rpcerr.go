@@ -195,6 +195,7 @@ var table = []entry{
 	typed(plain[*pool.WaitQueueTimeoutError](ConnectionPoolFull)),
 	typed(plain[*pool.ClosedError](ShuttingDown)),
 	value("pool.ErrClosed", pool.ErrClosed, ShuttingDown),
+	typed(plain[*mongoerr.OverloadError](NetworkError)),
 	typed(plain[*mongoerr.NetworkError](NetworkError)),
 	value("conn.ErrClosed", conn.ErrClosed, NetworkError),
 	typed(plain[*ocsp.RevokedError](NetworkError)),
