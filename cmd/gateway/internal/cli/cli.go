@@ -59,7 +59,8 @@ var commands = []command{
 	{
 		name: "key", args: []string{"new"}, run: newKey,
 		synopsis: "make a key for handle.keys",
-		doc:      "Prints a new random key. Add it as the first line of the file that --handle-keys-file names.",
+		doc: "Prints a new random key. Add it as the last line of the file that --handle-keys-file names, on all replicas;\n" +
+			"when all have read it, move it to the first line: then it seals. docs/operations.md has the steps.",
 	},
 	{
 		name: "version", run: printVersion,

@@ -48,7 +48,7 @@ func TestRun(t *testing.T) {
 		{"help word", []string{"help"}, nil, 0, `mooring serve --help`, `^$`},
 		{"help of serve", []string{"serve", "--help"}, nil, 0, `(?s)Usage: mooring serve \[flags\].*--grpc-address host:port +MOORING_GRPC_ADDRESS \(127\.0\.0\.1:27080\)`, `^$`},
 		{"help of check", []string{"check", "-h"}, nil, 0, `(?s)--timeout duration.*--uri-file`, `^$`},
-		{"help of key", []string{"key", "--help"}, nil, 0, `Usage: mooring key new\n`, `^$`},
+		{"help of key", []string{"key", "--help"}, nil, 0, `(?s)Usage: mooring key new\n.*as the last line`, `^$`},
 		{"unknown command", []string{"server"}, nil, 2, `^$`, `unknown command "server"`},
 		{"unknown flag", []string{"serve", "--prot=1"}, nil, 2, `^$`, `mooring: serve: unknown flag: --prot`},
 		{"flag without its value", []string{"serve", "--uri"}, nil, 2, `^$`, `flag needs an argument: --uri`},
