@@ -23,6 +23,8 @@ type Config struct {
 	// MongoDB is the deployment, as its connection string and the options beside it say. It hides its secrets when it is
 	// printed.
 	MongoDB connstring.Config
+	// DeploymentName names the deployment for tokens; empty: see Deployment.
+	DeploymentName string
 	// GRPC and REST are the two public listeners.
 	GRPC GRPC
 	REST REST
@@ -134,18 +136,24 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("option %s (from %s): %s", e.Option, e.Source, e.Problem)
 }
 
-// Deployment names the deployment: gateways with the same name can continue each other's cursors. It does not depend on
-// the order of the hosts, nor on anything that does not say which deployment it is.
+// Deployment names the deployment: gateways with the same name can continue each other's cursors. It is the configured name,
+// else the SRV name, else the name of the replica set, and the list of hosts only where there is nothing better: that list
+// may change while the deployment stays the same.
 func (c *Config) Deployment() string {
-	if c.MongoDB.SRV {
-		return c.MongoDB.SRVHost
+	switch {
+	case c.DeploymentName != "":
+		return "name " + c.DeploymentName
+	case c.MongoDB.SRV:
+		return "srv " + c.MongoDB.SRVHost
+	case c.MongoDB.ReplicaSet != "":
+		return "replica set " + c.MongoDB.ReplicaSet
 	}
 	hosts := make([]string, len(c.MongoDB.Hosts))
 	for i, h := range c.MongoDB.Hosts {
 		hosts[i] = string(h)
 	}
 	slices.Sort(hosts)
-	return strings.Join(hosts, ",") + "/" + c.MongoDB.ReplicaSet
+	return "hosts " + strings.Join(hosts, ",")
 }
 
 // check is what cannot be said of one option alone.

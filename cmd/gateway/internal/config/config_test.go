@@ -370,19 +370,36 @@ func TestConfigHidesSecrets(t *testing.T) {
 	}
 }
 
+// A deployment keeps its name while its list of hosts changes, if there is anything better to name it by.
 func TestDeployment(t *testing.T) {
-	name := func(uri string) string {
-		c, err := load(t, []string{"--uri", uri}, nil)
+	name := func(args ...string) string {
+		c, err := load(t, append([]string{"--uri"}, args...), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return c.Deployment()
 	}
-	if a, b := name("mongodb://u:p@b,a:27017/x?replicaSet=r"), name("mongodb://A,B/?replicaSet=r&appName=t"); a != b {
-		t.Errorf("the same deployment has the names %q and %q", a, b)
+	for what, same := range map[string][][]string{
+		"order, letters, port, user": {{"mongodb://u:p@b,a:27017/x"}, {"mongodb://A,B/?appName=t"}},
+		"members of a replica set":   {{"mongodb://a,b/?replicaSet=r"}, {"mongodb://b,c/?replicaSet=r"}},
+		"members of a named one":     {{"mongodb://a,b/", "--deployment-name", "n"}, {"mongodb://c/", "--deployment-name", "n"}},
+		"a named replica set":        {{"mongodb://a/?replicaSet=r", "--deployment-name", "n"}, {"mongodb://a/", "--deployment-name", "n"}},
+		"options of an SRV name":     {{"mongodb+srv://db.example.com/?replicaSet=r"}, {"mongodb+srv://db.example.com/"}},
+	} {
+		if a, b := name(same[0]...), name(same[1]...); a != b {
+			t.Errorf("%s: the same deployment has the names %q and %q", what, a, b)
+		}
 	}
-	if a, b := name("mongodb://a/?replicaSet=r"), name("mongodb://a/"); a == b {
-		t.Errorf("two deployments have the name %q", a)
+	seen := map[string]bool{}
+	for _, args := range [][]string{
+		{"mongodb://r/?replicaSet=r"}, {"mongodb://r/"}, {"mongodb://r.example.com/"}, {"mongodb+srv://r.example.com/"},
+		{"mongodb://r/", "--deployment-name", "r"}, {"mongodb://r,s/"},
+	} {
+		if n := name(args...); seen[n] {
+			t.Errorf("two deployments have the name %q", n)
+		} else {
+			seen[n] = true
+		}
 	}
 }
 

@@ -55,6 +55,14 @@ var options = []option{
 		shown: func(c *Config) string { return c.MongoDB.String() },
 	},
 	{
+		Name: "deployment.name", Kind: "name",
+		Doc: "Name of the MongoDB deployment, for the tokens of cursors: a token is good for the deployment that it was made for, and " +
+			"replicas refuse those of another one. All replicas need the same. Without it, it is the host of mongodb+srv://, else " +
+			"replicaSet, else the list of hosts: a sharded cluster without SRV should have a name, so that its list of hosts can " +
+			"change while cursors are open.",
+		parse: into(func(c *Config) *string { return &c.DeploymentName }, parseText),
+	},
+	{
 		Name: "grpc.address", Kind: "host:port", Default: "127.0.0.1:27080",
 		Doc: "Where gRPC listens. Port 0 lets the kernel choose one; none means no gRPC. The default can be reached " +
 			"from this machine only.",
