@@ -65,6 +65,7 @@ func (s *Server) Find(ctx context.Context, req *mooringv1.FindRequest) (*mooring
 		Namespace: handle.Namespace(ns),
 		BatchSize: opt.BatchSize,
 		Inflation: r.Inflation(),
+		Whole:     isWhole(opt),
 		Run:       func(ctx context.Context) (handle.Cursor, error) { return s.cfg.Client.Find(ctx, ns, opt) },
 	})
 	if err != nil {
@@ -75,6 +76,22 @@ func (s *Server) Find(ctx context.Context, req *mooringv1.FindRequest) (*mooring
 		return nil, err
 	}
 	return &mooringv1.FindResponse{Documents: docs, Cursor: page.Cursor()}, nil
+}
+
+// defaultFirstBatch is how many documents a server returns at first to a find without a batch size.
+const defaultFirstBatch = 101
+
+// isWhole reports whether the first batch of a find has its whole result: a negative limit asks for one batch, and a small
+// one is reached in it.
+func isWhole(opt client.FindOptions) bool {
+	if opt.Limit == nil || *opt.Limit == 0 {
+		return false
+	}
+	batch := int64(defaultFirstBatch)
+	if opt.BatchSize != nil && *opt.BatchSize > 0 {
+		batch = int64(*opt.BatchSize)
+	}
+	return *opt.Limit <= batch
 }
 
 // StreamFind sends all documents that match.

@@ -15,14 +15,18 @@ type Opening struct {
 	BatchSize *int32
 	// Inflation is how many times larger than BSON the client's form of documents may be; 0 is 1.
 	Inflation int
+	// Whole: the command's first batch is the whole result, so no cursor stays open, unless a page is too small for it.
+	Whole bool
 	// Run sends the command, with RunOn.
 	Run func(ctx context.Context) (Cursor, error)
 }
 
 // Open runs a command and delivers its first page. If more is to come, the cursor stays here and the page has a token.
-// A client that went away meanwhile knows no token, so its cursor is killed. So is that of a principal who has too many: whether a cursor
-// stays open is known when its first batch is there, and a result that fits into its first page is never refused.
+// A client that went away meanwhile knows no token, so its cursor is killed.
 func (r *Registry) Open(ctx context.Context, o Opening) (Page, error) {
+	if err := r.hasRoom(o); err != nil {
+		return Page{}, err
+	}
 	cur, err := o.Run(ctx)
 	if err != nil {
 		return Page{}, err
@@ -52,15 +56,24 @@ func (r *Registry) Open(ctx context.Context, o Opening) (Page, error) {
 	return page, nil
 }
 
+// hasRoom refuses a call that may leave a cursor open to a principal who has as many as he may. It is asked before the command is run,
+// and calls that run at the same time do not count each other: together they may exceed the limit by their number. Without authentication
+// there is no principal, and no limit.
+func (r *Registry) hasRoom(o Opening) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if n := r.cfg.MaxPerPrincipal; n > 0 && o.Principal != "" && !o.Whole && r.open[o.Principal] >= n {
+		return &PrincipalLimitError{Principal: o.Principal, Max: n}
+	}
+	return nil
+}
+
 // add puts a new cursor whose page 0 was delivered into the registry.
 func (r *Registry) add(e *entry) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.draining {
 		return ErrClosing
-	}
-	if n := r.cfg.MaxPerPrincipal; n > 0 && r.open[e.principal] >= n && !e.cur.Done() {
-		return &PrincipalLimitError{Principal: e.principal, Max: n}
 	}
 	e.pos, e.pages, e.opened, e.server = position{next: 1}, 1, now(), e.cur.State().Server
 	r.entries[e.id] = e

@@ -86,7 +86,7 @@ var reasons = map[Reason]row{
 	CursorOwnerGone:       {codes.NotFound, http.StatusNotFound, CursorOwnerGone, Restart},
 	StreamStalled:         {codes.DeadlineExceeded, http.StatusRequestTimeout, StreamStalled, Restart},
 	PinLimitExceeded:      {codes.ResourceExhausted, http.StatusTooManyRequests, PinLimitExceeded, SameRequest},
-	HandleLimitExceeded:   {codes.ResourceExhausted, http.StatusTooManyRequests, HandleLimitExceeded, Never},
+	HandleLimitExceeded:   {codes.ResourceExhausted, http.StatusTooManyRequests, HandleLimitExceeded, SameRequest},
 	HandleNotFound:        {codes.NotFound, http.StatusNotFound, HandleNotFound, Never},
 	ReplicaUnreachable:    {codes.Unavailable, http.StatusServiceUnavailable, ReplicaUnreachable, SameRequest},
 

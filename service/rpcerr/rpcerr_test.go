@@ -122,7 +122,7 @@ func TestTable(t *testing.T) {
 		{&mongoerr.NetworkError{Sent: true, Err: errors.Join(context.Canceled, cursor.ErrClosed)}, codes.NotFound, 404, "CursorNotFound", "restart"},
 		{cursor.ErrBusy, codes.Internal, 500, "Internal", "never"},
 		{handle.ErrNotHere, codes.Internal, 500, "Internal", "never"},
-		{&handle.PrincipalLimitError{Max: 100}, codes.ResourceExhausted, 429, "HandleLimitExceeded", "never"},
+		{&handle.PrincipalLimitError{Max: 100}, codes.ResourceExhausted, 429, "HandleLimitExceeded", "same-request"},
 		{&pool.PinLimitError{Max: 80, Cursors: 80}, codes.ResourceExhausted, 429, "PinLimitExceeded", "same-request"},
 		{&handle.UnreachableError{Address: "b:1", Err: context.DeadlineExceeded}, codes.Unavailable, 503, "ReplicaUnreachable", "same-request"},
 		{shutting, codes.Unavailable, 503, "ShuttingDown", "restart"},

@@ -150,8 +150,8 @@ var options = []option{
 	},
 	{
 		Name: "cursors.maxPerPrincipal", Kind: "number or none", Default: "100",
-		Doc: "How many cursors one principal may hold open in this gateway; opening one more is RESOURCE_EXHAUSTED. The gateway " +
-			"does not authenticate its clients yet, so all of them are one principal. none is no limit.",
+		Doc: "How many cursors one principal may hold open in this gateway. A call that may open one more is RESOURCE_EXHAUSTED " +
+			"and is not run. It does not apply to clients that are not authenticated. none is no limit.",
 		parse: into(func(c *Config) *int { return &c.Cursors.MaxPerPrincipal }, parseLimit),
 	},
 	{

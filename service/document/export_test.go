@@ -1,0 +1,4 @@
+package document
+
+// IsWhole is isWhole.
+var IsWhole = isWhole
