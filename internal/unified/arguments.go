@@ -127,6 +127,10 @@ func newReadPreference(d bson.Raw) (*selection.ReadPreference, error) {
 		case "maxStalenessSeconds":
 			n, _ := v.AsInt64()
 			rp.MaxStalenessSeconds = &n
+		case "hedge":
+			hedge, _ := v.Document()
+			enabled, _ := lookup(hedge, "enabled").Bool()
+			rp.HedgeEnabled = &enabled
 		default:
 			return nil, fmt.Errorf("readPreference has an unknown field %q", key)
 		}

@@ -2,11 +2,13 @@ package unified
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/client"
@@ -23,6 +25,8 @@ type observed struct {
 	ignored   []string // commands whose events are not kept
 	sensitive bool     // events of sensitive commands are kept
 	levels    map[eventlog.Component]eventlog.Level
+
+	minPoolSize uint64
 
 	// mu guards the fields below.
 	mu         sync.Mutex
@@ -51,6 +55,7 @@ func (r *run) newClient(ctx context.Context, a *arguments) (any, error) {
 		level, _ := v.Str()
 		c.levels[eventlog.Component(component)] = levels[level]
 	}
+	limit := a.int64("awaitMinPoolSizeMS")
 	if err := a.done(); err != nil {
 		return nil, err
 	}
@@ -59,7 +64,58 @@ func (r *run) newClient(ctx context.Context, a *arguments) (any, error) {
 			return nil, fmt.Errorf("there are no events %q", kind)
 		}
 	}
-	return c, r.connect(ctx, c, several != nil && *several, options)
+	if err := r.connect(ctx, c, several != nil && *several, options); err != nil || limit == nil {
+		return c, err
+	}
+	err := c.awaitMinPoolSize(ctx, time.Duration(*limit)*time.Millisecond)
+	if err != nil {
+		err = errors.Join(err, c.Close(ctx))
+	}
+	return c, err
+}
+
+// awaitMinPoolSize blocks until every pool has its minPoolSize connections, and then drops what was
+// observed until then.
+func (c *observed) awaitMinPoolSize(ctx context.Context, limit time.Duration) error {
+	if c.minPoolSize == 0 {
+		return nil
+	}
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for !c.isFilled() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("waited %v for pools with %d connections", limit, c.minPoolSize)
+		}
+	}
+	settle()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.events, c.messages = nil, nil
+	return nil
+}
+
+// isFilled reports whether all servers are known and every data-bearing one has a pool with
+// minPoolSize connections.
+func (c *observed) isFilled() bool {
+	bearing := 0
+	for _, s := range c.Topology().Servers {
+		if !s.IsAvailable() {
+			return false
+		}
+		if s.Kind.IsDataBearing() {
+			bearing++
+		}
+	}
+	for _, p := range c.Pools() {
+		if uint64(p.Available+p.InUse) >= c.minPoolSize {
+			bearing--
+		}
+	}
+	return bearing == 0
 }
 
 // levels are the levels of log messages that the driver has; the format has more, which stand for the nearest.
@@ -79,6 +135,9 @@ func (r *run) connect(ctx context.Context, c *observed, several bool, uriOptions
 	}
 	if len(cfg.Warnings) > 0 {
 		return fmt.Errorf("uriOptions: %v", cfg.Warnings[0])
+	}
+	if cfg.MinPoolSize != nil {
+		c.minPoolSize = *cfg.MinPoolSize
 	}
 	sink := c.sink()
 	if len(c.levels) > 0 {

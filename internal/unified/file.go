@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -32,6 +33,15 @@ type Test struct {
 	ExpectEvents      []bson.Raw
 	ExpectLogMessages []bson.Raw
 	Outcome           []bson.Raw
+
+	// Unevaluated is a member of the test that this runner does not evaluate, or "".
+	Unevaluated string
+}
+
+// members are the members of a test that this runner evaluates.
+var members = []string{
+	"description", "runOnRequirements", "skipReason", "operations", "expectEvents",
+	"expectLogMessages", "outcome",
 }
 
 // operation is one step of a test.
@@ -116,12 +126,18 @@ func newFile(path string, doc bson.Raw) *File {
 		InitialData:    documents(doc, "initialData"),
 	}
 	for _, t := range documents(doc, "tests") {
-		f.Tests = append(f.Tests, Test{
+		test := Test{
 			Description: text(t, "description"), SkipReason: text(t, "skipReason"),
 			Requirements: documents(t, "runOnRequirements"), Operations: operations(documents(t, "operations")),
 			ExpectEvents: documents(t, "expectEvents"), ExpectLogMessages: documents(t, "expectLogMessages"),
 			Outcome: documents(t, "outcome"),
-		})
+		}
+		for key := range t.All() {
+			if !slices.Contains(members, key) {
+				test.Unevaluated = key
+			}
+		}
+		f.Tests = append(f.Tests, test)
 	}
 	return f
 }

@@ -20,6 +20,10 @@ const (
 	needsEncryption    = "client-side encryption"
 	needsServerAPI     = "the stable API"
 	needsCSOT          = "timeoutMS of databases, collections and operations"
+	needsSearchIndexes = "helpers for search indexes"
+	needsModify        = "a helper for collMod"
+	needsCount         = "a helper for count, which is deprecated"
+	needsMetadata      = "appendMetadata in the runner"
 	needsMapReduce     = "a helper for mapReduce, which is deprecated"
 	needsWorkloads     = "a workload executor (storeEventsAsEntities, loop)"
 	needsCommandLog    = "command log messages"
@@ -38,7 +42,13 @@ var missingOperations = map[string]string{
 	"listCollections": needsListing, "listCollectionNames": needsListing, "listCollectionObjects": needsListing,
 	"upload": needsGridFS, "download": needsGridFS, "downloadByName": needsGridFS, "delete": needsGridFS,
 	"deleteByName": needsGridFS, "rename": needsGridFS, "renameByName": needsGridFS, "drop": needsGridFS, "loop": needsWorkloads,
-	"mapReduce": needsMapReduce,
+	"mapReduce": needsMapReduce, "count": needsCount, "modifyCollection": needsModify,
+	"createSearchIndex": needsSearchIndexes, "createSearchIndexes": needsSearchIndexes, "dropSearchIndex": needsSearchIndexes,
+	"updateSearchIndex": needsSearchIndexes, "listSearchIndexes": needsSearchIndexes,
+	"appendMetadata": needsMetadata, "getSnapshotTime": needsSessions,
+	"createDataKey": needsEncryption, "rewrapManyDataKey": needsEncryption, "deleteKey": needsEncryption, "getKey": needsEncryption,
+	"getKeys": needsEncryption, "addKeyAltName": needsEncryption, "removeKeyAltName": needsEncryption,
+	"getKeyByAltName": needsEncryption, "encrypt": needsEncryption, "decrypt": needsEncryption,
 }
 
 // missingArguments are arguments of operations, and options of entities.

@@ -30,6 +30,9 @@ func newRun(d *deployment.Deployment, f *File) *run {
 
 // test runs a test to its end, or to the first thing that is not as expected.
 func (r *run) test(ctx context.Context, test Test) error {
+	if test.Unevaluated != "" {
+		return fmt.Errorf("the runner does not evaluate %s", test.Unevaluated)
+	}
 	for _, data := range r.file.InitialData {
 		namespace := text(data, "databaseName") + "." + text(data, "collectionName")
 		r.deployment.SetDocuments(namespace, documents(data, "documents")...)

@@ -13,7 +13,7 @@ import (
 // parse makes a file of one test: {members} are the test's, besides its description.
 func parse(t *testing.T, schemas *unified.Schemas, file, test string) *unified.File {
 	t.Helper()
-	f, err := schemas.Parse("own.json", []byte(`{"description": "own", "schemaVersion": "1.22", `+file+`
+	f, err := schemas.Parse("own.json", []byte(`{"description": "own", "schemaVersion": "1.28", `+file+`
 		"tests": [{"description": "one", `+test+`}]}`))
 	if err != nil {
 		t.Fatal(err)
@@ -177,6 +177,14 @@ func TestRun(t *testing.T) {
 			{"object": "testRunner", "name": "waitForPrimaryChange", "arguments": {"client": "c", "priorTopologyDescription": "top"}}`), fine},
 		"no other primary": {operations(insert + `, {"object": "testRunner", "name": "recordTopologyDescription", "arguments": {"client": "c", "id": "top"}},
 			{"object": "testRunner", "name": "waitForPrimaryChange", "arguments": {"client": "c", "priorTopologyDescription": "top", "timeoutMS": 1000}}`), "waited 1s for another primary"},
+		"filled pools": {operations(`{"object": "testRunner", "name": "createEntities", "arguments": {"entities": [{"client": {"id": "s", "uriOptions": {"minPoolSize": 3, "heartbeatFrequencyMS": 500}, "observeEvents": ["connectionReadyEvent", "poolReadyEvent"], "awaitMinPoolSizeMS": 5000}}]}}`) + `, "expectEvents": [{"client": "s", "eventType": "cmap", "events": []}]`, fine},
+		"pools that stay empty": {operations(`{"object": "testRunner", "name": "failPoint", "arguments": {"client": "c", "failPoint": {"configureFailPoint": "failCommand", "mode": "alwaysOn",
+			"data": {"failCommands": ["hello", "isMaster"], "closeConnection": true}}}}, {"object": "testRunner", "name": "createEntities", "arguments": {"entities": [{"client": {"id": "s", "uriOptions": {"minPoolSize": 1}, "observeEvents": ["connectionReadyEvent", "poolReadyEvent"], "awaitMinPoolSizeMS": 50}}]}}`), "waited 50ms for pools with 1 connections"},
+		"no pools to fill": {operations(`{"object": "testRunner", "name": "createEntities", "arguments": {"entities": [{"client": {"id": "s", "uriOptions": {"appName": "x"}, "observeEvents": ["connectionReadyEvent", "poolReadyEvent"], "awaitMinPoolSizeMS": 1}}]}}`), fine},
+		"a hedged read": {operations(`{"object": "testRunner", "name": "createEntities", "arguments": {"entities": [{"collection": {"id": "s", "database": "d", "collectionName": "k",
+			"collectionOptions": {"readPreference": {"mode": "nearest", "hedge": {"enabled": true}}}}}]}}, {"object": "s", "name": "find", "arguments": {"filter": {}}}`) + `,
+			"expectEvents": [{"client": "c", "events": [{"commandStartedEvent": {"command": {"$readPreference": {"mode": "nearest", "hedge": {"enabled": true}}}}}, {"commandSucceededEvent": {}}]}]`, fine},
+		"an expectation that is not evaluated": {operations(``) + `, "expectTracingMessages": [{"client": "c", "spans": [{"name": "ping", "attributes": {}}]}]`, "the runner does not evaluate expectTracingMessages"},
 		"malformed expectation": {operations(`{"object": "k", "name": "find", "arguments": {"filter": {}}, "expectResult": {"$$nope": 1}}`), "malformed expectation"},
 	} {
 		t.Run(name, func(t *testing.T) {

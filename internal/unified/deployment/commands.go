@@ -43,6 +43,9 @@ var commands = map[string]func(*host, *mongotest.Command) (reply, error){
 	"listDatabases": read("listDatabases", (*host).listDatabases),
 	"getMore":       known("getMore", (*host).getMore),
 	"killCursors":   known("killCursors", (*host).killCursors),
+
+	"replSetFreeze":   known("replSetFreeze", (*host).freeze),
+	"replSetStepDown": known("replSetStepDown", (*host).stepDown),
 }
 
 // fields are those that each command understands, and those that change nothing here. Every command may have the driver's
@@ -64,6 +67,9 @@ var fields = map[string][]string{
 	"listDatabases": {"filter", "nameOnly"},
 	"getMore":       {"collection", "batchSize"},
 	"killCursors":   {"cursors"},
+
+	"replSetFreeze":   {},
+	"replSetStepDown": {"secondaryCatchUpPeriodSecs", "force"},
 }
 
 var driverFields = []string{
@@ -87,7 +93,7 @@ func known(name string, run command) command {
 func write(name string, run command) command {
 	return known(name, func(h *host, cmd *mongotest.Command) (reply, error) {
 		if role, _ := h.Role(); role > mongotest.Primary {
-			return reply{}, fail(10107, "not primary")
+			return reply{}, fail(notWritablePrimary, "not primary")
 		}
 		return run(h, cmd)
 	})

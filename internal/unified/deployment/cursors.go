@@ -44,24 +44,32 @@ func (h *host) find(cmd *mongotest.Command) (reply, error) {
 
 func (h *host) aggregate(cmd *mongotest.Command) (reply, error) {
 	stages, _ := field(cmd.Body, "pipeline").Array()
-	s := h.deployment.store
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	found, err := s.findLocked(namespace(cmd), query{})
+	found, err := h.deployment.store.aggregate(cmd.Database, namespace(cmd), stages)
 	if err != nil {
 		return reply{}, err
+	}
+	return h.first(&cursor{namespace: namespace(cmd), rest: found}, field(cmd.Body, "cursor", "batchSize"), false)
+}
+
+// aggregate returns the result of a pipeline.
+func (s *store) aggregate(database, namespace string, stages bson.Array) ([]bson.Raw, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found, err := s.findLocked(namespace, query{})
+	if err != nil {
+		return nil, err
 	}
 	for stage := range stages.Documents() {
 		name := stage.FirstKey()
 		run, ok := pipelineStages[name]
 		if !ok {
-			return reply{}, fail(unknownStage, "Unrecognized pipeline stage name: '%s'", name)
+			return nil, fail(unknownStage, "Unrecognized pipeline stage name: '%s'", name)
 		}
-		if found, err = run(s, cmd.Database, found, field(stage, name)); err != nil {
-			return reply{}, err
+		if found, err = run(s, database, found, field(stage, name)); err != nil {
+			return nil, err
 		}
 	}
-	return h.first(&cursor{namespace: namespace(cmd), rest: found}, field(cmd.Body, "cursor", "batchSize"), false)
+	return found, nil
 }
 
 // pipelineStages are those that are known. They are called with the store's lock.

@@ -65,6 +65,7 @@ type Deployment struct {
 	topology Topology
 	cluster  *mongotest.Cluster
 	store    *store
+	hosts    []*host
 
 	mu   sync.Mutex
 	next int // the host that the load balancer takes next
@@ -76,7 +77,8 @@ func New(t testing.TB, topology Topology, version Version) *Deployment {
 		topology: topology, store: newStore(), cluster: mongotest.NewCluster(t, configs[version], roles[topology]...),
 	}
 	for i, h := range d.cluster.Hosts() {
-		newHost(d, h, i).serve()
+		d.hosts = append(d.hosts, newHost(d, h, i))
+		d.hosts[i].serve()
 	}
 	return d
 }
@@ -174,7 +176,9 @@ type host struct {
 	*mongotest.Host
 	failPoints failPoints
 
+	// mu guards the fields below. The store's mutex may be taken while it is held, not the reverse.
 	mu         sync.Mutex
+	frozen     bool           // cannot become primary (replSetFreeze)
 	appNames   map[int]string // of connections
 	cursors    map[int64]*cursor
 	lastCursor int64
@@ -240,17 +244,21 @@ const (
 	typeMismatch    = 14
 	namespaceExists = 48
 	cursorNotFound  = 43
+	notReplicaSet   = 76
+	notSecondary    = 95
 	unknownField    = 40415
 	unknownStage    = 40324
 	duplicateKey    = 11000
+
+	notWritablePrimary = 10107
 )
 
 var codeNames = map[int32]string{
 	badValue: "BadValue", 6: "HostUnreachable", 7: "HostNotFound", failedToParse: "FailedToParse", typeMismatch: "TypeMismatch",
 	18: "AuthenticationFailed", cursorNotFound: "CursorNotFound", namespaceExists: "NamespaceExists", 59: "CommandNotFound",
-	64: "WriteConcernFailed", 89: "NetworkTimeout", 91: "ShutdownInProgress", 112: "WriteConflict", 134: "ReadConcernMajorityNotAvailableYet",
+	64: "WriteConcernFailed", notReplicaSet: "NoReplicationEnabled", notSecondary: "NotSecondary", 89: "NetworkTimeout", 91: "ShutdownInProgress", 112: "WriteConflict", 134: "ReadConcernMajorityNotAvailableYet",
 	189: "PrimarySteppedDown", 262: "ExceededTimeLimit", 391: "ReauthenticationRequired", 9001: "SocketException",
-	10107: "NotWritablePrimary", duplicateKey: "DuplicateKey", 11600: "InterruptedAtShutdown", 11601: "Interrupted",
+	notWritablePrimary: "NotWritablePrimary", duplicateKey: "DuplicateKey", 11600: "InterruptedAtShutdown", 11601: "Interrupted",
 	11602: "InterruptedDueToReplStateChange", 13435: "NotPrimaryNoSecondaryOk", 13436: "NotPrimaryOrSecondary",
 	51368: "Location51368", unknownStage: "Location40324", unknownField: "Location40415",
 }

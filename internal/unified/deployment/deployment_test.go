@@ -2,7 +2,9 @@ package deployment_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -297,6 +299,100 @@ func TestSlow(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestReplicaSetCommands checks replSetFreeze and replSetStepDown: a frozen secondary is not elected.
+func TestReplicaSetCommands(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := deployment.New(t, deployment.ReplicaSet, deployment.Versions[0])
+		c := connect(t, d, false, nil)
+		code := func(c *client.Client, command string) int64 {
+			v, _ := run(t, c, command).Lookup("code")
+			n, _ := v.AsInt64()
+			return n
+		}
+		direct := map[string]*client.Client{}
+		for _, name := range []string{"a", "b", "c"} {
+			cfg, err := connstring.Parse("mongodb://" + name + ":27017/?directConnection=true")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if direct[name], err = client.New(cfg, client.Options{Dialer: d.Dial}); err != nil {
+				t.Fatal(err)
+			}
+			if err := direct[name].Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = direct[name].Close(t.Context()) }()
+		}
+		primary := func() string {
+			v, _ := run(t, c, `{"hello": 1}`).Lookup("me")
+			name, _ := v.Str()
+			return name
+		}
+		for i, step := range []struct {
+			on, command string
+			code        int64
+			primary     string
+		}{
+			{"a", `{"replSetFreeze": 0}`, 95, "a:27017"}, // the primary
+			{"b", `{"replSetStepDown": 10}`, 10107, "a:27017"},
+			{"b", `{"replSetFreeze": 10}`, 0, "a:27017"},
+			{"a", `{"replSetStepDown": 10, "secondaryCatchUpPeriodSecs": 5, "force": false}`, 0, "c:27017"},
+			{"b", `{"replSetFreeze": 0}`, 0, "c:27017"},
+			{"a", `{"replSetFreeze": 1}`, 0, "c:27017"},
+			{"c", `{"replSetStepDown": 10}`, 0, "b:27017"},
+		} {
+			if got := code(direct[step.on], step.command); got != step.code {
+				t.Errorf("step %d: %s on %s: code %d, want %d", i, step.command, step.on, got, step.code)
+			}
+			time.Sleep(time.Minute) //nolint:forbidigo // fake time, in which the client notices
+			if got := primary(); got != step.primary {
+				t.Errorf("step %d: the primary is %s, want %s", i, got, step.primary)
+			}
+		}
+		run(t, direct["c"], `{"replSetFreeze": 1}`)
+		if got := code(direct["b"], `{"replSetStepDown": 10}`); got != 0 {
+			t.Errorf("the last step down: code %d", got)
+		}
+		time.Sleep(time.Minute) //nolint:forbidigo // fake time, in which the client notices
+		if kind := c.Topology().Kind; kind != description.KindReplicaSetNoPrimary {
+			t.Errorf("all others are frozen: the topology is %v", kind)
+		}
+
+		alone := connect(t, deployment.New(t, deployment.Single, deployment.Versions[0]), false, nil)
+		for _, command := range []string{`{"replSetFreeze": 0}`, `{"replSetStepDown": 10}`} {
+			if got := code(alone, command); got != 76 {
+				t.Errorf("%s on a standalone: code %d, want 76", command, got)
+			}
+		}
+	})
+}
+
+// TestCursorsAtOnce checks that a getMore of a tailable cursor and an aggregate that opens a cursor
+// do not block each other.
+func TestCursorsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := connect(t, deployment.New(t, deployment.Single, deployment.Versions[0]), false, nil)
+		run(t, c, `{"create": "c", "capped": true, "size": 1000, "max": 9}`)
+		reply := run(t, c, `{"find": "c", "tailable": true}`)
+		id, _ := reply.Lookup("cursor", "id")
+		n, _ := id.AsInt64()
+		var readers sync.WaitGroup
+		for _, command := range []string{
+			fmt.Sprintf(`{"getMore": {"$numberLong": "%d"}, "collection": "c"}`, n),
+			`{"aggregate": "c", "pipeline": [], "cursor": {"batchSize": 0}}`,
+		} {
+			readers.Go(func() {
+				for range 5000 {
+					if reply := run(t, c, command); !reply.Has("cursor") {
+						t.Errorf("%s: %v", command, reply)
+					}
+				}
+			})
+		}
+		readers.Wait()
+	})
 }
 
 func TestTopologies(t *testing.T) {
