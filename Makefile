@@ -52,8 +52,8 @@ test-lab: ## lab's tests: MOORING_TEST_URI, or the embedded database
 	cd lab && $(GO) test $(RACE) -count=1 -timeout 20m ./...
 
 .PHONY: conformance
-conformance: ## run the specifications' own tests and print a table (SPECIFICATIONS_DIR names the folder)
-	@$(GO) run ./tools/conformance
+conformance: ## run the specifications' own tests and print a table (SPECIFICATIONS_DIR names the folder; WITHOUT=1: there is none)
+	@$(GO) run ./tools/conformance $(if $(WITHOUT),-without)
 
 .PHONY: bench
 bench: bin/mooring ## CPU and allocations per request, beside a thin gateway over the official driver

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"math"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -40,7 +39,7 @@ func TestVectorSpecification(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, c := range f.Tests {
-			spectest.Case(t, suite, filepath.Base(path), c.Description, func(t *testing.T) {
+			spectest.Case(t, suite, path, c.Description, func(t *testing.T) {
 				dtype, err := strconv.ParseUint(strings.TrimPrefix(c.DType, "0x"), 16, 8)
 				if err != nil {
 					t.Fatal(err)

@@ -1,10 +1,9 @@
-// Package spectest finds the MongoDB specifications' test files and keeps a
-// record of what became of each case. It runs nothing itself.
+// Package spectest finds the MongoDB specifications' test files and records the result of each case.
+// It runs nothing itself.
 //
-// The files are looked for where the environment variable SPECIFICATIONS_DIR
-// says, else in shared/specifications beside the module's root. Where they are
-// missing, tests skip. When MOORING_CONFORMANCE_LOG names a file, one line is
-// appended to it for each case:
+// The files are in the folder that the environment variable SPECIFICATIONS_DIR names, else in
+// shared/specifications beside the module's root. If there is neither, tests skip. If
+// MOORING_CONFORMANCE_LOG names a file, one line is appended to it for each case:
 //
 //	suite TAB file TAB case TAB pass|fail|skip TAB reason
 package spectest
@@ -19,13 +18,32 @@ import (
 	"testing"
 )
 
-// Dir is the folder of a suite, such as "bson-corpus". The test is skipped where
-// there is none.
+// Root returns the folder with the specifications' tests. ok is false if there is none.
+func Root() (dir string, ok bool) {
+	if dir := os.Getenv("SPECIFICATIONS_DIR"); dir != "" {
+		return dir, true
+	}
+	dir, err := os.Getwd()
+	for err == nil {
+		specs := filepath.Join(dir, "shared", "specifications")
+		if info, err := os.Stat(specs); err == nil && info.IsDir() {
+			return specs, true
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			break
+		}
+		dir = parent
+	}
+	return "", false
+}
+
+// Dir returns the folder of a suite, such as "bson-corpus". If there is none, it skips the test.
 func Dir(t testing.TB, suite string) string {
 	t.Helper()
-	root := os.Getenv("SPECIFICATIONS_DIR")
-	if root == "" {
-		root = find(t)
+	root, ok := Root()
+	if !ok {
+		t.Skip("no specifications: neither SPECIFICATIONS_DIR nor ../shared/specifications")
 	}
 	dir := filepath.Join(root, filepath.FromSlash(suite))
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
@@ -37,36 +55,10 @@ func Dir(t testing.TB, suite string) string {
 	return dir
 }
 
-// find walks up from the working directory to a folder that holds
-// shared/specifications.
-func find(t testing.TB) string {
-	dir, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for {
-		specs := filepath.Join(dir, "shared", "specifications")
-		if info, err := os.Stat(specs); err == nil && info.IsDir() {
-			return specs
-		}
-		parent := filepath.Dir(dir)
-		if parent == dir {
-			t.Skip("no specifications: neither SPECIFICATIONS_DIR nor ../shared/specifications")
-		}
-		dir = parent
-	}
-}
-
-// Files is every .json file of a suite and its folders, sorted.
+// Files returns every .json file of a suite and its folders, sorted.
 func Files(t testing.TB, suite string) []string {
 	t.Helper()
-	var files []string
-	err := filepath.WalkDir(Dir(t, suite), func(path string, d fs.DirEntry, err error) error {
-		if err == nil && !d.IsDir() && strings.HasSuffix(path, ".json") {
-			files = append(files, path)
-		}
-		return err
-	})
+	files, err := Walk(Dir(t, suite))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,11 +68,31 @@ func Files(t testing.TB, suite string) []string {
 	return files
 }
 
+// Walk returns every .json file of a folder and its folders, sorted.
+func Walk(dir string) (files []string, err error) {
+	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && strings.HasSuffix(path, ".json") {
+			files = append(files, path)
+		}
+		return err
+	})
+	return files, err
+}
+
+// Relative returns a file's path below root, with slashes; elsewhere it is the file's base name.
+func Relative(root, file string) string {
+	path, err := filepath.Rel(root, file)
+	if err != nil || !filepath.IsLocal(path) {
+		return filepath.Base(file)
+	}
+	return filepath.ToSlash(path)
+}
+
 // reasons holds why a case was skipped, from Skip until its record is written.
 var reasons sync.Map // *testing.T → string
 
-// Case runs f as a subtest, and records what became of it. The file is recorded
-// by its base name.
+// Case runs f as a subtest and records its result. file is the path that Files returned; it is
+// recorded relative to Root.
 func Case(t *testing.T, suite, file, name string, f func(t *testing.T)) {
 	t.Helper()
 	t.Run(name, func(t *testing.T) {
@@ -93,7 +105,7 @@ func Case(t *testing.T, suite, file, name string, f func(t *testing.T)) {
 	})
 }
 
-// Skip ends a case that is not run, and says why.
+// Skip ends a case that is not run, and records why.
 func Skip(t *testing.T, reason string) {
 	t.Helper()
 	reasons.Store(t, reason)
@@ -112,7 +124,8 @@ func record(t *testing.T, suite, file, name, reason string) {
 	case t.Skipped():
 		result = "skip"
 	}
-	line := strings.Join([]string{clean(suite), clean(filepath.Base(file)), clean(name), result, clean(reason)}, "\t") + "\n"
+	root, _ := Root()
+	line := strings.Join([]string{clean(suite), clean(Relative(root, file)), clean(name), result, clean(reason)}, "\t") + "\n"
 	// Test binaries of several packages append at once: O_APPEND keeps lines whole.
 	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	if err == nil {
@@ -124,7 +137,7 @@ func record(t *testing.T, suite, file, name, reason string) {
 	}
 }
 
-// clean makes a field of s: no tabs, no line ends.
+// clean returns s without tabs and line ends.
 func clean(s string) string {
 	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '\t' || r == '\n' || r == '\r' }), " ")
 }

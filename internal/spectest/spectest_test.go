@@ -58,6 +58,19 @@ func TestFiles(t *testing.T) {
 	}
 }
 
+func TestRelative(t *testing.T) {
+	for _, tt := range []struct{ root, file, want string }{
+		{"/specs", "/specs/suite/tests/a.json", "suite/tests/a.json"},
+		{"/specs", "/elsewhere/a.json", "a.json"},
+		{"", "/elsewhere/a.json", "a.json"},
+		{"/specs", "dir/a.json", "a.json"},
+	} {
+		if got := spectest.Relative(tt.root, tt.file); got != tt.want {
+			t.Errorf("Relative(%q, %q) = %q, want %q", tt.root, tt.file, got, tt.want)
+		}
+	}
+}
+
 func TestMissing(t *testing.T) {
 	t.Setenv("SPECIFICATIONS_DIR", "")
 	t.Chdir(t.TempDir())

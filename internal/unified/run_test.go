@@ -185,7 +185,7 @@ func TestRun(t *testing.T) {
 			"collectionOptions": {"readPreference": {"mode": "nearest", "hedge": {"enabled": true}}}}}]}}, {"object": "s", "name": "find", "arguments": {"filter": {}}}`) + `,
 			"expectEvents": [{"client": "c", "events": [{"commandStartedEvent": {"command": {"$readPreference": {"mode": "nearest", "hedge": {"enabled": true}}}}}, {"commandSucceededEvent": {}}]}]`, fine},
 		"an expectation that is not evaluated": {operations(``) + `, "expectTracingMessages": [{"client": "c", "spans": [{"name": "ping", "attributes": {}}]}]`, "the runner does not evaluate expectTracingMessages"},
-		"malformed expectation": {operations(`{"object": "k", "name": "find", "arguments": {"filter": {}}, "expectResult": {"$$nope": 1}}`), "malformed expectation"},
+		"malformed expectation":                {operations(`{"object": "k", "name": "find", "arguments": {"filter": {}}, "expectResult": {"$$nope": 1}}`), "malformed expectation"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := parse(t, unified.NewSchemas(spectest.Dir(t, suite)), entities, test.test)

@@ -1,8 +1,11 @@
-// Command conformance runs every test of this module that walks the MongoDB specifications' own files, and prints a
-// table of suites, files and cases. It ends with `N passed, N failed, N skipped` and exits 1 if a case failed, or if
-// the tests did not run to their end.
+// Command conformance runs every test of this module that walks the MongoDB specifications' own
+// files, and prints a table of suites, files and cases, then the files that no runner walks yet. Its
+// last line is `N passed, N failed, N skipped`. It exits 1 if a case fails, if the tests do not run
+// to their end, if a file has no runner and is not listed as not built yet, or if there are no
+// specifications. With -without it accepts that there are none.
 //
-// The folder with the specifications' tests is SPECIFICATIONS_DIR, or shared/specifications beside the checkout.
+// The folder with the specifications' tests is SPECIFICATIONS_DIR, or shared/specifications beside
+// the checkout.
 package main
 
 import (
@@ -15,23 +18,36 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/mooringdb/mooring/internal/spectest"
 )
 
-// spectest is the package that all runners go through; what imports it is a runner.
-const spectest = "github.com/mooringdb/mooring/internal/spectest"
+// runnersImport is the package that every runner imports in its tests.
+const runnersImport = "github.com/mooringdb/mooring/internal/spectest"
 
 func main() {
 	verbose := flag.Bool("v", false, "list every skipped case with its reason")
+	without := flag.Bool("without", false, "succeed without running anything if there are no specifications")
 	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: conformance [-v]\n\nRuns the specifications' own tests and prints a table.\nSPECIFICATIONS_DIR names their folder.")
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: conformance [-v] [-without]\n\nRuns the specifications' own tests and prints a table.\nSPECIFICATIONS_DIR names their folder.")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
 
-	failed, err := run(os.Stdout, *verbose)
+	root, ok := spectest.Root()
+	if !ok && *without {
+		fmt.Println("no specifications, as -without says: nothing was run") //nolint:forbidigo // a command
+		return
+	}
+	if !ok {
+		fmt.Fprintln(os.Stderr, "conformance: there are no specifications: set SPECIFICATIONS_DIR, or say so with -without")
+		os.Exit(1)
+	}
+	failed, err := run(os.Stdout, root, *verbose)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "conformance:", err)
 		os.Exit(1)
@@ -41,7 +57,15 @@ func main() {
 	}
 }
 
-func run(out io.Writer, verbose bool) (failed bool, err error) {
+func run(out io.Writer, root string, verbose bool) (failed bool, err error) {
+	root, err = filepath.Abs(root)
+	if err != nil {
+		return false, err
+	}
+	paths, err := spectest.Walk(root)
+	if err != nil {
+		return false, err
+	}
 	runners, err := runners()
 	if err != nil {
 		return false, err
@@ -54,7 +78,7 @@ func run(out io.Writer, verbose bool) (failed bool, err error) {
 	defer log.Close()
 
 	test := exec.Command("go", append([]string{"test", "-count=1"}, runners...)...)
-	test.Env = append(os.Environ(), "MOORING_CONFORMANCE_LOG="+log.Name())
+	test.Env = append(os.Environ(), "MOORING_CONFORMANCE_LOG="+log.Name(), "SPECIFICATIONS_DIR="+root)
 	output, testErr := test.CombinedOutput()
 
 	cases, err := readCases(log)
@@ -62,6 +86,15 @@ func run(out io.Writer, verbose bool) (failed bool, err error) {
 		return false, err
 	}
 	total := report(out, cases, verbose)
+	files, hasCase := make([]string, len(paths)), map[string]bool{}
+	for i, path := range paths {
+		files[i] = spectest.Relative(root, path)
+	}
+	for _, c := range cases {
+		hasCase[c.file] = true
+	}
+	w := compare(files, hasCase)
+	w.report(out)
 	if testErr != nil {
 		fmt.Fprintf(out, "%s\n", output)
 	}
@@ -70,10 +103,21 @@ func run(out io.Writer, verbose bool) (failed bool, err error) {
 		total.failed = 1
 	}
 	if total.cases() == 0 {
-		fmt.Fprintln(out, "no specification tests were found: set SPECIFICATIONS_DIR")
+		fmt.Fprintf(out, "no case was run, though %s is there; that counts as a failure\n", root)
+		total.failed = 1
 	}
 	fmt.Fprintf(out, "%d passed, %d failed, %d skipped\n", total.passed, total.failed, total.skipped)
-	return total.failed > 0, nil
+	return total.failed > 0 || len(w.errors) > 0, nil
+}
+
+// report prints what is not built yet, by row, and the errors.
+func (w walked) report(out io.Writer) {
+	for _, row := range slices.Sorted(maps.Keys(w.missing)) {
+		fmt.Fprintf(out, "not built yet: %s*: %d files need %s\n", row, len(w.missing[row]), notBuilt[row])
+	}
+	for _, problem := range w.errors {
+		fmt.Fprintf(out, "FAILED %s\n", problem)
+	}
 }
 
 // runners lists the packages whose tests import spectest.
@@ -88,12 +132,12 @@ func runners() ([]string, error) {
 	var packages []string
 	for line := range strings.Lines(string(output)) {
 		path, imports, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if slices.Contains(strings.Split(imports, ","), spectest) {
+		if slices.Contains(strings.Split(imports, ","), runnersImport) {
 			packages = append(packages, path)
 		}
 	}
 	if len(packages) == 0 {
-		return nil, fmt.Errorf("no package tests with %s", spectest)
+		return nil, fmt.Errorf("no package tests with %s", runnersImport)
 	}
 	return packages, nil
 }

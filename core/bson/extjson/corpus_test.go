@@ -51,27 +51,27 @@ func readCorpus(t testing.TB) map[string]corpusFile {
 		if err := json.Unmarshal(text, &f); err != nil {
 			t.Fatalf("%s: %v", path, err)
 		}
-		files[filepath.Base(path)] = f
+		files[path] = f
 	}
 	return files
 }
 
 func TestCorpus(t *testing.T) {
-	for name, f := range readCorpus(t) {
-		t.Run(name, func(t *testing.T) {
+	for path, f := range readCorpus(t) {
+		t.Run(filepath.Base(path), func(t *testing.T) {
 			for _, c := range f.Valid {
-				spectest.Case(t, corpus, name, "valid: "+c.Description, func(t *testing.T) { runValid(t, c) })
+				spectest.Case(t, corpus, path, "valid: "+c.Description, func(t *testing.T) { runValid(t, c) })
 				if c.ConvertedBSON != "" {
-					spectest.Case(t, corpus, name, "converted: "+c.Description, func(t *testing.T) {
+					spectest.Case(t, corpus, path, "converted: "+c.Description, func(t *testing.T) {
 						spectest.Skip(t, "deprecated types are carried unchanged, not converted")
 					})
 				}
 			}
 			for _, c := range f.DecodeErrors {
-				spectest.Case(t, corpus, name, "decode error: "+c.Description, func(t *testing.T) { runDecodeError(t, c.BSON) })
+				spectest.Case(t, corpus, path, "decode error: "+c.Description, func(t *testing.T) { runDecodeError(t, c.BSON) })
 			}
 			for _, c := range f.ParseErrors {
-				spectest.Case(t, corpus, name, "parse error: "+c.Description, func(t *testing.T) { runParseError(t, f.BSONType, c.String) })
+				spectest.Case(t, corpus, path, "parse error: "+c.Description, func(t *testing.T) { runParseError(t, f.BSONType, c.String) })
 			}
 		})
 	}

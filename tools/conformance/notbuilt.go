@@ -1,0 +1,62 @@
+package main
+
+import "strings"
+
+// notBuilt lists the files of the specifications that no runner walks yet, by folder or file name
+// prefix, and why. A file that has no case and no row here is an error. So is a file that has cases
+// and a row.
+var notBuilt = map[string]string{
+	"auth/tests/unified/":                           "authentication",
+	"change-streams/":                               "change streams",
+	"client-backpressure/":                          "retries after overload errors",
+	"client-side-encryption/":                       "client-side encryption",
+	"client-side-operations-timeout/":               "timeoutMS of databases, collections and operations",
+	"collection-management/":                        "helpers for collections",
+	"command-logging-and-monitoring/tests/logging/": "command log messages",
+	"crud/":                        "bulk writes, and the runner of the CRUD suite",
+	"gridfs/":                      "GridFS",
+	"index-management/":            "helpers for indexes",
+	"mongodb-handshake/":           "appendMetadata in the runner",
+	"open-telemetry/":              "tracing",
+	"retryable-reads/":             "retryable reads",
+	"retryable-writes/":            "retryable writes",
+	"sessions/":                    "sessions",
+	"transactions/":                "transactions",
+	"transactions-convenient-api/": "transactions",
+	"unified-test-format/schema-":  "nothing: these are the format's schemas, not tests",
+	"versioned-api/":               "the stable API",
+}
+
+// walked is what the runners made of the files in the specifications' folder.
+type walked struct {
+	missing map[string][]string // files that no runner walks, by their row in notBuilt
+	errors  []string            // files without a case and without a row, and stale rows
+}
+
+// compare holds the files that are there against those that have a case. Paths are relative to the
+// specifications' folder.
+func compare(files []string, hasCase map[string]bool) walked {
+	w := walked{missing: map[string][]string{}}
+	for _, file := range files {
+		row := rowOf(file)
+		switch {
+		case hasCase[file] && row != "":
+			w.errors = append(w.errors, file+" has cases, but is listed as not built yet under "+row)
+		case hasCase[file]:
+		case row == "":
+			w.errors = append(w.errors, file+" is walked by no runner, and not listed as not built yet")
+		default:
+			w.missing[row] = append(w.missing[row], file)
+		}
+	}
+	return w
+}
+
+func rowOf(file string) string {
+	for prefix := range notBuilt {
+		if strings.HasPrefix(file, prefix) {
+			return prefix
+		}
+	}
+	return ""
+}
