@@ -58,7 +58,7 @@ async function* page() {
   for (;;) {
     yield response.documents.map(toObject);
     if (!response.cursor) return;
-    response = await call(cursors, 'next', { cursor: response.cursor, batchSize: 500 });
+    response = await call(cursors, 'nextPage', { cursor: response.cursor, batchSize: 500 });
   }
 }
 
@@ -107,6 +107,5 @@ main()
     process.exitCode = 1;
   })
   .finally(() => {
-    // Not client.close(): that would be CursorService's own method of this name.
-    for (const client of [documents, cursors]) client.getChannel().close();
+    for (const client of [documents, cursors]) client.close();
   });

@@ -76,7 +76,7 @@ func TestBulk(t *testing.T) {
 			if cursor == "" {
 				break
 			}
-			next, err := cursors.Next(t.Context(), &mooringv1.CursorServiceNextRequest{Cursor: cursor, BatchSize: ptr(int32(3000))})
+			next, err := cursors.NextPage(t.Context(), &mooringv1.NextPageRequest{Cursor: cursor, BatchSize: ptr(int32(3000))})
 			if err != nil {
 				t.Fatal(err)
 			}

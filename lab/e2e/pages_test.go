@@ -140,7 +140,7 @@ func (g overGRPC) find(ctx context.Context, collection string, batch int32) (num
 }
 
 func (g overGRPC) next(ctx context.Context, cursor string, allowGap bool) (numbers, error) {
-	got, err := g.cursors.Next(ctx, &mooringv1.CursorServiceNextRequest{Cursor: cursor, AllowGap: &allowGap})
+	got, err := g.cursors.NextPage(ctx, &mooringv1.NextPageRequest{Cursor: cursor, AllowGap: &allowGap})
 	return numbers{ids(got.GetDocuments()), got.GetCursor()}, asRefusal(err)
 }
 

@@ -112,14 +112,14 @@ func TestCursorCommands(t *testing.T) {
 	if err != nil || len(page.GetDocuments()) != 10 {
 		t.Fatalf("RunCursorCommand = %v, %v", page, err)
 	}
-	next, err := g.Cursor.Next(t.Context(), &mooringv1.CursorServiceNextRequest{Cursor: page.GetCursor()})
+	next, err := g.Cursor.NextPage(t.Context(), &mooringv1.NextPageRequest{Cursor: page.GetCursor()})
 	if err != nil || len(next.GetDocuments()) != 15 || !bytes.Equal(next.GetDocuments()[0].GetBson(), docs[10]) {
 		t.Errorf("Next = %v, %v", next, err)
 	}
 	if c := g.Server.Commands("getMore")[0]; !c.Body.Has("comment") {
 		t.Errorf("getMore without the comment")
 	}
-	if _, err := g.Cursor.Close(t.Context(), &mooringv1.CursorServiceCloseRequest{Cursor: next.GetCursor()}); err != nil {
+	if _, err := g.Cursor.CloseCursor(t.Context(), &mooringv1.CloseCursorRequest{Cursor: next.GetCursor()}); err != nil {
 		t.Error(err)
 	}
 	ss, err := g.Command.StreamRunCursorCommand(t.Context(), &mooringv1.StreamRunCursorCommandRequest{

@@ -30,8 +30,8 @@ var _ mooringv1.CursorServiceServer = (*Server)(nil)
 // New returns the service.
 func New(cfg Config) *Server { return &Server{cfg: cfg} }
 
-// Next returns the page that a token asks for.
-func (s *Server) Next(ctx context.Context, req *mooringv1.CursorServiceNextRequest) (*mooringv1.CursorServiceNextResponse, error) {
+// NextPage returns the page that a token asks for.
+func (s *Server) NextPage(ctx context.Context, req *mooringv1.NextPageRequest) (*mooringv1.NextPageResponse, error) {
 	r := request.Read(ctx, req, req.Statement)
 	ask := handle.Asking{
 		Token: r.Cursor(req.GetCursor()), AllowGap: req.GetAllowGap(),
@@ -48,7 +48,7 @@ func (s *Server) Next(ctx context.Context, req *mooringv1.CursorServiceNextReque
 	if err != nil {
 		return nil, err
 	}
-	return &mooringv1.CursorServiceNextResponse{Documents: docs, Cursor: page.Cursor()}, nil
+	return &mooringv1.NextPageResponse{Documents: docs, Cursor: page.Cursor()}, nil
 }
 
 // Stream sends the rest of a cursor.
@@ -77,8 +77,8 @@ func (s *Server) Stream(req *mooringv1.CursorServiceStreamRequest, ss grpc.Serve
 	})
 }
 
-// Close ends a cursor.
-func (s *Server) Close(ctx context.Context, req *mooringv1.CursorServiceCloseRequest) (*mooringv1.CursorServiceCloseResponse, error) {
+// CloseCursor ends a cursor.
+func (s *Server) CloseCursor(ctx context.Context, req *mooringv1.CloseCursorRequest) (*mooringv1.CloseCursorResponse, error) {
 	r := request.Read(ctx, req, nil)
 	token := r.Cursor(req.GetCursor())
 	if err := r.Err(); err != nil {
@@ -87,5 +87,5 @@ func (s *Server) Close(ctx context.Context, req *mooringv1.CursorServiceCloseReq
 	if err := s.cfg.Handles.CloseCursor(ctx, "", token); err != nil {
 		return nil, err
 	}
-	return &mooringv1.CursorServiceCloseResponse{}, nil
+	return &mooringv1.CloseCursorResponse{}, nil
 }

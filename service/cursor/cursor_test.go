@@ -54,7 +54,7 @@ func TestPageForAClientThatGoesAway(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() {
-		_, err := g.Cursor.Next(ctx, &mooringv1.CursorServiceNextRequest{Cursor: first.GetCursor()})
+		_, err := g.Cursor.NextPage(ctx, &mooringv1.NextPageRequest{Cursor: first.GetCursor()})
 		done <- err
 	}()
 	servicetest.Eventually(t, "a getMore", func() bool { return len(g.Server.Commands("getMore")) > 0 })
@@ -63,7 +63,7 @@ func TestPageForAClientThatGoesAway(t *testing.T) {
 		t.Errorf("Next = %v", err)
 	}
 	close(release)
-	page, err := g.Cursor.Next(t.Context(), &mooringv1.CursorServiceNextRequest{Cursor: first.GetCursor()})
+	page, err := g.Cursor.NextPage(t.Context(), &mooringv1.NextPageRequest{Cursor: first.GetCursor()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func TestPageForAClientThatGoesAway(t *testing.T) {
 		t.Errorf("%d getMores, want 1", n)
 	}
 	g.Idle(1)
-	if _, err := g.Cursor.Close(t.Context(), &mooringv1.CursorServiceCloseRequest{Cursor: page.GetCursor()}); err != nil {
+	if _, err := g.Cursor.CloseCursor(t.Context(), &mooringv1.CloseCursorRequest{Cursor: page.GetCursor()}); err != nil {
 		t.Fatal(err)
 	}
 	g.Idle(0)
@@ -96,10 +96,10 @@ func TestCursorErrors(t *testing.T) {
 		}
 		return page.GetCursor()
 	}
-	next := func(g *servicetest.Gateway, token string, allowGap bool) (*mooringv1.CursorServiceNextResponse, error) {
-		return g.Cursor.Next(t.Context(), &mooringv1.CursorServiceNextRequest{Cursor: token, AllowGap: &allowGap})
+	next := func(g *servicetest.Gateway, token string, allowGap bool) (*mooringv1.NextPageResponse, error) {
+		return g.Cursor.NextPage(t.Context(), &mooringv1.NextPageRequest{Cursor: token, AllowGap: &allowGap})
 	}
-	reason := func(_ *mooringv1.CursorServiceNextResponse, err error) string {
+	reason := func(_ *mooringv1.NextPageResponse, err error) string {
 		r := rpcerr.HTTP(status.Convert(err))
 		return fmt.Sprint(r.Code, " ", r.Body.GetError().GetReason())
 	}
@@ -124,13 +124,13 @@ func TestCursorErrors(t *testing.T) {
 	if page, err := next(other, token, true); err != nil || len(page.GetDocuments()) != 10 {
 		t.Errorf("another gateway, allowGap: %v, %v", page, err)
 	}
-	if _, err := g.Cursor.Next(t.Context(), &mooringv1.CursorServiceNextRequest{Cursor: token, BatchSize: proto.Int32(-1)}); status.Code(err) != codes.InvalidArgument {
+	if _, err := g.Cursor.NextPage(t.Context(), &mooringv1.NextPageRequest{Cursor: token, BatchSize: proto.Int32(-1)}); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("a negative batchSize: %v", err)
 	}
 	// No token at all is a mistake in the request, not a cursor that is gone.
 	none := map[string]error{}
-	_, none["Next"] = g.Cursor.Next(t.Context(), &mooringv1.CursorServiceNextRequest{})
-	_, none["Close"] = g.Cursor.Close(t.Context(), &mooringv1.CursorServiceCloseRequest{})
+	_, none["Next"] = g.Cursor.NextPage(t.Context(), &mooringv1.NextPageRequest{})
+	_, none["Close"] = g.Cursor.CloseCursor(t.Context(), &mooringv1.CloseCursorRequest{})
 	ss, err := g.Cursor.Stream(t.Context(), &mooringv1.CursorServiceStreamRequest{})
 	if err == nil {
 		_, err = ss.Recv()
@@ -182,7 +182,7 @@ func TestCursorStream(t *testing.T) {
 	if !slices.EqualFunc(got, docs, func(a, b bson.Raw) bool { return bytes.Equal(a, b) }) {
 		t.Errorf("%d documents, want the %d of the collection", len(got), len(docs))
 	}
-	_, err = g.Cursor.Next(t.Context(), &mooringv1.CursorServiceNextRequest{Cursor: page.GetCursor()})
+	_, err = g.Cursor.NextPage(t.Context(), &mooringv1.NextPageRequest{Cursor: page.GetCursor()})
 	if e := errorOf(t, err); e.GetReason() != "CursorTokenReused" {
 		t.Errorf("its token again: %v", e)
 	}
@@ -203,7 +203,7 @@ func TestCloseDuringStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	servicetest.Eventually(t, "a getMore", func() bool { return len(g.Server.Commands("getMore")) > 0 })
-	if _, err := g.Cursor.Close(t.Context(), &mooringv1.CursorServiceCloseRequest{Cursor: page.GetCursor()}); err != nil {
+	if _, err := g.Cursor.CloseCursor(t.Context(), &mooringv1.CloseCursorRequest{Cursor: page.GetCursor()}); err != nil {
 		t.Fatal(err)
 	}
 	_, err = ss.Recv()

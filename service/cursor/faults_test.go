@@ -62,8 +62,8 @@ func TestFaultsOfGetMore(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			next := func(allowGap bool) (*mooringv1.CursorServiceNextResponse, error) {
-				return g.Cursor.Next(t.Context(), &mooringv1.CursorServiceNextRequest{Cursor: page.GetCursor(), AllowGap: &allowGap})
+			next := func(allowGap bool) (*mooringv1.NextPageResponse, error) {
+				return g.Cursor.NextPage(t.Context(), &mooringv1.NextPageRequest{Cursor: page.GetCursor(), AllowGap: &allowGap})
 			}
 			g.Server.Handle("getMore", mongotest.Always(test.reply))
 			if _, err := next(false); err == nil || test.first != "" && reasonOf(err) != test.first {
@@ -77,7 +77,7 @@ func TestFaultsOfGetMore(t *testing.T) {
 				if p, err := next(true); err != nil || firstOf(p.GetDocuments()) != 3 {
 					t.Errorf("allowGap: %s, the page begins with %d", reasonOf(err), firstOf(p.GetDocuments()))
 				}
-				if _, err := g.Cursor.Close(t.Context(), &mooringv1.CursorServiceCloseRequest{Cursor: page.GetCursor()}); err != nil {
+				if _, err := g.Cursor.CloseCursor(t.Context(), &mooringv1.CloseCursorRequest{Cursor: page.GetCursor()}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -96,13 +96,13 @@ func TestNextWhileTheServerIsAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	server.SetDown(true)
-	next := &mooringv1.CursorServiceNextRequest{Cursor: page.GetCursor()}
-	if _, err := g.Cursor.Next(t.Context(), next); err == nil {
+	next := &mooringv1.NextPageRequest{Cursor: page.GetCursor()}
+	if _, err := g.Cursor.NextPage(t.Context(), next); err == nil {
 		t.Fatal("Next found a server")
 	}
 	server.SetDown(false)
 	servicetest.Eventually(t, "the next page", func() bool {
-		p, err := g.Cursor.Next(t.Context(), next)
+		p, err := g.Cursor.NextPage(t.Context(), next)
 		if r := reasonOf(err); err != nil && r != "503 NoSuitableServer" && r != "503 NetworkError" && r != "503 ConnectionPoolCleared" {
 			t.Fatalf("Next: %s", r)
 		}
@@ -125,7 +125,7 @@ func TestLargeBatchesOfManyCursors(t *testing.T) {
 	}
 	lost := 0
 	for i, token := range tokens {
-		_, err := g.Cursor.Next(t.Context(), &mooringv1.CursorServiceNextRequest{Cursor: token})
+		_, err := g.Cursor.NextPage(t.Context(), &mooringv1.NextPageRequest{Cursor: token})
 		switch r := reasonOf(err); {
 		case r == "409 CursorPositionUnknown" && i < 4:
 			lost++

@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	defaultPageSize = 100
-	maxPageSize     = 1000
+	defaultBatchSize = 100
+	maxBatchSize     = 1000
 	// peerPatience is how long another replica has for its answer.
 	peerPatience = 5 * time.Second
 )
@@ -51,7 +51,7 @@ func (s *Server) ListHandles(ctx context.Context, req *mooringv1.ListHandlesRequ
 	found = merge(found)
 	if len(found) > size {
 		found = found[:size]
-		resp.NextPageToken = known(pageToken(found[size-1].Mark()))
+		resp.Cursor = known(markText(found[size-1].Mark()))
 	}
 	for i := range found {
 		resp.Handles = append(resp.Handles, describeHandle(&found[i]))
@@ -134,12 +134,12 @@ func askOthers[T any](ctx context.Context, peers Peers, ask func(ctx context.Con
 
 // readQuery reads what is to be listed. Limit is the size of the page.
 func readQuery(req *mooringv1.ListHandlesRequest) (handle.Query, error) {
-	q := handle.Query{Principal: req.Principal, Pinned: req.Pinned, Limit: defaultPageSize}
-	if n := req.PageSize; n != nil {
+	q := handle.Query{Principal: req.Principal, Pinned: req.Pinned, Limit: defaultBatchSize}
+	if n := req.BatchSize; n != nil {
 		if *n < 1 {
-			return q, &rpcerr.Error{Reason: rpcerr.InvalidArgument, Field: "pageSize", Message: "is less than 1"}
+			return q, &rpcerr.Error{Reason: rpcerr.InvalidArgument, Field: "batchSize", Message: "is less than 1"}
 		}
-		q.Limit = min(int(*n), maxPageSize)
+		q.Limit = min(int(*n), maxBatchSize)
 	}
 	if req.Namespace != nil {
 		var isCollection bool
@@ -148,24 +148,24 @@ func readQuery(req *mooringv1.ListHandlesRequest) (handle.Query, error) {
 			return q, &rpcerr.Error{Reason: rpcerr.InvalidArgument, Field: "namespace", Message: `is neither a database nor "database.collection"`}
 		}
 	}
-	if req.PageToken != nil {
+	if req.Cursor != nil {
 		var ok bool
-		if q.After, ok = readPageToken(req.GetPageToken()); !ok {
-			return q, &rpcerr.Error{Reason: rpcerr.InvalidArgument, Field: "pageToken", Message: "is not from an answer of this call"}
+		if q.After, ok = readMark(req.GetCursor()); !ok {
+			return q, &rpcerr.Error{Reason: rpcerr.InvalidArgument, Field: "cursor", Message: "is not from a response of this call"}
 		}
 	}
 	return q, nil
 }
 
-// A page token is the mark of the last handle: base64url of the milliseconds, in eight bytes, and the id. There is nothing in it that the
-// list does not show.
+// The cursor of a list is the mark of its last handle: base64url of the milliseconds, in eight bytes,
+// and the id. The list shows both, so it need not be sealed.
 
-func pageToken(m handle.Mark) string {
+func markText(m handle.Mark) string {
 	b := binary.BigEndian.AppendUint64(nil, uint64(m.Opened.UnixMilli()))
 	return base64.RawURLEncoding.EncodeToString(append(b, m.ID...))
 }
 
-func readPageToken(token string) (handle.Mark, bool) {
+func readMark(token string) (handle.Mark, bool) {
 	b, err := base64.RawURLEncoding.DecodeString(token)
 	if err != nil || len(b) <= 8 {
 		return handle.Mark{}, false

@@ -134,7 +134,7 @@ func serve(t *testing.T, own *held, others *replicas) (mooringv1.DeploymentServi
 func TestPagesOverAllReplicas(t *testing.T) {
 	const n = 33_333
 	client, _ := serve(t, hold("a:1", n, 0, 3), &replicas{held: map[string]*held{"b:1": hold("b:1", n, 1, 3), "c:1": hold("c:1", n, 2, 3)}})
-	req := &mooringv1.ListHandlesRequest{PageSize: proto.Int32(5000)} // 1000 are given
+	req := &mooringv1.ListHandlesRequest{BatchSize: proto.Int32(5000)} // 1000 are given
 	seen := 0
 	for pages := 1; ; pages++ {
 		resp, err := client.ListHandles(t.Context(), req)
@@ -150,29 +150,29 @@ func TestPagesOverAllReplicas(t *testing.T) {
 			}
 			seen++
 		}
-		if resp.NextPageToken == nil {
+		if resp.Cursor == nil {
 			if pages != 100 {
 				t.Errorf("%d pages", pages)
 			}
 			break
 		}
-		req.PageToken = resp.NextPageToken
+		req.Cursor = resp.Cursor
 	}
 	if seen != 3*n {
 		t.Errorf("%d handles, want %d", seen, 3*n)
 	}
 }
 
-func TestPageSizes(t *testing.T) {
+func TestBatchSizes(t *testing.T) {
 	client, _ := serve(t, hold("", 250, 0, 1), nil)
 	for _, c := range []struct {
 		size *int32
 		want int
 		more bool
 	}{{nil, 100, true}, {proto.Int32(1), 1, true}, {proto.Int32(249), 249, true}, {proto.Int32(250), 250, false}, {proto.Int32(1 << 30), 250, false}} {
-		resp, err := client.ListHandles(t.Context(), &mooringv1.ListHandlesRequest{PageSize: c.size})
-		if err != nil || len(resp.GetHandles()) != c.want || (resp.NextPageToken != nil) != c.more {
-			t.Errorf("pageSize %v: %d handles, token %q, %v", c.size, len(resp.GetHandles()), resp.GetNextPageToken(), err)
+		resp, err := client.ListHandles(t.Context(), &mooringv1.ListHandlesRequest{BatchSize: c.size})
+		if err != nil || len(resp.GetHandles()) != c.want || (resp.Cursor != nil) != c.more {
+			t.Errorf("batchSize %v: %d handles, token %q, %v", c.size, len(resp.GetHandles()), resp.GetCursor(), err)
 		}
 	}
 }
@@ -231,7 +231,7 @@ func TestFilters(t *testing.T) {
 		{"nobody", &mooringv1.ListHandlesRequest{Principal: proto.String("")}, handle.Query{Principal: proto.String(""), Limit: 101}},
 		{"a database", &mooringv1.ListHandlesRequest{Namespace: proto.String("shop")}, handle.Query{Database: "shop", Limit: 101}},
 		{"a collection", &mooringv1.ListHandlesRequest{Namespace: proto.String("shop.a.b")}, handle.Query{Database: "shop", Collection: "a.b", Limit: 101}},
-		{"pinned ones", &mooringv1.ListHandlesRequest{Pinned: &yes, PageSize: proto.Int32(2)}, handle.Query{Pinned: &yes, Limit: 3}},
+		{"pinned ones", &mooringv1.ListHandlesRequest{Pinned: &yes, BatchSize: proto.Int32(2)}, handle.Query{Pinned: &yes, Limit: 3}},
 	} {
 		own, other := &held{}, &held{}
 		client, _ := serve(t, own, &replicas{held: map[string]*held{"b:1": other}})
@@ -253,14 +253,14 @@ func TestRefusedLists(t *testing.T) {
 		field string
 		req   *mooringv1.ListHandlesRequest
 	}{
-		{"pageSize", &mooringv1.ListHandlesRequest{PageSize: proto.Int32(0)}},
-		{"pageSize", &mooringv1.ListHandlesRequest{PageSize: proto.Int32(-1)}},
+		{"batchSize", &mooringv1.ListHandlesRequest{BatchSize: proto.Int32(0)}},
+		{"batchSize", &mooringv1.ListHandlesRequest{BatchSize: proto.Int32(-1)}},
 		{"namespace", &mooringv1.ListHandlesRequest{Namespace: proto.String("")}},
 		{"namespace", &mooringv1.ListHandlesRequest{Namespace: proto.String(".orders")}},
 		{"namespace", &mooringv1.ListHandlesRequest{Namespace: proto.String("shop.")}},
-		{"pageToken", &mooringv1.ListHandlesRequest{PageToken: proto.String("")}},
-		{"pageToken", &mooringv1.ListHandlesRequest{PageToken: proto.String("AAAAAAAAAAA")}},
-		{"pageToken", &mooringv1.ListHandlesRequest{PageToken: proto.String("what?")}},
+		{"cursor", &mooringv1.ListHandlesRequest{Cursor: proto.String("")}},
+		{"cursor", &mooringv1.ListHandlesRequest{Cursor: proto.String("AAAAAAAAAAA")}},
+		{"cursor", &mooringv1.ListHandlesRequest{Cursor: proto.String("what?")}},
 	} {
 		_, err := client.ListHandles(t.Context(), c.req)
 		if r := rpcerr.HTTP(status.Convert(err)); r.Code != 400 || r.Body.GetError().GetField() != c.field {
@@ -311,18 +311,18 @@ func TestHandlesOnREST(t *testing.T) {
 		return w.Code, w.Body.String()
 	}
 	first := httptest.NewRecorder()
-	h.ServeHTTP(first, httptest.NewRequest(http.MethodGet, "/v1/deployment/handles?pageSize=1", nil))
+	h.ServeHTTP(first, httptest.NewRequest(http.MethodGet, "/v1/deployment/handles?batchSize=1", nil))
 	const id = "00000000000000000000000000000000"
 	want := `{"handles":[{"id":"` + id + `","kind":"cursor","principal":"` + "\uFFFD" + `","namespace":"shop.orders","server":"db:27017","pinned":true,"busy":false,` +
 		`"pages":0,"replica":"a:1","openTime":"2027-01-15T08:00:00Z","lastUseTime":"2027-01-15T08:00:00Z","expireTime":"2027-01-15T08:00:00Z"}],` +
-		`"nextPageToken":"AAABoxif0AA` // and the id
+		`"cursor":"AAABoxif0AA` // and the id
 	if got := first.Body.String(); first.Code != 200 || !strings.HasPrefix(got, want[:len(want)-11]) ||
 		!strings.HasSuffix(got, `"unreachable":[{"address":"b:1","error":"oh`+"\uFFFD"+`"}]}`) {
 		t.Errorf("%d %s\nwant %s", first.Code, got, want)
 	}
-	_, token, _ := strings.Cut(first.Body.String(), `"nextPageToken":"`)
+	_, token, _ := strings.Cut(first.Body.String(), `"cursor":"`)
 	token, _, _ = strings.Cut(token, `"`)
-	r := httptest.NewRequest(http.MethodGet, "/v1/deployment/handles?principal=ada&namespace=shop.orders&pinned=true&pageToken="+token, nil)
+	r := httptest.NewRequest(http.MethodGet, "/v1/deployment/handles?principal=ada&namespace=shop.orders&pinned=true&cursor="+token, nil)
 	second := httptest.NewRecorder()
 	h.ServeHTTP(second, r)
 	q := own.asked[len(own.asked)-1]
@@ -343,7 +343,7 @@ func TestHandlesOnREST(t *testing.T) {
 			t.Errorf("%s %s %s: %d %s, want %d", c.method, c.url, c.body, code, body, c.code)
 		}
 	}
-	for _, bad := range []string{"pinned=maybe", "pageSize=x", "pageSize=0", "limit=3", "pageToken=.", "pinned=true&pinned=true"} {
+	for _, bad := range []string{"pinned=maybe", "batchSize=x", "batchSize=0", "limit=3", "cursor=.", "pinned=true&pinned=true"} {
 		r := httptest.NewRequest(http.MethodGet, "/v1/deployment/handles?"+bad, nil)
 		w := httptest.NewRecorder()
 		if h.ServeHTTP(w, r); w.Code != 400 {
@@ -374,7 +374,7 @@ func TestKilledCursor(t *testing.T) {
 		t.Fatal(err)
 	}
 	g.Idle(0)
-	if _, err := g.Cursor.Next(t.Context(), &mooringv1.CursorServiceNextRequest{Cursor: page.GetCursor()}); status.Code(err) != codes.NotFound {
+	if _, err := g.Cursor.NextPage(t.Context(), &mooringv1.NextPageRequest{Cursor: page.GetCursor()}); status.Code(err) != codes.NotFound {
 		t.Errorf("Next = %v", err)
 	}
 	if _, err := g.Deployment.KillHandle(t.Context(), &mooringv1.KillHandleRequest{Id: h.GetId()}); status.Code(err) != codes.NotFound {

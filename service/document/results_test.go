@@ -88,11 +88,11 @@ func TestPagesAreComplete(t *testing.T) {
 		got = append(got, raw(d))
 	}
 	for token := page.Cursor; token != nil; {
-		page, err := g.Cursor.Next(t.Context(), &mooringv1.CursorServiceNextRequest{Cursor: *token})
+		page, err := g.Cursor.NextPage(t.Context(), &mooringv1.NextPageRequest{Cursor: *token})
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := g.Cursor.Next(t.Context(), &mooringv1.CursorServiceNextRequest{Cursor: *token})
+		again, err := g.Cursor.NextPage(t.Context(), &mooringv1.NextPageRequest{Cursor: *token})
 		if err != nil || !proto.Equal(page, again) {
 			t.Fatalf("the same token brings another page: %v", err)
 		}

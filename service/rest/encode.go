@@ -34,7 +34,7 @@ func (e *encoder) object(p *plan, m message, whole bool) error {
 	for _, f := range p.fields {
 		isSet := m.Has(f.fd)
 		null := !isSet && whole && f.kind == kindDocument && !f.repeated && !f.fd.HasOptionalKeyword()
-		if !isSet && !null && (f.fd.HasPresence() || e.sparse && !f.isNumber()) {
+		if !isSet && !null && (f.fd.HasPresence() || f.omitted || e.sparse && !f.isNumber()) {
 			continue
 		}
 		if len(e.buf) > begin+1 {

@@ -26,6 +26,7 @@ type field struct {
 	repeated bool
 	ordered  bool  // a document that may come as pairs
 	inPath   bool  // never in a body: the path has it
+	omitted  bool  // a list that is left out of responses when it is empty
 	message  *plan // of kindMessage
 }
 
@@ -89,6 +90,7 @@ func (ps planner) plan(d messageDescriptor) *plan {
 		f := &field{fd: fd, name: fd.JSONName(), quoted: `"` + fd.JSONName() + `":`, repeated: fd.IsList()}
 		f.kind = kindOf(fd)
 		f.ordered, _ = proto.GetExtension(fd.Options(), mooringv1.E_OrderedKeys).(bool)
+		f.omitted, _ = proto.GetExtension(fd.Options(), mooringv1.E_OmitEmpty).(bool)
 		f.inPath = fd.Name() == "database" && fd.Number() == 1 || fd.Name() == "collection" && fd.Number() == 2
 		if f.kind == kindMessage {
 			f.message = ps.plan(fd.Message())

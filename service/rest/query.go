@@ -33,8 +33,7 @@ var queryParams = map[string]queryParam{
 	"principal":      asString,
 	"namespace":      asString,
 	"pinned":         asJSON,
-	"pageSize":       asJSON,
-	"pageToken":      asString,
+	"cursor":         asString,
 }
 
 func asJSON(text string) ([]byte, error) { return []byte(text), nil }

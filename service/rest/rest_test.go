@@ -393,6 +393,31 @@ func TestOtherResponses(t *testing.T) {
 	}
 }
 
+// TestEmptyLists has responses without documents, values, ids and errors. Lists of failures are left
+// out; the others are there.
+func TestEmptyLists(t *testing.T) {
+	h := newHandler(t, &fake{
+		find: func(context.Context, *mooringv1.FindRequest) (*mooringv1.FindResponse, error) {
+			return &mooringv1.FindResponse{}, nil
+		},
+		distinct: func(context.Context, *mooringv1.DistinctRequest) (*mooringv1.DistinctResponse, error) {
+			return &mooringv1.DistinctResponse{}, nil
+		},
+		insertMany: func(context.Context, *mooringv1.InsertManyRequest) (*mooringv1.InsertManyResponse, error) {
+			return &mooringv1.InsertManyResponse{Acknowledged: true}, nil
+		},
+	})
+	for verb, want := range map[string]string{
+		":find":       `{"documents":[]}`,
+		":distinct":   `{"values":[]}`,
+		":insertMany": `{"acknowledged":true,"insertedIds":[]}`,
+	} {
+		if w := do(h, "POST", documents+verb, `{}`); w.Code != 200 || w.Body.String() != want {
+			t.Errorf("%s: %d %s, want %s", verb, w.Code, w.Body, want)
+		}
+	}
+}
+
 func TestFailures(t *testing.T) {
 	var fail error
 	h := newHandler(t, &fake{findOne: func(context.Context, *mooringv1.FindOneRequest) (*mooringv1.FindOneResponse, error) { return nil, fail }})

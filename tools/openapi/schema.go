@@ -98,7 +98,7 @@ func isRequired(fd protoreflect.FieldDescriptor) bool {
 	case strings.HasSuffix(string(fd.Parent().Name()), "Request"):
 		return strings.Contains(comment(fd), "Required.")
 	case strings.HasSuffix(string(fd.Parent().Name()), "Response"):
-		return !fd.HasPresence() || nullable(fd)
+		return !fd.HasPresence() && !hasOption(fd, omitEmpty) || nullable(fd)
 	}
 	return false
 }
@@ -135,24 +135,28 @@ func (s *schemas) single(fd protoreflect.FieldDescriptor) object {
 		return object{"type": "string", "format": "date-time"}
 	}
 	ref := s.ref(fd.Message())
-	if !isOrdered(fd) {
+	if !hasOption(fd, orderedKeys) {
 		return ref
 	}
 	pair := object{"type": "array", "prefixItems": []any{object{"type": "string"}, object{}}, "minItems": 2, "maxItems": 2}
 	return object{"oneOf": []any{ref, object{"type": "array", "items": pair}}}
 }
 
-// orderedKeys is the number of the field option mooring.v1.ordered_keys.
-const orderedKeys = 50001
+// The numbers of the field options mooring.v1.ordered_keys and mooring.v1.omit_empty.
+const (
+	orderedKeys = 50001
+	omitEmpty   = 50002
+)
 
-// isOrdered says whether the field has the option. The image's own options are unknown fields here, since nothing generated is linked.
-func isOrdered(fd protoreflect.FieldDescriptor) bool {
+// hasOption reports whether the field has an option. The image's own options are unknown fields
+// here, since nothing generated is linked.
+func hasOption(fd protoreflect.FieldDescriptor, option protowire.Number) bool {
 	for rest := fd.Options().ProtoReflect().GetUnknown(); len(rest) > 0; {
 		number, _, n := protowire.ConsumeField(rest)
 		if n < 0 {
 			return false
 		}
-		if number == orderedKeys {
+		if number == option {
 			return true
 		}
 		rest = rest[n:]

@@ -23,7 +23,7 @@ const (
 )
 
 // Numbers are those of the other requests; see FindRequest.
-type CursorServiceNextRequest struct {
+type NextPageRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The session's token, where the cursor belongs to one.
 	Session *string `protobuf:"bytes,3,opt,name=session,proto3,oneof" json:"session,omitempty"`
@@ -44,20 +44,20 @@ type CursorServiceNextRequest struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *CursorServiceNextRequest) Reset() {
-	*x = CursorServiceNextRequest{}
+func (x *NextPageRequest) Reset() {
+	*x = NextPageRequest{}
 	mi := &file_mooring_v1_cursor_service_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *CursorServiceNextRequest) String() string {
+func (x *NextPageRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*CursorServiceNextRequest) ProtoMessage() {}
+func (*NextPageRequest) ProtoMessage() {}
 
-func (x *CursorServiceNextRequest) ProtoReflect() protoreflect.Message {
+func (x *NextPageRequest) ProtoReflect() protoreflect.Message {
 	mi := &file_mooring_v1_cursor_service_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -69,61 +69,61 @@ func (x *CursorServiceNextRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use CursorServiceNextRequest.ProtoReflect.Descriptor instead.
-func (*CursorServiceNextRequest) Descriptor() ([]byte, []int) {
+// Deprecated: Use NextPageRequest.ProtoReflect.Descriptor instead.
+func (*NextPageRequest) Descriptor() ([]byte, []int) {
 	return file_mooring_v1_cursor_service_proto_rawDescGZIP(), []int{0}
 }
 
-func (x *CursorServiceNextRequest) GetSession() string {
+func (x *NextPageRequest) GetSession() string {
 	if x != nil && x.Session != nil {
 		return *x.Session
 	}
 	return ""
 }
 
-func (x *CursorServiceNextRequest) GetTransaction() string {
+func (x *NextPageRequest) GetTransaction() string {
 	if x != nil && x.Transaction != nil {
 		return *x.Transaction
 	}
 	return ""
 }
 
-func (x *CursorServiceNextRequest) GetStatement() int32 {
+func (x *NextPageRequest) GetStatement() int32 {
 	if x != nil && x.Statement != nil {
 		return *x.Statement
 	}
 	return 0
 }
 
-func (x *CursorServiceNextRequest) GetBatchSize() int32 {
+func (x *NextPageRequest) GetBatchSize() int32 {
 	if x != nil && x.BatchSize != nil {
 		return *x.BatchSize
 	}
 	return 0
 }
 
-func (x *CursorServiceNextRequest) GetMaxAwaitTimeMs() int64 {
+func (x *NextPageRequest) GetMaxAwaitTimeMs() int64 {
 	if x != nil && x.MaxAwaitTimeMs != nil {
 		return *x.MaxAwaitTimeMs
 	}
 	return 0
 }
 
-func (x *CursorServiceNextRequest) GetCursor() string {
+func (x *NextPageRequest) GetCursor() string {
 	if x != nil {
 		return x.Cursor
 	}
 	return ""
 }
 
-func (x *CursorServiceNextRequest) GetAllowGap() bool {
+func (x *NextPageRequest) GetAllowGap() bool {
 	if x != nil && x.AllowGap != nil {
 		return *x.AllowGap
 	}
 	return false
 }
 
-type CursorServiceNextResponse struct {
+type NextPageResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The page.
 	Documents []*Document `protobuf:"bytes,1,rep,name=documents,proto3" json:"documents,omitempty"`
@@ -135,20 +135,20 @@ type CursorServiceNextResponse struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *CursorServiceNextResponse) Reset() {
-	*x = CursorServiceNextResponse{}
+func (x *NextPageResponse) Reset() {
+	*x = NextPageResponse{}
 	mi := &file_mooring_v1_cursor_service_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *CursorServiceNextResponse) String() string {
+func (x *NextPageResponse) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*CursorServiceNextResponse) ProtoMessage() {}
+func (*NextPageResponse) ProtoMessage() {}
 
-func (x *CursorServiceNextResponse) ProtoReflect() protoreflect.Message {
+func (x *NextPageResponse) ProtoReflect() protoreflect.Message {
 	mi := &file_mooring_v1_cursor_service_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -160,26 +160,26 @@ func (x *CursorServiceNextResponse) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use CursorServiceNextResponse.ProtoReflect.Descriptor instead.
-func (*CursorServiceNextResponse) Descriptor() ([]byte, []int) {
+// Deprecated: Use NextPageResponse.ProtoReflect.Descriptor instead.
+func (*NextPageResponse) Descriptor() ([]byte, []int) {
 	return file_mooring_v1_cursor_service_proto_rawDescGZIP(), []int{1}
 }
 
-func (x *CursorServiceNextResponse) GetDocuments() []*Document {
+func (x *NextPageResponse) GetDocuments() []*Document {
 	if x != nil {
 		return x.Documents
 	}
 	return nil
 }
 
-func (x *CursorServiceNextResponse) GetCursor() string {
+func (x *NextPageResponse) GetCursor() string {
 	if x != nil && x.Cursor != nil {
 		return *x.Cursor
 	}
 	return ""
 }
 
-func (x *CursorServiceNextResponse) GetSession() string {
+func (x *NextPageResponse) GetSession() string {
 	if x != nil && x.Session != nil {
 		return *x.Session
 	}
@@ -339,7 +339,7 @@ func (x *CursorServiceStreamResponse) GetSession() string {
 	return ""
 }
 
-type CursorServiceCloseRequest struct {
+type CloseCursorRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The session's token, where the cursor belongs to one.
 	Session *string `protobuf:"bytes,3,opt,name=session,proto3,oneof" json:"session,omitempty"`
@@ -351,20 +351,20 @@ type CursorServiceCloseRequest struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *CursorServiceCloseRequest) Reset() {
-	*x = CursorServiceCloseRequest{}
+func (x *CloseCursorRequest) Reset() {
+	*x = CloseCursorRequest{}
 	mi := &file_mooring_v1_cursor_service_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *CursorServiceCloseRequest) String() string {
+func (x *CloseCursorRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*CursorServiceCloseRequest) ProtoMessage() {}
+func (*CloseCursorRequest) ProtoMessage() {}
 
-func (x *CursorServiceCloseRequest) ProtoReflect() protoreflect.Message {
+func (x *CloseCursorRequest) ProtoReflect() protoreflect.Message {
 	mi := &file_mooring_v1_cursor_service_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -376,33 +376,33 @@ func (x *CursorServiceCloseRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use CursorServiceCloseRequest.ProtoReflect.Descriptor instead.
-func (*CursorServiceCloseRequest) Descriptor() ([]byte, []int) {
+// Deprecated: Use CloseCursorRequest.ProtoReflect.Descriptor instead.
+func (*CloseCursorRequest) Descriptor() ([]byte, []int) {
 	return file_mooring_v1_cursor_service_proto_rawDescGZIP(), []int{4}
 }
 
-func (x *CursorServiceCloseRequest) GetSession() string {
+func (x *CloseCursorRequest) GetSession() string {
 	if x != nil && x.Session != nil {
 		return *x.Session
 	}
 	return ""
 }
 
-func (x *CursorServiceCloseRequest) GetTransaction() string {
+func (x *CloseCursorRequest) GetTransaction() string {
 	if x != nil && x.Transaction != nil {
 		return *x.Transaction
 	}
 	return ""
 }
 
-func (x *CursorServiceCloseRequest) GetCursor() string {
+func (x *CloseCursorRequest) GetCursor() string {
 	if x != nil {
 		return x.Cursor
 	}
 	return ""
 }
 
-type CursorServiceCloseResponse struct {
+type CloseCursorResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The session's renewed token.
 	Session       *string `protobuf:"bytes,3,opt,name=session,proto3,oneof" json:"session,omitempty"`
@@ -410,20 +410,20 @@ type CursorServiceCloseResponse struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *CursorServiceCloseResponse) Reset() {
-	*x = CursorServiceCloseResponse{}
+func (x *CloseCursorResponse) Reset() {
+	*x = CloseCursorResponse{}
 	mi := &file_mooring_v1_cursor_service_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *CursorServiceCloseResponse) String() string {
+func (x *CloseCursorResponse) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*CursorServiceCloseResponse) ProtoMessage() {}
+func (*CloseCursorResponse) ProtoMessage() {}
 
-func (x *CursorServiceCloseResponse) ProtoReflect() protoreflect.Message {
+func (x *CloseCursorResponse) ProtoReflect() protoreflect.Message {
 	mi := &file_mooring_v1_cursor_service_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -435,12 +435,12 @@ func (x *CursorServiceCloseResponse) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use CursorServiceCloseResponse.ProtoReflect.Descriptor instead.
-func (*CursorServiceCloseResponse) Descriptor() ([]byte, []int) {
+// Deprecated: Use CloseCursorResponse.ProtoReflect.Descriptor instead.
+func (*CloseCursorResponse) Descriptor() ([]byte, []int) {
 	return file_mooring_v1_cursor_service_proto_rawDescGZIP(), []int{5}
 }
 
-func (x *CursorServiceCloseResponse) GetSession() string {
+func (x *CloseCursorResponse) GetSession() string {
 	if x != nil && x.Session != nil {
 		return *x.Session
 	}
@@ -452,8 +452,8 @@ var File_mooring_v1_cursor_service_proto protoreflect.FileDescriptor
 const file_mooring_v1_cursor_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1fmooring/v1/cursor_service.proto\x12\n" +
-	"mooring.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x19mooring/v1/document.proto\"\x90\x03\n" +
-	"\x18CursorServiceNextRequest\x12\x1d\n" +
+	"mooring.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x19mooring/v1/document.proto\"\x87\x03\n" +
+	"\x0fNextPageRequest\x12\x1d\n" +
 	"\asession\x18\x03 \x01(\tH\x00R\asession\x88\x01\x01\x12%\n" +
 	"\vtransaction\x18\x04 \x01(\tH\x01R\vtransaction\x88\x01\x01\x12!\n" +
 	"\tstatement\x18\x05 \x01(\x05H\x02R\tstatement\x88\x01\x01\x12\"\n" +
@@ -471,8 +471,8 @@ const file_mooring_v1_cursor_service_proto_rawDesc = "" +
 	"\x12_max_await_time_msB\f\n" +
 	"\n" +
 	"_allow_gapJ\x04\b\x01\x10\x02J\x04\b\x02\x10\x03R\bdatabaseR\n" +
-	"collection\"\xa2\x01\n" +
-	"\x19CursorServiceNextResponse\x122\n" +
+	"collection\"\x99\x01\n" +
+	"\x10NextPageResponse\x122\n" +
 	"\tdocuments\x18\x01 \x03(\v2\x14.mooring.v1.DocumentR\tdocuments\x12\x1b\n" +
 	"\x06cursor\x18\x02 \x01(\tH\x00R\x06cursor\x88\x01\x01\x12\x1d\n" +
 	"\asession\x18\x03 \x01(\tH\x01R\asession\x88\x01\x01B\t\n" +
@@ -502,23 +502,23 @@ const file_mooring_v1_cursor_service_proto_rawDesc = "" +
 	"\tdocuments\x18\x01 \x03(\v2\x14.mooring.v1.DocumentR\tdocuments\x12\x1d\n" +
 	"\asession\x18\x03 \x01(\tH\x00R\asession\x88\x01\x01B\n" +
 	"\n" +
-	"\b_session\"\xb7\x01\n" +
-	"\x19CursorServiceCloseRequest\x12\x1d\n" +
+	"\b_session\"\xb0\x01\n" +
+	"\x12CloseCursorRequest\x12\x1d\n" +
 	"\asession\x18\x03 \x01(\tH\x00R\asession\x88\x01\x01\x12%\n" +
 	"\vtransaction\x18\x04 \x01(\tH\x01R\vtransaction\x88\x01\x01\x12\x16\n" +
 	"\x06cursor\x18\x16 \x01(\tR\x06cursorB\n" +
 	"\n" +
 	"\b_sessionB\x0e\n" +
 	"\f_transactionJ\x04\b\x01\x10\x02J\x04\b\x02\x10\x03R\bdatabaseR\n" +
-	"collection\"G\n" +
-	"\x1aCursorServiceCloseResponse\x12\x1d\n" +
+	"collection\"@\n" +
+	"\x13CloseCursorResponse\x12\x1d\n" +
 	"\asession\x18\x03 \x01(\tH\x00R\asession\x88\x01\x01B\n" +
 	"\n" +
-	"\b_session2\xf3\x02\n" +
-	"\rCursorService\x12p\n" +
-	"\x04Next\x12$.mooring.v1.CursorServiceNextRequest\x1a%.mooring.v1.CursorServiceNextResponse\"\x1b\x82\xd3\xe4\x93\x02\x15:\x01*\"\x10/v1/cursors:next\x12z\n" +
-	"\x06Stream\x12&.mooring.v1.CursorServiceStreamRequest\x1a'.mooring.v1.CursorServiceStreamResponse\"\x1d\x82\xd3\xe4\x93\x02\x17:\x01*\"\x12/v1/cursors:stream0\x01\x12t\n" +
-	"\x05Close\x12%.mooring.v1.CursorServiceCloseRequest\x1a&.mooring.v1.CursorServiceCloseResponse\"\x1c\x82\xd3\xe4\x93\x02\x16:\x01*\"\x11/v1/cursors:closeB7Z5github.com/mooringdb/mooring/gen/mooring/v1;mooringv1b\x06proto3"
+	"\b_session2\xdd\x02\n" +
+	"\rCursorService\x12b\n" +
+	"\bNextPage\x12\x1b.mooring.v1.NextPageRequest\x1a\x1c.mooring.v1.NextPageResponse\"\x1b\x82\xd3\xe4\x93\x02\x15:\x01*\"\x10/v1/cursors:next\x12z\n" +
+	"\x06Stream\x12&.mooring.v1.CursorServiceStreamRequest\x1a'.mooring.v1.CursorServiceStreamResponse\"\x1d\x82\xd3\xe4\x93\x02\x17:\x01*\"\x12/v1/cursors:stream0\x01\x12l\n" +
+	"\vCloseCursor\x12\x1e.mooring.v1.CloseCursorRequest\x1a\x1f.mooring.v1.CloseCursorResponse\"\x1c\x82\xd3\xe4\x93\x02\x16:\x01*\"\x11/v1/cursors:closeB7Z5github.com/mooringdb/mooring/gen/mooring/v1;mooringv1b\x06proto3"
 
 var (
 	file_mooring_v1_cursor_service_proto_rawDescOnce sync.Once
@@ -534,23 +534,23 @@ func file_mooring_v1_cursor_service_proto_rawDescGZIP() []byte {
 
 var file_mooring_v1_cursor_service_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
 var file_mooring_v1_cursor_service_proto_goTypes = []any{
-	(*CursorServiceNextRequest)(nil),    // 0: mooring.v1.CursorServiceNextRequest
-	(*CursorServiceNextResponse)(nil),   // 1: mooring.v1.CursorServiceNextResponse
+	(*NextPageRequest)(nil),             // 0: mooring.v1.NextPageRequest
+	(*NextPageResponse)(nil),            // 1: mooring.v1.NextPageResponse
 	(*CursorServiceStreamRequest)(nil),  // 2: mooring.v1.CursorServiceStreamRequest
 	(*CursorServiceStreamResponse)(nil), // 3: mooring.v1.CursorServiceStreamResponse
-	(*CursorServiceCloseRequest)(nil),   // 4: mooring.v1.CursorServiceCloseRequest
-	(*CursorServiceCloseResponse)(nil),  // 5: mooring.v1.CursorServiceCloseResponse
+	(*CloseCursorRequest)(nil),          // 4: mooring.v1.CloseCursorRequest
+	(*CloseCursorResponse)(nil),         // 5: mooring.v1.CloseCursorResponse
 	(*Document)(nil),                    // 6: mooring.v1.Document
 }
 var file_mooring_v1_cursor_service_proto_depIdxs = []int32{
-	6, // 0: mooring.v1.CursorServiceNextResponse.documents:type_name -> mooring.v1.Document
+	6, // 0: mooring.v1.NextPageResponse.documents:type_name -> mooring.v1.Document
 	6, // 1: mooring.v1.CursorServiceStreamResponse.documents:type_name -> mooring.v1.Document
-	0, // 2: mooring.v1.CursorService.Next:input_type -> mooring.v1.CursorServiceNextRequest
+	0, // 2: mooring.v1.CursorService.NextPage:input_type -> mooring.v1.NextPageRequest
 	2, // 3: mooring.v1.CursorService.Stream:input_type -> mooring.v1.CursorServiceStreamRequest
-	4, // 4: mooring.v1.CursorService.Close:input_type -> mooring.v1.CursorServiceCloseRequest
-	1, // 5: mooring.v1.CursorService.Next:output_type -> mooring.v1.CursorServiceNextResponse
+	4, // 4: mooring.v1.CursorService.CloseCursor:input_type -> mooring.v1.CloseCursorRequest
+	1, // 5: mooring.v1.CursorService.NextPage:output_type -> mooring.v1.NextPageResponse
 	3, // 6: mooring.v1.CursorService.Stream:output_type -> mooring.v1.CursorServiceStreamResponse
-	5, // 7: mooring.v1.CursorService.Close:output_type -> mooring.v1.CursorServiceCloseResponse
+	5, // 7: mooring.v1.CursorService.CloseCursor:output_type -> mooring.v1.CloseCursorResponse
 	5, // [5:8] is the sub-list for method output_type
 	2, // [2:5] is the sub-list for method input_type
 	2, // [2:2] is the sub-list for extension type_name

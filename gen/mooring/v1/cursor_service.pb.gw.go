@@ -35,9 +35,9 @@ var (
 	_ = metadata.Join
 )
 
-func request_CursorService_Next_0(ctx context.Context, marshaler runtime.Marshaler, client CursorServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
+func request_CursorService_NextPage_0(ctx context.Context, marshaler runtime.Marshaler, client CursorServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
-		protoReq CursorServiceNextRequest
+		protoReq NextPageRequest
 		metadata runtime.ServerMetadata
 	)
 	if err := marshaler.NewDecoder(req.Body).Decode(&protoReq); err != nil && !errors.Is(err, io.EOF) {
@@ -46,19 +46,19 @@ func request_CursorService_Next_0(ctx context.Context, marshaler runtime.Marshal
 	if req.Body != nil {
 		_, _ = io.Copy(io.Discard, req.Body)
 	}
-	msg, err := client.Next(ctx, &protoReq, grpc.Header(&metadata.HeaderMD), grpc.Trailer(&metadata.TrailerMD))
+	msg, err := client.NextPage(ctx, &protoReq, grpc.Header(&metadata.HeaderMD), grpc.Trailer(&metadata.TrailerMD))
 	return msg, metadata, err
 }
 
-func local_request_CursorService_Next_0(ctx context.Context, marshaler runtime.Marshaler, server CursorServiceServer, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
+func local_request_CursorService_NextPage_0(ctx context.Context, marshaler runtime.Marshaler, server CursorServiceServer, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
-		protoReq CursorServiceNextRequest
+		protoReq NextPageRequest
 		metadata runtime.ServerMetadata
 	)
 	if err := marshaler.NewDecoder(req.Body).Decode(&protoReq); err != nil && !errors.Is(err, io.EOF) {
 		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
 	}
-	msg, err := server.Next(ctx, &protoReq)
+	msg, err := server.NextPage(ctx, &protoReq)
 	return msg, metadata, err
 }
 
@@ -85,9 +85,9 @@ func request_CursorService_Stream_0(ctx context.Context, marshaler runtime.Marsh
 	return stream, metadata, nil
 }
 
-func request_CursorService_Close_0(ctx context.Context, marshaler runtime.Marshaler, client CursorServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
+func request_CursorService_CloseCursor_0(ctx context.Context, marshaler runtime.Marshaler, client CursorServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
-		protoReq CursorServiceCloseRequest
+		protoReq CloseCursorRequest
 		metadata runtime.ServerMetadata
 	)
 	if err := marshaler.NewDecoder(req.Body).Decode(&protoReq); err != nil && !errors.Is(err, io.EOF) {
@@ -96,19 +96,19 @@ func request_CursorService_Close_0(ctx context.Context, marshaler runtime.Marsha
 	if req.Body != nil {
 		_, _ = io.Copy(io.Discard, req.Body)
 	}
-	msg, err := client.Close(ctx, &protoReq, grpc.Header(&metadata.HeaderMD), grpc.Trailer(&metadata.TrailerMD))
+	msg, err := client.CloseCursor(ctx, &protoReq, grpc.Header(&metadata.HeaderMD), grpc.Trailer(&metadata.TrailerMD))
 	return msg, metadata, err
 }
 
-func local_request_CursorService_Close_0(ctx context.Context, marshaler runtime.Marshaler, server CursorServiceServer, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
+func local_request_CursorService_CloseCursor_0(ctx context.Context, marshaler runtime.Marshaler, server CursorServiceServer, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
-		protoReq CursorServiceCloseRequest
+		protoReq CloseCursorRequest
 		metadata runtime.ServerMetadata
 	)
 	if err := marshaler.NewDecoder(req.Body).Decode(&protoReq); err != nil && !errors.Is(err, io.EOF) {
 		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
 	}
-	msg, err := server.Close(ctx, &protoReq)
+	msg, err := server.CloseCursor(ctx, &protoReq)
 	return msg, metadata, err
 }
 
@@ -118,25 +118,25 @@ func local_request_CursorService_Close_0(ctx context.Context, marshaler runtime.
 // Note that using this registration option will cause many gRPC library features to stop working. Consider using RegisterCursorServiceHandlerFromEndpoint instead.
 // GRPC interceptors will not work for this type of registration. To use interceptors, you must use the "runtime.WithMiddlewares" option in the "runtime.NewServeMux" call.
 func RegisterCursorServiceHandlerServer(ctx context.Context, mux *runtime.ServeMux, server CursorServiceServer) error {
-	mux.Handle(http.MethodPost, pattern_CursorService_Next_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
+	mux.Handle(http.MethodPost, pattern_CursorService_NextPage_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
 		ctx, cancel := context.WithCancel(req.Context())
 		defer cancel()
 		var stream runtime.ServerTransportStream
 		ctx = grpc.NewContextWithServerTransportStream(ctx, &stream)
 		inboundMarshaler, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
-		annotatedContext, err := runtime.AnnotateIncomingContext(ctx, mux, req, "/mooring.v1.CursorService/Next", runtime.WithHTTPPathPattern("/v1/cursors:next"))
+		annotatedContext, err := runtime.AnnotateIncomingContext(ctx, mux, req, "/mooring.v1.CursorService/NextPage", runtime.WithHTTPPathPattern("/v1/cursors:next"))
 		if err != nil {
 			runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
 			return
 		}
-		resp, md, err := local_request_CursorService_Next_0(annotatedContext, inboundMarshaler, server, req, pathParams)
+		resp, md, err := local_request_CursorService_NextPage_0(annotatedContext, inboundMarshaler, server, req, pathParams)
 		md.HeaderMD, md.TrailerMD = metadata.Join(md.HeaderMD, stream.Header()), metadata.Join(md.TrailerMD, stream.Trailer())
 		annotatedContext = runtime.NewServerMetadataContext(annotatedContext, md)
 		if err != nil {
 			runtime.HTTPError(annotatedContext, mux, outboundMarshaler, w, req, err)
 			return
 		}
-		forward_CursorService_Next_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
+		forward_CursorService_NextPage_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
 	})
 
 	mux.Handle(http.MethodPost, pattern_CursorService_Stream_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
@@ -145,25 +145,25 @@ func RegisterCursorServiceHandlerServer(ctx context.Context, mux *runtime.ServeM
 		runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
 		return
 	})
-	mux.Handle(http.MethodPost, pattern_CursorService_Close_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
+	mux.Handle(http.MethodPost, pattern_CursorService_CloseCursor_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
 		ctx, cancel := context.WithCancel(req.Context())
 		defer cancel()
 		var stream runtime.ServerTransportStream
 		ctx = grpc.NewContextWithServerTransportStream(ctx, &stream)
 		inboundMarshaler, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
-		annotatedContext, err := runtime.AnnotateIncomingContext(ctx, mux, req, "/mooring.v1.CursorService/Close", runtime.WithHTTPPathPattern("/v1/cursors:close"))
+		annotatedContext, err := runtime.AnnotateIncomingContext(ctx, mux, req, "/mooring.v1.CursorService/CloseCursor", runtime.WithHTTPPathPattern("/v1/cursors:close"))
 		if err != nil {
 			runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
 			return
 		}
-		resp, md, err := local_request_CursorService_Close_0(annotatedContext, inboundMarshaler, server, req, pathParams)
+		resp, md, err := local_request_CursorService_CloseCursor_0(annotatedContext, inboundMarshaler, server, req, pathParams)
 		md.HeaderMD, md.TrailerMD = metadata.Join(md.HeaderMD, stream.Header()), metadata.Join(md.TrailerMD, stream.Trailer())
 		annotatedContext = runtime.NewServerMetadataContext(annotatedContext, md)
 		if err != nil {
 			runtime.HTTPError(annotatedContext, mux, outboundMarshaler, w, req, err)
 			return
 		}
-		forward_CursorService_Close_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
+		forward_CursorService_CloseCursor_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
 	})
 
 	return nil
@@ -205,22 +205,22 @@ func RegisterCursorServiceHandler(ctx context.Context, mux *runtime.ServeMux, co
 // doesn't go through the normal gRPC flow (creating a gRPC client etc.) then it will be up to the passed in
 // "CursorServiceClient" to call the correct interceptors. This client ignores the HTTP middlewares.
 func RegisterCursorServiceHandlerClient(ctx context.Context, mux *runtime.ServeMux, client CursorServiceClient) error {
-	mux.Handle(http.MethodPost, pattern_CursorService_Next_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
+	mux.Handle(http.MethodPost, pattern_CursorService_NextPage_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
 		ctx, cancel := context.WithCancel(req.Context())
 		defer cancel()
 		inboundMarshaler, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
-		annotatedContext, err := runtime.AnnotateContext(ctx, mux, req, "/mooring.v1.CursorService/Next", runtime.WithHTTPPathPattern("/v1/cursors:next"))
+		annotatedContext, err := runtime.AnnotateContext(ctx, mux, req, "/mooring.v1.CursorService/NextPage", runtime.WithHTTPPathPattern("/v1/cursors:next"))
 		if err != nil {
 			runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
 			return
 		}
-		resp, md, err := request_CursorService_Next_0(annotatedContext, inboundMarshaler, client, req, pathParams)
+		resp, md, err := request_CursorService_NextPage_0(annotatedContext, inboundMarshaler, client, req, pathParams)
 		annotatedContext = runtime.NewServerMetadataContext(annotatedContext, md)
 		if err != nil {
 			runtime.HTTPError(annotatedContext, mux, outboundMarshaler, w, req, err)
 			return
 		}
-		forward_CursorService_Next_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
+		forward_CursorService_NextPage_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
 	})
 	mux.Handle(http.MethodPost, pattern_CursorService_Stream_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
 		ctx, cancel := context.WithCancel(req.Context())
@@ -239,34 +239,34 @@ func RegisterCursorServiceHandlerClient(ctx context.Context, mux *runtime.ServeM
 		}
 		forward_CursorService_Stream_0(annotatedContext, mux, outboundMarshaler, w, req, func() (proto.Message, error) { return resp.Recv() }, mux.GetForwardResponseOptions()...)
 	})
-	mux.Handle(http.MethodPost, pattern_CursorService_Close_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
+	mux.Handle(http.MethodPost, pattern_CursorService_CloseCursor_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
 		ctx, cancel := context.WithCancel(req.Context())
 		defer cancel()
 		inboundMarshaler, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
-		annotatedContext, err := runtime.AnnotateContext(ctx, mux, req, "/mooring.v1.CursorService/Close", runtime.WithHTTPPathPattern("/v1/cursors:close"))
+		annotatedContext, err := runtime.AnnotateContext(ctx, mux, req, "/mooring.v1.CursorService/CloseCursor", runtime.WithHTTPPathPattern("/v1/cursors:close"))
 		if err != nil {
 			runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
 			return
 		}
-		resp, md, err := request_CursorService_Close_0(annotatedContext, inboundMarshaler, client, req, pathParams)
+		resp, md, err := request_CursorService_CloseCursor_0(annotatedContext, inboundMarshaler, client, req, pathParams)
 		annotatedContext = runtime.NewServerMetadataContext(annotatedContext, md)
 		if err != nil {
 			runtime.HTTPError(annotatedContext, mux, outboundMarshaler, w, req, err)
 			return
 		}
-		forward_CursorService_Close_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
+		forward_CursorService_CloseCursor_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
 	})
 	return nil
 }
 
 var (
-	pattern_CursorService_Next_0   = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1}, []string{"v1", "cursors"}, "next"))
-	pattern_CursorService_Stream_0 = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1}, []string{"v1", "cursors"}, "stream"))
-	pattern_CursorService_Close_0  = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1}, []string{"v1", "cursors"}, "close"))
+	pattern_CursorService_NextPage_0    = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1}, []string{"v1", "cursors"}, "next"))
+	pattern_CursorService_Stream_0      = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1}, []string{"v1", "cursors"}, "stream"))
+	pattern_CursorService_CloseCursor_0 = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1}, []string{"v1", "cursors"}, "close"))
 )
 
 var (
-	forward_CursorService_Next_0   = runtime.ForwardResponseMessage
-	forward_CursorService_Stream_0 = runtime.ForwardResponseStream
-	forward_CursorService_Close_0  = runtime.ForwardResponseMessage
+	forward_CursorService_NextPage_0    = runtime.ForwardResponseMessage
+	forward_CursorService_Stream_0      = runtime.ForwardResponseStream
+	forward_CursorService_CloseCursor_0 = runtime.ForwardResponseMessage
 )

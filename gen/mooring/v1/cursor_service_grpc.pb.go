@@ -19,9 +19,9 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	CursorService_Next_FullMethodName   = "/mooring.v1.CursorService/Next"
-	CursorService_Stream_FullMethodName = "/mooring.v1.CursorService/Stream"
-	CursorService_Close_FullMethodName  = "/mooring.v1.CursorService/Close"
+	CursorService_NextPage_FullMethodName    = "/mooring.v1.CursorService/NextPage"
+	CursorService_Stream_FullMethodName      = "/mooring.v1.CursorService/Stream"
+	CursorService_CloseCursor_FullMethodName = "/mooring.v1.CursorService/CloseCursor"
 )
 
 // CursorServiceClient is the client API for CursorService service.
@@ -37,11 +37,11 @@ type CursorServiceClient interface {
 	//
 	// Repeating the call with the same token is safe: it returns the same page as long as the gateway holds it, and else fails with
 	// ABORTED, reason CursorTokenReused. It never returns a different page.
-	Next(ctx context.Context, in *CursorServiceNextRequest, opts ...grpc.CallOption) (*CursorServiceNextResponse, error)
+	NextPage(ctx context.Context, in *NextPageRequest, opts ...grpc.CallOption) (*NextPageResponse, error)
 	// The rest of a cursor as a stream. The cursor ends with the stream.
 	Stream(ctx context.Context, in *CursorServiceStreamRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[CursorServiceStreamResponse], error)
 	// Closes a cursor before its end, so that the server can forget it.
-	Close(ctx context.Context, in *CursorServiceCloseRequest, opts ...grpc.CallOption) (*CursorServiceCloseResponse, error)
+	CloseCursor(ctx context.Context, in *CloseCursorRequest, opts ...grpc.CallOption) (*CloseCursorResponse, error)
 }
 
 type cursorServiceClient struct {
@@ -52,10 +52,10 @@ func NewCursorServiceClient(cc grpc.ClientConnInterface) CursorServiceClient {
 	return &cursorServiceClient{cc}
 }
 
-func (c *cursorServiceClient) Next(ctx context.Context, in *CursorServiceNextRequest, opts ...grpc.CallOption) (*CursorServiceNextResponse, error) {
+func (c *cursorServiceClient) NextPage(ctx context.Context, in *NextPageRequest, opts ...grpc.CallOption) (*NextPageResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(CursorServiceNextResponse)
-	err := c.cc.Invoke(ctx, CursorService_Next_FullMethodName, in, out, cOpts...)
+	out := new(NextPageResponse)
+	err := c.cc.Invoke(ctx, CursorService_NextPage_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -81,10 +81,10 @@ func (c *cursorServiceClient) Stream(ctx context.Context, in *CursorServiceStrea
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type CursorService_StreamClient = grpc.ServerStreamingClient[CursorServiceStreamResponse]
 
-func (c *cursorServiceClient) Close(ctx context.Context, in *CursorServiceCloseRequest, opts ...grpc.CallOption) (*CursorServiceCloseResponse, error) {
+func (c *cursorServiceClient) CloseCursor(ctx context.Context, in *CloseCursorRequest, opts ...grpc.CallOption) (*CloseCursorResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(CursorServiceCloseResponse)
-	err := c.cc.Invoke(ctx, CursorService_Close_FullMethodName, in, out, cOpts...)
+	out := new(CloseCursorResponse)
+	err := c.cc.Invoke(ctx, CursorService_CloseCursor_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -104,11 +104,11 @@ type CursorServiceServer interface {
 	//
 	// Repeating the call with the same token is safe: it returns the same page as long as the gateway holds it, and else fails with
 	// ABORTED, reason CursorTokenReused. It never returns a different page.
-	Next(context.Context, *CursorServiceNextRequest) (*CursorServiceNextResponse, error)
+	NextPage(context.Context, *NextPageRequest) (*NextPageResponse, error)
 	// The rest of a cursor as a stream. The cursor ends with the stream.
 	Stream(*CursorServiceStreamRequest, grpc.ServerStreamingServer[CursorServiceStreamResponse]) error
 	// Closes a cursor before its end, so that the server can forget it.
-	Close(context.Context, *CursorServiceCloseRequest) (*CursorServiceCloseResponse, error)
+	CloseCursor(context.Context, *CloseCursorRequest) (*CloseCursorResponse, error)
 	mustEmbedUnimplementedCursorServiceServer()
 }
 
@@ -119,14 +119,14 @@ type CursorServiceServer interface {
 // pointer dereference when methods are called.
 type UnimplementedCursorServiceServer struct{}
 
-func (UnimplementedCursorServiceServer) Next(context.Context, *CursorServiceNextRequest) (*CursorServiceNextResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method Next not implemented")
+func (UnimplementedCursorServiceServer) NextPage(context.Context, *NextPageRequest) (*NextPageResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method NextPage not implemented")
 }
 func (UnimplementedCursorServiceServer) Stream(*CursorServiceStreamRequest, grpc.ServerStreamingServer[CursorServiceStreamResponse]) error {
 	return status.Error(codes.Unimplemented, "method Stream not implemented")
 }
-func (UnimplementedCursorServiceServer) Close(context.Context, *CursorServiceCloseRequest) (*CursorServiceCloseResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method Close not implemented")
+func (UnimplementedCursorServiceServer) CloseCursor(context.Context, *CloseCursorRequest) (*CloseCursorResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CloseCursor not implemented")
 }
 func (UnimplementedCursorServiceServer) mustEmbedUnimplementedCursorServiceServer() {}
 func (UnimplementedCursorServiceServer) testEmbeddedByValue()                       {}
@@ -149,20 +149,20 @@ func RegisterCursorServiceServer(s grpc.ServiceRegistrar, srv CursorServiceServe
 	s.RegisterService(&CursorService_ServiceDesc, srv)
 }
 
-func _CursorService_Next_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(CursorServiceNextRequest)
+func _CursorService_NextPage_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(NextPageRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
 	if interceptor == nil {
-		return srv.(CursorServiceServer).Next(ctx, in)
+		return srv.(CursorServiceServer).NextPage(ctx, in)
 	}
 	info := &grpc.UnaryServerInfo{
 		Server:     srv,
-		FullMethod: CursorService_Next_FullMethodName,
+		FullMethod: CursorService_NextPage_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(CursorServiceServer).Next(ctx, req.(*CursorServiceNextRequest))
+		return srv.(CursorServiceServer).NextPage(ctx, req.(*NextPageRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -178,20 +178,20 @@ func _CursorService_Stream_Handler(srv interface{}, stream grpc.ServerStream) er
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type CursorService_StreamServer = grpc.ServerStreamingServer[CursorServiceStreamResponse]
 
-func _CursorService_Close_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(CursorServiceCloseRequest)
+func _CursorService_CloseCursor_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CloseCursorRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
 	if interceptor == nil {
-		return srv.(CursorServiceServer).Close(ctx, in)
+		return srv.(CursorServiceServer).CloseCursor(ctx, in)
 	}
 	info := &grpc.UnaryServerInfo{
 		Server:     srv,
-		FullMethod: CursorService_Close_FullMethodName,
+		FullMethod: CursorService_CloseCursor_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(CursorServiceServer).Close(ctx, req.(*CursorServiceCloseRequest))
+		return srv.(CursorServiceServer).CloseCursor(ctx, req.(*CloseCursorRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -204,12 +204,12 @@ var CursorService_ServiceDesc = grpc.ServiceDesc{
 	HandlerType: (*CursorServiceServer)(nil),
 	Methods: []grpc.MethodDesc{
 		{
-			MethodName: "Next",
-			Handler:    _CursorService_Next_Handler,
+			MethodName: "NextPage",
+			Handler:    _CursorService_NextPage_Handler,
 		},
 		{
-			MethodName: "Close",
-			Handler:    _CursorService_Close_Handler,
+			MethodName: "CloseCursor",
+			Handler:    _CursorService_CloseCursor_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

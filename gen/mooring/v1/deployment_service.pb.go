@@ -275,9 +275,9 @@ type ListHandlesRequest struct {
 	// Only those that hold a connection, or only those that hold none.
 	Pinned *bool `protobuf:"varint,7,opt,name=pinned,proto3,oneof" json:"pinned,omitempty"`
 	// How many are returned at most: 100 if unset, and never more than 1000.
-	PageSize *int32 `protobuf:"varint,8,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
-	// Where the last page ended. The other fields have to be those of the last call.
-	PageToken     *string `protobuf:"bytes,9,opt,name=page_token,json=pageToken,proto3,oneof" json:"page_token,omitempty"`
+	BatchSize *int32 `protobuf:"varint,20,opt,name=batch_size,json=batchSize,proto3,oneof" json:"batch_size,omitempty"`
+	// The token from the last page. The other fields must be those of the last call.
+	Cursor        *string `protobuf:"bytes,22,opt,name=cursor,proto3,oneof" json:"cursor,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -333,16 +333,16 @@ func (x *ListHandlesRequest) GetPinned() bool {
 	return false
 }
 
-func (x *ListHandlesRequest) GetPageSize() int32 {
-	if x != nil && x.PageSize != nil {
-		return *x.PageSize
+func (x *ListHandlesRequest) GetBatchSize() int32 {
+	if x != nil && x.BatchSize != nil {
+		return *x.BatchSize
 	}
 	return 0
 }
 
-func (x *ListHandlesRequest) GetPageToken() string {
-	if x != nil && x.PageToken != nil {
-		return *x.PageToken
+func (x *ListHandlesRequest) GetCursor() string {
+	if x != nil && x.Cursor != nil {
+		return *x.Cursor
 	}
 	return ""
 }
@@ -351,9 +351,9 @@ type ListHandlesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The handles, the oldest first.
 	Handles []*HandleDescription `protobuf:"bytes,1,rep,name=handles,proto3" json:"handles,omitempty"`
-	// For the next page. Missing on the last one.
-	NextPageToken *string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3,oneof" json:"next_page_token,omitempty"`
-	// The replicas that could not be asked: what they hold is missing.
+	// The token for the next page. Missing at the end, and only there.
+	Cursor *string `protobuf:"bytes,2,opt,name=cursor,proto3,oneof" json:"cursor,omitempty"`
+	// The replicas that could not be asked: what they hold is missing. On REST it is left out if all could be.
 	Unreachable   []*UnreachableReplica `protobuf:"bytes,3,rep,name=unreachable,proto3" json:"unreachable,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -396,9 +396,9 @@ func (x *ListHandlesResponse) GetHandles() []*HandleDescription {
 	return nil
 }
 
-func (x *ListHandlesResponse) GetNextPageToken() string {
-	if x != nil && x.NextPageToken != nil {
-		return *x.NextPageToken
+func (x *ListHandlesResponse) GetCursor() string {
+	if x != nil && x.Cursor != nil {
+		return *x.Cursor
 	}
 	return ""
 }
@@ -1296,7 +1296,7 @@ var File_mooring_v1_deployment_service_proto protoreflect.FileDescriptor
 const file_mooring_v1_deployment_service_proto_rawDesc = "" +
 	"\n" +
 	"#mooring/v1/deployment_service.proto\x12\n" +
-	"mooring.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"X\n" +
+	"mooring.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19mooring/v1/document.proto\"X\n" +
 	"\x12GetTopologyRequestJ\x04\b\x01\x10\x02J\x04\b\x02\x10\x03J\x04\b\x03\x10\x04J\x04\b\x04\x10\x05R\bdatabaseR\n" +
 	"collectionR\asessionR\vtransaction\"R\n" +
 	"\x13GetTopologyResponse\x12;\n" +
@@ -1308,28 +1308,27 @@ const file_mooring_v1_deployment_service_proto_rawDesc = "" +
 	"\x10ListPoolsRequestJ\x04\b\x01\x10\x02J\x04\b\x02\x10\x03J\x04\b\x03\x10\x04J\x04\b\x04\x10\x05R\bdatabaseR\n" +
 	"collectionR\asessionR\vtransaction\"F\n" +
 	"\x11ListPoolsResponse\x121\n" +
-	"\x05pools\x18\x01 \x03(\v2\x1b.mooring.v1.PoolDescriptionR\x05pools\"\xc5\x02\n" +
+	"\x05pools\x18\x01 \x03(\v2\x1b.mooring.v1.PoolDescriptionR\x05pools\"\xbd\x02\n" +
 	"\x12ListHandlesRequest\x12!\n" +
 	"\tprincipal\x18\x05 \x01(\tH\x00R\tprincipal\x88\x01\x01\x12!\n" +
 	"\tnamespace\x18\x06 \x01(\tH\x01R\tnamespace\x88\x01\x01\x12\x1b\n" +
-	"\x06pinned\x18\a \x01(\bH\x02R\x06pinned\x88\x01\x01\x12 \n" +
-	"\tpage_size\x18\b \x01(\x05H\x03R\bpageSize\x88\x01\x01\x12\"\n" +
+	"\x06pinned\x18\a \x01(\bH\x02R\x06pinned\x88\x01\x01\x12\"\n" +
 	"\n" +
-	"page_token\x18\t \x01(\tH\x04R\tpageToken\x88\x01\x01B\f\n" +
+	"batch_size\x18\x14 \x01(\x05H\x03R\tbatchSize\x88\x01\x01\x12\x1b\n" +
+	"\x06cursor\x18\x16 \x01(\tH\x04R\x06cursor\x88\x01\x01B\f\n" +
 	"\n" +
 	"_principalB\f\n" +
 	"\n" +
 	"_namespaceB\t\n" +
-	"\a_pinnedB\f\n" +
-	"\n" +
-	"_page_sizeB\r\n" +
-	"\v_page_tokenJ\x04\b\x01\x10\x02J\x04\b\x02\x10\x03J\x04\b\x03\x10\x04J\x04\b\x04\x10\x05R\bdatabaseR\n" +
-	"collectionR\asessionR\vtransaction\"\xd1\x01\n" +
+	"\a_pinnedB\r\n" +
+	"\v_batch_sizeB\t\n" +
+	"\a_cursorJ\x04\b\x01\x10\x02J\x04\b\x02\x10\x03J\x04\b\x03\x10\x04J\x04\b\x04\x10\x05R\bdatabaseR\n" +
+	"collectionR\asessionR\vtransaction\"\xbe\x01\n" +
 	"\x13ListHandlesResponse\x127\n" +
-	"\ahandles\x18\x01 \x03(\v2\x1d.mooring.v1.HandleDescriptionR\ahandles\x12+\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tH\x00R\rnextPageToken\x88\x01\x01\x12@\n" +
-	"\vunreachable\x18\x03 \x03(\v2\x1e.mooring.v1.UnreachableReplicaR\vunreachableB\x12\n" +
-	"\x10_next_page_token\"g\n" +
+	"\ahandles\x18\x01 \x03(\v2\x1d.mooring.v1.HandleDescriptionR\ahandles\x12\x1b\n" +
+	"\x06cursor\x18\x02 \x01(\tH\x00R\x06cursor\x88\x01\x01\x12F\n" +
+	"\vunreachable\x18\x03 \x03(\v2\x1e.mooring.v1.UnreachableReplicaB\x04\x90\xb5\x18\x01R\vunreachableB\t\n" +
+	"\a_cursor\"g\n" +
 	"\x11KillHandleRequest\x12\x0e\n" +
 	"\x02id\x18\x05 \x01(\tR\x02idJ\x04\b\x01\x10\x02J\x04\b\x02\x10\x03J\x04\b\x03\x10\x04J\x04\b\x04\x10\x05R\bdatabaseR\n" +
 	"collectionR\asessionR\vtransaction\"\x14\n" +
@@ -1521,6 +1520,7 @@ func file_mooring_v1_deployment_service_proto_init() {
 	if File_mooring_v1_deployment_service_proto != nil {
 		return
 	}
+	file_mooring_v1_document_proto_init()
 	file_mooring_v1_deployment_service_proto_msgTypes[6].OneofWrappers = []any{}
 	file_mooring_v1_deployment_service_proto_msgTypes[7].OneofWrappers = []any{}
 	file_mooring_v1_deployment_service_proto_msgTypes[10].OneofWrappers = []any{}

@@ -217,6 +217,14 @@ var file_mooring_v1_document_proto_extTypes = []protoimpl.ExtensionInfo{
 		Tag:           "varint,50001,opt,name=ordered_keys",
 		Filename:      "mooring/v1/document.proto",
 	},
+	{
+		ExtendedType:  (*descriptorpb.FieldOptions)(nil),
+		ExtensionType: (*bool)(nil),
+		Field:         50002,
+		Name:          "mooring.v1.omit_empty",
+		Tag:           "varint,50002,opt,name=omit_empty",
+		Filename:      "mooring/v1/document.proto",
+	},
 }
 
 // Extension fields to descriptorpb.FieldOptions.
@@ -226,6 +234,10 @@ var (
 	//
 	// optional bool ordered_keys = 50001;
 	E_OrderedKeys = &file_mooring_v1_document_proto_extTypes[0]
+	// On REST, an empty list is left out of a response. It is set for lists of failures; other lists are always there.
+	//
+	// optional bool omit_empty = 50002;
+	E_OmitEmpty = &file_mooring_v1_document_proto_extTypes[1]
 )
 
 var File_mooring_v1_document_proto protoreflect.FileDescriptor
@@ -244,7 +256,9 @@ const file_mooring_v1_document_proto_rawDesc = "" +
 	"\x04json\x18\x02 \x01(\tH\x00R\x04jsonB\n" +
 	"\n" +
 	"\bencoding:B\n" +
-	"\fordered_keys\x12\x1d.google.protobuf.FieldOptions\x18ц\x03 \x01(\bR\vorderedKeysB7Z5github.com/mooringdb/mooring/gen/mooring/v1;mooringv1b\x06proto3"
+	"\fordered_keys\x12\x1d.google.protobuf.FieldOptions\x18ц\x03 \x01(\bR\vorderedKeys:>\n" +
+	"\n" +
+	"omit_empty\x12\x1d.google.protobuf.FieldOptions\x18҆\x03 \x01(\bR\tomitEmptyB7Z5github.com/mooringdb/mooring/gen/mooring/v1;mooringv1b\x06proto3"
 
 var (
 	file_mooring_v1_document_proto_rawDescOnce sync.Once
@@ -266,10 +280,11 @@ var file_mooring_v1_document_proto_goTypes = []any{
 }
 var file_mooring_v1_document_proto_depIdxs = []int32{
 	2, // 0: mooring.v1.ordered_keys:extendee -> google.protobuf.FieldOptions
-	1, // [1:1] is the sub-list for method output_type
-	1, // [1:1] is the sub-list for method input_type
-	1, // [1:1] is the sub-list for extension type_name
-	0, // [0:1] is the sub-list for extension extendee
+	2, // 1: mooring.v1.omit_empty:extendee -> google.protobuf.FieldOptions
+	2, // [2:2] is the sub-list for method output_type
+	2, // [2:2] is the sub-list for method input_type
+	2, // [2:2] is the sub-list for extension type_name
+	0, // [0:2] is the sub-list for extension extendee
 	0, // [0:0] is the sub-list for field type_name
 }
 
@@ -293,7 +308,7 @@ func file_mooring_v1_document_proto_init() {
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_mooring_v1_document_proto_rawDesc), len(file_mooring_v1_document_proto_rawDesc)),
 			NumEnums:      0,
 			NumMessages:   2,
-			NumExtensions: 1,
+			NumExtensions: 2,
 			NumServices:   0,
 		},
 		GoTypes:           file_mooring_v1_document_proto_goTypes,

@@ -353,7 +353,7 @@ type FindRequest struct {
 	Skip *int64 `protobuf:"varint,18,opt,name=skip,proto3,oneof" json:"skip,omitempty"`
 	// How many documents at most, over all pages; 0 is no limit.
 	Limit *int64 `protobuf:"varint,19,opt,name=limit,proto3,oneof" json:"limit,omitempty"`
-	// How many documents the first page has at most, and each following one unless Next says otherwise.
+	// How many documents the first page has at most, and each following one unless NextPage says otherwise.
 	BatchSize *int32 `protobuf:"varint,20,opt,name=batch_size,json=batchSize,proto3,oneof" json:"batch_size,omitempty"`
 	// How long a tailable cursor with awaitData waits for a document, in milliseconds.
 	MaxAwaitTimeMs *int64 `protobuf:"varint,21,opt,name=max_await_time_ms,json=maxAwaitTimeMS,proto3,oneof" json:"max_await_time_ms,omitempty"`
@@ -1060,7 +1060,7 @@ type AggregateRequest struct {
 	Let *Document `protobuf:"bytes,13,opt,name=let,proto3,oneof" json:"let,omitempty"`
 	// The index to use.
 	Hint *Hint `protobuf:"bytes,14,opt,name=hint,proto3,oneof" json:"hint,omitempty"`
-	// How many documents the first page has at most, and each following one unless Next says otherwise.
+	// How many documents the first page has at most, and each following one unless NextPage says otherwise.
 	BatchSize *int32 `protobuf:"varint,20,opt,name=batch_size,json=batchSize,proto3,oneof" json:"batch_size,omitempty"`
 	// How long a tailable cursor with awaitData waits for a document, in milliseconds.
 	MaxAwaitTimeMs *int64 `protobuf:"varint,21,opt,name=max_await_time_ms,json=maxAwaitTimeMS,proto3,oneof" json:"max_await_time_ms,omitempty"`
@@ -5230,14 +5230,14 @@ const file_mooring_v1_document_service_proto_rawDesc = "" +
 	"\x1b_bypass_document_validationB\n" +
 	"\n" +
 	"\b_orderedB\x19\n" +
-	"\x17_return_partial_success\"\x84\x03\n" +
+	"\x17_return_partial_success\"\x8a\x03\n" +
 	"\x12InsertManyResponse\x12\"\n" +
 	"\facknowledged\x18\x01 \x01(\bR\facknowledged\x12*\n" +
 	"\x0einserted_count\x18\x02 \x01(\x03H\x00R\rinsertedCount\x88\x01\x01\x12\x1d\n" +
 	"\asession\x18\x03 \x01(\tH\x01R\asession\x88\x01\x01\x12R\n" +
 	"\x13write_concern_error\x18\x04 \x01(\v2\x1d.mooring.v1.WriteConcernErrorH\x02R\x11writeConcernError\x88\x01\x01\x129\n" +
-	"\finserted_ids\x18\x05 \x03(\v2\x16.mooring.v1.InsertedIdR\vinsertedIds\x129\n" +
-	"\fwrite_errors\x18\x06 \x03(\v2\x16.mooring.v1.WriteErrorR\vwriteErrorsB\x11\n" +
+	"\finserted_ids\x18\x05 \x03(\v2\x16.mooring.v1.InsertedIdR\vinsertedIds\x12?\n" +
+	"\fwrite_errors\x18\x06 \x03(\v2\x16.mooring.v1.WriteErrorB\x04\x90\xb5\x18\x01R\vwriteErrorsB\x11\n" +
 	"\x0f_inserted_countB\n" +
 	"\n" +
 	"\b_sessionB\x16\n" +

@@ -50,7 +50,7 @@ const (
 type DocumentServiceClient interface {
 	// The first document that matches.
 	FindOne(ctx context.Context, in *FindOneRequest, opts ...grpc.CallOption) (*FindOneResponse, error)
-	// The documents that match, in pages: the response is the first one, and CursorService.Next has the others.
+	// The documents that match, in pages: the response is the first one, and CursorService.NextPage has the others.
 	//
 	// On REST, a GET takes filter, projection, sort, hint, collation (all as JSON), limit, skip, batchSize, maxTimeMS, comment,
 	// readPreference (the mode) and readConcern (the level) in its query.
@@ -310,7 +310,7 @@ func (c *documentServiceClient) FindOneAndDelete(ctx context.Context, in *FindOn
 type DocumentServiceServer interface {
 	// The first document that matches.
 	FindOne(context.Context, *FindOneRequest) (*FindOneResponse, error)
-	// The documents that match, in pages: the response is the first one, and CursorService.Next has the others.
+	// The documents that match, in pages: the response is the first one, and CursorService.NextPage has the others.
 	//
 	// On REST, a GET takes filter, projection, sort, hint, collation (all as JSON), limit, skip, batchSize, maxTimeMS, comment,
 	// readPreference (the mode) and readConcern (the level) in its query.

@@ -51,7 +51,7 @@ func (g *gateway) find() (int, string) {
 }
 
 func (g *gateway) next(token string) (int, string, error) {
-	page, err := g.cursors().Next(g.t.Context(), &mooringv1.CursorServiceNextRequest{Cursor: token})
+	page, err := g.cursors().NextPage(g.t.Context(), &mooringv1.NextPageRequest{Cursor: token})
 	return len(page.GetDocuments()), page.GetCursor(), err
 }
 
@@ -115,7 +115,7 @@ func TestPagesFromTwoReplicas(t *testing.T) {
 				t.Errorf("streamed to %d documents, want 50", read)
 			}
 			_, token = a.find()
-			if _, err := b.cursors().Close(t.Context(), &mooringv1.CursorServiceCloseRequest{Cursor: token}); err != nil || open() != 0 {
+			if _, err := b.cursors().CloseCursor(t.Context(), &mooringv1.CloseCursorRequest{Cursor: token}); err != nil || open() != 0 {
 				t.Errorf("Close = %v, %d cursors are open, want none", err, open())
 			}
 			a.stop()
@@ -178,7 +178,7 @@ func TestOwnerIsGone(t *testing.T) {
 		t.Errorf("Next = %v (%s), want ABORTED, CursorPositionUnknown", err, reason(err))
 	}
 	yes := true
-	page, err := b.cursors().Next(t.Context(), &mooringv1.CursorServiceNextRequest{Cursor: token, AllowGap: &yes})
+	page, err := b.cursors().NextPage(t.Context(), &mooringv1.NextPageRequest{Cursor: token, AllowGap: &yes})
 	if err != nil || len(page.GetDocuments()) == 0 {
 		t.Errorf("Next with allowGap = %v, %v; want documents", page, err)
 	}
