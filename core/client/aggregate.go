@@ -16,9 +16,8 @@ func (c *Client) Aggregate(ctx context.Context, ns Namespace, opt AggregateOptio
 	var ck check
 	ck.database(ns.Database)
 	ck.hint(opt.Hint)
-	ck.readPreference(opt.ReadPreference)
-	ck.extra(opt.Extra, aggregateFields)
-	op := operation.Operation{Database: ns.Database, Command: &a, RunOn: opt.RunOn, ReadPreference: c.readPreferenceFor(opt.ReadPreference)}
+	ck.common(&opt.Common, readOptions|writeOptions, aggregateFields)
+	op := c.read(ns, &a, &opt.Common)
 	if writesOutput(opt.Pipeline) {
 		a.output, a.writeConcern = true, c.writeConcernFor(ctx, opt.WriteConcern, &ck)
 		op.Kind = operation.Output

@@ -158,7 +158,7 @@ func TestCapabilitiesOfTheConnection(t *testing.T) {
 			srv.CutConnections()
 			synctest.Wait()
 			_, _ = c.RunCommand(t.Context(), "admin", doc(t, `{"ping":1}`), client.RunCommandOptions{})
-			cur, err := c.Find(t.Context(), orders, client.FindOptions{BatchSize: new(int32(2)), Comment: bson.StringValue("c")})
+			cur, err := c.Find(t.Context(), orders, client.FindOptions{Common: client.Common{Comment: bson.StringValue("c")}, BatchSize: new(int32(2))})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -185,10 +185,10 @@ func TestReadPreferenceToALoadBalancer(t *testing.T) {
 		for mode := selection.Primary; mode <= selection.Nearest; mode++ {
 			rp := &selection.ReadPreference{Mode: mode}
 			want := mode != selection.Primary
-			if _, _, err := c.FindOne(t.Context(), orders, client.FindOneOptions{ReadPreference: rp}); err != nil {
+			if _, _, err := c.FindOne(t.Context(), orders, client.FindOptions{Common: client.Common{ReadPreference: rp}}); err != nil {
 				t.Error(err)
 			}
-			if _, err := c.Aggregate(t.Context(), orders, client.AggregateOptions{ReadPreference: rp, Pipeline: array(t, `[{"$out":"x"}]`)}); err != nil {
+			if _, err := c.Aggregate(t.Context(), orders, client.AggregateOptions{Common: client.Common{ReadPreference: rp}, Pipeline: array(t, `[{"$out":"x"}]`)}); err != nil {
 				t.Error(err)
 			}
 			if _, err := c.DeleteOne(t.Context(), orders, doc(t, `{}`), client.DeleteOptions{}); mongoerr.Code(err) != 59 {

@@ -102,7 +102,7 @@ func cannedClient(b *testing.B, docs int) *client.Client {
 // BenchmarkFindOne is a findOne with a filter by _id, through selection, pool and connection.
 func BenchmarkFindOne(b *testing.B) {
 	c := cannedClient(b, 1)
-	opt := client.FindOneOptions{Filter: bson.NewBuilder(nil).Int32("_id", 0).Finish()}
+	opt := client.FindOptions{Filter: bson.NewBuilder(nil).Int32("_id", 0).Finish()}
 	ctx, cancel := context.WithTimeout(b.Context(), time.Hour)
 	defer cancel()
 	b.ReportAllocs()

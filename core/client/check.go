@@ -44,6 +44,52 @@ func (c *check) hint(v bson.Value) {
 	}
 }
 
+// takes says which fields of Common an operation takes. All take the others.
+type takes uint8
+
+const (
+	takesComment takes = 1 << iota
+	takesReadConcern
+	takesWriteConcern
+	takesReadPreference
+	takesExtra
+)
+
+const (
+	readOptions    = takesComment | takesReadConcern | takesReadPreference | takesExtra
+	writeOptions   = takesComment | takesWriteConcern | takesExtra
+	commandOptions = takesReadPreference
+)
+
+// common objects to what an operation does not take of Common, and to what is wrong in the rest.
+// known are the names that may not be in Extra.
+func (c *check) common(o *Common, t takes, known []string) {
+	for _, field := range []struct {
+		name string
+		bit  takes
+		set  bool
+	}{
+		{"comment", takesComment, !o.Comment.IsZero()},
+		{"readConcern", takesReadConcern, o.ReadConcern != nil},
+		{"writeConcern", takesWriteConcern, o.WriteConcern != nil},
+		{"readPreference", takesReadPreference, o.ReadPreference != nil},
+		{"options", takesExtra, o.Extra != nil},
+	} {
+		if field.set && t&field.bit == 0 {
+			c.refuse(field.name, "is not an option of this operation")
+		}
+	}
+	c.readPreference(o.ReadPreference)
+	c.extra(o.Extra, known)
+}
+
+// unused objects to an option that is set and has no use here.
+func (c *check) unused(option string, set bool, purpose string) {
+	if set {
+		c.refuse(option, "is only for %s", purpose)
+	}
+}
+
 func (c *check) readPreference(rp *selection.ReadPreference) {
 	if err := rp.Validate(); err != nil {
 		c.refuse("readPreference", "%v", err)

@@ -134,6 +134,21 @@ func (ping) Append(b *bson.Builder, _ operation.Target) error {
 	return nil
 }
 
+// read returns the operation of a command that reads.
+func (c *Client) read(ns Namespace, cmd operation.Command, o *Common) operation.Operation {
+	return operation.Operation{
+		Database: ns.Database, Command: cmd, ReadPreference: c.readPreferenceFor(o.ReadPreference), RunOn: o.RunOn,
+	}
+}
+
+// write returns the operation of a command that writes.
+func write(ns Namespace, cmd operation.Command, wc WriteConcern, o *Common) operation.Operation {
+	return operation.Operation{
+		Database: ns.Database, Command: cmd, Kind: operation.Write, Unacknowledged: unacknowledged(wc),
+		DeadlineAsMaxTime: true, RunOn: o.RunOn,
+	}
+}
+
 func (c *Client) readPreferenceFor(opt *selection.ReadPreference) *selection.ReadPreference {
 	if opt == nil {
 		return c.readPreference

@@ -8,7 +8,6 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/cursor"
 	"github.com/mooringdb/mooring/core/operation"
-	"github.com/mooringdb/mooring/core/selection"
 )
 
 // RunCommand runs a command as it is: nothing is checked, nothing inherited, and only $db and, where the
@@ -18,7 +17,8 @@ import (
 // The reply with ok: 1 is returned as it is, with any writeErrors in it; ok: 0 is a *mongoerr.CommandError. Without an
 // answer the error is an *operation.OutcomeUnknownError, unless the command is known to only read.
 func (c *Client) RunCommand(ctx context.Context, db string, cmd bson.Raw, opt RunCommandOptions) (bson.Raw, error) {
-	op, err := commandOperation(db, cmd, opt.ReadPreference, opt.RunOn)
+	var ck check
+	op, err := commandOperation(db, cmd, &opt.Common, commandOptions, &ck)
 	if err != nil {
 		return nil, err
 	}
@@ -41,10 +41,7 @@ func (c *Client) RunCursorCommand(ctx context.Context, db string, cmd bson.Raw, 
 	if opt.MaxTimeMS != nil && *opt.MaxTimeMS < 0 {
 		ck.refuse("maxTimeMS", "is negative")
 	}
-	if ck.err != nil {
-		return nil, ck.err
-	}
-	op, err := commandOperation(db, cmd, opt.ReadPreference, opt.RunOn)
+	op, err := commandOperation(db, cmd, &opt.Common, commandOptions|takesComment, &ck)
 	if err != nil {
 		return nil, err
 	}
@@ -58,16 +55,17 @@ func (c *Client) RunCursorCommand(ctx context.Context, db string, cmd bson.Raw, 
 func (c *Client) ContinueCursor(s cursor.State) *cursor.Cursor { return cursor.Continue(&c.runner, s) }
 
 // commandOperation runs a command as its user wrote it.
-func commandOperation(db string, cmd bson.Raw, rp *selection.ReadPreference, runOn bool) (operation.Operation, error) {
-	var ck check
+func commandOperation(
+	db string, cmd bson.Raw, o *Common, t takes, ck *check,
+) (operation.Operation, error) {
 	ck.database(db)
 	if cmd.IsEmpty() {
 		ck.refuse("command", "is empty")
 	}
-	ck.readPreference(rp)
+	ck.common(o, t, nil)
 	u := userCommand(cmd)
 	return operation.Operation{
-		Database: db, Command: &u, Kind: operation.Generic, ReadPreference: rp, RunOn: runOn,
+		Database: db, Command: &u, Kind: operation.Generic, ReadPreference: o.ReadPreference, RunOn: o.RunOn,
 	}, ck.err
 }
 

@@ -29,7 +29,9 @@ func TestRunCommandIsUnchanged(t *testing.T) {
 			defer cancel()
 			cmd := doc(t, `{"insert":"orders","documents":[{"a":1}],"maxTimeMS":5}`)
 			got, err := c.RunCommand(ctx, "shop", cmd, client.RunCommandOptions{
-				ReadPreference: &selection.ReadPreference{Mode: selection.Secondary},
+				Common: client.Common{
+					ReadPreference: &selection.ReadPreference{Mode: selection.Secondary},
+				},
 			})
 			if err != nil || text(t, got) != answer {
 				t.Errorf("RunCommand() = %s, %v, want the reply as it is", got, err)
@@ -66,7 +68,8 @@ func TestRunCursorCommand(t *testing.T) {
 	run(t, nil, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
 		srv.SetDocuments("shop.orders", doc(t, `{"_id":1}`), doc(t, `{"_id":2}`), doc(t, `{"_id":3}`))
 		cur, err := c.RunCursorCommand(t.Context(), "shop", doc(t, `{"find":"orders","batchSize":1}`), client.RunCursorCommandOptions{
-			BatchSize: new(int32(2)), MaxTimeMS: new(int64(7)), Comment: bson.StringValue("c"), CursorType: client.TailableAwait,
+			Common:    client.Common{Comment: bson.StringValue("c")},
+			BatchSize: new(int32(2)), MaxTimeMS: new(int64(7)), CursorType: client.TailableAwait,
 		})
 		if err != nil {
 			t.Fatalf("RunCursorCommand() = %v", err)
@@ -135,12 +138,12 @@ func TestServersTimeoutIsDeadlineExceeded(t *testing.T) {
 	run(t, handlers, func(t *testing.T, _ *mongotest.Server, c *client.Client) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		_, _, err := c.FindOne(ctx, orders, client.FindOneOptions{})
+		_, _, err := c.FindOne(ctx, orders, client.FindOptions{})
 		var failed *mongoerr.CommandError
 		if !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &failed) || failed.Code != 50 {
 			t.Errorf("FindOne() = %v, want DeadlineExceeded around the server's error", err)
 		}
-		_, _, err = c.FindOne(t.Context(), orders, client.FindOneOptions{})
+		_, _, err = c.FindOne(t.Context(), orders, client.FindOptions{})
 		if errors.Is(err, context.DeadlineExceeded) || mongoerr.Code(err) != 50 {
 			t.Errorf("FindOne() without a deadline = %v, want the server's error as it is", err)
 		}
@@ -152,7 +155,7 @@ func TestTimeoutOfConnectionString(t *testing.T) {
 	handlers := mongotest.Handlers{"find": mongotest.Always(mongotest.Hang())}
 	runWith(t, handlers, cfg, client.Options{}, func(t *testing.T, _ *mongotest.Server, c *client.Client) {
 		began := time.Now()
-		_, _, err := c.FindOne(t.Context(), orders, client.FindOneOptions{})
+		_, _, err := c.FindOne(t.Context(), orders, client.FindOptions{})
 		if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != 40*time.Millisecond {
 			t.Errorf("FindOne() = %v after %v, want DeadlineExceeded after 40ms", err, time.Since(began))
 		}
@@ -165,7 +168,7 @@ func TestRunOn(t *testing.T) {
 		run(t, slow, func(t *testing.T, _ *mongotest.Server, c *client.Client) {
 			ctx, cancel := context.WithCancel(t.Context())
 			time.AfterFunc(100*time.Millisecond, cancel)
-			if _, err := c.Find(ctx, orders, client.FindOptions{RunOn: true}); err != nil {
+			if _, err := c.Find(ctx, orders, client.FindOptions{Common: client.Common{RunOn: true}}); err != nil {
 				t.Errorf("Find() = %v, want it to run on", err)
 			}
 		})
@@ -175,7 +178,7 @@ func TestRunOn(t *testing.T) {
 			drained := errors.New("shutting down")
 			ctx, cancel := context.WithCancelCause(t.Context())
 			time.AfterFunc(100*time.Millisecond, func() { cancel(drained) })
-			if _, err := c.Find(ctx, orders, client.FindOptions{RunOn: true}); !errors.Is(err, drained) {
+			if _, err := c.Find(ctx, orders, client.FindOptions{Common: client.Common{RunOn: true}}); !errors.Is(err, drained) {
 				t.Errorf("Find() = %v, want the cause", err)
 			}
 		})
@@ -185,7 +188,7 @@ func TestRunOn(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 			time.AfterFunc(100*time.Millisecond, cancel)
 			began := time.Now()
-			_, err := c.Find(ctx, orders, client.FindOptions{RunOn: true})
+			_, err := c.Find(ctx, orders, client.FindOptions{Common: client.Common{RunOn: true}})
 			if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != 500*time.Millisecond {
 				t.Errorf("Find() = %v after %v, want DeadlineExceeded after 500ms", err, time.Since(began))
 			}
@@ -196,13 +199,13 @@ func TestRunOn(t *testing.T) {
 		run(t, hang, func(t *testing.T, _ *mongotest.Server, c *client.Client) {
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
-			if _, err := c.Find(ctx, orders, client.FindOptions{RunOn: true}); !errors.Is(err, context.Canceled) {
+			if _, err := c.Find(ctx, orders, client.FindOptions{Common: client.Common{RunOn: true}}); !errors.Is(err, context.Canceled) {
 				t.Errorf("Find() = %v, want nothing to be begun", err)
 			}
 			ctx, cancel = context.WithCancel(t.Context())
 			time.AfterFunc(time.Second, cancel)
 			began := time.Now()
-			_, err := c.Find(ctx, orders, client.FindOptions{RunOn: true})
+			_, err := c.Find(ctx, orders, client.FindOptions{Common: client.Common{RunOn: true}})
 			if err == nil || time.Since(began) != time.Second+operation.RunOnLimit {
 				t.Errorf("Find() = %v after %v, want an error after 31s", err, time.Since(began))
 			}
@@ -260,7 +263,7 @@ func TestCommandEvents(t *testing.T) {
 	runWith(t, handlers, connstring.Config{}, client.Options{Sink: sink}, func(t *testing.T, _ *mongotest.Server, c *client.Client) {
 		ctx := t.Context()
 		_, _ = c.InsertMany(ctx, orders, []bson.Raw{doc(t, `{"_id":1}`), doc(t, `{"_id":2}`)}, client.InsertManyOptions{})
-		_, _ = c.InsertOne(ctx, orders, doc(t, `{"_id":1}`), client.InsertOneOptions{WriteConcern: unacknowledged})
+		_, _ = c.InsertOne(ctx, orders, doc(t, `{"_id":1}`), client.InsertOneOptions{Common: client.Common{WriteConcern: unacknowledged}})
 		_, _ = c.RunCommand(ctx, "admin", doc(t, `{"createUser":"u","pwd":"secret"}`), client.RunCommandOptions{})
 		_, _ = c.RunCommand(ctx, "admin", doc(t, `{"saslStart":1,"payload":"secret"}`), client.RunCommandOptions{})
 		_, _ = c.UpdateOne(ctx, orders, nil, bson.ArrayValue(nil), client.UpdateOptions{})

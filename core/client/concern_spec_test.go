@@ -59,7 +59,7 @@ func TestConcernDocuments(t *testing.T) {
 }
 
 func (c *concernCase) read(t *testing.T, srv *mongotest.Server, cl *client.Client) {
-	_, _, err := cl.FindOne(t.Context(), orders, client.FindOneOptions{ReadConcern: &client.ReadConcern{Level: c.ReadConcern.Level}})
+	_, _, err := cl.FindOne(t.Context(), orders, client.FindOptions{Common: client.Common{ReadConcern: &client.ReadConcern{Level: c.ReadConcern.Level}}})
 	if (err == nil) != c.Valid {
 		t.Fatalf("FindOne() = %v, want success %v", err, c.Valid)
 	}
@@ -74,7 +74,7 @@ func (c *concernCase) write(t *testing.T, srv *mongotest.Server, cl *client.Clie
 	case string:
 		wc.Tag = w
 	}
-	result, err := cl.InsertOne(t.Context(), orders, doc(t, `{"_id":1}`), client.InsertOneOptions{WriteConcern: &wc})
+	result, err := cl.InsertOne(t.Context(), orders, doc(t, `{"_id":1}`), client.InsertOneOptions{Common: client.Common{WriteConcern: &wc}})
 	if !c.Valid {
 		if _, ok := errors.AsType[*client.ArgumentError](err); !ok {
 			t.Errorf("InsertOne() = %v, want an ArgumentError", err)

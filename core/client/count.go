@@ -15,18 +15,14 @@ func (c *Client) CountDocuments(ctx context.Context, ns Namespace, opt CountDocu
 	var ck check
 	ck.namespace(ns)
 	ck.hint(opt.Hint)
-	ck.readPreference(opt.ReadPreference)
-	ck.extra(opt.Extra, aggregateFields)
+	ck.common(&opt.Common, readOptions, aggregateFields)
 	if ck.err != nil {
 		return 0, ck.err
 	}
 	cmd := countDocuments{collection: ns.Collection, opt: opt, readConcern: c.readConcernFor(opt.ReadConcern)}
-	res, err := c.runner.Run(ctx, &operation.Operation{
-		Database:          ns.Database,
-		Command:           &cmd,
-		ReadPreference:    c.readPreferenceFor(opt.ReadPreference),
-		DeadlineAsMaxTime: opt.MaxTimeMS == nil,
-	})
+	op := c.read(ns, &cmd, &opt.Common)
+	op.DeadlineAsMaxTime = opt.MaxTimeMS == nil
+	res, err := c.runner.Run(ctx, &op)
 	if err != nil {
 		return 0, err
 	}
@@ -78,18 +74,14 @@ const codeNamespaceNotFound = 26
 func (c *Client) EstimatedDocumentCount(ctx context.Context, ns Namespace, opt EstimatedDocumentCountOptions) (int64, error) {
 	var ck check
 	ck.namespace(ns)
-	ck.readPreference(opt.ReadPreference)
-	ck.extra(opt.Extra, estimateFields)
+	ck.common(&opt.Common, readOptions, estimateFields)
 	if ck.err != nil {
 		return 0, ck.err
 	}
 	cmd := estimate{collection: ns.Collection, opt: opt, readConcern: c.readConcernFor(opt.ReadConcern)}
-	res, err := c.runner.Run(ctx, &operation.Operation{
-		Database:          ns.Database,
-		Command:           &cmd,
-		ReadPreference:    c.readPreferenceFor(opt.ReadPreference),
-		DeadlineAsMaxTime: opt.MaxTimeMS == nil,
-	})
+	op := c.read(ns, &cmd, &opt.Common)
+	op.DeadlineAsMaxTime = opt.MaxTimeMS == nil
+	res, err := c.runner.Run(ctx, &op)
 	if mongoerr.Code(err) == codeNamespaceNotFound {
 		return 0, nil
 	}

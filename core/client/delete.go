@@ -21,15 +21,13 @@ func (c *Client) delete(ctx context.Context, ns Namespace, cmd deleteCommand) (D
 	var ck check
 	ck.namespace(ns)
 	ck.hint(cmd.opt.Hint)
-	ck.extra(cmd.opt.Extra, deleteFields)
+	ck.common(&cmd.opt.Common, writeOptions, deleteFields)
 	cmd.collection, cmd.writeConcern = ns.Collection, c.writeConcernFor(ctx, cmd.opt.WriteConcern, &ck)
 	if ck.err != nil {
 		return DeleteResult{}, ck.err
 	}
-	res, err := c.runner.Run(ctx, &operation.Operation{
-		Database: ns.Database, Command: &cmd, Kind: operation.Write, Unacknowledged: unacknowledged(cmd.writeConcern),
-		DeadlineAsMaxTime: true, RunOn: cmd.opt.RunOn,
-	})
+	op := write(ns, &cmd, cmd.writeConcern, &cmd.opt.Common)
+	res, err := c.runner.Run(ctx, &op)
 	out := DeleteResult{Acknowledged: !unacknowledged(cmd.writeConcern), WriteConcernError: res.WriteConcernError}
 	if err != nil || !out.Acknowledged {
 		return out, err

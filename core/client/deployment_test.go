@@ -48,7 +48,7 @@ var items = client.Namespace{Database: "db", Collection: "items"}
 // find reads one document, which says what host it was read from.
 func find(t *testing.T, c *client.Client, rp *selection.ReadPreference) string {
 	t.Helper()
-	found, ok, err := c.FindOne(t.Context(), items, client.FindOneOptions{ReadPreference: rp})
+	found, ok, err := c.FindOne(t.Context(), items, client.FindOptions{Common: client.Common{ReadPreference: rp}})
 	if err != nil || !ok {
 		t.Fatalf("FindOne(%v) = %v, %v", rp, ok, err)
 	}
@@ -115,7 +115,7 @@ func TestReadsOfAReplicaSet(t *testing.T) {
 			t.Error("nothing was read without a primary")
 		}
 		begin := time.Now()
-		_, _, err := c.FindOne(t.Context(), items, client.FindOneOptions{})
+		_, _, err := c.FindOne(t.Context(), items, client.FindOptions{})
 		if err == nil || time.Since(begin) != 30*time.Second || !strings.Contains(err.Error(), "timed out after 30s: No servers are suitable for reads with read preference primary;") {
 			t.Errorf("a read of the primary without one = %v after %v", err, time.Since(begin))
 		}
@@ -129,7 +129,7 @@ func TestPrimaryWithTags(t *testing.T) {
 		c := connect(t, cluster, "", client.Options{})
 		tags := []description.TagSet{description.NewTagSet(description.Tag{Name: "dc", Value: "ny"})}
 		begin := time.Now()
-		_, _, err := c.FindOne(t.Context(), items, client.FindOneOptions{ReadPreference: &selection.ReadPreference{TagSets: tags}})
+		_, _, err := c.FindOne(t.Context(), items, client.FindOptions{Common: client.Common{ReadPreference: &selection.ReadPreference{TagSets: tags}}})
 		if err == nil || time.Since(begin) > 0 {
 			t.Errorf("FindOne = %v after %v, want an error at once", err, time.Since(begin))
 		}

@@ -12,8 +12,7 @@ func (c *Client) Distinct(ctx context.Context, ns Namespace, key string, opt Dis
 	var ck check
 	ck.namespace(ns)
 	ck.hint(opt.Hint)
-	ck.readPreference(opt.ReadPreference)
-	ck.extra(opt.Extra, distinctFields)
+	ck.common(&opt.Common, readOptions, distinctFields)
 	if key == "" {
 		ck.refuse("key", "is empty")
 	}
@@ -21,12 +20,9 @@ func (c *Client) Distinct(ctx context.Context, ns Namespace, key string, opt Dis
 		return nil, ck.err
 	}
 	cmd := distinct{collection: ns.Collection, key: key, opt: opt, readConcern: c.readConcernFor(opt.ReadConcern)}
-	res, err := c.runner.Run(ctx, &operation.Operation{
-		Database:          ns.Database,
-		Command:           &cmd,
-		ReadPreference:    c.readPreferenceFor(opt.ReadPreference),
-		DeadlineAsMaxTime: opt.MaxTimeMS == nil,
-	})
+	op := c.read(ns, &cmd, &opt.Common)
+	op.DeadlineAsMaxTime = opt.MaxTimeMS == nil
+	res, err := c.runner.Run(ctx, &op)
 	if err != nil {
 		return nil, err
 	}

@@ -12,44 +12,44 @@ import (
 // Find opens a cursor over the documents of a collection.
 func (c *Client) Find(ctx context.Context, ns Namespace, opt FindOptions) (*cursor.Cursor, error) {
 	f := find{collection: ns.Collection, opt: opt, readConcern: c.readConcernFor(opt.ReadConcern)}
-	if err := f.prepare(ns); err != nil {
+	var ck check
+	if err := f.prepare(ns, &ck); err != nil {
 		return nil, err
 	}
-	return cursor.Open(ctx, &c.runner, operation.Operation{
-		Database:          ns.Database,
-		Command:           &f,
-		ReadPreference:    c.readPreferenceFor(opt.ReadPreference),
-		DeadlineAsMaxTime: f.deadlineAsMaxTime(),
-		RunOn:             opt.RunOn,
-	}, f.cursorOptions())
+	op := c.read(ns, &f, &opt.Common)
+	op.DeadlineAsMaxTime = f.deadlineAsMaxTime()
+	return cursor.Open(ctx, &c.runner, op, f.cursorOptions())
 }
 
 // FindOne returns the first document that matches; found is false if none does.
-func (c *Client) FindOne(ctx context.Context, ns Namespace, opt FindOneOptions) (doc bson.Raw, found bool, err error) {
-	f := find{collection: ns.Collection, opt: opt.find(), readConcern: c.readConcernFor(opt.ReadConcern)}
-	if err := f.prepare(ns); err != nil {
+func (c *Client) FindOne(ctx context.Context, ns Namespace, opt FindOptions) (doc bson.Raw, found bool, err error) {
+	f := find{collection: ns.Collection, opt: opt, readConcern: c.readConcernFor(opt.ReadConcern)}
+	var ck check
+	ck.one(&opt)
+	if err := f.prepare(ns, &ck); err != nil {
 		return nil, false, err
 	}
 	f.limit, f.single = 1, true
-	res, err := c.runner.Run(ctx, &operation.Operation{
-		Database:          ns.Database,
-		Command:           &f,
-		ReadPreference:    c.readPreferenceFor(opt.ReadPreference),
-		DeadlineAsMaxTime: opt.MaxTimeMS == nil,
-	})
+	op := c.read(ns, &f, &opt.Common)
+	op.DeadlineAsMaxTime = opt.MaxTimeMS == nil
+	res, err := c.runner.Run(ctx, &op)
 	if err != nil {
 		return nil, false, err
 	}
 	return cursor.First(res)
 }
 
-func (o *FindOneOptions) find() FindOptions {
-	return FindOptions{
-		Filter: o.Filter, Sort: o.Sort, Projection: o.Projection, Hint: o.Hint, Skip: o.Skip, Comment: o.Comment, ReadPreference: o.ReadPreference,
-		MaxTimeMS: o.MaxTimeMS, Max: o.Max, Min: o.Min, ReturnKey: o.ReturnKey, ShowRecordID: o.ShowRecordID,
-		OplogReplay: o.OplogReplay, AllowPartialResults: o.AllowPartialResults, AllowDiskUse: o.AllowDiskUse,
-		Collation: o.Collation, Let: o.Let, Extra: o.Extra,
-	}
+// one objects to options that FindOne has no use for: they shape batches.
+func (c *check) one(o *FindOptions) {
+	const purpose = "a cursor"
+	c.unused("limit", o.Limit != nil, purpose)
+	c.unused("batchSize", o.BatchSize != nil, purpose)
+	c.unused("singleBatch", o.SingleBatch != nil, purpose)
+	c.unused("maxAwaitTimeMS", o.MaxAwaitTimeMS != nil, purpose)
+	c.unused("tailable", o.Tailable != nil, purpose)
+	c.unused("awaitData", o.AwaitData != nil, purpose)
+	c.unused("noCursorTimeout", o.NoCursorTimeout != nil, purpose)
+	c.unused("timeoutMode", o.TimeoutMode != TimeoutModeUnset, purpose)
 }
 
 // find is the find command. limit, batchSize and single are what is sent of the options of these names.
@@ -67,16 +67,14 @@ var findFields = []string{
 	"collation", "allowDiskUse", "let",
 }
 
-func (f *find) prepare(ns Namespace) error {
-	var ck check
+func (f *find) prepare(ns Namespace, ck *check) error {
 	ck.namespace(ns)
 	ck.hint(f.opt.Hint)
-	ck.readPreference(f.opt.ReadPreference)
-	ck.extra(f.opt.Extra, findFields)
+	ck.common(&f.opt.Common, readOptions, findFields)
 	if isTrue(f.opt.Tailable) && f.opt.TimeoutMode == CursorLifetime {
 		ck.refuse("timeoutMode", "a tailable cursor has no lifetime to bound")
 	}
-	f.numbers(&ck)
+	f.numbers(ck)
 	return ck.err
 }
 

@@ -8,51 +8,42 @@ import (
 )
 
 // FindOneAndUpdate updates one document and returns it, as it was before or is after.
-func (c *Client) FindOneAndUpdate(ctx context.Context, ns Namespace, filter bson.Raw, update bson.Value, opt FindOneAndUpdateOptions) (FindOneAndResult, error) {
+func (c *Client) FindOneAndUpdate(ctx context.Context, ns Namespace, filter bson.Raw, update bson.Value, opt FindOneAndOptions) (FindOneAndResult, error) {
 	var ck check
 	ck.update(update)
 	return c.findAndModify(ctx, ns, findAndModify{filter: filter, update: update, opt: opt}, &ck)
 }
 
 // FindOneAndReplace replaces one document and returns it, as it was before or is after.
-func (c *Client) FindOneAndReplace(ctx context.Context, ns Namespace, filter, replacement bson.Raw, opt FindOneAndReplaceOptions) (FindOneAndResult, error) {
+func (c *Client) FindOneAndReplace(ctx context.Context, ns Namespace, filter, replacement bson.Raw, opt FindOneAndOptions) (FindOneAndResult, error) {
 	var ck check
 	ck.replacement(replacement)
-	return c.findAndModify(ctx, ns, findAndModify{filter: filter, update: bson.DocumentValue(replacement), opt: opt.update()}, &ck)
+	ck.unused("arrayFilters", opt.ArrayFilters != nil, "an update by operators")
+	return c.findAndModify(ctx, ns, findAndModify{filter: filter, update: bson.DocumentValue(replacement), opt: opt}, &ck)
 }
 
 // FindOneAndDelete deletes one document and returns it.
-func (c *Client) FindOneAndDelete(ctx context.Context, ns Namespace, filter bson.Raw, opt FindOneAndDeleteOptions) (FindOneAndResult, error) {
-	return c.findAndModify(ctx, ns, findAndModify{filter: filter, opt: opt.update()}, &check{})
-}
-
-func (o *FindOneAndReplaceOptions) update() FindOneAndUpdateOptions {
-	return FindOneAndUpdateOptions{
-		BypassDocumentValidation: o.BypassDocumentValidation, Collation: o.Collation, Comment: o.Comment, Hint: o.Hint, Let: o.Let,
-		MaxTimeMS: o.MaxTimeMS, Projection: o.Projection, ReturnDocument: o.ReturnDocument, Sort: o.Sort, Upsert: o.Upsert,
-		WriteConcern: o.WriteConcern, Extra: o.Extra, RunOn: o.RunOn,
-	}
-}
-
-func (o *FindOneAndDeleteOptions) update() FindOneAndUpdateOptions {
-	return FindOneAndUpdateOptions{
-		Collation: o.Collation, Comment: o.Comment, Hint: o.Hint, Let: o.Let, MaxTimeMS: o.MaxTimeMS, Projection: o.Projection,
-		Sort: o.Sort, WriteConcern: o.WriteConcern, Extra: o.Extra, RunOn: o.RunOn,
-	}
+func (c *Client) FindOneAndDelete(ctx context.Context, ns Namespace, filter bson.Raw, opt FindOneAndOptions) (FindOneAndResult, error) {
+	var ck check
+	ck.unused("arrayFilters", opt.ArrayFilters != nil, "an update by operators")
+	const purpose = "an update"
+	ck.unused("bypassDocumentValidation", opt.BypassDocumentValidation != nil, purpose)
+	ck.unused("returnDocument", opt.ReturnDocument != ReturnUnset, purpose)
+	ck.unused("upsert", opt.Upsert != nil, purpose)
+	return c.findAndModify(ctx, ns, findAndModify{filter: filter, opt: opt}, &ck)
 }
 
 func (c *Client) findAndModify(ctx context.Context, ns Namespace, cmd findAndModify, ck *check) (FindOneAndResult, error) {
 	ck.namespace(ns)
 	ck.hint(cmd.opt.Hint)
-	ck.extra(cmd.opt.Extra, findAndModifyFields)
+	ck.common(&cmd.opt.Common, writeOptions, findAndModifyFields)
 	cmd.collection, cmd.writeConcern = ns.Collection, c.writeConcernFor(ctx, cmd.opt.WriteConcern, ck)
 	if ck.err != nil {
 		return FindOneAndResult{}, ck.err
 	}
-	res, err := c.runner.Run(ctx, &operation.Operation{
-		Database: ns.Database, Command: &cmd, Kind: operation.Write, Unacknowledged: unacknowledged(cmd.writeConcern),
-		DeadlineAsMaxTime: cmd.opt.MaxTimeMS == nil, RunOn: cmd.opt.RunOn,
-	})
+	op := write(ns, &cmd, cmd.writeConcern, &cmd.opt.Common)
+	op.DeadlineAsMaxTime = cmd.opt.MaxTimeMS == nil
+	res, err := c.runner.Run(ctx, &op)
 	out := FindOneAndResult{Acknowledged: !unacknowledged(cmd.writeConcern), WriteConcernError: res.WriteConcernError}
 	if err != nil || !out.Acknowledged {
 		return out, err
@@ -73,7 +64,7 @@ type findAndModify struct {
 	collection   string
 	filter       bson.Raw
 	update       bson.Value
-	opt          FindOneAndUpdateOptions
+	opt          FindOneAndOptions
 	writeConcern WriteConcern
 }
 

@@ -15,7 +15,7 @@ import (
 func (c *Client) InsertOne(ctx context.Context, ns Namespace, doc bson.Raw, opt InsertOneOptions) (InsertOneResult, error) {
 	var ck check
 	ck.namespace(ns)
-	ck.extra(opt.Extra, insertFields)
+	ck.common(&opt.Common, writeOptions, insertFields)
 	if len(doc) < emptyDocumentSize {
 		ck.refuse("document", "is missing")
 	}
@@ -29,7 +29,8 @@ func (c *Client) InsertOne(ctx context.Context, ns Namespace, doc bson.Raw, opt 
 		collection: ns.Collection, ordered: true, bypass: opt.BypassDocumentValidation, comment: opt.Comment,
 		writeConcern: wc, extra: opt.Extra, docs: docs[:], ids: ids[:], single: true,
 	}
-	res, err := c.runner.Run(ctx, cmd.operation(ns.Database, opt.RunOn))
+	op := write(ns, &cmd, wc, &opt.Common)
+	res, err := c.runner.Run(ctx, &op)
 	out := InsertOneResult{
 		Acknowledged: !unacknowledged(wc), InsertedID: ids[0].value, WriteConcernError: res.WriteConcernError,
 	}
@@ -45,7 +46,7 @@ func (c *Client) InsertOne(ctx context.Context, ns Namespace, doc bson.Raw, opt 
 func (c *Client) InsertMany(ctx context.Context, ns Namespace, docs []bson.Raw, opt InsertManyOptions) (InsertManyResult, error) {
 	var ck check
 	ck.namespace(ns)
-	ck.extra(opt.Extra, insertFields)
+	ck.common(&opt.Common, writeOptions, insertFields)
 	if len(docs) == 0 {
 		ck.refuse("documents", "is empty")
 	}
@@ -64,9 +65,9 @@ func (c *Client) InsertMany(ctx context.Context, ns Namespace, docs []bson.Raw, 
 		collection: ns.Collection, ordered: opt.Ordered == nil || *opt.Ordered, bypass: opt.BypassDocumentValidation,
 		comment: opt.Comment, writeConcern: wc, extra: opt.Extra, docs: docs, ids: ids,
 	}
-	op := cmd.operation(ns.Database, opt.RunOn)
+	op := write(ns, &cmd, wc, &opt.Common)
 	op.ID = operation.NewID()
-	run := insertRun{client: c, cmd: &cmd, op: op}
+	run := insertRun{client: c, cmd: &cmd, op: &op}
 	run.result.Acknowledged = !op.Unacknowledged
 	run.result.InsertedIDs = make([]IndexedID, 0, len(docs))
 	err := run.all(ctx)
@@ -204,13 +205,6 @@ type insert struct {
 }
 
 var insertFields = []string{"insert", "documents", "ordered", "bypassDocumentValidation", "comment"}
-
-func (i *insert) operation(db string, runOn bool) *operation.Operation {
-	return &operation.Operation{
-		Database: db, Command: i, Kind: operation.Write, Unacknowledged: unacknowledged(i.writeConcern),
-		DeadlineAsMaxTime: true, RunOn: runOn,
-	}
-}
 
 func (i *insert) advance() {
 	i.docs, i.ids, i.offset = i.docs[i.sent:], i.ids[i.sent:], i.offset+i.sent

@@ -94,19 +94,19 @@ func TestLive(t *testing.T) {
 	if err != nil || res.MatchedCount != 10 || res.ModifiedCount != 10 {
 		t.Errorf("UpdateMany() = %+v, %v, want 10", res, err)
 	}
-	res, err = c.ReplaceOne(ctx, ns, doc(t, `{"_id":"new"}`), doc(t, `{"i":-1}`), client.ReplaceOptions{Upsert: new(true)})
+	res, err = c.ReplaceOne(ctx, ns, doc(t, `{"_id":"new"}`), doc(t, `{"i":-1}`), client.UpdateOptions{Upsert: new(true)})
 	if id, _ := res.UpsertedID.Str(); err != nil || id != "new" || res.MatchedCount != 0 || res.UpsertedCount != 1 {
 		t.Errorf("ReplaceOne() = %+v, %v, want an upsert", res, err)
 	}
 	one, err := c.FindOneAndUpdate(ctx, ns, doc(t, `{"_id":"new"}`), bson.DocumentValue(doc(t, `{"$inc":{"i":-1}}`)),
-		client.FindOneAndUpdateOptions{ReturnDocument: client.ReturnAfter})
+		client.FindOneAndOptions{ReturnDocument: client.ReturnAfter})
 	if err != nil || text(t, one.Document) != `{"_id":"new","i":-2}` {
 		t.Errorf("FindOneAndUpdate() = %s, %v", text(t, one.Document), err)
 	}
 	if del, err := c.DeleteMany(ctx, ns, doc(t, `{"i":{"$lt":0}}`), client.DeleteOptions{}); err != nil || del.DeletedCount != 1 {
 		t.Errorf("DeleteMany() = %+v, %v, want 1", del, err)
 	}
-	if _, err := c.InsertOne(ctx, ns, doc(t, `{"_id":"quiet"}`), client.InsertOneOptions{WriteConcern: unacknowledged}); err != nil {
+	if _, err := c.InsertOne(ctx, ns, doc(t, `{"_id":"quiet"}`), client.InsertOneOptions{Common: client.Common{WriteConcern: unacknowledged}}); err != nil {
 		t.Errorf("InsertOne() with w: 0 = %v", err)
 	}
 	_, err = c.RunCommand(ctx, ns.Database, doc(t, `{"noSuchCommand":1}`), client.RunCommandOptions{})

@@ -5,33 +5,52 @@ import (
 	"github.com/mooringdb/mooring/core/selection"
 )
 
-// In all options a nil pointer, a nil document and a zero Value mean "unset": nothing is sent. An explicit
-// false or 0 is sent. A Hint is an index name (string) or an index's keys (document). Extra is appended to
-// the command as it is; names in it that an option covers or that the client sets are an *ArgumentError.
-// MaxTimeMS is sent as it is; unset, maxTimeMS comes from the context's deadline wherever no cursor can stay
-// open behind it. RunOn lets an operation that has been sent go on although its context is canceled: see operation.Operation.
+// In all options a nil pointer, a nil document and a zero Value mean "unset": nothing is sent. An
+// explicit false or 0 is sent. A Hint is an index name (string) or an index's keys (document).
+// MaxTimeMS is the limit that the server sets itself for the command.
 
 // Namespace is a collection of a database.
 type Namespace struct {
 	Database, Collection string
 }
 
-// String is database.collection.
+// String returns database.collection.
 func (n Namespace) String() string { return n.Database + "." + n.Collection }
 
+// Common holds the options that operations have in common. A field that an operation cannot use must
+// be unset; otherwise the operation returns an *ArgumentError. Each option struct says which fields
+// those are.
+type Common struct {
+	// Comment is the command's comment, and that of the getMores of its cursor.
+	Comment bson.Value
+	// ReadConcern of nil inherits the client's.
+	ReadConcern *ReadConcern
+	// WriteConcern of nil inherits the client's.
+	WriteConcern *WriteConcern
+	// ReadPreference of nil inherits the client's.
+	ReadPreference *selection.ReadPreference
+	// Extra is appended to the command as it is. Names in it that an option covers, or that the
+	// client sets, are an *ArgumentError.
+	Extra bson.Raw
+	// RunOn lets an operation that has been sent go on although its context is canceled: see
+	// operation.Operation.
+	RunOn bool
+}
+
 // TimeoutMode says what the deadline of the context that opens a cursor bounds, in the words of the
-// timeouts specification. It only decides whether maxTimeMS is sent with the first command; each call of
-// Cursor.Next has its own context.
+// timeouts specification. It only decides whether maxTimeMS is sent with the first command; each
+// call of Cursor.Next has its own context.
 type TimeoutMode uint8
 
 const (
 	// TimeoutModeUnset is Iteration for tailable cursors and CursorLifetime for others.
 	TimeoutModeUnset TimeoutMode = iota
-	// CursorLifetime says that the deadline is the cursor's; maxTimeMS goes with the first command. Tailable
-	// cursors refuse it.
+	// CursorLifetime says that the deadline is the cursor's; maxTimeMS goes with the first command.
+	// Tailable cursors refuse it.
 	CursorLifetime
-	// Iteration says that the deadline is that of the call, and that the cursor may outlive it: no maxTimeMS. Where no cursor can
-	// stay open (a single batch, $out, $merge) it is the same as CursorLifetime.
+	// Iteration says that the deadline is that of the call, and that the cursor may outlive it: no
+	// maxTimeMS. Where no cursor can stay open (a single batch, $out, $merge) it is the same as
+	// CursorLifetime.
 	Iteration
 )
 
@@ -47,44 +66,46 @@ const (
 	TailableAwait
 )
 
-// RunCommandOptions are the options of RunCommand.
+// RunCommandOptions are the options of RunCommand. Of Common it takes ReadPreference and RunOn; a
+// ReadPreference of nil is primary, whatever the client's is.
 type RunCommandOptions struct {
-	// ReadPreference selects the server; nil is primary, whatever the client's is.
-	ReadPreference *selection.ReadPreference
-	RunOn          bool
+	Common
 }
 
-// RunCursorCommandOptions are the options of RunCursorCommand; all but the first three are for its getMores.
+// RunCursorCommandOptions are the options of RunCursorCommand. Of Common it takes Comment, which
+// goes with the getMores only, ReadPreference and RunOn; a ReadPreference of nil is primary,
+// whatever the client's is.
 type RunCursorCommandOptions struct {
-	// ReadPreference selects the server; nil is primary, whatever the client's is.
-	ReadPreference *selection.ReadPreference
+	Common
 	// TimeoutMode is checked against CursorType; maxTimeMS is never added to the command.
 	TimeoutMode TimeoutMode
 	CursorType  CursorType
-	// BatchSize, MaxTimeMS and Comment are sent with each getMore; a BatchSize of 0 is none. MaxTimeMS is the time that the
-	// server may wait for documents of an awaitData cursor. It is sent whatever the deadline of the context of Next is, which
-	// ends the wait for the reply, and with it the connection, if it is the shorter one.
+	// BatchSize is sent with each getMore; 0 is none.
 	BatchSize *int32
+	// MaxTimeMS is sent with each getMore: the time that the server may wait for documents of an
+	// awaitData cursor. The deadline of the context of Next does not shorten it, and ends the wait
+	// for the reply, and with it the connection, if it is the shorter one.
 	MaxTimeMS *int64
-	Comment   bson.Value
-	RunOn     bool
 }
 
-// FindOptions are the options of Find.
+// FindOptions are the options of Find and FindOne. Of Common they take all but WriteConcern. FindOne
+// refuses what shapes batches: Limit, BatchSize, SingleBatch, MaxAwaitTimeMS, Tailable, AwaitData,
+// NoCursorTimeout and TimeoutMode.
 type FindOptions struct {
+	Common
 	Filter     bson.Raw // nil: {}
 	Sort       bson.Raw
 	Projection bson.Raw
 	Hint       bson.Value
 	Skip       *int64
-	// Limit is the number of documents over all batches; 0 is no limit; a negative one also asks for a
-	// single batch.
+	// Limit is the number of documents over all batches; 0 is no limit; a negative one also asks for
+	// a single batch.
 	Limit *int64
-	// BatchSize of the first and the following batches; a negative one asks for a single batch, and 0 is the same as none.
+	// BatchSize of the first and the following batches; a negative one asks for a single batch, and
+	// 0 is the same as none.
 	BatchSize *int32
 	// SingleBatch closes the cursor after the first batch.
 	SingleBatch *bool
-	Comment     bson.Value
 	MaxTimeMS   *int64
 	// MaxAwaitTimeMS is how long the server waits in a getMore of an awaitData cursor.
 	MaxAwaitTimeMS      *int64
@@ -99,153 +120,92 @@ type FindOptions struct {
 	AllowDiskUse        *bool
 	Collation           bson.Raw
 	Let                 bson.Raw
-	ReadConcern         *ReadConcern
-	ReadPreference      *selection.ReadPreference
 	TimeoutMode         TimeoutMode
-	Extra               bson.Raw
-	RunOn               bool
 }
 
-// FindOneOptions are the options of FindOne.
-type FindOneOptions struct {
-	Filter              bson.Raw // nil: {}
-	Sort                bson.Raw
-	Projection          bson.Raw
-	Hint                bson.Value
-	Skip                *int64
-	Comment             bson.Value
-	MaxTimeMS           *int64
-	Max, Min            bson.Raw
-	ReturnKey           *bool
-	ShowRecordID        *bool
-	OplogReplay         *bool
-	AllowPartialResults *bool
-	AllowDiskUse        *bool
-	Collation           bson.Raw
-	Let                 bson.Raw
-	ReadConcern         *ReadConcern
-	ReadPreference      *selection.ReadPreference
-	Extra               bson.Raw
-}
-
-// AggregateOptions are the options of Aggregate.
+// AggregateOptions are the options of Aggregate. Of Common it takes all; WriteConcern is sent only
+// where the pipeline ends with $out or $merge.
 type AggregateOptions struct {
+	Common
 	Pipeline     bson.Array
 	AllowDiskUse *bool
-	// BatchSize of the first and the following batches; 0 opens the cursor without documents. It is not
-	// sent where the pipeline ends with $out or $merge.
+	// BatchSize of the first and the following batches; 0 opens the cursor without documents. It is
+	// not sent where the pipeline ends with $out or $merge.
 	BatchSize                *int32
 	BypassDocumentValidation *bool
 	Collation                bson.Raw
-	Comment                  bson.Value
 	Hint                     bson.Value
 	Let                      bson.Raw
 	MaxTimeMS                *int64
 	// MaxAwaitTimeMS is sent with getMores only.
 	MaxAwaitTimeMS *int64
-	ReadConcern    *ReadConcern
-	ReadPreference *selection.ReadPreference
-	// WriteConcern is sent only where the pipeline ends with $out or $merge.
-	WriteConcern *WriteConcern
-	TimeoutMode  TimeoutMode
-	Extra        bson.Raw
-	RunOn        bool
+	TimeoutMode    TimeoutMode
 }
 
-// DistinctOptions are the options of Distinct.
+// DistinctOptions are the options of Distinct. Of Common it takes all but WriteConcern.
 type DistinctOptions struct {
-	Filter         bson.Raw // nil: {}
-	Collation      bson.Raw
-	Comment        bson.Value
-	Hint           bson.Value
-	MaxTimeMS      *int64
-	ReadConcern    *ReadConcern
-	ReadPreference *selection.ReadPreference
-	Extra          bson.Raw
+	Common
+	Filter    bson.Raw // nil: {}
+	Collation bson.Raw
+	Hint      bson.Value
+	MaxTimeMS *int64
 }
 
-// CountDocumentsOptions are the options of CountDocuments.
+// CountDocumentsOptions are the options of CountDocuments. Of Common it takes all but WriteConcern.
 type CountDocumentsOptions struct {
-	Filter         bson.Raw // nil: {}
-	Collation      bson.Raw
-	Comment        bson.Value
-	Hint           bson.Value
-	Limit          *int64
-	Skip           *int64
-	MaxTimeMS      *int64
-	ReadConcern    *ReadConcern
-	ReadPreference *selection.ReadPreference
-	Extra          bson.Raw
+	Common
+	Filter    bson.Raw // nil: {}
+	Collation bson.Raw
+	Hint      bson.Value
+	Limit     *int64
+	Skip      *int64
+	MaxTimeMS *int64
 }
 
-// EstimatedDocumentCountOptions are the options of EstimatedDocumentCount.
+// EstimatedDocumentCountOptions are the options of EstimatedDocumentCount. Of Common it takes all
+// but WriteConcern.
 type EstimatedDocumentCountOptions struct {
-	Comment        bson.Value
-	MaxTimeMS      *int64
-	ReadConcern    *ReadConcern
-	ReadPreference *selection.ReadPreference
-	Extra          bson.Raw
+	Common
+	MaxTimeMS *int64
 }
 
-// InsertOneOptions are the options of InsertOne.
+// InsertOneOptions are the options of InsertOne. Of Common it takes all but ReadConcern and
+// ReadPreference.
 type InsertOneOptions struct {
+	Common
 	BypassDocumentValidation *bool
-	Comment                  bson.Value
-	WriteConcern             *WriteConcern
-	Extra                    bson.Raw
-	RunOn                    bool
 }
 
-// InsertManyOptions are the options of InsertMany.
+// InsertManyOptions are the options of InsertMany. Of Common it takes all but ReadConcern and
+// ReadPreference.
 type InsertManyOptions struct {
+	Common
 	// Ordered stops at the first error; unset is true.
 	Ordered                  *bool
 	BypassDocumentValidation *bool
-	Comment                  bson.Value
-	WriteConcern             *WriteConcern
-	Extra                    bson.Raw
-	RunOn                    bool
 }
 
-// UpdateOptions are the options of UpdateOne and UpdateMany.
+// UpdateOptions are the options of UpdateOne, UpdateMany and ReplaceOne. Of Common they take all but
+// ReadConcern and ReadPreference. UpdateMany refuses Sort, and ReplaceOne refuses ArrayFilters.
 type UpdateOptions struct {
+	Common
 	ArrayFilters             bson.Array
 	BypassDocumentValidation *bool
 	Collation                bson.Raw
-	Comment                  bson.Value
 	Hint                     bson.Value
 	Let                      bson.Raw
-	// Sort chooses which of several matching documents is updated; UpdateOne only.
-	Sort         bson.Raw
-	Upsert       *bool
-	WriteConcern *WriteConcern
-	Extra        bson.Raw
-	RunOn        bool
+	// Sort chooses which of several matching documents is updated.
+	Sort   bson.Raw
+	Upsert *bool
 }
 
-// ReplaceOptions are the options of ReplaceOne.
-type ReplaceOptions struct {
-	BypassDocumentValidation *bool
-	Collation                bson.Raw
-	Comment                  bson.Value
-	Hint                     bson.Value
-	Let                      bson.Raw
-	Sort                     bson.Raw
-	Upsert                   *bool
-	WriteConcern             *WriteConcern
-	Extra                    bson.Raw
-	RunOn                    bool
-}
-
-// DeleteOptions are the options of DeleteOne and DeleteMany.
+// DeleteOptions are the options of DeleteOne and DeleteMany. Of Common they take all but ReadConcern
+// and ReadPreference.
 type DeleteOptions struct {
-	Collation    bson.Raw
-	Comment      bson.Value
-	Hint         bson.Value
-	Let          bson.Raw
-	WriteConcern *WriteConcern
-	Extra        bson.Raw
-	RunOn        bool
+	Common
+	Collation bson.Raw
+	Hint      bson.Value
+	Let       bson.Raw
 }
 
 // ReturnDocument chooses the document that FindOneAndUpdate and FindOneAndReplace return.
@@ -260,12 +220,14 @@ const (
 	ReturnAfter
 )
 
-// FindOneAndUpdateOptions are the options of FindOneAndUpdate.
-type FindOneAndUpdateOptions struct {
+// FindOneAndOptions are the options of FindOneAndUpdate, FindOneAndReplace and FindOneAndDelete. Of
+// Common they take all but ReadConcern and ReadPreference. FindOneAndReplace refuses ArrayFilters;
+// FindOneAndDelete refuses it, BypassDocumentValidation, ReturnDocument and Upsert.
+type FindOneAndOptions struct {
+	Common
 	ArrayFilters             bson.Array
 	BypassDocumentValidation *bool
 	Collation                bson.Raw
-	Comment                  bson.Value
 	Hint                     bson.Value
 	Let                      bson.Raw
 	MaxTimeMS                *int64
@@ -273,38 +235,4 @@ type FindOneAndUpdateOptions struct {
 	ReturnDocument           ReturnDocument
 	Sort                     bson.Raw
 	Upsert                   *bool
-	WriteConcern             *WriteConcern
-	Extra                    bson.Raw
-	RunOn                    bool
-}
-
-// FindOneAndReplaceOptions are the options of FindOneAndReplace.
-type FindOneAndReplaceOptions struct {
-	BypassDocumentValidation *bool
-	Collation                bson.Raw
-	Comment                  bson.Value
-	Hint                     bson.Value
-	Let                      bson.Raw
-	MaxTimeMS                *int64
-	Projection               bson.Raw
-	ReturnDocument           ReturnDocument
-	Sort                     bson.Raw
-	Upsert                   *bool
-	WriteConcern             *WriteConcern
-	Extra                    bson.Raw
-	RunOn                    bool
-}
-
-// FindOneAndDeleteOptions are the options of FindOneAndDelete.
-type FindOneAndDeleteOptions struct {
-	Collation    bson.Raw
-	Comment      bson.Value
-	Hint         bson.Value
-	Let          bson.Raw
-	MaxTimeMS    *int64
-	Projection   bson.Raw
-	Sort         bson.Raw
-	WriteConcern *WriteConcern
-	Extra        bson.Raw
-	RunOn        bool
 }

@@ -20,7 +20,7 @@ func TestFindOne(t *testing.T) {
 		srv.SetDocuments("shop.orders", doc(t, `{"_id": 1, "total": 5}`), doc(t, `{"_id": 2}`))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		got, found, err := c.FindOne(ctx, orders, client.FindOneOptions{Sort: doc(t, `{"total": -1}`), Skip: new(int64(0))})
+		got, found, err := c.FindOne(ctx, orders, client.FindOptions{Sort: doc(t, `{"total": -1}`), Skip: new(int64(0))})
 		if err != nil || !found || text(t, got) != `{"_id":1,"total":5}` {
 			t.Errorf("FindOne() = %s, %v, %v", text(t, got), found, err)
 		}
@@ -33,7 +33,7 @@ func TestFindOne(t *testing.T) {
 
 func TestFindOneWithoutMatch(t *testing.T) {
 	run(t, nil, func(t *testing.T, _ *mongotest.Server, c *client.Client) {
-		got, found, err := c.FindOne(t.Context(), orders, client.FindOneOptions{})
+		got, found, err := c.FindOne(t.Context(), orders, client.FindOptions{})
 		if err != nil || found || got != nil {
 			t.Errorf("FindOne() = %v, %v, %v, want nothing", got, found, err)
 		}
@@ -51,11 +51,12 @@ func TestFindSends(t *testing.T) {
 			Skip: new(int64(0)), Limit: new(int64(0)), BatchSize: new(int32(0)), SingleBatch: new(false), AllowDiskUse: new(false),
 		}, `,"skip":0,"allowDiskUse":false,"maxTimeMS":60000`},
 		{"everything", client.FindOptions{
-			Sort: doc(t, `{"a":1}`), Projection: doc(t, `{"b":1}`), Hint: bson.StringValue("a_1"), Skip: new(int64(2)), Limit: new(int64(9)),
-			BatchSize: new(int32(3)), Comment: bson.Int32Value(7), MaxTimeMS: new(int64(5)), Max: doc(t, `{"a":9}`), Min: doc(t, `{"a":0}`),
-			ReturnKey: new(true), ShowRecordID: new(true), OplogReplay: new(true), NoCursorTimeout: new(true),
-			AllowPartialResults: new(true), AllowDiskUse: new(true), Collation: doc(t, `{"locale":"de"}`), Let: doc(t, `{"x":1}`),
-			ReadConcern: &client.ReadConcern{Level: "local"}, Extra: doc(t, `{"new":true}`),
+			Common: client.Common{Comment: bson.Int32Value(7), ReadConcern: &client.ReadConcern{Level: "local"}, Extra: doc(t, `{"new":true}`)},
+			Sort:   doc(t, `{"a":1}`), Projection: doc(t, `{"b":1}`), Hint: bson.StringValue("a_1"), Skip: new(int64(2)),
+			Limit: new(int64(9)), BatchSize: new(int32(3)), MaxTimeMS: new(int64(5)), Max: doc(t, `{"a":9}`),
+			Min: doc(t, `{"a":0}`), ReturnKey: new(true), ShowRecordID: new(true), OplogReplay: new(true),
+			NoCursorTimeout: new(true), AllowPartialResults: new(true), AllowDiskUse: new(true),
+			Collation: doc(t, `{"locale":"de"}`), Let: doc(t, `{"x":1}`),
 		}, `,"sort":{"a":1},"projection":{"b":1},"hint":"a_1","skip":2,"limit":9,"batchSize":3,"comment":7,"max":{"a":9},"min":{"a":0},` +
 			`"returnKey":true,"showRecordId":true,"oplogReplay":true,"noCursorTimeout":true,"allowPartialResults":true,` +
 			`"collation":{"locale":"de"},"allowDiskUse":true,"let":{"x":1},"readConcern":{"level":"local"},"new":true,"maxTimeMS":5`},
@@ -115,11 +116,11 @@ func TestArgumentsAreRefused(t *testing.T) {
 			return err
 		}},
 		"extra has a field's name": {"options", func(ctx context.Context, c *client.Client) error {
-			_, err := c.Find(ctx, orders, client.FindOptions{Extra: doc(t, `{"sort":{}}`)})
+			_, err := c.Find(ctx, orders, client.FindOptions{Common: client.Common{Extra: doc(t, `{"sort":{}}`)}})
 			return err
 		}},
 		"extra has the driver's name": {"options", func(ctx context.Context, c *client.Client) error {
-			_, err := c.InsertOne(ctx, orders, doc(t, `{}`), client.InsertOneOptions{Extra: doc(t, `{"lsid":{}}`)})
+			_, err := c.InsertOne(ctx, orders, doc(t, `{}`), client.InsertOneOptions{Common: client.Common{Extra: doc(t, `{"lsid":{}}`)}})
 			return err
 		}},
 		"tailable with a lifetime": {"timeoutMode", func(ctx context.Context, c *client.Client) error {
@@ -127,7 +128,7 @@ func TestArgumentsAreRefused(t *testing.T) {
 			return err
 		}},
 		"primary with tags": {"readPreference", func(ctx context.Context, c *client.Client) error {
-			_, err := c.Find(ctx, orders, client.FindOptions{ReadPreference: &selection.ReadPreference{HedgeEnabled: new(true)}})
+			_, err := c.Find(ctx, orders, client.FindOptions{Common: client.Common{ReadPreference: &selection.ReadPreference{HedgeEnabled: new(true)}}})
 			return err
 		}},
 		"update without operator": {"update", func(ctx context.Context, c *client.Client) error {
@@ -139,7 +140,7 @@ func TestArgumentsAreRefused(t *testing.T) {
 			return err
 		}},
 		"no update": {"update", func(ctx context.Context, c *client.Client) error {
-			_, err := c.FindOneAndUpdate(ctx, orders, nil, bson.Value{}, client.FindOneAndUpdateOptions{})
+			_, err := c.FindOneAndUpdate(ctx, orders, nil, bson.Value{}, client.FindOneAndOptions{})
 			return err
 		}},
 		"sort in updateMany": {"sort", func(ctx context.Context, c *client.Client) error {
@@ -147,7 +148,16 @@ func TestArgumentsAreRefused(t *testing.T) {
 			return err
 		}},
 		"operator in replacement": {"replacement", func(ctx context.Context, c *client.Client) error {
-			_, err := c.ReplaceOne(ctx, orders, nil, doc(t, `{"$set":{}}`), client.ReplaceOptions{})
+			_, err := c.ReplaceOne(ctx, orders, nil, doc(t, `{"$set":{}}`), client.UpdateOptions{})
+			return err
+		}},
+		"arrayFilters in a replacement": {"arrayFilters", func(ctx context.Context, c *client.Client) error {
+			_, err := c.ReplaceOne(ctx, orders, nil, doc(t, `{}`), client.UpdateOptions{ArrayFilters: array(t, `[]`)})
+			return err
+		}},
+		"arrayFilters in FindOneAndReplace": {"arrayFilters", func(ctx context.Context, c *client.Client) error {
+			opt := client.FindOneAndOptions{ArrayFilters: array(t, `[]`)}
+			_, err := c.FindOneAndReplace(ctx, orders, nil, doc(t, `{}`), opt)
 			return err
 		}},
 		"no documents": {"documents", func(ctx context.Context, c *client.Client) error {
@@ -156,7 +166,9 @@ func TestArgumentsAreRefused(t *testing.T) {
 		}},
 		"w: 0 with journal": {"writeConcern", func(ctx context.Context, c *client.Client) error {
 			_, err := c.DeleteOne(ctx, orders, nil, client.DeleteOptions{
-				WriteConcern: &client.WriteConcern{Nodes: new(int32(0)), Journal: new(true)},
+				Common: client.Common{
+					WriteConcern: &client.WriteConcern{Nodes: new(int32(0)), Journal: new(true)},
+				},
 			})
 			return err
 		}},
@@ -181,6 +193,87 @@ func TestArgumentsAreRefused(t *testing.T) {
 	}
 }
 
+// TestOptionsWithoutUse sets each option that an operation cannot use, one at a time.
+func TestOptionsWithoutUse(t *testing.T) {
+	common := map[string]client.Common{
+		"comment":        {Comment: bson.Int32Value(1)},
+		"readConcern":    {ReadConcern: &client.ReadConcern{}},
+		"writeConcern":   {WriteConcern: &client.WriteConcern{}},
+		"readPreference": {ReadPreference: &selection.ReadPreference{}},
+		"options":        {Extra: doc(t, `{}`)},
+	}
+	type call func(context.Context, *client.Client, client.Common) error
+	read := func(ctx context.Context, c *client.Client, o client.Common) error {
+		_, err := c.Find(ctx, orders, client.FindOptions{Common: o})
+		return err
+	}
+	written := func(ctx context.Context, c *client.Client, o client.Common) error {
+		_, err := c.DeleteOne(ctx, orders, nil, client.DeleteOptions{Common: o})
+		return err
+	}
+	command := func(ctx context.Context, c *client.Client, o client.Common) error {
+		_, err := c.RunCommand(ctx, "admin", doc(t, `{"ping":1}`), client.RunCommandOptions{Common: o})
+		return err
+	}
+	cursorCommand := func(ctx context.Context, c *client.Client, o client.Common) error {
+		_, err := c.RunCursorCommand(ctx, "shop", doc(t, `{"find":"orders"}`), client.RunCursorCommandOptions{Common: o})
+		return err
+	}
+	findOne := func(opt client.FindOptions) call {
+		return func(ctx context.Context, c *client.Client, _ client.Common) error {
+			_, _, err := c.FindOne(ctx, orders, opt)
+			return err
+		}
+	}
+	findOneAndDelete := func(opt client.FindOneAndOptions) call {
+		return func(ctx context.Context, c *client.Client, _ client.Common) error {
+			_, err := c.FindOneAndDelete(ctx, orders, nil, opt)
+			return err
+		}
+	}
+	tests := []struct {
+		name, option string
+		call         call
+	}{
+		{"Find", "writeConcern", read},
+		{"DeleteOne", "readConcern", written},
+		{"DeleteOne", "readPreference", written},
+		{"RunCommand", "comment", command},
+		{"RunCommand", "readConcern", command},
+		{"RunCommand", "writeConcern", command},
+		{"RunCommand", "options", command},
+		{"RunCursorCommand", "readConcern", cursorCommand},
+		{"RunCursorCommand", "writeConcern", cursorCommand},
+		{"RunCursorCommand", "options", cursorCommand},
+		{"FindOne", "limit", findOne(client.FindOptions{Limit: new(int64(1))})},
+		{"FindOne", "batchSize", findOne(client.FindOptions{BatchSize: new(int32(1))})},
+		{"FindOne", "singleBatch", findOne(client.FindOptions{SingleBatch: new(true)})},
+		{"FindOne", "maxAwaitTimeMS", findOne(client.FindOptions{MaxAwaitTimeMS: new(int64(1))})},
+		{"FindOne", "tailable", findOne(client.FindOptions{Tailable: new(true)})},
+		{"FindOne", "awaitData", findOne(client.FindOptions{AwaitData: new(true)})},
+		{"FindOne", "noCursorTimeout", findOne(client.FindOptions{NoCursorTimeout: new(true)})},
+		{"FindOne", "timeoutMode", findOne(client.FindOptions{TimeoutMode: client.Iteration})},
+		{"FindOneAndDelete", "arrayFilters", findOneAndDelete(client.FindOneAndOptions{ArrayFilters: array(t, `[]`)})},
+		{
+			"FindOneAndDelete", "bypassDocumentValidation",
+			findOneAndDelete(client.FindOneAndOptions{BypassDocumentValidation: new(true)}),
+		},
+		{
+			"FindOneAndDelete", "returnDocument",
+			findOneAndDelete(client.FindOneAndOptions{ReturnDocument: client.ReturnAfter}),
+		},
+		{"FindOneAndDelete", "upsert", findOneAndDelete(client.FindOneAndOptions{Upsert: new(true)})},
+	}
+	run(t, nil, func(t *testing.T, _ *mongotest.Server, c *client.Client) {
+		for _, tt := range tests {
+			err := tt.call(t.Context(), c, common[tt.option])
+			if e, ok := errors.AsType[*client.ArgumentError](err); !ok || e.Argument != tt.option {
+				t.Errorf("%s() with %s = %v, want an ArgumentError of it", tt.name, tt.option, err)
+			}
+		}
+	})
+}
+
 func TestReadConcernAndPreferenceAreInherited(t *testing.T) {
 	cfg := connstring.Config{ReadConcernLevel: "majority", ReadPreference: "secondary", DirectConnection: new(true)}
 	handlers := mongotest.Handlers{"hello": helloWith(t, `{"setName":"rs","secondary":true,"isWritablePrimary":false,"maxWireVersion":21}`)}
@@ -188,7 +281,7 @@ func TestReadConcernAndPreferenceAreInherited(t *testing.T) {
 		if _, err := c.EstimatedDocumentCount(t.Context(), orders, client.EstimatedDocumentCountOptions{}); mongoerr.Code(err) != 59 {
 			t.Fatalf("EstimatedDocumentCount() = %v, want what the server answers", err)
 		}
-		_, _, err := c.FindOne(t.Context(), orders, client.FindOneOptions{ReadConcern: &client.ReadConcern{}})
+		_, _, err := c.FindOne(t.Context(), orders, client.FindOptions{Common: client.Common{ReadConcern: &client.ReadConcern{}}})
 		if err != nil {
 			t.Fatalf("FindOne() = %v", err)
 		}
@@ -218,8 +311,9 @@ func TestAggregateSends(t *testing.T) {
 		want string
 	}{
 		{"collection", orders, client.AggregateOptions{
-			Pipeline: array(t, `[{"$match":{}}]`), BatchSize: new(int32(0)), Let: doc(t, `{"x":1}`), AllowDiskUse: new(true),
-			WriteConcern: &client.WriteConcern{Tag: "majority"}, BypassDocumentValidation: new(false),
+			Common:   client.Common{WriteConcern: &client.WriteConcern{Tag: "majority"}},
+			Pipeline: array(t, `[{"$match":{}}]`), BatchSize: new(int32(0)), Let: doc(t, `{"x":1}`),
+			AllowDiskUse: new(true), BypassDocumentValidation: new(false),
 		}, `{"aggregate":"orders","pipeline":[{"$match":{}}],"cursor":{"batchSize":0},"allowDiskUse":true,` +
 			`"bypassDocumentValidation":false,"let":{"x":1},"maxTimeMS":60000}`},
 		{
@@ -229,7 +323,8 @@ func TestAggregateSends(t *testing.T) {
 			`{"aggregate":1,"pipeline":[],"cursor":{}}`,
 		},
 		{"output", orders, client.AggregateOptions{
-			Pipeline: out, BatchSize: new(int32(5)), TimeoutMode: client.Iteration, WriteConcern: &client.WriteConcern{Tag: "majority"},
+			Common:   client.Common{WriteConcern: &client.WriteConcern{Tag: "majority"}},
+			Pipeline: out, BatchSize: new(int32(5)), TimeoutMode: client.Iteration,
 		}, `{"aggregate":"orders","pipeline":[{"$match":{}},{"$out":"other"}],"cursor":{},"writeConcern":{"w":"majority"},"maxTimeMS":60000}`},
 	}
 	for _, tt := range tests {
@@ -284,7 +379,7 @@ func TestCountsAndDistinct(t *testing.T) {
 		if n, err := c.EstimatedDocumentCount(t.Context(), orders, client.EstimatedDocumentCountOptions{}); n != 8 || err != nil {
 			t.Errorf("EstimatedDocumentCount() = %v, %v, want 8", n, err)
 		}
-		values, err := c.Distinct(t.Context(), orders, "a", client.DistinctOptions{Comment: bson.NullValue()})
+		values, err := c.Distinct(t.Context(), orders, "a", client.DistinctOptions{Common: client.Common{Comment: bson.NullValue()}})
 		if err != nil || values.Len() != 2 {
 			t.Errorf("Distinct() = %v, %v, want 2 values", values, err)
 		}
@@ -317,7 +412,7 @@ func TestMalformedReplies(t *testing.T) {
 		return err
 	}
 	findOne := func(ctx context.Context, c *client.Client) error {
-		_, _, err := c.FindOne(ctx, orders, client.FindOneOptions{})
+		_, _, err := c.FindOne(ctx, orders, client.FindOptions{})
 		return err
 	}
 	count := func(ctx context.Context, c *client.Client) error {
@@ -337,7 +432,7 @@ func TestMalformedReplies(t *testing.T) {
 		return err
 	}
 	findAndDelete := func(ctx context.Context, c *client.Client) error {
-		_, err := c.FindOneAndDelete(ctx, orders, nil, client.FindOneAndDeleteOptions{})
+		_, err := c.FindOneAndDelete(ctx, orders, nil, client.FindOneAndOptions{})
 		return err
 	}
 	tests := []struct {

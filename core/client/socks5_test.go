@@ -195,7 +195,7 @@ func TestSOCKS5Microsocks(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer func() { _ = c.Close(context.Background()) }()
-			found, ok, err := c.FindOne(t.Context(), orders, client.FindOneOptions{})
+			found, ok, err := c.FindOne(t.Context(), orders, client.FindOptions{})
 			if tt.ok {
 				if err != nil || !ok || text(t, found) != `{"_id":1}` {
 					t.Errorf("FindOne() = %v, %v, %v", found, ok, err)

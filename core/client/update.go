@@ -18,38 +18,28 @@ func (c *Client) UpdateOne(ctx context.Context, ns Namespace, filter bson.Raw, u
 func (c *Client) UpdateMany(ctx context.Context, ns Namespace, filter bson.Raw, update bson.Value, opt UpdateOptions) (UpdateResult, error) {
 	var ck check
 	ck.update(update)
-	if opt.Sort != nil {
-		ck.refuse("sort", "is for an update of one document")
-	}
+	ck.unused("sort", opt.Sort != nil, "an update of one document")
 	return c.update(ctx, ns, updateCommand{filter: filter, update: update, opt: opt, multi: true}, &ck)
 }
 
 // ReplaceOne replaces the first document that matches; replacement must not begin with an operator.
-func (c *Client) ReplaceOne(ctx context.Context, ns Namespace, filter, replacement bson.Raw, opt ReplaceOptions) (UpdateResult, error) {
+func (c *Client) ReplaceOne(ctx context.Context, ns Namespace, filter, replacement bson.Raw, opt UpdateOptions) (UpdateResult, error) {
 	var ck check
 	ck.replacement(replacement)
-	return c.update(ctx, ns, updateCommand{filter: filter, update: bson.DocumentValue(replacement), opt: opt.update()}, &ck)
-}
-
-func (o *ReplaceOptions) update() UpdateOptions {
-	return UpdateOptions{
-		BypassDocumentValidation: o.BypassDocumentValidation, Collation: o.Collation, Comment: o.Comment, Hint: o.Hint, Let: o.Let,
-		Sort: o.Sort, Upsert: o.Upsert, WriteConcern: o.WriteConcern, Extra: o.Extra, RunOn: o.RunOn,
-	}
+	ck.unused("arrayFilters", opt.ArrayFilters != nil, "an update by operators")
+	return c.update(ctx, ns, updateCommand{filter: filter, update: bson.DocumentValue(replacement), opt: opt}, &ck)
 }
 
 func (c *Client) update(ctx context.Context, ns Namespace, cmd updateCommand, ck *check) (UpdateResult, error) {
 	ck.namespace(ns)
 	ck.hint(cmd.opt.Hint)
-	ck.extra(cmd.opt.Extra, updateFields)
+	ck.common(&cmd.opt.Common, writeOptions, updateFields)
 	cmd.collection, cmd.writeConcern = ns.Collection, c.writeConcernFor(ctx, cmd.opt.WriteConcern, ck)
 	if ck.err != nil {
 		return UpdateResult{}, ck.err
 	}
-	res, err := c.runner.Run(ctx, &operation.Operation{
-		Database: ns.Database, Command: &cmd, Kind: operation.Write, Unacknowledged: unacknowledged(cmd.writeConcern),
-		DeadlineAsMaxTime: true, RunOn: cmd.opt.RunOn,
-	})
+	op := write(ns, &cmd, cmd.writeConcern, &cmd.opt.Common)
+	res, err := c.runner.Run(ctx, &op)
 	out := UpdateResult{Acknowledged: !unacknowledged(cmd.writeConcern), WriteConcernError: res.WriteConcernError}
 	if err != nil || !out.Acknowledged {
 		return out, err

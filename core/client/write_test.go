@@ -20,7 +20,7 @@ var unacknowledged = &client.WriteConcern{Nodes: new(int32(0))}
 
 func TestInsertOne(t *testing.T) {
 	run(t, nil, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
-		res, err := c.InsertOne(t.Context(), orders, doc(t, `{"a":1}`), client.InsertOneOptions{Comment: bson.StringValue("x")})
+		res, err := c.InsertOne(t.Context(), orders, doc(t, `{"a":1}`), client.InsertOneOptions{Common: client.Common{Comment: bson.StringValue("x")}})
 		id, ok := res.InsertedID.ObjectID()
 		if err != nil || !res.Acknowledged || !ok {
 			t.Fatalf("InsertOne() = %+v, %v, want a generated _id", res, err)
@@ -227,19 +227,19 @@ func TestTooLargeDocumentIsRefused(t *testing.T) {
 func TestUnacknowledgedWrites(t *testing.T) {
 	run(t, nil, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
 		ctx := t.Context()
-		if res, err := c.InsertOne(ctx, orders, doc(t, `{"_id":1}`), client.InsertOneOptions{WriteConcern: unacknowledged}); err != nil || res.Acknowledged {
+		if res, err := c.InsertOne(ctx, orders, doc(t, `{"_id":1}`), client.InsertOneOptions{Common: client.Common{WriteConcern: unacknowledged}}); err != nil || res.Acknowledged {
 			t.Errorf("InsertOne() = %+v, %v", res, err)
 		}
-		if res, err := c.InsertMany(ctx, orders, numbered(t, 2), client.InsertManyOptions{WriteConcern: unacknowledged}); err != nil || res.Acknowledged || len(res.InsertedIDs) != 2 {
+		if res, err := c.InsertMany(ctx, orders, numbered(t, 2), client.InsertManyOptions{Common: client.Common{WriteConcern: unacknowledged}}); err != nil || res.Acknowledged || len(res.InsertedIDs) != 2 {
 			t.Errorf("InsertMany() = %+v, %v", res, err)
 		}
-		if res, err := c.UpdateOne(ctx, orders, nil, bson.ArrayValue(nil), client.UpdateOptions{WriteConcern: unacknowledged}); err != nil || res.Acknowledged {
+		if res, err := c.UpdateOne(ctx, orders, nil, bson.ArrayValue(nil), client.UpdateOptions{Common: client.Common{WriteConcern: unacknowledged}}); err != nil || res.Acknowledged {
 			t.Errorf("UpdateOne() = %+v, %v", res, err)
 		}
-		if res, err := c.DeleteOne(ctx, orders, nil, client.DeleteOptions{WriteConcern: unacknowledged}); err != nil || res.Acknowledged {
+		if res, err := c.DeleteOne(ctx, orders, nil, client.DeleteOptions{Common: client.Common{WriteConcern: unacknowledged}}); err != nil || res.Acknowledged {
 			t.Errorf("DeleteOne() = %+v, %v", res, err)
 		}
-		if res, err := c.FindOneAndDelete(ctx, orders, nil, client.FindOneAndDeleteOptions{WriteConcern: unacknowledged}); err != nil || res.Acknowledged {
+		if res, err := c.FindOneAndDelete(ctx, orders, nil, client.FindOneAndOptions{Common: client.Common{WriteConcern: unacknowledged}}); err != nil || res.Acknowledged {
 			t.Errorf("FindOneAndDelete() = %+v, %v", res, err)
 		}
 		synctest.Wait()
@@ -260,10 +260,10 @@ func TestUnacknowledgedWrites(t *testing.T) {
 
 func TestUpdates(t *testing.T) {
 	all := client.UpdateOptions{
+		Common:       client.Common{Comment: bson.StringValue("c"), WriteConcern: &client.WriteConcern{Nodes: new(int32(1)), Journal: new(false), WTimeoutMS: new(int64(5))}, Extra: doc(t, `{"more":1}`)},
 		ArrayFilters: array(t, `[{"x":1}]`), BypassDocumentValidation: new(true), Collation: doc(t, `{"locale":"de"}`),
-		Comment: bson.StringValue("c"), Hint: bson.DocumentValue(doc(t, `{"a":1}`)), Let: doc(t, `{"v":1}`), Sort: doc(t, `{"a":1}`),
-		Upsert: new(true), WriteConcern: &client.WriteConcern{Nodes: new(int32(1)), Journal: new(false), WTimeoutMS: new(int64(5))},
-		Extra: doc(t, `{"more":1}`),
+		Hint: bson.DocumentValue(doc(t, `{"a":1}`)), Let: doc(t, `{"v":1}`), Sort: doc(t, `{"a":1}`),
+		Upsert: new(true),
 	}
 	set := bson.DocumentValue(doc(t, `{"$set":{"a":1}}`))
 	tests := []struct {
@@ -294,7 +294,7 @@ func TestUpdates(t *testing.T) {
 		{
 			"replaceOne, upsert", `{"n":1,"nModified":0,"upserted":[{"index":0,"_id":null}],"ok":1}`,
 			func(ctx context.Context, c *client.Client) (client.UpdateResult, error) {
-				return c.ReplaceOne(ctx, orders, nil, doc(t, `{}`), client.ReplaceOptions{Upsert: new(true)})
+				return c.ReplaceOne(ctx, orders, nil, doc(t, `{}`), client.UpdateOptions{Upsert: new(true)})
 			},
 			`{"update":"orders","ordered":true,"updates":[{"q":{},"u":{},"upsert":true}]}`,
 			"matched 0 modified 0 upserted 1 null",
@@ -348,7 +348,7 @@ func TestFindOneAnd(t *testing.T) {
 		{
 			"update", `{"value":{"_id":1},"ok":1}`,
 			func(ctx context.Context, c *client.Client) (client.FindOneAndResult, error) {
-				return c.FindOneAndUpdate(ctx, orders, nil, set, client.FindOneAndUpdateOptions{
+				return c.FindOneAndUpdate(ctx, orders, nil, set, client.FindOneAndOptions{
 					ReturnDocument: client.ReturnAfter, Projection: doc(t, `{"_id":1}`), ArrayFilters: array(t, `[{"x":1}]`), Upsert: new(false),
 				})
 			},
@@ -359,14 +359,14 @@ func TestFindOneAnd(t *testing.T) {
 		{
 			"replace", `{"value":null,"ok":1}`,
 			func(ctx context.Context, c *client.Client) (client.FindOneAndResult, error) {
-				return c.FindOneAndReplace(ctx, orders, nil, doc(t, `{}`), client.FindOneAndReplaceOptions{ReturnDocument: client.ReturnBefore})
+				return c.FindOneAndReplace(ctx, orders, nil, doc(t, `{}`), client.FindOneAndOptions{ReturnDocument: client.ReturnBefore})
 			},
 			`{"findAndModify":"orders","query":{},"update":{},"new":false}`, ``,
 		},
 		{
 			"delete", `{"ok":1}`,
 			func(ctx context.Context, c *client.Client) (client.FindOneAndResult, error) {
-				return c.FindOneAndDelete(ctx, orders, doc(t, `{"a":1}`), client.FindOneAndDeleteOptions{Sort: doc(t, `{"a":1}`), MaxTimeMS: new(int64(9))})
+				return c.FindOneAndDelete(ctx, orders, doc(t, `{"a":1}`), client.FindOneAndOptions{Sort: doc(t, `{"a":1}`), MaxTimeMS: new(int64(9))})
 			},
 			`{"findAndModify":"orders","query":{"a":1},"sort":{"a":1},"remove":true,"maxTimeMS":9}`, ``,
 		},
@@ -390,15 +390,15 @@ func TestHintGates(t *testing.T) {
 	old := mongotest.Handlers{"hello": helloWith(t, `{"maxWireVersion":7}`)}
 	run(t, old, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
 		hint := bson.StringValue("a_1")
-		_, err := c.UpdateOne(t.Context(), orders, nil, bson.ArrayValue(nil), client.UpdateOptions{Hint: hint, WriteConcern: unacknowledged})
+		_, err := c.UpdateOne(t.Context(), orders, nil, bson.ArrayValue(nil), client.UpdateOptions{Common: client.Common{WriteConcern: unacknowledged}, Hint: hint})
 		if !errors.As(err, new(*client.ArgumentError)) {
 			t.Errorf("UpdateOne() = %v, want the hint to be refused", err)
 		}
-		_, err = c.DeleteOne(t.Context(), orders, nil, client.DeleteOptions{Hint: hint, WriteConcern: unacknowledged})
+		_, err = c.DeleteOne(t.Context(), orders, nil, client.DeleteOptions{Common: client.Common{WriteConcern: unacknowledged}, Hint: hint})
 		if !errors.As(err, new(*client.ArgumentError)) {
 			t.Errorf("DeleteOne() = %v, want the hint to be refused", err)
 		}
-		_, err = c.FindOneAndDelete(t.Context(), orders, nil, client.FindOneAndDeleteOptions{Hint: hint})
+		_, err = c.FindOneAndDelete(t.Context(), orders, nil, client.FindOneAndOptions{Hint: hint})
 		if !errors.As(err, new(*client.ArgumentError)) {
 			t.Errorf("FindOneAndDelete() = %v, want the hint to be refused", err)
 		}

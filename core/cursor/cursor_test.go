@@ -80,7 +80,7 @@ func find(t testing.TB, c *client.Client, opt client.FindOptions) *cursor.Cursor
 
 func TestNext(t *testing.T) {
 	run(t, 5, nil, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
-		cur := find(t, c, client.FindOptions{BatchSize: new(int32(2)), Comment: bson.StringValue("c")})
+		cur := find(t, c, client.FindOptions{Common: client.Common{Comment: bson.StringValue("c")}, BatchSize: new(int32(2))})
 		if cur.Done() || cur.ID() == 0 {
 			t.Errorf("a new cursor: Done() = %v, ID() = %d", cur.Done(), cur.ID())
 		}
@@ -180,7 +180,7 @@ func TestCommentNeedsAVersion(t *testing.T) {
 	old := mongotest.Handlers{"hello": mongotest.Always(mongotest.Document(
 		doc(t, `{"isWritablePrimary":true,"helloOk":true,"minWireVersion":0,"maxWireVersion":8,"ok":1}`)))}
 	run(t, 3, old, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
-		cur := find(t, c, client.FindOptions{BatchSize: new(int32(2)), Comment: bson.StringValue("c")})
+		cur := find(t, c, client.FindOptions{Common: client.Common{Comment: bson.StringValue("c")}, BatchSize: new(int32(2))})
 		for _, err := range cur.Batches(t.Context()) {
 			if err != nil {
 				t.Errorf("Batches() = %v", err)

@@ -360,7 +360,7 @@ func TestPinBudget(t *testing.T) {
 // LB-023: Close interrupts a Next that is under way, and begins when that has ended.
 func TestCloseDuringNext(t *testing.T) {
 	test := func(t *testing.T, c *client.Client, hang func()) {
-		cur := find(t, c, client.FindOptions{BatchSize: new(int32(2)), RunOn: true})
+		cur := find(t, c, client.FindOptions{Common: client.Common{RunOn: true}, BatchSize: new(int32(2))})
 		if _, err := cur.Next(t.Context()); err != nil {
 			t.Fatal(err)
 		}

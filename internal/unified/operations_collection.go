@@ -34,12 +34,12 @@ var collectionOperations = table[*collection]{
 
 func findCursor(c *collection, a *arguments) opener {
 	options := client.FindOptions{
-		Filter: a.must("filter").document("filter"), Sort: a.document("sort"), Projection: a.document("projection"), Hint: a.value("hint"),
-		Skip: a.int64("skip"), Limit: a.int64("limit"), BatchSize: a.int32("batchSize"), Comment: a.value("comment"),
+		Common: client.Common{Comment: a.value("comment"), ReadConcern: c.inherit.readConcern, ReadPreference: c.inherit.readPreference},
+		Filter: a.must("filter").document("filter"), Sort: a.document("sort"), Projection: a.document("projection"),
+		Hint: a.value("hint"), Skip: a.int64("skip"), Limit: a.int64("limit"), BatchSize: a.int32("batchSize"),
 		MaxTimeMS: a.int64("maxTimeMS"), Collation: a.document("collation"), Let: a.document("let"),
 		AllowDiskUse: a.bool("allowDiskUse"), ShowRecordID: a.bool("showRecordId"), ReturnKey: a.bool("returnKey"),
 		Max: a.document("max"), Min: a.document("min"), NoCursorTimeout: a.bool("noCursorTimeout"),
-		ReadConcern: c.inherit.readConcern, ReadPreference: c.inherit.readPreference,
 	}
 	return func(ctx context.Context) (*cursor.Cursor, error) { return c.client.Find(ctx, c.ns, options) }
 }
@@ -49,10 +49,11 @@ func find(_ *run, c *collection, a *arguments) action { return drained(findCurso
 func createFindCursor(_ *run, c *collection, a *arguments) action { return opened(findCursor(c, a)) }
 
 func findOne(_ *run, c *collection, a *arguments) action {
-	options := client.FindOneOptions{
-		Filter: a.must("filter").document("filter"), Sort: a.document("sort"), Projection: a.document("projection"), Hint: a.value("hint"),
-		Skip: a.int64("skip"), Comment: a.value("comment"), MaxTimeMS: a.int64("maxTimeMS"), Collation: a.document("collation"),
-		Let: a.document("let"), ReadConcern: c.inherit.readConcern, ReadPreference: c.inherit.readPreference,
+	options := client.FindOptions{
+		Common: client.Common{Comment: a.value("comment"), ReadConcern: c.inherit.readConcern, ReadPreference: c.inherit.readPreference},
+		Filter: a.must("filter").document("filter"), Sort: a.document("sort"), Projection: a.document("projection"),
+		Hint: a.value("hint"), Skip: a.int64("skip"), MaxTimeMS: a.int64("maxTimeMS"),
+		Collation: a.document("collation"), Let: a.document("let"),
 	}
 	return func(ctx context.Context) outcome {
 		doc, found, err := c.client.FindOne(ctx, c.ns, options)
@@ -73,10 +74,11 @@ func aggregateCollection(_ *run, c *collection, a *arguments) action {
 
 func aggregate(c *observed, ns client.Namespace, inherit inherited, a *arguments) action {
 	options := client.AggregateOptions{
-		Pipeline: a.must("pipeline").array("pipeline"), AllowDiskUse: a.bool("allowDiskUse"), BatchSize: a.int32("batchSize"),
-		BypassDocumentValidation: a.bool("bypassDocumentValidation"), Collation: a.document("collation"), Comment: a.value("comment"),
-		Hint: a.value("hint"), Let: a.document("let"), MaxTimeMS: a.int64("maxTimeMS"), MaxAwaitTimeMS: a.int64("maxAwaitTimeMS"),
-		ReadConcern: inherit.readConcern, ReadPreference: inherit.readPreference, WriteConcern: inherit.writeConcern,
+		Common:   client.Common{Comment: a.value("comment"), ReadConcern: inherit.readConcern, ReadPreference: inherit.readPreference, WriteConcern: inherit.writeConcern},
+		Pipeline: a.must("pipeline").array("pipeline"), AllowDiskUse: a.bool("allowDiskUse"),
+		BatchSize: a.int32("batchSize"), BypassDocumentValidation: a.bool("bypassDocumentValidation"),
+		Collation: a.document("collation"), Hint: a.value("hint"), Let: a.document("let"),
+		MaxTimeMS: a.int64("maxTimeMS"), MaxAwaitTimeMS: a.int64("maxAwaitTimeMS"),
 	}
 	return drained(func(ctx context.Context) (*cursor.Cursor, error) { return c.Aggregate(ctx, ns, options) })
 }
@@ -84,8 +86,9 @@ func aggregate(c *observed, ns client.Namespace, inherit inherited, a *arguments
 func distinct(_ *run, c *collection, a *arguments) action {
 	name := a.must("fieldName").text("fieldName")
 	options := client.DistinctOptions{
-		Filter: a.must("filter").document("filter"), Collation: a.document("collation"), Comment: a.value("comment"), Hint: a.value("hint"),
-		MaxTimeMS: a.int64("maxTimeMS"), ReadConcern: c.inherit.readConcern, ReadPreference: c.inherit.readPreference,
+		Common: client.Common{Comment: a.value("comment"), ReadConcern: c.inherit.readConcern, ReadPreference: c.inherit.readPreference},
+		Filter: a.must("filter").document("filter"), Collation: a.document("collation"), Hint: a.value("hint"),
+		MaxTimeMS: a.int64("maxTimeMS"),
 	}
 	return func(ctx context.Context) outcome {
 		values, err := c.client.Distinct(ctx, c.ns, name, options)
@@ -95,9 +98,9 @@ func distinct(_ *run, c *collection, a *arguments) action {
 
 func countDocuments(_ *run, c *collection, a *arguments) action {
 	options := client.CountDocumentsOptions{
-		Filter: a.must("filter").document("filter"), Collation: a.document("collation"), Comment: a.value("comment"), Hint: a.value("hint"),
+		Common: client.Common{Comment: a.value("comment"), ReadConcern: c.inherit.readConcern, ReadPreference: c.inherit.readPreference},
+		Filter: a.must("filter").document("filter"), Collation: a.document("collation"), Hint: a.value("hint"),
 		Limit: a.int64("limit"), Skip: a.int64("skip"), MaxTimeMS: a.int64("maxTimeMS"),
-		ReadConcern: c.inherit.readConcern, ReadPreference: c.inherit.readPreference,
 	}
 	return func(ctx context.Context) outcome {
 		n, err := c.client.CountDocuments(ctx, c.ns, options)
@@ -107,8 +110,8 @@ func countDocuments(_ *run, c *collection, a *arguments) action {
 
 func estimatedDocumentCount(_ *run, c *collection, a *arguments) action {
 	options := client.EstimatedDocumentCountOptions{
-		Comment: a.value("comment"), MaxTimeMS: a.int64("maxTimeMS"),
-		ReadConcern: c.inherit.readConcern, ReadPreference: c.inherit.readPreference,
+		Common:    client.Common{Comment: a.value("comment"), ReadConcern: c.inherit.readConcern, ReadPreference: c.inherit.readPreference},
+		MaxTimeMS: a.int64("maxTimeMS"),
 	}
 	return func(ctx context.Context) outcome {
 		n, err := c.client.EstimatedDocumentCount(ctx, c.ns, options)
@@ -131,7 +134,8 @@ func written(err error, unconfirmed *mongoerr.WriteConcernError, acknowledged bo
 func insertOne(_ *run, c *collection, a *arguments) action {
 	doc := a.must("document").document("document")
 	options := client.InsertOneOptions{
-		BypassDocumentValidation: a.bool("bypassDocumentValidation"), Comment: a.value("comment"), WriteConcern: c.inherit.writeConcern,
+		Common:                   client.Common{Comment: a.value("comment"), WriteConcern: c.inherit.writeConcern},
+		BypassDocumentValidation: a.bool("bypassDocumentValidation"),
 	}
 	return func(ctx context.Context) outcome {
 		res, err := c.client.InsertOne(ctx, c.ns, doc, options)
@@ -146,8 +150,8 @@ func insertOne(_ *run, c *collection, a *arguments) action {
 func insertMany(_ *run, c *collection, a *arguments) action {
 	docs := a.must("documents").documents("documents")
 	options := client.InsertManyOptions{
-		Ordered: a.bool("ordered"), BypassDocumentValidation: a.bool("bypassDocumentValidation"), Comment: a.value("comment"),
-		WriteConcern: c.inherit.writeConcern,
+		Common:  client.Common{Comment: a.value("comment"), WriteConcern: c.inherit.writeConcern},
+		Ordered: a.bool("ordered"), BypassDocumentValidation: a.bool("bypassDocumentValidation"),
 	}
 	return func(ctx context.Context) outcome {
 		res, err := c.client.InsertMany(ctx, c.ns, docs, options)
@@ -175,9 +179,10 @@ func update(
 	return func(_ *run, c *collection, a *arguments) action {
 		filter, change := a.must("filter").document("filter"), a.must("update").value("update")
 		options := client.UpdateOptions{
+			Common:       client.Common{Comment: a.value("comment"), WriteConcern: c.inherit.writeConcern},
 			ArrayFilters: a.array("arrayFilters"), BypassDocumentValidation: a.bool("bypassDocumentValidation"),
-			Collation: a.document("collation"), Comment: a.value("comment"), Hint: a.value("hint"), Let: a.document("let"),
-			Sort: a.document("sort"), Upsert: a.bool("upsert"), WriteConcern: c.inherit.writeConcern,
+			Collation: a.document("collation"), Hint: a.value("hint"), Let: a.document("let"), Sort: a.document("sort"),
+			Upsert: a.bool("upsert"),
 		}
 		return func(ctx context.Context) outcome {
 			return updated(run1(c.client.Client, ctx, c.ns, filter, change, options))
@@ -187,10 +192,10 @@ func update(
 
 func replaceOne(_ *run, c *collection, a *arguments) action {
 	filter, replacement := a.must("filter").document("filter"), a.must("replacement").document("replacement")
-	options := client.ReplaceOptions{
-		BypassDocumentValidation: a.bool("bypassDocumentValidation"), Collation: a.document("collation"), Comment: a.value("comment"),
+	options := client.UpdateOptions{
+		Common:                   client.Common{Comment: a.value("comment"), WriteConcern: c.inherit.writeConcern},
+		BypassDocumentValidation: a.bool("bypassDocumentValidation"), Collation: a.document("collation"),
 		Hint: a.value("hint"), Let: a.document("let"), Sort: a.document("sort"), Upsert: a.bool("upsert"),
-		WriteConcern: c.inherit.writeConcern,
 	}
 	return func(ctx context.Context) outcome {
 		return updated(c.client.ReplaceOne(ctx, c.ns, filter, replacement, options))
@@ -212,8 +217,8 @@ func remove(
 	return func(_ *run, c *collection, a *arguments) action {
 		filter := a.must("filter").document("filter")
 		options := client.DeleteOptions{
-			Collation: a.document("collation"), Comment: a.value("comment"), Hint: a.value("hint"), Let: a.document("let"),
-			WriteConcern: c.inherit.writeConcern,
+			Common:    client.Common{Comment: a.value("comment"), WriteConcern: c.inherit.writeConcern},
+			Collation: a.document("collation"), Hint: a.value("hint"), Let: a.document("let"),
 		}
 		return func(ctx context.Context) outcome {
 			res, err := run1(c.client.Client, ctx, c.ns, filter, options)
@@ -237,11 +242,12 @@ func returnDocument(a *arguments) client.ReturnDocument {
 
 func findOneAndUpdate(_ *run, c *collection, a *arguments) action {
 	filter, change := a.must("filter").document("filter"), a.must("update").value("update")
-	options := client.FindOneAndUpdateOptions{
+	options := client.FindOneAndOptions{
+		Common:       client.Common{Comment: a.value("comment"), WriteConcern: c.inherit.writeConcern},
 		ArrayFilters: a.array("arrayFilters"), BypassDocumentValidation: a.bool("bypassDocumentValidation"),
-		Collation: a.document("collation"), Comment: a.value("comment"), Hint: a.value("hint"), Let: a.document("let"),
+		Collation: a.document("collation"), Hint: a.value("hint"), Let: a.document("let"),
 		MaxTimeMS: a.int64("maxTimeMS"), Projection: a.document("projection"), ReturnDocument: returnDocument(a),
-		Sort: a.document("sort"), Upsert: a.bool("upsert"), WriteConcern: c.inherit.writeConcern,
+		Sort: a.document("sort"), Upsert: a.bool("upsert"),
 	}
 	return func(ctx context.Context) outcome {
 		return foundOne(c.client.FindOneAndUpdate(ctx, c.ns, filter, change, options))
@@ -250,10 +256,12 @@ func findOneAndUpdate(_ *run, c *collection, a *arguments) action {
 
 func findOneAndReplace(_ *run, c *collection, a *arguments) action {
 	filter, replacement := a.must("filter").document("filter"), a.must("replacement").document("replacement")
-	options := client.FindOneAndReplaceOptions{
-		BypassDocumentValidation: a.bool("bypassDocumentValidation"), Collation: a.document("collation"), Comment: a.value("comment"),
-		Hint: a.value("hint"), Let: a.document("let"), MaxTimeMS: a.int64("maxTimeMS"), Projection: a.document("projection"),
-		ReturnDocument: returnDocument(a), Sort: a.document("sort"), Upsert: a.bool("upsert"), WriteConcern: c.inherit.writeConcern,
+	options := client.FindOneAndOptions{
+		Common:                   client.Common{Comment: a.value("comment"), WriteConcern: c.inherit.writeConcern},
+		BypassDocumentValidation: a.bool("bypassDocumentValidation"), Collation: a.document("collation"),
+		Hint: a.value("hint"), Let: a.document("let"), MaxTimeMS: a.int64("maxTimeMS"),
+		Projection: a.document("projection"), ReturnDocument: returnDocument(a), Sort: a.document("sort"),
+		Upsert: a.bool("upsert"),
 	}
 	return func(ctx context.Context) outcome {
 		return foundOne(c.client.FindOneAndReplace(ctx, c.ns, filter, replacement, options))
@@ -262,10 +270,10 @@ func findOneAndReplace(_ *run, c *collection, a *arguments) action {
 
 func findOneAndDelete(_ *run, c *collection, a *arguments) action {
 	filter := a.must("filter").document("filter")
-	options := client.FindOneAndDeleteOptions{
-		Collation: a.document("collation"), Comment: a.value("comment"), Hint: a.value("hint"), Let: a.document("let"),
+	options := client.FindOneAndOptions{
+		Common:    client.Common{Comment: a.value("comment"), WriteConcern: c.inherit.writeConcern},
+		Collation: a.document("collation"), Hint: a.value("hint"), Let: a.document("let"),
 		MaxTimeMS: a.int64("maxTimeMS"), Projection: a.document("projection"), Sort: a.document("sort"),
-		WriteConcern: c.inherit.writeConcern,
 	}
 	return func(ctx context.Context) outcome {
 		return foundOne(c.client.FindOneAndDelete(ctx, c.ns, filter, options))

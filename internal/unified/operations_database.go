@@ -54,7 +54,7 @@ func commandOf(a *arguments) bson.Raw {
 }
 
 func runCommand(_ *run, d *database, a *arguments) action {
-	command, options := commandOf(a), client.RunCommandOptions{ReadPreference: a.readPreference("readPreference")}
+	command, options := commandOf(a), client.RunCommandOptions{Common: client.Common{ReadPreference: a.readPreference("readPreference")}}
 	return func(ctx context.Context) outcome {
 		reply, err := d.client.RunCommand(ctx, d.name, command, options)
 		if err != nil {
@@ -73,8 +73,8 @@ func commandCursor(d *database, a *arguments) opener {
 	command := commandOf(a)
 	kind := a.text("cursorType")
 	options := client.RunCursorCommandOptions{
-		ReadPreference: a.readPreference("readPreference"),
-		BatchSize:      a.int32("batchSize"), MaxTimeMS: a.int64("maxTimeMS"), Comment: a.value("comment"),
+		Common:    client.Common{ReadPreference: a.readPreference("readPreference"), Comment: a.value("comment")},
+		BatchSize: a.int32("batchSize"), MaxTimeMS: a.int64("maxTimeMS"),
 	}
 	var known bool
 	if options.CursorType, known = cursorTypes[kind]; !known && a.err == nil {

@@ -45,7 +45,7 @@ func New(cfg Config) *Server { return &Server{cfg: cfg} }
 func (s *Server) RunCommand(ctx context.Context, req *mooringv1.RunCommandRequest) (*mooringv1.RunCommandResponse, error) {
 	r := request.Read(ctx, req, req.Statement)
 	cmd := readCommand(r, req.GetCommand())
-	opt := client.RunCommandOptions{ReadPreference: r.ReadPreference(req.GetReadPreference()), RunOn: true}
+	opt := client.RunCommandOptions{Common: client.Common{ReadPreference: r.ReadPreference(req.GetReadPreference()), RunOn: true}}
 	if err := r.Err(); err != nil {
 		return nil, err
 	}
@@ -149,11 +149,13 @@ func readCursorCommand(r *request.Reader, req cursorCommand) (bson.Raw, client.R
 		batchSize, maxTime, kind = req.BatchSize, req.MaxTimeMs, req.CursorType
 	}
 	return readCommand(r, req.GetCommand()), client.RunCursorCommandOptions{
-		ReadPreference: r.ReadPreference(req.GetReadPreference()),
-		CursorType:     r.CursorType(kind),
-		BatchSize:      r.BatchSize(batchSize),
-		MaxTimeMS:      request.Copy(r.MaxTimeMS(maxTime)),
-		Comment:        r.Value("comment", req.GetComment()),
+		Common: client.Common{
+			ReadPreference: r.ReadPreference(req.GetReadPreference()),
+			Comment:        r.Value("comment", req.GetComment()),
+		},
+		CursorType: r.CursorType(kind),
+		BatchSize:  r.BatchSize(batchSize),
+		MaxTimeMS:  request.Copy(r.MaxTimeMS(maxTime)),
 	}
 }
 

@@ -67,20 +67,22 @@ func aggregateOptions(r *request.Reader, req *mooringv1.AggregateRequest) client
 		r.Refuse("collection", "is empty")
 	}
 	opt := client.AggregateOptions{
+		Common: client.Common{
+			Comment:        r.Value("comment", req.GetComment()),
+			ReadConcern:    r.ReadConcern(req.GetReadConcern()),
+			ReadPreference: r.ReadPreference(req.GetReadPreference()),
+			WriteConcern:   r.WriteConcern(req.GetWriteConcern()),
+			Extra:          r.Document("options", req.GetOptions()),
+		},
 		Pipeline:                 r.Array("pipeline", req.GetPipeline()),
 		AllowDiskUse:             req.AllowDiskUse,
 		BatchSize:                r.BatchSize(req.BatchSize),
 		BypassDocumentValidation: req.BypassDocumentValidation,
 		Collation:                r.Document("collation", req.GetCollation()),
-		Comment:                  r.Value("comment", req.GetComment()),
 		Hint:                     r.Hint(req.GetHint()),
 		Let:                      r.Document("let", req.GetLet()),
 		MaxTimeMS:                r.MaxTimeMS(req.MaxTimeMs),
 		MaxAwaitTimeMS:           r.MaxAwaitTimeMS(req.MaxAwaitTimeMs),
-		ReadConcern:              r.ReadConcern(req.GetReadConcern()),
-		ReadPreference:           r.ReadPreference(req.GetReadPreference()),
-		WriteConcern:             r.WriteConcern(req.GetWriteConcern()),
-		Extra:                    r.Document("options", req.GetOptions()),
 	}
 	if opt.Extra.Has("explain") {
 		r.Refuse("options.explain",

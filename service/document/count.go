@@ -15,14 +15,16 @@ func (s *Server) Distinct(ctx context.Context, req *mooringv1.DistinctRequest) (
 		r.Refuse("fieldName", "is required")
 	}
 	opt := client.DistinctOptions{
-		Filter:         r.Document("filter", req.GetFilter()),
-		Collation:      r.Document("collation", req.GetCollation()),
-		Comment:        r.Value("comment", req.GetComment()),
-		Hint:           r.Hint(req.GetHint()),
-		MaxTimeMS:      r.MaxTimeMS(req.MaxTimeMs),
-		ReadConcern:    r.ReadConcern(req.GetReadConcern()),
-		ReadPreference: r.ReadPreference(req.GetReadPreference()),
-		Extra:          r.Document("options", req.GetOptions()),
+		Common: client.Common{
+			Comment:        r.Value("comment", req.GetComment()),
+			ReadConcern:    r.ReadConcern(req.GetReadConcern()),
+			ReadPreference: r.ReadPreference(req.GetReadPreference()),
+			Extra:          r.Document("options", req.GetOptions()),
+		},
+		Filter:    r.Document("filter", req.GetFilter()),
+		Collation: r.Document("collation", req.GetCollation()),
+		Hint:      r.Hint(req.GetHint()),
+		MaxTimeMS: r.MaxTimeMS(req.MaxTimeMs),
 	}
 	if err := r.Err(); err != nil {
 		return nil, err
@@ -49,16 +51,18 @@ func (s *Server) CountDocuments(ctx context.Context, req *mooringv1.CountDocumen
 		r.Refuse("limit", "is not positive: leave it out to count all")
 	}
 	opt := client.CountDocumentsOptions{
-		Filter:         r.Document("filter", req.GetFilter()),
-		Collation:      r.Document("collation", req.GetCollation()),
-		Comment:        r.Value("comment", req.GetComment()),
-		Hint:           r.Hint(req.GetHint()),
-		Limit:          req.Limit,
-		Skip:           r.NonNegative("skip", req.Skip),
-		MaxTimeMS:      r.MaxTimeMS(req.MaxTimeMs),
-		ReadConcern:    r.ReadConcern(req.GetReadConcern()),
-		ReadPreference: r.ReadPreference(req.GetReadPreference()),
-		Extra:          r.Document("options", req.GetOptions()),
+		Common: client.Common{
+			Comment:        r.Value("comment", req.GetComment()),
+			ReadConcern:    r.ReadConcern(req.GetReadConcern()),
+			ReadPreference: r.ReadPreference(req.GetReadPreference()),
+			Extra:          r.Document("options", req.GetOptions()),
+		},
+		Filter:    r.Document("filter", req.GetFilter()),
+		Collation: r.Document("collation", req.GetCollation()),
+		Hint:      r.Hint(req.GetHint()),
+		Limit:     req.Limit,
+		Skip:      r.NonNegative("skip", req.Skip),
+		MaxTimeMS: r.MaxTimeMS(req.MaxTimeMs),
 	}
 	if err := r.Err(); err != nil {
 		return nil, err
@@ -76,11 +80,13 @@ func (s *Server) EstimatedDocumentCount(
 ) (*mooringv1.EstimatedDocumentCountResponse, error) {
 	r := request.Read(ctx, req, req.Statement)
 	opt := client.EstimatedDocumentCountOptions{
-		Comment:        r.Value("comment", req.GetComment()),
-		MaxTimeMS:      r.MaxTimeMS(req.MaxTimeMs),
-		ReadConcern:    r.ReadConcern(req.GetReadConcern()),
-		ReadPreference: r.ReadPreference(req.GetReadPreference()),
-		Extra:          r.Document("options", req.GetOptions()),
+		Common: client.Common{
+			Comment:        r.Value("comment", req.GetComment()),
+			ReadConcern:    r.ReadConcern(req.GetReadConcern()),
+			ReadPreference: r.ReadPreference(req.GetReadPreference()),
+			Extra:          r.Document("options", req.GetOptions()),
+		},
+		MaxTimeMS: r.MaxTimeMS(req.MaxTimeMs),
 	}
 	if err := r.Err(); err != nil {
 		return nil, err

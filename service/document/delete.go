@@ -56,12 +56,14 @@ type deletion interface {
 
 func deleteOptions(r *request.Reader, req deletion) client.DeleteOptions {
 	return client.DeleteOptions{
-		Collation:    r.Document("collation", req.GetCollation()),
-		Comment:      r.Value("comment", req.GetComment()),
-		Hint:         r.Hint(req.GetHint()),
-		Let:          r.Document("let", req.GetLet()),
-		WriteConcern: r.WriteConcern(req.GetWriteConcern()),
-		Extra:        r.Document("options", req.GetOptions()),
-		RunOn:        true,
+		Common: client.Common{
+			Comment:      r.Value("comment", req.GetComment()),
+			WriteConcern: r.WriteConcern(req.GetWriteConcern()),
+			Extra:        r.Document("options", req.GetOptions()),
+			RunOn:        true,
+		},
+		Collation: r.Document("collation", req.GetCollation()),
+		Hint:      r.Hint(req.GetHint()),
+		Let:       r.Document("let", req.GetLet()),
 	}
 }

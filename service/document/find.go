@@ -16,13 +16,18 @@ import (
 // FindOne returns the first document that matches.
 func (s *Server) FindOne(ctx context.Context, req *mooringv1.FindOneRequest) (*mooringv1.FindOneResponse, error) {
 	r := request.Read(ctx, req, req.Statement)
-	opt := client.FindOneOptions{
+	opt := client.FindOptions{
+		Common: client.Common{
+			Comment:        r.Value("comment", req.GetComment()),
+			ReadConcern:    r.ReadConcern(req.GetReadConcern()),
+			ReadPreference: r.ReadPreference(req.GetReadPreference()),
+			Extra:          r.Document("options", req.GetOptions()),
+		},
 		Filter:              r.Document("filter", req.GetFilter()),
 		Sort:                r.Keys("sort", req.GetSort()),
 		Projection:          r.Document("projection", req.GetProjection()),
 		Hint:                r.Hint(req.GetHint()),
 		Skip:                r.NonNegative("skip", req.Skip),
-		Comment:             r.Value("comment", req.GetComment()),
 		MaxTimeMS:           r.MaxTimeMS(req.MaxTimeMs),
 		Min:                 r.Keys("min", req.GetMin()),
 		Max:                 r.Keys("max", req.GetMax()),
@@ -31,9 +36,6 @@ func (s *Server) FindOne(ctx context.Context, req *mooringv1.FindOneRequest) (*m
 		AllowPartialResults: req.AllowPartialResults,
 		Collation:           r.Document("collation", req.GetCollation()),
 		Let:                 r.Document("let", req.GetLet()),
-		ReadConcern:         r.ReadConcern(req.GetReadConcern()),
-		ReadPreference:      r.ReadPreference(req.GetReadPreference()),
-		Extra:               r.Document("options", req.GetOptions()),
 	}
 	if err := r.Err(); err != nil {
 		return nil, err
@@ -120,6 +122,12 @@ func (s *Server) StreamFind(req *mooringv1.StreamFindRequest, ss grpc.ServerStre
 
 func findOptions(r *request.Reader, req *mooringv1.FindRequest) client.FindOptions {
 	return client.FindOptions{
+		Common: client.Common{
+			Comment:        r.Value("comment", req.GetComment()),
+			ReadConcern:    r.ReadConcern(req.GetReadConcern()),
+			ReadPreference: r.ReadPreference(req.GetReadPreference()),
+			Extra:          r.Document("options", req.GetOptions()),
+		},
 		Filter:              r.Document("filter", req.GetFilter()),
 		Sort:                r.Keys("sort", req.GetSort()),
 		Projection:          r.Document("projection", req.GetProjection()),
@@ -127,7 +135,6 @@ func findOptions(r *request.Reader, req *mooringv1.FindRequest) client.FindOptio
 		Skip:                r.NonNegative("skip", req.Skip),
 		Limit:               req.Limit,
 		BatchSize:           r.BatchSize(req.BatchSize),
-		Comment:             r.Value("comment", req.GetComment()),
 		MaxTimeMS:           r.MaxTimeMS(req.MaxTimeMs),
 		MaxAwaitTimeMS:      r.MaxAwaitTimeMS(req.MaxAwaitTimeMs),
 		Min:                 r.Keys("min", req.GetMin()),
@@ -141,9 +148,6 @@ func findOptions(r *request.Reader, req *mooringv1.FindRequest) client.FindOptio
 		AllowDiskUse:        req.AllowDiskUse,
 		Collation:           r.Document("collation", req.GetCollation()),
 		Let:                 r.Document("let", req.GetLet()),
-		ReadConcern:         r.ReadConcern(req.GetReadConcern()),
-		ReadPreference:      r.ReadPreference(req.GetReadPreference()),
-		Extra:               r.Document("options", req.GetOptions()),
 	}
 }
 

@@ -12,11 +12,16 @@ import (
 func (s *Server) FindOneAndUpdate(ctx context.Context, req *mooringv1.FindOneAndUpdateRequest) (*mooringv1.FindOneAndUpdateResponse, error) {
 	r := request.Read(ctx, req, req.Statement)
 	filter, update := r.Required("filter", req.GetFilter()), r.Update(req.GetUpdate())
-	opt := client.FindOneAndUpdateOptions{
+	opt := client.FindOneAndOptions{
+		Common: client.Common{
+			Comment:      r.Value("comment", req.GetComment()),
+			WriteConcern: r.WriteConcern(req.GetWriteConcern()),
+			Extra:        r.Document("options", req.GetOptions()),
+			RunOn:        true,
+		},
 		ArrayFilters:             r.Array("arrayFilters", req.GetArrayFilters()),
 		BypassDocumentValidation: req.BypassDocumentValidation,
 		Collation:                r.Document("collation", req.GetCollation()),
-		Comment:                  r.Value("comment", req.GetComment()),
 		Hint:                     r.Hint(req.GetHint()),
 		Let:                      r.Document("let", req.GetLet()),
 		MaxTimeMS:                r.MaxTimeMS(req.MaxTimeMs),
@@ -24,9 +29,6 @@ func (s *Server) FindOneAndUpdate(ctx context.Context, req *mooringv1.FindOneAnd
 		ReturnDocument:           r.ReturnDocument(req.ReturnDocument),
 		Sort:                     r.Keys("sort", req.GetSort()),
 		Upsert:                   req.Upsert,
-		WriteConcern:             r.WriteConcern(req.GetWriteConcern()),
-		Extra:                    r.Document("options", req.GetOptions()),
-		RunOn:                    true,
 	}
 	if err := r.Err(); err != nil {
 		return nil, err
@@ -48,10 +50,15 @@ func (s *Server) FindOneAndUpdate(ctx context.Context, req *mooringv1.FindOneAnd
 func (s *Server) FindOneAndReplace(ctx context.Context, req *mooringv1.FindOneAndReplaceRequest) (*mooringv1.FindOneAndReplaceResponse, error) {
 	r := request.Read(ctx, req, req.Statement)
 	filter, replacement := r.Required("filter", req.GetFilter()), r.Required("replacement", req.GetReplacement())
-	opt := client.FindOneAndReplaceOptions{
+	opt := client.FindOneAndOptions{
+		Common: client.Common{
+			Comment:      r.Value("comment", req.GetComment()),
+			WriteConcern: r.WriteConcern(req.GetWriteConcern()),
+			Extra:        r.Document("options", req.GetOptions()),
+			RunOn:        true,
+		},
 		BypassDocumentValidation: req.BypassDocumentValidation,
 		Collation:                r.Document("collation", req.GetCollation()),
-		Comment:                  r.Value("comment", req.GetComment()),
 		Hint:                     r.Hint(req.GetHint()),
 		Let:                      r.Document("let", req.GetLet()),
 		MaxTimeMS:                r.MaxTimeMS(req.MaxTimeMs),
@@ -59,9 +66,6 @@ func (s *Server) FindOneAndReplace(ctx context.Context, req *mooringv1.FindOneAn
 		ReturnDocument:           r.ReturnDocument(req.ReturnDocument),
 		Sort:                     r.Keys("sort", req.GetSort()),
 		Upsert:                   req.Upsert,
-		WriteConcern:             r.WriteConcern(req.GetWriteConcern()),
-		Extra:                    r.Document("options", req.GetOptions()),
-		RunOn:                    true,
 	}
 	if err := r.Err(); err != nil {
 		return nil, err
@@ -83,17 +87,19 @@ func (s *Server) FindOneAndReplace(ctx context.Context, req *mooringv1.FindOneAn
 func (s *Server) FindOneAndDelete(ctx context.Context, req *mooringv1.FindOneAndDeleteRequest) (*mooringv1.FindOneAndDeleteResponse, error) {
 	r := request.Read(ctx, req, req.Statement)
 	filter := r.Required("filter", req.GetFilter())
-	opt := client.FindOneAndDeleteOptions{
-		Collation:    r.Document("collation", req.GetCollation()),
-		Comment:      r.Value("comment", req.GetComment()),
-		Hint:         r.Hint(req.GetHint()),
-		Let:          r.Document("let", req.GetLet()),
-		MaxTimeMS:    r.MaxTimeMS(req.MaxTimeMs),
-		Projection:   r.Document("projection", req.GetProjection()),
-		Sort:         r.Keys("sort", req.GetSort()),
-		WriteConcern: r.WriteConcern(req.GetWriteConcern()),
-		Extra:        r.Document("options", req.GetOptions()),
-		RunOn:        true,
+	opt := client.FindOneAndOptions{
+		Common: client.Common{
+			Comment:      r.Value("comment", req.GetComment()),
+			WriteConcern: r.WriteConcern(req.GetWriteConcern()),
+			Extra:        r.Document("options", req.GetOptions()),
+			RunOn:        true,
+		},
+		Collation:  r.Document("collation", req.GetCollation()),
+		Hint:       r.Hint(req.GetHint()),
+		Let:        r.Document("let", req.GetLet()),
+		MaxTimeMS:  r.MaxTimeMS(req.MaxTimeMs),
+		Projection: r.Document("projection", req.GetProjection()),
+		Sort:       r.Keys("sort", req.GetSort()),
 	}
 	if err := r.Err(); err != nil {
 		return nil, err

@@ -17,11 +17,13 @@ func (s *Server) InsertOne(ctx context.Context, req *mooringv1.InsertOneRequest)
 	r := request.Read(ctx, req, req.Statement)
 	doc := r.Required("document", req.GetDocument())
 	opt := client.InsertOneOptions{
+		Common: client.Common{
+			Comment:      r.Value("comment", req.GetComment()),
+			WriteConcern: r.WriteConcern(req.GetWriteConcern()),
+			Extra:        r.Document("options", req.GetOptions()),
+			RunOn:        true,
+		},
 		BypassDocumentValidation: req.BypassDocumentValidation,
-		Comment:                  r.Value("comment", req.GetComment()),
-		WriteConcern:             r.WriteConcern(req.GetWriteConcern()),
-		Extra:                    r.Document("options", req.GetOptions()),
-		RunOn:                    true,
 	}
 	if err := r.Err(); err != nil {
 		return nil, err
@@ -45,12 +47,14 @@ func (s *Server) InsertMany(ctx context.Context, req *mooringv1.InsertManyReques
 	r := request.Read(ctx, req, req.Statement)
 	docs := r.Documents("documents", req.GetDocuments())
 	opt := client.InsertManyOptions{
+		Common: client.Common{
+			Comment:      r.Value("comment", req.GetComment()),
+			WriteConcern: r.WriteConcern(req.GetWriteConcern()),
+			Extra:        r.Document("options", req.GetOptions()),
+			RunOn:        true,
+		},
 		Ordered:                  req.Ordered,
 		BypassDocumentValidation: req.BypassDocumentValidation,
-		Comment:                  r.Value("comment", req.GetComment()),
-		WriteConcern:             r.WriteConcern(req.GetWriteConcern()),
-		Extra:                    r.Document("options", req.GetOptions()),
-		RunOn:                    true,
 	}
 	if err := r.Err(); err != nil {
 		return nil, err

@@ -13,17 +13,19 @@ func (s *Server) UpdateOne(ctx context.Context, req *mooringv1.UpdateOneRequest)
 	r := request.Read(ctx, req, req.Statement)
 	filter, update := r.Required("filter", req.GetFilter()), r.Update(req.GetUpdate())
 	opt := client.UpdateOptions{
+		Common: client.Common{
+			Comment:      r.Value("comment", req.GetComment()),
+			WriteConcern: r.WriteConcern(req.GetWriteConcern()),
+			Extra:        r.Document("options", req.GetOptions()),
+			RunOn:        true,
+		},
 		ArrayFilters:             r.Array("arrayFilters", req.GetArrayFilters()),
 		BypassDocumentValidation: req.BypassDocumentValidation,
 		Collation:                r.Document("collation", req.GetCollation()),
-		Comment:                  r.Value("comment", req.GetComment()),
 		Hint:                     r.Hint(req.GetHint()),
 		Let:                      r.Document("let", req.GetLet()),
 		Sort:                     r.Keys("sort", req.GetSort()),
 		Upsert:                   req.Upsert,
-		WriteConcern:             r.WriteConcern(req.GetWriteConcern()),
-		Extra:                    r.Document("options", req.GetOptions()),
-		RunOn:                    true,
 	}
 	if err := r.Err(); err != nil {
 		return nil, err
@@ -51,16 +53,18 @@ func (s *Server) UpdateMany(ctx context.Context, req *mooringv1.UpdateManyReques
 	r := request.Read(ctx, req, req.Statement)
 	filter, update := r.Required("filter", req.GetFilter()), r.Update(req.GetUpdate())
 	opt := client.UpdateOptions{
+		Common: client.Common{
+			Comment:      r.Value("comment", req.GetComment()),
+			WriteConcern: r.WriteConcern(req.GetWriteConcern()),
+			Extra:        r.Document("options", req.GetOptions()),
+			RunOn:        true,
+		},
 		ArrayFilters:             r.Array("arrayFilters", req.GetArrayFilters()),
 		BypassDocumentValidation: req.BypassDocumentValidation,
 		Collation:                r.Document("collation", req.GetCollation()),
-		Comment:                  r.Value("comment", req.GetComment()),
 		Hint:                     r.Hint(req.GetHint()),
 		Let:                      r.Document("let", req.GetLet()),
 		Upsert:                   req.Upsert,
-		WriteConcern:             r.WriteConcern(req.GetWriteConcern()),
-		Extra:                    r.Document("options", req.GetOptions()),
-		RunOn:                    true,
 	}
 	if err := r.Err(); err != nil {
 		return nil, err
@@ -87,17 +91,19 @@ func (s *Server) UpdateMany(ctx context.Context, req *mooringv1.UpdateManyReques
 func (s *Server) ReplaceOne(ctx context.Context, req *mooringv1.ReplaceOneRequest) (*mooringv1.ReplaceOneResponse, error) {
 	r := request.Read(ctx, req, req.Statement)
 	filter, replacement := r.Required("filter", req.GetFilter()), r.Required("replacement", req.GetReplacement())
-	opt := client.ReplaceOptions{
+	opt := client.UpdateOptions{
+		Common: client.Common{
+			Comment:      r.Value("comment", req.GetComment()),
+			WriteConcern: r.WriteConcern(req.GetWriteConcern()),
+			Extra:        r.Document("options", req.GetOptions()),
+			RunOn:        true,
+		},
 		BypassDocumentValidation: req.BypassDocumentValidation,
 		Collation:                r.Document("collation", req.GetCollation()),
-		Comment:                  r.Value("comment", req.GetComment()),
 		Hint:                     r.Hint(req.GetHint()),
 		Let:                      r.Document("let", req.GetLet()),
 		Sort:                     r.Keys("sort", req.GetSort()),
 		Upsert:                   req.Upsert,
-		WriteConcern:             r.WriteConcern(req.GetWriteConcern()),
-		Extra:                    r.Document("options", req.GetOptions()),
-		RunOn:                    true,
 	}
 	if err := r.Err(); err != nil {
 		return nil, err

@@ -89,7 +89,7 @@ func join(t *testing.T, d deployment, advertise string, options ...option) *gate
 func (g *gateway) find(ctx context.Context, size int32) (handle.Page, error) {
 	ns := client.Namespace{Database: "db", Collection: "c"}
 	return g.Open(ctx, handle.Opening{Namespace: handle.Namespace(ns), BatchSize: &size, Run: func(ctx context.Context) (handle.Cursor, error) {
-		return g.client.Find(ctx, ns, client.FindOptions{BatchSize: &size, RunOn: true})
+		return g.client.Find(ctx, ns, client.FindOptions{Common: client.Common{RunOn: true}, BatchSize: &size})
 	}})
 }
 

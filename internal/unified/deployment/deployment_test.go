@@ -473,7 +473,7 @@ func TestRoles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := deployment.New(t, deployment.ReplicaSet, "7.0.0")
 		c := connect(t, d, false, nil)
-		secondary := client.RunCommandOptions{ReadPreference: &selection.ReadPreference{Mode: selection.Secondary}}
+		secondary := client.RunCommandOptions{Common: client.Common{ReadPreference: &selection.ReadPreference{Mode: selection.Secondary}}}
 		for command, want := range map[string]int32{
 			`{"insert": "c", "documents": [{}]}`: 10107, `{"find": "c"}`: 0,
 		} {
