@@ -17,12 +17,13 @@ func (c *Client) Aggregate(ctx context.Context, ns Namespace, opt AggregateOptio
 	ck.database(ns.Database)
 	ck.hint(opt.Hint)
 	ck.common(&opt.Common, readOptions|writeOptions, aggregateFields)
+	ck.await("maxAwaitTimeMS", opt.MaxAwaitTimeMS, c.timeout(&opt.Common))
 	op := c.read(ns, &a, &opt.Common)
 	if writesOutput(opt.Pipeline) {
-		a.output, a.writeConcern = true, c.writeConcernFor(ctx, opt.WriteConcern, &ck)
+		a.output, a.writeConcern = true, c.writeConcernFor(ctx, &opt.Common, &ck)
 		op.Kind = operation.Output
 	}
-	op.DeadlineAsMaxTime = opt.MaxTimeMS == nil && (a.output || opt.TimeoutMode != Iteration)
+	op.MaxTimeMS, op.DeadlineAsMaxTime = opt.MaxTimeMS, a.output || opt.TimeoutMode != Iteration
 	if ck.err != nil {
 		return nil, ck.err
 	}
@@ -53,7 +54,10 @@ var aggregateFields = []string{
 }
 
 func (a *aggregate) cursorOptions() cursor.Options {
-	o := cursor.Options{Comment: a.opt.Comment, MaxAwaitTimeMS: a.opt.MaxAwaitTimeMS}
+	o := cursor.Options{
+		Comment: a.opt.Comment, MaxAwaitTimeMS: a.opt.MaxAwaitTimeMS, Timeout: a.opt.Timeout,
+		Lifetime: a.opt.TimeoutMode != Iteration,
+	}
 	if a.opt.BatchSize != nil {
 		o.BatchSize = *a.opt.BatchSize
 	}
@@ -86,6 +90,5 @@ func (a *aggregate) Append(b *bson.Builder, _ operation.Target) error {
 		appendWriteConcern(b, a.writeConcern)
 	}
 	b.AppendElements(o.Extra)
-	appendInt64(b, "maxTimeMS", o.MaxTimeMS)
 	return nil
 }

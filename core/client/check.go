@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/selection"
@@ -79,8 +80,22 @@ func (c *check) common(o *Common, t takes, known []string) {
 			c.refuse(field.name, "is not an option of this operation")
 		}
 	}
+	if o.Timeout != nil && *o.Timeout < 0 {
+		c.refuse("timeoutMS", "is negative")
+	}
 	c.readPreference(o.ReadPreference)
 	c.extra(o.Extra, known)
+}
+
+// await objects to a wait for documents that timeoutMS does not leave time for (Client Side
+// Operations Timeout, "Tailable awaitData Cursors").
+func (c *check) await(option string, ms *int64, timeout *time.Duration) {
+	if ms == nil || timeout == nil || *timeout <= 0 {
+		return
+	}
+	if *ms >= timeout.Milliseconds() {
+		c.refuse(option, "is not less than timeoutMS, %d", timeout.Milliseconds())
+	}
 }
 
 // unused objects to an option that is set and has no use here.

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"net"
 	"sync/atomic"
+	"time"
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/conn/metadata"
@@ -67,7 +68,7 @@ func New(cfg connstring.Config, opt Options) (*Client, error) {
 		return nil, ck.err
 	}
 	c := &Client{
-		runner:           operation.Runner{Sink: opt.Sink, Timeout: valueOf(cfg.Timeout)},
+		runner:           operation.Runner{Sink: opt.Sink, Timeout: cfg.Timeout},
 		warnings:         warnings(&cfg),
 		readPreference:   rp,
 		readConcernLevel: cfg.ReadConcernLevel,
@@ -121,7 +122,10 @@ var nearest = &selection.ReadPreference{Mode: selection.Nearest}
 
 // Ping runs the ping command on any server.
 func (c *Client) Ping(ctx context.Context) error {
-	_, err := c.runner.Run(ctx, &operation.Operation{Database: "admin", Command: ping{}, ReadPreference: nearest})
+	op := operation.Operation{
+		Database: "admin", Command: ping{}, ReadPreference: nearest, DeadlineAsMaxTime: true,
+	}
+	_, err := c.run(ctx, &op, &Common{})
 	return err
 }
 
@@ -134,10 +138,26 @@ func (ping) Append(b *bson.Builder, _ operation.Target) error {
 	return nil
 }
 
+// run runs an operation of one command.
+func (c *Client) run(ctx context.Context, op *operation.Operation, o *Common) (operation.Result, error) {
+	ctx, done := c.runner.Begin(ctx, o.Timeout, time.Time{})
+	defer done()
+	return c.runner.Run(ctx, op)
+}
+
+// timeout returns the timeoutMS of an operation, nil if none is set.
+func (c *Client) timeout(o *Common) *time.Duration {
+	if o.Timeout != nil {
+		return o.Timeout
+	}
+	return c.runner.Timeout
+}
+
 // read returns the operation of a command that reads.
 func (c *Client) read(ns Namespace, cmd operation.Command, o *Common) operation.Operation {
 	return operation.Operation{
-		Database: ns.Database, Command: cmd, ReadPreference: c.readPreferenceFor(o.ReadPreference), RunOn: o.RunOn,
+		Database: ns.Database, Command: cmd, ReadPreference: c.readPreferenceFor(o.ReadPreference),
+		DeadlineAsMaxTime: true, RunOn: o.RunOn,
 	}
 }
 

@@ -12,7 +12,8 @@ import (
 
 // RunCommand runs a command as it is: nothing is checked, nothing inherited, and only $db and, where the
 // command message's rules ask for it, $readPreference are added. Fields that belong to the driver ($db, lsid, …) must not be in
-// it. A deadline of ctx ends the wait but is not sent as maxTimeMS; one that is in the command is the server's limit, beside it.
+// it. What is left until the deadline is sent as maxTimeMS, unless the command has a maxTimeMS of its own, which is then the
+// server's limit beside it, or is a getMore, to which it means something else.
 //
 // The reply with ok: 1 is returned as it is, with any writeErrors in it; ok: 0 is a *mongoerr.CommandError. Without an
 // answer the error is an *operation.OutcomeUnknownError, unless the command is known to only read.
@@ -22,7 +23,7 @@ func (c *Client) RunCommand(ctx context.Context, db string, cmd bson.Raw, opt Ru
 	if err != nil {
 		return nil, err
 	}
-	res, err := c.runner.Run(ctx, &op)
+	res, err := c.run(ctx, &op, &opt.Common)
 	if err != nil {
 		return nil, withoutDoubt(err, &op)
 	}
@@ -41,12 +42,16 @@ func (c *Client) RunCursorCommand(ctx context.Context, db string, cmd bson.Raw, 
 	if opt.MaxTimeMS != nil && *opt.MaxTimeMS < 0 {
 		ck.refuse("maxTimeMS", "is negative")
 	}
+	ck.await("maxTimeMS", opt.MaxTimeMS, c.timeout(&opt.Common))
 	op, err := commandOperation(db, cmd, &opt.Common, commandOptions|takesComment, &ck)
 	if err != nil {
 		return nil, err
 	}
+	lifetime := opt.CursorType == NonTailable && opt.TimeoutMode != Iteration
+	op.DeadlineAsMaxTime = op.DeadlineAsMaxTime && (lifetime || opt.CursorType == TailableAwait)
 	cur, err := cursor.Open(ctx, &c.runner, op, cursor.Options{
 		BatchSize: valueOf(opt.BatchSize), MaxAwaitTimeMS: opt.MaxTimeMS, Comment: opt.Comment,
+		Timeout: opt.Timeout, Lifetime: lifetime,
 	})
 	return cur, withoutDoubt(err, &op)
 }
@@ -65,7 +70,8 @@ func commandOperation(
 	ck.common(o, t, nil)
 	u := userCommand(cmd)
 	return operation.Operation{
-		Database: db, Command: &u, Kind: operation.Generic, ReadPreference: o.ReadPreference, RunOn: o.RunOn,
+		Database: db, Command: &u, Kind: operation.Generic, ReadPreference: o.ReadPreference,
+		DeadlineAsMaxTime: !cmd.Has("maxTimeMS") && !strings.EqualFold(u.Name(), "getMore"), RunOn: o.RunOn,
 	}, ck.err
 }
 

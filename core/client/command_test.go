@@ -85,7 +85,7 @@ func TestRunCursorCommand(t *testing.T) {
 			t.Errorf("%d documents, want 3", n)
 		}
 		getMore := srv.Commands("getMore")[0].Body
-		if got, want := text(t, bson.Without(getMore, "getMore")), `{"collection":"orders","batchSize":2,"maxTimeMS":7,"comment":"c","$db":"shop"}`; got != want {
+		if got, want := text(t, bson.Without(getMore, "getMore")), `{"collection":"orders","batchSize":2,"comment":"c","maxTimeMS":7,"$db":"shop"}`; got != want {
 			t.Errorf("sent %s, want %s", got, want)
 		}
 		_, err = c.RunCursorCommand(t.Context(), "shop", doc(t, `{"ping":1}`), client.RunCursorCommandOptions{})

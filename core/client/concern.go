@@ -16,8 +16,8 @@ type ReadConcern struct {
 // WriteConcern is the acknowledgement that a write asks for: Nodes or Tag is w, Journal is j, WTimeoutMS is wtimeout. A nil
 // *WriteConcern inherits the client's. Unset fields are not sent, and nothing is if all are unset.
 //
-// Nodes 0 is an unacknowledged write; with Journal true it is an error. An inherited WTimeoutMS is not sent where the
-// context has a deadline, which takes its place.
+// Nodes 0 is an unacknowledged write; with Journal true it is an error. WTimeoutMS is not sent where
+// timeoutMS is set; an inherited one is not sent either where the context has a deadline.
 type WriteConcern = connstring.WriteConcern
 
 // readConcern is the level that is sent; sent is false where nothing is.
@@ -46,16 +46,17 @@ func (r readConcern) append(b *bson.Builder) {
 }
 
 // writeConcernFor resolves an option, and objects to one that contradicts itself.
-func (c *Client) writeConcernFor(ctx context.Context, opt *WriteConcern, ck *check) WriteConcern {
-	if opt == nil {
-		wc := c.writeConcern
-		if _, ok := ctx.Deadline(); ok {
-			wc.WTimeoutMS = nil
-		}
-		return wc
+func (c *Client) writeConcernFor(ctx context.Context, o *Common, ck *check) WriteConcern {
+	wc := c.writeConcern
+	_, timed := ctx.Deadline()
+	if o.WriteConcern != nil {
+		checkWriteConcern(o.WriteConcern, ck)
+		wc, timed = *o.WriteConcern, false
 	}
-	checkWriteConcern(opt, ck)
-	return *opt
+	if timed || c.timeout(o) != nil {
+		wc.WTimeoutMS = nil
+	}
+	return wc
 }
 
 func checkWriteConcern(wc *WriteConcern, ck *check) {

@@ -21,8 +21,8 @@ func (c *Client) CountDocuments(ctx context.Context, ns Namespace, opt CountDocu
 	}
 	cmd := countDocuments{collection: ns.Collection, opt: opt, readConcern: c.readConcernFor(opt.ReadConcern)}
 	op := c.read(ns, &cmd, &opt.Common)
-	op.DeadlineAsMaxTime = opt.MaxTimeMS == nil
-	res, err := c.runner.Run(ctx, &op)
+	op.MaxTimeMS = opt.MaxTimeMS
+	res, err := c.run(ctx, &op, &opt.Common)
 	if err != nil {
 		return 0, err
 	}
@@ -64,7 +64,6 @@ func (a *countDocuments) Append(b *bson.Builder, _ operation.Target) error {
 	appendValue(b, "hint", o.Hint)
 	a.readConcern.append(b)
 	b.AppendElements(o.Extra)
-	appendInt64(b, "maxTimeMS", o.MaxTimeMS)
 	return nil
 }
 
@@ -80,8 +79,8 @@ func (c *Client) EstimatedDocumentCount(ctx context.Context, ns Namespace, opt E
 	}
 	cmd := estimate{collection: ns.Collection, opt: opt, readConcern: c.readConcernFor(opt.ReadConcern)}
 	op := c.read(ns, &cmd, &opt.Common)
-	op.DeadlineAsMaxTime = opt.MaxTimeMS == nil
-	res, err := c.runner.Run(ctx, &op)
+	op.MaxTimeMS = opt.MaxTimeMS
+	res, err := c.run(ctx, &op, &opt.Common)
 	if mongoerr.Code(err) == codeNamespaceNotFound {
 		return 0, nil
 	}
@@ -109,6 +108,5 @@ func (e *estimate) Append(b *bson.Builder, _ operation.Target) error {
 	appendValue(b, "comment", e.opt.Comment)
 	e.readConcern.append(b)
 	b.AppendElements(e.opt.Extra)
-	appendInt64(b, "maxTimeMS", e.opt.MaxTimeMS)
 	return nil
 }

@@ -22,12 +22,12 @@ func (c *Client) delete(ctx context.Context, ns Namespace, cmd deleteCommand) (D
 	ck.namespace(ns)
 	ck.hint(cmd.opt.Hint)
 	ck.common(&cmd.opt.Common, writeOptions, deleteFields)
-	cmd.collection, cmd.writeConcern = ns.Collection, c.writeConcernFor(ctx, cmd.opt.WriteConcern, &ck)
+	cmd.collection, cmd.writeConcern = ns.Collection, c.writeConcernFor(ctx, &cmd.opt.Common, &ck)
 	if ck.err != nil {
 		return DeleteResult{}, ck.err
 	}
 	op := write(ns, &cmd, cmd.writeConcern, &cmd.opt.Common)
-	res, err := c.runner.Run(ctx, &op)
+	res, err := c.run(ctx, &op, &cmd.opt.Common)
 	out := DeleteResult{Acknowledged: !unacknowledged(cmd.writeConcern), WriteConcernError: res.WriteConcernError}
 	if err != nil || !out.Acknowledged {
 		return out, err

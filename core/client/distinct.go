@@ -21,8 +21,8 @@ func (c *Client) Distinct(ctx context.Context, ns Namespace, key string, opt Dis
 	}
 	cmd := distinct{collection: ns.Collection, key: key, opt: opt, readConcern: c.readConcernFor(opt.ReadConcern)}
 	op := c.read(ns, &cmd, &opt.Common)
-	op.DeadlineAsMaxTime = opt.MaxTimeMS == nil
-	res, err := c.runner.Run(ctx, &op)
+	op.MaxTimeMS = opt.MaxTimeMS
+	res, err := c.run(ctx, &op, &opt.Common)
 	if err != nil {
 		return nil, err
 	}
@@ -59,6 +59,5 @@ func (d *distinct) Append(b *bson.Builder, _ operation.Target) error {
 	appendValue(b, "hint", o.Hint)
 	d.readConcern.append(b)
 	b.AppendElements(o.Extra)
-	appendInt64(b, "maxTimeMS", o.MaxTimeMS)
 	return nil
 }

@@ -13,11 +13,12 @@ import (
 func (c *Client) Find(ctx context.Context, ns Namespace, opt FindOptions) (*cursor.Cursor, error) {
 	f := find{collection: ns.Collection, opt: opt, readConcern: c.readConcernFor(opt.ReadConcern)}
 	var ck check
+	ck.await("maxAwaitTimeMS", opt.MaxAwaitTimeMS, c.timeout(&opt.Common))
 	if err := f.prepare(ns, &ck); err != nil {
 		return nil, err
 	}
 	op := c.read(ns, &f, &opt.Common)
-	op.DeadlineAsMaxTime = f.deadlineAsMaxTime()
+	op.MaxTimeMS, op.DeadlineAsMaxTime = opt.MaxTimeMS, f.deadlineAsMaxTime()
 	return cursor.Open(ctx, &c.runner, op, f.cursorOptions())
 }
 
@@ -31,8 +32,8 @@ func (c *Client) FindOne(ctx context.Context, ns Namespace, opt FindOptions) (do
 	}
 	f.limit, f.single = 1, true
 	op := c.read(ns, &f, &opt.Common)
-	op.DeadlineAsMaxTime = opt.MaxTimeMS == nil
-	res, err := c.runner.Run(ctx, &op)
+	op.MaxTimeMS = opt.MaxTimeMS
+	res, err := c.run(ctx, &op, &opt.Common)
 	if err != nil {
 		return nil, false, err
 	}
@@ -105,18 +106,17 @@ func (f *find) numbers(ck *check) {
 
 // deadlineAsMaxTime says whether the deadline goes with the command as maxTimeMS: it would end the cursor, too.
 func (f *find) deadlineAsMaxTime() bool {
-	switch {
-	case f.opt.MaxTimeMS != nil:
-		return false
-	case isTrue(f.opt.Tailable):
+	if isTrue(f.opt.Tailable) {
 		return isTrue(f.opt.AwaitData)
-	default:
-		return f.single || f.opt.TimeoutMode != Iteration
 	}
+	return f.single || f.opt.TimeoutMode != Iteration
 }
 
 func (f *find) cursorOptions() cursor.Options {
-	o := cursor.Options{Comment: f.opt.Comment}
+	o := cursor.Options{
+		Comment: f.opt.Comment, Timeout: f.opt.Timeout,
+		Lifetime: !isTrue(f.opt.Tailable) && f.opt.TimeoutMode != Iteration,
+	}
 	if f.opt.BatchSize != nil {
 		o.BatchSize = max(*f.opt.BatchSize, 0)
 	}
@@ -163,6 +163,5 @@ func (f *find) Append(b *bson.Builder, _ operation.Target) error {
 	appendDocument(b, "let", o.Let)
 	f.readConcern.append(b)
 	b.AppendElements(o.Extra)
-	appendInt64(b, "maxTimeMS", o.MaxTimeMS)
 	return nil
 }

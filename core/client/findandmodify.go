@@ -37,13 +37,13 @@ func (c *Client) findAndModify(ctx context.Context, ns Namespace, cmd findAndMod
 	ck.namespace(ns)
 	ck.hint(cmd.opt.Hint)
 	ck.common(&cmd.opt.Common, writeOptions, findAndModifyFields)
-	cmd.collection, cmd.writeConcern = ns.Collection, c.writeConcernFor(ctx, cmd.opt.WriteConcern, ck)
+	cmd.collection, cmd.writeConcern = ns.Collection, c.writeConcernFor(ctx, &cmd.opt.Common, ck)
 	if ck.err != nil {
 		return FindOneAndResult{}, ck.err
 	}
 	op := write(ns, &cmd, cmd.writeConcern, &cmd.opt.Common)
-	op.DeadlineAsMaxTime = cmd.opt.MaxTimeMS == nil
-	res, err := c.runner.Run(ctx, &op)
+	op.MaxTimeMS = cmd.opt.MaxTimeMS
+	res, err := c.run(ctx, &op, &cmd.opt.Common)
 	out := FindOneAndResult{Acknowledged: !unacknowledged(cmd.writeConcern), WriteConcernError: res.WriteConcernError}
 	if err != nil || !out.Acknowledged {
 		return out, err
@@ -104,6 +104,5 @@ func (f *findAndModify) Append(b *bson.Builder, to operation.Target) error {
 	appendValue(b, "comment", o.Comment)
 	appendWriteConcern(b, f.writeConcern)
 	b.AppendElements(o.Extra)
-	appendInt64(b, "maxTimeMS", o.MaxTimeMS)
 	return nil
 }

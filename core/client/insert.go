@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/mongoerr"
@@ -19,7 +20,7 @@ func (c *Client) InsertOne(ctx context.Context, ns Namespace, doc bson.Raw, opt 
 	if len(doc) < emptyDocumentSize {
 		ck.refuse("document", "is missing")
 	}
-	wc := c.writeConcernFor(ctx, opt.WriteConcern, &ck)
+	wc := c.writeConcernFor(ctx, &opt.Common, &ck)
 	if ck.err != nil {
 		return InsertOneResult{}, ck.err
 	}
@@ -30,7 +31,7 @@ func (c *Client) InsertOne(ctx context.Context, ns Namespace, doc bson.Raw, opt 
 		writeConcern: wc, extra: opt.Extra, docs: docs[:], ids: ids[:], single: true,
 	}
 	op := write(ns, &cmd, wc, &opt.Common)
-	res, err := c.runner.Run(ctx, &op)
+	res, err := c.run(ctx, &op, &opt.Common)
 	out := InsertOneResult{
 		Acknowledged: !unacknowledged(wc), InsertedID: ids[0].value, WriteConcernError: res.WriteConcernError,
 	}
@@ -55,7 +56,7 @@ func (c *Client) InsertMany(ctx context.Context, ns Namespace, docs []bson.Raw, 
 			ck.refuse("documents."+strconv.Itoa(i), "is missing")
 		}
 	}
-	wc := c.writeConcernFor(ctx, opt.WriteConcern, &ck)
+	wc := c.writeConcernFor(ctx, &opt.Common, &ck)
 	if ck.err != nil {
 		return InsertManyResult{}, ck.err
 	}
@@ -70,6 +71,8 @@ func (c *Client) InsertMany(ctx context.Context, ns Namespace, docs []bson.Raw, 
 	run := insertRun{client: c, cmd: &cmd, op: &op}
 	run.result.Acknowledged = !op.Unacknowledged
 	run.result.InsertedIDs = make([]IndexedID, 0, len(docs))
+	ctx, done := c.runner.Begin(ctx, opt.Timeout, time.Time{})
+	defer done()
 	err := run.all(ctx)
 	return run.result, err
 }

@@ -1,13 +1,16 @@
 package client
 
 import (
+	"time"
+
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/selection"
 )
 
 // In all options a nil pointer, a nil document and a zero Value mean "unset": nothing is sent. An
 // explicit false or 0 is sent. A Hint is an index name (string) or an index's keys (document).
-// MaxTimeMS is the limit that the server sets itself for the command.
+// MaxTimeMS is a limit for the time that the server works on the command. Where the operation has a
+// deadline, and no cursor outlives it, maxTimeMS is what is left until then if that is less.
 
 // Namespace is a collection of a database.
 type Namespace struct {
@@ -21,6 +24,10 @@ func (n Namespace) String() string { return n.Database + "." + n.Collection }
 // be unset; otherwise the operation returns an *ArgumentError. Each option struct says which fields
 // those are.
 type Common struct {
+	// Timeout is timeoutMS: how long the operation may take, with all its commands. Nil inherits the
+	// client's, and 0 sets no limit. The deadline of the context counts in any case. Where timeoutMS
+	// is set, socketTimeoutMS, waitQueueTimeoutMS and WriteConcern.WTimeoutMS have no effect.
+	Timeout *time.Duration
 	// Comment is the command's comment, and that of the getMores of its cursor.
 	Comment bson.Value
 	// ReadConcern of nil inherits the client's.
@@ -37,20 +44,20 @@ type Common struct {
 	RunOn bool
 }
 
-// TimeoutMode says what the deadline of the context that opens a cursor bounds, in the words of the
-// timeouts specification. It only decides whether maxTimeMS is sent with the first command; each
-// call of Cursor.Next has its own context.
+// TimeoutMode says what the deadline of an operation that opens a cursor bounds, in the words of the
+// timeouts specification. The deadline is the earlier one of timeoutMS and the context's. The context
+// of a call of Cursor.Next bounds that call in either mode.
 type TimeoutMode uint8
 
 const (
 	// TimeoutModeUnset is Iteration for tailable cursors and CursorLifetime for others.
 	TimeoutModeUnset TimeoutMode = iota
-	// CursorLifetime says that the deadline is the cursor's; maxTimeMS goes with the first command.
-	// Tailable cursors refuse it.
+	// CursorLifetime says that the deadline is the cursor's: it holds for the first command, which
+	// sends what is left as maxTimeMS, and for all its getMores. Tailable cursors refuse it.
 	CursorLifetime
-	// Iteration says that the deadline is that of the call, and that the cursor may outlive it: no
-	// maxTimeMS. Where no cursor can stay open (a single batch, $out, $merge) it is the same as
-	// CursorLifetime.
+	// Iteration says that the cursor may outlive the deadline, and that timeoutMS begins anew with each
+	// call of Cursor.Next. No maxTimeMS is sent for it. Where no cursor can stay open (a single batch,
+	// $out, $merge) it is the same as CursorLifetime.
 	Iteration
 )
 
@@ -77,14 +84,12 @@ type RunCommandOptions struct {
 // whatever the client's is.
 type RunCursorCommandOptions struct {
 	Common
-	// TimeoutMode is checked against CursorType; maxTimeMS is never added to the command.
 	TimeoutMode TimeoutMode
 	CursorType  CursorType
 	// BatchSize is sent with each getMore; 0 is none.
 	BatchSize *int32
 	// MaxTimeMS is sent with each getMore: the time that the server may wait for documents of an
-	// awaitData cursor. The deadline of the context of Next does not shorten it, and ends the wait
-	// for the reply, and with it the connection, if it is the shorter one.
+	// awaitData cursor. If less is left until the deadline of Next, that is sent.
 	MaxTimeMS *int64
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/mooringdb/mooring/core/conn/ocsp"
 	"github.com/mooringdb/mooring/core/description"
 	"github.com/mooringdb/mooring/core/internal/ctxwatch"
+	"github.com/mooringdb/mooring/core/internal/timeoutms"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/wire"
 )
@@ -256,7 +257,7 @@ func (r *request) end() {
 func (c *Conn) write(ctx context.Context, msg []byte) error {
 	c.requestID++
 	wire.SetRequestID(msg, c.requestID)
-	if c.timeout > 0 {
+	if c.timeout > 0 && !timeoutms.Governs(ctx) {
 		_ = c.nc.SetDeadline(time.Now().Add(c.timeout)) // an error shows in the write
 		if ctx.Err() != nil || !c.Alive() {
 			c.unblock() // the interruption may have come before the deadline above

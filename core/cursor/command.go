@@ -18,9 +18,6 @@ func (g *getMore) Append(b *bson.Builder, to operation.Target) error {
 	if n := g.batchSize(); n != 0 {
 		b.Int64("batchSize", n)
 	}
-	if g.MaxAwaitTimeMS != nil {
-		b.Int64("maxTimeMS", *g.MaxAwaitTimeMS)
-	}
 	if !g.Comment.IsZero() && to.Hello.MaxWireVersion >= wireVersion44 {
 		b.Value("comment", g.Comment)
 	}

@@ -50,7 +50,7 @@ type State struct {
 	// Remaining is the number of documents that the limit still allows; 0: no limit.
 	Remaining int64
 	// MaxAwaitTimeMS is the maxTimeMS of each getMore: how long a tailable awaitData cursor waits for
-	// documents. Nil sends nothing.
+	// documents. If less is left until the deadline of Next, that is sent. Nil sends nothing.
 	MaxAwaitTimeMS *int64
 	// Comment goes with each getMore to a server that takes one there (4.4 and later); the zero Value sends nothing.
 	Comment bson.Value
@@ -70,6 +70,12 @@ var (
 // Cursor is the result of a command. One goroutine at a time reads it with Next; all other methods may be called at any time.
 type Cursor struct {
 	runner *operation.Runner
+	// timeout is the operation's timeoutMS, nil for the runner's. A deadline that is not zero is that
+	// of all getMores; otherwise timeout begins anew with each.
+	timeout  *time.Duration
+	deadline time.Time
+	// expires says that the server ends the cursor at the deadline: its code 50 is that then.
+	expires bool
 
 	// mu guards the fields below. No I/O is done while it is held: busy keeps others out of a getMore.
 	mu    sync.Mutex
@@ -121,6 +127,8 @@ func (c *Cursor) Next(ctx context.Context) (Batch, error) {
 
 // fetchLocked gets the next batch from the server.
 func (c *Cursor) fetchLocked(ctx context.Context) (Batch, error) {
+	ctx, done := c.runner.Begin(ctx, c.timeout, c.deadline)
+	defer done()
 	ctx, c.interrupt = context.WithCancelCause(ctx)
 	c.busy, c.request = true, c.state
 	returned := false // rather than panicked
@@ -158,11 +166,15 @@ func (c *Cursor) getMoreLocked(ctx context.Context) (reply, error) {
 	op := operation.Operation{
 		Database: c.request.Database, Command: (*getMore)(&c.request), RunOn: c.runOn,
 		On: c.pin, Selector: selection.Address(c.request.Server),
+		MaxTimeMS: c.request.MaxAwaitTimeMS, DeadlineAsMaxTime: c.request.MaxAwaitTimeMS != nil,
 	}
 	c.mu.Unlock()
 	defer c.mu.Lock()
 	res, err := c.runner.Run(ctx, &op)
 	if err != nil {
+		if c.expires {
+			err = operation.Expired(err)
+		}
 		return reply{}, err
 	}
 	return parse(res.Server, res.Reply, "nextBatch")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/mooringdb/mooring/core/address"
 	"github.com/mooringdb/mooring/core/bson"
@@ -19,6 +20,10 @@ type Options struct {
 	Limit          int64
 	MaxAwaitTimeMS *int64
 	Comment        bson.Value
+	// Timeout is the operation's timeoutMS; nil: the Runner's. It begins anew with each call of Next,
+	// unless Lifetime says that the deadline of the operation is that of all calls.
+	Timeout  *time.Duration
+	Lifetime bool
 }
 
 // Open runs an operation whose reply has a cursor, and makes the cursor of it. A reply without one is a
@@ -28,11 +33,16 @@ type Options struct {
 // that, the cursor is closed on the server at once, and the error says so.
 func Open(ctx context.Context, r *operation.Runner, op operation.Operation, opt Options) (*Cursor, error) {
 	op.KeepConn = true
+	ctx, done := r.Begin(ctx, opt.Timeout, time.Time{})
+	defer done()
 	res, err := r.Run(ctx, &op)
 	if err != nil {
 		return nil, err
 	}
-	c := &Cursor{runner: r, runOn: op.RunOn, pin: res.Pin}
+	c := &Cursor{runner: r, runOn: op.RunOn, pin: res.Pin, timeout: opt.Timeout, expires: res.DeadlineSent}
+	if opt.Lifetime {
+		c.deadline, _ = ctx.Deadline()
+	}
 	opened := false
 	defer func() { // by a panic, too
 		if !opened {
@@ -88,6 +98,7 @@ func remains(from address.Address, doc bson.Raw) State {
 // ending is what remains to be done for a cursor that is over.
 type ending struct {
 	runner  *operation.Runner
+	timeout *time.Duration
 	server  address.Address
 	command killCursors
 	kill    bool // the server still has the cursor, and can be told
@@ -97,7 +108,7 @@ type ending struct {
 // endLocked makes the cursor one without anything on the server, once.
 func (c *Cursor) endLocked() ending {
 	e := ending{
-		runner: c.runner, server: c.state.Server, command: killCursors(c.state), pin: c.pin,
+		runner: c.runner, timeout: c.timeout, server: c.state.Server, command: killCursors(c.state), pin: c.pin,
 		kill: c.state.ID != 0 && !c.lost,
 	}
 	c.state.ID, c.pin = 0, nil
@@ -112,10 +123,12 @@ func (e *ending) run(ctx context.Context) {
 	if !e.kill {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killTimeout)
-	defer cancel()
+	ctx, done := e.runner.Begin(context.WithoutCancel(ctx), e.timeout, time.Now().Add(killTimeout))
+	defer done()
 	_, _ = e.runner.Run(ctx, &operation.Operation{
-		Database: e.command.Database, Command: &e.command, On: e.pin, Selector: present{selection.Address(e.server), e.server},
+		Database: e.command.Database, Command: &e.command, On: e.pin,
+		Selector:          present{selection.Address(e.server), e.server},
+		DeadlineAsMaxTime: e.runner.Limited(e.timeout),
 	})
 }
 

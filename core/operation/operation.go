@@ -101,7 +101,10 @@ type Operation struct {
 	ReadPreference *selection.ReadPreference
 	// Unacknowledged writes get no reply; their Result is empty.
 	Unacknowledged bool
-	// DeadlineAsMaxTime sends maxTimeMS: what is left until the context's deadline, less the time on the way.
+	// MaxTimeMS is the limit that the caller sets the server; nil: none. It is sent as maxTimeMS.
+	MaxTimeMS *int64
+	// DeadlineAsMaxTime sends as maxTimeMS what is left until the context's deadline, less the
+	// shortest round trip, or MaxTimeMS if that is less.
 	DeadlineAsMaxTime bool
 	// RunOn lets the exchange with the server go on, once it has begun, although the context is canceled: until the context's
 	// deadline, RunOnLimit at most, and unless the context's cause is anything but context.Canceled.
@@ -118,6 +121,9 @@ type Result struct {
 	Server address.Address
 	// Hello is the server as it described itself on the connection that was used.
 	Hello *description.Server
+	// DeadlineSent says that maxTimeMS was sent for the context's deadline, so that this is what
+	// ends the command, and any cursor that it opens, on the server.
+	DeadlineSent bool
 	// WriteConcernError is the reply's; nil where it has none, and for reads.
 	WriteConcernError *mongoerr.WriteConcernError
 	// Pin is the connection that was used, for the caller to release. It is nil without Operation.KeepConn, after an error, and

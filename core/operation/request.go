@@ -51,10 +51,12 @@ func (q *request) build(ctx context.Context, op *Operation, x *exchange) error {
 	if err := op.Command.Append(b, to); err != nil {
 		return err
 	}
-	if op.DeadlineAsMaxTime {
-		if err := appendMaxTime(ctx, b, x.server.Description().MinRTT); err != nil {
-			return err
-		}
+	ms, err := op.maxTime(ctx, x)
+	if err != nil {
+		return err
+	}
+	if ms != nil {
+		b.Int64("maxTimeMS", *ms)
 	}
 	b.String("$db", op.Database)
 	if op.Kind != Write {
@@ -91,19 +93,24 @@ func (q *request) appendSequence(op *Operation, to Target) error {
 	return nil
 }
 
-// appendMaxTime appends the time that the server may use: what is left, less the shortest round trip that was seen, in whole
-// milliseconds. Never 0, which servers read as no limit (client-side operations timeout, "Command Execution").
-func appendMaxTime(ctx context.Context, b *bson.Builder, minRTT time.Duration) error {
+// maxTime returns the time that the server may use, nil for no limit: the caller's MaxTimeMS, or what
+// is left until the deadline, less the shortest round trip that was seen, in whole milliseconds. The
+// latter is never 0, which servers read as no limit (Client Side Operations Timeout, "Command
+// Execution").
+func (op *Operation) maxTime(ctx context.Context, x *exchange) (*int64, error) {
 	deadline, ok := ctx.Deadline()
-	if !ok {
-		return nil
+	if !ok || !op.DeadlineAsMaxTime {
+		return op.MaxTimeMS, nil
 	}
-	left := (time.Until(deadline) - minRTT).Milliseconds()
+	left := (time.Until(deadline) - x.server.Description().MinRTT).Milliseconds()
 	if left <= 0 {
-		return &TimeoutError{Err: errNoTimeLeft}
+		return nil, &TimeoutError{Err: errNoTimeLeft}
 	}
-	b.Int64("maxTimeMS", min(left, maxMaxTime))
-	return nil
+	if given := op.MaxTimeMS; given != nil && *given > 0 && *given <= left {
+		return given, nil
+	}
+	x.deadlineSent = true
+	return new(min(left, maxMaxTime)), nil
 }
 
 // maxMaxTime is the largest maxTimeMS that servers take.

@@ -15,28 +15,24 @@ type Runner struct {
 	Deployment Deployment
 	// Sink receives command events; nil: nobody wants them.
 	Sink *event.Sink
-	// Timeout bounds operations whose context has no deadline (timeoutMS); 0: they may take for ever.
-	Timeout time.Duration
+	// Timeout is timeoutMS: how long an operation may take, all in all. With 0 it may take for ever,
+	// and nil stands for the older limits. Begin applies it; Run does not.
+	Timeout *time.Duration
 }
 
-// Run runs an operation once and waits for its end.
+// Run runs an operation once and waits for its end, or for that of ctx, which Begin has made.
 //
 // A reply with ok: 0 is a *mongoerr.CommandError, one with writeErrors a *mongoerr.WriteException beside the Result; for Generic
 // operations a reply with ok: 1 is never an error. What a command's Append refuses is returned as it is, and nothing has been
 // sent then. errors.Is(err, context.DeadlineExceeded) holds when time ran out, on the server too.
 func (r *Runner) Run(ctx context.Context, op *Operation) (Result, error) {
-	if _, ok := ctx.Deadline(); !ok && r.Timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, r.Timeout)
-		defer cancel()
-	}
 	// Retries, when they come, are a loop around attempt: the decision needs the error and the server, both of which are here.
 	return r.attempt(ctx, op)
 }
 
 func (r *Runner) attempt(ctx context.Context, op *Operation) (Result, error) {
-	if ctx.Err() != nil {
-		return Result{}, context.Cause(ctx)
+	if err := ended(ctx); err != nil {
+		return Result{}, err
 	}
 	x := exchange{runner: r, preference: op.ReadPreference}
 	if op.On != nil {
@@ -86,6 +82,8 @@ type exchange struct {
 	// preference is the one that the server was selected by.
 	preference *selection.ReadPreference
 
+	deadlineSent bool // maxTimeMS was sent for the context's deadline
+
 	pinned bool // the connection is another's, and stays checked out
 	left   bool // the exchange is done with the connection
 }
@@ -117,7 +115,9 @@ func (x *exchange) leave(lesson error) {
 }
 
 func (x *exchange) send(ctx context.Context, op *Operation) (Result, error) {
-	res := Result{Server: x.server.Description().Address, Hello: x.conn.Hello()}
+	res := Result{
+		Server: x.server.Description().Address, Hello: x.conn.Hello(), DeadlineSent: x.deadlineSent,
+	}
 	ev := x.runner.begin(x, op)
 	if op.Unacknowledged {
 		err := x.conn.Write(ctx, x.req.msg)
@@ -144,18 +144,21 @@ func (x *exchange) send(ctx context.Context, op *Operation) (Result, error) {
 	}
 	x.leave(lesson(err, res.WriteConcernError))
 	if err != nil {
-		return op.refused(ctx, res, err, &ev)
+		return op.refused(res, err, &ev)
 	}
 	ev.end(reply, nil)
 	return res, nil
 }
 
 // refused is the outcome where the reply carries an error.
-func (op *Operation) refused(ctx context.Context, res Result, err error, ev *observation) (Result, error) {
+func (op *Operation) refused(res Result, err error, ev *observation) (Result, error) {
 	var failed *mongoerr.CommandError
 	if errors.As(err, &failed) {
 		ev.end(nil, failed)
-		return res, timeoutError(ctx, failed)
+		if res.DeadlineSent {
+			return res, Expired(failed)
+		}
+		return res, failed
 	}
 	ev.end(res.Reply, nil)
 	var writes *mongoerr.WriteException
@@ -188,12 +191,14 @@ func (op *Operation) unanswered(err error) error {
 	return err
 }
 
-// codeMaxTimeMSExpired is how a server reports that maxTimeMS ran out; its name and text differ between versions.
+// codeMaxTimeMSExpired is how a server reports that maxTimeMS ran out; its name and text differ
+// between versions.
 const codeMaxTimeMSExpired = 50
 
-// timeoutError makes the server's report that time ran out the same as ours, where a deadline is what set the time.
-func timeoutError(ctx context.Context, err *mongoerr.CommandError) error {
-	if _, ok := ctx.Deadline(); ok && err.Code == codeMaxTimeMSExpired {
+// Expired returns a *TimeoutError for a server's report that maxTimeMS ran out, and any other error as
+// it is. It is for commands that run on the time of a deadline, not on a limit that the caller set.
+func Expired(err error) error {
+	if mongoerr.Code(err) == codeMaxTimeMSExpired {
 		return &TimeoutError{Err: err}
 	}
 	return err

@@ -7,6 +7,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/event"
 	"github.com/mooringdb/mooring/core/internal/ctxwatch"
+	"github.com/mooringdb/mooring/core/internal/timeoutms"
 )
 
 // CheckOut gives a connection to the caller, who owns it until CheckIn. It waits, in the order of arrival, until one is
@@ -216,7 +217,7 @@ func (p *Pool[C]) retire(w *waiter[C]) {
 // wait waits until w is served; it sees to that itself if ctx ends, or when the time in the queue is over.
 func (p *Pool[C]) wait(ctx context.Context, w *waiter[C]) {
 	var timeout <-chan time.Time
-	if p.cfg.WaitQueueTimeout > 0 {
+	if p.cfg.WaitQueueTimeout > 0 && !timeoutms.Governs(ctx) {
 		timer := time.NewTimer(p.cfg.WaitQueueTimeout)
 		defer timer.Stop()
 		timeout = timer.C
