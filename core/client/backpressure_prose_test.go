@@ -102,7 +102,7 @@ func TestConnectionPoolBackpressure(t *testing.T) {
 				var all sync.WaitGroup
 				for range 100 {
 					all.Go(func() {
-						_, _, err := c.FindOne(t.Context(), items, client.FindOneOptions{})
+						_, _, err := c.FindOne(t.Context(), items, client.FindOptions{})
 						if err != nil && !strings.Contains(err.Error(), "network error") {
 							t.Errorf("FindOne() = %v", err)
 						}
@@ -114,7 +114,7 @@ func TestConnectionPoolBackpressure(t *testing.T) {
 					t.Errorf("%d check-outs failed, %d of them without labels, %d pools were cleared; want 10 or more, none, and none",
 						failed.Load(), unlabeled.Load(), cleared.Load())
 				}
-				if _, _, err := c.FindOne(t.Context(), items, client.FindOneOptions{}); err != nil {
+				if _, _, err := c.FindOne(t.Context(), items, client.FindOptions{}); err != nil {
 					t.Errorf("FindOne() without the rate limiter = %v", err)
 				}
 			})
