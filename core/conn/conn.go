@@ -78,6 +78,10 @@ type Config struct {
 
 	// LoadBalanced says that a load balancer stands between: hello then asks for the server's service id.
 	LoadBalanced bool
+
+	// Query sends the first hello over OP_QUERY, for a monitor that asks whether a server is too old
+	// for OP_MSG. It excludes ServerAPI and LoadBalanced.
+	Query bool
 }
 
 // ErrClosed is inside the error of a request on a connection that its owner has closed.
@@ -108,6 +112,7 @@ type Conn struct {
 	api        *ServerAPI
 	desc       description.Server
 	hello      bson.Raw
+	query      bool              // the server is too old for OP_MSG
 	watcher    *ctxwatch.Watcher // of the request's context; calls c.unblock
 
 	lastUse   time.Time // when the last reply had come

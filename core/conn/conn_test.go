@@ -87,8 +87,8 @@ func TestDialSaysHelloOnceWithMetadata(t *testing.T) {
 		}
 
 		cmds := s.Commands()
-		if len(cmds) != 2 || !cmds[0].Legacy || cmds[0].Name != "isMaster" || cmds[1].Legacy || cmds[1].Name != "hello" {
-			t.Fatalf("commands = %+v, want a legacy isMaster and a hello", cmds)
+		if len(cmds) != 2 || cmds[0].Legacy || cmds[0].Name != "isMaster" || cmds[1].Legacy || cmds[1].Name != "hello" {
+			t.Fatalf("commands = %+v, want an isMaster and a hello, both over OP_MSG", cmds)
 		}
 		for _, path := range [][]string{
 			{"client", "driver", "name"},
@@ -107,6 +107,98 @@ func TestDialSaysHelloOnceWithMetadata(t *testing.T) {
 		}
 		if cmds[1].Body.Has("client") || cmds[1].Body.Has("compression") {
 			t.Errorf("second hello carries what belongs to the first: %v", cmds[1].Body)
+		}
+	})
+}
+
+// TestHelloFields checks the fields of the hellos of each kind of connection: the first one alone has
+// what belongs to the handshake, with the driver's version of backpressure (HS-101), and none has a
+// $clusterTime, whatever the server sends (CM-104).
+func TestHelloFields(t *testing.T) {
+	api := &conn.ServerAPI{Version: "1", Strict: new(true), DeprecationErrors: new(true)}
+	for name, tt := range map[string]struct {
+		cfg          conn.Config
+		first, later string
+	}{
+		"plain": {
+			conn.Config{Compressors: []string{"zlib"}},
+			"isMaster helloOk client compression backpressure $db", "hello helloOk $db",
+		},
+		"stable API": {
+			conn.Config{ServerAPI: api},
+			"hello client compression backpressure apiVersion apiStrict apiDeprecationErrors $db",
+			"hello helloOk apiVersion apiStrict apiDeprecationErrors $db",
+		},
+		"load balancer": {
+			conn.Config{LoadBalanced: true},
+			"hello client compression backpressure loadBalanced $db", "hello helloOk $db",
+		},
+		"OP_QUERY": {conn.Config{Query: true}, "isMaster helloOk client compression backpressure", "hello helloOk $db"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := mongotest.NewServer(t, mongotest.Handlers{"hello": func(cmd *mongotest.Command) mongotest.Reply {
+					return mongotest.Hello(cmd, func(b *bson.Builder) {
+						b.ObjectID("serviceId", bson.ObjectID{1}).Int32("maxWireVersion", 21)
+						b.OpenDocument("topologyVersion").ObjectID("processId", bson.ObjectID{1}).Int64("counter", 1).Close()
+						b.OpenDocument("$clusterTime").Timestamp("clusterTime", 1, 1).Close()
+					})
+				}})
+				c := dial(t, s, tt.cfg)
+				for range 2 {
+					if _, err := c.Hello(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if _, err := c.AwaitHello(t.Context(), c.Description().TopologyVersion, time.Second); err != nil {
+					t.Fatal(err)
+				}
+				for i, cmd := range s.Commands() {
+					want := tt.later
+					switch i {
+					case 0:
+						want = tt.first
+					case 3:
+						want = strings.Replace(want, "helloOk", "helloOk topologyVersion maxAwaitTimeMS", 1)
+					}
+					var keys []string
+					for key := range cmd.Body.All() {
+						keys = append(keys, key)
+					}
+					if got := strings.Join(keys, " "); got != want || cmd.Legacy != (tt.cfg.Query && i == 0) {
+						t.Errorf("hello %d has the fields %s, legacy %v; want %s", i, got, cmd.Legacy, want)
+					}
+					if v, _ := cmd.Body.Lookup("backpressure"); i == 0 && !v.Equal(bson.StringValue("2")) {
+						t.Errorf(`backpressure = %v, want the string "2"`, v)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestHelloToAServerWithoutOpMsg checks that a connection to a server that is too old goes on with
+// OP_QUERY.
+func TestHelloToAServerWithoutOpMsg(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mongotest.NewServer(t, nil)
+		s.Intercept(func(cmd *mongotest.Command, _ mongotest.Handler) mongotest.Reply {
+			if !cmd.Legacy {
+				return mongotest.Drop()
+			}
+			return mongotest.OK(func(b *bson.Builder) { b.Bool("ismaster", true).Int32("maxWireVersion", 5) })
+		})
+		c := dial(t, s, conn.Config{Query: true})
+		for range 2 {
+			if reply, err := c.Hello(t.Context()); err != nil || !reply.Has("ismaster") {
+				t.Fatalf("Hello() = %v, %v", reply, err)
+			}
+		}
+		if cmds := s.Commands(); cmds[1].Body.Has("client") || cmds[1].Body.Has("backpressure") {
+			t.Errorf("second hello = %v", cmds[1].Body)
+		}
+		if _, err := conn.Dial(t.Context(), s.Address(), conn.Config{Dialer: s.Dial}); !mongoerr.IsNetwork(err) {
+			t.Errorf("Dial() over OP_MSG = %v, want a network error", err)
 		}
 	})
 }

@@ -13,14 +13,17 @@ import (
 	"github.com/mooringdb/mooring/core/wire"
 )
 
+// wireVersionMsg is the first wire version with OP_MSG (MongoDB 3.6).
+const wireVersionMsg = 6
+
 // ServerAPI is a stable API as hello declares it.
 type ServerAPI struct {
 	Version                   string
 	Strict, DeprecationErrors *bool
 }
 
-// handshake is the first hello of a connection: the legacy hello over OP_QUERY, which every server understands, or, under
-// a stable API or behind a load balancer, hello over OP_MSG. It alone carries the client metadata.
+// handshake sends the connection's first hello, which alone carries the client metadata, and keeps what
+// the server replies.
 func (c *Conn) handshake(ctx context.Context, cfg Config) error {
 	start := time.Now()
 	reply, err := c.exchange(ctx, firstHello(cfg))
@@ -41,12 +44,16 @@ func (c *Conn) handshake(ctx context.Context, cfg Config) error {
 			"but the server does not support this mode.")
 	}
 	c.desc, c.hello = desc, reply
+	c.query = cfg.Query && c.IsTooOld()
 	if desc.MaxMessageSize > 0 {
 		c.maxRequest = int(desc.MaxMessageSize)
 	}
 	c.packer = newPacker(cfg, reply)
 	return nil
 }
+
+// IsTooOld reports whether the server says that it does not speak OP_MSG.
+func (c *Conn) IsTooOld() bool { return c.desc.MaxWireVersion < wireVersionMsg }
 
 // exchange is a round trip of a message of any kind, under ctx's deadline as well as its cancellation.
 func (c *Conn) exchange(ctx context.Context, msg []byte) (bson.Raw, error) {
@@ -68,20 +75,30 @@ func asHello(err error) error {
 	return err
 }
 
+// backpressure is the version of the client-backpressure specification that the driver supports.
+const backpressure = "2"
+
+// firstHello returns a connection's first message. It goes over OP_MSG, which all supported servers
+// speak, unless Config.Query says otherwise.
 func firstHello(cfg Config) []byte {
 	b := new(bson.Builder)
-	if cfg.LoadBalanced || cfg.ServerAPI != nil {
+	if !cfg.Query {
 		b.Reset(wire.BeginMsg(nil, 0))
-		b.Int32("hello", 1)
-		appendHandshake(b, cfg)
-		if cfg.LoadBalanced {
-			b.Bool("loadBalanced", true)
-		}
-		return endHello(b, cfg.ServerAPI)
 	}
-	b.Reset(nil)
-	b.Int32("isMaster", 1).Bool("helloOk", true)
+	if cfg.LoadBalanced || cfg.ServerAPI != nil {
+		b.Int32("hello", 1)
+	} else {
+		b.Int32("isMaster", 1).Bool("helloOk", true)
+	}
 	appendHandshake(b, cfg)
+	if cfg.Query {
+		return query(b)
+	}
+	return endHello(b, cfg.ServerAPI)
+}
+
+// query completes a hello for OP_QUERY.
+func query(b *bson.Builder) []byte {
 	return wire.Append(nil, wire.Header{}, &wire.Query{
 		Flags: wire.SecondaryOK, Collection: "admin.$cmd", Return: -1, Query: b.Finish(),
 	})
@@ -94,6 +111,10 @@ func appendHandshake(b *bson.Builder, cfg Config) {
 	}
 	b.Document("client", client)
 	appendCompression(b, cfg.Compressors)
+	b.String("backpressure", backpressure)
+	if cfg.LoadBalanced {
+		b.Bool("loadBalanced", true)
+	}
 }
 
 // anonymous is the client document of a program that says nothing of itself.
@@ -123,9 +144,12 @@ func endHello(b *bson.Builder, api *ServerAPI) []byte {
 	return msg
 }
 
-// Hello asks the server how it is, for a monitor: `hello` where the server understands it, else the legacy one, in
-// either case without what only the first hello carries.
+// Hello asks the server for its state, for a monitor: with `hello` if the server understands it, else
+// with the legacy command. The first hello's own fields are not repeated. Errors are as in RoundTrip.
 func (c *Conn) Hello(ctx context.Context) (bson.Raw, error) {
+	if c.query {
+		return c.exchange(ctx, query(bson.NewBuilder(nil).Int32("isMaster", 1)))
+	}
 	b := bson.NewBuilder(wire.BeginMsg(nil, 0))
 	c.beginHello(b)
 	reply, err := c.RoundTrip(ctx, endHello(b, c.api))

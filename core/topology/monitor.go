@@ -26,6 +26,7 @@ type monitor struct {
 	connections uint64                       // that were made, for events
 	last        description.ServerKind       // what the last check found
 	version     *description.TopologyVersion // what the last reply on conn said; nil where it cannot be streamed from
+	opening     opening                      // how the next conn begins
 
 	rtt roundTrips
 
@@ -218,7 +219,12 @@ func (m *monitor) cancelable(ctx context.Context) (_ context.Context, done func(
 // round trip is taken of those replies that the server does not hold back.
 func (m *monitor) hello(ctx context.Context) (bson.Raw, error) {
 	if m.conn == nil {
-		c, err := conn.Dial(ctx, m.server.address, m.dial)
+		dial := m.dial
+		dial.Query = m.opening == openQuery
+		c, err := conn.Dial(ctx, m.server.address, dial)
+		if m.dial.ServerAPI == nil { // which OP_QUERY could not declare
+			m.opening = m.opening.after(c, err)
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -51,7 +51,7 @@ func TestOverloadedServerStaysKnown(t *testing.T) {
 		j.take()
 		connections := host.AcceptedConnections()
 
-		host.Intercept(refuseHandshakes(2, time.Second))
+		host.Intercept(refuse(2, mongotest.Drop().After(time.Second)))
 		errs := make(chan error, 4)
 		for range cap(errs) {
 			go func() { errs <- ping(t.Context(), s) }()
@@ -89,18 +89,15 @@ func TestOverloadedServerStaysKnown(t *testing.T) {
 	})
 }
 
-// refuseHandshakes has a server close n connections, which are not among those excepted, in their first hello, and answer
-// the first hello of others after a delay.
-func refuseHandshakes(n int64, delay time.Duration, except ...int) func(*mongotest.Command, mongotest.Handler) mongotest.Reply {
+// refuse has a server answer the first n first hellos of its connections with a reply, those of the
+// excepted connections aside.
+func refuse(n int64, reply mongotest.Reply, except ...int) func(*mongotest.Command, mongotest.Handler) mongotest.Reply {
 	var refused atomic.Int64
 	return func(cmd *mongotest.Command, next mongotest.Handler) mongotest.Reply {
-		switch {
-		case !cmd.Body.Has("client") || slices.Contains(except, cmd.Connection):
-			return next(cmd)
-		case refused.Add(1) <= n:
-			return mongotest.Drop().After(delay)
+		if cmd.Body.Has("client") && !slices.Contains(except, cmd.Connection) && refused.Add(1) <= n {
+			return reply
 		}
-		return next(cmd).After(delay)
+		return next(cmd)
 	}
 }
 
@@ -114,7 +111,7 @@ func TestOverloadWhileThePoolIsFilled(t *testing.T) {
 		cfg.Polling = true
 		cfg.Pool.MinSize = 1
 		cfg.Sink = j.sink()
-		host.Intercept(refuseHandshakes(3, 0, 1)) // the first is the monitor's
+		host.Intercept(refuse(3, mongotest.Drop(), 1)) // the first is the monitor's
 		topo := start(t, cfg)
 		defer stop(t, topo)
 		mustSelect(t, topo, selection.Write())

@@ -293,9 +293,11 @@ func TestMonitorHellos(t *testing.T) {
 		topo := start(t, watched(cluster))
 		defer stop(t, topo)
 		pass(25 * time.Second)
+		greeted := map[int]bool{} // connections
 		for _, cmd := range cluster.Host(0).Commands() {
-			first := cmd.Legacy
-			for key, want := range map[string]bool{"helloOk": true, "client": first, "compression": first, "saslSupportedMechs": false} {
+			first := !greeted[cmd.Connection]
+			greeted[cmd.Connection] = true
+			for key, want := range map[string]bool{"helloOk": true, "client": first, "compression": first, "backpressure": first, "saslSupportedMechs": false} {
 				if _, has := cmd.Body.Lookup(key); has != want {
 					t.Errorf("%s %v has %s: %v, want %v", cmd.Name, cmd.Body, key, has, want)
 				}

@@ -6,7 +6,7 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 )
 
-// SecondaryOK is the OP_QUERY flag that lets a secondary answer; the first hello sets it.
+// SecondaryOK is the OP_QUERY flag that lets a secondary answer; hello sets it.
 const SecondaryOK int32 = 1 << 2
 
 // The flags of an OP_REPLY that report an error.
@@ -15,7 +15,7 @@ const (
 	QueryFailure   int32 = 1 << 1
 )
 
-// Query is an OP_QUERY. Nothing but the first legacy hello of a connection is sent this way.
+// Query is an OP_QUERY. Nothing but a hello to a server that may not speak OP_MSG is sent this way.
 type Query struct {
 	Flags      int32
 	Collection string // "admin.$cmd" for a command

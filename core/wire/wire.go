@@ -1,7 +1,8 @@
-// Package wire turns MongoDB's messages into bytes and back: OP_MSG, OP_QUERY and OP_REPLY (which only the first hello
-// of a connection uses), and the envelope of OP_COMPRESSED. Encoding appends to the caller's buffer; decoding is
-// strict and returns views on it. It does not compress, does no I/O but ReadFrom, and looks at no document beyond the
-// frame that carries it: a Raw in a decoded message has a checked length and unchecked contents.
+// Package wire turns MongoDB's messages into bytes and back: OP_MSG, OP_QUERY and OP_REPLY (which only
+// the hello to a server without OP_MSG uses), and the envelope of OP_COMPRESSED. Encoding appends to the
+// caller's buffer; decoding is strict and returns views on it. It does not compress, does no I/O but
+// ReadFrom, and looks at no document beyond the frame that carries it: a Raw in a decoded message has a
+// checked length and unchecked contents.
 package wire
 
 import (
