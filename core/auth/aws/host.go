@@ -1,0 +1,43 @@
+package aws
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+const (
+	defaultRegion = "us-east-1"
+	maxHost       = 255 // RFC 1035
+)
+
+// region returns the region that the host of a security token service stands in. The host is a server's word: it goes
+// into what is signed, so that anything but the characters of a domain name is refused.
+func region(host string) (string, error) {
+	if err := checkHost(host); err != nil {
+		return "", err
+	}
+	labels := strings.Split(host, ".")
+	if len(labels) == 1 || host == "sts.amazonaws.com" || host == "aws.amazonaws.com" {
+		return defaultRegion, nil
+	}
+	return labels[1], nil
+}
+
+func checkHost(host string) error {
+	switch {
+	case host == "":
+		return errors.New("the server names no STS host")
+	case len(host) > maxHost:
+		return fmt.Errorf("the server names an STS host of %d bytes, at most %d are possible", len(host), maxHost)
+	case strings.ContainsFunc(host, notInDomain):
+		return fmt.Errorf("the server names the STS host %q, which is no domain name", host)
+	case strings.Contains("."+host+".", ".."):
+		return fmt.Errorf("the server names the STS host %q, which has an empty label", host)
+	}
+	return nil
+}
+
+func notInDomain(r rune) bool {
+	return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-' && r != '_' && r != '.'
+}

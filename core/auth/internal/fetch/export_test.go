@@ -1,0 +1,3 @@
+package fetch
+
+var Network = network

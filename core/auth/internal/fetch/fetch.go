@@ -1,0 +1,139 @@
+// Package fetch asks an HTTP endpoint for a credential: one request, one small answer. Time and memory are bounded
+// whatever the endpoint does, redirects are not followed, and errors do not repeat secrets. It caches nothing.
+package fetch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+const (
+	maxBody   = 64 << 10 // the largest credential documents are a tenth of it
+	maxHeader = 64 << 10
+	maxText   = 512 // of an endpoint's words in an error
+)
+
+// Request is one question to an endpoint.
+type Request struct {
+	Method string
+	URL    string
+	Header map[string]string
+	Form   url.Values // the body of a POST
+
+	// Secrets are values in the request that no error may repeat, even if the endpoint does.
+	Secrets []string
+
+	// Proxied sends the request through the proxy that the environment names, if any. An endpoint of the machine
+	// itself is always asked directly.
+	Proxied bool
+
+	// Timeout bounds the request as a whole, the body included.
+	Timeout time.Duration
+}
+
+// Do sends the request and returns the body of an answer of status 200. It blocks until the answer is complete, the
+// timeout has passed or ctx ends. A nil transport stands for the network.
+func Do(ctx context.Context, transport http.RoundTripper, r Request) ([]byte, error) {
+	u, err := url.Parse(r.URL)
+	if err != nil {
+		return nil, errors.New("the endpoint's URL cannot be parsed") // the parser's error has the whole URL in it
+	}
+	body, err := r.do(ctx, transport, u)
+	if err != nil {
+		return nil, fmt.Errorf("%s %s://%s%s: %w", r.Method, u.Scheme, u.Host, u.Path, err)
+	}
+	return body, nil
+}
+
+var errSlow = errors.New("no complete answer in time")
+
+func (r Request) do(ctx context.Context, transport http.RoundTripper, u *url.URL) ([]byte, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, r.Timeout, fmt.Errorf("%w (%s)", errSlow, r.Timeout))
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, r.Method, u.String(), r.body())
+	if err != nil {
+		return nil, withoutURL(err)
+	}
+	for k, v := range r.Header {
+		req.Header.Set(k, v)
+	}
+	if r.Form != nil {
+		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	if transport == nil {
+		transport = network(r.Proxied)
+	}
+	client := http.Client{
+		Transport:     transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, because(ctx, withoutURL(err))
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
+	switch {
+	case err != nil:
+		return nil, because(ctx, err)
+	case len(body) > maxBody:
+		return nil, fmt.Errorf("the answer is larger than %d bytes", maxBody)
+	case resp.StatusCode != http.StatusOK:
+		return nil, fmt.Errorf("status %d: %s", resp.StatusCode, r.masked(string(body)))
+	}
+	return body, nil
+}
+
+func (r Request) body() io.Reader {
+	if r.Form == nil {
+		return nil
+	}
+	return strings.NewReader(r.Form.Encode())
+}
+
+// network connects anew for each request: an endpoint is asked once in a while, and no idle connection stays behind.
+func network(proxied bool) http.RoundTripper {
+	t := &http.Transport{
+		DialContext:            (&net.Dialer{}).DialContext,
+		DisableKeepAlives:      true,
+		DisableCompression:     true,
+		MaxResponseHeaderBytes: maxHeader,
+	}
+	if proxied {
+		t.Proxy = http.ProxyFromEnvironment
+	}
+	return t
+}
+
+// because returns why ctx ended, if that is why err happened.
+func because(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// withoutURL takes off what net/http adds: a URL may carry a secret in its query.
+func withoutURL(err error) error {
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		return e.Err
+	}
+	return err
+}
+
+// masked returns the beginning of an endpoint's words on one line, without the request's secrets.
+func (r Request) masked(text string) string {
+	for _, s := range r.Secrets {
+		if s != "" {
+			text = strings.NewReplacer(s, "***", url.QueryEscape(s), "***").Replace(text)
+		}
+	}
+	return fmt.Sprintf("%.*q", maxText, text)
+}
