@@ -1,5 +1,5 @@
-# make help lists the targets. Only Go, git, make and (for -race) a C compiler are needed; the tools are pinned in
-# go.mod and tools/*/go.mod and come through the Go module proxy.
+# make help lists the targets. Only Go, git, make and (for -race) a C compiler are needed; the tools are
+# pinned in go.mod and tools/*/go.mod and come through the Go module proxy.
 
 GO   ?= go
 BUF  := $(GO) tool -modfile=tools/buf/go.mod buf
@@ -14,12 +14,18 @@ VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev
 FUZZTIME ?= 10s
 CHAOS    ?= 10m
 SOAK     ?= 1000000
+MUTANTS  ?= 100
+# The profile that test-unit writes, if it is named, for `make coverage`.
+COVER    ?=
 
 .DEFAULT_GOAL := help
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^##@ / {printf "\n%s\n", substr($$0, 5)} \
+		/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+##@ Build and run
 
 .PHONY: build
 build: bin/mooring ## build the gateway as bin/mooring
@@ -27,7 +33,9 @@ build: bin/mooring ## build the gateway as bin/mooring
 .PHONY: bin/mooring
 bin/mooring:
 	@mkdir -p bin
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-X github.com/mooringdb/mooring/cmd/gateway/internal/cli.version=$(VERSION)" -o $@ ./cmd/gateway
+	CGO_ENABLED=0 $(GO) build -trimpath -o $@ \
+		-ldflags "-X github.com/mooringdb/mooring/cmd/gateway/internal/cli.version=$(VERSION)" \
+		./cmd/gateway
 
 .PHONY: run
 run: bin/mooring ## start the gateway on an embedded database with sample data
@@ -37,6 +45,15 @@ run: bin/mooring ## start the gateway on an embedded database with sample data
 	cd lab && CGO_ENABLED=0 $(GO) build -trimpath -o ../bin/mooring-run ./cmd/run
 	@exec bin/mooring-run --gateway bin/mooring --embedded bin/mooring-embedded
 
+.PHONY: clean
+clean: ## remove what make built
+	rm -rf bin
+
+##@ Before you push
+
+.PHONY: check
+check: test-unit lint generate-check layers conformance mutate-short ## the short form of what CI runs
+
 .PHONY: test
 test: test-unit test-lab ## unit tests, specification cases, and lab's tests on a real server
 
@@ -45,43 +62,19 @@ test-unit: ## unit tests and specification cases
 ifeq ($(RACE),)
 	@echo "no C compiler found: the tests run WITHOUT the race detector"
 endif
-	$(GO) test $(RACE) ./...
+	$(GO) test $(RACE) $(if $(COVER),-coverprofile=$(COVER)) ./...
+
+.PHONY: coverage
+coverage: ## the coverage of the last run with COVER=coverage.txt: total and lowest packages
+	@tools/coverage.sh $(or $(COVER),coverage.txt)
 
 .PHONY: test-lab
 test-lab: ## lab's tests: MOORING_TEST_URI, or the embedded database
 	cd lab && $(GO) test $(RACE) -count=1 -timeout 20m ./...
 
 .PHONY: conformance
-conformance: ## run the specifications' own tests and print a table (SPECIFICATIONS_DIR names the folder; WITHOUT=1: there is none)
+conformance: ## the specifications' own tests as a table (of SPECIFICATIONS_DIR; WITHOUT=1: there is none)
 	@$(GO) run ./tools/conformance $(if $(WITHOUT),-without)
-
-.PHONY: bench
-bench: bin/mooring ## CPU and allocations per request, beside a thin gateway over the official driver
-	cd lab && $(GO) run ./cmd/bench --gateway ../bin/mooring
-
-.PHONY: fuzz
-fuzz: ## run every fuzz target for FUZZTIME each
-	@GO="$(GO)" tools/fuzz.sh $(FUZZTIME)
-
-.PHONY: chaos
-chaos: ## CHAOS=10m of random elections, hangs, resets and reconfigurations against a model
-	MOORING_CHAOS=$(CHAOS) $(GO) test $(RACE) -count=1 -timeout 1h -v -run TestChaos ./core/topology
-
-.PHONY: failover
-failover: ## measure how soon 64 writers find a new primary, and what waiting for one costs
-	MOORING_FAILOVER=1 $(GO) test -count=1 -v -run 'TestFailover|TestWaitingForAPrimary' ./core/client
-
-.PHONY: soak
-soak: ## SOAK=1000000 pool operations with random clears, deadlines and lost connections, then count
-	MOORING_SOAK=$(SOAK) $(GO) test $(RACE) -count=1 -timeout 1h -v -run TestSoak ./core/pool
-
-.PHONY: starvation
-starvation: ## measure what reads get beside cursors that hold all the connections they may
-	cd lab && LAB_STARVATION=1 $(GO) test -count=1 -v -run TestStarvation ./e2e
-
-.PHONY: mutate
-mutate: ## break each entry of the topology transition table once, and see a test fail
-	$(GO) run ./tools/mutate
 
 .PHONY: lint
 lint: ## golangci-lint, buf lint and format, helm lint
@@ -91,14 +84,26 @@ lint: ## golangci-lint, buf lint and format, helm lint
 	$(BUF) format -d --exit-code proto
 	$(HELM) lint deploy/helm/mooring -f deploy/helm/mooring/ci/values.yaml
 
+.PHONY: layers
+layers: ## ask the go command what core, service and the gateway depend on
+	tools/layers.sh
+
+.PHONY: vulnerabilities
+vulnerabilities: ## compare the dependencies with the Go vulnerability database (reports only)
+	@GO="$(GO)" tools/vulnerabilities.sh
+
+##@ The API
+
 .PHONY: generate
 generate: ## regenerate gen/ from proto/
 	tools/generate.sh
 
 .PHONY: generate-check
 generate-check: generate ## fail if gen/ differs from what proto/ gives
-	@git diff --exit-code --stat -- gen || { echo "gen/ is out of date: run make generate and commit"; exit 1; }
-	@test -z "$$(git ls-files --others --exclude-standard -- gen)" || { echo "gen/ has files that are not committed"; exit 1; }
+	@git diff --exit-code --stat -- gen || \
+		{ echo "gen/ is out of date: run make generate and commit"; exit 1; }
+	@test -z "$$(git ls-files --others --exclude-standard -- gen)" || \
+		{ echo "gen/ has files that are not committed"; exit 1; }
 
 .PHONY: breaking
 breaking: ## compare the API with the newest release tag (reports only where there is none)
@@ -108,6 +113,36 @@ breaking: ## compare the API with the newest release tag (reports only where the
 helm-template: ## render the chart
 	$(HELM) template mooring deploy/helm/mooring -f deploy/helm/mooring/ci/values.yaml >/dev/null
 
-.PHONY: clean
-clean: ## remove what make built
-	rm -rf bin
+##@ Experiments (minutes to hours)
+
+.PHONY: bench
+bench: bin/mooring ## CPU and allocations per request, beside a thin gateway over the official driver
+	cd lab && $(GO) run ./cmd/bench --gateway ../bin/mooring
+
+.PHONY: fuzz
+fuzz: ## run every fuzz target for FUZZTIME=10s each
+	@GO="$(GO)" tools/fuzz.sh $(FUZZTIME)
+
+.PHONY: mutate
+mutate: ## change the code in MUTANTS=100 places (-1: all; SEED=…), one at a time; a test must fail
+	$(GO) run ./tools/mutate -n $(MUTANTS) $(if $(SEED),-seed $(SEED)) $(PACKAGES)
+
+.PHONY: mutate-short
+mutate-short: # what CI runs of it
+	@$(MAKE) --no-print-directory mutate MUTANTS=24
+
+.PHONY: chaos
+chaos: ## CHAOS=10m of random elections, hangs, resets and reconfigurations against a model
+	MOORING_CHAOS=$(CHAOS) $(GO) test $(RACE) -count=1 -timeout 1h -v -run TestChaos ./core/topology
+
+.PHONY: soak
+soak: ## SOAK=1000000 pool operations with random clears, deadlines and lost connections
+	MOORING_SOAK=$(SOAK) $(GO) test $(RACE) -count=1 -timeout 1h -v -run TestSoak ./core/pool
+
+.PHONY: failover
+failover: ## measure how soon 64 writers find a new primary, and what waiting for one costs
+	MOORING_FAILOVER=1 $(GO) test -count=1 -v -run 'TestFailover|TestWaitingForAPrimary' ./core/client
+
+.PHONY: starvation
+starvation: ## measure what reads get beside cursors that hold all the connections they may
+	cd lab && LAB_STARVATION=1 $(GO) test -count=1 -v -run TestStarvation ./e2e
