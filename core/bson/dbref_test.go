@@ -3,6 +3,7 @@ package bson_test
 import (
 	"bytes"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/mooringdb/mooring/core/bson"
@@ -47,6 +48,9 @@ func TestDBRefDecode(t *testing.T) {
 			want := in
 			if c.out != "" {
 				want = document(t, c.out)
+			}
+			if database, ok := in.Lookup("$db"); ok != r.HasDatabase || ok && !strings.Contains(string(database.Data), r.Database) {
+				t.Errorf("DBRef() = %+v, HasDatabase want %v", r, ok)
 			}
 			if got := r.Document(); !bytes.Equal(got, want) {
 				t.Errorf("Document() = %x, want %x", []byte(got), []byte(want))

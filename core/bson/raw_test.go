@@ -19,7 +19,7 @@ func sample() bson.Raw {
 		Double("double", 1.5).String("string", "text").
 		OpenDocument("document").Int32("a", 1).OpenDocument("b").Null("c").Close().Close().
 		OpenArray("array").Int32("", 5).OpenArray("").String("ignored", "x").Close().Close().
-		Binary("binary", 0x80, []byte{1, 2}).Binary("old", 2, []byte{3}).Undefined("undefined").
+		Binary("binary", 0x80, []byte{1, 2}).Binary("old", 2, []byte{3}).Binary("empty", 0, nil).Undefined("undefined").
 		ObjectID("objectid", id).Bool("bool", true).DateTime("date", -1).Null("null").
 		Regex("regex", "^a", "xmi").DBPointer("pointer", "db.c", id).JavaScript("code", "f()").
 		Symbol("symbol", "s").CodeWithScope("scope", "g()", scope).Int32("int32", -7).
@@ -185,7 +185,7 @@ func TestLookup(t *testing.T) {
 	if _, ok := d.Lookup(); ok {
 		t.Error("Lookup() of no path finds something")
 	}
-	if !bson.Raw(nil).IsEmpty() || d.IsEmpty() || bson.Raw(nil).Len() != 0 || d.Len() != 22 || bson.Raw(nil).FirstKey() != "" {
+	if !bson.Raw(nil).IsEmpty() || d.IsEmpty() || bson.Raw(nil).Len() != 0 || d.Len() != 23 || bson.Raw(nil).FirstKey() != "" {
 		t.Error("IsEmpty, Len, FirstKey")
 	}
 	v, _ := d.Lookup("array")

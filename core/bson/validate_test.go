@@ -155,6 +155,29 @@ func lengthOffsets(t *testing.T, d bson.Raw) map[int]string {
 	return found
 }
 
+// TestValidateUTF8 puts a character of several bytes, and then the same without its last byte, at every
+// offset of strings of all lengths up to 40.
+func TestValidateUTF8(t *testing.T) {
+	for n := range 40 {
+		plain := strings.Repeat("x", n)
+		if err := bson.NewBuilder(nil).String("s", plain).Finish().Validate(); err != nil {
+			t.Errorf("%d letters: %v", n, err)
+		}
+		for at := range n + 1 {
+			for _, char := range []string{"é", "€", "😀"} {
+				text := plain[:at] + char + plain[at:]
+				if err := bson.NewBuilder(nil).String("s", text).Finish().Validate(); err != nil {
+					t.Errorf("%q: %v", text, err)
+				}
+				text = plain[:at] + char[:len(char)-1] + plain[at:]
+				if err := bson.NewBuilder(nil).String("s", text).Finish().Validate(); err == nil {
+					t.Errorf("%q is valid", text)
+				}
+			}
+		}
+	}
+}
+
 // walk uses everything of a document that reading offers: nothing may panic.
 func walk(d bson.Raw) {
 	err := d.Validate()

@@ -440,6 +440,18 @@ func TestPostBatchResumeToken(t *testing.T) {
 	}
 }
 
+func TestFirst(t *testing.T) {
+	for _, row := range []struct{ reply, want string }{
+		{`{"cursor":{"id":0,"ns":"a.b","firstBatch":[{"a":1},{"a":2}]},"ok":1}`, `{"a":1}`},
+		{`{"cursor":{"id":0,"ns":"a.b","firstBatch":[]},"ok":1}`, ``},
+	} {
+		got, found, err := cursor.First(operation.Result{Server: "a:27017", Reply: doc(t, row.reply)})
+		if err != nil || found != (row.want != "") || found && text(t, got) != row.want {
+			t.Errorf("First(%s) = %v, %v, %v; want %q", row.reply, got, found, err, row.want)
+		}
+	}
+}
+
 func FuzzReply(f *testing.F) {
 	for _, seed := range []string{
 		`{"cursor":{"id":0,"ns":"a.b","firstBatch":[{},{"a":1}]},"ok":1}`,

@@ -309,6 +309,33 @@ func TestMonitorHellos(t *testing.T) {
 	})
 }
 
+// TestHeartbeatsNameTheirConnection checks the ids in the events of a monitor's checks: its own count of
+// connections from the first one on, and the server's id as soon as a hello has told it.
+func TestHeartbeatsNameTheirConnection(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var j journal
+		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary)
+		cfg := watched(cluster)
+		cfg.Sink = &event.Sink{
+			ServerHeartbeatStarted: func(e event.ServerHeartbeatStarted) {
+				j.add("started %d, server knows: %t", e.ConnectionID, e.ServerConnectionID > 0)
+			},
+			ServerHeartbeatSucceeded: func(e event.ServerHeartbeatSucceeded) {
+				j.add("succeeded %d, server knows: %t", e.ConnectionID, e.ServerConnectionID > 0)
+			},
+		}
+		topo := start(t, cfg)
+		defer stop(t, topo)
+		synctest.Wait()
+		want := []string{
+			"started 1, server knows: false", "succeeded 1, server knows: true", "started 1, server knows: true",
+		}
+		if got := j.take(); !slices.Equal(got, want) {
+			t.Errorf("heartbeats = %q, want %q", got, want)
+		}
+	})
+}
+
 // TestHeartbeatBeforeSocket is the prose test "heartbeat events before the socket is opened".
 func TestHeartbeatBeforeSocket(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
@@ -266,6 +267,10 @@ func TestRefusedLists(t *testing.T) {
 		if r := rpcerr.HTTP(status.Convert(err)); r.Code != 400 || r.Body.GetError().GetField() != c.field {
 			t.Errorf("%v: %v", c.req, err)
 		}
+	}
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "mooring-document-encoding", "xml")
+	if resp, err := client.ListHandles(ctx, &mooringv1.ListHandlesRequest{}); status.Code(err) != codes.InvalidArgument {
+		t.Errorf("ListHandles in an unknown encoding = %v, %v; want INVALID_ARGUMENT", resp, err)
 	}
 }
 

@@ -69,6 +69,9 @@ func TestFailures(t *testing.T) {
 					if got != want {
 						t.Errorf("again: %s, want %s", got, want)
 					}
+					if f.s.fragile > 0 {
+						t.Errorf("%d of %d fetches would have ended with their caller", f.s.fragile, f.s.fetched)
+					}
 				})
 			})
 		}

@@ -19,6 +19,7 @@ type server struct {
 	opened  int64
 	killed  int
 	fetched int
+	fragile int                             // fetches that would end with their caller
 	next    func(ctx context.Context) error // runs before each getMore
 	sizes   []int32
 
@@ -109,6 +110,9 @@ func (c *fakeCursor) Next(ctx context.Context) (cursor.Batch, error) {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
 	c.s.fetched++
+	if !c.runOn {
+		c.s.fragile++
+	}
 	st := c.s.open[c.state.ID]
 	if st == nil {
 		c.state.ID = 0

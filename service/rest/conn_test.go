@@ -128,6 +128,23 @@ func TestStreamCall(t *testing.T) {
 	})
 }
 
+// TestNoInterceptors checks that a Conn without interceptors runs the handlers themselves.
+func TestNoInterceptors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := rest.NewConn(nil, nil)
+		mooringv1.RegisterDocumentServiceServer(c, &fake{
+			streamFind: func(*mooringv1.StreamFindRequest, findStream) error { return nil },
+		})
+		stream, err := mooringv1.NewDocumentServiceClient(c).StreamFind(t.Context(), &mooringv1.StreamFindRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m, err := stream.Recv(); !errors.Is(err, io.EOF) {
+			t.Errorf("Recv = %v, %v; want EOF", m, err)
+		}
+	})
+}
+
 func TestStreamEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{}

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"time"
 )
 
@@ -22,6 +23,7 @@ type options struct {
 	table    bool
 	sample   int // how many mutants; below 0: all
 	seed     string
+	only     *regexp.Regexp
 	verdicts string
 	timeout  time.Duration // for the tests of one mutant
 	packages []string
@@ -32,9 +34,15 @@ func main() {
 	flag.BoolVar(&o.table, "table", true, "try the table of topology transitions")
 	flag.IntVar(&o.sample, "n", 0, "how many mutants of all packages; -1: every one")
 	flag.StringVar(&o.seed, "seed", "mooring", "what the sample depends on")
+	only := flag.String("only", "", "try mutants whose names match this regular `expression`")
 	flag.StringVar(&o.verdicts, "verdicts", "tools/mutate/verdicts.txt", "known survivors, with their reasons")
 	flag.DurationVar(&o.timeout, "timeout", time.Minute, "for the tests of one mutant")
 	flag.Parse()
+	var err error
+	if o.only, err = regexp.Compile(*only); err != nil {
+		fmt.Fprintln(os.Stderr, "mutate: -only:", err)
+		os.Exit(2)
+	}
 	o.packages = flag.Args()
 	if len(o.packages) == 0 {
 		o.packages = []string{"./core/...", "./service/...", "./cmd/..."}

@@ -40,6 +40,9 @@ func sample(o options, dir string, out io.Writer) error {
 		if tried == o.sample {
 			break
 		}
+		if !o.only.MatchString(m.name) {
+			continue
+		}
 		result, err := tryMutant(dir, m, o.timeout)
 		switch {
 		case err != nil:

@@ -39,6 +39,9 @@ func TestVars(t *testing.T) {
 			Pools      map[string]counts `json:"mooring_pools"`
 		}
 		w := get(t, h, "/debug/vars")
+		if got := w.Header().Get("Content-Type"); got != "application/json" {
+			t.Errorf("Content-Type of /debug/vars = %q, want application/json", got)
+		}
 		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
 			t.Fatalf("/debug/vars is no JSON: %v", err)
 		}

@@ -28,11 +28,13 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/mooringdb/mooring/cmd/gateway/internal/server"
+	_ "github.com/mooringdb/mooring/gen/mooring/peer/v1" // so that reflection has something to hide
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
@@ -118,6 +120,7 @@ func (r *rig) grpc(secure *tls.Config) *grpc.Server {
 		},
 	})
 	healthpb.RegisterHealthServer(g, health.NewServer())
+	server.RegisterReflection(g)
 	g.RegisterService(&grpc.ServiceDesc{
 		ServiceName: "test.Test", HandlerType: (*any)(nil),
 		Streams: []grpc.StreamDesc{
@@ -236,6 +239,44 @@ func TestUnknownMethods(t *testing.T) {
 			!strings.Contains(st.Message(), method) {
 			t.Errorf("%s: %v, details %v", method, err, st.Details())
 		}
+	}
+	close(r.finish)
+	r.stop(t)
+}
+
+// TestReflectionOfUnknownFiles checks that a file that is not there, or is internal, is an answer to the
+// one question: the stream goes on.
+func TestReflectionOfUnknownFiles(t *testing.T) {
+	r := newRig(t, nil)
+	r.start(t)
+	stream, err := reflectionpb.NewServerReflectionClient(r.dial(t, insecure.NewCredentials())).ServerReflectionInfo(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		file string
+		want codes.Code
+	}{
+		{"no/such.proto", codes.NotFound},
+		{"mooring/peer/v1/peer.proto", codes.NotFound},
+		{"google/protobuf/empty.proto", codes.OK},
+	} {
+		err := stream.Send(&reflectionpb.ServerReflectionRequest{
+			MessageRequest: &reflectionpb.ServerReflectionRequest_FileByFilename{FileByFilename: row.file},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := stream.Recv()
+		if err != nil {
+			t.Fatalf("reflection of %s: %v", row.file, err)
+		}
+		if got := codes.Code(answer.GetErrorResponse().GetErrorCode()); got != row.want {
+			t.Errorf("reflection of %s = %v, want %v", row.file, got, row.want)
+		}
+	}
+	if err := stream.CloseSend(); err != nil {
+		t.Fatal(err)
 	}
 	close(r.finish)
 	r.stop(t)

@@ -1,0 +1,88 @@
+package operation_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mooringdb/mooring/core/operation"
+)
+
+// TestRunOn checks when the exchange of an operation that runs on ends, if the caller's context ends
+// after a second and the server never answers.
+func TestRunOn(t *testing.T) {
+	drained := errors.New("shutting down")
+	for _, row := range []struct {
+		name     string
+		cause    error         // of the cancellation; nil: context.Canceled
+		deadline time.Duration // of the caller; 0: none
+		after    time.Duration
+		err      error // nil: of the package's own
+	}{
+		{"the caller went away", nil, 0, time.Second + operation.RunOnLimit, nil},
+		{"another cause", drained, 0, time.Second, drained},
+		{"the deadline comes first", nil, 5 * time.Second, 5 * time.Second, context.DeadlineExceeded},
+		{"the deadline comes later", nil, time.Hour, time.Second + operation.RunOnLimit, nil},
+		{"the deadline alone", nil, time.Second / 2, time.Second / 2, context.DeadlineExceeded},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx := t.Context()
+				if row.deadline > 0 {
+					var cancel context.CancelFunc
+					ctx, cancel = context.WithTimeout(ctx, row.deadline)
+					defer cancel()
+				}
+				ctx, cancel := context.WithCancelCause(ctx)
+				defer cancel(nil)
+				time.AfterFunc(time.Second, func() { cancel(row.cause) })
+				began := time.Now()
+				var cause, err error
+				f := &fake{before: func(ctx context.Context) {
+					<-ctx.Done()
+					cause, err = context.Cause(ctx), ctx.Err()
+				}}
+				op := operation.Operation{Database: "db", Command: command{}, RunOn: true}
+				_, _ = (&operation.Runner{Deployment: f}).Run(ctx, &op)
+				if after := time.Since(began); after != row.after {
+					t.Errorf("the exchange ended after %v, want %v", after, row.after)
+				}
+				if row.err != nil && !errors.Is(cause, row.err) || row.err == nil && errors.Is(cause, context.Canceled) {
+					t.Errorf("cause = %v, want %v", cause, row.err)
+				}
+				want := context.Canceled
+				if errors.Is(row.err, context.DeadlineExceeded) {
+					want = context.DeadlineExceeded
+				}
+				if !errors.Is(err, want) {
+					t.Errorf("Err() = %v, want %v", err, want)
+				}
+			})
+		})
+	}
+}
+
+// TestRunOnIsOver checks that the exchange's context ends with the operation, and that the caller's end
+// after it changes nothing.
+func TestRunOnIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var exchange context.Context
+		f := &fake{before: func(ctx context.Context) { exchange = ctx }}
+		op := operation.Operation{Database: "db", Command: command{}, RunOn: true}
+		if _, err := (&operation.Runner{Deployment: f}).Run(ctx, &op); err != nil {
+			t.Fatal(err)
+		}
+		if !errors.Is(exchange.Err(), context.Canceled) {
+			t.Errorf("Err() after the operation = %v, want context.Canceled", exchange.Err())
+		}
+		cancel()
+		synctest.Wait()
+		time.Sleep(2 * operation.RunOnLimit) //nolint:forbidigo // fake time
+		if cause := context.Cause(exchange); !errors.Is(cause, context.Canceled) {
+			t.Errorf("cause = %v, want context.Canceled", cause)
+		}
+	})
+}
