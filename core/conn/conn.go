@@ -1,5 +1,5 @@
 // Package conn is one connection to one server: dial, SOCKS5, TLS, hello, then one request after the other. A Conn has one
-// owner at a time; it knows nothing of pools, retries or commands other than hello, and does not authenticate yet.
+// owner at a time; it knows nothing of pools, retries or commands other than hello and those of core/auth.
 package conn
 
 import (
@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/mooringdb/mooring/core/address"
+	"github.com/mooringdb/mooring/core/auth"
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/conn/ocsp"
 	"github.com/mooringdb/mooring/core/description"
@@ -59,7 +60,10 @@ type Config struct {
 	// connections of a client, so that one profits from what another learned.
 	Revocation *ocsp.Checker
 
-	// ConnectTimeout bounds Dial as a whole, hello included. Zero stands for DefaultConnectTimeout, less than zero
+	// Auth authenticates the connection, if it is not nil. It is shared by all connections of a client.
+	Auth *auth.Authenticator
+
+	// ConnectTimeout bounds Dial as a whole, hello and authentication included. Zero stands for DefaultConnectTimeout, less than zero
 	// for no limit.
 	ConnectTimeout time.Duration
 
@@ -112,6 +116,7 @@ type Conn struct {
 	api        *ServerAPI
 	desc       description.Server
 	hello      bson.Raw
+	auth       *auth.State       // nil: there is no credential
 	query      bool              // the server is too old for OP_MSG
 	watcher    *ctxwatch.Watcher // of the request's context; calls c.unblock
 

@@ -13,9 +13,9 @@ import (
 	"github.com/mooringdb/mooring/core/mongoerr"
 )
 
-// Dial connects to addr and says hello. It blocks until that is done, ctx ends or ConnectTimeout is
-// over. Its error is a *mongoerr.NetworkError, in a *mongoerr.OverloadError if the server may have
-// refused because it is overloaded, or what the server's hello reported.
+// Dial connects to addr, says hello and authenticates. It blocks until that is done, ctx ends or
+// ConnectTimeout is over. Its error is a *mongoerr.NetworkError, in a *mongoerr.OverloadError if the server
+// may have refused because it is overloaded, what the server's hello reported, or an *auth.Error.
 func Dial(ctx context.Context, addr address.Address, cfg Config) (*Conn, error) {
 	timeout := cfg.ConnectTimeout
 	if timeout == 0 {
@@ -36,12 +36,23 @@ func Dial(ctx context.Context, addr address.Address, cfg Config) (*Conn, error) 
 		return nil, dialError(ctx, addr, "tls handshake", err)
 	}
 	c := newConn(addr, cfg, transport, nc)
-	if err := c.handshake(ctx, cfg); err != nil {
+	if err := c.establish(ctx, cfg); err != nil {
 		_ = c.Close()
 		return nil, err
 	}
 	c.timeout = cfg.SocketTimeout
 	return c, nil
+}
+
+// establish speaks to the server until the connection can be used.
+func (c *Conn) establish(ctx context.Context, cfg Config) (err error) {
+	if c.auth, err = c.login(cfg); err != nil {
+		return err
+	}
+	if err := c.handshake(ctx, cfg); err != nil {
+		return err
+	}
+	return c.authenticate(ctx)
 }
 
 // connectTimeout is the cause of a Dial that took too long.

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mooringdb/mooring/core/auth"
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/conn/metadata"
 	"github.com/mooringdb/mooring/core/description"
@@ -22,11 +23,15 @@ type ServerAPI struct {
 	Strict, DeprecationErrors *bool
 }
 
-// handshake sends the connection's first hello, which alone carries the client metadata, and keeps what
-// the server replies.
+// handshake sends the connection's first hello, which alone carries the client metadata and begins an
+// authentication, and keeps what the server replies.
 func (c *Conn) handshake(ctx context.Context, cfg Config) error {
+	msg, err := firstHello(cfg, c.auth)
+	if err != nil {
+		return err
+	}
 	start := time.Now()
-	reply, err := c.exchange(ctx, firstHello(cfg))
+	reply, err := c.exchange(ctx, msg)
 	if err != nil && isRefusal(err) {
 		return &mongoerr.OverloadError{Err: err}
 	}
@@ -79,8 +84,8 @@ func asHello(err error) error {
 const backpressure = "2"
 
 // firstHello returns a connection's first message. It goes over OP_MSG, which all supported servers
-// speak, unless Config.Query says otherwise.
-func firstHello(cfg Config) []byte {
+// speak, unless Config.Query says otherwise. login, if it is not nil, adds what it has to begin with.
+func firstHello(cfg Config, login *auth.State) ([]byte, error) {
 	b := new(bson.Builder)
 	if !cfg.Query {
 		b.Reset(wire.BeginMsg(nil, 0))
@@ -91,10 +96,15 @@ func firstHello(cfg Config) []byte {
 		b.Int32("isMaster", 1).Bool("helloOk", true)
 	}
 	appendHandshake(b, cfg)
-	if cfg.Query {
-		return query(b)
+	if login != nil {
+		if err := login.AppendHello(b); err != nil {
+			return nil, err
+		}
 	}
-	return endHello(b, cfg.ServerAPI)
+	if cfg.Query {
+		return query(b), nil
+	}
+	return endHello(b, cfg.ServerAPI), nil
 }
 
 // query completes a hello for OP_QUERY.
@@ -128,20 +138,26 @@ var anonymous = sync.OnceValue(func() bson.Raw {
 
 // endHello completes a hello that was begun as an OP_MSG.
 func endHello(b *bson.Builder, api *ServerAPI) []byte {
-	if api != nil {
-		b.String("apiVersion", api.Version)
-		if api.Strict != nil {
-			b.Bool("apiStrict", *api.Strict)
-		}
-		if api.DeprecationErrors != nil {
-			b.Bool("apiDeprecationErrors", *api.DeprecationErrors)
-		}
-	}
+	appendAPI(b, api)
 	b.String("$db", "admin")
 	b.Finish()
 	msg := b.Bytes()
 	wire.EndMsg(msg)
 	return msg
+}
+
+// appendAPI declares the stable API, if there is one.
+func appendAPI(b *bson.Builder, api *ServerAPI) {
+	if api == nil {
+		return
+	}
+	b.String("apiVersion", api.Version)
+	if api.Strict != nil {
+		b.Bool("apiStrict", *api.Strict)
+	}
+	if api.DeprecationErrors != nil {
+		b.Bool("apiDeprecationErrors", *api.DeprecationErrors)
+	}
 }
 
 // Hello asks the server for its state, for a monitor: with `hello` if the server understands it, else

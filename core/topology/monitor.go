@@ -52,11 +52,10 @@ func newMonitor(t *Topology, srv *server) *monitor {
 	return &monitor{topology: t, server: srv, dial: monitoring(t.cfg.Conn), wake: make(chan struct{}, 1)}
 }
 
-// monitoring is how a monitor's connections are made, those that measure round trips included, where the application's are
-// made as cfg says. What is for applications only is taken out here: socketTimeoutMS, and, as soon as connections
-// authenticate, the credential, since monitors must not (Server Monitoring, "Monitors MUST NOT authenticate").
+// monitoring returns how a monitor's connections are made, those that measure round trips included. It takes out what is
+// for applications only: socketTimeoutMS, and the credential (Server Monitoring, "Monitors MUST NOT authenticate").
 func monitoring(cfg conn.Config) conn.Config {
-	cfg.SocketTimeout = 0
+	cfg.SocketTimeout, cfg.Auth = 0, nil
 	if cfg.ConnectTimeout == 0 {
 		cfg.ConnectTimeout = conn.DefaultConnectTimeout
 	}

@@ -2,6 +2,7 @@ package topology
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mooringdb/mooring/core/address"
+	"github.com/mooringdb/mooring/core/auth"
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/conn"
 	"github.com/mooringdb/mooring/core/description"
@@ -122,9 +124,8 @@ func (s *server) poolConfig() pool.Config[*conn.Conn] {
 		MaxIdleTime: cfg.Pool.MaxIdleTime, WaitQueueTimeout: cfg.Pool.WaitQueueTimeout, MaxPinned: cfg.Pool.MaxPinned,
 		Connect: s.connect,
 		ConnectFailed: func(generation uint64, err error) {
-			// Behind a load balancer, too: an error before or during hello is no service's, so none is named. (One of an
-			// authentication after it will have to name it.)
-			s.topology.fail(s, description.Failure{Err: err, Generation: generation, Handshaking: true})
+			// Behind a load balancer an error before or during hello is no service's; that of an authentication names it.
+			s.topology.fail(s, description.Failure{Err: err, Generation: generation, Handshaking: true, Service: serviceOf(err)})
 		},
 		Sink: cfg.Sink,
 	}
@@ -132,6 +133,14 @@ func (s *server) poolConfig() pool.Config[*conn.Conn] {
 		out.Service = func(c *conn.Conn) pool.ServiceID { return c.Description().ServiceID }
 	}
 	return out
+}
+
+// serviceOf returns the service whose authentication failed, zero if there is none.
+func serviceOf(err error) bson.ObjectID {
+	if e, ok := errors.AsType[*auth.Error](err); ok {
+		return e.Service
+	}
+	return bson.ObjectID{}
 }
 
 // connect makes a connection for the pool.

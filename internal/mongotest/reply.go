@@ -12,18 +12,19 @@ import (
 // Reply is what a handler has the server do. The zero value drops the connection without an answer.
 type Reply struct {
 	delay time.Duration
+	doc   bson.Raw // that is the answer; nil where act does something else
 	act   func(nc net.Conn, cmd *Command) (goOn bool)
 }
 
 // Document answers with doc.
-func Document(doc bson.Raw) Reply {
-	return Reply{act: func(nc net.Conn, cmd *Command) bool {
-		if cmd.MoreToCome {
-			return true
-		}
-		_, err := nc.Write(frame(cmd, doc, cmd.RequestID))
-		return err == nil
-	}}
+func Document(doc bson.Raw) Reply { return Reply{doc: doc} }
+
+// with adds elements to an answer that is one document.
+func (r Reply) with(elements bson.Raw) Reply {
+	if r.doc != nil && !elements.IsEmpty() {
+		r.doc = bson.NewBuilder(nil).AppendElements(r.doc).AppendElements(elements).Finish()
+	}
+	return r
 }
 
 // OK answers {ok: 1} with the elements that add appends, if it is not nil, before it.
@@ -128,6 +129,13 @@ func (r Reply) play(s *Server, nc net.Conn, cmd *Command) bool {
 		case <-s.done:
 			return false
 		}
+	}
+	switch {
+	case r.doc != nil && cmd.MoreToCome:
+		return true
+	case r.doc != nil:
+		_, err := nc.Write(frame(cmd, r.doc, cmd.RequestID))
+		return err == nil
 	}
 	return r.act != nil && r.act(nc, cmd)
 }

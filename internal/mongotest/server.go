@@ -37,6 +37,8 @@ type Command struct {
 	MoreToCome bool // no reply is wanted, and none is sent
 
 	ExhaustAllowed bool // several replies may be sent
+
+	TLS *tls.ConnectionState // nil: the connection is not encrypted
 }
 
 // Documents are those of a document sequence, or of the array of that name in the body.
@@ -63,6 +65,7 @@ type Server struct {
 	tls         *tls.Config
 	handlers    Handlers
 	intercept   func(cmd *Command, next Handler) Reply // nil: nobody
+	guard       *guard                                 // nil: no login is needed
 	listener    net.Listener
 	conns       map[net.Conn]struct{}
 	accepted    int
@@ -269,6 +272,10 @@ func (s *Server) serve(nc net.Conn, id int) {
 			return
 		}
 		cmd.Connection = id
+		if encrypted, ok := nc.(*tls.Conn); ok {
+			state := encrypted.ConnectionState()
+			cmd.TLS = &state
+		}
 		reply := s.answer(cmd)
 		if !reply.play(s, nc, cmd) {
 			return
@@ -288,8 +295,12 @@ func (s *Server) answer(cmd *Command) Reply {
 	if !ok {
 		h = s.Default
 	}
-	intercept := s.intercept
+	intercept, guard := s.intercept, s.guard
 	s.mu.Unlock()
+	if guard != nil {
+		handler := h
+		h = func(cmd *Command) Reply { return guard.answer(cmd, handler) }
+	}
 	if intercept != nil {
 		return intercept(cmd, h)
 	}

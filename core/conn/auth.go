@@ -1,0 +1,71 @@
+package conn
+
+import (
+	"context"
+	"errors"
+
+	"github.com/mooringdb/mooring/core/auth"
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/description"
+	"github.com/mooringdb/mooring/core/mongoerr"
+	"github.com/mooringdb/mooring/core/wire"
+)
+
+var _ auth.Runner = (*Conn)(nil)
+
+// login returns the state of the connection's authentication, nil if the client has no credential.
+func (c *Conn) login(cfg Config) (*auth.State, error) {
+	if cfg.Auth == nil {
+		return nil, nil
+	}
+	return cfg.Auth.Start(auth.Target{Address: c.addr, Encrypted: cfg.TLS != nil})
+}
+
+// authenticate ends the handshake. Arbiters have no users (Authentication, "Arbiters").
+func (c *Conn) authenticate(ctx context.Context) error {
+	if c.auth == nil || c.desc.Kind == description.ServerRSArbiter {
+		return nil
+	}
+	return c.ofService(c.auth.Authenticate(ctx, c, c.hello))
+}
+
+// Reauthenticate authenticates the connection again, since the server asked for it with cause (error
+// 391). It blocks until that is done or ctx ends. The error is an *auth.Error; the connection must not be
+// used any more then.
+func (c *Conn) Reauthenticate(ctx context.Context, cause error) error {
+	if c.auth == nil {
+		return cause
+	}
+	err := c.ofService(c.auth.Reauthenticate(ctx, c, cause))
+	if err != nil {
+		c.broken.CompareAndSwap(nil, &breakage{err})
+	}
+	return err
+}
+
+// ofService says in an error of an authentication which service it concerns.
+func (c *Conn) ofService(err error) error {
+	if e, ok := errors.AsType[*auth.Error](err); ok {
+		e.Service = c.desc.ServiceID
+	}
+	return err
+}
+
+// Run runs one command of an authentication.
+func (c *Conn) Run(ctx context.Context, database string, command bson.Raw) (bson.Raw, error) {
+	b := bson.NewBuilder(wire.BeginMsg(nil, 0))
+	b.AppendElements(command)
+	appendAPI(b, c.api)
+	b.String("$db", database)
+	if err := b.Err(); err != nil {
+		return nil, err
+	}
+	b.Finish()
+	msg := b.Bytes()
+	wire.EndMsg(msg)
+	reply, err := c.RoundTrip(ctx, msg)
+	if e, ok := err.(*mongoerr.NetworkError); ok { //nolint:errorlint // made by RoundTrip, never wrapped
+		e.Op, e.Sent = "authentication", false // nothing that an application asked for was sent
+	}
+	return reply, err
+}
