@@ -56,11 +56,12 @@ func New(s Settings) (Topology, error) {
 	}
 	t := Topology{
 		Kind: initialKind(s), SetName: s.SetName,
-		HeartbeatInterval: s.HeartbeatInterval, seeds: len(s.Seeds),
+		HeartbeatInterval: s.HeartbeatInterval,
 	}
 	for _, seed := range s.Seeds {
 		t.add(seed)
 	}
+	t.seeds = len(t.Servers) // a seed that is given twice is one
 	return t, nil
 }
 

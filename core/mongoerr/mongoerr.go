@@ -4,6 +4,7 @@
 package mongoerr
 
 import (
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -110,14 +111,40 @@ type NetworkError struct {
 	Err     error
 }
 
-// Error leaves out what net.OpError knows of sockets: the local port differs each time, and descriptions compare by
-// their error's text. What crypto/tls calls a remote error stays one: it is the server that objects.
+// Error returns a text that is the same for each attempt that fails for the same reason, since
+// descriptions compare by the text of their error. So it leaves out the local port that net.OpError
+// and net.DNSError have, and the time of day in the error about an expired certificate. What
+// crypto/tls calls a remote error stays one: it is the server that objects.
 func (e *NetworkError) Error() string {
 	err := e.Err
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Err != nil && op.Op != "remote error" {
 		err = op.Err
 	}
-	return "network error on " + e.Address.String() + " (" + e.Op + "): " + errorText(err)
+	text := errorText(err)
+	if dns, ok := errors.AsType[*net.DNSError](err); ok {
+		text = strings.Replace(text, dns.Error(), dnsText(dns), 1)
+	}
+	if cert, ok := errors.AsType[x509.CertificateInvalidError](err); ok && cert.Reason == x509.Expired && cert.Cert != nil {
+		text = strings.Replace(text, cert.Error(), expiredText(cert.Cert), 1)
+	}
+	return "network error on " + e.Address.String() + " (" + e.Op + "): " + text
+}
+
+// dnsText returns the text of a DNS error without its sockets and without the DNS server that was
+// asked last.
+func dnsText(e *net.DNSError) string {
+	text := e.Err
+	if i := strings.LastIndex(text, "->"); i >= 0 { // "read udp LOCAL->REMOTE: i/o timeout"
+		if _, reason, ok := strings.Cut(text[i:], ": "); ok {
+			text = reason
+		}
+	}
+	return "lookup " + e.Name + ": " + text
+}
+
+func expiredText(cert *x509.Certificate) string {
+	return fmt.Sprintf("x509: certificate has expired or is not yet valid: it is valid from %s to %s",
+		cert.NotBefore.UTC().Format(time.RFC3339), cert.NotAfter.UTC().Format(time.RFC3339))
 }
 
 func (e *NetworkError) Unwrap() error { return e.Err }

@@ -2,6 +2,8 @@ package mongoerr_test
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/bson/extjson"
@@ -219,6 +222,48 @@ func TestNetworkErrorTextHasNoSockets(t *testing.T) {
 	})}
 	if want := "network error on a:27017 (read): connection reset by peer"; err.Error() != want {
 		t.Errorf("Error() = %q, want %q", err, want)
+	}
+}
+
+// TestNetworkErrorTextLasts checks that attempts that fail for one reason have one text.
+func TestNetworkErrorTextLasts(t *testing.T) {
+	cert := &x509.Certificate{NotBefore: time.Unix(0, 0), NotAfter: time.Unix(3600, 0)}
+	for name, test := range map[string]struct {
+		attempt func(n int) error
+		want    string
+	}{
+		"DNS times out": {func(n int) error {
+			return &net.OpError{Op: "dial", Net: "tcp", Err: &net.DNSError{
+				Err:  fmt.Sprintf("read udp 10.0.0.5:4000%d->10.0.0.%d:53: i/o timeout", n, n),
+				Name: "db.test", Server: fmt.Sprintf("10.0.0.%d:53", n), IsTimeout: true,
+			}}
+		}, "lookup db.test: i/o timeout"},
+		"DNS is refused": {func(n int) error {
+			return fmt.Errorf("try: %w", &net.DNSError{
+				Err: fmt.Sprintf("read udp [::1]:4000%d->[::1]:53: read: connection refused", n), Name: "db.test",
+			})
+		}, "try: lookup db.test: read: connection refused"},
+		"no such host": {func(int) error {
+			return &net.DNSError{Err: "no such host", Name: "db.test", Server: "10.0.0.1:53", IsNotFound: true}
+		}, "lookup db.test: no such host"},
+		"an arrow": {func(int) error {
+			return &net.DNSError{Err: "a->b", Name: "db.test"}
+		}, "lookup db.test: a->b"},
+		"an expired certificate": {func(n int) error {
+			return &tls.CertificateVerificationError{Err: x509.CertificateInvalidError{
+				Cert: cert, Reason: x509.Expired, Detail: fmt.Sprintf("current time 2026-01-0%d is after 1970", n),
+			}}
+		}, "tls: failed to verify certificate: x509: certificate has expired or is not yet valid: " +
+			"it is valid from 1970-01-01T00:00:00Z to 1970-01-01T01:00:00Z"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for n := range 3 {
+				err := &mongoerr.NetworkError{Address: addr, Op: "dial", Err: test.attempt(n)}
+				if want := "network error on a:27017 (dial): " + test.want; err.Error() != want {
+					t.Errorf("attempt %d: Error() = %q, want %q", n, err, want)
+				}
+			}
+		})
 	}
 }
 

@@ -82,15 +82,6 @@ func (m *monitor) cancelCheck() {
 	m.cancel(errCheckCanceled)
 }
 
-// distrusted tells, once, whether the connection was to be given up while no check was running.
-func (m *monitor) distrusted() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	was := m.distrust
-	m.distrust = false
-	return was
-}
-
 func (m *monitor) run(ctx context.Context) {
 	defer m.disconnect()
 	for ctx.Err() == nil {
@@ -124,10 +115,10 @@ func (m *monitor) rest(ctx context.Context) {
 // check asks the server once and tells the topology. It reports whether to ask again without rest: the server streams,
 // or it was there a moment ago, and may have restarted or dropped just this connection.
 func (m *monitor) check(ctx context.Context) (again bool) {
-	if m.distrusted() || m.conn != nil && !m.conn.Alive() {
+	checking, distrusted, done := m.cancelable(ctx)
+	if distrusted || m.conn != nil && !m.conn.Alive() {
 		m.disconnect()
 	}
-	checking, done := m.cancelable(ctx)
 	fact := m.heartbeat()
 	if !m.started(fact) {
 		done()
@@ -199,13 +190,16 @@ func (m *monitor) failed(fact event.Heartbeat, duration time.Duration, err error
 	return known && network
 }
 
-// cancelable lets cancelCheck reach the check that runs under the context, until done.
-func (m *monitor) cancelable(ctx context.Context) (_ context.Context, done func()) {
+// cancelable returns a context for the check that begins, which cancelCheck ends until done is
+// called. distrusted reports whether cancelCheck was called since the last check: the connection is
+// then not to be used. No call of cancelCheck is lost between the two.
+func (m *monitor) cancelable(ctx context.Context) (_ context.Context, distrusted bool, done func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	m.mu.Lock()
 	m.cancel = cancel
+	distrusted, m.distrust = m.distrust, false
 	m.mu.Unlock()
-	return ctx, func() {
+	return ctx, distrusted, func() {
 		m.mu.Lock()
 		m.cancel = nil
 		m.distrust = m.distrust || errors.Is(context.Cause(ctx), errCheckCanceled) // it may have come after the answer
