@@ -6,14 +6,34 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 
 	"github.com/youmark/pkcs8"
 )
 
+// maxFile is the largest file of certificates and keys that is read. The certificates that a system
+// trusts take about 250 KB.
+const maxFile = 4 << 20
+
+// readFile reads a file of certificates or keys. A file larger than maxFile, such as a device that
+// never ends, is an error.
+func readFile(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err == nil && len(data) > maxFile {
+		err = fmt.Errorf("%s is larger than %d bytes", name, maxFile)
+	}
+	return data, err
+}
+
 // loadKeyPair reads a file that has the certificate, those above it, and the key, which may stand anywhere in it.
 func loadKeyPair(file, password string) (tls.Certificate, error) {
-	data, err := os.ReadFile(file)
+	data, err := readFile(file)
 	if err != nil {
 		return tls.Certificate{}, err
 	}

@@ -148,6 +148,13 @@ func TestKeyFilesOfOpenSSL(t *testing.T) {
 }
 
 func TestTLSConfigRefuses(t *testing.T) {
+	large := filepath.Join(t.TempDir(), "large.pem")
+	if err := os.WriteFile(large, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(large, 1<<40); err != nil { // sparse: it stands for a device that never ends
+		t.Fatal(err)
+	}
 	unreadable := certtest.File(t, "unreadable.pem", &pem.Block{Type: "CERTIFICATE", Bytes: []byte("garbage")})
 	for name, tt := range map[string]struct {
 		opt  connstring.TLS
@@ -155,6 +162,8 @@ func TestTLSConfigRefuses(t *testing.T) {
 	}{
 		"no such CA file":            {connstring.TLS{CAFile: "/nowhere.pem"}, "tlsCAFile: open /nowhere.pem: no such file"},
 		"CA file is a directory":     {connstring.TLS{CAFile: t.TempDir()}, "tlsCAFile: read "},
+		"CA file is too large":       {connstring.TLS{CAFile: large}, "large.pem is larger than 4194304 bytes"},
+		"key file is too large":      {connstring.TLS{CertificateKeyFile: large}, "large.pem is larger than 4194304 bytes"},
 		"CA file is no PEM":          {connstring.TLS{CAFile: certtest.File(t, "empty.pem")}, "has no certificate in PEM"},
 		"CA file with garbage in it": {connstring.TLS{CAFile: unreadable}, "has no certificate that can be read: x509: "},
 		"no such key file":           {connstring.TLS{CertificateKeyFile: "/nowhere.pem"}, "tlsCertificateKeyFile: open /nowhere.pem: no such file"},

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"strings"
 
 	"github.com/mooringdb/mooring/core/address"
@@ -60,7 +59,7 @@ func TLSConfig(opt connstring.TLS) (*tls.Config, *ocsp.Checker, error) {
 // readAuthorities reads the certificates of a PEM file. Those of a bundle that cannot be read are passed over, as long as
 // there is one that can.
 func readAuthorities(file string) (*x509.CertPool, error) {
-	data, err := os.ReadFile(file)
+	data, err := readFile(file)
 	if err != nil {
 		return nil, err
 	}
