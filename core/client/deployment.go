@@ -7,6 +7,7 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/conn"
 	"github.com/mooringdb/mooring/core/description"
+	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/operation"
 	"github.com/mooringdb/mooring/core/pool"
 	"github.com/mooringdb/mooring/core/selection"
@@ -16,8 +17,8 @@ import (
 // deployment is a client's topology as core/operation wants it.
 type deployment struct{ client *Client }
 
-// errNotStarted is an operation on a client whose servers are not looked up yet.
-var errNotStarted = errors.New("client was not started")
+// errNotStarted is the error of an operation on a client whose servers are not looked up yet.
+var errNotStarted = errors.New("the servers' names are not looked up yet")
 
 var (
 	_ operation.Deployment = deployment{}
@@ -28,7 +29,7 @@ var (
 func (d deployment) Select(ctx context.Context, sel selection.Selector) (operation.Server, error) {
 	t := d.client.topology.Load()
 	if t == nil {
-		return nil, errNotStarted
+		return nil, &mongoerr.SelectionError{Selector: sel.String(), Err: errNotStarted}
 	}
 	s, err := t.Select(ctx, sel)
 	if err != nil {

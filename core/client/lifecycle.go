@@ -76,7 +76,8 @@ func (l *lifecycle) close() {
 
 // Start begins to monitor the deployment. It does not wait for a server to be found: operations do. What it does wait for,
 // until ctx ends or the client is closed, is DNS, where a mongodb+srv string names the deployment; if that fails, Start may be
-// called again. The client lives until Close; of ctx it takes the values, not the end.
+// called again, and helps if the error is a *seedlist.LookupError. The client lives until Close; of ctx it takes the values,
+// not the end.
 func (c *Client) Start(ctx context.Context) error {
 	starting, err := c.life.begin(ctx)
 	if err != nil {

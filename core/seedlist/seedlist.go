@@ -22,6 +22,9 @@ const defaultService = "mongodb"
 // Resolve looks up the SRV and TXT records of cfg's host and gives cfg with its seeds, and the options that the TXT
 // record adds, validated once more. At most srvMaxHosts seeds are taken, at random. interval is when the records should
 // be looked up again. A Config that is not of a mongodb+srv string is returned as it is. A nil Resolver is System.
+//
+// If the records cannot be looked up or name no usable host, the error is a *LookupError: the same
+// call may succeed later. Any other error says that the string and the records contradict each other.
 func Resolve(ctx context.Context, r Resolver, cfg connstring.Config) (resolved connstring.Config, interval time.Duration, err error) {
 	if !cfg.SRV {
 		return cfg, 0, nil
@@ -33,15 +36,23 @@ func Resolve(ctx context.Context, r Resolver, cfg connstring.Config) (resolved c
 	return resolved, interval, nil
 }
 
+// LookupError says that DNS gave no usable hosts for a mongodb+srv string, which may change.
+type LookupError struct{ Err error }
+
+func (e *LookupError) Error() string { return e.Err.Error() }
+
+// Unwrap returns Err.
+func (e *LookupError) Unwrap() error { return e.Err }
+
 func resolve(ctx context.Context, r Resolver, cfg connstring.Config) (connstring.Config, time.Duration, error) {
 	scan := look(ctx, r, cfg)
 	if len(scan.Problems) > 0 {
-		return cfg, 0, scan.Problems[0]
+		return cfg, 0, &LookupError{scan.Problems[0]}
 	}
 	txt, err := r.LookupTXT(ctx, queryName(cfg.SRVHost))
 	switch {
 	case err != nil:
-		return cfg, 0, fmt.Errorf("look up TXT record: %w", err)
+		return cfg, 0, &LookupError{fmt.Errorf("look up TXT record: %w", err)}
 	case len(txt) > 1:
 		return cfg, 0, fmt.Errorf("there are %d TXT records, at most one is allowed", len(txt))
 	case len(txt) == 0:

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -349,6 +351,31 @@ func TestDebugPort(t *testing.T) {
 		t.Errorf("/debug/vars = %+v, %v; want a connection to %s", vars, err, mongo.Address())
 	}
 	g.stop()
+}
+
+// TestComesUpWithoutDNS starts the gateway while DNS fails: it is up, not ready, and calls are
+// refused in a way that lets clients try again.
+func TestComesUpWithoutDNS(t *testing.T) {
+	system := net.DefaultResolver
+	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
+		return nil, errors.New("no DNS here")
+	}}
+	defer func() { net.DefaultResolver = system }()
+	g := start(t, "mongodb+srv://db.example.com/")
+	if code := g.status("/readyz"); code != http.StatusServiceUnavailable {
+		t.Errorf("/readyz = %d, want 503", code)
+	}
+	if code := g.status("/healthz"); code != http.StatusOK {
+		t.Errorf("/healthz = %d, want 200", code)
+	}
+	code, body := g.post("/v1/databases/shop/collections/orders/documents:find", `{}`)
+	if code != http.StatusServiceUnavailable || !strings.Contains(body, "not looked up yet") || !strings.Contains(body, "same-request") {
+		t.Errorf("find = %d %s, want 503 that may be repeated", code, body)
+	}
+	g.stop()
+	if text := g.log.String(); !strings.Contains(text, "looking up the MongoDB servers failed, trying again") || !strings.Contains(text, "no DNS here") {
+		t.Errorf("log: %s", text)
+	}
 }
 
 func TestRefusedAtTheStart(t *testing.T) {

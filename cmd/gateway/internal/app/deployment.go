@@ -1,16 +1,20 @@
 package app
 
 import (
+	"context"
+	"errors"
 	"log/slog"
+	"time"
 
 	"go.uber.org/fx"
 
 	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/event"
+	"github.com/mooringdb/mooring/core/seedlist"
 )
 
-// deployment is the client of the MongoDB deployment.
+// deployment provides the client of the MongoDB deployment.
 var deployment = fx.Module("deployment", fx.Provide(newClient))
 
 func newClient(lc fx.Lifecycle, cfg *config.Config, log *slog.Logger, sink *event.Sink) (*client.Client, error) {
@@ -21,9 +25,76 @@ func newClient(lc fx.Lifecycle, cfg *config.Config, log *slog.Logger, sink *even
 	for _, w := range c.Warnings() {
 		log.Warn("connection string", "option", w.Option, "problem", w.Problem)
 	}
-	lc.Append(fx.Hook{
-		OnStart: c.Start,
-		OnStop:  c.Close,
-	})
+	s := newStarter(c, log)
+	lc.Append(fx.Hook{OnStart: s.start, OnStop: s.stop})
 	return c, nil
+}
+
+const (
+	// firstLookup is how long the start of the gateway waits for DNS.
+	firstLookup = 5 * time.Second
+	// lookupInterval is the time between two attempts after DNS has failed at the start.
+	lookupInterval = 10 * time.Second
+)
+
+// starter starts a client. If DNS fails, the gateway comes up without the deployment, is not ready,
+// and the starter goes on trying on a goroutine that stop waits for.
+type starter struct {
+	client interface {
+		Start(ctx context.Context) error
+		Close(ctx context.Context) error
+	}
+	log *slog.Logger
+
+	cancel context.CancelFunc // ends the goroutine
+	done   chan struct{}      // closed when it has ended; nil if there is none
+}
+
+func newStarter(c *client.Client, log *slog.Logger) *starter { return &starter{client: c, log: log} }
+
+// start returns an error only if another attempt cannot succeed.
+func (s *starter) start(ctx context.Context) error {
+	first, cancel := context.WithTimeout(ctx, firstLookup)
+	defer cancel()
+	err := s.client.Start(first)
+	if _, isDNS := errors.AsType[*seedlist.LookupError](err); !isDNS {
+		return err
+	}
+	s.log.Warn("looking up the MongoDB servers failed, trying again", "err", err)
+	ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	s.done = make(chan struct{})
+	go s.retry(ctx)
+	return nil
+}
+
+// retry runs until the client is started or ctx ends. Records that contradict the connection string
+// may be corrected, so that it goes on after them, too.
+func (s *starter) retry(ctx context.Context) {
+	defer close(s.done)
+	timer := time.NewTimer(lookupInterval)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return
+		}
+		err := s.client.Start(ctx)
+		if err == nil {
+			s.log.Info("the MongoDB servers were looked up")
+			return
+		}
+		if ctx.Err() == nil {
+			s.log.Warn("looking up the MongoDB servers failed, trying again", "err", err)
+		}
+		timer.Reset(lookupInterval)
+	}
+}
+
+func (s *starter) stop(ctx context.Context) error {
+	if s.done != nil {
+		s.cancel()
+		<-s.done // a lookup ends with its context
+	}
+	return s.client.Close(ctx)
 }
