@@ -34,7 +34,7 @@ build: bin/mooring ## build the gateway as bin/mooring
 bin/mooring:
 	@mkdir -p bin
 	CGO_ENABLED=0 $(GO) build -trimpath -o $@ \
-		-ldflags "-X github.com/mooringdb/mooring/cmd/gateway/internal/cli.version=$(VERSION)" \
+		-ldflags "-X github.com/mooringdb/mooring/cmd/gateway/internal/build.version=$(VERSION)" \
 		./cmd/gateway
 
 .PHONY: run

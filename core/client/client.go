@@ -30,8 +30,11 @@ type Options struct {
 	Sink *event.Sink
 	// Dialer opens a connection, to a server or to the proxy; nil is net.Dialer.
 	Dialer func(ctx context.Context, network, addr string) (net.Conn, error)
-	// Libraries are those that wrap the driver, innermost first: servers see them after the driver's own name.
+	// Libraries are those that wrap the driver, innermost first: servers see them after the driver's
+	// own name. AppendMetadata adds to them.
 	Libraries []metadata.Library
+	// Version is the driver's version that servers see; empty: the one that Go recorded for this module.
+	Version string
 	// Resolver answers for the DNS records of a mongodb+srv string; nil asks as the rest of the process does.
 	Resolver seedlist.Resolver
 	// MaxPinnedShare is how much of maxPoolSize may be pinned to cursors and transactions at a time, behind a load balancer:
@@ -45,6 +48,7 @@ type Client struct {
 	lookUp   func(context.Context) error       // makes the topology in that case, else nil
 	life     lifecycle
 	runner   operation.Runner
+	metadata *metadata.Source
 	warnings []connstring.Warning
 
 	// What operations inherit, unless their options say otherwise.
@@ -67,7 +71,12 @@ func New(cfg connstring.Config, opt Options) (*Client, error) {
 	if checkWriteConcern(&cfg.WriteConcern, &ck); ck.err != nil {
 		return nil, ck.err
 	}
+	source, err := newMetadata(&cfg, opt)
+	if err != nil {
+		return nil, err
+	}
 	c := &Client{
+		metadata:         source,
 		runner:           operation.Runner{Sink: opt.Sink, Timeout: cfg.Timeout},
 		warnings:         warnings(&cfg),
 		readPreference:   rp,
@@ -92,7 +101,7 @@ func (c *Client) watch(cfg *connstring.Config, opt Options, srv *seedlist.Poller
 	if err := refuseUnbuilt(cfg); err != nil {
 		return err
 	}
-	watch, err := TopologyConfig(cfg, opt)
+	watch, err := topologyConfig(cfg, opt, c.metadata)
 	if err != nil {
 		return err
 	}
@@ -116,6 +125,11 @@ func (c *Client) Topology() description.Topology {
 // Warnings are what should be said about the connection string: what is out of date in it, and what is accepted without
 // having an effect yet.
 func (c *Client) Warnings() []connstring.Warning { return c.warnings }
+
+// AppendMetadata adds a library that wraps the driver to what servers are told of the client, after
+// those that are there; a library equal to one of them is not added again. Connections that are made
+// later tell it. An error says what is wrong with the library, and nothing changes then.
+func (c *Client) AppendMetadata(lib metadata.Library) error { return c.metadata.Append(lib) }
 
 // nearest lets any server that answers for documents be chosen.
 var nearest = &selection.ReadPreference{Mode: selection.Nearest}

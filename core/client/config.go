@@ -51,13 +51,25 @@ func warnings(cfg *connstring.Config) []connstring.Warning {
 // TopologyConfig is how a client watches and connects to the deployment of cfg, whose seeds are known. It reads the files
 // that the tls options name. Besides New it serves those who look at a deployment without a client.
 func TopologyConfig(cfg *connstring.Config, opt Options) (topology.Config, error) {
-	if !(opt.MaxPinnedShare >= 0 && opt.MaxPinnedShare <= 1) { // not a number included
-		return topology.Config{}, fmt.Errorf("the share of pinned connections is %v, must be from 0 to 1", opt.MaxPinnedShare)
-	}
-	host := metadata.ThisHost()
-	client, err := metadata.Client{AppName: cfg.AppName, Libraries: opt.Libraries, Host: host}.Document()
+	source, err := newMetadata(cfg, opt)
 	if err != nil {
 		return topology.Config{}, err
+	}
+	return topologyConfig(cfg, opt, source)
+}
+
+// newMetadata returns what servers are told of a client.
+func newMetadata(cfg *connstring.Config, opt Options) (*metadata.Source, error) {
+	host := metadata.ThisHost()
+	if opt.Version != "" {
+		host.DriverVersion = opt.Version
+	}
+	return metadata.NewSource(metadata.Client{AppName: cfg.AppName, Libraries: opt.Libraries, Host: host})
+}
+
+func topologyConfig(cfg *connstring.Config, opt Options, source *metadata.Source) (topology.Config, error) {
+	if !(opt.MaxPinnedShare >= 0 && opt.MaxPinnedShare <= 1) { // not a number included
+		return topology.Config{}, fmt.Errorf("the share of pinned connections is %v, must be from 0 to 1", opt.MaxPinnedShare)
 	}
 	out := topology.Config{
 		Seeds:                  cfg.Hosts,
@@ -67,10 +79,10 @@ func TopologyConfig(cfg *connstring.Config, opt Options) (topology.Config, error
 		HeartbeatInterval:      valueOf(cfg.HeartbeatInterval),
 		ServerSelectionTimeout: zeroIs(cfg.ServerSelectionTimeout, -1),
 		LocalThreshold:         cfg.LocalThreshold,
-		Polling:                polls(cfg.ServerMonitoringMode, host.Environment.IsFunction()),
+		Polling:                polls(cfg.ServerMonitoringMode, metadata.ThisHost().Environment.IsFunction()),
 		Sink:                   opt.Sink,
 		Conn: conn.Config{
-			Metadata:       client,
+			Metadata:       source.Document,
 			Dialer:         opt.Dialer,
 			Proxy:          proxy(&cfg.Proxy),
 			ConnectTimeout: zeroIs(cfg.ConnectTimeout, -1),
@@ -91,6 +103,7 @@ func TopologyConfig(cfg *connstring.Config, opt Options) (topology.Config, error
 	if !cfg.UseTLS() {
 		return out, nil
 	}
+	var err error
 	out.Conn.TLS, out.Conn.Revocation, err = conn.TLSConfig(cfg.TLS)
 	return out, err
 }

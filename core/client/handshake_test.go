@@ -9,7 +9,6 @@ import (
 	"github.com/mooringdb/mooring/core/address"
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/client"
-	"github.com/mooringdb/mooring/core/conn/metadata"
 	"github.com/mooringdb/mooring/core/connstring"
 	"github.com/mooringdb/mooring/internal/mongotest"
 )
@@ -131,53 +130,12 @@ func TestHandshakeProse2UnknownMechanismsAreTolerated(t *testing.T) {
 	})
 }
 
-// MongoDB Handshake, "Metadata update" 1. What wraps the driver is known when the client is made, as the specification
-// has it; appending later is in none of its versions up to 2025-02.
-func TestHandshakeMetadataUpdate1WrappingLibraries(t *testing.T) {
-	own := clientDocuments(t, connstring.Config{AppName: "app"}, client.Options{})[0]
-	tests := []metadata.Library{
-		{Name: "framework", Version: "2.0", Platform: "Framework Platform"},
-		{Name: "framework", Version: "2.0"},
-		{Name: "framework", Platform: "Framework Platform"},
-		{Name: "framework"},
-	}
-	for _, lib := range tests {
-		got := clientDocuments(t, connstring.Config{AppName: "app"}, client.Options{Libraries: []metadata.Library{{Name: "library", Version: "1.2", Platform: "Library Platform"}, lib}})
-		for _, d := range got {
-			for field, appended := range map[string]string{
-				"driver.name": "|library|framework", "driver.version": "|1.2" + delimited(lib.Version), "platform": "|Library Platform" + delimited(lib.Platform),
-			} {
-				if got, want := fieldText(d, field), fieldText(own, field)+appended; got != want {
-					t.Errorf("%+v: %s = %q, want %q", lib, field, got, want)
-				}
-			}
-			if text(t, bson.Without(d, "driver", "platform")) != text(t, bson.Without(own, "driver", "platform")) {
-				t.Errorf("%+v: other fields than the driver's and platform changed: %s", lib, text(t, d))
-			}
-		}
-	}
-	cfg := connstring.Config{Hosts: []address.Address{"a:27017"}}
-	if _, err := client.New(cfg, client.Options{Libraries: []metadata.Library{{Name: "a|b"}}}); err == nil {
-		t.Error("New() with the delimiter in a library's name: no error")
-	}
-}
-
-func delimited(s string) string {
-	if s == "" {
-		return ""
-	}
-	return "|" + s
-}
-
-func fieldText(d bson.Raw, path string) string {
-	v, _ := d.Lookup(strings.Split(path, ".")...)
-	s, _ := v.Str()
-	return s
-}
-
 func TestNewRefusesALongAppName(t *testing.T) {
-	if _, err := client.New(connstring.Config{Hosts: []address.Address{"a:27017"}, AppName: strings.Repeat("a", 129)}, client.Options{}); err == nil {
-		t.Error("New() with 129 bytes of appName: no error")
+	for _, cfg := range []connstring.Config{{Hosts: []address.Address{"a:27017"}}, {SRV: true, SRVHost: "a.example.com"}} {
+		cfg.AppName = strings.Repeat("a", 129)
+		if _, err := client.New(cfg, client.Options{}); err == nil {
+			t.Errorf("New() with 129 bytes of appName, SRV %v: no error", cfg.SRV)
+		}
 	}
 }
 

@@ -40,9 +40,9 @@ type Config struct {
 	// ID is the pool's number for the connection; only ID returns it.
 	ID uint64
 
-	// Metadata is the client document of the first hello (core/conn/metadata makes it), the same for all connections of
-	// a client. Nil stands for one without an application.
-	Metadata bson.Raw
+	// Metadata returns the client document of the first hello (metadata.Source.Document does). Nil
+	// stands for one without an application.
+	Metadata func() bson.Raw
 
 	// ServerAPI is the stable API that is declared in each hello, if it is not nil.
 	ServerAPI *ServerAPI

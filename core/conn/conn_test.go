@@ -70,7 +70,7 @@ func TestDialSaysHelloOnceWithMetadata(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := dial(t, s, conn.Config{ID: 7, Metadata: doc})
+		c := dial(t, s, conn.Config{ID: 7, Metadata: func() bson.Raw { return doc }})
 		if c.ID() != 7 || c.ServerConnectionID() != 1 || c.Address() != s.Address() || !c.Alive() || c.Err() != nil {
 			t.Errorf("ID, ServerConnectionID, Address, Alive, Err = %v, %v, %v, %v, %v", c.ID(), c.ServerConnectionID(), c.Address(), c.Alive(), c.Err())
 		}

@@ -117,9 +117,9 @@ func query(b *bson.Builder) []byte {
 func appendHandshake(b *bson.Builder, cfg Config) {
 	client := cfg.Metadata
 	if client == nil {
-		client = anonymous()
+		client = anonymous
 	}
-	b.Document("client", client)
+	b.Document("client", client())
 	appendCompression(b, cfg.Compressors)
 	b.String("backpressure", backpressure)
 	if cfg.LoadBalanced {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/conn"
 	"github.com/mooringdb/mooring/core/conn/metadata"
 	"github.com/mooringdb/mooring/core/pool"
@@ -45,7 +46,7 @@ func connectServer(t *testing.T, c cmapFile) connector {
 	server := mongotest.NewServer(t, nil)
 	server.Handle("hello", func(cmd *mongotest.Command) mongotest.Reply { return fp.answer(server, cmd) })
 	return func(ctx context.Context, id uint64) (pool.Resource, error) {
-		return conn.Dial(ctx, "a:27017", conn.Config{ID: id, Metadata: client, Dialer: server.Dial})
+		return conn.Dial(ctx, "a:27017", conn.Config{ID: id, Metadata: func() bson.Raw { return client }, Dialer: server.Dial})
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/fx"
 
+	"github.com/mooringdb/mooring/cmd/gateway/internal/build"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/event"
@@ -18,7 +19,9 @@ import (
 var deployment = fx.Module("deployment", fx.Provide(newClient))
 
 func newClient(lc fx.Lifecycle, cfg *config.Config, log *slog.Logger, sink *event.Sink) (*client.Client, error) {
-	c, err := client.New(cfg.MongoDB, client.Options{Sink: sink, MaxPinnedShare: cfg.Cursors.MaxPinned})
+	c, err := client.New(cfg.MongoDB, client.Options{
+		Sink: sink, Version: build.Version(), MaxPinnedShare: cfg.Cursors.MaxPinned,
+	})
 	if err != nil {
 		return nil, &config.Error{Option: "uri", Problem: err.Error()}
 	}

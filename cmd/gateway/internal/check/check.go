@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/mooringdb/mooring/core/address"
+	"github.com/mooringdb/mooring/cmd/gateway/internal/build"
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/conn"
 	"github.com/mooringdb/mooring/core/connstring"
@@ -47,7 +48,7 @@ func Run(ctx context.Context, cfg connstring.Config) *Report {
 	r.options(cfg.Settings(), given)
 
 	refused := r.refuse(cfg)
-	watch, err := client.TopologyConfig(&cfg, client.Options{})
+	watch, err := client.TopologyConfig(&cfg, client.Options{Version: build.Version()})
 	if err == nil {
 		err = r.survey(ctx, &cfg, watch)
 	}
