@@ -13,8 +13,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mooringdb/mooring/core/address"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/build"
+	"github.com/mooringdb/mooring/core/address"
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/conn"
 	"github.com/mooringdb/mooring/core/connstring"
