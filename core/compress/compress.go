@@ -96,6 +96,9 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
+// Malformed is true: see mongoerr.IsMalformed.
+func (e *Error) Malformed() bool { return true }
+
 // Decompress appends what src stands for to dst: exactly size bytes, which is the sender's claim. It takes memory, size
 // bytes once, only if size is not above limit and src can be that much. Its error is an *Error.
 func Decompress(dst []byte, id ID, size, limit int, src []byte) ([]byte, error) {

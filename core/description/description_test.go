@@ -234,6 +234,9 @@ func TestFail(t *testing.T) {
 	known := ofKind(t, description.KindReplicaSetWithPrimary)
 	command := func(code int32) error { return &mongoerr.CommandError{Code: code} }
 	timeout := &mongoerr.NetworkError{Address: "p:27017", Op: "read", Err: timeoutError{}}
+	malformed := &mongoerr.NetworkError{
+		Address: "p:27017", Op: "read", Err: &mongoerr.MalformedReplyError{Field: "ok", Problem: "is missing"},
+	}
 	type effect = description.Effect
 	tests := []struct {
 		name        string
@@ -247,6 +250,8 @@ func TestFail(t *testing.T) {
 		{"network", broken(), 1, false, 21, true, effect{ClearPool: true, CancelCheck: true}},
 		{"network, stale", broken(), 0, false, 21, false, effect{}},
 		{"network, handshake", broken(), 1, true, 0, true, effect{ClearPool: true, CancelCheck: true}},
+		{"malformed reply", malformed, 1, false, 21, false, effect{}},
+		{"malformed reply, handshake", malformed, 1, true, 0, true, effect{ClearPool: true, CancelCheck: true}},
 		{"timeout", timeout, 1, false, 21, false, effect{}},
 		{"timeout, handshake", timeout, 1, true, 0, true, effect{ClearPool: true, CancelCheck: true}},
 		{"overload, handshake", &mongoerr.OverloadError{Err: broken()}, 1, true, 0, false, effect{}},

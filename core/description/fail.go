@@ -56,8 +56,10 @@ func (f Failure) isOverload() bool {
 	return f.Handshaking && mongoerr.HasLabel(f.Err, mongoerr.LabelSystemOverloaded)
 }
 
-// verdict is what the server is after the failure, nil if that changes nothing, and what has to be done. known is the
-// version of the state that the topology has of it.
+// verdict returns the server after the failure, nil if that changes nothing, and what has to be done.
+// known is the version of the state that the topology has of it. A malformed reply on an established
+// connection concerns that connection only: it is no network error (SDAM, "Network error when reading
+// or writing").
 func (f Failure) verdict(known *TopologyVersion) (*Server, Effect) {
 	switch {
 	case mongoerr.IsStateChange(f.Err):
@@ -71,7 +73,7 @@ func (f Failure) verdict(known *TopologyVersion) (*Server, Effect) {
 			ClearPool:   f.Handshaking || mongoerr.IsShutdown(f.Err) || f.MaxWireVersion < wireVersionMongoDB42,
 			CancelCheck: f.Handshaking, CheckNow: true,
 		}
-	case f.Handshaking, mongoerr.IsNetwork(f.Err) && !mongoerr.IsTimeout(f.Err):
+	case f.Handshaking, mongoerr.IsNetwork(f.Err) && !mongoerr.IsTimeout(f.Err) && !mongoerr.IsMalformed(f.Err):
 		return Unknown(f.Address, f.Err), Effect{ClearPool: true, CancelCheck: true}
 	}
 	return nil, Effect{}

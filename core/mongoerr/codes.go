@@ -103,6 +103,16 @@ func IsNetwork(err error) bool {
 	return ok
 }
 
+// IsMalformed reports whether err is a reply that breaks the protocol. Errors of other packages take part
+// by a method Malformed() bool.
+func IsMalformed(err error) bool {
+	m, ok := errors.AsType[interface {
+		error
+		Malformed() bool
+	}](err)
+	return ok && m.Malformed()
+}
+
 // IsTimeout tells whether time ran out: the context's, the connection's, or the server's.
 func IsTimeout(err error) bool {
 	if errors.Is(err, context.DeadlineExceeded) {

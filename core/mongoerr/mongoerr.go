@@ -204,6 +204,9 @@ func (e *MalformedReplyError) Error() string {
 	return "malformed reply from " + e.Address.String() + ": " + e.Field + " " + e.Problem
 }
 
+// Malformed is true.
+func (e *MalformedReplyError) Malformed() bool { return true }
+
 // describe is "message (Name, code 1)", without what is not known.
 func describe(code int32, name, message string) string {
 	if message == "" {

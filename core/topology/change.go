@@ -59,14 +59,16 @@ func (c *change) unlock() {
 
 // apply folds in what a check of srv found. clearPool, if not nil, says how its pool is cleared then.
 func (t *Topology) apply(srv *server, s *description.Server, clearPool *pool.ClearOptions) {
-	t.applyIf(srv, s, clearPool, func() bool { return true })
+	t.applyIf(srv, s, clearPool, func(*description.Server) bool { return true })
 }
 
-// applyIf is apply, if that holds with the lock.
-func (t *Topology) applyIf(srv *server, s *description.Server, clearPool *pool.ClearOptions, holds func() bool) {
+// applyIf is apply, if holds is true of the current description of srv. It is called with the lock.
+func (t *Topology) applyIf(
+	srv *server, s *description.Server, clearPool *pool.ClearOptions, holds func(current *description.Server) bool,
+) {
 	t.mu.Lock()
 	current, change, ok := t.beginLocked(srv)
-	if !ok || !holds() {
+	if !ok || !holds(current.topology.Server(srv.address)) {
 		t.mu.Unlock()
 		return
 	}

@@ -9,9 +9,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/description"
+	"github.com/mooringdb/mooring/core/event"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/selection"
+	"github.com/mooringdb/mooring/core/wire"
 	"github.com/mooringdb/mooring/internal/mongotest"
 )
 
@@ -188,6 +191,44 @@ func TestErrorsThatSayNothingAboutTheServer(t *testing.T) {
 		}
 		j.expect(t)
 	})
+}
+
+// TestMalformedReplyConcernsTheConnectionOnly checks that a connection with a reply that breaks the protocol is closed,
+// while the server stays known and its pool keeps its other connections.
+func TestMalformedReplyConcernsTheConnectionOnly(t *testing.T) {
+	for name, reply := range map[string]mongotest.Reply{
+		"to another request": mongotest.ToAnother(bson.NewBuilder(nil).Double("ok", 1).Finish(), 12345),
+		"no message":         mongotest.Garbage([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")),
+		"not compressed":     mongotest.Garbage(wire.Append(nil, wire.Header{}, &wire.Compressed{Compressor: 2, UncompressedSize: 9, Data: []byte("x")})),
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				var j journal
+				server := mongotest.NewServer(t, nil)
+				cfg := standalone(server)
+				cfg.Sink = j.sink()
+				cfg.Sink.ConnectionClosed = func(e event.ConnectionClosed) { j.add("connection %d closed: %s", e.ConnectionID, e.Reason) }
+				topo := start(t, cfg)
+				defer stop(t, topo)
+				s := mustSelect(t, topo, selection.Write())
+				other, err := s.CheckOut(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				settle(&j)
+				server.Handle("ping", mongotest.Times(1, mongotest.Always(reply), server.Default))
+				if err := ping(t.Context(), mustSelect(t, topo, selection.Write())); !mongoerr.IsMalformed(err) || !mongoerr.IsNetwork(err) {
+					t.Errorf("ping = %v, want a malformed reply, and a broken connection", err)
+				}
+				s.CheckIn(other, nil)
+				j.expect(t, "connection 2 closed: error")
+				if err := ping(t.Context(), mustSelect(t, topo, selection.Write())); err != nil {
+					t.Errorf("ping on the other connection = %v", err)
+				}
+				j.expect(t)
+			})
+		})
+	}
 }
 
 func TestStateChangeErrorAsksForACheck(t *testing.T) {

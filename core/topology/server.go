@@ -147,21 +147,24 @@ func serviceOf(err error) bson.ObjectID {
 func (s *server) connect(ctx context.Context, id uint64) (*conn.Conn, error) {
 	cfg := s.topology.cfg.Conn
 	cfg.ID = id
-	generation := s.generation(bson.ObjectID{})
+	generation, seen := s.generation(bson.ObjectID{}), s.topology.Description().Server(s.address)
 	c, err := conn.Dial(ctx, s.address, cfg)
 	if err == nil && !s.topology.cfg.LoadBalanced {
-		s.learn(c.Description(), generation) //nolint:contextcheck // a pool outlives what opens it
+		s.learn(c.Description(), generation, seen) //nolint:contextcheck // a pool outlives what opens it
 	}
 	return c, err
 }
 
-// learn takes the hello of an application's connection for a check's, unless the pool was cleared since the connection
-// was begun: then it says how the server was before that.
-func (s *server) learn(hello *description.Server, generation uint64) {
+// learn takes the hello of an application's connection for a check's, if it is news. It is none if the
+// pool was cleared since the connection was begun, with that generation. Before MongoDB 4.4 hellos do
+// not tell their order themselves: there it is none either if the description changed since, from seen.
+func (s *server) learn(hello *description.Server, generation uint64, seen *description.Server) {
 	d := *hello
 	d.AverageRTT, d.MinRTT = s.monitor.rtt.read()
 	d.LastUpdateTime = time.Now()
-	s.topology.applyIf(s, &d, nil, func() bool { return s.generation(bson.ObjectID{}) == generation })
+	s.topology.applyIf(s, &d, nil, func(current *description.Server) bool {
+		return s.generation(bson.ObjectID{}) == generation && (d.TopologyVersion != nil || current == seen)
+	})
 }
 
 func (s *server) closePool() {

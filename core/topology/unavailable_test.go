@@ -72,6 +72,48 @@ func TestOldHandshakeIsNoCheck(t *testing.T) {
 	})
 }
 
+// TestOlderHandshakeRevertsNothing checks a server before 4.4, whose hellos are not in an order that they tell themselves:
+// that of a connection which was begun before the newest check, or before an error that does not clear the pool, is no news.
+func TestOlderHandshakeRevertsNothing(t *testing.T) {
+	for name, checked := range map[string]bool{"before a check": true, "before an error": false} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				server := mongotest.NewServer(t, mongotest.Handlers{"hello": member("primary", "a:27017")})
+				cfg := standalone(server)
+				cfg.DirectConnection, cfg.ReplicaSet = false, "rs"
+				topo := start(t, cfg)
+				defer stop(t, topo)
+				s := mustSelect(t, topo, selection.Write())
+				first, err := s.CheckOut(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				pass(time.Second) // the monitor rests
+				server.Handle("isMaster", func(cmd *mongotest.Command) mongotest.Reply {
+					return member("primary", "a:27017")(cmd).After(2 * time.Second)
+				})
+				go func() { _ = ping(t.Context(), mustSelect(t, topo, selection.Write())) }() // on a new connection
+				pass(time.Second)
+				server.Handle("hello", member("secondary", "a:27017"))
+				if !checked {
+					server.Handle("hello", mongotest.Always(mongotest.Hang()))
+				}
+				s.CheckIn(first, &mongoerr.CommandError{Code: 10107, Address: "a:27017"})
+				synctest.Wait()
+				newest := topo.Description().Servers[0]
+				if want := map[bool]description.ServerKind{true: description.ServerRSSecondary}[checked]; newest.Kind != want {
+					t.Fatalf("the server is %v, want %v", newest, want)
+				}
+				pass(2 * time.Second)
+				synctest.Wait()
+				if now := topo.Description().Servers[0]; now.Kind != newest.Kind {
+					t.Errorf("an older hello made the server %v", now)
+				}
+			})
+		})
+	}
+}
+
 // TestMonitorWithoutTimeLimit: connectTimeoutMS=0 is no limit, neither for the handshake nor for the checks after it.
 func TestMonitorWithoutTimeLimit(t *testing.T) {
 	bubble(t, func(t *testing.T) {

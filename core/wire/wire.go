@@ -71,6 +71,9 @@ func (e *FormatError) Error() string {
 	return fmt.Sprintf("malformed message: %s (offset %d)", e.Problem, e.Offset)
 }
 
+// Malformed is true: see mongoerr.IsMalformed.
+func (e *FormatError) Malformed() bool { return true }
+
 // ReadFrom reads one message with a single allocation, which happens only after its length has been found to be
 // between HeaderSize and max (0 stands for DefaultMaxMessageSize). io.EOF means that the peer closed between messages,
 // io.ErrUnexpectedEOF that it closed inside one.
