@@ -45,8 +45,7 @@ func (c *Conn) handshake(ctx context.Context, cfg Config) error {
 		return fmt.Errorf("hello to %s: %w", c.addr, desc.LastError)
 	}
 	if cfg.LoadBalanced && desc.ServiceID == (bson.ObjectID{}) {
-		return fmt.Errorf("Driver attempted to initialize in load balancing mode, " + //nolint:staticcheck // the specification's text
-			"but the server does not support this mode.")
+		return &NotLoadBalancedError{}
 	}
 	c.desc, c.hello = desc, reply
 	c.query = cfg.Query && c.IsTooOld()
@@ -55,6 +54,14 @@ func (c *Conn) handshake(ctx context.Context, cfg Config) error {
 	}
 	c.packer = newPacker(cfg, reply)
 	return nil
+}
+
+// NotLoadBalancedError says that loadBalanced=true is wrong: the server's hello has no serviceId.
+type NotLoadBalancedError struct{}
+
+// Error returns the specification's text.
+func (*NotLoadBalancedError) Error() string {
+	return "Driver attempted to initialize in load balancing mode, but the server does not support this mode."
 }
 
 // IsTooOld reports whether the server says that it does not speak OP_MSG.

@@ -46,6 +46,7 @@ type Sink struct {
 	ServerHeartbeatFailed      func(ServerHeartbeatFailed)
 	SeedlistProblem            func(SeedlistProblem)
 	NoServers                  func(NoServers)
+	SeveralProcesses           func(SeveralProcesses)
 
 	ServerSelectionStarted   func(ServerSelectionStarted)
 	ServerSelectionWaiting   func(ServerSelectionWaiting)
@@ -259,6 +260,13 @@ type SeedlistProblem struct {
 type NoServers struct {
 	TopologyID TopologyID
 	Err        error // why
+}
+
+// SeveralProcesses tells, once for each server, that several processes answer at its address, though
+// loadBalanced is not set: cursors, sessions and transactions go astray there.
+type SeveralProcesses struct {
+	TopologyID TopologyID
+	Address    address.Address
 }
 
 // Selection is what the server selection events have in common.

@@ -81,6 +81,9 @@ func (t *Topology) applyIf(
 		}
 		return
 	}
+	if s.IsAvailable() {
+		t.noteProcess(srv, s)
+	}
 	if usable {
 		change.ready(srv) // before others see that it can be selected
 	}

@@ -90,6 +90,7 @@ type server struct {
 	monitor    *monitor
 	stop       context.CancelFunc // of the monitor; guarded by topology.mu
 	operations atomic.Int64       // that have selected the server and are not over
+	processes  processes          // that answered at the address; guarded by topology.mu
 
 	pool    atomic.Pointer[pool.Pool[*conn.Conn]] // nil until the server first turned out to be of use
 	opening sync.Mutex                            // held while the pool is made or closed

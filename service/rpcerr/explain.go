@@ -43,12 +43,27 @@ func serverRow(code int32, name string, labels []string) row {
 	return r
 }
 
+// balancerHint tells what CursorNotFound often means if the server answers it at once.
+const balancerHint = " (if the server's address is that of a load balancer, the connection string needs loadBalanced=true)"
+
+// stateChange makes an error of a server that changes its state "unavailable", also if only its words
+// say so: an error without a code has no row of its own (SDAM, "Parsing a 'not writable primary' error").
+func (x *explanation) stateChange(err error) {
+	if x.code == refused.code && mongoerr.IsStateChange(err) {
+		x.code, x.http = unavailable.code, unavailable.http
+	}
+}
+
 func (x *explanation) command(e *mongoerr.CommandError) {
 	x.row = serverRow(e.Code, e.Name, e.Labels)
+	x.stateChange(e)
 	if mongoerr.IsNotWritablePrimary(e) { // refused before anything was done
 		x.code, x.http, x.retry = unavailable.code, unavailable.http, SameRequest
 	}
 	x.message = e.Message
+	if x.reason == CursorNotFound {
+		x.message += balancerHint
+	}
 	x.server = &mooringv1.ServerError{
 		Code: e.Code, CodeName: string(x.reason), Labels: valids(e.Labels),
 		KeyPattern: documentAt(e.Reply, "keyPattern"),
@@ -79,6 +94,7 @@ func (x *explanation) writes(e *mongoerr.WriteException) {
 
 func (x *explanation) writeConcern(e *mongoerr.WriteConcernError) {
 	x.row = serverRow(e.Code, e.Name, e.Labels)
+	x.stateChange(e)
 	x.message = e.Message
 	x.server = &mooringv1.ServerError{
 		Code: e.Code, CodeName: string(x.reason), Labels: valids(e.Labels), WriteConcernError: NewWriteConcernError(e),

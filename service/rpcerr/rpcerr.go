@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/mooringdb/mooring/core/auth"
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/bson/extjson"
 	"github.com/mooringdb/mooring/core/client"
@@ -201,6 +202,7 @@ var table = []entry{
 	typed(plain[*ocsp.RevokedError](NetworkError)),
 	typed(plain[*ocsp.StapleError](NetworkError)),
 	typed(plain[*conn.ProxyError](NetworkError)),
+	typed(plain[*conn.NotLoadBalancedError](Configuration)),
 
 	// A request that core refused.
 	typed(func(e *client.ArgumentError, _ error, x *explanation) {
@@ -241,7 +243,9 @@ var table = []entry{
 	typed(plain[*wire.FormatError](MalformedReply)),
 	typed(plain[*compress.Error](MalformedReply)),
 	typed(plain[*client.NotBuiltError](Configuration)),
+	typed(plain[*auth.Error](Configuration)), // without a server's error or a network's in it
 	typed(plain[*seedlist.HostError](Configuration)),
+	typed(plain[*seedlist.LookupError](NoSuitableServer)),
 }
 
 // PartialError is a call with several writes that failed in part: Result says what it did.

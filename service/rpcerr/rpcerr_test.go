@@ -16,10 +16,12 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/bson/extjson"
 	"github.com/mooringdb/mooring/core/client"
+	"github.com/mooringdb/mooring/core/conn"
 	"github.com/mooringdb/mooring/core/cursor"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/operation"
 	"github.com/mooringdb/mooring/core/pool"
+	"github.com/mooringdb/mooring/core/seedlist"
 	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/payload"
 	"github.com/mooringdb/mooring/service/rpcerr"
@@ -89,6 +91,15 @@ func TestTable(t *testing.T) {
 		{command(18, "AuthenticationFailed"), codes.Internal, 500, "AuthenticationFailed", "never"},
 		{command(10107, "NotWritablePrimary"), codes.Unavailable, 503, "NotWritablePrimary", "same-request"},
 		{command(11600, "InterruptedAtShutdown"), codes.Unavailable, 503, "InterruptedAtShutdown", "never"},
+		{command(11600, "InterruptedAtShutdown", "NoWritesPerformed"), codes.Unavailable, 503, "InterruptedAtShutdown", "same-request"},
+		{command(91, "ShutdownInProgress", "TransientTransactionError"), codes.Aborted, 409, "ShutdownInProgress", "transaction"},
+		{&mongoerr.CommandError{Message: "not master"}, codes.Unavailable, 503, "Location0", "same-request"},
+		{&mongoerr.CommandError{Message: "node is recovering"}, codes.Unavailable, 503, "Location0", "never"},
+		{&mongoerr.CommandError{Message: "not master or secondary; cannot currently read"}, codes.Unavailable, 503, "Location0", "never"},
+		{&mongoerr.CommandError{Code: 20, Message: "node is recovering"}, codes.FailedPrecondition, 422, "IllegalOperation", "never"},
+		{&mongoerr.WriteConcernError{Message: "node is recovering"}, codes.Unavailable, 503, "Location0", "never"},
+		{&conn.NotLoadBalancedError{}, codes.Internal, 500, "Configuration", "never"},
+		{&seedlist.LookupError{Err: errors.New("server failure")}, codes.Unavailable, 503, "NoSuitableServer", "same-request"},
 
 		{context.DeadlineExceeded, codes.DeadlineExceeded, 504, "DeadlineExceeded", "never"},
 		{late, codes.DeadlineExceeded, 504, "DeadlineExceeded", "never"},
@@ -264,5 +275,14 @@ func TestStatusStaysSmall(t *testing.T) {
 				t.Error("no write error is left")
 			}
 		})
+	}
+}
+
+// TestCursorNotFoundHintsAtABalancer checks the message of a server's CursorNotFound.
+func TestCursorNotFoundHintsAtABalancer(t *testing.T) {
+	st := rpcerr.Status(&mongoerr.CommandError{Code: 43, Name: "CursorNotFound", Message: "cursor id 5 not found"})
+	const want = "cursor id 5 not found (if the server's address is that of a load balancer, the connection string needs loadBalanced=true)"
+	if st.Message() != want {
+		t.Errorf("message %q, want %q", st.Message(), want)
 	}
 }

@@ -32,6 +32,7 @@ func Sink(log *slog.Logger) *event.Sink {
 		PoolCleared:                l.poolCleared,
 		SeedlistProblem:            l.seedlistProblem,
 		NoServers:                  l.noServers,
+		SeveralProcesses:           l.severalProcesses,
 	}
 	if log.Enabled(context.Background(), slog.LevelDebug) {
 		s.CommandSucceeded = l.commandSucceeded
@@ -93,6 +94,11 @@ func (l facts) seedlistProblem(e event.SeedlistProblem) {
 // noServers: a wrong replica set name, or several standalone servers; what was configured has to change.
 func (l facts) noServers(e event.NoServers) {
 	l.log.Error("deployment has no servers", "err", e.Err)
+}
+
+// severalProcesses logs an address that needs loadBalanced=true.
+func (l facts) severalProcesses(e event.SeveralProcesses) {
+	l.log.Warn("several servers answer at one address; if it is a load balancer, set loadBalanced=true", "server", e.Address)
 }
 
 func (l facts) commandSucceeded(e event.CommandSucceeded) {

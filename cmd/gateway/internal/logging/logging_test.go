@@ -50,6 +50,7 @@ func TestFacts(t *testing.T) {
 		{"SRV records lost", func(s *event.Sink) {
 			s.SeedlistProblem(event.SeedlistProblem{Host: "cluster.example.com", Err: errors.New("no such host")})
 		}, "level=WARN msg=\"srv records cannot be followed\" host=cluster.example.com err=\"no such host\""},
+		{"balancer", func(s *event.Sink) { s.SeveralProcesses(event.SeveralProcesses{Address: "b:27017"}) }, "level=WARN msg=\"several servers answer at one address; if it is a load balancer, set loadBalanced=true\" server=b:27017"},
 		{"deserted", func(s *event.Sink) { s.NoServers(event.NoServers{Err: errors.New("another set")}) }, "level=ERROR msg=\"deployment has no servers\" err=\"another set\""},
 		{"incompatible", func(s *event.Sink) {
 			s.TopologyDescriptionChanged(event.TopologyDescriptionChanged{New: description.Topology{CompatibilityError: errors.New("too old")}})

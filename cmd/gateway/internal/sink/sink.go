@@ -40,6 +40,7 @@ func add(to, s *event.Sink) {
 	join(&to.ServerHeartbeatFailed, s.ServerHeartbeatFailed)
 	join(&to.SeedlistProblem, s.SeedlistProblem)
 	join(&to.NoServers, s.NoServers)
+	join(&to.SeveralProcesses, s.SeveralProcesses)
 	join(&to.ServerSelectionStarted, s.ServerSelectionStarted)
 	join(&to.ServerSelectionWaiting, s.ServerSelectionWaiting)
 	join(&to.ServerSelectionSucceeded, s.ServerSelectionSucceeded)
