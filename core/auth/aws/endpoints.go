@@ -5,19 +5,20 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"net/netip"
 	"net/url"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/mooringdb/mooring/core/auth/internal/fetch"
 )
 
-// maxTokenFile bounds a token file.
-const maxTokenFile = 64 << 10
+const (
+	stsURL = "https://sts.amazonaws.com/"
+	ecsURL = "http://169.254.170.2/"
+	ec2URL = "http://169.254.169.254/"
+)
 
 // fetch asks the one endpoint that the environment points to. There is no falling through from one that fails to the
 // next: it would give a process the rights of another.
@@ -28,7 +29,7 @@ func (s *Source) fetch(ctx context.Context) (Credentials, error) {
 		return s.webIdentity(ctx)
 	case env("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI") != "":
 		relative := strings.TrimLeft(env("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"), "/")
-		return s.container(ctx, s.config.ECS+"/"+relative)
+		return s.container(ctx, ecsURL+relative)
 	case env("AWS_CONTAINER_CREDENTIALS_FULL_URI") != "":
 		full := env("AWS_CONTAINER_CREDENTIALS_FULL_URI")
 		if err := checkContainerURL(full); err != nil {
@@ -51,7 +52,7 @@ func (s *Source) webIdentity(ctx context.Context) (Credentials, error) {
 		session = sessionName()
 	}
 	body, err := fetch.Do(ctx, s.config.Transport, fetch.Request{
-		Method: "POST", URL: s.config.STS + "/", Proxied: true, Timeout: timeout,
+		Method: "POST", URL: stsURL, Proxied: true, Timeout: timeout,
 		Header: map[string]string{"Accept": "application/json"},
 		Form: url.Values{
 			"Action": {"AssumeRoleWithWebIdentity"}, "Version": {"2011-06-15"},
@@ -139,15 +140,15 @@ func (s *Source) askInstance(ctx context.Context) ([]byte, error) {
 	token := ""
 	ask := func(method, path, header, value string) ([]byte, error) {
 		return fetch.Do(ctx, s.config.Transport, fetch.Request{
-			Method: method, URL: s.config.EC2 + path, Header: map[string]string{header: value}, Timeout: timeout,
+			Method: method, URL: ec2URL + path, Header: map[string]string{header: value}, Timeout: timeout,
 			Secrets: []string{token},
 		})
 	}
-	session, err := ask("PUT", "/latest/api/token", "X-aws-ec2-metadata-token-ttl-seconds", "30")
+	session, err := ask("PUT", "latest/api/token", "X-aws-ec2-metadata-token-ttl-seconds", "30")
 	if err != nil {
 		return nil, err
 	}
-	const roles, header = "/latest/meta-data/iam/security-credentials/", "X-aws-ec2-metadata-token"
+	const roles, header = "latest/meta-data/iam/security-credentials/", "X-aws-ec2-metadata-token"
 	if token = strings.TrimSpace(string(session)); token == "" {
 		return nil, errors.New("the metadata service gives no session token")
 	}
@@ -234,18 +235,4 @@ func (e *expiration) UnmarshalJSON(b []byte) error {
 		return nil
 	}
 	return errors.New("neither a time nor a number")
-}
-
-// readFile reads a token file, or nothing if it is larger than any token.
-func readFile(name string) ([]byte, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxTokenFile+1))
-	if err == nil && len(b) > maxTokenFile {
-		return nil, fmt.Errorf("%s is larger than %d bytes", name, maxTokenFile)
-	}
-	return b, err
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mooringdb/mooring/core/auth"
 	"github.com/mooringdb/mooring/core/auth/aws"
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/internal/sigv4"
@@ -27,7 +28,7 @@ func newServer(known ...aws.Credentials) *server {
 }
 
 // authenticate plays a whole conversation.
-func (s *server) authenticate(c *aws.Conversation) (sigv4.Credential, error) {
+func (s *server) authenticate(c auth.Conversation) (sigv4.Credential, error) {
 	first, err := c.First()
 	if err != nil {
 		return sigv4.Credential{}, err

@@ -9,6 +9,8 @@ import (
 	"os"
 	"sync/atomic"
 	"time"
+
+	"github.com/mooringdb/mooring/core/auth/internal/fetch"
 )
 
 // margin is how far from expiring cached credentials must be: the server verifies them later than they are used here.
@@ -34,10 +36,6 @@ type Config struct {
 
 	// Now tells the time; nil stands for time.Now.
 	Now func() time.Time
-
-	// STS, ECS and EC2 are the base URLs of the security token service, the container agent and the instance's
-	// metadata. Empty ones stand for AWS's own.
-	STS, ECS, EC2 string
 }
 
 // Source obtains credentials for the connections of a client, and caches those that an endpoint gave until shortly before
@@ -54,21 +52,12 @@ func NewSource(cfg Config) *Source {
 		cfg.Getenv = os.Getenv
 	}
 	if cfg.ReadFile == nil {
-		cfg.ReadFile = readFile
+		cfg.ReadFile = fetch.File
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	setDefault(&cfg.STS, "https://sts.amazonaws.com")
-	setDefault(&cfg.ECS, "http://169.254.170.2")
-	setDefault(&cfg.EC2, "http://169.254.169.254")
 	return &Source{config: cfg}
-}
-
-func setDefault(s *string, value string) {
-	if *s == "" {
-		*s = value
-	}
 }
 
 // Credentials returns what to sign with. It blocks while an endpoint is asked, at most until ctx ends.
@@ -117,17 +106,6 @@ func (s *Source) environment() Credentials {
 
 // Clear empties the cache. Every failed authentication calls it, whatever the reason.
 func (s *Source) Clear() { s.cached.Store(nil) }
-
-// NewConversation returns a conversation with the source's credentials and a fresh nonce. It blocks as Credentials does.
-func (s *Source) NewConversation(ctx context.Context) (*Conversation, error) {
-	c, err := s.Credentials(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var nonce Nonce
-	_, _ = rand.Read(nonce[:]) // never fails
-	return NewConversation(c, nonce, s.config.Now()), nil
-}
 
 // sessionName is what AWS's logs show where the environment names no session.
 func sessionName() string {

@@ -1,12 +1,11 @@
 package aws_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mooringdb/mooring/core/auth"
 	"github.com/mooringdb/mooring/core/auth/aws"
 )
 
@@ -42,12 +42,13 @@ var askEC2 = []string{
 // authenticate is one connection's authentication, as core/auth does it: a refusal clears the cache.
 func authenticate(t *testing.T, c *cloud, s *aws.Source) error {
 	t.Helper()
-	conversation, err := s.NewConversation(t.Context())
+	m := aws.New(s)
+	conversation, err := m.Begin(t.Context(), auth.Target{})
 	if err != nil {
 		return err
 	}
-	if _, err = c.server.authenticate(conversation); err != nil {
-		s.Clear()
+	if _, err = c.server.authenticate(conversation); err != nil && m.Refused(conversation, err) {
+		t.Error("the mechanism would try again")
 	}
 	return err
 }
@@ -82,7 +83,7 @@ func TestScenarios(t *testing.T) {
 				c := newCloud(t)
 				c.server.known[regular.AccessKeyID], c.server.known[temporary.AccessKeyID] = regular, temporary
 				c.setenv(tt.env...)
-				conversation, err := c.source().NewConversation(t.Context())
+				conversation, err := aws.New(c.source()).Begin(t.Context(), auth.Target{})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -475,29 +476,26 @@ func TestCallerThatGivesUp(t *testing.T) {
 	})
 }
 
-// TestTokenFiles: a real file is read, and one that is larger than any token is not.
-func TestTokenFiles(t *testing.T) {
-	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
-		c := newCloud(t)
-		cfg := c.config()
-		cfg.ReadFile = nil
-		for name, tt := range map[string]struct{ content, want string }{
-			"good": {jwt, ""}, "large": {strings.Repeat("x", 1<<20), "larger than"}, "none": {"", "no such file"},
-		} {
-			path := filepath.Join(dir, name)
-			if tt.content != "" {
-				if err := os.WriteFile(path, []byte(tt.content), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			c.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", path, "AWS_ROLE_ARN", "arn:aws:iam::1:role/r")
-			_, err := aws.NewSource(cfg).Credentials(t.Context())
-			if (tt.want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("%s: %v, want %q", name, err, tt.want)
-			}
+// TestMechanism: a conversation has a fresh nonce each time, and none begins in hello.
+func TestMechanism(t *testing.T) {
+	cfg := aws.Config{Getenv: func(name string) string { return map[string]string{keys[0]: keys[1], keys[2]: keys[3]}[name] }}
+	m := aws.New(aws.NewSource(cfg))
+	if m.Name() != "MONGODB-AWS" || m.Speculate(auth.Target{}) != nil {
+		t.Errorf("%s begins in hello", m.Name())
+	}
+	var firsts [2][]byte
+	for i := range firsts {
+		c, err := m.Begin(t.Context(), auth.Target{})
+		if err != nil {
+			t.Fatal(err)
 		}
-	})
+		if firsts[i], err = c.First(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if bytes.Equal(firsts[0], firsts[1]) || bytes.Contains(firsts[0], make([]byte, 16)) {
+		t.Errorf("the nonces are %x", firsts)
+	}
 }
 
 func FuzzAnswers(f *testing.F) {

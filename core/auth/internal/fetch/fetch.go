@@ -1,5 +1,6 @@
-// Package fetch asks an HTTP endpoint for a credential: one request, one small answer. Time and memory are bounded
-// whatever the endpoint does, redirects are not followed, and errors do not repeat secrets. It caches nothing.
+// Package fetch gets a credential from an HTTP endpoint (one request, one small answer) or from a file. Time and memory
+// are bounded whatever the endpoint does, redirects are not followed, and errors do not repeat secrets. It caches
+// nothing.
 package fetch
 
 import (
@@ -10,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 	"time"
 )
@@ -136,4 +138,21 @@ func (r Request) masked(text string) string {
 		}
 	}
 	return fmt.Sprintf("%.*q", maxText, text)
+}
+
+// File reads a small file, as a token is in.
+func File(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxBody+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(b) > maxBody {
+		return nil, fmt.Errorf("%s is larger than %d bytes", name, maxBody)
+	}
+	return b, nil
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -72,6 +74,28 @@ func TestRefusedConnection(t *testing.T) {
 	_, err := fetch.Do(t.Context(), transport, fetch.Request{Method: "GET", URL: "http://h/?k=v", Timeout: time.Second})
 	if !errors.Is(err, reason) || err.Error() != "GET http://h/: connection refused" {
 		t.Errorf("Do = %v", err)
+	}
+}
+
+func TestFile(t *testing.T) {
+	dir := t.TempDir()
+	for name, tt := range map[string]struct {
+		size int
+		want string
+	}{"good": {64 << 10, ""}, "large": {64<<10 + 1, "larger than 65536 bytes"}, "none": {0, "no such file"}} {
+		path := filepath.Join(dir, name)
+		if tt.size > 0 {
+			if err := os.WriteFile(path, make([]byte, tt.size), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b, err := fetch.File(path)
+		if tt.want == "" && (err != nil || len(b) != tt.size) || tt.want != "" && (b != nil || !strings.Contains(err.Error(), tt.want)) {
+			t.Errorf("File(%s) = %d bytes, %v, want %q", name, len(b), err, tt.want)
+		}
+	}
+	if b, err := fetch.File(dir); err == nil || b != nil {
+		t.Errorf("File of a directory = %d bytes", len(b))
 	}
 }
 
