@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mooringdb/mooring/core/auth"
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/conn/metadata"
 	"github.com/mooringdb/mooring/core/connstring"
@@ -37,6 +38,9 @@ type Options struct {
 	Version string
 	// Resolver answers for the DNS records of a mongodb+srv string; nil asks as the rest of the process does.
 	Resolver seedlist.Resolver
+	// User returns the user of each new connection, in place of the connection string's name and password. That string must
+	// ask for authentication. Nil stands for the connection string's own.
+	User auth.UserSource
 	// MaxPinnedShare is how much of maxPoolSize may be pinned to cursors and transactions at a time, behind a load balancer:
 	// from 0, which sets no bound, to 1. A cursor or transaction beyond it is a *pool.PinLimitError.
 	MaxPinnedShare float64
@@ -60,7 +64,9 @@ type Client struct {
 // New makes a client. It does no network I/O, not even for mongodb+srv: Start does; it reads the files that the tls options name. A feature of the connection
 // string that this version does not have is a *NotBuiltError.
 func New(cfg connstring.Config, opt Options) (*Client, error) {
-	if err := cfg.CheckAuth(); err != nil {
+	checked := cfg
+	checked.HasPassword = cfg.HasPassword || opt.User != nil
+	if err := checked.CheckAuth(); err != nil {
 		return nil, fmt.Errorf("connection string: %w", err)
 	}
 	rp, err := ReadPreference(&cfg)
@@ -86,7 +92,7 @@ func New(cfg connstring.Config, opt Options) (*Client, error) {
 	c.runner.Deployment = deployment{c}
 	if cfg.SRV {
 		c.lookUp = func(ctx context.Context) error { return c.resolve(ctx, cfg, opt) }
-		err = refuseUnbuilt(&cfg)
+		_, err = authenticator(&cfg, opt)
 	} else {
 		err = c.watch(&cfg, opt, nil)
 	}
@@ -98,9 +104,6 @@ func New(cfg connstring.Config, opt Options) (*Client, error) {
 
 // watch makes the topology.
 func (c *Client) watch(cfg *connstring.Config, opt Options, srv *seedlist.Poller) error {
-	if err := refuseUnbuilt(cfg); err != nil {
-		return err
-	}
 	watch, err := topologyConfig(cfg, opt, c.metadata)
 	if err != nil {
 		return err

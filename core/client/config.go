@@ -15,24 +15,6 @@ import (
 	"github.com/mooringdb/mooring/core/topology"
 )
 
-// unbuilt are the options whose feature does not exist yet and that must not be ignored.
-var unbuilt = []struct {
-	option string
-	asked  func(*connstring.Config) bool
-}{
-	{"username", func(c *connstring.Config) bool { return c.HasCredential }},
-	{"authMechanism", func(c *connstring.Config) bool { return c.AuthMechanism != "" }},
-}
-
-func refuseUnbuilt(cfg *connstring.Config) error {
-	for _, u := range unbuilt {
-		if u.asked(cfg) {
-			return &NotBuiltError{Option: u.option}
-		}
-	}
-	return nil
-}
-
 // warnings adds to those of the connection string what is accepted since doing without it is correct, too.
 func warnings(cfg *connstring.Config) []connstring.Warning {
 	all := cfg.Warnings
@@ -45,7 +27,7 @@ func warnings(cfg *connstring.Config) []connstring.Warning {
 	if cfg.RetryReads != nil && *cfg.RetryReads {
 		add("retryReads", "Retryable reads are not supported yet; each read is sent once.")
 	}
-	return all
+	return append(all[:len(all):len(all)], authWarnings(cfg)...)
 }
 
 // TopologyConfig is how a client watches and connects to the deployment of cfg, whose seeds are known. It reads the files
@@ -100,10 +82,10 @@ func topologyConfig(cfg *connstring.Config, opt Options, source *metadata.Source
 			MaxPinned:        maxPinned(opt.MaxPinnedShare, cfg.MaxPoolSize),
 		},
 	}
-	if !cfg.UseTLS() {
-		return out, nil
-	}
 	var err error
+	if out.Conn.Auth, err = authenticator(cfg, opt); err != nil || !cfg.UseTLS() {
+		return out, err
+	}
 	out.Conn.TLS, out.Conn.Revocation, err = conn.TLSConfig(cfg.TLS)
 	return out, err
 }

@@ -7,7 +7,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
-	"errors"
 	"math/big"
 	"os"
 	"path/filepath"
@@ -21,28 +20,15 @@ import (
 	"github.com/mooringdb/mooring/internal/mongotest"
 )
 
-func TestNewRefusesWhatIsNotBuilt(t *testing.T) {
-	tests := map[string]connstring.Config{
-		"username":      {HasCredential: true, Username: "u", Password: "secret"},
-		"authMechanism": {AuthMechanism: "MONGODB-X509"},
-	}
-	for option, cfg := range tests {
-		t.Run(option, func(t *testing.T) {
-			cfg.Hosts = []address.Address{"a:27017"}
-			_, err := client.New(cfg, client.Options{})
-			var unbuilt *client.NotBuiltError
-			if !errors.As(err, &unbuilt) || unbuilt.Option != option {
-				t.Errorf("New() = %v, want a NotBuiltError of %s", err, option)
-			}
-		})
-	}
-}
-
 func TestNewRefusesContradictions(t *testing.T) {
 	tests := map[string]connstring.Config{
 		"tags with primary":      {ReadPreference: "primary", ReadPreferenceTags: []connstring.TagSet{{{Name: "a", Value: "b"}}}},
 		"unknown mode":           {ReadPreference: "first"},
 		"w 0 with journal":       {WriteConcern: client.WriteConcern{Nodes: new(int32(0)), Journal: new(true)}},
+		"X.509 without TLS":      {HasCredential: true, AuthMechanism: "MONGODB-X509", TLS: connstring.TLS{Enabled: new(false), CertificateKeyFile: "c.pem"}},
+		"X.509, no certificate":  {HasCredential: true, AuthMechanism: "MONGODB-X509", TLS: connstring.TLS{Enabled: new(true)}},
+		"no password":            {HasCredential: true, Username: "app"},
+		"an unknown mechanism":   {HasCredential: true, AuthMechanism: "MONGODB-MAGIC"},
 		"a file that is missing": {TLS: connstring.TLS{Enabled: new(true), CAFile: "/nonexistent"}},
 	}
 	for name, cfg := range tests {
@@ -50,6 +36,10 @@ func TestNewRefusesContradictions(t *testing.T) {
 			cfg.Hosts = []address.Address{"a:27017"}
 			if _, err := client.New(cfg, client.Options{}); err == nil {
 				t.Error("New() = nil, want an error")
+			}
+			cfg.SRV, cfg.SRVHost, cfg.Hosts = true, "db.example.test", nil
+			if _, err := client.New(cfg, client.Options{}); err == nil && cfg.HasCredential {
+				t.Error("New() for mongodb+srv = nil, want an error before DNS is asked")
 			}
 		})
 	}

@@ -1,0 +1,224 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mooringdb/mooring/core/auth"
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/client"
+	"github.com/mooringdb/mooring/core/connstring"
+	"github.com/mooringdb/mooring/core/event"
+	"github.com/mooringdb/mooring/core/mongoerr"
+	"github.com/mooringdb/mooring/internal/mongotest"
+)
+
+// authenticating starts a client of s with the options of a connection string, such as "app:pencil@" and "authSource=x".
+func authenticating(t *testing.T, s *mongotest.Server, userinfo, options string, opt client.Options) *client.Client {
+	t.Helper()
+	cfg, err := connstring.Parse("mongodb://" + userinfo + string(s.Address()) + "/?" + options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	opt.Dialer = s.Dial
+	c, err := client.New(cfg, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close(context.Background()) })
+	return c
+}
+
+func pencil() *mongotest.Auth {
+	return &mongotest.Auth{Users: []mongotest.User{
+		{Name: "app", Password: "pencil"},
+		{Name: "old", Password: "pencil", Mechanisms: []string{"SCRAM-SHA-1"}},
+		{Name: "shop", Password: "pencil", Source: "shop"},
+		{Name: "ldap", Password: "pencil", Source: "$external", Mechanisms: []string{"PLAIN"}},
+	}}
+}
+
+func TestClientAuthenticates(t *testing.T) {
+	tests := []struct{ userinfo, options, want string }{
+		{"app:pencil@", "", "admin.app"},
+		{"old:pencil@", "", "admin.old"},
+		{"app:pencil@", "authMechanism=SCRAM-SHA-1", "admin.app"},
+		{"app:pencil@", "authMechanism=SCRAM-SHA-256", "admin.app"},
+		{"shop:pencil@", "authSource=shop", "shop.shop"},
+		{"ldap:pencil@", "authMechanism=PLAIN", "$external.ldap"},
+	}
+	for _, tt := range tests {
+		for _, mode := range []string{"directConnection=true", "loadBalanced=true"} {
+			t.Run(tt.userinfo+tt.options+mode, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s := mongotest.NewServer(t, mongotest.Handlers{"hello": balancedHello})
+					s.RequireAuth(pencil())
+					c := authenticating(t, s, tt.userinfo, mode+"&"+tt.options, client.Options{})
+					if _, err := c.InsertOne(t.Context(), client.Namespace{Database: "shop", Collection: "orders"}, bson.NewBuilder(nil).Finish(), client.InsertOneOptions{}); err != nil {
+						t.Fatal(err)
+					}
+					if got := s.LoggedIn(); !slices.Equal(got, []string{tt.want}) {
+						t.Errorf("logged in are %v, want %s", got, tt.want)
+					}
+				})
+			})
+		}
+	}
+}
+
+// balancedHello is a hello that gives the service which a connection leads to.
+func balancedHello(cmd *mongotest.Command) mongotest.Reply {
+	return mongotest.Hello(cmd, func(b *bson.Builder) {
+		if cmd.Body.Has("loadBalanced") {
+			b.ObjectID("serviceId", bson.ObjectID{byte(cmd.Connection%2) + 1})
+		}
+	})
+}
+
+// Monitors must not authenticate (Server Monitoring), and begin nothing of the kind.
+func TestMonitorsDoNotAuthenticate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mongotest.NewServer(t, nil)
+		s.RequireAuth(pencil())
+		c := authenticating(t, s, "app:pencil@", "directConnection=true&heartbeatFrequencyMS=1000", client.Options{})
+		if err := c.Ping(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second) //nolint:forbidigo // fake time: the monitor checks meanwhile
+		pool := map[int]bool{}
+		for _, cmd := range s.Commands("ping") {
+			pool[cmd.Connection] = true
+		}
+		hellos := 0
+		for _, cmd := range s.Commands() {
+			if pool[cmd.Connection] {
+				continue
+			}
+			hellos++
+			if cmd.Body.Has("speculativeAuthenticate") || cmd.Body.Has("saslSupportedMechs") || strings.HasPrefix(cmd.Name, "sasl") {
+				t.Errorf("a monitor sends %s with %v", cmd.Name, cmd.Body)
+			}
+		}
+		if hellos < 5 || len(pool) != 1 {
+			t.Errorf("%d checks, %d connections of the pool", hellos, len(pool))
+		}
+	})
+}
+
+// An authentication that fails makes the server unknown and clears its pool, and the operation fails with the reason.
+func TestFailedAuthenticationMakesServerUnknown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var cleared, unknown, closed atomic.Int64
+		s := mongotest.NewServer(t, nil)
+		s.RequireAuth(pencil())
+		c := authenticating(t, s, "app:wrong@", "directConnection=true", client.Options{Sink: &event.Sink{
+			PoolCleared: func(event.PoolCleared) { cleared.Add(1) },
+			ServerDescriptionChanged: func(e event.ServerDescriptionChanged) {
+				if e.New.LastError != nil && errors.As(e.New.LastError, new(*auth.Error)) {
+					unknown.Add(1)
+				}
+			},
+			ConnectionClosed: func(event.ConnectionClosed) { closed.Add(1) },
+		}})
+		err := c.Ping(t.Context())
+		failed, ok := errors.AsType[*auth.Error](err)
+		if !ok || failed.Kind != auth.KindRejected || len(mongoerr.Labels(err)) != 0 {
+			t.Errorf("Ping() = %v, labels %v", err, mongoerr.Labels(err))
+		}
+		if strings.Contains(err.Error(), "wrong") {
+			t.Errorf("Ping() = %v shows the password", err)
+		}
+		synctest.Wait()
+		if cleared.Load() != 1 || unknown.Load() != 1 || closed.Load() != 1 {
+			t.Errorf("%d times cleared, %d times unknown, %d connections closed; want 1 each", cleared.Load(), unknown.Load(), closed.Load())
+		}
+	})
+}
+
+// Behind a load balancer only the connections to the service that refused are cleared.
+func TestFailedAuthenticationBehindLoadBalancer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var cleared []bson.ObjectID
+		s := mongotest.NewServer(t, mongotest.Handlers{"hello": balancedHello})
+		s.RequireAuth(pencil())
+		user := atomic.Pointer[auth.User]{}
+		user.Store(&auth.User{Name: "app", Password: "pencil"})
+		c := authenticating(t, s, "app:pencil@", "loadBalanced=true", client.Options{
+			Sink: &event.Sink{PoolCleared: func(e event.PoolCleared) { cleared = append(cleared, e.ServiceID) }},
+			User: func() (auth.User, error) { return *user.Load(), nil },
+		})
+		// Two connections at once lead to both services.
+		hold := make(chan struct{})
+		s.Handle("ping", func(*mongotest.Command) mongotest.Reply {
+			<-hold
+			return mongotest.OK(nil)
+		})
+		done := make(chan error)
+		go func() { done <- c.Ping(t.Context()) }()
+		synctest.Wait()
+		user.Store(&auth.User{Name: "app", Password: "wrong"})
+		if err := c.Ping(t.Context()); !errors.As(err, new(*auth.Error)) {
+			t.Errorf("Ping() = %v, want an *auth.Error", err)
+		}
+		close(hold)
+		if err := <-done; err != nil {
+			t.Errorf("Ping() on the other connection = %v", err)
+		}
+		s.Handle("ping", nil)
+		if err := c.Ping(t.Context()); err != nil { // that connection is still good
+			t.Errorf("Ping() on the connection of before = %v", err)
+		}
+		want := []bson.ObjectID{{byte(2%2) + 1}}
+		if !slices.Equal(cleared, want) || s.AcceptedConnections() != 2 {
+			t.Errorf("services %v were cleared, want %v; %d connections", cleared, want, s.AcceptedConnections())
+		}
+	})
+}
+
+// A password that changes is used by new connections; old ones go on.
+func TestUserChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var user atomic.Pointer[auth.User]
+		user.Store(&auth.User{Name: "app", Password: "wrong"})
+		s := mongotest.NewServer(t, nil)
+		s.RequireAuth(pencil())
+		c := authenticating(t, s, "app@", "directConnection=true", client.Options{User: func() (auth.User, error) { return *user.Load(), nil }})
+		if err := c.Ping(t.Context()); !errors.As(err, new(*auth.Error)) {
+			t.Fatalf("Ping() = %v, want an *auth.Error", err)
+		}
+		user.Store(&auth.User{Name: "app", Password: "pencil"})
+		if err := c.Ping(t.Context()); err != nil {
+			t.Fatalf("Ping() with the right password = %v", err)
+		}
+		user.Store(&auth.User{Name: "app", Password: "wrong"})
+		if err := c.Ping(t.Context()); err != nil {
+			t.Errorf("Ping() on a connection of before = %v", err)
+		}
+	})
+}
+
+func TestWarningOfPlainWithoutTLS(t *testing.T) {
+	for options, want := range map[string]bool{"": true, "&tls=true": false} {
+		cfg, err := connstring.Parse("mongodb://u:p@a/?authMechanism=PLAIN" + options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := client.New(cfg, client.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		warned := slices.ContainsFunc(c.Warnings(), func(w connstring.Warning) bool { return w.Option == "authMechanism" })
+		if warned != want {
+			t.Errorf("%s: warnings %v, want one: %v", options, c.Warnings(), want)
+		}
+	}
+}
