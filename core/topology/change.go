@@ -25,8 +25,9 @@ func (t *Topology) beginLocked(srv *server) (current *snapshot, _ *change, ok bo
 	return current, &change{topology: t}, true
 }
 
+// ready makes the pool of srv, which there must be, ready.
 func (c *change) ready(srv *server) {
-	if p := srv.pool.Load(); p != nil && p.Ready() {
+	if srv.pool.Load().Ready() {
 		c.held = append(c.held, srv)
 	}
 }

@@ -217,3 +217,33 @@ func TestNoPoolBeforeTheVerdict(t *testing.T) {
 		stop(t, topo)
 	})
 }
+
+// TestCheckWithoutNewsWaitsForNoSink has the sink hang while it hears why a pool became ready. A
+// check that finds the server as it is holds nothing back for that pool, and does not wait.
+func TestCheckWithoutNewsWaitsForNoSink(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		hang := make(chan struct{})
+		topo := start(t, topology.Config{
+			Seeds: []address.Address{"a:27017"}, Conn: unreachableConn,
+			Sink: &event.Sink{ServerDescriptionChanged: func(event.ServerDescriptionChanged) { <-hang }},
+		})
+		defer stop(t, topo)
+		found := func() *description.Server {
+			return &description.Server{Address: "a:27017", Kind: description.ServerStandalone, MaxWireVersion: 21}
+		}
+		var applied sync.WaitGroup
+		applied.Go(func() { topo.Apply(found()) })
+		synctest.Wait()
+		done := false
+		applied.Go(func() {
+			topo.Apply(found())
+			done = true
+		})
+		synctest.Wait()
+		if !done {
+			t.Error("the second check waits for the sink")
+		}
+		close(hang)
+		applied.Wait()
+	})
+}

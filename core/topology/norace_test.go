@@ -1,5 +1,0 @@
-//go:build !race
-
-package topology_test
-
-const raceFactor = 1
