@@ -445,8 +445,8 @@ func TestRefusal(t *testing.T) {
 			if strings.Contains(fmt.Sprintf("%+v", err), app.Password) != tt.shows { // the reply is not in it either
 				t.Errorf("error %+v", err)
 			}
-			if len(mongoerr.Labels(err)) != 0 || mongoerr.Retryable(err) {
-				t.Errorf("error has labels %v, retryable %v", mongoerr.Labels(err), mongoerr.Retryable(err))
+			if len(mongoerr.Labels(err)) != 0 || mongoerr.Judge(err).Retryable {
+				t.Errorf("error has labels %v, retryable %v", mongoerr.Labels(err), mongoerr.Judge(err).Retryable)
 			}
 			if want := map[bool]int{true: 2, false: 1}[tt.retries]; len(r.commands) != want {
 				t.Errorf("%d commands, want %d", len(r.commands), want)

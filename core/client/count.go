@@ -22,15 +22,11 @@ func (c *Client) CountDocuments(ctx context.Context, ns Namespace, opt CountDocu
 	cmd := countDocuments{collection: ns.Collection, opt: opt, readConcern: c.readConcernFor(opt.ReadConcern)}
 	op := c.read(ns, &cmd, &opt.Common)
 	op.MaxTimeMS = opt.MaxTimeMS
-	res, err := c.run(ctx, &op, &opt.Common)
-	if err != nil {
-		return 0, err
-	}
-	doc, found, err := cursor.First(res)
+	doc, found, from, err := cursor.One(ctx, &c.runner, op, opt.Timeout)
 	if err != nil || !found {
 		return 0, err
 	}
-	r := replyReader{from: res.Server}
+	r := replyReader{from: from}
 	n := r.count(doc, "n", "cursor.firstBatch.0.n")
 	return n, r.err
 }

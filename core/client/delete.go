@@ -34,7 +34,7 @@ func (c *Client) delete(ctx context.Context, ns Namespace, cmd deleteCommand) (D
 	}
 	r := replyReader{from: res.Server}
 	out.DeletedCount = r.count(res.Reply, "n", "n")
-	return out, r.err
+	return out, r.written()
 }
 
 // deleteCommand is the delete command with one statement. limit is 1, or 0 for all.

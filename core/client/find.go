@@ -33,11 +33,8 @@ func (c *Client) FindOne(ctx context.Context, ns Namespace, opt FindOptions) (do
 	f.limit, f.single = 1, true
 	op := c.read(ns, &f, &opt.Common)
 	op.MaxTimeMS = opt.MaxTimeMS
-	res, err := c.run(ctx, &op, &opt.Common)
-	if err != nil {
-		return nil, false, err
-	}
-	return cursor.First(res)
+	doc, found, _, err = cursor.One(ctx, &c.runner, op, opt.Timeout)
+	return doc, found, err
 }
 
 // one objects to options that FindOne has no use for: they shape batches.

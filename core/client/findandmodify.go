@@ -56,7 +56,7 @@ func (c *Client) findAndModify(ctx context.Context, ns Namespace, cmd findAndMod
 	if out.Document, ok = v.Document(); !ok {
 		r.wrongType("value", v)
 	}
-	return out, r.err
+	return out, r.written()
 }
 
 // findAndModify is the findAndModify command; without an update it removes.

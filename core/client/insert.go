@@ -109,8 +109,7 @@ func (r *insertRun) take(res operation.Result, err error) error {
 	if res.WriteConcernError != nil {
 		r.result.WriteConcernErrors = append(r.result.WriteConcernErrors, res.WriteConcernError)
 	}
-	var failed *mongoerr.WriteException
-	if errors.As(err, &failed) {
+	if failed, ok := errors.AsType[*mongoerr.WriteException](err); ok {
 		return r.takeErrors(failed)
 	}
 	if err == nil {
@@ -122,9 +121,9 @@ func (r *insertRun) take(res operation.Result, err error) error {
 func (r *insertRun) takeErrors(failed *mongoerr.WriteException) error {
 	for _, we := range failed.WriteErrors {
 		if we.Index < 0 || we.Index >= r.cmd.sent {
-			return &mongoerr.MalformedReplyError{
-				Address: failed.Address, Field: "writeErrors.index", Problem: fmt.Sprintf("%d is not one of %d documents", we.Index, r.cmd.sent),
-			}
+			reply := replyReader{from: failed.Address}
+			reply.fail("writeErrors.index", fmt.Sprintf("%d is not one of %d documents", we.Index, r.cmd.sent))
+			return reply.written()
 		}
 	}
 	n := r.cmd.sent
@@ -203,8 +202,8 @@ type insert struct {
 	offset int
 	// sent is the number of docs in the last message.
 	sent int
-	// checked says that no document is too large.
-	checked bool
+	// checked is the limit that no document of docs exceeds; 0: none was compared yet.
+	checked int
 }
 
 var insertFields = []string{"insert", "documents", "ordered", "bypassDocumentValidation", "comment"}
@@ -265,8 +264,10 @@ func (i *insert) AppendDocuments(msg []byte, to operation.Target) ([]byte, error
 	return msg, nil
 }
 
+// checkSizes objects to a document that is larger than the server takes. Another server may take
+// less than the one before.
 func (i *insert) checkSizes(most int) error {
-	if i.checked {
+	if i.checked != 0 && i.checked <= most {
 		return nil
 	}
 	for n := range i.docs {
@@ -280,7 +281,7 @@ func (i *insert) checkSizes(most int) error {
 			}
 		}
 	}
-	i.checked = true
+	i.checked = most
 	return nil
 }
 

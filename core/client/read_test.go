@@ -355,10 +355,16 @@ func TestAggregateReportsWriteConcernError(t *testing.T) {
 	handlers := mongotest.Handlers{"aggregate": reply(t,
 		`{"cursor":{"id":0,"ns":"shop.orders","firstBatch":[]},"writeConcernError":{"code":64,"errmsg":"waiting"},"ok":1}`)}
 	run(t, handlers, func(t *testing.T, _ *mongotest.Server, c *client.Client) {
-		_, err := c.Aggregate(t.Context(), orders, client.AggregateOptions{Pipeline: array(t, `[{"$merge":"other"}]`)})
-		var wce *mongoerr.WriteConcernError
-		if !errors.As(err, &wce) || wce.Code != 64 {
-			t.Errorf("Aggregate() = %v, want the write concern error", err)
+		cur, err := c.Aggregate(t.Context(), orders, client.AggregateOptions{Pipeline: array(t, `[{"$merge":"other"}]`)})
+		if err != nil || cur.WriteConcernError() == nil || cur.WriteConcernError().Code != 64 {
+			t.Fatalf("Aggregate() = %v, want a cursor with the write concern error", err)
+		}
+		if b, err := cur.Next(t.Context()); err != nil || len(b.Documents) != 0 {
+			t.Errorf("Next() = %d documents, %v", len(b.Documents), err)
+		}
+		cur, err = c.Aggregate(t.Context(), orders, client.AggregateOptions{})
+		if err != nil || cur.WriteConcernError() != nil {
+			t.Errorf("Aggregate() of a pipeline that reads = %v, want no write concern error", err)
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"github.com/mooringdb/mooring/core/address"
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/mongoerr"
+	"github.com/mooringdb/mooring/core/operation"
 )
 
 // replyReader reads fields of a reply and keeps the first objection.
@@ -28,6 +29,15 @@ func (r *replyReader) int64(field string, v bson.Value) int64 {
 		r.wrongType(field, v)
 	}
 	return n
+}
+
+// written returns the objection to the reply of a write: the server has carried it out, and what it
+// did is not known.
+func (r *replyReader) written() error {
+	if r.err == nil {
+		return nil
+	}
+	return &operation.OutcomeUnknownError{Err: r.err}
 }
 
 // count is a field of the document that the server must send, named by path where it objects.

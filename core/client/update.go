@@ -66,7 +66,7 @@ func (u *UpdateResult) read(res operation.Result) error {
 		r.fail("n", "is missing")
 	}
 	u.MatchedCount = n - u.UpsertedCount
-	return r.err
+	return r.written()
 }
 
 // upserted is the reply's list of upserted documents, of which one statement makes at most one.

@@ -446,3 +446,102 @@ func TestWriteThatWasNotSent(t *testing.T) {
 		}
 	})
 }
+
+// The split is made for the server that each command goes to, not for the first one's.
+func TestInsertManyChecksEachServersLimits(t *testing.T) {
+	limit := func(n int32) mongotest.Handler { // comes first, so that it counts
+		return func(cmd *mongotest.Command) mongotest.Reply {
+			return mongotest.Document(bson.NewBuilder(nil).Int32("maxBsonObjectSize", n).Int32("maxWriteBatchSize", 1).
+				Int32("maxWireVersion", 21).Bool("isWritablePrimary", true).Bool("helloOk", true).Int32("minWireVersion", 0).
+				Int32("ok", 1).Finish())
+		}
+	}
+	for _, tt := range []struct {
+		name    string
+		later   int32
+		sent    int
+		refused bool
+	}{{"less", 100, 1, true}, {"more", 10_000, 2, false}} {
+		run(t, mongotest.Handlers{"hello": limit(1000)}, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+			srv.Handle("insert", func(*mongotest.Command) mongotest.Reply {
+				srv.Handle("hello", limit(tt.later))
+				return mongotest.Document(doc(t, `{"n":1,"ok":1,"writeConcernError":{"code":91,"errmsg":"going"}}`))
+			})
+			large := bson.NewBuilder(nil).Int32("_id", 1).String("s", strings.Repeat("x", 200)).Finish()
+			docs := []bson.Raw{doc(t, `{"_id":0}`), large}
+			res, err := c.InsertMany(t.Context(), orders, docs, client.InsertManyOptions{})
+			e, refused := errors.AsType[*client.ArgumentError](err)
+			if refused != tt.refused || refused && (e.Argument != "documents.1" || !e.TooLarge) || !refused && err != nil {
+				t.Errorf("%s: InsertMany() = %v, want documents.1 refused: %v", tt.name, err, tt.refused)
+			}
+			if len(res.InsertedIDs) != tt.sent || len(srv.Commands("insert")) != tt.sent {
+				t.Errorf("%s: %d ids, %d commands, want %d", tt.name, len(res.InsertedIDs), len(srv.Commands("insert")), tt.sent)
+			}
+		})
+	}
+}
+
+// The result has what is known of the first command, whatever ends the second.
+func TestInsertManyInPart(t *testing.T) {
+	const first = `{"n":1,"ok":1,"writeErrors":[{"index":1,"code":11000,"errmsg":"dup"}],` +
+		`"writeConcernError":{"code":64,"errmsg":"late"}}`
+	for name, second := range map[string]mongotest.Reply{
+		"no answer":     mongotest.Drop(),
+		"command error": mongotest.Error(13, "Unauthorized", "no"),
+		"malformed":     mongotest.Document(doc(t, `{"n":1}`)),
+	} {
+		handlers := mongotest.Handlers{
+			"hello":  helloWith(t, `{"maxWireVersion":21,"maxWriteBatchSize":2}`),
+			"insert": mongotest.Times(1, reply(t, first), mongotest.Always(second)),
+		}
+		run(t, handlers, func(t *testing.T, _ *mongotest.Server, c *client.Client) {
+			res, err := c.InsertMany(t.Context(), orders, numbered(t, 4), client.InsertManyOptions{Ordered: new(false)})
+			if _, ok := errors.AsType[*mongoerr.WriteException](err); ok || err == nil {
+				t.Errorf("%s: InsertMany() = %v, want what ended it", name, err)
+			}
+			if ids(res) != "0:100" || len(res.WriteErrors) != 1 || res.WriteErrors[0].Index != 1 || len(res.WriteConcernErrors) != 1 {
+				t.Errorf("%s: InsertMany() = %s, %v, %v, want the first command's outcome", name, ids(res), res.WriteErrors, res.WriteConcernErrors)
+			}
+		})
+	}
+}
+
+// A reply with ok: 1 that cannot be read: the write was done, and what it did is not known.
+func TestMalformedReplyToWrite(t *testing.T) {
+	set := bson.DocumentValue(doc(t, `{"$set":{"a":1}}`))
+	for name, call := range map[string]func(context.Context, *client.Client) error{
+		"update": func(ctx context.Context, c *client.Client) error {
+			_, err := c.UpdateOne(ctx, orders, nil, set, client.UpdateOptions{})
+			return err
+		},
+		"delete": func(ctx context.Context, c *client.Client) error {
+			_, err := c.DeleteOne(ctx, orders, nil, client.DeleteOptions{})
+			return err
+		},
+		"findAndModify": func(ctx context.Context, c *client.Client) error {
+			_, err := c.FindOneAndDelete(ctx, orders, nil, client.FindOneAndOptions{})
+			return err
+		},
+		"insert": func(ctx context.Context, c *client.Client) error {
+			_, err := c.InsertMany(ctx, orders, numbered(t, 1), client.InsertManyOptions{})
+			return err
+		},
+		"aggregate": func(ctx context.Context, c *client.Client) error {
+			_, err := c.Aggregate(ctx, orders, client.AggregateOptions{Pipeline: array(t, `[{"$out":"o"}]`)})
+			return err
+		},
+	} {
+		// Nothing of what the commands' replies must have is right in this one.
+		answer := reply(t, `{"n":"?","value":1,"cursor":1,"writeErrors":[{"index":9}],"ok":1}`)
+		if name != "insert" {
+			answer = reply(t, `{"n":"?","value":1,"cursor":1,"ok":1}`)
+		}
+		run(t, mongotest.Handlers{name: answer}, func(t *testing.T, _ *mongotest.Server, c *client.Client) {
+			err := call(t.Context(), c)
+			_, unknown := errors.AsType[*operation.OutcomeUnknownError](err)
+			if _, ok := errors.AsType[*mongoerr.MalformedReplyError](err); !ok || !unknown {
+				t.Errorf("%s: error = %v, want an unknown outcome of a malformed reply", name, err)
+			}
+		})
+	}
+}

@@ -74,6 +74,8 @@ type Cursor struct {
 	// of all getMores; otherwise timeout begins anew with each.
 	timeout  *time.Duration
 	deadline time.Time
+	// unconfirmed is the write concern error of the command, nil if there is none.
+	unconfirmed *mongoerr.WriteConcernError
 	// expires says that the server ends the cursor at the deadline: its code 50 is that then.
 	expires bool
 
@@ -177,7 +179,7 @@ func (c *Cursor) getMoreLocked(ctx context.Context) (reply, error) {
 		}
 		return reply{}, err
 	}
-	return parse(res.Server, res.Reply, "nextBatch")
+	return parse(res.Server, res.Reply, nextBatch)
 }
 
 // takeLocked makes the state that of the reply, and counts its documents against the limit.
@@ -213,21 +215,20 @@ func (c *Cursor) settleLocked(ctx context.Context) {
 // failLocked decides what an error of getMore means for the cursor. Whatever it was, a connection stays pinned until Close
 // (Load Balancer Support, "Behaviour With Cursors").
 func (c *Cursor) failLocked(ctx context.Context, err error) {
-	var malformed *mongoerr.MalformedReplyError
-	var network *mongoerr.NetworkError
+	network, isNetwork := errors.AsType[*mongoerr.NetworkError](err)
+	sent := mongoerr.Judge(err).Delivery == mongoerr.Unanswered
 	switch {
 	case mongoerr.Code(err) == codeCursorNotFound:
 		c.state.ID, c.broken = 0, err
-	case errors.As(err, &malformed):
-		c.broken = err
-	case !errors.As(err, &network):
-	case c.pin != nil:
+	case isNetwork && c.pin != nil:
 		c.broken, c.lost = lasting(network), true
-	case network.Sent:
+	case isNetwork && sent:
 		c.broken = lasting(network)
 		if ctx.Err() == nil && !network.Timeout() {
 			c.state.ID = 0 // the server is gone, or has closed the cursor with the connection
 		}
+	case sent: // a reply that cannot be read
+		c.broken = err
 	}
 }
 
@@ -242,6 +243,10 @@ func lasting(err *mongoerr.NetworkError) error {
 }
 
 const codeCursorNotFound = 43
+
+// WriteConcernError returns that of the reply that opened the cursor, nil if there was none. Only the
+// pipelines that end with $out or $merge write: what they wrote was not confirmed as asked then.
+func (c *Cursor) WriteConcernError() *mongoerr.WriteConcernError { return c.unconfirmed }
 
 // Done says that nothing is left, neither here nor on the server, and that the cursor holds no connection.
 func (c *Cursor) Done() bool {
@@ -355,13 +360,4 @@ func (c *Cursor) hasNext() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.hasFirst || c.state.ID != 0 || c.broken != nil
-}
-
-// First is the first document of a reply that has all of the result in one batch: a limit of 1, or a count.
-func First(res operation.Result) (doc bson.Raw, found bool, err error) {
-	p := parser{from: res.Server, batchName: "firstBatch", firstOnly: true}
-	if err := p.parse(res.Reply); err != nil {
-		return nil, false, err
-	}
-	return p.first, p.first != nil, nil
 }

@@ -393,6 +393,107 @@ func TestMalformedFirstBatchIsKilled(t *testing.T) {
 	}
 }
 
+// A reply of getMore without a namespace continues the cursor that is known.
+func TestGetMoreWithoutNamespace(t *testing.T) {
+	n := 0
+	handler := func(*mongotest.Command) mongotest.Reply {
+		n++
+		if n == 1 {
+			return mongotest.Document(doc(t, `{"cursor":{"id":{"$numberLong":"1"},"nextBatch":[{"a":1}]},"ok":1}`))
+		}
+		return mongotest.Document(doc(t, `{"cursor":{"id":{"$numberLong":"0"},"nextBatch":[{"a":2}]},"ok":1}`))
+	}
+	run(t, 3, mongotest.Handlers{"getMore": handler}, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+		cur := find(t, c, client.FindOptions{BatchSize: new(int32(1))})
+		for i := range 3 {
+			if b, err := cur.Next(t.Context()); err != nil || len(b.Documents) != 1 {
+				t.Fatalf("Next() %d = %d documents, %v", i, len(b.Documents), err)
+			}
+		}
+		cmds := srv.Commands("getMore")
+		if got, want := text(t, cmds[1].Body), `{"getMore":1,"collection":"orders","batchSize":1,"$db":"shop"}`; got != want {
+			t.Errorf("the second getMore is %s, want %s", got, want)
+		}
+	})
+}
+
+// The reply must have a cursor, and that must be a document.
+func TestRepliesWithoutCursor(t *testing.T) {
+	for reply, want := range map[string]string{
+		`{"ok":1}`:             "malformed reply from mongotest:27017: cursor is missing",
+		`{"cursor":1,"ok":1}`:  "malformed reply from mongotest:27017: cursor has the type int",
+		`{"cursor":[],"ok":1}`: "malformed reply from mongotest:27017: cursor has the type array",
+	} {
+		handlers := mongotest.Handlers{"find": mongotest.Always(mongotest.Document(doc(t, reply)))}
+		run(t, 0, handlers, func(t *testing.T, _ *mongotest.Server, c *client.Client) {
+			if _, err := c.Find(t.Context(), orders, client.FindOptions{}); err == nil || err.Error() != want {
+				t.Errorf("Find() of %s = %v, want %s", reply, err, want)
+			}
+			if _, _, err := c.FindOne(t.Context(), orders, client.FindOptions{}); err == nil || err.Error() != want {
+				t.Errorf("FindOne() of %s = %v, want %s", reply, err, want)
+			}
+		})
+	}
+}
+
+// A server that leaves a cursor open behind the one document that was asked for: it is killed, over
+// the connection that leads to it.
+func TestOneKillsWhatIsLeft(t *testing.T) {
+	left := mongotest.Always(mongotest.Document(doc(t,
+		`{"cursor":{"id":{"$numberLong":"7"},"ns":"shop.orders","firstBatch":[{"n":5},{"n":6}]},"ok":1}`)))
+	want := `{"killCursors":"orders","cursors":[7],"$db":"shop"}`
+	check := func(t *testing.T, c *client.Client, srv *mongotest.Server) {
+		d, found, err := c.FindOne(t.Context(), orders, client.FindOptions{})
+		if err != nil || !found || text(t, d) != `{"n":5}` {
+			t.Errorf("FindOne() = %v, %v, %v", d, found, err)
+		}
+		n, err := c.CountDocuments(t.Context(), orders, client.CountDocumentsOptions{})
+		if err != nil || n != 5 {
+			t.Errorf("CountDocuments() = %d, %v", n, err)
+		}
+		kills := srv.Commands("killCursors")
+		if len(kills) != 2 || text(t, kills[0].Body) != want || text(t, kills[1].Body) != want {
+			t.Errorf("%d killCursors %v, want twice %s", len(kills), kills, want)
+		}
+	}
+	handlers := mongotest.Handlers{"find": left, "aggregate": left}
+	run(t, 0, handlers, func(t *testing.T, srv *mongotest.Server, c *client.Client) { check(t, c, srv) })
+	runBalanced(t, "", client.Options{}, func(t *testing.T, b *balanced) {
+		b.Service(0).Handle("find", left)
+		b.Service(0).Handle("aggregate", left)
+		b.Service(1).SetDown(true)
+		check(t, b.client, b.Service(0).Server)
+	})
+}
+
+// getMore and killCursors go where the cursor is: they carry no read preference.
+func TestNoReadPreferenceOnGetMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary)
+		host := cluster.Primary()
+		host.SetDocuments("shop.orders", mongotest.Numbered(0, 9, 0)...)
+		cfg := connstring.Config{Hosts: []address.Address{host.Address()}, DirectConnection: new(true)}
+		c := newClient(t, cfg, client.Options{Dialer: cluster.Dial})
+		defer func() { _ = c.Close(context.WithoutCancel(t.Context())) }()
+		cur := find(t, c, client.FindOptions{BatchSize: new(int32(2))})
+		for range 2 {
+			if _, err := cur.Next(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_ = cur.Close(t.Context())
+		cmds := host.Commands("find", "getMore", "killCursors")
+		if len(cmds) != 3 {
+			t.Fatalf("%d commands, want 3", len(cmds))
+		}
+		for i, cmd := range cmds {
+			if has := cmd.Body.Has("$readPreference"); has != (i == 0) {
+				t.Errorf("%s: $readPreference is %v", text(t, cmd.Body), has)
+			}
+		}
+	})
+}
+
 func TestBatchesEndWithTheError(t *testing.T) {
 	for _, answer := range []mongotest.Reply{mongotest.Drop(), mongotest.Error(43, "CursorNotFound", "gone"), mongotest.OK(nil)} {
 		run(t, 5, mongotest.Handlers{"getMore": mongotest.Always(answer)}, func(t *testing.T, _ *mongotest.Server, c *client.Client) {
@@ -464,7 +565,7 @@ func FuzzReply(f *testing.F) {
 	f.Fuzz(func(t *testing.T, reply []byte) {
 		res := operation.Result{Server: "a:27017", Reply: reply}
 		cur, err := cursor.New(t.Context(), res, cursor.Options{})
-		_, _, errFirst := cursor.First(res)
+		_, errFirst := cursor.First(&res)
 		if err != nil {
 			if !errors.As(err, new(*mongoerr.MalformedReplyError)) {
 				t.Errorf("New() = %v, want a MalformedReplyError", err)
@@ -472,7 +573,7 @@ func FuzzReply(f *testing.F) {
 			return
 		}
 		if errFirst != nil {
-			t.Errorf("First() = %v, but New() takes it", errFirst)
+			t.Errorf("first() = %v, but New() takes it", errFirst)
 		}
 		b, err := cur.Next(t.Context())
 		n := 0

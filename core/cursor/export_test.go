@@ -11,3 +11,5 @@ func New(ctx context.Context, res operation.Result, opt Options) (*Cursor, error
 	c := &Cursor{}
 	return c, c.open(ctx, &res, opt)
 }
+
+var First = first

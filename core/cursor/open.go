@@ -27,7 +27,8 @@ type Options struct {
 }
 
 // Open runs an operation whose reply has a cursor, and makes the cursor of it. A reply without one is a
-// *mongoerr.MalformedReplyError.
+// *mongoerr.MalformedReplyError; for an operation of the kind Output, which has written by then, the
+// error is an *operation.OutcomeUnknownError around it.
 //
 // Behind a load balancer, a cursor that stays open keeps the operation's connection. If no more connections may be kept like
 // that, the cursor is closed on the server at once, and the error says so.
@@ -39,7 +40,7 @@ func Open(ctx context.Context, r *operation.Runner, op operation.Operation, opt 
 	if err != nil {
 		return nil, err
 	}
-	c := &Cursor{runner: r, runOn: op.RunOn, pin: res.Pin, timeout: opt.Timeout, expires: res.DeadlineSent}
+	c := &Cursor{runner: r, runOn: op.RunOn, pin: res.Pin, unconfirmed: res.WriteConcernError, timeout: opt.Timeout, expires: res.DeadlineSent}
 	if opt.Lifetime {
 		c.deadline, _ = ctx.Deadline()
 	}
@@ -50,18 +51,47 @@ func Open(ctx context.Context, r *operation.Runner, op operation.Operation, opt 
 		}
 	}()
 	if err := c.open(ctx, &res, opt); err != nil {
+		if op.Kind == operation.Output {
+			err = &operation.OutcomeUnknownError{Err: err}
+		}
 		return nil, err
-	}
-	if op.Kind == operation.Output && res.WriteConcernError != nil {
-		return nil, res.WriteConcernError
 	}
 	opened = true
 	return c, nil
 }
 
+// One runs an operation whose reply has all of the result in its first batch, and returns the first
+// document of that, if there is one, and the server that answered. A cursor that the server leaves
+// open nevertheless is killed.
+func One(
+	ctx context.Context, r *operation.Runner, op operation.Operation, timeout *time.Duration,
+) (doc bson.Raw, found bool, from address.Address, err error) {
+	op.KeepConn = true
+	ctx, done := r.Begin(ctx, timeout, time.Time{})
+	defer done()
+	res, err := r.Run(ctx, &op)
+	if err != nil {
+		return nil, false, res.Server, err
+	}
+	left := Cursor{runner: r, timeout: timeout, pin: res.Pin, state: remains(res.Server, res.Reply)}
+	_ = left.Close(ctx)
+	doc, err = first(&res)
+	return doc, doc != nil, res.Server, err
+}
+
+// first returns the first document of the reply's batch, nil if that is empty.
+func first(res *operation.Result) (bson.Raw, error) {
+	p := parser{from: res.Server, batchName: firstBatch, firstOnly: true}
+	err := p.parse(res.Reply)
+	if err != nil {
+		return nil, err
+	}
+	return p.first, nil
+}
+
 // open takes the command's reply.
 func (c *Cursor) open(ctx context.Context, res *operation.Result, opt Options) error {
-	p, err := parse(res.Server, res.Reply, "firstBatch")
+	p, err := parse(res.Server, res.Reply, firstBatch)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err != nil {

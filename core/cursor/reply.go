@@ -24,6 +24,13 @@ func parse(from address.Address, doc bson.Raw, batchName string) (reply, error) 
 	return p.reply, err
 }
 
+// The names of the batches in the replies of the commands that open cursors, and of getMore. Only
+// the former need to have the namespace: a getMore's is known.
+const (
+	firstBatch = "firstBatch"
+	nextBatch  = "nextBatch"
+)
+
 type parser struct {
 	reply
 	from            address.Address
@@ -68,7 +75,7 @@ func (p *parser) walk(c bson.Raw) error {
 		return p.fail("cursor.id", "is missing")
 	case !p.hasBatch:
 		return p.fail("cursor."+p.batchName, "is missing")
-	case p.id != 0 && p.collection == "":
+	case p.id != 0 && p.collection == "" && p.batchName == firstBatch:
 		return p.fail("cursor.ns", "is missing, or not database.collection")
 	}
 	return nil

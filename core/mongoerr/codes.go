@@ -128,19 +128,6 @@ func IsTimeout(err error) bool {
 // IsCanceled tells whether the caller gave up, which says nothing about the server.
 func IsCanceled(err error) bool { return errors.Is(err, context.Canceled) }
 
-// Retryable tells whether a read that failed with err may be sent again (Retryable Reads), to another server if there
-// is one. Errors of other packages take part by a method Retryable() bool. A write needs RetryableWriteError besides.
-func Retryable(err error) bool {
-	if IsCanceled(err) {
-		return false
-	}
-	r, ok := errors.AsType[interface {
-		error
-		Retryable() bool
-	}](err)
-	return ok && r.Retryable() || IsNetwork(err) || replyClass(err)&retryableRead != 0
-}
-
 // Code is the server's code in err: that of the command error, else of the write concern error, else of the first
 // write error; 0 where there is none.
 func Code(err error) int32 {

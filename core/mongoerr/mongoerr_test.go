@@ -17,6 +17,8 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/bson/extjson"
 	"github.com/mooringdb/mooring/core/mongoerr"
+	"github.com/mooringdb/mooring/core/operation"
+	"github.com/mooringdb/mooring/core/pool"
 )
 
 const addr = "a:27017"
@@ -57,6 +59,18 @@ func TestFromReplyWithoutError(t *testing.T) {
 	} {
 		if err := mongoerr.FromReply(addr, parse(t, json)); err != nil {
 			t.Errorf("FromReply(%s) = %v", json, err)
+		}
+	}
+}
+
+// Only 1 is success.
+func TestFromReplyOfOtherNumbers(t *testing.T) {
+	for _, ok := range []string{
+		`0`, `2`, `-1`, `{"$numberDouble": "NaN"}`, `0.5`, `{"$numberLong": "4294967297"}`, `false`, `{"$numberDecimal": "0"}`,
+	} {
+		err := mongoerr.FromReply(addr, parse(t, `{"ok": `+ok+`}`))
+		if _, failed := errors.AsType[*mongoerr.CommandError](err); !failed {
+			t.Errorf("FromReply of ok: %s = %v, want a *CommandError", ok, err)
 		}
 	}
 }
@@ -187,7 +201,7 @@ func TestPredicates(t *testing.T) {
 		{"shutdown", mongoerr.IsShutdown},
 		{"timeout", mongoerr.IsTimeout},
 		{"cancelled", mongoerr.IsCanceled},
-		{"retryable", mongoerr.Retryable},
+		{"retryable", func(err error) bool { return mongoerr.Judge(err).Retryable }},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -209,9 +223,46 @@ type retryable bool
 func (retryable) Error() string     { return "?" }
 func (r retryable) Retryable() bool { return bool(r) }
 
-func TestRetryableAsksErrorsOfOtherPackages(t *testing.T) {
-	if !mongoerr.Retryable(fmt.Errorf("x: %w", retryable(true))) || mongoerr.Retryable(retryable(false)) {
-		t.Error("Retryable does not ask")
+func TestJudgeAsksErrorsOfOtherPackages(t *testing.T) {
+	if !mongoerr.Judge(fmt.Errorf("x: %w", retryable(true))).Retryable || mongoerr.Judge(retryable(false)).Retryable {
+		t.Error("Judge does not ask")
+	}
+}
+
+// TestDelivery says how far a command got that ended with each of the errors.
+func TestDelivery(t *testing.T) {
+	sent := &mongoerr.NetworkError{Address: addr, Op: "read", Sent: true, Err: io.EOF}
+	unsent := &mongoerr.NetworkError{Address: addr, Op: "dial", Err: io.EOF}
+	cleared := &pool.PoolClearedError{Address: addr, Interrupted: true}
+	tests := []struct {
+		err  error
+		want mongoerr.Delivery
+	}{
+		{nil, mongoerr.Undetermined},
+		{io.EOF, mongoerr.Undetermined},
+		{context.Canceled, mongoerr.Undetermined},
+		{command(1, ""), mongoerr.Answered},
+		{fmt.Errorf("find: %w", command(1, "")), mongoerr.Answered},
+		{&mongoerr.WriteException{}, mongoerr.Answered},
+		{&mongoerr.WriteConcernError{}, mongoerr.Answered},
+		{&mongoerr.MalformedReplyError{}, mongoerr.Unanswered},
+		{&mongoerr.SelectionError{Err: context.DeadlineExceeded}, mongoerr.Unsent},
+		{sent, mongoerr.Unanswered},
+		{unsent, mongoerr.Unsent},
+		{&mongoerr.OverloadError{Err: unsent}, mongoerr.Unsent},
+		{&pool.ClosedError{}, mongoerr.Unsent},
+		{&pool.WaitQueueTimeoutError{Err: context.DeadlineExceeded}, mongoerr.Unsent},
+		{&pool.PoolClearedError{}, mongoerr.Unsent},
+		{&mongoerr.NetworkError{Sent: true, Err: cleared}, mongoerr.Unanswered},
+		{&pool.PinLimitError{}, mongoerr.Undetermined},
+		{&operation.OutcomeUnknownError{Err: unsent}, mongoerr.Unanswered},
+		{&operation.TimeoutError{Err: command(50, "")}, mongoerr.Answered},
+		{&operation.TimeoutError{Err: io.EOF}, mongoerr.Unsent},
+	}
+	for _, tt := range tests {
+		if got := mongoerr.Judge(tt.err).Delivery; got != tt.want {
+			t.Errorf("Judge(%T %v).Delivery = %v, want %v", tt.err, tt.err, got, tt.want)
+		}
 	}
 }
 
@@ -271,6 +322,24 @@ func TestNetworkErrorTextSaysWhoObjects(t *testing.T) {
 	err := &mongoerr.NetworkError{Address: addr, Op: "hello", Err: &net.OpError{Op: "remote error", Err: errors.New("tls: certificate required")}}
 	if want := "network error on a:27017 (hello): remote error: tls: certificate required"; err.Error() != want {
 		t.Errorf("Error() = %q, want %q", err, want)
+	}
+}
+
+func TestTextsOfLittle(t *testing.T) {
+	for want, err := range map[string]error{
+		"network error on a:27017 (read): unknown":                &mongoerr.NetworkError{Address: addr, Op: "read"},
+		"command failed on a:27017: no message":                   &mongoerr.CommandError{Address: addr},
+		"command failed on a:27017: no (code 7)":                  &mongoerr.CommandError{Address: addr, Code: 7, Message: "no"},
+		"command failed on a:27017: no (Odd)":                     &mongoerr.CommandError{Address: addr, Name: "Odd", Message: "no"},
+		"command failed on a:27017: no (Odd, code 7)":             &mongoerr.CommandError{Address: addr, Code: 7, Name: "Odd", Message: "no"},
+		"write 2: no (BadValue, code 2)":                          mongoerr.WriteError{Index: 2, Code: 2, Message: "no"},
+		"write failed on a:27017":                                 &mongoerr.WriteException{Address: addr},
+		"malformed reply from a:27017: ok is missing":             &mongoerr.MalformedReplyError{Address: addr, Field: "ok", Problem: "is missing"},
+		"write concern not satisfied on a:27017: slow (code 640)": &mongoerr.WriteConcernError{Address: addr, Code: 640, Message: "slow"},
+	} {
+		if err.Error() != want {
+			t.Errorf("Error() = %q, want %q", err, want)
+		}
 	}
 }
 

@@ -102,7 +102,7 @@ func read(addr address.Address, reply bson.Raw) (replyFields, error) {
 func (r *replyFields) set(key string, v bson.Value) (problem string) {
 	switch key {
 	case "ok":
-		r.ok, r.hasOK = v.Truthy(), true
+		r.ok, r.hasOK = isOne(v), true
 		if !isNumber(v) && v.Type != bson.TypeBool {
 			problem = notA("number", v)
 		}
@@ -215,6 +215,13 @@ func code(v bson.Value) (int32, bool) {
 		return 0, false
 	}
 	return int32(n), true
+}
+
+// isOne reports whether v is 1, as an integer or a double, or true.
+func isOne(v bson.Value) bool {
+	n, ok := v.AsInt64()
+	yes, _ := v.Bool()
+	return ok && n == 1 || yes
 }
 
 func isNumber(v bson.Value) bool {

@@ -3,6 +3,8 @@ package operation
 import (
 	"context"
 	"fmt"
+
+	"github.com/mooringdb/mooring/core/mongoerr"
 )
 
 // OutcomeUnknownError is a write that was sent, in part at least, and got no answer: whether it was applied is not
@@ -17,6 +19,9 @@ func (e *OutcomeUnknownError) Error() string {
 
 // Unwrap returns what ended the wait.
 func (e *OutcomeUnknownError) Unwrap() error { return e.Err }
+
+// Delivery returns mongoerr.Unanswered.
+func (e *OutcomeUnknownError) Delivery() mongoerr.Delivery { return mongoerr.Unanswered }
 
 // TimeoutError is the end of the time that the context's deadline gave, found before anything was sent or reported by the
 // server. errors.Is(err, context.DeadlineExceeded) holds.
@@ -35,6 +40,14 @@ func (e *TimeoutError) Is(target error) bool { return target == context.Deadline
 
 // Timeout is true.
 func (e *TimeoutError) Timeout() bool { return true }
+
+// Delivery returns mongoerr.Answered where the server reported the end, else mongoerr.Unsent.
+func (e *TimeoutError) Delivery() mongoerr.Delivery {
+	if mongoerr.Code(e.Err) != 0 {
+		return mongoerr.Answered
+	}
+	return mongoerr.Unsent
+}
 
 // TooLargeError is a command that is longer than the server accepts. Nothing was sent.
 type TooLargeError struct {

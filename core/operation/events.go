@@ -43,20 +43,16 @@ func (r *Runner) begin(x *exchange, op *Operation) observation {
 	if s == nil || s.CommandStarted == nil && s.CommandSucceeded == nil && s.CommandFailed == nil {
 		return observation{}
 	}
-	id := nextRequestID()
 	o := observation{sink: s, began: time.Now(), command: event.Command{
 		Name:               op.Command.Name(),
 		Database:           op.Database,
-		RequestID:          id,
-		OperationID:        op.ID,
+		RequestID:          x.requestID,
+		OperationID:        x.operationID(op),
 		Address:            x.server.Description().Address,
 		ConnectionID:       x.conn.ID(),
 		ServerConnectionID: x.conn.Hello().ConnectionID,
 		ServiceID:          x.conn.Hello().ServiceID,
 	}}
-	if o.command.OperationID == 0 {
-		o.command.OperationID = int64(id)
-	}
 	body := x.req.body()
 	o.sensitive = sensitive(o.command.Name, body)
 	if s.CommandStarted != nil {

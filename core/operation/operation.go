@@ -97,7 +97,8 @@ type Operation struct {
 	KeepConn bool
 	// Selector finds the server. Nil: the one for writes, or the one that ReadPreference asks for.
 	Selector selection.Selector
-	// ReadPreference of what is no Write; nil is primary. It is sent where the specification says so.
+	// ReadPreference of what is no Write; nil is primary. It is sent where the specification says so,
+	// and never with a Selector: getMore and killCursors go where the cursor is.
 	ReadPreference *selection.ReadPreference
 	// Unacknowledged writes get no reply; their Result is empty.
 	Unacknowledged bool

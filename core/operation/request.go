@@ -59,7 +59,7 @@ func (q *request) build(ctx context.Context, op *Operation, x *exchange) error {
 		b.Int64("maxTimeMS", *ms)
 	}
 	b.String("$db", op.Database)
-	if op.Kind != Write {
+	if op.Kind != Write && op.Selector == nil {
 		if rp := x.preference.ToSend(x.server.TopologyKind(), x.server.Description()); rp != nil {
 			rp.AppendTo(b, "$readPreference")
 		}

@@ -34,7 +34,7 @@ func (r *Runner) attempt(ctx context.Context, op *Operation) (Result, error) {
 	if err := ended(ctx); err != nil {
 		return Result{}, err
 	}
-	x := exchange{runner: r, preference: op.ReadPreference}
+	x := exchange{runner: r, preference: op.ReadPreference, requestID: nextRequestID()}
 	if op.On != nil {
 		x.server, x.conn, x.pinned = op.On.server, op.On.conn, true
 		return x.run(ctx, op)
@@ -42,7 +42,7 @@ func (r *Runner) attempt(ctx context.Context, op *Operation) (Result, error) {
 	sel := op.selector()
 	named := sel
 	if r.Sink.HearsSelection() {
-		named = selection.For(sel, op.Command.Name(), op.ID)
+		named = selection.For(sel, op.Command.Name(), x.operationID(op))
 	}
 	server, err := r.Deployment.Select(ctx, named)
 	if err != nil {
@@ -82,10 +82,19 @@ type exchange struct {
 	// preference is the one that the server was selected by.
 	preference *selection.ReadPreference
 
-	deadlineSent bool // maxTimeMS was sent for the context's deadline
+	requestID    int32 // in events
+	deadlineSent bool  // maxTimeMS was sent for the context's deadline
 
 	pinned bool // the connection is another's, and stays checked out
 	left   bool // the exchange is done with the connection
+}
+
+// operationID returns the number of the operation in events; that of one command is the command's.
+func (x *exchange) operationID(op *Operation) int64 {
+	if op.ID == 0 {
+		return int64(x.requestID)
+	}
+	return op.ID
 }
 
 func (x *exchange) run(ctx context.Context, op *Operation) (Result, error) {
@@ -152,8 +161,11 @@ func (x *exchange) send(ctx context.Context, op *Operation) (Result, error) {
 
 // refused is the outcome where the reply carries an error.
 func (op *Operation) refused(res Result, err error, ev *observation) (Result, error) {
-	var failed *mongoerr.CommandError
-	if errors.As(err, &failed) {
+	if malformed, ok := errors.AsType[*mongoerr.MalformedReplyError](err); ok {
+		ev.end(nil, malformed)
+		return res, op.unanswered(malformed)
+	}
+	if failed, ok := errors.AsType[*mongoerr.CommandError](err); ok {
 		ev.end(nil, failed)
 		if res.DeadlineSent {
 			return res, Expired(failed)
@@ -161,8 +173,7 @@ func (op *Operation) refused(res Result, err error, ev *observation) (Result, er
 		return res, failed
 	}
 	ev.end(res.Reply, nil)
-	var writes *mongoerr.WriteException
-	if errors.As(err, &writes) {
+	if writes, ok := errors.AsType[*mongoerr.WriteException](err); ok {
 		res.WriteConcernError = writes.WriteConcernError
 		if op.Kind == Generic {
 			return res, nil
@@ -179,13 +190,10 @@ func lesson(err error, wce *mongoerr.WriteConcernError) error {
 	return err
 }
 
-// unanswered says of an error of the network what it means for the operation.
+// unanswered returns the operation's error for an exchange that ended with err, without a reply that
+// can be read: an *OutcomeUnknownError if it may have changed data.
 func (op *Operation) unanswered(err error) error {
-	if err == nil || op.Kind == Read {
-		return err
-	}
-	var ne *mongoerr.NetworkError
-	if errors.As(err, &ne) && ne.Sent {
+	if op.Kind != Read && mongoerr.Judge(err).Delivery == mongoerr.Unanswered {
 		return &OutcomeUnknownError{Err: err}
 	}
 	return err

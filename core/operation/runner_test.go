@@ -174,6 +174,7 @@ func TestSelectors(t *testing.T) {
 		{operation.Operation{Kind: operation.Generic, ReadPreference: nearest}, selection.Read(nearest)},
 		{operation.Operation{Kind: operation.Write, ReadPreference: nearest}, selection.Write()},
 		{operation.Operation{Kind: operation.Write, Selector: selection.Address("a:1")}, selection.Address("a:1")},
+		{operation.Operation{Selector: selection.Address("a:1"), ReadPreference: nearest}, selection.Address("a:1")},
 	}
 	for _, tt := range tests {
 		f := &fake{kind: description.KindSharded, description: description.Server{Kind: description.ServerMongos}}
@@ -181,7 +182,7 @@ func TestSelectors(t *testing.T) {
 		if _, err := (&operation.Runner{Deployment: f}).Run(t.Context(), &tt.op); err != nil || f.selector != tt.want.String() {
 			t.Errorf("Run() = %v by %q, want %q", err, f.selector, tt.want)
 		}
-		if sent := f.sent[0].Body.Has("$readPreference"); sent != (tt.op.Kind != operation.Write && tt.op.ReadPreference != nil) {
+		if sent := f.sent[0].Body.Has("$readPreference"); sent != (tt.op.Kind != operation.Write && tt.op.ReadPreference != nil && tt.op.Selector == nil) {
 			t.Errorf("%v: $readPreference sent is %v", keys(f.sent[0].Body), sent)
 		}
 	}

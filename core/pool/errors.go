@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/mooringdb/mooring/core/address"
+	"github.com/mooringdb/mooring/core/mongoerr"
 )
 
 // ErrClosed is what every *ClosedError is.
@@ -19,6 +20,9 @@ func (e *ClosedError) Error() string {
 
 // Is makes errors.Is(err, ErrClosed) true.
 func (e *ClosedError) Is(target error) bool { return target == ErrClosed }
+
+// Delivery returns mongoerr.Unsent.
+func (e *ClosedError) Delivery() mongoerr.Delivery { return mongoerr.Unsent }
 
 // PoolClearedError refuses a connection since the pool is paused, or ends the use of one by an interrupting clear. The
 // server has not seen anything of what was going to be done with a refused one: it may be retried. It does not wrap
@@ -42,6 +46,10 @@ func (e *PoolClearedError) Error() string {
 
 // Retryable says that the operation may be tried again, on this server or another.
 func (e *PoolClearedError) Retryable() bool { return true }
+
+// Delivery returns mongoerr.Unsent: the operation got no connection. An interrupted one is inside the
+// error of its connection, which counts first.
+func (e *PoolClearedError) Delivery() mongoerr.Delivery { return mongoerr.Unsent }
 
 // WaitQueueTimeoutError is a wait for a connection that was given up: after WaitQueueTimeout, or, with Err set, since
 // the caller's context ended. It says nothing about the server.
@@ -69,6 +77,9 @@ func (e *WaitQueueTimeoutError) Error() string {
 	}
 	return text + ": " + e.Err.Error()
 }
+
+// Delivery returns mongoerr.Unsent.
+func (e *WaitQueueTimeoutError) Delivery() mongoerr.Delivery { return mongoerr.Unsent }
 
 // Timeout says that it is one, as net.Error does.
 func (e *WaitQueueTimeoutError) Timeout() bool { return true }

@@ -65,7 +65,7 @@ func TestOverloadedServerStaysKnown(t *testing.T) {
 				continue
 			}
 			failed++
-			if !slices.Equal(mongoerr.Labels(err), overloadLabels) || !mongoerr.Retryable(err) {
+			if !slices.Equal(mongoerr.Labels(err), overloadLabels) || !mongoerr.Judge(err).Retryable {
 				t.Errorf("a check-out failed with %v, labels %v", err, mongoerr.Labels(err))
 			}
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/client"
+	"github.com/mooringdb/mooring/core/mongoerr"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/request"
@@ -22,11 +23,19 @@ func (s *Server) Aggregate(ctx context.Context, req *mooringv1.AggregateRequest)
 		return nil, err
 	}
 	ns := namespace(req)
+	var unconfirmed *mongoerr.WriteConcernError
 	page, err := s.cfg.Handles.Open(ctx, handle.Opening{
 		Namespace: handle.Namespace(ns),
 		BatchSize: opt.BatchSize,
 		Inflation: r.Inflation(),
-		Run:       func(ctx context.Context) (handle.Cursor, error) { return s.cfg.Client.Aggregate(ctx, ns, opt) },
+		Run: func(ctx context.Context) (handle.Cursor, error) {
+			cur, err := s.cfg.Client.Aggregate(ctx, ns, opt)
+			if err != nil {
+				return nil, err
+			}
+			unconfirmed = cur.WriteConcernError()
+			return cur, nil
+		},
 	})
 	if err != nil {
 		return nil, err
@@ -35,10 +44,13 @@ func (s *Server) Aggregate(ctx context.Context, req *mooringv1.AggregateRequest)
 	if err != nil {
 		return nil, err
 	}
-	return &mooringv1.AggregateResponse{Documents: docs, Cursor: page.Cursor()}, nil
+	return &mooringv1.AggregateResponse{
+		Documents: docs, Cursor: page.Cursor(), WriteConcernError: writeConcernError(unconfirmed),
+	}, nil
 }
 
-// StreamAggregate sends all of a pipeline's results.
+// StreamAggregate sends all of a pipeline's results. If the pipeline wrote, and its write concern was
+// not satisfied, the stream ends with that error.
 func (s *Server) StreamAggregate(req *mooringv1.StreamAggregateRequest, ss grpc.ServerStreamingServer[mooringv1.StreamAggregateResponse]) error {
 	ctx := ss.Context()
 	r := request.Read(ctx, req, req.Statement)
@@ -53,13 +65,17 @@ func (s *Server) StreamAggregate(req *mooringv1.StreamAggregateRequest, ss grpc.
 	}
 	cur.SetRunOn(false)
 	src := stream.Source{Cursor: cur, MaxBatch: req.GetBatchSize(), Inflation: r.Inflation()}
-	return s.cfg.Streams.Run(ctx, src, func(docs []bson.Raw) error {
+	err = s.cfg.Streams.Run(ctx, src, func(docs []bson.Raw) error {
 		messages, err := r.Encoding.Documents(docs)
 		if err != nil {
 			return err
 		}
 		return ss.Send(&mooringv1.StreamAggregateResponse{Documents: messages})
 	})
+	if unconfirmed := cur.WriteConcernError(); err == nil && unconfirmed != nil {
+		return unconfirmed
+	}
+	return err
 }
 
 func aggregateOptions(r *request.Reader, req *mooringv1.AggregateRequest) client.AggregateOptions {

@@ -8,7 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mooringdb/mooring/core/bson"
@@ -41,6 +43,23 @@ func TestResults(t *testing.T) {
 	del, err := g.Document.DeleteMany(ctx, &mooringv1.DeleteManyRequest{Database: "d", Collection: "c", Filter: doc(`{}`)})
 	if err != nil || del.GetDeletedCount() != 3 || del.GetWriteConcernError().GetCode() != 64 {
 		t.Errorf("DeleteMany = %v, %v", del, err)
+	}
+	// A pipeline that writes is a write: the error stands beside the result, and ends a stream.
+	g.Server.Handle("aggregate", reply(func(b *bson.Builder) {
+		b.OpenDocument("cursor").Int64("id", 0).String("ns", "d.c").OpenArray("firstBatch").Close().Close().
+			OpenDocument("writeConcernError").Int32("code", 64).String("errmsg", "late").Close()
+	}))
+	merge := []*mooringv1.Document{doc(`{"$merge": "other"}`)}
+	agg, err := g.Document.Aggregate(ctx, &mooringv1.AggregateRequest{Database: "d", Collection: new("c"), Pipeline: merge})
+	if err != nil || agg.GetWriteConcernError().GetCode() != 64 {
+		t.Errorf("Aggregate = %v, %v", agg, err)
+	}
+	ss, err := g.Document.StreamAggregate(ctx, &mooringv1.StreamAggregateRequest{Database: "d", Collection: new("c"), Pipeline: merge})
+	if err == nil {
+		_, err = ss.Recv()
+	}
+	if status.Code(err) != codes.Unavailable {
+		t.Errorf("StreamAggregate = %v, want the write concern error", err)
 	}
 	none := &mooringv1.WriteConcern{W: &mooringv1.W{Kind: &mooringv1.W_Nodes{Nodes: 0}}}
 	gone, err := g.Document.DeleteOne(ctx, &mooringv1.DeleteOneRequest{Database: "d", Collection: "c", Filter: doc(`{}`), WriteConcern: none})

@@ -13,7 +13,7 @@ import (
 // words of their own.
 func (x *explanation) deadlineExceeded(err error) {
 	x.row = reasons[DeadlineExceeded]
-	if neverSent(err) {
+	if mongoerr.Judge(err).Delivery == mongoerr.Unsent {
 		x.retry = SameRequest
 	}
 	x.message = deadlineMessage(err)
@@ -37,18 +37,8 @@ func deadlineMessage(err error) string {
 	return passed
 }
 
-// neverSent: time ran out before there was a server and a connection to it.
-func neverSent(err error) bool {
-	if _, ok := errors.AsType[*mongoerr.SelectionError](err); ok {
-		return true
-	}
-	_, ok := errors.AsType[*pool.WaitQueueTimeoutError](err)
-	return ok
-}
-
 // isUnsent says whether the error is that of a connection that could not be opened, or not be used any more: nothing has been sent. Opening
 // has a time limit of its own, so this is not the call's deadline, whatever the error wraps: that would have ended the wait in the pool.
 func isUnsent(err error) bool {
-	e, ok := errors.AsType[*mongoerr.NetworkError](err)
-	return ok && !e.Sent
+	return mongoerr.IsNetwork(err) && mongoerr.Judge(err).Delivery == mongoerr.Unsent
 }

@@ -1244,9 +1244,12 @@ type AggregateResponse struct {
 	// The token for the next page. Missing at the end, and only there.
 	Cursor *string `protobuf:"bytes,2,opt,name=cursor,proto3,oneof" json:"cursor,omitempty"`
 	// The session's renewed token.
-	Session       *string `protobuf:"bytes,3,opt,name=session,proto3,oneof" json:"session,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Session *string `protobuf:"bytes,3,opt,name=session,proto3,oneof" json:"session,omitempty"`
+	// The pipeline ended with $out or $merge, and what it wrote was not acknowledged as its write concern
+	// asks.
+	WriteConcernError *WriteConcernError `protobuf:"bytes,4,opt,name=write_concern_error,json=writeConcernError,proto3,oneof" json:"write_concern_error,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *AggregateResponse) Reset() {
@@ -1298,6 +1301,13 @@ func (x *AggregateResponse) GetSession() string {
 		return *x.Session
 	}
 	return ""
+}
+
+func (x *AggregateResponse) GetWriteConcernError() *WriteConcernError {
+	if x != nil {
+		return x.WriteConcernError
+	}
+	return nil
 }
 
 type StreamAggregateRequest struct {
@@ -4994,14 +5004,16 @@ const file_mooring_v1_document_service_proto_rawDesc = "" +
 	"\v_batch_sizeB\x14\n" +
 	"\x12_max_await_time_msB\x11\n" +
 	"\x0f_allow_disk_useB\x1d\n" +
-	"\x1b_bypass_document_validation\"\x9a\x01\n" +
+	"\x1b_bypass_document_validation\"\x86\x02\n" +
 	"\x11AggregateResponse\x122\n" +
 	"\tdocuments\x18\x01 \x03(\v2\x14.mooring.v1.DocumentR\tdocuments\x12\x1b\n" +
 	"\x06cursor\x18\x02 \x01(\tH\x00R\x06cursor\x88\x01\x01\x12\x1d\n" +
-	"\asession\x18\x03 \x01(\tH\x01R\asession\x88\x01\x01B\t\n" +
+	"\asession\x18\x03 \x01(\tH\x01R\asession\x88\x01\x01\x12R\n" +
+	"\x13write_concern_error\x18\x04 \x01(\v2\x1d.mooring.v1.WriteConcernErrorH\x02R\x11writeConcernError\x88\x01\x01B\t\n" +
 	"\a_cursorB\n" +
 	"\n" +
-	"\b_session\"\xb0\t\n" +
+	"\b_sessionB\x16\n" +
+	"\x14_write_concern_error\"\xb0\t\n" +
 	"\x16StreamAggregateRequest\x12\x1a\n" +
 	"\bdatabase\x18\x01 \x01(\tR\bdatabase\x12#\n" +
 	"\n" +
@@ -5774,175 +5786,176 @@ var file_mooring_v1_document_service_proto_depIdxs = []int32{
 	40,  // 46: mooring.v1.AggregateRequest.hint:type_name -> mooring.v1.Hint
 	36,  // 47: mooring.v1.AggregateRequest.pipeline:type_name -> mooring.v1.Document
 	36,  // 48: mooring.v1.AggregateResponse.documents:type_name -> mooring.v1.Document
-	36,  // 49: mooring.v1.StreamAggregateRequest.options:type_name -> mooring.v1.Document
-	37,  // 50: mooring.v1.StreamAggregateRequest.comment:type_name -> mooring.v1.Value
-	38,  // 51: mooring.v1.StreamAggregateRequest.read_preference:type_name -> mooring.v1.ReadPreference
-	39,  // 52: mooring.v1.StreamAggregateRequest.read_concern:type_name -> mooring.v1.ReadConcern
-	41,  // 53: mooring.v1.StreamAggregateRequest.write_concern:type_name -> mooring.v1.WriteConcern
-	36,  // 54: mooring.v1.StreamAggregateRequest.collation:type_name -> mooring.v1.Document
-	36,  // 55: mooring.v1.StreamAggregateRequest.let:type_name -> mooring.v1.Document
-	40,  // 56: mooring.v1.StreamAggregateRequest.hint:type_name -> mooring.v1.Hint
-	36,  // 57: mooring.v1.StreamAggregateRequest.pipeline:type_name -> mooring.v1.Document
-	36,  // 58: mooring.v1.StreamAggregateResponse.documents:type_name -> mooring.v1.Document
-	36,  // 59: mooring.v1.DistinctRequest.options:type_name -> mooring.v1.Document
-	37,  // 60: mooring.v1.DistinctRequest.comment:type_name -> mooring.v1.Value
-	38,  // 61: mooring.v1.DistinctRequest.read_preference:type_name -> mooring.v1.ReadPreference
-	39,  // 62: mooring.v1.DistinctRequest.read_concern:type_name -> mooring.v1.ReadConcern
-	36,  // 63: mooring.v1.DistinctRequest.collation:type_name -> mooring.v1.Document
-	40,  // 64: mooring.v1.DistinctRequest.hint:type_name -> mooring.v1.Hint
-	36,  // 65: mooring.v1.DistinctRequest.filter:type_name -> mooring.v1.Document
-	37,  // 66: mooring.v1.DistinctResponse.values:type_name -> mooring.v1.Value
-	36,  // 67: mooring.v1.CountDocumentsRequest.options:type_name -> mooring.v1.Document
-	37,  // 68: mooring.v1.CountDocumentsRequest.comment:type_name -> mooring.v1.Value
-	38,  // 69: mooring.v1.CountDocumentsRequest.read_preference:type_name -> mooring.v1.ReadPreference
-	39,  // 70: mooring.v1.CountDocumentsRequest.read_concern:type_name -> mooring.v1.ReadConcern
-	36,  // 71: mooring.v1.CountDocumentsRequest.collation:type_name -> mooring.v1.Document
-	40,  // 72: mooring.v1.CountDocumentsRequest.hint:type_name -> mooring.v1.Hint
-	36,  // 73: mooring.v1.CountDocumentsRequest.filter:type_name -> mooring.v1.Document
-	36,  // 74: mooring.v1.EstimatedDocumentCountRequest.options:type_name -> mooring.v1.Document
-	37,  // 75: mooring.v1.EstimatedDocumentCountRequest.comment:type_name -> mooring.v1.Value
-	38,  // 76: mooring.v1.EstimatedDocumentCountRequest.read_preference:type_name -> mooring.v1.ReadPreference
-	39,  // 77: mooring.v1.EstimatedDocumentCountRequest.read_concern:type_name -> mooring.v1.ReadConcern
-	36,  // 78: mooring.v1.InsertOneRequest.options:type_name -> mooring.v1.Document
-	37,  // 79: mooring.v1.InsertOneRequest.comment:type_name -> mooring.v1.Value
-	41,  // 80: mooring.v1.InsertOneRequest.write_concern:type_name -> mooring.v1.WriteConcern
-	36,  // 81: mooring.v1.InsertOneRequest.document:type_name -> mooring.v1.Document
-	37,  // 82: mooring.v1.InsertOneResponse.inserted_id:type_name -> mooring.v1.Value
-	42,  // 83: mooring.v1.InsertOneResponse.write_concern_error:type_name -> mooring.v1.WriteConcernError
-	36,  // 84: mooring.v1.InsertManyRequest.options:type_name -> mooring.v1.Document
-	37,  // 85: mooring.v1.InsertManyRequest.comment:type_name -> mooring.v1.Value
-	41,  // 86: mooring.v1.InsertManyRequest.write_concern:type_name -> mooring.v1.WriteConcern
-	36,  // 87: mooring.v1.InsertManyRequest.documents:type_name -> mooring.v1.Document
-	42,  // 88: mooring.v1.InsertManyResponse.write_concern_error:type_name -> mooring.v1.WriteConcernError
-	43,  // 89: mooring.v1.InsertManyResponse.inserted_ids:type_name -> mooring.v1.InsertedId
-	44,  // 90: mooring.v1.InsertManyResponse.write_errors:type_name -> mooring.v1.WriteError
-	36,  // 91: mooring.v1.UpdateOneRequest.options:type_name -> mooring.v1.Document
-	37,  // 92: mooring.v1.UpdateOneRequest.comment:type_name -> mooring.v1.Value
-	41,  // 93: mooring.v1.UpdateOneRequest.write_concern:type_name -> mooring.v1.WriteConcern
-	36,  // 94: mooring.v1.UpdateOneRequest.collation:type_name -> mooring.v1.Document
-	36,  // 95: mooring.v1.UpdateOneRequest.let:type_name -> mooring.v1.Document
-	40,  // 96: mooring.v1.UpdateOneRequest.hint:type_name -> mooring.v1.Hint
-	36,  // 97: mooring.v1.UpdateOneRequest.filter:type_name -> mooring.v1.Document
-	36,  // 98: mooring.v1.UpdateOneRequest.sort:type_name -> mooring.v1.Document
-	45,  // 99: mooring.v1.UpdateOneRequest.update:type_name -> mooring.v1.Update
-	36,  // 100: mooring.v1.UpdateOneRequest.array_filters:type_name -> mooring.v1.Document
-	42,  // 101: mooring.v1.UpdateOneResponse.write_concern_error:type_name -> mooring.v1.WriteConcernError
-	37,  // 102: mooring.v1.UpdateOneResponse.upserted_id:type_name -> mooring.v1.Value
-	36,  // 103: mooring.v1.UpdateManyRequest.options:type_name -> mooring.v1.Document
-	37,  // 104: mooring.v1.UpdateManyRequest.comment:type_name -> mooring.v1.Value
-	41,  // 105: mooring.v1.UpdateManyRequest.write_concern:type_name -> mooring.v1.WriteConcern
-	36,  // 106: mooring.v1.UpdateManyRequest.collation:type_name -> mooring.v1.Document
-	36,  // 107: mooring.v1.UpdateManyRequest.let:type_name -> mooring.v1.Document
-	40,  // 108: mooring.v1.UpdateManyRequest.hint:type_name -> mooring.v1.Hint
-	36,  // 109: mooring.v1.UpdateManyRequest.filter:type_name -> mooring.v1.Document
-	45,  // 110: mooring.v1.UpdateManyRequest.update:type_name -> mooring.v1.Update
-	36,  // 111: mooring.v1.UpdateManyRequest.array_filters:type_name -> mooring.v1.Document
-	42,  // 112: mooring.v1.UpdateManyResponse.write_concern_error:type_name -> mooring.v1.WriteConcernError
-	37,  // 113: mooring.v1.UpdateManyResponse.upserted_id:type_name -> mooring.v1.Value
-	36,  // 114: mooring.v1.ReplaceOneRequest.options:type_name -> mooring.v1.Document
-	37,  // 115: mooring.v1.ReplaceOneRequest.comment:type_name -> mooring.v1.Value
-	41,  // 116: mooring.v1.ReplaceOneRequest.write_concern:type_name -> mooring.v1.WriteConcern
-	36,  // 117: mooring.v1.ReplaceOneRequest.collation:type_name -> mooring.v1.Document
-	36,  // 118: mooring.v1.ReplaceOneRequest.let:type_name -> mooring.v1.Document
-	40,  // 119: mooring.v1.ReplaceOneRequest.hint:type_name -> mooring.v1.Hint
-	36,  // 120: mooring.v1.ReplaceOneRequest.filter:type_name -> mooring.v1.Document
-	36,  // 121: mooring.v1.ReplaceOneRequest.sort:type_name -> mooring.v1.Document
-	36,  // 122: mooring.v1.ReplaceOneRequest.replacement:type_name -> mooring.v1.Document
-	42,  // 123: mooring.v1.ReplaceOneResponse.write_concern_error:type_name -> mooring.v1.WriteConcernError
-	37,  // 124: mooring.v1.ReplaceOneResponse.upserted_id:type_name -> mooring.v1.Value
-	36,  // 125: mooring.v1.DeleteOneRequest.options:type_name -> mooring.v1.Document
-	37,  // 126: mooring.v1.DeleteOneRequest.comment:type_name -> mooring.v1.Value
-	41,  // 127: mooring.v1.DeleteOneRequest.write_concern:type_name -> mooring.v1.WriteConcern
-	36,  // 128: mooring.v1.DeleteOneRequest.collation:type_name -> mooring.v1.Document
-	36,  // 129: mooring.v1.DeleteOneRequest.let:type_name -> mooring.v1.Document
-	40,  // 130: mooring.v1.DeleteOneRequest.hint:type_name -> mooring.v1.Hint
-	36,  // 131: mooring.v1.DeleteOneRequest.filter:type_name -> mooring.v1.Document
-	42,  // 132: mooring.v1.DeleteOneResponse.write_concern_error:type_name -> mooring.v1.WriteConcernError
-	36,  // 133: mooring.v1.DeleteManyRequest.options:type_name -> mooring.v1.Document
-	37,  // 134: mooring.v1.DeleteManyRequest.comment:type_name -> mooring.v1.Value
-	41,  // 135: mooring.v1.DeleteManyRequest.write_concern:type_name -> mooring.v1.WriteConcern
-	36,  // 136: mooring.v1.DeleteManyRequest.collation:type_name -> mooring.v1.Document
-	36,  // 137: mooring.v1.DeleteManyRequest.let:type_name -> mooring.v1.Document
-	40,  // 138: mooring.v1.DeleteManyRequest.hint:type_name -> mooring.v1.Hint
-	36,  // 139: mooring.v1.DeleteManyRequest.filter:type_name -> mooring.v1.Document
-	42,  // 140: mooring.v1.DeleteManyResponse.write_concern_error:type_name -> mooring.v1.WriteConcernError
-	36,  // 141: mooring.v1.FindOneAndUpdateRequest.options:type_name -> mooring.v1.Document
-	37,  // 142: mooring.v1.FindOneAndUpdateRequest.comment:type_name -> mooring.v1.Value
-	41,  // 143: mooring.v1.FindOneAndUpdateRequest.write_concern:type_name -> mooring.v1.WriteConcern
-	36,  // 144: mooring.v1.FindOneAndUpdateRequest.collation:type_name -> mooring.v1.Document
-	36,  // 145: mooring.v1.FindOneAndUpdateRequest.let:type_name -> mooring.v1.Document
-	40,  // 146: mooring.v1.FindOneAndUpdateRequest.hint:type_name -> mooring.v1.Hint
-	36,  // 147: mooring.v1.FindOneAndUpdateRequest.filter:type_name -> mooring.v1.Document
-	36,  // 148: mooring.v1.FindOneAndUpdateRequest.projection:type_name -> mooring.v1.Document
-	36,  // 149: mooring.v1.FindOneAndUpdateRequest.sort:type_name -> mooring.v1.Document
-	45,  // 150: mooring.v1.FindOneAndUpdateRequest.update:type_name -> mooring.v1.Update
-	36,  // 151: mooring.v1.FindOneAndUpdateRequest.array_filters:type_name -> mooring.v1.Document
-	36,  // 152: mooring.v1.FindOneAndUpdateResponse.document:type_name -> mooring.v1.Document
-	42,  // 153: mooring.v1.FindOneAndUpdateResponse.write_concern_error:type_name -> mooring.v1.WriteConcernError
-	36,  // 154: mooring.v1.FindOneAndReplaceRequest.options:type_name -> mooring.v1.Document
-	37,  // 155: mooring.v1.FindOneAndReplaceRequest.comment:type_name -> mooring.v1.Value
-	41,  // 156: mooring.v1.FindOneAndReplaceRequest.write_concern:type_name -> mooring.v1.WriteConcern
-	36,  // 157: mooring.v1.FindOneAndReplaceRequest.collation:type_name -> mooring.v1.Document
-	36,  // 158: mooring.v1.FindOneAndReplaceRequest.let:type_name -> mooring.v1.Document
-	40,  // 159: mooring.v1.FindOneAndReplaceRequest.hint:type_name -> mooring.v1.Hint
-	36,  // 160: mooring.v1.FindOneAndReplaceRequest.filter:type_name -> mooring.v1.Document
-	36,  // 161: mooring.v1.FindOneAndReplaceRequest.projection:type_name -> mooring.v1.Document
-	36,  // 162: mooring.v1.FindOneAndReplaceRequest.sort:type_name -> mooring.v1.Document
-	36,  // 163: mooring.v1.FindOneAndReplaceRequest.replacement:type_name -> mooring.v1.Document
-	36,  // 164: mooring.v1.FindOneAndReplaceResponse.document:type_name -> mooring.v1.Document
-	42,  // 165: mooring.v1.FindOneAndReplaceResponse.write_concern_error:type_name -> mooring.v1.WriteConcernError
-	36,  // 166: mooring.v1.FindOneAndDeleteRequest.options:type_name -> mooring.v1.Document
-	37,  // 167: mooring.v1.FindOneAndDeleteRequest.comment:type_name -> mooring.v1.Value
-	41,  // 168: mooring.v1.FindOneAndDeleteRequest.write_concern:type_name -> mooring.v1.WriteConcern
-	36,  // 169: mooring.v1.FindOneAndDeleteRequest.collation:type_name -> mooring.v1.Document
-	36,  // 170: mooring.v1.FindOneAndDeleteRequest.let:type_name -> mooring.v1.Document
-	40,  // 171: mooring.v1.FindOneAndDeleteRequest.hint:type_name -> mooring.v1.Hint
-	36,  // 172: mooring.v1.FindOneAndDeleteRequest.filter:type_name -> mooring.v1.Document
-	36,  // 173: mooring.v1.FindOneAndDeleteRequest.projection:type_name -> mooring.v1.Document
-	36,  // 174: mooring.v1.FindOneAndDeleteRequest.sort:type_name -> mooring.v1.Document
-	36,  // 175: mooring.v1.FindOneAndDeleteResponse.document:type_name -> mooring.v1.Document
-	42,  // 176: mooring.v1.FindOneAndDeleteResponse.write_concern_error:type_name -> mooring.v1.WriteConcernError
-	0,   // 177: mooring.v1.DocumentService.FindOne:input_type -> mooring.v1.FindOneRequest
-	2,   // 178: mooring.v1.DocumentService.Find:input_type -> mooring.v1.FindRequest
-	4,   // 179: mooring.v1.DocumentService.StreamFind:input_type -> mooring.v1.StreamFindRequest
-	6,   // 180: mooring.v1.DocumentService.Aggregate:input_type -> mooring.v1.AggregateRequest
-	8,   // 181: mooring.v1.DocumentService.StreamAggregate:input_type -> mooring.v1.StreamAggregateRequest
-	10,  // 182: mooring.v1.DocumentService.Distinct:input_type -> mooring.v1.DistinctRequest
-	12,  // 183: mooring.v1.DocumentService.CountDocuments:input_type -> mooring.v1.CountDocumentsRequest
-	14,  // 184: mooring.v1.DocumentService.EstimatedDocumentCount:input_type -> mooring.v1.EstimatedDocumentCountRequest
-	16,  // 185: mooring.v1.DocumentService.InsertOne:input_type -> mooring.v1.InsertOneRequest
-	18,  // 186: mooring.v1.DocumentService.InsertMany:input_type -> mooring.v1.InsertManyRequest
-	20,  // 187: mooring.v1.DocumentService.UpdateOne:input_type -> mooring.v1.UpdateOneRequest
-	22,  // 188: mooring.v1.DocumentService.UpdateMany:input_type -> mooring.v1.UpdateManyRequest
-	24,  // 189: mooring.v1.DocumentService.ReplaceOne:input_type -> mooring.v1.ReplaceOneRequest
-	26,  // 190: mooring.v1.DocumentService.DeleteOne:input_type -> mooring.v1.DeleteOneRequest
-	28,  // 191: mooring.v1.DocumentService.DeleteMany:input_type -> mooring.v1.DeleteManyRequest
-	30,  // 192: mooring.v1.DocumentService.FindOneAndUpdate:input_type -> mooring.v1.FindOneAndUpdateRequest
-	32,  // 193: mooring.v1.DocumentService.FindOneAndReplace:input_type -> mooring.v1.FindOneAndReplaceRequest
-	34,  // 194: mooring.v1.DocumentService.FindOneAndDelete:input_type -> mooring.v1.FindOneAndDeleteRequest
-	1,   // 195: mooring.v1.DocumentService.FindOne:output_type -> mooring.v1.FindOneResponse
-	3,   // 196: mooring.v1.DocumentService.Find:output_type -> mooring.v1.FindResponse
-	5,   // 197: mooring.v1.DocumentService.StreamFind:output_type -> mooring.v1.StreamFindResponse
-	7,   // 198: mooring.v1.DocumentService.Aggregate:output_type -> mooring.v1.AggregateResponse
-	9,   // 199: mooring.v1.DocumentService.StreamAggregate:output_type -> mooring.v1.StreamAggregateResponse
-	11,  // 200: mooring.v1.DocumentService.Distinct:output_type -> mooring.v1.DistinctResponse
-	13,  // 201: mooring.v1.DocumentService.CountDocuments:output_type -> mooring.v1.CountDocumentsResponse
-	15,  // 202: mooring.v1.DocumentService.EstimatedDocumentCount:output_type -> mooring.v1.EstimatedDocumentCountResponse
-	17,  // 203: mooring.v1.DocumentService.InsertOne:output_type -> mooring.v1.InsertOneResponse
-	19,  // 204: mooring.v1.DocumentService.InsertMany:output_type -> mooring.v1.InsertManyResponse
-	21,  // 205: mooring.v1.DocumentService.UpdateOne:output_type -> mooring.v1.UpdateOneResponse
-	23,  // 206: mooring.v1.DocumentService.UpdateMany:output_type -> mooring.v1.UpdateManyResponse
-	25,  // 207: mooring.v1.DocumentService.ReplaceOne:output_type -> mooring.v1.ReplaceOneResponse
-	27,  // 208: mooring.v1.DocumentService.DeleteOne:output_type -> mooring.v1.DeleteOneResponse
-	29,  // 209: mooring.v1.DocumentService.DeleteMany:output_type -> mooring.v1.DeleteManyResponse
-	31,  // 210: mooring.v1.DocumentService.FindOneAndUpdate:output_type -> mooring.v1.FindOneAndUpdateResponse
-	33,  // 211: mooring.v1.DocumentService.FindOneAndReplace:output_type -> mooring.v1.FindOneAndReplaceResponse
-	35,  // 212: mooring.v1.DocumentService.FindOneAndDelete:output_type -> mooring.v1.FindOneAndDeleteResponse
-	195, // [195:213] is the sub-list for method output_type
-	177, // [177:195] is the sub-list for method input_type
-	177, // [177:177] is the sub-list for extension type_name
-	177, // [177:177] is the sub-list for extension extendee
-	0,   // [0:177] is the sub-list for field type_name
+	42,  // 49: mooring.v1.AggregateResponse.write_concern_error:type_name -> mooring.v1.WriteConcernError
+	36,  // 50: mooring.v1.StreamAggregateRequest.options:type_name -> mooring.v1.Document
+	37,  // 51: mooring.v1.StreamAggregateRequest.comment:type_name -> mooring.v1.Value
+	38,  // 52: mooring.v1.StreamAggregateRequest.read_preference:type_name -> mooring.v1.ReadPreference
+	39,  // 53: mooring.v1.StreamAggregateRequest.read_concern:type_name -> mooring.v1.ReadConcern
+	41,  // 54: mooring.v1.StreamAggregateRequest.write_concern:type_name -> mooring.v1.WriteConcern
+	36,  // 55: mooring.v1.StreamAggregateRequest.collation:type_name -> mooring.v1.Document
+	36,  // 56: mooring.v1.StreamAggregateRequest.let:type_name -> mooring.v1.Document
+	40,  // 57: mooring.v1.StreamAggregateRequest.hint:type_name -> mooring.v1.Hint
+	36,  // 58: mooring.v1.StreamAggregateRequest.pipeline:type_name -> mooring.v1.Document
+	36,  // 59: mooring.v1.StreamAggregateResponse.documents:type_name -> mooring.v1.Document
+	36,  // 60: mooring.v1.DistinctRequest.options:type_name -> mooring.v1.Document
+	37,  // 61: mooring.v1.DistinctRequest.comment:type_name -> mooring.v1.Value
+	38,  // 62: mooring.v1.DistinctRequest.read_preference:type_name -> mooring.v1.ReadPreference
+	39,  // 63: mooring.v1.DistinctRequest.read_concern:type_name -> mooring.v1.ReadConcern
+	36,  // 64: mooring.v1.DistinctRequest.collation:type_name -> mooring.v1.Document
+	40,  // 65: mooring.v1.DistinctRequest.hint:type_name -> mooring.v1.Hint
+	36,  // 66: mooring.v1.DistinctRequest.filter:type_name -> mooring.v1.Document
+	37,  // 67: mooring.v1.DistinctResponse.values:type_name -> mooring.v1.Value
+	36,  // 68: mooring.v1.CountDocumentsRequest.options:type_name -> mooring.v1.Document
+	37,  // 69: mooring.v1.CountDocumentsRequest.comment:type_name -> mooring.v1.Value
+	38,  // 70: mooring.v1.CountDocumentsRequest.read_preference:type_name -> mooring.v1.ReadPreference
+	39,  // 71: mooring.v1.CountDocumentsRequest.read_concern:type_name -> mooring.v1.ReadConcern
+	36,  // 72: mooring.v1.CountDocumentsRequest.collation:type_name -> mooring.v1.Document
+	40,  // 73: mooring.v1.CountDocumentsRequest.hint:type_name -> mooring.v1.Hint
+	36,  // 74: mooring.v1.CountDocumentsRequest.filter:type_name -> mooring.v1.Document
+	36,  // 75: mooring.v1.EstimatedDocumentCountRequest.options:type_name -> mooring.v1.Document
+	37,  // 76: mooring.v1.EstimatedDocumentCountRequest.comment:type_name -> mooring.v1.Value
+	38,  // 77: mooring.v1.EstimatedDocumentCountRequest.read_preference:type_name -> mooring.v1.ReadPreference
+	39,  // 78: mooring.v1.EstimatedDocumentCountRequest.read_concern:type_name -> mooring.v1.ReadConcern
+	36,  // 79: mooring.v1.InsertOneRequest.options:type_name -> mooring.v1.Document
+	37,  // 80: mooring.v1.InsertOneRequest.comment:type_name -> mooring.v1.Value
+	41,  // 81: mooring.v1.InsertOneRequest.write_concern:type_name -> mooring.v1.WriteConcern
+	36,  // 82: mooring.v1.InsertOneRequest.document:type_name -> mooring.v1.Document
+	37,  // 83: mooring.v1.InsertOneResponse.inserted_id:type_name -> mooring.v1.Value
+	42,  // 84: mooring.v1.InsertOneResponse.write_concern_error:type_name -> mooring.v1.WriteConcernError
+	36,  // 85: mooring.v1.InsertManyRequest.options:type_name -> mooring.v1.Document
+	37,  // 86: mooring.v1.InsertManyRequest.comment:type_name -> mooring.v1.Value
+	41,  // 87: mooring.v1.InsertManyRequest.write_concern:type_name -> mooring.v1.WriteConcern
+	36,  // 88: mooring.v1.InsertManyRequest.documents:type_name -> mooring.v1.Document
+	42,  // 89: mooring.v1.InsertManyResponse.write_concern_error:type_name -> mooring.v1.WriteConcernError
+	43,  // 90: mooring.v1.InsertManyResponse.inserted_ids:type_name -> mooring.v1.InsertedId
+	44,  // 91: mooring.v1.InsertManyResponse.write_errors:type_name -> mooring.v1.WriteError
+	36,  // 92: mooring.v1.UpdateOneRequest.options:type_name -> mooring.v1.Document
+	37,  // 93: mooring.v1.UpdateOneRequest.comment:type_name -> mooring.v1.Value
+	41,  // 94: mooring.v1.UpdateOneRequest.write_concern:type_name -> mooring.v1.WriteConcern
+	36,  // 95: mooring.v1.UpdateOneRequest.collation:type_name -> mooring.v1.Document
+	36,  // 96: mooring.v1.UpdateOneRequest.let:type_name -> mooring.v1.Document
+	40,  // 97: mooring.v1.UpdateOneRequest.hint:type_name -> mooring.v1.Hint
+	36,  // 98: mooring.v1.UpdateOneRequest.filter:type_name -> mooring.v1.Document
+	36,  // 99: mooring.v1.UpdateOneRequest.sort:type_name -> mooring.v1.Document
+	45,  // 100: mooring.v1.UpdateOneRequest.update:type_name -> mooring.v1.Update
+	36,  // 101: mooring.v1.UpdateOneRequest.array_filters:type_name -> mooring.v1.Document
+	42,  // 102: mooring.v1.UpdateOneResponse.write_concern_error:type_name -> mooring.v1.WriteConcernError
+	37,  // 103: mooring.v1.UpdateOneResponse.upserted_id:type_name -> mooring.v1.Value
+	36,  // 104: mooring.v1.UpdateManyRequest.options:type_name -> mooring.v1.Document
+	37,  // 105: mooring.v1.UpdateManyRequest.comment:type_name -> mooring.v1.Value
+	41,  // 106: mooring.v1.UpdateManyRequest.write_concern:type_name -> mooring.v1.WriteConcern
+	36,  // 107: mooring.v1.UpdateManyRequest.collation:type_name -> mooring.v1.Document
+	36,  // 108: mooring.v1.UpdateManyRequest.let:type_name -> mooring.v1.Document
+	40,  // 109: mooring.v1.UpdateManyRequest.hint:type_name -> mooring.v1.Hint
+	36,  // 110: mooring.v1.UpdateManyRequest.filter:type_name -> mooring.v1.Document
+	45,  // 111: mooring.v1.UpdateManyRequest.update:type_name -> mooring.v1.Update
+	36,  // 112: mooring.v1.UpdateManyRequest.array_filters:type_name -> mooring.v1.Document
+	42,  // 113: mooring.v1.UpdateManyResponse.write_concern_error:type_name -> mooring.v1.WriteConcernError
+	37,  // 114: mooring.v1.UpdateManyResponse.upserted_id:type_name -> mooring.v1.Value
+	36,  // 115: mooring.v1.ReplaceOneRequest.options:type_name -> mooring.v1.Document
+	37,  // 116: mooring.v1.ReplaceOneRequest.comment:type_name -> mooring.v1.Value
+	41,  // 117: mooring.v1.ReplaceOneRequest.write_concern:type_name -> mooring.v1.WriteConcern
+	36,  // 118: mooring.v1.ReplaceOneRequest.collation:type_name -> mooring.v1.Document
+	36,  // 119: mooring.v1.ReplaceOneRequest.let:type_name -> mooring.v1.Document
+	40,  // 120: mooring.v1.ReplaceOneRequest.hint:type_name -> mooring.v1.Hint
+	36,  // 121: mooring.v1.ReplaceOneRequest.filter:type_name -> mooring.v1.Document
+	36,  // 122: mooring.v1.ReplaceOneRequest.sort:type_name -> mooring.v1.Document
+	36,  // 123: mooring.v1.ReplaceOneRequest.replacement:type_name -> mooring.v1.Document
+	42,  // 124: mooring.v1.ReplaceOneResponse.write_concern_error:type_name -> mooring.v1.WriteConcernError
+	37,  // 125: mooring.v1.ReplaceOneResponse.upserted_id:type_name -> mooring.v1.Value
+	36,  // 126: mooring.v1.DeleteOneRequest.options:type_name -> mooring.v1.Document
+	37,  // 127: mooring.v1.DeleteOneRequest.comment:type_name -> mooring.v1.Value
+	41,  // 128: mooring.v1.DeleteOneRequest.write_concern:type_name -> mooring.v1.WriteConcern
+	36,  // 129: mooring.v1.DeleteOneRequest.collation:type_name -> mooring.v1.Document
+	36,  // 130: mooring.v1.DeleteOneRequest.let:type_name -> mooring.v1.Document
+	40,  // 131: mooring.v1.DeleteOneRequest.hint:type_name -> mooring.v1.Hint
+	36,  // 132: mooring.v1.DeleteOneRequest.filter:type_name -> mooring.v1.Document
+	42,  // 133: mooring.v1.DeleteOneResponse.write_concern_error:type_name -> mooring.v1.WriteConcernError
+	36,  // 134: mooring.v1.DeleteManyRequest.options:type_name -> mooring.v1.Document
+	37,  // 135: mooring.v1.DeleteManyRequest.comment:type_name -> mooring.v1.Value
+	41,  // 136: mooring.v1.DeleteManyRequest.write_concern:type_name -> mooring.v1.WriteConcern
+	36,  // 137: mooring.v1.DeleteManyRequest.collation:type_name -> mooring.v1.Document
+	36,  // 138: mooring.v1.DeleteManyRequest.let:type_name -> mooring.v1.Document
+	40,  // 139: mooring.v1.DeleteManyRequest.hint:type_name -> mooring.v1.Hint
+	36,  // 140: mooring.v1.DeleteManyRequest.filter:type_name -> mooring.v1.Document
+	42,  // 141: mooring.v1.DeleteManyResponse.write_concern_error:type_name -> mooring.v1.WriteConcernError
+	36,  // 142: mooring.v1.FindOneAndUpdateRequest.options:type_name -> mooring.v1.Document
+	37,  // 143: mooring.v1.FindOneAndUpdateRequest.comment:type_name -> mooring.v1.Value
+	41,  // 144: mooring.v1.FindOneAndUpdateRequest.write_concern:type_name -> mooring.v1.WriteConcern
+	36,  // 145: mooring.v1.FindOneAndUpdateRequest.collation:type_name -> mooring.v1.Document
+	36,  // 146: mooring.v1.FindOneAndUpdateRequest.let:type_name -> mooring.v1.Document
+	40,  // 147: mooring.v1.FindOneAndUpdateRequest.hint:type_name -> mooring.v1.Hint
+	36,  // 148: mooring.v1.FindOneAndUpdateRequest.filter:type_name -> mooring.v1.Document
+	36,  // 149: mooring.v1.FindOneAndUpdateRequest.projection:type_name -> mooring.v1.Document
+	36,  // 150: mooring.v1.FindOneAndUpdateRequest.sort:type_name -> mooring.v1.Document
+	45,  // 151: mooring.v1.FindOneAndUpdateRequest.update:type_name -> mooring.v1.Update
+	36,  // 152: mooring.v1.FindOneAndUpdateRequest.array_filters:type_name -> mooring.v1.Document
+	36,  // 153: mooring.v1.FindOneAndUpdateResponse.document:type_name -> mooring.v1.Document
+	42,  // 154: mooring.v1.FindOneAndUpdateResponse.write_concern_error:type_name -> mooring.v1.WriteConcernError
+	36,  // 155: mooring.v1.FindOneAndReplaceRequest.options:type_name -> mooring.v1.Document
+	37,  // 156: mooring.v1.FindOneAndReplaceRequest.comment:type_name -> mooring.v1.Value
+	41,  // 157: mooring.v1.FindOneAndReplaceRequest.write_concern:type_name -> mooring.v1.WriteConcern
+	36,  // 158: mooring.v1.FindOneAndReplaceRequest.collation:type_name -> mooring.v1.Document
+	36,  // 159: mooring.v1.FindOneAndReplaceRequest.let:type_name -> mooring.v1.Document
+	40,  // 160: mooring.v1.FindOneAndReplaceRequest.hint:type_name -> mooring.v1.Hint
+	36,  // 161: mooring.v1.FindOneAndReplaceRequest.filter:type_name -> mooring.v1.Document
+	36,  // 162: mooring.v1.FindOneAndReplaceRequest.projection:type_name -> mooring.v1.Document
+	36,  // 163: mooring.v1.FindOneAndReplaceRequest.sort:type_name -> mooring.v1.Document
+	36,  // 164: mooring.v1.FindOneAndReplaceRequest.replacement:type_name -> mooring.v1.Document
+	36,  // 165: mooring.v1.FindOneAndReplaceResponse.document:type_name -> mooring.v1.Document
+	42,  // 166: mooring.v1.FindOneAndReplaceResponse.write_concern_error:type_name -> mooring.v1.WriteConcernError
+	36,  // 167: mooring.v1.FindOneAndDeleteRequest.options:type_name -> mooring.v1.Document
+	37,  // 168: mooring.v1.FindOneAndDeleteRequest.comment:type_name -> mooring.v1.Value
+	41,  // 169: mooring.v1.FindOneAndDeleteRequest.write_concern:type_name -> mooring.v1.WriteConcern
+	36,  // 170: mooring.v1.FindOneAndDeleteRequest.collation:type_name -> mooring.v1.Document
+	36,  // 171: mooring.v1.FindOneAndDeleteRequest.let:type_name -> mooring.v1.Document
+	40,  // 172: mooring.v1.FindOneAndDeleteRequest.hint:type_name -> mooring.v1.Hint
+	36,  // 173: mooring.v1.FindOneAndDeleteRequest.filter:type_name -> mooring.v1.Document
+	36,  // 174: mooring.v1.FindOneAndDeleteRequest.projection:type_name -> mooring.v1.Document
+	36,  // 175: mooring.v1.FindOneAndDeleteRequest.sort:type_name -> mooring.v1.Document
+	36,  // 176: mooring.v1.FindOneAndDeleteResponse.document:type_name -> mooring.v1.Document
+	42,  // 177: mooring.v1.FindOneAndDeleteResponse.write_concern_error:type_name -> mooring.v1.WriteConcernError
+	0,   // 178: mooring.v1.DocumentService.FindOne:input_type -> mooring.v1.FindOneRequest
+	2,   // 179: mooring.v1.DocumentService.Find:input_type -> mooring.v1.FindRequest
+	4,   // 180: mooring.v1.DocumentService.StreamFind:input_type -> mooring.v1.StreamFindRequest
+	6,   // 181: mooring.v1.DocumentService.Aggregate:input_type -> mooring.v1.AggregateRequest
+	8,   // 182: mooring.v1.DocumentService.StreamAggregate:input_type -> mooring.v1.StreamAggregateRequest
+	10,  // 183: mooring.v1.DocumentService.Distinct:input_type -> mooring.v1.DistinctRequest
+	12,  // 184: mooring.v1.DocumentService.CountDocuments:input_type -> mooring.v1.CountDocumentsRequest
+	14,  // 185: mooring.v1.DocumentService.EstimatedDocumentCount:input_type -> mooring.v1.EstimatedDocumentCountRequest
+	16,  // 186: mooring.v1.DocumentService.InsertOne:input_type -> mooring.v1.InsertOneRequest
+	18,  // 187: mooring.v1.DocumentService.InsertMany:input_type -> mooring.v1.InsertManyRequest
+	20,  // 188: mooring.v1.DocumentService.UpdateOne:input_type -> mooring.v1.UpdateOneRequest
+	22,  // 189: mooring.v1.DocumentService.UpdateMany:input_type -> mooring.v1.UpdateManyRequest
+	24,  // 190: mooring.v1.DocumentService.ReplaceOne:input_type -> mooring.v1.ReplaceOneRequest
+	26,  // 191: mooring.v1.DocumentService.DeleteOne:input_type -> mooring.v1.DeleteOneRequest
+	28,  // 192: mooring.v1.DocumentService.DeleteMany:input_type -> mooring.v1.DeleteManyRequest
+	30,  // 193: mooring.v1.DocumentService.FindOneAndUpdate:input_type -> mooring.v1.FindOneAndUpdateRequest
+	32,  // 194: mooring.v1.DocumentService.FindOneAndReplace:input_type -> mooring.v1.FindOneAndReplaceRequest
+	34,  // 195: mooring.v1.DocumentService.FindOneAndDelete:input_type -> mooring.v1.FindOneAndDeleteRequest
+	1,   // 196: mooring.v1.DocumentService.FindOne:output_type -> mooring.v1.FindOneResponse
+	3,   // 197: mooring.v1.DocumentService.Find:output_type -> mooring.v1.FindResponse
+	5,   // 198: mooring.v1.DocumentService.StreamFind:output_type -> mooring.v1.StreamFindResponse
+	7,   // 199: mooring.v1.DocumentService.Aggregate:output_type -> mooring.v1.AggregateResponse
+	9,   // 200: mooring.v1.DocumentService.StreamAggregate:output_type -> mooring.v1.StreamAggregateResponse
+	11,  // 201: mooring.v1.DocumentService.Distinct:output_type -> mooring.v1.DistinctResponse
+	13,  // 202: mooring.v1.DocumentService.CountDocuments:output_type -> mooring.v1.CountDocumentsResponse
+	15,  // 203: mooring.v1.DocumentService.EstimatedDocumentCount:output_type -> mooring.v1.EstimatedDocumentCountResponse
+	17,  // 204: mooring.v1.DocumentService.InsertOne:output_type -> mooring.v1.InsertOneResponse
+	19,  // 205: mooring.v1.DocumentService.InsertMany:output_type -> mooring.v1.InsertManyResponse
+	21,  // 206: mooring.v1.DocumentService.UpdateOne:output_type -> mooring.v1.UpdateOneResponse
+	23,  // 207: mooring.v1.DocumentService.UpdateMany:output_type -> mooring.v1.UpdateManyResponse
+	25,  // 208: mooring.v1.DocumentService.ReplaceOne:output_type -> mooring.v1.ReplaceOneResponse
+	27,  // 209: mooring.v1.DocumentService.DeleteOne:output_type -> mooring.v1.DeleteOneResponse
+	29,  // 210: mooring.v1.DocumentService.DeleteMany:output_type -> mooring.v1.DeleteManyResponse
+	31,  // 211: mooring.v1.DocumentService.FindOneAndUpdate:output_type -> mooring.v1.FindOneAndUpdateResponse
+	33,  // 212: mooring.v1.DocumentService.FindOneAndReplace:output_type -> mooring.v1.FindOneAndReplaceResponse
+	35,  // 213: mooring.v1.DocumentService.FindOneAndDelete:output_type -> mooring.v1.FindOneAndDeleteResponse
+	196, // [196:214] is the sub-list for method output_type
+	178, // [178:196] is the sub-list for method input_type
+	178, // [178:178] is the sub-list for extension type_name
+	178, // [178:178] is the sub-list for extension extendee
+	0,   // [0:178] is the sub-list for field type_name
 }
 
 func init() { file_mooring_v1_document_service_proto_init() }
