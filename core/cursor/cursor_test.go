@@ -546,9 +546,9 @@ func TestFirst(t *testing.T) {
 		{`{"cursor":{"id":0,"ns":"a.b","firstBatch":[{"a":1},{"a":2}]},"ok":1}`, `{"a":1}`},
 		{`{"cursor":{"id":0,"ns":"a.b","firstBatch":[]},"ok":1}`, ``},
 	} {
-		got, found, err := cursor.First(operation.Result{Server: "a:27017", Reply: doc(t, row.reply)})
-		if err != nil || found != (row.want != "") || found && text(t, got) != row.want {
-			t.Errorf("First(%s) = %v, %v, %v; want %q", row.reply, got, found, err, row.want)
+		got, err := cursor.First(&operation.Result{Server: "a:27017", Reply: doc(t, row.reply)})
+		if err != nil || (got != nil) != (row.want != "") || got != nil && text(t, got) != row.want {
+			t.Errorf("first(%s) = %v, %v; want %q", row.reply, got, err, row.want)
 		}
 	}
 }

@@ -118,97 +118,24 @@ func TestExpired(t *testing.T) {
 	}
 }
 
-// RunOn: what the connection sees of a caller that goes away while the server works for 20 seconds.
-func TestRunOn(t *testing.T) {
-	drained := errors.New("shutting down")
-	tests := []struct {
-		name     string
-		runOn    bool
-		deadline time.Duration // of the caller; 0: none
-		goes     time.Duration // when the caller goes; 0: it stays
-		cause    error         // why; nil: context.Canceled
-		want     time.Duration // when the exchange's context ends; 0: it does not
-		err      error         // its Err
-		of       error         // its cause is this
-	}{
-		{name: "stays", runOn: true},
-		{name: "not asked for", goes: time.Second, want: time.Second, err: context.Canceled, of: context.Canceled},
-		{name: "goes", runOn: true, goes: time.Second},
-		{name: "goes, with the deadline later", runOn: true, deadline: time.Hour, goes: time.Second},
-		{
-			name: "goes before its deadline", runOn: true, deadline: 5 * time.Second, goes: time.Second,
-			want: 5 * time.Second, err: context.DeadlineExceeded, of: context.DeadlineExceeded,
-		},
-		{
-			name: "its deadline", runOn: true, deadline: 5 * time.Second,
-			want: 5 * time.Second, err: context.DeadlineExceeded, of: context.DeadlineExceeded,
-		},
-		{name: "another cause", runOn: true, goes: time.Second, cause: drained, want: time.Second, err: context.Canceled, of: drained},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				ctx := t.Context()
-				if tt.deadline > 0 {
-					var cancel context.CancelFunc
-					ctx, cancel = context.WithTimeout(ctx, tt.deadline)
-					defer cancel()
-				}
-				ctx, leave := context.WithCancelCause(ctx)
-				defer leave(nil)
-				if tt.goes > 0 {
-					time.AfterFunc(tt.goes, func() { leave(tt.cause) })
-				}
-				began := time.Now()
-				f := &fake{before: func(ctx context.Context) {
-					if at, ok := ctx.Deadline(); ok != (tt.deadline > 0) || ok && !at.Equal(began.Add(tt.deadline)) {
-						t.Errorf("Deadline() = %v, %v, want the caller's", at, ok)
-					}
-					if ctx.Err() != nil {
-						t.Errorf("Err() = %v at the start", ctx.Err())
-					}
-					select {
-					case <-ctx.Done():
-					case <-time.After(20 * time.Second):
-					}
-					if took := time.Since(began); tt.want != 0 && took != tt.want || tt.want == 0 && ctx.Err() != nil {
-						t.Errorf("ended after %v with %v, want %v", took, ctx.Err(), tt.want)
-					}
-					if !errors.Is(ctx.Err(), tt.err) || !errors.Is(context.Cause(ctx), tt.of) {
-						t.Errorf("Err() = %v, Cause() = %v, want %v and %v", ctx.Err(), context.Cause(ctx), tt.err, tt.of)
-					}
-				}}
-				r := operation.Runner{Deployment: f}
-				_, _ = r.Run(ctx, &operation.Operation{Database: "db", Command: command{}, RunOn: tt.runOn})
-				if len(f.sent) != 1 {
-					t.Errorf("%d messages were sent", len(f.sent))
-				}
-			})
-		})
-	}
-	t.Run("the limit", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			ctx, leave := context.WithCancel(t.Context())
-			time.AfterFunc(time.Second, leave)
-			began := time.Now()
-			f := &fake{before: func(ctx context.Context) {
-				<-ctx.Done()
-				if took := time.Since(began); took != time.Second+operation.RunOnLimit || !errors.Is(ctx.Err(), context.Canceled) {
-					t.Errorf("ended after %v with %v, want %v later", took, ctx.Err(), operation.RunOnLimit)
-				}
-			}}
-			_, _ = (&operation.Runner{Deployment: f}).Run(ctx, &operation.Operation{Database: "db", Command: command{}, RunOn: true})
-		})
-	})
-	t.Run("a context without an end", func(t *testing.T) {
-		want := context.Background()
+// A context that never ends is the exchange's own, and so is that of an operation that does not run on.
+func TestRunOnNeedsNothing(t *testing.T) {
+	ending, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	for _, tt := range []struct {
+		ctx   context.Context //nolint:containedctx // of one call
+		runOn bool
+	}{{context.Background(), true}, {ending, false}} { //nolint:usetesting // one without an end
 		f := &fake{before: func(got context.Context) {
-			if got != want {
+			if got != tt.ctx {
 				t.Errorf("the exchange has the context %v", got)
 			}
 		}}
-		_, _ = (&operation.Runner{Deployment: f}).Run(want, &operation.Operation{Database: "db", Command: command{}, RunOn: true})
-	})
+		op := operation.Operation{Database: "db", Command: command{}, RunOn: tt.runOn}
+		if _, err := (&operation.Runner{Deployment: f}).Run(tt.ctx, &op); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // A reply that cannot be read leaves it open what a write did.
