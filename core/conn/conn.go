@@ -11,6 +11,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"os"
 	"sync/atomic"
 	"time"
 
@@ -30,10 +31,6 @@ const DefaultConnectTimeout = 10 * time.Second
 
 // readBuffer is what one read from the socket may bring in; a small reply then costs one system call.
 const readBuffer = 8 << 10
-
-// checkAfter is how long a connection may be unused before a request first looks whether the server still holds it. An
-// error is then known to have done nothing on the server.
-const checkAfter = time.Second
 
 // Config says how connections are made. The zero value makes plain TCP connections.
 type Config struct {
@@ -107,7 +104,7 @@ type Conn struct {
 	addr       address.Address
 	id         uint64
 	nc         net.Conn // what is spoken over: the transport, or TLS on it
-	transport  net.Conn
+	transport  *socket
 	reader     *bufio.Reader
 	packer     packer
 	timeout    time.Duration // of the socket
@@ -120,10 +117,9 @@ type Conn struct {
 	query      bool              // the server is too old for OP_MSG
 	watcher    *ctxwatch.Watcher // of the request's context; calls c.unblock
 
-	lastUse   time.Time // when the last reply had come
-	requestID int32     // of the last request
-	answered  int32     // of the last request that had a reply; requests between the two wanted none
-	follows   int32     // the last reply's, where it announced another one: then nothing may be sent. Else 0
+	requestID int32 // of the last request
+	answered  int32 // of the last request that had a reply; requests between the two wanted none
+	follows   int32 // the last reply's, where it announced another one: then nothing may be sent. Else 0
 
 	broken atomic.Pointer[breakage]
 }
@@ -229,14 +225,44 @@ func (c *Conn) check(ctx context.Context, msg []byte) error {
 	if len(msg) > c.maxRequest {
 		return &TooLargeError{c.addr, len(msg), c.maxRequest}
 	}
-	if time.Since(c.lastUse) > checkAfter && isGone(c.transport) {
-		return c.fail(ctx, "write", false, errGone)
+	if err := c.checkUnused(); err != nil {
+		return c.fail(ctx, "write", false, err)
 	}
 	return nil
 }
 
-// errGone is a connection that the server closed while it was not used.
-var errGone = errors.New("the server has closed the connection")
+var (
+	// errGone is the end of a connection that the server closed while it was not used.
+	errGone = errors.New("the server has closed the connection")
+	// errUnread is the end of a connection on which bytes lie that nothing asked for: the next request
+	// would get them for its reply.
+	errUnread = &wire.FormatError{Problem: "bytes from the server that are no reply to any request"}
+)
+
+// checkUnused returns an error if something has arrived since the last reply. The next request has not
+// been sent then, so it is known to have done nothing on the server. After requests that wanted no
+// reply only the end of the connection counts, since some servers reply to them.
+func (c *Conn) checkUnused() error {
+	if c.answered != c.requestID {
+		if c.transport.arrival() == arrivedEnd {
+			return errGone
+		}
+		return nil
+	}
+	c.transport.dry = true
+	_, err := c.reader.Peek(1) // through TLS, if there is, whose own messages may have arrived
+	c.transport.dry = false
+	switch {
+	case err == nil:
+		return errUnread
+	case !errors.Is(err, os.ErrDeadlineExceeded):
+		return errGone
+	}
+	if !c.Alive() {
+		c.unblock() // the deadline of an Interrupt may have been taken off
+	}
+	return nil
+}
 
 // request is one that is under way, interrupted if its context ends.
 type request struct {
@@ -297,7 +323,7 @@ func (c *Conn) readReply(ctx context.Context) (bson.Raw, error) {
 		if err != nil {
 			return nil, c.fail(ctx, "read", true, err)
 		}
-		c.answered, c.lastUse = c.requestID, time.Now()
+		c.answered = c.requestID
 		return body, nil
 	}
 }
@@ -369,7 +395,7 @@ func (c *Conn) fail(ctx context.Context, op string, sent bool, err error) error 
 	return &mongoerr.NetworkError{Address: c.addr, Op: op, Sent: sent, Err: err}
 }
 
-func newConn(addr address.Address, cfg Config, transport, nc net.Conn) *Conn {
+func newConn(addr address.Address, cfg Config, transport *socket, nc net.Conn) *Conn {
 	c := &Conn{
 		addr: addr, id: cfg.ID, nc: nc, transport: transport, api: cfg.ServerAPI,
 		reader:     bufio.NewReaderSize(nc, readBuffer),

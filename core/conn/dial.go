@@ -26,10 +26,11 @@ func Dial(ctx context.Context, addr address.Address, cfg Config) (*Conn, error) 
 		ctx, cancel = context.WithTimeoutCause(ctx, timeout, connectTimeout(timeout))
 		defer cancel()
 	}
-	transport, err := openTransport(ctx, addr, cfg)
+	opened, err := openTransport(ctx, addr, cfg)
 	if err != nil {
 		return nil, dialError(ctx, addr, "dial", err)
 	}
+	transport := newSocket(opened)
 	nc, err := encrypt(ctx, addr, cfg, transport)
 	if err != nil {
 		_ = transport.Close()

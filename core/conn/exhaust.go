@@ -72,7 +72,7 @@ func (c *Conn) readStreamed(ctx context.Context) (bson.Raw, error) {
 	if msg.Flags&wire.MoreToCome != 0 {
 		c.follows = h.RequestID
 	}
-	c.answered, c.lastUse = c.requestID, time.Now()
+	c.answered = c.requestID
 	return msg.Body, nil
 }
 

@@ -2,8 +2,8 @@ package conn
 
 import "time"
 
-// Age makes c as if it had not been used for d, and the deadline of its last use were over.
-func Age(c *Conn, d time.Duration) {
-	c.lastUse = c.lastUse.Add(-d)
-	_ = c.nc.SetDeadline(time.Unix(1, 0))
-}
+// Expire makes c as if the deadline of its last use were over.
+func Expire(c *Conn) { _ = c.nc.SetDeadline(time.Unix(1, 0)) }
+
+// HasArrived reports whether something lies on c's socket.
+func HasArrived(c *Conn) bool { return c.transport.arrival() == arrivedBytes }

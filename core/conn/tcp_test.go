@@ -2,13 +2,17 @@ package conn_test
 
 import (
 	"errors"
+	"fmt"
 	"runtime"
 	"testing"
 	"time"
 
 	"github.com/mooringdb/mooring/core/address"
 	"github.com/mooringdb/mooring/core/conn"
+	"github.com/mooringdb/mooring/core/connstring"
 	"github.com/mooringdb/mooring/core/mongoerr"
+	"github.com/mooringdb/mooring/core/wire"
+	"github.com/mooringdb/mooring/internal/certtest"
 	"github.com/mooringdb/mooring/internal/mongotest"
 )
 
@@ -37,7 +41,7 @@ func TestServerGoneWhileIdle(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	conn.Age(c, time.Minute)
+	conn.Expire(c)
 	if _, err := c.RoundTrip(t.Context(), message("ping", 0)); err != nil {
 		t.Fatalf("RoundTrip on an old connection = %v", err)
 	}
@@ -45,10 +49,63 @@ func TestServerGoneWhileIdle(t *testing.T) {
 	for s.OpenConnections() > 0 { // the server's goroutine has to notice
 		runtime.Gosched()
 	}
-	conn.Age(c, time.Minute)
+	conn.Expire(c)
 	_, err = c.RoundTrip(t.Context(), message("ping", 0))
 	if netErr, ok := errors.AsType[*mongoerr.NetworkError](err); !ok || netErr.Sent || c.Alive() {
 		t.Errorf("RoundTrip on a connection that the server closed = %v, want a network error with nothing sent", err)
+	}
+}
+
+// TestUnreadBytes checks that bytes which nothing asked for are noticed before the next request is written: those that came
+// with the last reply, and those that came later, in the clear and inside TLS.
+func TestUnreadBytes(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("cannot be seen there")
+	}
+	ca := certtest.Authority(t, certtest.ECDSA)
+	for _, encrypted := range []bool{false, true} {
+		for _, later := range []bool{false, true} {
+			t.Run(fmt.Sprintf("TLS %v, later %v", encrypted, later), func(t *testing.T) {
+				s := mongotest.NewTCPServer(t, nil)
+				var cfg conn.Config
+				if encrypted {
+					s.UseTLS(presents(ca.Issue(t, "127.0.0.1")))
+					cfg = useTLS(t, connstring.TLS{CAFile: caFile(t, ca)})
+				}
+				cfg.SocketTimeout = time.Minute
+				goOn := make(chan struct{})
+				s.Handle("ping", func(cmd *mongotest.Command) mongotest.Reply {
+					reply := wire.Append(nil, wire.Header{ResponseTo: cmd.RequestID}, &wire.Msg{Body: answer(1)})
+					if later {
+						return mongotest.Garbage(reply).Then(goOn, mongotest.Garbage(reply))
+					}
+					return mongotest.Garbage(append(reply, reply...))
+				})
+				c, err := conn.Dial(t.Context(), s.Address(), cfg)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { _ = c.Close() })
+				if _, err := c.RoundTrip(t.Context(), message("ping", 0)); err != nil {
+					t.Fatal(err)
+				}
+				if later {
+					close(goOn)
+					for !conn.HasArrived(c) {
+						runtime.Gosched()
+					}
+				}
+				conn.Expire(c)
+				_, err = c.RoundTrip(t.Context(), message("ping", 0))
+				netErr, ok := errors.AsType[*mongoerr.NetworkError](err)
+				if !ok || netErr.Sent || !mongoerr.IsMalformed(err) || c.Alive() {
+					t.Errorf("RoundTrip() = %v, want a network error about the unread bytes with nothing sent", err)
+				}
+				if n := len(s.Commands("ping")); n != 1 {
+					t.Errorf("the server got %d requests, want 1", n)
+				}
+			})
+		}
 	}
 }
 

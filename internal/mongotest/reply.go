@@ -105,6 +105,19 @@ func (r Reply) After(d time.Duration) Reply {
 	return r
 }
 
+// Then does next as well, after wait is closed.
+func (r Reply) Then(wait <-chan struct{}, next Reply) Reply {
+	first := r.act
+	r.act = func(nc net.Conn, cmd *Command) bool {
+		if !first(nc, cmd) {
+			return false
+		}
+		<-wait
+		return next.act(nc, cmd)
+	}
+	return r
+}
+
 // Always is the handler that does the same each time.
 func Always(r Reply) Handler { return func(*Command) Reply { return r } }
 

@@ -1,0 +1,21 @@
+//go:build unix
+
+package conn
+
+import "syscall"
+
+// canPeek says that peek works.
+const canPeek = true
+
+// peek returns what lies on a socket, which Go keeps non-blocking, and takes nothing.
+func peek(fd uintptr) arrival {
+	var b [1]byte
+	n, _, err := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK)
+	switch {
+	case err == syscall.EAGAIN || err == syscall.EINTR: //nolint:errorlint // errnos
+		return arrivedNothing
+	case n == 0 || err != nil:
+		return arrivedEnd
+	}
+	return arrivedBytes
+}
