@@ -42,6 +42,7 @@ var known = []struct {
 	{what: "accepted", ours: text(`option authMechanism: it is none of`), theirs: none, reason: "the official driver takes an empty one for none"},
 	{what: "accepted", ours: text(`authentication needs a password`), theirs: none, reason: "a user without a password cannot log in by SCRAM"},
 	{what: "accepted", ours: text(`MONGODB-X509 takes no password`), theirs: none, reason: "the official driver does not mind an empty one"},
+	{what: "accepted", ours: text(`MONGODB-AWS takes no user name`), theirs: none, reason: "since 2026 credentials come from the environment only (AU-101)"},
 	{what: "accepted", ours: text(`option authMechanismProperties`), theirs: none, reason: "the official driver looks at them when it authenticates"},
 
 	// Both accept, and read something else.

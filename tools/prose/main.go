@@ -1,0 +1,202 @@
+// Command prose checks what a linter does not: lines that end after column 100, and doc comments that
+// do not begin with the name and a verb.
+//
+//	go run ./tools/prose core/wire docs     # prints each finding, fails if there is one
+//	go run ./tools/prose -count core/...    # prints a table of packages, never fails
+//
+// A column is a character; a tab counts for four. Exempt are generated files, testdata, lines with a URL,
+// tables in Markdown, and in tests everything but comments.
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+const columns = 100
+
+func main() {
+	count := flag.Bool("count", false, "print a table of packages instead of the findings")
+	flag.Parse()
+	failed, err := run(os.Stdout, *count, flag.Args())
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "prose:", err)
+		os.Exit(2)
+	}
+	if failed {
+		os.Exit(1)
+	}
+}
+
+// tally counts what was found in one folder.
+type tally struct{ documented, unlike, long int }
+
+func run(out io.Writer, count bool, roots []string) (failed bool, err error) {
+	tallies := map[string]tally{}
+	for _, root := range roots {
+		files, err := list(root)
+		if err != nil {
+			return false, err
+		}
+		for _, path := range files {
+			source, err := os.ReadFile(path)
+			if err != nil {
+				return false, err
+			}
+			findings, t, err := check(path, source)
+			if err != nil {
+				return false, err
+			}
+			sum := tallies[filepath.Dir(path)]
+			sum.documented += t.documented
+			sum.unlike += t.unlike
+			sum.long += t.long
+			tallies[filepath.Dir(path)] = sum
+			for _, f := range findings {
+				if !count {
+					failed = true
+					fmt.Fprintln(out, f)
+				}
+			}
+		}
+	}
+	if count {
+		table(out, tallies)
+	}
+	return failed, nil
+}
+
+func table(out io.Writer, tallies map[string]tally) {
+	var names []string
+	var sum tally
+	for name, t := range tallies {
+		names = append(names, name)
+		sum = tally{sum.documented + t.documented, sum.unlike + t.unlike, sum.long + t.long}
+	}
+	slices.Sort(names)
+	fmt.Fprintln(out, "documented  not name and verb  lines over 100")
+	for _, name := range names {
+		t := tallies[name]
+		fmt.Fprintf(out, "%10d  %17d  %14d  %s\n", t.documented, t.unlike, t.long, name)
+	}
+	fmt.Fprintf(out, "%10d  %17d  %14d  all\n", sum.documented, sum.unlike, sum.long)
+}
+
+// list returns the Go and Markdown files of a root: a file, a folder, or with /... all below it.
+func list(root string) ([]string, error) {
+	dir, deep := strings.CutSuffix(root, "/...")
+	var files []string
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && path != dir && (!deep || d.Name() == "testdata" || d.Name() == "node_modules"):
+			return filepath.SkipDir
+		case !d.IsDir() && (strings.HasSuffix(path, ".go") || strings.HasSuffix(path, ".md")):
+			files = append(files, filepath.Clean(path))
+		}
+		return nil
+	})
+	return files, err
+}
+
+// check returns the findings of one file, in the form that editors know, and counts them.
+func check(path string, source []byte) (findings []string, t tally, err error) {
+	if !strings.HasSuffix(path, ".go") {
+		findings = long(path, source, func(line string) bool { return strings.HasPrefix(line, "|") })
+		return findings, tally{long: len(findings)}, nil
+	}
+	files := token.NewFileSet()
+	tree, err := parser.ParseFile(files, path, source, parser.ParseComments|parser.SkipObjectResolution)
+	if err != nil || ast.IsGenerated(tree) {
+		return nil, t, err
+	}
+	isTest := strings.HasSuffix(path, "_test.go")
+	findings = long(path, source, func(line string) bool {
+		return isTest && !strings.HasPrefix(strings.TrimSpace(line), "//")
+	})
+	t.long = len(findings)
+	if isTest {
+		return findings, t, nil
+	}
+	for _, d := range documented(tree) {
+		t.documented++
+		if beginsWell(d.name, d.text) {
+			continue
+		}
+		t.unlike++
+		first, _, _ := strings.Cut(d.text, "\n")
+		findings = append(findings, fmt.Sprintf("%s: not name and verb: %s", files.Position(d.pos), first))
+	}
+	return findings, t, nil
+}
+
+// long returns the lines that end after the last column and are not exempt.
+func long(path string, source []byte, exempt func(line string) bool) []string {
+	var findings []string
+	lines := bufio.NewScanner(bytes.NewReader(source))
+	lines.Buffer(nil, len(source)+1)
+	for number := 1; lines.Scan(); number++ {
+		line := lines.Text()
+		width := utf8.RuneCountInString(line) + 3*strings.Count(line, "\t")
+		if width > columns && !strings.Contains(line, "://") && !exempt(line) {
+			findings = append(findings, fmt.Sprintf("%s:%d: %d columns", path, number, width))
+		}
+	}
+	return findings
+}
+
+// comment is the doc comment of one function, method or type.
+type comment struct {
+	name, text string
+	pos        token.Pos
+}
+
+func documented(tree *ast.File) []comment {
+	var found []comment
+	add := func(name string, doc *ast.CommentGroup) {
+		if text := doc.Text(); text != "" {
+			found = append(found, comment{name, text, doc.Pos()})
+		}
+	}
+	for _, d := range tree.Decls {
+		switch d := d.(type) {
+		case *ast.FuncDecl:
+			add(d.Name.Name, d.Doc)
+		case *ast.GenDecl:
+			for _, s := range d.Specs {
+				if s, ok := s.(*ast.TypeSpec); ok && !d.Lparen.IsValid() {
+					add(s.Name.Name, d.Doc)
+				} else if ok {
+					add(s.Name.Name, s.Doc)
+				}
+			}
+		}
+	}
+	return found
+}
+
+// notVerbs end like verbs of the third person and are none, or say only that something is something.
+var notVerbs = []string{"is", "was", "as", "this", "its", "has,"}
+
+// beginsWell reports whether a doc comment begins with the name and a verb.
+func beginsWell(name, text string) bool {
+	words := strings.Fields(text)
+	if len(words) < 2 || words[0] != name || slices.Contains(notVerbs, words[1]) {
+		return len(words) > 0 && words[0] == "Deprecated:"
+	}
+	verb := strings.TrimRight(words[1], ",;")
+	return strings.HasSuffix(verb, "s") && strings.ToLower(verb) == verb
+}
