@@ -234,9 +234,6 @@ func (t *Topology) remove(addr address.Address, why error) {
 func (t *Topology) refresh() {
 	t.CompatibilityError = nil
 	t.LogicalSessionTimeoutMinutes = nil
-	if t.Kind == KindLoadBalanced {
-		return
-	}
 	sessions := true
 	for _, s := range t.Servers {
 		if err := s.compatibilityError(); err != nil && t.CompatibilityError == nil {
