@@ -103,13 +103,9 @@ func (s *Server) StreamRunCursorCommand(
 	}
 	cur.SetRunOn(false)
 	src := stream.Source{Cursor: cur, MaxBatch: req.GetBatchSize(), Inflation: r.Inflation()}
-	return s.cfg.Streams.Run(ctx, src, func(docs []bson.Raw) error {
-		messages, err := r.Encoding.Documents(docs)
-		if err != nil {
-			return err
-		}
-		return ss.Send(&mooringv1.StreamRunCursorCommandResponse{Documents: messages})
-	})
+	return s.cfg.Streams.Run(ctx, src, r.Batches(func(docs []*mooringv1.Document) error {
+		return ss.Send(&mooringv1.StreamRunCursorCommandResponse{Documents: docs})
+	}))
 }
 
 // run runs a command that should open a cursor. If it does not, that is the client's mistake: other commands are for RunCommand.

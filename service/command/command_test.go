@@ -48,7 +48,7 @@ func TestRunCommand(t *testing.T) {
 		t.Errorf("sent %x, want %x", got, cmd)
 	}
 	_, err = g.Command.RunCommand(t.Context(), &mooringv1.RunCommandRequest{Database: "d", Command: doc(`{"noSuch": 1}`)})
-	if r := rpcerr.HTTP(status.Convert(err)); r.Code != 501 || r.Body.GetError().GetServer().GetCode() != 59 {
+	if r := rpcerr.HTTP(err); r.Code != 501 || r.Body.GetError().GetServer().GetCode() != 59 {
 		t.Errorf("an unknown command: %v", r)
 	}
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "mooring-document-encoding", "canonical-json")
@@ -88,7 +88,7 @@ func TestRefusedCommands(t *testing.T) {
 		{doc(`{"saslContinue": 1, "conversationId": 1}`), "command"},
 	} {
 		_, err := g.Command.RunCommand(t.Context(), &mooringv1.RunCommandRequest{Database: "d", Command: test.command})
-		if got := rpcerr.HTTP(status.Convert(err)).Body.GetError().GetField(); status.Code(err) != codes.InvalidArgument || got != test.field {
+		if got := rpcerr.HTTP(err).Body.GetError().GetField(); status.Code(err) != codes.InvalidArgument || got != test.field {
 			t.Errorf("RunCommand(%v): field %q, %v, want %q", test.command, got, err, test.field)
 		}
 		_, err = g.Command.RunCursorCommand(t.Context(), &mooringv1.RunCursorCommandRequest{Database: "d", Command: test.command})
@@ -144,7 +144,7 @@ func TestCursorCommands(t *testing.T) {
 	}
 	// A command that answers without a cursor is the client's mistake, not the server's.
 	_, err = g.Command.RunCursorCommand(t.Context(), &mooringv1.RunCursorCommandRequest{Database: "d", Command: doc(`{"ping": 1}`)})
-	if e := rpcerr.HTTP(status.Convert(err)).Body.GetError(); status.Code(err) != codes.InvalidArgument || e.GetField() != "command" {
+	if e := rpcerr.HTTP(err).Body.GetError(); status.Code(err) != codes.InvalidArgument || e.GetField() != "command" {
 		t.Errorf("ping as a cursor command: %v", err)
 	}
 	ss, err = g.Command.StreamRunCursorCommand(t.Context(), &mooringv1.StreamRunCursorCommandRequest{Database: "d", Command: doc(`{"ping": 1}`)})
@@ -201,7 +201,7 @@ func TestPinLimit(t *testing.T) {
 		t.Fatal(err)
 	}
 	for retry, call := range map[string]func() error{"never": run, "same-request": find} {
-		r := rpcerr.HTTP(rpcerr.Status(call()))
+		r := rpcerr.HTTP(call())
 		if e := r.Body.GetError(); r.Code != 429 || e.GetReason() != "PinLimitExceeded" || e.GetRetry() != retry || r.RetryAfter == 0 ||
 			!strings.Contains(e.GetMessage(), "1 by cursors, 0 by transactions") {
 			t.Errorf("want retry %s: %d %v", retry, r.Code, r.Body)

@@ -6,7 +6,6 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/mooringdb/mooring/core/bson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/request"
@@ -44,7 +43,7 @@ func (s *Server) NextPage(ctx context.Context, req *mooringv1.NextPageRequest) (
 	if err != nil {
 		return nil, err
 	}
-	docs, err := r.Encoding.Documents(page.Documents)
+	docs, err := r.Page(ctx, s.cfg.Handles, page)
 	if err != nil {
 		return nil, err
 	}
@@ -68,13 +67,9 @@ func (s *Server) Stream(req *mooringv1.CursorServiceStreamRequest, ss grpc.Serve
 	defer taken.Release()
 	src := stream.Source{Cursor: taken.Cursor, Documents: taken.Documents, MaxBatch: req.GetBatchSize(), Inflation: r.Inflation()}
 	taken.Documents = nil
-	return s.cfg.Streams.Run(ctx, src, func(docs []bson.Raw) error {
-		messages, err := r.Encoding.Documents(docs)
-		if err != nil {
-			return err
-		}
-		return ss.Send(&mooringv1.CursorServiceStreamResponse{Documents: messages})
-	})
+	return s.cfg.Streams.Run(ctx, src, r.Batches(func(docs []*mooringv1.Document) error {
+		return ss.Send(&mooringv1.CursorServiceStreamResponse{Documents: docs})
+	}))
 }
 
 // CloseCursor ends a cursor.

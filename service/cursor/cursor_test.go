@@ -36,7 +36,7 @@ func errorOf(t *testing.T, err error) *mooringv1.Error {
 	if err == nil {
 		t.Fatal("no error")
 	}
-	return rpcerr.HTTP(status.Convert(err)).Body.GetError()
+	return rpcerr.HTTP(err).Body.GetError()
 }
 
 func TestPageForAClientThatGoesAway(t *testing.T) {
@@ -100,7 +100,7 @@ func TestCursorErrors(t *testing.T) {
 		return g.Cursor.NextPage(t.Context(), &mooringv1.NextPageRequest{Cursor: token, AllowGap: &allowGap})
 	}
 	reason := func(_ *mooringv1.NextPageResponse, err error) string {
-		r := rpcerr.HTTP(status.Convert(err))
+		r := rpcerr.HTTP(err)
 		return fmt.Sprint(r.Code, " ", r.Body.GetError().GetReason())
 	}
 	token := find()

@@ -6,7 +6,6 @@ import (
 	"io"
 	"testing"
 
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mooringdb/mooring/core/bson"
@@ -21,7 +20,7 @@ func reasonOf(err error) string {
 	if err == nil {
 		return "OK"
 	}
-	r := rpcerr.HTTP(status.Convert(err))
+	r := rpcerr.HTTP(err)
 	return fmt.Sprint(r.Code, " ", r.Body.GetError().GetReason())
 }
 

@@ -307,7 +307,7 @@ func TestWatchEndsWithTheGateway(t *testing.T) {
 	for err == nil {
 		_, err = w.Recv()
 	}
-	if r := rpcerr.HTTP(status.Convert(err)); r.Code != 503 || r.Body.GetError().GetReason() != "ShuttingDown" || r.Body.GetError().GetRetry() != "restart" {
+	if r := rpcerr.HTTP(err); r.Code != 503 || r.Body.GetError().GetReason() != "ShuttingDown" || r.Body.GetError().GetRetry() != "restart" {
 		t.Errorf("the watch ended with %v", err)
 	}
 }

@@ -264,7 +264,7 @@ func TestRefusedLists(t *testing.T) {
 		{"cursor", &mooringv1.ListHandlesRequest{Cursor: proto.String("what?")}},
 	} {
 		_, err := client.ListHandles(t.Context(), c.req)
-		if r := rpcerr.HTTP(status.Convert(err)); r.Code != 400 || r.Body.GetError().GetField() != c.field {
+		if r := rpcerr.HTTP(err); r.Code != 400 || r.Body.GetError().GetField() != c.field {
 			t.Errorf("%v: %v", c.req, err)
 		}
 	}
@@ -292,7 +292,7 @@ func TestKill(t *testing.T) {
 			own, other, third := hold("a:1", 1, 0, 1), hold("b:1", 1, 1, 1), hold("c:1", 1, 2, 1)
 			client, _ := serve(t, own, &replicas{held: map[string]*held{"b:1": other, "c:1": third}, fail: map[string]error{"c:1": c.fail}})
 			_, err := client.KillHandle(t.Context(), &mooringv1.KillHandleRequest{Id: c.id})
-			if status.Code(err) != c.want || err != nil && rpcerr.HTTP(status.Convert(err)).Body.GetError().GetReason() != c.reason {
+			if status.Code(err) != c.want || err != nil && rpcerr.HTTP(err).Body.GetError().GetReason() != c.reason {
 				t.Errorf("KillHandle = %v, want %v %s", err, c.want, c.reason)
 			}
 			if killed := slices.Concat(own.killed, other.killed, third.killed); err == nil && !slices.Equal(killed, []string{c.id}) {

@@ -5,12 +5,12 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/request"
+	"github.com/mooringdb/mooring/service/rpcerr"
 	"github.com/mooringdb/mooring/service/stream"
 )
 
@@ -45,7 +45,7 @@ func (s *Server) Aggregate(ctx context.Context, req *mooringv1.AggregateRequest)
 		return nil, err
 	}
 	return &mooringv1.AggregateResponse{
-		Documents: docs, Cursor: page.Cursor(), WriteConcernError: writeConcernError(unconfirmed),
+		Documents: docs, Cursor: page.Cursor(), WriteConcernError: rpcerr.WriteConcernError(unconfirmed, r.Encoding),
 	}, nil
 }
 
@@ -65,13 +65,9 @@ func (s *Server) StreamAggregate(req *mooringv1.StreamAggregateRequest, ss grpc.
 	}
 	cur.SetRunOn(false)
 	src := stream.Source{Cursor: cur, MaxBatch: req.GetBatchSize(), Inflation: r.Inflation()}
-	err = s.cfg.Streams.Run(ctx, src, func(docs []bson.Raw) error {
-		messages, err := r.Encoding.Documents(docs)
-		if err != nil {
-			return err
-		}
-		return ss.Send(&mooringv1.StreamAggregateResponse{Documents: messages})
-	})
+	err = s.cfg.Streams.Run(ctx, src, r.Batches(func(docs []*mooringv1.Document) error {
+		return ss.Send(&mooringv1.StreamAggregateResponse{Documents: docs})
+	}))
 	if unconfirmed := cur.WriteConcernError(); err == nil && unconfirmed != nil {
 		return unconfirmed
 	}

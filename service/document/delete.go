@@ -6,6 +6,7 @@ import (
 	"github.com/mooringdb/mooring/core/client"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/request"
+	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
 // DeleteOne deletes the first document that matches.
@@ -22,7 +23,7 @@ func (s *Server) DeleteOne(ctx context.Context, req *mooringv1.DeleteOneRequest)
 	return &mooringv1.DeleteOneResponse{
 		Acknowledged:      res.Acknowledged,
 		DeletedCount:      count(res.Acknowledged, res.DeletedCount),
-		WriteConcernError: writeConcernError(res.WriteConcernError),
+		WriteConcernError: rpcerr.WriteConcernError(res.WriteConcernError, r.Encoding),
 	}, nil
 }
 
@@ -40,7 +41,7 @@ func (s *Server) DeleteMany(ctx context.Context, req *mooringv1.DeleteManyReques
 	return &mooringv1.DeleteManyResponse{
 		Acknowledged:      res.Acknowledged,
 		DeletedCount:      count(res.Acknowledged, res.DeletedCount),
-		WriteConcernError: writeConcernError(res.WriteConcernError),
+		WriteConcernError: rpcerr.WriteConcernError(res.WriteConcernError, r.Encoding),
 	}, nil
 }
 

@@ -6,10 +6,8 @@ package document
 
 import (
 	"github.com/mooringdb/mooring/core/client"
-	"github.com/mooringdb/mooring/core/mongoerr"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/handle"
-	"github.com/mooringdb/mooring/service/rpcerr"
 	"github.com/mooringdb/mooring/service/stream"
 )
 
@@ -47,8 +45,4 @@ func count(acknowledged bool, n int64) *int64 {
 		return nil
 	}
 	return &n
-}
-
-func writeConcernError(e *mongoerr.WriteConcernError) *mooringv1.WriteConcernError {
-	return rpcerr.NewWriteConcernError(e)
 }

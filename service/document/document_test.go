@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
-	"google.golang.org/grpc/status"
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/bson/extjson"
@@ -61,5 +60,5 @@ func errorOf(t *testing.T, err error) *mooringv1.Error {
 	if err == nil {
 		t.Fatal("no error")
 	}
-	return rpcerr.HTTP(status.Convert(err)).Body.GetError()
+	return rpcerr.HTTP(err).Body.GetError()
 }

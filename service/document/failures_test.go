@@ -30,7 +30,7 @@ func TestPartialFailure(t *testing.T) {
 		Documents: []*mooringv1.Document{doc(`{"_id": 1}`), doc(`{"_id": 2}`), doc(`{"_id": 3}`)},
 	}
 	_, err := g.Document.InsertMany(t.Context(), req)
-	r := rpcerr.HTTP(status.Convert(err))
+	r := rpcerr.HTTP(err)
 	e := r.Body.GetError()
 	if r.Code != 409 || e.GetServer().GetCode() != 11000 || len(e.GetWriteErrors()) != 1 || e.GetWriteErrors()[0].GetIndex() != 1 {
 		t.Errorf("error %v", e)
@@ -86,7 +86,7 @@ func TestPartialFailureOfALaterCommand(t *testing.T) {
 				Database: "d", Collection: "c", Ordered: proto.Bool(false), ReturnPartialSuccess: &test.partial,
 				Documents: []*mooringv1.Document{doc(`{"_id": 1}`), doc(`{"_id": 2}`), doc(`{"_id": 3}`)},
 			})
-			r := rpcerr.HTTP(status.Convert(err))
+			r := rpcerr.HTTP(err)
 			e := r.Body.GetError()
 			got := fmt.Sprint(r.Code, " ", e.GetReason(), " ", e.GetRetry(), " ",
 				r.Body.GetResult().GetInsertedCount(), " ", len(e.GetWriteErrors()))
@@ -159,7 +159,7 @@ func TestServerDown(t *testing.T) {
 	g.Server.SetDown(true)
 	begin := time.Now()
 	_, err := g.Document.FindOne(t.Context(), &mooringv1.FindOneRequest{Database: "d", Collection: "c"})
-	r := rpcerr.HTTP(status.Convert(err))
+	r := rpcerr.HTTP(err)
 	if r.Code != 503 || r.RetryAfter == 0 || time.Since(begin) > 2*time.Second {
 		t.Errorf("%d, retry after %v, in %v: %v", r.Code, r.RetryAfter, time.Since(begin), err)
 	}

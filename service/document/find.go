@@ -5,7 +5,6 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/client"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/handle"
@@ -111,13 +110,9 @@ func (s *Server) StreamFind(req *mooringv1.StreamFindRequest, ss grpc.ServerStre
 	}
 	cur.SetRunOn(false)
 	src := stream.Source{Cursor: cur, MaxBatch: req.GetBatchSize(), Inflation: r.Inflation()}
-	return s.cfg.Streams.Run(ctx, src, func(docs []bson.Raw) error {
-		messages, err := r.Encoding.Documents(docs)
-		if err != nil {
-			return err
-		}
-		return ss.Send(&mooringv1.StreamFindResponse{Documents: messages})
-	})
+	return s.cfg.Streams.Run(ctx, src, r.Batches(func(docs []*mooringv1.Document) error {
+		return ss.Send(&mooringv1.StreamFindResponse{Documents: docs})
+	}))
 }
 
 func findOptions(r *request.Reader, req *mooringv1.FindRequest) client.FindOptions {

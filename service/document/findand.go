@@ -6,6 +6,7 @@ import (
 	"github.com/mooringdb/mooring/core/client"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/request"
+	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
 // FindOneAndUpdate updates a document, and returns it as it was or as it is.
@@ -42,7 +43,7 @@ func (s *Server) FindOneAndUpdate(ctx context.Context, req *mooringv1.FindOneAnd
 		return nil, err
 	}
 	return &mooringv1.FindOneAndUpdateResponse{
-		Document: doc, Acknowledged: res.Acknowledged, WriteConcernError: writeConcernError(res.WriteConcernError),
+		Document: doc, Acknowledged: res.Acknowledged, WriteConcernError: rpcerr.WriteConcernError(res.WriteConcernError, r.Encoding),
 	}, nil
 }
 
@@ -79,7 +80,7 @@ func (s *Server) FindOneAndReplace(ctx context.Context, req *mooringv1.FindOneAn
 		return nil, err
 	}
 	return &mooringv1.FindOneAndReplaceResponse{
-		Document: doc, Acknowledged: res.Acknowledged, WriteConcernError: writeConcernError(res.WriteConcernError),
+		Document: doc, Acknowledged: res.Acknowledged, WriteConcernError: rpcerr.WriteConcernError(res.WriteConcernError, r.Encoding),
 	}, nil
 }
 
@@ -113,6 +114,6 @@ func (s *Server) FindOneAndDelete(ctx context.Context, req *mooringv1.FindOneAnd
 		return nil, err
 	}
 	return &mooringv1.FindOneAndDeleteResponse{
-		Document: doc, Acknowledged: res.Acknowledged, WriteConcernError: writeConcernError(res.WriteConcernError),
+		Document: doc, Acknowledged: res.Acknowledged, WriteConcernError: rpcerr.WriteConcernError(res.WriteConcernError, r.Encoding),
 	}, nil
 }

@@ -37,7 +37,7 @@ func (s *Server) InsertOne(ctx context.Context, req *mooringv1.InsertOneRequest)
 		return nil, err
 	}
 	return &mooringv1.InsertOneResponse{
-		Acknowledged: res.Acknowledged, InsertedId: id, WriteConcernError: writeConcernError(res.WriteConcernError),
+		Acknowledged: res.Acknowledged, InsertedId: id, WriteConcernError: rpcerr.WriteConcernError(res.WriteConcernError, r.Encoding),
 	}, nil
 }
 
@@ -78,7 +78,7 @@ func insertManyResponse(enc payload.Encoding, res client.InsertManyResult) (*moo
 		InsertedCount: count(res.Acknowledged, int64(len(res.InsertedIDs))),
 	}
 	if len(res.WriteConcernErrors) > 0 {
-		response.WriteConcernError = writeConcernError(res.WriteConcernErrors[0])
+		response.WriteConcernError = rpcerr.WriteConcernError(res.WriteConcernErrors[0], enc)
 	}
 	for _, inserted := range res.InsertedIDs {
 		id, err := enc.Value(inserted.ID)
@@ -88,7 +88,7 @@ func insertManyResponse(enc payload.Encoding, res client.InsertManyResult) (*moo
 		response.InsertedIds = append(response.InsertedIds, &mooringv1.InsertedId{Index: int64(inserted.Index), Id: id})
 	}
 	for _, w := range res.WriteErrors {
-		response.WriteErrors = append(response.WriteErrors, rpcerr.NewWriteError(w))
+		response.WriteErrors = append(response.WriteErrors, rpcerr.WriteError(w, enc))
 	}
 	return response, nil
 }

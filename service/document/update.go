@@ -6,6 +6,7 @@ import (
 	"github.com/mooringdb/mooring/core/client"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/request"
+	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
 // UpdateOne updates the first document that matches.
@@ -44,7 +45,7 @@ func (s *Server) UpdateOne(ctx context.Context, req *mooringv1.UpdateOneRequest)
 		ModifiedCount:     count(res.Acknowledged, res.ModifiedCount),
 		UpsertedCount:     count(res.Acknowledged, res.UpsertedCount),
 		UpsertedId:        id,
-		WriteConcernError: writeConcernError(res.WriteConcernError),
+		WriteConcernError: rpcerr.WriteConcernError(res.WriteConcernError, r.Encoding),
 	}, nil
 }
 
@@ -83,7 +84,7 @@ func (s *Server) UpdateMany(ctx context.Context, req *mooringv1.UpdateManyReques
 		ModifiedCount:     count(res.Acknowledged, res.ModifiedCount),
 		UpsertedCount:     count(res.Acknowledged, res.UpsertedCount),
 		UpsertedId:        id,
-		WriteConcernError: writeConcernError(res.WriteConcernError),
+		WriteConcernError: rpcerr.WriteConcernError(res.WriteConcernError, r.Encoding),
 	}, nil
 }
 
@@ -122,6 +123,6 @@ func (s *Server) ReplaceOne(ctx context.Context, req *mooringv1.ReplaceOneReques
 		ModifiedCount:     count(res.Acknowledged, res.ModifiedCount),
 		UpsertedCount:     count(res.Acknowledged, res.UpsertedCount),
 		UpsertedId:        id,
-		WriteConcernError: writeConcernError(res.WriteConcernError),
+		WriteConcernError: rpcerr.WriteConcernError(res.WriteConcernError, r.Encoding),
 	}, nil
 }

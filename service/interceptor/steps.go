@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/mooringdb/mooring/service/payload"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
@@ -74,22 +75,31 @@ func (x *Chain) log(ctx context.Context, c *call) error {
 		start = time.Now()
 	}
 	err := c.next(ctx)
+	code, message := outcome(err)
 	level := slog.LevelDebug
-	if status.Code(err) == codes.Internal {
+	if code == codes.Internal {
 		level = slog.LevelError
 	}
 	if !debugging && level == slog.LevelDebug {
 		return err
 	}
-	attrs := []slog.Attr{slog.String("method", c.method), slog.String("request_id", c.requestID()), slog.String("code", status.Code(err).String())}
+	attrs := []slog.Attr{slog.String("method", c.method), slog.String("request_id", c.requestID()), slog.String("code", code.String())}
 	if debugging {
 		attrs = append(attrs, slog.Duration("duration", time.Since(start)))
 	}
 	if err != nil {
-		attrs = append(attrs, slog.String("err", status.Convert(err).Message()))
+		attrs = append(attrs, slog.String("err", message))
 	}
 	x.cfg.Logger.LogAttrs(ctx, level, "request", attrs...)
 	return err
+}
+
+// outcome returns what the log says of the error that explain has returned.
+func outcome(err error) (codes.Code, string) {
+	if f, ok := errors.AsType[*rpcerr.Failure](err); ok {
+		return f.Code(), f.Message()
+	}
+	return codes.OK, ""
 }
 
 func (x *Chain) explain(ctx context.Context, c *call) error {
@@ -97,7 +107,8 @@ func (x *Chain) explain(ctx context.Context, c *call) error {
 	if err == nil {
 		return nil
 	}
-	return rpcerr.WithRequestID(rpcerr.Status(err), c.requestID()).Err()
+	enc, _ := payload.EncodingFrom(ctx) // if it is unknown, err says so
+	return rpcerr.Explain(err, rpcerr.Call{RequestID: c.requestID(), Encoding: enc})
 }
 
 func (x *Chain) recover(ctx context.Context, c *call) (err error) {

@@ -2,6 +2,7 @@ package payload
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"google.golang.org/grpc/metadata"
@@ -48,7 +49,7 @@ func (e Encoding) mode() extjson.Mode {
 	return extjson.RelaxedSafe
 }
 
-// Document is the message of a document; nil for nil.
+// Document returns the message of a document; nil for nil. An error is an *EncodeError.
 func (e Encoding) Document(raw bson.Raw) (*mooringv1.Document, error) {
 	if raw == nil {
 		return nil, nil
@@ -58,12 +59,13 @@ func (e Encoding) Document(raw bson.Raw) (*mooringv1.Document, error) {
 	}
 	text, err := extjson.Append(nil, raw, e.mode())
 	if err != nil {
-		return nil, err
+		return nil, Unencodable(err)
 	}
 	return &mooringv1.Document{Encoding: &mooringv1.Document_Json{Json: string(text)}}, nil
 }
 
-// Documents are the messages of docs, in three allocations for the native form.
+// Documents returns the messages of docs, in three allocations for the native form. With an
+// *EncodeError it returns the messages of the documents before the one that has none.
 func (e Encoding) Documents(docs []bson.Raw) ([]*mooringv1.Document, error) {
 	list := make([]*mooringv1.Document, len(docs))
 	messages := make([]mooringv1.Document, len(docs))
@@ -80,7 +82,7 @@ func (e Encoding) Documents(docs []bson.Raw) ([]*mooringv1.Document, error) {
 	for i, raw := range docs {
 		var err error
 		if text, err = extjson.Append(text[:0], raw, e.mode()); err != nil {
-			return nil, err
+			return list[:i], Unencodable(err)
 		}
 		messages[i].Encoding = &mooringv1.Document_Json{Json: string(text)}
 		list[i] = &messages[i]
@@ -88,7 +90,7 @@ func (e Encoding) Documents(docs []bson.Raw) ([]*mooringv1.Document, error) {
 	return list, nil
 }
 
-// Value is the message of a value; nil for the zero Value.
+// Value returns the message of a value; nil for the zero Value. An error is an *EncodeError.
 func (e Encoding) Value(v bson.Value) (*mooringv1.Value, error) {
 	if v.IsZero() {
 		return nil, nil
@@ -98,7 +100,31 @@ func (e Encoding) Value(v bson.Value) (*mooringv1.Value, error) {
 	}
 	text, err := extjson.AppendValue(nil, v, e.mode())
 	if err != nil {
-		return nil, err
+		return nil, Unencodable(err)
 	}
 	return &mooringv1.Value{Encoding: &mooringv1.Value_Json{Json: string(text)}}, nil
 }
+
+// EncodeError says that a document or value of a response has no form as JSON. The call has been run.
+type EncodeError struct {
+	// InvalidUTF8 says that it would have one if a string in it were UTF-8. Otherwise the BSON is malformed.
+	InvalidUTF8 bool
+	// Err is what extjson says.
+	Err error
+}
+
+// Unencodable returns the *EncodeError of an error of extjson.
+func Unencodable(err error) error {
+	e := &EncodeError{Err: err}
+	if syntax, ok := errors.AsType[*extjson.SyntaxError](err); ok {
+		e.InvalidUTF8 = syntax.InvalidUTF8
+	}
+	return e
+}
+
+func (e *EncodeError) Error() string {
+	return "the result has a document that JSON cannot carry; ask for BSON: " + e.Err.Error()
+}
+
+// Unwrap returns what extjson says.
+func (e *EncodeError) Unwrap() error { return e.Err }

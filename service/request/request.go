@@ -72,13 +72,31 @@ type closer interface {
 	CloseCursor(ctx context.Context, principal, token string) error
 }
 
-// Page encodes the page that has opened a cursor. If that fails, the client gets no token, so nobody would ever close it: it is closed.
+// Page encodes a page. If that fails, the client gets neither the page nor its token, so the cursor is
+// closed.
 func (r *Reader) Page(ctx context.Context, handles closer, page handle.Page) ([]*mooringv1.Document, error) {
 	docs, err := r.Encoding.Documents(page.Documents)
 	if err != nil && page.Token != "" {
 		_ = handles.CloseCursor(ctx, "", page.Token) // it is killed later if it cannot be now
 	}
-	return docs, err
+	if err != nil {
+		return nil, err
+	}
+	return docs, nil
+}
+
+// Batches returns what sends a stream's documents with send. Documents before one that cannot be
+// encoded are sent.
+func (r *Reader) Batches(send func([]*mooringv1.Document) error) func([]bson.Raw) error {
+	return func(docs []bson.Raw) error {
+		messages, unencodable := r.Encoding.Documents(docs)
+		if len(messages) > 0 || unencodable == nil {
+			if err := send(messages); err != nil {
+				return err
+			}
+		}
+		return unencodable
+	}
 }
 
 // Inflation is how many times larger than BSON documents may get in the response's encoding: an int32 with a short key is the worst.

@@ -83,9 +83,11 @@ func (c *call) open() (map[string]string, error) {
 	if !ok {
 		return nil, c.notAllowed(end.allow())
 	}
-	if c.format, ok = accept(c.r.Header["Accept"], r.offers); !ok {
+	chosen, ok := accept(c.r.Header["Accept"], r.offers)
+	if !ok {
 		return nil, refuse(rpcerr.NotAcceptable, "this call answers with "+offered(r.offers)+", which Accept does not take")
 	}
+	c.format = chosen
 	if r.method != http.MethodGet {
 		if err := checkContentType(c.r.Header); err != nil {
 			return nil, err
@@ -210,7 +212,7 @@ func (c *call) completeMessage(m message) error {
 }
 
 // respond writes a response, or the next message of a stream.
-func (c *call) respond(m proto.Message) error {
+func (c *call) respond(ctx context.Context, m proto.Message) error {
 	if c.route.stream {
 		return c.writeBatch(m)
 	}
@@ -218,9 +220,24 @@ func (c *call) respond(m proto.Message) error {
 	if err := c.writeResponse(m); err != nil {
 		c.answered = false
 		c.fail(err)
+		c.closeCursor(ctx, m)
 		return err
 	}
 	return nil
+}
+
+// closeCursor closes the cursor of a page that cannot be written: its client gets no token.
+func (c *call) closeCursor(ctx context.Context, m proto.Message) {
+	page, ok := m.(interface {
+		hasDocuments
+		hasCursor
+	})
+	if !ok || page.GetCursor() == "" {
+		return
+	}
+	ctx = withIncoming(context.WithoutCancel(ctx), c.incoming())
+	closing := mooringv1.NewCursorServiceClient(c.handler.config.Conn)
+	_, _ = closing.CloseCursor(ctx, &mooringv1.CloseCursorRequest{Cursor: page.GetCursor()}) // else it expires
 }
 
 // Faces of responses, so that the common ones need no descriptors.
@@ -266,10 +283,7 @@ func (c *call) encode(out *buffer, m proto.Message) error {
 	e := encoder{buf: out.b, mode: c.format.mode}
 	err := e.response(c.route.reply, m.ProtoReflect())
 	out.b = e.buf
-	if err != nil {
-		return refuse(rpcerr.Internal, "the response cannot be written: "+err.Error())
-	}
-	return nil
+	return err
 }
 
 func (c *call) writeBody(code int, body []byte) {
@@ -307,7 +321,7 @@ func (c *call) writeFailure(ctx context.Context, err error) {
 	default:
 		c.begun = true
 		c.applyMetadata()
-		c.handler.writeError(c.w, failed)
+		c.handler.writeError(c.w, failed, c.format.mode)
 	}
 }
 

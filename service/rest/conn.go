@@ -87,7 +87,7 @@ func (c *Conn) Invoke(ctx context.Context, name string, args, reply any, opts ..
 		return unknownMethod(name)
 	}
 	if err := ctx.Err(); err != nil {
-		return statusError(err)
+		return failure(err)
 	}
 	transport := &transport{method: name}
 	// The generated handler makes an empty request and asks decode to fill it; the interceptor puts the caller's in its place instead.
@@ -97,7 +97,7 @@ func (c *Conn) Invoke(ctx context.Context, name string, args, reply any, opts ..
 		})
 	transport.fill(opts)
 	if err != nil {
-		return statusError(err)
+		return failure(err)
 	}
 	return move(reply, response)
 }
@@ -110,7 +110,7 @@ func (c *Conn) NewStream(ctx context.Context, _ *grpc.StreamDesc, name string, _
 		return nil, unknownMethod(name)
 	}
 	if err := ctx.Err(); err != nil {
-		return nil, statusError(err)
+		return nil, failure(err)
 	}
 	p := newPipe(ctx, m)
 	go p.run(func(ss grpc.ServerStream) error {
@@ -144,11 +144,12 @@ func withIncoming(ctx context.Context, md metadata.MD) context.Context {
 	return &incomingContext{ctx, md}
 }
 
-// statusError is err as a caller would see it after the network.
-func statusError(err error) error { return rpcerr.Status(err).Err() }
+// failure returns err as the interceptors explained it, or explains it: over the network a caller gets
+// only its status, but here it gets all of it.
+func failure(err error) error { return rpcerr.Explain(err, rpcerr.Call{}) }
 
 func unknownMethod(name string) error {
-	return statusError(refuse(rpcerr.Unimplemented, "there is no method "+name))
+	return failure(refuse(rpcerr.Unimplemented, "there is no method "+name))
 }
 
 // move fills dst, which is empty, with the fields of src, without copying what they hold.

@@ -120,7 +120,7 @@ func (e *encoder) message(p *plan, m message) error {
 func (e *encoder) document(d *mooringv1.Document) error {
 	buf, err := extjson.Append(e.buf, d.GetBson(), e.mode)
 	if err != nil {
-		return err
+		return payload.Unencodable(err)
 	}
 	e.buf = buf
 	return nil
@@ -133,7 +133,7 @@ func (e *encoder) anyValue(d *mooringv1.Value) error {
 	}
 	buf, err := extjson.AppendValue(e.buf, v, e.mode)
 	if err != nil {
-		return err
+		return payload.Unencodable(err)
 	}
 	e.buf = buf
 	return nil

@@ -37,6 +37,7 @@ type fake struct {
 	distinct   func(context.Context, *mooringv1.DistinctRequest) (*mooringv1.DistinctResponse, error)
 	count      func(context.Context, *mooringv1.CountDocumentsRequest) (*mooringv1.CountDocumentsResponse, error)
 	streamFind func(*mooringv1.StreamFindRequest, grpc.ServerStreamingServer[mooringv1.StreamFindResponse]) error
+	close      func(context.Context, *mooringv1.CloseCursorRequest) (*mooringv1.CloseCursorResponse, error)
 	watch      func(grpc.ServerStreamingServer[mooringv1.WatchTopologyResponse]) error
 }
 
@@ -84,6 +85,10 @@ func (f *fake) StreamFind(r *mooringv1.StreamFindRequest, s grpc.ServerStreaming
 	return f.streamFind(r, s)
 }
 
+func (f *fake) CloseCursor(ctx context.Context, r *mooringv1.CloseCursorRequest) (*mooringv1.CloseCursorResponse, error) {
+	return f.close(ctx, r)
+}
+
 func (f *fake) WatchTopology(_ *mooringv1.WatchTopologyRequest, s grpc.ServerStreamingServer[mooringv1.WatchTopologyResponse]) error {
 	return f.watch(s)
 }
@@ -91,11 +96,18 @@ func (f *fake) WatchTopology(_ *mooringv1.WatchTopologyRequest, s grpc.ServerStr
 // mapErrors is what the real interceptors do last.
 func mapErrors(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	resp, err := handler(ctx, req)
-	return resp, rpcerr.Status(err).Err()
+	return resp, explain(err)
 }
 
 func mapStreamErrors(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	return rpcerr.Status(handler(srv, ss)).Err()
+	return explain(handler(srv, ss))
+}
+
+func explain(err error) error {
+	if err == nil {
+		return nil
+	}
+	return rpcerr.Explain(err, rpcerr.Call{})
 }
 
 func newConn(f *fake) *rest.Conn {

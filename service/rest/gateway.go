@@ -150,7 +150,7 @@ func respond(ctx context.Context, _ http.ResponseWriter, m proto.Message) error 
 	if m == nil {
 		return nil
 	}
-	return callFrom(ctx).respond(m)
+	return callFrom(ctx).respond(ctx, m)
 }
 
 // callConn is the connection on which the generated handlers make their calls: it completes the requests, and watches streams end.

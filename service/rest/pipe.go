@@ -44,7 +44,7 @@ func (p *pipe) run(handle func(grpc.ServerStream) error) {
 	defer p.cancel()
 	defer func() { p.panicked = recover() }()
 	if err := handle((*serverStream)(p)); err != nil {
-		p.err = statusError(err)
+		p.err = failure(err)
 	}
 }
 
@@ -69,7 +69,7 @@ func (s *serverStream) SendMsgContext(ctx context.Context, m any) error {
 	case s.responses <- m:
 		return nil
 	case <-ctx.Done():
-		return statusError(context.Cause(ctx))
+		return failure(context.Cause(ctx))
 	}
 }
 
@@ -82,7 +82,7 @@ func (s *serverStream) RecvMsg(m any) error {
 		}
 		return move(m, request)
 	case <-s.ctx.Done():
-		return statusError(context.Cause(s.ctx))
+		return failure(context.Cause(s.ctx))
 	}
 }
 

@@ -86,7 +86,7 @@ var (
 
 // ServeHTTP answers one request.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	c := &call{handler: h, w: w, r: r, ids: [1]string{requestID(r)}}
+	c := &call{handler: h, w: w, r: r, ids: [1]string{requestID(r)}, format: format{mode: extjson.RelaxedSafe}}
 	header := w.Header()
 	header[requestIDHeader] = c.ids[:]
 	header["X-Content-Type-Options"] = noSniff
@@ -133,18 +133,18 @@ func (h *Handler) health(check func(context.Context) error) page {
 		if failed.Code != http.StatusServiceUnavailable {
 			failed = describe(&rpcerr.Error{Reason: rpcerr.NoSuitableServer, Message: err.Error()}, id)
 		}
-		h.writeError(w, failed)
+		h.writeError(w, failed, extjson.RelaxedSafe)
 	}
 }
 
-// describe is a failure as clients see it.
+// describe returns a failure as clients see it.
 func describe(err error, id string) rpcerr.Response {
-	failed := rpcerr.HTTP(rpcerr.Status(err))
+	failed := rpcerr.HTTP(err)
 	failed.Body.GetError().RequestId = id
 	return failed
 }
 
-func (h *Handler) writeError(w http.ResponseWriter, failed rpcerr.Response) {
+func (h *Handler) writeError(w http.ResponseWriter, failed rpcerr.Response, mode extjson.Mode) {
 	switch failed.Code {
 	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
 		wait := max(failed.RetryAfter, time.Second)
@@ -152,16 +152,16 @@ func (h *Handler) writeError(w http.ResponseWriter, failed rpcerr.Response) {
 	case http.StatusUnauthorized:
 		w.Header().Set("Www-Authenticate", "Bearer")
 	}
-	writeJSON(w, failed.Code, h.errorText(failed.Body))
+	writeJSON(w, failed.Code, h.errorText(failed.Body, mode))
 }
 
-// errorText is the JSON of an error's body.
-func (h *Handler) errorText(body *mooringv1.ErrorResponse) []byte {
-	e := encoder{mode: extjson.RelaxedSafe, sparse: true}
+// errorText returns the JSON of an error's body.
+func (h *Handler) errorText(body *mooringv1.ErrorResponse, mode extjson.Mode) []byte {
+	e := encoder{mode: mode, sparse: true}
 	if err := e.object(h.errors, body.ProtoReflect(), false); err != nil {
 		// The server's documents cannot be written; what happened still can.
 		body = &mooringv1.ErrorResponse{Error: &mooringv1.Error{
-			Status: body.GetError().GetStatus(), Reason: body.GetError().GetReason(), Message: body.GetError().GetMessage(),
+			Status: body.GetError().GetStatus(), Reason: body.GetError().GetReason(), Code: body.GetError().GetCode(), Message: body.GetError().GetMessage(),
 			RequestId: body.GetError().GetRequestId(), Retry: body.GetError().GetRetry(), Truncated: true,
 		}}
 		e.buf = e.buf[:0]

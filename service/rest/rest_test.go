@@ -5,12 +5,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
@@ -163,6 +165,8 @@ func TestBadBodies(t *testing.T) {
 
 type errorBody struct {
 	Status, Reason, Message, Retry, Field string
+	Code                                  int
+	Truncated                             bool
 	RequestID                             string `json:"requestId"`
 	Offset                                *int
 	Server                                map[string]any
@@ -444,7 +448,7 @@ func TestFailures(t *testing.T) {
 			if e.Status != c.status || e.Reason != c.reason || e.RequestID != "my-id" || w.Header().Get("Retry-After") != c.retryAfter {
 				t.Errorf("error = %+v, Retry-After %q", e, w.Header().Get("Retry-After"))
 			}
-			if c.code == 409 && (e.Server["code"] != 11000.0 || e.Server["keyPattern"].(map[string]any)["_id"] != 1.0 || e.Server["writeErrors"] != nil) {
+			if c.code == 409 && (e.Server["code"] != 11000.0 || fmt.Sprint(e.Server["keyPattern"]) != "map[_id:map[$numberInt:1]]" || e.Server["writeErrors"] != nil) {
 				t.Errorf("server = %v", e.Server)
 			}
 		})
@@ -462,6 +466,29 @@ func TestIndexesInFailures(t *testing.T) {
 	}
 	if strings.Contains(w.Body.String(), "truncated") || strings.Contains(w.Body.String(), "labels") {
 		t.Errorf("the error says what it has not: %s", w.Body)
+	}
+}
+
+// TestLargeErrors has an error of more than 20 KB of write errors. REST sends all of it; a gRPC status
+// made of the same is cut, and says so.
+func TestLargeErrors(t *testing.T) {
+	failed := &mongoerr.WriteException{}
+	for i := range 200 {
+		failed.WriteErrors = append(failed.WriteErrors, mongoerr.WriteError{
+			Index: i, Code: 11000, Message: strings.Repeat("x", 100), Raw: ejson(t, `{"keyPattern": {"sku": 1}}`),
+		})
+	}
+	h := newHandler(t, &fake{insertMany: func(context.Context, *mooringv1.InsertManyRequest) (*mooringv1.InsertManyResponse, error) {
+		return nil, failed
+	}})
+	w := do(h, "POST", documents+":insertMany", `{"documents": [{}]}`)
+	e := errorOf(t, w.Code, w.Body.Bytes(), 409)
+	if len(e.WriteErrors) != 200 || e.WriteErrors[199]["keyPattern"] == nil || e.Truncated || w.Body.Len() < 20_000 || e.Code != int(codes.AlreadyExists) {
+		t.Errorf("%d bytes, %d write errors, truncated %v, code %d", w.Body.Len(), len(e.WriteErrors), e.Truncated, e.Code)
+	}
+	cut := rpcerr.HTTP(rpcerr.Status(failed).Err()).Body.GetError()
+	if size := proto.Size(rpcerr.Status(failed).Proto()); size >= 4096 || !cut.GetTruncated() || len(cut.GetWriteErrors()) == 0 {
+		t.Errorf("gRPC: %d bytes, %d write errors, truncated %v", size, len(cut.GetWriteErrors()), cut.GetTruncated())
 	}
 }
 

@@ -51,22 +51,30 @@ func itemsOf(reply *plan) items {
 	panic("bug: rest: a stream with neither documents nor one field")
 }
 
-// append writes the items of one message.
+// append writes the items of one message. With an error it has written those before the one that
+// cannot be.
 func (i *items) append(e *encoder, m proto.Message, around frame) error {
 	if i.field != nil {
-		e.buf = append(e.buf, around.before...)
-		err := e.field(i.field, m.ProtoReflect())
-		e.buf = append(e.buf, around.after...)
-		return err
+		return e.framed(around, func() error { return e.field(i.field, m.ProtoReflect()) })
 	}
 	batch, _ := m.(hasDocuments)
 	for _, d := range batch.GetDocuments() {
-		e.buf = append(e.buf, around.before...)
-		if err := e.document(d); err != nil {
+		if err := e.framed(around, func() error { return e.document(d) }); err != nil {
 			return err
 		}
-		e.buf = append(e.buf, around.after...)
 	}
+	return nil
+}
+
+// framed writes a value with a text before and after it, or nothing at all.
+func (e *encoder) framed(around frame, value func() error) error {
+	begin := len(e.buf)
+	e.buf = append(e.buf, around.before...)
+	if err := value(); err != nil {
+		e.buf = e.buf[:begin]
+		return err
+	}
+	e.buf = append(e.buf, around.after...)
 	return nil
 }
 
@@ -172,19 +180,20 @@ func (c *call) writeBatch(m proto.Message) error {
 	out := c.handler.buffers.get(0)
 	defer c.handler.buffers.put(out)
 	e := encoder{buf: out.b, mode: c.format.mode}
-	err := c.route.items.append(&e, m, c.itemFrame())
+	unwritable := c.route.items.append(&e, m, c.itemFrame())
 	out.b = e.buf
-	if err != nil {
-		c.fail(err)
-		return err
+	if len(out.b) > 0 || unwritable == nil {
+		c.begin()
+		c.rows = c.rows || len(out.b) > 0
+		if err := c.send(out.b); err != nil {
+			c.fail(refuse(rpcerr.Canceled, "the client has gone away: "+err.Error()))
+			return err
+		}
 	}
-	c.begin()
-	c.rows = c.rows || len(out.b) > 0
-	if err := c.send(out.b); err != nil {
-		c.fail(refuse(rpcerr.Canceled, "the client has gone away: "+err.Error()))
-		return err
+	if unwritable != nil {
+		c.fail(unwritable)
 	}
-	return nil
+	return unwritable
 }
 
 // writeEnd ends a stream that went well.
@@ -224,13 +233,13 @@ func (c *call) writeStreamFailure(body *mooringv1.ErrorResponse) {
 	if c.format.media == mediaSSE {
 		before, after = "event: failure\nid: "+c.route.items.eventID+"\ndata: ", "\n\n"
 	}
-	text := c.handler.errorText(body)
+	text := c.handler.errorText(body, c.format.mode)
 	_ = c.send(append(append([]byte(before), text...), after...))
 }
 
 // writeTransientFailure answers an EventSource before any row was sent: a status would make it give up, so it is told to come back.
 func (c *call) writeTransientFailure(body *mooringv1.ErrorResponse) {
 	c.begin()
-	text := c.handler.errorText(body)
+	text := c.handler.errorText(body, c.format.mode)
 	_ = c.send(append(append([]byte(retryEvents+"event: failure\ndata: "), text...), "\n\n"...))
 }

@@ -4,7 +4,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
+
+	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/mongoerr"
@@ -20,6 +23,10 @@ type explanation struct {
 	offset  *int64
 	server  *mooringv1.ServerError     // if the server answered
 	result  *mooringv1.BulkWriteResult // if something was done before
+	// others are details of a status that this package does not know.
+	others []*anypb.Any
+	// retryAfter is when to come back; 0: nothing is said of it.
+	retryAfter time.Duration
 }
 
 func (x *explanation) at(offset int64) { x.offset = &offset }
@@ -75,7 +82,7 @@ func (x *explanation) command(e *mongoerr.CommandError) {
 func (x *explanation) writes(e *mongoerr.WriteException) {
 	x.server = &mooringv1.ServerError{Labels: valids(e.Labels)}
 	if e.WriteConcernError != nil {
-		x.server.WriteConcernError = NewWriteConcernError(e.WriteConcernError)
+		x.server.WriteConcernError = newWriteConcernError(e.WriteConcernError)
 	}
 	if len(e.WriteErrors) == 0 {
 		x.row = serverRow(0, "WriteError", e.Labels)
@@ -88,7 +95,7 @@ func (x *explanation) writes(e *mongoerr.WriteException) {
 	x.server.KeyPattern, x.server.KeyValue = documentAt(first.Raw, "keyPattern"), documentAt(first.Raw, "keyValue")
 	x.server.ErrInfo = documentAt(first.Raw, "errInfo")
 	for _, w := range e.WriteErrors {
-		x.server.WriteErrors = append(x.server.WriteErrors, NewWriteError(w))
+		x.server.WriteErrors = append(x.server.WriteErrors, newWriteError(w))
 	}
 }
 
@@ -97,7 +104,7 @@ func (x *explanation) writeConcern(e *mongoerr.WriteConcernError) {
 	x.stateChange(e)
 	x.message = e.Message
 	x.server = &mooringv1.ServerError{
-		Code: e.Code, CodeName: string(x.reason), Labels: valids(e.Labels), WriteConcernError: NewWriteConcernError(e),
+		Code: e.Code, CodeName: string(x.reason), Labels: valids(e.Labels), WriteConcernError: newWriteConcernError(e),
 	}
 }
 
@@ -112,7 +119,7 @@ func (x *explanation) partial(r Result) {
 	}
 	if len(r.WriteErrors) > 0 && len(x.server.GetWriteErrors()) == 0 {
 		for _, w := range r.WriteErrors {
-			x.server.WriteErrors = append(x.server.WriteErrors, NewWriteError(w))
+			x.server.WriteErrors = append(x.server.WriteErrors, newWriteError(w))
 		}
 	}
 	count := int64(len(r.InsertedIDs))
@@ -122,8 +129,8 @@ func (x *explanation) partial(r Result) {
 	}
 }
 
-// NewWriteError is the message of one write that failed.
-func NewWriteError(w mongoerr.WriteError) *mooringv1.WriteError {
+// newWriteError returns the message of one write that failed, in the native form.
+func newWriteError(w mongoerr.WriteError) *mooringv1.WriteError {
 	m := &mooringv1.WriteError{
 		Index: int64(w.Index), Code: w.Code, Message: valid(w.Message),
 		KeyPattern: documentAt(w.Raw, "keyPattern"), KeyValue: documentAt(w.Raw, "keyValue"), ErrInfo: documentAt(w.Raw, "errInfo"),
@@ -135,8 +142,9 @@ func NewWriteError(w mongoerr.WriteError) *mooringv1.WriteError {
 	return m
 }
 
-// NewWriteConcernError is the message of a write concern that was not met; nil for nil.
-func NewWriteConcernError(e *mongoerr.WriteConcernError) *mooringv1.WriteConcernError {
+// newWriteConcernError returns the message of a write concern that was not met, in the native form;
+// nil for nil.
+func newWriteConcernError(e *mongoerr.WriteConcernError) *mooringv1.WriteConcernError {
 	if e == nil {
 		return nil
 	}

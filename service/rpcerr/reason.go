@@ -21,6 +21,7 @@ const (
 	URITooLong           Reason = "URITooLong"
 	UnsupportedMediaType Reason = "UnsupportedMediaType"
 	BodyTimeout          Reason = "BodyTimeout"
+	InvalidUTF8          Reason = "InvalidUTF8"
 
 	CursorNotFound        Reason = "CursorNotFound"
 	CursorTokenReused     Reason = "CursorTokenReused"
@@ -79,6 +80,7 @@ var reasons = map[Reason]row{
 	URITooLong:           {codes.InvalidArgument, http.StatusRequestURITooLong, URITooLong, Never},
 	UnsupportedMediaType: {codes.InvalidArgument, http.StatusUnsupportedMediaType, UnsupportedMediaType, Never},
 	BodyTimeout:          {codes.DeadlineExceeded, http.StatusRequestTimeout, BodyTimeout, SameRequest},
+	InvalidUTF8:          {codes.FailedPrecondition, http.StatusUnprocessableEntity, InvalidUTF8, Never},
 
 	CursorNotFound:        {codes.NotFound, http.StatusNotFound, CursorNotFound, Restart},
 	CursorTokenReused:     {codes.Aborted, http.StatusConflict, CursorTokenReused, Restart},

@@ -57,24 +57,17 @@ func (e *Error) Error() string {
 // Unwrap returns what the error was made of.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Status is what a client sees of an error. nil is OK; what is a status already stays as it is.
-func Status(err error) *status.Status {
-	if err == nil {
-		return status.New(codes.OK, "")
-	}
-	if own, ok := errors.AsType[interface {
+// explain finds the first line of the table that knows the error. A status is not in the table: it
+// says itself what it is.
+func explain(err error) explanation {
+	x := explanation{row: reasons[Internal], message: err.Error()}
+	if carrier, ok := errors.AsType[interface {
 		error
 		GRPCStatus() *status.Status
 	}](err); ok {
-		return own.GRPCStatus()
+		x.read(carrier.GRPCStatus())
+		return x
 	}
-	x := explain(err)
-	return x.status()
-}
-
-// explain finds the first line of the table that knows the error.
-func explain(err error) explanation {
-	x := explanation{row: reasons[Internal], message: err.Error()}
 	for _, e := range table {
 		if e.explain(err, &x) {
 			break
@@ -82,6 +75,9 @@ func explain(err error) explanation {
 	}
 	if e, ok := errors.AsType[*PartialError](err); ok {
 		x.partial(e.Result) // whatever the failure
+	}
+	if x.code == codes.Unavailable || x.code == codes.ResourceExhausted {
+		x.retryAfter = retryAfter
 	}
 	return x
 }
@@ -154,6 +150,12 @@ var table = []entry{
 		}
 		if e.TooLarge {
 			x.row = reasons[TooLarge]
+		}
+	}),
+	typed(func(e *payload.EncodeError, _ error, x *explanation) {
+		x.row = reasons[MalformedReply]
+		if e.InvalidUTF8 {
+			x.row = reasons[InvalidUTF8]
 		}
 	}),
 	value("handle.ErrCursorNotFound", handle.ErrCursorNotFound, CursorNotFound),

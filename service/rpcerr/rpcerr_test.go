@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -22,6 +23,7 @@ import (
 	"github.com/mooringdb/mooring/core/operation"
 	"github.com/mooringdb/mooring/core/pool"
 	"github.com/mooringdb/mooring/core/seedlist"
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/payload"
 	"github.com/mooringdb/mooring/service/rpcerr"
@@ -146,15 +148,19 @@ func TestTable(t *testing.T) {
 	} {
 		for _, err := range []error{test.err, fmt.Errorf("wrapped: %w", test.err)} {
 			t.Run(err.Error(), func(t *testing.T) {
-				st := rpcerr.WithRequestID(rpcerr.Status(err), "r1")
-				r := rpcerr.HTTP(st)
-				e := r.Body.GetError()
-				got := fmt.Sprint(st.Code(), r.Code, e.GetReason(), e.GetRetry(), e.GetRequestId())
-				if want := fmt.Sprint(test.code, test.http, test.reason, test.retry, "r1"); got != want {
-					t.Errorf("%s, want %s", got, want)
+				f := rpcerr.Explain(err, rpcerr.Call{RequestID: "r1"})
+				want := fmt.Sprint(test.code, int32(test.code), test.http, test.reason, test.retry)
+				if id := f.HTTP().Body.GetError().GetRequestId(); id != "r1" {
+					t.Errorf("request id %q", id)
 				}
-				if (r.RetryAfter > 0) != (test.code == codes.Unavailable || strings.HasSuffix(test.reason, "LimitExceeded")) {
-					t.Errorf("RetryAfter = %v", r.RetryAfter)
+				for form, r := range map[string]rpcerr.Response{"the error": f.HTTP(), "its status": rpcerr.HTTP(f.GRPCStatus().Err())} {
+					e := r.Body.GetError()
+					if got := fmt.Sprint(f.Code(), e.GetCode(), r.Code, e.GetReason(), e.GetRetry()); got != want {
+						t.Errorf("%s: %s, want %s", form, got, want)
+					}
+					if (r.RetryAfter > 0) != (test.code == codes.Unavailable || strings.HasSuffix(test.reason, "LimitExceeded")) {
+						t.Errorf("%s: RetryAfter = %v", form, r.RetryAfter)
+					}
 				}
 			})
 		}
@@ -196,7 +202,7 @@ func TestDeadlineMessages(t *testing.T) {
 
 func TestReasonsHaveTheirOwnRow(t *testing.T) {
 	for _, r := range rpcerr.Reasons() {
-		e := rpcerr.HTTP(rpcerr.Status(&rpcerr.Error{Reason: r, Message: "m"})).Body.GetError()
+		e := rpcerr.HTTP(&rpcerr.Error{Reason: r, Message: "m"}).Body.GetError()
 		if e.GetReason() != string(r) || e.GetMessage() != "m" {
 			t.Errorf("%s: %v", r, e)
 		}
@@ -217,7 +223,7 @@ func TestDetails(t *testing.T) {
 		Labels:            []string{"A", "B\xff"},
 	}
 	ids := []client.IndexedID{{Index: 0, ID: bson.Int32Value(5)}}
-	r := rpcerr.HTTP(rpcerr.Status(&rpcerr.PartialError{Result: rpcerr.Result{InsertedIDs: ids}, Err: err}))
+	r := rpcerr.HTTP(&rpcerr.PartialError{Result: rpcerr.Result{InsertedIDs: ids}, Err: err})
 	e := r.Body.GetError()
 	if e.GetStatus() != "ALREADY_EXISTS" || r.Code != 409 || e.GetServer().GetCode() != 11000 || e.GetServer().GetCodeName() != "DuplicateKey" {
 		t.Errorf("error %v", e)
@@ -234,9 +240,112 @@ func TestDetails(t *testing.T) {
 	if res := r.Body.GetResult(); res.GetInsertedCount() != 1 || len(res.GetInsertedIds()) != 1 {
 		t.Errorf("result %v", res)
 	}
-	field := rpcerr.HTTP(rpcerr.Status(&payload.Error{Field: "filter.a", Offset: 0, Problem: "no"})).Body.GetError()
+	if e.GetServer().GetWriteErrors() != nil || e.GetServer().GetWriteConcernError() != nil {
+		t.Errorf("what REST has beside server is in it, too: %v", e.GetServer())
+	}
+	field := rpcerr.HTTP(&payload.Error{Field: "filter.a", Offset: 0, Problem: "no"}).Body.GetError()
 	if field.GetField() != "filter.a" || field.Offset == nil {
 		t.Errorf("field %v", field)
+	}
+}
+
+// TestDetailsOnGRPC looks at the details that clients know from other services.
+func TestDetailsOnGRPC(t *testing.T) {
+	err := &rpcerr.Error{Reason: rpcerr.InvalidArgument, Field: "filter.total", Message: "is wrong"}
+	st := rpcerr.Explain(err, rpcerr.Call{RequestID: "r1"}).GRPCStatus()
+	want := []proto.Message{
+		&errdetails.ErrorInfo{
+			Reason: "InvalidArgument", Domain: "mooring.v1", Metadata: map[string]string{"retry": "never", "httpStatus": "400"},
+		},
+		&errdetails.BadRequest{FieldViolations: []*errdetails.BadRequest_FieldViolation{
+			{Field: "filter.total", Description: "filter.total: is wrong"},
+		}},
+		&errdetails.RequestInfo{RequestId: "r1"},
+	}
+	details := st.Details()
+	if len(details) != len(want) {
+		t.Fatalf("details %v", details)
+	}
+	for i := range want {
+		if got, ok := details[i].(proto.Message); !ok || !proto.Equal(got, want[i]) {
+			t.Errorf("detail %d: %v, want %v", i, details[i], want[i])
+		}
+	}
+}
+
+// TestEncodingOfDetails has details in the form that the call asked for, and leaves out what that form
+// cannot carry.
+func TestEncodingOfDetails(t *testing.T) {
+	pattern := func(key string) bson.Raw {
+		return bson.NewBuilder(nil).OpenDocument("keyPattern").Int32("sku", 1).Close().
+			OpenDocument("keyValue").String("sku", key).Close().
+			OpenDocument("errInfo").Int64("n", 7).Close().Finish()
+	}
+	err := func(key string) error {
+		return &rpcerr.PartialError{
+			Err: &mongoerr.WriteException{
+				WriteErrors:       []mongoerr.WriteError{{Code: 11000, Message: "E11000", Raw: pattern(key)}},
+				WriteConcernError: &mongoerr.WriteConcernError{Code: 64, Raw: pattern(key)},
+			},
+			Result: rpcerr.Result{InsertedIDs: []client.IndexedID{{Index: 3, ID: bson.StringValue(key)}}},
+		}
+	}
+	server := func(m *mooringv1.ServerError) []*mooringv1.Document {
+		w, c := m.GetWriteErrors()[0], m.GetWriteConcernError()
+		return []*mooringv1.Document{m.GetKeyPattern(), m.GetKeyValue(), m.GetErrInfo(), w.GetKeyPattern(), w.GetKeyValue(), w.GetErrInfo(), c.GetErrInfo()}
+	}
+	for _, test := range []struct {
+		enc       payload.Encoding
+		key, want string // keyValue, errInfo and the inserted id
+		truncated bool
+	}{
+		{payload.JSON, "a", `{"sku":"a"} {"n":7} "a"`, false},
+		{payload.CanonicalJSON, "a", `{"sku":"a"} {"n":{"$numberLong":"7"}} "a"`, false},
+		{payload.JSON, "\xff", ` {"n":7} `, true},
+		{payload.BSON, "\xff", `  `, false},
+	} {
+		for name, err := range map[string]error{"the error": err(test.key), "as a replica sends it": rpcerr.Status(err(test.key)).Err()} {
+			var m *mooringv1.ServerError
+			var res *mooringv1.BulkWriteResult
+			for _, d := range rpcerr.Explain(err, rpcerr.Call{Encoding: test.enc}).GRPCStatus().Details() {
+				switch d := d.(type) {
+				case *mooringv1.ServerError:
+					m = d
+				case *mooringv1.BulkWriteResult:
+					res = d
+				}
+			}
+			got := fmt.Sprint(m.GetKeyValue().GetJson(), " ", m.GetErrInfo().GetJson(), " ", res.GetInsertedIds()[0].GetId().GetJson())
+			if got = strings.ReplaceAll(got, `: `, `:`); got != test.want || res.GetTruncated() != test.truncated {
+				t.Errorf("%v, %s: %s, truncated %v, want %s", test.enc, name, got, res.GetTruncated(), test.want)
+			}
+			for i, d := range server(m) {
+				if d != nil && (d.GetBson() == nil) != (test.enc != payload.BSON) {
+					t.Errorf("%v, %s: document %d is %v", test.enc, name, i, d)
+				}
+			}
+		}
+	}
+	bad := &mooringv1.Document{Encoding: &mooringv1.Document_Bson{Bson: bson.NewBuilder(nil).String("a", "\xff").Finish()}}
+	sent, detailErr := status.New(codes.Internal, "").WithDetails(&mooringv1.ServerError{Code: 1, KeyPattern: bad})
+	if detailErr != nil {
+		t.Fatal(detailErr)
+	}
+	for enc, want := range map[payload.Encoding]bool{payload.BSON: false, payload.JSON: true} {
+		details := rpcerr.Explain(sent.Err(), rpcerr.Call{Encoding: enc}).GRPCStatus().Details()
+		if m, _ := details[len(details)-1].(*mooringv1.ServerError); m == nil || m.GetTruncated() != want || (m.KeyPattern == nil) != want {
+			t.Errorf("%v: a document that has no such form: %v", enc, details)
+		}
+	}
+	for _, enc := range []payload.Encoding{payload.BSON, payload.JSON} {
+		w := rpcerr.WriteError(mongoerr.WriteError{Code: 11000, Raw: pattern("a")}, enc)
+		c := rpcerr.WriteConcernError(&mongoerr.WriteConcernError{Code: 64, Raw: pattern("a")}, enc)
+		if (w.GetKeyValue().GetJson() != "") != (enc == payload.JSON) || (c.GetErrInfo().GetJson() != "") != (enc == payload.JSON) {
+			t.Errorf("%v: %v, %v", enc, w, c)
+		}
+	}
+	if rpcerr.WriteConcernError(nil, payload.JSON) != nil {
+		t.Error("a write concern error of nothing")
 	}
 }
 
@@ -263,16 +372,24 @@ func TestStatusStaysSmall(t *testing.T) {
 		"a long command and label": &mongoerr.CommandError{Code: 1, Name: "X", Labels: []string{long}, Reply: bson.NewBuilder(nil).Document("errInfo", bson.NewBuilder(nil).String("a", long).Finish()).Finish()},
 	} {
 		t.Run(name, func(t *testing.T) {
-			st := rpcerr.WithRequestID(rpcerr.Status(err), strings.Repeat("r", 64))
-			if n := proto.Size(st.Proto()); n >= 4096 {
-				t.Errorf("a status of %d bytes", n)
-			}
-			r := rpcerr.HTTP(st)
-			if r.Body.GetError().GetServer() != nil && !r.Body.GetError().GetTruncated() {
-				t.Error("cut, but not marked as truncated")
-			}
-			if strings.HasPrefix(name, "many") && len(r.Body.GetError().GetWriteErrors()) == 0 {
-				t.Error("no write error is left")
+			for _, enc := range []payload.Encoding{payload.BSON, payload.JSON, payload.CanonicalJSON} {
+				f := rpcerr.Explain(err, rpcerr.Call{RequestID: strings.Repeat("r", 64), Encoding: enc})
+				if n := proto.Size(f.GRPCStatus().Proto()); n >= 4096 {
+					t.Errorf("encoding %v: a status of %d bytes", enc, n)
+				}
+				cut, whole := rpcerr.HTTP(f.GRPCStatus().Err()), f.HTTP()
+				if cut.Body.GetError().GetServer() != nil && !cut.Body.GetError().GetTruncated() {
+					t.Errorf("encoding %v: cut, but not marked as truncated", enc)
+				}
+				if strings.HasPrefix(name, "many") && len(cut.Body.GetError().GetWriteErrors()) == 0 {
+					t.Errorf("encoding %v: no write error is left", enc)
+				}
+				if whole.Body.GetError().GetTruncated() || len(whole.Body.GetError().GetMessage()) < len(cut.Body.GetError().GetMessage()) {
+					t.Errorf("REST: %v", whole.Body)
+				}
+				if strings.HasPrefix(name, "many") && len(whole.Body.GetError().GetWriteErrors()) != 1000 {
+					t.Errorf("REST: %d write errors, want 1000", len(whole.Body.GetError().GetWriteErrors()))
+				}
 			}
 		})
 	}

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/payload"
 )
 
 // Domain is the ErrorInfo's domain.
@@ -21,11 +22,9 @@ const Domain = "mooring.v1"
 
 // The keys of the ErrorInfo's metadata.
 const (
-	keyRetry     = "retry"
-	keyRequestID = "requestId"
-	keyField     = "field"
-	keyOffset    = "offset"
-	keyHTTP      = "httpStatus"
+	keyRetry  = "retry"
+	keyOffset = "offset"
+	keyHTTP   = "httpStatus"
 )
 
 // A status travels in HTTP/2 headers, and clients refuse large ones: message and details together stay under maxStatusBytes.
@@ -35,43 +34,57 @@ const (
 	maxPartBytes    = 256  // of a write error's message
 	maxFieldBytes   = 256
 	maxReasonBytes  = 63 // as ErrorInfo asks for
-	// sparedBytes are for what comes later (the request id) and for the details' types.
+	// sparedBytes are for the names of the details' types.
 	sparedBytes = 400
 )
 
 // retryAfter is when to come back where a retry makes sense: servers are found again, and pools emptied, within about that.
 const retryAfter = time.Second
 
-func (x *explanation) status() *status.Status {
+// status makes the gRPC status, with as much of the details as fits.
+func (x *explanation) status(call Call) *status.Status {
 	message := cut(x.message, maxMessageBytes)
 	info := &errdetails.ErrorInfo{
 		Reason: string(x.reason), Domain: Domain,
 		Metadata: map[string]string{keyRetry: string(x.retry), keyHTTP: strconv.Itoa(x.http)},
 	}
-	if x.field != "" {
-		info.Metadata[keyField] = cut(x.field, maxFieldBytes)
-	}
 	if x.offset != nil {
 		info.Metadata[keyOffset] = strconv.FormatInt(*x.offset, 10)
 	}
 	details := []proto.Message{info}
-	if x.code == codes.Unavailable || x.code == codes.ResourceExhausted {
-		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(retryAfter)})
+	if x.field != "" {
+		details = append(details, &errdetails.BadRequest{FieldViolations: []*errdetails.BadRequest_FieldViolation{
+			{Field: cut(x.field, maxFieldBytes), Description: cut(x.message, maxPartBytes)},
+		}})
 	}
-	room := maxStatusBytes - sparedBytes - len(message) - proto.Size(info)
+	if call.RequestID != "" {
+		details = append(details, &errdetails.RequestInfo{RequestId: call.RequestID})
+	}
+	if x.retryAfter > 0 {
+		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(x.retryAfter)})
+	}
+	room := maxStatusBytes - sparedBytes - len(message)
+	for _, d := range details {
+		room -= proto.Size(d)
+	}
+	for _, other := range x.others {
+		room -= proto.Size(other)
+	}
 	if x.server != nil {
-		x.server.Truncated = len(message) < len(valid(x.message))
-		fitted := fitServerError(x.server, room*3/4)
-		room -= proto.Size(fitted)
-		details = append(details, fitted)
+		server := fitServerError(encodeServerError(x.server, call.Encoding), room*3/4)
+		if len(message) < len(valid(x.message)) {
+			server = truncated(server)
+		}
+		room -= proto.Size(server)
+		details = append(details, server)
 	}
 	if x.result != nil {
-		details = append(details, fitResult(x.result, room))
+		details = append(details, fitResult(x.result, room, call.Encoding))
 	}
-	return newStatus(x.code, message, details)
+	return newStatus(x.code, message, details, x.others)
 }
 
-func newStatus(code codes.Code, message string, details []proto.Message) *status.Status {
+func newStatus(code codes.Code, message string, details []proto.Message, others []*anypb.Any) *status.Status {
 	p := &statuspb.Status{Code: int32(code), Message: message}
 	for _, d := range details {
 		packed, err := anypb.New(d)
@@ -81,33 +94,7 @@ func newStatus(code codes.Code, message string, details []proto.Message) *status
 		}
 		p.Details = append(p.Details, packed)
 	}
-	return status.FromProto(p)
-}
-
-// WithRequestID adds the request's id, and makes sure that there is an ErrorInfo to hold it: statuses from elsewhere have none.
-func WithRequestID(st *status.Status, id string) *status.Status {
-	if st.Code() == codes.OK {
-		return st
-	}
-	p := st.Proto()
-	for i, packed := range p.Details {
-		info := &errdetails.ErrorInfo{}
-		if !packed.MessageIs(info) || packed.UnmarshalTo(info) != nil || info.Domain != Domain {
-			continue
-		}
-		info.Metadata[keyRequestID] = id
-		if packed, err := anypb.New(info); err == nil {
-			p.Details[i] = packed
-		}
-		return status.FromProto(p)
-	}
-	r := foreign(st.Code())
-	info := &errdetails.ErrorInfo{Reason: string(r.reason), Domain: Domain, Metadata: map[string]string{
-		keyRetry: string(r.retry), keyHTTP: strconv.Itoa(r.http), keyRequestID: id,
-	}}
-	if packed, err := anypb.New(info); err == nil {
-		p.Details = append([]*anypb.Any{packed}, p.Details...)
-	}
+	p.Details = append(p.Details, others...)
 	return status.FromProto(p)
 }
 
@@ -155,22 +142,31 @@ func fitServerError(m *mooringv1.ServerError, room int) *mooringv1.ServerError {
 	return fitted
 }
 
-// fitResult returns as much of m as fits into room bytes: the counts always, and the first ids.
-func fitResult(m *mooringv1.BulkWriteResult, room int) *mooringv1.BulkWriteResult {
-	if proto.Size(m) <= room {
-		return m
+// truncated returns m with the mark that something is missing.
+func truncated(m *mooringv1.ServerError) *mooringv1.ServerError {
+	return &mooringv1.ServerError{
+		Code: m.GetCode(), CodeName: m.GetCodeName(), Labels: m.GetLabels(), KeyPattern: m.GetKeyPattern(), KeyValue: m.GetKeyValue(),
+		ErrInfo: m.GetErrInfo(), WriteErrors: m.GetWriteErrors(), WriteConcernError: m.GetWriteConcernError(), Truncated: true,
 	}
+}
+
+// fitResult returns as much of m as fits into room bytes: the counts always, and the first ids.
+func fitResult(m *mooringv1.BulkWriteResult, room int, enc payload.Encoding) *mooringv1.BulkWriteResult {
 	fitted := &mooringv1.BulkWriteResult{
 		InsertedCount: m.InsertedCount, MatchedCount: m.MatchedCount, ModifiedCount: m.ModifiedCount,
-		DeletedCount: m.DeletedCount, UpsertedCount: m.UpsertedCount, Truncated: true,
+		DeletedCount: m.DeletedCount, UpsertedCount: m.UpsertedCount, Truncated: m.GetTruncated(),
 	}
+	e := encoder{enc: enc}
 	left := room - proto.Size(fitted)
-	for _, id := range m.InsertedIds {
+	for _, inserted := range m.GetInsertedIds() {
+		id := &mooringv1.InsertedId{Index: inserted.GetIndex(), Id: e.value(inserted.GetId())}
 		if left -= proto.Size(id) + 4; left < 0 {
+			fitted.Truncated = true
 			break
 		}
 		fitted.InsertedIds = append(fitted.InsertedIds, id)
 	}
+	fitted.Truncated = fitted.Truncated || e.lossy
 	return fitted
 }
 

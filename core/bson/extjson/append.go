@@ -20,7 +20,7 @@ func Append(dst []byte, d bson.Raw, m Mode) ([]byte, error) {
 	w := writer{src: d, mode: m}
 	out, next := w.document(dst, 0, len(d), 1, false)
 	if next < 0 {
-		return dst, &SyntaxError{Path: bson.PathAt(d, w.offset), Offset: w.offset, Problem: w.problem}
+		return dst, &SyntaxError{Path: bson.PathAt(d, w.offset), Offset: w.offset, Problem: w.problem, InvalidUTF8: w.problem == problemUTF8}
 	}
 	if next != len(d) {
 		return dst, &SyntaxError{Offset: next, Problem: "bytes after the document"}
@@ -33,7 +33,7 @@ func AppendValue(dst []byte, v bson.Value, m Mode) ([]byte, error) {
 	w := writer{src: v.Data, mode: m}
 	out, next := w.value(dst, v.Type, 0, len(v.Data), 0)
 	if next < 0 {
-		err := &SyntaxError{Offset: w.offset, Problem: w.problem}
+		err := &SyntaxError{Offset: w.offset, Problem: w.problem, InvalidUTF8: w.problem == problemUTF8}
 		if v.Type == bson.TypeDocument || v.Type == bson.TypeArray {
 			err.Path = bson.PathAt(v.Data, w.offset)
 		}

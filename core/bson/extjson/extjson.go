@@ -46,6 +46,8 @@ type SyntaxError struct {
 	Problem string
 	// TooLarge: the text may be sound, but becomes longer than its Limit.
 	TooLarge bool
+	// InvalidUTF8: the text or the document would be sound if a string in it were UTF-8.
+	InvalidUTF8 bool
 }
 
 // Error is "extended JSON: <problem> at <path> (offset <n>)".

@@ -135,7 +135,7 @@ func (p *parser) fail(offset int, problem string) bool {
 
 func (p *parser) syntaxError() error {
 	slices.Reverse(p.path)
-	return &SyntaxError{Path: path.Join(p.path), Offset: p.offset, Problem: p.problem, TooLarge: p.large}
+	return &SyntaxError{Path: path.Join(p.path), Offset: p.offset, Problem: p.problem, TooLarge: p.large, InvalidUTF8: p.problem == problemUTF8}
 }
 
 func (p *parser) tooLarge() bool {

@@ -21,8 +21,9 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// What the MongoDB server said about a failure. On gRPC it is a detail of the status, beside google.rpc.ErrorInfo (its reason is the
-// server's code name, or the gateway's own) and google.rpc.RetryInfo. The details together stay under 4 KiB.
+// What the MongoDB server said about a failure. On gRPC it is a detail of the status, beside
+// google.rpc.ErrorInfo (its reason is the server's code name, or the gateway's own), BadRequest (the
+// field that is wrong), RequestInfo and RetryInfo. The details together stay under 4 KiB.
 type ServerError struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The server's error code, such as 11000.
@@ -539,6 +540,8 @@ type Error struct {
 	Status string `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
 	// What happened, as one word: the server's code name, or the gateway's own. The list only grows.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The gRPC status code's number, such as 6.
+	Code int32 `protobuf:"varint,12,opt,name=code,proto3" json:"code,omitempty"`
 	// What happened, for people.
 	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	// The request's id, which the gateway's logs have, too.
@@ -604,6 +607,13 @@ func (x *Error) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *Error) GetCode() int32 {
+	if x != nil {
+		return x.Code
+	}
+	return 0
 }
 
 func (x *Error) GetMessage() string {
@@ -734,10 +744,11 @@ const file_mooring_v1_error_proto_rawDesc = "" +
 	"\rErrorResponse\x12'\n" +
 	"\x05error\x18\x01 \x01(\v2\x11.mooring.v1.ErrorR\x05error\x128\n" +
 	"\x06result\x18\x02 \x01(\v2\x1b.mooring.v1.BulkWriteResultH\x00R\x06result\x88\x01\x01B\t\n" +
-	"\a_result\"\xd9\x03\n" +
+	"\a_result\"\xed\x03\n" +
 	"\x05Error\x12\x16\n" +
 	"\x06status\x18\x01 \x01(\tR\x06status\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x18\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x12\n" +
+	"\x04code\x18\f \x01(\x05R\x04code\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x04 \x01(\tR\trequestId\x12\x14\n" +

@@ -235,7 +235,7 @@ func TestUnknownMethods(t *testing.T) {
 	for _, method := range []string{"/test.Test/Nothing", "/nothing.Nothing/Nothing", "/grpc.health.v1.Health/Nothing", "/grpc.nothing.Nothing/Nothing"} {
 		err := conn.Invoke(t.Context(), method, &emptypb.Empty{}, &emptypb.Empty{})
 		st := status.Convert(err)
-		if st.Code() != codes.Unimplemented || len(st.Details()) != 1 || rpcerr.HTTP(st).Body.GetError().GetReason() != "Unimplemented" ||
+		if st.Code() != codes.Unimplemented || len(st.Details()) != 1 || rpcerr.HTTP(err).Body.GetError().GetReason() != "Unimplemented" ||
 			!strings.Contains(st.Message(), method) {
 			t.Errorf("%s: %v, details %v", method, err, st.Details())
 		}

@@ -1,0 +1,104 @@
+package rest_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/bson/extjson"
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/payload"
+)
+
+// badText is a document that JSON cannot carry.
+var badText = bson.NewBuilder(nil).Int32("_id", 2).String("name", "caf\xe9").Finish()
+
+// mixed is a sound document, one that JSON cannot carry, and another sound one.
+func mixed(t *testing.T) []*mooringv1.Document {
+	t.Helper()
+	return []*mooringv1.Document{docs(t, `{"_id": 1}`)[0], payload.NewDocument(badText), docs(t, `{"_id": 3}`)[0]}
+}
+
+// TestInvalidUTF8OnPages has pages with such a document: the error is the data's, and the cursor is
+// closed. As BSON the page is sent as it is.
+func TestInvalidUTF8OnPages(t *testing.T) {
+	var closed []string
+	token := "next"
+	h := newHandler(t, &fake{
+		find: func(context.Context, *mooringv1.FindRequest) (*mooringv1.FindResponse, error) {
+			return &mooringv1.FindResponse{Documents: mixed(t), Cursor: &token}, nil
+		},
+		findOne: func(context.Context, *mooringv1.FindOneRequest) (*mooringv1.FindOneResponse, error) {
+			return &mooringv1.FindOneResponse{Document: payload.NewDocument(badText)}, nil
+		},
+		distinct: func(context.Context, *mooringv1.DistinctRequest) (*mooringv1.DistinctResponse, error) {
+			return &mooringv1.DistinctResponse{Values: []*mooringv1.Value{payload.NewValue(bson.StringValue("\xff"))}}, nil
+		},
+		close: func(_ context.Context, r *mooringv1.CloseCursorRequest) (*mooringv1.CloseCursorResponse, error) {
+			closed = append(closed, r.GetCursor())
+			return &mooringv1.CloseCursorResponse{}, nil
+		},
+	})
+	for _, c := range []struct{ verb, accept, closed string }{
+		{":find", "application/json", "next"},
+		{":find", "application/ejson", "next"},
+		{":findOne", "application/json", ""},
+		{":distinct", "application/json", ""},
+	} {
+		closed = nil
+		w := do(h, "POST", documents+c.verb, `{}`, "Accept", c.accept)
+		e := errorOf(t, w.Code, w.Body.Bytes(), 422)
+		if e.Status != "FAILED_PRECONDITION" || e.Reason != "InvalidUTF8" || e.Field != "" || w.Header().Get("Content-Type") != "application/json" {
+			t.Errorf("%s: %+v", c.verb, e)
+		}
+		if strings.Join(closed, " ") != c.closed {
+			t.Errorf("%s: closed %q, want %q", c.verb, closed, c.closed)
+		}
+	}
+	closed = nil
+	w := do(h, "POST", documents+":find", `{}`, "Accept", "application/bson")
+	if w.Code != 200 || !strings.Contains(w.Body.String(), string(badText)) || w.Header().Get("Mooring-Cursor") != token || closed != nil {
+		t.Errorf("as BSON: %d %q, closed %q", w.Code, w.Body, closed)
+	}
+}
+
+// TestInvalidUTF8InStreams has what comes before such a document delivered.
+func TestInvalidUTF8InStreams(t *testing.T) {
+	first := mixed(t)
+	h := newHandler(t, &fake{streamFind: func(_ *mooringv1.StreamFindRequest, s grpc.ServerStreamingServer[mooringv1.StreamFindResponse]) error {
+		return s.Send(&mooringv1.StreamFindResponse{Documents: first})
+	}})
+	for accept, want := range map[string]string{
+		"application/x-ndjson": "{\"document\":{\"_id\":1}}\nERROR InvalidUTF8\n",
+		"text/event-stream":    "id: q\ndata: {\"_id\":1}\n\nevent: failure\nid: q\ndata: ERROR InvalidUTF8\n\n",
+	} {
+		w := do(h, "POST", documents+":streamFind", `{}`, "Accept", accept)
+		if got := cutErrors(w.Body.String()); w.Code != 200 || got != want {
+			t.Errorf("%s: %d %q, want %q", accept, w.Code, got, want)
+		}
+	}
+	first = first[1:]
+	for _, accept := range []string{"application/x-ndjson", "text/event-stream"} {
+		w := do(h, "POST", documents+":streamFind", `{}`, "Accept", accept)
+		if e := errorOf(t, w.Code, w.Body.Bytes(), 422); e.Reason != "InvalidUTF8" {
+			t.Errorf("%s: %+v", accept, e)
+		}
+	}
+}
+
+// TestMalformedBSONFromTheServer tells documents that are not BSON from those that are not UTF-8.
+func TestMalformedBSONFromTheServer(t *testing.T) {
+	h := newHandler(t, &fake{findOne: func(context.Context, *mooringv1.FindOneRequest) (*mooringv1.FindOneResponse, error) {
+		return &mooringv1.FindOneResponse{Document: payload.NewDocument(bson.Raw("\x08\x00\x00\x00\x99a\x00\x00"))}, nil
+	}})
+	w := do(h, "POST", documents+":findOne", `{}`)
+	if e := errorOf(t, w.Code, w.Body.Bytes(), 500); e.Reason != "MalformedReply" {
+		t.Errorf("%+v", e)
+	}
+	if _, err := extjson.Append(nil, badText, extjson.Relaxed); err == nil {
+		t.Error("extjson writes text that is not UTF-8")
+	}
+}

@@ -1,0 +1,65 @@
+package rpcerr
+
+import (
+	"errors"
+	"sync"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/mooringdb/mooring/service/payload"
+)
+
+// Call holds what an error needs to know of the call that it ends.
+type Call struct {
+	// RequestID is the id of the request.
+	RequestID string
+	// Encoding is the form of documents in the details of a gRPC status.
+	Encoding payload.Encoding
+}
+
+// Failure is an error that a call ended with, explained. GRPCStatus is what a gRPC client gets, HTTP
+// what a REST client gets: both are made from the error itself, so REST's form is not cut to the
+// length that a gRPC status may have.
+type Failure struct {
+	err  error
+	call Call
+	explanation
+
+	grpc func() *status.Status
+}
+
+// Explain explains an error, which is not nil. An error that is a Failure already is returned as it
+// is, and an error that carries a gRPC status keeps what the status says.
+func Explain(err error, call Call) *Failure {
+	if f, ok := errors.AsType[*Failure](err); ok {
+		return f
+	}
+	f := &Failure{err: err, call: call, explanation: explain(err)}
+	f.grpc = sync.OnceValue(func() *status.Status { return f.status(f.call) })
+	return f
+}
+
+// Error returns the text of the error that was explained.
+func (f *Failure) Error() string { return f.err.Error() }
+
+// Unwrap returns the error that was explained.
+func (f *Failure) Unwrap() error { return f.err }
+
+// Code returns the gRPC code.
+func (f *Failure) Code() codes.Code { return f.code }
+
+// Message returns what is wrong, for people, as long as the message of a status may be.
+func (f *Failure) Message() string { return cut(f.message, maxMessageBytes) }
+
+// GRPCStatus returns the gRPC status with its details, together shorter than 4 KiB. The grpc package
+// finds it by this name.
+func (f *Failure) GRPCStatus() *status.Status { return f.grpc() }
+
+// Status returns the gRPC status of an error whose call is not known; OK for nil.
+func Status(err error) *status.Status {
+	if err == nil {
+		return status.New(codes.OK, "")
+	}
+	return Explain(err, Call{}).GRPCStatus()
+}
