@@ -222,3 +222,53 @@ func TestWarningOfPlainWithoutTLS(t *testing.T) {
 		}
 	}
 }
+
+// A connection whose authentication is over authenticates again, without hello, and the operation goes on.
+func TestReauthentication(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mongotest.NewServer(t, nil)
+		s.RequireAuth(pencil())
+		expire := func(name string) {
+			next := mongotest.Handler(s.Default)
+			s.Handle(name, mongotest.Times(1, mongotest.Always(mongotest.Error(391, "ReauthenticationRequired", "expired")), next))
+		}
+		c := authenticating(t, s, "app:pencil@", "directConnection=true", client.Options{})
+		orders := client.Namespace{Database: "shop", Collection: "orders"}
+		expire("insert")
+		var docs []bson.Raw
+		for i := range int32(5) {
+			docs = append(docs, bson.NewBuilder(nil).Int32("_id", i).Finish())
+		}
+		if _, err := c.InsertMany(t.Context(), orders, docs, client.InsertManyOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		expire("find")
+		expire("getMore")
+		cur, err := c.Find(t.Context(), orders, client.FindOptions{BatchSize: new(int32(2))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for batch, err := range cur.Batches(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			n += len(batch.Documents)
+		}
+		var got []string
+		for _, cmd := range s.Commands() {
+			if cmd.Name != "hello" && cmd.Name != "isMaster" {
+				got = append(got, cmd.Name)
+			}
+		}
+		want := "saslContinue insert saslStart saslContinue insert find saslStart saslContinue find getMore saslStart saslContinue getMore getMore"
+		if n != 5 || strings.Join(got, " ") != want || len(s.LoggedIn()) != 4 {
+			t.Errorf("%d documents by %v, want 5 by %s; logins %v", n, got, want, s.LoggedIn())
+		}
+		expire("ping")
+		s.RequireAuth(&mongotest.Auth{})
+		if err := c.Ping(t.Context()); !errors.As(err, new(*auth.Error)) {
+			t.Errorf("Ping() of a user that was removed = %v", err)
+		}
+	})
+}

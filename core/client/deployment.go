@@ -69,6 +69,10 @@ func (l *lease) Write(ctx context.Context, msg []byte) error {
 	return l.conn.Resource().Write(ctx, msg)
 }
 
+func (l *lease) Reauthenticate(ctx context.Context, cause error) error {
+	return l.conn.Resource().Reauthenticate(ctx, cause)
+}
+
 func (l *lease) Learn(err error) { l.server.Fail(l.conn, err) }
 
 func (l *lease) PinForCursor() error { return l.server.Pin(l.conn, pool.PurposeCursor) }

@@ -37,6 +37,8 @@ type Conn interface {
 	RoundTrip(ctx context.Context, msg []byte) (bson.Raw, error)
 	// Write sends a complete OP_MSG that gets no reply.
 	Write(ctx context.Context, msg []byte) error
+	// Reauthenticate authenticates the connection again, since the server asked for it with cause.
+	Reauthenticate(ctx context.Context, cause error) error
 	// Learn lets the topology learn from how an operation ended; the connection stays its owner's.
 	Learn(err error)
 	// PinForCursor counts the connection among those that cursors hold, until CheckIn. It fails where no more of them may be

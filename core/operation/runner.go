@@ -82,8 +82,9 @@ type exchange struct {
 	// preference is the one that the server was selected by.
 	preference *selection.ReadPreference
 
-	requestID    int32 // in events
-	deadlineSent bool  // maxTimeMS was sent for the context's deadline
+	requestID       int32 // in events
+	deadlineSent    bool  // maxTimeMS was sent for the context's deadline
+	reauthenticated bool  // the server had asked for it
 
 	pinned bool // the connection is another's, and stays checked out
 	left   bool // the exchange is done with the connection
@@ -142,6 +143,10 @@ func (x *exchange) send(ctx context.Context, op *Operation) (Result, error) {
 	}
 	res.Reply = reply
 	err = mongoerr.FromReply(res.Server, reply)
+	if x.wantsReauthentication(err) {
+		ev.end(nil, err)
+		return x.sendAgain(ctx, op, err)
+	}
 	if op.Kind != Read && err == nil {
 		res.WriteConcernError = mongoerr.WriteConcernErrorOf(res.Server, reply)
 	}

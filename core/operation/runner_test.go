@@ -22,6 +22,7 @@ type fake struct {
 	description description.Server
 	hello       description.Server
 	reply       bson.Raw
+	replies     []bson.Raw // come before reply
 	err         error
 	before      func(context.Context) // is called by RoundTrip
 
@@ -31,6 +32,8 @@ type fake struct {
 	lessons    []error
 	pinErr     error
 	panics     bool // once, in CheckIn, when the connection is given back
+	reauths    []error
+	reauthErr  error
 }
 
 var (
@@ -67,12 +70,22 @@ func (f *fake) Learn(err error) { f.lessons = append(f.lessons, err) }
 
 func (f *fake) PinForCursor() error { return f.pinErr }
 
+func (f *fake) Reauthenticate(_ context.Context, cause error) error {
+	f.reauths = append(f.reauths, cause)
+	return f.reauthErr
+}
+
 func (f *fake) RoundTrip(ctx context.Context, msg []byte) (bson.Raw, error) {
 	if f.before != nil {
 		f.before(ctx)
 	}
 	if err := f.Write(ctx, msg); err != nil {
 		return nil, err
+	}
+	if len(f.replies) > 0 {
+		reply := f.replies[0]
+		f.replies = f.replies[1:]
+		return reply, nil
 	}
 	if f.reply == nil {
 		return bson.NewBuilder(nil).Int32("ok", 1).Finish(), nil
@@ -343,6 +356,7 @@ func (c *canned) Hello() *description.Server                          { return c
 func (c *canned) ID() uint64                                          { return 1 }
 func (c *canned) RoundTrip(context.Context, []byte) (bson.Raw, error) { return c.reply, nil }
 func (c *canned) Write(context.Context, []byte) error                 { return nil }
+func (c *canned) Reauthenticate(context.Context, error) error         { return nil }
 func (c *canned) Learn(error)                                         {}
 func (c *canned) PinForCursor() error                                 { return nil }
 func (c *canned) CheckIn(error)                                       {}

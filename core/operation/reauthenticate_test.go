@@ -1,0 +1,65 @@
+package operation_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/event"
+	"github.com/mooringdb/mooring/core/mongoerr"
+	"github.com/mooringdb/mooring/core/operation"
+)
+
+// Whatever the operation is, it is sent once more after the connection has authenticated again.
+func TestReauthentication(t *testing.T) {
+	expired := bson.NewBuilder(nil).Int32("ok", 0).Int32("code", 391).Finish()
+	refused := errors.New("refused")
+	docs := []bson.Raw{bson.NewBuilder(nil).Int32("a", 1).Finish()}
+	tests := []struct {
+		name    string
+		replies []bson.Raw
+		err     error // of the reauthentication
+		sent    int
+		events  []string
+		fails   func(error) bool
+	}{
+		{"once", []bson.Raw{expired}, nil, 2, []string{"started", "failed", "started", "succeeded"}, nil},
+		{
+			"twice", []bson.Raw{expired, expired}, nil, 2, []string{"started", "failed", "started", "failed"},
+			func(err error) bool { return mongoerr.Code(err) == 391 },
+		},
+		{
+			"refused", []bson.Raw{expired}, refused, 1, []string{"started", "failed"},
+			func(err error) bool { return errors.Is(err, refused) },
+		},
+	}
+	for _, tt := range tests {
+		for _, kind := range []operation.Kind{operation.Read, operation.Write, operation.Generic, operation.Output} {
+			t.Run(tt.name, func(t *testing.T) {
+				f := &fake{replies: slices.Clone(tt.replies), reauthErr: tt.err}
+				var events []string
+				r := operation.Runner{Deployment: f, Sink: &event.Sink{
+					CommandStarted:   func(event.CommandStarted) { events = append(events, "started") },
+					CommandSucceeded: func(event.CommandSucceeded) { events = append(events, "succeeded") },
+					CommandFailed:    func(event.CommandFailed) { events = append(events, "failed") },
+				}}
+				_, err := r.Run(t.Context(), &operation.Operation{Database: "db", Command: sequence{command{docs: docs}}, Kind: kind})
+				if tt.fails == nil && err != nil || tt.fails != nil && !tt.fails(err) {
+					t.Errorf("Run() = %v", err)
+				}
+				if len(f.sent) != tt.sent || len(f.reauths) != 1 || mongoerr.Code(f.reauths[0]) != 391 || f.checkedOut != 0 {
+					t.Errorf("%d commands, reauthentications for %v, %d connections out", len(f.sent), f.reauths, f.checkedOut)
+				}
+				for _, m := range f.sent {
+					if len(m.Sequences) != 1 || len(m.Sequences[0].Documents) != 1 {
+						t.Errorf("sequences are %v", m.Sequences)
+					}
+				}
+				if !slices.Equal(events, tt.events) {
+					t.Errorf("events are %v, want %v", events, tt.events)
+				}
+			})
+		}
+	}
+}
