@@ -29,6 +29,7 @@ import (
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/internal/mongotest"
 	"github.com/mooringdb/mooring/service/deployment"
+	"github.com/mooringdb/mooring/service/inproc"
 	"github.com/mooringdb/mooring/service/interceptor"
 	"github.com/mooringdb/mooring/service/rest"
 	"github.com/mooringdb/mooring/service/rpcerr"
@@ -41,7 +42,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type gateway struct {
 	cluster  *mongotest.Cluster
 	client   *client.Client
-	conn     *rest.Conn
+	conn     *inproc.Conn
 	service  mooringv1.DeploymentServiceClient
 	stopping chan struct{}
 }
@@ -67,7 +68,7 @@ func start(t *testing.T, roles ...mongotest.Role) *gateway {
 		}
 	})
 	x := interceptor.New(interceptor.Config{})
-	g.conn = rest.NewConn(x.Unary(), x.Stream())
+	g.conn = inproc.NewConn(x.Unary(), x.Stream())
 	mooringv1.RegisterDeploymentServiceServer(g.conn, deployment.New(deployment.Config{Client: g.client, Stopping: g.stopping}))
 	g.service = mooringv1.NewDeploymentServiceClient(g.conn)
 	return g
@@ -237,7 +238,7 @@ func TestEqualNewsIsNotSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &scripted{}
 		c.set(&description.Server{Address: "a:1", Kind: description.ServerMongos})
-		conn := rest.NewConn(nil, nil)
+		conn := inproc.NewConn(nil, nil)
 		mooringv1.RegisterDeploymentServiceServer(conn, deployment.New(deployment.Config{Client: c}))
 		ctx, cancel := context.WithCancel(t.Context())
 		w, err := mooringv1.NewDeploymentServiceClient(conn).WatchTopology(ctx, &mooringv1.WatchTopologyRequest{})
@@ -284,7 +285,7 @@ func TestTextsOfServers(t *testing.T) {
 		Address: "a\xff:1", SetName: "s\xff", Tags: description.NewTagSet(description.Tag{Name: "\xff", Value: "\xff"}),
 		LastError: errors.New(strings.Repeat("\xff", 1<<20)), LastUpdateTime: time.Unix(1, 123_456_789),
 	})
-	conn := rest.NewConn(nil, nil)
+	conn := inproc.NewConn(nil, nil)
 	mooringv1.RegisterDeploymentServiceServer(conn, deployment.New(deployment.Config{Client: c}))
 	resp, err := mooringv1.NewDeploymentServiceClient(conn).GetTopology(t.Context(), &mooringv1.GetTopologyRequest{})
 	if err != nil {

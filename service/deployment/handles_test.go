@@ -23,6 +23,7 @@ import (
 	"github.com/mooringdb/mooring/internal/mongotest"
 	"github.com/mooringdb/mooring/service/deployment"
 	"github.com/mooringdb/mooring/service/handle"
+	"github.com/mooringdb/mooring/service/inproc"
 	"github.com/mooringdb/mooring/service/interceptor"
 	"github.com/mooringdb/mooring/service/rest"
 	"github.com/mooringdb/mooring/service/rpcerr"
@@ -119,10 +120,10 @@ func (r *replicas) Kill(ctx context.Context, address string, id string) error {
 }
 
 // serve is the service behind the real interceptors.
-func serve(t *testing.T, own *held, others *replicas) (mooringv1.DeploymentServiceClient, *rest.Conn) {
+func serve(t *testing.T, own *held, others *replicas) (mooringv1.DeploymentServiceClient, *inproc.Conn) {
 	t.Helper()
 	x := interceptor.New(interceptor.Config{})
-	conn := rest.NewConn(x.Unary(), x.Stream())
+	conn := inproc.NewConn(x.Unary(), x.Stream())
 	cfg := deployment.Config{Client: &scripted{}, Handles: own}
 	if others != nil {
 		cfg.Peers = others

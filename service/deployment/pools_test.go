@@ -23,6 +23,7 @@ import (
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/internal/mongotest"
 	"github.com/mooringdb/mooring/service/deployment"
+	"github.com/mooringdb/mooring/service/inproc"
 	"github.com/mooringdb/mooring/service/rest"
 	"github.com/mooringdb/mooring/service/servicetest"
 )
@@ -38,7 +39,7 @@ func TestPoolsOnREST(t *testing.T) {
 		}},
 		{Address: "b\xff:1", Stats: pool.Stats{State: pool.StatePaused}},
 	}}
-	conn := rest.NewConn(nil, nil)
+	conn := inproc.NewConn(nil, nil)
 	mooringv1.RegisterDeploymentServiceServer(conn, deployment.New(deployment.Config{Client: c}))
 	h, err := rest.New(rest.Config{Conn: conn})
 	if err != nil {

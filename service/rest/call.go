@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/inproc"
 	"github.com/mooringdb/mooring/service/interceptor"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
@@ -235,7 +236,7 @@ func (c *call) closeCursor(ctx context.Context, m proto.Message) {
 	if !ok || page.GetCursor() == "" {
 		return
 	}
-	ctx = withIncoming(context.WithoutCancel(ctx), c.incoming())
+	ctx = inproc.WithIncoming(context.WithoutCancel(ctx), c.incoming())
 	closing := mooringv1.NewCursorServiceClient(c.handler.config.Conn)
 	_, _ = closing.CloseCursor(ctx, &mooringv1.CloseCursorRequest{Cursor: page.GetCursor()}) // else it expires
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/bson/extjson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/inproc"
 	"github.com/mooringdb/mooring/service/payload"
 	"github.com/mooringdb/mooring/service/rest"
 	"github.com/mooringdb/mooring/service/rpcerr"
@@ -110,8 +111,8 @@ func explain(err error) error {
 	return rpcerr.Explain(err, rpcerr.Call{})
 }
 
-func newConn(f *fake) *rest.Conn {
-	conn := rest.NewConn(mapErrors, mapStreamErrors)
+func newConn(f *fake) *inproc.Conn {
+	conn := inproc.NewConn(mapErrors, mapStreamErrors)
 	mooringv1.RegisterCommandServiceServer(conn, f)
 	mooringv1.RegisterDocumentServiceServer(conn, f)
 	mooringv1.RegisterCursorServiceServer(conn, f)

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/inproc"
 )
 
 // This file is all that knows grpc-gateway. Its generated handlers build a request from body and path, and call the method; what they would
@@ -154,7 +155,7 @@ func respond(ctx context.Context, _ http.ResponseWriter, m proto.Message) error 
 }
 
 // callConn is the connection on which the generated handlers make their calls: it completes the requests, and watches streams end.
-type callConn struct{ conn *Conn }
+type callConn struct{ conn *inproc.Conn }
 
 func (cc callConn) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
 	c := callFrom(ctx)
@@ -162,7 +163,7 @@ func (cc callConn) Invoke(ctx context.Context, method string, args, reply any, o
 		return err
 	}
 	c.called = true
-	err := cc.conn.Invoke(withIncoming(ctx, c.incoming()), method, args, reply, opts...)
+	err := cc.conn.Invoke(inproc.WithIncoming(ctx, c.incoming()), method, args, reply, opts...)
 	for _, o := range opts {
 		if header, ok := o.(grpc.HeaderCallOption); ok {
 			c.setMetadata(*header.HeaderAddr)
@@ -175,7 +176,7 @@ func (cc callConn) Invoke(ctx context.Context, method string, args, reply any, o
 func (cc callConn) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	c := callFrom(ctx)
 	open := func() (grpc.ClientStream, error) {
-		return cc.conn.NewStream(withIncoming(ctx, c.incoming()), desc, method, opts...)
+		return cc.conn.NewStream(inproc.WithIncoming(ctx, c.incoming()), desc, method, opts...)
 	}
 	return &callStream{call: c, open: open}, nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/mooringdb/mooring/core/bson/extjson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/gen/openapi"
+	"github.com/mooringdb/mooring/service/inproc"
 	"github.com/mooringdb/mooring/service/interceptor"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
@@ -18,7 +19,7 @@ import (
 // Config is what a Handler needs. Only Conn is required.
 type Config struct {
 	// Conn makes the calls; the services are registered on it.
-	Conn *Conn
+	Conn *inproc.Conn
 	// Live says why the process should be restarted; nil: it should not. /healthz asks it. Unset: always well.
 	Live func(context.Context) error
 	// Ready says why no requests should be sent here; nil: they may. /readyz asks it. Unset: always ready.

@@ -15,6 +15,7 @@ import (
 	"github.com/mooringdb/mooring/cmd/gateway/internal/ready"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/server"
 	"github.com/mooringdb/mooring/core/client"
+	"github.com/mooringdb/mooring/service/inproc"
 	"github.com/mooringdb/mooring/service/interceptor"
 	"github.com/mooringdb/mooring/service/replica"
 	"github.com/mooringdb/mooring/service/rest"
@@ -50,7 +51,7 @@ func newGRPC(cfg *config.Config, secure *tls.Config, around *interceptor.Chain, 
 }
 
 func newREST(cfg *config.Config, log *slog.Logger, around *interceptor.Chain, services api, state *ready.State) (*rest.Handler, error) {
-	conn := rest.NewConn(around.Unary(), around.Stream())
+	conn := inproc.NewConn(around.Unary(), around.Stream())
 	services.register(conn)
 	return rest.New(rest.Config{Conn: conn, Ready: state.Ready, MaxBodyBytes: cfg.MaxRequestSize, StallTimeout: cfg.Cursors.Idle, Logger: log})
 }

@@ -1,4 +1,4 @@
-package rest
+package inproc
 
 import (
 	"context"
@@ -9,10 +9,11 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// pipe is one streaming call on a Conn. Both directions are rendezvous: a send returns when the other side has taken the message, so a
-// caller that does not read holds its handler back.
+// pipe is one streaming call on a Conn. In both directions a send returns when the other side has
+// taken the message, so a caller that does not read holds its handler back.
 //
-// The handler's goroutine (run) owns the server side, the caller's the client side; the channels are between them.
+// The handler's goroutine (run) owns the server side, and the caller's goroutine the client side. The
+// channels are between them.
 type pipe struct {
 	ctx       context.Context //nolint:containedctx // a gRPC stream hands out its context
 	cancel    context.CancelFunc
@@ -61,8 +62,8 @@ func (s *serverStream) SetTrailer(md metadata.MD)       { _ = s.transport.SetTra
 // SendMsg returns when the caller has taken the message, or the context has ended.
 func (s *serverStream) SendMsg(m any) error { return s.SendMsgContext(s.ctx, m) }
 
-// SendMsgContext is SendMsg with a context that an interceptor has made of the stream's: a caller that does not read must not hold a
-// handler that is to end.
+// SendMsgContext does what SendMsg does, until ctx ends, which an interceptor has made of the stream's
+// context: a caller that does not read must not hold a handler that is to end.
 func (s *serverStream) SendMsgContext(ctx context.Context, m any) error {
 	s.transport.closeHeader()
 	select {

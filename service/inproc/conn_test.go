@@ -1,9 +1,10 @@
-package rest_test
+package inproc_test
 
 import (
 	"context"
 	"errors"
 	"io"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,16 +14,81 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/mongoerr"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/inproc"
 	"github.com/mooringdb/mooring/service/payload"
-	"github.com/mooringdb/mooring/service/rest"
+	"github.com/mooringdb/mooring/service/rpcerr"
 )
+
+// fake is a service: it answers what a test gives it.
+type fake struct {
+	mooringv1.UnimplementedDocumentServiceServer
+
+	findOne    func(context.Context, *mooringv1.FindOneRequest) (*mooringv1.FindOneResponse, error)
+	streamFind func(*mooringv1.StreamFindRequest, findStream) error
+}
+
+type findStream = grpc.ServerStreamingServer[mooringv1.StreamFindResponse]
+
+func (f *fake) FindOne(ctx context.Context, r *mooringv1.FindOneRequest) (*mooringv1.FindOneResponse, error) {
+	return f.findOne(ctx, r)
+}
+
+func (f *fake) StreamFind(r *mooringv1.StreamFindRequest, s findStream) error {
+	return f.streamFind(r, s)
+}
+
+// newConn has interceptors that pass every call on.
+func newConn(f *fake) *inproc.Conn {
+	conn := inproc.NewConn(
+		func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+			return handler(ctx, req)
+		},
+		func(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+			return handler(srv, ss)
+		},
+	)
+	mooringv1.RegisterDocumentServiceServer(conn, f)
+	return conn
+}
+
+func incoming(ctx context.Context, key string) string {
+	return strings.Join(metadata.ValueFromIncomingContext(ctx, key), ",")
+}
+
+func number(n int32) bson.Raw { return bson.NewBuilder(nil).Int32("n", n).Finish() }
+
+// TestErrorsStayWhole checks that a caller gets the error itself, and not only its status.
+func TestErrorsStayWhole(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cause := &mongoerr.WriteException{}
+		client := mooringv1.NewDocumentServiceClient(newConn(&fake{
+			findOne: func(context.Context, *mooringv1.FindOneRequest) (*mooringv1.FindOneResponse, error) {
+				return nil, rpcerr.Explain(cause, rpcerr.Call{RequestID: "r1"})
+			},
+			streamFind: func(*mooringv1.StreamFindRequest, findStream) error { return cause },
+		}))
+		_, err := client.FindOne(t.Context(), nil)
+		if !errors.Is(err, cause) || rpcerr.HTTP(err).Body.GetError().GetRequestId() != "r1" {
+			t.Errorf("unary: %v", err)
+		}
+		stream, err := client.StreamFind(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := stream.Recv(); !errors.Is(err, cause) || status.Code(err) != codes.FailedPrecondition {
+			t.Errorf("stream: %v", err)
+		}
+	})
+}
 
 func TestUnaryCall(t *testing.T) {
 	var seen []string
-	request := &mooringv1.FindOneRequest{Database: "shop", Filter: payload.NewDocument(ejson(t, `{"a": 1}`))}
-	document := payload.NewDocument(ejson(t, `{"b": 1}`))
-	conn := rest.NewConn(func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	request := &mooringv1.FindOneRequest{Database: "shop", Filter: payload.NewDocument(number(1))}
+	document := payload.NewDocument(number(2))
+	conn := inproc.NewConn(func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		seen = append(seen, info.FullMethod, incoming(ctx, "k"))
 		if req != any(request) {
 			t.Error("the request was copied")
@@ -41,7 +107,7 @@ func TestUnaryCall(t *testing.T) {
 			t.Error("a header was set after it was sent")
 		}
 		_ = grpc.SetTrailer(ctx, metadata.Pairs("t", "1"))
-		return &mooringv1.FindOneResponse{Document: document, Session: ptr("s")}, nil
+		return &mooringv1.FindOneResponse{Document: document, Session: new("s")}, nil
 	}}
 	mooringv1.RegisterDocumentServiceServer(conn, f)
 	var header, trailer metadata.MD
@@ -61,7 +127,7 @@ func TestUnaryCall(t *testing.T) {
 
 func TestUnaryErrors(t *testing.T) {
 	f := &fake{}
-	conn := rest.NewConn(nil, nil)
+	conn := inproc.NewConn(nil, nil)
 	mooringv1.RegisterDocumentServiceServer(conn, f)
 	client := mooringv1.NewDocumentServiceClient(conn)
 	f.findOne = func(context.Context, *mooringv1.FindOneRequest) (*mooringv1.FindOneResponse, error) {
@@ -96,14 +162,14 @@ func TestStreamCall(t *testing.T) {
 			_ = s.SetHeader(metadata.Pairs("h", incoming(s.Context(), "k")))
 			s.SetTrailer(metadata.Pairs("t", "1"))
 			for range r.GetLimit() {
-				if err := s.Send(&mooringv1.StreamFindResponse{Documents: docs(t, `{}`)}); err != nil {
+				if err := s.Send(&mooringv1.StreamFindResponse{Documents: []*mooringv1.Document{payload.NewDocument(number(3))}}); err != nil {
 					return err
 				}
 			}
 			return nil
 		}}
 		client := mooringv1.NewDocumentServiceClient(newConn(f))
-		stream, err := client.StreamFind(metadata.AppendToOutgoingContext(t.Context(), "k", "v"), &mooringv1.StreamFindRequest{Limit: ptr(int64(2))})
+		stream, err := client.StreamFind(metadata.AppendToOutgoingContext(t.Context(), "k", "v"), &mooringv1.StreamFindRequest{Limit: new(int64(2))})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -131,7 +197,7 @@ func TestStreamCall(t *testing.T) {
 // TestNoInterceptors checks that a Conn without interceptors runs the handlers themselves.
 func TestNoInterceptors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := rest.NewConn(nil, nil)
+		c := inproc.NewConn(nil, nil)
 		mooringv1.RegisterDocumentServiceServer(c, &fake{
 			streamFind: func(*mooringv1.StreamFindRequest, findStream) error { return nil },
 		})

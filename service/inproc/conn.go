@@ -1,4 +1,7 @@
-package rest
+// Package inproc is a gRPC connection within the process: calls on it run the handlers that are
+// registered on it, through the interceptors, on the caller's goroutine. It serialises nothing and
+// knows no service.
+package inproc
 
 import (
 	"context"
@@ -10,18 +13,22 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
-// Conn is a gRPC connection that never leaves the process: a call runs the handler that was registered for it, through the same
-// interceptors as a call from the network, on the caller's messages. Nothing is serialised, nothing is copied.
+// Conn is a gRPC connection whose calls never leave the process. A call runs the handler that was
+// registered for it, through the same interceptors as a call from the network, on the caller's
+// messages. Nothing is serialised or copied.
 //
-// Hence the rules: a handler does not change its request, and neither keeps nor changes a message that it has returned or sent; what it
-// points to may be shared for reading. Contexts carry deadline, cancellation, metadata and peer across, as over the network; a panic goes
-// through the interceptors and, if none recovers, reaches the caller.
+// A handler therefore does not change its request, and neither keeps nor changes a message that it has
+// returned or sent; what the message points to may be shared for reading. Contexts carry deadline,
+// cancellation, metadata and peer across, as over the network. A panic goes through the interceptors
+// and, if none recovers, reaches the caller. An error is the *rpcerr.Failure that the interceptors
+// return.
 //
-// Services are registered before the first call. From then on a Conn is safe for concurrent use.
+// Services must be registered before the first call. From then on a Conn is safe for concurrent use.
 type Conn struct {
 	unary   grpc.UnaryServerInterceptor
 	stream  grpc.StreamServerInterceptor
@@ -61,7 +68,7 @@ func (c *Conn) RegisterService(desc *grpc.ServiceDesc, server any) {
 	add := func(name string, m *method) {
 		full := "/" + desc.ServiceName + "/" + name
 		if c.methods[full] != nil {
-			panic("bug: rest: " + full + " is registered twice")
+			panic("bug: inproc: " + full + " is registered twice")
 		}
 		m.server = server
 		c.methods[full] = m
@@ -90,7 +97,8 @@ func (c *Conn) Invoke(ctx context.Context, name string, args, reply any, opts ..
 		return failure(err)
 	}
 	transport := &transport{method: name}
-	// The generated handler makes an empty request and asks decode to fill it; the interceptor puts the caller's in its place instead.
+	// The generated handler makes an empty request and asks decode to fill it. The interceptor replaces
+	// that request by the caller's.
 	response, err := m.unary(m.server, serverContext(ctx, transport), noDecode,
 		func(ctx context.Context, _ any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 			return c.unary(ctx, args, info, handler)
@@ -102,8 +110,8 @@ func (c *Conn) Invoke(ctx context.Context, name string, args, reply any, opts ..
 	return move(reply, response)
 }
 
-// NewStream begins a streaming RPC. The handler runs on a goroutine that ends with it; RecvMsg returns an error only after that. A caller
-// that stops reading before the end cancels ctx.
+// NewStream begins a streaming RPC. The handler runs on a goroutine that ends with it; RecvMsg returns
+// an error only after that. A caller that stops reading before the end must cancel ctx.
 func (c *Conn) NewStream(ctx context.Context, _ *grpc.StreamDesc, name string, _ ...grpc.CallOption) (grpc.ClientStream, error) {
 	m := c.methods[name]
 	if m == nil || m.stream == nil {
@@ -121,7 +129,7 @@ func (c *Conn) NewStream(ctx context.Context, _ *grpc.StreamDesc, name string, _
 
 func noDecode(any) error { return nil }
 
-// serverContext is the context of a handler: what the caller sends has become what the handler has received.
+// serverContext returns the context of a handler: the caller's outgoing metadata becomes incoming.
 func serverContext(ctx context.Context, t grpc.ServerTransportStream) context.Context {
 	if ready, ok := ctx.(*incomingContext); ok {
 		return grpc.NewContextWithServerTransportStream(metadata.NewIncomingContext(ready.Context, ready.md), t)
@@ -133,40 +141,41 @@ func serverContext(ctx context.Context, t grpc.ServerTransportStream) context.Co
 	return grpc.NewContextWithServerTransportStream(metadata.NewIncomingContext(ctx, md), t)
 }
 
-// incomingContext is for one call, which it is passed to as it is: calls that its handler makes have their own metadata.
+// incomingContext is the context of one call with the metadata that its handler receives.
 type incomingContext struct {
 	context.Context //nolint:containedctx // it is one
 	md              metadata.MD
 }
 
-// withIncoming is metadata.NewOutgoingContext for one call on a Conn, without the copies: md belongs to the handler from then on.
-func withIncoming(ctx context.Context, md metadata.MD) context.Context {
+// WithIncoming does what metadata.NewOutgoingContext does, for one call on a Conn and without copies:
+// md belongs to the handler afterwards. The context must be passed to the call as it is.
+func WithIncoming(ctx context.Context, md metadata.MD) context.Context {
 	return &incomingContext{ctx, md}
 }
 
-// failure returns err as the interceptors explained it, or explains it: over the network a caller gets
-// only its status, but here it gets all of it.
+// failure returns err as the interceptors have explained it, or explains it. Over the network a caller
+// gets only its status.
 func failure(err error) error { return rpcerr.Explain(err, rpcerr.Call{}) }
 
 func unknownMethod(name string) error {
-	return failure(refuse(rpcerr.Unimplemented, "there is no method "+name))
+	return failure(&rpcerr.Error{Reason: rpcerr.Unimplemented, Message: "there is no method " + name})
 }
 
-// move fills dst, which is empty, with the fields of src, without copying what they hold.
+// move sets the fields of dst, which is empty, to those of src, without copying what they hold.
 func move(dst, src any) error {
 	to, ok := dst.(proto.Message)
 	if !ok {
-		return fmt.Errorf("bug: rest: %T is not a message", dst)
+		return fmt.Errorf("bug: inproc: %T is not a message", dst)
 	}
 	from, ok := src.(proto.Message)
 	if !ok {
-		return fmt.Errorf("bug: rest: %T is not a message", src)
+		return fmt.Errorf("bug: inproc: %T is not a message", src)
 	}
 	target, source := to.ProtoReflect(), from.ProtoReflect()
 	if target.Descriptor() != source.Descriptor() {
-		return fmt.Errorf("bug: rest: %T where %T is expected", src, dst)
+		return fmt.Errorf("bug: inproc: %T where %T is expected", src, dst)
 	}
-	source.Range(func(fd fieldDescriptor, v fieldValue) bool {
+	source.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		target.Set(fd, v)
 		return true
 	})
@@ -176,7 +185,8 @@ func move(dst, src any) error {
 	return nil
 }
 
-// transport is what a handler sees of the connection: it takes headers and trailers. It is shared by the handler and the caller: a mutex.
+// transport takes the headers and trailers that a handler sets. The handler and the caller share it;
+// a mutex guards it.
 type transport struct {
 	method string
 
@@ -234,7 +244,7 @@ func (t *transport) headers() (header, trailer metadata.MD) {
 	return t.header, t.trailer
 }
 
-// fill gives the caller of a unary call the header and the trailer.
+// fill sets the header and the trailer that the caller of a unary call asked for.
 func (t *transport) fill(opts []grpc.CallOption) {
 	header, trailer := t.headers()
 	for _, o := range opts {
