@@ -99,6 +99,33 @@ func TestAwaitHelloIsInterrupted(t *testing.T) {
 	})
 }
 
+// TestAwaitHelloEndsWithTheStream checks that a reply which announces no other one leaves the connection ready for requests.
+func TestAwaitHelloEndsWithTheStream(t *testing.T) {
+	ok := bson.NewBuilder(nil).Double("ok", 1).Finish()
+	reply := func(flags wire.Flags, id, to int32) []byte {
+		return wire.Append(nil, wire.Header{RequestID: id, ResponseTo: to}, &wire.Msg{Flags: flags, Body: ok})
+	}
+	c, err := conn.Dial(t.Context(), "a:27017", conn.Config{Dialer: func(context.Context, string, string) (net.Conn, error) {
+		client, server := net.Pipe()
+		go serveRaw(server,
+			func(id int32) [][]byte { return [][]byte{reply(wire.MoreToCome, 7, id), reply(0, 8, 7)} },
+			func(id int32) [][]byte { return [][]byte{reply(0, 9, id)} })
+		return client, nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	for _, following := range []bool{true, false} {
+		if _, err := c.AwaitHello(t.Context(), &description.TopologyVersion{}, time.Second); err != nil || c.Following() != following {
+			t.Fatalf("AwaitHello() = %v, following %v, want %v", err, c.Following(), following)
+		}
+	}
+	if _, err := c.RoundTrip(t.Context(), message("ping", 0)); err != nil {
+		t.Errorf("RoundTrip() after the stream = %v", err)
+	}
+}
+
 func TestAwaitHelloRefusesRepliesOutOfStep(t *testing.T) {
 	ok := bson.NewBuilder(nil).Double("ok", 1).Finish()
 	reply := func(flags wire.Flags, id, to int32) []byte {
@@ -144,8 +171,8 @@ func TestAwaitHelloRefusesRepliesOutOfStep(t *testing.T) {
 	}
 }
 
-// serveRaw answers the handshake, and the next request by bytes.
-func serveRaw(nc net.Conn, replies func(request int32) [][]byte) {
+// serveRaw answers the handshake, and each of the next requests by bytes.
+func serveRaw(nc net.Conn, answers ...func(request int32) [][]byte) {
 	defer func() { _ = nc.Close() }()
 	request := func() (id int32, ok bool) {
 		var head [16]byte
@@ -164,12 +191,14 @@ func serveRaw(nc net.Conn, replies func(request int32) [][]byte) {
 	if _, err := nc.Write(wire.Append(nil, wire.Header{ResponseTo: id}, &wire.Reply{Documents: []bson.Raw{hello}})); err != nil {
 		return
 	}
-	if id, ok = request(); !ok {
-		return
-	}
-	for _, reply := range replies(id) {
-		if _, err := nc.Write(reply); err != nil {
+	for _, replies := range answers {
+		if id, ok = request(); !ok {
 			return
+		}
+		for _, reply := range replies(id) {
+			if _, err := nc.Write(reply); err != nil {
+				return
+			}
 		}
 	}
 }

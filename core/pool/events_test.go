@@ -46,6 +46,35 @@ func TestEventsAreHeldUntilDeliver(t *testing.T) {
 	})
 }
 
+// TestDurationsForOneListener checks that check-outs are timed whichever of their events is listened to.
+func TestDurationsForOneListener(t *testing.T) {
+	for _, succeeds := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			var took []time.Duration
+			r := newRig(t, func(c *pool.Config[*fake]) {
+				connect := c.Connect
+				c.Connect = func(ctx context.Context, id uint64) (*fake, error) {
+					time.Sleep(time.Second) //nolint:forbidigo // fake time
+					if !succeeds {
+						return nil, errors.New("no")
+					}
+					return connect(ctx, id)
+				}
+				c.Sink = &event.Sink{ConnectionCheckedOut: func(e event.ConnectionCheckedOut) { took = append(took, e.Duration) }}
+				if !succeeds {
+					c.Sink = &event.Sink{ConnectionCheckOutFailed: func(e event.ConnectionCheckOutFailed) { took = append(took, e.Duration) }}
+				}
+			})
+			if c, err := r.CheckOut(t.Context()); err == nil {
+				r.CheckIn(c)
+			}
+			if len(took) != 1 || took[0] != time.Second {
+				t.Errorf("check-out that succeeds %v: durations %v, want one of a second", succeeds, took)
+			}
+		})
+	}
+}
+
 // What happened before the hold is not held.
 func TestEventsBeforeAHoldAreDelivered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

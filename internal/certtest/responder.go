@@ -3,6 +3,7 @@ package certtest
 import (
 	"bytes"
 	"encoding/base64"
+	"fmt"
 	"io"
 	"math/big"
 	"net/http"
@@ -120,6 +121,9 @@ func (w *recorder) Write(b []byte) (int, error) { return w.body.Write(b) }
 
 func question(req *http.Request) ([]byte, error) {
 	if req.Method == http.MethodPost {
+		if got := req.Header.Get("Content-Type"); got != "application/ocsp-request" {
+			return nil, fmt.Errorf("the content type is %q", got) // as RFC 6960, A.1 has it
+		}
 		return io.ReadAll(req.Body)
 	}
 	path := req.URL.Path                        // without the percent encoding; the base64 may have slashes
