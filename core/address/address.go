@@ -1,5 +1,5 @@
-// Package address is one normalised endpoint of a deployment, as a comparable value. It resolves no name and opens
-// no socket.
+// Package address has one normalized endpoint of a deployment, as a comparable value. It resolves
+// no name and opens no socket.
 package address
 
 import (
@@ -12,13 +12,14 @@ import (
 // DefaultPort is the port of an address that names none.
 const DefaultPort = 27017
 
-// Address is an endpoint in its one normal form, so that == compares endpoints: "host:port" in lower case with the
-// port always present, "[ip]:port" for IPv6, or the path of a Unix domain socket as it is. The zero value is no
-// address. Make one with Parse; a conversion from string skips the checks.
+// Address is an endpoint in its one normal form, so that == compares endpoints: "host:port" in
+// lower case with the port always present, "[ip]:port" for IPv6, or the path of a Unix domain
+// socket unchanged. The zero value is not an address. Parse makes one; a conversion from string
+// skips the checks.
 type Address string
 
-// Parse normalises a host with an optional port, or the path of a Unix domain socket (which has a slash and ends in
-// ".sock").
+// Parse returns the address of a host with an optional port, or of a Unix domain socket, whose
+// path has a slash and ends in ".sock".
 func Parse(text string) (Address, error) {
 	if text == "" {
 		return "", fmt.Errorf("address is empty")
@@ -36,7 +37,7 @@ func Parse(text string) (Address, error) {
 	return Address(host + ":" + port), nil
 }
 
-// Network is "unix" for a socket path and "tcp" for everything else, as net.Dial wants it.
+// Network returns "unix" for a socket path and "tcp" for any other address, as net.Dial takes it.
 func (a Address) Network() string {
 	if isSocketPath(string(a)) {
 		return "unix"
@@ -44,13 +45,13 @@ func (a Address) Network() string {
 	return "tcp"
 }
 
-// Host is the name or IP address without port and brackets, or the whole path of a socket.
+// Host returns the name or IP address without port and brackets, or the whole path of a socket.
 func (a Address) Host() string {
 	host, _ := a.hostPort()
 	return strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
 }
 
-// Port is the port, or "" for a socket.
+// Port returns the port, or "" for a socket.
 func (a Address) Port() string {
 	_, port := a.hostPort()
 	return port
@@ -69,7 +70,8 @@ func (a Address) hostPort() (host, port string) {
 	return string(a[:i]), string(a[i+1:])
 }
 
-// isSocketPath needs a slash, since a host may be called x.sock.
+// isSocketPath reports whether the text is a path. It needs a slash, since a host may be called
+// x.sock.
 func isSocketPath(text string) bool {
 	return strings.Contains(text, "/") && strings.HasSuffix(text, ".sock")
 }

@@ -12,7 +12,7 @@ const (
 	serviceName = "SERVICE_NAME"
 )
 
-// mechanism is what one authentication mechanism needs.
+// mechanism states what one authentication mechanism needs.
 type mechanism struct {
 	needsUser, needsPassword, refusesPassword bool
 	environment                               bool // credentials come from the environment only
@@ -69,7 +69,7 @@ func (p *parser) checkCredential() error {
 	return nil
 }
 
-// defaultSource is where users are looked up when authSource does not say it.
+// defaultSource returns the database of the user if authSource does not name it.
 func (c *Config) defaultSource() string {
 	m := mechanisms[c.AuthMechanism]
 	switch {
@@ -81,8 +81,9 @@ func (c *Config) defaultSource() string {
 	return m.source
 }
 
-// CheckAuth says whether the mechanism can work with the password and the properties that it is given. Parse does not: the
-// grammar's own tests leave a password out, and have properties that no mechanism takes. Whoever makes a client asks.
+// CheckAuth returns an error if the mechanism cannot work with the password and the properties
+// that it is given. Parse does not check that, since the grammar's own tests leave a password out
+// and have properties of no mechanism. A client calls it.
 func (c *Config) CheckAuth() error {
 	if !c.HasCredential {
 		return nil
@@ -137,7 +138,7 @@ func checkGSSAPI(c *Config) error {
 	return nil
 }
 
-// checkOIDC knows of no callbacks: they are given in code, and so is the mechanism then.
+// checkOIDC accepts no callbacks: they are set in code, and so is the mechanism then.
 func checkOIDC(c *Config) error {
 	environment, _ := c.Property("ENVIRONMENT")
 	resource, hasResource := c.Property("TOKEN_RESOURCE")

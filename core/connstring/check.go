@@ -8,7 +8,7 @@ import (
 	"github.com/mooringdb/mooring/core/address"
 )
 
-// exclusive are the pairs of options that must not both appear, whatever their values.
+// exclusive has the pairs of options that must not both appear, whatever their values.
 var exclusive = [][2]string{
 	{"tlsInsecure", "tlsAllowInvalidCertificates"},
 	{"tlsInsecure", "tlsAllowInvalidHostnames"},
@@ -19,7 +19,7 @@ var exclusive = [][2]string{
 	{"tlsDisableOCSPEndpointCheck", "tlsDisableCertificateRevocationCheck"},
 }
 
-// check finds options that contradict each other, and completes the credential.
+// check returns an error for options that contradict each other, and completes the credential.
 func (p *parser) check() error {
 	for _, pair := range exclusive {
 		if p.has(pair[0]) && p.has(pair[1]) {
@@ -39,7 +39,8 @@ func (p *parser) check() error {
 	return nil
 }
 
-// isTLSContradictory compares all that tls and ssl were given; what is no boolean was ignored.
+// isTLSContradictory reports whether the values of tls and ssl differ. Values that are no booleans
+// were ignored.
 func (p *parser) isTLSContradictory() bool {
 	var seen [2]bool
 	for _, text := range slices.Concat(p.given["tls"], p.given["ssl"]) {

@@ -1,5 +1,6 @@
-// Package connstring reads connection strings, mongodb:// and mongodb+srv://, into a Config. It resolves no name,
-// opens no file and applies no defaults but those of authentication; what an option means is up to its consumer.
+// Package connstring reads connection strings, mongodb:// and mongodb+srv://, into a Config. It
+// resolves no name, opens no file and applies no defaults but those of authentication; the
+// consumer of an option decides what it means.
 package connstring
 
 import (
@@ -9,24 +10,27 @@ import (
 	"github.com/mooringdb/mooring/core/address"
 )
 
-// Config is what a connection string says. A nil pointer, an empty string or a nil slice means that the string does
-// not say it. However it is printed, every secret is masked.
+// Config is the content of a connection string. A nil pointer, an empty string or a nil slice
+// means that the string does not set the field. Every way of printing it masks all secrets.
 type Config struct {
-	// Hosts are the seeds. With SRV set, SRVHost is the name to look up, and Hosts is empty until Resolve fills it.
+	// Hosts are the seeds. With SRV set, SRVHost is the name to look up, and Hosts is empty until
+	// Resolve fills it.
 	Hosts   []address.Address
 	SRV     bool
 	SRVHost string
 
-	// Database is the path of the string. It is also where a user is looked up when AuthSource is not given.
+	// Database is the path of the string. It is also the database of the user if AuthSource is not
+	// given.
 	Database string
 
-	// HasCredential says that the string asks for authentication; the fields below matter only then.
+	// HasCredential is true if the string asks for authentication; the fields below matter only
+	// then.
 	HasCredential bool
 	Username      string
 	Password      string
 	HasPassword   bool // an empty password is one
 	AuthSource    string
-	// AuthMechanism is one of the mechanisms' names, or empty: to be negotiated.
+	// AuthMechanism is the name of a mechanism. If it is empty, the mechanism is negotiated.
 	AuthMechanism           string
 	AuthMechanismProperties []Property
 
@@ -72,7 +76,7 @@ type Config struct {
 
 	Proxy Proxy
 
-	// Warnings are what was ignored, and what should be written differently. None is fatal.
+	// Warnings has what was ignored and what should be written differently. None is fatal.
 	Warnings []Warning
 
 	given given // only with SRV: what no TXT record overrides
@@ -81,13 +85,13 @@ type Config struct {
 // Property is one entry of authMechanismProperties.
 type Property struct{ Name, Value string }
 
-// Tag is one name and value that a server has to carry.
+// Tag is one name and value that a server must have.
 type Tag struct{ Name, Value string }
 
-// TagSet is one entry of readPreferenceTags; the empty one matches every server.
+// TagSet is one entry of readPreferenceTags. The empty one matches every server.
 type TagSet []Tag
 
-// WriteConcern is w, journal and wTimeoutMS.
+// WriteConcern has w, journal and wTimeoutMS.
 type WriteConcern struct {
 	Nodes      *int32 // a numeric w
 	Tag        string // a textual w
@@ -95,7 +99,8 @@ type WriteConcern struct {
 	WTimeoutMS *int64
 }
 
-// TLS are the tls options. Enabled is nil where the string does not say; any other field may be set without it.
+// TLS has the tls options. Enabled is nil if the string does not set it; any other field may be
+// set without it.
 type TLS struct {
 	Enabled                           *bool
 	CAFile                            string
@@ -111,7 +116,7 @@ type TLS struct {
 // DefaultProxyPort is the port of a proxy that is given without one.
 const DefaultProxyPort = 1080
 
-// Proxy is a SOCKS5 proxy; Host is empty where there is none.
+// Proxy is a SOCKS5 proxy. Host is empty if there is none.
 type Proxy struct {
 	Host     string
 	Port     uint16
@@ -119,7 +124,7 @@ type Proxy struct {
 	Password string
 }
 
-// Warning is one thing about a string that was ignored or is out of date.
+// Warning describes one part of a string that was ignored or is out of date.
 type Warning struct {
 	Option  string // as it was written
 	Problem string // a whole sentence, without secrets
@@ -127,8 +132,8 @@ type Warning struct {
 
 func (w Warning) String() string { return w.Problem }
 
-// UseTLS says whether connections are encrypted: as the string says, else whether it is a mongodb+srv string. No other
-// tls option turns it on.
+// UseTLS reports whether connections are encrypted: as the string sets it, else if it is a
+// mongodb+srv string. No other tls option turns it on.
 func (c *Config) UseTLS() bool {
 	if c.TLS.Enabled != nil {
 		return *c.TLS.Enabled
@@ -136,7 +141,8 @@ func (c *Config) UseTLS() bool {
 	return c.SRV
 }
 
-// Property is the value of one of the AuthMechanismProperties. Names are compared without regard to case.
+// Property returns the value of one of the AuthMechanismProperties. The case of names does not
+// matter.
 func (c *Config) Property(name string) (string, bool) {
 	for _, p := range c.AuthMechanismProperties {
 		if strings.EqualFold(p.Name, name) {

@@ -9,7 +9,8 @@ import (
 	"github.com/mooringdb/mooring/core/connstring"
 )
 
-// The page's table is made of the table of options. MOORING_REWRITE=1 go test ./core/connstring rewrites it.
+// The page's table is made of the table of options. MOORING_REWRITE=1 go test ./core/connstring
+// rewrites it.
 func TestConnectionStringPage(t *testing.T) {
 	const (
 		page       = "../../docs/connection-string.md"

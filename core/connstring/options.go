@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Option is one row of the table of options: all that there is to know of one.
+// Option is one row of the table of options.
 type Option struct {
 	Name    string // as the specification spells it; in a connection string its case does not matter
 	Kind    string // what its value looks like, for people
@@ -22,11 +22,11 @@ type Option struct {
 	unsupported string     // why it is known and ignored
 }
 
-// setting is how an option gets into a Config, and out of it.
+// setting stores an option in a Config and reads it from there.
 type setting struct {
 	apply func(p *parser, value string) error
-	// show is the values as a connection string would have them, secrets masked; empty where the Config does not say it,
-	// nil for another name of an option.
+	// show returns the values as a connection string would have them, with secrets masked: none if
+	// the Config does not set the option. show is nil for another name of an option.
 	show func(c *Config) []string
 }
 
@@ -39,13 +39,14 @@ const (
 	refused
 )
 
-// Options are all options, in the order of the documentation. Those that are known but have no effect are among them.
+// Options returns all options, in the order of the documentation. Known options without effect are
+// among them.
 func Options() []Option { return slices.Clone(options) }
 
-// Secret says whether a value of the option must not be shown.
+// Secret reports whether a value of the option must not be shown.
 func (o Option) Secret() bool { return o.secret }
 
-// main is the name in lower case, or that of the option that this is another name of.
+// main returns the name in lower case, or that of the option that this is another name of.
 func (o *Option) main() string {
 	switch {
 	case o.aliasOf != "":

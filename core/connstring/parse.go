@@ -12,18 +12,19 @@ import (
 	"github.com/mooringdb/mooring/core/address"
 )
 
-// Parse reads one connection string. What is merely not understood, an unknown option or a value that an option cannot
-// have, is ignored with a warning; what would connect to something else than was meant is an error. No error shows a
-// secret.
+// Parse reads one connection string. An unknown option, and a value that an option cannot have,
+// are ignored with a warning. What would connect to something else than was meant is an error. No
+// error shows a secret.
 //
-// Of an option that is given twice the last one counts. A value of authMechanismProperties cannot contain a comma,
-// encoded or not.
+// If an option is given twice, the last value counts. A value of authMechanismProperties cannot
+// contain a comma, encoded or not.
 func Parse(uri string) (Config, error) { return ParseWith(uri, nil) }
 
-// ParseWith reads a connection string and options beside it, such as those of a configuration file: the same names, in
-// any case, and the same texts, but not URL encoded; more than one text is as if the option were repeated. An option
-// that the string gives, by this or another name, is the string's. What contradicts each other is an error, wherever it
-// stands.
+// ParseWith reads a connection string and options beside it, such as those of a configuration
+// file. They have the same names, in any case, and the same texts, but not URL encoded; several
+// texts are like a repeated option. An option that the string gives, by this or another name,
+// overrides the one beside it. Options that contradict each other are an error, wherever they
+// stand.
 func ParseWith(uri string, beside map[string][]string) (Config, error) {
 	p := &parser{beside: beside}
 	if err := p.parse(uri); err != nil {
@@ -32,7 +33,7 @@ func ParseWith(uri string, beside map[string][]string) (Config, error) {
 	return p.config, nil
 }
 
-// parser is one Parse.
+// parser is the state of one Parse.
 type parser struct {
 	config Config
 	given  map[string][]string // the values of each option, by its name in lower case
@@ -41,10 +42,12 @@ type parser struct {
 	option string              // the one that is being applied, as it was written
 	beside map[string][]string // what ParseWith was given
 
-	// suspicious says that there is an @ after what was taken for the hosts: they, and the options, may be a part of a
-	// password that is not URL encoded, which no error and no warning must then quote.
+	// suspicious is true if there is an @ after the part that was taken for the hosts. Hosts and
+	// options may then be a part of a password that is not URL encoded, and no error and no
+	// warning may quote them.
 	suspicious bool
-	// unnamed are the names of options that follow a secret: they may be what an & has cut off from it.
+	// unnamed has the names of options that follow a secret: they may be a part of it that an &
+	// cut off.
 	unnamed map[string]bool
 }
 
@@ -95,11 +98,11 @@ func (p *parser) parse(uri string) error {
 	return p.check()
 }
 
-// errEncode stands for more exact errors, which would show secrets.
+// errEncode replaces more exact errors, which would show secrets.
 var errEncode = errors.New("user name and password must be URL encoded")
 
-// split cuts a string without its scheme into its three parts. The slash between hosts and options may be missing, and
-// there may be slashes in the options.
+// split cuts a string without its scheme into its three parts. The slash between hosts and options
+// may be missing, and options may have slashes.
 func split(s string) (hosts, database, options string) {
 	i := strings.IndexAny(s, "/?")
 	if i < 0 {
@@ -213,7 +216,7 @@ func (p *parser) split(options string) error {
 	return nil
 }
 
-// add puts the options beside the string to those of the string, where these are silent.
+// add adds the options beside the string to those of the string, which override them.
 func (p *parser) add() {
 	own := map[string]bool{}
 	for _, key := range p.order {
@@ -232,7 +235,7 @@ func (p *parser) add() {
 	}
 }
 
-// mainName is that of the option that key is a name of, in lower case.
+// mainName returns the name, in lower case, of the option that key is a name of.
 func mainName(key string) string {
 	if row, ok := rows[key]; ok {
 		return row.main()
@@ -256,7 +259,7 @@ func (p *parser) warn(option, format string, args ...any) {
 	p.config.Warnings = append(p.config.Warnings, Warning{option, fmt.Sprintf(format, args...)})
 }
 
-// apply gives each option to its row.
+// apply applies each option by its row.
 func (p *parser) apply() error {
 	for _, key := range p.order {
 		written, values := p.as[key], p.given[key]

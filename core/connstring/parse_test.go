@@ -12,8 +12,6 @@ import (
 	"github.com/mooringdb/mooring/core/connstring"
 )
 
-func ptr[T any](v T) *T { return &v }
-
 func TestParse(t *testing.T) {
 	tests := []struct {
 		name, uri string
@@ -34,24 +32,24 @@ func TestParse(t *testing.T) {
 			Hosts: []address.Address{"a:27017"}, Database: "db", HasCredential: true, AuthMechanism: "MONGODB-X509", AuthSource: "$external",
 		}},
 		{"srv", "mongodb+srv://Cluster.example.com/?srvMaxHosts=2&tls=false", connstring.Config{
-			SRV: true, SRVHost: "cluster.example.com", SRVMaxHosts: ptr(int32(2)), TLS: connstring.TLS{Enabled: ptr(false)},
+			SRV: true, SRVHost: "cluster.example.com", SRVMaxHosts: new(int32(2)), TLS: connstring.TLS{Enabled: new(false)},
 		}},
 		{"pool", "mongodb://a?maxPoolSize=0&minPoolSize=7&maxConnecting=3&maxIdleTimeMS=5&waitQueueTimeoutMS=0", connstring.Config{
-			Hosts: []address.Address{"a:27017"}, MaxPoolSize: ptr(uint64(0)), MinPoolSize: ptr(uint64(7)),
-			MaxConnecting: ptr(uint64(3)), MaxIdleTime: ptr(5 * time.Millisecond), WaitQueueTimeout: ptr(time.Duration(0)),
+			Hosts: []address.Address{"a:27017"}, MaxPoolSize: new(uint64(0)), MinPoolSize: new(uint64(7)),
+			MaxConnecting: new(uint64(3)), MaxIdleTime: new(5 * time.Millisecond), WaitQueueTimeout: new(time.Duration(0)),
 		}},
 		{"tag sets", "mongodb://a?readPreference=nearest&readPreferenceTags=dc:ny,rack:1&readPreferenceTags=dc:ny&readPreferenceTags=&maxStalenessSeconds=90", connstring.Config{
-			Hosts: []address.Address{"a:27017"}, ReadPreference: "nearest", MaxStaleness: ptr(90 * time.Second),
+			Hosts: []address.Address{"a:27017"}, ReadPreference: "nearest", MaxStaleness: new(90 * time.Second),
 			ReadPreferenceTags: []connstring.TagSet{{{"dc", "ny"}, {"rack", "1"}}, {{"dc", "ny"}}, {}},
 		}},
 		{"write concern", "mongodb://a?w=majority&journal=true&wTimeoutMS=5000000000", connstring.Config{
-			Hosts: []address.Address{"a:27017"}, WriteConcern: connstring.WriteConcern{Tag: "majority", Journal: ptr(true), WTimeoutMS: ptr(int64(5000000000))},
+			Hosts: []address.Address{"a:27017"}, WriteConcern: connstring.WriteConcern{Tag: "majority", Journal: new(true), WTimeoutMS: new(int64(5000000000))},
 		}},
 		{"proxy", "mongodb://a?proxyHost=p&proxyUsername=&proxyPassword=", connstring.Config{
 			Hosts: []address.Address{"a:27017"}, Proxy: connstring.Proxy{Host: "p", Port: 1080},
 		}},
 		{"tls and ssl agree", "mongodb://a?tls=true&ssl=true&tls=true", connstring.Config{
-			Hosts: []address.Address{"a:27017"}, TLS: connstring.TLS{Enabled: ptr(true)},
+			Hosts: []address.Address{"a:27017"}, TLS: connstring.TLS{Enabled: new(true)},
 		}},
 	}
 	for _, tt := range tests {

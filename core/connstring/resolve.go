@@ -8,10 +8,11 @@ import (
 	"github.com/mooringdb/mooring/core/address"
 )
 
-// given are those of the options that a TXT record may give, which the string itself gives with a value that counts.
+// given records which options that a TXT record may give the string itself gives with a usable
+// value.
 type given struct{ authSource, replicaSet, loadBalanced bool }
 
-// givenBySelf looks before check completes the credential.
+// givenBySelf is called before check completes the credential.
 func (p *parser) givenBySelf() given {
 	return given{
 		authSource: p.config.AuthSource != "",
@@ -23,10 +24,11 @@ func (p *parser) givenBySelf() given {
 	}
 }
 
-// Resolve completes the Config of a mongodb+srv string with what was found in DNS: hosts become the seeds, and txt, the
-// contents of the TXT record or nothing, gives the options that the string does not give itself. Of these a TXT record
-// may hold authSource, replicaSet and loadBalanced; any other, and one without a value, is an error, as is what
-// contradicts the rest of the Config. The result is still SRV: TLS stays on by default, and SRVHost is what is polled.
+// Resolve returns the Config of a mongodb+srv string, completed by DNS. hosts become the seeds.
+// txt, the contents of the TXT record or nothing, gives the options that the string does not give.
+// A TXT record may have authSource, replicaSet and loadBalanced only; any other option, an option
+// without a value, and what contradicts the rest of the Config is an error. The result keeps SRV:
+// TLS stays on by default, and SRVHost is the name to poll.
 func (c Config) Resolve(hosts []address.Address, txt string) (Config, error) {
 	p := &parser{config: c}
 	if err := p.resolve(hosts, txt); err != nil {
@@ -52,7 +54,7 @@ func (p *parser) resolve(hosts []address.Address, txt string) error {
 	return nil
 }
 
-// defaults applies the options of a TXT record, in which no name but these three may stand.
+// defaults applies the options of a TXT record, which may have only these three.
 func (p *parser) defaults(txt string) error {
 	if err := p.split(txt); err != nil {
 		return err

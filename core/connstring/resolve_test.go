@@ -47,7 +47,8 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// The source of the user: what the string says, else the TXT record, else the database of the string's path.
+// The source of the user: what the string says, else the TXT record, else the database of the
+// string's path.
 func TestResolveCompletesTheCredential(t *testing.T) {
 	tests := []struct{ uri, txt, want string }{
 		{"mongodb+srv://u:p@example.com/db", "", "db"},

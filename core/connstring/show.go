@@ -12,14 +12,15 @@ import (
 // masked stands for a secret.
 const masked = "***"
 
-// Setting is one option that a Config has, for people.
+// Setting is one option that a Config has, in a form to show.
 type Setting struct {
 	Option string
 	Value  string // as in a connection string, but not encoded; "***" for a secret
 }
 
-// Settings are the options that the Config has, in the order of the table; one that counts more than once is there for
-// each time. What equals a default because of it, and not because it was given, may be among them.
+// Settings returns the options that the Config has, in the order of the table. An option with
+// several values is there once for each. A value that equals a default may be there although the
+// string does not give it.
 func (c *Config) Settings() []Setting {
 	var all []Setting
 	for i := range options {
@@ -33,8 +34,8 @@ func (c *Config) Settings() []Setting {
 	return all
 }
 
-// String is a connection string that means the same, but for the secrets: user and password, and whatever else nobody
-// should see, are masked.
+// String returns a connection string with the same meaning, but for the secrets: user, password
+// and other secrets are masked.
 func (c Config) String() string {
 	var b strings.Builder
 	b.WriteString("mongodb")
@@ -78,7 +79,7 @@ func (c Config) Format(f fmt.State, verb rune) {
 	_, _ = io.WriteString(f, text)
 }
 
-// MarshalText keeps the secrets out of JSON and logs. There is no way back.
+// MarshalText keeps the secrets out of JSON and logs. The result cannot be unmarshaled.
 func (c Config) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 
 func (p Property) String() string { return p.Name + ":" + p.shown() }
@@ -86,7 +87,7 @@ func (p Property) String() string { return p.Name + ":" + p.shown() }
 // GoString keeps the secret out of %#v.
 func (p Property) GoString() string { return "connstring.Property(" + p.String() + ")" }
 
-// shown hides the values of all properties but those that are known to hold no secret.
+// shown masks the values of all properties but those that are known to have no secret.
 func (p Property) shown() string {
 	if shownProperties[strings.ToUpper(p.Name)] {
 		return p.Value
@@ -125,7 +126,7 @@ func settingsText(c *Config) string {
 
 var escapeHost = strings.NewReplacer("%", "%25", ",", "%2C", "/", "%2F", "?", "%3F", " ", "%20")
 
-// escape leaves what people look for readable.
+// escape leaves common punctuation readable.
 func escape(s string) string { return unescape.Replace(url.QueryEscape(s)) }
 
 var unescape = strings.NewReplacer("+", "%20", "%3A", ":", "%2C", ",", "%2A", "*", "%24", "$")
@@ -177,7 +178,7 @@ func showProperties(c *Config) []string {
 	return joined(all)
 }
 
-// showAuthSource leaves out what would be the source anyway, but not if it keeps a TXT record from saying another.
+// showAuthSource leaves out the default source, unless it overrides that of a TXT record.
 func showAuthSource(c *Config) []string {
 	if c.AuthSource == "" || c.HasCredential && c.AuthSource == c.defaultSource() && !c.given.authSource {
 		return nil

@@ -141,8 +141,8 @@ type specCase struct {
 	WriteConcern map[string]any
 }
 
-// TestSpecificationsKnowEveryOption checks that the table above has every option with an effect, so
-// that a file that uses one for the first time is understood.
+// TestSpecificationsKnowEveryOption checks that the table above has every option with an effect,
+// so that a file that uses one for the first time is understood.
 func TestSpecificationsKnowEveryOption(t *testing.T) {
 	withoutEffect := []string{
 		"serverSelectionTryOnce", "waitQueueSize", "waitQueueMultiple", "uuidRepresentation",

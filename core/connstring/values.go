@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// booleans are the texts of a boolean, the deprecated ones too.
+// booleans has the texts of a boolean, the deprecated ones too.
 var booleans = map[string]bool{
 	"true": true, "1": true, "yes": true, "y": true, "t": true,
 	"false": false, "0": false, "-1": false, "no": false, "n": false, "f": false,
@@ -18,7 +18,7 @@ var booleans = map[string]bool{
 
 var errEmpty = errors.New("it is empty")
 
-// refusal is what is wrong with a value that must not be ignored, whatever the row says.
+// refusal is an error about a value that must not be ignored, whatever the row says.
 type refusal struct{ error }
 
 func text(field func(*Config) *string) setting {
@@ -35,7 +35,8 @@ func secretText(field func(*Config) *string) setting {
 	return setting{apply: text(field).apply, show: showSecret(field)}
 }
 
-// maybeEmpty is for what a proxy is told: empty is as if it were not given, and there is room for 255 bytes.
+// maybeEmpty is the setting of what a proxy is told: empty is as if it were not given, and 255
+// bytes are the most.
 func maybeEmpty(field func(*Config) *string) setting {
 	return setting{show: showSecret(field), apply: func(p *parser, value string) error {
 		if len(value) > 255 {
@@ -70,7 +71,7 @@ func boolean(field func(*Config) **bool) setting {
 	}
 }
 
-// plainBoolean is one whose default is false.
+// plainBoolean is the setting of a boolean whose default is false.
 func plainBoolean(field func(*Config) *bool) setting {
 	return setting{
 		apply: func(p *parser, value string) error {
@@ -209,7 +210,7 @@ func readPreferenceTags(p *parser, value string) error {
 	return nil
 }
 
-// maxStaleness takes what is too small as well: how small that is, selection knows.
+// maxStaleness also accepts values that are too small: selection checks that.
 func maxStaleness(p *parser, value string) error {
 	n, err := parseInt(value, -1, math.MaxInt32)
 	if err != nil {
@@ -222,7 +223,7 @@ func maxStaleness(p *parser, value string) error {
 	return nil
 }
 
-// nodes refuses bad numbers, since writes would be weaker without.
+// nodes refuses bad numbers, since writes would be weaker without them.
 func nodes(p *parser, value string) error {
 	if value == "" {
 		return errEmpty
@@ -263,7 +264,8 @@ func compressors(p *parser, value string) error {
 	return nil
 }
 
-// srvServiceName follows RFC 6335, but for its limit of 15 characters; one of DNS's 63 is the underscore.
+// srvServiceName follows RFC 6335 without its limit of 15 characters: a DNS label has 63, one of
+// which is the underscore.
 func srvServiceName(p *parser, value string) error {
 	letter := func(r rune) bool { return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' }
 	other := func(r rune) bool { return !letter(r) && (r < '0' || r > '9') && r != '-' }

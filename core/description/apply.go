@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// Apply folds the outcome of a check into the topology: s describes a server anew. It is ignored where the server is
-// not (or no longer) in the topology, and where the server itself has already told something newer; else it stands in
-// the result, unless the topology's rules replaced or removed it.
+// Apply returns the topology after a check: s is the server's new description. It is ignored if
+// the server is not in the topology any more, and if the server has stated something newer.
+// Otherwise the result holds s, unless the topology's rules replaced or removed it.
 func (t Topology) Apply(s *Server) Topology {
 	current := t.Server(s.Address)
 	if current == nil || current.TopologyVersion.Compare(s.TopologyVersion) > 0 {
@@ -26,7 +26,8 @@ func (t Topology) Apply(s *Server) Topology {
 // action is what a new description does to the topology that already holds it.
 type action func(t *Topology, s *Server)
 
-// transitions is the specification's TopologyType table. A missing entry means: keep the server, change nothing else.
+// transitions is the specification's TopologyType table. A missing entry keeps the server and
+// changes nothing else.
 var transitions = [numKinds][numServerKinds]action{
 	KindUnknown: {
 		ServerStandalone:  updateUnknownWithStandalone,
@@ -107,7 +108,8 @@ func checkIfHasPrimary(t *Topology, _ *Server) {
 	}
 }
 
-// adoptSetName tells whether s belongs to the topology's replica set; the first member to answer names it.
+// adoptSetName tells whether s belongs to the topology's replica set; the first member to answer
+// names it.
 func adoptSetName(t *Topology, s *Server) bool {
 	if t.SetName == "" {
 		t.SetName = s.SetName
@@ -125,8 +127,8 @@ func removeAlias(t *Topology, s *Server) {
 	t.remove(s.Address, fmt.Errorf("%s calls itself %s", s.Address, s.Me))
 }
 
-// hasOtherName tells whether the member calls itself otherwise than the driver does. Then the set's own list of its
-// members leads to it under its right name.
+// hasOtherName tells whether the member calls itself otherwise than the driver does. Then the
+// set's own list of its members leads to it under its right name.
 func hasOtherName(s *Server) bool { return s.Me != "" && s.Me != s.Address }
 
 func updateRSWithoutPrimary(t *Topology, s *Server) {
@@ -143,7 +145,8 @@ func updateRSWithoutPrimary(t *Topology, s *Server) {
 	}
 }
 
-// updateRSWithPrimaryFromMember adds nobody: while there is a primary, its list of the members is the one that counts.
+// updateRSWithPrimaryFromMember adds nobody: while there is a primary, its list of the members is
+// the one that counts.
 func updateRSWithPrimaryFromMember(t *Topology, s *Server) {
 	if t.SetName != s.SetName {
 		removeAlien(t, s)
@@ -191,8 +194,8 @@ func (t *Topology) setMembers(primary *Server) {
 	}
 }
 
-// isStalePrimary: since MongoDB 6.0 the election counts first, before it the configuration's version did, and a
-// primary that states only one of the two was always trusted.
+// isStalePrimary: since MongoDB 6.0 the election counts first, before it the configuration's
+// version did, and a primary that states only one of the two was always trusted.
 func isStalePrimary(t *Topology, s *Server) bool {
 	election := compareElectionIDs(s.ElectionID, t.MaxElectionID)
 	version := compareVersions(s.SetVersion, t.MaxSetVersion)

@@ -55,8 +55,8 @@ func newServer(t testing.TB, kind description.ServerKind, addr address.Address) 
 	return s
 }
 
-// TestTransitions has every entry of the specification's TopologyType table: a topology of that kind, with a and b in
-// it (and p, its primary), hears from a.
+// TestTransitions has every entry of the specification's TopologyType table: a topology of that
+// kind, with a and b in it (and p, its primary), hears from a.
 func TestTransitions(t *testing.T) {
 	const (
 		unknown, sharded = description.KindUnknown, description.KindSharded
@@ -187,7 +187,8 @@ func TestSingleWithAnotherSetName(t *testing.T) {
 	}
 }
 
-// TestSingleKeepsItsServer: the one server of a direct connection is replaced by each check, and never removed (SDAM-063).
+// TestSingleKeepsItsServer: the one server of a direct connection is replaced by each check, and
+// never removed (SDAM-063).
 func TestSingleKeepsItsServer(t *testing.T) {
 	topo, err := description.New(description.Settings{Seeds: []address.Address{"a:27017"}, Direct: true})
 	if err != nil {

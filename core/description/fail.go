@@ -9,7 +9,7 @@ import (
 	"github.com/mooringdb/mooring/core/mongoerr"
 )
 
-// Failure is an error that an application's connection met, outside of monitoring.
+// Failure is an error on an application's connection, outside of monitoring.
 type Failure struct {
 	Address        address.Address
 	Err            error
@@ -18,13 +18,14 @@ type Failure struct {
 	MaxWireVersion int32  // of the connection
 	Handshaking    bool   // the connection was not established yet
 
-	// Service is, behind a load balancer, that which the connection leads to: the generations are its own then. It is zero
-	// as long as no hello has told.
+	// Service is, behind a load balancer, that which the connection leads to: the generations are
+	// its own then. It is zero as long as no hello has told.
 	Service bson.ObjectID
 }
 
-// Effect is what the shell has to do after a failure, in this order, besides publishing the topology. ClearPool comes
-// with a server that is unknown now, or, behind a load balancer, is for the connections to the failure's service only.
+// Effect is what the shell has to do after a failure, in this order, besides publishing the
+// topology. ClearPool is for all connections to a server that is unknown now or, behind a load
+// balancer, for the connections to the failure's service only.
 type Effect struct {
 	ClearPool   bool
 	CancelCheck bool // the running check would only find out the same, later
@@ -32,8 +33,8 @@ type Effect struct {
 }
 
 // Fail folds an application's error into the topology. Most errors change nothing: those that say
-// nothing about the server, those of a connection or of a state of the server that is over, and those
-// that a server may have answered a new connection with because it is overloaded.
+// nothing about the server, those of a connection or of a state of the server that is over, and
+// those that a server may have answered a new connection with because it is overloaded.
 func (t Topology) Fail(f Failure) (Topology, Effect) {
 	current := t.Server(f.Address)
 	if current == nil || f.Generation < f.PoolGeneration || mongoerr.IsCanceled(f.Err) || f.isOverload() {
@@ -49,17 +50,17 @@ func (t Topology) Fail(f Failure) (Topology, Effect) {
 	return t.Apply(unknown), effect
 }
 
-// isOverload reports whether the server refused a new connection, maybe because it is overloaded. The
-// server stays known and its pool is not cleared: fewer connections are what helps it, not more (SDAM,
-// "Error handling").
+// isOverload reports whether the server refused a new connection, maybe because it is overloaded.
+// The server stays known and its pool is not cleared: fewer connections are what helps it, not
+// more (SDAM, "Error handling").
 func (f Failure) isOverload() bool {
 	return f.Handshaking && mongoerr.HasLabel(f.Err, mongoerr.LabelSystemOverloaded)
 }
 
-// verdict returns the server after the failure, nil if that changes nothing, and what has to be done.
-// known is the version of the state that the topology has of it. A malformed reply on an established
-// connection concerns that connection only: it is no network error (SDAM, "Network error when reading
-// or writing").
+// verdict returns the server after the failure, nil if that changes nothing, and what has to be
+// done. known is the version of the state that the topology has of it. A malformed reply on an
+// established connection concerns that connection only: it is no network error (SDAM, "Network
+// error when reading or writing").
 func (f Failure) verdict(known *TopologyVersion) (*Server, Effect) {
 	switch {
 	case mongoerr.IsStateChange(f.Err):
@@ -79,13 +80,14 @@ func (f Failure) verdict(known *TopologyVersion) (*Server, Effect) {
 	return nil, Effect{}
 }
 
-// behindLoadBalancer leaves of an effect what concerns the one service: there is no monitor, and the load balancer itself
-// is always known. Until a hello has told which service it is, an error is nobody's (Load Balancer Support, "Errors").
+// behindLoadBalancer returns the part of an effect that concerns one service: a load balancer has
+// no monitor and is always known. An error before a hello has named the service concerns no
+// service (Load Balancer Support, "Errors").
 func (f Failure) behindLoadBalancer(effect Effect) Effect {
 	return Effect{ClearPool: effect.ClearPool && !f.Service.IsZero()}
 }
 
-// errorVersion is the topologyVersion of the reply that err was made of, or nil.
+// errorVersion returns the topologyVersion of the reply that err was made of, or nil.
 func errorVersion(err error) *TopologyVersion {
 	if e, ok := errors.AsType[*mongoerr.CommandError](err); ok {
 		return parseTopologyVersion(e.TopologyVersion)

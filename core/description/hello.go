@@ -11,17 +11,19 @@ import (
 	"github.com/mooringdb/mooring/core/mongoerr"
 )
 
-// Limits of a server that does not state its own (it always does; these are what all supported versions have).
+// Limits of a server that does not state its own (it always does; these are what all supported
+// versions have).
 const (
 	defaultMaxBSONObjectSize = 16 * 1024 * 1024
 	defaultMaxMessageSize    = 48_000_000
 	defaultMaxWriteBatchSize = 100_000
 )
 
-// NewServer reads the reply to a hello, legacy or not. It never fails: a reply with ok: 0, or one that does not tell what
-// the server is, gives an unknown server whose LastError says why. A field that makes no sense and is not needed for
-// that counts as absent. rtt becomes the average round-trip time. The caller, who has a clock, sets LastUpdateTime. The
-// result keeps no view of the reply, except inside LastError.
+// NewServer returns the server that a reply to hello describes, legacy or not. It never fails: a
+// reply with ok: 0, or one that does not state what the server is, gives an unknown server whose
+// LastError says why. A malformed field that is not needed for that counts as absent. rtt becomes
+// the average round-trip time. The caller sets LastUpdateTime. The result keeps no view of the
+// reply, except inside LastError.
 func NewServer(addr address.Address, hello bson.Raw, rtt time.Duration) Server {
 	if err := mongoerr.FromReply(addr, hello); err != nil {
 		return *Unknown(addr, err)
@@ -44,7 +46,7 @@ func NewServer(addr address.Address, hello bson.Raw, rtt time.Duration) Server {
 	return h.Server
 }
 
-// helloReply is a Server in the making, and the fields that only tell its kind.
+// helloReply collects a Server and the fields that only determine its kind.
 type helloReply struct {
 	Server
 	writablePrimary, legacyPrimary *bool
@@ -53,7 +55,7 @@ type helloReply struct {
 	message                        string
 }
 
-// kind is the specification's table "type", in its order of precedence.
+// kind returns the server's kind by the specification's table "type", in its order of precedence.
 func (h *helloReply) kind() ServerKind {
 	switch {
 	case h.message == "isdbgrid":
@@ -90,9 +92,10 @@ func (h *helloReply) set(key string, v bson.Value) (problem string) {
 	return ""
 }
 
-// setNeeded takes one of the fields without which it would be a guess what the server is, who else is in its replica set,
-// and whether the driver speaks its language. A wrong guess could cost more than this server: members that a list seems
-// not to name are removed, and an incompatible server fails every operation.
+// setNeeded takes one of the fields that determine what the server is, who else is in its replica
+// set, and whether the driver speaks its protocol. A malformed one makes the server unknown, since
+// a wrong guess could cost more than this server: members that a list seems to leave out are
+// removed, and an incompatible server fails every operation.
 func (h *helloReply) setNeeded(key string, v bson.Value) (problem string, needed bool) {
 	switch key {
 	case "isWritablePrimary":
@@ -127,8 +130,8 @@ func (h *helloReply) setNeeded(key string, v bson.Value) (problem string, needed
 	return problem, true
 }
 
-// setOptional takes one of the other fields, or leaves it as it is where the value makes no sense: the specification says
-// of each what a server is that does not state it.
+// setOptional takes one of the other fields, and ignores a malformed value: the specification says
+// of each of them what it means if it is absent.
 func (h *helloReply) setOptional(key string, v bson.Value) {
 	switch key {
 	case "helloOk":
@@ -166,7 +169,7 @@ func (h *helloReply) setOptional(key string, v bson.Value) {
 	}
 }
 
-// setBool takes a number, too: other servers than MongoDB's own send 1 for true.
+// setBool also accepts a number: servers other than MongoDB's own send 1 for true.
 func setBool(to *bool, v bson.Value) string {
 	switch v.Type {
 	case bson.TypeBool, bson.TypeInt32, bson.TypeInt64, bson.TypeDouble:
@@ -194,7 +197,7 @@ func setString(to *string, v bson.Value) string {
 	return ""
 }
 
-// cloneString lets go of the reply's buffer.
+// cloneString copies the string, so that it does not keep the reply's buffer alive.
 func cloneString(s string) string { return string([]byte(s)) }
 
 func setAddress(to *address.Address, v bson.Value) string {
@@ -210,7 +213,8 @@ func setAddress(to *address.Address, v bson.Value) string {
 	return ""
 }
 
-// setAddresses leaves out members whose names make no sense: nobody could connect to them. A list of nothing else is none.
+// setAddresses leaves out malformed addresses, which no client could connect to. A list of nothing
+// else is an error.
 func setAddresses(to *[]address.Address, v bson.Value) string {
 	array, ok := v.Array()
 	if !ok {
@@ -249,7 +253,7 @@ func setInt32(to *int32, v bson.Value, least int64) string {
 	return ""
 }
 
-// parseTopologyVersion is nil where doc is none.
+// parseTopologyVersion returns nil if doc is no topologyVersion.
 func parseTopologyVersion(doc bson.Raw) *TopologyVersion {
 	id, _ := doc.Lookup("processId")
 	processID, ok := id.ObjectID()
@@ -276,7 +280,7 @@ func (h *helloReply) setLastWrite(v bson.Value) {
 	}
 }
 
-// setTags leaves out tags that are no strings: no tag set could ask for them.
+// setTags leaves out tags that are no strings, since no tag set could ask for them.
 func (h *helloReply) setTags(v bson.Value) {
 	doc, ok := v.Document()
 	if !ok {

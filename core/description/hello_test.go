@@ -41,8 +41,8 @@ func TestHelloThatMakesNoSense(t *testing.T) {
 	}
 }
 
-// TestOptionalFieldThatMakesNoSense: no server is lost because of a field that it need not send; that counts as absent,
-// with the specification's default (SDAM-045: "else null").
+// TestOptionalFieldThatMakesNoSense: no server is lost because of a field that it need not send;
+// that counts as absent, with the specification's default (SDAM-045: "else null").
 func TestOptionalFieldThatMakesNoSense(t *testing.T) {
 	const good = `"ok": 1, "isWritablePrimary": true, "setName": "rs", "hosts": ["a"], "maxWireVersion": 21`
 	want := fmt.Sprintf("%+v", *hello(t, "a:27017", "{"+good+"}"))
@@ -65,7 +65,8 @@ func TestOptionalFieldThatMakesNoSense(t *testing.T) {
 	}
 }
 
-// TestOpTime: it is kept as it came, in a memory of its own (SDAM-045), and takes no part in equality (SDAM-021).
+// TestOpTime: it is kept as it came, in a memory of its own (SDAM-045), and takes no part in
+// equality (SDAM-021).
 func TestOpTime(t *testing.T) {
 	const json = `{"ok": 1, "isWritablePrimary": true, "setName": "rs", "hosts": ["a"], "lastWrite": {"opTime":
 		{"ts": {"$timestamp": {"t": 1700000000, "i": %d}}, "t": {"$numberLong": "5"}}}}`

@@ -1,7 +1,7 @@
 package description
 
-// ServerKind is the specification's ServerType. PossiblePrimary is ServerUnknown here, as in every driver whose
-// monitors run in parallel.
+// ServerKind is the specification's ServerType. PossiblePrimary is ServerUnknown, as in every
+// driver whose monitors run in parallel.
 type ServerKind uint8
 
 // The kinds of servers.
@@ -24,7 +24,7 @@ var serverKindNames = [numServerKinds]string{
 	ServerLoadBalancer: "LoadBalancer",
 }
 
-// String is the specification's name of the kind.
+// String returns the specification's name of the kind.
 func (k ServerKind) String() string {
 	if k < numServerKinds {
 		return serverKindNames[k]
@@ -32,7 +32,7 @@ func (k ServerKind) String() string {
 	return "invalid"
 }
 
-// IsDataBearing tells whether such a server answers for documents.
+// IsDataBearing reports whether such a server serves documents.
 func (k ServerKind) IsDataBearing() bool {
 	switch k {
 	case ServerStandalone, ServerMongos, ServerRSPrimary, ServerRSSecondary, ServerLoadBalancer:
@@ -62,7 +62,7 @@ var kindNames = [numKinds]string{
 	KindLoadBalanced: "LoadBalanced",
 }
 
-// String is the specification's name of the kind.
+// String returns the specification's name of the kind.
 func (k Kind) String() string {
 	if k < numKinds {
 		return kindNames[k]
@@ -70,7 +70,7 @@ func (k Kind) String() string {
 	return "invalid"
 }
 
-// IsReplicaSet tells whether the deployment is a replica set, with or without a primary.
+// IsReplicaSet reports whether the deployment is a replica set, with or without a primary.
 func (k Kind) IsReplicaSet() bool {
 	return k == KindReplicaSetNoPrimary || k == KindReplicaSetWithPrimary
 }

@@ -7,15 +7,16 @@ const (
 	rttSamples = 10  // that the minimum looks back on
 )
 
-// RTT is what is known of the time that a server takes to answer: a moving average and the minimum of the last
-// samples. The zero value has no sample. Each Add gives a new value.
+// RTT holds what is known of the time that a server takes to answer: a moving average and the
+// minimum of the last samples. The zero value has no sample.
 type RTT struct {
 	average time.Duration
 	recent  [rttSamples]time.Duration
 	count   int
 }
 
-// Add folds one sample in. A negative one (a clock was set back) is refused.
+// Add returns the value with one more sample. It ignores a negative sample, which a clock that was
+// set back gives.
 func (r RTT) Add(sample time.Duration) RTT {
 	if sample < 0 {
 		return r
@@ -30,15 +31,16 @@ func (r RTT) Add(sample time.Duration) RTT {
 	return r
 }
 
-// ewma is the new moving average after one more sample. An average of 0 is an average like any other.
+// ewma is the new moving average after one more sample. An average of 0 is an average like any
+// other.
 func ewma(average, sample time.Duration) time.Duration {
 	return time.Duration(rttWeight*float64(sample) + (1-rttWeight)*float64(average))
 }
 
-// Average is the exponentially weighted moving average, 0 without a sample.
+// Average returns the exponentially weighted moving average, 0 without a sample.
 func (r RTT) Average() time.Duration { return r.average }
 
-// Min is the least of the last samples, 0 until there are two.
+// Min returns the least of the last samples, 0 until there are two.
 func (r RTT) Min() time.Duration {
 	if r.count < 2 {
 		return 0

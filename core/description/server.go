@@ -1,6 +1,7 @@
-// Package description is what is known of a deployment, as immutable values: Server is one server as one hello
-// described it, Topology all of them. Apply folds the outcome of a check into a Topology and Fail an application's
-// error (Server Discovery and Monitoring). Everything here is pure: no clock, no lock, no goroutine, no I/O.
+// Package description has what is known of a deployment, as immutable values. Server is one server
+// as one hello described it; Topology is all of them. Apply folds the outcome of a check into a
+// Topology, and Fail an application's error (Server Discovery and Monitoring). Everything here is
+// pure: no clock, no lock, no goroutine, no I/O.
 package description
 
 import (
@@ -14,8 +15,8 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 )
 
-// Server is one server as one hello described it. A value, once published, is never changed; pointers to it may be
-// shared. The zero value of a field means that the server did not say.
+// Server is one server as one hello described it. A value that is published is never changed, so
+// pointers to it may be shared. The zero value of a field means that the server did not state it.
 type Server struct {
 	Address   address.Address
 	Kind      ServerKind
@@ -47,25 +48,26 @@ type Server struct {
 	OpTime             bson.Value // lastWrite.opTime, whatever it is in this version of the server; zero where there is none
 }
 
-// Unknown is a server of which nothing is known but, perhaps, what went wrong.
+// Unknown returns a server of which only an error is known, if err is not nil.
 func Unknown(addr address.Address, err error) *Server {
 	return &Server{Address: addr, LastError: err}
 }
 
-// LoadBalancer is what a driver knows of a load balancer: its address.
+// LoadBalancer returns the description of a load balancer, of which only the address is known.
 func LoadBalancer(addr address.Address) *Server {
 	return &Server{Address: addr, Kind: ServerLoadBalancer}
 }
 
-// IsAvailable tells whether the server can be talked to (spec: "available").
+// IsAvailable reports whether the last check of the server succeeded (spec: "available").
 func (s *Server) IsAvailable() bool { return s.Kind != ServerUnknown }
 
-// SupportsSessions tells whether commands to the server may carry an lsid.
+// SupportsSessions reports whether commands to the server may carry an lsid.
 func (s *Server) SupportsSessions() bool {
 	return s.Kind == ServerLoadBalancer || s.LogicalSessionTimeoutMinutes != nil
 }
 
-// Equal is the specification's equality of server descriptions: whether the change from s to o is worth an event.
+// Equal reports whether the descriptions are equal as the specification compares them. A change to
+// an equal description is no event.
 func (s *Server) Equal(o *Server) bool {
 	return s.Address == o.Address && s.Kind == o.Kind && errorText(s.LastError) == errorText(o.LastError) &&
 		s.MinWireVersion == o.MinWireVersion && s.MaxWireVersion == o.MaxWireVersion && s.Me == o.Me &&
@@ -90,7 +92,7 @@ func equalPointers[T comparable](a, b *T) bool {
 	return *a == *b
 }
 
-// String is one line for people and logs.
+// String returns one line for logs and error messages.
 func (s *Server) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s", s.Address, s.Kind)
@@ -106,19 +108,19 @@ func (s *Server) String() string {
 	return b.String()
 }
 
-// members are all hosts of the replica set that the server reported.
+// members returns all hosts of the replica set that the server reported.
 func (s *Server) members() []address.Address {
 	return slices.Concat(s.Hosts, s.Passives, s.Arbiters)
 }
 
-// TopologyVersion is a server's count of the changes of its own state.
+// TopologyVersion counts the changes of one process of a server.
 type TopologyVersion struct {
 	ProcessID bson.ObjectID
 	Counter   int64
 }
 
-// Compare is -1 where next is newer than v, or may be, 0 where they are the same, and 1 where next is older.
-// Without a version on either side, or after a restart of the server, next is taken to be newer.
+// Compare returns -1 if next is newer than v or may be, 0 if they are the same, and 1 if next is
+// older. Without a version on either side, or after a restart of the server, next counts as newer.
 func (v *TopologyVersion) Compare(next *TopologyVersion) int {
 	switch {
 	case v == nil || next == nil || v.ProcessID != next.ProcessID, v.Counter < next.Counter:
@@ -135,14 +137,14 @@ type Tag struct{ Name, Value string }
 // TagSet is a set of tags, sorted by name.
 type TagSet []Tag
 
-// NewTagSet sorts the tags.
+// NewTagSet returns the set of the tags.
 func NewTagSet(tags ...Tag) TagSet {
 	set := TagSet(slices.Clone(tags))
 	slices.SortFunc(set, func(a, b Tag) int { return strings.Compare(a.Name, b.Name) })
 	return set
 }
 
-// ContainsAll tells whether every tag of want is in the set. The empty want is in every set.
+// ContainsAll reports whether every tag of want is in the set. The empty want is in every set.
 func (t TagSet) ContainsAll(want TagSet) bool {
 	for _, tag := range want {
 		if !slices.Contains(t, tag) {
@@ -152,7 +154,7 @@ func (t TagSet) ContainsAll(want TagSet) bool {
 	return true
 }
 
-// String is {a: b, c: d}.
+// String returns {a: b, c: d}.
 func (t TagSet) String() string {
 	parts := make([]string, len(t))
 	for i, tag := range t {

@@ -19,7 +19,8 @@ import (
 
 const suite = "server-discovery-and-monitoring"
 
-// elsewhere are folders that other tests run: core/topology those about events, core/client the unified ones.
+// elsewhere are folders that other tests run: core/topology those about events, core/client the
+// unified ones.
 var elsewhere = []string{"monitoring", "unified"}
 
 func TestSpecification(t *testing.T) {

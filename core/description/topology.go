@@ -21,7 +21,8 @@ const (
 	wireVersionMongoDB60 = 17
 )
 
-// Topology is the deployment as its servers described it. A value, once published, is never changed.
+// Topology is the deployment as its servers described it. A value that is published is never
+// changed.
 type Topology struct {
 	Kind                         Kind
 	SetName                      string
@@ -35,7 +36,7 @@ type Topology struct {
 	lastRemoval                  error         // why the server that went last was removed
 }
 
-// Settings are what the user configured about discovery.
+// Settings has what the user configured about discovery.
 type Settings struct {
 	Seeds             []address.Address
 	SetName           string // replicaSet
@@ -44,7 +45,8 @@ type Settings struct {
 	HeartbeatInterval time.Duration
 }
 
-// New is the topology before anything was heard of it: all seeds, unknown.
+// New returns the topology before any server has answered: all seeds, unknown. A seed that is
+// given twice is one server.
 func New(s Settings) (Topology, error) {
 	switch {
 	case s.Direct && len(s.Seeds) > 1:
@@ -77,7 +79,7 @@ func initialKind(s Settings) Kind {
 	return KindUnknown
 }
 
-// Server is the server of that address, or nil.
+// Server returns the server with that address, or nil.
 func (t Topology) Server(addr address.Address) *Server {
 	if i, ok := t.find(addr); ok {
 		return t.Servers[i]
@@ -85,7 +87,7 @@ func (t Topology) Server(addr address.Address) *Server {
 	return nil
 }
 
-// Primary is the primary of a replica set, or nil.
+// Primary returns the primary of a replica set, or nil.
 func (t Topology) Primary() *Server {
 	i := slices.IndexFunc(t.Servers, func(s *Server) bool { return s.Kind == ServerRSPrimary })
 	if i < 0 {
@@ -94,8 +96,8 @@ func (t Topology) Primary() *Server {
 	return t.Servers[i]
 }
 
-// Deserted says why there is no server to ask any more, which only another look at SRV records could change; nil where there
-// is one. It takes no part in equality.
+// Deserted returns why the topology has no server, or nil if it has one. Only another lookup of
+// SRV records could add a server then. The reason takes no part in equality.
 func (t Topology) Deserted() error {
 	switch {
 	case len(t.Servers) > 0:
@@ -106,14 +108,15 @@ func (t Topology) Deserted() error {
 	return fmt.Errorf("no server is left: %w", t.lastRemoval)
 }
 
-// IsUsable tells whether connections to the server may be pooled: it answers for documents, or it is whatever the
-// user wanted to be connected to directly.
+// IsUsable reports whether connections to the server may be pooled: it serves documents, or the
+// user configured a direct connection to it.
 func (t Topology) IsUsable(addr address.Address) bool {
 	s := t.Server(addr)
 	return s != nil && (s.Kind.IsDataBearing() || t.Kind == KindSingle && s.IsAvailable())
 }
 
-// Equal tells whether the change from t to o is worth an event.
+// Equal reports whether the topologies are equal as the specification compares them. A change to
+// an equal topology is no event.
 func (t Topology) Equal(o Topology) bool {
 	return t.Kind == o.Kind && t.SetName == o.SetName && t.MaxElectionID == o.MaxElectionID &&
 		equalPointers(t.MaxSetVersion, o.MaxSetVersion) &&
@@ -122,7 +125,7 @@ func (t Topology) Equal(o Topology) bool {
 		slices.EqualFunc(t.Servers, o.Servers, func(a, b *Server) bool { return a == b || a.Equal(b) })
 }
 
-// String is one line for people and logs.
+// String returns one line for logs and error messages.
 func (t Topology) String() string {
 	servers := make([]string, len(t.Servers))
 	for i, s := range t.Servers {
@@ -135,11 +138,12 @@ func (t Topology) String() string {
 	return kind + " [" + strings.Join(servers, "; ") + "]"
 }
 
-// Change is one server before and after: Previous is nil for a server that was added, Current for one that was removed.
+// Change is one server before and after: Previous is nil for a server that was added, Current for
+// one that was removed.
 type Change struct{ Previous, Current *Server }
 
-// SideEffect is what the shell has to do about a server that changed because of what another one, at cause, said: an
-// old primary, deposed by a newer one, is asked for its new state at once. (MongoDB before 4.2 then closes connections.)
+// SideEffect returns what the shell has to do about a server that changed because of the
+// description of another server, at cause: an old primary that is unknown now is checked at once.
 func (c Change) SideEffect(cause address.Address) Effect {
 	if c.Previous == nil || c.Current == nil || c.Current.Address == cause ||
 		c.Previous.Kind != ServerRSPrimary || c.Current.Kind != ServerUnknown {
@@ -148,8 +152,8 @@ func (c Change) SideEffect(cause address.Address) Effect {
 	return Effect{CheckNow: true, ClearPool: c.Previous.MaxWireVersion < wireVersionMongoDB42}
 }
 
-// Changes are the servers in which the two topologies differ, in the order of their addresses: added, removed, or
-// described by another value, be it an equal one.
+// Changes returns the servers in which the two topologies differ, in the order of their addresses:
+// added, removed, or described by another value, which may be an equal one.
 func Changes(previous, current Topology) []Change {
 	var all []Change
 	p, c := previous.Servers, current.Servers
@@ -171,7 +175,8 @@ func Changes(previous, current Topology) []Change {
 	return all
 }
 
-// Rescanned is the topology after another look at the records that name its servers: those added are unknown.
+// Rescanned returns the topology after another lookup of the SRV records that name its servers.
+// Added servers are unknown.
 func (t Topology) Rescanned(added, removed []address.Address) Topology {
 	t.Servers = slices.Clone(t.Servers)
 	for _, addr := range removed {
@@ -184,8 +189,8 @@ func (t Topology) Rescanned(added, removed []address.Address) Topology {
 	return t
 }
 
-// Measured is the topology with other round-trip times of one server, which does not count as a change. A server that is
-// unknown has none.
+// Measured returns the topology with other round-trip times of one server, which is no change for
+// events. An unknown server has none.
 func (t Topology) Measured(addr address.Address, average, least time.Duration) Topology {
 	i, ok := t.find(addr)
 	if !ok || !t.Servers[i].IsAvailable() {
@@ -198,7 +203,7 @@ func (t Topology) Measured(addr address.Address, average, least time.Duration) T
 	return t
 }
 
-// WithoutServers is the topology of a driver that has been closed: unknown, and nobody in it.
+// WithoutServers returns the topology of a closed driver: unknown, without servers.
 func (t Topology) WithoutServers() Topology {
 	return Topology{HeartbeatInterval: t.HeartbeatInterval, seeds: t.seeds}
 }
@@ -230,7 +235,7 @@ func (t *Topology) remove(addr address.Address, why error) {
 	}
 }
 
-// refresh computes what follows from the servers.
+// refresh computes the fields that follow from the servers.
 func (t *Topology) refresh() {
 	t.CompatibilityError = nil
 	t.LogicalSessionTimeoutMinutes = nil

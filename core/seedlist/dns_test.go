@@ -15,8 +15,8 @@ import (
 	"github.com/mooringdb/mooring/core/seedlist"
 )
 
-// zone is what a DNS server knows, and how it fails. It can be changed at any time. It answers over the network, see
-// serve, or as a Resolver, which also says how long records live.
+// zone is what a DNS server knows, and how it fails. It can be changed at any time. It answers
+// over the network, see serve, or as a Resolver, which also says how long records live.
 type zone struct {
 	mu      sync.Mutex
 	records []dns.RR
@@ -137,8 +137,8 @@ func (z *zone) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 	_ = w.WriteMsg(m)
 }
 
-// serve makes a DNS server of the zone on the loopback interface, over UDP and TCP, and gives the Resolver that asks it
-// as System asks the machine's.
+// serve makes a DNS server of the zone on the loopback interface, over UDP and TCP, and gives the
+// Resolver that asks it as System asks the machine's.
 func (z *zone) serve(t testing.TB) seedlist.System {
 	t.Helper()
 	pc, err := net.ListenPacket("udp", "127.0.0.1:0")

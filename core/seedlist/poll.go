@@ -10,7 +10,8 @@ import (
 )
 
 const (
-	// minInterval is between two lookups, however short the records live, and where that is not known.
+	// minInterval is between two lookups, however short the records live, and where that is not
+	// known.
 	minInterval = time.Minute
 
 	// defaultHeartbeat is heartbeatFrequencyMS where it is not configured.
@@ -20,9 +21,9 @@ const (
 	maxLookup = 30 * time.Second
 )
 
-// Changes says which hosts to add to current, and which to remove, so that it is what the SRV records say. With limit
-// above zero, hosts are added, in random order, only until there are that many; one that is still valid always stays.
-// shuffle is rand.Shuffle.
+// Changes returns the hosts to add to current and those to remove, so that it is what the SRV
+// records say. With limit above zero, hosts are added, in random order, only until there are that
+// many; a host that is still valid always stays. shuffle is rand.Shuffle.
 func Changes(current, valid []address.Address, limit int, shuffle func(n int, swap func(i, j int))) (add, remove []address.Address) {
 	kept := 0
 	for _, host := range current {
@@ -44,8 +45,9 @@ func Changes(current, valid []address.Address, limit int, shuffle func(n int, sw
 	return add[:min(len(add), max(0, limit-kept))], remove
 }
 
-// Interval is how long to wait, from the end of the scan, until the next one: as long as the records live but at least
-// a minute, and a heartbeat's interval after one that found no usable host. A nil or zero heartbeat is the default one.
+// Interval returns the time from the end of the scan to the next one: as long as the records are
+// valid but at least a minute, and a heartbeat's interval after a scan without a usable host. A
+// nil or zero heartbeat is the default one.
 func (s Scan) Interval(heartbeat *time.Duration) time.Duration {
 	switch {
 	case len(s.Hosts) > 0:
@@ -57,26 +59,28 @@ func (s Scan) Interval(heartbeat *time.Duration) time.Duration {
 	}
 }
 
-// Poller looks the SRV records up again and again. Its fields are set before Run.
+// Poller looks the SRV records up repeatedly. The caller sets its fields before Run.
 type Poller struct {
 	Resolver Resolver          // nil: System
 	Config   connstring.Config // as Resolve made it
 	Interval time.Duration     // until the first lookup, from Resolve; 0: a minute
 
-	// Wanted says whether the deployment may still be polled: while its kind is unknown or sharded. It is asked before
-	// each lookup, and once it says no, polling is over, since no other kind becomes one of these again.
+	// Wanted reports whether the deployment may still be polled: while its kind is unknown or
+	// sharded. It is called before each lookup. Once it returns false, polling ends, since no
+	// other kind becomes one of these again.
 	Wanted func() bool
 
-	// Found gets the valid hosts after each lookup that found any. What they change is up to Changes, and whether they
-	// may still change anything to the caller: the kind may have become known meanwhile.
+	// Found receives the valid hosts of each lookup that found any. The caller decides with
+	// Changes what follows, if anything: the kind may have become known meanwhile.
 	Found func(hosts []address.Address)
 
-	// Problem, unless nil, hears why a lookup failed and which hosts were refused. Neither does harm.
+	// Problem, if not nil, receives why a lookup failed and which hosts were refused. Both are
+	// harmless.
 	Problem func(error)
 }
 
-// Run polls until ctx ends or polling is not wanted any more. There is nothing to poll, and it returns at once, where
-// the string was not mongodb+srv or the deployment is behind a load balancer.
+// Run polls until ctx ends or polling is not wanted any more. It returns at once if the string was
+// not mongodb+srv or the deployment is behind a load balancer.
 func (p *Poller) Run(ctx context.Context) {
 	if !p.Config.SRV || p.Config.LoadBalanced {
 		return
@@ -105,7 +109,7 @@ func (p *Poller) scan(ctx context.Context) Scan {
 	return look(ctx, or(p.Resolver), p.Config)
 }
 
-// wait is false if ctx ended first.
+// wait reports whether the time passed before ctx ended.
 func wait(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -7,23 +7,25 @@ import (
 	"time"
 )
 
-// Resolver is what is asked. Names end in a dot.
+// Resolver looks records up. Names end in a dot.
 type Resolver interface {
-	// LookupSRV returns the SRV records of a name. Records beside an error mean that some could not be used.
+	// LookupSRV returns the SRV records of a name. Records beside an error mean that some could
+	// not be used.
 	LookupSRV(ctx context.Context, name string) ([]SRV, error)
 
-	// LookupTXT returns the TXT records of a name, the strings of each joined. That there is none is no error.
+	// LookupTXT returns the TXT records of a name, with the strings of each joined. It is no error
+	// if there is none.
 	LookupTXT(ctx context.Context, name string) ([]string, error)
 }
 
-// SRV is one SRV record. Its priority and weight do not matter here.
+// SRV is one SRV record without its priority and weight, which do not matter here.
 type SRV struct {
 	Target string
 	Port   uint16
 	TTL    time.Duration // 0 where it is not known
 }
 
-// System is the Resolver that asks as the rest of the process does. It does not learn how long an answer holds.
+// System is the Resolver of the process. It does not learn how long an answer is valid.
 type System struct {
 	Resolver *net.Resolver // nil: net.DefaultResolver
 }

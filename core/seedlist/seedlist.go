@@ -1,6 +1,7 @@
-// Package seedlist turns a mongodb+srv string into seeds with DNS's SRV and TXT records, and keeps the hosts of a
-// sharded cluster as the SRV records say. What to add and remove, and when to look again, are pure functions; Poller.Run
-// is the one loop. It connects to nothing and keeps no topology.
+// Package seedlist turns a mongodb+srv string into seeds, by SRV and TXT records, and keeps the
+// hosts of a sharded cluster in accord with the SRV records. What to add and remove, and when to
+// look again, are pure functions; Poller.Run is the one loop. It connects to nothing and keeps no
+// topology.
 package seedlist
 
 import (
@@ -16,15 +17,17 @@ import (
 	"github.com/mooringdb/mooring/core/connstring"
 )
 
-// defaultService is what the SRV records are of unless srvServiceName says otherwise.
+// defaultService is the service of the SRV records unless srvServiceName names another.
 const defaultService = "mongodb"
 
-// Resolve looks up the SRV and TXT records of cfg's host and gives cfg with its seeds, and the options that the TXT
-// record adds, validated once more. At most srvMaxHosts seeds are taken, at random. interval is when the records should
-// be looked up again. A Config that is not of a mongodb+srv string is returned as it is. A nil Resolver is System.
+// Resolve looks up the SRV and TXT records of cfg's host. It returns cfg with its seeds and the
+// options of the TXT record, validated again, and the interval after which to look the records up
+// again. At most srvMaxHosts seeds are taken, at random. A Config that is not of a mongodb+srv
+// string is returned unchanged. A nil Resolver is System.
 //
 // If the records cannot be looked up or name no usable host, the error is a *LookupError: the same
-// call may succeed later. Any other error says that the string and the records contradict each other.
+// call may succeed later. Any other error says that the string and the records contradict each
+// other.
 func Resolve(ctx context.Context, r Resolver, cfg connstring.Config) (resolved connstring.Config, interval time.Duration, err error) {
 	if !cfg.SRV {
 		return cfg, 0, nil
@@ -63,14 +66,14 @@ func resolve(ctx context.Context, r Resolver, cfg connstring.Config) (connstring
 	return resolved, scan.Interval(cfg.HeartbeatInterval), err
 }
 
-// Scan is the outcome of one lookup of SRV records.
+// Scan is the result of one lookup of SRV records.
 type Scan struct {
 	Hosts    []address.Address // verified, each once; nil after a failure
 	TTL      time.Duration     // the lowest of all records; 0 where it is not known
 	Problems []error           // why the lookup failed, and which hosts were refused
 }
 
-// look never fails: what went wrong is among the problems, and without any there is at least one host.
+// look returns what the SRV records say. A scan has at least one host or one problem.
 func look(ctx context.Context, r Resolver, cfg connstring.Config) Scan {
 	service := cfg.SRVServiceName
 	if service == "" {
@@ -100,8 +103,8 @@ func look(ctx context.Context, r Resolver, cfg connstring.Config) Scan {
 	return s
 }
 
-// HostError is a host in an SRV record that must not be connected to, since it does not belong to the domain of the
-// name that was asked for.
+// HostError is a host in an SRV record that is outside of the domain of the name that was looked
+// up. The client must not connect to it.
 type HostError struct {
 	Host   string // as it came
 	Domain string // what it should be in
@@ -111,8 +114,8 @@ func (e *HostError) Error() string {
 	return fmt.Sprintf("host %q of an SRV record is not inside the domain %q", e.Host, e.Domain)
 }
 
-// verify makes an address of a record's host. The host must be inside the domain of the SRV name: what follows the
-// first label where there are three or more labels, else the whole name.
+// verify returns the address of a record's host. The host must be inside the domain of the SRV
+// name: what follows the first label if there are three or more labels, else the whole name.
 func verify(srvHost string, r SRV) (address.Address, error) {
 	domain := plainName(srvHost)
 	if strings.Count(domain, ".") >= 2 {
@@ -132,10 +135,10 @@ func verify(srvHost string, r SRV) (address.Address, error) {
 	return addr, nil
 }
 
-// plainName is a name for comparison: in lower case and without the dot at the end.
+// plainName returns a name for comparison: in lower case and without the dot at the end.
 func plainName(name string) string { return strings.ToLower(strings.TrimSuffix(name, ".")) }
 
-// queryName is a name with a dot at the end, so that no search domain is tried.
+// queryName returns a name with a dot at the end, so that no search domain is tried.
 func queryName(name string) string { return strings.TrimSuffix(name, ".") + "." }
 
 func maxHosts(cfg connstring.Config) int {

@@ -184,7 +184,8 @@ func TestTXTRecords(t *testing.T) {
 	}
 }
 
-// A server that fails is told apart from one that knows of no record: options must not be lost silently.
+// A server that fails is told apart from one that knows of no record: options must not be lost
+// silently.
 func TestSystemFailures(t *testing.T) {
 	const records = "_mongodb._tcp.a.b.c. IN SRV 0 0 1 h.b.c.\na.b.c. IN TXT \"replicaSet=rs\""
 	t.Run("SERVFAIL", func(t *testing.T) {
@@ -230,7 +231,8 @@ func TestSystemFailures(t *testing.T) {
 	})
 }
 
-// After a failure the next lookup comes after a heartbeat, after success not before a minute or the records' life.
+// After a failure the next lookup comes after a heartbeat, after success not before a minute or
+// the records' life.
 func TestPollerIntervals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		z := newZone(t, srv(test1, 120, 27017))
@@ -286,7 +288,8 @@ func TestPollerGivesUpOnSlowLookups(t *testing.T) {
 	})
 }
 
-// Once the kind is known, and not sharded, polling is over; likewise when its context ends, even inside a lookup.
+// Once the kind is known, and not sharded, polling is over; likewise when its context ends, even
+// inside a lookup.
 func TestPollerEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		z := newZone(t, srv(test1, 0, 27017))

@@ -54,7 +54,8 @@ type specCase struct {
 	Ping          *bool
 }
 
-// The DNS server and its answers are real, over the network; what the hosts then say is scripted, without TLS.
+// The DNS server and its answers are real, over the network; what the hosts then say is scripted,
+// without TLS.
 func TestSpecifications(t *testing.T) {
 	files := spectest.Files(t, suite)
 	text, err := os.ReadFile(filepath.Join(filepath.Dir(spectest.Dir(t, suite)), "dns-zone.txt"))

@@ -9,7 +9,7 @@ import (
 	"github.com/mooringdb/mooring/core/description"
 )
 
-// Mode says which members of a replica set a read may go to.
+// Mode names the members of a replica set that a read may go to.
 type Mode uint8
 
 // The modes; the zero value is the default.
@@ -27,7 +27,7 @@ var modeNames = [numModes]string{
 	SecondaryPreferred: "secondaryPreferred", Nearest: "nearest",
 }
 
-// String is the mode as servers and connection strings write it.
+// String returns the mode as servers and connection strings write it.
 func (m Mode) String() string {
 	if m < numModes {
 		return modeNames[m]
@@ -35,7 +35,7 @@ func (m Mode) String() string {
 	return "invalid"
 }
 
-// ParseMode reads a mode's name; case does not matter.
+// ParseMode returns the mode of a name, in any case.
 func ParseMode(text string) (Mode, error) {
 	for m, name := range modeNames {
 		if strings.EqualFold(text, name) {
@@ -45,8 +45,8 @@ func ParseMode(text string) (Mode, error) {
 	return 0, fmt.Errorf("unknown read preference mode %q", text)
 }
 
-// ParseTagSet reads a tag set as connection strings write it: "dc:ny,rack:1". The empty text is the empty set, which
-// every server matches.
+// ParseTagSet returns a tag set that is written as in connection strings, "dc:ny,rack:1". The
+// empty text is the empty set, which every server matches.
 func ParseTagSet(text string) (description.TagSet, error) {
 	if text == "" {
 		return nil, nil
@@ -62,14 +62,15 @@ func ParseTagSet(text string) (description.TagSet, error) {
 	return description.NewTagSet(tags...), nil
 }
 
-// The least maximum staleness: servers write down their progress every 10 s, and 90 s is what they find useful.
+// The least maximum staleness: servers write down their progress every 10 s, and 90 s is what they
+// find useful.
 const (
 	idleWritePeriod       = 10 * time.Second
 	smallestMaxStaleness  = 90 * time.Second
 	maxStalenessUnlimited = -1
 )
 
-// ReadPreference says which servers a read may go to. The zero value is primary.
+// ReadPreference states which servers a read may go to. The zero value is primary.
 type ReadPreference struct {
 	Mode                Mode
 	TagSets             []description.TagSet // the first that a server matches counts
@@ -81,8 +82,9 @@ type ReadPreference struct {
 	HedgeEnabled *bool
 }
 
-// Validate refuses what no server would take: primary with anything beside it. Whether MaxStalenessSeconds is large
-// enough depends on the topology and is checked when a server is selected.
+// Validate returns an error for the mode primary with any other component, which no server
+// accepts. Whether MaxStalenessSeconds is large enough depends on the topology and is checked when
+// a server is selected.
 func (rp *ReadPreference) Validate() error {
 	if rp == nil {
 		return nil
@@ -103,7 +105,7 @@ func (rp *ReadPreference) Validate() error {
 	return nil
 }
 
-// String names all components that are set.
+// String returns the mode and every component that is set.
 func (rp *ReadPreference) String() string {
 	if rp == nil {
 		return modeNames[Primary]
@@ -129,7 +131,8 @@ func (rp *ReadPreference) mode() Mode {
 	return rp.Mode
 }
 
-// hasTags tells whether the tag sets exclude any server: a list that begins with the empty set does not.
+// hasTags reports whether the tag sets exclude any server. A list that begins with the empty set
+// does not.
 func (rp *ReadPreference) hasTags() bool {
 	return rp != nil && len(rp.TagSets) > 0 && len(rp.TagSets[0]) > 0
 }
@@ -138,12 +141,12 @@ func (rp *ReadPreference) limitsStaleness() bool {
 	return rp != nil && rp.MaxStalenessSeconds != nil && *rp.MaxStalenessSeconds != maxStalenessUnlimited
 }
 
-// maxStaleness is only meaningful where limitsStaleness.
+// maxStaleness returns the limit. It must be called only if limitsStaleness.
 func (rp *ReadPreference) maxStaleness() time.Duration {
 	return time.Duration(*rp.MaxStalenessSeconds) * time.Second
 }
 
-// maxStalenessSecondsLimit keeps durations from overflowing; it is over a century.
+// maxStalenessSecondsLimit, over a century, keeps durations from overflowing.
 const maxStalenessSecondsLimit = 1 << 32
 
 func (rp *ReadPreference) checkStaleness(heartbeat time.Duration) error {
@@ -159,8 +162,9 @@ func (rp *ReadPreference) checkStaleness(heartbeat time.Duration) error {
 	return nil
 }
 
-// ToSend is the read preference that a read command must carry to the server, or nil where it must carry none
-// (Server Selection, "Passing read preference to mongos and load balancers" and "Topology type: Single").
+// ToSend returns the read preference that a read command carries to the server, or nil if it
+// carries none (Server Selection, "Passing read preference to mongos and load balancers" and
+// "Topology type: Single").
 func (rp *ReadPreference) ToSend(kind description.Kind, s *description.Server) *ReadPreference {
 	if kind == description.KindSingle {
 		switch s.Kind {
@@ -179,10 +183,10 @@ func (rp *ReadPreference) ToSend(kind description.Kind, s *description.Server) *
 	return rp
 }
 
-// primaryPreferred lets a secondary that the user is directly connected to answer.
+// primaryPreferred lets a secondary answer if the client is connected to it directly.
 var primaryPreferred = &ReadPreference{Mode: PrimaryPreferred}
 
-// AppendTo appends the read preference as a document of that key, "$readPreference" in commands.
+// AppendTo appends the read preference as a document with the key, "$readPreference" in commands.
 func (rp *ReadPreference) AppendTo(b *bson.Builder, key string) {
 	b.OpenDocument(key)
 	b.String("mode", rp.mode().String())

@@ -1,5 +1,6 @@
-// Package selection chooses servers (Server Selection, Max Staleness): which ones suit an operation, which of those are
-// near, and which one of them it gets. Everything here is pure; waiting for a suitable server is package topology's.
+// Package selection chooses servers (Server Selection, Max Staleness): those that suit an
+// operation, those of them that are near, and the one that the operation gets. Everything here is
+// pure; package topology waits for a suitable server.
 package selection
 
 import (
@@ -11,15 +12,15 @@ import (
 
 // Selector finds the servers that suit an operation.
 type Selector interface {
-	// Select returns those of the candidates that suit, in their order; it changes neither argument. An error means that
-	// no change of the topology could help.
+	// Select returns the candidates that suit, in their order. It changes neither argument. An
+	// error means that no change of the topology could help.
 	Select(t description.Topology, candidates []*description.Server) ([]*description.Server, error)
 
-	// String says what for, in errors and logs, as in "no servers are suitable for writes".
+	// String names the purpose in errors and logs, as in "no servers are suitable for writes".
 	String() string
 }
 
-// Write selects the servers that take writes.
+// Write returns a Selector of the servers that accept writes.
 func Write() Selector { return write{} }
 
 type write struct{}
@@ -33,7 +34,8 @@ func (write) Select(t description.Topology, candidates []*description.Server) ([
 	return outsideReplicaSet(t.Kind, candidates), nil
 }
 
-// Read selects the servers that the read preference allows; nil is primary. rp must not change afterwards.
+// Read returns a Selector of the servers that the read preference allows; nil is primary. The
+// caller must not change rp afterwards.
 func Read(rp *ReadPreference) Selector { return read{rp} }
 
 type read struct{ preference *ReadPreference }
@@ -53,7 +55,7 @@ func (r read) Select(t description.Topology, candidates []*description.Server) (
 	return readers[r.preference.mode()](r.preference, t, candidates), nil
 }
 
-// readers are the modes' algorithms.
+// readers has the algorithm of each mode.
 var readers = [numModes]func(*ReadPreference, description.Topology, []*description.Server) []*description.Server{
 	Primary:   onlyPrimary,
 	Secondary: secondaries,
@@ -85,7 +87,8 @@ func either(first []*description.Server, second func() []*description.Server) []
 	return second()
 }
 
-// outsideReplicaSet: every server that there is suits every operation; read preferences are the mongos's business.
+// outsideReplicaSet returns every available server: outside of replica sets all suit every
+// operation, and a mongos applies the read preference itself.
 func outsideReplicaSet(kind description.Kind, candidates []*description.Server) []*description.Server {
 	switch kind {
 	case description.KindSingle, description.KindLoadBalanced:
@@ -97,7 +100,7 @@ func outsideReplicaSet(kind description.Kind, candidates []*description.Server) 
 	}
 }
 
-// Address selects one server, whatever it is: the one that holds a cursor.
+// Address returns a Selector of one server of any kind, such as the server that holds a cursor.
 func Address(addr address.Address) Selector { return byAddress(addr) }
 
 type byAddress address.Address
@@ -110,7 +113,7 @@ func (a byAddress) Select(_ description.Topology, candidates []*description.Serv
 	}), nil
 }
 
-// Func is a Selector made of a function. Its name is what String gives.
+// Func returns a Selector that is made of a function. Its String returns name.
 func Func(name string, choose func(description.Topology, []*description.Server) []*description.Server) Selector {
 	return custom{name, choose}
 }
@@ -126,7 +129,8 @@ func (c custom) Select(t description.Topology, candidates []*description.Server)
 	return c.choose(t, candidates), nil
 }
 
-// narrow leaves the servers that are fresh enough and, of them, those that match the first tag set that any matches.
+// narrow returns the servers that are fresh enough and, of them, those that match the first tag
+// set that any of them matches.
 func (rp *ReadPreference) narrow(t description.Topology, candidates []*description.Server) []*description.Server {
 	if rp.limitsStaleness() {
 		candidates = rp.fresh(t, candidates)
@@ -143,7 +147,8 @@ func (rp *ReadPreference) narrow(t description.Topology, candidates []*descripti
 	return nil
 }
 
-// fresh leaves the servers whose estimated staleness is within the limit. Only secondaries can be stale.
+// fresh returns the servers whose estimated staleness is within the limit. Only secondaries can be
+// stale.
 func (rp *ReadPreference) fresh(t description.Topology, candidates []*description.Server) []*description.Server {
 	estimate := staleness(t)
 	return filter(candidates, func(s *description.Server) bool {
@@ -154,8 +159,8 @@ func (rp *ReadPreference) fresh(t description.Topology, candidates []*descriptio
 	})
 }
 
-// staleness estimates how far a secondary is behind: behind the primary, or without one, behind the secondary that
-// has the newest write.
+// staleness returns a function that estimates how far a secondary is behind the primary or,
+// without a primary, behind the secondary with the newest write.
 func staleness(t description.Topology) func(*description.Server) time.Duration {
 	if p := t.Primary(); p != nil {
 		lag := p.LastUpdateTime.Sub(p.LastWriteDate)
@@ -170,7 +175,7 @@ func staleness(t description.Topology) func(*description.Server) time.Duration {
 	return func(s *description.Server) time.Duration { return newest.Sub(s.LastWriteDate) }
 }
 
-// InWindow leaves the servers that answer about as fast as the fastest: within threshold of its average.
+// InWindow returns the servers whose average round-trip time is within threshold of the least.
 func InWindow(suitable []*description.Server, threshold time.Duration) []*description.Server {
 	if len(suitable) < 2 {
 		return suitable
@@ -182,8 +187,9 @@ func InWindow(suitable []*description.Server, threshold time.Duration) []*descri
 	return filter(suitable, func(s *description.Server) bool { return s.AverageRTT <= least+threshold })
 }
 
-// Choose picks one of the servers, nil of none: of two different ones, drawn by random (a number below n), the one
-// with the fewer operations. That spreads load without herding all callers onto the idlest server.
+// Choose returns one of the servers, or nil of none. It draws two different servers with random,
+// which returns a number below n, and returns the one with fewer operations. So load spreads, and
+// callers do not all go to the idlest server at once.
 func Choose(
 	servers []*description.Server, operations func(*description.Server) int64, random func(n int) int,
 ) *description.Server {
@@ -207,7 +213,8 @@ func ofKind(servers []*description.Server, kind description.ServerKind) []*descr
 	return filter(servers, func(s *description.Server) bool { return s.Kind == kind })
 }
 
-// filter never changes servers, and returns them as they are where all stay: the common case costs no memory.
+// filter returns the servers to keep and never changes its argument. If all are kept, it returns
+// servers itself and allocates nothing.
 func filter(servers []*description.Server, keep func(*description.Server) bool) []*description.Server {
 	for i, s := range servers {
 		if !keep(s) {

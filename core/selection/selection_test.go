@@ -80,7 +80,8 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// TestToSend is the specification's section "Passing read preference to mongos and load balancers", and "Single".
+// TestToSend is the specification's section "Passing read preference to mongos and load
+// balancers", and "Single".
 func TestToSend(t *testing.T) {
 	const none = "none"
 	single, set := description.KindSingle, description.KindReplicaSetWithPrimary
@@ -324,7 +325,8 @@ func TestOperationOfASelector(t *testing.T) {
 	}
 }
 
-// TestReadableAndWritable is the table of the specification's hasReadableServer and hasWritableServer.
+// TestReadableAndWritable is the table of the specification's hasReadableServer and
+// hasWritableServer.
 func TestReadableAndWritable(t *testing.T) {
 	of := func(kind description.Kind, servers ...description.ServerKind) description.Topology {
 		topology := description.Topology{Kind: kind, HeartbeatInterval: 10 * time.Second}

@@ -9,8 +9,8 @@ import (
 
 // Deprioritize returns a Selector that selects as sel does, but among the servers at other
 // addresses than these. If none of those suits, it selects among all servers. It applies the whole
-// of sel to each list, so that a read with primaryPreferred goes to a secondary before it goes to a
-// deprioritized primary (Server Selection, "Server Selection Algorithm").
+// of sel to each list, so that a read with primaryPreferred goes to a secondary before it goes to
+// a deprioritized primary (Server Selection, "Server Selection Algorithm").
 func Deprioritize(sel Selector, servers ...address.Address) Selector {
 	if len(servers) == 0 {
 		return sel
@@ -33,10 +33,12 @@ func (d deprioritize) Select(t description.Topology, candidates []*description.S
 	return d.Selector.Select(t, candidates)
 }
 
-// HasReadable tells whether a server is known that a read with that preference could go to (spec: hasReadableServer).
+// HasReadable reports whether a server is known that a read with that preference could go to
+// (spec: hasReadableServer).
 func HasReadable(t description.Topology, rp *ReadPreference) bool { return has(Read(rp), t) }
 
-// HasWritable tells whether a server is known that a write could go to (spec: hasWritableServer).
+// HasWritable reports whether a server is known that a write could go to (spec:
+// hasWritableServer).
 func HasWritable(t description.Topology) bool { return has(Write(), t) }
 
 func has(sel Selector, t description.Topology) bool {
@@ -44,8 +46,8 @@ func has(sel Selector, t description.Topology) bool {
 	return err == nil && len(found) > 0
 }
 
-// For selects as sel does, and says for which operation: what the events of the selection tell. id is the same for all
-// commands of one operation.
+// For returns a Selector that selects as sel does and names its operation, for the events of the
+// selection. id is the same for all commands of one operation.
 func For(sel Selector, operation string, id int64) Selector { return forOperation{sel, operation, id} }
 
 type forOperation struct {
@@ -54,7 +56,7 @@ type forOperation struct {
 	id        int64
 }
 
-// Operation is what For was told of sel, or of nothing.
+// Operation returns what For was given for sel, or zero values.
 func Operation(sel Selector) (name string, id int64) {
 	if f, ok := sel.(forOperation); ok {
 		return f.operation, f.id

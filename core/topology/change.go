@@ -8,15 +8,17 @@ import (
 	"github.com/mooringdb/mooring/core/pool"
 )
 
-// change is a change of the topology: made under topology.mu, and told when that is released. What a pool has to tell in
-// consequence (it is ready, it was cleared) it holds back until the sink has heard why (SDAM Logging and Monitoring).
+// change is a change of the topology. It is made under topology.mu, and its events are delivered
+// after that is released. A pool holds its own events of the change back (it is ready, it was
+// cleared) until the sink has received the reason (SDAM Logging and Monitoring).
 type change struct {
 	topology *Topology
 	held     []*server // whose pools hold something back, once for each time
 	checks   []*server // to be checked now
 }
 
-// beginLocked is a change of what is current, if srv is still one of the servers.
+// beginLocked begins a change of the current snapshot. ok is false if srv is no longer one of the
+// servers.
 func (t *Topology) beginLocked(srv *server) (current *snapshot, _ *change, ok bool) {
 	current, _ = t.snapshot.Load()
 	if t.state != stateRunning || current.server(srv.address) != srv {
@@ -38,8 +40,9 @@ func (c *change) clear(srv *server, opt pool.ClearOptions) {
 	}
 }
 
-// unlock releases topology.mu and tells what there is to tell. The sink may be slow, or busy with another server's change:
-// nothing waits for it but the caller. Close waits until all is told. If the sink panics, the rest is done nevertheless.
+// unlock releases topology.mu and delivers the queued events. The sink may be slow, or busy with
+// another server's change: only the caller waits for it. Close waits until all events are
+// delivered. If the sink panics, the remaining steps are done nevertheless.
 func (c *change) unlock() {
 	t := c.topology
 	t.running.Add(1) // Close, which waits for it, changes the state with the lock first
@@ -58,12 +61,13 @@ func (c *change) unlock() {
 	}
 }
 
-// apply folds in what a check of srv found. clearPool, if not nil, says how its pool is cleared then.
+// apply applies the result of a check of srv. clearPool, if not nil, states how its pool is
+// cleared.
 func (t *Topology) apply(srv *server, s *description.Server, clearPool *pool.ClearOptions) {
 	t.applyIf(srv, s, clearPool, func(*description.Server) bool { return true })
 }
 
-// applyIf is apply, if holds is true of the current description of srv. It is called with the lock.
+// applyIf is apply, if holds returns true under the lock.
 func (t *Topology) applyIf(
 	srv *server, s *description.Server, clearPool *pool.ClearOptions, holds func(current *description.Server) bool,
 ) {
@@ -95,7 +99,7 @@ func (t *Topology) applyIf(
 	change.unlock()
 }
 
-// fail folds in an error that a connection of srv's pool met.
+// fail applies an error of a connection of srv's pool.
 func (t *Topology) fail(srv *server, f description.Failure) {
 	t.mu.Lock()
 	current, change, ok := t.beginLocked(srv)
@@ -124,8 +128,8 @@ func (t *Topology) fail(srv *server, f description.Failure) {
 	change.unlock()
 }
 
-// measured puts the newest round-trip times into the description of a server that is known. That is no event, but
-// selection goes by it.
+// measured stores the newest round-trip times in the description of a known server. Selection uses
+// them; it is no event.
 func (t *Topology) measured(srv *server) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -137,8 +141,9 @@ func (t *Topology) measured(srv *server) {
 	t.snapshot.Store(&snapshot{topology: current.topology.Measured(srv.address, average, least), servers: current.servers})
 }
 
-// publishLocked makes next the topology, in consequence of a new description of the server at cause: events are queued,
-// servers that came are watched, those that went are ended, and everybody who waits looks again.
+// publishLocked makes next the topology, because of a new description of the server at cause: it
+// queues events, starts monitors of new servers, ends removed servers, and wakes waiting
+// selections.
 func (c *change) publishLocked(current *snapshot, next description.Topology, cause address.Address) {
 	t := c.topology
 	changes := description.Changes(current.topology, next)
@@ -166,8 +171,8 @@ func (c *change) publishLocked(current *snapshot, next description.Topology, cau
 	}
 }
 
-// followLocked makes the list of servers follow the description. The events of the change are queued: a new monitor's
-// come after them.
+// followLocked returns the list of servers for the description. The events of the change are
+// queued before, so that those of a new monitor come later.
 func (t *Topology) followLocked(current *snapshot, next description.Topology, changes []description.Change) []*server {
 	moved := false
 	for _, c := range changes {
@@ -191,8 +196,8 @@ func (t *Topology) followLocked(current *snapshot, next description.Topology, ch
 	return servers
 }
 
-// removeLocked ends a server that was removed, which the sink hears of first. Its connections in use are closed when they
-// come back.
+// removeLocked ends a server that was removed, after its events are delivered. Its connections in
+// use are closed when they are checked in.
 func (t *Topology) removeLocked(srv *server) {
 	if srv.stop != nil {
 		srv.stop()

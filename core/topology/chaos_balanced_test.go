@@ -15,9 +15,9 @@ import (
 	"github.com/mooringdb/mooring/internal/mongotest"
 )
 
-// balancedRound has services behind a load balancer crash, restart under other names, hang, cut connections and refuse
-// commands. Whatever they do, the description stays what it was at the start, only services' connections are cleared, and
-// soon after all are well, operations succeed.
+// balancedRound has services behind a load balancer crash, restart under other names, hang, cut
+// connections and refuse commands. Whatever they do, the description stays what it was at the
+// start, only services' connections are cleared, and soon after all are well, operations succeed.
 func balancedRound(t *testing.T, seed uint64) (incidents int) {
 	c := &chaos{t: t, random: rand.New(rand.NewPCG(seed, 0))}
 	balanced := mongotest.NewBalanced(t, mongotest.BalancedConfig{Services: 3, Strict: true, Discard: true})
@@ -93,8 +93,8 @@ func (c *chaos) healServices(b *mongotest.Balanced, a *servicesAudit) {
 	}
 }
 
-// expectServices: nothing is known but the load balancer, and operations succeed again after, at most, one that finds each
-// old connection broken.
+// expectServices: nothing is known but the load balancer, and operations succeed again after, at
+// most, one that finds each old connection broken.
 func (c *chaos) expectServices() {
 	got := c.topo.Description()
 	if got.Kind != description.KindLoadBalanced || len(got.Servers) != 1 || got.Servers[0].Kind != description.ServerLoadBalancer {

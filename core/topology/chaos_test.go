@@ -26,14 +26,15 @@ import (
 	"github.com/mooringdb/mooring/internal/mongotest"
 )
 
-// TestChaos has everything happen to a deployment that can: elections, also unnoticed ones, step-downs, reconfigurations,
-// hosts that hang, lie, restart, drop connections and disappear, and SRV records that change, while operations run; each
-// fourth one stands behind a load balancer. At each quiet point what is published must be what is there, and each event
-// must have followed from the one before, a pool's from a description's. At the end no goroutine and no connection may be
+// TestChaos has everything happen to a deployment that can: elections, also unnoticed ones,
+// step-downs, reconfigurations, hosts that hang, lie, restart, drop connections and disappear, and
+// SRV records that change, while operations run; each fourth one stands behind a load balancer. At
+// each quiet point what is published must be what is there, and each event must have followed from
+// the one before, a pool's from a description's. At the end no goroutine and no connection may be
 // left. Time is fake.
 //
-// MOORING_CHAOS is how long to go on (10m; make chaos), MOORING_CHAOS_SEED where to begin: each round is one seed further, and
-// a failure names its seed.
+// MOORING_CHAOS is how long to go on (10m; make chaos), MOORING_CHAOS_SEED where to begin: each
+// round is one seed further, and a failure names its seed.
 func TestChaos(t *testing.T) {
 	duration, seed := time.Duration(0), uint64(1)
 	if v := os.Getenv("MOORING_CHAOS"); v != "" {
@@ -350,7 +351,8 @@ var kindOf = map[mongotest.Role]description.ServerKind{
 	mongotest.Hidden: description.ServerRSOther, mongotest.Recovering: description.ServerRSOther, mongotest.Ghost: description.ServerRSGhost,
 }
 
-// model is what must be known. Without a primary nobody says who is no member (any more): such hosts stay where they are known.
+// model is what must be known. Without a primary nobody says who is no member (any more): such
+// hosts stay where they are known.
 func (c *chaos) model(got description.Topology) (want map[address.Address]description.ServerKind, kind description.Kind) {
 	want = map[address.Address]description.ServerKind{}
 	if c.records != nil {

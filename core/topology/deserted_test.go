@@ -15,8 +15,8 @@ import (
 	"github.com/mooringdb/mooring/internal/mongotest"
 )
 
-// TestNoServersAreLeft: where nobody could tell of another server, waiting for one would be in vain. The sink is warned, and
-// a selection says at once what is wrong (SDAM-037).
+// TestNoServersAreLeft: where nobody could tell of another server, waiting for one would be in
+// vain. The sink is warned, and a selection says at once what is wrong (SDAM-037).
 func TestNoServersAreLeft(t *testing.T) {
 	for name, test := range map[string]struct {
 		config func(*mongotest.Cluster) topology.Config
@@ -59,7 +59,8 @@ func TestNoServersAreLeft(t *testing.T) {
 	}
 }
 
-// TestNoServersUntilTheRecordsChange: SRV records may bring new servers, so selection waits for them.
+// TestNoServersUntilTheRecordsChange: SRV records may bring new servers, so selection waits for
+// them.
 func TestNoServersUntilTheRecordsChange(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := startPolled(t, mongotest.Standalone, "") // two standalone servers are no deployment
@@ -87,7 +88,8 @@ func TestNoServersUntilTheRecordsChange(t *testing.T) {
 	})
 }
 
-// TestRemainingTimeOfASelection: the context may end it before serverSelectionTimeoutMS does (SEL-084).
+// TestRemainingTimeOfASelection: the context may end it before serverSelectionTimeoutMS does
+// (SEL-084).
 func TestRemainingTimeOfASelection(t *testing.T) {
 	for name, test := range map[string]struct{ timeout, deadline, want time.Duration }{
 		"no deadline":       {5 * time.Second, 0, 5 * time.Second},
@@ -121,7 +123,8 @@ func TestRemainingTimeOfASelection(t *testing.T) {
 	}
 }
 
-// TestClosingAgainWaitsForTheEnd (CLOSE-003): whoever closes second must not go on before the first is done.
+// TestClosingAgainWaitsForTheEnd (CLOSE-003): whoever closes second must not go on before the
+// first is done.
 func TestClosingAgainWaitsForTheEnd(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var j journal

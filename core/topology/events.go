@@ -7,8 +7,8 @@ import (
 	"github.com/mooringdb/mooring/core/event"
 )
 
-// outbox holds events until they may be delivered: facts queue up in the order of the changes that they tell of, also
-// under topology.mu, and are delivered one at a time, outside of it.
+// outbox queues events in the order of their changes, also under topology.mu, and delivers them
+// one at a time, outside of it.
 type outbox struct {
 	sink *event.Sink
 
@@ -27,7 +27,7 @@ func newOutbox(sink *event.Sink) *outbox {
 	return o
 }
 
-// add queues a fact; deliver must follow.
+// add queues an event. The caller calls deliver or flush afterwards.
 func (o *outbox) add(fact func(*event.Sink)) {
 	if o.sink == nil {
 		return
@@ -38,8 +38,8 @@ func (o *outbox) add(fact func(*event.Sink)) {
 	o.mu.Unlock()
 }
 
-// deliver hands over what is queued. If another goroutine is at it, it does the work: for those who need not know when.
-// If the sink panics, what is left waits for the next.
+// deliver delivers the queued events. If another goroutine delivers already, it returns at once.
+// If the sink panics, the remaining events are delivered with the next call.
 func (o *outbox) deliver() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -60,7 +60,8 @@ func (o *outbox) deliverLocked() {
 	}
 }
 
-// tellLocked hands over one fact. mu is released meanwhile; it is held again also when the sink panics.
+// tellLocked delivers one event. It releases mu meanwhile and holds it again when it returns, also
+// if the sink panics.
 func (o *outbox) tellLocked(fact func(*event.Sink)) {
 	o.mu.Unlock()
 	defer func() {
@@ -71,7 +72,8 @@ func (o *outbox) tellLocked(fact func(*event.Sink)) {
 	fact(o.sink)
 }
 
-// flush is deliver, and returns when everything that was queued before has been delivered. A sink must not call it.
+// flush delivers the queued events and blocks until all events that were queued before the call
+// are delivered. A sink must not call it.
 func (o *outbox) flush() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -84,7 +86,7 @@ func (o *outbox) flush() {
 	}
 }
 
-// emit queues an event for whoever wants it.
+// emit queues an event if the sink has a function for it.
 func emit[E any](o *outbox, to func(*event.Sink) func(E), e E) {
 	if o.sink == nil || to(o.sink) == nil {
 		return
@@ -110,7 +112,8 @@ func (t *Topology) announceEnd(last description.Topology) {
 		event.TopologyClosed{TopologyID: t.id})
 }
 
-// announceChange keeps the specification's order: servers that changed, that went, that came, and then all at once.
+// announceChange queues events in the specification's order: servers that changed, servers that
+// were removed, servers that were added, and then the topology.
 func (t *Topology) announceChange(previous, next description.Topology, changes []description.Change) {
 	if t.outbox.sink == nil {
 		return
@@ -138,7 +141,7 @@ func (t *Topology) announceChange(previous, next description.Topology, changes [
 	}
 }
 
-// warnIfDeserted tells that nobody is left who could be asked, if that is so.
+// warnIfDeserted queues an event if no server is left.
 func (t *Topology) warnIfDeserted(topology description.Topology) {
 	if why := topology.Deserted(); why != nil {
 		emit(t.outbox, func(s *event.Sink) func(event.NoServers) { return s.NoServers },

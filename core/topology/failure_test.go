@@ -132,8 +132,8 @@ func TestNetworkErrorOfAnOperation(t *testing.T) {
 	})
 }
 
-// TestTheMonitorsConnectionIsGivenUp: what an application's connection met may have befallen the monitor's, too, so the next check
-// must not wait for an answer on it.
+// TestTheMonitorsConnectionIsGivenUp: what an application's connection met may have befallen the
+// monitor's, too, so the next check must not wait for an answer on it.
 func TestTheMonitorsConnectionIsGivenUp(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		server := mongotest.NewServer(t, nil)
@@ -193,8 +193,8 @@ func TestErrorsThatSayNothingAboutTheServer(t *testing.T) {
 	})
 }
 
-// TestMalformedReplyConcernsTheConnectionOnly checks that a connection with a reply that breaks the protocol is closed,
-// while the server stays known and its pool keeps its other connections.
+// TestMalformedReplyConcernsTheConnectionOnly checks that a connection with a reply that breaks
+// the protocol is closed, while the server stays known and its pool keeps its other connections.
 func TestMalformedReplyConcernsTheConnectionOnly(t *testing.T) {
 	for name, reply := range map[string]mongotest.Reply{
 		"to another request": mongotest.ToAnother(bson.NewBuilder(nil).Double("ok", 1).Finish(), 12345),

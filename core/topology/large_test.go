@@ -18,7 +18,8 @@ import (
 
 const many = 1000
 
-// startMany is a topology of a thousand mongoses, whose hellos the caller makes up; changed counts the events of changes.
+// startMany is a topology of a thousand mongoses, whose hellos the caller makes up; changed counts
+// the events of changes.
 func startMany(tb testing.TB) (topo *topology.Topology, hello func(i int), changed *atomic.Int64) {
 	tb.Helper()
 	changed = new(atomic.Int64)
@@ -58,8 +59,8 @@ func startMany(tb testing.TB) (topo *topology.Topology, hello func(i int), chang
 }
 
 // TestThousandMongoses checks that a selection among them takes one of the nearest and allocates a
-// list and little more, and that a hello without news is no event. The benchmarks below measure the
-// time.
+// list and little more, and that a hello without news is no event. The benchmarks below measure
+// the time.
 func TestThousandMongoses(t *testing.T) {
 	topo, hello, changed := startMany(t)
 	if kind, n := topo.Description().Kind, len(topo.Description().Servers); kind != description.KindSharded || n != many {

@@ -18,8 +18,8 @@ import (
 	"github.com/mooringdb/mooring/internal/mongotest"
 )
 
-// TestLastingDNSFailureIsPublishedOnce has DNS fail for the same reason at each check, over another
-// local port each time. The description changes once.
+// TestLastingDNSFailureIsPublishedOnce has DNS fail for the same reason at each check, over
+// another local port each time. The description changes once.
 func TestLastingDNSFailureIsPublishedOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var j journal
@@ -96,8 +96,8 @@ func TestCancellationAsACheckBegins(t *testing.T) {
 	})
 }
 
-// TestSeedGivenTwice checks that a seed given twice, in other letters, is one: a standalone is what
-// the client is connected to, not a foreign server among several seeds.
+// TestSeedGivenTwice checks that a seed given twice, in other letters, is one: a standalone is
+// what the client is connected to, not a foreign server among several seeds.
 func TestSeedGivenTwice(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		uri, err := connstring.Parse("mongodb://a,A")

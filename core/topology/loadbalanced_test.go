@@ -28,8 +28,8 @@ func behindBalancer(b *mongotest.Balanced) topology.Config {
 	}
 }
 
-// TestLoadBalancedEvents: the specified events, in their order, and no others: nobody monitors a load balancer (LB-004 to
-// LB-006). Its pool is ready without a check (LB-008).
+// TestLoadBalancedEvents: the specified events, in their order, and no others: nobody monitors a
+// load balancer (LB-004 to LB-006). Its pool is ready without a check (LB-008).
 func TestLoadBalancedEvents(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var j journal
@@ -131,8 +131,8 @@ func (s *services) name(id pool.ServiceID) string {
 	return fmt.Sprintf("%x", id)
 }
 
-// TestLoadBalancedErrors: errors after the handshake clear, where a clear is required, the connections to the same service,
-// and nothing changes in the description (LB-051, LB-052).
+// TestLoadBalancedErrors: errors after the handshake clear, where a clear is required, the
+// connections to the same service, and nothing changes in the description (LB-051, LB-052).
 func TestLoadBalancedErrors(t *testing.T) {
 	network := func(err error) error { return &mongoerr.NetworkError{Op: "read", Err: err} }
 	for name, test := range map[string]struct {
@@ -181,7 +181,8 @@ func TestLoadBalancedErrorOfAnOldGeneration(t *testing.T) {
 	})
 }
 
-// TestLoadBalancedErrorsBeforeHello are nobody's: no clear, and the next attempt may go elsewhere (LB-050).
+// TestLoadBalancedErrorsBeforeHello are nobody's: no clear, and the next attempt may go elsewhere
+// (LB-050).
 func TestLoadBalancedErrorsBeforeHello(t *testing.T) {
 	for name, test := range map[string]struct {
 		hello mongotest.Handler

@@ -14,9 +14,10 @@ import (
 	"github.com/mooringdb/mooring/core/pool"
 )
 
-// monitor checks one server, over and over, on a connection of its own (Server Monitoring). Where the server can say when
-// something changed, it streams: checks follow one another without rest, each waiting for the server's next word; else it
-// polls. One goroutine, run, owns the first group of fields; others talk to it by requestCheck and cancelCheck.
+// monitor checks one server repeatedly, on a connection of its own (Server Monitoring). If the
+// server can stream, checks follow one another without rest, and each waits for the next reply;
+// otherwise the monitor polls. The goroutine of run owns the first group of fields; other
+// goroutines call requestCheck and cancelCheck.
 type monitor struct {
 	topology *Topology
 	server   *server
@@ -42,7 +43,7 @@ type monitor struct {
 	distrust bool                    // a cancellation came when no check was running: the next one takes a new connection
 }
 
-// errCheckCanceled ends a check of a server that an application has found to be gone.
+// errCheckCanceled ends a check of a server after an application's connection to it broke.
 var errCheckCanceled = errors.New("check canceled: an application's connection failed")
 
 // errServerRemoved ends a check of a server that is no longer part of the deployment.
@@ -52,8 +53,10 @@ func newMonitor(t *Topology, srv *server) *monitor {
 	return &monitor{topology: t, server: srv, dial: monitoring(t.cfg.Conn), wake: make(chan struct{}, 1)}
 }
 
-// monitoring returns how a monitor's connections are made, those that measure round trips included. It takes out what is
-// for applications only: socketTimeoutMS, and the credential (Server Monitoring, "Monitors MUST NOT authenticate").
+// monitoring returns the configuration of a monitor's connections, and of those that measure round
+// trips, for a configuration of applications' connections. It has no socketTimeoutMS and no
+// credential, since monitors do not authenticate (Server Monitoring, "Monitors MUST NOT
+// authenticate").
 func monitoring(cfg conn.Config) conn.Config {
 	cfg.SocketTimeout, cfg.Auth = 0, nil
 	if cfg.ConnectTimeout == 0 {
@@ -62,7 +65,7 @@ func monitoring(cfg conn.Config) conn.Config {
 	return cfg
 }
 
-// requestCheck asks for a check as soon as the server has had its rest.
+// requestCheck asks for a check as soon as the minimum interval has passed.
 func (m *monitor) requestCheck() {
 	select {
 	case m.wake <- struct{}{}:
@@ -70,8 +73,9 @@ func (m *monitor) requestCheck() {
 	}
 }
 
-// cancelCheck ends the running check. Its outcome counts for nothing, and the next check is not any sooner. The monitor's
-// connection is given up in any case, as Server Monitoring asks: what an application's connection met may have befallen it, too.
+// cancelCheck ends the running check. Its result is ignored, and the next check is not any sooner.
+// The monitor's connection is closed in any case, as Server Monitoring requires: it may be broken
+// like the application's.
 func (m *monitor) cancelCheck() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -91,7 +95,8 @@ func (m *monitor) run(ctx context.Context) {
 	}
 }
 
-// rest waits for the next check: an interval, or on request less, but never less than the minimum.
+// rest blocks until the next check is due: after an interval, or earlier on request, but never
+// before the minimum interval.
 func (m *monitor) rest(ctx context.Context) {
 	timer := time.NewTimer(minHeartbeatInterval)
 	defer timer.Stop()
@@ -112,8 +117,9 @@ func (m *monitor) rest(ctx context.Context) {
 	}
 }
 
-// check asks the server once and tells the topology. It reports whether to ask again without rest: the server streams,
-// or it was there a moment ago, and may have restarted or dropped just this connection.
+// check asks the server once and tells the topology. It reports whether to ask again without rest:
+// if the server streams, or if it answered before and may have restarted or dropped only this
+// connection.
 func (m *monitor) check(ctx context.Context) (again bool) {
 	checking, distrusted, done := m.cancelable(ctx)
 	if distrusted || m.conn != nil && !m.conn.Alive() {
@@ -158,8 +164,8 @@ func (m *monitor) check(ctx context.Context) (again bool) {
 	return m.version != nil || m.conn.Following()
 }
 
-// stream goes over to streaming, or back to polling, as the newest reply allows. While streaming, checks take as long as
-// nothing happens, so that round trips are measured apart.
+// stream begins to stream, or ends it, as the newest reply allows. While the monitor streams, the
+// duration of a check says nothing, so that round trips are measured separately.
 func (m *monitor) stream(ctx context.Context, version *description.TopologyVersion) {
 	if m.topology.cfg.Polling {
 		return
@@ -172,7 +178,7 @@ func (m *monitor) stream(ctx context.Context, version *description.TopologyVersi
 	m.rtt.start(ctx, m)
 }
 
-// failed deals with a check that brought nothing.
+// failed handles a check that failed.
 func (m *monitor) failed(fact event.Heartbeat, duration time.Duration, err error, canceled bool) (again bool) {
 	m.disconnect()
 	m.concluded(func() { m.tellFailed(fact, duration, err) })
@@ -191,8 +197,8 @@ func (m *monitor) failed(fact event.Heartbeat, duration time.Duration, err error
 }
 
 // cancelable returns a context for the check that begins, which cancelCheck ends until done is
-// called. distrusted reports whether cancelCheck was called since the last check: the connection is
-// then not to be used. No call of cancelCheck is lost between the two.
+// called. distrusted reports whether cancelCheck was called since the last check: the connection
+// is then not to be used. No call of cancelCheck is lost between the two.
 func (m *monitor) cancelable(ctx context.Context) (_ context.Context, distrusted bool, done func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	m.mu.Lock()
@@ -208,8 +214,8 @@ func (m *monitor) cancelable(ctx context.Context) (_ context.Context, distrusted
 	}
 }
 
-// hello asks the server, on a new connection if there is none: then the handshake's hello is the check. The time of a
-// round trip is taken of those replies that the server does not hold back.
+// hello asks the server. If there is no connection, it makes one, and the hello of the handshake
+// is the check. It measures the round trip of replies that the server does not delay.
 func (m *monitor) hello(ctx context.Context) (bson.Raw, error) {
 	if m.conn == nil {
 		dial := m.dial
@@ -241,12 +247,12 @@ func (m *monitor) hello(ctx context.Context) (bson.Raw, error) {
 	return reply, err
 }
 
-// awaits tells whether the next check waits for the server's next word.
+// awaits reports whether the server delays the reply to the next check until something changes.
 func (m *monitor) awaits() bool {
 	return m.conn != nil && (m.version != nil || m.conn.Following())
 }
 
-// withTimeout bounds a hello by connectTimeoutMS, and the time that the server may take besides.
+// withTimeout bounds a hello by connectTimeoutMS and the time that the server may delay its reply.
 func (m *monitor) withTimeout(ctx context.Context, besides time.Duration) (context.Context, context.CancelFunc) {
 	if m.dial.ConnectTimeout < 0 {
 		return context.WithCancel(ctx)
@@ -260,10 +266,10 @@ type helloTimeout struct{}
 
 func (helloTimeout) Error() string { return "no answer within connectTimeoutMS" }
 
-// Timeout says that it is one, as net.Error does.
+// Timeout returns true, as for net.Error.
 func (helloTimeout) Timeout() bool { return true }
 
-// disconnect gives the connection up. Until the next one streams, nothing measures round trips beside it.
+// disconnect closes the connection. Nothing measures round trips until another connection streams.
 func (m *monitor) disconnect() {
 	m.rtt.stop()
 	if m.conn != nil {
@@ -273,7 +279,7 @@ func (m *monitor) disconnect() {
 	m.version = nil
 }
 
-// heartbeat is what the events of the check that begins now have in common.
+// heartbeat returns what the events of the check that begins have in common.
 func (m *monitor) heartbeat() event.Heartbeat {
 	fact := event.Heartbeat{TopologyID: m.topology.id, Address: m.server.address, Awaited: m.awaits()}
 	if m.conn == nil {
@@ -285,8 +291,8 @@ func (m *monitor) heartbeat() event.Heartbeat {
 	return fact
 }
 
-// started tells of the check before its socket is opened. It reports whether there is to be one: the end of a server that
-// was removed, or of all, may have been told by now.
+// started emits the event of the check before its socket is opened. It reports whether the check
+// is to run: the server, or the topology, may have ended.
 func (m *monitor) started(fact event.Heartbeat) bool {
 	t := m.topology
 	t.mu.Lock()
@@ -303,7 +309,7 @@ func (m *monitor) started(fact event.Heartbeat) bool {
 	return ok
 }
 
-// concluded tells how the running check ended, if that is still to be told.
+// concluded emits the event of the end of the running check, unless it was emitted already.
 func (m *monitor) concluded(tell func()) {
 	m.topology.mu.Lock()
 	defer m.topology.mu.Unlock()
@@ -313,7 +319,8 @@ func (m *monitor) concluded(tell func()) {
 	}
 }
 
-// concludeLocked tells that the running check, if there is one, is given up: for nothing is told of a server after its end.
+// concludeLocked emits the failure of the running check, if there is one, since no event of a
+// server follows that of its end.
 func (m *monitor) concludeLocked() {
 	if m.running != nil {
 		m.tellFailed(*m.running, time.Since(m.since), errServerRemoved)

@@ -28,8 +28,8 @@ func openings(server *mongotest.Server) string {
 	return all.String()
 }
 
-// TestServerThatIsTooOld checks that a server without OP_MSG is reported as such, and that this lasts,
-// also when the connection to it breaks.
+// TestServerThatIsTooOld checks that a server without OP_MSG is reported as such, and that this
+// lasts, also when the connection to it breaks.
 func TestServerThatIsTooOld(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		server := mongotest.NewServer(t, nil)
@@ -61,8 +61,8 @@ func TestServerThatIsTooOld(t *testing.T) {
 	})
 }
 
-// TestRefusedConnectionsAreNoReasonToFallBack checks that a server which closes connections is asked
-// once over OP_QUERY by its monitor, if it has never answered OP_MSG, and never else.
+// TestRefusedConnectionsAreNoReasonToFallBack checks that a server which closes connections is
+// asked once over OP_QUERY by its monitor, if it has never answered OP_MSG, and never else.
 func TestRefusedConnectionsAreNoReasonToFallBack(t *testing.T) {
 	for name, tt := range map[string]struct {
 		refused int64 // of the handshakes
@@ -98,8 +98,8 @@ func TestRefusedConnectionsAreNoReasonToFallBack(t *testing.T) {
 	}
 }
 
-// TestAnsweredOnceNeverFallsBack checks the same of a server that breaks its connections later, and of
-// the connections of its pool.
+// TestAnsweredOnceNeverFallsBack checks the same of a server that breaks its connections later,
+// and of the connections of its pool.
 func TestAnsweredOnceNeverFallsBack(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		server := mongotest.NewServer(t, nil)
@@ -123,7 +123,8 @@ func TestAnsweredOnceNeverFallsBack(t *testing.T) {
 	})
 }
 
-// TestTooOldOverOpMsgIsAskedOverOpMsg checks a server that says over OP_MSG that it does not speak it.
+// TestTooOldOverOpMsgIsAskedOverOpMsg checks a server that says over OP_MSG that it does not speak
+// it.
 func TestTooOldOverOpMsgIsAskedOverOpMsg(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		server := mongotest.NewServer(t, mongotest.Handlers{"hello": mongotest.Always(mongotest.OK(func(b *bson.Builder) {

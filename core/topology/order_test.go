@@ -19,8 +19,9 @@ import (
 	"github.com/mooringdb/mooring/internal/mongotest"
 )
 
-// TestPoolEventsFollowTheirReasons: a pool tells of what follows from a description only after the sink has heard of the
-// description, also if the sink is slow and several servers change at once (EVT-008).
+// TestPoolEventsFollowTheirReasons: a pool tells of what follows from a description only after the
+// sink has heard of the description, also if the sink is slow and several servers change at once
+// (EVT-008).
 func TestPoolEventsFollowTheirReasons(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var j journal
@@ -58,8 +59,8 @@ func TestPoolEventsFollowTheirReasons(t *testing.T) {
 	})
 }
 
-// expectReasons checks that each pool is ready only under a server that was found, and cleared, and its connections
-// closed, only under one that is gone.
+// expectReasons checks that each pool is ready only under a server that was found, and cleared,
+// and its connections closed, only under one that is gone.
 func expectReasons(t *testing.T, lines []string) {
 	t.Helper()
 	found := map[string]bool{}
@@ -88,8 +89,9 @@ func expectReasons(t *testing.T, lines []string) {
 	}
 }
 
-// TestASinkIsNeverCalledTwiceAtOnce: whatever happens at once, events of the topology come one after the other (EVT-007), and no
-// server's change waits for another's slow listener before it counts.
+// TestASinkIsNeverCalledTwiceAtOnce: whatever happens at once, events of the topology come one
+// after the other (EVT-007), and no server's change waits for another's slow listener before it
+// counts.
 func TestASinkIsNeverCalledTwiceAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var busy sync.Mutex
@@ -127,8 +129,8 @@ func TestASinkIsNeverCalledTwiceAtOnce(t *testing.T) {
 	})
 }
 
-// TestCloseWaitsUntilAllIsTold: nothing is told after the topology's end, not even what an operation's failure led to
-// (CLOSE-003).
+// TestCloseWaitsUntilAllIsTold: nothing is told after the topology's end, not even what an
+// operation's failure led to (CLOSE-003).
 func TestCloseWaitsUntilAllIsTold(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var j journal
@@ -155,8 +157,8 @@ func TestCloseWaitsUntilAllIsTold(t *testing.T) {
 	})
 }
 
-// TestRemovedServersEventsComeInOrder: a server's pool is closed after its end was told, and a server that came is announced
-// before its monitor begins (EVT-003).
+// TestRemovedServersEventsComeInOrder: a server's pool is closed after its end was told, and a
+// server that came is announced before its monitor begins (EVT-003).
 func TestRemovedServersEventsComeInOrder(t *testing.T) {
 	for range 20 {
 		bubble(t, func(t *testing.T) {
@@ -200,7 +202,8 @@ func TestRemovedServersEventsComeInOrder(t *testing.T) {
 	}
 }
 
-// TestNoPoolBeforeTheVerdict: a server that turns out not to belong to the deployment gets no pool.
+// TestNoPoolBeforeTheVerdict: a server that turns out not to belong to the deployment gets no
+// pool.
 func TestNoPoolBeforeTheVerdict(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var j journal

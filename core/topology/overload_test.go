@@ -19,10 +19,10 @@ import (
 // overloadLabels are those of an error that an overloaded server may have caused.
 var overloadLabels = []string{"SystemOverloadedError", "RetryableError"}
 
-// TestOverloadedServerStaysKnown checks that connections which break in their handshake cost only the
-// check-outs that they were made for: these, and the published events, have the labels; the server
-// stays known, its pool is not cleared, its stream is not interrupted, and the check-outs behind wait
-// on and get later connections (CM-101 to CM-103).
+// TestOverloadedServerStaysKnown checks that connections which break in their handshake cost only
+// the check-outs that they were made for: these, and the published events, have the labels; the
+// server stays known, its pool is not cleared, its stream is not interrupted, and the check-outs
+// behind wait on and get later connections (CM-101 to CM-103).
 func TestOverloadedServerStaysKnown(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var j journal
@@ -89,8 +89,8 @@ func TestOverloadedServerStaysKnown(t *testing.T) {
 	})
 }
 
-// refuse has a server answer the first n first hellos of its connections with a reply, those of the
-// excepted connections aside.
+// refuse has a server answer the first n first hellos of its connections with a reply, those of
+// the excepted connections aside.
 func refuse(n int64, reply mongotest.Reply, except ...int) func(*mongotest.Command, mongotest.Handler) mongotest.Reply {
 	var refused atomic.Int64
 	return func(cmd *mongotest.Command, next mongotest.Handler) mongotest.Reply {

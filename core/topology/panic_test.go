@@ -13,8 +13,8 @@ import (
 	"github.com/mooringdb/mooring/internal/mongotest"
 )
 
-// TestSinkPanics (event.Sink): the panic goes through the operation whose failure was being told. Its connection is not lost,
-// what else was to be told is told, and discovery goes on.
+// TestSinkPanics (event.Sink): the panic goes through the operation whose failure was being told.
+// Its connection is not lost, what else was to be told is told, and discovery goes on.
 func TestSinkPanics(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var j journal
@@ -56,7 +56,8 @@ func TestSinkPanics(t *testing.T) {
 	})
 }
 
-// TestAnotherTellsWhatAPanicLeft: whoever waits until an event has been told does not wait for a goroutine that panicked.
+// TestAnotherTellsWhatAPanicLeft: whoever waits until an event has been told does not wait for a
+// goroutine that panicked.
 func TestAnotherTellsWhatAPanicLeft(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var j journal

@@ -5,14 +5,14 @@ import (
 	"github.com/mooringdb/mooring/core/pool"
 )
 
-// PoolStats counts what the pool of one server has.
+// PoolStats counts the connections of the pool of one server.
 type PoolStats struct {
 	Address address.Address
 	pool.Stats
 	Services []pool.ServiceStats // behind a load balancer: those that connections lead to
 }
 
-// Pools are the pools that there are, by address. A server that was never of use has none.
+// Pools returns the pools by address. A server that never was usable has none.
 func (t *Topology) Pools() []PoolStats {
 	s, _ := t.snapshot.Load()
 	var all []PoolStats

@@ -13,8 +13,8 @@ import (
 	"github.com/mooringdb/mooring/internal/mongotest"
 )
 
-// TestMonitorsSleepAtLeastMinHeartbeatFrequencyMS is the prose test of that name: after five failed hellos an operation has
-// waited for 2 to 3.5 seconds.
+// TestMonitorsSleepAtLeastMinHeartbeatFrequencyMS is the prose test of that name: after five
+// failed hellos an operation has waited for 2 to 3.5 seconds.
 func TestMonitorsSleepAtLeastMinHeartbeatFrequencyMS(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Standalone)
@@ -37,8 +37,8 @@ func TestMonitorsSleepAtLeastMinHeartbeatFrequencyMS(t *testing.T) {
 	})
 }
 
-// TestConnectionPoolManagement is the prose test of that name: a pool is ready after the first successful check, cleared
-// by a failed one, and ready again after the next success.
+// TestConnectionPoolManagement is the prose test of that name: a pool is ready after the first
+// successful check, cleared by a failed one, and ready again after the next success.
 func TestConnectionPoolManagement(t *testing.T) {
 	for name, polled := range map[string]bool{"streaming": false, "polling": true} {
 		t.Run(name, func(t *testing.T) {
@@ -73,7 +73,8 @@ func TestConnectionPoolManagement(t *testing.T) {
 	}
 }
 
-// TestAverageIsResetByADisconnect is the prose test "RTT is reset when a server becomes unavailable" (SMON-053).
+// TestAverageIsResetByADisconnect is the prose test "RTT is reset when a server becomes
+// unavailable" (SMON-053).
 func TestAverageIsResetByADisconnect(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary)

@@ -110,7 +110,8 @@ func TestRemovedServerIsEnded(t *testing.T) {
 	})
 }
 
-// TestManyOperationsThroughFailures runs 16 callers through drops, step-downs and restarts, and counts what is left.
+// TestManyOperationsThroughFailures runs 16 callers through drops, step-downs and restarts, and
+// counts what is left.
 func TestManyOperationsThroughFailures(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		hosts := []string{"a:27017", "b:27017", "c:27017"}
@@ -178,7 +179,8 @@ func TestManyOperationsThroughFailures(t *testing.T) {
 	})
 }
 
-// TestCheckOfARemovedServer: nothing is told of a server after its end, and yet the end of each check, once (EVT-005).
+// TestCheckOfARemovedServer: nothing is told of a server after its end, and yet the end of each
+// check, once (EVT-005).
 func TestCheckOfARemovedServer(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var j journal

@@ -9,9 +9,10 @@ import (
 	"github.com/mooringdb/mooring/core/description"
 )
 
-// roundTrips is what is known of the time that one server takes to answer. While its monitor streams, and only then, a
-// goroutine measures it on a connection of its own (Server Monitoring, "Measuring RTT"). It emits nothing, and what it
-// meets changes nothing but the times in the server's description.
+// roundTrips measures the time that one server takes to answer. While its monitor streams, and
+// only then, a goroutine measures on a connection of its own (Server Monitoring, "Measuring RTT").
+// The goroutine emits nothing, and its errors change nothing but the times in the server's
+// description.
 type roundTrips struct {
 	cancel context.CancelFunc // of the goroutine, else nil; owned by the monitor
 
@@ -30,16 +31,16 @@ func (r *roundTrips) add(sample time.Duration) {
 	r.rtt = r.rtt.Add(sample)
 }
 
-// restart has the next sample begin anew, since the server was unavailable. Unlike after reset, the times until then are the
-// old ones, not none: a server that streams may be available again, by its own word, before it is measured, and must not
-// pass for the fastest.
+// restart has the next sample replace the earlier ones, since the server was unavailable. Until
+// then the times stay, unlike after reset: a server that streams may report that it is available
+// before it is measured, and must not count as the fastest.
 func (r *roundTrips) restart() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stale = true
 }
 
-// reset forgets the samples of a server that went away.
+// reset drops the samples of a server that is gone.
 func (r *roundTrips) reset() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -52,7 +53,7 @@ func (r *roundTrips) read() (average, least time.Duration) {
 	return r.rtt.Average(), r.rtt.Min()
 }
 
-// start begins to measure, if that is not being done, until stop or the end of ctx.
+// start begins to measure, unless that is done already, until stop or the end of ctx.
 func (r *roundTrips) start(ctx context.Context, m *monitor) {
 	if r.cancel != nil {
 		return
@@ -88,7 +89,8 @@ func (r *roundTrips) measure(ctx context.Context, m *monitor) {
 	}
 }
 
-// sample makes one measurement, on a new connection if there is none, and returns the connection if it is good.
+// sample makes one measurement, on a new connection if there is none. It returns the connection if
+// it is usable.
 func (r *roundTrips) sample(ctx context.Context, m *monitor, c *conn.Conn) *conn.Conn {
 	if c == nil {
 		c, err := conn.Dial(ctx, m.server.address, m.dial)

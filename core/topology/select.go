@@ -14,9 +14,10 @@ import (
 	"github.com/mooringdb/mooring/core/selection"
 )
 
-// Select finds a server that suits, near and with few operations if several do, and waits for one if none does: until
-// ctx ends, but at most ServerSelectionTimeout. The error is a *mongoerr.SelectionError. The operation counts as one of the
-// server's from now on: see Server.
+// Select returns a server that suits, is near, and has few operations if several are. If none
+// suits, it blocks until one does, until ctx ends, or for ServerSelectionTimeout at most. The
+// error is a *mongoerr.SelectionError. The operation counts for the server from then on: see
+// Server.
 func (t *Topology) Select(ctx context.Context, sel selection.Selector) (Server, error) {
 	s, changed := t.snapshot.Load()
 	sink := t.cfg.Sink
@@ -37,7 +38,7 @@ func (t *Topology) Select(ctx context.Context, sel selection.Selector) (Server, 
 	return found, nil
 }
 
-// tellSelected tells of a selection, and gives it up if the sink panics.
+// tellSelected emits the event of a selection. If the sink panics, it releases the server.
 func (t *Topology) tellSelected(sel selection.Selector, s *snapshot, found Server) {
 	told := false
 	defer func() {
@@ -49,7 +50,7 @@ func (t *Topology) tellSelected(sel selection.Selector, s *snapshot, found Serve
 	told = true
 }
 
-// pick chooses from one snapshot. The zero Server, without an error, means that none suits yet.
+// pick chooses from one snapshot. It returns the zero Server without an error if none suits yet.
 func (t *Topology) pick(s *snapshot, sel selection.Selector) (Server, error) {
 	switch {
 	case s.closed:
@@ -75,8 +76,9 @@ func (t *Topology) pick(s *snapshot, sel selection.Selector) (Server, error) {
 	return Server{server: s.server(chosen.Address), description: chosen, kind: s.topology.Kind}, nil
 }
 
-// await looks again at each change, and has all servers checked, until one suits. It returns the snapshot that it saw
-// last, too. As many may wait here as may wait for a connection of a pool, which is no fewer than there are operations.
+// await has all servers checked and picks again at each change, until one suits. It also returns
+// the last snapshot that it used. The number of goroutines that wait here has no limit but that of
+// operations.
 func (t *Topology) await(
 	ctx context.Context, sel selection.Selector, s *snapshot, changed <-chan struct{},
 ) (Server, *snapshot, error) {
@@ -105,7 +107,8 @@ func (t *Topology) await(
 	}
 }
 
-// remaining is how long a selection may wait: ctx may end it earlier than ServerSelectionTimeout.
+// remaining returns how long a selection may wait: ctx may end it earlier than
+// ServerSelectionTimeout.
 func (t *Topology) remaining(ctx context.Context) time.Duration {
 	most := t.cfg.ServerSelectionTimeout
 	if deadline, ok := ctx.Deadline(); ok {
@@ -138,8 +141,8 @@ func (t *Topology) selectionFailed(sel selection.Selector, s *snapshot, err erro
 	return failed
 }
 
-// reason is the specification's message (Server Selection, "Server Selection Errors"): that no server suits, or, where
-// none is available, what they failed with.
+// reason returns the specification's message (Server Selection, "Server Selection Errors"): that
+// no server suits or, if none is available, the errors of their checks.
 func reason(sel selection.Selector, s *snapshot) string {
 	if why := s.topology.Deserted(); why != nil {
 		return why.Error()

@@ -18,27 +18,30 @@ import (
 	"github.com/mooringdb/mooring/core/pool"
 )
 
-// Server is a selected server, as the selection saw it. It is a small value, and stays usable for as long as the server is
-// part of the topology.
+// Server is a selected server, as the selection saw it. It is a small value and usable as long as
+// the server is part of the topology.
 //
-// It is for one operation, which counts from Select on in the choice among servers (Server Selection, "operationCount"):
-// until CheckIn, or until CheckOut fails, or until Release, if there is no check-out at all.
+// A Server is for one operation. The operation counts from Select on in the choice among servers
+// (Server Selection, "operationCount"): until CheckIn, until CheckOut fails, or until Release if
+// there is no check-out.
 type Server struct {
 	server      *server
 	description *description.Server
 	kind        description.Kind
 }
 
-// Address is the server's.
+// Address returns the server's address.
 func (s Server) Address() address.Address { return s.description.Address }
 
-// Description is the server in the snapshot that it was selected from. It must not be changed.
+// Description returns the server in the snapshot that it was selected from. The caller must not
+// change it.
 func (s Server) Description() *description.Server { return s.description }
 
-// TopologyKind is the topology's in the same snapshot.
+// TopologyKind returns the topology's kind in the same snapshot.
 func (s Server) TopologyKind() description.Kind { return s.kind }
 
-// CheckOut takes a connection from the server's pool. The caller owns it until CheckIn.
+// CheckOut returns a connection of the server's pool. It blocks until there is one or ctx ends.
+// The caller owns the connection until CheckIn.
 func (s Server) CheckOut(ctx context.Context) (*pool.Conn[*conn.Conn], error) {
 	lent := false
 	defer func() { // also if the sink panics
@@ -55,18 +58,19 @@ func (s Server) CheckOut(ctx context.Context) (*pool.Conn[*conn.Conn], error) {
 	return c, err
 }
 
-// Release gives the selection up.
+// Release ends the operation of a selection that checked no connection out.
 func (s Server) Release() { s.server.operations.Add(-1) }
 
-// CheckIn gives the connection back. err is how its last exchange ended; the topology learns from it, as with Fail.
+// CheckIn returns the connection to the pool. err is the error of its last exchange; the topology
+// learns from it, as with Fail.
 func (s Server) CheckIn(c *pool.Conn[*conn.Conn], err error) {
 	defer s.server.pool.Load().CheckIn(c) // also if the sink panics at what Fail tells
 	defer s.Release()
 	s.Fail(c, err)
 }
 
-// Fail tells the topology of an error on the connection, before it is used or given back. Errors that say nothing about
-// the server, nil among them, change nothing.
+// Fail tells the topology of an error on the connection, before the connection is used again or
+// checked in. Errors that say nothing about the server, nil among them, change nothing.
 func (s Server) Fail(c *pool.Conn[*conn.Conn], err error) {
 	if err == nil || !mongoerr.IsNetwork(err) && !mongoerr.IsStateChange(err) {
 		return
@@ -77,8 +81,9 @@ func (s Server) Fail(c *pool.Conn[*conn.Conn], err error) {
 	})
 }
 
-// Pin says that the owner of a connection keeps it for longer than one operation, and why; pool.PurposeOther takes that
-// back, and so does CheckIn. The error is a *pool.PinLimitError; the connection stays the owner's either way.
+// Pin marks a connection whose owner keeps it for longer than one operation, and why.
+// pool.PurposeOther takes that back, and so does CheckIn. The error is a *pool.PinLimitError; the
+// owner keeps the connection in either case.
 func (s Server) Pin(c *pool.Conn[*conn.Conn], why pool.Purpose) error {
 	return s.server.pool.Load().Pin(c, why)
 }
@@ -103,8 +108,9 @@ func newServer(t *Topology, addr address.Address) *server {
 	return srv
 }
 
-// openPool makes the pool, if there is none; it is paused. It reports whether there is one, which the end of the server
-// prevents. topology.mu must not be held, since pools emit when made.
+// openPool makes the pool if there is none; it is paused. It reports whether there is one: a
+// server that has ended gets none. The caller must not hold topology.mu, since a new pool emits an
+// event.
 func (s *server) openPool() bool {
 	s.opening.Lock()
 	defer s.opening.Unlock()
@@ -125,7 +131,8 @@ func (s *server) poolConfig() pool.Config[*conn.Conn] {
 		MaxIdleTime: cfg.Pool.MaxIdleTime, WaitQueueTimeout: cfg.Pool.WaitQueueTimeout, MaxPinned: cfg.Pool.MaxPinned,
 		Connect: s.connect,
 		ConnectFailed: func(generation uint64, err error) {
-			// Behind a load balancer an error before or during hello is no service's; that of an authentication names it.
+			// Behind a load balancer an error before or during hello is no service's; that of an
+			// authentication names it.
 			s.topology.fail(s, description.Failure{Err: err, Generation: generation, Handshaking: true, Service: serviceOf(err)})
 		},
 		Sink: cfg.Sink,
@@ -156,9 +163,8 @@ func (s *server) connect(ctx context.Context, id uint64) (*conn.Conn, error) {
 	return c, err
 }
 
-// learn takes the hello of an application's connection for a check's, if it is news. It is none if the
-// pool was cleared since the connection was begun, with that generation. Before MongoDB 4.4 hellos do
-// not tell their order themselves: there it is none either if the description changed since, from seen.
+// learn applies the hello of an application's connection like that of a check, unless the pool was
+// cleared since the connection was begun: the hello describes the server before that.
 func (s *server) learn(hello *description.Server, generation uint64, seen *description.Server) {
 	d := *hello
 	d.AverageRTT, d.MinRTT = s.monitor.rtt.read()
@@ -177,7 +183,7 @@ func (s *server) closePool() {
 	}
 }
 
-// generation is the pool's or, behind a load balancer, a service's.
+// generation returns the generation of the pool or, behind a load balancer, of a service.
 func (s *server) generation(service bson.ObjectID) uint64 {
 	p := s.pool.Load()
 	switch {

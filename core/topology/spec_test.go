@@ -24,7 +24,8 @@ import (
 
 const suite = "server-discovery-and-monitoring"
 
-// TestMonitoringSpecification runs the suite's files about events; package description's tests run the others.
+// TestMonitoringSpecification runs the suite's files about events; package description's tests run
+// the others.
 func TestMonitoringSpecification(t *testing.T) {
 	for _, file := range spectest.Files(t, suite) {
 		if filepath.Base(filepath.Dir(file)) != "monitoring" {

@@ -10,8 +10,8 @@ import (
 	"github.com/mooringdb/mooring/core/seedlist"
 )
 
-// poll looks the SRV records up until ctx ends, or until the deployment turns out to be one that tells of its servers
-// by itself (Polling SRV Records).
+// poll looks the SRV records up until ctx ends, or until the deployment is of a kind that reports
+// its servers itself (Polling SRV Records).
 func (t *Topology) poll(ctx context.Context) {
 	p := *t.cfg.SRV
 	p.Wanted = func() bool { return isPolled(t.Description().Kind) }

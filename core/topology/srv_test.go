@@ -65,7 +65,8 @@ type polled struct {
 	journal journal
 }
 
-// startPolled starts with a and b, while the records name c and d, too, when there are four mongoses.
+// startPolled starts with a and b, while the records name c and d, too, when there are four
+// mongoses.
 func startPolled(t *testing.T, role mongotest.Role, options string) *polled {
 	t.Helper()
 	cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, role, role, role, role)
@@ -106,7 +107,8 @@ func (p *polled) hosts() (all []string) {
 	return all
 }
 
-// TestPollingSRVRecords are the prose tests of that name: what the records say after a minute is what is known then.
+// TestPollingSRVRecords are the prose tests of that name: what the records say after a minute is
+// what is known then.
 func TestPollingSRVRecords(t *testing.T) {
 	lookupError := errors.New("no such host")
 	for name, test := range map[string]struct {
@@ -161,7 +163,8 @@ func startLoadBalanced(t *testing.T) *polled {
 	return p
 }
 
-// TestPollingSRVKeepsHostsUnderALimit is the prose test 12: of what is still valid nothing is given up.
+// TestPollingSRVKeepsHostsUnderALimit is the prose test 12: of what is still valid nothing is
+// given up.
 func TestPollingSRVKeepsHostsUnderALimit(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := startPolled(t, mongotest.Mongos, "srvMaxHosts=2")

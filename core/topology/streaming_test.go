@@ -49,7 +49,8 @@ func beats(j *journal) *event.Sink {
 	}
 }
 
-// TestStreamingOrderOfEvents: a streaming monitor announces each reply that it waits for, and never rests.
+// TestStreamingOrderOfEvents: a streaming monitor announces each reply that it waits for, and
+// never rests.
 func TestStreamingOrderOfEvents(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var j journal
@@ -98,8 +99,9 @@ func TestNewPrimaryIsKnownAtOnce(t *testing.T) {
 	}
 }
 
-// TestCancelCheck: an application's network error ends the stream that would notice only later; the cancelled check does
-// not mark the server unknown, or clear its pool, a second time, and is not repeated at once (SMON-037).
+// TestCancelCheck: an application's network error ends the stream that would notice only later;
+// the cancelled check does not mark the server unknown, or clear its pool, a second time, and is
+// not repeated at once (SMON-037).
 func TestCancelCheck(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var j journal
@@ -199,7 +201,8 @@ func TestRestartIsNoticed(t *testing.T) {
 	})
 }
 
-// TestNoRTTOfAServerThatIsDown: what does not stream has no connection that measures RTT, nor tries to make one (SMON-050).
+// TestNoRTTOfAServerThatIsDown: what does not stream has no connection that measures RTT, nor
+// tries to make one (SMON-050).
 func TestNoRTTOfAServerThatIsDown(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary)
@@ -229,7 +232,8 @@ func TestNoRTTOfAServerThatIsDown(t *testing.T) {
 	})
 }
 
-// TestFallBackToPolling: a reply without topologyVersion ends streaming, and the connection that measures RTT.
+// TestFallBackToPolling: a reply without topologyVersion ends streaming, and the connection that
+// measures RTT.
 func TestFallBackToPolling(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var j journal
@@ -286,7 +290,8 @@ func TestPollingModeNeverStreams(t *testing.T) {
 	})
 }
 
-// TestMonitorHellos: what only the first hello of a connection carries is not repeated, helloOk is (SMON-003).
+// TestMonitorHellos: what only the first hello of a connection carries is not repeated, helloOk is
+// (SMON-003).
 func TestMonitorHellos(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary)
@@ -309,8 +314,8 @@ func TestMonitorHellos(t *testing.T) {
 	})
 }
 
-// TestHeartbeatsNameTheirConnection checks the ids in the events of a monitor's checks: its own count of
-// connections from the first one on, and the server's id as soon as a hello has told it.
+// TestHeartbeatsNameTheirConnection checks the ids in the events of a monitor's checks: its own
+// count of connections from the first one on, and the server's id as soon as a hello has told it.
 func TestHeartbeatsNameTheirConnection(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var j journal
@@ -364,8 +369,8 @@ func TestHeartbeatBeforeSocket(t *testing.T) {
 	})
 }
 
-// TestHeartbeatsArePaired: each start has one end, also of checks that were cancelled or cut by Close (EVT-005), and
-// nothing is told after the topology's end.
+// TestHeartbeatsArePaired: each start has one end, also of checks that were cancelled or cut by
+// Close (EVT-005), and nothing is told after the topology's end.
 func TestHeartbeatsArePaired(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary, mongotest.Secondary, mongotest.Secondary)
@@ -421,8 +426,8 @@ func TestHeartbeatsArePaired(t *testing.T) {
 	})
 }
 
-// TestRTT is the prose test "RTT tests": while a server streams, its round-trip time follows a connection of its own; it is
-// kept with each reply, and a change of it is no event.
+// TestRTT is the prose test "RTT tests": while a server streams, its round-trip time follows a
+// connection of its own; it is kept with each reply, and a change of it is no event.
 func TestRTT(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var j journal
@@ -458,7 +463,8 @@ func TestRTT(t *testing.T) {
 	})
 }
 
-// TestRTTConnectionChangesNothing: when it breaks, it is made anew after an interval, and nobody hears of it.
+// TestRTTConnectionChangesNothing: when it breaks, it is made anew after an interval, and nobody
+// hears of it.
 func TestRTTConnectionChangesNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var j journal
@@ -538,7 +544,8 @@ func redirect(c *mongotest.Cluster, names map[string]string) func(context.Contex
 	}
 }
 
-// TestApplicationHandshakesAreChecks: a new connection of the pool tells of a change that no check has seen yet.
+// TestApplicationHandshakesAreChecks: a new connection of the pool tells of a change that no check
+// has seen yet.
 func TestApplicationHandshakesAreChecks(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{Polled: true}, mongotest.Primary, mongotest.Secondary)

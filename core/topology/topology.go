@@ -1,10 +1,12 @@
-// Package topology watches a deployment: a monitor for each server, a pool for each server that answers for documents,
-// and the newest description of all of them, which selection reads. What a change of a server means is decided in
-// package description, which servers suit in package selection; this package is the shell: goroutines, clocks, locks.
+// Package topology watches a deployment: it runs a monitor for each server, keeps a pool for each
+// server that serves documents, and publishes the newest description of all of them for selection.
+// Package description decides what a change of a server means, and package selection which servers
+// suit. This package is the shell: goroutines, clocks, locks.
 //
-// Concurrency: the description is a snapshot in a broadcast.Value, so selecting takes no lock. Each monitor is a
-// goroutine that owns its connection, with another beside it while it streams. One mutex serialises changes; pools are made
-// ready and cleared under it (lock order: topology.mu, then pool.mu), and no I/O and no call of a sink happens under it.
+// Concurrency: the description is a snapshot in a broadcast.Value, so selecting takes no lock.
+// Each monitor is a goroutine that owns its connection, with another goroutine beside it while it
+// streams. One mutex serializes changes. Pools are made ready and cleared under it (lock order:
+// topology.mu, then pool.mu). No I/O and no call of a sink happens under it.
 package topology
 
 import (
@@ -31,14 +33,15 @@ const (
 	DefaultServerSelectionTimeout = 30 * time.Second
 	DefaultLocalThreshold         = 15 * time.Millisecond
 
-	// minHeartbeatInterval is between the end of a check and the next one, however urgent. It is not configurable.
+	// minHeartbeatInterval is the time from the end of a check to the next one at least. It is not
+	// configurable.
 	minHeartbeatInterval = 500 * time.Millisecond
 )
 
-// ErrClosed is inside the error of a selection on a topology that was closed.
+// ErrClosed is wrapped by the error of a selection on a topology that was closed.
 var ErrClosed = errors.New("topology is closed")
 
-// Config says what to watch, and how.
+// Config states what to watch, and how.
 type Config struct {
 	Seeds            []address.Address
 	ReplicaSet       string
@@ -49,28 +52,29 @@ type Config struct {
 	ServerSelectionTimeout time.Duration  // zero: DefaultServerSelectionTimeout; negative: selection never waits
 	LocalThreshold         *time.Duration // nil: DefaultLocalThreshold; zero: only the fastest server
 
-	// Polling has servers asked each interval also where they could tell by themselves (serverMonitoringMode poll, and
-	// auto in a function as a service).
+	// Polling has monitors poll servers that could stream (serverMonitoringMode poll, and auto in
+	// a function as a service).
 	Polling bool
 
-	// SRV, if it is not nil, keeps the servers as the SRV records say that the seeds came from; Wanted, Found and Problem
-	// are the topology's own.
+	// SRV, if it is not nil, keeps the servers in accord with the SRV records that the seeds came
+	// from. The topology sets Wanted, Found and Problem itself.
 	SRV *seedlist.Poller
 
-	// ServerSelector, if it is not nil, narrows down the servers that suit an operation, before the nearest of them are
-	// chosen. It must not change its argument.
+	// ServerSelector, if it is not nil, narrows the list of suitable servers before the nearest of
+	// them are chosen. It must not change its argument.
 	ServerSelector func(suitable []*description.Server) []*description.Server
 
 	Conn conn.Config   // how connections are made; the ID in it is not used
 	Pool PoolConfig    // how they are pooled
 	Rand func(int) int // a random number below n, for the choice among servers; nil: math/rand
 
-	// Sink hears of discovery, selection and pools. Its functions must neither call Close nor run operations, not even on
-	// another goroutine that they wait for: an operation that fails waits until what follows from it has been told.
+	// Sink receives the events of discovery, selection and pools. Its functions must neither call
+	// Close nor run operations, not even on another goroutine that they wait for: an operation
+	// that fails waits until the events that follow are delivered.
 	Sink *event.Sink
 }
 
-// PoolConfig is what the user configures about pools; zero is pool.Config's default.
+// PoolConfig has what the user configures about pools. Zero is pool.Config's default.
 type PoolConfig struct {
 	MaxSize          *uint64
 	MinSize          uint64
@@ -88,8 +92,8 @@ type Topology struct {
 	outbox   *outbox
 	running  sync.WaitGroup // monitors, the polling of SRV records, changes that are being told, and the ends of removed servers
 
-	// mu guards the fields below, and is held by whoever stores a snapshot. Nothing blocks while it is held; pool.mu and
-	// the outbox's may be taken under it.
+	// mu guards the fields below, and is held by whoever stores a snapshot. Nothing blocks while
+	// it is held; pool.mu and the outbox's may be taken under it.
 	mu    sync.Mutex
 	state state
 	watch func(*server) // starts a server's monitor; set by Start
@@ -113,7 +117,7 @@ type snapshot struct {
 	closed   bool
 }
 
-// server is the one of that address, or nil.
+// server returns the server with that address, or nil.
 func (s *snapshot) server(addr address.Address) *server {
 	i, ok := slices.BinarySearchFunc(s.servers, addr, func(srv *server, addr address.Address) int {
 		return compare(srv.address, addr)
@@ -124,7 +128,7 @@ func (s *snapshot) server(addr address.Address) *server {
 	return s.servers[i]
 }
 
-// New checks the configuration and makes a topology of servers that nothing is known of. It does no I/O.
+// New checks the configuration and returns a topology of unknown servers. It does no I/O.
 func New(cfg Config) (*Topology, error) {
 	if cfg.HeartbeatInterval == 0 {
 		cfg.HeartbeatInterval = DefaultHeartbeatInterval
@@ -159,19 +163,21 @@ func New(cfg Config) (*Topology, error) {
 	return t, nil
 }
 
-// Description is what is known of the deployment now.
+// Description returns the newest description of the deployment.
 func (t *Topology) Description() description.Topology {
 	s, _ := t.snapshot.Load()
 	return s.topology
 }
 
-// Watch is Description, and a channel that is closed when there is news. News may be equal to what was known.
+// Watch returns the newest description, and a channel that is closed when there is a newer one,
+// which may be equal.
 func (t *Topology) Watch() (description.Topology, <-chan struct{}) {
 	s, changed := t.snapshot.Load()
 	return s.topology, changed
 }
 
-// Start begins to watch, and returns at once. The topology lives until Close; of ctx it takes the values, not the end.
+// Start begins to watch, and returns at once. The topology lives until Close. It uses ctx's
+// values, not its end.
 func (t *Topology) Start(ctx context.Context) error {
 	t.mu.Lock()
 	switch t.state {
@@ -213,8 +219,9 @@ func (t *Topology) Start(ctx context.Context) error {
 	return nil
 }
 
-// Close ends all monitors and closes all pools; connections in use are closed when they are checked in. It waits until
-// all that is done, or until ctx ends. Selections that wait fail with ErrClosed. Closing again only waits for that.
+// Close ends all monitors and closes all pools. Connections in use are closed when they are
+// checked in. It blocks until all that is done, or until ctx ends. Selections that wait fail with
+// ErrClosed. A second call only waits.
 func (t *Topology) Close(ctx context.Context) error {
 	t.mu.Lock()
 	if t.state != stateClosed {

@@ -13,8 +13,9 @@ import (
 	"github.com/mooringdb/mooring/internal/mongotest"
 )
 
-// TestCancellationOfAStreamIsNotLost: whatever the stream's monitor is doing when an application's connection breaks (the
-// server's next word may come at the same moment), its connection is given up (SMON-037).
+// TestCancellationOfAStreamIsNotLost: whatever the stream's monitor is doing when an application's
+// connection breaks (the server's next word may come at the same moment), its connection is given
+// up (SMON-037).
 func TestCancellationOfAStreamIsNotLost(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{Discard: true}, mongotest.Primary)
@@ -43,8 +44,8 @@ func TestCancellationOfAStreamIsNotLost(t *testing.T) {
 	})
 }
 
-// TestOldHandshakeIsNoCheck: the hello of a connection that was begun before its pool was cleared says how the server was
-// before that.
+// TestOldHandshakeIsNoCheck: the hello of a connection that was begun before its pool was cleared
+// says how the server was before that.
 func TestOldHandshakeIsNoCheck(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		server := mongotest.NewServer(t, nil)
@@ -72,8 +73,9 @@ func TestOldHandshakeIsNoCheck(t *testing.T) {
 	})
 }
 
-// TestOlderHandshakeRevertsNothing checks a server before 4.4, whose hellos are not in an order that they tell themselves:
-// that of a connection which was begun before the newest check, or before an error that does not clear the pool, is no news.
+// TestOlderHandshakeRevertsNothing checks a server before 4.4, whose hellos are not in an order
+// that they tell themselves: that of a connection which was begun before the newest check, or
+// before an error that does not clear the pool, is no news.
 func TestOlderHandshakeRevertsNothing(t *testing.T) {
 	for name, checked := range map[string]bool{"before a check": true, "before an error": false} {
 		t.Run(name, func(t *testing.T) {
@@ -114,7 +116,8 @@ func TestOlderHandshakeRevertsNothing(t *testing.T) {
 	}
 }
 
-// TestMonitorWithoutTimeLimit: connectTimeoutMS=0 is no limit, neither for the handshake nor for the checks after it.
+// TestMonitorWithoutTimeLimit: connectTimeoutMS=0 is no limit, neither for the handshake nor for
+// the checks after it.
 func TestMonitorWithoutTimeLimit(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var j journal
@@ -168,8 +171,8 @@ func TestSocketTimeoutIsNotForMonitors(t *testing.T) {
 	}
 }
 
-// TestRoundTripTimeBeginsAnew: the average of before a server was unavailable counts no more (SMON-053), but a server that
-// streams is not taken for the fastest until it has been measured.
+// TestRoundTripTimeBeginsAnew: the average of before a server was unavailable counts no more
+// (SMON-053), but a server that streams is not taken for the fastest until it has been measured.
 func TestRoundTripTimeBeginsAnew(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary, mongotest.Secondary)
@@ -204,7 +207,8 @@ func TestRoundTripTimeBeginsAnew(t *testing.T) {
 	})
 }
 
-// TestSelectionGoesByTheNewestRoundTripTime: while nothing else changes, too, and without an event (SMON-056).
+// TestSelectionGoesByTheNewestRoundTripTime: while nothing else changes, too, and without an event
+// (SMON-056).
 func TestSelectionGoesByTheNewestRoundTripTime(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Mongos, mongotest.Mongos)

@@ -9,8 +9,8 @@ import (
 	"github.com/mooringdb/mooring/core/event"
 )
 
-// addConnection makes the messages of pools (Connection Monitoring and Pooling, "Connection Pool Logging"). All are of the
-// level debug.
+// addConnection makes the messages of pools (Connection Monitoring and Pooling, "Connection Pool
+// Logging"). All are of the level debug.
 func addConnection(c *Config, s *event.Sink) {
 	write := func(text func() string, message string, addr address.Address, fields ...Field) {
 		c.Write(Message{
@@ -94,7 +94,7 @@ func addCheckOut(write writer, s *event.Sink) {
 	}
 }
 
-// closedReasons are the specification's sentences for why a connection was closed.
+// closedReasons has the specification's sentences for why a connection was closed.
 var closedReasons = map[event.ClosedReason]string{
 	event.ClosedStale:      "Connection became stale because the pool was cleared",
 	event.ClosedIdle:       "Connection has been available but unused for longer than the configured max idle time",
@@ -102,14 +102,14 @@ var closedReasons = map[event.ClosedReason]string{
 	event.ClosedPoolClosed: "Connection pool was closed",
 }
 
-// failedReasons are those for why there is no connection.
+// failedReasons has the specification's sentences for why there is no connection.
 var failedReasons = map[event.CheckOutFailedReason]string{
 	event.CheckOutTimeout:         "Wait queue timeout elapsed without a connection becoming available",
 	event.CheckOutConnectionError: "An error occurred while trying to establish a new connection",
 	event.CheckOutPoolClosed:      "Connection pool was closed",
 }
 
-// poolOptions are those that are not the defaults.
+// poolOptions returns the options that are not the defaults.
 func poolOptions(o event.PoolOptions) []Field {
 	var set []Field
 	for _, f := range []Field{
@@ -139,7 +139,7 @@ func withError(err error, fields ...Field) []Field {
 	return append(fields, Field{"error", err.Error()})
 }
 
-// errorText is a sentence about err, or nothing.
+// errorText returns a sentence about err, or nothing.
 func errorText(err error) string {
 	if err == nil {
 		return ""

@@ -1,7 +1,7 @@
-// Package eventlog puts the driver's facts into the log messages of the MongoDB specifications: their components, levels,
-// words and fields (Driver Logging; SDAM Logging and Monitoring; Server Selection, "Logging"; Connection Monitoring and
-// Pooling, "Connection Pool Logging"). It decides no more than
-// that: whoever is given a message writes it, or does not.
+// Package eventlog turns the driver's events into the log messages of the MongoDB specifications:
+// their components, levels, words and fields (Driver Logging; SDAM Logging and Monitoring; Server
+// Selection, "Logging"; Connection Monitoring and Pooling, "Connection Pool Logging"). It writes
+// nothing: Config.Write does.
 package eventlog
 
 import (
@@ -37,13 +37,13 @@ const (
 
 func (l Level) String() string { return [...]string{"debug", "info"}[l] }
 
-// Field is one of the facts in a message. Value is a string, an int64 or a bool.
+// Field is one fact of a message. Value is a string, an int64 or a bool.
 type Field struct {
 	Key   string
 	Value any
 }
 
-// Message is one message: its words are constant, and what it is about stands in its fields.
+// Message is one message. Its words are constant; its fields have the facts.
 type Message struct {
 	Component Component
 	Level     Level
@@ -52,26 +52,27 @@ type Message struct {
 	text      func() string
 }
 
-// Text is the message as one sentence, in the specification's unstructured form.
+// Text returns the message as one sentence, in the specification's unstructured form.
 func (m Message) Text() string { return m.text() }
 
-// DefaultMaxDocumentLength is where documents in messages are cut off, in bytes.
+// DefaultMaxDocumentLength is the length, in bytes, beyond which documents in messages are cut
+// off.
 const DefaultMaxDocumentLength = 1000
 
-// Config says who gets the messages.
+// Config states which messages are made and where they go.
 type Config struct {
-	// Write is called for each message, on the goroutine where the fact happened.
+	// Write is called for each message, on the goroutine that emits the event.
 	Write func(Message)
 
-	// Components are those to make messages of; none stands for all.
+	// Components are those to make messages of; none means all.
 	Components []Component
 
-	// MaxDocumentLength is the length of documents in messages, beyond which they are cut off. Zero stands for
-	// DefaultMaxDocumentLength, less than zero for no limit.
+	// MaxDocumentLength is the length of documents in messages, beyond which they are cut off.
+	// Zero stands for DefaultMaxDocumentLength, less than zero for no limit.
 	MaxDocumentLength int
 }
 
-// Sink makes messages of what it hears.
+// Sink returns a sink that makes messages of the events.
 func Sink(cfg Config) *event.Sink {
 	if cfg.MaxDocumentLength == 0 {
 		cfg.MaxDocumentLength = DefaultMaxDocumentLength
@@ -107,7 +108,7 @@ func (c *Config) document(doc bson.Raw) string {
 	return string(json[:end]) + "..."
 }
 
-// server is the fields that name a server.
+// server returns the fields that name a server.
 func server(addr address.Address) []Field {
 	fields := []Field{{"serverHost", addr.Host()}}
 	if port, err := strconv.ParseInt(addr.Port(), 10, 64); err == nil {
