@@ -141,16 +141,11 @@ func (m *Mechanism) invalidate(t accessToken) {
 // token that was not accepted, a new one may succeed. Any other error says nothing about the token.
 func (m *Mechanism) Refused(c auth.Conversation, err error) (again bool) {
 	had := c.(*conversation)
-	switch mongoerr.Code(err) {
-	case authenticationFailed:
-		if had.cached {
-			m.invalidate(had.token)
-		}
-		return had.cached
-	case reauthenticationRequired:
+	code := mongoerr.Code(err)
+	if code == authenticationFailed || code == reauthenticationRequired {
 		m.invalidate(had.token)
 	}
-	return false
+	return code == authenticationFailed && had.cached
 }
 
 // conversation is the one-step conversation: the client sends a token, and that is all.

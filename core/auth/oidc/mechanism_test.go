@@ -133,7 +133,7 @@ func TestProse3_1AuthenticationFailureWithCachedTokens(t *testing.T) {
 func TestProse3_2AuthenticationFailuresWithoutCachedTokens(t *testing.T) {
 	s, c := newServer("good"), newClient(always("invalid"))
 	_, err := c.connect(t, s)
-	if mongoerr.Code(err) != 18 || len(c.requests) != 1 {
+	if mongoerr.Code(err) != 18 || len(c.requests) != 1 || c.mechanism.HasToken() {
 		t.Errorf("connect: %v, %d calls", err, len(c.requests))
 	}
 	check(t, "saslStart", s.started(), []string{"invalid"})

@@ -1,0 +1,252 @@
+package krb5_test
+
+import (
+	"bufio"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// kdc is a key distribution center of MIT Kerberos for the realm TEST.LOCAL, in a directory and at a port of its own. It
+// trusts, and is trusted by, no other. It ends with the test.
+type kdc struct {
+	t   *testing.T
+	dir string
+	env map[string]string
+}
+
+const (
+	realm    = "TEST.LOCAL"
+	host     = "db.example.com"
+	password = "pencil-with-a-long-name"
+)
+
+// lookPath finds a program, also where Debian puts those of administrators.
+func lookPath(t *testing.T, name string) string {
+	t.Helper()
+	for _, path := range []string{name, "/usr/sbin/" + name} {
+		if found, err := exec.LookPath(path); err == nil {
+			return found
+		}
+	}
+	t.Skipf("%s is not installed (Debian: krb5-kdc, krb5-admin-server, krb5-user, sasl2-bin, libsasl2-modules-gssapi-mit)", name)
+	return ""
+}
+
+func startKDC(t *testing.T) *kdc {
+	t.Helper()
+	for _, program := range []string{"krb5kdc", "kdb5_util", "kadmin.local", "kinit", "sasl-sample-server"} {
+		lookPath(t, program)
+	}
+	k := &kdc{t: t, dir: t.TempDir()}
+	port := freePort(t)
+	conf := `[libdefaults]
+ default_realm = %s
+ dns_lookup_kdc = false
+ dns_lookup_realm = false
+ dns_canonicalize_hostname = false
+[realms]
+ TEST.LOCAL = {
+  kdc = 127.0.0.1:%d
+ }
+`
+	k.write("krb5.conf", fmt.Sprintf(conf, realm, port))
+	k.write("server.conf", fmt.Sprintf(conf, "SERVER.LOCAL", port)) // then users have a realm for the server
+	k.write("kdc.conf", fmt.Sprintf(`[kdcdefaults]
+ kdc_listen = 127.0.0.1:%d
+ kdc_tcp_listen = 127.0.0.1:%[1]d
+[realms]
+ %s = {
+  database_name = %[3]s/principal
+  key_stash_file = %[3]s/stash
+  acl_file = %[3]s/acl
+  default_principal_flags = +preauth
+ }
+`, port, realm, k.dir))
+	k.env = map[string]string{
+		"KRB5_CONFIG": k.path("krb5.conf"), "KRB5_KDC_PROFILE": k.path("kdc.conf"), "KRB5RCACHETYPE": "none",
+		"KRB5_KTNAME": k.path("service.keytab"),
+	}
+	k.run("", "kdb5_util", "create", "-s", "-P", "master", "-r", realm)
+	k.run("", "kadmin.local", "-q", "addprinc -pw "+password+" user")
+	k.run("", "kadmin.local", "-q", "addprinc -randkey mongodb/"+host)
+	k.run("", "kadmin.local", "-q", "ktadd -k "+k.path("service.keytab")+" mongodb/"+host)
+	k.listen()
+	return k
+}
+
+func freePort(t *testing.T) int {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := l.Addr().(*net.TCPAddr).Port
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
+func (k *kdc) path(name string) string { return filepath.Join(k.dir, name) }
+
+func (k *kdc) write(name, text string) {
+	k.t.Helper()
+	if err := os.WriteFile(k.path(name), []byte(text), 0o600); err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+func (k *kdc) command(program string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(k.t.Context(), lookPath(k.t, program), args...)
+	cmd.Env = os.Environ()
+	for name, value := range k.env {
+		cmd.Env = append(cmd.Env, name+"="+value)
+	}
+	return cmd
+}
+
+func (k *kdc) run(input, program string, args ...string) {
+	k.t.Helper()
+	cmd := k.command(program, args...)
+	cmd.Stdin = strings.NewReader(input)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		k.t.Fatalf("%s %q: %v\n%s", program, args, err, out)
+	}
+}
+
+// listen starts the server, and waits until it says that it has.
+func (k *kdc) listen() {
+	k.t.Helper()
+	cmd := k.command("krb5kdc", "-n")
+	out, err := cmd.StderrPipe()
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	cmd.Stdout = cmd.Stderr
+	if err := cmd.Start(); err != nil {
+		k.t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	for lines.Scan() && !strings.Contains(lines.Text(), "starting...") {
+		k.t.Log(lines.Text())
+	}
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		_, _ = io.Copy(io.Discard, out)
+	}()
+	k.t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		<-drained
+		_ = cmd.Wait()
+	})
+}
+
+// getenv is the environment of a client: krb5.conf, and what else the test gives.
+func (k *kdc) getenv(pairs ...string) func(string) string {
+	env := map[string]string{"KRB5_CONFIG": k.env["KRB5_CONFIG"], "KRB5CCNAME": "FILE:" + k.path("none")}
+	for i := 0; i < len(pairs); i += 2 {
+		env[pairs[i]] = pairs[i+1]
+	}
+	return func(name string) string { return env[name] }
+}
+
+// conversation is the client's side, as core/auth has it.
+type conversation interface {
+	First() ([]byte, error)
+	Next(payload []byte) (response []byte, done bool, err error)
+}
+
+// accept plays a conversation with Cyrus SASL over MIT Kerberos, which is what MongoDB's servers use. It returns the user
+// that the server found.
+func (k *kdc) accept(c conversation, args ...string) (user string, err error) {
+	k.t.Helper()
+	server := []string{"-oL", lookPath(k.t, "sasl-sample-server"), "-s", "mongodb", "-d", host, "-m", "GSSAPI"}
+	cmd := k.command("stdbuf", append(server, args...)...)
+	cmd.Env = append(cmd.Env, "KRB5_CONFIG="+k.path("server.conf"))
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	cmd.Stderr = cmd.Stdout
+	if err := cmd.Start(); err != nil {
+		k.t.Fatal(err)
+	}
+	defer func() {
+		_ = in.Close()
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}()
+	return (&acceptor{in, bufio.NewScanner(out), nil}).play(c)
+}
+
+// acceptor speaks the line protocol of sasl-sample-server.
+type acceptor struct {
+	in    io.Writer
+	out   *bufio.Scanner
+	words []string // what it said besides messages
+}
+
+func (a *acceptor) play(c conversation) (string, error) {
+	if _, err := a.receive(); err != nil { // the list of mechanisms
+		return "", err
+	}
+	message, err := c.First()
+	if err != nil {
+		return "", err
+	}
+	message = append([]byte("GSSAPI\x00"), message...)
+	for done := false; ; {
+		fmt.Fprintf(a.in, "C: %s\n", base64.StdEncoding.EncodeToString(message))
+		payload, err := a.receive()
+		if errors.Is(err, io.EOF) {
+			if user := a.said("Username: "); user != "" && done {
+				return user, nil
+			}
+			return "", fmt.Errorf("the server refused the client: %q", a.words)
+		}
+		if err != nil {
+			return "", err
+		}
+		if done {
+			return "", errors.New("the server goes on after the end")
+		}
+		if message, done, err = c.Next(payload); err != nil {
+			return "", err
+		}
+	}
+}
+
+// receive returns the server's next message. At its end, or once it has told the user's name, the error is io.EOF.
+func (a *acceptor) receive() ([]byte, error) {
+	for a.out.Scan() {
+		if text, ok := strings.CutPrefix(a.out.Text(), "S: "); ok {
+			return base64.StdEncoding.DecodeString(text)
+		}
+		a.words = append(a.words, a.out.Text())
+		if strings.HasPrefix(a.out.Text(), "Username: ") {
+			break
+		}
+	}
+	return nil, io.EOF
+}
+
+func (a *acceptor) said(prefix string) string {
+	for _, line := range a.words {
+		if text, ok := strings.CutPrefix(line, prefix); ok {
+			return text
+		}
+	}
+	return ""
+}
