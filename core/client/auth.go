@@ -2,8 +2,11 @@ package client
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/mooringdb/mooring/core/auth"
+	"github.com/mooringdb/mooring/core/auth/aws"
+	"github.com/mooringdb/mooring/core/auth/oidc"
 	"github.com/mooringdb/mooring/core/connstring"
 )
 
@@ -26,10 +29,29 @@ func authenticator(cfg *connstring.Config, opt Options) (*auth.Authenticator, er
 		return auth.SASL(cfg.AuthSource, user, auth.SCRAMSHA256()), nil
 	case "PLAIN":
 		return auth.SASL(cfg.AuthSource, user, auth.Plain{}), nil
+	case "MONGODB-AWS":
+		return auth.SASL(cfg.AuthSource, nil, aws.New(aws.NewSource(aws.Config{}))), nil
+	case "MONGODB-OIDC":
+		m, err := oidcMechanism(cfg)
+		if err != nil {
+			return nil, err
+		}
+		return auth.SASL(cfg.AuthSource, user, m), nil
 	case "MONGODB-X509":
 		return auth.X509(user), checkX509(&cfg.TLS, cfg.UseTLS())
 	}
 	return nil, &NotBuiltError{Option: "authMechanism=" + cfg.AuthMechanism}
+}
+
+// oidcMechanism returns MONGODB-OIDC in the environment that the properties name.
+func oidcMechanism(cfg *connstring.Config) (*oidc.Mechanism, error) {
+	environment, _ := cfg.Property("ENVIRONMENT")
+	resource, _ := cfg.Property("TOKEN_RESOURCE")
+	p, err := oidc.Environment{Name: environment, Resource: resource}.Provider()
+	if err != nil {
+		return nil, fmt.Errorf("connection string: %w", err)
+	}
+	return oidc.New(p), nil
 }
 
 // checkX509 refuses what cannot work: the certificate is the credential.

@@ -1,13 +1,22 @@
 package client_test
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/mooringdb/mooring/internal/unified"
+	"github.com/mooringdb/mooring/internal/unified/deployment"
 )
 
 // TestUnified runs the specifications' tests in the unified test format.
 func TestUnified(t *testing.T) {
+	// MONGODB-OIDC's environment "test" reads the token from a file.
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte(deployment.Token+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("OIDC_TOKEN_FILE", token)
 	for _, suite := range []unified.Suite{
 		{
 			Name: "connection-monitoring-and-pooling", Folder: "connection-monitoring-and-pooling/tests/logging",
@@ -31,6 +40,7 @@ func TestUnified(t *testing.T) {
 				{"writeConcernError.json", "A retryable write with write concern errors publishes success event"}: "needs retryable writes",
 			},
 		},
+		{Name: "auth", Folder: "auth/tests/unified"},
 		{Name: "run-command", Folder: "run-command/tests/unified"},
 	} {
 		t.Run(suite.Name, func(t *testing.T) { unified.Run(t, suite) })

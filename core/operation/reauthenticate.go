@@ -19,7 +19,7 @@ func (x *exchange) wantsReauthentication(err error) bool {
 // sendAgain authenticates the connection again and sends the command once more, whatever it is: the server has not run
 // it (Authentication, "Reauthentication").
 func (x *exchange) sendAgain(ctx context.Context, op *Operation, cause error) (Result, error) {
-	x.reauthenticated = true
+	x.reauthenticated, x.requestID = true, nextRequestID()
 	if err := x.conn.Reauthenticate(ctx, cause); err != nil {
 		x.leave(err)
 		return Result{}, err

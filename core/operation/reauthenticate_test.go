@@ -39,8 +39,12 @@ func TestReauthentication(t *testing.T) {
 			t.Run(tt.name, func(t *testing.T) {
 				f := &fake{replies: slices.Clone(tt.replies), reauthErr: tt.err}
 				var events []string
+				requests, operations := map[int32]bool{}, map[int64]bool{}
 				r := operation.Runner{Deployment: f, Sink: &event.Sink{
-					CommandStarted:   func(event.CommandStarted) { events = append(events, "started") },
+					CommandStarted: func(e event.CommandStarted) {
+						events = append(events, "started")
+						requests[e.RequestID], operations[e.OperationID] = true, true
+					},
 					CommandSucceeded: func(event.CommandSucceeded) { events = append(events, "succeeded") },
 					CommandFailed:    func(event.CommandFailed) { events = append(events, "failed") },
 				}}
@@ -55,6 +59,9 @@ func TestReauthentication(t *testing.T) {
 					if len(m.Sequences) != 1 || len(m.Sequences[0].Documents) != 1 {
 						t.Errorf("sequences are %v", m.Sequences)
 					}
+				}
+				if len(requests) != tt.sent || len(operations) != 1 {
+					t.Errorf("request ids %v, operation ids %v", requests, operations)
 				}
 				if !slices.Equal(events, tt.events) {
 					t.Errorf("events are %v, want %v", events, tt.events)

@@ -34,7 +34,8 @@ func (r *Runner) attempt(ctx context.Context, op *Operation) (Result, error) {
 	if err := ended(ctx); err != nil {
 		return Result{}, err
 	}
-	x := exchange{runner: r, preference: op.ReadPreference, requestID: nextRequestID()}
+	id := nextRequestID()
+	x := exchange{runner: r, preference: op.ReadPreference, requestID: id, firstID: id}
 	if op.On != nil {
 		x.server, x.conn, x.pinned = op.On.server, op.On.conn, true
 		return x.run(ctx, op)
@@ -82,7 +83,8 @@ type exchange struct {
 	// preference is the one that the server was selected by.
 	preference *selection.ReadPreference
 
-	requestID       int32 // in events
+	requestID       int32 // of the command in events
+	firstID         int32 // of the first command, which is the operation's if that has none
 	deadlineSent    bool  // maxTimeMS was sent for the context's deadline
 	reauthenticated bool  // the server had asked for it
 
@@ -93,7 +95,7 @@ type exchange struct {
 // operationID returns the number of the operation in events; that of one command is the command's.
 func (x *exchange) operationID(op *Operation) int64 {
 	if op.ID == 0 {
-		return int64(x.requestID)
+		return int64(x.firstID)
 	}
 	return op.ID
 }

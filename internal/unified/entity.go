@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/mooringdb/mooring/core/bson"
@@ -202,6 +203,14 @@ func (c *openCursor) next(ctx context.Context) (bson.Raw, error) {
 func optionTexts(options bson.Raw) (map[string][]string, error) {
 	all := map[string][]string{}
 	for key, v := range options.All() {
+		if properties, ok := v.Document(); ok && strings.EqualFold(key, "authMechanismProperties") {
+			text, err := propertiesText(properties)
+			if err != nil {
+				return nil, fmt.Errorf("option %s: %w", key, err)
+			}
+			all[key] = []string{text}
+			continue
+		}
 		values := []bson.Value{v}
 		if array, ok := v.Array(); ok {
 			values = nil
@@ -218,6 +227,22 @@ func optionTexts(options bson.Raw) (map[string][]string, error) {
 		}
 	}
 	return all, nil
+}
+
+// propertiesText returns the text of authMechanismProperties. A placeholder stands for those of the deployment's mechanism.
+func propertiesText(properties bson.Raw) (string, error) {
+	if properties.Has("$$placeholder") {
+		return "ENVIRONMENT:test", nil
+	}
+	var all []string
+	for name, v := range properties.All() {
+		text, err := optionText(v)
+		if err != nil {
+			return "", fmt.Errorf("property %s: %w", name, err)
+		}
+		all = append(all, name+":"+text)
+	}
+	return strings.Join(all, ","), nil
 }
 
 func optionText(v bson.Value) (string, error) {

@@ -8,7 +8,7 @@ import (
 
 // RunTest runs one test, with the newest servers, and returns what is not as expected.
 func RunTest(t *testing.T, f *File, test Test, topology deployment.Topology) error {
-	return inBubble(t, f, test, environment{topology, deployment.Versions[0]}, false)
+	return inBubble(t, f, test, environment{topology, deployment.Versions[0], deployment.NoLogin}, false)
 }
 
 // Missing is what a test needs that is not there.

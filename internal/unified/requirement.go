@@ -14,30 +14,62 @@ import (
 type environment struct {
 	topology deployment.Topology
 	version  deployment.Version
+	login    deployment.Login
 }
 
-func (e environment) String() string { return string(e.topology) + "-" + string(e.version) }
+func (e environment) String() string {
+	name := string(e.topology) + "-" + string(e.version)
+	if e.login != deployment.NoLogin {
+		name += "-" + string(e.login)
+	}
+	return name
+}
 
 // environments are those that a test is run on: on each topology the first version where one requirement of the file and one
 // of the test are met. Where there is none, unmet says why.
 func (f *File) environments(test Test) (all []environment, unmet string) {
-	for _, version := range deployment.Versions {
-		for _, topology := range deployment.Topologies {
-			e := environment{topology, version}
-			reason := cmp.Or(unmetBy(f.Requirements, e), unmetBy(test.Requirements, e))
-			if reason == "" && !slices.ContainsFunc(all, func(e environment) bool { return e.topology == topology }) {
-				all = append(all, e)
-			}
-			// Another topology says least: of all reasons it is the one to tell last.
-			if unmet == "" || unmet == otherTopology && reason != "" {
-				unmet = reason
-			}
+	for _, e := range environments() {
+		reason := cmp.Or(unmetBy(f.Requirements, e), unmetBy(test.Requirements, e))
+		if reason == "" && !slices.ContainsFunc(all, func(other environment) bool { return other.topology == e.topology }) {
+			all = append(all, e)
+		}
+		// Another topology, or another login, says least: of all reasons it is the one to tell last.
+		if unmet == "" || weight(reason) > weight(unmet) {
+			unmet = reason
 		}
 	}
 	return all, unmet
 }
 
-const otherTopology = "needs another topology"
+// environments returns those that there are, in the order in which they are tried.
+func environments() (all []environment) {
+	for _, login := range deployment.Logins {
+		for _, version := range deployment.Versions {
+			for _, topology := range deployment.Topologies {
+				all = append(all, environment{topology, version, login})
+			}
+		}
+	}
+	return all
+}
+
+// weight orders reasons by what they say.
+func weight(reason string) int {
+	switch {
+	case reason == "":
+		return 0
+	case reason == otherTopology:
+		return 1
+	case reason == otherLogin:
+		return 2
+	}
+	return 3
+}
+
+const (
+	otherTopology = "needs another topology"
+	otherLogin    = "needs authentication"
+)
 
 // unmetBy is empty if one of the requirements is met, or there is none; else it says what is missing.
 func unmetBy(requirements []bson.Raw, e environment) string {
@@ -47,7 +79,7 @@ func unmetBy(requirements []bson.Raw, e environment) string {
 		if reason == "" {
 			return ""
 		}
-		if unmet == "" || unmet == otherTopology {
+		if unmet == "" || weight(reason) > weight(unmet) {
 			unmet = reason
 		}
 	}
@@ -74,8 +106,8 @@ func unmetRequirement(requirement bson.Raw, e environment) string {
 				return "needs a server of version " + most + " or before"
 			}
 		case "auth":
-			if wanted, _ := v.Bool(); wanted {
-				return "needs authentication"
+			if wanted, _ := v.Bool(); wanted != (e.login != deployment.NoLogin) {
+				return map[bool]string{true: otherLogin, false: otherLogin + " to be off"}[wanted]
 			}
 		case "serverless":
 			if wanted, _ := v.Str(); wanted == "require" {
@@ -86,7 +118,9 @@ func unmetRequirement(requirement bson.Raw, e environment) string {
 				return "needs client-side encryption"
 			}
 		case "authMechanism":
-			return "needs authentication"
+			if wanted, _ := v.Str(); wanted != string(e.login) {
+				return otherLogin + " by " + wanted
+			}
 		default: // serverParameters
 			return "needs " + key
 		}

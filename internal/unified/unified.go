@@ -84,7 +84,9 @@ func (s Suite) run(t *testing.T, f *File, test Test) {
 
 func inBubble(t *testing.T, f *File, test Test, env environment, later bool) (err error) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRun(deployment.New(t, env.topology, env.version), f)
+		d := deployment.New(t, env.topology, env.version)
+		d.RequireLogin(env.login)
+		r := newRun(d, f)
 		r.later = later
 		ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 		defer cancel()

@@ -19,7 +19,7 @@ func TestCompare(t *testing.T) {
 		"listed":       {files: []string{"sessions/tests/a.json", "sessions/b.json"}, missing: "sessions/"},
 		"not listed":   {files: []string{"new/tests/a.json"}, problem: "new/tests/a.json is walked by no runner"},
 		"a stale row":  {files: []string{"sessions/a.json"}, cases: []string{"sessions/a.json"}, problem: "sessions/a.json has cases, but is listed"},
-		"one of a row": {files: []string{"auth/tests/legacy/a.json", "auth/tests/unified/b.json"}, cases: []string{"auth/tests/legacy/a.json"}, missing: "auth/tests/unified/"},
+		"one of a row": {files: []string{"auth/tests/legacy/a.json", "sessions/tests/b.json"}, cases: []string{"auth/tests/legacy/a.json"}, missing: "sessions/"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			hasCase := map[string]bool{}

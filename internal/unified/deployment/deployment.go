@@ -66,6 +66,7 @@ type Deployment struct {
 	cluster  *mongotest.Cluster
 	store    *store
 	hosts    []*host
+	login    Login
 
 	mu   sync.Mutex
 	next int // the host that the load balancer takes next
@@ -112,7 +113,7 @@ func (d *Deployment) URI(several bool, options map[string][]string) string {
 	for _, h := range hosts {
 		names = append(names, string(h))
 	}
-	return "mongodb://" + strings.Join(names, ",") + "/?" + own
+	return "mongodb://" + d.userinfo(options) + strings.Join(names, ",") + "/?" + own
 }
 
 // isSet tells whether the options have one of that name, in any case, and that value, if it is not empty.

@@ -1,0 +1,68 @@
+package deployment
+
+import (
+	"errors"
+
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/internal/mongotest"
+)
+
+// Login is the mechanism by which clients have to log in.
+type Login string
+
+// The logins that deployments can demand. With MONGODB-OIDC, clients that do not configure it log in by SCRAM.
+const (
+	NoLogin Login = ""
+	SCRAM   Login = "SCRAM-SHA-256"
+	OIDC    Login = "MONGODB-OIDC"
+)
+
+// Logins are all of them, in the order in which tests try them.
+var Logins = []Login{NoLogin, SCRAM, OIDC}
+
+// The user of a deployment, and the access token that it accepts.
+const (
+	user     = "admin"
+	password = "pencil"
+	Token    = "token of the deployment"
+)
+
+// RequireLogin makes the servers demand logins.
+func (d *Deployment) RequireLogin(l Login) {
+	d.login = l
+	if l == NoLogin {
+		return
+	}
+	auth := &mongotest.Auth{Users: []mongotest.User{{Name: user, Password: password}}}
+	if l == OIDC {
+		auth.SASL = map[string]func(*mongotest.Command) mongotest.SASL{
+			string(OIDC): func(*mongotest.Command) mongotest.SASL { return oidc{} },
+		}
+	}
+	for _, h := range d.hosts {
+		h.RequireAuth(auth)
+	}
+}
+
+// userinfo returns what stands before the hosts of a connection string.
+func (d *Deployment) userinfo(options map[string][]string) string {
+	if d.login == NoLogin || isSet(options, "authMechanism", "") {
+		return ""
+	}
+	return user + ":" + password + "@"
+}
+
+// oidc is the server's side of a one-step conversation.
+type oidc struct{}
+
+func (oidc) Step(payload []byte) ([]byte, bool, error) {
+	doc := bson.Raw(payload)
+	if doc.Validate() != nil {
+		return nil, false, errors.New("malformed")
+	}
+	v, _ := doc.Lookup("jwt")
+	if token, _ := v.Str(); token != Token {
+		return nil, false, errors.New("not the token")
+	}
+	return nil, true, nil
+}
