@@ -8,11 +8,17 @@ import (
 	"github.com/mooringdb/mooring/core/operation"
 )
 
-// Aggregate runs a pipeline on a collection, or on the database if ns.Collection is empty. A pipeline that ends
-// with $out or $merge gives an empty cursor; it runs where the read preference says, or on the primary as long as a server is
-// known that is older than 5.0.
-func (c *Client) Aggregate(ctx context.Context, ns Namespace, opt AggregateOptions) (*cursor.Cursor, error) {
-	a := aggregate{collection: ns.Collection, opt: opt, readConcern: c.readConcernFor(opt.ReadConcern)}
+// Aggregate runs a pipeline on a collection, or on the database if ns.Collection is empty. A
+// pipeline that ends with $out or $merge returns an empty cursor, which has the write concern
+// error if there is one. It runs where the read preference says; while a server older than 5.0 is
+// known, it runs on the primary.
+func (c *Client) Aggregate(
+	ctx context.Context, ns Namespace, opt AggregateOptions,
+) (*cursor.Cursor, error) {
+	a := aggregate{
+		collection: ns.Collection, opt: opt,
+		readConcern: c.readConcernFor(opt.ReadConcern),
+	}
 	var ck check
 	ck.database(ns.Database)
 	ck.hint(opt.Hint)
@@ -30,7 +36,7 @@ func (c *Client) Aggregate(ctx context.Context, ns Namespace, opt AggregateOptio
 	return cursor.Open(ctx, &c.runner, op, a.cursorOptions())
 }
 
-// writesOutput says whether the pipeline's last stage is $out or $merge.
+// writesOutput reports whether the last stage of the pipeline is $out or $merge.
 func writesOutput(pipeline bson.Array) bool {
 	var last bson.Raw
 	for stage := range pipeline.Documents() {
@@ -50,7 +56,8 @@ type aggregate struct {
 }
 
 var aggregateFields = []string{
-	"aggregate", "pipeline", "cursor", "allowDiskUse", "bypassDocumentValidation", "collation", "comment", "hint", "let",
+	"aggregate", "pipeline", "cursor", "allowDiskUse", "bypassDocumentValidation", "collation",
+	"comment", "hint", "let",
 }
 
 func (a *aggregate) cursorOptions() cursor.Options {

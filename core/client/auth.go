@@ -10,8 +10,8 @@ import (
 	"github.com/mooringdb/mooring/core/connstring"
 )
 
-// authenticator returns what authenticates the connections of a client of cfg, nil if it has no credential. It does no
-// I/O.
+// authenticator returns what authenticates the connections of a client of cfg, nil if it has no
+// credential. It does no I/O.
 func authenticator(cfg *connstring.Config, opt Options) (*auth.Authenticator, error) {
 	if !cfg.HasCredential {
 		return nil, nil
@@ -60,7 +60,8 @@ func checkX509(opt *connstring.TLS, encrypts bool) error {
 	case !encrypts:
 		return errors.New("connection string: authMechanism MONGODB-X509 needs tls=true")
 	case opt.CertificateKeyFile == "":
-		return errors.New("connection string: authMechanism MONGODB-X509 needs a client certificate (tlsCertificateKeyFile)")
+		return errors.New("connection string: authMechanism MONGODB-X509 needs a client certificate " +
+			"(tlsCertificateKeyFile)")
 	}
 	return nil
 }

@@ -19,7 +19,8 @@ import (
 	"github.com/mooringdb/mooring/internal/mongotest"
 )
 
-// authenticating starts a client of s with the options of a connection string, such as "app:pencil@" and "authSource=x".
+// authenticating starts a client of s with the options of a connection string, such as
+// "app:pencil@" and "authSource=x".
 func authenticating(t *testing.T, s *mongotest.Server, userinfo, options string, opt client.Options) *client.Client {
 	t.Helper()
 	cfg, err := connstring.Parse("mongodb://" + userinfo + string(s.Address()) + "/?" + options)
@@ -114,7 +115,8 @@ func TestMonitorsDoNotAuthenticate(t *testing.T) {
 	})
 }
 
-// An authentication that fails makes the server unknown and clears its pool, and the operation fails with the reason.
+// An authentication that fails makes the server unknown and clears its pool, and the operation
+// fails with the reason.
 func TestFailedAuthenticationMakesServerUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var cleared, unknown, closed atomic.Int64

@@ -84,7 +84,8 @@ func TestLoadBalancedByTXTRecord(t *testing.T) {
 	})
 }
 
-// LB-012: every connection says hello, over OP_MSG, with loadBalanced; LB-004: and no other connection is there.
+// LB-012: every connection says hello, over OP_MSG, with loadBalanced; LB-004: and no other
+// connection is there.
 func TestLoadBalancedHello(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := mongotest.NewBalanced(t, mongotest.BalancedConfig{Strict: true})
@@ -130,7 +131,8 @@ func TestNoLoadBalancer(t *testing.T) {
 	})
 }
 
-// LB-054: what a server can do is what it said on the connection, since the load balancer's description says nothing.
+// LB-054: what a server can do is what it said on the connection, since the load balancer's
+// description says nothing.
 func TestCapabilitiesOfTheConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := mongotest.NewBalanced(t, mongotest.BalancedConfig{Services: 1})
@@ -204,7 +206,8 @@ func TestReadPreferenceToALoadBalancer(t *testing.T) {
 	})
 }
 
-// LB-052, LB-053: an error after hello clears what leads to the same service, and changes no description.
+// LB-052, LB-053: an error after hello clears what leads to the same service, and changes no
+// description.
 func TestOneServiceFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := mongotest.NewBalanced(t, mongotest.BalancedConfig{})

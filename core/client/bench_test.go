@@ -15,8 +15,8 @@ import (
 	"github.com/mooringdb/mooring/core/connstring"
 )
 
-// canned is a connection on which every find is answered with the same reply, without a goroutine and without a copy
-// that would count.
+// canned is a connection on which every find is answered with the same reply, without a goroutine
+// and without a copy that would count.
 type canned struct {
 	net.Conn
 	legacy, hello, find []byte

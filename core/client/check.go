@@ -19,7 +19,8 @@ func (c *check) refuse(argument, format string, args ...any) {
 	}
 }
 
-// database objects to names that the command could not carry; whether a name is allowed is for the server to say.
+// database objects to names that the command could not carry. Whether a name is allowed is up to
+// the server.
 func (c *check) database(name string) {
 	switch {
 	case name == "":
@@ -45,7 +46,8 @@ func (c *check) hint(v bson.Value) {
 	}
 }
 
-// takes says which fields of Common an operation takes. All take the others.
+// takes is the set of the fields of Common that an operation takes, without Timeout and RunOn,
+// which all take.
 type takes uint8
 
 const (
@@ -111,8 +113,8 @@ func (c *check) readPreference(rp *selection.ReadPreference) {
 	}
 }
 
-// update objects to what is neither a document of operators nor a pipeline. As the specification says, only the first key
-// is looked at, and a pipeline not at all ("Update vs. Replace Validation").
+// update objects to what is neither a document of operators nor a pipeline. As the specification
+// says, it looks at the first key only, and not into a pipeline ("Update vs. Replace Validation").
 func (c *check) update(v bson.Value) {
 	if v.Type == bson.TypeArray {
 		return
@@ -148,7 +150,8 @@ func (c *check) extra(d bson.Raw, known []string) {
 	for it.Next() {
 		key := it.Key()
 		if slices.Contains(known, key) || slices.Contains(reserved, key) || strings.HasPrefix(key, "$") {
-			c.refuse("options", "%q is not for options: it is set by an argument, an option, or the client itself", key)
+			c.refuse("options",
+				"%q is not for options: it is set by an argument, an option, or the client itself", key)
 		}
 	}
 	if it.Err() != nil {
@@ -158,18 +161,20 @@ func (c *check) extra(d bson.Raw, known []string) {
 
 // reserved are names that belong to the driver in every command.
 var reserved = []string{
-	"lsid", "txnNumber", "autocommit", "startTransaction", "apiVersion", "apiStrict", "apiDeprecationErrors",
+	"lsid", "txnNumber", "autocommit", "startTransaction", "apiVersion", "apiStrict",
+	"apiDeprecationErrors",
 	"maxTimeMS", "readConcern", "writeConcern",
 }
 
-// wireVersion of servers: 4.2 takes hints for updates, 4.4 for deletes and for both in findAndModify without
-// acknowledgement.
+// The wire versions of servers that take hints: 4.2 for updates, 4.4 for deletes, and for both in
+// a findAndModify without acknowledgement.
 const (
 	wireVersion42 = 8
 	wireVersion44 = 9
 )
 
-// hintGate refuses a hint that the server would ignore silently: without an acknowledgement nobody would know.
+// hintGate refuses a hint that the server would ignore, without an acknowledgement that could say
+// so.
 func hintGate(hint bson.Value, wire, least int32) error {
 	if hint.IsZero() || wire >= least {
 		return nil

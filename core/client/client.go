@@ -1,9 +1,9 @@
-// Package client is the driver's face: one Client for one deployment, with MongoDB's own helpers. Arguments
-// and results are BSON bytes; a result's documents are views on the reply's buffer. What is passed in must be valid BSON:
-// it is copied into commands as it is.
+// Package client is a MongoDB driver: a Client serves one deployment, with MongoDB's own helpers.
+// Arguments and results are BSON bytes, and the documents of a result are views on the reply's
+// buffer. Arguments must be valid BSON, since they are copied into commands as they are.
 //
-// It keeps no state of its own besides the topology: running is in core/operation, batches are in
-// core/cursor. It neither logs nor counts; it gives facts to an event.Sink.
+// It holds no state besides the topology: core/operation runs commands, and core/cursor reads
+// batches. It neither logs nor counts, but emits events to an event.Sink.
 package client
 
 import (
@@ -25,31 +25,35 @@ import (
 	"github.com/mooringdb/mooring/core/topology"
 )
 
-// Options are what a connection string cannot say.
+// Options are the settings that a connection string cannot hold.
 type Options struct {
-	// Sink receives the facts that the driver emits; nil: nobody wants them.
+	// Sink receives the events of the driver; nil: none are emitted.
 	Sink *event.Sink
 	// Dialer opens a connection, to a server or to the proxy; nil is net.Dialer.
 	Dialer func(ctx context.Context, network, addr string) (net.Conn, error)
-	// Libraries are those that wrap the driver, innermost first: servers see them after the driver's
-	// own name. AppendMetadata adds to them.
+	// Libraries wrap the driver, innermost first. Servers see them after the driver's own name.
+	// AppendMetadata adds to them.
 	Libraries []metadata.Library
-	// Version is the driver's version that servers see; empty: the one that Go recorded for this module.
+	// Version is the driver's version that servers see; empty: the one that Go recorded for this
+	// module.
 	Version string
-	// Resolver answers for the DNS records of a mongodb+srv string; nil asks as the rest of the process does.
+	// Resolver looks up the DNS records of a mongodb+srv string; nil is the resolver of the process.
 	Resolver seedlist.Resolver
-	// User returns the user of each new connection, in place of the connection string's name and password. That string must
-	// ask for authentication. Nil stands for the connection string's own.
+	// User returns the user of each new connection, in place of the connection string's name and
+	// password. That string must ask for authentication. Nil stands for the connection string's own.
 	User auth.UserSource
-	// MaxPinnedShare is how much of maxPoolSize may be pinned to cursors and transactions at a time, behind a load balancer:
-	// from 0, which sets no bound, to 1. A cursor or transaction beyond it is a *pool.PinLimitError.
+	// MaxPinnedShare is the share of maxPoolSize that may be pinned to cursors and transactions at a
+	// time, behind a load balancer: from 0, which sets no bound, to 1. A cursor or transaction beyond
+	// it fails with a *pool.PinLimitError.
 	MaxPinnedShare float64
 }
 
-// Client runs operations on one deployment. All its methods may be called from many goroutines at once.
+// Client runs operations on one deployment. Its methods may be called from many goroutines at
+// once.
 type Client struct {
-	topology atomic.Pointer[topology.Topology] // nil until Start where the servers' names come from DNS
-	lookUp   func(context.Context) error       // makes the topology in that case, else nil
+	// topology is nil until Start where the servers' names come from DNS.
+	topology atomic.Pointer[topology.Topology]
+	lookUp   func(context.Context) error // makes the topology in that case, else nil
 	life     lifecycle
 	runner   operation.Runner
 	metadata *metadata.Source
@@ -61,8 +65,9 @@ type Client struct {
 	writeConcern     WriteConcern
 }
 
-// New makes a client. It does no network I/O, not even for mongodb+srv: Start does; it reads the files that the tls options name. A feature of the connection
-// string that this version does not have is a *NotBuiltError.
+// New returns a client that is not started. It reads the files that the tls options name, and does
+// no network I/O, not even for mongodb+srv. If the connection string has an option that this
+// version does not support, the error is a *NotBuiltError.
 func New(cfg connstring.Config, opt Options) (*Client, error) {
 	checked := cfg
 	checked.HasPassword = cfg.HasPassword || opt.User != nil
@@ -102,7 +107,7 @@ func New(cfg connstring.Config, opt Options) (*Client, error) {
 	return c, nil
 }
 
-// watch makes the topology.
+// watch creates the topology.
 func (c *Client) watch(cfg *connstring.Config, opt Options, srv *seedlist.Poller) error {
 	watch, err := topologyConfig(cfg, opt, c.metadata)
 	if err != nil {
@@ -117,7 +122,7 @@ func (c *Client) watch(cfg *connstring.Config, opt Options, srv *seedlist.Poller
 	return nil
 }
 
-// Topology is the deployment as it is known now.
+// Topology returns the current description of the deployment.
 func (c *Client) Topology() description.Topology {
 	if t := c.topology.Load(); t != nil {
 		return t.Description()
@@ -125,16 +130,15 @@ func (c *Client) Topology() description.Topology {
 	return description.Topology{}
 }
 
-// Warnings are what should be said about the connection string: what is out of date in it, and what is accepted without
-// having an effect yet.
+// Warnings returns what is deprecated in the connection string, and what has no effect yet.
 func (c *Client) Warnings() []connstring.Warning { return c.warnings }
 
-// AppendMetadata adds a library that wraps the driver to what servers are told of the client, after
-// those that are there; a library equal to one of them is not added again. Connections that are made
-// later tell it. An error says what is wrong with the library, and nothing changes then.
+// AppendMetadata adds a library that wraps the driver to what servers are told of the client,
+// after those that are there; a library equal to one of them is not added again. Connections that
+// are made later tell it. An error says what is wrong with the library, and nothing changes then.
 func (c *Client) AppendMetadata(lib metadata.Library) error { return c.metadata.Append(lib) }
 
-// nearest lets any server that answers for documents be chosen.
+// nearest selects any server that answers for documents.
 var nearest = &selection.ReadPreference{Mode: selection.Nearest}
 
 // Ping runs the ping command on any server.
@@ -156,7 +160,9 @@ func (ping) Append(b *bson.Builder, _ operation.Target) error {
 }
 
 // run runs an operation of one command.
-func (c *Client) run(ctx context.Context, op *operation.Operation, o *Common) (operation.Result, error) {
+func (c *Client) run(
+	ctx context.Context, op *operation.Operation, o *Common,
+) (operation.Result, error) {
 	ctx, done := c.runner.Begin(ctx, o.Timeout, time.Time{})
 	defer done()
 	return c.runner.Run(ctx, op)

@@ -10,14 +10,20 @@ import (
 	"github.com/mooringdb/mooring/core/operation"
 )
 
-// RunCommand runs a command as it is: nothing is checked, nothing inherited, and only $db and, where the
-// command message's rules ask for it, $readPreference are added. Fields that belong to the driver ($db, lsid, …) must not be in
-// it. What is left until the deadline is sent as maxTimeMS, unless the command has a maxTimeMS of its own, which is then the
-// server's limit beside it, or is a getMore, to which it means something else.
+// RunCommand runs a command as it is. Nothing is checked or inherited, and only $db, maxTimeMS
+// and, where the rules of the command message ask for it, $readPreference are added. Fields that
+// belong to the driver ($db, lsid, …) must not be in it.
 //
-// The reply with ok: 1 is returned as it is, with any writeErrors in it; ok: 0 is a *mongoerr.CommandError. Without an
-// answer the error is an *operation.OutcomeUnknownError, unless the command is known to only read.
-func (c *Client) RunCommand(ctx context.Context, db string, cmd bson.Raw, opt RunCommandOptions) (bson.Raw, error) {
+// maxTimeMS is what is left until the deadline. It is not added to a command that has one, which
+// is the server's limit then, beside the deadline, nor to a getMore, to which it means something
+// else.
+//
+// A reply with ok: 1 is returned as it is, with any writeErrors in it; ok: 0 is a
+// *mongoerr.CommandError. Without an answer the error is an *operation.OutcomeUnknownError, unless
+// the command is known to only read.
+func (c *Client) RunCommand(
+	ctx context.Context, db string, cmd bson.Raw, opt RunCommandOptions,
+) (bson.Raw, error) {
 	var ck check
 	op, err := commandOperation(db, cmd, &opt.Common, commandOptions, &ck)
 	if err != nil {
@@ -30,8 +36,11 @@ func (c *Client) RunCommand(ctx context.Context, db string, cmd bson.Raw, opt Ru
 	return res.Reply, nil
 }
 
-// RunCursorCommand is RunCommand for a command whose reply has a cursor; one that has none is a *mongoerr.MalformedReplyError.
-func (c *Client) RunCursorCommand(ctx context.Context, db string, cmd bson.Raw, opt RunCursorCommandOptions) (*cursor.Cursor, error) {
+// RunCursorCommand runs a command as RunCommand does, and returns the cursor of its reply. A reply
+// without one is a *mongoerr.MalformedReplyError.
+func (c *Client) RunCursorCommand(
+	ctx context.Context, db string, cmd bson.Raw, opt RunCursorCommandOptions,
+) (*cursor.Cursor, error) {
 	var ck check
 	if opt.CursorType != NonTailable && opt.TimeoutMode == CursorLifetime {
 		ck.refuse("timeoutMode", "a tailable cursor has no lifetime to bound")
@@ -56,10 +65,13 @@ func (c *Client) RunCursorCommand(ctx context.Context, db string, cmd bson.Raw, 
 	return cur, withoutDoubt(err, &op)
 }
 
-// ContinueCursor makes a cursor of what another one, perhaps of another client, has left.
-func (c *Client) ContinueCursor(s cursor.State) *cursor.Cursor { return cursor.Continue(&c.runner, s) }
+// ContinueCursor returns a cursor that goes on where another one, perhaps of another client, has
+// stopped.
+func (c *Client) ContinueCursor(s cursor.State) *cursor.Cursor {
+	return cursor.Continue(&c.runner, s)
+}
 
-// commandOperation runs a command as its user wrote it.
+// commandOperation returns the operation of a command that a user wrote.
 func commandOperation(
 	db string, cmd bson.Raw, o *Common, t takes, ck *check,
 ) (operation.Operation, error) {
@@ -71,19 +83,21 @@ func commandOperation(
 	u := userCommand(cmd)
 	return operation.Operation{
 		Database: db, Command: &u, Kind: operation.Generic, ReadPreference: o.ReadPreference,
-		DeadlineAsMaxTime: !cmd.Has("maxTimeMS") && !strings.EqualFold(u.Name(), "getMore"), RunOn: o.RunOn,
+		DeadlineAsMaxTime: !cmd.Has("maxTimeMS") && !strings.EqualFold(u.Name(), "getMore"),
+		RunOn:             o.RunOn,
 	}, ck.err
 }
 
-// withoutDoubt takes the unknown outcome from a command that is known to only read.
+// withoutDoubt returns the error without the unknown outcome if the command is known to only read.
 func withoutDoubt(err error, op *operation.Operation) error {
-	if unknown, ok := errors.AsType[*operation.OutcomeUnknownError](err); ok && onlyReads(op.Command.Name()) {
+	unknown, ok := errors.AsType[*operation.OutcomeUnknownError](err)
+	if ok && onlyReads(op.Command.Name()) {
 		return unknown.Err
 	}
 	return err
 }
 
-// userCommand is a command as its user wrote it.
+// userCommand is a command that a user wrote, sent as it is.
 type userCommand bson.Raw
 
 func (u *userCommand) Name() string { return bson.Raw(*u).FirstKey() }
@@ -93,15 +107,37 @@ func (u *userCommand) Append(b *bson.Builder, _ operation.Target) error {
 	return nil
 }
 
-// onlyReads says whether a command of this name changes nothing, whatever its arguments are. Unknown names do not count.
+// onlyReads reports whether a command of this name changes nothing, whatever its arguments are.
+// For an unknown name it returns false.
 func onlyReads(name string) bool {
 	_, ok := readingCommands[strings.ToLower(name)]
 	return ok
 }
 
 var readingCommands = map[string]struct{}{
-	"ping": {}, "hello": {}, "ismaster": {}, "buildinfo": {}, "serverstatus": {}, "find": {}, "count": {}, "distinct": {},
-	"listdatabases": {}, "listcollections": {}, "listindexes": {}, "dbstats": {}, "collstats": {}, "connectionstatus": {},
-	"getparameter": {}, "hostinfo": {}, "listcommands": {}, "replsetgetstatus": {}, "usersinfo": {}, "rolesinfo": {},
-	"datasize": {}, "dbhash": {}, "getlog": {}, "getcmdlineopts": {}, "whatsmyuri": {},
+	"ping":             {},
+	"hello":            {},
+	"ismaster":         {},
+	"buildinfo":        {},
+	"serverstatus":     {},
+	"find":             {},
+	"count":            {},
+	"distinct":         {},
+	"listdatabases":    {},
+	"listcollections":  {},
+	"listindexes":      {},
+	"dbstats":          {},
+	"collstats":        {},
+	"connectionstatus": {},
+	"getparameter":     {},
+	"hostinfo":         {},
+	"listcommands":     {},
+	"replsetgetstatus": {},
+	"usersinfo":        {},
+	"rolesinfo":        {},
+	"datasize":         {},
+	"dbhash":           {},
+	"getlog":           {},
+	"getcmdlineopts":   {},
+	"whatsmyuri":       {},
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/mooringdb/mooring/internal/mongotest"
 )
 
-// The compressors of the connection string are offered in every first hello, in their order, and an unknown one is a
-// warning and is not.
+// The compressors of the connection string are offered in every first hello, in their order, and
+// an unknown one is a warning and is not.
 func TestCompressorsAreOffered(t *testing.T) {
 	for query, want := range map[string]string{"": "", "compressors=zstd,snoopy,snappy&zlibCompressionLevel=3": "zstd snappy"} {
 		cfg, err := connstring.Parse("mongodb://mongotest/?directConnection=true&" + query)

@@ -9,15 +9,16 @@ import (
 
 // ReadConcern is the consistency that a read asks for. A nil *ReadConcern inherits the client's.
 type ReadConcern struct {
-	// Level is passed on as it is; empty is the server's default, and overrides the client's.
+	// Level is sent as it is. An empty one is the server's default, and overrides the client's.
 	Level string
 }
 
-// WriteConcern is the acknowledgement that a write asks for: Nodes or Tag is w, Journal is j, WTimeoutMS is wtimeout. A nil
-// *WriteConcern inherits the client's. Unset fields are not sent, and nothing is if all are unset.
+// WriteConcern is the acknowledgement that a write asks for: Nodes or Tag is w, Journal is j,
+// WTimeoutMS is wtimeout. A nil *WriteConcern inherits the client's. Unset fields are not sent,
+// and nothing is if all are unset.
 //
-// Nodes 0 is an unacknowledged write; with Journal true it is an error. WTimeoutMS is not sent where
-// timeoutMS is set; an inherited one is not sent either where the context has a deadline.
+// Nodes 0 is an unacknowledged write; with Journal true it is an error. WTimeoutMS is not sent
+// where timeoutMS is set; an inherited one is not sent either where the context has a deadline.
 type WriteConcern = connstring.WriteConcern
 
 // readConcern is the level that is sent; sent is false where nothing is.

@@ -16,7 +16,8 @@ import (
 	"github.com/mooringdb/mooring/internal/spectest"
 )
 
-// concernCase is a case of read-write-concern/tests/document: what a concern looks like in a command.
+// concernCase is a case of read-write-concern/tests/document: what a concern looks like in a
+// command.
 type concernCase struct {
 	Description  string
 	Valid        bool

@@ -15,7 +15,7 @@ import (
 	"github.com/mooringdb/mooring/core/topology"
 )
 
-// warnings adds to those of the connection string what is accepted since doing without it is correct, too.
+// warnings adds to those of the connection string what has no effect yet and may be ignored.
 func warnings(cfg *connstring.Config) []connstring.Warning {
 	all := cfg.Warnings
 	add := func(option, problem string) {
@@ -30,8 +30,9 @@ func warnings(cfg *connstring.Config) []connstring.Warning {
 	return append(all[:len(all):len(all)], authWarnings(cfg)...)
 }
 
-// TopologyConfig is how a client watches and connects to the deployment of cfg, whose seeds are known. It reads the files
-// that the tls options name. Besides New it serves those who look at a deployment without a client.
+// TopologyConfig returns the configuration by which a client of cfg, whose seeds are known,
+// watches the deployment and connects to it. It reads the files that the tls options name. It also
+// serves checks that need no client.
 func TopologyConfig(cfg *connstring.Config, opt Options) (topology.Config, error) {
 	source, err := newMetadata(cfg, opt)
 	if err != nil {
@@ -46,13 +47,18 @@ func newMetadata(cfg *connstring.Config, opt Options) (*metadata.Source, error) 
 	if opt.Version != "" {
 		host.DriverVersion = opt.Version
 	}
-	return metadata.NewSource(metadata.Client{AppName: cfg.AppName, Libraries: opt.Libraries, Host: host})
+	client := metadata.Client{AppName: cfg.AppName, Libraries: opt.Libraries, Host: host}
+	return metadata.NewSource(client)
 }
 
-func topologyConfig(cfg *connstring.Config, opt Options, source *metadata.Source) (topology.Config, error) {
+func topologyConfig(
+	cfg *connstring.Config, opt Options, source *metadata.Source,
+) (topology.Config, error) {
 	if !(opt.MaxPinnedShare >= 0 && opt.MaxPinnedShare <= 1) { // not a number included
-		return topology.Config{}, fmt.Errorf("the share of pinned connections is %v, must be from 0 to 1", opt.MaxPinnedShare)
+		return topology.Config{}, fmt.Errorf(
+			"the share of pinned connections is %v, must be from 0 to 1", opt.MaxPinnedShare)
 	}
+	function := metadata.ThisHost().Environment.IsFunction()
 	out := topology.Config{
 		Seeds:                  cfg.Hosts,
 		ReplicaSet:             cfg.ReplicaSet,
@@ -61,7 +67,7 @@ func topologyConfig(cfg *connstring.Config, opt Options, source *metadata.Source
 		HeartbeatInterval:      valueOf(cfg.HeartbeatInterval),
 		ServerSelectionTimeout: zeroIs(cfg.ServerSelectionTimeout, -1),
 		LocalThreshold:         cfg.LocalThreshold,
-		Polling:                polls(cfg.ServerMonitoringMode, metadata.ThisHost().Environment.IsFunction()),
+		Polling:                polls(cfg.ServerMonitoringMode, function),
 		Sink:                   opt.Sink,
 		Conn: conn.Config{
 			Metadata:       source.Document,
@@ -90,7 +96,8 @@ func topologyConfig(cfg *connstring.Config, opt Options, source *metadata.Source
 	return out, err
 }
 
-// maxPinned is that share of a pool, rounded down, but at least 1; 0, without a bound, for no share and of a pool without one.
+// maxPinned returns that share of a pool, rounded down, and at least 1. It returns 0, which sets
+// no bound, for no share and for a pool without a maximum.
 func maxPinned(share float64, size *uint64) uint64 {
 	most := uint64(pool.DefaultMaxSize)
 	if size != nil {
@@ -103,13 +110,13 @@ func maxPinned(share float64, size *uint64) uint64 {
 	return max(1, uint64(share*float64(most)+rounding))
 }
 
-// polls tells whether servers are asked each interval although they could tell by themselves. A function as a service may
-// be frozen between two requests, and then finds connections that died meanwhile.
+// polls reports whether servers are polled at each interval instead of streaming. A function as a
+// service may be frozen between two requests, and finds its connections dead afterwards.
 func polls(mode string, isFunction bool) bool {
 	return mode == "poll" || mode != "stream" && isFunction
 }
 
-// proxy is nil where there is none.
+// proxy returns the proxy of the connection string, nil if there is none.
 func proxy(p *connstring.Proxy) *conn.Proxy {
 	if p.Host == "" {
 		return nil
@@ -119,7 +126,9 @@ func proxy(p *connstring.Proxy) *conn.Proxy {
 		port = connstring.DefaultProxyPort
 	}
 	return &conn.Proxy{
-		Address: net.JoinHostPort(p.Host, strconv.Itoa(int(port))), Username: p.Username, Password: p.Password,
+		Address:  net.JoinHostPort(p.Host, strconv.Itoa(int(port))),
+		Username: p.Username,
+		Password: p.Password,
 	}
 }
 
@@ -130,7 +139,8 @@ func valueOf[T any](v *T) (zero T) {
 	return *v
 }
 
-// zeroIs translates an explicit 0 for a package whose zero is the default.
+// zeroIs returns the duration, with an explicit 0 translated for a package whose zero is the
+// default.
 func zeroIs(v *time.Duration, meaning time.Duration) time.Duration {
 	if v != nil && *v == 0 {
 		return meaning
@@ -138,7 +148,7 @@ func zeroIs(v *time.Duration, meaning time.Duration) time.Duration {
 	return valueOf(v)
 }
 
-// ReadPreference is the one of the connection string, nil where it says nothing.
+// ReadPreference returns the read preference of the connection string, nil if it has none.
 func ReadPreference(cfg *connstring.Config) (*selection.ReadPreference, error) {
 	if cfg.ReadPreference == "" && cfg.ReadPreferenceTags == nil && cfg.MaxStaleness == nil {
 		return nil, nil

@@ -9,9 +9,11 @@ import (
 	"github.com/mooringdb/mooring/core/operation"
 )
 
-// CountDocuments counts the documents that match, exactly, by an aggregation: filters with $where or $near
-// need $expr or $geoWithin instead.
-func (c *Client) CountDocuments(ctx context.Context, ns Namespace, opt CountDocumentsOptions) (int64, error) {
+// CountDocuments counts the documents that match by an aggregation. The filter may not have $where
+// or $near; $expr and $geoWithin take their place.
+func (c *Client) CountDocuments(
+	ctx context.Context, ns Namespace, opt CountDocumentsOptions,
+) (int64, error) {
 	var ck check
 	ck.namespace(ns)
 	ck.hint(opt.Hint)
@@ -19,7 +21,10 @@ func (c *Client) CountDocuments(ctx context.Context, ns Namespace, opt CountDocu
 	if ck.err != nil {
 		return 0, ck.err
 	}
-	cmd := countDocuments{collection: ns.Collection, opt: opt, readConcern: c.readConcernFor(opt.ReadConcern)}
+	cmd := countDocuments{
+		collection: ns.Collection, opt: opt,
+		readConcern: c.readConcernFor(opt.ReadConcern),
+	}
 	op := c.read(ns, &cmd, &opt.Common)
 	op.MaxTimeMS = opt.MaxTimeMS
 	doc, found, from, err := cursor.One(ctx, &c.runner, op, opt.Timeout)
@@ -65,15 +70,21 @@ func (a *countDocuments) Append(b *bson.Builder, _ operation.Target) error {
 
 const codeNamespaceNotFound = 26
 
-// EstimatedDocumentCount is the collection's count by its metadata; 0 for a collection that does not exist.
-func (c *Client) EstimatedDocumentCount(ctx context.Context, ns Namespace, opt EstimatedDocumentCountOptions) (int64, error) {
+// EstimatedDocumentCount returns the number of documents by the collection's metadata, 0 for a
+// collection that does not exist.
+func (c *Client) EstimatedDocumentCount(
+	ctx context.Context, ns Namespace, opt EstimatedDocumentCountOptions,
+) (int64, error) {
 	var ck check
 	ck.namespace(ns)
 	ck.common(&opt.Common, readOptions, estimateFields)
 	if ck.err != nil {
 		return 0, ck.err
 	}
-	cmd := estimate{collection: ns.Collection, opt: opt, readConcern: c.readConcernFor(opt.ReadConcern)}
+	cmd := estimate{
+		collection: ns.Collection, opt: opt,
+		readConcern: c.readConcernFor(opt.ReadConcern),
+	}
 	op := c.read(ns, &cmd, &opt.Common)
 	op.MaxTimeMS = opt.MaxTimeMS
 	res, err := c.run(ctx, &op, &opt.Common)

@@ -8,16 +8,22 @@ import (
 )
 
 // DeleteOne deletes the first document that matches.
-func (c *Client) DeleteOne(ctx context.Context, ns Namespace, filter bson.Raw, opt DeleteOptions) (DeleteResult, error) {
+func (c *Client) DeleteOne(
+	ctx context.Context, ns Namespace, filter bson.Raw, opt DeleteOptions,
+) (DeleteResult, error) {
 	return c.delete(ctx, ns, deleteCommand{filter: filter, limit: 1, opt: opt})
 }
 
 // DeleteMany deletes all documents that match.
-func (c *Client) DeleteMany(ctx context.Context, ns Namespace, filter bson.Raw, opt DeleteOptions) (DeleteResult, error) {
+func (c *Client) DeleteMany(
+	ctx context.Context, ns Namespace, filter bson.Raw, opt DeleteOptions,
+) (DeleteResult, error) {
 	return c.delete(ctx, ns, deleteCommand{filter: filter, opt: opt})
 }
 
-func (c *Client) delete(ctx context.Context, ns Namespace, cmd deleteCommand) (DeleteResult, error) {
+func (c *Client) delete(
+	ctx context.Context, ns Namespace, cmd deleteCommand,
+) (DeleteResult, error) {
 	var ck check
 	ck.namespace(ns)
 	ck.hint(cmd.opt.Hint)
@@ -28,7 +34,10 @@ func (c *Client) delete(ctx context.Context, ns Namespace, cmd deleteCommand) (D
 	}
 	op := write(ns, &cmd, cmd.writeConcern, &cmd.opt.Common)
 	res, err := c.run(ctx, &op, &cmd.opt.Common)
-	out := DeleteResult{Acknowledged: !unacknowledged(cmd.writeConcern), WriteConcernError: res.WriteConcernError}
+	out := DeleteResult{
+		Acknowledged:      !unacknowledged(cmd.writeConcern),
+		WriteConcernError: res.WriteConcernError,
+	}
 	if err != nil || !out.Acknowledged {
 		return out, err
 	}
@@ -46,7 +55,9 @@ type deleteCommand struct {
 	writeConcern WriteConcern
 }
 
-var deleteFields = []string{"delete", "deletes", "ordered", "comment", "let", "collation", "hint", "limit"}
+var deleteFields = []string{
+	"delete", "deletes", "ordered", "comment", "let", "collation", "hint", "limit",
+}
 
 func (*deleteCommand) Name() string { return "delete" }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/mooringdb/mooring/core/topology"
 )
 
-// deployment is a client's topology as core/operation wants it.
+// deployment makes a client's topology an operation.Deployment.
 type deployment struct{ client *Client }
 
 // errNotStarted is the error of an operation on a client whose servers are not looked up yet.
@@ -38,7 +38,8 @@ func (d deployment) Select(ctx context.Context, sel selection.Selector) (operati
 	return &lease{server: s}, nil
 }
 
-// lease is a selected server and then, from CheckOut on, a connection to it: one value, since each operation needs one.
+// lease is a selected server and, after CheckOut, a connection to it. It is one value because
+// every operation needs one.
 type lease struct {
 	server topology.Server
 	conn   *pool.Conn[*conn.Conn]

@@ -163,7 +163,8 @@ func TestReadPreferenceForMongos(t *testing.T) {
 	})
 }
 
-// TestDirectConnectionReadsASecondary: the user wants this server, so the server is told that a secondary will do (SEL-064).
+// TestDirectConnectionReadsASecondary: the user wants this server, so the server is told that a
+// secondary will do (SEL-064).
 func TestDirectConnectionReadsASecondary(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster := stocked(t, mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Secondary, mongotest.Primary))
@@ -189,7 +190,8 @@ func TestDirectConnectionReadsASecondary(t *testing.T) {
 	})
 }
 
-// TestSlowMongosGetsLess is the prose test "operation count-based selection": calls in flight count against a server.
+// TestSlowMongosGetsLess is the prose test "operation count-based selection": calls in flight
+// count against a server.
 func TestSlowMongosGetsLess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster := stocked(t, mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Mongos, mongotest.Mongos))
@@ -236,7 +238,8 @@ func TestSlowMongosGetsLess(t *testing.T) {
 	})
 }
 
-// TestParsingErrors is the prose test of that name: from which parts of a reply a state change is read.
+// TestParsingErrors is the prose test of that name: from which parts of a reply a state change is
+// read.
 func TestParsingErrors(t *testing.T) {
 	for name, test := range map[string]struct {
 		reply string
@@ -308,7 +311,8 @@ func TestNetworkErrorWritingToPrimary(t *testing.T) {
 	})
 }
 
-// TestTopologyDiscovery are the prose tests "topology discovery, direct connection, default": from one secondary.
+// TestTopologyDiscovery are the prose tests "topology discovery, direct connection, default": from
+// one secondary.
 func TestTopologyDiscovery(t *testing.T) {
 	for options, want := range map[string]string{
 		"replicaSet=rs": "ReplicaSetWithPrimary 3", "directConnection=true": "Single 1", "": "ReplicaSetWithPrimary 3",

@@ -8,7 +8,9 @@ import (
 )
 
 // Distinct returns the distinct values of a field.
-func (c *Client) Distinct(ctx context.Context, ns Namespace, key string, opt DistinctOptions) (bson.Array, error) {
+func (c *Client) Distinct(
+	ctx context.Context, ns Namespace, key string, opt DistinctOptions,
+) (bson.Array, error) {
 	var ck check
 	ck.namespace(ns)
 	ck.hint(opt.Hint)
@@ -19,7 +21,10 @@ func (c *Client) Distinct(ctx context.Context, ns Namespace, key string, opt Dis
 	if ck.err != nil {
 		return nil, ck.err
 	}
-	cmd := distinct{collection: ns.Collection, key: key, opt: opt, readConcern: c.readConcernFor(opt.ReadConcern)}
+	cmd := distinct{
+		collection: ns.Collection, key: key, opt: opt,
+		readConcern: c.readConcernFor(opt.ReadConcern),
+	}
 	op := c.read(ns, &cmd, &opt.Common)
 	op.MaxTimeMS = opt.MaxTimeMS
 	res, err := c.run(ctx, &op, &opt.Common)

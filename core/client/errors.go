@@ -4,15 +4,16 @@ package client
 type ArgumentError struct {
 	// Argument is the name of the argument or option, as MongoDB spells it.
 	Argument string
-	// Problem says what is wrong with it, beginning in lower case.
+	// Problem says what is wrong with it. It begins in lower case.
 	Problem string
-	// TooLarge says that the argument is larger than the server takes.
+	// TooLarge reports that the argument is larger than the server takes.
 	TooLarge bool
 }
 
 func (e *ArgumentError) Error() string { return e.Argument + ": " + e.Problem }
 
-// NotBuiltError is a configured feature that this version does not have. It is refused rather than ignored.
+// NotBuiltError is a configured feature that this version does not have. It is refused rather than
+// ignored.
 type NotBuiltError struct {
 	// Option is the name of the option in the connection string.
 	Option string

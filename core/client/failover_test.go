@@ -20,9 +20,10 @@ import (
 	"github.com/mooringdb/mooring/internal/mongotest"
 )
 
-// TestFailover measures, over TCP and with 64 writers, how long it takes until each writer's next write is at the new
-// primary, from the moment at which that becomes known to it. MOORING_FAILOVER=1 (make failover) makes 20 elections and holds
-// the figures to what is promised; else there are few, and only what is far off fails, since the machine may be busy.
+// TestFailover measures, over TCP and with 64 writers, how long it takes until each writer's next
+// write is at the new primary, from the moment at which that becomes known to it.
+// MOORING_FAILOVER=1 (make failover) makes 20 elections and holds the figures to what is promised;
+// else there are few, and only what is far off fails, since the machine may be busy.
 func TestFailover(t *testing.T) {
 	elections, limit := 3, 5*time.Second
 	measuring := os.Getenv("MOORING_FAILOVER") != ""
@@ -175,7 +176,8 @@ func (f *failover) elect(t *testing.T, h *mongotest.Host) (took []time.Duration)
 	return took
 }
 
-// TestWaitingForAPrimaryIsIdle: operations that wait for a primary use no CPU, and fail when serverSelectionTimeoutMS is over.
+// TestWaitingForAPrimaryIsIdle: operations that wait for a primary use no CPU, and fail when
+// serverSelectionTimeoutMS is over.
 func TestWaitingForAPrimaryIsIdle(t *testing.T) {
 	timeout, slack := time.Second, 5*time.Second // the machine may be busy
 	if os.Getenv("MOORING_FAILOVER") != "" {

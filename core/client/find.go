@@ -23,7 +23,9 @@ func (c *Client) Find(ctx context.Context, ns Namespace, opt FindOptions) (*curs
 }
 
 // FindOne returns the first document that matches; found is false if none does.
-func (c *Client) FindOne(ctx context.Context, ns Namespace, opt FindOptions) (doc bson.Raw, found bool, err error) {
+func (c *Client) FindOne(
+	ctx context.Context, ns Namespace, opt FindOptions,
+) (doc bson.Raw, found bool, err error) {
 	f := find{collection: ns.Collection, opt: opt, readConcern: c.readConcernFor(opt.ReadConcern)}
 	var ck check
 	ck.one(&opt)
@@ -50,7 +52,7 @@ func (c *check) one(o *FindOptions) {
 	c.unused("timeoutMode", o.TimeoutMode != TimeoutModeUnset, purpose)
 }
 
-// find is the find command. limit, batchSize and single are what is sent of the options of these names.
+// find is the find command. limit, batchSize and single are sent as the options of these names.
 type find struct {
 	collection       string
 	opt              FindOptions
@@ -60,8 +62,10 @@ type find struct {
 }
 
 var findFields = []string{
-	"find", "filter", "sort", "projection", "hint", "skip", "limit", "batchSize", "singleBatch", "comment",
-	"max", "min", "returnKey", "showRecordId", "tailable", "awaitData", "oplogReplay", "noCursorTimeout", "allowPartialResults",
+	"find", "filter", "sort", "projection", "hint", "skip", "limit", "batchSize", "singleBatch",
+	"comment",
+	"max", "min", "returnKey", "showRecordId", "tailable", "awaitData", "oplogReplay",
+	"noCursorTimeout", "allowPartialResults",
 	"collation", "allowDiskUse", "let",
 }
 
@@ -76,8 +80,8 @@ func (f *find) prepare(ns Namespace, ck *check) error {
 	return ck.err
 }
 
-// numbers makes what is sent of limit, batchSize and singleBatch (find, getMore and killCursors, "Mapping OP_QUERY
-// behavior to the find command limit and batchSize fields").
+// numbers computes the limit, batchSize and singleBatch that are sent (find, getMore and
+// killCursors, "Mapping OP_QUERY behavior to the find command limit and batchSize fields").
 func (f *find) numbers(ck *check) {
 	limit, batch := int64(0), int64(0)
 	if f.opt.Limit != nil {
@@ -101,7 +105,8 @@ func (f *find) numbers(ck *check) {
 	}
 }
 
-// deadlineAsMaxTime says whether the deadline goes with the command as maxTimeMS: it would end the cursor, too.
+// deadlineAsMaxTime reports whether the deadline is sent as maxTimeMS, which would end the cursor
+// as well.
 func (f *find) deadlineAsMaxTime() bool {
 	if isTrue(f.opt.Tailable) {
 		return isTrue(f.opt.AwaitData)

@@ -8,22 +8,29 @@ import (
 )
 
 // FindOneAndUpdate updates one document and returns it, as it was before or is after.
-func (c *Client) FindOneAndUpdate(ctx context.Context, ns Namespace, filter bson.Raw, update bson.Value, opt FindOneAndOptions) (FindOneAndResult, error) {
+func (c *Client) FindOneAndUpdate(
+	ctx context.Context, ns Namespace, filter bson.Raw, update bson.Value, opt FindOneAndOptions,
+) (FindOneAndResult, error) {
 	var ck check
 	ck.update(update)
 	return c.findAndModify(ctx, ns, findAndModify{filter: filter, update: update, opt: opt}, &ck)
 }
 
 // FindOneAndReplace replaces one document and returns it, as it was before or is after.
-func (c *Client) FindOneAndReplace(ctx context.Context, ns Namespace, filter, replacement bson.Raw, opt FindOneAndOptions) (FindOneAndResult, error) {
+func (c *Client) FindOneAndReplace(
+	ctx context.Context, ns Namespace, filter, replacement bson.Raw, opt FindOneAndOptions,
+) (FindOneAndResult, error) {
 	var ck check
 	ck.replacement(replacement)
 	ck.unused("arrayFilters", opt.ArrayFilters != nil, "an update by operators")
-	return c.findAndModify(ctx, ns, findAndModify{filter: filter, update: bson.DocumentValue(replacement), opt: opt}, &ck)
+	return c.findAndModify(ctx, ns,
+		findAndModify{filter: filter, update: bson.DocumentValue(replacement), opt: opt}, &ck)
 }
 
 // FindOneAndDelete deletes one document and returns it.
-func (c *Client) FindOneAndDelete(ctx context.Context, ns Namespace, filter bson.Raw, opt FindOneAndOptions) (FindOneAndResult, error) {
+func (c *Client) FindOneAndDelete(
+	ctx context.Context, ns Namespace, filter bson.Raw, opt FindOneAndOptions,
+) (FindOneAndResult, error) {
 	var ck check
 	ck.unused("arrayFilters", opt.ArrayFilters != nil, "an update by operators")
 	const purpose = "an update"
@@ -33,7 +40,9 @@ func (c *Client) FindOneAndDelete(ctx context.Context, ns Namespace, filter bson
 	return c.findAndModify(ctx, ns, findAndModify{filter: filter, opt: opt}, &ck)
 }
 
-func (c *Client) findAndModify(ctx context.Context, ns Namespace, cmd findAndModify, ck *check) (FindOneAndResult, error) {
+func (c *Client) findAndModify(
+	ctx context.Context, ns Namespace, cmd findAndModify, ck *check,
+) (FindOneAndResult, error) {
 	ck.namespace(ns)
 	ck.hint(cmd.opt.Hint)
 	ck.common(&cmd.opt.Common, writeOptions, findAndModifyFields)
@@ -44,7 +53,10 @@ func (c *Client) findAndModify(ctx context.Context, ns Namespace, cmd findAndMod
 	op := write(ns, &cmd, cmd.writeConcern, &cmd.opt.Common)
 	op.MaxTimeMS = cmd.opt.MaxTimeMS
 	res, err := c.run(ctx, &op, &cmd.opt.Common)
-	out := FindOneAndResult{Acknowledged: !unacknowledged(cmd.writeConcern), WriteConcernError: res.WriteConcernError}
+	out := FindOneAndResult{
+		Acknowledged:      !unacknowledged(cmd.writeConcern),
+		WriteConcernError: res.WriteConcernError,
+	}
 	if err != nil || !out.Acknowledged {
 		return out, err
 	}
@@ -69,7 +81,8 @@ type findAndModify struct {
 }
 
 var findAndModifyFields = []string{
-	"findAndModify", "findandmodify", "query", "sort", "remove", "update", "upsert", "new", "fields", "arrayFilters",
+	"findAndModify", "findandmodify", "query", "sort", "remove", "update", "upsert", "new", "fields",
+	"arrayFilters",
 	"bypassDocumentValidation", "collation", "hint", "let", "comment", "projection", "returnDocument",
 }
 

@@ -13,14 +13,16 @@ import (
 	"github.com/mooringdb/mooring/internal/mongotest"
 )
 
-// environment are all variables that the client document is made of; a test sets some and empties the rest.
+// environment are all variables that the client document is made of; a test sets some and empties
+// the rest.
 var environment = []string{
 	"AWS_EXECUTION_ENV", "AWS_LAMBDA_RUNTIME_API", "AWS_REGION", "AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "FUNCTIONS_WORKER_RUNTIME",
 	"K_SERVICE", "FUNCTION_NAME", "FUNCTION_MEMORY_MB", "FUNCTION_TIMEOUT_SEC", "FUNCTION_REGION", "VERCEL", "VERCEL_REGION",
 	"KUBERNETES_SERVICE_HOST",
 }
 
-// MongoDB Handshake, prose test 1: what client.env says, and that the handshake succeeds whatever that is.
+// MongoDB Handshake, prose test 1: what client.env says, and that the handshake succeeds whatever
+// that is.
 func TestHandshakeProse1EnvironmentInTheClientMetadata(t *testing.T) {
 	tests := []struct {
 		name string
@@ -96,7 +98,8 @@ func withoutRuntime(env bson.Raw) bson.Raw {
 	return b.Document("container", container).Finish()
 }
 
-// clientDocuments are those that the server gets of a client that pings: on a monitor's connection and on a pool's.
+// clientDocuments are those that the server gets of a client that pings: on a monitor's connection
+// and on a pool's.
 func clientDocuments(t *testing.T, cfg connstring.Config, opt client.Options) []bson.Raw {
 	t.Helper()
 	var docs []bson.Raw

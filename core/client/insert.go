@@ -13,7 +13,9 @@ import (
 )
 
 // InsertOne inserts a document, with a generated _id in front if it has none.
-func (c *Client) InsertOne(ctx context.Context, ns Namespace, doc bson.Raw, opt InsertOneOptions) (InsertOneResult, error) {
+func (c *Client) InsertOne(
+	ctx context.Context, ns Namespace, doc bson.Raw, opt InsertOneOptions,
+) (InsertOneResult, error) {
 	var ck check
 	ck.namespace(ns)
 	ck.common(&opt.Common, writeOptions, insertFields)
@@ -27,13 +29,15 @@ func (c *Client) InsertOne(ctx context.Context, ns Namespace, doc bson.Raw, opt 
 	docs, ids := [1]bson.Raw{doc}, [1]newID{}
 	assignIDs(docs[:], ids[:])
 	cmd := insert{
-		collection: ns.Collection, ordered: true, bypass: opt.BypassDocumentValidation, comment: opt.Comment,
+		collection: ns.Collection, ordered: true, bypass: opt.BypassDocumentValidation,
+		comment:      opt.Comment,
 		writeConcern: wc, extra: opt.Extra, docs: docs[:], ids: ids[:], single: true,
 	}
 	op := write(ns, &cmd, wc, &opt.Common)
 	res, err := c.run(ctx, &op, &opt.Common)
 	out := InsertOneResult{
-		Acknowledged: !unacknowledged(wc), InsertedID: ids[0].value, WriteConcernError: res.WriteConcernError,
+		Acknowledged: !unacknowledged(wc), InsertedID: ids[0].value,
+		WriteConcernError: res.WriteConcernError,
 	}
 	if err != nil {
 		out.InsertedID = bson.Value{}
@@ -41,10 +45,13 @@ func (c *Client) InsertOne(ctx context.Context, ns Namespace, doc bson.Raw, opt 
 	return out, err
 }
 
-// InsertMany inserts documents in as few commands as the server's limits allow. With an error the result says what
-// is known to be done: with write errors a *mongoerr.WriteException that has all of them, in the caller's numbering;
-// otherwise the error that ended it.
-func (c *Client) InsertMany(ctx context.Context, ns Namespace, docs []bson.Raw, opt InsertManyOptions) (InsertManyResult, error) {
+// InsertMany inserts documents in as few commands as the limits of the servers allow. All commands
+// share the time of the operation. With an error the result has what is known to be done. If
+// documents failed, the error is a *mongoerr.WriteException with all write errors, numbered as in
+// docs; any other error ended the operation.
+func (c *Client) InsertMany(
+	ctx context.Context, ns Namespace, docs []bson.Raw, opt InsertManyOptions,
+) (InsertManyResult, error) {
 	var ck check
 	ck.namespace(ns)
 	ck.common(&opt.Common, writeOptions, insertFields)
@@ -63,7 +70,8 @@ func (c *Client) InsertMany(ctx context.Context, ns Namespace, docs []bson.Raw, 
 	ids := make([]newID, len(docs))
 	assignIDs(docs, ids)
 	cmd := insert{
-		collection: ns.Collection, ordered: opt.Ordered == nil || *opt.Ordered, bypass: opt.BypassDocumentValidation,
+		collection: ns.Collection, ordered: opt.Ordered == nil || *opt.Ordered,
+		bypass:  opt.BypassDocumentValidation,
 		comment: opt.Comment, writeConcern: wc, extra: opt.Extra, docs: docs, ids: ids,
 	}
 	op := write(ns, &cmd, wc, &opt.Common)
@@ -77,7 +85,7 @@ func (c *Client) InsertMany(ctx context.Context, ns Namespace, docs []bson.Raw, 
 	return run.result, err
 }
 
-// insertRun is one InsertMany under way.
+// insertRun is the state of one InsertMany.
 type insertRun struct {
 	client *Client
 	cmd    *insert
@@ -88,8 +96,8 @@ type insertRun struct {
 	labels []string
 }
 
-// all runs one command after the other, until all documents are sent, an ordered insert has a write error, or anything else
-// goes wrong. All share the context's time.
+// all runs one command after the other, until all documents are sent, an ordered insert has a
+// write error, or another error occurs.
 func (r *insertRun) all(ctx context.Context) error {
 	for len(r.cmd.docs) > 0 {
 		res, err := r.client.runner.Run(ctx, r.op)
@@ -104,7 +112,8 @@ func (r *insertRun) all(ctx context.Context) error {
 	return r.exception()
 }
 
-// take adds the outcome of one command. Write errors are kept for the end; it returns every other error.
+// take adds the outcome of one command. It keeps write errors for the end, and returns every other
+// error.
 func (r *insertRun) take(res operation.Result, err error) error {
 	if res.WriteConcernError != nil {
 		r.result.WriteConcernErrors = append(r.result.WriteConcernErrors, res.WriteConcernError)
@@ -122,7 +131,8 @@ func (r *insertRun) takeErrors(failed *mongoerr.WriteException) error {
 	for _, we := range failed.WriteErrors {
 		if we.Index < 0 || we.Index >= r.cmd.sent {
 			reply := replyReader{from: failed.Address}
-			reply.fail("writeErrors.index", fmt.Sprintf("%d is not one of %d documents", we.Index, r.cmd.sent))
+			reply.fail("writeErrors.index",
+				fmt.Sprintf("%d is not one of %d documents", we.Index, r.cmd.sent))
 			return reply.written()
 		}
 	}
@@ -139,7 +149,7 @@ func (r *insertRun) takeErrors(failed *mongoerr.WriteException) error {
 	return nil
 }
 
-// inserted records the ids of the first n documents of this command, but for those that failed.
+// inserted records the ids of the first n documents of this command, without those that failed.
 func (r *insertRun) inserted(n int, failed []mongoerr.WriteError) {
 	var not map[int]struct{}
 	if len(failed) > 0 {
@@ -150,18 +160,20 @@ func (r *insertRun) inserted(n int, failed []mongoerr.WriteError) {
 	}
 	for i, id := range r.cmd.ids[:n] {
 		if _, ok := not[i]; !ok {
-			r.result.InsertedIDs = append(r.result.InsertedIDs, IndexedID{Index: r.cmd.offset + i, ID: id.value})
+			r.result.InsertedIDs = append(r.result.InsertedIDs,
+				IndexedID{Index: r.cmd.offset + i, ID: id.value})
 		}
 	}
 }
 
-// exception is all write errors in one.
+// exception returns all write errors in one error, nil if there are none.
 func (r *insertRun) exception() error {
 	if r.failed == nil {
 		return nil
 	}
 	e := &mongoerr.WriteException{
-		WriteErrors: r.result.WriteErrors, Labels: r.labels, Address: r.failed.Address, Reply: r.failed.Reply,
+		WriteErrors: r.result.WriteErrors, Labels: r.labels, Address: r.failed.Address,
+		Reply: r.failed.Reply,
 	}
 	if wces := r.result.WriteConcernErrors; len(wces) > 0 {
 		e.WriteConcernError = wces[len(wces)-1]
@@ -175,7 +187,7 @@ type newID struct {
 	generated bool
 }
 
-// assignIDs finds the documents' _ids, and generates one where it is missing.
+// assignIDs finds the _ids of the documents, and generates those that are missing.
 func assignIDs(docs []bson.Raw, ids []newID) {
 	for i, doc := range docs {
 		if v, ok := doc.Lookup("_id"); ok {
@@ -196,7 +208,8 @@ type insert struct {
 	writeConcern WriteConcern
 	extra        bson.Raw
 
-	// docs are not sent yet; ids are theirs, and offset is the first one's place in the caller's list.
+	// docs are not sent yet; ids are theirs, and offset is the first one's place in the caller's
+	// list.
 	docs   []bson.Raw
 	ids    []newID
 	offset int
@@ -206,7 +219,9 @@ type insert struct {
 	checked int
 }
 
-var insertFields = []string{"insert", "documents", "ordered", "bypassDocumentValidation", "comment"}
+var insertFields = []string{
+	"insert", "documents", "ordered", "bypassDocumentValidation", "comment",
+}
 
 func (i *insert) advance() {
 	i.docs, i.ids, i.offset = i.docs[i.sent:], i.ids[i.sent:], i.offset+i.sent
@@ -225,7 +240,7 @@ func (i *insert) Append(b *bson.Builder, _ operation.Target) error {
 
 func (*insert) Sequence() string { return "documents" }
 
-// The limits of a server that does not say.
+// The limits of a server that reports none.
 const (
 	defaultMaxBSONObjectSize = 16 << 20
 	defaultMaxMessageSize    = 48_000_000
@@ -264,7 +279,7 @@ func (i *insert) AppendDocuments(msg []byte, to operation.Target) ([]byte, error
 	return msg, nil
 }
 
-// checkSizes objects to a document that is larger than the server takes. Another server may take
+// checkSizes objects to a document that is larger than this server takes. Another server may take
 // less than the one before.
 func (i *insert) checkSizes(most int) error {
 	if i.checked != 0 && i.checked <= most {
@@ -277,7 +292,9 @@ func (i *insert) checkSizes(most int) error {
 				argument = "document"
 			}
 			return &ArgumentError{
-				Argument: argument, Problem: fmt.Sprintf("has %d bytes; the server takes %d", size, most), TooLarge: true,
+				Argument: argument,
+				Problem:  fmt.Sprintf("has %d bytes; the server takes %d", size, most),
+				TooLarge: true,
 			}
 		}
 	}

@@ -9,7 +9,8 @@ import (
 	"github.com/mooringdb/mooring/core/topology"
 )
 
-// lifecycle is what calls of Start and Close have to agree on. Its zero value is a client that was not started.
+// lifecycle is the state that Start and Close share. Its zero value is a client that was not
+// started.
 type lifecycle struct {
 	// mu guards the fields below. Nothing is called while it is held.
 	mu     sync.Mutex
@@ -28,10 +29,10 @@ const (
 
 var errStartedBefore = errors.New("client was started before")
 
-// errClosed is the end of a Start that came after Close, or that Close overtook.
+// errClosed is the error of a Start after Close, and of one that Close interrupts.
 var errClosed = fmt.Errorf("start client: %w", topology.ErrClosed)
 
-// begin is a Start that runs until settle, or until Close cancels its context.
+// begin begins a Start, which settle ends. Close cancels the context that it returns.
 func (l *lifecycle) begin(ctx context.Context) (context.Context, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -47,8 +48,8 @@ func (l *lifecycle) begin(ctx context.Context) (context.Context, error) {
 	return ctx, nil
 }
 
-// settle ends a Start, which succeeded or not so far. Where it did not, another may follow; where Close overtook it, the
-// error says so.
+// settle ends a Start, whose outcome so far is err. After an error Start may be called again. If
+// Close was called meanwhile, the error says so.
 func (l *lifecycle) settle(err error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -74,9 +75,10 @@ func (l *lifecycle) close() {
 	}
 }
 
-// Start begins to monitor the deployment. It does not wait for a server to be found: operations do. What it does wait for,
-// until ctx ends or the client is closed, is DNS, where a mongodb+srv string names the deployment; if that fails, Start may be
-// called again, and helps if the error is a *seedlist.LookupError. The client lives until Close; of ctx it takes the values,
+// Start begins to monitor the deployment, and returns without waiting for a server: operations do
+// that. If a mongodb+srv string names the deployment, Start blocks on DNS until that has answered,
+// ctx has ended or the client is closed. After an error it may be called again, which helps if the
+// error is a *seedlist.LookupError. The client lives until Close: of ctx it keeps the values and
 // not the end.
 func (c *Client) Start(ctx context.Context) error {
 	starting, err := c.life.begin(ctx)
@@ -93,16 +95,17 @@ func (c *Client) Start(ctx context.Context) error {
 	return c.topology.Load().Start(ctx)
 }
 
-// abandon ends the topology that Start found out about after Close had looked for one.
+// abandon ends a topology that Start made after Close had found none.
 func (c *Client) abandon(ctx context.Context) {
 	if t := c.topology.Load(); t != nil {
 		_ = t.Close(ctx) // it was never started: there is nothing to wait for
 	}
 }
 
-// Close ends the monitors and the pools: idle connections are closed at once, those in use when their operation ends. It waits
-// for the driver's goroutines until ctx ends. Operations that wait for a server, and later ones, fail, and so does a Start
-// that is under way.
+// Close ends the monitors and the pools. Idle connections are closed at once, and those in use
+// when their operations end. It blocks until the goroutines of the driver have ended, or until ctx
+// ends. Operations that wait for a server fail, and so do later ones and a Start that has not
+// returned.
 func (c *Client) Close(ctx context.Context) error {
 	c.life.close()
 	if t := c.topology.Load(); t != nil {

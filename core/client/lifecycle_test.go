@@ -15,7 +15,8 @@ import (
 	"github.com/mooringdb/mooring/internal/mongotest"
 )
 
-// slowZone is DNS that takes a second, whatever becomes of the caller, and fails as often as it is told to.
+// slowZone is DNS that takes a second, whatever becomes of the caller, and fails as often as it is
+// told to.
 type slowZone struct {
 	failures atomic.Int32
 	asked    atomic.Int32
@@ -45,7 +46,8 @@ func newInZone(t *testing.T, z *slowZone, cluster *mongotest.Cluster) *client.Cl
 	return c
 }
 
-// TestCloseDuringStart: a client that is closed while its servers are looked up watches nothing afterwards.
+// TestCloseDuringStart: a client that is closed while its servers are looked up watches nothing
+// afterwards.
 func TestCloseDuringStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Mongos)
@@ -72,7 +74,8 @@ func TestCloseDuringStart(t *testing.T) {
 	}) // and no goroutine is left
 }
 
-// TestCloseEndsALookupThatHangs: Start returns as soon as the client is closed, if the resolver heeds its context.
+// TestCloseEndsALookupThatHangs: Start returns as soon as the client is closed, if the resolver
+// heeds its context.
 func TestCloseEndsALookupThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg, err := connstring.Parse("mongodb+srv://cluster.example.com/")
@@ -103,7 +106,8 @@ func (hangingZone) LookupTXT(ctx context.Context, _ string) ([]string, error) {
 	return nil, ctx.Err()
 }
 
-// TestStartsAtOnce: one of them starts the client, and the others fail; there is one topology and no other.
+// TestStartsAtOnce: one of them starts the client, and the others fail; there is one topology and
+// no other.
 func TestStartsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{Polled: true}, mongotest.Mongos)

@@ -247,8 +247,8 @@ func TestAppendMetadataRefuses(t *testing.T) {
 	})
 }
 
-// TestAppendMetadataBeforeStart checks that a client whose servers are looked up when it starts keeps
-// what was appended before.
+// TestAppendMetadataBeforeStart checks that a client whose servers are looked up when it starts
+// keeps what was appended before.
 func TestAppendMetadataBeforeStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg, err := connstring.Parse("mongodb+srv://db.example.com/?tls=false")

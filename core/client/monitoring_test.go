@@ -9,8 +9,8 @@ import (
 	"github.com/mooringdb/mooring/internal/mongotest"
 )
 
-// TestServerMonitoringMode: auto streams, but polls in a function as a service; stream and poll do so wherever they are
-// (OPT-027).
+// TestServerMonitoringMode: auto streams, but polls in a function as a service; stream and poll do
+// so wherever they are (OPT-027).
 func TestServerMonitoringMode(t *testing.T) {
 	for name, test := range map[string]struct {
 		option   string

@@ -9,8 +9,8 @@ import (
 
 // In all options a nil pointer, a nil document and a zero Value mean "unset": nothing is sent. An
 // explicit false or 0 is sent. A Hint is an index name (string) or an index's keys (document).
-// MaxTimeMS is a limit for the time that the server works on the command. Where the operation has a
-// deadline, and no cursor outlives it, maxTimeMS is what is left until then if that is less.
+// MaxTimeMS is a limit for the time that the server works on the command. Where the operation has
+// a deadline, and no cursor outlives it, maxTimeMS is what is left until then if that is less.
 
 // Namespace is a collection of a database.
 type Namespace struct {
@@ -20,9 +20,9 @@ type Namespace struct {
 // String returns database.collection.
 func (n Namespace) String() string { return n.Database + "." + n.Collection }
 
-// Common holds the options that operations have in common. A field that an operation cannot use must
-// be unset; otherwise the operation returns an *ArgumentError. Each option struct says which fields
-// those are.
+// Common holds the options that operations have in common. A field that an operation cannot use
+// must be unset; otherwise the operation returns an *ArgumentError. Each option struct says which
+// fields those are.
 type Common struct {
 	// Timeout is timeoutMS: how long the operation may take, with all its commands. Nil inherits the
 	// client's, and 0 sets no limit. The deadline of the context counts in any case. Where timeoutMS
@@ -44,9 +44,9 @@ type Common struct {
 	RunOn bool
 }
 
-// TimeoutMode says what the deadline of an operation that opens a cursor bounds, in the words of the
-// timeouts specification. The deadline is the earlier one of timeoutMS and the context's. The context
-// of a call of Cursor.Next bounds that call in either mode.
+// TimeoutMode says what the deadline of an operation that opens a cursor bounds, in the words of
+// the timeouts specification. The deadline is the earlier one of timeoutMS and the context's. The
+// context of a call of Cursor.Next bounds that call in either mode.
 type TimeoutMode uint8
 
 const (
@@ -55,9 +55,9 @@ const (
 	// CursorLifetime says that the deadline is the cursor's: it holds for the first command, which
 	// sends what is left as maxTimeMS, and for all its getMores. Tailable cursors refuse it.
 	CursorLifetime
-	// Iteration says that the cursor may outlive the deadline, and that timeoutMS begins anew with each
-	// call of Cursor.Next. No maxTimeMS is sent for it. Where no cursor can stay open (a single batch,
-	// $out, $merge) it is the same as CursorLifetime.
+	// Iteration says that the cursor may outlive the deadline, and that timeoutMS begins anew with
+	// each call of Cursor.Next. No maxTimeMS is sent for it. Where no cursor can stay open (a single
+	// batch, $out, $merge) it is the same as CursorLifetime.
 	Iteration
 )
 
@@ -93,9 +93,9 @@ type RunCursorCommandOptions struct {
 	MaxTimeMS *int64
 }
 
-// FindOptions are the options of Find and FindOne. Of Common they take all but WriteConcern. FindOne
-// refuses what shapes batches: Limit, BatchSize, SingleBatch, MaxAwaitTimeMS, Tailable, AwaitData,
-// NoCursorTimeout and TimeoutMode.
+// FindOptions are the options of Find and FindOne. Of Common they take all but WriteConcern.
+// FindOne refuses what shapes batches: Limit, BatchSize, SingleBatch, MaxAwaitTimeMS, Tailable,
+// AwaitData, NoCursorTimeout and TimeoutMode.
 type FindOptions struct {
 	Common
 	Filter     bson.Raw // nil: {}
@@ -156,7 +156,8 @@ type DistinctOptions struct {
 	MaxTimeMS *int64
 }
 
-// CountDocumentsOptions are the options of CountDocuments. Of Common it takes all but WriteConcern.
+// CountDocumentsOptions are the options of CountDocuments. Of Common it takes all but
+// WriteConcern.
 type CountDocumentsOptions struct {
 	Common
 	Filter    bson.Raw // nil: {}
@@ -190,8 +191,9 @@ type InsertManyOptions struct {
 	BypassDocumentValidation *bool
 }
 
-// UpdateOptions are the options of UpdateOne, UpdateMany and ReplaceOne. Of Common they take all but
-// ReadConcern and ReadPreference. UpdateMany refuses Sort, and ReplaceOne refuses ArrayFilters.
+// UpdateOptions are the options of UpdateOne, UpdateMany and ReplaceOne. Of Common they take all
+// but ReadConcern and ReadPreference. UpdateMany refuses Sort, and ReplaceOne refuses
+// ArrayFilters.
 type UpdateOptions struct {
 	Common
 	ArrayFilters             bson.Array
@@ -204,8 +206,8 @@ type UpdateOptions struct {
 	Upsert *bool
 }
 
-// DeleteOptions are the options of DeleteOne and DeleteMany. Of Common they take all but ReadConcern
-// and ReadPreference.
+// DeleteOptions are the options of DeleteOne and DeleteMany. Of Common they take all but
+// ReadConcern and ReadPreference.
 type DeleteOptions struct {
 	Common
 	Collation bson.Raw
@@ -225,9 +227,9 @@ const (
 	ReturnAfter
 )
 
-// FindOneAndOptions are the options of FindOneAndUpdate, FindOneAndReplace and FindOneAndDelete. Of
-// Common they take all but ReadConcern and ReadPreference. FindOneAndReplace refuses ArrayFilters;
-// FindOneAndDelete refuses it, BypassDocumentValidation, ReturnDocument and Upsert.
+// FindOneAndOptions are the options of FindOneAndUpdate, FindOneAndReplace and FindOneAndDelete.
+// Of Common they take all but ReadConcern and ReadPreference. FindOneAndReplace refuses
+// ArrayFilters; FindOneAndDelete refuses it, BypassDocumentValidation, ReturnDocument and Upsert.
 type FindOneAndOptions struct {
 	Common
 	ArrayFilters             bson.Array

@@ -16,7 +16,8 @@ import (
 
 // The prose tests of Connection Monitoring and Pooling.
 
-// poolsOf starts a client of a replica set, and tells with what options each pool of it was created.
+// poolsOf starts a client of a replica set, and tells with what options each pool of it was
+// created.
 func poolsOf(t *testing.T, uri string) map[address.Address]event.PoolOptions {
 	t.Helper()
 	var mu sync.Mutex
@@ -127,7 +128,8 @@ func TestCMAPProse5CheckOutFailsByConnectionError(t *testing.T) {
 		hello mongotest.Reply
 		want  []string // after "created"
 	}{
-		// The order of CMAP-096: the pool is cleared before the connection is closed, and then the check-out fails.
+		// The order of CMAP-096: the pool is cleared before the connection is closed, and then the
+		// check-out fails.
 		"refused": {mongotest.Error(91, "ShutdownInProgress", "bye"), []string{"pool cleared", "closed: error", "failed: connectionError"}},
 		// The server may be overloaded, so the pool is not cleared (CM-102).
 		"dropped": {mongotest.Drop(), []string{"closed: error", "failed: connectionError"}},

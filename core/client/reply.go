@@ -31,8 +31,8 @@ func (r *replyReader) int64(field string, v bson.Value) int64 {
 	return n
 }
 
-// written returns the objection to the reply of a write: the server has carried it out, and what it
-// did is not known.
+// written returns an unknown outcome for a reply of a write that cannot be read: the server has
+// done the write, and what it did is not known.
 func (r *replyReader) written() error {
 	if r.err == nil {
 		return nil
@@ -40,7 +40,8 @@ func (r *replyReader) written() error {
 	return &operation.OutcomeUnknownError{Err: r.err}
 }
 
-// count is a field of the document that the server must send, named by path where it objects.
+// count returns a field of the document that the server must send. path names the field in the
+// error.
 func (r *replyReader) count(d bson.Raw, key, path string) int64 {
 	v, ok := d.Lookup(key)
 	if !ok {

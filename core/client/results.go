@@ -27,12 +27,13 @@ type IndexedID struct {
 type InsertManyResult struct {
 	// Acknowledged is false for a write with w: 0: nothing is known of errors then.
 	Acknowledged bool
-	// InsertedIDs are of what the server has confirmed, or, without acknowledgement, of what was sent, in the caller's order.
+	// InsertedIDs are those of the documents that the server has confirmed or, without
+	// acknowledgement, of those that were sent, in the caller's order.
 	InsertedIDs []IndexedID
-	// WriteErrors are all that the servers reported, with positions in the caller's list. If there is one,
-	// InsertMany returns an error, too.
+	// WriteErrors are all that the servers reported, numbered as in the caller's list. If there is
+	// one, InsertMany returns an error as well.
 	WriteErrors []mongoerr.WriteError
-	// WriteConcernErrors has at most one for each command that was sent; they stop nothing.
+	// WriteConcernErrors has at most one for each command that was sent. They end nothing.
 	WriteConcernErrors []*mongoerr.WriteConcernError
 }
 
@@ -63,8 +64,8 @@ type DeleteResult struct {
 type FindOneAndResult struct {
 	// Acknowledged is false for a write with w: 0, of which nothing else is known.
 	Acknowledged bool
-	// Document is the document before or after the change; nil if none matched or, for an upsert that
-	// returns the document before, none was there.
+	// Document is the document before or after the change. It is nil if none matched and, for an
+	// upsert that returns the document before, if none was there.
 	Document bson.Raw
 	// WriteConcernError: the write was applied but not confirmed as asked.
 	WriteConcernError *mongoerr.WriteConcernError

@@ -22,8 +22,9 @@ import (
 	"github.com/mooringdb/mooring/internal/mongotest"
 )
 
-// SOCKS5 Support, prose tests: a proxy on port 1080 that wants credentials and one on 1081 that does not; only they know
-// the servers. Each string is given as one, and as a plain one with the same options beside it.
+// SOCKS5 Support, prose tests: a proxy on port 1080 that wants credentials and one on 1081 that
+// does not; only they know the servers. Each string is given as one, and as a plain one with the
+// same options beside it.
 func TestSOCKS5Prose(t *testing.T) {
 	const (
 		mapped     = "mongodb://mapped.test:12345/?directConnection=true"

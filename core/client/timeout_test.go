@@ -107,7 +107,8 @@ func TestTimeoutOfInsertMany(t *testing.T) {
 	})
 }
 
-// "Deprecations": socketTimeoutMS, waitQueueTimeoutMS and wTimeoutMS have no effect beside timeoutMS.
+// "Deprecations": socketTimeoutMS, waitQueueTimeoutMS and wTimeoutMS have no effect beside
+// timeoutMS.
 func TestOlderTimeouts(t *testing.T) {
 	minute := new(time.Minute)
 	for _, tt := range []struct {

@@ -14,7 +14,8 @@ import (
 	"github.com/mooringdb/mooring/internal/mongotest"
 )
 
-// TestRevokedServer is that the options reach the connections, and that an operation's error names the revocation.
+// TestRevokedServer is that the options reach the connections, and that an operation's error names
+// the revocation.
 func TestRevokedServer(t *testing.T) {
 	ca := certtest.Authority(t, certtest.ECDSA)
 	cert := ca.Issue(t, "127.0.0.1")

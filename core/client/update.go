@@ -7,30 +7,43 @@ import (
 	"github.com/mooringdb/mooring/core/operation"
 )
 
-// UpdateOne updates the first document that matches; update is a document of operators or a pipeline (array).
-func (c *Client) UpdateOne(ctx context.Context, ns Namespace, filter bson.Raw, update bson.Value, opt UpdateOptions) (UpdateResult, error) {
+// UpdateOne updates the first document that matches; update is a document of operators or a
+// pipeline (array).
+func (c *Client) UpdateOne(
+	ctx context.Context, ns Namespace, filter bson.Raw, update bson.Value, opt UpdateOptions,
+) (UpdateResult, error) {
 	var ck check
 	ck.update(update)
 	return c.update(ctx, ns, updateCommand{filter: filter, update: update, opt: opt}, &ck)
 }
 
-// UpdateMany updates all documents that match; update is a document of operators or a pipeline (array).
-func (c *Client) UpdateMany(ctx context.Context, ns Namespace, filter bson.Raw, update bson.Value, opt UpdateOptions) (UpdateResult, error) {
+// UpdateMany updates all documents that match; update is a document of operators or a pipeline
+// (array).
+func (c *Client) UpdateMany(
+	ctx context.Context, ns Namespace, filter bson.Raw, update bson.Value, opt UpdateOptions,
+) (UpdateResult, error) {
 	var ck check
 	ck.update(update)
 	ck.unused("sort", opt.Sort != nil, "an update of one document")
-	return c.update(ctx, ns, updateCommand{filter: filter, update: update, opt: opt, multi: true}, &ck)
+	return c.update(ctx, ns, updateCommand{filter: filter, update: update, opt: opt, multi: true},
+		&ck)
 }
 
-// ReplaceOne replaces the first document that matches; replacement must not begin with an operator.
-func (c *Client) ReplaceOne(ctx context.Context, ns Namespace, filter, replacement bson.Raw, opt UpdateOptions) (UpdateResult, error) {
+// ReplaceOne replaces the first document that matches; replacement must not begin with an
+// operator.
+func (c *Client) ReplaceOne(
+	ctx context.Context, ns Namespace, filter, replacement bson.Raw, opt UpdateOptions,
+) (UpdateResult, error) {
 	var ck check
 	ck.replacement(replacement)
 	ck.unused("arrayFilters", opt.ArrayFilters != nil, "an update by operators")
-	return c.update(ctx, ns, updateCommand{filter: filter, update: bson.DocumentValue(replacement), opt: opt}, &ck)
+	return c.update(ctx, ns,
+		updateCommand{filter: filter, update: bson.DocumentValue(replacement), opt: opt}, &ck)
 }
 
-func (c *Client) update(ctx context.Context, ns Namespace, cmd updateCommand, ck *check) (UpdateResult, error) {
+func (c *Client) update(
+	ctx context.Context, ns Namespace, cmd updateCommand, ck *check,
+) (UpdateResult, error) {
 	ck.namespace(ns)
 	ck.hint(cmd.opt.Hint)
 	ck.common(&cmd.opt.Common, writeOptions, updateFields)
@@ -40,7 +53,10 @@ func (c *Client) update(ctx context.Context, ns Namespace, cmd updateCommand, ck
 	}
 	op := write(ns, &cmd, cmd.writeConcern, &cmd.opt.Common)
 	res, err := c.run(ctx, &op, &cmd.opt.Common)
-	out := UpdateResult{Acknowledged: !unacknowledged(cmd.writeConcern), WriteConcernError: res.WriteConcernError}
+	out := UpdateResult{
+		Acknowledged:      !unacknowledged(cmd.writeConcern),
+		WriteConcernError: res.WriteConcernError,
+	}
 	if err != nil || !out.Acknowledged {
 		return out, err
 	}
@@ -69,7 +85,7 @@ func (u *UpdateResult) read(res operation.Result) error {
 	return r.written()
 }
 
-// upserted is the reply's list of upserted documents, of which one statement makes at most one.
+// upserted reads the reply's list of upserted documents. One statement makes at most one.
 func (r *replyReader) upserted(v bson.Value) (id bson.Value, n int64) {
 	list, ok := v.Array()
 	if !ok {

@@ -5,8 +5,9 @@ import (
 	"github.com/mooringdb/mooring/core/topology"
 )
 
-// WatchTopology is Topology, and a channel that is closed when there is news, which may be equal to what was known. Nothing queues: who
-// looks again late sees the newest. Before Start of a client whose servers' names come from DNS there is nothing to watch, and no channel.
+// WatchTopology returns the current description and a channel that is closed at the next change.
+// Changes are not queued: the next call returns the newest description, which may be equal to the
+// one before. Before Start of a client whose servers come from DNS it returns no channel.
 func (c *Client) WatchTopology() (description.Topology, <-chan struct{}) {
 	if t := c.topology.Load(); t != nil {
 		return t.Watch()
@@ -14,7 +15,8 @@ func (c *Client) WatchTopology() (description.Topology, <-chan struct{}) {
 	return description.Topology{}, nil
 }
 
-// Pools counts what the servers' pools have, by address. A server that was never of use has none.
+// Pools returns the counts of the servers' pools by address. A server that no operation could use
+// has none.
 func (c *Client) Pools() []topology.PoolStats {
 	if t := c.topology.Load(); t != nil {
 		return t.Pools()

@@ -123,7 +123,8 @@ func TestInsertManySplits(t *testing.T) {
 	}
 }
 
-// failing answers an insert with a duplicate key for the documents whose i is in bad, as an ordered or unordered server would.
+// failing answers an insert with a duplicate key for the documents whose i is in bad, as an
+// ordered or unordered server would.
 func failing(bad ...int64) mongotest.Handler {
 	return func(cmd *mongotest.Command) mongotest.Reply {
 		ordered, _ := cmd.Body.Lookup("ordered")

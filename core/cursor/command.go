@@ -24,7 +24,8 @@ func (g *getMore) Append(b *bson.Builder, to operation.Target) error {
 	return nil
 }
 
-// batchSize never lets a batch go beyond the limit (find, getMore and killCursors, "Behavior of Limit").
+// batchSize returns the batch size, cut down to what the limit still allows (find, getMore and
+// killCursors, "Behavior of Limit").
 func (g *getMore) batchSize() int64 {
 	n := int64(g.BatchSize)
 	if g.Remaining > 0 && n > g.Remaining {

@@ -1,10 +1,11 @@
-// Package cursor reads the result of a command in batches, each by one getMore on the server that
-// holds the cursor, and ends the cursor on that server when it is closed early.
+// Package cursor reads the result of a command in batches, with one getMore each on the server
+// that holds the cursor. It ends a cursor on that server when it is closed early.
 //
-// A cursor has no goroutine, and all that a getMore needs is in its State: another process can continue it. It holds no
-// connection between its calls either, except behind a load balancer, where only the connection that it was opened on leads
-// to the service that knows it: there the cursor is pinned to it until it is exhausted or closed. It retries nothing (a
-// getMore cannot be repeated), and it does not decode documents: those of a batch are views on the reply.
+// A cursor has no goroutine, and its State is all that a getMore needs, so another process can
+// continue it. It holds no connection between its calls, except behind a load balancer. There only
+// the connection that opened the cursor leads to the service that holds it, so the cursor pins the
+// connection until it is exhausted or closed. The package retries nothing, since a getMore cannot
+// be repeated, and does not decode documents: those of a batch are views on the reply.
 package cursor
 
 import (
@@ -24,24 +25,25 @@ import (
 	"github.com/mooringdb/mooring/core/selection"
 )
 
-// Batch is what one reply brought.
+// Batch is the content of one reply.
 type Batch struct {
 	// Documents are views on the reply's buffer. The batch may be empty although the cursor goes on.
 	Documents []bson.Raw
 	// Bytes is the sum of the documents' lengths.
 	Bytes int
-	// Buffer is the size of the reply, which the documents keep in memory: at least Bytes, and from a strange server much more.
+	// Buffer is the size of the reply, which the documents keep in memory: at least Bytes, and much
+	// more if the server sends other large fields.
 	Buffer int
-	// PostBatchResumeToken is a change stream's position behind the batch; nil elsewhere.
+	// PostBatchResumeToken is a change stream's position after the batch; nil for other cursors.
 	PostBatchResumeToken bson.Raw
 }
 
 // State is all that a getMore needs. It can be stored, sealed into a token and given to another
-// client of the same deployment, as long as one continues it at a time.
+// client of the same deployment. Only one cursor at a time may continue it.
 type State struct {
-	// Server holds the cursor; getMore and killCursors go there and nowhere else.
+	// Server holds the cursor. getMore and killCursors go only there.
 	Server address.Address
-	// ID is the server's number of the cursor; 0: the server has none any more.
+	// ID is the server's number of the cursor; 0: the server holds none.
 	ID int64
 	// Database and Collection are the namespace that the server's last reply gave.
 	Database, Collection string
@@ -52,22 +54,24 @@ type State struct {
 	// MaxAwaitTimeMS is the maxTimeMS of each getMore: how long a tailable awaitData cursor waits for
 	// documents. If less is left until the deadline of Next, that is sent. Nil sends nothing.
 	MaxAwaitTimeMS *int64
-	// Comment goes with each getMore to a server that takes one there (4.4 and later); the zero Value sends nothing.
+	// Comment goes with each getMore to a server that takes one there (4.4 and later); the zero Value
+	// sends nothing.
 	Comment bson.Value
 }
 
-// killTimeout bounds killCursors, which nobody waits for gladly: the server closes forgotten cursors itself.
+// killTimeout bounds killCursors. It is short because the server closes abandoned cursors itself.
 const killTimeout = 3 * time.Second
 
 var (
-	// ErrBusy is a call of Next while another one is under way. Nothing was done.
+	// ErrBusy is the error of a call of Next during another one. Nothing was done.
 	ErrBusy = errors.New("cursor is in use by another call of Next")
-	// ErrClosed is inside the error of a Next that Close interrupted, or that comes after a Close which was not the end of the
-	// result.
+	// ErrClosed is wrapped by the error of a Next that Close interrupted, and of one after a Close
+	// before the end of the result.
 	ErrClosed = errors.New("cursor was closed")
 )
 
-// Cursor is the result of a command. One goroutine at a time reads it with Next; all other methods may be called at any time.
+// Cursor is the result of a command. Next is for one goroutine at a time; all other methods may be
+// called at any time.
 type Cursor struct {
 	runner *operation.Runner
 	// timeout is the operation's timeoutMS, nil for the runner's. A deadline that is not zero is that
@@ -76,39 +80,43 @@ type Cursor struct {
 	deadline time.Time
 	// unconfirmed is the write concern error of the command, nil if there is none.
 	unconfirmed *mongoerr.WriteConcernError
-	// expires says that the server ends the cursor at the deadline: its code 50 is that then.
+	// expires says that the server ends the cursor at the deadline, so that code 50 stands for the
+	// deadline.
 	expires bool
 
-	// mu guards the fields below. No I/O is done while it is held: busy keeps others out of a getMore.
+	// mu guards the fields below. No I/O is done while it is held: busy excludes a second getMore.
 	mu    sync.Mutex
 	state State
 	runOn bool
 	// first is the batch that came with the command, until Next has returned it.
 	first    Batch
 	hasFirst bool
-	// limitReached says that no more documents are wanted.
+	// limitReached says that the limit allows no more documents.
 	limitReached bool
-	// broken is why the position is not known any more: Next returns it.
+	// broken is why the position is not known any more. Next returns it.
 	broken error
-	// pin is the connection that the cursor holds, if it does; lost says that it broke.
+	// pin is the connection that the cursor holds, nil if it holds none; lost says that it broke.
 	pin  *operation.Pin
 	lost bool
 
 	busy      bool
 	request   State // the state that the getMore under way was made of
 	interrupt context.CancelCauseFunc
-	idle      chan struct{} // closed when busy ends, if somebody waits for that
+	idle      chan struct{} // closed when busy ends; nil unless Close waits for that
 }
 
-// Continue makes a cursor of what another one has left. It holds no connection, so it does not work behind a load balancer.
+// Continue returns a cursor that goes on at a State. It holds no connection, so it does not work
+// behind a load balancer.
 func Continue(r *operation.Runner, s State) *Cursor { return &Cursor{runner: r, state: s} }
 
-// Next returns the next batch: first the one that came with the command (no I/O), then one getMore a call.
-// After the last batch it returns io.EOF. A batch may be empty without being the last.
+// Next returns the next batch: first the one that came with the command, without I/O, then that of
+// one getMore a call. After the last batch it returns io.EOF. A batch may be empty without being
+// the last.
 //
-// The context bounds this call only. After an error that leaves it open whether the server has moved on, or a panic, every
-// further call returns an error that tells of it, so that no batch is skipped unseen; other errors may be tried again. Close in
-// any case.
+// It blocks until the reply has arrived, ctx has ended, or timeoutMS is over. If an error or a
+// panic leaves it open whether the server has moved on, every further call returns an error, so
+// that no batch is skipped silently. After any other error Next may be called again. Close the
+// cursor in any case.
 func (c *Cursor) Next(ctx context.Context) (Batch, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -147,10 +155,11 @@ func (c *Cursor) fetchLocked(ctx context.Context) (Batch, error) {
 	return b, nil
 }
 
-// errPanicked is a cursor of which a batch may have been lost in a panic.
+// errPanicked is the error of a cursor that may have lost a batch in a panic.
 var errPanicked = errors.New("bug: a panic ended the call that read the cursor before")
 
-// restLocked ends busy. A batch that a panic kept from its reader is lost, and so is what the connection was doing.
+// restLocked ends busy. If the call panicked, a batch is lost, and the connection is in an unknown
+// state.
 func (c *Cursor) restLocked(returned bool) {
 	if !returned {
 		c.broken, c.lost = errPanicked, c.pin != nil
@@ -163,7 +172,7 @@ func (c *Cursor) restLocked(returned bool) {
 	}
 }
 
-// getMoreLocked sends a getMore. mu is not held meanwhile; busy is.
+// getMoreLocked sends a getMore. It releases mu meanwhile; busy stays set.
 func (c *Cursor) getMoreLocked(ctx context.Context) (reply, error) {
 	op := operation.Operation{
 		Database: c.request.Database, Command: (*getMore)(&c.request), RunOn: c.runOn,
@@ -182,7 +191,7 @@ func (c *Cursor) getMoreLocked(ctx context.Context) (reply, error) {
 	return parse(res.Server, res.Reply, nextBatch)
 }
 
-// takeLocked makes the state that of the reply, and counts its documents against the limit.
+// takeLocked takes the state from the reply, and counts its documents against the limit.
 func (c *Cursor) takeLocked(p reply) Batch {
 	c.state.ID = p.id
 	if p.database != "" && (p.database != c.state.Database || p.collection != c.state.Collection) {
@@ -200,8 +209,8 @@ func (c *Cursor) takeLocked(p reply) Batch {
 	return p.batch
 }
 
-// settleLocked ends a cursor that the server has closed, or whose limit is reached: since version 5.0, servers may leave that
-// to the driver. mu is not held while it does.
+// settleLocked ends a cursor that the server has closed or whose limit is reached, which servers
+// since 5.0 may leave to the driver. It releases mu meanwhile.
 func (c *Cursor) settleLocked(ctx context.Context) {
 	if c.state.ID != 0 && !c.limitReached || c.endedLocked() {
 		return
@@ -212,8 +221,8 @@ func (c *Cursor) settleLocked(ctx context.Context) {
 	e.run(ctx)
 }
 
-// failLocked decides what an error of getMore means for the cursor. Whatever it was, a connection stays pinned until Close
-// (Load Balancer Support, "Behaviour With Cursors").
+// failLocked decides what an error of getMore means for the cursor. A connection stays pinned
+// until Close in any case (Load Balancer Support, "Behaviour With Cursors").
 func (c *Cursor) failLocked(ctx context.Context, err error) {
 	network, isNetwork := errors.AsType[*mongoerr.NetworkError](err)
 	sent := mongoerr.Judge(err).Delivery == mongoerr.Unanswered
@@ -232,7 +241,7 @@ func (c *Cursor) failLocked(ctx context.Context, err error) {
 	}
 }
 
-// lasting is the error for later calls, whose contexts have not ended.
+// lasting returns the error for later calls, whose contexts have not ended.
 func lasting(err *mongoerr.NetworkError) error {
 	if !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
 		return err
@@ -244,11 +253,12 @@ func lasting(err *mongoerr.NetworkError) error {
 
 const codeCursorNotFound = 43
 
-// WriteConcernError returns that of the reply that opened the cursor, nil if there was none. Only the
-// pipelines that end with $out or $merge write: what they wrote was not confirmed as asked then.
+// WriteConcernError returns that of the reply that opened the cursor, nil if there was none. Only
+// pipelines that end with $out or $merge write: what they wrote was not confirmed as asked.
 func (c *Cursor) WriteConcernError() *mongoerr.WriteConcernError { return c.unconfirmed }
 
-// Done says that nothing is left, neither here nor on the server, and that the cursor holds no connection.
+// Done reports whether nothing is left, neither here nor on the server, and the cursor holds no
+// connection.
 func (c *Cursor) Done() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -257,26 +267,26 @@ func (c *Cursor) Done() bool {
 
 func (c *Cursor) doneLocked() bool { return !c.hasFirst && c.endedLocked() }
 
-// endedLocked says that nothing is left on the server, and no connection is held.
+// endedLocked reports whether nothing is left on the server and no connection is held.
 func (c *Cursor) endedLocked() bool { return c.state.ID == 0 && c.pin == nil }
 
-// ID is the server's number of the cursor, 0 once the server has closed it.
+// ID returns the server's number of the cursor, 0 once the server has closed it.
 func (c *Cursor) ID() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.state.ID
 }
 
-// Pinned says that the cursor holds a connection, as it does behind a load balancer until it is exhausted or closed. Only this
-// Cursor can continue it then: its State is of no use elsewhere.
+// Pinned reports whether the cursor holds a connection, as it does behind a load balancer until it
+// is exhausted or closed. Only this Cursor can continue it then.
 func (c *Cursor) Pinned() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.pin != nil
 }
 
-// State is what continues the cursor elsewhere. It does not include a first batch that Next has not
-// returned yet.
+// State returns what continues the cursor elsewhere. It does not include a first batch that Next
+// has not returned yet.
 func (c *Cursor) State() State {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -290,26 +300,30 @@ func (c *Cursor) SetBatchSize(n int32) {
 	c.state.BatchSize = n
 }
 
-// SetMaxAwaitTimeMS sets how long the server may wait for documents in the following getMores; nil sends nothing.
+// SetMaxAwaitTimeMS sets how long the server may wait for documents in the following getMores; nil
+// sends nothing.
 func (c *Cursor) SetMaxAwaitTimeMS(ms *int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.state.MaxAwaitTimeMS = ms
 }
 
-// SetRunOn says whether a getMore that has been sent goes on although its context is canceled: see operation.Operation.
+// SetRunOn sets whether a getMore that has been sent goes on although its context is canceled: see
+// operation.Operation.
 func (c *Cursor) SetRunOn(on bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.runOn = on
 }
 
-// Close ends the cursor, on the server too if it still has it: killCursors, detached from ctx's end,
-// for a short time. Its outcome is not reported, since the server closes forgotten cursors itself: the error is always nil.
-// Close may be repeated, and may follow any error of Next.
+// Close ends the cursor. If the server still holds it, Close sends killCursors, with a short time
+// limit of its own and not that of ctx. The result is not reported, since the server closes
+// abandoned cursors itself: the error is always nil. Close may be called again, and after any
+// error of Next.
 //
-// A Next that is under way is interrupted, which costs its connection, and Close goes on when it has ended: the two never talk
-// to the server at once. A connection that the cursor holds is given back in any case, and if it broke, nothing is sent.
+// Close interrupts a Next that has not returned, which breaks its connection, and blocks until it
+// has ended. It returns a connection that the cursor holds to the pool. If that broke, nothing is
+// sent.
 func (c *Cursor) Close(ctx context.Context) error {
 	c.mu.Lock()
 	for c.busy {
@@ -329,7 +343,7 @@ func (c *Cursor) Close(ctx context.Context) error {
 	return nil
 }
 
-// awaitIdleLocked interrupts the getMore under way and waits for its end, without mu.
+// awaitIdleLocked interrupts the running getMore and waits for its end. It releases mu meanwhile.
 func (c *Cursor) awaitIdleLocked() {
 	c.interrupt(ErrClosed)
 	if c.idle == nil {
@@ -341,8 +355,8 @@ func (c *Cursor) awaitIdleLocked() {
 	c.mu.Lock()
 }
 
-// Batches iterates over what Next returns, and closes the cursor at the end, at an error, which is the
-// last that it yields, and when the caller breaks off.
+// Batches iterates over the results of Next. It closes the cursor at the end, after the first
+// error, which it yields, and when the caller breaks the loop.
 func (c *Cursor) Batches(ctx context.Context) iter.Seq2[Batch, error] {
 	return func(yield func(Batch, error) bool) {
 		defer func() { _ = c.Close(ctx) }()
@@ -355,7 +369,7 @@ func (c *Cursor) Batches(ctx context.Context) iter.Seq2[Batch, error] {
 	}
 }
 
-// hasNext says that Next would return something else than io.EOF.
+// hasNext reports whether Next would return anything but io.EOF.
 func (c *Cursor) hasNext() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

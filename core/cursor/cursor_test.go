@@ -41,7 +41,8 @@ func text(t testing.TB, d bson.Raw) string {
 	return string(out)
 }
 
-// run runs a test in a bubble with a server that has n documents {"_id": 0} … in shop.orders, and a client of it.
+// run runs a test in a bubble with a server that has n documents {"_id": 0} … in shop.orders, and
+// a client of it.
 func run(
 	t *testing.T, n int, handlers mongotest.Handlers, test func(t *testing.T, srv *mongotest.Server, c *client.Client),
 ) {
@@ -302,7 +303,8 @@ func TestFailedGetMore(t *testing.T) {
 	}
 }
 
-// A server that is no part of the deployment any more cannot be told; one that is only away might come back meanwhile.
+// A server that is no part of the deployment any more cannot be told; one that is only away might
+// come back meanwhile.
 func TestCloseWhenTheServerHasLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary, mongotest.Secondary, mongotest.Secondary)
@@ -436,8 +438,8 @@ func TestRepliesWithoutCursor(t *testing.T) {
 	}
 }
 
-// A server that leaves a cursor open behind the one document that was asked for: it is killed, over
-// the connection that leads to it.
+// A server that leaves a cursor open behind the one document that was asked for: it is killed,
+// over the connection that leads to it.
 func TestOneKillsWhatIsLeft(t *testing.T) {
 	left := mongotest.Always(mongotest.Document(doc(t,
 		`{"cursor":{"id":{"$numberLong":"7"},"ns":"shop.orders","firstBatch":[{"n":5},{"n":6}]},"ok":1}`)))

@@ -13,7 +13,7 @@ import (
 	"github.com/mooringdb/mooring/core/selection"
 )
 
-// Options are what the getMores of a new cursor need besides the operation and its reply; see State.
+// Options are what a new cursor needs besides the operation and its reply; see State.
 type Options struct {
 	BatchSize int32
 	// Limit is the number of documents over all batches; 0: no limit.
@@ -26,13 +26,15 @@ type Options struct {
 	Lifetime bool
 }
 
-// Open runs an operation whose reply has a cursor, and makes the cursor of it. A reply without one is a
-// *mongoerr.MalformedReplyError; for an operation of the kind Output, which has written by then, the
-// error is an *operation.OutcomeUnknownError around it.
+// Open runs an operation whose reply has a cursor, and returns the cursor. A reply without one is
+// a *mongoerr.MalformedReplyError. An operation of the kind Output has written by then, so its
+// error is an *operation.OutcomeUnknownError around that.
 //
-// Behind a load balancer, a cursor that stays open keeps the operation's connection. If no more connections may be kept like
-// that, the cursor is closed on the server at once, and the error says so.
-func Open(ctx context.Context, r *operation.Runner, op operation.Operation, opt Options) (*Cursor, error) {
+// Behind a load balancer, a cursor that stays open keeps the connection of the operation. If no
+// more connections may be kept, Open closes the cursor on the server and returns an error.
+func Open(
+	ctx context.Context, r *operation.Runner, op operation.Operation, opt Options,
+) (*Cursor, error) {
 	op.KeepConn = true
 	ctx, done := r.Begin(ctx, opt.Timeout, time.Time{})
 	defer done()
@@ -40,7 +42,10 @@ func Open(ctx context.Context, r *operation.Runner, op operation.Operation, opt 
 	if err != nil {
 		return nil, err
 	}
-	c := &Cursor{runner: r, runOn: op.RunOn, pin: res.Pin, unconfirmed: res.WriteConcernError, timeout: opt.Timeout, expires: res.DeadlineSent}
+	c := &Cursor{
+		runner: r, runOn: op.RunOn, pin: res.Pin, unconfirmed: res.WriteConcernError,
+		timeout: opt.Timeout, expires: res.DeadlineSent,
+	}
 	if opt.Lifetime {
 		c.deadline, _ = ctx.Deadline()
 	}
@@ -60,9 +65,9 @@ func Open(ctx context.Context, r *operation.Runner, op operation.Operation, opt 
 	return c, nil
 }
 
-// One runs an operation whose reply has all of the result in its first batch, and returns the first
-// document of that, if there is one, and the server that answered. A cursor that the server leaves
-// open nevertheless is killed.
+// One runs an operation whose reply has all of the result in its first batch, and returns the
+// first document of that, if there is one, and the server that answered. A cursor that the server
+// leaves open nevertheless is killed.
 func One(
 	ctx context.Context, r *operation.Runner, op operation.Operation, timeout *time.Duration,
 ) (doc bson.Raw, found bool, from address.Address, err error) {
@@ -89,7 +94,7 @@ func first(res *operation.Result) (bson.Raw, error) {
 	return p.first, nil
 }
 
-// open takes the command's reply.
+// open takes the cursor from the reply of the command.
 func (c *Cursor) open(ctx context.Context, res *operation.Result, opt Options) error {
 	p, err := parse(res.Server, res.Reply, firstBatch)
 	c.mu.Lock()
@@ -110,7 +115,8 @@ func (c *Cursor) open(ctx context.Context, res *operation.Result, opt Options) e
 	return nil
 }
 
-// remains is the cursor, as far as killCursors needs it, of a reply that is malformed elsewhere: the server holds it all the same.
+// remains returns what killCursors needs of a reply that is malformed elsewhere, since the server
+// holds the cursor nevertheless.
 func remains(from address.Address, doc bson.Raw) State {
 	p := parser{from: from}
 	for _, key := range []string{"id", "ns"} {
@@ -125,7 +131,7 @@ func remains(from address.Address, doc bson.Raw) State {
 	return State{Server: from, ID: p.id, Database: p.database, Collection: p.collection}
 }
 
-// ending is what remains to be done for a cursor that is over.
+// ending is what is left to do for a cursor that has ended.
 type ending struct {
 	runner  *operation.Runner
 	timeout *time.Duration
@@ -135,17 +141,18 @@ type ending struct {
 	pin     *operation.Pin
 }
 
-// endLocked makes the cursor one without anything on the server, once.
+// endLocked takes what is left to do from the cursor, so that it is done once.
 func (c *Cursor) endLocked() ending {
 	e := ending{
-		runner: c.runner, timeout: c.timeout, server: c.state.Server, command: killCursors(c.state), pin: c.pin,
+		runner: c.runner, timeout: c.timeout, server: c.state.Server, command: killCursors(c.state),
+		pin:  c.pin,
 		kill: c.state.ID != 0 && !c.lost,
 	}
 	c.state.ID, c.pin = 0, nil
 	return e
 }
 
-// run kills the cursor, detached from ctx's end and for a short time, and gives its connection back whatever came of it.
+// run kills the cursor, with a time limit of its own, and returns its connection in any case.
 func (e *ending) run(ctx context.Context) {
 	if e.pin != nil {
 		defer e.pin.Release()
@@ -162,18 +169,21 @@ func (e *ending) run(ctx context.Context) {
 	})
 }
 
-// present selects a server that is there, and waits for one only as long as it may come back: once the deployment is known and
-// the server is no part of it, nobody is left who would have the cursor.
+// present selects a server of the deployment, and waits only while the server may come back. Once
+// the deployment is known and the server is no part of it, the cursor is gone.
 type present struct {
 	selection.Selector
 	address address.Address
 }
 
-func (p present) Select(t description.Topology, candidates []*description.Server) ([]*description.Server, error) {
-	if t.Server(p.address) == nil && slices.ContainsFunc(t.Servers, (*description.Server).IsAvailable) {
+func (p present) Select(
+	t description.Topology, candidates []*description.Server,
+) ([]*description.Server, error) {
+	if t.Server(p.address) == nil &&
+		slices.ContainsFunc(t.Servers, (*description.Server).IsAvailable) {
 		return nil, errServerLeft
 	}
 	return p.Selector.Select(t, candidates)
 }
 
-var errServerLeft = errors.New("the server that held the cursor is no part of the deployment any more")
+var errServerLeft = errors.New("the server that held the cursor has left the deployment")

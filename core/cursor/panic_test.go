@@ -67,7 +67,8 @@ func (p *panicky) during(t *testing.T, name string, call func()) {
 	call()
 }
 
-// A panic anywhere gives the connection back, or leaves it to whoever closes the cursor; and no batch is skipped unseen.
+// A panic anywhere gives the connection back, or leaves it to whoever closes the cursor; and no
+// batch is skipped unseen.
 func TestPanicOfPinnedCursor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lb := mongotest.NewBalanced(t, mongotest.BalancedConfig{Services: 1})
@@ -132,7 +133,8 @@ func (r reading) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// A call that has its batch when its context ends has done no harm: the cursor goes on for the next call.
+// A call that has its batch when its context ends has done no harm: the cursor goes on for the
+// next call.
 func TestContextThatEndsAfterTheBatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lb := mongotest.NewBalanced(t, mongotest.BalancedConfig{})

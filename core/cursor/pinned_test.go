@@ -21,7 +21,8 @@ import (
 	"github.com/mooringdb/mooring/internal/mongotest"
 )
 
-// balanced is a client of two services behind a load balancer, which leads its connections to them in turn.
+// balanced is a client of two services behind a load balancer, which leads its connections to them
+// in turn.
 type balanced struct {
 	*mongotest.Balanced
 	client *client.Client
@@ -119,8 +120,8 @@ func (b *balanced) find(t *testing.T) *cursor.Cursor {
 	return cur
 }
 
-// LB-020: what opens cursors pins, and all of a cursor's commands go over its connection, until its id is 0. LB-026: that is one
-// check-out.
+// LB-020: what opens cursors pins, and all of a cursor's commands go over its connection, until
+// its id is 0. LB-026: that is one check-out.
 func TestPinnedUntilExhausted(t *testing.T) {
 	opens := map[string]func(c *client.Client) (*cursor.Cursor, error){
 		"find": func(c *client.Client) (*cursor.Cursor, error) {
@@ -223,7 +224,8 @@ func TestManyPinnedCursors(t *testing.T) {
 	})
 }
 
-// What it would be without pins: continued over another connection, a cursor is known there only by luck.
+// What it would be without pins: continued over another connection, a cursor is known there only
+// by luck.
 func TestCursorOverAnotherConnection(t *testing.T) {
 	runBalanced(t, "", client.Options{}, func(t *testing.T, b *balanced) {
 		a, z := b.find(t), b.find(t)
@@ -407,7 +409,8 @@ func TestCloseDuringNext(t *testing.T) {
 	})
 }
 
-// Whatever is called at the same time, the server is asked one thing at a time, and the connection comes back once.
+// Whatever is called at the same time, the server is asked one thing at a time, and the connection
+// comes back once.
 func TestCrowdOnOneCursor(t *testing.T) {
 	runBalanced(t, "", client.Options{}, func(t *testing.T, b *balanced) {
 		for i := range 50 {

@@ -9,14 +9,14 @@ import (
 	"github.com/mooringdb/mooring/core/mongoerr"
 )
 
-// reply is the cursor of a reply. Its strings are views.
+// reply is the cursor in a reply. Its strings are views on that.
 type reply struct {
 	id                   int64
 	database, collection string
 	batch                Batch
 }
 
-// parse reads the reply of a command whose batch has this name. Nothing in it is believed before it is checked.
+// parse reads the reply of a command whose batch has this name. It checks all that it uses.
 func parse(from address.Address, doc bson.Raw, batchName string) (reply, error) {
 	p := parser{from: from, batchName: batchName}
 	err := p.parse(doc)
@@ -24,8 +24,8 @@ func parse(from address.Address, doc bson.Raw, batchName string) (reply, error) 
 	return p.reply, err
 }
 
-// The names of the batches in the replies of the commands that open cursors, and of getMore. Only
-// the former need to have the namespace: a getMore's is known.
+// The names of the batches in the replies of commands that open cursors, and of getMore. Only the
+// former need to have the namespace.
 const (
 	firstBatch = "firstBatch"
 	nextBatch  = "nextBatch"
@@ -36,7 +36,7 @@ type parser struct {
 	from            address.Address
 	batchName       string
 	hasID, hasBatch bool
-	// firstOnly makes it read the first document only, into first.
+	// firstOnly makes the parser read only the first document, into first.
 	firstOnly bool
 	first     bson.Raw
 }
@@ -107,7 +107,7 @@ func (p *parser) element(key string, v bson.Value) (err error) {
 	return nil
 }
 
-// namespace splits at the first dot: collections may have dots in their names, databases may not.
+// namespace splits at the first dot, since database names have none.
 func (p *parser) namespace(v bson.Value) error {
 	ns, ok := v.Str()
 	if !ok {

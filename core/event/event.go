@@ -1,6 +1,6 @@
-// Package event is the facts that the driver emits: commands (Command Monitoring), pools (CMAP), discovery (SDAM) and
-// server selection. It delivers nothing by itself and stores nothing; logs, metrics and the specifications' event
-// tests are Sinks.
+// Package event defines the events of the driver: commands (Command Monitoring), pools (CMAP),
+// discovery (SDAM) and server selection. It delivers and stores nothing: logs, metrics and the
+// event tests of the specifications are Sinks.
 package event
 
 import (
@@ -11,13 +11,15 @@ import (
 	"github.com/mooringdb/mooring/core/description"
 )
 
-// Sink is what a listener wants to hear of: one function per fact, nil for what it does not. A nil *Sink hears
-// nothing. The functions are called on the goroutine where the fact happened, never under a lock, and must not block;
-// events of one pool, and events of one topology, come in order and never at once.
+// Sink holds the functions of a listener, one for each kind of event, nil for those that it does
+// not take. A nil *Sink takes none. A function is called on the goroutine where the event
+// occurred, never under a lock, and must not block. Events of one pool, and those of one topology,
+// are delivered in order and one at a time.
 //
-// They must not panic, either. A panic on a goroutine of the driver's own ends the process. Anywhere else it goes through
-// the call that the event befell, or that came to tell it; the driver stays whole: that call takes no connection along and
-// leaves nothing counted, the event is not told again, and those behind it are told with the next.
+// The functions must not panic either. A panic on one of the driver's own goroutines ends the
+// process. On any other it unwinds the call that emitted the event. The driver stays consistent:
+// the connection of that call is returned and its counts are undone, the event is not delivered
+// again, and those queued behind it are delivered with the next.
 type Sink struct {
 	CommandStarted   func(CommandStarted)
 	CommandSucceeded func(CommandSucceeded)
@@ -54,13 +56,13 @@ type Sink struct {
 	ServerSelectionFailed    func(ServerSelectionFailed)
 }
 
-// HearsSelection tells whether anybody wants the events of server selection.
+// HearsSelection reports whether the sink takes events of server selection.
 func (s *Sink) HearsSelection() bool {
 	return s != nil && (s.ServerSelectionStarted != nil || s.ServerSelectionWaiting != nil ||
 		s.ServerSelectionSucceeded != nil || s.ServerSelectionFailed != nil)
 }
 
-// Command is what the three command events have in common.
+// Command holds what the three command events have in common.
 type Command struct {
 	Name               string // the command's name
 	Database           string
@@ -69,18 +71,18 @@ type Command struct {
 	Address            address.Address
 	ConnectionID       uint64        // the pool's name for the connection
 	ServerConnectionID int64         // the server's; 0 where it gave none
-	ServiceID          bson.ObjectID // zero but behind a load balancer
+	ServiceID          bson.ObjectID // set behind a load balancer only
 }
 
-// CommandStarted is emitted before a command is written. Body is valid during the call only, and empty where the
-// command is sensitive; document sequences stand in it as arrays.
+// CommandStarted is emitted before a command is written. Body is valid during the call only, and
+// empty where the command is sensitive; document sequences stand in it as arrays.
 type CommandStarted struct {
 	Command
 	Body bson.Raw
 }
 
-// CommandSucceeded is emitted for a reply with ok: 1, whatever else it carries. Reply is valid during the call only,
-// and empty where the command is sensitive.
+// CommandSucceeded is emitted for a reply with ok: 1, whatever else it carries. Reply is valid
+// during the call only, and empty where the command is sensitive.
 type CommandSucceeded struct {
 	Command
 	Duration time.Duration
@@ -101,33 +103,33 @@ type PoolOptions struct {
 	MaxIdleTime, WaitQueueTimeout   time.Duration
 }
 
-// PoolCreated tells of a new pool; it is paused.
+// PoolCreated is emitted for a new pool, which is paused.
 type PoolCreated struct {
 	Address address.Address
 	Options PoolOptions
 }
 
-// PoolReady tells that connections can be checked out.
+// PoolReady is emitted when connections can be checked out.
 type PoolReady struct{ Address address.Address }
 
-// PoolCleared tells that all connections that exist by now are stale.
+// PoolCleared is emitted when all connections of the pool have become stale.
 type PoolCleared struct {
 	Address                   address.Address
-	ServiceID                 bson.ObjectID // zero but behind a load balancer
+	ServiceID                 bson.ObjectID // set behind a load balancer only
 	InterruptInUseConnections bool
 	Err                       error // why
 }
 
-// PoolClosed tells that the pool is closed for good.
+// PoolClosed is the last event of a pool.
 type PoolClosed struct{ Address address.Address }
 
-// ConnectionCreated tells that a connection has its number; nothing was dialled yet.
+// ConnectionCreated is emitted when a connection has its number, before it is dialed.
 type ConnectionCreated struct {
 	Address      address.Address
 	ConnectionID uint64
 }
 
-// ConnectionReady tells that a connection is established, handshake and authentication included.
+// ConnectionReady is emitted when a connection is established, with handshake and authentication.
 type ConnectionReady struct {
 	Address      address.Address
 	ConnectionID uint64
@@ -181,13 +183,13 @@ type ConnectionCheckedOut struct {
 	Duration     time.Duration
 }
 
-// ConnectionCheckedIn tells that a connection came back.
+// ConnectionCheckedIn is emitted when a connection is returned.
 type ConnectionCheckedIn struct {
 	Address      address.Address
 	ConnectionID uint64
 }
 
-// TopologyID tells the events of one topology from those of others; it means nothing outside the process.
+// TopologyID identifies a topology in events. It has no meaning outside of the process.
 type TopologyID = bson.ObjectID
 
 // TopologyOpening is a topology's first event.
@@ -196,80 +198,84 @@ type TopologyOpening struct{ TopologyID TopologyID }
 // TopologyClosed is a topology's last event.
 type TopologyClosed struct{ TopologyID TopologyID }
 
-// TopologyDescriptionChanged tells of a changed picture of the deployment.
+// TopologyDescriptionChanged is emitted when the description of the deployment has changed.
 type TopologyDescriptionChanged struct {
 	TopologyID    TopologyID
 	Previous, New description.Topology
 }
 
-// ServerOpening tells that a server is monitored from now on.
+// ServerOpening is emitted when a server begins to be monitored.
 type ServerOpening struct {
 	TopologyID TopologyID
 	Address    address.Address
 }
 
-// ServerClosed tells that a server is no longer monitored.
+// ServerClosed is emitted when a server is no longer monitored.
 type ServerClosed struct {
 	TopologyID TopologyID
 	Address    address.Address
 }
 
-// ServerDescriptionChanged tells of a changed picture of one server. The descriptions must not be changed.
+// ServerDescriptionChanged is emitted when the description of a server has changed. Listeners must
+// not change the descriptions.
 type ServerDescriptionChanged struct {
 	TopologyID    TopologyID
 	Address       address.Address
 	Previous, New *description.Server
 }
 
-// Heartbeat is what the three heartbeat events have in common.
+// Heartbeat holds what the three heartbeat events have in common.
 type Heartbeat struct {
 	TopologyID         TopologyID
 	Address            address.Address
-	ConnectionID       uint64 // of the monitor's connections to this server, the how-manieth
-	ServerConnectionID int64  // 0 where it is not known (yet)
-	Awaited            bool   // the server answers when something changed: Duration is no round-trip time
+	ConnectionID       uint64 // the number of the connection, counted by its monitor
+	ServerConnectionID int64  // 0 while it is not known
+	// Awaited says that the server answers when something has changed, so that Duration is no
+	// round-trip time.
+	Awaited bool
 }
 
-// ServerHeartbeatStarted is emitted before a check, also before its socket is opened.
+// ServerHeartbeatStarted is emitted before a check, and before its connection is dialed.
 type ServerHeartbeatStarted struct{ Heartbeat }
 
-// ServerHeartbeatSucceeded tells of a check that was answered with ok: 1. Reply is valid during the call only.
+// ServerHeartbeatSucceeded is emitted for a check that was answered with ok: 1. Reply is valid
+// during the call only.
 type ServerHeartbeatSucceeded struct {
 	Heartbeat
 	Duration time.Duration
 	Reply    bson.Raw
 }
 
-// ServerHeartbeatFailed tells of a check that failed or was cancelled.
+// ServerHeartbeatFailed is emitted for a check that failed or was canceled.
 type ServerHeartbeatFailed struct {
 	Heartbeat
 	Duration time.Duration
 	Err      error
 }
 
-// SeedlistProblem tells why a later look at the SRV records brought nothing, or what in them was refused. The
-// deployment goes on as it is known.
+// SeedlistProblem says why polling the SRV records failed, or which records were refused. The
+// description of the deployment stays as it is.
 type SeedlistProblem struct {
 	TopologyID TopologyID
-	Host       string // whose records they are
+	Host       string // of the SRV records
 	Err        error
 }
 
-// NoServers tells that the deployment has no server that could be asked: none is configured, or the last one was removed.
-// Only another look at SRV records could change that; without them each operation fails.
+// NoServers is emitted when the deployment has no server: none is configured, or the last one was
+// removed. Unless polled SRV records bring one, each operation fails.
 type NoServers struct {
 	TopologyID TopologyID
 	Err        error // why
 }
 
-// SeveralProcesses tells, once for each server, that several processes answer at its address, though
-// loadBalanced is not set: cursors, sessions and transactions go astray there.
+// SeveralProcesses tells, once for each server, that several processes answer at its address,
+// though loadBalanced is not set: cursors, sessions and transactions go astray there.
 type SeveralProcesses struct {
 	TopologyID TopologyID
 	Address    address.Address
 }
 
-// Selection is what the server selection events have in common.
+// Selection holds what the server selection events have in common.
 type Selection struct {
 	TopologyID  TopologyID
 	Operation   string // the command's name; empty where the selection is for none
@@ -281,19 +287,19 @@ type Selection struct {
 // ServerSelectionStarted is the first event of a selection.
 type ServerSelectionStarted struct{ Selection }
 
-// ServerSelectionWaiting tells, once, that no server is suitable yet.
+// ServerSelectionWaiting is emitted once if no server is suitable yet.
 type ServerSelectionWaiting struct {
 	Selection
 	Remaining time.Duration
 }
 
-// ServerSelectionSucceeded tells which server was selected.
+// ServerSelectionSucceeded is emitted when a server was selected.
 type ServerSelectionSucceeded struct {
 	Selection
 	Server address.Address
 }
 
-// ServerSelectionFailed tells that none was.
+// ServerSelectionFailed is emitted when none was selected.
 type ServerSelectionFailed struct {
 	Selection
 	Err error

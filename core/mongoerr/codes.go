@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// class is what a driver makes of a server's error code.
+// class is a set of meanings that a server's error code has for a driver.
 type class uint8
 
 const (
@@ -18,8 +18,8 @@ const (
 	timeout                              // the server gave up for want of time
 )
 
-// codes are the codes that mean something to a driver.
-// "not writable primary" and "node is recovering": Server Discovery and Monitoring. Retryable: Retryable Reads.
+// codes are the error codes that have a meaning for drivers, by Server Discovery and Monitoring
+// and Retryable Reads.
 var codes = map[int32]struct {
 	name  string
 	class class
@@ -43,11 +43,13 @@ var codes = map[int32]struct {
 
 // codeNames name the codes of replies that carry no codeName (writeErrors never do).
 var codeNames = map[int32]string{
-	2: "BadValue", 8: "UnknownError", 9: "FailedToParse", 13: "Unauthorized", 18: "AuthenticationFailed",
+	2: "BadValue", 8: "UnknownError", 9: "FailedToParse", 13: "Unauthorized",
+	18: "AuthenticationFailed",
 	20: "IllegalOperation", 26: "NamespaceNotFound", 27: "IndexNotFound", 43: "CursorNotFound",
 	48: "NamespaceExists", 59: "CommandNotFound", 64: "WriteConcernFailed", 66: "ImmutableField",
 	112: "WriteConflict", 115: "CommandNotSupported", 121: "DocumentValidationFailure",
-	251: "NoSuchTransaction", 391: "ReauthenticationRequired", 11000: "DuplicateKey", 11601: "Interrupted",
+	251: "NoSuchTransaction", 391: "ReauthenticationRequired", 11000: "DuplicateKey",
+	11601: "Interrupted",
 }
 
 func nameOf(code int32, given string) string {
@@ -85,26 +87,27 @@ func Labels(err error) []string {
 	return nil
 }
 
-// IsNotWritablePrimary tells whether the server said that it is not, or no longer, the primary.
+// IsNotWritablePrimary reports whether the server said that it is not, or no longer, the primary.
 func IsNotWritablePrimary(err error) bool { return stateClass(err)&notWritablePrimary != 0 }
 
-// IsRecovering tells whether the server said that it is between two states (spec: "node is recovering").
+// IsRecovering reports whether the server said that it is between two states (in the
+// specification: "node is recovering").
 func IsRecovering(err error) bool { return stateClass(err)&recovering != 0 }
 
-// IsStateChange tells whether the server's description is out of date, by what the server itself said.
+// IsStateChange reports whether the description of the server is out of date, by its own words.
 func IsStateChange(err error) bool { return stateClass(err)&(notWritablePrimary|recovering) != 0 }
 
-// IsShutdown tells whether the server said that it is shutting down.
+// IsShutdown reports whether the server said that it is shutting down.
 func IsShutdown(err error) bool { return stateClass(err)&shutdown != 0 }
 
-// IsNetwork tells whether err is, or wraps, a NetworkError.
+// IsNetwork reports whether err is, or wraps, a NetworkError.
 func IsNetwork(err error) bool {
 	_, ok := errors.AsType[*NetworkError](err)
 	return ok
 }
 
-// IsMalformed reports whether err is a reply that breaks the protocol. Errors of other packages take part
-// by a method Malformed() bool.
+// IsMalformed reports whether err is a reply that breaks the protocol. Errors of other packages
+// take part by a method Malformed() bool.
 func IsMalformed(err error) bool {
 	m, ok := errors.AsType[interface {
 		error
@@ -113,7 +116,7 @@ func IsMalformed(err error) bool {
 	return ok && m.Malformed()
 }
 
-// IsTimeout tells whether time ran out: the context's, the connection's, or the server's.
+// IsTimeout reports whether time ran out: that of the context, the connection or the server.
 func IsTimeout(err error) bool {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return true
@@ -125,11 +128,11 @@ func IsTimeout(err error) bool {
 	return ok && t.Timeout() || replyClass(err)&timeout != 0
 }
 
-// IsCanceled tells whether the caller gave up, which says nothing about the server.
+// IsCanceled reports whether the caller gave up, which says nothing about the server.
 func IsCanceled(err error) bool { return errors.Is(err, context.Canceled) }
 
-// Code is the server's code in err: that of the command error, else of the write concern error, else of the first
-// write error; 0 where there is none.
+// Code returns the server's code in err: that of the command error, else of the write concern
+// error, else of the first write error; 0 if there is none.
 func Code(err error) int32 {
 	if code, _, ok := replyCode(err); ok {
 		return code
@@ -145,7 +148,8 @@ func replyClass(err error) class {
 	return codes[code].class
 }
 
-// stateClass is replyClass, and where the server gave no code, its words decide. (Where it gave one, they never do.)
+// stateClass returns the class of the code. If the server sent none, its words decide; otherwise
+// they are ignored.
 func stateClass(err error) class {
 	code, message, ok := replyCode(err)
 	switch {
@@ -153,7 +157,8 @@ func stateClass(err error) class {
 		return 0
 	case code != 0:
 		return codes[code].class
-	case strings.Contains(message, "not master or secondary"), strings.Contains(message, "node is recovering"):
+	case strings.Contains(message, "not master or secondary"),
+		strings.Contains(message, "node is recovering"):
 		return recovering
 	case strings.Contains(message, "not master"):
 		return notWritablePrimary
@@ -161,7 +166,8 @@ func stateClass(err error) class {
 	return 0
 }
 
-// replyCode is what the server said of the whole command. Write errors are statements' own and never examined.
+// replyCode returns what the server said of the whole command. Write errors concern single
+// statements and are ignored.
 func replyCode(err error) (code int32, message string, ok bool) {
 	if e, ok := errors.AsType[*CommandError](err); ok {
 		return e.Code, e.Message, true

@@ -32,7 +32,8 @@ type Verdict struct {
 
 // Judge returns the verdict on the error that ended an operation. Every decision about a further
 // attempt, be it the driver's or a caller's, begins with it. Errors of other packages take part by
-// the methods Delivery() Delivery and Retryable() bool; of several in a chain, the outermost counts.
+// the methods Delivery() Delivery and Retryable() bool; of several in a chain, the outermost
+// counts.
 func Judge(err error) Verdict {
 	return Verdict{Delivery: delivery(err), Retryable: retryable(err)}
 }

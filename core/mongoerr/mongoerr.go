@@ -1,6 +1,7 @@
-// Package mongoerr is what goes wrong between the driver and a server: the errors that a reply carries, the errors of
-// the network, and the questions that callers ask of both (has it a label? is it a timeout? may it be retried?). It
-// reads replies and decides; it does no I/O, retries nothing and knows no status codes of other protocols.
+// Package mongoerr holds the errors between the driver and a server: those of replies and those of
+// the network. It answers the questions that callers ask of them: is it a timeout, does it have a
+// label, how far did the command get? It reads replies and decides; it does no I/O, retries
+// nothing and knows no status codes of other protocols.
 package mongoerr
 
 import (
@@ -55,7 +56,8 @@ func (e WriteError) Error() string {
 	return "write " + strconv.Itoa(e.Index) + ": " + describe(e.Code, codeNames[e.Code], e.Message)
 }
 
-// WriteConcernError is a reply's writeConcernError: the write was applied, but not acknowledged as asked.
+// WriteConcernError is a reply's writeConcernError: the write was applied, but not acknowledged as
+// asked.
 type WriteConcernError struct {
 	Code            int32
 	Name, Message   string
@@ -67,10 +69,12 @@ type WriteConcernError struct {
 }
 
 func (e *WriteConcernError) Error() string {
-	return "write concern not satisfied on " + e.Address.String() + ": " + describe(e.Code, e.Name, e.Message)
+	return "write concern not satisfied on " + e.Address.String() + ": " +
+		describe(e.Code, e.Name, e.Message)
 }
 
-// WriteException is a reply with ok: 1 and writeErrors. WriteConcernError is nil where the reply has none.
+// WriteException is a reply with ok: 1 and writeErrors. WriteConcernError is nil where the reply
+// has none.
 type WriteException struct {
 	WriteErrors       []WriteError
 	WriteConcernError *WriteConcernError
@@ -94,7 +98,7 @@ func (e *WriteException) Error() string {
 	return b.String()
 }
 
-// Unwrap gives the write concern error, so that errors.As finds it.
+// Unwrap returns the write concern error.
 func (e *WriteException) Unwrap() error {
 	if e.WriteConcernError == nil {
 		return nil
@@ -112,9 +116,9 @@ type NetworkError struct {
 }
 
 // Error returns a text that is the same for each attempt that fails for the same reason, since
-// descriptions compare by the text of their error. So it leaves out the local port that net.OpError
-// and net.DNSError have, and the time of day in the error about an expired certificate. What
-// crypto/tls calls a remote error stays one: it is the server that objects.
+// descriptions compare by the text of their error. So it leaves out the local port that
+// net.OpError and net.DNSError have, and the time of day in the error about an expired
+// certificate. What crypto/tls calls a remote error stays one: it is the server that objects.
 func (e *NetworkError) Error() string {
 	err := e.Err
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Err != nil && op.Op != "remote error" {
@@ -124,7 +128,8 @@ func (e *NetworkError) Error() string {
 	if dns, ok := errors.AsType[*net.DNSError](err); ok {
 		text = strings.Replace(text, dns.Error(), dnsText(dns), 1)
 	}
-	if cert, ok := errors.AsType[x509.CertificateInvalidError](err); ok && cert.Reason == x509.Expired && cert.Cert != nil {
+	cert, ok := errors.AsType[x509.CertificateInvalidError](err)
+	if ok && cert.Reason == x509.Expired && cert.Cert != nil {
 		text = strings.Replace(text, cert.Error(), expiredText(cert.Cert), 1)
 	}
 	return "network error on " + e.Address.String() + " (" + e.Op + "): " + text
@@ -149,7 +154,8 @@ func expiredText(cert *x509.Certificate) string {
 
 func (e *NetworkError) Unwrap() error { return e.Err }
 
-// Timeout tells whether a deadline ended the exchange: the connection's own or the context's.
+// Timeout reports whether a deadline ended the exchange, be it the connection's own or the
+// context's.
 func (e *NetworkError) Timeout() bool {
 	t, ok := errors.AsType[interface {
 		error
@@ -158,10 +164,10 @@ func (e *NetworkError) Timeout() bool {
 	return ok && t.Timeout()
 }
 
-// OverloadError is a connection that could not be made because of Err, a network error or a timeout
-// before the end of the first hello. An overloaded server refuses connections that way, so the error
-// carries the labels SystemOverloadedError and RetryableError beside those of Err (CMAP, "Pool
-// Backpressure").
+// OverloadError is a connection that could not be made because of Err, a network error or a
+// timeout before the end of the first hello. An overloaded server refuses connections that way, so
+// the error carries the labels SystemOverloadedError and RetryableError beside those of Err (CMAP,
+// "Pool Backpressure").
 type OverloadError struct{ Err error }
 
 func (e *OverloadError) Error() string { return e.Err.Error() }
@@ -169,13 +175,17 @@ func (e *OverloadError) Error() string { return e.Err.Error() }
 // Unwrap returns Err.
 func (e *OverloadError) Unwrap() error { return e.Err }
 
-// SelectionError says that no server was suitable in time, or that none can be.
+// SelectionError is the error of a server selection: no server was suitable in time, or none can
+// be.
 type SelectionError struct {
-	Selector string        // what was looked for
-	Reason   string        // where time ran out: that none of the servers suits or, where none is there, their errors
+	Selector string // what was looked for
+	// Reason says, if time ran out, that no server suits, or which errors the servers have.
+	Reason   string
 	Topology string        // what was seen, with the servers' last errors
 	Timeout  time.Duration // how long was waited, where Err is nil
-	Err      error         // what ended the wait earlier: the context's cause, an incompatible server, an invalid preference
+	// Err is what ended the wait before: the context's cause, an incompatible server or an invalid
+	// preference.
+	Err error
 }
 
 func (e *SelectionError) Error() string {
@@ -193,7 +203,7 @@ func (e *SelectionError) Error() string {
 
 func (e *SelectionError) Unwrap() error { return e.Err }
 
-// MalformedReplyError is a reply that is valid BSON but not what the protocol says.
+// MalformedReplyError is a reply that is valid BSON and breaks the protocol.
 type MalformedReplyError struct {
 	Address address.Address
 	Field   string
@@ -204,10 +214,10 @@ func (e *MalformedReplyError) Error() string {
 	return "malformed reply from " + e.Address.String() + ": " + e.Field + " " + e.Problem
 }
 
-// Malformed is true.
+// Malformed returns true.
 func (e *MalformedReplyError) Malformed() bool { return true }
 
-// describe is "message (Name, code 1)", without what is not known.
+// describe returns "message (Name, code 1)", without the parts that are not known.
 func describe(code int32, name, message string) string {
 	if message == "" {
 		message = "no message"

@@ -8,9 +8,10 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 )
 
-// FromReply is the error that a reply stands for: nil for ok: 1 without writeErrors, *CommandError for ok: 0,
-// *WriteException for ok: 1 with writeErrors, *MalformedReplyError where the fields have types that they cannot have.
-// A writeConcernError alone is not an error here; see WriteConcernErrorOf. The result keeps views of the reply.
+// FromReply returns the error in a reply: nil for ok: 1 without writeErrors, a *CommandError for
+// ok: 0, a *WriteException for ok: 1 with writeErrors, and a *MalformedReplyError where a field
+// has a type that it cannot have. A writeConcernError alone is no error here; see
+// WriteConcernErrorOf. The result has views on the reply.
 func FromReply(addr address.Address, reply bson.Raw) error {
 	r, err := read(addr, reply)
 	switch {
@@ -24,7 +25,8 @@ func FromReply(addr address.Address, reply bson.Raw) error {
 	return nil
 }
 
-// WriteConcernErrorOf is the write concern error of a reply with ok: 1, or nil where it has none or a malformed one.
+// WriteConcernErrorOf returns the write concern error of a reply with ok: 1, nil if it has none or
+// a malformed one.
 func WriteConcernErrorOf(addr address.Address, reply bson.Raw) *WriteConcernError {
 	r, err := read(addr, reply)
 	if err != nil || !r.ok {
@@ -33,7 +35,7 @@ func WriteConcernErrorOf(addr address.Address, reply bson.Raw) *WriteConcernErro
 	return r.writeConcernError()
 }
 
-// replyFields are the fields of a reply that tell of errors.
+// replyFields are the fields of a reply that concern errors.
 type replyFields struct {
 	addr            address.Address
 	reply           bson.Raw
@@ -64,7 +66,10 @@ func (r *replyFields) writeConcernError() *WriteConcernError {
 	if r.concern == nil {
 		return nil
 	}
-	e := &WriteConcernError{Labels: r.labels, Address: r.addr, TopologyVersion: r.topologyVersion, Raw: r.concern}
+	e := &WriteConcernError{
+		Labels: r.labels, Address: r.addr, TopologyVersion: r.topologyVersion,
+		Raw: r.concern,
+	}
 	for key, v := range r.concern.All() {
 		switch key {
 		case "code":
@@ -98,7 +103,7 @@ func read(addr address.Address, reply bson.Raw) (replyFields, error) {
 	return r, nil
 }
 
-// set takes one field of the reply. It returns what is wrong with the value, or "".
+// set takes one field of the reply. It returns what is wrong with the value, "" if nothing is.
 func (r *replyFields) set(key string, v bson.Value) (problem string) {
 	switch key {
 	case "ok":
@@ -232,4 +237,6 @@ func isNumber(v bson.Value) bool {
 	return false
 }
 
-func notA(what string, v bson.Value) string { return fmt.Sprintf("is no %s but a %v", what, v.Type) }
+func notA(what string, v bson.Value) string {
+	return fmt.Sprintf("is no %s but a %v", what, v.Type)
+}

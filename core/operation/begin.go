@@ -8,9 +8,9 @@ import (
 	"github.com/mooringdb/mooring/core/internal/timeoutms"
 )
 
-// Begin returns the context of an operation that starts now, for all its commands: it ends with ctx,
-// when timeout has passed, and at until, whichever comes first. A zero until is none. A timeout of
-// nil is the Runner's; with one of 0 only ctx and until count.
+// Begin returns the context of an operation that starts now, for all its commands: it ends with
+// ctx, when timeout has passed, and at until, whichever comes first. A zero until is none. A
+// timeout of nil is the Runner's; with one of 0 only ctx and until count.
 //
 // The returned function releases the context's timer. The caller calls it at the operation's end.
 func (r *Runner) Begin(
@@ -52,4 +52,4 @@ func ended(ctx context.Context) error {
 	return cause
 }
 
-var errBeforeStart = errors.New("the deadline passed before the command was begun; nothing was sent")
+var errBeforeStart = errors.New("the deadline passed before anything was sent")

@@ -7,8 +7,9 @@ import (
 	"github.com/mooringdb/mooring/core/mongoerr"
 )
 
-// OutcomeUnknownError is a write that was sent, in part at least, and got no answer: whether it was applied is not
-// known, and it must not be repeated blindly. Err is what ended the wait; errors.Is and errors.As see through to it.
+// OutcomeUnknownError is the error of a write that was sent, in part at least, and got no answer
+// that can be read. Whether it was applied is not known, so it must not be repeated blindly. Err
+// is what ended it.
 type OutcomeUnknownError struct {
 	Err error
 }
@@ -17,16 +18,16 @@ func (e *OutcomeUnknownError) Error() string {
 	return "outcome of the write is unknown: " + e.Err.Error()
 }
 
-// Unwrap returns what ended the wait.
+// Unwrap returns what ended the write.
 func (e *OutcomeUnknownError) Unwrap() error { return e.Err }
 
 // Delivery returns mongoerr.Unanswered.
 func (e *OutcomeUnknownError) Delivery() mongoerr.Delivery { return mongoerr.Unanswered }
 
-// TimeoutError is the end of the time that the context's deadline gave, found before anything was sent or reported by the
-// server. errors.Is(err, context.DeadlineExceeded) holds.
+// TimeoutError is the end of the operation's time, if it was found before anything was sent or if
+// the server reported it. errors.Is(err, context.DeadlineExceeded) holds.
 type TimeoutError struct {
-	// Err is the server's error, or says where the end was found.
+	// Err is the error of the server, or says where the end was found.
 	Err error
 }
 
@@ -35,10 +36,10 @@ func (e *TimeoutError) Error() string { return "timed out: " + e.Err.Error() }
 // Unwrap returns the underlying error.
 func (e *TimeoutError) Unwrap() error { return e.Err }
 
-// Is makes it equal to context.DeadlineExceeded.
+// Is reports whether target is context.DeadlineExceeded.
 func (e *TimeoutError) Is(target error) bool { return target == context.DeadlineExceeded }
 
-// Timeout is true.
+// Timeout returns true.
 func (e *TimeoutError) Timeout() bool { return true }
 
 // Delivery returns mongoerr.Answered where the server reported the end, else mongoerr.Unsent.
@@ -49,11 +50,13 @@ func (e *TimeoutError) Delivery() mongoerr.Delivery {
 	return mongoerr.Unsent
 }
 
-// TooLargeError is a command that is longer than the server accepts. Nothing was sent.
+// TooLargeError is the error of a command that is longer than the server accepts. Nothing was
+// sent.
 type TooLargeError struct {
 	Size, Limit int
 }
 
 func (e *TooLargeError) Error() string {
-	return fmt.Sprintf("the command of %d bytes is larger than the server's limit of %d bytes", e.Size, e.Limit)
+	return fmt.Sprintf("the command of %d bytes is larger than the server's limit of %d bytes",
+		e.Size, e.Limit)
 }

@@ -1,6 +1,7 @@
 package operation
 
 import (
+	"errors"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -11,10 +12,11 @@ import (
 	"github.com/mooringdb/mooring/core/wire"
 )
 
-// requestIDs numbers the commands of the process for their events. On the wire, each connection counts for itself.
+// requestIDs numbers the commands of the process for their events. On the wire, each connection
+// counts for itself.
 var requestIDs atomic.Int32
 
-// nextRequestID is positive, so that no request has the 0 of "no request".
+// nextRequestID returns a positive number, since 0 stands for no request.
 func nextRequestID() int32 {
 	for {
 		if id := requestIDs.Add(1) & 0x7fffffff; id != 0 {
@@ -23,13 +25,14 @@ func nextRequestID() int32 {
 	}
 }
 
-// NewID names an operation of several commands in events.
+// NewID returns the number of an operation of several commands in events.
 func NewID() int64 { return int64(nextRequestID()) }
 
-// unacknowledgedReply stands in events for the answer that such a write does not get (Command Logging and Monitoring).
+// unacknowledgedReply is the reply of an unacknowledged write in events (Command Logging and
+// Monitoring).
 var unacknowledgedReply = bson.NewBuilder(nil).Int32("ok", 1).Finish()
 
-// observation is the events of one exchange. The zero value emits nothing.
+// observation emits the events of one exchange. The zero value emits none.
 type observation struct {
 	sink      *event.Sink
 	command   event.Command
@@ -37,7 +40,7 @@ type observation struct {
 	began     time.Time
 }
 
-// begin emits CommandStarted, if anybody wants command events.
+// begin emits CommandStarted, if the sink takes command events.
 func (r *Runner) begin(x *exchange, op *Operation) observation {
 	s := r.Sink
 	if s == nil || s.CommandStarted == nil && s.CommandSucceeded == nil && s.CommandFailed == nil {
@@ -56,19 +59,25 @@ func (r *Runner) begin(x *exchange, op *Operation) observation {
 	body := x.req.body()
 	o.sensitive = sensitive(o.command.Name, body)
 	if s.CommandStarted != nil {
-		s.CommandStarted(event.CommandStarted{Command: o.command, Body: o.redact(op.visible(body, x.req.msg))})
+		s.CommandStarted(event.CommandStarted{
+			Command: o.command, Body: o.redact(op.visible(body, x.req.msg)),
+		})
 	}
 	return o
 }
 
-// end emits CommandSucceeded, or CommandFailed where err is not nil.
+// end emits CommandSucceeded, or CommandFailed if err is not nil.
 func (o *observation) end(reply bson.Raw, err error) {
 	switch {
 	case o.sink == nil:
 	case err == nil && o.sink.CommandSucceeded != nil:
-		o.sink.CommandSucceeded(event.CommandSucceeded{Command: o.command, Duration: time.Since(o.began), Reply: o.redact(reply)})
+		o.sink.CommandSucceeded(event.CommandSucceeded{
+			Command: o.command, Duration: time.Since(o.began), Reply: o.redact(reply),
+		})
 	case err != nil && o.sink.CommandFailed != nil:
-		o.sink.CommandFailed(event.CommandFailed{Command: o.command, Duration: time.Since(o.began), Err: o.redactError(err)})
+		o.sink.CommandFailed(event.CommandFailed{
+			Command: o.command, Duration: time.Since(o.began), Err: o.redactError(err),
+		})
 	}
 }
 
@@ -79,22 +88,26 @@ func (o *observation) redact(d bson.Raw) bson.Raw {
 	return d
 }
 
-// redactError keeps of a server's error what says nothing of the command: code, name and labels. Errors of the network
-// are not the command's, and stay.
+// redactError returns a server's error without what may show the command: it keeps code, name and
+// labels. Errors of the network stay as they are.
 func (o *observation) redactError(err error) error {
-	failed, ok := err.(*mongoerr.CommandError) //nolint:errorlint // it is what FromReply made
+	failed, ok := errors.AsType[*mongoerr.CommandError](err)
 	if !ok || !o.sensitive {
 		return err
 	}
-	return &mongoerr.CommandError{Code: failed.Code, Name: failed.Name, Labels: failed.Labels, Address: failed.Address}
+	return &mongoerr.CommandError{
+		Code: failed.Code, Name: failed.Name, Labels: failed.Labels, Address: failed.Address,
+	}
 }
 
 var emptyDocument = bson.NewBuilder(nil).Finish()
 
-// sensitiveCommands never show their content in events (Command Logging and Monitoring, "Security"); in lower case, since
-// servers and specifications spell some of them in two ways.
+// sensitiveCommands are the commands whose content no event shows (Command Logging and Monitoring,
+// "Security"). They are in lower case, since servers and specifications spell some of them in two
+// ways.
 var sensitiveCommands = map[string]struct{}{
-	"authenticate": {}, "saslstart": {}, "saslcontinue": {}, "getnonce": {}, "createuser": {}, "updateuser": {},
+	"authenticate": {}, "saslstart": {}, "saslcontinue": {}, "getnonce": {}, "createuser": {},
+	"updateuser":     {},
 	"copydbgetnonce": {}, "copydbsaslstart": {}, "copydb": {},
 }
 
@@ -106,7 +119,8 @@ func sensitive(name string, body bson.Raw) bool {
 	return (name == "hello" || name == "ismaster") && body.Has("speculativeAuthenticate")
 }
 
-// visible is the command as events show it: with its document sequence as an array in its place at the end.
+// visible returns the command as events show it: with its document sequence as an array at the
+// end.
 func (op *Operation) visible(body bson.Raw, msg []byte) bson.Raw {
 	s, ok := op.Command.(Sequencer)
 	if !ok {

@@ -153,8 +153,8 @@ func TestEventsOfOtherAnswers(t *testing.T) {
 	}
 }
 
-// The selection and the commands of one operation have one operation id; an operation of one command
-// has its request's.
+// The selection and the commands of one operation have one operation id; an operation of one
+// command has its request's.
 func TestOperationIDs(t *testing.T) {
 	for _, id := range []int64{0, 77} {
 		var h heard

@@ -10,41 +10,41 @@ import (
 	"github.com/mooringdb/mooring/core/selection"
 )
 
-// Deployment is where operations run; core/client makes one of a topology.
+// Deployment is what operations run on; core/client makes one of a topology.
 type Deployment interface {
-	// Select waits for a server that the selector finds suitable.
+	// Select returns a server that suits the selector. It blocks until there is one or ctx ends.
 	Select(ctx context.Context, sel selection.Selector) (Server, error)
 }
 
 // Server is a selected server.
 type Server interface {
-	// Description is the server as the selector saw it.
+	// Description returns the server as the selector saw it.
 	Description() *description.Server
-	// TopologyKind is the kind of the topology in the same snapshot.
+	// TopologyKind returns the kind of the topology in the same snapshot.
 	TopologyKind() description.Kind
-	// CheckOut takes a connection of the server's pool. Its owner checks it in.
+	// CheckOut takes a connection from the pool of the server. The caller checks it in.
 	CheckOut(ctx context.Context) (Conn, error)
 }
 
 // Conn is a checked-out connection.
 type Conn interface {
-	// Hello is the server as it described itself on this connection; limits come from here.
+	// Hello returns the description of the server by this connection's hello, with its limits.
 	Hello() *description.Server
-	// ID is the pool's number of the connection.
+	// ID returns the pool's number of the connection.
 	ID() uint64
-	// RoundTrip sends a complete OP_MSG, which may be reused afterwards, and returns the reply's body, which belongs to
-	// the caller.
+	// RoundTrip sends a complete OP_MSG, whose buffer may be reused afterwards, and returns the body
+	// of the reply, which the caller owns.
 	RoundTrip(ctx context.Context, msg []byte) (bson.Raw, error)
 	// Write sends a complete OP_MSG that gets no reply.
 	Write(ctx context.Context, msg []byte) error
 	// Reauthenticate authenticates the connection again, since the server asked for it with cause.
 	Reauthenticate(ctx context.Context, cause error) error
-	// Learn lets the topology learn from how an operation ended; the connection stays its owner's.
+	// Learn tells the topology how an operation ended. The caller keeps the connection.
 	Learn(err error)
-	// PinForCursor counts the connection among those that cursors hold, until CheckIn. It fails where no more of them may be
-	// held.
+	// PinForCursor counts the connection among those that cursors hold, until CheckIn. It returns an
+	// error if no more of them may be held.
 	PinForCursor() error
-	// CheckIn gives the connection back. err is how the operation ended; the topology learns from it.
+	// CheckIn returns the connection to the pool, and tells the topology how the operation ended.
 	CheckIn(err error)
 }
 
@@ -56,10 +56,11 @@ const (
 	Read Kind = iota
 	// Write changes data. If it was sent and got no answer, the error is an *OutcomeUnknownError.
 	Write
-	// Generic is a command that a user wrote. It is selected and sent as a read; without an answer it counts as a write.
+	// Generic is a command that a user wrote. It is selected and sent as a read; without an answer it
+	// counts as a write.
 	Generic
-	// Output is a read whose result the server writes: an aggregation that ends with $out or $merge. It is a Write that goes
-	// where its read preference says, as soon as all servers can run it there.
+	// Output is a read whose result the server writes: an aggregation that ends with $out or $merge.
+	// It is a Write that goes where its read preference says, once all servers can run it there.
 	Output
 )
 
@@ -69,33 +70,36 @@ type Target struct {
 	Hello *description.Server
 }
 
-// Command appends itself to a message. Append may be called again for another attempt on another connection.
+// Command appends itself to a message. Append may be called again for an attempt on another
+// connection.
 type Command interface {
-	// Name is the command's name, the key of its first element.
+	// Name returns the name of the command, the key of its first element.
 	Name() string
-	// Append appends the command's elements, without those that the Runner adds: $db, $readPreference, maxTimeMS.
+	// Append appends the command's elements, without those that the Runner adds: $db,
+	// $readPreference, maxTimeMS.
 	Append(b *bson.Builder, to Target) error
 }
 
 // Sequencer is a Command that also has a document sequence (a kind-1 section) behind its body.
 type Sequencer interface {
 	Command
-	// Sequence is its identifier, such as "documents".
+	// Sequence returns its identifier, such as "documents".
 	Sequence() string
-	// AppendDocuments appends the sequence's documents to msg, back to back. The finished message must not be longer than
-	// to.Hello.MaxMessageSize.
+	// AppendDocuments appends the sequence's documents to msg, back to back. The finished message
+	// must not be longer than to.Hello.MaxMessageSize.
 	AppendDocuments(msg []byte, to Target) ([]byte, error)
 }
 
-// Operation is one command to run. It is data: a Runner does the work, and does not change it.
+// Operation is one command to run. A Runner does not change it.
 type Operation struct {
 	Database string
 	Command  Command
 	Kind     Kind
-	// On is the connection to run on; nil: one of a server that is selected. It stays pinned, however the operation ends.
+	// On is the connection to run on; nil: that of a server that is selected. It stays pinned,
+	// however the operation ends.
 	On *Pin
-	// KeepConn asks for the connection, where the operation succeeds and what follows it needs the same one: Result.Pin. With
-	// On, it is kept anyhow.
+	// KeepConn asks for the connection (Result.Pin) if the operation succeeds and further commands
+	// need the same one. With On, which is kept anyway, it has no effect.
 	KeepConn bool
 	// Selector finds the server. Nil: the one for writes, or the one that ReadPreference asks for.
 	Selector selection.Selector
@@ -109,14 +113,16 @@ type Operation struct {
 	// DeadlineAsMaxTime sends as maxTimeMS what is left until the context's deadline, less the
 	// shortest round trip, or MaxTimeMS if that is less.
 	DeadlineAsMaxTime bool
-	// RunOn lets the exchange with the server go on, once it has begun, although the context is canceled: until the context's
-	// deadline, RunOnLimit at most, and unless the context's cause is anything but context.Canceled.
+	// RunOn lets the exchange with the server go on, once it has begun, although the context is
+	// canceled: until the context's deadline, for RunOnLimit at most, and only if the context's cause
+	// is context.Canceled.
 	RunOn bool
-	// ID, from NewID, is common to the commands of one operation in events; 0: each command is one of its own.
+	// ID, from NewID, is common to the commands of one operation in events. With 0 each command is an
+	// operation of its own.
 	ID int64
 }
 
-// Result is what an operation brought.
+// Result is the outcome of an operation.
 type Result struct {
 	// Reply has ok: 1. It belongs to the caller; nil for an unacknowledged write.
 	Reply bson.Raw
@@ -127,9 +133,10 @@ type Result struct {
 	// DeadlineSent says that maxTimeMS was sent for the context's deadline, so that this is what
 	// ends the command, and any cursor that it opens, on the server.
 	DeadlineSent bool
-	// WriteConcernError is the reply's; nil where it has none, and for reads.
+	// WriteConcernError is that of the reply; nil if it has none, and for reads.
 	WriteConcernError *mongoerr.WriteConcernError
-	// Pin is the connection that was used, for the caller to release. It is nil without Operation.KeepConn, after an error, and
-	// where any connection to the server will do, which is everywhere but behind a load balancer.
+	// Pin is the connection that was used, which the caller releases. It is nil without
+	// Operation.KeepConn, after an error, and where any connection to the server will do, which is
+	// everywhere but behind a load balancer.
 	Pin *Pin
 }

@@ -10,8 +10,9 @@ import (
 // wireVersion50 is the first whose secondaries run $out and $merge.
 const wireVersion50 = 13
 
-// output selects for $out and $merge: by the read preference, unless a server is known that is too old for these on a
-// secondary. Then it is the primary's (CRUD, "Read Preferences and Server Selection" of aggregate). It serves one operation.
+// output selects for $out and $merge: by the read preference, unless a server is known that is too
+// old for these on a secondary. Then it is the primary's (CRUD, "Read Preferences and Server
+// Selection" of aggregate). It serves one operation.
 type output struct {
 	preference *selection.ReadPreference
 	used       *selection.ReadPreference // by the last Select
@@ -19,7 +20,9 @@ type output struct {
 
 func (o *output) String() string { return selection.Read(o.preference).String() }
 
-func (o *output) Select(t description.Topology, candidates []*description.Server) ([]*description.Server, error) {
+func (o *output) Select(
+	t description.Topology, candidates []*description.Server,
+) ([]*description.Server, error) {
 	o.used = o.preference
 	if t.Kind != description.KindLoadBalanced && slices.ContainsFunc(t.Servers, tooOldForOutput) {
 		o.used = nil

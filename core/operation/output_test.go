@@ -24,8 +24,8 @@ func (d *deployed) Select(_ context.Context, sel selection.Selector) (operation.
 	return d, nil
 }
 
-// SEL-021: $out and $merge go by the read preference, unless an available server is too old for that. What is sent is what was
-// used.
+// SEL-021: $out and $merge go by the read preference, unless an available server is too old for
+// that. What is sent is what was used.
 func TestOutputGoesByReadPreference(t *testing.T) {
 	type servers = []*description.Server
 	server := func(kind description.ServerKind, wire int32) *description.Server {

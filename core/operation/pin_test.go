@@ -11,7 +11,8 @@ import (
 	"github.com/mooringdb/mooring/core/operation"
 )
 
-// LB-020: the connection is kept where the operation asks for that, behind a load balancer, and only if it succeeds.
+// LB-020: the connection is kept where the operation asks for that, behind a load balancer, and
+// only if it succeeds.
 func TestKeepConn(t *testing.T) {
 	failed := bson.NewBuilder(nil).Int32("ok", 0).Int32("code", 10107).Finish()
 	tests := []struct {
@@ -54,8 +55,8 @@ func TestKeepConn(t *testing.T) {
 	}
 }
 
-// Load Balancer Support, "Connection Pinning": one check-out, whatever the operations on the connection come to; the topology
-// learns from each (LB-052).
+// Load Balancer Support, "Connection Pinning": one check-out, whatever the operations on the
+// connection come to; the topology learns from each (LB-052).
 func TestRunOnPin(t *testing.T) {
 	f := &fake{kind: description.KindLoadBalanced}
 	r := operation.Runner{Deployment: f}
@@ -95,7 +96,8 @@ func TestRunOnPin(t *testing.T) {
 	}
 }
 
-// A sink that panics costs the pool nothing, and a pinned connection stays the one that its holder gives back.
+// A sink that panics costs the pool nothing, and a pinned connection stays the one that its holder
+// gives back.
 func TestPanicAfterSendingReturnsConnection(t *testing.T) {
 	for _, pinned := range []bool{false, true} {
 		f := &fake{kind: description.KindLoadBalanced}
@@ -121,7 +123,8 @@ func TestPanicAfterSendingReturnsConnection(t *testing.T) {
 	}
 }
 
-// A sink that panics inside a check-in: the connection has been given back, and is not given back again.
+// A sink that panics inside a check-in: the connection has been given back, and is not given back
+// again.
 func TestPanicInCheckIn(t *testing.T) {
 	for _, err := range []error{nil, &mongoerr.NetworkError{Op: "read"}} {
 		f := &fake{err: err, panics: true}

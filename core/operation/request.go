@@ -11,7 +11,8 @@ import (
 	"github.com/mooringdb/mooring/core/wire"
 )
 
-// request is a message under construction. Requests are pooled; one belongs to the exchange that uses it.
+// request is a message that is being built. Requests are pooled. One belongs to the exchange that
+// uses it.
 type request struct {
 	msg     []byte
 	builder bson.Builder
@@ -19,7 +20,8 @@ type request struct {
 
 var requests = sync.Pool{New: func() any { return &request{msg: make([]byte, 0, 1024)} }}
 
-// maxPooled keeps a rare large insert from holding its memory for ever.
+// maxPooled bounds the buffers that are pooled, so that a rare large insert does not keep its
+// memory.
 const maxPooled = 1 << 20
 
 func (q *request) release() {
@@ -29,7 +31,7 @@ func (q *request) release() {
 	}
 }
 
-// body is the command document in the finished message.
+// body returns the command document in the finished message.
 func (q *request) body() bson.Raw {
 	doc, _, err := bson.Read(q.msg[wire.HeaderSize+flagsAndKind:])
 	if err != nil {
@@ -38,8 +40,8 @@ func (q *request) body() bson.Raw {
 	return doc
 }
 
-// build makes the message for this connection. It is the last step before sending, since maxTimeMS is what is left of the
-// time now.
+// build makes the message for this connection. It is the last step before sending, since maxTimeMS
+// is what is left of the time.
 func (q *request) build(ctx context.Context, op *Operation, x *exchange) error {
 	to := Target{Hello: x.conn.Hello()}
 	var flags wire.Flags
@@ -93,10 +95,10 @@ func (q *request) appendSequence(op *Operation, to Target) error {
 	return nil
 }
 
-// maxTime returns the time that the server may use, nil for no limit: the caller's MaxTimeMS, or what
-// is left until the deadline, less the shortest round trip that was seen, in whole milliseconds. The
-// latter is never 0, which servers read as no limit (Client Side Operations Timeout, "Command
-// Execution").
+// maxTime returns the time that the server may use, nil for no limit: the caller's MaxTimeMS, or
+// what is left until the deadline, less the shortest round trip that was seen, in whole
+// milliseconds. The latter is never 0, which servers read as no limit (Client Side Operations
+// Timeout, "Command Execution").
 func (op *Operation) maxTime(ctx context.Context, x *exchange) (*int64, error) {
 	deadline, ok := ctx.Deadline()
 	if !ok || !op.DeadlineAsMaxTime {
@@ -116,4 +118,4 @@ func (op *Operation) maxTime(ctx context.Context, x *exchange) (*int64, error) {
 // maxMaxTime is the largest maxTimeMS that servers take.
 const maxMaxTime = 1<<31 - 1
 
-var errNoTimeLeft = errors.New("less time is left than a round trip to the server takes; nothing was sent")
+var errNoTimeLeft = errors.New("less time is left than a round trip takes; nothing was sent")

@@ -10,23 +10,25 @@ import (
 	"github.com/mooringdb/mooring/core/selection"
 )
 
-// Runner runs operations on a deployment. Its fields must not change while it runs any; it has no others.
+// Runner runs operations on a deployment. Its fields must not change after the first operation.
 type Runner struct {
 	Deployment Deployment
-	// Sink receives command events; nil: nobody wants them.
+	// Sink receives command events; nil: none are emitted.
 	Sink *event.Sink
-	// Timeout is timeoutMS: how long an operation may take, all in all. With 0 it may take for ever,
-	// and nil stands for the older limits. Begin applies it; Run does not.
+	// Timeout is timeoutMS: how long an operation may take, with all its commands. 0 sets no limit,
+	// and with nil the older limits apply. Begin applies it; Run does not.
 	Timeout *time.Duration
 }
 
-// Run runs an operation once and waits for its end, or for that of ctx, which Begin has made.
+// Run runs an operation once. It blocks until the operation or ctx, which Begin has made, has
+// ended.
 //
-// A reply with ok: 0 is a *mongoerr.CommandError, one with writeErrors a *mongoerr.WriteException beside the Result; for Generic
-// operations a reply with ok: 1 is never an error. What a command's Append refuses is returned as it is, and nothing has been
-// sent then. errors.Is(err, context.DeadlineExceeded) holds when time ran out, on the server too.
+// A reply with ok: 0 is a *mongoerr.CommandError, and one with writeErrors a
+// *mongoerr.WriteException beside the Result; for a Generic operation no reply with ok: 1 is an
+// error. An error of the command's Append is returned as it is, and nothing has been sent then. If
+// time ran out, here or on the server, errors.Is(err, context.DeadlineExceeded) holds.
 func (r *Runner) Run(ctx context.Context, op *Operation) (Result, error) {
-	// Retries, when they come, are a loop around attempt: the decision needs the error and the server, both of which are here.
+	// Retries will be a loop around attempt, which has the error and the server that they need.
 	return r.attempt(ctx, op)
 }
 
@@ -73,14 +75,14 @@ func (op *Operation) selector() selection.Selector {
 	}
 }
 
-// exchange is one request on one connection, which is given back at its end, unless it is pinned. The operation is not in it:
-// its callers keep that on their stacks.
+// exchange is one request on one connection, which is returned at its end unless it is pinned. The
+// operation is not part of it, so that it stays on the stack of its callers.
 type exchange struct {
 	runner *Runner
 	conn   Conn
 	server Server
 	req    *request
-	// preference is the one that the server was selected by.
+	// preference is what the server was selected by.
 	preference *selection.ReadPreference
 
 	requestID       int32 // of the command in events
@@ -92,7 +94,8 @@ type exchange struct {
 	left   bool // the exchange is done with the connection
 }
 
-// operationID returns the number of the operation in events; that of one command is the command's.
+// operationID returns the number of the operation in events. With one command only, that is the
+// number of its request.
 func (x *exchange) operationID(op *Operation) int64 {
 	if op.ID == 0 {
 		return int64(x.firstID)
@@ -112,8 +115,8 @@ func (x *exchange) run(ctx context.Context, op *Operation) (Result, error) {
 	return x.send(ctx, op)
 }
 
-// leave ends the use of the connection, unless that has been done. The topology learns from the error, and those who listen to
-// it may panic: then the connection is another's already.
+// leave ends the use of the connection, once. It sets left first: the topology learns from the
+// error, and a listener of its events may panic when the connection has been returned.
 func (x *exchange) leave(lesson error) {
 	if x.left {
 		return
@@ -166,7 +169,7 @@ func (x *exchange) send(ctx context.Context, op *Operation) (Result, error) {
 	return res, nil
 }
 
-// refused is the outcome where the reply carries an error.
+// refused returns the outcome of a reply that carries an error.
 func (op *Operation) refused(res Result, err error, ev *observation) (Result, error) {
 	if malformed, ok := errors.AsType[*mongoerr.MalformedReplyError](err); ok {
 		ev.end(nil, malformed)
@@ -189,7 +192,7 @@ func (op *Operation) refused(res Result, err error, ev *observation) (Result, er
 	return res, err
 }
 
-// lesson is the error from which the topology may learn something about the server.
+// lesson returns the error from which the topology may learn something about the server.
 func lesson(err error, wce *mongoerr.WriteConcernError) error {
 	if err == nil && wce != nil {
 		return wce
@@ -197,8 +200,8 @@ func lesson(err error, wce *mongoerr.WriteConcernError) error {
 	return err
 }
 
-// unanswered returns the operation's error for an exchange that ended with err, without a reply that
-// can be read: an *OutcomeUnknownError if it may have changed data.
+// unanswered returns the operation's error for an exchange that ended with err, without a reply
+// that can be read: an *OutcomeUnknownError if it may have changed data.
 func (op *Operation) unanswered(err error) error {
 	if op.Kind != Read && mongoerr.Judge(err).Delivery == mongoerr.Unanswered {
 		return &OutcomeUnknownError{Err: err}
@@ -206,12 +209,13 @@ func (op *Operation) unanswered(err error) error {
 	return err
 }
 
-// codeMaxTimeMSExpired is how a server reports that maxTimeMS ran out; its name and text differ
-// between versions.
+// codeMaxTimeMSExpired is the code for a maxTimeMS that ran out. Its name and text differ between
+// versions.
 const codeMaxTimeMSExpired = 50
 
-// Expired returns a *TimeoutError for a server's report that maxTimeMS ran out, and any other error as
-// it is. It is for commands that run on the time of a deadline, not on a limit that the caller set.
+// Expired returns a *TimeoutError for a server's report that maxTimeMS ran out, and any other
+// error as it is. It is for commands that run on the time of a deadline, not on a limit that the
+// caller set.
 func Expired(err error) error {
 	if mongoerr.Code(err) == codeMaxTimeMSExpired {
 		return &TimeoutError{Err: err}

@@ -7,15 +7,16 @@ import (
 	"time"
 )
 
-// RunOnLimit is how long an operation with RunOn goes on after its context was canceled.
+// RunOnLimit bounds how long an operation with RunOn goes on after its context was canceled.
 const RunOnLimit = 30 * time.Second
 
-// errRunOnOver is then its cause.
+// errRunOnOver is the cause of an exchange that RunOnLimit ended.
 var errRunOnOver = errors.New("the caller went away, and the operation did not end in time")
 
 func nothing() {}
 
-// exchangeContext is the context of the exchange with the server. done must be called at its end.
+// exchangeContext returns the context of the exchange with the server. done must be called at its
+// end.
 func (op *Operation) exchangeContext(ctx context.Context) (_ context.Context, done func()) {
 	if !op.RunOn || ctx.Done() == nil {
 		return ctx, nothing
@@ -29,8 +30,9 @@ func (op *Operation) exchangeContext(ctx context.Context) (_ context.Context, do
 	}
 }
 
-// runOn is a context that goes on after its caller's was canceled, by context.Canceled without another cause, for RunOnLimit
-// or until the caller's deadline. Every other end of the caller's is its end, too. It costs no goroutine.
+// runOn is a context that goes on after its caller's was canceled, for RunOnLimit or until the
+// caller's deadline, if the cause is context.Canceled. Every other end of the caller's context
+// ends it. It needs no goroutine.
 type runOn struct {
 	context.Context                 //nolint:containedctx // it is one; ends with cancel only
 	caller          context.Context //nolint:containedctx // the one that it stands for

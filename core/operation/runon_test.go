@@ -10,8 +10,8 @@ import (
 	"github.com/mooringdb/mooring/core/operation"
 )
 
-// TestRunOn checks when the exchange of an operation that runs on ends, if the caller's context ends
-// after a second and the server never answers.
+// TestRunOn checks when the exchange of an operation that runs on ends, if the caller's context
+// ends after a second and the server never answers.
 func TestRunOn(t *testing.T) {
 	drained := errors.New("shutting down")
 	for _, row := range []struct {
@@ -64,8 +64,8 @@ func TestRunOn(t *testing.T) {
 	}
 }
 
-// TestRunOnIsOver checks that the exchange's context ends with the operation, and that the caller's end
-// after it changes nothing.
+// TestRunOnIsOver checks that the exchange's context ends with the operation, and that the
+// caller's end after it changes nothing.
 func TestRunOnIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

@@ -118,7 +118,8 @@ func TestExpired(t *testing.T) {
 	}
 }
 
-// A context that never ends is the exchange's own, and so is that of an operation that does not run on.
+// A context that never ends is the exchange's own, and so is that of an operation that does not
+// run on.
 func TestRunOnNeedsNothing(t *testing.T) {
 	ending, cancel := context.WithCancel(t.Context())
 	defer cancel()

@@ -14,7 +14,8 @@ import (
 func addConnection(c *Config, s *event.Sink) {
 	write := func(text func() string, message string, addr address.Address, fields ...Field) {
 		c.Write(Message{
-			Component: Connection, Level: Debug, Message: message, text: text, Fields: append(server(addr), fields...),
+			Component: Connection, Level: Debug, Message: message, text: text,
+			Fields: append(server(addr), fields...),
 		})
 	}
 	addPool(write, s)
@@ -25,14 +26,18 @@ func addConnection(c *Config, s *event.Sink) {
 	}
 	s.ConnectionReady = func(e event.ConnectionReady) {
 		write(func() string {
-			return fmt.Sprintf("Connection ready: %s, established in=%d ms", which(e.Address, e.ConnectionID), e.Duration.Milliseconds())
-		}, "Connection ready", e.Address, driverID(e.ConnectionID), milliseconds("durationMS", e.Duration))
+			return fmt.Sprintf("Connection ready: %s, established in=%d ms",
+				which(e.Address, e.ConnectionID), e.Duration.Milliseconds())
+		}, "Connection ready", e.Address, driverID(e.ConnectionID),
+			milliseconds("durationMS", e.Duration))
 	}
 	s.ConnectionClosed = func(e event.ConnectionClosed) {
 		reason := closedReasons[e.Reason]
 		write(func() string {
-			return fmt.Sprintf("Connection closed: %s. Reason: %s.%s", which(e.Address, e.ConnectionID), reason, errorText(e.Err))
-		}, "Connection closed", e.Address, withError(e.Err, driverID(e.ConnectionID), Field{"reason", reason})...)
+			return fmt.Sprintf("Connection closed: %s. Reason: %s.%s", which(e.Address, e.ConnectionID),
+				reason, errorText(e.Err))
+		}, "Connection closed", e.Address, withError(e.Err, driverID(e.ConnectionID),
+			Field{"reason", reason})...)
 	}
 }
 
@@ -51,7 +56,8 @@ func addPool(write writer, s *event.Sink) {
 		}, "Connection pool created", e.Address, options...)
 	}
 	s.PoolReady = func(e event.PoolReady) {
-		write(func() string { return "Connection pool ready for " + e.Address.String() }, "Connection pool ready", e.Address)
+		write(func() string { return "Connection pool ready for " + e.Address.String() },
+			"Connection pool ready", e.Address)
 	}
 	s.PoolCleared = func(e event.PoolCleared) {
 		var fields []Field
@@ -64,7 +70,8 @@ func addPool(write writer, s *event.Sink) {
 			"Connection pool cleared", e.Address, fields...)
 	}
 	s.PoolClosed = func(e event.PoolClosed) {
-		write(func() string { return "Connection pool closed for " + e.Address.String() }, "Connection pool closed", e.Address)
+		write(func() string { return "Connection pool closed for " + e.Address.String() },
+			"Connection pool closed", e.Address)
 	}
 }
 
@@ -81,12 +88,15 @@ func addCheckOut(write writer, s *event.Sink) {
 		write(func() string {
 			return fmt.Sprintf("Checkout failed for connection to %s. Reason: %s.%s Duration: %d ms",
 				e.Address, reason, errorText(err), e.Duration.Milliseconds())
-		}, "Connection checkout failed", e.Address, withError(err, Field{"reason", reason}, milliseconds("durationMS", e.Duration))...)
+		}, "Connection checkout failed", e.Address,
+			withError(err, Field{"reason", reason}, milliseconds("durationMS", e.Duration))...)
 	}
 	s.ConnectionCheckedOut = func(e event.ConnectionCheckedOut) {
 		write(func() string {
-			return fmt.Sprintf("Connection checked out: %s, duration=%d ms", which(e.Address, e.ConnectionID), e.Duration.Milliseconds())
-		}, "Connection checked out", e.Address, driverID(e.ConnectionID), milliseconds("durationMS", e.Duration))
+			return fmt.Sprintf("Connection checked out: %s, duration=%d ms",
+				which(e.Address, e.ConnectionID), e.Duration.Milliseconds())
+		}, "Connection checked out", e.Address, driverID(e.ConnectionID),
+			milliseconds("durationMS", e.Duration))
 	}
 	s.ConnectionCheckedIn = func(e event.ConnectionCheckedIn) {
 		write(func() string { return "Connection checked in: " + which(e.Address, e.ConnectionID) },

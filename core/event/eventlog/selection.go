@@ -9,14 +9,17 @@ import (
 )
 
 func addSelection(c *Config, s *event.Sink) {
-	write := func(level Level, text func() string, message string, e event.Selection, fields ...Field) {
+	write := func(level Level, text func() string, message string, e event.Selection,
+		fields ...Field) {
 		c.Write(Message{
-			Component: ServerSelection, Level: level, Message: message, text: text, Fields: append(common(e), fields...),
+			Component: ServerSelection, Level: level, Message: message, text: text,
+			Fields: append(common(e), fields...),
 		})
 	}
 	s.ServerSelectionStarted = func(e event.ServerSelectionStarted) {
 		write(Debug, func() string {
-			return fmt.Sprintf("Server selection started for %s. %s", operation(e.Selection), criteria(e.Selection))
+			return fmt.Sprintf("Server selection started for %s. %s", operation(e.Selection),
+				criteria(e.Selection))
 		}, "Server selection started", e.Selection)
 	}
 	s.ServerSelectionWaiting = func(e event.ServerSelectionWaiting) {
@@ -34,7 +37,8 @@ func addSelection(c *Config, s *event.Sink) {
 	s.ServerSelectionFailed = func(e event.ServerSelectionFailed) {
 		failure := failure(e.Err)
 		write(Debug, func() string {
-			return fmt.Sprintf("Server selection failed for %s. Failure: %s. %s", operation(e.Selection), failure, criteria(e.Selection))
+			return fmt.Sprintf("Server selection failed for %s. Failure: %s. %s", operation(e.Selection),
+				failure, criteria(e.Selection))
 		}, "Server selection failed", e.Selection, Field{"failure", failure})
 	}
 }

@@ -24,12 +24,14 @@ func addTopology(c *Config, s *event.Sink) {
 	}
 	s.ServerOpening = func(e event.ServerOpening) {
 		write(func() string {
-			return fmt.Sprintf("Starting monitoring for server %s in topology with ID %s", e.Address, e.TopologyID.Hex())
+			return fmt.Sprintf("Starting monitoring for server %s in topology with ID %s", e.Address,
+				e.TopologyID.Hex())
 		}, "Starting server monitoring", e.TopologyID, server(e.Address)...)
 	}
 	s.ServerClosed = func(e event.ServerClosed) {
 		write(func() string {
-			return fmt.Sprintf("Stopped monitoring for server %s in topology with ID %s", e.Address, e.TopologyID.Hex())
+			return fmt.Sprintf("Stopped monitoring for server %s in topology with ID %s", e.Address,
+				e.TopologyID.Hex())
 		}, "Stopped server monitoring", e.TopologyID, server(e.Address)...)
 	}
 	s.TopologyDescriptionChanged = func(e event.TopologyDescriptionChanged) {
@@ -46,15 +48,18 @@ func addTopology(c *Config, s *event.Sink) {
 	s.ServerHeartbeatSucceeded = func(e event.ServerHeartbeatSucceeded) {
 		reply := c.document(e.Reply)
 		write(func() string {
-			return fmt.Sprintf("Heartbeat succeeded in %d ms for %s. Reply: %s", e.Duration.Milliseconds(), where(e.Heartbeat), reply)
+			return fmt.Sprintf("Heartbeat succeeded in %d ms for %s. Reply: %s", e.Duration.Milliseconds(),
+				where(e.Heartbeat), reply)
 		}, "Server heartbeat succeeded", e.TopologyID,
 			heartbeat(e.Heartbeat, milliseconds("durationMS", e.Duration), Field{"reply", reply})...)
 	}
 	s.ServerHeartbeatFailed = func(e event.ServerHeartbeatFailed) {
 		write(func() string {
-			return fmt.Sprintf("Heartbeat failed in %d ms for %s. Failure: %v", e.Duration.Milliseconds(), where(e.Heartbeat), e.Err)
+			return fmt.Sprintf("Heartbeat failed in %d ms for %s. Failure: %v", e.Duration.Milliseconds(),
+				where(e.Heartbeat), e.Err)
 		}, "Server heartbeat failed", e.TopologyID,
-			heartbeat(e.Heartbeat, milliseconds("durationMS", e.Duration), Field{"failure", e.Err.Error()})...)
+			heartbeat(e.Heartbeat, milliseconds("durationMS", e.Duration),
+				Field{"failure", e.Err.Error()})...)
 	}
 }
 
