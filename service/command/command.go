@@ -102,8 +102,8 @@ func (s *Server) StreamRunCursorCommand(
 		return err
 	}
 	cur.SetRunOn(false)
-	src := stream.Source{Cursor: cur, MaxBatch: req.GetBatchSize(), Inflation: r.Inflation()}
-	return s.cfg.Streams.Run(ctx, src, r.Batches(func(docs []*mooringv1.Document) error {
+	src := stream.Source{Cursor: cur, MaxBatch: req.GetBatchSize()}
+	return s.cfg.Streams.Run(ctx, src, r.Batches(s.cfg.Streams.MessageBytes(), func(docs []*mooringv1.Document) error {
 		return ss.Send(&mooringv1.StreamRunCursorCommandResponse{Documents: docs})
 	}))
 }

@@ -65,9 +65,9 @@ func (s *Server) Stream(req *mooringv1.CursorServiceStreamRequest, ss grpc.Serve
 		return err
 	}
 	defer taken.Release()
-	src := stream.Source{Cursor: taken.Cursor, Documents: taken.Documents, MaxBatch: req.GetBatchSize(), Inflation: r.Inflation()}
+	src := stream.Source{Cursor: taken.Cursor, Documents: taken.Documents, MaxBatch: req.GetBatchSize()}
 	taken.Documents = nil
-	return s.cfg.Streams.Run(ctx, src, r.Batches(func(docs []*mooringv1.Document) error {
+	return s.cfg.Streams.Run(ctx, src, r.Batches(s.cfg.Streams.MessageBytes(), func(docs []*mooringv1.Document) error {
 		return ss.Send(&mooringv1.CursorServiceStreamResponse{Documents: docs})
 	}))
 }

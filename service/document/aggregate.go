@@ -64,8 +64,8 @@ func (s *Server) StreamAggregate(req *mooringv1.StreamAggregateRequest, ss grpc.
 		return err
 	}
 	cur.SetRunOn(false)
-	src := stream.Source{Cursor: cur, MaxBatch: req.GetBatchSize(), Inflation: r.Inflation()}
-	err = s.cfg.Streams.Run(ctx, src, r.Batches(func(docs []*mooringv1.Document) error {
+	src := stream.Source{Cursor: cur, MaxBatch: req.GetBatchSize()}
+	err = s.cfg.Streams.Run(ctx, src, r.Batches(s.cfg.Streams.MessageBytes(), func(docs []*mooringv1.Document) error {
 		return ss.Send(&mooringv1.StreamAggregateResponse{Documents: docs})
 	}))
 	if unconfirmed := cur.WriteConcernError(); err == nil && unconfirmed != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 
 	"google.golang.org/grpc/metadata"
 
@@ -67,6 +68,12 @@ func (e Encoding) Document(raw bson.Raw) (*mooringv1.Document, error) {
 // Documents returns the messages of docs, in three allocations for the native form. With an
 // *EncodeError it returns the messages of the documents before the one that has none.
 func (e Encoding) Documents(docs []bson.Raw) ([]*mooringv1.Document, error) {
+	return e.Leading(docs, math.MaxInt)
+}
+
+// Leading returns what Documents returns of as many leading documents as have at most so many bytes of
+// JSON together, and of one at least. In the native form it returns all.
+func (e Encoding) Leading(docs []bson.Raw, bytes int) ([]*mooringv1.Document, error) {
 	list := make([]*mooringv1.Document, len(docs))
 	messages := make([]mooringv1.Document, len(docs))
 	if e == BSON {
@@ -83,6 +90,9 @@ func (e Encoding) Documents(docs []bson.Raw) ([]*mooringv1.Document, error) {
 		var err error
 		if text, err = extjson.Append(text[:0], raw, e.mode()); err != nil {
 			return list[:i], Unencodable(err)
+		}
+		if bytes -= len(text); bytes < 0 && i > 0 {
+			return list[:i], nil
 		}
 		messages[i].Encoding = &mooringv1.Document_Json{Json: string(text)}
 		list[i] = &messages[i]

@@ -82,7 +82,7 @@ func (s *server) Stream(req *peerv1.StreamRequest, ss grpc.ServerStreamingServer
 		return refusal(err)
 	}
 	defer taken.Release()
-	src := stream.Source{Cursor: taken.Cursor, Documents: taken.Documents, Inflation: q.Inflation}
+	src := stream.Source{Cursor: taken.Cursor, Documents: taken.Documents}
 	if q.BatchSize != nil {
 		src.MaxBatch = *q.BatchSize
 	}

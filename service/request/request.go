@@ -85,17 +85,24 @@ func (r *Reader) Page(ctx context.Context, handles closer, page handle.Page) ([]
 	return docs, nil
 }
 
-// Batches returns what sends a stream's documents with send. Documents before one that cannot be
-// encoded are sent.
-func (r *Reader) Batches(send func([]*mooringv1.Document) error) func([]bson.Raw) error {
+// Batches returns a function that sends a stream's documents with send. As JSON, documents can be many
+// times larger, so it splits them again: a message has so many bytes at most, or one document.
+// Documents before one that cannot be encoded are sent.
+func (r *Reader) Batches(bytes int, send func([]*mooringv1.Document) error) func([]bson.Raw) error {
 	return func(docs []bson.Raw) error {
-		messages, unencodable := r.Encoding.Documents(docs)
-		if len(messages) > 0 || unencodable == nil {
-			if err := send(messages); err != nil {
-				return err
+		for len(docs) > 0 {
+			messages, unencodable := r.Encoding.Leading(docs, bytes)
+			if len(messages) > 0 {
+				if err := send(messages); err != nil {
+					return err
+				}
 			}
+			if unencodable != nil {
+				return unencodable
+			}
+			docs = docs[len(messages):]
 		}
-		return unencodable
+		return nil
 	}
 }
 

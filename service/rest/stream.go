@@ -51,15 +51,21 @@ func itemsOf(reply *plan) items {
 	panic("bug: rest: a stream with neither documents nor one field")
 }
 
-// append writes the items of one message. With an error it has written those before the one that
-// cannot be.
-func (i *items) append(e *encoder, m proto.Message, around frame) error {
+// append writes the items of one message, and calls flush whenever there is enough to send. With an
+// error it has written the items before the one that cannot be written.
+func (i *items) append(e *encoder, m proto.Message, around frame, flush func() error) error {
 	if i.field != nil {
 		return e.framed(around, func() error { return e.field(i.field, m.ProtoReflect()) })
 	}
 	batch, _ := m.(hasDocuments)
 	for _, d := range batch.GetDocuments() {
 		if err := e.framed(around, func() error { return e.document(d) }); err != nil {
+			return err
+		}
+		if len(e.buf) < writeChunk {
+			continue
+		}
+		if err := flush(); err != nil {
 			return err
 		}
 	}
@@ -172,7 +178,9 @@ func (c *call) send(b []byte) error {
 	return connection.Flush()
 }
 
-// writeBatch writes one message of a stream.
+// writeBatch writes one message of a stream. A message's JSON can be many times larger than its BSON,
+// which is what the stream's budget counts, so it is sent in pieces: a client that does not read holds
+// writeChunk bytes of JSON, or one document.
 func (c *call) writeBatch(m proto.Message) error {
 	if s, ok := m.(hasSession); ok && s.GetSession() != "" {
 		c.session = s.GetSession()
@@ -180,20 +188,27 @@ func (c *call) writeBatch(m proto.Message) error {
 	out := c.handler.buffers.get(0)
 	defer c.handler.buffers.put(out)
 	e := encoder{buf: out.b, mode: c.format.mode}
-	unwritable := c.route.items.append(&e, m, c.itemFrame())
-	out.b = e.buf
-	if len(out.b) > 0 || unwritable == nil {
+	flush := func() error {
 		c.begin()
-		c.rows = c.rows || len(out.b) > 0
-		if err := c.send(out.b); err != nil {
+		c.rows = c.rows || len(e.buf) > 0
+		err := c.send(e.buf)
+		if err != nil {
 			c.fail(refuse(rpcerr.Canceled, "the client has gone away: "+err.Error()))
-			return err
+		}
+		e.buf = e.buf[:0]
+		return err
+	}
+	err := c.route.items.append(&e, m, c.itemFrame(), flush)
+	if len(e.buf) > 0 || err == nil && !c.begun {
+		if failed := flush(); failed != nil {
+			return failed
 		}
 	}
-	if unwritable != nil {
-		c.fail(unwritable)
+	out.b = e.buf
+	if err != nil {
+		c.fail(err) // unless flush has said why
 	}
-	return unwritable
+	return err
 }
 
 // writeEnd ends a stream that went well.

@@ -18,8 +18,10 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
+	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/payload"
 	"github.com/mooringdb/mooring/service/rest"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
@@ -368,4 +370,41 @@ func TestPanicEndsTheKeepAlive(t *testing.T) {
 			t.Errorf("%q is written after the end", w.Body.String()[written:])
 		}
 	})
+}
+
+// pieces records the largest write of a response.
+type pieces struct {
+	*httptest.ResponseRecorder
+	largest int
+}
+
+func (p *pieces) Write(b []byte) (int, error) {
+	p.largest = max(p.largest, len(b))
+	return p.ResponseRecorder.Write(b)
+}
+
+// TestStreamsAreWrittenInPieces streams a message whose JSON is six times larger than its BSON: what a
+// client that does not read holds is bounded by the JSON, and not by the BSON that the budget counts.
+func TestStreamsAreWrittenInPieces(t *testing.T) {
+	const count, size = 1000, 1000
+	control := payload.NewDocument(bson.NewBuilder(nil).String("a", strings.Repeat("\x01", size)).Finish())
+	batch := make([]*mooringv1.Document, count)
+	for i := range batch {
+		batch[i] = control
+	}
+	h := newHandler(t, &fake{streamFind: func(_ *mooringv1.StreamFindRequest, s findStream) error {
+		return s.Send(&mooringv1.StreamFindResponse{Documents: batch})
+	}})
+	for _, accept := range []string{"application/x-ndjson", "text/event-stream"} {
+		w := &pieces{ResponseRecorder: httptest.NewRecorder()}
+		r := httptest.NewRequest("POST", documents+":streamFind", strings.NewReader(`{}`))
+		r.Header.Set("Accept", accept)
+		h.ServeHTTP(w, r)
+		if n := strings.Count(w.Body.String(), `{"a":`); n != count || w.Body.Len() < 6*count*size {
+			t.Errorf("%s: %d documents, %d bytes", accept, n, w.Body.Len())
+		}
+		if most := 64<<10 + 7*size; w.largest > most {
+			t.Errorf("%s: a write of %d bytes, want %d at most", accept, w.largest, most)
+		}
+	}
 }

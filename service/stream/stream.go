@@ -58,6 +58,9 @@ func New(cfg Config) *Streams {
 	return &Streams{budget: batch.NewBudget(cfg.Budget), messageBytes: cfg.MessageBytes}
 }
 
+// MessageBytes returns the most that a message of a stream should have.
+func (s *Streams) MessageBytes() int { return s.messageBytes }
+
 // Source is where a stream's documents come from.
 type Source struct {
 	// Cursor was opened with RunOn, so that a client that goes away before the command's reply leaves no unknown cursor; its
@@ -67,8 +70,6 @@ type Source struct {
 	Documents []bson.Raw
 	// MaxBatch is the batch size that the client has chosen: none is larger. 0 is no bound.
 	MaxBatch int32
-	// Inflation is how many times larger than BSON the client's form of documents may be; 0 is 1.
-	Inflation int
 }
 
 // First is the batch size for the command that opens a stream's cursor: the server's own, or less if the client has chosen less. It is
@@ -95,7 +96,7 @@ func (s *Streams) Run(ctx context.Context, src Source, send func([]bson.Raw) err
 }
 
 func (s *Streams) run(ctx context.Context, src Source, send func([]bson.Raw) error) error {
-	out := sender{send: send, messageBytes: s.messageBytes / max(src.Inflation, 1)}
+	out := sender{send: send, messageBytes: s.messageBytes}
 	if err := out.all(src.Documents); err != nil {
 		return err
 	}

@@ -67,6 +67,35 @@ func TestMessagesAndBatches(t *testing.T) {
 	}
 }
 
+// TestMessagesAreFull checks that documents share messages, as many as fit: with the default size and
+// with one that is configured.
+func TestMessagesAreFull(t *testing.T) {
+	for _, row := range []struct{ configured, want int }{
+		{0, stream.DefaultMessageBytes},
+		{1, 1}, // one document at a time
+		{10 << 10, 10 << 10},
+	} {
+		s := stream.New(stream.Config{MessageBytes: row.configured})
+		if got := s.MessageBytes(); got != row.want {
+			t.Errorf("configured %d: MessageBytes = %d, want %d", row.configured, got, row.want)
+		}
+		var documents []bson.Raw
+		for range 4000 {
+			documents = append(documents, make(bson.Raw, 1<<10))
+		}
+		var messages, total int
+		err := s.Run(t.Context(), stream.Source{Cursor: &fake{}, Documents: documents}, func(docs []bson.Raw) error {
+			messages++
+			total += len(docs)
+			return nil
+		})
+		perMessage := max(row.want>>10, 1)
+		if want := (4000 + perMessage - 1) / perMessage; err != nil || messages != want || total != 4000 {
+			t.Errorf("configured %d: %d documents in %d messages, want %d, %v", row.configured, total, messages, want, err)
+		}
+	}
+}
+
 func TestTheClientsBatchSizeIsTheLargest(t *testing.T) {
 	for _, test := range []struct {
 		name                  string
