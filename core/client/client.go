@@ -27,8 +27,12 @@ import (
 
 // Options are the settings that a connection string cannot hold.
 type Options struct {
-	// Sink receives the events of the driver; nil: none are emitted.
+	// Sink receives the events of the driver; nil: none are emitted. A panic of one of its
+	// functions ends that call only.
 	Sink *event.Sink
+	// SinkPanicked is called for the first panic of Sink, with its value and the stack; nil: panics are
+	// dropped.
+	SinkPanicked func(value any, stack []byte)
 	// Dialer opens a connection, to a server or to the proxy; nil is net.Dialer.
 	Dialer func(ctx context.Context, network, addr string) (net.Conn, error)
 	// Libraries wrap the driver, innermost first. Servers see them after the driver's own name.
@@ -86,6 +90,7 @@ func New(cfg connstring.Config, opt Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	opt.guardSink()
 	c := &Client{
 		metadata:         source,
 		runner:           operation.Runner{Sink: opt.Sink, Timeout: cfg.Timeout},
@@ -105,6 +110,13 @@ func New(cfg connstring.Config, opt Options) (*Client, error) {
 		return nil, err
 	}
 	return c, nil
+}
+
+// guardSink keeps the panics of the sink from the driver.
+func (o *Options) guardSink() {
+	if o.Sink != nil {
+		o.Sink = event.Join(o.SinkPanicked, o.Sink)
+	}
 }
 
 // watch creates the topology.

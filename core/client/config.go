@@ -38,6 +38,7 @@ func TopologyConfig(cfg *connstring.Config, opt Options) (topology.Config, error
 	if err != nil {
 		return topology.Config{}, err
 	}
+	opt.guardSink()
 	return topologyConfig(cfg, opt, source)
 }
 

@@ -16,10 +16,8 @@ import (
 // occurred, never under a lock, and must not block. Events of one pool, and those of one topology,
 // are delivered in order and one at a time.
 //
-// The functions must not panic either. A panic on one of the driver's own goroutines ends the
-// process. On any other it unwinds the call that emitted the event. The driver stays consistent:
-// the connection of that call is returned and its counts are undone, the event is not delivered
-// again, and those queued behind it are delivered with the next.
+// The functions of a Sink that a topology or a pool gets must not panic. Join makes such a Sink of
+// any other, and core/client does so with the one that it is given.
 type Sink struct {
 	CommandStarted   func(CommandStarted)
 	CommandSucceeded func(CommandSucceeded)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -141,33 +140,12 @@ func (r *run) connect(ctx context.Context, c *observed, several bool, uriOptions
 	}
 	sink := c.sink()
 	if len(c.levels) > 0 {
-		sink = join(sink, eventlog.Sink(eventlog.Config{Write: c.write, MaxDocumentLength: -1}))
+		sink = event.Join(nil, sink, eventlog.Sink(eventlog.Config{Write: c.write, MaxDocumentLength: -1}))
 	}
 	if c.Client, err = client.New(cfg, client.Options{Sink: sink, Dialer: r.deployment.Dial}); err != nil {
 		return err
 	}
 	return c.Start(ctx)
-}
-
-// join is a sink that tells both.
-func join(a, b *event.Sink) *event.Sink {
-	all := &event.Sink{}
-	for i := range reflect.TypeFor[event.Sink]().NumField() {
-		x, y := reflect.ValueOf(a).Elem().Field(i), reflect.ValueOf(b).Elem().Field(i)
-		to := reflect.ValueOf(all).Elem().Field(i)
-		switch {
-		case x.IsNil():
-			to.Set(y)
-		case y.IsNil():
-			to.Set(x)
-		default:
-			to.Set(reflect.MakeFunc(to.Type(), func(event []reflect.Value) []reflect.Value {
-				x.Call(event)
-				return y.Call(event)
-			}))
-		}
-	}
-	return all
 }
 
 func (c *observed) changeLocked() {

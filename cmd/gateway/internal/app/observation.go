@@ -8,7 +8,6 @@ import (
 
 	"github.com/mooringdb/mooring/cmd/gateway/internal/logging"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/ready"
-	"github.com/mooringdb/mooring/cmd/gateway/internal/sink"
 	"github.com/mooringdb/mooring/core/event"
 )
 
@@ -20,5 +19,8 @@ var observation = fx.Module("observation",
 func newReady(server *health.Server) *ready.State { return ready.New(server, serviceNames...) }
 
 func newSink(log *slog.Logger, state *ready.State) *event.Sink {
-	return sink.Join(logging.Sink(log), logging.Specified(log), state.Sink())
+	panicked := func(value any, stack []byte) {
+		log.Error("a listener panicked", "panic", value, "stack", string(stack))
+	}
+	return event.Join(panicked, logging.Sink(log), logging.Specified(log), state.Sink())
 }
