@@ -2,7 +2,6 @@ package pool
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/mooringdb/mooring/core/event"
@@ -27,59 +26,19 @@ func (p *Pool[C]) CheckOut(ctx context.Context) (*Conn[C], error) {
 		var c *Conn[C]
 		if c, doomed = p.takeLocked(start, nil); c != nil {
 			p.lendLocked(c, start)
-			if p.wanted == 0 {
-				p.unlock(doomed)
-			} else {
-				p.unlockLending(c, doomed)
-			}
+			p.unlock(doomed)
 			return c, nil
 		}
 	}
 	w := p.newWaiter(ctx, start)
 	p.waiters.push(w)
 	doomed = p.serveLocked(start, doomed)
-	return p.unlockWaiting(ctx, w, doomed)
-}
-
-// unlockLending is unlock where c was lent to the caller, who does not get it if the sink panics: then it goes back.
-func (p *Pool[C]) unlockLending(c *Conn[C], doomed []*Conn[C]) {
-	told := false
-	defer func() {
-		if !told {
-			p.CheckIn(c)
-		}
-	}()
-	p.unlock(doomed)
-	told = true
-}
-
-// unlockWaiting is unlock where the caller has to wait, and then what w got. If the sink panics, that goes back.
-func (p *Pool[C]) unlockWaiting(ctx context.Context, w *waiter[C], doomed []*Conn[C]) (*Conn[C], error) {
-	told := false
-	defer func() {
-		if !told {
-			p.abandon(w)
-		}
-	}()
 	p.unlock(doomed)
 	p.wait(ctx, w)
-	told = true
 	c, err := w.conn, w.err
 	p.retire(w)
 	return c, err
 }
-
-// abandon ends the wait of w, whose check-out has panicked.
-func (p *Pool[C]) abandon(w *waiter[C]) {
-	p.leave(w, errSinkPanicked)
-	if w.conn != nil {
-		p.CheckIn(w.conn)
-	}
-	p.flush()
-}
-
-// errSinkPanicked stands in the event of a check-out that ended by a panic; nobody else gets it.
-var errSinkPanicked = errors.New("an event's listener panicked")
 
 // CheckIn returns a connection that CheckOut gave. One that is broken or stale is closed; else the waiter who came
 // first gets it. Returning a connection twice, or to another pool, is a bug in the caller and panics.

@@ -103,7 +103,7 @@ func firstHold(events []fact) int {
 }
 
 // unlock releases mu, wakes those up who were given a connection under it, tears down the connections that were closed,
-// and delivers what was queued. That comes last: a sink that panics leaves nothing undone.
+// and delivers what was queued.
 func (p *Pool[C]) unlock(doomed []*Conn[C]) {
 	queued, handed := len(p.events) > 0, p.handed
 	p.handed = queue[C]{}
@@ -136,22 +136,15 @@ func (p *Pool[C]) flush() {
 	}
 	p.outbox.Lock()
 	defer p.outbox.Unlock()
-	p.deliverBatch() // what was left there when the sink panicked
-	p.batch = p.takeEvents()
-	p.deliverBatch()
-}
-
-// deliverBatch delivers what is left of batch. outbox is held.
-func (p *Pool[C]) deliverBatch() {
-	if p.batch == nil {
+	batch := p.takeEvents()
+	if batch == nil {
 		return
 	}
-	for p.told < len(p.batch) {
-		p.told++ // first: what the sink panics at is not told again
-		p.deliver(&p.batch[p.told-1])
+	for i := range batch {
+		p.deliver(&batch[i])
 	}
-	clear(p.batch)
-	p.spare, p.batch, p.told = p.batch[:0], nil, 0
+	clear(batch)
+	p.spare = batch[:0]
 }
 
 // takeEvents takes those before the first hold. outbox is held.

@@ -61,7 +61,7 @@ type Config[C Resource] struct {
 	// MaxPinned is how many connections may be pinned at a time. 0: no bound.
 	MaxPinned uint64
 
-	// Sink hears of the pool's events; it must not call the pool. (If it panics: see event.Sink.)
+	// Sink hears of the pool's events; it must not call the pool.
 	Sink *event.Sink
 
 	// MaintenanceInterval is how often idle connections are looked for and MinSize is seen to, beside the occasions
@@ -107,9 +107,7 @@ type Pool[C Resource] struct {
 
 	// outbox is held while events are delivered; it is never taken under mu. It guards these fields.
 	outbox sync.Mutex
-	batch  []fact // what is being delivered
-	told   int    // of batch
-	spare  []fact // the slice that events will be next; nil while it is the batch
+	spare  []fact // the slice that events will be next
 
 	// mu guards the fields below. Nothing blocks while it is held; the owner may hold a lock of its own around Ready
 	// and Clear.
@@ -260,12 +258,10 @@ func (p *Pool[C]) Close() {
 		}
 	}
 	p.emitLocked(fact{kind: poolClosed})
-	defer func() { // also if the sink panics
-		p.stop()
-		p.running.Wait()
-		p.flush()
-	}()
 	p.unlock(doomed)
+	p.stop()
+	p.running.Wait()
+	p.flush()
 }
 
 // Generation counts how often the pool was cleared; in load-balancer mode, of whatever service.

@@ -1,8 +1,6 @@
 package topology
 
 import (
-	"slices"
-
 	"github.com/mooringdb/mooring/core/address"
 	"github.com/mooringdb/mooring/core/description"
 	"github.com/mooringdb/mooring/core/pool"
@@ -42,22 +40,22 @@ func (c *change) clear(srv *server, opt pool.ClearOptions) {
 
 // unlock releases topology.mu and delivers the queued events. The sink may be slow, or busy with
 // another server's change: only the caller waits for it. Close waits until all events are
-// delivered. If the sink panics, the remaining steps are done nevertheless.
+// delivered.
 func (c *change) unlock() {
 	t := c.topology
 	t.running.Add(1) // Close, which waits for it, changes the state with the lock first
 	defer t.running.Done()
 	t.mu.Unlock()
-	for _, srv := range c.checks {
-		defer srv.monitor.requestCheck()
-	}
-	for _, srv := range slices.Backward(c.held) {
-		defer srv.pool.Load().Deliver()
-	}
 	if len(c.held) == 0 {
 		t.outbox.deliver()
 	} else {
 		t.outbox.flush()
+	}
+	for _, srv := range c.held {
+		srv.pool.Load().Deliver()
+	}
+	for _, srv := range c.checks {
+		srv.monitor.requestCheck()
 	}
 }
 

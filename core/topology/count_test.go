@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/mooringdb/mooring/core/address"
-	"github.com/mooringdb/mooring/core/event"
 	"github.com/mooringdb/mooring/core/selection"
 	"github.com/mooringdb/mooring/core/topology"
 	"github.com/mooringdb/mooring/internal/mongotest"
@@ -57,28 +56,4 @@ func TestOperationsCountFromSelection(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A sink that panics as it hears of a selection ends it.
-func TestSelectionOfASinkThatPanics(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Mongos, mongotest.Mongos)
-		cfg := watched(cluster)
-		cfg.Rand = func(int) int { return 0 }
-		armed := false
-		cfg.Sink = &event.Sink{ServerSelectionSucceeded: func(event.ServerSelectionSucceeded) {
-			if armed {
-				armed = false
-				panic("the sink panics")
-			}
-		}}
-		topo := start(t, cfg)
-		defer stop(t, topo)
-		pass(time.Second)
-		armed = true
-		expectPanic(t, func() { mustSelect(t, topo, selection.Write()) })
-		if s := mustSelect(t, topo, selection.Write()); s.Address() != "a:27017" {
-			t.Errorf("selected %v, though nothing runs on the other either", s.Address())
-		}
-	})
 }

@@ -39,50 +39,42 @@ func (o *outbox) add(fact func(*event.Sink)) {
 }
 
 // deliver delivers the queued events. If another goroutine delivers already, it returns at once.
-// If the sink panics, the remaining events are delivered with the next call.
 func (o *outbox) deliver() {
+	for fact := o.next(false); fact != nil; fact = o.next(true) {
+		fact(o.sink)
+	}
+}
+
+// next takes the event that deliver delivers next, nil if there is none or another goroutine
+// delivers. told says that the one before has been delivered.
+func (o *outbox) next(told bool) (fact func(*event.Sink)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.deliverLocked()
-}
-
-func (o *outbox) deliverLocked() {
-	if o.delivering {
-		return
-	}
-	o.delivering = true
-	defer func() { o.delivering = false }()
-	for len(o.queue) > 0 {
-		fact := o.queue[0]
-		o.queue[0] = nil
-		o.queue = o.queue[1:]
-		o.tellLocked(fact)
-	}
-}
-
-// tellLocked delivers one event. It releases mu meanwhile and holds it again when it returns, also
-// if the sink panics.
-func (o *outbox) tellLocked(fact func(*event.Sink)) {
-	o.mu.Unlock()
-	defer func() {
-		o.mu.Lock()
+	if told {
+		o.delivering = false
 		o.delivered++
 		o.progress.Broadcast()
-	}()
-	fact(o.sink)
+	}
+	if o.delivering || len(o.queue) == 0 {
+		return nil
+	}
+	o.delivering = true
+	fact, o.queue[0] = o.queue[0], nil
+	o.queue = o.queue[1:]
+	return fact
 }
 
 // flush delivers the queued events and blocks until all events that were queued before the call
 // are delivered. A sink must not call it.
 func (o *outbox) flush() {
 	o.mu.Lock()
+	queued := o.added
+	o.mu.Unlock()
+	o.deliver()
+	o.mu.Lock()
 	defer o.mu.Unlock()
-	for queued := o.added; o.delivered < queued; {
-		if o.delivering {
-			o.progress.Wait()
-		} else { // nobody is, or whoever was has panicked
-			o.deliverLocked()
-		}
+	for o.delivered < queued {
+		o.progress.Wait() // for the goroutine that delivers
 	}
 }
 

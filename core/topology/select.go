@@ -33,21 +33,9 @@ func (t *Topology) Select(ctx context.Context, sel selection.Selector) (Server, 
 	}
 	found.server.operations.Add(1)
 	if sink != nil && sink.ServerSelectionSucceeded != nil {
-		t.tellSelected(sel, s, found)
+		sink.ServerSelectionSucceeded(event.ServerSelectionSucceeded{Selection: t.fact(sel, s), Server: found.Address()})
 	}
 	return found, nil
-}
-
-// tellSelected emits the event of a selection. If the sink panics, it releases the server.
-func (t *Topology) tellSelected(sel selection.Selector, s *snapshot, found Server) {
-	told := false
-	defer func() {
-		if !told {
-			found.Release()
-		}
-	}()
-	t.cfg.Sink.ServerSelectionSucceeded(event.ServerSelectionSucceeded{Selection: t.fact(sel, s), Server: found.Address()})
-	told = true
 }
 
 // pick chooses from one snapshot. It returns the zero Server without an error if none suits yet.

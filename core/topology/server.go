@@ -43,18 +43,15 @@ func (s Server) TopologyKind() description.Kind { return s.kind }
 // CheckOut returns a connection of the server's pool. It blocks until there is one or ctx ends.
 // The caller owns the connection until CheckIn.
 func (s Server) CheckOut(ctx context.Context) (*pool.Conn[*conn.Conn], error) {
-	lent := false
-	defer func() { // also if the sink panics
-		if !lent {
-			s.Release()
-		}
-	}()
 	p := s.server.pool.Load()
 	if p == nil {
+		s.Release()
 		return nil, fmt.Errorf("check out from %s: a server of kind %v has no pool", s.Address(), s.description.Kind)
 	}
 	c, err := p.CheckOut(ctx)
-	lent = err == nil
+	if err != nil {
+		s.Release()
+	}
 	return c, err
 }
 
@@ -64,9 +61,9 @@ func (s Server) Release() { s.server.operations.Add(-1) }
 // CheckIn returns the connection to the pool. err is the error of its last exchange; the topology
 // learns from it, as with Fail.
 func (s Server) CheckIn(c *pool.Conn[*conn.Conn], err error) {
-	defer s.server.pool.Load().CheckIn(c) // also if the sink panics at what Fail tells
-	defer s.Release()
 	s.Fail(c, err)
+	s.Release()
+	s.server.pool.Load().CheckIn(c)
 }
 
 // Fail tells the topology of an error on the connection, before the connection is used again or
