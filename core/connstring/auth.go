@@ -16,11 +16,12 @@ const (
 type mechanism struct {
 	needsUser, needsPassword, refusesPassword bool
 	environment                               bool // credentials come from the environment only
-	removed                                   bool // servers and drivers no longer have the mechanism
-	external                                  bool // the source is $external and nothing else
-	source                                    string
-	properties                                []string
-	check                                     func(c *Config) error // of the properties' values
+	// removed means that servers and drivers no longer have the mechanism.
+	removed    bool
+	external   bool // the source is $external and nothing else
+	source     string
+	properties []string
+	check      func(c *Config) error // of the properties' values
 }
 
 var mechanisms = map[string]mechanism{

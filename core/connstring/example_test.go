@@ -2,7 +2,6 @@ package connstring_test
 
 import (
 	"fmt"
-	"log"
 
 	"github.com/mooringdb/mooring/core/address"
 	"github.com/mooringdb/mooring/core/connstring"
@@ -11,7 +10,7 @@ import (
 func ExampleParse() {
 	c, err := connstring.Parse("mongodb://app:hunter2@a,b:27018/shop?replicaSet=rs&maxPoolSize=50&tls=True")
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	fmt.Println(c.Hosts, c.Username, c.AuthSource, c.ReplicaSet, *c.MaxPoolSize)
 	for _, w := range c.Warnings {
@@ -48,7 +47,7 @@ func ExampleParseWith() {
 		"readPreferenceTags": {"dc:ny", ""},
 	})
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	fmt.Println(c.ReadPreference, c.ReadPreferenceTags)
 	fmt.Println(c.Warnings)
@@ -61,12 +60,12 @@ func ExampleParseWith() {
 func ExampleConfig_Resolve() {
 	c, err := connstring.Parse("mongodb+srv://db.example.com/")
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	fmt.Println(c.SRVHost, c.Hosts)
 	c, err = c.Resolve([]address.Address{"a.example.com:27017"}, "replicaSet=rs")
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	fmt.Println(c.Hosts, c.ReplicaSet, c.UseTLS())
 	// Output:
@@ -78,7 +77,7 @@ func ExampleConfig_Resolve() {
 func ExampleConfig_Settings() {
 	c, err := connstring.Parse("mongodb://a/?appName=shop&tls=true&tlsCertificateKeyFilePassword=hunter2")
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	for _, s := range c.Settings() {
 		fmt.Println(s.Option, s.Value)

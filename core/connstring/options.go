@@ -8,7 +8,8 @@ import (
 
 // Option is one row of the table of options.
 type Option struct {
-	Name    string // as the specification spells it; in a connection string its case does not matter
+	// Name is spelled as in the specification; in a connection string its case does not matter.
+	Name    string
 	Kind    string // what its value looks like, for people
 	Default string // for people; empty: there is none
 	Doc     string // one line for people

@@ -293,7 +293,8 @@ func proxyHost(p *parser, value string) error {
 }
 
 func proxyPort(p *parser, value string) error {
-	n, err := parseInt(value, 1, math.MaxUint16) // nothing listens on port 0, which the specification lets pass
+	// The specification accepts port 0, on which nothing listens.
+	n, err := parseInt(value, 1, math.MaxUint16)
 	if err == nil {
 		p.config.Proxy.Port = uint16(n)
 	}

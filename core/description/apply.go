@@ -145,7 +145,7 @@ func updateRSWithoutPrimary(t *Topology, s *Server) {
 	}
 }
 
-// updateRSWithPrimaryFromMember adds nobody: while there is a primary, its list of the members is
+// updateRSWithPrimaryFromMember adds no server: while there is a primary, its list of the members is
 // the one that counts.
 func updateRSWithPrimaryFromMember(t *Topology, s *Server) {
 	if t.SetName != s.SetName {

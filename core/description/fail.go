@@ -11,9 +11,11 @@ import (
 
 // Failure is an error on an application's connection, outside of monitoring.
 type Failure struct {
-	Address        address.Address
-	Err            error
-	Generation     uint64 // of the connection; before there is one, of the pool when the attempt began
+	Address address.Address
+	Err     error
+	// Generation is the generation of the connection or, before there is one, of the pool when the
+	// attempt began.
+	Generation     uint64
 	PoolGeneration uint64 // of the pool now
 	MaxWireVersion int32  // of the connection
 	Handshaking    bool   // the connection was not established yet

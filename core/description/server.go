@@ -38,14 +38,16 @@ type Server struct {
 	HelloOK                        bool
 	IsCryptd                       bool
 	ServiceID                      bson.ObjectID // set behind a load balancer
-	ConnectionID                   int64         // the server's name for the connection that the hello came by
+	// ConnectionID is the server's number of the connection that had the hello.
+	ConnectionID int64
 
 	// What follows says when and how fast, not what: it takes no part in equality.
 
 	AverageRTT, MinRTT time.Duration
 	LastUpdateTime     time.Time
 	LastWriteDate      time.Time
-	OpTime             bson.Value // lastWrite.opTime, whatever it is in this version of the server; zero where there is none
+	// OpTime is lastWrite.opTime, whose type depends on the version of the server; zero if absent.
+	OpTime bson.Value
 }
 
 // Unknown returns a server of which only an error is known, if err is not nil.

@@ -24,13 +24,15 @@ const (
 // Topology is the deployment as its servers described it. A value that is published is never
 // changed.
 type Topology struct {
-	Kind                         Kind
-	SetName                      string
-	MaxElectionID                bson.ObjectID // zero: none yet
-	MaxSetVersion                *int64
-	Servers                      []*Server     // sorted by address, each address once
-	CompatibilityError           error         // an operation must fail with it; nil while all servers are compatible
-	LogicalSessionTimeoutMinutes *int64        // the least of all data-bearing servers; nil: no sessions
+	Kind          Kind
+	SetName       string
+	MaxElectionID bson.ObjectID // zero: none yet
+	MaxSetVersion *int64
+	Servers       []*Server // sorted by address, each address once
+	// CompatibilityError is the error of every operation; nil if all servers are compatible.
+	CompatibilityError error
+	// LogicalSessionTimeoutMinutes is the least of all data-bearing servers; nil: no sessions.
+	LogicalSessionTimeoutMinutes *int64
 	HeartbeatInterval            time.Duration // a setting; maximum staleness is reckoned with it
 	seeds                        int           // how many were configured
 	lastRemoval                  error         // why the server that went last was removed

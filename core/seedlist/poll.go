@@ -24,7 +24,9 @@ const (
 // Changes returns the hosts to add to current and those to remove, so that it is what the SRV
 // records say. With limit above zero, hosts are added, in random order, only until there are that
 // many; a host that is still valid always stays. shuffle is rand.Shuffle.
-func Changes(current, valid []address.Address, limit int, shuffle func(n int, swap func(i, j int))) (add, remove []address.Address) {
+func Changes(
+	current, valid []address.Address, limit int, shuffle func(n int, swap func(i, j int)),
+) (add, remove []address.Address) {
 	kept := 0
 	for _, host := range current {
 		if slices.Contains(valid, host) {

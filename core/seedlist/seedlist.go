@@ -28,7 +28,9 @@ const defaultService = "mongodb"
 // If the records cannot be looked up or name no usable host, the error is a *LookupError: the same
 // call may succeed later. Any other error says that the string and the records contradict each
 // other.
-func Resolve(ctx context.Context, r Resolver, cfg connstring.Config) (resolved connstring.Config, interval time.Duration, err error) {
+func Resolve(
+	ctx context.Context, r Resolver, cfg connstring.Config,
+) (resolved connstring.Config, interval time.Duration, err error) {
 	if !cfg.SRV {
 		return cfg, 0, nil
 	}
@@ -47,7 +49,9 @@ func (e *LookupError) Error() string { return e.Err.Error() }
 // Unwrap returns Err.
 func (e *LookupError) Unwrap() error { return e.Err }
 
-func resolve(ctx context.Context, r Resolver, cfg connstring.Config) (connstring.Config, time.Duration, error) {
+func resolve(
+	ctx context.Context, r Resolver, cfg connstring.Config,
+) (connstring.Config, time.Duration, error) {
 	scan := look(ctx, r, cfg)
 	if len(scan.Problems) > 0 {
 		return cfg, 0, &LookupError{scan.Problems[0]}

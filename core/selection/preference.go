@@ -156,7 +156,8 @@ func (rp *ReadPreference) checkStaleness(heartbeat time.Duration) error {
 	seconds := *rp.MaxStalenessSeconds
 	least := max(smallestMaxStaleness, heartbeat+idleWritePeriod)
 	if seconds < 0 || seconds > maxStalenessSecondsLimit || rp.maxStaleness() < least {
-		return fmt.Errorf("maxStalenessSeconds is %d, must be at least %v (heartbeatFrequencyMS + 10 s, and 90 s)",
+		return fmt.Errorf(
+			"maxStalenessSeconds is %d, must be at least %v (heartbeatFrequencyMS + 10 s, and 90 s)",
 			seconds, least.Seconds())
 	}
 	return nil

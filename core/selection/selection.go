@@ -27,7 +27,9 @@ type write struct{}
 
 func (write) String() string { return "writes" }
 
-func (write) Select(t description.Topology, candidates []*description.Server) ([]*description.Server, error) {
+func (write) Select(
+	t description.Topology, candidates []*description.Server,
+) ([]*description.Server, error) {
 	if t.Kind.IsReplicaSet() {
 		return ofKind(candidates, description.ServerRSPrimary), nil
 	}
@@ -42,7 +44,9 @@ type read struct{ preference *ReadPreference }
 
 func (r read) String() string { return "reads with read preference " + r.preference.String() }
 
-func (r read) Select(t description.Topology, candidates []*description.Server) ([]*description.Server, error) {
+func (r read) Select(
+	t description.Topology, candidates []*description.Server,
+) ([]*description.Server, error) {
 	if !t.Kind.IsReplicaSet() {
 		return outsideReplicaSet(t.Kind, candidates), nil
 	}
@@ -56,40 +60,56 @@ func (r read) Select(t description.Topology, candidates []*description.Server) (
 }
 
 // readers has the algorithm of each mode.
-var readers = [numModes]func(*ReadPreference, description.Topology, []*description.Server) []*description.Server{
-	Primary:   onlyPrimary,
-	Secondary: secondaries,
-	PrimaryPreferred: func(rp *ReadPreference, t description.Topology, c []*description.Server) []*description.Server {
-		return either(onlyPrimary(rp, t, c), func() []*description.Server { return secondaries(rp, t, c) })
-	},
-	SecondaryPreferred: func(rp *ReadPreference, t description.Topology, c []*description.Server) []*description.Server {
-		return either(secondaries(rp, t, c), func() []*description.Server { return onlyPrimary(rp, t, c) })
-	},
-	Nearest: func(rp *ReadPreference, t description.Topology, c []*description.Server) []*description.Server {
-		return rp.narrow(t, filter(c, func(s *description.Server) bool {
-			return s.Kind == description.ServerRSPrimary || s.Kind == description.ServerRSSecondary
-		}))
-	},
+var readers = [numModes]reader{
+	Primary:            onlyPrimary,
+	Secondary:          secondaries,
+	PrimaryPreferred:   either(onlyPrimary, secondaries),
+	SecondaryPreferred: either(secondaries, onlyPrimary),
+	Nearest:            members,
 }
 
-func onlyPrimary(_ *ReadPreference, _ description.Topology, c []*description.Server) []*description.Server {
+// reader selects among candidates for a mode.
+type reader func(
+	rp *ReadPreference, t description.Topology, candidates []*description.Server,
+) []*description.Server
+
+func onlyPrimary(
+	_ *ReadPreference, _ description.Topology, c []*description.Server,
+) []*description.Server {
 	return ofKind(c, description.ServerRSPrimary)
 }
 
-func secondaries(rp *ReadPreference, t description.Topology, c []*description.Server) []*description.Server {
+func secondaries(
+	rp *ReadPreference, t description.Topology, c []*description.Server,
+) []*description.Server {
 	return rp.narrow(t, ofKind(c, description.ServerRSSecondary))
 }
 
-func either(first []*description.Server, second func() []*description.Server) []*description.Server {
-	if len(first) > 0 {
-		return first
+func members(
+	rp *ReadPreference, t description.Topology, c []*description.Server,
+) []*description.Server {
+	return rp.narrow(t, filter(c, func(s *description.Server) bool {
+		return s.Kind == description.ServerRSPrimary || s.Kind == description.ServerRSSecondary
+	}))
+}
+
+// either returns a reader that selects as first does or, if that finds none, as second does.
+func either(first, second reader) reader {
+	return func(
+		rp *ReadPreference, t description.Topology, c []*description.Server,
+	) []*description.Server {
+		if found := first(rp, t, c); len(found) > 0 {
+			return found
+		}
+		return second(rp, t, c)
 	}
-	return second()
 }
 
 // outsideReplicaSet returns every available server: outside of replica sets all suit every
 // operation, and a mongos applies the read preference itself.
-func outsideReplicaSet(kind description.Kind, candidates []*description.Server) []*description.Server {
+func outsideReplicaSet(
+	kind description.Kind, candidates []*description.Server,
+) []*description.Server {
 	switch kind {
 	case description.KindSingle, description.KindLoadBalanced:
 		return filter(candidates, (*description.Server).IsAvailable)
@@ -107,14 +127,18 @@ type byAddress address.Address
 
 func (a byAddress) String() string { return "commands to " + string(a) }
 
-func (a byAddress) Select(_ description.Topology, candidates []*description.Server) ([]*description.Server, error) {
+func (a byAddress) Select(
+	_ description.Topology, candidates []*description.Server,
+) ([]*description.Server, error) {
 	return filter(candidates, func(s *description.Server) bool {
 		return s.Address == address.Address(a) && s.IsAvailable()
 	}), nil
 }
 
 // Func returns a Selector that is made of a function. Its String returns name.
-func Func(name string, choose func(description.Topology, []*description.Server) []*description.Server) Selector {
+func Func(
+	name string, choose func(description.Topology, []*description.Server) []*description.Server,
+) Selector {
 	return custom{name, choose}
 }
 
@@ -125,13 +149,17 @@ type custom struct {
 
 func (c custom) String() string { return c.name }
 
-func (c custom) Select(t description.Topology, candidates []*description.Server) ([]*description.Server, error) {
+func (c custom) Select(
+	t description.Topology, candidates []*description.Server,
+) ([]*description.Server, error) {
 	return c.choose(t, candidates), nil
 }
 
 // narrow returns the servers that are fresh enough and, of them, those that match the first tag
 // set that any of them matches.
-func (rp *ReadPreference) narrow(t description.Topology, candidates []*description.Server) []*description.Server {
+func (rp *ReadPreference) narrow(
+	t description.Topology, candidates []*description.Server,
+) []*description.Server {
 	if rp.limitsStaleness() {
 		candidates = rp.fresh(t, candidates)
 	}
@@ -139,7 +167,9 @@ func (rp *ReadPreference) narrow(t description.Topology, candidates []*descripti
 		return candidates
 	}
 	for _, want := range rp.TagSets {
-		match := filter(candidates, func(s *description.Server) bool { return s.Tags.ContainsAll(want) })
+		match := filter(candidates, func(s *description.Server) bool {
+			return s.Tags.ContainsAll(want)
+		})
 		if len(match) > 0 {
 			return match
 		}
@@ -149,7 +179,9 @@ func (rp *ReadPreference) narrow(t description.Topology, candidates []*descripti
 
 // fresh returns the servers whose estimated staleness is within the limit. Only secondaries can be
 // stale.
-func (rp *ReadPreference) fresh(t description.Topology, candidates []*description.Server) []*description.Server {
+func (rp *ReadPreference) fresh(
+	t description.Topology, candidates []*description.Server,
+) []*description.Server {
 	estimate := staleness(t)
 	return filter(candidates, func(s *description.Server) bool {
 		if s.Kind != description.ServerRSSecondary {
@@ -164,7 +196,9 @@ func (rp *ReadPreference) fresh(t description.Topology, candidates []*descriptio
 func staleness(t description.Topology) func(*description.Server) time.Duration {
 	if p := t.Primary(); p != nil {
 		lag := p.LastUpdateTime.Sub(p.LastWriteDate)
-		return func(s *description.Server) time.Duration { return s.LastUpdateTime.Sub(s.LastWriteDate) - lag }
+		return func(s *description.Server) time.Duration {
+			return s.LastUpdateTime.Sub(s.LastWriteDate) - lag
+		}
 	}
 	var newest time.Time
 	for _, s := range t.Servers {
@@ -184,14 +218,17 @@ func InWindow(suitable []*description.Server, threshold time.Duration) []*descri
 	for _, s := range suitable[1:] {
 		least = min(least, s.AverageRTT)
 	}
-	return filter(suitable, func(s *description.Server) bool { return s.AverageRTT <= least+threshold })
+	return filter(suitable, func(s *description.Server) bool {
+		return s.AverageRTT <= least+threshold
+	})
 }
 
 // Choose returns one of the servers, or nil of none. It draws two different servers with random,
 // which returns a number below n, and returns the one with fewer operations. So load spreads, and
 // callers do not all go to the idlest server at once.
 func Choose(
-	servers []*description.Server, operations func(*description.Server) int64, random func(n int) int,
+	servers []*description.Server, operations func(*description.Server) int64,
+	random func(n int) int,
 ) *description.Server {
 	switch len(servers) {
 	case 0:
@@ -215,7 +252,9 @@ func ofKind(servers []*description.Server, kind description.ServerKind) []*descr
 
 // filter returns the servers to keep and never changes its argument. If all are kept, it returns
 // servers itself and allocates nothing.
-func filter(servers []*description.Server, keep func(*description.Server) bool) []*description.Server {
+func filter(
+	servers []*description.Server, keep func(*description.Server) bool,
+) []*description.Server {
 	for i, s := range servers {
 		if !keep(s) {
 			return filterFrom(servers, i, keep)
@@ -224,7 +263,9 @@ func filter(servers []*description.Server, keep func(*description.Server) bool) 
 	return servers
 }
 
-func filterFrom(servers []*description.Server, first int, keep func(*description.Server) bool) []*description.Server {
+func filterFrom(
+	servers []*description.Server, first int, keep func(*description.Server) bool,
+) []*description.Server {
 	kept := append(make([]*description.Server, 0, len(servers)-1), servers[:first]...)
 	for _, s := range servers[first+1:] {
 		if keep(s) {

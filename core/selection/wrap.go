@@ -23,7 +23,9 @@ type deprioritize struct {
 	last []address.Address
 }
 
-func (d deprioritize) Select(t description.Topology, candidates []*description.Server) ([]*description.Server, error) {
+func (d deprioritize) Select(
+	t description.Topology, candidates []*description.Server,
+) ([]*description.Server, error) {
 	others := filter(candidates, func(s *description.Server) bool {
 		return !slices.Contains(d.last, s.Address)
 	})
@@ -48,7 +50,9 @@ func has(sel Selector, t description.Topology) bool {
 
 // For returns a Selector that selects as sel does and names its operation, for the events of the
 // selection. id is the same for all commands of one operation.
-func For(sel Selector, operation string, id int64) Selector { return forOperation{sel, operation, id} }
+func For(sel Selector, operation string, id int64) Selector {
+	return forOperation{sel, operation, id}
+}
 
 type forOperation struct {
 	Selector

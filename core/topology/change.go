@@ -67,7 +67,8 @@ func (t *Topology) apply(srv *server, s *description.Server, clearPool *pool.Cle
 
 // applyIf is apply, if holds returns true under the lock.
 func (t *Topology) applyIf(
-	srv *server, s *description.Server, clearPool *pool.ClearOptions, holds func(current *description.Server) bool,
+	srv *server, s *description.Server, clearPool *pool.ClearOptions,
+	holds func(current *description.Server) bool,
 ) {
 	t.mu.Lock()
 	current, change, ok := t.beginLocked(srv)
@@ -136,13 +137,17 @@ func (t *Topology) measured(srv *server) {
 		return
 	}
 	average, least := srv.monitor.rtt.read()
-	t.snapshot.Store(&snapshot{topology: current.topology.Measured(srv.address, average, least), servers: current.servers})
+	t.snapshot.Store(&snapshot{
+		topology: current.topology.Measured(srv.address, average, least), servers: current.servers,
+	})
 }
 
 // publishLocked makes next the topology, because of a new description of the server at cause: it
 // queues events, starts monitors of new servers, ends removed servers, and wakes waiting
 // selections.
-func (c *change) publishLocked(current *snapshot, next description.Topology, cause address.Address) {
+func (c *change) publishLocked(
+	current *snapshot, next description.Topology, cause address.Address,
+) {
 	t := c.topology
 	changes := description.Changes(current.topology, next)
 	for _, ch := range changes {
@@ -171,7 +176,9 @@ func (c *change) publishLocked(current *snapshot, next description.Topology, cau
 
 // followLocked returns the list of servers for the description. The events of the change are
 // queued before, so that those of a new monitor come later.
-func (t *Topology) followLocked(current *snapshot, next description.Topology, changes []description.Change) []*server {
+func (t *Topology) followLocked(
+	current *snapshot, next description.Topology, changes []description.Change,
+) []*server {
 	moved := false
 	for _, c := range changes {
 		moved = moved || c.Previous == nil || c.Current == nil

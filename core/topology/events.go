@@ -106,13 +106,16 @@ func (t *Topology) announceEnd(last description.Topology) {
 
 // announceChange queues events in the specification's order: servers that changed, servers that
 // were removed, servers that were added, and then the topology.
-func (t *Topology) announceChange(previous, next description.Topology, changes []description.Change) {
+func (t *Topology) announceChange(
+	previous, next description.Topology, changes []description.Change,
+) {
 	if t.outbox.sink == nil {
 		return
 	}
 	for _, c := range changes {
 		if c.Previous != nil && c.Current != nil && !c.Previous.Equal(c.Current) {
-			emit(t.outbox, func(s *event.Sink) func(event.ServerDescriptionChanged) { return s.ServerDescriptionChanged },
+			emit(t.outbox,
+				func(s *event.Sink) func(event.ServerDescriptionChanged) { return s.ServerDescriptionChanged },
 				event.ServerDescriptionChanged{
 					TopologyID: t.id, Address: c.Current.Address, Previous: c.Previous, New: c.Current,
 				})
@@ -142,7 +145,8 @@ func (t *Topology) warnIfDeserted(topology description.Topology) {
 }
 
 func (t *Topology) announceTopology(previous, next description.Topology) {
-	emit(t.outbox, func(s *event.Sink) func(event.TopologyDescriptionChanged) { return s.TopologyDescriptionChanged },
+	emit(t.outbox,
+		func(s *event.Sink) func(event.TopologyDescriptionChanged) { return s.TopologyDescriptionChanged },
 		event.TopologyDescriptionChanged{TopologyID: t.id, Previous: previous, New: next})
 }
 

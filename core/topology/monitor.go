@@ -23,11 +23,12 @@ type monitor struct {
 	server   *server
 	dial     conn.Config
 
-	conn        *conn.Conn                   // nil until the next check makes one
-	connections uint64                       // that were made, for events
-	last        description.ServerKind       // what the last check found
-	version     *description.TopologyVersion // what the last reply on conn said; nil where it cannot be streamed from
-	opening     opening                      // how the next conn begins
+	conn        *conn.Conn             // nil until the next check makes one
+	connections uint64                 // that were made, for events
+	last        description.ServerKind // what the last check found
+	// version is the topologyVersion of the last reply on conn; nil if the server cannot stream.
+	version *description.TopologyVersion
+	opening opening // how the next conn begins
 
 	rtt roundTrips
 
@@ -38,9 +39,11 @@ type monitor struct {
 	since   time.Time
 
 	// mu guards the fields below.
-	mu       sync.Mutex
-	cancel   context.CancelCauseFunc // of the check that is running, else nil
-	distrust bool                    // a cancellation came when no check was running: the next one takes a new connection
+	mu     sync.Mutex
+	cancel context.CancelCauseFunc // of the check that is running, else nil
+	// distrust is set if cancelCheck was called while no check ran: the next check makes a new
+	// connection.
+	distrust bool
 }
 
 // errCheckCanceled ends a check of a server after an application's connection to it broke.
@@ -50,7 +53,9 @@ var errCheckCanceled = errors.New("check canceled: an application's connection f
 var errServerRemoved = errors.New("check canceled: the server was removed")
 
 func newMonitor(t *Topology, srv *server) *monitor {
-	return &monitor{topology: t, server: srv, dial: monitoring(t.cfg.Conn), wake: make(chan struct{}, 1)}
+	return &monitor{
+		topology: t, server: srv, dial: monitoring(t.cfg.Conn), wake: make(chan struct{}, 1),
+	}
 }
 
 // monitoring returns the configuration of a monitor's connections, and of those that measure round
@@ -156,7 +161,8 @@ func (m *monitor) check(ctx context.Context) (again bool) {
 	default:
 	}
 	m.concluded(func() {
-		emit(m.topology.outbox, func(s *event.Sink) func(event.ServerHeartbeatSucceeded) { return s.ServerHeartbeatSucceeded },
+		emit(m.topology.outbox,
+			func(s *event.Sink) func(event.ServerHeartbeatSucceeded) { return s.ServerHeartbeatSucceeded },
 			event.ServerHeartbeatSucceeded{Heartbeat: fact, Duration: duration, Reply: reply})
 	})
 	m.topology.outbox.flush()           // before a pool tells that it was made
@@ -179,14 +185,16 @@ func (m *monitor) stream(ctx context.Context, version *description.TopologyVersi
 }
 
 // failed handles a check that failed.
-func (m *monitor) failed(fact event.Heartbeat, duration time.Duration, err error, canceled bool) (again bool) {
+func (m *monitor) failed(
+	fact event.Heartbeat, duration time.Duration, err error, canceled bool,
+) (again bool) {
 	m.disconnect()
 	m.concluded(func() { m.tellFailed(fact, duration, err) })
 	m.topology.outbox.deliver()
 	m.rtt.reset()
 	known := m.last != description.ServerUnknown
 	m.last = description.ServerUnknown
-	if canceled { // whoever canceled it has seen to the rest
+	if canceled { // the caller of cancelCheck has published the failure
 		return false
 	}
 	network := mongoerr.IsNetwork(err)
@@ -199,7 +207,9 @@ func (m *monitor) failed(fact event.Heartbeat, duration time.Duration, err error
 // cancelable returns a context for the check that begins, which cancelCheck ends until done is
 // called. distrusted reports whether cancelCheck was called since the last check: the connection
 // is then not to be used. No call of cancelCheck is lost between the two.
-func (m *monitor) cancelable(ctx context.Context) (_ context.Context, distrusted bool, done func()) {
+func (m *monitor) cancelable(
+	ctx context.Context,
+) (_ context.Context, distrusted bool, done func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	m.mu.Lock()
 	m.cancel = cancel
@@ -208,7 +218,8 @@ func (m *monitor) cancelable(ctx context.Context) (_ context.Context, distrusted
 	return ctx, distrusted, func() {
 		m.mu.Lock()
 		m.cancel = nil
-		m.distrust = m.distrust || errors.Is(context.Cause(ctx), errCheckCanceled) // it may have come after the answer
+		// The cancellation may have come after the reply.
+		m.distrust = m.distrust || errors.Is(context.Cause(ctx), errCheckCanceled)
 		m.mu.Unlock()
 		cancel(nil)
 	}
@@ -253,7 +264,9 @@ func (m *monitor) awaits() bool {
 }
 
 // withTimeout bounds a hello by connectTimeoutMS and the time that the server may delay its reply.
-func (m *monitor) withTimeout(ctx context.Context, besides time.Duration) (context.Context, context.CancelFunc) {
+func (m *monitor) withTimeout(
+	ctx context.Context, besides time.Duration,
+) (context.Context, context.CancelFunc) {
 	if m.dial.ConnectTimeout < 0 {
 		return context.WithCancel(ctx)
 	}
@@ -298,7 +311,8 @@ func (m *monitor) started(fact event.Heartbeat) bool {
 	t.mu.Lock()
 	_, _, ok := t.beginLocked(m.server)
 	if ok {
-		emit(t.outbox, func(s *event.Sink) func(event.ServerHeartbeatStarted) { return s.ServerHeartbeatStarted },
+		emit(t.outbox,
+			func(s *event.Sink) func(event.ServerHeartbeatStarted) { return s.ServerHeartbeatStarted },
 			event.ServerHeartbeatStarted{Heartbeat: fact})
 		m.running, m.since = &fact, time.Now()
 	}
@@ -329,6 +343,7 @@ func (m *monitor) concludeLocked() {
 }
 
 func (m *monitor) tellFailed(fact event.Heartbeat, duration time.Duration, err error) {
-	emit(m.topology.outbox, func(s *event.Sink) func(event.ServerHeartbeatFailed) { return s.ServerHeartbeatFailed },
+	emit(m.topology.outbox,
+		func(s *event.Sink) func(event.ServerHeartbeatFailed) { return s.ServerHeartbeatFailed },
 		event.ServerHeartbeatFailed{Heartbeat: fact, Duration: duration, Err: err})
 }

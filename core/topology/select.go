@@ -47,7 +47,7 @@ func (t *Topology) pick(s *snapshot, sel selection.Selector) (Server, error) {
 		return Server{}, s.topology.CompatibilityError
 	}
 	if why := s.topology.Deserted(); why != nil && (t.cfg.SRV == nil || !isPolled(s.topology.Kind)) {
-		return Server{}, why // nobody is left who could tell of another server
+		return Server{}, why // no server is left that could report another one
 	}
 	suitable, err := sel.Select(s.topology, s.topology.Servers)
 	if err != nil {
@@ -56,8 +56,10 @@ func (t *Topology) pick(s *snapshot, sel selection.Selector) (Server, error) {
 	if t.cfg.ServerSelector != nil && len(suitable) > 0 {
 		suitable = t.cfg.ServerSelector(suitable)
 	}
-	operations := func(d *description.Server) int64 { return s.server(d.Address).operations.Load() }
-	chosen := selection.Choose(selection.InWindow(suitable, *t.cfg.LocalThreshold), operations, t.cfg.Rand)
+	near := selection.InWindow(suitable, *t.cfg.LocalThreshold)
+	chosen := selection.Choose(near, func(d *description.Server) int64 {
+		return s.server(d.Address).operations.Load()
+	}, t.cfg.Rand)
 	if chosen == nil {
 		return Server{}, nil
 	}
@@ -71,7 +73,9 @@ func (t *Topology) await(
 	ctx context.Context, sel selection.Selector, s *snapshot, changed <-chan struct{},
 ) (Server, *snapshot, error) {
 	if sink := t.cfg.Sink; sink != nil && sink.ServerSelectionWaiting != nil {
-		sink.ServerSelectionWaiting(event.ServerSelectionWaiting{Selection: t.fact(sel, s), Remaining: t.remaining(ctx)})
+		sink.ServerSelectionWaiting(event.ServerSelectionWaiting{
+			Selection: t.fact(sel, s), Remaining: t.remaining(ctx),
+		})
 	}
 	if t.cfg.ServerSelectionTimeout <= 0 {
 		s.requestChecks()
@@ -116,7 +120,8 @@ var errTimeout = errors.New("server selection timeout")
 
 func (t *Topology) selectionFailed(sel selection.Selector, s *snapshot, err error) error {
 	failed := &mongoerr.SelectionError{
-		Selector: sel.String(), Topology: s.topology.String(), Timeout: max(0, t.cfg.ServerSelectionTimeout),
+		Selector: sel.String(), Topology: s.topology.String(),
+		Timeout: max(0, t.cfg.ServerSelectionTimeout),
 	}
 	if errors.Is(err, errTimeout) {
 		failed.Reason = reason(sel, s)
@@ -124,7 +129,9 @@ func (t *Topology) selectionFailed(sel selection.Selector, s *snapshot, err erro
 		failed.Err = err
 	}
 	if sink := t.cfg.Sink; sink != nil && sink.ServerSelectionFailed != nil {
-		sink.ServerSelectionFailed(event.ServerSelectionFailed{Selection: t.fact(sel, s), Err: failed})
+		sink.ServerSelectionFailed(event.ServerSelectionFailed{
+			Selection: t.fact(sel, s), Err: failed,
+		})
 	}
 	return failed
 }
@@ -157,6 +164,7 @@ func reason(sel selection.Selector, s *snapshot) string {
 func (t *Topology) fact(sel selection.Selector, s *snapshot) event.Selection {
 	operation, id := selection.Operation(sel)
 	return event.Selection{
-		TopologyID: t.id, Operation: operation, OperationID: id, Selector: sel.String(), Topology: s.topology,
+		TopologyID: t.id, Operation: operation, OperationID: id,
+		Selector: sel.String(), Topology: s.topology,
 	}
 }

@@ -46,7 +46,8 @@ func (s Server) CheckOut(ctx context.Context) (*pool.Conn[*conn.Conn], error) {
 	p := s.server.pool.Load()
 	if p == nil {
 		s.Release()
-		return nil, fmt.Errorf("check out from %s: a server of kind %v has no pool", s.Address(), s.description.Kind)
+		return nil, fmt.Errorf("check out from %s: a server of kind %v has no pool",
+			s.Address(), s.description.Kind)
 	}
 	c, err := p.CheckOut(ctx)
 	if err != nil {
@@ -94,9 +95,10 @@ type server struct {
 	operations atomic.Int64       // that have selected the server and are not over
 	processes  processes          // that answered at the address; guarded by topology.mu
 
-	pool    atomic.Pointer[pool.Pool[*conn.Conn]] // nil until the server first turned out to be of use
-	opening sync.Mutex                            // held while the pool is made or closed
-	closed  bool                                  // guarded by opening
+	// pool is nil until the server is usable for the first time.
+	pool    atomic.Pointer[pool.Pool[*conn.Conn]]
+	opening sync.Mutex // held while the pool is made or closed
+	closed  bool       // guarded by opening
 }
 
 func newServer(t *Topology, addr address.Address) *server {
@@ -125,12 +127,15 @@ func (s *server) poolConfig() pool.Config[*conn.Conn] {
 	out := pool.Config[*conn.Conn]{
 		Address: s.address,
 		MaxSize: cfg.Pool.MaxSize, MinSize: cfg.Pool.MinSize, MaxConnecting: cfg.Pool.MaxConnecting,
-		MaxIdleTime: cfg.Pool.MaxIdleTime, WaitQueueTimeout: cfg.Pool.WaitQueueTimeout, MaxPinned: cfg.Pool.MaxPinned,
-		Connect: s.connect,
+		MaxIdleTime: cfg.Pool.MaxIdleTime, WaitQueueTimeout: cfg.Pool.WaitQueueTimeout,
+		MaxPinned: cfg.Pool.MaxPinned,
+		Connect:   s.connect,
 		ConnectFailed: func(generation uint64, err error) {
 			// Behind a load balancer an error before or during hello is no service's; that of an
 			// authentication names it.
-			s.topology.fail(s, description.Failure{Err: err, Generation: generation, Handshaking: true, Service: serviceOf(err)})
+			s.topology.fail(s, description.Failure{
+				Err: err, Generation: generation, Handshaking: true, Service: serviceOf(err),
+			})
 		},
 		Sink: cfg.Sink,
 	}

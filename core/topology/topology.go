@@ -48,9 +48,12 @@ type Config struct {
 	DirectConnection bool
 	LoadBalanced     bool
 
-	HeartbeatInterval      time.Duration  // zero: DefaultHeartbeatInterval
-	ServerSelectionTimeout time.Duration  // zero: DefaultServerSelectionTimeout; negative: selection never waits
-	LocalThreshold         *time.Duration // nil: DefaultLocalThreshold; zero: only the fastest server
+	HeartbeatInterval time.Duration // zero: DefaultHeartbeatInterval
+	// ServerSelectionTimeout is DefaultServerSelectionTimeout if it is zero. If it is negative,
+	// selection never waits.
+	ServerSelectionTimeout time.Duration
+	// LocalThreshold is DefaultLocalThreshold if it is nil. Zero means only the fastest server.
+	LocalThreshold *time.Duration
 
 	// Polling has monitors poll servers that could stream (serverMonitoringMode poll, and auto in
 	// a function as a service).
@@ -81,7 +84,8 @@ type PoolConfig struct {
 	MaxConnecting    uint64
 	MaxIdleTime      time.Duration
 	WaitQueueTimeout time.Duration
-	MaxPinned        uint64 // most connections of a pool that may be pinned at a time; zero: no bound
+	// MaxPinned is the number of connections of a pool that may be pinned at a time; zero: no bound.
+	MaxPinned uint64
 }
 
 // Topology watches one deployment. New makes one; it does nothing before Start.
@@ -90,9 +94,11 @@ type Topology struct {
 	id       event.TopologyID
 	snapshot *broadcast.Value[*snapshot]
 	outbox   *outbox
-	running  sync.WaitGroup // monitors, the polling of SRV records, changes that are being told, and the ends of removed servers
+	// running counts monitors, the polling of SRV records, changes whose events are delivered, and
+	// the ends of removed servers.
+	running sync.WaitGroup
 
-	// mu guards the fields below, and is held by whoever stores a snapshot. Nothing blocks while
+	// mu guards the fields below, and is held while a snapshot is stored. Nothing blocks while
 	// it is held; pool.mu and the outbox's may be taken under it.
 	mu    sync.Mutex
 	state state
@@ -148,13 +154,16 @@ func New(cfg Config) (*Topology, error) {
 	}
 	cfg.Conn.LoadBalanced = cfg.LoadBalanced
 	described, err := description.New(description.Settings{
-		Seeds: cfg.Seeds, SetName: cfg.ReplicaSet, Direct: cfg.DirectConnection, LoadBalanced: cfg.LoadBalanced,
+		Seeds: cfg.Seeds, SetName: cfg.ReplicaSet,
+		Direct: cfg.DirectConnection, LoadBalanced: cfg.LoadBalanced,
 		HeartbeatInterval: cfg.HeartbeatInterval,
 	})
 	if err != nil {
 		return nil, err
 	}
-	t := &Topology{cfg: cfg, id: bson.NewObjectID(), outbox: newOutbox(cfg.Sink), closed: make(chan struct{})}
+	t := &Topology{
+		cfg: cfg, id: bson.NewObjectID(), outbox: newOutbox(cfg.Sink), closed: make(chan struct{}),
+	}
 	first := &snapshot{topology: described}
 	for _, s := range described.Servers {
 		first.servers = append(first.servers, newServer(t, s.Address))
@@ -212,7 +221,7 @@ func (t *Topology) Start(ctx context.Context) error {
 	}
 	t.mu.Unlock()
 	t.outbox.deliver()
-	if t.cfg.LoadBalanced { // nobody monitors it: it is what it is from the start
+	if t.cfg.LoadBalanced { // it has no monitor and is known from the start
 		srv := s.servers[0]
 		t.apply(srv, description.LoadBalancer(srv.address), nil) //nolint:contextcheck // the pool outlives Start
 	}

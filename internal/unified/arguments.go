@@ -130,7 +130,7 @@ func newReadPreference(d bson.Raw) (*selection.ReadPreference, error) {
 		case "hedge":
 			hedge, _ := v.Document()
 			enabled, _ := lookup(hedge, "enabled").Bool()
-			rp.HedgeEnabled = &enabled
+			rp.HedgeEnabled = &enabled //nolint:staticcheck // deprecated, and still accepted
 		default:
 			return nil, fmt.Errorf("readPreference has an unknown field %q", key)
 		}
