@@ -28,7 +28,8 @@ func Parse(text string) (Address, error) {
 		return Address(text), nil
 	}
 	if strings.Contains(text, "/") {
-		return "", fmt.Errorf("unsupported host %q: the path of a unix domain socket must end in .sock", text)
+		return "", fmt.Errorf("unsupported host %q: the path of a unix domain socket must end in .sock",
+			text)
 	}
 	host, port, err := split(text)
 	if err != nil {

@@ -32,7 +32,8 @@ var mechanisms = map[string]mechanism{
 	"PLAIN":         {needsUser: true, needsPassword: true, source: external},
 	"GSSAPI": {
 		needsUser: true, external: true,
-		properties: []string{serviceName, "SERVICE_REALM", "SERVICE_HOST", "CANONICALIZE_HOST_NAME"}, check: checkGSSAPI,
+		properties: []string{serviceName, "SERVICE_REALM", "SERVICE_HOST", "CANONICALIZE_HOST_NAME"},
+		check:      checkGSSAPI,
 	},
 	"MONGODB-X509": {refusesPassword: true, external: true},
 	"MONGODB-AWS":  {environment: true, external: true},
@@ -65,7 +66,8 @@ func (p *parser) checkCredential() error {
 		c.AuthSource = c.defaultSource()
 	}
 	if _, ok := c.Property(serviceName); !ok && c.AuthMechanism == "GSSAPI" {
-		c.AuthMechanismProperties = append(slices.Clip(c.AuthMechanismProperties), Property{serviceName, "mongodb"})
+		c.AuthMechanismProperties = append(slices.Clip(c.AuthMechanismProperties),
+			Property{serviceName, "mongodb"})
 	}
 	return nil
 }
@@ -98,8 +100,10 @@ func (c *Config) CheckAuth() error {
 			return fmt.Errorf("option authMechanismProperties: %s takes no %s: %s",
 				c.AuthMechanism, strings.ToUpper(p.Name), why)
 		}
-		if !slices.ContainsFunc(m.properties, func(name string) bool { return strings.EqualFold(name, p.Name) }) {
-			return fmt.Errorf("option authMechanismProperties: %s takes no property %s", named(c.AuthMechanism), p.Name)
+		isName := func(name string) bool { return strings.EqualFold(name, p.Name) }
+		if !slices.ContainsFunc(m.properties, isName) {
+			return fmt.Errorf("option authMechanismProperties: %s takes no property %s",
+				named(c.AuthMechanism), p.Name)
 		}
 	}
 	if m.check == nil {

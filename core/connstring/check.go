@@ -121,7 +121,7 @@ func (p *parser) checkProxy() error {
 	switch {
 	case proxy.Host == "" && (hasPort || proxy.Username != "" || proxy.Password != ""):
 		return errors.New("proxyPort, proxyUsername and proxyPassword need proxyHost")
-	case proxy.Host != "" && slices.ContainsFunc(p.config.Hosts, func(a address.Address) bool { return a.Network() == "unix" }):
+	case proxy.Host != "" && slices.ContainsFunc(p.config.Hosts, isSocket):
 		return errors.New("proxyHost cannot be used with a unix domain socket")
 	case (proxy.Username == "") != (proxy.Password == ""):
 		return errors.New("proxyUsername and proxyPassword need each other")
@@ -130,6 +130,8 @@ func (p *parser) checkProxy() error {
 	}
 	return nil
 }
+
+func isSocket(a address.Address) bool { return a.Network() == "unix" }
 
 func (p *parser) checkWriteConcern() error {
 	w := p.config.WriteConcern

@@ -91,9 +91,10 @@ var options = []Option{
 		setting: setting{apply: text(func(c *Config) *string { return &c.AuthSource }).apply, show: showAuthSource},
 	},
 	{
-		Name: "gssapiServiceName", Kind: "text", Default: "mongodb", replacedBy: "authMechanismProperties",
-		Doc:     "old name of authMechanismProperties=SERVICE_NAME:…",
-		setting: setting{apply: gssapiServiceName},
+		Name: "gssapiServiceName", Kind: "text", Default: "mongodb",
+		replacedBy: "authMechanismProperties",
+		Doc:        "old name of authMechanismProperties=SERVICE_NAME:…",
+		setting:    setting{apply: gssapiServiceName},
 	},
 
 	// The deployment.
@@ -119,8 +120,11 @@ var options = []Option{
 	},
 	{
 		Name: "srvServiceName", Kind: "text", Default: "mongodb", strict: true,
-		Doc:     "mongodb+srv: the service to look up, _name._tcp",
-		setting: setting{apply: srvServiceName, show: showText(func(c *Config) *string { return &c.SRVServiceName })},
+		Doc: "mongodb+srv: the service to look up, _name._tcp",
+		setting: setting{
+			apply: srvServiceName,
+			show:  showText(func(c *Config) *string { return &c.SRVServiceName }),
+		},
 	},
 
 	// TLS.
@@ -213,8 +217,11 @@ var options = []Option{
 	},
 	{
 		Name: "compressors", Kind: "names", Default: "none",
-		Doc:     "snappy, zlib, zstd: compression, the preferred first",
-		setting: setting{apply: compressors, show: func(c *Config) []string { return joined(c.Compressors) }},
+		Doc: "snappy, zlib, zstd: compression, the preferred first",
+		setting: setting{
+			apply: compressors,
+			show:  func(c *Config) []string { return joined(c.Compressors) },
+		},
 	},
 	{
 		Name: "zlibCompressionLevel", Kind: "-1 to 9", Default: "-1",
@@ -223,8 +230,11 @@ var options = []Option{
 	},
 	{
 		Name: "proxyHost", Kind: "host", Default: "", repeat: refused, strict: true,
-		Doc:     "SOCKS5 proxy for all connections; it looks the servers' names up",
-		setting: setting{apply: proxyHost, show: showText(func(c *Config) *string { return &c.Proxy.Host })},
+		Doc: "SOCKS5 proxy for all connections; it looks the servers' names up",
+		setting: setting{
+			apply: proxyHost,
+			show:  showText(func(c *Config) *string { return &c.Proxy.Host }),
+		},
 	},
 	{
 		Name: "proxyPort", Kind: "port", Default: "1080", repeat: refused,
@@ -334,16 +344,19 @@ var options = []Option{
 
 	// Known, and without effect.
 	{
-		Name: "serverSelectionTryOnce", Kind: "any", Default: "", unsupported: "it is for single-threaded drivers only",
-		Doc: "no effect: it is for single-threaded drivers only",
+		Name: "serverSelectionTryOnce", Kind: "any", Default: "",
+		unsupported: "it is for single-threaded drivers only",
+		Doc:         "no effect: it is for single-threaded drivers only",
 	},
 	{
-		Name: "waitQueueSize", Kind: "any", Default: "", unsupported: "the wait queue has no limit but time",
-		Doc: "no effect: the wait queue has no limit but time",
+		Name: "waitQueueSize", Kind: "any", Default: "",
+		unsupported: "the wait queue has no limit but time",
+		Doc:         "no effect: the wait queue has no limit but time",
 	},
 	{
-		Name: "waitQueueMultiple", Kind: "any", Default: "", unsupported: "the wait queue has no limit but time",
-		Doc: "no effect: the wait queue has no limit but time",
+		Name: "waitQueueMultiple", Kind: "any", Default: "",
+		unsupported: "the wait queue has no limit but time",
+		Doc:         "no effect: the wait queue has no limit but time",
 	},
 	{
 		Name: "uuidRepresentation", Kind: "any", Default: "", unsupported: "UUIDs are never converted",

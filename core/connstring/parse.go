@@ -125,7 +125,8 @@ func (p *parser) userinfo(s string) error {
 	p.config.Username, userErr = url.PathUnescape(user)
 	p.config.Password, passwordErr = url.PathUnescape(password)
 	p.config.HasPassword = hasPassword
-	if userErr != nil || passwordErr != nil || !utf8.ValidString(p.config.Username) || !utf8.ValidString(p.config.Password) {
+	if userErr != nil || passwordErr != nil || !utf8.ValidString(p.config.Username) ||
+		!utf8.ValidString(p.config.Password) {
 		return errEncode
 	}
 	return nil
@@ -190,7 +191,8 @@ func (p *parser) split(options string) error {
 			p.unnamed[key] = true
 		}
 		if !ok && p.unnamed[key] {
-			return fmt.Errorf("an option after %s has no value; perhaps that one's is not URL encoded", secret)
+			return fmt.Errorf("an option after %s has no value; perhaps that one's is not URL encoded",
+				secret)
 		}
 		if !ok {
 			return fmt.Errorf("option %q has no value", name)
@@ -225,7 +227,8 @@ func (p *parser) add() {
 	for _, name := range slices.Sorted(maps.Keys(p.beside)) {
 		key := lower(name)
 		if own[mainName(key)] {
-			p.warn(name, "Option '%s' beside the connection string is ignored: the string gives it itself", name)
+			p.warn(name, "Option '%s' beside the connection string is ignored: the string gives it itself",
+				name)
 			continue
 		}
 		if _, ok := p.given[key]; !ok {
@@ -266,7 +269,8 @@ func (p *parser) apply() error {
 		row, ok := rows[key]
 		switch {
 		case !ok && (p.suspicious || p.unnamed[key]):
-			p.warn("", "An unsupported option is ignored; it is not named, since it may be part of a password that is not URL encoded")
+			p.warn("",
+				"An unsupported option is ignored; it is not named, since it may be part of a password that is not URL encoded")
 			continue
 		case !ok:
 			p.warn(written, "Unsupported option '%s'", written)
@@ -275,7 +279,8 @@ func (p *parser) apply() error {
 			p.warn(written, "Option '%s' is ignored: %s", written, row.unsupported)
 			continue
 		case row.replacedBy != "" && p.has(row.replacedBy):
-			p.warn(written, "Deprecated key %q present and ignored as found replacement %q value", written, row.replacedBy)
+			p.warn(written, "Deprecated key %q present and ignored as found replacement %q value", written,
+				row.replacedBy)
 			continue
 		case row.replacedBy != "":
 			p.warn(written, "Deprecated key %q has been replaced with %q", written, row.replacedBy)
@@ -308,7 +313,8 @@ func (p *parser) applyOne(row *Option, written, value string) error {
 	case row.strict || refuse:
 		return fmt.Errorf("option %s: %w", row.Name, err)
 	case p.suspicious:
-		p.warn(written, "Unsupported value for %q; it is not shown, since it may be part of a password that is not URL encoded", written)
+		p.warn(written,
+			"Unsupported value for %q; it is not shown, since it may be part of a password that is not URL encoded", written)
 	case row.secret:
 		p.warn(written, "Unsupported value for %q: %v", written, err)
 	default:

@@ -60,7 +60,8 @@ func (p *parser) defaults(txt string) error {
 		return err
 	}
 	own := map[string]bool{
-		"authsource": p.config.given.authSource, "replicaset": p.config.given.replicaSet, "loadbalanced": p.config.given.loadBalanced,
+		"authsource": p.config.given.authSource, "replicaset": p.config.given.replicaSet,
+		"loadbalanced": p.config.given.loadBalanced,
 	}
 	for _, key := range p.order {
 		if _, ok := own[key]; !ok {

@@ -180,7 +180,8 @@ func showProperties(c *Config) []string {
 
 // showAuthSource leaves out the default source, unless it overrides that of a TXT record.
 func showAuthSource(c *Config) []string {
-	if c.AuthSource == "" || c.HasCredential && c.AuthSource == c.defaultSource() && !c.given.authSource {
+	if c.AuthSource == "" || c.HasCredential && c.AuthSource == c.defaultSource() &&
+		!c.given.authSource {
 		return nil
 	}
 	return []string{c.AuthSource}

@@ -97,7 +97,8 @@ func (p *parser) parseBool(value string) (bool, error) {
 		return false, errors.New("it is neither true nor false")
 	}
 	if today := strconv.FormatBool(v); value != today {
-		p.warn(p.option, "Deprecated boolean value for %q : %q, please update to \"%s=%s\"", p.option, value, p.option, today)
+		p.warn(p.option, "Deprecated boolean value for %q : %q, please update to \"%s=%s\"", p.option,
+			value, p.option, today)
 	}
 	return v, nil
 }
@@ -274,7 +275,8 @@ func srvServiceName(p *parser, value string) error {
 		return errors.New("it is empty or longer than 62 characters")
 	case strings.ContainsFunc(value, other) || !strings.ContainsFunc(value, letter):
 		return errors.New("it is not of letters, digits and hyphens with at least one letter")
-	case strings.HasPrefix(value, "-") || strings.HasSuffix(value, "-") || strings.Contains(value, "--"):
+	case strings.HasPrefix(value, "-") || strings.HasSuffix(value, "-") ||
+		strings.Contains(value, "--"):
 		return errors.New("a hyphen does not stand between letters or digits")
 	}
 	p.config.SRVServiceName = value

@@ -76,7 +76,8 @@ var transitions = [numKinds][numServerKinds]action{
 
 // removeServer removes a server of a kind that has no place in such a deployment.
 func removeServer(t *Topology, s *Server) {
-	t.remove(s.Address, fmt.Errorf("%s is of kind %v, which does not belong to a deployment of kind %v", s.Address, s.Kind, t.Kind))
+	t.remove(s.Address, fmt.Errorf("%s is of kind %v, which does not belong to a deployment of kind %v",
+		s.Address, s.Kind, t.Kind))
 }
 
 func becomeSharded(t *Topology, _ *Server) { t.Kind = KindSharded }
@@ -84,7 +85,8 @@ func becomeSharded(t *Topology, _ *Server) { t.Kind = KindSharded }
 // checkSetName holds a direct connection to the replica set that it was configured for.
 func checkSetName(t *Topology, s *Server) {
 	if t.SetName != "" && t.SetName != s.SetName {
-		t.replace(Unknown(s.Address, fmt.Errorf("server is a member of replica set %q, configured is %q", s.SetName, t.SetName)))
+		t.replace(Unknown(s.Address, fmt.Errorf(
+			"server is a member of replica set %q, configured is %q", s.SetName, t.SetName)))
 	}
 }
 
@@ -93,7 +95,8 @@ func updateUnknownWithStandalone(t *Topology, s *Server) {
 		t.Kind = KindSingle
 		return
 	}
-	t.remove(s.Address, fmt.Errorf("%s is a standalone server, but %d servers are configured", s.Address, t.seeds))
+	t.remove(s.Address,
+		fmt.Errorf("%s is a standalone server, but %d servers are configured", s.Address, t.seeds))
 }
 
 func removeFromRS(t *Topology, s *Server) {
@@ -119,7 +122,8 @@ func adoptSetName(t *Topology, s *Server) bool {
 
 // removeAlien removes a member of another replica set.
 func removeAlien(t *Topology, s *Server) {
-	t.remove(s.Address, fmt.Errorf("%s is a member of replica set %q, not of %q", s.Address, s.SetName, t.SetName))
+	t.remove(s.Address,
+		fmt.Errorf("%s is a member of replica set %q, not of %q", s.Address, s.SetName, t.SetName))
 }
 
 // removeAlias removes a member that goes by another name in its replica set.
@@ -145,7 +149,7 @@ func updateRSWithoutPrimary(t *Topology, s *Server) {
 	}
 }
 
-// updateRSWithPrimaryFromMember adds no server: while there is a primary, its list of the members is
+// updateRSWithPrimaryFromMember adds no server: while there is a primary, its list of members is
 // the one that counts.
 func updateRSWithPrimaryFromMember(t *Topology, s *Server) {
 	if t.SetName != s.SetName {
@@ -186,7 +190,8 @@ func (t *Topology) setMembers(primary *Server) {
 	members := primary.members()
 	for _, s := range slices.Clone(t.Servers) {
 		if !slices.Contains(members, s.Address) {
-			t.remove(s.Address, fmt.Errorf("%s is no member by the list of the primary %s", s.Address, primary.Address))
+			t.remove(s.Address,
+				fmt.Errorf("%s is no member by the list of the primary %s", s.Address, primary.Address))
 		}
 	}
 	for _, member := range members {
@@ -202,7 +207,8 @@ func isStalePrimary(t *Topology, s *Server) bool {
 	if s.MaxWireVersion >= wireVersionMongoDB60 {
 		return cmp.Or(election, version) < 0
 	}
-	return statesBoth(s) && t.MaxSetVersion != nil && !t.MaxElectionID.IsZero() && cmp.Or(version, election) < 0
+	return statesBoth(s) && t.MaxSetVersion != nil && !t.MaxElectionID.IsZero() &&
+		cmp.Or(version, election) < 0
 }
 
 // recordElection: since 6.0 both are overwritten, even by less; before, the version only rose.

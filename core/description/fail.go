@@ -39,7 +39,8 @@ type Effect struct {
 // those that a server may have answered a new connection with because it is overloaded.
 func (t Topology) Fail(f Failure) (Topology, Effect) {
 	current := t.Server(f.Address)
-	if current == nil || f.Generation < f.PoolGeneration || mongoerr.IsCanceled(f.Err) || f.isOverload() {
+	if current == nil || f.Generation < f.PoolGeneration || mongoerr.IsCanceled(f.Err) ||
+		f.isOverload() {
 		return t, Effect{}
 	}
 	unknown, effect := f.verdict(current.TopologyVersion)
@@ -73,10 +74,12 @@ func (f Failure) verdict(known *TopologyVersion) (*Server, Effect) {
 		unknown := Unknown(f.Address, f.Err)
 		unknown.TopologyVersion = version
 		return unknown, Effect{
-			ClearPool:   f.Handshaking || mongoerr.IsShutdown(f.Err) || f.MaxWireVersion < wireVersionMongoDB42,
+			ClearPool: f.Handshaking || mongoerr.IsShutdown(f.Err) ||
+				f.MaxWireVersion < wireVersionMongoDB42,
 			CancelCheck: f.Handshaking, CheckNow: true,
 		}
-	case f.Handshaking, mongoerr.IsNetwork(f.Err) && !mongoerr.IsTimeout(f.Err) && !mongoerr.IsMalformed(f.Err):
+	case f.Handshaking, mongoerr.IsNetwork(f.Err) && !mongoerr.IsTimeout(f.Err) &&
+		!mongoerr.IsMalformed(f.Err):
 		return Unknown(f.Address, f.Err), Effect{ClearPool: true, CancelCheck: true}
 	}
 	return nil, Effect{}

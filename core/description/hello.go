@@ -39,7 +39,8 @@ func NewServer(addr address.Address, hello bson.Raw, rtt time.Duration) Server {
 			continue
 		}
 		if problem := h.set(key, v); problem != "" {
-			return *Unknown(addr, &mongoerr.MalformedReplyError{Address: addr, Field: key, Problem: problem})
+			return *Unknown(addr,
+				&mongoerr.MalformedReplyError{Address: addr, Field: key, Problem: problem})
 		}
 	}
 	h.Kind = h.kind()

@@ -19,8 +19,14 @@ const (
 )
 
 var serverKindNames = [numServerKinds]string{
-	ServerUnknown: "Unknown", ServerStandalone: "Standalone", ServerMongos: "Mongos", ServerRSPrimary: "RSPrimary",
-	ServerRSSecondary: "RSSecondary", ServerRSArbiter: "RSArbiter", ServerRSOther: "RSOther", ServerRSGhost: "RSGhost",
+	ServerUnknown:      "Unknown",
+	ServerStandalone:   "Standalone",
+	ServerMongos:       "Mongos",
+	ServerRSPrimary:    "RSPrimary",
+	ServerRSSecondary:  "RSSecondary",
+	ServerRSArbiter:    "RSArbiter",
+	ServerRSOther:      "RSOther",
+	ServerRSGhost:      "RSGhost",
 	ServerLoadBalancer: "LoadBalancer",
 }
 
@@ -57,9 +63,12 @@ const (
 )
 
 var kindNames = [numKinds]string{
-	KindUnknown: "Unknown", KindSingle: "Single", KindSharded: "Sharded",
-	KindReplicaSetNoPrimary: "ReplicaSetNoPrimary", KindReplicaSetWithPrimary: "ReplicaSetWithPrimary",
-	KindLoadBalanced: "LoadBalanced",
+	KindUnknown:               "Unknown",
+	KindSingle:                "Single",
+	KindSharded:               "Sharded",
+	KindReplicaSetNoPrimary:   "ReplicaSetNoPrimary",
+	KindReplicaSetWithPrimary: "ReplicaSetWithPrimary",
+	KindLoadBalanced:          "LoadBalanced",
 }
 
 // String returns the specification's name of the kind.

@@ -71,10 +71,13 @@ func (s *Server) SupportsSessions() bool {
 // Equal reports whether the descriptions are equal as the specification compares them. A change to
 // an equal description is no event.
 func (s *Server) Equal(o *Server) bool {
-	return s.Address == o.Address && s.Kind == o.Kind && errorText(s.LastError) == errorText(o.LastError) &&
+	return s.Address == o.Address && s.Kind == o.Kind &&
+		errorText(s.LastError) == errorText(o.LastError) &&
 		s.MinWireVersion == o.MinWireVersion && s.MaxWireVersion == o.MaxWireVersion && s.Me == o.Me &&
-		slices.Equal(s.Hosts, o.Hosts) && slices.Equal(s.Passives, o.Passives) && slices.Equal(s.Arbiters, o.Arbiters) &&
-		slices.Equal(s.Tags, o.Tags) && s.SetName == o.SetName && equalPointers(s.SetVersion, o.SetVersion) &&
+		slices.Equal(s.Hosts, o.Hosts) && slices.Equal(s.Passives, o.Passives) &&
+		slices.Equal(s.Arbiters, o.Arbiters) &&
+		slices.Equal(s.Tags, o.Tags) && s.SetName == o.SetName &&
+		equalPointers(s.SetVersion, o.SetVersion) &&
 		s.ElectionID == o.ElectionID && s.Primary == o.Primary &&
 		equalPointers(s.LogicalSessionTimeoutMinutes, o.LogicalSessionTimeoutMinutes) &&
 		equalPointers(s.TopologyVersion, o.TopologyVersion) && s.IsCryptd == o.IsCryptd

@@ -248,7 +248,8 @@ func (t *Topology) refresh() {
 		}
 		if sessions && s.Kind.IsDataBearing() {
 			sessions = s.LogicalSessionTimeoutMinutes != nil
-			t.LogicalSessionTimeoutMinutes = lesser(t.LogicalSessionTimeoutMinutes, s.LogicalSessionTimeoutMinutes)
+			t.LogicalSessionTimeoutMinutes = lesser(t.LogicalSessionTimeoutMinutes,
+				s.LogicalSessionTimeoutMinutes)
 		}
 	}
 	if !sessions {

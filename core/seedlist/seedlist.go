@@ -90,7 +90,8 @@ func look(ctx context.Context, r Resolver, cfg connstring.Config) Scan {
 	case err != nil:
 		s.Problems = append(s.Problems, fmt.Errorf("look up SRV records: %w", err))
 	case len(records) == 0:
-		s.Problems = append(s.Problems, fmt.Errorf("there are no SRV records of %s", strings.TrimSuffix(name, ".")))
+		s.Problems = append(s.Problems,
+			fmt.Errorf("there are no SRV records of %s", strings.TrimSuffix(name, ".")))
 	}
 	for i, record := range records {
 		if i == 0 || record.TTL < s.TTL {

@@ -138,7 +138,8 @@ func (rp *ReadPreference) hasTags() bool {
 }
 
 func (rp *ReadPreference) limitsStaleness() bool {
-	return rp != nil && rp.MaxStalenessSeconds != nil && *rp.MaxStalenessSeconds != maxStalenessUnlimited
+	return rp != nil && rp.MaxStalenessSeconds != nil &&
+		*rp.MaxStalenessSeconds != maxStalenessUnlimited
 }
 
 // maxStaleness returns the limit. It must be called only if limitsStaleness.

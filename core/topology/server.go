@@ -172,7 +172,8 @@ func (s *server) learn(hello *description.Server, generation uint64, seen *descr
 	d.AverageRTT, d.MinRTT = s.monitor.rtt.read()
 	d.LastUpdateTime = time.Now()
 	s.topology.applyIf(s, &d, nil, func(current *description.Server) bool {
-		return s.generation(bson.ObjectID{}) == generation && (d.TopologyVersion != nil || current == seen)
+		return s.generation(bson.ObjectID{}) == generation &&
+			(d.TopologyVersion != nil || current == seen)
 	})
 }
 

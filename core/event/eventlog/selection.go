@@ -26,7 +26,8 @@ func addSelection(c *Config, s *event.Sink) {
 		write(Info, func() string {
 			return fmt.Sprintf("Waiting for server to become available for %s. Remaining time: %d ms. %s.",
 				operation(e.Selection), e.Remaining.Milliseconds(), criteria(e.Selection))
-		}, "Waiting for suitable server to become available", e.Selection, milliseconds("remainingTimeMS", e.Remaining))
+		}, "Waiting for suitable server to become available", e.Selection,
+			milliseconds("remainingTimeMS", e.Remaining))
 	}
 	s.ServerSelectionSucceeded = func(e event.ServerSelectionSucceeded) {
 		write(Debug, func() string {
