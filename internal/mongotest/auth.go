@@ -58,7 +58,7 @@ func (u User) source() string {
 	return u.Source
 }
 
-// SASL is the server's side of one conversation.
+// SASL is the server's side of one conversation. If it has a method Username, LoggedIn has that name, else the mechanism's.
 type SASL interface {
 	// Step takes the client's payload. An error is the reply: a *Refusal with its code, any other with code 18.
 	Step(payload []byte) (response []byte, done bool, err error)
@@ -270,6 +270,9 @@ func (g *guard) start(auth *Auth, l *login, cmd *Command, source string) error {
 	switch {
 	case other != nil:
 		l.conversation = other(cmd)
+		if c, ok := l.conversation.(interface{ Username() string }); ok {
+			l.client = c.Username
+		}
 	case isSCRAM(mechanism):
 		c, err := g.scram(auth, mechanism, source)
 		if err != nil {

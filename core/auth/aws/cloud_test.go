@@ -12,11 +12,12 @@ import (
 
 	"github.com/mooringdb/mooring/core/auth/aws"
 	"github.com/mooringdb/mooring/internal/memhttp"
+	"github.com/mooringdb/mooring/internal/mongotest"
 )
 
 // cloud plays AWS's endpoints, and the environment of a process there.
 type cloud struct {
-	server *server // knows all credentials that the endpoints gave
+	server *mongotest.AWS // knows all credentials that the endpoints gave
 	http   *memhttp.Server
 
 	mu       sync.Mutex
@@ -119,7 +120,7 @@ func (c *cloud) issue() map[string]any {
 		SecretAccessKey: fmt.Sprintf("issued-secret-%d", c.issued),
 		SessionToken:    fmt.Sprintf("issued-token-%d", c.issued),
 	}
-	c.server.known[credentials.AccessKeyID] = credentials
+	know(c.server, credentials)
 	return map[string]any{
 		"Code": "Success", "AccessKeyId": credentials.AccessKeyID, "SecretAccessKey": credentials.SecretAccessKey,
 		"Token": credentials.SessionToken, "Expiration": time.Now().Add(c.lifetime).UTC().Format(time.RFC3339),

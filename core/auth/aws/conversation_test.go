@@ -29,8 +29,8 @@ func TestConversation(t *testing.T) {
 			{strings.Repeat("a", 255), "us-east-1"},
 		} {
 			s := newServer(regular, temporary)
-			s.host = tt.host
-			got, err := s.authenticate(aws.NewConversation(c, aws.Nonce{1, 31: 32}, noon))
+			s.Host = tt.host
+			got, err := converse(s, aws.NewConversation(c, aws.Nonce{1, 31: 32}, noon))
 			if err != nil || got.AccessKeyID != c.AccessKeyID || got.Region != tt.region || got.Service != "sts" {
 				t.Errorf("%v at %s: %+v, %v", c, tt.host, got, err)
 			}
@@ -155,7 +155,7 @@ func FuzzChallenge(f *testing.F) {
 		case err != nil:
 			checkNoSecret(t, err.Error(), temporary)
 		default:
-			if err := newServer(temporary).verify(challenge, response); err != nil {
+			if _, err := newServer(temporary).Verify(challenge, response); err != nil {
 				t.Fatalf("Next(%x): %v", challenge, err)
 			}
 		}

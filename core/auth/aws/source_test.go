@@ -47,7 +47,7 @@ func authenticate(t *testing.T, c *cloud, s *aws.Source) error {
 	if err != nil {
 		return err
 	}
-	if _, err = c.server.authenticate(conversation); err != nil && m.Refused(conversation, err) {
+	if _, err = converse(c.server, conversation); err != nil && m.Refused(conversation, err) {
 		t.Error("the mechanism would try again")
 	}
 	return err
@@ -81,13 +81,13 @@ func TestScenarios(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newCloud(t)
-				c.server.known[regular.AccessKeyID], c.server.known[temporary.AccessKeyID] = regular, temporary
+				c.server = newServer(regular, temporary)
 				c.setenv(tt.env...)
 				conversation, err := aws.New(c.source()).Begin(t.Context(), auth.Target{})
 				if err != nil {
 					t.Fatal(err)
 				}
-				got, err := c.server.authenticate(conversation)
+				got, err := converse(c.server, conversation)
 				if asked := c.requests(); err != nil || got.AccessKeyID != tt.user || !slices.Equal(asked, tt.asked) {
 					t.Errorf("authenticated as %s, %v, asking %q, want %s and %q", got.AccessKeyID, err, asked, tt.user, tt.asked)
 				}
@@ -282,7 +282,7 @@ func TestCustomCredentialProvider(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCloud(t)
 		c.setenv(keys...)
-		c.server.known[temporary.AccessKeyID] = temporary
+		know(c.server, temporary)
 		calls := 0
 		cfg := c.config()
 		cfg.Provider = provider(func(context.Context) (aws.Credentials, error) {

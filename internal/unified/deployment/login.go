@@ -1,11 +1,6 @@
 package deployment
 
-import (
-	"errors"
-
-	"github.com/mooringdb/mooring/core/bson"
-	"github.com/mooringdb/mooring/internal/mongotest"
-)
+import "github.com/mooringdb/mooring/internal/mongotest"
 
 // Login is the mechanism by which clients have to log in.
 type Login string
@@ -35,9 +30,9 @@ func (d *Deployment) RequireLogin(l Login) {
 	}
 	auth := &mongotest.Auth{Users: []mongotest.User{{Name: user, Password: password}}}
 	if l == OIDC {
-		auth.SASL = map[string]func(*mongotest.Command) mongotest.SASL{
-			string(OIDC): func(*mongotest.Command) mongotest.SASL { return oidc{} },
-		}
+		var tokens mongotest.OIDC
+		tokens.Accept(Token, user)
+		auth.SASL = map[string]func(*mongotest.Command) mongotest.SASL{string(OIDC): tokens.SASL}
 	}
 	for _, h := range d.hosts {
 		h.RequireAuth(auth)
@@ -50,19 +45,4 @@ func (d *Deployment) userinfo(options map[string][]string) string {
 		return ""
 	}
 	return user + ":" + password + "@"
-}
-
-// oidc is the server's side of a one-step conversation.
-type oidc struct{}
-
-func (oidc) Step(payload []byte) ([]byte, bool, error) {
-	doc := bson.Raw(payload)
-	if doc.Validate() != nil {
-		return nil, false, errors.New("malformed")
-	}
-	v, _ := doc.Lookup("jwt")
-	if token, _ := v.Str(); token != Token {
-		return nil, false, errors.New("not the token")
-	}
-	return nil, true, nil
 }
