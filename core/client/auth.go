@@ -6,6 +6,8 @@ import (
 
 	"github.com/mooringdb/mooring/core/auth"
 	"github.com/mooringdb/mooring/core/auth/aws"
+	"github.com/mooringdb/mooring/core/auth/gssapi"
+	"github.com/mooringdb/mooring/core/auth/gssapi/krb5"
 	"github.com/mooringdb/mooring/core/auth/oidc"
 	"github.com/mooringdb/mooring/core/connstring"
 )
@@ -23,35 +25,66 @@ func authenticator(cfg *connstring.Config, opt Options) (*auth.Authenticator, er
 	switch cfg.AuthMechanism {
 	case "":
 		return auth.Negotiate(cfg.AuthSource, user), nil
-	case "SCRAM-SHA-1":
-		return auth.SASL(cfg.AuthSource, user, auth.SCRAMSHA1()), nil
-	case "SCRAM-SHA-256":
-		return auth.SASL(cfg.AuthSource, user, auth.SCRAMSHA256()), nil
-	case "PLAIN":
-		return auth.SASL(cfg.AuthSource, user, auth.Plain{}), nil
-	case "MONGODB-AWS":
-		return auth.SASL(cfg.AuthSource, nil, aws.New(aws.NewSource(aws.Config{}))), nil
-	case "MONGODB-OIDC":
-		m, err := oidcMechanism(cfg)
-		if err != nil {
-			return nil, err
-		}
-		return auth.SASL(cfg.AuthSource, user, m), nil
 	case "MONGODB-X509":
 		return auth.X509(user), checkX509(&cfg.TLS, cfg.UseTLS())
 	}
-	return nil, &NotBuiltError{Option: "authMechanism=" + cfg.AuthMechanism}
+	m, err := mechanism(cfg, opt)
+	if err != nil {
+		return nil, fmt.Errorf("connection string: %w", err)
+	}
+	return auth.SASL(cfg.AuthSource, user, m), nil
 }
 
-// oidcMechanism returns MONGODB-OIDC in the environment that the properties name.
-func oidcMechanism(cfg *connstring.Config) (*oidc.Mechanism, error) {
+// mechanism returns the SASL mechanism that cfg names.
+func mechanism(cfg *connstring.Config, opt Options) (auth.Mechanism, error) {
+	switch cfg.AuthMechanism {
+	case "SCRAM-SHA-1":
+		return auth.SCRAMSHA1(), nil
+	case "SCRAM-SHA-256":
+		return auth.SCRAMSHA256(), nil
+	case "PLAIN":
+		return auth.Plain{}, nil
+	case "GSSAPI":
+		return gssapiMechanism(cfg, opt)
+	case "MONGODB-AWS":
+		return aws.New(aws.NewSource(opt.AWS)), nil
+	case "MONGODB-OIDC":
+		return oidcMechanism(cfg, opt)
+	}
+	return nil, fmt.Errorf("there is no authMechanism %q", cfg.AuthMechanism)
+}
+
+// oidcMechanism returns MONGODB-OIDC with the application's provider, or that of the environment in the properties.
+func oidcMechanism(cfg *connstring.Config, opt Options) (auth.Mechanism, error) {
+	if opt.OIDC != nil {
+		return oidc.New(opt.OIDC), nil
+	}
 	environment, _ := cfg.Property("ENVIRONMENT")
 	resource, _ := cfg.Property("TOKEN_RESOURCE")
 	p, err := oidc.Environment{Name: environment, Resource: resource}.Provider()
 	if err != nil {
-		return nil, fmt.Errorf("connection string: %w", err)
+		return nil, err
 	}
 	return oidc.New(p), nil
+}
+
+func gssapiMechanism(cfg *connstring.Config, opt Options) (auth.Mechanism, error) {
+	property := func(name string) string {
+		v, _ := cfg.Property(name)
+		return v
+	}
+	canonicalize, err := gssapi.ParseCanonicalization(property("CANONICALIZE_HOST_NAME"))
+	if err != nil {
+		return nil, err
+	}
+	initiator := opt.Kerberos
+	if initiator == nil {
+		initiator = krb5.New(nil)
+	}
+	return gssapi.New(gssapi.Config{
+		ServiceName: property("SERVICE_NAME"), ServiceRealm: property("SERVICE_REALM"), ServiceHost: property("SERVICE_HOST"),
+		Canonicalize: canonicalize,
+	}, initiator), nil
 }
 
 // checkX509 refuses what cannot work: the certificate is the credential.

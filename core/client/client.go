@@ -14,6 +14,9 @@ import (
 	"time"
 
 	"github.com/mooringdb/mooring/core/auth"
+	"github.com/mooringdb/mooring/core/auth/aws"
+	"github.com/mooringdb/mooring/core/auth/gssapi"
+	"github.com/mooringdb/mooring/core/auth/oidc"
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/conn/metadata"
 	"github.com/mooringdb/mooring/core/connstring"
@@ -46,6 +49,14 @@ type Options struct {
 	// User returns the user of each new connection, in place of the connection string's name and
 	// password. That string must ask for authentication. Nil stands for the connection string's own.
 	User auth.UserSource
+	// OIDC obtains the access tokens of MONGODB-OIDC, in place of an ENVIRONMENT in the connection
+	// string.
+	OIDC oidc.Provider
+	// AWS says where MONGODB-AWS finds credentials. The zero value stands for the environment of the
+	// process and AWS's endpoints.
+	AWS aws.Config
+	// Kerberos obtains the tickets of GSSAPI; nil reads the files of MIT Kerberos.
+	Kerberos gssapi.Initiator
 	// MaxPinnedShare is the share of maxPoolSize that may be pinned to cursors and transactions at a
 	// time, behind a load balancer: from 0, which sets no bound, to 1. A cursor or transaction beyond
 	// it fails with a *pool.PinLimitError.
@@ -70,12 +81,9 @@ type Client struct {
 }
 
 // New returns a client that is not started. It reads the files that the tls options name, and does
-// no network I/O, not even for mongodb+srv. If the connection string has an option that this
-// version does not support, the error is a *NotBuiltError.
+// no network I/O, not even for mongodb+srv.
 func New(cfg connstring.Config, opt Options) (*Client, error) {
-	checked := cfg
-	checked.HasPassword = cfg.HasPassword || opt.User != nil
-	if err := checked.CheckAuth(); err != nil {
+	if err := cfg.CheckAuth(connstring.InCode{User: opt.User != nil, TokenProvider: opt.OIDC != nil}); err != nil {
 		return nil, fmt.Errorf("connection string: %w", err)
 	}
 	rp, err := ReadPreference(&cfg)

@@ -11,14 +11,3 @@ type ArgumentError struct {
 }
 
 func (e *ArgumentError) Error() string { return e.Argument + ": " + e.Problem }
-
-// NotBuiltError is a configured feature that this version does not have. It is refused rather than
-// ignored.
-type NotBuiltError struct {
-	// Option is the name of the option in the connection string.
-	Option string
-}
-
-func (e *NotBuiltError) Error() string {
-	return "connection string: the option " + e.Option + " is not supported yet"
-}

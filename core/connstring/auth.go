@@ -21,7 +21,7 @@ type mechanism struct {
 	external   bool // the source is $external and nothing else
 	source     string
 	properties []string
-	check      func(c *Config) error // of the properties' values
+	check      func(c *Config, given InCode) error // of the properties' values
 }
 
 var mechanisms = map[string]mechanism{
@@ -84,15 +84,24 @@ func (c *Config) defaultSource() string {
 	return m.source
 }
 
+// InCode tells which parts of a credential a program gives in code, in place of the connection string.
+type InCode struct {
+	User          bool // a user with a password
+	TokenProvider bool // of MONGODB-OIDC's access tokens
+}
+
 // CheckAuth returns an error if the mechanism cannot work with the password and the properties
 // that it is given. Parse does not check that, since the grammar's own tests leave a password out
 // and have properties of no mechanism. A client calls it.
-func (c *Config) CheckAuth() error {
+func (c *Config) CheckAuth(given InCode) error {
+	if given.TokenProvider && c.AuthMechanism != "MONGODB-OIDC" {
+		return errors.New("a provider of access tokens needs authMechanism=MONGODB-OIDC")
+	}
 	if !c.HasCredential {
 		return nil
 	}
 	m := mechanisms[c.AuthMechanism]
-	if m.needsPassword && !c.HasPassword && c.Password == "" {
+	if m.needsPassword && !given.User && !c.HasPassword && c.Password == "" {
 		return fmt.Errorf("%s needs a password", named(c.AuthMechanism))
 	}
 	for _, p := range c.AuthMechanismProperties {
@@ -109,7 +118,7 @@ func (c *Config) CheckAuth() error {
 	if m.check == nil {
 		return nil
 	}
-	if err := m.check(c); err != nil {
+	if err := m.check(c, given); err != nil {
 		return fmt.Errorf("option authMechanismProperties: %s %w", named(c.AuthMechanism), err)
 	}
 	return nil
@@ -135,7 +144,7 @@ func named(mechanism string) string {
 	return mechanism
 }
 
-func checkGSSAPI(c *Config) error {
+func checkGSSAPI(c *Config, _ InCode) error {
 	v, ok := c.Property("CANONICALIZE_HOST_NAME")
 	if ok && !slices.Contains([]string{"true", "false", "none", "forward", "forwardAndReverse"}, v) {
 		return fmt.Errorf("has no CANONICALIZE_HOST_NAME %q", v)
@@ -143,12 +152,15 @@ func checkGSSAPI(c *Config) error {
 	return nil
 }
 
-// checkOIDC accepts no callbacks: they are set in code, and so is the mechanism then.
-func checkOIDC(c *Config) error {
-	environment, _ := c.Property("ENVIRONMENT")
+func checkOIDC(c *Config, given InCode) error {
+	environment, hasEnvironment := c.Property("ENVIRONMENT")
 	resource, hasResource := c.Property("TOKEN_RESOURCE")
 	needsResource := environment == "azure" || environment == "gcp"
 	switch {
+	case given.TokenProvider && (hasEnvironment || hasResource):
+		return errors.New("takes no ENVIRONMENT and no TOKEN_RESOURCE beside a provider of access tokens")
+	case given.TokenProvider:
+		return nil
 	case environment == "":
 		return errors.New("needs the property ENVIRONMENT")
 	case !needsResource && environment != "test" && environment != "k8s":

@@ -135,7 +135,7 @@ func TestNoSecretIsShown(t *testing.T) {
 			fmt.Sprint(err), fmt.Sprint(c), fmt.Sprintf("%+v", c), fmt.Sprintf("%#v", c), fmt.Sprint(&c), fmt.Sprint(c.Warnings),
 			fmt.Sprintf("%d", c), fmt.Sprintf("%x", c), marshal(t, c), marshal(t, &c), fmt.Sprint(c.Settings()), //nolint:govet // it is what is tested
 			fmt.Sprintf("%+v %#v %+v %#v %+v %#v", c.Proxy, c.Proxy, c.TLS, c.TLS, c.AuthMechanismProperties, c.AuthMechanismProperties),
-			fmt.Sprint(c.CheckAuth()),
+			fmt.Sprint(c.CheckAuth(connstring.InCode{})),
 		} {
 			if strings.Contains(text, "hunter2") {
 				t.Errorf("Parse(%q): a secret in %q", uri, text)
@@ -269,9 +269,34 @@ func TestCheckAuth(t *testing.T) {
 	}
 	for _, tt := range tests {
 		c := parse(t, "mongodb://"+tt.uri)
-		err := c.CheckAuth()
+		err := c.CheckAuth(connstring.InCode{})
 		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: CheckAuth() = %v, want %q", tt.uri, err, tt.want)
+		}
+	}
+}
+
+func TestCheckAuthWithPartsInCode(t *testing.T) {
+	user, provider := connstring.InCode{User: true}, connstring.InCode{TokenProvider: true}
+	for _, tt := range []struct {
+		uri   string
+		given connstring.InCode
+		want  string
+	}{
+		{"u@a", user, ""},
+		{"u@a/?authMechanism=PLAIN", user, ""},
+		{"u@a/?authMechanism=MONGODB-OIDC", provider, ""},
+		{"u:p@a", provider, "needs authMechanism=MONGODB-OIDC"},
+		{"a", provider, "needs authMechanism=MONGODB-OIDC"},
+		{"a/?authMechanism=MONGODB-OIDC&authMechanismProperties=ENVIRONMENT:test", provider, "takes no ENVIRONMENT"},
+		{"a/?authMechanism=MONGODB-OIDC&authMechanismProperties=ENVIRONMENT:", provider, "takes no ENVIRONMENT"},
+		{"a/?authMechanism=MONGODB-OIDC&authMechanismProperties=TOKEN_RESOURCE:x", provider, "no TOKEN_RESOURCE"},
+		{"a/?authMechanism=MONGODB-OIDC&authMechanismProperties=ENVIRONMENT:test,ALLOWED_HOSTS:", provider, "takes no ALLOWED_HOSTS"},
+	} {
+		c := parse(t, "mongodb://"+tt.uri)
+		err := c.CheckAuth(tt.given)
+		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: CheckAuth(%+v) = %v, want %q", tt.uri, tt.given, err, tt.want)
 		}
 	}
 }

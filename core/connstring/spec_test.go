@@ -204,7 +204,7 @@ func TestSpecifications(t *testing.T) {
 func (c specCase) run(t *testing.T, suite string) {
 	got, err := connstring.Parse(c.URI)
 	if err == nil && suite == "auth" {
-		err = got.CheckAuth()
+		err = got.CheckAuth(connstring.InCode{})
 	}
 	if (err == nil) != c.Valid {
 		t.Fatalf("Parse(%q) = %v, valid %v", c.URI, err, c.Valid)

@@ -22,6 +22,13 @@ func (o *OIDC) Accept(token, user string) {
 	o.users[token] = user
 }
 
+// Revoke makes a token invalid. Connections that have logged in with it stay so.
+func (o *OIDC) Revoke(token string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.users, token)
+}
+
 // Seen returns the tokens that clients have sent, in order, those in hello included.
 func (o *OIDC) Seen() []string {
 	o.mu.Lock()

@@ -244,7 +244,6 @@ var table = []entry{
 	typed(plain[*mongoerr.MalformedReplyError](MalformedReply)),
 	typed(plain[*wire.FormatError](MalformedReply)),
 	typed(plain[*compress.Error](MalformedReply)),
-	typed(plain[*client.NotBuiltError](Configuration)),
 	typed(plain[*auth.Error](Configuration)), // without a server's error or a network's in it
 	typed(plain[*seedlist.HostError](Configuration)),
 	typed(plain[*seedlist.LookupError](NoSuitableServer)),

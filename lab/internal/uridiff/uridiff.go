@@ -28,7 +28,7 @@ func (d Difference) String() string {
 func Compare(uri string) []Difference {
 	ours, ourErr := connstring.Parse(uri)
 	if ourErr == nil {
-		ourErr = ours.CheckAuth()
+		ourErr = ours.CheckAuth(connstring.InCode{})
 	}
 	theirs, theirErr := official.ParseAndValidate(uri)
 	if (ourErr == nil) != (theirErr == nil) {
