@@ -1,7 +1,6 @@
 package pool
 
 import (
-	"slices"
 	"time"
 
 	"github.com/mooringdb/mooring/core/event"
@@ -22,8 +21,7 @@ type fact struct {
 type factKind uint8
 
 const (
-	held factKind = iota // no event: what follows waits for Deliver
-	poolCreated
+	poolCreated factKind = iota
 	poolReady
 	poolCleared
 	poolClosed
@@ -42,7 +40,6 @@ func wants(s *event.Sink) (kinds uint16) {
 		return 0
 	}
 	for kind, wanted := range [...]bool{
-		held:              true,
 		poolCreated:       s.PoolCreated != nil,
 		poolReady:         s.PoolReady != nil,
 		poolCleared:       s.PoolCleared != nil,
@@ -72,14 +69,13 @@ func (p *Pool[C]) emitLocked(f fact) {
 	if !f.since.IsZero() {
 		f.duration = time.Since(f.since)
 	}
-	p.events = append(p.events, f)
+	p.outbox.Add(f)
 }
 
 // holdLocked holds back what is queued from now on until Deliver.
 func (p *Pool[C]) holdLocked() {
-	if p.wants(held) {
-		p.emitLocked(fact{kind: held})
-		p.holds++
+	if p.wanted != 0 {
+		p.outbox.Hold()
 	}
 }
 
@@ -87,89 +83,45 @@ func (p *Pool[C]) holdLocked() {
 // back, and hands it to the sink. By then the caller has told the sink what he made the pool ready or cleared it for,
 // so that nobody hears of the consequence first. Holds that came later stay.
 func (p *Pool[C]) Deliver() {
-	p.mu.Lock()
-	if p.holds > 0 {
-		// The owners' changes are in the order of their calls, so it is right to let go of the first, whosoever it is.
-		i := firstHold(p.events)
-		p.events = slices.Delete(p.events, i, i+1)
-		p.holds--
-	}
-	p.mu.Unlock()
+	p.outbox.Release() // the first hold, since the owners' changes are in the order of their calls
 	p.flush()
-}
-
-func firstHold(events []fact) int {
-	return slices.IndexFunc(events, func(f fact) bool { return f.kind == held })
 }
 
 // unlock releases mu, wakes those up who were given a connection under it, tears down the connections that were closed,
 // and delivers what was queued.
 func (p *Pool[C]) unlock(doomed []*Conn[C]) {
-	queued, handed := len(p.events) > 0, p.handed
+	handed := p.handed
 	p.handed = queue[C]{}
 	p.mu.Unlock()
 	for w := handed.pop(); w != nil; w = handed.pop() {
 		w.served <- struct{}{}
 	}
-	if queued || len(doomed) > 0 {
-		p.unlocked(doomed, queued)
+	if p.wanted != 0 || len(doomed) > 0 {
+		p.unlocked(doomed)
 	}
 }
 
-func (p *Pool[C]) unlocked(doomed []*Conn[C], queued bool) {
+func (p *Pool[C]) unlocked(doomed []*Conn[C]) {
 	for _, c := range doomed {
 		_ = c.resource.Close() // nobody could do anything about an error
 	}
 	if len(doomed) > 0 && p.cfg.MinSize > 0 {
 		p.nudge()
 	}
-	if queued {
-		p.flush()
-	}
+	p.flush()
 }
 
 // flush hands the queued events to the sink, in order, up to the first hold. When it returns, those that were queued
 // before it was called have been delivered, here or by another goroutine; those behind a hold wait for Deliver.
 func (p *Pool[C]) flush() {
-	if p.wanted == 0 {
-		return
+	if p.wanted != 0 {
+		p.outbox.Flush()
 	}
-	p.outbox.Lock()
-	defer p.outbox.Unlock()
-	batch := p.takeEvents()
-	if batch == nil {
-		return
-	}
-	for i := range batch {
-		p.deliver(&batch[i])
-	}
-	clear(batch)
-	p.spare = batch[:0]
 }
 
-// takeEvents takes those before the first hold. outbox is held.
-func (p *Pool[C]) takeEvents() []fact {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	n := len(p.events)
-	if p.holds > 0 {
-		n = firstHold(p.events)
-	}
-	if n == 0 {
-		return nil
-	}
-	batch, rest := p.events[:n], p.events[n:]
-	p.events = append(p.spare[:0], rest...)
-	p.spare = nil
-	clear(rest)
-	return batch
-}
-
-func (p *Pool[C]) deliver(f *fact) {
+func (p *Pool[C]) deliver(f fact) {
 	s, addr := p.cfg.Sink, p.cfg.Address
 	switch f.kind {
-	case held:
-		panic("bug: a hold is delivered")
 	case poolCreated:
 		s.PoolCreated(event.PoolCreated{Address: addr, Options: p.options()})
 	case poolReady:

@@ -14,6 +14,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/address"
 	"github.com/mooringdb/mooring/core/event"
+	"github.com/mooringdb/mooring/core/internal/outbox"
 )
 
 // The defaults of the specification.
@@ -105,9 +106,7 @@ type Pool[C Resource] struct {
 
 	retired sync.Pool // of *waiter[C]
 
-	// outbox is held while events are delivered; it is never taken under mu. It guards these fields.
-	outbox sync.Mutex
-	spare  []fact // the slice that events will be next
+	outbox *outbox.Outbox[fact] // facts are added to it under mu
 
 	// mu guards the fields below. Nothing blocks while it is held; the owner may hold a lock of its own around Ready
 	// and Clear.
@@ -128,8 +127,6 @@ type Pool[C Resource] struct {
 	pinned     [numPurposes]int // of those in use
 	server     service          // what all connections lead to, but in load-balancer mode
 	services   services         // load-balancer mode's
-	events     []fact
-	holds      int // in events: how often Ready and Clear were called without Deliver
 }
 
 // New makes a paused pool and starts its goroutine.
@@ -146,6 +143,7 @@ func New[C Resource](cfg Config[C]) *Pool[C] {
 		wanted: wants(cfg.Sink),
 		conns:  make(map[*Conn[C]]struct{}),
 	}
+	p.outbox = outbox.New(p.deliver)
 	p.ages = cfg.MaxIdleTime > 0
 	p.timed = p.ages || p.wants(checkedOut) || p.wants(checkOutFailed)
 	if cfg.MaxSize != nil {

@@ -47,9 +47,9 @@ func (c *change) unlock() {
 	defer t.running.Done()
 	t.mu.Unlock()
 	if len(c.held) == 0 {
-		t.outbox.deliver()
+		t.outbox.Deliver()
 	} else {
-		t.outbox.flush()
+		t.outbox.Flush()
 	}
 	for _, srv := range c.held {
 		srv.pool.Load().Deliver()
@@ -208,7 +208,7 @@ func (t *Topology) removeLocked(srv *server) {
 		srv.stop()
 	}
 	t.running.Go(func() {
-		t.outbox.flush()
+		t.outbox.Flush()
 		srv.closePool()
 	})
 }

@@ -161,11 +161,11 @@ func (m *monitor) check(ctx context.Context) (again bool) {
 	default:
 	}
 	m.concluded(func() {
-		emit(m.topology.outbox,
+		emit(m.topology,
 			func(s *event.Sink) func(event.ServerHeartbeatSucceeded) { return s.ServerHeartbeatSucceeded },
 			event.ServerHeartbeatSucceeded{Heartbeat: fact, Duration: duration, Reply: reply})
 	})
-	m.topology.outbox.flush()           // before a pool tells that it was made
+	m.topology.outbox.Flush()           // before a pool tells that it was made
 	m.topology.apply(m.server, &s, nil) //nolint:contextcheck // a pool outlives the check that opens it
 	return m.version != nil || m.conn.Following()
 }
@@ -190,7 +190,7 @@ func (m *monitor) failed(
 ) (again bool) {
 	m.disconnect()
 	m.concluded(func() { m.tellFailed(fact, duration, err) })
-	m.topology.outbox.deliver()
+	m.topology.outbox.Deliver()
 	m.rtt.reset()
 	known := m.last != description.ServerUnknown
 	m.last = description.ServerUnknown
@@ -311,14 +311,14 @@ func (m *monitor) started(fact event.Heartbeat) bool {
 	t.mu.Lock()
 	_, _, ok := t.beginLocked(m.server)
 	if ok {
-		emit(t.outbox,
+		emit(t,
 			func(s *event.Sink) func(event.ServerHeartbeatStarted) { return s.ServerHeartbeatStarted },
 			event.ServerHeartbeatStarted{Heartbeat: fact})
 		m.running, m.since = &fact, time.Now()
 	}
 	t.mu.Unlock()
 	if ok {
-		t.outbox.flush()
+		t.outbox.Flush()
 	}
 	return ok
 }
@@ -343,7 +343,7 @@ func (m *monitor) concludeLocked() {
 }
 
 func (m *monitor) tellFailed(fact event.Heartbeat, duration time.Duration, err error) {
-	emit(m.topology.outbox,
+	emit(m.topology,
 		func(s *event.Sink) func(event.ServerHeartbeatFailed) { return s.ServerHeartbeatFailed },
 		event.ServerHeartbeatFailed{Heartbeat: fact, Duration: duration, Err: err})
 }

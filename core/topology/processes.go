@@ -37,7 +37,7 @@ func (p *processes) several(v *description.TopologyVersion) bool {
 // noteProcess queues an event if the hello shows that several processes answer at the address.
 func (t *Topology) noteProcess(srv *server, hello *description.Server) {
 	if srv.processes.several(hello.TopologyVersion) {
-		emit(t.outbox,
+		emit(t,
 			func(s *event.Sink) func(event.SeveralProcesses) { return s.SeveralProcesses },
 			event.SeveralProcesses{TopologyID: t.id, Address: srv.address})
 	}

@@ -17,10 +17,10 @@ func (t *Topology) poll(ctx context.Context) {
 	p.Wanted = func() bool { return isPolled(t.Description().Kind) }
 	p.Found = t.rescan
 	p.Problem = func(err error) {
-		emit(t.outbox,
+		emit(t,
 			func(s *event.Sink) func(event.SeedlistProblem) { return s.SeedlistProblem },
 			event.SeedlistProblem{TopologyID: t.id, Host: p.Config.SRVHost, Err: err})
-		t.outbox.deliver()
+		t.outbox.Deliver()
 	}
 	p.Run(ctx)
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/mooringdb/mooring/core/description"
 	"github.com/mooringdb/mooring/core/event"
 	"github.com/mooringdb/mooring/core/internal/broadcast"
+	"github.com/mooringdb/mooring/core/internal/outbox"
 	"github.com/mooringdb/mooring/core/seedlist"
 )
 
@@ -93,7 +94,7 @@ type Topology struct {
 	cfg      Config
 	id       event.TopologyID
 	snapshot *broadcast.Value[*snapshot]
-	outbox   *outbox
+	outbox   *outbox.Outbox[func()]
 	// running counts monitors, the polling of SRV records, changes whose events are delivered, and
 	// the ends of removed servers.
 	running sync.WaitGroup
@@ -162,7 +163,7 @@ func New(cfg Config) (*Topology, error) {
 		return nil, err
 	}
 	t := &Topology{
-		cfg: cfg, id: bson.NewObjectID(), outbox: newOutbox(cfg.Sink), closed: make(chan struct{}),
+		cfg: cfg, id: bson.NewObjectID(), outbox: outbox.New(func(tell func()) { tell() }), closed: make(chan struct{}),
 	}
 	first := &snapshot{topology: described}
 	for _, s := range described.Servers {
@@ -220,7 +221,7 @@ func (t *Topology) Start(ctx context.Context) error {
 		}
 	}
 	t.mu.Unlock()
-	t.outbox.deliver()
+	t.outbox.Deliver()
 	if t.cfg.LoadBalanced { // it has no monitor and is known from the start
 		srv := s.servers[0]
 		t.apply(srv, description.LoadBalancer(srv.address), nil) //nolint:contextcheck // the pool outlives Start
@@ -262,7 +263,7 @@ func (t *Topology) endLocked() {
 		}
 		if started {
 			t.announceEnd(s.topology)
-			t.outbox.flush()
+			t.outbox.Flush()
 		}
 	}()
 }
