@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 
@@ -104,4 +105,10 @@ func helloWith(t testing.TB, json string) mongotest.Handler {
 // reply answers with Extended JSON.
 func reply(t testing.TB, json string) mongotest.Handler {
 	return mongotest.Always(mongotest.Document(doc(t, json)))
+}
+
+// isA reports whether err is, or wraps, an E.
+func isA[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
 }

@@ -49,16 +49,16 @@ func TestRunCommandErrors(t *testing.T) {
 	}
 	run(t, handlers, func(t *testing.T, _ *mongotest.Server, c *client.Client) {
 		_, err := c.RunCommand(t.Context(), "admin", doc(t, `{"doIt":1}`), client.RunCommandOptions{})
-		var failed *mongoerr.CommandError
-		if !errors.As(err, &failed) || failed.Code != 13 || failed.Name != "Unauthorized" {
+		failed, ok := errors.AsType[*mongoerr.CommandError](err)
+		if !ok || failed.Code != 13 || failed.Name != "Unauthorized" {
 			t.Errorf("RunCommand(doIt) = %v, want code 13", err)
 		}
 		_, err = c.RunCommand(t.Context(), "admin", doc(t, `{"create":"x"}`), client.RunCommandOptions{})
-		if !errors.As(err, new(*operation.OutcomeUnknownError)) {
+		if !isA[*operation.OutcomeUnknownError](err) {
 			t.Errorf("RunCommand(create) without an answer = %v, want an OutcomeUnknownError", err)
 		}
 		_, err = c.RunCommand(t.Context(), "admin", doc(t, `{"serverStatus":1}`), client.RunCommandOptions{})
-		if errors.As(err, new(*operation.OutcomeUnknownError)) || !mongoerr.IsNetwork(err) {
+		if isA[*operation.OutcomeUnknownError](err) || !mongoerr.IsNetwork(err) {
 			t.Errorf("RunCommand(serverStatus) without an answer = %v, want a network error", err)
 		}
 	})
@@ -89,13 +89,13 @@ func TestRunCursorCommand(t *testing.T) {
 			t.Errorf("sent %s, want %s", got, want)
 		}
 		_, err = c.RunCursorCommand(t.Context(), "shop", doc(t, `{"ping":1}`), client.RunCursorCommandOptions{})
-		if !errors.As(err, new(*mongoerr.MalformedReplyError)) {
+		if !isA[*mongoerr.MalformedReplyError](err) {
 			t.Errorf("RunCursorCommand(ping) = %v, want a MalformedReplyError", err)
 		}
 		_, err = c.RunCursorCommand(t.Context(), "shop", doc(t, `{"find":"a"}`), client.RunCursorCommandOptions{
 			CursorType: client.Tailable, TimeoutMode: client.CursorLifetime,
 		})
-		if !errors.As(err, new(*client.ArgumentError)) {
+		if !isA[*client.ArgumentError](err) {
 			t.Errorf("RunCursorCommand() of a tailable cursor's lifetime = %v, want an ArgumentError", err)
 		}
 	})
@@ -139,8 +139,8 @@ func TestServersTimeoutIsDeadlineExceeded(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		_, _, err := c.FindOne(ctx, orders, client.FindOptions{})
-		var failed *mongoerr.CommandError
-		if !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &failed) || failed.Code != 50 {
+		failed, ok := errors.AsType[*mongoerr.CommandError](err)
+		if !errors.Is(err, context.DeadlineExceeded) || !ok || failed.Code != 50 {
 			t.Errorf("FindOne() = %v, want DeadlineExceeded around the server's error", err)
 		}
 		_, _, err = c.FindOne(t.Context(), orders, client.FindOptions{})

@@ -127,8 +127,8 @@ func TestArgumentsAreRefused(t *testing.T) {
 			_, err := c.Find(ctx, orders, client.FindOptions{Tailable: new(true), TimeoutMode: client.CursorLifetime})
 			return err
 		}},
-		"primary with tags": {"readPreference", func(ctx context.Context, c *client.Client) error {
-			_, err := c.Find(ctx, orders, client.FindOptions{Common: client.Common{ReadPreference: &selection.ReadPreference{HedgeEnabled: new(true)}}})
+		"primary with a maxStaleness": {"readPreference", func(ctx context.Context, c *client.Client) error {
+			_, err := c.Find(ctx, orders, client.FindOptions{Common: client.Common{ReadPreference: &selection.ReadPreference{MaxStalenessSeconds: new(int64(120))}}})
 			return err
 		}},
 		"update without operator": {"update", func(ctx context.Context, c *client.Client) error {
@@ -181,8 +181,8 @@ func TestArgumentsAreRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			run(t, nil, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
 				err := tt.call(t.Context(), c)
-				var refused *client.ArgumentError
-				if !errors.As(err, &refused) || refused.Argument != tt.argument {
+				refused, ok := errors.AsType[*client.ArgumentError](err)
+				if !ok || refused.Argument != tt.argument {
 					t.Errorf("error = %v, want an ArgumentError of %s", err, tt.argument)
 				}
 				if n := len(srv.Commands("find", "insert", "update", "delete", "aggregate", "findAndModify")); n != 0 {
@@ -472,8 +472,8 @@ func TestMalformedReplies(t *testing.T) {
 		t.Run(tt.command+" "+tt.reply, func(t *testing.T) {
 			run(t, mongotest.Handlers{tt.command: reply(t, tt.reply)}, func(t *testing.T, _ *mongotest.Server, c *client.Client) {
 				err := tt.call(t.Context(), c)
-				var malformed *mongoerr.MalformedReplyError
-				if !errors.As(err, &malformed) || malformed.Field != tt.field {
+				malformed, ok := errors.AsType[*mongoerr.MalformedReplyError](err)
+				if !ok || malformed.Field != tt.field {
 					t.Errorf("error = %v, want a MalformedReplyError of %s", err, tt.field)
 				}
 			})

@@ -52,8 +52,8 @@ func TestInsertOneErrors(t *testing.T) {
 	handlers := mongotest.Handlers{"insert": reply(t, duplicate)}
 	run(t, handlers, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
 		res, err := c.InsertOne(t.Context(), orders, doc(t, `{"_id":1}`), client.InsertOneOptions{})
-		var failed *mongoerr.WriteException
-		if !errors.As(err, &failed) || failed.WriteErrors[0].Code != 11000 || !res.InsertedID.IsZero() {
+		failed, ok := errors.AsType[*mongoerr.WriteException](err)
+		if !ok || failed.WriteErrors[0].Code != 11000 || !res.InsertedID.IsZero() {
 			t.Errorf("InsertOne() = %+v, %v, want code 11000 and no id", res, err)
 		}
 		srv.Handle("insert", reply(t, `{"n":1,"writeConcernError":{"code":64,"errmsg":"waiting"},"ok":1}`))
@@ -163,8 +163,8 @@ func TestInsertManyWithErrors(t *testing.T) {
 			}
 			run(t, handlers, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
 				res, err := c.InsertMany(t.Context(), orders, numbered(t, 7), client.InsertManyOptions{Ordered: tt.ordered})
-				var failed *mongoerr.WriteException
-				if !errors.As(err, &failed) {
+				failed, ok := errors.AsType[*mongoerr.WriteException](err)
+				if !ok {
 					t.Fatalf("InsertMany() = %v, want a WriteException", err)
 				}
 				var indexes []int
@@ -189,8 +189,8 @@ func TestInsertManyEndsInTheMiddle(t *testing.T) {
 	}
 	run(t, handlers, func(t *testing.T, _ *mongotest.Server, c *client.Client) {
 		res, err := c.InsertMany(t.Context(), orders, numbered(t, 5), client.InsertManyOptions{})
-		var unknown *operation.OutcomeUnknownError
-		if !errors.As(err, &unknown) || !mongoerr.IsNetwork(err) || ids(res) != "0:100 1:101" {
+		_, ok := errors.AsType[*operation.OutcomeUnknownError](err)
+		if !ok || !mongoerr.IsNetwork(err) || ids(res) != "0:100 1:101" {
 			t.Errorf("InsertMany() = %s, %v, want the first batch and an unknown outcome", ids(res), err)
 		}
 	})
@@ -200,8 +200,8 @@ func TestInsertManyLyingServer(t *testing.T) {
 	handlers := mongotest.Handlers{"insert": reply(t, `{"n":0,"writeErrors":[{"index":9,"code":1,"errmsg":"x"}],"ok":1}`)}
 	run(t, handlers, func(t *testing.T, _ *mongotest.Server, c *client.Client) {
 		_, err := c.InsertMany(t.Context(), orders, numbered(t, 2), client.InsertManyOptions{})
-		var malformed *mongoerr.MalformedReplyError
-		if !errors.As(err, &malformed) {
+		_, ok := errors.AsType[*mongoerr.MalformedReplyError](err)
+		if !ok {
 			t.Errorf("InsertMany() = %v, want a MalformedReplyError", err)
 		}
 	})
@@ -211,15 +211,15 @@ func TestTooLargeDocumentIsRefused(t *testing.T) {
 	run(t, nil, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
 		large := bson.NewBuilder(nil).String("s", strings.Repeat("x", 16<<20-20)).Finish() // too large with an _id only
 		_, err := c.InsertMany(t.Context(), orders, []bson.Raw{doc(t, `{}`), large}, client.InsertManyOptions{Ordered: new(false)})
-		var refused *client.ArgumentError
-		if !errors.As(err, &refused) || refused.Argument != "documents.1" || !refused.TooLarge {
+		refused, ok := errors.AsType[*client.ArgumentError](err)
+		if !ok || refused.Argument != "documents.1" || !refused.TooLarge {
 			t.Errorf("InsertMany() = %v, want documents.1 to be refused", err)
 		}
 		if n := len(srv.Commands("insert")); n != 0 {
 			t.Errorf("%d inserts were sent", n)
 		}
 		if _, err := c.RunCommand(t.Context(), "shop", bson.NewBuilder(nil).String("ping", strings.Repeat("x", 48_000_000)).Finish(),
-			client.RunCommandOptions{}); !errors.As(err, new(*operation.TooLargeError)) {
+			client.RunCommandOptions{}); !isA[*operation.TooLargeError](err) {
 			t.Errorf("RunCommand() = %v, want a TooLargeError", err)
 		}
 	})
@@ -392,15 +392,15 @@ func TestHintGates(t *testing.T) {
 	run(t, old, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
 		hint := bson.StringValue("a_1")
 		_, err := c.UpdateOne(t.Context(), orders, nil, bson.ArrayValue(nil), client.UpdateOptions{Common: client.Common{WriteConcern: unacknowledged}, Hint: hint})
-		if !errors.As(err, new(*client.ArgumentError)) {
+		if !isA[*client.ArgumentError](err) {
 			t.Errorf("UpdateOne() = %v, want the hint to be refused", err)
 		}
 		_, err = c.DeleteOne(t.Context(), orders, nil, client.DeleteOptions{Common: client.Common{WriteConcern: unacknowledged}, Hint: hint})
-		if !errors.As(err, new(*client.ArgumentError)) {
+		if !isA[*client.ArgumentError](err) {
 			t.Errorf("DeleteOne() = %v, want the hint to be refused", err)
 		}
 		_, err = c.FindOneAndDelete(t.Context(), orders, nil, client.FindOneAndOptions{Hint: hint})
-		if !errors.As(err, new(*client.ArgumentError)) {
+		if !isA[*client.ArgumentError](err) {
 			t.Errorf("FindOneAndDelete() = %v, want the hint to be refused", err)
 		}
 		if n := len(srv.Commands("update", "delete", "findAndModify")); n != 0 {
@@ -416,8 +416,8 @@ func TestDeadlineOfWrite(t *testing.T) {
 		defer cancel()
 		began := time.Now()
 		_, err := c.InsertOne(ctx, orders, doc(t, `{}`), client.InsertOneOptions{})
-		var unknown *operation.OutcomeUnknownError
-		if !errors.As(err, &unknown) || !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > 60*time.Millisecond {
+		_, ok := errors.AsType[*operation.OutcomeUnknownError](err)
+		if !ok || !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > 60*time.Millisecond {
 			t.Errorf("InsertOne() = %v after %v, want an unknown outcome by the deadline", err, time.Since(began))
 		}
 		srv.Handle("insert", nil)
@@ -442,7 +442,7 @@ func TestWriteThatWasNotSent(t *testing.T) {
 		// The first one meets the cut connection, perhaps when it has been sent.
 		_, _ = c.InsertOne(ctx, orders, doc(t, `{}`), client.InsertOneOptions{})
 		_, err := c.InsertOne(ctx, orders, doc(t, `{}`), client.InsertOneOptions{})
-		if errors.As(err, new(*operation.OutcomeUnknownError)) || !errors.As(err, new(*mongoerr.SelectionError)) {
+		if isA[*operation.OutcomeUnknownError](err) || !isA[*mongoerr.SelectionError](err) {
 			t.Errorf("InsertOne() = %v, want a SelectionError", err)
 		}
 	})

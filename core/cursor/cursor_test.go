@@ -375,7 +375,7 @@ func TestMalformedFirstBatchIsKilled(t *testing.T) {
 		answer := mongotest.Always(mongotest.Document(doc(t, `{"cursor":`+tt.reply+`,"ok":1}`)))
 		check := func(t *testing.T, c *client.Client, srv *mongotest.Server) {
 			_, err := c.Find(t.Context(), orders, client.FindOptions{})
-			if !errors.As(err, new(*mongoerr.MalformedReplyError)) {
+			if !isA[*mongoerr.MalformedReplyError](err) {
 				t.Errorf("Find() = %v, want a MalformedReplyError", err)
 			}
 			got := ""
@@ -569,7 +569,7 @@ func FuzzReply(f *testing.F) {
 		cur, err := cursor.New(t.Context(), res, cursor.Options{})
 		_, errFirst := cursor.First(&res)
 		if err != nil {
-			if !errors.As(err, new(*mongoerr.MalformedReplyError)) {
+			if !isA[*mongoerr.MalformedReplyError](err) {
 				t.Errorf("New() = %v, want a MalformedReplyError", err)
 			}
 			return
@@ -589,4 +589,10 @@ func FuzzReply(f *testing.F) {
 			t.Errorf("State() = %+v, want a namespace", s)
 		}
 	})
+}
+
+// isA reports whether err is, or wraps, an E.
+func isA[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
 }

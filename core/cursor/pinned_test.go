@@ -190,7 +190,7 @@ func TestNotPinned(t *testing.T) {
 			t.Error("a cursor whose limit is reached is pinned")
 		}
 		_, err := b.client.RunCursorCommand(t.Context(), "shop", doc(t, `{"ping":1}`), client.RunCursorCommandOptions{})
-		if !errors.As(err, new(*mongoerr.MalformedReplyError)) {
+		if !isA[*mongoerr.MalformedReplyError](err) {
 			t.Errorf("RunCursorCommand(ping) = %v, want a MalformedReplyError", err)
 		}
 	})

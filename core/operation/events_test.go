@@ -103,7 +103,7 @@ func TestRedaction(t *testing.T) {
 			t.Errorf("%s: failed with %+v, want it hidden: %v", tt.command.name, failed, tt.secret)
 		}
 		// What the network says is not the command's content.
-		if h = run(&fake{err: cut}); h.failed[0].Err != error(cut) {
+		if h = run(&fake{err: cut}); !errors.Is(h.failed[0].Err, cut) {
 			t.Errorf("%s: failed with %v, want %v", tt.command.name, h.failed[0].Err, cut)
 		}
 	}

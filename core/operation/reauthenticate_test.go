@@ -26,11 +26,17 @@ func TestReauthentication(t *testing.T) {
 	}{
 		{"once", []bson.Raw{expired}, nil, 2, []string{"started", "failed", "started", "succeeded"}, nil},
 		{
-			"twice", []bson.Raw{expired, expired}, nil, 2, []string{"started", "failed", "started", "failed"},
+			"twice",
+			[]bson.Raw{expired, expired},
+			nil, 2,
+			[]string{"started", "failed", "started", "failed"},
 			func(err error) bool { return mongoerr.Code(err) == 391 },
 		},
 		{
-			"refused", []bson.Raw{expired}, refused, 1, []string{"started", "failed"},
+			"refused",
+			[]bson.Raw{expired},
+			refused, 1,
+			[]string{"started", "failed"},
 			func(err error) bool { return errors.Is(err, refused) },
 		},
 	}

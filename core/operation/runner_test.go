@@ -159,7 +159,7 @@ func TestMaxTimeMS(t *testing.T) {
 				r := operation.Runner{Deployment: f}
 				_, err := r.Run(ctx, &operation.Operation{Database: "db", Command: command{}, DeadlineAsMaxTime: true})
 				if tt.want < 0 {
-					if !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, new(*operation.TimeoutError)) || len(f.sent) != 0 {
+					if !errors.Is(err, context.DeadlineExceeded) || !isA[*operation.TimeoutError](err) || len(f.sent) != 0 {
 						t.Errorf("Run() = %v with %d messages, want a TimeoutError and none", err, len(f.sent))
 					}
 				} else {
@@ -242,7 +242,7 @@ func TestSequence(t *testing.T) {
 	}
 	f.hello.MaxMessageSize = 50
 	_, err := r.Run(t.Context(), &operation.Operation{Database: "db", Command: sequence{command{docs: docs}}})
-	if !errors.As(err, new(*operation.TooLargeError)) || f.checkedOut != 0 || len(f.sent) != 1 {
+	if !isA[*operation.TooLargeError](err) || f.checkedOut != 0 || len(f.sent) != 1 {
 		t.Errorf("Run() = %v, want a TooLargeError", err)
 	}
 }
@@ -267,7 +267,7 @@ func TestUnansweredWrites(t *testing.T) {
 			_, err := (&operation.Runner{Deployment: f}).Run(t.Context(), &operation.Operation{
 				Database: "db", Command: command{}, Kind: tt.kind, Unacknowledged: unacknowledged,
 			})
-			if errors.As(err, new(*operation.OutcomeUnknownError)) != tt.unknown || !errors.Is(err, context.DeadlineExceeded) {
+			if isA[*operation.OutcomeUnknownError](err) != tt.unknown || !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%s: Run() = %v, want an unknown outcome %v", tt.name, err, tt.unknown)
 			}
 			if len(f.lessons) != 1 || !errors.Is(f.lessons[0], cut) {
@@ -360,3 +360,9 @@ func (c *canned) Reauthenticate(context.Context, error) error         { return n
 func (c *canned) Learn(error)                                         {}
 func (c *canned) PinForCursor() error                                 { return nil }
 func (c *canned) CheckIn(error)                                       {}
+
+// isA reports whether err is, or wraps, an E.
+func isA[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
+}

@@ -67,7 +67,7 @@ func TestEndedContext(t *testing.T) {
 	late, done := context.WithDeadline(t.Context(), time.Unix(1, 0))
 	defer done()
 	for _, tt := range []struct {
-		ctx  context.Context
+		ctx  context.Context //nolint:containedctx // of one call
 		want error
 		kind mongoerr.Delivery
 	}{{canceled, gone, mongoerr.Undetermined}, {late, context.DeadlineExceeded, mongoerr.Unsent}} {

@@ -10,7 +10,8 @@ import (
 
 func addSelection(c *Config, s *event.Sink) {
 	write := func(level Level, text func() string, message string, e event.Selection,
-		fields ...Field) {
+		fields ...Field,
+	) {
 		c.Write(Message{
 			Component: ServerSelection, Level: level, Message: message, text: text,
 			Fields: append(common(e), fields...),
