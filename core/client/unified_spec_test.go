@@ -41,6 +41,7 @@ func TestUnified(t *testing.T) {
 			},
 		},
 		{Name: "auth", Folder: "auth/tests/unified"},
+		{Name: "mongodb-handshake", Folder: "mongodb-handshake/tests/unified"},
 		{Name: "run-command", Folder: "run-command/tests/unified"},
 	} {
 		t.Run(suite.Name, func(t *testing.T) { unified.Run(t, suite) })

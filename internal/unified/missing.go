@@ -23,7 +23,6 @@ const (
 	needsSearchIndexes = "helpers for search indexes"
 	needsModify        = "a helper for collMod"
 	needsCount         = "a helper for count, which is deprecated"
-	needsMetadata      = "appendMetadata in the runner"
 	needsMapReduce     = "a helper for mapReduce, which is deprecated"
 	needsWorkloads     = "a workload executor (storeEventsAsEntities, loop)"
 	needsCommandLog    = "command log messages"
@@ -45,8 +44,8 @@ var missingOperations = map[string]string{
 	"mapReduce": needsMapReduce, "count": needsCount, "modifyCollection": needsModify,
 	"createSearchIndex": needsSearchIndexes, "createSearchIndexes": needsSearchIndexes, "dropSearchIndex": needsSearchIndexes,
 	"updateSearchIndex": needsSearchIndexes, "listSearchIndexes": needsSearchIndexes,
-	"appendMetadata": needsMetadata, "getSnapshotTime": needsSessions,
-	"createDataKey": needsEncryption, "rewrapManyDataKey": needsEncryption, "deleteKey": needsEncryption, "getKey": needsEncryption,
+	"getSnapshotTime": needsSessions,
+	"createDataKey":   needsEncryption, "rewrapManyDataKey": needsEncryption, "deleteKey": needsEncryption, "getKey": needsEncryption,
 	"getKeys": needsEncryption, "addKeyAltName": needsEncryption, "removeKeyAltName": needsEncryption,
 	"getKeyByAltName": needsEncryption, "encrypt": needsEncryption, "decrypt": needsEncryption,
 }

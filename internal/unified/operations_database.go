@@ -6,13 +6,27 @@ import (
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/client"
+	"github.com/mooringdb/mooring/core/conn/metadata"
 	"github.com/mooringdb/mooring/core/cursor"
 )
 
 // clientOperations are the operations on a client.
 var clientOperations = table[*observed]{
-	"close":         closeClient,
-	"listDatabases": listDatabases,
+	"appendMetadata": appendMetadata,
+	"close":          closeClient,
+	"listDatabases":  listDatabases,
+}
+
+func appendMetadata(_ *run, c *observed, a *arguments) action {
+	options := &arguments{doc: a.must("driverInfoOptions").document("driverInfoOptions")}
+	lib := metadata.Library{
+		Name: options.must("name").text("name"), Version: options.text("version"),
+		Platform: options.text("platform"),
+	}
+	if err := options.done(); err != nil && a.err == nil {
+		a.err = err
+	}
+	return func(context.Context) outcome { return failed(c.AppendMetadata(lib)) }
 }
 
 func closeClient(_ *run, c *observed, _ *arguments) action {

@@ -185,7 +185,10 @@ func TestRun(t *testing.T) {
 			"collectionOptions": {"readPreference": {"mode": "nearest", "hedge": {"enabled": true}}}}}]}}, {"object": "s", "name": "find", "arguments": {"filter": {}}}`) + `,
 			"expectEvents": [{"client": "c", "events": [{"commandStartedEvent": {"command": {"$readPreference": {"mode": "nearest", "hedge": {"enabled": true}}}}}, {"commandSucceededEvent": {}}]}]`, fine},
 		"an expectation that is not evaluated": {operations(``) + `, "expectTracingMessages": [{"client": "c", "spans": [{"name": "ping", "attributes": {}}]}]`, "the runner does not evaluate expectTracingMessages"},
-		"malformed expectation":                {operations(`{"object": "k", "name": "find", "arguments": {"filter": {}}, "expectResult": {"$$nope": 1}}`), "malformed expectation"},
+		"metadata": {operations(`{"object": "c", "name": "appendMetadata", "arguments": {"driverInfoOptions": {"name": "framework", "version": "2.0", "platform": "p"}}},
+			{"object": "c", "name": "appendMetadata", "arguments": {"driverInfoOptions": {"name": "a|b"}}, "expectError": {"isClientError": true}}`), fine},
+		"metadata that is not known": {operations(`{"object": "c", "name": "appendMetadata", "arguments": {"driverInfoOptions": {"name": "a", "nope": 1}}}`), "argument nope is not known"},
+		"malformed expectation":      {operations(`{"object": "k", "name": "find", "arguments": {"filter": {}}, "expectResult": {"$$nope": 1}}`), "malformed expectation"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := parse(t, unified.NewSchemas(spectest.Dir(t, suite)), entities, test.test)

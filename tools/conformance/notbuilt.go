@@ -15,7 +15,6 @@ var notBuilt = map[string]string{
 	"crud/":                        "bulk writes, and the runner of the CRUD suite",
 	"gridfs/":                      "GridFS",
 	"index-management/":            "helpers for indexes",
-	"mongodb-handshake/":           "appendMetadata in the runner",
 	"open-telemetry/":              "tracing",
 	"retryable-reads/":             "retryable reads",
 	"retryable-writes/":            "retryable writes",
