@@ -260,8 +260,8 @@ func TestOCSPTimeoutIsNotTheServers(t *testing.T) {
 
 // expiring is a context whose deadline passes when done is closed.
 type expiring struct {
-	context.Context
-	done chan struct{}
+	context.Context //nolint:containedctx // it is a context
+	done            chan struct{}
 }
 
 func (e *expiring) Done() <-chan struct{} { return e.done }
