@@ -54,7 +54,8 @@ func mechanism(cfg *connstring.Config, opt Options) (auth.Mechanism, error) {
 	return nil, fmt.Errorf("there is no authMechanism %q", cfg.AuthMechanism)
 }
 
-// oidcMechanism returns MONGODB-OIDC with the application's provider, or that of the environment in the properties.
+// oidcMechanism returns MONGODB-OIDC with the application's provider, or that of the environment
+// in the properties.
 func oidcMechanism(cfg *connstring.Config, opt Options) (auth.Mechanism, error) {
 	if opt.OIDC != nil {
 		return oidc.New(opt.OIDC), nil
@@ -82,7 +83,9 @@ func gssapiMechanism(cfg *connstring.Config, opt Options) (auth.Mechanism, error
 		initiator = krb5.New(nil)
 	}
 	return gssapi.New(gssapi.Config{
-		ServiceName: property("SERVICE_NAME"), ServiceRealm: property("SERVICE_REALM"), ServiceHost: property("SERVICE_HOST"),
+		ServiceName:  property("SERVICE_NAME"),
+		ServiceRealm: property("SERVICE_REALM"),
+		ServiceHost:  property("SERVICE_HOST"),
 		Canonicalize: canonicalize,
 	}, initiator), nil
 }

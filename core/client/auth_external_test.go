@@ -63,8 +63,8 @@ func (p *tokens) Token(ctx context.Context, r oidc.Request) (oidc.Token, error) 
 
 const oidcOptions = "directConnection=true&retryReads=false&retryWrites=false&authMechanism=MONGODB-OIDC"
 
-// TestOIDCMachineFlow are the prose tests of the specification's machine flow on a client. Those that need a poisoned
-// cache are in core/auth/oidc.
+// TestOIDCMachineFlow are the prose tests of the specification's machine flow on a client. Those
+// that need a poisoned cache are in core/auth/oidc.
 func TestOIDCMachineFlow(t *testing.T) {
 	failOnce := func(s *mongotest.Server, command string, code int32) {
 		var failed atomic.Bool
@@ -225,8 +225,8 @@ func refuse(t *testing.T, options string, opt client.Options, want string) {
 	}
 }
 
-// TestAWS: a client of the gateway's machine authenticates with what the container's endpoint gives, and again when that
-// was revoked. Nothing secret is in the error.
+// TestAWS: a client of the gateway's machine authenticates with what the container's endpoint
+// gives, and again when that was revoked. Nothing secret is in the error.
 func TestAWS(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, known := mongotest.NewServer(t, nil), new(mongotest.AWS)
@@ -268,8 +268,8 @@ func (l *ticketless) Initiate(_ context.Context, s gssapi.Service, _ auth.User) 
 
 func (l *ticketless) Refused(gssapi.SecurityContext) bool { return false }
 
-// TestGSSAPI: the properties of the connection string reach the library, and its error reaches the caller. What a library
-// does is tested in core/auth/gssapi/krb5, on a real KDC.
+// TestGSSAPI: the properties of the connection string reach the library, and its error reaches the
+// caller. What a library does is tested in core/auth/gssapi/krb5, on a real KDC.
 func TestGSSAPI(t *testing.T) {
 	for properties, want := range map[string]gssapi.Service{
 		"": {Name: "mongodb", Host: "mongotest"},
@@ -288,7 +288,8 @@ func TestGSSAPI(t *testing.T) {
 	}
 }
 
-// TestEveryMechanismHasAClient: no mechanism that a connection string may name is without an authenticator.
+// TestEveryMechanismHasAClient: no mechanism that a connection string may name is without an
+// authenticator.
 func TestEveryMechanismHasAClient(t *testing.T) {
 	for _, userinfo := range []string{
 		"u:p@db/?authMechanism=SCRAM-SHA-1", "u:p@db/?authMechanism=SCRAM-SHA-256", "u:p@db/?authMechanism=PLAIN",

@@ -1,5 +1,5 @@
-// Package memhttp is an HTTP server for tests that is reached over net.Pipe: no port, no real network, and it works in a
-// synctest bubble. It answers for every host; https is real TLS.
+// Package memhttp is an HTTP server for tests that is reached over net.Pipe: no port, no real
+// network, and it works in a synctest bubble. It answers for every host; https is real TLS.
 package memhttp
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/mooringdb/mooring/internal/certtest"
 )
 
-// Server is the server, and the http.RoundTripper that leads to it.
+// Server serves HTTP, and is the http.RoundTripper that leads to it.
 type Server struct {
 	transport http.Transport
 	plain     *listener
@@ -26,18 +26,23 @@ type Server struct {
 	pipes []net.Conn
 }
 
-// New starts a server that answers with handler. It ends with the test. Host is the name that its certificate is valid for;
-// without one there is no TLS.
+// New starts a server that answers with handler. It ends with the test. Host is the name that its
+// certificate is valid for; without one there is no TLS.
 func New(t testing.TB, handler http.Handler, host string) *Server {
 	s := &Server{plain: newListener(), secure: newListener()}
-	server := &http.Server{Handler: handler, ErrorLog: log.New(io.Discard, "", 0)} //nolint:forbidigo // net/http wants one
+	quiet := log.New(io.Discard, "", 0) //nolint:forbidigo // net/http wants one
+	server := &http.Server{Handler: handler, ErrorLog: quiet}
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = server.Serve(s.plain) })
 	if host != "" {
 		authority := certtest.Authority(t, certtest.ECDSA)
 		certificate := authority.Issue(t, host).TLS(nil)
-		s.transport.TLSClientConfig = &tls.Config{RootCAs: authority.Pool(), MinVersion: tls.VersionTLS12}
-		conf := &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
+		s.transport.TLSClientConfig = &tls.Config{
+			RootCAs: authority.Pool(), MinVersion: tls.VersionTLS12,
+		}
+		conf := &tls.Config{
+			Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12,
+		}
 		wg.Go(func() { _ = server.Serve(tls.NewListener(s.secure, conf)) })
 	}
 	s.transport.DisableKeepAlives = true
@@ -53,7 +58,9 @@ func New(t testing.TB, handler http.Handler, host string) *Server {
 }
 
 // RoundTrip sends a request to the server, whatever its host.
-func (s *Server) RoundTrip(r *http.Request) (*http.Response, error) { return s.transport.RoundTrip(r) }
+func (s *Server) RoundTrip(r *http.Request) (*http.Response, error) {
+	return s.transport.RoundTrip(r)
+}
 
 func (s *Server) dial(ctx context.Context, _, addr string) (net.Conn, error) {
 	to := s.plain
@@ -74,7 +81,8 @@ func (s *Server) dial(ctx context.Context, _, addr string) (net.Conn, error) {
 	}
 }
 
-// cut ends what is left of connections: over a pipe, both sides of TLS would wait for each other's last words.
+// cut ends what is left of connections: over a pipe, both sides of TLS would wait for each other's
+// last words.
 func (s *Server) cut() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

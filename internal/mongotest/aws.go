@@ -13,8 +13,8 @@ import (
 	"github.com/mooringdb/mooring/internal/sigv4"
 )
 
-// AWS is the server's side of MONGODB-AWS, with AWS's security token service in it: it knows the secrets, and checks
-// signatures itself. Its methods may be called at any time.
+// AWS plays the server's side of MONGODB-AWS, with AWS's security token service in it: it knows the
+// secrets, and checks signatures itself. Its methods may be called at any time.
 type AWS struct {
 	Host string // of the token service; "" stands for sts.amazonaws.com
 
@@ -22,7 +22,7 @@ type AWS struct {
 	keys map[string]AWSKey // by access key id; guarded by mu
 }
 
-// AWSKey is what belongs to an access key id. Keys that are not temporary have no token.
+// AWSKey holds what belongs to an access key id. Keys that are not temporary have no token.
 type AWSKey struct{ Secret, Token string }
 
 // Add makes a key known.
@@ -47,7 +47,7 @@ func (a *AWS) SASL(*Command) SASL { return a.Conversation() }
 // Conversation begins a conversation.
 func (a *AWS) Conversation() *AWSConversation { return &AWSConversation{server: a} }
 
-// AWSConversation is the server's side of one conversation.
+// AWSConversation plays the server's side of one conversation.
 type AWSConversation struct {
 	Credential sigv4.Credential // that the client has signed with
 
@@ -86,19 +86,22 @@ func (a *AWS) Verify(challenge, answer []byte) (sigv4.Credential, error) {
 	_, nonce, _ := field(challenge, "s").Binary()
 	header := map[string]string{
 		"content-length": "43", "content-type": "application/x-www-form-urlencoded",
-		"x-mongodb-server-nonce": base64.StdEncoding.EncodeToString(nonce), "x-mongodb-gs2-cb-flag": "n",
+		"x-mongodb-server-nonce": base64.StdEncoding.EncodeToString(nonce),
+		"x-mongodb-gs2-cb-flag":  "n",
 	}
 	header["host"], _ = field(challenge, "h").Str()
 	header["authorization"], _ = field(answer, "a").Str()
 	header["x-amz-date"], _ = field(answer, "d").Str()
-	signed := "content-length;content-type;host;x-amz-date;x-mongodb-gs2-cb-flag;x-mongodb-server-nonce"
+	signed := "content-length;content-type;host;x-amz-date;" +
+		"x-mongodb-gs2-cb-flag;x-mongodb-server-nonce"
 	token, temporary := field(answer, "t").Str()
 	if temporary {
 		header["x-amz-security-token"] = token
 		signed = strings.Replace(signed, "x-amz-date;", "x-amz-date;x-amz-security-token;", 1)
 	}
 	c, err := sigv4.Verify(sigv4.Request{
-		Method: "POST", Path: "/", Header: header, Body: "Action=GetCallerIdentity&Version=2011-06-15",
+		Method: "POST", Path: "/", Header: header,
+		Body: "Action=GetCallerIdentity&Version=2011-06-15",
 	}, func(id string) string { return a.key(id).Secret })
 	switch {
 	case err != nil:

@@ -5,7 +5,8 @@ import (
 	"sync"
 )
 
-// OIDC is the server's side of MONGODB-OIDC's one-step conversation. Its methods may be called at any time.
+// OIDC plays the server's side of MONGODB-OIDC's one-step conversation. Its methods may be called
+// at any time.
 type OIDC struct {
 	mu    sync.Mutex
 	users map[string]string // by access token; guarded by mu

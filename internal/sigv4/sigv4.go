@@ -1,5 +1,6 @@
-// Package sigv4 checks signatures of AWS (Signature Version 4) for tests, as a service does: from what a request says and
-// the secret key that belongs to it. It is made from the documented algorithm and shares nothing with the signer.
+// Package sigv4 checks signatures of AWS (Signature Version 4) for tests, as a service does: from
+// what a request says and the secret key that belongs to it. It is made from the documented
+// algorithm and shares nothing with the signer.
 package sigv4
 
 import (
@@ -12,21 +13,21 @@ import (
 	"strings"
 )
 
-// Request is what was signed. Header has the names in lower case.
+// Request holds what was signed. Header has the names in lower case.
 type Request struct {
 	Method, Path, Query string
 	Header              map[string]string
 	Body                string
 }
 
-// Credential is what an Authorization header says besides the signature.
+// Credential holds what an Authorization header says besides the signature.
 type Credential struct {
 	AccessKeyID, Date, Region, Service string
 	SignedHeaders                      []string
 }
 
-// Verify checks the request's Authorization header. Secret returns the secret key of an access key id, or "" if it is
-// not known.
+// Verify checks the request's Authorization header. Secret returns the secret key of an access key
+// id, or "" if it is not known.
 func Verify(r Request, secret func(accessKeyID string) string) (Credential, error) {
 	c, signature, err := parse(r.Header["authorization"])
 	if err != nil {
@@ -69,11 +70,13 @@ func parse(authorization string) (c Credential, signature string, err error) {
 	if len(scope) != 5 || scope[4] != "aws4_request" {
 		return c, "", fmt.Errorf("the credential %q has no scope", fields["Credential"])
 	}
-	c = Credential{scope[0], scope[1], scope[2], scope[3], strings.Split(fields["SignedHeaders"], ";")}
+	signed := strings.Split(fields["SignedHeaders"], ";")
+	c = Credential{scope[0], scope[1], scope[2], scope[3], signed}
 	return c, fields["Signature"], nil
 }
 
-// canonical is the canonical request. A path and a query are taken as they are: the tests' are canonical.
+// canonical returns the canonical request. A path and a query are taken as they are: the tests' are
+// canonical.
 func (r Request) canonical(signed []string) (string, error) {
 	if !slices.IsSorted(signed) {
 		return "", fmt.Errorf("the signed headers %q are not in order", signed)

@@ -7,7 +7,8 @@ import (
 	"github.com/mooringdb/mooring/internal/sigv4"
 )
 
-// AWS's published examples: the one of its documentation (IAM's ListUsers) and "get-vanilla" of its test suite.
+// AWS's published examples: the one of its documentation (IAM's ListUsers) and "get-vanilla" of
+// its test suite.
 const secretKey = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"
 
 var (

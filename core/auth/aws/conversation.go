@@ -1,6 +1,7 @@
-// Package aws is the mechanism MONGODB-AWS: a server asks the client to sign a GetCallerIdentity request of AWS's security
-// token service (STS) with its credentials, and learns from STS whose they are. Conversation is what is said, without
-// I/O; Source obtains the credentials, from the environment or over HTTP, and caches those that an endpoint gave.
+// Package aws is the mechanism MONGODB-AWS: a server asks the client to sign a GetCallerIdentity
+// request of AWS's security token service (STS) with its credentials, and learns from STS whose
+// they are. Conversation is what is said, without I/O; Source obtains the credentials, from the
+// environment or over HTTP, and caches those that an endpoint gave.
 package aws
 
 import (
@@ -27,10 +28,11 @@ const (
 	stsRequest = "Action=GetCallerIdentity&Version=2011-06-15"
 )
 
-// Nonce is the client's random part of a conversation. It must come from a cryptographic generator.
+// Nonce holds the client's random part of a conversation. It must come from a cryptographic
+// generator.
 type Nonce [nonceSize]byte
 
-// Conversation is one authentication. It has one owner.
+// Conversation carries out one authentication. It has one owner.
 type Conversation struct {
 	credentials Credentials
 	nonce       Nonce
@@ -44,17 +46,20 @@ func NewConversation(c Credentials, nonce Nonce, now time.Time) *Conversation {
 
 // First returns the client's first message: its nonce.
 func (c *Conversation) First() ([]byte, error) {
-	return new(bson.Builder).Binary("r", bson.SubtypeGeneric, c.nonce[:]).Int32("p", noBinding).Finish(), nil
+	b := new(bson.Builder).Binary("r", bson.SubtypeGeneric, c.nonce[:]).Int32("p", noBinding)
+	return b.Finish(), nil
 }
 
-// Next returns the client's answer to the server's message: the signature. The client has nothing to say after it.
+// Next returns the client's answer to the server's message: the signature. The client has nothing
+// to say after it.
 func (c *Conversation) Next(challenge []byte) (response []byte, done bool, err error) {
 	nonce, host, err := parseChallenge(challenge)
 	if err != nil {
 		return nil, false, err
 	}
 	if len(nonce) != 2*nonceSize {
-		return nil, false, fmt.Errorf("the server's nonce has %d bytes instead of %d", len(nonce), 2*nonceSize)
+		err := fmt.Errorf("the server's nonce has %d bytes instead of %d", len(nonce), 2*nonceSize)
+		return nil, false, err
 	}
 	if !bytes.Equal(nonce[:nonceSize], c.nonce[:]) {
 		return nil, false, errors.New("the server's nonce does not extend ours")
@@ -88,8 +93,11 @@ func parseChallenge(challenge []byte) (nonce []byte, host string, err error) {
 	return nonce, host, nil
 }
 
-// sign returns the Authorization and the X-Amz-Date header of a GetCallerIdentity request (Signature Version 4).
-func sign(c Credentials, host string, nonce []byte, now time.Time) (authorization, date string, err error) {
+// sign returns the Authorization and the X-Amz-Date header of a GetCallerIdentity request
+// (Signature Version 4).
+func sign(
+	c Credentials, host string, nonce []byte, now time.Time,
+) (authorization, date string, err error) {
 	where, err := region(host)
 	if err != nil {
 		return "", "", err
@@ -107,10 +115,13 @@ func sign(c Credentials, host string, nonce []byte, now time.Time) (authorizatio
 	}
 	hash := sha256.Sum256([]byte(stsRequest))
 	credentials := awsv4.Credentials{
-		AccessKeyID: c.AccessKeyID, SecretAccessKey: c.SecretAccessKey, SessionToken: c.SessionToken,
+		AccessKeyID:     c.AccessKeyID,
+		SecretAccessKey: c.SecretAccessKey,
+		SessionToken:    c.SessionToken,
 	}
 	// The signer does no I/O: its context is for its log, which is off.
-	err = v4.NewSigner().SignHTTP(context.Background(), credentials, req, hex.EncodeToString(hash[:]), "sts", where, now)
+	err = v4.NewSigner().SignHTTP(context.Background(), credentials, req,
+		hex.EncodeToString(hash[:]), "sts", where, now)
 	if err != nil {
 		return "", "", fmt.Errorf("sign: %w", err)
 	}

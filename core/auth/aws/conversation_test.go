@@ -53,8 +53,8 @@ func TestFirstMessage(t *testing.T) {
 	}
 }
 
-// TestSpecificationExample signs the challenge in the specification's example as it does, but for the secret key, which
-// it does not tell: all but the signature must be equal.
+// TestSpecificationExample signs the challenge in the specification's example as it does, but for
+// the secret key, which it does not tell: all but the signature must be equal.
 func TestSpecificationExample(t *testing.T) {
 	decode := func(s string) []byte {
 		b, err := base64.StdEncoding.DecodeString(s)

@@ -16,8 +16,8 @@ type Credentials struct {
 	Expires         time.Time // zero where it is not known
 }
 
-// Provider obtains credentials in a way of the application's own. It is asked for each connection, by several goroutines
-// at a time, and caches by itself.
+// Provider obtains credentials in a way of the application's own. It is asked for each connection,
+// by several goroutines at a time, and caches by itself.
 type Provider interface {
 	Credentials(ctx context.Context) (Credentials, error)
 }

@@ -20,8 +20,8 @@ const (
 	ec2URL = "http://169.254.169.254/"
 )
 
-// fetch asks the one endpoint that the environment points to. There is no falling through from one that fails to the
-// next: it would give a process the rights of another.
+// fetch asks the one endpoint that the environment points to. There is no falling through from one
+// that fails to the next: it would give a process the rights of another.
 func (s *Source) fetch(ctx context.Context) (Credentials, error) {
 	env := s.config.Getenv
 	switch {
@@ -40,7 +40,8 @@ func (s *Source) fetch(ctx context.Context) (Credentials, error) {
 	return s.instance(ctx)
 }
 
-// webIdentity exchanges an OpenID Connect token for a role's credentials. The token goes in the body: URLs end in logs.
+// webIdentity exchanges an OpenID Connect token for a role's credentials. The token goes in the
+// body: URLs end in logs.
 func (s *Source) webIdentity(ctx context.Context) (Credentials, error) {
 	token, err := s.config.ReadFile(s.config.Getenv("AWS_WEB_IDENTITY_TOKEN_FILE"))
 	if err != nil {
@@ -98,8 +99,8 @@ func (s *Source) container(ctx context.Context, where string) (Credentials, erro
 	return c, nil
 }
 
-// checkContainerURL refuses to send a token, and to take credentials, in the clear over a network: without TLS only
-// the process's own machine and the agents' addresses are asked.
+// checkContainerURL refuses to send a token, and to take credentials, in the clear over a network:
+// without TLS only the process's own machine and the agents' addresses are asked.
 func checkContainerURL(text string) error {
 	u, err := url.Parse(text)
 	if err != nil {
@@ -122,7 +123,8 @@ func checkContainerURL(text string) error {
 	return fmt.Errorf("asks %q without TLS", u.Hostname())
 }
 
-// instance asks the metadata service of EC2, version 2: a session token, the role's name, the role's credentials.
+// instance asks the metadata service of EC2, version 2: a session token, the role's name, the
+// role's credentials.
 func (s *Source) instance(ctx context.Context) (Credentials, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -140,8 +142,8 @@ func (s *Source) askInstance(ctx context.Context) ([]byte, error) {
 	token := ""
 	ask := func(method, path, header, value string) ([]byte, error) {
 		return fetch.Do(ctx, s.config.Transport, fetch.Request{
-			Method: method, URL: ec2URL + path, Header: map[string]string{header: value}, Timeout: timeout,
-			Secrets: []string{token},
+			Method: method, URL: ec2URL + path, Header: map[string]string{header: value},
+			Timeout: timeout, Secrets: []string{token},
 		})
 	}
 	session, err := ask("PUT", "latest/api/token", "X-aws-ec2-metadata-token-ttl-seconds", "30")
@@ -163,7 +165,7 @@ func (s *Source) askInstance(ctx context.Context) ([]byte, error) {
 	return ask("GET", roles+url.PathEscape(role), header, token)
 }
 
-// roleAnswer is what a container's agent and an instance's metadata say.
+// roleAnswer matches what a container's agent and an instance's metadata say.
 type roleAnswer struct {
 	Code, Message                       string // an instance's failures
 	AccessKeyID, SecretAccessKey, Token string
@@ -181,7 +183,7 @@ func parseRole(body []byte) (Credentials, error) {
 	return Credentials{a.AccessKeyID, a.SecretAccessKey, a.Token, time.Time(a.Expiration)}, nil
 }
 
-// identityAnswer is what STS says to AssumeRoleWithWebIdentity.
+// identityAnswer matches what STS says to AssumeRoleWithWebIdentity.
 type identityAnswer struct {
 	Credentials *struct {
 		AccessKeyID, SecretAccessKey, SessionToken string
@@ -205,13 +207,14 @@ func parseWebIdentity(body []byte) (Credentials, error) {
 	if c == nil {
 		return Credentials{}, errors.New("the answer has no Credentials")
 	}
-	return Credentials{c.AccessKeyID, c.SecretAccessKey, c.SessionToken, time.Time(c.Expiration)}, nil
+	expires := time.Time(c.Expiration)
+	return Credentials{c.AccessKeyID, c.SecretAccessKey, c.SessionToken, expires}, nil
 }
 
 // errNoJSON stands for the decoder's own error, which may quote the answer.
 var errNoJSON = errors.New("the answer is not the JSON that was expected")
 
-// expiration is a time as AWS's endpoints write it: RFC 3339, or seconds since 1970.
+// expiration reads a time as AWS's endpoints write it: RFC 3339, or seconds since 1970.
 type expiration time.Time
 
 // UnmarshalJSON takes either form; null leaves the zero time.

@@ -11,8 +11,9 @@ const (
 	maxHost       = 255 // RFC 1035
 )
 
-// region returns the region that the host of a security token service stands in. The host is a server's word: it goes
-// into what is signed, so that anything but the characters of a domain name is refused.
+// region returns the region that the host of a security token service stands in. The host is a
+// server's word: it goes into what is signed, so that anything but the characters of a domain name
+// is refused.
 func region(host string) (string, error) {
 	if err := checkHost(host); err != nil {
 		return "", err
@@ -29,7 +30,7 @@ func checkHost(host string) error {
 	case host == "":
 		return errors.New("the server names no STS host")
 	case len(host) > maxHost:
-		return fmt.Errorf("the server names an STS host of %d bytes, at most %d are possible", len(host), maxHost)
+		return fmt.Errorf("the server names an STS host of %d bytes (limit %d)", len(host), maxHost)
 	case strings.ContainsFunc(host, notInDomain):
 		return fmt.Errorf("the server names the STS host %q, which is no domain name", host)
 	case strings.Contains("."+host+".", ".."):
@@ -39,5 +40,7 @@ func checkHost(host string) error {
 }
 
 func notInDomain(r rune) bool {
-	return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-' && r != '_' && r != '.'
+	letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
+	digit := r >= '0' && r <= '9'
+	return !letter && !digit && r != '-' && r != '_' && r != '.'
 }

@@ -9,7 +9,7 @@ import (
 
 var _ auth.Mechanism = (*Mechanism)(nil)
 
-// Mechanism is MONGODB-AWS with the credentials of one client.
+// Mechanism implements MONGODB-AWS with the credentials of one client.
 type Mechanism struct{ source *Source }
 
 // New returns the mechanism with credentials from the source.
@@ -18,7 +18,8 @@ func New(s *Source) *Mechanism { return &Mechanism{s} }
 // Name returns MONGODB-AWS.
 func (m *Mechanism) Name() string { return "MONGODB-AWS" }
 
-// Begin returns a conversation with the source's credentials and a fresh nonce. It blocks while an endpoint is asked.
+// Begin returns a conversation with the source's credentials and a fresh nonce. It blocks while an
+// endpoint is asked.
 func (m *Mechanism) Begin(ctx context.Context, _ auth.Target) (auth.Conversation, error) {
 	c, err := m.source.Credentials(ctx)
 	if err != nil {

@@ -39,7 +39,8 @@ var askEC2 = []string{
 	"GET 169.254.169.254/latest/meta-data/iam/security-credentials/my-role",
 }
 
-// authenticate is one connection's authentication, as core/auth does it: a refusal clears the cache.
+// authenticate is one connection's authentication, as core/auth does it: a refusal clears the
+// cache.
 func authenticate(t *testing.T, c *cloud, s *aws.Source) error {
 	t.Helper()
 	m := aws.New(s)
@@ -53,7 +54,8 @@ func authenticate(t *testing.T, c *cloud, s *aws.Source) error {
 	return err
 }
 
-// TestScenarios are the scenarios of the specification's test plan, and the order of the sources where several are there.
+// TestScenarios are the scenarios of the specification's test plan, and the order of the sources
+// where several are there.
 func TestScenarios(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -132,7 +134,8 @@ func TestSessionNamesDiffer(t *testing.T) {
 	})
 }
 
-// TestCachedCredentials is the specification's test of that name, 12 steps, on a source instead of a client.
+// TestCachedCredentials is the specification's test of that name, 12 steps, on a source instead of
+// a client.
 func TestCachedCredentials(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCloud(t)
@@ -206,8 +209,8 @@ func TestEnvironmentAndCache(t *testing.T) {
 	})
 }
 
-// TestCacheMargin: cached credentials are used as long as they are more than five minutes from expiring, and then
-// refreshed where they came from, even if the environment has others by then.
+// TestCacheMargin: cached credentials are used as long as they are more than five minutes from
+// expiring, and then refreshed where they came from, even if the environment has others by then.
 func TestCacheMargin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCloud(t)
@@ -276,8 +279,9 @@ type provider func(context.Context) (aws.Credentials, error)
 
 func (p provider) Credentials(ctx context.Context) (aws.Credentials, error) { return p(ctx) }
 
-// TestCustomCredentialProvider is the specification's test "Custom Credential Provider Authenticates", and its case 2:
-// it takes precedence over environment variables. (Case 1 cannot occur: nothing comes from the URI.)
+// TestCustomCredentialProvider is the specification's test "Custom Credential Provider
+// Authenticates", and its case 2: it takes precedence over environment variables. (Case 1 cannot
+// occur: nothing comes from the URI.)
 func TestCustomCredentialProvider(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCloud(t)
@@ -306,8 +310,8 @@ func TestCustomCredentialProvider(t *testing.T) {
 	})
 }
 
-// TestFailures: what cannot be obtained is an error that says why, there is no falling through to another source, and
-// nothing secret is in the error.
+// TestFailures: what cannot be obtained is an error that says why, there is no falling through to
+// another source, and nothing secret is in the error.
 func TestFailures(t *testing.T) {
 	with := func(env []string, more ...string) []string { return append(slices.Clone(env), more...) }
 	status := func(code int, body string) http.HandlerFunc {
@@ -382,7 +386,8 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// TestContainerURLs: credentials come in the clear only from the machine itself and the agents' addresses.
+// TestContainerURLs: credentials come in the clear only from the machine itself and the agents'
+// addresses.
 func TestContainerURLs(t *testing.T) {
 	for url, want := range map[string]bool{
 		"https://example.com/x": true, "http://localhost:80/x": true, "http://127.0.0.1/x": true, "http://127.9.9.9/x": true,
@@ -395,8 +400,8 @@ func TestContainerURLs(t *testing.T) {
 	}
 }
 
-// TestEndpointsThatHang: an endpoint that never answers, or never ends its answer, costs ten seconds and no more; an
-// instance's metadata three questions, and still ten seconds.
+// TestEndpointsThatHang: an endpoint that never answers, or never ends its answer, costs ten
+// seconds and no more; an instance's metadata three questions, and still ten seconds.
 func TestEndpointsThatHang(t *testing.T) {
 	hang := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 	drip := func(w http.ResponseWriter, r *http.Request) {

@@ -32,14 +32,15 @@ func ParseCanonicalization(text string) (Canonicalization, error) {
 	return c, nil
 }
 
-// Resolver is what canonicalization asks of DNS; a *net.Resolver has it.
+// Resolver answers what canonicalization asks of DNS; a *net.Resolver has it.
 type Resolver interface {
 	LookupHost(ctx context.Context, host string) (addresses []string, err error)
 	LookupCNAME(ctx context.Context, host string) (name string, err error)
 	LookupAddr(ctx context.Context, address string) (names []string, err error)
 }
 
-// name returns the host's name in lower case. Where DNS knows none, it is the one that was given, as it was given.
+// name returns the host's name in lower case. Where DNS knows none, it is the one that was given,
+// as it was given.
 func (c Canonicalization) name(ctx context.Context, r Resolver, host string) string {
 	if c == CanonicalizeNone {
 		return host

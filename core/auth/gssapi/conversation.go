@@ -13,14 +13,15 @@ var _ interface {
 // noLayer is the bit of the security layer that protects nothing (RFC 4752, section 3.3).
 const noLayer = 1
 
-// Conversation is one authentication. It has one owner.
+// Conversation carries out one authentication. It has one owner.
 type Conversation struct {
 	context     SecurityContext
 	user        string
 	established bool
 }
 
-// NewConversation returns a conversation over a context that has not begun, for the user with that name.
+// NewConversation returns a conversation over a context that has not begun, for the user with that
+// name.
 func NewConversation(c SecurityContext, user string) *Conversation {
 	return &Conversation{context: c, user: user}
 }
@@ -28,8 +29,8 @@ func NewConversation(c SecurityContext, user string) *Conversation {
 // First returns the context's first token.
 func (c *Conversation) First() ([]byte, error) { return c.context.First() }
 
-// Next takes the server's token, and answers with nothing; then the server's offer of security layers, and answers with
-// the choice of none.
+// Next takes the server's token, and answers with nothing; then the server's offer of security
+// layers, and answers with the choice of none.
 func (c *Conversation) Next(payload []byte) (response []byte, done bool, err error) {
 	if !c.established {
 		if err := c.context.Next(payload); err != nil {
@@ -50,13 +51,14 @@ func (c *Conversation) Next(payload []byte) (response []byte, done bool, err err
 	return response, err == nil, err
 }
 
-// choose answers the server's offer: a byte of layers, and three of the largest message that it takes under one.
+// choose answers the server's offer: a byte of layers, and three of the largest message that it
+// takes under one.
 func (c *Conversation) choose(offer []byte) ([]byte, error) {
 	switch {
 	case len(offer) != 4:
-		return nil, fmt.Errorf("the server's security layers have %d bytes instead of 4", len(offer))
+		return nil, fmt.Errorf("the server's layers have %d bytes instead of 4", len(offer))
 	case offer[0]&noLayer == 0:
-		return nil, errors.New("the server demands a security layer of Kerberos, which MongoDB does not use")
+		return nil, errors.New("the server demands a security layer, which MongoDB does not use")
 	}
 	return append([]byte{noLayer, 0, 0, 0}, c.user...), nil
 }

@@ -1,6 +1,7 @@
-// Package gssapi is the mechanism GSSAPI, which is Kerberos (RFC 4752): a client sends a ticket for the server's service,
-// the server proves that it has the service's key, and both agree to protect nothing after that, since TLS does.
-// Conversation and the names of services are here; Initiator stands for a Kerberos library (package krb5 is one).
+// Package gssapi is the mechanism GSSAPI, which is Kerberos (RFC 4752): a client sends a ticket
+// for the server's service, the server proves that it has the service's key, and both agree to
+// protect nothing after that, since TLS does. Conversation and the names of services are here;
+// Initiator stands for a Kerberos library (package krb5 is one).
 package gssapi
 
 import (
@@ -12,7 +13,7 @@ import (
 // DefaultServiceName is the service of MongoDB servers.
 const DefaultServiceName = "mongodb"
 
-// Service is what a ticket is for.
+// Service names what a ticket is for.
 type Service struct {
 	Name, Host string
 	Realm      string // empty stands for the realm that the library finds for the host
@@ -20,15 +21,18 @@ type Service struct {
 
 // Initiator obtains tickets. Its methods may be called by several goroutines at once.
 type Initiator interface {
-	// Initiate returns a new security context with the service. It blocks while a ticket is fetched, until ctx ends.
-	// A user without a password is found in a keytab or a credential cache.
+	// Initiate returns a new security context with the service. It blocks while a ticket is
+	// fetched, until ctx ends. A user without a password is found in a keytab or a credential
+	// cache.
 	Initiate(ctx context.Context, s Service, u auth.User) (SecurityContext, error)
 
-	// Refused takes note that a server refused the context. It reports whether a new one may succeed.
+	// Refused takes note that a server refused the context. It reports whether a new one may
+	// succeed.
 	Refused(c SecurityContext) (again bool)
 }
 
-// SecurityContext is one context, in the words of RFC 2743. It does no I/O, and one goroutine uses it.
+// SecurityContext holds one context, in the words of RFC 2743. It does no I/O, and one goroutine
+// uses it.
 type SecurityContext interface {
 	// First returns the token that begins the context. It is called once.
 	First() ([]byte, error)
@@ -39,11 +43,13 @@ type SecurityContext interface {
 	// Wrap returns a message with its integrity protected, without confidentiality.
 	Wrap(message []byte) ([]byte, error)
 
-	// Unwrap returns the message in what the acceptor wrapped. An error is one whose integrity is not proved.
+	// Unwrap returns the message in what the acceptor wrapped. An error is one whose integrity is
+	// not proved.
 	Unwrap(wrapped []byte) ([]byte, error)
 }
 
-// Config says which service a server's is. Its zero value is mongodb at the host that is connected to.
+// Config says which service a server's is. Its zero value is mongodb at the host that is connected
+// to.
 type Config struct {
 	ServiceName  string // SERVICE_NAME; empty stands for DefaultServiceName
 	ServiceRealm string // SERVICE_REALM
@@ -58,7 +64,7 @@ type Config struct {
 
 var _ auth.Mechanism = (*Mechanism)(nil)
 
-// Mechanism is GSSAPI for one client.
+// Mechanism implements GSSAPI for one client.
 type Mechanism struct {
 	config    Config
 	initiator Initiator
@@ -78,8 +84,8 @@ func (m *Mechanism) Name() string { return "GSSAPI" }
 // Speculate returns nil: the mechanism does not begin in hello.
 func (m *Mechanism) Speculate(auth.Target) auth.Conversation { return nil }
 
-// Begin returns a conversation with a ticket for the server's service. It blocks while names are resolved and a ticket is
-// fetched.
+// Begin returns a conversation with a ticket for the server's service. It blocks while names are
+// resolved and a ticket is fetched.
 func (m *Mechanism) Begin(ctx context.Context, to auth.Target) (auth.Conversation, error) {
 	host := m.config.ServiceHost
 	if host == "" {

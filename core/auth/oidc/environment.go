@@ -15,7 +15,7 @@ import (
 	"github.com/mooringdb/mooring/core/auth/internal/fetch"
 )
 
-// Environment is a built-in integration: where a program runs says how it obtains tokens.
+// Environment describes a built-in integration: where a program runs says how it obtains tokens.
 type Environment struct {
 	// Name is the mechanism property ENVIRONMENT: test, azure, gcp or k8s.
 	Name string
@@ -29,7 +29,8 @@ type Environment struct {
 	// ReadFile reads a token file; nil stands for the file system.
 	ReadFile func(name string) ([]byte, error)
 
-	// Transport carries the requests to the metadata services; nil stands for the network, without a proxy.
+	// Transport carries the requests to the metadata services; nil stands for the network, without
+	// a proxy.
 	Transport http.RoundTripper
 }
 
@@ -47,7 +48,9 @@ func (e Environment) Provider() (Provider, error) {
 	if e.ReadFile == nil {
 		e.ReadFile = fetch.File
 	}
-	providers := map[string]ProviderFunc{"test": e.test, "azure": e.azure, "gcp": e.gcp, "k8s": e.kubernetes}
+	providers := map[string]ProviderFunc{
+		"test": e.test, "azure": e.azure, "gcp": e.gcp, "k8s": e.kubernetes,
+	}
 	p, ok := providers[e.Name]
 	if !ok {
 		return nil, fmt.Errorf("MONGODB-OIDC has no ENVIRONMENT %q", e.Name)
@@ -85,7 +88,8 @@ func (e Environment) azure(ctx context.Context, r Request) (Token, error) {
 	if r.Username != "" {
 		where += "&client_id=" + url.QueryEscape(r.Username)
 	}
-	body, err := e.get(ctx, where, map[string]string{"Accept": "application/json", "Metadata": "true"})
+	header := map[string]string{"Accept": "application/json", "Metadata": "true"}
+	body, err := e.get(ctx, where, header)
 	if err != nil {
 		return Token{}, err
 	}
@@ -97,8 +101,8 @@ func parseAzure(body []byte) (Token, error) {
 		AccessToken string      `json:"access_token"`
 		ExpiresIn   json.Number `json:"expires_in"` // seconds, in a string or not
 	}
-	if json.Unmarshal(body, &answer) != nil {
-		return Token{}, errors.New("the answer is not the JSON that was expected") // its error may quote the answer
+	if json.Unmarshal(body, &answer) != nil { // its error may quote the answer
+		return Token{}, errors.New("the answer is not the JSON that was expected")
 	}
 	seconds, err := strconv.ParseInt(string(answer.ExpiresIn), 10, 32)
 	if err != nil && answer.ExpiresIn != "" {
@@ -114,6 +118,10 @@ func (e Environment) gcp(ctx context.Context, _ Request) (Token, error) {
 	return Token{AccessToken: strings.TrimSpace(string(body))}, err
 }
 
-func (e Environment) get(ctx context.Context, where string, header map[string]string) ([]byte, error) {
-	return fetch.Do(ctx, e.Transport, fetch.Request{Method: "GET", URL: where, Header: header, Timeout: timeout})
+func (e Environment) get(
+	ctx context.Context, where string, header map[string]string,
+) ([]byte, error) {
+	return fetch.Do(ctx, e.Transport, fetch.Request{
+		Method: "GET", URL: where, Header: header, Timeout: timeout,
+	})
 }

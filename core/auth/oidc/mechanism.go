@@ -1,8 +1,9 @@
-// Package oidc is the mechanism MONGODB-OIDC in its machine flow: a client sends an access token that it has from a
-// provider, and the server verifies it with the identity provider. Mechanism caches the client's token, so that a
-// provider is asked once for many connections; the providers for Azure, Google Cloud and Kubernetes are here, others
-// are the application's. There is no human flow: nothing asks a person to log in, so there are no two-step
-// conversations, refresh tokens or allowed hosts.
+// Package oidc is the mechanism MONGODB-OIDC in its machine flow: a client sends an access token
+// that it has from a provider, and the server verifies it with the identity provider. Mechanism
+// caches the client's token, so that a provider is asked once for many connections; the providers
+// for Azure, Google Cloud and Kubernetes are here, others are the application's. There is no human
+// flow: nothing asks a person to log in, so there are no two-step conversations, refresh tokens or
+// allowed hosts.
 package oidc
 
 import (
@@ -30,21 +31,21 @@ const (
 
 var _ auth.Mechanism = (*Mechanism)(nil)
 
-// Mechanism is MONGODB-OIDC with the token of one client. It is of the mutex shape; the provider is called outside
-// of mu, by the goroutine that has the turn.
+// Mechanism implements MONGODB-OIDC with the token of one client. It is of the mutex shape; the
+// provider is called outside of mu, by the goroutine that has the turn.
 type Mechanism struct {
 	provider Provider
 
 	turn chan struct{} // holds a token of its own while no goroutine asks the provider
-	next time.Time     // the earliest time of the provider's next call; for the goroutine that has the turn
+	next time.Time     // the earliest time of the provider's next call; guarded by turn
 
 	mu     sync.Mutex
 	cached accessToken // the zero value if there is none; guarded by mu
 	last   uint64      // the last token's generation; guarded by mu
 }
 
-// accessToken is a token that the provider gave. Generations tell apart two answers with the same text: a connection
-// whose token was refused does not take back a later one.
+// accessToken holds a token of the provider. Generations tell apart two answers with the same
+// text: a connection whose token was refused does not take back a later one.
 type accessToken struct {
 	text       string
 	generation uint64
@@ -68,8 +69,9 @@ func (m *Mechanism) Speculate(auth.Target) auth.Conversation {
 	return nil
 }
 
-// Begin returns a conversation with the cached token, or with a new one from the provider. It blocks while the provider
-// is asked, by this caller or another one, and until the provider may be asked again; at most until ctx ends.
+// Begin returns a conversation with the cached token, or with a new one from the provider. It
+// blocks while the provider is asked, by this caller or another one, and until the provider may be
+// asked again; at most until ctx ends.
 func (m *Mechanism) Begin(ctx context.Context, to auth.Target) (auth.Conversation, error) {
 	if t, ok := m.load(); ok {
 		return &conversation{token: t, cached: true}, nil
@@ -137,8 +139,9 @@ func (m *Mechanism) invalidate(t accessToken) {
 	}
 }
 
-// Refused drops the conversation's token if the server did not accept it, or wants another one. If it was a cached
-// token that was not accepted, a new one may succeed. Any other error says nothing about the token.
+// Refused drops the conversation's token if the server did not accept it, or wants another one. If
+// it was a cached token that was not accepted, a new one may succeed. Any other error says nothing
+// about the token.
 func (m *Mechanism) Refused(c auth.Conversation, err error) (again bool) {
 	had := c.(*conversation)
 	code := mongoerr.Code(err)
@@ -148,7 +151,7 @@ func (m *Mechanism) Refused(c auth.Conversation, err error) (again bool) {
 	return code == authenticationFailed && had.cached
 }
 
-// conversation is the one-step conversation: the client sends a token, and that is all.
+// conversation plays the one-step conversation: the client sends a token, and that is all.
 type conversation struct {
 	token  accessToken
 	cached bool // the token was not fetched for this conversation

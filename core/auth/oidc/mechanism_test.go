@@ -45,7 +45,8 @@ func TestOneStep(t *testing.T) {
 	}
 }
 
-// The prose tests of the specification's machine flow, on the authentication of connections instead of a client's finds.
+// The prose tests of the specification's machine flow, on the authentication of connections
+// instead of a client's finds.
 
 func TestProse1_1CallbackIsCalledDuringAuthentication(t *testing.T) {
 	s, c := newServer("good"), newClient(always("good"))
@@ -177,8 +178,8 @@ func TestProse4_2And4_3ReauthenticationFails(t *testing.T) {
 	}
 }
 
-// TestProse4_4NoSpeculationInReauthentication: the connection that was authenticated in hello sends saslStart to
-// authenticate again.
+// TestProse4_4NoSpeculationInReauthentication: the connection that was authenticated in hello
+// sends saslStart to authenticate again.
 func TestProse4_4NoSpeculationInReauthentication(t *testing.T) {
 	s, c := newServer("cached", "new"), newClient(always("new"))
 	c.mechanism.Poison("cached")
@@ -193,8 +194,8 @@ func TestProse4_4NoSpeculationInReauthentication(t *testing.T) {
 	check(t, "saslStart", s.started(), []string{"new"})
 }
 
-// TestReauthenticationOfManyConnections: one new token serves all connections whose old one the server refused, also if
-// the provider returned the same text again.
+// TestReauthenticationOfManyConnections: one new token serves all connections whose old one the
+// server refused, also if the provider returned the same text again.
 func TestReauthenticationOfManyConnections(t *testing.T) {
 	for _, second := range []string{"second", "first"} {
 		s, c := newServer("first", "second"), newClient(always("first", second))
@@ -252,7 +253,8 @@ func TestPauseBetweenCalls(t *testing.T) {
 	})
 }
 
-// TestOneCallAtATime: while one connection waits for the provider, others wait for its token, each until its own end.
+// TestOneCallAtATime: while one connection waits for the provider, others wait for its token, each
+// until its own end.
 func TestOneCallAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		running := 0
@@ -296,7 +298,8 @@ func TestOneCallAtATime(t *testing.T) {
 	})
 }
 
-// TestProviderThatHangs: a provider that does not answer costs a minute. It has to return after its context has ended.
+// TestProviderThatHangs: a provider that does not answer costs a minute. It has to return after
+// its context has ended.
 func TestProviderThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()

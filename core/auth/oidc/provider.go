@@ -11,30 +11,31 @@ import (
 // CallbackVersion is the version of Provider. It grows when the meaning of its parameters changes.
 const CallbackVersion = 1
 
-// Provider obtains access tokens from an identity provider: it is the specification's machine callback. It is called by
-// one goroutine at a time, caches nothing, and should return soon after ctx has ended.
+// Provider obtains access tokens from an identity provider: it is the specification's machine
+// callback. It is called by one goroutine at a time, caches nothing, and should return soon after
+// ctx has ended.
 type Provider interface {
 	Token(ctx context.Context, r Request) (Token, error)
 }
 
-// ProviderFunc is a function as a Provider.
+// ProviderFunc makes a Provider of a function.
 type ProviderFunc func(ctx context.Context, r Request) (Token, error)
 
 // Token calls f.
 func (f ProviderFunc) Token(ctx context.Context, r Request) (Token, error) { return f(ctx, r) }
 
-// Request is what a provider is told. The time that it has is the context's deadline.
+// Request holds what a provider is told. The time that it has is the context's deadline.
 type Request struct {
 	Username string // of the connection string; may be empty
 	Version  int    // CallbackVersion
 }
 
-// Token is an access token. It prints as a mask.
+// Token holds an access token. Printing it shows a mask.
 type Token struct {
 	AccessToken string
 
-	// ExpiresIn is how long the token is valid, zero if it is not known. It must not be negative; nothing else is done
-	// with it, since the server says when it wants another token.
+	// ExpiresIn is how long the token is valid, zero if it is not known. It must not be negative;
+	// nothing else is done with it, since the server says when it wants another token.
 	ExpiresIn time.Duration
 }
 

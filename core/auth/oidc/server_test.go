@@ -10,8 +10,8 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 )
 
-// server is the mechanism's server side: it knows which tokens are valid. It is an auth.Runner, as if each connection
-// led to it.
+// server is the mechanism's server side: it knows which tokens are valid. It is an auth.Runner, as
+// if each connection led to it.
 type server struct {
 	mu        sync.Mutex
 	valid     map[string]bool

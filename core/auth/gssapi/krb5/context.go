@@ -19,7 +19,8 @@ import (
 	ours "github.com/mooringdb/mooring/core/auth/gssapi"
 )
 
-// The identifiers of tokens (RFC 4121, section 4.1), and the flags of wrapped messages (section 4.2.2).
+// The identifiers of tokens (RFC 4121, section 4.1), and the flags of wrapped messages (section
+// 4.2.2).
 const (
 	idRequest = "\x01\x00"
 	idReply   = "\x02\x00"
@@ -32,7 +33,7 @@ const (
 // kerberos is the object identifier of the mechanism.
 var kerberos = asn1.ObjectIdentifier{1, 2, 840, 113554, 1, 2, 2}
 
-// securityContext is a context with one service.
+// securityContext implements a context with one service.
 type securityContext struct {
 	service ours.Service
 	ticket  *ticket
@@ -42,13 +43,16 @@ type securityContext struct {
 	received messages.EncAPRepPart
 }
 
-// First returns the request that has the ticket (AP-REQ). It demands that the acceptor proves who it is, too.
+// First returns the request that has the ticket (AP-REQ). It demands that the acceptor proves who
+// it is, too.
 func (c *securityContext) First() ([]byte, error) {
 	if !supported(c.ticket.key) {
-		return nil, fmt.Errorf("the ticket has a key of type %d; only AES is supported", c.ticket.key.KeyType)
+		kind := c.ticket.key.KeyType
+		return nil, fmt.Errorf("the ticket has a key of type %d; only AES is supported", kind)
 	}
 	var err error
-	if c.sent, err = types.NewAuthenticator(c.ticket.client.realm, c.ticket.client.name); err != nil {
+	client := c.ticket.client
+	if c.sent, err = types.NewAuthenticator(client.realm, client.name); err != nil {
 		return nil, err
 	}
 	c.sent.Cksum = types.Checksum{CksumType: chksumtype.GSSAPI, Checksum: checksum()}
@@ -64,7 +68,8 @@ func (c *securityContext) First() ([]byte, error) {
 	return frame(idRequest, b)
 }
 
-// supported reports whether wrapped messages under such a key have the form of RFC 4121, as Unwrap and Wrap know it.
+// supported reports whether wrapped messages under such a key have the form of RFC 4121, as Unwrap
+// and Wrap know it.
 func supported(k types.EncryptionKey) bool {
 	switch k.KeyType {
 	case etypeID.AES128_CTS_HMAC_SHA1_96, etypeID.AES256_CTS_HMAC_SHA1_96,
@@ -78,11 +83,13 @@ func supported(k types.EncryptionKey) bool {
 func checksum() []byte {
 	b := make([]byte, 24)
 	binary.LittleEndian.PutUint32(b, 16)
-	binary.LittleEndian.PutUint32(b[20:], gssapi.ContextFlagMutual|gssapi.ContextFlagSequence|gssapi.ContextFlagInteg)
+	const flags = gssapi.ContextFlagMutual | gssapi.ContextFlagSequence | gssapi.ContextFlagInteg
+	binary.LittleEndian.PutUint32(b[20:], flags)
 	return b
 }
 
-// Next takes the acceptor's reply (AP-REP). It proves that the acceptor could read the request: it has the time in it.
+// Next takes the acceptor's reply (AP-REP). It proves that the acceptor could read the request: it
+// has the time in it.
 func (c *securityContext) Next(token []byte) error {
 	id, b, err := unframe(token)
 	if err != nil {
@@ -115,7 +122,8 @@ func (c *securityContext) Next(token []byte) error {
 	return nil
 }
 
-// decrypt checks the length that gokrb5 takes for granted: a confounder of one block, and the checksum.
+// decrypt checks the length that gokrb5 takes for granted: a confounder of one block, and the
+// checksum.
 func decrypt(cipher []byte, key types.EncryptionKey) ([]byte, error) {
 	kind, err := crypto.GetEtype(key.KeyType)
 	if err != nil {
@@ -148,7 +156,8 @@ func (c *securityContext) key() (key types.EncryptionKey, flag byte) {
 	return c.ticket.key, 0
 }
 
-// Wrap returns a message with a checksum (RFC 4121, section 4.2.6.2). It is the context's first, and only one.
+// Wrap returns a message with a checksum (RFC 4121, section 4.2.6.2). It is the context's first,
+// and only one.
 func (c *securityContext) Wrap(message []byte) ([]byte, error) {
 	key, flag := c.key()
 	token := gssapi.WrapToken{Flags: flag, SndSeqNum: uint64(c.sent.SeqNumber), Payload: message}
@@ -179,7 +188,8 @@ func (c *securityContext) Unwrap(wrapped []byte) ([]byte, error) {
 	return token.Payload, nil
 }
 
-// unrotate undoes the rotation of what follows the header by the count in it (RFC 4121, section 4.2.5).
+// unrotate undoes the rotation of what follows the header by the count in it (RFC 4121, section
+// 4.2.5).
 func unrotate(wrapped []byte) []byte {
 	if len(wrapped) <= gssapi.HdrLen {
 		return wrapped
@@ -196,7 +206,8 @@ func frame(id string, message []byte) ([]byte, error) {
 		return nil, err
 	}
 	return asn1.Marshal(asn1.RawValue{
-		Class: asn1.ClassApplication, Tag: 0, IsCompound: true, Bytes: bytes.Join([][]byte{oid, []byte(id), message}, nil),
+		Class: asn1.ClassApplication, Tag: 0, IsCompound: true,
+		Bytes: bytes.Join([][]byte{oid, []byte(id), message}, nil),
 	})
 }
 
@@ -207,7 +218,8 @@ func unframe(token []byte) (id string, message []byte, err error) {
 	}
 	var oid asn1.ObjectIdentifier
 	rest, err := asn1.Unmarshal(outer.Bytes, &oid)
-	if outer.Class != asn1.ClassApplication || outer.Tag != 0 || err != nil || !oid.Equal(kerberos) || len(rest) < 2 {
+	isToken := outer.Class == asn1.ClassApplication && outer.Tag == 0
+	if !isToken || err != nil || !oid.Equal(kerberos) || len(rest) < 2 {
 		return "", nil, errors.New("it is no token of Kerberos")
 	}
 	return string(rest[:2]), rest[2:], nil

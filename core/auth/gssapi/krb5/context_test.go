@@ -88,7 +88,8 @@ func (a *acceptorSide) wrap(message string, change func(*kgssapi.WrapToken)) []b
 
 func asItIs[T any](*T) {}
 
-// TestReplies: the server's proof is its answer to the time in this request, under the ticket's key.
+// TestReplies: the server's proof is its answer to the time in this request, under the ticket's
+// key.
 func TestReplies(t *testing.T) {
 	a, _ := newAcceptorSide(t)
 	broken, err := krb5.Frame("\x03\x00", []byte("?"))
@@ -143,7 +144,8 @@ func TestReplies(t *testing.T) {
 	}
 }
 
-// TestWrapped: a message counts if its checksum is of the acceptor, under the key that was agreed, and if it is the first.
+// TestWrapped: a message counts if its checksum is of the acceptor, under the key that was agreed,
+// and if it is the first.
 func TestWrapped(t *testing.T) {
 	rotate := func(b []byte, n int) []byte {
 		body := b[16:]

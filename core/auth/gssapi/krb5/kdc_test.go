@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// kdc is a key distribution center of MIT Kerberos for the realm TEST.LOCAL, in a directory and at a port of its own. It
-// trusts, and is trusted by, no other. It ends with the test.
+// kdc is a key distribution center of MIT Kerberos for the realm TEST.LOCAL, in a directory and at
+// a port of its own. It trusts, and is trusted by, no other. It ends with the test.
 type kdc struct {
 	t   *testing.T
 	dir string
@@ -164,8 +164,8 @@ type conversation interface {
 	Next(payload []byte) (response []byte, done bool, err error)
 }
 
-// accept plays a conversation with Cyrus SASL over MIT Kerberos, which is what MongoDB's servers use. It returns the user
-// that the server found.
+// accept plays a conversation with Cyrus SASL over MIT Kerberos, which is what MongoDB's servers
+// use. It returns the user that the server found.
 func (k *kdc) accept(c conversation, args ...string) (user string, err error) {
 	k.t.Helper()
 	server := []string{"-oL", lookPath(k.t, "sasl-sample-server"), "-s", "mongodb", "-d", host, "-m", "GSSAPI"}
@@ -228,7 +228,8 @@ func (a *acceptor) play(c conversation) (string, error) {
 	}
 }
 
-// receive returns the server's next message. At its end, or once it has told the user's name, the error is io.EOF.
+// receive returns the server's next message. At its end, or once it has told the user's name, the
+// error is io.EOF.
 func (a *acceptor) receive() ([]byte, error) {
 	for a.out.Scan() {
 		if text, ok := strings.CutPrefix(a.out.Text(), "S: "); ok {

@@ -101,7 +101,8 @@ func TestSecurityLayers(t *testing.T) {
 	}
 }
 
-// TestTicketsAreCached: a ticket serves many connections, without the KDC, and another user or a refusal ends that.
+// TestTicketsAreCached: a ticket serves many connections, without the KDC, and another user or a
+// refusal ends that.
 func TestTicketsAreCached(t *testing.T) {
 	k := startKDC(t)
 	k.run("", "kadmin.local", "-q", "addprinc -pw other-password other")
@@ -149,7 +150,8 @@ func TestTicketsAreCached(t *testing.T) {
 	}
 }
 
-// TestServiceKeyChanges: the ticket that was cached is refused by the server from then on, and a new one is not.
+// TestServiceKeyChanges: the ticket that was cached is refused by the server from then on, and a
+// new one is not.
 func TestServiceKeyChanges(t *testing.T) {
 	k := startKDC(t)
 	m := gssapi.New(gssapi.Config{}, krb5.New(k.getenv()))

@@ -1,6 +1,6 @@
-// Package krb5 obtains Kerberos tickets and makes security contexts of them, for package gssapi. It reads what MIT
-// Kerberos reads: krb5.conf, a client keytab or a credential cache, from where the environment says. gokrb5 does the
-// work; no other package knows it.
+// Package krb5 obtains Kerberos tickets and makes security contexts of them, for package gssapi.
+// It reads what MIT Kerberos reads: krb5.conf, a client keytab or a credential cache, from where
+// the environment says. gokrb5 does the work; no other package knows it.
 package krb5
 
 import (
@@ -30,8 +30,8 @@ const margin = time.Minute
 
 var _ gssapi.Initiator = (*Initiator)(nil)
 
-// Initiator fetches tickets from a key distribution center (KDC), and caches those of services. Its methods may be
-// called at any time.
+// Initiator fetches tickets from a key distribution center (KDC), and caches those of services.
+// Its methods may be called at any time.
 type Initiator struct {
 	getenv func(string) string
 
@@ -39,7 +39,7 @@ type Initiator struct {
 	tickets map[gssapi.Service]*ticket // guarded by mu
 }
 
-// ticket is one for a service. It is not changed.
+// ticket holds what the KDC gave for a service. It is not changed.
 type ticket struct {
 	user    auth.User
 	client  principal
@@ -53,8 +53,8 @@ type principal struct {
 	realm string
 }
 
-// New returns an initiator without tickets. It finds its files through the environment's variables KRB5_CONFIG,
-// KRB5_CLIENT_KTNAME and KRB5CCNAME; a nil getenv stands for os.Getenv.
+// New returns an initiator without tickets. It finds its files through the environment's variables
+// KRB5_CONFIG, KRB5_CLIENT_KTNAME and KRB5CCNAME; a nil getenv stands for os.Getenv.
 func New(getenv func(name string) string) *Initiator {
 	if getenv == nil {
 		getenv = os.Getenv
@@ -62,8 +62,11 @@ func New(getenv func(name string) string) *Initiator {
 	return &Initiator{getenv: getenv, tickets: map[gssapi.Service]*ticket{}}
 }
 
-// Initiate returns a context with a ticket for the service, the cached one if it is the user's and is valid for a minute.
-func (i *Initiator) Initiate(ctx context.Context, s gssapi.Service, u auth.User) (gssapi.SecurityContext, error) {
+// Initiate returns a context with a ticket for the service, the cached one if it is the user's and
+// is valid for a minute.
+func (i *Initiator) Initiate(
+	ctx context.Context, s gssapi.Service, u auth.User,
+) (gssapi.SecurityContext, error) {
 	if t := i.load(s); t != nil && t.user == u && time.Until(t.expires) > margin {
 		return &securityContext{service: s, ticket: t, cached: true}, nil
 	}
@@ -83,7 +86,8 @@ func (i *Initiator) load(s gssapi.Service) *ticket {
 	return i.tickets[s]
 }
 
-// Refused drops the context's ticket. A new one may succeed if that one was cached: the service's key may have changed.
+// Refused drops the context's ticket. A new one may succeed if that one was cached: the service's
+// key may have changed.
 func (i *Initiator) Refused(c gssapi.SecurityContext) (again bool) {
 	refused := c.(*securityContext)
 	i.mu.Lock()
@@ -94,8 +98,9 @@ func (i *Initiator) Refused(c gssapi.SecurityContext) (again bool) {
 	return refused.cached
 }
 
-// fetch runs the exchange in a goroutine of its own, since gokrb5 cannot be interrupted: if ctx ends first, that goroutine
-// ends by the library's time-outs (5 s for each message and KDC), and its result is dropped.
+// fetch runs the exchange in a goroutine of its own, since gokrb5 cannot be interrupted: if ctx
+// ends first, that goroutine ends by the library's time-outs (5 s for each message and KDC), and
+// its result is dropped.
 func (i *Initiator) fetch(ctx context.Context, s gssapi.Service, u auth.User) (*ticket, error) {
 	type result struct {
 		ticket *ticket
@@ -114,8 +119,8 @@ func (i *Initiator) fetch(ctx context.Context, s gssapi.Service, u auth.User) (*
 	}
 }
 
-// exchange asks for a ticket-granting ticket, unless there is one, and then for the service's. A panic is an error: gokrb5
-// does not check all lengths in files and in a KDC's messages.
+// exchange asks for a ticket-granting ticket, unless there is one, and then for the service's. A
+// panic is an error: gokrb5 does not check all lengths in files and in a KDC's messages.
 func (i *Initiator) exchange(s gssapi.Service, u auth.User) (t *ticket, err error) {
 	defer func() {
 		if recover() != nil {
@@ -157,7 +162,9 @@ func (i *Initiator) exchange(s gssapi.Service, u auth.User) (t *ticket, err erro
 }
 
 func service(name, instance string) types.PrincipalName {
-	return types.PrincipalName{NameType: nametype.KRB_NT_SRV_INST, NameString: []string{name, instance}}
+	return types.PrincipalName{
+		NameType: nametype.KRB_NT_SRV_INST, NameString: []string{name, instance},
+	}
 }
 
 // exchange asks the KDC of a realm for another ticket with this one.
@@ -170,7 +177,8 @@ func (t ticket) exchange(cl *client.Client, realm string, s types.PrincipalName)
 	return ticket{ticket: reply.Ticket, key: part.Key, expires: part.EndTime}, nil
 }
 
-// grantingTicket logs in with a password or a keytab, or takes the ticket from the credential cache.
+// grantingTicket logs in with a password or a keytab, or takes the ticket from the credential
+// cache.
 func (i *Initiator) grantingTicket(cl *client.Client, realm string) (ticket, error) {
 	if !cl.Credentials.HasPassword() && !cl.Credentials.HasKeytab() {
 		return i.cachedGrantingTicket(realm)
@@ -194,9 +202,9 @@ func (i *Initiator) cachedGrantingTicket(realm string) (ticket, error) {
 	entry, ok := cache.GetEntry(service("krbtgt", realm))
 	switch {
 	case !ok:
-		return ticket{}, errors.New("the credential cache has no ticket-granting ticket; run kinit")
+		return ticket{}, errors.New("the credential cache has no ticket-granting ticket: run kinit")
 	case time.Now().After(entry.EndTime):
-		return ticket{}, errors.New("the ticket-granting ticket in the credential cache has expired; run kinit")
+		return ticket{}, errors.New("the ticket in the credential cache has expired: run kinit")
 	}
 	t := ticket{key: entry.Key}
 	return t, t.ticket.Unmarshal(entry.Ticket)
@@ -215,7 +223,8 @@ func (i *Initiator) config() (*config.Config, error) {
 	return conf, nil
 }
 
-// client has the user's password, or else the keys of the client keytab, or else the principal of the credential cache.
+// client has the user's password, or else the keys of the client keytab, or else the principal of
+// the credential cache.
 func (i *Initiator) client(conf *config.Config, u auth.User) (*client.Client, error) {
 	name, realm, _ := strings.Cut(u.Name, "@")
 	if realm == "" {
@@ -236,8 +245,9 @@ func (i *Initiator) client(conf *config.Config, u auth.User) (*client.Client, er
 	if err != nil {
 		return nil, err
 	}
-	if has := cache.GetClientPrincipalName().PrincipalNameString(); has != name || cache.GetClientRealm() != realm {
-		return nil, fmt.Errorf("the credential cache is of %s@%s, not of %s@%s", has, cache.GetClientRealm(), name, realm)
+	has := cache.GetClientPrincipalName().PrincipalNameString() + "@" + cache.GetClientRealm()
+	if wanted := name + "@" + realm; has != wanted {
+		return nil, fmt.Errorf("the credential cache is of %s, not of %s", has, wanted)
 	}
 	return client.NewFromCCache(cache, conf, noFAST)
 }
@@ -253,7 +263,8 @@ func (i *Initiator) cache() (*credentials.CCache, error) {
 	}
 	cache, err := credentials.LoadCCache(path)
 	if err != nil {
-		return nil, fmt.Errorf("there is no password, no client keytab (KRB5_CLIENT_KTNAME) and no credential cache: %w", err)
+		return nil, fmt.Errorf("there is no password, no client keytab (KRB5_CLIENT_KTNAME) "+
+			"and no credential cache: %w", err)
 	}
 	return cache, nil
 }

@@ -1,6 +1,6 @@
-// Package fetch gets a credential from an HTTP endpoint (one request, one small answer) or from a file. Time and memory
-// are bounded whatever the endpoint does, redirects are not followed, and errors do not repeat secrets. It caches
-// nothing.
+// Package fetch gets a credential from an HTTP endpoint (one request, one small answer) or from a
+// file. Time and memory are bounded whatever the endpoint does, redirects are not followed, and
+// errors do not repeat secrets. It caches nothing.
 package fetch
 
 import (
@@ -22,7 +22,7 @@ const (
 	maxText   = 512 // of an endpoint's words in an error
 )
 
-// Request is one question to an endpoint.
+// Request describes one question to an endpoint.
 type Request struct {
 	Method string
 	URL    string
@@ -32,20 +32,20 @@ type Request struct {
 	// Secrets are values in the request that no error may repeat, even if the endpoint does.
 	Secrets []string
 
-	// Proxied sends the request through the proxy that the environment names, if any. An endpoint of the machine
-	// itself is always asked directly.
+	// Proxied sends the request through the proxy that the environment names, if any. An endpoint
+	// of the machine itself is always asked directly.
 	Proxied bool
 
 	// Timeout bounds the request as a whole, the body included.
 	Timeout time.Duration
 }
 
-// Do sends the request and returns the body of an answer of status 200. It blocks until the answer is complete, the
-// timeout has passed or ctx ends. A nil transport stands for the network.
+// Do sends the request and returns the body of an answer of status 200. It blocks until the answer
+// is complete, the timeout has passed or ctx ends. A nil transport stands for the network.
 func Do(ctx context.Context, transport http.RoundTripper, r Request) ([]byte, error) {
 	u, err := url.Parse(r.URL)
-	if err != nil {
-		return nil, errors.New("the endpoint's URL cannot be parsed") // the parser's error has the whole URL in it
+	if err != nil { // with the whole URL in it
+		return nil, errors.New("the endpoint's URL cannot be parsed")
 	}
 	body, err := r.do(ctx, transport, u)
 	if err != nil {
@@ -54,10 +54,9 @@ func Do(ctx context.Context, transport http.RoundTripper, r Request) ([]byte, er
 	return body, nil
 }
 
-var errSlow = errors.New("no complete answer in time")
-
 func (r Request) do(ctx context.Context, transport http.RoundTripper, u *url.URL) ([]byte, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, r.Timeout, fmt.Errorf("%w (%s)", errSlow, r.Timeout))
+	slow := fmt.Errorf("no complete answer in %s", r.Timeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, r.Timeout, slow)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, r.Method, u.String(), r.body())
 	if err != nil {
@@ -73,8 +72,10 @@ func (r Request) do(ctx context.Context, transport http.RoundTripper, u *url.URL
 		transport = network(r.Proxied)
 	}
 	client := http.Client{
-		Transport:     transport,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport: transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse
+		},
 	}
 	resp, err := client.Do(req)
 	if err != nil {
@@ -100,7 +101,8 @@ func (r Request) body() io.Reader {
 	return strings.NewReader(r.Form.Encode())
 }
 
-// network connects anew for each request: an endpoint is asked once in a while, and no idle connection stays behind.
+// network connects anew for each request: an endpoint is asked once in a while, and no idle
+// connection stays behind.
 func network(proxied bool) http.RoundTripper {
 	t := &http.Transport{
 		DialContext:            (&net.Dialer{}).DialContext,

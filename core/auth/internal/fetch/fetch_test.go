@@ -57,7 +57,8 @@ func TestDo(t *testing.T) {
 	}
 }
 
-// TestNetwork: answers are bounded, no connection stays behind, and only what leaves the machine goes through a proxy.
+// TestNetwork: answers are bounded, no connection stays behind, and only what leaves the machine
+// goes through a proxy.
 func TestNetwork(t *testing.T) {
 	for _, proxied := range []bool{false, true} {
 		n, ok := fetch.Network(proxied).(*http.Transport)
