@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/client"
@@ -45,7 +47,8 @@ func New(cfg Config) *Server { return &Server{cfg: cfg} }
 func (s *Server) RunCommand(ctx context.Context, req *mooringv1.RunCommandRequest) (*mooringv1.RunCommandResponse, error) {
 	r := request.Read(ctx, req, req.Statement)
 	cmd := readCommand(r, req.GetCommand())
-	opt := client.RunCommandOptions{Common: client.Common{ReadPreference: r.ReadPreference(req.GetReadPreference()), RunOn: true}}
+	opt := runOptions.Read(r, req)
+	opt.RunOn = true
 	if err := r.Err(); err != nil {
 		return nil, err
 	}
@@ -63,12 +66,13 @@ func (s *Server) RunCommand(ctx context.Context, req *mooringv1.RunCommandReques
 // RunCursorCommand runs a command that opens a cursor, and returns the first page.
 func (s *Server) RunCursorCommand(ctx context.Context, req *mooringv1.RunCursorCommandRequest) (*mooringv1.RunCursorCommandResponse, error) {
 	r := request.Read(ctx, req, req.Statement)
-	cmd, opt := readCursorCommand(r, req)
+	cmd, opt := readCommand(r, req.GetCommand()), cursorOptions.Read(r, req)
 	opt.TimeoutMode, opt.RunOn = client.Iteration, true
 	if err := r.Err(); err != nil {
 		return nil, err
 	}
 	page, err := s.cfg.Handles.Open(ctx, handle.Opening{
+		Principal: r.Principal,
 		Namespace: handle.Namespace{Database: req.GetDatabase()},
 		BatchSize: opt.BatchSize,
 		Inflation: r.Inflation(),
@@ -92,7 +96,7 @@ func (s *Server) StreamRunCursorCommand(
 ) error {
 	ctx := ss.Context()
 	r := request.Read(ctx, req, req.Statement)
-	cmd, opt := readCursorCommand(r, req)
+	cmd, opt := readCommand(r, req.GetCommand()), cursorOptions.Read(r, req)
 	opt.RunOn = true
 	if err := r.Err(); err != nil {
 		return err
@@ -122,38 +126,30 @@ func (s *Server) run(ctx context.Context, database string, cmd bson.Raw, opt cli
 	return cur, err
 }
 
-// cursorCommand is what the two requests have in common.
-type cursorCommand interface {
-	GetCommand() *mooringv1.Document
-	GetReadPreference() *mooringv1.ReadPreference
-	GetComment() *mooringv1.Value
-}
-
-var (
-	_ cursorCommand = (*mooringv1.RunCursorCommandRequest)(nil)
-	_ cursorCommand = (*mooringv1.StreamRunCursorCommandRequest)(nil)
+type (
+	runOpt    = client.RunCommandOptions
+	cursorOpt = client.RunCursorCommandOptions
 )
 
-func readCursorCommand(r *request.Reader, req cursorCommand) (bson.Raw, client.RunCursorCommandOptions) {
-	var batchSize *int32
-	var maxTime *int64
-	var kind *string
-	switch req := req.(type) {
-	case *mooringv1.RunCursorCommandRequest:
-		batchSize, maxTime, kind = req.BatchSize, req.MaxTimeMs, req.CursorType
-	case *mooringv1.StreamRunCursorCommandRequest:
-		batchSize, maxTime, kind = req.BatchSize, req.MaxTimeMs, req.CursorType
-	}
-	return readCommand(r, req.GetCommand()), client.RunCursorCommandOptions{
-		Common: client.Common{
-			ReadPreference: r.ReadPreference(req.GetReadPreference()),
-			Comment:        r.Value("comment", req.GetComment()),
-		},
-		CursorType: r.CursorType(kind),
-		BatchSize:  r.BatchSize(batchSize),
-		MaxTimeMS:  request.Copy(r.MaxTimeMS(maxTime)),
-	}
-}
+// The tables from the fields of requests to the options of core/client.
+var (
+	runOptions = request.NewTable(
+		[]proto.Message{&mooringv1.RunCommandRequest{}},
+		[]protoreflect.Name{"command"},
+		request.Rows(request.ReadPreference(func(o *runOpt) *client.Common { return &o.Common })),
+	)
+	cursorOptions = request.NewTable(
+		[]proto.Message{&mooringv1.RunCursorCommandRequest{}, &mooringv1.StreamRunCursorCommandRequest{}},
+		[]protoreflect.Name{"command"},
+		request.Rows(
+			request.ReadPreference(func(o *cursorOpt) *client.Common { return &o.Common }),
+			request.Value("comment", func(o *cursorOpt) *bson.Value { return &o.Comment }),
+			request.Word("cursor_type", func(o *cursorOpt) *client.CursorType { return &o.CursorType }, (*request.Reader).CursorType),
+			request.BatchSize(func(o *cursorOpt) **int32 { return &o.BatchSize }),
+			request.NonNegative("max_time_ms", func(o *cursorOpt) **int64 { return &o.MaxTimeMS }),
+		),
+	)
+)
 
 // driverKeys belong to the driver, in every command.
 var driverKeys = map[string]struct{}{

@@ -20,6 +20,7 @@ import (
 	corecursor "github.com/mooringdb/mooring/core/cursor"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/command"
 	"github.com/mooringdb/mooring/service/document"
 	"github.com/mooringdb/mooring/service/handle"
@@ -189,19 +190,20 @@ func TestPinLimit(t *testing.T) {
 	}()
 	commands := command.New(command.Config{Client: c, Handles: handles, Streams: stream.New(stream.Config{})})
 	documents := document.New(document.Config{Client: c, Handles: handles, Streams: stream.New(stream.Config{})})
+	ctx := call.NewContext(t.Context(), &call.Call{})
 	run := func() error {
-		_, err := commands.RunCursorCommand(t.Context(), &mooringv1.RunCursorCommandRequest{Database: "d", Command: doc(`{"find": "c", "batchSize": 2}`)})
+		_, err := commands.RunCursorCommand(ctx, &mooringv1.RunCursorCommandRequest{Database: "d", Command: doc(`{"find": "c", "batchSize": 2}`)})
 		return err
 	}
 	find := func() error {
-		_, err := documents.Find(t.Context(), &mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: proto.Int32(2)})
+		_, err := documents.Find(ctx, &mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: proto.Int32(2)})
 		return err
 	}
 	if err := run(); err != nil {
 		t.Fatal(err)
 	}
-	for retry, call := range map[string]func() error{"never": run, "same-request": find} {
-		r := rpcerr.HTTP(call())
+	for retry, run := range map[string]func() error{"never": run, "same-request": find} {
+		r := rpcerr.HTTP(run())
 		if e := r.Body.GetError(); r.Code != 429 || e.GetReason() != "PinLimitExceeded" || e.GetRetry() != retry || r.RetryAfter == 0 ||
 			!strings.Contains(e.GetMessage(), "1 by cursors, 0 by transactions") {
 			t.Errorf("want retry %s: %d %v", retry, r.Code, r.Body)

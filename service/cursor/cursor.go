@@ -33,7 +33,7 @@ func New(cfg Config) *Server { return &Server{cfg: cfg} }
 func (s *Server) NextPage(ctx context.Context, req *mooringv1.NextPageRequest) (*mooringv1.NextPageResponse, error) {
 	r := request.Read(ctx, req, req.Statement)
 	ask := handle.Asking{
-		Token: r.Cursor(req.GetCursor()), AllowGap: req.GetAllowGap(),
+		Principal: r.Principal, Token: r.Cursor(req.GetCursor()), AllowGap: req.GetAllowGap(),
 		BatchSize: r.BatchSize(req.BatchSize), MaxAwaitTimeMS: r.MaxAwaitTimeMS(req.MaxAwaitTimeMs), Inflation: r.Inflation(),
 	}
 	if err := r.Err(); err != nil {
@@ -54,7 +54,7 @@ func (s *Server) NextPage(ctx context.Context, req *mooringv1.NextPageRequest) (
 func (s *Server) Stream(req *mooringv1.CursorServiceStreamRequest, ss grpc.ServerStreamingServer[mooringv1.CursorServiceStreamResponse]) error {
 	r := request.Read(ss.Context(), req, req.Statement)
 	ask := handle.Asking{
-		Token: r.Cursor(req.GetCursor()), AllowGap: req.GetAllowGap(),
+		Principal: r.Principal, Token: r.Cursor(req.GetCursor()), AllowGap: req.GetAllowGap(),
 		BatchSize: r.BatchSize(req.BatchSize), MaxAwaitTimeMS: r.MaxAwaitTimeMS(req.MaxAwaitTimeMs), Inflation: r.Inflation(),
 	}
 	if err := r.Err(); err != nil {
@@ -79,7 +79,7 @@ func (s *Server) CloseCursor(ctx context.Context, req *mooringv1.CloseCursorRequ
 	if err := r.Err(); err != nil {
 		return nil, err
 	}
-	if err := s.cfg.Handles.CloseCursor(ctx, "", token); err != nil {
+	if err := s.cfg.Handles.CloseCursor(ctx, r.Principal, token); err != nil {
 		return nil, err
 	}
 	return &mooringv1.CloseCursorResponse{}, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/mongoerr"
@@ -17,7 +18,7 @@ import (
 // Aggregate returns the first page of a pipeline's results.
 func (s *Server) Aggregate(ctx context.Context, req *mooringv1.AggregateRequest) (*mooringv1.AggregateResponse, error) {
 	r := request.Read(ctx, req, req.Statement)
-	opt := aggregateOptions(r, req)
+	opt := readAggregate(r, req, req.Collection)
 	opt.TimeoutMode, opt.RunOn = client.Iteration, true
 	if err := r.Err(); err != nil {
 		return nil, err
@@ -25,6 +26,7 @@ func (s *Server) Aggregate(ctx context.Context, req *mooringv1.AggregateRequest)
 	ns := namespace(req)
 	var unconfirmed *mongoerr.WriteConcernError
 	page, err := s.cfg.Handles.Open(ctx, handle.Opening{
+		Principal: r.Principal,
 		Namespace: handle.Namespace(ns),
 		BatchSize: opt.BatchSize,
 		Inflation: r.Inflation(),
@@ -54,7 +56,7 @@ func (s *Server) Aggregate(ctx context.Context, req *mooringv1.AggregateRequest)
 func (s *Server) StreamAggregate(req *mooringv1.StreamAggregateRequest, ss grpc.ServerStreamingServer[mooringv1.StreamAggregateResponse]) error {
 	ctx := ss.Context()
 	r := request.Read(ctx, req, req.Statement)
-	opt := aggregateOptions(r, likeAggregate(req))
+	opt := readAggregate(r, req, req.Collection)
 	opt.BatchSize, opt.RunOn = stream.First(opt.BatchSize), true
 	if err := r.Err(); err != nil {
 		return err
@@ -74,41 +76,15 @@ func (s *Server) StreamAggregate(req *mooringv1.StreamAggregateRequest, ss grpc.
 	return err
 }
 
-func aggregateOptions(r *request.Reader, req *mooringv1.AggregateRequest) client.AggregateOptions {
-	if req.Collection != nil && req.GetCollection() == "" {
+// readAggregate reads the options of an aggregation. Without a collection it is one of the database.
+func readAggregate(r *request.Reader, req proto.Message, collection *string) client.AggregateOptions {
+	if collection != nil && *collection == "" {
 		r.Refuse("collection", "is empty")
 	}
-	opt := client.AggregateOptions{
-		Common: client.Common{
-			Comment:        r.Value("comment", req.GetComment()),
-			ReadConcern:    r.ReadConcern(req.GetReadConcern()),
-			ReadPreference: r.ReadPreference(req.GetReadPreference()),
-			WriteConcern:   r.WriteConcern(req.GetWriteConcern()),
-			Extra:          r.Document("options", req.GetOptions()),
-		},
-		Pipeline:                 r.Array("pipeline", req.GetPipeline()),
-		AllowDiskUse:             req.AllowDiskUse,
-		BatchSize:                r.BatchSize(req.BatchSize),
-		BypassDocumentValidation: req.BypassDocumentValidation,
-		Collation:                r.Document("collation", req.GetCollation()),
-		Hint:                     r.Hint(req.GetHint()),
-		Let:                      r.Document("let", req.GetLet()),
-		MaxTimeMS:                r.MaxTimeMS(req.MaxTimeMs),
-		MaxAwaitTimeMS:           r.MaxAwaitTimeMS(req.MaxAwaitTimeMs),
-	}
+	opt := aggregateOptions.Read(r, req)
 	if opt.Extra.Has("explain") {
 		r.Refuse("options.explain",
 			"is not for Aggregate, which returns documents: that is ExplainAggregate, and until it is there, RunCommand with explain")
 	}
 	return opt
-}
-
-// likeAggregate has the options of a stream in the request of pages, which has the same.
-func likeAggregate(q *mooringv1.StreamAggregateRequest) *mooringv1.AggregateRequest {
-	return &mooringv1.AggregateRequest{
-		Collection: q.Collection, Options: q.Options, Comment: q.Comment, ReadPreference: q.ReadPreference, ReadConcern: q.ReadConcern,
-		WriteConcern: q.WriteConcern, MaxTimeMs: q.MaxTimeMs, Collation: q.Collation, Let: q.Let, Hint: q.Hint, BatchSize: q.BatchSize,
-		MaxAwaitTimeMs: q.MaxAwaitTimeMs, Pipeline: q.Pipeline, AllowDiskUse: q.AllowDiskUse,
-		BypassDocumentValidation: q.BypassDocumentValidation,
-	}
 }

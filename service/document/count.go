@@ -3,7 +3,6 @@ package document
 import (
 	"context"
 
-	"github.com/mooringdb/mooring/core/client"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/request"
 )
@@ -14,18 +13,7 @@ func (s *Server) Distinct(ctx context.Context, req *mooringv1.DistinctRequest) (
 	if req.GetFieldName() == "" {
 		r.Refuse("fieldName", "is required")
 	}
-	opt := client.DistinctOptions{
-		Common: client.Common{
-			Comment:        r.Value("comment", req.GetComment()),
-			ReadConcern:    r.ReadConcern(req.GetReadConcern()),
-			ReadPreference: r.ReadPreference(req.GetReadPreference()),
-			Extra:          r.Document("options", req.GetOptions()),
-		},
-		Filter:    r.Document("filter", req.GetFilter()),
-		Collation: r.Document("collation", req.GetCollation()),
-		Hint:      r.Hint(req.GetHint()),
-		MaxTimeMS: r.MaxTimeMS(req.MaxTimeMs),
-	}
+	opt := distinctOptions.Read(r, req)
 	if err := r.Err(); err != nil {
 		return nil, err
 	}
@@ -50,20 +38,7 @@ func (s *Server) CountDocuments(ctx context.Context, req *mooringv1.CountDocumen
 	if req.Limit != nil && req.GetLimit() <= 0 {
 		r.Refuse("limit", "is not positive: leave it out to count all")
 	}
-	opt := client.CountDocumentsOptions{
-		Common: client.Common{
-			Comment:        r.Value("comment", req.GetComment()),
-			ReadConcern:    r.ReadConcern(req.GetReadConcern()),
-			ReadPreference: r.ReadPreference(req.GetReadPreference()),
-			Extra:          r.Document("options", req.GetOptions()),
-		},
-		Filter:    r.Document("filter", req.GetFilter()),
-		Collation: r.Document("collation", req.GetCollation()),
-		Hint:      r.Hint(req.GetHint()),
-		Limit:     req.Limit,
-		Skip:      r.NonNegative("skip", req.Skip),
-		MaxTimeMS: r.MaxTimeMS(req.MaxTimeMs),
-	}
+	opt := countOptions.Read(r, req)
 	if err := r.Err(); err != nil {
 		return nil, err
 	}
@@ -79,15 +54,7 @@ func (s *Server) EstimatedDocumentCount(
 	ctx context.Context, req *mooringv1.EstimatedDocumentCountRequest,
 ) (*mooringv1.EstimatedDocumentCountResponse, error) {
 	r := request.Read(ctx, req, req.Statement)
-	opt := client.EstimatedDocumentCountOptions{
-		Common: client.Common{
-			Comment:        r.Value("comment", req.GetComment()),
-			ReadConcern:    r.ReadConcern(req.GetReadConcern()),
-			ReadPreference: r.ReadPreference(req.GetReadPreference()),
-			Extra:          r.Document("options", req.GetOptions()),
-		},
-		MaxTimeMS: r.MaxTimeMS(req.MaxTimeMs),
-	}
+	opt := estimateOptions.Read(r, req)
 	if err := r.Err(); err != nil {
 		return nil, err
 	}

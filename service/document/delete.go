@@ -3,7 +3,6 @@ package document
 import (
 	"context"
 
-	"github.com/mooringdb/mooring/core/client"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/request"
 	"github.com/mooringdb/mooring/service/rpcerr"
@@ -12,7 +11,8 @@ import (
 // DeleteOne deletes the first document that matches.
 func (s *Server) DeleteOne(ctx context.Context, req *mooringv1.DeleteOneRequest) (*mooringv1.DeleteOneResponse, error) {
 	r := request.Read(ctx, req, req.Statement)
-	filter, opt := r.Required("filter", req.GetFilter()), deleteOptions(r, req)
+	filter, opt := r.Required("filter", req.GetFilter()), deleteOptions.Read(r, req)
+	opt.RunOn = true
 	if err := r.Err(); err != nil {
 		return nil, err
 	}
@@ -30,7 +30,8 @@ func (s *Server) DeleteOne(ctx context.Context, req *mooringv1.DeleteOneRequest)
 // DeleteMany deletes all documents that match.
 func (s *Server) DeleteMany(ctx context.Context, req *mooringv1.DeleteManyRequest) (*mooringv1.DeleteManyResponse, error) {
 	r := request.Read(ctx, req, req.Statement)
-	filter, opt := r.Required("filter", req.GetFilter()), deleteOptions(r, req)
+	filter, opt := r.Required("filter", req.GetFilter()), deleteOptions.Read(r, req)
+	opt.RunOn = true
 	if err := r.Err(); err != nil {
 		return nil, err
 	}
@@ -43,28 +44,4 @@ func (s *Server) DeleteMany(ctx context.Context, req *mooringv1.DeleteManyReques
 		DeletedCount:      count(res.Acknowledged, res.DeletedCount),
 		WriteConcernError: rpcerr.WriteConcernError(res.WriteConcernError, r.Encoding),
 	}, nil
-}
-
-// deletion is what both requests have.
-type deletion interface {
-	GetCollation() *mooringv1.Document
-	GetComment() *mooringv1.Value
-	GetHint() *mooringv1.Hint
-	GetLet() *mooringv1.Document
-	GetWriteConcern() *mooringv1.WriteConcern
-	GetOptions() *mooringv1.Document
-}
-
-func deleteOptions(r *request.Reader, req deletion) client.DeleteOptions {
-	return client.DeleteOptions{
-		Common: client.Common{
-			Comment:      r.Value("comment", req.GetComment()),
-			WriteConcern: r.WriteConcern(req.GetWriteConcern()),
-			Extra:        r.Document("options", req.GetOptions()),
-			RunOn:        true,
-		},
-		Collation: r.Document("collation", req.GetCollation()),
-		Hint:      r.Hint(req.GetHint()),
-		Let:       r.Document("let", req.GetLet()),
-	}
 }

@@ -15,27 +15,7 @@ import (
 // FindOne returns the first document that matches.
 func (s *Server) FindOne(ctx context.Context, req *mooringv1.FindOneRequest) (*mooringv1.FindOneResponse, error) {
 	r := request.Read(ctx, req, req.Statement)
-	opt := client.FindOptions{
-		Common: client.Common{
-			Comment:        r.Value("comment", req.GetComment()),
-			ReadConcern:    r.ReadConcern(req.GetReadConcern()),
-			ReadPreference: r.ReadPreference(req.GetReadPreference()),
-			Extra:          r.Document("options", req.GetOptions()),
-		},
-		Filter:              r.Document("filter", req.GetFilter()),
-		Sort:                r.Keys("sort", req.GetSort()),
-		Projection:          r.Document("projection", req.GetProjection()),
-		Hint:                r.Hint(req.GetHint()),
-		Skip:                r.NonNegative("skip", req.Skip),
-		MaxTimeMS:           r.MaxTimeMS(req.MaxTimeMs),
-		Min:                 r.Keys("min", req.GetMin()),
-		Max:                 r.Keys("max", req.GetMax()),
-		ReturnKey:           req.ReturnKey,
-		ShowRecordID:        req.ShowRecordId,
-		AllowPartialResults: req.AllowPartialResults,
-		Collation:           r.Document("collation", req.GetCollation()),
-		Let:                 r.Document("let", req.GetLet()),
-	}
+	opt := findOptions.Read(r, req)
 	if err := r.Err(); err != nil {
 		return nil, err
 	}
@@ -56,13 +36,14 @@ func (s *Server) FindOne(ctx context.Context, req *mooringv1.FindOneRequest) (*m
 // Find returns the first page of the documents that match.
 func (s *Server) Find(ctx context.Context, req *mooringv1.FindRequest) (*mooringv1.FindResponse, error) {
 	r := request.Read(ctx, req, req.Statement)
-	opt := findOptions(r, req)
+	opt := findOptions.Read(r, req)
 	opt.TimeoutMode, opt.RunOn = client.Iteration, true
 	if err := r.Err(); err != nil {
 		return nil, err
 	}
 	ns := namespace(req)
 	page, err := s.cfg.Handles.Open(ctx, handle.Opening{
+		Principal: r.Principal,
 		Namespace: handle.Namespace(ns),
 		BatchSize: opt.BatchSize,
 		Inflation: r.Inflation(),
@@ -99,7 +80,7 @@ func isWhole(opt client.FindOptions) bool {
 func (s *Server) StreamFind(req *mooringv1.StreamFindRequest, ss grpc.ServerStreamingServer[mooringv1.StreamFindResponse]) error {
 	ctx := ss.Context()
 	r := request.Read(ctx, req, req.Statement)
-	opt := findOptions(r, likeFind(req))
+	opt := findOptions.Read(r, req)
 	opt.BatchSize, opt.RunOn = stream.First(opt.BatchSize), true
 	if err := r.Err(); err != nil {
 		return err
@@ -113,46 +94,4 @@ func (s *Server) StreamFind(req *mooringv1.StreamFindRequest, ss grpc.ServerStre
 	return s.cfg.Streams.Run(ctx, src, r.Batches(s.cfg.Streams.MessageBytes(), func(docs []*mooringv1.Document) error {
 		return ss.Send(&mooringv1.StreamFindResponse{Documents: docs})
 	}))
-}
-
-func findOptions(r *request.Reader, req *mooringv1.FindRequest) client.FindOptions {
-	return client.FindOptions{
-		Common: client.Common{
-			Comment:        r.Value("comment", req.GetComment()),
-			ReadConcern:    r.ReadConcern(req.GetReadConcern()),
-			ReadPreference: r.ReadPreference(req.GetReadPreference()),
-			Extra:          r.Document("options", req.GetOptions()),
-		},
-		Filter:              r.Document("filter", req.GetFilter()),
-		Sort:                r.Keys("sort", req.GetSort()),
-		Projection:          r.Document("projection", req.GetProjection()),
-		Hint:                r.Hint(req.GetHint()),
-		Skip:                r.NonNegative("skip", req.Skip),
-		Limit:               req.Limit,
-		BatchSize:           r.BatchSize(req.BatchSize),
-		MaxTimeMS:           r.MaxTimeMS(req.MaxTimeMs),
-		MaxAwaitTimeMS:      r.MaxAwaitTimeMS(req.MaxAwaitTimeMs),
-		Min:                 r.Keys("min", req.GetMin()),
-		Max:                 r.Keys("max", req.GetMax()),
-		ReturnKey:           req.ReturnKey,
-		ShowRecordID:        req.ShowRecordId,
-		Tailable:            req.Tailable,
-		AwaitData:           req.AwaitData,
-		NoCursorTimeout:     req.NoCursorTimeout,
-		AllowPartialResults: req.AllowPartialResults,
-		AllowDiskUse:        req.AllowDiskUse,
-		Collation:           r.Document("collation", req.GetCollation()),
-		Let:                 r.Document("let", req.GetLet()),
-	}
-}
-
-// likeFind has the options of a stream in the request of pages, which has the same.
-func likeFind(q *mooringv1.StreamFindRequest) *mooringv1.FindRequest {
-	return &mooringv1.FindRequest{
-		Options: q.Options, Comment: q.Comment, ReadPreference: q.ReadPreference, ReadConcern: q.ReadConcern, MaxTimeMs: q.MaxTimeMs,
-		Collation: q.Collation, Let: q.Let, Hint: q.Hint, Filter: q.Filter, Projection: q.Projection, Sort: q.Sort, Skip: q.Skip, Limit: q.Limit,
-		BatchSize: q.BatchSize, MaxAwaitTimeMs: q.MaxAwaitTimeMs, AllowDiskUse: q.AllowDiskUse, AllowPartialResults: q.AllowPartialResults,
-		Tailable: q.Tailable, AwaitData: q.AwaitData, NoCursorTimeout: q.NoCursorTimeout, Min: q.Min, Max: q.Max,
-		ReturnKey: q.ReturnKey, ShowRecordId: q.ShowRecordId,
-	}
 }

@@ -3,7 +3,6 @@ package document
 import (
 	"context"
 
-	"github.com/mooringdb/mooring/core/client"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/request"
 	"github.com/mooringdb/mooring/service/rpcerr"
@@ -13,24 +12,8 @@ import (
 func (s *Server) FindOneAndUpdate(ctx context.Context, req *mooringv1.FindOneAndUpdateRequest) (*mooringv1.FindOneAndUpdateResponse, error) {
 	r := request.Read(ctx, req, req.Statement)
 	filter, update := r.Required("filter", req.GetFilter()), r.Update(req.GetUpdate())
-	opt := client.FindOneAndOptions{
-		Common: client.Common{
-			Comment:      r.Value("comment", req.GetComment()),
-			WriteConcern: r.WriteConcern(req.GetWriteConcern()),
-			Extra:        r.Document("options", req.GetOptions()),
-			RunOn:        true,
-		},
-		ArrayFilters:             r.Array("arrayFilters", req.GetArrayFilters()),
-		BypassDocumentValidation: req.BypassDocumentValidation,
-		Collation:                r.Document("collation", req.GetCollation()),
-		Hint:                     r.Hint(req.GetHint()),
-		Let:                      r.Document("let", req.GetLet()),
-		MaxTimeMS:                r.MaxTimeMS(req.MaxTimeMs),
-		Projection:               r.Document("projection", req.GetProjection()),
-		ReturnDocument:           r.ReturnDocument(req.ReturnDocument),
-		Sort:                     r.Keys("sort", req.GetSort()),
-		Upsert:                   req.Upsert,
-	}
+	opt := findOneAndOptions.Read(r, req)
+	opt.RunOn = true
 	if err := r.Err(); err != nil {
 		return nil, err
 	}
@@ -51,23 +34,8 @@ func (s *Server) FindOneAndUpdate(ctx context.Context, req *mooringv1.FindOneAnd
 func (s *Server) FindOneAndReplace(ctx context.Context, req *mooringv1.FindOneAndReplaceRequest) (*mooringv1.FindOneAndReplaceResponse, error) {
 	r := request.Read(ctx, req, req.Statement)
 	filter, replacement := r.Required("filter", req.GetFilter()), r.Required("replacement", req.GetReplacement())
-	opt := client.FindOneAndOptions{
-		Common: client.Common{
-			Comment:      r.Value("comment", req.GetComment()),
-			WriteConcern: r.WriteConcern(req.GetWriteConcern()),
-			Extra:        r.Document("options", req.GetOptions()),
-			RunOn:        true,
-		},
-		BypassDocumentValidation: req.BypassDocumentValidation,
-		Collation:                r.Document("collation", req.GetCollation()),
-		Hint:                     r.Hint(req.GetHint()),
-		Let:                      r.Document("let", req.GetLet()),
-		MaxTimeMS:                r.MaxTimeMS(req.MaxTimeMs),
-		Projection:               r.Document("projection", req.GetProjection()),
-		ReturnDocument:           r.ReturnDocument(req.ReturnDocument),
-		Sort:                     r.Keys("sort", req.GetSort()),
-		Upsert:                   req.Upsert,
-	}
+	opt := findOneAndOptions.Read(r, req)
+	opt.RunOn = true
 	if err := r.Err(); err != nil {
 		return nil, err
 	}
@@ -88,20 +56,8 @@ func (s *Server) FindOneAndReplace(ctx context.Context, req *mooringv1.FindOneAn
 func (s *Server) FindOneAndDelete(ctx context.Context, req *mooringv1.FindOneAndDeleteRequest) (*mooringv1.FindOneAndDeleteResponse, error) {
 	r := request.Read(ctx, req, req.Statement)
 	filter := r.Required("filter", req.GetFilter())
-	opt := client.FindOneAndOptions{
-		Common: client.Common{
-			Comment:      r.Value("comment", req.GetComment()),
-			WriteConcern: r.WriteConcern(req.GetWriteConcern()),
-			Extra:        r.Document("options", req.GetOptions()),
-			RunOn:        true,
-		},
-		Collation:  r.Document("collation", req.GetCollation()),
-		Hint:       r.Hint(req.GetHint()),
-		Let:        r.Document("let", req.GetLet()),
-		MaxTimeMS:  r.MaxTimeMS(req.MaxTimeMs),
-		Projection: r.Document("projection", req.GetProjection()),
-		Sort:       r.Keys("sort", req.GetSort()),
-	}
+	opt := findOneAndOptions.Read(r, req)
+	opt.RunOn = true
 	if err := r.Err(); err != nil {
 		return nil, err
 	}

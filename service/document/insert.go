@@ -16,15 +16,8 @@ import (
 func (s *Server) InsertOne(ctx context.Context, req *mooringv1.InsertOneRequest) (*mooringv1.InsertOneResponse, error) {
 	r := request.Read(ctx, req, req.Statement)
 	doc := r.Required("document", req.GetDocument())
-	opt := client.InsertOneOptions{
-		Common: client.Common{
-			Comment:      r.Value("comment", req.GetComment()),
-			WriteConcern: r.WriteConcern(req.GetWriteConcern()),
-			Extra:        r.Document("options", req.GetOptions()),
-			RunOn:        true,
-		},
-		BypassDocumentValidation: req.BypassDocumentValidation,
-	}
+	opt := insertOneOptions.Read(r, req)
+	opt.RunOn = true
 	if err := r.Err(); err != nil {
 		return nil, err
 	}
@@ -46,16 +39,8 @@ func (s *Server) InsertOne(ctx context.Context, req *mooringv1.InsertOneRequest)
 func (s *Server) InsertMany(ctx context.Context, req *mooringv1.InsertManyRequest) (*mooringv1.InsertManyResponse, error) {
 	r := request.Read(ctx, req, req.Statement)
 	docs := r.Documents("documents", req.GetDocuments())
-	opt := client.InsertManyOptions{
-		Common: client.Common{
-			Comment:      r.Value("comment", req.GetComment()),
-			WriteConcern: r.WriteConcern(req.GetWriteConcern()),
-			Extra:        r.Document("options", req.GetOptions()),
-			RunOn:        true,
-		},
-		Ordered:                  req.Ordered,
-		BypassDocumentValidation: req.BypassDocumentValidation,
-	}
+	opt := insertManyOptions.Read(r, req)
+	opt.RunOn = true
 	if err := r.Err(); err != nil {
 		return nil, err
 	}

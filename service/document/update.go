@@ -3,7 +3,6 @@ package document
 import (
 	"context"
 
-	"github.com/mooringdb/mooring/core/client"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/request"
 	"github.com/mooringdb/mooring/service/rpcerr"
@@ -13,21 +12,8 @@ import (
 func (s *Server) UpdateOne(ctx context.Context, req *mooringv1.UpdateOneRequest) (*mooringv1.UpdateOneResponse, error) {
 	r := request.Read(ctx, req, req.Statement)
 	filter, update := r.Required("filter", req.GetFilter()), r.Update(req.GetUpdate())
-	opt := client.UpdateOptions{
-		Common: client.Common{
-			Comment:      r.Value("comment", req.GetComment()),
-			WriteConcern: r.WriteConcern(req.GetWriteConcern()),
-			Extra:        r.Document("options", req.GetOptions()),
-			RunOn:        true,
-		},
-		ArrayFilters:             r.Array("arrayFilters", req.GetArrayFilters()),
-		BypassDocumentValidation: req.BypassDocumentValidation,
-		Collation:                r.Document("collation", req.GetCollation()),
-		Hint:                     r.Hint(req.GetHint()),
-		Let:                      r.Document("let", req.GetLet()),
-		Sort:                     r.Keys("sort", req.GetSort()),
-		Upsert:                   req.Upsert,
-	}
+	opt := updateOptions.Read(r, req)
+	opt.RunOn = true
 	if err := r.Err(); err != nil {
 		return nil, err
 	}
@@ -53,20 +39,8 @@ func (s *Server) UpdateOne(ctx context.Context, req *mooringv1.UpdateOneRequest)
 func (s *Server) UpdateMany(ctx context.Context, req *mooringv1.UpdateManyRequest) (*mooringv1.UpdateManyResponse, error) {
 	r := request.Read(ctx, req, req.Statement)
 	filter, update := r.Required("filter", req.GetFilter()), r.Update(req.GetUpdate())
-	opt := client.UpdateOptions{
-		Common: client.Common{
-			Comment:      r.Value("comment", req.GetComment()),
-			WriteConcern: r.WriteConcern(req.GetWriteConcern()),
-			Extra:        r.Document("options", req.GetOptions()),
-			RunOn:        true,
-		},
-		ArrayFilters:             r.Array("arrayFilters", req.GetArrayFilters()),
-		BypassDocumentValidation: req.BypassDocumentValidation,
-		Collation:                r.Document("collation", req.GetCollation()),
-		Hint:                     r.Hint(req.GetHint()),
-		Let:                      r.Document("let", req.GetLet()),
-		Upsert:                   req.Upsert,
-	}
+	opt := updateOptions.Read(r, req)
+	opt.RunOn = true
 	if err := r.Err(); err != nil {
 		return nil, err
 	}
@@ -92,20 +66,8 @@ func (s *Server) UpdateMany(ctx context.Context, req *mooringv1.UpdateManyReques
 func (s *Server) ReplaceOne(ctx context.Context, req *mooringv1.ReplaceOneRequest) (*mooringv1.ReplaceOneResponse, error) {
 	r := request.Read(ctx, req, req.Statement)
 	filter, replacement := r.Required("filter", req.GetFilter()), r.Required("replacement", req.GetReplacement())
-	opt := client.UpdateOptions{
-		Common: client.Common{
-			Comment:      r.Value("comment", req.GetComment()),
-			WriteConcern: r.WriteConcern(req.GetWriteConcern()),
-			Extra:        r.Document("options", req.GetOptions()),
-			RunOn:        true,
-		},
-		BypassDocumentValidation: req.BypassDocumentValidation,
-		Collation:                r.Document("collation", req.GetCollation()),
-		Hint:                     r.Hint(req.GetHint()),
-		Let:                      r.Document("let", req.GetLet()),
-		Sort:                     r.Keys("sort", req.GetSort()),
-		Upsert:                   req.Upsert,
-	}
+	opt := updateOptions.Read(r, req)
+	opt.RunOn = true
 	if err := r.Err(); err != nil {
 		return nil, err
 	}

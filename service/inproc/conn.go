@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
@@ -155,7 +156,7 @@ func WithIncoming(ctx context.Context, md metadata.MD) context.Context {
 
 // failure returns err as the interceptors have explained it, or explains it. Over the network a caller
 // gets only its status.
-func failure(err error) error { return rpcerr.Explain(err, rpcerr.Call{}) }
+func failure(err error) error { return rpcerr.Explain(err, call.Call{}) }
 
 func unknownMethod(name string) error {
 	return failure(&rpcerr.Error{Reason: rpcerr.Unimplemented, Message: "there is no method " + name})

@@ -17,6 +17,7 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/inproc"
 	"github.com/mooringdb/mooring/service/payload"
 	"github.com/mooringdb/mooring/service/rpcerr"
@@ -66,7 +67,7 @@ func TestErrorsStayWhole(t *testing.T) {
 		cause := &mongoerr.WriteException{}
 		client := mooringv1.NewDocumentServiceClient(newConn(&fake{
 			findOne: func(context.Context, *mooringv1.FindOneRequest) (*mooringv1.FindOneResponse, error) {
-				return nil, rpcerr.Explain(cause, rpcerr.Call{RequestID: "r1"})
+				return nil, rpcerr.Explain(cause, call.Call{RequestID: "r1"})
 			},
 			streamFind: func(*mooringv1.StreamFindRequest, findStream) error { return cause },
 		}))

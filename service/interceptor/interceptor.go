@@ -12,6 +12,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
@@ -39,7 +40,7 @@ type Chain struct {
 }
 
 // step is one interceptor, for unary calls and streams alike. It runs the rest of the call by c.next.
-type step func(ctx context.Context, c *call) error
+type step func(ctx context.Context, c *pass) error
 
 // New returns the interceptors.
 func New(cfg Config) *Chain {
@@ -62,14 +63,15 @@ func New(cfg Config) *Chain {
 		x.recover,  // panics become errors
 		x.gate,     // refused when shutting down, ended when that takes too long
 		x.deadline, // the shortest of all that were given
+		x.inform,   // handlers learn of the call
 	}
 	return x
 }
 
-// call is one call on its way through the steps: one value, since each request needs one.
-type call struct {
+// pass is one call on its way through the steps: one value, since each request needs one.
+type pass struct {
+	call.Call
 	method    string
-	id        string
 	steps     []step // that are still to come
 	admission admission
 
@@ -83,7 +85,7 @@ type call struct {
 	stream grpc.StreamHandler // nil: the call is unary
 }
 
-func (c *call) next(ctx context.Context) error {
+func (c *pass) next(ctx context.Context) error {
 	if len(c.steps) == 0 {
 		return c.handle(ctx)
 	}
@@ -92,7 +94,7 @@ func (c *call) next(ctx context.Context) error {
 	return s(ctx, c)
 }
 
-func (c *call) handle(ctx context.Context) (err error) {
+func (c *pass) handle(ctx context.Context) (err error) {
 	if c.stream != nil {
 		return c.stream(c.server, &stream{c.wire, ctx, c.chain})
 	}
@@ -103,7 +105,7 @@ func (c *call) handle(ctx context.Context) (err error) {
 // Unary returns the interceptor of unary calls.
 func (x *Chain) Unary() grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-		c := &call{method: info.FullMethod, steps: x.steps, request: req, unary: handler}
+		c := &pass{method: info.FullMethod, steps: x.steps, request: req, unary: handler}
 		if err := c.next(ctx); err != nil {
 			return nil, err
 		}
@@ -114,7 +116,7 @@ func (x *Chain) Unary() grpc.UnaryServerInterceptor {
 // Stream returns the interceptor of streams.
 func (x *Chain) Stream() grpc.StreamServerInterceptor {
 	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-		c := &call{method: info.FullMethod, steps: x.steps, chain: x, server: srv, wire: ss, stream: handler}
+		c := &pass{method: info.FullMethod, steps: x.steps, chain: x, server: srv, wire: ss, stream: handler}
 		return c.next(ss.Context())
 	}
 }

@@ -16,8 +16,10 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/interceptor"
+	"github.com/mooringdb/mooring/service/payload"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
@@ -72,6 +74,42 @@ func TestErrorsBecomeStatuses(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestHandlersLearnOfTheCall checks that each handler finds the call in its context, and that an
+// encoding that does not exist is refused before a handler runs.
+func TestHandlersLearnOfTheCall(t *testing.T) {
+	x := interceptor.New(interceptor.Config{})
+	for name, run := range map[string]func(context.Context, *interceptor.Chain, func(context.Context) error) error{"unary": unary, "stream": stream} {
+		for text, want := range map[string]payload.Encoding{"": payload.BSON, "json": payload.JSON, "canonical-json": payload.CanonicalJSON} {
+			ctx := incoming(t.Context(), interceptor.RequestIDKey, "abc-1")
+			if text != "" {
+				ctx = incoming(t.Context(), interceptor.RequestIDKey, "abc-1", payload.EncodingKey, text)
+			}
+			err := run(ctx, x, func(ctx context.Context) error {
+				if got := *call.From(ctx); got != (call.Call{RequestID: "abc-1", Encoding: want}) {
+					t.Errorf("%s, %q: %+v", name, text, got)
+				}
+				return nil
+			})
+			if err != nil {
+				t.Errorf("%s, %q: %v", name, text, err)
+			}
+		}
+		err := run(incoming(t.Context(), payload.EncodingKey, "xml"), x, func(context.Context) error {
+			t.Errorf("%s: the handler runs", name)
+			return nil
+		})
+		if e := rpcerr.HTTP(err).Body.GetError(); e.GetReason() != "InvalidArgument" || e.GetField() != payload.EncodingKey || e.GetRequestId() == "" {
+			t.Errorf("%s: an unknown encoding: %v", name, e)
+		}
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("a context without a call has one")
+		}
+	}()
+	call.From(t.Context())
 }
 
 func TestLog(t *testing.T) {

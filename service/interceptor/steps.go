@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/payload"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
@@ -53,22 +54,16 @@ func IsRequestID(id string) bool {
 	return true
 }
 
-func (x *Chain) identify(ctx context.Context, c *call) error {
+func (x *Chain) identify(ctx context.Context, c *pass) error {
 	if ids := metadata.ValueFromIncomingContext(ctx, RequestIDKey); len(ids) == 1 && IsRequestID(ids[0]) {
-		c.id = ids[0]
+		c.RequestID = ids[0]
+	} else {
+		c.RequestID = NewRequestID()
 	}
 	return c.next(ctx)
 }
 
-// requestID is made when somebody wants it: most requests succeed, and are not logged.
-func (c *call) requestID() string {
-	if c.id == "" {
-		c.id = NewRequestID()
-	}
-	return c.id
-}
-
-func (x *Chain) log(ctx context.Context, c *call) error {
+func (x *Chain) log(ctx context.Context, c *pass) error {
 	debugging := x.cfg.Logger.Enabled(ctx, slog.LevelDebug)
 	var start time.Time
 	if debugging {
@@ -83,7 +78,7 @@ func (x *Chain) log(ctx context.Context, c *call) error {
 	if !debugging && level == slog.LevelDebug {
 		return err
 	}
-	attrs := []slog.Attr{slog.String("method", c.method), slog.String("request_id", c.requestID()), slog.String("code", code.String())}
+	attrs := []slog.Attr{slog.String("method", c.method), slog.String("request_id", c.RequestID), slog.String("code", code.String())}
 	if debugging {
 		attrs = append(attrs, slog.Duration("duration", time.Since(start)))
 	}
@@ -102,19 +97,18 @@ func outcome(err error) (codes.Code, string) {
 	return codes.OK, ""
 }
 
-func (x *Chain) explain(ctx context.Context, c *call) error {
+func (x *Chain) explain(ctx context.Context, c *pass) error {
 	err := c.next(ctx)
 	if err == nil {
 		return nil
 	}
-	enc, _ := payload.EncodingFrom(ctx) // if it is unknown, err says so
-	return rpcerr.Explain(err, rpcerr.Call{RequestID: c.requestID(), Encoding: enc})
+	return rpcerr.Explain(err, c.Call)
 }
 
-func (x *Chain) recover(ctx context.Context, c *call) (err error) {
+func (x *Chain) recover(ctx context.Context, c *pass) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			x.cfg.Logger.LogAttrs(ctx, slog.LevelError, "panic", slog.String("method", c.method), slog.String("request_id", c.requestID()),
+			x.cfg.Logger.LogAttrs(ctx, slog.LevelError, "panic", slog.String("method", c.method), slog.String("request_id", c.RequestID),
 				slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
 			err = &rpcerr.Error{Reason: rpcerr.Internal, Message: "internal error"}
 		}
@@ -122,7 +116,7 @@ func (x *Chain) recover(ctx context.Context, c *call) (err error) {
 	return c.next(ctx)
 }
 
-func (x *Chain) gate(ctx context.Context, c *call) error {
+func (x *Chain) gate(ctx context.Context, c *pass) error {
 	ctx, err := x.cfg.Gate.enter(ctx, &c.admission)
 	if err != nil {
 		return err
@@ -139,7 +133,7 @@ func isCanceled(err error) bool {
 	return errors.Is(err, context.Canceled) || status.Code(err) == codes.Canceled
 }
 
-func (x *Chain) deadline(ctx context.Context, c *call) error {
+func (x *Chain) deadline(ctx context.Context, c *pass) error {
 	timeout, err := timeoutOf(ctx)
 	if err != nil {
 		return err
@@ -171,4 +165,12 @@ func timeoutOf(ctx context.Context) (time.Duration, error) {
 		}
 	}
 	return timeout, nil
+}
+
+// inform puts the call into the context, for the handler. It is the only place that does so.
+func (x *Chain) inform(ctx context.Context, c *pass) (err error) {
+	if c.Encoding, err = payload.EncodingFrom(ctx); err != nil {
+		return err
+	}
+	return c.next(call.NewContext(ctx, &c.Call))
 }

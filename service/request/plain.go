@@ -4,15 +4,12 @@ import (
 	"context"
 
 	"google.golang.org/protobuf/proto"
-
-	"github.com/mooringdb/mooring/service/payload"
 )
 
 // Plain checks a request that no session or transaction can be part of: fields that this version does not know, and metadata that promises
 // what the call would not keep, are refused.
 func Plain(ctx context.Context, req proto.Message) error {
 	r := &Reader{}
-	r.Encoding, r.err = payload.EncodingFrom(ctx)
 	r.known("", req)
 	r.metadata(ctx)
 	return r.err

@@ -16,6 +16,7 @@ import (
 	"github.com/mooringdb/mooring/core/description"
 	"github.com/mooringdb/mooring/core/selection"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/payload"
 	"github.com/mooringdb/mooring/service/rpcerr"
@@ -23,9 +24,7 @@ import (
 
 // Reader reads one request. The first error stays; what is read after it does not matter.
 type Reader struct {
-	// Encoding is the form that the response has to have.
-	Encoding payload.Encoding
-
+	*call.Call
 	err error
 }
 
@@ -42,8 +41,7 @@ var unbuiltMetadata = []string{"mooring-session", "mooring-transaction", "idempo
 // Read begins to read a request. Sessions, transactions and idempotency keys are not there yet: a request that has one is refused, since it
 // counts on what it would not get. statement is the request's field.
 func Read(ctx context.Context, req handles, statement *int32) *Reader {
-	r := &Reader{}
-	r.Encoding, r.err = payload.EncodingFrom(ctx)
+	r := &Reader{Call: call.From(ctx)}
 	r.known("", req)
 	if req.GetSession() != "" {
 		r.unbuilt("session")
@@ -77,7 +75,7 @@ type closer interface {
 func (r *Reader) Page(ctx context.Context, handles closer, page handle.Page) ([]*mooringv1.Document, error) {
 	docs, err := r.Encoding.Documents(page.Documents)
 	if err != nil && page.Token != "" {
-		_ = handles.CloseCursor(ctx, "", page.Token) // it is killed later if it cannot be now
+		_ = handles.CloseCursor(ctx, r.Principal, page.Token) // it is killed later if it cannot be now
 	}
 	if err != nil {
 		return nil, err

@@ -18,6 +18,7 @@ import (
 	"github.com/mooringdb/mooring/core/description"
 	"github.com/mooringdb/mooring/core/selection"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/payload"
 	"github.com/mooringdb/mooring/service/request"
 	"github.com/mooringdb/mooring/service/rpcerr"
@@ -43,10 +44,15 @@ func with(ctx context.Context, kv ...string) context.Context {
 	return metadata.NewIncomingContext(ctx, metadata.Pairs(kv...))
 }
 
+// in returns the context of a call that asks for an encoding.
+func in(ctx context.Context, enc payload.Encoding) context.Context {
+	return call.NewContext(ctx, &call.Call{Encoding: enc})
+}
+
 // read returns a Reader of a request that has nothing but what a test gives to the Reader's methods.
 func read(t *testing.T) *request.Reader {
 	t.Helper()
-	return request.Read(t.Context(), &mooringv1.FindRequest{}, nil)
+	return request.Read(in(t.Context(), payload.BSON), &mooringv1.FindRequest{}, nil)
 }
 
 // refusal is "reason field" of what a client gets; "" for no error.
@@ -74,13 +80,12 @@ func TestRead(t *testing.T) {
 		"its metadata":    {&mooringv1.FindRequest{}, nil, []string{"mooring-session", "s"}, "Unimplemented mooring-session"},
 		"and that":        {&mooringv1.FindRequest{}, nil, []string{"mooring-transaction", "t"}, "Unimplemented mooring-transaction"},
 		"idempotency key": {&mooringv1.FindRequest{}, nil, []string{"idempotency-key", "k"}, "Unimplemented idempotency-key"},
-		"encoding":        {&mooringv1.FindRequest{}, nil, []string{"mooring-document-encoding", "x"}, "InvalidArgument mooring-document-encoding"},
 		"unknown field":   {unknown(&mooringv1.FindRequest{}), nil, nil, "InvalidArgument request"},
 		"the first counts": {
 			unknown(&mooringv1.FindRequest{Session: new("s")}), nil, []string{"idempotency-key", "k"}, "InvalidArgument request",
 		},
 	} {
-		ctx := t.Context()
+		ctx := in(t.Context(), payload.BSON)
 		if c.metadata != nil {
 			ctx = with(ctx, c.metadata...)
 		}
@@ -96,7 +101,6 @@ func TestRead(t *testing.T) {
 		"nothing":       {&mooringv1.ListPoolsRequest{}, nil, ""},
 		"unknown field": {unknown(&mooringv1.ListPoolsRequest{}), nil, "InvalidArgument request"},
 		"metadata":      {&mooringv1.ListPoolsRequest{}, []string{"mooring-session", "s"}, "Unimplemented mooring-session"},
-		"encoding":      {&mooringv1.ListPoolsRequest{}, []string{"mooring-document-encoding", "x"}, "InvalidArgument mooring-document-encoding"},
 	} {
 		ctx := t.Context()
 		if c.metadata != nil {
@@ -293,37 +297,34 @@ func TestBatches(t *testing.T) {
 	docs := slices.Repeat([]bson.Raw{control}, 10)
 	bad := bson.NewBuilder(nil).String("a", "\xff").Finish()
 	for _, c := range []struct {
-		encoding string
+		encoding payload.Encoding
 		docs     []bson.Raw
 		bytes    int
 		want     string
 	}{
-		{"", docs, 700, "[10]"},
-		{"json", docs, 2000, "[3 3 3 1]"},
-		{"canonical-json", docs, 700, "[1 1 1 1 1 1 1 1 1 1]"},
-		{"json", docs, 1, "[1 1 1 1 1 1 1 1 1 1]"},
-		{"json", docs, 1 << 20, "[10]"},
-		{"json", append(slices.Clone(docs[:4]), bad, control), 2000, "[3 1]InvalidUTF8 "},
-		{"json", []bson.Raw{bad}, 2000, "[]InvalidUTF8 "},
-		{"", []bson.Raw{bad}, 2000, "[1]"},
-		{"json", nil, 2000, "[]"},
+		{payload.BSON, docs, 700, "[10]"},
+		{payload.JSON, docs, 2000, "[3 3 3 1]"},
+		{payload.CanonicalJSON, docs, 700, "[1 1 1 1 1 1 1 1 1 1]"},
+		{payload.JSON, docs, 1, "[1 1 1 1 1 1 1 1 1 1]"},
+		{payload.JSON, docs, 1 << 20, "[10]"},
+		{payload.JSON, append(slices.Clone(docs[:4]), bad, control), 2000, "[3 1]InvalidUTF8 "},
+		{payload.JSON, []bson.Raw{bad}, 2000, "[]InvalidUTF8 "},
+		{payload.BSON, []bson.Raw{bad}, 2000, "[1]"},
+		{payload.JSON, nil, 2000, "[]"},
 	} {
-		ctx := t.Context()
-		if c.encoding != "" {
-			ctx = with(ctx, payload.EncodingKey, c.encoding)
-		}
+		ctx := in(t.Context(), c.encoding)
 		sizes := []int{}
 		err := request.Read(ctx, &mooringv1.FindRequest{}, nil).Batches(c.bytes, func(m []*mooringv1.Document) error {
 			sizes = append(sizes, len(m))
 			return nil
 		})(c.docs)
 		if got := fmt.Sprint(sizes) + refusal(err); got != c.want {
-			t.Errorf("%s, %d bytes: %s, want %s", c.encoding, c.bytes, got, c.want)
+			t.Errorf("encoding %v, %d bytes: %s, want %s", c.encoding, c.bytes, got, c.want)
 		}
 	}
 	gone := errors.New("gone")
 	calls := 0
-	err := request.Read(with(t.Context(), payload.EncodingKey, "json"), &mooringv1.FindRequest{}, nil).Batches(1, func([]*mooringv1.Document) error {
+	err := request.Read(in(t.Context(), payload.JSON), &mooringv1.FindRequest{}, nil).Batches(1, func([]*mooringv1.Document) error {
 		calls++
 		return gone
 	})(docs)

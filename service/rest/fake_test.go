@@ -15,6 +15,7 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/bson/extjson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/inproc"
 	"github.com/mooringdb/mooring/service/payload"
 	"github.com/mooringdb/mooring/service/rest"
@@ -108,7 +109,7 @@ func explain(err error) error {
 	if err == nil {
 		return nil
 	}
-	return rpcerr.Explain(err, rpcerr.Call{})
+	return rpcerr.Explain(err, call.Call{})
 }
 
 func newConn(f *fake) *inproc.Conn {

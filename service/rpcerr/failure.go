@@ -7,23 +7,15 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/mooringdb/mooring/service/payload"
+	"github.com/mooringdb/mooring/service/call"
 )
-
-// Call holds what an error needs to know of the call that it ends.
-type Call struct {
-	// RequestID is the id of the request.
-	RequestID string
-	// Encoding is the form of documents in the details of a gRPC status.
-	Encoding payload.Encoding
-}
 
 // Failure is an error that a call ended with, explained. GRPCStatus is what a gRPC client gets, HTTP
 // what a REST client gets: both are made from the error itself, so REST's form is not cut to the
 // length that a gRPC status may have.
 type Failure struct {
 	err  error
-	call Call
+	call call.Call
 	explanation
 
 	grpc func() *status.Status
@@ -31,11 +23,11 @@ type Failure struct {
 
 // Explain explains an error, which is not nil. An error that is a Failure already is returned as it
 // is, and an error that carries a gRPC status keeps what the status says.
-func Explain(err error, call Call) *Failure {
+func Explain(err error, of call.Call) *Failure {
 	if f, ok := errors.AsType[*Failure](err); ok {
 		return f
 	}
-	f := &Failure{err: err, call: call, explanation: explain(err)}
+	f := &Failure{err: err, call: of, explanation: explain(err)}
 	f.grpc = sync.OnceValue(func() *status.Status { return f.status(f.call) })
 	return f
 }
@@ -61,5 +53,5 @@ func Status(err error) *status.Status {
 	if err == nil {
 		return status.New(codes.OK, "")
 	}
-	return Explain(err, Call{}).GRPCStatus()
+	return Explain(err, call.Call{}).GRPCStatus()
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/call"
 )
 
 // Response is a failed call on REST.
@@ -18,7 +19,7 @@ type Response struct {
 
 // HTTP returns what REST shows of an error whose call is not known. Given the error of a gRPC client,
 // it returns what the status says.
-func HTTP(err error) Response { return Explain(err, Call{}).HTTP() }
+func HTTP(err error) Response { return Explain(err, call.Call{}).HTTP() }
 
 // HTTP returns what a REST client gets.
 func (f *Failure) HTTP() Response {

@@ -24,6 +24,7 @@ import (
 	"github.com/mooringdb/mooring/core/pool"
 	"github.com/mooringdb/mooring/core/seedlist"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/payload"
 	"github.com/mooringdb/mooring/service/rpcerr"
@@ -148,7 +149,7 @@ func TestTable(t *testing.T) {
 	} {
 		for _, err := range []error{test.err, fmt.Errorf("wrapped: %w", test.err)} {
 			t.Run(err.Error(), func(t *testing.T) {
-				f := rpcerr.Explain(err, rpcerr.Call{RequestID: "r1"})
+				f := rpcerr.Explain(err, call.Call{RequestID: "r1"})
 				want := fmt.Sprint(test.code, int32(test.code), test.http, test.reason, test.retry)
 				if id := f.HTTP().Body.GetError().GetRequestId(); id != "r1" {
 					t.Errorf("request id %q", id)
@@ -252,7 +253,7 @@ func TestDetails(t *testing.T) {
 // TestDetailsOnGRPC looks at the details that clients know from other services.
 func TestDetailsOnGRPC(t *testing.T) {
 	err := &rpcerr.Error{Reason: rpcerr.InvalidArgument, Field: "filter.total", Message: "is wrong"}
-	st := rpcerr.Explain(err, rpcerr.Call{RequestID: "r1"}).GRPCStatus()
+	st := rpcerr.Explain(err, call.Call{RequestID: "r1"}).GRPCStatus()
 	want := []proto.Message{
 		&errdetails.ErrorInfo{
 			Reason: "InvalidArgument", Domain: "mooring.v1", Metadata: map[string]string{"retry": "never", "httpStatus": "400"},
@@ -307,7 +308,7 @@ func TestEncodingOfDetails(t *testing.T) {
 		for name, err := range map[string]error{"the error": err(test.key), "as a replica sends it": rpcerr.Status(err(test.key)).Err()} {
 			var m *mooringv1.ServerError
 			var res *mooringv1.BulkWriteResult
-			for _, d := range rpcerr.Explain(err, rpcerr.Call{Encoding: test.enc}).GRPCStatus().Details() {
+			for _, d := range rpcerr.Explain(err, call.Call{Encoding: test.enc}).GRPCStatus().Details() {
 				switch d := d.(type) {
 				case *mooringv1.ServerError:
 					m = d
@@ -332,7 +333,7 @@ func TestEncodingOfDetails(t *testing.T) {
 		t.Fatal(detailErr)
 	}
 	for enc, want := range map[payload.Encoding]bool{payload.BSON: false, payload.JSON: true} {
-		details := rpcerr.Explain(sent.Err(), rpcerr.Call{Encoding: enc}).GRPCStatus().Details()
+		details := rpcerr.Explain(sent.Err(), call.Call{Encoding: enc}).GRPCStatus().Details()
 		if m, _ := details[len(details)-1].(*mooringv1.ServerError); m == nil || m.GetTruncated() != want || (m.KeyPattern == nil) != want {
 			t.Errorf("%v: a document that has no such form: %v", enc, details)
 		}
@@ -373,7 +374,7 @@ func TestStatusStaysSmall(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, enc := range []payload.Encoding{payload.BSON, payload.JSON, payload.CanonicalJSON} {
-				f := rpcerr.Explain(err, rpcerr.Call{RequestID: strings.Repeat("r", 64), Encoding: enc})
+				f := rpcerr.Explain(err, call.Call{RequestID: strings.Repeat("r", 64), Encoding: enc})
 				if n := proto.Size(f.GRPCStatus().Proto()); n >= 4096 {
 					t.Errorf("encoding %v: a status of %d bytes", enc, n)
 				}

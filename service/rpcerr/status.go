@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/payload"
 )
 
@@ -42,7 +43,7 @@ const (
 const retryAfter = time.Second
 
 // status makes the gRPC status, with as much of the details as fits.
-func (x *explanation) status(call Call) *status.Status {
+func (x *explanation) status(of call.Call) *status.Status {
 	message := cut(x.message, maxMessageBytes)
 	info := &errdetails.ErrorInfo{
 		Reason: string(x.reason), Domain: Domain,
@@ -57,8 +58,8 @@ func (x *explanation) status(call Call) *status.Status {
 			{Field: cut(x.field, maxFieldBytes), Description: cut(x.message, maxPartBytes)},
 		}})
 	}
-	if call.RequestID != "" {
-		details = append(details, &errdetails.RequestInfo{RequestId: call.RequestID})
+	if of.RequestID != "" {
+		details = append(details, &errdetails.RequestInfo{RequestId: of.RequestID})
 	}
 	if x.retryAfter > 0 {
 		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(x.retryAfter)})
@@ -71,7 +72,7 @@ func (x *explanation) status(call Call) *status.Status {
 		room -= proto.Size(other)
 	}
 	if x.server != nil {
-		server := fitServerError(encodeServerError(x.server, call.Encoding), room*3/4)
+		server := fitServerError(encodeServerError(x.server, of.Encoding), room*3/4)
 		if len(message) < len(valid(x.message)) {
 			server = truncated(server)
 		}
@@ -79,7 +80,7 @@ func (x *explanation) status(call Call) *status.Status {
 		details = append(details, server)
 	}
 	if x.result != nil {
-		details = append(details, fitResult(x.result, room, call.Encoding))
+		details = append(details, fitResult(x.result, room, of.Encoding))
 	}
 	return newStatus(x.code, message, details, x.others)
 }

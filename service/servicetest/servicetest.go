@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/mooringdb/mooring/core/bson"
@@ -20,6 +21,7 @@ import (
 	"github.com/mooringdb/mooring/core/event"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/command"
 	"github.com/mooringdb/mooring/service/cursor"
 	"github.com/mooringdb/mooring/service/deployment"
@@ -102,7 +104,8 @@ func (g *Gateway) startHandles(cfg handle.Config) {
 func (g *Gateway) startServer(streams *stream.Streams) {
 	g.t.Helper()
 	x := interceptor.New(interceptor.Config{Gate: g.Gate})
-	s := grpc.NewServer(grpc.UnaryInterceptor(x.Unary()), grpc.StreamInterceptor(x.Stream()), grpc.MaxRecvMsgSize(64<<20))
+	s := grpc.NewServer(grpc.ChainUnaryInterceptor(x.Unary(), becomeUnary), grpc.ChainStreamInterceptor(x.Stream(), becomeStream),
+		grpc.MaxRecvMsgSize(64<<20))
 	mooringv1.RegisterDocumentServiceServer(s, document.New(document.Config{Client: g.Client, Handles: g.Handles, Streams: streams}))
 	mooringv1.RegisterCommandServiceServer(s, command.New(command.Config{Client: g.Client, Handles: g.Handles, Streams: streams}))
 	mooringv1.RegisterCursorServiceServer(s, cursor.New(cursor.Config{Handles: g.Handles, Streams: streams}))
@@ -137,6 +140,31 @@ func (g *Gateway) atEnd(f func(context.Context) error) {
 			g.t.Error(err)
 		}
 	})
+}
+
+// principalKey is the metadata that As sets.
+const principalKey = "servicetest-principal"
+
+// As returns a context whose calls are those of a principal.
+func As(ctx context.Context, principal string) context.Context {
+	return metadata.AppendToOutgoingContext(ctx, principalKey, principal)
+}
+
+// become makes a call that of the principal whom As has named.
+func become(ctx context.Context) {
+	if principals := metadata.ValueFromIncomingContext(ctx, principalKey); len(principals) == 1 {
+		call.From(ctx).Principal = principals[0]
+	}
+}
+
+func becomeUnary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	become(ctx)
+	return handler(ctx, req)
+}
+
+func becomeStream(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	become(ss.Context())
+	return handler(srv, ss)
 }
 
 // Idle waits until no connection is checked out, no call runs and, on the server, no cursor is open but that many.

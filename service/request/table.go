@@ -1,0 +1,178 @@
+package request
+
+import (
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/client"
+	"github.com/mooringdb/mooring/core/selection"
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+)
+
+// Table reads the options of an operation from its requests: a row for each field. Several requests
+// can share a table, as the pages and the stream of one operation do; rows for fields that a request
+// does not have do not concern it.
+type Table[O any] struct {
+	rows []Row[O]
+	// fields has the descriptors of the rows' fields, for each request; nil where it has none.
+	fields map[protoreflect.FullName][]protoreflect.FieldDescriptor
+}
+
+// Row reads one field into the options of type O. The functions below make rows, by the field's name
+// in the proto file and the place of the option.
+type Row[O any] struct {
+	field protoreflect.Name
+	read  func(r *Reader, name string, v protoreflect.Value, o *O)
+}
+
+// own are the fields that every handler or Read looks at itself.
+var own = []protoreflect.Name{"database", "collection", "session", "transaction", "statement"}
+
+// NewTable returns the table of the given requests. Handled are the fields that the handlers read
+// themselves. It panics if a field of a request is neither handled nor in a row, so that no option is
+// dropped, and if a row has a field that no request has.
+func NewTable[O any](requests []proto.Message, handled []protoreflect.Name, rows ...[]Row[O]) *Table[O] {
+	t := &Table[O]{rows: slices.Concat(rows...), fields: map[protoreflect.FullName][]protoreflect.FieldDescriptor{}}
+	used := make([]bool, len(t.rows))
+	for _, req := range requests {
+		d := req.ProtoReflect().Descriptor()
+		fields := make([]protoreflect.FieldDescriptor, len(t.rows))
+		for i := range d.Fields().Len() {
+			fd := d.Fields().Get(i)
+			at := slices.IndexFunc(t.rows, func(row Row[O]) bool { return row.field == fd.Name() })
+			switch {
+			case at >= 0:
+				fields[at], used[at] = fd, true
+			case !slices.Contains(own, fd.Name()) && !slices.Contains(handled, fd.Name()):
+				panic("bug: request: no row for " + string(fd.FullName()))
+			}
+		}
+		t.fields[d.FullName()] = fields
+	}
+	if at := slices.Index(used, false); at >= 0 {
+		panic("bug: request: no request has the field " + string(t.rows[at].field))
+	}
+	return t
+}
+
+// Read returns the options of a request. What is wrong with them is r.Err.
+func (t *Table[O]) Read(r *Reader, req proto.Message) O {
+	var o O
+	m := req.ProtoReflect()
+	fields, ok := t.fields[m.Descriptor().FullName()]
+	if !ok {
+		panic("bug: request: a table of other requests than " + string(m.Descriptor().FullName()))
+	}
+	for i, fd := range fields {
+		if fd != nil && m.Has(fd) {
+			t.rows[i].read(r, fd.JSONName(), m.Get(fd), &o)
+		}
+	}
+	return o
+}
+
+// Rows returns its arguments, which helps to infer their type.
+func Rows[O any](rows ...Row[O]) []Row[O] { return rows }
+
+// CommonRead returns the rows of what reads have in common, in the Common of the options.
+func CommonRead[O any](at func(*O) *client.Common) []Row[O] {
+	return append(common(at), ReadPreference(at), message("read_concern",
+		func(o *O) **client.ReadConcern { return &at(o).ReadConcern },
+		func(r *Reader, _ string, c *mooringv1.ReadConcern) *client.ReadConcern { return r.ReadConcern(c) }))
+}
+
+// CommonWrite returns the rows of what writes have in common, in the Common of the options.
+func CommonWrite[O any](at func(*O) *client.Common) []Row[O] {
+	return append(common(at), WriteConcern(at))
+}
+
+func common[O any](at func(*O) *client.Common) []Row[O] {
+	return []Row[O]{
+		Value("comment", func(o *O) *bson.Value { return &at(o).Comment }),
+		Document("options", func(o *O) *bson.Raw { return &at(o).Extra }),
+	}
+}
+
+// ReadPreference returns the row of a read preference.
+func ReadPreference[O any](at func(*O) *client.Common) Row[O] {
+	return message("read_preference",
+		func(o *O) **selection.ReadPreference { return &at(o).ReadPreference },
+		func(r *Reader, _ string, p *mooringv1.ReadPreference) *selection.ReadPreference {
+			return r.ReadPreference(p)
+		})
+}
+
+// WriteConcern returns the row of a write concern.
+func WriteConcern[O any](at func(*O) *client.Common) Row[O] {
+	return message("write_concern",
+		func(o *O) **client.WriteConcern { return &at(o).WriteConcern },
+		func(r *Reader, _ string, c *mooringv1.WriteConcern) *client.WriteConcern { return r.WriteConcern(c) })
+}
+
+// Document returns the row of a document.
+func Document[O any](field protoreflect.Name, at func(*O) *bson.Raw) Row[O] {
+	return message(field, at, (*Reader).Document)
+}
+
+// Keys returns the row of a document whose order matters.
+func Keys[O any](field protoreflect.Name, at func(*O) *bson.Raw) Row[O] {
+	return message(field, at, (*Reader).Keys)
+}
+
+// Value returns the row of a value.
+func Value[O any](field protoreflect.Name, at func(*O) *bson.Value) Row[O] {
+	return message(field, at, (*Reader).Value)
+}
+
+// Hint returns the row of a hint.
+func Hint[O any](at func(*O) *bson.Value) Row[O] {
+	return message("hint", at, func(r *Reader, _ string, h *mooringv1.Hint) bson.Value { return r.Hint(h) })
+}
+
+// Array returns the row of a list of documents.
+func Array[O any](field protoreflect.Name, at func(*O) *bson.Array) Row[O] {
+	return Row[O]{field, func(r *Reader, name string, v protoreflect.Value, o *O) {
+		list := v.List()
+		docs := make([]*mooringv1.Document, list.Len())
+		for i := range docs {
+			docs[i], _ = list.Get(i).Message().Interface().(*mooringv1.Document)
+		}
+		*at(o) = r.Array(name, docs)
+	}}
+}
+
+// Bool returns the row of a switch.
+func Bool[O any](field protoreflect.Name, at func(*O) **bool) Row[O] {
+	return Row[O]{field, func(_ *Reader, _ string, v protoreflect.Value, o *O) { *at(o) = new(v.Bool()) }}
+}
+
+// Int64 returns the row of a number that may be negative.
+func Int64[O any](field protoreflect.Name, at func(*O) **int64) Row[O] {
+	return Row[O]{field, func(_ *Reader, _ string, v protoreflect.Value, o *O) { *at(o) = new(v.Int()) }}
+}
+
+// NonNegative returns the row of a number that is refused if it is below 0.
+func NonNegative[O any](field protoreflect.Name, at func(*O) **int64) Row[O] {
+	return Row[O]{field, func(r *Reader, name string, v protoreflect.Value, o *O) { *at(o) = r.NonNegative(name, new(v.Int())) }}
+}
+
+// BatchSize returns the row of the batch size.
+func BatchSize[O any](at func(*O) **int32) Row[O] {
+	return Row[O]{"batch_size", func(r *Reader, _ string, v protoreflect.Value, o *O) { *at(o) = r.BatchSize(new(int32(v.Int()))) }}
+}
+
+// Word returns the row of a text that is one of a few words, which read knows.
+func Word[O, V any](field protoreflect.Name, at func(*O) *V, read func(*Reader, *string) V) Row[O] {
+	return Row[O]{field, func(r *Reader, _ string, v protoreflect.Value, o *O) { *at(o) = read(r, new(v.String())) }}
+}
+
+// message returns the row of a field that is a message.
+func message[O, V any, M proto.Message](field protoreflect.Name, at func(*O) *V, read func(*Reader, string, M) V) Row[O] {
+	return Row[O]{field, func(r *Reader, name string, v protoreflect.Value, o *O) {
+		m, _ := v.Message().Interface().(M)
+		*at(o) = read(r, name, m)
+	}}
+}
