@@ -15,6 +15,8 @@ FUZZTIME ?= 10s
 CHAOS    ?= 10m
 SOAK     ?= 1000000
 MUTANTS  ?= 100
+# What tools/prose finds nothing in; `go run ./tools/prose -count ./...` counts the rest.
+PLAIN    := core/bson/... core/wire core/compress core/internal/... tools/prose
 # The profile that test-unit writes, if it is named, for `make coverage`.
 COVER    ?=
 
@@ -77,7 +79,8 @@ conformance: ## the specifications' own tests as a table (of SPECIFICATIONS_DIR;
 	@$(GO) run ./tools/conformance $(if $(WITHOUT),-without)
 
 .PHONY: lint
-lint: ## golangci-lint, buf lint and format, helm lint
+lint: ## plain English in clean packages, golangci-lint, buf lint and format, helm lint
+	$(GO) run ./tools/prose $(PLAIN)
 	$(LINT) run ./...
 	cd lab && $(GO) tool -modfile=../tools/lint/go.mod golangci-lint run ./...
 	$(BUF) lint

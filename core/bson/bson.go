@@ -16,7 +16,7 @@ package bson
 
 import "strconv"
 
-// Type is the type byte of a BSON element. The zero value is no type.
+// Type holds the type byte of a BSON element. The zero value is no type.
 type Type byte
 
 // The types of BSON 1.1. Undefined, DBPointer and Symbol are deprecated; they

@@ -27,7 +27,7 @@ type Builder struct {
 	done   bool
 }
 
-// frame is an open document or array.
+// frame describes an open document or array.
 type frame struct {
 	start int // of its length in buf
 	index int // of the next element of an array; -1 in a document
@@ -36,12 +36,12 @@ type frame struct {
 // NewBuilder begins a document after the bytes of buf.
 func NewBuilder(buf []byte) *Builder { return &Builder{buf: buf} }
 
-// Reset forgets everything and begins a document after the bytes of buf.
+// Reset discards everything and begins a document after the bytes of buf.
 func (b *Builder) Reset(buf []byte) {
 	b.buf, b.err, b.depth, b.done = buf, nil, 0, false
 }
 
-// Err is the first error: a key or a regular expression with a zero byte in it.
+// Err returns the first error: a key or a regular expression with a zero byte in it.
 func (b *Builder) Err() error { return b.err }
 
 // Finish ends the document and returns it, a view on the buffer. Documents and
@@ -58,7 +58,7 @@ func (b *Builder) Finish() Raw {
 	return b.buf[b.root:len(b.buf):len(b.buf)]
 }
 
-// Bytes is the whole buffer, with what was in it before the document.
+// Bytes returns the whole buffer, including what preceded the document.
 func (b *Builder) Bytes() []byte { return b.buf }
 
 func (b *Builder) begin() {
@@ -275,7 +275,9 @@ func (b *Builder) CodeWithScope(key, code string, scope Raw) *Builder {
 }
 
 // Int32 appends a 32-bit integer.
-func (b *Builder) Int32(key string, v int32) *Builder { return b.fixed32(TypeInt32, key, uint32(v)) }
+func (b *Builder) Int32(key string, v int32) *Builder {
+	return b.fixed32(TypeInt32, key, uint32(v))
+}
 
 // Timestamp appends the internal timestamp: seconds and increment.
 func (b *Builder) Timestamp(key string, t, i uint32) *Builder {
@@ -283,7 +285,9 @@ func (b *Builder) Timestamp(key string, t, i uint32) *Builder {
 }
 
 // Int64 appends a 64-bit integer.
-func (b *Builder) Int64(key string, v int64) *Builder { return b.fixed64(TypeInt64, key, uint64(v)) }
+func (b *Builder) Int64(key string, v int64) *Builder {
+	return b.fixed64(TypeInt64, key, uint64(v))
+}
 
 // Decimal128 appends a decimal number.
 func (b *Builder) Decimal128(key string, v Decimal128) *Builder {
@@ -326,5 +330,5 @@ func (b *Builder) AppendElements(d Raw) *Builder {
 // Grow makes room for n more bytes.
 func (b *Builder) Grow(n int) { b.buf = slices.Grow(b.buf, n) }
 
-// Len is the number of bytes in the whole buffer.
+// Len returns the number of bytes in the whole buffer.
 func (b *Builder) Len() int { return len(b.buf) }

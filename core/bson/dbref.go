@@ -5,8 +5,8 @@ import (
 	"iter"
 )
 
-// DBRef is the convention of referring to a document in a collection: a document
-// {$ref, $id, $db?, …}. Nothing is converted to or from it unasked.
+// DBRef refers to a document in a collection, by the convention {$ref, $id, $db?, …}. A DBRef is
+// converted to or from a document only on request.
 type DBRef struct {
 	Collection  string
 	ID          Value // of any type
@@ -55,7 +55,7 @@ func (r DBRef) Extra() iter.Seq2[string, Value] {
 	}
 }
 
-// WithExtra is r with the fields of d as its further ones.
+// WithExtra returns r with the fields of d as its further fields.
 func (r DBRef) WithExtra(d Raw) DBRef {
 	r.extra = d
 	return r

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Decimal128 is an IEEE 754 decimal number of up to 34 digits in its binary
+// Decimal128 represents an IEEE 754 decimal number of up to 34 digits in its binary
 // encoding (BID). It is a value to carry: there is no arithmetic, and 2.0 and
 // 2.00 differ.
 type Decimal128 struct{ H, L uint64 }
@@ -37,7 +37,7 @@ const (
 // IsNaN reports whether d is not a number, of any kind.
 func (d Decimal128) IsNaN() bool { return d.H>>58&0x1F == 0x1F }
 
-// IsInf is 1 or -1 for an infinity, else 0.
+// IsInf returns 1 or -1 for an infinity, else 0.
 func (d Decimal128) IsInf() int {
 	if d.H>>58&0x1F != 0x1E {
 		return 0

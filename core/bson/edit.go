@@ -5,14 +5,13 @@ import (
 	"slices"
 )
 
-// PrependID is d with an element in front. Nothing of d is encoded again.
+// PrependID returns d with an element in front. The elements of d are copied, not encoded again.
 func PrependID(d Raw, key string, v Value) Raw {
 	b := NewBuilder(make([]byte, 0, max(len(d), minDocument)+len(key)+len(v.Data)+2))
 	return b.Value(key, v).AppendElements(d).Finish()
 }
 
-// With is d with v for key: in the place of the first element of that key, or at
-// the end.
+// With returns d with v for key, in the place of the first element with that key, or at the end.
 func With(d Raw, key string, v Value) Raw {
 	b := NewBuilder(make([]byte, 0, max(len(d), minDocument)+len(key)+len(v.Data)+2))
 	set := false
@@ -30,7 +29,7 @@ func With(d Raw, key string, v Value) Raw {
 	return b.Finish()
 }
 
-// Without is d without the elements of these keys; d itself when it has none.
+// Without returns d without the elements with these keys. It returns d itself if there are none.
 func Without(d Raw, keys ...string) Raw {
 	found := false
 	for it := d.Iter(); it.Next() && !found; {
@@ -54,7 +53,7 @@ func (b *Builder) element1(e []byte) {
 	b.buf = append(b.buf, e...)
 }
 
-// Concat is the elements of all documents in one.
+// Concat returns one document with the elements of all docs.
 func Concat(docs ...Raw) Raw {
 	n := minDocument
 	for _, d := range docs {

@@ -52,16 +52,16 @@ func (it *Iter) Next() bool {
 	return true
 }
 
-// Key is the key of this element, a view; "" before the first and after the last.
+// Key returns the key of this element, a view; "" before the first and after the last.
 func (it *Iter) Key() string { return it.key }
 
-// Value is the value of this element.
+// Value returns the value of this element.
 func (it *Iter) Value() Value { return it.value }
 
-// Offset is where this element begins in the document.
+// Offset returns where this element begins in the document.
 func (it *Iter) Offset() int { return it.start }
 
-// Element is this element's bytes: type, key and value.
+// Element returns this element's bytes: type, key and value.
 func (it *Iter) Element() []byte { return it.doc[it.start:it.pos] }
 
 // Err says why the walk ended before the document did; nil when it did not.

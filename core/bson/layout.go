@@ -6,8 +6,7 @@ import (
 	"unsafe"
 )
 
-// A layout says how long a value of a type is: layouts below layoutInvalid are
-// the length itself.
+// layout tells the length of a type's values. A layout below layoutInvalid is the length itself.
 type layout uint8
 
 const (
@@ -122,7 +121,7 @@ const (
 // above it mean nothing.
 func zeroBytes(w uint64) uint64 { return (w - lowBits) &^ w & highBits }
 
-// view is b as a string, without a copy.
+// view returns b as a string without a copy.
 func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
 func readInt32(b []byte) int { return int(int32(binary.LittleEndian.Uint32(b))) }

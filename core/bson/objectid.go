@@ -10,15 +10,14 @@ import (
 	"time"
 )
 
-// ObjectID is a 12-byte identifier: seconds, five bytes that are random per
-// process, and a counter.
+// ObjectID holds a 12-byte identifier: seconds, five random bytes of the process, and a counter.
 type ObjectID [12]byte
 
 var errObjectID = errors.New("bson: an ObjectId is 24 hexadecimal digits")
 
-// source makes ObjectIDs. It is the one thing here that lives as long as the
-// process: the specification wants the random bytes and the counter's start to
-// be the process's own. (Go cannot fork, so a child process has its own, too.)
+// source makes ObjectIDs. It lives as long as the process, because the specification requires
+// random bytes and a start of the counter for each process. (Go cannot fork, so a child process
+// has its own.)
 var source = sync.OnceValue(newObjectIDSource)
 
 type objectIDSource struct {
@@ -58,16 +57,16 @@ func ParseObjectID(s string) (ObjectID, error) {
 	return id, nil
 }
 
-// Hex is the id as 24 lower-case hexadecimal digits.
+// Hex returns the id as 24 lower-case hexadecimal digits.
 func (id ObjectID) Hex() string { return hex.EncodeToString(id[:]) }
 
-// String is Hex.
+// String returns what Hex returns.
 func (id ObjectID) String() string { return id.Hex() }
 
 // IsZero reports whether all bytes are zero.
 func (id ObjectID) IsZero() bool { return id == ObjectID{} }
 
-// Time is when the id was made: its seconds, unsigned, up to the year 2106.
+// Time returns the time when the id was made. Its seconds are unsigned and last until 2106.
 func (id ObjectID) Time() time.Time {
 	return time.Unix(int64(binary.BigEndian.Uint32(id[:])), 0).UTC()
 }

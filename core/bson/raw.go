@@ -2,11 +2,11 @@ package bson
 
 import "iter"
 
-// Raw is one BSON document as bytes. It is a view: it is never copied, and
-// nobody changes the bytes under it. The zero value reads as an empty document.
+// Raw holds one BSON document as bytes. It is a view: it is not copied, and its bytes must not be
+// changed. The zero value reads as an empty document.
 type Raw []byte
 
-// Array is one BSON array as bytes: a document whose keys do not matter.
+// Array holds one BSON array as bytes: a document whose keys do not matter.
 type Array []byte
 
 // Read takes the document that b begins with, and the bytes after it. It checks
@@ -22,7 +22,8 @@ func Read(b []byte) (doc Raw, rest []byte, err error) {
 	case n > len(b):
 		return nil, b, &ValidationError{Problem: "document is longer than its bytes"}
 	case b[n-1] != 0:
-		return nil, b, &ValidationError{Offset: n - 1, Problem: "document does not end with a zero byte"}
+		problem := "document does not end with a zero byte"
+		return nil, b, &ValidationError{Offset: n - 1, Problem: problem}
 	}
 	return Raw(b[:n:n]), b[n:], nil
 }
@@ -58,7 +59,8 @@ func (d Raw) Lookup(path ...string) (Value, bool) {
 	return Value{}, false
 }
 
-// find is a walk without an Iter: replies are read by key again and again.
+// find returns the first value with a key. It does not use an Iter, because replies are read by
+// key often.
 func (d Raw) find(key string) (Value, bool) {
 	if len(d) < minDocument || readInt32(d) != len(d) || d[len(d)-1] != 0 {
 		return Value{}, false
@@ -89,7 +91,7 @@ func (d Raw) Has(path ...string) bool {
 	return ok
 }
 
-// Len is the number of elements, which it counts.
+// Len returns the number of elements, which it counts.
 func (d Raw) Len() int {
 	n := 0
 	for it := d.Iter(); it.Next(); {
@@ -101,7 +103,7 @@ func (d Raw) Len() int {
 // IsEmpty reports whether d has no elements.
 func (d Raw) IsEmpty() bool { return len(d) <= minDocument }
 
-// FirstKey is the key of the first element: the name of a command. It is "" when
+// FirstKey returns the key of the first element: the name of a command. It is "" when
 // there is none.
 func (d Raw) FirstKey() string {
 	it := d.Iter()
@@ -109,7 +111,7 @@ func (d Raw) FirstKey() string {
 	return it.Key()
 }
 
-// Clone is a copy of d that shares no bytes with it.
+// Clone returns a copy of d that shares no bytes with it.
 func (d Raw) Clone() Raw { return append(Raw(nil), d...) }
 
 // All yields the array's values with their position; the keys are ignored.
@@ -135,11 +137,11 @@ func (a Array) Documents() iter.Seq[Raw] {
 	}
 }
 
-// Len is the number of elements, which it counts.
+// Len returns the number of elements, which it counts.
 func (a Array) Len() int { return Raw(a).Len() }
 
 // IsEmpty reports whether a has no elements.
 func (a Array) IsEmpty() bool { return len(a) <= minDocument }
 
-// Validate is Raw.Validate for an array.
+// Validate checks an array as Raw.Validate checks a document.
 func (a Array) Validate() error { return Raw(a).Validate() }

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// UUID is a universally unique identifier in the byte order of RFC 4122. Nothing
-// is converted to or from it unasked: a UUID in a document is a binary.
+// UUID holds a universally unique identifier in the byte order of RFC 4122. A UUID in a document
+// is a binary, and is converted only on request.
 type UUID [16]byte
 
-// UUIDRepresentation is a way that drivers have stored UUIDs as binaries.
+// UUIDRepresentation names a way in which drivers have stored UUIDs as binaries.
 type UUIDRepresentation uint8
 
 // The representations. The standard one is binary subtype 4; the legacy ones are
@@ -24,9 +24,11 @@ const (
 	UUIDPythonLegacy
 )
 
-var uuidRepresentations = [...]string{"unspecified", "standard", "csharpLegacy", "javaLegacy", "pythonLegacy"}
+var uuidRepresentations = [...]string{
+	"unspecified", "standard", "csharpLegacy", "javaLegacy", "pythonLegacy",
+}
 
-// String is the representation's name in a connection string.
+// String returns the representation's name in a connection string.
 func (r UUIDRepresentation) String() string { return uuidRepresentations[r] }
 
 // The errors of UUIDs.
@@ -60,7 +62,7 @@ func ParseUUID(s string) (UUID, error) {
 	return u, nil
 }
 
-// String is the canonical text: lower case, with hyphens.
+// String returns the canonical text: lower case, with hyphens.
 func (u UUID) String() string {
 	b := make([]byte, 0, 36)
 	for i, part := range [...][]byte{u[0:4], u[4:6], u[6:8], u[8:10], u[10:]} {
@@ -72,7 +74,7 @@ func (u UUID) String() string {
 	return string(b)
 }
 
-// Value is u as a binary. An unspecified representation is an error.
+// Value returns u as a binary. An unspecified representation is an error.
 func (u UUID) Value(r UUIDRepresentation) (Value, error) {
 	switch r {
 	case UUIDStandard:

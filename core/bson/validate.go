@@ -14,7 +14,7 @@ type ValidationError struct {
 	Problem string
 }
 
-// Error is "bson: <problem> at <path> (offset <n>)".
+// Error returns the text "bson: <problem> at <path> (offset <n>)".
 func (e *ValidationError) Error() string {
 	at := ""
 	if e.Path != "" {
@@ -48,8 +48,8 @@ const (
 // AppendNormal. The error is a *ValidationError.
 func (d Raw) Validate() error { return d.ValidateDepth(MaxDepth) }
 
-// ValidateDepth is Validate with a depth limit of its own; a document without
-// embedded ones has depth 1.
+// ValidateDepth does what Validate does, with another limit of depth. A document without embedded
+// documents has depth 1.
 func (d Raw) ValidateDepth(limit int) error {
 	if _, rest, err := Read(d); err != nil {
 		return err
@@ -152,7 +152,7 @@ const (
 	keyInvalid      = -2
 )
 
-// keyLen is cstringLen that checks the UTF-8, too.
+// keyLen returns what cstringLen returns, and checks that the key is UTF-8.
 func keyLen(b []byte) int {
 	var high uint64
 	i := 0
@@ -219,7 +219,7 @@ func validateValue(l layout, b []byte) (n int, problem string) {
 	return n + 16, ""
 }
 
-// validUTF8 is utf8.Valid with less ado for what is short and ASCII.
+// validUTF8 returns what utf8.Valid returns. It is faster for short and for ASCII strings.
 func validUTF8(b []byte) bool {
 	if len(b) >= 8 {
 		last := binary.LittleEndian.Uint64(b[len(b)-8:])

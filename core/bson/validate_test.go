@@ -109,9 +109,9 @@ func TestTruncation(t *testing.T) {
 	}
 }
 
-// TestLengths writes lengths that do not fit at every offset of a document. Where the four bytes are
-// the length of a document, a string, a binary or a code with scope, Validate refuses it; elsewhere it
-// may accept the document. Reading never passes the end, whatever Validate says.
+// TestLengths writes lengths that do not fit at every offset of a document. Where the four bytes
+// are the length of a document, a string, a binary or a code with scope, Validate refuses it;
+// elsewhere it may accept the document. Reading never passes the end, whatever Validate says.
 func TestLengths(t *testing.T) {
 	d := sample()
 	lengths := lengthOffsets(t, d)
@@ -130,7 +130,8 @@ func TestLengths(t *testing.T) {
 	}
 }
 
-// lengthOffsets returns the offsets of the lengths in a valid document, with what each one measures.
+// lengthOffsets returns the offsets of the lengths in a valid document, with what each one
+// measures.
 func lengthOffsets(t *testing.T, d bson.Raw) map[int]string {
 	t.Helper()
 	found := map[int]string{}
@@ -155,8 +156,8 @@ func lengthOffsets(t *testing.T, d bson.Raw) map[int]string {
 	return found
 }
 
-// TestValidateUTF8 puts a character of several bytes, and then the same without its last byte, at every
-// offset of strings of all lengths up to 40.
+// TestValidateUTF8 puts a character of several bytes, and then the same without its last byte, at
+// every offset of strings of all lengths up to 40.
 func TestValidateUTF8(t *testing.T) {
 	for n := range 40 {
 		plain := strings.Repeat("x", n)

@@ -7,11 +7,10 @@ import (
 	"time"
 )
 
-// Value is one value: its type, and its bytes without type and key. Whoever made
-// it has checked that Data is as long as the type demands. The zero Value is no
-// value at all; see IsZero.
+// Value holds one value: its type, and its bytes without type and key. The function that makes a
+// Value checks that Data is as long as the type requires. The zero Value is no value; see IsZero.
 //
-// Each accessor reports false when the value is of another type.
+// Each accessor reports false if the value has another type.
 type Value struct {
 	Type Type
 	Data []byte
@@ -26,7 +25,7 @@ func (v Value) IsNull() bool { return v.Type == TypeNull }
 // Equal reports whether v and w are of one type and have the same bytes.
 func (v Value) Equal(w Value) bool { return v.Type == w.Type && bytes.Equal(v.Data, w.Data) }
 
-// Clone is a copy of v that shares no bytes with it.
+// Clone returns a copy of v that shares no bytes with it.
 func (v Value) Clone() Value { return Value{v.Type, append([]byte(nil), v.Data...)} }
 
 // Validate checks the value as Raw.Validate checks a document. The zero Value is
@@ -189,7 +188,8 @@ func (v Value) Decimal128() (Decimal128, bool) {
 	if !v.fixed(TypeDecimal128) {
 		return Decimal128{}, false
 	}
-	return Decimal128{H: binary.LittleEndian.Uint64(v.Data[8:]), L: binary.LittleEndian.Uint64(v.Data)}, true
+	h, l := binary.LittleEndian.Uint64(v.Data[8:]), binary.LittleEndian.Uint64(v.Data)
+	return Decimal128{H: h, L: l}, true
 }
 
 // AsInt64 returns any integer, and a double that is one.

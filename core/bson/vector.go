@@ -35,8 +35,8 @@ func (t VectorType) String() string {
 // elements.
 type Vector struct {
 	Type VectorType
-	// Padding counts the low bits of the last byte that are no elements. Only PACKED_BIT has any, and
-	// they must be 0.
+	// Padding counts the low bits of the last byte that are no elements. Only PACKED_BIT has any,
+	// and they must be 0.
 	Padding int
 	Data    []byte // elements, packed, little-endian
 }
@@ -44,7 +44,7 @@ type Vector struct {
 // The errors of vectors.
 var (
 	ErrVectorType    = errors.New("bson: no vector of a known type")
-	ErrVectorPadding = errors.New("bson: vector has a padding that its type or its length does not allow")
+	ErrVectorPadding = errors.New("bson: vector has a padding that its type or length excludes")
 	ErrVectorBits    = errors.New("bson: vector has bits set that its padding excludes")
 	ErrVectorLength  = errors.New("bson: vector ends within an element")
 	ErrVectorElement = errors.New("bson: vector element does not fit its type")
@@ -90,7 +90,8 @@ func (v Vector) Validate() error {
 	default:
 		return ErrVectorType
 	}
-	if v.Padding != 0 && (v.Type != VectorPackedBit || v.Padding < 0 || v.Padding > 7 || len(v.Data) == 0) {
+	if v.Padding != 0 &&
+		(v.Type != VectorPackedBit || v.Padding < 0 || v.Padding > 7 || len(v.Data) == 0) {
 		return ErrVectorPadding
 	}
 	if v.Padding != 0 && v.Data[len(v.Data)-1]&(1<<v.Padding-1) != 0 {

@@ -1,6 +1,7 @@
-// Package compress is the three compressors of MongoDB's wire protocol, by their ids. It knows bytes, not messages:
-// what is negotiated, and the envelope around compressed bytes, are up to the packages conn and wire. All functions
-// may be called at the same time; what encoders and decoders need is pooled.
+// Package compress is the three compressors of MongoDB's wire protocol, by their ids. It knows
+// bytes, not messages: what is negotiated, and the envelope around compressed bytes, are up to the
+// packages conn and wire. All functions may be called at the same time; what encoders and decoders
+// need is pooled.
 package compress
 
 import (
@@ -11,10 +12,11 @@ import (
 	"slices"
 )
 
-// ID is a compressor, as an OP_COMPRESSED names it.
+// ID names a compressor as OP_COMPRESSED does.
 type ID uint8
 
-// The compressors that exist. Noop leaves the bytes as they are; nobody negotiates it, but a message may carry it.
+// The compressors. Noop leaves the bytes as they are: it is never negotiated, but a message may
+// use it.
 const (
 	Noop ID = iota
 	Snappy
@@ -25,8 +27,8 @@ const (
 // DefaultLevel is zlib's own choice, and the only level of the other compressors.
 const DefaultLevel = -1
 
-// codec is one compressor. maxRatio is how many bytes one compressed byte can stand for at most: a claim beyond it is
-// a lie that costs nothing to see.
+// codec holds one compressor. maxRatio bounds how many bytes one compressed byte can become: a
+// message that claims more is refused before any memory is used.
 type codec struct {
 	name     string
 	maxRatio int
@@ -36,14 +38,14 @@ type codec struct {
 
 var codecs = [...]codec{
 	Noop:   {"noop", 1, appendNoop, expandNoop},
-	Snappy: {"snappy", 64, appendSnappy, expandSnappy},      // a copy of 64 bytes takes more than one
-	Zlib:   {"zlib", 1032, appendZlib, expandZlib},          // 258 bytes in two bits, the most that deflate can do
-	Zstd:   {"zstd", 128 << 10 / 3, appendZstd, expandZstd}, // a block of 128 KiB takes more than three bytes
+	Snappy: {"snappy", 64, appendSnappy, expandSnappy},      // a copy of 64 bytes takes over one
+	Zlib:   {"zlib", 1032, appendZlib, expandZlib},          // at most 258 bytes in two bits
+	Zstd:   {"zstd", 128 << 10 / 3, appendZstd, expandZstd}, // 128 KiB take over three bytes
 }
 
 func (id ID) known() bool { return int(id) < len(codecs) }
 
-// String is the compressor's name, by which it is negotiated.
+// String returns the compressor's name, by which it is negotiated.
 func (id ID) String() string {
 	if !id.known() {
 		return fmt.Sprintf("compressor %d", uint8(id))
@@ -61,10 +63,12 @@ func ByName(name string) (ID, bool) {
 	return Noop, false
 }
 
-// IsAllowed says whether a message with this command may be compressed: not one that carries secrets, nor hello.
+// IsAllowed reports whether a message with this command may be compressed. Commands that carry
+// secrets, and hello, may not.
 func IsAllowed(command string) bool {
 	switch command {
-	case "hello", "isMaster", "ismaster", "saslStart", "saslContinue", "getnonce", "authenticate", "createUser", "updateUser",
+	case "hello", "isMaster", "ismaster", "saslStart", "saslContinue", "getnonce", "authenticate",
+		"createUser", "updateUser",
 		"copydbSaslStart", "copydbsaslstart", "copydbgetnonce", "copydb":
 		return false
 	default:
@@ -72,7 +76,8 @@ func IsAllowed(command string) bool {
 	}
 }
 
-// Compress appends src, compressed, to dst. level, from -1 to 9, matters to zlib only. dst and src must not overlap.
+// Compress appends src, compressed, to dst. level, from -1 to 9, matters to zlib only. dst and src
+// must not overlap.
 func Compress(dst []byte, id ID, level int, src []byte) []byte {
 	if !id.known() || level < -1 || level > 9 {
 		panic(fmt.Sprintf("bug: compress with %v at level %d", id, level))
@@ -80,7 +85,7 @@ func Compress(dst []byte, id ID, level int, src []byte) []byte {
 	return codecs[id].append(dst, level, src)
 }
 
-// Error is compressed data that cannot be what it claims.
+// Error reports compressed data that is malformed or longer than it claims.
 type Error struct {
 	ID      ID
 	Problem string
@@ -96,11 +101,12 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Malformed is true: see mongoerr.IsMalformed.
+// Malformed reports true; see mongoerr.IsMalformed.
 func (e *Error) Malformed() bool { return true }
 
-// Decompress appends what src stands for to dst: exactly size bytes, which is the sender's claim. It takes memory, size
-// bytes once, only if size is not above limit and src can be that much. Its error is an *Error.
+// Decompress appends the decompressed src to dst: exactly size bytes, as the sender claims. It
+// allocates size bytes, once, and only if size is within limit and src can be that long. Its error
+// is an *Error.
 func Decompress(dst []byte, id ID, size, limit int, src []byte) ([]byte, error) {
 	switch {
 	case !id.known():

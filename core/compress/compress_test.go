@@ -169,7 +169,8 @@ func TestRefusesLies(t *testing.T) {
 	}
 }
 
-// One flipped bit is an error or other bytes of the same number, never a panic. zlib finds every one by its checksum.
+// One flipped bit is an error or other bytes of the same number, never a panic. zlib finds every
+// one by its checksum.
 func TestCorruption(t *testing.T) {
 	src := samples()["text"][:2000]
 	for _, id := range all[1:] {

@@ -20,7 +20,7 @@ type zlibEncoder struct {
 	writer *zlib.Writer
 }
 
-// appender is an io.Writer onto a slice.
+// appender writes to the end of a slice.
 type appender struct{ buf []byte }
 
 func (a *appender) Write(b []byte) (int, error) {
@@ -83,7 +83,8 @@ func (d *zlibDecoder) expand(dst []byte, size int, src []byte) ([]byte, error) {
 	return dst[:len(dst)+size], nil
 }
 
-// fill reads as much as there is room for. io.EOF means that the data, which is as it should be, is shorter.
+// fill reads as much as there is room for. io.EOF means that the data, which is as it should be,
+// is shorter.
 func (d *zlibDecoder) fill(room []byte) (n int, err error) {
 	for n < len(room) && err == nil {
 		var m int

@@ -8,18 +8,20 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// One encoder and one decoder serve all callers: within them, what one call needs is pooled, as many as there are
-// processors.
+// One encoder and one decoder serve all callers: within them, what one call needs is pooled, as
+// many as there are processors.
 var (
 	zstdEncoder = sync.OnceValue(func() *zstd.Encoder {
-		e, err := zstd.NewWriter(nil, zstd.WithEncoderCRC(false), zstd.WithLowerEncoderMem(true), zstd.WithZeroFrames(true))
+		e, err := zstd.NewWriter(nil,
+			zstd.WithEncoderCRC(false), zstd.WithLowerEncoderMem(true), zstd.WithZeroFrames(true))
 		if err != nil {
 			panic("bug: zstd: " + err.Error())
 		}
 		return e
 	})
 	zstdDecoder = sync.OnceValue(func() *zstd.Decoder {
-		d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecodeAllCapLimit(true), zstd.WithDecoderLowmem(true))
+		d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(0),
+			zstd.WithDecodeAllCapLimit(true), zstd.WithDecoderLowmem(true))
 		if err != nil {
 			panic("bug: zstd: " + err.Error())
 		}

@@ -2,7 +2,7 @@ package wire
 
 import "encoding/binary"
 
-// Compressed is an OP_COMPRESSED: another message's bytes after its header, compressed.
+// Compressed holds an OP_COMPRESSED: the compressed bytes of another message after its header.
 type Compressed struct {
 	OriginalOpCode   OpCode
 	UncompressedSize int32 // of the original message without its header; a claim of the sender
@@ -12,8 +12,9 @@ type Compressed struct {
 
 func (*Compressed) opCode() OpCode { return OpCompressed }
 
-// BeginCompressed begins in dst, which must be empty, the OP_COMPRESSED that stands for msg, a finished message: with
-// the same ids. The caller appends msg[HeaderSize:], compressed, and calls EndMsg.
+// BeginCompressed begins in dst, which must be empty, the OP_COMPRESSED that stands for msg, a
+// finished message: with the same ids. The caller appends msg[HeaderSize:], compressed, and calls
+// EndMsg.
 func BeginCompressed(dst, msg []byte, compressor uint8) []byte {
 	h, err := ParseHeader(msg)
 	if err != nil {
@@ -26,8 +27,9 @@ func BeginCompressed(dst, msg []byte, compressor uint8) []byte {
 	return append(dst, compressor)
 }
 
-// BeginOriginal begins in dst, which must be empty, the message that m, which came with the header h, stands for. What
-// comes next is m.Data, decompressed to UncompressedSize bytes; then it is ready for Parse.
+// BeginOriginal begins in dst, which must be empty, the message that m, which came with the header
+// h, stands for. What comes next is m.Data, decompressed to UncompressedSize bytes; then it is
+// ready for Parse.
 func (m *Compressed) BeginOriginal(dst []byte, h Header) []byte {
 	h.Length, h.OpCode = HeaderSize+m.UncompressedSize, m.OriginalOpCode
 	return appendHeader(dst, h)

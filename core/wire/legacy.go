@@ -15,7 +15,7 @@ const (
 	QueryFailure   int32 = 1 << 1
 )
 
-// Query is an OP_QUERY. Nothing but a hello to a server that may not speak OP_MSG is sent this way.
+// Query holds an OP_QUERY. Mooring sends it only as a hello to a server that may not know OP_MSG.
 type Query struct {
 	Flags      int32
 	Collection string // "admin.$cmd" for a command
@@ -25,7 +25,7 @@ type Query struct {
 	Fields     bson.Raw // nil: absent
 }
 
-// Reply is an OP_REPLY, the answer to an OP_QUERY.
+// Reply holds an OP_REPLY, the answer to an OP_QUERY.
 type Reply struct {
 	Flags        int32
 	CursorID     int64

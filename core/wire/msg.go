@@ -7,14 +7,14 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 )
 
-// Flags are the flag bits of an OP_MSG. A receiver must refuse bits 0 to 15 that it does not know, and ignores 16 to
-// 31.
+// Flags holds the flag bits of an OP_MSG. A receiver must refuse bits 0 to 15 that it does not
+// know, and ignores bits 16 to 31.
 type Flags uint32
 
 // The flags that exist.
 const (
 	ChecksumPresent Flags = 1 << 0  // a CRC-32C of the message follows its last section
-	MoreToCome      Flags = 1 << 1  // the sender goes on without waiting: no reply to a request, another reply after this
+	MoreToCome      Flags = 1 << 1  // no reply to this request, or another reply follows this one
 	ExhaustAllowed  Flags = 1 << 16 // the server may answer with several replies
 )
 
@@ -27,21 +27,23 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Msg is an OP_MSG: one command or reply, and document sequences that stand for array fields of it.
+// Msg holds an OP_MSG: one command or reply, and the document sequences that replace array fields
+// of it.
 type Msg struct {
 	Flags     Flags
 	Body      bson.Raw
 	Sequences []Sequence
 }
 
-// Sequence is a kind-1 section: the documents of the array field Identifier.
+// Sequence holds a kind-1 section: the documents of the array field Identifier.
 type Sequence struct {
 	Identifier string
 	Documents  []bson.Raw
 }
 
-// BeginMsg begins an OP_MSG in dst, which must be empty (its capacity is what counts). The caller appends the body
-// document next, then any AppendSequence, then calls EndMsg. The request id is left open for SetRequestID.
+// BeginMsg begins an OP_MSG in dst, which must be empty and may have capacity. The caller then
+// appends the body document and any AppendSequence, and calls EndMsg. SetRequestID sets the
+// request id later.
 func BeginMsg(dst []byte, flags Flags) []byte {
 	dst = appendHeader(dst, Header{OpCode: OpMsg})
 	dst = binary.LittleEndian.AppendUint32(dst, uint32(flags))
@@ -57,8 +59,8 @@ func AppendSequence(dst []byte, identifier string, docs []bson.Raw) []byte {
 	return EndSequence(dst, start)
 }
 
-// BeginSequence opens a kind-1 section after a message's body; the caller appends documents back to back and hands
-// start to EndSequence. For callers that stop when a size limit is reached.
+// BeginSequence opens a kind-1 section after a message's body. The caller appends documents one
+// after the other and passes start to EndSequence. It is for callers that stop at a size limit.
 func BeginSequence(dst []byte, identifier string) (out []byte, start int) {
 	dst = append(dst, kindSequence)
 	start = len(dst)
@@ -76,7 +78,7 @@ func EndSequence(dst []byte, start int) []byte {
 // EndMsg writes the length of a finished message, which starts at msg[0].
 func EndMsg(msg []byte) { binary.LittleEndian.PutUint32(msg, uint32(len(msg))) }
 
-// MsgFlags are the flags of a built OP_MSG, which starts at msg[0].
+// MsgFlags returns the flags of a built OP_MSG, which starts at msg[0].
 func MsgFlags(msg []byte) Flags { return Flags(binary.LittleEndian.Uint32(msg[flagsOffset:])) }
 
 func (*Msg) opCode() OpCode { return OpMsg }
@@ -138,8 +140,9 @@ func (r *reader) dropChecksum() error {
 
 // sections collects the sections of one message.
 type sections struct {
-	msg  *Msg
-	seen map[string]struct{} // identifiers; made for the second sequence, since nearly every message has none or one
+	msg *Msg
+	// seen holds identifiers. It is made for the second sequence: most messages have none or one.
+	seen map[string]struct{}
 }
 
 func (s *sections) take(r *reader) error {

@@ -11,9 +11,9 @@ import (
 	"github.com/mooringdb/mooring/internal/recorded"
 )
 
-// TestRecorded reads what went to real servers and came from them: each message is read whole, parsed,
-// and the same bytes again when it is appended; the document of a reply is valid and is the Extended
-// JSON that the official driver wrote.
+// TestRecorded reads what went to real servers and came from them: each message is read whole,
+// parsed, and the same bytes again when it is appended; the document of a reply is valid and is
+// the Extended JSON that the official driver wrote.
 func TestRecorded(t *testing.T) {
 	for _, e := range recorded.Exchanges(t) {
 		t.Run(e.Server+"/"+e.Name, func(t *testing.T) {

@@ -1,8 +1,8 @@
-// Package wire turns MongoDB's messages into bytes and back: OP_MSG, OP_QUERY and OP_REPLY (which only
-// the hello to a server without OP_MSG uses), and the envelope of OP_COMPRESSED. Encoding appends to the
-// caller's buffer; decoding is strict and returns views on it. It does not compress, does no I/O but
-// ReadFrom, and looks at no document beyond the frame that carries it: a Raw in a decoded message has a
-// checked length and unchecked contents.
+// Package wire turns MongoDB's messages into bytes and back: OP_MSG, OP_QUERY and OP_REPLY (which
+// only the hello to a server without OP_MSG uses), and the envelope of OP_COMPRESSED. Encoding
+// appends to the caller's buffer; decoding is strict and returns views on it. It does not
+// compress, does no I/O but ReadFrom, and looks at no document beyond the frame that carries it: a
+// Raw in a decoded message has a checked length and unchecked contents.
 package wire
 
 import (
@@ -14,13 +14,14 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 )
 
-// DefaultMaxMessageSize is the largest message that a server takes or sends unless its hello says otherwise.
+// DefaultMaxMessageSize is the largest message that a server takes or sends unless its hello says
+// otherwise.
 const DefaultMaxMessageSize int32 = 48_000_000
 
 // HeaderSize is the size of the header that every message begins with.
 const HeaderSize = 16
 
-// OpCode is the kind of a message.
+// OpCode names the kind of a message.
 type OpCode int32
 
 // The message kinds that are still in use.
@@ -54,14 +55,14 @@ type Header struct {
 	OpCode     OpCode
 }
 
-// Message is one of *Msg, *Query, *Reply and *Compressed.
+// Message holds a *Msg, *Query, *Reply or *Compressed.
 type Message interface {
 	opCode() OpCode
 	appendTo(dst []byte) []byte
 }
 
-// FormatError says what is wrong with a message that was read, and where. The connection it came from is out of step
-// and must be closed.
+// FormatError says what is wrong in a message, and at which offset. The connection that it was
+// read from must be closed.
 type FormatError struct {
 	Offset  int
 	Problem string
@@ -71,12 +72,13 @@ func (e *FormatError) Error() string {
 	return fmt.Sprintf("malformed message: %s (offset %d)", e.Problem, e.Offset)
 }
 
-// Malformed is true: see mongoerr.IsMalformed.
+// Malformed reports true; see mongoerr.IsMalformed.
 func (e *FormatError) Malformed() bool { return true }
 
-// ReadFrom reads one message with a single allocation, which happens only after its length has been found to be
-// between HeaderSize and max (0 stands for DefaultMaxMessageSize). io.EOF means that the peer closed between messages,
-// io.ErrUnexpectedEOF that it closed inside one.
+// ReadFrom reads one message with one allocation, after it has checked that the length is between
+// HeaderSize and max (0 stands for DefaultMaxMessageSize). It blocks until the message is
+// complete. io.EOF means that the peer closed the connection between two messages,
+// io.ErrUnexpectedEOF inside a message.
 func ReadFrom(r *bufio.Reader, max int32) ([]byte, error) {
 	if max <= 0 {
 		max = DefaultMaxMessageSize
@@ -90,7 +92,9 @@ func ReadFrom(r *bufio.Reader, max int32) ([]byte, error) {
 	}
 	length := int32(binary.LittleEndian.Uint32(head))
 	if length < HeaderSize || length > max {
-		return nil, &FormatError{0, fmt.Sprintf("message length %d is not between %d and %d", length, HeaderSize, max)}
+		problem := fmt.Sprintf("message length %d is not between %d and %d",
+			length, HeaderSize, max)
+		return nil, &FormatError{0, problem}
 	}
 	msg := make([]byte, length)
 	if _, err := io.ReadFull(r, msg); err != nil {
@@ -122,7 +126,8 @@ func Parse(b []byte) (Header, Message, error) {
 		return h, nil, err
 	}
 	if int64(h.Length) != int64(len(b)) {
-		return h, nil, &FormatError{0, fmt.Sprintf("length %d in the header of %d bytes", h.Length, len(b))}
+		problem := fmt.Sprintf("length %d in the header of %d bytes", h.Length, len(b))
+		return h, nil, &FormatError{0, problem}
 	}
 	r := &reader{buf: b, pos: HeaderSize}
 	var m Message
@@ -166,7 +171,8 @@ func appendHeader(dst []byte, h Header) []byte {
 	return binary.LittleEndian.AppendUint32(dst, uint32(h.OpCode))
 }
 
-// reader walks over one message; every method checks the length that is left before it takes anything.
+// reader walks over one message; every method checks the length that is left before it takes
+// anything.
 type reader struct {
 	buf []byte
 	pos int
@@ -232,8 +238,8 @@ func (r *reader) document(what string) (bson.Raw, error) {
 	return doc[:len(doc):len(doc)], nil
 }
 
-// documents takes documents to the end of the message. It counts first, so that the slice is never larger than the
-// documents that are really there.
+// documents takes documents to the end of the message. It counts first, so that the slice is never
+// larger than the documents that are really there.
 func (r *reader) documents(what string) ([]bson.Raw, error) {
 	count := 0
 	for scan := (&reader{r.buf, r.pos}); scan.left() > 0; count++ {

@@ -1,11 +1,11 @@
-// Command prose checks what a linter does not: lines that end after column 100, and doc comments that
-// do not begin with the name and a verb.
+// Command prose checks what a linter does not: lines that end after column 100, and doc comments
+// that do not begin with the name and a verb.
 //
 //	go run ./tools/prose core/wire docs     # prints each finding, fails if there is one
 //	go run ./tools/prose -count core/...    # prints a table of packages, never fails
 //
-// A column is a character; a tab counts for four. Exempt are generated files, testdata, lines with a URL,
-// tables in Markdown, and in tests everything but comments.
+// A column is a character; a tab counts for four. Exempt are generated files, testdata, lines with
+// a URL, tables in Markdown, and in tests everything but comments.
 package main
 
 import (
@@ -188,7 +188,8 @@ func documented(tree *ast.File) []comment {
 	return found
 }
 
-// notVerbs end like verbs of the third person and are none, or say only that something is something.
+// notVerbs end like verbs of the third person and are none, or say only that something is
+// something.
 var notVerbs = []string{"is", "was", "as", "this", "its", "has,"}
 
 // beginsWell reports whether a doc comment begins with the name and a verb.

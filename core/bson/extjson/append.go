@@ -20,7 +20,10 @@ func Append(dst []byte, d bson.Raw, m Mode) ([]byte, error) {
 	w := writer{src: d, mode: m}
 	out, next := w.document(dst, 0, len(d), 1, false)
 	if next < 0 {
-		return dst, &SyntaxError{Path: bson.PathAt(d, w.offset), Offset: w.offset, Problem: w.problem, InvalidUTF8: w.problem == problemUTF8}
+		return dst, &SyntaxError{
+			Path: bson.PathAt(d, w.offset), Offset: w.offset,
+			Problem: w.problem, InvalidUTF8: w.problem == problemUTF8,
+		}
 	}
 	if next != len(d) {
 		return dst, &SyntaxError{Offset: next, Problem: "bytes after the document"}
@@ -33,7 +36,8 @@ func AppendValue(dst []byte, v bson.Value, m Mode) ([]byte, error) {
 	w := writer{src: v.Data, mode: m}
 	out, next := w.value(dst, v.Type, 0, len(v.Data), 0)
 	if next < 0 {
-		err := &SyntaxError{Offset: w.offset, Problem: w.problem, InvalidUTF8: w.problem == problemUTF8}
+		invalid := w.problem == problemUTF8
+		err := &SyntaxError{Offset: w.offset, Problem: w.problem, InvalidUTF8: invalid}
 		if v.Type == bson.TypeDocument || v.Type == bson.TypeArray {
 			err.Path = bson.PathAt(v.Data, w.offset)
 		}
@@ -404,7 +408,9 @@ func (w *writer) regex(dst []byte, pos, limit int, before, between, after string
 	return append(dst, after...), pos
 }
 
-func (w *writer) codeWithScope(dst []byte, pos, limit, depth int, before, between string) ([]byte, int) {
+func (w *writer) codeWithScope(
+	dst []byte, pos, limit, depth int, before, between string,
+) ([]byte, int) {
 	if limit-pos < 4 {
 		return w.fail(dst, pos, problemTruncated)
 	}

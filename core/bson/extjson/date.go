@@ -17,8 +17,8 @@ func floorDiv(n, d int64) (q, r int64) {
 	return q, r
 }
 
-// civil is the date that is so many days after 1970-01-01. Years are counted
-// from March, in eras of 400 years, so that the leap day ends a year.
+// civil returns the date of a number of days after 1970-01-01. Years are counted from March, in
+// eras of 400 years, so that the leap day ends a year.
 func civil(days int64) (year int64, month, day int) {
 	era, d := floorDiv(days+719_468, 146_097)
 	y := (d - d/1460 + d/36_524 - d/146_096) / 365
@@ -32,7 +32,7 @@ func civil(days int64) (year int64, month, day int) {
 	return year, month, day
 }
 
-// daysSince is the inverse of civil.
+// daysSince returns the number of days from 1970-01-01 to a date: the inverse of civil.
 func daysSince(year int64, month, day int) int64 {
 	if month <= 2 {
 		year, month = year-1, month+12
@@ -59,7 +59,8 @@ func daysIn(year int64, month int) int {
 func appendDate(dst []byte, ms int64, fraction bool) []byte {
 	days, rest := floorDiv(ms, msPerDay)
 	year, month, day := civil(days)
-	dst = append(dst, '0'+byte(year/1000), '0'+byte(year/100%10), '0'+byte(year/10%10), '0'+byte(year%10))
+	dst = append(dst, '0'+byte(year/1000), '0'+byte(year/100%10),
+		'0'+byte(year/10%10), '0'+byte(year%10))
 	return appendMonth(dst, month, day, rest, fraction)
 }
 
@@ -68,8 +69,10 @@ func appendMonth(dst []byte, month, day int, ms int64, fraction bool) []byte {
 	s := ms / 1000
 	h, m := s/3600, s/60%60
 	s %= 60
-	dst = append(dst, '-', '0'+byte(month/10), '0'+byte(month%10), '-', '0'+byte(day/10), '0'+byte(day%10),
-		'T', '0'+byte(h/10), '0'+byte(h%10), ':', '0'+byte(m/10), '0'+byte(m%10), ':', '0'+byte(s/10), '0'+byte(s%10))
+	dst = append(dst, '-', '0'+byte(month/10), '0'+byte(month%10),
+		'-', '0'+byte(day/10), '0'+byte(day%10),
+		'T', '0'+byte(h/10), '0'+byte(h%10), ':', '0'+byte(m/10), '0'+byte(m%10),
+		':', '0'+byte(s/10), '0'+byte(s%10))
 	if fraction {
 		ms %= 1000
 		dst = append(dst, '.', '0'+byte(ms/100), '0'+byte(ms/10%10), '0'+byte(ms%10))
@@ -80,7 +83,8 @@ func appendMonth(dst []byte, month, day int, ms int64, fraction bool) []byte {
 // parseDate reads an RFC 3339 date and time, with up to three digits of a
 // fraction: the format's precision ends at milliseconds.
 func parseDate(s []byte) (ms int64, ok bool) {
-	if len(s) < len("0000-00-00T00:00:00Z") || s[4] != '-' || s[7] != '-' || s[10]|0x20 != 't' || s[13] != ':' || s[16] != ':' {
+	if len(s) < len("0000-00-00T00:00:00Z") || s[4] != '-' || s[7] != '-' ||
+		s[10]|0x20 != 't' || s[13] != ':' || s[16] != ':' {
 		return 0, false
 	}
 	year, ok0 := digits(s[0:4])
@@ -89,7 +93,8 @@ func parseDate(s []byte) (ms int64, ok bool) {
 	hour, ok3 := digits(s[11:13])
 	minute, ok4 := digits(s[14:16])
 	second, ok5 := digits(s[17:19])
-	if !(ok0 && ok1 && ok2 && ok3 && ok4 && ok5) || month < 1 || month > 12 || hour > 23 || minute > 59 || second > 59 ||
+	if !(ok0 && ok1 && ok2 && ok3 && ok4 && ok5) ||
+		month < 1 || month > 12 || hour > 23 || minute > 59 || second > 59 ||
 		day < 1 || day > daysIn(int64(year), month) {
 		return 0, false
 	}
@@ -98,7 +103,8 @@ func parseDate(s []byte) (ms int64, ok bool) {
 		return 0, false
 	}
 	offset, ok := parseZone(rest)
-	seconds := daysSince(int64(year), month, day)*86_400 + int64(hour*3600+minute*60+second) - int64(offset)*60
+	seconds := daysSince(int64(year), month, day)*86_400 +
+		int64(hour*3600+minute*60+second) - int64(offset)*60
 	return seconds*1000 + int64(fraction), ok
 }
 

@@ -9,14 +9,14 @@ import (
 
 // Canonical keeps every type; Relaxed is shorter and loses the width of numbers.
 func ExampleAppend_modes() {
-	doc := bson.NewBuilder(nil).Int32("stock", 4).Double("price", 9.5).DateTime("since", 0).Finish()
+	doc := bson.NewBuilder(nil).Int32("stock", 4).DateTime("since", 0).Finish()
 	for _, mode := range []extjson.Mode{extjson.Canonical, extjson.Relaxed} {
 		text, err := extjson.Append(nil, doc, mode)
 		fmt.Println(string(text), err)
 	}
 	// Output:
-	// {"stock":{"$numberInt":"4"},"price":{"$numberDouble":"9.5"},"since":{"$date":{"$numberLong":"0"}}} <nil>
-	// {"stock":4,"price":9.5,"since":{"$date":"1970-01-01T00:00:00Z"}} <nil>
+	// {"stock":{"$numberInt":"4"},"since":{"$date":{"$numberLong":"0"}}} <nil>
+	// {"stock":4,"since":{"$date":"1970-01-01T00:00:00Z"}} <nil>
 }
 
 // Parse appends to a buffer and names the place of an error.

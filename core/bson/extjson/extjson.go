@@ -19,7 +19,7 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 )
 
-// Mode is a way to write.
+// Mode selects a form of Extended JSON.
 type Mode uint8
 
 const (
@@ -50,7 +50,7 @@ type SyntaxError struct {
 	InvalidUTF8 bool
 }
 
-// Error is "extended JSON: <problem> at <path> (offset <n>)".
+// Error returns the text "extended JSON: <problem> at <path> (offset <n>)".
 func (e *SyntaxError) Error() string {
 	at := ""
 	if e.Path != "" {

@@ -19,30 +19,33 @@ func Parse(dst, json []byte) (doc []byte, err error) { return NoLimit.Parse(dst,
 
 // ParseValue reads any Extended JSON value, the whole input. The value is a view
 // on the returned buffer, which is dst with its bytes appended.
-func ParseValue(dst, json []byte) (bson.Value, []byte, error) { return NoLimit.ParseValue(dst, json) }
+func ParseValue(dst, json []byte) (bson.Value, []byte, error) {
+	return NoLimit.ParseValue(dst, json)
+}
 
-// ParsePrefix is Parse for an object that json begins with; it returns how many
-// bytes it has consumed.
+// ParsePrefix parses the object at the beginning of json, and returns how many bytes it has
+// consumed.
 func ParsePrefix(dst, json []byte) (out []byte, n int, err error) {
 	return NoLimit.ParsePrefix(dst, json)
 }
 
-// ParseValuePrefix is ParseValue for a value that json begins with.
+// ParseValuePrefix parses the value at the beginning of json, and returns how many bytes it has
+// consumed.
 func ParseValuePrefix(dst, json []byte) (v bson.Value, out []byte, n int, err error) {
 	return NoLimit.ParseValuePrefix(dst, json)
 }
 
-// Limit is how many bytes of BSON one text may become; its methods are the
-// functions of the same names. A text can become several times longer, such as
-// an array of small numbers, and a text that will be refused for it should not be
-// in memory first. The limit is looked at between elements, so a little more than
-// it may be held, or, for a single long string, as much as the text itself.
+// Limit bounds how many bytes of BSON one text may become. Its methods are the functions of the
+// same names with that bound. A text can become several times longer, such as an array of small
+// numbers; the limit keeps a text that is refused for it from using that memory first. It is
+// checked between elements, so the result may exceed it by one element, or by the length of one
+// long string.
 type Limit int
 
 // NoLimit is the limit of the functions.
 const NoLimit Limit = math.MaxInt
 
-// Parse is the function Parse within the limit.
+// Parse does what the function Parse does, within the limit.
 func (l Limit) Parse(dst, json []byte) (doc []byte, err error) {
 	p := l.parser(withRoom(dst, len(json)), json)
 	if !p.top() || !p.atEnd() {
@@ -51,7 +54,7 @@ func (l Limit) Parse(dst, json []byte) (doc []byte, err error) {
 	return p.dst, nil
 }
 
-// ParseValue is the function ParseValue within the limit.
+// ParseValue does what the function ParseValue does, within the limit.
 func (l Limit) ParseValue(dst, json []byte) (bson.Value, []byte, error) {
 	p := l.parser(dst, json)
 	p.skip()
@@ -62,7 +65,7 @@ func (l Limit) ParseValue(dst, json []byte) (bson.Value, []byte, error) {
 	return bson.Value{Type: t, Data: p.dst[len(dst):]}, p.dst, nil
 }
 
-// ParsePrefix is the function ParsePrefix within the limit.
+// ParsePrefix does what the function ParsePrefix does, within the limit.
 func (l Limit) ParsePrefix(dst, json []byte) (out []byte, n int, err error) {
 	p := l.parser(dst, json)
 	if !p.top() {
@@ -71,7 +74,7 @@ func (l Limit) ParsePrefix(dst, json []byte) (out []byte, n int, err error) {
 	return p.dst, p.pos, nil
 }
 
-// ParseValuePrefix is the function ParseValuePrefix within the limit.
+// ParseValuePrefix does what the function ParseValuePrefix does, within the limit.
 func (l Limit) ParseValuePrefix(dst, json []byte) (v bson.Value, out []byte, n int, err error) {
 	p := l.parser(dst, json)
 	p.skip()
@@ -90,13 +93,12 @@ func (l Limit) parser(dst, json []byte) parser {
 	return parser{src: json, dst: dst, limit: limit}
 }
 
-// maxGenerous is up to which size a text gets more room than it is long.
+// maxGenerous is the largest text that gets more room than its own length.
 const maxGenerous = 64 << 10
 
-// withRoom is dst with room for what a text of n bytes most often becomes, so that
-// it need not grow: most documents are shorter as BSON, but not those of many
-// short keys and numbers. Large ones get less on top, since memory counts. A
-// caller's buffer that may do is left as it is.
+// withRoom returns dst with room for what a text of n bytes usually becomes. Most documents are
+// shorter as BSON, but not those with many short keys and numbers. Large texts get less extra
+// room, to save memory. A caller's buffer that may be large enough is left as it is.
 func withRoom(dst []byte, n int) []byte {
 	if dst != nil && cap(dst)-len(dst) >= n/2 {
 		return dst
@@ -135,7 +137,10 @@ func (p *parser) fail(offset int, problem string) bool {
 
 func (p *parser) syntaxError() error {
 	slices.Reverse(p.path)
-	return &SyntaxError{Path: path.Join(p.path), Offset: p.offset, Problem: p.problem, TooLarge: p.large, InvalidUTF8: p.problem == problemUTF8}
+	return &SyntaxError{
+		Path: path.Join(p.path), Offset: p.offset, Problem: p.problem,
+		TooLarge: p.large, InvalidUTF8: p.problem == problemUTF8,
+	}
 }
 
 func (p *parser) tooLarge() bool {
@@ -502,15 +507,16 @@ func (p *parser) index(n int) {
 	p.dst = append(p.dst, 0)
 }
 
-// put32 appends n. Here and elsewhere dst grows by append alone, in place: to store a whole slice costs a write barrier
-// while the collector runs.
+// put32 appends n. Here and elsewhere dst grows by append alone, in place: to store a whole slice
+// costs a write barrier while the collector runs.
 func (p *parser) put32(n uint32) {
 	p.dst = append(p.dst, byte(n), byte(n>>8), byte(n>>16), byte(n>>24))
 }
 
 func (p *parser) put64(n uint64) {
-	p.dst = append(p.dst, byte(n), byte(n>>8), byte(n>>16), byte(n>>24), byte(n>>32), byte(n>>40), byte(n>>48), byte(n>>56))
+	p.dst = append(p.dst, byte(n), byte(n>>8), byte(n>>16), byte(n>>24),
+		byte(n>>32), byte(n>>40), byte(n>>48), byte(n>>56))
 }
 
-// view is b as a string, without a copy.
+// view returns b as a string without a copy.
 func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

@@ -62,7 +62,8 @@ func (p *parser) quotedInt() (n int64, ok bool) {
 	for ; i < len(src) && src[i]-'0' < 10; i++ {
 		n = n*10 + int64(src[i]-'0') // wraps only after 18 digits
 	}
-	if digits := i - start; digits == 0 || digits > 18 || src[0] != '"' || i >= len(src) || src[i] != '"' {
+	digits := i - start
+	if digits == 0 || digits > 18 || src[0] != '"' || i >= len(src) || src[i] != '"' {
 		return 0, false
 	}
 	p.pos += i + 1

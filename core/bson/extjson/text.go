@@ -26,7 +26,7 @@ func special(w uint64) uint64 { return below20(w) | equal(w, '"') | equal(w, '\\
 
 func isSpecial(c byte) bool { return c < 0x20 || c == '"' || c == '\\' }
 
-// plainLen is the number of bytes before the first that is not ASCII or is
+// plainLen returns the number of bytes before the first that is not ASCII or is
 // escaped in JSON.
 func plainLen(s []byte) int {
 	i := 0
@@ -44,7 +44,7 @@ func plainLen(s []byte) int {
 	return i
 }
 
-// unescapedLen is the number of bytes before the first that is escaped in JSON.
+// unescapedLen returns the number of bytes before the first that is escaped in JSON.
 func unescapedLen(s []byte) int {
 	i := 0
 	for ; i+8 <= len(s); i += 8 {
@@ -57,7 +57,7 @@ func unescapedLen(s []byte) int {
 	return i
 }
 
-// cstringLen is the number of bytes before the first zero byte, or -1.
+// cstringLen returns the number of bytes before the first zero byte, or -1.
 func cstringLen(s []byte) int {
 	i := 0
 	for ; i+8 <= len(s); i += 8 {

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// token is a JSON string in src, without its quotes.
+// token locates a JSON string in src, without its quotes.
 type token struct {
 	start, end int
 	plain      bool // no escapes: the text is src[start:end]
@@ -73,7 +73,7 @@ func validLen(s []byte) int {
 	return n
 }
 
-// bytes is the text of a token, which is valid until the next call.
+// bytes returns the text of a token, which is valid until the next call.
 func (p *parser) bytes(t token) ([]byte, bool) {
 	if t.plain {
 		return p.src[t.start:t.end], true
@@ -150,7 +150,7 @@ func hex4(s []byte) (r rune, ok bool) {
 	return r, true
 }
 
-// unhex is the value of a hexadecimal digit, above 15 if c is none.
+// unhex returns the value of a hexadecimal digit, above 15 if c is none.
 func unhex(c byte) byte {
 	if d := c - '0'; d < 10 {
 		return d

@@ -2,7 +2,7 @@ package extjson
 
 import "github.com/mooringdb/mooring/core/bson"
 
-// kind is a key that belongs to a type wrapper and to nothing else.
+// kind names a key that only type wrappers have.
 type kind uint8
 
 const (
@@ -78,8 +78,9 @@ func specialKey(key []byte) kind {
 	return notSpecial
 }
 
-// wrapperAt is the kind of the wrapper that src begins with, and the length of what is before its colon; if it is written
-// as it most often is, without white space and escapes. In canonical text every other object is a wrapper.
+// wrapperAt returns the kind of the wrapper at the beginning of src, and the number of bytes
+// before its colon, if the wrapper has no white space and no escapes, as is usual. In canonical
+// text every second object is a wrapper.
 func wrapperAt(src []byte) (k kind, n int) {
 	const opening, longest = `{"$`, `{"$regularExpression"`
 	if len(src) < len(longest) || string(src[:len(opening)]) != opening {
@@ -265,7 +266,8 @@ func (p *parser) pair(k kind, name0, name1 string) (values [2]token, ok bool) {
 			return values, p.fail(begin, k.String()+" must have the keys "+name0+" and "+name1)
 		}
 		if seen[n] {
-			return values, p.fail(begin, k.String()+" must have the keys "+name0+" and "+name1+" once")
+			problem := k.String() + " must have the keys " + name0 + " and " + name1 + " once"
+			return values, p.fail(begin, problem)
 		}
 		seen[n] = true
 		if values[n], ok = p.stringToken(k); !ok {

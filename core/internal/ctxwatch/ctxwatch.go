@@ -1,5 +1,5 @@
-// Package ctxwatch interrupts blocking I/O when a context ends, without a goroutine per operation. It neither reads
-// nor writes; what an interruption does is up to the caller.
+// Package ctxwatch interrupts blocking I/O when a context ends, without a goroutine for each
+// operation. It neither reads nor writes: the caller says what an interruption does.
 package ctxwatch
 
 import (
@@ -10,11 +10,13 @@ import (
 // Watcher observes contexts, one at a time. Make one with New.
 type Watcher struct {
 	interrupt func()
-	done      chan struct{} // gets a value when interrupt has returned; capacity 1: each call of Stop takes it out
+	// done receives a value when interrupt has returned. It has room for one: Stop takes it out.
+	done chan struct{}
 }
 
-// New makes a Watcher that calls interrupt, in a goroutine of its own, if a context that it observes ends. interrupt must not
-// block, and must be safe to call while the I/O goes on and after it is over.
+// New returns a Watcher. If a context that it observes ends, the Watcher calls interrupt in a
+// goroutine of its own. interrupt must not block, and must be safe to call during the I/O and
+// after it.
 func New(interrupt func()) *Watcher {
 	w := &Watcher{done: make(chan struct{}, 1)}
 	w.interrupt = func() {
@@ -24,13 +26,13 @@ func New(interrupt func()) *Watcher {
 	return w
 }
 
-// Watch is one running observation of a context.
+// Watch identifies one running observation of a context.
 type Watch struct {
 	watcher *Watcher
 	stop    func() bool
 }
 
-// Start begins to observe ctx, until Stop. A context that cannot end costs nothing.
+// Start begins to observe ctx until Stop. A context that cannot end costs nothing.
 func (w *Watcher) Start(ctx context.Context) Watch {
 	if ctx.Done() == nil {
 		return Watch{}
@@ -38,8 +40,9 @@ func (w *Watcher) Start(ctx context.Context) Watch {
 	return Watch{w, context.AfterFunc(ctx, w.interrupt)}
 }
 
-// Stop ends the observation; it must be called once. It is true if interrupt was called, and has returned by then: nothing
-// interrupts any more, so that what the interruption did can be undone if the I/O had succeeded before.
+// Stop ends the observation; the caller must call it once. It reports whether interrupt was
+// called, and has then waited for it to return. After Stop nothing interrupts the I/O, so the
+// caller can undo the interruption if the I/O has succeeded.
 func (w Watch) Stop() (interrupted bool) {
 	if w.stop == nil || w.stop() {
 		return false
@@ -48,26 +51,28 @@ func (w Watch) Stop() (interrupted bool) {
 	return true
 }
 
-// Err is why ctx ended, or nil if it has not. It satisfies errors.Is for ctx.Err() and for context.Cause(ctx).
+// Err returns why ctx ended, or nil if it has not. It satisfies errors.Is for ctx.Err() and for
+// context.Cause(ctx).
 func Err(ctx context.Context) error {
 	err := ctx.Err()
 	if err == nil {
 		return nil
 	}
-	if cause := context.Cause(ctx); cause != err { //nolint:errorlint // identity: is there a cause of its own?
+	if cause := context.Cause(ctx); cause != err { //nolint:errorlint // identity
 		return &endError{cause, err}
 	}
 	return err
 }
 
-// endError is the end of a context for a cause of its own.
+// endError reports that a context ended with a cause of its own.
 type endError struct{ cause, err error }
 
 func (e *endError) Error() string   { return e.cause.Error() }
 func (e *endError) Unwrap() []error { return []error{e.cause, e.err} }
 
-// Past is err, the end of one caller's context, for the callers who come later: it tells what happened, but it is no end of
-// their contexts, so it satisfies errors.Is for causes other than context.Canceled and context.DeadlineExceeded only.
+// Past returns an error for calls that come after err ended an earlier call's context. It has the
+// text of err, but their contexts have not ended: errors.Is does not find context.Canceled and
+// context.DeadlineExceeded in it.
 func Past(err error) error { return &pastError{err} }
 
 type pastError struct{ err error }
@@ -75,9 +80,10 @@ type pastError struct{ err error }
 func (e *pastError) Error() string { return "given up by an earlier call: " + e.err.Error() }
 
 func (e *pastError) Is(target error) bool {
-	return target != context.Canceled && target != context.DeadlineExceeded && //nolint:errorlint // identity: which is asked for?
+	//nolint:errorlint // identity
+	return target != context.Canceled && target != context.DeadlineExceeded &&
 		errors.Is(e.err, target)
 }
 
-// Timeout is true, since somebody's time was over, and that says nothing about the server.
+// Timeout reports true: an earlier call ran out of time, which says nothing about the server.
 func (*pastError) Timeout() bool { return true }

@@ -21,7 +21,7 @@ func SortOptions(options []byte) {
 	copy(options, string(characters))
 }
 
-// Sorted is options in order: itself if it is, else a copy.
+// Sorted returns options in order: itself if it is, else a copy.
 func Sorted(options []byte) []byte {
 	if slices.IsSorted(options) {
 		return options
