@@ -42,8 +42,41 @@ func TestUnified(t *testing.T) {
 		},
 		{Name: "auth", Folder: "auth/tests/unified"},
 		{Name: "mongodb-handshake", Folder: "mongodb-handshake/tests/unified"},
+		{
+			Name: "client-side-operations-timeout", Folder: "client-side-operations-timeout/tests",
+			Skip: timeoutSkips,
+		},
 		{Name: "run-command", Folder: "run-command/tests/unified"},
 	} {
 		t.Run(suite.Name, func(t *testing.T) { unified.Run(t, suite) })
 	}
 }
+
+// timeoutSkips are the cases of client-side-operations-timeout that do not run, or that the driver
+// departs from; docs/conformance.md lists the latter.
+var timeoutSkips = map[[2]string]string{
+	{"retryability-legacy-timeouts.json", ""}: "needs retryable reads and writes",
+
+	{"cursors.json", "find errors if timeoutMode is set and timeoutMS is not"}:                 modeWithoutTimeout,
+	{"cursors.json", "collection aggregate errors if timeoutMode is set and timeoutMS is not"}: modeWithoutTimeout,
+	{"cursors.json", "database aggregate errors if timeoutMode is set and timeoutMS is not"}:   modeWithoutTimeout,
+	{"runCursorCommand.json", "errors if timeoutMode is set without timeoutMS"}:                modeWithoutTimeout,
+
+	{"non-tailable-cursors.json", "aggregate with $out errors if timeoutMode is iteration"}:   iterationOfOutput,
+	{"non-tailable-cursors.json", "aggregate with $merge errors if timeoutMode is iteration"}: iterationOfOutput,
+
+	{"runCursorCommand.json", "Non-tailable cursor iteration timeoutMS is refreshed for getMore if timeoutMode is iteration - failure"}: nothingExpires,
+	{"runCursorCommand.json", "Tailable cursor iteration timeoutMS is refreshed for getMore - failure"}:                                 nothingExpires,
+	{"runCursorCommand.json", "Tailable cursor awaitData iteration timeoutMS is refreshed for getMore - failure"}:                       nothingExpires,
+
+	{"close-cursors.json", "timeoutMS is refreshed for close"}: "behind a load balancer, the connection that a getMore broke cannot " +
+		"carry killCursors; elsewhere TestTimeOfKillCursors shows it",
+	{"command-execution.json", "short-circuit is not enabled with only 1 RTT measurement"}: "in fake time the second measurement " +
+		"has always ended when the pool is filled",
+}
+
+const (
+	modeWithoutTimeout = "a timeout mode applies to the deadline of a context as well, so it needs no timeoutMS"
+	iterationOfOutput  = "with $out and $merge no cursor stays open, so that both timeout modes mean the same"
+	nothingExpires     = "the getMore is blocked for 60 ms, and the case gives it 100 ms or no timeoutMS at all"
+)

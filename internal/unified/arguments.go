@@ -3,6 +3,7 @@ package unified
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/client"
@@ -102,6 +103,40 @@ func (a *arguments) readPreference(name string) *selection.ReadPreference {
 		a.err = err
 	}
 	return rp
+}
+
+// timeout returns the timeoutMS of an operation, or else that of what it is run on.
+func (a *arguments) timeout(inherited *time.Duration) *time.Duration {
+	ms := a.int64("timeoutMS")
+	if ms == nil {
+		return inherited
+	}
+	return new(time.Duration(*ms) * time.Millisecond)
+}
+
+var timeoutModes = map[string]client.TimeoutMode{
+	"": client.TimeoutModeUnset, "cursorLifetime": client.CursorLifetime, "iteration": client.Iteration,
+}
+
+func (a *arguments) timeoutMode() client.TimeoutMode {
+	return oneOf(a, "timeoutMode", timeoutModes)
+}
+
+var cursorTypes = map[string]client.CursorType{
+	"": client.NonTailable, "nonTailable": client.NonTailable,
+	"tailable": client.Tailable, "tailableAwait": client.TailableAwait,
+}
+
+func (a *arguments) cursorType() client.CursorType { return oneOf(a, "cursorType", cursorTypes) }
+
+// oneOf returns what a text argument stands for. Without the argument it is that of "".
+func oneOf[T any](a *arguments, name string, values map[string]T) T {
+	text := a.text(name)
+	value, ok := values[text]
+	if !ok && a.err == nil {
+		a.err = fmt.Errorf("there is no %s %q", name, text)
+	}
+	return value
 }
 
 func newReadPreference(d bson.Raw) (*selection.ReadPreference, error) {

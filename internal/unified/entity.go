@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/client"
@@ -30,8 +31,38 @@ type (
 		readConcern    *client.ReadConcern
 		writeConcern   *client.WriteConcern
 		readPreference *selection.ReadPreference
+		timeout        *time.Duration
 	}
 )
+
+// reads returns the common options of an operation that reads.
+func (in inherited) reads(a *arguments) client.Common {
+	return client.Common{
+		Comment: a.value("comment"), Timeout: a.timeout(in.timeout),
+		ReadConcern: in.readConcern, ReadPreference: in.readPreference,
+	}
+}
+
+// writes returns the common options of an operation that writes.
+func (in inherited) writes(a *arguments) client.Common {
+	return client.Common{
+		Comment: a.value("comment"), Timeout: a.timeout(in.timeout), WriteConcern: in.writeConcern,
+	}
+}
+
+// both returns the common options of an operation that may do either.
+func (in inherited) both(a *arguments) client.Common {
+	o := in.reads(a)
+	o.WriteConcern = in.writeConcern
+	return o
+}
+
+// command returns the common options of a command that runs as it is.
+func (in inherited) command(a *arguments) client.Common {
+	return client.Common{
+		Timeout: a.timeout(in.timeout), ReadPreference: a.readPreference("readPreference"),
+	}
+}
 
 // openCursor is a cursor that is read one document at a time.
 type openCursor struct {
@@ -143,6 +174,9 @@ func newInherited(in inherited, options bson.Raw) (inherited, error) {
 			in.readConcern, err = newReadConcern(d)
 		case "writeConcern":
 			in.writeConcern, err = newWriteConcern(d)
+		case "timeoutMS":
+			ms, _ := v.AsInt64()
+			in.timeout = new(time.Duration(ms) * time.Millisecond)
 		case "readPreference":
 			in.readPreference, err = newReadPreference(d)
 		default:

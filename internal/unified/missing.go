@@ -19,7 +19,7 @@ const (
 	needsGridFS        = "GridFS"
 	needsEncryption    = "client-side encryption"
 	needsServerAPI     = "the stable API"
-	needsCSOT          = "timeoutMS of databases, collections and operations"
+	needsCSOT          = "timeoutMS of closing a cursor"
 	needsSearchIndexes = "helpers for search indexes"
 	needsModify        = "a helper for collMod"
 	needsCount         = "a helper for count, which is deprecated"
@@ -52,7 +52,7 @@ var missingOperations = map[string]string{
 
 // missingArguments are arguments of operations, and options of entities.
 var missingArguments = map[string]string{
-	"session": needsSessions, "timeoutMS": needsCSOT, "serverApi": needsServerAPI, "autoEncryptOpts": needsEncryption,
+	"session": needsSessions, "serverApi": needsServerAPI, "autoEncryptOpts": needsEncryption,
 	"storeEventsAsEntities": needsWorkloads, "createOptions": needsCreateOptions,
 }
 
@@ -109,8 +109,6 @@ func (s *survey) entities(entities []bson.Raw) {
 		of.need(s.lacking[text(spec, "database")])
 		of.client(spec)
 		of.arguments(spec)
-		of.arguments(document(spec, "databaseOptions"))
-		of.arguments(document(spec, "collectionOptions"))
 		if of.reason != "" {
 			s.lacking[text(spec, "id")] = of.reason
 		}
@@ -133,8 +131,9 @@ func (s *survey) operations(operations []operation) {
 	for _, op := range operations {
 		s.need(missingOperations[op.name])
 		s.need(s.lacking[op.object])
-		if op.object != "testRunner" { // whose timeoutMS is another
-			s.arguments(op.arguments)
+		s.arguments(op.arguments)
+		if op.name == "close" && op.arguments.Has("timeoutMS") {
+			s.need(needsCSOT)
 		}
 		for _, v := range op.arguments.All() {
 			if name, ok := v.Str(); ok {

@@ -34,12 +34,19 @@ var collectionOperations = table[*collection]{
 
 func findCursor(c *collection, a *arguments) opener {
 	options := client.FindOptions{
-		Common: client.Common{Comment: a.value("comment"), ReadConcern: c.inherit.readConcern, ReadPreference: c.inherit.readPreference},
+		Common: c.inherit.reads(a),
 		Filter: a.must("filter").document("filter"), Sort: a.document("sort"), Projection: a.document("projection"),
 		Hint: a.value("hint"), Skip: a.int64("skip"), Limit: a.int64("limit"), BatchSize: a.int32("batchSize"),
 		MaxTimeMS: a.int64("maxTimeMS"), Collation: a.document("collation"), Let: a.document("let"),
 		AllowDiskUse: a.bool("allowDiskUse"), ShowRecordID: a.bool("showRecordId"), ReturnKey: a.bool("returnKey"),
 		Max: a.document("max"), Min: a.document("min"), NoCursorTimeout: a.bool("noCursorTimeout"),
+		MaxAwaitTimeMS: a.int64("maxAwaitTimeMS"), TimeoutMode: a.timeoutMode(),
+	}
+	if kind := a.cursorType(); kind != client.NonTailable {
+		options.Tailable = new(true)
+		if kind == client.TailableAwait {
+			options.AwaitData = new(true)
+		}
 	}
 	return func(ctx context.Context) (*cursor.Cursor, error) { return c.client.Find(ctx, c.ns, options) }
 }
@@ -50,7 +57,7 @@ func createFindCursor(_ *run, c *collection, a *arguments) action { return opene
 
 func findOne(_ *run, c *collection, a *arguments) action {
 	options := client.FindOptions{
-		Common: client.Common{Comment: a.value("comment"), ReadConcern: c.inherit.readConcern, ReadPreference: c.inherit.readPreference},
+		Common: c.inherit.reads(a),
 		Filter: a.must("filter").document("filter"), Sort: a.document("sort"), Projection: a.document("projection"),
 		Hint: a.value("hint"), Skip: a.int64("skip"), MaxTimeMS: a.int64("maxTimeMS"),
 		Collation: a.document("collation"), Let: a.document("let"),
@@ -74,11 +81,12 @@ func aggregateCollection(_ *run, c *collection, a *arguments) action {
 
 func aggregate(c *observed, ns client.Namespace, inherit inherited, a *arguments) action {
 	options := client.AggregateOptions{
-		Common:   client.Common{Comment: a.value("comment"), ReadConcern: inherit.readConcern, ReadPreference: inherit.readPreference, WriteConcern: inherit.writeConcern},
+		Common:   inherit.both(a),
 		Pipeline: a.must("pipeline").array("pipeline"), AllowDiskUse: a.bool("allowDiskUse"),
 		BatchSize: a.int32("batchSize"), BypassDocumentValidation: a.bool("bypassDocumentValidation"),
 		Collation: a.document("collation"), Hint: a.value("hint"), Let: a.document("let"),
 		MaxTimeMS: a.int64("maxTimeMS"), MaxAwaitTimeMS: a.int64("maxAwaitTimeMS"),
+		TimeoutMode: a.timeoutMode(),
 	}
 	return drained(func(ctx context.Context) (*cursor.Cursor, error) { return c.Aggregate(ctx, ns, options) })
 }
@@ -86,7 +94,7 @@ func aggregate(c *observed, ns client.Namespace, inherit inherited, a *arguments
 func distinct(_ *run, c *collection, a *arguments) action {
 	name := a.must("fieldName").text("fieldName")
 	options := client.DistinctOptions{
-		Common: client.Common{Comment: a.value("comment"), ReadConcern: c.inherit.readConcern, ReadPreference: c.inherit.readPreference},
+		Common: c.inherit.reads(a),
 		Filter: a.must("filter").document("filter"), Collation: a.document("collation"), Hint: a.value("hint"),
 		MaxTimeMS: a.int64("maxTimeMS"),
 	}
@@ -98,7 +106,7 @@ func distinct(_ *run, c *collection, a *arguments) action {
 
 func countDocuments(_ *run, c *collection, a *arguments) action {
 	options := client.CountDocumentsOptions{
-		Common: client.Common{Comment: a.value("comment"), ReadConcern: c.inherit.readConcern, ReadPreference: c.inherit.readPreference},
+		Common: c.inherit.reads(a),
 		Filter: a.must("filter").document("filter"), Collation: a.document("collation"), Hint: a.value("hint"),
 		Limit: a.int64("limit"), Skip: a.int64("skip"), MaxTimeMS: a.int64("maxTimeMS"),
 	}
@@ -110,7 +118,7 @@ func countDocuments(_ *run, c *collection, a *arguments) action {
 
 func estimatedDocumentCount(_ *run, c *collection, a *arguments) action {
 	options := client.EstimatedDocumentCountOptions{
-		Common:    client.Common{Comment: a.value("comment"), ReadConcern: c.inherit.readConcern, ReadPreference: c.inherit.readPreference},
+		Common:    c.inherit.reads(a),
 		MaxTimeMS: a.int64("maxTimeMS"),
 	}
 	return func(ctx context.Context) outcome {
@@ -134,7 +142,7 @@ func written(err error, unconfirmed *mongoerr.WriteConcernError, acknowledged bo
 func insertOne(_ *run, c *collection, a *arguments) action {
 	doc := a.must("document").document("document")
 	options := client.InsertOneOptions{
-		Common:                   client.Common{Comment: a.value("comment"), WriteConcern: c.inherit.writeConcern},
+		Common:                   c.inherit.writes(a),
 		BypassDocumentValidation: a.bool("bypassDocumentValidation"),
 	}
 	return func(ctx context.Context) outcome {
@@ -150,7 +158,7 @@ func insertOne(_ *run, c *collection, a *arguments) action {
 func insertMany(_ *run, c *collection, a *arguments) action {
 	docs := a.must("documents").documents("documents")
 	options := client.InsertManyOptions{
-		Common:  client.Common{Comment: a.value("comment"), WriteConcern: c.inherit.writeConcern},
+		Common:  c.inherit.writes(a),
 		Ordered: a.bool("ordered"), BypassDocumentValidation: a.bool("bypassDocumentValidation"),
 	}
 	return func(ctx context.Context) outcome {
@@ -179,7 +187,7 @@ func update(
 	return func(_ *run, c *collection, a *arguments) action {
 		filter, change := a.must("filter").document("filter"), a.must("update").value("update")
 		options := client.UpdateOptions{
-			Common:       client.Common{Comment: a.value("comment"), WriteConcern: c.inherit.writeConcern},
+			Common:       c.inherit.writes(a),
 			ArrayFilters: a.array("arrayFilters"), BypassDocumentValidation: a.bool("bypassDocumentValidation"),
 			Collation: a.document("collation"), Hint: a.value("hint"), Let: a.document("let"), Sort: a.document("sort"),
 			Upsert: a.bool("upsert"),
@@ -193,7 +201,7 @@ func update(
 func replaceOne(_ *run, c *collection, a *arguments) action {
 	filter, replacement := a.must("filter").document("filter"), a.must("replacement").document("replacement")
 	options := client.UpdateOptions{
-		Common:                   client.Common{Comment: a.value("comment"), WriteConcern: c.inherit.writeConcern},
+		Common:                   c.inherit.writes(a),
 		BypassDocumentValidation: a.bool("bypassDocumentValidation"), Collation: a.document("collation"),
 		Hint: a.value("hint"), Let: a.document("let"), Sort: a.document("sort"), Upsert: a.bool("upsert"),
 	}
@@ -217,7 +225,7 @@ func remove(
 	return func(_ *run, c *collection, a *arguments) action {
 		filter := a.must("filter").document("filter")
 		options := client.DeleteOptions{
-			Common:    client.Common{Comment: a.value("comment"), WriteConcern: c.inherit.writeConcern},
+			Common:    c.inherit.writes(a),
 			Collation: a.document("collation"), Hint: a.value("hint"), Let: a.document("let"),
 		}
 		return func(ctx context.Context) outcome {
@@ -243,7 +251,7 @@ func returnDocument(a *arguments) client.ReturnDocument {
 func findOneAndUpdate(_ *run, c *collection, a *arguments) action {
 	filter, change := a.must("filter").document("filter"), a.must("update").value("update")
 	options := client.FindOneAndOptions{
-		Common:       client.Common{Comment: a.value("comment"), WriteConcern: c.inherit.writeConcern},
+		Common:       c.inherit.writes(a),
 		ArrayFilters: a.array("arrayFilters"), BypassDocumentValidation: a.bool("bypassDocumentValidation"),
 		Collation: a.document("collation"), Hint: a.value("hint"), Let: a.document("let"),
 		MaxTimeMS: a.int64("maxTimeMS"), Projection: a.document("projection"), ReturnDocument: returnDocument(a),
@@ -257,7 +265,7 @@ func findOneAndUpdate(_ *run, c *collection, a *arguments) action {
 func findOneAndReplace(_ *run, c *collection, a *arguments) action {
 	filter, replacement := a.must("filter").document("filter"), a.must("replacement").document("replacement")
 	options := client.FindOneAndOptions{
-		Common:                   client.Common{Comment: a.value("comment"), WriteConcern: c.inherit.writeConcern},
+		Common:                   c.inherit.writes(a),
 		BypassDocumentValidation: a.bool("bypassDocumentValidation"), Collation: a.document("collation"),
 		Hint: a.value("hint"), Let: a.document("let"), MaxTimeMS: a.int64("maxTimeMS"),
 		Projection: a.document("projection"), ReturnDocument: returnDocument(a), Sort: a.document("sort"),
@@ -271,7 +279,7 @@ func findOneAndReplace(_ *run, c *collection, a *arguments) action {
 func findOneAndDelete(_ *run, c *collection, a *arguments) action {
 	filter := a.must("filter").document("filter")
 	options := client.FindOneAndOptions{
-		Common:    client.Common{Comment: a.value("comment"), WriteConcern: c.inherit.writeConcern},
+		Common:    c.inherit.writes(a),
 		Collation: a.document("collation"), Hint: a.value("hint"), Let: a.document("let"),
 		MaxTimeMS: a.int64("maxTimeMS"), Projection: a.document("projection"), Sort: a.document("sort"),
 	}

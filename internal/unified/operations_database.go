@@ -12,9 +12,10 @@ import (
 
 // clientOperations are the operations on a client.
 var clientOperations = table[*observed]{
-	"appendMetadata": appendMetadata,
-	"close":          closeClient,
-	"listDatabases":  listDatabases,
+	"appendMetadata":    appendMetadata,
+	"close":             closeClient,
+	"listDatabases":     listDatabases,
+	"listDatabaseNames": listDatabaseNames,
 }
 
 func appendMetadata(_ *run, c *observed, a *arguments) action {
@@ -34,14 +35,21 @@ func closeClient(_ *run, c *observed, _ *arguments) action {
 }
 
 // listDatabases runs the command, for which the driver has no helper yet.
-func listDatabases(_ *run, c *observed, a *arguments) action {
-	filter := a.document("filter")
+func listDatabases(_ *run, c *observed, a *arguments) action { return databases(c, a, false) }
+
+func listDatabaseNames(_ *run, c *observed, a *arguments) action { return databases(c, a, true) }
+
+func databases(c *observed, a *arguments, namesOnly bool) action {
+	filter, options := a.document("filter"), client.RunCommandOptions{Common: inherited{}.command(a)}
 	return func(ctx context.Context) outcome {
 		b := bson.NewBuilder(nil).Int32("listDatabases", 1)
 		if filter != nil {
 			b.Document("filter", filter)
 		}
-		reply, err := c.RunCommand(ctx, "admin", b.Finish(), client.RunCommandOptions{})
+		if namesOnly {
+			b.Bool("nameOnly", true)
+		}
+		reply, err := c.RunCommand(ctx, "admin", b.Finish(), options)
 		return outcome{value: lookup(reply, "databases"), items: true, err: err}
 	}
 }
@@ -68,7 +76,7 @@ func commandOf(a *arguments) bson.Raw {
 }
 
 func runCommand(_ *run, d *database, a *arguments) action {
-	command, options := commandOf(a), client.RunCommandOptions{Common: client.Common{ReadPreference: a.readPreference("readPreference")}}
+	command, options := commandOf(a), client.RunCommandOptions{Common: d.inherit.command(a)}
 	return func(ctx context.Context) outcome {
 		reply, err := d.client.RunCommand(ctx, d.name, command, options)
 		if err != nil {
@@ -78,22 +86,15 @@ func runCommand(_ *run, d *database, a *arguments) action {
 	}
 }
 
-var cursorTypes = map[string]client.CursorType{
-	"": client.NonTailable, "nonTailable": client.NonTailable, "tailable": client.Tailable, "tailableAwait": client.TailableAwait,
-}
-
 // commandCursor runs a command that opens a cursor.
 func commandCursor(d *database, a *arguments) opener {
 	command := commandOf(a)
-	kind := a.text("cursorType")
 	options := client.RunCursorCommandOptions{
-		Common:    client.Common{ReadPreference: a.readPreference("readPreference"), Comment: a.value("comment")},
+		Common:      d.inherit.command(a),
+		TimeoutMode: a.timeoutMode(), CursorType: a.cursorType(),
 		BatchSize: a.int32("batchSize"), MaxTimeMS: a.int64("maxTimeMS"),
 	}
-	var known bool
-	if options.CursorType, known = cursorTypes[kind]; !known && a.err == nil {
-		a.err = fmt.Errorf("there is no cursorType %q", kind)
-	}
+	options.Comment = a.value("comment")
 	return func(ctx context.Context) (*cursor.Cursor, error) {
 		return d.client.RunCursorCommand(ctx, d.name, command, options)
 	}
@@ -108,6 +109,7 @@ func createCommandCursor(_ *run, d *database, a *arguments) action {
 // createCollection runs the command, for which the driver has no helper yet.
 func createCollection(_ *run, d *database, a *arguments) action {
 	name := a.must("collection").text("collection")
+	options := client.RunCommandOptions{Common: d.inherit.command(a)}
 	b := bson.NewBuilder(nil).String("create", name)
 	for _, option := range []string{"capped", "size", "max"} {
 		if v := a.value(option); !v.IsZero() {
@@ -115,7 +117,7 @@ func createCollection(_ *run, d *database, a *arguments) action {
 		}
 	}
 	return func(ctx context.Context) outcome {
-		_, err := d.client.RunCommand(ctx, d.name, b.Finish(), client.RunCommandOptions{})
+		_, err := d.client.RunCommand(ctx, d.name, b.Finish(), options)
 		made := &collection{client: d.client, ns: client.Namespace{Database: d.name, Collection: name}, inherit: d.inherit}
 		return outcome{entity: made, err: err}
 	}
@@ -124,8 +126,9 @@ func createCollection(_ *run, d *database, a *arguments) action {
 // dropCollection runs the command, for which the driver has no helper yet.
 func dropCollection(_ *run, d *database, a *arguments) action {
 	name := a.must("collection").text("collection")
+	options := client.RunCommandOptions{Common: d.inherit.command(a)}
 	return func(ctx context.Context) outcome {
-		_, err := d.client.RunCommand(ctx, d.name, bson.NewBuilder(nil).String("drop", name).Finish(), client.RunCommandOptions{})
+		_, err := d.client.RunCommand(ctx, d.name, bson.NewBuilder(nil).String("drop", name).Finish(), options)
 		return failed(err)
 	}
 }

@@ -9,7 +9,6 @@ var notBuilt = map[string]string{
 	"change-streams/":                               "change streams",
 	"client-backpressure/":                          "retries after overload errors",
 	"client-side-encryption/":                       "client-side encryption",
-	"client-side-operations-timeout/":               "timeoutMS of databases, collections and operations",
 	"collection-management/":                        "helpers for collections",
 	"command-logging-and-monitoring/tests/logging/": "command log messages",
 	"crud/":                        "bulk writes, and the runner of the CRUD suite",

@@ -78,6 +78,10 @@ var pipelineStages = map[string]func(s *store, database string, docs []bson.Raw,
 		filter, _ := argument.Document()
 		return filtered(docs, filter)
 	},
+	// Sessions are not kept, so there are none to list.
+	"$listLocalSessions": func(*store, string, []bson.Raw, bson.Value) ([]bson.Raw, error) {
+		return nil, nil
+	},
 	"$sort": func(_ *store, _ string, docs []bson.Raw, argument bson.Value) ([]bson.Raw, error) {
 		order, _ := argument.Document()
 		return docs, sortBy(docs, order)

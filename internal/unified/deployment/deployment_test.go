@@ -165,6 +165,7 @@ func TestCommands(t *testing.T) {
 			{`{"aggregate": "c", "pipeline": [{"$match": {"_id": {"$gt": 1}}}, {"$merge": {"into": "d"}}], "cursor": {}}`, `{"cursor": {"firstBatch": [], "id": 0, "ns": "db.c"}}`},
 			{`{"find": "d"}`, `{"cursor": {"firstBatch": [{"_id": 2, "a": 1}, {"_id": 3, "a": 2, "b": {"x": "y"}}], "id": 0, "ns": "db.d"}}`},
 			{`{"aggregate": "c", "pipeline": [{"$merge": {"into": "d", "on": "x"}}], "cursor": {}}`, `{"ok": 0, "code": 2}`},
+			{`{"aggregate": 1, "pipeline": [{"$listLocalSessions": {}}, {"$limit": 1}], "cursor": {}}`, `{"cursor": {"firstBatch": [], "id": 0, "ns": "db."}}`},
 			{`{"aggregate": "c", "pipeline": [{"$match": {"$nope": 2}}], "cursor": {}}`, `{"ok": 0, "code": 2}`},
 		},
 		"update": {
