@@ -20,14 +20,30 @@ import (
 // contain a comma, encoded or not.
 func Parse(uri string) (Config, error) { return ParseWith(uri, nil) }
 
-// ParseWith reads a connection string and options beside it, such as those of a configuration
-// file. They have the same names, in any case, and the same texts, but not URL encoded; several
-// texts are like a repeated option. An option that the string gives, by this or another name,
-// overrides the one beside it. Options that contradict each other are an error, wherever they
-// stand.
+// ParseWith reads a connection string with options beside it, as Source.Parse does.
 func ParseWith(uri string, beside map[string][]string) (Config, error) {
-	p := &parser{beside: beside}
-	if err := p.parse(uri); err != nil {
+	return Source{URI: uri, Options: beside}.Parse()
+}
+
+// Source is a connection string and what stands beside it, such as in a configuration file.
+type Source struct {
+	URI string
+
+	// Options have the same names as in the string, in any case, and the same texts, but not URL
+	// encoded; several texts are like a repeated option. An option that the string gives, by this
+	// or another name, overrides the one here.
+	Options map[string][]string
+
+	// Username and Password, if they are not nil, are those of a user, not URL encoded. One that
+	// the string gives, too, is an error.
+	Username, Password *string
+}
+
+// Parse reads the connection string. Options that contradict each other are an error, wherever they
+// stand.
+func (s Source) Parse() (Config, error) {
+	p := &parser{beside: s.Options, user: s}
+	if err := p.parse(s.URI); err != nil {
 		return Config{}, fmt.Errorf("connection string: %w", err)
 	}
 	return p.config, nil
@@ -40,7 +56,8 @@ type parser struct {
 	order  []string            // the names in the order of their first appearance
 	as     map[string]string   // the names as they were written
 	option string              // the one that is being applied, as it was written
-	beside map[string][]string // what ParseWith was given
+	beside map[string][]string // the options beside the string
+	user   Source              // with the user beside the string
 
 	// suspicious is true if there is an @ after the part that was taken for the hosts. Hosts and
 	// options may then be a part of a password that is not URL encoded, and no error and no
@@ -66,6 +83,9 @@ func (p *parser) parse(uri string) error {
 			return err
 		}
 		hosts = hosts[i+1:]
+	}
+	if err := p.besideUser(); err != nil {
+		return err
 	}
 	if hosts == "" && strings.Contains(database, ".sock") {
 		return errors.New("no host: the path of a unix domain socket must be URL encoded")
@@ -128,6 +148,24 @@ func (p *parser) userinfo(s string) error {
 	if userErr != nil || passwordErr != nil || !utf8.ValidString(p.config.Username) ||
 		!utf8.ValidString(p.config.Password) {
 		return errEncode
+	}
+	return nil
+}
+
+// besideUser takes over the user that stands beside the string.
+func (p *parser) besideUser() error {
+	c := &p.config
+	if name := p.user.Username; name != nil {
+		if c.Username != "" {
+			return errors.New("a user name stands in it and beside it")
+		}
+		c.HasCredential, c.Username = true, *name
+	}
+	if password := p.user.Password; password != nil {
+		if c.HasPassword {
+			return errors.New("a password stands in it and beside it")
+		}
+		c.HasCredential, c.HasPassword, c.Password = true, true, *password
 	}
 	return nil
 }

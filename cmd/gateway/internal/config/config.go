@@ -57,6 +57,7 @@ type Config struct {
 	Warnings []string
 
 	mongoOptions map[string][]string
+	mongoUser    userTexts
 	values       []value // one per option, in the table's order
 }
 

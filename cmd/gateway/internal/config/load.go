@@ -74,7 +74,9 @@ func Load(flags *pflag.FlagSet, environ []string) (*Config, error) {
 		s, err := o.resolve(layers)
 		if err == nil {
 			c.values = append(c.values, value{o, s})
-			err = o.parse(c, s.text)
+			if err = c.mongoUser.note(o.Name, s); err == nil {
+				err = o.parse(c, s.text)
+			}
 			if o.Name == handleKeys {
 				c.HandleKeysFile, c.HandleKeysSum = s.file, SumHandleKeys([]byte(s.text))
 				if err == nil && s.file != "" && len(c.HandleKeys) == 0 {

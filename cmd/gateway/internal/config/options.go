@@ -26,6 +26,13 @@ type option struct {
 // handleKeys is the option whose file is read again while the gateway runs.
 const handleKeys = "handle.keys"
 
+// The options that a user of the deployment comes from.
+const (
+	uriOption     = "uri"
+	mongoUsername = "mongodb.username"
+	mongoPassword = "mongodb.password"
+)
+
 // fileSuffix makes, of a secret's name, the name of the option that says which file holds the secret.
 const fileSuffix = "File"
 
@@ -48,7 +55,20 @@ var options = []option{
 		shown: shownMongoOptions,
 	},
 	{
-		Name: "uri", Kind: "connection string", Secret: true,
+		// These two are read together with uri, too.
+		Name: mongoUsername, Kind: "name", Secret: true,
+		Doc:   "Name of the MongoDB user, if it does not stand in the connection string. Here it is not URL encoded.",
+		parse: into(func(c *Config) *string { return &c.mongoUser.username }, parseText),
+	},
+	{
+		Name: mongoPassword, Kind: "text", Secret: true,
+		Doc: "Password of the MongoDB user, if it does not stand in the connection string. Here it is not URL encoded. The files of " +
+			"the name, the password and the connection string are looked at every five seconds: when two looks have found the " +
+			"same new user, or at once on SIGHUP, new connections log in as that user, and old ones go on.",
+		parse: into(func(c *Config) *string { return &c.mongoUser.password }, parseText),
+	},
+	{
+		Name: uriOption, Kind: "connection string", Secret: true,
 		Doc: "Connection string of the MongoDB deployment, mongodb://…. Required. On a command line every user of the " +
 			"machine can read it: prefer the file.",
 		parse: parseURI,

@@ -13,7 +13,6 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/mooringdb/mooring/core/connstring"
 	"github.com/mooringdb/mooring/service/handle"
 )
 
@@ -39,8 +38,9 @@ func parseURI(c *Config, text string) error {
 		return errors.New(
 			"is required: set --uri-file, MOORING_URI_FILE or uriFile in the configuration file (or uri in one of these ways)")
 	}
+	c.mongoUser.uri = text
 	var err error
-	c.MongoDB, err = connstring.ParseWith(text, c.mongoOptions)
+	c.MongoDB, err = c.mongoUser.parse(c.mongoOptions)
 	return err
 }
 

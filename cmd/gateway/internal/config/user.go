@@ -1,0 +1,106 @@
+package config
+
+import (
+	"errors"
+
+	"github.com/mooringdb/mooring/core/auth"
+	"github.com/mooringdb/mooring/core/connstring"
+)
+
+// userTexts are the texts that the user of the deployment comes from, and the files that hold them.
+type userTexts struct {
+	uri, username, password         string
+	hasUsername, hasPassword        bool
+	uriFile, nameFile, passwordFile string
+}
+
+// note keeps where an option's text came from. A file that is there must not be empty.
+func (u *userTexts) note(option string, s setting) error {
+	switch option {
+	case uriOption:
+		u.uriFile = s.file
+	case mongoUsername:
+		u.nameFile, u.hasUsername = s.file, s.source != fromDefault
+	case mongoPassword:
+		u.passwordFile, u.hasPassword = s.file, s.source != fromDefault
+	default:
+		return nil
+	}
+	if s.file != "" && s.text == "" {
+		return errEmpty
+	}
+	return nil
+}
+
+var errEmpty = errors.New("the file is empty")
+
+func (u *userTexts) parse(options map[string][]string) (connstring.Config, error) {
+	s := connstring.Source{URI: u.uri, Options: options}
+	if u.hasUsername {
+		s.Username = &u.username
+	}
+	if u.hasPassword {
+		s.Password = &u.password
+	}
+	return s.Parse()
+}
+
+// User returns the user of the deployment, as it was when the configuration was loaded.
+func (c *Config) User() auth.User {
+	return auth.User{Name: c.MongoDB.Username, Password: c.MongoDB.Password}
+}
+
+// UserFiles returns the files that the user of the deployment was read from, if there is one.
+func (c *Config) UserFiles() (paths []string) {
+	if !c.MongoDB.HasCredential {
+		return nil
+	}
+	for _, f := range c.mongoUser.files() {
+		if f.path != "" {
+			paths = append(paths, f.path)
+		}
+	}
+	return paths
+}
+
+// UserTexts returns what these files held, in the same order.
+func (c *Config) UserTexts() (texts []string) {
+	for _, f := range c.mongoUser.files() {
+		if f.path != "" {
+			texts = append(texts, *f.text)
+		}
+	}
+	return texts
+}
+
+type userFile struct {
+	path string
+	text *string
+}
+
+func (u *userTexts) files() []userFile {
+	return []userFile{{u.uriFile, &u.uri}, {u.nameFile, &u.username}, {u.passwordFile, &u.password}}
+}
+
+// ReadUser returns the user that new texts of UserFiles, without the space around them, come to. The error says what is
+// wrong with them, or that they change more than the user.
+func (c *Config) ReadUser(texts []string) (auth.User, error) {
+	now := c.mongoUser
+	for _, f := range now.files() {
+		if f.path == "" {
+			continue
+		}
+		if texts[0] == "" {
+			return auth.User{}, errEmpty
+		}
+		*f.text, texts = texts[0], texts[1:]
+	}
+	cfg, err := now.parse(c.mongoOptions)
+	if err != nil {
+		return auth.User{}, err
+	}
+	if cfg.String() != c.MongoDB.String() {
+		return auth.User{}, errors.New("the connection string has changed in more than the user: that needs a restart")
+	}
+	return auth.User{Name: cfg.Username, Password: cfg.Password}, nil
+}

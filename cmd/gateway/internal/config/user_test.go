@@ -1,0 +1,107 @@
+package config_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// The user comes from the connection string, from options, from files or from the environment.
+func TestUser(t *testing.T) {
+	const uri = "--uri=mongodb://db.example/shop"
+	for _, row := range []struct {
+		name    string
+		args    []string
+		environ []string
+		files   int
+	}{
+		{"connection string", []string{"--uri=mongodb://app:hunter2@db.example/shop"}, nil, 0},
+		{"its file", []string{"--uri-file", write(t, "uri", "mongodb://app:hunter2@db.example/shop\n")}, nil, 1},
+		{"options", []string{uri, "--mongodb-username=app", "--mongodb-password=hunter2"}, nil, 0},
+		{"environment", []string{uri}, []string{"MOORING_MONGODB_USERNAME=app", "MOORING_MONGODB_PASSWORD=hunter2"}, 0},
+		{
+			"files", []string{uri, "--mongodb-username-file", write(t, "n", "app\n"), "--mongodb-password-file", write(t, "p", "hunter2\n")},
+			nil, 2,
+		},
+		{"name in the string", []string{"--uri=mongodb://app@db.example/shop", "--mongodb-password-file", write(t, "q", "hunter2")}, nil, 1},
+		{
+			"configuration file",
+			[]string{"--config", write(t, "c.yaml", "uri: mongodb://app@db.example/shop\nmongodb:\n  passwordFile: "+write(t, "r", "hunter2")+"\n")},
+			nil, 1,
+		},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			c, err := load(t, row.args, row.environ)
+			if err != nil {
+				t.Fatalf("Load = %v", err)
+			}
+			if u := c.User(); u.Name != "app" || u.Password != "hunter2" || c.MongoDB.AuthSource != "shop" || len(c.UserFiles()) != row.files {
+				t.Errorf("User() = %q of %s, files %v", u.Name, c.MongoDB.AuthSource, c.UserFiles())
+			}
+			var b strings.Builder
+			if err := c.WriteEffective(&b); err != nil {
+				t.Fatal(err)
+			}
+			shown := b.String() + fmt.Sprintf("%v %+v %v", c.MongoDB, c.MongoDB, c.User())
+			if strings.Contains(shown, "hunter2") {
+				t.Errorf("the password is shown: %s", shown)
+			}
+		})
+	}
+}
+
+func TestUserRefused(t *testing.T) {
+	for _, row := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--uri=mongodb://app:a@db", "--mongodb-password=hunter2"}, "a password stands in it and beside it"},
+		{[]string{"--uri=mongodb://app@db", "--mongodb-username=bob"}, "a user name stands in it and beside it"},
+		{[]string{"--uri=mongodb://app@db", "--mongodb-password-file", write(t, "e", "\n")}, "the file is empty"},
+		{[]string{"--uri=mongodb://app@db", "--mongodb-password-file", "/no/such"}, "no such file"},
+		{[]string{"--uri=mongodb://db", "--mongodb-password=hunter2"}, "needs a user name"},
+	} {
+		if _, err := load(t, row.args, nil); err == nil || !strings.Contains(err.Error(), row.want) || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("Load(%v) = %v, want an error with %q", row.args, err, row.want)
+		}
+	}
+}
+
+func TestReadUser(t *testing.T) {
+	c, err := load(t, []string{
+		"--uri-file", write(t, "u", "mongodb://app@db.example/?tls=true"), "--mongodb-password-file", write(t, "p", " hunter2\n"),
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := c.UserTexts(); len(got) != 2 || got[1] != "hunter2" {
+		t.Errorf("UserTexts() = %q", got)
+	}
+	for _, row := range []struct {
+		uri, password string
+		name          string
+		want          string // of the error
+	}{
+		{"mongodb://app@db.example/?tls=true", "new", "app", ""},
+		{"mongodb://bob@db.example/?tls=true", "new", "bob", ""},
+		{"mongodb://app@db.example/?tls=true", "", "", "the file is empty"},
+		{"mongodb://bob@other.example/?tls=true", "new", "", "needs a restart"},
+		{"mongodb://db.example/?tls=true", "hunter3", "", "needs a user name"},
+		{"nonsense hunter3", "hunter3", "", "does not begin with"},
+	} {
+		u, err := c.ReadUser([]string{row.uri, row.password})
+		if row.want == "" && (err != nil || u.Name != row.name || u.Password != row.password) {
+			t.Errorf("ReadUser(%s) = %v, %v", row.uri, u, err)
+		}
+		if row.want != "" && (err == nil || !strings.Contains(err.Error(), row.want) || strings.Contains(err.Error(), "hunter3")) {
+			t.Errorf("ReadUser(%s) = %v, want an error with %q", row.uri, err, row.want)
+		}
+	}
+	if c.User().Password != "hunter2" {
+		t.Error("ReadUser changes the configuration")
+	}
+	none, err := load(t, []string{"--uri-file", write(t, "v", "mongodb://db.example")}, nil)
+	if err != nil || len(none.UserFiles()) != 0 {
+		t.Errorf("UserFiles() without a user = %v, %v", none.UserFiles(), err)
+	}
+}
