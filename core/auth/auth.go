@@ -70,13 +70,15 @@ type State struct {
 	target      Target
 	source      string
 	login       login
+	negotiates  bool     // the login is chosen by the server's hello
 	speculative exchange // begun in hello
 	last        exchange // that the connection authenticated by
 }
 
 // Start begins the authentication of one connection. It does no I/O.
 func (a *Authenticator) Start(to Target) (*State, error) {
-	s := &State{target: to, source: a.source, login: a.login}
+	_, negotiates := a.login.(*negotiatedLogin)
+	s := &State{target: to, source: a.source, login: a.login, negotiates: negotiates}
 	user, err := a.user()
 	if err != nil {
 		return nil, s.failed(KindCredential, err)
@@ -131,6 +133,22 @@ func speculativeReply(hello bson.Raw) (bson.Raw, error) {
 }
 
 var errUnasked = errors.New("the reply to hello answers an authentication that was not begun")
+
+// Mechanism returns the mechanism by which the connection has authenticated, and why it was chosen. Both are empty before
+// that.
+func (s *State) Mechanism() (name, why string) {
+	if s.last == nil {
+		return "", ""
+	}
+	name = s.login.mechanism()
+	switch {
+	case !s.negotiates:
+		return name, "as configured (authMechanism)"
+	case name == scramSHA256:
+		return name, "the server lists it for the user"
+	}
+	return name, "the server does not list " + scramSHA256 + " for the user"
+}
 
 // Reauthenticate authenticates the connection again, after the server's error 391 (ReauthenticationRequired).
 func (s *State) Reauthenticate(ctx context.Context, r Runner, cause error) error {

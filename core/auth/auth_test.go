@@ -164,6 +164,9 @@ func TestSpeculationSavesAStep(t *testing.T) {
 	if r.names() != "saslContinue" {
 		t.Errorf("commands are %s, want saslContinue", r.names())
 	}
+	if name, why := s.Mechanism(); name != "SCRAM-SHA-256" || !strings.Contains(why, "configured") {
+		t.Errorf("Mechanism() = %s, %s", name, why)
+	}
 	r.commands = nil
 	if err := s.Reauthenticate(t.Context(), r, errors.New("391")); err != nil || r.names() != "saslStart saslContinue" {
 		t.Errorf("Reauthenticate() = %v with %s, want all commands", err, r.names())
@@ -214,6 +217,10 @@ func TestNegotiation(t *testing.T) {
 			}
 			if m := lookup(t, r.commands[0], bson.Value.Str, "mechanism"); m != tt.want {
 				t.Errorf("mechanism is %s, want %s", m, tt.want)
+			}
+			listed := tt.want == "SCRAM-SHA-256"
+			if name, why := s.Mechanism(); name != tt.want || strings.Contains(why, "does not list") == listed {
+				t.Errorf("Mechanism() = %s, %s", name, why)
 			}
 			r.commands = nil
 			if err := s.Reauthenticate(t.Context(), r, errors.New("391")); err != nil {
@@ -461,7 +468,7 @@ func TestRefusalAfterSpeculation(t *testing.T) {
 	answer := server.answer(lookup(t, appended(t, s), bson.Value.Document, "speculativeAuthenticate"))
 	err := s.Authenticate(t.Context(), &script{answer: server.answer},
 		mechanisms("SCRAM-SHA-256").Document("speculativeAuthenticate", answer).Finish())
-	const want = `authenticate on db:27017 as user "app" (SCRAM-SHA-256, authSource admin): ` +
+	const want = `authenticate on db:27017 (SCRAM-SHA-256, authSource admin): ` +
 		`command failed on db:27017: Authentication failed. (AuthenticationFailed, code 18)`
 	if err == nil || err.Error() != want {
 		t.Errorf("Authenticate() = %v, want %s", err, want)

@@ -39,16 +39,13 @@ type Error struct {
 	Err       error
 }
 
+// Error leaves out the user's name: others than those who know it may read the text.
 func (e *Error) Error() string {
 	mechanism := e.Mechanism
 	if mechanism == "" {
 		mechanism = "mechanism not chosen yet"
 	}
-	user := ""
-	if e.User != "" {
-		user = fmt.Sprintf(" as user %q", e.User)
-	}
-	return fmt.Sprintf("authenticate on %s%s (%s, authSource %s): %v", e.Address, user, mechanism, e.Source, e.Err)
+	return fmt.Sprintf("authenticate on %s (%s, authSource %s): %v", e.Address, mechanism, e.Source, e.Err)
 }
 
 // Unwrap returns the underlying error.

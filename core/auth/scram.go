@@ -38,6 +38,8 @@ type SCRAM struct {
 
 var _ Mechanism = (*SCRAM)(nil)
 
+const scramSHA256 = "SCRAM-SHA-256"
+
 // SCRAMSHA1 returns SCRAM-SHA-1 as MongoDB has it: the password is a digest of name and password.
 func SCRAMSHA1() *SCRAM {
 	return &SCRAM{name: "SCRAM-SHA-1", hash: sha1.New, prepare: digest, nonce: randomNonce}
@@ -45,7 +47,7 @@ func SCRAMSHA1() *SCRAM {
 
 // SCRAMSHA256 returns SCRAM-SHA-256. It prepares the password with SASLprep, and not the name.
 func SCRAMSHA256() *SCRAM {
-	return &SCRAM{name: "SCRAM-SHA-256", hash: sha256.New, prepare: saslprep, nonce: randomNonce}
+	return &SCRAM{name: scramSHA256, hash: sha256.New, prepare: saslprep, nonce: randomNonce}
 }
 
 func digest(u User) (string, error) {

@@ -43,6 +43,15 @@ func (c *Conn) Reauthenticate(ctx context.Context, cause error) error {
 	return err
 }
 
+// Mechanism returns the mechanism by which the connection has authenticated, and why it was chosen; both are empty if it
+// has not.
+func (c *Conn) Mechanism() (name, why string) {
+	if c.auth == nil {
+		return "", ""
+	}
+	return c.auth.Mechanism()
+}
+
 // ofService says in an error of an authentication which service it concerns.
 func (c *Conn) ofService(err error) error {
 	if e, ok := errors.AsType[*auth.Error](err); ok {

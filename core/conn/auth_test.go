@@ -102,6 +102,9 @@ func TestAuthentication(t *testing.T) {
 							t.Errorf("%s does not declare the stable API", cmd.Name)
 						}
 					}
+					if name, why := c.Mechanism(); name == "" || why == "" {
+						t.Errorf("Mechanism() = %q, %q", name, why)
+					}
 					if len(s.LoggedIn()) != 1 {
 						t.Errorf("logged in are %v", s.LoggedIn())
 					}

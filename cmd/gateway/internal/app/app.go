@@ -12,6 +12,7 @@ import (
 
 	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/keyfile"
+	"github.com/mooringdb/mooring/cmd/gateway/internal/login"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/server"
 )
 
@@ -20,6 +21,7 @@ type App struct {
 	fx     *fx.App
 	server *server.Server
 	keys   *keyfile.Watcher
+	login  *login.Login
 	failed chan error
 }
 
@@ -44,7 +46,7 @@ func New(cfg *config.Config, log *slog.Logger) (*App, error) {
 		handles,
 		services,
 		ports,
-		fx.Populate(&a.server, &a.keys),
+		fx.Populate(&a.server, &a.keys, &a.login),
 	)
 	if err := a.fx.Err(); err != nil {
 		return nil, dig.RootCause(err)
@@ -58,8 +60,11 @@ func (a *App) Start(ctx context.Context) error { return a.fx.Start(ctx) }
 // Addresses says where the gateway listens, after Start.
 func (a *App) Addresses() server.Addresses { return a.server.Addresses() }
 
-// Reload reads the file of handle keys again, if there is one. What comes of it stands in the log.
-func (a *App) Reload() { a.keys.Reload() }
+// Reload reads the files of handle keys and of the MongoDB user again, if there are any. What comes of it stands in the log.
+func (a *App) Reload() {
+	a.keys.Reload()
+	a.login.Reload()
+}
 
 // Failed receives the error if a running gateway cannot go on. It has to be stopped all the same.
 func (a *App) Failed() <-chan error { return a.failed }

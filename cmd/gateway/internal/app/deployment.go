@@ -10,6 +10,7 @@ import (
 
 	"github.com/mooringdb/mooring/cmd/gateway/internal/build"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
+	"github.com/mooringdb/mooring/cmd/gateway/internal/login"
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/event"
 	"github.com/mooringdb/mooring/core/seedlist"
@@ -18,9 +19,11 @@ import (
 // deployment provides the client of the MongoDB deployment.
 var deployment = fx.Module("deployment", fx.Provide(newClient))
 
-func newClient(lc fx.Lifecycle, cfg *config.Config, log *slog.Logger, sink *event.Sink) (*client.Client, error) {
+func newClient(
+	lc fx.Lifecycle, cfg *config.Config, log *slog.Logger, sink *event.Sink, l *login.Login,
+) (*client.Client, error) {
 	c, err := client.New(cfg.MongoDB, client.Options{
-		Sink: sink, Version: build.Version(), MaxPinnedShare: cfg.Cursors.MaxPinned,
+		Sink: sink, Version: build.Version(), User: l.User, MaxPinnedShare: cfg.Cursors.MaxPinned,
 	})
 	if err != nil {
 		return nil, &config.Error{Option: "uri", Problem: err.Error()}
@@ -30,6 +33,7 @@ func newClient(lc fx.Lifecycle, cfg *config.Config, log *slog.Logger, sink *even
 	}
 	s := newStarter(c, log)
 	lc.Append(fx.Hook{OnStart: s.start, OnStop: s.stop})
+	lc.Append(fx.Hook{OnStart: func(ctx context.Context) error { return l.Start(ctx, c.Ping) }, OnStop: l.Close})
 	return c, nil
 }
 

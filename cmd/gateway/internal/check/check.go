@@ -1,6 +1,7 @@
 // Package check finds out what a connection string means: it resolves the names, connects to each host as the driver
-// would, and tells what their first hellos said and what a driver would make of it. The outcome is a Report, for people
-// (Print) and for machines (JSON). It authenticates nowhere, sends no command but hello, and keeps no connection.
+// would, and tells what their first hellos said and what a driver would make of it. If there is a credential, it logs in on
+// each of them and asks who it is there (connectionStatus). The outcome is a Report, for people (Print) and for machines
+// (JSON). It sends no other command, and keeps no connection.
 package check
 
 import (
@@ -15,6 +16,7 @@ import (
 
 	"github.com/mooringdb/mooring/cmd/gateway/internal/build"
 	"github.com/mooringdb/mooring/core/address"
+	"github.com/mooringdb/mooring/core/auth"
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/conn"
 	"github.com/mooringdb/mooring/core/connstring"
@@ -53,7 +55,7 @@ func Run(ctx context.Context, cfg connstring.Config) *Report {
 		err = r.survey(ctx, &cfg, watch)
 	}
 	if err == nil {
-		err = cmp.Or(r.verdict(), refused)
+		err = cmp.Or(r.verdict(), r.loginVerdict(), refused)
 	}
 	if err != nil {
 		r.Error = oneLine(err.Error())
@@ -103,7 +105,8 @@ func (r *Report) survey(ctx context.Context, cfg *connstring.Config, watch topol
 	if err != nil {
 		return err
 	}
-	a := asking{conn: watch.Conn, tls: cfg.TLS, known: map[address.Address]bool{}}
+	a := asking{conn: watch.Conn, auth: watch.Conn.Auth, tls: cfg.TLS, known: map[address.Address]bool{}}
+	a.conn.Auth = nil // a server that refuses the user says hello all the same
 	var heard []*description.Server
 	for next := a.unknown(cfg.Hosts); len(next) > 0; next = a.unknown(addresses(t.Servers)) {
 		servers, described := a.all(ctx, next)
@@ -132,6 +135,7 @@ func (r *Report) survey(ctx context.Context, cfg *connstring.Config, watch topol
 // asking is what hosts are asked with.
 type asking struct {
 	conn  conn.Config
+	auth  *auth.Authenticator // nil: there is no credential
 	tls   connstring.TLS
 	known map[address.Address]bool // that were asked
 }
@@ -180,6 +184,9 @@ func (a *asking) one(ctx context.Context, host address.Address) (Server, *descri
 	}
 	if state, ok := c.TLS(); ok {
 		s.TLS = negotiated(state, a.tls, a.conn.Revocation)
+	}
+	if a.auth != nil && (a.conn.LoadBalanced || d.Kind.IsDataBearing()) {
+		s.Login = a.login(ctx, host)
 	}
 	if a.conn.LoadBalanced {
 		return s, description.LoadBalancer(host)

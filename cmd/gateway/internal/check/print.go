@@ -108,6 +108,9 @@ func (s *Server) print(p printer) {
 		s.TLS.print(p)
 	}
 	p.line("compression", s.Compression.String())
+	if s.Login != nil {
+		s.Login.print(p)
+	}
 }
 
 func (h *Hello) print(p printer) {

@@ -52,6 +52,7 @@ type Server struct {
 	Hello       *Hello          `json:"hello,omitempty"`
 	TLS         *TLS            `json:"tls,omitempty"` // nil: not encrypted
 	Compression *Compression    `json:"compression,omitempty"`
+	Login       *Login          `json:"login,omitempty"` // nil: there is no credential, or no user there
 }
 
 // Hello is what a server said of itself.

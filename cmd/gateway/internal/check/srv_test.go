@@ -70,6 +70,7 @@ func TestSRV(t *testing.T) {
 	zone := `db.example.test. 60 IN TXT "replicaSet=rs&authSource=people"` + "\n"
 	for _, name := range []string{"a.example.test", "b.example.test"} {
 		mongo := mongotest.NewTCPServer(t, nil)
+		mongo.RequireAuth(&mongotest.Auth{Users: []mongotest.User{{Name: "ann", Password: "hunter2", Source: "people"}}})
 		mongo.UseTLS(&tls.Config{Certificates: []tls.Certificate{ca.Issue(t, name).TLS(nil)}})
 		me := address.Address(name + ":" + mongo.Address().Port())
 		hosts = append(hosts, me)
@@ -94,6 +95,7 @@ func TestSRV(t *testing.T) {
 		"\na.example.test\n  kind             RSPrimary of the set rs as a.example.test\n  wire versions    0 to 25 (as MongoDB 8.0)\n",
 		"  sessions         none\n",
 		"  tls              TLS 1.3, TLS_AES_128_GCM_SHA256\n  certificate      CN=b.example.test for b.example.test\n",
+		"  login            SCRAM-SHA-256: the server lists it for the user\n",
 		"\ndeployment         ReplicaSetWithPrimary, set rs\n  writes           a.example.test\n",
 	} {
 		if !strings.Contains(text, want) {

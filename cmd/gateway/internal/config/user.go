@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/mooringdb/mooring/core/auth"
 	"github.com/mooringdb/mooring/core/connstring"
@@ -42,7 +43,17 @@ func (u *userTexts) parse(options map[string][]string) (connstring.Config, error
 	if u.hasPassword {
 		s.Password = &u.password
 	}
-	return s.Parse()
+	cfg, err := s.Parse()
+	if err != nil {
+		return cfg, err
+	}
+	if cfg.AuthMechanism == "MONGODB-OIDC" { // which has no password; its client checks the rest
+		return cfg, nil
+	}
+	if err := cfg.CheckAuth(connstring.InCode{}); err != nil {
+		return cfg, fmt.Errorf("connection string: %w", err)
+	}
+	return cfg, nil
 }
 
 // User returns the user of the deployment, as it was when the configuration was loaded.

@@ -60,6 +60,7 @@ func TestUserRefused(t *testing.T) {
 		{[]string{"--uri=mongodb://app@db", "--mongodb-password-file", write(t, "e", "\n")}, "the file is empty"},
 		{[]string{"--uri=mongodb://app@db", "--mongodb-password-file", "/no/such"}, "no such file"},
 		{[]string{"--uri=mongodb://db", "--mongodb-password=hunter2"}, "needs a user name"},
+		{[]string{"--uri=mongodb://app@db"}, "needs a password"},
 	} {
 		if _, err := load(t, row.args, nil); err == nil || !strings.Contains(err.Error(), row.want) || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("Load(%v) = %v, want an error with %q", row.args, err, row.want)

@@ -5,17 +5,11 @@ import (
 	"context"
 	"crypto/sha256"
 	"log/slog"
-	"os"
-	"sync"
-	"time"
 
 	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
+	"github.com/mooringdb/mooring/cmd/gateway/internal/watch"
 	"github.com/mooringdb/mooring/service/handle"
 )
-
-// every is how often the file is looked at. It is compared by its text: a mounted Secret changes behind a symbolic link. What has changed
-// counts when two looks have found the same: a file that is just being written may have a part of its keys.
-const every = 5 * time.Second
 
 // Config of a Watcher.
 type Config struct {
@@ -28,92 +22,43 @@ type Config struct {
 	Log     *slog.Logger
 }
 
-// Watcher reads the file again when it has changed. A file that cannot be used is an error in the log, once for each change of it, and the
-// keys stay as they are.
-//
-// One goroutine, between Start and Close, owns the fields below the configuration.
+// Watcher reads the file again when it has changed. A file that cannot be used is an error in the log, once for each
+// change of it, and the keys stay as they are.
 type Watcher struct {
-	cfg     Config
-	now     chan struct{} // asks to look now
-	stop    context.CancelFunc
-	running sync.WaitGroup
-
-	used finding // what was done about it
-	last finding // of the last look
-	bad  string  // what is wrong with the file, and has been said
-}
-
-// finding is what one look has found.
-type finding struct {
-	sum [sha256.Size]byte // of the text
-	err string            // the file could not be read
+	cfg   Config
+	files *watch.Watcher
+	bad   string // what is wrong with the file, and has been said; of the goroutine that watches
 }
 
 // New returns a watcher.
 func New(cfg Config) *Watcher {
-	begin := finding{sum: cfg.Sum}
-	return &Watcher{cfg: cfg, now: make(chan struct{}, 1), stop: func() {}, used: begin, last: begin}
+	w := &Watcher{cfg: cfg}
+	var paths []string
+	if cfg.Path != "" {
+		paths = []string{cfg.Path}
+	}
+	w.files = watch.New(paths, string(cfg.Sum[:]), w.changed)
+	return w
 }
 
 // Start begins to look. ctx is for its values only; Close ends it.
-func (w *Watcher) Start(ctx context.Context) error {
-	if w.cfg.Path == "" {
-		return nil
-	}
-	ctx, w.stop = context.WithCancel(context.WithoutCancel(ctx))
-	w.running.Go(func() { w.run(ctx) })
-	return nil
-}
+func (w *Watcher) Start(ctx context.Context) error { return w.files.Start(ctx) }
 
 // Close ends it.
-func (w *Watcher) Close(context.Context) error {
-	w.stop()
-	w.running.Wait()
-	return nil
-}
+func (w *Watcher) Close(ctx context.Context) error { return w.files.Close(ctx) }
 
 // Reload looks at the file now, and says what it found even if that is nothing new.
 func (w *Watcher) Reload() {
-	if w.cfg.Path == "" {
+	if !w.files.Reload() {
 		w.cfg.Log.Info("nothing to reload: the handle keys are in no file of their own")
-		return
-	}
-	select {
-	case w.now <- struct{}{}:
-	default: // it is about to
 	}
 }
 
-func (w *Watcher) run(ctx context.Context) {
-	ticker := time.NewTicker(every)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-			w.look(false)
-		case <-w.now:
-			w.look(true)
-		}
-	}
-}
-
-// look reads the file. asked: somebody says that it is as it should be, and waits for a word about it.
-func (w *Watcher) look(asked bool) {
-	text, err := os.ReadFile(w.cfg.Path)
-	now, before := finding{sum: config.SumHandleKeys(text)}, w.last
-	if err != nil {
-		now.err = err.Error()
-	}
-	w.last = now
-	if (now == w.used || now != before) && !asked {
-		return
-	}
-	w.used = now
+// changed uses the keys of a file. asked says that they are wanted, and that a word about them is waited for.
+func (w *Watcher) changed(texts []string, err error, asked bool) {
 	var keys []handle.Key
 	if err == nil {
-		keys, err = config.ParseHandleKeys(text)
+		keys, err = config.ParseHandleKeys([]byte(texts[0]))
 	}
 	if err == nil {
 		err = w.cfg.Replace(keys...)

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
+	"github.com/mooringdb/mooring/core/auth"
 	"github.com/mooringdb/mooring/core/description"
 	"github.com/mooringdb/mooring/core/event"
 )
@@ -20,6 +21,7 @@ import (
 type State struct {
 	health   *health.Server
 	services []string
+	login    func() error
 
 	// mu guards the fields below.
 	mu       sync.Mutex
@@ -29,9 +31,23 @@ type State struct {
 
 // New returns a state that is not ready. It keeps the health of the services, and of the gateway as a whole, in server.
 func New(server *health.Server, services ...string) *State {
-	s := &State{health: server, services: append([]string{""}, services...)}
+	s := &State{health: server, services: append([]string{""}, services...), login: func() error { return nil }}
 	s.publishLocked()
 	return s
+}
+
+// SetLogin makes the gateway ready only while login returns nil. It is called once, before anything else happens.
+func (s *State) SetLogin(login func() error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.login = login
+}
+
+// Changed looks again at what login returns.
+func (s *State) Changed() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.publishLocked()
 }
 
 // Sink returns what hears of the deployment.
@@ -56,13 +72,21 @@ func (s *State) Stop() {
 func (s *State) Ready(context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.reasonLocked()
+}
+
+func (s *State) reasonLocked() error {
+	err := s.login()
+	_, refused := errors.AsType[*auth.Error](err)
 	switch {
 	case s.stopping:
 		return errStopping
+	case refused: // which makes servers unknown, so that it says more than the next
+		return err
 	case !s.usable:
 		return errNoServer
 	}
-	return nil
+	return err
 }
 
 // Why the gateway is not ready.
@@ -73,7 +97,7 @@ var (
 
 func (s *State) publishLocked() {
 	status := healthpb.HealthCheckResponse_NOT_SERVING
-	if s.usable && !s.stopping {
+	if s.reasonLocked() == nil {
 		status = healthpb.HealthCheckResponse_SERVING
 	}
 	for _, name := range s.services {

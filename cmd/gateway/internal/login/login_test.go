@@ -1,0 +1,184 @@
+package login_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
+	"github.com/mooringdb/mooring/cmd/gateway/internal/login"
+	"github.com/mooringdb/mooring/core/address"
+	"github.com/mooringdb/mooring/core/auth"
+	"github.com/mooringdb/mooring/core/event"
+)
+
+func load(t *testing.T, args ...string) *config.Config {
+	t.Helper()
+	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	config.Flags(flags)
+	if err := flags.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := config.Load(flags, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// deployment accepts the password "right".
+type deployment struct {
+	login *login.Login
+	sink  *event.Sink
+
+	mu    sync.Mutex // guards the field below
+	pings int
+}
+
+func (d *deployment) ping(context.Context) error {
+	d.mu.Lock()
+	d.pings++
+	d.mu.Unlock()
+	d.connect("db:27017")
+	return nil
+}
+
+// connect makes a connection, as a pool would.
+func (d *deployment) connect(addr address.Address) {
+	if u, _ := d.login.User(); u.Password == "right" {
+		d.sink.ConnectionReady(event.ConnectionReady{Address: addr})
+		return
+	}
+	err := &auth.Error{Address: addr, Kind: auth.KindRejected, Source: "admin", Err: errors.New("no")}
+	d.sink.ConnectionClosed(event.ConnectionClosed{Address: addr, Reason: event.ClosedError, Err: err})
+}
+
+func (d *deployment) asked() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.pings
+}
+
+func pass(d time.Duration) {
+	time.Sleep(d) //nolint:forbidigo // in a bubble
+	synctest.Wait()
+}
+
+// buffer is a log.
+type buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+func TestLogin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "password")
+		write(t, file, "s3cret\n")
+		var log buffer
+		changes := 0
+		l := login.New(load(t, "--uri=mongodb://app@db", "--mongodb-password-file", file), slog.New(slog.NewTextHandler(&log, nil)),
+			func() { changes++ })
+		if err := l.Err(); err == nil || errors.As(err, new(*auth.Error)) {
+			t.Errorf("Err() before a login = %v, want that there was none yet", err)
+		}
+		d := &deployment{login: l, sink: l.Sink()}
+		if err := l.Start(t.Context(), d.ping); err != nil {
+			t.Fatal(err)
+		}
+		pass(21 * time.Second) // at once, and each five seconds
+		failed, ok := errors.AsType[*auth.Error](l.Err())
+		if !ok || d.asked() != 5 || !strings.Contains(l.Err().Error(), failed.Advice()) {
+			t.Errorf("Err() = %v after %d pings, want the reason and the advice", l.Err(), d.asked())
+		}
+		if n := strings.Count(log.String(), "cannot log in"); n != 1 || changes != 1 {
+			t.Errorf("said %d times, %d changes, want 1 each", n, changes)
+		}
+		write(t, file, "right\n")
+		pass(11 * time.Second)
+		asked := d.asked()
+		if err := l.Err(); err != nil || changes != 2 {
+			t.Errorf("Err() with the right password = %v, %d changes", err, changes)
+		}
+		pass(time.Minute)
+		if d.asked() != asked {
+			t.Errorf("%d pings after the login", d.asked()-asked)
+		}
+		// One server refuses the user, the other does not: operations have one to go to.
+		write(t, file, "wrong\n")
+		pass(11 * time.Second)
+		d.connect("other:27017")
+		if err := l.Err(); err != nil {
+			t.Errorf("Err() while a server accepts the user = %v", err)
+		}
+		d.connect("db:27017")
+		if err := l.Err(); err == nil || !strings.Contains(err.Error(), "db:27017") {
+			t.Errorf("Err() = %v, want the first server's", err)
+		}
+		d.sink.ServerClosed(event.ServerClosed{Address: "db:27017"})
+		if err := l.Err(); err == nil || !strings.Contains(err.Error(), "other:27017") {
+			t.Errorf("Err() = %v, want the other server's", err)
+		}
+		asked = d.asked()
+		pass(6 * time.Second)
+		if d.asked() == asked {
+			t.Error("no ping after the login was lost")
+		}
+		// A bad file is said once, and the user stays.
+		write(t, file, "\n")
+		pass(time.Minute)
+		if u, _ := l.User(); u.Password != "wrong" || strings.Count(log.String(), "the old one stays") != 1 {
+			t.Errorf("User() = %v; log %s", u, log.String())
+		}
+		if err := l.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		for _, secret := range []string{"s3cret", "right"} {
+			if strings.Contains(log.String(), secret) {
+				t.Errorf("the log shows %s: %s", secret, log.String())
+			}
+		}
+	})
+}
+
+func TestWithoutCredential(t *testing.T) {
+	l := login.New(load(t, "--uri=mongodb://db"), slog.New(slog.DiscardHandler), func() {})
+	if l.Sink() != nil || l.Err() != nil {
+		t.Errorf("Sink() = %v, Err() = %v, want none", l.Sink(), l.Err())
+	}
+	if err := l.Start(t.Context(), func(context.Context) error { panic("bug: pinged") }); err != nil {
+		t.Error(err)
+	}
+	l.Reload()
+	if err := l.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,124 @@
+// Package watch reads files again when they change, so that keys and passwords are changed without a restart. It knows
+// nothing of what they hold.
+package watch
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"os"
+	"strings"
+	"sync"
+	"time"
+)
+
+// every is how often the files are looked at. They are compared by their texts: a mounted Secret changes behind a symbolic
+// link. A change counts when two looks have found the same, since a file that is being written may hold a part of its text.
+const every = 5 * time.Second
+
+// Watcher looks at files. One goroutine, between Start and Close, owns the fields below the configuration.
+type Watcher struct {
+	paths   []string
+	changed func(texts []string, err error, asked bool)
+	now     chan struct{} // asks to look now
+	stop    context.CancelFunc
+	running sync.WaitGroup
+
+	used finding // what changed was called with
+	last finding // of the last look
+}
+
+// finding is what one look has found. It keeps no text, which may be secret.
+type finding struct {
+	sums string // Sum of the texts
+	err  string // a file could not be read
+}
+
+// Sum tells texts apart: the SHA-256 of each, one after the other.
+func Sum(texts ...string) string {
+	var b strings.Builder
+	for _, text := range texts {
+		sum := sha256.Sum256([]byte(text))
+		b.Write(sum[:])
+	}
+	return b.String()
+}
+
+// New returns a watcher of the files; without paths it does nothing. used is the Sum of the texts that have been used. changed
+// is called on the watcher's goroutine with new texts, without the space around them, or with the error of a file that cannot
+// be read. It is called with asked if Reload asked for it, even if nothing is new then.
+func New(paths []string, used string, changed func(texts []string, err error, asked bool)) *Watcher {
+	begin := finding{sums: used}
+	return &Watcher{
+		paths: paths, changed: changed, now: make(chan struct{}, 1), stop: func() {}, used: begin, last: begin,
+	}
+}
+
+// Start begins to look. ctx is for its values only; Close ends it.
+func (w *Watcher) Start(ctx context.Context) error {
+	if len(w.paths) == 0 {
+		return nil
+	}
+	ctx, w.stop = context.WithCancel(context.WithoutCancel(ctx))
+	w.running.Go(func() { w.run(ctx) })
+	return nil
+}
+
+// Close ends it, and waits for its goroutine.
+func (w *Watcher) Close(context.Context) error {
+	w.stop()
+	w.running.Wait()
+	return nil
+}
+
+// Reload looks at the files now, and reports whether there are any.
+func (w *Watcher) Reload() bool {
+	if len(w.paths) == 0 {
+		return false
+	}
+	select {
+	case w.now <- struct{}{}:
+	default: // it is about to
+	}
+	return true
+}
+
+func (w *Watcher) run(ctx context.Context) {
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			w.look(false)
+		case <-w.now:
+			w.look(true)
+		}
+	}
+}
+
+func (w *Watcher) look(asked bool) {
+	texts, err := w.read()
+	now, before := finding{sums: Sum(texts...)}, w.last
+	if err != nil {
+		now = finding{err: err.Error()}
+	}
+	w.last = now
+	if (now == w.used || now != before) && !asked {
+		return
+	}
+	w.used = now
+	w.changed(texts, err, asked)
+}
+
+func (w *Watcher) read() (texts []string, err error) {
+	for _, path := range w.paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		texts = append(texts, string(bytes.TrimSpace(text)))
+	}
+	return texts, nil
+}
