@@ -21,9 +21,13 @@ func (c *Conn) login(cfg Config) (*auth.State, error) {
 	return cfg.Auth.Start(auth.Target{Address: c.addr, Encrypted: cfg.TLS != nil})
 }
 
-// authenticate ends the handshake. Arbiters have no users (Authentication, "Arbiters").
+// authenticate ends the handshake. Arbiters have no users (Authentication, "Arbiters"): the connection
+// is as one without a credential then, also if the server asks for another authentication later.
 func (c *Conn) authenticate(ctx context.Context) error {
-	if c.auth == nil || c.desc.Kind == description.ServerRSArbiter {
+	if c.desc.Kind == description.ServerRSArbiter {
+		c.auth = nil
+	}
+	if c.auth == nil {
 		return nil
 	}
 	return c.ofService(c.auth.Authenticate(ctx, c, c.hello))

@@ -223,7 +223,11 @@ func TestArbitersAreNotAskedToAuthenticate(t *testing.T) {
 		if err != nil || names(s) != "isMaster" {
 			t.Fatalf("Dial() = %v after %s", err, names(s))
 		}
-		_ = c.Close()
+		defer func() { _ = c.Close() }()
+		cause := &mongoerr.CommandError{Code: 391} // which no arbiter sends
+		if err := c.Reauthenticate(t.Context(), cause); !errors.Is(err, cause) || names(s) != "isMaster" {
+			t.Errorf("Reauthenticate() = %v after %s, want the cause", err, names(s))
+		}
 	})
 }
 
