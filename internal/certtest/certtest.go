@@ -1,5 +1,5 @@
-// Package certtest makes certificate authorities, certificates and OCSP responses for tests. Nothing it makes is secret: keys
-// are shared between the certificates of one process.
+// Package certtest makes certificate authorities, certificates and OCSP responses for tests.
+// Nothing it makes is secret: keys are shared between the certificates of one process.
 package certtest
 
 import (
@@ -22,7 +22,7 @@ import (
 	"time"
 )
 
-// Algorithm is the kind of key.
+// Algorithm names the kind of key.
 type Algorithm uint8
 
 // The algorithms.
@@ -33,7 +33,7 @@ const (
 
 func (a Algorithm) String() string { return [...]string{"ECDSA", "RSA"}[a] }
 
-// Role tells keys of one algorithm apart.
+// Role separates keys of one algorithm.
 type role uint8
 
 const (
@@ -65,7 +65,7 @@ func key(t testing.TB, a Algorithm, r role) crypto.Signer {
 // serial numbers are never used twice in one process.
 var serial atomic.Int64
 
-// Pair is a certificate, its key, and the certificates above it up to but without the root.
+// Pair holds a certificate, its key, and the certificates above it except the root.
 type Pair struct {
 	Certificate *x509.Certificate
 	Key         crypto.Signer
@@ -176,7 +176,7 @@ func Purposes(usages ...x509.ExtKeyUsage) Option {
 	return func(c *x509.Certificate) { c.ExtKeyUsage = usages }
 }
 
-// Chain is the certificate with all above it, the root included: what a verification gives.
+// Chain returns the certificate with all above it, the root included: what a verification gives.
 func (p *Pair) Chain() []*x509.Certificate {
 	chain := []*x509.Certificate{p.Certificate}
 	for p.issuer != nil {
@@ -186,7 +186,7 @@ func (p *Pair) Chain() []*x509.Certificate {
 	return chain
 }
 
-// TLS is what a server or a client presents, with a staple if it is not nil.
+// TLS returns what a server or a client presents, with a staple if it is not nil.
 func (p *Pair) TLS(staple []byte) tls.Certificate {
 	cert := tls.Certificate{Certificate: [][]byte{p.Certificate.Raw}, PrivateKey: p.Key, OCSPStaple: staple}
 	for _, above := range p.Above {
@@ -202,12 +202,12 @@ func (p *Pair) Pool() *x509.CertPool {
 	return pool
 }
 
-// CertificateBlock is the certificate for a PEM file.
+// CertificateBlock returns the certificate for a PEM file.
 func (p *Pair) CertificateBlock() *pem.Block {
 	return &pem.Block{Type: "CERTIFICATE", Bytes: p.Certificate.Raw}
 }
 
-// KeyBlock is the key for a PEM file, in PKCS #8 and in the clear.
+// KeyBlock returns the key for a PEM file, in PKCS #8 and in the clear.
 func (p *Pair) KeyBlock(t testing.TB) *pem.Block {
 	t.Helper()
 	der, err := x509.MarshalPKCS8PrivateKey(p.Key)

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/crypto/ocsp"
 )
 
-// Respond makes an OCSP response about p, signed by signer: p's issuer or one of its delegates. Times that r leaves open
-// stand for an hour around now.
+// Respond makes an OCSP response about p, signed by signer: p's issuer or one of its delegates.
+// Times that r leaves open stand for an hour around now.
 func (p *Pair) Respond(t testing.TB, signer *Pair, r ocsp.Response) []byte {
 	t.Helper()
 	r.SerialNumber = p.Certificate.SerialNumber
@@ -41,8 +41,8 @@ func respond(issuer, signer *Pair, r ocsp.Response) ([]byte, error) {
 	return ocsp.CreateResponse(issuer.Certificate, signer.Certificate, r, signer.Key)
 }
 
-// Responder is an OCSP responder: an http.Handler, and a RoundTripper that needs no socket. Its fields are set before it is
-// used.
+// Responder represents an OCSP responder: an http.Handler, and a RoundTripper that needs no
+// socket. Its fields are set before it is used.
 type Responder struct {
 	Authority *Pair
 	Signer    *Pair         // nil: the authority
@@ -54,7 +54,7 @@ type Responder struct {
 	methods []string
 }
 
-// Methods are those of the requests so far.
+// Methods returns those of the requests so far.
 func (s *Responder) Methods() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

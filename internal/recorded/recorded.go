@@ -19,7 +19,8 @@ type Exchange struct {
 	Server         string // the file's name without its ending
 	Name           string
 	Request, Reply []byte
-	// JSON is the document of the reply as canonical Extended JSON, written by the official Go driver.
+	// JSON is the document of the reply as canonical Extended JSON, written by the official Go
+	// driver.
 	JSON string
 }
 
@@ -45,7 +46,8 @@ func Exchanges(t testing.TB) []Exchange {
 	return all
 }
 
-// parse reads one file: exchanges of a title and three fields, empty lines and comments between them.
+// parse reads one file: exchanges of a title and three fields, empty lines and comments between
+// them.
 func parse(server, text string) ([]Exchange, error) {
 	var all []Exchange
 	for number, line := range strings.Split(text, "\n") {

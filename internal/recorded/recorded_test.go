@@ -8,7 +8,8 @@ import (
 	"github.com/mooringdb/mooring/internal/recorded"
 )
 
-// TestExchanges checks the files themselves: every exchange is whole, and its reply answers its request.
+// TestExchanges checks the files themselves: every exchange is whole, and its reply answers its
+// request.
 func TestExchanges(t *testing.T) {
 	servers := map[string]int{}
 	for _, e := range recorded.Exchanges(t) {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
@@ -402,5 +403,19 @@ func TestCursorNotFoundHintsAtABalancer(t *testing.T) {
 	const want = "cursor id 5 not found (if the server's address is that of a load balancer, the connection string needs loadBalanced=true)"
 	if st.Message() != want {
 		t.Errorf("message %q, want %q", st.Message(), want)
+	}
+}
+
+// TestText checks the text of errors that are part of an answer: none for nil, and at most as long as
+// the message of a status.
+func TestText(t *testing.T) {
+	if got := rpcerr.Text(nil); got != "" {
+		t.Errorf("Text(nil) = %q, want none", got)
+	}
+	if got := rpcerr.Text(errors.New("refused")); got != "refused" {
+		t.Errorf("Text = %q, want the error's", got)
+	}
+	if got := rpcerr.Text(errors.New(strings.Repeat("é", 10_000))); len(got) == 0 || len(got) > 4096 || !utf8.ValidString(got) {
+		t.Errorf("Text of a long error has %d bytes, want valid UTF-8 of at most 4096", len(got))
 	}
 }

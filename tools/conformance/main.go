@@ -1,8 +1,8 @@
 // Command conformance runs every test of this module that walks the MongoDB specifications' own
-// files, and prints a table of suites, files and cases, then the files that no runner walks yet. Its
-// last line is `N passed, N failed, N skipped`. It exits 1 if a case fails, if the tests do not run
-// to their end, if a file has no runner and is not listed as not built yet, or if there are no
-// specifications. With -without it accepts that there are none.
+// files, and prints a table of suites, files and cases, then the files that no runner walks yet.
+// Its last line is `N passed, N failed, N skipped`. It exits 1 if a case fails, if the tests do
+// not run to their end, if a file has no runner and is not listed as not built yet, or if there
+// are no specifications. With -without it accepts that there are none.
 //
 // The folder with the specifications' tests is SPECIFICATIONS_DIR, or shared/specifications beside
 // the checkout.
@@ -142,7 +142,7 @@ func runners() ([]string, error) {
 	return packages, nil
 }
 
-// specCase is one line of the log that spectest writes.
+// specCase represents one line of the log that spectest writes.
 type specCase struct{ suite, file, name, result, reason string }
 
 func readCases(r io.Reader) ([]specCase, error) {

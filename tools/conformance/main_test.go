@@ -54,7 +54,8 @@ func TestEveryRowEndsItsFolder(t *testing.T) {
 	}
 }
 
-// TestWithoutSpecifications runs the command where there are none: an error, unless -without says so.
+// TestWithoutSpecifications runs the command where there are none: an error, unless -without says
+// so.
 func TestWithoutSpecifications(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "conformance")
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, ".").CombinedOutput(); err != nil {

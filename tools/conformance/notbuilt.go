@@ -24,7 +24,7 @@ var notBuilt = map[string]string{
 	"versioned-api/":               "the stable API",
 }
 
-// walked is what the runners made of the files in the specifications' folder.
+// walked represents what the runners made of the files in the specifications' folder.
 type walked struct {
 	missing map[string][]string // files that no runner walks, by their row in notBuilt
 	errors  []string            // files without a case and without a row, and stale rows

@@ -1,11 +1,6 @@
-// Command mutate changes the product's code in one place at a time and runs the tests of the changed
-// package: a change that no test notices shows what the tests do not check. It has two parts:
-//
-//   - the table of topology transitions, entry by entry;
-//   - a sample of all packages: comparisons, conditions, returned errors, calls and assignments.
-//
-// No file is changed: what is compiled is laid over it (go test -overlay). A survivor of the sample
-// fails the command, unless the verdict file names it with the reason why it is equivalent.
+// Command mutate changes the product's code in one place at a time and runs the tests of the
+// changed package: a change that no test notices shows what the tests do not check. It has two
+// parts:
 package main
 
 import (
@@ -18,7 +13,7 @@ import (
 	"time"
 )
 
-// options say what the command tries.
+// options holds what the command tries.
 type options struct {
 	table    bool
 	sample   int // how many mutants; below 0: all
@@ -35,7 +30,8 @@ func main() {
 	flag.IntVar(&o.sample, "n", 0, "how many mutants of all packages; -1: every one")
 	flag.StringVar(&o.seed, "seed", "mooring", "what the sample depends on")
 	only := flag.String("only", "", "try mutants whose names match this regular `expression`")
-	flag.StringVar(&o.verdicts, "verdicts", "tools/mutate/verdicts.txt", "known survivors, with their reasons")
+	flag.StringVar(&o.verdicts, "verdicts", "tools/mutate/verdicts.txt",
+		"known survivors, with their reasons")
 	flag.DurationVar(&o.timeout, "timeout", time.Minute, "for the tests of one mutant")
 	flag.Parse()
 	var err error

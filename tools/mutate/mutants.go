@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// mutant is one change of one file: the bytes from start to end become text.
+// mutant holds one change of one file: the bytes from start to end become text.
 type mutant struct {
 	pkg, file  string
 	line       int
@@ -47,14 +47,16 @@ func (m mutant) apply(source []byte) []byte {
 }
 
 var opposites = map[token.Token]string{
-	token.EQL: "!=", token.NEQ: "==", token.LSS: "<=", token.LEQ: "<", token.GTR: ">=", token.GEQ: ">",
+	token.EQL: "!=", token.NEQ: "==", token.LSS: "<=", token.LEQ: "<",
+	token.GTR: ">=", token.GEQ: ">",
 	token.LAND: "||", token.LOR: "&&", token.ADD: "-", token.SUB: "+",
 }
 
 // locks are calls whose removal only the race detector or a time-out notices.
 var locks = []string{"Lock", "Unlock", "RLock", "RUnlock"}
 
-// mutants returns all changes of a file's functions. Some do not compile: types are not looked at.
+// mutants returns all changes of a file's functions. Some do not compile, because types are not
+// checked.
 func mutants(pkg, file string, source []byte) ([]mutant, error) {
 	files := token.NewFileSet()
 	tree, err := parser.ParseFile(files, file, source, parser.SkipObjectResolution)
@@ -98,8 +100,8 @@ type finder struct {
 	found     []mutant
 }
 
-// body collects the mutants of a function's body; those of function literals in it know the literal's
-// own results.
+// body collects the mutants of a function's body. A function literal is visited with its own
+// results.
 func (f *finder) body(of *ast.FuncType, body *ast.BlockStmt) {
 	ast.Inspect(body, func(n ast.Node) bool {
 		switch n := n.(type) {
@@ -133,7 +135,8 @@ func (f *finder) body(of *ast.FuncType, body *ast.BlockStmt) {
 				f.replace(n, "")
 			}
 		case *ast.ReturnStmt:
-			if last := len(n.Results) - 1; last >= 0 && returnsError(of) && last+1 == of.Results.NumFields() &&
+			last := len(n.Results) - 1
+			if last >= 0 && returnsError(of) && last+1 == of.Results.NumFields() &&
 				f.text(n.Results[last]) != "nil" {
 				f.replace(n.Results[last], "nil")
 			}
@@ -170,7 +173,8 @@ func (f *finder) add(n ast.Node, start, end int, text string) {
 	if n := f.seen[name]; n > 1 {
 		name = fmt.Sprintf("%s #%d", name, n)
 	}
-	f.found = append(f.found, mutant{f.pkg, f.file, f.files.Position(n.Pos()).Line, start, end, text, name})
+	at := f.files.Position(n.Pos()).Line
+	f.found = append(f.found, mutant{f.pkg, f.file, at, start, end, text, name})
 }
 
 func (f *finder) offset(p token.Pos) int { return f.files.Position(p).Offset }

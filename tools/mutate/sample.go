@@ -17,7 +17,7 @@ import (
 
 const (
 	module = "github.com/mooringdb/mooring/"
-	// memory is what the tests of a mutant may map, in KiB: a loop without an end must not take all.
+	// memory limits what the tests of a mutant may map, in KiB, because a mutant may loop forever.
 	memory = "12000000"
 )
 
@@ -56,20 +56,23 @@ func sample(o options, dir string, out io.Writer) error {
 			survivors = append(survivors, m.name)
 		}
 		tried++
-		fmt.Fprintf(out, "%4d s  %-11s %s:%d  %s\n", int(time.Since(began).Seconds()), result, m.file, m.line, m.name)
+		seconds := int(time.Since(began).Seconds())
+		fmt.Fprintf(out, "%4d s  %-11s %s:%d  %s\n", seconds, result, m.file, m.line, m.name)
 	}
 	fmt.Fprintf(out, "%d of %d mutants tried, seed %q: %d noticed, %d equivalent, %d not noticed\n",
 		tried, len(all), o.seed, tried-known-len(survivors), known, len(survivors))
 	if len(survivors) > 0 {
-		err = fmt.Errorf("no test fails with these; add a test, or a verdict to %s:\n%s", o.verdicts, strings.Join(survivors, "\n"))
+		err = fmt.Errorf("no test fails with these; add a test, or a verdict to %s:\n%s",
+			o.verdicts, strings.Join(survivors, "\n"))
 	}
 	if len(stale) > 0 {
-		err = errors.Join(err, fmt.Errorf("verdicts on code that is not there any more:\n%s", strings.Join(stale, "\n")))
+		err = errors.Join(err,
+			fmt.Errorf("verdicts on code that does not exist:\n%s", strings.Join(stale, "\n")))
 	}
 	return err
 }
 
-// pkgInfo is what is used of `go list -json`.
+// pkgInfo holds the fields of `go list -json` that are used.
 type pkgInfo struct {
 	Dir, ImportPath           string
 	GoFiles                   []string

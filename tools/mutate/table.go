@@ -18,8 +18,8 @@ const (
 	variable = "MOORING_MUTATE_TRANSITION"
 )
 
-// overlaid is the source that takes away an entry that exists, and removes the server where there is
-// none. MOORING_MUTATE_TRANSITION has the indexes of the entry.
+// overlaid is the source that takes away an entry that exists, and removes the server where there
+// is none. MOORING_MUTATE_TRANSITION has the indexes of the entry.
 const overlaid = `package description
 
 import (
@@ -40,8 +40,8 @@ func init() {
 }
 `
 
-// table breaks each entry of the table of topology transitions once. For every entry at least one test
-// of the package must fail.
+// table breaks each entry of the table of topology transitions once. For every entry at least one
+// test of the package must fail.
 func table(dir string, out io.Writer) error {
 	target, err := filepath.Abs(filepath.Join(pkg, "mutation.go"))
 	if err != nil {
@@ -82,11 +82,13 @@ func compile(dir, pkg, target string, source []byte) (tests string, err error) {
 	if err != nil {
 		return "", err
 	}
-	if err := errors.Join(os.WriteFile(file, source, 0o600), os.WriteFile(overlay, config, 0o600)); err != nil {
+	err = errors.Join(os.WriteFile(file, source, 0o600), os.WriteFile(overlay, config, 0o600))
+	if err != nil {
 		return "", err
 	}
 	tests = filepath.Join(dir, "tests")
-	output, err := exec.Command("go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", tests, pkg).CombinedOutput()
+	build := exec.Command("go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", tests, pkg)
+	output, err := build.CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("compile: %w\n%s", err, output)
 	}

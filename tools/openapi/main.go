@@ -1,9 +1,11 @@
-// Command openapi completes the OpenAPI document that protoc-gen-openapiv3 makes, because no generator can say what REST makes of the
-// messages: documents and values inline, unions as bare values, streams as lines, errors in one shape.
+// Command openapi completes the OpenAPI document that protoc-gen-openapiv3 makes, because no
+// generator can say what REST makes of the messages: documents and values inline, unions as bare
+// values, streams as lines, errors in one shape.
 //
 //	openapi IMAGE <generated.json >openapi.json
 //
-// IMAGE is what `buf build` writes. Paths, tags and texts are taken from the generated document; schemas are made from the image.
+// IMAGE is what `buf build` writes. Paths, tags and texts are taken from the generated document;
+// schemas are made from the image.
 package main
 
 import (
@@ -27,7 +29,7 @@ func main() {
 	}
 }
 
-// object is a JSON object.
+// object represents a JSON object.
 type object = map[string]any
 
 func run(args []string, in io.Reader, out io.Writer) error {
@@ -64,7 +66,7 @@ func readImage(path string) (*protoregistry.Files, error) {
 	return protodesc.NewFiles(&set)
 }
 
-// document is an OpenAPI document, as far as this command knows it.
+// document represents an OpenAPI document, as far as this command knows it.
 type document struct {
 	OpenAPI    string                           `json:"openapi"`
 	Info       object                           `json:"info"`
@@ -75,7 +77,7 @@ type document struct {
 	Security   []object                         `json:"security"`
 }
 
-// operation is a method of a path.
+// operation represents a method of a path.
 type operation struct {
 	Tags        []string `json:"tags"`
 	Summary     string   `json:"summary,omitempty"`
@@ -142,7 +144,7 @@ func (op *operation) complete(s *schemas, verb string) error {
 	return nil
 }
 
-// success is the response of a method: an object, a page, or a stream.
+// success returns the response of a method: an object, a page, or a stream.
 func (s *schemas) success(method protoreflect.MethodDescriptor) object {
 	out := method.Output()
 	if method.IsStreamingServer() {

@@ -24,7 +24,7 @@ func (s *schemas) message(name protoreflect.FullName) protoreflect.MessageDescri
 	return m
 }
 
-// ref is a reference to a message's schema, which is made if it is new.
+// ref returns a reference to a message's schema, and makes the schema if it is new.
 func (s *schemas) ref(m protoreflect.MessageDescriptor) object {
 	name := string(m.Name())
 	if _, ok := s.made[name]; !ok {
@@ -57,7 +57,7 @@ func (s *schemas) schema(m protoreflect.MessageDescriptor) object {
 	return s.object(m)
 }
 
-// object is a message with its fields, but for those that stand in the path.
+// object returns a message with its fields, except those in the path.
 func (s *schemas) object(m protoreflect.MessageDescriptor) object {
 	properties := object{}
 	var required []string
@@ -86,13 +86,14 @@ func (s *schemas) object(m protoreflect.MessageDescriptor) object {
 	return schema
 }
 
-// nullable is a response's own document: null when there is none.
+// nullable returns a response's own document: null when there is none.
 func nullable(fd protoreflect.FieldDescriptor) bool {
 	return strings.HasSuffix(string(fd.Parent().Name()), "Response") && !fd.IsList() && !fd.HasOptionalKeyword() &&
 		fd.Kind() == protoreflect.MessageKind && fd.Message().FullName() == "mooring.v1.Document"
 }
 
-// isRequired: in a request what has no presence marker and says so, in a response what is always there.
+// isRequired reports whether a field is required: in a request, if it has no presence marker and
+// says so; in a response, if it is always there.
 func isRequired(fd protoreflect.FieldDescriptor) bool {
 	switch {
 	case strings.HasSuffix(string(fd.Parent().Name()), "Request"):
@@ -171,7 +172,7 @@ func describe(schema object, text string) {
 	}
 }
 
-// comment is the text before a declaration in the proto file, unwrapped.
+// comment returns the text before a declaration in the proto file, unwrapped.
 func comment(d protoreflect.Descriptor) string {
 	text := d.ParentFile().SourceLocations().ByDescriptor(d).LeadingComments
 	var paragraphs []string

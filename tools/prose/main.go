@@ -102,7 +102,8 @@ func list(root string) ([]string, error) {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && path != dir && (!deep || d.Name() == "testdata" || d.Name() == "node_modules"):
+		case d.IsDir() && path != dir &&
+			(!deep || d.Name() == "testdata" || d.Name() == "node_modules"):
 			return filepath.SkipDir
 		case !d.IsDir() && (strings.HasSuffix(path, ".go") || strings.HasSuffix(path, ".md")):
 			files = append(files, filepath.Clean(path))
@@ -115,11 +116,13 @@ func list(root string) ([]string, error) {
 // check returns the findings of one file, in the form that editors know, and counts them.
 func check(path string, source []byte) (findings []string, t tally, err error) {
 	if !strings.HasSuffix(path, ".go") {
-		findings = long(path, source, func(line string) bool { return strings.HasPrefix(line, "|") })
+		isTable := func(line string) bool { return strings.HasPrefix(line, "|") }
+		findings = long(path, source, isTable)
 		return findings, tally{long: len(findings)}, nil
 	}
 	files := token.NewFileSet()
-	tree, err := parser.ParseFile(files, path, source, parser.ParseComments|parser.SkipObjectResolution)
+	mode := parser.ParseComments | parser.SkipObjectResolution
+	tree, err := parser.ParseFile(files, path, source, mode)
 	if err != nil || ast.IsGenerated(tree) {
 		return nil, t, err
 	}
@@ -138,7 +141,8 @@ func check(path string, source []byte) (findings []string, t tally, err error) {
 		}
 		t.unlike++
 		first, _, _ := strings.Cut(d.text, "\n")
-		findings = append(findings, fmt.Sprintf("%s: not name and verb: %s", files.Position(d.pos), first))
+		findings = append(findings,
+			fmt.Sprintf("%s: not name and verb: %s", files.Position(d.pos), first))
 	}
 	return findings, t, nil
 }
@@ -158,7 +162,7 @@ func long(path string, source []byte, exempt func(line string) bool) []string {
 	return findings
 }
 
-// comment is the doc comment of one function, method or type.
+// comment holds the doc comment of one function, method or type.
 type comment struct {
 	name, text string
 	pos        token.Pos
@@ -188,7 +192,7 @@ func documented(tree *ast.File) []comment {
 	return found
 }
 
-// notVerbs end like verbs of the third person and are none, or say only that something is
+// notVerbs end like verbs of the third person. They are none, or only say that something is
 // something.
 var notVerbs = []string{"is", "was", "as", "this", "its", "has,"}
 

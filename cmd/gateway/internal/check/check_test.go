@@ -67,7 +67,8 @@ const standalone = `
   sessions         end after 30 minutes without use
   round trip       N ms, connected in N ms`
 
-// TestReplicaSet: of two hosts in the string one is down; the third is found by what the first says.
+// TestReplicaSet: of two hosts in the string one is down; the third is found by what the first
+// says.
 func TestReplicaSet(t *testing.T) {
 	c := mongotest.NewCluster(t, mongotest.ClusterConfig{TCP: true}, mongotest.Primary, mongotest.Secondary, mongotest.Secondary)
 	primary, secondary, down := c.Host(0), c.Host(1), c.Host(2)

@@ -15,7 +15,7 @@ import (
 	"github.com/mooringdb/mooring/core/selection"
 )
 
-// Report is what was found out. No secret is in it. What is missing was not found out.
+// Report holds what was found. It contains no secret. A field that is missing was not found.
 type Report struct {
 	ConnectionString string            `json:"connectionString"`
 	SRV              string            `json:"srv,omitempty"` // the name whose SRV records gave the hosts
@@ -28,21 +28,21 @@ type Report struct {
 	Error            string            `json:"error,omitempty"` // why the deployment cannot be used, in one line
 }
 
-// Credential is what the string says of authentication, without the secrets.
+// Credential holds what the connection string says about authentication, without secrets.
 type Credential struct {
 	HasPassword bool   `json:"hasPassword"`
 	Mechanism   string `json:"mechanism,omitempty"` // empty: to be negotiated
 	Database    string `json:"database,omitempty"`
 }
 
-// Option is one that is set.
+// Option holds one option that is set.
 type Option struct {
 	Name    string `json:"name"`
 	Value   string `json:"value"`             // "***" for a secret
 	FromDNS bool   `json:"fromDNS,omitempty"` // a TXT record has it
 }
 
-// Server is one host.
+// Server holds what was found about one host.
 type Server struct {
 	Address     address.Address `json:"address"`
 	Discovered  bool            `json:"discovered,omitempty"` // other hosts named it, not the string
@@ -55,7 +55,7 @@ type Server struct {
 	Login       *Login          `json:"login,omitempty"` // nil: there is no credential, or no user there
 }
 
-// Hello is what a server said of itself.
+// Hello holds what a server says about itself.
 type Hello struct {
 	Kind                         string          `json:"kind"`
 	SetName                      string          `json:"setName,omitempty"`
@@ -69,7 +69,7 @@ type Hello struct {
 	LogicalSessionTimeoutMinutes *int64          `json:"logicalSessionTimeoutMinutes,omitempty"` // nil: no sessions
 }
 
-// TLS is what was negotiated.
+// TLS holds what was negotiated.
 type TLS struct {
 	Version  string    `json:"version"`
 	Cipher   string    `json:"cipher"`
@@ -81,13 +81,13 @@ type TLS struct {
 	OCSP     string    `json:"ocsp"`
 }
 
-// Compression is what was negotiated.
+// Compression holds what was negotiated.
 type Compression struct {
 	Compressor string   `json:"compressor,omitempty"` // empty: none
 	Offered    []string `json:"offered,omitempty"`
 }
 
-// Deployment is the whole as server selection sees it.
+// Deployment holds the deployment as server selection sees it.
 type Deployment struct {
 	Kind                         string            `json:"kind"`
 	SetName                      string            `json:"setName,omitempty"`
@@ -102,7 +102,7 @@ type Deployment struct {
 	selectable bool // some server takes some operation
 }
 
-// LeftOut is a host that answers and is not used.
+// LeftOut names a host that answers and is not used.
 type LeftOut struct {
 	Address address.Address `json:"address"`
 	Reason  string          `json:"reason"`
@@ -149,7 +149,7 @@ func skipped(opt connstring.TLS) string {
 	return ""
 }
 
-// revocation is about a certificate that was accepted.
+// revocation returns about a certificate that was accepted.
 func revocation(state tls.ConnectionState, checker *ocsp.Checker) string {
 	if checker == nil {
 		return "not checked"
@@ -173,7 +173,7 @@ func revocation(state tls.ConnectionState, checker *ocsp.Checker) string {
 	return "unknown: nothing stapled, no answer of a responder"
 }
 
-// deployment is what selection makes of t. heard are all who were asked.
+// deployment returns what server selection sees in t. heard holds the hosts that were asked.
 func deployment(t description.Topology, heard []*description.Server, rp *selection.ReadPreference, threshold time.Duration) *Deployment {
 	d := &Deployment{
 		Kind: t.Kind.String(), SetName: oneLine(t.SetName), ReadPreference: rp.String(),
@@ -227,7 +227,7 @@ func whyLeftOut(t description.Topology, s *description.Server) string {
 	return fmt.Sprintf("a %s is no part of a deployment of kind %s", s.Kind, t.Kind)
 }
 
-// verdict is why the deployment cannot be used although hosts answered, or nil.
+// verdict returns why the deployment cannot be used although hosts answered, or nil.
 func (d *Deployment) verdict() error {
 	switch {
 	case d.Problem != "":
@@ -254,7 +254,7 @@ func oneLine(text string) string {
 
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
 
-// milliseconds have two digits behind the point: more say nothing about a network.
+// milliseconds converts a duration. Two digits after the point are enough for a network.
 func milliseconds(d time.Duration) float64 {
 	return float64(d.Round(10*time.Microsecond)) / float64(time.Millisecond)
 }

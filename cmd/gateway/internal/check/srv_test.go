@@ -17,7 +17,8 @@ import (
 	"github.com/mooringdb/mooring/internal/mongotest"
 )
 
-// serveDNS makes a DNS server of records in master-file syntax the one that this process asks, until the test ends.
+// serveDNS makes a DNS server of records in master-file syntax the one that this process asks,
+// until the test ends.
 func serveDNS(t *testing.T, zone string) {
 	t.Helper()
 	var records []dns.RR

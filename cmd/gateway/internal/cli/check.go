@@ -21,7 +21,7 @@ func checkFlags(flags *pflag.FlagSet) {
 	flags.Bool("json", false, "report in JSON")
 }
 
-// checkDeployment is the command check.
+// checkDeployment runs the command check.
 func checkDeployment(c call) error {
 	timeout, err := c.flags.GetDuration("timeout")
 	if err != nil {

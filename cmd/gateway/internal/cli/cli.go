@@ -1,5 +1,5 @@
-// Package cli is the gateway's command line: its commands, their help and their exit codes. What the commands do is done
-// elsewhere: config reads the settings, app runs the gateway.
+// Package cli contains the gateway's command line: its commands, their help and their exit codes.
+// config reads the settings, and app runs the gateway.
 package cli
 
 import (
@@ -20,7 +20,7 @@ const (
 	exitUsage = 2 // the command line makes no sense
 )
 
-// command is one word after the program's name.
+// command describes one word after the program's name.
 type command struct {
 	name, synopsis string
 	args           []string // what it takes besides flags, for the usage line; each is required and stands as it is
@@ -30,7 +30,7 @@ type command struct {
 	run            func(call) error
 }
 
-// call is what a command gets to work with.
+// call holds what a command works with.
 type call struct {
 	flags          *pflag.FlagSet
 	environ        []string
@@ -69,12 +69,13 @@ var commands = []command{
 	},
 }
 
-// usageError is a command line that makes no sense.
+// usageError reports a wrong command line.
 type usageError struct{ problem string }
 
 func (e *usageError) Error() string { return e.problem }
 
-// Run executes the command that args name and returns the process's exit code. Errors are lines on stderr.
+// Run executes the command that args name and returns the process's exit code. Errors are lines on
+// stderr.
 func Run(args, environ []string, stdout, stderr io.Writer) int {
 	err := run(args, environ, stdout, stderr)
 	if err == nil {

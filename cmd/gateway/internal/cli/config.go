@@ -2,7 +2,7 @@ package cli
 
 import "github.com/mooringdb/mooring/cmd/gateway/internal/config"
 
-// showConfig is the command config.
+// showConfig runs the command config.
 func showConfig(c call) error {
 	cfg, err := config.Load(c.flags, c.environ)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 // keyBytes is the length of a new handle key.
 const keyBytes = 32
 
-// newKey is the command key new.
+// newKey runs the command key new.
 func newKey(c call) error {
 	var key [keyBytes]byte
 	_, _ = rand.Read(key[:]) // never fails: crypto/rand ends the process instead

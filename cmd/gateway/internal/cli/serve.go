@@ -55,7 +55,7 @@ func serve(c call) error {
 	return running{gateway, cfg.DrainTimeout, log, os.Exit}.untilStopped(signals, hangups)
 }
 
-// running is a gateway that has started, and what its end needs.
+// running holds a gateway that has started, and what its end needs.
 type running struct {
 	gateway interface {
 		Reload()
@@ -94,8 +94,8 @@ func (r running) untilStopped(signals, hangups <-chan os.Signal) error {
 	return failure
 }
 
-// untilEvent blocks until a signal arrives, and returns nil, or until the gateway fails, and returns
-// its error.
+// untilEvent blocks until a signal arrives, and returns nil, or until the gateway fails, and
+// returns its error.
 func (r running) untilEvent(signals, hangups <-chan os.Signal) error {
 	for {
 		select {

@@ -215,7 +215,8 @@ func TestHangup(t *testing.T) {
 	}
 }
 
-// TestServeWithoutMongoDB: the gateway starts, is not ready, gets ready when a server comes, and stops.
+// TestServeWithoutMongoDB: the gateway starts, is not ready, gets ready when a server comes, and
+// stops.
 func TestServeWithoutMongoDB(t *testing.T) {
 	mongo := mongotest.NewTCPServer(t, nil)
 	mongo.SetDown(true)
@@ -234,7 +235,8 @@ func TestServeWithoutMongoDB(t *testing.T) {
 	}
 }
 
-// TestSecondSignal: with a call in flight that does not end, the first signal drains and the second ends it all.
+// TestSecondSignal: with a call in flight that does not end, the first signal drains and the
+// second ends it all.
 func TestSecondSignal(t *testing.T) {
 	reached := make(chan struct{}, 1)
 	mongo := mongotest.NewTCPServer(t, mongotest.Handlers{"slow": func(*mongotest.Command) mongotest.Reply {

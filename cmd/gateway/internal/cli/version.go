@@ -7,7 +7,7 @@ import (
 	"github.com/mooringdb/mooring/cmd/gateway/internal/build"
 )
 
-// printVersion is the command version.
+// printVersion runs the command version.
 func printVersion(c call) error {
 	text := "mooring " + build.Version()
 	if info, ok := debug.ReadBuildInfo(); ok {

@@ -1,5 +1,6 @@
-// Package debugging shows the gateway's own workings over HTTP: profiles, memory, connection pools. It is for a
-// listener that clients cannot reach. It does not show the command line, which may hold a connection string.
+// Package debugging shows the gateway's own workings over HTTP: profiles, memory, connection
+// pools. It is for a listener that clients cannot reach. It does not show the command line, which
+// may hold a connection string.
 package debugging
 
 import (
@@ -24,14 +25,14 @@ func Handler(pools func() []topology.PoolStats) http.Handler {
 	return mux
 }
 
-// vars is the answer of /debug/vars, in the names of package expvar where it has them.
+// vars holds the answer of /debug/vars, with the names of package expvar where it has them.
 type vars struct {
 	MemStats   runtime.MemStats         `json:"memstats"`
 	Goroutines int                      `json:"goroutines"`
 	Pools      map[address.Address]pool `json:"mooring_pools"`
 }
 
-// pool is how many connections one server's pool has.
+// pool counts the connections of one server's pool.
 type pool struct {
 	Total      int `json:"total"`
 	CheckedOut int `json:"checked_out"`

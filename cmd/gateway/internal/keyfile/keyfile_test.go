@@ -129,7 +129,8 @@ func TestChangeAtTheStart(t *testing.T) {
 	})
 }
 
-// TestHalfAFile: what is being written does not count until it is complete, whatever its parts look like.
+// TestHalfAFile: what is being written does not count until it is complete, whatever its parts
+// look like.
 func TestHalfAFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := start(t, one+two)

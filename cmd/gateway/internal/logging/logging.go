@@ -1,6 +1,6 @@
-// Package logging makes the gateway's logger, and writes the driver's facts to it. It decides what a fact is worth: a
-// command is Debug, a change of the deployment is Info, and what hurts is Warn. It writes no documents: a command's
-// body and reply may hold anything.
+// Package logging makes the gateway's logger, and writes the driver's facts to it. It decides what
+// a fact is worth: a command is Debug, a change of the deployment is Info, and what hurts is Warn.
+// It writes no documents: a command's body and reply may hold anything.
 package logging
 
 import (
@@ -44,8 +44,9 @@ func Sink(log *slog.Logger) *event.Sink {
 	return s
 }
 
-// Specified returns what writes discovery's and selection's facts in the words and fields of the MongoDB specifications, all at
-// Debug; nil where Debug is not logged. Their component is in the field of that name.
+// Specified returns what writes discovery's and selection's facts in the words and fields of the
+// MongoDB specifications, all at Debug; nil where Debug is not logged. Their component is in the
+// field of that name.
 func Specified(log *slog.Logger) *event.Sink {
 	if !log.Enabled(context.Background(), slog.LevelDebug) {
 		return nil
@@ -86,12 +87,14 @@ func (l facts) poolCleared(e event.PoolCleared) {
 	l.log.Info("connection pool cleared", "server", e.Address, "err", e.Err)
 }
 
-// seedlistProblem: the deployment goes on, with hosts that nobody may be able to correct any more.
+// seedlistProblem logs a failed lookup of SRV records. The deployment goes on with the hosts that
+// it has.
 func (l facts) seedlistProblem(e event.SeedlistProblem) {
 	l.log.Warn("srv records cannot be followed", "host", e.Host, "err", e.Err)
 }
 
-// noServers: a wrong replica set name, or several standalone servers; what was configured has to change.
+// noServers logs that no server is left: the replica set has another name, or several standalone
+// servers are configured. The configuration must change.
 func (l facts) noServers(e event.NoServers) {
 	l.log.Error("deployment has no servers", "err", e.Err)
 }

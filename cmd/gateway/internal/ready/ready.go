@@ -1,6 +1,6 @@
-// Package ready knows whether the gateway can serve: the deployment has a server that can be selected, and nobody has
-// told the gateway to stop. It tells the gRPC health service and whoever answers /readyz. It asks nobody: it hears what
-// the driver has found anyway.
+// Package ready knows whether the gateway can serve: the deployment has a server that can be
+// selected, and nobody has told the gateway to stop. It tells the gRPC health service and whoever
+// answers /readyz. It asks nobody: it hears what the driver has found anyway.
 package ready
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/mooringdb/mooring/core/event"
 )
 
-// State is the gateway's readiness. All its methods may be called at any time.
+// State holds the gateway's readiness. All its methods may be called at any time.
 type State struct {
 	health   *health.Server
 	services []string
@@ -29,7 +29,8 @@ type State struct {
 	stopping bool
 }
 
-// New returns a state that is not ready. It keeps the health of the services, and of the gateway as a whole, in server.
+// New returns a state that is not ready. It keeps the health of the services, and of the gateway
+// as a whole, in server.
 func New(server *health.Server, services ...string) *State {
 	s := &State{health: server, services: append([]string{""}, services...), login: func() error { return nil }}
 	s.publishLocked()
@@ -105,7 +106,8 @@ func (s *State) publishLocked() {
 	}
 }
 
-// usable says whether the deployment has a server for at least some operation. A direct connection takes any.
+// usable says whether the deployment has a server for at least some operation. A direct connection
+// takes any.
 func usable(t description.Topology) bool {
 	if t.CompatibilityError != nil {
 		return false

@@ -6,8 +6,9 @@ import (
 	"sync/atomic"
 )
 
-// clients is a listener that knows its connections. A server that stops closes its listener first, and then waits: an HTTP server some
-// seconds for a connection without a request, a gRPC server two minutes for a handshake, even if it is told to stop at once. So a connection
+// clients represents a listener that knows its connections. A server that stops closes its
+// listener first, and then waits: an HTTP server some seconds for a connection without a request,
+// a gRPC server two minutes for a handshake, even if it is told to stop at once. So a connection
 // on which the client has said nothing is closed with the listener, and the rest by hangUpAll.
 type clients struct {
 	net.Listener
@@ -64,7 +65,7 @@ func (l *clients) hangUp(which func(*client) bool) {
 	}
 }
 
-// client is a connection of a client.
+// client holds a connection of a client.
 type client struct {
 	net.Conn
 

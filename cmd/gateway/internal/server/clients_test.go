@@ -11,7 +11,8 @@ import (
 	"github.com/mooringdb/mooring/cmd/gateway/internal/server"
 )
 
-// TestStopDoesNotWaitForSilentClients: connections on which nobody has said anything yet hold nobody up.
+// TestStopDoesNotWaitForSilentClients: connections on which nobody has said anything yet hold
+// nobody up.
 func TestStopDoesNotWaitForSilentClients(t *testing.T) {
 	r := newRig(t, func(cfg *server.Config) { cfg.DrainTimeout = time.Minute })
 	close(r.finish)
@@ -39,7 +40,8 @@ func TestStopDoesNotWaitForSilentClients(t *testing.T) {
 	}
 }
 
-// TestStopBreaksHandshakes: a client that has begun to speak, and goes on never, holds the server up until the very end, but not longer.
+// TestStopBreaksHandshakes: a client that has begun to speak, and goes on never, holds the server
+// up until the very end, but not longer.
 func TestStopBreaksHandshakes(t *testing.T) {
 	r := newRig(t, func(cfg *server.Config) { cfg.DrainTimeout = 0 })
 	close(r.finish)

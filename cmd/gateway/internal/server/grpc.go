@@ -20,14 +20,15 @@ import (
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
-// GRPCConfig is what a gRPC server is made of.
+// GRPCConfig holds what a gRPC server is made of.
 type GRPCConfig struct {
 	TLS            *tls.Config // nil: plain text
 	MaxRequestSize int
 	// Unary and Stream are around every call of the API. Health and reflection are not of the API.
 	Unary  grpc.UnaryServerInterceptor
 	Stream grpc.StreamServerInterceptor
-	// Stopping is closed when the server stops. Streams of health and reflection, which would go on for ever, end then.
+	// Stopping is closed when the server stops. Streams of health and reflection, which would go
+	// on for ever, end then.
 	Stopping <-chan struct{}
 }
 
@@ -37,8 +38,9 @@ const (
 	keepaliveTimeout = 20 * time.Second
 	// Clients that ping more often than this are cut off.
 	keepaliveLeast = 10 * time.Second
-	// Goroutines that serve one stream after the other: a new one for each would have its stack grown each time, which takes an eighth of
-	// the processor time of a small request. When all are busy, there are new ones.
+	// Goroutines that serve one stream after the other: a new one for each would have its stack
+	// grown each time, which takes an eighth of the processor time of a small request. When all
+	// are busy, there are new ones.
 	streamWorkers = 64
 )
 
@@ -94,26 +96,29 @@ func (cfg GRPCConfig) stream(srv any, ss grpc.ServerStream, info *grpc.StreamSer
 	}
 }
 
-// refuseUnknown answers calls of methods that there are not, so that the answer has details, and a line in the log, as every other has.
+// refuseUnknown answers calls of unknown methods, so that the answer has details and the log has a
+// line, as for other calls.
 func refuseUnknown(_ any, ss grpc.ServerStream) error {
 	method, _ := grpc.MethodFromServerStream(ss)
 	return rpcerr.Status(&rpcerr.Error{Reason: rpcerr.Unimplemented, Message: "there is no method " + method}).Err()
 }
 
-// isInfrastructure tells grpc.health.v1 and grpc.reflection from the API.
+// isInfrastructure reports whether a method belongs to grpc.health.v1 or grpc.reflection, not to
+// the API.
 func isInfrastructure(method string) bool { return strings.HasPrefix(method, "/grpc.") }
 
-// internalPackage is that of what is between the gateway's own replicas.
+// internalPackage names the package that only replicas of the gateway use.
 const internalPackage = "mooring.peer"
 
-// RegisterReflection lets clients ask what a server serves. They learn nothing of what else the program knows.
+// RegisterReflection lets clients ask which API a server serves. It hides all other descriptors of
+// the program.
 func RegisterReflection(g *grpc.Server) {
 	opts := reflection.ServerOptions{Services: g, DescriptorResolver: public{protoregistry.GlobalFiles}}
 	reflectionpb.RegisterServerReflectionServer(g, reflection.NewServerV1(opts))
 	alphapb.RegisterServerReflectionServer(g, reflection.NewServer(opts))
 }
 
-// public are the descriptors that clients may see.
+// public resolves the descriptors that clients may see.
 type public struct{ protodesc.Resolver }
 
 func (p public) FindFileByPath(path string) (protoreflect.FileDescriptor, error) {

@@ -1,5 +1,5 @@
-// Package server is the gateway's ports: it binds them, says where they are, serves on them, and lets what is in flight
-// finish when it stops. What is served there is none of its business.
+// Package server owns the gateway's ports: it binds them, reports where they are, serves on them,
+// and lets requests in flight finish when it stops. It does not know what is served.
 package server
 
 import (
@@ -19,13 +19,14 @@ import (
 	"google.golang.org/grpc"
 )
 
-// Config is where to listen and how to stop. An empty address is no listener.
+// Config says where to listen and how to stop. An empty address means no listener.
 type Config struct {
 	GRPCAddress, RESTAddress, DebugAddress string
-	// TLS is served on the ports of gRPC and REST; nil: plain text. The gRPC server has it already (see NewGRPC).
+	// TLS is served on the ports of gRPC and REST; nil: plain text. The gRPC server has it already
+	// (see NewGRPC).
 	TLS *tls.Config
-	// ReplicaAddress says where the gateway listens for its other replicas, which is not this package's port; it is asked in Start. Empty:
-	// nowhere.
+	// ReplicaAddress says where the gateway listens for its other replicas, which is not this
+	// package's port; it is asked in Start. Empty: nowhere.
 	ReplicaAddress func() string
 	// AddressesFile, if not empty, gets the addresses once all ports are bound.
 	AddressesFile string
@@ -34,15 +35,16 @@ type Config struct {
 	Log          *slog.Logger
 }
 
-// Gate knows what is in flight.
+// Gate counts calls in flight.
 type Gate interface {
 	// Drain refuses new calls and waits for those in flight; what is left when ctx ends is cut.
 	Drain(ctx context.Context) error
 }
 
-// Parts are what is served, and what takes part in stopping.
+// Parts holds what is served, and what takes part in stopping.
 type Parts struct {
-	// GRPC makes the gRPC server. Start calls it, once: a gRPC server has goroutines from its making on.
+	// GRPC makes the gRPC server. Start calls it, once: a gRPC server has goroutines from its
+	// making on.
 	GRPC        func() *grpc.Server
 	REST, Debug http.Handler
 	Gate        Gate
@@ -52,7 +54,7 @@ type Parts struct {
 	Failed func(error)
 }
 
-// Addresses are where the gateway listens; an empty one is not there.
+// Addresses says where the gateway listens. An empty address means no listener.
 type Addresses struct {
 	GRPC  string `json:"grpc,omitempty"`
 	REST  string `json:"rest,omitempty"`
@@ -61,7 +63,7 @@ type Addresses struct {
 	Replica string `json:"replica,omitempty"`
 }
 
-// Server is the gateway's ports. Start and Stop are called once each, in this order.
+// Server owns the gateway's ports. Start and Stop are called once each, in this order.
 type Server struct {
 	cfg       Config
 	parts     Parts
@@ -77,7 +79,8 @@ const (
 	readHeaderTimeout = 10 * time.Second
 	idleTimeout       = 2 * time.Minute
 	maxHeaderBytes    = 64 << 10
-	// flushTime is what answers that are written already get to reach their clients, beyond the drain's time.
+	// flushTime is what answers that are written already get to reach their clients, beyond the
+	// drain's time.
 	flushTime = time.Second
 )
 
@@ -93,7 +96,7 @@ func New(cfg Config, parts Parts) *Server {
 	return &Server{cfg: cfg, parts: parts, rest: httpServer(parts.REST, cfg.TLS.Clone()), debug: httpServer(parts.Debug, nil)}
 }
 
-// port is one of the things to listen for.
+// port describes one listener.
 type port struct {
 	option, address string
 	bound           *string
@@ -177,7 +180,8 @@ func (a Addresses) attrs() []any {
 	return attrs
 }
 
-// writeAddresses puts the addresses into their file in one step, so that who waits for it never reads half of it.
+// writeAddresses puts the addresses into their file in one step, so that who waits for it never
+// reads half of it.
 func (s *Server) writeAddresses() error {
 	if s.cfg.AddressesFile == "" {
 		return nil
@@ -202,9 +206,10 @@ func (s *Server) writeAddresses() error {
 	return nil
 }
 
-// Stop lets in-flight work finish within the drain time, cuts what is left, and closes the ports. While it drains, new
-// REST requests are still answered, with 503; gRPC clients are told to go elsewhere. It returns when ctx ends, at the
-// latest; an error means that something of the server is still there.
+// Stop lets in-flight work finish within the drain time, cuts what is left, and closes the ports.
+// While it drains, new REST requests are still answered, with 503; gRPC clients are told to go
+// elsewhere. It returns when ctx ends, at the latest; an error means that something of the server
+// is still there.
 func (s *Server) Stop(ctx context.Context) error {
 	s.parts.Unready()
 	drain, cancelDrain := context.WithTimeout(ctx, s.cfg.DrainTimeout)
@@ -212,7 +217,8 @@ func (s *Server) Stop(ctx context.Context) error {
 	final, cancelFinal := context.WithTimeout(ctx, s.cfg.DrainTimeout+flushTime)
 	defer cancelFinal()
 
-	// In the end connections are broken, so that who writes to a client that does not read is not held up by it.
+	// In the end connections are broken, so that who writes to a client that does not read is not
+	// held up by it.
 	broken := make(chan struct{})
 	stopBreaking := context.AfterFunc(final, func() {
 		defer close(broken)

@@ -40,8 +40,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// rig is a server with two API streams: /test.Test/Stream goes on until finish or cut is closed, /test.Test/Flood sends
-// until it cannot any more.
+// rig is a server with two API streams: /test.Test/Stream goes on until finish or cut is closed,
+// /test.Test/Flood sends until it cannot any more.
 type rig struct {
 	*server.Server
 	flooded                        chan struct{} // closed when Flood has ended; nil if it is not called
@@ -244,8 +244,8 @@ func TestUnknownMethods(t *testing.T) {
 	r.stop(t)
 }
 
-// TestReflectionOfUnknownFiles checks that a file that is not there, or is internal, is an answer to the
-// one question: the stream goes on.
+// TestReflectionOfUnknownFiles checks that a file that is not there, or is internal, is an answer
+// to the one question: the stream goes on.
 func TestReflectionOfUnknownFiles(t *testing.T) {
 	r := newRig(t, nil)
 	r.start(t)
@@ -320,8 +320,8 @@ func TestStartFailsWhole(t *testing.T) {
 	}
 }
 
-// TestStopLetsWorkFinish: unready first; then a stream in flight goes on to its end, REST still answers, and a health
-// watch, which would never end, holds nobody up.
+// TestStopLetsWorkFinish: unready first; then a stream in flight goes on to its end, REST still
+// answers, and a health watch, which would never end, holds nobody up.
 func TestStopLetsWorkFinish(t *testing.T) {
 	r := newRig(t, func(cfg *server.Config) { cfg.DrainTimeout = time.Minute })
 	r.start(t)
