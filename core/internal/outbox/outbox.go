@@ -1,11 +1,11 @@
-// Package outbox queues facts in the order of the changes that they tell of, also under the lock of
-// those changes, and delivers them outside of it: in order, and one at a time. It has no goroutine of its
-// own: those that call Flush and Deliver do the work.
+// Package outbox queues facts in the order of the changes that caused them, even under the lock of
+// those changes. It delivers them outside of the lock, in order and one at a time. It has no
+// goroutine: the callers of Flush and Deliver do the work.
 package outbox
 
 import "sync"
 
-// Outbox is a queue of facts. Make one with New.
+// Outbox queues facts. Make one with New.
 type Outbox[F any] struct {
 	tell func(F)
 
@@ -21,7 +21,7 @@ type Outbox[F any] struct {
 	progress   sync.Cond // delivering has ended
 }
 
-// New makes an empty Outbox that delivers by tell, which must not panic and must not call Flush.
+// New returns an empty Outbox that delivers by tell, which must not panic and must not call Flush.
 func New[F any](tell func(F)) *Outbox[F] {
 	o := &Outbox[F]{tell: tell}
 	o.progress.L = &o.mu
@@ -41,15 +41,15 @@ func (o *Outbox[F]) Add(fact F) {
 	o.added++
 }
 
-// Hold holds back what is added from now on, until Release.
+// Hold holds back the facts that are added later, until Release.
 func (o *Outbox[F]) Hold() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.holds = append(o.holds, o.added)
 }
 
-// Release lets go of what the first Hold holds back, up to the next one; Flush or Deliver follows. It
-// does nothing if nothing is held.
+// Release releases the facts that the first Hold holds back, up to the next one. The caller calls
+// Flush or Deliver afterwards. It does nothing if nothing is held.
 func (o *Outbox[F]) Release() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -58,8 +58,8 @@ func (o *Outbox[F]) Release() {
 	}
 }
 
-// Deliver delivers what is queued and not held. If another goroutine delivers already, that does it, and
-// Deliver returns at once.
+// Deliver delivers queued facts that are not held. If another goroutine is delivering, that
+// goroutine delivers them, and Deliver returns at once.
 func (o *Outbox[F]) Deliver() {
 	o.mu.Lock()
 	o.wanted = o.readyLocked()
@@ -67,7 +67,7 @@ func (o *Outbox[F]) Deliver() {
 	o.deliver()
 }
 
-// Flush delivers what is queued and not held, and blocks until all of that is delivered, here or by
+// Flush delivers queued facts that are not held. It blocks until they are delivered, here or by
 // another goroutine.
 func (o *Outbox[F]) Flush() {
 	o.mu.Lock()
@@ -91,8 +91,8 @@ func (o *Outbox[F]) readyLocked() uint64 {
 	return o.added
 }
 
-// deliver delivers what is ready now, and what Deliver asks for meanwhile. What others add and flush it
-// leaves to them, so that it ends.
+// deliver delivers what is ready now, and what Deliver asks for meanwhile. Facts that other
+// goroutines add and flush are left to them, so that deliver ends.
 func (o *Outbox[F]) deliver() {
 	o.mu.Lock()
 	until := o.readyLocked()
@@ -102,8 +102,8 @@ func (o *Outbox[F]) deliver() {
 	}
 }
 
-// next takes the next fact to deliver, if the caller is to deliver one. told says that it has delivered
-// the one before.
+// next takes the next fact to deliver, if the caller is to deliver one. told says that the caller
+// has delivered the fact before.
 func (o *Outbox[F]) next(until uint64, told bool) (fact F, ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -29,8 +29,8 @@ func TestHoldsAreReleasedInOrder(t *testing.T) {
 	step(func() { o.Add(5); o.Deliver() }, 5)
 }
 
-// TestOrderUnderLoad checks that facts of many goroutines come in the order of the lock under which they
-// were added, one at a time, each before the Flush that follows it returns.
+// TestOrderUnderLoad checks that facts of many goroutines come in the order of the lock under
+// which they were added, one at a time, each before the Flush that follows it returns.
 func TestOrderUnderLoad(t *testing.T) {
 	var mu, telling sync.Mutex
 	var told []int
@@ -65,8 +65,8 @@ func TestOrderUnderLoad(t *testing.T) {
 	}
 }
 
-// TestFlushWaitsAndDeliverDoesNot checks both while another goroutine delivers, which does what Deliver
-// asked for and leaves to Flush what was flushed.
+// TestFlushWaitsAndDeliverDoesNot checks both while another goroutine delivers, which does what
+// Deliver asked for and leaves to Flush what was flushed.
 func TestFlushWaitsAndDeliverDoesNot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		goOn := make(chan struct{})
