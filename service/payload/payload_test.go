@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -187,6 +188,53 @@ func TestEncodings(t *testing.T) {
 		if none, err := enc.Value(bson.Value{}); none != nil || err != nil {
 			t.Errorf("%q: %v, %v for no value", c.header, none, err)
 		}
+	}
+}
+
+// TestUnencodable has documents and values that JSON cannot carry: each is an error, none is empty.
+func TestUnencodable(t *testing.T) {
+	text := bson.NewBuilder(nil).String("a", "\xff").Finish()
+	broken := bson.Raw{8, 0, 0, 0, 0x99, 'a', 0, 0}
+	good := parse(t, `{"a": 1}`)
+	for _, enc := range []payload.Encoding{payload.JSON, payload.CanonicalJSON} {
+		for _, c := range []struct {
+			raw  bson.Raw
+			utf8 bool
+		}{{text, true}, {broken, false}} {
+			one, oneErr := enc.Document(c.raw)
+			many, manyErr := enc.Documents([]bson.Raw{good, c.raw, good})
+			value, valueErr := enc.Value(bson.DocumentValue(c.raw))
+			if one != nil || len(many) != 1 || value != nil {
+				t.Errorf("%v: %v, %v, %v", enc, one, many, value)
+			}
+			for _, err := range []error{oneErr, manyErr, valueErr} {
+				if e, ok := errors.AsType[*payload.EncodeError](err); !ok || e.InvalidUTF8 != c.utf8 || !strings.Contains(err.Error(), "ask for BSON") {
+					t.Errorf("%v: %v, want an *EncodeError, InvalidUTF8 %v", enc, err, c.utf8)
+				}
+			}
+		}
+		if v, err := enc.Value(bson.StringValue("\xff")); v != nil || err == nil {
+			t.Errorf("%v: %v, %v", enc, v, err)
+		}
+	}
+	if many, err := payload.BSON.Documents([]bson.Raw{text, broken}); err != nil || len(many) != 2 {
+		t.Errorf("as BSON: %v, %v", many, err)
+	}
+}
+
+// TestLeading counts the bytes of JSON, not those of BSON.
+func TestLeading(t *testing.T) {
+	docs := slices.Repeat([]bson.Raw{parse(t, `{"a": 1}`)}, 5) // 7 bytes of JSON, 12 of BSON
+	for bytes, want := range map[int]int{0: 1, 7: 1, 13: 1, 14: 2, 34: 4, 35: 5, 1000: 5} {
+		if got, err := payload.JSON.Leading(docs, bytes); err != nil || len(got) != want {
+			t.Errorf("%d bytes: %d documents, %v, want %d", bytes, len(got), err, want)
+		}
+		if got, err := payload.BSON.Leading(docs, bytes); err != nil || len(got) != 5 {
+			t.Errorf("BSON, %d bytes: %d documents, %v", bytes, len(got), err)
+		}
+	}
+	if got, err := payload.JSON.Leading(nil, 10); err != nil || len(got) != 0 {
+		t.Errorf("nothing: %v, %v", got, err)
 	}
 }
 

@@ -351,6 +351,35 @@ func TestEncodingOfDetails(t *testing.T) {
 	}
 }
 
+// TestWhatFits has details beside too many write errors. Each small one is kept, and each large one is
+// left out, whatever the others are.
+func TestWhatFits(t *testing.T) {
+	const many = 500
+	document := func(size int) bson.Raw { return bson.NewBuilder(nil).Binary("v", 0, make([]byte, size)).Finish() }
+	names := []string{"keyPattern", "keyValue", "errInfo"}
+	for large := range 1 << len(names) {
+		b := bson.NewBuilder(nil)
+		for i, name := range names {
+			b.Document(name, document(10+4000*(large>>i&1)))
+		}
+		e := &mongoerr.WriteException{Labels: []string{"Small", strings.Repeat("x", 4000)}}
+		for i := range many {
+			e.WriteErrors = append(e.WriteErrors, mongoerr.WriteError{Index: i, Code: 11000, Message: "E11000"})
+		}
+		e.WriteErrors[0].Raw = b.Finish()
+		st := rpcerr.Status(e)
+		m, _ := st.Details()[1].(*mooringv1.ServerError)
+		for i, got := range []*mooringv1.Document{m.GetKeyPattern(), m.GetKeyValue(), m.GetErrInfo()} {
+			if (got == nil) != (large>>i&1 == 1) {
+				t.Errorf("large %03b: %s is %v", large, names[i], got)
+			}
+		}
+		if len(m.GetLabels()) != 1 || len(m.GetWriteErrors()) == 0 || len(m.GetWriteErrors()) == many || !m.GetTruncated() || proto.Size(st.Proto()) >= 4096 {
+			t.Errorf("large %03b: labels %v, %d write errors, truncated %v", large, m.GetLabels(), len(m.GetWriteErrors()), m.GetTruncated())
+		}
+	}
+}
+
 func TestStatusStaysSmall(t *testing.T) {
 	long := strings.Repeat("ü", 5000)
 	many := &mongoerr.WriteException{}
