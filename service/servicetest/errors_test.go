@@ -1,0 +1,187 @@
+package servicetest_test
+
+import (
+	"context"
+	"testing"
+
+	"go.uber.org/goleak"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/service/rpcerr"
+	"github.com/mooringdb/mooring/service/servicetest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func doc(json string) *mooringv1.Document {
+	return &mooringv1.Document{Encoding: &mooringv1.Document_Json{Json: json}}
+}
+
+// failing is a request that is sound, and the reason with which it fails on a server that refuses
+// every command with Unauthorized.
+type failing struct {
+	request proto.Message
+	want    string
+}
+
+const refused = "Unauthorized"
+
+// rows has an error for each RPC, by its full name.
+func rows(token string) map[protoreflect.FullName]failing {
+	set := &mooringv1.Update{Kind: &mooringv1.Update_Operators{Operators: doc(`{"$set": {"a": 1}}`)}}
+	const d, c = "d", "c"
+	empty := doc(`{}`)
+	return map[protoreflect.FullName]failing{
+		"mooring.v1.CommandService.RunCommand":             {&mooringv1.RunCommandRequest{Database: d, Command: doc(`{"ping": 1}`)}, refused},
+		"mooring.v1.CommandService.RunCursorCommand":       {&mooringv1.RunCursorCommandRequest{Database: d, Command: doc(`{"find": "c"}`)}, refused},
+		"mooring.v1.CommandService.StreamRunCursorCommand": {&mooringv1.StreamRunCursorCommandRequest{Database: d, Command: doc(`{"find": "c"}`)}, refused},
+
+		"mooring.v1.DocumentService.FindOne":                {&mooringv1.FindOneRequest{Database: d, Collection: c}, refused},
+		"mooring.v1.DocumentService.Find":                   {&mooringv1.FindRequest{Database: d, Collection: c}, refused},
+		"mooring.v1.DocumentService.StreamFind":             {&mooringv1.StreamFindRequest{Database: d, Collection: c}, refused},
+		"mooring.v1.DocumentService.Aggregate":              {&mooringv1.AggregateRequest{Database: d}, refused},
+		"mooring.v1.DocumentService.StreamAggregate":        {&mooringv1.StreamAggregateRequest{Database: d}, refused},
+		"mooring.v1.DocumentService.Distinct":               {&mooringv1.DistinctRequest{Database: d, Collection: c, FieldName: "a"}, refused},
+		"mooring.v1.DocumentService.CountDocuments":         {&mooringv1.CountDocumentsRequest{Database: d, Collection: c}, refused},
+		"mooring.v1.DocumentService.EstimatedDocumentCount": {&mooringv1.EstimatedDocumentCountRequest{Database: d, Collection: c}, refused},
+		"mooring.v1.DocumentService.InsertOne":              {&mooringv1.InsertOneRequest{Database: d, Collection: c, Document: empty}, refused},
+		"mooring.v1.DocumentService.InsertMany": {
+			&mooringv1.InsertManyRequest{Database: d, Collection: c, Documents: []*mooringv1.Document{empty}}, refused,
+		},
+		"mooring.v1.DocumentService.UpdateOne":  {&mooringv1.UpdateOneRequest{Database: d, Collection: c, Filter: empty, Update: set}, refused},
+		"mooring.v1.DocumentService.UpdateMany": {&mooringv1.UpdateManyRequest{Database: d, Collection: c, Filter: empty, Update: set}, refused},
+		"mooring.v1.DocumentService.ReplaceOne": {&mooringv1.ReplaceOneRequest{Database: d, Collection: c, Filter: empty, Replacement: empty}, refused},
+		"mooring.v1.DocumentService.DeleteOne":  {&mooringv1.DeleteOneRequest{Database: d, Collection: c, Filter: empty}, refused},
+		"mooring.v1.DocumentService.DeleteMany": {&mooringv1.DeleteManyRequest{Database: d, Collection: c, Filter: empty}, refused},
+		"mooring.v1.DocumentService.FindOneAndUpdate": {
+			&mooringv1.FindOneAndUpdateRequest{Database: d, Collection: c, Filter: empty, Update: set}, refused,
+		},
+		"mooring.v1.DocumentService.FindOneAndReplace": {
+			&mooringv1.FindOneAndReplaceRequest{Database: d, Collection: c, Filter: empty, Replacement: empty}, refused,
+		},
+		"mooring.v1.DocumentService.FindOneAndDelete": {&mooringv1.FindOneAndDeleteRequest{Database: d, Collection: c, Filter: empty}, refused},
+
+		"mooring.v1.CursorService.NextPage":    {&mooringv1.NextPageRequest{Cursor: token}, refused},
+		"mooring.v1.CursorService.Stream":      {&mooringv1.CursorServiceStreamRequest{Cursor: "x"}, "CursorNotFound"},
+		"mooring.v1.CursorService.CloseCursor": {&mooringv1.CloseCursorRequest{Cursor: "x"}, "CursorNotFound"},
+
+		// These ask no server: only a request can be wrong.
+		"mooring.v1.DeploymentService.GetTopology":   {unknown(&mooringv1.GetTopologyRequest{}), "InvalidArgument"},
+		"mooring.v1.DeploymentService.WatchTopology": {unknown(&mooringv1.WatchTopologyRequest{}), "InvalidArgument"},
+		"mooring.v1.DeploymentService.ListPools":     {unknown(&mooringv1.ListPoolsRequest{}), "InvalidArgument"},
+		"mooring.v1.DeploymentService.ListHandles":   {&mooringv1.ListHandlesRequest{BatchSize: proto.Int32(0)}, "InvalidArgument"},
+		"mooring.v1.DeploymentService.KillHandle":    {&mooringv1.KillHandleRequest{Id: "x"}, "HandleNotFound"},
+	}
+}
+
+func unknown[M proto.Message](m M) M {
+	m.ProtoReflect().SetUnknown(protowire.AppendVarint(protowire.AppendTag(nil, 4000, protowire.VarintType), 1))
+	return m
+}
+
+// call makes a call of any RPC and returns its error.
+func call(ctx context.Context, conn *grpc.ClientConn, m protoreflect.MethodDescriptor, req proto.Message) error {
+	name := "/" + string(m.Parent().FullName()) + "/" + string(m.Name())
+	output, err := protoregistry.GlobalTypes.FindMessageByName(m.Output().FullName())
+	if err != nil {
+		return err
+	}
+	if !m.IsStreamingServer() {
+		return conn.Invoke(ctx, name, req, output.New().Interface())
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ss, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, name)
+	if err != nil {
+		return err
+	}
+	if err := ss.SendMsg(req); err != nil {
+		return err
+	}
+	if err := ss.CloseSend(); err != nil {
+		return err
+	}
+	return ss.RecvMsg(output.New().Interface())
+}
+
+// methods are all RPCs of the API.
+func methods() []protoreflect.MethodDescriptor {
+	var all []protoreflect.MethodDescriptor
+	protoregistry.GlobalFiles.RangeFilesByPackage("mooring.v1", func(file protoreflect.FileDescriptor) bool {
+		for i := range file.Services().Len() {
+			for j := range file.Services().Get(i).Methods().Len() {
+				all = append(all, file.Services().Get(i).Methods().Get(j))
+			}
+		}
+		return true
+	})
+	return all
+}
+
+// TestErrorsOfEveryRPC has each RPC fail: with what its row says, with a field that this version does
+// not know, and with metadata whose feature is not there. The client gets the reason and the request's
+// id, and nothing is left behind.
+func TestErrorsOfEveryRPC(t *testing.T) {
+	g := servicetest.Start(t, mongotest.NewServer(t, nil), servicetest.Config{})
+	g.Server.SetDocuments("d.c", servicetest.Docs(5, 1)...)
+	page, err := g.Document.Find(t.Context(), &mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: proto.Int32(1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, command := range []string{
+		"ping", "find", "getMore", "aggregate", "distinct", "count", "insert", "update", "delete", "findAndModify",
+	} {
+		g.Server.Handle(command, mongotest.Always(mongotest.Error(13, "Unauthorized", "not you")))
+	}
+	table := rows(page.GetCursor())
+	found := methods()
+	if len(found) < 29 {
+		t.Fatalf("only %d RPCs were found", len(found))
+	}
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "mooring-request-id", "the-id")
+	for _, m := range found {
+		row, ok := table[m.FullName()]
+		if !ok {
+			t.Errorf("%s has no row: what does its client see when it fails?", m.FullName())
+			continue
+		}
+		delete(table, m.FullName())
+		wantError(t, m, call(ctx, g.Conn, m, row.request), row.want)
+		wantError(t, m, call(ctx, g.Conn, m, unknown(proto.Clone(row.request))), "InvalidArgument")
+		session := metadata.AppendToOutgoingContext(ctx, "mooring-session", "s")
+		known := proto.Clone(row.request)
+		known.ProtoReflect().SetUnknown(nil)
+		wantError(t, m, call(session, g.Conn, m, known), "Unimplemented")
+	}
+	for name := range table {
+		t.Errorf("there is no RPC %s", name)
+	}
+	g.Idle(0) // a getMore that the server refuses has closed the cursor
+}
+
+func wantError(t *testing.T, m protoreflect.MethodDescriptor, err error, reason string) {
+	t.Helper()
+	if err == nil {
+		t.Errorf("%s: no error, want %s", m.FullName(), reason)
+		return
+	}
+	e := rpcerr.HTTP(err).Body.GetError()
+	id := ""
+	for _, d := range status.Convert(err).Details() {
+		if info, ok := d.(*errdetails.RequestInfo); ok {
+			id = info.GetRequestId()
+		}
+	}
+	if e.GetReason() != reason || id != "the-id" || e.GetMessage() == "" {
+		t.Errorf("%s: %s (%s), request id %q, want %s", m.FullName(), e.GetReason(), e.GetMessage(), id, reason)
+	}
+}
