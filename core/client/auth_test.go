@@ -59,7 +59,7 @@ func TestClientAuthenticates(t *testing.T) {
 	}
 	for _, tt := range tests {
 		for _, mode := range []string{"directConnection=true", "loadBalanced=true"} {
-			t.Run(tt.userinfo+tt.options+mode, func(t *testing.T) {
+			t.Run(tt.want+tt.options+mode, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					s := mongotest.NewServer(t, mongotest.Handlers{"hello": balancedHello})
 					s.RequireAuth(pencil())
