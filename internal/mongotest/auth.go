@@ -15,13 +15,15 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 )
 
-// Auth says who may use a server, and how clients log in. Commands other than hello, ping and those of the login itself are
-// Unauthorized before it. The SCRAM mechanisms are another implementation's than core/auth's.
+// Auth says who may use a server, and how clients log in. Commands other than hello, ping and
+// those of the login itself are Unauthorized before it. The SCRAM mechanisms are another
+// implementation's than core/auth's.
 type Auth struct {
 	// Users log in by SCRAM-SHA-1, SCRAM-SHA-256 or PLAIN.
 	Users []User
 
-	// X509 returns the name of the user that a client certificate stands for, or "". Nil: MONGODB-X509 is not offered.
+	// X509 returns the name of the user that a client certificate stands for, or "". Nil:
+	// MONGODB-X509 is not offered.
 	X509 func(*tls.ConnectionState) string
 
 	// SASL makes the server's side of other mechanisms, by name.
@@ -37,7 +39,7 @@ type Auth struct {
 	Iterations int
 }
 
-// User is a user of the database Source, by default "admin".
+// User represents a user of the database Source, by default "admin".
 type User struct {
 	Name, Password string
 	Source         string
@@ -58,13 +60,15 @@ func (u User) source() string {
 	return u.Source
 }
 
-// SASL is the server's side of one conversation. If it has a method Username, LoggedIn has that name, else the mechanism's.
+// SASL runs the server's side of one conversation. LoggedIn gets the name that the method Username
+// returns, if there is one, else the mechanism's name.
 type SASL interface {
-	// Step takes the client's payload. An error is the reply: a *Refusal with its code, any other with code 18.
+	// Step takes the client's payload. An error is the reply: a *Refusal with its code, any other
+	// with code 18.
 	Step(payload []byte) (response []byte, done bool, err error)
 }
 
-// Refusal is the error of a SASL conversation with a code of its own.
+// Refusal reports that a SASL conversation failed, with a code of its own.
 type Refusal struct {
 	Code          int32
 	Name, Message string
@@ -72,7 +76,8 @@ type Refusal struct {
 
 func (r *Refusal) Error() string { return r.Message }
 
-// RequireAuth makes the server demand logins as a says, from now on; nil: none. Connections that are logged in stay so.
+// RequireAuth makes the server demand logins as a says, from now on; nil: none. Connections that
+// are logged in stay so.
 func (s *Server) RequireAuth(a *Auth) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,7 +87,8 @@ func (s *Server) RequireAuth(a *Auth) {
 	s.guard.set(a)
 }
 
-// LoggedIn returns the users of the connections that have logged in, in the order of their logins: "source.name".
+// LoggedIn returns the users of the connections that have logged in, in the order of their logins:
+// "source.name".
 func (s *Server) LoggedIn() []string {
 	s.mu.Lock()
 	g := s.guard
@@ -109,7 +115,7 @@ type stored struct {
 	iterations                int
 }
 
-// login is what became of one connection.
+// login holds the state of authentication of one connection.
 type login struct {
 	user         string // "source.name" once it has logged in
 	id           int32  // of the conversation
@@ -126,7 +132,8 @@ func (g *guard) set(a *Auth) {
 	g.auth = a
 }
 
-// answer answers commands of a login itself, refuses what is not allowed yet, and has next answer the rest.
+// answer answers commands of a login itself, refuses what is not allowed yet, and has next answer
+// the rest.
 func (g *guard) answer(cmd *Command, next Handler) Reply {
 	g.mu.Lock()
 	auth := g.auth
@@ -156,14 +163,14 @@ func asReply(doc bson.Raw, err error) Reply {
 	if err == nil {
 		return Document(doc)
 	}
-	var refusal *Refusal
-	if errors.As(err, &refusal) {
+	if refusal, ok := errors.AsType[*Refusal](err); ok {
 		return Error(refusal.Code, refusal.Name, refusal.Message)
 	}
 	return Error(18, "AuthenticationFailed", "Authentication failed.")
 }
 
-// hello adds to a hello's reply what the client asked for. Servers leave the answer to a speculative login out if that fails.
+// hello adds to a hello's reply what the client asked for. Servers leave the answer to a
+// speculative login out if that fails.
 func (g *guard) hello(auth *Auth, l *login, cmd *Command, reply Reply) Reply {
 	b := bson.NewBuilder(nil)
 	if name, ok := field(cmd.Body, "saslSupportedMechs").Str(); ok {
@@ -306,7 +313,7 @@ func (g *guard) x509(auth *Auth, l *login, cmd *Command) (bson.Raw, error) {
 
 func isSCRAM(mechanism string) bool { return strings.HasPrefix(mechanism, "SCRAM-SHA-") }
 
-// scramServer is a conversation of the independent implementation.
+// scramServer represents a conversation of the independent implementation.
 type scramServer struct{ *scram.ServerConversation }
 
 func (c scramServer) Step(payload []byte) ([]byte, bool, error) {
@@ -361,7 +368,7 @@ func (g *guard) credentials(auth *Auth, hash scram.HashGeneratorFcn, mechanism s
 	return g.keys[key], err
 }
 
-// plain is the server's side of PLAIN.
+// plain runs the server's side of PLAIN.
 type plain struct {
 	auth         *Auth
 	source, name string

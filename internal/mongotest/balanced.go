@@ -10,7 +10,8 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 )
 
-// BalancedConfig says what the services behind a load balancer are like. The zero value is reached over net.Pipe.
+// BalancedConfig says what the services behind a load balancer are like. The zero value is reached
+// over net.Pipe.
 type BalancedConfig struct {
 	Services int  // two if zero
 	TCP      bool // services listen on the loopback interface; a balancer of the test's own stands in front of them
@@ -18,15 +19,17 @@ type BalancedConfig struct {
 	Discard  bool // commands are not recorded, and inserted documents not kept
 }
 
-// Balanced is a deployment behind a load balancer: services that look like mongoses, say a serviceId of their own where
-// hello asks for loadBalanced, and know no cursors but their own; and a balancer that leads each connection to the
-// next service in turn. All methods may be called at any time.
+// Balanced represents a deployment behind a load balancer: services that look like mongoses, say a
+// serviceId of their own where hello asks for loadBalanced, and know no cursors but their own; and
+// a balancer that leads each connection to the next service in turn. All methods may be called at
+// any time.
 type Balanced struct {
 	services []*Service
 	next     chan int // holds the number of the service whose turn it is
 }
 
-// Service is one server behind the load balancer. Its Server's methods work as ever: handlers, cut connections, SetDown.
+// Service holds one server behind the load balancer. The methods of its Server work as usual:
+// handlers, cut connections, SetDown.
 type Service struct {
 	*Server
 	strict bool
@@ -54,25 +57,27 @@ func NewBalanced(t testing.TB, cfg BalancedConfig) *Balanced {
 	return b
 }
 
-// firstCursor has each server of a deployment name its cursors differently, so that none is taken for another's.
+// firstCursor has each server of a deployment name its cursors differently, so that none is taken
+// for another's.
 func firstCursor(server int) int64 { return int64(server+1) << 40 }
 
-// Services are all services, in the order in which the balancer takes them.
+// Services returns all services, in the order in which the balancer chooses them.
 func (b *Balanced) Services() []*Service { return b.services }
 
-// Service is the one of that number, counted from 0.
+// Service returns the one of that number, counted from 0.
 func (b *Balanced) Service(i int) *Service { return b.services[i] }
 
-// Address is the balancer's, for Dial; over TCP there is no balancer there.
+// Address returns the balancer's, for Dial; over TCP there is no balancer there.
 func (b *Balanced) Address() address.Address { return "balancer:27017" }
 
-// URI is a connection string for the balancer; options are what follows loadBalanced=true, with their ampersand.
+// URI returns a connection string for the balancer; options are what follows loadBalanced=true,
+// with their ampersand.
 func (b *Balanced) URI(options string) string {
 	return "mongodb://" + string(b.Address()) + "/?loadBalanced=true" + options
 }
 
-// Dial opens a connection over net.Pipe to the service whose turn it is, or the next that takes it. It has the
-// signature of conn.Config's Dialer.
+// Dial opens a connection over net.Pipe to the service whose turn it is, or the next that takes
+// it. It has the signature of conn.Config's Dialer.
 func (b *Balanced) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	first := <-b.next
 	b.next <- (first + 1) % len(b.services)
@@ -86,14 +91,16 @@ func (b *Balanced) Dial(ctx context.Context, network, addr string) (net.Conn, er
 	return nil, err
 }
 
-// SetDocuments makes docs the contents of a collection, "database.collection", whichever service is asked.
+// SetDocuments makes docs the contents of a collection, "database.collection", whichever service
+// is asked.
 func (b *Balanced) SetDocuments(namespace string, docs ...bson.Raw) {
 	for _, s := range b.services {
 		s.SetDocuments(namespace, docs...)
 	}
 }
 
-// Numbered is n documents {_id: first, first+1, …}, int32, each with a filler of that many bytes.
+// Numbered returns n documents {_id: first, first+1, …} with int32 ids, each with a filler of the
+// given size.
 func Numbered(first, n, filler int) []bson.Raw {
 	text := string(make([]byte, filler))
 	docs := make([]bson.Raw, n)
@@ -112,14 +119,15 @@ func (b *Balanced) OpenCursors() int {
 	return n
 }
 
-// ID is what the service calls itself in hello.
+// ID returns what the service calls itself in hello.
 func (s *Service) ID() bson.ObjectID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.id
 }
 
-// Kill ends the service as a crash does: nobody listens any more, every connection is cut, every cursor forgotten.
+// Kill ends the service as a crash does: nobody listens any more, every connection is cut, every
+// cursor forgotten.
 func (s *Service) Kill() {
 	s.mu.Lock()
 	l := s.listener

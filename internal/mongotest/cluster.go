@@ -15,7 +15,7 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 )
 
-// Role is what a host of a cluster says that it is.
+// Role names what a host of a cluster says it is.
 type Role uint8
 
 // The roles. All but the first two are a replica set's.
@@ -39,9 +39,9 @@ type ClusterConfig struct {
 	Discard     bool   // commands are not recorded, and inserted documents not kept
 }
 
-// Cluster is a deployment of several hosts: one replica set, some mongoses, or whatever the roles say. What happens to it
-// is up to the test: elections, step-downs, reconfigurations, hosts that hang, lie, drop connections or disappear. All
-// methods may be called at any time.
+// Cluster represents a deployment of several hosts: one replica set, some mongoses, or whatever
+// the roles say. What happens to it is up to the test: elections, step-downs, reconfigurations,
+// hosts that hang, lie, drop connections or disappear. All methods may be called at any time.
 type Cluster struct {
 	t   testing.TB
 	cfg ClusterConfig
@@ -54,7 +54,8 @@ type Cluster struct {
 	term       uint32
 }
 
-// Host is one server of a cluster. Its Server's methods work as ever: handlers, cut connections, SetDown.
+// Host holds one server of a cluster. The methods of its Server work as usual: handlers, cut
+// connections, SetDown.
 type Host struct {
 	*Server
 	cluster *Cluster
@@ -90,17 +91,17 @@ func NewCluster(t testing.TB, cfg ClusterConfig, roles ...Role) *Cluster {
 	return c
 }
 
-// Hosts are all hosts, in the order in which they came, also those that were removed.
+// Hosts returns all hosts in the order of their creation, including those that were removed.
 func (c *Cluster) Hosts() []*Host {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.hosts)
 }
 
-// Host is the one of that number, counted from 0.
+// Host returns the one of that number, counted from 0.
 func (c *Cluster) Host(i int) *Host { return c.Hosts()[i] }
 
-// Seeds are the addresses of all hosts.
+// Seeds returns the addresses of all hosts.
 func (c *Cluster) Seeds() []address.Address {
 	var seeds []address.Address
 	for _, h := range c.Hosts() {
@@ -109,7 +110,7 @@ func (c *Cluster) Seeds() []address.Address {
 	return seeds
 }
 
-// URI is a connection string of all hosts; options are what follows the question mark.
+// URI returns a connection string of all hosts; options are what follows the question mark.
 func (c *Cluster) URI(options string) string {
 	uri := "mongodb://"
 	for i, seed := range c.Seeds() {
@@ -167,7 +168,7 @@ func (c *Cluster) addHost(role Role) *Host {
 	return h
 }
 
-// hostName is a to z, and then h26 and on.
+// hostName returns the letters a to z, then h26 and so on.
 func hostName(i int) string {
 	if i < 26 {
 		return string(rune('a' + i))
@@ -192,7 +193,8 @@ func (c *Cluster) wakeLocked() {
 	c.changed = make(chan struct{})
 }
 
-// Elect makes h the primary, and whoever was it a secondary. It returns when every later hello says so.
+// Elect makes h the primary, and whoever was it a secondary. It returns when every later hello
+// says so.
 func (c *Cluster) Elect(h *Host) {
 	c.change(func() {
 		for _, other := range c.hosts {
@@ -204,7 +206,8 @@ func (c *Cluster) Elect(h *Host) {
 	})
 }
 
-// ElectUnnoticed makes h the primary while the old one, for a while, does not know that it is deposed.
+// ElectUnnoticed makes h the primary while the old one, for a while, does not know that it is
+// deposed.
 func (c *Cluster) ElectUnnoticed(h *Host) { c.change(func() { c.electLocked(h) }) }
 
 func (c *Cluster) electLocked(h *Host) {
@@ -223,7 +226,7 @@ func (c *Cluster) StepDown() {
 	})
 }
 
-// Primary is the host that was elected last and has the role still, or nil.
+// Primary returns the host that was elected last and has the role still, or nil.
 func (c *Cluster) Primary() *Host {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -247,7 +250,7 @@ func (c *Cluster) Remove(h *Host) {
 	})
 }
 
-// Elect is Cluster.Elect.
+// Elect calls Cluster.Elect for h.
 func (h *Host) Elect() { h.cluster.Elect(h) }
 
 // SetRole makes h be something else.
@@ -268,7 +271,7 @@ func (h *Host) SetTags(pairs ...string) {
 // SetLag says how long ago h's last write is, at any time.
 func (h *Host) SetLag(lag time.Duration) { h.cluster.change(func() { h.lag = lag }) }
 
-// Role is what h is now, and whether it is in the set's configuration.
+// Role returns what h is now, and whether it is in the set's configuration.
 func (h *Host) Role() (role Role, member bool) {
 	h.cluster.mu.Lock()
 	defer h.cluster.mu.Unlock()
@@ -283,7 +286,8 @@ func (h *Host) Hang(hanging bool) {
 	h.cluster.wakeLocked()
 }
 
-// Lie has h answer hello by that handler; with nil it is honest again. Hello replies that are being awaited are cut.
+// Lie has h answer hello by that handler; with nil it is honest again. Hello replies that are
+// being awaited are cut.
 func (h *Host) Lie(handler Handler) {
 	h.cluster.mu.Lock()
 	h.lie = handler
@@ -324,7 +328,7 @@ func (h *Host) Violation() string {
 	return h.violation
 }
 
-// helloLocked is what h says of itself.
+// helloLocked returns what h says of itself.
 func (h *Host) helloLocked(cmd *Command) bson.Raw {
 	b := new(bson.Builder)
 	primary := "isWritablePrimary"
@@ -427,7 +431,7 @@ func (h *Host) read(cmd *Command) Reply {
 	return h.Default(cmd)
 }
 
-// waitForRole is h's role, as soon as it does not hang.
+// waitForRole returns h's role. It blocks while the role is to hang.
 func (h *Host) waitForRole() Role {
 	for {
 		h.cluster.mu.Lock()
@@ -444,7 +448,7 @@ func (h *Host) waitForRole() Role {
 	}
 }
 
-// refuse is an error by which a client learns that h is not what it thought.
+// refuse returns an error that tells the client that h has changed.
 func (h *Host) refuse(code int32, name, message string) Reply {
 	b := new(bson.Builder)
 	b.Double("ok", 0).String("errmsg", message).Int32("code", code).String("codeName", name)

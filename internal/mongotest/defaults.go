@@ -6,7 +6,7 @@ import (
 
 const defaultBatch = 101
 
-// cursor is the rest of a result.
+// cursor holds the rest of a result.
 type cursor struct {
 	namespace string
 	rest      []bson.Raw
@@ -19,7 +19,7 @@ func (s *Server) SetDocuments(namespace string, docs ...bson.Raw) {
 	s.collections[namespace] = docs
 }
 
-// Documents are the contents of a collection.
+// Documents returns the contents of a collection.
 func (s *Server) Documents(namespace string) []bson.Raw {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -40,7 +40,7 @@ func (s *Server) KilledCursors() int {
 	return s.killed
 }
 
-// Default is the answer to a command for which there is no handler. Handlers may call it.
+// Default returns the answer to a command for which there is no handler. Handlers may call it.
 func (s *Server) Default(cmd *Command) Reply {
 	h, ok := map[string]func(*Server, *Command) Reply{
 		"hello": (*Server).hello, "isMaster": (*Server).hello, "ismaster": (*Server).hello,
@@ -54,7 +54,7 @@ func (s *Server) Default(cmd *Command) Reply {
 	return h(s, cmd)
 }
 
-// Hello is the reply of a standalone server; add may append more elements before ok.
+// Hello returns the reply of a standalone server; add may append more elements before ok.
 func Hello(cmd *Command, add func(*bson.Builder)) Reply {
 	primary := "isWritablePrimary"
 	if cmd.Name != "hello" {

@@ -20,7 +20,8 @@ const (
 	maxMessage = 48_000_000
 )
 
-// readCommand reads one OP_MSG or OP_QUERY. A message that is not right ends the connection, as on a real server.
+// readCommand reads one OP_MSG or OP_QUERY. A message that is not right ends the connection, as on
+// a real server.
 func readCommand(nc net.Conn) (*Command, error) {
 	var head [16]byte
 	if _, err := io.ReadFull(nc, head[:]); err != nil {

@@ -9,7 +9,8 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 )
 
-// Reply is what a handler has the server do. The zero value drops the connection without an answer.
+// Reply says what a handler makes the server do. The zero value drops the connection without an
+// answer.
 type Reply struct {
 	delay time.Duration
 	doc   bson.Raw // that is the answer; nil where act does something else
@@ -62,7 +63,8 @@ func DropInside(doc bson.Raw, n int) Reply {
 	}}
 }
 
-// Hang never answers, and keeps the connection until the client closes it.
+// Hang returns a reply that never comes: the server keeps the connection until the client closes
+// it.
 func Hang() Reply {
 	return Reply{act: func(nc net.Conn, _ *Command) bool {
 		_, _ = io.Copy(io.Discard, nc)
@@ -118,10 +120,11 @@ func (r Reply) Then(wait <-chan struct{}, next Reply) Reply {
 	return r
 }
 
-// Always is the handler that does the same each time.
+// Always returns the handler that does the same each time.
 func Always(r Reply) Handler { return func(*Command) Reply { return r } }
 
-// Times is first for the first n commands, over all connections, then then.
+// Times returns a handler that calls first for the first n commands of all connections, and then
+// the other one.
 func Times(n int, first, then Handler) Handler {
 	var count atomic.Int64
 	return func(c *Command) Reply {

@@ -1,8 +1,9 @@
-// Package mongotest is a scripted MongoDB server for tests: over net.Pipe, so that it works inside testing/synctest,
-// or over TCP on the loopback interface. A test says what each command is answered with, or that it is not: hung,
-// delayed, cut off in the middle, answered with garbage. What a test does not say behaves like a small standalone
-// server with collections in memory, which never filters or sorts. Its framing is written by hand, independent of
-// core/wire, so that the two check each other.
+// Package mongotest is a scripted MongoDB server for tests: over net.Pipe, so that it works inside
+// testing/synctest, or over TCP on the loopback interface. A test says what each command is
+// answered with, or that it is not: hung, delayed, cut off in the middle, answered with garbage.
+// What a test does not say behaves like a small standalone server with collections in memory,
+// which never filters or sorts. Its framing is written by hand, independent of core/wire, so that
+// the two check each other.
 package mongotest
 
 import (
@@ -18,14 +19,15 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 )
 
-// Handlers are the answers to commands by name. A name that is absent has the default answer, if there is one, else
-// CommandNotFound. "hello" also answers "isMaster" and "ismaster" where these are absent.
+// Handlers represents the answers to commands by name. A name that is absent has the default
+// answer, if there is one, else CommandNotFound. "hello" also answers "isMaster" and "ismaster"
+// where these are absent.
 type Handlers map[string]Handler
 
 // Handler answers one command. It is called on the connection's goroutine and may block.
 type Handler func(*Command) Reply
 
-// Command is one command as it came.
+// Command holds one command as it was received.
 type Command struct {
 	Name       string
 	Database   string
@@ -41,7 +43,7 @@ type Command struct {
 	TLS *tls.ConnectionState // nil: the connection is not encrypted
 }
 
-// Documents are those of a document sequence, or of the array of that name in the body.
+// Documents returns the documents of a sequence, or of the array with that name in the body.
 func (c *Command) Documents(name string) []bson.Raw {
 	if docs, ok := c.Sequences[name]; ok {
 		return docs
@@ -51,7 +53,7 @@ func (c *Command) Documents(name string) []bson.Raw {
 	return slices.Collect(array.Documents())
 }
 
-// Server is one scripted server. All methods may be called at any time.
+// Server answers as a script says. All methods may be called at any time.
 type Server struct {
 	addr    address.Address
 	discard bool // commands are not recorded, inserted documents not kept; set before the first connection
@@ -126,13 +128,14 @@ func (s *Server) listen(addr string) error {
 	return nil
 }
 
-// Address is where the server listens, or a made-up address for one that is reached through Dial.
+// Address returns the address of the server. It is invented if the server is reached through Dial.
 func (s *Server) Address() address.Address { return s.addr }
 
-// URI is a connection string for the server.
+// URI returns a connection string for the server.
 func (s *Server) URI() string { return "mongodb://" + string(s.addr) + "/?directConnection=true" }
 
-// Dial opens a connection over net.Pipe, whatever the address. It has the signature of conn.Config's Dialer.
+// Dial opens a connection over net.Pipe, whatever the address. It has the signature of
+// conn.Config's Dialer.
 func (s *Server) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -155,7 +158,8 @@ func (s *Server) Handle(name string, h Handler) {
 	s.handlers[name] = h
 }
 
-// Intercept has f answer every command from now on, hello included; next is what would have answered it.
+// Intercept has f answer every command from now on, hello included; next is what would have
+// answered it.
 func (s *Server) Intercept(f func(cmd *Command, next Handler) Reply) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -169,7 +173,8 @@ func (s *Server) UseTLS(conf *tls.Config) {
 	s.tls = conf
 }
 
-// SetDown makes the server refuse connections, and cuts those that exist, or lets it accept them again.
+// SetDown makes the server refuse connections, and cuts those that exist, or lets it accept them
+// again.
 func (s *Server) SetDown(down bool) {
 	s.mu.Lock()
 	s.down = down
@@ -192,7 +197,7 @@ func (s *Server) CutConnections() {
 	}
 }
 
-// Commands are those that came so far, in order, or only those of the given names.
+// Commands returns the commands so far, in order, or only those with the given names.
 func (s *Server) Commands(names ...string) []Command {
 	s.mu.Lock()
 	defer s.mu.Unlock()

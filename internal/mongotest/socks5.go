@@ -20,10 +20,12 @@ const (
 	proxyCommandUnsupported = 7
 )
 
-// Proxy is a SOCKS5 proxy that is reached through Dial. It knows its own names: it gives a host to Connect as the client
-// wrote it. It is written after RFC 1928 and RFC 1929, independent of core/conn.
+// Proxy represents a SOCKS5 proxy that is reached through Dial. It knows its own names: it gives a
+// host to Connect as the client wrote it. It is written after RFC 1928 and RFC 1929, independent
+// of core/conn.
 type Proxy struct {
-	// Username and Password are what a client needs; without a Username it needs none and is asked for none.
+	// Username and Password are what a client needs; without a Username it needs none and is asked
+	// for none.
 	Username, Password string
 	// Connect opens the connection to a server. Nil in its place makes the proxy answer with code.
 	Connect func(addr string) (nc net.Conn, code byte)
@@ -35,7 +37,7 @@ type Proxy struct {
 	conns    []net.Conn
 }
 
-// ProxyRequest is one connection that a client wanted.
+// ProxyRequest holds one connection that a client asked for.
 type ProxyRequest struct {
 	Methods  []byte // that it offered
 	Username string // if it was asked
@@ -43,7 +45,8 @@ type ProxyRequest struct {
 	Address  string // host:port
 }
 
-// NewProxy makes a proxy that asks for nothing and connects to the servers by their addresses. It ends with the test.
+// NewProxy makes a proxy that asks for nothing and connects to the servers by their addresses. It
+// ends with the test.
 func NewProxy(t testing.TB, servers map[string]*Server) *Proxy {
 	p := &Proxy{Connect: func(addr string) (net.Conn, byte) {
 		s, ok := servers[addr]
@@ -77,7 +80,7 @@ func (p *Proxy) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	return client, nil
 }
 
-// Requests are those that came so far.
+// Requests returns the requests so far.
 func (p *Proxy) Requests() []ProxyRequest {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 )
 
-// hello answers at once, or, where the client says what it knows, when there is news: one reply, or more of them if the
-// client allows that.
+// hello answers at once, or, where the client says what it knows, when there is news: one reply,
+// or more of them if the client allows that.
 func (h *Host) hello(cmd *Command) Reply {
 	h.cluster.mu.Lock()
 	lie := h.lie
@@ -32,7 +32,7 @@ func (h *Host) hello(cmd *Command) Reply {
 	return Document(h.helloLocked(cmd)).After(h.delay)
 }
 
-// version is a topologyVersion.
+// version represents a topologyVersion.
 type version struct {
 	process bson.ObjectID
 	counter int64
@@ -76,13 +76,14 @@ func (h *Host) count(n int) {
 	h.streams += n
 }
 
-// exchange is the ids of one reply.
+// exchange holds the ids of one reply.
 type exchange struct{ id, to int32 }
 
 // next answers the last reply, as servers do that announced more.
 func (e exchange) next() exchange { return exchange{id: e.id + 1, to: e.id} }
 
-// awaitNews waits until h is no longer what the client knows, or for await. It is false where nobody waits any more.
+// awaitNews waits until h is no longer what the client knows, or for await. It is false where
+// nobody waits any more.
 func (h *Host) awaitNews(known version, await time.Duration, gone <-chan struct{}) bool {
 	timer := time.NewTimer(await)
 	defer timer.Stop()
@@ -106,8 +107,9 @@ func (h *Host) awaitNews(known version, await time.Duration, gone <-chan struct{
 	}
 }
 
-// watchClient notices that the client closes the connection. stop ends the watch; it is false where the connection is of
-// no use any more. A client that sends anything meanwhile breaks the protocol.
+// watchClient notices that the client closes the connection. stop ends the watch; it is false
+// where the connection is of no use any more. A client that sends anything meanwhile breaks the
+// protocol.
 func (h *Host) watchClient(nc net.Conn) (gone <-chan struct{}, stop func() bool) {
 	closed, over := make(chan struct{}), make(chan struct{})
 	ok := true

@@ -64,7 +64,7 @@ func TestBulk(t *testing.T) {
 	t.Run("gRPC pages", func(t *testing.T) {
 		got := newCollector(t, sent)
 		cursors := mooringv1.NewCursorServiceClient(conn)
-		page, err := documents.Find(t.Context(), &mooringv1.FindRequest{Database: db, Collection: collection, BatchSize: ptr(int32(3000))})
+		page, err := documents.Find(t.Context(), &mooringv1.FindRequest{Database: db, Collection: collection, BatchSize: new(int32(3000))})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -76,7 +76,7 @@ func TestBulk(t *testing.T) {
 			if cursor == "" {
 				break
 			}
-			next, err := cursors.NextPage(t.Context(), &mooringv1.NextPageRequest{Cursor: cursor, BatchSize: ptr(int32(3000))})
+			next, err := cursors.NextPage(t.Context(), &mooringv1.NextPageRequest{Cursor: cursor, BatchSize: new(int32(3000))})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -67,7 +67,7 @@ func TestGRPC(t *testing.T) {
 		Filter:     document(t, fields("_id", fields("$lt", int32(10)))),
 		Sort:       document(t, fields("_id", int32(-1))),
 		Projection: document(t, fields("n", int32(1))),
-		Skip:       ptr(int64(1)), Limit: ptr(int64(2)),
+		Skip:       new(int64(1)), Limit: new(int64(2)),
 	})
 	if err != nil || !slices.Equal(ids(page.GetDocuments()), []int32{2, 1}) || page.Cursor != nil {
 		t.Errorf("Find() = %v, %v, want 2 and 1 and no cursor", page, err)
@@ -105,7 +105,7 @@ func TestGRPC(t *testing.T) {
 		t.Errorf("UpdateMany() = %v, %v, want two modified", all, err)
 	}
 	upserted, err := documents.UpdateOne(ctx, &mooringv1.UpdateOneRequest{
-		Database: db, Collection: collection, Upsert: ptr(true),
+		Database: db, Collection: collection, Upsert: new(true),
 		Filter: document(t, fields("_id", int32(5))), Update: update(t, fields("$set", fields("n", int32(5)))),
 	})
 	if err != nil || bson.Raw(upserted.GetUpsertedId().GetBson()).Lookup("v").Int32() != 5 {
@@ -120,7 +120,7 @@ func TestGRPC(t *testing.T) {
 	}
 
 	after, err := documents.FindOneAndUpdate(ctx, &mooringv1.FindOneAndUpdateRequest{
-		Database: db, Collection: collection, ReturnDocument: ptr("after"),
+		Database: db, Collection: collection, ReturnDocument: new("after"),
 		Filter: document(t, fields("_id", int32(1))), Update: update(t, fields("$inc", fields("n", int32(1)))),
 	})
 	if err != nil || bson.Raw(after.GetDocument().GetBson()).Lookup("n").Int32() != 12 {
@@ -147,7 +147,7 @@ func TestGRPC(t *testing.T) {
 	}
 
 	matched, err := documents.Aggregate(ctx, &mooringv1.AggregateRequest{
-		Database: db, Collection: ptr(collection), Pipeline: []*mooringv1.Document{
+		Database: db, Collection: new(collection), Pipeline: []*mooringv1.Document{
 			document(t, fields("$match", fields("_id", fields("$in", bson.A{int32(2), int32(3)})))),
 			document(t, fields("$sort", fields("_id", int32(1)))),
 		},
@@ -199,7 +199,7 @@ func TestGRPCCursors(t *testing.T) {
 	}
 	first := func(t *testing.T) (got []int32, cursor string) {
 		page, err := documents.Find(ctx, &mooringv1.FindRequest{
-			Database: db, Collection: collection, Sort: document(t, fields("_id", int32(1))), BatchSize: ptr(int32(10)),
+			Database: db, Collection: collection, Sort: document(t, fields("_id", int32(1))), BatchSize: new(int32(10)),
 		})
 		if err != nil || page.Cursor == nil {
 			t.Fatalf("Find() = %v, %v, want a cursor", page, err)
@@ -214,7 +214,7 @@ func TestGRPCCursors(t *testing.T) {
 	t.Run("pages", func(t *testing.T) {
 		got, cursor := first(t)
 		for cursor != "" {
-			page, err := cursors.NextPage(ctx, &mooringv1.NextPageRequest{Cursor: cursor, BatchSize: ptr(int32(10))})
+			page, err := cursors.NextPage(ctx, &mooringv1.NextPageRequest{Cursor: cursor, BatchSize: new(int32(10))})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -247,7 +247,7 @@ func TestGRPCCursors(t *testing.T) {
 	})
 	t.Run("streams", func(t *testing.T) {
 		find, err := documents.StreamFind(ctx, &mooringv1.StreamFindRequest{
-			Database: db, Collection: collection, Sort: document(t, fields("_id", int32(1))), BatchSize: ptr(int32(4)),
+			Database: db, Collection: collection, Sort: document(t, fields("_id", int32(1))), BatchSize: new(int32(4)),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -256,7 +256,7 @@ func TestGRPCCursors(t *testing.T) {
 			t.Errorf("StreamFind() = %v, %v", ids(got), err)
 		}
 		aggregate, err := documents.StreamAggregate(ctx, &mooringv1.StreamAggregateRequest{
-			Database: db, Collection: ptr(collection), BatchSize: ptr(int32(4)),
+			Database: db, Collection: new(collection), BatchSize: new(int32(4)),
 			Pipeline: []*mooringv1.Document{document(t, fields("$sort", fields("_id", int32(1))))},
 		})
 		if err != nil {

@@ -103,7 +103,7 @@ func TestDuplicateKey(t *testing.T) {
 	})
 	t.Run("gRPC, many, unordered", func(t *testing.T) {
 		_, err := g.Documents(t).InsertMany(t.Context(), &mooringv1.InsertManyRequest{
-			Database: db, Collection: "things", Ordered: ptr(false), Documents: []*mooringv1.Document{
+			Database: db, Collection: "things", Ordered: new(false), Documents: []*mooringv1.Document{
 				document(t, fields("_id", int32(1))), document(t, fields("_id", int32(4))), document(t, fields("_id", int32(2))),
 			},
 		})

@@ -135,7 +135,7 @@ func leaveDuring(messages int) func(*testing.T, *gatewaytest.Gateway) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		stream, err := mooringv1.NewDocumentServiceClient(conn).StreamFind(ctx, &mooringv1.StreamFindRequest{
-			Database: "lab", Collection: "late_1000_100", BatchSize: ptr(int32(10)),
+			Database: "lab", Collection: "late_1000_100", BatchSize: new(int32(10)),
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -52,8 +52,6 @@ func update(t testing.TB, operators any) *mooringv1.Update {
 	return &mooringv1.Update{Kind: &mooringv1.Update_Operators{Operators: document(t, operators)}}
 }
 
-func ptr[T any](v T) *T { return &v }
-
 // ids gives the values of _id, which must be int32.
 func ids(docs []*mooringv1.Document) []int32 {
 	out := make([]int32, len(docs))

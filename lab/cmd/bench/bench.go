@@ -15,13 +15,14 @@ import (
 	"github.com/mooringdb/mooring/lab/internal/proc"
 )
 
-// collection is what every request reads: documents of about 500 bytes, more of them than any request wants.
+// collection is what every request reads: documents of about 500 bytes, more of them than any
+// request wants.
 const collection = "orders_100000"
 
 // warmUp is how many requests each side answers before the first that counts.
 const warmUp = 2000
 
-// subject is a process whose cost is measured, seen through one of its protocols.
+// subject represents a process whose cost is measured, seen through one of its protocols.
 type subject struct {
 	name  string
 	pid   int
@@ -30,7 +31,7 @@ type subject struct {
 	grpc  string
 }
 
-// bench is the processes of one run.
+// bench holds the processes of one run.
 type bench struct {
 	rounds  int
 	scale   float64
@@ -107,7 +108,7 @@ func (b *bench) stop() {
 	_ = os.RemoveAll(b.directory)
 }
 
-// scenario is one request, and who answers it.
+// scenario holds one request, and says who answers it.
 type scenario struct {
 	name     string
 	requests int   // in a round
@@ -128,7 +129,7 @@ func (b *bench) scenarios() []scenario {
 	}
 }
 
-// job is the scenario's request for one side.
+// job returns the scenario's request for one side.
 func (s scenario) job(to subject) load.Job {
 	const id = 42
 	if s.rest {

@@ -1,14 +1,17 @@
-// Command bench measures what a request costs in the gateway, beside a thin gateway over the official driver: processor
-// time, from the kernel's accounting of the gateway's process alone, and allocations, as its runtime counts them.
+// Command bench measures what a request costs in the gateway, beside a thin gateway over the
+// official driver: processor time, from the kernel's accounting of the gateway's process alone,
+// and allocations, as its runtime counts them.
 //
 //	bench --gateway ../bin/mooring
 //
-// Server (canned replies), gateways and load generator are processes of their own; the roles other than the gateway are
-// this program again, under another first argument. The contenders take turns, round by round, and the table shows the
-// median of the rounds. The last lines are for machines: "ratio <case> <value>", ours divided by the contender's.
+// Server (canned replies), gateways and load generator are processes of their own; the roles other
+// than the gateway are this program again, under another first argument. The contenders take
+// turns, round by round, and the table shows the median of the rounds. The last lines are for
+// machines: "ratio <case> <value>", ours divided by the contender's.
 //
-// Before that it measures BSON and Extended JSON beside the official driver (lab/internal/bsonbench; there a ratio is of
-// rates, so more is better), and pools beside those of others (lab/internal/poolbench).
+// Before that it measures BSON and Extended JSON beside the official driver
+// (lab/internal/bsonbench; there a ratio is of rates, so more is better), and pools beside those
+// of others (lab/internal/poolbench).
 package main
 
 import (

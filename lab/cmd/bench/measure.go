@@ -14,7 +14,7 @@ import (
 	"github.com/mooringdb/mooring/lab/internal/proc"
 )
 
-// samples are the figures of all rounds.
+// samples holds the figures of all rounds.
 type samples []float64
 
 func (s samples) median() float64 {
@@ -29,7 +29,7 @@ func (s samples) median() float64 {
 func (s samples) least() float64 { return slices.Min(s) }
 func (s samples) most() float64  { return slices.Max(s) }
 
-// cost is what one side needed in a scenario.
+// cost holds what one side needed in a scenario.
 type cost struct {
 	name        string
 	cpu         samples // microseconds a request
@@ -57,8 +57,8 @@ func (b *bench) measure(ctx context.Context, s scenario) ([]cost, error) {
 	return costs, nil
 }
 
-// turn measures one side once. Reading the figures allocates, too, so the allocations are read outside, and the
-// processor time inside.
+// turn measures one side once. Reading the figures allocates, too, so the allocations are read
+// outside, and the processor time inside.
 func (b *bench) turn(ctx context.Context, s scenario, side subject, c *cost) error {
 	before, err := gateway.ReadVars(ctx, side.debug)
 	if err != nil {
@@ -100,7 +100,7 @@ func (b *bench) load(ctx context.Context, job load.Job, requests int) (load.Resu
 	}
 	var result load.Result
 	out, err := exec.CommandContext(ctx, b.self, "load", string(text)).Output()
-	if failed := (*exec.ExitError)(nil); errors.As(err, &failed) {
+	if failed, ok := errors.AsType[*exec.ExitError](err); ok {
 		return result, fmt.Errorf("load: %w: %s", err, failed.Stderr)
 	}
 	if err != nil {

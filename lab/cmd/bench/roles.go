@@ -21,7 +21,7 @@ import (
 	"github.com/mooringdb/mooring/lab/internal/load"
 )
 
-// runCanned is the server behind both gateways. It prints its connection string.
+// runCanned runs the server behind both gateways. It prints its connection string.
 func runCanned(ctx context.Context, _ []string) error {
 	s, err := canned.Listen("127.0.0.1:0")
 	if err != nil {
@@ -32,10 +32,10 @@ func runCanned(ctx context.Context, _ []string) error {
 	return s.Close()
 }
 
-// addresses is what the contender prints when it is ready.
+// addresses holds what the contender prints when it is ready.
 type addresses struct{ REST, GRPC string }
 
-// runContender is the thin gateway. Its argument is the connection string.
+// runContender runs the thin gateway. Its argument is the connection string.
 func runContender(ctx context.Context, args []string) error {
 	if len(args) != 1 {
 		return errors.New("contender: want the connection string")

@@ -14,8 +14,9 @@ import (
 	"github.com/mooringdb/mooring/lab/internal/load"
 )
 
-// verify makes sure, before anything is measured, that all sides do the same work: every REST answer holds exactly the
-// server's documents. (The load generator counts the documents of the gRPC answers.)
+// verify makes sure, before anything is measured, that all sides do the same work: every REST
+// answer holds exactly the server's documents. (The load generator counts the documents of the
+// gRPC answers.)
 func (b *bench) verify(ctx context.Context) error {
 	for _, side := range []subject{b.ours, b.raw, b.maps} {
 		one, err := ask(ctx, load.REST(side.rest, collection, 1, 0))
@@ -43,7 +44,7 @@ func (b *bench) verify(ctx context.Context) error {
 	return nil
 }
 
-// answer is the body of both operations.
+// answer holds the body of both operations.
 type answer struct {
 	Document  bson.Raw   `bson:"document"`
 	Documents []bson.Raw `bson:"documents"`

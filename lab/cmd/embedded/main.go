@@ -1,8 +1,10 @@
-// Command embedded runs FerretDB v1 with SQLite, in a temporary directory, as a MongoDB server for demonstrations and tests.
+// Command embedded runs FerretDB v1 with SQLite, in a temporary directory, as a MongoDB server for
+// demonstrations and tests.
 //
-// It prints one line, its connection string, when it accepts connections, and runs until SIGTERM or SIGINT. The
-// directory is removed on the way out. With a certificate it listens with TLS, and with an authority's, too, it wants
-// certificates of its clients. It is not for production, and it lacks much: lab/README.md names what.
+// It prints one line, its connection string, when it accepts connections, and runs until SIGTERM
+// or SIGINT. The directory is removed on the way out. With a certificate it listens with TLS, and
+// with an authority's, too, it wants certificates of its clients. It is not for production, and it
+// lacks much: lab/README.md names what.
 package main
 
 import (
@@ -33,7 +35,7 @@ func main() {
 	}
 }
 
-// files are what TLS needs; without a certificate there is none.
+// files names what TLS needs. Without a certificate there is no TLS.
 type files struct{ certificate, key, authority string }
 
 func listener(address string, tls files) ferretdb.ListenerConfig {

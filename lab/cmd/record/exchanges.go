@@ -7,7 +7,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// exchange is one command; its name is what the recorded file calls it.
+// exchange describes one command; its name is the title in the recorded file.
 type exchange struct {
 	name      string
 	command   func(cursor int64) bson.D

@@ -1,7 +1,7 @@
-// Command record sends commands to a MongoDB server over a connection of its own and prints what went
-// over the wire, as a file of internal/recorded. Requests are framed here and encoded by the official
-// driver's BSON package, which also gives the Extended JSON of each document: nothing of the product
-// takes part, so that replaying the file checks the product against something else.
+// Command record sends commands to a MongoDB server over a connection of its own and prints what
+// went over the wire, as a file of internal/recorded. Requests are framed here and encoded by the
+// official driver's BSON package, which also gives the Extended JSON of each document: nothing of
+// the product takes part, so that replaying the file checks the product against something else.
 //
 //	go run ./cmd/record --address 127.0.0.1:27017 --server 'a server and its version'
 package main

@@ -10,7 +10,7 @@ import (
 // grpcurl is pinned: the newest one may not be served by every module proxy.
 const grpcurl = "go run github.com/fullstorydev/grpcurl/cmd/grpcurl@v1.9.4 -plaintext"
 
-// line is one thing to try.
+// line holds one command to try.
 type line struct{ what, command string }
 
 // printLines prints what a user can paste. Every command is one line.

@@ -1,6 +1,6 @@
-// Command run shows Mooring at work: it starts the embedded database and a gateway before it, fills a small collection
-// through the gateway's own REST API, prints curl and grpcurl lines that can be pasted, and keeps both running until
-// Ctrl-C.
+// Command run shows Mooring at work: it starts the embedded database and a gateway before it,
+// fills a small collection through the gateway's own REST API, prints curl and grpcurl lines that
+// can be pasted, and keeps both running until Ctrl-C.
 //
 //	run --gateway bin/mooring --embedded bin/mooring-embedded
 package main

@@ -41,7 +41,7 @@ func loadSample(ctx context.Context, rest string) error {
 	return nil
 }
 
-// order is one document of the sample, as Extended JSON.
+// order holds one document of the sample, as Extended JSON.
 type order struct {
 	ID       int               `json:"_id"`
 	Customer string            `json:"customer"`

@@ -129,7 +129,7 @@ func (p *Process) Wait(ctx context.Context) (int, error) {
 	case <-ctx.Done():
 		return -1, fmt.Errorf("%s still runs: %w", p.cmd.Path, context.Cause(ctx))
 	}
-	if exit := (*exec.ExitError)(nil); errors.As(p.err, &exit) && exit.Exited() {
+	if exit, ok := errors.AsType[*exec.ExitError](p.err); ok && exit.Exited() {
 		return exit.ExitCode(), nil
 	}
 	return p.cmd.ProcessState.ExitCode(), p.err

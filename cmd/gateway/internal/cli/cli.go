@@ -84,7 +84,7 @@ func Run(args, environ []string, stdout, stderr io.Writer) int {
 	for _, line := range strings.Split(err.Error(), "\n") {
 		fmt.Fprintf(stderr, "mooring: %s\n", line)
 	}
-	if usage := (*usageError)(nil); errors.As(err, &usage) {
+	if _, ok := errors.AsType[*usageError](err); ok {
 		fmt.Fprintln(stderr, "Try: mooring --help")
 		return exitUsage
 	}
