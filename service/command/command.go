@@ -19,7 +19,7 @@ import (
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/pool"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
-	"github.com/mooringdb/mooring/service/handle"
+	"github.com/mooringdb/mooring/service/paging"
 	"github.com/mooringdb/mooring/service/request"
 	"github.com/mooringdb/mooring/service/rpcerr"
 	"github.com/mooringdb/mooring/service/stream"
@@ -28,7 +28,7 @@ import (
 // Config of a Server; all fields are required.
 type Config struct {
 	Client  *client.Client
-	Handles *handle.Registry
+	Handles *paging.Pager
 	Streams *stream.Streams
 }
 
@@ -71,12 +71,12 @@ func (s *Server) RunCursorCommand(ctx context.Context, req *mooringv1.RunCursorC
 	if err := r.Err(); err != nil {
 		return nil, err
 	}
-	page, err := s.cfg.Handles.Open(ctx, handle.Opening{
+	page, err := s.cfg.Handles.Open(ctx, paging.Opening{
 		Principal: r.Principal,
-		Namespace: handle.Namespace{Database: req.GetDatabase()},
+		Namespace: paging.Namespace{Database: req.GetDatabase()},
 		BatchSize: opt.BatchSize,
 		Inflation: r.Inflation(),
-		Run: func(ctx context.Context) (handle.Cursor, error) {
+		Run: func(ctx context.Context) (paging.Cursor, error) {
 			return s.run(ctx, req.GetDatabase(), cmd, opt)
 		},
 	})

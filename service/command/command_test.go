@@ -23,8 +23,9 @@ import (
 	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/command"
 	"github.com/mooringdb/mooring/service/document"
-	"github.com/mooringdb/mooring/service/handle"
+	"github.com/mooringdb/mooring/service/paging"
 	"github.com/mooringdb/mooring/service/rpcerr"
+	"github.com/mooringdb/mooring/service/seal"
 	"github.com/mooringdb/mooring/service/servicetest"
 	"github.com/mooringdb/mooring/service/stream"
 )
@@ -175,11 +176,11 @@ func TestPinLimit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keys, err := handle.NewKeyRing()
+	keys, err := seal.NewRing()
 	if err != nil {
 		t.Fatal(err)
 	}
-	handles := handle.New(handle.Config{Keys: keys, Continue: func(s corecursor.State) handle.Cursor { return c.ContinueCursor(s) }})
+	handles := paging.New(paging.Config{Keys: keys, Continue: func(s corecursor.State) paging.Cursor { return c.ContinueCursor(s) }})
 	if err := errors.Join(c.Start(t.Context()), handles.Start(t.Context())); err != nil {
 		t.Fatal(err)
 	}

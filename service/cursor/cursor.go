@@ -7,14 +7,14 @@ import (
 	"google.golang.org/grpc"
 
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
-	"github.com/mooringdb/mooring/service/handle"
+	"github.com/mooringdb/mooring/service/paging"
 	"github.com/mooringdb/mooring/service/request"
 	"github.com/mooringdb/mooring/service/stream"
 )
 
 // Config of a Server; all fields are required.
 type Config struct {
-	Handles *handle.Registry
+	Handles *paging.Pager
 	Streams *stream.Streams
 }
 
@@ -32,7 +32,7 @@ func New(cfg Config) *Server { return &Server{cfg: cfg} }
 // NextPage returns the page that a token asks for.
 func (s *Server) NextPage(ctx context.Context, req *mooringv1.NextPageRequest) (*mooringv1.NextPageResponse, error) {
 	r := request.Read(ctx, req, req.Statement)
-	ask := handle.Asking{
+	ask := paging.Asking{
 		Principal: r.Principal, Token: r.Cursor(req.GetCursor()), AllowGap: req.GetAllowGap(),
 		BatchSize: r.BatchSize(req.BatchSize), MaxAwaitTimeMS: r.MaxAwaitTimeMS(req.MaxAwaitTimeMs), Inflation: r.Inflation(),
 	}
@@ -53,7 +53,7 @@ func (s *Server) NextPage(ctx context.Context, req *mooringv1.NextPageRequest) (
 // Stream sends the rest of a cursor.
 func (s *Server) Stream(req *mooringv1.CursorServiceStreamRequest, ss grpc.ServerStreamingServer[mooringv1.CursorServiceStreamResponse]) error {
 	r := request.Read(ss.Context(), req, req.Statement)
-	ask := handle.Asking{
+	ask := paging.Asking{
 		Principal: r.Principal, Token: r.Cursor(req.GetCursor()), AllowGap: req.GetAllowGap(),
 		BatchSize: r.BatchSize(req.BatchSize), MaxAwaitTimeMS: r.MaxAwaitTimeMS(req.MaxAwaitTimeMs), Inflation: r.Inflation(),
 	}

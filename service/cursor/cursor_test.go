@@ -17,8 +17,9 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/internal/mongotest"
-	"github.com/mooringdb/mooring/service/handle"
+	"github.com/mooringdb/mooring/service/paging"
 	"github.com/mooringdb/mooring/service/rpcerr"
+	"github.com/mooringdb/mooring/service/seal"
 	"github.com/mooringdb/mooring/service/servicetest"
 )
 
@@ -81,13 +82,13 @@ func TestPageForAClientThatGoesAway(t *testing.T) {
 }
 
 func TestCursorErrors(t *testing.T) {
-	keys, err := handle.NewKeyRing()
+	keys, err := seal.NewRing()
 	if err != nil {
 		t.Fatal(err)
 	}
 	server := mongotest.NewServer(t, nil)
 	server.SetDocuments("d.c", servicetest.Docs(100, 100)...)
-	cfg := servicetest.Config{Handles: handle.Config{Keys: keys}}
+	cfg := servicetest.Config{Handles: paging.Config{Keys: keys}}
 	g, other := servicetest.Start(t, server, cfg), servicetest.Start(t, server, cfg)
 	find := func() string {
 		page, err := g.Document.Find(t.Context(), &mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: proto.Int32(10)})

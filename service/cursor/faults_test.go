@@ -11,7 +11,7 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/internal/mongotest"
-	"github.com/mooringdb/mooring/service/handle"
+	"github.com/mooringdb/mooring/service/paging"
 	"github.com/mooringdb/mooring/service/rpcerr"
 	"github.com/mooringdb/mooring/service/servicetest"
 )
@@ -112,7 +112,7 @@ func TestNextWhileTheServerIsAway(t *testing.T) {
 // A client's batch size cannot make the gateway keep more than it is allowed to, and what is lost by that is said.
 func TestLargeBatchesOfManyCursors(t *testing.T) {
 	server := mongotest.NewServer(t, nil)
-	g := servicetest.Start(t, server, servicetest.Config{Handles: handle.Config{PageMemory: 4 << 20, PageBytes: 100 << 10}})
+	g := servicetest.Start(t, server, servicetest.Config{Handles: paging.Config{PageMemory: 4 << 20, PageBytes: 100 << 10}})
 	server.SetDocuments("d.c", servicetest.Docs(2000, 1000)...)
 	var tokens []string
 	for range 6 { // each leaves most of 2 MB behind

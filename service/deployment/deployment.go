@@ -12,6 +12,7 @@ import (
 	"github.com/mooringdb/mooring/core/topology"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/handle"
+	"github.com/mooringdb/mooring/service/paging"
 	"github.com/mooringdb/mooring/service/request"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
@@ -25,31 +26,30 @@ type Client interface {
 	Pools() []topology.PoolStats
 }
 
-// Handles is what the service needs of *handle.Registry.
+// Handles is what the service needs of *paging.Pager.
 type Handles interface {
 	Handles(q handle.Query) []handle.Info
 	Kill(ctx context.Context, id string) error
 }
 
-// Peers is what the service needs of handle.Peers.
-type Peers interface {
-	Others(ctx context.Context) []string
+// Replicas is what the service needs of *replica.Transport.
+type Replicas interface {
+	Others(ctx context.Context, again bool) []string
 	List(ctx context.Context, address string, q handle.Query) ([]handle.Info, error)
 	Kill(ctx context.Context, address string, id string) error
 }
 
 var (
 	_ Client  = (*client.Client)(nil)
-	_ Handles = (*handle.Registry)(nil)
-	_ Peers   = handle.Peers(nil)
+	_ Handles = (*paging.Pager)(nil)
 )
 
 // Config of a Server.
 type Config struct {
 	Client  Client  // required
 	Handles Handles // required by ListHandles and KillHandle
-	// Peers reaches the other replicas of the gateway. Nil: there are none.
-	Peers Peers
+	// Replicas reaches the other replicas of the gateway. Nil: there are none.
+	Replicas Replicas
 	// Stopping is closed when the gateway begins to stop: watches, which would never end, end then. Nil: never.
 	Stopping <-chan struct{}
 }

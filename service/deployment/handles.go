@@ -37,8 +37,8 @@ func (s *Server) ListHandles(ctx context.Context, req *mooringv1.ListHandlesRequ
 	q.Limit++ // whether there are more
 	found := s.cfg.Handles.Handles(q)
 	resp := &mooringv1.ListHandlesResponse{}
-	for _, a := range askOthers(ctx, s.cfg.Peers, func(ctx context.Context, address string) ([]handle.Info, error) {
-		return s.cfg.Peers.List(ctx, address, q)
+	for _, a := range askOthers(ctx, s.cfg.Replicas, func(ctx context.Context, address string) ([]handle.Info, error) {
+		return s.cfg.Replicas.List(ctx, address, q)
 	}) {
 		found = append(found, a.value...)
 		if a.err != nil {
@@ -77,7 +77,7 @@ func (s *Server) KillHandle(ctx context.Context, req *mooringv1.KillHandleReques
 		return nil, &rpcerr.Error{Reason: rpcerr.InvalidArgument, Field: "id", Message: "is required"}
 	}
 	err := s.cfg.Handles.Kill(ctx, id)
-	if errors.Is(err, handle.ErrHandleNotFound) {
+	if errors.Is(err, handle.ErrNotFound) {
 		err = s.killElsewhere(ctx, id)
 	}
 	if err != nil {
@@ -88,14 +88,14 @@ func (s *Server) KillHandle(ctx context.Context, req *mooringv1.KillHandleReques
 
 // killElsewhere has another replica kill a handle. If none knows it, but one did not say, it may be there.
 func (s *Server) killElsewhere(ctx context.Context, id string) error {
-	err := handle.ErrHandleNotFound
-	for _, a := range askOthers(ctx, s.cfg.Peers, func(ctx context.Context, address string) (struct{}, error) {
-		return struct{}{}, s.cfg.Peers.Kill(ctx, address, id)
+	err := handle.ErrNotFound
+	for _, a := range askOthers(ctx, s.cfg.Replicas, func(ctx context.Context, address string) (struct{}, error) {
+		return struct{}{}, s.cfg.Replicas.Kill(ctx, address, id)
 	}) {
 		switch {
 		case a.err == nil:
 			return nil
-		case !errors.Is(a.err, handle.ErrHandleNotFound):
+		case !errors.Is(a.err, handle.ErrNotFound):
 			err = a.err
 		}
 	}
@@ -113,13 +113,13 @@ type answer[T any] struct {
 }
 
 // askOthers asks all other replicas at once. The answers are in the order of the addresses.
-func askOthers[T any](ctx context.Context, peers Peers, ask func(ctx context.Context, address string) (T, error)) []answer[T] {
-	if peers == nil {
+func askOthers[T any](ctx context.Context, replicas Replicas, ask func(ctx context.Context, address string) (T, error)) []answer[T] {
+	if replicas == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, peerPatience)
 	defer cancel()
-	addresses := slices.Sorted(slices.Values(peers.Others(ctx)))
+	addresses := slices.Sorted(slices.Values(replicas.Others(ctx, false)))
 	answers := make([]answer[T], len(addresses))
 	var asking sync.WaitGroup
 	for i, address := range addresses {
@@ -174,9 +174,9 @@ func readMark(token string) (handle.Mark, bool) {
 }
 
 func describeHandle(h *handle.Info) *mooringv1.HandleDescription {
-	namespace := h.Namespace.Database
-	if h.Namespace.Collection != "" {
-		namespace += "." + h.Namespace.Collection
+	namespace := h.Database
+	if h.Collection != "" {
+		namespace += "." + h.Collection
 	}
 	return &mooringv1.HandleDescription{
 		Id: h.ID, Kind: string(h.Kind), Principal: valid(h.Principal), Namespace: valid(namespace), Server: known(valid(string(h.Server))),

@@ -25,6 +25,7 @@ import (
 	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/inproc"
 	"github.com/mooringdb/mooring/service/interceptor"
+	"github.com/mooringdb/mooring/service/paging"
 	"github.com/mooringdb/mooring/service/rest"
 	"github.com/mooringdb/mooring/service/rpcerr"
 	"github.com/mooringdb/mooring/service/servicetest"
@@ -46,7 +47,7 @@ func hold(replica string, n int, first, step int) *held {
 	for i := range n {
 		at := first + i*step
 		h.infos = append(h.infos, handle.Info{
-			ID: fmt.Sprintf("%032x", at), Kind: handle.KindCursor, Namespace: handle.Namespace{Database: "shop", Collection: "orders"},
+			ID: fmt.Sprintf("%032x", at), Kind: handle.KindCursor, Database: "shop", Collection: "orders",
 			Server: "db:27017", Opened: birth.Add(time.Duration(at) * time.Second), LastUse: birth, Expires: birth, Replica: replica,
 		})
 	}
@@ -72,7 +73,7 @@ func (h *held) Kill(_ context.Context, id string) error {
 	n := len(h.infos)
 	h.infos = slices.DeleteFunc(h.infos, func(i handle.Info) bool { return i.ID == id })
 	if len(h.infos) == n {
-		return handle.ErrHandleNotFound
+		return handle.ErrNotFound
 	}
 	h.killed = append(h.killed, id)
 	return nil
@@ -84,7 +85,7 @@ type replicas struct {
 	fail map[string]error
 }
 
-func (r *replicas) Others(context.Context) []string {
+func (r *replicas) Others(context.Context, bool) []string {
 	var all []string
 	for a := range r.held {
 		all = append(all, a)
@@ -126,7 +127,7 @@ func serve(t *testing.T, own *held, others *replicas) (mooringv1.DeploymentServi
 	conn := inproc.NewConn(x.Unary(), x.Stream())
 	cfg := deployment.Config{Client: &scripted{}, Handles: own}
 	if others != nil {
-		cfg.Peers = others
+		cfg.Replicas = others
 	}
 	mooringv1.RegisterDeploymentServiceServer(conn, deployment.New(cfg))
 	return mooringv1.NewDeploymentServiceClient(conn), conn
@@ -195,7 +196,7 @@ func TestUnreachableReplicas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, _ := serve(t, hold("a:1", 2, 0, 2), &replicas{
 			held: map[string]*held{"b:1": hold("b:1", 1, 1, 1), "silent:1": nil, "refused:1": nil},
-			fail: map[string]error{"refused:1": &handle.UnreachableError{Address: "refused:1", Err: errors.New("connection refused")}},
+			fail: map[string]error{"refused:1": &paging.UnreachableError{Address: "refused:1", Err: errors.New("connection refused")}},
 		})
 		begin := time.Now()
 		resp, err := client.ListHandles(t.Context(), &mooringv1.ListHandlesRequest{})
@@ -276,7 +277,7 @@ func TestRefusedLists(t *testing.T) {
 }
 
 func TestKill(t *testing.T) {
-	refused := &handle.UnreachableError{Address: "c:1", Err: errors.New("connection refused")}
+	refused := &paging.UnreachableError{Address: "c:1", Err: errors.New("connection refused")}
 	for _, c := range []struct {
 		name, id string
 		fail     error // of the third replica

@@ -9,7 +9,7 @@ import (
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
-	"github.com/mooringdb/mooring/service/handle"
+	"github.com/mooringdb/mooring/service/paging"
 	"github.com/mooringdb/mooring/service/request"
 	"github.com/mooringdb/mooring/service/rpcerr"
 	"github.com/mooringdb/mooring/service/stream"
@@ -25,12 +25,12 @@ func (s *Server) Aggregate(ctx context.Context, req *mooringv1.AggregateRequest)
 	}
 	ns := namespace(req)
 	var unconfirmed *mongoerr.WriteConcernError
-	page, err := s.cfg.Handles.Open(ctx, handle.Opening{
+	page, err := s.cfg.Handles.Open(ctx, paging.Opening{
 		Principal: r.Principal,
-		Namespace: handle.Namespace(ns),
+		Namespace: paging.Namespace(ns),
 		BatchSize: opt.BatchSize,
 		Inflation: r.Inflation(),
-		Run: func(ctx context.Context) (handle.Cursor, error) {
+		Run: func(ctx context.Context) (paging.Cursor, error) {
 			cur, err := s.cfg.Client.Aggregate(ctx, ns, opt)
 			if err != nil {
 				return nil, err

@@ -7,14 +7,14 @@ package document
 import (
 	"github.com/mooringdb/mooring/core/client"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
-	"github.com/mooringdb/mooring/service/handle"
+	"github.com/mooringdb/mooring/service/paging"
 	"github.com/mooringdb/mooring/service/stream"
 )
 
 // Config of a Server; all fields are required.
 type Config struct {
 	Client  *client.Client
-	Handles *handle.Registry
+	Handles *paging.Pager
 	Streams *stream.Streams
 }
 

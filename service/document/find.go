@@ -7,7 +7,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/client"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
-	"github.com/mooringdb/mooring/service/handle"
+	"github.com/mooringdb/mooring/service/paging"
 	"github.com/mooringdb/mooring/service/request"
 	"github.com/mooringdb/mooring/service/stream"
 )
@@ -42,13 +42,13 @@ func (s *Server) Find(ctx context.Context, req *mooringv1.FindRequest) (*mooring
 		return nil, err
 	}
 	ns := namespace(req)
-	page, err := s.cfg.Handles.Open(ctx, handle.Opening{
+	page, err := s.cfg.Handles.Open(ctx, paging.Opening{
 		Principal: r.Principal,
-		Namespace: handle.Namespace(ns),
+		Namespace: paging.Namespace(ns),
 		BatchSize: opt.BatchSize,
 		Inflation: r.Inflation(),
 		Whole:     isWhole(opt),
-		Run:       func(ctx context.Context) (handle.Cursor, error) { return s.cfg.Client.Find(ctx, ns, opt) },
+		Run:       func(ctx context.Context) (paging.Cursor, error) { return s.cfg.Client.Find(ctx, ns, opt) },
 	})
 	if err != nil {
 		return nil, err

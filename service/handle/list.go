@@ -3,7 +3,6 @@ package handle
 import (
 	"cmp"
 	"context"
-	"encoding/hex"
 	"slices"
 	"strings"
 	"time"
@@ -11,25 +10,20 @@ import (
 	"github.com/mooringdb/mooring/core/address"
 )
 
-// Kind is what a handle stands for.
-type Kind string
-
-// KindCursor is the only one for now.
-const KindCursor Kind = "cursor"
-
 // Info describes an open handle.
 type Info struct {
 	ID        string
 	Kind      Kind
 	Principal string
-	Namespace Namespace
-	// Server holds the cursor; Pinned: over a connection of its own, so that it cannot leave its replica.
+	// Database and Collection are the namespace that it was opened on.
+	Database, Collection string
+	// Server holds it; Pinned: over a connection of its own, so that it cannot leave its replica.
 	Server address.Address
 	Pinned bool
-	// Busy: a page is being fetched, or a stream has taken the cursor. Then it does not expire.
+	// Busy: a call works on it. Then it does not expire.
 	Busy    bool
-	Opened  time.Time // in whole milliseconds: it goes with the cursor to other replicas
-	LastUse time.Time // when the last page was delivered here, or the call began that is running
+	Opened  time.Time // in whole milliseconds
+	LastUse time.Time // when the last call ended, or the one began that is running
 	Expires time.Time // zero while it is busy
 	Pages   uint64    // that were delivered
 	Replica string    // that holds it; empty for a single one
@@ -61,65 +55,65 @@ func (m Mark) Compare(o Mark) int {
 	return cmp.Or(m.Opened.Compare(o.Opened), strings.Compare(m.ID, o.ID))
 }
 
-// Handles lists open cursors of this replica, in the order of their marks.
-func (r *Registry) Handles(q Query) []Info {
+// List returns open handles in the order of their marks.
+func (t *Table) List(q Query) []Info {
 	if q.Limit <= 0 {
 		return nil
 	}
-	infos := r.matching(q)
+	infos := t.matching(q)
 	slices.SortFunc(infos, func(a, b Info) int { return a.Mark().Compare(b.Mark()) })
 	return infos[:min(len(infos), q.Limit)]
 }
 
-func (r *Registry) matching(q Query) []Info {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (t *Table) matching(q Query) []Info {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	var infos []Info
-	for _, e := range r.entries {
-		if e.counted && q.matches(e) {
-			if info := r.infoLocked(e); info.Mark().Compare(q.After) > 0 {
-				infos = append(infos, info)
-			}
+	for _, thing := range t.things {
+		h := thing.handle()
+		if !h.counted || h.Opened.Before(q.After.Opened) {
+			continue
+		}
+		if info := h.info(); q.matches(&info) {
+			infos = append(infos, info)
 		}
 	}
 	return infos
 }
 
-func (q *Query) matches(e *entry) bool {
-	return (q.Principal == nil || *q.Principal == e.principal) &&
-		(q.Database == "" || q.Database == e.namespace.Database) &&
-		(q.Collection == "" || q.Collection == e.namespace.Collection) &&
-		(q.Pinned == nil || *q.Pinned == e.pinned) &&
-		!e.opened.Before(q.After.Opened)
-}
-
-// handleID is the cursor's name in lists.
-func (e *entry) handleID() string { return hex.EncodeToString(e.id[:]) }
-
-func (r *Registry) infoLocked(e *entry) Info {
+func (h *Handle) info() Info {
 	info := Info{
-		ID: e.handleID(), Kind: KindCursor, Principal: e.principal, Namespace: e.namespace, Server: e.server, Pinned: e.pinned,
-		Busy: e.fetch != nil, Opened: e.opened, LastUse: e.lastUse, Pages: e.pages, Replica: r.cfg.Replica,
+		ID: h.ID.String(), Kind: h.Kind, Principal: h.Principal, Pinned: h.settled.Pinned,
+		Busy: h.work != nil, Opened: h.Opened, LastUse: h.lastUse,
 	}
 	if !info.Busy {
-		info.Expires = e.expires
+		info.Expires = h.expires
 	}
+	h.thing.Describe(&info)
 	return info
 }
 
-// Kill ends a cursor of this replica, whoever works on it. An id that is not here is ErrHandleNotFound.
-func (r *Registry) Kill(ctx context.Context, id string) error {
-	var key CursorID
-	if n, err := hex.Decode(key[:], []byte(id[:min(len(id), 2*len(key))])); err != nil || n != len(key) || len(id) != 2*len(key) {
-		return ErrHandleNotFound
+func (q *Query) matches(i *Info) bool {
+	return (q.Principal == nil || *q.Principal == i.Principal) &&
+		(q.Database == "" || q.Database == i.Database) &&
+		(q.Collection == "" || q.Collection == i.Collection) &&
+		(q.Pinned == nil || *q.Pinned == i.Pinned) &&
+		i.Mark().Compare(q.After) > 0
+}
+
+// Kill ends a handle and what it stands for, whoever works on it. It returns ErrNotFound for an id that is not in the table.
+func (t *Table) Kill(ctx context.Context, id string) error {
+	key, ok := parseID(id)
+	if !ok {
+		return ErrNotFound
 	}
-	r.mu.Lock()
-	e := r.entries[key]
-	if e == nil || !e.counted {
-		r.mu.Unlock()
-		return ErrHandleNotFound
+	t.mu.Lock()
+	thing := t.things[key]
+	if thing == nil || !thing.handle().counted {
+		t.mu.Unlock()
+		return ErrNotFound
 	}
-	f := r.removeLocked(e, ErrCursorNotFound)
-	r.mu.Unlock()
-	return e.end(ctx, f)
+	w := t.RemoveLocked(thing, ErrKilled)
+	t.mu.Unlock()
+	return EndRemoved(ctx, thing, w)
 }

@@ -17,8 +17,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/mooringdb/mooring/service/call"
-	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/interceptor"
+	"github.com/mooringdb/mooring/service/paging"
 	"github.com/mooringdb/mooring/service/payload"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
@@ -57,13 +57,13 @@ func TestErrorsBecomeStatuses(t *testing.T) {
 			if err := run(ctx, x, func(context.Context) error { return nil }); err != nil {
 				t.Errorf("no error: %v", err)
 			}
-			err := run(ctx, x, func(context.Context) error { return handle.ErrCursorNotFound })
+			err := run(ctx, x, func(context.Context) error { return paging.ErrCursorNotFound })
 			r := rpcerr.HTTP(err)
 			if r.Code != 404 || r.Body.GetError().GetRequestId() != "abc-1" {
 				t.Errorf("response %d %v", r.Code, r.Body)
 			}
 			for _, id := range []string{"", "ä", strings.Repeat("x", 65), "a b"} {
-				err := run(incoming(t.Context(), interceptor.RequestIDKey, id), x, func(context.Context) error { return handle.ErrCursorNotFound })
+				err := run(incoming(t.Context(), interceptor.RequestIDKey, id), x, func(context.Context) error { return paging.ErrCursorNotFound })
 				if got := rpcerr.HTTP(err).Body.GetError().GetRequestId(); got == id || got == "" {
 					t.Errorf("id %q becomes %q", id, got)
 				}
@@ -120,8 +120,8 @@ func TestLog(t *testing.T) {
 		want  []string // one a line
 	}{
 		{"debug", slog.LevelDebug, func(context.Context) error { return nil }, []string{"level=DEBUG msg=request method=/s/M request_id=r1 code=OK duration="}},
-		{"info", slog.LevelInfo, func(context.Context) error { return handle.ErrCursorNotFound }, nil},
-		{"debug, failed", slog.LevelDebug, func(context.Context) error { return handle.ErrCursorNotFound }, []string{"code=NotFound"}},
+		{"info", slog.LevelInfo, func(context.Context) error { return paging.ErrCursorNotFound }, nil},
+		{"debug, failed", slog.LevelDebug, func(context.Context) error { return paging.ErrCursorNotFound }, []string{"code=NotFound"}},
 		{"our fault", slog.LevelInfo, func(context.Context) error { return errors.New("what?") }, []string{"level=ERROR msg=request method=/s/M request_id=r1 code=Internal err=what?"}},
 		{"panic", slog.LevelInfo, func(context.Context) error { panic("oh") }, []string{"level=ERROR msg=panic method=/s/M request_id=r1 panic=oh stack=", "msg=request"}},
 	} {

@@ -24,8 +24,10 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/cursor"
 	"github.com/mooringdb/mooring/core/mongoerr"
-	peerv1 "github.com/mooringdb/mooring/gen/mooring/peer/v1"
+	replicav1 "github.com/mooringdb/mooring/gen/mooring/replica/v1"
 	"github.com/mooringdb/mooring/service/handle"
+	"github.com/mooringdb/mooring/service/page"
+	"github.com/mooringdb/mooring/service/paging"
 	"github.com/mooringdb/mooring/service/replica"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
@@ -65,7 +67,7 @@ func fill(v reflect.Value, n *int) {
 		v.SetBool(true)
 	case reflect.Uint8:
 		v.SetUint(1)
-	case reflect.Uint64:
+	case reflect.Uint32, reflect.Uint64:
 		v.SetUint(uint64(*n))
 	case reflect.Int, reflect.Int32, reflect.Int64:
 		v.SetInt(int64(*n))
@@ -91,27 +93,28 @@ func documents(n, bytes int) []bson.Raw {
 
 // TestQuestionsAndAnswers: every field arrives, there and back.
 func TestQuestionsAndAnswers(t *testing.T) {
-	page, holding, moved := filled[handle.Page](), filled[handle.Holding](), filled[handle.Moved]()
-	empty := handle.Page{Token: "t"}
+	full, moved := filled[paging.Page](), filled[page.Replica]()
+	empty := paging.Page{Token: "t"}
 	for _, row := range []struct {
 		name   string
-		answer handle.Answer
+		answer paging.Answer
 	}{
-		{"page", handle.Answer{Page: &page}},
-		{"page without documents", handle.Answer{Page: &empty}},
-		{"grant", handle.Answer{Grant: &holding}},
-		{"grant of nothing but a state", handle.Answer{Grant: &handle.Holding{State: cursor.State{ID: 1}}}},
-		{"moved", handle.Answer{Moved: &moved}},
-		{"closed", handle.Answer{Closed: true}},
+		{"page", paging.Answer{Page: &full}},
+		{"page without documents", paging.Answer{Page: &empty}},
+		{"streams", paging.Answer{Streams: true}},
+		{"gave way", paging.Answer{GaveWay: true}},
+		{"gave way, and had gone on", paging.Answer{GaveWay: true, WentOn: true}},
+		{"moved", paging.Answer{Moved: &moved}},
+		{"closed", paging.Answer{Closed: true}},
 	} {
-		for _, purpose := range []handle.Purpose{handle.ForPage, handle.ForStream, handle.ForClose} {
+		for _, purpose := range []paging.Purpose{paging.ForPage, paging.ForStream, paging.ForClose, paging.ForYield} {
 			t.Run(row.name+" for "+purpose.String(), func(t *testing.T) {
-				var asked handle.Question
-				owner := start(t, "a", &fake{answer: func(_ context.Context, q handle.Question) (handle.Answer, error) {
+				var asked paging.Question
+				owner := start(t, "a", &fake{answer: func(_ context.Context, q paging.Question) (paging.Answer, error) {
 					asked = q
 					return row.answer, nil
 				}})
-				q := filled[handle.Question]()
+				q := filled[paging.Question]()
 				q.Purpose = purpose
 				got, err := start(t, "a", nil).Ask(t.Context(), owner.Advertised(), q)
 				if err != nil || !reflect.DeepEqual(got, row.answer) {
@@ -127,23 +130,24 @@ func TestQuestionsAndAnswers(t *testing.T) {
 
 // TestQuestionOfNobody: fields that are not set stay so.
 func TestQuestionOfNobody(t *testing.T) {
-	var asked handle.Question
-	owner := start(t, "a", &fake{answer: func(_ context.Context, q handle.Question) (handle.Answer, error) {
+	var asked paging.Question
+	owner := start(t, "a", &fake{answer: func(_ context.Context, q paging.Question) (paging.Answer, error) {
 		asked = q
-		return handle.Answer{Closed: true}, nil
+		return paging.Answer{Closed: true}, nil
 	}})
-	if _, err := start(t, "a", nil).Ask(t.Context(), owner.Advertised(), handle.Question{}); err != nil || !reflect.DeepEqual(asked, handle.Question{}) {
+	if _, err := start(t, "a", nil).Ask(t.Context(), owner.Advertised(), paging.Question{}); err != nil || !reflect.DeepEqual(asked, paging.Question{}) {
 		t.Errorf("asked %+v, %v; want the zero value", asked, err)
 	}
 }
 
 func TestPush(t *testing.T) {
-	moved, held, nothing := filled[handle.Record](), filled[handle.Record](), filled[handle.Record]()
-	moved.Holding, held.To, nothing.To, nothing.Holding = nil, nil, nil, nil
-	records := []handle.Record{moved, held, nothing}
-	var got []handle.Record
-	self := filled[handle.Replica]()
-	peer := start(t, "a", &fake{self: self, accept: func(rec handle.Record) error {
+	held, nothing, settled := filled[paging.Record](), filled[paging.Record](), filled[paging.Record]()
+	nothing.Holding = nil
+	settled.Ledger.Late, settled.Ledger.From = false, page.Replica{}
+	records := []paging.Record{held, nothing, settled}
+	var got []paging.Record
+	self := filled[page.Replica]()
+	peer := start(t, "a", &fake{self: self, accept: func(rec paging.Record) error {
 		got = append(got, rec)
 		return nil
 	}})
@@ -158,38 +162,38 @@ func TestPush(t *testing.T) {
 
 // TestPushThatBreaksOff: nothing of it counts, so that it can go to another replica.
 func TestPushThatBreaksOff(t *testing.T) {
-	peer := start(t, "a", &fake{accept: func(handle.Record) error {
+	peer := start(t, "a", &fake{accept: func(paging.Record) error {
 		t.Error("a record of a push that broke off was accepted")
 		return nil
 	}})
 	way := newProxy(t, peer.Advertised())
 	n := start(t, "a", nil)
-	record := handle.Record{Holding: &handle.Holding{Rest: documents(1, 1<<20)}}
-	_, err := n.Push(t.Context(), way.address(), func(yield func(handle.Record) bool) {
+	record := paging.Record{Holding: &paging.Holding{Leftover: documents(1, 1<<20)}}
+	_, err := n.Push(t.Context(), way.address(), func(yield func(paging.Record) bool) {
 		for i := 0; yield(record); i++ {
 			if i == 3 {
 				way.cut()
 			}
 		}
 	})
-	if e := (*handle.UnreachableError)(nil); !errors.As(err, &e) || !e.Sent {
+	if e := (*paging.UnreachableError)(nil); !errors.As(err, &e) || !e.Sent {
 		t.Errorf("Push = %v, want *UnreachableError, sent", err)
 	}
 	// Refused by one that is closing itself.
 	closing := start(t, "a", nil)
-	if _, err := n.Push(t.Context(), closing.Advertised(), slices.Values([]handle.Record{record})); !errors.Is(err, handle.ErrClosing) {
+	if _, err := n.Push(t.Context(), closing.Advertised(), slices.Values([]paging.Record{record})); !errors.Is(err, handle.ErrClosing) {
 		t.Errorf("Push to a replica that is closing = %v, want ErrClosing", err)
 	}
 	// It begins to close in the middle: what it has taken counts, so nobody else must get it.
 	taken := 0
-	half := start(t, "a", &fake{accept: func(handle.Record) error {
+	half := start(t, "a", &fake{accept: func(paging.Record) error {
 		if taken++; taken > 1 {
 			return handle.ErrClosing
 		}
 		return nil
 	}})
-	_, err = n.Push(t.Context(), half.Advertised(), slices.Values([]handle.Record{record, record}))
-	if e := (*handle.UnreachableError)(nil); !errors.As(err, &e) || !e.Sent {
+	_, err = n.Push(t.Context(), half.Advertised(), slices.Values([]paging.Record{record, record}))
+	if e := (*paging.UnreachableError)(nil); !errors.As(err, &e) || !e.Sent {
 		t.Errorf("Push that was taken by half = %v, want *UnreachableError, sent", err)
 	}
 }
@@ -227,15 +231,15 @@ func TestListAndKill(t *testing.T) {
 	}
 }
 
-// TestNamedErrors: all of handle's come back as themselves.
+// TestNamedErrors: all of paging's, and those of handle that a replica can say, come back as themselves.
 func TestNamedErrors(t *testing.T) {
 	sentinels := map[string]error{
-		"ErrCursorNotFound": handle.ErrCursorNotFound, "ErrCursorTokenReused": handle.ErrCursorTokenReused,
-		"ErrCursorPositionUnknown": handle.ErrCursorPositionUnknown, "ErrOwnerGone": handle.ErrOwnerGone,
-		"ErrClosing": handle.ErrClosing, "ErrHandleNotFound": handle.ErrHandleNotFound, "ErrNotHere": handle.ErrNotHere,
-		"ErrTokenTooLong": handle.ErrTokenTooLong,
+		"ErrCursorNotFound": paging.ErrCursorNotFound, "ErrCursorTokenReused": paging.ErrCursorTokenReused,
+		"ErrCursorPositionUnknown": paging.ErrCursorPositionUnknown, "ErrOwnerGone": paging.ErrOwnerGone,
+		"ErrClosing": handle.ErrClosing, "ErrNotFound": handle.ErrNotFound, "ErrNotHere": paging.ErrNotHere,
+		"ErrTokenTooLong": paging.ErrTokenTooLong, "ErrTokenVersion": paging.ErrTokenVersion,
 	}
-	file, err := parser.ParseFile(token.NewFileSet(), "../handle/errors.go", nil, 0)
+	file, err := parser.ParseFile(token.NewFileSet(), "../paging/errors.go", nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -243,7 +247,7 @@ func TestNamedErrors(t *testing.T) {
 		if spec, ok := n.(*ast.ValueSpec); ok {
 			for _, name := range spec.Names {
 				if name.IsExported() && sentinels[name.Name] == nil {
-					t.Errorf("handle.%s is not tested here", name)
+					t.Errorf("paging.%s is not tested here", name)
 				}
 			}
 		}
@@ -251,19 +255,19 @@ func TestNamedErrors(t *testing.T) {
 	})
 	var next error
 	peer := start(t, "a", &fake{
-		answer: func(context.Context, handle.Question) (handle.Answer, error) { return handle.Answer{}, next },
+		answer: func(context.Context, paging.Question) (paging.Answer, error) { return paging.Answer{}, next },
 		kill:   func(context.Context, string) error { return next },
 	})
 	n := start(t, "a", nil)
 	for name, want := range sentinels {
 		next = fmt.Errorf("around: %w", want)
-		if _, err := n.Ask(t.Context(), peer.Advertised(), handle.Question{}); !errors.Is(err, want) {
+		if _, err := n.Ask(t.Context(), peer.Advertised(), paging.Question{}); !errors.Is(err, want) {
 			t.Errorf("Ask = %v, want %s", err, name)
 		}
 		if err := n.Kill(t.Context(), peer.Advertised(), "x"); !errors.Is(err, want) {
 			t.Errorf("Kill = %v, want %s", err, name)
 		}
-		if _, err := n.Stream(t.Context(), peer.Advertised(), handle.Question{}); !errors.Is(err, handle.ErrNotHere) {
+		if _, err := n.Stream(t.Context(), peer.Advertised(), paging.Question{}); !errors.Is(err, paging.ErrNotHere) {
 			t.Errorf("Stream = %v, want ErrNotHere", err)
 		}
 	}
@@ -278,10 +282,10 @@ func TestOtherErrors(t *testing.T) {
 		&mongoerr.CommandError{Code: 43, Name: "CursorNotFound", Message: "cursor id 7 not found"},
 		&mongoerr.CommandError{Code: 50, Name: "MaxTimeMSExpired", Message: "too slow", Labels: []string{"x"}},
 		&mongoerr.NetworkError{Address: "db:1", Err: io.ErrUnexpectedEOF},
-		&handle.PrincipalLimitError{Max: 3},
+		&handle.LimitError{Max: 3},
 	} {
-		peer := start(t, "a", &fake{answer: func(context.Context, handle.Question) (handle.Answer, error) { return handle.Answer{}, original }})
-		_, err := start(t, "a", nil).Ask(t.Context(), peer.Advertised(), handle.Question{})
+		peer := start(t, "a", &fake{answer: func(context.Context, paging.Question) (paging.Answer, error) { return paging.Answer{}, original }})
+		_, err := start(t, "a", nil).Ask(t.Context(), peer.Advertised(), paging.Question{})
 		if e := (*replica.RemoteError)(nil); !errors.As(err, &e) {
 			t.Errorf("Ask = %v, want *RemoteError of %v", err, original)
 			continue
@@ -296,9 +300,9 @@ func TestOtherErrors(t *testing.T) {
 
 // TestPanicIsNoAnswer: nothing is known of what was done.
 func TestPanicIsNoAnswer(t *testing.T) {
-	peer := start(t, "a", &fake{answer: func(context.Context, handle.Question) (handle.Answer, error) { panic("ouch") }})
-	_, err := start(t, "a", nil).Ask(t.Context(), peer.Advertised(), handle.Question{})
-	if e := (*handle.UnreachableError)(nil); !errors.As(err, &e) || !e.Sent {
+	peer := start(t, "a", &fake{answer: func(context.Context, paging.Question) (paging.Answer, error) { panic("ouch") }})
+	_, err := start(t, "a", nil).Ask(t.Context(), peer.Advertised(), paging.Question{})
+	if e := (*paging.UnreachableError)(nil); !errors.As(err, &e) || !e.Sent {
 		t.Errorf("Ask = %v, want *UnreachableError, sent", err)
 	}
 }
@@ -306,17 +310,17 @@ func TestPanicIsNoAnswer(t *testing.T) {
 // TestDeadline: the caller's goes along, and its end is the caller's own error.
 func TestDeadline(t *testing.T) {
 	asked := make(chan time.Duration, 1)
-	peer := start(t, "a", &fake{answer: func(ctx context.Context, _ handle.Question) (handle.Answer, error) {
+	peer := start(t, "a", &fake{answer: func(ctx context.Context, _ paging.Question) (paging.Answer, error) {
 		deadline, _ := ctx.Deadline()
 		asked <- time.Until(deadline)
 		<-ctx.Done()
-		return handle.Answer{}, context.Cause(ctx)
+		return paging.Answer{}, context.Cause(ctx)
 	}})
 	n := start(t, "a", nil)
 	cause := errors.New("the client's time")
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 300*time.Millisecond, cause)
 	defer cancel()
-	_, err := n.Ask(ctx, peer.Advertised(), handle.Question{})
+	_, err := n.Ask(ctx, peer.Advertised(), paging.Question{})
 	if left := <-asked; left <= 0 || left > 300*time.Millisecond {
 		t.Errorf("the owner has %s left, want at most 300 ms", left)
 	}
@@ -328,7 +332,7 @@ func TestDeadline(t *testing.T) {
 		<-asked
 		cancelCause(cause)
 	}()
-	if _, err := n.Ask(ctx, peer.Advertised(), handle.Question{}); !errors.Is(err, cause) {
+	if _, err := n.Ask(ctx, peer.Advertised(), paging.Question{}); !errors.Is(err, cause) {
 		t.Errorf("Ask = %v, want the cause of the cancellation", err)
 	}
 }
@@ -336,9 +340,9 @@ func TestDeadline(t *testing.T) {
 // TestUnreachable: Sent is false only if the question certainly never left.
 func TestUnreachable(t *testing.T) {
 	n := start(t, "a", nil)
-	ask := func(address string) (*handle.UnreachableError, error) {
-		_, err := n.Ask(t.Context(), address, handle.Question{})
-		var e *handle.UnreachableError
+	ask := func(address string) (*paging.UnreachableError, error) {
+		_, err := n.Ask(t.Context(), address, paging.Question{})
+		var e *paging.UnreachableError
 		errors.As(err, &e)
 		return e, err
 	}
@@ -348,8 +352,8 @@ func TestUnreachable(t *testing.T) {
 		t.Errorf("nobody listens: Ask = %v, want *UnreachableError, refused", err)
 	}
 
-	peer := start(t, "a", &fake{answer: func(ctx context.Context, _ handle.Question) (handle.Answer, error) {
-		return handle.Answer{Closed: true}, nil
+	peer := start(t, "a", &fake{answer: func(ctx context.Context, _ paging.Question) (paging.Answer, error) {
+		return paging.Answer{Closed: true}, nil
 	}})
 	way := newProxy(t, peer.Advertised())
 	if _, err := ask(way.address()); err != nil {
@@ -381,10 +385,10 @@ func TestUnreachable(t *testing.T) {
 func TestPartition(t *testing.T) {
 	t.Parallel()
 	asked := make(chan struct{})
-	peer := start(t, "a", &fake{answer: func(ctx context.Context, _ handle.Question) (handle.Answer, error) {
+	peer := start(t, "a", &fake{answer: func(ctx context.Context, _ paging.Question) (paging.Answer, error) {
 		close(asked)
 		<-ctx.Done()
-		return handle.Answer{}, context.Cause(ctx)
+		return paging.Answer{}, context.Cause(ctx)
 	}})
 	way := newProxy(t, peer.Advertised())
 	go func() {
@@ -394,42 +398,42 @@ func TestPartition(t *testing.T) {
 	begun := time.Now()
 	ctx, cancel := context.WithTimeout(t.Context(), waitTime)
 	defer cancel()
-	_, err := start(t, "a", nil).Ask(ctx, way.address(), handle.Question{})
-	if e := (*handle.UnreachableError)(nil); !errors.As(err, &e) || !e.Sent || time.Since(begun) > 20*time.Second {
+	_, err := start(t, "a", nil).Ask(ctx, way.address(), paging.Question{})
+	if e := (*paging.UnreachableError)(nil); !errors.As(err, &e) || !e.Sent || time.Since(begun) > 20*time.Second {
 		t.Errorf("Ask = %v after %s, want *UnreachableError, sent, within 13 s or so", err, time.Since(begun))
 	}
 }
 
 // TestRestartAtTheSameAddress: the next replica there is found soon.
 func TestRestartAtTheSameAddress(t *testing.T) {
-	answer := func(n uint64) *fake {
-		return &fake{answer: func(context.Context, handle.Question) (handle.Answer, error) {
-			return handle.Answer{Moved: &handle.Moved{Next: n}}, nil
+	answer := func(address string) *fake {
+		return &fake{answer: func(context.Context, paging.Question) (paging.Answer, error) {
+			return paging.Answer{Moved: &page.Replica{Address: address}}, nil
 		}}
 	}
-	first := start(t, "a", answer(1))
+	first := start(t, "a", answer("1"))
 	n := start(t, "a", nil)
-	if a, err := n.Ask(t.Context(), first.Advertised(), handle.Question{}); err != nil || a.Moved.Next != 1 {
+	if a, err := n.Ask(t.Context(), first.Advertised(), paging.Question{}); err != nil || a.Moved.Address != "1" {
 		t.Fatalf("Ask = %+v, %v", a, err)
 	}
 	first.stop()
-	if _, err := n.Ask(t.Context(), first.Advertised(), handle.Question{}); err == nil {
+	if _, err := n.Ask(t.Context(), first.Advertised(), paging.Question{}); err == nil {
 		t.Error("Ask of a replica that has stopped = nil")
 	}
-	start(t, "a", answer(2), at(first.Advertised()))
+	start(t, "a", answer("2"), at(first.Advertised()))
 	eventually(t, "the new replica answers", func() bool {
-		a, err := n.Ask(t.Context(), first.Advertised(), handle.Question{})
-		return err == nil && a.Moved.Next == 2
+		a, err := n.Ask(t.Context(), first.Advertised(), paging.Question{})
+		return err == nil && a.Moved.Address == "2"
 	})
 }
 
-// TestSizes: a rest as large as a server's largest batch, and a page of many documents.
+// TestSizes: a page as large as a server's largest batch, and a page of many documents.
 func TestSizes(t *testing.T) {
-	large := handle.Holding{Rest: documents(4, 4<<20)}
-	many := handle.Page{Documents: documents(30_000, 80)}
-	for _, a := range []handle.Answer{{Grant: &large}, {Page: &many}} {
-		owner := start(t, "a", &fake{answer: func(context.Context, handle.Question) (handle.Answer, error) { return a, nil }})
-		got, err := start(t, "a", nil).Ask(t.Context(), owner.Advertised(), handle.Question{})
+	large := paging.Page{Documents: documents(3, 16<<20)}
+	many := paging.Page{Documents: documents(30_000, 80)}
+	for _, a := range []paging.Answer{{Page: &large}, {Page: &many}} {
+		owner := start(t, "a", &fake{answer: func(context.Context, paging.Question) (paging.Answer, error) { return a, nil }})
+		got, err := start(t, "a", nil).Ask(t.Context(), owner.Advertised(), paging.Question{})
 		if err != nil || !reflect.DeepEqual(got, a) {
 			t.Errorf("Ask: the answer differs, %v", err)
 		}
@@ -438,7 +442,7 @@ func TestSizes(t *testing.T) {
 
 // TestHostileMessages: whoever has a key can still not make a replica hold, or believe, anything.
 func TestHostileMessages(t *testing.T) {
-	peer := start(t, "a", &fake{accept: func(handle.Record) error {
+	peer := start(t, "a", &fake{accept: func(paging.Record) error {
 		t.Error("a malformed record was accepted")
 		return nil
 	}})
@@ -448,18 +452,18 @@ func TestHostileMessages(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close() }()
-	c := peerv1.NewPeerServiceClient(conn)
+	c := replicav1.NewReplicaServiceClient(conn)
 	ctx := metadata.NewOutgoingContext(t.Context(), metadata.Pairs(replica.DeploymentKey, peer.Serves()))
-	for name, q := range map[string]*peerv1.Question{
+	for name, q := range map[string]*replicav1.Question{
 		"none":          nil,
-		"long instance": {Purpose: peerv1.Purpose_PURPOSE_PAGE, Owner: make([]byte, 17)},
+		"long instance": {Purpose: replicav1.Purpose_PURPOSE_PAGE, Holder: make([]byte, 17)},
 		"no purpose":    {},
-		"huge":          {Purpose: peerv1.Purpose_PURPOSE_PAGE, Token: strings.Repeat("x", replica.MaxMessageBytes)},
+		"huge":          {Purpose: replicav1.Purpose_PURPOSE_PAGE, Token: strings.Repeat("x", replica.MaxMessageBytes)},
 	} {
-		if _, err := c.Ask(ctx, &peerv1.AskRequest{Question: q}); err == nil {
+		if _, err := c.Ask(ctx, &replicav1.AskRequest{Question: q}); err == nil {
 			t.Errorf("%s: Ask = nil", name)
 		}
-		s, err := c.Stream(ctx, &peerv1.StreamRequest{Question: q})
+		s, err := c.Stream(ctx, &replicav1.StreamRequest{Question: q})
 		if err == nil {
 			_, err = s.Recv()
 		}
@@ -467,18 +471,19 @@ func TestHostileMessages(t *testing.T) {
 			t.Errorf("%s: Stream = nil", name)
 		}
 	}
-	for name, rec := range map[string]*peerv1.Record{
-		"length beyond the end":  {Holding: &peerv1.Holding{State: state(), Rest: []byte{255, 255, 255, 127, 0}}},
-		"negative length":        {Holding: &peerv1.Holding{State: state(), Rest: []byte{255, 255, 255, 255, 0}}},
-		"half a document":        {Holding: &peerv1.Holding{State: state(), Rest: []byte{5, 0}}},
-		"no state":               {Holding: &peerv1.Holding{}},
-		"phase out of range":     {Phase: 256},
-		"short id":               {Id: []byte{1}},
-		"with another, and here": {To: &peerv1.Replica{}, Holding: &peerv1.Holding{State: state()}},
+	ok := &replicav1.Ledger{Next: 1, Phase: 1}
+	for name, rec := range map[string]*replicav1.Record{
+		"length beyond the end": {Ledger: ok, Holding: &replicav1.Holding{State: state(), Leftover: []byte{255, 255, 255, 127, 0}}},
+		"negative length":       {Ledger: ok, Holding: &replicav1.Holding{State: state(), Leftover: []byte{255, 255, 255, 255, 0}}},
+		"half a document":       {Ledger: ok, Holding: &replicav1.Holding{State: state(), Leftover: []byte{5, 0}}},
+		"no state":              {Ledger: ok, Holding: &replicav1.Holding{}},
+		"no ledger":             {},
+		"phase out of range":    {Ledger: &replicav1.Ledger{Phase: 256}},
+		"short id":              {Ledger: ok, Id: []byte{1}},
 	} {
 		s, err := c.Push(ctx)
 		if err == nil {
-			_ = s.Send(&peerv1.PushRequest{Record: rec})
+			_ = s.Send(&replicav1.PushRequest{Record: rec})
 			_, err = s.CloseAndRecv()
 		}
 		if err == nil {
@@ -492,7 +497,7 @@ func TestPushesAreBounded(t *testing.T) {
 	accepted := 0
 	peer := bind(t, "a")
 	peer.SetMaxPushed(8 << 20)
-	peer.Serve(&fake{accept: func(handle.Record) error {
+	peer.Serve(&fake{accept: func(paging.Record) error {
 		accepted++
 		return nil
 	}})
@@ -502,31 +507,31 @@ func TestPushesAreBounded(t *testing.T) {
 	}
 	defer func() { _ = conn.Close() }()
 	ctx := metadata.NewOutgoingContext(t.Context(), metadata.Pairs(replica.DeploymentKey, peer.Serves()))
-	begin := func() grpc.ClientStreamingClient[peerv1.PushRequest, peerv1.PushResponse] {
+	begin := func() grpc.ClientStreamingClient[replicav1.PushRequest, replicav1.PushResponse] {
 		t.Helper()
-		s, err := peerv1.NewPeerServiceClient(conn).Push(ctx)
+		s, err := replicav1.NewReplicaServiceClient(conn).Push(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return s
 	}
-	send := func(s grpc.ClientStreamingClient[peerv1.PushRequest, peerv1.PushResponse], rec *peerv1.Record, times int) {
+	send := func(s grpc.ClientStreamingClient[replicav1.PushRequest, replicav1.PushResponse], rec *replicav1.Record, times int) {
 		for range times {
-			if s.Send(&peerv1.PushRequest{Record: rec}) != nil {
+			if s.Send(&replicav1.PushRequest{Record: rec}) != nil {
 				return
 			}
 		}
 	}
 	rest := make([]byte, 1<<20)
 	rest[2] = 0x10 // its own length, little endian
-	large := &peerv1.Record{Holding: &peerv1.Holding{State: state(), Rest: rest}}
+	large := &replicav1.Record{Ledger: &replicav1.Ledger{Next: 1, Phase: 1}, Holding: &replicav1.Holding{State: state(), Leftover: rest}}
 	for name, push := range map[string]struct {
-		rec   *peerv1.Record
+		rec   *replicav1.Record
 		times int
 	}{
 		"rests":   {large, 10},
-		"names":   {&peerv1.Record{Principal: strings.Repeat("x", 1<<20)}, 10},
-		"nothing": {&peerv1.Record{}, 40_000},
+		"names":   {&replicav1.Record{Principal: strings.Repeat("x", 1<<20)}, 10},
+		"nothing": {&replicav1.Record{}, 40_000},
 	} {
 		s := begin()
 		send(s, push.rec, push.times)
@@ -576,11 +581,11 @@ func TestOtherDeployment(t *testing.T) {
 	serving := func(deployment string) option { return func(c *replica.Config) { c.Deployment = deployment } }
 	touched := func(what string) { t.Errorf("a replica of another deployment has %s", what) }
 	peer := start(t, "a", &fake{
-		answer: func(context.Context, handle.Question) (handle.Answer, error) {
+		answer: func(context.Context, paging.Question) (paging.Answer, error) {
 			touched("asked")
-			return handle.Answer{}, nil
+			return paging.Answer{}, nil
 		},
-		accept: func(handle.Record) error {
+		accept: func(paging.Record) error {
 			touched("pushed")
 			return nil
 		},
@@ -597,15 +602,15 @@ func TestOtherDeployment(t *testing.T) {
 	address := peer.Advertised()
 	for name, call := range map[string]func() error{
 		"Ask": func() error {
-			_, err := n.Ask(t.Context(), address, handle.Question{})
+			_, err := n.Ask(t.Context(), address, paging.Question{})
 			return err
 		},
 		"Stream": func() error {
-			_, err := n.Stream(t.Context(), address, handle.Question{})
+			_, err := n.Stream(t.Context(), address, paging.Question{})
 			return err
 		},
 		"Push": func() error {
-			_, err := n.Push(t.Context(), address, slices.Values([]handle.Record{{}}))
+			_, err := n.Push(t.Context(), address, slices.Values([]paging.Record{{}}))
 			return err
 		},
 		"List": func() error {
@@ -615,7 +620,7 @@ func TestOtherDeployment(t *testing.T) {
 		"Kill": func() error { return n.Kill(t.Context(), address, "x") },
 	} {
 		err := call()
-		if e := (*handle.UnreachableError)(nil); !errors.As(err, &e) || e.Sent || !strings.Contains(err.Error(), "different MongoDB deployments") {
+		if e := (*paging.UnreachableError)(nil); !errors.As(err, &e) || e.Sent || !strings.Contains(err.Error(), "different MongoDB deployments") {
 			t.Errorf("%s = %v, want *UnreachableError, not sent, which says why", name, err)
 		}
 	}
@@ -631,31 +636,41 @@ func TestOtherDeployment(t *testing.T) {
 	}
 }
 
-func state() []byte { return handle.AppendState(nil, &cursor.State{ID: 1}) }
+func state() []byte { return paging.AppendState(nil, &cursor.State{ID: 1}) }
 
-// TestManyReplicas: connections to those that are gone do not pile up.
+// TestManyReplicas: connections that are not used any more do not pile up, and those to addresses where nothing listens do not stay.
 func TestManyReplicas(t *testing.T) {
 	n := start(t, "a", nil)
-	for i := range replica.MaxClients + 20 {
-		_, _ = n.Ask(t.Context(), fmt.Sprintf("127.0.0.1:%d", 1+i), handle.Question{}) // nobody listens there
+	for i := range 20 {
+		_, _ = n.Ask(t.Context(), fmt.Sprintf("127.0.0.1:%d", 1+i), paging.Question{})
 	}
-	if clients, _ := n.Connections(); clients != replica.MaxClients {
-		t.Errorf("connections to %d replicas, want %d", clients, replica.MaxClients)
+	if open, _ := n.Connections(); open != 0 {
+		t.Errorf("%d connections to addresses where nothing listens", open)
+	}
+	many := start(t, "a", yes(), func(c *replica.Config) { c.Address = "0.0.0.0:0" })
+	_, port, _ := net.SplitHostPort(many.Address())
+	for i := range replica.MaxConnected + 20 {
+		if _, err := n.Ask(t.Context(), fmt.Sprintf("127.0.1.%d:%s", 1+i, port), paging.Question{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if open, _ := n.Connections(); open != replica.MaxConnected {
+		t.Errorf("%d connections, want %d", open, replica.MaxConnected)
 	}
 }
 
 // TestCloseIsBounded: a call that does not end is cut.
 func TestCloseIsBounded(t *testing.T) {
 	asked := make(chan struct{})
-	peer := start(t, "a", &fake{answer: func(ctx context.Context, _ handle.Question) (handle.Answer, error) {
+	peer := start(t, "a", &fake{answer: func(ctx context.Context, _ paging.Question) (paging.Answer, error) {
 		close(asked)
 		<-ctx.Done()
-		return handle.Answer{}, context.Cause(ctx)
+		return paging.Answer{}, context.Cause(ctx)
 	}})
 	n := start(t, "a", nil)
 	done := make(chan error, 1)
 	go func() {
-		_, err := n.Ask(t.Context(), peer.Advertised(), handle.Question{})
+		_, err := n.Ask(t.Context(), peer.Advertised(), paging.Question{})
 		done <- err
 	}()
 	<-asked
@@ -668,7 +683,7 @@ func TestCloseIsBounded(t *testing.T) {
 		t.Error("Ask of a replica that was closed = nil")
 	}
 	n.stop()
-	if _, err := n.Ask(t.Context(), peer.Advertised(), handle.Question{}); err == nil {
+	if _, err := n.Ask(t.Context(), peer.Advertised(), paging.Question{}); err == nil {
 		t.Error("Ask after Close = nil")
 	}
 }

@@ -2,20 +2,23 @@ package replica
 
 import (
 	"errors"
+	"math"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/mooringdb/mooring/core/address"
 	"github.com/mooringdb/mooring/core/bson"
-	peerv1 "github.com/mooringdb/mooring/gen/mooring/peer/v1"
+	replicav1 "github.com/mooringdb/mooring/gen/mooring/replica/v1"
 	"github.com/mooringdb/mooring/service/handle"
+	"github.com/mooringdb/mooring/service/page"
+	"github.com/mooringdb/mooring/service/paging"
 )
 
-// errMessage is what another version, or nobody of ours, has sent.
+// errMessage refuses a message that this version cannot read.
 var errMessage = errors.New("message between replicas is malformed")
 
-// reader reads messages of others; err is the first thing that was wrong, and stays.
+// reader reads messages of other replicas; err is the first thing that was wrong, and stays.
 type reader struct{ err error }
 
 func (r *reader) fail() {
@@ -41,139 +44,170 @@ func newID(id [16]byte) []byte {
 	return id[:]
 }
 
-func newReplica(r handle.Replica) *peerv1.Replica {
-	return &peerv1.Replica{Address: r.Address, Instance: newID(r.Instance)}
+func newReplica(r page.Replica) *replicav1.Replica {
+	return &replicav1.Replica{Address: r.Address, Instance: newID(r.Instance)}
 }
 
-func (r *reader) replica(m *peerv1.Replica) handle.Replica {
-	return handle.Replica{Address: m.GetAddress(), Instance: r.id(m.GetInstance())}
+func (r *reader) replica(m *replicav1.Replica) page.Replica {
+	return page.Replica{Address: m.GetAddress(), Instance: r.id(m.GetInstance())}
 }
 
-// purposes are those of handle, by their numbers here.
-var purposes = map[peerv1.Purpose]handle.Purpose{
-	peerv1.Purpose_PURPOSE_PAGE:   handle.ForPage,
-	peerv1.Purpose_PURPOSE_STREAM: handle.ForStream,
-	peerv1.Purpose_PURPOSE_CLOSE:  handle.ForClose,
+// purposes are those of paging, by their numbers here.
+var purposes = map[replicav1.Purpose]paging.Purpose{
+	replicav1.Purpose_PURPOSE_PAGE:   paging.ForPage,
+	replicav1.Purpose_PURPOSE_STREAM: paging.ForStream,
+	replicav1.Purpose_PURPOSE_CLOSE:  paging.ForClose,
+	replicav1.Purpose_PURPOSE_YIELD:  paging.ForYield,
 }
 
-func newPurpose(p handle.Purpose) peerv1.Purpose {
+func newPurpose(p paging.Purpose) replicav1.Purpose {
 	for number, purpose := range purposes {
 		if purpose == p {
 			return number
 		}
 	}
-	return peerv1.Purpose_PURPOSE_UNSPECIFIED
+	return replicav1.Purpose_PURPOSE_UNSPECIFIED
 }
 
-func newQuestion(q handle.Question) *peerv1.Question {
-	return &peerv1.Question{
-		Asker: newReplica(q.Asker), Owner: newID(q.Owner), Attempt: q.Attempt, Purpose: newPurpose(q.Purpose),
+func newQuestion(q paging.Question) *replicav1.Question {
+	return &replicav1.Question{
+		Asker: newReplica(q.Asker), Holder: newID(q.Holder), Purpose: newPurpose(q.Purpose),
 		Principal: q.Principal, Token: q.Token, AllowGap: q.AllowGap,
-		BatchSize: q.BatchSize, MaxAwaitTimeMs: q.MaxAwaitTimeMS, Inflation: int64(q.Inflation),
+		BatchSize: q.BatchSize, MaxAwaitTimeMs: q.MaxAwaitTimeMS, Inflation: int64(q.Inflation), Branch: newFork(q.Fork),
 	}
 }
 
-func (r *reader) question(m *peerv1.Question) handle.Question {
+func (r *reader) question(m *replicav1.Question) paging.Question {
 	purpose, ok := purposes[m.GetPurpose()]
 	if !ok {
 		r.fail()
 	}
-	return handle.Question{
-		Asker: r.replica(m.GetAsker()), Owner: r.id(m.GetOwner()), Attempt: m.GetAttempt(), Purpose: purpose,
+	return paging.Question{
+		Asker: r.replica(m.GetAsker()), Holder: r.id(m.GetHolder()), Purpose: purpose,
 		Principal: m.GetPrincipal(), Token: m.GetToken(), AllowGap: m.GetAllowGap(),
-		BatchSize: m.BatchSize, MaxAwaitTimeMS: m.MaxAwaitTimeMs, Inflation: int(m.GetInflation()),
+		BatchSize: m.BatchSize, MaxAwaitTimeMS: m.MaxAwaitTimeMs, Inflation: int(m.GetInflation()), Fork: readFork(m.GetBranch()),
 	}
 }
 
-func newAnswer(a handle.Answer) *peerv1.AskResponse {
+func newAnswer(a paging.Answer) *replicav1.AskResponse {
 	switch {
 	case a.Page != nil:
-		return &peerv1.AskResponse{Answer: &peerv1.AskResponse_Page{Page: &peerv1.Page{Documents: join(a.Page.Documents), Token: a.Page.Token}}}
-	case a.Grant != nil:
-		return &peerv1.AskResponse{Answer: &peerv1.AskResponse_Grant{Grant: newHolding(a.Grant)}}
+		return &replicav1.AskResponse{Answer: &replicav1.AskResponse_Page{
+			Page: &replicav1.Page{Documents: join(a.Page.Documents), Token: a.Page.Token},
+		}}
 	case a.Moved != nil:
-		return &peerv1.AskResponse{Answer: &peerv1.AskResponse_Moved{Moved: &peerv1.Moved{To: newReplica(a.Moved.To), Next: a.Moved.Next, Moves: a.Moved.Moves}}}
+		return &replicav1.AskResponse{Answer: &replicav1.AskResponse_Moved{Moved: newReplica(*a.Moved)}}
+	case a.Streams:
+		return &replicav1.AskResponse{Answer: &replicav1.AskResponse_Streams{Streams: true}}
+	case a.GaveWay:
+		return &replicav1.AskResponse{Answer: &replicav1.AskResponse_GaveWay{GaveWay: &replicav1.GaveWay{WentOn: a.WentOn}}}
 	default:
-		return &peerv1.AskResponse{Answer: &peerv1.AskResponse_Closed{Closed: a.Closed}}
+		return &replicav1.AskResponse{Answer: &replicav1.AskResponse_Closed{Closed: a.Closed}}
 	}
 }
 
-func (r *reader) answer(m *peerv1.AskResponse) handle.Answer {
+func (r *reader) answer(m *replicav1.AskResponse) paging.Answer {
 	switch a := m.GetAnswer().(type) {
-	case *peerv1.AskResponse_Page:
-		return handle.Answer{Page: &handle.Page{Documents: r.split(a.Page.GetDocuments()), Token: a.Page.GetToken()}}
-	case *peerv1.AskResponse_Grant:
-		return handle.Answer{Grant: r.holding(a.Grant)}
-	case *peerv1.AskResponse_Moved:
-		return handle.Answer{Moved: &handle.Moved{To: r.replica(a.Moved.GetTo()), Next: a.Moved.GetNext(), Moves: a.Moved.GetMoves()}}
-	case *peerv1.AskResponse_Closed:
+	case *replicav1.AskResponse_Page:
+		return paging.Answer{Page: &paging.Page{Documents: r.split(a.Page.GetDocuments()), Token: a.Page.GetToken()}}
+	case *replicav1.AskResponse_Moved:
+		return paging.Answer{Moved: new(r.replica(a.Moved))}
+	case *replicav1.AskResponse_GaveWay:
+		return paging.Answer{GaveWay: true, WentOn: a.GaveWay.GetWentOn()}
+	case *replicav1.AskResponse_Streams:
+		if a.Streams {
+			return paging.Answer{Streams: true}
+		}
+	case *replicav1.AskResponse_Closed:
 		if a.Closed {
-			return handle.Answer{Closed: true}
+			return paging.Answer{Closed: true}
 		}
 	}
 	r.fail()
-	return handle.Answer{}
+	return paging.Answer{}
 }
 
-func newHolding(h *handle.Holding) *peerv1.Holding {
+func newHolding(h *paging.Holding) *replicav1.Holding {
 	if h == nil {
 		return nil
 	}
-	return &peerv1.Holding{
-		State: handle.AppendState(nil, &h.State), Rest: join(h.Rest), Chosen: h.Chosen, Mean: int64(h.Mean), Count: h.Count,
-		Opened: newTime(h.Opened), Pages: h.Pages, Moves: h.Moves,
+	return &replicav1.Holding{
+		State: paging.AppendState(nil, &h.State), Leftover: join(h.Leftover), Chosen: h.Chosen, Mean: int64(h.Mean), Count: h.Count,
 	}
 }
 
-func (r *reader) holding(m *peerv1.Holding) *handle.Holding {
+func (r *reader) holding(m *replicav1.Holding) *paging.Holding {
 	if m == nil {
 		return nil
 	}
-	state, err := handle.DecodeState(m.GetState())
+	state, err := paging.DecodeState(m.GetState())
 	if err != nil {
 		r.fail()
 	}
-	return &handle.Holding{
-		State: state, Rest: r.split(m.GetRest()), Chosen: m.GetChosen(), Mean: int(m.GetMean()), Count: m.GetCount(),
-		Opened: readTime(m.GetOpened()), Pages: m.GetPages(), Moves: m.GetMoves(),
+	return &paging.Holding{
+		State: state, Leftover: r.split(m.GetLeftover()), Chosen: m.GetChosen(), Mean: int(m.GetMean()), Count: m.GetCount(),
 	}
 }
 
-func newRecord(rec handle.Record) *peerv1.Record {
-	m := &peerv1.Record{
-		Id: newID(rec.ID), Principal: rec.Principal, Database: rec.Namespace.Database, Collection: rec.Namespace.Collection,
-		Next: rec.Next, Phase: uint32(rec.Phase), Moves: rec.Moves, Holding: newHolding(rec.Holding),
+func newLedger(l page.Record) *replicav1.Ledger {
+	m := &replicav1.Ledger{
+		Next: l.Next, Phase: uint32(l.Phase), Moves: l.Moves, Branch: newFork(l.Fork),
 	}
-	if rec.To != nil {
-		m.To = newReplica(*rec.To)
+	if l.Late {
+		m.Late = newReplica(l.From)
 	}
 	return m
 }
 
-func (r *reader) record(m *peerv1.Record) handle.Record {
-	rec := handle.Record{
-		ID: r.id(m.GetId()), Principal: m.GetPrincipal(), Namespace: handle.Namespace{Database: m.GetDatabase(), Collection: m.GetCollection()},
-		Next: m.GetNext(), Phase: uint8(m.GetPhase()), Moves: m.GetMoves(), Holding: r.holding(m.GetHolding()),
-	}
-	if m.GetPhase() > 0xff || m.GetTo() != nil && m.GetHolding() != nil {
+func (r *reader) ledger(m *replicav1.Ledger) page.Record {
+	if m == nil || m.GetPhase() > math.MaxUint8 {
 		r.fail()
+		return page.Record{}
 	}
-	if m.GetTo() != nil {
-		to := r.replica(m.GetTo())
-		rec.To = &to
+	return page.Record{
+		Next: m.GetNext(), Phase: uint8(m.GetPhase()), Moves: m.GetMoves(), Fork: readFork(m.GetBranch()),
+		Late: m.GetLate() != nil, From: r.replica(m.GetLate()),
 	}
-	return rec
 }
 
-func newQuery(q handle.Query) *peerv1.ListRequest {
-	return &peerv1.ListRequest{
+// newFork leaves out the branch of a cursor without a gap.
+func newFork(f page.Fork) *replicav1.Branch {
+	if f == (page.Fork{}) {
+		return nil
+	}
+	return &replicav1.Branch{Gaps: f.Branch.Gaps, Id: f.Branch.ID, Begin: f.Gap, ParentGaps: f.Parent.Gaps, ParentId: f.Parent.ID}
+}
+
+func readFork(m *replicav1.Branch) page.Fork {
+	return page.Fork{
+		Branch: page.Branch{Gaps: m.GetGaps(), ID: m.GetId()}, Gap: m.GetBegin(),
+		Parent: page.Branch{Gaps: m.GetParentGaps(), ID: m.GetParentId()},
+	}
+}
+
+func newRecord(rec paging.Record) *replicav1.Record {
+	return &replicav1.Record{
+		Id: newID(rec.ID), Principal: rec.Principal, Database: rec.Namespace.Database, Collection: rec.Namespace.Collection,
+		Opened: newTime(rec.Opened), Pages: rec.Pages, Ledger: newLedger(rec.Ledger), Holding: newHolding(rec.Holding),
+	}
+}
+
+func (r *reader) record(m *replicav1.Record) paging.Record {
+	return paging.Record{
+		ID: r.id(m.GetId()), Principal: m.GetPrincipal(), Namespace: paging.Namespace{Database: m.GetDatabase(), Collection: m.GetCollection()},
+		Opened: readTime(m.GetOpened()), Pages: m.GetPages(), Ledger: r.ledger(m.GetLedger()), Holding: r.holding(m.GetHolding()),
+	}
+}
+
+func newQuery(q handle.Query) *replicav1.ListRequest {
+	return &replicav1.ListRequest{
 		Principal: q.Principal, Database: q.Database, Collection: q.Collection, Pinned: q.Pinned,
 		AfterOpened: newTime(q.After.Opened), AfterId: q.After.ID, Limit: int64(q.Limit),
 	}
 }
 
-// query reads what is to be listed; nobody gets more than maxListed.
-func query(m *peerv1.ListRequest) handle.Query {
+// query reads what is to be listed: maxListed at most.
+func query(m *replicav1.ListRequest) handle.Query {
 	return handle.Query{
 		Principal: m.Principal, Database: m.GetDatabase(), Collection: m.GetCollection(), Pinned: m.Pinned,
 		After: handle.Mark{Opened: readTime(m.GetAfterOpened()), ID: m.GetAfterId()},
@@ -181,19 +215,19 @@ func query(m *peerv1.ListRequest) handle.Query {
 	}
 }
 
-func newInfo(i handle.Info) *peerv1.Info {
-	return &peerv1.Info{
-		Id: i.ID, Kind: string(i.Kind), Principal: i.Principal, Database: i.Namespace.Database, Collection: i.Namespace.Collection,
+func newInfo(i handle.Info) *replicav1.Info {
+	return &replicav1.Info{
+		Id: i.ID, Kind: string(i.Kind), Principal: i.Principal, Database: i.Database, Collection: i.Collection,
 		Server: string(i.Server), Pinned: i.Pinned, Busy: i.Busy,
 		Opened: newTime(i.Opened), LastUse: newTime(i.LastUse), Expires: newTime(i.Expires), Pages: i.Pages, Replica: i.Replica,
 	}
 }
 
-func readInfo(m *peerv1.Info) handle.Info {
+func readInfo(m *replicav1.Info) handle.Info {
 	return handle.Info{
 		ID: m.GetId(), Kind: handle.Kind(m.GetKind()), Principal: m.GetPrincipal(),
-		Namespace: handle.Namespace{Database: m.GetDatabase(), Collection: m.GetCollection()},
-		Server:    address.Address(m.GetServer()), Pinned: m.GetPinned(), Busy: m.GetBusy(),
+		Database: m.GetDatabase(), Collection: m.GetCollection(),
+		Server: address.Address(m.GetServer()), Pinned: m.GetPinned(), Busy: m.GetBusy(),
 		Opened: readTime(m.GetOpened()), LastUse: readTime(m.GetLastUse()), Expires: readTime(m.GetExpires()),
 		Pages: m.GetPages(), Replica: m.GetReplica(),
 	}

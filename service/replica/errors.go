@@ -11,22 +11,24 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/anypb"
 
-	peerv1 "github.com/mooringdb/mooring/gen/mooring/peer/v1"
+	replicav1 "github.com/mooringdb/mooring/gen/mooring/replica/v1"
 	"github.com/mooringdb/mooring/service/handle"
+	"github.com/mooringdb/mooring/service/paging"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
-// named are the errors of handle that come back as themselves, by their names between replicas. The names stay: the other replica may be
-// of another version.
+// named are the errors of paging and handle that come back as themselves, by their names between replicas. The names stay: the other
+// replica may be of another version.
 var named = map[string]error{
-	"cursor_not_found":        handle.ErrCursorNotFound,
-	"cursor_token_reused":     handle.ErrCursorTokenReused,
-	"cursor_position_unknown": handle.ErrCursorPositionUnknown,
-	"owner_gone":              handle.ErrOwnerGone,
+	"cursor_not_found":        paging.ErrCursorNotFound,
+	"cursor_token_reused":     paging.ErrCursorTokenReused,
+	"cursor_position_unknown": paging.ErrCursorPositionUnknown,
+	"token_version":           paging.ErrTokenVersion,
+	"owner_gone":              paging.ErrOwnerGone,
 	"closing":                 handle.ErrClosing,
-	"handle_not_found":        handle.ErrHandleNotFound,
-	"token_too_long":          handle.ErrTokenTooLong,
-	"not_here":                handle.ErrNotHere,
+	"handle_not_found":        handle.ErrNotFound,
+	"token_too_long":          paging.ErrTokenTooLong,
+	"not_here":                paging.ErrNotHere,
 	"self":                    errSelf,
 	"deployment":              errForeign,
 	"message":                 errMessage,
@@ -53,7 +55,7 @@ func (e *RemoteError) GRPCStatus() *status.Status { return e.status }
 
 // refusal is how an error travels: as a client would see it, and its name if it has one.
 func refusal(err error) error {
-	detail := &peerv1.Refusal{}
+	detail := &replicav1.Refusal{}
 	for name, target := range named {
 		if errors.Is(err, target) {
 			detail.Name = name
@@ -75,13 +77,13 @@ func refusal(err error) error {
 func explain(ctx context.Context, address string, via *peer.Peer, err error) error {
 	p := status.Convert(err).Proto()
 	for i, packed := range p.GetDetails() {
-		detail := &peerv1.Refusal{}
+		detail := &replicav1.Refusal{}
 		if !packed.MessageIs(detail) || packed.UnmarshalTo(detail) != nil {
 			continue
 		}
 		switch target := named[detail.GetName()]; {
 		case errors.Is(target, errSelf), errors.Is(target, errForeign), errors.Is(target, errMessage):
-			return &handle.UnreachableError{Address: address, Err: target} // it has done nothing
+			return &paging.UnreachableError{Address: address, Err: target} // it has done nothing
 		case target != nil:
 			return target
 		}
@@ -94,7 +96,7 @@ func explain(ctx context.Context, address string, via *peer.Peer, err error) err
 	if status.Code(err) == codes.DeadlineExceeded && deadlinePassed(ctx) { // gRPC's timer was the first
 		return context.DeadlineExceeded
 	}
-	return &handle.UnreachableError{Address: address, Sent: via.Addr != nil, Err: errors.New(status.Convert(err).Message())}
+	return &paging.UnreachableError{Address: address, Sent: via.Addr != nil, Err: errors.New(status.Convert(err).Message())}
 }
 
 func deadlinePassed(ctx context.Context) bool {

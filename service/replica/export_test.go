@@ -1,6 +1,8 @@
 package replica
 
 import (
+	"time"
+
 	"google.golang.org/grpc/credentials"
 )
 
@@ -9,33 +11,39 @@ func Credentials(keys Keys) credentials.TransportCredentials {
 	return credentials.NewTLS((&identity{keys: keys}).config())
 }
 
-// Connections are how many replicas the node has a connection to, and how many TLS connections there are of both sides.
-func (n *Node) Connections() (clients, links int) {
-	n.clients.mu.Lock()
-	defer n.clients.mu.Unlock()
-	n.links.shared.mu.Lock()
-	defer n.links.shared.mu.Unlock()
-	return len(n.clients.open), len(n.links.shared.open)
+// Connections returns how many replicas the transport has a connection to, and how many TLS connections there are of both sides.
+func (t *Transport) Connections() (clients, links int) {
+	t.connections.mu.Lock()
+	defer t.connections.mu.Unlock()
+	t.links.shared.mu.Lock()
+	defer t.links.shared.mu.Unlock()
+	return len(t.connections.open), len(t.links.shared.open)
 }
 
 // SetMaxPushed bounds what all pushes together hold. It is called before Serve.
-func (n *Node) SetMaxPushed(bytes int64) { n.pushes.max = bytes }
+func (t *Transport) SetMaxPushed(bytes int64) { t.pushes.max = bytes }
 
 // Pushed is how many bytes they hold.
-func (n *Node) Pushed() int64 { return n.pushes.bytes.Load() }
+func (t *Transport) Pushed() int64 { return t.pushes.bytes.Load() }
 
 // MetSelf notes that a call to an address has come to this replica.
-func (n *Node) MetSelf(address string) { n.directory.metSelf(address) }
+func (t *Transport) MetSelf(address string) { t.directory.metSelf(address) }
 
-// Serves is what the node says of its deployment.
-func (n *Node) Serves() string { return n.serves }
+// Serves is what the transport says of its deployment.
+func (t *Transport) Serves() string { return t.serves }
 
 // What the tests go to the limits of.
 const (
-	MaxClients      = maxClients
+	MaxConnected    = maxConnected
 	MaxOthers       = maxOthers
 	MaxMessageBytes = maxMessageBytes
 	IDKey           = idKey
 	DeploymentKey   = deploymentKey
 	SelfTTL         = selfTTL
 )
+
+// SetClock sets the transport's clock. It is called before Bind.
+func (t *Transport) SetClock(now func() time.Time) { t.now = now }
+
+// Learn notes the address of another replica.
+func (t *Transport) Learn(address string) { t.directory.learn(address) }

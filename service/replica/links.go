@@ -87,7 +87,7 @@ func (s *linkSet) closeStale() {
 	}
 	s.mu.Unlock()
 	for _, l := range stale {
-		s.log.Info("closing a connection of a handle key that is gone", "peer", l.RemoteAddr().String())
+		s.log.Info("closing a connection of a handle key that is gone", "replica", l.RemoteAddr().String())
 		_ = l.Close() // nothing of it is needed any more
 	}
 }
@@ -107,11 +107,11 @@ func (s *linkSet) refused(from net.Addr, err error) {
 		problem = "it accepts none of our handle keys, or is no replica"
 	}
 	if problem == "" {
-		s.log.Debug("handshake with a replica", "peer", from.String(), "err", err)
+		s.log.Debug("handshake with a replica", "replica", from.String(), "err", err)
 		return
 	}
 	if s.refusals.may(hostOf(from)) {
-		s.log.Warn("a replica was refused", "peer", from.String(), "problem", problem, "err", err)
+		s.log.Warn("a replica was refused", "replica", from.String(), "problem", problem, "err", err)
 	}
 }
 

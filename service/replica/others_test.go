@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/mooringdb/mooring/service/handle"
+	"github.com/mooringdb/mooring/service/paging"
 	"github.com/mooringdb/mooring/service/replica"
 )
 
@@ -51,10 +51,10 @@ func (d *names) set(addresses ...string) {
 }
 
 func sorted(n interface {
-	Others(context.Context) []string
+	Others(context.Context, bool) []string
 }, ctx context.Context,
 ) []string {
-	all := n.Others(ctx)
+	all := n.Others(ctx, false)
 	slices.Sort(all)
 	return all
 }
@@ -64,7 +64,7 @@ func TestOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dns := &names{}
 		n := replica.New(replica.Config{
-			Keys: ring(t, "a"), Peers: []string{"peers.svc:7", "10.0.0.9:7", "[fd00::9]:8"}, LookupHost: dns.lookup, Log: slog.New(slog.DiscardHandler),
+			Keys: ring(t, "a"), Others: []string{"peers.svc:7", "10.0.0.9:7", "[fd00::9]:8"}, LookupHost: dns.lookup, Log: slog.New(slog.DiscardHandler),
 		})
 		expect := func(when string, want ...string) {
 			t.Helper()
@@ -103,7 +103,7 @@ func TestOthers(t *testing.T) {
 		gone, cancel := context.WithCancel(t.Context())
 		dns.before = cancel
 		dns.hangs = true
-		_ = n.Others(gone)
+		_ = n.Others(gone, false)
 		dns.before, dns.hangs = nil, false
 		expect("the next one", "10.0.0.4:7", "10.0.0.9:7", "[fd00::9]:8")
 	})
@@ -116,8 +116,8 @@ func TestOthersAreBounded(t *testing.T) {
 		hosts = append(hosts, net.IPv4(10, 0, 1, byte(i)).String())
 	}
 	dns.set(hosts...)
-	n := replica.New(replica.Config{Keys: ring(t, "a"), Peers: []string{"peers.svc:7"}, LookupHost: dns.lookup, Log: slog.New(slog.DiscardHandler)})
-	if got := n.Others(t.Context()); len(got) != replica.MaxOthers {
+	n := replica.New(replica.Config{Keys: ring(t, "a"), Others: []string{"peers.svc:7"}, LookupHost: dns.lookup, Log: slog.New(slog.DiscardHandler)})
+	if got := n.Others(t.Context(), false); len(got) != replica.MaxOthers {
 		t.Errorf("Others = %d, want %d", len(got), replica.MaxOthers)
 	}
 }
@@ -132,7 +132,7 @@ func TestSelfIsNoOther(t *testing.T) {
 	self := bind(t, "a", knowing("peers.svc:"+port, other), func(c *replica.Config) {
 		c.LookupHost, c.Address, c.Advertise = dns.lookup, "127.0.0.2:"+port, "127.0.0.2:"+port
 	})
-	self.Serve(&fake{accept: func(handle.Record) error {
+	self.Serve(&fake{accept: func(paging.Record) error {
 		accepted++
 		return nil
 	}})
@@ -148,7 +148,7 @@ func TestSelfIsNoOther(t *testing.T) {
 	named := bind(t, "a", at("127.0.0.1:"+port), knowing("peers.svc:"+port), func(c *replica.Config) {
 		c.LookupHost, c.Advertise = dns.lookup, "me.example:0"
 	})
-	named.Serve(&fake{accept: func(handle.Record) error {
+	named.Serve(&fake{accept: func(paging.Record) error {
 		accepted++
 		return nil
 	}})
@@ -161,14 +161,14 @@ func TestSelfIsNoOther(t *testing.T) {
 	if got := sorted(named, t.Context()); !slices.Equal(got, []string{own}) {
 		t.Fatalf("Others = %q, want its own address, which it does not know yet", got)
 	}
-	_, err := named.Push(t.Context(), own, slices.Values([]handle.Record{{}}))
-	if e := (*handle.UnreachableError)(nil); !errors.As(err, &e) || e.Sent || accepted != 0 {
+	_, err := named.Push(t.Context(), own, slices.Values([]paging.Record{{}}))
+	if e := (*paging.UnreachableError)(nil); !errors.As(err, &e) || e.Sent || accepted != 0 {
 		t.Errorf("Push to itself = %v, accepted %d; want *UnreachableError, not sent, and none", err, accepted)
 	}
-	if _, err := named.Ask(t.Context(), own, handle.Question{}); err == nil {
+	if _, err := named.Ask(t.Context(), own, paging.Question{}); err == nil {
 		t.Error("Ask of itself = nil")
 	}
-	if got := named.Others(t.Context()); len(got) != 0 {
+	if got := named.Others(t.Context(), false); len(got) != 0 {
 		t.Errorf("Others = %q although it has met itself there", got)
 	}
 }
@@ -178,15 +178,15 @@ func TestSelfIsNoOther(t *testing.T) {
 func TestMetSelfIsForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const shared = "10.96.0.1:7"
-		n := replica.New(replica.Config{Keys: ring(t, "a"), Peers: []string{shared}, Log: slog.New(slog.DiscardHandler)})
+		n := replica.New(replica.Config{Keys: ring(t, "a"), Others: []string{shared}, Log: slog.New(slog.DiscardHandler)})
 		for range 2 {
 			n.MetSelf(shared)
 			time.Sleep(replica.SelfTTL - 1) //nolint:forbidigo // in a bubble
-			if got := n.Others(t.Context()); len(got) != 0 {
+			if got := n.Others(t.Context(), false); len(got) != 0 {
 				t.Errorf("Others = %q although it has met itself there", got)
 			}
 			time.Sleep(time.Nanosecond) //nolint:forbidigo // in a bubble
-			if got := n.Others(t.Context()); !slices.Equal(got, []string{shared}) {
+			if got := n.Others(t.Context(), false); !slices.Equal(got, []string{shared}) {
 				t.Errorf("Others = %q after a while, want %s again", got, shared)
 			}
 		}
@@ -197,12 +197,12 @@ func TestMetSelfIsForAWhile(t *testing.T) {
 func TestSharedAddress(t *testing.T) {
 	n := start(t, "a", yes())
 	service := newProxy(t, n.Advertised())
-	if _, err := n.Ask(t.Context(), service.address(), handle.Question{}); err == nil {
+	if _, err := n.Ask(t.Context(), service.address(), paging.Question{}); err == nil {
 		t.Fatal("Ask of itself = nil")
 	}
 	other := start(t, "a", yes())
 	service.lead(other.Advertised())
-	if _, err := n.Ask(t.Context(), service.address(), handle.Question{}); err != nil {
+	if _, err := n.Ask(t.Context(), service.address(), paging.Question{}); err != nil {
 		t.Errorf("Ask at the shared address, which leads to another one now = %v", err)
 	}
 }

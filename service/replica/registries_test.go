@@ -16,7 +16,7 @@ import (
 	"github.com/mooringdb/mooring/core/connstring"
 	"github.com/mooringdb/mooring/core/cursor"
 	"github.com/mooringdb/mooring/internal/mongotest"
-	"github.com/mooringdb/mooring/service/handle"
+	"github.com/mooringdb/mooring/service/paging"
 	"github.com/mooringdb/mooring/service/replica"
 )
 
@@ -44,7 +44,7 @@ func behindBalancer(t *testing.T, docs ...bson.Raw) deployment {
 // gateway is a registry with a client and a node: one replica without its public ports.
 type gateway struct {
 	*node
-	*handle.Registry
+	*paging.Pager
 	client *client.Client
 }
 
@@ -67,15 +67,15 @@ func join(t *testing.T, d deployment, advertise string, options ...option) *gate
 		options = append(options, func(c *replica.Config) { c.Advertise = advertise })
 	}
 	g.node = bind(t, "a", options...)
-	g.Registry = handle.New(handle.Config{
+	g.Pager = paging.New(paging.Config{
 		Keys: g.ring, Deployment: "d", Replica: g.Advertised(),
-		Continue: func(s cursor.State) handle.Cursor { return g.client.ContinueCursor(s) },
+		Continue: func(s cursor.State) paging.Cursor { return g.client.ContinueCursor(s) },
 	})
-	g.SetPeers(g.node)
+	g.SetReplicas(g.node)
 	if err := g.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	g.Serve(g.Registry)
+	g.Serve(g.Pager)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), waitTime)
 		defer cancel()
@@ -86,15 +86,15 @@ func join(t *testing.T, d deployment, advertise string, options ...option) *gate
 	return g
 }
 
-func (g *gateway) find(ctx context.Context, size int32) (handle.Page, error) {
+func (g *gateway) find(ctx context.Context, size int32) (paging.Page, error) {
 	ns := client.Namespace{Database: "db", Collection: "c"}
-	return g.Open(ctx, handle.Opening{Namespace: handle.Namespace(ns), BatchSize: &size, Run: func(ctx context.Context) (handle.Cursor, error) {
+	return g.Open(ctx, paging.Opening{Namespace: paging.Namespace(ns), BatchSize: &size, Run: func(ctx context.Context) (paging.Cursor, error) {
 		return g.client.Find(ctx, ns, client.FindOptions{Common: client.Common{RunOn: true}, BatchSize: &size})
 	}})
 }
 
-func (g *gateway) next(ctx context.Context, token string) (handle.Page, error) {
-	return g.Next(ctx, handle.Asking{Token: token})
+func (g *gateway) next(ctx context.Context, token string) (paging.Page, error) {
+	return g.Next(ctx, paging.Asking{Token: token})
 }
 
 // reading is what a client has read: the documents' numbers must be 0, 1, 2, …
@@ -136,13 +136,13 @@ func readAll(t *testing.T, gateways []*gateway, total int32) string {
 			page, err = repeat(t, any(), token, page) // the answer was lost on the way to the client
 		}
 		switch {
-		case errors.Is(err, handle.ErrCursorTokenReused):
+		case errors.Is(err, paging.ErrCursorTokenReused):
 			return "reused"
-		case errors.Is(err, handle.ErrCursorPositionUnknown) && unknown < 100: // whoever knows may be reached again
+		case errors.Is(err, paging.ErrCursorPositionUnknown) && unknown < 100: // whoever knows may be reached again
 			unknown++
 			<-patience.C
-			page = handle.Page{Token: read.Token}
-		case errors.Is(err, handle.ErrCursorPositionUnknown):
+			page = paging.Page{Token: read.Token}
+		case errors.Is(err, paging.ErrCursorPositionUnknown):
 			return "unknown"
 		case err != nil:
 			t.Errorf("Next = %v", err)
@@ -157,7 +157,7 @@ func readAll(t *testing.T, gateways []*gateway, total int32) string {
 }
 
 // repeat asks again; what comes must be the same page.
-func repeat(t *testing.T, g *gateway, token string, page handle.Page) (handle.Page, error) {
+func repeat(t *testing.T, g *gateway, token string, page paging.Page) (paging.Page, error) {
 	again, err := g.next(t.Context(), token)
 	if err == nil && (again.Token != page.Token || len(again.Documents) != len(page.Documents)) {
 		t.Errorf("a repeated Next brings another page")
@@ -214,16 +214,16 @@ func TestLifeAfterLife(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.stop() // nobody hears of it any more
-	if _, err := b.next(t.Context(), page.Token); !errors.Is(err, handle.ErrCursorPositionUnknown) {
+	if _, err := b.next(t.Context(), page.Token); !errors.Is(err, paging.ErrCursorPositionUnknown) {
 		t.Errorf("Next while nobody is there = %v, want ErrCursorPositionUnknown", err)
 	}
 	again := join(t, d, "", at(a.Advertised()))
 	for name, g := range map[string]*gateway{"another replica": b, "the next one itself": again} {
-		if _, err := g.next(t.Context(), page.Token); !errors.Is(err, handle.ErrCursorPositionUnknown) {
+		if _, err := g.next(t.Context(), page.Token); !errors.Is(err, paging.ErrCursorPositionUnknown) {
 			t.Errorf("Next at %s = %v, want ErrCursorPositionUnknown", name, err)
 		}
 	}
-	if page, err := b.Next(t.Context(), handle.Asking{Token: page.Token, AllowGap: true}); err != nil || len(page.Documents) == 0 {
+	if page, err := b.Next(t.Context(), paging.Asking{Token: page.Token, AllowGap: true}); err != nil || len(page.Documents) == 0 {
 		t.Errorf("Next with allowGap = %d documents, %v", len(page.Documents), err)
 	}
 }
@@ -302,7 +302,7 @@ func TestPinned(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.stop()
-	if _, err := b.next(t.Context(), page.Token); !errors.Is(err, handle.ErrOwnerGone) {
+	if _, err := b.next(t.Context(), page.Token); !errors.Is(err, paging.ErrOwnerGone) {
 		t.Errorf("Next = %v, want ErrOwnerGone", err)
 	}
 }
@@ -319,7 +319,7 @@ func TestSlowReaderOfPinned(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, taken, err := other.Take(t.Context(), handle.Asking{Token: page.Token})
+	ctx, taken, err := other.Take(t.Context(), paging.Asking{Token: page.Token})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -375,7 +375,7 @@ func TestDeadlineOfPinned(t *testing.T) {
 
 // stream reads a cursor as CursorService.Stream does.
 func (g *gateway) stream(ctx context.Context, token string, take func([]bson.Raw) error) error {
-	ctx, taken, err := g.Take(ctx, handle.Asking{Token: token})
+	ctx, taken, err := g.Take(ctx, paging.Asking{Token: token})
 	if err != nil {
 		return err
 	}

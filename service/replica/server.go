@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
+	"strconv"
 	"sync/atomic"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
@@ -12,8 +15,10 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mooringdb/mooring/core/bson"
-	peerv1 "github.com/mooringdb/mooring/gen/mooring/peer/v1"
+	replicav1 "github.com/mooringdb/mooring/gen/mooring/replica/v1"
 	"github.com/mooringdb/mooring/service/handle"
+	"github.com/mooringdb/mooring/service/page"
+	"github.com/mooringdb/mooring/service/paging"
 	"github.com/mooringdb/mooring/service/rpcerr"
 	"github.com/mooringdb/mooring/service/stream"
 )
@@ -28,24 +33,27 @@ const (
 	recordBytes    = 256
 )
 
-// Registry is what a node needs of *handle.Registry: what a replica answers to others.
-type Registry interface {
-	Self() handle.Replica
-	Answer(ctx context.Context, q handle.Question) (handle.Answer, error)
-	AnswerStream(ctx context.Context, q handle.Question) (context.Context, *handle.Taken, error)
-	Accept(rec handle.Record) error
+// Pager is what a transport needs of *paging.Pager: what a replica answers.
+type Pager interface {
+	Self() page.Replica
+	Answer(ctx context.Context, q paging.Question) (paging.Answer, error)
+	AnswerStream(ctx context.Context, q paging.Question) (context.Context, *paging.Taken, error)
+	Accept(rec paging.Record) error
+	Succeeded(from page.Instance, to page.Replica)
+	Successors() map[page.Instance]page.Replica
 	Handles(q handle.Query) []handle.Info
 	Kill(ctx context.Context, id string) error
 }
 
-var _ Registry = (*handle.Registry)(nil)
+var _ Pager = (*paging.Pager)(nil)
 
-// server answers other replicas from the registry, and from nothing else.
+// server answers other replicas from the pager, and from nothing else.
 type server struct {
-	peerv1.UnsafePeerServiceServer
-	registry Registry
-	streams  *stream.Streams
-	pushes   *pushes
+	replicav1.UnsafeReplicaServiceServer
+	pager     Pager
+	directory *directory
+	streams   *stream.Streams
+	pushes    *pushes
 }
 
 // pushes are what all pushes that are not complete hold.
@@ -54,30 +62,30 @@ type pushes struct {
 	max   int64
 }
 
-var _ peerv1.PeerServiceServer = (*server)(nil)
+var _ replicav1.ReplicaServiceServer = (*server)(nil)
 
 // Ask answers a question.
-func (s *server) Ask(ctx context.Context, req *peerv1.AskRequest) (*peerv1.AskResponse, error) {
+func (s *server) Ask(ctx context.Context, req *replicav1.AskRequest) (*replicav1.AskResponse, error) {
 	var r reader
 	q := r.question(req.GetQuestion())
 	if r.err != nil {
 		return nil, refusal(r.err)
 	}
-	a, err := s.registry.Answer(ctx, q)
+	a, err := s.pager.Answer(ctx, q)
 	if err != nil {
 		return nil, refusal(err)
 	}
 	return newAnswer(a), nil
 }
 
-// Stream sends the pages of a pinned cursor.
-func (s *server) Stream(req *peerv1.StreamRequest, ss grpc.ServerStreamingServer[peerv1.StreamResponse]) error {
+// Stream sends the pages of a cursor.
+func (s *server) Stream(req *replicav1.StreamRequest, ss grpc.ServerStreamingServer[replicav1.StreamResponse]) error {
 	var r reader
 	q := r.question(req.GetQuestion())
 	if r.err != nil {
 		return refusal(r.err)
 	}
-	ctx, taken, err := s.registry.AnswerStream(ss.Context(), q)
+	ctx, taken, err := s.pager.AnswerStream(ss.Context(), q)
 	if err != nil {
 		return refusal(err)
 	}
@@ -87,11 +95,11 @@ func (s *server) Stream(req *peerv1.StreamRequest, ss grpc.ServerStreamingServer
 		src.MaxBatch = *q.BatchSize
 	}
 	taken.Documents = nil
-	if err := ss.Send(&peerv1.StreamResponse{}); err != nil {
+	if err := ss.Send(&replicav1.StreamResponse{}); err != nil {
 		_ = taken.Cursor.Close(ctx) // never fails
 		return err
 	}
-	err = s.streams.Run(ctx, src, func(docs []bson.Raw) error { return ss.Send(&peerv1.StreamResponse{Documents: join(docs)}) })
+	err = s.streams.Run(ctx, src, func(docs []bson.Raw) error { return ss.Send(&replicav1.StreamResponse{Documents: join(docs)}) })
 	if err != nil {
 		return refusal(err)
 	}
@@ -99,9 +107,9 @@ func (s *server) Stream(req *peerv1.StreamRequest, ss grpc.ServerStreamingServer
 }
 
 // Push takes records over when all of them have come: of a push that breaks off nothing is done, so that it can go elsewhere.
-func (s *server) Push(ss grpc.ClientStreamingServer[peerv1.PushRequest, peerv1.PushResponse]) error {
+func (s *server) Push(ss grpc.ClientStreamingServer[replicav1.PushRequest, replicav1.PushResponse]) error {
 	var r reader
-	var records []handle.Record
+	var records []paging.Record
 	held := 0
 	defer func() { s.pushes.bytes.Add(-int64(held)) }()
 	for {
@@ -123,7 +131,7 @@ func (s *server) Push(ss grpc.ClientStreamingServer[peerv1.PushRequest, peerv1.P
 		return refusal(r.err)
 	}
 	for i, rec := range records {
-		switch err := s.registry.Accept(rec); {
+		switch err := s.pager.Accept(rec); {
 		case err == nil:
 		case i > 0: // no refusal: some of it counts, so it must not go to yet another replica
 			return err
@@ -131,14 +139,34 @@ func (s *server) Push(ss grpc.ClientStreamingServer[peerv1.PushRequest, peerv1.P
 			return refusal(err)
 		}
 	}
-	return ss.SendAndClose(&peerv1.PushResponse{Replica: newReplica(s.registry.Self())})
+	return ss.SendAndClose(&replicav1.PushResponse{Replica: newReplica(s.pager.Self())})
+}
+
+// Meet notes what another replica says of itself, and answers with what a new one has to know.
+func (s *server) Meet(_ context.Context, req *replicav1.MeetRequest) (*replicav1.MeetResponse, error) {
+	var r reader
+	from := r.replica(req.GetReplica())
+	if to := req.GetSuccessor(); to != nil {
+		successor := r.replica(to)
+		if r.err == nil {
+			s.pager.Succeeded(from.Instance, successor)
+		}
+	}
+	if r.err != nil {
+		return nil, refusal(r.err)
+	}
+	resp := &replicav1.MeetResponse{Addresses: s.directory.known()}
+	for instance, to := range s.pager.Successors() {
+		resp.Successions = append(resp.Successions, &replicav1.Succession{Instance: newID(instance), Successor: newReplica(to)})
+	}
+	return resp, nil
 }
 
 // List lists the open handles, oldest first.
-func (s *server) List(req *peerv1.ListRequest, ss grpc.ServerStreamingServer[peerv1.ListResponse]) error {
-	all := s.registry.Handles(query(req))
+func (s *server) List(req *replicav1.ListRequest, ss grpc.ServerStreamingServer[replicav1.ListResponse]) error {
+	all := s.pager.Handles(query(req))
 	for len(all) > 0 {
-		resp := &peerv1.ListResponse{}
+		resp := &replicav1.ListResponse{}
 		n := min(len(all), listedAtOnce)
 		for _, info := range all[:n] {
 			resp.Handles = append(resp.Handles, newInfo(info))
@@ -152,44 +180,63 @@ func (s *server) List(req *peerv1.ListRequest, ss grpc.ServerStreamingServer[pee
 }
 
 // Kill ends a cursor.
-func (s *server) Kill(ctx context.Context, req *peerv1.KillRequest) (*peerv1.KillResponse, error) {
-	if err := s.registry.Kill(ctx, req.GetId()); err != nil {
+func (s *server) Kill(ctx context.Context, req *replicav1.KillRequest) (*replicav1.KillResponse, error) {
+	if err := s.pager.Kill(ctx, req.GetId()); err != nil {
 		return nil, refusal(err)
 	}
-	return &peerv1.KillResponse{}, nil
+	return &replicav1.KillResponse{}, nil
 }
 
 // unary refuses calls that are not for this replica.
-func (n *Node) unary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, h grpc.UnaryHandler) (any, error) {
-	if err := n.admit(ctx); err != nil {
+func (t *Transport) unary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, h grpc.UnaryHandler) (any, error) {
+	if err := t.admit(ctx); err != nil {
 		return nil, refusal(err)
 	}
 	return h(ctx, req)
 }
 
-func (n *Node) stream(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, h grpc.StreamHandler) error {
-	if err := n.admit(ss.Context()); err != nil {
+func (t *Transport) stream(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, h grpc.StreamHandler) error {
+	if err := t.admit(ss.Context()); err != nil {
 		return refusal(err)
 	}
 	return h(srv, ss)
 }
 
-// admit refuses the calls that this process makes to itself, and those of replicas of another deployment: a token tells one from the other, but
-// what is listed, killed and pushed has none.
-func (n *Node) admit(ctx context.Context) error {
-	if said(ctx, idKey) == n.id {
+// admit refuses the calls that this process makes to itself, and those of replicas of another deployment: a token tells one from the
+// other, but what is listed, killed and pushed has none. From the others it learns where they are, and whether their clocks differ.
+func (t *Transport) admit(ctx context.Context) error {
+	if said(ctx, idKey) == t.id {
 		return errSelf
 	}
-	if said(ctx, deploymentKey) == n.serves {
-		return nil
+	from, ok := peer.FromContext(ctx)
+	if said(ctx, deploymentKey) != t.serves {
+		if ok && t.foreign.may(hostOf(from.Addr)) {
+			t.cfg.Log.Warn("a replica of another deployment was refused", "replica", from.Addr.String(), "err", errForeign)
+		}
+		return errForeign
 	}
-	if from, ok := peer.FromContext(ctx); ok && n.foreign.may(hostOf(from.Addr)) {
-		n.cfg.Log.Warn("a replica of another deployment was refused", "peer", from.Addr.String(), "err", errForeign)
+	t.directory.learn(said(ctx, addressKey))
+	if ok {
+		t.compareClocks(from.Addr, said(ctx, timeKey))
 	}
-	return errForeign
+	return nil
 }
 
-// said is what the caller's metadata say under a key; empty: nothing, or no single thing.
+// compareClocks warns if the clock of another replica differs by more than tokens allow for: they expire early then.
+func (t *Transport) compareClocks(from net.Addr, text string) {
+	ms, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return // an earlier release, which does not tell
+	}
+	difference := t.now().Sub(time.UnixMilli(ms))
+	if difference.Abs() <= paging.MaxSkew || !t.skewed.may(hostOf(from)) {
+		return
+	}
+	t.cfg.Log.Warn("the clock of a replica differs: tokens of cursors may expire early", "replica", from.String(),
+		"difference", difference.Round(time.Second), "allowed", paging.MaxSkew)
+}
+
+// said returns what the caller's metadata say under a key; empty: nothing, or no single thing.
 func said(ctx context.Context, key string) string {
 	values := metadata.ValueFromIncomingContext(ctx, key)
 	if len(values) != 1 {

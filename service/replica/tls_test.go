@@ -11,11 +11,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mooringdb/mooring/service/handle"
+	"github.com/mooringdb/mooring/service/paging"
 )
 
 func yes() *fake {
-	return &fake{answer: func(context.Context, handle.Question) (handle.Answer, error) { return handle.Answer{Closed: true}, nil }}
+	return &fake{answer: func(context.Context, paging.Question) (paging.Answer, error) { return paging.Answer{Closed: true}, nil }}
 }
 
 // TestWhoIsAReplica: each presents its first key and accepts all.
@@ -34,7 +34,7 @@ func TestWhoIsAReplica(t *testing.T) {
 		{"a", "ba", false},
 	} {
 		asker, owner := start(t, row.asks, nil), start(t, row.answers, yes())
-		_, err := asker.Ask(t.Context(), owner.Advertised(), handle.Question{})
+		_, err := asker.Ask(t.Context(), owner.Advertised(), paging.Question{})
 		if (err == nil) != row.ok {
 			t.Errorf("%s asks %s: %v, want ok %v", row.asks, row.answers, err, row.ok)
 		}
@@ -159,13 +159,13 @@ func TestRotation(t *testing.T) {
 				if i == k {
 					continue
 				}
-				if _, err := asker.Ask(t.Context(), owner.Advertised(), handle.Question{}); err != nil {
+				if _, err := asker.Ask(t.Context(), owner.Advertised(), paging.Question{}); err != nil {
 					t.Fatalf("%s: replica %d asks %d: %v", when, i, k, err)
 				}
 			}
 		}
 	}
-	if _, err := late.Ask(t.Context(), nodes[0].Advertised(), handle.Question{}); err != nil {
+	if _, err := late.Ask(t.Context(), nodes[0].Advertised(), paging.Question{}); err != nil {
 		t.Fatal(err)
 	}
 	all("before")
@@ -184,7 +184,7 @@ func TestRotation(t *testing.T) {
 			t.Errorf("replica %d warned: %s", i, n.log)
 		}
 	}
-	if _, err := late.Ask(t.Context(), nodes[0].Advertised(), handle.Question{}); err == nil {
+	if _, err := late.Ask(t.Context(), nodes[0].Advertised(), paging.Question{}); err == nil {
 		t.Error("a replica whose only key is gone was answered")
 	}
 }
@@ -192,17 +192,17 @@ func TestRotation(t *testing.T) {
 // TestKeyIsGone: a call over a connection whose key leaves the ring is cut, and a replica of that key is not asked any more.
 func TestKeyIsGone(t *testing.T) {
 	asked := make(chan struct{})
-	owner := start(t, "ab", &fake{answer: func(ctx context.Context, _ handle.Question) (handle.Answer, error) {
+	owner := start(t, "ab", &fake{answer: func(ctx context.Context, _ paging.Question) (paging.Answer, error) {
 		close(asked)
 		<-ctx.Done()
-		return handle.Answer{}, context.Cause(ctx)
+		return paging.Answer{}, context.Cause(ctx)
 	}})
 	asker := start(t, "b", nil)
 	done := make(chan error, 1)
 	// It is not its own first key that the owner presents: the asker has to know a as well.
 	asker.rotate("ba")
 	go func() {
-		_, err := asker.Ask(t.Context(), owner.Advertised(), handle.Question{})
+		_, err := asker.Ask(t.Context(), owner.Advertised(), paging.Question{})
 		done <- err
 	}()
 	<-asked
@@ -220,15 +220,15 @@ func TestKeyIsGone(t *testing.T) {
 // TestRotationSparesCalls: a call that runs while the first key changes ends as it would have.
 func TestRotationSparesCalls(t *testing.T) {
 	asked, answer := make(chan struct{}, 2), make(chan struct{})
-	owner := start(t, "ab", &fake{answer: func(context.Context, handle.Question) (handle.Answer, error) {
+	owner := start(t, "ab", &fake{answer: func(context.Context, paging.Question) (paging.Answer, error) {
 		asked <- struct{}{}
 		<-answer
-		return handle.Answer{Closed: true}, nil
+		return paging.Answer{Closed: true}, nil
 	}})
 	asker := start(t, "ab", nil)
 	done := make(chan error, 2)
 	ask := func() {
-		_, err := asker.Ask(t.Context(), owner.Advertised(), handle.Question{})
+		_, err := asker.Ask(t.Context(), owner.Advertised(), paging.Question{})
 		done <- err
 	}
 	go ask()

@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"strings"
 	"sync"
@@ -14,7 +15,10 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/mooringdb/mooring/service/handle"
+	"github.com/mooringdb/mooring/service/page"
+	"github.com/mooringdb/mooring/service/paging"
 	"github.com/mooringdb/mooring/service/replica"
+	"github.com/mooringdb/mooring/service/seal"
 	"github.com/mooringdb/mooring/service/stream"
 )
 
@@ -24,20 +28,20 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const waitTime = 30 * time.Second
 
 // ring makes a ring of keys, each named by a letter: the same letter is the same key.
-func ring(t testing.TB, letters string) *handle.KeyRing {
+func ring(t testing.TB, letters string) *seal.Ring {
 	t.Helper()
-	r, err := handle.NewKeyRing(keys(t, letters)...)
+	r, err := seal.NewRing(keys(t, letters)...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return r
 }
 
-func keys(t testing.TB, letters string) []handle.Key {
+func keys(t testing.TB, letters string) []seal.Key {
 	t.Helper()
-	var all []handle.Key
+	var all []seal.Key
 	for _, letter := range letters {
-		key, err := handle.NewKey([]byte(strings.Repeat(string(letter), 32)))
+		key, err := seal.NewKey([]byte(strings.Repeat(string(letter), 32)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,9 +52,9 @@ func keys(t testing.TB, letters string) []handle.Key {
 
 // node is a replica on a kernel port with a log that can be read.
 type node struct {
-	*replica.Node
+	*replica.Transport
 	t    testing.TB
-	ring *handle.KeyRing
+	ring *seal.Ring
 	log  *safeBuffer
 	stop func()
 }
@@ -61,10 +65,10 @@ func at(address string) option {
 	return func(c *replica.Config) { c.Address, c.Advertise = address, address }
 }
 
-func knowing(peers ...string) option { return func(c *replica.Config) { c.Peers = peers } }
+func knowing(peers ...string) option { return func(c *replica.Config) { c.Others = peers } }
 
 // start starts a replica with those keys that answers from r; nil: it is not asked. It ends with the test.
-func start(t testing.TB, letters string, r replica.Registry, options ...option) *node {
+func start(t testing.TB, letters string, r replica.Pager, options ...option) *node {
 	t.Helper()
 	n := bind(t, letters, options...)
 	if r == nil {
@@ -86,7 +90,7 @@ func bind(t testing.TB, letters string, options ...option) *node {
 	for _, o := range options {
 		o(&cfg)
 	}
-	n.Node = replica.New(cfg)
+	n.Transport = replica.New(cfg)
 	if err := n.Bind(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -125,29 +129,51 @@ func eventually(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// fake is a registry whose answers a test gives; nil functions refuse.
+// fake is a pager whose answers a test gives; nil functions refuse.
 type fake struct {
-	self   handle.Replica
-	answer func(ctx context.Context, q handle.Question) (handle.Answer, error)
-	accept func(rec handle.Record) error
+	successions
+	self   page.Replica
+	answer func(ctx context.Context, q paging.Question) (paging.Answer, error)
+	accept func(rec paging.Record) error
 	list   func(q handle.Query) []handle.Info
 	kill   func(ctx context.Context, id string) error
 }
 
-func (f *fake) Self() handle.Replica { return f.self }
+// successions notes where the cursors of replicas went.
+type successions struct {
+	mu  sync.Mutex
+	all map[page.Instance]page.Replica
+}
 
-func (f *fake) Answer(ctx context.Context, q handle.Question) (handle.Answer, error) {
+func (s *successions) Succeeded(from page.Instance, to page.Replica) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all == nil {
+		s.all = map[page.Instance]page.Replica{}
+	}
+	s.all[from] = to
+}
+
+func (s *successions) Successors() map[page.Instance]page.Replica {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.all)
+}
+
+func (f *fake) Self() page.Replica { return f.self }
+
+func (f *fake) Answer(ctx context.Context, q paging.Question) (paging.Answer, error) {
 	if f.answer == nil {
-		return handle.Answer{}, handle.ErrNotHere
+		return paging.Answer{}, paging.ErrNotHere
 	}
 	return f.answer(ctx, q)
 }
 
-func (f *fake) AnswerStream(context.Context, handle.Question) (context.Context, *handle.Taken, error) {
-	return nil, nil, handle.ErrNotHere
+func (f *fake) AnswerStream(context.Context, paging.Question) (context.Context, *paging.Taken, error) {
+	return nil, nil, paging.ErrNotHere
 }
 
-func (f *fake) Accept(rec handle.Record) error {
+func (f *fake) Accept(rec paging.Record) error {
 	if f.accept == nil {
 		return handle.ErrClosing
 	}
@@ -163,7 +189,7 @@ func (f *fake) Handles(q handle.Query) []handle.Info {
 
 func (f *fake) Kill(ctx context.Context, id string) error {
 	if f.kill == nil {
-		return handle.ErrHandleNotFound
+		return handle.ErrNotFound
 	}
 	return f.kill(ctx, id)
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/mooringdb/mooring/core/selection"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/call"
-	"github.com/mooringdb/mooring/service/handle"
+	"github.com/mooringdb/mooring/service/paging"
 	"github.com/mooringdb/mooring/service/payload"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
@@ -72,7 +72,7 @@ type closer interface {
 
 // Page encodes a page. If that fails, the client gets neither the page nor its token, so the cursor is
 // closed.
-func (r *Reader) Page(ctx context.Context, handles closer, page handle.Page) ([]*mooringv1.Document, error) {
+func (r *Reader) Page(ctx context.Context, handles closer, page paging.Page) ([]*mooringv1.Document, error) {
 	docs, err := r.Encoding.Documents(page.Documents)
 	if err != nil && page.Token != "" {
 		_ = handles.CloseCursor(ctx, r.Principal, page.Token) // it is killed later if it cannot be now

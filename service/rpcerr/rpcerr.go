@@ -28,6 +28,7 @@ import (
 	"github.com/mooringdb/mooring/core/topology"
 	"github.com/mooringdb/mooring/core/wire"
 	"github.com/mooringdb/mooring/service/handle"
+	"github.com/mooringdb/mooring/service/paging"
 	"github.com/mooringdb/mooring/service/payload"
 )
 
@@ -158,18 +159,20 @@ var table = []entry{
 			x.row = reasons[InvalidUTF8]
 		}
 	}),
-	value("handle.ErrCursorNotFound", handle.ErrCursorNotFound, CursorNotFound),
-	value("handle.ErrCursorTokenReused", handle.ErrCursorTokenReused, CursorTokenReused),
-	value("handle.ErrCursorPositionUnknown", handle.ErrCursorPositionUnknown, CursorPositionUnknown),
-	value("handle.ErrOwnerGone", handle.ErrOwnerGone, CursorOwnerGone),
-	value("handle.ErrHandleNotFound", handle.ErrHandleNotFound, HandleNotFound),
-	value("handle.ErrTokenTooLong", handle.ErrTokenTooLong, TooLarge),
+	value("paging.ErrCursorNotFound", paging.ErrCursorNotFound, CursorNotFound),
+	value("paging.ErrTokenVersion", paging.ErrTokenVersion, CursorNotFound),
+	value("paging.ErrCursorTokenReused", paging.ErrCursorTokenReused, CursorTokenReused),
+	value("paging.ErrCursorPositionUnknown", paging.ErrCursorPositionUnknown, CursorPositionUnknown),
+	value("paging.ErrOwnerGone", paging.ErrOwnerGone, CursorOwnerGone),
+	value("handle.ErrNotFound", handle.ErrNotFound, HandleNotFound),
+	value("paging.ErrTokenTooLong", paging.ErrTokenTooLong, TooLarge),
+	value("handle.ErrKilled", handle.ErrKilled, CursorNotFound),
 	value("handle.ErrClosing", handle.ErrClosing, ShuttingDown),
 	value("cursor.ErrClosed", cursor.ErrClosed, CursorNotFound), // somebody closed it while it was read
 	value("cursor.ErrBusy", cursor.ErrBusy, Internal),           // handles are for one at a time
-	value("handle.ErrNotHere", handle.ErrNotHere, Internal),     // for replicas only
-	typed(plain[*handle.PrincipalLimitError](HandleLimitExceeded)),
-	typed(plain[*handle.UnreachableError](ReplicaUnreachable)),
+	value("paging.ErrNotHere", paging.ErrNotHere, Internal),     // for replicas only
+	typed(plain[*handle.LimitError](HandleLimitExceeded)),
+	typed(plain[*paging.UnreachableError](ReplicaUnreachable)),
 
 	// What the server said.
 	typed(func(e *mongoerr.CommandError, _ error, x *explanation) { x.command(e) }),

@@ -27,6 +27,7 @@ import (
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/handle"
+	"github.com/mooringdb/mooring/service/paging"
 	"github.com/mooringdb/mooring/service/payload"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
@@ -128,18 +129,18 @@ func TestTable(t *testing.T) {
 		{&extjson.SyntaxError{Path: "a", TooLarge: true}, codes.InvalidArgument, 413, "TooLarge", "never"},
 		{&payload.Error{Field: "filter", Offset: payload.NoOffset, Problem: "neither"}, codes.InvalidArgument, 400, "InvalidArgument", "never"},
 		{&operation.TooLargeError{}, codes.InvalidArgument, 413, "TooLarge", "never"},
-		{handle.ErrCursorNotFound, codes.NotFound, 404, "CursorNotFound", "restart"},
-		{handle.ErrCursorTokenReused, codes.Aborted, 409, "CursorTokenReused", "restart"},
-		{handle.ErrCursorPositionUnknown, codes.Aborted, 409, "CursorPositionUnknown", "restart"},
-		{handle.ErrOwnerGone, codes.NotFound, 404, "CursorOwnerGone", "restart"},
-		{handle.ErrTokenTooLong, codes.InvalidArgument, 413, "TooLarge", "never"},
-		{handle.ErrHandleNotFound, codes.NotFound, 404, "HandleNotFound", "never"},
+		{paging.ErrCursorNotFound, codes.NotFound, 404, "CursorNotFound", "restart"},
+		{paging.ErrCursorTokenReused, codes.Aborted, 409, "CursorTokenReused", "restart"},
+		{paging.ErrCursorPositionUnknown, codes.Aborted, 409, "CursorPositionUnknown", "restart"},
+		{paging.ErrOwnerGone, codes.NotFound, 404, "CursorOwnerGone", "restart"},
+		{paging.ErrTokenTooLong, codes.InvalidArgument, 413, "TooLarge", "never"},
+		{handle.ErrNotFound, codes.NotFound, 404, "HandleNotFound", "never"},
 		{&mongoerr.NetworkError{Sent: true, Err: errors.Join(context.Canceled, cursor.ErrClosed)}, codes.NotFound, 404, "CursorNotFound", "restart"},
 		{cursor.ErrBusy, codes.Internal, 500, "Internal", "never"},
-		{handle.ErrNotHere, codes.Internal, 500, "Internal", "never"},
-		{&handle.PrincipalLimitError{Max: 100}, codes.ResourceExhausted, 429, "HandleLimitExceeded", "same-request"},
+		{paging.ErrNotHere, codes.Internal, 500, "Internal", "never"},
+		{&handle.LimitError{Max: 100}, codes.ResourceExhausted, 429, "HandleLimitExceeded", "same-request"},
 		{&pool.PinLimitError{Max: 80, Cursors: 80}, codes.ResourceExhausted, 429, "PinLimitExceeded", "same-request"},
-		{&handle.UnreachableError{Address: "b:1", Err: context.DeadlineExceeded}, codes.Unavailable, 503, "ReplicaUnreachable", "same-request"},
+		{&paging.UnreachableError{Address: "b:1", Err: context.DeadlineExceeded}, codes.Unavailable, 503, "ReplicaUnreachable", "same-request"},
 		{shutting, codes.Unavailable, 503, "ShuttingDown", "restart"},
 		{&rpcerr.Error{Reason: rpcerr.ShuttingDown, Retry: rpcerr.SameRequest}, codes.Unavailable, 503, "ShuttingDown", "same-request"},
 		{&mongoerr.NetworkError{Sent: true, Err: errors.Join(context.Canceled, shutting)}, codes.Unavailable, 503, "ShuttingDown", "restart"},

@@ -26,8 +26,9 @@ import (
 	"github.com/mooringdb/mooring/service/cursor"
 	"github.com/mooringdb/mooring/service/deployment"
 	"github.com/mooringdb/mooring/service/document"
-	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/interceptor"
+	"github.com/mooringdb/mooring/service/paging"
+	"github.com/mooringdb/mooring/service/seal"
 	"github.com/mooringdb/mooring/service/stream"
 )
 
@@ -35,7 +36,7 @@ import (
 type Gateway struct {
 	Server     *mongotest.Server
 	Client     *client.Client
-	Handles    *handle.Registry
+	Handles    *paging.Pager
 	Gate       *interceptor.Gate
 	Conn       *grpc.ClientConn
 	Document   mooringv1.DocumentServiceClient
@@ -50,7 +51,7 @@ type Gateway struct {
 // Config changes what the defaults are; zero fields change nothing.
 type Config struct {
 	URIOptions string // such as "serverSelectionTimeoutMS=100"
-	Handles    handle.Config
+	Handles    paging.Config
 	Streams    stream.Config
 }
 
@@ -84,17 +85,17 @@ func (g *Gateway) startClient(options string) {
 	g.atEnd(g.Client.Close)
 }
 
-func (g *Gateway) startHandles(cfg handle.Config) {
+func (g *Gateway) startHandles(cfg paging.Config) {
 	g.t.Helper()
 	if cfg.Keys == nil {
-		keys, err := handle.NewKeyRing()
+		keys, err := seal.NewRing()
 		if err != nil {
 			g.t.Fatal(err)
 		}
 		cfg.Keys = keys
 	}
-	cfg.Continue = func(s corecursor.State) handle.Cursor { return g.Client.ContinueCursor(s) }
-	g.Handles = handle.New(cfg)
+	cfg.Continue = func(s corecursor.State) paging.Cursor { return g.Client.ContinueCursor(s) }
+	g.Handles = paging.New(cfg)
 	if err := g.Handles.Start(context.Background()); err != nil {
 		g.t.Fatal(err)
 	}

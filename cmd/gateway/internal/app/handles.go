@@ -11,15 +11,16 @@ import (
 	"github.com/mooringdb/mooring/cmd/gateway/internal/keyfile"
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/cursor"
-	"github.com/mooringdb/mooring/service/handle"
+	"github.com/mooringdb/mooring/service/paging"
 	"github.com/mooringdb/mooring/service/replica"
+	"github.com/mooringdb/mooring/service/seal"
 )
 
 // handles are the cursors that outlive a request.
-var handles = fx.Module("handles", fx.Provide(newKeyRing, newRegistry, newKeyWatcher))
+var handles = fx.Module("handles", fx.Provide(newKeyRing, newPager, newKeyWatcher))
 
-func newKeyRing(cfg *config.Config, log *slog.Logger) (*handle.KeyRing, error) {
-	ring, err := handle.NewKeyRing(cfg.HandleKeys...)
+func newKeyRing(cfg *config.Config, log *slog.Logger) (*seal.Ring, error) {
+	ring, err := seal.NewRing(cfg.HandleKeys...)
 	if err != nil {
 		return nil, &config.Error{Option: "handle.keys", Problem: err.Error()}
 	}
@@ -31,11 +32,11 @@ func newKeyRing(cfg *config.Config, log *slog.Logger) (*handle.KeyRing, error) {
 }
 
 // newKeyWatcher keeps the ring as its file is.
-func newKeyWatcher(lc fx.Lifecycle, cfg *config.Config, ring *handle.KeyRing, node *replica.Node, log *slog.Logger) *keyfile.Watcher {
-	w := keyfile.New(keyfile.Config{Path: cfg.HandleKeysFile, Sum: cfg.HandleKeysSum, Log: log, Replace: func(keys ...handle.Key) error {
+func newKeyWatcher(lc fx.Lifecycle, cfg *config.Config, ring *seal.Ring, transport *replica.Transport, log *slog.Logger) *keyfile.Watcher {
+	w := keyfile.New(keyfile.Config{Path: cfg.HandleKeysFile, Sum: cfg.HandleKeysSum, Log: log, Replace: func(keys ...seal.Key) error {
 		err := ring.Replace(keys...)
-		if node != nil {
-			node.KeysChanged()
+		if transport != nil {
+			transport.KeysChanged()
 		}
 		return err
 	}})
@@ -43,43 +44,43 @@ func newKeyWatcher(lc fx.Lifecycle, cfg *config.Config, ring *handle.KeyRing, no
 	return w
 }
 
-// handOverTime is what the registry has to hand its cursors to another replica, out of the time that there is after the drain.
+// handOverTime is what the pager has to hand its cursors to another replica, out of the time that there is after the drain.
 const handOverTime = 4 * time.Second
 
-func newRegistry(lc fx.Lifecycle, cfg *config.Config, ring *handle.KeyRing, c *client.Client, node *replica.Node, log *slog.Logger) *handle.Registry {
-	r := handle.New(handle.Config{
+func newPager(lc fx.Lifecycle, cfg *config.Config, ring *seal.Ring, c *client.Client, transport *replica.Transport, log *slog.Logger) *paging.Pager {
+	p := paging.New(paging.Config{
 		Keys: ring, Deployment: cfg.Deployment(),
 		Idle: cfg.Cursors.Idle, PageMemory: noneIsNegative(int(cfg.Cursors.PageMemory)), PageBytes: int(cfg.Pages.MaxSize),
 		MaxPerPrincipal: noneIsNegative(cfg.Cursors.MaxPerPrincipal),
-		Continue:        func(s cursor.State) handle.Cursor { return c.ContinueCursor(s) },
+		Continue:        func(s cursor.State) paging.Cursor { return c.ContinueCursor(s) },
 	})
-	if node == nil {
-		lc.Append(fx.Hook{OnStart: r.Start, OnStop: r.Close})
-		return r
+	if transport == nil {
+		lc.Append(fx.Hook{OnStart: p.Start, OnStop: p.Close})
+		return p
 	}
 	// Stopped in reverse: the ports have drained, others are still answered while the cursors move, then nobody is.
-	lc.Append(fx.Hook{OnStop: r.Close})
-	lc.Append(fx.Hook{OnStart: node.Bind, OnStop: node.Close})
+	lc.Append(fx.Hook{OnStop: p.Close})
+	lc.Append(fx.Hook{OnStart: transport.Bind, OnStop: transport.Close})
 	lc.Append(fx.Hook{
 		OnStart: func(ctx context.Context) error {
-			r.SetPeers(node)
-			r.SetAddress(node.Advertised())
-			if err := r.Start(ctx); err != nil {
+			p.SetReplicas(transport)
+			p.SetAddress(transport.Advertised())
+			if err := p.Start(ctx); err != nil {
 				return err
 			}
-			node.Serve(r) //nolint:contextcheck // it serves until Close, not until the start is over
+			transport.Serve(p) //nolint:contextcheck // it serves until Close, not until the start is over
 			return nil
 		},
 		OnStop: func(ctx context.Context) error {
 			ctx, cancel := context.WithTimeout(ctx, handOverTime)
 			defer cancel()
-			if err := r.Drain(ctx); err != nil {
+			if err := p.Drain(ctx); err != nil {
 				log.Warn("not all cursors were handed over", "err", err)
 			}
 			return nil
 		},
 	})
-	return r
+	return p
 }
 
 // noneIsNegative is for fields where 0 would be the default.

@@ -65,7 +65,7 @@ type portParams struct {
 	GRPC      makeGRPC
 	REST      *rest.Handler
 	Client    *client.Client
-	Replica   *replica.Node
+	Replica   *replica.Transport
 	Gate      *interceptor.Gate
 	Ready     *ready.State
 	Stopping  stopping

@@ -378,7 +378,7 @@ func TestReplicaPortIsNotPublic(t *testing.T) {
 	g.stop()
 }
 
-// TestLimitsOfCursors: how many cursors a principal may have, and how many connections they may keep.
+// TestLimitsOfCursors: how many connections cursors may keep. A client that is not authenticated may have any number of cursors.
 func TestLimitsOfCursors(t *testing.T) {
 	mongo := mongotest.NewTCPServer(t, nil)
 	mongo.SetDocuments("db.c", mongotest.Numbered(0, 50, 10)...)

@@ -13,8 +13,8 @@ import (
 	"github.com/mooringdb/mooring/service/cursor"
 	deploymentservice "github.com/mooringdb/mooring/service/deployment"
 	"github.com/mooringdb/mooring/service/document"
-	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/interceptor"
+	"github.com/mooringdb/mooring/service/paging"
 	"github.com/mooringdb/mooring/service/replica"
 	"github.com/mooringdb/mooring/service/stream"
 )
@@ -34,22 +34,22 @@ func newStreams(cfg *config.Config) *stream.Streams {
 	})
 }
 
-func newCommands(c *client.Client, h *handle.Registry, s *stream.Streams) *command.Server {
+func newCommands(c *client.Client, h *paging.Pager, s *stream.Streams) *command.Server {
 	return command.New(command.Config{Client: c, Handles: h, Streams: s})
 }
 
-func newDocuments(c *client.Client, h *handle.Registry, s *stream.Streams) *document.Server {
+func newDocuments(c *client.Client, h *paging.Pager, s *stream.Streams) *document.Server {
 	return document.New(document.Config{Client: c, Handles: h, Streams: s})
 }
 
-func newCursors(h *handle.Registry, s *stream.Streams) *cursor.Server {
+func newCursors(h *paging.Pager, s *stream.Streams) *cursor.Server {
 	return cursor.New(cursor.Config{Handles: h, Streams: s})
 }
 
-func newDeployments(c *client.Client, h *handle.Registry, node *replica.Node, stop stopping) *deploymentservice.Server {
+func newDeployments(c *client.Client, h *paging.Pager, transport *replica.Transport, stop stopping) *deploymentservice.Server {
 	d := deploymentservice.Config{Client: c, Handles: h, Stopping: stop}
-	if node != nil {
-		d.Peers = node
+	if transport != nil {
+		d.Replicas = transport
 	}
 	return deploymentservice.New(d)
 }

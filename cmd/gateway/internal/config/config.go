@@ -15,7 +15,8 @@ import (
 	"time"
 
 	"github.com/mooringdb/mooring/core/connstring"
-	"github.com/mooringdb/mooring/service/handle"
+	"github.com/mooringdb/mooring/service/paging"
+	"github.com/mooringdb/mooring/service/seal"
 )
 
 // Config is everything that the gateway can be told. Load makes it; it does not change afterwards.
@@ -35,7 +36,7 @@ type Config struct {
 	// AddressesFile, if not empty, is where the listeners' addresses are written once they listen.
 	AddressesFile string
 	// HandleKeys seal the tokens of cursors: the first seals, all open. None means a random one for this process.
-	HandleKeys []handle.Key
+	HandleKeys []seal.Key
 	// HandleKeysFile is the file that they were read from; empty: they were given in another way. See ParseHandleKeys.
 	HandleKeysFile string
 	// HandleKeysSum is SumHandleKeys of the text that they were read from.
@@ -200,7 +201,7 @@ func (r *Replica) check(keyed bool, refuse func(option, problem string)) {
 	default:
 		r.Advertise = r.Address
 	}
-	if text, n := longestAddress(r.Advertise), handle.MaxReplicaBytes; len(text) > n {
+	if text, n := longestAddress(r.Advertise), paging.MaxReplicaBytes; len(text) > n {
 		refuse("replica.advertise", fmt.Sprintf("%s has %d bytes, of at most %d that have room in the token of a cursor: an IP address always has",
 			r.Advertise, len(text), n))
 	}

@@ -160,7 +160,7 @@ func TestReplica(t *testing.T) {
 		{"a Pod's IPv6 address", ":27081", "fd00::1", "[fd00::1]:27081"},
 		{"another port", ":27081", "10.1.2.3:4", "10.1.2.3:4"},
 		{"another port, IPv6", ":27081", "[fd00::1]:4", "[fd00::1]:4"},
-		{"the longest name", ":27081", strings.Repeat("a", 84), strings.Repeat("a", 84) + ":27081"},
+		{"the longest name", ":27081", strings.Repeat("a", 71), strings.Repeat("a", 71) + ":27081"},
 		{"the kernel's port", "127.0.0.1:0", "", "127.0.0.1:0"},
 	} {
 		c, err := load(t, []string{"--uri", uri, "--handle-keys", key, "--replica-address", row.address},
@@ -268,8 +268,8 @@ func TestRefused(t *testing.T) {
 		{"advertising all addresses", []string{"--uri", uri, "--handle-keys", key, "--replica-address", ":1", "--replica-advertise=0.0.0.0"}, nil, []string{"option replica.advertise (from --replica-advertise)", "all addresses"}},
 		{"advertising a port only", []string{"--uri", uri, "--handle-keys", key, "--replica-address", ":1", "--replica-advertise=:2"}, nil, []string{"option replica.advertise", "neither a host"}},
 		{"advertising a named port", []string{"--uri", uri, "--handle-keys", key, "--replica-address", ":1", "--replica-advertise=a:http"}, nil, []string{"option replica.advertise", "0 to 65535"}},
-		{"advertising a name that no token has room for", []string{"--uri", uri, "--handle-keys", key, "--replica-address", ":27081", "--replica-advertise", strings.Repeat("a", 85)}, nil, []string{"option replica.advertise", "91 bytes, of at most 90"}},
-		{"advertising it by listening there", []string{"--uri", uri, "--handle-keys", key, "--replica-address", strings.Repeat("a", 85) + ":0"}, nil, []string{"option replica.advertise", "at most 90"}},
+		{"advertising a name that no token has room for", []string{"--uri", uri, "--handle-keys", key, "--replica-address", ":27081", "--replica-advertise", strings.Repeat("a", 72)}, nil, []string{"option replica.advertise", "78 bytes, of at most 77"}},
+		{"advertising it by listening there", []string{"--uri", uri, "--handle-keys", key, "--replica-address", strings.Repeat("a", 72) + ":0"}, nil, []string{"option replica.advertise", "at most 77"}},
 		{"advertising nothing", []string{"--uri", uri, "--replica-advertise", "10.0.0.1"}, nil, []string{"option replica.advertise: needs replica.address"}},
 		{"peers of nobody", []string{"--uri", uri, "--replica-peers", "a:1"}, nil, []string{"option replica.peers: needs replica.address"}},
 		{"peer without a port", []string{"--uri", uri, "--replica-peers", "a:1,b"}, nil, []string{"option replica.peers", `"b"`}},
@@ -392,8 +392,12 @@ func TestDeployment(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	for _, args := range [][]string{
-		{"mongodb://r/?replicaSet=r"}, {"mongodb://r/"}, {"mongodb://r.example.com/"}, {"mongodb+srv://r.example.com/"},
-		{"mongodb://r/", "--deployment-name", "r"}, {"mongodb://r,s/"},
+		{"mongodb://r/?replicaSet=r"},
+		{"mongodb://r/"},
+		{"mongodb://r.example.com/"},
+		{"mongodb+srv://r.example.com/"},
+		{"mongodb://r/", "--deployment-name", "r"},
+		{"mongodb://r,s/"},
 	} {
 		if n := name(args...); seen[n] {
 			t.Errorf("two deployments have the name %q", n)

@@ -5,7 +5,7 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/mooringdb/mooring/service/handle"
+	"github.com/mooringdb/mooring/service/seal"
 )
 
 // option is one row of the table: all that is to be known of one setting.
@@ -130,7 +130,7 @@ var options = []option{
 			"need the same list. Without one the gateway makes a key, which it forgets when it stops. A file of keys is " +
 			"looked at every five seconds: new keys count when two looks have found the same, or at once on SIGHUP. A file that " +
 			"cannot be used is an error in the log, and the keys stay.",
-		parse: into(func(c *Config) *[]handle.Key { return &c.HandleKeys }, parseKeys),
+		parse: into(func(c *Config) *[]seal.Key { return &c.HandleKeys }, parseKeys),
 	},
 	{
 		Name: "replica.address", Kind: "host:port", Default: none,
@@ -142,7 +142,7 @@ var options = []option{
 	{
 		Name: "replica.advertise", Kind: "host or host:port",
 		Doc: "Where the other replicas reach that listener: an address of this replica's own, never of a load balancer. Without " +
-			"a port it is that of replica.address; without the option it is replica.address, which must then name a host. At most 90 bytes with the " +
+			"a port it is that of replica.address; without the option it is replica.address, which must then name a host. At most 77 bytes with the " +
 			"port: it stands in every token.",
 		parse: into(func(c *Config) *string { return &c.Replica.Advertise }, parseAdvertise),
 	},

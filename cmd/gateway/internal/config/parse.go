@@ -13,7 +13,7 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/mooringdb/mooring/service/handle"
+	"github.com/mooringdb/mooring/service/seal"
 )
 
 // none is the value that switches off what an option describes.
@@ -195,20 +195,20 @@ func parseFormat(text string) (LogFormat, error) {
 }
 
 // parseKeys reads keys as a keys file has them, one a line; a single line may also have commas between them.
-func parseKeys(text string) ([]handle.Key, error) {
+func parseKeys(text string) ([]seal.Key, error) {
 	if text == "" {
 		return nil, nil
 	}
 	if !strings.Contains(text, "\n") {
 		text = strings.ReplaceAll(text, ",", "\n")
 	}
-	return handle.ParseKeys([]byte(text))
+	return seal.ParseKeys([]byte(text))
 }
 
 var errNoKey = errors.New("there is no key in the file")
 
 // ParseHandleKeys reads the text of a file of keys as Load does. None is an error here: who reads the file again has keys already.
-func ParseHandleKeys(text []byte) ([]handle.Key, error) {
+func ParseHandleKeys(text []byte) ([]seal.Key, error) {
 	keys, err := parseKeys(strings.TrimSpace(string(text)))
 	if err == nil && len(keys) == 0 {
 		err = errNoKey

@@ -8,7 +8,7 @@ import (
 
 	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/watch"
-	"github.com/mooringdb/mooring/service/handle"
+	"github.com/mooringdb/mooring/service/seal"
 )
 
 // Config of a Watcher.
@@ -18,7 +18,7 @@ type Config struct {
 	// Sum is config.SumHandleKeys of the text whose keys count at the start.
 	Sum [sha256.Size]byte
 	// Replace puts the keys of a file that has changed in the place of those that count.
-	Replace func(keys ...handle.Key) error
+	Replace func(keys ...seal.Key) error
 	Log     *slog.Logger
 }
 
@@ -56,7 +56,7 @@ func (w *Watcher) Reload() {
 
 // changed uses the keys of a file. asked says that they are wanted, and that a word about them is waited for.
 func (w *Watcher) changed(texts []string, err error, asked bool) {
-	var keys []handle.Key
+	var keys []seal.Key
 	if err == nil {
 		keys, err = config.ParseHandleKeys([]byte(texts[0]))
 	}

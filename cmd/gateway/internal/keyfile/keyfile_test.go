@@ -15,7 +15,7 @@ import (
 
 	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/keyfile"
-	"github.com/mooringdb/mooring/service/handle"
+	"github.com/mooringdb/mooring/service/seal"
 )
 
 const (
@@ -67,7 +67,7 @@ func startOf(t *testing.T, counts, text string) *world {
 	w.write(text)
 	w.Watcher = keyfile.New(keyfile.Config{
 		Path: w.path, Sum: config.SumHandleKeys([]byte(strings.TrimSpace(counts))), Log: slog.New(slog.NewTextHandler(w, nil)),
-		Replace: func(keys ...handle.Key) error {
+		Replace: func(keys ...seal.Key) error {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.counts = append(w.counts, len(keys))
@@ -239,7 +239,7 @@ func TestCloseWaits(t *testing.T) {
 		begun, finish := make(chan struct{}), make(chan struct{})
 		w := keyfile.New(keyfile.Config{
 			Path: path, Log: slog.New(slog.DiscardHandler),
-			Replace: func(...handle.Key) error { close(begun); <-finish; return nil },
+			Replace: func(...seal.Key) error { close(begun); <-finish; return nil },
 		})
 		if err := w.Start(t.Context()); err != nil {
 			t.Fatal(err)

@@ -108,7 +108,7 @@ func refuseUnknown(_ any, ss grpc.ServerStream) error {
 func isInfrastructure(method string) bool { return strings.HasPrefix(method, "/grpc.") }
 
 // internalPackage names the package that only replicas of the gateway use.
-const internalPackage = "mooring.peer"
+const internalPackage = "mooring.replica"
 
 // RegisterReflection lets clients ask which API a server serves. It hides all other descriptors of
 // the program.

@@ -34,7 +34,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/mooringdb/mooring/cmd/gateway/internal/server"
-	_ "github.com/mooringdb/mooring/gen/mooring/peer/v1" // so that reflection has something to hide
+	_ "github.com/mooringdb/mooring/gen/mooring/replica/v1" // so that reflection has something to hide
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
@@ -258,7 +258,7 @@ func TestReflectionOfUnknownFiles(t *testing.T) {
 		want codes.Code
 	}{
 		{"no/such.proto", codes.NotFound},
-		{"mooring/peer/v1/peer.proto", codes.NotFound},
+		{"mooring/replica/v1/replica.proto", codes.NotFound},
 		{"google/protobuf/empty.proto", codes.OK},
 	} {
 		err := stream.Send(&reflectionpb.ServerReflectionRequest{

@@ -1,0 +1,121 @@
+package handle
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// enders is how many things are ended at a time: a server that does not answer holds each of them up.
+const enders = 8
+
+// sweep removes what has expired, until ctx ends.
+func (t *Table) sweep(ctx context.Context) {
+	ticker := time.NewTicker(sweepEvery(t.cfg.Idle))
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-ticker.C:
+			t.mu.Lock()
+			t.removeExpiredLocked(now)
+			t.mu.Unlock()
+		}
+	}
+}
+
+// sweepEvery is often enough that a thing outlives its time by little, and seldom enough to cost nothing.
+func sweepEvery(idle time.Duration) time.Duration {
+	return min(max(idle/8, 10*time.Millisecond), 15*time.Second)
+}
+
+// removeExpiredLocked dooms expired things on which nobody works.
+func (t *Table) removeExpiredLocked(now time.Time) {
+	for _, q := range []*queue{&t.waiting, &t.over} {
+		for h := q.first(); h != nil && !now.Before(h.expires); h = q.first() {
+			t.doomLocked(h)
+		}
+	}
+}
+
+// doomLocked removes a thing on which nobody works. The table's goroutines end it.
+func (t *Table) doomLocked(h *Handle) {
+	open := h.counted
+	t.RemoveLocked(h.thing, nil)
+	switch {
+	case !open: // nothing to end
+	case h.settled.Pinned:
+		t.pinned.add(h.thing)
+	default:
+		t.plain.add(h.thing)
+	}
+}
+
+// doomed are removed things that are still to be ended.
+type doomed struct {
+	wake chan struct{} // has a token when there are some
+
+	// mu guards the field below. Nothing blocks while it is held.
+	mu     sync.Mutex
+	things []Thing
+}
+
+func newDoomed() doomed { return doomed{wake: make(chan struct{}, 1)} }
+
+func (d *doomed) add(thing Thing) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.things = append(d.things, thing)
+	select {
+	case d.wake <- struct{}{}:
+	default: // it is awake
+	}
+}
+
+func (d *doomed) take() []Thing {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	things := d.things
+	d.things = nil
+	return things
+}
+
+// endAll ends what is added, until ctx ends.
+func (d *doomed) endAll(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-d.wake:
+		}
+		EndAll(ctx, d.take())
+	}
+}
+
+// EndAll ends removed things, some at a time. Those that it has not come to when ctx ends, end on their servers by themselves.
+func EndAll(ctx context.Context, things []Thing) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	slots := make(chan struct{}, enders)
+	for _, thing := range things {
+		select {
+		case slots <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			thing.End(ctx)
+		})
+	}
+}
+
+// EndRemoved ends a removed thing, or waits until whoever works on it has: w is what RemoveLocked returned.
+func EndRemoved(ctx context.Context, thing Thing, w *Work) error {
+	if w != nil {
+		return w.Wait(ctx)
+	}
+	thing.End(ctx)
+	return nil
+}

@@ -1,0 +1,225 @@
+package handle
+
+import (
+	"context"
+	"iter"
+	"maps"
+	"sync"
+	"time"
+)
+
+// Defaults of Config.
+const (
+	DefaultIdle            = 10 * time.Minute
+	DefaultMax             = 100_000
+	DefaultMaxPerPrincipal = 100
+)
+
+// Config of a table; zero fields are the defaults.
+type Config struct {
+	// Idle is how long a handle waits for its client.
+	Idle time.Duration
+	// Max is how many handles there are at most. One more ends the one that expires first, those first that cannot be continued.
+	Max int
+	// MaxPerPrincipal is how many open handles a principal may have when it opens one more; less than 0 is no limit.
+	MaxPerPrincipal int
+}
+
+// Table is the handles of one gateway.
+//
+// One mutex over its fields, and over what kinds keep beside their handles; no I/O under it. The table's goroutines end things
+// that have expired, and those for which there was no room.
+type Table struct {
+	cfg     Config
+	sweeper sync.WaitGroup
+	stop    context.CancelFunc
+	// plain and pinned are removed things that are still to be ended.
+	plain, pinned doomed
+
+	mu       sync.Mutex
+	things   map[ID]Thing
+	waiting  queue          // those that can be continued
+	over     queue          // the others
+	open     map[string]int // of each principal
+	refusing bool
+	// settlements counts SettleLocked.
+	settlements uint64
+}
+
+// New returns an empty table. It does nothing until Start.
+func New(cfg Config) *Table {
+	cfg.Idle = orDefault(cfg.Idle, DefaultIdle)
+	cfg.Max = orDefault(cfg.Max, DefaultMax)
+	cfg.MaxPerPrincipal = orDefault(cfg.MaxPerPrincipal, DefaultMaxPerPrincipal)
+	return &Table{
+		cfg: cfg, things: map[ID]Thing{}, open: map[string]int{}, stop: func() {}, plain: newDoomed(), pinned: newDoomed(),
+	}
+}
+
+func orDefault[T ~int | ~int64](v, d T) T {
+	if v == 0 {
+		return d
+	}
+	return v
+}
+
+// Start begins to end what has expired. ctx is for its values only; Stop ends it.
+func (t *Table) Start(ctx context.Context) {
+	ctx, t.stop = context.WithCancel(context.WithoutCancel(ctx))
+	t.sweeper.Go(func() { t.sweep(ctx) })
+	t.sweeper.Go(func() { t.plain.endAll(ctx) })
+	t.sweeper.Go(func() { t.pinned.endAll(ctx) })
+}
+
+// Stop ends the table's goroutines, waits for them, and returns what is still to be ended.
+func (t *Table) Stop() []Thing {
+	t.stop()
+	t.sweeper.Wait()
+	return append(t.plain.take(), t.pinned.take()...)
+}
+
+// Lock takes the table's lock.
+func (t *Table) Lock() { t.mu.Lock() }
+
+// Unlock releases it.
+func (t *Table) Unlock() { t.mu.Unlock() }
+
+// Idle returns how long a handle waits for its client.
+func (t *Table) Idle() time.Duration { return t.cfg.Idle }
+
+// Len returns the number of handles, those included that cannot be continued.
+func (t *Table) Len() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.things)
+}
+
+// HasRoom returns a *LimitError if the principal has as many open handles as it may, of those that can still be opened:
+// expired ones, and those for which gone reports true, are ended first. Without authentication there is no principal, and no
+// limit. Calls that run at the same time do not count each other: together they may exceed the limit by their number.
+func (t *Table) HasRoom(principal string, gone func(Thing) bool) error {
+	limit := t.cfg.MaxPerPrincipal
+	if principal == "" || limit < 0 {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.open[principal] < limit {
+		return nil
+	}
+	t.removeExpiredLocked(time.Now())
+	for _, thing := range t.things {
+		if h := thing.handle(); h.Principal == principal && h.counted && h.work == nil && gone(thing) {
+			t.doomLocked(h)
+		}
+	}
+	if t.open[principal] < limit {
+		return nil
+	}
+	return &LimitError{Principal: principal, Max: limit}
+}
+
+// GetLocked returns the thing with that id; nil: there is none.
+func (t *Table) GetLocked(id ID) Thing { return t.things[id] }
+
+// AllLocked returns all things.
+func (t *Table) AllLocked() iter.Seq[Thing] { return maps.Values(t.things) }
+
+// RefusingLocked reports whether Refuse was called.
+func (t *Table) RefusingLocked() bool { return t.refusing }
+
+// BeginLocked makes the caller the one who works on a thing. The context ends with ctx, and with the work. A thing that is not in
+// the table yet is put there.
+func (t *Table) BeginLocked(ctx context.Context, thing Thing, endless bool) (context.Context, *Work) {
+	t.adoptLocked(thing)
+	ctx, cancel := context.WithCancelCause(ctx)
+	t.HoldLocked(thing, newWork(cancel, endless))
+	h := thing.handle()
+	h.lastUse = time.Now()
+	return ctx, h.work
+}
+
+// adoptLocked puts a thing into the table that is not there yet.
+func (t *Table) adoptLocked(thing Thing) {
+	if h := thing.handle(); h.thing == nil {
+		h.thing = thing
+		t.things[h.ID] = thing
+	}
+}
+
+// HoldLocked makes work the one on a thing, without it being used.
+func (t *Table) HoldLocked(thing Thing, w *Work) {
+	h := thing.handle()
+	h.unqueue()
+	h.work = w
+}
+
+// NewWork returns a work that cannot be canceled, for HoldLocked. It may be the one on many things.
+func NewWork() *Work { return newWork(func(error) {}, false) }
+
+// SettleLocked puts a thing on which nobody works any more, and which was not removed, back among those that wait. It may push
+// out others. A thing that is not in the table yet is put there.
+func (t *Table) SettleLocked(thing Thing, s Settled) {
+	t.adoptLocked(thing)
+	h := thing.handle()
+	h.unqueue()
+	h.work = nil
+	t.settlements++
+	h.settled, h.settlement = s, t.settlements
+	h.lastUse = time.Now()
+	h.expires = h.lastUse.Add(orDefault(s.Idle, t.cfg.Idle))
+	if s.Continues {
+		t.waiting.add(h)
+	} else {
+		t.over.add(h)
+	}
+	t.countLocked(h, s.Open)
+	t.makeRoomLocked(h)
+}
+
+// EndWorkLocked ends the work on a thing that was removed meanwhile. The caller ends the thing, and calls Finish.
+func (t *Table) EndWorkLocked(thing Thing) { thing.handle().work = nil }
+
+// RemoveLocked takes a thing out of the table, and tells whoever works on it to stop. If that is somebody, it ends the thing at
+// the end of the work that is returned; if it is nil, the caller ends it.
+func (t *Table) RemoveLocked(thing Thing, cause error) *Work {
+	h := thing.handle()
+	h.removed = true
+	h.unqueue()
+	delete(t.things, h.ID)
+	t.countLocked(h, false)
+	thing.Removed()
+	if h.work != nil {
+		h.work.Cancel(cause)
+	}
+	return h.work
+}
+
+// countLocked counts a handle among the open ones of its principal, or no longer.
+func (t *Table) countLocked(h *Handle, open bool) {
+	switch {
+	case open == h.counted:
+		return
+	case open:
+		t.open[h.Principal]++
+	default:
+		if t.open[h.Principal]--; t.open[h.Principal] == 0 {
+			delete(t.open, h.Principal)
+		}
+	}
+	h.counted = open
+}
+
+// makeRoomLocked ends what there is no room for: what is over first, and what can be continued only for another such.
+func (t *Table) makeRoomLocked(but *Handle) {
+	for len(t.things) > t.cfg.Max {
+		first := t.over.first()
+		if first == nil && but.settled.Continues {
+			first = t.waiting.first()
+		}
+		if first == nil || first == but {
+			return
+		}
+		t.doomLocked(first)
+	}
+}

@@ -1,0 +1,281 @@
+package paging
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/mooringdb/mooring/service/batch"
+	"github.com/mooringdb/mooring/service/handle"
+	"github.com/mooringdb/mooring/service/page"
+)
+
+const (
+	// maxLeftoverBytes is the most that goes with one cursor to another replica: no batch of a server is larger.
+	maxLeftoverBytes = 16 << 20
+	// maxPushedLeftovers is what all leftovers may have that go to another replica at once.
+	maxPushedLeftovers = 128 << 20
+	// announceTime is how long the other replicas have to hear where the cursors went.
+	announceTime = time.Second
+)
+
+// Drain refuses the calls of clients from now on, waits for those that run, and pushes what is here to another replica; pinned
+// cursors are killed. Questions of other replicas are answered still. If some calls do not end in three quarters of the time that
+// ctx leaves, only the rest is pushed, and that is an error. Close drains too, if Drain was not called.
+func (p *Pager) Drain(ctx context.Context) error {
+	if p.table.Refuse() {
+		select {
+		case <-p.drained:
+			return p.drainsErr
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	defer close(p.drained)
+	p.drainsErr = p.drain(ctx)
+	return p.drainsErr
+}
+
+func (p *Pager) drain(ctx context.Context) error {
+	limited, cancel := ctx, func() {}
+	if deadline, ok := ctx.Deadline(); ok {
+		limited, cancel = context.WithTimeout(ctx, time.Until(deadline)*3/4)
+	}
+	defer cancel()
+	err := p.table.Quiet(limited)
+	p.killPinned(ctx)
+	if !p.alone() {
+		p.push(ctx)
+	}
+	return err
+}
+
+// killPinned ends the cursors that cannot move.
+func (p *Pager) killPinned(ctx context.Context) {
+	p.table.Lock()
+	var pinned []handle.Thing
+	for h := range p.allLocked() {
+		if h.pinned && !h.Working() {
+			p.table.RemoveLocked(h, nil)
+			pinned = append(pinned, h)
+		}
+	}
+	p.table.Unlock()
+	handle.EndAll(ctx, pinned)
+}
+
+// allLocked yields all cursors, also those that are removed meanwhile.
+func (p *Pager) allLocked() iter.Seq[*held] {
+	all := slices.Collect(p.table.AllLocked())
+	return func(yield func(*held) bool) {
+		for _, t := range all {
+			if h, ok := t.(*held); ok && !yield(h) {
+				return
+			}
+		}
+	}
+}
+
+// push hands all that is known here to the first replica that accepts it, and tells the others. If it is not known whether a replica
+// has accepted, no other one is asked, and nothing of it is granted here any more, as if it had: of two that held a cursor, one
+// would skip a page of the other's.
+func (p *Pager) push(ctx context.Context) {
+	all, w := p.holdAll()
+	if len(all) == 0 {
+		return
+	}
+	var to *page.Replica
+	others := p.replicas.Others(ctx, false)
+	for _, address := range others {
+		if address == p.cfg.Replica {
+			continue
+		}
+		receiver, sure, err := p.pushTo(ctx, address, all)
+		if err != nil && !sure {
+			receiver = page.Replica{Address: address} // in whichever life
+		}
+		if err == nil || !sure {
+			to = &receiver
+			break
+		}
+	}
+	p.release(ctx, all, to)
+	w.Finish()
+	if to != nil && to.Instance != (page.Instance{}) {
+		p.announce(ctx, others, *to)
+	}
+}
+
+// announce tells the other replicas where the cursors went, so that they need not look for them when this one is gone.
+func (p *Pager) announce(ctx context.Context, others []string, to page.Replica) {
+	ctx, cancel := context.WithTimeout(ctx, announceTime)
+	defer cancel()
+	p.Succeeded(p.instance, to)
+	p.eachOf(others, func(address string) {
+		if address != to.Address && address != p.cfg.Replica {
+			_ = p.replicas.Announce(ctx, address, to) // who does not hear it asks the others
+		}
+	})
+}
+
+// holdAll makes the caller the one that works on all cursors, those first that were used last.
+func (p *Pager) holdAll() ([]*held, *handle.Work) {
+	w := handle.NewWork()
+	p.table.Lock()
+	defer p.table.Unlock()
+	var all []*held
+	for h := range p.allLocked() {
+		if _, moved := h.ledger.Moved(); !moved && !h.Working() {
+			p.memory.leftovers.remove(&h.inLeftovers)
+			p.table.HoldLocked(h, w)
+			all = append(all, h)
+		}
+	}
+	slices.SortFunc(all, func(a, b *held) int { return b.LastUse().Compare(a.LastUse()) })
+	return all, w
+}
+
+// pushTo pushes to one replica, twice if need be: what has arrived before does no harm. sure: if there is an error, nothing has arrived.
+func (p *Pager) pushTo(ctx context.Context, address string, all []*held) (receiver page.Replica, sure bool, err error) {
+	sure = true
+	for range 2 {
+		receiver, err = p.replicas.Push(ctx, address, records(all))
+		lost, ok := errors.AsType[*UnreachableError](err)
+		if !ok && ctx.Err() == nil {
+			return receiver, sure, err
+		}
+		if ctx.Err() != nil || lost.Sent {
+			sure = false
+		}
+		if ctx.Err() != nil || !lost.Sent {
+			break
+		}
+	}
+	return page.Replica{}, sure, err
+}
+
+// records are what is known of cursors on which the caller works. The leftovers of the ones that were used last go along, as much as
+// may.
+func records(all []*held) iter.Seq[Record] {
+	return func(yield func(Record) bool) {
+		room := maxPushedLeftovers
+		for _, h := range all {
+			fits := h.leftover.bytes <= min(room, maxLeftoverBytes)
+			if fits {
+				room -= h.leftover.bytes
+			}
+			if !yield(h.record(fits)) {
+				return
+			}
+		}
+	}
+}
+
+// record is what another replica is told.
+func (h *held) record(whole bool) Record {
+	rec := Record{
+		ID: h.ID, Principal: h.Principal, Namespace: h.namespace, Opened: h.Opened, Pages: h.pages, Ledger: h.ledger.Record(whole),
+	}
+	if h.cur != nil {
+		mean, count := h.sizer.Seen()
+		rec.Holding = &Holding{State: h.cur.State(), Chosen: h.chosen, Mean: mean, Count: count}
+		if whole {
+			rec.Holding.Leftover = h.leftover.documents
+		}
+	}
+	return rec
+}
+
+// release ends the work on all cursors: they are where the records are, or still here.
+func (p *Pager) release(ctx context.Context, all []*held, to *page.Replica) {
+	p.table.Lock()
+	var removed []handle.Thing
+	for _, h := range all {
+		effect := page.Keep
+		if to != nil && !h.IsRemoved() {
+			h.ledger, effect = h.ledger.Pushed(*to)
+		}
+		switch {
+		case h.IsRemoved():
+			p.table.EndWorkLocked(h)
+			removed = append(removed, h)
+		case effect == page.Drop:
+			p.dropLocked(h)
+		default:
+			p.settleLocked(h)
+		}
+	}
+	p.table.Unlock()
+	handle.EndAll(ctx, removed)
+	if to == nil {
+		return
+	}
+	for _, t := range removed { // its record would be listed there until its time is up
+		if h, ok := t.(*held); ok {
+			_ = p.replicas.Kill(ctx, to.Address, h.ID.String())
+		}
+	}
+}
+
+// Accept takes over what a draining replica knows of a cursor, unless more is known here. Only handle.ErrClosing refuses.
+func (p *Pager) Accept(rec Record) error {
+	p.table.Lock()
+	defer p.table.Unlock()
+	if p.table.RefusingLocked() {
+		return handle.ErrClosing
+	}
+	h := p.getLocked(rec.ID)
+	var ledger page.Ledger
+	if h != nil {
+		ledger = h.ledger
+	}
+	ledger, ok := ledger.Accept(rec.Ledger, rec.Holding != nil, h != nil && h.Working())
+	if !ok {
+		return nil
+	}
+	if h == nil {
+		h = p.newHeld(handle.Handle{ID: rec.ID, Principal: rec.Principal, Opened: rec.Opened}, rec.Namespace)
+	}
+	h.ledger, h.pages, h.sealer = ledger, rec.Pages, p.cfg.Keys.SealerID()
+	p.memory.forget(h)
+	p.memory.leftovers.remove(&h.inLeftovers)
+	h.cur, h.leftover = nil, leftover{}
+	if g := rec.Holding; g != nil {
+		p.renewLocked(h, g.State)
+		h.leftover, h.chosen, h.sizer = leftoverOf(g.Leftover), g.Chosen, batch.Resume(g.Mean, g.Count)
+		h.server = g.State.Server
+	}
+	p.settleLocked(h)
+	return nil
+}
+
+// Close refuses all calls, drains, and waits for what still runs. What no replica has taken over stays on its server, where it ends with
+// its own timeout: a client may continue it at another replica, or here after a restart. With a key that was not configured it is
+// killed, as nothing can continue it. Close waits, and kills, until ctx ends.
+func (p *Pager) Close(ctx context.Context) error {
+	err := p.Drain(ctx)
+	if err != nil { // it may have had less time
+		if err = p.table.Quiet(ctx); err == nil {
+			err = p.drain(ctx)
+		}
+	}
+	left := p.table.Stop()
+	if err != nil {
+		return err
+	}
+	p.table.Lock()
+	p.closed = true
+	for h := range p.allLocked() {
+		if _, moved := h.ledger.Moved(); moved { // it answers until the process ends
+			continue
+		}
+		if p.table.RemoveLocked(h, handle.ErrClosing) == nil && p.cfg.Keys.Ephemeral() {
+			left = append(left, h)
+		}
+	}
+	p.table.Unlock()
+	handle.EndAll(ctx, left)
+	return nil
+}

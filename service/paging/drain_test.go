@@ -1,0 +1,367 @@
+package paging_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mooringdb/mooring/core/mongoerr"
+	"github.com/mooringdb/mooring/service/handle"
+	"github.com/mooringdb/mooring/service/paging"
+)
+
+// What a draining replica has goes to another one, in whatever state it is; tokens that name the old one lead there.
+func TestDrainHandsOver(t *testing.T) {
+	for _, gone := range []bool{false, true} { // it answers still, or no longer
+		synctest.Test(t, func(t *testing.T) {
+			n := newNetwork(t)
+			for _, address := range []string{"a", "b", "c"} {
+				n.start(address, func(c *paging.Config) { c.PageBytes = 2500 })
+			}
+			rest := n.open("a", 30, 10, 1000) // 2 of 10 documents
+			delivered := n.open("a", 9, 2, 0)
+			second := n.mustNext("a", delivered.Token)
+			ended := n.open("a", 4, 2, 0)
+			n.mustNext("a", ended.Token)
+			n.questions()
+			if gone {
+				n.stop("a")
+			} else if err := n.node("a").Drain(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if asked := n.questions(); strings.Join(asked, " ") != "a>b push a>c announce" {
+				t.Errorf("asked %v", asked)
+			}
+			for _, at := range []string{"c", "b"} { // c first, lest b know all by itself
+				if _, err := n.next(at, delivered.Token); !errors.Is(err, paging.ErrCursorTokenReused) { // no page goes along
+					t.Errorf("at %s, a page that was delivered: %v", at, err)
+				}
+				if _, err := n.next(at, ended.Token); !errors.Is(err, paging.ErrCursorTokenReused) {
+					t.Errorf("at %s, a cursor at its end: %v", at, err)
+				}
+				if next := n.mustNext(at, second.Token); numbers(next) != "4 5" {
+					t.Errorf("at %s, the next page: %s", at, numbers(next))
+				}
+				if next := n.mustNext(at, rest.Token); numbers(next) != "2 3" {
+					t.Errorf("at %s, the rest: %s", at, numbers(next))
+				}
+			}
+			if !gone {
+				if _, err := n.next("a", second.Token); !errors.Is(err, handle.ErrClosing) {
+					t.Errorf("at a: %v", err)
+				}
+			}
+		})
+	}
+}
+
+// A drain waits for what runs, for a while; then it ends it, and tells the next replica that a page is lost.
+func TestDrainWaits(t *testing.T) {
+	for _, test := range []struct {
+		takes time.Duration
+		want  string
+	}{
+		{3 * time.Second, paging.ErrCursorTokenReused.Error()},
+		{time.Minute, paging.ErrCursorPositionUnknown.Error()},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			n := newNetwork(t, "a", "b")
+			page := n.open("a", 9, 2, 0)
+			n.s.next = func(ctx context.Context) error {
+				select {
+				case <-time.After(test.takes):
+					return nil
+				case <-ctx.Done():
+					return &mongoerr.NetworkError{Sent: true, Err: context.Cause(ctx)}
+				}
+			}
+			streamed := n.open("a", 9, 2, 0)
+			ctx, taken, err := n.node("a").Take(t.Context(), paging.Asking{Principal: "anna", Token: streamed.Token})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				<-ctx.Done()
+				_ = taken.Cursor.Close(ctx)
+				taken.Release()
+			})
+			var next paging.Page
+			wg.Go(func() { next, err = n.next("a", page.Token) })
+			synctest.Wait()
+			begin := time.Now()
+			if err := n.node("a").Drain(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(begin); took != min(test.takes, 5*time.Second) {
+				t.Errorf("Drain took %v", took)
+			}
+			wg.Wait()
+			if err == nil && numbers(next) != "2 3" || err != nil && test.takes < 5*time.Second {
+				t.Errorf("the page in flight: %s, %v", numbers(next), err)
+			}
+			n.s.next = nil
+			if _, err := n.next("b", page.Token); err == nil || err.Error() != test.want {
+				t.Errorf("its token at b: %v, want %s", err, test.want)
+			}
+			if _, err := n.next("b", streamed.Token); !errors.Is(err, paging.ErrCursorTokenReused) {
+				t.Errorf("the stream's token at b: %v", err)
+			}
+		})
+	}
+}
+
+// Of pinned cursors nothing can be handed over: they are killed, and their connections are free before the process ends.
+func TestDrainKillsPinned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t, "a", "b")
+		n.openPinned()
+		n.open("a", 9, 2, 0)
+		if err := n.node("a").Drain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if open, killed, _ := n.s.count(); open != 1 || killed != 1 {
+			t.Errorf("%d open, %d killed", open, killed)
+		}
+	})
+}
+
+// Who drains accepts nothing; the next one is asked. When it is unknown whether one has accepted, no other one is.
+func TestDrainChooses(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		fault func(n *network)
+		want  string // the exchanges
+		next  error  // at c, of what a had
+	}{
+		{"the first drains, too", func(n *network) { _ = n.node("b").Drain(n.t.Context()); n.questions() }, "a>b push a>c push a>b announce", nil},
+		{"the first is gone", func(n *network) { n.crash("b") }, "a>c push", nil},
+		{"lost once", func(n *network) {
+			n.faults.after = func(context.Context, string, string) error { n.faults.after = nil; return errLine }
+		}, "a>b push a>b push a>c announce", nil},
+		{"lost", func(n *network) {
+			n.faults.before = func(context.Context, string, string) error { return errLine }
+		}, "a>b push a>b push", paging.ErrCursorPositionUnknown},
+		{"nobody", func(n *network) { n.crash("b"); n.crash("c") }, "", nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newNetwork(t, "a", "b", "c")
+				page := n.open("a", 9, 2, 0)
+				test.fault(n)
+				n.stop("a")
+				if asked := strings.Join(n.questions(), " "); asked != test.want {
+					t.Errorf("asked %s, want %s", asked, test.want)
+				}
+				n.faults = faults{}
+				if open, _, _ := n.s.count(); open != 1 {
+					t.Errorf("%d open: it may be continued after a restart", open)
+				}
+				if n.node("c") == nil {
+					return
+				}
+				if _, err := n.next("c", page.Token); !errors.Is(err, test.next) {
+					t.Errorf("Next = %v, want %v", err, test.next)
+				}
+			})
+		})
+	}
+}
+
+// A cursor that was pushed from replica to replica is found where it is now, from every token, and stays there whatever is pushed again.
+func TestPushesInARow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t, "a", "b", "c", "d")
+		page := n.open("a", 20, 2, 0)
+		old := page.Token
+		for _, end := range []string{"a", "b", "c"} {
+			n.stop(end)
+			page = n.mustNext("d", page.Token)
+		}
+		if numbers(page) != "6 7" {
+			t.Errorf("page %s", numbers(page))
+		}
+		if _, err := n.next("d", old); !errors.Is(err, paging.ErrCursorTokenReused) {
+			t.Errorf("an old token: %v", err)
+		}
+	})
+}
+
+// Cursors that are accepted beyond what there is room for push out the oldest.
+func TestAcceptHasBounds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t)
+		n.start("a", nil)
+		b := n.start("b", func(c *paging.Config) { c.MaxCursors, c.PageMemory, c.PageBytes = 10, 50_000, 2500 })
+		n.start("a", func(c *paging.Config) { c.PageBytes = 2500 })
+		for range 8 {
+			n.open("b", 9, 2, 0)
+		}
+		for range 8 {
+			n.open("a", 30, 10, 1000)
+		}
+		n.stop("a")
+		synctest.Wait()
+		if got := b.Len(); got != 10 {
+			t.Errorf("b knows %d cursors, want 10", got)
+		}
+		if open, killed, _ := n.s.count(); open != 10 || killed != 6 {
+			t.Errorf("%d open, %d killed", open, killed)
+		}
+		if held := b.Held(); held > 50_000 {
+			t.Errorf("b holds %d bytes", held)
+		}
+	})
+}
+
+// Whoever asks for a cursor while it is pushed to him finds it.
+func TestPushWhileAsking(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t, "a", "b")
+		page := n.open("a", 9, 2, 0)
+		n.faults.before = func(_ context.Context, from, _ string) error {
+			if from == "b" {
+				time.Sleep(time.Second) //nolint:forbidigo // fake time
+			}
+			return nil
+		}
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if next, err := n.next("b", page.Token); err != nil || numbers(next) != "2 3" {
+				t.Errorf("page %s, %v", numbers(next), err)
+			}
+		})
+		synctest.Wait()
+		if err := n.node("a").Drain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		wg.Wait()
+	})
+}
+
+// What a drain had no time to wait for, Close waits for; and what is closed leaves no goroutine behind, whatever still runs.
+func TestCloseAfterAHastyDrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, func(c *paging.Config) { c.Keys = ring(t) })
+		f.s.next = func(context.Context) error { time.Sleep(10 * time.Second); return nil } //nolint:forbidigo // fake time
+		token := f.open(9, 2, 0).Token
+		var wg sync.WaitGroup
+		wg.Go(func() { _, _ = f.next(token) })
+		synctest.Wait()
+		hasty, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := f.r.Drain(hasty); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Drain = %v", err)
+		}
+		if err := f.r.Close(t.Context()); err != nil {
+			t.Errorf("Close = %v", err)
+		}
+		wg.Wait()
+		if open, _, _ := f.s.count(); open != 0 {
+			t.Errorf("%d open", open)
+		}
+	})
+}
+
+// What does not end in time does not keep the rest from being handed over, nor pinned cursors from being killed; what ends later, Close hands over.
+func TestDrainOfWhatIsQuiet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t, "a", "b")
+		page, pinned, slow := n.open("a", 9, 2, 0), n.openPinned(), n.open("a", 9, 2, 0)
+		n.s.next = func(context.Context) error { time.Sleep(30 * time.Second); return nil } //nolint:forbidigo // fake time
+		var wg sync.WaitGroup
+		var late paging.Page
+		wg.Go(func() { late = n.mustNext("a", slow.Token) })
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+		defer cancel()
+		if err := n.node("a").Drain(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Drain = %v", err)
+		}
+		n.s.next = nil
+		if next := n.mustNext("b", page.Token); numbers(next) != "2 3" {
+			t.Errorf("page %s", numbers(next))
+		}
+		if _, err := n.next("b", pinned.Token); !errors.Is(err, paging.ErrOwnerGone) {
+			t.Errorf("pinned: %v", err)
+		}
+		if _, killed, _ := n.s.count(); killed != 1 {
+			t.Errorf("%d killed", killed)
+		}
+		if err := n.node("a").Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		wg.Wait()
+		n.crash("a")
+		if next := n.mustNext("b", late.Token); numbers(next) != "4 5" {
+			t.Errorf("page %s", numbers(next))
+		}
+	})
+}
+
+// More rests than one push may bring do not keep the cursors from being handed over: those that were asked for longest ago lose theirs.
+func TestDrainOfManyRests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t)
+		n.start("a", func(c *paging.Config) { c.PageBytes, c.PageMemory = 1<<20, 1<<30 })
+		n.start("b", func(c *paging.Config) { c.PageBytes, c.PageMemory = 1<<20, 1<<30 })
+		var tokens []string
+		for range 10 { // 14 of 15 MB each
+			tokens = append(tokens, n.open("a", 100, 15, 1e6).Token)
+			time.Sleep(time.Second) //nolint:forbidigo // fake time
+		}
+		n.stop("a")
+		for i, token := range tokens {
+			page, err := n.next("b", token)
+			if lost := i < 1; lost != errors.Is(err, paging.ErrCursorPositionUnknown) || !lost && numbers(page) != "1" {
+				t.Errorf("cursor %d: page %s, %v", i, numbers(page), err)
+			}
+		}
+		if open, _, _ := n.s.count(); open != 10 {
+			t.Errorf("%d open", open)
+		}
+	})
+}
+
+// A cursor that is closed, or killed, while it is pushed does not stay where it went to.
+func TestCloseDuringAPush(t *testing.T) {
+	for _, lost := range []bool{false, true} { // the push may not have arrived
+		synctest.Test(t, func(t *testing.T) {
+			n := newNetwork(t, "a", "b", "c")
+			page := n.open("a", 9, 2, 0)
+			time.Sleep(time.Second) //nolint:forbidigo // fake time; lists are in this order
+			other := n.open("a", 9, 2, 0)
+			n.faults.after = func(_ context.Context, from, _ string) error {
+				time.Sleep(time.Second) //nolint:forbidigo // fake time
+				if lost && from == "a" {
+					return errLine
+				}
+				return nil
+			}
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				if err := n.node("a").Drain(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+			synctest.Wait()
+			info := n.node("a").Handles(handle.Query{Limit: 10})
+			wg.Go(func() { _ = n.node("c").CloseCursor(t.Context(), "anna", page.Token) })
+			wg.Go(func() { _ = n.node("a").Kill(t.Context(), info[1].ID) })
+			wg.Wait()
+			if got := n.node("b").Handles(handle.Query{Limit: 10}); len(got) != 0 {
+				t.Errorf("b lists %v", got)
+			}
+			if open, _, _ := n.s.count(); open != 0 {
+				t.Errorf("%d open", open)
+			}
+			if _, err := n.next("b", other.Token); err == nil {
+				t.Error("a killed cursor goes on")
+			}
+		})
+	}
+}

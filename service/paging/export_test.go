@@ -1,0 +1,59 @@
+package paging
+
+import (
+	"math"
+
+	"github.com/mooringdb/mooring/service/handle"
+	"github.com/mooringdb/mooring/service/page"
+)
+
+// DecodeClaim reports whether b is a claim, and what it encodes to.
+func DecodeClaim(b []byte) (again []byte, err error) {
+	c, err := decodeClaim(b)
+	if err != nil {
+		return nil, err
+	}
+	return c.append(nil, b[0], c.state.Comment), nil
+}
+
+// TokenOf returns the token with which a cursor is continued at page seq, behind many gaps.
+func (p *Pager) TokenOf(cur Cursor, ns Namespace, chosen int32, seq uint64) (string, error) {
+	h := p.newHeld(handle.Handle{}, ns)
+	h.cur, h.chosen = cur, chosen
+	h.ledger, _ = page.Ledger{}.Accept(page.Record{Fork: page.Fork{Branch: page.Branch{Gaps: math.MaxUint32, ID: math.MaxUint64}}}, false, false)
+	return p.token(h, seq)
+}
+
+// Write makes the pager write tokens of a version.
+func (p *Pager) Write(version byte) { p.version = version }
+
+// Held returns the memory of remembered pages and of leftovers.
+func (p *Pager) Held() int {
+	p.table.Lock()
+	defer p.table.Unlock()
+	return p.memory.pages.cost + p.memory.leftovers.cost
+}
+
+// Known returns the cursors of which something is known.
+func (p *Pager) Known() map[handle.ID]bool {
+	p.table.Lock()
+	defer p.table.Unlock()
+	known := map[handle.ID]bool{}
+	for h := range p.allLocked() {
+		known[h.ID] = true
+	}
+	return known
+}
+
+// Holds returns the server's ids of the cursors that are held and on which no call works.
+func (p *Pager) Holds() map[int64]bool {
+	p.table.Lock()
+	defer p.table.Unlock()
+	ids := map[int64]bool{}
+	for h := range p.allLocked() {
+		if !h.Working() && h.cur != nil && h.cur.State().ID != 0 {
+			ids[h.cur.State().ID] = true
+		}
+	}
+	return ids
+}

@@ -1,0 +1,211 @@
+package paging
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/mooringdb/mooring/core/mongoerr"
+	"github.com/mooringdb/mooring/core/pool"
+	"github.com/mooringdb/mooring/service/batch"
+	"github.com/mooringdb/mooring/service/handle"
+	"github.com/mooringdb/mooring/service/page"
+)
+
+// fetch is the work of fetching a page, or of a stream.
+type fetch struct {
+	*handle.Work
+	// The page with that number, for the calls that wait for it; ok: there is one. They do not change once the work is done.
+	seq uint64
+	got Page
+	ok  bool
+}
+
+// result waits for the work of another call to end. Neither a page nor an error: ask again.
+func (f *fetch) result(ctx context.Context, seq uint64) (*Page, error) {
+	switch err := f.Wait(ctx); {
+	case err != nil:
+		return nil, err
+	case f.ok && f.seq == seq: // although it may not be remembered
+		return &f.got, nil
+	default:
+		return nil, nil
+	}
+}
+
+// grant is what the call has that was granted a page: the cursor, until it calls finish.
+type grant struct {
+	h     *held
+	seq   uint64
+	ctx   context.Context //nolint:containedctx // of the fetch, and no longer lived than this value
+	fetch *fetch
+}
+
+// deliver fetches the page that was granted.
+func (p *Pager) deliver(g grant, a Asking) (Page, error) {
+	h, most := g.h, 0
+	if a.MaxAwaitTimeMS != nil {
+		h.cur.SetMaxAwaitTimeMS(a.MaxAwaitTimeMS)
+	}
+	if a.BatchSize != nil {
+		h.chosen, most = *a.BatchSize, int(*a.BatchSize)
+	}
+	returned := false
+	defer func() {
+		if !returned { // a panic: others must not wait for ever
+			_, _ = p.finish(g, page.NoReply, Page{}, 0, errPanic)
+		}
+	}()
+	got, cost, err := p.read(g.ctx, h, g.seq+1, most, p.pageBytes(a.Inflation))
+	returned = true
+	return p.finish(g, outcomeOf(got, err), got, cost, err)
+}
+
+// finish ends a grant: it notes how the fetch went, and lets those who wait have the page, or ask again.
+func (p *Pager) finish(g grant, o page.Outcome, got Page, cost int, err error) (Page, error) {
+	h := g.h
+	p.table.Lock()
+	if o == page.NoReply && h.pinned {
+		o = page.Refused // its connection is not good for another getMore: that it goes back is all that can be done
+	}
+	var effect page.Effect
+	h.ledger, effect = h.ledger.Fetched(o)
+	end := p.carryOutLocked(h, effect, got, cost)
+	if h.IsRemoved() && effect != page.Close && effect != page.Drop {
+		got, err = Page{}, removedCause(g.ctx)
+	}
+	p.table.Unlock()
+	if end {
+		h.End(g.ctx)
+	}
+	g.fetch.seq, g.fetch.got, g.fetch.ok = g.seq, got, err == nil
+	g.fetch.Finish()
+	return got, err
+}
+
+// carryOutLocked does what a fetch has led to, and settles the cursor. end reports that the caller is to end it.
+func (p *Pager) carryOutLocked(h *held, effect page.Effect, got Page, cost int) (end bool) {
+	switch {
+	case h.IsRemoved():
+		p.table.EndWorkLocked(h)
+		return true
+	case effect == page.Close:
+		p.table.EndWorkLocked(h)
+		p.table.RemoveLocked(h, nil)
+		return true
+	case effect == page.Drop:
+		p.table.EndWorkLocked(h)
+		p.table.RemoveLocked(h, nil)
+		h.cur = nil
+		return false
+	case effect == page.Remember:
+		h.pages++
+		p.memory.hold(h, got, cost)
+	case effect == page.Forget:
+		p.memory.forget(h)
+	}
+	p.settleLocked(h)
+	return false
+}
+
+// removedCause is what a call hears whose cursor was removed while it worked.
+func removedCause(ctx context.Context) error {
+	if err := context.Cause(ctx); !errors.Is(err, handle.ErrKilled) {
+		return err
+	}
+	return ErrCursorNotFound
+}
+
+// pageBytes returns how much BSON a page may hold.
+func (p *Pager) pageBytes(inflation int) int { return p.cfg.PageBytes / max(inflation, 1) }
+
+// read takes the next page of what is left of the last batch, or of a new one: so many bytes, and at most so many documents, if
+// most is not 0. The page's token asks for page seq.
+func (p *Pager) read(ctx context.Context, h *held, seq uint64, most, maxBytes int) (got Page, cost int, err error) {
+	if len(h.leftover.documents) == 0 {
+		if err := p.refill(ctx, h, seq > 1, maxBytes); err != nil {
+			return Page{}, 0, err
+		}
+	}
+	got.Documents, cost = h.leftover.cut(batch.Cut(h.leftover.documents, maxBytes, most))
+	if len(h.leftover.documents) == 0 && h.cur.Done() {
+		return got, cost, nil
+	}
+	got.Token, err = p.token(h, seq)
+	return got, cost, err
+}
+
+// refill gets the next batch of the cursor: the first one is there already, the others are asked for in a size that suits a page,
+// so that little is left of them. The client's own size is the largest, as it is for pages.
+func (p *Pager) refill(ctx context.Context, h *held, more bool, target int) error {
+	if h.cur.Done() {
+		return nil
+	}
+	if more {
+		n := h.sizer.Next(target)
+		if h.chosen > 0 {
+			n = min(n, h.chosen)
+		}
+		h.cur.SetBatchSize(n)
+	}
+	b, err := h.cur.Next(ctx)
+	if err != nil {
+		return err // never io.EOF alone, which follows only Done
+	}
+	h.leftover = leftover{documents: b.Documents, bytes: b.Bytes, buffer: max(b.Bytes, b.Buffer)}
+	h.sizer.Saw(len(b.Documents), b.Bytes)
+	return nil
+}
+
+// token seals what continues the cursor with page seq.
+func (p *Pager) token(h *held, seq uint64) (string, error) {
+	idle := p.table.Idle()
+	if h.casual && seq == 1 {
+		idle = p.cfg.UnreadIdle
+	}
+	c := claim{
+		deployment: p.deployment, holder: p.Self(), id: h.ID, seq: seq, branch: h.ledger.Branch(),
+		pinned: h.cur.Pinned(), expires: time.Now().Add(idle), namespace: h.namespace, state: h.cur.State(),
+	}
+	c.state.BatchSize = h.chosen // what it was for the last batch says little about the next
+	plain, err := c.encode(p.version)
+	if err != nil {
+		return "", err
+	}
+	h.sealer = p.cfg.Keys.SealerID()
+	return p.cfg.Keys.Seal(h.Principal, plain), nil
+}
+
+// outcomeOf says what the end of a fetch means for the ledger. What is not known to have stayed here counts as sent.
+func outcomeOf(got Page, err error) page.Outcome {
+	var command *mongoerr.CommandError
+	var network *mongoerr.NetworkError
+	switch {
+	case err == nil && got.Token != "":
+		return page.GotPage
+	case err == nil:
+		return page.GotLast
+	case errors.As(err, &command), errors.Is(err, ErrTokenTooLong):
+		return page.Refused
+	case errors.As(err, &network):
+		if network.Sent {
+			return page.NoReply
+		}
+		return page.NotSent
+	case neverSent(err):
+		return page.NotSent
+	default:
+		return page.NoReply
+	}
+}
+
+// neverSent reports that there was no server or no connection, or that the wait for one ended. An exchange that began would be a
+// NetworkError.
+func neverSent(err error) bool {
+	var selection *mongoerr.SelectionError
+	var cleared *pool.PoolClearedError
+	var full *pool.WaitQueueTimeoutError
+	return errors.As(err, &selection) || errors.As(err, &cleared) && !cleared.Interrupted || errors.As(err, &full) || errors.Is(err, pool.ErrClosed) ||
+		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
+		errors.Is(err, handle.ErrClosing) || errors.Is(err, handle.ErrKilled) || errors.Is(err, ErrCursorNotFound)
+}

@@ -1,0 +1,139 @@
+package paging
+
+import (
+	"context"
+
+	"github.com/mooringdb/mooring/core/address"
+	"github.com/mooringdb/mooring/core/cursor"
+	"github.com/mooringdb/mooring/service/batch"
+	"github.com/mooringdb/mooring/service/handle"
+	"github.com/mooringdb/mooring/service/page"
+	"github.com/mooringdb/mooring/service/seal"
+)
+
+// Cursor is what a pager needs of *cursor.Cursor. One goroutine at a time uses it.
+type Cursor interface {
+	Next(ctx context.Context) (cursor.Batch, error)
+	Done() bool
+	State() cursor.State
+	SetBatchSize(n int32)
+	SetMaxAwaitTimeMS(ms *int64)
+	// SetRunOn sets whether a getMore that was sent goes on when the client goes away: it does for pages, not for streams.
+	SetRunOn(on bool)
+	// Pinned reports whether it holds a connection: only this process can continue it then.
+	Pinned() bool
+	Close(ctx context.Context) error
+}
+
+var _ Cursor = (*cursor.Cursor)(nil)
+
+// Namespace is what a cursor was opened on.
+type Namespace struct{ Database, Collection string }
+
+// held is what is known of one cursor. The table's lock guards its fields, except those of whoever works on it.
+type held struct {
+	handle.Handle
+	pager     *Pager
+	namespace Namespace
+	server    address.Address
+	pinned    bool
+	pages     uint64     // that were delivered
+	casual    bool       // see Opening
+	sealer    seal.KeyID // of the newest token
+	ledger    page.Ledger
+	fetch     *fetch // nil if no page is fetched, and no stream runs
+	last      Page   // the one that was delivered last, if it is in the list of pages
+
+	inPages, inLeftovers spot
+
+	// They belong to the call that works on the cursor, or has removed it.
+	cur      Cursor // nil once it is elsewhere
+	leftover leftover
+	sizer    batch.Sizer
+	chosen   int32 // the client's batch size, which is then the largest; 0: it has none
+}
+
+var _ handle.Thing = (*held)(nil)
+
+func (p *Pager) newHeld(h handle.Handle, ns Namespace) *held {
+	h.Kind = handle.KindCursor
+	c := &held{Handle: h, pager: p, namespace: ns}
+	c.inPages.h, c.inLeftovers.h = c, c
+	return c
+}
+
+// getLocked returns what is known of a cursor; nil: nothing.
+func (p *Pager) getLocked(id handle.ID) *held {
+	h, _ := p.table.GetLocked(id).(*held)
+	return h
+}
+
+// Describe completes what lists show.
+func (h *held) Describe(i *handle.Info) {
+	i.Database, i.Collection, i.Server = h.namespace.Database, h.namespace.Collection, h.server
+	i.Pages, i.Pinned, i.Replica = h.pages, h.pinned, h.pager.cfg.Replica
+}
+
+// Removed frees the memory of a cursor that leaves the table.
+func (h *held) Removed() {
+	m := &h.pager.memory
+	m.forget(h)
+	m.leftovers.remove(&h.inLeftovers)
+	if !h.Working() {
+		h.leftover = leftover{}
+	}
+}
+
+// End closes the cursor on its server.
+func (h *held) End(ctx context.Context) {
+	h.leftover = leftover{}
+	if h.cur == nil {
+		return
+	}
+	_ = h.cur.Close(ctx) // never fails, and does not end with ctx
+	h.cur = nil
+}
+
+// settleLocked puts a cursor on which no call works any more, and which was not removed, back among those that wait for their
+// clients. It may push out others.
+func (p *Pager) settleLocked(h *held) {
+	h.fetch = nil
+	if len(h.leftover.documents) > 0 {
+		p.memory.leftovers.remove(&h.inLeftovers)
+		p.memory.leftovers.push(&h.inLeftovers, h.leftover.cost())
+	}
+	open := h.cur != nil && !h.cur.Done()
+	h.pinned = open && h.cur.Pinned()
+	s := handle.Settled{Open: open, Continues: h.ledger.Continues(), Pinned: h.pinned}
+	if h.isUnread() {
+		s.Idle = p.cfg.UnreadIdle
+	}
+	p.memory.trim(h)
+	p.table.SettleLocked(h, s)
+}
+
+// isUnread reports whether the cursor's client may well be content with the first page.
+func (h *held) isUnread() bool { return h.casual && h.pages <= 1 }
+
+// beginLocked makes a call the one that works on a cursor.
+func (p *Pager) beginLocked(ctx context.Context, h *held, stream bool) grant {
+	ctx, w := p.table.BeginLocked(ctx, h, stream)
+	p.memory.leftovers.remove(&h.inLeftovers)
+	h.fetch = &fetch{Work: w}
+	return grant{h: h, ctx: ctx, fetch: h.fetch}
+}
+
+// dropLocked lets go of a cursor without closing it: another replica has it. Its ledger says where.
+func (p *Pager) dropLocked(h *held) {
+	p.memory.forget(h)
+	p.memory.leftovers.remove(&h.inLeftovers)
+	h.cur, h.leftover = nil, leftover{}
+	p.settleLocked(h)
+}
+
+// renewLocked makes a cursor of a token's state: what is here is from before a gap.
+func (p *Pager) renewLocked(h *held, s cursor.State) {
+	p.memory.leftovers.remove(&h.inLeftovers)
+	h.cur, h.leftover = p.cfg.Continue(s), leftover{}
+	h.cur.SetRunOn(true)
+}

@@ -1,0 +1,139 @@
+package paging_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mooringdb/mooring/core/mongoerr"
+	"github.com/mooringdb/mooring/service/handle"
+	"github.com/mooringdb/mooring/service/paging"
+)
+
+func TestEphemeralKeyKillsAtTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, func(c *paging.Config) { c.Keys = ring(t) })
+		f.open(5, 2, 0)
+		if err := f.r.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if open, killed, _ := f.s.count(); open != 0 || killed != 1 {
+			t.Errorf("%d open, %d killed", open, killed)
+		}
+		if _, err := f.r.Open(t.Context(), paging.Opening{Run: func(context.Context) (paging.Cursor, error) { return f.s.find(5, 2, 0), nil }}); !errors.Is(err, handle.ErrClosing) {
+			t.Errorf("Open after Close: %v", err)
+		}
+		if open, killed, _ := f.s.count(); open != 0 || killed != 2 {
+			t.Errorf("%d open, %d killed", open, killed)
+		}
+	})
+}
+
+func TestClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, nil)
+		token := f.open(5, 2, 0).Token
+		if err := f.r.CloseCursor(t.Context(), "berta", token); !errors.Is(err, paging.ErrCursorNotFound) {
+			t.Errorf("a stranger: %v", err)
+		}
+		if err := f.r.CloseCursor(t.Context(), "anna", token); err != nil {
+			t.Fatal(err)
+		}
+		if open, killed, _ := f.s.count(); open != 0 || killed != 1 {
+			t.Errorf("%d open, %d killed", open, killed)
+		}
+		if _, err := f.next(token); !errors.Is(err, paging.ErrCursorNotFound) {
+			t.Errorf("Next: %v", err)
+		}
+		if err := f.r.CloseCursor(t.Context(), "anna", token); !errors.Is(err, paging.ErrCursorNotFound) {
+			t.Errorf("again: %v", err)
+		}
+		// One of another gateway.
+		token = f.open(5, 2, 0).Token
+		if err := f.start(nil).CloseCursor(t.Context(), "anna", token); err != nil {
+			t.Error(err)
+		}
+		if open, _, _ := f.s.count(); open != 0 {
+			t.Errorf("%d open", open)
+		}
+	})
+}
+
+func TestCloseDuringNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, nil)
+		f.s.next = func(ctx context.Context) error {
+			<-ctx.Done()
+			return &mongoerr.NetworkError{Sent: true, Err: context.Cause(ctx)}
+		}
+		token := f.open(5, 2, 0).Token
+		done := make(chan error)
+		go func() {
+			_, err := f.next(token)
+			done <- err
+		}()
+		synctest.Wait()
+		if err := f.r.CloseCursor(t.Context(), "anna", token); err != nil {
+			t.Fatal(err)
+		}
+		if open, killed, _ := f.s.count(); open != 0 || killed != 1 {
+			t.Errorf("%d open, %d killed", open, killed)
+		}
+		if err := <-done; !errors.Is(err, paging.ErrCursorNotFound) {
+			t.Errorf("Next: %v, want %v", err, paging.ErrCursorNotFound)
+		}
+		if f.r.Len() != 0 {
+			t.Errorf("%d cursors are held", f.r.Len())
+		}
+	})
+}
+
+func TestExpiry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, func(c *paging.Config) { c.Idle = time.Minute })
+		token := f.open(9, 2, 0).Token
+		for range 2 {
+			time.Sleep(50 * time.Second) //nolint:forbidigo // fake time; each page renews
+			token = f.r1(token, 2).Token
+		}
+		time.Sleep(time.Minute) //nolint:forbidigo // fake time
+		if _, err := f.next(token); !errors.Is(err, paging.ErrCursorNotFound) {
+			t.Errorf("an expired token: %v", err)
+		}
+		time.Sleep(time.Minute / 4) //nolint:forbidigo // fake time
+		if open, killed, _ := f.s.count(); open != 0 || killed != 1 || f.r.Len() != 0 {
+			t.Errorf("%d open, %d killed, %d held", open, killed, f.r.Len())
+		}
+	})
+}
+
+func TestNothingExpiresWhileItIsFetched(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, func(c *paging.Config) { c.Idle = time.Minute })
+		f.s.next = func(context.Context) error { time.Sleep(time.Hour); return nil } //nolint:forbidigo // fake time
+		first := f.open(5, 2, 0)
+		page := f.mustNext(first.Token)
+		if numbers(page) != "2 3 4" {
+			t.Errorf("page %s", numbers(page))
+		}
+	})
+}
+
+func TestOpenForAClientThatWentAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		_, err := f.r.Open(ctx, paging.Opening{Run: func(context.Context) (paging.Cursor, error) {
+			cancel()
+			return f.s.find(5, 2, 0), nil
+		}})
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("err = %v", err)
+		}
+		if open, killed, _ := f.s.count(); open != 0 || killed != 1 || f.r.Len() != 0 {
+			t.Errorf("%d open, %d killed, %d held", open, killed, f.r.Len())
+		}
+	})
+}

@@ -1,0 +1,278 @@
+package paging
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/mooringdb/mooring/service/handle"
+	"github.com/mooringdb/mooring/service/page"
+	"github.com/mooringdb/mooring/service/seal"
+)
+
+// Asking is a call for the page that a token stands for.
+type Asking struct {
+	Principal string
+	Token     string
+	// AllowGap continues even if a page may be missing.
+	AllowGap bool
+	// BatchSize and MaxAwaitTimeMS are for this batch and the following ones; nil changes nothing.
+	BatchSize      *int32
+	MaxAwaitTimeMS *int64
+	// Inflation is how many times larger than BSON the client's form of documents may be; 0 is 1.
+	Inflation int
+}
+
+// Next delivers the page that a token asks for. The same token again brings the same page again while it is held, and
+// ErrCursorTokenReused afterwards, whichever replica is asked.
+func (p *Pager) Next(ctx context.Context, a Asking) (Page, error) {
+	c, err := p.claim(a.Principal, a.Token)
+	switch {
+	case err != nil:
+		return Page{}, err
+	case p.owned(c):
+		return p.askOwner(ctx, c, a)
+	}
+	d, ans, err := p.find(ctx, c, a, false)
+	switch {
+	case err != nil:
+		return Page{}, err
+	case ans.Page != nil:
+		return *ans.Page, nil
+	case d.page != nil:
+		return *d.page, nil
+	default:
+		return p.deliver(d.grant, a)
+	}
+}
+
+// claim opens a token. What is wrong with it is ErrCursorNotFound or ErrTokenVersion.
+func (p *Pager) claim(principal, token string) (claim, error) {
+	plain, err := p.cfg.Keys.Open(principal, token)
+	var c claim
+	if err == nil {
+		c, err = decodeClaim(plain)
+	}
+	switch {
+	case errors.Is(err, seal.ErrVersion):
+		return claim{}, ErrTokenVersion
+	case err != nil || c.deployment != p.deployment || p.expired(c):
+		return claim{}, ErrCursorNotFound
+	}
+	return c, nil
+}
+
+// MaxSkew is how much the clocks of replicas may differ.
+const MaxSkew = time.Minute
+
+// expired reports whether a token's time is up. This replica's clock counts for what was sealed here, and for what is here.
+func (p *Pager) expired(c claim) bool {
+	switch now := time.Now(); {
+	case now.Before(c.expires):
+		return false
+	case c.holder.Instance == p.instance:
+		return true
+	case now.Before(c.expires.Add(MaxSkew)):
+		return false
+	}
+	p.table.Lock()
+	defer p.table.Unlock()
+	h := p.getLocked(c.id)
+	return h == nil || h.Expired(time.Now())
+}
+
+// decision is what the ledger here says of a page, with what belongs to it.
+type decision struct {
+	page.Verdict
+	grant grant        // with Fetch and Skip
+	page  *Page        // with Repeat
+	work  *handle.Work // with Wait
+	fetch *fetch       // with Wait, if a page is fetched
+	to    page.Replica // with Elsewhere and GiveWay: which replica to ask
+	known bool         // something was known here
+	fork  page.Fork    // with Confirm: how the branch here began
+	late  page.Replica // with Confirm: the replica that held the cursor before
+}
+
+// find finds the page that a token asks for, wherever it is: here, in the decision, whose verdict is Fetch, Skip or Repeat, or in
+// the answer of another replica.
+func (p *Pager) find(ctx context.Context, c claim, a Asking, stream bool) (decision, Answer, error) {
+	if p.refusing() {
+		return decision{}, Answer{}, handle.ErrClosing
+	}
+	home := 0
+	for range maxHops {
+		d, err := p.decide(ctx, c, a, stream, p.unknownHere)
+		if err != nil || d.Verdict != page.Elsewhere {
+			return d, Answer{}, err
+		}
+		s := search{p: p, seq: c.seq, q: p.question(c, a, ForPage)}
+		if stream {
+			s.q.Purpose = ForStream
+		}
+		ans, err := s.run(ctx, d.to)
+		switch {
+		case errors.Is(err, errHere) && home > 0 && !s.unsure: // it was here, and was closed or has expired
+			return d, Answer{}, ErrCursorNotFound
+		case errors.Is(err, errHere):
+			home++
+		case errors.Is(err, errNowhere):
+			d, err := p.takeUp(ctx, c, a, stream, !s.unsure)
+			if err != nil || d.Verdict != page.Wait {
+				return d, Answer{}, err
+			}
+		case err == nil && ans.Streams:
+			ans.Moved = &s.at
+			return d, ans, nil
+		default:
+			return d, ans, err
+		}
+	}
+	return decision{}, Answer{}, ErrCursorPositionUnknown
+}
+
+// decide decides about a page by what is known here, and waits for other calls that work on the cursor. The verdict that it returns
+// is Fetch, Skip, Repeat or Elsewhere; the others are errors. unknown decides where nothing is known.
+func (p *Pager) decide(
+	ctx context.Context, c claim, a Asking, stream bool, unknown func(claim, page.Question) (decision, error),
+) (decision, error) {
+	q := p.newQuestion(c, a, stream)
+	for {
+		if ctx.Err() != nil {
+			return decision{}, context.Cause(ctx)
+		}
+		d, err := p.decideOnce(ctx, c, q, unknown)
+		if err != nil {
+			return d, err
+		}
+		switch d.Verdict {
+		case page.Wait:
+			got, err := d.waitFor(ctx, c.seq)
+			switch {
+			case err != nil:
+				return decision{}, err
+			case got != nil && stream:
+				return decision{}, ErrCursorTokenReused
+			case got != nil:
+				return decision{Verdict: page.Repeat, page: got}, nil
+			}
+		case page.Confirm:
+			q.Settled = p.settleBranch(ctx, c, a, d)
+		case page.Reused:
+			return decision{}, ErrCursorTokenReused
+		case page.Unknown:
+			return decision{}, ErrCursorPositionUnknown
+		default:
+			return d, nil
+		}
+	}
+}
+
+func (p *Pager) newQuestion(c claim, a Asking, stream bool) page.Question {
+	return page.Question{
+		Seq: c.seq, Branch: c.branch, Holder: c.holder, Here: c.holder.Instance == p.instance, AllowGap: a.AllowGap, Stream: stream, Random: rand.Uint64(),
+	}
+}
+
+// waitFor waits for the call that works on the cursor, and returns its page if it is the one that is asked for.
+func (d *decision) waitFor(ctx context.Context, seq uint64) (*Page, error) {
+	if d.fetch == nil {
+		return nil, d.work.Wait(ctx)
+	}
+	return d.fetch.result(ctx, seq)
+}
+
+func (p *Pager) decideOnce(
+	ctx context.Context, c claim, q page.Question, unknown func(claim, page.Question) (decision, error),
+) (decision, error) {
+	p.table.Lock()
+	defer p.table.Unlock()
+	if h := p.getLocked(c.id); h != nil {
+		return p.decideLocked(ctx, h, c, q), nil
+	}
+	return unknown(c, q)
+}
+
+// decideLocked asks the ledger, and carries out what it says.
+func (p *Pager) decideLocked(ctx context.Context, h *held, c claim, q page.Question) decision {
+	d := decision{known: true}
+	q.Remembered, q.Working = h.inPages.in, h.Working()
+	h.ledger, d.Verdict = h.ledger.Ask(q)
+	d.to, _ = h.ledger.Moved()
+	switch d.Verdict {
+	case page.Fetch:
+		d.grant = p.grantLocked(ctx, h, q)
+	case page.Skip:
+		if !h.pinned {
+			p.renewLocked(h, c.state)
+		}
+		d.grant = p.grantLocked(ctx, h, q)
+	case page.Repeat:
+		last := h.last
+		d.page = &last
+	case page.Wait:
+		d.work, d.fetch = h.Work(), h.fetch
+	case page.GiveWay:
+		p.dropLocked(h)
+		d.Verdict = page.Elsewhere
+	case page.Confirm:
+		d.fork, d.late = h.ledger.Fork()
+	default: // the verdict says it all
+	}
+	return d
+}
+
+// grantLocked makes the caller the one that works on the cursor, for page q.Seq.
+func (p *Pager) grantLocked(ctx context.Context, h *held, q page.Question) grant {
+	g := p.beginLocked(ctx, h, q.Stream)
+	g.seq = q.Seq
+	if q.Stream {
+		p.memory.forget(h) // it cannot be asked for any more
+	}
+	return g
+}
+
+// unknownHere decides about a client's token of a cursor of which nothing is known here.
+func (p *Pager) unknownHere(c claim, q page.Question) (decision, error) {
+	if c.holder.Instance == p.instance { // closed or expired here
+		return decision{}, ErrCursorNotFound
+	}
+	return decision{Verdict: page.Elsewhere, to: c.holder}, nil
+}
+
+func (p *Pager) refusing() bool {
+	p.table.Lock()
+	defer p.table.Unlock()
+	return p.table.RefusingLocked()
+}
+
+// takeUp continues a cursor that no replica is found to hold, if the client allows a gap, with what the token says. sure reports that
+// none is left that may hold it. With the verdict Wait the cursor has come here meanwhile.
+func (p *Pager) takeUp(ctx context.Context, c claim, a Asking, stream, sure bool) (decision, error) {
+	p.table.Lock()
+	defer p.table.Unlock()
+	h := p.getLocked(c.id)
+	var ledger page.Ledger
+	if h != nil {
+		ledger = h.ledger
+	}
+	q := p.newQuestion(c, a, stream)
+	ledger, v := ledger.TakeUp(q, sure)
+	switch {
+	case p.table.RefusingLocked():
+		return decision{}, handle.ErrClosing
+	case v == page.Unknown:
+		return decision{}, ErrCursorPositionUnknown
+	case v == page.Wait:
+		return decision{Verdict: v}, nil
+	case c.state.ID == 0: // all that was left of it was with the replica that is gone
+		return decision{}, ErrCursorNotFound
+	}
+	if h == nil {
+		h = p.newHeld(handle.Handle{ID: c.id, Principal: a.Principal, Opened: handle.Now()}, c.namespace)
+	}
+	h.server, h.chosen, h.ledger = c.state.Server, c.state.BatchSize, ledger
+	p.renewLocked(h, c.state)
+	return decision{Verdict: v, grant: p.grantLocked(ctx, h, q)}, nil
+}

@@ -1,0 +1,81 @@
+package paging
+
+import (
+	"context"
+	"crypto/rand"
+
+	"github.com/mooringdb/mooring/service/handle"
+	"github.com/mooringdb/mooring/service/page"
+)
+
+// Opening is a page call that opens a cursor.
+type Opening struct {
+	Principal string
+	Namespace Namespace
+	// BatchSize is the client's own; nil lets the pager choose that of the following batches.
+	BatchSize *int32
+	// Inflation is how many times larger than BSON the client's form of documents may be; 0 is 1.
+	Inflation int
+	// Whole: the command's first batch is the whole result, so no cursor stays open, unless a page is too small for it.
+	Whole bool
+	// Casual: the client may well be content with the first page, as one that sends a plain GET. Unless it asks for the second
+	// page, the cursor expires after Config.UnreadIdle.
+	Casual bool
+	// Run sends the command, with RunOn.
+	Run func(ctx context.Context) (Cursor, error)
+}
+
+// Open runs a command and delivers its first page. If more is to come, the cursor stays here and the page has a token. The cursor
+// of a client that went away meanwhile, which knows no token, is killed. A principal that has as many cursors as it may gets a
+// *handle.LimitError, and nothing is run.
+func (p *Pager) Open(ctx context.Context, o Opening) (Page, error) {
+	if !o.Whole {
+		if err := p.table.HasRoom(o.Principal, p.unopenable); err != nil {
+			return Page{}, err
+		}
+	}
+	cur, err := o.Run(ctx)
+	if err != nil {
+		return Page{}, err
+	}
+	cur.SetRunOn(true)
+	h := p.newHeld(handle.Handle{Principal: o.Principal, Opened: handle.Now()}, o.Namespace)
+	_, _ = rand.Read(h.ID[:]) // never fails
+	h.cur, h.casual, h.ledger = cur, o.Casual, page.Opened()
+	if o.BatchSize != nil {
+		h.chosen = *o.BatchSize
+	}
+	got, _, err := p.read(ctx, h, 1, 0, p.pageBytes(o.Inflation))
+	if err == nil && got.Token == "" {
+		return got, nil
+	}
+	if err == nil {
+		err = context.Cause(ctx)
+	}
+	if err == nil {
+		err = p.add(h)
+	}
+	if err != nil {
+		h.End(ctx)
+		return Page{}, err
+	}
+	return got, nil
+}
+
+// add puts a new cursor whose page 0 was delivered into the table.
+func (p *Pager) add(h *held) error {
+	p.table.Lock()
+	defer p.table.Unlock()
+	if p.table.RefusingLocked() {
+		return handle.ErrClosing
+	}
+	h.pages, h.server = 1, h.cur.State().Server
+	p.settleLocked(h)
+	return nil
+}
+
+// unopenable reports whether the key is gone that the newest token of a cursor was sealed with.
+func (p *Pager) unopenable(t handle.Thing) bool {
+	h, ok := t.(*held)
+	return ok && !p.cfg.Keys.Has(h.sealer)
+}

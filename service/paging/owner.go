@@ -1,0 +1,82 @@
+package paging
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"time"
+
+	"github.com/mooringdb/mooring/service/handle"
+	"github.com/mooringdb/mooring/service/page"
+)
+
+// owned reports that only another replica can continue the cursor of a claim.
+func (p *Pager) owned(c claim) bool { return c.pinned && c.holder.Instance != p.instance }
+
+// askOwner gets a page of a pinned cursor from the replica that holds its connection. It runs on when the client goes away, as a
+// page call does there.
+func (p *Pager) askOwner(ctx context.Context, c claim, a Asking) (Page, error) {
+	if ctx.Err() != nil {
+		return Page{}, context.Cause(ctx)
+	}
+	ctx, cancel := runOn(ctx)
+	defer cancel()
+	ans, err := p.putOwner(ctx, c, p.question(c, a, ForPage))
+	switch {
+	case err != nil:
+		return Page{}, err
+	case ans.Page == nil:
+		return Page{}, ErrOwnerGone
+	default:
+		return *ans.Page, nil
+	}
+}
+
+func (p *Pager) putOwner(ctx context.Context, c claim, q Question) (Answer, error) {
+	if p.alone() || c.holder.Address == "" || c.holder.Address == p.cfg.Replica {
+		return Answer{}, ErrOwnerGone
+	}
+	ans, err := p.put(ctx, c.holder.Address, q)
+	return ans, p.ownersError(ctx, c, err)
+}
+
+// ownerPatience is how long an owner may give no answer before it counts as gone.
+const ownerPatience = time.Minute
+
+// silence is how long a replica has given no answer: from its first question without one to the last.
+type silence struct{ since, last time.Time }
+
+// ownersError says what has become of a cursor whose owner gives no answer, or is not the one that it was. An owner that refuses connections is
+// gone; one that is silent may come back. Whatever else it has said, it is heard.
+func (p *Pager) ownersError(ctx context.Context, c claim, err error) error {
+	owner := c.holder
+	lost, unreachable := errors.AsType[*UnreachableError](err)
+	switch {
+	case errors.Is(err, ErrNotHere), errors.Is(err, handle.ErrClosing), unreachable && (lost.Refused || p.silent(owner)):
+		return ErrOwnerGone
+	case !unreachable && ctx.Err() == nil:
+		p.heard(owner)
+	}
+	return err
+}
+
+// silent notes that a replica gave no answer, and says whether it has been so for long.
+func (p *Pager) silent(owner page.Replica) bool {
+	p.table.Lock()
+	defer p.table.Unlock()
+	now := time.Now()
+	maps.DeleteFunc(p.silences, func(_ page.Replica, s silence) bool { return now.Sub(s.last) > ownerPatience })
+	s, known := p.silences[owner]
+	if !known {
+		s.since = now
+	}
+	s.last = now
+	p.silences[owner] = s
+	return now.Sub(s.since) > ownerPatience
+}
+
+func (p *Pager) heard(owner page.Replica) {
+	p.table.Lock()
+	defer p.table.Unlock()
+	delete(p.silences, owner)
+}

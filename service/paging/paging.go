@@ -1,0 +1,119 @@
+package paging
+
+import (
+	"context"
+	"crypto/rand"
+	"time"
+
+	"github.com/mooringdb/mooring/core/cursor"
+	"github.com/mooringdb/mooring/service/handle"
+	"github.com/mooringdb/mooring/service/page"
+	"github.com/mooringdb/mooring/service/seal"
+)
+
+// Defaults of Config.
+const (
+	DefaultUnreadIdle = time.Minute
+	DefaultPageMemory = 32 << 20
+	DefaultPageBytes  = 3 << 20
+)
+
+// Config of a Pager; zero fields are the defaults.
+type Config struct {
+	Keys *seal.Ring // required
+	// Deployment tells deployments apart: a token is good for one only.
+	Deployment string
+	// Replica is the address at which other replicas reach this one; empty for a single replica.
+	Replica string
+	// Idle is how long a token is good. Each page brings a new one.
+	Idle time.Duration
+	// UnreadIdle is how long the first token of an Opening that is Casual is good, if Idle is not less.
+	UnreadIdle time.Duration
+	// PageMemory is how many bytes may be held between two calls: delivered pages, for clients that ask again, and what is left
+	// of batches that are larger than a page. Less than 0 is none.
+	PageMemory int
+	// PageBytes is the most that a page holds, unless one document is larger.
+	PageBytes int
+	// MaxCursors is how many cursors are known, those included that have come to their end or went elsewhere.
+	MaxCursors int
+	// MaxPerPrincipal is how many open cursors a principal may have when it opens one more; less than 0 is no limit.
+	MaxPerPrincipal int
+	// Continue makes a cursor of a state; required.
+	Continue func(cursor.State) Cursor
+}
+
+// Pager has the cursors of one gateway that are read in pages.
+//
+// The table's lock guards what stands beside its handles, and the fields of the last group; no I/O under it. A cursor itself
+// belongs to the call that was granted its next page.
+type Pager struct {
+	cfg        Config
+	replicas   Replicas // nil: there are none
+	instance   page.Instance
+	deployment DeploymentID
+	table      *handle.Table
+	version    byte          // of the tokens that it makes
+	drained    chan struct{} // closed when Drain is through
+	drainsErr  error         // what it returned
+
+	memory     memory
+	successors map[page.Instance]succession
+	silences   map[page.Replica]silence
+	closed     bool // only records of where cursors went are left
+}
+
+// New returns a pager. It does nothing until Start.
+func New(cfg Config) *Pager {
+	cfg.UnreadIdle = orDefault(cfg.UnreadIdle, DefaultUnreadIdle)
+	cfg.PageMemory = orDefault(cfg.PageMemory, DefaultPageMemory)
+	cfg.PageBytes = orDefault(cfg.PageBytes, DefaultPageBytes)
+	p := &Pager{
+		cfg: cfg, deployment: NewDeploymentID(cfg.Deployment), version: writtenVersion, drained: make(chan struct{}),
+		table:      handle.New(handle.Config{Idle: cfg.Idle, Max: cfg.MaxCursors, MaxPerPrincipal: cfg.MaxPerPrincipal}),
+		successors: map[page.Instance]succession{}, silences: map[page.Replica]silence{},
+	}
+	p.cfg.UnreadIdle = min(p.cfg.UnreadIdle, p.table.Idle())
+	p.memory.budget = max(cfg.PageMemory, 0)
+	_, _ = rand.Read(p.instance[:]) // never fails
+	return p
+}
+
+func orDefault[T ~int | ~int64](v, d T) T {
+	if v == 0 {
+		return d
+	}
+	return v
+}
+
+// SetReplicas sets how the other replicas are reached. It is called before Start; without it, or without an own address, the
+// pager is alone.
+func (p *Pager) SetReplicas(r Replicas) { p.replicas = r }
+
+// SetAddress sets Config.Replica once the listener for replicas is bound. It is called before Start.
+func (p *Pager) SetAddress(address string) { p.cfg.Replica = address }
+
+// Self returns this replica, as others see it.
+func (p *Pager) Self() page.Replica {
+	return page.Replica{Address: p.cfg.Replica, Instance: p.instance}
+}
+
+// alone reports that there is no replica to ask: none is configured, or none could have the key.
+func (p *Pager) alone() bool {
+	return p.replicas == nil || p.cfg.Replica == "" || p.cfg.Keys.Ephemeral()
+}
+
+// Start begins to end expired cursors. ctx is for its values only; Close ends it.
+func (p *Pager) Start(ctx context.Context) error {
+	p.table.Start(ctx)
+	return nil
+}
+
+// Len returns the number of cursors of which something is known: ended ones included whose last page may still be asked for,
+// and those that went elsewhere.
+func (p *Pager) Len() int { return p.table.Len() }
+
+// Handles lists open cursors of this replica, in the order of their marks.
+func (p *Pager) Handles(q handle.Query) []handle.Info { return p.table.List(q) }
+
+// Kill ends a cursor of this replica, whoever works on it. It returns handle.ErrNotFound for an id that is not here.
+func (p *Pager) Kill(ctx context.Context, id string) error { return p.table.Kill(ctx, id) }

@@ -1,0 +1,135 @@
+package paging
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/cursor"
+	"github.com/mooringdb/mooring/service/handle"
+	"github.com/mooringdb/mooring/service/page"
+)
+
+// Replicas reaches the other replicas.
+//
+// What a replica has answered comes back as it was said: the sentinels of this package and of handle as themselves, any other
+// error as one that the table of errors shows to a client like the original. A replica that did not answer is an
+// *UnreachableError, unless ctx has ended: then that is its cause. A call that has returned an error is over: its answer is not
+// used, however late it comes.
+type Replicas interface {
+	// Ask puts a question. The deadline of ctx goes with it.
+	Ask(ctx context.Context, address string, q Question) (Answer, error)
+	// Stream asks the replica that holds a cursor for all pages from one on. It returns when that replica has agreed.
+	Stream(ctx context.Context, address string, q Question) (PageStream, error)
+	// Push hands records over, and returns the replica that has accepted all of them.
+	Push(ctx context.Context, address string, records iter.Seq[Record]) (page.Replica, error)
+	// Kill is Pager.Kill of another replica.
+	Kill(ctx context.Context, address, id string) error
+	// Announce tells a replica where the cursors of this one went.
+	Announce(ctx context.Context, address string, to page.Replica) error
+	// Others returns the addresses of the other replicas. With again, names are looked up anew.
+	Others(ctx context.Context, again bool) []string
+}
+
+// Purpose is what is asked of a cursor.
+type Purpose uint8
+
+const (
+	// ForPage asks for a page.
+	ForPage Purpose = iota
+	// ForStream asks whether all pages from one on could be had as a stream.
+	ForStream
+	// ForClose closes the cursor.
+	ForClose
+	// ForYield asks a replica that holds an older branch of the cursor to give way.
+	ForYield
+)
+
+func (p Purpose) String() string { return [...]string{"page", "stream", "close", "yield"}[p] }
+
+// Question is what one replica asks another. The replica that is asked answers with what it has, and passes nothing on.
+type Question struct {
+	// Asker is the replica that asks.
+	Asker page.Replica
+	// Holder is the life of the replica that should hold the cursor; zero: that is not known.
+	Holder  page.Instance
+	Purpose Purpose
+
+	Principal, Token string
+	AllowGap         bool
+	BatchSize        *int32
+	MaxAwaitTimeMS   *int64
+	Inflation        int
+	// Fork is, with ForYield, the beginning of the branch to which to give way.
+	Fork page.Fork
+}
+
+func (q Question) asking() Asking {
+	return Asking{
+		Principal: q.Principal, Token: q.Token, AllowGap: q.AllowGap, BatchSize: q.BatchSize,
+		MaxAwaitTimeMS: q.MaxAwaitTimeMS, Inflation: q.Inflation,
+	}
+}
+
+// Answer has exactly one of these.
+type Answer struct {
+	// Page is the page itself.
+	Page *Page
+	// Moved names the replica to ask instead.
+	Moved *page.Replica
+	// Streams: the replica would stream it.
+	Streams bool
+	// Closed: the cursor was closed.
+	Closed bool
+	// GaveWay: the replica has given way. WentOn: it had gone on behind the gap.
+	GaveWay, WentOn bool
+}
+
+// Holding is what a replica holds of a cursor between two pages.
+type Holding struct {
+	State cursor.State
+	// Leftover is what is left of the last batch. It comes before the next one.
+	Leftover []bson.Raw
+	// Chosen is the client's batch size, 0 if it has none; Mean and Count are what is known of the documents' sizes.
+	Chosen int32
+	Mean   int
+	Count  int32
+}
+
+// Record is what a replica that drains pushes to another, one for each cursor that it knows.
+type Record struct {
+	ID        handle.ID
+	Principal string
+	Namespace Namespace
+	Opened    time.Time
+	Pages     uint64 // that were delivered
+	Ledger    page.Record
+	Holding   *Holding // nil: nothing is left of it
+}
+
+// PageStream brings what a stream of a cursor sends, from the replica that holds it.
+type PageStream interface {
+	// Recv returns the next documents, or io.EOF at the end. It ends with the stream's context.
+	Recv() ([]bson.Raw, error)
+	// Close ends the stream, and the cursor with it. It may be repeated.
+	Close()
+}
+
+// UnreachableError is a replica that gave no answer.
+type UnreachableError struct {
+	Address string
+	// Sent: what was asked may have arrived, and may have been done.
+	Sent bool
+	// Refused: nothing listens there. Then nothing was sent.
+	Refused bool
+	Err     error
+}
+
+func (e *UnreachableError) Error() string {
+	return fmt.Sprintf("ask the gateway replica at %s: %v", e.Address, e.Err)
+}
+
+// Unwrap returns the reason.
+func (e *UnreachableError) Unwrap() error { return e.Err }

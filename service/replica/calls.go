@@ -1,0 +1,239 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"io"
+	"iter"
+	"strconv"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+
+	"github.com/mooringdb/mooring/core/bson"
+	replicav1 "github.com/mooringdb/mooring/gen/mooring/replica/v1"
+	"github.com/mooringdb/mooring/service/handle"
+	"github.com/mooringdb/mooring/service/page"
+	"github.com/mooringdb/mooring/service/paging"
+)
+
+// The metadata of each call.
+const (
+	// idKey tells the process that asks, so that a replica notices that it asks itself.
+	idKey = "mooring-replica"
+	// deploymentKey tells whose cursors the call is about.
+	deploymentKey = "mooring-deployment"
+	// addressKey tells where the caller is reached.
+	addressKey = "mooring-address"
+	// timeKey tells the caller's time, in milliseconds since 1970.
+	timeKey = "mooring-time"
+)
+
+var _ paging.Replicas = (*Transport)(nil)
+
+// call runs one call to a replica, and says what its error was.
+func (t *Transport) call(ctx context.Context, address string, run func(context.Context, replicav1.ReplicaServiceClient, ...grpc.CallOption) error) error {
+	p, err := t.connections.get(address)
+	if err != nil {
+		return &paging.UnreachableError{Address: address, Err: err}
+	}
+	defer t.connections.put(p)
+	var via peer.Peer
+	if err := run(t.signed(ctx), replicav1.NewReplicaServiceClient(p.conn), grpc.Peer(&via)); err != nil {
+		return t.explain(ctx, address, p, &via, err)
+	}
+	return nil
+}
+
+// signed returns ctx with the metadata that say who asks, and no other.
+func (t *Transport) signed(ctx context.Context) context.Context {
+	return metadata.NewOutgoingContext(ctx, metadata.Pairs(
+		idKey, t.id, deploymentKey, t.serves, addressKey, t.Advertised(), timeKey, strconv.FormatInt(t.now().UnixMilli(), 10),
+	))
+}
+
+func (t *Transport) explain(ctx context.Context, address string, p *connection, via *peer.Peer, err error) error {
+	err = explain(ctx, address, via, err)
+	if lost, ok := errors.AsType[*paging.UnreachableError](err); ok && !lost.Sent {
+		if lost.Refused = p.refused.Load(); lost.Refused {
+			t.directory.forget(address)
+			t.connections.forget(address) // the next call dials at once: a replica may have been started there
+		}
+	}
+	switch {
+	case errors.Is(err, errSelf):
+		t.directory.metSelf(address)
+		t.connections.forget(address) // behind the address of a service, the next connection leads elsewhere
+	case errors.Is(err, errForeign) && t.foreign.may(address):
+		t.cfg.Log.Warn("a replica of another deployment was asked", "replica", address, "err", err)
+	}
+	return err
+}
+
+// Ask puts a question for a page or for a closing.
+func (t *Transport) Ask(ctx context.Context, address string, q paging.Question) (paging.Answer, error) {
+	var a paging.Answer
+	err := t.call(ctx, address, func(ctx context.Context, c replicav1.ReplicaServiceClient, opts ...grpc.CallOption) error {
+		resp, err := c.Ask(ctx, &replicav1.AskRequest{Question: newQuestion(q)}, opts...)
+		if err != nil {
+			return err
+		}
+		var r reader
+		a = r.answer(resp)
+		return r.err
+	})
+	return a, err
+}
+
+// Push hands records over.
+func (t *Transport) Push(ctx context.Context, address string, records iter.Seq[paging.Record]) (page.Replica, error) {
+	var who page.Replica
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	err := t.call(ctx, address, func(ctx context.Context, c replicav1.ReplicaServiceClient, opts ...grpc.CallOption) error {
+		s, err := c.Push(ctx, opts...)
+		if err != nil {
+			return err
+		}
+		for rec := range records {
+			if err := s.Send(&replicav1.PushRequest{Record: newRecord(rec)}); err != nil {
+				break // CloseAndRecv says why
+			}
+		}
+		resp, err := s.CloseAndRecv()
+		if err != nil {
+			return err
+		}
+		var r reader
+		who = r.replica(resp.GetReplica())
+		return r.err
+	})
+	return who, err
+}
+
+// List lists the open handles of a replica: no more than are asked for, whatever it sends.
+func (t *Transport) List(ctx context.Context, address string, q handle.Query) ([]handle.Info, error) {
+	var all []handle.Info
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	err := t.call(ctx, address, func(ctx context.Context, c replicav1.ReplicaServiceClient, opts ...grpc.CallOption) error {
+		s, err := c.List(ctx, newQuery(q), opts...)
+		if err != nil {
+			return err
+		}
+		for {
+			resp, err := s.Recv()
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			for _, m := range resp.GetHandles() {
+				if len(all) >= q.Limit {
+					return nil
+				}
+				all = append(all, readInfo(m))
+			}
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return all, nil
+}
+
+// Kill ends a cursor of a replica.
+func (t *Transport) Kill(ctx context.Context, address string, id string) error {
+	return t.call(ctx, address, func(ctx context.Context, c replicav1.ReplicaServiceClient, opts ...grpc.CallOption) error {
+		_, err := c.Kill(ctx, &replicav1.KillRequest{Id: id}, opts...)
+		return err
+	})
+}
+
+// Others returns the addresses of the other replicas: those that the configured names stand for, and those that this replica
+// has heard of. With again, names are looked up anew.
+func (t *Transport) Others(ctx context.Context, again bool) []string {
+	return t.directory.others(ctx, again)
+}
+
+// Announce tells a replica where the cursors of this one went.
+func (t *Transport) Announce(ctx context.Context, address string, to page.Replica) error {
+	_, err := t.meet(ctx, address, &to)
+	return err
+}
+
+// meet tells a replica that this one is there, or where its cursors went.
+func (t *Transport) meet(ctx context.Context, address string, successor *page.Replica) (*replicav1.MeetResponse, error) {
+	req := &replicav1.MeetRequest{Replica: newReplica(t.pager.Self())}
+	if successor != nil {
+		req.Successor = newReplica(*successor)
+	}
+	var resp *replicav1.MeetResponse
+	err := t.call(ctx, address, func(ctx context.Context, c replicav1.ReplicaServiceClient, opts ...grpc.CallOption) (err error) {
+		resp, err = c.Meet(ctx, req, opts...)
+		return err
+	})
+	return resp, err
+}
+
+// Stream asks the replica that holds a cursor for all pages from one on.
+func (t *Transport) Stream(ctx context.Context, address string, q paging.Question) (paging.PageStream, error) {
+	p, err := t.connections.get(address)
+	if err != nil {
+		return nil, &paging.UnreachableError{Address: address, Err: err}
+	}
+	s := &pageStream{t: t, address: address, to: p}
+	ctx, cancel := context.WithCancel(ctx)
+	s.caller = ctx
+	s.close = sync.OnceFunc(func() {
+		cancel()
+		t.connections.put(p)
+	})
+	s.wire, err = replicav1.NewReplicaServiceClient(p.conn).Stream(t.signed(ctx), &replicav1.StreamRequest{Question: newQuestion(q)}, grpc.Peer(&s.via))
+	if err == nil {
+		_, err = s.wire.Recv() // which says that the replica has agreed
+	}
+	if err != nil {
+		err = t.explain(ctx, address, p, &s.via, err)
+		s.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// pageStream is what the replica that holds a cursor sends.
+type pageStream struct {
+	t       *Transport
+	address string
+	to      *connection
+	caller  context.Context //nolint:containedctx // of the stream, and no longer lived than this value
+	wire    grpc.ServerStreamingClient[replicav1.StreamResponse]
+	via     peer.Peer
+	close   func()
+}
+
+// Recv returns the next documents.
+func (s *pageStream) Recv() ([]bson.Raw, error) {
+	resp, err := s.wire.Recv()
+	var r reader
+	docs := r.split(resp.GetDocuments())
+	switch {
+	case err == nil:
+		err = r.err
+	case errors.Is(err, io.EOF):
+		s.close()
+		return nil, io.EOF
+	}
+	if err != nil {
+		err = s.t.explain(s.caller, s.address, s.to, &s.via, err)
+		s.close()
+		return nil, err
+	}
+	return docs, nil
+}
+
+// Close ends the stream.
+func (s *pageStream) Close() { s.close() }

@@ -1,0 +1,195 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
+)
+
+const (
+	// connectTimeout is how long a connection, with its handshake, may take.
+	connectTimeout = 2 * time.Second
+	// A replica that is gone without a word is noticed after the two together. A question may wait as long as a getMore does.
+	keepaliveTime    = 10 * time.Second // the least that gRPC's client allows
+	keepaliveTimeout = 3 * time.Second
+	// A replica that was restarted is found again after this, at the latest.
+	maxBackoff = 500 * time.Millisecond
+	// idleTimeout is how long an unused connection stays.
+	idleTimeout = 2 * time.Minute
+	// maxConnected bounds the connections. Replicas that are gone leave theirs behind until then.
+	maxConnected = 2 * maxOthers
+	// maxMessageBytes fits what is left of the largest reply of a server (48 MB).
+	maxMessageBytes = 64 << 20
+	// streamWindow is how much of a stream is on its way, or waits for a client that does not read; gRPC would let it grow to
+	// 16 MiB. What waits in one stream holds no other up: gRPC counts for the connection what has arrived.
+	streamWindow     = 1 << 20
+	connectionWindow = 8 << 20
+)
+
+var (
+	errTooMany = errors.New("too many other replicas are being asked")
+	errClosed  = errors.New("this replica shuts down")
+)
+
+// connections are those to other replicas: one for each, made when it is needed.
+//
+// A mutex over the fields below it; connections are closed outside it.
+type connections struct {
+	identity *identity
+	secure   credentials.TransportCredentials
+
+	mu     sync.Mutex
+	open   map[string]*connection // by address
+	closed bool
+	uses   uint64
+}
+
+// connection is the one to one replica. Its fields are guarded by the mutex of connections, except refused.
+type connection struct {
+	conn  *grpc.ClientConn
+	key   string // that was presented first when it was made
+	calls int    // that run
+	used  uint64 // when it was used last: a count of uses
+	gone  bool   // from the map; the last call closes it
+
+	refused atomic.Bool // the last attempt to connect was refused: nothing listens there
+}
+
+// get returns the connection to an address. The caller calls put afterwards.
+func (c *connections) get(address string) (*connection, error) {
+	var unused []*connection
+	defer func() { closeAll(unused) }()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, errClosed
+	}
+	p := c.open[address]
+	if p == nil {
+		if len(c.open) >= maxConnected {
+			oldest := c.oldestLocked()
+			if oldest == "" {
+				return nil, errTooMany
+			}
+			unused = c.dropLocked(oldest)
+		}
+		p = &connection{key: c.identity.presented()}
+		var err error
+		if p.conn, err = p.dial(address, c.secure); err != nil {
+			return nil, err
+		}
+		c.open[address] = p
+	}
+	c.uses++
+	p.calls, p.used = p.calls+1, c.uses
+	return p, nil
+}
+
+// put notes that a call has ended.
+func (c *connections) put(p *connection) {
+	c.mu.Lock()
+	p.calls--
+	done := p.gone && p.calls == 0
+	c.mu.Unlock()
+	if done {
+		closeAll([]*connection{p})
+	}
+}
+
+// dropLocked forgets a connection, and returns it if it is to be closed now.
+func (c *connections) dropLocked(address string) []*connection {
+	p := c.open[address]
+	delete(c.open, address)
+	p.gone = true
+	if p.calls > 0 {
+		return nil
+	}
+	return []*connection{p}
+}
+
+// forget makes the next call to an address connect anew.
+func (c *connections) forget(address string) {
+	var unused []*connection
+	c.mu.Lock()
+	if c.open[address] != nil {
+		unused = c.dropLocked(address)
+	}
+	c.mu.Unlock()
+	closeAll(unused)
+}
+
+// oldestLocked returns the address whose connection has been without a call for longest; empty if all have calls.
+func (c *connections) oldestLocked() string {
+	oldest := ""
+	for address, p := range c.open {
+		if p.calls == 0 && (oldest == "" || p.used < c.open[oldest].used) {
+			oldest = address
+		}
+	}
+	return oldest
+}
+
+// renew drops the connections that were made with another key than the present one; calls that run on them go on. When the old key
+// leaves the ring, no connection needs it any more.
+func (c *connections) renew() {
+	key := c.identity.presented()
+	var unused []*connection
+	c.mu.Lock()
+	for address, p := range c.open {
+		if p.key != key {
+			unused = append(unused, c.dropLocked(address)...)
+		}
+	}
+	c.mu.Unlock()
+	closeAll(unused)
+}
+
+// close breaks all connections.
+func (c *connections) close() {
+	c.mu.Lock()
+	c.closed = true
+	var all []*connection
+	for _, p := range c.open {
+		all = append(all, p)
+	}
+	c.mu.Unlock()
+	closeAll(all)
+}
+
+func closeAll(list []*connection) {
+	for _, p := range list {
+		_ = p.conn.Close() // it fails only if it was closed before
+	}
+}
+
+// dial makes a connection that connects when it is used. It goes through no proxy of the environment.
+func (c *connection) dial(address string, secure credentials.TransportCredentials) (*grpc.ClientConn, error) {
+	dialer := net.Dialer{Timeout: connectTimeout}
+	return grpc.NewClient("passthrough:///"+address,
+		grpc.WithTransportCredentials(secure),
+		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+			conn, err := dialer.DialContext(ctx, "tcp", address)
+			c.refused.Store(errors.Is(err, syscall.ECONNREFUSED))
+			return conn, err
+		}),
+		grpc.WithDisableServiceConfig(),
+		grpc.WithIdleTimeout(idleTimeout),
+		grpc.WithStaticStreamWindowSize(streamWindow),
+		grpc.WithStaticConnWindowSize(connectionWindow),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 2, Jitter: 0.2, MaxDelay: maxBackoff},
+			MinConnectTimeout: connectTimeout,
+		}),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessageBytes), grpc.MaxCallSendMsgSize(maxMessageBytes)),
+	)
+}

@@ -1,0 +1,178 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	// resolveTTL is how long what DNS said is believed: Pods come and go.
+	resolveTTL = 5 * time.Second
+	// againTTL is the same for a cursor that no known replica has.
+	againTTL = 250 * time.Millisecond
+	// resolveTimeout bounds one lookup.
+	resolveTimeout = 2 * time.Second
+	// selfTTL is how long it is believed that an address where this replica has met itself is its own: one that several replicas share, which
+	// it should not be, leads elsewhere the next time.
+	selfTTL = 30 * time.Second
+	// heardTTL is how long an address is used that no name stands for, since it was last heard of.
+	heardTTL = 10 * time.Minute
+	// maxHeard bounds the addresses that are known beside those of names.
+	maxHeard = 256
+	// maxOthers is how many replicas are known at most, so that asking all of them stays bounded.
+	maxOthers = 64
+)
+
+// directory knows where the other replicas are: the addresses that names stand for now, and those that were heard of, without this
+// replica's own.
+type directory struct {
+	configured []string // host:port
+	lookupHost func(ctx context.Context, host string) ([]string, error)
+
+	// mu guards the fields below. Nothing blocks while it is held.
+	mu    sync.Mutex
+	own   string               // the advertised address
+	met   map[string]time.Time // when this replica has met itself, at which addresses
+	names map[string]answer
+	heard map[string]time.Time // replicas that have called, or were heard of, and when
+}
+
+// answer is what DNS has said of a name. When it fails, what it said before counts on.
+type answer struct {
+	hosts []string
+	at    time.Time
+}
+
+func newDirectory(configured []string, lookup func(context.Context, string) ([]string, error)) *directory {
+	return &directory{
+		configured: configured, lookupHost: lookup, met: map[string]time.Time{}, names: map[string]answer{}, heard: map[string]time.Time{},
+	}
+}
+
+// isOwn notes which address this replica advertises.
+func (d *directory) isOwn(address string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.own = address
+}
+
+// metSelf notes that a call to an address has come to this replica.
+func (d *directory) metSelf(address string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	maps.DeleteFunc(d.met, func(_ string, at time.Time) bool { return time.Since(at) >= selfTTL })
+	d.met[address] = time.Now()
+}
+
+// isSelfLocked says whether an address is taken for this replica.
+func (d *directory) isSelfLocked(address string) bool {
+	at, met := d.met[address]
+	return address == d.own || met && time.Since(at) < selfTTL
+}
+
+// learn notes the address of another replica: that of an incoming call, or one that a replica has told.
+func (d *directory) learn(address string) {
+	if host, port, err := net.SplitHostPort(address); err != nil || host == "" || port == "" {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if _, known := d.heard[address]; known || len(d.heard) < maxHeard {
+		d.heard[address] = time.Now()
+	}
+}
+
+// forget notes that no replica listens at an address any more.
+func (d *directory) forget(address string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.heard, address)
+}
+
+// heardLocked returns the addresses of the replicas that were heard of lately.
+func (d *directory) heardLocked() []string {
+	maps.DeleteFunc(d.heard, func(_ string, at time.Time) bool { return time.Since(at) > heardTTL })
+	return slices.Collect(maps.Keys(d.heard))
+}
+
+// known returns all addresses that are known without looking any name up, this replica's own among them.
+func (d *directory) known() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	all := d.heardLocked()
+	if d.own != "" {
+		all = append(all, d.own)
+	}
+	return all
+}
+
+// others returns the addresses of the other replicas, in random order, so that not all turn to the same one first. again looks names up
+// although they were looked up a short time ago.
+func (d *directory) others(ctx context.Context, again bool) []string {
+	found := make([][]string, len(d.configured))
+	var wg sync.WaitGroup
+	for i, configured := range d.configured {
+		wg.Go(func() { found[i] = d.resolve(ctx, configured, again) })
+	}
+	wg.Wait()
+	all := slices.Concat(found...)
+	d.mu.Lock()
+	all = append(all, d.heardLocked()...)
+	slices.Sort(all)
+	all = slices.DeleteFunc(slices.Compact(all), d.isSelfLocked)
+	d.mu.Unlock()
+	rand.Shuffle(len(all), func(i, k int) { all[i], all[k] = all[k], all[i] })
+	return all[:min(len(all), maxOthers)]
+}
+
+// resolve returns the addresses that one entry stands for. A name that this replica itself has is nobody else's.
+func (d *directory) resolve(ctx context.Context, configured string, again bool) []string {
+	host, port, err := net.SplitHostPort(configured)
+	if err != nil {
+		return nil
+	}
+	d.mu.Lock()
+	own, known := d.isSelfLocked(configured), d.names[host]
+	d.mu.Unlock()
+	if own {
+		return nil
+	}
+	if net.ParseIP(host) != nil {
+		return []string{configured}
+	}
+	ttl := resolveTTL
+	if again {
+		ttl = againTTL
+	}
+	if known.at.IsZero() || time.Since(known.at) > ttl {
+		known = d.lookup(ctx, host, known)
+	}
+	addresses := make([]string, len(known.hosts))
+	for i, h := range known.hosts {
+		addresses[i] = net.JoinHostPort(h, port)
+	}
+	return addresses
+}
+
+func (d *directory) lookup(ctx context.Context, host string, before answer) answer {
+	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
+	defer cancel()
+	hosts, err := d.lookupHost(ctx, host)
+	if ctx.Err() != nil && err != nil && !errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+		return before // the caller has gone: that says nothing of the name
+	}
+	if err != nil {
+		hosts = before.hosts
+	}
+	now := answer{hosts: hosts, at: time.Now()}
+	d.mu.Lock()
+	d.names[host] = now
+	d.mu.Unlock()
+	return now
+}

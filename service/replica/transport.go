@@ -1,0 +1,233 @@
+package replica
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"golang.org/x/net/netutil"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/keepalive"
+
+	replicav1 "github.com/mooringdb/mooring/gen/mooring/replica/v1"
+	"github.com/mooringdb/mooring/service/interceptor"
+	"github.com/mooringdb/mooring/service/paging"
+	"github.com/mooringdb/mooring/service/stream"
+)
+
+const (
+	// maxConnections bounds those that others make; the next ones wait. One without a key is closed within connectTimeout.
+	maxConnections = 1024
+	// maxStreams bounds the calls on one of them.
+	maxStreams = 10_000
+	// maxHeaderBytes is far more than our own calls bring.
+	maxHeaderBytes = 16 << 10
+	// stopTime is what calls in flight get when the listener stops. The pager has drained before.
+	stopTime = time.Second
+	// foreignEvery is how often the log says of a replica that it is one of another deployment, skewedEvery that its clock differs.
+	foreignEvery = time.Hour
+	skewedEvery  = time.Minute
+	// meetTime is how long a new replica has to meet the others.
+	meetTime = 10 * time.Second
+)
+
+// Config of a Transport; all but Deployment, Others, StallTimeout, LookupHost and Failed are required.
+type Config struct {
+	Keys Keys
+	// Deployment is the pager's: replicas of another one are refused, although they may have the same keys.
+	Deployment string
+	// Address is where to listen; port 0 lets the kernel choose one.
+	Address string
+	// Advertise is where the others reach it, if its port is 0 with the port that was chosen.
+	Advertise string
+	// Others are where the other replicas are, as host:port; a name stands for all its addresses. This replica itself may be among
+	// them.
+	Others []string
+	// Streams are what the streams of pinned cursors share with the gateway's others.
+	Streams *stream.Streams
+	Log     *slog.Logger
+	// StallTimeout is how long a replica may take nothing of a stream; see interceptor.Config.
+	StallTimeout time.Duration
+	// LookupHost resolves names; nil: as the system does.
+	LookupHost func(ctx context.Context, host string) ([]string, error)
+	// Failed is called when the listener breaks.
+	Failed func(error)
+}
+
+// Transport is the way between this replica and the others. Bind, Serve and Close are called once each, in this order; as
+// paging.Replicas it works from Serve to Close.
+type Transport struct {
+	cfg         Config
+	id          string // tells this process from others, and from an earlier one
+	serves      string // the id of its deployment
+	foreign     *notices
+	skewed      *notices
+	now         func() time.Time
+	links       *links
+	directory   *directory
+	connections *connections
+	pushes      pushes
+
+	listener net.Listener       // nil before Bind
+	server   *grpc.Server       // nil before Serve
+	pager    Pager              // nil before Serve
+	stop     context.CancelFunc // ends the meeting of other replicas
+	serving  sync.WaitGroup
+}
+
+// New returns a transport that does nothing yet.
+func New(cfg Config) *Transport {
+	if cfg.LookupHost == nil {
+		cfg.LookupHost = net.DefaultResolver.LookupHost
+	}
+	if cfg.Failed == nil {
+		cfg.Failed = func(error) {}
+	}
+	id := make([]byte, 16)
+	_, _ = rand.Read(id) // never fails
+	deployment := paging.NewDeploymentID(cfg.Deployment)
+	me := &identity{keys: cfg.Keys}
+	secure := newLinks(me, cfg.Log)
+	return &Transport{
+		cfg: cfg, id: hex.EncodeToString(id), serves: hex.EncodeToString(deployment[:]), foreign: newNotices(foreignEvery),
+		skewed: newNotices(skewedEvery), now: time.Now, stop: func() {},
+		pushes: pushes{max: maxPushedBytes}, links: secure, directory: newDirectory(cfg.Others, cfg.LookupHost),
+		connections: &connections{identity: me, secure: secure, open: map[string]*connection{}},
+	}
+}
+
+// Bind begins to listen. What comes before Serve waits.
+func (t *Transport) Bind(ctx context.Context) error {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", t.cfg.Address)
+	if err != nil {
+		return fmt.Errorf("option replica.address: %w", err)
+	}
+	t.listener = l
+	t.directory.isOwn(t.Advertised())
+	return nil
+}
+
+// Address returns where the transport listens, after Bind.
+func (t *Transport) Address() string { return t.listener.Addr().String() }
+
+// Advertised returns where the others reach it, after Bind.
+func (t *Transport) Advertised() string {
+	host, port, err := net.SplitHostPort(t.cfg.Advertise)
+	if err != nil || port != "0" {
+		return t.cfg.Advertise
+	}
+	_, bound, _ := net.SplitHostPort(t.Address()) // always host:port
+	return net.JoinHostPort(host, bound)
+}
+
+// Serve begins to answer from a pager, and tells the other replicas that this one is there.
+func (t *Transport) Serve(p Pager) {
+	t.pager = p
+	around := interceptor.New(interceptor.Config{Logger: t.cfg.Log, StallTimeout: t.cfg.StallTimeout})
+	t.server = grpc.NewServer(
+		grpc.Creds(t.links),
+		grpc.ConnectionTimeout(connectTimeout),
+		grpc.MaxRecvMsgSize(maxMessageBytes),
+		grpc.MaxSendMsgSize(maxMessageBytes),
+		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.StaticStreamWindowSize(streamWindow),
+		grpc.StaticConnWindowSize(connectionWindow),
+		grpc.MaxHeaderListSize(maxHeaderBytes),
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: 2 * idleTimeout, Time: keepaliveTime, Timeout: keepaliveTimeout}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: keepaliveTime / 2}),
+		grpc.WaitForHandlers(true),
+		grpc.ChainUnaryInterceptor(around.Unary(), t.unary),
+		grpc.ChainStreamInterceptor(around.Stream(), t.stream),
+	)
+	replicav1.RegisterReplicaServiceServer(t.server, &server{pager: p, directory: t.directory, streams: t.cfg.Streams, pushes: &t.pushes})
+	l := netutil.LimitListener(t.listener, maxConnections)
+	t.serving.Go(func() {
+		if err := t.server.Serve(l); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+			t.cfg.Failed(fmt.Errorf("serve replica.address: %w", err))
+		}
+	})
+	ctx, cancel := context.WithTimeout(context.Background(), meetTime)
+	t.stop = cancel
+	t.serving.Go(func() { t.meetAll(ctx) })
+}
+
+// meetAll tells all replicas that this one is there, those included that it hears of in their answers. So each of them knows it before
+// DNS does, and it learns where the cursors of earlier replicas went.
+func (t *Transport) meetAll(ctx context.Context) {
+	defer t.stop()
+	met := map[string]bool{}
+	for found := true; found; {
+		found = false
+		for _, address := range t.Others(ctx, false) {
+			if met[address] || ctx.Err() != nil {
+				continue
+			}
+			met[address], found = true, true
+			resp, err := t.meet(ctx, address, nil)
+			if err != nil {
+				t.cfg.Log.Debug("meet a replica", "replica", address, "err", err)
+				continue
+			}
+			t.heardOf(address, resp)
+		}
+	}
+}
+
+// heardOf notes what another replica has said when it was met.
+func (t *Transport) heardOf(address string, resp *replicav1.MeetResponse) {
+	t.directory.learn(address)
+	for _, known := range resp.GetAddresses() {
+		t.directory.learn(known)
+	}
+	for _, s := range resp.GetSuccessions() {
+		var r reader
+		if from, to := r.id(s.GetInstance()), r.replica(s.GetSuccessor()); r.err == nil {
+			t.pager.Succeeded(from, to)
+		}
+	}
+}
+
+// KeysChanged closes connections that were made with keys that are gone. It is called when the ring's keys were replaced.
+func (t *Transport) KeysChanged() {
+	t.connections.renew()
+	t.links.shared.closeStale()
+}
+
+// Close ends the listener and all connections. It returns when ctx ends, at the latest; an error means that a call is still there.
+func (t *Transport) Close(ctx context.Context) error {
+	t.stop()
+	t.connections.close()
+	if t.server == nil {
+		if t.listener != nil {
+			_ = t.listener.Close() // nobody has used it
+		}
+		return nil
+	}
+	soon, cancel := context.WithTimeout(ctx, stopTime)
+	defer cancel()
+	stopped := make(chan struct{})
+	go func() { // ends with the handlers
+		defer close(stopped)
+		t.server.GracefulStop()
+		t.serving.Wait()
+	}()
+	select {
+	case <-stopped:
+		return nil
+	case <-soon.Done():
+	}
+	go t.server.Stop() // makes the other one end, when the handlers have
+	select {
+	case <-stopped:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("calls of other replicas did not end: %w", context.Cause(ctx))
+	}
+}

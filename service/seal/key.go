@@ -1,0 +1,59 @@
+package seal
+
+import (
+	"bytes"
+	"encoding/base64"
+	"errors"
+	"fmt"
+)
+
+// minKeyBytes is the least length of a configured key. HKDF takes all of a longer one.
+const minKeyBytes = 32
+
+// Key holds one secret of the configuration. It prints as a mask.
+type Key struct{ secret []byte }
+
+// NewKey checks the length of a secret and returns a key with a copy of it.
+func NewKey(secret []byte) (Key, error) {
+	if len(secret) < minKeyBytes {
+		return Key{}, fmt.Errorf("handle key has %d bytes, wants %d or more", len(secret), minKeyBytes)
+	}
+	return Key{bytes.Clone(secret)}, nil
+}
+
+// ParseKey reads one key as text: base64 in either alphabet, with or without padding.
+func ParseKey(text string) (Key, error) {
+	for _, enc := range []*base64.Encoding{
+		base64.StdEncoding, base64.RawStdEncoding, base64.URLEncoding, base64.RawURLEncoding,
+	} {
+		if secret, err := enc.DecodeString(text); err == nil {
+			return NewKey(secret)
+		}
+	}
+	return Key{}, errors.New("handle key is not base64")
+}
+
+// ParseKeys reads a file of keys, one a line: the first seals, all open. It skips empty lines and lines that start with #.
+func ParseKeys(text []byte) ([]Key, error) {
+	var keys []Key
+	n := 0
+	for line := range bytes.Lines(text) {
+		n++
+		line = bytes.TrimSpace(line)
+		if len(line) == 0 || line[0] == '#' {
+			continue
+		}
+		key, err := ParseKey(string(line))
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %w", n, err)
+		}
+		keys = append(keys, key)
+	}
+	return keys, nil
+}
+
+// String returns a mask.
+func (Key) String() string { return "[key]" }
+
+// GoString returns a mask.
+func (Key) GoString() string { return "[key]" }

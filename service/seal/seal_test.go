@@ -1,0 +1,220 @@
+package seal_test
+
+import (
+	"bytes"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/mooringdb/mooring/service/seal"
+)
+
+func key(t testing.TB, b byte) seal.Key {
+	t.Helper()
+	k, err := seal.NewKey(bytes.Repeat([]byte{b}, 32))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+func ring(t testing.TB, keys ...seal.Key) *seal.Ring {
+	t.Helper()
+	r, err := seal.NewRing(keys...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestSeal(t *testing.T) {
+	r := ring(t, key(t, 1))
+	token := r.Seal("anna", []byte("text"))
+	if plain, err := r.Open("anna", token); err != nil || string(plain) != "text" {
+		t.Fatalf("Open = %q, %v", plain, err)
+	}
+	if again := r.Seal("anna", []byte("text")); again == token {
+		t.Error("the same text sealed twice gives the same token")
+	}
+	if _, err := r.Open("berta", token); err == nil {
+		t.Error("another principal opens the token")
+	}
+	for i := range token {
+		for _, c := range []byte("A_") {
+			changed := token[:i] + string(c) + token[i+1:]
+			if changed == token {
+				continue
+			}
+			if _, err := r.Open("anna", changed); err == nil {
+				t.Errorf("a token changed at %d opens", i)
+			}
+		}
+	}
+	for _, bad := range []string{"", "x", token + "A", token[:len(token)-1], " " + token, token + "\n", strings.Repeat("A", 2000)} {
+		if _, err := r.Open("anna", bad); err == nil {
+			t.Errorf("Open(%q) opens", bad)
+		}
+	}
+}
+
+func TestKeyRotation(t *testing.T) {
+	old, young := key(t, 1), key(t, 2)
+	r := ring(t, old)
+	first := r.Seal("", []byte("1"))
+	if err := r.Replace(young, old); err != nil {
+		t.Fatal(err)
+	}
+	second := r.Seal("", []byte("2"))
+	for _, token := range []string{first, second} {
+		if _, err := r.Open("", token); err != nil {
+			t.Errorf("with both keys: %v", err)
+		}
+	}
+	if _, err := ring(t, old).Open("", second); err == nil {
+		t.Error("the old key opens what the young one sealed")
+	}
+	if err := r.Replace(young); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Open("", first); err == nil {
+		t.Error("a key that is gone still opens")
+	}
+	if err := r.Replace(); err == nil {
+		t.Error("a ring without keys")
+	}
+	if a, b := ring(t), ring(t); !a.Ephemeral() || r.Ephemeral() {
+		t.Error("Ephemeral is wrong")
+	} else if _, err := b.Open("", a.Seal("", nil)); err == nil {
+		t.Error("two made-up keys are the same")
+	}
+}
+
+// The same keys give the same transport keys, in their order; different ones give others, and none is a key that seals.
+func TestTransportKeys(t *testing.T) {
+	one, two := key(t, 1), key(t, 2)
+	r := ring(t, one, two)
+	keys, same := r.TransportKeys(), ring(t, two, one).TransportKeys()
+	if len(keys) != 2 || !keys[0].Equal(same[1]) || !keys[1].Equal(same[0]) || keys[0].Equal(keys[1]) {
+		t.Errorf("keys %v and %v", keys, same)
+	}
+	if err := r.Replace(key(t, 3)); err != nil {
+		t.Fatal(err)
+	}
+	if young := r.TransportKeys(); len(young) != 1 || young[0].Equal(keys[0]) {
+		t.Errorf("after a rotation: %v", young)
+	}
+}
+
+// The steps of docs/operations.md: a new key is added last, moved first when all have read it, and the old key is removed when its
+// tokens have expired. Replicas before and behind a step open each other's tokens. A new key that goes first breaks that.
+func TestKeyRotationSteps(t *testing.T) {
+	old, young := key(t, 1), key(t, 2)
+	steps := [][]seal.Key{{old}, {old, young}, {young, old}, {young}}
+	opens := func(sealer, opener []seal.Key) bool {
+		_, err := ring(t, opener...).Open("", ring(t, sealer...).Seal("", nil))
+		return err == nil
+	}
+	for i := range len(steps) - 1 {
+		before, behind := steps[i], steps[i+1]
+		if !opens(before, behind) && i < 2 { // the old key's tokens have expired before the last step
+			t.Errorf("step %d: a replica behind it cannot open the tokens of one before it", i+1)
+		}
+		if !opens(behind, before) {
+			t.Errorf("step %d: a replica before it cannot open the tokens of one behind it", i+1)
+		}
+	}
+	if opens([]seal.Key{young, old}, []seal.Key{old}) {
+		t.Error("a new key may go first at once")
+	}
+}
+
+// A key without a secret is refused: its derived keys would be everybody's.
+func TestEmptyKey(t *testing.T) {
+	for _, keys := range [][]seal.Key{{{}}, {key(t, 1), {}}} {
+		if _, err := seal.NewRing(keys...); err == nil {
+			t.Errorf("a ring of %d keys, one of them empty", len(keys))
+		}
+		if err := ring(t, key(t, 2)).Replace(keys...); err == nil {
+			t.Error("Replace takes an empty key")
+		}
+	}
+	if _, err := seal.NewKey(nil); err == nil {
+		t.Error("NewKey takes an empty secret")
+	}
+}
+
+// A token of a layout that this version does not know says so; it is never misread.
+func TestUnknownVersion(t *testing.T) {
+	r := ring(t, key(t, 1))
+	b, err := base64.RawURLEncoding.DecodeString(r.Seal("", []byte("text")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range []byte{0, 2, 255} {
+		b[0] = v
+		if _, err := r.Open("", base64.RawURLEncoding.EncodeToString(b)); !errors.Is(err, seal.ErrVersion) {
+			t.Errorf("version %d: %v, want %v", v, err, seal.ErrVersion)
+		}
+	}
+}
+
+// A ring has the keys of now: those of tokens that can still be opened.
+func TestHas(t *testing.T) {
+	r := ring(t, key(t, 1))
+	old := r.SealerID()
+	if err := r.Replace(key(t, 2), key(t, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if young := r.SealerID(); young == old || !r.Has(young) || !r.Has(old) {
+		t.Error("a ring of two keys lacks one")
+	}
+	if err := r.Replace(key(t, 2)); err != nil {
+		t.Fatal(err)
+	}
+	if r.Has(old) {
+		t.Error("a key that was removed is in the ring")
+	}
+}
+
+func TestParseKeys(t *testing.T) {
+	secret := bytes.Repeat([]byte{0xFB}, 33)
+	std, url := base64.StdEncoding.EncodeToString(secret), base64.RawURLEncoding.EncodeToString(secret)
+	short := base64.StdEncoding.EncodeToString(secret[:31])
+	for _, test := range []struct {
+		name, text string
+		want       int
+		err        string
+	}{
+		{name: "empty", text: "\n"},
+		{name: "one", text: std, want: 1},
+		{name: "two and comments", text: "# first seals\n" + std + "\r\n\n  " + url + "  \n", want: 2},
+		{name: "short", text: std + "\n" + short, err: "line 2: handle key has 31 bytes, wants 32 or more"},
+		{name: "no base64", text: "?", err: "line 1: handle key is not base64"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			keys, err := seal.ParseKeys([]byte(test.text))
+			if got := fmt.Sprint(err); test.err != "" && got != test.err || test.err == "" && err != nil {
+				t.Errorf("err = %v, want %v", err, test.err)
+			}
+			if len(keys) != test.want {
+				t.Errorf("%d keys, want %d", len(keys), test.want)
+			}
+			if text := fmt.Sprintf("%v %+v %#v", keys, keys, keys); strings.Contains(text, "251") || strings.Contains(strings.ToLower(text), "0xfb") {
+				t.Errorf("keys print as %s", text)
+			}
+		})
+	}
+}
+
+func FuzzOpen(f *testing.F) {
+	r := ring(f, key(f, 1))
+	f.Add("")
+	f.Add("AQ")
+	f.Fuzz(func(t *testing.T, token string) {
+		if _, err := r.Open("", token); err == nil {
+			t.Fatalf("%q opens", token)
+		}
+	})
+}

@@ -1,0 +1,85 @@
+package seal
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"strings"
+
+	"golang.org/x/crypto/chacha20poly1305"
+)
+
+// The layout of a sealed token, before base64url: a version, the id of the key, a nonce, and the sealed bytes. The version
+// and the key's id are authenticated with them, and so is the principal, which is not in the token.
+const (
+	version    = 1
+	keyIDBytes = 4
+	nonceBytes = chacha20poly1305.NonceSizeX
+	headBytes  = 1 + keyIDBytes + nonceBytes
+)
+
+const (
+	// MaxTokenBytes is the length of the longest token's text.
+	MaxTokenBytes = 1024
+	// MaxPlainBytes is the most that fits into a token of MaxTokenBytes.
+	MaxPlainBytes = MaxTokenBytes/4*3 - headBytes - chacha20poly1305.Overhead
+)
+
+var (
+	// ErrToken refuses a token that does not open: its text, its key or its principal differs. Which of these is not told.
+	ErrToken = errors.New("token does not open")
+	// ErrVersion refuses a token whose layout this version of the gateway does not know.
+	ErrVersion = errors.New("token was made by another version of the gateway")
+)
+
+// Seal encrypts plain for the principal and returns the token's text.
+func (r *Ring) Seal(principal string, plain []byte) string {
+	k := r.sealer()
+	b := make([]byte, headBytes, headBytes+len(plain)+chacha20poly1305.Overhead)
+	b[0] = version
+	copy(b[1:], k.id[:])
+	nonce := b[1+keyIDBytes : headBytes]
+	_, _ = rand.Read(nonce) // never fails
+	b = k.aead.Seal(b, nonce, plain, associated(b[:1+keyIDBytes], principal))
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+// Open reverses Seal. It returns ErrVersion or ErrToken.
+func (r *Ring) Open(principal, token string) ([]byte, error) {
+	if len(token) > MaxTokenBytes || strings.ContainsAny(token, "\r\n") { // which base64 would skip
+		return nil, ErrToken
+	}
+	b, err := base64.RawURLEncoding.Strict().DecodeString(token)
+	if err != nil || len(b) < headBytes+chacha20poly1305.Overhead {
+		return nil, ErrToken
+	}
+	if b[0] != version {
+		return nil, ErrVersion
+	}
+	ad := associated(b[:1+keyIDBytes], principal)
+	for k := range r.byID([keyIDBytes]byte(b[1 : 1+keyIDBytes])) {
+		if plain, err := k.aead.Open(nil, b[1+keyIDBytes:headBytes], b[headBytes:], ad); err == nil {
+			return plain, nil
+		}
+	}
+	return nil, ErrToken
+}
+
+func associated(head []byte, principal string) []byte {
+	ad := make([]byte, 0, len(head)+len(principal))
+	return append(append(ad, head...), principal...)
+}
+
+// KeyID names the key that a token was sealed with.
+type KeyID [keyIDBytes]byte
+
+// SealerID returns the id of the key that seals now.
+func (r *Ring) SealerID() KeyID { return r.sealer().id }
+
+// Has reports whether a key with that id is in the ring.
+func (r *Ring) Has(id KeyID) bool {
+	for range r.byID(id) {
+		return true
+	}
+	return false
+}
