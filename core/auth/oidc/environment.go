@@ -82,6 +82,13 @@ func (e Environment) file(name string) (Token, error) {
 	return Token{AccessToken: strings.TrimSpace(string(b))}, err
 }
 
+// TokenFile returns a provider that reads the token from a file, each time anew.
+func TokenFile(name string) Provider {
+	return ProviderFunc(func(context.Context, Request) (Token, error) {
+		return Environment{ReadFile: fetch.File}.file(name)
+	})
+}
+
 // azure asks the instance metadata service. The user name is the client id of a managed identity.
 func (e Environment) azure(ctx context.Context, r Request) (Token, error) {
 	where := azureURL + url.QueryEscape(e.Resource)

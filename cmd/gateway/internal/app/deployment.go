@@ -11,6 +11,7 @@ import (
 	"github.com/mooringdb/mooring/cmd/gateway/internal/build"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/login"
+	"github.com/mooringdb/mooring/cmd/gateway/internal/token"
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/event"
 	"github.com/mooringdb/mooring/core/seedlist"
@@ -24,6 +25,7 @@ func newClient(
 ) (*client.Client, error) {
 	c, err := client.New(cfg.MongoDB, client.Options{
 		Sink: sink, Version: build.Version(), User: l.User, MaxPinnedShare: cfg.Cursors.MaxPinned,
+		OIDC: token.Provider(cfg.Token),
 	})
 	if err != nil {
 		return nil, &config.Error{Option: "uri", Problem: err.Error()}

@@ -41,6 +41,8 @@ type Config struct {
 	HandleKeysFile string
 	// HandleKeysSum is SumHandleKeys of the text that they were read from.
 	HandleKeysSum [sha256.Size]byte
+	// Token tells where access tokens for MONGODB-OIDC come from.
+	Token Token
 	// Replica is how this gateway and its other replicas find each other.
 	Replica Replica
 	Cursors Cursors
@@ -60,6 +62,13 @@ type Config struct {
 	mongoOptions map[string][]string
 	mongoUser    userTexts
 	values       []value // one per option, in the table's order
+}
+
+// Token names the source of access tokens. At most one field is set; none leaves it to the connection
+// string.
+type Token struct {
+	File    string
+	Command []string // a program and its arguments
 }
 
 // GRPC is the gRPC listener.
@@ -170,11 +179,32 @@ func (c *Config) check() error {
 	if (c.TLS.CertificateFile == "") != (c.TLS.KeyFile == "") {
 		refuse("tls.certificateFile", "and tls.keyFile belong together: set both or neither")
 	}
+	c.Token.check(&c.MongoDB, refuse)
 	c.Replica.check(len(c.HandleKeys) > 0, refuse)
 	if c.Replica.Address != "" && len(c.Replica.Peers) == 0 {
 		c.Warnings = append(c.Warnings, "replica.peers names nobody: cursors cannot move to another replica when this one stops")
 	}
 	return errors.Join(errs...)
+}
+
+// check refuses a source of tokens that is not the only one, or that no mechanism asks.
+func (t *Token) check(uri *connstring.Config, refuse func(option, problem string)) {
+	option := "mongodb.tokenFile"
+	switch {
+	case t.File != "" && len(t.Command) > 0:
+		refuse(option, "and mongodb.tokenCommand exclude each other")
+		return
+	case len(t.Command) > 0:
+		option = "mongodb.tokenCommand"
+	case t.File == "":
+		return
+	}
+	if _, ok := uri.Property("ENVIRONMENT"); ok {
+		refuse(option, "and the ENVIRONMENT in the connection string exclude each other")
+	}
+	if uri.AuthMechanism != "MONGODB-OIDC" {
+		refuse(option, "needs authMechanism=MONGODB-OIDC in the connection string")
+	}
 }
 
 // check completes the advertised address, and refuses what does not go together.

@@ -192,6 +192,29 @@ func TestReplicaPeers(t *testing.T) {
 	}
 }
 
+const oidcURI = "mongodb://db/?authMechanism=MONGODB-OIDC"
+
+func TestSourcesOfTokens(t *testing.T) {
+	for _, row := range []struct {
+		name string
+		args []string
+		want config.Token
+	}{
+		{"none", nil, config.Token{}},
+		{"file", []string{"--mongodb-token-file=/t"}, config.Token{File: "/t"}},
+		{"command", []string{"--mongodb-token-command=/bin/x\n-v\n\na b\r\n"}, config.Token{Command: []string{"/bin/x", "-v", "a b"}}},
+		{
+			"a list in the file", []string{"--config", write(t, "c.yaml", "mongodb: {tokenCommand: [/bin/x, -v, a b]}\n")},
+			config.Token{Command: []string{"/bin/x", "-v", "a b"}},
+		},
+	} {
+		c, err := load(t, append([]string{"--uri", oidcURI}, row.args...), nil)
+		if err != nil || c.Token.File != row.want.File || !slices.Equal(c.Token.Command, row.want.Command) {
+			t.Errorf("%s: Load = %+v, %v; want %+v", row.name, c.Token, err, row.want)
+		}
+	}
+}
+
 func TestLimitsOfCursors(t *testing.T) {
 	c, err := load(t, []string{"--uri", uri, "--cursors-max-per-principal=none", "--cursors-max-pinned=100%"}, nil)
 	if err != nil || c.Cursors.MaxPerPrincipal != 0 || c.Cursors.MaxPinned != 1 {
@@ -274,6 +297,10 @@ func TestRefused(t *testing.T) {
 		{"peers of nobody", []string{"--uri", uri, "--replica-peers", "a:1"}, nil, []string{"option replica.peers: needs replica.address"}},
 		{"peer without a port", []string{"--uri", uri, "--replica-peers", "a:1,b"}, nil, []string{"option replica.peers", `"b"`}},
 		{"peer with port 0", []string{"--uri", uri, "--replica-peers", "a:0"}, nil, []string{"option replica.peers", "1 to 65535"}},
+		{"two sources of tokens", []string{"--uri", oidcURI, "--mongodb-token-file=t", "--mongodb-token-command=c"}, nil, []string{"option mongodb.tokenFile: and mongodb.tokenCommand exclude"}},
+		{"a token file beside an ENVIRONMENT", []string{"--uri", oidcURI + "&authMechanismProperties=ENVIRONMENT:k8s", "--mongodb-token-file=t"}, nil, []string{"option mongodb.tokenFile: and the ENVIRONMENT"}},
+		{"a token file of no mechanism", []string{"--uri", uri, "--mongodb-token-file=t"}, nil, []string{"option mongodb.tokenFile: needs authMechanism=MONGODB-OIDC"}},
+		{"a token command of no mechanism", []string{"--uri", uri, "--mongodb-token-command=c"}, nil, []string{"option mongodb.tokenCommand: needs authMechanism=MONGODB-OIDC"}},
 		{"two at once", []string{"--uri", uri, "--log-level=x", "--log-format=y"}, nil, []string{"log.level", "\n", "log.format"}},
 		{"no such file", []string{"--uri", uri, "--config", "/no/such.yaml"}, nil, []string{"/no/such.yaml"}},
 		{"unknown key", file("log:\n  levle: info\n"), nil, []string{"option log.levle (from ", "c.yaml", "is unknown"}},

@@ -83,6 +83,19 @@ var options = []option{
 		parse: into(func(c *Config) *string { return &c.DeploymentName }, parseText),
 	},
 	{
+		Name: "mongodb.tokenFile", Kind: "path",
+		Doc: "File that holds an access token for MONGODB-OIDC, in place of an ENVIRONMENT in the connection string. It is read " +
+			"whenever the deployment wants a new token.",
+		parse: into(func(c *Config) *string { return &c.Token.File }, parseText),
+	},
+	{
+		Name: "mongodb.tokenCommand", Kind: "program and arguments",
+		Doc: "Program that writes an access token for MONGODB-OIDC to its standard output, in place of an ENVIRONMENT in the " +
+			"connection string; each argument on a line of its own. It is run without a shell whenever the deployment wants a new " +
+			"token, and has a minute.",
+		parse: into(func(c *Config) *[]string { return &c.Token.Command }, parseLines),
+	},
+	{
 		Name: "grpc.address", Kind: "host:port", Default: "127.0.0.1:27080",
 		Doc: "Where gRPC listens. Port 0 lets the kernel choose one; none means no gRPC. The default can be reached " +
 			"from this machine only.",

@@ -90,6 +90,17 @@ func parsePeers(text string) ([]string, error) {
 	return peers, nil
 }
 
+// parseLines returns the lines of text that are not empty, as they are.
+func parseLines(text string) ([]string, error) {
+	var lines []string
+	for line := range strings.SplitSeq(text, "\n") {
+		if line = strings.TrimSuffix(line, "\r"); line != "" {
+			lines = append(lines, line)
+		}
+	}
+	return lines, nil
+}
+
 // parseLimit reads a number from 1; none is 0.
 func parseLimit(text string) (int, error) {
 	if text == none {

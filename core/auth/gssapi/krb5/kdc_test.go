@@ -47,7 +47,11 @@ func startKDC(t *testing.T) *kdc {
 	}
 	k := &kdc{t: t, dir: t.TempDir()}
 	port := freePort(t)
-	conf := `[libdefaults]
+	if err := os.Mkdir(k.path("conf.d"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	conf := "includedir " + k.path("conf.d") + `
+[libdefaults]
  default_realm = %s
  dns_lookup_kdc = false
  dns_lookup_realm = false

@@ -210,14 +210,14 @@ func (i *Initiator) cachedGrantingTicket(realm string) (ticket, error) {
 	return t, t.ticket.Unmarshal(entry.Ticket)
 }
 
-// config reads krb5.conf, without what gokrb5 does not know in it (include).
+// config reads krb5.conf. gokrb5 skips include lines.
 func (i *Initiator) config() (*config.Config, error) {
 	path := i.getenv("KRB5_CONFIG")
 	if path == "" {
 		path = "/etc/krb5.conf"
 	}
 	conf, err := config.Load(path)
-	if _, ok := errors.AsType[config.UnsupportedDirective](err); err != nil && !ok {
+	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return conf, nil
