@@ -28,9 +28,9 @@ import (
 // atOnce is how many hosts are asked at the same time. Who lists more is a liar, or has patience.
 const atOnce = 32
 
-// Run asks the deployment of cfg. It ends when ctx does at the latest, with what is known by then; hosts that had not
-// answered then failed for the cause of it.
-func Run(ctx context.Context, cfg connstring.Config) *Report {
+// Run asks the deployment of cfg, as a client with the options would. It ends when ctx does at the
+// latest, with what is known by then; hosts that had not answered then failed for the cause of it.
+func Run(ctx context.Context, cfg connstring.Config, opt client.Options) *Report {
 	r := &Report{
 		ConnectionString: cfg.String(), Credential: credential(&cfg),
 		Hosts: []address.Address{}, Options: []Option{}, Warnings: []string{}, Servers: []Server{}, // none is [], not null
@@ -49,8 +49,9 @@ func Run(ctx context.Context, cfg connstring.Config) *Report {
 	r.Credential = credential(&cfg) // a TXT record may have named the database
 	r.options(cfg.Settings(), given)
 
-	refused := r.refuse(cfg)
-	watch, err := client.TopologyConfig(&cfg, client.Options{Version: build.Version()})
+	opt.Version = build.Version()
+	refused := r.refuse(cfg, opt)
+	watch, err := client.TopologyConfig(&cfg, opt)
 	if err == nil {
 		err = r.survey(ctx, &cfg, watch)
 	}
@@ -64,9 +65,9 @@ func Run(ctx context.Context, cfg connstring.Config) *Report {
 }
 
 // refuse notes the warnings of a client of cfg, and gives the reason if there cannot be one.
-func (r *Report) refuse(cfg connstring.Config) error {
+func (r *Report) refuse(cfg connstring.Config, opt client.Options) error {
 	warnings := cfg.Warnings
-	c, err := client.New(cfg, client.Options{}) // which is never started: there is nothing to close
+	c, err := client.New(cfg, opt) // which is never started: there is nothing to close
 	if err == nil {
 		warnings = c.Warnings()
 	}

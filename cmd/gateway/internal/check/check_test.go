@@ -15,6 +15,7 @@ import (
 
 	"github.com/mooringdb/mooring/cmd/gateway/internal/check"
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/connstring"
 	"github.com/mooringdb/mooring/internal/certtest"
 	"github.com/mooringdb/mooring/internal/mongotest"
@@ -46,7 +47,7 @@ func run(t *testing.T, uri string, n names) (*check.Report, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	report := check.Run(t.Context(), cfg)
+	report := check.Run(t.Context(), cfg, client.Options{})
 	var text bytes.Buffer
 	if err := report.Print(&text); err != nil {
 		t.Fatal(err)
@@ -244,7 +245,7 @@ func TestHangs(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 300*time.Millisecond, errors.New("out of patience"))
 	defer cancel()
-	report := check.Run(ctx, cfg)
+	report := check.Run(ctx, cfg, client.Options{})
 	if got := report.Servers[0].Error; !strings.Contains(got, "(hello)") || !strings.Contains(got, "out of patience") {
 		t.Errorf("Error of the host that hangs = %q", got)
 	}

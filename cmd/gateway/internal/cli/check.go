@@ -14,6 +14,8 @@ import (
 	"github.com/mooringdb/mooring/cmd/gateway/internal/check"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/server"
+	"github.com/mooringdb/mooring/cmd/gateway/internal/token"
+	"github.com/mooringdb/mooring/core/client"
 )
 
 func checkFlags(flags *pflag.FlagSet) {
@@ -46,7 +48,7 @@ func checkDeployment(c call) error {
 
 	ctx, cancel := context.WithTimeoutCause(context.Background(), timeout, fmt.Errorf("no answer within %v (--timeout)", timeout))
 	defer cancel()
-	report := check.Run(ctx, cfg.MongoDB)
+	report := check.Run(ctx, cfg.MongoDB, client.Options{OIDC: token.Provider(cfg.Token)})
 	report.Warnings = slices.Insert(report.Warnings, 0, cfg.Warnings...)
 	if err := write(report, c.stdout); err != nil {
 		return err

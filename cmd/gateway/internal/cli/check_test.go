@@ -37,6 +37,29 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// TestCheckWithTokenFile: check logs in as serve would.
+func TestCheckWithTokenFile(t *testing.T) {
+	mongo, tokens := mongotest.NewTCPServer(t, nil), new(mongotest.OIDC)
+	tokens.Accept("hunter2-token", "gateway")
+	mongo.RequireAuth(&mongotest.Auth{SASL: map[string]func(*mongotest.Command) mongotest.SASL{
+		"MONGODB-OIDC": tokens.SASL,
+	}})
+	file := filepath.Join(t.TempDir(), "token")
+	for text, want := range map[string]int{"hunter2-token\n": 0, "hunter2-wrong\n": 1} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		code, stdout, stderr := run(nil, "check", "--mongodb-token-file", file,
+			"--uri", mongo.URI()+"&authMechanism=MONGODB-OIDC")
+		if code != want || strings.Contains(stdout+stderr, "hunter2") {
+			t.Errorf("check with %q = %d, want %d: %s%s", text, code, want, stdout, stderr)
+		}
+	}
+	if len(mongo.LoggedIn()) != 1 {
+		t.Errorf("logged in are %q", mongo.LoggedIn())
+	}
+}
+
 func TestCheckJSON(t *testing.T) {
 	mongo := mongotest.NewTCPServer(t, nil)
 	code, stdout, stderr := run(nil, "check", "--json", "--uri", mongo.URI())
