@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +14,8 @@ import (
 	"github.com/knadh/koanf/providers/posflag"
 	"github.com/knadh/koanf/v2"
 	"github.com/spf13/pflag"
+
+	"github.com/mooringdb/mooring/cmd/gateway/internal/watch"
 )
 
 // layer is what one source says: option names, and for each its text and where exactly that stood.
@@ -109,8 +110,8 @@ func (o option) resolve(layers []layer) (setting, error) {
 		case direct:
 			return s, nil
 		case indirect:
-			text, err := os.ReadFile(path.text)
-			return setting{strings.TrimSpace(string(text)), path.source + ": " + path.text, path.text}, err
+			text, err := watch.Read(path.text)
+			return setting{text, path.source + ": " + path.text, path.text}, err
 		}
 	}
 	return setting{text: o.Default, source: fromDefault}, nil

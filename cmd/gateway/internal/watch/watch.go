@@ -3,9 +3,10 @@
 package watch
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
+	"fmt"
+	"io"
 	"os"
 	"strings"
 	"sync"
@@ -112,13 +113,38 @@ func (w *Watcher) look(asked bool) {
 	w.changed(texts, err, asked)
 }
 
+// read reads the files if they are regular: nothing else keeps its text, and a pipe could block.
 func (w *Watcher) read() (texts []string, err error) {
 	for _, path := range w.paths {
-		text, err := os.ReadFile(path)
+		info, err := os.Stat(path)
+		if err == nil && !info.Mode().IsRegular() {
+			return nil, fmt.Errorf("%s is not a regular file", path)
+		}
+		text, err := Read(path)
 		if err != nil {
 			return nil, err
 		}
-		texts = append(texts, string(bytes.TrimSpace(text)))
+		texts = append(texts, text)
 	}
 	return texts, nil
+}
+
+// MaxFile is the size of the largest file that is read.
+const MaxFile = 1 << 20
+
+// Read returns the text of a small file without the space around it.
+func Read(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, MaxFile+1))
+	switch {
+	case err != nil:
+		return "", err
+	case len(text) > MaxFile:
+		return "", fmt.Errorf("%s is larger than %d bytes", path, MaxFile)
+	}
+	return strings.TrimSpace(string(text)), nil
 }
