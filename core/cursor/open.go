@@ -78,8 +78,10 @@ func One(
 	if err != nil {
 		return nil, false, res.Server, err
 	}
-	left := Cursor{runner: r, timeout: timeout, pin: res.Pin, state: remains(res.Server, res.Reply)}
-	_ = left.Close(ctx)
+	if s := remains(res.Server, res.Reply); s.ID != 0 || res.Pin != nil {
+		left := &Cursor{runner: r, timeout: timeout, pin: res.Pin, state: s}
+		_ = left.Close(ctx)
+	}
 	doc, err = first(&res)
 	return doc, doc != nil, res.Server, err
 }

@@ -53,12 +53,8 @@ func (q *request) build(ctx context.Context, op *Operation, x *exchange) error {
 	if err := op.Command.Append(b, to); err != nil {
 		return err
 	}
-	ms, err := op.maxTime(ctx, x)
-	if err != nil {
+	if err := op.appendMaxTime(ctx, b, x); err != nil {
 		return err
-	}
-	if ms != nil {
-		b.Int64("maxTimeMS", *ms)
 	}
 	b.String("$db", op.Database)
 	if op.Kind != Write && op.Selector == nil {
@@ -95,24 +91,29 @@ func (q *request) appendSequence(op *Operation, to Target) error {
 	return nil
 }
 
-// maxTime returns the time that the server may use, nil for no limit: the caller's MaxTimeMS, or
-// what is left until the deadline, less the shortest round trip that was seen, in whole
-// milliseconds. The latter is never 0, which servers read as no limit (Client Side Operations
-// Timeout, "Command Execution").
-func (op *Operation) maxTime(ctx context.Context, x *exchange) (*int64, error) {
-	deadline, ok := ctx.Deadline()
-	if !ok || !op.DeadlineAsMaxTime {
-		return op.MaxTimeMS, nil
+// appendMaxTime appends the time that the server may use: the caller's MaxTimeMS, or what is left
+// until the deadline, less the shortest round trip that was seen, in whole milliseconds. The latter
+// is never 0, which servers read as no limit (Client Side Operations Timeout, "Command Execution").
+func (op *Operation) appendMaxTime(ctx context.Context, b *bson.Builder, x *exchange) error {
+	deadline, timed := ctx.Deadline()
+	given := op.MaxTimeMS
+	if !timed || !op.DeadlineAsMaxTime {
+		if given != nil {
+			b.Int64("maxTimeMS", *given)
+		}
+		return nil
 	}
 	left := (time.Until(deadline) - x.server.Description().MinRTT).Milliseconds()
-	if left <= 0 {
-		return nil, &TimeoutError{Err: errNoTimeLeft}
+	switch {
+	case left <= 0:
+		return &TimeoutError{Err: errNoTimeLeft}
+	case given != nil && *given > 0 && *given <= left:
+		b.Int64("maxTimeMS", *given)
+	default:
+		x.deadlineSent = true
+		b.Int64("maxTimeMS", min(left, maxMaxTime))
 	}
-	if given := op.MaxTimeMS; given != nil && *given > 0 && *given <= left {
-		return given, nil
-	}
-	x.deadlineSent = true
-	return new(min(left, maxMaxTime)), nil
+	return nil
 }
 
 // maxMaxTime is the largest maxTimeMS that servers take.
