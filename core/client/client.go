@@ -200,7 +200,7 @@ func (c *Client) timeout(o *Common) *time.Duration {
 func (c *Client) read(ns Namespace, cmd operation.Command, o *Common) operation.Operation {
 	return operation.Operation{
 		Database: ns.Database, Command: cmd, ReadPreference: c.readPreferenceFor(o.ReadPreference),
-		DeadlineAsMaxTime: true, RunOn: o.RunOn,
+		DeadlineAsMaxTime: true, RunOn: o.RunOn, Caller: o.Caller,
 	}
 }
 
@@ -208,7 +208,7 @@ func (c *Client) read(ns Namespace, cmd operation.Command, o *Common) operation.
 func write(ns Namespace, cmd operation.Command, wc WriteConcern, o *Common) operation.Operation {
 	return operation.Operation{
 		Database: ns.Database, Command: cmd, Kind: operation.Write, Unacknowledged: unacknowledged(wc),
-		DeadlineAsMaxTime: true, RunOn: o.RunOn,
+		DeadlineAsMaxTime: true, RunOn: o.RunOn, Caller: o.Caller,
 	}
 }
 

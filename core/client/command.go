@@ -84,7 +84,7 @@ func commandOperation(
 	return operation.Operation{
 		Database: db, Command: &u, Kind: operation.Generic, ReadPreference: o.ReadPreference,
 		DeadlineAsMaxTime: !cmd.Has("maxTimeMS") && !strings.EqualFold(u.Name(), "getMore"),
-		RunOn:             o.RunOn,
+		RunOn:             o.RunOn, Caller: o.Caller,
 	}, ck.err
 }
 

@@ -42,6 +42,9 @@ type Common struct {
 	// RunOn lets an operation that has been sent go on although its context is canceled: see
 	// operation.Operation.
 	RunOn bool
+	// Caller is the caller's own name for the operation. The events of its commands have it, but not
+	// those of a cursor's getMores, which other calls may ask for.
+	Caller string
 }
 
 // TimeoutMode says what the deadline of an operation that opens a cursor bounds, in the words of

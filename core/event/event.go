@@ -65,7 +65,8 @@ type Command struct {
 	Name               string // the command's name
 	Database           string
 	RequestID          int32
-	OperationID        int64 // the same for all commands of one operation
+	OperationID        int64  // the same for all commands of one operation
+	Caller             string // the caller's name for the operation; empty if it gave none
 	Address            address.Address
 	ConnectionID       uint64        // the pool's name for the connection
 	ServerConnectionID int64         // the server's; 0 where it gave none

@@ -51,6 +51,7 @@ func (r *Runner) begin(x *exchange, op *Operation) observation {
 		Database:           op.Database,
 		RequestID:          x.requestID,
 		OperationID:        x.operationID(op),
+		Caller:             op.Caller,
 		Address:            x.server.Description().Address,
 		ConnectionID:       x.conn.ID(),
 		ServerConnectionID: x.conn.Hello().ConnectionID,

@@ -117,6 +117,8 @@ type Operation struct {
 	// canceled: until the context's deadline, for RunOnLimit at most, and only if the context's cause
 	// is context.Canceled.
 	RunOn bool
+	// Caller is the caller's name for the operation, in events.
+	Caller string
 	// ID, from NewID, is common to the commands of one operation in events. With 0 each command is an
 	// operation of its own.
 	ID int64

@@ -136,12 +136,16 @@ var (
 	runOptions = request.NewTable(
 		[]proto.Message{&mooringv1.RunCommandRequest{}},
 		[]protoreflect.Name{"command"},
-		request.Rows(request.ReadPreference(func(o *runOpt) *client.Common { return &o.Common })),
+		request.Rows(
+			request.Caller(func(o *runOpt) *client.Common { return &o.Common }),
+			request.ReadPreference(func(o *runOpt) *client.Common { return &o.Common }),
+		),
 	)
 	cursorOptions = request.NewTable(
 		[]proto.Message{&mooringv1.RunCursorCommandRequest{}, &mooringv1.StreamRunCursorCommandRequest{}},
 		[]protoreflect.Name{"command"},
 		request.Rows(
+			request.Caller(func(o *cursorOpt) *client.Common { return &o.Common }),
 			request.ReadPreference(func(o *cursorOpt) *client.Common { return &o.Common }),
 			request.Value("comment", func(o *cursorOpt) *bson.Value { return &o.Comment }),
 			request.Word("cursor_type", func(o *cursorOpt) *client.CursorType { return &o.CursorType }, (*request.Reader).CursorType),

@@ -24,7 +24,7 @@ type Table[O any] struct {
 // Row reads one field into the options of type O. The functions below make rows, by the field's name
 // in the proto file and the place of the option.
 type Row[O any] struct {
-	field protoreflect.Name
+	field protoreflect.Name // empty: the row is read for every request
 	read  func(r *Reader, name string, v protoreflect.Value, o *O)
 }
 
@@ -52,8 +52,10 @@ func NewTable[O any](requests []proto.Message, handled []protoreflect.Name, rows
 		}
 		t.fields[d.FullName()] = fields
 	}
-	if at := slices.Index(used, false); at >= 0 {
-		panic("bug: request: no request has the field " + string(t.rows[at].field))
+	for i, row := range t.rows {
+		if row.field != "" && !used[i] {
+			panic("bug: request: no request has the field " + string(row.field))
+		}
 	}
 	return t
 }
@@ -67,7 +69,10 @@ func (t *Table[O]) Read(r *Reader, req proto.Message) O {
 		panic("bug: request: a table of other requests than " + string(m.Descriptor().FullName()))
 	}
 	for i, fd := range fields {
-		if fd != nil && m.Has(fd) {
+		switch {
+		case t.rows[i].field == "":
+			t.rows[i].read(r, "", protoreflect.Value{}, &o)
+		case fd != nil && m.Has(fd):
 			t.rows[i].read(r, fd.JSONName(), m.Get(fd), &o)
 		}
 	}
@@ -91,9 +96,15 @@ func CommonWrite[O any](at func(*O) *client.Common) []Row[O] {
 
 func common[O any](at func(*O) *client.Common) []Row[O] {
 	return []Row[O]{
+		Caller(at),
 		Value("comment", func(o *O) *bson.Value { return &at(o).Comment }),
 		Document("options", func(o *O) *bson.Raw { return &at(o).Extra }),
 	}
+}
+
+// Caller returns the row that names the call in the options, for the log of commands.
+func Caller[O any](at func(*O) *client.Common) Row[O] {
+	return Row[O]{"", func(r *Reader, _ string, _ protoreflect.Value, o *O) { at(o).Caller = r.RequestID }}
 }
 
 // ReadPreference returns the row of a read preference.

@@ -155,7 +155,14 @@ func TestErrorsOfEveryRPC(t *testing.T) {
 			continue
 		}
 		delete(table, m.FullName())
+		g.Callers.Clear()
 		wantError(t, m, call(ctx, g.Conn, m, row.request), row.want)
+		g.Callers.Range(func(command, caller any) bool {
+			if caller != "the-id" && command != "getMore" && command != "killCursors" {
+				t.Errorf("%s: the events of %v have the caller %q", m.FullName(), command, caller)
+			}
+			return true
+		})
 		wantError(t, m, call(ctx, g.Conn, m, unknown(proto.Clone(row.request))), "InvalidArgument")
 		session := metadata.AppendToOutgoingContext(ctx, "mooring-session", "s")
 		known := proto.Clone(row.request)

@@ -5,6 +5,7 @@ package servicetest
 import (
 	"context"
 	"net"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -44,6 +45,9 @@ type Gateway struct {
 	Cursor     mooringv1.CursorServiceClient
 	Deployment mooringv1.DeploymentServiceClient
 
+	// Callers maps the names of commands to the last Caller that events had.
+	Callers sync.Map
+
 	checkedOut atomic.Int64
 	t          testing.TB
 }
@@ -73,6 +77,7 @@ func (g *Gateway) startClient(options string) {
 		g.t.Fatal(err)
 	}
 	g.Client, err = client.New(cfg, client.Options{Dialer: g.Server.Dial, Sink: &event.Sink{
+		CommandStarted:       func(e event.CommandStarted) { g.Callers.Store(e.Name, e.Caller) },
 		ConnectionCheckedOut: func(event.ConnectionCheckedOut) { g.checkedOut.Add(1) },
 		ConnectionCheckedIn:  func(event.ConnectionCheckedIn) { g.checkedOut.Add(-1) },
 	}})

@@ -106,12 +106,12 @@ func (l facts) severalProcesses(e event.SeveralProcesses) {
 
 func (l facts) commandSucceeded(e event.CommandSucceeded) {
 	l.log.Debug("command succeeded", "command", e.Name, "database", e.Database, "server", e.Address,
-		"connection", e.ConnectionID, "request_id", e.RequestID, "duration", e.Duration)
+		"connection", e.ConnectionID, "message_id", e.RequestID, "request_id", e.Caller, "duration", e.Duration)
 }
 
 func (l facts) commandFailed(e event.CommandFailed) {
 	l.log.Debug("command failed", "command", e.Name, "database", e.Database, "server", e.Address,
-		"connection", e.ConnectionID, "request_id", e.RequestID, "duration", e.Duration, "err", e.Err)
+		"connection", e.ConnectionID, "message_id", e.RequestID, "request_id", e.Caller, "duration", e.Duration, "err", e.Err)
 }
 
 func (l facts) connectionReady(e event.ConnectionReady) {

@@ -55,6 +55,9 @@ func TestFacts(t *testing.T) {
 		{"incompatible", func(s *event.Sink) {
 			s.TopologyDescriptionChanged(event.TopologyDescriptionChanged{New: description.Topology{CompatibilityError: errors.New("too old")}})
 		}, "level=ERROR msg=\"deployment cannot be used\" err=\"too old\""},
+		{"a client's command", func(s *event.Sink) {
+			s.CommandFailed(event.CommandFailed{Command: event.Command{Name: "find", RequestID: 7, Caller: "3f0d"}})
+		}, "message_id=7 request_id=3f0d"},
 		{"command", func(s *event.Sink) { s.CommandSucceeded(event.CommandSucceeded{Command: event.Command{Name: "find"}}) }, "level=DEBUG msg=\"command succeeded\" command=find"},
 	} {
 		var out bytes.Buffer
