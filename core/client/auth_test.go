@@ -225,7 +225,8 @@ func TestWarningOfPlainWithoutTLS(t *testing.T) {
 	}
 }
 
-// A connection whose authentication is over authenticates again, without hello, and the operation goes on.
+// A connection whose authentication is over authenticates again, without hello, and the operation
+// goes on.
 func TestReauthentication(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := mongotest.NewServer(t, nil)

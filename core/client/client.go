@@ -33,8 +33,8 @@ type Options struct {
 	// Sink receives the events of the driver; nil: none are emitted. A panic of one of its
 	// functions ends that call only.
 	Sink *event.Sink
-	// SinkPanicked is called for the first panic of Sink, with its value and the stack; nil: panics are
-	// dropped.
+	// SinkPanicked is called for the first panic of Sink, with its value and the stack; nil: panics
+	// are dropped.
 	SinkPanicked func(value any, stack []byte)
 	// Dialer opens a connection, to a server or to the proxy; nil is net.Dialer.
 	Dialer func(ctx context.Context, network, addr string) (net.Conn, error)

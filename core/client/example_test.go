@@ -28,8 +28,8 @@ func dial(ctx context.Context) (*client.Client, error) {
 	return c, c.Start(ctx)
 }
 
-// A client is made of a connection string, started once, shared by all goroutines, and closed at the
-// end.
+// A client is made of a connection string, started once, shared by all goroutines, and closed at
+// the end.
 func Example() {
 	ctx := context.Background()
 	cfg, err := connstring.Parse("mongodb://localhost:27017/?timeoutMS=10000")
@@ -55,7 +55,8 @@ func Example() {
 	fmt.Println("reachable:", c.Ping(ctx) == nil)
 }
 
-// Find returns a cursor. Its documents are views on the replies: nothing is decoded before you ask.
+// Find returns a cursor. Its documents are views on the replies: nothing is decoded before you
+// ask.
 func ExampleClient_Find() {
 	ctx := context.Background()
 	c, err := dial(ctx)

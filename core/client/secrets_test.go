@@ -57,7 +57,8 @@ func (c *collected) add(what string, v any) {
 	fmt.Fprintf(&c.text, "%s: %v %+v %#v\n%s\n", what, v, v, v, b.String())
 }
 
-// dump writes all texts and bytes that can be reached from v, also those in fields that are not exported.
+// dump writes all texts and bytes that can be reached from v, also those in fields that are not
+// exported.
 func dump(b *bytes.Buffer, v reflect.Value, seen map[uintptr]bool) {
 	switch v.Kind() {
 	case reflect.String:
@@ -149,7 +150,8 @@ func (a *awsServer) Step(payload []byte) ([]byte, bool, error) {
 	return bson.NewBuilder(nil).Binary("s", 0, nonce).String("h", "sts.amazonaws.com").Finish(), false, nil
 }
 
-// Nothing that a client tells shows a secret: no event, log message, error or panic, whatever the server does.
+// Nothing that a client tells shows a secret: no event, log message, error or panic, whatever the
+// server does.
 func TestNothingShowsASecret(t *testing.T) {
 	mechanisms := []struct {
 		name, userinfo, options string

@@ -26,8 +26,8 @@ func panicking(calls *atomic.Int64) *event.Sink {
 	return s
 }
 
-// TestListenerPanicsOnEveryEvent checks that operations succeed, that the hook is called once, and that
-// no connection, cursor or goroutine is left (the bubble sees to the last).
+// TestListenerPanicsOnEveryEvent checks that operations succeed, that the hook is called once, and
+// that no connection, cursor or goroutine is left (the bubble sees to the last).
 func TestListenerPanicsOnEveryEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls, reports atomic.Int64

@@ -5,10 +5,10 @@ import (
 	"sync"
 )
 
-// Join returns a Sink that hands each fact to all sinks that want it, in that order; nil sinks are left
-// out. What none wants stays nil. A listener that panics disturbs neither the other listeners nor the
-// driver: the panic ends the listener's own call only. The first one is reported to panicked, with the
-// stack, unless that is nil; listeners are called again afterwards.
+// Join returns a Sink that hands each fact to all sinks that want it, in that order; nil sinks are
+// left out. What none wants stays nil. A listener that panics disturbs neither the other listeners
+// nor the driver: the panic ends the listener's own call only. The first one is reported to
+// panicked, with the stack, unless that is nil; listeners are called again afterwards.
 func Join(panicked func(value any, stack []byte), sinks ...*Sink) *Sink {
 	all, g := &Sink{}, &guard{panicked: panicked}
 	for _, s := range sinks {

@@ -44,8 +44,8 @@ func TestJoinLeavesUnwantedNil(t *testing.T) {
 	}
 }
 
-// TestJoinRecovers checks that a listener's panic reaches neither the emitter nor the other listeners,
-// and is reported once.
+// TestJoinRecovers checks that a listener's panic reaches neither the emitter nor the other
+// listeners, and is reported once.
 func TestJoinRecovers(t *testing.T) {
 	var reports, calls int
 	s := event.Join(func(value any, stack []byte) {

@@ -92,8 +92,9 @@ func (q *request) appendSequence(op *Operation, to Target) error {
 }
 
 // appendMaxTime appends the time that the server may use: the caller's MaxTimeMS, or what is left
-// until the deadline, less the shortest round trip that was seen, in whole milliseconds. The latter
-// is never 0, which servers read as no limit (Client Side Operations Timeout, "Command Execution").
+// until the deadline, less the shortest round trip that was seen, in whole milliseconds. The
+// latter is never 0, which servers read as no limit (Client Side Operations Timeout, "Command
+// Execution").
 func (op *Operation) appendMaxTime(ctx context.Context, b *bson.Builder, x *exchange) error {
 	deadline, timed := ctx.Deadline()
 	given := op.MaxTimeMS
