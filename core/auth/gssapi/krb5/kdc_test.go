@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/mooringdb/mooring/core/auth"
 )
 
 // kdc is a key distribution center of MIT Kerberos for the realm TEST.LOCAL, in a directory and at
@@ -162,17 +164,20 @@ func (k *kdc) getenv(pairs ...string) func(string) string {
 	return func(name string) string { return env[name] }
 }
 
-// conversation is the client's side, as core/auth has it.
-type conversation interface {
-	First() ([]byte, error)
-	Next(payload []byte) (response []byte, done bool, err error)
+// acceptor is Cyrus SASL over MIT Kerberos, which is what MongoDB's servers use, for one conversation.
+// It speaks the line protocol of sasl-sample-server.
+type acceptor struct {
+	in    io.Writer
+	out   *bufio.Scanner
+	begun bool
+	words []string // what the program said besides messages
 }
 
-// accept plays a conversation with Cyrus SASL over MIT Kerberos, which is what MongoDB's servers
-// use. It returns the user that the server found.
-func (k *kdc) accept(c conversation, args ...string) (user string, err error) {
+func (k *kdc) acceptor(args ...string) *acceptor {
 	k.t.Helper()
-	server := []string{"-oL", lookPath(k.t, "sasl-sample-server"), "-s", "mongodb", "-d", host, "-m", "GSSAPI"}
+	server := []string{
+		"-oL", lookPath(k.t, "sasl-sample-server"), "-s", "mongodb", "-d", host, "-m", "GSSAPI",
+	}
 	cmd := k.command("stdbuf", append(server, args...)...)
 	cmd.Env = append(cmd.Env, "KRB5_CONFIG="+k.path("server.conf"))
 	in, err := cmd.StdinPipe()
@@ -187,49 +192,32 @@ func (k *kdc) accept(c conversation, args ...string) (user string, err error) {
 	if err := cmd.Start(); err != nil {
 		k.t.Fatal(err)
 	}
-	defer func() {
+	k.t.Cleanup(func() {
 		_ = in.Close()
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
-	}()
-	return (&acceptor{in, bufio.NewScanner(out), nil}).play(c)
+	})
+	return &acceptor{in: in, out: bufio.NewScanner(out)}
 }
 
-// acceptor speaks the line protocol of sasl-sample-server.
-type acceptor struct {
-	in    io.Writer
-	out   *bufio.Scanner
-	words []string // what it said besides messages
-}
-
-func (a *acceptor) play(c conversation) (string, error) {
-	if _, err := a.receive(); err != nil { // the list of mechanisms
-		return "", err
-	}
-	message, err := c.First()
-	if err != nil {
-		return "", err
-	}
-	message = append([]byte("GSSAPI\x00"), message...)
-	for done := false; ; {
-		fmt.Fprintf(a.in, "C: %s\n", base64.StdEncoding.EncodeToString(message))
-		payload, err := a.receive()
-		if errors.Is(err, io.EOF) {
-			if user := a.said("Username: "); user != "" && done {
-				return user, nil
-			}
-			return "", fmt.Errorf("the server refused the client: %q", a.words)
-		}
-		if err != nil {
-			return "", err
-		}
-		if done {
-			return "", errors.New("the server goes on after the end")
-		}
-		if message, done, err = c.Next(payload); err != nil {
-			return "", err
+// Step takes the client's message. The server is done once it has found out who the user is.
+func (a *acceptor) Step(message []byte) (response []byte, done bool, err error) {
+	if !a.begun {
+		a.begun = true
+		message = append([]byte("GSSAPI\x00"), message...)
+		if _, err := a.receive(); err != nil { // the list of mechanisms
+			return nil, false, err
 		}
 	}
+	fmt.Fprintf(a.in, "C: %s\n", base64.StdEncoding.EncodeToString(message))
+	response, err = a.receive()
+	switch {
+	case errors.Is(err, io.EOF) && a.user() != "":
+		return nil, true, nil
+	case errors.Is(err, io.EOF):
+		return nil, false, fmt.Errorf("the server refused the client: %q", a.words)
+	}
+	return response, false, err
 }
 
 // receive returns the server's next message. At its end, or once it has told the user's name, the
@@ -240,18 +228,42 @@ func (a *acceptor) receive() ([]byte, error) {
 			return base64.StdEncoding.DecodeString(text)
 		}
 		a.words = append(a.words, a.out.Text())
-		if strings.HasPrefix(a.out.Text(), "Username: ") {
+		if a.user() != "" {
 			break
 		}
 	}
 	return nil, io.EOF
 }
 
-func (a *acceptor) said(prefix string) string {
+// user returns the name of the user, as the server understood it.
+func (a *acceptor) user() string {
 	for _, line := range a.words {
-		if text, ok := strings.CutPrefix(line, prefix); ok {
+		if text, ok := strings.CutPrefix(line, "Username: "); ok {
 			return text
 		}
 	}
 	return ""
+}
+
+// accept plays a conversation, and returns the user that the server found.
+func (k *kdc) accept(c auth.Conversation, args ...string) (user string, err error) {
+	k.t.Helper()
+	a := k.acceptor(args...)
+	message, err := c.First()
+	for satisfied := false; err == nil; {
+		payload, done, err := a.Step(message)
+		if err != nil {
+			return "", err
+		}
+		if done != satisfied {
+			return "", fmt.Errorf("the server is done: %t, the client: %t", done, satisfied)
+		}
+		if done {
+			return a.user(), nil
+		}
+		if message, satisfied, err = c.Next(payload); err != nil {
+			return "", err
+		}
+	}
+	return "", err
 }

@@ -3,12 +3,14 @@ package krb5_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/mooringdb/mooring/core/auth"
 	"github.com/mooringdb/mooring/core/auth/gssapi"
 	"github.com/mooringdb/mooring/core/auth/gssapi/krb5"
+	"github.com/mooringdb/mooring/core/bson"
 )
 
 // begin is one connection's conversation.
@@ -82,6 +84,42 @@ func TestRealKDC(t *testing.T) {
 				t.Errorf("the error has the password in it: %v", err)
 			}
 		})
+	}
+}
+
+// commands puts an acceptor into saslStart and saslContinue. It is an auth.Runner.
+type commands struct {
+	acceptor *acceptor
+	names    []string
+}
+
+func (c *commands) Run(_ context.Context, database string, command bson.Raw) (bson.Raw, error) {
+	c.names = append(c.names, database+"."+command.FirstKey())
+	v, _ := command.Lookup("payload")
+	_, payload, _ := v.Binary()
+	response, done, err := c.acceptor.Step(payload)
+	if err != nil {
+		return new(bson.Builder).Int32("ok", 0).Int32("code", 18).Finish(), nil
+	}
+	return new(bson.Builder).Int32("conversationId", 1).Bool("done", done).
+		Binary("payload", 0, response).Int32("ok", 1).Finish(), nil
+}
+
+// TestOverCommands authenticates a connection as core/conn does: the empty answer to the server's proof
+// is a command of its own.
+func TestOverCommands(t *testing.T) {
+	k := startKDC(t)
+	user := auth.FixedUser(auth.User{Name: "user@TEST.LOCAL", Password: password})
+	a := auth.SASL("$external", user, gssapi.New(gssapi.Config{}, krb5.New(k.getenv())))
+	state, err := a.Start(auth.Target{Address: host + ":27017"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	runner := &commands{acceptor: k.acceptor()}
+	err = state.Authenticate(t.Context(), runner, nil)
+	want := []string{"$external.saslStart", "$external.saslContinue", "$external.saslContinue"}
+	if err != nil || !slices.Equal(runner.names, want) || runner.acceptor.user() != "user@TEST.LOCAL" {
+		t.Errorf("Authenticate: %v by %q, %q", err, runner.names, runner.acceptor.words)
 	}
 }
 
