@@ -181,10 +181,8 @@ func (s *State) attempt(ctx context.Context, r Runner) (again bool, err error) {
 	if err == nil {
 		return false, nil
 	}
-	if mongoerr.IsNetwork(err) {
-		return false, err
-	}
-	return s.login.refused(x, errors.Unwrap(err)), err
+	again = s.login.refused(x, errors.Unwrap(err))
+	return again && !mongoerr.IsNetwork(err), err
 }
 
 // finish goes on with a speculative exchange.
@@ -195,7 +193,7 @@ func (s *State) finish(ctx context.Context, r Runner, x exchange, reply bson.Raw
 	} else {
 		err = s.exchange(ctx, r, x, command)
 	}
-	if err != nil && !mongoerr.IsNetwork(err) {
+	if err != nil {
 		s.login.refused(x, errors.Unwrap(err))
 	}
 	return err

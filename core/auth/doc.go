@@ -26,9 +26,9 @@
 //     nothing is told to the mechanism; that is no failure.
 //  2. Begin, after hello, if no speculative conversation was answered. It may block until ctx ends, to fetch credentials
 //     or a token. It must not hold a lock while it does, unless only the mechanism's own callers wait for that lock.
-//  3. Refused, if the server refused a conversation (or broke its rules), with the error. If it returns true, State begins
-//     one more conversation, once: an OIDC mechanism drops a cached token that was refused with code 18 and returns true.
-//     It is not called for errors of the network.
+//  3. Refused, if a conversation failed, with the error: the server refused it or broke its rules, or the connection broke.
+//     If it returns true and the connection is whole, State begins one more conversation, once: an OIDC mechanism drops a
+//     cached token that was refused with code 18 and returns true.
 //  4. Refused with a *mongoerr.CommandError of code 391, before a reauthentication, with the conversation that the
 //     connection had authenticated by. The result is ignored then. A mechanism drops the token of that conversation.
 //

@@ -19,7 +19,7 @@ type Mechanism interface {
 	// Speculate returns a conversation that may begin in the connection's hello, or nil. It does not block.
 	Speculate(to Target) Conversation
 
-	// Refused takes note that the server refused c, and why. It reports whether another conversation may succeed.
+	// Refused takes note that c failed, and why. It reports whether another conversation may succeed.
 	Refused(c Conversation, err error) (again bool)
 }
 

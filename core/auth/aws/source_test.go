@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -15,6 +16,8 @@ import (
 
 	"github.com/mooringdb/mooring/core/auth"
 	"github.com/mooringdb/mooring/core/auth/aws"
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/mongoerr"
 )
 
 var (
@@ -477,6 +480,34 @@ func TestCallerThatGivesUp(t *testing.T) {
 		time.AfterFunc(time.Second, func() { cancel(reason) })
 		if _, err := c.source().Credentials(ctx); !errors.Is(err, reason) {
 			t.Errorf("Credentials = %v, want %v", err, reason)
+		}
+	})
+}
+
+// broken is a connection that ends after the client's first message.
+type broken struct{}
+
+func (broken) Run(context.Context, string, bson.Raw) (bson.Raw, error) {
+	return nil, &mongoerr.NetworkError{Err: io.EOF}
+}
+
+// TestAnyFailureClearsTheCache: the specification excepts none, not even a connection that breaks.
+func TestAnyFailureClearsTheCache(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCloud(t)
+		s := c.source()
+		if _, err := s.Credentials(t.Context()); err != nil || s.Cached() == (aws.Credentials{}) {
+			t.Fatalf("cached is %v, %v", s.Cached(), err)
+		}
+		state, err := auth.SASL("$external", nil, aws.New(s)).Start(auth.Target{Address: "db:27017"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := state.Authenticate(t.Context(), broken{}, nil); !errors.Is(err, io.EOF) {
+			t.Errorf("Authenticate = %v", err)
+		}
+		if s.Cached() != (aws.Credentials{}) {
+			t.Errorf("cached is %v", s.Cached())
 		}
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"context"
 
 	"github.com/mooringdb/mooring/core/auth"
+	"github.com/mooringdb/mooring/core/mongoerr"
 )
 
 // DefaultServiceName is the service of MongoDB servers.
@@ -103,7 +104,8 @@ func (m *Mechanism) Begin(ctx context.Context, to auth.Target) (auth.Conversatio
 	return NewConversation(c, to.User.Name), nil
 }
 
-// Refused asks the library whether a new ticket may succeed.
-func (m *Mechanism) Refused(c auth.Conversation, _ error) bool {
-	return m.initiator.Refused(c.(*Conversation).context)
+// Refused asks the library whether a new ticket may succeed. A connection that broke says nothing
+// about the ticket.
+func (m *Mechanism) Refused(c auth.Conversation, err error) bool {
+	return !mongoerr.IsNetwork(err) && m.initiator.Refused(c.(*Conversation).context)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/mooringdb/mooring/core/address"
 	"github.com/mooringdb/mooring/core/auth"
 	"github.com/mooringdb/mooring/core/auth/gssapi"
+	"github.com/mooringdb/mooring/core/mongoerr"
 )
 
 // fake is a Kerberos library without Kerberos: what is wrapped stands in angle brackets.
@@ -179,6 +180,9 @@ func TestMechanism(t *testing.T) {
 	c, err := m.Begin(t.Context(), auth.Target{Address: "h:1"})
 	if err != nil || !m.Refused(c, nil) {
 		t.Errorf("the library was not asked whether to try again, %v", err)
+	}
+	if m.Refused(c, &mongoerr.NetworkError{}) {
+		t.Error("the library was asked although the connection broke")
 	}
 	library.err = errors.New("no ticket")
 	if _, err := m.Begin(t.Context(), auth.Target{Address: "h:1"}); !errors.Is(err, library.err) {
