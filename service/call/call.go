@@ -18,6 +18,8 @@ type Call struct {
 	RequestID string
 	// Encoding is the form of documents in the response and in the details of an error.
 	Encoding payload.Encoding
+	// Casual: the client may be content with the first page of a result, as one that sends a plain GET.
+	Casual bool
 }
 
 type key struct{}

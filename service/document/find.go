@@ -48,6 +48,7 @@ func (s *Server) Find(ctx context.Context, req *mooringv1.FindRequest) (*mooring
 		BatchSize: opt.BatchSize,
 		Inflation: r.Inflation(),
 		Whole:     isWhole(opt),
+		Casual:    r.Casual,
 		Run:       func(ctx context.Context) (paging.Cursor, error) { return s.cfg.Client.Find(ctx, ns, opt) },
 	})
 	if err != nil {

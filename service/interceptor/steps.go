@@ -26,6 +26,8 @@ const (
 	RequestIDKey = "mooring-request-id"
 	// TimeoutKey is a timeout beside the call's own deadline, such as "5s"; the shorter counts.
 	TimeoutKey = "mooring-timeout"
+	// CasualKey says that the client may be content with the first page of a result.
+	CasualKey = "mooring-casual"
 )
 
 const maxRequestIDBytes = 64
@@ -55,6 +57,7 @@ func IsRequestID(id string) bool {
 }
 
 func (x *Chain) identify(ctx context.Context, c *pass) error {
+	c.Casual = len(metadata.ValueFromIncomingContext(ctx, CasualKey)) > 0
 	if ids := metadata.ValueFromIncomingContext(ctx, RequestIDKey); len(ids) == 1 && IsRequestID(ids[0]) {
 		c.RequestID = ids[0]
 	} else {

@@ -165,10 +165,16 @@ var forwarded = [...]struct{ header, key string }{
 	{"Tracestate", "tracestate"},
 }
 
+// casual is the value of interceptor.CasualKey: browsers and functions seldom ask for more than the first page of a GET.
+var casual = []string{"get"}
+
 // incoming is the metadata of the request. Nothing else of its header reaches a handler.
 func (c *call) incoming() metadata.MD {
 	md := make(metadata.MD, 2)
 	md[interceptor.RequestIDKey] = c.ids[:]
+	if c.route.method == http.MethodGet {
+		md[interceptor.CasualKey] = casual
+	}
 	for _, f := range forwarded {
 		if v := c.r.Header[f.header]; v != nil {
 			md[f.key] = v

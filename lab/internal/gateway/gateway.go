@@ -70,9 +70,11 @@ func Start(ctx context.Context, c Config) (*Gateway, error) {
 	}, nil
 }
 
-// environment is the caller's without what would configure the gateway beside its flags.
+// environment is the caller's without what would configure the gateway beside its flags. The gateway stops without waiting for load
+// balancers, which are not there.
 func environment() []string {
-	return slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "MOORING_") })
+	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "MOORING_") })
+	return append(env, "MOORING_DRAIN_LINGER=0s")
 }
 
 // waitForJSON waits until the process has renamed the file into its place.

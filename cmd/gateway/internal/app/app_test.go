@@ -46,7 +46,7 @@ type gateway struct {
 func start(t *testing.T, uri string, options ...string) *gateway {
 	t.Helper()
 	g := &gateway{t: t}
-	cfg := load(t, append([]string{"--uri", uri, "--grpc-address=127.0.0.1:0", "--rest-address=127.0.0.1:0"}, options...)...)
+	cfg := load(t, append([]string{"--uri", uri, "--grpc-address=127.0.0.1:0", "--rest-address=127.0.0.1:0", "--drain-linger=0s"}, options...)...)
 	var err error
 	g.App, err = app.New(cfg, slog.New(slog.NewTextHandler(&g.log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	if err != nil {

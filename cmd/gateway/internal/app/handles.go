@@ -50,7 +50,7 @@ const handOverTime = 4 * time.Second
 func newPager(lc fx.Lifecycle, cfg *config.Config, ring *seal.Ring, c *client.Client, transport *replica.Transport, log *slog.Logger) *paging.Pager {
 	p := paging.New(paging.Config{
 		Keys: ring, Deployment: cfg.Deployment(),
-		Idle: cfg.Cursors.Idle, PageMemory: noneIsNegative(int(cfg.Cursors.PageMemory)), PageBytes: int(cfg.Pages.MaxSize),
+		Idle: cfg.Cursors.Idle, UnreadIdle: cfg.Cursors.UnreadIdle, PageMemory: noneIsNegative(int(cfg.Cursors.PageMemory)), PageBytes: int(cfg.Pages.MaxSize),
 		MaxPerPrincipal: noneIsNegative(cfg.Cursors.MaxPerPrincipal),
 		Continue:        func(s cursor.State) paging.Cursor { return c.ContinueCursor(s) },
 	})

@@ -75,7 +75,7 @@ type portParams struct {
 func newServer(lc fx.Lifecycle, p portParams) *server.Server {
 	s := server.New(server.Config{
 		GRPCAddress: p.Config.GRPC.Address, RESTAddress: p.Config.REST.Address, DebugAddress: p.Config.DebugAddress,
-		ReplicaAddress: replicaAddress(p.Replica), TLS: p.TLS, AddressesFile: p.Config.AddressesFile, DrainTimeout: p.Config.DrainTimeout, Log: p.Log,
+		ReplicaAddress: replicaAddress(p.Replica), TLS: p.TLS, AddressesFile: p.Config.AddressesFile, Linger: p.Config.DrainLinger, DrainTimeout: p.Config.DrainTimeout, Log: p.Log,
 	}, server.Parts{
 		GRPC: p.GRPC, REST: http.Handler(p.REST), Debug: debugging.Handler(p.Client.Pools), Gate: p.Gate,
 		Unready: func() {

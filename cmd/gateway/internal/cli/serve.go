@@ -52,7 +52,7 @@ func serve(c call) error {
 	case err != nil:
 		return err
 	}
-	return running{gateway, cfg.DrainTimeout, log, os.Exit}.untilStopped(signals, hangups)
+	return running{gateway, cfg.DrainLinger + cfg.DrainTimeout, log, os.Exit}.untilStopped(signals, hangups)
 }
 
 // running holds a gateway that has started, and what its end needs.

@@ -38,7 +38,7 @@ type gateway struct {
 // start runs the gateway with kernel ports and waits for the line that says where it listens.
 func start(t *testing.T, args ...string) *gateway {
 	t.Helper()
-	args = append([]string{"serve", "--grpc-address=127.0.0.1:0", "--rest-address=127.0.0.1:0", "--log-format=json"}, args...)
+	args = append([]string{"serve", "--grpc-address=127.0.0.1:0", "--rest-address=127.0.0.1:0", "--drain-linger=0s", "--log-format=json"}, args...)
 	g := &gateway{cmd: exec.Command(os.Args[0], args...), exited: make(chan struct{})}
 	g.cmd.Env = []string{asGateway + "=1"}
 	stderr, err := g.cmd.StderrPipe()

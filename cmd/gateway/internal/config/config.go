@@ -52,7 +52,9 @@ type Config struct {
 	MaxRequestSize int64
 	// RequestTimeout bounds unary calls that bring no deadline; 0: nothing does.
 	RequestTimeout time.Duration
-	// DrainTimeout is how long in-flight work may go on after a signal to stop.
+	// DrainLinger is how long the gateway still takes calls after a signal to stop.
+	DrainLinger time.Duration
+	// DrainTimeout is how long in-flight work may go on after that.
 	DrainTimeout time.Duration
 	Log          Log
 
@@ -92,7 +94,9 @@ func (t TLS) Enabled() bool { return t.CertificateFile != "" }
 
 // Cursors bounds what open cursors may cost.
 type Cursors struct {
-	Idle       time.Duration
+	Idle time.Duration
+	// UnreadIdle is how long the next page of a GET may stay unread.
+	UnreadIdle time.Duration
 	PageMemory int64
 	// MaxPerPrincipal is how many one principal may hold; 0: any number.
 	MaxPerPrincipal int

@@ -175,6 +175,12 @@ var options = []option{
 		parse: into(func(c *Config) *time.Duration { return &c.Cursors.Idle }, durationWithin(time.Second, 24*time.Hour)),
 	},
 	{
+		Name: "cursors.unreadIdle", Kind: "duration", Default: "1m",
+		Doc: "How long the cursor of a GET waits for its second page: many clients read the first one alone. From then on " +
+			"cursors.idle counts, which also bounds it.",
+		parse: into(func(c *Config) *time.Duration { return &c.Cursors.UnreadIdle }, durationWithin(time.Second, 24*time.Hour)),
+	},
+	{
 		Name: "cursors.pageMemory", Kind: "size", Default: "64MiB",
 		Doc: "Memory for what cursors hold between two pages: pages that were sent, so that a client that asks for one again " +
 			"gets the same one, and what is left of a server's batch that was larger than a page. When it is full the oldest " +
@@ -217,8 +223,14 @@ var options = []option{
 		parse: into(func(c *Config) *time.Duration { return &c.RequestTimeout }, durationWithin(0, 24*time.Hour)),
 	},
 	{
+		Name: "drain.linger", Kind: "duration", Default: "2s",
+		Doc: "How long the gateway still takes calls after SIGTERM or SIGINT, while it is not ready and tells clients to use other " +
+			"connections: load balancers learn late that it stops.",
+		parse: into(func(c *Config) *time.Duration { return &c.DrainLinger }, durationWithin(0, time.Minute)),
+	},
+	{
 		Name: "drain.timeout", Kind: "duration", Default: "20s",
-		Doc: "How long requests and streams in flight may go on after SIGTERM or SIGINT. What is left then is cut with " +
+		Doc: "How long requests and streams in flight may go on after drain.linger. What is left then is cut with " +
 			"UNAVAILABLE and its cursors are closed on the server. A second signal ends the gateway at once.",
 		parse: into(func(c *Config) *time.Duration { return &c.DrainTimeout }, durationWithin(0, time.Hour)),
 	},

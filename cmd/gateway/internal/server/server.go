@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -30,7 +31,9 @@ type Config struct {
 	ReplicaAddress func() string
 	// AddressesFile, if not empty, gets the addresses once all ports are bound.
 	AddressesFile string
-	// DrainTimeout is how long in-flight work may go on when the server stops.
+	// Linger is how long the server still takes calls when it stops, while clients learn that it does.
+	Linger time.Duration
+	// DrainTimeout is how long in-flight work may go on after that.
 	DrainTimeout time.Duration
 	Log          *slog.Logger
 }
@@ -73,6 +76,7 @@ type Server struct {
 	addresses Addresses
 	clients   []*clients
 	serving   sync.WaitGroup // one per port
+	leaving   atomic.Bool    // clients are told to use another connection
 }
 
 const (
@@ -93,7 +97,17 @@ func New(cfg Config, parts Parts) *Server {
 			MaxHeaderBytes: maxHeaderBytes, ErrorLog: quiet,
 		}
 	}
-	return &Server{cfg: cfg, parts: parts, rest: httpServer(parts.REST, cfg.TLS.Clone()), debug: httpServer(parts.Debug, nil)}
+	s := &Server{cfg: cfg, parts: parts, debug: httpServer(parts.Debug, nil)}
+	s.rest = httpServer(http.HandlerFunc(s.serveREST), cfg.TLS.Clone())
+	return s
+}
+
+// serveREST tells clients to close their connections once the server is about to stop.
+func (s *Server) serveREST(w http.ResponseWriter, r *http.Request) {
+	if s.leaving.Load() {
+		w.Header().Set("Connection", "close")
+	}
+	s.parts.REST.ServeHTTP(w, r)
 }
 
 // port describes one listener.
@@ -206,12 +220,20 @@ func (s *Server) writeAddresses() error {
 	return nil
 }
 
-// Stop lets in-flight work finish within the drain time, cuts what is left, and closes the ports.
-// While it drains, new REST requests are still answered, with 503; gRPC clients are told to go
-// elsewhere. It returns when ctx ends, at the latest; an error means that something of the server
-// is still there.
+// Stop makes the gateway not ready and serves on for Config.Linger, so that load balancers and clients that do not know yet are still
+// served: REST clients are told to close their connections, and after half of that time gRPC clients to use other ones. Then it lets
+// in-flight work finish within the drain time, cuts what is left, and closes the ports. While it drains, new REST requests are still
+// answered, with 503. Stop returns when ctx ends, at the latest; an error means that something of the server is still there.
 func (s *Server) Stop(ctx context.Context) error {
 	s.parts.Unready()
+	s.leaving.Store(true)
+	pause(ctx, s.cfg.Linger/2)
+	grpcDone := make(chan struct{})
+	go func() {
+		defer close(grpcDone)
+		s.grpc.GracefulStop() // returns when the handlers have, also after Stop
+	}()
+	pause(ctx, s.cfg.Linger/2)
 	drain, cancelDrain := context.WithTimeout(ctx, s.cfg.DrainTimeout)
 	defer cancelDrain()
 	final, cancelFinal := context.WithTimeout(ctx, s.cfg.DrainTimeout+flushTime)
@@ -228,11 +250,6 @@ func (s *Server) Stop(ctx context.Context) error {
 		}
 		s.grpc.Stop()
 	})
-	grpcDone := make(chan struct{})
-	go func() {
-		defer close(grpcDone)
-		s.grpc.GracefulStop() // returns when the handlers have, also after Stop
-	}()
 	s.rest.SetKeepAlivesEnabled(false)
 
 	if err := s.parts.Gate.Drain(drain); err != nil {
@@ -253,4 +270,17 @@ func (s *Server) Stop(ctx context.Context) error {
 		s.serving.Wait()
 	}
 	return err
+}
+
+// pause waits for a time, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
 }
