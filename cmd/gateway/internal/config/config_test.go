@@ -206,7 +206,8 @@ func TestSourcesOfTokens(t *testing.T) {
 		{"file", []string{"--mongodb-token-file=/t"}, config.Token{File: "/t"}},
 		{"command", []string{"--mongodb-token-command=/bin/x\n-v\n\na b\r\n"}, config.Token{Command: []string{"/bin/x", "-v", "a b"}}},
 		{
-			"a list in the file", []string{"--config", write(t, "c.yaml", "mongodb: {tokenCommand: [/bin/x, -v, a b]}\n")},
+			"a list in the file",
+			[]string{"--config", write(t, "c.yaml", "mongodb: {tokenCommand: [/bin/x, -v, a b]}\n")},
 			config.Token{Command: []string{"/bin/x", "-v", "a b"}},
 		},
 	} {

@@ -20,7 +20,8 @@ func TestUser(t *testing.T) {
 		{"options", []string{uri, "--mongodb-username=app", "--mongodb-password=hunter2"}, nil, 0},
 		{"environment", []string{uri}, []string{"MOORING_MONGODB_USERNAME=app", "MOORING_MONGODB_PASSWORD=hunter2"}, 0},
 		{
-			"files", []string{uri, "--mongodb-username-file", write(t, "n", "app\n"), "--mongodb-password-file", write(t, "p", "hunter2\n")},
+			"files",
+			[]string{uri, "--mongodb-username-file", write(t, "n", "app\n"), "--mongodb-password-file", write(t, "p", "hunter2\n")},
 			nil, 2,
 		},
 		{"name in the string", []string{"--uri=mongodb://app@db.example/shop", "--mongodb-password-file", write(t, "q", "hunter2")}, nil, 1},
