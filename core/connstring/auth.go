@@ -16,19 +16,16 @@ const (
 type mechanism struct {
 	needsUser, needsPassword, refusesPassword bool
 	environment                               bool // credentials come from the environment only
-	// removed means that servers and drivers no longer have the mechanism.
-	removed    bool
-	external   bool // the source is $external and nothing else
-	source     string
-	properties []string
-	check      func(c *Config, given InCode) error // of the properties' values
+	external                                  bool // the source is $external and nothing else
+	source                                    string
+	properties                                []string
+	check                                     func(c *Config, given InCode) error // of the properties' values
 }
 
 var mechanisms = map[string]mechanism{
 	"":              {needsUser: true, needsPassword: true, source: "admin"},
 	"SCRAM-SHA-1":   {needsUser: true, needsPassword: true, source: "admin"},
 	"SCRAM-SHA-256": {needsUser: true, needsPassword: true, source: "admin"},
-	"MONGODB-CR":    {removed: true},
 	"PLAIN":         {needsUser: true, needsPassword: true, source: external},
 	"GSSAPI": {
 		needsUser: true, external: true,
@@ -52,8 +49,6 @@ func (p *parser) checkCredential() error {
 	m := mechanisms[c.AuthMechanism]
 	name := named(c.AuthMechanism)
 	switch {
-	case m.removed:
-		return fmt.Errorf("%s was removed from MongoDB; SCRAM-SHA-256 replaces it", name)
 	case m.environment && (c.Username != "" || c.HasPassword):
 		return fmt.Errorf("%s takes no user name and no password: %s", name, fromEnvironment)
 	case m.needsUser && c.Username == "":

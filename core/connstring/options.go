@@ -76,9 +76,8 @@ var options = []Option{
 	// Authentication.
 	{
 		Name: "authMechanism", Kind: "name", Default: "negotiated", strict: true,
-		Doc: "how to authenticate: SCRAM-SHA-256, SCRAM-SHA-1, MONGODB-X509, MONGODB-AWS, MONGODB-OIDC, GSSAPI or PLAIN; anything else is an error",
-		setting: oneOf(func(c *Config) *string { return &c.AuthMechanism },
-			"MONGODB-CR", "MONGODB-X509", "GSSAPI", "PLAIN", "SCRAM-SHA-1", "SCRAM-SHA-256", "MONGODB-AWS", "MONGODB-OIDC"),
+		Doc:     "how to authenticate: SCRAM-SHA-256, SCRAM-SHA-1, MONGODB-X509, MONGODB-AWS, MONGODB-OIDC, GSSAPI or PLAIN; anything else is an error",
+		setting: mechanismName(),
 	},
 	{
 		Name: "authMechanismProperties", Kind: "name:value,…", Default: "", secret: true,

@@ -219,7 +219,8 @@ func TestMechanismsThatParseRefuses(t *testing.T) {
 		{"u@a/?authMechanism=MONGODB-AWS", "MONGODB-AWS takes no user name and no password: its credentials come from the environment"},
 		{"u:p@a/?authMechanism=MONGODB-AWS", "takes no user name and no password"},
 		{":@a/?authMechanism=MONGODB-AWS", "takes no user name and no password"},
-		{"u:p@a/?authMechanism=MONGODB-CR", "MONGODB-CR was removed from MongoDB"},
+		{"u:p@a/?authMechanism=SCRAM", "option authMechanism: it is none of SCRAM-SHA-256, SCRAM-SHA-1, MONGODB-X509, MONGODB-AWS, MONGODB-OIDC, GSSAPI, PLAIN"},
+		{"u:p@a/?authMechanism=MONGODB-CR", "option authMechanism: MONGODB-CR was removed from MongoDB"},
 		{"a/?authMechanism=MONGODB-CR", "MONGODB-CR was removed from MongoDB"},
 	} {
 		_, err := connstring.Parse("mongodb://" + tt.uri)

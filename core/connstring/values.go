@@ -47,6 +47,20 @@ func maybeEmpty(field func(*Config) *string) setting {
 	}}
 }
 
+// mechanismName is the setting of authMechanism. A mechanism that was removed is an error of its own.
+func mechanismName() setting {
+	s := oneOf(func(c *Config) *string { return &c.AuthMechanism }, "SCRAM-SHA-256", "SCRAM-SHA-1",
+		"MONGODB-X509", "MONGODB-AWS", "MONGODB-OIDC", "GSSAPI", "PLAIN")
+	known := s.apply
+	s.apply = func(p *parser, value string) error {
+		if value == "MONGODB-CR" {
+			return errors.New("MONGODB-CR was removed from MongoDB; SCRAM-SHA-256 replaces it")
+		}
+		return known(p, value)
+	}
+	return s
+}
+
 func oneOf(field func(*Config) *string, allowed ...string) setting {
 	return setting{show: showText(field), apply: func(p *parser, value string) error {
 		if !slices.Contains(allowed, value) {
