@@ -73,11 +73,10 @@ func Load(flags *pflag.FlagSet, environ []string) (*Config, error) {
 	var errs []error
 	for _, o := range options {
 		s, err := o.resolve(layers)
+		err = cmp.Or(err, c.mongoUser.note(o.Name, s))
 		if err == nil {
 			c.values = append(c.values, value{o, s})
-			if err = c.mongoUser.note(o.Name, s); err == nil {
-				err = o.parse(c, s.text)
-			}
+			err = o.parse(c, s.text)
 			if o.Name == handleKeys {
 				c.HandleKeysFile, c.HandleKeysSum = s.file, SumHandleKeys([]byte(s.text))
 				if err == nil && s.file != "" && len(c.HandleKeys) == 0 {

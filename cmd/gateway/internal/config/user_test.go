@@ -63,8 +63,8 @@ func TestUserRefused(t *testing.T) {
 		{[]string{"--uri=mongodb://db", "--mongodb-password=hunter2"}, "needs a user name"},
 		{[]string{"--uri=mongodb://app@db"}, "needs a password"},
 	} {
-		if _, err := load(t, row.args, nil); err == nil || !strings.Contains(err.Error(), row.want) || strings.Contains(err.Error(), "hunter2") {
-			t.Errorf("Load(%v) = %v, want an error with %q", row.args, err, row.want)
+		if _, err := load(t, row.args, nil); err == nil || !strings.Contains(err.Error(), row.want) || strings.ContainsAny(err.Error(), "\n") || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("Load(%v) = %v, want one error with %q", row.args, err, row.want)
 		}
 	}
 }
