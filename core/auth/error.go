@@ -61,7 +61,8 @@ func (e *Error) Advice() string {
 		case e.Mechanism == "MONGODB-AWS" || e.Mechanism == "MONGODB-OIDC":
 			return "Check that the identity which the credential stands for is a user of the database $external, with its roles."
 		}
-		return fmt.Sprintf("Check the user name and the password, and that the user is defined in the database %s (option authSource).", e.Source)
+		return fmt.Sprintf("Check the user name and the password, and that the user is defined in the database %s (option authSource), "+
+			"for the mechanism of the option authMechanism if that is set.", e.Source)
 	case KindMechanism:
 		return "Check the option authMechanism: use a mechanism that is enabled on the server (authenticationMechanisms) and that the user has."
 	case KindServer:

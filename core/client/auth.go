@@ -15,6 +15,10 @@ import (
 // authenticator returns what authenticates the connections of a client of cfg, nil if it has no
 // credential. It does no I/O.
 func authenticator(cfg *connstring.Config, opt Options) (*auth.Authenticator, error) {
+	given := connstring.InCode{User: opt.User != nil, TokenProvider: opt.OIDC != nil}
+	if err := cfg.CheckAuth(given); err != nil {
+		return nil, fmt.Errorf("connection string: %w", err)
+	}
 	if !cfg.HasCredential {
 		return nil, nil
 	}

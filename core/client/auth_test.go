@@ -275,3 +275,23 @@ func TestReauthentication(t *testing.T) {
 		}
 	})
 }
+
+// A check that makes no client hears the same of a credential that cannot work as a client does.
+func TestTopologyConfigChecksTheCredential(t *testing.T) {
+	for uri, want := range map[string]string{
+		"mongodb://app@a":                                         "authentication needs a password",
+		"mongodb://a/?authMechanism=MONGODB-OIDC":                 "MONGODB-OIDC needs the property ENVIRONMENT",
+		"mongodb+srv://a.example.com/?authMechanism=MONGODB-OIDC": "MONGODB-OIDC needs the property ENVIRONMENT",
+	} {
+		cfg, err := connstring.Parse(uri)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.TopologyConfig(&cfg, client.Options{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("TopologyConfig() of %s = %v, want %q", uri, err, want)
+		}
+		if _, err := client.New(cfg, client.Options{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("New() of %s = %v, want %q", uri, err, want)
+		}
+	}
+}

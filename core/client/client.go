@@ -8,7 +8,6 @@ package client
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"sync/atomic"
 	"time"
@@ -83,9 +82,6 @@ type Client struct {
 // New returns a client that is not started. It reads the files that the tls options name, and does
 // no network I/O, not even for mongodb+srv.
 func New(cfg connstring.Config, opt Options) (*Client, error) {
-	if err := cfg.CheckAuth(connstring.InCode{User: opt.User != nil, TokenProvider: opt.OIDC != nil}); err != nil {
-		return nil, fmt.Errorf("connection string: %w", err)
-	}
 	rp, err := ReadPreference(&cfg)
 	if err != nil {
 		return nil, err

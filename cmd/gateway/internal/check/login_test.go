@@ -38,7 +38,7 @@ func TestLogin(t *testing.T) {
 	}})
 	var n names
 	n.add(s, "HOST")
-	const advice = "Check the user name and the password, and that the user is defined in the database admin (option authSource)."
+	const advice = "Check the user name and the password, and that the user is defined in the database admin (option authSource), for the mechanism of the option authMechanism if that is set."
 	const may = `
                    as app@admin
                    with the roles readWrite@shop, read@logs
