@@ -413,3 +413,20 @@ func TestDeadline(t *testing.T) {
 		})
 	}
 }
+
+// TestTypesThatTheEmbeddedDatabaseLacks has such a type refused, and the connection left open.
+func TestTypesThatTheEmbeddedDatabaseLacks(t *testing.T) {
+	if !suite.IsEmbedded() {
+		t.Skip("MOORING_TEST_URI names a server that has them")
+	}
+	g := suite.Start(t, suite.URI(t))
+	path := gatewaytest.Documents(suite.Database(t), "prices", "insertOne")
+	got := g.Post(t, path, `{"document": {"_id": 1, "price": {"$numberDecimal": "1.5"}}}`)
+	p := wantProblem(t, got, 422, "FAILED_PRECONDITION", "NotImplemented")
+	if !strings.Contains(p.Error.Message, "Decimal128") {
+		t.Errorf("message %q", p.Error.Message)
+	}
+	if got := g.Post(t, path, `{"document": {"_id": 1}}`); got.Status != 200 {
+		t.Errorf("afterwards: %d %s", got.Status, got.Body)
+	}
+}

@@ -9,10 +9,14 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
+	"net"
+	"net/url"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -23,13 +27,13 @@ import (
 )
 
 func main() {
-	listen := flag.String("listen", "127.0.0.1:0", "`address` to listen on; port 0 lets the kernel choose")
-	var tls files
-	flag.StringVar(&tls.certificate, "tls-certificate-file", "", "`path` of the certificate, PEM; with it, the listener speaks TLS")
-	flag.StringVar(&tls.key, "tls-key-file", "", "`path` of the certificate's key, PEM")
-	flag.StringVar(&tls.authority, "tls-ca-file", "", "`path` of the authority's certificate that clients have to be of, PEM")
+	address := flag.String("listen", "127.0.0.1:0", "`address` to listen on; port 0 lets the kernel choose")
+	var secure files
+	flag.StringVar(&secure.certificate, "tls-certificate-file", "", "`path` of the certificate, PEM; with it, the listener speaks TLS")
+	flag.StringVar(&secure.key, "tls-key-file", "", "`path` of the certificate's key, PEM")
+	flag.StringVar(&secure.authority, "tls-ca-file", "", "`path` of the authority's certificate that clients have to be of, PEM")
 	flag.Parse()
-	if err := run(*listen, tls); err != nil {
+	if err := run(*address, secure); err != nil {
 		fmt.Fprintln(os.Stderr, "embedded:", err)
 		os.Exit(1)
 	}
@@ -38,16 +42,45 @@ func main() {
 // files names what TLS needs. Without a certificate there is no TLS.
 type files struct{ certificate, key, authority string }
 
-func listener(address string, tls files) ferretdb.ListenerConfig {
-	if tls.certificate == "" {
-		return ferretdb.ListenerConfig{TCP: address}
+// listen opens the front's listener and returns its connection string.
+func listen(address string, f files) (net.Listener, string, error) {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, "", err
 	}
-	return ferretdb.ListenerConfig{
-		TLS: address, TLSCertFile: tls.certificate, TLSKeyFile: tls.key, TLSCAFile: tls.authority,
+	uri := "mongodb://" + l.Addr().String() + "/"
+	if f.certificate == "" {
+		return l, uri, nil
 	}
+	cfg, err := f.config()
+	if err != nil {
+		return nil, "", errors.Join(err, l.Close())
+	}
+	return tls.NewListener(l, cfg), uri + "?tls=true", nil
 }
 
-func run(listen string, tls files) (err error) {
+// config reads the files.
+func (f files) config() (*tls.Config, error) {
+	certificate, err := tls.LoadX509KeyPair(f.certificate, f.key)
+	if err != nil {
+		return nil, err
+	}
+	cfg := &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
+	if f.authority == "" {
+		return cfg, nil
+	}
+	pem, err := os.ReadFile(f.authority)
+	if err != nil {
+		return nil, err
+	}
+	cfg.ClientAuth, cfg.ClientCAs = tls.RequireAndVerifyClientCert, x509.NewCertPool()
+	if !cfg.ClientCAs.AppendCertsFromPEM(pem) {
+		return nil, errors.New("no certificate in " + f.authority)
+	}
+	return cfg, nil
+}
+
+func run(address string, secure files) (err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
 
@@ -58,7 +91,7 @@ func run(listen string, tls files) (err error) {
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 
 	server, err := ferretdb.New(&ferretdb.Config{
-		Listener: listener(listen, tls),
+		Listener: ferretdb.ListenerConfig{TCP: "127.0.0.1:0"},
 		Logger:   slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
 		Handler:  "sqlite",
 		// The trailing slash is required; ?mode=memory deadlocks.
@@ -71,11 +104,22 @@ func run(listen string, tls files) (err error) {
 	done := make(chan error, 1) // one result, so that Run never waits for a reader
 	go func() { done <- server.Run(ctx) }()
 	// MongoDBURI waits until the listener has its address.
-	uri := server.MongoDBURI()
+	backend, err := url.Parse(server.MongoDBURI())
+	if err != nil {
+		return err
+	}
+	l, uri, err := listen(address, secure)
+	if err != nil {
+		return err
+	}
+	ended := make(chan error, 1) // one result, as above
+	go func() { ended <- front(ctx, l, backend.Host) }()
 	fmt.Println(uri)
 
 	select {
 	case err := <-done:
+		return err
+	case err := <-ended:
 		return err
 	case <-ctx.Done():
 	}
