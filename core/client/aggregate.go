@@ -73,7 +73,7 @@ func (a *aggregate) cursorOptions() cursor.Options {
 
 func (*aggregate) Name() string { return "aggregate" }
 
-func (a *aggregate) Append(b *bson.Builder, _ operation.Target) error {
+func (a *aggregate) Append(b *bson.Builder, to operation.Target) error {
 	o := &a.opt
 	if a.collection == "" {
 		b.Int32("aggregate", 1)
@@ -96,6 +96,6 @@ func (a *aggregate) Append(b *bson.Builder, _ operation.Target) error {
 	if a.output {
 		appendWriteConcern(b, a.writeConcern)
 	}
-	b.AppendElements(o.Extra)
+	o.appendTo(b, to)
 	return nil
 }

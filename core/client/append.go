@@ -1,6 +1,18 @@
 package client
 
-import "github.com/mooringdb/mooring/core/bson"
+import (
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/operation"
+)
+
+// appendTo appends RawData, if the server knows it, and Extra: the end of every command but those
+// that a user wrote.
+func (o *Common) appendTo(b *bson.Builder, to operation.Target) {
+	if to.Hello.MaxWireVersion >= wireVersion82 {
+		appendBool(b, "rawData", o.RawData)
+	}
+	b.AppendElements(o.Extra)
+}
 
 // Options that are unset append nothing.
 

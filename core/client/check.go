@@ -55,12 +55,13 @@ const (
 	takesReadConcern
 	takesWriteConcern
 	takesReadPreference
+	takesRawData
 	takesExtra
 )
 
 const (
-	readOptions    = takesComment | takesReadConcern | takesReadPreference | takesExtra
-	writeOptions   = takesComment | takesWriteConcern | takesExtra
+	readOptions    = takesComment | takesReadConcern | takesReadPreference | takesRawData | takesExtra
+	writeOptions   = takesComment | takesWriteConcern | takesRawData | takesExtra
 	commandOptions = takesReadPreference
 )
 
@@ -76,6 +77,7 @@ func (c *check) common(o *Common, t takes, known []string) {
 		{"readConcern", takesReadConcern, o.ReadConcern != nil},
 		{"writeConcern", takesWriteConcern, o.WriteConcern != nil},
 		{"readPreference", takesReadPreference, o.ReadPreference != nil},
+		{"rawData", takesRawData, o.RawData != nil},
 		{"options", takesExtra, o.Extra != nil},
 	} {
 		if field.set && t&field.bit == 0 {
@@ -171,6 +173,8 @@ var reserved = []string{
 const (
 	wireVersion42 = 8
 	wireVersion44 = 9
+	// wireVersion82 is the first whose servers know rawData.
+	wireVersion82 = 27
 )
 
 // hintGate refuses a hint that the server would ignore, without an acknowledgement that could say

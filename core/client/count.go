@@ -45,7 +45,7 @@ type countDocuments struct {
 
 func (*countDocuments) Name() string { return "aggregate" }
 
-func (a *countDocuments) Append(b *bson.Builder, _ operation.Target) error {
+func (a *countDocuments) Append(b *bson.Builder, to operation.Target) error {
 	o := &a.opt
 	b.String("aggregate", a.collection)
 	b.OpenArray("pipeline")
@@ -64,7 +64,7 @@ func (a *countDocuments) Append(b *bson.Builder, _ operation.Target) error {
 	appendValue(b, "comment", o.Comment)
 	appendValue(b, "hint", o.Hint)
 	a.readConcern.append(b)
-	b.AppendElements(o.Extra)
+	o.appendTo(b, to)
 	return nil
 }
 
@@ -110,10 +110,10 @@ var estimateFields = []string{"count", "comment"}
 
 func (*estimate) Name() string { return "count" }
 
-func (e *estimate) Append(b *bson.Builder, _ operation.Target) error {
+func (e *estimate) Append(b *bson.Builder, to operation.Target) error {
 	b.String("count", e.collection)
 	appendValue(b, "comment", e.opt.Comment)
 	e.readConcern.append(b)
-	b.AppendElements(e.opt.Extra)
+	e.opt.appendTo(b, to)
 	return nil
 }

@@ -76,6 +76,6 @@ func (d *deleteCommand) Append(b *bson.Builder, to operation.Target) error {
 	appendDocument(b, "let", o.Let)
 	appendValue(b, "comment", o.Comment)
 	appendWriteConcern(b, d.writeConcern)
-	b.AppendElements(o.Extra)
+	o.appendTo(b, to)
 	return nil
 }

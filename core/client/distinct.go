@@ -55,7 +55,7 @@ var distinctFields = []string{"distinct", "key", "query", "collation", "comment"
 
 func (*distinct) Name() string { return "distinct" }
 
-func (d *distinct) Append(b *bson.Builder, _ operation.Target) error {
+func (d *distinct) Append(b *bson.Builder, to operation.Target) error {
 	o := &d.opt
 	b.String("distinct", d.collection).String("key", d.key)
 	b.Document("query", o.Filter)
@@ -63,6 +63,6 @@ func (d *distinct) Append(b *bson.Builder, _ operation.Target) error {
 	appendValue(b, "comment", o.Comment)
 	appendValue(b, "hint", o.Hint)
 	d.readConcern.append(b)
-	b.AppendElements(o.Extra)
+	o.appendTo(b, to)
 	return nil
 }

@@ -133,7 +133,7 @@ func (f *find) cursorOptions() cursor.Options {
 
 func (*find) Name() string { return "find" }
 
-func (f *find) Append(b *bson.Builder, _ operation.Target) error {
+func (f *find) Append(b *bson.Builder, to operation.Target) error {
 	o := &f.opt
 	b.String("find", f.collection)
 	b.Document("filter", o.Filter)
@@ -164,6 +164,6 @@ func (f *find) Append(b *bson.Builder, _ operation.Target) error {
 	appendBool(b, "allowDiskUse", o.AllowDiskUse)
 	appendDocument(b, "let", o.Let)
 	f.readConcern.append(b)
-	b.AppendElements(o.Extra)
+	o.appendTo(b, to)
 	return nil
 }

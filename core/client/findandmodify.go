@@ -116,6 +116,6 @@ func (f *findAndModify) Append(b *bson.Builder, to operation.Target) error {
 	appendDocument(b, "let", o.Let)
 	appendValue(b, "comment", o.Comment)
 	appendWriteConcern(b, f.writeConcern)
-	b.AppendElements(o.Extra)
+	o.appendTo(b, to)
 	return nil
 }

@@ -31,7 +31,7 @@ func (c *Client) InsertOne(
 	cmd := insert{
 		collection: ns.Collection, ordered: true, bypass: opt.BypassDocumentValidation,
 		comment:      opt.Comment,
-		writeConcern: wc, extra: opt.Extra, docs: docs[:], ids: ids[:], single: true,
+		writeConcern: wc, common: &opt.Common, docs: docs[:], ids: ids[:], single: true,
 	}
 	op := write(ns, &cmd, wc, &opt.Common)
 	res, err := c.run(ctx, &op, &opt.Common)
@@ -72,7 +72,7 @@ func (c *Client) InsertMany(
 	cmd := insert{
 		collection: ns.Collection, ordered: opt.Ordered == nil || *opt.Ordered,
 		bypass:  opt.BypassDocumentValidation,
-		comment: opt.Comment, writeConcern: wc, extra: opt.Extra, docs: docs, ids: ids,
+		comment: opt.Comment, writeConcern: wc, common: &opt.Common, docs: docs, ids: ids,
 	}
 	op := write(ns, &cmd, wc, &opt.Common)
 	op.ID = operation.NewID()
@@ -206,7 +206,7 @@ type insert struct {
 	bypass       *bool
 	comment      bson.Value
 	writeConcern WriteConcern
-	extra        bson.Raw
+	common       *Common
 
 	// docs are not sent yet; ids are theirs, and offset is the first one's place in the caller's
 	// list.
@@ -229,12 +229,12 @@ func (i *insert) advance() {
 
 func (*insert) Name() string { return "insert" }
 
-func (i *insert) Append(b *bson.Builder, _ operation.Target) error {
+func (i *insert) Append(b *bson.Builder, to operation.Target) error {
 	b.String("insert", i.collection).Bool("ordered", i.ordered)
 	appendBool(b, "bypassDocumentValidation", i.bypass)
 	appendValue(b, "comment", i.comment)
 	appendWriteConcern(b, i.writeConcern)
-	b.AppendElements(i.extra)
+	i.common.appendTo(b, to)
 	return nil
 }
 

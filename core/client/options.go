@@ -36,6 +36,9 @@ type Common struct {
 	WriteConcern *WriteConcern
 	// ReadPreference of nil inherits the client's.
 	ReadPreference *selection.ReadPreference
+	// RawData asks for the documents as the server stores them, which is another form for time series
+	// collections. Servers before 8.2 are not sent it.
+	RawData *bool
 	// Extra is appended to the command as it is. Names in it that an option covers, or that the
 	// client sets, are an *ArgumentError.
 	Extra bson.Raw

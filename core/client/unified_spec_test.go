@@ -47,6 +47,7 @@ func TestUnified(t *testing.T) {
 			Skip: timeoutSkips,
 		},
 		{Name: "run-command", Folder: "run-command/tests/unified"},
+		{Name: "crud", Folder: "crud/tests/unified"},
 	} {
 		t.Run(suite.Name, func(t *testing.T) { unified.Run(t, suite) })
 	}

@@ -146,6 +146,6 @@ func (u *updateCommand) Append(b *bson.Builder, to operation.Target) error {
 	appendDocument(b, "let", o.Let)
 	appendValue(b, "comment", o.Comment)
 	appendWriteConcern(b, u.writeConcern)
-	b.AppendElements(o.Extra)
+	o.appendTo(b, to)
 	return nil
 }

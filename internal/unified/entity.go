@@ -38,7 +38,7 @@ type (
 // reads returns the common options of an operation that reads.
 func (in inherited) reads(a *arguments) client.Common {
 	return client.Common{
-		Comment: a.value("comment"), Timeout: a.timeout(in.timeout),
+		Comment: a.value("comment"), Timeout: a.timeout(in.timeout), RawData: a.bool("rawData"),
 		ReadConcern: in.readConcern, ReadPreference: in.readPreference,
 	}
 }
@@ -46,7 +46,8 @@ func (in inherited) reads(a *arguments) client.Common {
 // writes returns the common options of an operation that writes.
 func (in inherited) writes(a *arguments) client.Common {
 	return client.Common{
-		Comment: a.value("comment"), Timeout: a.timeout(in.timeout), WriteConcern: in.writeConcern,
+		Comment: a.value("comment"), Timeout: a.timeout(in.timeout), RawData: a.bool("rawData"),
+		WriteConcern: in.writeConcern,
 	}
 }
 

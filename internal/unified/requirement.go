@@ -46,6 +46,9 @@ func environments() (all []environment) {
 	for _, login := range deployment.Logins {
 		for _, version := range deployment.Versions {
 			for _, topology := range deployment.Topologies {
+				if topology == deployment.LoadBalanced && compareVersions(string(version), "5.0") < 0 {
+					continue // no server of these versions runs behind a load balancer
+				}
 				all = append(all, environment{topology, version, login})
 			}
 		}

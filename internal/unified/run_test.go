@@ -236,7 +236,7 @@ func TestEnvironments(t *testing.T) {
 		"versions":                {`[{"minServerVersion": "7.0", "maxServerVersion": "7.0.99"}]`, "", all, ""},
 		"an old version":          {`[{"maxServerVersion": "4.2.99", "topologies": ["single"]}]`, "", []string{"single-4.2.0"}, ""},
 		"a version for each":      {`[{"maxServerVersion": "4.2.99", "topologies": ["single"]}, {"minServerVersion": "5.0", "topologies": ["sharded"]}]`, "", []string{"sharded-7.0.0", "single-4.2.0"}, ""},
-		"too new":                 {`[{"minServerVersion": "8.0"}]`, "", nil, "needs a server of version 8.0 or later"},
+		"too new":                 {`[{"minServerVersion": "9.0"}]`, "", nil, "needs a server of version 9.0 or later"},
 		"too old":                 {`[{"maxServerVersion": "3.6"}]`, "", nil, "needs a server of version 3.6 or before"},
 		"authentication":          {`[{"auth": true, "topologies": ["single"]}]`, "", []string{"single-7.0.0-SCRAM-SHA-256"}, ""},
 		"without":                 {`[{"auth": false, "serverless": "forbid", "csfle": false}]`, "", all, ""},

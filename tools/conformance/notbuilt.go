@@ -11,7 +11,6 @@ var notBuilt = map[string]string{
 	"client-side-encryption/":                       "client-side encryption",
 	"collection-management/":                        "helpers for collections",
 	"command-logging-and-monitoring/tests/logging/": "command log messages",
-	"crud/":                        "bulk writes, and the runner of the CRUD suite",
 	"gridfs/":                      "GridFS",
 	"index-management/":            "helpers for indexes",
 	"open-telemetry/":              "tracing",

@@ -2,6 +2,7 @@ package deployment
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -48,42 +49,87 @@ var commands = map[string]func(*host, *mongotest.Command) (reply, error){
 	"replSetStepDown": known("replSetStepDown", (*host).stepDown),
 }
 
-// fields are those that each command understands, and those that change nothing here. Every command may have the driver's
-// own.
+// fields are those that each command understands, and those that change nothing here. A field of
+// servers since some wire version has it behind a colon. Every command may have the driver's own.
 var fields = map[string][]string{
-	"insert":        {"documents", "ordered", "bypassDocumentValidation"},
-	"update":        {"updates", "ordered", "bypassDocumentValidation", "let"},
-	"delete":        {"deletes", "ordered", "let"},
-	"findAndModify": {"query", "update", "remove", "new", "sort", "upsert", "let"},
-	"create":        {"capped", "size", "max"},
-	"drop":          {},
-	"find": {
-		"filter", "sort", "skip", "limit", "batchSize", "singleBatch", "tailable", "awaitData", "hint", "let", "projection", "min", "max",
-		"returnKey", "showRecordId",
+	"insert": {"documents", "ordered", "bypassDocumentValidation", "comment:9", "rawData:27"},
+	"update": {"updates", "ordered", "bypassDocumentValidation", "let:13", "comment:9", "rawData:27"},
+	"delete": {"deletes", "ordered", "let:13", "comment:9", "rawData:27"},
+	"findAndModify": {
+		"query", "update", "remove", "new", "sort", "upsert", "fields", "arrayFilters", "collation",
+		"bypassDocumentValidation", "let:13", "hint:9", "comment:9", "rawData:27",
 	},
-	"aggregate":     {"pipeline", "cursor", "hint", "let", "allowDiskUse", "bypassDocumentValidation"},
-	"count":         {"query"},
-	"distinct":      {"key", "query"},
-	"listDatabases": {"filter", "nameOnly"},
-	"getMore":       {"collection", "batchSize"},
-	"killCursors":   {"cursors"},
+	"create": {"capped", "size", "max"},
+	"drop":   {},
+	"find": {
+		"filter", "sort", "skip", "limit", "batchSize", "singleBatch", "tailable", "awaitData", "hint", "projection", "min", "max",
+		"returnKey", "showRecordId", "collation", "comment", "let:13", "allowDiskUse:9", "rawData:27",
+	},
+	"aggregate": {
+		"pipeline", "cursor", "hint", "collation", "allowDiskUse", "bypassDocumentValidation", "comment",
+		"let:13", "rawData:27",
+	},
+	"count":         {"query", "skip", "limit", "collation", "comment:9", "rawData:27"},
+	"distinct":      {"key", "query", "collation", "comment:9", "hint:22", "rawData:27"},
+	"listDatabases": {"filter", "nameOnly", "comment:9"},
+	"getMore":       {"collection", "batchSize", "comment:9"},
+	"killCursors":   {"cursors", "comment:9"},
 
 	"replSetFreeze":   {},
 	"replSetStepDown": {"secondaryCatchUpPeriodSecs", "force"},
+
+	// statements
+	"updates": {"q", "u", "multi", "upsert", "arrayFilters", "collation", "hint", "sort:25"},
+	"deletes": {"q", "limit", "collation", "hint:9"},
 }
 
 var driverFields = []string{
-	"$db", "$readPreference", "$clusterTime", "lsid", "txnNumber", "readConcern", "writeConcern", "maxTimeMS", "comment",
+	"$db", "$readPreference", "$clusterTime", "lsid", "txnNumber", "readConcern", "writeConcern", "maxTimeMS",
 	"apiVersion", "apiStrict", "apiDeprecationErrors",
+}
+
+// checkFields refuses the fields of a command or of a statement that this server does not know.
+func (h *host) checkFields(name string, doc bson.Raw) error {
+	for key, v := range doc.All() {
+		if key == name || slices.Contains(driverFields, key) || h.knows(name, key) {
+			if _, isText := v.Str(); key == "comment" && !isText && h.wire < wire44 {
+				return fail(typeMismatch, "comment must be a string")
+			}
+			continue
+		}
+		if name == "find" || name == "aggregate" {
+			return fail(unknownField, "Unrecognized field '%s'.", key)
+		}
+		if name == "findAndModify" && h.wire < wire50 {
+			return fail(unknownField, "BSON field '%s' is an unknown field", key)
+		}
+		return fail(unknownField, "BSON field '%s.%s' is an unknown field", name, key)
+	}
+	return nil
+}
+
+func (h *host) knows(name, key string) bool {
+	for _, known := range fields[name] {
+		known, since, _ := strings.Cut(known, ":")
+		if least, _ := strconv.Atoi(since); known == key && h.wire >= int32(least) {
+			return true
+		}
+	}
+	return false
 }
 
 type command = func(*host, *mongotest.Command) (reply, error)
 
 func known(name string, run command) command {
 	return func(h *host, cmd *mongotest.Command) (reply, error) {
-		for key := range cmd.Body.All() {
-			if key != name && !slices.Contains(fields[name], key) && !slices.Contains(driverFields, key) {
-				return reply{}, fail(unknownField, "BSON field '%s.%s' is an unknown field", name, key)
+		if err := h.checkFields(name, cmd.Body); err != nil {
+			return reply{}, err
+		}
+		for _, list := range []string{"updates", "deletes"} {
+			for _, statement := range cmd.Documents(list) {
+				if err := h.checkFields(list, statement); err != nil {
+					return reply{}, err
+				}
 			}
 		}
 		return run(h, cmd)
@@ -137,11 +183,24 @@ func (h *host) insert(cmd *mongotest.Command) (reply, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return statements(cmd, cmd.Documents("documents"), func(doc bson.Raw) (int32, error) {
-		if err := s.insertLocked(namespace(cmd), doc); err != nil {
-			return 0, err
-		}
-		return 1, nil
+		return h.insertLocked(namespace(cmd), doc)
 	}, nil)
+}
+
+// insertLocked inserts a document of a command, if its keys are allowed.
+func (h *host) insertLocked(namespace string, doc bson.Raw) (int32, error) {
+	if strings.HasPrefix(document(doc, "_id").FirstKey(), "$") {
+		return 0, fail(dollarPrefixed, "_id fields may not contain '$'-prefixed fields")
+	}
+	for key := range doc.All() {
+		if strings.HasPrefix(key, "$") && h.wire < wire50 {
+			return 0, fail(badValue, "Document can't have $ prefixed field names: %s", key)
+		}
+	}
+	if err := h.deployment.store.insertLocked(namespace, doc); err != nil {
+		return 0, err
+	}
+	return 1, nil
 }
 
 // statements runs those of a write command; run returns what each adds to n. A statement that is refused is a write error.
@@ -180,170 +239,6 @@ func statements(
 	})
 }
 
-func (h *host) update(cmd *mongotest.Command) (reply, error) {
-	s := h.deployment.store
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var modified int32
-	var upserted bson.Builder
-	var index int32
-	r, err := statements(cmd, cmd.Documents("updates"), func(u bson.Raw) (int32, error) {
-		n, m, id, err := s.updateLocked(namespace(cmd), u)
-		if !id.IsZero() {
-			upserted.OpenDocument("").Int32("index", index).Value("_id", id).Close()
-		}
-		modified += m
-		index++
-		return n, err
-	}, func(b *bson.Builder) {
-		b.Int32("nModified", modified)
-		if upserted.Len() > 0 {
-			b.OpenArray("upserted").AppendElements(upserted.Finish()).Close()
-		}
-	})
-	for _, u := range cmd.Documents("updates") {
-		sleep, _ := sleepOf(field(u, "q", "$where"))
-		r.delay += sleep
-	}
-	return r, err
-}
-
-// updateLocked is one statement: how many documents match, how many change, and the _id of one that was upserted.
-func (s *store) updateLocked(namespace string, u bson.Raw) (n, modified int32, upserted bson.Value, err error) {
-	q := query{filter: document(u, "q")}
-	if multi, _ := field(u, "multi").Bool(); !multi {
-		q.limit = 1
-	}
-	found, err := s.findLocked(namespace, q)
-	if err != nil {
-		return 0, 0, upserted, err
-	}
-	for _, doc := range found {
-		changed, err := changed(doc, field(u, "u"))
-		if err != nil {
-			return n, modified, upserted, err
-		}
-		n++
-		if !bytesEqual(changed, doc) {
-			modified++
-			s.replaceLocked(namespace, changed)
-		}
-	}
-	if upsert, _ := field(u, "upsert").Bool(); upsert && n == 0 {
-		doc, err := s.upsertLocked(namespace, q.filter, field(u, "u"))
-		return 1, 0, field(doc, "_id"), err
-	}
-	return n, modified, upserted, nil
-}
-
-func bytesEqual(a, b bson.Raw) bool { return string(a) == string(b) }
-
-// upsertLocked inserts what the filter's equalities and the update make.
-func (s *store) upsertLocked(namespace string, filter bson.Raw, update bson.Value) (bson.Raw, error) {
-	b := new(bson.Builder)
-	for key, v := range filter.All() {
-		if d, isDoc := v.Document(); !isDoc || !strings.HasPrefix(d.FirstKey(), "$") {
-			b.Value(key, v)
-		}
-	}
-	doc, err := changed(b.Finish(), update)
-	if err != nil {
-		return nil, err
-	}
-	if !doc.Has("_id") {
-		doc = bson.PrependID(doc, "_id", bson.ObjectIDValue(bson.NewObjectID()))
-	}
-	return doc, s.insertLocked(namespace, doc)
-}
-
-// changed is doc after an update: $set, $inc and $unset of top-level fields, or another document with the same _id.
-func changed(doc bson.Raw, update bson.Value) (bson.Raw, error) {
-	u, isDoc := update.Document()
-	if !isDoc {
-		return nil, fail(failedToParse, "an update must be a document here")
-	}
-	if !strings.HasPrefix(u.FirstKey(), "$") {
-		if id, has := doc.Lookup("_id"); has && !u.Has("_id") {
-			return bson.PrependID(u, "_id", id), nil
-		}
-		return u, nil
-	}
-	for operator, v := range u.All() {
-		changes, isDoc := v.Document()
-		if !isDoc || !slices.Contains([]string{"$set", "$unset", "$inc"}, operator) {
-			return nil, fail(failedToParse, "Unknown modifier: %s", operator)
-		}
-		for key, v := range changes.All() {
-			switch {
-			case strings.Contains(key, "."):
-				return nil, fail(badValue, "no update of a path here: %s", key)
-			case operator == "$unset":
-				doc = bson.Without(doc, key)
-			case !doc.Has(key):
-				doc = bson.NewBuilder(nil).AppendElements(doc).Value(key, v).Finish()
-			case operator == "$set":
-				doc = bson.With(doc, key, v)
-			case operator == "$inc":
-				doc = bson.With(doc, key, bson.Int32Value(int32(integer(doc, key)+integer(changes, key))))
-			}
-		}
-	}
-	return doc, nil
-}
-
-func (h *host) delete(cmd *mongotest.Command) (reply, error) {
-	s := h.deployment.store
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return statements(cmd, cmd.Documents("deletes"), func(d bson.Raw) (int32, error) {
-		found, err := s.findLocked(namespace(cmd), query{filter: document(d, "q"), limit: integer(d, "limit")})
-		for _, doc := range found {
-			s.deleteLocked(namespace(cmd), doc)
-		}
-		return int32(len(found)), err
-	}, nil)
-}
-
-func (h *host) findAndModify(cmd *mongotest.Command) (reply, error) {
-	s := h.deployment.store
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	q := query{filter: document(cmd.Body, "query"), sort: document(cmd.Body, "sort"), limit: 1}
-	found, err := s.findLocked(namespace(cmd), q)
-	if err != nil {
-		return reply{}, err
-	}
-	value := bson.NullValue()
-	after, _ := field(cmd.Body, "new").Bool()
-	upsert, _ := field(cmd.Body, "upsert").Bool()
-	remove, _ := field(cmd.Body, "remove").Bool()
-	switch {
-	case len(found) == 0 && upsert:
-		doc, err := s.upsertLocked(namespace(cmd), q.filter, field(cmd.Body, "update"))
-		if err != nil {
-			return reply{}, err
-		}
-		if after {
-			value = bson.DocumentValue(doc)
-		}
-	case len(found) == 0:
-	case remove:
-		s.deleteLocked(namespace(cmd), found[0])
-		value = bson.DocumentValue(found[0])
-	default:
-		doc, err := changed(found[0], field(cmd.Body, "update"))
-		if err != nil {
-			return reply{}, err
-		}
-		s.replaceLocked(namespace(cmd), doc)
-		value = bson.DocumentValue(found[0])
-		if after {
-			value = bson.DocumentValue(doc)
-		}
-	}
-	return ok(func(b *bson.Builder) { b.Value("value", value) })
-}
-
 func (h *host) create(cmd *mongotest.Command) (reply, error) {
 	s := h.deployment.store
 	s.mu.Lock()
@@ -375,7 +270,7 @@ func (h *host) listDatabases(cmd *mongotest.Command) (reply, error) {
 	var docs []bson.Raw
 	for name := range names {
 		doc := bson.NewBuilder(nil).String("name", name).Finish()
-		matched, err := matches(document(cmd.Body, "filter"), doc)
+		matched, err := scope{}.matches(document(cmd.Body, "filter"), doc)
 		if err != nil {
 			return reply{}, err
 		}
@@ -396,26 +291,42 @@ func (h *host) count(cmd *mongotest.Command) (reply, error) {
 	s := h.deployment.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	found, err := s.findLocked(namespace(cmd), query{filter: document(cmd.Body, "query")})
+	found, err := s.queryLocked(cmd)
 	if err != nil {
 		return reply{}, err
 	}
 	return ok(func(b *bson.Builder) { b.Int32("n", int32(len(found))) })
 }
 
+// queryLocked returns what a command's query is about.
+func (s *store) queryLocked(cmd *mongotest.Command) ([]bson.Raw, error) {
+	sc, err := newScope(cmd.Body, document(cmd.Body, "collation"))
+	if err != nil {
+		return nil, err
+	}
+	return s.findLocked(namespace(cmd), query{
+		scope: sc, filter: document(cmd.Body, "query"), hint: field(cmd.Body, "hint"),
+		skip: integer(cmd.Body, "skip"), limit: integer(cmd.Body, "limit"),
+	})
+}
+
 func (h *host) distinct(cmd *mongotest.Command) (reply, error) {
 	s := h.deployment.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	found, err := s.findLocked(namespace(cmd), query{filter: document(cmd.Body, "query")})
+	found, err := s.queryLocked(cmd)
 	if err != nil {
 		return reply{}, err
 	}
 	key, _ := field(cmd.Body, "key").Str()
+	fold, err := newScope(cmd.Body, document(cmd.Body, "collation"))
+	if err != nil {
+		return reply{}, err
+	}
 	var values []bson.Value
 	for _, doc := range found {
 		v := field(doc, strings.Split(key, ".")...)
-		if !v.IsZero() && !slices.ContainsFunc(values, func(w bson.Value) bool { return equal(v, w) }) {
+		if !v.IsZero() && !slices.ContainsFunc(values, func(w bson.Value) bool { return fold.equal(v, w) }) {
 			values = append(values, v)
 		}
 	}

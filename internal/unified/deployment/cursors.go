@@ -21,7 +21,12 @@ func (h *host) find(cmd *mongotest.Command) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
+	sc, err := newScope(cmd.Body, document(cmd.Body, "collation"))
+	if err != nil {
+		return reply{}, err
+	}
 	q := query{
+		scope: sc, hint: field(cmd.Body, "hint"),
 		filter: within(document(cmd.Body, "filter"), document(cmd.Body, "min"), document(cmd.Body, "max")),
 		sort:   document(cmd.Body, "sort"), skip: integer(cmd.Body, "skip"), limit: integer(cmd.Body, "limit"),
 	}
@@ -29,10 +34,13 @@ func (h *host) find(cmd *mongotest.Command) (reply, error) {
 	s.mu.Lock()
 	found, err := s.findLocked(namespace(cmd), q)
 	s.mu.Unlock()
+	if err == nil {
+		found, err = sc.project(found, keep)
+	}
 	if err != nil {
 		return reply{}, err
 	}
-	c := &cursor{namespace: namespace(cmd), rest: projected(found, keep), seen: len(found)}
+	c := &cursor{namespace: namespace(cmd), rest: found, seen: len(found)}
 	c.tailable, _ = field(cmd.Body, "tailable").Bool()
 	single, _ := field(cmd.Body, "singleBatch").Bool()
 	c.ends = q.limit > 0
@@ -40,83 +48,6 @@ func (h *host) find(cmd *mongotest.Command) (reply, error) {
 	sleep, _ := sleepOf(field(q.filter, "$where")) // findLocked has seen that it is right
 	r.delay += sleep
 	return r, err
-}
-
-func (h *host) aggregate(cmd *mongotest.Command) (reply, error) {
-	stages, _ := field(cmd.Body, "pipeline").Array()
-	found, err := h.deployment.store.aggregate(cmd.Database, namespace(cmd), stages)
-	if err != nil {
-		return reply{}, err
-	}
-	return h.first(&cursor{namespace: namespace(cmd), rest: found}, field(cmd.Body, "cursor", "batchSize"), false)
-}
-
-// aggregate returns the result of a pipeline.
-func (s *store) aggregate(database, namespace string, stages bson.Array) ([]bson.Raw, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	found, err := s.findLocked(namespace, query{})
-	if err != nil {
-		return nil, err
-	}
-	for stage := range stages.Documents() {
-		name := stage.FirstKey()
-		run, ok := pipelineStages[name]
-		if !ok {
-			return nil, fail(unknownStage, "Unrecognized pipeline stage name: '%s'", name)
-		}
-		if found, err = run(s, database, found, field(stage, name)); err != nil {
-			return nil, err
-		}
-	}
-	return found, nil
-}
-
-// pipelineStages are those that are known. They are called with the store's lock.
-var pipelineStages = map[string]func(s *store, database string, docs []bson.Raw, argument bson.Value) ([]bson.Raw, error){
-	"$match": func(_ *store, _ string, docs []bson.Raw, argument bson.Value) ([]bson.Raw, error) {
-		filter, _ := argument.Document()
-		return filtered(docs, filter)
-	},
-	// Sessions are not kept, so there are none to list.
-	"$listLocalSessions": func(*store, string, []bson.Raw, bson.Value) ([]bson.Raw, error) {
-		return nil, nil
-	},
-	"$sort": func(_ *store, _ string, docs []bson.Raw, argument bson.Value) ([]bson.Raw, error) {
-		order, _ := argument.Document()
-		return docs, sortBy(docs, order)
-	},
-	"$limit": func(_ *store, _ string, docs []bson.Raw, argument bson.Value) ([]bson.Raw, error) {
-		n, _ := argument.AsInt64()
-		return docs[:min(n, int64(len(docs)))], nil
-	},
-	"$skip": func(_ *store, _ string, docs []bson.Raw, argument bson.Value) ([]bson.Raw, error) {
-		n, _ := argument.AsInt64()
-		return docs[min(n, int64(len(docs))):], nil
-	},
-	"$group": func(_ *store, _ string, docs []bson.Raw, argument bson.Value) ([]bson.Raw, error) {
-		if group, _ := argument.Document(); string(group) != string(countAll) {
-			return nil, fail(badValue, "$group only counts here")
-		}
-		if len(docs) == 0 {
-			return nil, nil
-		}
-		return []bson.Raw{bson.NewBuilder(nil).Int32("_id", 1).Int32("n", int32(len(docs))).Finish()}, nil
-	},
-	"$out": func(s *store, database string, docs []bson.Raw, argument bson.Value) ([]bson.Raw, error) {
-		name, _ := argument.Str()
-		s.collections[database+"."+name] = &collection{docs: docs}
-		return nil, nil
-	},
-	"$merge": func(s *store, database string, docs []bson.Raw, argument bson.Value) ([]bson.Raw, error) {
-		into, _ := argument.Document()
-		name, isName := field(into, "into").Str()
-		if !isName || into.Len() != 1 {
-			return nil, fail(badValue, "$merge only goes into a collection here")
-		}
-		s.mergeLocked(database+"."+name, docs)
-		return nil, nil
-	},
 }
 
 // first answers with a cursor's first batch, which may be the only one.
@@ -199,6 +130,3 @@ func cursorReply(id int64, namespace, name string, batch []bson.Raw) (reply, err
 		b.Close().Int64("id", id).String("ns", namespace).Close()
 	})
 }
-
-// countAll is how drivers count documents.
-var countAll = bson.NewBuilder(nil).Int32("_id", 1).OpenDocument("n").Int32("$sum", 1).Close().Finish()

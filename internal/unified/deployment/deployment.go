@@ -38,13 +38,20 @@ var Topologies = []Topology{Single, ReplicaSet, Sharded, LoadBalanced}
 type Version string
 
 // Versions are all of them, those that tests are run with first.
-var Versions = []Version{"7.0.0", "4.2.0"}
+var Versions = []Version{"7.0.0", "4.2.0", "8.2.0"}
 
 // configs are what is different about servers of a version: those before 4.4 do not stream hello replies.
 var configs = map[Version]mongotest.ClusterConfig{
+	"8.2.0": {WireVersion: 27, Discard: true},
 	"7.0.0": {WireVersion: 21, Discard: true},
 	"4.2.0": {WireVersion: 8, Polled: true, Discard: true},
 }
+
+// The wire versions of the versions of MongoDB that brought something.
+const (
+	wire44 = 9
+	wire50 = 13
+)
 
 var roles = map[Topology][]mongotest.Role{
 	Single:       {mongotest.Standalone},
@@ -64,6 +71,7 @@ const (
 type Deployment struct {
 	topology Topology
 	cluster  *mongotest.Cluster
+	wire     int32
 	store    *store
 	hosts    []*host
 	login    Login
@@ -75,7 +83,7 @@ type Deployment struct {
 // New makes a deployment. It ends with the test.
 func New(t testing.TB, topology Topology, version Version) *Deployment {
 	d := &Deployment{
-		topology: topology, store: newStore(), cluster: mongotest.NewCluster(t, configs[version], roles[topology]...),
+		topology: topology, wire: configs[version].WireVersion, store: newStore(), cluster: mongotest.NewCluster(t, configs[version], roles[topology]...),
 	}
 	for i, h := range d.cluster.Hosts() {
 		d.hosts = append(d.hosts, newHost(d, h, i))
@@ -175,6 +183,7 @@ func (d *Deployment) Documents(namespace string) (docs []bson.Raw, exists bool) 
 type host struct {
 	deployment *Deployment
 	*mongotest.Host
+	wire       int32
 	failPoints failPoints
 
 	// mu guards the fields below. The store's mutex may be taken while it is held, not the reverse.
@@ -187,7 +196,7 @@ type host struct {
 
 func newHost(d *Deployment, h *mongotest.Host, i int) *host {
 	return &host{
-		deployment: d, Host: h,
+		deployment: d, Host: h, wire: d.wire,
 		appNames: map[int]string{}, cursors: map[int64]*cursor{}, lastCursor: int64(i+1) << 40,
 	}
 }
@@ -230,12 +239,13 @@ func (h *host) answer(cmd *mongotest.Command, next mongotest.Handler) mongotest.
 type serverError struct {
 	code    int32
 	message string
+	details bson.Raw // further fields of the reply; nil: none
 }
 
 func (e *serverError) Error() string { return e.message }
 
 func fail(code int32, format string, args ...any) error {
-	return &serverError{code, fmt.Sprintf(format, args...)}
+	return &serverError{code: code, message: fmt.Sprintf(format, args...)}
 }
 
 // The codes that are used, and their names; fail points may use others.
@@ -243,6 +253,8 @@ const (
 	badValue        = 2
 	failedToParse   = 9
 	typeMismatch    = 14
+	dollarPrefixed  = 52
+	invalidOptions  = 72
 	namespaceExists = 48
 	cursorNotFound  = 43
 	notReplicaSet   = 76
@@ -251,24 +263,26 @@ const (
 	unknownStage    = 40324
 	duplicateKey    = 11000
 
+	undefinedVariable = 17276
+
 	notWritablePrimary = 10107
 )
 
 var codeNames = map[int32]string{
 	badValue: "BadValue", 6: "HostUnreachable", 7: "HostNotFound", failedToParse: "FailedToParse", typeMismatch: "TypeMismatch",
 	18: "AuthenticationFailed", cursorNotFound: "CursorNotFound", namespaceExists: "NamespaceExists", 59: "CommandNotFound",
-	64: "WriteConcernFailed", notReplicaSet: "NoReplicationEnabled", notSecondary: "NotSecondary", 89: "NetworkTimeout", 91: "ShutdownInProgress", 112: "WriteConflict", 134: "ReadConcernMajorityNotAvailableYet",
+	dollarPrefixed: "DollarPrefixedFieldName", 64: "WriteConcernFailed", invalidOptions: "InvalidOptions", notReplicaSet: "NoReplicationEnabled", notSecondary: "NotSecondary", 89: "NetworkTimeout", 91: "ShutdownInProgress", 112: "WriteConflict", 134: "ReadConcernMajorityNotAvailableYet",
 	189: "PrimarySteppedDown", 262: "ExceededTimeLimit", 391: "ReauthenticationRequired", 9001: "SocketException",
 	notWritablePrimary: "NotWritablePrimary", duplicateKey: "DuplicateKey", 11600: "InterruptedAtShutdown", 11601: "Interrupted",
 	11602: "InterruptedDueToReplStateChange", 13435: "NotPrimaryNoSecondaryOk", 13436: "NotPrimaryOrSecondary",
-	51368: "Location51368", unknownStage: "Location40324", unknownField: "Location40415",
+	51368: "Location51368", undefinedVariable: "Location17276", unknownStage: "Location40324", unknownField: "Location40415",
 }
 
 func refusal(err error) bson.Raw {
 	var e *serverError
 	if !errors.As(err, &e) {
-		e = &serverError{1, "internal error: " + err.Error()}
+		e = &serverError{code: 1, message: "internal error: " + err.Error()}
 	}
 	return bson.NewBuilder(nil).Double("ok", 0).String("errmsg", e.message).Int32("code", e.code).
-		String("codeName", codeNames[e.code]).Finish()
+		String("codeName", codeNames[e.code]).AppendElements(e.details).Finish()
 }

@@ -12,10 +12,10 @@ import (
 )
 
 // matches tells whether a document is one that the filter is about.
-func matches(filter, doc bson.Raw) (bool, error) {
+func (s scope) matches(filter, doc bson.Raw) (bool, error) {
 	all := true
 	for key, condition := range filter.All() {
-		ok, err := matchesElement(key, condition, doc)
+		ok, err := s.matchesElement(key, condition, doc)
 		if err != nil {
 			return false, err
 		}
@@ -24,22 +24,25 @@ func matches(filter, doc bson.Raw) (bool, error) {
 	return all, nil
 }
 
-func matchesElement(key string, condition bson.Value, doc bson.Raw) (bool, error) {
+func (s scope) matchesElement(key string, condition bson.Value, doc bson.Raw) (bool, error) {
 	switch {
 	case key == "$and" || key == "$or":
-		return matchesSome(key, condition, doc)
+		return s.matchesSome(key, condition, doc)
 	case key == "$where":
 		_, err := sleepOf(condition)
 		return true, err
 	case key == "$comment":
 		return true, nil
+	case key == "$expr":
+		v, err := s.evaluate(condition, doc)
+		return v.Truthy(), err
 	case strings.HasPrefix(key, "$"):
 		return false, fail(badValue, "unknown top level operator: %s", key)
 	}
 	value, _ := doc.Lookup(strings.Split(key, ".")...)
 	operators, ok := condition.Document()
 	if !ok || !strings.HasPrefix(operators.FirstKey(), "$") {
-		return equal(value, condition), nil
+		return s.equal(value, condition), nil
 	}
 	all := true
 	for name, argument := range operators.All() {
@@ -47,12 +50,12 @@ func matchesElement(key string, condition bson.Value, doc bson.Raw) (bool, error
 		if !ok {
 			return false, fail(badValue, "unknown operator: %s", name)
 		}
-		all = all && op(value, argument)
+		all = all && op(s, value, argument)
 	}
 	return all, nil
 }
 
-func matchesSome(operator string, condition bson.Value, doc bson.Raw) (bool, error) {
+func (s scope) matchesSome(operator string, condition bson.Value, doc bson.Raw) (bool, error) {
 	filters, ok := condition.Array()
 	if !ok || filters.IsEmpty() {
 		return false, fail(badValue, "%s must be a nonempty array", operator)
@@ -63,7 +66,7 @@ func matchesSome(operator string, condition bson.Value, doc bson.Raw) (bool, err
 		if !ok {
 			return false, fail(badValue, "%s argument's entries must be objects", operator)
 		}
-		ok, err := matches(filter, doc)
+		ok, err := s.matches(filter, doc)
 		if err != nil {
 			return false, err
 		}
@@ -75,24 +78,28 @@ func matchesSome(operator string, condition bson.Value, doc bson.Raw) (bool, err
 	return all, nil
 }
 
-var comparisons = map[string]func(value, argument bson.Value) bool{
-	"$eq":  equal,
-	"$ne":  func(v, a bson.Value) bool { return !equal(v, a) },
-	"$gt":  func(v, a bson.Value) bool { return comparable(v, a) && compare(v, a) > 0 },
-	"$gte": func(v, a bson.Value) bool { return comparable(v, a) && compare(v, a) >= 0 },
-	"$lt":  func(v, a bson.Value) bool { return comparable(v, a) && compare(v, a) < 0 },
-	"$lte": func(v, a bson.Value) bool { return comparable(v, a) && compare(v, a) <= 0 },
-	"$in":  func(v, a bson.Value) bool { return isIn(v, a) },
-	"$nin": func(v, a bson.Value) bool { return !isIn(v, a) },
-	"$exists": func(v, a bson.Value) bool {
+var comparisons = map[string]func(s scope, value, argument bson.Value) bool{
+	"$eq":  scope.equal,
+	"$ne":  func(s scope, v, a bson.Value) bool { return !s.equal(v, a) },
+	"$gt":  func(s scope, v, a bson.Value) bool { return comparable(v, a) && s.compare(v, a) > 0 },
+	"$gte": func(s scope, v, a bson.Value) bool { return comparable(v, a) && s.compare(v, a) >= 0 },
+	"$lt":  func(s scope, v, a bson.Value) bool { return comparable(v, a) && s.compare(v, a) < 0 },
+	"$lte": func(s scope, v, a bson.Value) bool { return comparable(v, a) && s.compare(v, a) <= 0 },
+	"$in":  scope.isIn,
+	"$nin": func(s scope, v, a bson.Value) bool { return !s.isIn(v, a) },
+	"$exists": func(_ scope, v, a bson.Value) bool {
 		return a.Truthy() != v.IsZero()
+	},
+	"$type": func(_ scope, v, a bson.Value) bool {
+		name, _ := a.Str()
+		return !v.IsZero() && v.Type.String() == name
 	},
 }
 
-func isIn(v, list bson.Value) bool {
+func (s scope) isIn(v, list bson.Value) bool {
 	array, _ := list.Array()
 	for _, item := range array.All() {
-		if equal(v, item) {
+		if s.equal(v, item) {
 			return true
 		}
 	}
@@ -106,18 +113,18 @@ func isNumber(v bson.Value) bool {
 func comparable(a, b bson.Value) bool { return isNumber(a) && isNumber(b) || a.Type == b.Type }
 
 // equal is equality as a filter means it: numbers are what they count, and what is not there is null.
-func equal(a, b bson.Value) bool {
+func (s scope) equal(a, b bson.Value) bool {
 	switch {
 	case isNumber(a) && isNumber(b):
-		return compare(a, b) == 0
+		return s.compare(a, b) == 0
 	case a.IsZero() || b.IsZero():
 		return (a.IsZero() || a.IsNull()) && (b.IsZero() || b.IsNull())
 	}
-	return a.Equal(b)
+	return a.Equal(b) || s.fold && a.Type == b.Type && s.compare(a, b) == 0
 }
 
 // compare orders values: those of different types by their type.
-func compare(a, b bson.Value) int {
+func (s scope) compare(a, b bson.Value) int {
 	if isNumber(a) && isNumber(b) {
 		x, _ := a.AsDouble()
 		y, _ := b.AsDouble()
@@ -128,6 +135,9 @@ func compare(a, b bson.Value) int {
 	}
 	if x, ok := a.Str(); ok {
 		y, _ := b.Str()
+		if s.fold {
+			x, y = strings.ToLower(x), strings.ToLower(y)
+		}
 		return cmp.Compare(x, y)
 	}
 	return bytes.Compare(a.Data, b.Data)

@@ -21,40 +21,119 @@ func within(filter, lower, upper bson.Raw) bson.Raw {
 // indexed is what returnKey leaves of a document here, where _id has the only index.
 var indexed = bson.NewBuilder(nil).Int32("_id", 1).Finish()
 
-// projection is which fields find leaves of documents; nil: all.
+// projection returns which fields find leaves of documents; nil: all.
 func projection(find bson.Raw) (bson.Raw, error) {
 	key, _ := field(find, "returnKey").Bool()
 	record, _ := field(find, "showRecordId").Bool()
-	keep := document(find, "projection")
 	switch {
 	case key:
 		return indexed, nil
 	case record:
 		return nil, fail(badValue, "documents have no record id here")
 	}
-	for name, v := range keep.All() {
-		if name != "_id" && !v.Truthy() || strings.Contains(name, ".") || v.Type == bson.TypeDocument {
+	return document(find, "projection"), nil
+}
+
+// project returns a new list of documents, with the fields that a projection says. They keep their
+// _id unless it is excluded.
+func (s scope) project(docs []bson.Raw, projection bson.Raw) ([]bson.Raw, error) {
+	if projection.IsEmpty() {
+		return docs, nil
+	}
+	for name, v := range projection.All() {
+		if name != "_id" && !isExpression(v) && !v.Truthy() || strings.Contains(name, ".") {
 			return nil, fail(badValue, "a projection only says which fields stay here: %s", name)
 		}
 	}
-	return keep, nil
-}
-
-// projected is a new list of documents with the fields that are kept. Those have their _id unless that is excluded.
-func projected(docs []bson.Raw, keep bson.Raw) []bson.Raw {
-	if keep.IsEmpty() {
-		return docs
+	if _, err := s.projectOne(nil, projection); err != nil { // without documents, too
+		return nil, err
 	}
-	id := field(keep, "_id")
 	out := make([]bson.Raw, len(docs))
 	for i, doc := range docs {
-		b := new(bson.Builder)
-		for key, v := range doc.All() {
-			if keep.Has(key) && key != "_id" || key == "_id" && (id.IsZero() || id.Truthy()) {
-				b.Value(key, v)
-			}
+		var err error
+		if out[i], err = s.projectOne(doc, projection); err != nil {
+			return nil, err
 		}
-		out[i] = b.Finish()
 	}
-	return out
+	return out, nil
+}
+
+// isExpression reports whether a field of a projection is computed, and not kept or left out.
+func isExpression(v bson.Value) bool { return !isNumber(v) && v.Type != bson.TypeBool }
+
+func (s scope) projectOne(doc, projection bson.Raw) (bson.Raw, error) {
+	b := new(bson.Builder)
+	for key, v := range doc.All() {
+		asked := field(projection, key)
+		if asked.IsZero() && key == "_id" || !asked.IsZero() && !isExpression(asked) && asked.Truthy() {
+			b.Value(key, v)
+		}
+	}
+	for key, v := range projection.All() {
+		if !isExpression(v) {
+			continue
+		}
+		value, err := s.evaluate(v, doc)
+		if err != nil {
+			return nil, err
+		}
+		if !value.IsZero() {
+			b.Value(key, value)
+		}
+	}
+	return b.Finish(), nil
+}
+
+// documentStages are the stages of pipelines that change one document at a time. Updates know them
+// as well.
+var documentStages = map[string]func(s scope, doc bson.Raw, argument bson.Value) (bson.Raw, error){
+	"$set":         scope.addFields,
+	"$addFields":   scope.addFields,
+	"$replaceWith": scope.replaceRoot,
+	"$replaceRoot": func(s scope, doc bson.Raw, argument bson.Value) (bson.Raw, error) {
+		d, _ := argument.Document()
+		return s.replaceRoot(doc, field(d, "newRoot"))
+	},
+	"$unset": func(_ scope, doc bson.Raw, argument bson.Value) (bson.Raw, error) {
+		names, _ := texts(argument)
+		if name, ok := argument.Str(); ok {
+			names = []string{name}
+		}
+		return bson.Without(doc, names...), nil
+	},
+	"$project": func(s scope, doc bson.Raw, argument bson.Value) (bson.Raw, error) {
+		d, _ := argument.Document()
+		out, err := s.project([]bson.Raw{doc}, d)
+		if err != nil {
+			return nil, err
+		}
+		return out[0], nil
+	},
+}
+
+func (s scope) addFields(doc bson.Raw, argument bson.Value) (bson.Raw, error) {
+	added, _ := argument.Document()
+	out := doc
+	for key, v := range added.All() {
+		value, err := s.evaluate(v, doc)
+		if err != nil {
+			return nil, err
+		}
+		if !value.IsZero() {
+			out = bson.With(out, key, value)
+		}
+	}
+	return out, nil
+}
+
+func (s scope) replaceRoot(doc bson.Raw, argument bson.Value) (bson.Raw, error) {
+	value, err := s.evaluate(argument, doc)
+	if err != nil {
+		return nil, err
+	}
+	root, ok := value.Document()
+	if !ok {
+		return nil, fail(badValue, "the new root is no document")
+	}
+	return root, nil
 }

@@ -17,7 +17,9 @@ type store struct {
 // collection holds documents in the order of insertion; each has an _id. Documents are never changed, but replaced.
 type collection struct {
 	docs []bson.Raw
-	max  int // of a capped collection, how many documents it holds; 0: it is not capped
+	// indexes are those besides idIndex.
+	indexes []bson.Raw
+	max     int // of a capped collection, how many documents it holds; 0: it is not capped
 }
 
 func newStore() *store { return &store{collections: map[string]*collection{}} }
@@ -38,11 +40,14 @@ func (s *store) findLocked(namespace string, q query) ([]bson.Raw, error) {
 	if !ok {
 		c = &collection{}
 	}
-	found, err := filtered(c.docs, q.filter)
+	if err := c.checkHint(q.hint); err != nil {
+		return nil, err
+	}
+	found, err := q.scope.filtered(c.docs, q.filter)
 	if err != nil {
 		return nil, err
 	}
-	if err := sortBy(found, q.sort); err != nil {
+	if err := q.scope.sortBy(found, q.sort); err != nil {
 		return nil, err
 	}
 	found = found[min(int(q.skip), len(found)):]
@@ -52,14 +57,31 @@ func (s *store) findLocked(namespace string, q query) ([]bson.Raw, error) {
 	return found, nil
 }
 
+// idIndex is the index that every collection has.
+var idIndex = bson.NewBuilder(nil).Int32("v", 2).OpenDocument("key").Int32("_id", 1).Close().
+	String("name", "_id_").Finish()
+
+// checkHint refuses a hint that is no index: its name, or its keys.
+func (c *collection) checkHint(hint bson.Value) error {
+	if hint.IsZero() {
+		return nil
+	}
+	for _, index := range append(slices.Clone(c.indexes), idIndex) {
+		if hint.Equal(field(index, "name")) || hint.Equal(field(index, "key")) {
+			return nil
+		}
+	}
+	return fail(badValue, "hint provided does not correspond to an existing index")
+}
+
 // filtered is a new list of the documents that match.
-func filtered(docs []bson.Raw, filter bson.Raw) ([]bson.Raw, error) {
-	if _, err := matches(filter, nil); err != nil { // one that is wrong is refused without documents, too
+func (s scope) filtered(docs []bson.Raw, filter bson.Raw) ([]bson.Raw, error) {
+	if _, err := s.matches(filter, nil); err != nil { // one that is wrong is refused without documents, too
 		return nil, err
 	}
 	var found []bson.Raw
 	for _, doc := range docs {
-		ok, err := matches(filter, doc)
+		ok, err := s.matches(filter, doc)
 		if err != nil {
 			return nil, err
 		}
@@ -72,8 +94,10 @@ func filtered(docs []bson.Raw, filter bson.Raw) ([]bson.Raw, error) {
 
 // query is what is asked for.
 type query struct {
+	scope        scope
 	filter, sort bson.Raw
 	skip, limit  int64
+	hint         bson.Value
 }
 
 // insertLocked adds a document, to which it gives an _id where it has none.
@@ -85,7 +109,7 @@ func (s *store) insertLocked(namespace string, doc bson.Raw) error {
 	}
 	c := s.collectionLocked(namespace)
 	if c.index(id) >= 0 {
-		return fail(duplicateKey, "E11000 duplicate key error collection: %s index: _id_ dup key", namespace)
+		return duplicate(namespace, id)
 	}
 	c.docs = append(c.docs, doc.Clone())
 	if c.max > 0 && len(c.docs) > c.max {
@@ -94,10 +118,20 @@ func (s *store) insertLocked(namespace string, doc bson.Raw) error {
 	return nil
 }
 
+// duplicate returns the error about a second document with the same _id.
+func duplicate(namespace string, id bson.Value) error {
+	return &serverError{
+		code:    duplicateKey,
+		message: "E11000 duplicate key error collection: " + namespace + " index: _id_ dup key",
+		details: bson.NewBuilder(nil).OpenDocument("keyPattern").Int32("_id", 1).Close().
+			OpenDocument("keyValue").Value("_id", id).Close().Finish(),
+	}
+}
+
 func (c *collection) index(id bson.Value) int {
 	return slices.IndexFunc(c.docs, func(doc bson.Raw) bool {
 		v, _ := doc.Lookup("_id")
-		return equal(v, id)
+		return scope{}.equal(v, id)
 	})
 }
 
@@ -109,16 +143,22 @@ func (s *store) replaceLocked(namespace string, doc bson.Raw) {
 	c.docs[c.index(id)] = doc
 }
 
-// mergeLocked puts each document, which has an _id, in the place of the one with the same, or adds it.
-func (s *store) mergeLocked(namespace string, docs []bson.Raw) {
+// mergeLocked puts each document, which has an _id, in the place of the one with the same, or adds
+// it. With failing, one that is there is an error.
+func (s *store) mergeLocked(namespace string, docs []bson.Raw, failing bool) error {
 	c := s.collectionLocked(namespace)
 	for _, doc := range docs {
-		if id, _ := doc.Lookup("_id"); c.index(id) >= 0 {
-			s.replaceLocked(namespace, doc)
-		} else {
+		id, _ := doc.Lookup("_id")
+		switch {
+		case c.index(id) < 0:
 			c.docs = append(c.docs, doc)
+		case failing:
+			return duplicate(namespace, id)
+		default:
+			s.replaceLocked(namespace, doc)
 		}
 	}
+	return nil
 }
 
 func (s *store) deleteLocked(namespace string, doc bson.Raw) {
@@ -129,7 +169,7 @@ func (s *store) deleteLocked(namespace string, doc bson.Raw) {
 }
 
 // sortBy sorts by the keys of a sort document.
-func sortBy(docs []bson.Raw, order bson.Raw) error {
+func (s scope) sortBy(docs []bson.Raw, order bson.Raw) error {
 	for key, v := range order.All() {
 		if n, ok := v.AsInt64(); !ok || n != 1 && n != -1 {
 			return fail(badValue, "$sort key ordering of %s must be 1 or -1", key)
@@ -140,7 +180,7 @@ func sortBy(docs []bson.Raw, order bson.Raw) error {
 			direction, _ := v.AsInt64()
 			x, _ := a.Lookup(strings.Split(key, ".")...)
 			y, _ := b.Lookup(strings.Split(key, ".")...)
-			if c := compare(x, y); c != 0 {
+			if c := s.compare(x, y); c != 0 {
 				return c * int(direction)
 			}
 		}
@@ -152,6 +192,6 @@ func sortBy(docs []bson.Raw, order bson.Raw) error {
 // Sorted are the contents of a collection, sorted by _id.
 func (d *Deployment) Sorted(namespace string) []bson.Raw {
 	docs, _ := d.Documents(namespace)
-	slices.SortStableFunc(docs, func(a, b bson.Raw) int { return compare(field(a, "_id"), field(b, "_id")) })
+	slices.SortStableFunc(docs, func(a, b bson.Raw) int { return scope{}.compare(field(a, "_id"), field(b, "_id")) })
 	return docs
 }

@@ -1,0 +1,135 @@
+package deployment
+
+import (
+	"slices"
+
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/internal/mongotest"
+)
+
+func (h *host) aggregate(cmd *mongotest.Command) (reply, error) {
+	sc, err := newScope(cmd.Body, document(cmd.Body, "collation"))
+	if err != nil {
+		return reply{}, err
+	}
+	stages, _ := field(cmd.Body, "pipeline").Array()
+	level, _ := field(cmd.Body, "readConcern", "level").Str()
+	for stage := range stages.Documents() {
+		if level == "linearizable" && (stage.Has("$out") || stage.Has("$merge")) {
+			return reply{}, fail(invalidOptions, "%s cannot be used with a linearizable read concern", stage.FirstKey())
+		}
+	}
+	p := pipeline{store: h.deployment.store, scope: sc, database: cmd.Database}
+	found, err := p.run(namespace(cmd), field(cmd.Body, "hint"), stages)
+	if err != nil {
+		return reply{}, err
+	}
+	c := &cursor{namespace: namespace(cmd), rest: found}
+	return h.first(c, field(cmd.Body, "cursor", "batchSize"), false)
+}
+
+// pipeline is an aggregation that is under way.
+type pipeline struct {
+	store    *store
+	scope    scope
+	database string
+}
+
+func (p *pipeline) run(namespace string, hint bson.Value, stages bson.Array) ([]bson.Raw, error) {
+	p.store.mu.Lock()
+	defer p.store.mu.Unlock()
+	docs, err := p.store.findLocked(namespace, query{hint: hint})
+	if err != nil {
+		return nil, err
+	}
+	for stage := range stages.Documents() {
+		name := stage.FirstKey()
+		if run, ok := pipelineStages[name]; ok {
+			docs, err = run(p, docs, field(stage, name))
+		} else if run, ok := documentStages[name]; ok {
+			docs, err = p.each(docs, field(stage, name), run)
+		} else {
+			err = fail(unknownStage, "Unrecognized pipeline stage name: '%s'", name)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return docs, nil
+}
+
+func (p *pipeline) each(
+	docs []bson.Raw, argument bson.Value,
+	run func(s scope, doc bson.Raw, argument bson.Value) (bson.Raw, error),
+) ([]bson.Raw, error) {
+	out := make([]bson.Raw, len(docs))
+	for i, doc := range docs {
+		var err error
+		if out[i], err = run(p.scope, doc, argument); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// stage is a stage of a pipeline. It is called with the store's lock.
+type stage = func(p *pipeline, docs []bson.Raw, argument bson.Value) ([]bson.Raw, error)
+
+// pipelineStages are those that are known, besides documentStages.
+var pipelineStages = map[string]stage{
+	"$match": func(p *pipeline, docs []bson.Raw, argument bson.Value) ([]bson.Raw, error) {
+		filter, _ := argument.Document()
+		return p.scope.filtered(docs, filter)
+	},
+	"$sort": func(p *pipeline, docs []bson.Raw, argument bson.Value) ([]bson.Raw, error) {
+		order, _ := argument.Document()
+		return docs, p.scope.sortBy(docs, order)
+	},
+	"$limit": func(_ *pipeline, docs []bson.Raw, argument bson.Value) ([]bson.Raw, error) {
+		n, _ := argument.AsInt64()
+		return docs[:min(n, int64(len(docs)))], nil
+	},
+	"$skip": func(_ *pipeline, docs []bson.Raw, argument bson.Value) ([]bson.Raw, error) {
+		n, _ := argument.AsInt64()
+		return docs[min(n, int64(len(docs))):], nil
+	},
+	"$group": func(_ *pipeline, docs []bson.Raw, argument bson.Value) ([]bson.Raw, error) {
+		if group, _ := argument.Document(); string(group) != string(countAll) {
+			return nil, fail(badValue, "$group only counts here")
+		}
+		if len(docs) == 0 {
+			return nil, nil
+		}
+		return []bson.Raw{bson.NewBuilder(nil).Int32("_id", 1).Int32("n", int32(len(docs))).Finish()}, nil
+	},
+	"$documents": func(_ *pipeline, _ []bson.Raw, argument bson.Value) ([]bson.Raw, error) {
+		list, _ := argument.Array()
+		return slices.Collect(list.Documents()), nil
+	},
+	// Sessions are not kept; what a server lists is never empty while a client asks.
+	"$listLocalSessions": func(*pipeline, []bson.Raw, bson.Value) ([]bson.Raw, error) {
+		id := bson.NewBuilder(nil).OpenDocument("_id").Int32("id", 1).Close().Finish()
+		return []bson.Raw{id}, nil
+	},
+	"$out": func(p *pipeline, docs []bson.Raw, argument bson.Value) ([]bson.Raw, error) {
+		name, _ := argument.Str()
+		p.store.collections[p.database+"."+name] = &collection{docs: docs}
+		return nil, nil
+	},
+	"$merge": func(p *pipeline, docs []bson.Raw, argument bson.Value) ([]bson.Raw, error) {
+		into, _ := argument.Document()
+		name, isName := field(into, "into").Str()
+		matched, _ := field(into, "whenMatched").Str()
+		known := 1
+		if matched == "fail" {
+			known = 2
+		}
+		if !isName || into.Len() != known {
+			return nil, fail(badValue, "$merge only goes into a collection here")
+		}
+		return nil, p.store.mergeLocked(p.database+"."+name, docs, matched == "fail")
+	},
+}
+
+// countAll is how drivers count documents.
+var countAll = bson.NewBuilder(nil).Int32("_id", 1).OpenDocument("n").Int32("$sum", 1).Close().Finish()

@@ -1,0 +1,325 @@
+package deployment
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/internal/mongotest"
+)
+
+func (h *host) update(cmd *mongotest.Command) (reply, error) {
+	s := h.deployment.store
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var modified int32
+	var upserted bson.Builder
+	var index int32
+	r, err := statements(cmd, cmd.Documents("updates"), func(u bson.Raw) (int32, error) {
+		n, m, id, err := h.updateLocked(cmd.Body, namespace(cmd), u)
+		if !id.IsZero() {
+			upserted.OpenDocument("").Int32("index", index).Value("_id", id).Close()
+		}
+		modified += m
+		index++
+		return n, err
+	}, func(b *bson.Builder) {
+		b.Int32("nModified", modified)
+		if upserted.Len() > 0 {
+			b.OpenArray("upserted").AppendElements(upserted.Finish()).Close()
+		}
+	})
+	for _, u := range cmd.Documents("updates") {
+		sleep, _ := sleepOf(field(u, "q", "$where"))
+		r.delay += sleep
+	}
+	return r, err
+}
+
+// updateLocked runs one statement of a command. It returns how many documents match, how many
+// change, and the _id of one that was upserted.
+func (h *host) updateLocked(
+	cmd bson.Raw, namespace string, u bson.Raw,
+) (n, modified int32, upserted bson.Value, err error) {
+	c := change{update: field(u, "u"), filters: h.arrayFilters(u), strict: h.wire < wire50}
+	if c.scope, err = newScope(cmd, document(u, "collation")); err != nil {
+		return 0, 0, upserted, err
+	}
+	s := h.deployment.store
+	q := query{scope: c.scope, filter: document(u, "q"), sort: document(u, "sort"), hint: field(u, "hint")}
+	if multi, _ := field(u, "multi").Bool(); !multi {
+		q.limit = 1
+	}
+	found, err := s.findLocked(namespace, q)
+	if err != nil {
+		return 0, 0, upserted, err
+	}
+	for _, doc := range found {
+		changed, err := c.apply(doc)
+		if err != nil {
+			return n, modified, upserted, err
+		}
+		n++
+		if !bytesEqual(changed, doc) {
+			modified++
+			s.replaceLocked(namespace, changed)
+		}
+	}
+	if upsert, _ := field(u, "upsert").Bool(); upsert && n == 0 {
+		doc, err := s.upsertLocked(namespace, q.filter, c)
+		return 1, 0, field(doc, "_id"), err
+	}
+	return n, modified, upserted, nil
+}
+
+func bytesEqual(a, b bson.Raw) bool { return string(a) == string(b) }
+
+// upsertLocked inserts what the filter's equalities and the update make.
+func (s *store) upsertLocked(namespace string, filter bson.Raw, c change) (bson.Raw, error) {
+	b := new(bson.Builder)
+	for key, v := range filter.All() {
+		if d, isDoc := v.Document(); !isDoc || !strings.HasPrefix(d.FirstKey(), "$") {
+			b.Value(key, v)
+		}
+	}
+	doc, err := c.apply(b.Finish())
+	if err != nil {
+		return nil, err
+	}
+	if !doc.Has("_id") {
+		doc = bson.PrependID(doc, "_id", bson.ObjectIDValue(bson.NewObjectID()))
+	}
+	return doc, s.insertLocked(namespace, doc)
+}
+
+func (h *host) arrayFilters(statement bson.Raw) []bson.Raw {
+	list, _ := field(statement, "arrayFilters").Array()
+	return slices.Collect(list.Documents())
+}
+
+// change is an update: a pipeline, operators, or another document.
+type change struct {
+	scope   scope
+	update  bson.Value
+	filters []bson.Raw // arrayFilters
+	strict  bool       // no key of another document begins with a dollar sign
+}
+
+// apply returns doc after the change, with the same _id.
+func (c change) apply(doc bson.Raw) (bson.Raw, error) {
+	stages, isPipeline := c.update.Array()
+	u, isDoc := c.update.Document()
+	changed := u
+	var err error
+	switch {
+	case isPipeline && stages.IsEmpty(), !isPipeline && !isDoc:
+		return nil, fail(failedToParse, "an update must be a document or a pipeline")
+	case isPipeline:
+		changed, err = c.pipeline(doc, stages)
+	case strings.HasPrefix(u.FirstKey(), "$"):
+		return c.operators(doc, u)
+	case c.strict && hasDollar(u):
+		return nil, fail(dollarPrefixed, "a field name begins with a dollar sign")
+	}
+	if id, has := doc.Lookup("_id"); err == nil && has && !changed.Has("_id") {
+		return bson.PrependID(changed, "_id", id), nil
+	}
+	return changed, err
+}
+
+// hasDollar reports whether a key begins with a dollar sign, at any depth.
+func hasDollar(doc bson.Raw) bool {
+	for key, v := range doc.All() {
+		d, _ := v.Document()
+		if strings.HasPrefix(key, "$") || hasDollar(d) {
+			return true
+		}
+	}
+	return false
+}
+
+func (c change) pipeline(doc bson.Raw, stages bson.Array) (bson.Raw, error) {
+	for stage := range stages.Documents() {
+		name := stage.FirstKey()
+		run, ok := documentStages[name]
+		if !ok {
+			return nil, fail(unknownStage, "Unrecognized pipeline stage name: '%s'", name)
+		}
+		var err error
+		if doc, err = run(c.scope, doc, field(stage, name)); err != nil {
+			return nil, err
+		}
+	}
+	return doc, nil
+}
+
+// operators are those that change the value at a path. The zero Value is a field that is missing.
+var operators = map[string]func(old, argument bson.Value) bson.Value{
+	"$set":   func(_, argument bson.Value) bson.Value { return argument },
+	"$unset": func(bson.Value, bson.Value) bson.Value { return bson.Value{} },
+	"$inc": func(old, argument bson.Value) bson.Value {
+		if old.IsZero() {
+			return argument
+		}
+		n, _ := old.AsInt64()
+		by, _ := argument.AsInt64()
+		return bson.Int32Value(int32(n + by))
+	},
+}
+
+func (c change) operators(doc, update bson.Raw) (bson.Raw, error) {
+	for name, v := range update.All() {
+		paths, isDoc := v.Document()
+		operator, known := operators[name]
+		if !isDoc || !known {
+			return nil, fail(failedToParse, "Unknown modifier: %s", name)
+		}
+		for path, argument := range paths.All() {
+			changed, err := c.at(bson.DocumentValue(doc), strings.Split(path, "."),
+				func(old bson.Value) bson.Value { return operator(old, argument) })
+			if err != nil {
+				return nil, err
+			}
+			doc, _ = changed.Document()
+		}
+	}
+	return doc, nil
+}
+
+// at returns a value with another one in it, at the path.
+func (c change) at(
+	in bson.Value, path []string, replace func(old bson.Value) bson.Value,
+) (bson.Value, error) {
+	if len(path) == 0 {
+		return replace(in), nil
+	}
+	if name, ok := strings.CutPrefix(path[0], "$["); ok {
+		return c.items(in, strings.TrimSuffix(name, "]"), path[1:], replace)
+	}
+	doc, isDoc := in.Document()
+	if !isDoc && !in.IsZero() {
+		return in, fail(badValue, "only documents have fields here: %s", path[0])
+	}
+	value, err := c.at(field(doc, path[0]), path[1:], replace)
+	if err != nil {
+		return in, err
+	}
+	if value.IsZero() {
+		return bson.DocumentValue(bson.Without(doc, path[0])), nil
+	}
+	return bson.DocumentValue(bson.With(doc, path[0], value)), nil
+}
+
+// items changes those items of an array that the filters of this name are about.
+func (c change) items(
+	in bson.Value, name string, path []string, replace func(old bson.Value) bson.Value,
+) (bson.Value, error) {
+	array, isArray := in.Array()
+	i := slices.IndexFunc(c.filters, func(filter bson.Raw) bool {
+		first, _, _ := strings.Cut(filter.FirstKey(), ".")
+		return first == name
+	})
+	if !isArray || i < 0 {
+		return in, fail(badValue, "no array, or no array filter, for the identifier '%s'", name)
+	}
+	b := new(bson.Builder).OpenArray("array")
+	for _, item := range array.All() {
+		wanted, err := c.scope.matches(c.filters[i], bson.NewBuilder(nil).Value(name, item).Finish())
+		if err == nil && wanted {
+			item, err = c.at(item, path, replace)
+		}
+		if err != nil {
+			return in, err
+		}
+		b.Value("", item)
+	}
+	return field(b.Close().Finish(), "array"), nil
+}
+
+func (h *host) delete(cmd *mongotest.Command) (reply, error) {
+	s := h.deployment.store
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return statements(cmd, cmd.Documents("deletes"), func(d bson.Raw) (int32, error) {
+		return h.deleteLocked(cmd.Body, namespace(cmd), d, integer(d, "limit"))
+	}, nil)
+}
+
+// deleteLocked runs one statement of a command. It returns how many documents are deleted.
+func (h *host) deleteLocked(cmd bson.Raw, namespace string, d bson.Raw, limit int64) (int32, error) {
+	sc, err := newScope(cmd, document(d, "collation"))
+	if err != nil {
+		return 0, err
+	}
+	s := h.deployment.store
+	q := query{scope: sc, filter: document(d, "q"), limit: limit, hint: field(d, "hint")}
+	found, err := s.findLocked(namespace, q)
+	for _, doc := range found {
+		s.deleteLocked(namespace, doc)
+	}
+	return int32(len(found)), err
+}
+
+func (h *host) findAndModify(cmd *mongotest.Command) (reply, error) {
+	s := h.deployment.store
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sc, err := newScope(cmd.Body, document(cmd.Body, "collation"))
+	if err != nil {
+		return reply{}, err
+	}
+	q := query{
+		scope: sc, filter: document(cmd.Body, "query"), sort: document(cmd.Body, "sort"), limit: 1,
+		hint: field(cmd.Body, "hint"),
+	}
+	found, err := s.findLocked(namespace(cmd), q)
+	if err != nil {
+		return reply{}, err
+	}
+	doc, err := h.modifyLocked(cmd, found, q)
+	if err != nil {
+		return reply{}, err
+	}
+	value := bson.NullValue()
+	if doc != nil {
+		kept, err := sc.project([]bson.Raw{doc}, document(cmd.Body, "fields"))
+		if err != nil {
+			return reply{}, err
+		}
+		value = bson.DocumentValue(kept[0])
+	}
+	return ok(func(b *bson.Builder) { b.Value("value", value) })
+}
+
+// modifyLocked changes the document that was found, and returns the one that the command asks for.
+func (h *host) modifyLocked(cmd *mongotest.Command, found []bson.Raw, q query) (bson.Raw, error) {
+	s := h.deployment.store
+	after, _ := field(cmd.Body, "new").Bool()
+	upsert, _ := field(cmd.Body, "upsert").Bool()
+	remove, _ := field(cmd.Body, "remove").Bool()
+	c := change{
+		scope: q.scope, update: field(cmd.Body, "update"), filters: h.arrayFilters(cmd.Body),
+		strict: h.wire < wire50,
+	}
+	var doc bson.Raw
+	var err error
+	switch {
+	case len(found) == 0 && upsert:
+		doc, err = s.upsertLocked(namespace(cmd), q.filter, c)
+	case len(found) == 0:
+		return nil, nil
+	case remove:
+		s.deleteLocked(namespace(cmd), found[0])
+	default:
+		if doc, err = c.apply(found[0]); err == nil {
+			s.replaceLocked(namespace(cmd), doc)
+		}
+	}
+	if err != nil || after || len(found) == 0 {
+		if !after {
+			doc = nil
+		}
+		return doc, err
+	}
+	return found[0], nil
+}
