@@ -46,4 +46,23 @@ func appendInt64(b *bson.Builder, key string, v *int64) {
 	}
 }
 
+func appendInt32(b *bson.Builder, key string, v *int32) {
+	if v != nil {
+		b.Int32(key, *v)
+	}
+}
+
+func appendDouble(b *bson.Builder, key string, v *float64) {
+	if v != nil {
+		b.Double(key, *v)
+	}
+}
+
+// appendString appends a text, unless it is empty.
+func appendString(b *bson.Builder, key, v string) {
+	if v != "" {
+		b.String(key, v)
+	}
+}
+
 func isTrue(v *bool) bool { return v != nil && *v }

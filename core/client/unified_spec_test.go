@@ -48,6 +48,8 @@ func TestUnified(t *testing.T) {
 		},
 		{Name: "run-command", Folder: "run-command/tests/unified"},
 		{Name: "crud", Folder: "crud/tests/unified"},
+		{Name: "collection-management", Folder: "collection-management/tests"},
+		{Name: "index-management", Folder: "index-management/tests"},
 	} {
 		t.Run(suite.Name, func(t *testing.T) { unified.Run(t, suite) })
 	}
@@ -61,6 +63,8 @@ var timeoutSkips = map[[2]string]string{
 	{"cursors.json", "find errors if timeoutMode is set and timeoutMS is not"}:                 modeWithoutTimeout,
 	{"cursors.json", "collection aggregate errors if timeoutMode is set and timeoutMS is not"}: modeWithoutTimeout,
 	{"cursors.json", "database aggregate errors if timeoutMode is set and timeoutMS is not"}:   modeWithoutTimeout,
+	{"cursors.json", "listCollections errors if timeoutMode is set and timeoutMS is not"}:      modeWithoutTimeout,
+	{"cursors.json", "listIndexes errors if timeoutMode is set and timeoutMS is not"}:          modeWithoutTimeout,
 	{"runCursorCommand.json", "errors if timeoutMode is set without timeoutMS"}:                modeWithoutTimeout,
 
 	{"non-tailable-cursors.json", "aggregate with $out errors if timeoutMode is iteration"}:   iterationOfOutput,

@@ -51,6 +51,13 @@ func (in inherited) writes(a *arguments) client.Common {
 	}
 }
 
+// lists returns the common options of an operation that lists.
+func (in inherited) lists(a *arguments) client.Common {
+	return client.Common{
+		Comment: a.value("comment"), Timeout: a.timeout(in.timeout), RawData: a.bool("rawData"),
+	}
+}
+
 // both returns the common options of an operation that may do either.
 func (in inherited) both(a *arguments) client.Common {
 	o := in.reads(a)

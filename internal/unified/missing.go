@@ -14,14 +14,12 @@ const (
 	needsRetries       = "retryable reads and writes"
 	needsChangeStreams = "change streams"
 	needsBulkWrite     = "bulk writes"
-	needsIndexes       = "helpers for indexes"
-	needsListing       = "helpers for lists of collections"
+	needsListing       = "lists of objects for databases, collections or indexes, which drivers may leave out"
 	needsGridFS        = "GridFS"
 	needsEncryption    = "client-side encryption"
 	needsServerAPI     = "the stable API"
 	needsCSOT          = "timeoutMS of closing a cursor"
 	needsSearchIndexes = "helpers for search indexes"
-	needsModify        = "a helper for collMod"
 	needsCount         = "a helper for count, which is deprecated"
 	needsMapReduce     = "a helper for mapReduce, which is deprecated"
 	needsWorkloads     = "a workload executor (storeEventsAsEntities, loop)"
@@ -36,12 +34,10 @@ var missingOperations = map[string]string{
 	"assertSessionUnpinned": needsTransactions, "assertSessionDirty": needsSessions, "assertSessionNotDirty": needsSessions,
 	"assertSameLsidOnLastTwoCommands": needsSessions, "assertDifferentLsidOnLastTwoCommands": needsSessions,
 	"createChangeStream": needsChangeStreams, "bulkWrite": needsBulkWrite, "clientBulkWrite": needsBulkWrite,
-	"createIndex": needsIndexes, "dropIndex": needsIndexes, "dropIndexes": needsIndexes, "listIndexes": needsIndexes,
-	"listIndexNames": needsIndexes, "assertIndexExists": needsIndexes, "assertIndexNotExists": needsIndexes,
-	"listCollections": needsListing, "listCollectionNames": needsListing, "listCollectionObjects": needsListing,
+	"listCollectionObjects": needsListing, "listDatabaseObjects": needsListing, "listIndexObjects": needsListing,
 	"upload": needsGridFS, "download": needsGridFS, "downloadByName": needsGridFS, "delete": needsGridFS,
 	"deleteByName": needsGridFS, "rename": needsGridFS, "renameByName": needsGridFS, "drop": needsGridFS, "loop": needsWorkloads,
-	"mapReduce": needsMapReduce, "count": needsCount, "modifyCollection": needsModify,
+	"mapReduce": needsMapReduce, "count": needsCount,
 	"createSearchIndex": needsSearchIndexes, "createSearchIndexes": needsSearchIndexes, "dropSearchIndex": needsSearchIndexes,
 	"updateSearchIndex": needsSearchIndexes, "listSearchIndexes": needsSearchIndexes,
 	"getSnapshotTime": needsSessions,

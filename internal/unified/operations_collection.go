@@ -30,6 +30,11 @@ var collectionOperations = table[*collection]{
 	"findOneAndUpdate":       findOneAndUpdate,
 	"findOneAndReplace":      findOneAndReplace,
 	"findOneAndDelete":       findOneAndDelete,
+	"createIndex":            createIndex,
+	"dropIndex":              dropIndex,
+	"dropIndexes":            dropIndexes,
+	"listIndexes":            listIndexes,
+	"listIndexNames":         listIndexNames,
 }
 
 func findCursor(c *collection, a *arguments) opener {

@@ -34,24 +34,36 @@ func closeClient(_ *run, c *observed, _ *arguments) action {
 	return func(ctx context.Context) outcome { return failed(c.Close(ctx)) }
 }
 
-// listDatabases runs the command, for which the driver has no helper yet.
-func listDatabases(_ *run, c *observed, a *arguments) action { return databases(c, a, false) }
-
-func listDatabaseNames(_ *run, c *observed, a *arguments) action { return databases(c, a, true) }
-
-func databases(c *observed, a *arguments, namesOnly bool) action {
-	filter, options := a.document("filter"), client.RunCommandOptions{Common: inherited{}.command(a)}
+func listDatabases(_ *run, c *observed, a *arguments) action {
+	options := client.ListDatabasesOptions{Common: inherited{}.lists(a), Filter: a.document("filter")}
 	return func(ctx context.Context) outcome {
-		b := bson.NewBuilder(nil).Int32("listDatabases", 1)
-		if filter != nil {
-			b.Document("filter", filter)
-		}
-		if namesOnly {
-			b.Bool("nameOnly", true)
-		}
-		reply, err := c.RunCommand(ctx, "admin", b.Finish(), options)
-		return outcome{value: lookup(reply, "databases"), items: true, err: err}
+		docs, err := c.ListDatabases(ctx, options)
+		return orFailed(list(docs), err)
 	}
+}
+
+func listDatabaseNames(_ *run, c *observed, a *arguments) action {
+	options := client.ListDatabasesOptions{Common: inherited{}.lists(a), Filter: a.document("filter")}
+	return func(ctx context.Context) outcome {
+		names, err := c.ListDatabaseNames(ctx, options)
+		return orFailed(nameList(names), err)
+	}
+}
+
+// nameList is a result of names.
+func nameList(names []string) outcome {
+	b := bson.NewBuilder(nil).OpenArray("list")
+	for _, name := range names {
+		b.String("", name)
+	}
+	return outcome{value: lookup(b.Close().Finish(), "list")}
+}
+
+func orFailed(out outcome, err error) outcome {
+	if err != nil {
+		return failed(err)
+	}
+	return out
 }
 
 // databaseOperations are the operations on a database.
@@ -61,6 +73,9 @@ var databaseOperations = table[*database]{
 	"createCommandCursor": createCommandCursor,
 	"createCollection":    createCollection,
 	"dropCollection":      dropCollection,
+	"modifyCollection":    modifyCollection,
+	"listCollections":     listCollections,
+	"listCollectionNames": listCollectionNames,
 	"aggregate": func(_ *run, d *database, a *arguments) action {
 		return aggregate(d.client, client.Namespace{Database: d.name}, d.inherit, a)
 	},
@@ -106,29 +121,64 @@ func createCommandCursor(_ *run, d *database, a *arguments) action {
 	return opened(commandCursor(d, a))
 }
 
-// createCollection runs the command, for which the driver has no helper yet.
 func createCollection(_ *run, d *database, a *arguments) action {
 	name := a.must("collection").text("collection")
-	options := client.RunCommandOptions{Common: d.inherit.command(a)}
-	b := bson.NewBuilder(nil).String("create", name)
-	for _, option := range []string{"capped", "size", "max"} {
-		if v := a.value(option); !v.IsZero() {
-			b.Value(option, v)
-		}
+	options := client.CreateCollectionOptions{
+		Common: d.inherit.writes(a),
+		Capped: a.bool("capped"), Size: a.int64("size"), Max: a.int64("max"),
+		ViewOn: a.text("viewOn"), Pipeline: a.array("pipeline"),
+		ClusteredIndex: a.document("clusteredIndex"), TimeSeries: a.document("timeseries"),
+		ExpireAfterSeconds:           a.int64("expireAfterSeconds"),
+		ChangeStreamPreAndPostImages: a.document("changeStreamPreAndPostImages"),
+		Validator:                    a.document("validator"),
 	}
+	made := &collection{client: d.client, ns: client.Namespace{Database: d.name, Collection: name}, inherit: d.inherit}
 	return func(ctx context.Context) outcome {
-		_, err := d.client.RunCommand(ctx, d.name, b.Finish(), options)
-		made := &collection{client: d.client, ns: client.Namespace{Database: d.name, Collection: name}, inherit: d.inherit}
-		return outcome{entity: made, err: err}
+		return outcome{entity: made, err: d.client.CreateCollection(ctx, made.ns, options)}
 	}
 }
 
-// dropCollection runs the command, for which the driver has no helper yet.
 func dropCollection(_ *run, d *database, a *arguments) action {
-	name := a.must("collection").text("collection")
-	options := client.RunCommandOptions{Common: d.inherit.command(a)}
+	ns := client.Namespace{Database: d.name, Collection: a.must("collection").text("collection")}
+	options := client.ChangeOptions{Common: d.inherit.writes(a)}
+	return func(ctx context.Context) outcome { return failed(d.client.DropCollection(ctx, ns, options)) }
+}
+
+func modifyCollection(_ *run, d *database, a *arguments) action {
+	ns := client.Namespace{Database: d.name, Collection: a.must("collection").text("collection")}
+	options := client.ModifyCollectionOptions{
+		Common: d.inherit.writes(a), Index: a.document("index"), Validator: a.document("validator"),
+		ChangeStreamPreAndPostImages: a.document("changeStreamPreAndPostImages"),
+	}
 	return func(ctx context.Context) outcome {
-		_, err := d.client.RunCommand(ctx, d.name, bson.NewBuilder(nil).String("drop", name).Finish(), options)
-		return failed(err)
+		return failed(d.client.ModifyCollection(ctx, ns, options))
+	}
+}
+
+func listOptions(in inherited, a *arguments) client.ListOptions {
+	return client.ListOptions{
+		Common: in.lists(a), BatchSize: a.int32("batchSize"), TimeoutMode: a.timeoutMode(),
+	}
+}
+
+func listCollectionsOptions(d *database, a *arguments) client.ListCollectionsOptions {
+	return client.ListCollectionsOptions{
+		ListOptions: listOptions(d.inherit, a), Filter: a.document("filter"),
+		NameOnly: a.bool("nameOnly"), AuthorizedCollections: a.bool("authorizedCollections"),
+	}
+}
+
+func listCollections(_ *run, d *database, a *arguments) action {
+	options := listCollectionsOptions(d, a)
+	return drained(func(ctx context.Context) (*cursor.Cursor, error) {
+		return d.client.ListCollections(ctx, d.name, options)
+	})
+}
+
+func listCollectionNames(_ *run, d *database, a *arguments) action {
+	options := listCollectionsOptions(d, a)
+	return func(ctx context.Context) outcome {
+		names, err := d.client.ListCollectionNames(ctx, d.name, options)
+		return orFailed(nameList(names), err)
 	}
 }

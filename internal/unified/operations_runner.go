@@ -3,6 +3,7 @@ package unified
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing/synctest"
 	"time"
 
@@ -30,6 +31,8 @@ func runnerOperations() table[*run] {
 		"waitForPrimaryChange":              waitForPrimaryChange,
 		"assertCollectionExists":            assertCollection(true),
 		"assertCollectionNotExists":         assertCollection(false),
+		"assertIndexExists":                 assertIndex(true),
+		"assertIndexNotExists":              assertIndex(false),
 	}
 }
 
@@ -181,6 +184,19 @@ func assertCollection(want bool) func(*run, *run, *arguments) action {
 		return func(context.Context) outcome {
 			if _, exists := r.deployment.Documents(namespace); exists != want {
 				return failed(fmt.Errorf("%s exists: %v", namespace, exists))
+			}
+			return outcome{}
+		}
+	}
+}
+
+func assertIndex(want bool) func(*run, *run, *arguments) action {
+	return func(r *run, _ *run, a *arguments) action {
+		a.must("databaseName", "collectionName", "indexName")
+		namespace, name := a.text("databaseName")+"."+a.text("collectionName"), a.text("indexName")
+		return func(context.Context) outcome {
+			if got := slices.Contains(r.deployment.Indexes(namespace), name); got != want {
+				return failed(fmt.Errorf("%s has the index %s: %v, want %v", namespace, name, got, want))
 			}
 			return outcome{}
 		}

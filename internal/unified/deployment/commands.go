@@ -31,19 +31,24 @@ var commands = map[string]func(*host, *mongotest.Command) (reply, error){
 	"getnonce": func(*host, *mongotest.Command) (reply, error) {
 		return ok(func(b *bson.Builder) { b.String("nonce", "1") })
 	},
-	"insert":        write("insert", (*host).insert),
-	"update":        write("update", (*host).update),
-	"delete":        write("delete", (*host).delete),
-	"findAndModify": write("findAndModify", (*host).findAndModify),
-	"create":        write("create", (*host).create),
-	"drop":          write("drop", (*host).drop),
-	"find":          read("find", (*host).find),
-	"aggregate":     read("aggregate", (*host).aggregate),
-	"count":         read("count", (*host).count),
-	"distinct":      read("distinct", (*host).distinct),
-	"listDatabases": read("listDatabases", (*host).listDatabases),
-	"getMore":       known("getMore", (*host).getMore),
-	"killCursors":   known("killCursors", (*host).killCursors),
+	"insert":          write("insert", (*host).insert),
+	"update":          write("update", (*host).update),
+	"delete":          write("delete", (*host).delete),
+	"findAndModify":   write("findAndModify", (*host).findAndModify),
+	"create":          write("create", (*host).create),
+	"drop":            write("drop", (*host).drop),
+	"collMod":         write("collMod", (*host).collMod),
+	"createIndexes":   write("createIndexes", (*host).createIndexes),
+	"dropIndexes":     write("dropIndexes", (*host).dropIndexes),
+	"listCollections": read("listCollections", (*host).listCollections),
+	"listIndexes":     read("listIndexes", (*host).listIndexes),
+	"find":            read("find", (*host).find),
+	"aggregate":       read("aggregate", (*host).aggregate),
+	"count":           read("count", (*host).count),
+	"distinct":        read("distinct", (*host).distinct),
+	"listDatabases":   read("listDatabases", (*host).listDatabases),
+	"getMore":         known("getMore", (*host).getMore),
+	"killCursors":     known("killCursors", (*host).killCursors),
 
 	"replSetFreeze":   known("replSetFreeze", (*host).freeze),
 	"replSetStepDown": known("replSetStepDown", (*host).stepDown),
@@ -59,8 +64,16 @@ var fields = map[string][]string{
 		"query", "update", "remove", "new", "sort", "upsert", "fields", "arrayFilters", "collation",
 		"bypassDocumentValidation", "let:13", "hint:9", "comment:9", "rawData:27",
 	},
-	"create": {"capped", "size", "max"},
-	"drop":   {},
+	"create": {
+		"capped", "size", "max", "viewOn", "pipeline", "expireAfterSeconds", "timeseries:13",
+		"clusteredIndex:16", "changeStreamPreAndPostImages:17", "comment:9",
+	},
+	"collMod":         {"index", "changeStreamPreAndPostImages:17", "comment:9"},
+	"createIndexes":   {"indexes", "commitQuorum:9", "comment:9", "rawData:27"},
+	"dropIndexes":     {"index", "comment:9", "rawData:27"},
+	"listCollections": {"filter", "nameOnly", "authorizedCollections", "cursor", "comment:9"},
+	"listIndexes":     {"cursor", "comment:9", "rawData:27"},
+	"drop":            {"comment:9"},
 	"find": {
 		"filter", "sort", "skip", "limit", "batchSize", "singleBatch", "tailable", "awaitData", "hint", "projection", "min", "max",
 		"returnKey", "showRecordId", "collation", "comment", "let:13", "allowDiskUse:9", "rawData:27",
@@ -237,25 +250,6 @@ func statements(
 		}
 		b.Close()
 	})
-}
-
-func (h *host) create(cmd *mongotest.Command) (reply, error) {
-	s := h.deployment.store
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, exists := s.collections[namespace(cmd)]; exists {
-		return reply{}, fail(namespaceExists, "Collection %s already exists.", namespace(cmd))
-	}
-	s.collections[namespace(cmd)] = &collection{max: int(integer(cmd.Body, "max"))}
-	return ok(nil)
-}
-
-func (h *host) drop(cmd *mongotest.Command) (reply, error) {
-	s := h.deployment.store
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.collections, namespace(cmd))
-	return ok(nil)
 }
 
 func (h *host) listDatabases(cmd *mongotest.Command) (reply, error) {

@@ -51,6 +51,7 @@ var configs = map[Version]mongotest.ClusterConfig{
 const (
 	wire44 = 9
 	wire50 = 13
+	wire70 = 21
 )
 
 var roles = map[Topology][]mongotest.Role{
@@ -255,6 +256,7 @@ const (
 	typeMismatch    = 14
 	dollarPrefixed  = 52
 	invalidOptions  = 72
+	indexNotFound   = 27
 	namespaceExists = 48
 	cursorNotFound  = 43
 	notReplicaSet   = 76
@@ -263,7 +265,9 @@ const (
 	unknownStage    = 40324
 	duplicateKey    = 11000
 
-	undefinedVariable = 17276
+	namespaceNotFound  = 26
+	cannotConvertIndex = 359
+	undefinedVariable  = 17276
 
 	notWritablePrimary = 10107
 )
@@ -271,6 +275,7 @@ const (
 var codeNames = map[int32]string{
 	badValue: "BadValue", 6: "HostUnreachable", 7: "HostNotFound", failedToParse: "FailedToParse", typeMismatch: "TypeMismatch",
 	18: "AuthenticationFailed", cursorNotFound: "CursorNotFound", namespaceExists: "NamespaceExists", 59: "CommandNotFound",
+	namespaceNotFound: "NamespaceNotFound", indexNotFound: "IndexNotFound", cannotConvertIndex: "CannotConvertIndexToUnique",
 	dollarPrefixed: "DollarPrefixedFieldName", 64: "WriteConcernFailed", invalidOptions: "InvalidOptions", notReplicaSet: "NoReplicationEnabled", notSecondary: "NotSecondary", 89: "NetworkTimeout", 91: "ShutdownInProgress", 112: "WriteConflict", 134: "ReadConcernMajorityNotAvailableYet",
 	189: "PrimarySteppedDown", 262: "ExceededTimeLimit", 391: "ReauthenticationRequired", 9001: "SocketException",
 	notWritablePrimary: "NotWritablePrimary", duplicateKey: "DuplicateKey", 11600: "InterruptedAtShutdown", 11601: "Interrupted",

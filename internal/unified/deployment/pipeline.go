@@ -20,7 +20,9 @@ func (h *host) aggregate(cmd *mongotest.Command) (reply, error) {
 		}
 	}
 	p := pipeline{store: h.deployment.store, scope: sc, database: cmd.Database}
-	found, err := p.run(namespace(cmd), field(cmd.Body, "hint"), stages)
+	p.store.mu.Lock()
+	found, err := p.runLocked(namespace(cmd), field(cmd.Body, "hint"), stages)
+	p.store.mu.Unlock()
 	if err != nil {
 		return reply{}, err
 	}
@@ -35,9 +37,9 @@ type pipeline struct {
 	database string
 }
 
-func (p *pipeline) run(namespace string, hint bson.Value, stages bson.Array) ([]bson.Raw, error) {
-	p.store.mu.Lock()
-	defer p.store.mu.Unlock()
+func (p *pipeline) runLocked(
+	namespace string, hint bson.Value, stages bson.Array,
+) ([]bson.Raw, error) {
 	docs, err := p.store.findLocked(namespace, query{hint: hint})
 	if err != nil {
 		return nil, err

@@ -16,7 +16,8 @@ type store struct {
 
 // collection holds documents in the order of insertion; each has an _id. Documents are never changed, but replaced.
 type collection struct {
-	docs []bson.Raw
+	docs    []bson.Raw
+	options bson.Raw // as they were created with
 	// indexes are those besides idIndex.
 	indexes []bson.Raw
 	max     int // of a capped collection, how many documents it holds; 0: it is not capped
@@ -40,10 +41,20 @@ func (s *store) findLocked(namespace string, q query) ([]bson.Raw, error) {
 	if !ok {
 		c = &collection{}
 	}
+	docs := c.docs
+	if view, _ := field(c.options, "viewOn").Str(); view != "" {
+		database, _, _ := strings.Cut(namespace, ".")
+		p := pipeline{store: s, database: database}
+		stages, _ := field(c.options, "pipeline").Array()
+		var err error
+		if docs, err = p.runLocked(database+"."+view, bson.Value{}, stages); err != nil {
+			return nil, err
+		}
+	}
 	if err := c.checkHint(q.hint); err != nil {
 		return nil, err
 	}
-	found, err := q.scope.filtered(c.docs, q.filter)
+	found, err := q.scope.filtered(docs, q.filter)
 	if err != nil {
 		return nil, err
 	}
@@ -108,8 +119,11 @@ func (s *store) insertLocked(namespace string, doc bson.Raw) error {
 		doc = bson.PrependID(doc, "_id", id)
 	}
 	c := s.collectionLocked(namespace)
-	if c.index(id) >= 0 {
+	if c.index(id) >= 0 && c.kind() != "timeseries" { // which has no index of _id
 		return duplicate(namespace, id)
+	}
+	if err := c.duplicates(namespace, doc); err != nil {
+		return err
 	}
 	c.docs = append(c.docs, doc.Clone())
 	if c.max > 0 && len(c.docs) > c.max {

@@ -1,0 +1,271 @@
+package deployment
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/internal/mongotest"
+)
+
+func (h *host) create(cmd *mongotest.Command) (reply, error) {
+	s := h.deployment.store
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, exists := s.collections[namespace(cmd)]; exists {
+		return reply{}, fail(namespaceExists, "Collection %s already exists.", namespace(cmd))
+	}
+	c := &collection{max: int(integer(cmd.Body, "max"))}
+	options := new(bson.Builder)
+	for key, v := range cmd.Body.All() {
+		switch {
+		case key == "create" || key == "comment" || slices.Contains(driverFields, key):
+		case key == "clusteredIndex":
+			index, _ := v.Document()
+			index = bson.With(index, "v", bson.Int32Value(2))
+			c.indexes = []bson.Raw{bson.With(index, "clustered", bson.BoolValue(true))}
+			options.Document(key, index)
+		default:
+			options.Value(key, v)
+		}
+	}
+	c.options = options.Finish()
+	s.collections[namespace(cmd)] = c
+	return ok(nil)
+}
+
+func (h *host) drop(cmd *mongotest.Command) (reply, error) {
+	s := h.deployment.store
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, exists := s.collections[namespace(cmd)]; !exists && h.wire < wire70 {
+		return reply{}, fail(namespaceNotFound, "ns not found")
+	}
+	delete(s.collections, namespace(cmd))
+	return ok(nil)
+}
+
+// existingLocked returns the collection that a command names.
+func (s *store) existingLocked(cmd *mongotest.Command) (*collection, error) {
+	c, exists := s.collections[namespace(cmd)]
+	if !exists {
+		return nil, fail(namespaceNotFound, "ns does not exist: %s", namespace(cmd))
+	}
+	return c, nil
+}
+
+func (h *host) collMod(cmd *mongotest.Command) (reply, error) {
+	s := h.deployment.store
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c, err := s.existingLocked(cmd)
+	if err != nil {
+		return reply{}, err
+	}
+	if images := field(cmd.Body, "changeStreamPreAndPostImages"); !images.IsZero() {
+		c.options = bson.With(c.options, "changeStreamPreAndPostImages", images)
+	}
+	changes := document(cmd.Body, "index")
+	if changes == nil {
+		return ok(nil)
+	}
+	i := slices.IndexFunc(c.indexes, func(index bson.Raw) bool {
+		return field(index, "key").Equal(field(changes, "keyPattern"))
+	})
+	if i < 0 {
+		return reply{}, fail(indexNotFound, "cannot find the index")
+	}
+	if unique, _ := field(changes, "unique").Bool(); unique {
+		if err := c.violations(c.indexes[i]); err != nil {
+			return reply{}, err
+		}
+	}
+	c.indexes = slices.Clone(c.indexes)
+	for key, v := range changes.All() {
+		switch key {
+		case "keyPattern":
+		case "unique", "prepareUnique":
+			c.indexes[i] = bson.With(c.indexes[i], key, v)
+		default:
+			return reply{}, fail(unknownField, "BSON field 'collMod.index.%s' is an unknown field", key)
+		}
+	}
+	return ok(nil)
+}
+
+// violations returns the error about documents that a unique index would not allow.
+func (c *collection) violations(index bson.Raw) error {
+	b := bson.NewBuilder(nil).OpenArray("violations")
+	found := false
+	for i, doc := range c.docs {
+		same := []bson.Value{field(doc, "_id")}
+		first := true
+		for j, other := range c.docs {
+			if i == j || !sameKeys(document(index, "key"), doc, other) {
+				continue
+			}
+			first = first && i < j
+			same = append(same, field(other, "_id"))
+		}
+		if len(same) == 1 || !first {
+			continue
+		}
+		found = true
+		b.OpenDocument("").OpenArray("ids")
+		for _, id := range same {
+			b.Value("", id)
+		}
+		b.Close().Close()
+	}
+	if !found {
+		return nil
+	}
+	return &serverError{
+		code: cannotConvertIndex, message: "Cannot convert the index to unique", details: b.Close().Finish(),
+	}
+}
+
+// sameKeys reports whether two documents are one to an index.
+func sameKeys(keys, a, b bson.Raw) bool {
+	for key := range keys.All() {
+		path := strings.Split(key, ".")
+		if !(scope{}).equal(field(a, path...), field(b, path...)) {
+			return false
+		}
+	}
+	return true
+}
+
+// duplicates returns the error about a document that a unique index does not allow.
+func (c *collection) duplicates(namespace string, doc bson.Raw) error {
+	for _, index := range c.indexes {
+		if !field(index, "unique").Truthy() && !field(index, "prepareUnique").Truthy() {
+			continue
+		}
+		if slices.ContainsFunc(c.docs, func(other bson.Raw) bool { return sameKeys(document(index, "key"), doc, other) }) {
+			return fail(duplicateKey, "E11000 duplicate key error collection: %s", namespace)
+		}
+	}
+	return nil
+}
+
+func (h *host) createIndexes(cmd *mongotest.Command) (reply, error) {
+	s := h.deployment.store
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.collectionLocked(namespace(cmd))
+	before := len(c.indexes) + 1
+	for _, index := range cmd.Documents("indexes") {
+		if field(index, "name").IsZero() || document(index, "key").IsEmpty() {
+			return reply{}, fail(badValue, "an index needs a name and a key")
+		}
+		for key := range index.All() {
+			if !slices.Contains([]string{"key", "name", "unique", "expireAfterSeconds", "collation"}, key) {
+				return reply{}, fail(badValue, "an index has no option %s here", key)
+			}
+		}
+		c.indexes = append(slices.Clone(c.indexes), bson.With(index, "v", bson.Int32Value(2)))
+	}
+	return ok(func(b *bson.Builder) {
+		b.Int32("numIndexesBefore", int32(before)).Int32("numIndexesAfter", int32(len(c.indexes)+1))
+	})
+}
+
+func (h *host) dropIndexes(cmd *mongotest.Command) (reply, error) {
+	s := h.deployment.store
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c, err := s.existingLocked(cmd)
+	if err != nil {
+		return reply{}, err
+	}
+	name := field(cmd.Body, "index")
+	if all, _ := name.Str(); all == "*" {
+		c.indexes = nil
+		return ok(nil)
+	}
+	kept := slices.DeleteFunc(slices.Clone(c.indexes), func(index bson.Raw) bool {
+		return name.Equal(field(index, "name"))
+	})
+	if len(kept) == len(c.indexes) {
+		return reply{}, fail(indexNotFound, "index not found")
+	}
+	c.indexes = kept
+	return ok(nil)
+}
+
+func (h *host) listIndexes(cmd *mongotest.Command) (reply, error) {
+	s := h.deployment.store
+	s.mu.Lock()
+	c, err := s.existingLocked(cmd)
+	var list []bson.Raw
+	if err == nil {
+		list = c.allIndexes()
+	}
+	s.mu.Unlock()
+	if err != nil {
+		return reply{}, err
+	}
+	return h.first(&cursor{namespace: namespace(cmd), rest: list}, field(cmd.Body, "cursor", "batchSize"), false)
+}
+
+// allIndexes returns the indexes with that of _id, unless the collection is clustered by it.
+func (c *collection) allIndexes() []bson.Raw {
+	if c.options.Has("clusteredIndex") {
+		return slices.Clone(c.indexes)
+	}
+	return append([]bson.Raw{idIndex}, c.indexes...)
+}
+
+func (h *host) listCollections(cmd *mongotest.Command) (reply, error) {
+	namesOnly, _ := field(cmd.Body, "nameOnly").Bool()
+	s := h.deployment.store
+	s.mu.Lock()
+	var list []bson.Raw
+	for _, ns := range slices.Sorted(maps.Keys(s.collections)) {
+		name, here := strings.CutPrefix(ns, cmd.Database+".")
+		if !here {
+			continue
+		}
+		c := s.collections[ns]
+		b := bson.NewBuilder(nil).String("name", name).String("type", c.kind())
+		if !namesOnly {
+			b.Document("options", c.options).OpenDocument("info").Bool("readOnly", c.kind() == "view").Close()
+		}
+		list = append(list, b.Finish())
+	}
+	s.mu.Unlock()
+	list, err := scope{}.filtered(list, document(cmd.Body, "filter"))
+	if err != nil {
+		return reply{}, err
+	}
+	c := &cursor{namespace: cmd.Database + ".$cmd.listCollections", rest: list}
+	return h.first(c, field(cmd.Body, "cursor", "batchSize"), false)
+}
+
+func (c *collection) kind() string {
+	switch {
+	case c.options.Has("viewOn"):
+		return "view"
+	case c.options.Has("timeseries"):
+		return "timeseries"
+	}
+	return "collection"
+}
+
+// Indexes returns the names of the indexes of a collection.
+func (d *Deployment) Indexes(namespace string) []string {
+	d.store.mu.Lock()
+	defer d.store.mu.Unlock()
+	c, exists := d.store.collections[namespace]
+	if !exists {
+		return nil
+	}
+	var names []string
+	for _, index := range c.allIndexes() {
+		name, _ := field(index, "name").Str()
+		names = append(names, name)
+	}
+	return names
+}
