@@ -119,48 +119,63 @@ func Continue(r *operation.Runner, s State) *Cursor { return &Cursor{runner: r, 
 // cursor in any case.
 func (c *Cursor) Next(ctx context.Context) (Batch, error) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	if b, ready, err := c.readyLocked(); ready {
+		c.mu.Unlock()
+		return b, err
+	}
+	ctx, done := c.runner.Begin(ctx, c.timeout, c.deadline)
+	defer done()
+	ctx, op := c.beginLocked(ctx)
+	c.mu.Unlock()
+	return c.fetch(ctx, op)
+}
+
+// readyLocked returns what Next returns without I/O. If ready is false, a getMore is needed.
+func (c *Cursor) readyLocked() (b Batch, ready bool, err error) {
 	switch {
 	case c.busy:
-		return Batch{}, ErrBusy
+		return Batch{}, true, ErrBusy
 	case c.hasFirst:
 		b := c.first
 		c.first, c.hasFirst = Batch{}, false
-		return b, nil
+		return b, true, nil
 	case c.broken != nil:
-		return Batch{}, c.broken
+		return Batch{}, true, c.broken
 	case c.state.ID == 0:
-		return Batch{}, io.EOF
+		return Batch{}, true, io.EOF
 	}
-	return c.fetchLocked(ctx)
+	return Batch{}, false, nil
 }
 
-// fetchLocked gets the next batch from the server.
-func (c *Cursor) fetchLocked(ctx context.Context) (Batch, error) {
-	ctx, done := c.runner.Begin(ctx, c.timeout, c.deadline)
-	defer done()
+// beginLocked sets busy and returns the getMore to run, with a context that Close can cancel.
+func (c *Cursor) beginLocked(ctx context.Context) (context.Context, *operation.Operation) {
 	ctx, c.interrupt = context.WithCancelCause(ctx)
 	c.busy, c.request = true, c.state
-	returned := false // rather than panicked
-	defer func() { c.restLocked(returned) }()
-	p, err := c.getMoreLocked(ctx)
-	if err != nil {
-		c.failLocked(ctx, err)
-		returned = true
-		return Batch{}, err
+	return ctx, &operation.Operation{
+		Database: c.request.Database, Command: (*getMore)(&c.request), RunOn: c.runOn,
+		On: c.pin, Selector: selection.Address(c.request.Server),
+		MaxTimeMS: c.request.MaxAwaitTimeMS, DeadlineAsMaxTime: c.request.MaxAwaitTimeMS != nil,
 	}
-	b := c.takeLocked(p)
-	c.settleLocked(ctx)
+}
+
+// fetch gets the next batch from the server and ends busy.
+func (c *Cursor) fetch(ctx context.Context, op *operation.Operation) (Batch, error) {
+	returned := false // rather than panicked
+	defer func() { c.rest(returned) }()
+	p, err := c.getMore(ctx, op)
+	b, end := c.conclude(ctx, p, err)
+	end.run(ctx)
 	returned = true
-	return b, nil
+	return b, err
 }
 
 // errPanicked is the error of a cursor that may have lost a batch in a panic.
 var errPanicked = errors.New("bug: a panic ended the call that read the cursor before")
 
-// restLocked ends busy. If the call panicked, a batch is lost, and the connection is in an unknown
-// state.
-func (c *Cursor) restLocked(returned bool) {
+// rest ends busy. If the call panicked, a batch is lost, and the connection is in an unknown state.
+func (c *Cursor) rest(returned bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if !returned {
 		c.broken, c.lost = errPanicked, c.pin != nil
 	}
@@ -172,16 +187,9 @@ func (c *Cursor) restLocked(returned bool) {
 	}
 }
 
-// getMoreLocked sends a getMore. It releases mu meanwhile; busy stays set.
-func (c *Cursor) getMoreLocked(ctx context.Context) (reply, error) {
-	op := operation.Operation{
-		Database: c.request.Database, Command: (*getMore)(&c.request), RunOn: c.runOn,
-		On: c.pin, Selector: selection.Address(c.request.Server),
-		MaxTimeMS: c.request.MaxAwaitTimeMS, DeadlineAsMaxTime: c.request.MaxAwaitTimeMS != nil,
-	}
-	c.mu.Unlock()
-	defer c.mu.Lock()
-	res, err := c.runner.Run(ctx, &op)
+// getMore runs a getMore and parses the reply.
+func (c *Cursor) getMore(ctx context.Context, op *operation.Operation) (reply, error) {
+	res, err := c.runner.Run(ctx, op)
 	if err != nil {
 		if c.expires {
 			err = operation.Expired(err)
@@ -189,6 +197,27 @@ func (c *Cursor) getMoreLocked(ctx context.Context) (reply, error) {
 		return reply{}, err
 	}
 	return parse(res.Server, res.Reply, nextBatch)
+}
+
+// conclude applies the result of a getMore, and returns what is left to do if the cursor has ended.
+func (c *Cursor) conclude(ctx context.Context, p reply, err error) (b Batch, end ending) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err != nil {
+		c.failLocked(ctx, err)
+		return Batch{}, ending{}
+	}
+	return c.acceptLocked(p)
+}
+
+// acceptLocked applies a reply, and returns what is left to do if the cursor has ended: the server
+// has closed it, or its limit is reached. Servers since 5.0 may leave the latter to the driver.
+func (c *Cursor) acceptLocked(p reply) (b Batch, end ending) {
+	b = c.takeLocked(p)
+	if (c.state.ID == 0 || c.limitReached) && !c.endedLocked() {
+		end = c.endLocked()
+	}
+	return b, end
 }
 
 // takeLocked takes the state from the reply, and counts its documents against the limit.
@@ -207,18 +236,6 @@ func (c *Cursor) takeLocked(p reply) Batch {
 	c.state.Remaining -= int64(len(p.batch.Documents))
 	c.limitReached = c.state.Remaining == 0
 	return p.batch
-}
-
-// settleLocked ends a cursor that the server has closed or whose limit is reached, which servers
-// since 5.0 may leave to the driver. It releases mu meanwhile.
-func (c *Cursor) settleLocked(ctx context.Context) {
-	if c.state.ID != 0 && !c.limitReached || c.endedLocked() {
-		return
-	}
-	e := c.endLocked()
-	c.mu.Unlock()
-	defer c.mu.Lock()
-	e.run(ctx)
 }
 
 // failLocked decides what an error of getMore means for the cursor. A connection stays pinned
@@ -327,7 +344,10 @@ func (c *Cursor) SetRunOn(on bool) {
 func (c *Cursor) Close(ctx context.Context) error {
 	c.mu.Lock()
 	for c.busy {
-		c.awaitIdleLocked()
+		idle := c.interruptLocked()
+		c.mu.Unlock()
+		<-idle
+		c.mu.Lock()
 	}
 	if c.broken == nil && !c.doneLocked() {
 		c.broken = ErrClosed
@@ -343,16 +363,14 @@ func (c *Cursor) Close(ctx context.Context) error {
 	return nil
 }
 
-// awaitIdleLocked interrupts the running getMore and waits for its end. It releases mu meanwhile.
-func (c *Cursor) awaitIdleLocked() {
+// interruptLocked interrupts the running getMore and returns a channel that is closed when it has
+// ended.
+func (c *Cursor) interruptLocked() <-chan struct{} {
 	c.interrupt(ErrClosed)
 	if c.idle == nil {
 		c.idle = make(chan struct{})
 	}
-	idle := c.idle
-	c.mu.Unlock()
-	<-idle
-	c.mu.Lock()
+	return c.idle
 }
 
 // Batches iterates over the results of Next. It closes the cursor at the end, after the first

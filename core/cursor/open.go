@@ -96,25 +96,35 @@ func first(res *operation.Result) (bson.Raw, error) {
 	return p.first, nil
 }
 
-// open takes the cursor from the reply of the command.
+// open takes the cursor from the reply of the command. No other goroutine may have the cursor yet.
 func (c *Cursor) open(ctx context.Context, res *operation.Result, opt Options) error {
+	end, err := c.begin(res, opt)
+	if err != nil {
+		return err
+	}
+	end.run(ctx)
+	if c.pin != nil {
+		return c.pin.HoldForCursor()
+	}
+	return nil
+}
+
+// begin sets the state and the first batch, and returns what is left to do if the cursor has ended.
+func (c *Cursor) begin(res *operation.Result, opt Options) (end ending, err error) {
 	p, err := parse(res.Server, res.Reply, firstBatch)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err != nil {
 		c.state = remains(res.Server, res.Reply)
-		return err
+		return ending{}, err
 	}
 	c.state = State{
 		Server: res.Server, BatchSize: opt.BatchSize, Remaining: opt.Limit,
 		MaxAwaitTimeMS: opt.MaxAwaitTimeMS, Comment: opt.Comment,
 	}
-	c.first, c.hasFirst = c.takeLocked(p), true
-	c.settleLocked(ctx)
-	if c.pin != nil {
-		return c.pin.HoldForCursor()
-	}
-	return nil
+	c.hasFirst = true
+	c.first, end = c.acceptLocked(p)
+	return end, nil
 }
 
 // remains returns what killCursors needs of a reply that is malformed elsewhere, since the server
