@@ -8,7 +8,7 @@ import (
 	"github.com/mooringdb/mooring/core/event"
 )
 
-// An uncontended check-out and check-in allocate nothing, whether somebody listens or not.
+// An uncontended check-out and check-in allocate nothing, with and without a listener.
 func TestCheckOutAllocatesNothing(t *testing.T) {
 	for name, sink := range map[string]*event.Sink{
 		"no sink": nil,

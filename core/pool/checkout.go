@@ -9,9 +9,10 @@ import (
 	"github.com/mooringdb/mooring/core/internal/timeoutms"
 )
 
-// CheckOut gives a connection to the caller, who owns it until CheckIn. It waits, in the order of arrival, until one is
-// returned or established, until ctx ends, or until WaitQueueTimeout is over. Its error is a *ClosedError, a
-// *PoolClearedError, a *WaitQueueTimeoutError (which wraps why ctx ended), or what Connect returned.
+// CheckOut returns a connection, which the caller owns until CheckIn. It blocks until a
+// connection has been checked in or established, ctx has ended, or WaitQueueTimeout is over;
+// waiters are served in the order of arrival. The error is a *ClosedError, a *PoolClearedError, a
+// *WaitQueueTimeoutError (which wraps the reason that ctx ended), or the error of Connect.
 func (p *Pool[C]) CheckOut(ctx context.Context) (*Conn[C], error) {
 	start := p.clock(p.timed)
 	p.mu.Lock()
@@ -40,8 +41,9 @@ func (p *Pool[C]) CheckOut(ctx context.Context) (*Conn[C], error) {
 	return c, err
 }
 
-// CheckIn returns a connection that CheckOut gave. One that is broken or stale is closed; else the waiter who came
-// first gets it. Returning a connection twice, or to another pool, is a bug in the caller and panics.
+// CheckIn takes back a connection that CheckOut returned. A broken or stale connection is closed;
+// any other goes to the first waiter, or becomes available. CheckIn panics if the connection is
+// not checked out of this pool, which is a bug in the caller.
 func (p *Pool[C]) CheckIn(c *Conn[C]) {
 	if c.pool != p {
 		panic("bug: connection checked in to a pool that it is not of")
@@ -73,7 +75,8 @@ func (p *Pool[C]) CheckIn(c *Conn[C]) {
 	p.unlock(doomed)
 }
 
-// clock is the time, if it is wanted: it takes as long as all the rest of a check-out.
+// clock returns the current time if it is wanted. Reading the clock takes as long as the rest of
+// a check-out.
 func (p *Pool[C]) clock(wanted bool) (now time.Time) {
 	if wanted {
 		now = time.Now()
@@ -81,8 +84,10 @@ func (p *Pool[C]) clock(wanted bool) (now time.Time) {
 	return now
 }
 
-// refusalLocked says why nothing can be checked out now.
-func (p *Pool[C]) refusalLocked(ctx context.Context) (error, event.CheckOutFailedReason) { //nolint:revive,staticcheck // the reason belongs to the error
+// refusalLocked returns the reason that nothing can be checked out now.
+//
+//nolint:revive,staticcheck // the reason belongs to the error
+func (p *Pool[C]) refusalLocked(ctx context.Context) (error, event.CheckOutFailedReason) {
 	switch {
 	case p.state == StateClosed:
 		return &ClosedError{p.cfg.Address}, event.CheckOutPoolClosed
@@ -95,7 +100,8 @@ func (p *Pool[C]) refusalLocked(ctx context.Context) (error, event.CheckOutFaile
 	}
 }
 
-// takeLocked takes the available connection that was used last, and appends to doomed those that perished meanwhile.
+// takeLocked takes the available connection that was used last. It appends the perished ones that
+// it finds before it to doomed.
 func (p *Pool[C]) takeLocked(now time.Time, doomed []*Conn[C]) (*Conn[C], []*Conn[C]) {
 	for n := len(p.available); n > 0; n = len(p.available) {
 		c := p.available[n-1]
@@ -111,8 +117,9 @@ func (p *Pool[C]) takeLocked(now time.Time, doomed []*Conn[C]) (*Conn[C], []*Con
 	return nil, doomed
 }
 
-// serveLocked does for the waiters, first come first served, what can be done now: hand over what is available, or
-// begin to establish. It is called after every change that could help one.
+// serveLocked hands available connections to the waiters, first come first served, and begins to
+// establish connections for the next ones. It is called after every change that could help a
+// waiter.
 func (p *Pool[C]) serveLocked(now time.Time, doomed []*Conn[C]) []*Conn[C] {
 	for p.waiters.len > 0 {
 		var c *Conn[C]
@@ -130,7 +137,7 @@ func (p *Pool[C]) serveLocked(now time.Time, doomed []*Conn[C]) []*Conn[C] {
 	return doomed
 }
 
-// hasRoomLocked says whether another connection may be created.
+// hasRoomLocked reports whether another connection may be created.
 func (p *Pool[C]) hasRoomLocked() bool {
 	return p.state == StateReady && uint64(p.pending) < p.cfg.MaxConnecting && !p.isFullLocked()
 }
@@ -143,8 +150,8 @@ func (p *Pool[C]) lendLocked(c *Conn[C], start time.Time) {
 	p.emitLocked(fact{kind: checkedOut, id: c.id, since: start})
 }
 
-// handOverLocked gives c to w, who learns of it when unlock has released mu: waking somebody up takes as long as all that
-// is done under it.
+// handOverLocked gives c to w. unlock wakes w after it has released mu, since waking a goroutine
+// takes as long as all the work under mu.
 func (p *Pool[C]) handOverLocked(c *Conn[C], w *waiter[C]) {
 	p.lendLocked(c, w.start)
 	w.conn, w.pending = c, nil
@@ -157,7 +164,7 @@ func (p *Pool[C]) refuseLocked(w *waiter[C], err error, reason event.CheckOutFai
 	w.served <- struct{}{}
 }
 
-// newWaiter makes a waiter, or takes one that has served before.
+// newWaiter returns a new waiter, or one that is out of use.
 func (p *Pool[C]) newWaiter(ctx context.Context, start time.Time) *waiter[C] {
 	w, ok := p.retired.Get().(*waiter[C])
 	if !ok {
@@ -167,13 +174,14 @@ func (p *Pool[C]) newWaiter(ctx context.Context, start time.Time) *waiter[C] {
 	return w
 }
 
-// retire gives a waiter back that has been served: neither the queue nor a pending connection knows it any more.
+// retire puts w back for reuse. Neither the queue nor a pending connection may refer to it.
 func (p *Pool[C]) retire(w *waiter[C]) {
 	*w = waiter[C]{served: w.served}
 	p.retired.Put(w)
 }
 
-// wait waits until w is served; it sees to that itself if ctx ends, or when the time in the queue is over.
+// wait blocks until w is served, ctx ends, or the time in the queue is over. In the last two
+// cases it refuses w itself.
 func (p *Pool[C]) wait(ctx context.Context, w *waiter[C]) {
 	var timeout <-chan time.Time
 	if p.cfg.WaitQueueTimeout > 0 && !timeoutms.Governs(ctx) {
@@ -184,7 +192,7 @@ func (p *Pool[C]) wait(ctx context.Context, w *waiter[C]) {
 	for ended := ctx.Done(); ; {
 		select {
 		case <-w.served:
-			p.flush() // the events up to its own
+			p.flush() // delivers the events up to its own
 			return
 		case <-ended:
 			ended = nil
@@ -196,9 +204,9 @@ func (p *Pool[C]) wait(ctx context.Context, w *waiter[C]) {
 	}
 }
 
-// leave refuses w, since its context ended with err, or, if that is nil, since the time in the queue is over: the latter
-// does nothing to a waiter whose connection is being established, which only the context bounds. The establishment goes
-// on in any case, for whoever comes next.
+// leave refuses w because its context ended with err, or because the time in the queue is over if
+// err is nil. The time in the queue does not bound an establishment: a waiter whose connection is
+// being established stays. The establishment goes on in any case, for the next waiter.
 func (p *Pool[C]) leave(w *waiter[C], err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -215,13 +223,14 @@ func (p *Pool[C]) leave(w *waiter[C], err error) {
 	p.refuseLocked(w, p.timeoutLocked(err), event.CheckOutTimeout)
 }
 
-// timeoutLocked is the error of a wait that is given up.
+// timeoutLocked returns the error of a wait that was given up.
 func (p *Pool[C]) timeoutLocked(err error) *WaitQueueTimeoutError {
 	e := &WaitQueueTimeoutError{Address: p.cfg.Address, Err: err}
 	if p.cfg.Service != nil && p.isFullLocked() {
 		cursors, transactions := p.pinned[PurposeCursor], p.pinned[PurposeTransaction]
 		e.Usage = &Usage{
-			MaxSize: p.maxSize, Cursors: cursors, Transactions: transactions, Other: p.inUse - cursors - transactions,
+			MaxSize: p.maxSize, Cursors: cursors, Transactions: transactions,
+			Other: p.inUse - cursors - transactions,
 		}
 	}
 	return e

@@ -48,8 +48,8 @@ type cmapOperation struct {
 	InterruptInUseConnections                      bool
 }
 
-// TestSpecification runs the files with style "unit" against fake connections, and those with style "integration"
-// against real ones to a scripted server with the fail point.
+// TestSpecification runs the files with style "unit" against fake connections, and those with
+// style "integration" against real ones to a scripted server with the fail point.
 func TestSpecification(t *testing.T) {
 	for _, file := range spectest.Files(t, suite) {
 		data, err := os.ReadFile(file)
@@ -70,7 +70,7 @@ func TestSpecification(t *testing.T) {
 	}
 }
 
-// connector makes connections, of whatever kind.
+// connector makes connections of any kind.
 type connector = func(ctx context.Context, id uint64) (pool.Resource, error)
 
 func connectFake(t *testing.T, c cmapFile) connector {
@@ -158,7 +158,8 @@ func (r *cmapRun) run() {
 func (r *cmapRun) thread(name string) *cmapThread {
 	th, ok := r.threads[name]
 	if !ok {
-		th = &cmapThread{work: make(chan cmapOperation, 100), done: make(chan struct{})} // all operations of a file fit
+		// The buffer holds all operations of a file.
+		th = &cmapThread{work: make(chan cmapOperation, 100), done: make(chan struct{})}
 		r.threads[name] = th
 		go func() {
 			defer close(th.done)
@@ -277,7 +278,8 @@ func (r *cmapRun) checkEvents(got []map[string]any) {
 	}
 }
 
-// matches is the format's MATCH: 42 stands for anything that is there, and objects may have more than is wanted.
+// matches is the format's MATCH: 42 stands for any value that is present, and objects may have
+// additional fields.
 func matches(got, want any) bool {
 	switch w := want.(type) {
 	case nil:

@@ -7,22 +7,24 @@ import (
 	"github.com/mooringdb/mooring/core/event"
 )
 
-// Conn is one connection of a pool. Whoever has checked it out owns it until CheckIn.
+// Conn holds one connection of a pool. The caller of CheckOut owns it until CheckIn.
 type Conn[C Resource] struct {
 	pool       *Pool[C]
 	id         uint64
-	generation uint64 // until it is established, the pool's when it was created
+	generation uint64 // the pool's generation at creation, until the connection is established
 	resource   C      // set when established
 	service    ServiceID
 	leadsTo    *service // nil while pending in load-balancer mode
 
-	// The pool's mu guards what follows.
+	// The pool's mu guards the fields below.
 
-	state     connState
-	since     time.Time               // when it was created, and later when it became available
-	cancel    context.CancelCauseFunc // of the establishment, and nil after it, since it holds on to a check-out's context
-	owner     *waiter[C]              // who waits for the establishment; nil if nobody does (any more)
-	populates bool                    // created for MinSize, not for a check-out
+	state connState
+	since time.Time // when it was created, later when it became available
+	// cancel ends the establishment. It is nil after it, since it refers to the context of a
+	// check-out.
+	cancel    context.CancelCauseFunc
+	owner     *waiter[C] // waits for the establishment; nil if there is no waiter
+	populates bool       // created for MinSize, not for a check-out
 	purpose   Purpose
 }
 
@@ -35,23 +37,28 @@ const (
 	connClosed
 )
 
-// ID counts the pool's connections from 1.
+// ID returns the connection's number. The pool's connections are numbered from 1.
 func (c *Conn[C]) ID() uint64 { return c.id }
 
-// Generation is the pool's when the connection was created; in load-balancer mode, its service's.
+// Generation returns the generation of the pool when the connection was created, in load-balancer
+// mode that of its service.
 func (c *Conn[C]) Generation() uint64 { return c.generation }
 
-// Service is what the connection leads to in load-balancer mode, and zero in the other.
+// Service returns the service that the connection leads to in load-balancer mode, and zero
+// otherwise.
 func (c *Conn[C]) Service() ServiceID { return c.service }
 
-// Resource is the connection itself.
+// Resource returns the value that Connect returned.
 func (c *Conn[C]) Resource() C { return c.resource }
 
-// createLocked makes a connection that is still to be established; this is only book-keeping.
+// createLocked adds a pending connection. It only does the bookkeeping: establish connects it.
 func (p *Pool[C]) createLocked(ctx context.Context, owner *waiter[C]) {
 	p.lastID++
 	p.pending++
-	c := &Conn[C]{pool: p, id: p.lastID, generation: p.generation, since: time.Now(), owner: owner, populates: owner == nil}
+	c := &Conn[C]{
+		pool: p, id: p.lastID, generation: p.generation, since: time.Now(),
+		owner: owner, populates: owner == nil,
+	}
 	if p.cfg.Service == nil {
 		c.leadsTo = &p.server
 	}
@@ -68,12 +75,12 @@ func (p *Pool[C]) createLocked(ctx context.Context, owner *waiter[C]) {
 	})
 }
 
-// establish connects c and gives it to its owner, or to whoever waits, or makes it available.
+// establish connects c and gives it to its owner, or to the first waiter, or makes it available.
 func (p *Pool[C]) establish(ctx context.Context, c *Conn[C]) {
 	resource, err := p.cfg.Connect(ctx, c.id)
 	connected := err == nil
 	if cause := context.Cause(ctx); cause != nil {
-		err = cause // the pool gave it up
+		err = cause // the pool canceled it
 	} else if err != nil && p.cfg.ConnectFailed != nil {
 		p.cfg.ConnectFailed(c.generation, err)
 	}
@@ -87,7 +94,7 @@ func (p *Pool[C]) establish(ctx context.Context, c *Conn[C]) {
 		p.populating = false
 	}
 	if err == nil {
-		err = context.Cause(ctx) // the pool may have given it up just now
+		err = context.Cause(ctx) // the pool may have canceled it at this moment
 	}
 	c.resource, c.service = resource, service
 	if err != nil {
@@ -100,12 +107,13 @@ func (p *Pool[C]) establish(ctx context.Context, c *Conn[C]) {
 		doomed = append(doomed, c)
 	}
 	doomed = p.serveLocked(p.clock(p.ages), doomed)
-	p.nudge() // there may be something to populate
+	p.nudge() // MinSize may need another one
 	p.unlock(doomed)
 }
 
-// establishedLocked finds out what c leads to and gives it away, unless that was cleared meanwhile: the specification
-// would have the owner use it, but it may have met the server before whatever that was cleared for.
+// establishedLocked finds out which service c leads to and hands c over, unless that was cleared
+// meanwhile. The specification lets the owner use c in that case. This pool does not: c may have
+// reached the server before the event that the clear was for.
 func (p *Pool[C]) establishedLocked(c *Conn[C]) {
 	now := time.Now()
 	p.emitLocked(fact{kind: connectionReady, id: c.id, duration: now.Sub(c.since)})
@@ -128,8 +136,8 @@ func (p *Pool[C]) establishedLocked(c *Conn[C]) {
 	}
 }
 
-// startOverLocked does for a check-out whose connection was stale at once what a check-out of now would get: the place of
-// that connection, for another one, if the pool is not paused.
+// startOverLocked serves a check-out whose new connection was stale, as a check-out of now:
+// unless the pool is paused, another connection takes the place of the stale one.
 func (p *Pool[C]) startOverLocked(w *waiter[C]) {
 	switch {
 	case w == nil:
@@ -145,7 +153,7 @@ func (p *Pool[C]) establishFailedLocked(c *Conn[C], err error) {
 	if p.state == StateClosed {
 		reason, failure = event.ClosedPoolClosed, event.CheckOutPoolClosed
 	}
-	if !c.isStaleLocked() { // or whoever cleared the pool says when to go on
+	if !c.isStaleLocked() { // a clear also says when to go on, by Ready
 		p.retry = p.retry.next(p.cfg.MaintenanceInterval)
 	}
 	owner := c.owner
@@ -156,16 +164,20 @@ func (p *Pool[C]) establishFailedLocked(c *Conn[C], err error) {
 	}
 }
 
-// makeAvailableLocked puts c where the next check-out finds it.
+// makeAvailableLocked appends c to the available connections. The next check-out takes it.
 func (p *Pool[C]) makeAvailableLocked(c *Conn[C], now time.Time) {
 	c.state, c.since = connAvailable, now
 	p.available = append(p.available, c)
 }
 
-// perishedLocked says whether an established connection must not be used any more, and why.
-func (p *Pool[C]) perishedLocked(c *Conn[C], now time.Time) (reason event.ClosedReason, err error, perished bool) { //nolint:revive // err explains reason
+// perishedLocked reports whether an established connection must not be used any more, and why.
+//
+//nolint:revive // err explains reason
+func (p *Pool[C]) perishedLocked(
+	c *Conn[C], now time.Time,
+) (reason event.ClosedReason, err error, perished bool) {
 	switch {
-	case !c.resource.Alive(): // before stale: what broke it may have cleared the pool, too
+	case !c.resource.Alive(): // checked before stale: what broke it may have cleared the pool, too
 		return event.ClosedError, brokenError(c.resource), true
 	case c.isStaleLocked():
 		return event.ClosedStale, nil, true
@@ -176,12 +188,13 @@ func (p *Pool[C]) perishedLocked(c *Conn[C], now time.Time) (reason event.Closed
 	}
 }
 
-// isStaleLocked is false for a pending connection in load-balancer mode: what it will lead to is not known.
+// isStaleLocked reports whether c is of an older generation. It is false for a pending connection
+// in load-balancer mode, whose service is not known.
 func (c *Conn[C]) isStaleLocked() bool {
 	return c.leadsTo != nil && c.generation != c.leadsTo.generation
 }
 
-// brokenError is why the connection is not alive, if it can say so.
+// brokenError returns the reason that the connection is not alive, if it has one.
 func brokenError(r Resource) error {
 	if e, ok := r.(interface{ Err() error }); ok {
 		return e.Err()
@@ -189,8 +202,8 @@ func brokenError(r Resource) error {
 	return nil
 }
 
-// closeLocked takes c out of the pool's count. The caller takes it out of p.available and gives it to unlock, if it has
-// a resource to close.
+// closeLocked removes c from the pool's count. The caller removes it from p.available and passes
+// it to unlock if it has a resource to close.
 func (p *Pool[C]) closeLocked(c *Conn[C], reason event.ClosedReason, err error) {
 	switch c.state {
 	case connPending:

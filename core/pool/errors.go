@@ -8,28 +8,28 @@ import (
 	"github.com/mooringdb/mooring/core/mongoerr"
 )
 
-// ErrClosed is what every *ClosedError is.
+// ErrClosed matches every *ClosedError.
 var ErrClosed = errors.New("connection pool is closed")
 
-// ClosedError is the specification's PoolClosedError.
+// ClosedError refuses a check-out from a closed pool: the specification's PoolClosedError.
 type ClosedError struct{ Address address.Address }
 
 func (e *ClosedError) Error() string {
 	return "Attempted to check out a connection from closed connection pool"
 }
 
-// Is makes errors.Is(err, ErrClosed) true.
+// Is reports whether the target is ErrClosed.
 func (e *ClosedError) Is(target error) bool { return target == ErrClosed }
 
 // Delivery returns mongoerr.Unsent.
 func (e *ClosedError) Delivery() mongoerr.Delivery { return mongoerr.Unsent }
 
-// PoolClearedError refuses a connection since the pool is paused, or ends the use of one by an interrupting clear. The
-// server has not seen anything of what was going to be done with a refused one: it may be retried. It does not wrap
-// Cause, which befell another operation.
+// PoolClearedError refuses a check-out because the pool is paused, or ends the use of a
+// connection in an interrupting clear. A refused operation may be retried: the server has not
+// seen it. The error does not wrap Cause, which is the error of another operation.
 type PoolClearedError struct { //nolint:revive // the specification's name
 	Address     address.Address
-	Cause       error // why the pool was cleared; nil if it never was ready
+	Cause       error // why the pool was cleared; nil if it was never ready
 	Interrupted bool
 }
 
@@ -40,26 +40,27 @@ func (e *PoolClearedError) Error() string {
 	case e.Cause == nil:
 		return fmt.Sprintf("Connection pool for %s is paused", e.Address)
 	default:
-		return fmt.Sprintf("Connection pool for %s was cleared because another operation failed with: %v", e.Address, e.Cause)
+		return fmt.Sprintf("Connection pool for %s was cleared because another operation "+
+			"failed with: %v", e.Address, e.Cause)
 	}
 }
 
-// Retryable says that the operation may be tried again, on this server or another.
+// Retryable reports whether the operation may be retried, on this server or another: always.
 func (e *PoolClearedError) Retryable() bool { return true }
 
-// Delivery returns mongoerr.Unsent: the operation got no connection. An interrupted one is inside the
-// error of its connection, which counts first.
+// Delivery returns mongoerr.Unsent: the operation got no connection. An interrupted one is inside
+// the error of its connection, which counts first.
 func (e *PoolClearedError) Delivery() mongoerr.Delivery { return mongoerr.Unsent }
 
-// WaitQueueTimeoutError is a wait for a connection that was given up: after WaitQueueTimeout, or, with Err set, since
-// the caller's context ended. It says nothing about the server.
+// WaitQueueTimeoutError ends a wait for a connection after WaitQueueTimeout, or, if Err is set,
+// because the caller's context ended. It says nothing about the state of the server.
 type WaitQueueTimeoutError struct {
 	Address address.Address
 	Err     error  // why the context ended
-	Usage   *Usage // in load-balancer mode, if the pool was as large as it may be
+	Usage   *Usage // set in load-balancer mode if the pool had its maximum size
 }
 
-// Usage is what a full pool's connections were in use for.
+// Usage counts by purpose what a full pool's connections were in use for.
 type Usage struct {
 	MaxSize                      uint64
 	Cursors, Transactions, Other int
@@ -68,8 +69,10 @@ type Usage struct {
 func (e *WaitQueueTimeoutError) Error() string {
 	text := "Timed out while checking out a connection from connection pool"
 	if u := e.Usage; u != nil {
-		text = fmt.Sprintf("Timeout waiting for connection from the connection pool. maxPoolSize: %d, "+
-			"connections in use by cursors: %d, connections in use by transactions: %d, connections in use by other operations: %d",
+		text = fmt.Sprintf("Timeout waiting for connection from the connection pool. "+
+			"maxPoolSize: %d, "+
+			"connections in use by cursors: %d, connections in use by transactions: %d, "+
+			"connections in use by other operations: %d",
 			u.MaxSize, u.Cursors, u.Transactions, u.Other)
 	}
 	if e.Err == nil {
@@ -81,7 +84,7 @@ func (e *WaitQueueTimeoutError) Error() string {
 // Delivery returns mongoerr.Unsent.
 func (e *WaitQueueTimeoutError) Delivery() mongoerr.Delivery { return mongoerr.Unsent }
 
-// Timeout says that it is one, as net.Error does.
+// Timeout reports whether the error is a timeout, as net.Error does: always.
 func (e *WaitQueueTimeoutError) Timeout() bool { return true }
 
 func (e *WaitQueueTimeoutError) Unwrap() error { return e.Err }
@@ -90,10 +93,11 @@ func (e *WaitQueueTimeoutError) Unwrap() error { return e.Err }
 type PinLimitError struct {
 	Address               address.Address
 	Max                   uint64
-	Cursors, Transactions int // what holds the pins
+	Cursors, Transactions int // the pinned connections by purpose
 }
 
 func (e *PinLimitError) Error() string {
-	return fmt.Sprintf("pin a connection to %s: %d of %d connections that may be pinned are: %d by cursors, %d by transactions",
+	return fmt.Sprintf("pin a connection to %s: %d of %d connections that may be pinned are: "+
+		"%d by cursors, %d by transactions",
 		e.Address, e.Cursors+e.Transactions, e.Max, e.Cursors, e.Transactions)
 }

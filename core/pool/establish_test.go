@@ -13,7 +13,8 @@ import (
 	"github.com/mooringdb/mooring/core/pool"
 )
 
-// What is established is closed once, also if the pool gives it up at that moment.
+// A connection is closed once, also if the pool cancels its establishment at the moment when it
+// succeeds.
 func TestGivenUpAsItIsEstablished(t *testing.T) {
 	for name, giveUp := range map[string]func(*pool.Pool[*counted]){
 		"closed":      (*pool.Pool[*counted]).Close,
@@ -59,8 +60,8 @@ func TestGivenUpAsItIsEstablished(t *testing.T) {
 	}
 }
 
-// A connection that was pending as the pool was cleared is stale: whoever waits for it is sent away like all others, or,
-// if the pool is ready again by then, gets another.
+// A connection that was pending when the pool was cleared is stale. Its waiter is refused like
+// all others, or gets another connection if the pool is ready again by then.
 func TestStaleAsItIsEstablished(t *testing.T) {
 	for name, test := range map[string]struct {
 		ready  bool
@@ -78,8 +79,9 @@ func TestStaleAsItIsEstablished(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var r *rig
 				r = newRig(t, func(c *pool.Config[*fake]) {
-					// The time in the queue does not bound an establishment, be it the second.
-					c.Connect, c.MaxSize, c.WaitQueueTimeout = slow(&r), ptr(uint64(1)), 500*time.Millisecond
+					// The time in the queue does not bound an establishment, not even the second
+					// one.
+					c.Connect, c.MaxSize, c.WaitQueueTimeout = slow(&r), new(uint64(1)), 500*time.Millisecond
 				})
 				pending := r.goCheckOut(t.Context())
 				r.clear(pool.ClearOptions{Cause: errLost})
@@ -102,7 +104,7 @@ func TestStaleAsItIsEstablished(t *testing.T) {
 	}
 }
 
-// A connection does not keep alive what came with the request that it was made for.
+// A connection does not keep the context of the check-out alive that it was made for.
 func TestConnectionForgetsItsFirstContext(t *testing.T) {
 	type key struct{}
 	p := pool.New(pool.Config[*fake]{

@@ -6,7 +6,8 @@ import (
 	"github.com/mooringdb/mooring/core/event"
 )
 
-// fact is an event in the making: queued under mu, in order, and delivered outside it.
+// fact holds what an event is made of. Facts are queued under mu, in order, and delivered without
+// it.
 type fact struct {
 	kind      factKind
 	id        uint64
@@ -34,7 +35,7 @@ const (
 	checkedIn
 )
 
-// wants says which kinds a sink listens to, as bits, so that what nobody wants is not even queued.
+// wants returns the kinds that a sink listens to, as bits. Facts of other kinds are not queued.
 func wants(s *event.Sink) (kinds uint16) {
 	if s == nil {
 		return 0
@@ -61,7 +62,8 @@ func wants(s *event.Sink) (kinds uint16) {
 
 func (p *Pool[C]) wants(k factKind) bool { return p.wanted&(1<<k) != 0 }
 
-// emitLocked queues a fact. Whoever queues one calls unlock or flush before returning, Ready and Clear excepted.
+// emitLocked queues a fact. The caller calls unlock or flush before it returns; Ready and Clear
+// are the exceptions.
 func (p *Pool[C]) emitLocked(f fact) {
 	if !p.wants(f.kind) {
 		return
@@ -72,23 +74,24 @@ func (p *Pool[C]) emitLocked(f fact) {
 	p.outbox.Add(f)
 }
 
-// holdLocked holds back what is queued from now on until Deliver.
+// holdLocked holds back the facts that are queued from now on, until Deliver.
 func (p *Pool[C]) holdLocked() {
 	if p.wanted != 0 {
 		p.outbox.Hold()
 	}
 }
 
-// Deliver follows each Ready and each Clear that returned true, once and without locks: it lets go of what they held
-// back, and hands it to the sink. By then the caller has told the sink what he made the pool ready or cleared it for,
-// so that nobody hears of the consequence first. Holds that came later stay.
+// Deliver releases the events that the oldest Ready or Clear has held back, and hands them to the
+// sink. The caller of each Ready and each Clear that returned true calls it once, without locks,
+// after it has told the sink why it made the pool ready or cleared it: so a cause is always
+// delivered before its consequence. Events behind a later hold stay queued.
 func (p *Pool[C]) Deliver() {
-	p.outbox.Release() // the first hold, since the owners' changes are in the order of their calls
+	p.outbox.Release() // the oldest hold: the owners make their changes in the order of their calls
 	p.flush()
 }
 
-// unlock releases mu, wakes those up who were given a connection under it, tears down the connections that were closed,
-// and delivers what was queued.
+// unlock releases mu, wakes the waiters that were handed a connection under it, closes the
+// resources of doomed, and delivers the queued events.
 func (p *Pool[C]) unlock(doomed []*Conn[C]) {
 	handed := p.handed
 	p.handed = queue[C]{}
@@ -103,7 +106,7 @@ func (p *Pool[C]) unlock(doomed []*Conn[C]) {
 
 func (p *Pool[C]) unlocked(doomed []*Conn[C]) {
 	for _, c := range doomed {
-		_ = c.resource.Close() // nobody could do anything about an error
+		_ = c.resource.Close() // there is nothing to do about an error
 	}
 	if len(doomed) > 0 && p.cfg.MinSize > 0 {
 		p.nudge()
@@ -111,8 +114,9 @@ func (p *Pool[C]) unlocked(doomed []*Conn[C]) {
 	p.flush()
 }
 
-// flush hands the queued events to the sink, in order, up to the first hold. When it returns, those that were queued
-// before it was called have been delivered, here or by another goroutine; those behind a hold wait for Deliver.
+// flush hands the queued events to the sink, in order, up to the first hold. When it returns, the
+// events that were queued before the call have been delivered, by this goroutine or another;
+// those behind a hold wait for Deliver.
 func (p *Pool[C]) flush() {
 	if p.wanted != 0 {
 		p.outbox.Flush()
@@ -135,7 +139,9 @@ func (p *Pool[C]) deliver(f fact) {
 	case connectionCreated:
 		s.ConnectionCreated(event.ConnectionCreated{Address: addr, ConnectionID: f.id})
 	case connectionReady:
-		s.ConnectionReady(event.ConnectionReady{Address: addr, ConnectionID: f.id, Duration: f.duration})
+		s.ConnectionReady(event.ConnectionReady{
+			Address: addr, ConnectionID: f.id, Duration: f.duration,
+		})
 	case connectionClosed:
 		s.ConnectionClosed(event.ConnectionClosed{
 			Address: addr, ConnectionID: f.id, Reason: event.ClosedReason(f.reason), Err: f.err,
@@ -144,19 +150,23 @@ func (p *Pool[C]) deliver(f fact) {
 		s.ConnectionCheckOutStarted(event.ConnectionCheckOutStarted{Address: addr})
 	case checkOutFailed:
 		s.ConnectionCheckOutFailed(event.ConnectionCheckOutFailed{
-			Address: addr, Reason: event.CheckOutFailedReason(f.reason), Duration: f.duration, Err: f.err,
+			Address: addr, Reason: event.CheckOutFailedReason(f.reason), Duration: f.duration,
+			Err: f.err,
 		})
 	case checkedOut:
-		s.ConnectionCheckedOut(event.ConnectionCheckedOut{Address: addr, ConnectionID: f.id, Duration: f.duration})
+		s.ConnectionCheckedOut(event.ConnectionCheckedOut{
+			Address: addr, ConnectionID: f.id, Duration: f.duration,
+		})
 	case checkedIn:
 		s.ConnectionCheckedIn(event.ConnectionCheckedIn{Address: addr, ConnectionID: f.id})
 	}
 }
 
-// options are those that differ from the defaults.
+// options returns the options that differ from the defaults.
 func (p *Pool[C]) options() event.PoolOptions {
 	o := event.PoolOptions{
-		MinSize: int(p.cfg.MinSize), MaxIdleTime: p.cfg.MaxIdleTime, WaitQueueTimeout: p.cfg.WaitQueueTimeout,
+		MinSize: int(p.cfg.MinSize), MaxIdleTime: p.cfg.MaxIdleTime,
+		WaitQueueTimeout: p.cfg.WaitQueueTimeout,
 	}
 	if p.maxSize != DefaultMaxSize {
 		o.MaxSize, o.Unlimited = int(p.maxSize), p.maxSize == 0

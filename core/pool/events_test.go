@@ -11,11 +11,12 @@ import (
 	"github.com/mooringdb/mooring/core/pool"
 )
 
-// EVT-008: nobody hears of what Ready and Clear did, nor of what followed from it, until their callers have told why.
+// EVT-008: the events of Ready and Clear, and all that follow, are delivered only after Deliver.
 func TestEventsAreHeldUntilDeliver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, func(c *pool.Config[*fake]) { c.MinSize, c.MaintenanceInterval = 1, 0 })
-		synctest.Wait() // or the check-out may make the connection that populating is about to make
+		// Without it, the check-out may make the connection that populating is about to make.
+		synctest.Wait()
 		c := r.checkOut()
 		r.seen()
 		if !r.Clear(pool.ClearOptions{Cause: errors.New("first")}) {
@@ -32,7 +33,7 @@ func TestEventsAreHeldUntilDeliver(t *testing.T) {
 		if r.Ready() {
 			t.Error("Ready of a ready pool = true")
 		}
-		time.Sleep(time.Second) //nolint:forbidigo // fake time: MinSize is seen to
+		time.Sleep(time.Second) //nolint:forbidigo // fake time: MinSize is established
 		r.want()
 		r.Deliver() // the clear
 		r.want("cleared: first", "in 1", "closed 1: stale")
@@ -46,7 +47,8 @@ func TestEventsAreHeldUntilDeliver(t *testing.T) {
 	})
 }
 
-// TestDurationsForOneListener checks that check-outs are timed whichever of their events is listened to.
+// TestDurationsForOneListener checks that check-outs are timed for a listener of any one of their
+// events.
 func TestDurationsForOneListener(t *testing.T) {
 	for _, succeeds := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -75,7 +77,7 @@ func TestDurationsForOneListener(t *testing.T) {
 	}
 }
 
-// What happened before the hold is not held.
+// Events from before the hold are not held.
 func TestEventsBeforeAHoldAreDelivered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		telling, told := make(chan struct{}), make(chan struct{})
@@ -109,7 +111,7 @@ func TestEventsBeforeAHoldAreDelivered(t *testing.T) {
 	})
 }
 
-// A pool that is closed while something is held still tells all in order.
+// A pool that is closed during a hold still delivers all events in order.
 func TestCloseDuringAHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, func(c *pool.Config[*fake]) { c.MaintenanceInterval = 0 })

@@ -16,7 +16,7 @@ func (line) Alive() bool     { return true }
 func (line) Close() error    { return nil }
 func (line) Interrupt(error) {}
 
-// A pool begins paused: it gives out connections once its owner knows that the server is there.
+// A pool begins paused. Its owner makes it ready once the server is known to be available.
 func Example() {
 	p := pool.New(pool.Config[line]{
 		Address: "a:27017",
@@ -52,8 +52,8 @@ func Example() {
 	// in 1
 }
 
-// Clear makes all connections stale. Check-outs fail until the next Ready, with an error that may be
-// retried.
+// Clear makes all connections stale. Check-outs fail until the next Ready, with an error that may
+// be retried.
 func ExamplePool_Clear() {
 	p := pool.New(pool.Config[line]{
 		Address: "a:27017",

@@ -15,7 +15,7 @@ import (
 	"github.com/mooringdb/mooring/internal/mongotest"
 )
 
-// failPoint is a server's failCommand, as a test configures it.
+// failPoint is the failCommand fail point of a server, as a test configures it.
 type failPoint struct {
 	Mode json.RawMessage
 	Data struct {
@@ -28,7 +28,7 @@ type failPoint struct {
 	}
 
 	mu   sync.Mutex
-	left int // how often it is still to be met; < 0: always
+	left int // how often it still applies; < 0: always
 }
 
 // connectServer starts a server with the file's fail point, and connects to it as the driver does.

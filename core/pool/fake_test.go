@@ -6,7 +6,7 @@ import (
 	"github.com/mooringdb/mooring/core/pool"
 )
 
-// fake is a connection that is only there.
+// fake is a connection without a peer.
 type fake struct {
 	broken  atomic.Pointer[error]
 	closed  atomic.Int64

@@ -14,12 +14,13 @@ import (
 	"github.com/mooringdb/mooring/core/pool"
 )
 
-// TestConcurrency lets everything happen at once; the race detector and the counts at the end judge.
+// TestConcurrency runs all operations at once under the race detector and compares the counts at
+// the end.
 func TestConcurrency(t *testing.T) {
 	var connects, failed atomic.Int64
 	var closes atomic.Int64
 	cfg := pool.Config[*counted]{
-		Address: "a:1", MaxSize: ptr(uint64(8)), MinSize: 2,
+		Address: "a:1", MaxSize: new(uint64(8)), MinSize: 2,
 		MaintenanceInterval: time.Millisecond,
 		Connect: func(ctx context.Context, id uint64) (*counted, error) {
 			if id%7 == 0 {
@@ -123,7 +124,7 @@ func BenchmarkContended(b *testing.B) {
 
 func benchmarkPool(b testing.TB, sink *event.Sink) *pool.Pool[*fake] {
 	p := pool.New(pool.Config[*fake]{
-		MaxSize: ptr(uint64(16)), Sink: sink,
+		MaxSize: new(uint64(16)), Sink: sink,
 		Connect: func(context.Context, uint64) (*fake, error) { return newFake(), nil },
 	})
 	b.Cleanup(p.Close)

@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// maintain is the pool's own goroutine, the specification's background thread: it interrupts after an interrupting clear,
-// closes what perished and establishes up to MinSize. No run waits for anything.
+// maintain runs on the pool's own goroutine, the specification's background thread: it carries
+// out interrupting clears, closes what perished, and establishes up to MinSize. No run of the
+// loop waits for I/O.
 func (p *Pool[C]) maintain(ctx context.Context) {
 	var tick <-chan time.Time
 	if p.cfg.MaintenanceInterval > 0 {
@@ -35,8 +36,8 @@ func (p *Pool[C]) maintain(ctx context.Context) {
 	}
 }
 
-// interruptAll carries out the interrupting clears: it fails what is being done on connections that were there already
-// when they came, and gives up those that were being established.
+// interruptAll carries out the interrupting clears: it interrupts the connections in use that
+// existed at the time of the clear, and cancels those that were being established.
 func (p *Pool[C]) interruptAll() {
 	p.mu.Lock()
 	cause := p.interrupt
@@ -59,13 +60,13 @@ func (p *Pool[C]) interruptAll() {
 		}
 	}
 	p.mu.Unlock()
-	// A connection may be checked in between: it is stale, so nobody gets it again.
+	// A connection may be checked in before this: it is stale, so it is not given out again.
 	for _, c := range busy {
 		c.resource.Interrupt(cause)
 	}
 }
 
-// prune closes the available connections that perished.
+// prune closes the available connections that have perished.
 func (p *Pool[C]) prune() {
 	now := p.clock(p.ages)
 	p.mu.Lock()
@@ -82,12 +83,13 @@ func (p *Pool[C]) prune() {
 	}
 	clear(p.available[len(kept):])
 	p.available = kept
-	doomed = p.serveLocked(now, doomed) // there may be room now
+	doomed = p.serveLocked(now, doomed) // a closed connection makes room
 	p.unlock(doomed)
 }
 
-// populate begins to establish one connection if there are fewer than MinSize; the end of that brings the next run. One
-// at a time leaves room within MaxConnecting for those who wait. After a failure it is too early for a while: how long.
+// populate begins to establish one connection if there are fewer than MinSize; the end of that
+// brings the next run. One at a time leaves room within MaxConnecting for check-outs. After a
+// failure it returns how long to wait.
 func (p *Pool[C]) populate(ctx context.Context) (later time.Duration) {
 	p.mu.Lock()
 	if !p.populating && uint64(len(p.conns)) < p.cfg.MinSize && p.hasRoomLocked() {
@@ -103,8 +105,8 @@ func (p *Pool[C]) populate(ctx context.Context) (later time.Duration) {
 // firstRetry is how long the pool waits before it populates after a first failure.
 const firstRetry = 500 * time.Millisecond
 
-// backoff says when to populate again after failures: each time twice as late. The owner may make the pool ready sooner,
-// which he does when he has seen the server, but behind a load balancer nobody does.
+// backoff holds when to populate again after failures: the delay doubles each time. The owner may
+// make the pool ready sooner, once it has seen the server; in load-balancer mode it never does.
 type backoff struct {
 	at    time.Time
 	after time.Duration

@@ -78,7 +78,7 @@ func TestMinSizeCountsAll(t *testing.T) {
 	})
 }
 
-// CMAP-032: a paused pool is not populated, also not when its time comes.
+// CMAP-032: a paused pool is not populated, even when the maintenance interval is over.
 func TestPausedPoolIsNotPopulated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := pool.New(pool.Config[*fake]{MinSize: 3, Connect: func(context.Context, uint64) (*fake, error) {
@@ -90,8 +90,9 @@ func TestPausedPoolIsNotPopulated(t *testing.T) {
 	})
 }
 
-// CMAP-036, CMAP-045, CMAP-053: MinSize and check-outs share MaxConnecting; who waits for it takes what comes first, be it
-// populated or returned, and makes nothing of his own then.
+// CMAP-036, CMAP-045, CMAP-053: MinSize and check-outs share MaxConnecting. A check-out that
+// waits for it takes the first connection that is populated or returned, and establishes none
+// then.
 func TestWaitersForMaxConnectingTakeWhatComes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, func(c *pool.Config[*fake]) {
@@ -124,7 +125,8 @@ func TestWaitersForMaxConnectingTakeWhatComes(t *testing.T) {
 	})
 }
 
-// CMAP-083: without maintenance nothing is populated or pruned, but an interrupting clear interrupts.
+// CMAP-083: without maintenance nothing is populated or pruned, but an interrupting clear
+// interrupts.
 func TestWithoutMaintenance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, func(c *pool.Config[*fake]) { c.MinSize, c.MaxIdleTime = 2, time.Second })
@@ -143,8 +145,8 @@ func TestWithoutMaintenance(t *testing.T) {
 	})
 }
 
-// Nobody makes a pool behind a load balancer ready again, so it recovers by itself; a check-out's success brings MinSize
-// at once.
+// The owner of a pool behind a load balancer does not make it ready again, so the pool recovers
+// by itself. A successful check-out establishes MinSize at once.
 func TestMinSizeAfterAFailure(t *testing.T) {
 	for name, help := range map[string]func(*rig){
 		"soon": func(*rig) { time.Sleep(600 * time.Millisecond) }, //nolint:forbidigo // fake time
@@ -169,7 +171,8 @@ func TestMinSizeAfterAFailure(t *testing.T) {
 				})
 				synctest.Wait()
 				refuse.Store(false)
-				r.clear(pool.ClearOptions{Service: serviceA}) // which has the pool look after its connections
+				// This wakes the maintenance goroutine.
+				r.clear(pool.ClearOptions{Service: serviceA})
 				synctest.Wait()
 				if s := r.Stats(); s.Total != 0 {
 					t.Errorf("Stats() = %+v, want nothing right after a failure", s)
@@ -184,7 +187,8 @@ func TestMinSizeAfterAFailure(t *testing.T) {
 	}
 }
 
-// A check-out that finds perished connections leaves fewer than MinSize: that is seen to at once.
+// A check-out that closes perished connections may leave fewer than MinSize: the pool replaces
+// them at once.
 func TestMinSizeAfterACheckOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, func(c *pool.Config[*fake]) { c.MinSize, c.MaintenanceInterval = 3, time.Hour })
@@ -201,7 +205,8 @@ func TestMinSizeAfterACheckOut(t *testing.T) {
 	})
 }
 
-// CMAP-065: an interrupting clear concerns what was there when it came, not what a later clear made stale.
+// CMAP-065: an interrupting clear interrupts the connections of its time, not those that a later
+// clear makes stale.
 func TestClearInterruptsNothingLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, nil)

@@ -13,8 +13,8 @@ import (
 	"github.com/mooringdb/mooring/core/pool"
 )
 
-// model is what a pool ought to do, written down as plainly as possible: one thing happens at a time. Check-outs are
-// numbers, connections have the pool's ids.
+// model is the pool's behavior as plainly as possible, one step at a time. Check-outs are
+// numbers; connections have the pool's ids.
 type model struct {
 	maxSize, maxConnecting int
 	paused                 bool
@@ -29,14 +29,14 @@ type model struct {
 type modelConn struct {
 	id, generation uint64
 	broken         bool
-	owner          int // the check-out that a pending one is for; 0: nobody any more
+	owner          int // the check-out that a pending one is for; 0: none
 }
 
 func (m *model) total() int { return len(m.pending) + len(m.available) + len(m.got) }
 
 func (m *model) usable(c *modelConn) bool { return c.generation == m.generation && !c.broken }
 
-// serve does all that can be done for those who wait.
+// serve serves the waiters as far as possible.
 func (m *model) serve() {
 	for len(m.queue) > 0 {
 		first := m.queue[0]
@@ -168,7 +168,7 @@ func (tr *trial) connect(ctx context.Context, id uint64) (*fake, error) {
 	}
 }
 
-// step does what a byte says to both, if there is anything to do it to.
+// step applies the action that a byte stands for to both, if it is possible.
 func (tr *trial) step(b byte) {
 	m, which := tr.model, int(b/9)
 	switch b % 9 {
@@ -232,7 +232,7 @@ func (tr *trial) checkOut() {
 	}()
 }
 
-// take takes away what a check-out got.
+// take removes and returns the result of a check-out.
 func (tr *trial) take(n int) *pool.Conn[*fake] {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
@@ -241,7 +241,7 @@ func (tr *trial) take(n int) *pool.Conn[*fake] {
 	return c
 }
 
-// held are the check-outs that have a connection, in order.
+// held returns the check-outs that have a connection, in order.
 func (tr *trial) held() []int { return slices.Sorted(maps.Keys(tr.model.got)) }
 
 func pick[T any](which int, from []T) (one T, ok bool) {
@@ -251,7 +251,7 @@ func pick[T any](which int, from []T) (one T, ok bool) {
 	return from[which%len(from)], true
 }
 
-// difference says where the pool is not like its model.
+// difference describes how the pool differs from its model.
 func (tr *trial) difference() string {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
@@ -327,7 +327,7 @@ func runTrial(t *testing.T, data []byte) {
 	})
 }
 
-// TestModel has pools do at random what their model says.
+// TestModel compares pools with their models over random actions.
 func TestModel(t *testing.T) {
 	for seed := range uint64(150) {
 		random := rand.New(rand.NewPCG(seed, 6))

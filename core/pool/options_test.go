@@ -16,10 +16,10 @@ func TestPoolCreatedOptions(t *testing.T) {
 		want event.PoolOptions
 	}{
 		"defaults":                 {},
-		"defaults, but configured": {cfg: pool.Config[*fake]{MaxSize: ptr(uint64(100)), MaxConnecting: 2}},
-		"no maximum":               {pool.Config[*fake]{MaxSize: ptr(uint64(0))}, event.PoolOptions{Unlimited: true}},
+		"defaults, but configured": {cfg: pool.Config[*fake]{MaxSize: new(uint64(100)), MaxConnecting: 2}},
+		"no maximum":               {pool.Config[*fake]{MaxSize: new(uint64(0))}, event.PoolOptions{Unlimited: true}},
 		"all": {
-			pool.Config[*fake]{MaxSize: ptr(uint64(5)), MinSize: 1, MaxConnecting: 3, MaxIdleTime: time.Minute, WaitQueueTimeout: time.Hour},
+			pool.Config[*fake]{MaxSize: new(uint64(5)), MinSize: 1, MaxConnecting: 3, MaxIdleTime: time.Minute, WaitQueueTimeout: time.Hour},
 			event.PoolOptions{MaxSize: 5, MinSize: 1, MaxConnecting: 3, MaxIdleTime: time.Minute, WaitQueueTimeout: time.Hour},
 		},
 	} {
@@ -40,10 +40,10 @@ func TestPoolCreatedOptions(t *testing.T) {
 	}
 }
 
-// CMAP-001: 0 is no maximum.
+// CMAP-001: 0 means no maximum.
 func TestNoMaximum(t *testing.T) {
 	p := pool.New(pool.Config[*fake]{
-		MaxSize: ptr(uint64(0)), Connect: func(context.Context, uint64) (*fake, error) { return newFake(), nil },
+		MaxSize: new(uint64(0)), Connect: func(context.Context, uint64) (*fake, error) { return newFake(), nil },
 	})
 	defer p.Close()
 	p.Ready()

@@ -1,6 +1,6 @@
 package pool
 
-// Purpose is what a connection is in use for.
+// Purpose says what a connection is in use for.
 type Purpose uint8
 
 // The purposes. A connection is checked out for PurposeOther; the others pin it.
@@ -13,9 +13,10 @@ const (
 
 func (p Purpose) String() string { return [...]string{"other", "cursor", "transaction"}[p] }
 
-// Pin says that the owner of a connection keeps it for longer than one operation, and why. It fails with a
-// *PinLimitError if MaxPinned connections are pinned already. The connection stays the owner's either way, and a pin
-// for another purpose takes the place of the one that it has. PurposeOther takes the pin away; so does CheckIn.
+// Pin marks a connection that its owner keeps for longer than one operation, with the purpose. It
+// fails with a *PinLimitError if MaxPinned connections are already pinned. The caller owns the
+// connection either way. A pin for another purpose replaces the present one. PurposeOther removes
+// the pin, as CheckIn does.
 func (p *Pool[C]) Pin(c *Conn[C], why Purpose) error {
 	if c.pool != p {
 		panic("bug: pin of a connection of another pool")
@@ -26,8 +27,12 @@ func (p *Pool[C]) Pin(c *Conn[C], why Purpose) error {
 		panic("bug: pin of a connection that is not checked out")
 	}
 	cursors, transactions := p.pinned[PurposeCursor], p.pinned[PurposeTransaction]
-	if c.purpose == PurposeOther && why != PurposeOther && p.cfg.MaxPinned > 0 && uint64(cursors+transactions) >= p.cfg.MaxPinned {
-		return &PinLimitError{Address: p.cfg.Address, Max: p.cfg.MaxPinned, Cursors: cursors, Transactions: transactions}
+	if c.purpose == PurposeOther && why != PurposeOther && p.cfg.MaxPinned > 0 &&
+		uint64(cursors+transactions) >= p.cfg.MaxPinned {
+		return &PinLimitError{
+			Address: p.cfg.Address, Max: p.cfg.MaxPinned, Cursors: cursors,
+			Transactions: transactions,
+		}
 	}
 	p.useLocked(c, why)
 	return nil

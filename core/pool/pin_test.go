@@ -8,7 +8,7 @@ import (
 	"github.com/mooringdb/mooring/core/pool"
 )
 
-// LB-030: what connections are in use for is counted, and changes with the purpose.
+// LB-030: the pool counts what connections are in use for; the counts follow the purpose.
 func TestPin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, func(c *pool.Config[*fake]) { c.MaxPinned, c.MinSize = 2, 1 })
@@ -39,7 +39,7 @@ func TestPin(t *testing.T) {
 		}
 		pin(c, pool.PurposeOther) // is always possible
 		want("after the refusal", 3, 2, 0)
-		pin(b, pool.PurposeTransaction) // it has a pin
+		pin(b, pool.PurposeTransaction) // it is pinned already
 		pin(b, pool.PurposeTransaction)
 		want("with one for a transaction", 3, 1, 1)
 		pin(a, pool.PurposeOther)

@@ -1,10 +1,11 @@
-// Package pool is the connection pool of one server, as the Connection Monitoring and Pooling specification (CMAP)
-// defines it and in its words. It is generic and knows no MongoDB: what a connection is, how one is made and what a
-// failure to make one means are its owner's business.
+// Package pool keeps the connections to one server, as the Connection Monitoring and Pooling
+// specification (CMAP) defines it and in its words. It is generic and knows no MongoDB: the owner
+// decides what a connection is, how one is made, and what a failed establishment means.
 //
-// Its concurrency is one mutex over one group of fields, one goroutine that New starts and Close waits for, and one
-// short-lived goroutine for each connection while it is being established. Nothing is dialled, closed or emitted under
-// the mutex. Waiters are served strictly in the order in which they came.
+// Its concurrency is one mutex over one group of fields, one goroutine that New starts and Close
+// waits for, and one short-lived goroutine for each connection that is being established. Nothing
+// is dialed, closed or emitted under the mutex. Waiters are served strictly in the order of
+// arrival.
 package pool
 
 import (
@@ -24,92 +25,100 @@ const (
 	defaultMaintenanceInterval = 10 * time.Second
 )
 
-// Resource is what a pooled connection has to be able to do. None of the methods may block.
+// Resource describes what the pool holds. None of the methods may block.
 type Resource interface {
-	// Alive is false once the connection must not be used again.
+	// Alive reports whether the connection may still be used. Once false, it stays false.
 	Alive() bool
-	// Close is called once, when the pool is done with the connection.
+	// Close is called once, when the pool has given the connection up.
 	Close() error
-	// Interrupt makes what the owner is doing with the connection fail with cause. It is called from another goroutine.
+	// Interrupt makes what the owner is doing with the connection fail with cause. It is called
+	// from another goroutine.
 	Interrupt(cause error)
 }
 
-// Config is what a pool needs. Connect is required.
+// Config holds what New needs. Connect is required.
 type Config[C Resource] struct {
 	Address address.Address
 
-	MaxSize          *uint64       // nil: DefaultMaxSize; 0: no maximum
-	MinSize          uint64        // connections to keep established while the pool is ready
-	MaxConnecting    uint64        // 0: DefaultMaxConnecting
-	MaxIdleTime      time.Duration // 0: no limit
-	WaitQueueTimeout time.Duration // 0: no limit; bounds the wait for a place, not the establishment
+	MaxSize       *uint64       // nil: DefaultMaxSize; 0: no maximum
+	MinSize       uint64        // connections to keep established while the pool is ready
+	MaxConnecting uint64        // 0: DefaultMaxConnecting
+	MaxIdleTime   time.Duration // 0: no limit
+	// WaitQueueTimeout bounds the wait for a place, not the establishment; 0 means no limit.
+	WaitQueueTimeout time.Duration
 
-	// Connect establishes a connection: dial, handshake, authentication. It gets the values of the context of the
-	// check-out that wants it but not its end, since another may take the connection then. It must return soon after
-	// ctx ends, which it does when the pool is closed or cleared with InterruptInUse.
+	// Connect establishes a connection: dial, handshake, authentication. Its context has the
+	// values of the check-out that needs the connection, but not its end, since another check-out
+	// may take the connection. Connect must return soon after ctx ends: when the pool is closed,
+	// or cleared with InterruptInUse.
 	Connect func(ctx context.Context, connID uint64) (C, error)
 
-	// ConnectFailed, if set, hears of an establishment that failed, before anybody else and with the generation that
-	// the pool had when the connection was begun. This is where the owner marks the server unknown and clears the pool.
-	// It is called without locks, and not for an establishment that the pool itself cancelled. In load-balancer mode
-	// the failure is stale if the generation is below GenerationOf the service that it met, if that is known.
+	// ConnectFailed, if set, is called first when an establishment has failed, with the pool's
+	// generation at the time when it began. The owner marks the server unknown and clears the
+	// pool here. It is called without locks, and not for an establishment that the pool itself
+	// has canceled. In load-balancer mode the failure is stale if the generation is below
+	// GenerationOf the service that it reached, if that is known.
 	ConnectFailed func(generation uint64, err error)
 
-	// Service, if set, puts the pool in load-balancer mode: it says which service an established connection leads to.
-	// Each service has a generation of its own, and is cleared on its own.
+	// Service, if set, puts the pool in load-balancer mode. It returns the service that an
+	// established connection leads to. Each service has its own generation and is cleared
+	// separately.
 	Service func(C) ServiceID
 
-	// MaxPinned is how many connections may be pinned at a time. 0: no bound.
+	// MaxPinned limits how many connections may be pinned at a time; 0 means no limit.
 	MaxPinned uint64
 
-	// Sink hears of the pool's events; it must not call the pool.
+	// Sink receives the pool's events. It must not call the pool.
 	Sink *event.Sink
 
-	// MaintenanceInterval is how often idle connections are looked for and MinSize is seen to, beside the occasions
-	// that call for it. 0: ten seconds; negative: never, and on no occasion (for the specification's tests).
+	// MaintenanceInterval sets how often the pool looks for idle connections and for MinSize, in
+	// addition to the changes that require it. 0 means ten seconds; a negative value turns both
+	// off, which the specification's tests need.
 	MaintenanceInterval time.Duration
 }
 
-// State is what a pool is doing.
+// State says whether the pool gives out connections.
 type State uint8
 
 // The states of the specification.
 const (
-	StatePaused State = iota // no connection is given out nor made: the server is not known to be there
+	// StatePaused gives out and makes no connections: the server is not known to be available.
+	StatePaused State = iota
 	StateReady
 	StateClosed
 )
 
 func (s State) String() string { return [...]string{"paused", "ready", "closed"}[s] }
 
-// Stats is a pool at one moment. Total is Available + InUse + Pending; Cursors and Transactions are those in use that
-// are pinned.
+// Stats holds counts of a pool at one moment. Total is Available + InUse + Pending; Cursors and
+// Transactions are the pinned ones of those in use.
 type Stats struct {
 	State      State
 	Generation uint64
 
 	Total, Available, InUse, Pending, Waiting int
 	Cursors, Transactions                     int
-	MaxSize, MinSize, MaxPinned               uint64 // as configured, MaxSize by default too; 0: no bound
+	// The limits are as configured, MaxSize with its default; 0 means no limit.
+	MaxSize, MinSize, MaxPinned uint64
 }
 
-// Pool is the pool of one server. Make one with New; end it with Close.
+// Pool keeps the connections to one server. New makes one; Close ends it.
 type Pool[C Resource] struct {
 	cfg     Config[C]
 	maxSize uint64        // 0: no maximum
-	wake    chan struct{} // tells the maintenance goroutine that there is something to do; capacity 1
+	wake    chan struct{} // wakes the maintenance goroutine; capacity 1
 	stop    context.CancelFunc
 	running sync.WaitGroup // the maintenance goroutine and the establishments
 	wanted  uint16         // the kinds of facts that the sink listens to, as bits
-	ages    bool           // it matters since when connections are available
-	timed   bool           // it matters, or how long check-outs take does
+	ages    bool           // MaxIdleTime needs the time since when connections are available
+	timed   bool           // an event needs the duration of check-outs, or ages is set
 
 	retired sync.Pool // of *waiter[C]
 
 	outbox *outbox.Outbox[fact] // facts are added to it under mu
 
-	// mu guards the fields below. Nothing blocks while it is held; the owner may hold a lock of its own around Ready
-	// and Clear.
+	// mu guards the fields below. Nothing blocks while it is held; the owner may hold a lock of
+	// its own around Ready and Clear.
 	mu         sync.Mutex
 	state      State
 	generation uint64
@@ -117,19 +126,20 @@ type Pool[C Resource] struct {
 	pending    int
 	inUse      int
 	conns      map[*Conn[C]]struct{} // all that are not closed
-	available  []*Conn[C]            // the last is the one that was used last
+	available  []*Conn[C]            // the one that was used last is last
 	waiters    queue[C]
-	handed     queue[C]         // waiters that have a connection and do not know it yet; unlock tells them
-	clearedBy  error            // why the pool was cleared last
+	// handed has the waiters with a connection that have not been woken; unlock wakes them.
+	handed     queue[C]
+	clearedBy  error            // the cause of the last Clear
 	populating bool             // a connection is being established for MinSize
 	retry      backoff          // after establishments that failed
-	interrupt  error            // what an interrupting clear that has not been carried out yet has connections fail with
-	pinned     [numPurposes]int // of those in use
-	server     service          // what all connections lead to, but in load-balancer mode
-	services   services         // load-balancer mode's
+	interrupt  error            // the cause of an interrupting clear that is not carried out yet
+	pinned     [numPurposes]int // by purpose, of those in use
+	server     service          // what all connections lead to, except in load-balancer mode
+	services   services         // of load-balancer mode
 }
 
-// New makes a paused pool and starts its goroutine.
+// New returns a paused pool and starts its goroutine.
 func New[C Resource](cfg Config[C]) *Pool[C] {
 	if cfg.MaxConnecting == 0 {
 		cfg.MaxConnecting = DefaultMaxConnecting
@@ -158,9 +168,9 @@ func New[C Resource](cfg Config[C]) *Pool[C] {
 	return p
 }
 
-// Ready lets connections be checked out. It does nothing to a pool that is ready or closed. It does not block and
-// emits nothing itself, so it may be called with a lock held. If it returns true, it has something to tell: that, and
-// all that happens in the pool from then on, is held back until the caller calls Deliver, which he must do once.
+// Ready lets connections be checked out. It does nothing to a pool that is ready or closed. It
+// does not block and delivers no event, so the caller may hold a lock. If it returns true, it
+// holds back its event and all later ones until the caller calls Deliver, once.
 func (p *Pool[C]) Ready() (held bool) {
 	p.mu.Lock()
 	if held = p.state == StatePaused; held {
@@ -177,22 +187,25 @@ func (p *Pool[C]) Ready() (held bool) {
 	return held
 }
 
-// ClearOptions say how a pool is cleared.
+// ClearOptions holds what Clear needs to know.
 type ClearOptions struct {
-	// Cause is the error that the pool is cleared for; it stands in the errors of those who waited.
+	// Cause is the error that the pool is cleared for. The errors of refused waiters carry it.
 	Cause error
-	// InterruptInUse also fails what is being done on the connections, and stops establishing new ones.
+	// InterruptInUse also interrupts the connections in use and cancels the pending ones.
 	InterruptInUse bool
-	// Service is the one to clear in load-balancer mode, where it is required. It must be zero in the other mode.
+	// Service names the service to clear. It is required in load-balancer mode and zero in the
+	// other.
 	Service ServiceID
 }
 
-// Clear makes every connection that exists stale, pauses the pool and sends the waiters away with a
-// *PoolClearedError. Stale connections are closed when they come back or soon after. Clearing a paused pool only
-// counts the generation up. In load-balancer mode only the connections to opt.Service become stale; the pool stays as
-// it is, and so do the waiters, since the load balancer may lead them elsewhere.
+// Clear makes every existing connection stale, pauses the pool and refuses the waiters with a
+// *PoolClearedError. Stale connections are closed when they are checked in, or soon after.
+// Clearing a paused pool only increases the generation. In load-balancer mode only the
+// connections to opt.Service become stale; the pool is not paused and the waiters stay, since the
+// load balancer may lead them to another service.
 //
-// Like Ready, Clear does not block and emits nothing itself, and Deliver must follow if it returns true.
+// Like Ready, Clear does not block and delivers no event. If it returns true, the caller calls
+// Deliver.
 func (p *Pool[C]) Clear(opt ClearOptions) (held bool) {
 	if (opt.Service != ServiceID{}) != (p.cfg.Service != nil) {
 		panic("bug: a service is cleared in load-balancer mode, and only there")
@@ -210,7 +223,10 @@ func (p *Pool[C]) Clear(opt ClearOptions) (held bool) {
 	}
 	if held = p.state == StateReady; held {
 		p.holdLocked()
-		p.emitLocked(fact{kind: poolCleared, interrupt: opt.InterruptInUse, err: opt.Cause, service: opt.Service})
+		p.emitLocked(fact{
+			kind: poolCleared, interrupt: opt.InterruptInUse, err: opt.Cause,
+			service: opt.Service,
+		})
 	}
 	if opt.InterruptInUse {
 		p.interrupt = &PoolClearedError{Address: p.cfg.Address, Cause: opt.Cause, Interrupted: true}
@@ -223,7 +239,7 @@ func (p *Pool[C]) Clear(opt ClearOptions) (held bool) {
 	return held
 }
 
-// pauseLocked sends all waiters away, and whoever comes until Ready.
+// pauseLocked refuses all waiters, and all check-outs until Ready.
 func (p *Pool[C]) pauseLocked(cause error) {
 	if p.state == StateReady {
 		p.state = StatePaused
@@ -232,8 +248,9 @@ func (p *Pool[C]) pauseLocked(cause error) {
 	p.evictLocked(p.clearedErrorLocked(), event.CheckOutConnectionError)
 }
 
-// Close closes the pool for good: the available connections at once, those in use when they are checked in. Waiters
-// fail with ErrClosed. It waits for the pool's goroutines. Closing again does nothing.
+// Close closes the pool: available connections at once, those in use when they are checked in.
+// Waiters fail with ErrClosed. Close blocks until the pool's goroutines have ended. A second
+// Close does nothing.
 func (p *Pool[C]) Close() {
 	p.mu.Lock()
 	if p.state == StateClosed {
@@ -262,15 +279,16 @@ func (p *Pool[C]) Close() {
 	p.flush()
 }
 
-// Generation counts how often the pool was cleared; in load-balancer mode, of whatever service.
+// Generation returns how often the pool was cleared; in load-balancer mode all services count.
 func (p *Pool[C]) Generation() uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.generation
 }
 
-// GenerationOf is the generation of a service in load-balancer mode: what is established now gets it, and what has
-// another is stale. It grows with each Clear of the service, by 1 or more. In the other mode it is Generation.
+// GenerationOf returns the generation of a service in load-balancer mode. A connection that is
+// established now gets it; a connection with another one is stale. It grows by 1 or more with
+// each Clear of the service. In the other mode it returns Generation.
 func (p *Pool[C]) GenerationOf(service ServiceID) uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -280,13 +298,14 @@ func (p *Pool[C]) GenerationOf(service ServiceID) uint64 {
 	return p.services.generation(service)
 }
 
-// Stats counts what the pool has.
+// Stats returns the pool's counts.
 func (p *Pool[C]) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return Stats{
 		State: p.state, Generation: p.generation,
-		Total: len(p.conns), Available: len(p.available), InUse: p.inUse, Pending: p.pending, Waiting: p.waiters.len,
+		Total: len(p.conns), Available: len(p.available), InUse: p.inUse, Pending: p.pending,
+		Waiting: p.waiters.len,
 		Cursors: p.pinned[PurposeCursor], Transactions: p.pinned[PurposeTransaction],
 		MaxSize: p.maxSize, MinSize: p.cfg.MinSize, MaxPinned: p.cfg.MaxPinned,
 	}
@@ -304,7 +323,8 @@ func (p *Pool[C]) clearedErrorLocked() *PoolClearedError {
 	return &PoolClearedError{Address: p.cfg.Address, Cause: p.clearedBy}
 }
 
-// evictLocked sends all waiters away, those whose connection is being established excepted: they hear from that.
+// evictLocked refuses all waiters, except those whose connection is being established: the end of
+// the establishment serves or refuses them.
 func (p *Pool[C]) evictLocked(err error, reason event.CheckOutFailedReason) {
 	for w := p.waiters.pop(); w != nil; w = p.waiters.pop() {
 		p.refuseLocked(w, err, reason)

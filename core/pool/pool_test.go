@@ -16,7 +16,7 @@ import (
 	"github.com/mooringdb/mooring/core/pool"
 )
 
-// rig is a pool with what it did.
+// rig is a pool with a record of its events.
 type rig struct {
 	*pool.Pool[*fake]
 	t *testing.T
@@ -34,7 +34,8 @@ func newRig(t *testing.T, edit func(*pool.Config[*fake])) *rig {
 		Connect: func(context.Context, uint64) (*fake, error) { return r.fake(), nil },
 		Sink:    r.sink(),
 
-		MaintenanceInterval: -1, // or a lost wake-up would be a loop in fake time instead of a deadlock
+		// With maintenance, a lost wake-up would be a loop in fake time instead of a deadlock.
+		MaintenanceInterval: -1,
 	}
 	if edit != nil {
 		edit(&cfg)
@@ -60,7 +61,7 @@ func (r *rig) log(format string, args ...any) {
 	r.events = append(r.events, fmt.Sprintf(format, args...))
 }
 
-// timesClosed is how many connections were closed, counting those that were twice.
+// timesClosed counts all closes, so a connection that was closed twice counts twice.
 func (r *rig) timesClosed() (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -70,7 +71,7 @@ func (r *rig) timesClosed() (n int) {
 	return n
 }
 
-// seen takes the events so far.
+// seen removes and returns the events so far.
 func (r *rig) seen() []string {
 	synctest.Wait()
 	r.mu.Lock()
@@ -112,7 +113,7 @@ func (r *rig) sink() *event.Sink {
 	}
 }
 
-// clear clears, and tells so.
+// clear clears the pool and delivers the events.
 func (r *rig) clear(opt pool.ClearOptions) {
 	if r.Clear(opt) {
 		r.Deliver()
@@ -128,7 +129,7 @@ func (r *rig) checkOut() *pool.Conn[*fake] {
 	return c
 }
 
-// result is what a CheckOut on another goroutine gave.
+// result is the result of a CheckOut on another goroutine.
 type result struct {
 	conn *pool.Conn[*fake]
 	err  error
@@ -143,8 +144,6 @@ func (r *rig) goCheckOut(ctx context.Context) <-chan result {
 	synctest.Wait()
 	return ch
 }
-
-func ptr[T any](v T) *T { return &v }
 
 func TestEventsOfOneConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -211,7 +210,7 @@ func TestBrokenConnectionIsNotGivenOut(t *testing.T) {
 
 func TestWaitersAreServedInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, func(c *pool.Config[*fake]) { c.MaxSize = ptr(uint64(1)) })
+		r := newRig(t, func(c *pool.Config[*fake]) { c.MaxSize = new(uint64(1)) })
 		c := r.checkOut()
 		var waiting []<-chan result
 		for range 5 {
@@ -236,7 +235,7 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 
 func TestWaiterLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, func(c *pool.Config[*fake]) { c.MaxSize, c.WaitQueueTimeout = ptr(uint64(1)), 10*time.Second })
+		r := newRig(t, func(c *pool.Config[*fake]) { c.MaxSize, c.WaitQueueTimeout = new(uint64(1)), 10*time.Second })
 		c := r.checkOut()
 		cause := errors.New("gone")
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -280,7 +279,8 @@ func TestEstablishmentOutlivesItsCheckOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var r *rig
 		r = newRig(t, func(c *pool.Config[*fake]) {
-			c.Connect, c.WaitQueueTimeout = slow(&r), 100*time.Millisecond // which does not bound an establishment
+			// WaitQueueTimeout does not bound an establishment.
+			c.Connect, c.WaitQueueTimeout = slow(&r), 100*time.Millisecond
 			c.ConnectFailed = func(uint64, error) { t.Error("ConnectFailed was called") }
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
@@ -307,7 +307,8 @@ func TestMaxConnecting(t *testing.T) {
 		}
 		start := time.Now()
 		first := <-waiting[0]
-		r.CheckIn(first.conn) // goes to the third, who has not begun to connect or has to wait for it
+		// It goes to the third, which has not begun to connect or waits for room to do so.
+		r.CheckIn(first.conn)
 		var conns []*pool.Conn[*fake]
 		for _, ch := range waiting[1:] {
 			conns = append(conns, (<-ch).conn)
@@ -351,7 +352,8 @@ func TestEstablishmentFails(t *testing.T) {
 		if res.err.Error() != text {
 			t.Errorf("error = %q, want %q", res.err, text)
 		}
-		// The specification's order: the pool is cleared before the connection is closed, and then its check-out fails.
+		// The specification's order: the pool is cleared before the connection is closed, and
+		// then its check-out fails.
 		r.want("ready", "started", "created 1", "started", "cleared: refused", "failed after 1s: connectionError",
 			"closed 1: error", "failed after 1s: connectionError")
 		if s := r.Stats(); s.Total != 0 || s.Pending != 0 || s.State != pool.StatePaused || s.Generation != 1 {
@@ -423,7 +425,7 @@ func TestClearOfAPausedPool(t *testing.T) {
 func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var r *rig
-		r = newRig(t, func(c *pool.Config[*fake]) { c.MaxSize, c.Connect = ptr(uint64(3)), slow(&r) })
+		r = newRig(t, func(c *pool.Config[*fake]) { c.MaxSize, c.Connect = new(uint64(3)), slow(&r) })
 		inUse, idle := r.goCheckOut(t.Context()), r.goCheckOut(t.Context())
 		c := (<-inUse).conn
 		r.CheckIn((<-idle).conn)

@@ -6,13 +6,15 @@ import (
 	"time"
 )
 
-// waiter is a check-out that could not be served at once. It stands in the queue until it is given a connection, or
-// until a connection is being established for it. The pool's mu guards it; once conn or err is set, it is the
-// check-out's own again.
+// waiter holds a check-out that could not be served at once. It stays in the queue until it is
+// given a connection or a connection is being established for it. The pool's mu guards it. Once
+// conn or err is set, the check-out owns it.
 type waiter[C Resource] struct {
-	ctx        context.Context //nolint:containedctx // a call's, for as long as the call lasts: a connection made for it gets its values
-	start      time.Time
-	served     chan struct{} // gets one value when conn or err is set; capacity 1, so that sending never blocks
+	// ctx is that of the call; a connection made for it gets its values.
+	ctx   context.Context //nolint:containedctx // lasts as long as the call
+	start time.Time
+	// served gets one value when conn or err is set; capacity 1, so that sending never blocks.
+	served     chan struct{}
 	conn       *Conn[C]
 	err        error
 	pending    *Conn[C] // being established for this waiter
@@ -20,7 +22,7 @@ type waiter[C Resource] struct {
 	queued     bool
 }
 
-// queue is the wait queue: a linked list, so that a waiter can leave from its middle.
+// queue holds the waiters: a linked list, since a waiter may leave from its middle.
 type queue[C Resource] struct {
 	head, tail *waiter[C]
 	len        int

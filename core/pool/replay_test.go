@@ -7,21 +7,21 @@ import (
 	"github.com/mooringdb/mooring/core/pool"
 )
 
-// replay goes through what a pool told in a soak, in the order in which it happened, and knows at each moment who
-// stands in the queue.
+// replay goes through the events of a soak in order, and knows the queue at each moment.
 type replay struct {
 	*soak
-	t            *testing.T
-	sum          tally
-	paused       bool
-	refused      bool                   // the check-out that started last came to a paused pool, and fails next
+	t      *testing.T
+	sum    tally
+	paused bool
+	// refused: the check-out that started last met a paused pool, and fails next.
+	refused      bool
 	queue        []uint64               // tickets
 	establishing map[uint64]bool        // tickets that left the queue for a connection of their own
-	state        map[uint64]string      // of connections: the last that was told
+	state        map[uint64]string      // of connections: the last event
 	made         map[uint64]int         // when a connection was created
 	cleared      map[pool.ServiceID]int // when a service was cleared last
 	used         map[uint64]int         // how often a connection was checked out
-	next         map[string][]string    // what may be told of a connection after what
+	next         map[string][]string    // the events that may follow an event of a connection
 }
 
 func newReplay(s *soak) *replay {
@@ -68,7 +68,8 @@ func (r *replay) step(now int, e told) {
 	case "created":
 		r.sum.Created++
 		r.made[e.id] = now
-		if owner := r.owner[e.id]; owner != 0 && !r.establishing[owner] { // or its first connection was stale at once
+		// An owner that is establishing again had a first connection that was stale at once.
+		if owner := r.owner[e.id]; owner != 0 && !r.establishing[owner] {
 			r.leaveQueue(owner)
 			r.establishing[owner] = true
 		}
@@ -93,7 +94,7 @@ func (r *replay) step(now int, e told) {
 	}
 }
 
-// leaveQueue takes a ticket from the queue, where it has to be the first.
+// leaveQueue removes a ticket from the queue and fails unless it is the first.
 func (r *replay) leaveQueue(number uint64) {
 	if len(r.queue) == 0 || r.queue[0] != number {
 		r.t.Errorf("check-out %d was served before those that came earlier: %v", number, r.queue)

@@ -5,17 +5,18 @@ import (
 	"slices"
 )
 
-// ServiceID names one of the services behind a load balancer. Zero stands for none.
+// ServiceID names a service behind a load balancer. Zero stands for none.
 type ServiceID = [12]byte
 
-// ServiceStats is one of the services that a pool's connections lead to.
+// ServiceStats describes one service that the pool's connections lead to.
 type ServiceStats struct {
 	Service     ServiceID
 	Generation  uint64
 	Connections int // established ones
 }
 
-// Services are those that connections lead to in load-balancer mode, by ID; in the other, nil.
+// Services returns the services that connections lead to in load-balancer mode, sorted by ID; in
+// the other mode, nil.
 func (p *Pool[C]) Services() []ServiceStats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -23,20 +24,24 @@ func (p *Pool[C]) Services() []ServiceStats {
 	for id, s := range p.services.known {
 		all = append(all, ServiceStats{Service: id, Generation: s.generation, Connections: s.conns})
 	}
-	slices.SortFunc(all, func(a, b ServiceStats) int { return bytes.Compare(a.Service[:], b.Service[:]) })
+	slices.SortFunc(all,
+		func(a, b ServiceStats) int { return bytes.Compare(a.Service[:], b.Service[:]) })
 	return all
 }
 
-// service is one thing that connections lead to: a service behind a load balancer, or the server itself.
+// service holds the generation of what connections lead to: a service behind a load balancer, or
+// the server itself.
 type service struct {
 	id         ServiceID
 	generation uint64
 	conns      int // established ones, in load-balancer mode
 
-	interrupted uint64 // the generation since the last interrupting clear: connections of older ones are to be interrupted
+	// interrupted is the generation of the last interrupting clear: connections of older ones are
+	// to be interrupted.
+	interrupted uint64
 }
 
-// clear gives what connections lead to a new generation.
+// clear sets a new generation.
 func (s *service) clear(generation uint64, interrupt bool) {
 	s.generation = generation
 	if interrupt {
@@ -44,15 +49,17 @@ func (s *service) clear(generation uint64, interrupt bool) {
 	}
 }
 
-// services is load-balancer mode's book of generations. They all come from one count, the pool's of all its clears, so
-// a service never has a generation twice: not even when it was forgotten, as nothing led to it any more, and came back.
+// services holds the generations of load-balancer mode. They all come from one count, that of all
+// clears of the pool, so a service never has a generation twice, even if it is forgotten and
+// comes back.
 //
-// A connection is stale if its service was cleared since it was begun, though it was not known then where it would lead.
-// If the service was not known then, or was forgotten since, the clear of any such service counts: better one
-// connection too many than one that is not as good as it looks.
+// A connection is stale if its service was cleared after it was begun, although its service was
+// not known then. If the service was unknown, or was forgotten since, the clear of any such
+// service counts: closing one good connection is better than using a stale one.
 type services struct {
-	known     map[ServiceID]*service // those that connections lead to
-	forgotten uint64                 // the generation of all others: at least any that one of them ever had
+	known map[ServiceID]*service // the services that connections lead to
+	// forgotten is the generation of all others: at least as high as any of them ever had.
+	forgotten uint64
 }
 
 func (s *services) generation(id ServiceID) uint64 {
@@ -62,7 +69,7 @@ func (s *services) generation(id ServiceID) uint64 {
 	return s.forgotten
 }
 
-// clear gives a service a new generation, above all others.
+// clear sets a new generation for a service, above all others.
 func (s *services) clear(id ServiceID, generation uint64, interrupt bool) {
 	if known := s.known[id]; known != nil {
 		known.clear(generation, interrupt)
@@ -71,8 +78,8 @@ func (s *services) clear(id ServiceID, generation uint64, interrupt bool) {
 	s.forgotten = generation
 }
 
-// join counts a connection that turned out to lead to a service, and says its generation: the service's, or, if that
-// is newer, the one with which the connection was begun.
+// join counts a connection that leads to a service. It returns the connection's generation: the
+// service's, or the one with which the connection was begun if that is higher.
 func (s *services) join(id ServiceID, begun uint64) (to *service, generation uint64) {
 	to = s.known[id]
 	if to == nil {
@@ -86,7 +93,7 @@ func (s *services) join(id ServiceID, begun uint64) (to *service, generation uin
 	return to, min(begun, to.generation)
 }
 
-// leave counts a connection that is closed.
+// leave counts a connection as closed.
 func (s *services) leave(from *service) {
 	from.conns--
 	if from.conns == 0 {

@@ -20,7 +20,8 @@ var (
 type balanced struct {
 	*rig
 	next []pool.ServiceID // where the next connections lead to; A, once it is empty
-	gate chan error       // if not nil, each establishment waits for a value; then it succeeds if that is nil
+	// If gate is not nil, each establishment waits for a value, and succeeds if that is nil.
+	gate chan error
 }
 
 func newBalanced(t *testing.T, edit func(*pool.Config[*fake])) *balanced {
@@ -58,7 +59,7 @@ func (b *balanced) lead(to ...pool.ServiceID) {
 	b.next = to
 }
 
-// block makes establishments wait for the channel that it returns.
+// block makes establishments wait for the returned channel.
 func (b *balanced) block() chan<- error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -75,10 +76,11 @@ func (b *balanced) wantGeneration(what string, c *pool.Conn[*fake], fresh bool) 
 
 var errLost = errors.New("lost")
 
-// CMAP-070, CMAP-071, LB-052: only the service's connections become stale, nothing is paused and nobody sent away.
+// CMAP-070, CMAP-071, LB-052: only the service's connections become stale. The pool is not paused
+// and the waiters stay.
 func TestClearOfAService(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBalanced(t, func(c *pool.Config[*fake]) { c.MaxSize, c.MaintenanceInterval = ptr(uint64(3)), 0 })
+		b := newBalanced(t, func(c *pool.Config[*fake]) { c.MaxSize, c.MaintenanceInterval = new(uint64(3)), 0 })
 		b.lead(serviceA, serviceB, serviceA)
 		first, second, third := b.checkOut(), b.checkOut(), b.checkOut()
 		if first.Service() != serviceA || second.Service() != serviceB {
@@ -108,13 +110,14 @@ func TestClearOfAService(t *testing.T) {
 		fresh := b.checkOut()
 		b.CheckIn(fresh)
 		b.clear(pool.ClearOptions{Cause: errLost, Service: serviceB})
-		b.want("started", "out 2 after 0s", "in 2", "cleared 42: lost", "closed 2: stale") // CMAP-082: without delay
+		// CMAP-082: without delay
+		b.want("started", "out 2 after 0s", "in 2", "cleared 42: lost", "closed 2: stale")
 	})
 }
 
-// An establishment that was begun before its service was cleared is in vain, though it gets the generation only when it is
-// over: it may have met the service before whatever it was cleared for. Whoever waits for it gets another (CMAP-070: he
-// stays), without queueing again.
+// A connection is stale if its service is cleared while it is being established, although it gets
+// its generation only at the end: it may have reached the service before the event that the clear
+// was for. Its waiter keeps its place (CMAP-070) and gets another connection.
 func TestServiceIsClearedDuringAnEstablishment(t *testing.T) {
 	for name, others := range map[string]int{"unknown service": 0, "known service": 1} {
 		t.Run(name, func(t *testing.T) {
@@ -154,7 +157,7 @@ func TestServiceIsClearedDuringAnEstablishment(t *testing.T) {
 	}
 }
 
-// An establishment is not concerned by a clear of another service.
+// The clear of another service does not affect an establishment.
 func TestAnotherServiceIsClearedDuringAnEstablishment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBalanced(t, nil)
@@ -172,7 +175,7 @@ func TestAnotherServiceIsClearedDuringAnEstablishment(t *testing.T) {
 	})
 }
 
-// A service that was forgotten, since nothing led to it any more, never gets an old generation when it comes back.
+// A service that was forgotten and comes back does not get an old generation.
 func TestGenerationsAreNeverUsedTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBalanced(t, nil)
@@ -199,7 +202,8 @@ func TestGenerationsAreNeverUsedTwice(t *testing.T) {
 	})
 }
 
-// LB-050: an error before or during hello clears nothing, and sends away only whom the connection was for.
+// LB-050: an error before or during hello clears nothing, and only the check-out of that
+// connection fails.
 func TestEstablishmentFailsBehindALoadBalancer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var begun uint64
@@ -216,7 +220,7 @@ func TestEstablishmentFailsBehindALoadBalancer(t *testing.T) {
 			t.Errorf("CheckOut() = %v, want %v", res.err, errLost)
 		}
 		b.want("closed 1: error", "failed after 0s: connectionError", "created 2")
-		// LB-051: what is known of it tells whether an error of the authentication is stale.
+		// LB-051: the service, if known, decides whether an error of the authentication is stale.
 		if now := b.GenerationOf(serviceA); begun >= now {
 			t.Errorf("ConnectFailed got generation %d, the service was cleared since and has %d", begun, now)
 		}
@@ -227,7 +231,8 @@ func TestEstablishmentFailsBehindALoadBalancer(t *testing.T) {
 	})
 }
 
-// CMAP-065 for a service: what is done on its connections is interrupted, the rest is not, nor what is still pending.
+// CMAP-065 for a service: its connections in use are interrupted; others and pending ones are
+// not.
 func TestClearOfAServiceInterrupts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBalanced(t, nil)
@@ -262,7 +267,7 @@ func TestClearInTheWrongMode(t *testing.T) {
 	})
 }
 
-// CMAP-071 outside of load-balancer mode: there is one generation, whatever the service.
+// CMAP-071 outside of load-balancer mode: there is one generation for all services.
 func TestGenerationOfWithoutLoadBalancer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, nil)
@@ -275,7 +280,8 @@ func TestGenerationOfWithoutLoadBalancer(t *testing.T) {
 	})
 }
 
-// LB-040 and CMAP-122: the text of a timeout says in load-balancer mode what a full pool is used for.
+// LB-040 and CMAP-122: in load-balancer mode the text of a timeout says what a full pool is used
+// for.
 func TestTimeoutSaysWhatThePoolIsUsedFor(t *testing.T) {
 	const plain = "Timed out while checking out a connection from connection pool"
 	for name, test := range map[string]struct {
@@ -307,7 +313,9 @@ func TestTimeoutSaysWhatThePoolIsUsedFor(t *testing.T) {
 				gate := b.block()
 				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 				defer cancel()
-				blocker := b.goCheckOut(ctx) // if not full, it is being established, and only its context bounds it
+				// If the pool is not full, its connection is being established, bounded only by
+				// the context.
+				blocker := b.goCheckOut(ctx)
 				_, err := b.CheckOut(t.Context())
 				if e, ok := errors.AsType[*pool.WaitQueueTimeoutError](err); !ok || !e.Timeout() || err.Error() != test.want {
 					t.Errorf("CheckOut() = %v, want %s", err, test.want)
@@ -322,7 +330,7 @@ func TestTimeoutSaysWhatThePoolIsUsedFor(t *testing.T) {
 	}
 }
 
-// Services are those that connections lead to.
+// Services returns the services that connections lead to.
 func TestServices(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBalanced(t, nil)

@@ -16,10 +16,10 @@ import (
 	"github.com/mooringdb/mooring/core/pool"
 )
 
-// TestSoak has a crowd use a pool that is cleared at random, with deadlines and with connections that break or cannot be
-// made, in both modes. Then it goes through all that the pool told, in order: everything is told once, what is counted
-// adds up, nobody got a stale connection, and nobody was served before somebody who came earlier.
-// MOORING_SOAK is the number of operations.
+// TestSoak has many goroutines use a pool that is cleared at random, with deadlines and with
+// connections that break or cannot be made, in both modes. Then it checks the events in order:
+// each occurs once, the counts are right, no stale connection was checked out, and waiters were
+// served in the order of arrival. MOORING_SOAK is the number of operations.
 func TestSoak(t *testing.T) {
 	operations := 4000
 	if text := os.Getenv("MOORING_SOAK"); text != "" {
@@ -32,7 +32,7 @@ func TestSoak(t *testing.T) {
 	for name, balanced := range map[string]bool{"load balancer": true, "server": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			const round = 20_000 // what was told in a round is kept until its end
+			const round = 20_000 // the events of a round are kept until its end
 			var sum tally
 			for left := operations / 2; left > 0 && !t.Failed(); left -= round {
 				sum.add(newSoak(t, balanced).run(min(left, round)))
@@ -42,7 +42,7 @@ func TestSoak(t *testing.T) {
 	}
 }
 
-// tally counts what was told.
+// tally counts events.
 type tally struct {
 	Started, Out, In, Failed, Created, Ready, Closed, Cleared int
 }
@@ -66,13 +66,14 @@ type soak struct {
 	tickets  atomic.Uint64 // check-outs so far
 	closes   atomic.Int64
 
-	told  []told   // what the sink heard, in order: it hears one thing at a time
-	order []uint64 // tickets in the order in which they came to a ready pool; the pool's lock guards it
+	told []told // the events, in order: the sink gets one at a time
+	// order has the tickets as they came to a ready pool; the pool's lock guards it.
+	order []uint64
 
 	mu    sync.Mutex
 	conns map[uint64]*soakConn // by id
 	owner map[uint64]uint64    // the ticket that a connection was made for, by id; 0: none
-	errs  map[error][]uint64   // who got them
+	errs  map[error][]uint64   // by the check-outs that got them
 }
 
 // told is an event.
@@ -83,7 +84,7 @@ type told struct {
 	err     error
 }
 
-// soakConn is a connection that knows who had it, one after the other. Its owner, or the pool, guards that.
+// soakConn records which check-outs had it, in order. Its owner or the pool guards that.
 type soakConn struct {
 	fake
 	soak *soak
@@ -95,8 +96,8 @@ func (c *soakConn) Close() error {
 	return nil
 }
 
-// ticket is the context of one check-out. The pool asks for its end first when it lets it in, under its lock: so the
-// tickets are in the order of arrival.
+// ticket is the context of one check-out. The pool asks for its end first when it admits it,
+// under its lock: so the tickets are in the order of arrival.
 type ticket struct {
 	context.Context //nolint:containedctx // it is one
 	number          uint64
@@ -127,7 +128,7 @@ func newSoak(t *testing.T, balanced bool) *soak {
 		conns: map[uint64]*soakConn{}, owner: map[uint64]uint64{}, errs: map[error][]uint64{},
 	}
 	cfg := pool.Config[*soakConn]{
-		Address: "a:1", MaxSize: ptr(uint64(8)), MinSize: 2, MaxPinned: 4,
+		Address: "a:1", MaxSize: new(uint64(8)), MinSize: 2, MaxPinned: 4,
 		WaitQueueTimeout: time.Duration(rand.IntN(2)) * 10 * time.Millisecond, MaintenanceInterval: time.Millisecond,
 		Connect: s.connect, Sink: s.sink(),
 	}
@@ -201,7 +202,7 @@ func (s *soak) operate(n uint64) {
 		s.mu.Lock()
 		s.errs[err] = append(s.errs[err], n)
 		s.mu.Unlock()
-		runtime.Gosched() // let whoever cleared the pool make it ready
+		runtime.Gosched() // gives the goroutine that cleared the pool time to make it ready
 		return
 	}
 	r := c.Resource()
