@@ -26,6 +26,7 @@ type kdc struct {
 
 const (
 	realm    = "TEST.LOCAL"
+	other    = "OTHER.LOCAL"
 	host     = "db.example.com"
 	password = "pencil-with-a-long-name"
 )
@@ -62,6 +63,9 @@ func startKDC(t *testing.T) *kdc {
  TEST.LOCAL = {
   kdc = 127.0.0.1:%d
  }
+ OTHER.LOCAL = {
+  kdc = 127.0.0.1:%[2]d
+ }
 `
 	k.write("krb5.conf", fmt.Sprintf(conf, realm, port))
 	k.write("server.conf", fmt.Sprintf(conf, "SERVER.LOCAL", port)) // then users have a realm for the server
@@ -75,12 +79,22 @@ func startKDC(t *testing.T) *kdc {
   acl_file = %[3]s/acl
   default_principal_flags = +preauth
  }
+ OTHER.LOCAL = {
+  database_name = %[3]s/other-principal
+  key_stash_file = %[3]s/other-stash
+  acl_file = %[3]s/acl
+ }
 `, port, realm, k.dir))
 	k.env = map[string]string{
 		"KRB5_CONFIG": k.path("krb5.conf"), "KRB5_KDC_PROFILE": k.path("kdc.conf"), "KRB5RCACHETYPE": "none",
 		"KRB5_KTNAME": k.path("service.keytab"),
 	}
-	k.run("", "kdb5_util", "create", "-s", "-P", "master", "-r", realm)
+	for _, r := range []string{realm, other} {
+		k.run("", "kdb5_util", "create", "-s", "-P", "master", "-r", r)
+		k.run("", "kadmin.local", "-r", r, "-q", "addprinc -pw trust krbtgt/"+other+"@"+realm)
+	}
+	k.run("", "kadmin.local", "-r", other, "-q", "addprinc -randkey mongodb/"+host)
+	k.run("", "kadmin.local", "-r", other, "-q", "ktadd -k "+k.path("other.keytab")+" mongodb/"+host)
 	k.run("", "kadmin.local", "-q", "addprinc -pw "+password+" user")
 	k.run("", "kadmin.local", "-q", "addprinc -randkey mongodb/"+host)
 	k.run("", "kadmin.local", "-q", "ktadd -k "+k.path("service.keytab")+" mongodb/"+host)
@@ -130,7 +144,7 @@ func (k *kdc) run(input, program string, args ...string) {
 // listen starts the server, and waits until it says that it has.
 func (k *kdc) listen() {
 	k.t.Helper()
-	cmd := k.command("krb5kdc", "-n")
+	cmd := k.command("krb5kdc", "-n", "-r", realm, "-r", other)
 	out, err := cmd.StderrPipe()
 	if err != nil {
 		k.t.Fatal(err)

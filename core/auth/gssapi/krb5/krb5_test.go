@@ -3,15 +3,24 @@ package krb5_test
 import (
 	"context"
 	"errors"
+	"os"
 	"slices"
 	"strings"
 	"testing"
+
+	"go.uber.org/goleak"
 
 	"github.com/mooringdb/mooring/core/auth"
 	"github.com/mooringdb/mooring/core/auth/gssapi"
 	"github.com/mooringdb/mooring/core/auth/gssapi/krb5"
 	"github.com/mooringdb/mooring/core/bson"
 )
+
+// leaveNothing checks at the end of the test that no goroutine is left.
+func leaveNothing(t *testing.T) {
+	before := goleak.IgnoreCurrent()
+	t.Cleanup(func() { goleak.VerifyNone(t, before) })
+}
 
 // begin is one connection's conversation.
 func begin(ctx context.Context, i *krb5.Initiator, cfg gssapi.Config, u auth.User) (auth.Conversation, error) {
@@ -20,6 +29,7 @@ func begin(ctx context.Context, i *krb5.Initiator, cfg gssapi.Config, u auth.Use
 
 // TestRealKDC authenticates against MIT Kerberos and Cyrus SASL, with each source of keys.
 func TestRealKDC(t *testing.T) {
+	leaveNothing(t)
 	k := startKDC(t)
 	k.run("", "kadmin.local", "-q", "addprinc -randkey service/account")
 	k.run("", "kadmin.local", "-q", "ktadd -k "+k.path("client.keytab")+" service/account")
@@ -84,6 +94,43 @@ func TestRealKDC(t *testing.T) {
 				t.Errorf("the error has the password in it: %v", err)
 			}
 		})
+	}
+}
+
+// TestServiceInAnotherRealm: the user's realm gives a ticket for the service's realm, which gives one for
+// the service. What says where the service is, is SERVICE_REALM, or krb5.conf.
+func TestServiceInAnotherRealm(t *testing.T) {
+	leaveNothing(t)
+	k := startKDC(t)
+	k.env["KRB5_KTNAME"] = k.path("other.keytab")
+	conf, err := os.ReadFile(k.path("krb5.conf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.write("mapped.conf", string(conf)+"[domain_realm]\n .example.com = "+other+"\n")
+	user := auth.User{Name: "user@TEST.LOCAL", Password: password}
+	for name, tt := range map[string]struct {
+		env    []string
+		config gssapi.Config
+	}{
+		"SERVICE_REALM": {nil, gssapi.Config{ServiceRealm: other}},
+		"domain_realm":  {[]string{"KRB5_CONFIG", k.path("mapped.conf")}, gssapi.Config{}},
+	} {
+		c, err := begin(t.Context(), krb5.New(k.getenv(tt.env...)), tt.config, user)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if got, err := k.accept(c); err != nil || got != user.Name {
+			t.Errorf("%s: authenticated as %q, %v", name, got, err)
+		}
+	}
+	c, err := begin(t.Context(), krb5.New(k.getenv()), gssapi.Config{}, user)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := k.accept(c); err == nil {
+		t.Error("a ticket for the service of the user's realm was accepted")
 	}
 }
 
