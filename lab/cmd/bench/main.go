@@ -24,6 +24,7 @@ import (
 	"syscall"
 
 	"github.com/mooringdb/mooring/lab/internal/bsonbench"
+	"github.com/mooringdb/mooring/lab/internal/loginbench"
 	"github.com/mooringdb/mooring/lab/internal/poolbench"
 )
 
@@ -32,6 +33,8 @@ var roles = map[string]func(context.Context, []string) error{
 	"canned":    runCanned,
 	"contender": runContender,
 	"load":      runLoad,
+
+	loginbench.Role: loginbench.Serve,
 }
 
 func main() {
@@ -55,14 +58,14 @@ func run(ctx context.Context, args []string) error {
 	rounds := flags.Int("rounds", 5, "how often each contender gets its turn")
 	scale := flags.Float64("scale", 1, "`factor` on the number of requests in a round")
 	callers := flags.Int("callers", 16, "how many callers send requests at the same time")
-	only := flags.String("only", "", "measure one `part` alone: bson or pool (in this process), or gateway (requests)")
+	only := flags.String("only", "", "measure one `part` alone: bson, pool or login (in this process), or gateway (requests)")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	for _, part := range []struct {
 		name string
 		run  func(context.Context, io.Writer) error
-	}{{"bson", bsonbench.Run}, {"pool", poolbench.Run}} {
+	}{{"bson", bsonbench.Run}, {"pool", poolbench.Run}, {"login", loginbench.Run}} {
 		if *only == "" || *only == part.name {
 			if err := part.run(ctx, os.Stdout); err != nil || *only == part.name {
 				return err
