@@ -45,8 +45,7 @@ func (s *Server) InsertMany(ctx context.Context, req *mooringv1.InsertManyReques
 		return nil, err
 	}
 	res, err := s.cfg.Client.InsertMany(ctx, namespace(req), docs, opt)
-	var failed *mongoerr.WriteException
-	writesFailed := errors.As(err, &failed)
+	_, writesFailed := errors.AsType[*mongoerr.WriteException](err)
 	if err != nil && !(writesFailed && req.GetReturnPartialSuccess()) {
 		if len(res.WriteErrors) > 0 || len(res.InsertedIDs) > 0 {
 			done := rpcerr.Result{InsertedIDs: res.InsertedIDs, WriteErrors: res.WriteErrors}

@@ -90,8 +90,7 @@ func (p *pairs) value() (bson.Value, error) {
 	p.at += skipSpace(p.json[p.at:])
 	v, _, n, err := MaxDocument.ParseValuePrefix(nil, p.json[p.at:])
 	if err != nil {
-		var syntax *extjson.SyntaxError
-		if errors.As(err, &syntax) {
+		if syntax, ok := errors.AsType[*extjson.SyntaxError](err); ok {
 			moved := *syntax
 			moved.Path, moved.Offset = join(strconv.Itoa(p.index), syntax.Path), p.at+syntax.Offset
 			err = &moved

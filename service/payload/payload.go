@@ -152,20 +152,17 @@ func unset(field string) error {
 
 // inField makes an *Error of what bson and extjson return, or moves an *Error down below field.
 func inField(field string, err error) error {
-	var malformed *bson.ValidationError
-	if errors.As(err, &malformed) {
+	if malformed, ok := errors.AsType[*bson.ValidationError](err); ok {
 		return &Error{Field: join(field, malformed.Path), Offset: malformed.Offset, Problem: "malformed BSON: " + malformed.Problem}
 	}
-	var syntax *extjson.SyntaxError
-	if errors.As(err, &syntax) {
+	if syntax, ok := errors.AsType[*extjson.SyntaxError](err); ok {
 		e := &Error{Field: join(field, syntax.Path), Offset: syntax.Offset, Problem: syntax.Problem, TooLarge: syntax.TooLarge}
 		if !e.TooLarge {
 			e.Problem = "malformed Extended JSON: " + e.Problem
 		}
 		return e
 	}
-	var nested *Error
-	if errors.As(err, &nested) {
+	if nested, ok := errors.AsType[*Error](err); ok {
 		moved := *nested
 		moved.Field = join(field, nested.Field)
 		return &moved

@@ -1,7 +1,9 @@
-// Package request reads what the requests of several services have in common: documents, options that are messages, and fields whose
-// feature is not there yet.
+// Package request reads what the requests of several services have in common: documents, options that
+// are messages, and fields whose feature is not there yet. A Table maps the fields of requests to the
+// options of an operation.
 //
-// It checks shapes and presence: unset stays unset, so that nothing is sent for it. What options mean is core's, and the server's.
+// The package checks shapes and presence. An unset field stays unset, so that nothing is sent for it.
+// It does not know what options mean.
 package request
 
 import (
@@ -22,7 +24,7 @@ import (
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
-// Reader reads one request. The first error stays; what is read after it does not matter.
+// Reader reads one request. It keeps the first error; results after an error must not be used.
 type Reader struct {
 	*call.Call
 	err error
@@ -38,8 +40,9 @@ type handles interface {
 // unbuiltMetadata are the same, and more, as metadata.
 var unbuiltMetadata = []string{"mooring-session", "mooring-transaction", "idempotency-key"}
 
-// Read begins to read a request. Sessions, transactions and idempotency keys are not there yet: a request that has one is refused, since it
-// counts on what it would not get. statement is the request's field.
+// Read begins to read a request, whose context has a call. A request with a session, a transaction or
+// an idempotency key is refused, since these features do not exist yet. statement is the request's
+// field.
 func Read(ctx context.Context, req handles, statement *int32) *Reader {
 	r := &Reader{Call: call.From(ctx)}
 	r.known("", req)
@@ -65,7 +68,7 @@ func (r *Reader) metadata(ctx context.Context) {
 	}
 }
 
-// closer is what Page needs of a registry of handles.
+// closer is the part of a registry of handles that Page needs.
 type closer interface {
 	CloseCursor(ctx context.Context, principal, token string) error
 }
@@ -104,8 +107,8 @@ func (r *Reader) Batches(bytes int, send func([]*mooringv1.Document) error) func
 	}
 }
 
-// Inflation is how many times larger than BSON documents may get in the response's encoding: an int32 with a short key is the worst.
-// Pages and messages are measured in BSON, but it is the encoded ones that have to fit the client's limit.
+// Inflation returns how many times larger than BSON a page may become in the response's encoding.
+// Pages are measured in BSON, but the encoded page must fit the client's limit.
 func (r *Reader) Inflation() int {
 	switch r.Encoding {
 	case payload.CanonicalJSON:
@@ -117,10 +120,10 @@ func (r *Reader) Inflation() int {
 	}
 }
 
-// Err is the first error; nil: the request can be run.
+// Err returns the first error; nil if the request can be run.
 func (r *Reader) Err() error { return r.err }
 
-// Refuse is INVALID_ARGUMENT for a field.
+// Refuse makes the request fail with INVALID_ARGUMENT for a field.
 func (r *Reader) Refuse(field, format string, args ...any) {
 	r.fail(&rpcerr.Error{Reason: rpcerr.InvalidArgument, Field: field, Message: fmt.Sprintf(format, args...)})
 }
@@ -135,7 +138,8 @@ func (r *Reader) fail(err error) {
 	}
 }
 
-// known refuses fields that this version's proto does not have: they are never dropped silently.
+// known refuses a message with fields that this version does not have. Dropping them would ignore an
+// option.
 func (r *Reader) known(field string, m proto.Message) {
 	if len(m.ProtoReflect().GetUnknown()) == 0 {
 		return
@@ -216,7 +220,8 @@ func array(docs []bson.Raw) bson.Array {
 	return a
 }
 
-// Value reads an optional value; the zero Value is unset. It is a copy: comments outlive their request.
+// Value reads an optional value; the zero Value is unset. It returns a copy, since comments outlive
+// their request.
 func (r *Reader) Value(field string, v *mooringv1.Value) bson.Value {
 	if v == nil {
 		return bson.Value{}
@@ -254,7 +259,7 @@ func (r *Reader) member(field string, d *mooringv1.Document, read func(string, *
 	return read(field, d)
 }
 
-// Update reads operators or a pipeline. Whether the operators are any is checked by core, before anything is sent.
+// Update reads operators or a pipeline. core checks the operators before anything is sent.
 func (r *Reader) Update(u *mooringv1.Update) bson.Value {
 	if u == nil {
 		r.Refuse("update", "is required")
@@ -369,7 +374,7 @@ func (r *Reader) BatchSize(n *int32) *int32 {
 	return Copy(n)
 }
 
-// NonNegative refuses numbers below 0, of which servers say different things, or nothing.
+// NonNegative refuses numbers below 0, which servers treat differently.
 func (r *Reader) NonNegative(field string, n *int64) *int64 {
 	if n != nil && *n < 0 {
 		r.Refuse(field, "is negative")
@@ -380,7 +385,8 @@ func (r *Reader) NonNegative(field string, n *int64) *int64 {
 // MaxTimeMS reads how long the server may work.
 func (r *Reader) MaxTimeMS(n *int64) *int64 { return r.NonNegative("maxTimeMS", n) }
 
-// MaxAwaitTimeMS reads how long a tailable cursor may wait. It is a copy: cursors outlive their request.
+// MaxAwaitTimeMS reads how long a tailable cursor may wait. It returns a copy, since cursors outlive
+// their request.
 func (r *Reader) MaxAwaitTimeMS(n *int64) *int64 { return Copy(r.NonNegative("maxAwaitTimeMS", n)) }
 
 // Cursor reads a cursor's token.

@@ -54,7 +54,7 @@ func BenchmarkFind100(b *testing.B) {
 	for i := range texts {
 		texts[i] = order
 	}
-	resp := &mooringv1.FindResponse{Documents: docs(b, texts...), Cursor: ptr("token")}
+	resp := &mooringv1.FindResponse{Documents: docs(b, texts...), Cursor: new("token")}
 	h := newHandler(b, &fake{find: func(context.Context, *mooringv1.FindRequest) (*mooringv1.FindResponse, error) { return resp, nil }})
 	bench(b, h, documents+":find", `{"filter":{"total":{"$gt":10}},"limit":1000,"batchSize":100}`)
 }

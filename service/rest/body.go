@@ -99,10 +99,10 @@ func (c *call) expectNoBody() error {
 // unread says why a body could not be read to its end.
 func (c *call) unread(err error) error {
 	c.w.Header().Set("Connection", "close")
-	var tooLarge *http.MaxBytesError
-	var network net.Error
+	_, tooLarge := errors.AsType[*http.MaxBytesError](err)
+	_, network := errors.AsType[net.Error](err)
 	switch {
-	case errors.As(err, &tooLarge):
+	case tooLarge:
 		return c.tooLarge()
 	case errors.Is(err, os.ErrDeadlineExceeded) && !c.deadline.IsZero() && !time.Now().Before(c.deadline):
 		return &rpcerr.Error{
@@ -111,7 +111,7 @@ func (c *call) unread(err error) error {
 		}
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return refuse(rpcerr.BodyTimeout, "the body did not arrive in time")
-	case errors.Is(err, io.ErrUnexpectedEOF), errors.As(err, &network), c.r.Context().Err() != nil:
+	case errors.Is(err, io.ErrUnexpectedEOF), network, c.r.Context().Err() != nil:
 		return refuse(rpcerr.Canceled, "the body could not be read: "+err.Error())
 	}
 	return refuse(rpcerr.InvalidArgument, "the body could not be read: "+err.Error())

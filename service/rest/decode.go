@@ -427,10 +427,9 @@ func (d *decoder) fail(message string) error {
 	return malformed("", d.at, message)
 }
 
-// syntax is an error of extjson, whose offsets count from where d stands.
+// syntax returns the refusal of an error of extjson, whose offsets count from where d is.
 func (d *decoder) syntax(err error) error {
-	var s *extjson.SyntaxError
-	if errors.As(err, &s) {
+	if s, ok := errors.AsType[*extjson.SyntaxError](err); ok {
 		if s.TooLarge {
 			return &rpcerr.Error{Reason: rpcerr.TooLarge, Field: s.Path, Message: s.Problem}
 		}
@@ -441,8 +440,7 @@ func (d *decoder) syntax(err error) error {
 
 // inField moves an error down below the field.
 func inField(name string, err error) error {
-	var e *rpcerr.Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*rpcerr.Error](err); ok {
 		if e.Field == "" {
 			e.Field = name
 		} else {

@@ -10,7 +10,6 @@ import "google.golang.org/protobuf/reflect/protoreflect"
 
 type (
 	fieldDescriptor   = protoreflect.FieldDescriptor
-	fieldValue        = protoreflect.Value
 	message           = protoreflect.Message
 	messageDescriptor = protoreflect.MessageDescriptor
 )

@@ -183,8 +183,6 @@ func incoming(ctx context.Context, key string) string {
 	return strings.Join(metadata.ValueFromIncomingContext(ctx, key), ",")
 }
 
-func ptr[T any](v T) *T { return &v }
-
 // request is a request for a path that may be anything; nil if no server would see it.
 func request(method, path string) *http.Request {
 	u, err := url.ParseRequestURI(path)

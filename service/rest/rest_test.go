@@ -72,7 +72,7 @@ func TestUnions(t *testing.T) {
 	var got *mooringv1.UpdateOneRequest
 	h := newHandler(t, &fake{updateOne: func(_ context.Context, r *mooringv1.UpdateOneRequest) (*mooringv1.UpdateOneResponse, error) {
 		got = r
-		return &mooringv1.UpdateOneResponse{Acknowledged: true, MatchedCount: ptr(int64(1)), UpsertedId: payload.NewValue(bson.Int64Value(1 << 60))}, nil
+		return &mooringv1.UpdateOneResponse{Acknowledged: true, MatchedCount: new(int64(1)), UpsertedId: payload.NewValue(bson.Int64Value(1 << 60))}, nil
 	}})
 	for _, c := range []struct{ name, body, want string }{
 		{"operators", `{"update": {"$set": {}}}`, `update:{operators:{bson:"\x10\x00\x00\x00\x03$set\x00\x05\x00\x00\x00\x00\x00"}}`},
@@ -281,7 +281,7 @@ func TestNames(t *testing.T) {
 func TestPageForms(t *testing.T) {
 	page := &mooringv1.FindResponse{
 		Documents: docs(t, `{"n": {"$numberLong": "9007199254740993"}, "i": 1}`, `{"n": {"$numberLong": "5"}}`),
-		Cursor:    ptr("token"), Session: ptr("renewed"),
+		Cursor:    new("token"), Session: new("renewed"),
 	}
 	h := newHandler(t, &fake{find: func(context.Context, *mooringv1.FindRequest) (*mooringv1.FindResponse, error) { return page, nil }})
 	const tail = `],"cursor":"token","session":"renewed"}`
@@ -369,7 +369,7 @@ func TestOtherResponses(t *testing.T) {
 		},
 		insertMany: func(context.Context, *mooringv1.InsertManyRequest) (*mooringv1.InsertManyResponse, error) {
 			return &mooringv1.InsertManyResponse{
-				Acknowledged: true, InsertedCount: ptr(int64(1)),
+				Acknowledged: true, InsertedCount: new(int64(1)),
 				InsertedIds: []*mooringv1.InsertedId{{Index: 0, Id: payload.NewValue(bson.StringValue("x"))}},
 				WriteErrors: []*mooringv1.WriteError{{Index: 1, Code: 11000, Message: "dup \"key\"\n", KeyPattern: docs(t, `{"_id": 1}`)[0]}},
 			}, nil

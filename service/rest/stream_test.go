@@ -156,7 +156,7 @@ func TestStreamForms(t *testing.T) {
 func TestStreamHeadersAndSession(t *testing.T) {
 	h := newHandler(t, &fake{streamFind: func(r *mooringv1.StreamFindRequest, s findStream) error {
 		_ = s.SetHeader(metadata.Pairs("mooring-transaction", r.GetTransaction()))
-		return s.Send(&mooringv1.StreamFindResponse{Session: ptr(r.GetSession() + "2")})
+		return s.Send(&mooringv1.StreamFindResponse{Session: new(r.GetSession() + "2")})
 	}})
 	w := do(h, "POST", documents+":streamFind", `{"session": "s"}`, "Mooring-Transaction", "t")
 	if w.Body.String() != `{"end":{"session":"s2"}}`+"\n" || w.Header().Get("Mooring-Session") != "s2" || w.Header().Get("Mooring-Transaction") != "t" {
