@@ -75,6 +75,9 @@ type State struct {
 	last        exchange // that the connection authenticated by
 }
 
+// Format keeps the password out of every verb.
+func (s *State) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "auth.State(%v)", s.target.User) }
+
 // Start begins the authentication of one connection. It does no I/O.
 func (a *Authenticator) Start(to Target) (*State, error) {
 	_, negotiates := a.login.(*negotiatedLogin)

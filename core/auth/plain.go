@@ -3,6 +3,7 @@ package auth
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 )
 
@@ -29,6 +30,9 @@ func (Plain) Speculate(Target) Conversation { return nil }
 func (Plain) Refused(Conversation, error) bool { return false }
 
 type plain struct{ user User }
+
+// Format keeps the password out of every verb.
+func (p plain) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "PLAIN(%v)", p.user) }
 
 // First returns the empty authorization identity, the name and the password (RFC 4616).
 func (p plain) First() ([]byte, error) {

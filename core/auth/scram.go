@@ -104,6 +104,9 @@ type scram struct {
 	server []byte // the signature that the server must show; set after its first message
 }
 
+// Format keeps the password and what was made of it out of every verb.
+func (c *scram) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "%s(%s)", c.mechanism.name, c.user) }
+
 const gs2Header = "n,," // no channel binding, no authorization identity
 
 // First returns the client-first-message.

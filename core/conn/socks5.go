@@ -3,6 +3,8 @@ package conn
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"net"
 	"strings"
 	"time"
@@ -18,6 +20,15 @@ type Proxy struct {
 	// Username and Password are offered to the proxy if Username is not empty; it may still want none.
 	Username, Password string
 }
+
+// String returns the address.
+func (p Proxy) String() string { return "conn.Proxy(" + p.Address + ")" }
+
+// Format keeps the secrets out of every verb.
+func (p Proxy) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, p.String()) }
+
+// MarshalText keeps the secrets out of JSON and logs.
+func (p Proxy) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
 
 // ProxyError is a connection that did not get through the proxy: the server was not spoken to. Its text leaves out the
 // proxy's address, since nothing that says what became of a server should have it in it (SOCKS5 Support, "Events").

@@ -3,6 +3,7 @@ package connstring
 import (
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net/url"
 	"slices"
@@ -38,6 +39,12 @@ type Source struct {
 	// the string gives, too, is an error.
 	Username, Password *string
 }
+
+// Format shows nothing of a source, whatever the verb: any text in it may have a secret.
+func (Source) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "connstring.Source(***)") }
+
+// MarshalText shows nothing, either: JSON and structured logs use it.
+func (Source) MarshalText() ([]byte, error) { return []byte("***"), nil }
 
 // Parse reads the connection string. Options that contradict each other are an error, wherever they
 // stand.

@@ -71,10 +71,17 @@ func (c Config) String() string {
 func (c Config) GoString() string { return "connstring.Config(" + c.String() + ")" }
 
 // Format keeps the secrets out of every other verb.
-func (c Config) Format(f fmt.State, verb rune) {
-	text := c.String()
+func (c Config) Format(f fmt.State, verb rune) { format(f, verb, c) }
+
+// format writes v as String or GoString shows it, whatever the verb.
+func format(f fmt.State, verb rune, v interface {
+	fmt.Stringer
+	fmt.GoStringer
+},
+) {
+	text := v.String()
 	if verb == 'v' && f.Flag('#') {
-		text = c.GoString()
+		text = v.GoString()
 	}
 	_, _ = io.WriteString(f, text)
 }
@@ -86,6 +93,12 @@ func (p Property) String() string { return p.Name + ":" + p.shown() }
 
 // GoString keeps the secret out of %#v.
 func (p Property) GoString() string { return "connstring.Property(" + p.String() + ")" }
+
+// Format keeps the secret out of every other verb.
+func (p Property) Format(f fmt.State, verb rune) { format(f, verb, p) }
+
+// MarshalText keeps the secret out of JSON and logs.
+func (p Property) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
 
 // shown masks the values of all properties but those that are known to have no secret.
 func (p Property) shown() string {
@@ -108,6 +121,12 @@ func (t TLS) String() string {
 // GoString keeps the secret out of %#v.
 func (t TLS) GoString() string { return "connstring.TLS(" + t.String() + ")" }
 
+// Format keeps the secret out of every other verb.
+func (t TLS) Format(f fmt.State, verb rune) { format(f, verb, t) }
+
+// MarshalText keeps the secret out of JSON and logs.
+func (t TLS) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
+
 func (p Proxy) String() string {
 	c := Config{Proxy: p}
 	return settingsText(&c)
@@ -115,6 +134,12 @@ func (p Proxy) String() string {
 
 // GoString keeps the secrets out of %#v.
 func (p Proxy) GoString() string { return "connstring.Proxy(" + p.String() + ")" }
+
+// Format keeps the secret out of every other verb.
+func (p Proxy) Format(f fmt.State, verb rune) { format(f, verb, p) }
+
+// MarshalText keeps the secret out of JSON and logs.
+func (p Proxy) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
 
 func settingsText(c *Config) string {
 	var all []string

@@ -44,6 +44,11 @@ func NewConversation(c Credentials, nonce Nonce, now time.Time) *Conversation {
 	return &Conversation{credentials: c, nonce: nonce, now: now}
 }
 
+// Format keeps the secrets out of every verb.
+func (c *Conversation) Format(f fmt.State, _ rune) {
+	fmt.Fprintf(f, "aws.Conversation(%v)", c.credentials)
+}
+
 // First returns the client's first message: its nonce.
 func (c *Conversation) First() ([]byte, error) {
 	b := new(bson.Builder).Binary("r", bson.SubtypeGeneric, c.nonce[:]).Int32("p", noBinding)

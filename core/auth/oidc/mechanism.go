@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"time"
 
@@ -57,6 +58,9 @@ func New(p Provider) *Mechanism {
 	m.turn <- struct{}{}
 	return m
 }
+
+// Format keeps the token out of every verb.
+func (m *Mechanism) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "oidc.Mechanism") }
 
 // Name returns MONGODB-OIDC.
 func (m *Mechanism) Name() string { return "MONGODB-OIDC" }
@@ -156,6 +160,9 @@ type conversation struct {
 	token  accessToken
 	cached bool // the token was not fetched for this conversation
 }
+
+// Format keeps the token out of every verb.
+func (c *conversation) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "oidc.conversation") }
 
 // First returns the token.
 func (c *conversation) First() ([]byte, error) {
