@@ -41,26 +41,29 @@ var commands = []command{
 	{
 		name: "serve", configured: true, run: serve,
 		synopsis: "run the gateway",
-		doc: "Runs the gateway until SIGTERM or SIGINT, then lets what is in flight finish within --drain-timeout.\n" +
-			"It starts even if MongoDB cannot be reached, and is ready (see /readyz) once it can.",
+		doc: "Runs the gateway until SIGTERM or SIGINT. Requests in flight may then finish within\n" +
+			"--drain-timeout. The gateway starts even if MongoDB cannot be reached; /readyz is 503 until\n" +
+			"it can be reached and lets the gateway log in.",
 	},
 	{
 		name: "check", configured: true, run: checkDeployment, flags: checkFlags,
 		synopsis: "connect to the deployment and report",
-		doc: "Reads the configuration as serve would, connects to each host of the deployment, and reports what the\n" +
-			"connection string means, what each host says and what was negotiated. It logs in nowhere. Exits with 1\n" +
-			"if the deployment cannot be used.",
+		doc: "Reads the configuration as serve does, connects to each host of the deployment, and reports\n" +
+			"what the connection string means, what each host says and what was negotiated. If there is a\n" +
+			"credential, it logs in and reports as whom. Exits with 1 if the deployment cannot be used.",
 	},
 	{
 		name: "config", configured: true, run: showConfig,
 		synopsis: "print the effective configuration",
-		doc:      "Prints the configuration that serve would use as YAML, each value with its source. Secrets are masked.",
+		doc: "Prints the configuration that serve would use, as YAML, with the source of each value.\n" +
+			"Secrets are masked.",
 	},
 	{
 		name: "key", args: []string{"new"}, run: newKey,
 		synopsis: "make a key for handle.keys",
-		doc: "Prints a new random key. Add it as the last line of the file that --handle-keys-file names, on all replicas;\n" +
-			"when all have read it, move it to the first line: then it seals. docs/operations.md has the steps.",
+		doc: "Prints a new random key. Add it as the last line of the file that --handle-keys-file names,\n" +
+			"on all replicas. When all have read it, move it to the first line: from then on it seals.\n" +
+			"docs/operations.md has the steps.",
 	},
 	{
 		name: "version", run: printVersion,
@@ -151,8 +154,8 @@ func (c command) help(own *pflag.FlagSet, w io.Writer) error {
 	if !c.configured {
 		return nil
 	}
-	fmt.Fprint(w, "\nOptions: flag, environment variable (default). A flag counts more than the variable, the variable more\n"+
-		"than the configuration file. The file has the same names as keys: --log-level is level below log.\n\n")
+	fmt.Fprint(w, "\nOptions: flag, environment variable (default). A flag overrides the variable, and the variable\n"+
+		"overrides the configuration file. There --log-level is the key level below the key log.\n\n")
 	return config.Usage(w)
 }
 

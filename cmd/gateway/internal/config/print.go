@@ -14,7 +14,7 @@ func Usage(w io.Writer) error {
 	for _, row := range options {
 		for _, o := range row.withFile() {
 			fmt.Fprintf(&b, "  --%s %s   %s%s\n", o.flag(), strings.ReplaceAll(o.Kind, " ", "-"), o.env(), o.defaultNote())
-			for _, line := range wrap(o.Doc, 100) {
+			for _, line := range wrap(o.Doc, 94) {
 				fmt.Fprintf(&b, "      %s\n", line)
 			}
 		}
