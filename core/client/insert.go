@@ -273,7 +273,7 @@ func (i *insert) AppendDocuments(msg []byte, to operation.Target) ([]byte, error
 		if i.sent > 0 && len(msg)+size > maxMessage {
 			break
 		}
-		msg = i.appendDocument(msg, i.sent, size)
+		msg = appendInserted(msg, i.docs[i.sent], i.ids[i.sent])
 		i.sent++
 	}
 	return msg, nil
@@ -309,12 +309,12 @@ func (i *insert) size(n int) int {
 	return len(i.docs[n])
 }
 
-// appendDocument appends a document, with its generated _id in front.
-func (i *insert) appendDocument(msg []byte, n, size int) []byte {
-	doc, id := i.docs[n], i.ids[n]
+// appendInserted appends a document, with its generated _id in front.
+func appendInserted(msg []byte, doc bson.Raw, id newID) []byte {
 	if !id.generated {
 		return append(msg, doc...)
 	}
+	size := len(doc) + generatedIDSize
 	msg = append(msg, byte(size), byte(size>>8), byte(size>>16), byte(size>>24))
 	msg = append(msg, idPrefix...)
 	msg = append(msg, id.value.Data...)

@@ -13,7 +13,7 @@ const (
 	needsTransactions  = "transactions"
 	needsRetries       = "retryable reads and writes"
 	needsChangeStreams = "change streams"
-	needsBulkWrite     = "bulk writes"
+	needsBulkWrite     = "bulk writes of a client"
 	needsListing       = "lists of objects for databases, collections or indexes, which drivers may leave out"
 	needsGridFS        = "GridFS"
 	needsEncryption    = "client-side encryption"
@@ -33,7 +33,7 @@ var missingOperations = map[string]string{
 	"assertSessionTransactionState": needsTransactions, "assertSessionPinned": needsTransactions,
 	"assertSessionUnpinned": needsTransactions, "assertSessionDirty": needsSessions, "assertSessionNotDirty": needsSessions,
 	"assertSameLsidOnLastTwoCommands": needsSessions, "assertDifferentLsidOnLastTwoCommands": needsSessions,
-	"createChangeStream": needsChangeStreams, "bulkWrite": needsBulkWrite, "clientBulkWrite": needsBulkWrite,
+	"createChangeStream": needsChangeStreams, "clientBulkWrite": needsBulkWrite,
 	"listCollectionObjects": needsListing, "listDatabaseObjects": needsListing, "listIndexObjects": needsListing,
 	"upload": needsGridFS, "download": needsGridFS, "downloadByName": needsGridFS, "delete": needsGridFS,
 	"deleteByName": needsGridFS, "rename": needsGridFS, "renameByName": needsGridFS, "drop": needsGridFS, "loop": needsWorkloads,

@@ -30,6 +30,7 @@ var collectionOperations = table[*collection]{
 	"findOneAndUpdate":       findOneAndUpdate,
 	"findOneAndReplace":      findOneAndReplace,
 	"findOneAndDelete":       findOneAndDelete,
+	"bulkWrite":              bulkWrite,
 	"createIndex":            createIndex,
 	"dropIndex":              dropIndex,
 	"dropIndexes":            dropIndexes,

@@ -275,7 +275,7 @@ func TestMissing(t *testing.T) {
 		{"bucket": {"id": "b", "database": "late"}}],`
 	for name, test := range map[string]struct{ test, want string }{
 		"nothing":                   {operations(``), ""},
-		"an operation":              {operations(`{"object": "c", "name": "clientBulkWrite"}`), "bulk writes"},
+		"an operation":              {operations(`{"object": "c", "name": "clientBulkWrite"}`), "bulk writes of a client"},
 		"an argument":               {operations(`{"object": "c", "name": "find", "arguments": {"session": "x"}}`), "sessions"},
 		"a time to run":             {operations(`{"object": "c", "name": "find", "arguments": {"timeoutMS": 1}}`), ""},
 		"a time to close a cursor":  {operations(`{"object": "c", "name": "close", "arguments": {"timeoutMS": 1}}`), "timeoutMS of closing a cursor"},
@@ -287,7 +287,7 @@ func TestMissing(t *testing.T) {
 		"a component":               {operations(`{"object": "log", "name": "close"}`), "command log messages"},
 		"options of a database":     {operations(`{"object": "late", "name": "close"}`), ""},
 		"a bucket":                  {operations(`{"object": "b", "name": "close"}`), "GridFS"},
-		"on a thread":               {operations(`{"object": "testRunner", "name": "runOnThread", "arguments": {"thread": "t", "operation": {"object": "c", "name": "bulkWrite"}}}`), "bulk writes"},
+		"on a thread":               {operations(`{"object": "testRunner", "name": "runOnThread", "arguments": {"thread": "t", "operation": {"object": "c", "name": "clientBulkWrite"}}}`), "bulk writes of a client"},
 		"entities of its own":       {operations(`{"object": "testRunner", "name": "createEntities", "arguments": {"entities": [{"session": {"id": "own", "client": "c"}}]}}, {"object": "own", "name": "x"}`), "sessions"},
 		"events of a client":        {operations(``) + `, "expectEvents": [{"client": "api", "events": []}]`, "the stable API"},
 		"an lsid":                   {operations(``) + `, "expectEvents": [{"client": "c", "events": [{"commandStartedEvent": {"command": {"lsid": {"$$exists": true}}}}]}]`, "sessions"},

@@ -1,0 +1,145 @@
+package client
+
+import (
+	"errors"
+	"strconv"
+
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/mongoerr"
+)
+
+// WriteKind is what a WriteModel does.
+type WriteKind uint8
+
+const (
+	// UnknownWrite is the kind of the zero WriteModel, which is an error.
+	UnknownWrite WriteKind = iota
+	// InsertOne inserts Document, with a generated _id in front if it has none.
+	InsertOne
+	// UpdateOne updates the first document that matches.
+	UpdateOne
+	// UpdateMany updates all documents that match.
+	UpdateMany
+	// ReplaceOne replaces the first document that matches with Document.
+	ReplaceOne
+	// DeleteOne deletes the first document that matches.
+	DeleteOne
+	// DeleteMany deletes all documents that match.
+	DeleteMany
+)
+
+// writeCommand is the command that a kind of writes is sent with.
+type writeCommand uint8
+
+const (
+	insertCommand writeCommand = iota
+	updatesCommand
+	deletesCommand
+)
+
+// kinds are the commands: their names, those of their document sequences, and the wire version
+// since which servers take hints in writes that are not acknowledged.
+var kinds = [...]struct {
+	name, sequence string
+	hintsUnseen    int32
+}{
+	insertCommand:  {"insert", "documents", 0},
+	updatesCommand: {"update", "updates", wireVersion42},
+	deletesCommand: {"delete", "deletes", wireVersion44},
+}
+
+func (k WriteKind) command() writeCommand {
+	switch k {
+	case UpdateOne, UpdateMany, ReplaceOne:
+		return updatesCommand
+	case DeleteOne, DeleteMany:
+		return deletesCommand
+	}
+	return insertCommand
+}
+
+// WriteModel is one write of BulkWrite. A field that its kind has no use for must be unset.
+type WriteModel struct {
+	Kind WriteKind
+	// Document is inserted, or replaces the document that matches.
+	Document bson.Raw
+	// Filter is what an update, a replacement or a deletion looks for; nil: {}.
+	Filter bson.Raw
+	// Update is a document of operators or a pipeline.
+	Update       bson.Value
+	ArrayFilters bson.Array // of UpdateOne and UpdateMany
+	Collation    bson.Raw
+	Hint         bson.Value
+	Sort         bson.Raw // of UpdateOne and ReplaceOne
+	Upsert       *bool    // of updates and replacements
+}
+
+// update returns what the update command has as the update.
+func (m *WriteModel) update() bson.Value {
+	if m.Kind == ReplaceOne {
+		return bson.DocumentValue(m.Document)
+	}
+	return m.Update
+}
+
+// BulkWriteOptions are the options of BulkWrite. Of Common it takes all but ReadConcern and
+// ReadPreference.
+type BulkWriteOptions struct {
+	Common
+	// Ordered sends the writes in their order and stops at the first error; unset is true.
+	Ordered *bool
+	// BypassDocumentValidation goes with inserts, updates and replacements.
+	BypassDocumentValidation *bool
+	// Let goes with updates, replacements and deletions.
+	Let bson.Raw
+}
+
+// BulkWriteResult is the outcome of BulkWrite, in part or in full.
+type BulkWriteResult struct {
+	// Acknowledged is false for writes with w: 0: nothing is known of counts and errors then.
+	Acknowledged  bool
+	InsertedCount int64
+	// MatchedCount does not include upserted documents.
+	MatchedCount  int64
+	ModifiedCount int64
+	DeletedCount  int64
+	UpsertedCount int64
+	// InsertedIDs are those of the documents that the server has confirmed or, without
+	// acknowledgement, of those that were sent. They and UpsertedIDs are in the caller's order.
+	InsertedIDs []IndexedID
+	UpsertedIDs []IndexedID
+	// WriteErrors are all that the servers reported, numbered as in the caller's list. If there is
+	// one, BulkWrite returns an error as well.
+	WriteErrors []mongoerr.WriteError
+	// WriteConcernErrors has at most one for each command that was sent. They end nothing.
+	WriteConcernErrors []*mongoerr.WriteConcernError
+}
+
+// model objects to what is wrong in one of the models, and to what its kind has no use for.
+func (c *check) model(i int, m *WriteModel) {
+	var one check
+	update := m.Kind == UpdateOne || m.Kind == UpdateMany
+	switch {
+	case m.Kind == UnknownWrite || m.Kind > DeleteMany:
+		one.refuse("kind", "is not that of a write")
+	case m.Kind == InsertOne && len(m.Document) < emptyDocumentSize:
+		one.refuse("document", "is missing")
+	case m.Kind == ReplaceOne:
+		one.replacement(m.Document)
+	case update:
+		one.update(m.Update)
+	}
+	hasDocument := m.Kind == InsertOne || m.Kind == ReplaceOne
+	one.unused("document", m.Document != nil && !hasDocument, "an insert or a replacement")
+	one.unused("filter", m.Filter != nil && m.Kind == InsertOne, "a write of documents that are there")
+	one.unused("update", !m.Update.IsZero() && !update, "an update")
+	one.unused("arrayFilters", m.ArrayFilters != nil && !update, "an update by operators")
+	one.unused("collation", m.Collation != nil && m.Kind == InsertOne, "a write with a filter")
+	one.unused("hint", !m.Hint.IsZero() && m.Kind == InsertOne, "a write with a filter")
+	one.hint(m.Hint)
+	one.unused("sort", m.Sort != nil && m.Kind != UpdateOne && m.Kind != ReplaceOne, "an update of one document")
+	one.unused("upsert", m.Upsert != nil && !update && m.Kind != ReplaceOne, "an update")
+	if refused, ok := errors.AsType[*ArgumentError](one.err); ok {
+		c.refuse("requests."+strconv.Itoa(i)+"."+refused.Argument, "%s", refused.Problem)
+	}
+}
