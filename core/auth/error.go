@@ -55,10 +55,10 @@ func (e *Error) Unwrap() error { return e.Err }
 func (e *Error) Advice() string {
 	switch e.Kind {
 	case KindRejected:
-		switch {
-		case e.Mechanism == x509Name:
+		switch e.Mechanism {
+		case x509Name:
 			return "Check that the subject of the client certificate (tlsCertificateKeyFile) is a user of the database $external."
-		case e.Mechanism == "MONGODB-AWS" || e.Mechanism == "MONGODB-OIDC":
+		case "MONGODB-AWS", "MONGODB-OIDC":
 			return "Check that the identity which the credential stands for is a user of the database $external, with its roles."
 		}
 		return fmt.Sprintf("Check the user name and the password, and that the user is defined in the database %s (option authSource), "+

@@ -178,8 +178,8 @@ func (k *kdc) getenv(pairs ...string) func(string) string {
 	return func(name string) string { return env[name] }
 }
 
-// acceptor is Cyrus SASL over MIT Kerberos, which is what MongoDB's servers use, for one conversation.
-// It speaks the line protocol of sasl-sample-server.
+// acceptor is Cyrus SASL over MIT Kerberos, which is what MongoDB's servers use, for one
+// conversation. It speaks the line protocol of sasl-sample-server.
 type acceptor struct {
 	in    io.Writer
 	out   *bufio.Scanner

@@ -97,8 +97,8 @@ func TestRealKDC(t *testing.T) {
 	}
 }
 
-// TestServiceInAnotherRealm: the user's realm gives a ticket for the service's realm, which gives one for
-// the service. What says where the service is, is SERVICE_REALM, or krb5.conf.
+// TestServiceInAnotherRealm: the user's realm gives a ticket for the service's realm, which gives
+// one for the service. What says where the service is, is SERVICE_REALM, or krb5.conf.
 func TestServiceInAnotherRealm(t *testing.T) {
 	leaveNothing(t)
 	k := startKDC(t)
@@ -152,8 +152,8 @@ func (c *commands) Run(_ context.Context, database string, command bson.Raw) (bs
 		Binary("payload", 0, response).Int32("ok", 1).Finish(), nil
 }
 
-// TestOverCommands authenticates a connection as core/conn does: the empty answer to the server's proof
-// is a command of its own.
+// TestOverCommands authenticates a connection as core/conn does: the empty answer to the server's
+// proof is a command of its own.
 func TestOverCommands(t *testing.T) {
 	k := startKDC(t)
 	user := auth.FixedUser(auth.User{Name: "user@TEST.LOCAL", Password: password})
