@@ -1,5 +1,5 @@
-// Package batch decides how many documents to ask a server for, and where a reply is cut into pages and messages: from a target in
-// bytes and the size of the documents seen so far.
+// Package batch decides how many documents to ask a server for, and where a reply is cut into
+// pages and messages: from a target in bytes and the size of the documents seen so far.
 //
 // It is arithmetic on values. It sends nothing and keeps no documents.
 package batch
@@ -15,11 +15,13 @@ const (
 	MinTarget = 64 << 10
 	// MaxTarget is the most.
 	MaxTarget = 1 << 20
-	// First is the number of documents to ask for while no size is known: the server's own first batch.
+	// First is the number of documents to ask for while no size is known: the server's own first
+	// batch.
 	First = 101
 	// maxCount bounds a batch of tiny documents.
 	maxCount = 100_000
-	// maxGrowth bounds how much larger than its predecessor a batch may get: the documents behind may be larger than those before.
+	// maxGrowth bounds how much larger than its predecessor a batch may get: the documents behind
+	// may be larger than those before.
 	maxGrowth = 4
 )
 
@@ -34,7 +36,8 @@ func Resume(mean int, count int32) Sizer {
 	return Sizer{mean: max(mean, 0), count: min(max(count, 0), maxCount)}
 }
 
-// Seen is what the sizer knows: the mean size of documents, and how many a batch may have grown to.
+// Seen is what the sizer knows: the mean size of documents, and how many a batch may have grown
+// to.
 func (s *Sizer) Seen() (mean int, count int32) { return s.mean, s.count }
 
 // Saw tells the sizer what a batch held.
@@ -56,7 +59,8 @@ func (s *Sizer) Next(target int) int32 {
 	return s.count
 }
 
-// Size is the batch size for a target in bytes, given the mean size of documents and the size of the batch before; 0 where unknown.
+// Size is the batch size for a target in bytes, given the mean size of documents and the size of
+// the batch before; 0 where unknown.
 func Size(target, mean int, before int32) int32 {
 	if mean <= 0 {
 		return First
@@ -68,8 +72,8 @@ func Size(target, mean int, before int32) int32 {
 	return int32(max(min(int64(target/mean), limit), 1))
 }
 
-// Cut returns how many of the leading documents fit into maxBytes and maxCount (0: any number), at least one if there is any, and
-// their bytes.
+// Cut returns how many of the leading documents fit into maxBytes and maxCount (0: any number),
+// at least one if there is any, and their bytes.
 func Cut(docs []bson.Raw, maxBytes, maxCount int) (n, bytes int) {
 	for _, doc := range docs {
 		if n > 0 && (bytes+len(doc) > maxBytes || n == maxCount) {
@@ -99,7 +103,8 @@ func (b *Budget) Join() (leave func()) {
 // Target is what one stream may ask for now.
 func (b *Budget) Target() int { return Target(b.total, b.open.Load()) }
 
-// Target is an equal share of total between open streams, within MinTarget and MaxTarget. A stream holds up to two batches.
+// Target is an equal share of total between open streams, within MinTarget and MaxTarget. A
+// stream holds up to two batches.
 func Target(total, open int64) int {
 	return int(min(max(total/(2*max(open, 1)), MinTarget), MaxTarget))
 }

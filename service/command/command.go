@@ -1,7 +1,8 @@
 // Package command is CommandService: any command, as its user wrote it.
 //
-// All clients share one backend user, so what belongs to the driver and what reaches other clients' handles is refused by the command's
-// top-level keys. Everything else is for the server to judge.
+// All clients share one backend user, so what belongs to the driver and what reaches other
+// clients' handles is refused by the command's top-level keys. Everything else is for the server
+// to judge.
 package command
 
 import (
@@ -112,7 +113,8 @@ func (s *Server) StreamRunCursorCommand(
 	}))
 }
 
-// run runs a command that should open a cursor. If it does not, that is the client's mistake: other commands are for RunCommand.
+// run runs a command that should open a cursor. If it does not, that is the client's mistake:
+// other commands are for RunCommand.
 func (s *Server) run(ctx context.Context, database string, cmd bson.Raw, opt client.RunCursorCommandOptions) (*corecursor.Cursor, error) {
 	cur, err := s.cfg.Client.RunCursorCommand(ctx, database, cmd, opt)
 	if e, ok := errors.AsType[*mongoerr.MalformedReplyError](err); ok && e.Field == "cursor" {
@@ -160,7 +162,8 @@ var driverKeys = map[string]struct{}{
 	"$db": {}, "lsid": {}, "txnNumber": {}, "autocommit": {}, "startTransaction": {}, "$clusterTime": {}, "$readPreference": {},
 }
 
-// foreignCommands reach cursors, sessions, transactions and connections of other clients. In lower case.
+// foreignCommands reach cursors, sessions, transactions and connections of other clients. In
+// lower case.
 var foreignCommands = map[string]string{
 	"getmore":           "CursorService continues cursors",
 	"killcursors":       "CursorService closes cursors",
@@ -173,7 +176,8 @@ var foreignCommands = map[string]string{
 
 	"killallsessionsbypattern": "sessions are the gateway's",
 
-	// A connection serves one client after the other: what it is authenticated as must not change between them.
+	// A connection serves one client after the other: what it is authenticated as must not change
+	// between them.
 	"authenticate": "connections are the gateway's",
 	"logout":       "connections are the gateway's",
 	"saslstart":    "connections are the gateway's",

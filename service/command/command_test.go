@@ -163,8 +163,8 @@ func TestCursorCommands(t *testing.T) {
 	g.Idle(0)
 }
 
-// Behind a load balancer, a cursor beyond the budget for pins is refused after its command was run. A find can be repeated; of a command
-// nobody knows.
+// Behind a load balancer, a cursor beyond the budget for pins is refused after its command was
+// run. A find can be repeated; of a command nobody knows.
 func TestPinLimit(t *testing.T) {
 	b := mongotest.NewBalanced(t, mongotest.BalancedConfig{Services: 1})
 	b.SetDocuments("d.c", servicetest.Docs(10, 10)...)

@@ -33,7 +33,8 @@ func firstOf(docs []*mooringv1.Document) int32 {
 	return n
 }
 
-// What a server does to a getMore never makes a page go missing unseen, and never leaves a connection or a cursor behind.
+// What a server does to a getMore never makes a page go missing unseen, and never leaves a
+// connection or a cursor behind.
 func TestFaultsOfGetMore(t *testing.T) {
 	reply := func(build func(b *bson.Builder)) mongotest.Reply { return mongotest.OK(build) }
 	for _, test := range []struct {
@@ -109,7 +110,8 @@ func TestNextWhileTheServerIsAway(t *testing.T) {
 	})
 }
 
-// A client's batch size cannot make the gateway keep more than it is allowed to, and what is lost by that is said.
+// A client's batch size cannot make the gateway keep more than it is allowed to, and what is lost
+// by that is said.
 func TestLargeBatchesOfManyCursors(t *testing.T) {
 	server := mongotest.NewServer(t, nil)
 	g := servicetest.Start(t, server, servicetest.Config{Handles: paging.Config{PageMemory: 4 << 20, PageBytes: 100 << 10}})

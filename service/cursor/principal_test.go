@@ -15,8 +15,8 @@ import (
 	"github.com/mooringdb/mooring/service/servicetest"
 )
 
-// TestCursorsBelongToTheirPrincipal opens cursors in every way as one principal. Another one, and a
-// client without credentials, can do nothing with them.
+// TestCursorsBelongToTheirPrincipal opens cursors in every way as one principal. Another one, and
+// a client without credentials, can do nothing with them.
 func TestCursorsBelongToTheirPrincipal(t *testing.T) {
 	g := start(t)
 	g.Server.SetDocuments("d.c", servicetest.Docs(20, 1)...)

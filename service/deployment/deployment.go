@@ -1,5 +1,6 @@
-// Package deployment is DeploymentService, for operators: what the gateway knows of the MongoDB deployment, its pools, and what clients
-// hold at all replicas of the gateway. It asks no server, and changes nothing but by KillHandle.
+// Package deployment is DeploymentService, for operators: what the gateway knows of the MongoDB
+// deployment, its pools, and what clients hold at all replicas of the gateway. It asks no server,
+// and changes nothing but by KillHandle.
 package deployment
 
 import (
@@ -50,7 +51,8 @@ type Config struct {
 	Handles Handles // required by ListHandles and KillHandle
 	// Replicas reaches the other replicas of the gateway. Nil: there are none.
 	Replicas Replicas
-	// Stopping is closed when the gateway begins to stop: watches, which would never end, end then. Nil: never.
+	// Stopping is closed when the gateway begins to stop: watches, which would never end, end
+	// then. Nil: never.
 	Stopping <-chan struct{}
 }
 
@@ -73,8 +75,8 @@ func (s *Server) GetTopology(ctx context.Context, req *mooringv1.GetTopologyRequ
 	return &mooringv1.GetTopologyResponse{Topology: describe(s.cfg.Client.Topology())}, nil
 }
 
-// WatchTopology sends the deployment now and after each change. While the transport does not take a message, nothing is kept for later: the
-// next one is made of what is known then.
+// WatchTopology sends the deployment now and after each change. While the transport does not take
+// a message, nothing is kept for later: the next one is made of what is known then.
 func (s *Server) WatchTopology(req *mooringv1.WatchTopologyRequest, ss grpc.ServerStreamingServer[mooringv1.WatchTopologyResponse]) error {
 	ctx := ss.Context()
 	if err := request.Plain(ctx, req); err != nil {

@@ -171,7 +171,8 @@ func TestFields(t *testing.T) {
 	}
 }
 
-// A reader that sleeps through many changes gets the message that was offered to it meanwhile, and then what is so.
+// A reader that sleeps through many changes gets the message that was offered to it meanwhile,
+// and then what is so.
 func TestSlowReaderGetsTheNewest(t *testing.T) {
 	g := start(t, mongotest.Primary, mongotest.Secondary, mongotest.Arbiter)
 	w, _ := g.open(t)
@@ -193,7 +194,8 @@ func TestSlowReaderGetsTheNewest(t *testing.T) {
 		last = m.GetTopology().GetServers()[0].GetElectionId()
 		read++
 	}
-	// One was offered before the first election was over, and what the members say of the last one comes one by one.
+	// One was offered before the first election was over, and what the members say of the last
+	// one comes one by one.
 	if read > 5 {
 		t.Errorf("read %d messages until the newest, of 50 elections", read)
 	}

@@ -59,7 +59,8 @@ func (s *Server) ListHandles(ctx context.Context, req *mooringv1.ListHandlesRequ
 	return resp, nil
 }
 
-// merge sorts handles. One that was on its way between two replicas may be there twice: the one with more pages is newer.
+// merge sorts handles. One that was on its way between two replicas may be there twice: the one
+// with more pages is newer.
 func merge(found []handle.Info) []handle.Info {
 	slices.SortFunc(found, func(a, b handle.Info) int {
 		return cmp.Or(a.Mark().Compare(b.Mark()), cmp.Compare(b.Pages, a.Pages))
@@ -86,7 +87,8 @@ func (s *Server) KillHandle(ctx context.Context, req *mooringv1.KillHandleReques
 	return &mooringv1.KillHandleResponse{}, nil
 }
 
-// killElsewhere has another replica kill a handle. If none knows it, but one did not say, it may be there.
+// killElsewhere has another replica kill a handle. If none knows it, but one did not say, it may
+// be there.
 func (s *Server) killElsewhere(ctx context.Context, id string) error {
 	err := handle.ErrNotFound
 	for _, a := range askOthers(ctx, s.cfg.Replicas, func(ctx context.Context, address string) (struct{}, error) {
@@ -157,8 +159,8 @@ func readQuery(req *mooringv1.ListHandlesRequest) (handle.Query, error) {
 	return q, nil
 }
 
-// The cursor of a list is the mark of its last handle: base64url of the milliseconds, in eight bytes,
-// and the id. The list shows both, so it need not be sealed.
+// The cursor of a list is the mark of its last handle: base64url of the milliseconds, in eight
+// bytes, and the id. The list shows both, so it need not be sealed.
 
 func markText(m handle.Mark) string {
 	b := binary.BigEndian.AppendUint64(nil, uint64(m.Opened.UnixMilli()))

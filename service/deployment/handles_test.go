@@ -133,7 +133,8 @@ func serve(t *testing.T, own *held, others *replicas) (mooringv1.DeploymentServi
 	return mooringv1.NewDeploymentServiceClient(conn), conn
 }
 
-// A hundred thousand handles come in messages that every client takes, each once, the oldest first.
+// A hundred thousand handles come in messages that every client takes, each once, the oldest
+// first.
 func TestPagesOverAllReplicas(t *testing.T) {
 	const n = 33_333
 	client, _ := serve(t, hold("a:1", n, 0, 3), &replicas{held: map[string]*held{"b:1": hold("b:1", n, 1, 3), "c:1": hold("c:1", n, 2, 3)}})
@@ -359,7 +360,8 @@ func TestHandlesOnREST(t *testing.T) {
 	}
 }
 
-// Over gRPC, with a real cursor: it is listed, killed on its server, and its token is no good any more.
+// Over gRPC, with a real cursor: it is listed, killed on its server, and its token is no good any
+// more.
 func TestKilledCursor(t *testing.T) {
 	server := mongotest.NewServer(t, nil)
 	server.SetDocuments("shop.orders", servicetest.Docs(10, 10)...)

@@ -76,7 +76,8 @@ func TestPools(t *testing.T) {
 	}
 }
 
-// Behind a load balancer, of a real client: what fails at one service is cleared there, and only there.
+// Behind a load balancer, of a real client: what fails at one service is cleared there, and only
+// there.
 func TestPoolsBehindALoadBalancer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lb := mongotest.NewBalanced(t, mongotest.BalancedConfig{})

@@ -51,8 +51,8 @@ func (s *Server) Aggregate(ctx context.Context, req *mooringv1.AggregateRequest)
 	}, nil
 }
 
-// StreamAggregate sends all of a pipeline's results. If the pipeline wrote, and its write concern was
-// not satisfied, the stream ends with that error.
+// StreamAggregate sends all of a pipeline's results. If the pipeline wrote, and its write concern
+// was not satisfied, the stream ends with that error.
 func (s *Server) StreamAggregate(req *mooringv1.StreamAggregateRequest, ss grpc.ServerStreamingServer[mooringv1.StreamAggregateResponse]) error {
 	ctx := ss.Context()
 	r := request.Read(ctx, req, req.Statement)
@@ -76,7 +76,8 @@ func (s *Server) StreamAggregate(req *mooringv1.StreamAggregateRequest, ss grpc.
 	return err
 }
 
-// readAggregate reads the options of an aggregation. Without a collection it is one of the database.
+// readAggregate reads the options of an aggregation. Without a collection it is one of the
+// database.
 func readAggregate(r *request.Reader, req proto.Message, collection *string) client.AggregateOptions {
 	if collection != nil && *collection == "" {
 		r.Refuse("collection", "is empty")

@@ -1,7 +1,8 @@
 // Package document is DocumentService: MongoDB's helpers for the documents of a collection.
 //
-// A handler reads its request, calls the helper of that name in core/client, and puts the result into a response. Nothing is kept after it
-// returns but what a cursor needs. Pages go through service/handle, streams through service/stream.
+// A handler reads its request, calls the helper of that name in core/client, and puts the result
+// into a response. Nothing is kept after it returns but what a cursor needs. Pages go through
+// service/handle, streams through service/stream.
 package document
 
 import (

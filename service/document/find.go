@@ -61,11 +61,12 @@ func (s *Server) Find(ctx context.Context, req *mooringv1.FindRequest) (*mooring
 	return &mooringv1.FindResponse{Documents: docs, Cursor: page.Cursor()}, nil
 }
 
-// defaultFirstBatch is how many documents a server returns at first to a find without a batch size.
+// defaultFirstBatch is how many documents a server returns at first to a find without a batch
+// size.
 const defaultFirstBatch = 101
 
-// isWhole reports whether the first batch of a find has its whole result: a negative limit asks for one batch, and a small
-// one is reached in it.
+// isWhole reports whether the first batch of a find has its whole result: a negative limit asks
+// for one batch, and a small one is reached in it.
 func isWhole(opt client.FindOptions) bool {
 	if opt.Limit == nil || *opt.Limit == 0 {
 		return false

@@ -34,8 +34,8 @@ func (s *Server) InsertOne(ctx context.Context, req *mooringv1.InsertOneRequest)
 	}, nil
 }
 
-// InsertMany inserts documents. A failure in part is an error that says what was done, or, if the request asks for that, a
-// response that says what was not.
+// InsertMany inserts documents. A failure in part is an error that says what was done, or, if the
+// request asks for that, a response that says what was not.
 func (s *Server) InsertMany(ctx context.Context, req *mooringv1.InsertManyRequest) (*mooringv1.InsertManyResponse, error) {
 	r := request.Read(ctx, req, req.Statement)
 	docs := r.Documents("documents", req.GetDocuments())

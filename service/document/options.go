@@ -10,8 +10,8 @@ import (
 	"github.com/mooringdb/mooring/service/request"
 )
 
-// This file maps the fields of requests to the options of core/client: a table for each operation, a
-// row for each option. What a handler reads itself is the second argument.
+// This file maps the fields of requests to the options of core/client: a table for each
+// operation, a row for each option. What a handler reads itself is the second argument.
 
 type (
 	findOpt      = client.FindOptions

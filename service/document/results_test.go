@@ -167,7 +167,8 @@ func TestLargeEncodings(t *testing.T) {
 	}
 }
 
-// With w: 0 nothing is known but what was sent: no counts and no document, and that is not the answer of a write that matched nothing.
+// With w: 0 nothing is known but what was sent: no counts and no document, and that is not the
+// answer of a write that matched nothing.
 func TestUnacknowledged(t *testing.T) {
 	g := start(t, nil)
 	g.Server.SetDocuments("d.c", servicetest.Docs(3, 10)...)

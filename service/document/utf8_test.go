@@ -33,8 +33,8 @@ func wantInvalidUTF8(t *testing.T, what string, err error) {
 	}
 }
 
-// TestInvalidUTF8 reads documents, one of which JSON cannot carry, as JSON and as BSON. The error is
-// the data's; cursors are closed, and streams send what came before.
+// TestInvalidUTF8 reads documents, one of which JSON cannot carry, as JSON and as BSON. The error
+// is the data's; cursors are closed, and streams send what came before.
 func TestInvalidUTF8(t *testing.T) {
 	g := start(t, mongotest.Handlers{
 		"findAndModify": reply(func(b *bson.Builder) { b.Document("value", badText) }),

@@ -23,13 +23,14 @@ import (
 // registered for it, through the same interceptors as a call from the network, on the caller's
 // messages. Nothing is serialised or copied.
 //
-// A handler therefore does not change its request, and neither keeps nor changes a message that it has
-// returned or sent; what the message points to may be shared for reading. Contexts carry deadline,
-// cancellation, metadata and peer across, as over the network. A panic goes through the interceptors
-// and, if none recovers, reaches the caller. An error is the *rpcerr.Failure that the interceptors
-// return.
+// A handler therefore does not change its request, and neither keeps nor changes a message that
+// it has returned or sent; what the message points to may be shared for reading. Contexts carry
+// deadline, cancellation, metadata and peer across, as over the network. A panic goes through the
+// interceptors and, if none recovers, reaches the caller. An error is the *rpcerr.Failure that
+// the interceptors return.
 //
-// Services must be registered before the first call. From then on a Conn is safe for concurrent use.
+// Services must be registered before the first call. From then on a Conn is safe for concurrent
+// use.
 type Conn struct {
 	unary   grpc.UnaryServerInterceptor
 	stream  grpc.StreamServerInterceptor
@@ -64,7 +65,8 @@ type method struct {
 	info   grpc.StreamServerInfo
 }
 
-// RegisterService makes a service's methods callable. It panics on a second registration, as grpc.Server ends the process.
+// RegisterService makes a service's methods callable. It panics on a second registration, as
+// grpc.Server ends the process.
 func (c *Conn) RegisterService(desc *grpc.ServiceDesc, server any) {
 	add := func(name string, m *method) {
 		full := "/" + desc.ServiceName + "/" + name
@@ -98,8 +100,8 @@ func (c *Conn) Invoke(ctx context.Context, name string, args, reply any, opts ..
 		return failure(err)
 	}
 	transport := &transport{method: name}
-	// The generated handler makes an empty request and asks decode to fill it. The interceptor replaces
-	// that request by the caller's.
+	// The generated handler makes an empty request and asks decode to fill it. The interceptor
+	// replaces that request by the caller's.
 	response, err := m.unary(m.server, serverContext(ctx, transport), noDecode,
 		func(ctx context.Context, _ any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 			return c.unary(ctx, args, info, handler)
@@ -111,8 +113,8 @@ func (c *Conn) Invoke(ctx context.Context, name string, args, reply any, opts ..
 	return move(reply, response)
 }
 
-// NewStream begins a streaming RPC. The handler runs on a goroutine that ends with it; RecvMsg returns
-// an error only after that. A caller that stops reading before the end must cancel ctx.
+// NewStream begins a streaming RPC. The handler runs on a goroutine that ends with it; RecvMsg
+// returns an error only after that. A caller that stops reading before the end must cancel ctx.
 func (c *Conn) NewStream(ctx context.Context, _ *grpc.StreamDesc, name string, _ ...grpc.CallOption) (grpc.ClientStream, error) {
 	m := c.methods[name]
 	if m == nil || m.stream == nil {
@@ -148,14 +150,14 @@ type incomingContext struct {
 	md              metadata.MD
 }
 
-// WithIncoming does what metadata.NewOutgoingContext does, for one call on a Conn and without copies:
-// md belongs to the handler afterwards. The context must be passed to the call as it is.
+// WithIncoming does what metadata.NewOutgoingContext does, for one call on a Conn and without
+// copies: md belongs to the handler afterwards. The context must be passed to the call as it is.
 func WithIncoming(ctx context.Context, md metadata.MD) context.Context {
 	return &incomingContext{ctx, md}
 }
 
-// failure returns err as the interceptors have explained it, or explains it. Over the network a caller
-// gets only its status.
+// failure returns err as the interceptors have explained it, or explains it. Over the network a
+// caller gets only its status.
 func failure(err error) error { return rpcerr.Explain(err, call.Call{}) }
 
 func unknownMethod(name string) error {
@@ -186,8 +188,8 @@ func move(dst, src any) error {
 	return nil
 }
 
-// transport takes the headers and trailers that a handler sets. The handler and the caller share it;
-// a mutex guards it.
+// transport takes the headers and trailers that a handler sets. The handler and the caller share
+// it; a mutex guards it.
 type transport struct {
 	method string
 

@@ -12,8 +12,8 @@ import (
 // pipe is one streaming call on a Conn. In both directions a send returns when the other side has
 // taken the message, so a caller that does not read holds its handler back.
 //
-// The handler's goroutine (run) owns the server side, and the caller's goroutine the client side. The
-// channels are between them.
+// The handler's goroutine (run) owns the server side, and the caller's goroutine the client side.
+// The channels are between them.
 type pipe struct {
 	ctx       context.Context //nolint:containedctx // a gRPC stream hands out its context
 	cancel    context.CancelFunc
@@ -62,8 +62,8 @@ func (s *serverStream) SetTrailer(md metadata.MD)       { _ = s.transport.SetTra
 // SendMsg returns when the caller has taken the message, or the context has ended.
 func (s *serverStream) SendMsg(m any) error { return s.SendMsgContext(s.ctx, m) }
 
-// SendMsgContext does what SendMsg does, until ctx ends, which an interceptor has made of the stream's
-// context: a caller that does not read must not hold a handler that is to end.
+// SendMsgContext does what SendMsg does, until ctx ends, which an interceptor has made of the
+// stream's context: a caller that does not read must not hold a handler that is to end.
 func (s *serverStream) SendMsgContext(ctx context.Context, m any) error {
 	s.transport.closeHeader()
 	select {
@@ -112,7 +112,8 @@ func (c *clientStream) CloseSend() error {
 	return nil
 }
 
-// SendMsg is io.EOF when the handler has ended; RecvMsg says how. As in grpc, only a client stream is told.
+// SendMsg is io.EOF when the handler has ended; RecvMsg says how. As in grpc, only a client
+// stream is told.
 func (c *clientStream) SendMsg(m any) error {
 	select {
 	case c.requests <- m:

@@ -11,17 +11,20 @@ import (
 )
 
 var (
-	// errRefused is for calls that come while the gateway shuts down. Nothing was done: another replica may do it.
+	// errRefused is for calls that come while the gateway shuts down. Nothing was done: another
+	// replica may do it.
 	errRefused = &rpcerr.Error{Reason: rpcerr.ShuttingDown, Message: "the gateway is shutting down", Retry: rpcerr.SameRequest}
 	// errCut ends calls that were running when the time to finish was over.
 	errCut = &rpcerr.Error{Reason: rpcerr.ShuttingDown, Message: "the gateway is shutting down, and the call did not end in time"}
 )
 
-// cutWait is how long calls that were cut may take to return: a stream kills its cursor on the server first.
+// cutWait is how long calls that were cut may take to return: a stream kills its cursor on the
+// server first.
 const cutWait = 5 * time.Second
 
-// Gate knows the calls that are in flight, so that they can be waited for, and ended, when the gateway shuts down. The calls are spread over
-// shards, each with a mutex over its fields; nothing blocks under it.
+// Gate knows the calls that are in flight, so that they can be waited for, and ended, when the
+// gateway shuts down. The calls are spread over shards, each with a mutex over its fields;
+// nothing blocks under it.
 type Gate struct {
 	shards [16]shard
 }
@@ -60,7 +63,8 @@ func (g *Gate) InFlight() int {
 	return n
 }
 
-// enter lets a call in, or refuses it. Its context can be ended by Drain; a.leave must be called at its end.
+// enter lets a call in, or refuses it. Its context can be ended by Drain; a.leave must be called
+// at its end.
 func (g *Gate) enter(ctx context.Context, a *admission) (context.Context, error) {
 	s := &g.shards[rand.IntN(len(g.shards))]
 	inner, cancel := context.WithCancelCause(ctx)
@@ -87,8 +91,9 @@ func (a *admission) leave() {
 	}
 }
 
-// Drain refuses new calls, waits for those in flight until ctx ends, then ends what is left and waits for that, but not long. It
-// returns an error if some call has not returned even then. It is called once.
+// Drain refuses new calls, waits for those in flight until ctx ends, then ends what is left and
+// waits for that, but not long. It returns an error if some call has not returned even then. It
+// is called once.
 func (g *Gate) Drain(ctx context.Context) error {
 	empties := make([]chan struct{}, len(g.shards))
 	for i := range g.shards {

@@ -1,5 +1,6 @@
-// Package interceptor is what every call passes on its way to a handler, gRPC and REST alike: it gets an id and a deadline, is logged and
-// counted, and its errors and panics become a status. Calls can be refused and ended when the gateway shuts down (see Gate).
+// Package interceptor is what every call passes on its way to a handler, gRPC and REST alike: it
+// gets an id and a deadline, is logged and counted, and its errors and panics become a status.
+// Calls can be refused and ended when the gateway shuts down (see Gate).
 //
 // It decides nothing about what a call does.
 package interceptor
@@ -24,8 +25,9 @@ type Config struct {
 	Gate *Gate
 	// DefaultTimeout bounds unary calls that bring no deadline; 0: nothing does.
 	DefaultTimeout time.Duration
-	// StallTimeout is how long the client of a stream may keep a message waiting: whoever has stopped reading must not hold a cursor, and perhaps
-	// its connection, for ever. 0 is DefaultStallTimeout.
+	// StallTimeout is how long the client of a stream may keep a message waiting: whoever has
+	// stopped reading must not hold a cursor, and perhaps its connection, for ever. 0 is
+	// DefaultStallTimeout.
 	StallTimeout time.Duration
 }
 
@@ -39,7 +41,8 @@ type Chain struct {
 	stalled error // what ends a stream whose client takes nothing
 }
 
-// step is one interceptor, for unary calls and streams alike. It runs the rest of the call by c.next.
+// step is one interceptor, for unary calls and streams alike. It runs the rest of the call by
+// c.next.
 type step func(ctx context.Context, c *pass) error
 
 // New returns the interceptors.
@@ -135,8 +138,9 @@ type interruptible interface {
 	SendMsgContext(ctx context.Context, m any) error
 }
 
-// SendMsg does not outlast the context: a client that reads nothing would otherwise hold the handler, and its cursor, beyond the end of a
-// drain, or for ever. On grpc's own streams a goroutine sends, and ends with the stream, which grpc ends when the handler has returned.
+// SendMsg does not outlast the context: a client that reads nothing would otherwise hold the
+// handler, and its cursor, beyond the end of a drain, or for ever. On grpc's own streams a
+// goroutine sends, and ends with the stream, which grpc ends when the handler has returned.
 func (s *stream) SendMsg(m any) error {
 	ctx, cancel := context.WithTimeoutCause(s.ctx, s.chain.cfg.StallTimeout, s.chain.stalled)
 	defer cancel()

@@ -268,7 +268,8 @@ type rendezvous struct{ *wire }
 
 func (r rendezvous) SendMsgContext(ctx context.Context, _ any) error { return r.send(ctx.Done()) }
 
-// TestStalledStream: a client that takes nothing ends its stream after a while; one that is slow does not.
+// TestStalledStream: a client that takes nothing ends its stream after a while; one that is slow
+// does not.
 func TestStalledStream(t *testing.T) {
 	for _, row := range []struct {
 		name    string

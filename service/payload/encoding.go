@@ -13,7 +13,8 @@ import (
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 )
 
-// EncodingKey is the metadata key with which a gRPC client chooses the form of Documents and Values in responses.
+// EncodingKey is the metadata key with which a gRPC client chooses the form of Documents and
+// Values in responses.
 const EncodingKey = "mooring-document-encoding"
 
 // Encoding is the form of Documents and Values in a response.
@@ -26,7 +27,8 @@ const (
 	CanonicalJSON                 // "canonical-json"
 )
 
-// EncodingFrom returns the encoding that the call's metadata asks for. An unknown one is an *Error.
+// EncodingFrom returns the encoding that the call's metadata asks for. An unknown one is an
+// *Error.
 func EncodingFrom(ctx context.Context) (Encoding, error) {
 	asked := metadata.ValueFromIncomingContext(ctx, EncodingKey)
 	if len(asked) == 0 {
@@ -71,8 +73,8 @@ func (e Encoding) Documents(docs []bson.Raw) ([]*mooringv1.Document, error) {
 	return e.Leading(docs, math.MaxInt)
 }
 
-// Leading returns what Documents returns of as many leading documents as have at most so many bytes of
-// JSON together, and of one at least. In the native form it returns all.
+// Leading returns what Documents returns of as many leading documents as have at most so many
+// bytes of JSON together, and of one at least. In the native form it returns all.
 func (e Encoding) Leading(docs []bson.Raw, bytes int) ([]*mooringv1.Document, error) {
 	list := make([]*mooringv1.Document, len(docs))
 	messages := make([]mooringv1.Document, len(docs))
@@ -115,9 +117,11 @@ func (e Encoding) Value(v bson.Value) (*mooringv1.Value, error) {
 	return &mooringv1.Value{Encoding: &mooringv1.Value_Json{Json: string(text)}}, nil
 }
 
-// EncodeError says that a document or value of a response has no form as JSON. The call has been run.
+// EncodeError says that a document or value of a response has no form as JSON. The call has been
+// run.
 type EncodeError struct {
-	// InvalidUTF8 says that it would have one if a string in it were UTF-8. Otherwise the BSON is malformed.
+	// InvalidUTF8 says that it would have one if a string in it were UTF-8. Otherwise the BSON is
+	// malformed.
 	InvalidUTF8 bool
 	// Err is what extjson says.
 	Err error

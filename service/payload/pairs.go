@@ -14,8 +14,9 @@ func IsPairs(json []byte) bool {
 	return n < len(json) && json[n] == '['
 }
 
-// AppendPairs reads `[["b", 1], ["2", -1]]` at the beginning of json, appends it to dst as the document {b: 1, 2: -1}, and returns how
-// many bytes it has consumed. Errors are *extjson.SyntaxError.
+// AppendPairs reads `[["b", 1], ["2", -1]]` at the beginning of json, appends it to dst as the
+// document {b: 1, 2: -1}, and returns how many bytes it has consumed. Errors are
+// *extjson.SyntaxError.
 func AppendPairs(dst, json []byte) (out []byte, n int, err error) {
 	p := pairs{json: json}
 	p.doc.Reset(dst)

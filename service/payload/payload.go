@@ -1,7 +1,8 @@
 // Package payload turns the API's Documents and Values into BSON views, and back.
 //
-// What comes in is checked here, once, and trusted from then on. BSON is never copied: a view stands on the message's bytes, so neither
-// may be changed afterwards. The package does no I/O and knows nothing of HTTP.
+// What comes in is checked here, once, and trusted from then on. BSON is never copied: a view
+// stands on the message's bytes, so neither may be changed afterwards. The package does no I/O
+// and knows nothing of HTTP.
 package payload
 
 import (
@@ -17,7 +18,8 @@ import (
 type Error struct {
 	// Field is the path to the problem: "filter.total.$gt".
 	Field string
-	// Offset is where it was seen, in bytes from the beginning of the field's BSON or JSON, or NoOffset.
+	// Offset is where it was seen, in bytes from the beginning of the field's BSON or JSON, or
+	// NoOffset.
 	Offset int
 	// Problem says what is wrong.
 	Problem string
@@ -25,8 +27,9 @@ type Error struct {
 	TooLarge bool
 }
 
-// MaxDocument is the most that one document or value of JSON may become: what servers take at most, with room for what they add themselves. A
-// text of 64 MiB can become several times longer; it is refused before it is in memory.
+// MaxDocument is the most that one document or value of JSON may become: what servers take at
+// most, with room for what they add themselves. A text of 64 MiB can become several times longer;
+// it is refused before it is in memory.
 const MaxDocument extjson.Limit = 16<<20 + 16<<10
 
 // NoOffset is the Offset of a problem that is at no place: there is no text.
@@ -40,7 +43,8 @@ func (e *Error) Error() string {
 	return e.Field + ": " + e.Problem + " (offset " + strconv.Itoa(e.Offset) + ")"
 }
 
-// Raw returns the document, checked. A nil message is an unset field: nil. A message with neither form set is an error.
+// Raw returns the document, checked. A nil message is an unset field: nil. A message with neither
+// form set is an error.
 func Raw(field string, d *mooringv1.Document) (bson.Raw, error) {
 	if d == nil {
 		return nil, nil
@@ -62,7 +66,8 @@ func Raw(field string, d *mooringv1.Document) (bson.Raw, error) {
 	return nil, unset(field)
 }
 
-// Keys is Raw for documents whose order matters: their JSON may also be an array of pairs, as AppendPairs reads it.
+// Keys is Raw for documents whose order matters: their JSON may also be an array of pairs, as
+// AppendPairs reads it.
 func Keys(field string, d *mooringv1.Document) (bson.Raw, error) {
 	e, isJSON := d.GetEncoding().(*mooringv1.Document_Json)
 	if !isJSON || !IsPairs([]byte(e.Json)) {
@@ -100,7 +105,8 @@ func List(field string, docs []*mooringv1.Document) ([]bson.Raw, error) {
 	return raws, nil
 }
 
-// Value returns the value, checked. A nil message is an unset field: the zero Value. A message with neither form set is an error.
+// Value returns the value, checked. A nil message is an unset field: the zero Value. A message
+// with neither form set is an error.
 func Value(field string, v *mooringv1.Value) (bson.Value, error) {
 	if v == nil {
 		return bson.Value{}, nil

@@ -191,7 +191,8 @@ func TestEncodings(t *testing.T) {
 	}
 }
 
-// TestUnencodable has documents and values that JSON cannot carry: each is an error, none is empty.
+// TestUnencodable has documents and values that JSON cannot carry: each is an error, none is
+// empty.
 func TestUnencodable(t *testing.T) {
 	text := bson.NewBuilder(nil).String("a", "\xff").Finish()
 	broken := bson.Raw{8, 0, 0, 0, 0x99, 'a', 0, 0}
@@ -257,7 +258,8 @@ func FuzzAppendPairs(f *testing.F) {
 	})
 }
 
-// Small numbers take two bytes in JSON, and eleven or more in BSON: what gets too large is refused on the way.
+// Small numbers take two bytes in JSON, and eleven or more in BSON: what gets too large is
+// refused on the way.
 func TestTextsThatBecomeTooLarge(t *testing.T) {
 	ones := "[" + strings.Repeat("1,", 2<<20) + "1]"
 	for name, read := range map[string]func() error{

@@ -1,9 +1,9 @@
-// Package request reads what the requests of several services have in common: documents, options that
-// are messages, and fields whose feature is not there yet. A Table maps the fields of requests to the
-// options of an operation.
+// Package request reads what the requests of several services have in common: documents, options
+// that are messages, and fields whose feature is not there yet. A Table maps the fields of
+// requests to the options of an operation.
 //
-// The package checks shapes and presence. An unset field stays unset, so that nothing is sent for it.
-// It does not know what options mean.
+// The package checks shapes and presence. An unset field stays unset, so that nothing is sent for
+// it. It does not know what options mean.
 package request
 
 import (
@@ -40,9 +40,9 @@ type handles interface {
 // unbuiltMetadata are the same, and more, as metadata.
 var unbuiltMetadata = []string{"mooring-session", "mooring-transaction", "idempotency-key"}
 
-// Read begins to read a request, whose context has a call. A request with a session, a transaction or
-// an idempotency key is refused, since these features do not exist yet. statement is the request's
-// field.
+// Read begins to read a request, whose context has a call. A request with a session, a
+// transaction or an idempotency key is refused, since these features do not exist yet. statement
+// is the request's field.
 func Read(ctx context.Context, req handles, statement *int32) *Reader {
 	r := &Reader{Call: call.From(ctx)}
 	r.known("", req)
@@ -73,8 +73,8 @@ type closer interface {
 	CloseCursor(ctx context.Context, principal, token string) error
 }
 
-// Page encodes a page. If that fails, the client gets neither the page nor its token, so the cursor is
-// closed.
+// Page encodes a page. If that fails, the client gets neither the page nor its token, so the
+// cursor is closed.
 func (r *Reader) Page(ctx context.Context, handles closer, page paging.Page) ([]*mooringv1.Document, error) {
 	docs, err := r.Encoding.Documents(page.Documents)
 	if err != nil && page.Token != "" {
@@ -86,9 +86,9 @@ func (r *Reader) Page(ctx context.Context, handles closer, page paging.Page) ([]
 	return docs, nil
 }
 
-// Batches returns a function that sends a stream's documents with send. As JSON, documents can be many
-// times larger, so it splits them again: a message has so many bytes at most, or one document.
-// Documents before one that cannot be encoded are sent.
+// Batches returns a function that sends a stream's documents with send. As JSON, documents can be
+// many times larger, so it splits them again: a message has so many bytes at most, or one
+// document. Documents before one that cannot be encoded are sent.
 func (r *Reader) Batches(bytes int, send func([]*mooringv1.Document) error) func([]bson.Raw) error {
 	return func(docs []bson.Raw) error {
 		for len(docs) > 0 {
@@ -138,8 +138,8 @@ func (r *Reader) fail(err error) {
 	}
 }
 
-// known refuses a message with fields that this version does not have. Dropping them would ignore an
-// option.
+// known refuses a message with fields that this version does not have. Dropping them would ignore
+// an option.
 func (r *Reader) known(field string, m proto.Message) {
 	if len(m.ProtoReflect().GetUnknown()) == 0 {
 		return
@@ -220,8 +220,8 @@ func array(docs []bson.Raw) bson.Array {
 	return a
 }
 
-// Value reads an optional value; the zero Value is unset. It returns a copy, since comments outlive
-// their request.
+// Value reads an optional value; the zero Value is unset. It returns a copy, since comments
+// outlive their request.
 func (r *Reader) Value(field string, v *mooringv1.Value) bson.Value {
 	if v == nil {
 		return bson.Value{}
@@ -385,8 +385,8 @@ func (r *Reader) NonNegative(field string, n *int64) *int64 {
 // MaxTimeMS reads how long the server may work.
 func (r *Reader) MaxTimeMS(n *int64) *int64 { return r.NonNegative("maxTimeMS", n) }
 
-// MaxAwaitTimeMS reads how long a tailable cursor may wait. It returns a copy, since cursors outlive
-// their request.
+// MaxAwaitTimeMS reads how long a tailable cursor may wait. It returns a copy, since cursors
+// outlive their request.
 func (r *Reader) MaxAwaitTimeMS(n *int64) *int64 { return Copy(r.NonNegative("maxAwaitTimeMS", n)) }
 
 // Cursor reads a cursor's token.

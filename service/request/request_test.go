@@ -49,7 +49,8 @@ func in(ctx context.Context, enc payload.Encoding) context.Context {
 	return call.NewContext(ctx, &call.Call{Encoding: enc})
 }
 
-// read returns a Reader of a request that has nothing but what a test gives to the Reader's methods.
+// read returns a Reader of a request that has nothing but what a test gives to the Reader's
+// methods.
 func read(t *testing.T) *request.Reader {
 	t.Helper()
 	return request.Read(in(t.Context(), payload.BSON), &mooringv1.FindRequest{}, nil)

@@ -12,17 +12,17 @@ import (
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 )
 
-// Table reads the options of an operation from its requests: a row for each field. Several requests
-// can share a table, as the pages and the stream of one operation do; rows for fields that a request
-// does not have do not concern it.
+// Table reads the options of an operation from its requests: a row for each field. Several
+// requests can share a table, as the pages and the stream of one operation do; rows for fields
+// that a request does not have do not concern it.
 type Table[O any] struct {
 	rows []Row[O]
 	// fields has the descriptors of the rows' fields, for each request; nil where it has none.
 	fields map[protoreflect.FullName][]protoreflect.FieldDescriptor
 }
 
-// Row reads one field into the options of type O. The functions below make rows, by the field's name
-// in the proto file and the place of the option.
+// Row reads one field into the options of type O. The functions below make rows, by the field's
+// name in the proto file and the place of the option.
 type Row[O any] struct {
 	field protoreflect.Name // empty: the row is read for every request
 	read  func(r *Reader, name string, v protoreflect.Value, o *O)
@@ -32,8 +32,8 @@ type Row[O any] struct {
 var own = []protoreflect.Name{"database", "collection", "session", "transaction", "statement"}
 
 // NewTable returns the table of the given requests. Handled are the fields that the handlers read
-// themselves. It panics if a field of a request is neither handled nor in a row, so that no option is
-// dropped, and if a row has a field that no request has.
+// themselves. It panics if a field of a request is neither handled nor in a row, so that no
+// option is dropped, and if a row has a field that no request has.
 func NewTable[O any](requests []proto.Message, handled []protoreflect.Name, rows ...[]Row[O]) *Table[O] {
 	t := &Table[O]{rows: slices.Concat(rows...), fields: map[protoreflect.FullName][]protoreflect.FieldDescriptor{}}
 	used := make([]bool, len(t.rows))

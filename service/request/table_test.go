@@ -34,8 +34,8 @@ func maxTime() request.Row[estimate] {
 	return request.NonNegative("max_time_ms", func(o *estimate) **int64 { return &o.MaxTimeMS })
 }
 
-// TestTablesAreComplete checks that a field without a row, and a row without a field, are found when a
-// table is made.
+// TestTablesAreComplete checks that a field without a row, and a row without a field, are found
+// when a table is made.
 func TestTablesAreComplete(t *testing.T) {
 	of := []proto.Message{&mooringv1.EstimatedDocumentCountRequest{}}
 	for _, c := range []struct {

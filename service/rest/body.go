@@ -14,11 +14,13 @@ import (
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
-// A body has bodyPatience, and what it takes at bodyRate: who sends more slowly, or stops, is not waited for.
+// A body has bodyPatience, and what it takes at bodyRate: who sends more slowly, or stops, is not
+// waited for.
 const (
 	bodyPatience = 30 * time.Second
 	bodyRate     = 16 << 10 // bytes a second
-	// skipPatience is how long net/http may wait for a body that nobody reads, before it writes the answer: it is less than writePatience.
+	// skipPatience is how long net/http may wait for a body that nobody reads, before it writes
+	// the answer: it is less than writePatience.
 	skipPatience = 10 * time.Second
 )
 
@@ -78,7 +80,8 @@ func (c *call) readUntil(t time.Time) {
 	}
 }
 
-// expectNoBody refuses the body of a GET. A client of HTTP/2 need not say before that there is none.
+// expectNoBody refuses the body of a GET. A client of HTTP/2 need not say before that there is
+// none.
 func (c *call) expectNoBody() error {
 	if c.r.ContentLength == 0 {
 		return nil

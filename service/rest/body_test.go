@@ -52,7 +52,8 @@ func TestBodiesThatDoNotArrive(t *testing.T) {
 	}
 }
 
-// The timeout of a call counts from its first byte: a body that comes too slowly does not hold a goroutine for longer.
+// The timeout of a call counts from its first byte: a body that comes too slowly does not hold a
+// goroutine for longer.
 func TestTimeoutWhileTheBodyComes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		found := make(chan struct{}, 1)
@@ -102,8 +103,8 @@ func TestTimeoutWhileTheBodyComes(t *testing.T) {
 	})
 }
 
-// A body that nobody reads is waited for by net/http itself: its client cannot hold the connection's goroutine for longer than one that is
-// read.
+// A body that nobody reads is waited for by net/http itself: its client cannot hold the
+// connection's goroutine for longer than one that is read.
 func TestBodiesThatNobodyReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{find: func(context.Context, *mooringv1.FindRequest) (*mooringv1.FindResponse, error) {

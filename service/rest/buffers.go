@@ -2,13 +2,15 @@ package rest
 
 import "sync"
 
-// maxPooled is the largest buffer that is kept: a few large responses must not hold memory for ever.
+// maxPooled is the largest buffer that is kept: a few large responses must not hold memory for
+// ever.
 const maxPooled = 1 << 20
 
 // buffer is a byte slice that comes from a pool and goes back.
 type buffer struct{ b []byte }
 
-// buffers lends buffers for bodies in and out. Nothing may point into one after it has been put back.
+// buffers lends buffers for bodies in and out. Nothing may point into one after it has been put
+// back.
 type buffers struct{ pool sync.Pool }
 
 // get returns an empty buffer with room for at least n bytes.

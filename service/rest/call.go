@@ -29,8 +29,8 @@ const (
 	cursorHeader      = "Mooring-Cursor"
 )
 
-// call is one request that has found its route. One goroutine owns it, the one that net/http gave it; only the keep-alive of events writes
-// from another, under mu.
+// call is one request that has found its route. One goroutine owns it, the one that net/http gave
+// it; only the keep-alive of events writes from another, under mu.
 type call struct {
 	handler  *Handler
 	w        http.ResponseWriter
@@ -64,14 +64,16 @@ type call struct {
 // id is the request's id.
 func (c *call) id() string { return c.ids[0] }
 
-// fail remembers why the call has failed. The first reason counts: what follows is its consequence.
+// fail remembers why the call has failed. The first reason counts: what follows is its
+// consequence.
 func (c *call) fail(err error) {
 	if c.failure == nil {
 		c.failure = err
 	}
 }
 
-// open finds the route and settles everything that stands outside the body. It returns the path's parameters.
+// open finds the route and settles everything that stands outside the body. It returns the path's
+// parameters.
 func (c *call) open() (map[string]string, error) {
 	if len(c.r.RequestURI) > maxURLBytes {
 		return nil, refuse(rpcerr.URITooLong, "the URL is longer than "+strconv.Itoa(maxURLBytes)+" bytes: send the request as a POST")
@@ -120,7 +122,8 @@ func (c *call) isOver() bool {
 	return c.format.media == mediaSSE && (last == queryEventID || last == endEventID)
 }
 
-// serve runs the call. Whatever happened, the client has an answer afterwards, and the handler has ended.
+// serve runs the call. Whatever happened, the client has an answer afterwards, and the handler
+// has ended.
 func (c *call) serve(ctx context.Context, params map[string]string) {
 	ctx = context.WithValue(ctx, callKey{}, c)
 	if c.timeout > 0 {
@@ -150,7 +153,8 @@ var (
 	noForm = url.Values{}
 )
 
-// drain returns when the handler of a stream that was cut short has ended. Its context is cancelled by now.
+// drain returns when the handler of a stream that was cut short has ended. Its context is
+// cancelled by now.
 func (c *call) drain() {
 	for c.streaming != nil {
 		_ = c.receive(c.streaming, c.route.replyType.New().Interface())
@@ -165,7 +169,8 @@ var forwarded = [...]struct{ header, key string }{
 	{"Tracestate", "tracestate"},
 }
 
-// casual is the value of interceptor.CasualKey: browsers and functions seldom ask for more than the first page of a GET.
+// casual is the value of interceptor.CasualKey: browsers and functions seldom ask for more than
+// the first page of a GET.
 var casual = []string{"get"}
 
 // incoming is the metadata of the request. Nothing else of its header reaches a handler.

@@ -15,7 +15,8 @@ import (
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
-// decoder reads one JSON text into a message, in one pass: each document becomes BSON where it stands.
+// decoder reads one JSON text into a message, in one pass: each document becomes BSON where it
+// stands.
 type decoder struct {
 	json []byte
 	at   int
@@ -99,7 +100,8 @@ func (d *decoder) member(p *plan, m message) error {
 	return nil
 }
 
-// isSet says whether an earlier member has set the field. For fields without presence it cannot know a zero value, which is harmless.
+// isSet says whether an earlier member has set the field. For fields without presence it cannot
+// know a zero value, which is harmless.
 func (f *field) isSet(m message) bool { return m.Has(f.fd) }
 
 // field reads the field's value and sets it.
@@ -129,7 +131,8 @@ func (d *decoder) field(f *field, m message) error {
 	return nil
 }
 
-// maxItems is the most that a list or a map may have: an item of three bytes takes a hundred in memory.
+// maxItems is the most that a list or a map may have: an item of three bytes takes a hundred in
+// memory.
 const maxItems = 1_000_000
 
 // list reads `[…]`.
@@ -236,8 +239,8 @@ func (d *decoder) document(f *field, c byte) (*mooringv1.Document, error) {
 	return payload.NewDocument(out[len(buf):len(out):len(out)]), nil
 }
 
-// A chunk holds the BSON of many small documents. A document that does not fit any more begins the next one, so that growing never copies
-// more than a chunk.
+// A chunk holds the BSON of many small documents. A document that does not fit any more begins
+// the next one, so that growing never copies more than a chunk.
 const (
 	minChunk = 64
 	maxChunk = 256 << 10

@@ -15,11 +15,13 @@ import (
 	"github.com/mooringdb/mooring/service/payload"
 )
 
-// encoder appends messages to a buffer as JSON. Fields without a value are left out if they have presence, and written if not.
+// encoder appends messages to a buffer as JSON. Fields without a value are left out if they have
+// presence, and written if not.
 type encoder struct {
 	buf  []byte
 	mode extjson.Mode
-	// sparse leaves out empty lists and texts, and false, but no number: for errors, where index 0 says which write failed.
+	// sparse leaves out empty lists and texts, and false, but no number: for errors, where index
+	// 0 says which write failed.
 	sparse bool
 }
 

@@ -22,8 +22,8 @@ import (
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
-// fake is the services behind the REST handler: it answers what a test gives it, and remembers what it was asked. An unset answer is a
-// panic.
+// fake is the services behind the REST handler: it answers what a test gives it, and remembers
+// what it was asked. An unset answer is a panic.
 type fake struct {
 	mooringv1.UnsafeCommandServiceServer
 	mooringv1.UnimplementedDocumentServiceServer

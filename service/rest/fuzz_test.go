@@ -11,7 +11,8 @@ import (
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 )
 
-// FuzzBody sends anything as a body: it is refused with 400, or it reaches the handler as a sound request.
+// FuzzBody sends anything as a body: it is refused with 400, or it reaches the handler as a sound
+// request.
 func FuzzBody(f *testing.F) {
 	for _, s := range []string{
 		``, `{}`, `{"filter": {"a": 1}, "sort": [["b", 1]], "hint": "x", "limit": "5", "comment": null}`,

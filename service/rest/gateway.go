@@ -17,11 +17,14 @@ import (
 	"github.com/mooringdb/mooring/service/inproc"
 )
 
-// This file is all that knows grpc-gateway. Its generated handlers build a request from body and path, and call the method; what they would
-// write is discarded, because the call writes (grpc-gateway's own stream errors have another shape than its unary ones, and so on). Its
-// routing, which tries one pattern after the other, is used once, by New, to learn which handler belongs to which annotation.
+// This file is all that knows grpc-gateway. Its generated handlers build a request from body and
+// path, and call the method; what they would write is discarded, because the call writes
+// (grpc-gateway's own stream errors have another shape than its unary ones, and so on). Its
+// routing, which tries one pattern after the other, is used once, by New, to learn which handler
+// belongs to which annotation.
 
-// services are those that REST serves: the files with their descriptors, and the generated registrations.
+// services are those that REST serves: the files with their descriptors, and the generated
+// registrations.
 var services = []struct {
 	file     protoreflect.FileDescriptor
 	register func(context.Context, *runtime.ServeMux, grpc.ClientConnInterface) error
@@ -123,7 +126,8 @@ func answerProbe(next runtime.HandlerFunc) runtime.HandlerFunc {
 	}
 }
 
-// probe returns the handler that the mux has for a route: the one that a request with the template itself for a path reaches.
+// probe returns the handler that the mux has for a route: the one that a request with the
+// template itself for a path reaches.
 func probe(mux *runtime.ServeMux, r *route) runtime.HandlerFunc {
 	var found runtime.HandlerFunc
 	ctx := context.WithValue(context.Background(), probeKey{}, &found)
@@ -140,13 +144,15 @@ func probe(mux *runtime.ServeMux, r *route) runtime.HandlerFunc {
 
 type callKey struct{}
 
-// callFrom is the call that a context belongs to: every context that grpc-gateway passes on has one.
+// callFrom is the call that a context belongs to: every context that grpc-gateway passes on has
+// one.
 func callFrom(ctx context.Context) *call {
 	c, _ := ctx.Value(callKey{}).(*call)
 	return c
 }
 
-// respond takes each response from grpc-gateway: one for a unary call, each message of a stream, and nil at a stream's beginning.
+// respond takes each response from grpc-gateway: one for a unary call, each message of a stream,
+// and nil at a stream's beginning.
 func respond(ctx context.Context, _ http.ResponseWriter, m proto.Message) error {
 	if m == nil {
 		return nil
@@ -154,7 +160,8 @@ func respond(ctx context.Context, _ http.ResponseWriter, m proto.Message) error 
 	return callFrom(ctx).respond(ctx, m)
 }
 
-// callConn is the connection on which the generated handlers make their calls: it completes the requests, and watches streams end.
+// callConn is the connection on which the generated handlers make their calls: it completes the
+// requests, and watches streams end.
 type callConn struct{ conn *inproc.Conn }
 
 func (cc callConn) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
@@ -172,7 +179,8 @@ func (cc callConn) Invoke(ctx context.Context, method string, args, reply any, o
 	return err
 }
 
-// NewStream opens the stream with its first request, so that a request that cannot be completed reaches no handler.
+// NewStream opens the stream with its first request, so that a request that cannot be completed
+// reaches no handler.
 func (cc callConn) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	c := callFrom(ctx)
 	open := func() (grpc.ClientStream, error) {
@@ -181,7 +189,8 @@ func (cc callConn) NewStream(ctx context.Context, desc *grpc.StreamDesc, method 
 	return &callStream{call: c, open: open}, nil
 }
 
-// callStream is a stream that always ends well for grpc-gateway; the call knows how it really ended.
+// callStream is a stream that always ends well for grpc-gateway; the call knows how it really
+// ended.
 type callStream struct {
 	grpc.ClientStream // once it is open
 	call              *call
@@ -233,7 +242,8 @@ func (bodyMarshaler) NewDecoder(r io.Reader) runtime.Decoder {
 	return body
 }
 
-// requestBody is the body of a call's request, as grpc-gateway sees it: a decoder of itself, and nothing to read.
+// requestBody is the body of a call's request, as grpc-gateway sees it: a decoder of itself, and
+// nothing to read.
 type requestBody struct{ call *call }
 
 func (*requestBody) Read([]byte) (int, error) { return 0, io.EOF }

@@ -42,8 +42,8 @@ type format struct {
 	bare  bool // NDJSON: documents only
 }
 
-// accept chooses one of the offers: by the client's weights, then by how exactly a range names it, then in the offers' order. ok is false
-// when there is nothing acceptable among them.
+// accept chooses one of the offers: by the client's weights, then by how exactly a range names
+// it, then in the offers' order. ok is false when there is nothing acceptable among them.
 func accept(header []string, offers []media) (chosen format, ok bool) {
 	if len(header) == 0 || len(header) == 1 && (header[0] == "*/*" || header[0] == offers[0].String()) {
 		return (&mediaRange{}).format(offers[0]), true

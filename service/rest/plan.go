@@ -10,7 +10,8 @@ import (
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 )
 
-// plan is how one message is read from and written as JSON: its descriptor, looked up once. Plans are made by New and never change.
+// plan is how one message is read from and written as JSON: its descriptor, looked up once. Plans
+// are made by New and never change.
 type plan struct {
 	shape  shape
 	fields []*field          // in the order of their numbers

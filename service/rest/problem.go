@@ -4,7 +4,8 @@ import (
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
-// A request that never reaches a handler, because something is wrong with its path, its headers or its body, fails with an *rpcerr.Error.
+// A request that never reaches a handler, because something is wrong with its path, its headers
+// or its body, fails with an *rpcerr.Error.
 
 // refuse is a request that is refused as a whole.
 func refuse(reason rpcerr.Reason, message string) *rpcerr.Error {

@@ -50,7 +50,8 @@ func asLevel(text string) ([]byte, error) {
 // timeoutParam is the query parameter that every route takes.
 const timeoutParam = "timeout"
 
-// parseQuery reads a request's query strictly: what the route does not know, and what is there twice, is refused.
+// parseQuery reads a request's query strictly: what the route does not know, and what is there
+// twice, is refused.
 func parseQuery(r *route, raw string) (url.Values, error) {
 	if raw == "" {
 		return nil, nil

@@ -20,15 +20,19 @@ import (
 type Config struct {
 	// Conn makes the calls; the services are registered on it.
 	Conn *inproc.Conn
-	// Live says why the process should be restarted; nil: it should not. /healthz asks it. Unset: always well.
+	// Live says why the process should be restarted; nil: it should not. /healthz asks it. Unset:
+	// always well.
 	Live func(context.Context) error
-	// Ready says why no requests should be sent here; nil: they may. /readyz asks it. Unset: always ready.
+	// Ready says why no requests should be sent here; nil: they may. /readyz asks it. Unset:
+	// always ready.
 	Ready func(context.Context) error
 	// MaxBodyBytes is the largest request body; 0: 64 MiB.
 	MaxBodyBytes int64
-	// StallTimeout is how long a client may take nothing of a stream before its connection is closed; 0: as long as the interceptors' default.
+	// StallTimeout is how long a client may take nothing of a stream before its connection is
+	// closed; 0: as long as the interceptors' default.
 	StallTimeout time.Duration
-	// Logger gets one debug line for each request that reaches no handler, whose interceptors log the others. Nil: none.
+	// Logger gets one debug line for each request that reaches no handler, whose interceptors log
+	// the others. Nil: none.
 	Logger *slog.Logger
 }
 
@@ -37,7 +41,8 @@ const (
 	maxURLBytes         = 8 << 10
 )
 
-// Handler serves the REST API, and /openapi.json, /healthz and /readyz. It is safe for concurrent use; New makes one.
+// Handler serves the REST API, and /openapi.json, /healthz and /readyz. It is safe for concurrent
+// use; New makes one.
 type Handler struct {
 	config  Config
 	routes  *node
@@ -178,15 +183,16 @@ func writeJSON(w http.ResponseWriter, code int, body []byte) {
 	writeAll(w, body)
 }
 
-// A client has writePatience for each writeChunk of a response that is no stream: who reads slowly gets all of it, and who has stopped holds
-// no goroutine and no memory for longer.
+// A client has writePatience for each writeChunk of a response that is no stream: who reads
+// slowly gets all of it, and who has stopped holds no goroutine and no memory for longer.
 const (
 	writePatience = 30 * time.Second
 	writeChunk    = 64 << 10
 )
 
-// writeAll writes a body. If it cannot, the client has gone away, or does not read; there is nobody to tell. What net/http itself holds back
-// is written under the last deadline, which it takes away then.
+// writeAll writes a body. If it cannot, the client has gone away, or does not read; there is
+// nobody to tell. What net/http itself holds back is written under the last deadline, which it
+// takes away then.
 func writeAll(w http.ResponseWriter, body []byte) {
 	connection := http.NewResponseController(w)
 	for {

@@ -397,8 +397,8 @@ func TestOtherResponses(t *testing.T) {
 	}
 }
 
-// TestEmptyLists has responses without documents, values, ids and errors. Lists of failures are left
-// out; the others are there.
+// TestEmptyLists has responses without documents, values, ids and errors. Lists of failures are
+// left out; the others are there.
 func TestEmptyLists(t *testing.T) {
 	h := newHandler(t, &fake{
 		find: func(context.Context, *mooringv1.FindRequest) (*mooringv1.FindResponse, error) {
@@ -469,8 +469,8 @@ func TestIndexesInFailures(t *testing.T) {
 	}
 }
 
-// TestLargeErrors has an error of more than 20 KB of write errors. REST sends all of it; a gRPC status
-// made of the same is cut, and says so.
+// TestLargeErrors has an error of more than 20 KB of write errors. REST sends all of it; a gRPC
+// status made of the same is cut, and says so.
 func TestLargeErrors(t *testing.T) {
 	failed := &mongoerr.WriteException{}
 	for i := range 200 {

@@ -29,7 +29,8 @@ type route struct {
 	handle    runtime.HandlerFunc // grpc-gateway's: builds the request and makes the call
 }
 
-// node is a segment in the tree of all paths. A segment is looked up, not tried, so that every route is found in the same time.
+// node is a segment in the tree of all paths. A segment is looked up, not tried, so that every
+// route is found in the same time.
 type node struct {
 	literals map[string]*node
 	variable *node

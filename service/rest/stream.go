@@ -13,15 +13,16 @@ import (
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
-// What stands around each document, and at the end, in the two forms of a stream. A batch is one write and one flush; the handler's next
-// message is taken after that, so a client that reads slowly holds the handler back.
+// What stands around each document, and at the end, in the two forms of a stream. A batch is one
+// write and one flush; the handler's next message is taken after that, so a client that reads
+// slowly holds the handler back.
 
-// queryEventID is the id of every event of a query. EventSource sends it back when it reconnects, and is told that there is nothing more,
-// because a query's rows are never repeated.
+// queryEventID is the id of every event of a query. EventSource sends it back when it reconnects,
+// and is told that there is nothing more, because a query's rows are never repeated.
 const queryEventID = "q"
 
-// watchEventID is the id of every event of a watch. EventSource sends it back, too, and is served again: the newest state is always worth
-// having.
+// watchEventID is the id of every event of a watch. EventSource sends it back, too, and is served
+// again: the newest state is always worth having.
 const watchEventID = "w"
 
 // endEventID is the id of a stream's end.
@@ -40,7 +41,8 @@ type items struct {
 	line    string // what stands before one, on a line
 }
 
-// itemsOf tells queries, whose messages have documents, from watches, whose messages have one field: the newest state.
+// itemsOf tells queries, whose messages have documents, from watches, whose messages have one
+// field: the newest state.
 func itemsOf(reply *plan) items {
 	switch {
 	case reply.byName["documents"] != nil:
@@ -51,8 +53,8 @@ func itemsOf(reply *plan) items {
 	panic("bug: rest: a stream with neither documents nor one field")
 }
 
-// append writes the items of one message, and calls flush whenever there is enough to send. With an
-// error it has written the items before the one that cannot be written.
+// append writes the items of one message, and calls flush whenever there is enough to send. With
+// an error it has written the items before the one that cannot be written.
 func (i *items) append(e *encoder, m proto.Message, around frame, flush func() error) error {
 	if i.field != nil {
 		return e.framed(around, func() error { return e.field(i.field, m.ProtoReflect()) })
@@ -112,7 +114,8 @@ func (c *call) receive(stream grpc.ClientStream, m any) error {
 	return err
 }
 
-// await is RecvMsg. It may panic, as the handler has: then the response ends, and nothing may write to it any more.
+// await is RecvMsg. It may panic, as the handler has: then the response ends, and nothing may
+// write to it any more.
 func (c *call) await(stream grpc.ClientStream, m any) error {
 	if c.format.media == mediaSSE {
 		defer c.keepAlive()()
@@ -120,8 +123,8 @@ func (c *call) await(stream grpc.ClientStream, m any) error {
 	return stream.RecvMsg(m)
 }
 
-// keepAlive writes a comment after each silence, until stop is called. While nothing is written yet, only a GET is kept alive: a POST's
-// failure must still be able to become its status.
+// keepAlive writes a comment after each silence, until stop is called. While nothing is written
+// yet, only a GET is kept alive: a POST's failure must still be able to become its status.
 func (c *call) keepAlive() (stop func()) {
 	c.idle = true
 	var timer *time.Timer
@@ -164,8 +167,9 @@ func (c *call) begin() {
 	c.w.WriteHeader(http.StatusOK)
 }
 
-// send writes to a stream's client and flushes. A client that does not read holds no goroutine and no memory for longer than it may stall. The
-// deadline is taken away again: over HTTP/2 it would end the stream although nothing is written.
+// send writes to a stream's client and flushes. A client that does not read holds no goroutine
+// and no memory for longer than it may stall. The deadline is taken away again: over HTTP/2 it
+// would end the stream although nothing is written.
 func (c *call) send(b []byte) error {
 	connection := http.NewResponseController(c.w)
 	_ = connection.SetWriteDeadline(time.Now().Add(c.handler.config.StallTimeout)) // fails where there is no connection
@@ -178,9 +182,9 @@ func (c *call) send(b []byte) error {
 	return connection.Flush()
 }
 
-// writeBatch writes one message of a stream. A message's JSON can be many times larger than its BSON,
-// which is what the stream's budget counts, so it is sent in pieces: a client that does not read holds
-// writeChunk bytes of JSON, or one document.
+// writeBatch writes one message of a stream. A message's JSON can be many times larger than its
+// BSON, which is what the stream's budget counts, so it is sent in pieces: a client that does not
+// read holds writeChunk bytes of JSON, or one document.
 func (c *call) writeBatch(m proto.Message) error {
 	if s, ok := m.(hasSession); ok && s.GetSession() != "" {
 		c.session = s.GetSession()
@@ -252,7 +256,8 @@ func (c *call) writeStreamFailure(body *mooringv1.ErrorResponse) {
 	_ = c.send(append(append([]byte(before), text...), after...))
 }
 
-// writeTransientFailure answers an EventSource before any row was sent: a status would make it give up, so it is told to come back.
+// writeTransientFailure answers an EventSource before any row was sent: a status would make it
+// give up, so it is told to come back.
 func (c *call) writeTransientFailure(body *mooringv1.ErrorResponse) {
 	c.begin()
 	text := c.handler.errorText(body, c.format.mode)

@@ -230,8 +230,8 @@ func listen(t *testing.T, h http.Handler) *pipeListener {
 	return l
 }
 
-// TestTheMostExactRangeCounts has ranges of Accept that match the same form: the most exact one says its
-// weight, wherever it stands.
+// TestTheMostExactRangeCounts has ranges of Accept that match the same form: the most exact one
+// says its weight, wherever it stands.
 func TestTheMostExactRangeCounts(t *testing.T) {
 	const ndjson, sse = "application/x-ndjson", "text/event-stream"
 	h := newHandler(t, rows(t, nil))
@@ -368,7 +368,8 @@ func TestLateTransientFailureOfEvents(t *testing.T) {
 	})
 }
 
-// A panic that no interceptor takes ends the request; nothing may write to its connection, which is another's then.
+// A panic that no interceptor takes ends the request; nothing may write to its connection, which
+// is another's then.
 func TestPanicEndsTheKeepAlive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHandler(t, &fake{streamFind: func(_ *mooringv1.StreamFindRequest, s findStream) error {
@@ -405,8 +406,9 @@ func (p *pieces) Write(b []byte) (int, error) {
 	return p.ResponseRecorder.Write(b)
 }
 
-// TestStreamsAreWrittenInPieces streams a message whose JSON is six times larger than its BSON: what a
-// client that does not read holds is bounded by the JSON, and not by the BSON that the budget counts.
+// TestStreamsAreWrittenInPieces streams a message whose JSON is six times larger than its BSON:
+// what a client that does not read holds is bounded by the JSON, and not by the BSON that the
+// budget counts.
 func TestStreamsAreWrittenInPieces(t *testing.T) {
 	const count, size = 1000, 1000
 	control := payload.NewDocument(bson.NewBuilder(nil).String("a", strings.Repeat("\x01", size)).Finish())

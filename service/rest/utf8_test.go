@@ -22,8 +22,8 @@ func mixed(t *testing.T) []*mooringv1.Document {
 	return []*mooringv1.Document{docs(t, `{"_id": 1}`)[0], payload.NewDocument(badText), docs(t, `{"_id": 3}`)[0]}
 }
 
-// TestInvalidUTF8OnPages has pages with such a document: the error is the data's, and the cursor is
-// closed. As BSON the page is sent as it is.
+// TestInvalidUTF8OnPages has pages with such a document: the error is the data's, and the cursor
+// is closed. As BSON the page is sent as it is.
 func TestInvalidUTF8OnPages(t *testing.T) {
 	var closed []string
 	token := "next"

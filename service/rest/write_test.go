@@ -78,7 +78,8 @@ func (s *slowReader) Read(b []byte) (int, error) {
 	return s.r.Read(b[:min(len(b), s.bytesPerSecond)])
 }
 
-// HTTP/2 has deadlines for each stream, and does not say beforehand whether a body is empty: a slow call and a slow reader come to their end.
+// HTTP/2 has deadlines for each stream, and does not say beforehand whether a body is empty: a
+// slow call and a slow reader come to their end.
 func TestDeadlinesOverHTTP2(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		row := `{"pad": "` + strings.Repeat("x", 8<<20) + `"}`
@@ -157,7 +158,8 @@ func endless(t *testing.T, pause time.Duration) (*fake, <-chan struct{}) {
 
 func stallAfterAMinute(c *rest.Config) { c.StallTimeout = time.Minute }
 
-// A client that takes nothing of a stream has as long as its handler would: then its connection, and the goroutine that writes, are gone.
+// A client that takes nothing of a stream has as long as its handler would: then its connection,
+// and the goroutine that writes, are gone.
 func TestStalledStreamIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, over := endless(t, time.Second)

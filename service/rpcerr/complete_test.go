@@ -13,7 +13,8 @@ import (
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
-// Every error that core and the packages of handles export, as a type or as a value, has a line in the table.
+// Every error that core and the packages of handles export, as a type or as a value, has a line
+// in the table.
 func TestEveryErrorHasALine(t *testing.T) {
 	have := rpcerr.Names()
 	for dir, least := range map[string]int{"../../core": 10, "../handle": 4, "../paging": 8, "../payload": 1} {

@@ -9,8 +9,8 @@ import (
 	"github.com/mooringdb/mooring/core/pool"
 )
 
-// deadlineExceeded explains that the call's own time ran out. Other timeouts (of the server's, of selection, of connecting) have lines and
-// words of their own.
+// deadlineExceeded explains that the call's own time ran out. Other timeouts (of the server's, of
+// selection, of connecting) have lines and words of their own.
 func (x *explanation) deadlineExceeded(err error) {
 	x.row = reasons[DeadlineExceeded]
 	if mongoerr.Judge(err).Delivery == mongoerr.Unsent {
@@ -37,8 +37,9 @@ func deadlineMessage(err error) string {
 	return passed
 }
 
-// isUnsent says whether the error is that of a connection that could not be opened, or not be used any more: nothing has been sent. Opening
-// has a time limit of its own, so this is not the call's deadline, whatever the error wraps: that would have ended the wait in the pool.
+// isUnsent says whether the error is that of a connection that could not be opened, or not be
+// used any more: nothing has been sent. Opening has a time limit of its own, so this is not the
+// call's deadline, whatever the error wraps: that would have ended the wait in the pool.
 func isUnsent(err error) bool {
 	return mongoerr.IsNetwork(err) && mongoerr.Judge(err).Delivery == mongoerr.Unsent
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/mooringdb/mooring/service/payload"
 )
 
-// The details of an explanation are in the native form. The functions below return them in the form
-// that the call has asked for, as copies; a document that has no such form is left out.
+// The details of an explanation are in the native form. The functions below return them in the
+// form that the call has asked for, as copies; a document that has no such form is left out.
 
 func encodeServerError(m *mooringv1.ServerError, enc payload.Encoding) *mooringv1.ServerError {
 	if enc == payload.BSON {
@@ -77,8 +77,8 @@ func WriteError(w mongoerr.WriteError, enc payload.Encoding) *mooringv1.WriteErr
 	return e.writeError(newWriteError(w))
 }
 
-// WriteConcernError returns the message of a write concern that was not met, for a response; nil for
-// nil.
+// WriteConcernError returns the message of a write concern that was not met, for a response; nil
+// for nil.
 func WriteConcernError(w *mongoerr.WriteConcernError, enc payload.Encoding) *mooringv1.WriteConcernError {
 	e := encoder{enc: enc}
 	return e.writeConcernError(newWriteConcernError(w))

@@ -53,8 +53,9 @@ func serverRow(code int32, name string, labels []string) row {
 // balancerHint tells what CursorNotFound often means if the server answers it at once.
 const balancerHint = " (if the server's address is that of a load balancer, the connection string needs loadBalanced=true)"
 
-// stateChange makes an error of a server that changes its state "unavailable", also if only its words
-// say so: an error without a code has no row of its own (SDAM, "Parsing a 'not writable primary' error").
+// stateChange makes an error of a server that changes its state "unavailable", also if only its
+// words say so: an error without a code has no row of its own (SDAM, "Parsing a 'not writable
+// primary' error").
 func (x *explanation) stateChange(err error) {
 	if x.code == refused.code && mongoerr.IsStateChange(err) {
 		x.code, x.http = unavailable.code, unavailable.http
@@ -142,8 +143,8 @@ func newWriteError(w mongoerr.WriteError) *mooringv1.WriteError {
 	return m
 }
 
-// newWriteConcernError returns the message of a write concern that was not met, in the native form;
-// nil for nil.
+// newWriteConcernError returns the message of a write concern that was not met, in the native
+// form; nil for nil.
 func newWriteConcernError(e *mongoerr.WriteConcernError) *mooringv1.WriteConcernError {
 	if e == nil {
 		return nil
@@ -153,7 +154,8 @@ func newWriteConcernError(e *mongoerr.WriteConcernError) *mooringv1.WriteConcern
 	}
 }
 
-// documentAt is a reply's field, if it is a document, and a valid one: what servers send is not believed.
+// documentAt is a reply's field, if it is a document, and a valid one: what servers send is not
+// believed.
 func documentAt(reply bson.Raw, key string) *mooringv1.Document {
 	v, _ := reply.Lookup(key)
 	raw, ok := v.Document()
@@ -166,8 +168,8 @@ func documentAt(reply bson.Raw, key string) *mooringv1.Document {
 // valid is s as a proto string can hold it: servers' texts are not checked before they get here.
 func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
-// Text is an error's text as a proto string can hold it, at most as long as a status' message; "" for nil. It is for errors that are part
-// of an answer; those that are the answer are a Status.
+// Text is an error's text as a proto string can hold it, at most as long as a status' message; ""
+// for nil. It is for errors that are part of an answer; those that are the answer are a Status.
 func Text(err error) string {
 	if err == nil {
 		return ""

@@ -17,8 +17,8 @@ type Response struct {
 	Body *mooringv1.ErrorResponse
 }
 
-// HTTP returns what REST shows of an error whose call is not known. Given the error of a gRPC client,
-// it returns what the status says.
+// HTTP returns what REST shows of an error whose call is not known. Given the error of a gRPC
+// client, it returns what the status says.
 func HTTP(err error) Response { return Explain(err, call.Call{}).HTTP() }
 
 // HTTP returns what a REST client gets.

@@ -6,7 +6,8 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// Reason is what happened, as one word: the gateway's own, as below, or a server's code name. Clients rely on them: the list only grows.
+// Reason is what happened, as one word: the gateway's own, as below, or a server's code name.
+// Clients rely on them: the list only grows.
 type Reason string
 
 // The gateway's own reasons.
@@ -128,7 +129,8 @@ func server(name Reason, like row) row {
 	return like
 }
 
-// serverCodes has the rows of the codes that are not plain refusals. Write errors carry no name, so theirs comes from here.
+// serverCodes has the rows of the codes that are not plain refusals. Write errors carry no name,
+// so theirs comes from here.
 var serverCodes = map[int32]row{
 	2:     server("BadValue", badRequest),
 	4:     server("NoSuchKey", badRequest),

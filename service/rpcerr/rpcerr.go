@@ -1,8 +1,9 @@
-// Package rpcerr is the one table that maps errors to what clients see: a gRPC status with its details, and the same as an HTTP status
-// and an error body. No other package makes a status.
+// Package rpcerr is the one table that maps errors to what clients see: a gRPC status with its
+// details, and the same as an HTTP status and an error body. No other package makes a status.
 //
-// It maps and does nothing else: it neither logs nor counts. What an error says is shown as it is, since core's errors hold no secrets; an
-// error that has no row is INTERNAL, and a test finds those of core before a client does.
+// It maps and does nothing else: it neither logs nor counts. What an error says is shown as it
+// is, since core's errors hold no secrets; an error that has no row is INTERNAL, and a test finds
+// those of core before a client does.
 package rpcerr
 
 import (
@@ -40,7 +41,8 @@ type Error struct {
 	Message string
 	// Field is the path of the request's field that is wrong, if one is.
 	Field string
-	// Offset is where in the field the problem was seen, in bytes; it counts only with MalformedDocument.
+	// Offset is where in the field the problem was seen, in bytes; it counts only with
+	// MalformedDocument.
 	Offset int64
 	// Retry is for where the reason's row does not fit; empty: the row's.
 	Retry Retry
@@ -122,7 +124,8 @@ func plain[E error](r Reason) func(E, error, *explanation) {
 	return func(_ E, _ error, x *explanation) { x.row = reasons[r] }
 }
 
-// table has all errors, what counts most first: an error can wrap another that has a line of its own.
+// table has all errors, what counts most first: an error can wrap another that has a line of its
+// own.
 var table = []entry{
 	// A write whose fate is unknown is that first of all, whatever cut it short.
 	typed(func(_ *operation.OutcomeUnknownError, err error, x *explanation) {
@@ -262,8 +265,8 @@ type PartialError struct {
 type Result struct {
 	// InsertedIDs are those of the documents that were inserted.
 	InsertedIDs []client.IndexedID
-	// WriteErrors are those of the commands before the one that ended the call. They need not be set
-	// if a *mongoerr.WriteException ended it, which has them.
+	// WriteErrors are those of the commands before the one that ended the call. They need not be
+	// set if a *mongoerr.WriteException ended it, which has them.
 	WriteErrors []mongoerr.WriteError
 }
 

@@ -276,8 +276,8 @@ func TestDetailsOnGRPC(t *testing.T) {
 	}
 }
 
-// TestEncodingOfDetails has details in the form that the call asked for, and leaves out what that form
-// cannot carry.
+// TestEncodingOfDetails has details in the form that the call asked for, and leaves out what that
+// form cannot carry.
 func TestEncodingOfDetails(t *testing.T) {
 	pattern := func(key string) bson.Raw {
 		return bson.NewBuilder(nil).OpenDocument("keyPattern").Int32("sku", 1).Close().
@@ -352,8 +352,8 @@ func TestEncodingOfDetails(t *testing.T) {
 	}
 }
 
-// TestWhatFits has details beside too many write errors. Each small one is kept, and each large one is
-// left out, whatever the others are.
+// TestWhatFits has details beside too many write errors. Each small one is kept, and each large
+// one is left out, whatever the others are.
 func TestWhatFits(t *testing.T) {
 	const many = 500
 	document := func(size int) bson.Raw { return bson.NewBuilder(nil).Binary("v", 0, make([]byte, size)).Finish() }
@@ -436,8 +436,8 @@ func TestCursorNotFoundHintsAtABalancer(t *testing.T) {
 	}
 }
 
-// TestText checks the text of errors that are part of an answer: none for nil, and at most as long as
-// the message of a status.
+// TestText checks the text of errors that are part of an answer: none for nil, and at most as
+// long as the message of a status.
 func TestText(t *testing.T) {
 	if got := rpcerr.Text(nil); got != "" {
 		t.Errorf("Text(nil) = %q, want none", got)

@@ -28,7 +28,8 @@ const (
 	keyHTTP   = "httpStatus"
 )
 
-// A status travels in HTTP/2 headers, and clients refuse large ones: message and details together stay under maxStatusBytes.
+// A status travels in HTTP/2 headers, and clients refuse large ones: message and details together
+// stay under maxStatusBytes.
 const (
 	maxStatusBytes  = 4096
 	maxMessageBytes = 1024 // of the status' message
@@ -39,7 +40,8 @@ const (
 	sparedBytes = 400
 )
 
-// retryAfter is when to come back where a retry makes sense: servers are found again, and pools emptied, within about that.
+// retryAfter is when to come back where a retry makes sense: servers are found again, and pools
+// emptied, within about that.
 const retryAfter = time.Second
 
 // status makes the gRPC status, with as much of the details as fits.

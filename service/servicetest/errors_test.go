@@ -127,9 +127,9 @@ func methods() []protoreflect.MethodDescriptor {
 	return all
 }
 
-// TestErrorsOfEveryRPC has each RPC fail: with what its row says, with a field that this version does
-// not know, and with metadata whose feature is not there. The client gets the reason and the request's
-// id, and nothing is left behind.
+// TestErrorsOfEveryRPC has each RPC fail: with what its row says, with a field that this version
+// does not know, and with metadata whose feature is not there. The client gets the reason and the
+// request's id, and nothing is left behind.
 func TestErrorsOfEveryRPC(t *testing.T) {
 	g := servicetest.Start(t, mongotest.NewServer(t, nil), servicetest.Config{})
 	g.Server.SetDocuments("d.c", servicetest.Docs(5, 1)...)

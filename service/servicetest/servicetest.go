@@ -1,5 +1,6 @@
-// Package servicetest is a gateway for tests: the services over a real core/client, whose server is scripted, behind a real gRPC
-// transport in memory. Tests count what may be left over: connections and cursors by Idle, goroutines at the end of the package's tests.
+// Package servicetest is a gateway for tests: the services over a real core/client, whose server
+// is scripted, behind a real gRPC transport in memory. Tests count what may be left over:
+// connections and cursors by Idle, goroutines at the end of the package's tests.
 package servicetest
 
 import (
@@ -173,7 +174,8 @@ func becomeStream(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, handl
 	return handler(srv, ss)
 }
 
-// Idle waits until no connection is checked out, no call runs and, on the server, no cursor is open but that many.
+// Idle waits until no connection is checked out, no call runs and, on the server, no cursor is
+// open but that many.
 func (g *Gateway) Idle(cursors int) {
 	g.t.Helper()
 	Eventually(g.t, "an idle gateway", func() bool {

@@ -1,7 +1,8 @@
 // Package stream sends all that a cursor brings, at the pace at which the client takes it.
 //
-// The next batch is asked for when the transport has taken the last one, so a stream holds two at most, however slow its client is. How
-// large they are is decided by size, out of a budget that all streams share. The cursor ends with the stream, whatever ends that.
+// The next batch is asked for when the transport has taken the last one, so a stream holds two at
+// most, however slow its client is. How large they are is decided by size, out of a budget that
+// all streams share. The cursor ends with the stream, whatever ends that.
 package stream
 
 import (
@@ -35,7 +36,8 @@ var _ Cursor = (*cursor.Cursor)(nil)
 
 // Config of the streams of a gateway; zero fields are the defaults.
 type Config struct {
-	// Budget is how many bytes of batches all streams together may hold, as long as each has its least.
+	// Budget is how many bytes of batches all streams together may hold, as long as each has its
+	// least.
 	Budget int
 	// MessageBytes is the most that a message holds, unless one document is larger.
 	MessageBytes int
@@ -63,8 +65,8 @@ func (s *Streams) MessageBytes() int { return s.messageBytes }
 
 // Source is where a stream's documents come from.
 type Source struct {
-	// Cursor was opened with RunOn, so that a client that goes away before the command's reply leaves no unknown cursor; its
-	// getMores are without, since closing the cursor ends them.
+	// Cursor was opened with RunOn, so that a client that goes away before the command's reply
+	// leaves no unknown cursor; its getMores are without, since closing the cursor ends them.
 	Cursor Cursor
 	// Documents come before those of the cursor.
 	Documents []bson.Raw
@@ -72,8 +74,9 @@ type Source struct {
 	MaxBatch int32
 }
 
-// First is the batch size for the command that opens a stream's cursor: the server's own, or less if the client has chosen less. It is
-// never more, since nothing is known of the documents yet, and a stream holds two batches.
+// First is the batch size for the command that opens a stream's cursor: the server's own, or less
+// if the client has chosen less. It is never more, since nothing is known of the documents yet,
+// and a stream holds two batches.
 func First(chosen *int32) *int32 {
 	n := int32(batch.First)
 	if chosen != nil {
@@ -82,8 +85,9 @@ func First(chosen *int32) *int32 {
 	return &n
 }
 
-// Run sends all documents of a source, in order, and closes its cursor. send returns when the transport has taken the message; the documents
-// may be shared, but not kept by anyone who changes them. When ctx ends, Run returns its cause.
+// Run sends all documents of a source, in order, and closes its cursor. send returns when the
+// transport has taken the message; the documents may be shared, but not kept by anyone who
+// changes them. When ctx ends, Run returns its cause.
 func (s *Streams) Run(ctx context.Context, src Source, send func([]bson.Raw) error) error {
 	defer s.budget.Join()()
 	cur := src.Cursor
@@ -131,7 +135,8 @@ type sender struct {
 	messageBytes int
 }
 
-// batch is a function of its own so that nothing holds the documents any more when it has returned.
+// batch is a function of its own so that nothing holds the documents any more when it has
+// returned.
 func (s sender) batch(ctx context.Context, cur Cursor) (n, bytes int, err error) {
 	b, err := cur.Next(ctx)
 	if err != nil {

@@ -67,8 +67,8 @@ func TestMessagesAndBatches(t *testing.T) {
 	}
 }
 
-// TestMessagesAreFull checks that documents share messages, as many as fit: with the default size and
-// with one that is configured.
+// TestMessagesAreFull checks that documents share messages, as many as fit: with the default size
+// and with one that is configured.
 func TestMessagesAreFull(t *testing.T) {
 	for _, row := range []struct{ configured, want int }{
 		{0, stream.DefaultMessageBytes},
