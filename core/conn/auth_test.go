@@ -56,27 +56,33 @@ func TestAuthentication(t *testing.T) {
 		want   string // commands after hello
 	}{
 		{
-			"speculation", mongotest.Auth{Users: []mongotest.User{{Name: "app", Password: "pencil"}}},
+			"speculation",
+			mongotest.Auth{Users: []mongotest.User{{Name: "app", Password: "pencil"}}},
 			auth.Negotiate("admin", fixed("app", "pencil")), "saslContinue",
 		},
 		{
-			"empty exchange", mongotest.Auth{Users: []mongotest.User{{Name: "app", Password: "pencil"}}, EmptyExchange: true},
+			"empty exchange",
+			mongotest.Auth{Users: []mongotest.User{{Name: "app", Password: "pencil"}}, EmptyExchange: true},
 			auth.Negotiate("admin", fixed("app", "pencil")), "saslContinue saslContinue",
 		},
 		{
-			"no speculation", mongotest.Auth{Users: []mongotest.User{{Name: "app", Password: "pencil"}}, NoSpeculation: true},
+			"no speculation",
+			mongotest.Auth{Users: []mongotest.User{{Name: "app", Password: "pencil"}}, NoSpeculation: true},
 			auth.Negotiate("admin", fixed("app", "pencil")), "saslStart saslContinue",
 		},
 		{
-			"only SHA-1", mongotest.Auth{Users: []mongotest.User{{Name: "app", Password: "pencil", Mechanisms: sha1}}},
+			"only SHA-1",
+			mongotest.Auth{Users: []mongotest.User{{Name: "app", Password: "pencil", Mechanisms: sha1}}},
 			auth.Negotiate("admin", fixed("app", "pencil")), "saslStart saslContinue",
 		},
 		{
-			"SHA-1 configured", mongotest.Auth{Users: []mongotest.User{{Name: "app", Password: "pencil"}}},
+			"SHA-1 configured",
+			mongotest.Auth{Users: []mongotest.User{{Name: "app", Password: "pencil"}}},
 			auth.SASL("admin", fixed("app", "pencil"), auth.SCRAMSHA1()), "saslContinue",
 		},
 		{
-			"SHA-256 configured, prepared", mongotest.Auth{Users: []mongotest.User{{Name: "\u2168", Password: "\u2163"}}},
+			"SHA-256 configured, prepared",
+			mongotest.Auth{Users: []mongotest.User{{Name: "\u2168", Password: "\u2163"}}},
 			auth.SASL("admin", fixed("\u2168", "I\u00ADV"), auth.SCRAMSHA256()), "saslContinue",
 		},
 		{"PLAIN", mongotest.Auth{Users: plain}, auth.SASL("$external", fixed("app", "pencil"), auth.Plain{}), "saslStart"},
@@ -168,11 +174,13 @@ func TestAuthenticationFails(t *testing.T) {
 		{"not a user of PLAIN", auth.SASL("admin", fixed("app", "s3cret"), auth.Plain{}), nil, auth.KindRejected, "PLAIN"},
 		{
 			"connection breaks", auth.Negotiate("admin", fixed("app", "pencil")),
-			mongotest.Handlers{"saslContinue": mongotest.Always(mongotest.Drop())}, auth.KindConnection, "(authentication): unexpected EOF",
+			mongotest.Handlers{"saslContinue": mongotest.Always(mongotest.Drop())},
+			auth.KindConnection, "(authentication): unexpected EOF",
 		},
 		{
 			"no reply", auth.Negotiate("admin", fixed("app", "pencil")),
-			mongotest.Handlers{"saslContinue": mongotest.Always(mongotest.Hang())}, auth.KindConnection, "(authentication): not connected within 5s",
+			mongotest.Handlers{"saslContinue": mongotest.Always(mongotest.Hang())},
+			auth.KindConnection, "(authentication): not connected within 5s",
 		},
 		{
 			"password is missing", auth.Negotiate("admin", func() (auth.User, error) { return auth.User{}, errors.New("no file") }),

@@ -105,7 +105,7 @@ func TestPasswordFile(t *testing.T) {
 	g.Reload()
 	g.await(http.StatusOK, "")
 	g.stop()
-	for _, want := range []string{"cannot log in to MongoDB", "logged in to MongoDB", "MongoDB user read"} {
+	for _, want := range []string{"cannot log in to MongoDB", "logged in to MongoDB", "the MongoDB user was read"} {
 		if !strings.Contains(g.log.String(), want) {
 			t.Errorf("the log lacks %q", want)
 		}

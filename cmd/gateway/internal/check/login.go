@@ -92,7 +92,11 @@ func named(info bson.Raw, list, name string) (all []string) {
 	v, _ := info.Lookup(list)
 	array, _ := v.Array()
 	for d := range array.Documents() {
-		all = append(all, oneLine(text(d, name)+"@"+text(d, "db")))
+		who := text(d, name)
+		if db := text(d, "db"); db != "" { // FerretDB 2 names none
+			who += "@" + db
+		}
+		all = append(all, oneLine(who))
 	}
 	return all
 }

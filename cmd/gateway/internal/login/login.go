@@ -176,7 +176,7 @@ func (l *Login) changed(texts []string, err error, asked bool) {
 	case err == nil:
 		l.bad = ""
 		l.user.Store(&user)
-		l.log.Info("MongoDB user read", "files", l.cfg.UserFiles())
+		l.log.Info("the MongoDB user was read", "files", l.cfg.UserFiles())
 		l.wake()
 	case err.Error() != l.bad || asked:
 		l.bad = err.Error()
