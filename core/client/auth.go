@@ -108,11 +108,13 @@ func checkX509(opt *connstring.TLS, encrypts bool) error {
 
 // authWarnings returns what should be said about a credential that works.
 func authWarnings(cfg *connstring.Config) []connstring.Warning {
-	if cfg.HasCredential && cfg.AuthMechanism == "PLAIN" && !cfg.UseTLS() {
-		return []connstring.Warning{{
-			Option:  "authMechanism",
-			Problem: "PLAIN sends the password as it is, and connections are not encrypted: set tls=true.",
-		}}
+	sent, ok := map[string]string{"PLAIN": "password", "MONGODB-OIDC": "access token"}[cfg.AuthMechanism]
+	if !ok || cfg.UseTLS() {
+		return nil
 	}
-	return nil
+	return []connstring.Warning{{
+		Option: "authMechanism",
+		Problem: fmt.Sprintf("%s sends the %s as it is, and connections are not encrypted: set tls=true.",
+			cfg.AuthMechanism, sent),
+	}}
 }

@@ -208,9 +208,13 @@ func TestUserChanges(t *testing.T) {
 	})
 }
 
-func TestWarningOfPlainWithoutTLS(t *testing.T) {
-	for options, want := range map[string]bool{"": true, "&tls=true": false} {
-		cfg, err := connstring.Parse("mongodb://u:p@a/?authMechanism=PLAIN" + options)
+func TestWarningOfSecretsWithoutTLS(t *testing.T) {
+	for uri, want := range map[string]bool{
+		"u:p@a/?authMechanism=PLAIN": true, "u:p@a/?authMechanism=PLAIN&tls=true": false, "u:p@a/": false, "a/": false,
+		"a/?authMechanism=MONGODB-OIDC&authMechanismProperties=ENVIRONMENT:k8s":          true,
+		"a/?authMechanism=MONGODB-OIDC&authMechanismProperties=ENVIRONMENT:k8s&tls=true": false,
+	} {
+		cfg, err := connstring.Parse("mongodb://" + uri)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -220,7 +224,7 @@ func TestWarningOfPlainWithoutTLS(t *testing.T) {
 		}
 		warned := slices.ContainsFunc(c.Warnings(), func(w connstring.Warning) bool { return w.Option == "authMechanism" })
 		if warned != want {
-			t.Errorf("%s: warnings %v, want one: %v", options, c.Warnings(), want)
+			t.Errorf("%s: warnings %v, want one: %v", uri, c.Warnings(), want)
 		}
 	}
 }
