@@ -56,6 +56,8 @@ type Options struct {
 	AWS aws.Config
 	// Kerberos obtains the tickets of GSSAPI; nil reads the files of MIT Kerberos.
 	Kerberos gssapi.Initiator
+	// ServerAPI is the stable API that every command declares; nil: none is declared.
+	ServerAPI *ServerAPI
 	// MaxPinnedShare is the share of maxPoolSize that may be pinned to cursors and transactions at a
 	// time, behind a load balancer: from 0, which sets no bound, to 1. A cursor or transaction beyond
 	// it fails with a *pool.PinLimitError.
@@ -90,6 +92,9 @@ func New(cfg connstring.Config, opt Options) (*Client, error) {
 	if checkWriteConcern(&cfg.WriteConcern, &ck); ck.err != nil {
 		return nil, ck.err
 	}
+	if err := checkServerAPI(opt.ServerAPI); err != nil {
+		return nil, err
+	}
 	source, err := newMetadata(&cfg, opt)
 	if err != nil {
 		return nil, err
@@ -97,7 +102,7 @@ func New(cfg connstring.Config, opt Options) (*Client, error) {
 	opt.guardSink()
 	c := &Client{
 		metadata:         source,
-		runner:           operation.Runner{Sink: opt.Sink, Timeout: cfg.Timeout},
+		runner:           operation.Runner{Sink: opt.Sink, Timeout: cfg.Timeout, API: serverAPIElements(opt.ServerAPI)},
 		warnings:         warnings(&cfg),
 		readPreference:   rp,
 		readConcernLevel: cfg.ReadConcernLevel,

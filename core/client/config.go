@@ -79,6 +79,7 @@ func topologyConfig(
 			Compressors:    cfg.Compressors,
 			ZlibLevel:      cfg.ZlibCompressionLevel,
 			LoadBalanced:   cfg.LoadBalanced,
+			ServerAPI:      opt.ServerAPI,
 		},
 		Pool: topology.PoolConfig{
 			MaxSize:          cfg.MaxPoolSize,

@@ -40,6 +40,9 @@ func TestUnified(t *testing.T) {
 				{"writeConcernError.json", "A retryable write with write concern errors publishes success event"}: "needs retryable writes",
 			},
 		},
+		{
+			Name: "command-logging-and-monitoring", Folder: "command-logging-and-monitoring/tests/logging",
+		},
 		{Name: "auth", Folder: "auth/tests/unified"},
 		{Name: "mongodb-handshake", Folder: "mongodb-handshake/tests/unified"},
 		{
@@ -47,6 +50,7 @@ func TestUnified(t *testing.T) {
 			Skip: timeoutSkips,
 		},
 		{Name: "run-command", Folder: "run-command/tests/unified"},
+		{Name: "versioned-api", Folder: "versioned-api/tests"},
 		{Name: "crud", Folder: "crud/tests/unified"},
 		{Name: "collection-management", Folder: "collection-management/tests"},
 		{Name: "index-management", Folder: "index-management/tests"},

@@ -17,7 +17,7 @@ import (
 // wireVersionMsg is the first wire version with OP_MSG (MongoDB 3.6).
 const wireVersionMsg = 6
 
-// ServerAPI is a stable API as hello declares it.
+// ServerAPI is a stable API as commands declare it.
 type ServerAPI struct {
 	Version                   string
 	Strict, DeprecationErrors *bool
@@ -155,9 +155,13 @@ func endHello(b *bson.Builder, api *ServerAPI) []byte {
 
 // appendAPI declares the stable API, if there is one.
 func appendAPI(b *bson.Builder, api *ServerAPI) {
-	if api == nil {
-		return
+	if api != nil {
+		api.AppendTo(b)
 	}
+}
+
+// AppendTo appends what declares the API to a command.
+func (api *ServerAPI) AppendTo(b *bson.Builder) {
 	b.String("apiVersion", api.Version)
 	if api.Strict != nil {
 		b.Bool("apiStrict", *api.Strict)

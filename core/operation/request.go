@@ -56,6 +56,7 @@ func (q *request) build(ctx context.Context, op *Operation, x *exchange) error {
 	if err := op.appendMaxTime(ctx, b, x); err != nil {
 		return err
 	}
+	b.AppendElements(x.runner.API)
 	b.String("$db", op.Database)
 	if op.Kind != Write && op.Selector == nil {
 		if rp := x.preference.ToSend(x.server.TopologyKind(), x.server.Description()); rp != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/event"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/selection"
@@ -18,6 +19,8 @@ type Runner struct {
 	// Timeout is timeoutMS: how long an operation may take, with all its commands. 0 sets no limit,
 	// and with nil the older limits apply. Begin applies it; Run does not.
 	Timeout *time.Duration
+	// API is what every command carries to declare the stable API; nil: nothing.
+	API bson.Raw
 }
 
 // Run runs an operation once. It blocks until the operation or ctx, which Begin has made, has

@@ -114,6 +114,23 @@ func (a *arguments) timeout(inherited *time.Duration) *time.Duration {
 	return new(time.Duration(*ms) * time.Millisecond)
 }
 
+// serverAPI returns the stable API that a client declares.
+func (a *arguments) serverAPI() *client.ServerAPI {
+	doc := a.document("serverApi")
+	if doc == nil {
+		return nil
+	}
+	options := &arguments{doc: doc}
+	api := &client.ServerAPI{
+		Version: options.must("version").text("version"), Strict: options.bool("strict"),
+		DeprecationErrors: options.bool("deprecationErrors"),
+	}
+	if err := options.done(); err != nil && a.err == nil {
+		a.err = err
+	}
+	return api
+}
+
 var timeoutModes = map[string]client.TimeoutMode{
 	"": client.TimeoutModeUnset, "cursorLifetime": client.CursorLifetime, "iteration": client.Iteration,
 }

@@ -44,6 +44,7 @@ type seen struct {
 func (r *run) newClient(ctx context.Context, a *arguments) (any, error) {
 	several := a.bool("useMultipleMongoses")
 	options := a.document("uriOptions")
+	api := a.serverAPI()
 	c := &observed{changed: make(chan struct{}), levels: map[eventlog.Component]eventlog.Level{}}
 	c.kinds, c.ignored = texts(a.doc, "observeEvents"), texts(a.doc, "ignoreCommandMonitoringEvents")
 	a.value("observeEvents")
@@ -63,7 +64,7 @@ func (r *run) newClient(ctx context.Context, a *arguments) (any, error) {
 			return nil, fmt.Errorf("there are no events %q", kind)
 		}
 	}
-	if err := r.connect(ctx, c, several != nil && *several, options); err != nil || limit == nil {
+	if err := r.connect(ctx, c, several != nil && *several, options, api); err != nil || limit == nil {
 		return c, err
 	}
 	err := c.awaitMinPoolSize(ctx, time.Duration(*limit)*time.Millisecond)
@@ -123,7 +124,9 @@ var levels = map[string]eventlog.Level{
 	"notice": eventlog.Info, "info": eventlog.Info, "debug": eventlog.Debug, "trace": eventlog.Debug,
 }
 
-func (r *run) connect(ctx context.Context, c *observed, several bool, uriOptions bson.Raw) error {
+func (r *run) connect(
+	ctx context.Context, c *observed, several bool, uriOptions bson.Raw, api *client.ServerAPI,
+) error {
 	options, err := optionTexts(uriOptions)
 	if err != nil {
 		return err
@@ -142,7 +145,7 @@ func (r *run) connect(ctx context.Context, c *observed, several bool, uriOptions
 	if len(c.levels) > 0 {
 		sink = event.Join(nil, sink, eventlog.Sink(eventlog.Config{Write: c.write, MaxDocumentLength: -1}))
 	}
-	if c.Client, err = client.New(cfg, client.Options{Sink: sink, Dialer: r.deployment.Dial}); err != nil {
+	if c.Client, err = client.New(cfg, client.Options{Sink: sink, Dialer: r.deployment.Dial, ServerAPI: api}); err != nil {
 		return err
 	}
 	return c.Start(ctx)

@@ -17,13 +17,11 @@ const (
 	needsListing       = "lists of objects for databases, collections or indexes, which drivers may leave out"
 	needsGridFS        = "GridFS"
 	needsEncryption    = "client-side encryption"
-	needsServerAPI     = "the stable API"
 	needsCSOT          = "timeoutMS of closing a cursor"
 	needsSearchIndexes = "helpers for search indexes"
 	needsCount         = "a helper for count, which is deprecated"
 	needsMapReduce     = "a helper for mapReduce, which is deprecated"
 	needsWorkloads     = "a workload executor (storeEventsAsEntities, loop)"
-	needsCommandLog    = "command log messages"
 	needsCreateOptions = "initial collections with options"
 )
 
@@ -48,7 +46,7 @@ var missingOperations = map[string]string{
 
 // missingArguments are arguments of operations, and options of entities.
 var missingArguments = map[string]string{
-	"session": needsSessions, "serverApi": needsServerAPI, "autoEncryptOpts": needsEncryption,
+	"session": needsSessions, "autoEncryptOpts": needsEncryption,
 	"storeEventsAsEntities": needsWorkloads, "createOptions": needsCreateOptions,
 }
 
@@ -112,9 +110,6 @@ func (s *survey) entities(entities []bson.Raw) {
 }
 
 func (s *survey) client(spec bson.Raw) {
-	if spec.Has("observeLogMessages", "command") {
-		s.need(needsCommandLog)
-	}
 	for key, v := range document(spec, "uriOptions").All() {
 		s.need(missingOptions[key])
 		if asked, _ := v.Bool(); asked && (key == "retryReads" || key == "retryWrites") {

@@ -124,7 +124,14 @@ func unmetRequirement(requirement bson.Raw, e environment) string {
 			if wanted, _ := v.Str(); wanted != string(e.login) {
 				return otherLogin + " by " + wanted
 			}
-		default: // serverParameters
+		case "serverParameters":
+			parameters, _ := v.Document()
+			for name, value := range parameters.All() {
+				if has, known := deployment.Parameters[name]; !known || !value.Equal(bson.BoolValue(has)) {
+					return "needs the server parameter " + name
+				}
+			}
+		default:
 			return "needs " + key
 		}
 	}

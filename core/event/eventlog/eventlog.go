@@ -1,5 +1,5 @@
 // Package eventlog turns the driver's events into the log messages of the MongoDB specifications:
-// their components, levels, words and fields (Driver Logging; SDAM Logging and Monitoring; Server
+// their components, levels, words and fields (Driver Logging; Command Logging and Monitoring; SDAM Logging and Monitoring; Server
 // Selection, "Logging"; Connection Monitoring and Pooling, "Connection Pool Logging"). It writes
 // nothing: Config.Write does.
 package eventlog
@@ -21,6 +21,7 @@ type Component string
 
 // The components that there are messages of.
 const (
+	Command         Component = "command"
 	Topology        Component = "topology"
 	ServerSelection Component = "serverSelection"
 	Connection      Component = "connection"
@@ -79,7 +80,7 @@ func Sink(cfg Config) *event.Sink {
 	}
 	s := &event.Sink{}
 	for component, add := range map[Component]func(*Config, *event.Sink){
-		Topology: addTopology, ServerSelection: addSelection, Connection: addConnection,
+		Command: addCommand, Topology: addTopology, ServerSelection: addSelection, Connection: addConnection,
 	} {
 		if cfg.wants(component) {
 			add(&cfg, s)

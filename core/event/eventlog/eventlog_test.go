@@ -36,6 +36,12 @@ func render(m eventlog.Message) string {
 func TestMessages(t *testing.T) {
 	before, after := description.Topology{}, description.Topology{Kind: description.KindSharded}
 	of := " in topology with ID " + hexID
+	ping := event.Command{
+		Name: "ping", Database: "d", RequestID: 4, OperationID: 5, Address: "a:27017", ConnectionID: 3,
+		ServerConnectionID: 9, ServiceID: id,
+	}
+	using := " using a connection with driver-generated ID 3 and server-generated ID 9 to a:27017 with service ID " + hexID +
+		". The requestID is 4 and the operation ID is 5. "
 	on := " on connection with driver-generated ID 3 and server-generated ID 9" + of + ". Awaited: true"
 	for name, test := range map[string]struct {
 		emit func(*event.Sink)
@@ -75,6 +81,21 @@ func TestMessages(t *testing.T) {
 			s.ServerHeartbeatFailed(event.ServerHeartbeatFailed{Heartbeat: beat, Duration: time.Second, Err: errors.New("reset")})
 		}, `topology debug "Server heartbeat failed" topologyId=` + hexID + " serverHost=a serverPort=27017 driverConnectionId=3 serverConnectionId=9 awaited=true durationMS=1000 failure=reset" +
 			"\nHeartbeat failed in 1000 ms for a:27017" + on + ". Failure: reset"},
+		"CommandStarted": {
+			func(s *event.Sink) { s.CommandStarted(event.CommandStarted{Command: ping, Body: hello}) },
+			`command debug "Command started" commandName=ping databaseName=d requestId=4 operationId=5 driverConnectionId=3 serverHost=a serverPort=27017 ` +
+				"serverConnectionId=9 serviceId=" + hexID + ` command={"msg":"isdbgrid","ok":1.0}` + "\nCommand \"ping\" started on database \"d\"" + using + `Command: {"msg":"isdbgrid","ok":1.0}`,
+		},
+		"CommandSucceeded": {func(s *event.Sink) {
+			s.CommandSucceeded(event.CommandSucceeded{Command: ping, Duration: time.Second, Reply: hello})
+		}, `command debug "Command succeeded" commandName=ping databaseName=d requestId=4 operationId=5 driverConnectionId=3 serverHost=a serverPort=27017 ` +
+			"serverConnectionId=9 serviceId=" + hexID + ` durationMS=1000 reply={"msg":"isdbgrid","ok":1.0}` + "\nCommand \"ping\" succeeded on database \"d\" in 1000 ms" + using + `Command reply: {"msg":"isdbgrid","ok":1.0}`},
+		"CommandFailed": {func(s *event.Sink) {
+			plain := ping
+			plain.ServerConnectionID, plain.ServiceID = 0, bson.ObjectID{}
+			s.CommandFailed(event.CommandFailed{Command: plain, Duration: time.Second, Err: errors.New("reset")})
+		}, `command debug "Command failed" commandName=ping databaseName=d requestId=4 operationId=5 driverConnectionId=3 serverHost=a serverPort=27017 durationMS=1000 failure=reset` +
+			"\nCommand \"ping\" failed on database \"d\" in 1000 ms using a connection with driver-generated ID 3 to a:27017. The requestID is 4 and the operation ID is 5. Error: reset"},
 		"ServerSelectionStarted": {
 			func(s *event.Sink) { s.ServerSelectionStarted(event.ServerSelectionStarted{Selection: find}) },
 			`serverSelection debug "Server selection started" selector=writes operation=find operationId=7 topologyDescription=Unknown []` +

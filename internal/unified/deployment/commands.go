@@ -26,8 +26,10 @@ func ok(add func(*bson.Builder)) (reply, error) {
 
 // commands are those that a host knows besides hello and configureFailPoint. Each refuses the fields that it does not know.
 var commands = map[string]func(*host, *mongotest.Command) (reply, error){
-	"ping":        func(*host, *mongotest.Command) (reply, error) { return ok(nil) },
-	"endSessions": func(*host, *mongotest.Command) (reply, error) { return ok(nil) },
+	"testVersion2":              func(*host, *mongotest.Command) (reply, error) { return ok(nil) },
+	"testDeprecationInVersion2": func(*host, *mongotest.Command) (reply, error) { return ok(nil) },
+	"ping":                      func(*host, *mongotest.Command) (reply, error) { return ok(nil) },
+	"endSessions":               func(*host, *mongotest.Command) (reply, error) { return ok(nil) },
 	"getnonce": func(*host, *mongotest.Command) (reply, error) {
 		return ok(func(b *bson.Builder) { b.String("nonce", "1") })
 	},
@@ -141,6 +143,9 @@ func known(name string, run command) command {
 		for _, list := range []string{"updates", "deletes"} {
 			for _, statement := range cmd.Documents(list) {
 				if err := h.checkFields(list, statement); err != nil {
+					return reply{}, err
+				}
+				if err := checkStages(field(statement, "u")); err != nil {
 					return reply{}, err
 				}
 			}

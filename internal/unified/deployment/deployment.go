@@ -205,7 +205,11 @@ func newHost(d *Deployment, h *mongotest.Host, i int) *host {
 func (h *host) serve() {
 	for name, command := range commands {
 		h.Handle(name, func(cmd *mongotest.Command) mongotest.Reply {
-			r, err := command(h, cmd)
+			err := checkAPI(cmd)
+			var r reply
+			if err == nil {
+				r, err = command(h, cmd)
+			}
 			if err != nil {
 				return mongotest.Document(refusal(err))
 			}
@@ -265,9 +269,12 @@ const (
 	unknownStage    = 40324
 	duplicateKey    = 11000
 
-	namespaceNotFound  = 26
-	cannotConvertIndex = 359
-	undefinedVariable  = 17276
+	apiVersionError     = 322
+	apiStrictError      = 323
+	apiDeprecationError = 324
+	namespaceNotFound   = 26
+	cannotConvertIndex  = 359
+	undefinedVariable   = 17276
 
 	notWritablePrimary = 10107
 )
@@ -275,6 +282,7 @@ const (
 var codeNames = map[int32]string{
 	badValue: "BadValue", 6: "HostUnreachable", 7: "HostNotFound", failedToParse: "FailedToParse", typeMismatch: "TypeMismatch",
 	18: "AuthenticationFailed", cursorNotFound: "CursorNotFound", namespaceExists: "NamespaceExists", 59: "CommandNotFound",
+	apiVersionError: "APIVersionError", apiStrictError: "APIStrictError", apiDeprecationError: "APIDeprecationError",
 	namespaceNotFound: "NamespaceNotFound", indexNotFound: "IndexNotFound", cannotConvertIndex: "CannotConvertIndexToUnique",
 	dollarPrefixed: "DollarPrefixedFieldName", 64: "WriteConcernFailed", invalidOptions: "InvalidOptions", notReplicaSet: "NoReplicationEnabled", notSecondary: "NotSecondary", 89: "NetworkTimeout", 91: "ShutdownInProgress", 112: "WriteConflict", 134: "ReadConcernMajorityNotAvailableYet",
 	189: "PrimarySteppedDown", 262: "ExceededTimeLimit", 391: "ReauthenticationRequired", 9001: "SocketException",

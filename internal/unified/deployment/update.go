@@ -138,15 +138,23 @@ func hasDollar(doc bson.Raw) bool {
 	return false
 }
 
+// checkStages refuses an update by a pipeline with a stage that is not known.
+func checkStages(update bson.Value) error {
+	stages, _ := update.Array()
+	for stage := range stages.Documents() {
+		if _, known := documentStages[stage.FirstKey()]; !known {
+			return fail(unknownStage, "Unrecognized pipeline stage name: '%s'", stage.FirstKey())
+		}
+	}
+	return nil
+}
+
+// pipeline runs stages that checkStages has seen.
 func (c change) pipeline(doc bson.Raw, stages bson.Array) (bson.Raw, error) {
 	for stage := range stages.Documents() {
 		name := stage.FirstKey()
-		run, ok := documentStages[name]
-		if !ok {
-			return nil, fail(unknownStage, "Unrecognized pipeline stage name: '%s'", name)
-		}
 		var err error
-		if doc, err = run(c.scope, doc, field(stage, name)); err != nil {
+		if doc, err = documentStages[name](c.scope, doc, field(stage, name)); err != nil {
 			return nil, err
 		}
 	}
@@ -297,6 +305,9 @@ func (h *host) modifyLocked(cmd *mongotest.Command, found []bson.Raw, q query) (
 	after, _ := field(cmd.Body, "new").Bool()
 	upsert, _ := field(cmd.Body, "upsert").Bool()
 	remove, _ := field(cmd.Body, "remove").Bool()
+	if err := checkStages(field(cmd.Body, "update")); err != nil {
+		return nil, err
+	}
 	c := change{
 		scope: q.scope, update: field(cmd.Body, "update"), filters: h.arrayFilters(cmd.Body),
 		strict: h.wire < wire50,

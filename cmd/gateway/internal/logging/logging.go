@@ -44,14 +44,15 @@ func Sink(log *slog.Logger) *event.Sink {
 	return s
 }
 
-// Specified returns what writes discovery's and selection's facts in the words and fields of the
-// MongoDB specifications, all at Debug; nil where Debug is not logged. Their component is in the
-// field of that name.
+// Specified returns what writes the facts of discovery, selection and connections in the words and
+// fields of the MongoDB specifications, all at Debug; nil where Debug is not logged. Their component
+// is in the field of that name. Commands are not among them: they have the data of callers in them.
 func Specified(log *slog.Logger) *event.Sink {
 	if !log.Enabled(context.Background(), slog.LevelDebug) {
 		return nil
 	}
-	return eventlog.Sink(eventlog.Config{Write: func(m eventlog.Message) {
+	components := []eventlog.Component{eventlog.Topology, eventlog.ServerSelection, eventlog.Connection}
+	return eventlog.Sink(eventlog.Config{Components: components, Write: func(m eventlog.Message) {
 		attrs := make([]slog.Attr, 0, len(m.Fields)+1)
 		attrs = append(attrs, slog.String("component", string(m.Component)))
 		for _, f := range m.Fields {

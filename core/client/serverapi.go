@@ -1,0 +1,31 @@
+package client
+
+import (
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/conn"
+)
+
+// ServerAPI is the version of the stable API that a client declares, with each of its commands.
+// Strict and DeprecationErrors of nil are not sent. What a command that runs as it is declares
+// itself is sent as well; the result of declaring both is undefined.
+type ServerAPI = conn.ServerAPI
+
+// checkServerAPI refuses versions of the stable API that the driver does not know.
+func checkServerAPI(api *ServerAPI) error {
+	if api == nil || api.Version == "1" {
+		return nil
+	}
+	var ck check
+	ck.refuse("serverApi.version", "is %q; the driver knows 1", api.Version)
+	return ck.err
+}
+
+// serverAPIElements returns what every command carries; nil: nothing.
+func serverAPIElements(api *ServerAPI) bson.Raw {
+	if api == nil {
+		return nil
+	}
+	b := new(bson.Builder)
+	api.AppendTo(b)
+	return b.Finish()
+}
