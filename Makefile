@@ -146,6 +146,10 @@ soak: ## SOAK=1000000 pool operations with random clears, deadlines and lost con
 failover: ## measure how soon 64 writers find a new primary, and what waiting for one costs
 	MOORING_FAILOVER=1 $(GO) test -count=1 -v -run 'TestFailover|TestWaitingForAPrimary' ./core/client
 
+.PHONY: rolling
+rolling: ## replace three replicas while 200 cursors are read and DNS is late, and count what clients see
+	MOORING_ROLLING=1 $(GO) test -count=1 -timeout 20m -v -run TestRollingRestart ./cmd/gateway/internal/app
+
 .PHONY: starvation
 starvation: ## measure what reads get beside cursors that hold all the connections they may
 	cd lab && LAB_STARVATION=1 $(GO) test -count=1 -v -run TestStarvation ./e2e

@@ -48,7 +48,7 @@ func (p *Pager) answerPage(ctx context.Context, c claim, q Question) (Answer, er
 // unknownTo decides about another replica's token of a cursor of which nothing is known here.
 func (p *Pager) unknownTo(q Question) func(claim, page.Question) (decision, error) {
 	return func(c claim, _ page.Question) (decision, error) {
-		s, left := p.successors[c.holder.Instance]
+		heir := p.successorLocked(c.holder)
 		switch {
 		case p.closed:
 			return decision{}, handle.ErrClosing
@@ -56,8 +56,8 @@ func (p *Pager) unknownTo(q Question) func(claim, page.Question) (decision, erro
 			return decision{}, ErrOwnerGone
 		case c.holder.Instance == p.instance || q.Holder == p.instance: // closed or expired here
 			return decision{}, ErrCursorNotFound
-		case left && s.to.Instance != p.instance:
-			return decision{Verdict: page.Elsewhere, to: s.to}, nil
+		case heir != c.holder && heir.Instance != p.instance:
+			return decision{Verdict: page.Elsewhere, to: heir}, nil
 		default:
 			return decision{}, ErrNotHere
 		}

@@ -365,3 +365,23 @@ func TestCloseDuringAPush(t *testing.T) {
 		})
 	}
 }
+
+// A replica that knows neither where the cursors of drained replicas went nor the one that has them now is told by another one, also if
+// they were pushed twice.
+func TestSuccessors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t, "a", "b", "c", "e")
+		page := n.open("a", 9, 2, 0)
+		n.stop("a") // to b
+		n.stop("b") // to c
+		n.hidden = "c"
+		n.start("d", nil)
+		n.questions()
+		if next := n.mustNext("d", page.Token); numbers(next) != "2 3" {
+			t.Errorf("page %s", numbers(next))
+		}
+		if asked := strings.Join(n.questions(), ", "); asked != "d>a page, d>e page, d>c page" {
+			t.Errorf("asked %s", asked)
+		}
+	})
+}

@@ -224,6 +224,10 @@ func (p *Pager) Successors() map[page.Instance]page.Replica {
 func (p *Pager) successor(of page.Replica) page.Replica {
 	p.table.Lock()
 	defer p.table.Unlock()
+	return p.successorLocked(of)
+}
+
+func (p *Pager) successorLocked(of page.Replica) page.Replica {
 	for range maxHops {
 		s, ok := p.successors[of.Instance]
 		if !ok {

@@ -27,6 +27,7 @@ type network struct {
 	nodes  map[string]*node // those that are reached, by address
 	asked  []string         // "from>to purpose", in order
 	faults faults
+	hidden string          // an address that DNS does not know yet
 	holder map[int64]*node // who continued a cursor last, by the server's ids
 	lost   map[int64]bool  // cursors whose holder may be unknown for ever, by the server's ids: what brought them was lost
 }
@@ -317,6 +318,9 @@ func (l *link) Others(context.Context, bool) []string {
 	defer l.n.mu.Unlock()
 	var others []string
 	for address := range l.n.nodes {
+		if l.n.hidden == address {
+			continue
+		}
 		others = append(others, address) // this one too: it is for the registry to leave it out
 	}
 	slices.Sort(others)

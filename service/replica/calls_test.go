@@ -381,29 +381,6 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// TestPartition: a replica that is gone without a word is noticed, although an answer may take as long as a getMore does.
-func TestPartition(t *testing.T) {
-	t.Parallel()
-	asked := make(chan struct{})
-	peer := start(t, "a", &fake{answer: func(ctx context.Context, _ paging.Question) (paging.Answer, error) {
-		close(asked)
-		<-ctx.Done()
-		return paging.Answer{}, context.Cause(ctx)
-	}})
-	way := newProxy(t, peer.Advertised())
-	go func() {
-		<-asked
-		way.set(true, false)
-	}()
-	begun := time.Now()
-	ctx, cancel := context.WithTimeout(t.Context(), waitTime)
-	defer cancel()
-	_, err := start(t, "a", nil).Ask(ctx, way.address(), paging.Question{})
-	if e := (*paging.UnreachableError)(nil); !errors.As(err, &e) || !e.Sent || time.Since(begun) > 20*time.Second {
-		t.Errorf("Ask = %v after %s, want *UnreachableError, sent, within 13 s or so", err, time.Since(begun))
-	}
-}
-
 // TestRestartAtTheSameAddress: the next replica there is found soon.
 func TestRestartAtTheSameAddress(t *testing.T) {
 	answer := func(address string) *fake {

@@ -46,12 +46,16 @@ var (
 type connections struct {
 	identity *identity
 	secure   credentials.TransportCredentials
+	dial     dialFunc
 
 	mu     sync.Mutex
 	open   map[string]*connection // by address
 	closed bool
 	uses   uint64
 }
+
+// dialFunc is net.Dialer's DialContext.
+type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
 // connection is the one to one replica. Its fields are guarded by the mutex of connections, except refused.
 type connection struct {
@@ -84,7 +88,7 @@ func (c *connections) get(address string) (*connection, error) {
 		}
 		p = &connection{key: c.identity.presented()}
 		var err error
-		if p.conn, err = p.dial(address, c.secure); err != nil {
+		if p.conn, err = p.dial(address, c.dial, c.secure); err != nil {
 			return nil, err
 		}
 		c.open[address] = p
@@ -172,12 +176,11 @@ func closeAll(list []*connection) {
 }
 
 // dial makes a connection that connects when it is used. It goes through no proxy of the environment.
-func (c *connection) dial(address string, secure credentials.TransportCredentials) (*grpc.ClientConn, error) {
-	dialer := net.Dialer{Timeout: connectTimeout}
+func (c *connection) dial(address string, dial dialFunc, secure credentials.TransportCredentials) (*grpc.ClientConn, error) {
 	return grpc.NewClient("passthrough:///"+address,
 		grpc.WithTransportCredentials(secure),
 		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
-			conn, err := dialer.DialContext(ctx, "tcp", address)
+			conn, err := dial(ctx, "tcp", address)
 			c.refused.Store(errors.Is(err, syscall.ECONNREFUSED))
 			return conn, err
 		}),

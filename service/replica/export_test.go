@@ -1,9 +1,14 @@
 package replica
 
 import (
+	"context"
+	"net"
 	"time"
 
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/protobuf/proto"
+
+	replicav1 "github.com/mooringdb/mooring/gen/mooring/replica/v1"
 )
 
 // Credentials are what a replica with those keys connects with.
@@ -47,3 +52,28 @@ func (t *Transport) SetClock(now func() time.Time) { t.now = now }
 
 // Learn notes the address of another replica.
 func (t *Transport) Learn(address string) { t.directory.learn(address) }
+
+// BindTo makes the transport listen on l, and reach other replicas with dial. It stands in for Bind.
+func (t *Transport) BindTo(l net.Listener, dial func(ctx context.Context, network, address string) (net.Conn, error)) {
+	t.connections.dial = dial
+	t.bindTo(l)
+}
+
+// Convert reads a message as the transport does, and writes it again.
+func Convert(m proto.Message) (proto.Message, error) {
+	var r reader
+	var again proto.Message
+	switch m := m.(type) {
+	case *replicav1.Question:
+		again = newQuestion(r.question(m))
+	case *replicav1.AskResponse:
+		again = newAnswer(r.answer(m))
+	case *replicav1.Record:
+		again = newRecord(r.record(m))
+	case *replicav1.ListRequest:
+		again = newQuery(query(m))
+	case *replicav1.Info:
+		again = newInfo(readInfo(m))
+	}
+	return again, r.err
+}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -78,6 +79,7 @@ type Transport struct {
 	server   *grpc.Server       // nil before Serve
 	pager    Pager              // nil before Serve
 	stop     context.CancelFunc // ends the meeting of other replicas
+	met      chan struct{}      // closed at its end
 	serving  sync.WaitGroup
 }
 
@@ -96,9 +98,9 @@ func New(cfg Config) *Transport {
 	secure := newLinks(me, cfg.Log)
 	return &Transport{
 		cfg: cfg, id: hex.EncodeToString(id), serves: hex.EncodeToString(deployment[:]), foreign: newNotices(foreignEvery),
-		skewed: newNotices(skewedEvery), now: time.Now, stop: func() {},
+		skewed: newNotices(skewedEvery), now: time.Now, stop: func() {}, met: make(chan struct{}),
 		pushes: pushes{max: maxPushedBytes}, links: secure, directory: newDirectory(cfg.Others, cfg.LookupHost),
-		connections: &connections{identity: me, secure: secure, open: map[string]*connection{}},
+		connections: &connections{identity: me, secure: secure, dial: (&net.Dialer{Timeout: connectTimeout}).DialContext, open: map[string]*connection{}},
 	}
 }
 
@@ -109,9 +111,13 @@ func (t *Transport) Bind(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("option replica.address: %w", err)
 	}
+	t.bindTo(l)
+	return nil
+}
+
+func (t *Transport) bindTo(l net.Listener) {
 	t.listener = l
 	t.directory.isOwn(t.Advertised())
-	return nil
 }
 
 // Address returns where the transport listens, after Bind.
@@ -158,26 +164,41 @@ func (t *Transport) Serve(p Pager) {
 	t.serving.Go(func() { t.meetAll(ctx) })
 }
 
+// Met waits until this replica has met the others, or ctx ends: until then it may not find cursors that have moved.
+func (t *Transport) Met(ctx context.Context) {
+	select {
+	case <-t.met:
+	case <-ctx.Done():
+	}
+}
+
 // meetAll tells all replicas that this one is there, those included that it hears of in their answers. So each of them knows it before
 // DNS does, and it learns where the cursors of earlier replicas went.
 func (t *Transport) meetAll(ctx context.Context) {
+	defer close(t.met)
 	defer t.stop()
 	met := map[string]bool{}
-	for found := true; found; {
-		found = false
-		for _, address := range t.Others(ctx, false) {
-			if met[address] || ctx.Err() != nil {
-				continue
-			}
-			met[address], found = true, true
-			resp, err := t.meet(ctx, address, nil)
-			if err != nil {
-				t.cfg.Log.Debug("meet a replica", "replica", address, "err", err)
-				continue
-			}
-			t.heardOf(address, resp)
+	for ctx.Err() == nil {
+		fresh := slices.DeleteFunc(t.Others(ctx, false), func(address string) bool { return met[address] })
+		if len(fresh) == 0 {
+			return
 		}
+		var wg sync.WaitGroup
+		for _, address := range fresh {
+			met[address] = true
+			wg.Go(func() { t.meetOne(ctx, address) })
+		}
+		wg.Wait()
 	}
+}
+
+func (t *Transport) meetOne(ctx context.Context, address string) {
+	resp, err := t.meet(ctx, address, nil)
+	if err != nil {
+		t.cfg.Log.Debug("meet a replica", "replica", address, "err", err)
+		return
+	}
+	t.heardOf(address, resp)
 }
 
 // heardOf notes what another replica has said when it was met.

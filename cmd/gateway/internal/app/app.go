@@ -28,8 +28,13 @@ type App struct {
 // onFailure is called when something that runs in the background cannot go on.
 type onFailure func(error)
 
+// lookupHost resolves the names of other replicas; nil: as the system does.
+type lookupHost func(ctx context.Context, host string) ([]string, error)
+
 // New makes a gateway. It opens the files that the configuration names, but no socket.
-func New(cfg *config.Config, log *slog.Logger) (*App, error) {
+func New(cfg *config.Config, log *slog.Logger) (*App, error) { return newApp(cfg, log, nil) }
+
+func newApp(cfg *config.Config, log *slog.Logger, lookup lookupHost) (*App, error) {
 	a := &App{failed: make(chan error, 1)}
 	a.fx = fx.New(
 		fx.WithLogger(func() fxevent.Logger {
@@ -38,7 +43,7 @@ func New(cfg *config.Config, log *slog.Logger) (*App, error) {
 			l.UseErrorLevel(slog.LevelDebug) // whoever called gets the error, too
 			return l
 		}),
-		fx.Supply(cfg, log, onFailure(a.fail)),
+		fx.Supply(cfg, log, onFailure(a.fail), lookup),
 		// They start in this order and stop in reverse.
 		observation,
 		deployment,

@@ -47,6 +47,9 @@ func newKeyWatcher(lc fx.Lifecycle, cfg *config.Config, ring *seal.Ring, transpo
 // handOverTime is what the pager has to hand its cursors to another replica, out of the time that there is after the drain.
 const handOverTime = 4 * time.Second
 
+// meetTime is how long the gateway waits for other replicas before it serves clients.
+const meetTime = time.Second
+
 func newPager(lc fx.Lifecycle, cfg *config.Config, ring *seal.Ring, c *client.Client, transport *replica.Transport, log *slog.Logger) *paging.Pager {
 	p := paging.New(paging.Config{
 		Keys: ring, Deployment: cfg.Deployment(),
@@ -69,6 +72,9 @@ func newPager(lc fx.Lifecycle, cfg *config.Config, ring *seal.Ring, c *client.Cl
 				return err
 			}
 			transport.Serve(p) //nolint:contextcheck // it serves until Close, not until the start is over
+			ctx, cancel := context.WithTimeout(ctx, meetTime)
+			defer cancel()
+			transport.Met(ctx)
 			return nil
 		},
 		OnStop: func(ctx context.Context) error {

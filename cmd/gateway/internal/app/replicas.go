@@ -15,13 +15,13 @@ import (
 var replicas = fx.Module("replicas", fx.Provide(newTransport))
 
 // newTransport returns the way to the other replicas; nil: this is the only one.
-func newTransport(cfg *config.Config, log *slog.Logger, ring *seal.Ring, streams *stream.Streams, failed onFailure) *replica.Transport {
+func newTransport(cfg *config.Config, log *slog.Logger, ring *seal.Ring, streams *stream.Streams, failed onFailure, lookup lookupHost) *replica.Transport {
 	if cfg.Replica.Address == "" {
 		return nil
 	}
 	return replica.New(replica.Config{
 		Keys: ring, Deployment: cfg.Deployment(), Address: cfg.Replica.Address, Advertise: cfg.Replica.Advertise, Others: cfg.Replica.Peers,
-		StallTimeout: cfg.Cursors.Idle, Streams: streams, Log: log, Failed: failed,
+		StallTimeout: cfg.Cursors.Idle, Streams: streams, Log: log, Failed: failed, LookupHost: lookup,
 	})
 }
 

@@ -1,0 +1,81 @@
+package replica_test
+
+import (
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/protoadapt"
+
+	replicav1 "github.com/mooringdb/mooring/gen/mooring/replica/v1"
+	"github.com/mooringdb/mooring/service/replica"
+)
+
+// messages are those that a replica reads: empty, and to start from.
+var messages = []func() proto.Message{
+	func() proto.Message { return &replicav1.Question{} },
+	func() proto.Message { return &replicav1.AskResponse{} },
+	func() proto.Message { return &replicav1.Record{} },
+	func() proto.Message { return &replicav1.ListRequest{} },
+	func() proto.Message { return &replicav1.Info{} },
+}
+
+// FuzzConvert: whatever another replica sends, it is refused, or it is the same when it is sent again.
+func FuzzConvert(f *testing.F) {
+	for kind, seed := range []protoadapt.MessageV2{
+		&replicav1.Question{Purpose: replicav1.Purpose_PURPOSE_YIELD, Token: "t", Branch: &replicav1.Branch{Gaps: 1, Id: 2, Begin: 3}},
+		&replicav1.AskResponse{Answer: &replicav1.AskResponse_Page{Page: &replicav1.Page{Documents: []byte{5, 0, 0, 0, 0}, Token: "t"}}},
+		&replicav1.Record{
+			Id: make([]byte, 16), Ledger: &replicav1.Ledger{Next: 1, Phase: 1, Late: &replicav1.Replica{Address: "a:1"}},
+			Holding: &replicav1.Holding{State: state(), Leftover: []byte{5, 0, 0, 0, 0}},
+		},
+		&replicav1.ListRequest{Limit: 5}, &replicav1.Info{Id: "x", Pages: 3},
+	} {
+		b, err := proto.Marshal(seed)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(uint8(kind), b)
+	}
+	f.Fuzz(func(t *testing.T, kind uint8, b []byte) {
+		m := messages[int(kind)%len(messages)]()
+		if proto.Unmarshal(b, m) != nil {
+			return
+		}
+		once, err := replica.Convert(m)
+		if err != nil {
+			return
+		}
+		twice, err := replica.Convert(once)
+		if err != nil || !proto.Equal(once, twice) {
+			t.Fatalf("%v is read as %v, and that as %v, %v", m, once, twice, err)
+		}
+	})
+}
+
+// Messages of a newer release have fields that this one does not know, and purposes and answers: fields are ignored, the others refused.
+func TestMessagesOfANewerRelease(t *testing.T) {
+	unknown := []byte{0xf8, 0x3f, 7} // field 1023, a number
+	q := &replicav1.Question{Purpose: replicav1.Purpose_PURPOSE_PAGE, Token: "t"}
+	q.ProtoReflect().SetUnknown(unknown)
+	if got, err := replica.Convert(q); err != nil || got.(*replicav1.Question).GetToken() != "t" {
+		t.Errorf("a question with an unknown field: %v, %v", got, err)
+	}
+	if _, err := replica.Convert(&replicav1.Question{Purpose: 99}); err == nil {
+		t.Error("an unknown purpose is accepted")
+	}
+	a := &replicav1.AskResponse{}
+	a.ProtoReflect().SetUnknown(unknown)
+	if _, err := replica.Convert(a); err == nil {
+		t.Error("an unknown answer is accepted")
+	}
+	for name, m := range map[string]proto.Message{
+		"a short instance":      &replicav1.Question{Purpose: 1, Holder: make([]byte, 15)},
+		"a long instance":       &replicav1.Question{Purpose: 1, Holder: make([]byte, 17)},
+		"an answer that denies": &replicav1.AskResponse{Answer: &replicav1.AskResponse_Closed{}},
+		"a phase out of range":  &replicav1.Record{Ledger: &replicav1.Ledger{Phase: 256}},
+	} {
+		if got, err := replica.Convert(m); err == nil {
+			t.Errorf("%s is read as %v", name, got)
+		}
+	}
+}

@@ -1,0 +1,130 @@
+package replica_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mooringdb/mooring/service/page"
+	"github.com/mooringdb/mooring/service/paging"
+	"github.com/mooringdb/mooring/service/replica"
+)
+
+// TestMeet: a new replica that finds one other one makes itself known to all, and learns of all, and where the cursors of earlier
+// replicas went. DNS knows the first one only.
+func TestMeet(t *testing.T) {
+	gone, heir := page.Instance{9}, page.Replica{Address: "10.0.0.9:1", Instance: page.Instance{8}}
+	first := &fake{}
+	first.Succeeded(gone, heir)
+	a := start(t, "a", first)
+	second, third := &fake{}, &fake{}
+	b := start(t, "a", second, knowing(a.Advertised()))
+	knows := func(n *node, others ...*node) bool {
+		all := n.Others(t.Context(), false)
+		for _, o := range others {
+			if !slices.Contains(all, o.Advertised()) {
+				return false
+			}
+		}
+		return true
+	}
+	eventually(t, "the first two know each other", func() bool { return knows(a, b) && knows(b, a) })
+	c := start(t, "a", third, knowing(a.Advertised()))
+	eventually(t, "all know each other", func() bool { return knows(a, b, c) && knows(b, a, c) && knows(c, a, b) })
+	eventually(t, "the new one knows where cursors went", func() bool { return third.Successors()[gone] == heir })
+	for _, n := range []*node{a, b, c} {
+		if slices.Contains(n.Others(t.Context(), false), n.Advertised()) {
+			t.Error("a replica is among its others")
+		}
+	}
+	// One that has drained says where its cursors went.
+	from := page.Replica{Address: c.Advertised(), Instance: page.Instance{7}}
+	third.self = from
+	if err := c.Announce(t.Context(), b.Advertised(), heir); err != nil || second.Successors()[from.Instance] != heir {
+		t.Errorf("Announce = %v, the other one knows %v", err, second.Successors())
+	}
+	// One that is gone is forgotten when its address refuses connections.
+	c.stop()
+	if _, err := a.Ask(t.Context(), c.Advertised(), paging.Question{}); err == nil {
+		t.Error("Ask of a replica that has stopped = nil")
+	}
+	if knows(a, c) {
+		t.Error("a replica that is gone is known still")
+	}
+}
+
+// Addresses that no name stands for are known for a while.
+func TestLearnedAddresses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := replica.New(replica.Config{Keys: ring(t, "a")})
+		for _, address := range []string{"10.0.0.1:7", "[fd00::1]:7", "", "nonsense", ":7", "10.0.0.2:"} {
+			n.Learn(address)
+		}
+		want := []string{"10.0.0.1:7", "[fd00::1]:7"}
+		if got := sorted(n, t.Context()); !slices.Equal(got, want) {
+			t.Errorf("Others = %q, want %q", got, want)
+		}
+		time.Sleep(9 * time.Minute) //nolint:forbidigo // in a bubble
+		n.Learn("10.0.0.1:7")
+		time.Sleep(2 * time.Minute) //nolint:forbidigo // in a bubble
+		if got := sorted(n, t.Context()); !slices.Equal(got, want[:1]) {
+			t.Errorf("Others after a while = %q, want %q", got, want[:1])
+		}
+	})
+}
+
+// Names are looked up again for a cursor that no known replica has, although DNS was asked a short time ago.
+func TestLookUpAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dns := &names{}
+		dns.set("10.0.0.1")
+		n := replica.New(replica.Config{Keys: ring(t, "a"), Others: []string{"others.svc:7"}, LookupHost: dns.lookup})
+		_ = n.Others(t.Context(), false)
+		dns.set("10.0.0.1", "10.0.0.2")
+		time.Sleep(time.Second) //nolint:forbidigo // in a bubble
+		if got := n.Others(t.Context(), false); len(got) != 1 {
+			t.Errorf("Others = %q, want what DNS said before", got)
+		}
+		if got := n.Others(t.Context(), true); len(got) != 2 {
+			t.Errorf("Others, again = %q, want two", got)
+		}
+		asked := dns.asked
+		for range 10 { // but not for each of many cursors
+			_ = n.Others(t.Context(), true)
+		}
+		if dns.asked != asked {
+			t.Errorf("DNS was asked %d times more at once", dns.asked-asked)
+		}
+	})
+}
+
+// TestClocks: a replica whose clock differs by more than tokens allow for is named in the log, with the difference.
+func TestClocks(t *testing.T) {
+	for _, test := range []struct {
+		ahead time.Duration
+		want  string
+	}{
+		{30 * time.Second, ""},
+		{-50 * time.Second, ""},
+		{15 * time.Minute, "difference=-15m0s"},
+		{-15 * time.Minute, "difference=15m0s"},
+	} {
+		a := start(t, "a", yes())
+		b := bind(t, "a")
+		b.SetClock(func() time.Time { return time.Now().Add(test.ahead) })
+		b.Serve(&fake{})
+		for range 3 {
+			if _, err := b.Ask(context.Background(), a.Advertised(), paging.Question{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		warned := strings.Count(a.log.String(), "the clock of a replica differs")
+		switch {
+		case test.want == "" && warned != 0, test.want != "" && (warned != 1 || !strings.Contains(a.log.String(), test.want)):
+			t.Errorf("a clock %s ahead: warned %d times, want once with %q:\n%s", test.ahead, warned, test.want, a.log)
+		}
+	}
+}

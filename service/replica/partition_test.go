@@ -1,0 +1,97 @@
+package replica_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mooringdb/mooring/service/paging"
+	"github.com/mooringdb/mooring/service/replica"
+	"github.com/mooringdb/mooring/service/stream"
+)
+
+// pipes is a network within the process. What is sent over it arrives until it is cut.
+type pipes struct {
+	accept chan net.Conn
+	closed chan struct{}
+	cut    atomic.Bool
+}
+
+func newPipes() *pipes { return &pipes{accept: make(chan net.Conn), closed: make(chan struct{})} }
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.accept:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error {
+	close(p.closed)
+	return nil
+}
+
+func (p *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 1} }
+
+// dial connects to the listener.
+func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	near, far := net.Pipe()
+	select {
+	case p.accept <- &pipeEnd{far, p}:
+		return &pipeEnd{near, p}, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// pipeEnd loses what is written once the network is cut.
+type pipeEnd struct {
+	net.Conn
+	of *pipes
+}
+
+func (e *pipeEnd) Write(b []byte) (int, error) {
+	if e.of.cut.Load() {
+		return len(b), nil
+	}
+	return e.Conn.Write(b)
+}
+
+// TestPartition: a replica that is gone without a word is noticed, although an answer may take as long as a getMore does.
+func TestPartition(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network := newPipes()
+		join := func(address string, p replica.Pager, l net.Listener) *replica.Transport {
+			n := replica.New(replica.Config{
+				Keys: ring(t, "a"), Advertise: address, Streams: stream.New(stream.Config{}), Log: slog.New(slog.DiscardHandler),
+			})
+			n.BindTo(l, network.dial)
+			n.Serve(p)
+			return n
+		}
+		holder := join("10.0.0.1:1", &fake{answer: func(ctx context.Context, _ paging.Question) (paging.Answer, error) {
+			network.cut.Store(true)
+			<-ctx.Done()
+			return paging.Answer{}, context.Cause(ctx)
+		}}, network)
+		asker := join("10.0.0.2:1", &fake{}, newPipes())
+		begun := time.Now()
+		_, err := asker.Ask(t.Context(), "10.0.0.1:1", paging.Question{})
+		lost, ok := errors.AsType[*paging.UnreachableError](err)
+		if took := time.Since(begun); !ok || !lost.Sent || took != 13*time.Second {
+			t.Errorf("Ask = %v after %s, want *UnreachableError, sent, after 13 s", err, took)
+		}
+		for _, n := range []*replica.Transport{asker, holder} {
+			if err := n.Close(t.Context()); err != nil {
+				t.Errorf("Close = %v", err)
+			}
+		}
+	})
+}
