@@ -144,7 +144,7 @@ var options = []Option{
 	},
 	{
 		Name: "tlsCertificateKeyFile", Kind: "path", Default: "",
-		Doc:     "our certificate, its chain and its key, PEM",
+		Doc:     "the gateway's certificate, its chain and its key, PEM",
 		setting: text(func(c *Config) *string { return &c.TLS.CertificateKeyFile }),
 	},
 	{
@@ -196,7 +196,7 @@ var options = []Option{
 	},
 	{
 		Name: "maxIdleTimeMS", Kind: "milliseconds", Default: "0",
-		Doc:     "how long a connection may be unused; 0: for ever",
+		Doc:     "how long a connection may be idle; 0: no limit",
 		setting: millis(0, func(c *Config) **time.Duration { return &c.MaxIdleTime }),
 	},
 	{
@@ -276,7 +276,7 @@ var options = []Option{
 	// Operations.
 	{
 		Name: "timeoutMS", Kind: "milliseconds", Default: "",
-		Doc:     "how long an operation may take, all in all; 0: no limit",
+		Doc:     "how long an operation may take, with all its commands; 0: no limit",
 		setting: millis(0, func(c *Config) **time.Duration { return &c.Timeout }),
 	},
 	{
