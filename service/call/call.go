@@ -24,13 +24,23 @@ type Call struct {
 
 type key struct{}
 
-// NewContext returns a context with a call.
-func NewContext(ctx context.Context, c *Call) context.Context {
-	return context.WithValue(ctx, key{}, c)
+// Context is a context that carries a call. It is a struct, so that the interceptors' own value of a
+// call can be the handler's context, too.
+type Context struct {
+	context.Context
+	Call
 }
 
-// From returns the call of a context that NewContext has made. It panics without one: a handler that
-// no interceptor leads to would serve every client as the same principal.
+// Value returns the call, for From, and else what the context within has.
+func (c *Context) Value(k any) any {
+	if k == (key{}) {
+		return &c.Call
+	}
+	return c.Context.Value(k)
+}
+
+// From returns the call of the Context that ctx is, or is made from. It panics without one: a handler
+// that no interceptor leads to would serve every client as the same principal.
 func From(ctx context.Context) *Call {
 	c, ok := ctx.Value(key{}).(*Call)
 	if !ok {

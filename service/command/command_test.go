@@ -191,7 +191,7 @@ func TestPinLimit(t *testing.T) {
 	}()
 	commands := command.New(command.Config{Client: c, Handles: handles, Streams: stream.New(stream.Config{})})
 	documents := document.New(document.Config{Client: c, Handles: handles, Streams: stream.New(stream.Config{})})
-	ctx := call.NewContext(t.Context(), &call.Call{})
+	ctx := &call.Context{Context: t.Context()}
 	run := func() error {
 		_, err := commands.RunCursorCommand(ctx, &mooringv1.RunCursorCommandRequest{Database: "d", Command: doc(`{"find": "c", "batchSize": 2}`)})
 		return err

@@ -73,7 +73,7 @@ func New(cfg Config) *Chain {
 
 // pass is one call on its way through the steps: one value, since each request needs one.
 type pass struct {
-	call.Call
+	call      call.Context // its Context is set for the handler, in inform
 	method    string
 	steps     []step // that are still to come
 	admission admission

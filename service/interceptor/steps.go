@@ -15,7 +15,6 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/payload"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
@@ -57,11 +56,11 @@ func IsRequestID(id string) bool {
 }
 
 func (x *Chain) identify(ctx context.Context, c *pass) error {
-	c.Casual = len(metadata.ValueFromIncomingContext(ctx, CasualKey)) > 0
+	c.call.Casual = len(metadata.ValueFromIncomingContext(ctx, CasualKey)) > 0
 	if ids := metadata.ValueFromIncomingContext(ctx, RequestIDKey); len(ids) == 1 && IsRequestID(ids[0]) {
-		c.RequestID = ids[0]
+		c.call.RequestID = ids[0]
 	} else {
-		c.RequestID = NewRequestID()
+		c.call.RequestID = NewRequestID()
 	}
 	return c.next(ctx)
 }
@@ -81,7 +80,7 @@ func (x *Chain) log(ctx context.Context, c *pass) error {
 	if !debugging && level == slog.LevelDebug {
 		return err
 	}
-	attrs := []slog.Attr{slog.String("method", c.method), slog.String("request_id", c.RequestID), slog.String("code", code.String())}
+	attrs := []slog.Attr{slog.String("method", c.method), slog.String("request_id", c.call.RequestID), slog.String("code", code.String())}
 	if debugging {
 		attrs = append(attrs, slog.Duration("duration", time.Since(start)))
 	}
@@ -105,13 +104,13 @@ func (x *Chain) explain(ctx context.Context, c *pass) error {
 	if err == nil {
 		return nil
 	}
-	return rpcerr.Explain(err, c.Call)
+	return rpcerr.Explain(err, c.call.Call)
 }
 
 func (x *Chain) recover(ctx context.Context, c *pass) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			x.cfg.Logger.LogAttrs(ctx, slog.LevelError, "panic", slog.String("method", c.method), slog.String("request_id", c.RequestID),
+			x.cfg.Logger.LogAttrs(ctx, slog.LevelError, "panic", slog.String("method", c.method), slog.String("request_id", c.call.RequestID),
 				slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
 			err = &rpcerr.Error{Reason: rpcerr.Internal, Message: "internal error"}
 		}
@@ -172,8 +171,9 @@ func timeoutOf(ctx context.Context) (time.Duration, error) {
 
 // inform puts the call into the context, for the handler. It is the only place that does so.
 func (x *Chain) inform(ctx context.Context, c *pass) (err error) {
-	if c.Encoding, err = payload.EncodingFrom(ctx); err != nil {
+	if c.call.Encoding, err = payload.EncodingFrom(ctx); err != nil {
 		return err
 	}
-	return c.next(call.NewContext(ctx, &c.Call))
+	c.call.Context = ctx
+	return c.next(&c.call)
 }

@@ -46,7 +46,7 @@ func with(ctx context.Context, kv ...string) context.Context {
 
 // in returns the context of a call that asks for an encoding.
 func in(ctx context.Context, enc payload.Encoding) context.Context {
-	return call.NewContext(ctx, &call.Call{Encoding: enc})
+	return &call.Context{Context: ctx, Call: call.Call{Encoding: enc}}
 }
 
 // read returns a Reader of a request that has nothing but what a test gives to the Reader's
