@@ -78,6 +78,8 @@ var timeoutSkips = map[[2]string]string{
 	{"runCursorCommand.json", "Tailable cursor iteration timeoutMS is refreshed for getMore - failure"}:                                 nothingExpires,
 	{"runCursorCommand.json", "Tailable cursor awaitData iteration timeoutMS is refreshed for getMore - failure"}:                       nothingExpires,
 
+	{"tailable-awaitData.json", "apply remaining timeoutMS if less than maxAwaitTimeMS"}: "each call of Next sends one getMore and has a " +
+		"timeoutMS of its own",
 	{"close-cursors.json", "timeoutMS is refreshed for close"}: "behind a load balancer, the connection that a getMore broke cannot " +
 		"carry killCursors; elsewhere TestTimeOfKillCursors shows it",
 	{"command-execution.json", "short-circuit is not enabled with only 1 RTT measurement"}: "in fake time the second measurement " +

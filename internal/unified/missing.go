@@ -22,7 +22,6 @@ const (
 	needsCount         = "a helper for count, which is deprecated"
 	needsMapReduce     = "a helper for mapReduce, which is deprecated"
 	needsWorkloads     = "a workload executor (storeEventsAsEntities, loop)"
-	needsCreateOptions = "initial collections with options"
 )
 
 var missingOperations = map[string]string{
@@ -47,7 +46,7 @@ var missingOperations = map[string]string{
 // missingArguments are arguments of operations, and options of entities.
 var missingArguments = map[string]string{
 	"session": needsSessions, "autoEncryptOpts": needsEncryption,
-	"storeEventsAsEntities": needsWorkloads, "createOptions": needsCreateOptions,
+	"storeEventsAsEntities": needsWorkloads,
 }
 
 var missingEntities = map[string]string{
@@ -74,9 +73,6 @@ func (f *File) missing(test Test, all bool) string {
 		if all {
 			s.need(s.lacking[name])
 		}
-	}
-	for _, data := range f.InitialData {
-		s.arguments(data)
 	}
 	s.operations(test.Operations)
 	for _, expected := range slices.Concat(test.ExpectEvents, test.ExpectLogMessages) {

@@ -36,6 +36,7 @@ func (r *run) test(ctx context.Context, test Test) error {
 	for _, data := range r.file.InitialData {
 		namespace := text(data, "databaseName") + "." + text(data, "collectionName")
 		r.deployment.SetDocuments(namespace, documents(data, "documents")...)
+		r.deployment.SetOptions(namespace, document(data, "createOptions"))
 	}
 	if err := r.create(ctx, r.file.CreateEntities); err != nil {
 		return err

@@ -8,8 +8,10 @@
 package unified
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"path/filepath"
 	"testing"
 	"testing/synctest"
@@ -23,7 +25,8 @@ type Suite struct {
 	Name   string // the specification's folder, for the record
 	Folder string // where the files are, below the specifications' folder
 	// Skip are the cases that are not run, by the file's base name and the case's description, and why. An empty description
-	// stands for all cases of the file.
+	// stands for all cases of the file. A row without a case fails the test, and so does a case that is
+	// skipped, for whatever reason, and would pass.
 	Skip map[[2]string]string
 	// Later are the cases after whose last event others may come, and why: they end before all that they have begun is over.
 	Later map[[2]string]string
@@ -34,7 +37,9 @@ type Suite struct {
 // Run runs all cases of a suite: each on every topology that it is for, in a bubble of its own with fake time.
 func Run(t *testing.T, suite Suite) {
 	schemas := NewSchemas(spectest.Dir(t, "unified-test-format"))
+	stale := maps.Clone(suite.Skip)
 	for _, path := range spectest.Files(t, suite.Folder) {
+		delete(stale, [2]string{filepath.Base(path), ""})
 		f, err := schemas.Load(path)
 		if err != nil {
 			spectest.Case(t, suite.Name, path, filepath.Base(path), func(t *testing.T) {
@@ -45,10 +50,14 @@ func Run(t *testing.T, suite Suite) {
 			continue
 		}
 		for _, test := range f.Tests {
+			delete(stale, [2]string{filepath.Base(path), test.Description})
 			spectest.Case(t, suite.Name, path, filepath.Base(path)+": "+test.Description, func(t *testing.T) {
 				suite.run(t, f, test)
 			})
 		}
+	}
+	for row := range stale {
+		t.Errorf("there is no case %q to skip", row)
 	}
 }
 
@@ -56,17 +65,21 @@ func (s Suite) run(t *testing.T, f *File, test Test) {
 	if test.SkipReason != "" {
 		spectest.Skip(t, "the test says: "+test.SkipReason)
 	}
-	for _, name := range []string{test.Description, ""} {
-		if reason := s.Skip[[2]string{filepath.Base(f.Path), name}]; reason != "" {
-			spectest.Skip(t, reason)
-		}
-	}
 	environments, unmet := f.environments(test)
 	if len(environments) == 0 {
 		spectest.Skip(t, unmet)
 	}
-	if missing := f.missing(test, s.WantFailure); missing != "" {
-		spectest.Skip(t, "needs "+missing)
+	reason := s.reason(f, test)
+	if reason == "" {
+		if missing := f.missing(test, s.WantFailure); missing != "" {
+			reason = "needs " + missing
+		}
+	}
+	if reason != "" {
+		if !s.WantFailure && passes(t, f, test, environments) {
+			t.Errorf("the case passes, but is skipped: %s", reason)
+		}
+		spectest.Skip(t, reason)
 	}
 	for _, env := range environments {
 		t.Run(env.String(), func(t *testing.T) {
@@ -80,6 +93,22 @@ func (s Suite) run(t *testing.T, f *File, test Test) {
 			}
 		})
 	}
+}
+
+// reason returns why the suite skips a case; "": it does not.
+func (s Suite) reason(f *File, test Test) string {
+	name := filepath.Base(f.Path)
+	return cmp.Or(s.Skip[[2]string{name, test.Description}], s.Skip[[2]string{name, ""}])
+}
+
+// passes reports whether a case that is skipped passes on all environments that it is for.
+func passes(t *testing.T, f *File, test Test, environments []environment) bool {
+	for _, env := range environments {
+		if inBubble(t, f, test, env, false) != nil {
+			return false
+		}
+	}
+	return true
 }
 
 func inBubble(t *testing.T, f *File, test Test, env environment, later bool) (err error) {

@@ -12,8 +12,9 @@ type cursor struct {
 	namespace string
 	rest      []bson.Raw
 	tailable  bool
-	ends      bool // with its last document: the server knows that no more can come
-	seen      int  // of a tailable cursor, how many documents it has given
+	query     query // of a tailable cursor
+	ends      bool  // with its last document: the server knows that no more can come
+	seen      int   // of a tailable cursor, how many documents it has given
 }
 
 func (h *host) find(cmd *mongotest.Command) (reply, error) {
@@ -40,7 +41,7 @@ func (h *host) find(cmd *mongotest.Command) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	c := &cursor{namespace: namespace(cmd), rest: found, seen: len(found)}
+	c := &cursor{namespace: namespace(cmd), rest: found, query: q, seen: len(found)}
 	c.tailable, _ = field(cmd.Body, "tailable").Bool()
 	single, _ := field(cmd.Body, "singleBatch").Bool()
 	c.ends = q.limit > 0
@@ -91,9 +92,9 @@ func (h *host) getMore(cmd *mongotest.Command) (reply, error) {
 		return reply{}, fail(cursorNotFound, "cursor id %d not found", id)
 	}
 	if c.tailable {
-		docs, _ := h.deployment.Documents(c.namespace)
-		c.rest = append(c.rest, docs[min(c.seen, len(docs)):]...)
-		c.seen = max(c.seen, len(docs))
+		if err := c.more(h.deployment.store); err != nil {
+			return reply{}, err
+		}
 	}
 	if !given || size == 0 {
 		size = int64(len(c.rest)) + 1
@@ -104,6 +105,19 @@ func (h *host) getMore(cmd *mongotest.Command) (reply, error) {
 		id = 0
 	}
 	return cursorReply(id, c.namespace, "nextBatch", batch)
+}
+
+// more adds what has come behind what a tailable cursor has seen.
+func (c *cursor) more(s *store) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	docs, err := s.findLocked(c.namespace, c.query)
+	if err != nil {
+		return err
+	}
+	c.rest = append(c.rest, docs[min(c.seen, len(docs)):]...)
+	c.seen = max(c.seen, len(docs))
+	return nil
 }
 
 func (h *host) killCursors(cmd *mongotest.Command) (reply, error) {

@@ -169,6 +169,15 @@ func (d *Deployment) SetDocuments(namespace string, docs ...bson.Raw) {
 	d.store.collections[namespace] = &collection{docs: docs}
 }
 
+// SetOptions gives a collection that SetDocuments has made the options of create. It must keep all
+// its documents with them.
+func (d *Deployment) SetOptions(namespace string, options bson.Raw) {
+	d.store.mu.Lock()
+	defer d.store.mu.Unlock()
+	c := d.store.collections[namespace]
+	c.options, c.max = options, int(integer(options, "max"))
+}
+
 // Documents are the contents of a collection, in the order of insertion. exists is false where there is none.
 func (d *Deployment) Documents(namespace string) (docs []bson.Raw, exists bool) {
 	d.store.mu.Lock()

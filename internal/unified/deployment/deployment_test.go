@@ -252,6 +252,15 @@ func TestCommands(t *testing.T) {
 			{`{"testDeprecationInVersion2": 1, "apiVersion": "2"}`, `{"ok": 1}`},
 			{`{"testDeprecationInVersion2": 1, "apiVersion": "2", "apiDeprecationErrors": true}`, `{"ok": 0, "code": 324}`},
 		},
+		"a capped collection": {
+			{`{"create": "c", "capped": true, "size": 4096}`, `{"ok": 1}`},
+			{`{"aggregate": "c", "pipeline": [{"$collStats": {"storageStats": {}}}], "cursor": {}}`, `{"cursor": {"firstBatch": [{"storageStats": {"capped": true, "maxSize": 4096}}], "id": 0, "ns": "db.c"}}`},
+			{`{"aggregate": "c", "pipeline": [{"$collStats": {"count": {}}}], "cursor": {}}`, `{"ok": 0, "code": 2}`},
+			{`{"insert": "c", "documents": [{"_id": 1}, {"_id": 2}]}`, `{"n": 2}`},
+			{`{"find": "c", "filter": {"_id": {"$gt": 1}}, "tailable": true}`, `{"cursor": {"firstBatch": [{"_id": 2}], "id": 1099511627777, "ns": "db.c"}}`},
+			{`{"insert": "c", "documents": [{"_id": 0}, {"_id": 3}]}`, `{"n": 2}`},
+			{`{"getMore": {"$numberLong": "1099511627777"}, "collection": "c"}`, `{"cursor": {"nextBatch": [{"_id": 3}], "id": 1099511627777, "ns": "db.c"}}`},
+		},
 		"views": {
 			three,
 			{`{"create": "v", "viewOn": "c", "pipeline": [{"$match": {"_id": {"$gt": 1}}}]}`, `{"ok": 1}`},

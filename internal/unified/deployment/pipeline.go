@@ -19,7 +19,7 @@ func (h *host) aggregate(cmd *mongotest.Command) (reply, error) {
 			return reply{}, fail(invalidOptions, "%s cannot be used with a linearizable read concern", stage.FirstKey())
 		}
 	}
-	p := pipeline{store: h.deployment.store, scope: sc, database: cmd.Database}
+	p := pipeline{store: h.deployment.store, scope: sc, database: cmd.Database, namespace: namespace(cmd)}
 	p.store.mu.Lock()
 	found, err := p.runLocked(namespace(cmd), field(cmd.Body, "hint"), stages)
 	p.store.mu.Unlock()
@@ -32,9 +32,10 @@ func (h *host) aggregate(cmd *mongotest.Command) (reply, error) {
 
 // pipeline is an aggregation that is under way.
 type pipeline struct {
-	store    *store
-	scope    scope
-	database string
+	store     *store
+	scope     scope
+	database  string
+	namespace string
 }
 
 func (p *pipeline) runLocked(
@@ -103,6 +104,15 @@ var pipelineStages = map[string]stage{
 			return nil, nil
 		}
 		return []bson.Raw{bson.NewBuilder(nil).Int32("_id", 1).Int32("n", int32(len(docs))).Finish()}, nil
+	},
+	"$collStats": func(p *pipeline, _ []bson.Raw, argument bson.Value) ([]bson.Raw, error) {
+		if asked, _ := argument.Document(); asked.FirstKey() != "storageStats" || asked.Len() != 1 {
+			return nil, fail(badValue, "$collStats only has storageStats here")
+		}
+		options := p.store.collectionLocked(p.namespace).options
+		return []bson.Raw{bson.NewBuilder(nil).OpenDocument("storageStats").
+			Bool("capped", field(options, "capped").Truthy()).Int64("maxSize", integer(options, "size")).
+			Close().Finish()}, nil
 	},
 	"$documents": func(_ *pipeline, _ []bson.Raw, argument bson.Value) ([]bson.Raw, error) {
 		list, _ := argument.Array()
