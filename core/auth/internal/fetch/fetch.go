@@ -142,8 +142,12 @@ func (r Request) masked(text string) string {
 	return fmt.Sprintf("%.*q", maxText, text)
 }
 
-// File reads a small file, as a token is in.
+// File reads a small regular file, as a token is in. A pipe would block the caller, whatever its
+// context says.
 func File(name string) ([]byte, error) {
+	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a regular file", name)
+	}
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, err
