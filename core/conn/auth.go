@@ -21,8 +21,9 @@ func (c *Conn) login(cfg Config) (*auth.State, error) {
 	return cfg.Auth.Start(auth.Target{Address: c.addr, Encrypted: cfg.TLS != nil})
 }
 
-// authenticate ends the handshake. Arbiters have no users (Authentication, "Arbiters"): the connection
-// is as one without a credential then, also if the server asks for another authentication later.
+// authenticate ends the handshake. Arbiters have no users (Authentication, "Arbiters"): on their
+// connections the credential is not used, also if the server asks for another authentication
+// later.
 func (c *Conn) authenticate(ctx context.Context) error {
 	if c.desc.Kind == description.ServerRSArbiter {
 		c.auth = nil
@@ -33,9 +34,9 @@ func (c *Conn) authenticate(ctx context.Context) error {
 	return c.ofService(c.auth.Authenticate(ctx, c, c.hello))
 }
 
-// Reauthenticate authenticates the connection again, since the server asked for it with cause (error
-// 391). It blocks until that is done or ctx ends. The error is an *auth.Error; the connection must not be
-// used any more then.
+// Reauthenticate authenticates the connection again after the server has asked for it with cause
+// (error 391). It blocks until that is done or ctx ends. The error is an *auth.Error; the
+// connection must not be used after it.
 func (c *Conn) Reauthenticate(ctx context.Context, cause error) error {
 	if c.auth == nil {
 		return cause
@@ -47,8 +48,8 @@ func (c *Conn) Reauthenticate(ctx context.Context, cause error) error {
 	return err
 }
 
-// Mechanism returns the mechanism by which the connection has authenticated, and why it was chosen; both are empty if it
-// has not.
+// Mechanism returns the mechanism that authenticated the connection, and why it was chosen. Both
+// are empty if no mechanism did.
 func (c *Conn) Mechanism() (name, why string) {
 	if c.auth == nil {
 		return "", ""
@@ -56,7 +57,7 @@ func (c *Conn) Mechanism() (name, why string) {
 	return c.auth.Mechanism()
 }
 
-// ofService says in an error of an authentication which service it concerns.
+// ofService adds the service to an error of an authentication behind a load balancer.
 func (c *Conn) ofService(err error) error {
 	if e, ok := errors.AsType[*auth.Error](err); ok {
 		e.Service = c.desc.ServiceID
@@ -77,8 +78,8 @@ func (c *Conn) Run(ctx context.Context, database string, command bson.Raw) (bson
 	msg := b.Bytes()
 	wire.EndMsg(msg)
 	reply, err := c.RoundTrip(ctx, msg)
-	if e, ok := err.(*mongoerr.NetworkError); ok { //nolint:errorlint // made by RoundTrip, never wrapped
-		e.Op, e.Sent = "authentication", false // nothing that an application asked for was sent
+	if e, ok := err.(*mongoerr.NetworkError); ok { //nolint:errorlint // RoundTrip never wraps it
+		e.Op, e.Sent = "authentication", false // no operation was sent
 	}
 	return reply, err
 }

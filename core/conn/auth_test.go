@@ -158,7 +158,7 @@ func TestX509OverTLS(t *testing.T) {
 	}
 }
 
-// Errors say in which phase they arose, and behind a load balancer which service they concern.
+// Errors say in which phase they occurred, and behind a load balancer which service they concern.
 func TestAuthenticationFails(t *testing.T) {
 	users := []mongotest.User{{Name: "app", Password: "pencil"}}
 	tests := []struct {

@@ -8,10 +8,12 @@ import (
 	"github.com/mooringdb/mooring/core/wire"
 )
 
-// bodyOffset is where the body of an OP_MSG that we build begins: after the flags and the section's kind.
+// bodyOffset is where the body of an OP_MSG that we build begins: after the flags and the
+// section's kind.
 const bodyOffset = wire.HeaderSize + 4 + 1
 
-// appendCompression offers the compressors, in their order, in a first hello. An empty list says that there is none.
+// appendCompression offers the compressors, in their order, in a first hello. An empty list
+// offers none.
 func appendCompression(b *bson.Builder, names []string) {
 	b.OpenArray("compression")
 	for _, name := range names {
@@ -22,13 +24,14 @@ func appendCompression(b *bson.Builder, names []string) {
 	b.Close()
 }
 
-// packer compresses requests as was negotiated. The zero value leaves them as they are.
+// packer compresses requests as negotiated. The zero value leaves them unchanged.
 type packer struct {
 	id    compress.ID // Noop: nothing was negotiated
 	level int
 }
 
-// newPacker takes the first of our compressors that is also in the server's hello. Its order does not matter.
+// newPacker takes the first of the client's compressors that is also in the server's hello. The
+// server's order does not matter.
 func newPacker(cfg Config, hello bson.Raw) packer {
 	value, _ := hello.Lookup("compression")
 	theirs, _ := value.Array()
@@ -55,13 +58,13 @@ func contains(array bson.Array, text string) bool {
 	return false
 }
 
-// packed is a message as it is sent: the request itself, or a pooled buffer with the compressed one.
+// packed holds a message to send: the request itself, or a pooled buffer with the compressed one.
 type packed struct {
 	msg    []byte
 	pooled *[]byte
 }
 
-// maxPooled keeps a rare large request from holding its memory for ever.
+// maxPooled keeps a rare large request from holding its memory forever.
 const maxPooled = 1 << 20
 
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
@@ -74,8 +77,8 @@ func (p packed) release() {
 	}
 }
 
-// pack compresses msg, unless its command forbids it or the result would be too large, which only data that cannot be
-// compressed at the limit of what the server takes is.
+// pack compresses msg, unless its command must not be compressed or the result would be larger
+// than most. The latter only happens to incompressible data near the server's size limit.
 func (p packer) pack(msg []byte, most int) packed {
 	if p.id == compress.Noop || !mayCompress(msg) {
 		return packed{msg: msg}
@@ -91,16 +94,17 @@ func (p packer) pack(msg []byte, most int) packed {
 	return packed{out, pooled}
 }
 
-// mayCompress looks at the command of a complete OP_MSG.
+// mayCompress reports whether the command of a complete OP_MSG may be compressed.
 func mayCompress(msg []byte) bool {
 	body, _, err := bson.Read(msg[bodyOffset:])
 	return err == nil && compress.IsAllowed(body.FirstKey())
 }
 
-// unpack gives the message that a compressed one stands for, which may be most bytes large. Which compressor it is
-// depends on nothing but the message.
+// unpack returns the message inside a compressed one, of at most that many bytes. The message
+// itself names its compressor.
 func unpack(h wire.Header, m *wire.Compressed, most int32) (wire.Header, wire.Message, error) {
-	msg, err := compress.Decompress(m.BeginOriginal(nil, h), compress.ID(m.Compressor), int(m.UncompressedSize), int(most-wire.HeaderSize), m.Data)
+	msg, err := compress.Decompress(m.BeginOriginal(nil, h), compress.ID(m.Compressor),
+		int(m.UncompressedSize), int(most-wire.HeaderSize), m.Data)
 	if err != nil {
 		return h, nil, err
 	}

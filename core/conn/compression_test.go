@@ -23,11 +23,11 @@ import (
 	"github.com/mooringdb/mooring/internal/mongotest"
 )
 
-// compressing stands in front of a server that cannot compress: it unpacks requests, notes what each came with, and
-// packs replies.
+// compressing stands in front of a server that cannot compress: it unpacks requests, records how
+// each was compressed, and packs replies.
 type compressing struct {
 	server *mongotest.Server
-	reply  func(n int) compress.ID // with what to pack the n-th reply
+	reply  func(n int) compress.ID // the compressor of the n-th reply
 
 	mu   sync.Mutex
 	came []string // "command" or "command by compressor"
@@ -128,7 +128,8 @@ func (p *compressing) repliesTo(client, server net.Conn) {
 
 func always(id compress.ID) func(int) compress.ID { return func(int) compress.ID { return id } }
 
-// supporting is a server whose hello lists what the client offered and it has, in its own order.
+// supporting returns a server whose hello lists the compressors that it shares with the client,
+// in its own order.
 func supporting(t *testing.T, names ...string) *mongotest.Server {
 	t.Helper()
 	hello := func(cmd *mongotest.Command) mongotest.Reply {
@@ -172,7 +173,8 @@ func fromURI(t *testing.T, uri string) (conn.Config, []connstring.Warning) {
 	return conn.Config{Compressors: cfg.Compressors, ZlibLevel: cfg.ZlibCompressionLevel}, cfg.Warnings
 }
 
-// The connection strings of the specification's test plan, and what the server has and sees.
+// The connection strings of the specification's test plan, with what the server supports and
+// receives.
 func TestCompressionProse(t *testing.T) {
 	tests := []struct {
 		uri, warning string
@@ -214,7 +216,8 @@ func TestCompressionProse(t *testing.T) {
 	}
 }
 
-// Commands that carry secrets, and hello, are sent as they are, whoever runs them; all others are compressed.
+// Commands with secrets, and hello, are sent uncompressed from every caller; all others are
+// compressed.
 func TestForbiddenCommandsAreNotCompressed(t *testing.T) {
 	s := supporting(t, "snappy")
 	p, c := dialCompressing(t, conn.Config{Compressors: []string{"snappy"}}, s, always(compress.Snappy))
@@ -239,7 +242,7 @@ func TestForbiddenCommandsAreNotCompressed(t *testing.T) {
 	}
 }
 
-// A reply says itself how it is compressed, the one to the first hello too, whatever was negotiated.
+// A reply names its own compressor, whatever was negotiated, also the reply to the first hello.
 func TestRepliesNameTheirCompressor(t *testing.T) {
 	ids := []compress.ID{compress.Zstd, compress.Snappy, none, compress.Zlib, compress.Noop, compress.Zstd}
 	for _, offered := range [][]string{nil, {"zlib"}} {
@@ -255,7 +258,7 @@ func TestRepliesNameTheirCompressor(t *testing.T) {
 	}
 }
 
-// What a server says by itself may be compressed, too.
+// A reply that the server streams may be compressed, too.
 func TestStreamedRepliesMayBeCompressed(t *testing.T) {
 	_, c := dialCompressing(t, conn.Config{Compressors: []string{"zstd"}}, supporting(t, "zstd"), always(compress.Zstd))
 	reply, err := c.AwaitHello(t.Context(), &description.TopologyVersion{ProcessID: bson.ObjectID{1}, Counter: 1}, time.Second)
@@ -264,7 +267,7 @@ func TestStreamedRepliesMayBeCompressed(t *testing.T) {
 	}
 }
 
-// A compressed reply that is not what it says breaks the connection, with an error that says why.
+// A compressed reply that is malformed breaks the connection, with an error that says why.
 func TestBadCompressedReplies(t *testing.T) {
 	reply := func(id compress.ID, size int, data []byte) func(*mongotest.Command) mongotest.Reply {
 		return func(cmd *mongotest.Command) mongotest.Reply {
@@ -304,7 +307,7 @@ func TestBadCompressedReplies(t *testing.T) {
 	}
 }
 
-// A request that compression makes larger than the server takes goes as it is.
+// A request that compression makes larger than the server accepts is sent uncompressed.
 func TestCompressionNeverExceedsTheLimit(t *testing.T) {
 	big := bson.NewBuilder(wire.BeginMsg(nil, 0))
 	random := make([]byte, 1000)

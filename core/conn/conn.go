@@ -1,5 +1,6 @@
-// Package conn is one connection to one server: dial, SOCKS5, TLS, hello, then one request after the other. A Conn has one
-// owner at a time; it knows nothing of pools, retries or commands other than hello and those of core/auth.
+// Package conn makes a connection to a server (dial, SOCKS5, TLS, hello, authentication) and
+// sends one request after the other on it. A Conn has one owner at a time. The package knows
+// nothing of pools, retries, or commands other than hello and those of core/auth.
 package conn
 
 import (
@@ -29,7 +30,8 @@ import (
 // DefaultConnectTimeout bounds Dial where Config.ConnectTimeout is zero.
 const DefaultConnectTimeout = 10 * time.Second
 
-// readBuffer is what one read from the socket may bring in; a small reply then costs one system call.
+// readBuffer sets how much one read from the socket may return; a small reply then costs one
+// system call.
 const readBuffer = 8 << 10
 
 // Config says how connections are made. The zero value makes plain TCP connections.
@@ -37,50 +39,53 @@ type Config struct {
 	// ID is the pool's number for the connection; only ID returns it.
 	ID uint64
 
-	// Metadata returns the client document of the first hello (metadata.Source.Document does). Nil
-	// stands for one without an application.
+	// Metadata returns the client document of the first hello (metadata.Source.Document does).
+	// Nil means a document without an application.
 	Metadata func() bson.Raw
 
-	// ServerAPI is the stable API that is declared in each hello, if it is not nil.
+	// ServerAPI, if set, is the stable API that each hello declares.
 	ServerAPI *ServerAPI
 
-	// Dialer opens the transport, to the server or to the proxy; nil stands for a net.Dialer with keep-alive.
+	// Dialer opens the transport, to the server or to the proxy. Nil means a net.Dialer with
+	// keep-alive.
 	Dialer func(ctx context.Context, network, addr string) (net.Conn, error)
 
-	// Proxy is what TCP connections are made through, if it is not nil.
+	// Proxy, if set, is the proxy for TCP connections.
 	Proxy *Proxy
 
-	// TLS encrypts the connection if it is not nil. An empty ServerName stands for the address's host.
+	// TLS, if set, encrypts the connection. An empty ServerName means the host of the address.
 	TLS *tls.Config
 
-	// Revocation checks the verified chain of a TLS connection before it is used, if it is not nil. It is shared by all
-	// connections of a client, so that one profits from what another learned.
+	// Revocation, if set, checks the verified chain of a TLS connection before it is used. All
+	// connections of a client share it, and so its cache.
 	Revocation *ocsp.Checker
 
-	// Auth authenticates the connection, if it is not nil. It is shared by all connections of a client.
+	// Auth, if set, authenticates the connection. All connections of a client share it.
 	Auth *auth.Authenticator
 
-	// ConnectTimeout bounds Dial as a whole, hello and authentication included. Zero stands for DefaultConnectTimeout, less than zero
-	// for no limit.
+	// ConnectTimeout bounds Dial as a whole, including hello and authentication. Zero means
+	// DefaultConnectTimeout, a negative value no limit.
 	ConnectTimeout time.Duration
 
-	// SocketTimeout bounds each round trip after the first hello. Zero stands for no limit.
+	// SocketTimeout bounds each round trip after the first hello. Zero means no limit.
 	SocketTimeout time.Duration
 
-	// MaxMessageSize is the largest reply that is accepted; zero stands for wire.DefaultMaxMessageSize.
+	// MaxMessageSize is the largest reply that is accepted; zero means
+	// wire.DefaultMaxMessageSize.
 	MaxMessageSize int32
 
-	// Compressors are those to offer to the server, by name, the best first. Requests are compressed with the first one
-	// that it has, too.
+	// Compressors are offered to the server by name, in order of preference. Requests are
+	// compressed with the first one that the server supports.
 	Compressors []string
 
-	// ZlibLevel is how hard zlib tries, from 0 (not at all) to 9. Nil stands for zlib's own choice.
+	// ZlibLevel is the compression level of zlib, from 0 (none) to 9. Nil means zlib's default.
 	ZlibLevel *int32
 
-	// LoadBalanced says that a load balancer stands between: hello then asks for the server's service id.
+	// LoadBalanced says that there is a load balancer: hello then asks for the server's service
+	// id.
 	LoadBalanced bool
 
-	// Query sends the first hello over OP_QUERY, for a monitor that asks whether a server is too old
+	// Query sends the first hello over OP_QUERY, for a monitor that asks if a server is too old
 	// for OP_MSG. It excludes ServerAPI and LoadBalanced.
 	Query bool
 }
@@ -88,26 +93,28 @@ type Config struct {
 // ErrClosed is inside the error of a request on a connection that its owner has closed.
 var ErrClosed = errors.New("connection is closed")
 
-// TooLargeError is a request that was not sent since it is larger than the server accepts. The connection is as good
-// as before.
+// TooLargeError refuses to send a request that is larger than the server accepts. The connection
+// can still be used.
 type TooLargeError struct {
 	Address   address.Address
 	Size, Max int
 }
 
 func (e *TooLargeError) Error() string {
-	return fmt.Sprintf("message of %d bytes for %s is larger than its maximum of %d", e.Size, e.Address, e.Max)
+	return fmt.Sprintf("message of %d bytes for %s is larger than its maximum of %d", e.Size,
+		e.Address, e.Max)
 }
 
-// Conn is one connection after its hello. All methods but Interrupt, Alive and Close belong to its one owner.
+// Conn represents one connection after its hello. All methods but Interrupt, Alive and Close
+// belong to its one owner.
 type Conn struct {
 	addr       address.Address
 	id         uint64
-	nc         net.Conn // what is spoken over: the transport, or TLS on it
+	nc         net.Conn // the transport, or TLS on it
 	transport  *socket
 	reader     *bufio.Reader
 	packer     packer
-	timeout    time.Duration // of the socket
+	timeout    time.Duration // the socket timeout
 	maxReply   int32
 	maxRequest int
 	api        *ServerAPI
@@ -118,38 +125,40 @@ type Conn struct {
 	watcher    *ctxwatch.Watcher // of the request's context; calls c.unblock
 
 	requestID int32 // of the last request
-	answered  int32 // of the last request that had a reply; requests between the two wanted none
-	follows   int32 // the last reply's, where it announced another one: then nothing may be sent. Else 0
+	answered  int32 // the last request that had a reply; those after it wanted none
+	// follows is the id of the last reply if it announced another, which forbids to send; else 0.
+	follows int32
 
 	broken atomic.Pointer[breakage]
 }
 
-// breakage is why a connection must not be used any more.
+// breakage holds the reason that a connection must not be used any more.
 type breakage struct{ err error }
 
-// Description is what the server said in its hello on this connection; its AverageRTT is the time that hello took.
+// Description returns the server's description from the hello of this connection; its AverageRTT
+// is the duration of that hello.
 func (c *Conn) Description() *description.Server { return &c.desc }
 
-// HelloReply is the server's reply to the connection's first hello.
+// HelloReply returns the server's reply to the connection's first hello.
 func (c *Conn) HelloReply() bson.Raw { return c.hello }
 
-// Address is the server's.
+// Address returns the server's address.
 func (c *Conn) Address() address.Address { return c.addr }
 
-// ID is the pool's number for the connection.
+// ID returns the pool's number for the connection.
 func (c *Conn) ID() uint64 { return c.id }
 
-// ServerConnectionID is the server's number for the connection, or 0 if it gave none.
+// ServerConnectionID returns the server's number for the connection, or 0 if it gave none.
 func (c *Conn) ServerConnectionID() int64 { return c.desc.ConnectionID }
 
-// RequestID is the id of the last request.
+// RequestID returns the id of the last request.
 func (c *Conn) RequestID() int32 { return c.requestID }
 
-// Alive is false once the connection is broken or closed. It does no I/O: a server that went away while nothing was
-// sent is noticed by the next request, which then sends nothing.
+// Alive reports whether the connection is neither broken nor closed. It does no I/O: if the
+// server has gone away meanwhile, the next request notices that, and then sends nothing.
 func (c *Conn) Alive() bool { return c.broken.Load() == nil }
 
-// Err is why the connection is not alive, or nil.
+// Err returns the reason that the connection is not alive, or nil.
 func (c *Conn) Err() error {
 	if b := c.broken.Load(); b != nil {
 		return b.err
@@ -157,28 +166,32 @@ func (c *Conn) Err() error {
 	return nil
 }
 
-// Close closes the connection. It does not block: a TLS connection is cut without a farewell. It may be called more
-// than once and at any time.
+// Close closes the connection. It does not block: a TLS connection is cut without a close_notify
+// alert. It may be called at any time and more than once.
 func (c *Conn) Close() error {
 	c.broken.CompareAndSwap(nil, &breakage{ErrClosed})
 	return c.transport.Close()
 }
 
-// Interrupt breaks the connection from outside: a request that is under way, and any later one, fails with cause.
-// It does not block.
+// Interrupt breaks the connection from another goroutine: the request in flight, and any later
+// one, fails with cause. It does not block.
 func (c *Conn) Interrupt(cause error) {
 	c.broken.CompareAndSwap(nil, &breakage{cause})
 	c.unblock()
 }
 
-// unblock makes reads and writes fail at once, also those that are blocked.
+// unblock makes reads and writes fail at once, including those that are blocked.
 func (c *Conn) unblock() { _ = c.nc.SetDeadline(time.Unix(1, 0)) }
 
-// RoundTrip sends msg, a complete OP_MSG, and returns the body of the reply: a fresh buffer whose frame is checked and
-// whose contents are not. msg gets a request id, and may be reused once RoundTrip has returned. If ctx ends first, or
-// anything else goes wrong, the error is a *mongoerr.NetworkError that wraps it and the connection is broken, except
-// that nothing was sent, and nothing is broken, if ctx had ended before or msg is too large. If ctx ends when the reply is
-// complete, the reply is returned, and the connection stays as good as it was.
+// RoundTrip sends msg, a complete OP_MSG, and returns the body of the reply: a new buffer whose
+// frame is checked and whose contents are not. It sets the request id in msg, which the caller
+// may reuse afterwards. It blocks until the reply has arrived, ctx ends, or the socket timeout is
+// over.
+//
+// If ctx ends first or anything else fails, the connection is broken, and the error is a
+// *mongoerr.NetworkError that wraps the cause. If ctx has ended before the call or msg is too
+// large, nothing is sent and the connection stays usable. If ctx ends when the reply is complete,
+// RoundTrip returns the reply.
 func (c *Conn) RoundTrip(ctx context.Context, msg []byte) (bson.Raw, error) {
 	if wire.MsgFlags(msg)&wire.MoreToCome != 0 {
 		panic("bug: RoundTrip of a message that wants no reply")
@@ -196,7 +209,8 @@ func (c *Conn) RoundTrip(ctx context.Context, msg []byte) (bson.Raw, error) {
 	return body, err
 }
 
-// Write sends msg, a complete OP_MSG with moreToCome, to which the server sends no reply. Errors are as in RoundTrip.
+// Write sends msg, a complete OP_MSG with moreToCome, to which the server sends no reply. Errors
+// are as in RoundTrip.
 func (c *Conn) Write(ctx context.Context, msg []byte) error {
 	if wire.MsgFlags(msg)&wire.MoreToCome == 0 {
 		panic("bug: Write of a message that wants a reply")
@@ -211,7 +225,7 @@ func (c *Conn) Write(ctx context.Context, msg []byte) error {
 	return err
 }
 
-// check finds what is wrong before anything is sent.
+// check returns the error of a request that must not be sent.
 func (c *Conn) check(ctx context.Context, msg []byte) error {
 	if c.follows != 0 {
 		panic("bug: a request while the server is still replying to the last one")
@@ -232,15 +246,15 @@ func (c *Conn) check(ctx context.Context, msg []byte) error {
 }
 
 var (
-	// errGone is the end of a connection that the server closed while it was not used.
+	// errGone ends a connection that the server closed while it was idle.
 	errGone = errors.New("the server has closed the connection")
-	// errUnread is the end of a connection on which bytes lie that nothing asked for: the next request
-	// would get them for its reply.
+	// errUnread ends a connection with unread bytes: the next request would take them for its
+	// reply.
 	errUnread = &wire.FormatError{Problem: "bytes from the server that are no reply to any request"}
 )
 
-// checkUnused returns an error if something has arrived since the last reply. The next request has not
-// been sent then, so it is known to have done nothing on the server. After requests that wanted no
+// checkUnused returns an error if something has arrived since the last reply. The next request
+// has not been sent then, so it has had no effect on the server. After requests that wanted no
 // reply only the end of the connection counts, since some servers reply to them.
 func (c *Conn) checkUnused() error {
 	if c.answered != c.requestID {
@@ -250,7 +264,7 @@ func (c *Conn) checkUnused() error {
 		return nil
 	}
 	c.transport.dry = true
-	_, err := c.reader.Peek(1) // through TLS, if there is, whose own messages may have arrived
+	_, err := c.reader.Peek(1) // through TLS, whose own messages may have arrived
 	c.transport.dry = false
 	switch {
 	case err == nil:
@@ -259,34 +273,34 @@ func (c *Conn) checkUnused() error {
 		return errGone
 	}
 	if !c.Alive() {
-		c.unblock() // the deadline of an Interrupt may have been taken off
+		c.unblock() // an Interrupt may have set a deadline that is gone now
 	}
 	return nil
 }
 
-// request is one that is under way, interrupted if its context ends.
+// request represents a request in flight on a connection. The end of its context interrupts it.
 type request struct {
 	conn     *Conn
 	watch    ctxwatch.Watch
-	complete bool // all that was to be sent and read is
+	complete bool // everything is sent and read
 }
 
 func (c *Conn) begin(ctx context.Context) request {
 	return request{conn: c, watch: c.watcher.Start(ctx)}
 }
 
-// errUnfinished breaks a connection whose request ended by a panic, somewhere in the middle.
+// errUnfinished breaks a connection whose request ended in a panic.
 var errUnfinished = errors.New("bug: a request was not finished")
 
-// end leaves the connection ready for another request, or broken. An interruption that came too late to do harm has left a
-// deadline behind, which has to go; an Interrupt from outside stays, since it has broken the connection before.
+// end leaves the connection ready for another request, or broken. It clears the deadline that a
+// harmless late interruption has set; an Interrupt has broken the connection and stays.
 func (r *request) end() {
 	interrupted := r.watch.Stop()
 	switch {
 	case !r.complete:
 		r.conn.broken.CompareAndSwap(nil, &breakage{errUnfinished})
 	case interrupted:
-		_ = r.conn.nc.SetDeadline(time.Time{}) // an error shows in the next request
+		_ = r.conn.nc.SetDeadline(time.Time{}) // the next request reports an error
 	}
 }
 
@@ -294,9 +308,9 @@ func (c *Conn) write(ctx context.Context, msg []byte) error {
 	c.requestID++
 	wire.SetRequestID(msg, c.requestID)
 	if c.timeout > 0 && !timeoutms.Governs(ctx) {
-		_ = c.nc.SetDeadline(time.Now().Add(c.timeout)) // an error shows in the write
+		_ = c.nc.SetDeadline(time.Now().Add(c.timeout)) // the write reports an error
 		if ctx.Err() != nil || !c.Alive() {
-			c.unblock() // the interruption may have come before the deadline above
+			c.unblock() // the interruption may have preceded the deadline above
 		}
 	}
 	packed := c.packer.pack(msg, c.maxRequest)
@@ -308,8 +322,8 @@ func (c *Conn) write(ctx context.Context, msg []byte) error {
 	return nil
 }
 
-// readReply reads replies up to the one to the last request. Replies to requests that wanted none are dropped, since
-// some servers send them nevertheless.
+// readReply reads replies up to that to the last request. It drops replies to requests that
+// wanted none, which some servers send nevertheless.
 func (c *Conn) readReply(ctx context.Context) (bson.Raw, error) {
 	for {
 		h, m, err := c.readMessage()
@@ -328,11 +342,11 @@ func (c *Conn) readReply(ctx context.Context) (bson.Raw, error) {
 	}
 }
 
-// readMessage reads the next message, whatever it answers, and decompresses it if it is compressed.
+// readMessage reads the next message, to whichever request, and decompresses it if necessary.
 func (c *Conn) readMessage() (wire.Header, wire.Message, error) {
 	buf, err := wire.ReadFrom(c.reader, c.maxReply)
 	if errors.Is(err, io.EOF) {
-		err = io.ErrUnexpectedEOF // in wait for a reply there is no good end; callers take io.EOF for that of a result
+		err = io.ErrUnexpectedEOF // callers take io.EOF for the end of a result
 	}
 	if err != nil {
 		return wire.Header{}, nil, err
@@ -344,19 +358,26 @@ func (c *Conn) readMessage() (wire.Header, wire.Message, error) {
 	return h, m, err
 }
 
-// wantedNone says whether id is of a request after the last answered one and before the current.
+// wantedNone reports whether id is of a request between the last answered one and the current
+// one.
 func (c *Conn) wantedNone(id int32) bool {
 	return id-c.answered > 0 && c.requestID-id > 0
 }
 
 func replyBody(h wire.Header, m wire.Message, requestID int32) (bson.Raw, error) {
 	if h.ResponseTo != requestID {
-		return nil, &wire.FormatError{Offset: 8, Problem: fmt.Sprintf("reply to request %d where %d is waited for", h.ResponseTo, requestID)}
+		return nil, &wire.FormatError{
+			Offset: 8, Problem: fmt.Sprintf("reply to request %d where %d is waited for",
+				h.ResponseTo, requestID),
+		}
 	}
 	switch m := m.(type) {
 	case *wire.Msg:
 		if m.Flags&wire.MoreToCome != 0 {
-			return nil, &wire.FormatError{Offset: wire.HeaderSize, Problem: "moreToCome in a reply that was not allowed to have it"}
+			return nil, &wire.FormatError{
+				Offset:  wire.HeaderSize,
+				Problem: "moreToCome in a reply that was not allowed to have it",
+			}
 		}
 		return m.Body, nil
 	case *wire.Reply:
@@ -364,7 +385,10 @@ func replyBody(h wire.Header, m wire.Message, requestID int32) (bson.Raw, error)
 			return nil, queryFailure(m.Documents[0])
 		}
 		if m.Flags&(wire.CursorNotFound|wire.QueryFailure) != 0 || len(m.Documents) != 1 {
-			return nil, &wire.FormatError{Offset: wire.HeaderSize, Problem: "reply to a command without exactly one document"}
+			return nil, &wire.FormatError{
+				Offset:  wire.HeaderSize,
+				Problem: "reply to a command without exactly one document",
+			}
 		}
 		return m.Documents[0], nil
 	default:
@@ -372,7 +396,7 @@ func replyBody(h wire.Header, m wire.Message, requestID int32) (bson.Raw, error)
 	}
 }
 
-// queryFailure is what a server says that cannot even run a legacy hello.
+// queryFailure returns the error of a server that cannot run a legacy hello.
 func queryFailure(d bson.Raw) error {
 	var text string
 	if v, ok := d.Lookup("$err"); ok {
@@ -383,9 +407,10 @@ func queryFailure(d bson.Raw) error {
 	return fmt.Errorf("the server refused it: %q (code %d)", text, n)
 }
 
-// fail breaks the connection and makes the error: for the cause of an interruption if there was one, else for err.
+// fail breaks the connection and returns the error, with the cause of the interruption if there
+// was one, else with err.
 func (c *Conn) fail(ctx context.Context, op string, sent bool, err error) error {
-	lasting := err // what later requests get
+	lasting := err // what later requests return
 	if ctxErr := ctxwatch.Err(ctx); ctxErr != nil {
 		err, lasting = ctxErr, ctxwatch.Past(ctxErr)
 	}

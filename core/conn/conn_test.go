@@ -111,9 +111,9 @@ func TestDialSaysHelloOnceWithMetadata(t *testing.T) {
 	})
 }
 
-// TestHelloFields checks the fields of the hellos of each kind of connection: the first one alone has
-// what belongs to the handshake, with the driver's version of backpressure (HS-101), and none has a
-// $clusterTime, whatever the server sends (CM-104).
+// TestHelloFields checks the fields of the hellos of each kind of connection: the first one alone
+// has what belongs to the handshake, with the driver's version of backpressure (HS-101), and none
+// has a $clusterTime, whatever the server sends (CM-104).
 func TestHelloFields(t *testing.T) {
 	api := &conn.ServerAPI{Version: "1", Strict: new(true), DeprecationErrors: new(true)}
 	for name, tt := range map[string]struct {
@@ -302,7 +302,7 @@ func TestDialFails(t *testing.T) {
 	}
 }
 
-// A server may be too ill for a legacy hello, and says why.
+// A server may be in no state to run a legacy hello, and says why.
 func TestDialKeepsTheReasonOfAQueryFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := mongotest.NewServer(t, mongotest.Handlers{"isMaster": func(cmd *mongotest.Command) mongotest.Reply {
@@ -469,7 +469,7 @@ func TestSocketTimeout(t *testing.T) {
 	})
 }
 
-// Over TCP, since net.Pipe has no buffer that the unasked reply could lie in.
+// Over TCP, since net.Pipe has no buffer for a reply that is not read.
 func TestUnansweredWritesThatAreAnsweredNevertheless(t *testing.T) {
 	s := mongotest.NewTCPServer(t, mongotest.Handlers{
 		"quiet": mongotest.Always(mongotest.EvenUnasked(answer(0))),

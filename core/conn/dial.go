@@ -14,8 +14,9 @@ import (
 )
 
 // Dial connects to addr, says hello and authenticates. It blocks until that is done, ctx ends or
-// ConnectTimeout is over. Its error is a *mongoerr.NetworkError, in a *mongoerr.OverloadError if the server
-// may have refused because it is overloaded, what the server's hello reported, or an *auth.Error.
+// ConnectTimeout is over. Its error is a *mongoerr.NetworkError, in a *mongoerr.OverloadError if
+// the server may have refused because it is overloaded, the error that hello reported, or an
+// *auth.Error.
 func Dial(ctx context.Context, addr address.Address, cfg Config) (*Conn, error) {
 	timeout := cfg.ConnectTimeout
 	if timeout == 0 {
@@ -45,7 +46,7 @@ func Dial(ctx context.Context, addr address.Address, cfg Config) (*Conn, error) 
 	return c, nil
 }
 
-// establish speaks to the server until the connection can be used.
+// establish does the TLS handshake, hello and authentication.
 func (c *Conn) establish(ctx context.Context, cfg Config) (err error) {
 	if c.auth, err = c.login(cfg); err != nil {
 		return err
@@ -56,18 +57,18 @@ func (c *Conn) establish(ctx context.Context, cfg Config) (err error) {
 	return c.authenticate(ctx)
 }
 
-// connectTimeout is the cause of a Dial that took too long.
+// connectTimeout reports the cause of a Dial that took too long.
 type connectTimeout time.Duration
 
 func (t connectTimeout) Error() string {
 	return fmt.Sprintf("not connected within %v (connectTimeoutMS)", time.Duration(t))
 }
 
-// Timeout says that it is one, as net.Error does.
+// Timeout reports whether the error is a timeout, as net.Error does: always.
 func (connectTimeout) Timeout() bool { return true }
 
-// dialError returns the error of a connection that was not made because of err. If ctx has ended, the
-// cause of that stands in it.
+// dialError returns the error of a Dial that failed because of err. If ctx has ended, it has the
+// cause of that.
 func dialError(ctx context.Context, addr address.Address, op string, err error) error {
 	cause := err
 	if ctxErr := ctxwatch.Err(ctx); ctxErr != nil {
@@ -83,16 +84,18 @@ func dialError(ctx context.Context, addr address.Address, op string, err error) 
 	return failed
 }
 
-// isRefusal reports whether err, met while a connection was made, is one that an overloaded server may
-// cause: the transport broke, or time ran out (CMAP, "Pool Backpressure"). DNS, the proxy, certificates
-// and what TLS itself objects to have nothing to do with the server's load.
+// isRefusal reports whether an overloaded server may cause err while a connection is made: the
+// transport broke, or time ran out (CMAP, "Pool Backpressure"). Errors of DNS, the proxy,
+// certificates and TLS itself are independent of the server's load.
 func isRefusal(err error) bool {
-	if mongoerr.IsCanceled(err) || is[*net.DNSError](err) || is[*net.AddrError](err) || is[*ProxyError](err) ||
+	if mongoerr.IsCanceled(err) || is[*net.DNSError](err) || is[*net.AddrError](err) ||
+		is[*ProxyError](err) ||
 		is[*certificateError](err) {
 		return false
 	}
 	if op, ok := errors.AsType[*net.OpError](err); ok {
-		return op.Op != "remote error" && op.Op != "local error" // crypto/tls has alerts of both sides under these names
+		// crypto/tls uses these two names for alerts.
+		return op.Op != "remote error" && op.Op != "local error"
 	}
 	for _, broken := range []error{io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe} {
 		if errors.Is(err, broken) {

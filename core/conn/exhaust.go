@@ -10,11 +10,14 @@ import (
 	"github.com/mooringdb/mooring/core/wire"
 )
 
-// AwaitHello asks the server to say hello when it is no longer what it was at known, at the latest after maxAwait, and
-// to go on doing so by itself (Server Monitoring, "streaming protocol"). Where the server said that more is to come,
-// nothing is sent: the next reply is read. ctx bounds the wait for this one reply; errors are as in RoundTrip. From the
-// first call on the connection is good for nothing but AwaitHello, until Following is false.
-func (c *Conn) AwaitHello(ctx context.Context, known *description.TopologyVersion, maxAwait time.Duration) (bson.Raw, error) {
+// AwaitHello asks the server to reply to hello when its state differs from known, or after
+// maxAwait, and to continue to do so (Server Monitoring, "streaming protocol"). If the server has
+// announced another reply, AwaitHello sends nothing and reads that. ctx bounds the wait for this
+// one reply; errors are as in RoundTrip. After the first call the connection can only be used for
+// AwaitHello until Following is false.
+func (c *Conn) AwaitHello(
+	ctx context.Context, known *description.TopologyVersion, maxAwait time.Duration,
+) (bson.Raw, error) {
 	if c.follows == 0 {
 		reply, err := c.sendAwait(ctx, awaitHello(c, known, maxAwait))
 		return reply, asHello(err)
@@ -29,7 +32,7 @@ func (c *Conn) AwaitHello(ctx context.Context, known *description.TopologyVersio
 	return reply, asHello(err)
 }
 
-// Following says that the server announced another reply, which AwaitHello reads.
+// Following reports whether the server has announced another reply, which AwaitHello reads.
 func (c *Conn) Following() bool { return c.follows != 0 }
 
 func (c *Conn) sendAwait(ctx context.Context, msg []byte) (bson.Raw, error) {
@@ -46,7 +49,8 @@ func (c *Conn) sendAwait(ctx context.Context, msg []byte) (bson.Raw, error) {
 	return reply, err
 }
 
-// readStreamed reads one reply: to the last request or, where the one before announced it, to that reply.
+// readStreamed reads one reply: to the last request, or the one that the previous reply
+// announced.
 func (c *Conn) readStreamed(ctx context.Context) (bson.Raw, error) {
 	h, m, err := c.readMessage()
 	if err != nil {
@@ -61,7 +65,10 @@ func (c *Conn) readStreamed(ctx context.Context) (bson.Raw, error) {
 	case !ok:
 		err = &wire.FormatError{Offset: 12, Problem: "unexpected " + h.OpCode.String()}
 	case h.ResponseTo != waitedFor:
-		err = &wire.FormatError{Offset: 8, Problem: fmt.Sprintf("reply to %d where one to %d is waited for", h.ResponseTo, waitedFor)}
+		err = &wire.FormatError{
+			Offset: 8, Problem: fmt.Sprintf("reply to %d where one to %d is waited for",
+				h.ResponseTo, waitedFor),
+		}
 	case msg.Flags&wire.MoreToCome != 0 && h.RequestID == 0:
 		err = &wire.FormatError{Offset: 4, Problem: "moreToCome in a reply without an id"}
 	}

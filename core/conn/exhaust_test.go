@@ -99,7 +99,8 @@ func TestAwaitHelloIsInterrupted(t *testing.T) {
 	})
 }
 
-// TestAwaitHelloEndsWithTheStream checks that a reply which announces no other one leaves the connection ready for requests.
+// TestAwaitHelloEndsWithTheStream checks that a reply which announces no other one leaves the
+// connection ready for requests.
 func TestAwaitHelloEndsWithTheStream(t *testing.T) {
 	ok := bson.NewBuilder(nil).Double("ok", 1).Finish()
 	reply := func(flags wire.Flags, id, to int32) []byte {

@@ -23,8 +23,8 @@ type ServerAPI struct {
 	Strict, DeprecationErrors *bool
 }
 
-// handshake sends the connection's first hello, which alone carries the client metadata and begins an
-// authentication, and keeps what the server replies.
+// handshake sends the connection's first hello, which alone has the client metadata and begins an
+// authentication, and keeps the server's reply.
 func (c *Conn) handshake(ctx context.Context, cfg Config) error {
 	msg, err := firstHello(cfg, c.auth)
 	if err != nil {
@@ -56,18 +56,20 @@ func (c *Conn) handshake(ctx context.Context, cfg Config) error {
 	return nil
 }
 
-// NotLoadBalancedError says that loadBalanced=true is wrong: the server's hello has no serviceId.
+// NotLoadBalancedError refuses a server whose hello has no serviceId, although loadBalanced=true.
 type NotLoadBalancedError struct{}
 
 // Error returns the specification's text.
 func (*NotLoadBalancedError) Error() string {
-	return "Driver attempted to initialize in load balancing mode, but the server does not support this mode."
+	return "Driver attempted to initialize in load balancing mode, but the server does not " +
+		"support this mode."
 }
 
 // IsTooOld reports whether the server says that it does not speak OP_MSG.
 func (c *Conn) IsTooOld() bool { return c.desc.MaxWireVersion < wireVersionMsg }
 
-// exchange is a round trip of a message of any kind, under ctx's deadline as well as its cancellation.
+// exchange sends a message of any kind and returns the reply. The deadline and the cancellation
+// of ctx apply.
 func (c *Conn) exchange(ctx context.Context, msg []byte) (bson.Raw, error) {
 	r := c.begin(ctx)
 	defer r.end()
@@ -79,7 +81,7 @@ func (c *Conn) exchange(ctx context.Context, msg []byte) (bson.Raw, error) {
 	return reply, asHello(err)
 }
 
-// asHello says in a network error that it was hello that failed. Nothing an application asked for was sent.
+// asHello marks a network error as one of hello. No operation was sent.
 func asHello(err error) error {
 	if e, ok := err.(*mongoerr.NetworkError); ok { //nolint:errorlint // made by fail, never wrapped
 		e.Op, e.Sent = "hello", false
@@ -90,8 +92,9 @@ func asHello(err error) error {
 // backpressure is the version of the client-backpressure specification that the driver supports.
 const backpressure = "2"
 
-// firstHello returns a connection's first message. It goes over OP_MSG, which all supported servers
-// speak, unless Config.Query says otherwise. login, if it is not nil, adds what it has to begin with.
+// firstHello returns a connection's first message. It goes over OP_MSG, which all supported
+// servers speak, unless Config.Query says otherwise. login, if it is not nil, adds its first
+// message.
 func firstHello(cfg Config, login *auth.State) ([]byte, error) {
 	b := new(bson.Builder)
 	if !cfg.Query {
@@ -134,7 +137,7 @@ func appendHandshake(b *bson.Builder, cfg Config) {
 	}
 }
 
-// anonymous is the client document of a program that says nothing of itself.
+// anonymous returns the client document of a program without a name.
 var anonymous = sync.OnceValue(func() bson.Raw {
 	doc, err := metadata.Client{Host: metadata.ThisHost()}.Document()
 	if err != nil {
@@ -171,8 +174,9 @@ func (api *ServerAPI) AppendTo(b *bson.Builder) {
 	}
 }
 
-// Hello asks the server for its state, for a monitor: with `hello` if the server understands it, else
-// with the legacy command. The first hello's own fields are not repeated. Errors are as in RoundTrip.
+// Hello asks the server for its state, for a monitor: with `hello` if the server understands it,
+// else with the legacy command. The first hello's own fields are not repeated. Errors are as in
+// RoundTrip.
 func (c *Conn) Hello(ctx context.Context) (bson.Raw, error) {
 	if c.query {
 		return c.exchange(ctx, query(bson.NewBuilder(nil).Int32("isMaster", 1)))
@@ -183,7 +187,7 @@ func (c *Conn) Hello(ctx context.Context) (bson.Raw, error) {
 	return reply, asHello(err)
 }
 
-// beginHello names the command; a monitor says each time that it would understand hello.
+// beginHello appends the command. Each hello of a monitor says that it understands hello.
 func (c *Conn) beginHello(b *bson.Builder) {
 	if c.desc.HelloOK || c.desc.ServiceID != (bson.ObjectID{}) || c.api != nil {
 		b.Int32("hello", 1)

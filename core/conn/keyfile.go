@@ -31,7 +31,7 @@ func readFile(name string) ([]byte, error) {
 	return data, err
 }
 
-// loadKeyPair reads a file that has the certificate, those above it, and the key, which may stand anywhere in it.
+// loadKeyPair reads a file with the certificate, its chain, and the key, in any order.
 func loadKeyPair(file, password string) (tls.Certificate, error) {
 	data, err := readFile(file)
 	if err != nil {
@@ -49,14 +49,16 @@ func loadKeyPair(file, password string) (tls.Certificate, error) {
 }
 
 var (
-	errNoPassword    = errors.New("the key is encrypted and tlsCertificateKeyFilePassword is not given")
+	errNoPassword = errors.New("the key is encrypted and tlsCertificateKeyFilePassword is " +
+		"not given")
 	errWrongPassword = errors.New("the key cannot be decrypted with tlsCertificateKeyFilePassword")
 )
 
-// findKey gives the first private key among the PEM blocks, in the clear.
+// findKey returns the first private key among the PEM blocks, decrypted.
 func findKey(data []byte, password string) ([]byte, error) {
 	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
-		isEncrypted := x509.IsEncryptedPEMBlock(block) //nolint:staticcheck // insecure by its design, and what such files are
+		// Encrypted PEM blocks are insecure by design, but such files exist.
+		isEncrypted := x509.IsEncryptedPEMBlock(block) //nolint:staticcheck
 		switch block.Type {
 		case "PRIVATE KEY", "RSA PRIVATE KEY", "EC PRIVATE KEY":
 			if !isEncrypted {
@@ -70,7 +72,9 @@ func findKey(data []byte, password string) ([]byte, error) {
 	return nil, errors.New("there is no private key")
 }
 
-func decrypt(block *pem.Block, password string, with func(*pem.Block, string) (any, error)) ([]byte, error) {
+func decrypt(
+	block *pem.Block, password string, with func(*pem.Block, string) (any, error),
+) ([]byte, error) {
 	if password == "" {
 		return nil, errNoPassword
 	}
@@ -85,8 +89,8 @@ func decrypt(block *pem.Block, password string, with func(*pem.Block, string) (a
 	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
 }
 
-// decryptTraditional decrypts what has a DEK-Info header. One wrong password in 256 seems to fit, so that what comes out
-// has to be a key, too.
+// decryptTraditional decrypts a block with a DEK-Info header. One wrong password in 256 seems to
+// fit, so the result must also parse as a key.
 func decryptTraditional(block *pem.Block, password string) (any, error) {
 	der, err := x509.DecryptPEMBlock(block, []byte(password)) //nolint:staticcheck // see findKey
 	if errors.Is(err, x509.IncorrectPasswordError) {
@@ -110,18 +114,19 @@ func decryptTraditional(block *pem.Block, password string) (any, error) {
 	return key, nil
 }
 
-// decryptPKCS8 decrypts what PKCS #8 calls an EncryptedPrivateKeyInfo, by PBES2 only.
+// decryptPKCS8 decrypts a PKCS #8 EncryptedPrivateKeyInfo, by PBES2 only.
 func decryptPKCS8(block *pem.Block, password string) (key any, err error) {
 	defer func() {
-		if recover() != nil { // the library does not check the lengths that it hands to the cipher
-			key, err = nil, errors.New("the encrypted key cannot be read: its parameters do not fit")
+		if recover() != nil { // the library passes lengths to the cipher unchecked
+			key, err = nil, errors.New("the encrypted key cannot be read: its parameters do "+
+				"not fit")
 		}
 	}()
 	key, _, err = pkcs8.ParsePrivateKey(block.Bytes, []byte(password))
 	switch {
 	case err == nil:
 		return key, nil
-	case err.Error() == "pkcs8: incorrect password": // it has no type
+	case err.Error() == "pkcs8: incorrect password": // the library has no type for it
 		return nil, errWrongPassword
 	default:
 		return nil, fmt.Errorf("the encrypted key cannot be read: %w", err)

@@ -79,7 +79,8 @@ func TestKeyFiles(t *testing.T) {
 	}
 }
 
-// truncate takes the last byte off the ciphertext, which is the last thing in the block, and mends the lengths.
+// truncate removes the last byte of the ciphertext, which ends the block, and corrects the
+// lengths.
 func truncate(t *testing.T, der []byte) []byte {
 	t.Helper()
 	const head = 4 // SEQUENCE with a length of two bytes
@@ -100,7 +101,7 @@ func truncate(t *testing.T, der []byte) []byte {
 	return der[:len(der)-1]
 }
 
-// TestKeyFilesOfOpenSSL reads what administrators make.
+// TestKeyFilesOfOpenSSL reads files of OpenSSL's own making.
 func TestKeyFilesOfOpenSSL(t *testing.T) {
 	openssl, err := exec.LookPath("openssl")
 	if err != nil {
@@ -152,7 +153,7 @@ func TestTLSConfigRefuses(t *testing.T) {
 	if err := os.WriteFile(large, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Truncate(large, 1<<40); err != nil { // sparse: it stands for a device that never ends
+	if err := os.Truncate(large, 1<<40); err != nil { // sparse: like a device that never ends
 		t.Fatal(err)
 	}
 	unreadable := certtest.File(t, "unreadable.pem", &pem.Block{Type: "CERTIFICATE", Bytes: []byte("garbage")})

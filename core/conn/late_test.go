@@ -17,7 +17,8 @@ import (
 	"github.com/mooringdb/mooring/internal/mongotest"
 )
 
-// hooked is a transport that calls hooks once a read, or a write, is over, and whose deadlines are slow to take effect.
+// hooked is a transport that calls hooks after a read or a write, and whose deadlines take effect
+// late.
 type hooked struct {
 	net.Conn
 	read, written atomic.Pointer[func()]
@@ -62,8 +63,8 @@ func dialHooked(t *testing.T, s *mongotest.Server, cfg conn.Config) (*conn.Conn,
 	return c, h
 }
 
-// A context that ends between the last byte of the reply and the end of the call takes nothing away: neither the reply nor the
-// connection.
+// A context that ends between the last byte of the reply and the end of the call changes nothing:
+// the reply is returned and the connection stays usable.
 func TestContextThatEndsAfterTheReply(t *testing.T) {
 	known := &description.TopologyVersion{}
 	calls := []struct {
@@ -113,7 +114,7 @@ func TestContextThatEndsAfterTheReply(t *testing.T) {
 	}
 }
 
-// Of the first hello, too.
+// The same for the first hello.
 func TestContextThatEndsAfterTheFirstHello(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := mongotest.NewServer(t, nil)
@@ -135,7 +136,7 @@ func TestContextThatEndsAfterTheFirstHello(t *testing.T) {
 	})
 }
 
-// Interrupt is no caller's context: it breaks the connection at whatever moment it comes.
+// Interrupt breaks the connection at any moment, also after the reply.
 func TestInterruptAfterTheReply(t *testing.T) {
 	cause := errors.New("cleared")
 	for _, ends := range []bool{false, true} {
@@ -161,7 +162,8 @@ func TestInterruptAfterTheReply(t *testing.T) {
 	}
 }
 
-// Who comes after a caller that gave up in the middle learns why the connection is broken, but has not given up himself.
+// If a caller's context ends during a request, the next caller's error says why the connection is
+// broken, but is not a cancellation.
 func TestErrorAfterAnotherCallersEnd(t *testing.T) {
 	for _, end := range []error{context.Canceled, context.DeadlineExceeded} {
 		synctest.Test(t, func(t *testing.T) {
@@ -186,7 +188,7 @@ func TestErrorAfterAnotherCallersEnd(t *testing.T) {
 	}
 }
 
-// A panic in the middle of an exchange, wherever it comes from, leaves a connection that nobody can use.
+// A panic in the middle of an exchange breaks the connection.
 func TestPanicBreaksTheConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := mongotest.NewServer(t, nil)

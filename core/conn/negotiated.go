@@ -6,7 +6,7 @@ import (
 	"github.com/mooringdb/mooring/core/compress"
 )
 
-// TLS is what the TLS handshake came to; ok is false on a connection that is not encrypted.
+// TLS returns the state of the TLS connection; ok is false on a connection that is not encrypted.
 func (c *Conn) TLS() (state tls.ConnectionState, ok bool) {
 	nc, ok := c.nc.(*tls.Conn)
 	if !ok {
@@ -15,7 +15,7 @@ func (c *Conn) TLS() (state tls.ConnectionState, ok bool) {
 	return nc.ConnectionState(), true
 }
 
-// Compressor is the name of the one that requests are compressed with, empty where there is none.
+// Compressor returns the name of the compressor of requests, empty if there is none.
 func (c *Conn) Compressor() string {
 	if c.packer.id == compress.Noop {
 		return ""

@@ -31,7 +31,8 @@ import (
 	"github.com/mooringdb/mooring/internal/mongotest"
 )
 
-// dialURI connects as a connection string says, which is completed with the server's address and the authority's file.
+// dialURI connects by a connection string, to which it adds the server's address and the
+// authority's file.
 func dialURI(t *testing.T, addr address.Address, ca *certtest.Pair, options string) error {
 	t.Helper()
 	return ping(t.Context(), addr, uriConfig(t, addr, ca, options))
@@ -50,7 +51,7 @@ func uriConfig(t *testing.T, addr address.Address, ca *certtest.Pair, options st
 	return cfg
 }
 
-// unreachable is the URL of a port where nobody listens.
+// unreachable returns the URL of a port without a listener.
 func unreachable(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -61,9 +62,9 @@ func unreachable(t *testing.T) string {
 	return "http://" + l.Addr().String()
 }
 
-// TestOCSPMatrix is the table of the specification's test plan: each column a server and a responder, with keys of either
-// kind and, where there is a responder, with responses signed by the authority and by a delegate; each row a connection
-// string.
+// TestOCSPMatrix runs the table of the specification's test plan. Each column is a server and a
+// responder, with keys of either kind and, where there is a responder, with responses signed by
+// the authority and by a delegate; each row is a connection string.
 func TestOCSPMatrix(t *testing.T) {
 	columns := []struct {
 		name       string
@@ -136,7 +137,7 @@ func TestOCSPMatrix(t *testing.T) {
 	}
 }
 
-// TestOCSPInvalidConfigurations is the test plan's list of options that exclude each other.
+// TestOCSPInvalidConfigurations runs the test plan's list of options that exclude each other.
 func TestOCSPInvalidConfigurations(t *testing.T) {
 	for _, options := range []string{
 		"tlsInsecure=true&tlsDisableOCSPEndpointCheck=true",
@@ -155,7 +156,7 @@ func TestOCSPInvalidConfigurations(t *testing.T) {
 	}
 }
 
-// TestOCSPOptions is what is still looked at under the options that relax the checks.
+// TestOCSPOptions checks what the options that relax the checks leave.
 func TestOCSPOptions(t *testing.T) {
 	ca := certtest.Authority(t, certtest.ECDSA)
 	revoked := xocsp.Response{Status: xocsp.Revoked}
@@ -204,7 +205,7 @@ func TestOCSPWithTLS12(t *testing.T) {
 	}
 }
 
-// TestOCSPConnectionsShareTheCache is that one client asks once.
+// TestOCSPConnectionsShareTheCache checks that a client asks once.
 func TestOCSPConnectionsShareTheCache(t *testing.T) {
 	ca := certtest.Authority(t, certtest.ECDSA)
 	responder := &certtest.Responder{Authority: ca}
@@ -221,8 +222,8 @@ func TestOCSPConnectionsShareTheCache(t *testing.T) {
 	}
 }
 
-// TestOCSPEndsWithTheDial is that a responder which does not answer is not waited for beyond the end of the dial, whose
-// error then says why it ended.
+// TestOCSPEndsWithTheDial checks that the end of the dial ends the wait for a responder that does
+// not answer, and that the error has the cause.
 func TestOCSPEndsWithTheDial(t *testing.T) {
 	ca := certtest.Authority(t, certtest.ECDSA)
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -240,8 +241,8 @@ func TestOCSPEndsWithTheDial(t *testing.T) {
 	}
 }
 
-// TestOCSPTimeoutIsNotTheServers checks that time which ran out while a responder was asked is not taken for a sign that the
-// server is overloaded.
+// TestOCSPTimeoutIsNotTheServers checks that a timeout while asking a responder is not taken for
+// a sign of an overloaded server.
 func TestOCSPTimeoutIsNotTheServers(t *testing.T) {
 	ca := certtest.Authority(t, certtest.ECDSA)
 	ctx := &expiring{Context: t.Context(), done: make(chan struct{})}
@@ -287,8 +288,8 @@ func TestOCSPErrorCanBeTold(t *testing.T) {
 	}
 }
 
-// TestOCSPWithOpenSSL asks `openssl ocsp`, for a good and for a revoked certificate, with responses signed by the authority
-// and by a delegate.
+// TestOCSPWithOpenSSL asks `openssl ocsp`, for a good and for a revoked certificate, with
+// responses signed by the authority and by a delegate.
 func TestOCSPWithOpenSSL(t *testing.T) {
 	openssl, err := exec.LookPath("openssl")
 	if err != nil {
@@ -315,13 +316,13 @@ func TestOCSPWithOpenSSL(t *testing.T) {
 	}
 }
 
-// What the responder of OpenSSL knows.
+// The entries of OpenSSL's responder.
 const (
 	goodSerial    = 0xA1
 	revokedSerial = 0xA2
 )
 
-// startOpenSSL runs `openssl ocsp` until the end of the test and gives its URL.
+// startOpenSSL runs `openssl ocsp` until the end of the test and returns its URL.
 func startOpenSSL(t *testing.T, openssl string, ca, signer *certtest.Pair) string {
 	t.Helper()
 	const stamp = "060102150405Z"

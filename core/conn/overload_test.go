@@ -68,7 +68,8 @@ func TestOverloadLabels(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			in, newServer := synctest.Test, mongotest.NewServer
-			if tt.server != nil { // both ends of a TLS handshake may write at once, which blocks them on a net.Pipe
+			// Both ends of a TLS handshake may write at once, which blocks them on a net.Pipe.
+			if tt.server != nil {
 				in, newServer = func(t *testing.T, f func(*testing.T)) { f(t) }, mongotest.NewTCPServer
 			}
 			in(t, func(t *testing.T) {
@@ -103,15 +104,15 @@ func TestOverloadLabels(t *testing.T) {
 	}
 }
 
-// to is a dialer that leads to addr.
+// to returns a dialer that leads to addr.
 func to(addr address.Address) dialer {
 	return func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "tcp", string(addr))
 	}
 }
 
-// TestOverloadLabelsEndWithTheHandshake checks that an error of an established connection has none of
-// the labels.
+// TestOverloadLabelsEndWithTheHandshake checks that an error of an established connection has
+// none of the labels.
 func TestOverloadLabelsEndWithTheHandshake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := mongotest.NewServer(t, mongotest.Handlers{"ping": mongotest.Always(mongotest.Drop())})
@@ -126,7 +127,8 @@ func fails(err error) dialer {
 	return func(context.Context, string, string) (net.Conn, error) { return nil, err }
 }
 
-// hangs fails when the context ends: with err, or, if that is nil, as net.Dialer does in connect(2).
+// hangs fails when the context ends: with err, or, if that is nil, as net.Dialer does in
+// connect(2).
 func hangs(err error) dialer {
 	return func(ctx context.Context, _, _ string) (net.Conn, error) {
 		<-ctx.Done()

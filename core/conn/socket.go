@@ -8,17 +8,18 @@ import (
 	"time"
 )
 
-// socket is a connection's transport. While it is dry, a Read takes what has arrived and never waits.
+// socket wraps a connection's transport. While it is dry, Read takes what has arrived and does not
+// block.
 type socket struct {
 	net.Conn
-	dry bool // owned by the connection's owner, who alone reads
+	dry bool // belongs to the connection's owner, which alone reads
 
-	raw   syscall.RawConn // nil if nothing can be seen without reading
+	raw   syscall.RawConn // nil if peeking is not possible
 	look  func(fd uintptr)
-	found arrival // by look
+	found arrival // set by look
 }
 
-// arrival is what lies on a socket.
+// arrival says what there is to read from a socket.
 type arrival uint8
 
 const (
@@ -30,26 +31,26 @@ const (
 func newSocket(nc net.Conn) *socket {
 	s := &socket{Conn: nc}
 	if sc, ok := nc.(syscall.Conn); ok && canPeek {
-		s.raw, _ = sc.SyscallConn() // an error, of a closed connection, shows in the first request
+		s.raw, _ = sc.SyscallConn() // the first request reports an error, of a closed connection
 		s.look = func(fd uintptr) { s.found = peek(fd) }
 	}
 	return s
 }
 
-// arrival returns what lies on the socket. It neither waits nor takes anything.
+// arrival returns what there is to read. It neither blocks nor reads.
 func (s *socket) arrival() arrival {
 	if s.raw == nil {
 		return arrivedNothing
 	}
-	// Control and not Read, since an old deadline of the connection must not matter.
+	// Control rather than Read: an old deadline of the connection must not matter.
 	if err := s.raw.Control(s.look); err != nil {
 		return arrivedEnd
 	}
 	return s.found
 }
 
-// Read reads. On a dry socket it returns os.ErrDeadlineExceeded if nothing has arrived, which crypto/tls
-// takes for a Read that may be repeated.
+// Read returns what has arrived, or blocks. On a dry socket it returns os.ErrDeadlineExceeded if
+// nothing has arrived, after which crypto/tls allows another Read.
 func (s *socket) Read(p []byte) (int, error) {
 	if s.dry {
 		switch s.arrival() {
@@ -58,7 +59,7 @@ func (s *socket) Read(p []byte) (int, error) {
 		case arrivedEnd:
 			return 0, io.EOF
 		case arrivedBytes:
-			_ = s.SetReadDeadline(time.Time{}) // that of an old request; an error shows in Read
+			_ = s.SetReadDeadline(time.Time{}) // of an old request; Read reports an error
 		}
 	}
 	return s.Conn.Read(p)

@@ -2,7 +2,7 @@
 
 package conn
 
-// canPeek says that peek does not work: what has arrived is noticed by the next request's reply.
+// canPeek says that peek does not work: the next request's reply reveals what has arrived.
 const canPeek = false
 
 func peek(uintptr) arrival { return arrivedNothing }

@@ -7,7 +7,8 @@ import "syscall"
 // canPeek says that peek works.
 const canPeek = true
 
-// peek returns what lies on a socket, which Go keeps non-blocking, and takes nothing.
+// peek returns what there is to read from a socket, which Go keeps non-blocking. It reads
+// nothing.
 func peek(fd uintptr) arrival {
 	var b [1]byte
 	n, _, err := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK)

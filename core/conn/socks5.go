@@ -14,10 +14,11 @@ import (
 	"github.com/mooringdb/mooring/core/address"
 )
 
-// Proxy is a SOCKS5 proxy (RFC 1928). It gets the server's name as it is: nothing is looked up on this side.
+// Proxy describes a SOCKS5 proxy (RFC 1928). The proxy gets the server's name unresolved.
 type Proxy struct {
 	Address string // host:port
-	// Username and Password are offered to the proxy if Username is not empty; it may still want none.
+	// Username and Password are offered to the proxy if Username is not empty. The proxy may
+	// require neither.
 	Username, Password string
 }
 
@@ -30,10 +31,12 @@ func (p Proxy) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, p.String()
 // MarshalText keeps the secrets out of JSON and logs.
 func (p Proxy) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
 
-// ProxyError is a connection that did not get through the proxy: the server was not spoken to. Its text leaves out the
-// proxy's address, since nothing that says what became of a server should have it in it (SOCKS5 Support, "Events").
+// ProxyError reports a connection that failed at the proxy: the server was not reached. Its text
+// leaves out the proxy's address, which must not appear in events about a server (SOCKS5 Support,
+// "Events").
 type ProxyError struct {
-	// Reached says that the proxy was connected to, and refused, or could not reach the server.
+	// Reached says that the connection to the proxy succeeded, and that the proxy refused or
+	// could not reach the server.
 	Reached bool
 	Err     error
 }
@@ -53,7 +56,8 @@ func (e *ProxyError) Unwrap() error { return e.Err }
 
 type dialFunc func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// dial connects to addr through the proxy, under ctx's deadline and cancellation all along.
+// dial connects to addr through the proxy. The deadline and the cancellation of ctx apply
+// throughout.
 func (p *Proxy) dial(ctx context.Context, addr address.Address, dial dialFunc) (net.Conn, error) {
 	var auth *proxy.Auth
 	if p.Username != "" {
@@ -68,10 +72,11 @@ func (p *Proxy) dial(ctx context.Context, addr address.Address, dial dialFunc) (
 		awaitDeadline(ctx, err)
 		return nil, &ProxyError{Reached: way.conn != nil, Err: withoutAddress(err)}
 	}
-	return way.conn, nil // what the dialer returns would hide the socket
+	return way.conn, nil // the dialer's own connection would hide the socket
 }
 
-// awaitDeadline makes ctx's end visible where the same deadline, set on the socket, was first to end something.
+// awaitDeadline waits for the end of ctx if err is a timeout and the deadline of ctx is over: the
+// same deadline on the socket may take effect first.
 func awaitDeadline(ctx context.Context, err error) {
 	if e, ok := errors.AsType[net.Error](err); !ok || !e.Timeout() {
 		return
@@ -81,7 +86,7 @@ func awaitDeadline(ctx context.Context, err error) {
 	}
 }
 
-// withoutAddress is what is inside the errors that name one.
+// withoutAddress returns the inner error of an error that names an address.
 func withoutAddress(err error) error {
 	for op, ok := errors.AsType[*net.OpError](err); ok; op, ok = errors.AsType[*net.OpError](err) {
 		err = op.Err

@@ -73,7 +73,7 @@ func TestProxy(t *testing.T) {
 	}
 }
 
-// onlyTo is a dialer for which there is nothing but the proxy.
+// onlyTo returns a dialer that reaches only the proxy.
 func onlyTo(t *testing.T, dial func(ctx context.Context, network, addr string) (net.Conn, error)) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		if network != "tcp" || addr != proxyAddress {
@@ -83,7 +83,8 @@ func onlyTo(t *testing.T, dial func(ctx context.Context, network, addr string) (
 	}
 }
 
-// checkProxyError wants a network error that is the proxy's, says what, and names no address or secret of the proxy.
+// checkProxyError requires a network error that is the proxy's, says what, and names no address
+// or secret of the proxy.
 func checkProxyError(t *testing.T, err error, reached bool, what string) {
 	t.Helper()
 	netErr, isNet := errors.AsType[*mongoerr.NetworkError](err)
@@ -116,7 +117,7 @@ func TestProxyCannotBeReached(t *testing.T) {
 	}
 }
 
-// A proxy that says nothing is given up when the time is over, or the caller's patience.
+// If a proxy sends nothing, the timeout or the caller's context ends the dial.
 func TestProxyHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, server := net.Pipe()
@@ -152,7 +153,8 @@ func TestProxyHangs(t *testing.T) {
 	})
 }
 
-// TLS is with the server: its name is what is asked for and verified, as if there were no proxy.
+// TLS is with the server: the client asks for the server's name and verifies it, as without a
+// proxy.
 func TestProxyTLS(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ca := certtest.Authority(t, certtest.ECDSA)

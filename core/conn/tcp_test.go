@@ -56,8 +56,8 @@ func TestServerGoneWhileIdle(t *testing.T) {
 	}
 }
 
-// TestUnreadBytes checks that bytes which nothing asked for are noticed before the next request is written: those that came
-// with the last reply, and those that came later, in the clear and inside TLS.
+// TestUnreadBytes checks that unread bytes are noticed before the next request is written: those
+// that came with the last reply, and those that came later, in plain and inside TLS.
 func TestUnreadBytes(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("cannot be seen there")

@@ -15,12 +15,13 @@ import (
 	"github.com/mooringdb/mooring/core/connstring"
 )
 
-// TLSConfig reads the files that the options name and makes what Config.TLS and Config.Revocation want. It does not ask
-// whether TLS is on (connstring.Config.UseTLS does).
+// TLSConfig reads the files that the options name and returns what Config.TLS and
+// Config.Revocation need. It does not ask whether TLS is on (connstring.Config.UseTLS does).
 //
-// tlsAllowInvalidCertificates accepts any certificate that is for the server's name, tlsAllowInvalidHostnames any
-// trusted certificate whatever its name, tlsInsecure any at all. Revocation is looked for where certificates are verified
-// and tlsDisableCertificateRevocationCheck does not say otherwise; else the Checker is nil.
+// tlsAllowInvalidCertificates accepts any certificate for the server's name,
+// tlsAllowInvalidHostnames any trusted certificate for whatever name, tlsInsecure any
+// certificate. The Checker is nil if certificates are not verified or
+// tlsDisableCertificateRevocationCheck is set.
 func TLSConfig(opt connstring.TLS) (*tls.Config, *ocsp.Checker, error) {
 	conf := &tls.Config{MinVersion: tls.VersionTLS12}
 	if opt.CAFile != "" {
@@ -35,11 +36,16 @@ func TLSConfig(opt connstring.TLS) (*tls.Config, *ocsp.Checker, error) {
 		if err != nil {
 			return nil, nil, fmt.Errorf("tlsCertificateKeyFile: %w", err)
 		}
-		// Always this one: crypto/tls would keep back a certificate whose issuer is not among those that the server names,
-		// and those need not have the intermediate ones.
-		conf.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &cert, nil }
+		// Return this certificate always: crypto/tls would withhold it if its issuer is not among
+		// those that the server names, which need not include intermediate ones.
+		conf.GetClientCertificate = func(
+			*tls.CertificateRequestInfo,
+		) (*tls.Certificate, error) {
+			return &cert, nil
+		}
 	} else if opt.CertificateKeyFilePassword != "" {
-		return nil, nil, errors.New("tlsCertificateKeyFilePassword: there is no tlsCertificateKeyFile")
+		return nil, nil, errors.New("tlsCertificateKeyFilePassword: there is no " +
+			"tlsCertificateKeyFile")
 	}
 	v := verification{
 		chain: !opt.Insecure && !opt.AllowInvalidCertificates,
@@ -47,7 +53,7 @@ func TLSConfig(opt connstring.TLS) (*tls.Config, *ocsp.Checker, error) {
 		roots: conf.RootCAs,
 	}
 	if !v.chain || !v.name {
-		conf.InsecureSkipVerify = true // verification does what is left to do
+		conf.InsecureSkipVerify = true // verification does the rest
 		conf.VerifyConnection = v.verify
 	}
 	if !v.chain || opt.DisableCertificateRevocationCheck {
@@ -56,8 +62,8 @@ func TLSConfig(opt connstring.TLS) (*tls.Config, *ocsp.Checker, error) {
 	return conf, ocsp.New(ocsp.Config{DisableEndpointCheck: opt.DisableOCSPEndpointCheck}), nil
 }
 
-// readAuthorities reads the certificates of a PEM file. Those of a bundle that cannot be read are passed over, as long as
-// there is one that can.
+// readAuthorities reads the certificates of a PEM file. It skips unreadable ones, as long as one
+// can be read.
 func readAuthorities(file string) (*x509.CertPool, error) {
 	data, err := readFile(file)
 	if err != nil {
@@ -87,7 +93,7 @@ func readAuthorities(file string) (*x509.CertPool, error) {
 	}
 }
 
-// verification is the part of the usual verification that the options leave.
+// verification does the part of the usual verification that the options leave.
 type verification struct {
 	chain, name bool
 	roots       *x509.CertPool
@@ -102,12 +108,15 @@ func (v verification) verify(cs tls.ConnectionState) error {
 		_, err = verifyChain(cs, v.roots)
 	}
 	if err != nil {
-		return &tls.CertificateVerificationError{UnverifiedCertificates: cs.PeerCertificates, Err: err}
+		return &tls.CertificateVerificationError{
+			UnverifiedCertificates: cs.PeerCertificates, Err: err,
+		}
 	}
 	return nil
 }
 
-// verifyChain gives the chain from the server's certificate to one of the roots, whatever name it is for.
+// verifyChain returns the chain from the server's certificate to one of the roots, for whatever
+// name.
 func verifyChain(cs tls.ConnectionState, roots *x509.CertPool) ([]*x509.Certificate, error) {
 	opts := x509.VerifyOptions{Roots: roots, Intermediates: x509.NewCertPool()}
 	for _, cert := range cs.PeerCertificates[1:] {
@@ -120,7 +129,9 @@ func verifyChain(cs tls.ConnectionState, roots *x509.CertPool) ([]*x509.Certific
 	return chains[0], nil
 }
 
-func encrypt(ctx context.Context, addr address.Address, cfg Config, transport net.Conn) (net.Conn, error) {
+func encrypt(
+	ctx context.Context, addr address.Address, cfg Config, transport net.Conn,
+) (net.Conn, error) {
 	if cfg.TLS == nil {
 		return transport, nil
 	}
@@ -144,17 +155,19 @@ func encrypt(ctx context.Context, addr address.Address, cfg Config, transport ne
 	return nc, nil
 }
 
-// certificateError marks what went wrong with a certificate after the TLS handshake: also a time-out
-// then is not the server's.
+// certificateError marks an error about a certificate after the TLS handshake. Its timeouts, too,
+// are not the server's.
 type certificateError struct{ err error }
 
 func (e *certificateError) Error() string { return e.err.Error() }
 
 func (e *certificateError) Unwrap() error { return e.err }
 
-// checkRevocation follows the handshake rather than being a part of it, since crypto/tls has no context for those whom it
-// calls, and responders may have to be asked.
-func checkRevocation(ctx context.Context, checker *ocsp.Checker, cs tls.ConnectionState, roots *x509.CertPool) error {
+// checkRevocation checks the chain after the handshake, since crypto/tls gives its callbacks no
+// context and responders may have to be asked.
+func checkRevocation(
+	ctx context.Context, checker *ocsp.Checker, cs tls.ConnectionState, roots *x509.CertPool,
+) error {
 	if checker == nil {
 		return nil
 	}
@@ -170,15 +183,16 @@ func checkRevocation(ctx context.Context, checker *ocsp.Checker, cs tls.Connecti
 	return checker.Check(ctx, chain, cs.OCSPResponse)
 }
 
-// serverName is whom the server's certificate has to be for, and, unless it is an IP address, the SNI: the host of the
-// connection string, also through a proxy. A Unix domain socket has none and is localhost.
+// serverName returns the name for the server's certificate and, unless it is an IP address, the
+// SNI: the host of the connection string, also through a proxy. A Unix domain socket has no host
+// and is localhost.
 func serverName(addr address.Address) string {
 	if addr.Network() == "unix" {
 		return "localhost"
 	}
 	host := addr.Host()
 	if strings.Contains(host, ":") {
-		host, _, _ = strings.Cut(host, "%") // the zone of an IPv6 address is no part of any certificate
+		host, _, _ = strings.Cut(host, "%") // certificates have no zone of an IPv6 address
 	}
 	return host
 }

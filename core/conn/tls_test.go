@@ -17,7 +17,7 @@ import (
 	"github.com/mooringdb/mooring/internal/mongotest"
 )
 
-// useTLS makes the Config of the options, without OCSP.
+// useTLS returns the Config of the options, without OCSP.
 func useTLS(t *testing.T, opt connstring.TLS) conn.Config {
 	t.Helper()
 	conf, _, err := conn.TLSConfig(opt)
@@ -124,7 +124,8 @@ func TestTLSMinimum(t *testing.T) {
 	}
 }
 
-// TestTLSNames is whom the certificate has to be for, and what the server is told that it is called.
+// TestTLSNames checks the name that the certificate must have, and the name that the server is
+// sent.
 func TestTLSNames(t *testing.T) {
 	ca := certtest.Authority(t, certtest.ECDSA)
 	for _, tt := range []struct {

@@ -60,7 +60,7 @@ func (s *Sink) HearsSelection() bool {
 		s.ServerSelectionSucceeded != nil || s.ServerSelectionFailed != nil)
 }
 
-// Command holds what the three command events have in common.
+// Command holds the fields that the three command events share.
 type Command struct {
 	Name               string // the command's name
 	Database           string
@@ -73,45 +73,45 @@ type Command struct {
 	ServiceID          bson.ObjectID // set behind a load balancer only
 }
 
-// CommandStarted is emitted before a command is written. Body is valid during the call only, and
-// empty where the command is sensitive; document sequences stand in it as arrays.
+// CommandStarted announces a command that is about to be written. Body is valid during the call
+// only, and empty if the command is sensitive; document sequences appear in it as arrays.
 type CommandStarted struct {
 	Command
 	Body bson.Raw
 }
 
-// CommandSucceeded is emitted for a reply with ok: 1, whatever else it carries. Reply is valid
-// during the call only, and empty where the command is sensitive.
+// CommandSucceeded follows a reply with ok: 1, whatever else it contains. Reply is valid during
+// the call only, and empty if the command is sensitive.
 type CommandSucceeded struct {
 	Command
 	Duration time.Duration
 	Reply    bson.Raw
 }
 
-// CommandFailed is emitted for a reply with ok: 0 and for a connection that broke.
+// CommandFailed follows a reply with ok: 0, or a connection that broke.
 type CommandFailed struct {
 	Command
 	Duration time.Duration
 	Err      error
 }
 
-// PoolOptions are a pool's options as configured; zero is the default.
+// PoolOptions holds a pool's options as configured; zero means the default.
 type PoolOptions struct {
 	MaxSize, MinSize, MaxConnecting int
 	Unlimited                       bool // maxPoolSize is 0: the pool has no maximum
 	MaxIdleTime, WaitQueueTimeout   time.Duration
 }
 
-// PoolCreated is emitted for a new pool, which is paused.
+// PoolCreated announces a new pool, which is paused.
 type PoolCreated struct {
 	Address address.Address
 	Options PoolOptions
 }
 
-// PoolReady is emitted when connections can be checked out.
+// PoolReady says that connections can be checked out.
 type PoolReady struct{ Address address.Address }
 
-// PoolCleared is emitted when all connections of the pool have become stale.
+// PoolCleared says that all connections of the pool have become stale.
 type PoolCleared struct {
 	Address                   address.Address
 	ServiceID                 bson.ObjectID // set behind a load balancer only
@@ -119,23 +119,23 @@ type PoolCleared struct {
 	Err                       error // why
 }
 
-// PoolClosed is the last event of a pool.
+// PoolClosed ends the events of a pool.
 type PoolClosed struct{ Address address.Address }
 
-// ConnectionCreated is emitted when a connection has its number, before it is dialed.
+// ConnectionCreated says that a connection has its number. It is not dialed yet.
 type ConnectionCreated struct {
 	Address      address.Address
 	ConnectionID uint64
 }
 
-// ConnectionReady is emitted when a connection is established, with handshake and authentication.
+// ConnectionReady says that a connection is established, with handshake and authentication.
 type ConnectionReady struct {
 	Address      address.Address
 	ConnectionID uint64
 	Duration     time.Duration // since ConnectionCreated
 }
 
-// ConnectionClosed is the last event of a connection.
+// ConnectionClosed ends the events of a connection.
 type ConnectionClosed struct {
 	Address      address.Address
 	ConnectionID uint64
@@ -154,10 +154,10 @@ const (
 	ClosedPoolClosed ClosedReason = "poolClosed"
 )
 
-// ConnectionCheckOutStarted is the first event of each check-out.
+// ConnectionCheckOutStarted begins the events of a check-out.
 type ConnectionCheckOutStarted struct{ Address address.Address }
 
-// ConnectionCheckOutFailed is the last event of a check-out that gave no connection.
+// ConnectionCheckOutFailed ends the events of a check-out that returned no connection.
 type ConnectionCheckOutFailed struct {
 	Address  address.Address
 	Reason   CheckOutFailedReason
@@ -175,14 +175,14 @@ const (
 	CheckOutConnectionError CheckOutFailedReason = "connectionError"
 )
 
-// ConnectionCheckedOut is the last event of a check-out that gave a connection.
+// ConnectionCheckedOut ends the events of a check-out that returned a connection.
 type ConnectionCheckedOut struct {
 	Address      address.Address
 	ConnectionID uint64
 	Duration     time.Duration
 }
 
-// ConnectionCheckedIn is emitted when a connection is returned.
+// ConnectionCheckedIn says that a connection was returned.
 type ConnectionCheckedIn struct {
 	Address      address.Address
 	ConnectionID uint64
@@ -191,39 +191,39 @@ type ConnectionCheckedIn struct {
 // TopologyID identifies a topology in events. It has no meaning outside of the process.
 type TopologyID = bson.ObjectID
 
-// TopologyOpening is a topology's first event.
+// TopologyOpening begins the events of a topology.
 type TopologyOpening struct{ TopologyID TopologyID }
 
-// TopologyClosed is a topology's last event.
+// TopologyClosed ends the events of a topology.
 type TopologyClosed struct{ TopologyID TopologyID }
 
-// TopologyDescriptionChanged is emitted when the description of the deployment has changed.
+// TopologyDescriptionChanged says that the description of the deployment has changed.
 type TopologyDescriptionChanged struct {
 	TopologyID    TopologyID
 	Previous, New description.Topology
 }
 
-// ServerOpening is emitted when a server begins to be monitored.
+// ServerOpening says that a server begins to be monitored.
 type ServerOpening struct {
 	TopologyID TopologyID
 	Address    address.Address
 }
 
-// ServerClosed is emitted when a server is no longer monitored.
+// ServerClosed says that a server is no longer monitored.
 type ServerClosed struct {
 	TopologyID TopologyID
 	Address    address.Address
 }
 
-// ServerDescriptionChanged is emitted when the description of a server has changed. Listeners must
-// not change the descriptions.
+// ServerDescriptionChanged says that the description of a server has changed. Listeners must not
+// change the descriptions.
 type ServerDescriptionChanged struct {
 	TopologyID    TopologyID
 	Address       address.Address
 	Previous, New *description.Server
 }
 
-// Heartbeat holds what the three heartbeat events have in common.
+// Heartbeat holds the fields that the three heartbeat events share.
 type Heartbeat struct {
 	TopologyID         TopologyID
 	Address            address.Address
@@ -234,18 +234,18 @@ type Heartbeat struct {
 	Awaited bool
 }
 
-// ServerHeartbeatStarted is emitted before a check, and before its connection is dialed.
+// ServerHeartbeatStarted announces a check, before its connection is dialed.
 type ServerHeartbeatStarted struct{ Heartbeat }
 
-// ServerHeartbeatSucceeded is emitted for a check that was answered with ok: 1. Reply is valid
-// during the call only.
+// ServerHeartbeatSucceeded follows a check that was answered with ok: 1. Reply is valid during
+// the call only.
 type ServerHeartbeatSucceeded struct {
 	Heartbeat
 	Duration time.Duration
 	Reply    bson.Raw
 }
 
-// ServerHeartbeatFailed is emitted for a check that failed or was canceled.
+// ServerHeartbeatFailed follows a check that failed or was canceled.
 type ServerHeartbeatFailed struct {
 	Heartbeat
 	Duration time.Duration
@@ -260,21 +260,22 @@ type SeedlistProblem struct {
 	Err        error
 }
 
-// NoServers is emitted when the deployment has no server: none is configured, or the last one was
+// NoServers says that the deployment has no server: none is configured, or the last one was
 // removed. Unless polled SRV records bring one, each operation fails.
 type NoServers struct {
 	TopologyID TopologyID
 	Err        error // why
 }
 
-// SeveralProcesses tells, once for each server, that several processes answer at its address,
-// though loadBalanced is not set: cursors, sessions and transactions go astray there.
+// SeveralProcesses says, once for each server, that several processes answer at its address,
+// although loadBalanced is not set: a cursor, session or transaction may reach a process that
+// does not have it.
 type SeveralProcesses struct {
 	TopologyID TopologyID
 	Address    address.Address
 }
 
-// Selection holds what the server selection events have in common.
+// Selection holds the fields that the server selection events share.
 type Selection struct {
 	TopologyID  TopologyID
 	Operation   string // the command's name; empty where the selection is for none
@@ -283,22 +284,22 @@ type Selection struct {
 	Topology    description.Topology
 }
 
-// ServerSelectionStarted is the first event of a selection.
+// ServerSelectionStarted begins the events of a selection.
 type ServerSelectionStarted struct{ Selection }
 
-// ServerSelectionWaiting is emitted once if no server is suitable yet.
+// ServerSelectionWaiting says, once, that no server is suitable yet.
 type ServerSelectionWaiting struct {
 	Selection
 	Remaining time.Duration
 }
 
-// ServerSelectionSucceeded is emitted when a server was selected.
+// ServerSelectionSucceeded ends a selection that found a server.
 type ServerSelectionSucceeded struct {
 	Selection
 	Server address.Address
 }
 
-// ServerSelectionFailed is emitted when none was selected.
+// ServerSelectionFailed ends a selection that found none.
 type ServerSelectionFailed struct {
 	Selection
 	Err error

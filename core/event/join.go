@@ -5,10 +5,10 @@ import (
 	"sync"
 )
 
-// Join returns a Sink that hands each fact to all sinks that want it, in that order; nil sinks are
-// left out. What none wants stays nil. A listener that panics disturbs neither the other listeners
-// nor the driver: the panic ends the listener's own call only. The first one is reported to
-// panicked, with the stack, unless that is nil; listeners are called again afterwards.
+// Join returns a Sink that passes each event to all sinks that take it, in that order; nil sinks
+// are left out. An event that no sink takes stays nil. A panic of a listener ends only its own
+// call. The first panic is reported to panicked with the stack, unless that is nil; the listener
+// is called again for later events.
 func Join(panicked func(value any, stack []byte), sinks ...*Sink) *Sink {
 	all, g := &Sink{}, &guard{panicked: panicked}
 	for _, s := range sinks {
@@ -25,7 +25,7 @@ type guard struct {
 	once     sync.Once
 }
 
-// recover is deferred around each call of a listener.
+// recover reports a panic of a listener. It is deferred around each call.
 func (g *guard) recover() {
 	if value := recover(); value != nil && g.panicked != nil {
 		g.once.Do(func() { g.panicked(value, debug.Stack()) })

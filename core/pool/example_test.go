@@ -63,13 +63,13 @@ func ExamplePool_Clear() {
 	p.Ready()
 	p.Deliver()
 
-	p.Clear(pool.ClearOptions{Cause: errors.New("connection reset by peer")})
+	p.Clear(pool.ClearOptions{Cause: errors.New("reset")})
 	p.Deliver()
 	_, err := p.CheckOut(context.Background())
 	cleared, ok := errors.AsType[*pool.PoolClearedError](err)
 	fmt.Println(ok, cleared)
 	fmt.Println(p.Stats().State, p.Generation())
 	// Output:
-	// true Connection pool for a:27017 was cleared because another operation failed with: connection reset by peer
+	// true Connection pool for a:27017 was cleared because another operation failed with: reset
 	// paused 1
 }

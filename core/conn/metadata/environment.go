@@ -7,7 +7,7 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 )
 
-// Environment is what a program runs in: a function as a service, a container, both or neither.
+// Environment describes where a program runs: as a function, in a container, both or neither.
 type Environment struct {
 	// Name is aws.lambda, azure.func, gcp.func or vercel, or empty where no function runs.
 	Name       string
@@ -15,15 +15,16 @@ type Environment struct {
 	MemoryMB   *int32
 	Region     string
 
-	// Runtime and Orchestrator are the container's: docker and kubernetes.
+	// Runtime and Orchestrator describe the container: docker and kubernetes.
 	Runtime, Orchestrator string
 }
 
-// IsFunction says whether the program is a function as a service, which may be frozen between two requests.
+// IsFunction reports whether the program is a function as a service, which may be frozen between
+// two requests.
 func (e Environment) IsFunction() bool { return e.Name != "" }
 
-// Detect finds out what the program runs in, by its environment variables and by whether files exist. A variable that is
-// empty counts as missing, and one that does not make sense too.
+// Detect finds the environment of the program by its environment variables and by the existence
+// of files. An empty or invalid variable counts as missing.
 func Detect(getenv func(name string) string, exists func(path string) bool) Environment {
 	e := function(getenv)
 	if exists("/.dockerenv") {
@@ -35,13 +36,17 @@ func Detect(getenv func(name string) string, exists func(path string) bool) Envi
 	return e
 }
 
-// functions are the kinds of functions: by which variables they are known, and which tell more.
+// functions lists the kinds of functions: the variables that identify them, and those with
+// details.
 var functions = []struct {
 	name                    string
 	is                      func(getenv func(string) string) bool
 	memory, timeout, region string
 }{
-	{name: "aws.lambda", is: isLambda, memory: "AWS_LAMBDA_FUNCTION_MEMORY_SIZE", region: "AWS_REGION"},
+	{
+		name: "aws.lambda", is: isLambda, memory: "AWS_LAMBDA_FUNCTION_MEMORY_SIZE",
+		region: "AWS_REGION",
+	},
 	{name: "azure.func", is: anyOf("FUNCTIONS_WORKER_RUNTIME")},
 	{
 		name: "gcp.func", is: anyOf("K_SERVICE", "FUNCTION_NAME"),
@@ -50,13 +55,15 @@ var functions = []struct {
 	{name: "vercel", is: anyOf("VERCEL"), region: "VERCEL_REGION"},
 }
 
-// function is the one kind that there are signs of. Of several it is none, but for vercel, which runs on aws.lambda.
+// function returns the one kind of function that the variables show. If they show several, it
+// returns none, except for vercel, which runs on aws.lambda.
 func function(getenv func(string) string) Environment {
 	var found []Environment
 	for _, f := range functions {
 		if f.is(getenv) {
 			found = append(found, Environment{
-				Name: f.name, MemoryMB: number(getenv, f.memory), TimeoutSec: number(getenv, f.timeout), Region: get(getenv, f.region),
+				Name: f.name, MemoryMB: number(getenv, f.memory),
+				TimeoutSec: number(getenv, f.timeout), Region: get(getenv, f.region),
 			})
 		}
 	}
@@ -70,7 +77,8 @@ func function(getenv func(string) string) Environment {
 }
 
 func isLambda(getenv func(string) string) bool {
-	return strings.HasPrefix(getenv("AWS_EXECUTION_ENV"), "AWS_Lambda_") || getenv("AWS_LAMBDA_RUNTIME_API") != ""
+	return strings.HasPrefix(getenv("AWS_EXECUTION_ENV"), "AWS_Lambda_") ||
+		getenv("AWS_LAMBDA_RUNTIME_API") != ""
 }
 
 func anyOf(names ...string) func(func(string) string) bool {
@@ -99,7 +107,7 @@ func number(getenv func(string) string, name string) *int32 {
 	return new(int32(n))
 }
 
-// append appends env, unless there is nothing to say.
+// append appends env, unless it is empty.
 func (e Environment) append(b *bson.Builder) {
 	if e == (Environment{}) {
 		return

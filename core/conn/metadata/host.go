@@ -10,7 +10,8 @@ import (
 
 const modulePath = "github.com/mooringdb/mooring"
 
-// ThisHost is the machine that the program runs on. The environment variables are read anew by each call.
+// ThisHost returns the machine that the program runs on. Each call reads the environment
+// variables again.
 func ThisHost() Host {
 	h := staticHost()
 	h.Environment = Detect(os.Getenv, func(path string) bool {
@@ -20,7 +21,7 @@ func ThisHost() Host {
 	return h
 }
 
-// staticHost is what cannot change while the program runs.
+// staticHost returns what cannot change while the program runs.
 var staticHost = sync.OnceValue(func() Host {
 	h := Host{
 		OSType: osTypes[runtime.GOOS], Architecture: machine(runtime.GOOS, runtime.GOARCH),
@@ -42,7 +43,7 @@ var osTypes = map[string]string{
 	"aix": "Unix", "solaris": "Unix", "illumos": "Unix",
 }
 
-// machine is what uname -m says, where Go says something else.
+// machine returns the output of uname -m where Go uses another name.
 func machine(goos, goarch string) string {
 	switch {
 	case goarch == "amd64":
@@ -68,7 +69,7 @@ func release(text string) (name, version string) {
 	return name, version
 }
 
-// version is this module's in the running binary.
+// version returns this module's version in the running binary.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

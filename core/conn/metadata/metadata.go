@@ -1,6 +1,6 @@
-// Package metadata makes the client document of a connection's first hello, by which a server's logs tell its clients
-// apart (MongoDB Handshake, "client"). What it says of the machine it is given by functions, so that all of it can be
-// decided without one; only ThisHost looks at the real thing. It sends nothing.
+// Package metadata makes the client document of a connection's first hello, which tells clients
+// apart in a server's logs (MongoDB Handshake, "client"). Functions pass in the facts about the
+// machine; only ThisHost reads them from the system. The package sends nothing.
 package metadata
 
 import (
@@ -15,37 +15,38 @@ import (
 const (
 	driverName = "mooring"
 
-	// MaxSize is that of the whole document, in bytes: a server refuses a larger one.
+	// MaxSize is the size limit of the whole document, in bytes: servers refuse a larger one.
 	MaxSize = 512
-	// MaxAppName is that of the application's name, in bytes.
+	// MaxAppName is the size limit of the application's name, in bytes.
 	MaxAppName = 128
 
 	delimiter = "|"
 )
 
-// Client is what a server is told.
+// Client holds what the document says.
 type Client struct {
 	// AppName is the application's name, at most MaxAppName bytes; there is no default.
 	AppName string
-	// Libraries wrap the driver; their names follow the driver's own, innermost first.
+	// Libraries wrap the driver. Their names follow the driver's, innermost first.
 	Libraries []Library
 	Host      Host
 }
 
-// Library is one that wraps the driver (the specification's DriverInfoOptions). Version and Platform may be empty.
+// Library names a library that wraps the driver (the specification's DriverInfoOptions). Version
+// and Platform may be empty.
 type Library struct{ Name, Version, Platform string }
 
-// Host is where the driver runs. All but OSType may be empty.
+// Host describes where the driver runs. All fields but OSType may be empty.
 type Host struct {
 	OSType, OSName, OSVersion, Architecture string
-	// DriverVersion and Platform are of the program: this module's version, and what it was compiled with.
+	// DriverVersion is this module's version; Platform names the compiler.
 	DriverVersion, Platform string
 	Environment             Environment
 }
 
-// Document is the client document, never larger than MaxSize: what does not fit is left out or cut off, in the
-// specification's order. An AppName that is too long, and a library that is not named or has the delimiter in it, are
-// errors.
+// Document returns the client document, never larger than MaxSize: what does not fit is omitted
+// or cut off, in the specification's order. It fails if AppName is too long, or if a library has
+// no name or contains the delimiter.
 func (c Client) Document() (bson.Raw, error) {
 	if err := c.check(); err != nil {
 		return nil, err
@@ -62,8 +63,8 @@ func (c Client) Document() (bson.Raw, error) {
 	return f.document(), nil
 }
 
-// shrinks make the document smaller, one after the other, until it fits. The specification has no more than the first
-// four; the last two are for libraries that say too much of themselves.
+// shrinks make the document smaller, in order, until it fits. The specification has the first
+// four; the last two are for long texts of libraries.
 var shrinks = []func(f *fields, over int){
 	func(f *fields, _ int) { f.env = Environment{Name: f.env.Name} },
 	func(f *fields, _ int) { f.osName, f.osVersion, f.arch = "", "", "" },
@@ -86,13 +87,15 @@ func (c Client) check() error {
 		}
 		all := lib.Name + lib.Version + lib.Platform
 		if strings.Contains(all, delimiter) || !utf8.ValidString(all) {
-			return fmt.Errorf("library %q that wraps the driver: its texts must be UTF-8 without %q", lib.Name, delimiter)
+			return fmt.Errorf("library %q that wraps the driver: its texts must be UTF-8 "+
+				"without %q", lib.Name, delimiter)
 		}
 	}
 	return nil
 }
 
-// fields are the document's. names and versions are those of the libraries, each with the delimiter before it.
+// fields holds the parts of the document. names and versions are those of the libraries, each
+// with the delimiter before it.
 type fields struct {
 	app                       string
 	version, names, versions  string
@@ -104,7 +107,8 @@ type fields struct {
 func (c Client) fields() fields {
 	f := fields{
 		app: c.AppName, version: c.Host.DriverVersion,
-		osType: c.Host.OSType, osName: c.Host.OSName, osVersion: c.Host.OSVersion, arch: c.Host.Architecture,
+		osType: c.Host.OSType, osName: c.Host.OSName, osVersion: c.Host.OSVersion,
+		arch:     c.Host.Architecture,
 		platform: c.Host.Platform, env: c.Host.Environment,
 	}
 	for _, lib := range c.Libraries {
@@ -130,7 +134,8 @@ func (f *fields) document() bson.Raw {
 	if f.app != "" {
 		b.OpenDocument("application").String("name", f.app).Close()
 	}
-	b.OpenDocument("driver").String("name", driverName+f.names).String("version", f.version+f.versions).Close()
+	b.OpenDocument("driver").
+		String("name", driverName+f.names).String("version", f.version+f.versions).Close()
 	b.OpenDocument("os").String("type", f.osType)
 	appendString(b, "name", f.osName)
 	appendString(b, "architecture", f.arch)
@@ -147,7 +152,7 @@ func appendString(b *bson.Builder, key, value string) {
 	}
 }
 
-// cut takes at least n bytes off the end of s, without splitting a character.
+// cut removes at least n bytes from the end of s, without splitting a character.
 func cut(s string, n int) string {
 	end := len(s) - n
 	if end <= 0 {

@@ -73,7 +73,7 @@ func TestDocumentRefuses(t *testing.T) {
 	}
 }
 
-// The order in which things are given up, each only as far as needed.
+// The order in which parts are shortened, each only as far as needed.
 func TestDocumentShrinks(t *testing.T) {
 	full := func(platform int) metadata.Client {
 		return metadata.Client{AppName: "app", Host: metadata.Host{
@@ -82,7 +82,7 @@ func TestDocumentShrinks(t *testing.T) {
 		}}
 	}
 	size := len(document(t, full(1)))
-	room := metadata.MaxSize - size + 1 // what the platform may take with all else there
+	room := metadata.MaxSize - size + 1 // for the platform, with everything else present
 	var seen []string
 	for platform := room - 1; platform < room+200; platform++ {
 		d := document(t, full(platform))

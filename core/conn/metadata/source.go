@@ -8,8 +8,8 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 )
 
-// Source is the client document of one driver client, whose libraries may be appended to while it is in
-// use. Its methods may be called from many goroutines at once.
+// Source holds the client document of one driver client. Libraries may be appended while it is in
+// use. Its methods are safe for concurrent use.
 type Source struct {
 	document atomic.Pointer[bson.Raw]
 
@@ -18,7 +18,7 @@ type Source struct {
 	client Client
 }
 
-// NewSource makes a Source. The errors are those of Client.Document.
+// NewSource returns a Source. The errors are those of Client.Document.
 func NewSource(c Client) (*Source, error) {
 	s := &Source{}
 	if err := s.use(c); err != nil {
@@ -30,8 +30,8 @@ func NewSource(c Client) (*Source, error) {
 // Document returns the newest document, which must not be changed. It does not block.
 func (s *Source) Document() bson.Raw { return *s.document.Load() }
 
-// Append adds a library that wraps the driver, after all others; an equal one that is there already is
-// not added again. If there is an error, which is one of Client.Document, nothing changes.
+// Append adds a library that wraps the driver, after all others, unless an equal one is present.
+// If it returns an error, which is one of Client.Document, nothing changes.
 func (s *Source) Append(lib Library) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -43,7 +43,7 @@ func (s *Source) Append(lib Library) error {
 	return s.use(next)
 }
 
-// use makes c the client. mu is held, unless nobody else has s yet.
+// use sets the client. The caller holds mu, or is the only one with a reference to s.
 func (s *Source) use(c Client) error {
 	doc, err := c.Document()
 	if err != nil {

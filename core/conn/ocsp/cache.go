@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// certKey identifies a certificate as RFC 6960's CertID does, always in one hash algorithm, so that a response is found
-// whichever its responder used.
+// certKey identifies a certificate as RFC 6960's CertID does, always with the same hash
+// algorithm, whichever the responder used.
 type certKey struct{ issuerName, issuerKey, serial string }
 
 func keyOf(cert, issuer *x509.Certificate) (certKey, bool) {
@@ -15,13 +15,14 @@ func keyOf(cert, issuer *x509.Certificate) (certKey, bool) {
 	return certKey{string(name), string(key), string(cert.SerialNumber.Bytes())}, err == nil
 }
 
-// cache keeps conclusive responses until they expire, at most size of them. It has no lock of its own.
+// cache keeps conclusive responses until they expire, at most size of them. It has no lock of its
+// own.
 type cache struct {
 	size    int
 	entries map[certKey]Response
 }
 
-// get gives the response for key that is valid now; the zero Response where there is none.
+// get returns the response for key that is valid now, or the zero Response.
 func (c *cache) get(key certKey, now time.Time) Response {
 	r, ok := c.entries[key]
 	if !ok {
@@ -36,8 +37,9 @@ func (c *cache) get(key certKey, now time.Time) Response {
 	return r
 }
 
-// put keeps r unless it is inconclusive, does not say how long it is valid, or is older than what is there: of two
-// responses that with the later nextUpdate is the newer, then that with the later thisUpdate.
+// put keeps r unless it is inconclusive, does not say how long it is valid, or is older than the
+// kept one. Of two responses, the one with the later nextUpdate is newer, then the one with the
+// later thisUpdate.
 func (c *cache) put(key certKey, r Response) {
 	if r.Status != Good && r.Status != Revoked || r.NextUpdate.IsZero() {
 		return

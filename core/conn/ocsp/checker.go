@@ -1,10 +1,11 @@
-// Package ocsp finds out whether the certificate of a server was revoked, by the Online Certificate Status Protocol
-// (RFC 6960), as the specification's "Suggested OCSP Behavior" has it: the response that the server stapled, then those that were
-// kept, then the responders that the certificate names. It fails softly: what nobody knows about is accepted, except that a
-// certificate which demands a staple (RFC 7633) must come with one.
+// Package ocsp finds out whether the certificate of a server was revoked, by the Online
+// Certificate Status Protocol (RFC 6960) and the specification's "Suggested OCSP Behavior". It
+// uses the response that the server stapled, then the cached ones, then asks the responders that
+// the certificate names. It fails softly: a certificate of unknown status is accepted, unless it
+// demands a staple (RFC 7633) and there is none.
 //
-// It does not verify the chain, which its caller has done; it does not read revocation lists, and never asks about
-// intermediate certificates.
+// The caller has verified the chain. The package does not read revocation lists, and never asks
+// about intermediate certificates.
 package ocsp
 
 import (
@@ -20,35 +21,38 @@ import (
 )
 
 const (
-	// DefaultTimeout bounds the asking of responders, all together, where Config.Timeout is zero.
+	// DefaultTimeout bounds the requests to responders, all together, if Config.Timeout is zero.
 	DefaultTimeout = 5 * time.Second
 
-	// DefaultCacheSize is how many responses are kept where Config.CacheSize is zero.
+	// DefaultCacheSize is the number of responses that are kept if Config.CacheSize is zero.
 	DefaultCacheSize = 1000
 
-	// silence is for how long responders that gave no valid answer are not asked again about the same certificate. Without
-	// it a firewall that swallows packets costs every new connection the whole timeout.
+	// silence is how long failed responders are not asked again about the same certificate.
+	// Without it, every new connection would wait for the whole timeout behind a firewall that
+	// drops packets.
 	silence = 30 * time.Second
 )
 
-// Config says how a Checker works. The zero value is what the specification wants.
+// Config says how a Checker works. The zero value does what the specification asks for.
 type Config struct {
-	// DisableEndpointCheck keeps it from asking responders (tlsDisableOCSPEndpointCheck).
+	// DisableEndpointCheck keeps the Checker from asking responders
+	// (tlsDisableOCSPEndpointCheck).
 	DisableEndpointCheck bool
 
-	// Timeout bounds the asking of responders; zero stands for DefaultTimeout. A deadline of the context that is
-	// sooner wins.
+	// Timeout bounds the requests to responders; zero means DefaultTimeout. An earlier deadline
+	// of the context takes precedence.
 	Timeout time.Duration
 
-	// Transport carries the requests to responders; nil is HTTP that minds the proxies which the environment names.
+	// Transport sends the requests to responders. Nil means HTTP with the proxies that the
+	// environment names.
 	Transport http.RoundTripper
 
-	// CacheSize is how many responses are kept; zero stands for DefaultCacheSize.
+	// CacheSize is the number of responses that are kept; zero means DefaultCacheSize.
 	CacheSize int
 }
 
-// Checker checks certificates, and keeps what it learned for the next connection. It is a mutex: any number of
-// goroutines may use it.
+// Checker checks certificates, and keeps responses for later connections. A mutex guards it: its
+// methods are safe for concurrent use.
 type Checker struct {
 	cfg    Config
 	client *http.Client
@@ -56,27 +60,30 @@ type Checker struct {
 	// mu guards the fields below. Nothing blocks while it is held.
 	mu     sync.Mutex
 	cache  cache
-	asking map[certKey]*question // those under way
-	silent map[certKey]time.Time // until when responders that failed are left alone
+	asking map[certKey]*question // the questions in flight
+	silent map[certKey]time.Time // until when failed responders are not asked
 }
 
-// New makes a Checker. It has no goroutine and needs no closing.
+// New returns a Checker. It has no goroutine and needs no closing.
 func New(cfg Config) *Checker {
 	cfg.Timeout = cmp.Or(cfg.Timeout, DefaultTimeout)
 	if cfg.Transport == nil {
-		// Questions are too rare for connections to be kept, and nobody would close them.
+		// Requests are too rare to keep connections, which nothing would close.
 		cfg.Transport = &http.Transport{
-			Proxy: http.ProxyFromEnvironment, DialContext: new(net.Dialer).DialContext, DisableKeepAlives: true,
+			Proxy: http.ProxyFromEnvironment, DialContext: new(net.Dialer).DialContext,
+			DisableKeepAlives: true,
 		}
 	}
 	return &Checker{
 		cfg: cfg, client: &http.Client{Transport: cfg.Transport},
-		cache:  cache{size: cmp.Or(cfg.CacheSize, DefaultCacheSize), entries: map[certKey]Response{}},
+		cache: cache{
+			size: cmp.Or(cfg.CacheSize, DefaultCacheSize), entries: map[certKey]Response{},
+		},
 		asking: map[certKey]*question{}, silent: map[certKey]time.Time{},
 	}
 }
 
-// RevokedError is a certificate that a responder called revoked.
+// RevokedError reports a certificate that a responder called revoked.
 type RevokedError struct {
 	Certificate *x509.Certificate
 	Response    Response
@@ -84,21 +91,25 @@ type RevokedError struct {
 
 func (e *RevokedError) Error() string {
 	return fmt.Sprintf("certificate %q (serial number %x) was revoked at %s%s",
-		e.Certificate.Subject, e.Certificate.SerialNumber, stamp(e.Response.RevokedAt), reason(e.Response.Reason))
+		e.Certificate.Subject, e.Certificate.SerialNumber, stamp(e.Response.RevokedAt),
+		reason(e.Response.Reason))
 }
 
-// StapleError is a staple that is missing though the certificate demands it, or that is invalid.
+// StapleError reports a stapled response that is invalid, or missing although the certificate
+// demands it.
 type StapleError struct{ Err error }
 
 func (e *StapleError) Error() string { return e.Err.Error() }
 
 func (e *StapleError) Unwrap() error { return e.Err }
 
-var errMissingStaple = errors.New("the server's certificate demands a stapled OCSP response (must-staple), and the server sent none")
+var errMissingStaple = errors.New("the server's certificate demands a stapled OCSP response " +
+	"(must-staple), and the server sent none")
 
-// Check says whether a connection to a server with this verified chain, leaf first, may be used. staple is what the server
-// sent, nil if nothing. The error is a *RevokedError, a *StapleError, or, if ctx ended while responders were asked, why it did. A chain
-// of one is a certificate that is trusted by itself: nobody could revoke it.
+// Check decides whether a connection to a server with this verified chain, leaf first, may be
+// used. staple is the response that the server sent, nil if none. It blocks while responders are
+// asked. The error is a *RevokedError, a *StapleError, or, if ctx ended meanwhile, its cause. A
+// chain of one is a certificate that is trusted by itself and cannot be revoked.
 func (c *Checker) Check(ctx context.Context, chain []*x509.Certificate, staple []byte) error {
 	if len(chain) < 2 {
 		return nil
@@ -118,14 +129,16 @@ func (c *Checker) Check(ctx context.Context, chain []*x509.Certificate, staple [
 	case RefuseMissingStaple:
 		return &StapleError{errMissingStaple}
 	case RefuseInvalidStaple:
-		return &StapleError{fmt.Errorf("the OCSP response that the server stapled is invalid: %w", f.invalid)}
+		return &StapleError{
+			fmt.Errorf("the OCSP response that the server stapled is invalid: %w", f.invalid),
+		}
 	default:
 		return nil
 	}
 }
 
-// Known is what is known now of a certificate, for people: the kept response about the first of the chain, from a staple
-// or a responder. The zero Response stands for nothing. It asks nobody.
+// Known returns the cached response about the first certificate of the chain, from a staple or a
+// responder, for display. It returns the zero Response if there is none, and asks no responder.
 func (c *Checker) Known(chain []*x509.Certificate) Response {
 	if len(chain) < 2 {
 		return Response{}
@@ -133,10 +146,10 @@ func (c *Checker) Known(chain []*x509.Certificate) Response {
 	return c.keep(chain[0], chain[1], Response{}, time.Now())
 }
 
-// facts are evidence, and what errors tell of it.
+// facts holds the evidence and the details for errors.
 type facts struct {
 	Evidence
-	invalid error         // why the staple is
+	invalid error         // why the staple is invalid
 	revoked *RevokedError // the first that was found
 }
 
@@ -174,7 +187,7 @@ func (c *Checker) gather(chain []*x509.Certificate, staple []byte, now time.Time
 	return f
 }
 
-// keep offers a response to the cache and gives what the cache then has.
+// keep offers a response to the cache and returns the response that the cache then has.
 func (c *Checker) keep(cert, issuer *x509.Certificate, r Response, now time.Time) Response {
 	key, ok := keyOf(cert, issuer)
 	if !ok {
@@ -186,14 +199,15 @@ func (c *Checker) keep(cert, issuer *x509.Certificate, r Response, now time.Time
 	return c.cache.get(key, now)
 }
 
-// question is one asking of the responders, which all connections to the server share that need it at the time.
+// question represents one round of requests to the responders. All connections that need the
+// answer at the time share it.
 type question struct {
 	done   chan struct{} // closed once the fields below are set
 	answer Response
-	cutOff bool // the context of the one who asked ended before there was an answer
+	cutOff bool // the context of the asking goroutine ended before there was an answer
 }
 
-// ask asks the responders, unless somebody else does so already: then it waits for the same answer.
+// ask asks the responders. If another goroutine is asking already, it waits for that answer.
 func (c *Checker) ask(ctx context.Context, cert, issuer *x509.Certificate) (Response, error) {
 	key, ok := keyOf(cert, issuer)
 	if !ok {
@@ -221,7 +235,8 @@ func (c *Checker) ask(ctx context.Context, cert, issuer *x509.Certificate) (Resp
 	}
 }
 
-// enter gives what became known meanwhile, or the question under way, or a new one that its caller has to run.
+// enter returns what became known meanwhile, or the question in flight, or a new one that the
+// caller has to run.
 func (c *Checker) enter(key certKey) (known Response, q *question, isNew bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -243,7 +258,9 @@ func (c *Checker) enter(key certKey) (known Response, q *question, isNew bool) {
 	return Response{}, q, true
 }
 
-func (c *Checker) run(ctx context.Context, q *question, key certKey, cert, issuer *x509.Certificate) {
+func (c *Checker) run(
+	ctx context.Context, q *question, key certKey, cert, issuer *x509.Certificate,
+) {
 	limited, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
 	r := askAll(limited, c.client, cert, issuer)
@@ -259,7 +276,7 @@ func (c *Checker) run(ctx context.Context, q *question, key certKey, cert, issue
 	}
 }
 
-// beSilentLocked notes that the responders failed. Nothing is noted when that is already so of very many certificates.
+// beSilentLocked records that the responders failed, unless very many records exist.
 func (c *Checker) beSilentLocked(key certKey, now time.Time) {
 	for k, until := range c.silent {
 		if !now.Before(until) {
@@ -272,11 +289,13 @@ func (c *Checker) beSilentLocked(key certKey, now time.Time) {
 }
 
 var reasons = map[int]string{
-	1: "key compromised", 2: "authority compromised", 3: "affiliation changed", 4: "superseded", 5: "cessation of operation",
-	6: "on hold", 8: "removed from list", 9: "privilege withdrawn", 10: "attribute authority compromised",
+	1: "key compromised", 2: "authority compromised", 3: "affiliation changed", 4: "superseded",
+	5: "cessation of operation",
+	6: "on hold", 8: "removed from list", 9: "privilege withdrawn",
+	10: "attribute authority compromised",
 }
 
-// reason is RFC 5280's, in parentheses; nothing where none was given.
+// reason returns the reason of RFC 5280 in parentheses, or nothing if none was given.
 func reason(n int) string {
 	if text, ok := reasons[n]; ok {
 		return " (" + text + ")"

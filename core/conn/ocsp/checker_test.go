@@ -20,12 +20,12 @@ import (
 
 const responderURL = "http://responder.example/ocsp"
 
-// roundTrip is a transport that a test writes.
+// roundTrip is the transport of a test.
 type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
-// mustNotAsk is the transport of a Checker that has no reason to ask.
+// mustNotAsk returns the transport of a Checker that has no reason to ask.
 func mustNotAsk(t *testing.T) http.RoundTripper {
 	return roundTrip(func(req *http.Request) (*http.Response, error) {
 		t.Errorf("a responder is asked: %s", req.URL)
@@ -33,7 +33,7 @@ func mustNotAsk(t *testing.T) http.RoundTripper {
 	})
 }
 
-// hang answers nothing until the request is given up.
+// hang answers nothing until the request is canceled.
 func hang(req *http.Request) (*http.Response, error) {
 	<-req.Context().Done()
 	return nil, req.Context().Err()
@@ -149,7 +149,8 @@ func TestIntermediatesAreNotAskedAbout(t *testing.T) {
 	}
 }
 
-// TestIntermediateRevoked is a staple that says so of the intermediate, and that a connection to another server left.
+// TestIntermediateRevoked checks a staple that calls the intermediate revoked, stapled on a
+// connection to another server.
 func TestIntermediateRevoked(t *testing.T) {
 	ca := certtest.Authority(t, certtest.ECDSA)
 	between := ca.Intermediate(t)
@@ -183,7 +184,7 @@ func TestCache(t *testing.T) {
 		wantRevoked(t, c.Check(t.Context(), server.Chain(), nil))
 		asked(2)
 
-		// An older response, still valid, does not undo what is known; a newer one does.
+		// An older response that is still valid does not replace the kept one; a newer one does.
 		older := xocsp.Response{ThisUpdate: start, NextUpdate: start.Add(2 * time.Hour)}
 		wantRevoked(t, c.Check(t.Context(), server.Chain(), server.Respond(t, ca, older)))
 		newer := xocsp.Response{ThisUpdate: start.Add(time.Hour), NextUpdate: start.Add(4 * time.Hour)}
@@ -294,7 +295,8 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
-// TestSilence is that responders which do not answer delay one connection in half a minute, not each.
+// TestSilence checks that responders which do not answer delay one connection in half a minute,
+// not each.
 func TestSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ca := certtest.Authority(t, certtest.ECDSA)
@@ -338,7 +340,8 @@ func TestConnectionsShareAQuestion(t *testing.T) {
 	})
 }
 
-// TestAskerGivesUp is that the end of one connection's attempt does not decide for those that wait with it.
+// TestAskerGivesUp checks that a connection which gives up does not decide for those that wait
+// with it.
 func TestAskerGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ca := certtest.Authority(t, certtest.ECDSA)

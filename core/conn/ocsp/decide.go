@@ -1,12 +1,13 @@
 package ocsp
 
-// Finding is what one source says about a certificate.
+// Finding says what one source knows about a certificate.
 type Finding uint8
 
-// The findings. The zero value is a source that says nothing: no staple, no entry in the cache, no answer.
+// The findings. The zero value is a source without information: no staple, no cache entry, no
+// answer.
 const (
 	None    Finding = iota
-	Invalid         // there is a response and it must not be believed
+	Invalid         // there is a response, but an invalid one
 	Unknown         // a valid response that does not know the certificate
 	Good
 	Revoked
@@ -16,23 +17,25 @@ var findingNames = [...]string{"none", "invalid", "unknown", "good", "revoked"}
 
 func (f Finding) String() string { return findingNames[f] }
 
-// Evidence is all that is known about a server's certificate at one moment.
+// Evidence holds all that is known about a server's certificate at one moment.
 type Evidence struct {
-	// MustStaple is the certificate's demand that its server staples a response.
+	// MustStaple says that the certificate demands a stapled response.
 	MustStaple bool
 
 	Staple    Finding // the response that the server sent
 	Cache     Finding // earlier responses, the accepted staple among them
 	Responder Finding // the responders that the certificate names
 
-	// Intermediates is Revoked if the staple or the cache says so of any other certificate of the chain.
+	// Intermediates is Revoked if the staple or the cache says so of any other certificate of the
+	// chain.
 	Intermediates Finding
 
-	// MayAsk says that there are responders, that asking is allowed, and that it was not done yet.
+	// MayAsk says that there are responders, that asking is allowed, and that it was not done
+	// yet.
 	MayAsk bool
 }
 
-// Verdict is what to do with a connection.
+// Verdict says what to do with a connection.
 type Verdict uint8
 
 // The verdicts. Ask means to ask the responders and to decide again.
@@ -44,19 +47,23 @@ const (
 	RefuseInvalidStaple
 )
 
-var verdictNames = [...]string{"accept", "ask", "refuse: revoked", "refuse: missing staple", "refuse: invalid staple"}
+var verdictNames = [...]string{
+	"accept", "ask", "refuse: revoked", "refuse: missing staple", "refuse: invalid staple",
+}
 
 func (v Verdict) String() string { return verdictNames[v] }
 
-// Decide is the specification's "Suggested OCSP Behavior". Whatever says that a certificate is revoked is believed, since
-// an attacker chooses which of several valid responses to staple. What nothing is known of is accepted ("soft fail").
+// Decide follows the specification's "Suggested OCSP Behavior". Any valid response that says
+// revoked is believed, since an attacker can choose which of several valid responses to staple. A
+// certificate of unknown status is accepted ("soft fail").
 func Decide(e Evidence) Verdict {
 	switch {
 	case e.Staple == None && e.MustStaple:
 		return RefuseMissingStaple
 	case e.Staple == Invalid:
 		return RefuseInvalidStaple
-	case e.Staple == Revoked, e.Cache == Revoked, e.Responder == Revoked, e.Intermediates == Revoked:
+	case e.Staple == Revoked, e.Cache == Revoked, e.Responder == Revoked,
+		e.Intermediates == Revoked:
 		return RefuseRevoked
 	case e.Staple == Good, e.Cache == Good, e.Responder == Good:
 		return Accept

@@ -18,17 +18,17 @@ import (
 )
 
 const (
-	// maxResponse bounds what is read of an answer; real ones have two kilobytes.
+	// maxResponse bounds how much of an answer is read; real ones have two kilobytes.
 	maxResponse = 64 << 10
 
-	// maxGet is the longest URL for which a request is made by GET, as RFC 5019 section 5 has it.
+	// maxGet is the longest URL of a GET request, as RFC 5019 section 5 has it.
 	maxGet = 255
 
 	requestType  = "application/ocsp-request"
 	responseType = "application/ocsp-response"
 )
 
-// responders are the URLs that cert names and that can be asked.
+// responders returns the URLs that cert names and that can be asked.
 func responders(cert *x509.Certificate) []string {
 	return slices.DeleteFunc(slices.Clone(cert.OCSPServer), func(text string) bool {
 		u, err := url.Parse(text)
@@ -36,8 +36,8 @@ func responders(cert *x509.Certificate) []string {
 	})
 }
 
-// askAll asks all responders at once. The first conclusive answer ends it; else the result is Unknown if one of them
-// said so, or None. No request is under way when it returns.
+// askAll asks all responders at once. The first conclusive answer ends it. Otherwise the result
+// is Unknown if one of them said so, or None. No request is in flight when it returns.
 func askAll(ctx context.Context, client *http.Client, cert, issuer *x509.Certificate) Response {
 	request, err := xocsp.CreateRequest(cert, issuer, nil)
 	if err != nil {
@@ -46,7 +46,7 @@ func askAll(ctx context.Context, client *http.Client, cert, issuer *x509.Certifi
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	urls := responders(cert)
-	answers := make(chan Response) // a reader takes as many as there are senders
+	answers := make(chan Response) // the reader takes one value from each sender
 	for _, u := range urls {
 		go func() { answers <- askOne(ctx, client, u, request, cert, issuer) }()
 	}
@@ -63,8 +63,11 @@ func askAll(ctx context.Context, client *http.Client, cert, issuer *x509.Certifi
 	return best
 }
 
-// askOne asks one responder. Whatever goes wrong is no answer: the check fails softly.
-func askOne(ctx context.Context, client *http.Client, u string, request []byte, cert, issuer *x509.Certificate) Response {
+// askOne asks one responder. Every error counts as no answer: the check fails softly.
+func askOne(
+	ctx context.Context, client *http.Client, u string, request []byte,
+	cert, issuer *x509.Certificate,
+) Response {
 	der, err := fetch(ctx, client, u, request)
 	if err != nil {
 		return Response{}
@@ -76,10 +79,11 @@ func askOne(ctx context.Context, client *http.Client, u string, request []byte, 
 	return r
 }
 
-// fetch asks by GET where the request is short, which lets HTTP caches answer, and by POST where it is not, or where the
-// responder does not take GET.
+// fetch sends short requests by GET, which lets HTTP caches answer, and others by POST. It also
+// uses POST if the responder does not accept GET.
 func fetch(ctx context.Context, client *http.Client, u string, request []byte) ([]byte, error) {
-	get := strings.TrimSuffix(u, "/") + "/" + url.QueryEscape(base64.StdEncoding.EncodeToString(request))
+	get := strings.TrimSuffix(u, "/") + "/" +
+		url.QueryEscape(base64.StdEncoding.EncodeToString(request))
 	if len(get) <= maxGet {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, get, nil)
 		if err != nil {
@@ -98,7 +102,7 @@ func fetch(ctx context.Context, client *http.Client, u string, request []byte) (
 	return do(client, req)
 }
 
-// statusError is an HTTP status other than 200.
+// statusError reports an HTTP status other than 200.
 type statusError int
 
 func (e statusError) Error() string { return fmt.Sprintf("HTTP status %d", int(e)) }

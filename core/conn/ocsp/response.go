@@ -3,7 +3,7 @@ package ocsp
 import (
 	"bytes"
 	"crypto"
-	_ "crypto/sha1" // the hashes that a responder may use
+	_ "crypto/sha1" // responders may use this hash
 	_ "crypto/sha256"
 	_ "crypto/sha512"
 	"crypto/x509"
@@ -18,11 +18,12 @@ import (
 	xocsp "golang.org/x/crypto/ocsp"
 )
 
-// maxAge is how long a response without nextUpdate is believed. RFC 6960 wants it to be "sufficiently recent": with no
-// limit, one from before the revocation could be stapled for ever.
+// maxAge is how long a response without nextUpdate is valid. RFC 6960 wants it to be
+// "sufficiently recent": without a limit, a response from before the revocation could be stapled
+// forever.
 const maxAge = 24 * time.Hour
 
-// Response is what a responder said about one certificate.
+// Response holds a responder's statement about one certificate.
 type Response struct {
 	Status     Finding // Good, Revoked or Unknown
 	ThisUpdate time.Time
@@ -31,11 +32,13 @@ type Response struct {
 	Reason     int // as RFC 5280 numbers it
 }
 
-// Parse reads a response in DER and verifies it as RFC 6960 section 3.2 demands: it is about cert, it is signed by
-// issuer or by somebody whom issuer lets sign, and it is valid now. There is no tolerance for clocks that differ.
+// Parse reads a response in DER and verifies it as RFC 6960 section 3.2 demands: it is about
+// cert, it is signed by issuer or a signer that issuer has authorized, and it is valid now. There
+// is no tolerance for clock skew.
 func Parse(der []byte, cert, issuer *x509.Certificate, now time.Time) (Response, error) {
-	// Given an issuer, the library accepts any certificate of that issuer as the signer's. Without one it verifies only
-	// the signature by the certificate that the response carries; checkSigner does the rest.
+	// Given an issuer, the library accepts any certificate of that issuer as the signer's.
+	// Without one it only verifies the signature with the certificate in the response;
+	// checkSigner does the rest.
 	r, err := xocsp.ParseResponseForCert(der, cert, nil)
 	if err != nil {
 		return Response{}, err
@@ -59,7 +62,7 @@ func Parse(der []byte, cert, issuer *x509.Certificate, now time.Time) (Response,
 	return out, nil
 }
 
-// responseData is the beginning of the signed part, up to what the library does not show.
+// responseData holds the beginning of the signed part, up to what the library does not show.
 type responseData struct {
 	Version     int `asn1:"optional,default:0,explicit,tag:0"`
 	ResponderID asn1.RawValue
@@ -76,7 +79,8 @@ type certID struct {
 	SerialNumber  *big.Int
 }
 
-// checkCertID verifies that the response which the library chose by its serial number is about a certificate of issuer.
+// checkCertID verifies that the response, which the library chose by its serial number, is about
+// a certificate of issuer.
 func checkCertID(r *xocsp.Response, issuer *x509.Certificate) error {
 	var data responseData
 	if _, err := asn1.Unmarshal(r.TBSResponseData, &data); err != nil {
@@ -89,13 +93,14 @@ func checkCertID(r *xocsp.Response, issuer *x509.Certificate) error {
 	if err != nil {
 		return err
 	}
-	if i < 0 || !bytes.Equal(data.Responses[i].CertID.NameHash, name) || !bytes.Equal(data.Responses[i].CertID.IssuerKeyHash, key) {
+	if i < 0 || !bytes.Equal(data.Responses[i].CertID.NameHash, name) ||
+		!bytes.Equal(data.Responses[i].CertID.IssuerKeyHash, key) {
 		return errors.New("it is about a certificate of another issuer")
 	}
 	return nil
 }
 
-// issuerHashes are those of the issuer's name and of its public key.
+// issuerHashes returns the hashes of the issuer's name and of its public key.
 func issuerHashes(issuer *x509.Certificate, hash crypto.Hash) (name, key []byte, err error) {
 	var info struct {
 		Algorithm pkix.AlgorithmIdentifier
@@ -112,19 +117,21 @@ func issuerHashes(issuer *x509.Certificate, hash crypto.Hash) (name, key []byte,
 	return name, h.Sum(nil), nil
 }
 
-// checkSigner verifies that the signer is the issuer itself or has a certificate for this purpose from the issuer. That
-// certificate's own revocation is not looked for.
+// checkSigner verifies that the signer is the issuer itself or has a certificate for this purpose
+// from the issuer. It does not check that certificate for revocation.
 func checkSigner(r *xocsp.Response, issuer *x509.Certificate, now time.Time) error {
 	signer := r.Certificate
 	if signer == nil {
 		return r.CheckSignatureFrom(issuer)
 	}
-	if bytes.Equal(signer.RawSubject, issuer.RawSubject) && bytes.Equal(signer.RawSubjectPublicKeyInfo, issuer.RawSubjectPublicKeyInfo) {
+	if bytes.Equal(signer.RawSubject, issuer.RawSubject) &&
+		bytes.Equal(signer.RawSubjectPublicKeyInfo, issuer.RawSubjectPublicKeyInfo) {
 		return nil
 	}
 	fault := ""
 	switch {
-	case !bytes.Equal(signer.RawIssuer, issuer.RawSubject) || signer.CheckSignatureFrom(issuer) != nil:
+	case !bytes.Equal(signer.RawIssuer, issuer.RawSubject) ||
+		signer.CheckSignatureFrom(issuer) != nil:
 		fault = "was not issued by the authority that issued the server's"
 	case !slices.Contains(signer.ExtKeyUsage, x509.ExtKeyUsageOCSPSigning):
 		fault = "is not for signing such responses"
@@ -148,19 +155,22 @@ func checkTime(r *xocsp.Response, now time.Time) error {
 	case !r.NextUpdate.IsZero() && !now.Before(r.NextUpdate):
 		return fmt.Errorf("it expired at %s", stamp(r.NextUpdate))
 	case r.NextUpdate.IsZero() && now.Sub(r.ThisUpdate) > maxAge:
-		return fmt.Errorf("it is of %s and does not say until when it is valid", stamp(r.ThisUpdate))
+		return fmt.Errorf("it is of %s and does not say until when it is valid",
+			stamp(r.ThisUpdate))
 	}
 	return nil
 }
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// tlsFeature is the extension of RFC 7633; statusRequest is the TLS extension whose number it then lists.
+// tlsFeature is the extension of RFC 7633; statusRequest is the TLS extension whose number it
+// then lists.
 var tlsFeature = asn1.ObjectIdentifier{1, 3, 6, 1, 5, 5, 7, 1, 24}
 
 const statusRequest = 5
 
-// MustStaple says whether cert demands that its server staples a response. What cannot be read counts as a demand.
+// MustStaple reports whether cert demands that its server staples a response. An unreadable
+// extension counts as a demand.
 func MustStaple(cert *x509.Certificate) bool {
 	for _, ext := range cert.Extensions {
 		if !ext.Id.Equal(tlsFeature) {

@@ -84,8 +84,8 @@ func TestParseGivesTheStatus(t *testing.T) {
 	}
 }
 
-// aboutForeign is a response about the certificate of a stranger that has the server's serial number, signed by the
-// server's own authority.
+// aboutForeign returns a response about another certificate with the server's serial number,
+// signed by the server's own authority.
 func aboutForeign(t *testing.T, server, stranger, ca *certtest.Pair) []byte {
 	now := time.Now()
 	der, err := xocsp.CreateResponse(stranger.Certificate, ca.Certificate, xocsp.Response{
@@ -97,7 +97,7 @@ func aboutForeign(t *testing.T, server, stranger, ca *certtest.Pair) []byte {
 	return der
 }
 
-// impostor has the authority's name and another key.
+// impostor returns a pair with the authority's name and another key.
 func impostor(t *testing.T, ca *certtest.Pair) *certtest.Pair {
 	p := certtest.ForeignAuthority(t, certtest.ECDSA)
 	return p.Issue(t, "impostor", func(c *x509.Certificate) { c.Subject = ca.Certificate.Subject })

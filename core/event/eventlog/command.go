@@ -25,7 +25,8 @@ func addCommand(c *Config, s *event.Sink) {
 				connection(e), e.RequestID, e.OperationID, last, field.Value)
 		}
 		c.Write(Message{
-			Component: Command, Level: Debug, Message: message, text: text, Fields: append(fields, field),
+			Component: Command, Level: Debug, Message: message, text: text,
+			Fields: append(fields, field),
 		})
 	}
 	s.CommandStarted = func(e event.CommandStarted) {

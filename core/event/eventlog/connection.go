@@ -34,7 +34,8 @@ func addConnection(c *Config, s *event.Sink) {
 	s.ConnectionClosed = func(e event.ConnectionClosed) {
 		reason := closedReasons[e.Reason]
 		write(func() string {
-			return fmt.Sprintf("Connection closed: %s. Reason: %s.%s", which(e.Address, e.ConnectionID),
+			return fmt.Sprintf("Connection closed: %s. Reason: %s.%s",
+				which(e.Address, e.ConnectionID),
 				reason, errorText(e.Err))
 		}, "Connection closed", e.Address, withError(e.Err, driverID(e.ConnectionID),
 			Field{"reason", reason})...)
@@ -50,7 +51,8 @@ func addPool(write writer, s *event.Sink) {
 		write(func() string {
 			text := "Connection pool created for " + e.Address.String()
 			for i, o := range options {
-				text += [2]string{" using options ", ", "}[min(i, 1)] + fmt.Sprintf("%s=%d", o.Key, o.Value)
+				text += [2]string{" using options ", ", "}[min(i, 1)] +
+					fmt.Sprintf("%s=%d", o.Key, o.Value)
 			}
 			return text
 		}, "Connection pool created", e.Address, options...)
@@ -66,7 +68,10 @@ func addPool(write writer, s *event.Sink) {
 			fields = []Field{{"serviceId", e.ServiceID.Hex()}}
 			of = " for serviceId " + e.ServiceID.Hex()
 		}
-		write(func() string { return "Connection pool for " + e.Address.String() + " cleared" + of },
+		write(func() string {
+			return "Connection pool for " + e.Address.String() + " cleared" +
+				of
+		},
 			"Connection pool cleared", e.Address, fields...)
 	}
 	s.PoolClosed = func(e event.PoolClosed) {
@@ -83,10 +88,11 @@ func addCheckOut(write writer, s *event.Sink) {
 	s.ConnectionCheckOutFailed = func(e event.ConnectionCheckOutFailed) {
 		reason, err := failedReasons[e.Reason], e.Err
 		if e.Reason != event.CheckOutConnectionError {
-			err = nil // the reason says it all
+			err = nil // the reason says everything
 		}
 		write(func() string {
-			return fmt.Sprintf("Checkout failed for connection to %s. Reason: %s.%s Duration: %d ms",
+			return fmt.Sprintf("Checkout failed for connection to %s. Reason: %s.%s Duration: "+
+				"%d ms",
 				e.Address, reason, errorText(err), e.Duration.Milliseconds())
 		}, "Connection checkout failed", e.Address,
 			withError(err, Field{"reason", reason}, milliseconds("durationMS", e.Duration))...)
@@ -106,15 +112,17 @@ func addCheckOut(write writer, s *event.Sink) {
 
 // closedReasons has the specification's sentences for why a connection was closed.
 var closedReasons = map[event.ClosedReason]string{
-	event.ClosedStale:      "Connection became stale because the pool was cleared",
-	event.ClosedIdle:       "Connection has been available but unused for longer than the configured max idle time",
+	event.ClosedStale: "Connection became stale because the pool was cleared",
+	event.ClosedIdle: "Connection has been available but unused for longer than the " +
+		"configured max idle time",
 	event.ClosedError:      "An error occurred while using the connection",
 	event.ClosedPoolClosed: "Connection pool was closed",
 }
 
 // failedReasons has the specification's sentences for why there is no connection.
 var failedReasons = map[event.CheckOutFailedReason]string{
-	event.CheckOutTimeout:         "Wait queue timeout elapsed without a connection becoming available",
+	event.CheckOutTimeout: "Wait queue timeout elapsed without a connection becoming " +
+		"available",
 	event.CheckOutConnectionError: "An error occurred while trying to establish a new connection",
 	event.CheckOutPoolClosed:      "Connection pool was closed",
 }
@@ -149,7 +157,7 @@ func withError(err error, fields ...Field) []Field {
 	return append(fields, Field{"error", err.Error()})
 }
 
-// errorText returns a sentence about err, or nothing.
+// errorText returns err as a sentence, empty if err is nil.
 func errorText(err error) string {
 	if err == nil {
 		return ""

@@ -1,7 +1,7 @@
 // Package eventlog turns the driver's events into the log messages of the MongoDB specifications:
-// their components, levels, words and fields (Driver Logging; Command Logging and Monitoring; SDAM Logging and Monitoring; Server
-// Selection, "Logging"; Connection Monitoring and Pooling, "Connection Pool Logging"). It writes
-// nothing: Config.Write does.
+// their components, levels, words and fields (Driver Logging; Command Logging and Monitoring;
+// SDAM Logging and Monitoring; Server Selection, "Logging"; Connection Monitoring and Pooling,
+// "Connection Pool Logging"). It writes nothing: Config.Write does.
 package eventlog
 
 import (
@@ -16,10 +16,11 @@ import (
 	"github.com/mooringdb/mooring/core/event"
 )
 
-// Component is a part of the driver that can be logged by itself, as the specification names it.
+// Component names a part of the driver that can be logged separately, in the specification's
+// words.
 type Component string
 
-// The components that there are messages of.
+// The components with messages.
 const (
 	Command         Component = "command"
 	Topology        Component = "topology"
@@ -27,10 +28,10 @@ const (
 	Connection      Component = "connection"
 )
 
-// Level is the specification's severity of a message.
+// Level ranks the severity of a message as the specification does.
 type Level uint8
 
-// The levels that occur.
+// The levels in use.
 const (
 	Debug Level = iota
 	Info
@@ -38,13 +39,13 @@ const (
 
 func (l Level) String() string { return [...]string{"debug", "info"}[l] }
 
-// Field is one fact of a message. Value is a string, an int64 or a bool.
+// Field holds one fact of a message. Value is a string, an int64 or a bool.
 type Field struct {
 	Key   string
 	Value any
 }
 
-// Message is one message. Its words are constant; its fields have the facts.
+// Message holds one message. Its text is constant; the fields hold the facts.
 type Message struct {
 	Component Component
 	Level     Level
@@ -60,16 +61,16 @@ func (m Message) Text() string { return m.text() }
 // off.
 const DefaultMaxDocumentLength = 1000
 
-// Config states which messages are made and where they go.
+// Config says which messages are made, and where they go.
 type Config struct {
 	// Write is called for each message, on the goroutine that emits the event.
 	Write func(Message)
 
-	// Components are those to make messages of; none means all.
+	// Components selects the components with messages; none means all.
 	Components []Component
 
-	// MaxDocumentLength is the length of documents in messages, beyond which they are cut off.
-	// Zero stands for DefaultMaxDocumentLength, less than zero for no limit.
+	// MaxDocumentLength limits the length of documents in messages; longer ones are cut off. Zero
+	// means DefaultMaxDocumentLength, a negative value no limit.
 	MaxDocumentLength int
 }
 
@@ -80,7 +81,8 @@ func Sink(cfg Config) *event.Sink {
 	}
 	s := &event.Sink{}
 	for component, add := range map[Component]func(*Config, *event.Sink){
-		Command: addCommand, Topology: addTopology, ServerSelection: addSelection, Connection: addConnection,
+		Command: addCommand, Topology: addTopology, ServerSelection: addSelection,
+		Connection: addConnection,
 	} {
 		if cfg.wants(component) {
 			add(&cfg, s)
@@ -93,7 +95,7 @@ func (c *Config) wants(component Component) bool {
 	return len(c.Components) == 0 || slices.Contains(c.Components, component)
 }
 
-// document is doc as relaxed Extended JSON, cut off where it is too long.
+// document returns doc as relaxed Extended JSON, cut off if it is too long.
 func (c *Config) document(doc bson.Raw) string {
 	json, err := extjson.Append(nil, doc, extjson.Relaxed)
 	if err != nil {

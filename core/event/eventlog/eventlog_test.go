@@ -24,7 +24,7 @@ var (
 	hello = bson.NewBuilder(nil).String("msg", "isdbgrid").Double("ok", 1).Finish()
 )
 
-// render is a message on two lines: its fields, and its sentence.
+// render returns a message on two lines: its fields, and its sentence.
 func render(m eventlog.Message) string {
 	fields := ""
 	for _, f := range m.Fields {

@@ -25,7 +25,8 @@ func addSelection(c *Config, s *event.Sink) {
 	}
 	s.ServerSelectionWaiting = func(e event.ServerSelectionWaiting) {
 		write(Info, func() string {
-			return fmt.Sprintf("Waiting for server to become available for %s. Remaining time: %d ms. %s.",
+			return fmt.Sprintf("Waiting for server to become available for %s. Remaining time: "+
+				"%d ms. %s.",
 				operation(e.Selection), e.Remaining.Milliseconds(), criteria(e.Selection))
 		}, "Waiting for suitable server to become available", e.Selection,
 			milliseconds("remainingTimeMS", e.Remaining))
@@ -39,13 +40,14 @@ func addSelection(c *Config, s *event.Sink) {
 	s.ServerSelectionFailed = func(e event.ServerSelectionFailed) {
 		failure := failure(e.Err)
 		write(Debug, func() string {
-			return fmt.Sprintf("Server selection failed for %s. Failure: %s. %s", operation(e.Selection),
+			return fmt.Sprintf("Server selection failed for %s. Failure: %s. %s",
+				operation(e.Selection),
 				failure, criteria(e.Selection))
 		}, "Server selection failed", e.Selection, Field{"failure", failure})
 	}
 }
 
-// common is the fields that all messages of a selection have.
+// common returns the fields that all messages of a selection share.
 func common(e event.Selection) []Field {
 	fields := []Field{{"selector", e.Selector}, {"operation", e.Operation}}
 	if e.OperationID != 0 {
@@ -54,7 +56,7 @@ func common(e event.Selection) []Field {
 	return append(fields, Field{"topologyDescription", e.Topology.String()})
 }
 
-// operation is "operation find with ID 1", so far as that is known.
+// operation returns "operation find with ID 1", as far as that is known.
 func operation(e event.Selection) string {
 	text := "operation " + e.Operation
 	if e.OperationID != 0 {
@@ -67,7 +69,7 @@ func criteria(e event.Selection) string {
 	return fmt.Sprintf("Selector: %s, topology description: %v", e.Selector, e.Topology)
 }
 
-// failure leaves out the topology, which has a field of its own.
+// failure returns the error without the topology, which has its own field.
 func failure(err error) string {
 	if e, ok := errors.AsType[*mongoerr.SelectionError](err); ok {
 		short := *e
