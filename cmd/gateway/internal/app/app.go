@@ -1,5 +1,6 @@
-// Package app puts the gateway together: which parts there are, what each gets from the others, and in which order they
-// start and stop. It is the only place that knows fx, and it does nothing else. One file is one module.
+// Package app assembles the gateway: its parts, what each gets from the others, and the order in
+// which they start and stop. It is the only package that knows fx, and it does nothing else. One
+// file is one module.
 package app
 
 import (
@@ -16,7 +17,7 @@ import (
 	"github.com/mooringdb/mooring/cmd/gateway/internal/server"
 )
 
-// App is one gateway. Start and Stop are called once each, in this order.
+// App represents one gateway. Start and Stop are called once each, in this order.
 type App struct {
 	fx     *fx.App
 	server *server.Server
@@ -25,13 +26,13 @@ type App struct {
 	failed chan error
 }
 
-// onFailure is called when something that runs in the background cannot go on.
+// onFailure handles the error of a part that runs in the background and cannot go on.
 type onFailure func(error)
 
 // lookupHost resolves the names of other replicas; nil: as the system does.
 type lookupHost func(ctx context.Context, host string) ([]string, error)
 
-// New makes a gateway. It opens the files that the configuration names, but no socket.
+// New returns a gateway. It opens the files that the configuration names, but no socket.
 func New(cfg *config.Config, log *slog.Logger) (*App, error) { return newApp(cfg, log, nil) }
 
 func newApp(cfg *config.Config, log *slog.Logger, lookup lookupHost) (*App, error) {
@@ -40,7 +41,7 @@ func newApp(cfg *config.Config, log *slog.Logger, lookup lookupHost) (*App, erro
 		fx.WithLogger(func() fxevent.Logger {
 			l := &fxevent.SlogLogger{Logger: log}
 			l.UseLogLevel(slog.LevelDebug)
-			l.UseErrorLevel(slog.LevelDebug) // whoever called gets the error, too
+			l.UseErrorLevel(slog.LevelDebug) // the caller gets the error, too
 			return l
 		}),
 		fx.Supply(cfg, log, onFailure(a.fail), lookup),
@@ -59,25 +60,29 @@ func newApp(cfg *config.Config, log *slog.Logger, lookup lookupHost) (*App, erro
 	return a, nil
 }
 
-// Start starts all parts; if it fails, none is left running. It does not wait for MongoDB. ctx bounds the start only.
+// Start starts all parts; if it fails, none is left running. It does not wait for MongoDB. ctx
+// limits only the start.
 func (a *App) Start(ctx context.Context) error { return a.fx.Start(ctx) }
 
-// Addresses says where the gateway listens, after Start.
+// Addresses returns the addresses of the listeners, after Start.
 func (a *App) Addresses() server.Addresses { return a.server.Addresses() }
 
-// Reload reads the files of handle keys and of the MongoDB user again, if there are any. What comes of it stands in the log.
+// Reload reads the files of handle keys and of the MongoDB user again, if there are any. The log
+// has the result.
 func (a *App) Reload() {
 	a.keys.Reload()
 	a.login.Reload()
 }
 
-// Failed receives the error if a running gateway cannot go on. It has to be stopped all the same.
+// Failed returns a channel that receives the error if a running gateway cannot go on. The caller
+// must still call Stop.
 func (a *App) Failed() <-chan error { return a.failed }
 
-// Stop lets in-flight work finish within the drain time, then ends all parts. It returns when ctx ends, at the latest.
+// Stop lets work in flight finish within the drain time, then ends all parts. It returns when ctx
+// ends at the latest.
 func (a *App) Stop(ctx context.Context) error { return a.fx.Stop(ctx) }
 
-// fail reports the first failure; others follow from it.
+// fail reports the first failure, and drops the later ones, which follow from it.
 func (a *App) fail(err error) {
 	select {
 	case a.failed <- err:

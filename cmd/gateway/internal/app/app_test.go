@@ -35,7 +35,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const waitTime = 30 * time.Second
 
-// gateway is an App on kernel ports, with clients.
+// gateway is an App on ports that the kernel chose, with clients.
 type gateway struct {
 	*app.App
 	t    *testing.T
@@ -154,7 +154,7 @@ func (g *gateway) status(path string) int {
 	return resp.StatusCode
 }
 
-// ready waits until gRPC's health says so, as a client would.
+// ready waits until gRPC's health service reports it, as a client would.
 func (g *gateway) ready() {
 	g.t.Helper()
 	ctx, cancel := context.WithTimeout(g.t.Context(), waitTime)
@@ -169,7 +169,7 @@ func (g *gateway) ready() {
 	g.t.Fatalf("not ready: %v", err)
 }
 
-// documents makes so many of so many bytes.
+// documents returns n documents of so many bytes.
 func documents(n, bytes int) []bson.Raw {
 	docs := make([]bson.Raw, n)
 	for i := range docs {
@@ -221,7 +221,7 @@ func TestBothPortsServeTheSame(t *testing.T) {
 	noConnections(t, mongo)
 }
 
-// noConnections waits until the server has noticed that all are closed.
+// noConnections waits until the server has noticed the end of all connections.
 func noConnections(t *testing.T, mongo *mongotest.Server) {
 	t.Helper()
 	again := time.NewTicker(time.Millisecond)
@@ -236,8 +236,9 @@ func noConnections(t *testing.T, mongo *mongotest.Server) {
 	}
 }
 
-// TestStopCutsStreams: streams whose clients do not read are cut when the drain time is over; their cursors are killed
-// on the server, and a stream that is done in time is not touched.
+// TestStopCutsStreams checks that streams whose clients do not read are cut when the drain time
+// is over, that their cursors are killed on the server, and that a stream that ends in time is
+// not cut.
 func TestStopCutsStreams(t *testing.T) {
 	mongo := mongotest.NewTCPServer(t, nil)
 	mongo.SetDocuments("shop.orders", documents(2000, 16<<10)...)
@@ -285,8 +286,8 @@ func TestStopCutsStreams(t *testing.T) {
 	}
 }
 
-// TestStopRefusesNewCalls: while a call in flight holds the gateway, it is not ready and refuses others, and the call
-// has its answer.
+// TestStopRefusesNewCalls checks that the gateway is not ready and refuses calls while it waits
+// for a call in flight, which gets its answer.
 func TestStopRefusesNewCalls(t *testing.T) {
 	reached, answer := make(chan struct{}), make(chan struct{})
 	mongo := mongotest.NewTCPServer(t, mongotest.Handlers{"slow": func(*mongotest.Command) mongotest.Reply {
@@ -318,7 +319,8 @@ func TestStopRefusesNewCalls(t *testing.T) {
 	if got := g.status("/healthz"); got != http.StatusOK {
 		t.Errorf("/healthz = %d while it drains", got)
 	}
-	for code := 0; code != http.StatusServiceUnavailable; { // readiness goes first, the gate closes right after
+	// Readiness ends first, the gate closes after it.
+	for code := 0; code != http.StatusServiceUnavailable; {
 		if code, _ = g.post("/v1/databases/db:runCommand", `{"command":{"ping":1}}`); code != http.StatusOK && code != http.StatusServiceUnavailable {
 			t.Fatalf("a call while it drains = %d, want 503", code)
 		}
@@ -343,7 +345,7 @@ func TestServerDown(t *testing.T) {
 	g.stop()
 }
 
-// TestRequestTimeout: a request without a deadline gets the configured one.
+// TestRequestTimeout checks that a request without a deadline gets the configured one.
 func TestRequestTimeout(t *testing.T) {
 	mongo := mongotest.NewTCPServer(t, mongotest.Handlers{"ping": mongotest.Always(mongotest.Hang())})
 	g := start(t, mongo.URI(), "--requests-timeout=50ms")
@@ -372,8 +374,8 @@ func TestDebugPort(t *testing.T) {
 	g.stop()
 }
 
-// TestComesUpWithoutDNS starts the gateway while DNS fails: it is up, not ready, and calls are
-// refused in a way that lets clients try again.
+// TestComesUpWithoutDNS starts the gateway while DNS fails: it runs, is not ready, and refuses
+// calls with an error that clients may retry.
 func TestComesUpWithoutDNS(t *testing.T) {
 	system := net.DefaultResolver
 	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {

@@ -35,19 +35,22 @@ func newClient(
 	}
 	s := newStarter(c, log)
 	lc.Append(fx.Hook{OnStart: s.start, OnStop: s.stop})
-	lc.Append(fx.Hook{OnStart: func(ctx context.Context) error { return l.Start(ctx, c.Ping) }, OnStop: l.Close})
+	lc.Append(fx.Hook{
+		OnStart: func(ctx context.Context) error { return l.Start(ctx, c.Ping) },
+		OnStop:  l.Close,
+	})
 	return c, nil
 }
 
 const (
-	// firstLookup is how long the start of the gateway waits for DNS.
+	// firstLookup limits how long the start of the gateway waits for DNS.
 	firstLookup = 5 * time.Second
 	// lookupInterval is the time between two attempts after DNS has failed at the start.
 	lookupInterval = 10 * time.Second
 )
 
-// starter starts a client. If DNS fails, the gateway comes up without the deployment, is not ready,
-// and the starter goes on trying on a goroutine that stop waits for.
+// starter starts a client. If DNS fails, the gateway starts without the deployment and is not
+// ready; the starter tries again on a goroutine that stop waits for.
 type starter struct {
 	client interface {
 		Start(ctx context.Context) error
@@ -59,7 +62,11 @@ type starter struct {
 	done   chan struct{}      // closed when it has ended; nil if there is none
 }
 
-func newStarter(c *client.Client, log *slog.Logger) *starter { return &starter{client: c, log: log} }
+func newStarter(c *client.Client,
+	log *slog.Logger,
+) *starter {
+	return &starter{client: c, log: log}
+}
 
 // start returns an error only if another attempt cannot succeed.
 func (s *starter) start(ctx context.Context) error {
@@ -76,8 +83,8 @@ func (s *starter) start(ctx context.Context) error {
 	return nil
 }
 
-// retry runs until the client is started or ctx ends. Records that contradict the connection string
-// may be corrected, so that it goes on after them, too.
+// retry runs until the client is started or ctx ends. It also tries again after records that
+// contradict the connection string, since they may be corrected.
 func (s *starter) retry(ctx context.Context) {
 	defer close(s.done)
 	timer := time.NewTimer(lookupInterval)

@@ -16,7 +16,7 @@ import (
 	"github.com/mooringdb/mooring/service/seal"
 )
 
-// handles are the cursors that outlive a request.
+// handles provides the cursors that outlive a request.
 var handles = fx.Module("handles", fx.Provide(newKeyRing, newPager, newKeyWatcher))
 
 func newKeyRing(cfg *config.Config, log *slog.Logger) (*seal.Ring, error) {
@@ -25,35 +25,45 @@ func newKeyRing(cfg *config.Config, log *slog.Logger) (*seal.Ring, error) {
 		return nil, &config.Error{Option: "handle.keys", Problem: err.Error()}
 	}
 	if ring.Ephemeral() {
-		log.Warn("no handle key is configured: cursor tokens end with this process, and no other replica can open them",
+		log.Warn("no handle key is configured: cursor tokens end with this process, and no "+
+			"other replica can open them",
 			"option", "handle.keys")
 	}
 	return ring, nil
 }
 
-// newKeyWatcher keeps the ring as its file is.
-func newKeyWatcher(lc fx.Lifecycle, cfg *config.Config, ring *seal.Ring, transport *replica.Transport, log *slog.Logger) *keyfile.Watcher {
-	w := keyfile.New(keyfile.Config{Path: cfg.HandleKeysFile, Sum: cfg.HandleKeysSum, Log: log, Replace: func(keys ...seal.Key) error {
-		err := ring.Replace(keys...)
-		if transport != nil {
-			transport.KeysChanged()
-		}
-		return err
-	}})
+// newKeyWatcher keeps the ring up to date with its file.
+func newKeyWatcher(lc fx.Lifecycle, cfg *config.Config, ring *seal.Ring,
+	transport *replica.Transport, log *slog.Logger,
+) *keyfile.Watcher {
+	w := keyfile.New(keyfile.Config{
+		Path: cfg.HandleKeysFile, Sum: cfg.HandleKeysSum, Log: log,
+		Replace: func(keys ...seal.Key) error {
+			err := ring.Replace(keys...)
+			if transport != nil {
+				transport.KeysChanged()
+			}
+			return err
+		},
+	})
 	lc.Append(fx.Hook{OnStart: w.Start, OnStop: w.Close})
 	return w
 }
 
-// handOverTime is what the pager has to hand its cursors to another replica, out of the time that there is after the drain.
+// handOverTime limits how long the pager hands its cursors to other replicas, of the time after
+// the drain.
 const handOverTime = 4 * time.Second
 
 // meetTime is how long the gateway waits for other replicas before it serves clients.
 const meetTime = time.Second
 
-func newPager(lc fx.Lifecycle, cfg *config.Config, ring *seal.Ring, c *client.Client, transport *replica.Transport, log *slog.Logger) *paging.Pager {
+func newPager(lc fx.Lifecycle, cfg *config.Config, ring *seal.Ring, c *client.Client,
+	transport *replica.Transport, log *slog.Logger) *paging.Pager {
 	p := paging.New(paging.Config{
 		Keys: ring, Deployment: cfg.Deployment(),
-		Idle: cfg.Cursors.Idle, UnreadIdle: cfg.Cursors.UnreadIdle, PageMemory: noneIsNegative(int(cfg.Cursors.PageMemory)), PageBytes: int(cfg.Pages.MaxSize),
+		Idle: cfg.Cursors.Idle, UnreadIdle: cfg.Cursors.UnreadIdle,
+		PageMemory:      noneIsNegative(int(cfg.Cursors.PageMemory)),
+		PageBytes:       int(cfg.Pages.MaxSize),
 		MaxPerPrincipal: noneIsNegative(cfg.Cursors.MaxPerPrincipal),
 		Continue:        func(s cursor.State) paging.Cursor { return c.ContinueCursor(s) },
 	})
@@ -61,7 +71,8 @@ func newPager(lc fx.Lifecycle, cfg *config.Config, ring *seal.Ring, c *client.Cl
 		lc.Append(fx.Hook{OnStart: p.Start, OnStop: p.Close})
 		return p
 	}
-	// Stopped in reverse: the ports have drained, others are still answered while the cursors move, then nobody is.
+	// They stop in reverse order: the ports have drained; other replicas are answered while the
+	// cursors move, and not after it.
 	lc.Append(fx.Hook{OnStop: p.Close})
 	lc.Append(fx.Hook{OnStart: transport.Bind, OnStop: transport.Close})
 	lc.Append(fx.Hook{
@@ -89,7 +100,7 @@ func newPager(lc fx.Lifecycle, cfg *config.Config, ring *seal.Ring, c *client.Cl
 	return p
 }
 
-// noneIsNegative is for fields where 0 would be the default.
+// noneIsNegative converts 0 to -1, for fields whose zero value means the default.
 func noneIsNegative(n int) int {
 	if n == 0 {
 		return -1

@@ -12,7 +12,7 @@ import (
 	"github.com/mooringdb/mooring/internal/mongotest"
 )
 
-// lines is a log's output that passes each line on, as long as there is room.
+// lines passes on each line of a log, as long as there is room.
 type lines chan string
 
 func (l lines) Write(b []byte) (int, error) {

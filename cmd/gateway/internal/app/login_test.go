@@ -38,7 +38,7 @@ func (g *gateway) await(status int, text string) {
 	})
 }
 
-// until waits until done is true, or fails with what it says.
+// until waits until done is true. On failure it reports the text of done.
 func (g *gateway) until(done func() (bool, string)) {
 	g.t.Helper()
 	again := time.NewTicker(10 * time.Millisecond)
@@ -57,8 +57,8 @@ func (g *gateway) until(done func() (bool, string)) {
 	}
 }
 
-// A gateway with a wrong password says so, and becomes ready by itself once the file holds the right one. A password that
-// changes later is used by new connections, and old ones go on.
+// A gateway with a wrong password says so, and becomes ready once the file has the right one. New
+// connections use a password that changes later; existing ones continue.
 func TestPasswordFile(t *testing.T) {
 	mongo := mongotest.NewTCPServer(t, nil)
 	demand := func(password string) {
@@ -80,7 +80,7 @@ func TestPasswordFile(t *testing.T) {
 		t.Errorf("find = %d %s, want the reason", status, body)
 	}
 	write("")
-	g.Reload() // which only asks for it
+	g.Reload() // Reload only requests it
 	g.until(func() (bool, string) {
 		return strings.Contains(g.log.String(), "the file is empty"), "the log lacks that the file is empty"
 	})
@@ -91,14 +91,14 @@ func TestPasswordFile(t *testing.T) {
 		t.Errorf("find = %d %s", status, body)
 	}
 
-	// The password changes on the server, the connection that there is goes on.
+	// The password changes on the server; the existing connection continues.
 	demand("hunter2-next")
 	if status, body := g.post(path, find); status != http.StatusOK {
 		t.Errorf("find on an old connection = %d %s", status, body)
 	}
 	mongo.CutConnections()
 	for body := ""; !strings.Contains(body, "AuthenticationFailed"); {
-		_, body = g.post(path, find) // the first finds out that the connection is cut
+		_, body = g.post(path, find) // the first request finds that the connection is cut
 	}
 	g.await(http.StatusServiceUnavailable, "AuthenticationFailed")
 	write("hunter2-next")

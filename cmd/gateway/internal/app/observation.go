@@ -13,7 +13,7 @@ import (
 	"github.com/mooringdb/mooring/core/event"
 )
 
-// observation is who hears of the driver's facts: the log and the readiness.
+// observation provides the listeners of the driver's events: the log and the readiness.
 var observation = fx.Module("observation",
 	fx.Provide(health.NewServer, newReady, newLogin, newSink),
 )

@@ -21,25 +21,29 @@ import (
 	"github.com/mooringdb/mooring/service/rest"
 )
 
-// ports are what the gateway listens on: gRPC and REST, with the same services behind the same interceptors.
+// ports provides the listeners: gRPC and REST, with the same services behind the same
+// interceptors.
 var ports = fx.Module("ports", fx.Provide(newTLS, newStopping, newGRPC, newREST, newServer))
 
 func newTLS(cfg *config.Config) (*tls.Config, error) {
 	return server.LoadTLS(cfg.TLS.CertificateFile, cfg.TLS.KeyFile)
 }
 
-// stopping is closed when the gateway begins to stop.
+// stopping closes when the gateway begins to stop.
 type stopping chan struct{}
 
 func newStopping() stopping { return make(stopping) }
 
-// makeGRPC makes the gRPC server, when it is about to serve.
+// makeGRPC makes the gRPC server once it is about to serve.
 type makeGRPC func() *grpc.Server
 
-func newGRPC(cfg *config.Config, secure *tls.Config, around *interceptor.Chain, services api, h *health.Server, stop stopping) makeGRPC {
+func newGRPC(cfg *config.Config, secure *tls.Config, around *interceptor.Chain, services api,
+	h *health.Server, stop stopping,
+) makeGRPC {
 	return func() *grpc.Server {
 		g := server.NewGRPC(server.GRPCConfig{
-			TLS: secure, MaxRequestSize: int(cfg.MaxRequestSize), Unary: around.Unary(), Stream: around.Stream(), Stopping: stop,
+			TLS: secure, MaxRequestSize: int(cfg.MaxRequestSize), Unary: around.Unary(),
+			Stream: around.Stream(), Stopping: stop,
 		})
 		services.register(g)
 		healthpb.RegisterHealthServer(g, h)
@@ -50,10 +54,15 @@ func newGRPC(cfg *config.Config, secure *tls.Config, around *interceptor.Chain, 
 	}
 }
 
-func newREST(cfg *config.Config, log *slog.Logger, around *interceptor.Chain, services api, state *ready.State) (*rest.Handler, error) {
+func newREST(cfg *config.Config, log *slog.Logger, around *interceptor.Chain, services api,
+	state *ready.State,
+) (*rest.Handler, error) {
 	conn := inproc.NewConn(around.Unary(), around.Stream())
 	services.register(conn)
-	return rest.New(rest.Config{Conn: conn, Ready: state.Ready, MaxBodyBytes: cfg.MaxRequestSize, StallTimeout: cfg.Cursors.Idle, Logger: log})
+	return rest.New(rest.Config{
+		Conn: conn, Ready: state.Ready, MaxBodyBytes: cfg.MaxRequestSize,
+		StallTimeout: cfg.Cursors.Idle, Logger: log,
+	})
 }
 
 type portParams struct {
@@ -74,10 +83,14 @@ type portParams struct {
 
 func newServer(lc fx.Lifecycle, p portParams) *server.Server {
 	s := server.New(server.Config{
-		GRPCAddress: p.Config.GRPC.Address, RESTAddress: p.Config.REST.Address, DebugAddress: p.Config.DebugAddress,
-		ReplicaAddress: replicaAddress(p.Replica), TLS: p.TLS, AddressesFile: p.Config.AddressesFile, Linger: p.Config.DrainLinger, DrainTimeout: p.Config.DrainTimeout, Log: p.Log,
+		GRPCAddress: p.Config.GRPC.Address, RESTAddress: p.Config.REST.Address,
+		DebugAddress:   p.Config.DebugAddress,
+		ReplicaAddress: replicaAddress(p.Replica), TLS: p.TLS,
+		AddressesFile: p.Config.AddressesFile, Linger: p.Config.DrainLinger,
+		DrainTimeout: p.Config.DrainTimeout, Log: p.Log,
 	}, server.Parts{
-		GRPC: p.GRPC, REST: http.Handler(p.REST), Debug: debugging.Handler(p.Client.Pools), Gate: p.Gate,
+		GRPC: p.GRPC, REST: http.Handler(p.REST), Debug: debugging.Handler(p.Client.Pools),
+		Gate: p.Gate,
 		Unready: func() {
 			p.Ready.Stop()
 			close(p.Stopping)

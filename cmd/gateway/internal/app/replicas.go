@@ -11,21 +11,25 @@ import (
 	"github.com/mooringdb/mooring/service/stream"
 )
 
-// replicas are the other gateways with the same keys, and the listener on which this one answers them.
+// replicas provides the connections to the other gateways with the same keys, and the listener
+// for them.
 var replicas = fx.Module("replicas", fx.Provide(newTransport))
 
-// newTransport returns the way to the other replicas; nil: this is the only one.
-func newTransport(cfg *config.Config, log *slog.Logger, ring *seal.Ring, streams *stream.Streams, failed onFailure, lookup lookupHost) *replica.Transport {
+// newTransport returns the transport to the other replicas; nil if there is no other.
+func newTransport(cfg *config.Config, log *slog.Logger, ring *seal.Ring, streams *stream.Streams,
+	failed onFailure, lookup lookupHost) *replica.Transport {
 	if cfg.Replica.Address == "" {
 		return nil
 	}
 	return replica.New(replica.Config{
-		Keys: ring, Deployment: cfg.Deployment(), Address: cfg.Replica.Address, Advertise: cfg.Replica.Advertise, Others: cfg.Replica.Peers,
-		StallTimeout: cfg.Cursors.Idle, Streams: streams, Log: log, Failed: failed, LookupHost: lookup,
+		Keys: ring, Deployment: cfg.Deployment(), Address: cfg.Replica.Address,
+		Advertise: cfg.Replica.Advertise, Others: cfg.Replica.Peers,
+		StallTimeout: cfg.Cursors.Idle, Streams: streams, Log: log, Failed: failed,
+		LookupHost: lookup,
 	})
 }
 
-// replicaAddress returns where the transport listens, once it does.
+// replicaAddress returns a function that returns the address of the transport once it listens.
 func replicaAddress(t *replica.Transport) func() string {
 	if t == nil {
 		return func() string { return "" }

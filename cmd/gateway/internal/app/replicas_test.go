@@ -24,7 +24,7 @@ import (
 	"github.com/mooringdb/mooring/internal/mongotest"
 )
 
-// handleKey is one key for all replicas of a test.
+// handleKey is the key of all replicas in a test.
 const handleKey = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
 
 // replica starts a gateway that is one of several. peers may be empty.
@@ -39,7 +39,7 @@ func (g *gateway) cursors() mooringv1.CursorServiceClient {
 	return mooringv1.NewCursorServiceClient(g.cc)
 }
 
-// find opens a cursor of pages of five documents, and returns the first page and the token.
+// find opens a cursor with pages of five documents, and returns the first page and the token.
 func (g *gateway) find() (int, string) {
 	g.t.Helper()
 	size := int32(5)
@@ -55,8 +55,9 @@ func (g *gateway) next(token string) (int, string, error) {
 	return len(page.GetDocuments()), page.GetCursor(), err
 }
 
-// TestPagesFromTwoReplicas: pages of one cursor come alternately from both, and each again from the other, whether the cursor can be
-// continued anywhere or is tied to its owner's connection.
+// TestPagesFromTwoReplicas reads the pages of one cursor alternately from both replicas, and each
+// again from the other. The cursor can be continued anywhere or is tied to its owner's
+// connection.
 func TestPagesFromTwoReplicas(t *testing.T) {
 	for _, row := range []struct {
 		name string
@@ -84,7 +85,7 @@ func TestPagesFromTwoReplicas(t *testing.T) {
 					t.Fatalf("page %d: %v", i, err)
 				}
 				read += n
-				// The answer was lost, and the client asks the other one.
+				// The answer was lost, and the client asks the other replica.
 				again, same, err := other.next(token)
 				if err != nil || again != n || same != following {
 					t.Fatalf("page %d again, from the other: %d documents, %v; want %d", i, again, err, n)
@@ -95,7 +96,7 @@ func TestPagesFromTwoReplicas(t *testing.T) {
 				t.Errorf("read %d documents, %d cursors are open; want 50 and none", read, open())
 			}
 
-			// The other one streams it, and closes it.
+			// The other replica streams it, and closes it.
 			read, token = a.find()
 			s, err := b.cursors().Stream(t.Context(), &mooringv1.CursorServiceStreamRequest{Cursor: token})
 			if err != nil {
@@ -124,7 +125,7 @@ func TestPagesFromTwoReplicas(t *testing.T) {
 	}
 }
 
-// balanced is a deployment behind a load balancer.
+// balanced starts a deployment behind a load balancer.
 func balanced(t *testing.T) (string, func() int) {
 	t.Helper()
 	b := mongotest.NewBalanced(t, mongotest.BalancedConfig{Services: 1, TCP: true, Strict: true})
@@ -132,7 +133,8 @@ func balanced(t *testing.T) (string, func() int) {
 	return "mongodb://" + string(b.Service(0).Address()) + "/?loadBalanced=true&maxPoolSize=10", b.OpenCursors
 }
 
-// TestStopMovesCursors: a replica that stops gives its cursors to another one, which continues them at the right page.
+// TestStopMovesCursors checks that a replica that stops hands its cursors over, and that another
+// one continues them at the right page.
 func TestStopMovesCursors(t *testing.T) {
 	mongo := mongotest.NewTCPServer(t, nil)
 	mongo.SetDocuments("db.c", mongotest.Numbered(0, 50, 10)...)
@@ -161,7 +163,8 @@ func TestStopMovesCursors(t *testing.T) {
 	b.stop()
 }
 
-// TestOwnerIsGone: without a word. A cursor that could go on anywhere has an unknown position, which allowGap accepts; a pinned one is lost.
+// TestOwnerIsGone cuts a replica off. A cursor that can be continued anywhere then has an unknown
+// position, which allowGap accepts; a pinned one is lost.
 func TestOwnerIsGone(t *testing.T) {
 	reason := func(err error) string {
 		return status.Code(err).String() + " " + fmt.Sprint(status.Convert(err).Details())
@@ -202,7 +205,7 @@ func TestOwnerIsGone(t *testing.T) {
 	b.stop()
 }
 
-// way is how others reach a replica, until it is cut: then it is as if the replica had been killed.
+// way forwards connections to a replica until it is cut, as if the replica had been killed.
 type way struct {
 	l  net.Listener
 	wg sync.WaitGroup
@@ -261,7 +264,8 @@ func (w *way) cut() {
 	}
 }
 
-// TestHandlesOfAllReplicas: DeploymentService lists and kills what any replica holds.
+// TestHandlesOfAllReplicas checks that DeploymentService lists and kills the cursors of all
+// replicas.
 func TestHandlesOfAllReplicas(t *testing.T) {
 	mongo := mongotest.NewTCPServer(t, nil)
 	mongo.SetDocuments("db.c", mongotest.Numbered(0, 50, 10)...)
@@ -289,7 +293,8 @@ func TestHandlesOfAllReplicas(t *testing.T) {
 	b.stop()
 }
 
-// TestKeysAreReloaded: a new key counts without a restart, on SIGHUP or soon; a bad file changes nothing.
+// TestKeysAreReloaded checks that a new key counts without a restart, on SIGHUP or soon, and that
+// a bad file changes nothing.
 func TestKeysAreReloaded(t *testing.T) {
 	const other = "BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBA="
 	mongo := mongotest.NewTCPServer(t, nil)
@@ -332,8 +337,8 @@ func TestKeysAreReloaded(t *testing.T) {
 	b.stop()
 }
 
-// TestReplicaPortIsNotPublic: what replicas say to each other is neither on the other ports nor in what describes the API, and the API is
-// not on that port.
+// TestReplicaPortIsNotPublic checks that the service of replicas is neither on the other ports
+// nor in the descriptions of the API, and that the API is not on its port.
 func TestReplicaPortIsNotPublic(t *testing.T) {
 	mongo := mongotest.NewTCPServer(t, nil)
 	file := filepath.Join(t.TempDir(), "addresses.json")
@@ -378,7 +383,8 @@ func TestReplicaPortIsNotPublic(t *testing.T) {
 	g.stop()
 }
 
-// TestLimitsOfCursors: how many connections cursors may keep. A client that is not authenticated may have any number of cursors.
+// TestLimitsOfCursors checks how many connections cursors may hold. A client that is not
+// authenticated may have any number of cursors.
 func TestLimitsOfCursors(t *testing.T) {
 	mongo := mongotest.NewTCPServer(t, nil)
 	mongo.SetDocuments("db.c", mongotest.Numbered(0, 50, 10)...)

@@ -19,18 +19,23 @@ import (
 	"github.com/mooringdb/mooring/service/stream"
 )
 
-// services are the API's, and what is around all of their calls.
+// services provides the API and the interceptors of all its calls.
 var services = fx.Module("services", fx.Provide(
-	interceptor.NewGate, newChain, newStreams, newCommands, newDocuments, newCursors, newDeployments, newAPI,
+	interceptor.NewGate, newChain, newStreams, newCommands, newDocuments, newCursors,
+	newDeployments, newAPI,
 ))
 
 func newChain(cfg *config.Config, log *slog.Logger, gate *interceptor.Gate) *interceptor.Chain {
-	return interceptor.New(interceptor.Config{Logger: log, Gate: gate, DefaultTimeout: cfg.RequestTimeout, StallTimeout: cfg.Cursors.Idle})
+	return interceptor.New(interceptor.Config{
+		Logger: log, Gate: gate, DefaultTimeout: cfg.RequestTimeout,
+		StallTimeout: cfg.Cursors.Idle,
+	})
 }
 
 func newStreams(cfg *config.Config) *stream.Streams {
 	return stream.New(stream.Config{
-		Budget: int(cfg.Streams.Memory), MessageBytes: min(int(cfg.Pages.MaxSize), stream.DefaultMessageBytes),
+		Budget:       int(cfg.Streams.Memory),
+		MessageBytes: min(int(cfg.Pages.MaxSize), stream.DefaultMessageBytes),
 	})
 }
 
@@ -46,7 +51,9 @@ func newCursors(h *paging.Pager, s *stream.Streams) *cursor.Server {
 	return cursor.New(cursor.Config{Handles: h, Streams: s})
 }
 
-func newDeployments(c *client.Client, h *paging.Pager, transport *replica.Transport, stop stopping) *deploymentservice.Server {
+func newDeployments(
+	c *client.Client, h *paging.Pager, transport *replica.Transport, stop stopping,
+) *deploymentservice.Server {
 	d := deploymentservice.Config{Client: c, Handles: h, Stopping: stop}
 	if transport != nil {
 		d.Replicas = transport
@@ -54,7 +61,7 @@ func newDeployments(c *client.Client, h *paging.Pager, transport *replica.Transp
 	return deploymentservice.New(d)
 }
 
-// api is the whole API, for whoever serves it.
+// api holds all services of the API.
 type api []service
 
 type service struct {
@@ -62,7 +69,9 @@ type service struct {
 	server any
 }
 
-func newAPI(commands *command.Server, documents *document.Server, cursors *cursor.Server, deployments *deploymentservice.Server) api {
+func newAPI(commands *command.Server, documents *document.Server, cursors *cursor.Server,
+	deployments *deploymentservice.Server,
+) api {
 	return api{
 		{&mooringv1.CommandService_ServiceDesc, commands},
 		{&mooringv1.DocumentService_ServiceDesc, documents},
@@ -71,14 +80,14 @@ func newAPI(commands *command.Server, documents *document.Server, cursors *curso
 	}
 }
 
-// register puts the API on a server.
+// register registers the API on a server.
 func (a api) register(r grpc.ServiceRegistrar) {
 	for _, s := range a {
 		r.RegisterService(s.desc, s.server)
 	}
 }
 
-// serviceNames are those that have a health of their own.
+// serviceNames lists the services with a health status of their own.
 var serviceNames = []string{
 	mooringv1.CommandService_ServiceDesc.ServiceName,
 	mooringv1.DocumentService_ServiceDesc.ServiceName,

@@ -12,8 +12,9 @@ import (
 	"github.com/mooringdb/mooring/internal/mongotest"
 )
 
-// TestStalledStream: a client that stops reading its stream loses it, and with it the cursor and the connection that the cursor holds behind a
-// load balancer, at the replica that has them, too.
+// TestStalledStream checks that a client that stops reading its stream loses the stream, its
+// cursor and the connection that the cursor holds behind a load balancer, also at the replica
+// that has them.
 func TestStalledStream(t *testing.T) {
 	b := mongotest.NewBalanced(t, mongotest.BalancedConfig{Services: 1, TCP: true, Strict: true})
 	b.SetDocuments("db.c", mongotest.Numbered(0, 1000, 20<<10)...)

@@ -10,7 +10,8 @@ import (
 	"github.com/mooringdb/mooring/internal/mongotest"
 )
 
-// TestTokenFile: the gateway logs in with the token that the file holds when the deployment wants one.
+// TestTokenFile checks that the gateway logs in with the token in the file when the deployment
+// asks for one.
 func TestTokenFile(t *testing.T) {
 	mongo, tokens := mongotest.NewTCPServer(t, nil), new(mongotest.OIDC)
 	tokens.Accept("hunter2-second", "gateway")

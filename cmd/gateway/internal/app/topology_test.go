@@ -10,7 +10,8 @@ import (
 	"github.com/mooringdb/mooring/internal/mongotest"
 )
 
-// A watch of the topology would go on for ever: it ends when the gateway begins to stop, and holds up nothing.
+// A watch of the topology has no end of its own: it ends when the gateway begins to stop, and
+// does not delay that.
 func TestTopologyIsWatchedUntilTheGatewayStops(t *testing.T) {
 	g := start(t, mongotest.NewTCPServer(t, nil).URI(), "--drain-timeout=20s")
 	g.ready()

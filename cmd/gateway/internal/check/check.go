@@ -1,7 +1,8 @@
-// Package check finds out what a connection string means: it resolves the names, connects to each host as the driver
-// would, and tells what their first hellos said and what a driver would make of it. If there is a credential, it logs in on
-// each of them and asks who it is there (connectionStatus). The outcome is a Report, for people (Print) and for machines
-// (JSON). It sends no other command, and keeps no connection.
+// Package check finds out what a connection string means: it resolves the names, connects to each
+// host as the driver does, and reports their first hello and what a driver makes of it. If there
+// is a credential, it logs in on each host and asks for the user there (connectionStatus). The
+// result is a Report, for people (Print) and for programs (JSON). The package sends no other
+// command, and keeps no connection.
 package check
 
 import (
@@ -25,15 +26,17 @@ import (
 	"github.com/mooringdb/mooring/core/topology"
 )
 
-// atOnce is how many hosts are asked at the same time. Who lists more is a liar, or has patience.
+// atOnce is how many hosts are asked at the same time. A reply with more hosts only takes longer.
 const atOnce = 32
 
-// Run asks the deployment of cfg, as a client with the options would. It ends when ctx does at the
-// latest, with what is known by then; hosts that had not answered then failed for the cause of it.
+// Run checks the deployment of cfg, as a client with the options sees it. It returns when ctx
+// ends at the latest, with what is known then; for hosts that have not answered, the error is the
+// cause of ctx.
 func Run(ctx context.Context, cfg connstring.Config, opt client.Options) *Report {
 	r := &Report{
 		ConnectionString: cfg.String(), Credential: credential(&cfg),
-		Hosts: []address.Address{}, Options: []Option{}, Warnings: []string{}, Servers: []Server{}, // none is [], not null
+		// An empty list is [] in JSON, not null.
+		Hosts: []address.Address{}, Options: []Option{}, Warnings: []string{}, Servers: []Server{},
 	}
 	given := cfg.Settings()
 	if cfg.SRV {
@@ -64,10 +67,11 @@ func Run(ctx context.Context, cfg connstring.Config, opt client.Options) *Report
 	return r
 }
 
-// refuse notes the warnings of a client of cfg, and gives the reason if there cannot be one.
+// refuse records the warnings of a client of cfg, and returns the error if the client cannot be
+// made.
 func (r *Report) refuse(cfg connstring.Config, opt client.Options) error {
 	warnings := cfg.Warnings
-	c, err := client.New(cfg, opt) // which is never started: there is nothing to close
+	c, err := client.New(cfg, opt) // never started: there is nothing to close
 	if err == nil {
 		warnings = c.Warnings()
 	}
@@ -80,7 +84,7 @@ func (r *Report) refuse(cfg connstring.Config, opt client.Options) error {
 	return err
 }
 
-// options notes the settings; what was not given came from DNS.
+// options records the settings; those that are not in given came from DNS.
 func (r *Report) options(settings, given []connstring.Setting) {
 	r.Options = r.Options[:0]
 	for _, s := range settings {
@@ -92,22 +96,28 @@ func credential(cfg *connstring.Config) *Credential {
 	if !cfg.HasCredential {
 		return nil
 	}
-	return &Credential{HasPassword: cfg.HasPassword, Mechanism: cfg.AuthMechanism, Database: oneLine(cfg.AuthSource)}
+	return &Credential{
+		HasPassword: cfg.HasPassword, Mechanism: cfg.AuthMechanism,
+		Database: oneLine(cfg.AuthSource),
+	}
 }
 
-// survey asks the seeds, then the hosts that those who answered know besides them, until there are no more, and notes
-// what selection makes of the answers, if there are any.
+// survey asks the seeds, then the hosts that they name, until there are no more, and records what
+// selection makes of the answers, if there are any.
 func (r *Report) survey(ctx context.Context, cfg *connstring.Config, watch topology.Config) error {
 	watch.Conn.LoadBalanced = cfg.LoadBalanced
 	t, err := description.New(description.Settings{
-		Seeds: watch.Seeds, SetName: watch.ReplicaSet, Direct: watch.DirectConnection, LoadBalanced: cfg.LoadBalanced,
+		Seeds: watch.Seeds, SetName: watch.ReplicaSet, Direct: watch.DirectConnection,
+		LoadBalanced:      cfg.LoadBalanced,
 		HeartbeatInterval: cmp.Or(watch.HeartbeatInterval, topology.DefaultHeartbeatInterval),
 	})
 	if err != nil {
 		return err
 	}
-	a := asking{conn: watch.Conn, auth: watch.Conn.Auth, tls: cfg.TLS, known: map[address.Address]bool{}}
-	a.conn.Auth = nil // a server that refuses the user says hello all the same
+	a := asking{
+		conn: watch.Conn, auth: watch.Conn.Auth, tls: cfg.TLS, known: map[address.Address]bool{},
+	}
+	a.conn.Auth = nil // a server that refuses the user still answers hello
 	var heard []*description.Server
 	for next := a.unknown(cfg.Hosts); len(next) > 0; next = a.unknown(addresses(t.Servers)) {
 		servers, described := a.all(ctx, next)
@@ -133,15 +143,15 @@ func (r *Report) survey(ctx context.Context, cfg *connstring.Config, watch topol
 	return nil
 }
 
-// asking is what hosts are asked with.
+// asking holds what asking a host needs.
 type asking struct {
 	conn  conn.Config
 	auth  *auth.Authenticator // nil: there is no credential
 	tls   connstring.TLS
-	known map[address.Address]bool // that were asked
+	known map[address.Address]bool // asked already
 }
 
-// unknown gives those of the hosts that were not asked yet, each once, and counts them as asked.
+// unknown returns the hosts that were not asked yet, each once, and counts them as asked.
 func (a *asking) unknown(hosts []address.Address) (fresh []address.Address) {
 	for _, h := range hosts {
 		if !a.known[h] {
@@ -153,7 +163,9 @@ func (a *asking) unknown(hosts []address.Address) (fresh []address.Address) {
 }
 
 // all asks the hosts at the same time.
-func (a *asking) all(ctx context.Context, hosts []address.Address) ([]Server, []*description.Server) {
+func (a *asking) all(
+	ctx context.Context, hosts []address.Address,
+) ([]Server, []*description.Server) {
 	servers, described := make([]Server, len(hosts)), make([]*description.Server, len(hosts))
 	free := make(chan struct{}, atOnce)
 	var wg sync.WaitGroup
@@ -181,7 +193,9 @@ func (a *asking) one(ctx context.Context, host address.Address) (Server, *descri
 	d.LastUpdateTime = time.Now()
 	s := Server{
 		Address: host, ConnectMS: milliseconds(took), RoundTripMS: milliseconds(d.AverageRTT),
-		Hello: hello(&d), Compression: &Compression{Compressor: c.Compressor(), Offered: a.conn.Compressors},
+		Hello: hello(&d), Compression: &Compression{
+			Compressor: c.Compressor(), Offered: a.conn.Compressors,
+		},
 	}
 	if state, ok := c.TLS(); ok {
 		s.TLS = negotiated(state, a.tls, a.conn.Revocation)
@@ -203,7 +217,7 @@ func addresses(servers []*description.Server) []address.Address {
 	return all
 }
 
-// verdict is why the deployment cannot be used, or nil.
+// verdict returns the reason that the deployment cannot be used, or nil.
 func (r *Report) verdict() error {
 	var reasons []string
 	for _, s := range r.Servers {
@@ -216,7 +230,7 @@ func (r *Report) verdict() error {
 		}
 		reasons = append(reasons, reason)
 	}
-	const most = 3 // the report has them all
+	const most = 3 // the report has all of them
 	if n := len(reasons); n > most {
 		reasons = append(reasons[:most], fmt.Sprintf("and so on, %d in all", n))
 	}

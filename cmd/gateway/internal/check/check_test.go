@@ -21,7 +21,7 @@ import (
 	"github.com/mooringdb/mooring/internal/mongotest"
 )
 
-// names replaces what differs from run to run.
+// names replaces texts that differ from run to run.
 type names []string // pairs for a strings.Replacer
 
 func (n *names) add(server *mongotest.Server, name string) {
@@ -40,7 +40,7 @@ func (n *names) replace(text string) string {
 	})
 }
 
-// run checks a deployment, and gives the text for people after the replacements.
+// run checks a deployment, and returns the text for people after the replacements.
 func run(t *testing.T, uri string, n names) (*check.Report, string) {
 	t.Helper()
 	cfg, err := connstring.Parse(uri)
@@ -68,8 +68,8 @@ const standalone = `
   sessions         end after 30 minutes without use
   round trip       N ms, connected in N ms`
 
-// TestReplicaSet: of two hosts in the string one is down; the third is found by what the first
-// says.
+// TestReplicaSet checks a string with two hosts, one of which is down; the reply of the other
+// names the third.
 func TestReplicaSet(t *testing.T) {
 	c := mongotest.NewCluster(t, mongotest.ClusterConfig{TCP: true}, mongotest.Primary, mongotest.Secondary, mongotest.Secondary)
 	primary, secondary, down := c.Host(0), c.Host(1), c.Host(2)
@@ -157,7 +157,7 @@ func TestTLSAndCompression(t *testing.T) {
 `)
 }
 
-// TestUnusable: hosts answer, and yet no operation could be run.
+// TestUnusable checks deployments whose hosts answer, but which no operation can use.
 func TestUnusable(t *testing.T) {
 	c := mongotest.NewCluster(t, mongotest.ClusterConfig{TCP: true}, mongotest.Primary)
 	old := mongotest.NewCluster(t, mongotest.ClusterConfig{TCP: true, WireVersion: 5}, mongotest.Standalone)
@@ -218,7 +218,8 @@ func TestUnusable(t *testing.T) {
 	}
 }
 
-// TestLeftOut: the string names a member otherwise than the set does, so the set's own name counts.
+// TestLeftOut checks a string with another name for a member than the set has: the set's name
+// counts.
 func TestLeftOut(t *testing.T) {
 	c := mongotest.NewCluster(t, mongotest.ClusterConfig{TCP: true}, mongotest.Primary)
 	member := c.Host(0).Address()
@@ -235,7 +236,7 @@ func TestLeftOut(t *testing.T) {
 	}
 }
 
-// TestHangs: a host that does not answer costs no more than the time that there is.
+// TestHangs checks that a host that does not answer takes no more than the time limit.
 func TestHangs(t *testing.T) {
 	mongo := mongotest.NewTCPServer(t, nil)
 	hangs := mongotest.NewTCPServer(t, mongotest.Handlers{"hello": mongotest.Always(mongotest.Hang())})
@@ -254,7 +255,7 @@ func TestHangs(t *testing.T) {
 	}
 }
 
-// TestHostileServer: what servers say does not change the terminal.
+// TestHostileServer checks that the texts of servers do not control the terminal.
 func TestHostileServer(t *testing.T) {
 	mongo := mongotest.NewTCPServer(t, mongotest.Handlers{"hello": func(cmd *mongotest.Command) mongotest.Reply {
 		return mongotest.Hello(cmd, func(b *bson.Builder) {

@@ -13,27 +13,29 @@ import (
 	"github.com/mooringdb/mooring/core/mongoerr"
 )
 
-// Login is what became of the credential on one server.
+// Login holds the outcome of the credential on one server.
 type Login struct {
-	Error     string       `json:"error,omitempty"`
-	Advice    string       `json:"advice,omitempty"` // what to change
-	Mechanism string       `json:"mechanism,omitempty"`
-	Why       string       `json:"why,omitempty"`   // that mechanism was chosen
-	Users     []string     `json:"users,omitempty"` // who the server says we are: name@database
+	Error     string `json:"error,omitempty"`
+	Advice    string `json:"advice,omitempty"` // what to change
+	Mechanism string `json:"mechanism,omitempty"`
+	Why       string `json:"why,omitempty"` // why that mechanism was chosen
+	// Users are as the server reports them: name@database.
+	Users     []string     `json:"users,omitempty"`
 	Roles     []string     `json:"roles,omitempty"`
-	Privilege []Permission `json:"privileges,omitempty"` // for what the gateway needs
+	Privilege []Permission `json:"privileges,omitempty"` // for the actions of the gateway
 }
 
-// Permission is where one action is allowed.
+// Permission says where one action is allowed.
 type Permission struct {
-	Action string   `json:"action"`
-	On     []string `json:"on"` // databases, collections, "every database" or "everything"; empty: nowhere
+	Action string `json:"action"`
+	// On has databases, collections, "every database" or "everything"; empty means nowhere.
+	On []string `json:"on"`
 }
 
-// needed are the actions of the gateway's services.
+// needed lists the actions of the gateway's services.
 var needed = []string{"find", "insert", "update", "remove"}
 
-// login logs in on a connection of its own.
+// login logs in on a separate connection.
 func (a *asking) login(ctx context.Context, host address.Address) *Login {
 	cfg := a.conn
 	cfg.Auth = a.auth
@@ -44,7 +46,8 @@ func (a *asking) login(ctx context.Context, host address.Address) *Login {
 	defer func() { _ = c.Close() }()
 	l := &Login{}
 	l.Mechanism, l.Why = c.Mechanism()
-	command := bson.NewBuilder(nil).Int32("connectionStatus", 1).Bool("showPrivileges", true).Finish()
+	command := bson.NewBuilder(nil).Int32("connectionStatus", 1).Bool("showPrivileges",
+		true).Finish()
 	reply, err := c.Run(ctx, "admin", command)
 	if err == nil {
 		err = mongoerr.FromReply(host, reply)
@@ -65,7 +68,7 @@ func failedLogin(err error) *Login {
 	return l
 }
 
-// read takes over what a reply to connectionStatus says.
+// read takes the users, roles and privileges from a reply to connectionStatus.
 func (l *Login) read(reply bson.Raw) {
 	v, _ := reply.Lookup("authInfo")
 	info, _ := v.Document()
@@ -79,7 +82,8 @@ func (l *Login) read(reply bson.Raw) {
 	for _, action := range needed {
 		p := Permission{Action: action, On: []string{}}
 		for privilege := range privileges.Documents() {
-			if on := resource(privilege); allows(privilege, action) && on != "" && !slices.Contains(p.On, on) {
+			if on := resource(privilege); allows(privilege, action) && on != "" &&
+				!slices.Contains(p.On, on) {
 				p.On = append(p.On, on)
 			}
 		}
@@ -118,7 +122,7 @@ func allows(privilege bson.Raw, action string) bool {
 	return false
 }
 
-// resource describes what a privilege is for, "" if that is no user's data.
+// resource describes what a privilege applies to; "" if that is no user's data.
 func resource(privilege bson.Raw) string {
 	v, _ := privilege.Lookup("resource")
 	d, _ := v.Document()
@@ -175,7 +179,8 @@ func appendText(lines []string, text string) []string {
 	return append(lines, text)
 }
 
-// loginVerdict returns why operations cannot log in: no server lets the user in. Servers that were not asked do not count.
+// loginVerdict returns the reason that operations cannot log in: no server accepts the user.
+// Servers that were not asked do not count.
 func (r *Report) loginVerdict() error {
 	var first *Login
 	for _, s := range r.Servers {
@@ -190,5 +195,6 @@ func (r *Report) loginVerdict() error {
 	if first == nil {
 		return nil
 	}
-	return errors.New(strings.Join(appendText([]string{"cannot log in: " + first.Error}, first.Advice), ". "))
+	return errors.New(strings.Join(appendText([]string{"cannot log in: " + first.Error},
+		first.Advice), ". "))
 }

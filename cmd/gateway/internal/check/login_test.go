@@ -74,7 +74,8 @@ func TestLogin(t *testing.T) {
 	}
 }
 
-// A server that does not know connectionStatus, or does not tell privileges, lets the user in all the same.
+// A server that does not know connectionStatus, or does not report privileges, still accepts the
+// user.
 func TestLoginWithoutStatus(t *testing.T) {
 	s := mongotest.NewTCPServer(t, nil)
 	s.RequireAuth(&mongotest.Auth{Users: []mongotest.User{{Name: "app", Password: "hunter2"}}})

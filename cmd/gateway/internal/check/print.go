@@ -9,7 +9,7 @@ import (
 	"github.com/mooringdb/mooring/core/address"
 )
 
-// Print writes the report for a person, in one piece. Error is left to whoever ends the process.
+// Print writes the report for people, in one piece. It does not write Error.
 func (r *Report) Print(w io.Writer) error {
 	var text bytes.Buffer
 	r.print(&text)
@@ -51,7 +51,7 @@ func (p printer) line(what, text string) {
 	fmt.Fprintf(p.w, "%s%-*s%s\n", p.indent, p.width, what, text)
 }
 
-// list writes nothing where there is nothing.
+// list writes a list, unless it is empty.
 func (p printer) list(what string, texts []string) {
 	for _, text := range texts {
 		p.line(what, text)
@@ -135,7 +135,7 @@ func (h *Hello) print(p printer) {
 	p.line("sessions", sessions(h.LogicalSessionTimeoutMinutes))
 }
 
-// releases are those that a wire version came with.
+// releases maps a wire version to its releases.
 var releases = map[int32]string{
 	6: "3.6", 7: "4.0", 8: "4.2", 9: "4.4", 13: "5.0", 17: "6.0", 21: "7.0", 25: "8.0", 27: "8.2",
 }

@@ -15,17 +15,20 @@ import (
 	"github.com/mooringdb/mooring/core/selection"
 )
 
-// Report holds what was found. It contains no secret. A field that is missing was not found.
+// Report holds the result of a check. It contains no secret. A missing field means that nothing
+// was found.
 type Report struct {
-	ConnectionString string            `json:"connectionString"`
-	SRV              string            `json:"srv,omitempty"` // the name whose SRV records gave the hosts
-	Hosts            []address.Address `json:"hosts"`
-	Credential       *Credential       `json:"credential,omitempty"`
-	Options          []Option          `json:"options"`
-	Warnings         []string          `json:"warnings"`
-	Servers          []Server          `json:"servers"` // the hosts, then those that they named
-	Deployment       *Deployment       `json:"deployment,omitempty"`
-	Error            string            `json:"error,omitempty"` // why the deployment cannot be used, in one line
+	ConnectionString string `json:"connectionString"`
+	// SRV is the name whose SRV records gave the hosts.
+	SRV        string            `json:"srv,omitempty"`
+	Hosts      []address.Address `json:"hosts"`
+	Credential *Credential       `json:"credential,omitempty"`
+	Options    []Option          `json:"options"`
+	Warnings   []string          `json:"warnings"`
+	Servers    []Server          `json:"servers"` // the hosts, then those that they named
+	Deployment *Deployment       `json:"deployment,omitempty"`
+	// Error says why the deployment cannot be used, in one line.
+	Error string `json:"error,omitempty"`
 }
 
 // Credential holds what the connection string says about authentication, without secrets.
@@ -42,34 +45,37 @@ type Option struct {
 	FromDNS bool   `json:"fromDNS,omitempty"` // a TXT record has it
 }
 
-// Server holds what was found about one host.
+// Server holds the result for one host.
 type Server struct {
-	Address     address.Address `json:"address"`
-	Discovered  bool            `json:"discovered,omitempty"` // other hosts named it, not the string
-	Error       string          `json:"error,omitempty"`      // why there is no more than this
-	ConnectMS   float64         `json:"connectMS,omitempty"`  // all that connecting took
-	RoundTripMS float64         `json:"roundTripMS,omitempty"`
-	Hello       *Hello          `json:"hello,omitempty"`
-	TLS         *TLS            `json:"tls,omitempty"` // nil: not encrypted
-	Compression *Compression    `json:"compression,omitempty"`
-	Login       *Login          `json:"login,omitempty"` // nil: there is no credential, or no user there
+	Address address.Address `json:"address"`
+	// Discovered says that other hosts named it, not the string.
+	Discovered  bool         `json:"discovered,omitempty"`
+	Error       string       `json:"error,omitempty"`     // why there is no more than this
+	ConnectMS   float64      `json:"connectMS,omitempty"` // the whole time to connect
+	RoundTripMS float64      `json:"roundTripMS,omitempty"`
+	Hello       *Hello       `json:"hello,omitempty"`
+	TLS         *TLS         `json:"tls,omitempty"` // nil: not encrypted
+	Compression *Compression `json:"compression,omitempty"`
+	// Login is nil if there is no credential, or the server has no users.
+	Login *Login `json:"login,omitempty"`
 }
 
 // Hello holds what a server says about itself.
 type Hello struct {
-	Kind                         string          `json:"kind"`
-	SetName                      string          `json:"setName,omitempty"`
-	Me                           address.Address `json:"me,omitempty"` // its name in the set
-	Tags                         string          `json:"tags,omitempty"`
-	MinWireVersion               int32           `json:"minWireVersion"`
-	MaxWireVersion               int32           `json:"maxWireVersion"`
-	MaxBSONObjectSize            int32           `json:"maxBsonObjectSize"`
-	MaxMessageSizeBytes          int32           `json:"maxMessageSizeBytes"`
-	MaxWriteBatchSize            int32           `json:"maxWriteBatchSize"`
-	LogicalSessionTimeoutMinutes *int64          `json:"logicalSessionTimeoutMinutes,omitempty"` // nil: no sessions
+	Kind                string          `json:"kind"`
+	SetName             string          `json:"setName,omitempty"`
+	Me                  address.Address `json:"me,omitempty"` // its name in the set
+	Tags                string          `json:"tags,omitempty"`
+	MinWireVersion      int32           `json:"minWireVersion"`
+	MaxWireVersion      int32           `json:"maxWireVersion"`
+	MaxBSONObjectSize   int32           `json:"maxBsonObjectSize"`
+	MaxMessageSizeBytes int32           `json:"maxMessageSizeBytes"`
+	MaxWriteBatchSize   int32           `json:"maxWriteBatchSize"`
+	// LogicalSessionTimeoutMinutes is nil if there are no sessions.
+	LogicalSessionTimeoutMinutes *int64 `json:"logicalSessionTimeoutMinutes,omitempty"`
 }
 
-// TLS holds what was negotiated.
+// TLS holds the negotiated parameters.
 type TLS struct {
 	Version  string    `json:"version"`
 	Cipher   string    `json:"cipher"`
@@ -77,11 +83,11 @@ type TLS struct {
 	Names    []string  `json:"names,omitempty"`
 	Issuer   string    `json:"issuer"`
 	NotAfter time.Time `json:"notAfter"`
-	Skipped  string    `json:"skipped,omitempty"` // what the options keep from being verified
+	Skipped  string    `json:"skipped,omitempty"` // what the options exclude from verification
 	OCSP     string    `json:"ocsp"`
 }
 
-// Compression holds what was negotiated.
+// Compression holds the negotiated compressor.
 type Compression struct {
 	Compressor string   `json:"compressor,omitempty"` // empty: none
 	Offered    []string `json:"offered,omitempty"`
@@ -89,17 +95,19 @@ type Compression struct {
 
 // Deployment holds the deployment as server selection sees it.
 type Deployment struct {
-	Kind                         string            `json:"kind"`
-	SetName                      string            `json:"setName,omitempty"`
-	Writable                     []address.Address `json:"writable"`
-	ReadPreference               string            `json:"readPreference"`
-	Readable                     []address.Address `json:"readable"`
-	TooFar                       []address.Address `json:"tooFar,omitempty"` // readable, if they were as near as the others
+	Kind           string            `json:"kind"`
+	SetName        string            `json:"setName,omitempty"`
+	Writable       []address.Address `json:"writable"`
+	ReadPreference string            `json:"readPreference"`
+	Readable       []address.Address `json:"readable"`
+	// TooFar has the servers that are readable, except for their distance.
+	TooFar                       []address.Address `json:"tooFar,omitempty"`
 	LogicalSessionTimeoutMinutes *int64            `json:"logicalSessionTimeoutMinutes,omitempty"`
 	LeftOut                      []LeftOut         `json:"leftOut,omitempty"`
-	Problem                      string            `json:"problem,omitempty"` // that every operation would fail with
+	// Problem is the error of every operation.
+	Problem string `json:"problem,omitempty"`
 
-	selectable bool // some server takes some operation
+	selectable bool // some server accepts some operation
 }
 
 // LeftOut names a host that answers and is not used.
@@ -110,9 +118,11 @@ type LeftOut struct {
 
 func hello(d *description.Server) *Hello {
 	h := &Hello{
-		Kind: d.Kind.String(), SetName: oneLine(d.SetName), Me: address.Address(oneLine(string(d.Me))),
+		Kind: d.Kind.String(), SetName: oneLine(d.SetName),
+		Me:             address.Address(oneLine(string(d.Me))),
 		MinWireVersion: d.MinWireVersion, MaxWireVersion: d.MaxWireVersion,
-		MaxBSONObjectSize: d.MaxBSONObjectSize, MaxMessageSizeBytes: d.MaxMessageSize, MaxWriteBatchSize: d.MaxWriteBatchSize,
+		MaxBSONObjectSize: d.MaxBSONObjectSize, MaxMessageSizeBytes: d.MaxMessageSize,
+		MaxWriteBatchSize:            d.MaxWriteBatchSize,
 		LogicalSessionTimeoutMinutes: d.LogicalSessionTimeoutMinutes,
 	}
 	if len(d.Tags) > 0 {
@@ -132,7 +142,8 @@ func negotiated(state tls.ConnectionState, opt connstring.TLS, checker *ocsp.Che
 	}
 	return &TLS{
 		Version: tls.VersionName(state.Version), Cipher: tls.CipherSuiteName(state.CipherSuite),
-		Subject: oneLine(cert.Subject.String()), Names: names, Issuer: oneLine(cert.Issuer.String()), NotAfter: cert.NotAfter.UTC(),
+		Subject: oneLine(cert.Subject.String()), Names: names,
+		Issuer: oneLine(cert.Issuer.String()), NotAfter: cert.NotAfter.UTC(),
 		Skipped: skipped(opt), OCSP: revocation(state, checker),
 	}
 }
@@ -149,12 +160,12 @@ func skipped(opt connstring.TLS) string {
 	return ""
 }
 
-// revocation returns about a certificate that was accepted.
+// revocation returns the revocation status of a certificate that was accepted.
 func revocation(state tls.ConnectionState, checker *ocsp.Checker) string {
 	if checker == nil {
 		return "not checked"
 	}
-	chain := state.PeerCertificates // without the root, and the only one with tlsAllowInvalidHostnames
+	chain := state.PeerCertificates // without the root; the only one with tlsAllowInvalidHostnames
 	if len(state.VerifiedChains) > 0 {
 		chain = state.VerifiedChains[0]
 	}
@@ -174,7 +185,9 @@ func revocation(state tls.ConnectionState, checker *ocsp.Checker) string {
 }
 
 // deployment returns what server selection sees in t. heard holds the hosts that were asked.
-func deployment(t description.Topology, heard []*description.Server, rp *selection.ReadPreference, threshold time.Duration) *Deployment {
+func deployment(t description.Topology, heard []*description.Server, rp *selection.ReadPreference,
+	threshold time.Duration,
+) *Deployment {
 	d := &Deployment{
 		Kind: t.Kind.String(), SetName: oneLine(t.SetName), ReadPreference: rp.String(),
 		LogicalSessionTimeoutMinutes: t.LogicalSessionTimeoutMinutes,
@@ -183,8 +196,10 @@ func deployment(t description.Topology, heard []*description.Server, rp *selecti
 		d.Problem = oneLine(t.CompatibilityError.Error())
 		return d
 	}
-	writable, _ := selection.Write().Select(t, t.Servers)                                                 // has no reason to fail
-	nearest, _ := selection.Read(&selection.ReadPreference{Mode: selection.Nearest}).Select(t, t.Servers) // nor has this
+	// Neither selection can fail.
+	writable, _ := selection.Write().Select(t, t.Servers)
+	nearest, _ := selection.Read(&selection.ReadPreference{Mode: selection.Nearest}).Select(t,
+		t.Servers)
 	readable, err := selection.Read(rp).Select(t, t.Servers)
 	if err != nil {
 		d.Problem = oneLine(err.Error())
@@ -203,7 +218,7 @@ func deployment(t description.Topology, heard []*description.Server, rp *selecti
 
 func without(all, some []address.Address) (rest []address.Address) {
 	for _, a := range all {
-		if len(some) > 0 && a == some[0] { // they have the same order
+		if len(some) > 0 && a == some[0] { // both have the same order
 			some = some[1:]
 			continue
 		}
@@ -212,7 +227,7 @@ func without(all, some []address.Address) (rest []address.Address) {
 	return rest
 }
 
-// whyLeftOut explains what description.Topology.Apply did to s.
+// whyLeftOut returns the reason that description.Topology.Apply left s out.
 func whyLeftOut(t description.Topology, s *description.Server) string {
 	switch now := t.Server(s.Address); {
 	case now != nil && now.LastError != nil:
@@ -227,7 +242,7 @@ func whyLeftOut(t description.Topology, s *description.Server) string {
 	return fmt.Sprintf("a %s is no part of a deployment of kind %s", s.Kind, t.Kind)
 }
 
-// verdict returns why the deployment cannot be used although hosts answered, or nil.
+// verdict returns the reason that the deployment cannot be used although hosts answered, or nil.
 func (d *Deployment) verdict() error {
 	switch {
 	case d.Problem != "":
@@ -242,7 +257,8 @@ func (d *Deployment) verdict() error {
 	return errors.New(text)
 }
 
-// oneLine keeps what others wrote from changing the terminal, or looking like more than it is.
+// oneLine replaces control characters in foreign texts, which could change the terminal, and
+// shortens them to one line.
 func oneLine(text string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
@@ -254,7 +270,7 @@ func oneLine(text string) string {
 
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
 
-// milliseconds converts a duration. Two digits after the point are enough for a network.
+// milliseconds converts a duration, to two decimal places.
 func milliseconds(d time.Duration) float64 {
 	return float64(d.Round(10*time.Microsecond)) / float64(time.Millisecond)
 }

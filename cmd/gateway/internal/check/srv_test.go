@@ -17,8 +17,8 @@ import (
 	"github.com/mooringdb/mooring/internal/mongotest"
 )
 
-// serveDNS makes a DNS server of records in master-file syntax the one that this process asks,
-// until the test ends.
+// serveDNS starts a DNS server with records in master-file syntax, which this process uses until
+// the test ends.
 func serveDNS(t *testing.T, zone string) {
 	t.Helper()
 	var records []dns.RR
@@ -63,7 +63,7 @@ func serveDNS(t *testing.T, zone string) {
 	})
 }
 
-// TestSRV: names, the set's name and encryption all come from DNS.
+// TestSRV checks that hosts, the name of the set and encryption all come from DNS.
 func TestSRV(t *testing.T) {
 	ca := certtest.Authority(t, certtest.ECDSA)
 	var n names

@@ -46,7 +46,8 @@ func checkDeployment(c call) error {
 		return err
 	}
 
-	ctx, cancel := context.WithTimeoutCause(context.Background(), timeout, fmt.Errorf("no answer within %v (--timeout)", timeout))
+	ctx, cancel := context.WithTimeoutCause(context.Background(), timeout,
+		fmt.Errorf("no answer within %v (--timeout)", timeout))
 	defer cancel()
 	report := check.Run(ctx, cfg.MongoDB, client.Options{OIDC: token.Provider(cfg.Token)})
 	report.Warnings = slices.Insert(report.Warnings, 0, cfg.Warnings...)

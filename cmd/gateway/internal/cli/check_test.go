@@ -37,7 +37,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestCheckWithTokenFile: check logs in as serve would.
+// TestCheckWithTokenFile checks that check logs in as serve does.
 func TestCheckWithTokenFile(t *testing.T) {
 	mongo, tokens := mongotest.NewTCPServer(t, nil), new(mongotest.OIDC)
 	tokens.Accept("hunter2-token", "gateway")
@@ -95,7 +95,7 @@ func TestCheckJSON(t *testing.T) {
 	}
 }
 
-// TestCheckShowsNoSecret: not in what it says of a deployment that answers, nor in any error.
+// TestCheckShowsNoSecret checks the report of a deployment that answers, and all errors.
 func TestCheckShowsNoSecret(t *testing.T) {
 	mongo := mongotest.NewTCPServer(t, nil)
 	host := string(mongo.Address())

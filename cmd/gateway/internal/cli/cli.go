@@ -16,14 +16,14 @@ import (
 // Exit codes.
 const (
 	exitOK    = 0
-	exitError = 1 // it was tried and did not work
-	exitUsage = 2 // the command line makes no sense
+	exitError = 1 // the command failed
+	exitUsage = 2 // the command line is invalid
 )
 
 // command describes one word after the program's name.
 type command struct {
 	name, synopsis string
-	args           []string // what it takes besides flags, for the usage line; each is required and stands as it is
+	args           []string // required words besides flags, for the usage line
 	doc            string
 	configured     bool                 // takes the options of config
 	flags          func(*pflag.FlagSet) // further flags, if any
@@ -41,28 +41,36 @@ var commands = []command{
 	{
 		name: "serve", configured: true, run: serve,
 		synopsis: "run the gateway",
-		doc: "Runs the gateway until SIGTERM or SIGINT. Requests in flight may then finish within\n" +
-			"--drain-timeout. The gateway starts even if MongoDB cannot be reached; /readyz is 503 until\n" +
+		doc: "Runs the gateway until SIGTERM or SIGINT. Requests in flight may then finish " +
+			"within\n" +
+			"--drain-timeout. The gateway starts even if MongoDB cannot be reached; /readyz is " +
+			"503 until\n" +
 			"it can be reached and lets the gateway log in.",
 	},
 	{
 		name: "check", configured: true, run: checkDeployment, flags: checkFlags,
 		synopsis: "connect to the deployment and report",
-		doc: "Reads the configuration as serve does, connects to each host of the deployment, and reports\n" +
-			"what the connection string means, what each host says and what was negotiated. If there is a\n" +
-			"credential, it logs in and reports as whom. Exits with 1 if the deployment cannot be used.",
+		doc: "Reads the configuration as serve does, connects to each host of the deployment, " +
+			"and reports\n" +
+			"what the connection string means, what each host says and what was negotiated. If " +
+			"there is a\n" +
+			"credential, it logs in and reports as whom. Exits with 1 if the deployment cannot " +
+			"be used.",
 	},
 	{
 		name: "config", configured: true, run: showConfig,
 		synopsis: "print the effective configuration",
-		doc: "Prints the configuration that serve would use, as YAML, with the source of each value.\n" +
+		doc: "Prints the configuration that serve would use, as YAML, with the source of each " +
+			"value.\n" +
 			"Secrets are masked.",
 	},
 	{
 		name: "key", args: []string{"new"}, run: newKey,
 		synopsis: "make a key for handle.keys",
-		doc: "Prints a new random key. Add it as the last line of the file that --handle-keys-file names,\n" +
-			"on all replicas. When all have read it, move it to the first line: from then on it seals.\n" +
+		doc: "Prints a new random key. Add it as the last line of the file that " +
+			"--handle-keys-file names,\n" +
+			"on all replicas. When all have read it, move it to the first line: from then on " +
+			"it seals.\n" +
 			"docs/operations.md has the steps.",
 	},
 	{
@@ -132,8 +140,9 @@ func (c command) call(args, environ []string, stdout, stderr io.Writer) error {
 		return &usageError{c.name + ": " + err.Error()}
 	}
 	if strings.Join(flags.Args(), " ") != strings.Join(c.args, " ") {
-		// The words are not repeated: one of them may be a connection string with a password.
-		return &usageError{fmt.Sprintf("%s: %d words that are not flags; usage: mooring %s", c.name, flags.NArg(), c.usage())}
+		// The words are not repeated: one may be a connection string with a password.
+		return &usageError{fmt.Sprintf("%s: %d words that are not flags; usage: mooring %s",
+			c.name, flags.NArg(), c.usage())}
 	}
 	return c.run(call{flags, environ, stdout, stderr})
 }
@@ -154,15 +163,21 @@ func (c command) help(own *pflag.FlagSet, w io.Writer) error {
 	if !c.configured {
 		return nil
 	}
-	fmt.Fprint(w, "\nOptions: flag, environment variable (default). A flag overrides the variable, and the variable\n"+
-		"overrides the configuration file. There --log-level is the key level below the key log.\n\n")
+	fmt.Fprint(w,
+		"\nOptions: flag, environment variable (default). A flag overrides the variable, and "+
+			"the variable\n"+
+			"overrides the configuration file. There --log-level is the key level below the key "+
+			"log.\n\n")
 	return config.Usage(w)
 }
 
 func overview(w io.Writer) error {
-	fmt.Fprint(w, "Mooring serves a MongoDB deployment over gRPC and REST.\n\nUsage: mooring <command> [flags]\n\n")
+	fmt.Fprint(w,
+		"Mooring serves a MongoDB deployment over gRPC and REST.\n\nUsage: mooring <command> "+
+			"[flags]\n\n")
 	for _, c := range commands {
-		fmt.Fprintf(w, "  %-12s %s\n", strings.Join(append([]string{c.name}, c.args...), " "), c.synopsis)
+		fmt.Fprintf(w, "  %-12s %s\n", strings.Join(append([]string{c.name}, c.args...), " "),
+			c.synopsis)
 	}
 	_, err := fmt.Fprint(w, "\nStart with:  mooring serve --uri mongodb://localhost:27017\n"+
 		"All options: mooring serve --help\n")

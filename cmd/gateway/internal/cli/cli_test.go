@@ -13,7 +13,8 @@ import (
 	"github.com/mooringdb/mooring/cmd/gateway/internal/cli"
 )
 
-// asGateway makes the test's own binary the gateway, so that tests can run it as a process.
+// asGateway makes the test's own binary run as the gateway, so that tests can start it as a
+// process.
 const asGateway = "TEST_AS_GATEWAY"
 
 func TestMain(m *testing.M) {

@@ -14,7 +14,7 @@ type Gateway interface {
 	Stop(context.Context) error
 }
 
-// UntilStopped is what the command serve does with a gateway that has started.
+// UntilStopped runs what the command serve does with a gateway that has started.
 func UntilStopped(
 	g Gateway, drain time.Duration, log *slog.Logger, exit func(int), signals, hangups <-chan os.Signal,
 ) error {

@@ -40,7 +40,7 @@ func serve(c call) error {
 	if err != nil {
 		return err
 	}
-	// The start may take long, so a signal ends it.
+	// The start may take long; a signal ends it.
 	starting, started := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err = gateway.Start(starting)
 	interrupted := starting.Err() != nil
@@ -52,7 +52,10 @@ func serve(c call) error {
 	case err != nil:
 		return err
 	}
-	return running{gateway, cfg.DrainLinger + cfg.DrainTimeout, log, os.Exit}.untilStopped(signals, hangups)
+	return running{
+		gateway, cfg.DrainLinger + cfg.DrainTimeout, log,
+		os.Exit,
+	}.untilStopped(signals, hangups)
 }
 
 // running holds a gateway that has started, and what its end needs.

@@ -95,7 +95,7 @@ func (g *gateway) send(t *testing.T, s os.Signal) {
 	}
 }
 
-// says waits until the log has a text.
+// says waits until the log contains a text.
 func (g *gateway) says(t *testing.T, text string) {
 	t.Helper()
 	again := time.NewTicker(10 * time.Millisecond)
@@ -121,7 +121,7 @@ func (g *gateway) wait(t *testing.T) int {
 	return g.cmd.ProcessState.ExitCode()
 }
 
-// status asks once; 0 is no answer.
+// status asks once; 0 means no answer.
 func (g *gateway) status(path string) int {
 	c := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := c.Get("http://" + g.REST + path)
@@ -185,7 +185,7 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// TestHangup: SIGHUP has the handle keys read again, and stops nothing.
+// TestHangup checks that SIGHUP has the handle keys read again, and stops nothing.
 func TestHangup(t *testing.T) {
 	const key = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n"
 	file := filepath.Join(t.TempDir(), "keys")
@@ -215,8 +215,8 @@ func TestHangup(t *testing.T) {
 	}
 }
 
-// TestServeWithoutMongoDB: the gateway starts, is not ready, gets ready when a server comes, and
-// stops.
+// TestServeWithoutMongoDB checks that the gateway starts, is not ready, becomes ready when a
+// server starts, and stops.
 func TestServeWithoutMongoDB(t *testing.T) {
 	mongo := mongotest.NewTCPServer(t, nil)
 	mongo.SetDown(true)
@@ -235,8 +235,8 @@ func TestServeWithoutMongoDB(t *testing.T) {
 	}
 }
 
-// TestSecondSignal: with a call in flight that does not end, the first signal drains and the
-// second ends it all.
+// TestSecondSignal checks that, with a call in flight that does not end, the first signal drains
+// and the second ends the process.
 func TestSecondSignal(t *testing.T) {
 	reached := make(chan struct{}, 1)
 	mongo := mongotest.NewTCPServer(t, mongotest.Handlers{"slow": func(*mongotest.Command) mongotest.Reply {

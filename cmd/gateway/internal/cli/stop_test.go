@@ -15,7 +15,7 @@ import (
 	"github.com/mooringdb/mooring/cmd/gateway/internal/cli"
 )
 
-// stopping is a gateway whose end a test decides.
+// stopping is a gateway that ends when the test decides.
 type stopping struct {
 	failed  chan error
 	reloads int

@@ -1,6 +1,6 @@
-// Package config turns flags, environment variables and a YAML file into one validated Config. All that there is to set
-// stands in one table, in options.go; the help text and docs/configuration.md are made from it. It opens the files that
-// options name and nothing else: no socket, no name lookup.
+// Package config combines flags, environment variables and a YAML file into one validated Config.
+// A table in options.go has all options; the help text and docs/configuration.md are made from
+// it. The package opens the files that options name. It opens no socket and looks up no name.
 package config
 
 import (
@@ -19,46 +19,48 @@ import (
 	"github.com/mooringdb/mooring/service/seal"
 )
 
-// Config is everything that the gateway can be told. Load makes it; it does not change afterwards.
+// Config holds all settings of the gateway. Load makes it; it does not change afterwards.
 type Config struct {
-	// MongoDB is the deployment, as its connection string and the options beside it say. It hides its secrets when it is
-	// printed.
+	// MongoDB describes the deployment, from the connection string and the options beside it. It
+	// hides its secrets when it is printed.
 	MongoDB connstring.Config
-	// DeploymentName names the deployment for tokens; empty: see Deployment.
+	// DeploymentName names the deployment in tokens; empty: see Deployment.
 	DeploymentName string
 	// GRPC and REST are the two public listeners.
 	GRPC GRPC
 	REST REST
-	// DebugAddress is where the gateway shows its own workings; empty: nowhere.
+	// DebugAddress is the address of the debugging listener; empty means none.
 	DebugAddress string
-	// TLS is served on both listeners, if it is set.
+	// TLS applies to both listeners, if it is set.
 	TLS TLS
-	// AddressesFile, if not empty, is where the listeners' addresses are written once they listen.
+	// AddressesFile, if not empty, receives the addresses of the listeners once they are bound.
 	AddressesFile string
-	// HandleKeys seal the tokens of cursors: the first seals, all open. None means a random one for this process.
+	// HandleKeys seal the tokens of cursors: the first one seals, all open. None means a random
+	// key for this process.
 	HandleKeys []seal.Key
-	// HandleKeysFile is the file that they were read from; empty: they were given in another way. See ParseHandleKeys.
+	// HandleKeysFile is the file with the keys; empty if they have another source. See
+	// ParseHandleKeys.
 	HandleKeysFile string
-	// HandleKeysSum is SumHandleKeys of the text that they were read from.
+	// HandleKeysSum is SumHandleKeys of the text of the keys.
 	HandleKeysSum [sha256.Size]byte
-	// Token tells where access tokens for MONGODB-OIDC come from.
+	// Token says where access tokens for MONGODB-OIDC come from.
 	Token Token
-	// Replica is how this gateway and its other replicas find each other.
+	// Replica says how this gateway and its other replicas find each other.
 	Replica Replica
 	Cursors Cursors
 	Pages   Pages
 	Streams Streams
-	// MaxRequestSize bounds one request message or body, in bytes.
+	// MaxRequestSize limits one request message or body, in bytes.
 	MaxRequestSize int64
-	// RequestTimeout bounds unary calls that bring no deadline; 0: nothing does.
+	// RequestTimeout limits unary calls without a deadline; 0 means no limit.
 	RequestTimeout time.Duration
-	// DrainLinger is how long the gateway still takes calls after a signal to stop.
+	// DrainLinger is how long the gateway still accepts calls after a signal to stop.
 	DrainLinger time.Duration
-	// DrainTimeout is how long in-flight work may go on after that.
+	// DrainTimeout is how long work in flight may take after that.
 	DrainTimeout time.Duration
 	Log          Log
 
-	// Warnings are what Load noticed and did not refuse.
+	// Warnings has the problems that Load found and did not refuse.
 	Warnings []string
 
 	mongoOptions map[string][]string
@@ -66,20 +68,20 @@ type Config struct {
 	values       []value // one per option, in the table's order
 }
 
-// Token names the source of access tokens. At most one field is set; none leaves it to the connection
-// string.
+// Token names the source of access tokens. At most one field is set; none leaves it to the
+// connection string.
 type Token struct {
 	File    string
 	Command []string // a program and its arguments
 }
 
-// GRPC is the gRPC listener.
+// GRPC describes the gRPC listener.
 type GRPC struct {
 	Address    string // empty: no listener
 	Reflection bool
 }
 
-// REST is the REST listener.
+// REST describes the REST listener.
 type REST struct {
 	Address string // empty: no listener
 }
@@ -89,35 +91,36 @@ type TLS struct {
 	CertificateFile, KeyFile string
 }
 
-// Enabled says whether the listeners serve TLS.
+// Enabled reports whether the listeners use TLS.
 func (t TLS) Enabled() bool { return t.CertificateFile != "" }
 
-// Cursors bounds what open cursors may cost.
+// Cursors limits the resources of open cursors.
 type Cursors struct {
 	Idle time.Duration
 	// UnreadIdle is how long the next page of a GET may stay unread.
 	UnreadIdle time.Duration
 	PageMemory int64
-	// MaxPerPrincipal is how many one principal may hold; 0: any number.
+	// MaxPerPrincipal limits the cursors of one principal; 0 means no limit.
 	MaxPerPrincipal int
 	// MaxPinned is the part of a pool's connections that may be pinned, above 0 and at most 1.
 	MaxPinned float64
 }
 
-// Replica is the listener for other replicas.
+// Replica describes the listener for other replicas.
 type Replica struct {
 	Address string // empty: no listener, and no other replicas
-	// Advertise is where the others reach it. Its port may be 0 where that of Address is: it is then the one that the kernel chose.
+	// Advertise is the address for the other replicas. If Address has the port 0, its port may be
+	// 0, too: the port is then the one that the kernel chose.
 	Advertise string
 	Peers     []string
 }
 
-// Pages bounds a page, and a message of a stream.
+// Pages limits a page, and a message of a stream.
 type Pages struct {
 	MaxSize int64
 }
 
-// Streams bounds what open streams may hold, all together.
+// Streams limits what open streams may hold, all together.
 type Streams struct {
 	Memory int64
 }
@@ -128,7 +131,7 @@ type Log struct {
 	Format LogFormat
 }
 
-// LogFormat is how a log line looks.
+// LogFormat names a format of log lines.
 type LogFormat string
 
 // The formats of log lines.
@@ -137,11 +140,14 @@ const (
 	LogJSON LogFormat = "json"
 )
 
-// Error is one setting that cannot be used: which option, where its value came from, and what is wrong with it.
+// Error reports one setting that cannot be used: the option, the source of its value, and the
+// problem.
 type Error struct {
 	Option  string // as the file spells it
-	Source  string // such as "--log-level", "MOORING_LOG_LEVEL" or "/etc/mooring.yaml"; empty if it was not set
 	Problem string
+	// Source is such as "--log-level", "MOORING_LOG_LEVEL" or "/etc/mooring.yaml"; empty if the
+	// option was not set.
+	Source string
 }
 
 func (e *Error) Error() string {
@@ -151,9 +157,10 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("option %s (from %s): %s", e.Option, e.Source, e.Problem)
 }
 
-// Deployment names the deployment: gateways with the same name can continue each other's cursors. It is the configured name,
-// else the SRV name, else the name of the replica set, and the list of hosts only where there is nothing better: that list
-// may change while the deployment stays the same.
+// Deployment returns the name of the deployment: gateways with the same name can continue each
+// other's cursors. It is the configured name, else the SRV name, else the name of the replica
+// set, else the list of hosts. That list is the last choice since it may change while the
+// deployment stays the same.
 func (c *Config) Deployment() string {
 	switch {
 	case c.DeploymentName != "":
@@ -171,7 +178,7 @@ func (c *Config) Deployment() string {
 	return "hosts " + strings.Join(hosts, ",")
 }
 
-// check is what cannot be said of one option alone.
+// check checks the options that depend on each other.
 func (c *Config) check() error {
 	var errs []error
 	refuse := func(option, problem string) {
@@ -186,12 +193,14 @@ func (c *Config) check() error {
 	c.Token.check(&c.MongoDB, refuse)
 	c.Replica.check(len(c.HandleKeys) > 0, refuse)
 	if c.Replica.Address != "" && len(c.Replica.Peers) == 0 {
-		c.Warnings = append(c.Warnings, "replica.peers names nobody: cursors cannot move to another replica when this one stops")
+		c.Warnings = append(c.Warnings,
+			"replica.peers names nobody: cursors cannot move to another replica when this one "+
+				"stops")
 	}
 	return errors.Join(errs...)
 }
 
-// check refuses a source of tokens that is not the only one, or that no mechanism asks.
+// check refuses a second source of tokens, and a source that no mechanism uses.
 func (t *Token) check(uri *connstring.Config, refuse func(option, problem string)) {
 	option := "mongodb.tokenFile"
 	switch {
@@ -211,37 +220,44 @@ func (t *Token) check(uri *connstring.Config, refuse func(option, problem string
 	}
 }
 
-// check completes the advertised address, and refuses what does not go together.
+// check completes the advertised address, and refuses combinations that do not work.
 func (r *Replica) check(keyed bool, refuse func(option, problem string)) {
 	if r.Address == "" {
 		if r.Advertise != "" {
-			refuse("replica.advertise", "needs replica.address: there is no listener for other replicas")
+			refuse("replica.advertise",
+				"needs replica.address: there is no listener for other replicas")
 		}
 		if len(r.Peers) > 0 {
-			refuse("replica.peers", "needs replica.address: there is no listener for other replicas")
+			refuse("replica.peers",
+				"needs replica.address: there is no listener for other replicas")
 		}
 		return
 	}
 	if !keyed {
-		refuse("replica.address", "needs handle.keys: replicas know each other by them (make one with: mooring key new)")
+		refuse("replica.address",
+			"needs handle.keys: replicas know each other by them (make one with: mooring key new)")
 	}
-	host, port, _ := net.SplitHostPort(r.Address) // parseAddress has done it
+	host, port, _ := net.SplitHostPort(r.Address) // parseAddress has checked it
 	switch own, _, err := net.SplitHostPort(r.Advertise); {
 	case r.Advertise != "" && err == nil && own != "":
 	case r.Advertise != "":
 		r.Advertise = net.JoinHostPort(r.Advertise, port)
 	case isWildcard(host):
-		refuse("replica.advertise", fmt.Sprintf("is required: other replicas cannot reach this one at %s", r.Address))
+		refuse("replica.advertise",
+			fmt.Sprintf("is required: other replicas cannot reach this one at %s", r.Address))
 	default:
 		r.Advertise = r.Address
 	}
 	if text, n := longestAddress(r.Advertise), paging.MaxReplicaBytes; len(text) > n {
-		refuse("replica.advertise", fmt.Sprintf("%s has %d bytes, of at most %d that have room in the token of a cursor: an IP address always has",
-			r.Advertise, len(text), n))
+		refuse("replica.advertise",
+			fmt.Sprintf("%s has %d bytes, of at most %d that have room in the token of a "+
+				"cursor: an IP address always has",
+				r.Advertise, len(text), n))
 	}
 }
 
-// longestAddress is an address with the longest port that the kernel could choose, if that is who chooses it.
+// longestAddress returns the address, with the longest possible port if the kernel chooses the
+// port.
 func longestAddress(address string) string {
 	if host, port, err := net.SplitHostPort(address); err == nil && port == "0" {
 		return net.JoinHostPort(host, "65535")
@@ -249,7 +265,7 @@ func longestAddress(address string) string {
 	return address
 }
 
-// isWildcard says whether a listener on that host listens on all addresses.
+// isWildcard reports whether a listener on that host listens on all addresses.
 func isWildcard(host string) bool {
 	ip, err := netip.ParseAddr(host)
 	return host == "" || err == nil && ip.IsUnspecified()

@@ -33,7 +33,7 @@ func load(t *testing.T, args, environ []string) (*config.Config, error) {
 	return config.Load(flags, environ)
 }
 
-// write puts text into a file of that name in a directory of the test's own.
+// write writes text to a file of that name in a directory for the test.
 func write(t *testing.T, name, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -150,7 +150,7 @@ func TestSecretsFromFiles(t *testing.T) {
 	}
 }
 
-// TestReplica: what is advertised, and whose addresses are asked.
+// TestReplica checks the advertised address and the addresses that are asked.
 func TestReplica(t *testing.T) {
 	for _, row := range []struct {
 		name, address, advertise, want string
@@ -229,7 +229,8 @@ func TestLimitsOfCursors(t *testing.T) {
 	}
 }
 
-// TestParseHandleKeys: the file's name is kept, and its text is read as strictly as the first time.
+// TestParseHandleKeys checks that the file's name is kept, and that its text is read as strictly
+// as the first time.
 func TestParseHandleKeys(t *testing.T) {
 	file := write(t, "keys", "# first\n"+key+"\n")
 	c, err := load(t, []string{"--uri", uri, "--handle-keys-file", file}, nil)
@@ -258,7 +259,8 @@ func TestParseHandleKeys(t *testing.T) {
 	}
 }
 
-// TestRefused: each error says which option it is about and where its value stood, and shows no secret.
+// TestRefused checks that each error names the option and the source of its value, and shows no
+// secret.
 func TestRefused(t *testing.T) {
 	file := func(text string) []string { return []string{"--uri", uri, "--config", write(t, "c.yaml", text)} }
 	for _, row := range []struct {
@@ -369,7 +371,7 @@ func TestWriteEffective(t *testing.T) {
 		}
 	}
 
-	// But for the secrets it is a configuration file.
+	// Except for the secrets, the output is a configuration file.
 	var tree map[string]any
 	if err := yaml.Unmarshal(out.Bytes(), &tree); err != nil {
 		t.Fatalf("WriteEffective wrote what does not parse: %v\n%s", err, &out)
@@ -400,7 +402,7 @@ func TestConfigHidesSecrets(t *testing.T) {
 	}
 }
 
-// A deployment keeps its name while its list of hosts changes, if there is anything better to name it by.
+// A deployment keeps its name when its list of hosts changes, unless it has no other name.
 func TestDeployment(t *testing.T) {
 	name := func(args ...string) string {
 		c, err := load(t, append([]string{"--uri"}, args...), nil)
@@ -437,8 +439,8 @@ func TestDeployment(t *testing.T) {
 	}
 }
 
-// TestConfigurationPage holds the table of docs/configuration.md to the table of options. To rewrite the page:
-// MOORING_REWRITE=1 go test ./cmd/gateway/internal/config
+// TestConfigurationPage compares the table of docs/configuration.md with the table of options. To
+// rewrite the page: MOORING_REWRITE=1 go test ./cmd/gateway/internal/config
 func TestConfigurationPage(t *testing.T) {
 	const page, begin, end = "../../../../docs/configuration.md", "<!-- options begin -->\n", "<!-- options end -->\n"
 	text, err := os.ReadFile(page)

@@ -18,15 +18,15 @@ import (
 	"github.com/mooringdb/mooring/cmd/gateway/internal/watch"
 )
 
-// layer is what one source says: option names, and for each its text and where exactly that stood.
+// layer holds the settings of one source: by option, the text and its exact place.
 type layer map[string]setting
 
 type setting struct {
 	text, source string
-	file         string // that holds the text, if it is a secret in a file of its own
+	file         string // the file with the text, for a secret in its own file
 }
 
-// value is what an option came to.
+// value holds the result for an option.
 type value struct {
 	option option
 	setting
@@ -34,7 +34,7 @@ type value struct {
 
 const fromDefault = "default"
 
-// Flags declares a flag for every option. They take any text; Load checks it.
+// Flags declares a flag for every option. Flags accept any text; Load checks it.
 func Flags(flags *pflag.FlagSet) {
 	for _, row := range options {
 		for _, o := range row.withFile() {
@@ -46,8 +46,9 @@ func Flags(flags *pflag.FlagSet) {
 	}
 }
 
-// Load asks all sources, the stronger before the weaker: flags that were given, environment variables that are not
-// empty, the configuration file, defaults. Its error joins an *Error for each option that cannot be used.
+// Load reads all sources, in order of precedence: flags that were given, environment variables
+// that are not empty, the configuration file, defaults. Its error joins an *Error for each option
+// that cannot be used.
 func Load(flags *pflag.FlagSet, environ []string) (*Config, error) {
 	c := &Config{}
 	given, err := fromFlags(flags)
@@ -97,7 +98,7 @@ func Load(flags *pflag.FlagSet, environ []string) (*Config, error) {
 	return c, errors.Join(errs...)
 }
 
-// resolve finds the strongest layer that says something of the option.
+// resolve returns the setting of the first layer that has the option.
 func (o option) resolve(layers []layer) (setting, error) {
 	for _, l := range layers {
 		s, direct := l[o.Name]
@@ -170,7 +171,8 @@ func fromFile(path string) (layer, error) {
 	k := koanf.New(".")
 	if err := k.Load(file.Provider(path), yaml.Parser()); err != nil {
 		text := strings.Join(strings.Fields(err.Error()), " ")
-		return nil, fmt.Errorf("configuration file: %s", strings.Replace(text, "yaml:", path+":", 1))
+		return nil, fmt.Errorf("configuration file: %s",
+			strings.Replace(text, "yaml:", path+":", 1))
 	}
 	l := layer{}
 	var errs []error
@@ -180,12 +182,16 @@ func fromFile(path string) (layer, error) {
 		switch {
 		case isMongo && err == nil:
 			if text != "" {
-				l[mongoOptions] = setting{text: l[mongoOptions].text + mongoLines(name, text), source: path}
+				l[mongoOptions] = setting{
+					text: l[mongoOptions].text + mongoLines(name, text), source: path,
+				}
 			}
 		case isGroup(key) && text == "" && err == nil:
-			// A group that has nothing in it.
+			// An empty group.
 		case !isMongo && !inFile(key):
-			errs = append(errs, &Error{Option: key, Source: path, Problem: "is unknown" + suggest(key)})
+			errs = append(errs, &Error{
+				Option: key, Source: path, Problem: "is unknown" + suggest(key),
+			})
 		case err != nil:
 			errs = append(errs, &Error{Option: key, Source: path, Problem: err.Error()})
 		case text != "":
@@ -195,7 +201,7 @@ func fromFile(path string) (layer, error) {
 	return l, errors.Join(errs...)
 }
 
-// scalar returns the text of a YAML value: of a list its items, one a line; of nothing, nothing.
+// scalar returns the text of a YAML value: of a list its items, one per line; of null nothing.
 func scalar(v any) (string, error) {
 	switch v := v.(type) {
 	case nil:
@@ -210,7 +216,7 @@ func scalar(v any) (string, error) {
 			lines[i] = line
 		}
 		return strings.Join(lines, "\n"), nil
-	case float64: // what is left of a large integer that went through JSON
+	case float64: // a large integer that went through JSON
 		return strconv.FormatFloat(v, 'f', -1, 64), nil
 	case string, bool, int, int64, uint64:
 		return fmt.Sprint(v), nil
@@ -230,7 +236,7 @@ func (l layer) fill(k *koanf.Koanf) layer {
 	return l
 }
 
-// inFile says whether the file may have that key.
+// inFile reports whether the file may have that key.
 func inFile(key string) bool {
 	for _, row := range options {
 		for _, o := range row.withFile() {
@@ -242,12 +248,14 @@ func inFile(key string) bool {
 	return false
 }
 
-// isGroup says whether keys of the file stand below that one.
+// isGroup reports whether the file has keys below that one.
 func isGroup(key string) bool {
-	return slices.ContainsFunc(options, func(o option) bool { return strings.HasPrefix(o.Name, key+".") })
+	return slices.ContainsFunc(options, func(o option) bool {
+		return strings.HasPrefix(o.Name, key+".")
+	})
 }
 
-// suggest finds the key that was probably meant: the same letters, another spelling.
+// suggest returns the key that was probably meant: the same letters in another spelling.
 func suggest(key string) string {
 	bare := func(s string) string {
 		return strings.ToLower(strings.NewReplacer(".", "", "-", "", "_", "").Replace(s))

@@ -10,10 +10,11 @@ import (
 	"github.com/mooringdb/mooring/core/connstring"
 )
 
-// mongoOptions is the option that holds options of the connection string.
+// mongoOptions names the option with options of the connection string.
 const mongoOptions = "mongodb.options"
 
-// parseMongoOptions reads name=value, one a line. A name that no connection string knows is an error here.
+// parseMongoOptions reads name=value, one per line. It fails for a name that connection strings
+// do not have.
 func parseMongoOptions(text string) (map[string][]string, error) {
 	all := map[string][]string{}
 	for line := range strings.Lines(text) {
@@ -24,7 +25,7 @@ func parseMongoOptions(text string) (map[string][]string, error) {
 		name, value, ok := strings.Cut(line, "=")
 		name = strings.TrimSpace(name)
 		if !ok {
-			return nil, errors.New("a line is not name=value") // which may be a secret
+			return nil, errors.New("a line is not name=value") // the line may be a secret
 		}
 		option, ok := findMongoOption(name)
 		if !ok {
@@ -37,14 +38,16 @@ func parseMongoOptions(text string) (map[string][]string, error) {
 
 func findMongoOption(name string) (connstring.Option, bool) {
 	all := connstring.Options()
-	i := slices.IndexFunc(all, func(o connstring.Option) bool { return strings.EqualFold(o.Name, name) })
+	i := slices.IndexFunc(all, func(o connstring.Option) bool {
+		return strings.EqualFold(o.Name, name)
+	})
 	if i < 0 {
 		return connstring.Option{}, false
 	}
 	return all[i], true
 }
 
-// shownMongoOptions is what parseMongoOptions reads, without the secrets.
+// shownMongoOptions returns what parseMongoOptions reads, without the secrets.
 func shownMongoOptions(c *Config) string {
 	var lines []string
 	for _, name := range slices.Sorted(maps.Keys(c.mongoOptions)) {
@@ -59,7 +62,7 @@ func shownMongoOptions(c *Config) string {
 	return strings.Join(lines, "\n")
 }
 
-// mongoLines is one entry of the file's mapping as lines; of a list, one for each item.
+// mongoLines returns one entry of the file's mapping as lines, one for each item of a list.
 func mongoLines(name, text string) string {
 	var b strings.Builder
 	for value := range strings.SplitSeq(text, "\n") {

@@ -45,7 +45,7 @@ mongodb:
 			if got := c.MongoDB.String(); got != row.want {
 				t.Errorf("Load: %s\nwant %s", got, row.want)
 			}
-			// What is printed could stand in the file, but for the secrets.
+			// The output is a valid configuration file, except for the secrets.
 			var b strings.Builder
 			if err := c.WriteEffective(&b); err != nil {
 				t.Fatal(err)

@@ -10,13 +10,13 @@ import (
 
 // option holds one row of the table: everything about one setting.
 type option struct {
-	Name    string // as the file spells it; the flag and the variable follow from it
-	Kind    string // what its value looks like, for people
+	Name    string // as in the file; the flag and the variable follow from it
+	Kind    string // the form of its value, for people
 	Default string
 	Doc     string
-	Secret  bool // never printed; can also be given as the content of a file, see fileSuffix
-	Bool    bool // the flag may stand without a value
-	NoFile  bool // makes no sense inside the configuration file
+	Secret  bool // never printed; may also come from a file of its own, see fileSuffix
+	Bool    bool // the flag may have no value
+	NoFile  bool // not allowed in the configuration file
 	// parse checks the text and puts it into the Config. Its error does not quote a secret.
 	parse func(c *Config, text string) error
 	// shown returns what may be printed of a secret; nil: only that there is one.
@@ -33,10 +33,10 @@ const (
 	mongoPassword = "mongodb.password"
 )
 
-// fileSuffix makes, of a secret's name, the name of the option that says which file holds the secret.
+// fileSuffix follows the name of a secret in the name of the option for its file.
 const fileSuffix = "File"
 
-// envPrefix begins every environment variable that is meant for the gateway.
+// envPrefix begins every environment variable of the gateway.
 const envPrefix = "MOORING_"
 
 // options is the table.
@@ -47,17 +47,19 @@ var options = []option{
 		parse: func(*Config, string) error { return nil },
 	},
 	{
-		// Before uri, which is read together with it.
+		// Comes before uri, which is read together with it.
 		Name: mongoOptions, Kind: "options", Secret: true,
 		Doc: "Options of the connection string, under the same names " +
 			"(docs/connection-string.md): a mapping in the configuration file, elsewhere " +
-			"name=value, one on each line. If the connection string has the same option, its value " +
+			"name=value, one on each line. If the connection string has the same option, its " +
+			"value " +
 			"is used.",
-		parse: into(func(c *Config) *map[string][]string { return &c.mongoOptions }, parseMongoOptions),
+		parse: into(func(c *Config) *map[string][]string { return &c.mongoOptions },
+			parseMongoOptions),
 		shown: shownMongoOptions,
 	},
 	{
-		// These two are read together with uri, too.
+		// These two are also read together with uri.
 		Name: mongoUsername, Kind: "name", Secret: true,
 		Doc: "Name of the MongoDB user, if the connection string has none. Do not URL encode it " +
 			"here.",
@@ -68,7 +70,8 @@ var options = []option{
 		Doc: "Password of the MongoDB user, if the connection string has none. Do not URL " +
 			"encode it here. The gateway reads the files of the name, the password and the " +
 			"connection string every five seconds, and at once on SIGHUP. When two reads have " +
-			"found the same new user, new connections log in as that user; connections that exist " +
+			"found the same new user, new connections log in as that user; connections that " +
+			"exist " +
 			"go on.",
 		parse: into(func(c *Config) *string { return &c.mongoUser.password }, parseText),
 	},
@@ -84,7 +87,8 @@ var options = []option{
 		Doc: "Name of the MongoDB deployment. Every cursor token contains it, and replicas " +
 			"refuse tokens of another deployment. Give all replicas the same name. Without one, " +
 			"the name is the host of mongodb+srv://, else replicaSet, else the list of hosts. Name " +
-			"a sharded cluster without SRV, so that its list of hosts can change while cursors are " +
+			"a sharded cluster without SRV, so that its list of hosts can change while cursors " +
+			"are " +
 			"open.",
 		parse: into(func(c *Config) *string { return &c.DeploymentName }, parseText),
 	},
@@ -97,7 +101,8 @@ var options = []option{
 	{
 		Name: "mongodb.tokenCommand", Kind: "program and arguments",
 		Doc: "Program that writes an access token for MONGODB-OIDC to its standard output; the " +
-			"connection string then has no ENVIRONMENT. Write each argument on a line of its own. " +
+			"connection string then has no ENVIRONMENT. Write each argument on a line of its " +
+			"own. " +
 			"The gateway runs the program without a shell whenever the deployment wants a new " +
 			"token, and stops it after a minute.",
 		parse: into(func(c *Config) *[]string { return &c.Token.Command }, parseLines),
@@ -142,7 +147,8 @@ var options = []option{
 	{
 		Name: "addressesFile", Kind: "path",
 		Doc: "File to which the gateway writes the addresses of its listeners as JSON when they " +
-			"are bound: {\"grpc\":\"127.0.0.1:27080\",\"rest\":\"127.0.0.1:8080\"}, and debug and " +
+			"are bound: {\"grpc\":\"127.0.0.1:27080\",\"rest\":\"127.0.0.1:8080\"}, and debug " +
+			"and " +
 			"replica if they are on. Use it in scripts with port 0.",
 		parse: into(func(c *Config) *string { return &c.AddressesFile }, parseText),
 	},
@@ -150,7 +156,8 @@ var options = []option{
 		Name: handleKeys, Kind: "keys", Secret: true,
 		Doc: "Keys that seal cursor tokens, one on each line, as `mooring key new` prints them; " +
 			"lines that start with # are comments. The first key seals, and all of them open; " +
-			"docs/operations.md says how to change them. Give all replicas the same list. Without " +
+			"docs/operations.md says how to change them. Give all replicas the same list. " +
+			"Without " +
 			"a key the gateway makes one, which is lost when it stops. The gateway reads a key " +
 			"file every five seconds, and at once on SIGHUP; new keys count when two reads have " +
 			"found the same. If the file cannot be used, the gateway logs an error and keeps the " +
@@ -161,7 +168,8 @@ var options = []option{
 		Name: "replica.address", Kind: "host:port", Default: none,
 		Doc: "Address on which this gateway listens for the other replicas, with mutual TLS by " +
 			"the handle keys, which it needs. With port 0 the kernel chooses a port; none means " +
-			"that this is the only replica: no other one can continue its cursors. Clients do not " +
+			"that this is the only replica: no other one can continue its cursors. Clients do " +
+			"not " +
 			"need this port.",
 		parse: into(func(c *Config) *string { return &c.Replica.Address }, parseAddress),
 	},
@@ -176,9 +184,11 @@ var options = []option{
 	{
 		Name: "replica.peers", Kind: "list of host:port",
 		Doc: "Where to look for the other replicas: addresses, one on each line or separated by " +
-			"commas. A DNS name, such as that of a headless Service, stands for all its addresses. " +
+			"commas. A DNS name, such as that of a headless Service, stands for all its " +
+			"addresses. " +
 			"Never use an address that several replicas share, such as a ClusterIP. This replica " +
-			"itself may be in the list. Without the option a replica finds only those that tokens " +
+			"itself may be in the list. Without the option a replica finds only those that " +
+			"tokens " +
 			"name or that call it, and its cursors may have nowhere to move when it stops.",
 		parse: into(func(c *Config) *[]string { return &c.Replica.Peers }, parsePeers),
 	},
@@ -187,20 +197,24 @@ var options = []option{
 		Doc: "How long a cursor waits for the next page before it is closed; each page starts " +
 			"the time again. A stream waits as long for its client to take the next message. A " +
 			"gateway holds 100,000 cursors; one more closes the one that has waited longest.",
-		parse: into(func(c *Config) *time.Duration { return &c.Cursors.Idle }, durationWithin(time.Second, 24*time.Hour)),
+		parse: into(func(c *Config) *time.Duration { return &c.Cursors.Idle },
+			durationWithin(time.Second, 24*time.Hour)),
 	},
 	{
 		Name: "cursors.unreadIdle", Kind: "duration", Default: "1m",
 		Doc: "How long the cursor of a GET waits for its second page, because many clients read " +
-			"only the first. From the second page on cursors.idle applies, and it also limits this " +
+			"only the first. From the second page on cursors.idle applies, and it also limits " +
+			"this " +
 			"time.",
-		parse: into(func(c *Config) *time.Duration { return &c.Cursors.UnreadIdle }, durationWithin(time.Second, 24*time.Hour)),
+		parse: into(func(c *Config) *time.Duration { return &c.Cursors.UnreadIdle },
+			durationWithin(time.Second, 24*time.Hour)),
 	},
 	{
 		Name: "cursors.pageMemory", Kind: "size", Default: "64MiB",
 		Doc: "Memory for what cursors keep between two pages: the pages that were sent last, so " +
 			"that the same call gets the same page again, and the rest of a server's batch that " +
-			"was larger than a page. When it is full, the gateway drops the oldest pages (the same " +
+			"was larger than a page. When it is full, the gateway drops the oldest pages (the " +
+			"same " +
 			"call then gets CursorTokenReused), then the oldest rests (CursorPositionUnknown).",
 		parse: into(func(c *Config) *int64 { return &c.Cursors.PageMemory }, sizeWithin(0, 1<<40)),
 	},
@@ -221,7 +235,8 @@ var options = []option{
 	{
 		Name: "pages.maxSize", Kind: "size", Default: "3MiB",
 		Doc: "Largest page of documents. The messages of a stream are no larger, and have at " +
-			"most 1 MiB. A single document that is larger is sent alone. Most gRPC clients refuse " +
+			"most 1 MiB. A single document that is larger is sent alone. Most gRPC clients " +
+			"refuse " +
 			"messages over 4 MiB unless you raise their limit.",
 		parse: into(func(c *Config) *int64 { return &c.Pages.MaxSize }, sizeWithin(1<<10, 48<<20)),
 	},
@@ -239,23 +254,29 @@ var options = []option{
 	{
 		Name: "requests.timeout", Kind: "duration", Default: "0s",
 		Doc: "How long a request may take if the client sets no deadline (the gRPC deadline, " +
-			"Request-Timeout, timeout); 0s is no limit. It does not apply to streams. A client may " +
+			"Request-Timeout, timeout); 0s is no limit. It does not apply to streams. A client " +
+			"may " +
 			"set a longer deadline.",
-		parse: into(func(c *Config) *time.Duration { return &c.RequestTimeout }, durationWithin(0, 24*time.Hour)),
+		parse: into(func(c *Config) *time.Duration { return &c.RequestTimeout },
+			durationWithin(0, 24*time.Hour)),
 	},
 	{
 		Name: "drain.linger", Kind: "duration", Default: "2s",
 		Doc: "How long the gateway still serves calls after SIGTERM or SIGINT. It is not ready " +
-			"in this time, and tells clients to use other connections, so that load balancers can " +
+			"in this time, and tells clients to use other connections, so that load balancers " +
+			"can " +
 			"learn that it stops.",
-		parse: into(func(c *Config) *time.Duration { return &c.DrainLinger }, durationWithin(0, time.Minute)),
+		parse: into(func(c *Config) *time.Duration { return &c.DrainLinger },
+			durationWithin(0, time.Minute)),
 	},
 	{
 		Name: "drain.timeout", Kind: "duration", Default: "20s",
 		Doc: "How long requests and streams in flight may go on after drain.linger. The gateway " +
-			"then ends the rest with UNAVAILABLE and closes their cursors on the server. A second " +
+			"then ends the rest with UNAVAILABLE and closes their cursors on the server. A " +
+			"second " +
 			"signal ends the gateway at once.",
-		parse: into(func(c *Config) *time.Duration { return &c.DrainTimeout }, durationWithin(0, time.Hour)),
+		parse: into(func(c *Config) *time.Duration { return &c.DrainTimeout },
+			durationWithin(0, time.Hour)),
 	},
 	{
 		Name: "log.level", Kind: "level", Default: "info",
@@ -273,7 +294,8 @@ var options = []option{
 // flag returns the option's flag without its dashes: tls.certificateFile is tls-certificate-file.
 func (o option) flag() string { return spell(o.Name, '-') }
 
-// env returns the option's environment variable: tls.certificateFile is MOORING_TLS_CERTIFICATE_FILE.
+// env returns the option's environment variable: tls.certificateFile is
+// MOORING_TLS_CERTIFICATE_FILE.
 func (o option) env() string { return envPrefix + strings.ToUpper(spell(o.Name, '_')) }
 
 // withFile returns the option and, for a secret, the option that names its file.
@@ -281,10 +303,12 @@ func (o option) withFile() []option {
 	if !o.Secret {
 		return []option{o}
 	}
-	return []option{o, {Name: o.Name + fileSuffix, Kind: "path", Doc: "File that holds " + o.Name + "."}}
+	return []option{
+		o, {Name: o.Name + fileSuffix, Kind: "path", Doc: "File that holds " + o.Name + "."},
+	}
 }
 
-// spell writes a dotted camelCase name in lower case with sep between its words.
+// spell returns a dotted camelCase name in lower case with sep between its words.
 func spell(name string, sep rune) string {
 	var b strings.Builder
 	for _, r := range name {

@@ -16,11 +16,14 @@ import (
 	"github.com/mooringdb/mooring/service/seal"
 )
 
-// none is the value that switches off what an option describes.
+// none is the value that switches an option off.
 const none = "none"
 
-// into makes an option's parse of a parser of its type and the field that it sets.
-func into[T any](field func(*Config) *T, parse func(string) (T, error)) func(*Config, string) error {
+// into makes the parse function of an option from a parser of its type and the field that it
+// sets.
+func into[T any](
+	field func(*Config) *T, parse func(string) (T, error),
+) func(*Config, string) error {
 	return func(c *Config, text string) error {
 		v, err := parse(text)
 		if err != nil {
@@ -36,7 +39,8 @@ func parseText(text string) (string, error) { return text, nil }
 func parseURI(c *Config, text string) error {
 	if text == "" {
 		return errors.New(
-			"is required: set --uri-file, MOORING_URI_FILE or uriFile in the configuration file (or uri in one of these ways)")
+			"is required: set --uri-file, MOORING_URI_FILE or uriFile in the configuration " +
+				"file (or uri in one of these ways)")
 	}
 	c.mongoUser.uri = text
 	var err error
@@ -50,7 +54,8 @@ func parseAddress(text string) (string, error) {
 	}
 	_, port, err := net.SplitHostPort(text)
 	if err != nil {
-		return "", fmt.Errorf("%q is not host:port (such as 127.0.0.1:8080 or :8080) and not none", text)
+		return "", fmt.Errorf(
+			"%q is not host:port (such as 127.0.0.1:8080 or :8080) and not none", text)
 	}
 	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
 		return "", fmt.Errorf("%q: the port is not a number from 0 to 65535", text)
@@ -58,7 +63,8 @@ func parseAddress(text string) (string, error) {
 	return text, nil
 }
 
-// parseAdvertise takes a host, an IP address (without brackets) or host:port. Which of these it is, Replica.check says again.
+// parseAdvertise accepts a host, an IP address (without brackets) or host:port. Replica.check
+// distinguishes them again.
 func parseAdvertise(text string) (string, error) {
 	host, port := text, "0"
 	if _, err := netip.ParseAddr(text); err != nil && strings.Contains(text, ":") {
@@ -77,7 +83,8 @@ func parseAdvertise(text string) (string, error) {
 
 func parsePeers(text string) ([]string, error) {
 	var peers []string
-	for _, peer := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' || unicode.IsSpace(r) }) {
+	for _, peer := range strings.FieldsFunc(text,
+		func(r rune) bool { return r == ',' || unicode.IsSpace(r) }) {
 		host, port, err := net.SplitHostPort(peer)
 		if err != nil || host == "" {
 			return nil, fmt.Errorf("%q is not host:port", peer)
@@ -90,7 +97,7 @@ func parsePeers(text string) ([]string, error) {
 	return peers, nil
 }
 
-// parseLines returns the lines of text that are not empty, as they are.
+// parseLines returns the lines of text that are not empty, unchanged.
 func parseLines(text string) ([]string, error) {
 	var lines []string
 	for line := range strings.SplitSeq(text, "\n") {
@@ -101,7 +108,7 @@ func parseLines(text string) ([]string, error) {
 	return lines, nil
 }
 
-// parseLimit reads a number from 1; none is 0.
+// parseLimit reads a number of at least 1; none means 0.
 func parseLimit(text string) (int, error) {
 	if text == none {
 		return 0, nil
@@ -113,7 +120,7 @@ func parseLimit(text string) (int, error) {
 	return int(n), nil
 }
 
-// parsePercent reads a part of a whole: 80% is 0.8.
+// parsePercent reads a percentage: 80% is 0.8.
 func parsePercent(text string) (float64, error) {
 	digits, ok := strings.CutSuffix(text, "%")
 	n, err := strconv.ParseUint(digits, 10, 8)
@@ -146,7 +153,7 @@ func durationWithin(least, most time.Duration) func(string) (time.Duration, erro
 	}
 }
 
-// sizeUnits are the suffixes of a size; a number without one is in bytes.
+// sizeUnits lists the suffixes of sizes; a number without one is in bytes.
 var sizeUnits = []struct {
 	suffix string
 	bytes  int64
@@ -164,7 +171,8 @@ func sizeWithin(least, most int64) func(string) (int64, error) {
 				break
 			}
 			if n > uint64(most/u.bytes) || int64(n)*u.bytes < least {
-				return 0, fmt.Errorf("%s is not within %s and %s", text, formatSize(least), formatSize(most))
+				return 0, fmt.Errorf("%s is not within %s and %s", text, formatSize(least),
+					formatSize(most))
 			}
 			return int64(n) * u.bytes, nil
 		}
@@ -205,7 +213,8 @@ func parseFormat(text string) (LogFormat, error) {
 	return "", fmt.Errorf("%q is neither text nor json", text)
 }
 
-// parseKeys reads keys as a keys file has them, one a line; a single line may also have commas between them.
+// parseKeys reads keys in the format of a keys file, one per line; a single line may also have
+// commas between them.
 func parseKeys(text string) ([]seal.Key, error) {
 	if text == "" {
 		return nil, nil
@@ -218,7 +227,8 @@ func parseKeys(text string) ([]seal.Key, error) {
 
 var errNoKey = errors.New("there is no key in the file")
 
-// ParseHandleKeys reads the text of a file of keys as Load does. None is an error here: who reads the file again has keys already.
+// ParseHandleKeys reads the text of a file of keys as Load does. A text without keys is an error
+// here: a gateway that reads the file again has keys already.
 func ParseHandleKeys(text []byte) ([]seal.Key, error) {
 	keys, err := parseKeys(strings.TrimSpace(string(text)))
 	if err == nil && len(keys) == 0 {
@@ -227,5 +237,6 @@ func ParseHandleKeys(text []byte) ([]seal.Key, error) {
 	return keys, err
 }
 
-// SumHandleKeys tells the texts of files of keys apart. Space around them makes no difference.
+// SumHandleKeys returns a fingerprint of the text of a file of keys. Space around it makes no
+// difference.
 func SumHandleKeys(text []byte) [sha256.Size]byte { return sha256.Sum256(bytes.TrimSpace(text)) }

@@ -8,12 +8,13 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Usage writes what each option's flag, variable and default are, for --help.
+// Usage writes the flag, the variable and the default of each option, for --help.
 func Usage(w io.Writer) error {
 	var b strings.Builder
 	for _, row := range options {
 		for _, o := range row.withFile() {
-			fmt.Fprintf(&b, "  --%s %s   %s%s\n", o.flag(), strings.ReplaceAll(o.Kind, " ", "-"), o.env(), o.defaultNote())
+			fmt.Fprintf(&b, "  --%s %s   %s%s\n", o.flag(), strings.ReplaceAll(o.Kind, " ", "-"),
+				o.env(), o.defaultNote())
 			for _, line := range wrap(o.Doc, 94) {
 				fmt.Fprintf(&b, "      %s\n", line)
 			}
@@ -30,7 +31,7 @@ func (o option) defaultNote() string {
 	return " (" + o.Default + ")"
 }
 
-// wrap breaks text into lines of at most width bytes, where a word allows it.
+// wrap breaks text into lines of at most width bytes where words allow it.
 func wrap(text string, width int) []string {
 	var lines []string
 	line := ""
@@ -50,7 +51,8 @@ func wrap(text string, width int) []string {
 // Markdown writes the table of options as docs/configuration.md has it.
 func Markdown(w io.Writer) error {
 	var b strings.Builder
-	b.WriteString("| key in the file | flag | variable | default | what it does |\n|---|---|---|---|---|\n")
+	b.WriteString("| key in the file | flag | variable | default | what it does " +
+		"|\n|---|---|---|---|---|\n")
 	for _, row := range options {
 		for _, o := range row.withFile() {
 			key := "`" + o.Name + "`"
@@ -62,18 +64,19 @@ func Markdown(w io.Writer) error {
 				def = "`" + o.Default + "`"
 			}
 			doc := strings.ReplaceAll(o.Doc, "|", `\|`)
-			fmt.Fprintf(&b, "| %s | `--%s` | `%s` | %s | %s: %s |\n", key, o.flag(), o.env(), def, o.Kind, doc)
+			fmt.Fprintf(&b, "| %s | `--%s` | `%s` | %s | %s: %s |\n", key, o.flag(), o.env(), def,
+				o.Kind, doc)
 		}
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-// mask stands where a secret is.
+// mask replaces a secret.
 const mask = "***"
 
-// WriteEffective writes the configuration as YAML that could stand in the file, with each value's source as a comment.
-// Secrets are masked.
+// WriteEffective writes the configuration as YAML in the format of the file, with the source of
+// each value as a comment. Secrets are masked.
 func (c *Config) WriteEffective(w io.Writer) error {
 	root := &yaml.Node{Kind: yaml.MappingNode}
 	for _, v := range c.values {
@@ -81,7 +84,8 @@ func (c *Config) WriteEffective(w io.Writer) error {
 			continue
 		}
 		parent, name := root, v.option.Name
-		for group, rest, ok := strings.Cut(name, "."); ok; group, rest, ok = strings.Cut(name, ".") {
+		for group, rest, ok := strings.Cut(name, "."); ok; group, rest, ok = strings.Cut(name,
+			".") {
 			parent, name = child(parent, group), rest
 		}
 		text := v.text
@@ -103,7 +107,7 @@ func (c *Config) WriteEffective(w io.Writer) error {
 	return enc.Close()
 }
 
-// child returns the mapping below that key, which it makes if there is none.
+// child returns the mapping below that key, and creates it if there is none.
 func child(parent *yaml.Node, key string) *yaml.Node {
 	for i := 0; i+1 < len(parent.Content); i += 2 {
 		if parent.Content[i].Value == key {

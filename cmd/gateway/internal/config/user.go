@@ -8,14 +8,14 @@ import (
 	"github.com/mooringdb/mooring/core/connstring"
 )
 
-// userTexts are the texts that the user of the deployment comes from, and the files that hold them.
+// userTexts holds the texts that define the user of the deployment, and the files that have them.
 type userTexts struct {
 	uri, username, password         string
 	hasUsername, hasPassword        bool
 	uriFile, nameFile, passwordFile string
 }
 
-// note keeps where an option's text came from. A file that is there must not be empty.
+// note records the source of an option's text. An existing file must not be empty.
 func (u *userTexts) note(option string, s setting) error {
 	switch option {
 	case uriOption:
@@ -47,7 +47,7 @@ func (u *userTexts) parse(options map[string][]string) (connstring.Config, error
 	if err != nil {
 		return cfg, err
 	}
-	if cfg.AuthMechanism == "MONGODB-OIDC" { // which has no password; its client checks the rest
+	if cfg.AuthMechanism == "MONGODB-OIDC" { // it has no password; its client checks the rest
 		return cfg, nil
 	}
 	if err := cfg.CheckAuth(connstring.InCode{}); err != nil {
@@ -74,7 +74,7 @@ func (c *Config) UserFiles() (paths []string) {
 	return paths
 }
 
-// UserTexts returns what these files held, in the same order.
+// UserTexts returns the texts of these files, in the same order.
 func (c *Config) UserTexts() (texts []string) {
 	for _, f := range c.mongoUser.files() {
 		if f.path != "" {
@@ -93,8 +93,8 @@ func (u *userTexts) files() []userFile {
 	return []userFile{{u.uriFile, &u.uri}, {u.nameFile, &u.username}, {u.passwordFile, &u.password}}
 }
 
-// ReadUser returns the user that new texts of UserFiles, without the space around them, come to. The error says what is
-// wrong with them, or that they change more than the user.
+// ReadUser returns the user that new texts of UserFiles define, without the space around them. It
+// fails if a text is invalid, or if the texts change more than the user.
 func (c *Config) ReadUser(texts []string) (auth.User, error) {
 	now := c.mongoUser
 	for _, f := range now.files() {
@@ -111,7 +111,8 @@ func (c *Config) ReadUser(texts []string) (auth.User, error) {
 		return auth.User{}, err
 	}
 	if cfg.String() != c.MongoDB.String() {
-		return auth.User{}, errors.New("the connection string has changed in more than the user: that needs a restart")
+		return auth.User{}, errors.New("the connection string has changed in more than the " +
+			"user: that needs a restart")
 	}
 	return auth.User{Name: cfg.Username, Password: cfg.Password}, nil
 }

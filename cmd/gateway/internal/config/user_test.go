@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The user comes from the connection string, from options, from files or from the environment.
+// The user comes from the connection string, options, files or the environment.
 func TestUser(t *testing.T) {
 	const uri = "--uri=mongodb://db.example/shop"
 	for _, row := range []struct {

@@ -1,6 +1,6 @@
-// Package debugging shows the gateway's own workings over HTTP: profiles, memory, connection
-// pools. It is for a listener that clients cannot reach. It does not show the command line, which
-// may hold a connection string.
+// Package debugging shows the gateway's internals over HTTP: profiles, memory, connection pools.
+// It is for a listener that clients cannot reach. It does not show the command line, which may
+// contain a connection string.
 package debugging
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/mooringdb/mooring/core/topology"
 )
 
-// Handler serves /debug/pprof/ and /debug/vars. pools are asked for at each request.
+// Handler serves /debug/pprof/ and /debug/vars. It calls pools for each request.
 func Handler(pools func() []topology.PoolStats) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
@@ -21,7 +21,9 @@ func Handler(pools func() []topology.PoolStats) http.Handler {
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	mux.HandleFunc("/debug/vars", func(w http.ResponseWriter, _ *http.Request) { serveVars(w, pools()) })
+	mux.HandleFunc("/debug/vars", func(w http.ResponseWriter, _ *http.Request) {
+		serveVars(w, pools())
+	})
 	return mux
 }
 
@@ -36,14 +38,17 @@ type vars struct {
 type pool struct {
 	Total      int `json:"total"`
 	CheckedOut int `json:"checked_out"`
-	Pinned     int `json:"pinned"`  // of those checked out: to cursors and transactions
-	Waiting    int `json:"waiting"` // check-outs that have no connection yet
+	Pinned     int `json:"pinned"`  // of those checked out, by cursors and transactions
+	Waiting    int `json:"waiting"` // check-outs that wait for a connection
 }
 
 func serveVars(w http.ResponseWriter, pools []topology.PoolStats) {
 	v := vars{Goroutines: runtime.NumGoroutine(), Pools: make(map[address.Address]pool, len(pools))}
 	for _, p := range pools {
-		v.Pools[p.Address] = pool{Total: p.Total, CheckedOut: p.InUse, Pinned: p.Cursors + p.Transactions, Waiting: p.Waiting}
+		v.Pools[p.Address] = pool{
+			Total: p.Total, CheckedOut: p.InUse, Pinned: p.Cursors + p.Transactions,
+			Waiting: p.Waiting,
+		}
 	}
 	runtime.ReadMemStats(&v.MemStats)
 	w.Header().Set("Content-Type", "application/json")

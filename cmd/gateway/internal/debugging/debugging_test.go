@@ -21,7 +21,7 @@ func get(t *testing.T, h http.Handler, path string) *httptest.ResponseRecorder {
 	return w
 }
 
-// TestVars: the pools are those of now. A server that has gone leaves nothing behind.
+// TestVars checks that the pools are the present ones. A removed server leaves nothing.
 func TestVars(t *testing.T) {
 	now := []topology.PoolStats{
 		{Address: "a:1", Stats: pool.Stats{Total: 5, Available: 1, InUse: 4, Waiting: 2, Cursors: 2, Transactions: 1}},
@@ -55,7 +55,8 @@ func TestVars(t *testing.T) {
 	}
 }
 
-// TestNoCommandLine: the command line may hold a connection string with a password.
+// TestNoCommandLine checks that the command line is not shown, which may have a connection string
+// with a password.
 func TestNoCommandLine(t *testing.T) {
 	if w := get(t, debugging.Handler(none), "/debug/pprof/cmdline"); w.Code != http.StatusNotFound {
 		t.Errorf("/debug/pprof/cmdline answers %d, want 404", w.Code)

@@ -1,4 +1,5 @@
-// Package keyfile keeps the handle keys of a running gateway as their file has them, so that keys are changed without a restart.
+// Package keyfile keeps the handle keys of a running gateway up to date with their file, so that
+// keys can change without a restart.
 package keyfile
 
 import (
@@ -11,23 +12,23 @@ import (
 	"github.com/mooringdb/mooring/service/seal"
 )
 
-// Config of a Watcher.
+// Config says which file to watch, and what to do with its keys.
 type Config struct {
-	// Path is the file; empty: there is none, and nothing is ever read.
+	// Path names the file; if it is empty, nothing is read.
 	Path string
-	// Sum is config.SumHandleKeys of the text whose keys count at the start.
+	// Sum is config.SumHandleKeys of the text of the keys in use at the start.
 	Sum [sha256.Size]byte
-	// Replace puts the keys of a file that has changed in the place of those that count.
+	// Replace replaces the keys in use by those of a file that has changed.
 	Replace func(keys ...seal.Key) error
 	Log     *slog.Logger
 }
 
-// Watcher reads the file again when it has changed. A file that cannot be used is an error in the log, once for each
-// change of it, and the keys stay as they are.
+// Watcher reads the file again when it has changed. A file that cannot be used is logged as an
+// error, once for each change of the file, and the keys stay as they are.
 type Watcher struct {
 	cfg   Config
 	files *watch.Watcher
-	bad   string // what is wrong with the file, and has been said; of the goroutine that watches
+	bad   string // the last logged problem; belongs to the watching goroutine
 }
 
 // New returns a watcher.
@@ -41,20 +42,20 @@ func New(cfg Config) *Watcher {
 	return w
 }
 
-// Start begins to look. ctx is for its values only; Close ends it.
+// Start begins to watch. It uses only the values of ctx; Close ends the watching.
 func (w *Watcher) Start(ctx context.Context) error { return w.files.Start(ctx) }
 
-// Close ends it.
+// Close stops the watcher and waits for its goroutine.
 func (w *Watcher) Close(ctx context.Context) error { return w.files.Close(ctx) }
 
-// Reload looks at the file now, and says what it found even if that is nothing new.
+// Reload reads the file now, and logs the result even if nothing has changed.
 func (w *Watcher) Reload() {
 	if !w.files.Reload() {
 		w.cfg.Log.Info("nothing to reload: the handle keys are in no file of their own")
 	}
 }
 
-// changed uses the keys of a file. asked says that they are wanted, and that a word about them is waited for.
+// changed uses the keys of a file. If asked is set, it logs the result in any case.
 func (w *Watcher) changed(texts []string, err error, asked bool) {
 	var keys []seal.Key
 	if err == nil {
@@ -69,6 +70,7 @@ func (w *Watcher) changed(texts []string, err error, asked bool) {
 		w.cfg.Log.Info("handle keys read", "file", w.cfg.Path, "keys", len(keys))
 	case err.Error() != w.bad || asked:
 		w.bad = err.Error()
-		w.cfg.Log.Error("the handle keys cannot be read: the old ones stay", "file", w.cfg.Path, "err", err)
+		w.cfg.Log.Error("the handle keys cannot be read: the old ones stay", "file", w.cfg.Path,
+			"err", err)
 	}
 }

@@ -35,14 +35,14 @@ type world struct {
 	refuse error
 }
 
-// Write is the log's.
+// Write appends to the log.
 func (w *world) Write(b []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.log.Write(b)
 }
 
-// said is what the log has.
+// said returns the log.
 func (w *world) said() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -61,7 +61,7 @@ func start(t *testing.T, text string) *world {
 	return startOf(t, text, text)
 }
 
-// startOf is start with other keys in the file than those that count.
+// startOf starts a watcher whose file has other keys than those in use.
 func startOf(t *testing.T, counts, text string) *world {
 	w := &world{t: t, path: filepath.Join(t.TempDir(), "keys")}
 	w.write(text)
@@ -88,7 +88,7 @@ func (w *world) write(text string) {
 	}
 }
 
-// pass lets time pass, and what is due happen.
+// pass advances the time, and waits for what is due.
 func (w *world) pass(d time.Duration) {
 	time.Sleep(d) //nolint:forbidigo // in a bubble
 	synctest.Wait()
@@ -106,7 +106,7 @@ func TestChangeIsSeen(t *testing.T) {
 		if got := w.replaced(); !slices.Equal(got, []int{2}) {
 			t.Fatalf("replaced %v, want once, with 2 keys", got)
 		}
-		// As the kubelet does it: another file behind the same name.
+		// The kubelet also replaces the file behind the name.
 		next := w.path + "-next"
 		if err := errors.Join(os.WriteFile(next, []byte(two), 0o600), os.Remove(w.path), os.Symlink(next, w.path)); err != nil {
 			t.Fatal(err)
@@ -118,7 +118,8 @@ func TestChangeIsSeen(t *testing.T) {
 	})
 }
 
-// TestChangeAtTheStart: what was written after the configuration was read is not missed.
+// TestChangeAtTheStart checks that a change between the reading of the configuration and the
+// start is noticed.
 func TestChangeAtTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := startOf(t, one, two+one)
@@ -129,8 +130,8 @@ func TestChangeAtTheStart(t *testing.T) {
 	})
 }
 
-// TestHalfAFile: what is being written does not count until it is complete, whatever its parts
-// look like.
+// TestHalfAFile checks that a file that is being written does not count until it is complete,
+// whatever its parts contain.
 func TestHalfAFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := start(t, one+two)
@@ -145,7 +146,7 @@ func TestHalfAFile(t *testing.T) {
 		if got := w.replaced(); !slices.Equal(got, []int{2}) || w.errors() != 0 {
 			t.Errorf("replaced %v, want once, with 2 keys; log %q", got, w.said())
 		}
-		// A part that goes away again was never there.
+		// A part that disappears again does not count.
 		w.write(two)
 		w.pass(5 * time.Second)
 		w.write(two + one)
@@ -156,7 +157,8 @@ func TestHalfAFile(t *testing.T) {
 	})
 }
 
-// TestBadFile: the old keys stay, the log says it once, and a good file counts again.
+// TestBadFile checks that the old keys stay, that the log has one line, and that a good file
+// counts again.
 func TestBadFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := start(t, one)
@@ -182,7 +184,7 @@ func TestBadFile(t *testing.T) {
 		if len(w.replaced()) != 1 {
 			t.Errorf("replaced %v after the file was good again, want once", w.replaced())
 		}
-		// What was wrong before is said again if it happens again.
+		// A problem that occurs again is logged again.
 		_ = os.Remove(w.path)
 		w.pass(11 * time.Second)
 		if w.errors() != 4 {
@@ -191,7 +193,8 @@ func TestBadFile(t *testing.T) {
 	})
 }
 
-// TestReload: it does not wait for the next look, and answers even if there is nothing new.
+// TestReload checks that Reload does not wait for the next interval, and logs a result even if
+// nothing has changed.
 func TestReload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := start(t, one)

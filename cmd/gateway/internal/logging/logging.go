@@ -1,6 +1,6 @@
-// Package logging makes the gateway's logger, and writes the driver's facts to it. It decides what
-// a fact is worth: a command is Debug, a change of the deployment is Info, and what hurts is Warn.
-// It writes no documents: a command's body and reply may hold anything.
+// Package logging makes the gateway's logger, and logs the driver's events. It decides their
+// level: a command is Debug, a change of the deployment is Info, a problem is Warn. It writes no
+// documents: a command's body and reply may contain anything.
 package logging
 
 import (
@@ -23,7 +23,7 @@ func New(w io.Writer, cfg config.Log) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, opt))
 }
 
-// Sink returns what writes the facts worth a line.
+// Sink returns a sink that logs the important events.
 func Sink(log *slog.Logger) *event.Sink {
 	l := facts{log}
 	s := &event.Sink{
@@ -44,39 +44,46 @@ func Sink(log *slog.Logger) *event.Sink {
 	return s
 }
 
-// Specified returns what writes the facts of discovery, selection and connections in the words and
-// fields of the MongoDB specifications, all at Debug; nil where Debug is not logged. Their component
-// is in the field of that name. Commands are not among them: they have the data of callers in them.
+// Specified returns what writes the facts of discovery, selection and connections in the words
+// and fields of the MongoDB specifications, all at Debug; nil where Debug is not logged. Their
+// component is in the field of that name. Commands are not among them: they have the data of
+// callers in them.
 func Specified(log *slog.Logger) *event.Sink {
 	if !log.Enabled(context.Background(), slog.LevelDebug) {
 		return nil
 	}
-	components := []eventlog.Component{eventlog.Topology, eventlog.ServerSelection, eventlog.Connection}
+	components := []eventlog.Component{
+		eventlog.Topology, eventlog.ServerSelection, eventlog.Connection,
+	}
 	return eventlog.Sink(eventlog.Config{Components: components, Write: func(m eventlog.Message) {
 		attrs := make([]slog.Attr, 0, len(m.Fields)+1)
 		attrs = append(attrs, slog.String("component", string(m.Component)))
 		for _, f := range m.Fields {
 			attrs = append(attrs, slog.Any(f.Key, f.Value))
 		}
-		log.LogAttrs(context.Background(), slog.LevelDebug, m.Message, attrs...) //nolint:sloglint // constant, in eventlog's table
+		//nolint:sloglint // the messages are constants of eventlog
+		log.LogAttrs(context.Background(), slog.LevelDebug, m.Message, attrs...)
 	}})
 }
 
 type facts struct{ log *slog.Logger }
 
-// serverChanged logs a server's coming and going; its other news are not worth a line.
+// serverChanged logs a change of a server's kind. Other changes are not logged.
 func (l facts) serverChanged(e event.ServerDescriptionChanged) {
 	switch {
 	case e.New.Kind == e.Previous.Kind && sameText(e.New.LastError, e.Previous.LastError):
 	case e.New.LastError != nil:
-		l.log.Warn("server unavailable", "server", e.Address, "was", e.Previous.Kind.String(), "err", e.New.LastError)
+		l.log.Warn("server unavailable", "server", e.Address, "was", e.Previous.Kind.String(),
+			"err", e.New.LastError)
 	default:
-		l.log.Info("server changed", "server", e.Address, "was", e.Previous.Kind.String(), "is", e.New.Kind.String())
+		l.log.Info("server changed", "server", e.Address, "was", e.Previous.Kind.String(), "is",
+			e.New.Kind.String())
 	}
 }
 
 func (l facts) topologyChanged(e event.TopologyDescriptionChanged) {
-	if err := e.New.CompatibilityError; err != nil && !sameText(err, e.Previous.CompatibilityError) {
+	if err := e.New.CompatibilityError; err != nil &&
+		!sameText(err, e.Previous.CompatibilityError) {
 		l.log.Error("deployment cannot be used", "err", err)
 	}
 	if e.New.Kind != e.Previous.Kind && e.Previous.Kind != description.KindUnknown {
@@ -102,29 +109,35 @@ func (l facts) noServers(e event.NoServers) {
 
 // severalProcesses logs an address that needs loadBalanced=true.
 func (l facts) severalProcesses(e event.SeveralProcesses) {
-	l.log.Warn("several servers answer at one address; if it is a load balancer, set loadBalanced=true", "server", e.Address)
+	l.log.Warn("several servers answer at one address; if it is a load balancer, set "+
+		"loadBalanced=true", "server", e.Address)
 }
 
 func (l facts) commandSucceeded(e event.CommandSucceeded) {
 	l.log.Debug("command succeeded", "command", e.Name, "database", e.Database, "server", e.Address,
-		"connection", e.ConnectionID, "message_id", e.RequestID, "request_id", e.Caller, "duration", e.Duration)
+		"connection", e.ConnectionID, "message_id", e.RequestID, "request_id", e.Caller,
+		"duration", e.Duration)
 }
 
 func (l facts) commandFailed(e event.CommandFailed) {
 	l.log.Debug("command failed", "command", e.Name, "database", e.Database, "server", e.Address,
-		"connection", e.ConnectionID, "message_id", e.RequestID, "request_id", e.Caller, "duration", e.Duration, "err", e.Err)
+		"connection", e.ConnectionID, "message_id", e.RequestID, "request_id", e.Caller,
+		"duration", e.Duration, "err", e.Err)
 }
 
 func (l facts) connectionReady(e event.ConnectionReady) {
-	l.log.Debug("connection ready", "server", e.Address, "connection", e.ConnectionID, "duration", e.Duration)
+	l.log.Debug("connection ready", "server", e.Address, "connection", e.ConnectionID, "duration",
+		e.Duration)
 }
 
 func (l facts) connectionClosed(e event.ConnectionClosed) {
-	l.log.Debug("connection closed", "server", e.Address, "connection", e.ConnectionID, "reason", string(e.Reason), "err", e.Err)
+	l.log.Debug("connection closed", "server", e.Address, "connection", e.ConnectionID, "reason",
+		string(e.Reason), "err", e.Err)
 }
 
 func (l facts) checkOutFailed(e event.ConnectionCheckOutFailed) {
-	l.log.Debug("check-out failed", "server", e.Address, "reason", string(e.Reason), "duration", e.Duration, "err", e.Err)
+	l.log.Debug("check-out failed", "server", e.Address, "reason", string(e.Reason), "duration",
+		e.Duration, "err", e.Err)
 }
 
 func sameText(a, b error) bool {

@@ -68,7 +68,8 @@ func TestFacts(t *testing.T) {
 	}
 }
 
-// TestSpecified: what the specifications word stands in the log in their words, and only at Debug.
+// TestSpecified checks that the events with messages in the specifications are logged in their
+// words, and only at Debug.
 func TestSpecified(t *testing.T) {
 	var out bytes.Buffer
 	s := logging.Specified(logging.New(&out, config.Log{Level: slog.LevelDebug}))
@@ -83,7 +84,7 @@ func TestSpecified(t *testing.T) {
 	}
 }
 
-// TestQuietCostsNothing: where Debug is not logged, the events of commands are not even made.
+// TestQuietCostsNothing checks that the events of commands are not made if Debug is not logged.
 func TestQuietCostsNothing(t *testing.T) {
 	s := logging.Sink(logging.New(&bytes.Buffer{}, config.Log{}))
 	if s.CommandStarted != nil || s.CommandSucceeded != nil || s.CommandFailed != nil {

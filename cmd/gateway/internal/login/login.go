@@ -1,6 +1,7 @@
-// Package login keeps the gateway logged in to the deployment: it holds the user that new connections log in as, reads it
-// again when its files change, and finds out whether the deployment accepts it, so that a wrong password is told at the start
-// and the gateway becomes ready by itself once it is right.
+// Package login keeps the gateway logged in to the deployment. It holds the user for new
+// connections, reads it again when its files change, and finds out whether the deployment accepts
+// it: a wrong password is reported at the start, and the gateway becomes ready once the password
+// is right.
 package login
 
 import (
@@ -19,31 +20,33 @@ import (
 	"github.com/mooringdb/mooring/core/event"
 )
 
-// The times of the probe: how often the deployment is asked while no server accepts the user, and how long it has.
+// The times of the probe: the interval while no server accepts the user, and the time limit of
+// one attempt.
 const (
 	interval = 5 * time.Second
 	patience = 5 * time.Second
 )
 
-// Login is the gateway's login. Its methods may be called at any time.
+// Login holds the user and the outcome of logins. Its methods are safe for concurrent use.
 type Login struct {
 	cfg   *config.Config
 	log   *slog.Logger
 	user  atomic.Pointer[auth.User]
 	files *watch.Watcher
-	news  func() // is called when Err may have changed
+	news  func() // called when Err may have changed
 
-	poke    chan struct{} // asks to probe now; capacity 1
+	poke    chan struct{} // requests a probe; capacity 1
 	stop    context.CancelFunc
 	running sync.WaitGroup
-	bad     string // what is wrong with the files, and has been said; of the goroutine that watches
+	bad     string // the last logged problem of the files; belongs to the watching goroutine
 
 	// mu guards the field below.
 	mu       sync.Mutex
-	outcomes map[address.Address]error // of the last login on each server; nil: it was accepted
+	outcomes map[address.Address]error // the last login on each server; nil: accepted
 }
 
-// New returns the login of a configuration. news is called without a lock when Err may have changed.
+// New returns the login of a configuration. news is called without a lock when Err may have
+// changed.
 func New(cfg *config.Config, log *slog.Logger, news func()) *Login {
 	l := &Login{
 		cfg: cfg, log: log, news: news, poke: make(chan struct{}, 1), stop: func() {},
@@ -55,11 +58,11 @@ func New(cfg *config.Config, log *slog.Logger, news func()) *Login {
 	return l
 }
 
-// User returns the user as the files have it now.
+// User returns the current user.
 func (l *Login) User() (auth.User, error) { return *l.user.Load(), nil }
 
-// Start watches the files, and asks the deployment with ping until a server accepts the user, and again whenever none does
-// any more. It does not wait. ctx is for its values only; Close ends it.
+// Start watches the files. It also calls ping until a server accepts the user, and again while
+// none does. It does not block. It uses only the values of ctx; Close ends both.
 func (l *Login) Start(ctx context.Context, ping func(context.Context) error) error {
 	if !l.cfg.MongoDB.HasCredential {
 		return nil
@@ -69,7 +72,7 @@ func (l *Login) Start(ctx context.Context, ping func(context.Context) error) err
 	return l.files.Start(ctx)
 }
 
-// Close ends it, and waits for its goroutines.
+// Close stops the watching and the probe, and waits for their goroutines.
 func (l *Login) Close(ctx context.Context) error {
 	err := l.files.Close(ctx)
 	l.stop()
@@ -77,10 +80,11 @@ func (l *Login) Close(ctx context.Context) error {
 	return err
 }
 
-// Reload reads the files now, and says in the log what it found.
+// Reload reads the files now, and logs the result.
 func (l *Login) Reload() { l.files.Reload() }
 
-// Err returns why operations cannot log in, with what to do about it; nil if they can, or need not.
+// Err returns the reason that operations cannot log in, with advice. It returns nil if they can,
+// or need not.
 func (l *Login) Err() error {
 	if !l.cfg.MongoDB.HasCredential {
 		return nil
@@ -104,7 +108,7 @@ func (l *Login) Err() error {
 
 var errPending = errors.New("the gateway has not logged in to MongoDB yet")
 
-// Sink returns what hears of logins.
+// Sink returns a sink for the events of logins.
 func (l *Login) Sink() *event.Sink {
 	if !l.cfg.MongoDB.HasCredential {
 		return nil
@@ -120,7 +124,7 @@ func (l *Login) Sink() *event.Sink {
 	}
 }
 
-// learn takes note of the outcome of a login, and logs it if it is another one than before.
+// learn records the outcome of a login, and logs it if it differs from the previous one.
 func (l *Login) learn(addr address.Address, failed *auth.Error) {
 	l.mu.Lock()
 	before, known := l.outcomes[addr]
@@ -135,7 +139,8 @@ func (l *Login) learn(addr address.Address, failed *auth.Error) {
 	}
 	switch {
 	case now != nil:
-		l.log.Warn("cannot log in to MongoDB", "server", addr.String(), "err", failed, "advice", failed.Advice())
+		l.log.Warn("cannot log in to MongoDB", "server", addr.String(), "err", failed, "advice",
+			failed.Advice())
 	case known:
 		l.log.Info("logged in to MongoDB", "server", addr.String())
 	}
@@ -156,7 +161,7 @@ func text(err error) string {
 	return err.Error()
 }
 
-// Error is a login that failed, with what to do about it.
+// Error reports a login that failed, with advice.
 type Error struct{ Err *auth.Error }
 
 func (e *Error) Error() string {
@@ -166,7 +171,7 @@ func (e *Error) Error() string {
 // Unwrap returns the error of the driver.
 func (e *Error) Unwrap() error { return e.Err }
 
-// changed uses the user that the files hold now.
+// changed uses the user that the files define now.
 func (l *Login) changed(texts []string, err error, asked bool) {
 	var user auth.User
 	if err == nil {
@@ -180,7 +185,8 @@ func (l *Login) changed(texts []string, err error, asked bool) {
 		l.wake()
 	case err.Error() != l.bad || asked:
 		l.bad = err.Error()
-		l.log.Error("the MongoDB user cannot be read: the old one stays", "files", l.cfg.UserFiles(), "err", err)
+		l.log.Error("the MongoDB user cannot be read: the old one stays", "files",
+			l.cfg.UserFiles(), "err", err)
 	}
 }
 
@@ -191,14 +197,14 @@ func (l *Login) wake() {
 	}
 }
 
-// probe asks the deployment while no server accepts the user. What comes of it, the sink hears.
+// probe pings the deployment while no server accepts the user. The sink gets the outcome.
 func (l *Login) probe(ctx context.Context, ping func(context.Context) error) {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	for {
 		if l.Err() != nil {
 			asking, cancel := context.WithTimeout(ctx, patience)
-			_ = ping(asking) // the sink hears more than the error says
+			_ = ping(asking) // the sink gets the details
 			cancel()
 		}
 		select {

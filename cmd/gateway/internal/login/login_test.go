@@ -60,7 +60,7 @@ func (d *deployment) ping(context.Context) error {
 	return nil
 }
 
-// connect makes a connection, as a pool would.
+// connect makes a connection, as a pool does.
 func (d *deployment) connect(addr address.Address) {
 	if u, _ := d.login.User(); u.Password == "right" {
 		d.sink.ConnectionReady(event.ConnectionReady{Address: addr})
@@ -114,7 +114,7 @@ func TestLogin(t *testing.T) {
 		if err := l.Start(t.Context(), d.ping); err != nil {
 			t.Fatal(err)
 		}
-		pass(21 * time.Second) // at once, and each five seconds
+		pass(21 * time.Second) // at once, and every five seconds
 		failed, ok := errors.AsType[*auth.Error](l.Err())
 		if !ok || d.asked() != 5 || !strings.Contains(l.Err().Error(), failed.Advice()) {
 			t.Errorf("Err() = %v after %d pings, want the reason and the advice", l.Err(), d.asked())
@@ -132,7 +132,7 @@ func TestLogin(t *testing.T) {
 		if d.asked() != asked {
 			t.Errorf("%d pings after the login", d.asked()-asked)
 		}
-		// One server refuses the user, the other does not: operations have one to go to.
+		// One server refuses the user, the other accepts it: operations can use the latter.
 		write(t, file, "wrong\n")
 		pass(11 * time.Second)
 		d.connect("other:27017")
@@ -152,7 +152,7 @@ func TestLogin(t *testing.T) {
 		if d.asked() == asked {
 			t.Error("no ping after the login was lost")
 		}
-		// A bad file is said once, and the user stays.
+		// A bad file is logged once, and the user stays.
 		write(t, file, "\n")
 		pass(time.Minute)
 		if u, _ := l.User(); u.Password != "wrong" || strings.Count(log.String(), "the old one stays") != 1 {

@@ -1,6 +1,6 @@
 // Package ready knows whether the gateway can serve: the deployment has a server that can be
-// selected, and nobody has told the gateway to stop. It tells the gRPC health service and whoever
-// answers /readyz. It asks nobody: it hears what the driver has found anyway.
+// selected, and the gateway is not stopping. It sets the status of the gRPC health service and
+// answers /readyz. It does no I/O: it uses the driver's events.
 package ready
 
 import (
@@ -32,26 +32,29 @@ type State struct {
 // New returns a state that is not ready. It keeps the health of the services, and of the gateway
 // as a whole, in server.
 func New(server *health.Server, services ...string) *State {
-	s := &State{health: server, services: append([]string{""}, services...), login: func() error { return nil }}
+	s := &State{health: server, services: append([]string{""}, services...), login: func() error {
+		return nil
+	}}
 	s.publishLocked()
 	return s
 }
 
-// SetLogin makes the gateway ready only while login returns nil. It is called once, before anything else happens.
+// SetLogin makes the gateway ready only while login returns nil. It is called once, before any
+// other method.
 func (s *State) SetLogin(login func() error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.login = login
 }
 
-// Changed looks again at what login returns.
+// Changed calls login again and updates the readiness.
 func (s *State) Changed() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.publishLocked()
 }
 
-// Sink returns what hears of the deployment.
+// Sink returns a sink for the events of the deployment.
 func (s *State) Sink() *event.Sink {
 	return &event.Sink{TopologyDescriptionChanged: func(e event.TopologyDescriptionChanged) {
 		s.mu.Lock()
@@ -69,7 +72,7 @@ func (s *State) Stop() {
 	s.publishLocked()
 }
 
-// Ready says why the gateway is not ready; nil if it is.
+// Ready returns the reason that the gateway is not ready, or nil.
 func (s *State) Ready(context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,7 +85,7 @@ func (s *State) reasonLocked() error {
 	switch {
 	case s.stopping:
 		return errStopping
-	case refused: // which makes servers unknown, so that it says more than the next
+	case refused: // comes first: it makes servers unknown, and so explains the next case
 		return err
 	case !s.usable:
 		return errNoServer
@@ -90,7 +93,7 @@ func (s *State) reasonLocked() error {
 	return err
 }
 
-// Why the gateway is not ready.
+// The reasons that the gateway is not ready.
 var (
 	errStopping = errors.New("the gateway is shutting down")
 	errNoServer = errors.New("no MongoDB server can be selected")
@@ -106,8 +109,8 @@ func (s *State) publishLocked() {
 	}
 }
 
-// usable says whether the deployment has a server for at least some operation. A direct connection
-// takes any.
+// usable reports whether the deployment has a server for at least some operation. A direct
+// connection accepts any.
 func usable(t description.Topology) bool {
 	if t.CompatibilityError != nil {
 		return false

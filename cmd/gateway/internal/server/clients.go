@@ -8,8 +8,9 @@ import (
 
 // clients represents a listener that knows its connections. A server that stops closes its
 // listener first, and then waits: an HTTP server some seconds for a connection without a request,
-// a gRPC server two minutes for a handshake, even if it is told to stop at once. So a connection
-// on which the client has said nothing is closed with the listener, and the rest by hangUpAll.
+// a gRPC server two minutes for a handshake, even if it is told to stop at once. Therefore
+// connections without any data from the client are closed with the listener, and the others by
+// hangUpAll.
 type clients struct {
 	net.Listener
 
@@ -33,14 +34,14 @@ func (l *clients) Accept() (net.Conn, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
-		_ = nc.Close() // whoever gets it finds it closed
+		_ = nc.Close() // the server finds it closed
 		return c, nil
 	}
 	l.open[c] = struct{}{}
 	return c, nil
 }
 
-// Close closes the listener, and the connections on which the client has said nothing.
+// Close closes the listener, and the connections without any data from the client.
 func (l *clients) Close() error {
 	err := l.Listener.Close()
 	l.hangUp(func(c *client) bool { return !c.spoke.Load() })
@@ -61,7 +62,7 @@ func (l *clients) hangUp(which func(*client) bool) {
 	}
 	l.mu.Unlock()
 	for _, c := range found {
-		_ = c.Close() // nothing of it is needed any more
+		_ = c.Close() // its error does not matter any more
 	}
 }
 
@@ -73,7 +74,7 @@ type client struct {
 	spoke atomic.Bool
 }
 
-// Read notes that the client has spoken.
+// Read records that the client has sent data.
 func (c *client) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if n > 0 && !c.spoke.Load() {
@@ -82,7 +83,7 @@ func (c *client) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Close closes the connection, and forgets it.
+// Close closes the connection and forgets it.
 func (c *client) Close() error {
 	c.of.mu.Lock()
 	delete(c.of.open, c)

@@ -11,8 +11,8 @@ import (
 	"github.com/mooringdb/mooring/cmd/gateway/internal/server"
 )
 
-// TestStopDoesNotWaitForSilentClients: connections on which nobody has said anything yet hold
-// nobody up.
+// TestStopDoesNotWaitForSilentClients checks that connections without any data do not delay the
+// stop.
 func TestStopDoesNotWaitForSilentClients(t *testing.T) {
 	r := newRig(t, func(cfg *server.Config) { cfg.DrainTimeout = time.Minute })
 	close(r.finish)
@@ -30,7 +30,8 @@ func TestStopDoesNotWaitForSilentClients(t *testing.T) {
 			}
 		}()
 	}
-	if got := get(t, client(t, nil), "http://"+r.Addresses().REST); got != "rest" { // so the one before was accepted
+	// An answer means that the previous connection was accepted.
+	if got := get(t, client(t, nil), "http://"+r.Addresses().REST); got != "rest" {
 		t.Errorf("REST says %q", got)
 	}
 	begun := time.Now()
@@ -40,8 +41,8 @@ func TestStopDoesNotWaitForSilentClients(t *testing.T) {
 	}
 }
 
-// TestStopBreaksHandshakes: a client that has begun to speak, and goes on never, holds the server
-// up until the very end, but not longer.
+// TestStopBreaksHandshakes checks that a client that never completes its handshake delays the
+// stop to its time limit, and no longer.
 func TestStopBreaksHandshakes(t *testing.T) {
 	r := newRig(t, func(cfg *server.Config) { cfg.DrainTimeout = 0 })
 	close(r.finish)
@@ -54,6 +55,6 @@ func TestStopBreaksHandshakes(t *testing.T) {
 	if _, err := io.WriteString(c, "PRI * HTTP"); err != nil {
 		t.Fatal(err)
 	}
-	_, _ = c.Read(make([]byte, 1)) // the server's settings, or nothing: it has read
+	_, _ = c.Read(make([]byte, 1)) // the server's settings, or the end: it has read
 	r.stop(t)
 }

@@ -24,23 +24,23 @@ import (
 type GRPCConfig struct {
 	TLS            *tls.Config // nil: plain text
 	MaxRequestSize int
-	// Unary and Stream are around every call of the API. Health and reflection are not of the API.
+	// Unary and Stream intercept every call of the API, and none of health and reflection.
 	Unary  grpc.UnaryServerInterceptor
 	Stream grpc.StreamServerInterceptor
-	// Stopping is closed when the server stops. Streams of health and reflection, which would go
-	// on for ever, end then.
+	// Stopping is closed when the server stops. Streams of health and reflection have no end of
+	// their own; they end then.
 	Stopping <-chan struct{}
 }
 
 const (
-	// A client that is gone without a word is noticed after the two together, and its streams end.
+	// A client that disappears is noticed after the sum of the two, and its streams end.
 	keepaliveTime    = 30 * time.Second
 	keepaliveTimeout = 20 * time.Second
-	// Clients that ping more often than this are cut off.
+	// Clients that ping more often than this are disconnected.
 	keepaliveLeast = 10 * time.Second
-	// Goroutines that serve one stream after the other: a new one for each would have its stack
-	// grown each time, which takes an eighth of the processor time of a small request. When all
-	// are busy, there are new ones.
+	// Number of goroutines that serve one stream after the other. A new goroutine for each stream
+	// would grow its stack each time, which takes an eighth of the processor time of a small
+	// request. When all are busy, more are started.
 	streamWorkers = 64
 )
 
@@ -48,8 +48,12 @@ const (
 func NewGRPC(cfg GRPCConfig) *grpc.Server {
 	opts := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(cfg.MaxRequestSize),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: keepaliveLeast, PermitWithoutStream: true}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{
+			Time: keepaliveTime, Timeout: keepaliveTimeout,
+		}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
+			MinTime: keepaliveLeast, PermitWithoutStream: true,
+		}),
 		grpc.WaitForHandlers(true),
 		grpc.NumStreamWorkers(streamWorkers),
 		grpc.MaxHeaderListSize(maxHeaderBytes),
@@ -63,7 +67,7 @@ func NewGRPC(cfg GRPCConfig) *grpc.Server {
 	return grpc.NewServer(opts...)
 }
 
-// LoadTLS reads a certificate and its key. Empty names are no TLS.
+// LoadTLS reads a certificate and its key. Empty names mean no TLS.
 func LoadTLS(certificateFile, keyFile string) (*tls.Config, error) {
 	if certificateFile == "" && keyFile == "" {
 		return nil, nil
@@ -72,35 +76,49 @@ func LoadTLS(certificateFile, keyFile string) (*tls.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("options tls.certificateFile and tls.keyFile: %w", err)
 	}
-	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{certificate}}, nil
+	return &tls.Config{
+		MinVersion:   tls.VersionTLS12,
+		Certificates: []tls.Certificate{certificate},
+	}, nil
 }
 
-func (cfg GRPCConfig) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, h grpc.UnaryHandler) (any, error) {
+func (cfg GRPCConfig) unary(
+	ctx context.Context, req any, info *grpc.UnaryServerInfo, h grpc.UnaryHandler,
+) (any, error) {
 	if isInfrastructure(info.FullMethod) {
 		return h(ctx, req)
 	}
 	return cfg.Unary(ctx, req, info, h)
 }
 
-func (cfg GRPCConfig) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, h grpc.StreamHandler) error {
+func (cfg GRPCConfig) stream(
+	srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, h grpc.StreamHandler,
+) error {
 	if !isInfrastructure(info.FullMethod) {
 		return cfg.Stream(srv, ss, info, h)
 	}
 	done := make(chan error, 1)
-	go func() { done <- h(srv, ss) }() // its stream ends with this function, and it with the stream
+	// The stream ends when this function returns, which ends the goroutine.
+	go func() { done <- h(srv, ss) }()
 	select {
 	case err := <-done:
 		return err
 	case <-cfg.Stopping:
-		return rpcerr.Status(&rpcerr.Error{Reason: rpcerr.ShuttingDown, Message: "the gateway is shutting down"}).Err()
+		return rpcerr.Status(&rpcerr.Error{
+			Reason:  rpcerr.ShuttingDown,
+			Message: "the gateway is shutting down",
+		}).Err()
 	}
 }
 
-// refuseUnknown answers calls of unknown methods, so that the answer has details and the log has a
-// line, as for other calls.
+// refuseUnknown answers calls of unknown methods, so that the error has details and the call is
+// logged, like all others.
 func refuseUnknown(_ any, ss grpc.ServerStream) error {
 	method, _ := grpc.MethodFromServerStream(ss)
-	return rpcerr.Status(&rpcerr.Error{Reason: rpcerr.Unimplemented, Message: "there is no method " + method}).Err()
+	return rpcerr.Status(&rpcerr.Error{
+		Reason:  rpcerr.Unimplemented,
+		Message: "there is no method " + method,
+	}).Err()
 }
 
 // isInfrastructure reports whether a method belongs to grpc.health.v1 or grpc.reflection, not to
@@ -110,10 +128,12 @@ func isInfrastructure(method string) bool { return strings.HasPrefix(method, "/g
 // internalPackage names the package that only replicas of the gateway use.
 const internalPackage = "mooring.replica"
 
-// RegisterReflection lets clients ask which API a server serves. It hides all other descriptors of
-// the program.
+// RegisterReflection lets clients ask for the API that a server serves. It hides all other
+// descriptors of the program.
 func RegisterReflection(g *grpc.Server) {
-	opts := reflection.ServerOptions{Services: g, DescriptorResolver: public{protoregistry.GlobalFiles}}
+	opts := reflection.ServerOptions{
+		Services: g, DescriptorResolver: public{protoregistry.GlobalFiles},
+	}
 	reflectionpb.RegisterServerReflectionServer(g, reflection.NewServerV1(opts))
 	alphapb.RegisterServerReflectionServer(g, reflection.NewServer(opts))
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/mooringdb/mooring/cmd/gateway/internal/server"
 )
 
-// TestLinger: a server that is told to stop is not ready, and serves on until its clients could learn that. No call fails that comes before
-// the drain begins.
+// TestLinger checks that a server that is told to stop is not ready, and serves until its clients
+// can know that. No call fails before the drain begins.
 func TestLinger(t *testing.T) {
 	r := newRig(t, func(cfg *server.Config) { cfg.Linger = time.Second })
 	close(r.finish)

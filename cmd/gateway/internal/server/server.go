@@ -1,5 +1,5 @@
-// Package server owns the gateway's ports: it binds them, reports where they are, serves on them,
-// and lets requests in flight finish when it stops. It does not know what is served.
+// Package server owns the gateway's ports: it binds them, reports their addresses, serves on
+// them, and lets requests in flight finish when it stops. It does not know what is served.
 package server
 
 import (
@@ -23,37 +23,37 @@ import (
 // Config says where to listen and how to stop. An empty address means no listener.
 type Config struct {
 	GRPCAddress, RESTAddress, DebugAddress string
-	// TLS is served on the ports of gRPC and REST; nil: plain text. The gRPC server has it already
-	// (see NewGRPC).
+	// TLS applies to the ports of gRPC and REST; nil means plain text. The gRPC server has it
+	// already (see NewGRPC).
 	TLS *tls.Config
-	// ReplicaAddress says where the gateway listens for its other replicas, which is not this
-	// package's port; it is asked in Start. Empty: nowhere.
+	// ReplicaAddress returns the address for the other replicas of the gateway, which this
+	// package does not serve. Start calls it. Empty means none.
 	ReplicaAddress func() string
-	// AddressesFile, if not empty, gets the addresses once all ports are bound.
+	// AddressesFile, if not empty, receives the addresses once all ports are bound.
 	AddressesFile string
-	// Linger is how long the server still takes calls when it stops, while clients learn that it does.
+	// Linger is how long the server still accepts calls while it stops, until clients know that.
 	Linger time.Duration
-	// DrainTimeout is how long in-flight work may go on after that.
+	// DrainTimeout is how long work in flight may take after that.
 	DrainTimeout time.Duration
 	Log          *slog.Logger
 }
 
 // Gate counts calls in flight.
 type Gate interface {
-	// Drain refuses new calls and waits for those in flight; what is left when ctx ends is cut.
+	// Drain refuses new calls and waits for those in flight. When ctx ends, it cuts the rest.
 	Drain(ctx context.Context) error
 }
 
 // Parts holds what is served, and what takes part in stopping.
 type Parts struct {
-	// GRPC makes the gRPC server. Start calls it, once: a gRPC server has goroutines from its
-	// making on.
+	// GRPC makes the gRPC server. Start calls it once: a gRPC server has goroutines from the
+	// beginning.
 	GRPC        func() *grpc.Server
 	REST, Debug http.Handler
 	Gate        Gate
-	// Unready makes the gateway not ready. It is the first thing that happens in Stop.
+	// Unready makes the gateway not ready. Stop calls it first.
 	Unready func()
-	// Failed is called when a port that was served breaks.
+	// Failed is called when serving a port fails.
 	Failed func(error)
 }
 
@@ -62,7 +62,7 @@ type Addresses struct {
 	GRPC  string `json:"grpc,omitempty"`
 	REST  string `json:"rest,omitempty"`
 	Debug string `json:"debug,omitempty"`
-	// Replica is for the other replicas of the gateway.
+	// Replica is the address for other replicas of the gateway.
 	Replica string `json:"replica,omitempty"`
 }
 
@@ -83,17 +83,19 @@ const (
 	readHeaderTimeout = 10 * time.Second
 	idleTimeout       = 2 * time.Minute
 	maxHeaderBytes    = 64 << 10
-	// flushTime is what answers that are written already get to reach their clients, beyond the
-	// drain's time.
+	// flushTime is the time, in addition to the drain time, for complete answers to reach their
+	// clients.
 	flushTime = time.Second
 )
 
 // New returns a server that does not listen yet.
 func New(cfg Config, parts Parts) *Server {
-	quiet := slog.NewLogLogger(cfg.Log.Handler(), slog.LevelDebug) // clients that break the protocol, and the like
+	// quiet takes the errors of clients that break the protocol.
+	quiet := slog.NewLogLogger(cfg.Log.Handler(), slog.LevelDebug)
 	httpServer := func(h http.Handler, secure *tls.Config) *http.Server {
 		return &http.Server{
-			Handler: h, TLSConfig: secure, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout,
+			Handler: h, TLSConfig: secure, ReadHeaderTimeout: readHeaderTimeout,
+			IdleTimeout:    idleTimeout,
 			MaxHeaderBytes: maxHeaderBytes, ErrorLog: quiet,
 		}
 	}
@@ -102,7 +104,7 @@ func New(cfg Config, parts Parts) *Server {
 	return s
 }
 
-// serveREST tells clients to close their connections once the server is about to stop.
+// serveREST tells clients to close their connections if the server is about to stop.
 func (s *Server) serveREST(w http.ResponseWriter, r *http.Request) {
 	if s.leaving.Load() {
 		w.Header().Set("Connection", "close")
@@ -152,7 +154,8 @@ func (s *Server) Start(ctx context.Context) error {
 		s.clients = append(s.clients, l)
 		s.serving.Go(func() {
 			err := p.serve(l)
-			if err != nil && !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, grpc.ErrServerStopped) {
+			if err != nil && !errors.Is(err, http.ErrServerClosed) &&
+				!errors.Is(err, grpc.ErrServerStopped) {
 				s.parts.Failed(fmt.Errorf("serve %s: %w", p.option, err))
 			}
 		})
@@ -161,7 +164,7 @@ func (s *Server) Start(ctx context.Context) error {
 	return nil
 }
 
-// Addresses says where the server listens, after Start.
+// Addresses returns the addresses of the listeners, after Start.
 func (s *Server) Addresses() Addresses { return s.addresses }
 
 func bind(ctx context.Context, ports []port) ([]net.Listener, error) {
@@ -180,13 +183,18 @@ func bind(ctx context.Context, ports []port) ([]net.Listener, error) {
 
 func closeAll(listeners []net.Listener) {
 	for _, l := range listeners {
-		_ = l.Close() // nobody has used it yet
+		_ = l.Close() // it is not in use yet
 	}
 }
 
 func (a Addresses) attrs() []any {
 	var attrs []any
-	for _, named := range [...][2]string{{"grpc", a.GRPC}, {"rest", a.REST}, {"debug", a.Debug}, {"replica", a.Replica}} {
+	for _, named := range [...][2]string{
+		{"grpc", a.GRPC},
+		{"rest", a.REST},
+		{"debug", a.Debug},
+		{"replica", a.Replica},
+	} {
 		if named[1] != "" {
 			attrs = append(attrs, named[0], named[1])
 		}
@@ -194,8 +202,8 @@ func (a Addresses) attrs() []any {
 	return attrs
 }
 
-// writeAddresses puts the addresses into their file in one step, so that who waits for it never
-// reads half of it.
+// writeAddresses writes the file of the addresses in one step, so that a reader never sees a part
+// of it.
 func (s *Server) writeAddresses() error {
 	if s.cfg.AddressesFile == "" {
 		return nil
@@ -214,16 +222,18 @@ func (s *Server) writeAddresses() error {
 		err = os.Rename(f.Name(), s.cfg.AddressesFile)
 	}
 	if err != nil {
-		_ = os.Remove(f.Name()) // what it was for went wrong: that is the error to report
+		_ = os.Remove(f.Name()) // the first error is the one to report
 		return fmt.Errorf("option addressesFile: %w", err)
 	}
 	return nil
 }
 
-// Stop makes the gateway not ready and serves on for Config.Linger, so that load balancers and clients that do not know yet are still
-// served: REST clients are told to close their connections, and after half of that time gRPC clients to use other ones. Then it lets
-// in-flight work finish within the drain time, cuts what is left, and closes the ports. While it drains, new REST requests are still
-// answered, with 503. Stop returns when ctx ends, at the latest; an error means that something of the server is still there.
+// Stop makes the gateway not ready and serves for Config.Linger, so that calls of load balancers
+// and clients that do not know yet succeed. REST clients are told to close their connections, and
+// after half of that time gRPC clients to use others. Then Stop lets work in flight finish within
+// the drain time, cuts the rest, and closes the ports. During the drain, new REST requests are
+// answered with 503. Stop returns when ctx ends at the latest. An error means that a part of the
+// server is still running.
 func (s *Server) Stop(ctx context.Context) error {
 	s.parts.Unready()
 	s.leaving.Store(true)
@@ -239,12 +249,12 @@ func (s *Server) Stop(ctx context.Context) error {
 	final, cancelFinal := context.WithTimeout(ctx, s.cfg.DrainTimeout+flushTime)
 	defer cancelFinal()
 
-	// In the end connections are broken, so that who writes to a client that does not read is not
-	// held up by it.
+	// In the end connections are broken, so that a handler that writes to a client that does not
+	// read is not blocked.
 	broken := make(chan struct{})
 	stopBreaking := context.AfterFunc(final, func() {
 		defer close(broken)
-		_ = s.rest.Close() // what it closed was broken anyway
+		_ = s.rest.Close() // it only closes broken connections
 		for _, l := range s.clients {
 			l.hangUpAll() // gRPC's Stop would wait for handshakes
 		}
@@ -255,7 +265,8 @@ func (s *Server) Stop(ctx context.Context) error {
 	if err := s.parts.Gate.Drain(drain); err != nil {
 		s.cfg.Log.Warn("drain", "err", err)
 	}
-	_ = s.rest.Shutdown(final) // its only error is that final has ended: then the connections are closed
+	// The only error is that final has ended: then the connections are closed.
+	_ = s.rest.Shutdown(final)
 	var err error
 	select {
 	case <-grpcDone:
@@ -272,7 +283,7 @@ func (s *Server) Stop(ctx context.Context) error {
 	return err
 }
 
-// pause waits for a time, or until ctx ends.
+// pause blocks for a time, or until ctx ends.
 func pause(ctx context.Context, d time.Duration) {
 	if d <= 0 {
 		return

@@ -34,23 +34,24 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/mooringdb/mooring/cmd/gateway/internal/server"
-	_ "github.com/mooringdb/mooring/gen/mooring/replica/v1" // so that reflection has something to hide
+	_ "github.com/mooringdb/mooring/gen/mooring/replica/v1" // gives reflection something to hide
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// rig is a server with two API streams: /test.Test/Stream goes on until finish or cut is closed,
-// /test.Test/Flood sends until it cannot any more.
+// rig is a server with two API streams: /test.Test/Stream runs until finish or cut is closed,
+// /test.Test/Flood sends until an error.
 type rig struct {
 	*server.Server
-	flooded                        chan struct{} // closed when Flood has ended; nil if it is not called
+	// flooded is closed when Flood has ended; nil if Flood is not called.
+	flooded                        chan struct{}
 	unready, draining, finish, cut chan struct{}
 	failed                         chan error
 	entered                        chan struct{}
 }
 
-// Drain is the gate's: it ends when the stream has, or cuts it when ctx ends.
+// Drain acts as the gate: it returns when the stream has ended, or cuts it when ctx ends.
 func (r *rig) Drain(ctx context.Context) error {
 	close(r.draining)
 	select {
@@ -227,7 +228,7 @@ func TestServesAndSaysWhere(t *testing.T) {
 	r.stop(t)
 }
 
-// What gRPC would refuse without details has them, as every other error has.
+// Errors that gRPC itself would return without details have them, as every other error.
 func TestUnknownMethods(t *testing.T) {
 	r := newRig(t, nil)
 	r.start(t)
@@ -244,8 +245,8 @@ func TestUnknownMethods(t *testing.T) {
 	r.stop(t)
 }
 
-// TestReflectionOfUnknownFiles checks that a file that is not there, or is internal, is an answer
-// to the one question: the stream goes on.
+// TestReflectionOfUnknownFiles checks that a question about a missing or an internal file gets an
+// answer: the stream goes on.
 func TestReflectionOfUnknownFiles(t *testing.T) {
 	r := newRig(t, nil)
 	r.start(t)
@@ -320,8 +321,8 @@ func TestStartFailsWhole(t *testing.T) {
 	}
 }
 
-// TestStopLetsWorkFinish: unready first; then a stream in flight goes on to its end, REST still
-// answers, and a health watch, which would never end, holds nobody up.
+// TestStopLetsWorkFinish checks the order of a stop: unready first; then a stream in flight runs
+// to its end and REST still answers. A health watch, which would never end, does not delay it.
 func TestStopLetsWorkFinish(t *testing.T) {
 	r := newRig(t, func(cfg *server.Config) { cfg.DrainTimeout = time.Minute })
 	r.start(t)
@@ -400,7 +401,8 @@ func TestStopCutsWhatIsLeft(t *testing.T) {
 	}
 }
 
-// TestStopIsNotHeldUp: a client that does not read blocks a handler in the middle of a message.
+// TestStopIsNotHeldUp checks that a client that does not read, and so blocks a handler in the
+// middle of a message, does not delay the stop.
 func TestStopIsNotHeldUp(t *testing.T) {
 	r := newRig(t, func(cfg *server.Config) { cfg.DrainTimeout = 0 })
 	r.flooded = make(chan struct{})
@@ -438,7 +440,7 @@ func TestLoadTLS(t *testing.T) {
 	}
 }
 
-// certificate makes a self-signed one.
+// certificate makes a self-signed certificate.
 func certificate(t *testing.T) (certFile, keyFile string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

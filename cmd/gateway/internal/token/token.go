@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	maxOutput = 64 << 10        // of a program; tokens are a twentieth of it
-	waitDelay = 5 * time.Second // for a killed program's children to let go of its output
+	maxOutput = 64 << 10        // output of a program; tokens are a twentieth of it
+	waitDelay = 5 * time.Second // for the children of a killed program to close its output
 )
 
 // Provider returns the configured provider, nil if there is none.
@@ -56,7 +56,7 @@ type output struct {
 	tooLong bool
 }
 
-// Write fails once there is too much, which ends the program.
+// Write fails once there is too much output, which ends the program.
 func (o *output) Write(b []byte) (int, error) {
 	if o.tooLong = o.tooLong || len(o.text)+len(b) > maxOutput; o.tooLong {
 		return 0, errors.New("too long")

@@ -20,7 +20,7 @@ func TestNoProvider(t *testing.T) {
 	}
 }
 
-// TestFile: the file is read for each token, so that it may change.
+// TestFile checks that the file is read for each token, so that it may change.
 func TestFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "token")
 	p := token.Provider(config.Token{File: path})
@@ -61,7 +61,7 @@ func TestCommand(t *testing.T) {
 	}
 }
 
-// TestCommandThatHangs: the program is killed at the end of its time.
+// TestCommandThatHangs checks that the program is killed at the end of its time.
 func TestCommandThatHangs(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()

@@ -1,5 +1,5 @@
-// Package watch reads files again when they change, so that keys and passwords are changed without a restart. It knows
-// nothing of what they hold.
+// Package watch reads files again when they change, so that keys and passwords can change without
+// a restart. It does not interpret the files.
 package watch
 
 import (
@@ -13,15 +13,17 @@ import (
 	"time"
 )
 
-// every is how often the files are looked at. They are compared by their texts: a mounted Secret changes behind a symbolic
-// link. A change counts when two looks have found the same, since a file that is being written may hold a part of its text.
+// every is the interval between two looks at the files. They are compared by their texts, since a
+// mounted Secret changes behind a symbolic link. A change counts when two looks have found the
+// same, since a file that is being written may have a part of its text.
 const every = 5 * time.Second
 
-// Watcher looks at files. One goroutine, between Start and Close, owns the fields below the configuration.
+// Watcher watches files. One goroutine, between Start and Close, owns the fields below the
+// configuration.
 type Watcher struct {
 	paths   []string
 	changed func(texts []string, err error, asked bool)
-	now     chan struct{} // asks to look now
+	now     chan struct{} // requests a look
 	stop    context.CancelFunc
 	running sync.WaitGroup
 
@@ -29,13 +31,13 @@ type Watcher struct {
 	last finding // of the last look
 }
 
-// finding is what one look has found. It keeps no text, which may be secret.
+// finding holds the result of one look. It has no text, which may be secret.
 type finding struct {
 	sums string // Sum of the texts
 	err  string // a file could not be read
 }
 
-// Sum tells texts apart: the SHA-256 of each, one after the other.
+// Sum returns a fingerprint of the texts: the SHA-256 of each, in order.
 func Sum(texts ...string) string {
 	var b strings.Builder
 	for _, text := range texts {
@@ -45,17 +47,21 @@ func Sum(texts ...string) string {
 	return b.String()
 }
 
-// New returns a watcher of the files; without paths it does nothing. used is the Sum of the texts that have been used. changed
-// is called on the watcher's goroutine with new texts, without the space around them, or with the error of a file that cannot
-// be read. It is called with asked if Reload asked for it, even if nothing is new then.
-func New(paths []string, used string, changed func(texts []string, err error, asked bool)) *Watcher {
+// New returns a watcher of the files; without paths it does nothing. used is the Sum of the texts
+// in use. changed is called on the watcher's goroutine with new texts, without the space around
+// them, or with the error of a file that cannot be read. After a Reload it is called in any case,
+// with asked set.
+func New(
+	paths []string, used string, changed func(texts []string, err error, asked bool),
+) *Watcher {
 	begin := finding{sums: used}
 	return &Watcher{
-		paths: paths, changed: changed, now: make(chan struct{}, 1), stop: func() {}, used: begin, last: begin,
+		paths: paths, changed: changed, now: make(chan struct{}, 1), stop: func() {}, used: begin,
+		last: begin,
 	}
 }
 
-// Start begins to look. ctx is for its values only; Close ends it.
+// Start begins to watch. It uses only the values of ctx; Close ends the watching.
 func (w *Watcher) Start(ctx context.Context) error {
 	if len(w.paths) == 0 {
 		return nil
@@ -65,21 +71,21 @@ func (w *Watcher) Start(ctx context.Context) error {
 	return nil
 }
 
-// Close ends it, and waits for its goroutine.
+// Close stops the watcher and waits for its goroutine.
 func (w *Watcher) Close(context.Context) error {
 	w.stop()
 	w.running.Wait()
 	return nil
 }
 
-// Reload looks at the files now, and reports whether there are any.
+// Reload requests a look at the files now, and reports whether there are any.
 func (w *Watcher) Reload() bool {
 	if len(w.paths) == 0 {
 		return false
 	}
 	select {
 	case w.now <- struct{}{}:
-	default: // it is about to
+	default: // a request is pending already
 	}
 	return true
 }
@@ -113,7 +119,8 @@ func (w *Watcher) look(asked bool) {
 	w.changed(texts, err, asked)
 }
 
-// read reads the files if they are regular: nothing else keeps its text, and a pipe could block.
+// read reads the files if they are regular: other kinds do not keep a text, and a pipe could
+// block.
 func (w *Watcher) read() (texts []string, err error) {
 	for _, path := range w.paths {
 		info, err := os.Stat(path)

@@ -43,7 +43,7 @@ func start(t *testing.T, paths []string, used ...string) *rig {
 	return r
 }
 
-// look lets the watcher look so many times, and returns what it called since.
+// look lets the watcher read the files so many times, and returns its calls since the last look.
 func (r *rig) look(times int) []string {
 	time.Sleep(time.Duration(times) * 5 * time.Second) //nolint:forbidigo // fake time
 	synctest.Wait()
@@ -79,7 +79,7 @@ func TestTexts(t *testing.T) {
 		r.want(1, "two")
 		write(t, path, " two\n") // the same text
 		r.want(3)
-		write(t, path, "thr") // a part, then the whole
+		write(t, path, "thr") // a part, then all of it
 		r.want(1)
 		write(t, path, "three")
 		r.want(2, "three")
@@ -133,7 +133,7 @@ func TestMountedSecret(t *testing.T) {
 	})
 }
 
-// What is no small file costs neither memory nor the goroutine.
+// What is not a small regular file costs neither memory nor the goroutine.
 func TestUnusableFiles(t *testing.T) {
 	dir := t.TempDir()
 	fifo := filepath.Join(dir, "fifo")
