@@ -16,7 +16,8 @@ CHAOS    ?= 10m
 SOAK     ?= 1000000
 MUTANTS  ?= 100
 # What tools/prose finds nothing in; `go run ./tools/prose -count ./...` counts the rest.
-PLAIN    := core/bson/... core/wire core/compress core/internal/... core/pool core/conn/... core/event/... tools/prose tools/mutate
+PLAIN    := core/bson/... core/wire core/compress core/internal/... core/pool core/conn/... \
+	core/event/... cmd/... tools/prose tools/mutate
 # The profile that test-unit writes, if it is named, for `make coverage`.
 COVER    ?=
 

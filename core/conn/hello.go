@@ -17,7 +17,7 @@ import (
 // wireVersionMsg is the first wire version with OP_MSG (MongoDB 3.6).
 const wireVersionMsg = 6
 
-// ServerAPI is a stable API as commands declare it.
+// ServerAPI holds the stable API that commands declare.
 type ServerAPI struct {
 	Version                   string
 	Strict, DeprecationErrors *bool

@@ -21,8 +21,8 @@ func addCommand(c *Config, s *event.Sink) {
 		}
 		text := func() string {
 			return fmt.Sprintf("Command %q %s on database %q%s using a connection with %s. "+
-				"The requestID is %d and the operation ID is %d. %s: %v", e.Name, verb, e.Database, in,
-				connection(e), e.RequestID, e.OperationID, last, field.Value)
+				"The requestID is %d and the operation ID is %d. %s: %v", e.Name, verb,
+				e.Database, in, connection(e), e.RequestID, e.OperationID, last, field.Value)
 		}
 		c.Write(Message{
 			Component: Command, Level: Debug, Message: message, text: text,
