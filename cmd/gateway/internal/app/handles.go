@@ -58,7 +58,8 @@ const handOverTime = 4 * time.Second
 const meetTime = time.Second
 
 func newPager(lc fx.Lifecycle, cfg *config.Config, ring *seal.Ring, c *client.Client,
-	transport *replica.Transport, log *slog.Logger) *paging.Pager {
+	transport *replica.Transport, log *slog.Logger,
+) *paging.Pager {
 	p := paging.New(paging.Config{
 		Keys: ring, Deployment: cfg.Deployment(),
 		Idle: cfg.Cursors.Idle, UnreadIdle: cfg.Cursors.UnreadIdle,
@@ -82,7 +83,7 @@ func newPager(lc fx.Lifecycle, cfg *config.Config, ring *seal.Ring, c *client.Cl
 			if err := p.Start(ctx); err != nil {
 				return err
 			}
-			transport.Serve(p) //nolint:contextcheck // it serves until Close, not until the start is over
+			transport.Serve(p) //nolint:contextcheck // serves until Close
 			ctx, cancel := context.WithTimeout(ctx, meetTime)
 			defer cancel()
 			transport.Met(ctx)

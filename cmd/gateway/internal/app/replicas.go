@@ -17,7 +17,8 @@ var replicas = fx.Module("replicas", fx.Provide(newTransport))
 
 // newTransport returns the transport to the other replicas; nil if there is no other.
 func newTransport(cfg *config.Config, log *slog.Logger, ring *seal.Ring, streams *stream.Streams,
-	failed onFailure, lookup lookupHost) *replica.Transport {
+	failed onFailure, lookup lookupHost,
+) *replica.Transport {
 	if cfg.Replica.Address == "" {
 		return nil
 	}

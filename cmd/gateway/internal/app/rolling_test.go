@@ -31,9 +31,10 @@ type rolling struct {
 	balancer time.Duration
 }
 
-// TestRollingRestart replaces three replicas one after the other while clients read cursors in pages from all of them, and DNS learns
-// late of the new addresses. No cursor is lost, and no call fails at the first try. MOORING_ROLLING=1 (make rolling) measures it in the
-// times of a Kubernetes cluster, and prints a table.
+// TestRollingRestart replaces three replicas one after the other while clients read cursors in
+// pages from all of them, and DNS learns late of the new addresses. No cursor is lost, and no
+// call fails at the first try. MOORING_ROLLING=1 (make rolling) measures it in the times of a
+// Kubernetes cluster, and prints a table.
 func TestRollingRestart(t *testing.T) {
 	rows := []rolling{{cursors: 20, preStop: 200 * time.Millisecond, dns: 2 * time.Second, linger: 200 * time.Millisecond}}
 	if os.Getenv("MOORING_ROLLING") != "" {
@@ -154,7 +155,8 @@ func (w *rollingWorld) start() *replicaLife {
 	return &replicaLife{gateway, host}
 }
 
-// replace starts a replica, and ends another one, as Kubernetes does for a Deployment of three (maxSurge 1, maxUnavailable 0).
+// replace starts a replica, and ends another one, as Kubernetes does for a Deployment of three
+// (maxSurge 1, maxUnavailable 0).
 func (w *rollingWorld) replace(old *replicaLife) *replicaLife {
 	young := w.start()
 	rest := "http://" + old.Addresses().REST
