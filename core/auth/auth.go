@@ -9,7 +9,8 @@ import (
 	"github.com/mooringdb/mooring/core/mongoerr"
 )
 
-// MaxPayload is the largest payload that a server may send, and MaxSteps the most replies that a conversation may have.
+// MaxPayload limits the payload of one server reply, in bytes. MaxSteps limits the replies of one
+// conversation.
 const (
 	MaxPayload = 64 << 10
 	MaxSteps   = 10
@@ -65,7 +66,7 @@ type exchange interface {
 	next(reply bson.Raw) (bson.Raw, error)
 }
 
-// State is the authentication of one connection. It belongs to the connection's owner.
+// State holds the authentication of one connection. It belongs to the connection's owner.
 type State struct {
 	target      Target
 	source      string

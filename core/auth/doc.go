@@ -1,11 +1,13 @@
-// Package auth authenticates connections to MongoDB servers. A mechanism is a Mechanism, one value for each client and
-// credential; it makes a Conversation for each connection: bytes in, bytes out, no I/O. An Authenticator puts the
-// conversation into commands (saslStart, saslContinue, authenticate) and runs them over a Runner, which is a connection.
+// Package auth authenticates connections to MongoDB servers. A Mechanism holds the credential of
+// one client and makes a Conversation for each connection, which computes bytes from bytes without
+// I/O. An Authenticator puts the conversation into commands (saslStart, saslContinue, authenticate)
+// and runs them over a Runner, which is a connection.
 //
-// The package opens no socket, reads no file and has no goroutine. Mechanisms that need the network (MONGODB-AWS,
-// MONGODB-OIDC, GSSAPI) live in packages below it, and do their I/O in Mechanism.Begin only.
+// The package opens no socket, reads no file and starts no goroutine. Mechanisms that need the
+// network (MONGODB-AWS, MONGODB-OIDC, GSSAPI) are in packages below it, and do I/O only in
+// Mechanism.Begin.
 //
-// # The way of one connection
+// # Authenticating one connection
 //
 //	state, err := authenticator.Start(auth.Target{Address: addr, Encrypted: true})
 //	err = state.AppendHello(helloBuilder)           // saslSupportedMechs, speculativeAuthenticate

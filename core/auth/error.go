@@ -28,7 +28,8 @@ func (k Kind) String() string {
 	return [...]string{"unknown", "rejected", "mechanism", "server", "credential", "connection"}[k]
 }
 
-// Error is an authentication that failed. It has no error labels: it is never retried by itself.
+// Error describes an authentication that failed. It has no error labels: the driver never retries
+// it.
 type Error struct {
 	Address   address.Address
 	Mechanism string // empty while it is not chosen
@@ -39,7 +40,8 @@ type Error struct {
 	Err       error
 }
 
-// Error leaves out the user's name: others than those who know it may read the text.
+// Error returns the text without the name of the user, since people who may not know the name may
+// read the text.
 func (e *Error) Error() string {
 	mechanism := e.Mechanism
 	if mechanism == "" {

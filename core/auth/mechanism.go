@@ -7,8 +7,9 @@ import (
 	"github.com/mooringdb/mooring/core/address"
 )
 
-// Mechanism is one SASL mechanism with the credential of one client, shared by all its connections. Its methods may be
-// called from many goroutines at once. The package comment says when each is called.
+// Mechanism represents one SASL mechanism with the credential of one client, shared by all its
+// connections. Its methods may be called from many goroutines at once. The package comment says
+// when each is called.
 type Mechanism interface {
 	// Name returns the mechanism's name as saslStart spells it.
 	Name() string
@@ -23,7 +24,8 @@ type Mechanism interface {
 	Refused(c Conversation, err error) (again bool)
 }
 
-// Conversation is the client's side of one SASL exchange. It does no I/O, and one goroutine uses it.
+// Conversation represents the client's side of one SASL exchange. It does no I/O, and one
+// goroutine uses it.
 type Conversation interface {
 	// First returns the payload of saslStart. It is called once.
 	First() ([]byte, error)
@@ -35,7 +37,7 @@ type Conversation interface {
 	Next(payload []byte) (response []byte, done bool, err error)
 }
 
-// Target is the connection that a conversation is for.
+// Target describes the connection that a conversation is for.
 type Target struct {
 	Address address.Address
 
@@ -46,7 +48,8 @@ type Target struct {
 	User User
 }
 
-// User is a user's name and password. Either is empty if the configuration has none. Printing a User shows no password.
+// User holds a user's name and password. Either is empty if the configuration has none. Printing a
+// User shows no password.
 type User struct {
 	Name     string
 	Password string

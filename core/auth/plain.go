@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// Plain is the mechanism PLAIN, for LDAP: it sends the password as it is, and so needs TLS.
+// Plain implements the mechanism PLAIN, for LDAP: it sends the password as it is, and so needs
+// TLS.
 type Plain struct{}
 
 var _ Mechanism = Plain{}

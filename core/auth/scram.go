@@ -26,8 +26,8 @@ const (
 	MaxIterations = 1_000_000
 )
 
-// SCRAM is SCRAM-SHA-1 or SCRAM-SHA-256 (RFC 5802, RFC 7677). It computes the keys of a password once for each salt and
-// iteration count.
+// SCRAM implements SCRAM-SHA-1 and SCRAM-SHA-256 (RFC 5802, RFC 7677). It computes the keys of a
+// password once for each salt and iteration count.
 type SCRAM struct {
 	name    string
 	hash    func() hash.Hash

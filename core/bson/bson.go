@@ -1,17 +1,16 @@
 // Package bson reads, checks, builds and edits BSON documents as bytes.
 //
-// A document is a Raw, a value is a Value: both are views on bytes that
-// somebody else holds, and both are immutable by convention. Nothing is decoded
+// A document is a Raw and a value is a Value. Both are views of bytes that the
+// caller owns, and neither may be changed while it is in use. Nothing is decoded
 // into maps or structs, nothing uses reflection, and reading does not allocate.
-// Strings that are returned are views too: they are valid for as long as the
-// bytes under them are not changed.
+// Returned strings are views too: they are valid as long as the bytes under
+// them do not change.
 //
-// Walking a document is safe on any input: it stops at the first malformed
-// element. Validate says whether a document is whole; what comes from outside is
-// validated once, at the border, and trusted from then on.
+// Walking a document is safe on any input: the walk stops at the first malformed
+// element. Validate checks a whole document. Validate once what comes from
+// outside; the other functions do not check it again.
 //
-// The package does no I/O but for Reader, and knows nothing of JSON: that is
-// extjson.
+// Only Reader does I/O. Package extjson writes and reads JSON.
 package bson
 
 import "strconv"

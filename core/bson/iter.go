@@ -64,7 +64,7 @@ func (it *Iter) Offset() int { return it.start }
 // Element returns this element's bytes: type, key and value.
 func (it *Iter) Element() []byte { return it.doc[it.start:it.pos] }
 
-// Err says why the walk ended before the document did; nil when it did not.
+// Err returns the error that ended the walk early, or nil.
 func (it *Iter) Err() error {
 	if !it.broken {
 		return nil

@@ -29,7 +29,7 @@ func Read(b []byte) (doc Raw, rest []byte, err error) {
 }
 
 // All yields the elements of d in order. Keys are views. It stops at malformed
-// bytes without a word; Iter says why.
+// bytes and reports no error; Iter has the error.
 func (d Raw) All() iter.Seq2[string, Value] {
 	return func(yield func(string, Value) bool) {
 		for it := d.Iter(); it.Next(); {

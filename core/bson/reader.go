@@ -21,8 +21,8 @@ type Reader struct {
 	failure error
 }
 
-// NewReader reads from r. Documents of more than limit bytes are an error; 0 means
-// MaxDocumentSize.
+// NewReader returns a Reader of the documents in r. A document of more than limit bytes is an
+// error; a limit of 0 means MaxDocumentSize.
 func NewReader(r io.Reader, limit int) *Reader {
 	if limit <= 0 {
 		limit = MaxDocumentSize

@@ -16,7 +16,8 @@ type Value struct {
 	Data []byte
 }
 
-// IsZero reports whether v is no value (not: a null, a zero).
+// IsZero reports whether v is the zero Value, which is no value. A BSON null and the number 0 are
+// values.
 func (v Value) IsZero() bool { return v.Type == 0 }
 
 // IsNull reports whether v is null.

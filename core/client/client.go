@@ -154,9 +154,10 @@ func (c *Client) Topology() description.Topology {
 // Warnings returns what is deprecated in the connection string, and what has no effect yet.
 func (c *Client) Warnings() []connstring.Warning { return c.warnings }
 
-// AppendMetadata adds a library that wraps the driver to what servers are told of the client,
-// after those that are there; a library equal to one of them is not added again. Connections that
-// are made later tell it. An error says what is wrong with the library, and nothing changes then.
+// AppendMetadata adds a library that wraps the driver to the metadata that servers receive, after
+// the libraries that it already has. A library equal to one of them is not added again. Only
+// connections that are made later send it. If the library is invalid, AppendMetadata returns an
+// error and changes nothing.
 func (c *Client) AppendMetadata(lib metadata.Library) error { return c.metadata.Append(lib) }
 
 // nearest selects any server that answers for documents.

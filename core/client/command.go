@@ -65,8 +65,8 @@ func (c *Client) RunCursorCommand(
 	return cur, withoutDoubt(err, &op)
 }
 
-// ContinueCursor returns a cursor that goes on where another one, perhaps of another client, has
-// stopped.
+// ContinueCursor returns a cursor that continues from the state of another one, which may be of
+// another client.
 func (c *Client) ContinueCursor(s cursor.State) *cursor.Cursor {
 	return cursor.Continue(&c.runner, s)
 }

@@ -7,15 +7,15 @@ import (
 	"github.com/mooringdb/mooring/core/connstring"
 )
 
-// ReadConcern is the consistency that a read asks for. A nil *ReadConcern inherits the client's.
+// ReadConcern says which consistency a read asks for. A nil *ReadConcern inherits the client's.
 type ReadConcern struct {
 	// Level is sent as it is. An empty one is the server's default, and overrides the client's.
 	Level string
 }
 
-// WriteConcern is the acknowledgement that a write asks for: Nodes or Tag is w, Journal is j,
-// WTimeoutMS is wtimeout. A nil *WriteConcern inherits the client's. Unset fields are not sent,
-// and nothing is if all are unset.
+// WriteConcern says which acknowledgement a write asks for: Nodes or Tag is w, Journal is j,
+// WTimeoutMS is wtimeout. A nil *WriteConcern inherits the client's. Unset fields are not sent; if
+// all are unset, no write concern is sent.
 //
 // Nodes 0 is an unacknowledged write; with Journal true it is an error. WTimeoutMS is not sent
 // where timeoutMS is set; an inherited one is not sent either where the context has a deadline.

@@ -12,7 +12,7 @@ import (
 // MaxTimeMS is a limit for the time that the server works on the command. Where the operation has
 // a deadline, and no cursor outlives it, maxTimeMS is what is left until then if that is less.
 
-// Namespace is a collection of a database.
+// Namespace names a collection of a database.
 type Namespace struct {
 	Database, Collection string
 }

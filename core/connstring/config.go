@@ -10,7 +10,7 @@ import (
 	"github.com/mooringdb/mooring/core/address"
 )
 
-// Config is the content of a connection string. A nil pointer, an empty string or a nil slice
+// Config holds the content of a connection string. A nil pointer, an empty string or a nil slice
 // means that the string does not set the field. Every way of printing it masks all secrets.
 type Config struct {
 	// Hosts are the seeds. With SRV set, SRVHost is the name to look up, and Hosts is empty until
@@ -82,16 +82,16 @@ type Config struct {
 	given given // only with SRV: what no TXT record overrides
 }
 
-// Property is one entry of authMechanismProperties.
+// Property holds one entry of authMechanismProperties.
 type Property struct{ Name, Value string }
 
-// Tag is one name and value that a server must have.
+// Tag names a tag and the value that a server must have for it.
 type Tag struct{ Name, Value string }
 
-// TagSet is one entry of readPreferenceTags. The empty one matches every server.
+// TagSet holds one entry of readPreferenceTags. The empty one matches every server.
 type TagSet []Tag
 
-// WriteConcern has w, journal and wTimeoutMS.
+// WriteConcern holds w, journal and wTimeoutMS.
 type WriteConcern struct {
 	Nodes      *int32 // a numeric w
 	Tag        string // a textual w
@@ -99,7 +99,7 @@ type WriteConcern struct {
 	WTimeoutMS *int64
 }
 
-// TLS has the tls options. Enabled is nil if the string does not set it; any other field may be
+// TLS holds the tls options. Enabled is nil if the string does not set it; any other field may be
 // set without it.
 type TLS struct {
 	Enabled                           *bool
@@ -113,10 +113,10 @@ type TLS struct {
 	DisableCertificateRevocationCheck bool
 }
 
-// DefaultProxyPort is the port of a proxy that is given without one.
+// DefaultProxyPort is used if the string gives a proxy without a port.
 const DefaultProxyPort = 1080
 
-// Proxy is a SOCKS5 proxy. Host is empty if there is none.
+// Proxy describes a SOCKS5 proxy. Host is empty if there is none.
 type Proxy struct {
 	Host     string
 	Port     uint16

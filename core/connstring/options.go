@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Option is one row of the table of options.
+// Option describes one option of connection strings.
 type Option struct {
 	// Name is spelled as in the specification; in a connection string its case does not matter.
 	Name    string

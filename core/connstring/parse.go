@@ -26,7 +26,8 @@ func ParseWith(uri string, beside map[string][]string) (Config, error) {
 	return Source{URI: uri, Options: beside}.Parse()
 }
 
-// Source is a connection string and what stands beside it, such as in a configuration file.
+// Source holds a connection string and the options beside it, such as those of a configuration
+// file.
 type Source struct {
 	URI string
 

@@ -12,7 +12,7 @@ import (
 // masked stands for a secret.
 const masked = "***"
 
-// Setting is one option that a Config has, in a form to show.
+// Setting shows one option that a Config has.
 type Setting struct {
 	Option string
 	Value  string // as in a connection string, but not encoded; "***" for a secret
