@@ -324,8 +324,10 @@ func (c *Client) Explain(
 	if ck.err != nil {
 		return nil, ck.err
 	}
-	h := helper{name: "explain", target: bson.DocumentValue(command), common: &opt.Common,
-		add: func(b *bson.Builder) { appendString(b, "verbosity", opt.Verbosity) }}
+	h := helper{
+		name: "explain", target: bson.DocumentValue(command), common: &opt.Common,
+		add: func(b *bson.Builder) { appendString(b, "verbosity", opt.Verbosity) },
+	}
 	op := c.read(Namespace{Database: db}, &h, &opt.Common)
 	op.MaxTimeMS = opt.MaxTimeMS
 	res, err := c.run(ctx, &op, &opt.Common)

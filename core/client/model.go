@@ -49,11 +49,11 @@ var kinds = [...]struct {
 }
 
 func (k WriteKind) command() writeCommand {
-	switch k {
-	case UpdateOne, UpdateMany, ReplaceOne:
-		return updatesCommand
-	case DeleteOne, DeleteMany:
+	switch {
+	case k >= DeleteOne:
 		return deletesCommand
+	case k >= UpdateOne:
+		return updatesCommand
 	}
 	return insertCommand
 }
