@@ -33,7 +33,7 @@ const (
 
 func (a Algorithm) String() string { return [...]string{"ECDSA", "RSA"}[a] }
 
-// Role separates keys of one algorithm.
+// role keeps the keys of one algorithm apart.
 type role uint8
 
 const (
@@ -47,8 +47,12 @@ const (
 // keys are made once, since RSA takes its time.
 var keys = func() (made [2][numRoles]func() (crypto.Signer, error)) {
 	for r := range numRoles {
-		made[ECDSA][r] = sync.OnceValues(func() (crypto.Signer, error) { return ecdsa.GenerateKey(elliptic.P256(), rand.Reader) })
-		made[RSA][r] = sync.OnceValues(func() (crypto.Signer, error) { return rsa.GenerateKey(rand.Reader, 2048) })
+		made[ECDSA][r] = sync.OnceValues(func() (crypto.Signer, error) {
+			return ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		})
+		made[RSA][r] = sync.OnceValues(func() (crypto.Signer, error) {
+			return rsa.GenerateKey(rand.Reader, 2048)
+		})
 	}
 	return made
 }()
@@ -99,7 +103,9 @@ func (p *Pair) Intermediate(t testing.TB, options ...Option) *Pair {
 	template := template("intermediate authority")
 	template.IsCA, template.BasicConstraintsValid = true, true
 	template.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature
-	return sign(t, template, options, &Pair{Key: key(t, p.algorithm, foreign), algorithm: p.algorithm, issuer: p})
+	return sign(t, template, options, &Pair{
+		Key: key(t, p.algorithm, foreign), algorithm: p.algorithm, issuer: p,
+	})
 }
 
 // Issue makes a certificate for a host name or an IP address, good for servers and clients.
@@ -107,13 +113,17 @@ func (p *Pair) Issue(t testing.TB, name string, options ...Option) *Pair {
 	t.Helper()
 	template := template(name)
 	template.KeyUsage = x509.KeyUsageDigitalSignature
-	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
+	template.ExtKeyUsage = []x509.ExtKeyUsage{
+		x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth,
+	}
 	if ip := net.ParseIP(name); ip != nil {
 		template.IPAddresses = []net.IP{ip}
 	} else {
 		template.DNSNames = []string{name}
 	}
-	return sign(t, template, options, &Pair{Key: key(t, p.algorithm, leaf), algorithm: p.algorithm, issuer: p})
+	return sign(t, template, options, &Pair{
+		Key: key(t, p.algorithm, leaf), algorithm: p.algorithm, issuer: p,
+	})
 }
 
 // Delegate makes a certificate with which OCSP responses can be signed for p.
@@ -122,7 +132,9 @@ func (p *Pair) Delegate(t testing.TB, options ...Option) *Pair {
 	template := template("delegate responder")
 	template.KeyUsage = x509.KeyUsageDigitalSignature
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageOCSPSigning}
-	return sign(t, template, options, &Pair{Key: key(t, p.algorithm, delegate), algorithm: p.algorithm, issuer: p})
+	return sign(t, template, options, &Pair{
+		Key: key(t, p.algorithm, delegate), algorithm: p.algorithm, issuer: p,
+	})
 }
 
 func template(name string) *x509.Certificate {
@@ -188,7 +200,9 @@ func (p *Pair) Chain() []*x509.Certificate {
 
 // TLS returns what a server or a client presents, with a staple if it is not nil.
 func (p *Pair) TLS(staple []byte) tls.Certificate {
-	cert := tls.Certificate{Certificate: [][]byte{p.Certificate.Raw}, PrivateKey: p.Key, OCSPStaple: staple}
+	cert := tls.Certificate{
+		Certificate: [][]byte{p.Certificate.Raw}, PrivateKey: p.Key, OCSPStaple: staple,
+	}
 	for _, above := range p.Above {
 		cert.Certificate = append(cert.Certificate, above.Raw)
 	}

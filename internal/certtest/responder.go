@@ -105,7 +105,8 @@ func (s *Responder) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	return &http.Response{
-		StatusCode: w.status, ProtoMajor: 1, ProtoMinor: 1, Header: w.header, Body: io.NopCloser(&w.body), Request: req,
+		StatusCode: w.status, ProtoMajor: 1, ProtoMinor: 1, Header: w.header,
+		Body: io.NopCloser(&w.body), Request: req,
 	}, nil
 }
 
@@ -126,7 +127,8 @@ func question(req *http.Request) ([]byte, error) {
 		}
 		return io.ReadAll(req.Body)
 	}
-	path := req.URL.Path                        // without the percent encoding; the base64 may have slashes
+	// Without the percent encoding; the base64 may have slashes.
+	path := req.URL.Path
 	if i := strings.Index(path, "/M"); i >= 0 { // DER begins with 0x30, which is M in base64
 		path = path[i+1:]
 	}

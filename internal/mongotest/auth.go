@@ -290,7 +290,10 @@ func (g *guard) start(auth *Auth, l *login, cmd *Command, source string) error {
 		c := &plain{auth: auth, source: source}
 		l.conversation, l.client = c, func() string { return c.name }
 	default:
-		return &Refusal{334, "MechanismUnavailable", "Received authentication for mechanism " + mechanism + " which is unknown or not enabled"}
+		return &Refusal{
+			334, "MechanismUnavailable", "Received authentication for mechanism " + mechanism +
+				" which is unknown or not enabled",
+		}
 	}
 	return nil
 }
@@ -298,17 +301,25 @@ func (g *guard) start(auth *Auth, l *login, cmd *Command, source string) error {
 func (g *guard) x509(auth *Auth, l *login, cmd *Command) (bson.Raw, error) {
 	mechanism, _ := field(cmd.Body, "mechanism").Str()
 	if mechanism != "MONGODB-X509" || auth.X509 == nil {
-		return nil, &Refusal{334, "MechanismUnavailable", "Received authentication for mechanism " + mechanism + " which is unknown or not enabled"}
+		return nil, &Refusal{
+			334, "MechanismUnavailable", "Received authentication for mechanism " + mechanism +
+				" which is unknown or not enabled",
+		}
 	}
 	if cmd.TLS == nil || len(cmd.TLS.PeerCertificates) == 0 {
-		return nil, &Refusal{18, "AuthenticationFailed", "There is no x.509 client certificate matching the user."}
+		return nil, &Refusal{
+			18, "AuthenticationFailed", "There is no x.509 client certificate matching the user.",
+		}
 	}
 	name := auth.X509(cmd.TLS)
 	if wanted, ok := field(cmd.Body, "user").Str(); name == "" || ok && wanted != name {
-		return nil, &Refusal{18, "AuthenticationFailed", "There is no x.509 client certificate matching the user."}
+		return nil, &Refusal{
+			18, "AuthenticationFailed", "There is no x.509 client certificate matching the user.",
+		}
 	}
 	g.admit(l, "$external."+name)
-	return bson.NewBuilder(nil).String("dbname", "$external").String("user", name).Double("ok", 1).Finish(), nil
+	return bson.NewBuilder(nil).String("dbname", "$external").String("user", name).Double("ok",
+		1).Finish(), nil
 }
 
 func isSCRAM(mechanism string) bool { return strings.HasPrefix(mechanism, "SCRAM-SHA-") }
@@ -325,7 +336,10 @@ func (c scramServer) Step(payload []byte) ([]byte, bool, error) {
 }
 
 func (g *guard) scram(auth *Auth, mechanism, source string) (scramServer, error) {
-	hash := map[string]scram.HashGeneratorFcn{"SCRAM-SHA-1": scram.SHA1, "SCRAM-SHA-256": scram.SHA256}[mechanism]
+	hash := map[string]scram.HashGeneratorFcn{
+		"SCRAM-SHA-1":   scram.SHA1,
+		"SCRAM-SHA-256": scram.SHA256,
+	}[mechanism]
 	if hash == nil {
 		return scramServer{}, &Refusal{334, "MechanismUnavailable", mechanism + " is unknown"}
 	}
@@ -343,7 +357,9 @@ func (g *guard) scram(auth *Auth, mechanism, source string) (scramServer, error)
 	return scramServer{s.NewConversation()}, nil
 }
 
-func (g *guard) credentials(auth *Auth, hash scram.HashGeneratorFcn, mechanism string, u User) (scram.StoredCredentials, error) {
+func (g *guard) credentials(
+	auth *Auth, hash scram.HashGeneratorFcn, mechanism string, u User,
+) (scram.StoredCredentials, error) {
 	key := stored{mechanism, u.Name, u.Password, auth.Iterations}
 	if key.iterations == 0 {
 		key.iterations = 4096
@@ -364,7 +380,9 @@ func (g *guard) credentials(auth *Auth, hash scram.HashGeneratorFcn, mechanism s
 	if err != nil {
 		return scram.StoredCredentials{}, err
 	}
-	g.keys[key], err = client.GetStoredCredentialsWithError(scram.KeyFactors{Salt: "salt of " + mechanism, Iters: key.iterations})
+	g.keys[key], err = client.GetStoredCredentialsWithError(scram.KeyFactors{
+		Salt: "salt of " + mechanism, Iters: key.iterations,
+	})
 	return g.keys[key], err
 }
 

@@ -13,10 +13,14 @@ import (
 // BalancedConfig says what the services behind a load balancer are like. The zero value is reached
 // over net.Pipe.
 type BalancedConfig struct {
-	Services int  // two if zero
-	TCP      bool // services listen on the loopback interface; a balancer of the test's own stands in front of them
-	Strict   bool // a client that does not ask for loadBalanced is refused, as on the load-balancer port of a mongos
-	Discard  bool // commands are not recorded, and inserted documents not kept
+	Services int // two if zero
+	// Services listen on the loopback interface; a balancer of the test's own stands in front of
+	// them.
+	TCP bool
+	// A client that does not ask for loadBalanced is refused, as on the load-balancer port of a
+	// mongos.
+	Strict  bool
+	Discard bool // commands are not recorded, and inserted documents not kept
 }
 
 // Balanced represents a deployment behind a load balancer: services that look like mongoses, say a
@@ -157,8 +161,9 @@ func (s *Service) Restart(t testing.TB) {
 func (s *Service) hello(cmd *Command) Reply {
 	asked, _ := field(cmd.Body, "loadBalanced").Bool()
 	if !asked && s.strict {
-		return Error(354, "LoadBalancerSupportMismatch", "The server is being accessed through a load balancer, "+
-			"but this driver does not have load balancing enabled")
+		return Error(354, "LoadBalancerSupportMismatch",
+			"The server is being accessed through a load balancer, "+
+				"but this driver does not have load balancing enabled")
 	}
 	return Hello(cmd, func(b *bson.Builder) {
 		b.String("msg", "isdbgrid")

@@ -348,11 +348,13 @@ func (h *Host) helloLocked(cmd *Command) bson.Raw {
 	case Primary, Secondary, Arbiter, Hidden, Recovering:
 		h.appendMemberLocked(b)
 	}
-	b.Int32("maxBsonObjectSize", 16<<20).Int32("maxMessageSizeBytes", maxMessage).Int32("maxWriteBatchSize", 100_000)
+	b.Int32("maxBsonObjectSize", 16<<20).Int32("maxMessageSizeBytes",
+		maxMessage).Int32("maxWriteBatchSize", 100_000)
 	if h.role != Arbiter {
 		b.Int32("logicalSessionTimeoutMinutes", 30)
 	}
-	b.Int32("connectionId", int32(cmd.Connection)).Int32("minWireVersion", 0).Int32("maxWireVersion", h.cluster.cfg.WireVersion)
+	b.Int32("connectionId", int32(cmd.Connection)).Int32("minWireVersion",
+		0).Int32("maxWireVersion", h.cluster.cfg.WireVersion)
 	if !h.cluster.cfg.Polled {
 		h.appendVersionLocked(b)
 	}
@@ -360,7 +362,8 @@ func (h *Host) helloLocked(cmd *Command) bson.Raw {
 }
 
 func (h *Host) appendVersionLocked(b *bson.Builder) {
-	b.OpenDocument("topologyVersion").ObjectID("processId", h.process).Int64("counter", h.counter).Close()
+	b.OpenDocument("topologyVersion").ObjectID("processId", h.process).Int64("counter",
+		h.counter).Close()
 }
 
 func (h *Host) appendMemberLocked(b *bson.Builder) {
@@ -372,7 +375,8 @@ func (h *Host) appendMemberLocked(b *bson.Builder) {
 	if h.role == Arbiter {
 		b.Bool("arbiterOnly", true)
 	}
-	b.String("setName", c.cfg.SetName).Int32("setVersion", c.setVersion).String("me", string(h.addr))
+	b.String("setName", c.cfg.SetName).Int32("setVersion", c.setVersion).String("me",
+		string(h.addr))
 	for _, list := range []struct {
 		name     string
 		arbiters bool
@@ -401,7 +405,8 @@ func (h *Host) appendMemberLocked(b *bson.Builder) {
 		}
 		b.Close()
 	}
-	b.OpenDocument("lastWrite").DateTime("lastWriteDate", time.Now().Add(-h.lag).UnixMilli()).Close()
+	b.OpenDocument("lastWrite").DateTime("lastWriteDate",
+		time.Now().Add(-h.lag).UnixMilli()).Close()
 }
 
 // The commands that a host answers according to its role.
@@ -421,7 +426,8 @@ func (h *Host) read(cmd *Command) Reply {
 	switch role := h.waitForRole(); {
 	case role <= Primary:
 	case role > Secondary:
-		return h.refuse(13436, "NotPrimaryOrSecondary", "node is not in primary or recovering state")
+		return h.refuse(13436, "NotPrimaryOrSecondary",
+			"node is not in primary or recovering state")
 	default:
 		preference, _ := field(cmd.Body, "$readPreference").Document()
 		if mode, _ := field(preference, "mode").Str(); mode == "" || mode == "primary" {

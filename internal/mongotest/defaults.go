@@ -62,7 +62,8 @@ func Hello(cmd *Command, add func(*bson.Builder)) Reply {
 	}
 	return OK(func(b *bson.Builder) {
 		b.Bool("helloOk", true).Bool(primary, true)
-		b.Int32("maxBsonObjectSize", 16<<20).Int32("maxMessageSizeBytes", maxMessage).Int32("maxWriteBatchSize", 100_000)
+		b.Int32("maxBsonObjectSize", 16<<20).Int32("maxMessageSizeBytes",
+			maxMessage).Int32("maxWriteBatchSize", 100_000)
 		b.Int32("logicalSessionTimeoutMinutes", 30).Int32("connectionId", int32(cmd.Connection))
 		b.Int32("minWireVersion", 0).Int32("maxWireVersion", 21).Bool("readOnly", false)
 		if add != nil {
@@ -89,7 +90,8 @@ func (s *Server) find(cmd *Command) Reply {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	docs := s.collections[namespace]
-	if limit, ok := field(cmd.Body, "limit").AsInt64(); ok && limit > 0 && limit < int64(len(docs)) {
+	if limit, ok := field(cmd.Body, "limit").AsInt64(); ok && limit > 0 &&
+		limit < int64(len(docs)) {
 		docs = docs[:limit]
 	}
 	c := &cursor{namespace, docs}
@@ -140,7 +142,10 @@ func (s *Server) killCursors(cmd *Command) Reply {
 	s.killed += len(killed)
 	s.mu.Unlock()
 	return OK(func(b *bson.Builder) {
-		for name, ids := range map[string][]int64{"cursorsKilled": killed, "cursorsNotFound": unknown} {
+		for name, ids := range map[string][]int64{
+			"cursorsKilled":   killed,
+			"cursorsNotFound": unknown,
+		} {
 			b.OpenArray(name)
 			for _, id := range ids {
 				b.Int64("", id)

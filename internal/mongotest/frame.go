@@ -132,7 +132,8 @@ func (c *Command) parseQuery(b []byte) error {
 		return err
 	}
 	const command = ".$cmd"
-	if len(namespace) <= len(command) || namespace[len(namespace)-len(command):] != command || len(b) < 8 {
+	if len(namespace) <= len(command) || namespace[len(namespace)-len(command):] != command ||
+		len(b) < 8 {
 		return fmt.Errorf("query of %q", namespace)
 	}
 	c.Legacy, c.Database = true, namespace[:len(namespace)-len(command)]

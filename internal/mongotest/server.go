@@ -55,8 +55,9 @@ func (c *Command) Documents(name string) []bson.Raw {
 
 // Server answers as a script says. All methods may be called at any time.
 type Server struct {
-	addr    address.Address
-	discard bool // commands are not recorded, inserted documents not kept; set before the first connection
+	addr address.Address
+	// Commands are not recorded, inserted documents not kept; set before the first connection.
+	discard bool
 	tcp     bool // it listens
 	wg      sync.WaitGroup
 	done    chan struct{} // closed when the server is closed
@@ -312,4 +313,7 @@ func (s *Server) answer(cmd *Command) Reply {
 	return h(cmd)
 }
 
-func isHello(name string) bool { return name == "hello" || name == "isMaster" || name == "ismaster" }
+func isHello(name string) bool {
+	return name == "hello" || name == "isMaster" ||
+		name == "ismaster"
+}

@@ -44,7 +44,10 @@ func (h *Host) stream(nc net.Conn, cmd *Command, known bson.Raw, await time.Dura
 	v.counter, _ = field(known, "counter").AsInt64()
 	h.count(+1)
 	defer h.count(-1)
-	for reply := (exchange{id: cmd.RequestID + 1_000_000, to: cmd.RequestID}); ; reply = reply.next() {
+	for reply := (exchange{
+		id: cmd.RequestID + 1_000_000,
+		to: cmd.RequestID,
+	}); ; reply = reply.next() {
 		gone, stop := h.watchClient(nc)
 		var doc bson.Raw
 		alive := h.awaitNews(v, await, gone)

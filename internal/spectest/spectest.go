@@ -1,5 +1,5 @@
-// Package spectest finds the MongoDB specifications' test files and records the result of each case.
-// It runs nothing itself.
+// Package spectest finds the MongoDB specifications' test files and records the result of each
+// case. It runs nothing itself.
 //
 // The files are in the folder that the environment variable SPECIFICATIONS_DIR names, else in
 // shared/specifications beside the module's root. If there is neither, tests skip. If
@@ -125,7 +125,10 @@ func record(t *testing.T, suite, file, name, reason string) {
 		result = "skip"
 	}
 	root, _ := Root()
-	line := strings.Join([]string{clean(suite), clean(Relative(root, file)), clean(name), result, clean(reason)}, "\t") + "\n"
+	line := strings.Join([]string{
+		clean(suite), clean(Relative(root, file)), clean(name), result,
+		clean(reason),
+	}, "\t") + "\n"
 	// Test binaries of several packages append at once: O_APPEND keeps lines whole.
 	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	if err == nil {
@@ -139,5 +142,6 @@ func record(t *testing.T, suite, file, name, reason string) {
 
 // clean returns s without tabs and line ends.
 func clean(s string) string {
-	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '\t' || r == '\n' || r == '\r' }), " ")
+	return strings.Join(strings.FieldsFunc(s,
+		func(r rune) bool { return r == '\t' || r == '\n' || r == '\r' }), " ")
 }

@@ -58,12 +58,12 @@ func environments() (all []environment) {
 
 // weight orders reasons by what they say.
 func weight(reason string) int {
-	switch {
-	case reason == "":
+	switch reason {
+	case "":
 		return 0
-	case reason == otherTopology:
+	case otherTopology:
 		return 1
-	case reason == otherLogin:
+	case otherLogin:
 		return 2
 	}
 	return 3
@@ -74,7 +74,7 @@ const (
 	otherLogin    = "needs authentication"
 )
 
-// unmetBy is empty if one of the requirements is met, or there is none; else it says what is missing.
+// unmetBy returns what is missing, or "" if one of the requirements is met or there is none.
 func unmetBy(requirements []bson.Raw, e environment) string {
 	unmet := ""
 	for _, r := range requirements {

@@ -26,11 +26,12 @@ const (
 	pagedBatch     = pagedDocuments / pagedBatches
 )
 
-// crowdSize is how many clients have a cursor open at the same time: half of them read pages, a quarter each a gRPC stream
-// and NDJSON.
+// crowdSize is how many clients have a cursor open at the same time: half of them read pages, a
+// quarter each a gRPC stream and NDJSON.
 const crowdSize = 200
 
-// The collection of these tests reads differently on each service: its _ids begin at the service's number times this.
+// The collection of these tests reads differently on each service: its _ids begin at the
+// service's number times this.
 const serviceStride = 1_000_000
 
 func startServices(t testing.TB, cfg mongotest.BalancedConfig) *mongotest.Balanced {
@@ -52,8 +53,8 @@ func balance(t testing.TB, b *mongotest.Balanced) *haproxy.Balancer {
 	return haproxy.Start(t, servers...)
 }
 
-// TestLoadBalancer reads 200 cursors of ten batches at the same time through haproxy, which leads to two services that know
-// their own cursors only.
+// TestLoadBalancer reads 200 cursors of ten batches at the same time through haproxy, which leads
+// to two services that know their own cursors only.
 func TestLoadBalancer(t *testing.T) {
 	b := startServices(t, mongotest.BalancedConfig{Strict: true})
 	g := suite.Start(t, "mongodb://"+balance(t, b).Address+"/?loadBalanced=true&maxPoolSize=300", "--cursors-max-per-principal", "none")
@@ -81,8 +82,8 @@ func TestLoadBalancer(t *testing.T) {
 	wantOneConnectionEach(t, b)
 }
 
-// wantOneConnectionEach looks at the commands of the services: each cursor was read over the connection that it was
-// opened on, and none needed more than its batches.
+// wantOneConnectionEach looks at the commands of the services: each cursor was read over the
+// connection that it was opened on, and none needed more than its batches.
 func wantOneConnectionEach(t testing.TB, b *mongotest.Balanced) {
 	t.Helper()
 	for i, s := range b.Services() {
@@ -104,7 +105,8 @@ func wantOneConnectionEach(t testing.TB, b *mongotest.Balanced) {
 	}
 }
 
-// TestLoadBalancerUnknownToTheGateway is the same with a gateway that takes haproxy for a server: that is what pinning is for.
+// TestLoadBalancerUnknownToTheGateway is the same with a gateway that takes haproxy for a server:
+// that is what pinning is for.
 func TestLoadBalancerUnknownToTheGateway(t *testing.T) {
 	b := startServices(t, mongotest.BalancedConfig{})
 	g := suite.Start(t, "mongodb://"+balance(t, b).Address+"/?directConnection=true&maxPoolSize=300", "--cursors-max-per-principal", "none")
@@ -121,8 +123,8 @@ func TestLoadBalancerUnknownToTheGateway(t *testing.T) {
 	}
 }
 
-// runCrowd lets the clients read their first page, calls meanwhile when all of them have, and lets them read on: no service
-// answers a getMore before that.
+// runCrowd lets the clients read their first page, calls meanwhile when all of them have, and
+// lets them read on: no service answers a getMore before that.
 func runCrowd(t *testing.T, b *mongotest.Balanced, g *gatewaytest.Gateway, meanwhile func()) []error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -246,7 +248,8 @@ func readLinesOf(ctx context.Context, g *gatewaytest.Gateway, first func()) erro
 	return errors.Join(readNDJSON(ctx, g.REST+path, fmt.Sprintf(`{"batchSize": %d}`, pagedBatch), &s, first), s.complete())
 }
 
-// readNDJSON reads the stream that a request answers with to its last line, and calls read after each document.
+// readNDJSON reads the stream that a request answers with to its last line, and calls read after
+// each document.
 func readNDJSON(ctx context.Context, url, body string, s *sequence, read func()) error {
 	req, err := streamRequest(ctx, url, body)
 	if err != nil {

@@ -22,8 +22,8 @@ const (
 	bulkBatch = 2_500
 )
 
-// TestBulk inserts 25,000 documents over gRPC and reads them in each way that there is; what comes back must be, byte for
-// byte, what was sent.
+// TestBulk inserts 25,000 documents over gRPC and reads them in each way that there is; what
+// comes back must be, byte for byte, what was sent.
 func TestBulk(t *testing.T) {
 	g := suite.Start(t, suite.URI(t))
 	db := suite.Database(t)
@@ -150,8 +150,8 @@ type line struct {
 	Error    *struct{ Status, Reason, Message string }
 }
 
-// parseLine reads a line. Most lines are documents, and those are only cut: a client under -race must not be what a test
-// waits for.
+// parseLine reads a line. Most lines are documents, and those are only cut: a client under -race
+// must not be what a test waits for.
 func parseLine(text []byte) (line, error) {
 	if rest, ok := bytes.CutPrefix(text, []byte(`{"document":`)); ok {
 		if doc, ok := bytes.CutSuffix(rest, []byte("}")); ok {
@@ -236,7 +236,8 @@ func (c *collector) done() {
 	}
 }
 
-// bulkDocument is a document whose content and length depend on its number, of types that every server here holds.
+// bulkDocument is a document whose content and length depend on its number, of types that every
+// server here holds.
 func bulkDocument(i int32) bson.D {
 	random := rand.New(rand.NewPCG(7, uint64(i)))
 	noise := make([]byte, random.IntN(40))

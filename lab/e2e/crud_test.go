@@ -283,8 +283,9 @@ type batch[R any] interface {
 	GetDocuments() []*mooringv1.Document
 }
 
-// countsExactly: count without a query is exact on a standalone MongoDB and on the embedded database. Others estimate it
-// from statistics of their tables, which may not have seen the last inserts.
+// countsExactly: count without a query is exact on a standalone MongoDB and on the embedded
+// database. Others estimate it from statistics of their tables, which may not have seen the last
+// inserts.
 func countsExactly() bool { return suite.IsEmbedded() }
 
 // receive reads a stream to its end.

@@ -187,7 +187,8 @@ func drainNDJSON(ctx context.Context, g *gatewaytest.Gateway, collection string,
 	return o
 }
 
-// wantRefused waits until a new stream is refused, one way or the other: UNAVAILABLE, or nobody listens any more.
+// wantRefused waits until a new stream is refused, one way or the other: UNAVAILABLE, or nobody
+// listens any more.
 func wantRefused(ctx context.Context, g *gatewaytest.Gateway) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()

@@ -65,7 +65,8 @@ func TestExamples(t *testing.T) {
 	})
 }
 
-// copyNodeExample copies the example, so that nothing is installed in the checkout, beside links to the proto files.
+// copyNodeExample copies the example, so that nothing is installed in the checkout, beside links
+// to the proto files.
 func copyNodeExample(t *testing.T, root string) string {
 	t.Helper()
 	base := t.TempDir()

@@ -37,8 +37,8 @@ func closeCursor(t *testing.T, g *gatewaytest.Gateway, c heldCursor) {
 	}
 }
 
-// TestServiceIsKilled kills one of two services behind a load balancer: its cursors are lost and its connections closed, and
-// the other service's go on.
+// TestServiceIsKilled kills one of two services behind a load balancer: its cursors are lost and
+// its connections closed, and the other service's go on.
 func TestServiceIsKilled(t *testing.T) {
 	b := startServices(t, mongotest.BalancedConfig{Strict: true, Discard: true})
 	dead, alive := b.Service(0), b.Service(1)

@@ -19,8 +19,8 @@ import (
 // endless is a collection that no test reads to its end.
 const endless = "docs_50000000_1024"
 
-// TestDisconnect leaves clients in the middle of their streams, in each way that a client can leave, and counts what is left
-// in the gateway and on the server.
+// TestDisconnect leaves clients in the middle of their streams, in each way that a client can
+// leave, and counts what is left in the gateway and on the server.
 func TestDisconnect(t *testing.T) {
 	const clients = 10
 	for name, leave := range map[string]func(*testing.T, *gatewaytest.Gateway){
@@ -57,8 +57,8 @@ func TestDisconnect(t *testing.T) {
 	}
 }
 
-// waitUntilIdle waits until the gateway holds nothing for anybody: no cursor on the server, no connection checked out, and
-// no more goroutines than it had.
+// waitUntilIdle waits until the gateway holds nothing for anybody: no cursor on the server, no
+// connection checked out, and no more goroutines than it had.
 func waitUntilIdle(t testing.TB, g *gatewaytest.Gateway, stats func() canned.Stats, goroutines int) {
 	t.Helper()
 	http.DefaultClient.CloseIdleConnections()
@@ -127,7 +127,8 @@ func dial(t testing.TB, g *gatewaytest.Gateway) *grpc.ClientConn {
 	return conn
 }
 
-// leaveDuring leaves a stream while the server works: at its find, or at the getMore after so many messages.
+// leaveDuring leaves a stream while the server works: at its find, or at the getMore after so
+// many messages.
 func leaveDuring(messages int) func(*testing.T, *gatewaytest.Gateway) {
 	return func(t *testing.T, g *gatewaytest.Gateway) {
 		conn := dial(t, g)
@@ -168,7 +169,8 @@ func openStream(t testing.TB, g *gatewaytest.Gateway, accept string) *http.Respo
 	return resp
 }
 
-// TestPagesDoNotHoldConnections leaves cursors open between their pages, on a pool of one connection.
+// TestPagesDoNotHoldConnections leaves cursors open between their pages, on a pool of one
+// connection.
 func TestPagesDoNotHoldConnections(t *testing.T) {
 	server := startCanned(t)
 	g := suite.Start(t, server.URI()+"?maxPoolSize=1")

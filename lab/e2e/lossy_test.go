@@ -24,10 +24,11 @@ const (
 	patience     = 100 // attempts at one page
 )
 
-// TestLostReplies reads cursors from two replicas through a proxy that loses requests and replies, with clients that repeat
-// each page call at random on a random replica, sometimes on both at once. Each reads every document exactly once, or ends
-// with one of the two errors that say that this cannot be had; behind a load balancer, when a replica ends, also with the
-// one that says so. LOSSY_SEED repeats the clients' decisions.
+// TestLostReplies reads cursors from two replicas through a proxy that loses requests and
+// replies, with clients that repeat each page call at random on a random replica, sometimes on
+// both at once. Each reads every document exactly once, or ends with one of the two errors that
+// say that this cannot be had; behind a load balancer, when a replica ends, also with the one
+// that says so. LOSSY_SEED repeats the clients' decisions.
 func TestLostReplies(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	if text := os.Getenv("LOSSY_SEED"); text != "" {
@@ -47,7 +48,8 @@ func TestLostReplies(t *testing.T) {
 	for name, start := range backends {
 		for _, row := range []struct {
 			name, memory string
-			meanwhile    func(*testing.T, *gatewaytest.Gateway) // happens to a replica when a third of the pages was read
+			// Happens to a replica when a third of the pages was read.
+			meanwhile func(*testing.T, *gatewaytest.Gateway)
 		}{
 			{"pages are remembered", "64MiB", nil},
 			{"no page is remembered", "0", nil},
@@ -143,7 +145,8 @@ type lossyClient struct {
 	at     int32 // the next document
 }
 
-// named are the errors that may end a cursor, and endings those and the one that ends a pinned one with its replica.
+// named are the errors that may end a cursor, and endings those and the one that ends a pinned
+// one with its replica.
 var (
 	named   = []string{"CursorTokenReused", "CursorPositionUnknown"}
 	endings = append(slices.Clone(named), "CursorOwnerGone")
@@ -204,7 +207,8 @@ func (c *lossyClient) next(ctx context.Context, token string) (numbers, error) {
 	return numbers{}, errors.New("too many replies were lost")
 }
 
-// repeat asks again for a page that was delivered. Whatever token the client goes on with, it is the same cursor.
+// repeat asks again for a page that was delivered. Whatever token the client goes on with, it is
+// the same cursor.
 func (c *lossyClient) repeat(ctx context.Context, token string, delivered numbers) (numbers, error) {
 	again, err := c.attempt(ctx, token)
 	switch reason := reasonOf(err); {
@@ -258,8 +262,9 @@ func (c *lossyClient) pager() pager {
 	return overREST{base: c.url, header: lossy.Header(c.random.IntN(2), loss)}
 }
 
-// isLoss says whether a call ended without an answer, or with one that says to make the same call again: elsewhere, or, where
-// the owner of a pinned cursor dies while it is being reached, a little later. Neither may be how a cursor ends.
+// isLoss says whether a call ended without an answer, or with one that says to make the same call
+// again: elsewhere, or, where the owner of a pinned cursor dies while it is being reached, a
+// little later. Neither may be how a cursor ends.
 func isLoss(err error) bool {
 	var r *refusal
 	if errors.As(err, &r) {

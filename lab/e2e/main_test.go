@@ -1,4 +1,5 @@
-// Package e2e tests the gateway from outside: as a process, before a real MongoDB server or one with canned replies.
+// Package e2e tests the gateway from outside: as a process, before a real MongoDB server or one
+// with canned replies.
 package e2e
 
 import (

@@ -22,7 +22,8 @@ const (
 	memoryBudget     = 64 << 20 // above the idle figure
 )
 
-// TestMemory streams 200,000 documents of 1 KB and looks at what the kernel says that the gateway needed for it, at most.
+// TestMemory streams 200,000 documents of 1 KB and looks at what the kernel says that the gateway
+// needed for it, at most.
 func TestMemory(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the kernel here does not tell a process's peak memory")
@@ -40,8 +41,8 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// slowly stops a reader for two seconds after its first message, so that every buffer on the way is full, and then slows it
-// down to about 25 MB a second.
+// slowly stops a reader for two seconds after its first message, so that every buffer on the way
+// is full, and then slows it down to about 25 MB a second.
 func slowly(t testing.TB) func(int) {
 	first, behind := true, 0
 	return func(bytes int) {
@@ -66,7 +67,8 @@ func pause(t testing.TB, d time.Duration) {
 
 func wantSmall(t *testing.T, server *canned.Server, stream func(testing.TB, *gatewaytest.Gateway, func(int)) int, read func(int)) {
 	g := suite.Start(t, server.URI())
-	g.Post(t, gatewaytest.Documents("lab", "docs_1_1024", "findOne"), `{}`) // it has connected and is idle
+	// It has connected and is idle.
+	g.Post(t, gatewaytest.Documents("lab", "docs_1_1024", "findOne"), `{}`)
 	idle, err := proc.RSS(g.Pid())
 	if err != nil {
 		t.Fatal(err)

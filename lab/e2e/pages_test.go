@@ -168,8 +168,8 @@ func asRefusal(err error) error {
 	return r
 }
 
-// follows says what is wrong with a page that should hold the documents from first on: as many as there are, and all of
-// them if it is the last, which has no token.
+// follows says what is wrong with a page that should hold the documents from first on: as many as
+// there are, and all of them if it is the last, which has no token.
 func (n numbers) follows(first, end int32) error {
 	for i, id := range n.ids {
 		if id != first+int32(i) {
@@ -182,7 +182,8 @@ func (n numbers) follows(first, end int32) error {
 	return nil
 }
 
-// readOn reads the rest of a cursor whose last page was p, from the pagers in turn, and counts the pages.
+// readOn reads the rest of a cursor whose last page was p, from the pagers in turn, and counts
+// the pages.
 func readOn(ctx context.Context, p numbers, at, end int32, from ...pager) (pages int, err error) {
 	for i := 0; ; i++ {
 		if err := p.follows(at, end); err != nil {

@@ -26,7 +26,8 @@ type backend struct {
 	handle      func(name string, h func(s *mongotest.Server) mongotest.Handler)
 }
 
-// backends are the deployments by name: one where any replica can continue any cursor, and one where only its owner can.
+// backends are the deployments by name: one where any replica can continue any cursor, and one
+// where only its owner can.
 var backends = map[string]func(testing.TB) *backend{
 	"replica set":   replicaSet,
 	"load balancer": loadBalanced,
@@ -101,8 +102,9 @@ func freeAddress(t testing.TB) string {
 	return l.Addr().String()
 }
 
-// TestPagesFromAnyReplica reads each cursor's pages from two gateways in turn, over REST and gRPC: on a replica set the
-// cursor moves between them, behind a load balancer the call is forwarded to the one that has the connection.
+// TestPagesFromAnyReplica reads each cursor's pages from two gateways in turn, over REST and
+// gRPC: on a replica set the cursor moves between them, behind a load balancer the call is
+// forwarded to the one that has the connection.
 func TestPagesFromAnyReplica(t *testing.T) {
 	for name, start := range backends {
 		t.Run(name, func(t *testing.T) {
@@ -130,7 +132,8 @@ func TestPagesFromAnyReplica(t *testing.T) {
 	}
 }
 
-// TestStreamFromAnyReplica reads the rest of a cursor as a stream from a gateway that did not open it, and closes one there.
+// TestStreamFromAnyReplica reads the rest of a cursor as a stream from a gateway that did not
+// open it, and closes one there.
 func TestStreamFromAnyReplica(t *testing.T) {
 	for name, start := range backends {
 		t.Run(name, func(t *testing.T) {
@@ -191,7 +194,8 @@ func TestOwnerIsKilled(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// It was held by both: on a replica set it is the first one's again, behind a load balancer it always was.
+			// It was held by both: on a replica set it is the first one's again, behind a load
+			// balancer it always was.
 			second, err := b.next(t.Context(), first.cursor, false)
 			if err != nil {
 				t.Fatal(err)
@@ -233,8 +237,8 @@ func TestOwnerIsKilled(t *testing.T) {
 	}
 }
 
-// TestOwnerDrains: a replica that is told to stop hands its cursors over, with what is left of their batches; those that
-// keep a connection end, on the server, too.
+// TestOwnerDrains: a replica that is told to stop hands its cursors over, with what is left of
+// their batches; those that keep a connection end, on the server, too.
 func TestOwnerDrains(t *testing.T) {
 	for name, start := range backends {
 		t.Run(name, func(t *testing.T) {

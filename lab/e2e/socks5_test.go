@@ -52,8 +52,8 @@ func closed(nc net.Conn) error {
 	return nc.Close()
 }
 
-// TestSOCKS5 sends a find to a real server through a real proxy, over TLS with a client certificate. The certificate is
-// for the server's name, which the proxy looks up.
+// TestSOCKS5 sends a find to a real server through a real proxy, over TLS with a client
+// certificate. The certificate is for the server's name, which the proxy looks up.
 func TestSOCKS5(t *testing.T) {
 	port := startProxy(t, "user", "secret & more")
 	ca := certtest.Authority(t, certtest.ECDSA)

@@ -59,8 +59,8 @@ func sit(t testing.TB, pagers ...pager) (opened []string, refusals []*refusal) {
 	return opened, refusals
 }
 
-// TestPinBudget: cursors get their share of the pool, and what is beyond it is refused in words that help; the rest of the
-// pool is everybody's.
+// TestPinBudget: cursors get their share of the pool, and what is beyond it is refused in words
+// that help; the rest of the pool is everybody's.
 func TestPinBudget(t *testing.T) {
 	b, uri := oneService(t)
 	g := suite.Start(t, uri)

@@ -18,7 +18,8 @@ import (
 	"github.com/mooringdb/mooring/lab/internal/proc"
 )
 
-// startEmbeddedTLS starts an embedded database that wants certificates of its clients, and gives its connection string.
+// startEmbeddedTLS starts an embedded database that wants certificates of its clients, and gives
+// its connection string.
 func startEmbeddedTLS(t *testing.T, ca, server *certtest.Pair) string {
 	t.Helper()
 	p, err := proc.Start(proc.Config{Path: suite.Embedded(t), Args: []string{
@@ -73,7 +74,8 @@ func TestMutualTLS(t *testing.T) {
 			if tt.want != "" {
 				query.Set("serverSelectionTimeoutMS", "500")
 			}
-			// The server's own string says tls=true. In a query a space is %20: a plus is one for MongoDB.
+			// The server's own string says tls=true. In a query a space is %20: a plus is one for
+			// MongoDB.
 			documents := suite.Start(t, uri+"&"+strings.ReplaceAll(query.Encode(), "+", "%20")).Documents(t)
 			ctx := t.Context()
 			one := document(t, fields("_id", tt.name, "n", int32(1)))

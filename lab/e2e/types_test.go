@@ -33,7 +33,8 @@ func bsonTypes(t *testing.T) []namedValue {
 		{"double, most", math.MaxFloat64},
 		{"double, infinite", math.Inf(1)},
 		{"double, minus infinite", math.Inf(-1)},
-		{"double, NaN", math.Float64frombits(0x7ff8 << 48)}, // math.NaN() has a payload, which JSON cannot say
+		// The value of math.NaN() has a payload, which JSON cannot say.
+		{"double, NaN", math.Float64frombits(0x7ff8 << 48)},
 		{"string", "plain"},
 		{"string, empty", ""},
 		{"string, every kind of character", "\"\\/\b\f\n\r\t\x01\x7f é 世 𝄞 \u2028\u2029"},
@@ -90,8 +91,9 @@ type namedValue struct {
 	value any
 }
 
-// TestTypes sends every type through gRPC as BSON and through REST as canonical Extended JSON, into the server and out of
-// it. What the server itself does not hold (the official driver is the witness) is skipped by name.
+// TestTypes sends every type through gRPC as BSON and through REST as canonical Extended JSON,
+// into the server and out of it. What the server itself does not hold (the official driver is the
+// witness) is skipped by name.
 func TestTypes(t *testing.T) {
 	g := suite.Start(t, suite.URI(t))
 	db := suite.Database(t)
@@ -132,7 +134,8 @@ func TestTypes(t *testing.T) {
 				out := g.Post(t, gatewaytest.Documents(db, "rest", "findOne"), fmt.Sprintf(`{"filter": {"_id": %d}}`, id),
 					gatewaytest.Header{Name: "Accept", Value: "application/ejson"})
 				var got struct{ Document bson.Raw }
-				// Compared as text: the official driver reads "NaN" as math.NaN(), which has other bytes.
+				// Compared as text: the official driver reads "NaN" as math.NaN(), which has
+				// other bytes.
 				if err := bson.UnmarshalExtJSON(out.Body, true, &got); err != nil || canonicalJSON(t, got.Document) != text {
 					t.Errorf("findOne: %d %s, %v, want %s", out.Status, out.Body, err, text)
 				}

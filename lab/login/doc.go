@@ -1,2 +1,3 @@
-// Package login compares how clients log in to MongoDB: Mooring's driver, the official one and pymongo. It has tests only.
+// Package login compares how clients log in to MongoDB: Mooring's driver, the official one and
+// pymongo. It has tests only.
 package login

@@ -20,8 +20,8 @@ import (
 	"github.com/mooringdb/mooring/core/connstring"
 )
 
-// buildFerretDB builds the command of the pinned module. It needs a file with its version, which the module lacks, so it is
-// built from a copy.
+// buildFerretDB builds the command of the pinned module. It needs a file with its version, which
+// the module lacks, so it is built from a copy.
 func buildFerretDB(t *testing.T) string {
 	t.Helper()
 	const module = "github.com/FerretDB/FerretDB"
@@ -127,7 +127,8 @@ func run(t *testing.T, addr, user, password, options string, commands ...bson.Ra
 	return err
 }
 
-// A server that nobody here wrote lets users in by SCRAM-SHA-256 and SCRAM-SHA-1, and refuses others.
+// A server that nobody here wrote lets users in by SCRAM-SHA-256 and SCRAM-SHA-1, and refuses
+// others.
 func TestFerretDB(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds FerretDB")

@@ -56,7 +56,8 @@ var clients = map[string]func(ctx context.Context, uri string) error{
 	},
 }
 
-// python returns an interpreter that has pymongo, "" if there is none. Debian's own may not be the first in the path.
+// python returns an interpreter that has pymongo, "" if there is none. Debian's own may not be
+// the first in the path.
 func python() string {
 	for _, name := range []string{"python3", "/usr/bin/python3"} {
 		if exec.Command(name, "-c", "import pymongo").Run() == nil {

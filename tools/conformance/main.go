@@ -31,20 +31,26 @@ const runnersImport = "github.com/mooringdb/mooring/internal/spectest"
 
 func main() {
 	verbose := flag.Bool("v", false, "list every skipped case with its reason")
-	without := flag.Bool("without", false, "succeed without running anything if there are no specifications")
+	without := flag.Bool("without", false,
+		"succeed without running anything if there are no specifications")
 	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: conformance [-v] [-without]\n\nRuns the specifications' own tests and prints a table.\nSPECIFICATIONS_DIR names their folder.")
+		fmt.Fprintln(flag.CommandLine.Output(),
+			"usage: conformance [-v] [-without]\n\nRuns the specifications' own tests and "+
+				"prints a table.\nSPECIFICATIONS_DIR names their folder.")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
 
 	root, ok := spectest.Root()
 	if !ok && *without {
-		fmt.Println("no specifications, as -without says: nothing was run") //nolint:forbidigo // a command
+		//nolint:forbidigo // a command prints
+		fmt.Println("no specifications, as -without says: nothing was run")
 		return
 	}
 	if !ok {
-		fmt.Fprintln(os.Stderr, "conformance: there are no specifications: set SPECIFICATIONS_DIR, or say so with -without")
+		fmt.Fprintln(os.Stderr,
+			"conformance: there are no specifications: set SPECIFICATIONS_DIR, or say so with "+
+				"-without")
 		os.Exit(1)
 	}
 	failed, err := run(os.Stdout, root, *verbose)
@@ -78,7 +84,8 @@ func run(out io.Writer, root string, verbose bool) (failed bool, err error) {
 	defer log.Close()
 
 	test := exec.Command("go", append([]string{"test", "-count=1"}, runners...)...)
-	test.Env = append(os.Environ(), "MOORING_CONFORMANCE_LOG="+log.Name(), "SPECIFICATIONS_DIR="+root)
+	test.Env = append(os.Environ(), "MOORING_CONFORMANCE_LOG="+log.Name(),
+		"SPECIFICATIONS_DIR="+root)
 	output, testErr := test.CombinedOutput()
 
 	cases, err := readCases(log)
@@ -99,21 +106,24 @@ func run(out io.Writer, root string, verbose bool) (failed bool, err error) {
 		fmt.Fprintf(out, "%s\n", output)
 	}
 	if testErr != nil && total.failed == 0 {
-		fmt.Fprintf(out, "the tests did not run to their end (%v); that counts as a failure\n", testErr)
+		fmt.Fprintf(out, "the tests did not run to their end (%v); that counts as a failure\n",
+			testErr)
 		total.failed = 1
 	}
 	if total.cases() == 0 {
 		fmt.Fprintf(out, "no case was run, though %s is there; that counts as a failure\n", root)
 		total.failed = 1
 	}
-	fmt.Fprintf(out, "%d passed, %d failed, %d skipped\n", total.passed, total.failed, total.skipped)
+	fmt.Fprintf(out, "%d passed, %d failed, %d skipped\n", total.passed, total.failed,
+		total.skipped)
 	return total.failed > 0 || len(w.errors) > 0, nil
 }
 
 // report prints what is not built yet, by row, and the errors.
 func (w walked) report(out io.Writer) {
 	for _, row := range slices.Sorted(maps.Keys(w.missing)) {
-		fmt.Fprintf(out, "not built yet: %s*: %d files need %s\n", row, len(w.missing[row]), notBuilt[row])
+		fmt.Fprintf(out, "not built yet: %s*: %d files need %s\n", row, len(w.missing[row]),
+			notBuilt[row])
 	}
 	for _, problem := range w.errors {
 		fmt.Fprintf(out, "FAILED %s\n", problem)
@@ -154,7 +164,10 @@ func readCases(r io.Reader) ([]specCase, error) {
 		if len(field) < 4 {
 			return nil, fmt.Errorf("conformance log: %q is no case", lines.Text())
 		}
-		c := specCase{suite: string(field[0]), file: string(field[1]), name: string(field[2]), result: string(field[3])}
+		c := specCase{
+			suite: string(field[0]), file: string(field[1]), name: string(field[2]),
+			result: string(field[3]),
+		}
 		if len(field) == 5 {
 			c.reason = string(field[4])
 		}
@@ -206,7 +219,8 @@ func report(out io.Writer, cases []specCase, verbose bool) tally {
 	fmt.Fprintln(table, "suite\tfiles\tcases\tpassed\tfailed\tskipped")
 	for _, name := range slices.Sorted(maps.Keys(suites)) {
 		s := suites[name]
-		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d\t%d\n", name, len(s.files), s.cases(), s.passed, s.failed, s.skipped)
+		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d\t%d\n", name, len(s.files), s.cases(), s.passed,
+			s.failed, s.skipped)
 	}
 	_ = table.Flush() // out is a terminal or a pipe
 

@@ -33,10 +33,12 @@ func compare(files []string, hasCase map[string]bool) walked {
 		row := rowOf(file)
 		switch {
 		case hasCase[file] && row != "":
-			w.errors = append(w.errors, file+" has cases, but is listed as not built yet under "+row)
+			w.errors = append(w.errors,
+				file+" has cases, but is listed as not built yet under "+row)
 		case hasCase[file]:
 		case row == "":
-			w.errors = append(w.errors, file+" is walked by no runner, and not listed as not built yet")
+			w.errors = append(w.errors,
+				file+" is walked by no runner, and not listed as not built yet")
 		default:
 			w.missing[row] = append(w.missing[row], file)
 		}

@@ -90,10 +90,11 @@ type operation struct {
 
 func (d *document) complete(s *schemas) error {
 	d.Info = object{
-		"title":       "Mooring",
-		"version":     "v1",
-		"description": "A gateway for MongoDB. Documents and values are Extended JSON in their places.",
-		"license":     object{"name": "Apache-2.0", "identifier": "Apache-2.0"},
+		"title":   "Mooring",
+		"version": "v1",
+		"description": "A gateway for MongoDB. Documents and values are Extended JSON in their " +
+			"places.",
+		"license": object{"name": "Apache-2.0", "identifier": "Apache-2.0"},
 	}
 	d.Servers = []object{{"url": "/"}}
 	d.Security = []object{{}}
@@ -106,10 +107,17 @@ func (d *document) complete(s *schemas) error {
 	}
 	failure := s.ref(s.message("mooring.v1.ErrorResponse"))
 	d.Components = object{
-		"schemas":   s.made,
-		"responses": object{"Error": object{"description": "What failed.", "content": object{"application/json": object{"schema": failure}}}},
+		"schemas": s.made,
+		"responses": object{
+			"Error": object{
+				"description": "What failed.", "content": object{
+					"application/json": object{"schema": failure},
+				},
+			},
+		},
 		"parameters": object{
-			"timeout": query("timeout", "The deadline of the call, as a duration: `5s`, `250ms`.", object{"type": "string"}),
+			"timeout": query("timeout", "The deadline of the call, as a duration: `5s`, `250ms`.",
+				object{"type": "string"}),
 		},
 	}
 	return nil
@@ -121,7 +129,8 @@ func (op *operation) complete(s *schemas, verb string) error {
 	if len(names) < 2 {
 		return fmt.Errorf("operation id %q", op.OperationID)
 	}
-	found, err := s.files.FindDescriptorByName(protoreflect.FullName("mooring.v1." + names[0] + "." + names[1]))
+	found, err := s.files.FindDescriptorByName(protoreflect.FullName("mooring.v1." + names[0] +
+		"." + names[1]))
 	if err != nil {
 		return err
 	}
@@ -129,14 +138,19 @@ func (op *operation) complete(s *schemas, verb string) error {
 	var params []object
 	for _, p := range op.Parameters {
 		if p["in"] == "path" {
-			p["description"] = fmt.Sprint(p["description"]) + " A name that begins with ~ is the base64url of a name."
+			p["description"] = fmt.Sprint(p["description"]) +
+				" A name that begins with ~ is the base64url of a name."
 			params = append(params, p)
 		}
 	}
 	if verb == "get" {
 		params = append(params, s.queryParams(method.Input())...)
 	} else {
-		op.RequestBody = object{"required": true, "content": object{"application/json": object{"schema": s.object(method.Input())}}}
+		op.RequestBody = object{
+			"required": true, "content": object{
+				"application/json": object{"schema": s.object(method.Input())},
+			},
+		}
 	}
 	op.Parameters = append(params, object{"$ref": "#/components/parameters/timeout"})
 	failure := object{"$ref": "#/components/responses/Error"}
@@ -155,22 +169,33 @@ func (s *schemas) success(method protoreflect.MethodDescriptor) object {
 		}
 		failure := s.ref(s.message("mooring.v1.ErrorResponse"))
 		line := func(name string, value object) object {
-			return object{"type": "object", "required": []string{name}, "properties": object{name: value}, "additionalProperties": false}
+			return object{
+				"type": "object", "required": []string{name},
+				"properties": object{name: value}, "additionalProperties": false,
+			}
 		}
 		end := object{"type": "object", "description": "The stream went well."}
 		return object{
-			"description": "A stream. The last line is an end or an error; with `Accept: application/x-ndjson;bare=true` there are only documents.",
+			"description": "A stream. The last line is an end or an error; with `Accept: " +
+				"application/x-ndjson;bare=true` there are only documents.",
 			"content": object{
-				"application/x-ndjson": object{"schema": object{"oneOf": []any{line(name, item), line("end", end), failure}}},
-				"text/event-stream":    object{"schema": object{"type": "string"}},
+				"application/x-ndjson": object{
+					"schema": object{"oneOf": []any{line(name, item), line("end", end), failure}},
+				},
+				"text/event-stream": object{"schema": object{"type": "string"}},
 			},
 		}
 	}
 	schema := s.ref(out)
-	content := object{"application/json": object{"schema": schema}, "application/ejson": object{"schema": schema}}
+	content := object{
+		"application/json": object{"schema": schema}, "application/ejson": object{
+			"schema": schema,
+		},
+	}
 	if out.Fields().ByName("documents") != nil && out.Fields().ByName("cursor") != nil {
 		content["application/bson"] = object{"schema": object{
-			"description": "The documents, one after the other; the cursor is in the header Mooring-Cursor.",
+			"description": "The documents, one after the other; the cursor is in the header " +
+				"Mooring-Cursor.",
 		}}
 	}
 	return object{"description": "What the call returns.", "content": content}
@@ -178,13 +203,15 @@ func (s *schemas) success(method protoreflect.MethodDescriptor) object {
 
 // getParams are what a GET takes in its query; all that are not text are JSON.
 var getParams = []string{
-	"filter", "projection", "sort", "hint", "collation", "limit", "skip", "batch_size", "max_time_ms", "comment", "read_preference", "read_concern",
+	"filter", "projection", "sort", "hint", "collation", "limit", "skip", "batch_size",
+	"max_time_ms", "comment", "read_preference", "read_concern",
 	"principal", "namespace", "pinned", "page_size", "page_token",
 }
 
 // textParams are plain text there, whatever they are in a body.
 var textParams = map[string]string{
-	"comment": "", "read_preference": " The mode.", "read_concern": " The level.", "principal": "", "namespace": "", "page_token": "",
+	"comment": "", "read_preference": " The mode.", "read_concern": " The level.",
+	"principal": "", "namespace": "", "page_token": "",
 }
 
 func (s *schemas) queryParams(request protoreflect.MessageDescriptor) []object {
@@ -197,7 +224,9 @@ func (s *schemas) queryParams(request protoreflect.MessageDescriptor) []object {
 		note, isText := textParams[name]
 		switch {
 		case isText:
-			params = append(params, query(fd.JSONName(), comment(fd)+note, object{"type": "string"}))
+			params = append(params, query(fd.JSONName(), comment(fd)+note, object{
+				"type": "string",
+			}))
 		case fd.Kind() == protoreflect.MessageKind:
 			p := query(fd.JSONName(), comment(fd), nil)
 			delete(p, "schema")

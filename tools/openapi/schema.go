@@ -47,7 +47,8 @@ func (s *schemas) schema(m protoreflect.MessageDescriptor) object {
 	case "mooring.v1.ReadPreference": // also the bare mode
 		return object{"oneOf": []any{s.object(m), s.field(m.Fields().ByName("mode"))}}
 	}
-	if m.Oneofs().Len() == 1 && !m.Oneofs().Get(0).IsSynthetic() && m.Oneofs().Get(0).Fields().Len() == m.Fields().Len() {
+	if m.Oneofs().Len() == 1 && !m.Oneofs().Get(0).IsSynthetic() &&
+		m.Oneofs().Get(0).Fields().Len() == m.Fields().Len() {
 		var arms []any
 		for i := range m.Fields().Len() {
 			arms = append(arms, s.field(m.Fields().Get(i)))
@@ -88,7 +89,8 @@ func (s *schemas) object(m protoreflect.MessageDescriptor) object {
 
 // nullable returns a response's own document: null when there is none.
 func nullable(fd protoreflect.FieldDescriptor) bool {
-	return strings.HasSuffix(string(fd.Parent().Name()), "Response") && !fd.IsList() && !fd.HasOptionalKeyword() &&
+	return strings.HasSuffix(string(fd.Parent().Name()), "Response") && !fd.IsList() &&
+		!fd.HasOptionalKeyword() &&
 		fd.Kind() == protoreflect.MessageKind && fd.Message().FullName() == "mooring.v1.Document"
 }
 
@@ -139,7 +141,12 @@ func (s *schemas) single(fd protoreflect.FieldDescriptor) object {
 	if !hasOption(fd, orderedKeys) {
 		return ref
 	}
-	pair := object{"type": "array", "prefixItems": []any{object{"type": "string"}, object{}}, "minItems": 2, "maxItems": 2}
+	pair := object{
+		"type": "array", "prefixItems": []any{
+			object{"type": "string"},
+			object{},
+		}, "minItems": 2, "maxItems": 2,
+	}
 	return object{"oneOf": []any{ref, object{"type": "array", "items": pair}}}
 }
 

@@ -1,6 +1,7 @@
-// Package match compares BSON with what a test of the unified test format expects of it: flexible numbers, documents that
-// may have more keys than expected where the format says so, and the special operators, "$$type" and the like. It is pure:
-// what operators look up besides the two values comes with the Matcher.
+// Package match compares BSON with what a test of the unified test format expects of it: flexible
+// numbers, documents that may have more keys than expected where the format says so, and the
+// special operators, "$$type" and the like. It is pure: what operators look up besides the two
+// values comes with the Matcher.
 package match
 
 import (
@@ -16,7 +17,7 @@ import (
 	"github.com/mooringdb/mooring/core/bson/extjson"
 )
 
-// Matcher is what special operators look up. A nil function knows nothing.
+// Matcher holds the functions of the special operators. A nil function matches nothing.
 type Matcher struct {
 	// Entity is the value that a test saved under that name ($$matchesEntity, $$matchesHexBytes).
 	Entity func(name string) (bson.Value, bool)
@@ -24,14 +25,20 @@ type Matcher struct {
 	SessionLsid func(name string) (bson.Raw, bool)
 }
 
-// ErrMalformed is inside the error about an expectation that says nothing: the test is wrong, whatever there is.
+// ErrMalformed is inside the error about an expectation that says nothing: the test is wrong,
+// whatever there is.
 var ErrMalformed = errors.New("malformed expectation")
 
-// Root compares a value that stands by itself: if it is a document, it may have more keys than are expected. Absent values
-// are the zero Value.
-func (m Matcher) Root(expected, actual bson.Value) error { return m.match("", expected, actual, true) }
+// Root compares a value that stands by itself: if it is a document, it may have more keys than
+// are expected. Absent values are the zero Value.
+func (m Matcher) Root(expected,
+	actual bson.Value,
+) error {
+	return m.match("", expected, actual, true)
+}
 
-// RootItems compares a list of values that each stand by themselves, such as the documents that find returns.
+// RootItems compares a list of values that each stand by themselves, such as the documents that
+// find returns.
 func (m Matcher) RootItems(expected, actual bson.Value) error {
 	want, ok := expected.Array()
 	if !ok {
@@ -74,7 +81,7 @@ func (m Matcher) match(path string, expected, actual bson.Value, root bool) erro
 	return scalar(path, expected, actual)
 }
 
-// operatorOf is the name of the special operator that doc is: its only key begins with "$$".
+// operatorOf returns the name of the special operator that doc is: its only key begins with "$$".
 func operatorOf(doc bson.Raw) (string, bool) {
 	name := doc.FirstKey()
 	return name, strings.HasPrefix(name, "$$") && doc.Len() == 1
@@ -83,7 +90,8 @@ func operatorOf(doc bson.Raw) (string, bool) {
 func (m Matcher) document(path string, expected bson.Raw, actual bson.Value, root bool) error {
 	got, ok := actual.Document()
 	if !ok {
-		return mismatch(path, "is %s, want the document %s", Text(actual), Text(bson.DocumentValue(expected)))
+		return mismatch(path, "is %s, want the document %s", Text(actual),
+			Text(bson.DocumentValue(expected)))
 	}
 	for key, want := range expected.All() {
 		value, _ := got.Lookup(key)
@@ -105,11 +113,13 @@ func (m Matcher) document(path string, expected bson.Raw, actual bson.Value, roo
 func (m Matcher) array(path string, expected bson.Array, actual bson.Value, rootItems bool) error {
 	array, ok := actual.Array()
 	if !ok {
-		return mismatch(path, "is %s, want the array %s", Text(actual), Text(bson.ArrayValue(expected)))
+		return mismatch(path, "is %s, want the array %s", Text(actual),
+			Text(bson.ArrayValue(expected)))
 	}
 	want, got := items(expected), items(array)
 	if len(want) != len(got) {
-		return mismatch(path, "has %d elements, want %d: %s, want %s", len(got), len(want), Text(actual), Text(bson.ArrayValue(expected)))
+		return mismatch(path, "has %d elements, want %d: %s, want %s", len(got), len(want),
+			Text(actual), Text(bson.ArrayValue(expected)))
 	}
 	for i := range want {
 		if err := m.match(join(path, strconv.Itoa(i)), want[i], got[i], rootItems); err != nil {
@@ -129,7 +139,8 @@ func items(a bson.Array) []bson.Value {
 
 // scalar compares numbers by what they count, and all else exactly. A Decimal128 is no such number.
 func scalar(path string, expected, actual bson.Value) error {
-	if isFlexible(expected) && isFlexible(actual) && compare(expected, actual) == 0 || expected.Equal(actual) {
+	if isFlexible(expected) && isFlexible(actual) && compare(expected, actual) == 0 ||
+		expected.Equal(actual) {
 		return nil
 	}
 	return mismatch(path, "is %s, want %s", Text(actual), Text(expected))
@@ -139,7 +150,8 @@ func isFlexible(v bson.Value) bool {
 	return v.Type == bson.TypeInt32 || v.Type == bson.TypeInt64 || v.Type == bson.TypeDouble
 }
 
-// compare is negative, 0 or positive; of two integers exactly. What is not comparable (NaN) is not equal.
+// compare returns a negative number, 0 or a positive one; of two integers exactly. Values that
+// are not comparable (NaN) are not equal.
 func compare(a, b bson.Value) int {
 	if a.Type != bson.TypeDouble && b.Type != bson.TypeDouble {
 		x, _ := a.AsInt64()
@@ -163,8 +175,10 @@ func order[T int64 | float64](x, y T) int {
 
 func (m Matcher) operator(path, name string, doc bson.Raw, actual bson.Value, root bool) error {
 	op, ok := map[string]func(path string, argument, actual bson.Value, root bool) error{
-		"$$exists": m.exists, "$$type": m.types, "$$lte": m.lte, "$$unsetOrMatches": m.unsetOrMatches,
-		"$$matchesEntity": m.matchesEntity, "$$matchesHexBytes": m.matchesHexBytes, "$$sessionLsid": m.sessionLsid,
+		"$$exists": m.exists, "$$type": m.types, "$$lte": m.lte,
+		"$$unsetOrMatches": m.unsetOrMatches,
+		"$$matchesEntity":  m.matchesEntity, "$$matchesHexBytes": m.matchesHexBytes,
+		"$$sessionLsid":     m.sessionLsid,
 		"$$matchAsDocument": m.matchAsDocument, "$$matchAsRoot": m.matchAsRoot,
 	}[name]
 	if !ok {
@@ -189,12 +203,17 @@ func (m Matcher) exists(path string, argument, actual bson.Value, _ bool) error 
 
 // typeNames are the types as $$type writes them; "number" stands for four.
 var typeNames = map[string][]bson.Type{
-	"double": {bson.TypeDouble}, "string": {bson.TypeString}, "object": {bson.TypeDocument}, "array": {bson.TypeArray},
-	"binData": {bson.TypeBinary}, "undefined": {bson.TypeUndefined}, "objectId": {bson.TypeObjectID}, "bool": {bson.TypeBool},
-	"date": {bson.TypeDateTime}, "null": {bson.TypeNull}, "regex": {bson.TypeRegex}, "dbPointer": {bson.TypeDBPointer},
-	"javascript": {bson.TypeJavaScript}, "symbol": {bson.TypeSymbol}, "javascriptWithScope": {bson.TypeCodeWithScope},
-	"int": {bson.TypeInt32}, "timestamp": {bson.TypeTimestamp}, "long": {bson.TypeInt64}, "decimal": {bson.TypeDecimal128},
-	"minKey": {bson.TypeMinKey}, "maxKey": {bson.TypeMaxKey},
+	"double": {bson.TypeDouble}, "string": {bson.TypeString}, "object": {bson.TypeDocument},
+	"array":   {bson.TypeArray},
+	"binData": {bson.TypeBinary}, "undefined": {bson.TypeUndefined},
+	"objectId": {bson.TypeObjectID}, "bool": {bson.TypeBool},
+	"date": {bson.TypeDateTime}, "null": {bson.TypeNull}, "regex": {bson.TypeRegex},
+	"dbPointer":  {bson.TypeDBPointer},
+	"javascript": {bson.TypeJavaScript}, "symbol": {bson.TypeSymbol},
+	"javascriptWithScope": {bson.TypeCodeWithScope},
+	"int":                 {bson.TypeInt32}, "timestamp": {bson.TypeTimestamp}, "long": {bson.TypeInt64},
+	"decimal": {bson.TypeDecimal128},
+	"minKey":  {bson.TypeMinKey}, "maxKey": {bson.TypeMaxKey},
 	"number": {bson.TypeInt32, bson.TypeInt64, bson.TypeDouble, bson.TypeDecimal128},
 }
 
@@ -216,7 +235,8 @@ func (m Matcher) types(path string, argument, actual bson.Value, _ bool) error {
 	case actual.IsZero():
 		return mismatch(path, "is missing, want a value of type %s", Text(argument))
 	case !slices.Contains(want, actual.Type):
-		return mismatch(path, "is %s, a %v, want type %s", Text(actual), actual.Type, Text(argument))
+		return mismatch(path, "is %s, a %v, want type %s", Text(actual), actual.Type,
+			Text(argument))
 	}
 	return nil
 }
@@ -311,7 +331,7 @@ func join(path, key string) string {
 	return path + "." + key
 }
 
-// Text is a value as a reader of a failed test wants it.
+// Text returns a value for the report of a failed test.
 func Text(v bson.Value) string {
 	if v.IsZero() {
 		return "nothing"

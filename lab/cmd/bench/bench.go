@@ -64,7 +64,9 @@ func newBench(ctx context.Context, binary string) (_ *bench, err error) {
 	}
 
 	g, err := gateway.Start(ctx, gateway.Config{
-		Binary: binary, URI: uri, Directory: b.directory, Args: []string{"--debug-address", "127.0.0.1:0"},
+		Binary: binary, URI: uri, Directory: b.directory, Args: []string{
+			"--debug-address", "127.0.0.1:0",
+		},
 	})
 	if err != nil {
 		return nil, err
@@ -81,14 +83,20 @@ func newBench(ctx context.Context, binary string) (_ *bench, err error) {
 		return nil, fmt.Errorf("contender: %w", err)
 	}
 	base := "http://" + a.REST
-	b.raw = subject{name: "thin, bson.Raw", pid: thin.Pid(), debug: base, rest: base + contender.RawPrefix}
-	b.maps = subject{name: "thin, bson.M", pid: thin.Pid(), debug: base, rest: base + contender.MapPrefix}
+	b.raw = subject{
+		name: "thin, bson.Raw", pid: thin.Pid(), debug: base, rest: base + contender.RawPrefix,
+	}
+	b.maps = subject{
+		name: "thin, bson.M", pid: thin.Pid(), debug: base, rest: base + contender.MapPrefix,
+	}
 	b.rpc = subject{name: "thin, grpc-go", pid: thin.Pid(), debug: base, grpc: a.GRPC}
 	return b, nil
 }
 
 // start starts this program in a role and reads the first line that it prints.
-func (b *bench) start(ctx context.Context, role string, args ...string) (string, *proc.Process, error) {
+func (b *bench) start(
+	ctx context.Context, role string, args ...string,
+) (string, *proc.Process, error) {
 	p, err := proc.Start(proc.Config{Path: b.self, Args: append([]string{role}, args...)})
 	if err != nil {
 		return "", nil, err
@@ -123,9 +131,18 @@ func (b *bench) scenarios() []scenario {
 	rest, suffixes := []subject{b.raw, b.maps}, []string{"", "-vs-bsonm"}
 	return []scenario{
 		{name: "rest-find-one", requests: 20000, rest: true, contenders: rest, suffixes: suffixes},
-		{name: "rest-find-100", requests: 2000, limit: 100, rest: true, contenders: rest, suffixes: suffixes},
-		{name: "grpc-find-one", requests: 20000, contenders: []subject{b.rpc}, suffixes: []string{""}},
-		{name: "grpc-find-100", requests: 4000, limit: 100, contenders: []subject{b.rpc}, suffixes: []string{""}},
+		{
+			name: "rest-find-100", requests: 2000, limit: 100, rest: true, contenders: rest,
+			suffixes: suffixes,
+		},
+		{
+			name: "grpc-find-one", requests: 20000, contenders: []subject{b.rpc},
+			suffixes: []string{""},
+		},
+		{
+			name: "grpc-find-100", requests: 4000, limit: 100, contenders: []subject{b.rpc},
+			suffixes: []string{""},
+		},
 	}
 }
 
@@ -143,7 +160,9 @@ func (b *bench) run(ctx context.Context, w io.Writer) error {
 	if err := b.verify(ctx); err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "%d rounds, medians; %d callers; %s, %d processors; documents of %d bytes from a canned-reply server\n\n",
+	fmt.Fprintf(w,
+		"%d rounds, medians; %d callers; %s, %d processors; documents of %d bytes from a "+
+			"canned-reply server\n\n",
 		b.rounds, b.callers, runtime.Version(), runtime.NumCPU(), documentSize())
 	fmt.Fprintf(w, "%-15s %-15s %14s %15s %15s %12s\n",
 		"case", "gateway", "CPU µs/request", "(least … most)", "allocs/request", "requests/s")
@@ -154,15 +173,19 @@ func (b *bench) run(ctx context.Context, w io.Writer) error {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
 		for i, r := range results {
-			fmt.Fprintf(w, "%-15s %-15s %14.1f %15s %15.1f %12.0f\n", s.name, r.name, r.cpu.median(),
-				fmt.Sprintf("(%.1f … %.1f)", r.cpu.least(), r.cpu.most()), r.allocations.median(), r.rate.median())
+			fmt.Fprintf(w, "%-15s %-15s %14.1f %15s %15.1f %12.0f\n", s.name, r.name,
+				r.cpu.median(),
+				fmt.Sprintf("(%.1f … %.1f)", r.cpu.least(),
+					r.cpu.most()), r.allocations.median(), r.rate.median())
 			if i == 0 {
 				continue
 			}
 			ours, suffix := results[0], s.suffixes[i-1]
 			ratios = append(ratios,
-				fmt.Sprintf("ratio %s-cpu%s %.3f", s.name, suffix, ours.cpu.median()/r.cpu.median()),
-				fmt.Sprintf("ratio %s-allocs%s %.3f", s.name, suffix, ours.allocations.median()/r.allocations.median()))
+				fmt.Sprintf("ratio %s-cpu%s %.3f", s.name, suffix,
+					ours.cpu.median()/r.cpu.median()),
+				fmt.Sprintf("ratio %s-allocs%s %.3f", s.name, suffix,
+					ours.allocations.median()/r.allocations.median()))
 		}
 	}
 	fmt.Fprintln(w)

@@ -58,7 +58,8 @@ func run(ctx context.Context, args []string) error {
 	rounds := flags.Int("rounds", 5, "how often each contender gets its turn")
 	scale := flags.Float64("scale", 1, "`factor` on the number of requests in a round")
 	callers := flags.Int("callers", 16, "how many callers send requests at the same time")
-	only := flags.String("only", "", "measure one `part` alone: bson, pool or login (in this process), or gateway (requests)")
+	only := flags.String("only", "",
+		"measure one `part` alone: bson, pool or login (in this process), or gateway (requests)")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}

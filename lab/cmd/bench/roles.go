@@ -66,7 +66,10 @@ func runContender(ctx context.Context, args []string) error {
 	go func() { _ = server.Serve(rpc) }()
 	defer server.Stop()
 
-	if err := json.NewEncoder(os.Stdout).Encode(addresses{rest.Addr().String(), rpc.Addr().String()}); err != nil {
+	if err := json.NewEncoder(os.Stdout).Encode(addresses{
+		rest.Addr().String(),
+		rpc.Addr().String(),
+	}); err != nil {
 		return err
 	}
 	<-ctx.Done()

@@ -37,7 +37,8 @@ func (b *bench) verify(ctx context.Context) error {
 				return err
 			}
 			if !sameFields(doc, want) {
-				return fmt.Errorf("%s: document %d is %v, want %v", side.name, i, doc, bson.Raw(want))
+				return fmt.Errorf("%s: document %d is %v, want %v", side.name, i, doc,
+					bson.Raw(want))
 			}
 		}
 	}
@@ -75,7 +76,8 @@ func ask(ctx context.Context, j load.Job) (answer, error) {
 // sameFields compares documents whose fields may stand in another order, as bson.M leaves them.
 func sameFields(got, want bson.Raw) bool {
 	var g, w bson.M
-	return bson.Unmarshal(got, &g) == nil && bson.Unmarshal(want, &w) == nil && reflect.DeepEqual(g, w)
+	return bson.Unmarshal(got, &g) == nil && bson.Unmarshal(want, &w) == nil &&
+		reflect.DeepEqual(g, w)
 }
 
 func documentSize() int {

@@ -13,9 +13,9 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 )
 
-// FerretDB v1 closes the connection on BSON types that it does not have, so that a client cannot know
-// what became of its command. The front stands before it: it answers such a command with an error,
-// and passes everything else on.
+// FerretDB v1 closes the connection on BSON types that it does not have, so that a client cannot
+// know what became of its command. The front stands before it: it answers such a command with an
+// error, and passes everything else on.
 
 const (
 	headerBytes     = 16
@@ -46,8 +46,8 @@ func front(ctx context.Context, l net.Listener, backend string) error {
 	}
 }
 
-// serve passes one connection on. The replies come back on a goroutine of their own, which ends with
-// the backend's connection.
+// serve passes one connection on. The replies come back on a goroutine of their own, which ends
+// with the backend's connection.
 func serve(ctx context.Context, client net.Conn, backend string) {
 	defer client.Close()
 	server, err := (&net.Dialer{}).DialContext(ctx, "tcp", backend)
@@ -185,8 +185,10 @@ func lacksElements(doc bson.Raw) string {
 
 // missing are the types that FerretDB v1 does not have.
 var missing = map[bson.Type]string{
-	bson.TypeDecimal128: "Decimal128", bson.TypeMinKey: "MinKey", bson.TypeMaxKey: "MaxKey", bson.TypeUndefined: "undefined",
-	bson.TypeSymbol: "symbol", bson.TypeJavaScript: "code", bson.TypeCodeWithScope: "code with scope", bson.TypeDBPointer: "DBPointer",
+	bson.TypeDecimal128: "Decimal128", bson.TypeMinKey: "MinKey", bson.TypeMaxKey: "MaxKey",
+	bson.TypeUndefined: "undefined",
+	bson.TypeSymbol:    "symbol", bson.TypeJavaScript: "code", bson.TypeCodeWithScope: "code with " +
+		"scope", bson.TypeDBPointer: "DBPointer",
 }
 
 func lacksValue(v bson.Value) string {

@@ -27,11 +27,14 @@ import (
 )
 
 func main() {
-	address := flag.String("listen", "127.0.0.1:0", "`address` to listen on; port 0 lets the kernel choose")
+	address := flag.String("listen", "127.0.0.1:0",
+		"`address` to listen on; port 0 lets the kernel choose")
 	var secure files
-	flag.StringVar(&secure.certificate, "tls-certificate-file", "", "`path` of the certificate, PEM; with it, the listener speaks TLS")
+	flag.StringVar(&secure.certificate, "tls-certificate-file", "",
+		"`path` of the certificate, PEM; with it, the listener speaks TLS")
 	flag.StringVar(&secure.key, "tls-key-file", "", "`path` of the certificate's key, PEM")
-	flag.StringVar(&secure.authority, "tls-ca-file", "", "`path` of the authority's certificate that clients have to be of, PEM")
+	flag.StringVar(&secure.authority, "tls-ca-file", "",
+		"`path` of the authority's certificate that clients have to be of, PEM")
 	flag.Parse()
 	if err := run(*address, secure); err != nil {
 		fmt.Fprintln(os.Stderr, "embedded:", err)
@@ -92,8 +95,10 @@ func run(address string, secure files) (err error) {
 
 	server, err := ferretdb.New(&ferretdb.Config{
 		Listener: ferretdb.ListenerConfig{TCP: "127.0.0.1:0"},
-		Logger:   slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
-		Handler:  "sqlite",
+		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{
+			Level: slog.LevelError,
+		})),
+		Handler: "sqlite",
 		// The trailing slash is required; ?mode=memory deadlocks.
 		SQLiteURL: "file:" + filepath.ToSlash(dir) + "/",
 	})

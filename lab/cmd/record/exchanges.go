@@ -35,10 +35,15 @@ func exchanges() []exchange {
 		}
 		return d
 	}
-	things := []bson.D{object("_id", 1, "n", "one"), object("_id", 2, "n", "two"), object("_id", 3, "n", "three")}
+	things := []bson.D{
+		object("_id", 1, "n", "one"), object("_id", 2, "n", "two"),
+		object("_id", 3, "n", "three"),
+	}
 	double := []bson.D{object("_id", 3), object("_id", 4), object("_id", 1)}
 	hello := func(name string) exchange {
-		return exchange{name: name, command: func(int64) bson.D { return in("admin", object(name, 1)) }}
+		return exchange{name: name, command: func(int64) bson.D {
+			return in("admin", object(name, 1))
+		}}
 	}
 	all := []exchange{
 		{name: "isMaster over OP_QUERY", query: true, command: func(int64) bson.D {
@@ -56,9 +61,11 @@ func exchanges() []exchange {
 		{name: "insert duplicates, unordered", documents: double, command: func(int64) bson.D {
 			return in(database, object("insert", "things", "ordered", false))
 		}},
-		plain("find, first batch", object("find", "things", "sort", object("_id", 1), "batchSize", int32(2))),
+		plain("find, first batch",
+			object("find", "things", "sort", object("_id", 1), "batchSize", int32(2))),
 		{name: "getMore", command: func(cursor int64) bson.D {
-			return in(database, object("getMore", cursor, "collection", "things", "batchSize", int32(1)))
+			return in(database,
+				object("getMore", cursor, "collection", "things", "batchSize", int32(1)))
 		}},
 		{name: "killCursors", command: func(cursor int64) bson.D {
 			return in(database, object("killCursors", "things", "cursors", bson.A{cursor}))
@@ -67,41 +74,62 @@ func exchanges() []exchange {
 			return in(database, object("getMore", cursor, "collection", "things"))
 		}},
 		plain("find nothing", object("find", "things", "filter", object("_id", 99))),
-		plain("find, single batch", object("find", "things", "limit", int32(1), "singleBatch", true)),
+		plain("find, single batch",
+			object("find", "things", "limit", int32(1), "singleBatch", true)),
 		plain("count", object("count", "things")),
 		plain("distinct", object("distinct", "things", "key", "n", "query", object())),
 		plain("aggregate", object("aggregate", "things", "cursor", object(),
-			"pipeline", bson.A{object("$match", object("_id", object("$gt", 1))), object("$sort", object("_id", -1))})),
+			"pipeline", bson.A{
+				object("$match", object("_id", object("$gt", 1))),
+				object("$sort", object("_id", -1)),
+			})),
 		plain("update", object("update", "things",
-			"updates", bson.A{object("q", object("_id", 1), "u", object("$set", object("n", "ONE")))})),
+			"updates", bson.A{
+				object("q", object("_id", 1), "u", object("$set", object("n", "ONE"))),
+			})),
 		plain("upsert", object("update", "things",
-			"updates", bson.A{object("q", object("_id", 9), "u", object("$set", object("n", "nine")), "upsert", true)})),
-		plain("findAndModify", object("findAndModify", "things", "query", object("_id", 9), "remove", true)),
-		plain("findAndModify of nothing", object("findAndModify", "things", "query", object("_id", 9), "remove", true)),
-		plain("delete", object("delete", "things", "deletes", bson.A{object("q", object("_id", 4), "limit", int32(1))})),
+			"updates", bson.A{
+				object("q", object("_id", 9), "u", object("$set", object("n", "nine")), "upsert",
+					true),
+			})),
+		plain("findAndModify",
+			object("findAndModify", "things", "query", object("_id", 9), "remove", true)),
+		plain("findAndModify of nothing",
+			object("findAndModify", "things", "query", object("_id", 9), "remove", true)),
+		plain("delete", object("delete", "things", "deletes", bson.A{
+			object("q", object("_id", 4), "limit", int32(1)),
+		})),
 		plain("createIndexes", object("createIndexes", "things",
 			"indexes", bson.A{object("key", object("n", 1), "name", "n_1", "unique", true)})),
 		plain("update to a duplicate", object("update", "things",
-			"updates", bson.A{object("q", object("_id", 2), "u", object("$set", object("n", "ONE")))})),
+			"updates", bson.A{
+				object("q", object("_id", 2), "u", object("$set", object("n", "ONE"))),
+			})),
 		plain("listIndexes", object("listIndexes", "things")),
 		plain("listIndexes of nothing", object("listIndexes", "nothing")),
 		plain("listCollections", object("listCollections", 1, "nameOnly", true)),
 		plain("an unknown command", object("mooring", 1)),
-		plain("an unknown operator", object("find", "things", "filter", object("n", object("$mooring", 1)))),
+		plain("an unknown operator",
+			object("find", "things", "filter", object("n", object("$mooring", 1)))),
 		plain("an unknown update operator", object("update", "things",
 			"updates", bson.A{object("q", object(), "u", object("$mooring", object("n", 1)))})),
 		plain("a field of a wrong type", object("find", "things", "filter", "everything")),
 		plain("a negative batchSize", object("find", "things", "batchSize", int32(-1))),
 		plain("an invalid namespace", object("find", "")),
 		plain("insert no document", object("insert", "things", "documents", bson.A{})),
-		plain("w: 3", object("insert", "things", "documents", bson.A{object("_id", 50)}, "writeConcern", object("w", int32(3)))),
-		plain("saslStart of no mechanism", object("saslStart", 1, "mechanism", "NONE", "payload", bson.Binary{})),
+		plain("w: 3", object("insert", "things", "documents", bson.A{object("_id", 50)},
+			"writeConcern", object("w", int32(3)))),
+		plain("saslStart of no mechanism",
+			object("saslStart", 1, "mechanism", "NONE", "payload", bson.Binary{})),
 		plain("commit without a transaction", object("commitTransaction", 1)),
 	}
 	for _, v := range values() {
 		all = append(all,
-			plain("insert "+v.name, object("insert", "values", "documents", bson.A{object("_id", v.name, "v", v.value)})),
-			plain("find "+v.name, object("find", "values", "filter", object("_id", v.name), "limit", int32(1))))
+			plain("insert "+v.name, object("insert", "values", "documents", bson.A{
+				object("_id", v.name, "v", v.value),
+			})),
+			plain("find "+v.name,
+				object("find", "values", "filter", object("_id", v.name), "limit", int32(1))))
 	}
 	return append(all, plain("dropDatabase", object("dropDatabase", 1)))
 }

@@ -15,15 +15,18 @@ type line struct{ what, command string }
 
 // printLines prints what a user can paste. Every command is one line.
 func printLines(w io.Writer, g *gateway.Gateway, uri string) {
-	fmt.Fprintf(w, "\nMooring is running: REST on %s, gRPC on %s, before the embedded database %s\n", g.REST, g.GRPC, uri)
-	fmt.Fprintf(w, "The collection %s.%s has %d documents. Ctrl-C stops everything.\n\n", sampleDatabase, sampleCollection, sampleSize)
+	fmt.Fprintf(w,
+		"\nMooring is running: REST on %s, gRPC on %s, before the embedded database %s\n", g.REST, g.GRPC, uri)
+	fmt.Fprintf(w, "The collection %s.%s has %d documents. Ctrl-C stops everything.\n\n",
+		sampleDatabase, sampleCollection, sampleSize)
 	for _, l := range lines(g) {
 		fmt.Fprintf(w, "# %s\n%s\n\n", l.what, l.command)
 	}
 }
 
 func lines(g *gateway.Gateway) []line {
-	documents := fmt.Sprintf("%s/v1/databases/%s/collections/%s/documents", g.REST, sampleDatabase, sampleCollection)
+	documents := fmt.Sprintf("%s/v1/databases/%s/collections/%s/documents", g.REST,
+		sampleDatabase, sampleCollection)
 	where := fmt.Sprintf(`"database":"%s","collection":"%s"`, sampleDatabase, sampleCollection)
 	post := func(url, body string) string {
 		return fmt.Sprintf(`curl -sS --fail-with-body -w '\n' '%s' -H 'Content-Type: application/json' -d '%s'`, url, body)
@@ -35,7 +38,8 @@ func lines(g *gateway.Gateway) []line {
 		{"one document", post(documents+":findOne", `{"filter":{"_id":7}}`)},
 		{
 			"a filter, a sort and a page of five; the answer's cursor goes to cursors:next",
-			post(documents+":find", `{"filter":{"total":{"$gt":300}},"sort":[["total",-1]],"batchSize":5}`),
+			post(documents+":find",
+				`{"filter":{"total":{"$gt":300}},"sort":[["total",-1]],"batchSize":5}`),
 		},
 		{
 			"the same as a GET, for a browser's address line",
@@ -45,11 +49,17 @@ func lines(g *gateway.Gateway) []line {
 			"everything, one document a line",
 			fmt.Sprintf(`curl -sS --fail-with-body -N '%s:streamFind' -H 'Accept: application/x-ndjson' -H 'Content-Type: application/json' -d '{}'`, documents),
 		},
-		{"insert", post(documents+":insertOne", `{"document":{"customer":"me","placed":{"$date":"2026-11-20T12:00:00Z"},"total":1.5}}`)},
-		{"update", post(documents+":updateOne", `{"filter":{"_id":7},"update":{"$set":{"status":"paid"}}}`)},
+		{
+			"insert",
+			post(documents+":insertOne",
+				`{"document":{"customer":"me","placed":{"$date":"2026-11-20T12:00:00Z"},"total":1.5}}`),
+		},
+		{"update", post(documents+":updateOne",
+			`{"filter":{"_id":7},"update":{"$set":{"status":"paid"}}}`)},
 		{
 			"a command of the database",
-			post(fmt.Sprintf("%s/v1/databases/%s:runCommand", g.REST, sampleDatabase), `{"command":{"count":"orders"}}`),
+			post(fmt.Sprintf("%s/v1/databases/%s:runCommand", g.REST, sampleDatabase),
+				`{"command":{"count":"orders"}}`),
 		},
 		{"what gRPC offers", fmt.Sprintf("%s %s list", grpcurl, g.GRPC)},
 		{"one document over gRPC, as JSON", grpcurl + ` -H 'mooring-document-encoding: json'` +

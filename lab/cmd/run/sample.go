@@ -23,7 +23,8 @@ func loadSample(ctx context.Context, rest string) error {
 	if err != nil {
 		return err
 	}
-	url := fmt.Sprintf("%s/v1/databases/%s/collections/%s/documents:insertMany", rest, sampleDatabase, sampleCollection)
+	url := fmt.Sprintf("%s/v1/databases/%s/collections/%s/documents:insertMany", rest,
+		sampleDatabase, sampleCollection)
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
 		return err

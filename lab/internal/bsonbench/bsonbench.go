@@ -1,5 +1,6 @@
-// Package bsonbench measures core/bson and core/bson/extjson beside the official driver's MarshalExtJSON and
-// UnmarshalExtJSON, on the documents that the specifications' benchmarks use. It runs in one process, on one goroutine.
+// Package bsonbench measures core/bson and core/bson/extjson beside the official driver's
+// MarshalExtJSON and UnmarshalExtJSON, on the documents that the specifications' benchmarks use.
+// It runs in one process, on one goroutine.
 package bsonbench
 
 import (
@@ -15,7 +16,7 @@ import (
 	"github.com/mooringdb/mooring/core/bson/extjson"
 )
 
-// task is one thing to do with one document, by both sides.
+// task describes one thing to do with one document, by both sides.
 type task struct {
 	name   string
 	doc    Document
@@ -23,14 +24,18 @@ type task struct {
 	theirs func() error // nil: nobody to compare with
 }
 
-// Run measures every task, and prints the table and then the ratios: ours divided by the official driver's MB/s, higher is better.
+// Run measures every task, and prints the table and then the ratios: ours divided by the official
+// driver's MB/s, higher is better.
 func Run(ctx context.Context, w io.Writer) error {
 	docs, note := Documents()
 	if note != "" {
 		fmt.Fprintln(w, note)
 	}
-	fmt.Fprintf(w, "BSON and Extended JSON beside the official driver; MB of BSON a second, best turn of %v; %s\n\n", slice, runtime.Version())
-	fmt.Fprintf(w, "%-15s %-9s %10s %12s %14s %12s %14s\n", "task", "document", "bytes", "MB/s", "allocations", "official", "allocations")
+	fmt.Fprintf(w,
+		"BSON and Extended JSON beside the official driver; MB of BSON a second, best turn of "+
+			"%v; %s\n\n", slice, runtime.Version())
+	fmt.Fprintf(w, "%-15s %-9s %10s %12s %14s %12s %14s\n", "task", "document", "bytes", "MB/s",
+		"allocations", "official", "allocations")
 	var ratios []string
 	for _, doc := range docs {
 		tasks, err := tasksFor(doc)
@@ -45,13 +50,15 @@ func Run(ctx context.Context, w io.Writer) error {
 			if err != nil {
 				return fmt.Errorf("%s %s: %w", t.name, doc.Name, err)
 			}
-			fmt.Fprintf(w, "%-15s %-9s %10d %12.1f %14.1f", t.name, doc.Name, len(doc.BSON), ours.rate(t), ours.allocations)
+			fmt.Fprintf(w, "%-15s %-9s %10d %12.1f %14.1f", t.name, doc.Name, len(doc.BSON),
+				ours.rate(t), ours.allocations)
 			if t.theirs == nil {
 				fmt.Fprintln(w)
 				continue
 			}
 			fmt.Fprintf(w, " %12.1f %14.1f\n", theirs.rate(t), theirs.allocations)
-			ratios = append(ratios, fmt.Sprintf("ratio bson-%s-%s-rate %.2f", t.name, doc.Name, ours.rate(t)/theirs.rate(t)))
+			ratios = append(ratios, fmt.Sprintf("ratio bson-%s-%s-rate %.2f", t.name, doc.Name,
+				ours.rate(t)/theirs.rate(t)))
 		}
 	}
 	fmt.Fprintln(w)
@@ -104,7 +111,8 @@ func tasksFor(doc Document) ([]task, error) {
 	return tasks, nil
 }
 
-// sameResult checks that both sides read the same from a text, and that canonical text is the document.
+// sameResult checks that both sides read the same from a text, and that canonical text is the
+// document.
 func sameResult(doc bson.Raw, text []byte, canonical bool) error {
 	ours, err := extjson.Parse(nil, text)
 	if err != nil {

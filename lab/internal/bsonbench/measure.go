@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// A side has at least so many turns of at least so much time, and more while its share of time lasts. A turn is long enough for
-// the collector to work in it.
+// A side has at least so many turns of at least so much time, and more while its share of time
+// lasts. A turn is long enough for the collector to work in it.
 const (
 	turns = 5
 	slice = 3 * time.Millisecond
 	share = 250 * time.Millisecond
 )
 
-// cost is what one side needed for one task.
+// cost holds what one side needed for one task.
 type cost struct {
 	turns       int
 	spent       time.Duration
@@ -23,11 +23,11 @@ type cost struct {
 
 func (c cost) wants() bool { return c.turns < turns || c.spent < share }
 
-// rate is in MB of BSON a second.
+// rate returns MB of BSON per second.
 func (c cost) rate(t task) float64 { return float64(len(t.doc.BSON)) / 1e6 / c.best.Seconds() }
 
-// measure lets the sides take turns. Each is short, and the best one counts: what else the machine does is not
-// what is compared.
+// measure lets the sides take turns. Each is short, and the best one counts: what else the
+// machine does is not what is compared.
 func (t task) measure() (ours, theirs cost, err error) {
 	for ours.wants() || t.theirs != nil && theirs.wants() {
 		if ours.wants() {

@@ -1,7 +1,8 @@
-// Package bsondiff compares core/bson and core/bson/extjson with the official driver's package bson: which documents and
-// texts they accept, and what they make of them. Where the two differ and the difference is known, the table of
-// differences says which side does what, and the line of the specification that decides it; any other difference is
-// an error. The comparison proves nothing about what both get wrong: that is what the specification's corpus is for.
+// Package bsondiff compares core/bson and core/bson/extjson with the official driver's package
+// bson: which documents and texts they accept, and what they make of them. Where the two differ
+// and the difference is known, the table of differences says which side does what, and the line
+// of the specification that decides it; any other difference is an error. The comparison proves
+// nothing about what both get wrong: that is what the specification's corpus is for.
 package bsondiff
 
 import (
@@ -15,11 +16,12 @@ import (
 	"github.com/mooringdb/mooring/core/bson/extjson"
 )
 
-// Codec is one side of the comparison.
+// Codec converts documents on one side of the comparison.
 type Codec struct {
 	// Validate reports whether a document is accepted.
 	Validate func(doc []byte) error
-	// Normal is a valid document as the side writes it: array keys ascending, options of regular expressions sorted.
+	// Normal is a valid document as the side writes it: array keys ascending, options of regular
+	// expressions sorted.
 	Normal func(doc []byte) ([]byte, error)
 	// Write is a document as Extended JSON.
 	Write func(doc []byte, canonical bool) ([]byte, error)
@@ -27,7 +29,7 @@ type Codec struct {
 	Read func(text []byte) ([]byte, error)
 }
 
-// Ours is what the gateway uses.
+// Ours uses the gateway's packages.
 func Ours() Codec {
 	return Codec{
 		Validate: func(doc []byte) error { return bson.Raw(doc).Validate() },
@@ -42,7 +44,7 @@ func Ours() Codec {
 	}
 }
 
-// Official is the driver's.
+// Official uses the official driver's packages.
 func Official() Codec {
 	return Codec{
 		Validate: func(doc []byte) error {
@@ -70,13 +72,14 @@ func Official() Codec {
 	}
 }
 
-// Pair is the two sides.
+// Pair holds the two sides.
 type Pair struct{ Ours, Theirs Codec }
 
 // NewPair compares ours with the official driver's.
 func NewPair() Pair { return Pair{Ours: Ours(), Theirs: Official()} }
 
-// Document compares what both sides make of a document. It returns the known differences that it has met.
+// Document compares what both sides make of a document. It returns the known differences that it
+// has met.
 func (p Pair) Document(doc []byte) (known []*Difference, err error) {
 	ours, theirs := p.Ours.Validate(doc), p.Theirs.Validate(doc)
 	if (ours == nil) != (theirs == nil) {
@@ -120,7 +123,7 @@ func (p Pair) Document(doc []byte) (known []*Difference, err error) {
 	return known, nil
 }
 
-// normal is the normal form of a document, in which both sides agree.
+// normal returns the normal form of a document, in which both sides agree.
 func (p Pair) normal(doc []byte, skipTheirs bool) ([]byte, error) {
 	ours, err := p.Ours.Normal(doc)
 	if err != nil {
@@ -139,7 +142,7 @@ func (p Pair) normal(doc []byte, skipTheirs bool) ([]byte, error) {
 	return ours, nil
 }
 
-// write is the document's text from each side.
+// write returns the document's text from each side.
 func (p Pair) write(doc []byte, canonical, skipTheirs bool) ([][]byte, error) {
 	ours, err := p.Ours.Write(doc, canonical)
 	if err != nil {
@@ -158,8 +161,11 @@ func (p Pair) write(doc []byte, canonical, skipTheirs bool) ([][]byte, error) {
 	return [][]byte{ours, theirs}, nil
 }
 
-// readBack reads every text by both sides: canonical texts must give the document, relaxed ones the same.
-func (p Pair) readBack(texts [][]byte, want []byte, canonical bool) (known []*Difference, err error) {
+// readBack reads every text by both sides: canonical texts must give the document, relaxed ones
+// the same.
+func (p Pair) readBack(
+	texts [][]byte, want []byte, canonical bool,
+) (known []*Difference, err error) {
 	for i, text := range texts {
 		ours, err := p.Ours.Read(text)
 		if err != nil {
@@ -177,7 +183,8 @@ func (p Pair) readBack(texts [][]byte, want []byte, canonical bool) (known []*Di
 		case bytes.Equal(ours, want) && d != nil:
 			known = append(known, d)
 		default:
-			return known, fmt.Errorf("text %d %s: ours: %x; theirs: %x; want %x", i, text, ours, theirs, want)
+			return known, fmt.Errorf("text %d %s: ours: %x; theirs: %x; want %x", i, text, ours,
+				theirs, want)
 		}
 	}
 	return known, nil
@@ -188,7 +195,8 @@ func (p Pair) Text(text []byte) (*Difference, error) {
 	ours, oursErr := p.Ours.Read(text)
 	theirs, theirsErr := p.Theirs.Read(text)
 	switch {
-	case oursErr != nil && theirsErr != nil, oursErr == nil && theirsErr == nil && bytes.Equal(ours, theirs):
+	case oursErr != nil && theirsErr != nil, oursErr == nil && theirsErr == nil &&
+		bytes.Equal(ours, theirs):
 		return nil, nil
 	case oursErr == nil && theirsErr == nil:
 		if d := find(reading, text, nil, nil); d != nil {

@@ -27,7 +27,8 @@ func rounds(t *testing.T) uint64 {
 	return 2500
 }
 
-// Both sides accept the same documents and texts, and make the same of them; but for what is in the tables.
+// Both sides accept the same documents and texts, and make the same of them; but for what is in
+// the tables.
 func TestGenerated(t *testing.T) {
 	p := bsondiff.NewPair()
 	met := map[string]int{}
@@ -60,7 +61,8 @@ func TestGenerated(t *testing.T) {
 	}
 }
 
-// What generated documents hold is carried; BSON → canonical → BSON is the identity, and both sides' texts say the same.
+// What generated documents hold is carried; BSON → canonical → BSON is the identity, and both
+// sides' texts say the same.
 func TestGeneratedAreCarried(t *testing.T) {
 	for seed := range rounds(t) {
 		d := bsondiff.NewGenerator(seed).Document()
@@ -77,8 +79,9 @@ func TestGeneratedAreCarried(t *testing.T) {
 	}
 }
 
-// The three classes that Extended JSON cannot carry: a wrapper's look-alike is refused or is something else; a NaN and a
-// decimal come back as the same number in the canonical encoding, and what is beside them as it was.
+// The three classes that Extended JSON cannot carry: a wrapper's look-alike is refused or is
+// something else; a NaN and a decimal come back as the same number in the canonical encoding, and
+// what is beside them as it was.
 func TestUncarried(t *testing.T) {
 	for _, class := range bsondiff.Classes {
 		t.Run(class.String(), func(t *testing.T) {

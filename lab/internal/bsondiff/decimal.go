@@ -16,7 +16,8 @@ func DecimalText(s string) error {
 	ours, oursErr := bson.ParseDecimal128(s)
 	theirs, theirsErr := official.ParseDecimal128(s)
 	if oursErr == nil && theirsErr != nil && hugeExponent.MatchString(s) {
-		return nil // a zero, whose exponent is clamped; the official driver reads exponents of 64 bits alone
+		// A zero, whose exponent is clamped; the official driver reads exponents of 64 bits alone.
+		return nil
 	}
 	if (oursErr == nil) != (theirsErr == nil) {
 		return fmt.Errorf("decimal %q: ours: %v, %v; theirs: %v, %v", s, ours, oursErr, theirs, theirsErr) //nolint:errorlint // one of them is nil
@@ -27,8 +28,8 @@ func DecimalText(s string) error {
 	return nil
 }
 
-// DecimalBits compares the texts that both sides give a decimal number. A coefficient beyond 34 digits is zero to us alone
-// (Decimal128, Reading from BSON: "treated as zero per IEEE 754").
+// DecimalBits compares the texts that both sides give a decimal number. A coefficient beyond 34
+// digits is zero to us alone (Decimal128, Reading from BSON: "treated as zero per IEEE 754").
 func DecimalBits(h, l uint64) error {
 	d := bson.Decimal128{H: h, L: l}
 	ours, theirs := d.String(), official.NewDecimal128(h, l).String()

@@ -15,7 +15,7 @@ type Generator struct{ r *rand.Rand }
 // NewGenerator begins with a seed.
 func NewGenerator(seed uint64) *Generator { return &Generator{rand.New(rand.NewPCG(seed, 0))} }
 
-// Document is a document of any types that Extended JSON carries.
+// Document returns a document of any types that Extended JSON carries.
 func (g *Generator) Document() bson.Raw {
 	b := bson.NewBuilder(nil)
 	g.elements(b, 0)
@@ -31,12 +31,15 @@ func (g *Generator) elements(b *bson.Builder, depth int) {
 	}
 }
 
-// key may begin with a dollar, and never is a wrapper's.
+// key returns a key that may begin with a dollar, but is not that of a wrapper.
 func (g *Generator) key() string {
 	if g.r.IntN(8) > 0 {
 		return strings.ReplaceAll(g.text(), "\x00", "")
 	}
-	return []string{"$", "$ref", "$id", "$db", "$gt", "$regex", "$type", "$oi", "$dat", ""}[g.r.IntN(10)]
+	return []string{
+		"$", "$ref", "$id", "$db", "$gt", "$regex", "$type", "$oi", "$dat",
+		"",
+	}[g.r.IntN(10)]
 }
 
 func (g *Generator) element(b *bson.Builder, key string, depth int) {
@@ -64,17 +67,30 @@ func (g *Generator) element(b *bson.Builder, key string, depth int) {
 // values append one value each.
 var values = []func(g *Generator, b *bson.Builder, key string){
 	func(g *Generator, b *bson.Builder, key string) { b.Double(key, g.double()) },
-	func(g *Generator, b *bson.Builder, key string) { b.Double(key, float64(g.r.IntN(4000)-2000)/4) },
+	func(g *Generator, b *bson.Builder,
+		key string,
+	) {
+		b.Double(key, float64(g.r.IntN(4000)-2000)/4)
+	},
 	func(g *Generator, b *bson.Builder, key string) { b.String(key, g.text()) },
-	func(g *Generator, b *bson.Builder, key string) { b.Binary(key, byte(g.r.Uint32()), g.bytes()) },
-	func(g *Generator, b *bson.Builder, key string) { b.Binary(key, bson.SubtypeBinaryOld, g.bytes()) },
+	func(g *Generator, b *bson.Builder,
+		key string,
+	) {
+		b.Binary(key, byte(g.r.Uint32()), g.bytes())
+	},
+	func(g *Generator, b *bson.Builder,
+		key string,
+	) {
+		b.Binary(key, bson.SubtypeBinaryOld, g.bytes())
+	},
 	func(g *Generator, b *bson.Builder, key string) { b.Undefined(key) },
 	func(g *Generator, b *bson.Builder, key string) { b.ObjectID(key, g.objectID()) },
 	func(g *Generator, b *bson.Builder, key string) { b.Bool(key, g.r.IntN(2) == 0) },
 	func(g *Generator, b *bson.Builder, key string) { b.DateTime(key, g.date()) },
 	func(g *Generator, b *bson.Builder, key string) { b.Null(key) },
 	func(g *Generator, b *bson.Builder, key string) {
-		b.Regex(key, strings.ReplaceAll(g.text(), "\x00", ""), []string{"", "i", "imx", "xsmi", "lu"}[g.r.IntN(5)])
+		b.Regex(key, strings.ReplaceAll(g.text(), "\x00", ""),
+			[]string{"", "i", "imx", "xsmi", "lu"}[g.r.IntN(5)])
 	},
 	func(g *Generator, b *bson.Builder, key string) { b.DBPointer(key, "db.c", g.objectID()) },
 	func(g *Generator, b *bson.Builder, key string) { b.DBPointer(key, g.text(), g.objectID()) },
@@ -82,7 +98,11 @@ var values = []func(g *Generator, b *bson.Builder, key string){
 	func(g *Generator, b *bson.Builder, key string) { b.Symbol(key, g.text()) },
 	func(g *Generator, b *bson.Builder, key string) { b.Int32(key, int32(g.integer())) },
 	func(g *Generator, b *bson.Builder, key string) { b.Int64(key, g.integer()) },
-	func(g *Generator, b *bson.Builder, key string) { b.Timestamp(key, g.r.Uint32(), g.r.Uint32()) },
+	func(g *Generator, b *bson.Builder,
+		key string,
+	) {
+		b.Timestamp(key, g.r.Uint32(), g.r.Uint32())
+	},
 	func(g *Generator, b *bson.Builder, key string) { b.Decimal128(key, g.decimal()) },
 	func(g *Generator, b *bson.Builder, key string) { b.MinKey(key) },
 	func(g *Generator, b *bson.Builder, key string) { b.MaxKey(key) },
@@ -122,7 +142,10 @@ func (g *Generator) objectID() (id bson.ObjectID) {
 
 func (g *Generator) double() float64 {
 	if g.r.IntN(4) == 0 {
-		return []float64{0, math.Copysign(0, -1), math.Inf(1), math.Inf(-1), math.MaxFloat64, math.SmallestNonzeroFloat64, 1 << 53, 1e15, 1e21, 1e-7}[g.r.IntN(10)]
+		return []float64{
+			0, math.Copysign(0, -1), math.Inf(1), math.Inf(-1), math.MaxFloat64,
+			math.SmallestNonzeroFloat64, 1 << 53, 1e15, 1e21, 1e-7,
+		}[g.r.IntN(10)]
 	}
 	if f := math.Float64frombits(g.r.Uint64()); f == f {
 		return f
@@ -130,14 +153,17 @@ func (g *Generator) double() float64 {
 	return math.Float64frombits(canonicalNaN)
 }
 
-// integer is of any size: each number of digits is as frequent as the others.
+// integer returns an integer of any size: each number of digits is as frequent as the others.
 func (g *Generator) integer() int64 { return int64(g.r.Uint64()) >> g.r.IntN(64) }
 
 func (g *Generator) date() int64 {
 	const endOf9999 = 253_402_300_799_999
 	switch g.r.IntN(4) {
 	case 0:
-		return []int64{0, -1, endOf9999, endOf9999 + 1, math.MinInt64, math.MaxInt64, 100, 1000}[g.r.IntN(8)]
+		return []int64{
+			0, -1, endOf9999, endOf9999 + 1, math.MinInt64, math.MaxInt64, 100,
+			1000,
+		}[g.r.IntN(8)]
 	case 1:
 		return g.integer()
 	}
@@ -146,9 +172,13 @@ func (g *Generator) date() int64 {
 
 func (g *Generator) decimal() bson.Decimal128 {
 	for {
-		text := fmt.Sprintf("%d%0*d.%dE%d", g.integer(), g.r.IntN(15), 0, g.r.Int64N(1e9), g.r.IntN(12400)-6200)
+		text := fmt.Sprintf("%d%0*d.%dE%d", g.integer(), g.r.IntN(15), 0, g.r.Int64N(1e9),
+			g.r.IntN(12400)-6200)
 		if g.r.IntN(8) == 0 {
-			text = []string{"Infinity", "-Infinity", "NaN", "-0", "0E+6111", "-0E-6176"}[g.r.IntN(6)]
+			text = []string{
+				"Infinity", "-Infinity", "NaN", "-0", "0E+6111",
+				"-0E-6176",
+			}[g.r.IntN(6)]
 		}
 		if d, err := bson.ParseDecimal128(text); err == nil {
 			return d
@@ -156,7 +186,7 @@ func (g *Generator) decimal() bson.Decimal128 {
 	}
 }
 
-// Uncarried is a document with something of a class.
+// Uncarried returns a document with a value of a class.
 func (g *Generator) Uncarried(c Class) bson.Raw {
 	b := bson.NewBuilder(nil)
 	g.elements(b, maxDepth-1)
@@ -185,8 +215,10 @@ func (g *Generator) wrapperKey() string {
 }
 
 var wrapperKeyList = []string{
-	"$oid", "$symbol", "$numberInt", "$numberLong", "$numberDouble", "$numberDecimal", "$binary", "$code", "$scope",
-	"$timestamp", "$regularExpression", "$dbPointer", "$date", "$minKey", "$maxKey", "$undefined", "$uuid",
+	"$oid", "$symbol", "$numberInt", "$numberLong", "$numberDouble", "$numberDecimal", "$binary",
+	"$code", "$scope",
+	"$timestamp", "$regularExpression", "$dbPointer", "$date", "$minKey", "$maxKey", "$undefined",
+	"$uuid",
 }
 
 func (g *Generator) uncarriedDecimal() bson.Decimal128 {
@@ -202,7 +234,7 @@ func (g *Generator) uncarriedDecimal() bson.Decimal128 {
 	return bson.Decimal128{H: sign | 0x3041ED09BEAD87C0, L: 0x378D8E6400000000 + g.r.Uint64N(1<<40)}
 }
 
-// Broken is a document with some bytes changed. It may still be valid.
+// Broken returns a document with some bytes changed. It may still be valid.
 func (g *Generator) Broken() []byte {
 	d := g.Document().Clone()
 	for range 1 + g.r.IntN(2) {

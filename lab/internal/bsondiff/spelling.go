@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// sameSpelling reports whether two texts of one document have the same tokens, but for white space, escapes, the spelling of
-// doubles and the differences of the table spelling.
+// sameSpelling reports whether two texts of one document have the same tokens, but for white
+// space, escapes, the spelling of doubles and the differences of the table spelling.
 func sameSpelling(a, b []byte) bool {
 	x, errX := tokens(a)
 	y, errY := tokens(b)
@@ -48,7 +48,7 @@ func tokens(text []byte) (all []string, err error) {
 	}
 }
 
-// normalString is a string after another, which may be its key.
+// normalString returns the normal form of a string after another, which may be its key.
 func normalString(key, s string) string {
 	switch key {
 	case "$numberDouble":

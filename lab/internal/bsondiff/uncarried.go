@@ -6,40 +6,45 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 )
 
-// Class is a set of things that a document can hold and Extended JSON cannot.
+// Class names a set of values that a document can hold and Extended JSON cannot.
 type Class uint8
 
 // What Extended JSON cannot carry. BSON → canonical → BSON is the identity for everything else.
 const (
-	// Wrapper is an embedded document with a key that only type wrappers have: {"a": {"$oid": "…"}}.
+	// Wrapper is an embedded document with a key that only type wrappers have: {"a": {"$oid":
+	// "…"}}.
 	Wrapper Class = 1 << iota
 	// NaN is a not-a-number other than the one that "NaN" is read as.
 	NaN
-	// Decimal is a Decimal128 in an encoding that no text is read as: NaN with a sign, a payload or signalling, an
-	// infinity with trailing bits, a coefficient beyond 34 digits.
+	// Decimal is a Decimal128 in an encoding that no text is read as: NaN with a sign, a payload
+	// or signalling, an infinity with trailing bits, a coefficient beyond 34 digits.
 	Decimal
 )
 
 // Classes are all of them.
 var Classes = [...]Class{Wrapper, NaN, Decimal}
 
-// String is the class's name.
+// String returns the class's name.
 func (c Class) String() string {
 	return map[Class]string{
-		Wrapper: "embedded document that looks like a type wrapper", NaN: "NaN with a payload", Decimal: "non-canonical Decimal128",
+		Wrapper: "embedded document that looks like a type wrapper", NaN: "NaN with a payload",
+		Decimal: "non-canonical Decimal128",
 	}[c]
 }
 
 // wrapperKeys are the keys that belong to type wrappers alone.
 var wrapperKeys = map[string]bool{
-	"$oid": true, "$symbol": true, "$numberInt": true, "$numberLong": true, "$numberDouble": true, "$numberDecimal": true,
-	"$binary": true, "$code": true, "$scope": true, "$timestamp": true, "$regularExpression": true, "$dbPointer": true,
+	"$oid": true, "$symbol": true, "$numberInt": true, "$numberLong": true, "$numberDouble": true,
+	"$numberDecimal": true,
+	"$binary":        true, "$code": true, "$scope": true, "$timestamp": true,
+	"$regularExpression": true, "$dbPointer": true,
 	"$date": true, "$minKey": true, "$maxKey": true, "$undefined": true, "$uuid": true,
 }
 
 const canonicalNaN = 0x7FF8 << 48
 
-// Uncarried says what of a valid document Extended JSON cannot carry. The outermost document is never a wrapper.
+// Uncarried says what of a valid document Extended JSON cannot carry. The outermost document is
+// never a wrapper.
 func Uncarried(doc []byte) Class {
 	var c Class
 	for _, v := range bson.Raw(doc).All() {

@@ -60,7 +60,10 @@ func (s *Server) answer(dst []byte, req request) []byte {
 
 // statements counts what a write command has, in its sequences or in its body.
 func (r request) statements(command string) int {
-	field := map[string]string{"insert": "documents", "update": "updates", "delete": "deletes"}[command]
+	field := map[string]string{
+		"insert": "documents", "update": "updates",
+		"delete": "deletes",
+	}[command]
 	array, ok := r.body.Lookup(field).ArrayOK()
 	if !ok {
 		return r.sequences
@@ -106,9 +109,11 @@ func (s *Server) getMore(dst []byte, req request) []byte {
 	return s.batch(dst, "nextBatch", c, size, func() int64 { return s.release(id, c) })
 }
 
-// batch appends a reply with the next documents of a cursor. keep is called when they are taken, and gives the cursor's
-// id for the reply.
-func (s *Server) batch(dst []byte, field string, c *cursorState, size int, keep func() int64) []byte {
+// batch appends a reply with the next documents of a cursor. keep is called when they are taken,
+// and gives the cursor's id for the reply.
+func (s *Server) batch(
+	dst []byte, field string, c *cursorState, size int, keep func() int64,
+) []byte {
 	reply, dst := bsoncore.AppendDocumentStart(dst)
 	cursor, dst := bsoncore.AppendDocumentElementStart(dst, "cursor")
 	array, dst := bsoncore.AppendArrayElementStart(dst, field)
@@ -157,8 +162,10 @@ func (s *Server) killCursors(dst []byte, req request) []byte {
 	}
 	none := bsoncore.NewArrayBuilder().Build()
 	return append(dst, bsoncore.NewDocumentBuilder().
-		AppendArray("cursorsKilled", killed.Build()).AppendArray("cursorsNotFound", missing.Build()).
-		AppendArray("cursorsAlive", none).AppendArray("cursorsUnknown", none).AppendDouble("ok", 1).Build()...)
+		AppendArray("cursorsKilled", killed.Build()).AppendArray("cursorsNotFound",
+		missing.Build()).
+		AppendArray("cursorsAlive", none).AppendArray("cursorsUnknown", none).AppendDouble("ok",
+		1).Build()...)
 }
 
 func hello() []byte {
@@ -180,7 +187,8 @@ func hello() []byte {
 }
 
 func appendOK(dst []byte, field string, n int32) []byte {
-	return append(dst, bsoncore.NewDocumentBuilder().AppendInt32(field, n).AppendDouble("ok", 1).Build()...)
+	return append(dst,
+		bsoncore.NewDocumentBuilder().AppendInt32(field, n).AppendDouble("ok", 1).Build()...)
 }
 
 func appendError(dst []byte, code int32, codeName, message string) []byte {

@@ -1,6 +1,6 @@
-// Package canned is a MongoDB server that answers from what it has prepared: fast enough to measure a gateway with,
-// and exact about what it counts (connections, cursors opened, killed and still open). It stores nothing, reads no
-// filter and knows no authentication.
+// Package canned is a MongoDB server that answers from what it has prepared: fast enough to
+// measure a gateway with, and exact about what it counts (connections, cursors opened, killed and
+// still open). It stores nothing, reads no filter and knows no authentication.
 //
 // The name of a collection says what is in it:
 //
@@ -9,8 +9,9 @@
 //	slow_MS          empty, and answers every command only after MS milliseconds
 //	late_N_MS        N small documents; every answer, getMore's too, comes after MS milliseconds
 //
-// The _id of document i is the int32 i, from 0; filter, sort and projection are ignored, limit, batchSize and singleBatch
-// are not. insert, update, delete and the like answer that they did what they were asked.
+// The _id of document i is the int32 i, from 0; filter, sort and projection are ignored, limit,
+// batchSize and singleBatch are not. insert, update, delete and the like answer that they did
+// what they were asked.
 package canned
 
 import (
@@ -21,7 +22,7 @@ import (
 	"time"
 )
 
-// Stats is what a Server has counted.
+// Stats holds the counts of a Server.
 type Stats struct {
 	Connections   int64 // open now
 	Connected     int64 // accepted since the start
@@ -48,7 +49,7 @@ type Server struct {
 	lastCursor int64
 }
 
-// cursorState is an open cursor: the part of its collection that was not sent yet.
+// cursorState holds an open cursor: the part of its collection that was not sent yet.
 type cursorState struct {
 	source  source
 	next    int
@@ -63,15 +64,18 @@ func Listen(addr string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{listener: l, done: make(chan struct{}), conns: map[net.Conn]struct{}{}, cursors: map[int64]*cursorState{}, lastCursor: 1000}
+	s := &Server{
+		listener: l, done: make(chan struct{}), conns: map[net.Conn]struct{}{},
+		cursors: map[int64]*cursorState{}, lastCursor: 1000,
+	}
 	s.wg.Go(s.accept)
 	return s, nil
 }
 
-// Addr is the address that the server listens on.
+// Addr returns the address that the server listens on.
 func (s *Server) Addr() string { return s.listener.Addr().String() }
 
-// URI is the connection string of the server.
+// URI returns the connection string of the server.
 func (s *Server) URI() string { return "mongodb://" + s.Addr() + "/" }
 
 // Stats gives the counts of this moment.
@@ -89,7 +93,8 @@ func (s *Server) Stats() Stats {
 	}
 }
 
-// Close stops to listen, cuts every connection and waits until nothing of the server runs. It is called once.
+// Close stops to listen, cuts every connection and waits until nothing of the server runs. It is
+// called once.
 func (s *Server) Close() error {
 	close(s.done)
 	err := s.listener.Close()
@@ -103,7 +108,7 @@ func (s *Server) Close() error {
 	return err
 }
 
-// wait is how a slow collection takes its time.
+// wait blocks as long as a slow collection takes.
 func (s *Server) wait(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -161,8 +166,8 @@ func (s *Server) open(c *cursorState) int64 {
 	return s.lastCursor
 }
 
-// use gives an open cursor for a getMore. One cursor has one getMore at a time; killCursors may come in between, and then
-// the cursor is gone when the getMore ends, as on a real server.
+// use gives an open cursor for a getMore. One cursor has one getMore at a time; killCursors may
+// come in between, and then the cursor is gone when the getMore ends, as on a real server.
 func (s *Server) use(id int64) (*cursorState, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -174,7 +179,8 @@ func (s *Server) use(id int64) (*cursorState, bool) {
 	return c, true
 }
 
-// release ends a getMore and gives the cursor's id for its reply: 0 if it is exhausted or was killed.
+// release ends a getMore and gives the cursor's id for its reply: 0 if it is exhausted or was
+// killed.
 func (s *Server) release(id int64, c *cursorState) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -57,11 +57,15 @@ func parseCollection(name string) (source, error) {
 	case kind == "docs" && len(numbers) == 2 && numbers[1] >= minPadded:
 		return source{template: padded(numbers[1]), count: numbers[0]}, nil
 	case kind == "late" && len(numbers) == 2:
-		return source{template: padded(minPadded), count: numbers[0], delay: time.Duration(numbers[1]) * time.Millisecond}, nil
+		return source{
+			template: padded(minPadded), count: numbers[0],
+			delay: time.Duration(numbers[1]) * time.Millisecond,
+		}, nil
 	case kind == "slow" && len(numbers) == 1:
 		return source{delay: time.Duration(numbers[0]) * time.Millisecond}, nil
 	}
-	return source{}, fmt.Errorf("collection %q is none of orders_N, docs_N_SIZE (SIZE at least %d), late_N_MS, slow_MS", name, minPadded)
+	return source{}, fmt.Errorf("collection %q is none of orders_N, docs_N_SIZE (SIZE at least "+
+		"%d), late_N_MS, slow_MS", name, minPadded)
 }
 
 // minPadded is the size of a padded document without padding.
@@ -94,7 +98,8 @@ var order = bsoncore.NewDocumentBuilder().
 		AppendDocument(item("fender-l", "Fender, large", 1, 49.95)).
 		AppendDocument(item("cleat-s", "Cleat, steel", 4, 5)).
 		Build()).
-	AppendArray("tags", bsoncore.NewArrayBuilder().AppendString("harbor").AppendString("priority").Build()).
+	AppendArray("tags",
+		bsoncore.NewArrayBuilder().AppendString("harbor").AppendString("priority").Build()).
 	Build()
 
 func item(sku, name string, quantity int32, price float64) []byte {

@@ -23,13 +23,15 @@ const (
 	flagMoreToCome      = 1 << 1
 )
 
-// request is one command as it came: its body, and how many documents its kind-1 sections hold.
+// request holds one command as it was received: its body, and how many documents its kind-1
+// sections hold.
 type request struct {
 	body      bsoncore.Document
 	sequences int
 }
 
-// serve answers the commands of one connection, one after the other, until it ends or sends something malformed.
+// serve answers the commands of one connection, one after the other, until it ends or sends
+// something malformed.
 func (s *Server) serve(c net.Conn) {
 	r := bufio.NewReaderSize(c, 64<<10)
 	var in, out []byte

@@ -1,7 +1,8 @@
-// Package contender is the gateway that a day's work gives: net/http, or grpc-go, directly over the official driver. The
-// benchmark compares Mooring with it. It is written to be quick where that costs nothing (documents stay bson.Raw until
-// they are marshaled, buffers are sized, nothing is logged), and does nothing else: no limits, no cursors that outlive a
-// request, no errors worth their name.
+// Package contender is the gateway that a day's work gives: net/http, or grpc-go, directly over
+// the official driver. The benchmark compares Mooring with it. It is written to be quick where
+// that costs nothing (documents stay bson.Raw until they are marshaled, buffers are sized,
+// nothing is logged), and does nothing else: no limits, no cursors that outlive a request, no
+// errors worth their name.
 package contender
 
 import (
@@ -31,7 +32,7 @@ func Handler(c *mongo.Client) http.Handler {
 	return mux
 }
 
-// request is what both operations take.
+// request holds the parameters of both operations.
 type request struct {
 	Filter bson.D `bson:"filter"`
 	Limit  int64  `bson:"limit"`
@@ -65,7 +66,9 @@ func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(out)
 }
 
-func findOne[D bson.Raw | bson.M](ctx context.Context, c *mongo.Collection, req request) ([]byte, error) {
+func findOne[D bson.Raw | bson.M](
+	ctx context.Context, c *mongo.Collection, req request,
+) ([]byte, error) {
 	var doc D
 	if err := c.FindOne(ctx, req.Filter).Decode(&doc); err != nil {
 		return nil, err
@@ -78,7 +81,9 @@ func findOne[D bson.Raw | bson.M](ctx context.Context, c *mongo.Collection, req 
 	return append(append(out, json...), '}'), nil
 }
 
-func find[D bson.Raw | bson.M](ctx context.Context, c *mongo.Collection, req request) ([]byte, error) {
+func find[D bson.Raw | bson.M](
+	ctx context.Context, c *mongo.Collection, req request,
+) ([]byte, error) {
 	cursor, err := c.Find(ctx, req.Filter, options.Find().SetLimit(req.Limit))
 	if err != nil {
 		return nil, err

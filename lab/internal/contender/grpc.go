@@ -10,15 +10,19 @@ import (
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 )
 
-// Documents serves FindOne and Find of the gateway's own gRPC service over the official driver, BSON in and BSON out.
+// Documents serves FindOne and Find of the gateway's own gRPC service over the official driver,
+// BSON in and BSON out.
 type Documents struct {
 	mooringv1.UnimplementedDocumentServiceServer
 	Client *mongo.Client
 }
 
 // FindOne passes one document on.
-func (d *Documents) FindOne(ctx context.Context, r *mooringv1.FindOneRequest) (*mooringv1.FindOneResponse, error) {
-	doc, err := d.Client.Database(r.GetDatabase()).Collection(r.GetCollection()).FindOne(ctx, filter(r.GetFilter())).Raw()
+func (d *Documents) FindOne(
+	ctx context.Context, r *mooringv1.FindOneRequest,
+) (*mooringv1.FindOneResponse, error) {
+	doc, err := d.Client.Database(r.GetDatabase()).Collection(r.GetCollection()).FindOne(ctx,
+		filter(r.GetFilter())).Raw()
 	if err != nil {
 		return nil, err
 	}
@@ -26,7 +30,9 @@ func (d *Documents) FindOne(ctx context.Context, r *mooringv1.FindOneRequest) (*
 }
 
 // Find passes all documents of a cursor on.
-func (d *Documents) Find(ctx context.Context, r *mooringv1.FindRequest) (*mooringv1.FindResponse, error) {
+func (d *Documents) Find(
+	ctx context.Context, r *mooringv1.FindRequest,
+) (*mooringv1.FindResponse, error) {
 	cursor, err := d.Client.Database(r.GetDatabase()).Collection(r.GetCollection()).
 		Find(ctx, filter(r.GetFilter()), options.Find().SetLimit(r.GetLimit()))
 	if err != nil {

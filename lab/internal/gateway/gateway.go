@@ -1,5 +1,5 @@
-// Package gateway starts the gateway as a process and finds out where it listens. It knows the command line of the
-// gateway and nothing of its packages.
+// Package gateway starts the gateway as a process and finds out where it listens. It knows the
+// command line of the gateway and nothing of its packages.
 package gateway
 
 import (
@@ -18,7 +18,8 @@ import (
 	"github.com/mooringdb/mooring/lab/internal/proc"
 )
 
-// StartTime is how long a program may take until it is ready; a slow machine that tests under -race is the measure.
+// StartTime is how long a program may take until it is ready; a slow machine that tests under
+// -race is the measure.
 const StartTime = 30 * time.Second
 
 // anyPort lets the kernel choose the port.
@@ -35,7 +36,7 @@ type Config struct {
 	Log       io.Writer // nil: only the end of the log is kept
 }
 
-// Gateway is a running gateway.
+// Gateway represents a running gateway.
 type Gateway struct {
 	*proc.Process
 	REST  string // http://host:port
@@ -46,13 +47,16 @@ type Gateway struct {
 // Start starts a gateway and waits until it listens.
 func Start(ctx context.Context, c Config) (*Gateway, error) {
 	file := filepath.Join(c.Directory, "addresses.json")
-	p, err := proc.Start(proc.Config{Path: c.Binary, Env: environment(), Log: c.Log, Args: append([]string{
-		"serve",
-		"--uri", c.URI,
-		"--grpc-address", cmp.Or(c.GRPC, anyPort),
-		"--rest-address", cmp.Or(c.REST, anyPort),
-		"--addresses-file", file,
-	}, c.Args...)})
+	p, err := proc.Start(proc.Config{
+		Path: c.Binary, Env: environment(), Log: c.Log,
+		Args: append([]string{
+			"serve",
+			"--uri", c.URI,
+			"--grpc-address", cmp.Or(c.GRPC, anyPort),
+			"--rest-address", cmp.Or(c.REST, anyPort),
+			"--addresses-file", file,
+		}, c.Args...),
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -70,10 +74,12 @@ func Start(ctx context.Context, c Config) (*Gateway, error) {
 	}, nil
 }
 
-// environment is the caller's without what would configure the gateway beside its flags. The gateway stops without waiting for load
-// balancers, which are not there.
+// environment returns the caller's, without the variables that configure the gateway. The gateway
+// stops without waiting for load balancers, which are not there.
 func environment() []string {
-	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "MOORING_") })
+	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
+		return strings.HasPrefix(v, "MOORING_")
+	})
 	return append(env, "MOORING_DRAIN_LINGER=0s")
 }
 

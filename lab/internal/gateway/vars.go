@@ -7,7 +7,7 @@ import (
 	"net/http"
 )
 
-// Vars is what a process says about itself at /debug/vars.
+// Vars holds what a process reports at /debug/vars.
 type Vars struct {
 	Goroutines int `json:"goroutines"`
 	Memory     struct {
@@ -17,7 +17,7 @@ type Vars struct {
 	Pools map[string]Pool `json:"mooring_pools"`
 }
 
-// Pool is the state of one connection pool.
+// Pool holds the state of one connection pool.
 type Pool struct {
 	Total      int `json:"total"`
 	CheckedOut int `json:"checked_out"`

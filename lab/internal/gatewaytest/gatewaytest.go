@@ -1,8 +1,9 @@
-// Package gatewaytest gives lab's tests what they run against, as processes: the gateway, built without -race from
-// ../cmd/gateway, and a MongoDB server behind it. It does not judge what they answer.
+// Package gatewaytest gives lab's tests what they run against, as processes: the gateway, built
+// without -race from ../cmd/gateway, and a MongoDB server behind it. It does not judge what they
+// answer.
 //
-// The server is the one that MOORING_TEST_URI names, else the embedded database. Binaries are built once per test run;
-// LAB_GATEWAY_BIN and LAB_EMBEDDED_BIN name ones that are there already.
+// The server is the one that MOORING_TEST_URI names, else the embedded database. Binaries are
+// built once per test run; LAB_GATEWAY_BIN and LAB_EMBEDDED_BIN name ones that are there already.
 package gatewaytest
 
 import (
@@ -48,8 +49,12 @@ type Suite struct {
 // New makes a suite; nothing is built or started before a test asks for it.
 func New() *Suite {
 	s := &Suite{}
-	s.gateway = sync.OnceValues(func() (string, error) { return s.build("LAB_GATEWAY_BIN", ".", "./cmd/gateway") })
-	s.embedded = sync.OnceValues(func() (string, error) { return s.build("LAB_EMBEDDED_BIN", "lab", "./cmd/embedded") })
+	s.gateway = sync.OnceValues(func() (string, error) {
+		return s.build("LAB_GATEWAY_BIN", ".", "./cmd/gateway")
+	})
+	s.embedded = sync.OnceValues(func() (string, error) {
+		return s.build("LAB_EMBEDDED_BIN", "lab", "./cmd/embedded")
+	})
 	s.server = sync.OnceValues(s.startServer)
 	return s
 }
@@ -71,10 +76,11 @@ func (s *Suite) Run(m *testing.M) int {
 // IsEmbedded says whether the server is the embedded database, which lacks much.
 func (s *Suite) IsEmbedded() bool { return os.Getenv("MOORING_TEST_URI") == "" }
 
-// URI is the connection string of the server.
+// URI returns the connection string of the server.
 func (s *Suite) URI(t testing.TB) string { return must(t, s.server) }
 
-// Direct connects the official driver to the server, past the gateway: the witness of what is really there.
+// Direct connects the official driver to the server, past the gateway: the witness of what is
+// really there.
 func (s *Suite) Direct(t testing.TB) *mongo.Client {
 	t.Helper()
 	c, err := mongo.Connect(options.Client().ApplyURI(s.URI(t)))
@@ -120,7 +126,7 @@ func must(t testing.TB, get func() (string, error)) string {
 	return v
 }
 
-// Gateway is a running gateway.
+// Gateway represents a running gateway.
 type Gateway struct {
 	*gateway.Gateway
 	killed bool
@@ -136,8 +142,8 @@ func (g *Gateway) Kill(t testing.TB) {
 	<-g.Done()
 }
 
-// Start starts a gateway before the server that uri names, and stops it at the end of the test. Its log is printed
-// when the test fails.
+// Start starts a gateway before the server that uri names, and stops it at the end of the test.
+// Its log is printed when the test fails.
 func (s *Suite) Start(t testing.TB, uri string, args ...string) *Gateway {
 	t.Helper()
 	started, err := gateway.Start(t.Context(), gateway.Config{
@@ -225,7 +231,7 @@ func (s *Suite) build(env, module, pkg string) (string, error) {
 	return path, nil
 }
 
-// binaries is the directory of what was built.
+// binaries returns the directory of the programs that were built.
 func (s *Suite) binaries() (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -239,7 +245,8 @@ func (s *Suite) binaries() (string, error) {
 	return s.dir, nil
 }
 
-// Root is the directory of the product: the nearest one above the working directory that holds lab/.
+// Root returns the directory of the product: the nearest one above the working directory that
+// holds lab/.
 func Root() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

@@ -8,14 +8,14 @@ import (
 	"testing"
 )
 
-// Response is a REST answer that was read to its end.
+// Response holds a complete REST answer.
 type Response struct {
 	Status int
 	Header http.Header
 	Body   []byte
 }
 
-// Header is one header of a request.
+// Header holds one header of a request.
 type Header struct{ Name, Value string }
 
 // Post sends a JSON body and reads the answer.
@@ -37,7 +37,9 @@ func (g *Gateway) Do(t testing.TB, method, path, body string, headers ...Header)
 }
 
 // Open sends a request and leaves the answer's body to the caller.
-func (g *Gateway) Open(t testing.TB, ctx context.Context, method, path, body string, headers ...Header) *http.Response {
+func (g *Gateway) Open(
+	t testing.TB, ctx context.Context, method, path, body string, headers ...Header,
+) *http.Response {
 	t.Helper()
 	req, err := http.NewRequestWithContext(ctx, method, g.REST+path, bytes.NewReader([]byte(body)))
 	if err != nil {
@@ -56,7 +58,7 @@ func (g *Gateway) Open(t testing.TB, ctx context.Context, method, path, body str
 	return resp
 }
 
-// Documents is the path of a collection's documents, with a verb such as "find".
+// Documents returns the path of a collection's documents, with a verb such as "find".
 func Documents(database, collection, verb string) string {
 	return "/v1/databases/" + database + "/collections/" + collection + "/documents:" + verb
 }

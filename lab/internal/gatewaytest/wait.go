@@ -17,7 +17,8 @@ func (g *Gateway) Vars(t testing.TB) gateway.Vars {
 	return v
 }
 
-// Eventually waits until the condition holds, and fails the test with its last complaint when it does not in time.
+// Eventually waits until the condition holds, and fails the test with its last complaint when it
+// does not in time.
 func Eventually(t testing.TB, within time.Duration, condition func() error) {
 	t.Helper()
 	deadline := time.After(within)

@@ -1,5 +1,6 @@
-// Package haproxy puts Debian's haproxy in front of servers, as a process: a load balancer that knows TCP and nothing of
-// what is said over it, and gives each new connection to the next server in turn.
+// Package haproxy puts Debian's haproxy in front of servers, as a process: a load balancer that
+// knows TCP and nothing of what is said over it, and gives each new connection to the next server
+// in turn.
 package haproxy
 
 import (
@@ -16,14 +17,14 @@ import (
 	"github.com/mooringdb/mooring/lab/internal/proc"
 )
 
-// Balancer is a running haproxy.
+// Balancer represents a running haproxy.
 type Balancer struct {
 	*proc.Process
 	Address string // host:port that it listens on
 }
 
-// Start starts haproxy before servers, each host:port, and stops it at the end of the test. The test is skipped where
-// there is no haproxy.
+// Start starts haproxy before servers, each host:port, and stops it at the end of the test. The
+// test is skipped where there is no haproxy.
 func Start(t testing.TB, servers ...string) *Balancer {
 	t.Helper()
 	path := find(t)
@@ -42,7 +43,9 @@ func Start(t testing.TB, servers ...string) *Balancer {
 	if err := os.WriteFile(file, []byte(configuration(servers)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p, err := proc.Start(proc.Config{Path: path, Args: []string{"-db", "-q", "-f", file}, Files: []*os.File{socket}})
+	p, err := proc.Start(proc.Config{
+		Path: path, Args: []string{"-db", "-q", "-f", file}, Files: []*os.File{socket},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,8 +73,9 @@ func find(t testing.TB) string {
 	return ""
 }
 
-// configuration leaves out health checks: a server that refuses a connection is passed over for the next one, and none is
-// ever taken for dead, so that nothing but the turn decides where a connection goes.
+// configuration leaves out health checks: a server that refuses a connection is passed over for
+// the next one, and none is ever taken for dead, so that nothing but the turn decides where a
+// connection goes.
 func configuration(servers []string) string {
 	var b strings.Builder
 	b.WriteString(`
@@ -102,8 +106,8 @@ func (b *Balancer) await(t testing.TB) {
 	for {
 		nc, err := net.DialTimeout("tcp", b.Address, time.Second)
 		if err == nil {
-			// A socket without anybody behind it takes connections as well. One that is closed from here, and then by the other
-			// side, was seen by haproxy.
+			// A socket without anybody behind it takes connections as well. One that is closed
+			// from here, and then by the other side, was seen by haproxy.
 			_ = nc.SetDeadline(time.Now().Add(time.Second))
 			_ = nc.(*net.TCPConn).CloseWrite()
 			_, err = nc.Read(make([]byte, 1))

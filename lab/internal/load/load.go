@@ -1,5 +1,6 @@
-// Package load keeps a gateway busy with the same request from a number of callers, each of which sends the next one
-// when it has the answer to the last. It checks that every answer is a good one, and measures nothing but the time.
+// Package load keeps a gateway busy with the same request from a number of callers, each of which
+// sends the next one when it has the answer to the last. It checks that every answer is a good
+// one, and measures nothing but the time.
 package load
 
 import (
@@ -18,7 +19,7 @@ import (
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 )
 
-// Job is what to send, and how often. It travels between processes as JSON.
+// Job says what to send, and how often. It travels between processes as JSON.
 type Job struct {
 	URL        string `json:",omitempty"` // a POST to this URL ...
 	Body       string `json:",omitempty"`
@@ -30,7 +31,7 @@ type Job struct {
 	Callers    int
 }
 
-// Result is how it went.
+// Result holds the outcome of a Job.
 type Result struct {
 	Elapsed time.Duration
 	Bytes   int64 // of all documents or bodies that came back
@@ -90,7 +91,8 @@ func (j Job) call() (_ call, stop func(), _ error) {
 
 func (j Job) post(c *http.Client) call {
 	return func(ctx context.Context) (int, error) {
-		req, err := http.NewRequestWithContext(ctx, http.MethodPost, j.URL, bytes.NewReader([]byte(j.Body)))
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, j.URL,
+			bytes.NewReader([]byte(j.Body)))
 		if err != nil {
 			return 0, err
 		}
@@ -109,7 +111,9 @@ func (j Job) post(c *http.Client) call {
 }
 
 func (j Job) findOne(c mooringv1.DocumentServiceClient) call {
-	req := &mooringv1.FindOneRequest{Database: Database, Collection: j.Collection, Filter: filter(j.ID)}
+	req := &mooringv1.FindOneRequest{
+		Database: Database, Collection: j.Collection, Filter: filter(j.ID),
+	}
 	return func(ctx context.Context) (int, error) {
 		resp, err := c.FindOne(ctx, req)
 		if err != nil {
@@ -123,14 +127,17 @@ func (j Job) findOne(c mooringv1.DocumentServiceClient) call {
 }
 
 func (j Job) find(c mooringv1.DocumentServiceClient) call {
-	req := &mooringv1.FindRequest{Database: Database, Collection: j.Collection, Filter: filter(j.ID), Limit: &j.Limit}
+	req := &mooringv1.FindRequest{
+		Database: Database, Collection: j.Collection, Filter: filter(j.ID), Limit: &j.Limit,
+	}
 	return func(ctx context.Context) (int, error) {
 		resp, err := c.Find(ctx, req)
 		if err != nil {
 			return 0, err
 		}
 		if int64(len(resp.GetDocuments())) != j.Limit {
-			return 0, fmt.Errorf("find of %s: %d documents, want %d", j.Collection, len(resp.GetDocuments()), j.Limit)
+			return 0, fmt.Errorf("find of %s: %d documents, want %d", j.Collection,
+				len(resp.GetDocuments()), j.Limit)
 		}
 		n := 0
 		for _, d := range resp.GetDocuments() {

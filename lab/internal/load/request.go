@@ -12,7 +12,7 @@ import (
 // Database is the one that every job reads.
 const Database = "bench"
 
-// filter is what both protocols ask for; the canned server does not look at it.
+// filter selects documents in both protocols; the canned server ignores it.
 func filter(id int32) *mooringv1.Document {
 	raw, err := bson.Marshal(bson.D{{Key: "total", Value: bson.D{{Key: "$gt", Value: id}}}})
 	if err != nil {
@@ -21,7 +21,8 @@ func filter(id int32) *mooringv1.Document {
 	return &mooringv1.Document{Encoding: &mooringv1.Document_Bson{Bson: raw}}
 }
 
-// REST gives the job of a findOne (limit 0) or a find as REST sends it. base is http://host:port, with a prefix.
+// REST gives the job of a findOne (limit 0) or a find as REST sends it. base is http://host:port,
+// with a prefix.
 func REST(base, collection string, id int32, limit int64) Job {
 	body := map[string]any{"filter": map[string]any{"total": map[string]any{"$gt": id}}}
 	verb := "findOne"
@@ -32,7 +33,10 @@ func REST(base, collection string, id int32, limit int64) Job {
 	if err != nil {
 		panic(fmt.Sprintf("bug: %v", err))
 	}
-	return Job{URL: fmt.Sprintf("%s/v1/databases/%s/collections/%s/documents:%s", base, Database, collection, verb), Body: string(text)}
+	return Job{
+		URL: fmt.Sprintf("%s/v1/databases/%s/collections/%s/documents:%s", base, Database,
+			collection, verb), Body: string(text),
+	}
 }
 
 // GRPC gives the job of a findOne (limit 0) or a find as gRPC sends it.

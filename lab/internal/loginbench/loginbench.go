@@ -1,6 +1,7 @@
-// Package loginbench measures what a connection costs that logs in by SCRAM-SHA-256, beside the official driver: processor
-// time of this process alone, since the server is another one. Each turn makes a client and sends pings at the same time, each
-// of which needs a connection of its own, since the server holds the replies back.
+// Package loginbench measures what a connection costs that logs in by SCRAM-SHA-256, beside the
+// official driver: processor time of this process alone, since the server is another one. Each
+// turn makes a client and sends pings at the same time, each of which needs a connection of its
+// own, since the server holds the replies back.
 package loginbench
 
 import (
@@ -34,7 +35,8 @@ const (
 	connections = 300 // of a turn
 )
 
-// Run measures both drivers and prints the costs, then the ratio: ours divided by theirs, so that less is better.
+// Run measures both drivers and prints the costs, then the ratio: ours divided by theirs, so that
+// less is better.
 func Run(ctx context.Context, w io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -60,12 +62,15 @@ func Run(ctx context.Context, w io.Writer) error {
 			}
 		}
 	}
-	fmt.Fprintf(w, "Connections that log in by SCRAM-SHA-256, %d in a pool; medians of %d turns\n\n", connections, turns)
+	fmt.Fprintf(w,
+		"Connections that log in by SCRAM-SHA-256, %d in a pool; medians of %d turns\n\n",
+		connections, turns)
 	var medians []float64
 	for _, c := range contenders {
 		slices.Sort(c.cost)
 		medians = append(medians, c.cost[turns/2])
-		fmt.Fprintf(w, "%-17s %7.1f µs of processor time (%.1f … %.1f)\n", c.name, c.cost[turns/2], c.cost[0], c.cost[turns-1])
+		fmt.Fprintf(w, "%-17s %7.1f µs of processor time (%.1f … %.1f)\n", c.name,
+			c.cost[turns/2], c.cost[0], c.cost[turns-1])
 	}
 	fmt.Fprintf(w, "\nratio login-cpu %.3f\n\n", medians[0]/medians[1])
 	return nil
@@ -100,7 +105,7 @@ func startServer(ctx context.Context) (uri string, stop func(), err error) {
 		user, password, strings.TrimSpace(addr), connections), stop, nil
 }
 
-// cpu is the processor time that this process has used.
+// cpu returns the processor time that this process has used.
 func cpu() time.Duration {
 	var u syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u) // cannot fail
@@ -130,7 +135,10 @@ func ours(ctx context.Context, uri string) error {
 	if err != nil {
 		return err
 	}
-	c, err := client.New(cfg, client.Options{Sink: &event.Sink{ConnectionReady: func(event.ConnectionReady) { ready.Add(1) }}})
+	c, err := client.New(cfg,
+		client.Options{Sink: &event.Sink{ConnectionReady: func(event.ConnectionReady) {
+			ready.Add(1)
+		}}})
 	if err != nil {
 		return err
 	}
@@ -154,7 +162,8 @@ func official(ctx context.Context, uri string) error {
 	if err != nil {
 		return err
 	}
-	if err := pings(ctx, &ready, func(ctx context.Context) error { return c.Ping(ctx, nil) }); err != nil {
+	if err := pings(ctx, &ready,
+		func(ctx context.Context) error { return c.Ping(ctx, nil) }); err != nil {
 		return err
 	}
 	return c.Disconnect(ctx)

@@ -21,18 +21,22 @@ const (
 	hold       = 3 * time.Second
 )
 
-// Serve is a server that lets its one user in by SCRAM-SHA-256 and knows nothing else. It prints its address, and runs until
-// ctx ends.
+// Serve runs a server that only knows the login of one user by SCRAM-SHA-256. It prints its
+// address, and runs until ctx ends.
 func Serve(ctx context.Context, _ []string) error {
 	known, err := scram.SHA256.NewClientUnprepped(user, password, "")
 	if err != nil {
 		return err
 	}
-	stored, err := known.GetStoredCredentialsWithError(scram.KeyFactors{Salt: "salt of the user", Iters: iterations})
+	stored, err := known.GetStoredCredentialsWithError(scram.KeyFactors{
+		Salt: "salt of the user", Iters: iterations,
+	})
 	if err != nil {
 		return err
 	}
-	s, err := scram.SHA256.NewServer(func(string) (scram.StoredCredentials, error) { return stored, nil })
+	s, err := scram.SHA256.NewServer(func(string) (scram.StoredCredentials, error) {
+		return stored, nil
+	})
 	if err != nil {
 		return err
 	}
@@ -54,7 +58,7 @@ func Serve(ctx context.Context, _ []string) error {
 	}
 }
 
-// session is one connection.
+// session serves one connection.
 type session struct {
 	nc           net.Conn
 	scram        *scram.Server
@@ -82,7 +86,8 @@ func (s *session) serve() {
 		default:
 			return
 		}
-		if _, err := s.nc.Write(wire.Append(nil, wire.Header{ResponseTo: h.RequestID}, reply)); err != nil {
+		if _, err := s.nc.Write(wire.Append(nil, wire.Header{ResponseTo: h.RequestID},
+			reply)); err != nil {
 			return
 		}
 	}
@@ -93,7 +98,8 @@ func (s *session) answer(command bson.Raw) bson.Raw {
 	switch command.FirstKey() {
 	case "hello", "isMaster", "ismaster":
 		b.Bool("helloOk", true).Bool("isWritablePrimary", true).Bool("ismaster", true)
-		b.Int32("maxBsonObjectSize", 16<<20).Int32("maxMessageSizeBytes", 48_000_000).Int32("maxWriteBatchSize", 100_000)
+		b.Int32("maxBsonObjectSize", 16<<20).Int32("maxMessageSizeBytes",
+			48_000_000).Int32("maxWriteBatchSize", 100_000)
 		b.Int32("minWireVersion", 0).Int32("maxWireVersion", 21)
 		if command.Has("saslSupportedMechs") {
 			b.OpenArray("saslSupportedMechs").String("", "SCRAM-SHA-256").Close()

@@ -1,5 +1,6 @@
-// Package lossy is an HTTP proxy before several servers that does to a request what its headers say: which server gets it,
-// and whether, and how, the answer is lost. So a test's own random numbers decide, and a seed repeats it.
+// Package lossy is an HTTP proxy before several servers that does to a request what its headers
+// say: which server gets it, and whether, and how, the answer is lost. So a test's own random
+// numbers decide, and a seed repeats it.
 package lossy
 
 import (
@@ -28,7 +29,7 @@ const (
 	hangTime = time.Millisecond
 )
 
-// Proxy is a running proxy.
+// Proxy represents a running proxy.
 type Proxy struct {
 	URL     string
 	targets []string
@@ -43,7 +44,7 @@ func Start(t testing.TB, targets ...string) *Proxy {
 	return p
 }
 
-// Header is what a request has to carry.
+// Header returns the header that a request must have.
 func Header(target int, loss string) http.Header {
 	return http.Header{Target: {strconv.Itoa(target)}, Loss: {loss}}
 }
@@ -77,8 +78,11 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(answer)
 }
 
-func (p *Proxy) forward(ctx context.Context, r *http.Request, target string, body []byte) (int, http.Header, []byte, error) {
-	req, err := http.NewRequestWithContext(ctx, r.Method, target+r.URL.RequestURI(), bytes.NewReader(body))
+func (p *Proxy) forward(
+	ctx context.Context, r *http.Request, target string, body []byte,
+) (int, http.Header, []byte, error) {
+	req, err := http.NewRequestWithContext(ctx, r.Method, target+r.URL.RequestURI(),
+		bytes.NewReader(body))
 	if err != nil {
 		return 0, nil, nil, err
 	}

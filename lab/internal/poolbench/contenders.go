@@ -18,7 +18,7 @@ import (
 	"github.com/mooringdb/mooring/lab/internal/canned"
 )
 
-// contender is one pool.
+// contender describes one pool.
 type contender struct {
 	name, short string
 	ours        bool
@@ -26,7 +26,9 @@ type contender struct {
 }
 
 // open makes the pools, ours first. stop closes those that there are.
-func open(ctx context.Context, server *canned.Server) (contenders []contender, stop func(), err error) {
+func open(
+	ctx context.Context, server *canned.Server,
+) (contenders []contender, stop func(), err error) {
 	var stops []func()
 	stop = func() {
 		for _, f := range stops {
@@ -110,15 +112,18 @@ func openTopology(ctx context.Context, server *canned.Server) (lease, func(), er
 	}, closeTopology, nil
 }
 
-// anyServer is a server selector of the official driver.
+// anyServer selects a server for the official driver.
 type anyServer struct{}
 
-func (anyServer) SelectServer(_ official.Topology, candidates []official.Server) ([]official.Server, error) {
+func (anyServer) SelectServer(
+	_ official.Topology, candidates []official.Server,
+) ([]official.Server, error) {
 	return candidates, nil
 }
 
 func openOfficial(ctx context.Context, server *canned.Server) (lease, func(), error) {
-	opts := options.Client().ApplyURI(server.URI() + "?directConnection=true").SetMaxPoolSize(connections)
+	opts := options.Client().ApplyURI(server.URI() +
+		"?directConnection=true").SetMaxPoolSize(connections)
 	cfg, err := officialtopology.NewConfig(opts, nil)
 	if err != nil {
 		return nil, nil, err

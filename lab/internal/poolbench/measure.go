@@ -9,21 +9,24 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Each pool has so many turns in a scenario, each of about so much time, after one that only warms up and counts. The
-// median counts: whether a queue forms, and then stays, is a matter of chance, so that the best turn would be luck.
+// Each pool has so many turns in a scenario, each of about so much time, after one that only
+// warms up and counts. The median counts: whether a queue forms, and then stays, is a matter of
+// chance, so that the best turn would be luck.
 const (
 	turns = 15
 	slice = 50 * time.Millisecond
 )
 
-// cost is what one pool needed in a scenario.
+// cost holds what one pool needed in a scenario.
 type cost struct {
 	pairs       int       // in a turn
 	nanoseconds []float64 // of a pair, by turn
 	allocations []float64
 }
 
-func median(samples []float64) float64 { return slices.Sorted(slices.Values(samples))[len(samples)/2] }
+func median(samples []float64) float64 {
+	return slices.Sorted(slices.Values(samples))[len(samples)/2]
+}
 
 // measure lets the pools take turns.
 func (s scenario) measure(ctx context.Context, contenders []contender) ([]cost, error) {

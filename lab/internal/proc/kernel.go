@@ -13,10 +13,12 @@ import (
 // ErrNoProcFS is returned where the kernel has no /proc to read.
 var ErrNoProcFS = errors.New("no /proc here")
 
-// clockTick is the unit of the times in /proc/PID/stat. USER_HZ is 100 on every architecture that Linux's Go runs on.
+// clockTick is the unit of the times in /proc/PID/stat. USER_HZ is 100 on every architecture that
+// Linux's Go runs on.
 const clockTick = 10 * time.Millisecond
 
-// CPU is the processor time that the process has used so far, user and system, all its threads, ended ones included.
+// CPU returns the processor time that the process has used so far, user and system, all its
+// threads, ended ones included.
 func CPU(pid int) (time.Duration, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -39,10 +41,10 @@ func CPU(pid int) (time.Duration, error) {
 	return time.Duration(ticks) * clockTick, nil
 }
 
-// RSS is the memory that the process has resident now, in bytes.
+// RSS returns the resident memory of the process, in bytes.
 func RSS(pid int) (int64, error) { return statusField(pid, "VmRSS") }
 
-// PeakRSS is the largest resident memory since the start or the last ResetPeakRSS, in bytes.
+// PeakRSS returns the largest resident memory since the start or the last ResetPeakRSS, in bytes.
 func PeakRSS(pid int) (int64, error) { return statusField(pid, "VmHWM") }
 
 // ResetPeakRSS makes PeakRSS begin again from what is resident now.
@@ -60,7 +62,8 @@ func statusField(pid int, name string) (int64, error) {
 		if !ok {
 			continue
 		}
-		kb, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")), 10, 64)
+		kb, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest),
+			"kB")), 10, 64)
 		return kb << 10, err
 	}
 	return 0, fmt.Errorf("%w: /proc/%d/status has no %s", ErrNoProcFS, pid, name)

@@ -1,5 +1,5 @@
-// Package proc starts the programs that lab is made of as processes of their own, stops them by their process id, and
-// reads what the kernel accounts to them. It knows nothing of what they do.
+// Package proc starts the programs that lab is made of as processes of their own, stops them by
+// their process id, and reads what the kernel accounts to them. It knows nothing of what they do.
 package proc
 
 import (
@@ -25,10 +25,13 @@ type Config struct {
 	Dir  string   // empty: the caller's
 	// Files are open in the program, from descriptor 3 on. They stay open in the caller.
 	Files []*os.File
-	Log   io.Writer // standard error, and standard output after the lines that were read; nil: only the tail is kept
+	// Standard error, and standard output after the lines that were read; nil: only the tail is
+	// kept.
+	Log io.Writer
 }
 
-// Process is a started program. Its methods may be called from several goroutines, except Line.
+// Process represents a started program. Its methods may be called from several goroutines, except
+// Line.
 type Process struct {
 	cmd    *exec.Cmd
 	stdout *bufio.Reader
@@ -39,8 +42,9 @@ type Process struct {
 	err    error
 }
 
-// Start starts a program, in a process group of its own, so that Ctrl-C reaches only the caller, who stops its processes
-// in their order. On Linux the program gets SIGTERM when the caller dies without having stopped it.
+// Start starts a program, in a process group of its own, so that Ctrl-C reaches only the caller,
+// who stops its processes in their order. On Linux the program gets SIGTERM when the caller dies
+// without having stopped it.
 func Start(c Config) (*Process, error) {
 	p := &Process{done: make(chan struct{}), log: c.Log}
 	cmd := exec.Command(c.Path, c.Args...)
@@ -58,7 +62,8 @@ func Start(c Config) (*Process, error) {
 	}
 	cmd.Stdout = w
 	cmd.SysProcAttr = attributes()
-	cmd.WaitDelay = time.Second // a child of the program that keeps its standard error open is not waited for
+	// A child of the program that keeps its standard error open is not waited for.
+	cmd.WaitDelay = time.Second
 	p.cmd, p.pipe, p.stdout = cmd, r, bufio.NewReader(r)
 	started := make(chan error)
 	go p.run(started)
@@ -71,8 +76,8 @@ func Start(c Config) (*Process, error) {
 	return p, nil
 }
 
-// run starts the program and waits for its end on one thread: the kernel takes the end of the thread that started a
-// program for the death of its parent.
+// run starts the program and waits for its end on one thread: the kernel takes the end of the
+// thread that started a program for the death of its parent.
 func (p *Process) run(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -84,30 +89,33 @@ func (p *Process) run(started chan<- error) {
 	}
 }
 
-// Pid is the process id.
+// Pid returns the process id.
 func (p *Process) Pid() int { return p.cmd.Process.Pid }
 
-// Done is closed when the program has ended.
+// Done returns a channel that is closed when the program has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Tail is the end of what the program wrote to standard error.
+// Tail returns the end of the program's standard error.
 func (p *Process) Tail() string { return p.tail.String() }
 
-// Line reads the next line of standard output, without its end. It fails when ctx ends or the program does.
+// Line reads the next line of standard output, without its end. It fails when ctx ends or the
+// program does.
 func (p *Process) Line(ctx context.Context) (string, error) {
 	stop := context.AfterFunc(ctx, func() { _ = p.pipe.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	line, err := p.stdout.ReadString('\n')
 	switch {
 	case ctx.Err() != nil:
-		return "", fmt.Errorf("%s printed no line: %w\n%s", p.cmd.Path, context.Cause(ctx), p.Tail())
+		return "", fmt.Errorf("%s printed no line: %w\n%s", p.cmd.Path, context.Cause(ctx),
+			p.Tail())
 	case err != nil:
 		return "", fmt.Errorf("%s ended before it was ready: %w\n%s", p.cmd.Path, err, p.Tail())
 	}
 	return strings.TrimRight(line, "\r\n"), nil
 }
 
-// Drain copies the rest of standard output to the log, in a goroutine that ends with the program or its Stop.
+// Drain copies the rest of standard output to the log, in a goroutine that ends with the program
+// or its Stop.
 func (p *Process) Drain() {
 	w := p.log
 	if w == nil {
@@ -122,7 +130,8 @@ func (p *Process) Signal(s os.Signal) error { return p.cmd.Process.Signal(s) }
 // Kill ends the program as a crash does.
 func (p *Process) Kill() error { return p.cmd.Process.Kill() }
 
-// Wait waits for the end and gives the exit code; a program that a signal ended has the code -1 and an error.
+// Wait waits for the end and gives the exit code; a program that a signal ended has the code -1
+// and an error.
 func (p *Process) Wait(ctx context.Context) (int, error) {
 	select {
 	case <-p.done:
@@ -135,8 +144,8 @@ func (p *Process) Wait(ctx context.Context) (int, error) {
 	return p.cmd.ProcessState.ExitCode(), p.err
 }
 
-// Stop asks the program to end with SIGTERM and kills it when it has not after the grace. It can be repeated. The error says
-// how a program ended that did not end well.
+// Stop asks the program to end with SIGTERM and kills it when it has not after the grace. It can
+// be repeated. The error says how a program ended that did not end well.
 func (p *Process) Stop(grace time.Duration) error {
 	defer p.pipe.Close()
 	_ = p.Signal(syscall.SIGTERM)

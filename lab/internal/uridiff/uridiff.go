@@ -1,5 +1,5 @@
-// Package uridiff reads connection strings with core/connstring and with the official driver, and tells where the two
-// disagree. Known differences stand in one table, with the reason.
+// Package uridiff reads connection strings with core/connstring and with the official driver, and
+// tells where the two disagree. Known differences stand in one table, with the reason.
 package uridiff
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/mooringdb/mooring/core/connstring"
 )
 
-// Difference is one thing that the two read differently.
+// Difference describes one thing that the two read differently.
 type Difference struct {
 	What         string // "accepted", or the name of a field
 	Ours, Theirs string
@@ -24,7 +24,8 @@ func (d Difference) String() string {
 	return fmt.Sprintf("%s: %s, the official driver: %s", d.What, d.Ours, d.Theirs)
 }
 
-// Compare reads a mongodb:// string with both. Of mongodb+srv it knows nothing: the official driver would ask DNS.
+// Compare reads a mongodb:// string with both. Of mongodb+srv it knows nothing: the official
+// driver would ask DNS.
 func Compare(uri string) []Difference {
 	ours, ourErr := connstring.Parse(uri)
 	if ourErr == nil {
@@ -72,7 +73,9 @@ var fields = []field{
 		func(c *official.ConnString) string { return c.AuthMechanism },
 	},
 	{
-		"authSource", func(c *connstring.Config) string { return authSource(c.HasCredential, c.AuthSource) },
+		"authSource", func(c *connstring.Config) string {
+			return authSource(c.HasCredential, c.AuthSource)
+		},
 		func(c *official.ConnString) string {
 			return authSource(c.Username != "" || c.AuthMechanism != "", c.AuthSource)
 		},
@@ -87,7 +90,10 @@ var fields = []field{
 	},
 	{
 		"directConnection", func(c *connstring.Config) string { return given(c.DirectConnection) },
-		func(c *official.ConnString) string { return set(c.DirectConnectionSet, c.DirectConnection) },
+		func(c *official.ConnString) string {
+			return set(c.DirectConnectionSet,
+				c.DirectConnection)
+		},
 	},
 	{
 		"tls", func(c *connstring.Config) string { return given(c.TLS.Enabled) },
@@ -106,8 +112,13 @@ var fields = []field{
 		func(c *official.ConnString) string { return set(c.ConnectTimeoutSet, c.ConnectTimeout) },
 	},
 	{
-		"heartbeatFrequencyMS", func(c *connstring.Config) string { return given(c.HeartbeatInterval) },
-		func(c *official.ConnString) string { return set(c.HeartbeatIntervalSet, c.HeartbeatInterval) },
+		"heartbeatFrequencyMS", func(c *connstring.Config) string {
+			return given(c.HeartbeatInterval)
+		},
+		func(c *official.ConnString) string {
+			return set(c.HeartbeatIntervalSet,
+				c.HeartbeatInterval)
+		},
 	},
 	{
 		"readConcernLevel", func(c *connstring.Config) string { return c.ReadConcernLevel },
@@ -118,9 +129,12 @@ var fields = []field{
 		func(c *official.ConnString) string { return c.ReadPreference },
 	},
 	{"readPreferenceTags", ourTags, theirTags},
-	{"maxStalenessSeconds", func(c *connstring.Config) string { return given(c.MaxStaleness) }, func(c *official.ConnString) string {
-		return set(c.MaxStalenessSet && c.MaxStaleness >= 0, c.MaxStaleness)
-	}},
+	{
+		"maxStalenessSeconds", func(c *connstring.Config) string { return given(c.MaxStaleness) },
+		func(c *official.ConnString) string {
+			return set(c.MaxStalenessSet && c.MaxStaleness >= 0, c.MaxStaleness)
+		},
+	},
 	{
 		"journal", func(c *connstring.Config) string { return given(c.WriteConcern.Journal) },
 		func(c *official.ConnString) string { return set(c.JSet, c.J) },
@@ -185,7 +199,7 @@ func theirTags(c *official.ConnString) string {
 	return strings.Join(sets, " ")
 }
 
-// Unknown are the differences that the table does not know.
+// Unknown returns the differences that are not in the table.
 func Unknown(uri string) []Difference {
 	return slices.DeleteFunc(Compare(uri), func(d Difference) bool { return reason(uri, d) != "" })
 }
