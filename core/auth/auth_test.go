@@ -89,7 +89,7 @@ var app = auth.User{Name: "app", Password: "pencil"}
 
 func start(t testing.TB, a *auth.Authenticator) *auth.State {
 	t.Helper()
-	s, err := a.Start(auth.Target{Address: "db:27017", Encrypted: true})
+	s, err := a.Start(auth.Target{Address: "db:27017"})
 	if err != nil {
 		t.Fatal(err)
 	}

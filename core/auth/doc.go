@@ -9,7 +9,7 @@
 //
 // # Authenticating one connection
 //
-//	state, err := authenticator.Start(auth.Target{Address: addr, Encrypted: true})
+//	state, err := authenticator.Start(auth.Target{Address: addr})
 //	err = state.AppendHello(helloBuilder)           // saslSupportedMechs, speculativeAuthenticate
 //	…the connection sends its hello and reads the reply…
 //	err = state.Authenticate(ctx, runner, reply)    // finishes the speculative conversation, or begins one

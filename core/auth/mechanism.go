@@ -41,9 +41,6 @@ type Conversation interface {
 type Target struct {
 	Address address.Address
 
-	// Encrypted says that the connection uses TLS.
-	Encrypted bool
-
 	// User is the user of this connection. Start fills it in.
 	User User
 }

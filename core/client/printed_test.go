@@ -55,7 +55,9 @@ func TestNothingPrintsASecret(t *testing.T) {
 	}
 	token := func(context.Context, oidc.Request) (oidc.Token, error) { return oidc.Token{AccessToken: secret}, nil }
 	for _, m := range []auth.Mechanism{
-		auth.SCRAMSHA256(), auth.Plain{}, oidc.New(oidc.ProviderFunc(token)),
+		auth.SCRAMSHA256(),
+		auth.Plain{},
+		oidc.New(oidc.ProviderFunc(token)),
 		aws.New(aws.NewSource(aws.Config{Getenv: func(string) string { return secret }})),
 	} {
 		conversation, err := m.Begin(t.Context(), target)

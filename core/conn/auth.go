@@ -18,7 +18,7 @@ func (c *Conn) login(cfg Config) (*auth.State, error) {
 	if cfg.Auth == nil {
 		return nil, nil
 	}
-	return cfg.Auth.Start(auth.Target{Address: c.addr, Encrypted: cfg.TLS != nil})
+	return cfg.Auth.Start(auth.Target{Address: c.addr})
 }
 
 // authenticate ends the handshake. Arbiters have no users (Authentication, "Arbiters"): on their

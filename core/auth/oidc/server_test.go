@@ -121,7 +121,7 @@ func always(tokens ...string) oidc.ProviderFunc {
 // connect authenticates a new connection, hello included.
 func (c *client) connect(t *testing.T, s *server) (*auth.State, error) {
 	t.Helper()
-	state, err := c.Start(auth.Target{Address: "db:27017", Encrypted: true})
+	state, err := c.Start(auth.Target{Address: "db:27017"})
 	if err != nil {
 		t.Fatal(err)
 	}
