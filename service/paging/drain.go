@@ -176,7 +176,7 @@ func records(all []*held) iter.Seq[Record] {
 // record is what another replica is told.
 func (h *held) record(whole bool) Record {
 	rec := Record{
-		ID: h.ID, Principal: h.Principal, Namespace: h.namespace, Opened: h.Opened, Pages: h.pages, Ledger: h.ledger.Record(whole),
+		ID: h.ID, Principal: h.Principal, Namespace: h.namespace, Opened: h.Opened, Pages: h.pages, Ledger: h.readLedger().Record(whole),
 	}
 	if h.cur != nil {
 		mean, count := h.sizer.Seen()

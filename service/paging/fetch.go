@@ -164,7 +164,7 @@ func (p *Pager) token(h *held, seq uint64) (string, error) {
 		idle = p.cfg.UnreadIdle
 	}
 	c := claim{
-		deployment: p.deployment, holder: p.Self(), id: h.ID, seq: seq, branch: h.ledger.Branch(),
+		deployment: p.deployment, holder: p.Self(), id: h.ID, seq: seq, branch: h.readLedger().Branch(),
 		pinned: h.cur.Pinned(), expires: time.Now().Add(idle), namespace: h.namespace, state: h.cur.State(),
 	}
 	c.state.BatchSize = h.chosen // what it was for the last batch says little about the next

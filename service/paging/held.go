@@ -68,6 +68,14 @@ func (p *Pager) getLocked(id handle.ID) *held {
 	return h
 }
 
+// readLedger returns the ledger to the call that works on the cursor and does not hold the lock.
+// Other calls ask the ledger, and write it, at the same time.
+func (h *held) readLedger() page.Ledger {
+	h.pager.table.Lock()
+	defer h.pager.table.Unlock()
+	return h.ledger
+}
+
 // Describe completes what lists show.
 func (h *held) Describe(i *handle.Info) {
 	i.Database, i.Collection, i.Server = h.namespace.Database, h.namespace.Collection, h.server

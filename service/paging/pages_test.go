@@ -164,3 +164,28 @@ func TestHeldPagesAreCompact(t *testing.T) {
 		}
 	})
 }
+
+// The ledger is read for a page's token while other calls ask it for the same page. Without the
+// table's lock the race detector reports it.
+func TestTokenWhileOthersAsk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, nil)
+		first := f.open(9, 2, 0)
+		f.s.next = func(context.Context) error { time.Sleep(time.Second); return nil } //nolint:forbidigo // fake time
+		pages := make(chan paging.Page, 2)
+		for i := range 2 {
+			go func() {
+				time.Sleep(time.Duration(i) * time.Second / 2) //nolint:forbidigo // fake time
+				two := int32(2)
+				page, err := f.r.Next(t.Context(), paging.Asking{Principal: "anna", Token: first.Token, BatchSize: &two})
+				if err != nil {
+					t.Error(err)
+				}
+				pages <- page
+			}()
+		}
+		if one, other := <-pages, <-pages; numbers(one) != "2 3" || !same(one, other) {
+			t.Errorf("pages %v and %v", one, other)
+		}
+	})
+}
