@@ -56,7 +56,7 @@ func (p *Pager) unknownTo(q Question) func(claim, page.Question) (decision, erro
 			return decision{}, ErrOwnerGone
 		case c.holder.Instance == p.instance || q.Holder == p.instance: // closed or expired here
 			return decision{}, ErrCursorNotFound
-		case heir != c.holder && heir.Instance != p.instance:
+		case heir != c.holder && heir.Address != p.cfg.Replica:
 			return decision{Verdict: page.Elsewhere, to: heir}, nil
 		default:
 			return decision{}, ErrNotHere

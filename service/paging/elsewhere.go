@@ -55,7 +55,11 @@ func (s *search) run(ctx context.Context, to page.Replica) (Answer, error) {
 	ctx, cancel := runOn(ctx)
 	defer cancel()
 	for range maxHops {
-		ans, err := s.ask(ctx, s.p.successor(to))
+		heir := s.p.successor(to)
+		ans, err := s.ask(ctx, heir)
+		if errors.Is(err, errNowhere) && heir != to {
+			ans, err = s.ask(ctx, to) // it may have kept the cursor: see successorLocked
+		}
 		if errors.Is(err, errNowhere) {
 			ans, err = s.others(ctx)
 		}
@@ -227,13 +231,19 @@ func (p *Pager) successor(of page.Replica) page.Replica {
 	return p.successorLocked(of)
 }
 
+// successorLocked returns a successor without its instance: a cursor on which a call worked was not
+// pushed with the others, so a successor that does not know it cannot say that it has ended.
 func (p *Pager) successorLocked(of page.Replica) page.Replica {
+	last := of
 	for range maxHops {
-		s, ok := p.successors[of.Instance]
+		s, ok := p.successors[last.Instance]
 		if !ok {
 			break
 		}
-		of = s.to
+		last = s.to
 	}
-	return of
+	if last.Instance != of.Instance {
+		last.Instance = page.Instance{}
+	}
+	return last
 }

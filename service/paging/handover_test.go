@@ -356,3 +356,44 @@ func TestCloseWhileItMoves(t *testing.T) {
 		}
 	})
 }
+
+// A cursor on which a call works is not pushed. The replica that drains still has it, and the
+// replica that got the other cursors does not say that it has ended. Once the first one is gone,
+// the position is unknown.
+func TestNotPushedWithTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t, "a", "b", "c")
+		n.open("a", 9, 2, 0) // is pushed
+		page := n.open("a", 9, 2, 0)
+		n.s.next = func(context.Context) error { time.Sleep(10 * time.Second); return nil } //nolint:forbidigo // fake time
+		pages := make(chan paging.Page)
+		go func() {
+			page, err := n.next("c", page.Token)
+			if err != nil {
+				t.Error(err)
+			}
+			pages <- page
+		}()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+		defer cancel()
+		if err := n.node("a").Drain(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Drain() = %v", err)
+		}
+		b := n.node("b")
+		b.Succeeded(n.node("a").Self().Instance, b.Self()) // it may hear it from others
+		n.hidden = "a"                                     // DNS does not list a replica that drains
+		page = <-pages
+		if next := n.mustNext("c", page.Token); numbers(page) != "2 3" || numbers(next) != "4 5" {
+			t.Errorf("pages %s and %s", numbers(page), numbers(next))
+		} else {
+			page = next
+		}
+		n.crash("a")
+		for _, address := range []string{"b", "c"} {
+			if _, err := n.next(address, page.Token); !errors.Is(err, paging.ErrCursorPositionUnknown) {
+				t.Errorf("at %s, when its replica is gone: %v", address, err)
+			}
+		}
+	})
+}
