@@ -12,7 +12,7 @@ import (
 // DefaultPort is the port of an address that names none.
 const DefaultPort = 27017
 
-// Address is an endpoint in its one normal form, so that == compares endpoints: "host:port" in
+// Address names an endpoint in its one normal form, so that == compares endpoints: "host:port" in
 // lower case with the port always present, "[ip]:port" for IPv6, or the path of a Unix domain
 // socket unchanged. The zero value is not an address. Parse makes one; a conversion from string
 // skips the checks.
@@ -28,7 +28,8 @@ func Parse(text string) (Address, error) {
 		return Address(text), nil
 	}
 	if strings.Contains(text, "/") {
-		return "", fmt.Errorf("unsupported host %q: the path of a unix domain socket must end in .sock",
+		return "", fmt.Errorf("unsupported host %q: the path of a unix domain socket must end "+
+			"in .sock",
 			text)
 	}
 	host, port, err := split(text)

@@ -8,7 +8,7 @@ import (
 // wireVersion44 is the first whose getMore takes a comment.
 const wireVersion44 = 9
 
-// getMore is the command that continues a cursor.
+// getMore builds the command that continues a cursor.
 type getMore State
 
 func (*getMore) Name() string { return "getMore" }
@@ -34,7 +34,7 @@ func (g *getMore) batchSize() int64 {
 	return n
 }
 
-// killCursors is the command that ends it.
+// killCursors builds the command that ends a cursor.
 type killCursors State
 
 func (*killCursors) Name() string { return "killCursors" }

@@ -25,9 +25,10 @@ import (
 	"github.com/mooringdb/mooring/core/selection"
 )
 
-// Batch is the content of one reply.
+// Batch holds the content of one reply.
 type Batch struct {
-	// Documents are views on the reply's buffer. The batch may be empty although the cursor goes on.
+	// Documents are views on the reply's buffer. The batch may be empty although the cursor goes
+	// on.
 	Documents []bson.Raw
 	// Bytes is the sum of the documents' lengths.
 	Bytes int
@@ -38,7 +39,7 @@ type Batch struct {
 	PostBatchResumeToken bson.Raw
 }
 
-// State is all that a getMore needs. It can be stored, sealed into a token and given to another
+// State holds all that a getMore needs. It can be stored, sealed into a token and given to another
 // client of the same deployment. Only one cursor at a time may continue it.
 type State struct {
 	// Server holds the cursor. getMore and killCursors go only there.
@@ -51,11 +52,11 @@ type State struct {
 	BatchSize int32
 	// Remaining is the number of documents that the limit still allows; 0: no limit.
 	Remaining int64
-	// MaxAwaitTimeMS is the maxTimeMS of each getMore: how long a tailable awaitData cursor waits for
-	// documents. If less is left until the deadline of Next, that is sent. Nil sends nothing.
+	// MaxAwaitTimeMS is the maxTimeMS of each getMore: how long a tailable awaitData cursor waits
+	// for documents. If less is left until the deadline of Next, that is sent. Nil sends nothing.
 	MaxAwaitTimeMS *int64
-	// Comment goes with each getMore to a server that takes one there (4.4 and later); the zero Value
-	// sends nothing.
+	// Comment goes with each getMore to a server that takes one there (4.4 and later); the zero
+	// Value sends nothing.
 	Comment bson.Value
 }
 
@@ -70,12 +71,12 @@ var (
 	ErrClosed = errors.New("cursor was closed")
 )
 
-// Cursor is the result of a command. Next is for one goroutine at a time; all other methods may be
-// called at any time.
+// Cursor reads the result of a command. Next is for one goroutine at a time; all other methods
+// may be called at any time.
 type Cursor struct {
 	runner *operation.Runner
-	// timeout is the operation's timeoutMS, nil for the runner's. A deadline that is not zero is that
-	// of all getMores; otherwise timeout begins anew with each.
+	// timeout is the operation's timeoutMS, nil for the runner's. A deadline that is not zero is
+	// that of all getMores; otherwise timeout begins anew with each.
 	timeout  *time.Duration
 	deadline time.Time
 	// unconfirmed is the write concern error of the command, nil if there is none.
@@ -225,7 +226,8 @@ func (c *Cursor) takeLocked(p reply) Batch {
 	c.state.ID = p.id
 	if p.database != "" && (p.database != c.state.Database || p.collection != c.state.Collection) {
 		// p has views on the reply, which the cursor must not keep alive.
-		c.state.Database, c.state.Collection = strings.Clone(p.database), strings.Clone(p.collection)
+		c.state.Database = strings.Clone(p.database)
+		c.state.Collection = strings.Clone(p.collection)
 	}
 	if c.state.Remaining == 0 {
 		return p.batch

@@ -88,8 +88,9 @@ func TestContextThatEndsAfterTheBatch(t *testing.T) {
 	})
 }
 
-// TestPanicInsideTheDriver checks a getMore that ends by a panic of what is below the cursor: the batch that it lost is not
-// skipped silently, and Close returns the connection of a pinned cursor.
+// TestPanicInsideTheDriver checks a getMore that ends by a panic of what is below the cursor: the
+// batch that it lost is not skipped silently, and Close returns the connection of a pinned
+// cursor.
 func TestPanicInsideTheDriver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lb := mongotest.NewBalanced(t, mongotest.BalancedConfig{Services: 1})

@@ -13,15 +13,15 @@ import (
 	"github.com/mooringdb/mooring/core/selection"
 )
 
-// Options are what a new cursor needs besides the operation and its reply; see State.
+// Options holds what a new cursor needs besides the operation and its reply; see State.
 type Options struct {
 	BatchSize int32
 	// Limit is the number of documents over all batches; 0: no limit.
 	Limit          int64
 	MaxAwaitTimeMS *int64
 	Comment        bson.Value
-	// Timeout is the operation's timeoutMS; nil: the Runner's. It begins anew with each call of Next,
-	// unless Lifetime says that the deadline of the operation is that of all calls.
+	// Timeout is the operation's timeoutMS; nil: the Runner's. It begins anew with each call of
+	// Next, unless Lifetime says that the deadline of the operation is that of all calls.
 	Timeout  *time.Duration
 	Lifetime bool
 }
@@ -143,7 +143,7 @@ func remains(from address.Address, doc bson.Raw) State {
 	return State{Server: from, ID: p.id, Database: p.database, Collection: p.collection}
 }
 
-// ending is what is left to do for a cursor that has ended.
+// ending holds what is left to do for a cursor that has ended.
 type ending struct {
 	runner  *operation.Runner
 	timeout *time.Duration

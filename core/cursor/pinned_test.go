@@ -230,7 +230,8 @@ func TestCursorOverAnotherConnection(t *testing.T) {
 	runBalanced(t, "", client.Options{}, func(t *testing.T, b *balanced) {
 		a, z := b.find(t), b.find(t)
 		var codes []int32
-		for _, cur := range []*cursor.Cursor{a, z} { // both over a third connection, to the first one's service
+		// Both over a third connection, to the first one's service.
+		for _, cur := range []*cursor.Cursor{a, z} {
 			_, err := b.client.ContinueCursor(cur.State()).Next(t.Context())
 			codes = append(codes, mongoerr.Code(err))
 			_ = cur.Close(t.Context())

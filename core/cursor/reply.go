@@ -9,7 +9,7 @@ import (
 	"github.com/mooringdb/mooring/core/mongoerr"
 )
 
-// reply is the cursor in a reply. Its strings are views on that.
+// reply holds the cursor in a reply. Its strings are views on that.
 type reply struct {
 	id                   int64
 	database, collection string
@@ -119,7 +119,7 @@ func (p *parser) namespace(v bson.Value) error {
 	return nil
 }
 
-// documents are counted first, so that the list is one allocation of the right size.
+// documents counts them first, so that the list is one allocation of the right size.
 func (p *parser) documents(a bson.Raw) ([]bson.Raw, error) {
 	if p.firstOnly {
 		return nil, p.firstDocument(a)

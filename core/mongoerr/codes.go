@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// class is a set of meanings that a server's error code has for a driver.
+// class holds a set of meanings that a server's error code has for a driver.
 type class uint8
 
 const (

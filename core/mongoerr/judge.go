@@ -10,8 +10,8 @@ const (
 	Undetermined Delivery = iota
 	// Unsent says that nothing of the command was sent: whatever it is, it may be sent again.
 	Unsent
-	// Unanswered says that the command was sent, in part at least, and that its answer is missing or
-	// cannot be read: the server may have carried it out.
+	// Unanswered says that the command was sent, in part at least, and that its answer is missing
+	// or cannot be read: the server may have carried it out.
 	Unanswered
 	// Answered says that the server has answered, with this error.
 	Answered
@@ -21,7 +21,7 @@ var deliveries = [...]string{"undetermined", "unsent", "unanswered", "answered"}
 
 func (d Delivery) String() string { return deliveries[d] }
 
-// Verdict is what an error says about sending the command of an operation again.
+// Verdict holds what an error says about sending the command of an operation again.
 type Verdict struct {
 	// Delivery says how far the command got.
 	Delivery Delivery

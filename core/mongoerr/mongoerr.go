@@ -28,7 +28,7 @@ const (
 	LabelRetryable                      = "RetryableError"
 )
 
-// CommandError is a reply with ok: 0.
+// CommandError reports a reply with ok: 0.
 type CommandError struct {
 	Code            int32  // 0 where the server gave none
 	Name            string // the server's codeName, or ours where the code is known
@@ -43,7 +43,8 @@ func (e *CommandError) Error() string {
 	return "command failed on " + e.Address.String() + ": " + describe(e.Code, e.Name, e.Message)
 }
 
-// WriteError is one entry of a reply's writeErrors: one statement of a write command that failed.
+// WriteError reports one entry of a reply's writeErrors: one statement of a write command that
+// failed.
 type WriteError struct {
 	Index   int // the statement's place in the command
 	Code    int32
@@ -56,8 +57,8 @@ func (e WriteError) Error() string {
 	return "write " + strconv.Itoa(e.Index) + ": " + describe(e.Code, codeNames[e.Code], e.Message)
 }
 
-// WriteConcernError is a reply's writeConcernError: the write was applied, but not acknowledged as
-// asked.
+// WriteConcernError reports a reply's writeConcernError: the write was applied, but not
+// acknowledged as asked.
 type WriteConcernError struct {
 	Code            int32
 	Name, Message   string
@@ -73,8 +74,8 @@ func (e *WriteConcernError) Error() string {
 		describe(e.Code, e.Name, e.Message)
 }
 
-// WriteException is a reply with ok: 1 and writeErrors. WriteConcernError is nil where the reply
-// has none.
+// WriteException reports a reply with ok: 1 and writeErrors. WriteConcernError is nil where the
+// reply has none.
 type WriteException struct {
 	WriteErrors       []WriteError
 	WriteConcernError *WriteConcernError
@@ -106,7 +107,8 @@ func (e *WriteException) Unwrap() error {
 	return e.WriteConcernError
 }
 
-// NetworkError is a connection that could not be made, or that broke under a request or a reply.
+// NetworkError reports a connection that could not be made, or that broke under a request or a
+// reply.
 type NetworkError struct {
 	Address address.Address
 	Op      string // what was being done: "dial", "hello", "write", "read", …
@@ -148,7 +150,8 @@ func dnsText(e *net.DNSError) string {
 }
 
 func expiredText(cert *x509.Certificate) string {
-	return fmt.Sprintf("x509: certificate has expired or is not yet valid: it is valid from %s to %s",
+	return fmt.Sprintf("x509: certificate has expired or is not yet valid: it is valid from %s "+
+		"to %s",
 		cert.NotBefore.UTC().Format(time.RFC3339), cert.NotAfter.UTC().Format(time.RFC3339))
 }
 
@@ -164,7 +167,7 @@ func (e *NetworkError) Timeout() bool {
 	return ok && t.Timeout()
 }
 
-// OverloadError is a connection that could not be made because of Err, a network error or a
+// OverloadError reports a connection that could not be made because of Err, a network error or a
 // timeout before the end of the first hello. An overloaded server refuses connections that way, so
 // the error carries the labels SystemOverloadedError and RetryableError beside those of Err (CMAP,
 // "Pool Backpressure").
@@ -175,7 +178,7 @@ func (e *OverloadError) Error() string { return e.Err.Error() }
 // Unwrap returns Err.
 func (e *OverloadError) Unwrap() error { return e.Err }
 
-// SelectionError is the error of a server selection: no server was suitable in time, or none can
+// SelectionError reports a failed server selection: no server was suitable in time, or none can
 // be.
 type SelectionError struct {
 	Selector string // what was looked for
@@ -203,7 +206,7 @@ func (e *SelectionError) Error() string {
 
 func (e *SelectionError) Unwrap() error { return e.Err }
 
-// MalformedReplyError is a reply that is valid BSON and breaks the protocol.
+// MalformedReplyError reports a reply that is valid BSON and breaks the protocol.
 type MalformedReplyError struct {
 	Address address.Address
 	Field   string

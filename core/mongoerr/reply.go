@@ -35,7 +35,7 @@ func WriteConcernErrorOf(addr address.Address, reply bson.Raw) *WriteConcernErro
 	return r.writeConcernError()
 }
 
-// replyFields are the fields of a reply that concern errors.
+// replyFields holds the fields of a reply that concern errors.
 type replyFields struct {
 	addr            address.Address
 	reply           bson.Raw
@@ -127,7 +127,8 @@ func (r *replyFields) set(key string, v bson.Value) (problem string) {
 	case "writeConcernError":
 		problem = setDocument(&r.concern, v)
 	case "topologyVersion":
-		r.topologyVersion, _ = v.Document() // a hint for discovery: without it the reply means the same
+		// A hint for discovery: without it the reply means the same.
+		r.topologyVersion, _ = v.Document()
 	}
 	return problem
 }

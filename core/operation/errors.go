@@ -7,7 +7,7 @@ import (
 	"github.com/mooringdb/mooring/core/mongoerr"
 )
 
-// OutcomeUnknownError is the error of a write that was sent, in part at least, and got no answer
+// OutcomeUnknownError reports a write that was sent, in part at least, and got no answer
 // that can be read. Whether it was applied is not known, so it must not be repeated blindly. Err
 // is what ended it.
 type OutcomeUnknownError struct {
@@ -24,8 +24,8 @@ func (e *OutcomeUnknownError) Unwrap() error { return e.Err }
 // Delivery returns mongoerr.Unanswered.
 func (e *OutcomeUnknownError) Delivery() mongoerr.Delivery { return mongoerr.Unanswered }
 
-// TimeoutError is the end of the operation's time, if it was found before anything was sent or if
-// the server reported it. errors.Is(err, context.DeadlineExceeded) holds.
+// TimeoutError reports the end of the operation's time, if it was found before anything was sent
+// or if the server reported it. errors.Is(err, context.DeadlineExceeded) holds.
 type TimeoutError struct {
 	// Err is the error of the server, or says where the end was found.
 	Err error
@@ -50,7 +50,7 @@ func (e *TimeoutError) Delivery() mongoerr.Delivery {
 	return mongoerr.Unsent
 }
 
-// TooLargeError is the error of a command that is longer than the server accepts. Nothing was
+// TooLargeError refuses a command that is longer than the server accepts. Nothing was
 // sent.
 type TooLargeError struct {
 	Size, Limit int

@@ -160,7 +160,8 @@ func TestOperationIDs(t *testing.T) {
 		var h heard
 		f := &identified{fake: &fake{}}
 		sink := h.sink()
-		sink.ServerSelectionStarted = func(event.ServerSelectionStarted) {} // the deployment here emits none
+		// The deployment here emits none.
+		sink.ServerSelectionStarted = func(event.ServerSelectionStarted) {}
 		r := operation.Runner{Deployment: f, Sink: sink}
 		for range 2 {
 			if _, err := r.Run(t.Context(), &operation.Operation{Database: "db", Command: command{}, ID: id}); err != nil {

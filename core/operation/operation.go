@@ -10,13 +10,13 @@ import (
 	"github.com/mooringdb/mooring/core/selection"
 )
 
-// Deployment is what operations run on; core/client makes one of a topology.
+// Deployment represents what operations run on; core/client makes one of a topology.
 type Deployment interface {
 	// Select returns a server that suits the selector. It blocks until there is one or ctx ends.
 	Select(ctx context.Context, sel selection.Selector) (Server, error)
 }
 
-// Server is a selected server.
+// Server represents a selected server.
 type Server interface {
 	// Description returns the server as the selector saw it.
 	Description() *description.Server
@@ -26,14 +26,14 @@ type Server interface {
 	CheckOut(ctx context.Context) (Conn, error)
 }
 
-// Conn is a checked-out connection.
+// Conn represents a checked-out connection.
 type Conn interface {
 	// Hello returns the description of the server by this connection's hello, with its limits.
 	Hello() *description.Server
 	// ID returns the pool's number of the connection.
 	ID() uint64
-	// RoundTrip sends a complete OP_MSG, whose buffer may be reused afterwards, and returns the body
-	// of the reply, which the caller owns.
+	// RoundTrip sends a complete OP_MSG, whose buffer may be reused afterwards, and returns the
+	// body of the reply, which the caller owns.
 	RoundTrip(ctx context.Context, msg []byte) (bson.Raw, error)
 	// Write sends a complete OP_MSG that gets no reply.
 	Write(ctx context.Context, msg []byte) error
@@ -41,14 +41,14 @@ type Conn interface {
 	Reauthenticate(ctx context.Context, cause error) error
 	// Learn tells the topology how an operation ended. The caller keeps the connection.
 	Learn(err error)
-	// PinForCursor counts the connection among those that cursors hold, until CheckIn. It returns an
-	// error if no more of them may be held.
+	// PinForCursor counts the connection among those that cursors hold, until CheckIn. It returns
+	// an error if no more of them may be held.
 	PinForCursor() error
 	// CheckIn returns the connection to the pool, and tells the topology how the operation ended.
 	CheckIn(err error)
 }
 
-// Kind is what an operation may do to data.
+// Kind says what an operation may do to data.
 type Kind uint8
 
 const (
@@ -56,15 +56,16 @@ const (
 	Read Kind = iota
 	// Write changes data. If it was sent and got no answer, the error is an *OutcomeUnknownError.
 	Write
-	// Generic is a command that a user wrote. It is selected and sent as a read; without an answer it
-	// counts as a write.
+	// Generic is a command that a user wrote. It is selected and sent as a read; without an
+	// answer it counts as a write.
 	Generic
-	// Output is a read whose result the server writes: an aggregation that ends with $out or $merge.
-	// It is a Write that goes where its read preference says, once all servers can run it there.
+	// Output is a read whose result the server writes: an aggregation that ends with $out or
+	// $merge. It is a Write that goes where its read preference says, once all servers can run it
+	// there.
 	Output
 )
 
-// Target is the connection that a command is about to be sent on.
+// Target describes the connection that a command is about to be sent on.
 type Target struct {
 	// Hello is the server as it described itself on this connection.
 	Hello *description.Server
@@ -80,7 +81,8 @@ type Command interface {
 	Append(b *bson.Builder, to Target) error
 }
 
-// Sequencer is a Command that also has a document sequence (a kind-1 section) behind its body.
+// Sequencer describes a Command that also has a document sequence (a kind-1 section) behind its
+// body.
 type Sequencer interface {
 	Command
 	// Sequence returns its identifier, such as "documents".
@@ -90,7 +92,7 @@ type Sequencer interface {
 	AppendDocuments(msg []byte, to Target) ([]byte, error)
 }
 
-// Operation is one command to run. A Runner does not change it.
+// Operation describes one command to run. A Runner does not change it.
 type Operation struct {
 	Database string
 	Command  Command
@@ -103,8 +105,8 @@ type Operation struct {
 	KeepConn bool
 	// Selector finds the server. Nil: the one for writes, or the one that ReadPreference asks for.
 	Selector selection.Selector
-	// ReadPreference of what is no Write; nil is primary. It is sent where the specification says so,
-	// and never with a Selector: getMore and killCursors go where the cursor is.
+	// ReadPreference of what is no Write; nil is primary. It is sent where the specification says
+	// so, and never with a Selector: getMore and killCursors go where the cursor is.
 	ReadPreference *selection.ReadPreference
 	// Unacknowledged writes get no reply; their Result is empty.
 	Unacknowledged bool
@@ -114,17 +116,17 @@ type Operation struct {
 	// shortest round trip, or MaxTimeMS if that is less.
 	DeadlineAsMaxTime bool
 	// RunOn lets the exchange with the server go on, once it has begun, although the context is
-	// canceled: until the context's deadline, for RunOnLimit at most, and only if the context's cause
-	// is context.Canceled.
+	// canceled: until the context's deadline, for RunOnLimit at most, and only if the context's
+	// cause is context.Canceled.
 	RunOn bool
 	// Caller is the caller's name for the operation, in events.
 	Caller string
-	// ID, from NewID, is common to the commands of one operation in events. With 0 each command is an
-	// operation of its own.
+	// ID, from NewID, is common to the commands of one operation in events. With 0 each command
+	// is an operation of its own.
 	ID int64
 }
 
-// Result is the outcome of an operation.
+// Result holds the outcome of an operation.
 type Result struct {
 	// Reply has ok: 1. It belongs to the caller; nil for an unacknowledged write.
 	Reply bson.Raw

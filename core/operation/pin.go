@@ -2,12 +2,12 @@ package operation
 
 import "github.com/mooringdb/mooring/core/description"
 
-// Pin is a connection that stays checked out after the operation that used it first. Behind a load
-// balancer no other connection leads back to the service that holds a cursor, so the cursor's
-// further commands have it as their Operation.On.
+// Pin holds a connection that stays checked out after the operation that used it first. Behind a
+// load balancer no other connection leads back to the service that holds a cursor, so the
+// cursor's further commands have it as their Operation.On.
 //
-// It has one holder, which runs one operation on it at a time and calls Release once. It counts as
-// one check-out and one check-in, however many operations use it (Load Balancer Support,
+// It has one holder, which runs one operation on it at a time and calls Release once. It counts
+// as one check-out and one check-in, however many operations use it (Load Balancer Support,
 // "Connection Pinning").
 type Pin struct {
 	server Server

@@ -11,8 +11,8 @@ import (
 	"github.com/mooringdb/mooring/core/wire"
 )
 
-// request is a message that is being built. Requests are pooled. One belongs to the exchange that
-// uses it.
+// request holds a message that is being built. Requests are pooled. One belongs to the exchange
+// that uses it.
 type request struct {
 	msg     []byte
 	builder bson.Builder

@@ -78,8 +78,8 @@ func (op *Operation) selector() selection.Selector {
 	}
 }
 
-// exchange is one request on one connection, which is returned at its end unless it is pinned. The
-// operation is not part of it, so that it stays on the stack of its callers.
+// exchange represents one request on one connection, which is returned at its end unless it is
+// pinned. The operation is not part of it, so that it stays on the stack of its callers.
 type exchange struct {
 	runner *Runner
 	conn   Conn
@@ -109,7 +109,8 @@ func (x *exchange) operationID(op *Operation) int64 {
 func (x *exchange) run(ctx context.Context, op *Operation) (Result, error) {
 	x.req = requests.Get().(*request)
 	defer x.req.release()
-	defer x.leave(nil) // a refused command, or a bug that panics, must not cost the pool a connection
+	// A refused command, or a bug that panics, must not cost the pool a connection.
+	defer x.leave(nil)
 	if err := x.req.build(ctx, op, x); err != nil {
 		return Result{}, err
 	}

@@ -30,9 +30,9 @@ func (op *Operation) exchangeContext(ctx context.Context) (_ context.Context, do
 	}
 }
 
-// runOn is a context that goes on after its caller's was canceled, for RunOnLimit or until the
-// caller's deadline, if the cause is context.Canceled. Every other end of the caller's context
-// ends it. It needs no goroutine.
+// runOn implements a context that goes on after its caller's was canceled, for RunOnLimit or
+// until the caller's deadline, if the cause is context.Canceled. Every other end of the caller's
+// context ends it. It needs no goroutine.
 type runOn struct {
 	context.Context                 //nolint:containedctx // it is one; ends with cancel only
 	caller          context.Context //nolint:containedctx // the one that it stands for

@@ -18,14 +18,15 @@ type Resolver interface {
 	LookupTXT(ctx context.Context, name string) ([]string, error)
 }
 
-// SRV is one SRV record without its priority and weight, which do not matter here.
+// SRV holds one SRV record without its priority and weight, which do not matter here.
 type SRV struct {
 	Target string
 	Port   uint16
 	TTL    time.Duration // 0 where it is not known
 }
 
-// System is the Resolver of the process. It does not learn how long an answer is valid.
+// System implements Resolver with the DNS client of the process. It does not learn how long an
+// answer is valid.
 type System struct {
 	Resolver *net.Resolver // nil: net.DefaultResolver
 }

@@ -70,7 +70,7 @@ func resolve(
 	return resolved, scan.Interval(cfg.HeartbeatInterval), err
 }
 
-// Scan is the result of one lookup of SRV records.
+// Scan holds the result of one lookup of SRV records.
 type Scan struct {
 	Hosts    []address.Address // verified, each once; nil after a failure
 	TTL      time.Duration     // the lowest of all records; 0 where it is not known
@@ -108,8 +108,8 @@ func look(ctx context.Context, r Resolver, cfg connstring.Config) Scan {
 	return s
 }
 
-// HostError is a host in an SRV record that is outside of the domain of the name that was looked
-// up. The client must not connect to it.
+// HostError reports a host in an SRV record that is outside of the domain of the name that was
+// looked up. The client must not connect to it.
 type HostError struct {
 	Host   string // as it came
 	Domain string // what it should be in
