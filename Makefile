@@ -16,9 +16,10 @@ CHAOS    ?= 10m
 SOAK     ?= 1000000
 MUTANTS  ?= 100
 # What tools/prose finds nothing in; `go run ./tools/prose -count ./...` counts the rest.
-PLAIN    := core/bson/... core/wire core/compress core/internal/... core/pool core/conn/... core/cursor \
-	core/address core/mongoerr core/operation core/seedlist core/event/... cmd/... tools/... internal/certtest internal/spectest \
-	internal/mongotest internal/memhttp internal/recorded internal/sigv4 internal/unified/match
+PLAIN    := core/address core/bson/... core/compress core/conn/... core/cursor core/event/... \
+	core/internal/... core/mongoerr core/operation core/pool core/seedlist core/wire cmd/... \
+	tools/... internal/certtest internal/memhttp internal/mongotest internal/recorded \
+	internal/sigv4 internal/spectest internal/unified/match
 # The profile that test-unit writes, if it is named, for `make coverage`.
 COVER    ?=
 
