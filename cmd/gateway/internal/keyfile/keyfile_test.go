@@ -253,8 +253,8 @@ func TestCloseWaits(t *testing.T) {
 		go func() { closed <- w.Close(t.Context()) }()
 		synctest.Wait()
 		select {
-		case <-closed:
-			t.Error("Close returned during a replacement")
+		case err := <-closed:
+			t.Errorf("Close returned %v during a replacement", err)
 		default:
 		}
 		close(finish)
