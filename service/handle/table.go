@@ -214,7 +214,7 @@ func (t *Table) countLocked(h *Handle, open bool) {
 func (t *Table) makeRoomLocked(but *Handle) {
 	for len(t.things) > t.cfg.Max {
 		first := t.over.first()
-		if first == nil && but.settled.Continues {
+		if first == nil { // then but can be continued, too: otherwise it would be over
 			first = t.waiting.first()
 		}
 		if first == nil || first == but {

@@ -1,0 +1,484 @@
+package handle_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/mooringdb/mooring/service/handle"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// thing is what the tests keep in a table.
+type thing struct {
+	handle.Handle
+	database string
+	removed  int           // times; the table's lock guards it
+	ended    chan struct{} // closed by End
+	block    chan struct{} // if not nil, End blocks until it is closed
+}
+
+func newThing(n byte, principal string) *thing {
+	return &thing{
+		Handle: handle.Handle{
+			ID: handle.ID{n}, Kind: handle.KindCursor, Principal: principal, Opened: handle.Now(),
+		},
+		ended: make(chan struct{}),
+	}
+}
+
+func (t *thing) Describe(i *handle.Info) { i.Database = t.database }
+func (t *thing) Removed()                { t.removed++ }
+
+func (t *thing) End(context.Context) {
+	if t.block != nil {
+		<-t.block
+	}
+	close(t.ended)
+}
+
+func (t *thing) hasEnded() bool {
+	select {
+	case <-t.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// start returns a table that runs until the test ends.
+func start(t *testing.T, cfg handle.Config) *handle.Table {
+	t.Helper()
+	table := handle.New(cfg)
+	table.Start(t.Context())
+	t.Cleanup(func() { table.Stop() })
+	return table
+}
+
+// pass lets time pass in a synctest bubble.
+func pass(d time.Duration) { time.Sleep(d) } //nolint:forbidigo // time is fake
+
+var waiting = handle.Settled{Open: true, Continues: true}
+
+func settle(table *handle.Table, things ...*thing) { settleAs(table, waiting, things...) }
+
+func settleAs(table *handle.Table, s handle.Settled, things ...*thing) {
+	table.Lock()
+	defer table.Unlock()
+	for _, th := range things {
+		table.SettleLocked(th, s)
+	}
+}
+
+func begin(
+	t *testing.T, table *handle.Table, th *thing, endless bool,
+) (context.Context, *handle.Work) {
+	t.Helper()
+	table.Lock()
+	defer table.Unlock()
+	return table.BeginLocked(t.Context(), th, endless)
+}
+
+// ids lists the first bytes of the ids that a table knows.
+func ids(table *handle.Table) []byte {
+	table.Lock()
+	defer table.Unlock()
+	var all []byte
+	for th := range table.AllLocked() {
+		all = append(all, th.(*thing).ID[0])
+	}
+	slices.Sort(all)
+	return all
+}
+
+func TestKillIDs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := start(t, handle.Config{})
+		open, over := newThing(1, "ann"), newThing(2, "ann")
+		settle(table, open)
+		settleAs(table, handle.Settled{Continues: true}, over)
+		for _, test := range []struct{ name, id string }{
+			{"empty", ""},
+			{"short", open.ID.String()[:30]},
+			{"long", open.ID.String() + "00"},
+			{"not hexadecimal", strings.Repeat("x", 32)},
+			{"unknown", handle.ID{9}.String()},
+			{"not open", over.ID.String()},
+		} {
+			if err := table.Kill(t.Context(), test.id); !errors.Is(err, handle.ErrNotFound) {
+				t.Errorf("Kill of an id that is %s: %v, want ErrNotFound", test.name, err)
+			}
+		}
+		err := table.Kill(t.Context(), open.ID.String())
+		if err != nil || !open.hasEnded() || open.removed != 1 {
+			t.Errorf("Kill = %v, ended %v, removed %d times", err, open.hasEnded(), open.removed)
+		}
+		if err := table.Kill(t.Context(), open.ID.String()); !errors.Is(err, handle.ErrNotFound) {
+			t.Errorf("Kill again = %v, want ErrNotFound", err)
+		}
+		if got := ids(table); !slices.Equal(got, []byte{2}) {
+			t.Errorf("the table has %v, want only 2", got)
+		}
+	})
+}
+
+// Kill cancels the work on a thing, and returns when that work has ended. The call that worked
+// ends the thing, not Kill.
+func TestKillWaitsForWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := start(t, handle.Config{})
+		th := newThing(1, "ann")
+		settle(table, th)
+		ctx, w := begin(t, table, th, false)
+		killed := make(chan error, 1)
+		go func() { killed <- table.Kill(context.Background(), th.ID.String()) }()
+		synctest.Wait()
+		if cause := context.Cause(ctx); !errors.Is(cause, handle.ErrKilled) || len(killed) != 0 {
+			t.Fatalf("the work's cause is %v, Kill returned %v", cause, len(killed) != 0)
+		}
+		table.Lock()
+		if !th.IsRemoved() || !th.Working() {
+			t.Errorf("removed %v, working %v; want both", th.IsRemoved(), th.Working())
+		}
+		table.EndWorkLocked(th)
+		table.Unlock()
+		w.Finish()
+		if err := <-killed; err != nil || th.hasEnded() {
+			t.Errorf("Kill = %v, ended by it %v", err, th.hasEnded())
+		}
+	})
+}
+
+func TestHasRoom(t *testing.T) {
+	const idle = time.Minute
+	notOpen := handle.Settled{Continues: true}
+	gone := func(handle.Thing) bool { return true }
+	kept := func(handle.Thing) bool { return false }
+	for _, test := range []struct {
+		name      string
+		limit     int
+		principal string
+		settled   handle.Settled
+		working   bool // a call works on both
+		expired   bool
+		gone      func(handle.Thing) bool
+		refused   bool
+	}{
+		{name: "at the limit", limit: 2, principal: "ann", settled: waiting, gone: kept, refused: true},
+		{name: "below the limit", limit: 3, principal: "ann", settled: waiting, gone: kept},
+		{name: "no limit", limit: -1, principal: "ann", settled: waiting, gone: kept},
+		{name: "another principal", limit: 2, principal: "ben", settled: waiting, gone: kept},
+		{name: "no principal", limit: 2, settled: waiting, gone: kept},
+		{name: "not open", limit: 2, principal: "ann", settled: notOpen, gone: kept},
+		{name: "expired", limit: 2, principal: "ann", settled: waiting, gone: kept, expired: true},
+		{name: "gone", limit: 2, principal: "ann", settled: waiting, gone: gone},
+		{
+			name: "gone, and working", limit: 2, principal: "ann", settled: waiting, gone: gone,
+			working: true, expired: true, refused: true,
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				// It is not started, so only HasRoom removes what has expired.
+				table := handle.New(handle.Config{Idle: idle, MaxPerPrincipal: test.limit})
+				things := []*thing{newThing(1, "ann"), newThing(2, "ann")}
+				settleAs(table, test.settled, things...)
+				if test.working {
+					for _, th := range things {
+						_, w := begin(t, table, th, false)
+						defer w.Finish()
+					}
+				}
+				if test.expired {
+					pass(idle)
+				}
+				err := table.HasRoom(test.principal, test.gone)
+				limit, refused := errors.AsType[*handle.LimitError](err)
+				if refused != test.refused || !refused && err != nil {
+					t.Fatalf("HasRoom = %v, want refused %v", err, test.refused)
+				}
+				if refused && (limit.Principal != "ann" || limit.Max != test.limit) {
+					t.Errorf("HasRoom = %+v", limit)
+				}
+			})
+		})
+	}
+}
+
+// The sweep ends a thing when its time is up, not before, and not while a call works on it.
+func TestExpiry(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		settled handle.Settled
+		after   time.Duration
+	}{
+		{"the table's time", handle.Settled{Open: true, Continues: true}, time.Minute},
+		{
+			"its own time", handle.Settled{Open: true, Continues: true, Idle: 20 * time.Second},
+			20 * time.Second,
+		},
+		{"pinned", handle.Settled{Open: true, Continues: true, Pinned: true}, time.Minute},
+		{"cannot be continued", handle.Settled{Open: true}, time.Minute},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				table := start(t, handle.Config{Idle: time.Minute})
+				th := newThing(1, "ann")
+				settleAs(table, test.settled, th)
+				_, w := begin(t, table, th, false)
+				pass(time.Hour)
+				if table.Len() != 1 {
+					t.Fatal("it expired while a call worked on it")
+				}
+				settleAs(table, test.settled, th)
+				w.Finish()
+				pass(test.after - time.Second)
+				if th.hasEnded() || table.Len() != 1 {
+					t.Fatal("it expired before its time")
+				}
+				pass(time.Second + time.Minute/8)
+				synctest.Wait()
+				if !th.hasEnded() || table.Len() != 0 || th.removed != 1 {
+					t.Errorf("ended %v, %d in the table, removed %d times",
+						th.hasEnded(), table.Len(), th.removed)
+				}
+			})
+		})
+	}
+}
+
+// A thing that is not open has nothing to end when its time is up.
+func TestExpiryOfWhatIsNotOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := start(t, handle.Config{Idle: time.Minute})
+		th := newThing(1, "ann")
+		settleAs(table, handle.Settled{}, th)
+		pass(time.Hour)
+		synctest.Wait()
+		if th.hasEnded() || th.removed != 1 {
+			t.Errorf("ended %v, removed %d times", th.hasEnded(), th.removed)
+		}
+	})
+}
+
+// Pinned things are ended beside the others, even if a server answers none of the others.
+func TestPinnedDoNotWaitForOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := start(t, handle.Config{Idle: time.Minute})
+		block := make(chan struct{})
+		for n := range byte(20) {
+			th := newThing(n, "ann")
+			th.block = block
+			settle(table, th)
+		}
+		pinned := newThing(99, "ann")
+		settleAs(table, handle.Settled{Open: true, Continues: true, Pinned: true}, pinned)
+		pass(2 * time.Minute)
+		synctest.Wait()
+		if !pinned.hasEnded() {
+			t.Error("a pinned thing waits behind others")
+		}
+		close(block)
+	})
+}
+
+// If the table is full, what cannot be continued goes first, then what expires first.
+func TestMakesRoom(t *testing.T) {
+	over := handle.Settled{Open: true}
+	soon := handle.Settled{Open: true, Continues: true, Idle: time.Second}
+	for _, test := range []struct {
+		name    string
+		settled []handle.Settled // of things 1, 2, …
+		want    []byte
+	}{
+		{"enough", []handle.Settled{waiting, waiting}, []byte{1, 2}},
+		{"the one settled first", []handle.Settled{waiting, waiting, waiting}, []byte{2, 3}},
+		{"the one that expires first", []handle.Settled{waiting, soon, waiting}, []byte{1, 3}},
+		{"the one that is over", []handle.Settled{soon, over, waiting}, []byte{1, 3}},
+		{"for one that is over", []handle.Settled{waiting, over, over}, []byte{1, 3}},
+		{"none for one that is over", []handle.Settled{waiting, waiting, over}, []byte{1, 2, 3}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				table := handle.New(handle.Config{Max: 2})
+				for i, s := range test.settled {
+					settleAs(table, s, newThing(byte(i+1), "ann"))
+				}
+				if got := ids(table); !slices.Equal(got, test.want) {
+					t.Errorf("the table has %v, want %v", got, test.want)
+				}
+			})
+		})
+	}
+}
+
+// Stop returns what was removed and is still to be ended.
+func TestStopReturnsTheRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := handle.New(handle.Config{Max: 1})
+		settle(table, newThing(1, "ann"), newThing(2, "ann"))
+		rest := table.Stop()
+		if len(rest) != 1 || rest[0].(*thing).ID[0] != 1 {
+			t.Fatalf("Stop = %v, want thing 1", rest)
+		}
+		handle.EndAll(t.Context(), rest)
+		if !rest[0].(*thing).hasEnded() {
+			t.Error("EndAll returned before it ended the thing")
+		}
+	})
+}
+
+func TestList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := handle.New(handle.Config{Idle: time.Minute})
+		var all []*thing
+		for i, principal := range []string{"ann", "ben", "ann", "ann"} {
+			if i < 3 { // things 3 and 4 are opened in the same millisecond
+				pass(time.Second)
+			}
+			th := newThing(byte(i+1), principal)
+			th.database = []string{"x", "y"}[i%2]
+			all = append(all, th)
+		}
+		slices.Reverse(all)
+		settle(table, all...)
+		slices.Reverse(all)
+		closed := newThing(9, "ann")
+		settleAs(table, handle.Settled{Continues: true}, closed)
+		pinned := newThing(5, "ben")
+		settleAs(table, handle.Settled{Open: true, Pinned: true}, pinned)
+		ann, yes := "ann", true
+		mark := func(n int) handle.Mark {
+			return handle.Mark{Opened: all[n-1].Opened, ID: all[n-1].ID.String()}
+		}
+		for _, test := range []struct {
+			name string
+			q    handle.Query
+			want string
+		}{
+			{"no limit is none", handle.Query{}, ""},
+			{"all that are open", handle.Query{Limit: 9}, "12345"},
+			{"some", handle.Query{Limit: 2}, "12"},
+			{"after a mark", handle.Query{Limit: 9, After: mark(2)}, "345"},
+			{"after a mark within a millisecond", handle.Query{Limit: 9, After: mark(3)}, "45"},
+			{"of a principal", handle.Query{Limit: 9, Principal: &ann}, "134"},
+			{"of a database", handle.Query{Limit: 9, Database: "y"}, "24"},
+			{"of a collection", handle.Query{Limit: 9, Collection: "none"}, ""},
+			{"pinned", handle.Query{Limit: 9, Pinned: &yes}, "5"},
+		} {
+			var got strings.Builder
+			for _, i := range table.List(test.q) {
+				got.WriteByte(i.ID[1])
+			}
+			if got.String() != test.want {
+				t.Errorf("%s: List = %q, want %q", test.name, got.String(), test.want)
+			}
+		}
+	})
+}
+
+// While a call works on a thing, the list shows it as busy and without an end.
+func TestListOfBusy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := handle.New(handle.Config{Idle: time.Minute})
+		th := newThing(1, "ann")
+		settle(table, th)
+		idle := table.List(handle.Query{Limit: 1})[0]
+		if idle.Busy || !idle.Expires.Equal(time.Now().Add(time.Minute)) {
+			t.Errorf("idle: busy %v, expires %v", idle.Busy, idle.Expires)
+		}
+		pass(time.Second)
+		_, w := begin(t, table, th, false)
+		defer w.Finish()
+		busy := table.List(handle.Query{Limit: 1})[0]
+		if !busy.Busy || !busy.Expires.IsZero() || !busy.LastUse.Equal(time.Now()) {
+			t.Errorf("busy: %+v", busy)
+		}
+	})
+}
+
+func TestRefuse(t *testing.T) {
+	table := handle.New(handle.Config{})
+	if first, second := table.Refuse(), table.Refuse(); first || !second {
+		t.Errorf("Refuse = %v, then %v", first, second)
+	}
+	table.Lock()
+	defer table.Unlock()
+	if !table.RefusingLocked() {
+		t.Error("RefusingLocked = false")
+	}
+}
+
+// Quiet cancels endless work at once. Other work has 5 s, or two thirds of the time if that is
+// less.
+func TestQuiet(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		endless bool
+		limit   time.Duration // of Quiet
+		takes   time.Duration // until the work ends by itself; 0 is never
+		stuck   bool          // it does not end when it is canceled
+		after   time.Duration // when Quiet returns
+		cause   error         // with which the work was canceled
+		err     error
+	}{
+		{name: "it ends by itself", limit: time.Minute, takes: time.Second, after: time.Second},
+		{name: "endless", endless: true, limit: time.Minute, cause: handle.ErrClosing},
+		{
+			name: "it takes too long", limit: time.Minute, after: 5 * time.Second,
+			cause: handle.ErrClosing,
+		},
+		{
+			name: "little time", limit: 3 * time.Second, after: 2 * time.Second,
+			cause: handle.ErrClosing,
+		},
+		{
+			name: "stuck", limit: 3 * time.Second, stuck: true, after: 3 * time.Second,
+			cause: handle.ErrClosing, err: context.DeadlineExceeded,
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				table := handle.New(handle.Config{})
+				th := newThing(1, "ann")
+				work, w := begin(t, table, th, test.endless)
+				release, done := make(chan struct{}), make(chan error, 1)
+				go func() {
+					var byItself <-chan time.Time
+					if test.takes > 0 {
+						byItself = time.After(test.takes)
+					}
+					select {
+					case <-byItself:
+						done <- nil
+					case <-work.Done():
+						done <- context.Cause(work)
+					}
+					if test.stuck {
+						<-release
+					}
+					settle(table, th)
+					w.Finish()
+				}()
+				ctx, cancel := context.WithTimeout(t.Context(), test.limit)
+				defer cancel()
+				began := time.Now()
+				err := table.Quiet(ctx)
+				if took := time.Since(began); !errors.Is(err, test.err) || took != test.after {
+					t.Errorf("Quiet = %v after %v, want %v after %v", err, took, test.err, test.after)
+				}
+				if cause := <-done; !errors.Is(cause, test.cause) {
+					t.Errorf("the work ended with %v, want %v", cause, test.cause)
+				}
+				close(release)
+			})
+		})
+	}
+}
