@@ -144,3 +144,33 @@ func TestAfterRestart(t *testing.T) {
 		}
 	})
 }
+
+// The page that is held is forgotten when the next one is lost, and kept when the next one was not
+// asked for.
+func TestHeldPageAfterAFailure(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		err  error
+		kept bool
+	}{
+		{"not sent", &mongoerr.NetworkError{Op: "dial", Err: io.ErrUnexpectedEOF}, true},
+		{"no reply", &mongoerr.NetworkError{Op: "read", Sent: true, Err: io.ErrUnexpectedEOF}, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := newFixture(t, nil)
+			first := f.open(9, 2, 0)
+			second := f.r1(first.Token, 2)
+			f.s.next = func(context.Context) error { return test.err }
+			if _, err := f.next(second.Token); !errors.Is(err, test.err) {
+				t.Fatalf("the next page: %v", err)
+			}
+			if held := f.r.Held(); (held > 0) != test.kept {
+				t.Errorf("%d bytes are held", held)
+			}
+			again, err := f.next(first.Token)
+			if got := err == nil && same(again, second); got != test.kept {
+				t.Errorf("the page before again: %v, %v", again, err)
+			}
+		})
+	}
+}

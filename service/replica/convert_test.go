@@ -68,10 +68,15 @@ func TestMessagesOfANewerRelease(t *testing.T) {
 	if _, err := replica.Convert(a); err == nil {
 		t.Error("an unknown answer is accepted")
 	}
+	last := &replicav1.Record{Ledger: &replicav1.Ledger{Phase: 255}}
+	if got, err := replica.Convert(last); err != nil || !proto.Equal(got, last) {
+		t.Errorf("the last phase that a record can have: %v, %v", got, err)
+	}
 	for name, m := range map[string]proto.Message{
 		"a short instance":      &replicav1.Question{Purpose: 1, Holder: make([]byte, 15)},
 		"a long instance":       &replicav1.Question{Purpose: 1, Holder: make([]byte, 17)},
 		"an answer that denies": &replicav1.AskResponse{Answer: &replicav1.AskResponse_Closed{}},
+		"a record, no ledger":   &replicav1.Record{Id: make([]byte, 16)},
 		"a phase out of range":  &replicav1.Record{Ledger: &replicav1.Ledger{Phase: 256}},
 	} {
 		if got, err := replica.Convert(m); err == nil {
