@@ -68,7 +68,7 @@ func (r *Ring) Replace(keys ...Key) error {
 }
 
 func derive(key Key) (sealingKey, error) {
-	if len(key.secret) < minKeyBytes {
+	if len(key.secret) == 0 {
 		return sealingKey{}, errors.New("empty key")
 	}
 	seal, err := hkdf.Key(sha256.New, key.secret, nil, labelSeal, chacha20poly1305.KeySize)
