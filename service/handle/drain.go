@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// quietGrace is how long Quiet waits for work that ends by itself before it cancels it; two thirds of its time if that is less.
+// quietGrace is how long Quiet waits for work that ends by itself before it cancels it; two
+// thirds of its time if that is less.
 const quietGrace = 5 * time.Second
 
 // Refuse makes RefusingLocked true from now on, and reports whether it was already.
@@ -16,7 +17,8 @@ func (t *Table) Refuse() (before bool) {
 	return before
 }
 
-// Quiet waits until nobody works on anything. Endless work is canceled at once, the other after a while.
+// Quiet waits until no call works on anything. Endless work is canceled at once, the other after a
+// while.
 func (t *Table) Quiet(ctx context.Context) error {
 	grace := quietGrace
 	if deadline, ok := ctx.Deadline(); ok {

@@ -6,7 +6,8 @@ import (
 )
 
 var (
-	// ErrClosing refuses calls because the gateway shuts down. What a handle stands for may still be alive.
+	// ErrClosing refuses calls because the gateway shuts down. What a handle stands for may still be
+	// alive.
 	ErrClosing = errors.New("shutting down")
 	// ErrNotFound refuses an id that no open handle has.
 	ErrNotFound = errors.New("handle not found")

@@ -33,7 +33,8 @@ type Thing interface {
 	Describe(*Info)
 	// Removed is called with the lock held when the handle leaves the table.
 	Removed()
-	// End ends the thing, on its server too. It is called once the handle has left the table and nobody works on it.
+	// End ends the thing, on its server too. It is called once the handle has left the table and
+	// no call works on it.
 	End(ctx context.Context)
 }
 
@@ -48,8 +49,8 @@ type Handle struct {
 	lastUse time.Time
 	expires time.Time
 	settled Settled
-	work    *Work  // nil: nobody works on it
-	queue   *queue // in which it waits; nil: somebody works on it, or it was removed
+	work    *Work  // nil: no call works on it
+	queue   *queue // in which it waits; nil: a call works on it, or it was removed
 	index   int    // in the queue
 	// settlement counts the table's settlements, for handles that expire at the same time.
 	settlement uint64
@@ -62,7 +63,7 @@ func (h *Handle) handle() *Handle { return h } //nolint:unused // of Thing, for 
 // Now returns the time as Opened has it.
 func Now() time.Time { return time.Now().Truncate(time.Millisecond) }
 
-// Working reports whether somebody works on the thing.
+// Working reports whether a call works on the thing.
 func (h *Handle) Working() bool { return h.work != nil }
 
 // Work returns the work on the thing; nil: there is none.
@@ -71,13 +72,13 @@ func (h *Handle) Work() *Work { return h.work }
 // IsRemoved reports whether the handle has left the table.
 func (h *Handle) IsRemoved() bool { return h.removed }
 
-// Expired reports whether the handle's time is up. While somebody works on the thing it is not.
+// Expired reports whether the handle's time is up. While a call works on the thing it is not.
 func (h *Handle) Expired(now time.Time) bool { return h.work == nil && !now.Before(h.expires) }
 
 // LastUse returns when the work on the thing last began or ended.
 func (h *Handle) LastUse() time.Time { return h.lastUse }
 
-// Settled is what a thing is like when nobody works on it.
+// Settled is what a thing is like when no call works on it.
 type Settled struct {
 	// Open: it still holds something, so it is listed and counts for its principal.
 	Open bool
@@ -89,7 +90,7 @@ type Settled struct {
 	Idle time.Duration
 }
 
-// Work is somebody's work on a thing. One call at a time works on it.
+// Work is the work of a call on a thing. One call at a time works on it.
 type Work struct {
 	// Endless: it ends only if it is canceled, as a stream does.
 	Endless bool
@@ -103,7 +104,7 @@ func newWork(cancel context.CancelCauseFunc, endless bool) *Work {
 	return &Work{Endless: endless, cancel: cancel, done: make(chan struct{})}
 }
 
-// Cancel tells whoever works to stop.
+// Cancel tells the call that works to stop.
 func (w *Work) Cancel(cause error) { w.cancel(cause) }
 
 // Wait blocks until the work has ended, or until ctx ends.

@@ -41,7 +41,8 @@ type Query struct {
 	Limit int
 }
 
-// Mark is a place in the list: handles are listed in the order in which they were opened, and by their ids within a millisecond.
+// Mark is a place in the list: handles are listed in the order in which they were opened, and by
+// their ids within a millisecond.
 type Mark struct {
 	Opened time.Time
 	ID     string
@@ -101,7 +102,8 @@ func (q *Query) matches(i *Info) bool {
 		i.Mark().Compare(q.After) > 0
 }
 
-// Kill ends a handle and what it stands for, whoever works on it. It returns ErrNotFound for an id that is not in the table.
+// Kill ends a handle and what it stands for, even if a call works on it. It returns ErrNotFound
+// for an id that is not in the table.
 func (t *Table) Kill(ctx context.Context, id string) error {
 	key, ok := parseID(id)
 	if !ok {

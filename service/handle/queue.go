@@ -2,7 +2,7 @@ package handle
 
 import "container/heap"
 
-// queue has handles on which nobody works, the one first that expires first.
+// queue has handles on which no call works, the one first that expires first.
 type queue []*Handle
 
 func (q queue) Len() int { return len(q) }

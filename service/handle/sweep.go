@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// enders is how many things are ended at a time: a server that does not answer holds each of them up.
+// enders is how many things are ended at a time: a server that does not answer holds each of them
+// up.
 const enders = 8
 
 // sweep removes what has expired, until ctx ends.
@@ -25,12 +26,13 @@ func (t *Table) sweep(ctx context.Context) {
 	}
 }
 
-// sweepEvery is often enough that a thing outlives its time by little, and seldom enough to cost nothing.
+// sweepEvery is often enough that a thing outlives its time by little, and seldom enough to cost
+// nothing.
 func sweepEvery(idle time.Duration) time.Duration {
 	return min(max(idle/8, 10*time.Millisecond), 15*time.Second)
 }
 
-// removeExpiredLocked dooms expired things on which nobody works.
+// removeExpiredLocked removes expired things on which no call works.
 func (t *Table) removeExpiredLocked(now time.Time) {
 	for _, q := range []*queue{&t.waiting, &t.over} {
 		for h := q.first(); h != nil && !now.Before(h.expires); h = q.first() {
@@ -39,7 +41,7 @@ func (t *Table) removeExpiredLocked(now time.Time) {
 	}
 }
 
-// doomLocked removes a thing on which nobody works. The table's goroutines end it.
+// doomLocked removes a thing on which no call works. The table's goroutines end it.
 func (t *Table) doomLocked(h *Handle) {
 	open := h.counted
 	t.RemoveLocked(h.thing, nil)
@@ -93,7 +95,8 @@ func (d *doomed) endAll(ctx context.Context) {
 	}
 }
 
-// EndAll ends removed things, some at a time. Those that it has not come to when ctx ends, end on their servers by themselves.
+// EndAll ends removed things, some at a time. Those that it has not come to when ctx ends, end on
+// their servers by themselves.
 func EndAll(ctx context.Context, things []Thing) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -111,7 +114,8 @@ func EndAll(ctx context.Context, things []Thing) {
 	}
 }
 
-// EndRemoved ends a removed thing, or waits until whoever works on it has: w is what RemoveLocked returned.
+// EndRemoved ends a removed thing, or waits until the call that works on it has: w is what
+// RemoveLocked returned.
 func EndRemoved(ctx context.Context, thing Thing, w *Work) error {
 	if w != nil {
 		return w.Wait(ctx)

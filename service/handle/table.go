@@ -19,16 +19,18 @@ const (
 type Config struct {
 	// Idle is how long a handle waits for its client.
 	Idle time.Duration
-	// Max is how many handles there are at most. One more ends the one that expires first, those first that cannot be continued.
+	// Max is how many handles there are at most. One more ends the one that expires first, those
+	// first that cannot be continued.
 	Max int
-	// MaxPerPrincipal is how many open handles a principal may have when it opens one more; less than 0 is no limit.
+	// MaxPerPrincipal is how many open handles a principal may have when it opens one more; less
+	// than 0 is no limit.
 	MaxPerPrincipal int
 }
 
 // Table is the handles of one gateway.
 //
-// One mutex over its fields, and over what kinds keep beside their handles; no I/O under it. The table's goroutines end things
-// that have expired, and those for which there was no room.
+// One mutex over its fields, and over what kinds keep beside their handles; no I/O under it. The
+// table's goroutines end things that have expired, and those for which there was no room.
 type Table struct {
 	cfg     Config
 	sweeper sync.WaitGroup
@@ -94,9 +96,10 @@ func (t *Table) Len() int {
 	return len(t.things)
 }
 
-// HasRoom returns a *LimitError if the principal has as many open handles as it may, of those that can still be opened:
-// expired ones, and those for which gone reports true, are ended first. Without authentication there is no principal, and no
-// limit. Calls that run at the same time do not count each other: together they may exceed the limit by their number.
+// HasRoom returns a *LimitError if the principal has as many open handles as it may, of those
+// that can still be opened: expired ones, and those for which gone reports true, are ended first.
+// Without authentication there is no principal, and no limit. Calls that run at the same time do
+// not count each other: together they may exceed the limit by their number.
 func (t *Table) HasRoom(principal string, gone func(Thing) bool) error {
 	limit := t.cfg.MaxPerPrincipal
 	if principal == "" || limit < 0 {
@@ -128,8 +131,8 @@ func (t *Table) AllLocked() iter.Seq[Thing] { return maps.Values(t.things) }
 // RefusingLocked reports whether Refuse was called.
 func (t *Table) RefusingLocked() bool { return t.refusing }
 
-// BeginLocked makes the caller the one who works on a thing. The context ends with ctx, and with the work. A thing that is not in
-// the table yet is put there.
+// BeginLocked makes the caller the one who works on a thing. The context ends with ctx, and with
+// the work. A thing that is not in the table yet is put there.
 func (t *Table) BeginLocked(ctx context.Context, thing Thing, endless bool) (context.Context, *Work) {
 	t.adoptLocked(thing)
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -154,11 +157,12 @@ func (t *Table) HoldLocked(thing Thing, w *Work) {
 	h.work = w
 }
 
-// NewWork returns a work that cannot be canceled, for HoldLocked. It may be the one on many things.
+// NewWork returns a work that cannot be canceled, for HoldLocked. It may be the one on many
+// things.
 func NewWork() *Work { return newWork(func(error) {}, false) }
 
-// SettleLocked puts a thing on which nobody works any more, and which was not removed, back among those that wait. It may push
-// out others. A thing that is not in the table yet is put there.
+// SettleLocked puts a thing on which no call works any more, and which was not removed, back among
+// those that wait. It may push out others. A thing that is not in the table yet is put there.
 func (t *Table) SettleLocked(thing Thing, s Settled) {
 	t.adoptLocked(thing)
 	h := thing.handle()
@@ -177,11 +181,13 @@ func (t *Table) SettleLocked(thing Thing, s Settled) {
 	t.makeRoomLocked(h)
 }
 
-// EndWorkLocked ends the work on a thing that was removed meanwhile. The caller ends the thing, and calls Finish.
+// EndWorkLocked ends the work on a thing that was removed meanwhile. The caller ends the thing,
+// and calls Finish.
 func (t *Table) EndWorkLocked(thing Thing) { thing.handle().work = nil }
 
-// RemoveLocked takes a thing out of the table, and tells whoever works on it to stop. If that is somebody, it ends the thing at
-// the end of the work that is returned; if it is nil, the caller ends it.
+// RemoveLocked takes a thing out of the table, and tells the call that works on it to stop. If
+// there is one, it ends the thing at the end of the work that is returned; if it is nil, the
+// caller ends it.
 func (t *Table) RemoveLocked(thing Thing, cause error) *Work {
 	h := thing.handle()
 	h.removed = true
@@ -210,7 +216,8 @@ func (t *Table) countLocked(h *Handle, open bool) {
 	h.counted = open
 }
 
-// makeRoomLocked ends what there is no room for: what is over first, and what can be continued only for another such.
+// makeRoomLocked ends what there is no room for: what is over first, and what can be continued
+// only for another such.
 func (t *Table) makeRoomLocked(but *Handle) {
 	for len(t.things) > t.cfg.Max {
 		first := t.over.first()

@@ -221,7 +221,8 @@ func TestExpiry(t *testing.T) {
 	}{
 		{"the table's time", handle.Settled{Open: true, Continues: true}, time.Minute},
 		{
-			"its own time", handle.Settled{Open: true, Continues: true, Idle: 20 * time.Second},
+			"its own time",
+			handle.Settled{Open: true, Continues: true, Idle: 20 * time.Second},
 			20 * time.Second,
 		},
 		{"pinned", handle.Settled{Open: true, Continues: true, Pinned: true}, time.Minute},

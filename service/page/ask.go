@@ -26,7 +26,7 @@ type Settled uint8
 
 // What they have said.
 const (
-	NotAsked   Settled = iota // nobody was asked yet
+	NotAsked   Settled = iota // no replica was asked yet
 	AllGaveWay                // the holder of the older branch has given way, and has delivered nothing behind the gap
 	WentOn                    // no replica holds it any more, but one may have gone on behind the gap
 	NoAnswer                  // one has not answered
@@ -69,7 +69,8 @@ const (
 	numPlaces
 )
 
-// verdicts is the answer for each phase and place. Where it is Unknown, allowing a gap helps if the phase is in skippable.
+// verdicts is the answer for each phase and place. Where it is Unknown, allowing a gap helps if
+// the phase is in skippable.
 var verdicts = [numPhases][numPlaces]Verdict{
 	delivered: {earlier: Reused, latest: Repeat, following: Fetch, beyond: Unknown},
 	fetching:  {earlier: Reused, latest: Wait, following: Unknown, beyond: Unknown},
@@ -111,7 +112,8 @@ func (l Ledger) Ask(q Question) (Ledger, Verdict) {
 	}
 }
 
-// TakeUp decides about a page of a cursor that no replica is found to hold. sure reports that none is left that may hold it.
+// TakeUp decides about a page of a cursor that no replica is found to hold. sure reports that
+// none is left that may hold it.
 func (l Ledger) TakeUp(q Question, sure bool) (Ledger, Verdict) {
 	switch {
 	case l.phase != absent && !l.phase.elsewhere(): // it has come here meanwhile
@@ -127,7 +129,8 @@ func (l Ledger) TakeUp(q Question, sure bool) (Ledger, Verdict) {
 	return l, Skip
 }
 
-// place places a page. The token with which a branch began stands for that branch's first page, too.
+// place places a page. The token with which a branch began stands for that branch's first page,
+// too.
 func (l Ledger) place(q Question) place {
 	switch {
 	case q.Branch != l.branch && q.Seq > l.gap:
@@ -169,8 +172,8 @@ func (l Ledger) grant(q Question, before position) Ledger {
 	return l
 }
 
-// branchOff begins a branch with the page that is asked for, and grants it. What is left of the last batch goes: if nothing is
-// sent, the page that it belongs to is lost.
+// branchOff begins a branch with the page that is asked for, and grants it. What is left of the
+// last batch goes: if nothing is sent, the page that it belongs to is lost.
 func (l Ledger) branchOff(q Question) Ledger {
 	before := l
 	if l.phase == delivered {

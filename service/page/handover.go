@@ -17,9 +17,9 @@ type Yield struct {
 	Working bool
 }
 
-// Yielded answers a replica that has begun a branch. The verdict is GiveWay, Wait, Elsewhere if it is not here, or Unknown if the
-// branch here is as new. With GiveWay the caller drops the cursor, and wentOn reports whether pages may have been granted here
-// behind the gap.
+// Yielded answers a replica that has begun a branch. The verdict is GiveWay, Wait, Elsewhere if
+// it is not here, or Unknown if the branch here is as new. With GiveWay the caller drops the
+// cursor, and wentOn reports whether pages may have been granted here behind the gap.
 func (l Ledger) Yielded(y Yield) (_ Ledger, v Verdict, wentOn bool) {
 	switch {
 	case l.phase == absent, l.phase == moved:
@@ -34,8 +34,8 @@ func (l Ledger) Yielded(y Yield) (_ Ledger, v Verdict, wentOn bool) {
 	return l.gaveWay(y.To), GiveWay, l.wentOn(y)
 }
 
-// wentOn reports whether the page with which the other branch began was granted here, too. Of a branch that began elsewhere it is
-// not known what came before it.
+// wentOn reports whether the page with which the other branch began was granted here, too. Of a
+// branch that began elsewhere it is not known what came before it.
 func (l Ledger) wentOn(y Yield) bool { return l.branch != y.Parent || l.next > y.Gap }
 
 // gaveWay is the ledger of a cursor that went on at another replica without this one.
@@ -54,8 +54,8 @@ type Record struct {
 	From Replica
 }
 
-// Record returns what another replica is told when it gets the cursor. whole reports that all that is left of the last batch
-// goes along; otherwise the next page is lost.
+// Record returns what another replica is told when it gets the cursor. whole reports that all
+// that is left of the last batch goes along; otherwise the next page is lost.
 func (l Ledger) Record(whole bool) Record {
 	if !whole && l.phase == delivered {
 		l = l.Cut()
@@ -64,9 +64,9 @@ func (l Ledger) Record(whole bool) Record {
 	return Record{Next: l.next, Phase: uint8(l.phase), Moves: l.moves + 1, Fork: fork, Late: l.late, From: l.from}
 }
 
-// Pushed notes that all that is known went to another replica. If it is not certain that it arrived, the instance of that
-// replica is zero: nothing is granted here any more all the same, because of two replicas that hold a cursor one would skip
-// pages of the other.
+// Pushed notes that all that is known went to another replica. If it is not certain that it
+// arrived, the instance of that replica is zero: nothing is granted here any more all the same,
+// because of two replicas that hold a cursor one would skip pages of the other.
 func (l Ledger) Pushed(to Replica) (Ledger, Effect) {
 	if l.phase == absent || l.phase.elsewhere() || l.phase == ended && to.Instance == (Instance{}) {
 		return l, Keep
@@ -75,8 +75,8 @@ func (l Ledger) Pushed(to Replica) (Ledger, Effect) {
 	return l, Drop
 }
 
-// Accept takes over what another replica knows, unless more is known here. holds reports that the record brings the cursor.
-// Working: a call works on the cursor here.
+// Accept takes over what another replica knows, unless more is known here. holds reports that the
+// record brings the cursor. Working: a call works on the cursor here.
 func (l Ledger) Accept(r Record, holds, working bool) (Ledger, bool) {
 	switch known := l.phase != absent; {
 	case r.Phase >= uint8(numPhases), known && working:

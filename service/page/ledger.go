@@ -9,8 +9,8 @@ type Replica struct {
 	Instance Instance
 }
 
-// Branch tells what a cursor's pages were before a gap from what they are behind it. The zero value is the branch of a
-// cursor whose client has never allowed a gap.
+// Branch tells what a cursor's pages were before a gap from what they are behind it. The zero
+// value is the branch of a cursor whose client has never allowed a gap.
 type Branch struct {
 	Gaps uint32 // how many gaps lead to it
 	ID   uint64 // tells branches with as many gaps apart
@@ -24,7 +24,8 @@ func (b Branch) Newer(o Branch) bool {
 	return b.ID > o.ID
 }
 
-// Ledger is what one replica knows of a cursor's pages. The zero value is a cursor of which it knows nothing.
+// Ledger is what one replica knows of a cursor's pages. The zero value is a cursor of which it
+// knows nothing.
 type Ledger struct {
 	position
 	before position // when the page that is being fetched was granted
@@ -39,7 +40,8 @@ type position struct {
 	branch Branch
 	gap    uint64 // the page with which the branch began
 	parent Branch // of the token with which it began
-	// late: a replica that could not be reached may hold an older branch; from is the one that should have.
+	// late: a replica that could not be reached may hold an older branch; from is the one that
+	// should have.
 	late bool
 	from Replica
 }
@@ -92,7 +94,7 @@ type Outcome uint8
 const (
 	GotPage Outcome = iota // the page is there, and more may follow
 	GotLast                // the page is there, and nothing follows
-	NotSent                // nothing was sent: it is as if nobody had asked
+	NotSent                // nothing was sent: it is as if the page had not been asked for
 	NoReply                // it was asked for and no answer came
 	Refused                // the server has no such cursor any more
 )
@@ -132,8 +134,8 @@ func (l Ledger) Fetched(o Outcome) (Ledger, Effect) {
 	return l, Remember
 }
 
-// Cut notes that a part of the next page is gone before anybody has asked for it. It is as if it had been asked for and no
-// answer had come.
+// Cut notes that a part of the next page is gone before anybody has asked for it. It is as if it
+// had been asked for and no answer had come.
 func (l Ledger) Cut() Ledger {
 	l.next, l.phase = l.next+1, lost
 	return l

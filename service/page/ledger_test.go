@@ -9,7 +9,8 @@ import (
 
 var other = page.Replica{Address: "b", Instance: page.Instance{2}}
 
-// Every phase, asked for pages 1 to 4 where page 3 would be granted next: without and with allowGap.
+// Every phase, asked for pages 1 to 4 where page 3 would be granted next: without and with
+// allowGap.
 func TestVerdicts(t *testing.T) {
 	fetching := fetch(2)
 	delivered, _ := fetching.Fetched(page.GotPage)
@@ -97,7 +98,8 @@ func TestFetched(t *testing.T) {
 	}
 }
 
-// Whatever happens to the fetches, a page is never granted again after it may have been delivered, unless the client allows a gap.
+// Whatever happens to the fetches, a page is never granted again after it may have been
+// delivered, unless the client allows a gap.
 func TestNeverGrantedTwice(t *testing.T) {
 	outcomes := []page.Outcome{page.GotPage, page.GotLast, page.NotSent, page.NoReply, page.Refused}
 	var walk func(l page.Ledger, seq uint64, depth int)
@@ -127,8 +129,9 @@ func TestNeverGrantedTwice(t *testing.T) {
 	walk(page.Opened(), 1, 5)
 }
 
-// Of two records of a cursor the one with the newer branch counts, and of two of one branch the one with more moves; not the one that
-// comes again, nor one that comes while a call works on the cursor.
+// Of two records of a cursor the one with the newer branch counts, and of two of one branch the
+// one with more moves; not the one that comes again, nor one that comes while a call works on the
+// cursor.
 func TestAccept(t *testing.T) {
 	rec := func(moves uint64, branch page.Branch) page.Record {
 		r := page.Opened().Record(true)
@@ -166,7 +169,8 @@ func TestAccept(t *testing.T) {
 	}
 }
 
-// A replica that is not sure whether its push has arrived grants nothing any more, except the last page, which harms nobody.
+// A replica that is not sure whether its push has arrived grants nothing any more, except the
+// last page, which harms nobody.
 func TestUnsurePush(t *testing.T) {
 	somewhere := page.Replica{Address: "b"}
 	l, effect := page.Opened().Pushed(somewhere)

@@ -11,13 +11,16 @@ import (
 	"github.com/mooringdb/mooring/service/page"
 )
 
-// A client reads one cursor from random replicas, which are cut off from each other, drained, killed and restarted, while fetches and
-// answers are lost and calls are repeated, late ones too. It gets each page once and in order, or is told that it cannot: by an error,
-// or because it has allowed a gap for this very page. A holder that comes back after another replica went on without it gives way, and
-// what it delivered meanwhile is told to the reader of the newer branch.
+// A client reads one cursor from random replicas, which are cut off from each other, drained,
+// killed and restarted, while fetches and answers are lost and calls are repeated, late ones too.
+// It gets each page once and in order, or is told that it cannot: by an error, or because it has
+// allowed a gap for this very page. A holder that comes back after another replica went on
+// without it gives way, and what it delivered meanwhile is told to the reader of the newer
+// branch.
 //
-// What is promised holds for the newest branch. A call that allows a gap and whose answer does not reach its client is a reader of its
-// own: if it reaches a replica that is cut off, it takes a page.
+// What is promised holds for the newest branch. A call that allows a gap and whose answer does
+// not reach its client is a reader of its own: if it reaches a replica that is cut off, it takes
+// a page.
 //
 // MOORING_MODEL_SEEDS is the number of runs.
 func TestModel(t *testing.T) {

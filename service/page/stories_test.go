@@ -13,8 +13,8 @@ import (
 	"github.com/mooringdb/mooring/service/page"
 )
 
-// TestStories replays what replicas are asked about one cursor, and compares their answers with the
-// files in testdata/stories. To write the files anew:
+// TestStories replays what replicas are asked about one cursor, and compares their answers with
+// the files in testdata/stories. To write the files anew:
 //
 //	go test ./service/page -run TestStories -rewrite
 func TestStories(t *testing.T) {

@@ -8,8 +8,8 @@ import (
 	"github.com/mooringdb/mooring/service/page"
 )
 
-// Answer answers another replica from what is here; it never searches. A page is fetched with ctx, and runs on like one that a client has
-// asked for.
+// Answer answers another replica from what is here; it never searches. A page is fetched with
+// ctx, and runs on like one that a client has asked for.
 func (p *Pager) Answer(ctx context.Context, q Question) (Answer, error) {
 	c, err := p.claim(q.Principal, q.Token)
 	if err != nil {
@@ -103,8 +103,9 @@ func (p *Pager) answerClose(ctx context.Context, c claim, q Question) (Answer, e
 	return Answer{Closed: true}, handle.EndRemoved(ctx, h, w)
 }
 
-// CloseCursor ends a cursor: a call that works on it is told to stop, and it is killed on its server before this returns, unless ctx ends
-// first. Any of the cursor's tokens will do, at any replica.
+// CloseCursor ends a cursor: a call that works on it is told to stop, and it is killed on its
+// server before this returns, unless ctx ends first. Any of the cursor's tokens will do, at any
+// replica.
 func (p *Pager) CloseCursor(ctx context.Context, principal, token string) error {
 	c, err := p.claim(principal, token)
 	if err != nil {
@@ -134,7 +135,8 @@ func (p *Pager) CloseCursor(ctx context.Context, principal, token string) error 
 	return p.closeElsewhere(ctx, c, a, to)
 }
 
-// closeElsewhere has another replica close a cursor, or kills it with what the token says if no replica knows it.
+// closeElsewhere has another replica close a cursor, or kills it with what the token says if no
+// replica knows it.
 func (p *Pager) closeElsewhere(ctx context.Context, c claim, a Asking, to page.Replica) error {
 	s := search{p: p, seq: c.seq, q: p.question(c, a, ForClose)}
 	switch _, err := s.run(ctx, to); {

@@ -11,8 +11,8 @@ import (
 	"github.com/mooringdb/mooring/service/paging"
 )
 
-// leaveBehind opens a cursor at b, whose page 1 is lost, and lets d go on with a gap without asking b. It returns the token for page 2, and
-// that for page 1, which b has served.
+// leaveBehind opens a cursor at b, whose page 1 is lost, and lets d go on with a gap without
+// asking b. It returns the token for page 2, and that for page 1, which b has served.
 func (n *network) leaveBehind() (ahead, behind string) {
 	n.t.Helper()
 	page := n.open("b", 20, 2, 0)
@@ -33,7 +33,8 @@ func (n *network) nextWithGap(address, token string) (paging.Page, error) {
 	return n.node(address).Next(n.t.Context(), paging.Asking{Principal: "anna", Token: token, AllowGap: true, BatchSize: &two})
 }
 
-// Who has fallen behind, and finds nobody who has gone on, says so, or goes on with the gap; he does not ask for ever.
+// Who has fallen behind, and finds nobody who has gone on, says so, or goes on with the gap; he
+// does not ask for ever.
 func TestBehindSomebodyWhoIsGone(t *testing.T) {
 	for _, allowGap := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -64,7 +65,8 @@ func TestBehindSomebodyWhoIsGone(t *testing.T) {
 	}
 }
 
-// Whoever is asked for a page that he cannot know of learns that his cursor went on without him. He does not kill what another one reads.
+// Whoever is asked for a page that he cannot know of learns that his cursor went on without him.
+// He does not kill what another one reads.
 func TestBehindSomebodyWhoReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, "a", "b", "d")

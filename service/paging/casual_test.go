@@ -11,8 +11,8 @@ import (
 	"github.com/mooringdb/mooring/service/paging"
 )
 
-// The cursor of a client that may be content with the first page expires soon, and its token with it. Once the second page is asked for
-// it lives as long as any other.
+// The cursor of a client that may be content with the first page expires soon, and its token with
+// it. Once the second page is asked for it lives as long as any other.
 func TestUnreadPages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, nil)
@@ -49,7 +49,8 @@ func TestUnreadPages(t *testing.T) {
 	})
 }
 
-// Cursors whose tokens cannot be opened any more, since their key is gone, do not count for their principal.
+// Cursors whose tokens cannot be opened any more, since their key is gone, do not count for their
+// principal.
 func TestCursorsOfAGoneKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keys := ring(t, key(t, 1))

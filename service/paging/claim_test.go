@@ -24,8 +24,8 @@ func largest(s *server, database, collection string) *fakeCursor {
 	}}
 }
 
-// TestEveryNamespaceFits: a cursor on any namespace that MongoDB allows can be read in pages, whatever else its token has to say: docs/api.md
-// promises tokens of 1 KiB.
+// TestEveryNamespaceFits: a cursor on any namespace that MongoDB allows can be read in pages,
+// whatever else its token has to say: docs/api.md promises tokens of 1 KiB.
 func TestEveryNamespaceFits(t *testing.T) {
 	long := paging.Namespace{Database: strings.Repeat("d", 63), Collection: strings.Repeat("c", 255-63-1)}
 	short := paging.Namespace{Database: "d", Collection: strings.Repeat("c", 255-1-1)}
@@ -55,14 +55,16 @@ func TestEveryNamespaceFits(t *testing.T) {
 			}
 		}
 	}
-	// One more in the replica's address would be a way to break it: the bound is not far from what there is.
+	// One more in the replica's address would be a way to break it: the bound is not far from what
+	// there is.
 	if _, err := f.start(func(c *paging.Config) { c.Replica = strings.Repeat("r", paging.MaxReplicaBytes+16) }).
 		TokenOf(largest(f.s, "d", short.Collection), paging.Namespace{Database: "d"}, math.MaxInt32, math.MaxUint64); !errors.Is(err, paging.ErrTokenTooLong) {
 		t.Errorf("with a replica's address that is too long: %v, want ErrTokenTooLong", err)
 	}
 }
 
-// TestTokenKeepsTheState: what a getMore needs comes out as it went in, whether its namespace is the one that was asked for or not.
+// TestTokenKeepsTheState: what a getMore needs comes out as it went in, whether its namespace is
+// the one that was asked for or not.
 func TestTokenKeepsTheState(t *testing.T) {
 	for _, ns := range []paging.Namespace{{Database: "d", Collection: "c"}, {Database: "d"}, {Database: "x", Collection: "c"}, {}} {
 		f := newFixture(t, nil)

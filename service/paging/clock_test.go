@@ -9,8 +9,9 @@ import (
 	"github.com/mooringdb/mooring/service/paging"
 )
 
-// The replicas' clocks may differ by a minute: a token that one of them has sealed has not expired for the others before its time is up for
-// both. What is here is good as long as it is here, whatever the clock of its sealer has said.
+// The replicas' clocks may differ by a minute: a token that one of them has sealed has not
+// expired for the others before its time is up for both. What is here is good as long as it is
+// here, whatever the clock of its sealer has said.
 func TestClocksThatDiffer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t)

@@ -13,7 +13,8 @@ import (
 )
 
 const (
-	// maxLeftoverBytes is the most that goes with one cursor to another replica: no batch of a server is larger.
+	// maxLeftoverBytes is the most that goes with one cursor to another replica: no batch of a
+	// server is larger.
 	maxLeftoverBytes = 16 << 20
 	// maxPushedLeftovers is what all leftovers may have that go to another replica at once.
 	maxPushedLeftovers = 128 << 20
@@ -21,9 +22,10 @@ const (
 	announceTime = time.Second
 )
 
-// Drain refuses the calls of clients from now on, waits for those that run, and pushes what is here to another replica; pinned
-// cursors are killed. Questions of other replicas are answered still. If some calls do not end in three quarters of the time that
-// ctx leaves, only the rest is pushed, and that is an error. Close drains too, if Drain was not called.
+// Drain refuses the calls of clients from now on, waits for those that run, and pushes what is
+// here to another replica; pinned cursors are killed. Questions of other replicas are answered
+// still. If some calls do not end in three quarters of the time that ctx leaves, only the rest is
+// pushed, and that is an error. Close drains too, if Drain was not called.
 func (p *Pager) Drain(ctx context.Context) error {
 	if p.table.Refuse() {
 		select {
@@ -78,9 +80,10 @@ func (p *Pager) allLocked() iter.Seq[*held] {
 	}
 }
 
-// push hands all that is known here to the first replica that accepts it, and tells the others. If it is not known whether a replica
-// has accepted, no other one is asked, and nothing of it is granted here any more, as if it had: of two that held a cursor, one
-// would skip a page of the other's.
+// push hands all that is known here to the first replica that accepts it, and tells the others.
+// If it is not known whether a replica has accepted, no other one is asked, and nothing of it is
+// granted here any more, as if it had: of two that held a cursor, one would skip a page of the
+// other's.
 func (p *Pager) push(ctx context.Context) {
 	all, w := p.holdAll()
 	if len(all) == 0 {
@@ -108,7 +111,8 @@ func (p *Pager) push(ctx context.Context) {
 	}
 }
 
-// announce tells the other replicas where the cursors went, so that they need not look for them when this one is gone.
+// announce tells the other replicas where the cursors went, so that they need not look for them
+// when this one is gone.
 func (p *Pager) announce(ctx context.Context, others []string, to page.Replica) {
 	ctx, cancel := context.WithTimeout(ctx, announceTime)
 	defer cancel()
@@ -137,7 +141,8 @@ func (p *Pager) holdAll() ([]*held, *handle.Work) {
 	return all, w
 }
 
-// pushTo pushes to one replica, twice if need be: what has arrived before does no harm. sure: if there is an error, nothing has arrived.
+// pushTo pushes to one replica, twice if need be: what has arrived before does no harm. sure: if
+// there is an error, nothing has arrived.
 func (p *Pager) pushTo(ctx context.Context, address string, all []*held) (receiver page.Replica, sure bool, err error) {
 	sure = true
 	for range 2 {
@@ -156,8 +161,8 @@ func (p *Pager) pushTo(ctx context.Context, address string, all []*held) (receiv
 	return page.Replica{}, sure, err
 }
 
-// records are what is known of cursors on which the caller works. The leftovers of the ones that were used last go along, as much as
-// may.
+// records are what is known of cursors on which the caller works. The leftovers of the ones that
+// were used last go along, as much as may.
 func records(all []*held) iter.Seq[Record] {
 	return func(yield func(Record) bool) {
 		room := maxPushedLeftovers
@@ -219,7 +224,8 @@ func (p *Pager) release(ctx context.Context, all []*held, to *page.Replica) {
 	}
 }
 
-// Accept takes over what a draining replica knows of a cursor, unless more is known here. Only handle.ErrClosing refuses.
+// Accept takes over what a draining replica knows of a cursor, unless more is known here. Only
+// handle.ErrClosing refuses.
 func (p *Pager) Accept(rec Record) error {
 	p.table.Lock()
 	defer p.table.Unlock()
@@ -251,9 +257,10 @@ func (p *Pager) Accept(rec Record) error {
 	return nil
 }
 
-// Close refuses all calls, drains, and waits for what still runs. What no replica has taken over stays on its server, where it ends with
-// its own timeout: a client may continue it at another replica, or here after a restart. With a key that was not configured it is
-// killed, as nothing can continue it. Close waits, and kills, until ctx ends.
+// Close refuses all calls, drains, and waits for what still runs. What no replica has taken over
+// stays on its server, where it ends with its own timeout: a client may continue it at another
+// replica, or here after a restart. With a key that was not configured it is killed, as nothing
+// can continue it. Close waits, and kills, until ctx ends.
 func (p *Pager) Close(ctx context.Context) error {
 	err := p.Drain(ctx)
 	if err != nil { // it may have had less time

@@ -14,7 +14,8 @@ import (
 	"github.com/mooringdb/mooring/service/paging"
 )
 
-// What a draining replica has goes to another one, in whatever state it is; tokens that name the old one lead there.
+// What a draining replica has goes to another one, in whatever state it is; tokens that name the
+// old one lead there.
 func TestDrainHandsOver(t *testing.T) {
 	for _, gone := range []bool{false, true} { // it answers still, or no longer
 		synctest.Test(t, func(t *testing.T) {
@@ -59,7 +60,8 @@ func TestDrainHandsOver(t *testing.T) {
 	}
 }
 
-// A drain waits for what runs, for a while; then it ends it, and tells the next replica that a page is lost.
+// A drain waits for what runs, for a while; then it ends it, and tells the next replica that a
+// page is lost.
 func TestDrainWaits(t *testing.T) {
 	for _, test := range []struct {
 		takes time.Duration
@@ -115,7 +117,8 @@ func TestDrainWaits(t *testing.T) {
 	}
 }
 
-// Of pinned cursors nothing can be handed over: they are killed, and their connections are free before the process ends.
+// Of pinned cursors nothing can be handed over: they are killed, and their connections are free
+// before the process ends.
 func TestDrainKillsPinned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, "a", "b")
@@ -130,7 +133,8 @@ func TestDrainKillsPinned(t *testing.T) {
 	})
 }
 
-// Who drains accepts nothing; the next one is asked. When it is unknown whether one has accepted, no other one is.
+// Who drains accepts nothing; the next one is asked. When it is unknown whether one has accepted,
+// no other one is.
 func TestDrainChooses(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -172,7 +176,8 @@ func TestDrainChooses(t *testing.T) {
 	}
 }
 
-// A cursor that was pushed from replica to replica is found where it is now, from every token, and stays there whatever is pushed again.
+// A cursor that was pushed from replica to replica is found where it is now, from every token,
+// and stays there whatever is pushed again.
 func TestPushesInARow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, "a", "b", "c", "d")
@@ -243,7 +248,8 @@ func TestPushWhileAsking(t *testing.T) {
 	})
 }
 
-// What a drain had no time to wait for, Close waits for; and what is closed leaves no goroutine behind, whatever still runs.
+// What a drain had no time to wait for, Close waits for; and what is closed leaves no goroutine
+// behind, whatever still runs.
 func TestCloseAfterAHastyDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, func(c *paging.Config) { c.Keys = ring(t) })
@@ -267,7 +273,8 @@ func TestCloseAfterAHastyDrain(t *testing.T) {
 	})
 }
 
-// What does not end in time does not keep the rest from being handed over, nor pinned cursors from being killed; what ends later, Close hands over.
+// What does not end in time does not keep the rest from being handed over, nor pinned cursors
+// from being killed; what ends later, Close hands over.
 func TestDrainOfWhatIsQuiet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, "a", "b")
@@ -303,7 +310,8 @@ func TestDrainOfWhatIsQuiet(t *testing.T) {
 	})
 }
 
-// More rests than one push may bring do not keep the cursors from being handed over: those that were asked for longest ago lose theirs.
+// More rests than one push may bring do not keep the cursors from being handed over: those that
+// were asked for longest ago lose theirs.
 func TestDrainOfManyRests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t)
@@ -366,8 +374,8 @@ func TestCloseDuringAPush(t *testing.T) {
 	}
 }
 
-// A replica that knows neither where the cursors of drained replicas went nor the one that has them now is told by another one, also if
-// they were pushed twice.
+// A replica that knows neither where the cursors of drained replicas went nor the one that has
+// them now is told by another one, also if they were pushed twice.
 func TestSuccessors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, "a", "b", "c", "e")

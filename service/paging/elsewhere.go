@@ -14,7 +14,8 @@ import (
 const (
 	// maxHops is how often a call follows a cursor that has moved.
 	maxHops = 8
-	// maxAsked is how many replicas are asked at a time for a cursor whose holder is gone, and othersTimeout how long they may take.
+	// maxAsked is how many replicas are asked at a time for a cursor whose holder is gone, and
+	// othersTimeout how long they may take.
 	maxAsked      = 16
 	othersTimeout = 10 * time.Second
 )
@@ -47,7 +48,8 @@ type search struct {
 	asked []string // the addresses of all replicas that were asked without their being named
 }
 
-// run asks the replica that should hold the cursor, then where that leads, then all others. It goes on when the client goes away.
+// run asks the replica that should hold the cursor, then where that leads, then all others. It
+// goes on when the client goes away.
 func (s *search) run(ctx context.Context, to page.Replica) (Answer, error) {
 	if s.p.alone() {
 		return Answer{}, errNowhere
@@ -98,7 +100,8 @@ func (s *search) gone(err error) bool {
 	return unreachable || errors.Is(err, ErrNotHere) || errors.Is(err, handle.ErrClosing)
 }
 
-// put asks a question, and once more if its answer may have been lost: the same token brings the same page.
+// put asks a question, and once more if its answer may have been lost: the same token brings the
+// same page.
 func (p *Pager) put(ctx context.Context, address string, q Question) (ans Answer, err error) {
 	for range 2 {
 		ans, err = p.replicas.Ask(ctx, address, q)
@@ -112,8 +115,8 @@ func (p *Pager) put(ctx context.Context, address string, q Question) (ans Answer
 	return Answer{}, err
 }
 
-// others asks all other replicas: there may be one that the cursor was pushed to. If none of those knows it, their names are looked up
-// anew, and those are asked that were not known.
+// others asks all other replicas: there may be one that the cursor was pushed to. If none of
+// those knows it, their names are looked up anew, and those are asked that were not known.
 func (s *search) others(ctx context.Context) (Answer, error) {
 	limited, cancel := context.WithTimeout(ctx, othersTimeout)
 	defer cancel()
@@ -174,8 +177,8 @@ func (p *Pager) eachOf(addresses []string, do func(address string)) {
 	wg.Wait()
 }
 
-// rank orders what replicas answer: the holder's word first, then that the page was delivered, then where the cursor went, then any other
-// error, then that nothing is known.
+// rank orders what replicas answer: the holder's word first, then that the page was delivered,
+// then where the cursor went, then any other error, then that nothing is known.
 func rank(ans Answer, err error) int {
 	switch {
 	case err == nil && ans.Moved == nil:
@@ -213,7 +216,8 @@ func (p *Pager) Succeeded(from page.Instance, to page.Replica) {
 	p.successors[from] = succession{to, now}
 }
 
-// Successors returns where the cursors of replicas went that have drained, for a replica that is new.
+// Successors returns where the cursors of replicas went that have drained, for a replica that is
+// new.
 func (p *Pager) Successors() map[page.Instance]page.Replica {
 	p.table.Lock()
 	defer p.table.Unlock()
@@ -224,15 +228,16 @@ func (p *Pager) Successors() map[page.Instance]page.Replica {
 	return all
 }
 
-// successor returns the replica to ask for the cursors of another one: the one that they went to last, if that is known.
+// successor returns the replica to ask for the cursors of another one: the one that they went to
+// last, if that is known.
 func (p *Pager) successor(of page.Replica) page.Replica {
 	p.table.Lock()
 	defer p.table.Unlock()
 	return p.successorLocked(of)
 }
 
-// successorLocked returns a successor without its instance: a cursor on which a call worked was not
-// pushed with the others, so a successor that does not know it cannot say that it has ended.
+// successorLocked returns a successor without its instance: a cursor on which a call worked was
+// not pushed with the others, so a successor that does not know it cannot say that it has ended.
 func (p *Pager) successorLocked(of page.Replica) page.Replica {
 	last := of
 	for range maxHops {

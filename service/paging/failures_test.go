@@ -13,7 +13,8 @@ import (
 	"github.com/mooringdb/mooring/service/paging"
 )
 
-// A client that went away asks again with the same token and gets the page that was fetched for it.
+// A client that went away asks again with the same token and gets the page that was fetched for
+// it.
 func TestClientGoesAwayDuringNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, nil)

@@ -80,7 +80,8 @@ func TestPanicDuringNext(t *testing.T) {
 	})
 }
 
-// What is left of batches that are larger than a page counts, and is bounded. A client whose rest had to go is told so, and can go on behind it.
+// What is left of batches that are larger than a page counts, and is bounded. A client whose rest
+// had to go is told so, and can go on behind it.
 func TestRestsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, func(c *paging.Config) { c.PageBytes, c.PageMemory = 2500, 30_000 })
@@ -209,7 +210,8 @@ func TestSlowKills(t *testing.T) {
 	})
 }
 
-// Many clients do all that they can at once, with little memory. None ever misses a document without being told.
+// Many clients do all that they can at once, with little memory. None ever misses a document
+// without being told.
 func TestCrowd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, func(c *paging.Config) {

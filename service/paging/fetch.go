@@ -15,7 +15,8 @@ import (
 // fetch is the work of fetching a page, or of a stream.
 type fetch struct {
 	*handle.Work
-	// The page with that number, for the calls that wait for it; ok: there is one. They do not change once the work is done.
+	// The page with that number, for the calls that wait for it; ok: there is one. They do not
+	// change once the work is done.
 	seq uint64
 	got Page
 	ok  bool
@@ -61,7 +62,8 @@ func (p *Pager) deliver(g grant, a Asking) (Page, error) {
 	return p.finish(g, outcomeOf(got, err), got, cost, err)
 }
 
-// finish ends a grant: it notes how the fetch went, and lets those who wait have the page, or ask again.
+// finish ends a grant: it notes how the fetch went, and lets those who wait have the page, or ask
+// again.
 func (p *Pager) finish(g grant, o page.Outcome, got Page, cost int, err error) (Page, error) {
 	h := g.h
 	p.table.Lock()
@@ -83,7 +85,8 @@ func (p *Pager) finish(g grant, o page.Outcome, got Page, cost int, err error) (
 	return got, err
 }
 
-// carryOutLocked does what a fetch has led to, and settles the cursor. end reports that the caller is to end it.
+// carryOutLocked does what a fetch has led to, and settles the cursor. end reports that the
+// caller is to end it.
 func (p *Pager) carryOutLocked(h *held, effect page.Effect, got Page, cost int) (end bool) {
 	switch {
 	case h.IsRemoved():
@@ -119,8 +122,8 @@ func removedCause(ctx context.Context) error {
 // pageBytes returns how much BSON a page may hold.
 func (p *Pager) pageBytes(inflation int) int { return p.cfg.PageBytes / max(inflation, 1) }
 
-// read takes the next page of what is left of the last batch, or of a new one: so many bytes, and at most so many documents, if
-// most is not 0. The page's token asks for page seq.
+// read takes the next page of what is left of the last batch, or of a new one: so many bytes, and
+// at most so many documents, if most is not 0. The page's token asks for page seq.
 func (p *Pager) read(ctx context.Context, h *held, seq uint64, most, maxBytes int) (got Page, cost int, err error) {
 	if len(h.leftover.documents) == 0 {
 		if err := p.refill(ctx, h, seq > 1, maxBytes); err != nil {
@@ -135,8 +138,9 @@ func (p *Pager) read(ctx context.Context, h *held, seq uint64, most, maxBytes in
 	return got, cost, err
 }
 
-// refill gets the next batch of the cursor: the first one is there already, the others are asked for in a size that suits a page,
-// so that little is left of them. The client's own size is the largest, as it is for pages.
+// refill gets the next batch of the cursor: the first one is there already, the others are asked
+// for in a size that suits a page, so that little is left of them. The client's own size is the
+// largest, as it is for pages.
 func (p *Pager) refill(ctx context.Context, h *held, more bool, target int) error {
 	if h.cur.Done() {
 		return nil
@@ -176,7 +180,8 @@ func (p *Pager) token(h *held, seq uint64) (string, error) {
 	return p.cfg.Keys.Seal(h.Principal, plain), nil
 }
 
-// outcomeOf says what the end of a fetch means for the ledger. What is not known to have stayed here counts as sent.
+// outcomeOf says what the end of a fetch means for the ledger. What is not known to have stayed
+// here counts as sent.
 func outcomeOf(got Page, err error) page.Outcome {
 	var command *mongoerr.CommandError
 	var network *mongoerr.NetworkError
@@ -199,8 +204,8 @@ func outcomeOf(got Page, err error) page.Outcome {
 	}
 }
 
-// neverSent reports that there was no server or no connection, or that the wait for one ended. An exchange that began would be a
-// NetworkError.
+// neverSent reports that there was no server or no connection, or that the wait for one ended. An
+// exchange that began would be a NetworkError.
 func neverSent(err error) bool {
 	var selection *mongoerr.SelectionError
 	var cleared *pool.PoolClearedError

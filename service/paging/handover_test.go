@@ -14,7 +14,8 @@ import (
 
 var errLine = errors.New("the line is cut")
 
-// Pages fetched from three replicas in turn are those that one would have delivered, and each is fetched once.
+// Pages fetched from three replicas in turn are those that one would have delivered, and each is
+// fetched once.
 func TestPagesFromAnyReplica(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, "a", "b", "c")
@@ -36,7 +37,8 @@ func TestPagesFromAnyReplica(t *testing.T) {
 	})
 }
 
-// The same token brings the same page at every replica, and nothing is fetched twice; an older one is refused everywhere.
+// The same token brings the same page at every replica, and nothing is fetched twice; an older
+// one is refused everywhere.
 func TestSameTokenAtAnyReplica(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, "a", "b", "c")
@@ -85,7 +87,8 @@ func TestLargeBatchFromAnotherReplica(t *testing.T) {
 	})
 }
 
-// An answer that is lost is asked for again: at once, or when the client asks again, however long that takes it.
+// An answer that is lost is asked for again: at once, or when the client asks again, however long
+// that takes it.
 func TestLostAnswers(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -131,7 +134,8 @@ func TestLostAnswers(t *testing.T) {
 	}
 }
 
-// An answer that comes after its asker has given up is never used: the client may have gone on with a gap meanwhile.
+// An answer that comes after its asker has given up is never used: the client may have gone on
+// with a gap meanwhile.
 func TestLateAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, "a", "b")
@@ -214,7 +218,8 @@ func TestClientGoesAwayWhileAsking(t *testing.T) {
 	})
 }
 
-// A replica that is gone, or was restarted, takes with it what it knew: the client is told, and can go on with a gap.
+// A replica that is gone, or was restarted, takes with it what it knew: the client is told, and
+// can go on with a gap.
 func TestHolderGone(t *testing.T) {
 	for _, test := range []struct {
 		name string

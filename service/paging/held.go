@@ -18,7 +18,8 @@ type Cursor interface {
 	State() cursor.State
 	SetBatchSize(n int32)
 	SetMaxAwaitTimeMS(ms *int64)
-	// SetRunOn sets whether a getMore that was sent goes on when the client goes away: it does for pages, not for streams.
+	// SetRunOn sets whether a getMore that was sent goes on when the client goes away: it does for
+	// pages, not for streams.
 	SetRunOn(on bool)
 	// Pinned reports whether it holds a connection: only this process can continue it then.
 	Pinned() bool
@@ -30,7 +31,8 @@ var _ Cursor = (*cursor.Cursor)(nil)
 // Namespace is what a cursor was opened on.
 type Namespace struct{ Database, Collection string }
 
-// held is what is known of one cursor. The table's lock guards its fields, except those of whoever works on it.
+// held is what is known of one cursor. The table's lock guards its fields, except those of
+// the call that works on it.
 type held struct {
 	handle.Handle
 	pager     *Pager
@@ -102,8 +104,8 @@ func (h *held) End(ctx context.Context) {
 	h.cur = nil
 }
 
-// settleLocked puts a cursor on which no call works any more, and which was not removed, back among those that wait for their
-// clients. It may push out others.
+// settleLocked puts a cursor on which no call works any more, and which was not removed, back
+// among those that wait for their clients. It may push out others.
 func (p *Pager) settleLocked(h *held) {
 	h.fetch = nil
 	if len(h.leftover.documents) > 0 {
@@ -131,7 +133,8 @@ func (p *Pager) beginLocked(ctx context.Context, h *held, stream bool) grant {
 	return grant{h: h, ctx: ctx, fetch: h.fetch}
 }
 
-// dropLocked lets go of a cursor without closing it: another replica has it. Its ledger says where.
+// dropLocked lets go of a cursor without closing it: another replica has it. Its ledger says
+// where.
 func (p *Pager) dropLocked(h *held) {
 	p.memory.forget(h)
 	p.memory.leftovers.remove(&h.inLeftovers)

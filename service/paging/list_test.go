@@ -133,8 +133,8 @@ func TestEndedCursorsAreNotListed(t *testing.T) {
 	})
 }
 
-// A principal has so many open cursors, and no more: a call that may leave one more is not run. Other principals may open theirs, and
-// without authentication there is no limit.
+// A principal has so many open cursors, and no more: a call that may leave one more is not run.
+// Other principals may open theirs, and without authentication there is no limit.
 func TestMaxPerPrincipal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t)

@@ -2,9 +2,10 @@ package paging
 
 import "github.com/mooringdb/mooring/core/bson"
 
-// memory is what cursors hold while no call works on them: the pages that were delivered last, for clients that ask again, and
-// what is left of batches that were larger than a page. Both count against one budget. Beyond it the oldest pages go first,
-// then the oldest leftovers: what was in one is then lost to its client, which is told so.
+// memory is what cursors hold while no call works on them: the pages that were delivered last,
+// for clients that ask again, and what is left of batches that were larger than a page. Both
+// count against one budget. Beyond it the oldest pages go first, then the oldest leftovers: what
+// was in one is then lost to its client, which is told so.
 type memory struct {
 	budget    int
 	pages     list
@@ -14,7 +15,8 @@ type memory struct {
 // tooMuch reports whether something has to go.
 func (m *memory) tooMuch() bool { return m.pages.cost+m.leftovers.cost > m.budget }
 
-// hold remembers a page instead of the one before. One that is larger than the whole budget is not remembered.
+// hold remembers a page instead of the one before. One that is larger than the whole budget is
+// not remembered.
 func (m *memory) hold(h *held, p Page, cost int) {
 	m.forget(h)
 	if cost > m.budget {
@@ -30,7 +32,8 @@ func (m *memory) forget(h *held) {
 	m.pages.remove(&h.inPages)
 }
 
-// trim makes room. The leftover of one cursor stays in any case, so that a batch may be larger than the budget.
+// trim makes room. The leftover of one cursor stays in any case, so that a batch may be larger
+// than the budget.
 func (m *memory) trim(but *held) {
 	for m.tooMuch() && m.pages.first != nil {
 		m.forget(m.pages.first.h)
@@ -99,8 +102,8 @@ type leftover struct {
 // perDocument is what a document costs beside its bytes: its place in the list.
 const perDocument = 24
 
-// cut takes the first n documents off, which have so many bytes. It returns them with the memory that they keep beside the
-// leftover's.
+// cut takes the first n documents off, which have so many bytes. It returns them with the memory
+// that they keep beside the leftover's.
 //
 // What is less than half of a buffer is copied, so that remembering it does not keep the buffer.
 func (l *leftover) cut(n, bytes int) (docs []bson.Raw, cost int) {

@@ -18,10 +18,11 @@ import (
 	"github.com/mooringdb/mooring/service/paging"
 )
 
-// Clients that ask random replicas, and repeat what they have asked at random, while answers are lost, late and doubled on every way, and
-// replicas are drained, killed and restarted, read each document once and in order, or are told by one of the named errors that they
-// cannot. Some go on with a gap then: of what they get the order says nothing. Every cursor ends at its end, is killed, or is known by one
-// replica alone; only what was lost with a replica may stay open.
+// Clients that ask random replicas, and repeat what they have asked at random, while answers are
+// lost, late and doubled on every way, and replicas are drained, killed and restarted, read each
+// document once and in order, or are told by one of the named errors that they cannot. Some go on
+// with a gap then: of what they get the order says nothing. Every cursor ends at its end, is
+// killed, or is known by one replica alone; only what was lost with a replica may stay open.
 //
 // MOORING_MODEL_SEEDS is the number of runs.
 func TestModel(t *testing.T) {
@@ -179,7 +180,8 @@ func (m *model) run() {
 	m.count()
 }
 
-// replace ends a replica's life, in order or not, and starts another one. Some answer still for long after they have drained.
+// replace ends a replica's life, in order or not, and starts another one. Some answer still for
+// long after they have drained.
 func (m *model) replace() {
 	life := m.any()
 	if m.chance(0.7) {
@@ -297,7 +299,8 @@ func (c *client) take(page paging.Page) string {
 	}
 }
 
-// next gets the page of a token: asked for at random replicas, several times at once perhaps, and again when the answer was lost.
+// next gets the page of a token: asked for at random replicas, several times at once perhaps, and
+// again when the answer was lost.
 func (c *client) next(token string) (paging.Page, string) {
 	unknown := 0
 	c.mayJump = false

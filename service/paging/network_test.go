@@ -34,10 +34,12 @@ type network struct {
 
 // faults are run for each exchange; nil is none.
 type faults struct {
-	// before is run before a message arrives: an error loses it. after is run on the way back: an error loses the answer.
+	// before is run before a message arrives: an error loses it. after is run on the way back: an
+	// error loses the answer.
 	before, after func(ctx context.Context, from, to string) error
 	twice         func() bool // a message arrives twice
-	// late is how much later than its sender hears that it may be lost a message arrives; 0: it is not.
+	// late is how much later than its sender hears that it may be lost a message arrives; 0: it is
+	// not.
 	late func(from, to string) time.Duration
 }
 
@@ -198,7 +200,8 @@ type link struct {
 
 var _ paging.Replicas = (*link)(nil)
 
-// exchange is one call: do is what the other one does. Once it has begun it goes on, whatever becomes of the caller.
+// exchange is one call: do is what the other one does. Once it has begun it goes on, whatever
+// becomes of the caller.
 func exchange[T any](ctx context.Context, l *link, address, what string, do func(context.Context, *node) (T, error)) (T, error) {
 	var none T
 	l.n.mu.Lock()

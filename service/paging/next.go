@@ -24,8 +24,8 @@ type Asking struct {
 	Inflation int
 }
 
-// Next delivers the page that a token asks for. The same token again brings the same page again while it is held, and
-// ErrCursorTokenReused afterwards, whichever replica is asked.
+// Next delivers the page that a token asks for. The same token again brings the same page again
+// while it is held, and ErrCursorTokenReused afterwards, whichever replica is asked.
 func (p *Pager) Next(ctx context.Context, a Asking) (Page, error) {
 	c, err := p.claim(a.Principal, a.Token)
 	switch {
@@ -66,7 +66,8 @@ func (p *Pager) claim(principal, token string) (claim, error) {
 // MaxSkew is how much the clocks of replicas may differ.
 const MaxSkew = time.Minute
 
-// expired reports whether a token's time is up. This replica's clock counts for what was sealed here, and for what is here.
+// expired reports whether a token's time is up. This replica's clock counts for what was sealed
+// here, and for what is here.
 func (p *Pager) expired(c claim) bool {
 	switch now := time.Now(); {
 	case now.Before(c.expires):
@@ -95,8 +96,8 @@ type decision struct {
 	late  page.Replica // with Confirm: the replica that held the cursor before
 }
 
-// find finds the page that a token asks for, wherever it is: here, in the decision, whose verdict is Fetch, Skip or Repeat, or in
-// the answer of another replica.
+// find finds the page that a token asks for, wherever it is: here, in the decision, whose verdict
+// is Fetch, Skip or Repeat, or in the answer of another replica.
 func (p *Pager) find(ctx context.Context, c claim, a Asking, stream bool) (decision, Answer, error) {
 	if p.refusing() {
 		return decision{}, Answer{}, handle.ErrClosing
@@ -132,8 +133,9 @@ func (p *Pager) find(ctx context.Context, c claim, a Asking, stream bool) (decis
 	return decision{}, Answer{}, ErrCursorPositionUnknown
 }
 
-// decide decides about a page by what is known here, and waits for other calls that work on the cursor. The verdict that it returns
-// is Fetch, Skip, Repeat or Elsewhere; the others are errors. unknown decides where nothing is known.
+// decide decides about a page by what is known here, and waits for other calls that work on the
+// cursor. The verdict that it returns is Fetch, Skip, Repeat or Elsewhere; the others are errors.
+// unknown decides where nothing is known.
 func (p *Pager) decide(
 	ctx context.Context, c claim, a Asking, stream bool, unknown func(claim, page.Question) (decision, error),
 ) (decision, error) {
@@ -175,7 +177,8 @@ func (p *Pager) newQuestion(c claim, a Asking, stream bool) page.Question {
 	}
 }
 
-// waitFor waits for the call that works on the cursor, and returns its page if it is the one that is asked for.
+// waitFor waits for the call that works on the cursor, and returns its page if it is the one that
+// is asked for.
 func (d *decision) waitFor(ctx context.Context, seq uint64) (*Page, error) {
 	if d.fetch == nil {
 		return nil, d.work.Wait(ctx)
@@ -247,8 +250,9 @@ func (p *Pager) refusing() bool {
 	return p.table.RefusingLocked()
 }
 
-// takeUp continues a cursor that no replica is found to hold, if the client allows a gap, with what the token says. sure reports that
-// none is left that may hold it. With the verdict Wait the cursor has come here meanwhile.
+// takeUp continues a cursor that no replica is found to hold, if the client allows a gap, with
+// what the token says. sure reports that none is left that may hold it. With the verdict Wait the
+// cursor has come here meanwhile.
 func (p *Pager) takeUp(ctx context.Context, c claim, a Asking, stream, sure bool) (decision, error) {
 	p.table.Lock()
 	defer p.table.Unlock()

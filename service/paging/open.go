@@ -16,10 +16,11 @@ type Opening struct {
 	BatchSize *int32
 	// Inflation is how many times larger than BSON the client's form of documents may be; 0 is 1.
 	Inflation int
-	// Whole: the command's first batch is the whole result, so no cursor stays open, unless a page is too small for it.
+	// Whole: the command's first batch is the whole result, so no cursor stays open, unless a page
+	// is too small for it.
 	Whole bool
-	// Casual: the client may well be content with the first page, as one that sends a plain GET. Unless it asks for the second
-	// page, the cursor expires after Config.UnreadIdle.
+	// Casual: the client may well be content with the first page, as one that sends a plain GET.
+	// Unless it asks for the second page, the cursor expires after Config.UnreadIdle.
 	Casual bool
 	// Run sends the command, with RunOn.
 	Run func(ctx context.Context) (Cursor, error)

@@ -13,8 +13,8 @@ import (
 // owned reports that only another replica can continue the cursor of a claim.
 func (p *Pager) owned(c claim) bool { return c.pinned && c.holder.Instance != p.instance }
 
-// askOwner gets a page of a pinned cursor from the replica that holds its connection. It runs on when the client goes away, as a
-// page call does there.
+// askOwner gets a page of a pinned cursor from the replica that holds its connection. It runs on
+// when the client goes away, as a page call does there.
 func (p *Pager) askOwner(ctx context.Context, c claim, a Asking) (Page, error) {
 	if ctx.Err() != nil {
 		return Page{}, context.Cause(ctx)
@@ -43,11 +43,13 @@ func (p *Pager) putOwner(ctx context.Context, c claim, q Question) (Answer, erro
 // ownerPatience is how long an owner may give no answer before it counts as gone.
 const ownerPatience = time.Minute
 
-// silence is how long a replica has given no answer: from its first question without one to the last.
+// silence is how long a replica has given no answer: from its first question without one to the
+// last.
 type silence struct{ since, last time.Time }
 
-// ownersError says what has become of a cursor whose owner gives no answer, or is not the one that it was. An owner that refuses connections is
-// gone; one that is silent may come back. Whatever else it has said, it is heard.
+// ownersError says what has become of a cursor whose owner gives no answer, or is not the one
+// that it was. An owner that refuses connections is gone; one that is silent may come back.
+// Whatever else it has said, it is heard.
 func (p *Pager) ownersError(ctx context.Context, c claim, err error) error {
 	owner := c.holder
 	lost, unreachable := errors.AsType[*UnreachableError](err)

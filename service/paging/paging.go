@@ -27,16 +27,19 @@ type Config struct {
 	Replica string
 	// Idle is how long a token is good. Each page brings a new one.
 	Idle time.Duration
-	// UnreadIdle is how long the first token of an Opening that is Casual is good, if Idle is not less.
+	// UnreadIdle is how long the first token of an Opening that is Casual is good, if Idle is not
+	// less.
 	UnreadIdle time.Duration
-	// PageMemory is how many bytes may be held between two calls: delivered pages, for clients that ask again, and what is left
-	// of batches that are larger than a page. Less than 0 is none.
+	// PageMemory is how many bytes may be held between two calls: delivered pages, for clients that
+	// ask again, and what is left of batches that are larger than a page. Less than 0 is none.
 	PageMemory int
 	// PageBytes is the most that a page holds, unless one document is larger.
 	PageBytes int
-	// MaxCursors is how many cursors are known, those included that have come to their end or went elsewhere.
+	// MaxCursors is how many cursors are known, those included that have come to their end or went
+	// elsewhere.
 	MaxCursors int
-	// MaxPerPrincipal is how many open cursors a principal may have when it opens one more; less than 0 is no limit.
+	// MaxPerPrincipal is how many open cursors a principal may have when it opens one more; less
+	// than 0 is no limit.
 	MaxPerPrincipal int
 	// Continue makes a cursor of a state; required.
 	Continue func(cursor.State) Cursor
@@ -44,8 +47,8 @@ type Config struct {
 
 // Pager has the cursors of one gateway that are read in pages.
 //
-// The table's lock guards what stands beside its handles, and the fields of the last group; no I/O under it. A cursor itself
-// belongs to the call that was granted its next page.
+// The table's lock guards what stands beside its handles, and the fields of the last group; no
+// I/O under it. A cursor itself belongs to the call that was granted its next page.
 type Pager struct {
 	cfg        Config
 	replicas   Replicas // nil: there are none
@@ -85,11 +88,12 @@ func orDefault[T ~int | ~int64](v, d T) T {
 	return v
 }
 
-// SetReplicas sets how the other replicas are reached. It is called before Start; without it, or without an own address, the
-// pager is alone.
+// SetReplicas sets how the other replicas are reached. It is called before Start; without it, or
+// without an own address, the pager is alone.
 func (p *Pager) SetReplicas(r Replicas) { p.replicas = r }
 
-// SetAddress sets Config.Replica once the listener for replicas is bound. It is called before Start.
+// SetAddress sets Config.Replica once the listener for replicas is bound. It is called before
+// Start.
 func (p *Pager) SetAddress(address string) { p.cfg.Replica = address }
 
 // Self returns this replica, as others see it.
@@ -108,12 +112,13 @@ func (p *Pager) Start(ctx context.Context) error {
 	return nil
 }
 
-// Len returns the number of cursors of which something is known: ended ones included whose last page may still be asked for,
-// and those that went elsewhere.
+// Len returns the number of cursors of which something is known: ended ones included whose last
+// page may still be asked for, and those that went elsewhere.
 func (p *Pager) Len() int { return p.table.Len() }
 
 // Handles lists open cursors of this replica, in the order of their marks.
 func (p *Pager) Handles(q handle.Query) []handle.Info { return p.table.List(q) }
 
-// Kill ends a cursor of this replica, whoever works on it. It returns handle.ErrNotFound for an id that is not here.
+// Kill ends a cursor of this replica, even if a call works on it. It returns handle.ErrNotFound
+// for an id that is not here.
 func (p *Pager) Kill(ctx context.Context, id string) error { return p.table.Kill(ctx, id) }

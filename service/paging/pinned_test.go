@@ -14,7 +14,8 @@ import (
 	"github.com/mooringdb/mooring/service/paging"
 )
 
-// The pages of a pinned cursor come from the replica that holds its connection, whichever is asked, and it never moves.
+// The pages of a pinned cursor come from the replica that holds its connection, whichever is
+// asked, and it never moves.
 func TestPinnedPagesFromAnyReplica(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, "a", "b", "c")
@@ -78,8 +79,8 @@ func TestOwnerGone(t *testing.T) {
 	}
 }
 
-// An owner that gives no answer may be there still: its cursor is gone when it has been silent for long. Until then the same token brings the
-// same page as soon as it answers.
+// An owner that gives no answer may be there still: its cursor is gone when it has been silent
+// for long. Until then the same token brings the same page as soon as it answers.
 func TestOwnerSilent(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -196,7 +197,8 @@ func isUnreachable(err error) bool {
 	return ok && !lost.Refused
 }
 
-// An owner that cannot fetch says why, as it would to a client of its own; the caller's deadline is kept.
+// An owner that cannot fetch says why, as it would to a client of its own; the caller's deadline
+// is kept.
 func TestErrorsOfTheOwner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, "a", "b")
@@ -233,7 +235,8 @@ func TestPinnedCursorThatIsLost(t *testing.T) {
 	})
 }
 
-// A stream of a pinned cursor is relayed, from the page on that was asked for; its end is the cursor's, from either side.
+// A stream of a pinned cursor is relayed, from the page on that was asked for; its end is the
+// cursor's, from either side.
 func TestPinnedStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, "a", "b")
@@ -319,7 +322,8 @@ func TestCloseEndsAPinnedStream(t *testing.T) {
 	})
 }
 
-// A pinned cursor that nobody asks for gives its connection back, and does not wait behind others whose servers do not answer.
+// A pinned cursor that nobody asks for gives its connection back, and does not wait behind others
+// whose servers do not answer.
 func TestPinnedCursorsAreKilledFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t)

@@ -13,7 +13,8 @@ import (
 	"github.com/mooringdb/mooring/service/seal"
 )
 
-// What was pushed elsewhere is known for no longer than a token is good, and expired cursors are killed by the replica that has them.
+// What was pushed elsewhere is known for no longer than a token is good, and expired cursors are
+// killed by the replica that has them.
 func TestRecordsExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, "a", "b")
@@ -49,7 +50,8 @@ func TestAskingInVainLeavesNothing(t *testing.T) {
 	})
 }
 
-// Each token opens at every replica with its key, also when another one seals by now; with a key that is gone it does not.
+// Each token opens at every replica with its key, also when another one seals by now; with a key
+// that is gone it does not.
 func TestReplicasWithRotatedKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t)

@@ -21,7 +21,8 @@ import (
 type Replicas interface {
 	// Ask puts a question. The deadline of ctx goes with it.
 	Ask(ctx context.Context, address string, q Question) (Answer, error)
-	// Stream asks the replica that holds a cursor for all pages from one on. It returns when that replica has agreed.
+	// Stream asks the replica that holds a cursor for all pages from one on. It returns when that
+	// replica has agreed.
 	Stream(ctx context.Context, address string, q Question) (PageStream, error)
 	// Push hands records over, and returns the replica that has accepted all of them.
 	Push(ctx context.Context, address string, records iter.Seq[Record]) (page.Replica, error)
@@ -49,7 +50,8 @@ const (
 
 func (p Purpose) String() string { return [...]string{"page", "stream", "close", "yield"}[p] }
 
-// Question is what one replica asks another. The replica that is asked answers with what it has, and passes nothing on.
+// Question is what one replica asks another. The replica that is asked answers with what it has,
+// and passes nothing on.
 type Question struct {
 	// Asker is the replica that asks.
 	Asker page.Replica
@@ -92,7 +94,8 @@ type Holding struct {
 	State cursor.State
 	// Leftover is what is left of the last batch. It comes before the next one.
 	Leftover []bson.Raw
-	// Chosen is the client's batch size, 0 if it has none; Mean and Count are what is known of the documents' sizes.
+	// Chosen is the client's batch size, 0 if it has none; Mean and Count are what is known of the
+	// documents' sizes.
 	Chosen int32
 	Mean   int
 	Count  int32

@@ -11,7 +11,8 @@ import (
 	"github.com/mooringdb/mooring/service/page"
 )
 
-// Taken is a cursor that a stream reads. The stream owns it: it closes the cursor, then calls Release.
+// Taken is a cursor that a stream reads. The stream owns it: it closes the cursor, then calls
+// Release.
 type Taken struct {
 	Cursor Cursor
 	// Documents are what was left of the last batch; they come before the next one.
@@ -21,8 +22,9 @@ type Taken struct {
 	g grant
 }
 
-// Take hands the page of a token, and all that follow, to a stream. Its context ends with ctx, and when the cursor is closed. The
-// token is used up: asking with it again is ErrCursorTokenReused. If another replica holds the cursor, the stream comes from there.
+// Take hands the page of a token, and all that follow, to a stream. Its context ends with ctx,
+// and when the cursor is closed. The token is used up: asking with it again is
+// ErrCursorTokenReused. If another replica holds the cursor, the stream comes from there.
 func (p *Pager) Take(ctx context.Context, a Asking) (context.Context, *Taken, error) {
 	c, err := p.claim(a.Principal, a.Token)
 	switch {
@@ -71,7 +73,8 @@ func (t *Taken) Release() {
 	t.g.fetch.Finish()
 }
 
-// AnswerStream hands the pages of a cursor that is here, from the one asked for on, to a stream to another replica; see Take.
+// AnswerStream hands the pages of a cursor that is here, from the one asked for on, to a stream
+// to another replica; see Take.
 func (p *Pager) AnswerStream(ctx context.Context, q Question) (context.Context, *Taken, error) {
 	c, err := p.claim(q.Principal, q.Token)
 	switch {

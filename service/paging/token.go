@@ -15,8 +15,9 @@ import (
 	"github.com/mooringdb/mooring/service/seal"
 )
 
-// The first sealed byte of a cursor's token says what the token is for, and the version of what follows. A release reads a new
-// version before the next one writes it, so that tokens are good while replicas are replaced one after the other.
+// The first sealed byte of a cursor's token says what the token is for, and the version of what
+// follows. A release reads a new version before the next one writes it, so that tokens are good
+// while replicas are replaced one after the other.
 const (
 	// version3 has no branch: its tokens are on the branch without a gap.
 	version3 = 3
@@ -26,8 +27,9 @@ const (
 	writtenVersion = version4
 )
 
-// MaxReplicaBytes is how long a replica's address may be, so that the longest namespace (a database of 63 bytes, 255 bytes in
-// all), on a server with the longest name (253 bytes and a port), fits into a token whatever else is in it.
+// MaxReplicaBytes is how long a replica's address may be, so that the longest namespace (a
+// database of 63 bytes, 255 bytes in all), on a server with the longest name (253 bytes and a
+// port), fits into a token whatever else is in it.
 const MaxReplicaBytes = 77
 
 // DeploymentID tells deployments apart.
@@ -39,7 +41,8 @@ func NewDeploymentID(name string) DeploymentID {
 	return DeploymentID(sum[:16])
 }
 
-// claim is what a cursor's token says. It was sealed by a gateway with the same key; opening it proves its principal.
+// claim is what a cursor's token says. It was sealed by a gateway with the same key; opening it
+// proves its principal.
 type claim struct {
 	deployment DeploymentID // of the deployment that holds the cursor
 	holder     page.Replica // that served the last page; its address may be empty
@@ -64,7 +67,8 @@ const (
 // errClaim is a sealed text that is no claim.
 var errClaim = errors.New("unknown content")
 
-// encode returns the bytes to seal. A comment that has no room is left out: getMores by other replicas then go without it.
+// encode returns the bytes to seal. A comment that has no room is left out: getMores by other
+// replicas then go without it.
 func (c *claim) encode(version byte) ([]byte, error) {
 	b := c.append(make([]byte, 0, 256), version, c.state.Comment)
 	if len(b) > seal.MaxPlainBytes {

@@ -29,8 +29,9 @@ func TestUnknownLayout(t *testing.T) {
 	}
 }
 
-// While replicas are upgraded one after the other, some write tokens of the earlier version and some of the newer one. All read both, so
-// no cursor is lost, whichever replica is asked and drains.
+// While replicas are upgraded one after the other, some write tokens of the earlier version and
+// some of the newer one. All read both, so no cursor is lost, whichever replica is asked and
+// drains.
 func TestMixedVersions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, "a", "b", "c")

@@ -21,7 +21,8 @@ func (n *network) cutOff(from, to string) func(context.Context, string, string) 
 	}
 }
 
-// A push that is repeated, as its answer was lost, does not bring back what the receiver has granted meanwhile.
+// A push that is repeated, as its answer was lost, does not bring back what the receiver has
+// granted meanwhile.
 func TestSecondPushIsOlder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, "a", "b", "d")
@@ -48,8 +49,9 @@ func TestSecondPushIsOlder(t *testing.T) {
 	})
 }
 
-// Who does not know whether what he pushed has arrived grants it to nobody any more: the receiver may have. So it is when the push arrives
-// late, when its answer is lost, and when the time is up.
+// Who does not know whether what he pushed has arrived grants it to nobody any more: the receiver
+// may have. So it is when the push arrives late, when its answer is lost, and when the time is
+// up.
 func TestUnsurePush(t *testing.T) {
 	for _, test := range []struct {
 		name    string
@@ -115,7 +117,8 @@ func TestUnsurePush(t *testing.T) {
 	}
 }
 
-// A question that waits while the cursor is pushed is not granted when it is unknown where that has gone.
+// A question that waits while the cursor is pushed is not granted when it is unknown where that
+// has gone.
 func TestQuestionDuringAnUnsurePush(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, "a", "b", "c")

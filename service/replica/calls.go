@@ -153,8 +153,8 @@ func (t *Transport) Kill(ctx context.Context, address string, id string) error {
 	})
 }
 
-// Others returns the addresses of the other replicas: those that the configured names stand for, and those that this replica
-// has heard of. With again, names are looked up anew.
+// Others returns the addresses of the other replicas: those that the configured names stand for,
+// and those that this replica has heard of. With again, names are looked up anew.
 func (t *Transport) Others(ctx context.Context, again bool) []string {
 	return t.directory.others(ctx, again)
 }

@@ -32,7 +32,8 @@ import (
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
-// fill sets every field below v to something that is not zero, so that a field which does not travel is seen.
+// fill sets every field below v to something that is not zero, so that a field which does not
+// travel is seen.
 func fill(v reflect.Value, n *int) {
 	*n++
 	switch v.Kind() {
@@ -231,7 +232,8 @@ func TestListAndKill(t *testing.T) {
 	}
 }
 
-// TestNamedErrors: all of paging's, and those of handle that a replica can say, come back as themselves.
+// TestNamedErrors: all of paging's, and those of handle that a replica can say, come back as
+// themselves.
 func TestNamedErrors(t *testing.T) {
 	sentinels := map[string]error{
 		"ErrCursorNotFound": paging.ErrCursorNotFound, "ErrCursorTokenReused": paging.ErrCursorTokenReused,
@@ -553,7 +555,8 @@ func TestListIsBounded(t *testing.T) {
 	}
 }
 
-// TestOtherDeployment: replicas of two deployments that share their keys have nothing to do with each other. Both say so, once.
+// TestOtherDeployment: replicas of two deployments that share their keys have nothing to do with
+// each other. Both say so, once.
 func TestOtherDeployment(t *testing.T) {
 	serving := func(deployment string) option { return func(c *replica.Config) { c.Deployment = deployment } }
 	touched := func(what string) { t.Errorf("a replica of another deployment has %s", what) }
@@ -615,7 +618,8 @@ func TestOtherDeployment(t *testing.T) {
 
 func state() []byte { return paging.AppendState(nil, &cursor.State{ID: 1}) }
 
-// TestManyReplicas: connections that are not used any more do not pile up, and those to addresses where nothing listens do not stay.
+// TestManyReplicas: connections that are not used any more do not pile up, and those to addresses
+// where nothing listens do not stay.
 func TestManyReplicas(t *testing.T) {
 	n := start(t, "a", nil)
 	for i := range 20 {

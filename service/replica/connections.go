@@ -18,7 +18,8 @@ import (
 const (
 	// connectTimeout is how long a connection, with its handshake, may take.
 	connectTimeout = 2 * time.Second
-	// A replica that is gone without a word is noticed after the two together. A question may wait as long as a getMore does.
+	// A replica that is gone without a word is noticed after the two together. A question may wait
+	// as long as a getMore does.
 	keepaliveTime    = 10 * time.Second // the least that gRPC's client allows
 	keepaliveTimeout = 3 * time.Second
 	// A replica that was restarted is found again after this, at the latest.
@@ -29,8 +30,9 @@ const (
 	maxConnected = 2 * maxOthers
 	// maxMessageBytes fits what is left of the largest reply of a server (48 MB).
 	maxMessageBytes = 64 << 20
-	// streamWindow is how much of a stream is on its way, or waits for a client that does not read; gRPC would let it grow to
-	// 16 MiB. What waits in one stream holds no other up: gRPC counts for the connection what has arrived.
+	// streamWindow is how much of a stream is on its way, or waits for a client that does not read;
+	// gRPC would let it grow to 16 MiB. What waits in one stream holds no other up: gRPC counts for
+	// the connection what has arrived.
 	streamWindow     = 1 << 20
 	connectionWindow = 8 << 20
 )
@@ -57,7 +59,8 @@ type connections struct {
 // dialFunc is net.Dialer's DialContext.
 type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
-// connection is the one to one replica. Its fields are guarded by the mutex of connections, except refused.
+// connection is the one to one replica. Its fields are guarded by the mutex of connections,
+// except refused.
 type connection struct {
 	conn  *grpc.ClientConn
 	key   string // that was presented first when it was made
@@ -131,7 +134,8 @@ func (c *connections) forget(address string) {
 	closeAll(unused)
 }
 
-// oldestLocked returns the address whose connection has been without a call for longest; empty if all have calls.
+// oldestLocked returns the address whose connection has been without a call for longest; empty if
+// all have calls.
 func (c *connections) oldestLocked() string {
 	oldest := ""
 	for address, p := range c.open {
@@ -142,8 +146,8 @@ func (c *connections) oldestLocked() string {
 	return oldest
 }
 
-// renew drops the connections that were made with another key than the present one; calls that run on them go on. When the old key
-// leaves the ring, no connection needs it any more.
+// renew drops the connections that were made with another key than the present one; calls that
+// run on them go on. When the old key leaves the ring, no connection needs it any more.
 func (c *connections) renew() {
 	key := c.identity.presented()
 	var unused []*connection
@@ -175,7 +179,8 @@ func closeAll(list []*connection) {
 	}
 }
 
-// dial makes a connection that connects when it is used. It goes through no proxy of the environment.
+// dial makes a connection that connects when it is used. It goes through no proxy of the
+// environment.
 func (c *connection) dial(address string, dial dialFunc, secure credentials.TransportCredentials) (*grpc.ClientConn, error) {
 	return grpc.NewClient("passthrough:///"+address,
 		grpc.WithTransportCredentials(secure),

@@ -18,8 +18,8 @@ const (
 	againTTL = 250 * time.Millisecond
 	// resolveTimeout bounds one lookup.
 	resolveTimeout = 2 * time.Second
-	// selfTTL is how long it is believed that an address where this replica has met itself is its own: one that several replicas share, which
-	// it should not be, leads elsewhere the next time.
+	// selfTTL is how long it is believed that an address where this replica has met itself is its
+	// own: one that several replicas share, which it should not be, leads elsewhere the next time.
 	selfTTL = 30 * time.Second
 	// heardTTL is how long an address is used that no name stands for, since it was last heard of.
 	heardTTL = 10 * time.Minute
@@ -29,8 +29,8 @@ const (
 	maxOthers = 64
 )
 
-// directory knows where the other replicas are: the addresses that names stand for now, and those that were heard of, without this
-// replica's own.
+// directory knows where the other replicas are: the addresses that names stand for now, and those
+// that were heard of, without this replica's own.
 type directory struct {
 	configured []string // host:port
 	lookupHost func(ctx context.Context, host string) ([]string, error)
@@ -76,7 +76,8 @@ func (d *directory) isSelfLocked(address string) bool {
 	return address == d.own || met && time.Since(at) < selfTTL
 }
 
-// learn notes the address of another replica: that of an incoming call, or one that a replica has told.
+// learn notes the address of another replica: that of an incoming call, or one that a replica has
+// told.
 func (d *directory) learn(address string) {
 	if host, port, err := net.SplitHostPort(address); err != nil || host == "" || port == "" {
 		return
@@ -101,7 +102,8 @@ func (d *directory) heardLocked() []string {
 	return slices.Collect(maps.Keys(d.heard))
 }
 
-// known returns all addresses that are known without looking any name up, this replica's own among them.
+// known returns all addresses that are known without looking any name up, this replica's own
+// among them.
 func (d *directory) known() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -112,8 +114,8 @@ func (d *directory) known() []string {
 	return all
 }
 
-// others returns the addresses of the other replicas, in random order, so that not all turn to the same one first. again looks names up
-// although they were looked up a short time ago.
+// others returns the addresses of the other replicas, in random order, so that not all turn to
+// the same one first. again looks names up although they were looked up a short time ago.
 func (d *directory) others(ctx context.Context, again bool) []string {
 	found := make([][]string, len(d.configured))
 	var wg sync.WaitGroup
@@ -131,7 +133,8 @@ func (d *directory) others(ctx context.Context, again bool) []string {
 	return all[:min(len(all), maxOthers)]
 }
 
-// resolve returns the addresses that one entry stands for. A name that this replica itself has is nobody else's.
+// resolve returns the addresses that one entry stands for. A name that this replica itself has is
+// nobody else's.
 func (d *directory) resolve(ctx context.Context, configured string, again bool) []string {
 	host, port, err := net.SplitHostPort(configured)
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
-// named are the errors of paging and handle that come back as themselves, by their names between replicas. The names stay: the other
-// replica may be of another version.
+// named are the errors of paging and handle that come back as themselves, by their names between
+// replicas. The names stay: the other replica may be of another version.
 var named = map[string]error{
 	"cursor_not_found":        paging.ErrCursorNotFound,
 	"cursor_token_reused":     paging.ErrCursorTokenReused,
@@ -34,13 +34,15 @@ var named = map[string]error{
 	"message":                 errMessage,
 }
 
-// errSelf refuses a call that a replica has made to itself: one of the addresses where it looks for others is its own.
+// errSelf refuses a call that a replica has made to itself: one of the addresses where it looks
+// for others is its own.
 var errSelf = errors.New("this replica is the one that asks")
 
 // errForeign refuses a call of a replica that serves another deployment, or does not say which.
 var errForeign = errors.New("the two replicas serve different MongoDB deployments (uri)")
 
-// RemoteError is what went wrong where another replica has worked for this one. To a client it looks as if it had happened here.
+// RemoteError is what went wrong where another replica has worked for this one. To a client it
+// looks as if it had happened here.
 type RemoteError struct {
 	Address string
 	status  *status.Status
@@ -73,7 +75,8 @@ func refusal(err error) error {
 	return status.FromProto(p).Err()
 }
 
-// explain is the reverse: what the error of a call to address was. via is what the call has noted of its connection.
+// explain is the reverse: what the error of a call to address was. via is what the call has noted
+// of its connection.
 func explain(ctx context.Context, address string, via *peer.Peer, err error) error {
 	p := status.Convert(err).Proto()
 	for i, packed := range p.GetDetails() {

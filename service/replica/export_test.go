@@ -16,7 +16,8 @@ func Credentials(keys Keys) credentials.TransportCredentials {
 	return credentials.NewTLS((&identity{keys: keys}).config())
 }
 
-// Connections returns how many replicas the transport has a connection to, and how many TLS connections there are of both sides.
+// Connections returns how many replicas the transport has a connection to, and how many TLS
+// connections there are of both sides.
 func (t *Transport) Connections() (clients, links int) {
 	t.connections.mu.Lock()
 	defer t.connections.mu.Unlock()
@@ -53,7 +54,8 @@ func (t *Transport) SetClock(now func() time.Time) { t.now = now }
 // Learn notes the address of another replica.
 func (t *Transport) Learn(address string) { t.directory.learn(address) }
 
-// BindTo makes the transport listen on l, and reach other replicas with dial. It stands in for Bind.
+// BindTo makes the transport listen on l, and reach other replicas with dial. It stands in for
+// Bind.
 func (t *Transport) BindTo(l net.Listener, dial func(ctx context.Context, network, address string) (net.Conn, error)) {
 	t.connections.dial = dial
 	t.bindTo(l)

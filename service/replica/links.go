@@ -11,7 +11,8 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// links are mutual TLS for gRPC, and the connections that were made with it, so that those of a key that is gone can be closed.
+// links are mutual TLS for gRPC, and the connections that were made with it, so that those of a
+// key that is gone can be closed.
 type links struct {
 	credentials.TransportCredentials
 	shared *linkSet
@@ -95,8 +96,9 @@ func (s *linkSet) closeStale() {
 // warnEvery is how often it is said of one host that it was refused: it may try again and again.
 const warnEvery = 10 * time.Second
 
-// refused says of a handshake that failed whether somebody has to act: keys that differ are a fault of the configuration, or an attack. All
-// else (a scanner of ports, a peer that is going) is for debugging.
+// refused says of a handshake that failed whether somebody has to act: keys that differ are a
+// fault of the configuration, or an attack. All else (a scanner of ports, a peer that is going)
+// is for debugging.
 func (s *linkSet) refused(from net.Addr, err error) {
 	var remote *net.OpError
 	problem := ""

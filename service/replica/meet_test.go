@@ -13,8 +13,8 @@ import (
 	"github.com/mooringdb/mooring/service/replica"
 )
 
-// TestMeet: a new replica that finds one other one makes itself known to all, and learns of all, and where the cursors of earlier
-// replicas went. DNS knows the first one only.
+// TestMeet: a new replica that finds one other one makes itself known to all, and learns of all,
+// and where the cursors of earlier replicas went. DNS knows the first one only.
 func TestMeet(t *testing.T) {
 	gone, heir := page.Instance{9}, page.Replica{Address: "10.0.0.9:1", Instance: page.Instance{8}}
 	first := &fake{}
@@ -76,7 +76,8 @@ func TestLearnedAddresses(t *testing.T) {
 	})
 }
 
-// Names are looked up again for a cursor that no known replica has, although DNS was asked a short time ago.
+// Names are looked up again for a cursor that no known replica has, although DNS was asked a
+// short time ago.
 func TestLookUpAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dns := &names{}
@@ -101,7 +102,8 @@ func TestLookUpAgain(t *testing.T) {
 	})
 }
 
-// TestClocks: a replica whose clock differs by more than tokens allow for is named in the log, with the difference.
+// TestClocks: a replica whose clock differs by more than tokens allow for is named in the log,
+// with the difference.
 func TestClocks(t *testing.T) {
 	for _, test := range []struct {
 		ahead time.Duration

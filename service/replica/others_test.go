@@ -59,7 +59,8 @@ func sorted(n interface {
 	return all
 }
 
-// TestOthers: a name stands for all its addresses, which are believed for some seconds, and longer if DNS fails.
+// TestOthers: a name stands for all its addresses, which are believed for some seconds, and
+// longer if DNS fails.
 func TestOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dns := &names{}
@@ -173,8 +174,8 @@ func TestSelfIsNoOther(t *testing.T) {
 	}
 }
 
-// TestMetSelfIsForAWhile: where several replicas share an address, as behind a Service that is not headless, a call that comes back does not
-// hide the others for ever.
+// TestMetSelfIsForAWhile: where several replicas share an address, as behind a Service that is
+// not headless, a call that comes back does not hide the others for ever.
 func TestMetSelfIsForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const shared = "10.96.0.1:7"

@@ -48,7 +48,8 @@ type gateway struct {
 	client *client.Client
 }
 
-// join starts a gateway with the key a; it ends with the test. advertise, if not empty, leads to it through something.
+// join starts a gateway with the key a; it ends with the test. advertise, if not empty, leads to
+// it through something.
 func join(t *testing.T, d deployment, advertise string, options ...option) *gateway {
 	t.Helper()
 	g := &gateway{}
@@ -187,7 +188,8 @@ func TestRotationWhileReading(t *testing.T) {
 			}
 		})
 	}
-	// As docs/operations.md says: the old key leaves when its tokens have expired, here when nobody reads any more.
+	// As docs/operations.md says: the old key leaves when its tokens have expired, here when nobody
+	// reads any more.
 	for _, step := range []string{"ab", "ba"} {
 		for _, g := range gateways {
 			g.rotate(step)
@@ -204,7 +206,8 @@ func TestRotationWhileReading(t *testing.T) {
 	}
 }
 
-// TestLifeAfterLife: at the address of a replica that has crashed, the next one cannot say what was delivered.
+// TestLifeAfterLife: at the address of a replica that has crashed, the next one cannot say what
+// was delivered.
 func TestLifeAfterLife(t *testing.T) {
 	d := single(t, mongotest.Numbered(0, 50, 10)...)
 	b := join(t, d, "")
@@ -307,8 +310,8 @@ func TestPinned(t *testing.T) {
 	}
 }
 
-// TestSlowReaderOfPinned: what is fetched for a stream at another replica is bounded, whatever the result, and who reads slowly holds up
-// nobody else.
+// TestSlowReaderOfPinned: what is fetched for a stream at another replica is bounded, whatever
+// the result, and who reads slowly holds up nobody else.
 func TestSlowReaderOfPinned(t *testing.T) {
 	const total, size = 2400, 16 << 10
 	b := mongotest.NewBalanced(t, mongotest.BalancedConfig{Services: 1})

@@ -27,8 +27,9 @@ const (
 	// maxListed bounds one list, and listedAtOnce one message of it.
 	maxListed    = 100_000
 	listedAtOnce = 500
-	// maxPushedBytes bounds what all pushes together hold until they are complete. What one replica may remember is less, unless it is set up to
-	// more. recordBytes is what a record costs beside what it says.
+	// maxPushedBytes bounds what all pushes together hold until they are complete. What one replica
+	// may remember is less, unless it is set up to more. recordBytes is what a record costs beside
+	// what it says.
 	maxPushedBytes = 256 << 20
 	recordBytes    = 256
 )
@@ -106,7 +107,8 @@ func (s *server) Stream(req *replicav1.StreamRequest, ss grpc.ServerStreamingSer
 	return nil
 }
 
-// Push takes records over when all of them have come: of a push that breaks off nothing is done, so that it can go elsewhere.
+// Push takes records over when all of them have come: of a push that breaks off nothing is done,
+// so that it can go elsewhere.
 func (s *server) Push(ss grpc.ClientStreamingServer[replicav1.PushRequest, replicav1.PushResponse]) error {
 	var r reader
 	var records []paging.Record
@@ -202,8 +204,9 @@ func (t *Transport) stream(srv any, ss grpc.ServerStream, _ *grpc.StreamServerIn
 	return h(srv, ss)
 }
 
-// admit refuses the calls that this process makes to itself, and those of replicas of another deployment: a token tells one from the
-// other, but what is listed, killed and pushed has none. From the others it learns where they are, and whether their clocks differ.
+// admit refuses the calls that this process makes to itself, and those of replicas of another
+// deployment: a token tells one from the other, but what is listed, killed and pushed has none.
+// From the others it learns where they are, and whether their clocks differ.
 func (t *Transport) admit(ctx context.Context) error {
 	if said(ctx, idKey) == t.id {
 		return errSelf
@@ -222,7 +225,8 @@ func (t *Transport) admit(ctx context.Context) error {
 	return nil
 }
 
-// compareClocks warns if the clock of another replica differs by more than tokens allow for: they expire early then.
+// compareClocks warns if the clock of another replica differs by more than tokens allow for: they
+// expire early then.
 func (t *Transport) compareClocks(from net.Addr, text string) {
 	ms, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {

@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// Keys are a ring's keys for the connections between replicas: the first is presented, each is accepted. They can change at any time.
+// Keys are a ring's keys for the connections between replicas: the first is presented, each is
+// accepted. They can change at any time.
 type Keys interface {
 	TransportKeys() []ed25519.PrivateKey
 }
@@ -21,7 +22,8 @@ type Keys interface {
 // errForeignKey is a peer that has none of our keys.
 var errForeignKey = errors.New("its certificate is of none of the handle keys")
 
-// serverName is sent as SNI: the real one is nobody's business, and means nothing, since keys are pinned and not names.
+// serverName is sent as SNI: the real one is nobody's business, and means nothing, since keys are
+// pinned and not names.
 const serverName = "mooring-replica"
 
 // identity is who this replica is in a handshake, and whom it takes for another one.
@@ -68,7 +70,8 @@ func (i *identity) certificate() (*tls.Certificate, error) {
 	return c, nil
 }
 
-// newCertificate signs a key with itself. Only the key counts: the certificate says nothing else, and is always valid.
+// newCertificate signs a key with itself. Only the key counts: the certificate says nothing else,
+// and is always valid.
 func newCertificate(key ed25519.PrivateKey) (*tls.Certificate, error) {
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1),
@@ -86,7 +89,8 @@ func newCertificate(key ed25519.PrivateKey) (*tls.Certificate, error) {
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
 }
 
-// verify accepts whoever has proved that he has one of the keys; when his certificate ends does not matter.
+// verify accepts a peer that has proved that it has one of the keys; when his certificate ends
+// does not matter.
 func (i *identity) verify(s tls.ConnectionState) error {
 	if !i.knows(peerKey(s)) {
 		return errForeignKey
@@ -104,7 +108,8 @@ func (i *identity) knows(public string) bool {
 	return false
 }
 
-// peerKey is the public key of whoever is on the other side; empty if it is none of ours in any case.
+// peerKey is the public key of whoever is on the other side; empty if it is none of ours in any
+// case.
 func peerKey(s tls.ConnectionState) string {
 	if len(s.PeerCertificates) == 0 {
 		return ""

@@ -66,7 +66,8 @@ func TestRefusedOnceAWhile(t *testing.T) {
 	}
 }
 
-// TestStrangers: without a certificate, with another one, with an older TLS, or without TLS nobody gets a word.
+// TestStrangers: without a certificate, with another one, with an older TLS, or without TLS
+// nobody gets a word.
 func TestStrangers(t *testing.T) {
 	owner := start(t, "a", yes())
 	_, foreign, err := ed25519.GenerateKey(rand.Reader)
@@ -147,8 +148,9 @@ func TestCertificate(t *testing.T) {
 	}
 }
 
-// TestRotation: with a new key added at the end everywhere, then put in front everywhere, then alone, not one question fails; the
-// connections of the old key are gone then, and who still has it alone is refused.
+// TestRotation: with a new key added at the end everywhere, then put in front everywhere, then
+// alone, not one question fails; the connections of the old key are gone then, and who still has
+// it alone is refused.
 func TestRotation(t *testing.T) {
 	nodes := []*node{start(t, "a", yes()), start(t, "a", yes()), start(t, "a", yes())}
 	late := start(t, "a", yes())
@@ -189,7 +191,8 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// TestKeyIsGone: a call over a connection whose key leaves the ring is cut, and a replica of that key is not asked any more.
+// TestKeyIsGone: a call over a connection whose key leaves the ring is cut, and a replica of that
+// key is not asked any more.
 func TestKeyIsGone(t *testing.T) {
 	asked := make(chan struct{})
 	owner := start(t, "ab", &fake{answer: func(ctx context.Context, _ paging.Question) (paging.Answer, error) {

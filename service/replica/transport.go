@@ -23,7 +23,8 @@ import (
 )
 
 const (
-	// maxConnections bounds those that others make; the next ones wait. One without a key is closed within connectTimeout.
+	// maxConnections bounds those that others make; the next ones wait. One without a key is closed
+	// within connectTimeout.
 	maxConnections = 1024
 	// maxStreams bounds the calls on one of them.
 	maxStreams = 10_000
@@ -31,24 +32,27 @@ const (
 	maxHeaderBytes = 16 << 10
 	// stopTime is what calls in flight get when the listener stops. The pager has drained before.
 	stopTime = time.Second
-	// foreignEvery is how often the log says of a replica that it is one of another deployment, skewedEvery that its clock differs.
+	// foreignEvery is how often the log says of a replica that it is one of another deployment,
+	// skewedEvery that its clock differs.
 	foreignEvery = time.Hour
 	skewedEvery  = time.Minute
 	// meetTime is how long a new replica has to meet the others.
 	meetTime = 10 * time.Second
 )
 
-// Config of a Transport; all but Deployment, Others, StallTimeout, LookupHost and Failed are required.
+// Config of a Transport; all but Deployment, Others, StallTimeout, LookupHost and Failed are
+// required.
 type Config struct {
 	Keys Keys
-	// Deployment is the pager's: replicas of another one are refused, although they may have the same keys.
+	// Deployment is the pager's: replicas of another one are refused, although they may have the
+	// same keys.
 	Deployment string
 	// Address is where to listen; port 0 lets the kernel choose one.
 	Address string
 	// Advertise is where the others reach it, if its port is 0 with the port that was chosen.
 	Advertise string
-	// Others are where the other replicas are, as host:port; a name stands for all its addresses. This replica itself may be among
-	// them.
+	// Others are where the other replicas are, as host:port; a name stands for all its addresses.
+	// This replica itself may be among them.
 	Others []string
 	// Streams are what the streams of pinned cursors share with the gateway's others.
 	Streams *stream.Streams
@@ -61,8 +65,8 @@ type Config struct {
 	Failed func(error)
 }
 
-// Transport is the way between this replica and the others. Bind, Serve and Close are called once each, in this order; as
-// paging.Replicas it works from Serve to Close.
+// Transport is the way between this replica and the others. Bind, Serve and Close are called once
+// each, in this order; as paging.Replicas it works from Serve to Close.
 type Transport struct {
 	cfg         Config
 	id          string // tells this process from others, and from an earlier one
@@ -164,7 +168,8 @@ func (t *Transport) Serve(p Pager) {
 	t.serving.Go(func() { t.meetAll(ctx) })
 }
 
-// Met waits until this replica has met the others, or ctx ends: until then it may not find cursors that have moved.
+// Met waits until this replica has met the others, or ctx ends: until then it may not find
+// cursors that have moved.
 func (t *Transport) Met(ctx context.Context) {
 	select {
 	case <-t.met:
@@ -172,8 +177,9 @@ func (t *Transport) Met(ctx context.Context) {
 	}
 }
 
-// meetAll tells all replicas that this one is there, those included that it hears of in their answers. So each of them knows it before
-// DNS does, and it learns where the cursors of earlier replicas went.
+// meetAll tells all replicas that this one is there, those included that it hears of in their
+// answers. So each of them knows it before DNS does, and it learns where the cursors of earlier
+// replicas went.
 func (t *Transport) meetAll(ctx context.Context) {
 	defer close(t.met)
 	defer t.stop()
@@ -215,13 +221,15 @@ func (t *Transport) heardOf(address string, resp *replicav1.MeetResponse) {
 	}
 }
 
-// KeysChanged closes connections that were made with keys that are gone. It is called when the ring's keys were replaced.
+// KeysChanged closes connections that were made with keys that are gone. It is called when the
+// ring's keys were replaced.
 func (t *Transport) KeysChanged() {
 	t.connections.renew()
 	t.links.shared.closeStale()
 }
 
-// Close ends the listener and all connections. It returns when ctx ends, at the latest; an error means that a call is still there.
+// Close ends the listener and all connections. It returns when ctx ends, at the latest; an error
+// means that a call is still there.
 func (t *Transport) Close(ctx context.Context) error {
 	t.stop()
 	t.connections.close()

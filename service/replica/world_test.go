@@ -67,7 +67,8 @@ func at(address string) option {
 
 func knowing(peers ...string) option { return func(c *replica.Config) { c.Others = peers } }
 
-// start starts a replica with those keys that answers from r; nil: it is not asked. It ends with the test.
+// start starts a replica with those keys that answers from r; nil: it is not asked. It ends with
+// the test.
 func start(t testing.TB, letters string, r replica.Pager, options ...option) *node {
 	t.Helper()
 	n := bind(t, letters, options...)
