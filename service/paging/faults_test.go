@@ -58,7 +58,7 @@ func TestConcurrentNextWithoutPageMemory(t *testing.T) {
 	})
 }
 
-// A fetch that panics leaves nobody waiting for ever.
+// A fetch that panics leaves no call waiting for ever.
 func TestPanicDuringNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, nil)

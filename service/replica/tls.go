@@ -89,7 +89,7 @@ func newCertificate(key ed25519.PrivateKey) (*tls.Certificate, error) {
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
 }
 
-// verify accepts a peer that has proved that it has one of the keys; when his certificate ends
+// verify accepts a peer that has proved that it has one of the keys; when its certificate ends
 // does not matter.
 func (i *identity) verify(s tls.ConnectionState) error {
 	if !i.knows(peerKey(s)) {
