@@ -1,5 +1,5 @@
-// Package batch decides how many documents to ask a server for, and where a reply is cut into
-// pages and messages: from a target in bytes and the size of the documents seen so far.
+// Package batch computes how many documents to ask a server for, and where to cut a reply into
+// pages and messages. It uses a target in bytes and the size of the documents seen so far.
 //
 // It is arithmetic on values. It sends nothing and keeps no documents.
 package batch
@@ -11,36 +11,36 @@ import (
 )
 
 const (
-	// MinTarget is the least that one stream asks for at a time.
+	// MinTarget is the minimum target of one batch of a stream, in bytes.
 	MinTarget = 64 << 10
-	// MaxTarget is the most.
+	// MaxTarget is the maximum target of one batch of a stream, in bytes.
 	MaxTarget = 1 << 20
-	// First is the number of documents to ask for while no size is known: the server's own first
-	// batch.
+	// First is the number of documents to ask for while no size is known. It is the size of the
+	// server's own first batch.
 	First = 101
-	// maxCount bounds a batch of tiny documents.
+	// maxCount limits a batch of tiny documents.
 	maxCount = 100_000
-	// maxGrowth bounds how much larger than its predecessor a batch may get: the documents behind
-	// may be larger than those before.
+	// maxGrowth limits the ratio of a batch to its predecessor, because later documents may be
+	// larger than earlier ones.
 	maxGrowth = 4
 )
 
-// Sizer follows the documents of one cursor. The zero value has seen none.
+// Sizer tracks the documents of one cursor. The zero value has seen none.
 type Sizer struct {
 	mean  int   // mean size of the documents seen, later ones weighing more; 0: none seen
 	count int32 // documents of the last batch that had any, or what Next returned since
 }
 
-// Resume is a sizer that knows what another one has said of itself by Seen.
+// Resume returns a sizer with the state that Seen returned for another sizer.
 func Resume(mean int, count int32) Sizer {
 	return Sizer{mean: max(mean, 0), count: min(max(count, 0), maxCount)}
 }
 
-// Seen is what the sizer knows: the mean size of documents, and how many a batch may have grown
-// to.
+// Seen returns the sizer's state: the mean size of documents, and the number of documents that
+// batches have reached.
 func (s *Sizer) Seen() (mean int, count int32) { return s.mean, s.count }
 
-// Saw tells the sizer what a batch held.
+// Saw records the number of documents in a batch and their bytes.
 func (s *Sizer) Saw(documents, bytes int) {
 	if documents == 0 {
 		return
@@ -53,14 +53,14 @@ func (s *Sizer) Saw(documents, bytes int) {
 	s.count = max(s.count, int32(min(documents, maxCount)))
 }
 
-// Next is the number of documents to ask for next, so that they come close to target bytes.
+// Next returns the number of documents to ask for next, so that they come close to target bytes.
 func (s *Sizer) Next(target int) int32 {
 	s.count = Size(target, s.mean, s.count)
 	return s.count
 }
 
-// Size is the batch size for a target in bytes, given the mean size of documents and the size of
-// the batch before; 0 where unknown.
+// Size returns the batch size for a target in bytes, given the mean size of documents and the size
+// of the batch before. 0 means that a size is unknown.
 func Size(target, mean int, before int32) int32 {
 	if mean <= 0 {
 		return First
@@ -72,8 +72,8 @@ func Size(target, mean int, before int32) int32 {
 	return int32(max(min(int64(target/mean), limit), 1))
 }
 
-// Cut returns how many of the leading documents fit into maxBytes and maxCount (0: any number),
-// at least one if there is any, and their bytes.
+// Cut returns the number of leading documents that fit into maxBytes and maxCount (0: any number),
+// and their bytes. It returns at least one document if there is any.
 func Cut(docs []bson.Raw, maxBytes, maxCount int) (n, bytes int) {
 	for _, doc := range docs {
 		if n > 0 && (bytes+len(doc) > maxBytes || n == maxCount) {
@@ -85,7 +85,8 @@ func Cut(docs []bson.Raw, maxBytes, maxCount int) (n, bytes int) {
 	return n, bytes
 }
 
-// Budget is what all open streams share. The more there are, the smaller the batches of each.
+// Budget divides a number of bytes between all open streams. The more streams are open, the smaller
+// are the batches of each.
 type Budget struct {
 	total int64
 	open  atomic.Int64
@@ -94,17 +95,17 @@ type Budget struct {
 // NewBudget returns a budget of so many bytes.
 func NewBudget(total int) *Budget { return &Budget{total: int64(total)} }
 
-// Join counts a stream in, until it calls leave.
+// Join counts a stream as open until it calls leave.
 func (b *Budget) Join() (leave func()) {
 	b.open.Add(1)
 	return func() { b.open.Add(-1) }
 }
 
-// Target is what one stream may ask for now.
+// Target returns the number of bytes that one stream may ask for now.
 func (b *Budget) Target() int { return Target(b.total, b.open.Load()) }
 
-// Target is an equal share of total between open streams, within MinTarget and MaxTarget. A
-// stream holds up to two batches.
+// Target returns the bytes of one batch: an equal share of total between open streams, within
+// MinTarget and MaxTarget. A stream holds up to two batches.
 func Target(total, open int64) int {
 	return int(min(max(total/(2*max(open, 1)), MinTarget), MaxTarget))
 }

@@ -1,6 +1,6 @@
-// Package inproc is a gRPC connection within the process: calls on it run the handlers that are
-// registered on it, through the interceptors, on the caller's goroutine. It serialises nothing and
-// knows no service.
+// Package inproc provides a gRPC connection within the process. A call on it runs the handler that
+// is registered for it, through the interceptors, on the caller's goroutine. The package serialises
+// nothing and knows no service.
 package inproc
 
 import (
@@ -19,15 +19,15 @@ import (
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
-// Conn is a gRPC connection whose calls never leave the process. A call runs the handler that was
-// registered for it, through the same interceptors as a call from the network, on the caller's
-// messages. Nothing is serialised or copied.
+// Conn runs gRPC calls within the process. A call runs the handler that is registered for it,
+// through the same interceptors as a call from the network, on the caller's messages. Nothing is
+// serialised or copied.
 //
-// A handler therefore does not change its request, and neither keeps nor changes a message that
-// it has returned or sent; what the message points to may be shared for reading. Contexts carry
-// deadline, cancellation, metadata and peer across, as over the network. A panic goes through the
-// interceptors and, if none recovers, reaches the caller. An error is the *rpcerr.Failure that
-// the interceptors return.
+// A handler therefore does not change its request. It neither keeps nor changes a message that it
+// has returned or sent; the data that the message points to may be shared for reading. Contexts
+// carry deadline, cancellation, metadata and peer to the handler, as over the network. A panic
+// passes through the interceptors; if none recovers, it reaches the caller. An error is the
+// *rpcerr.Failure that the interceptors return.
 //
 // Services must be registered before the first call. From then on a Conn is safe for concurrent
 // use.
@@ -42,22 +42,26 @@ var (
 	_ grpc.ServiceRegistrar    = (*Conn)(nil)
 )
 
-// NewConn returns a Conn whose calls go through these interceptors; nil is none.
+// NewConn returns a Conn whose calls pass through these interceptors; nil means no interceptor.
 func NewConn(unary grpc.UnaryServerInterceptor, stream grpc.StreamServerInterceptor) *Conn {
 	if unary == nil {
-		unary = func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+		unary = func(
+			ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler,
+		) (any, error) {
 			return handler(ctx, req)
 		}
 	}
 	if stream == nil {
-		stream = func(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+		stream = func(
+			srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler,
+		) error {
 			return handler(srv, ss)
 		}
 	}
 	return &Conn{unary: unary, stream: stream, methods: map[string]*method{}}
 }
 
-// method is one registered RPC; exactly one of unary and stream is set.
+// method describes one registered RPC. Exactly one of unary and stream is set.
 type method struct {
 	server any
 	unary  grpc.MethodHandler
@@ -91,7 +95,9 @@ func (c *Conn) RegisterService(desc *grpc.ServiceDesc, server any) {
 }
 
 // Invoke runs a unary RPC on the caller's goroutine.
-func (c *Conn) Invoke(ctx context.Context, name string, args, reply any, opts ...grpc.CallOption) error {
+func (c *Conn) Invoke(
+	ctx context.Context, name string, args, reply any, opts ...grpc.CallOption,
+) error {
 	m := c.methods[name]
 	if m == nil || m.unary == nil {
 		return unknownMethod(name)
@@ -100,12 +106,14 @@ func (c *Conn) Invoke(ctx context.Context, name string, args, reply any, opts ..
 		return failure(err)
 	}
 	transport := &transport{method: name}
-	// The generated handler makes an empty request and asks decode to fill it. The interceptor
-	// replaces that request by the caller's.
-	response, err := m.unary(m.server, serverContext(ctx, transport), noDecode,
-		func(ctx context.Context, _ any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-			return c.unary(ctx, args, info, handler)
-		})
+	// The generated handler makes an empty request and calls decode to fill it. This interceptor
+	// replaces that request with the caller's.
+	withArgs := func(
+		ctx context.Context, _ any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler,
+	) (any, error) {
+		return c.unary(ctx, args, info, handler)
+	}
+	response, err := m.unary(m.server, serverContext(ctx, transport), noDecode, withArgs)
 	transport.fill(opts)
 	if err != nil {
 		return failure(err)
@@ -113,9 +121,12 @@ func (c *Conn) Invoke(ctx context.Context, name string, args, reply any, opts ..
 	return move(reply, response)
 }
 
-// NewStream begins a streaming RPC. The handler runs on a goroutine that ends with it; RecvMsg
-// returns an error only after that. A caller that stops reading before the end must cancel ctx.
-func (c *Conn) NewStream(ctx context.Context, _ *grpc.StreamDesc, name string, _ ...grpc.CallOption) (grpc.ClientStream, error) {
+// NewStream begins a streaming RPC. The handler runs on a goroutine that ends with the handler.
+// RecvMsg returns an error only after that. A caller that stops reading before the end must cancel
+// ctx.
+func (c *Conn) NewStream(
+	ctx context.Context, _ *grpc.StreamDesc, name string, _ ...grpc.CallOption,
+) (grpc.ClientStream, error) {
 	m := c.methods[name]
 	if m == nil || m.stream == nil {
 		return nil, unknownMethod(name)
@@ -132,10 +143,11 @@ func (c *Conn) NewStream(ctx context.Context, _ *grpc.StreamDesc, name string, _
 
 func noDecode(any) error { return nil }
 
-// serverContext returns the context of a handler: the caller's outgoing metadata becomes incoming.
+// serverContext returns the context of a handler. The caller's outgoing metadata becomes incoming.
 func serverContext(ctx context.Context, t grpc.ServerTransportStream) context.Context {
 	if ready, ok := ctx.(*incomingContext); ok {
-		return grpc.NewContextWithServerTransportStream(metadata.NewIncomingContext(ready.Context, ready.md), t)
+		ctx = metadata.NewIncomingContext(ready.Context, ready.md)
+		return grpc.NewContextWithServerTransportStream(ctx, t)
 	}
 	md, sent := metadata.FromOutgoingContext(ctx)
 	if sent {
@@ -144,27 +156,30 @@ func serverContext(ctx context.Context, t grpc.ServerTransportStream) context.Co
 	return grpc.NewContextWithServerTransportStream(metadata.NewIncomingContext(ctx, md), t)
 }
 
-// incomingContext is the context of one call with the metadata that its handler receives.
+// incomingContext carries the context of one call and the metadata that its handler receives.
 type incomingContext struct {
 	context.Context //nolint:containedctx // it is one
 	md              metadata.MD
 }
 
 // WithIncoming does what metadata.NewOutgoingContext does, for one call on a Conn and without
-// copies: md belongs to the handler afterwards. The context must be passed to the call as it is.
+// copies. The handler owns md afterwards. The caller passes the returned context to the call
+// unchanged.
 func WithIncoming(ctx context.Context, md metadata.MD) context.Context {
 	return &incomingContext{ctx, md}
 }
 
 // failure returns err as the interceptors have explained it, or explains it. Over the network a
-// caller gets only its status.
+// caller gets only the status of it.
 func failure(err error) error { return rpcerr.Explain(err, call.Call{}) }
 
 func unknownMethod(name string) error {
-	return failure(&rpcerr.Error{Reason: rpcerr.Unimplemented, Message: "there is no method " + name})
+	return failure(&rpcerr.Error{
+		Reason: rpcerr.Unimplemented, Message: "there is no method " + name,
+	})
 }
 
-// move sets the fields of dst, which is empty, to those of src, without copying what they hold.
+// move sets the fields of dst, which is empty, to those of src. It does not copy their contents.
 func move(dst, src any) error {
 	to, ok := dst.(proto.Message)
 	if !ok {
@@ -188,8 +203,8 @@ func move(dst, src any) error {
 	return nil
 }
 
-// transport takes the headers and trailers that a handler sets. The handler and the caller share
-// it; a mutex guards it.
+// transport stores the headers and trailers that a handler sets. The handler and the caller share
+// it; mu guards it.
 type transport struct {
 	method string
 

@@ -23,7 +23,7 @@ import (
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
-// fake is a service: it answers what a test gives it.
+// fake implements a service that answers what a test gives it.
 type fake struct {
 	mooringv1.UnimplementedDocumentServiceServer
 
@@ -41,7 +41,7 @@ func (f *fake) StreamFind(r *mooringv1.StreamFindRequest, s findStream) error {
 	return f.streamFind(r, s)
 }
 
-// newConn has interceptors that pass every call on.
+// newConn returns a Conn with interceptors that only call the handler.
 func newConn(f *fake) *inproc.Conn {
 	conn := inproc.NewConn(
 		func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
@@ -240,7 +240,7 @@ func TestStreamEnds(t *testing.T) {
 		ctx, cancel = context.WithCancel(t.Context())
 		stream := open(ctx)
 		synctest.Wait()
-		cancel() // nobody receives: the handler's send must end
+		cancel() // no goroutine receives: the handler's send must end
 		synctest.Wait()
 		if _, err := stream.Recv(); status.Code(err) != codes.Canceled && err != nil {
 			t.Errorf("after cancel: %v", err)

@@ -9,11 +9,11 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// pipe is one streaming call on a Conn. In both directions a send returns when the other side has
-// taken the message, so a caller that does not read holds its handler back.
+// pipe connects the two sides of one streaming call on a Conn. In both directions a send returns
+// when the other side has received the message, so a caller that does not read blocks its handler.
 //
 // The handler's goroutine (run) owns the server side, and the caller's goroutine the client side.
-// The channels are between them.
+// They communicate through the channels.
 type pipe struct {
 	ctx       context.Context //nolint:containedctx // a gRPC stream hands out its context
 	cancel    context.CancelFunc
@@ -24,7 +24,7 @@ type pipe struct {
 	responses chan any
 	closeSend sync.Once // of requests, by the caller
 
-	// ended is closed when the handler has returned; err and panicked are set before.
+	// ended is closed when the handler has returned; err and panicked are set before that.
 	ended    chan struct{}
 	err      error
 	panicked any
@@ -49,7 +49,7 @@ func (p *pipe) run(handle func(grpc.ServerStream) error) {
 	}
 }
 
-// serverStream is the handler's side.
+// serverStream implements the handler's side.
 type serverStream pipe
 
 var _ grpc.ServerStream = (*serverStream)(nil)
@@ -59,11 +59,11 @@ func (s *serverStream) SetHeader(md metadata.MD) error  { return s.transport.Set
 func (s *serverStream) SendHeader(md metadata.MD) error { return s.transport.SendHeader(md) }
 func (s *serverStream) SetTrailer(md metadata.MD)       { _ = s.transport.SetTrailer(md) }
 
-// SendMsg returns when the caller has taken the message, or the context has ended.
+// SendMsg blocks until the caller has received the message or the context has ended.
 func (s *serverStream) SendMsg(m any) error { return s.SendMsgContext(s.ctx, m) }
 
-// SendMsgContext does what SendMsg does, until ctx ends, which an interceptor has made of the
-// stream's context: a caller that does not read must not hold a handler that is to end.
+// SendMsgContext does what SendMsg does, but blocks until ctx ends. An interceptor derives ctx from
+// the stream's context, so that a caller that does not read cannot block a handler that has to end.
 func (s *serverStream) SendMsgContext(ctx context.Context, m any) error {
 	s.transport.closeHeader()
 	select {
@@ -74,7 +74,7 @@ func (s *serverStream) SendMsgContext(ctx context.Context, m any) error {
 	}
 }
 
-// RecvMsg is io.EOF after the caller's CloseSend.
+// RecvMsg receives the next request. It returns io.EOF after the caller's CloseSend.
 func (s *serverStream) RecvMsg(m any) error {
 	select {
 	case request, open := <-s.requests:
@@ -87,21 +87,21 @@ func (s *serverStream) RecvMsg(m any) error {
 	}
 }
 
-// clientStream is the caller's side.
+// clientStream implements the caller's side.
 type clientStream pipe
 
 var _ grpc.ClientStream = (*clientStream)(nil)
 
 func (c *clientStream) Context() context.Context { return c.ctx }
 
-// Header waits until the handler has sent it.
+// Header blocks until the handler has sent the header, and returns it.
 func (c *clientStream) Header() (metadata.MD, error) {
 	<-c.transport.sent
 	header, _ := c.transport.headers()
 	return header, nil
 }
 
-// Trailer is complete after RecvMsg has returned an error.
+// Trailer returns the trailer, which is complete once RecvMsg has returned an error.
 func (c *clientStream) Trailer() metadata.MD {
 	_, trailer := c.transport.headers()
 	return trailer
@@ -112,8 +112,9 @@ func (c *clientStream) CloseSend() error {
 	return nil
 }
 
-// SendMsg is io.EOF when the handler has ended; RecvMsg says how. As in grpc, only a client
-// stream is told.
+// SendMsg blocks until the handler has received the message or has ended. If the handler of a
+// client stream has ended, it returns io.EOF, and RecvMsg returns the handler's error. On other
+// streams it returns nil then, as in grpc.
 func (c *clientStream) SendMsg(m any) error {
 	select {
 	case c.requests <- m:
@@ -125,7 +126,8 @@ func (c *clientStream) SendMsg(m any) error {
 	return nil
 }
 
-// RecvMsg returns the next message, or how the handler ended: io.EOF, its error, or its panic.
+// RecvMsg blocks until the next message or the end of the handler. At the end it returns io.EOF or
+// the handler's error, or panics with the handler's panic.
 func (c *clientStream) RecvMsg(m any) error {
 	select {
 	case response := <-c.responses:

@@ -10,7 +10,7 @@ import (
 	"github.com/mooringdb/mooring/service/interceptor"
 )
 
-// What a call costs on its way to a handler that does nothing.
+// The cost of the interceptors around a handler that does nothing.
 func BenchmarkUnary(b *testing.B) {
 	x := interceptor.New(interceptor.Config{}).Unary()
 	ctx := metadata.NewIncomingContext(b.Context(), metadata.Pairs(":authority", "a", "content-type", "application/grpc", "user-agent", "u"))

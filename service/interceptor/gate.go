@@ -11,20 +11,26 @@ import (
 )
 
 var (
-	// errRefused is for calls that come while the gateway shuts down. Nothing was done: another
-	// replica may do it.
-	errRefused = &rpcerr.Error{Reason: rpcerr.ShuttingDown, Message: "the gateway is shutting down", Retry: rpcerr.SameRequest}
-	// errCut ends calls that were running when the time to finish was over.
-	errCut = &rpcerr.Error{Reason: rpcerr.ShuttingDown, Message: "the gateway is shutting down, and the call did not end in time"}
+	// errRefused refuses calls that arrive while the gateway shuts down. The call has not run, so
+	// the client may send it to another replica.
+	errRefused = &rpcerr.Error{
+		Reason: rpcerr.ShuttingDown, Retry: rpcerr.SameRequest,
+		Message: "the gateway is shutting down",
+	}
+	// errCut ends calls that are still running when the time to finish is over.
+	errCut = &rpcerr.Error{
+		Reason:  rpcerr.ShuttingDown,
+		Message: "the gateway is shutting down, and the call did not end in time",
+	}
 )
 
-// cutWait is how long calls that were cut may take to return: a stream kills its cursor on the
-// server first.
+// cutWait is how long Drain waits for canceled calls to return. A stream first kills its cursor on
+// the server.
 const cutWait = 5 * time.Second
 
-// Gate knows the calls that are in flight, so that they can be waited for, and ended, when the
-// gateway shuts down. The calls are spread over shards, each with a mutex over its fields;
-// nothing blocks under it.
+// Gate tracks the calls in flight. When the gateway shuts down, Drain waits for them and then
+// cancels them. The calls are spread over shards. Each shard has a mutex over its fields, and
+// nothing blocks while it is held.
 type Gate struct {
 	shards [16]shard
 }
@@ -33,10 +39,10 @@ type shard struct {
 	mu       sync.Mutex
 	calls    map[*admission]struct{}
 	draining bool
-	empty    chan struct{} // closed when the last call leaves; nil unless somebody waits
+	empty    chan struct{} // closed when the last call leaves; nil unless Drain waits
 }
 
-// admission is one call in flight. It must not be copied.
+// admission represents one call in flight. It must not be copied.
 type admission struct {
 	shard  *shard
 	cancel context.CancelCauseFunc
@@ -51,7 +57,7 @@ func NewGate() *Gate {
 	return g
 }
 
-// InFlight is the number of calls that are running.
+// InFlight returns the number of calls in flight.
 func (g *Gate) InFlight() int {
 	n := 0
 	for i := range g.shards {
@@ -63,8 +69,8 @@ func (g *Gate) InFlight() int {
 	return n
 }
 
-// enter lets a call in, or refuses it. Its context can be ended by Drain; a.leave must be called
-// at its end.
+// enter admits a call, or returns errRefused. It returns the context of the call, which Drain can
+// cancel. The caller must call a.leave when the call ends.
 func (g *Gate) enter(ctx context.Context, a *admission) (context.Context, error) {
 	s := &g.shards[rand.IntN(len(g.shards))]
 	inner, cancel := context.WithCancelCause(ctx)
@@ -91,9 +97,9 @@ func (a *admission) leave() {
 	}
 }
 
-// Drain refuses new calls, waits for those in flight until ctx ends, then ends what is left and
-// waits for that, but not long. It returns an error if some call has not returned even then. It
-// is called once.
+// Drain refuses new calls and blocks until those in flight have returned. If ctx ends first, it
+// cancels the remaining calls and waits cutWait for them. It returns an error if a call has not
+// returned by then. It may be called once.
 func (g *Gate) Drain(ctx context.Context) error {
 	empties := make([]chan struct{}, len(g.shards))
 	for i := range g.shards {
@@ -113,7 +119,7 @@ func (g *Gate) Drain(ctx context.Context) error {
 	return fmt.Errorf("%d calls did not return", g.InFlight())
 }
 
-// close lets no more calls in, and returns what is closed when the last has left.
+// close refuses new calls, and returns a channel that is closed when the last call has left.
 func (s *shard) close() chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()

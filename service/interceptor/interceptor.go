@@ -1,8 +1,8 @@
-// Package interceptor is what every call passes on its way to a handler, gRPC and REST alike: it
-// gets an id and a deadline, is logged and counted, and its errors and panics become a status.
-// Calls can be refused and ended when the gateway shuts down (see Gate).
+// Package interceptor provides the interceptors of all calls, gRPC and REST alike. They give a call
+// an id and a deadline, log and count it, and convert its errors and panics to a status. When the
+// gateway shuts down, calls can be refused and canceled (see Gate).
 //
-// It decides nothing about what a call does.
+// The package decides nothing about what a call does.
 package interceptor
 
 import (
@@ -17,32 +17,33 @@ import (
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
-// Config of the interceptors.
+// Config configures the interceptors.
 type Config struct {
-	// Logger gets one debug line a call, and an error line for what is our own fault; nil: none.
+	// Logger gets one debug line for each call, and an error line for each internal error. If it
+	// is nil, nothing is logged.
 	Logger *slog.Logger
-	// Gate counts the calls; nil: one that is never closed.
+	// Gate counts the calls. If it is nil, the interceptors use a gate that is never closed.
 	Gate *Gate
-	// DefaultTimeout bounds unary calls that bring no deadline; 0: nothing does.
+	// DefaultTimeout limits unary calls that have no deadline; 0 means no limit.
 	DefaultTimeout time.Duration
-	// StallTimeout is how long the client of a stream may keep a message waiting: whoever has
-	// stopped reading must not hold a cursor, and perhaps its connection, for ever. 0 is
+	// StallTimeout is how long the client of a stream may leave a message unread. A client that
+	// has stopped reading must not hold a cursor, and perhaps its connection, forever. 0 means
 	// DefaultStallTimeout.
 	StallTimeout time.Duration
 }
 
-// DefaultStallTimeout is that of Config.
+// DefaultStallTimeout is the default of Config.StallTimeout.
 const DefaultStallTimeout = 10 * time.Minute
 
-// Chain is all interceptors in their order, as one.
+// Chain combines all interceptors, in their order, into one.
 type Chain struct {
 	cfg     Config
 	steps   []step
-	stalled error // what ends a stream whose client takes nothing
+	stalled error // ends a stream whose client does not read
 }
 
-// step is one interceptor, for unary calls and streams alike. It runs the rest of the call by
-// c.next.
+// step implements one interceptor, for unary calls and streams alike. It runs the rest of the call
+// with c.next.
 type step func(ctx context.Context, c *pass) error
 
 // New returns the interceptors.
@@ -57,25 +58,28 @@ func New(cfg Config) *Chain {
 		cfg.StallTimeout = DefaultStallTimeout
 	}
 	x := &Chain{cfg: cfg, stalled: &rpcerr.Error{
-		Reason: rpcerr.StreamStalled, Message: fmt.Sprintf("the client has taken nothing of the stream for %s: it is over", cfg.StallTimeout),
+		Reason: rpcerr.StreamStalled,
+		Message: fmt.Sprintf("the client has taken nothing of the stream for %s: it is over",
+			cfg.StallTimeout),
 	}}
 	x.steps = []step{
 		x.identify, // the request's id
 		x.log,      // one line, with the status that the client gets
 		x.explain,  // errors become a status
 		x.recover,  // panics become errors
-		x.gate,     // refused when shutting down, ended when that takes too long
-		x.deadline, // the shortest of all that were given
-		x.inform,   // handlers learn of the call
+		x.gate,     // refuses calls during shutdown, cancels them when it takes too long
+		x.deadline, // the shortest of all timeouts and deadlines
+		x.inform,   // puts the call into the handler's context
 	}
 	return x
 }
 
-// pass is one call on its way through the steps: one value, since each request needs one.
+// pass holds the state of one call while it passes through the steps. It is one value, so that a
+// request needs one allocation.
 type pass struct {
 	call      call.Context // its Context is set for the handler, in inform
 	method    string
-	steps     []step // that are still to come
+	steps     []step // that have not run yet
 	admission admission
 
 	// Of a unary call:
@@ -107,7 +111,9 @@ func (c *pass) handle(ctx context.Context) (err error) {
 
 // Unary returns the interceptor of unary calls.
 func (x *Chain) Unary() grpc.UnaryServerInterceptor {
-	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	return func(
+		ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler,
+	) (any, error) {
 		c := &pass{method: info.FullMethod, steps: x.steps, request: req, unary: handler}
 		if err := c.next(ctx); err != nil {
 			return nil, err
@@ -118,13 +124,18 @@ func (x *Chain) Unary() grpc.UnaryServerInterceptor {
 
 // Stream returns the interceptor of streams.
 func (x *Chain) Stream() grpc.StreamServerInterceptor {
-	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-		c := &pass{method: info.FullMethod, steps: x.steps, chain: x, server: srv, wire: ss, stream: handler}
+	return func(
+		srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler,
+	) error {
+		c := &pass{
+			method: info.FullMethod, steps: x.steps,
+			chain: x, server: srv, wire: ss, stream: handler,
+		}
 		return c.next(ss.Context())
 	}
 }
 
-// stream is a stream with the context that the steps have made.
+// stream wraps a stream and has the context that the steps have made.
 type stream struct {
 	grpc.ServerStream
 	ctx   context.Context //nolint:containedctx // as grpc has it
@@ -133,14 +144,15 @@ type stream struct {
 
 func (s *stream) Context() context.Context { return s.ctx }
 
-// interruptible is a stream whose sends a context can end.
+// interruptible describes streams whose sends a context can end.
 type interruptible interface {
 	SendMsgContext(ctx context.Context, m any) error
 }
 
-// SendMsg does not outlast the context: a client that reads nothing would otherwise hold the
-// handler, and its cursor, beyond the end of a drain, or for ever. On grpc's own streams a
-// goroutine sends, and ends with the stream, which grpc ends when the handler has returned.
+// SendMsg sends a message. It blocks until the transport has accepted the message, the context ends
+// or StallTimeout has passed. Without these limits, a client that does not read would block the
+// handler, and hold its cursor, after the end of a drain or forever. On grpc's own streams a
+// goroutine sends. It ends with the stream, which grpc ends when the handler has returned.
 func (s *stream) SendMsg(m any) error {
 	ctx, cancel := context.WithTimeoutCause(s.ctx, s.chain.cfg.StallTimeout, s.chain.stalled)
 	defer cancel()

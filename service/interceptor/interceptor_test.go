@@ -23,7 +23,7 @@ import (
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
-// unary runs a handler behind the chain.
+// unary runs a handler through the chain.
 func unary(ctx context.Context, x *interceptor.Chain, handler func(ctx context.Context) error) error {
 	_, err := x.Unary()(ctx, nil, &grpc.UnaryServerInfo{FullMethod: "/s/M"}, func(ctx context.Context, _ any) (any, error) {
 		return "response", handler(ctx)
@@ -76,8 +76,8 @@ func TestErrorsBecomeStatuses(t *testing.T) {
 	}
 }
 
-// TestHandlersLearnOfTheCall checks that each handler finds the call in its context, and that an
-// encoding that does not exist is refused before a handler runs.
+// TestHandlersLearnOfTheCall checks that each handler finds the call in its context. It also checks
+// that an unknown encoding is refused before a handler runs.
 func TestHandlersLearnOfTheCall(t *testing.T) {
 	x := interceptor.New(interceptor.Config{})
 	for name, run := range map[string]func(context.Context, *interceptor.Chain, func(context.Context) error) error{"unary": unary, "stream": stream} {
@@ -242,7 +242,7 @@ func TestDrain(t *testing.T) {
 	})
 }
 
-// wire is a stream whose client takes each message after a while.
+// wire implements a stream whose client receives each message after a delay.
 type wire struct {
 	grpc.ServerStream
 	ctx   context.Context //nolint:containedctx // as grpc has it
@@ -263,13 +263,13 @@ func (w *wire) send(ended <-chan struct{}) error {
 	}
 }
 
-// rendezvous is one whose sends a context ends, as on REST.
+// rendezvous implements a stream whose sends a context can end, as on REST.
 type rendezvous struct{ *wire }
 
 func (r rendezvous) SendMsgContext(ctx context.Context, _ any) error { return r.send(ctx.Done()) }
 
-// TestStalledStream: a client that takes nothing ends its stream after a while; one that is slow
-// does not.
+// TestStalledStream checks that the stream of a client that does not read ends after StallTimeout,
+// and that the stream of a slow client does not.
 func TestStalledStream(t *testing.T) {
 	for _, row := range []struct {
 		name    string

@@ -19,19 +19,19 @@ import (
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
-// Metadata that calls may bring.
+// Metadata keys of calls.
 const (
 	// RequestIDKey is the request's id, if the client has one.
 	RequestIDKey = "mooring-request-id"
-	// TimeoutKey is a timeout beside the call's own deadline, such as "5s"; the shorter counts.
+	// TimeoutKey is a timeout beside the call's own deadline, such as "5s". The shorter applies.
 	TimeoutKey = "mooring-timeout"
-	// CasualKey says that the client may be content with the first page of a result.
+	// CasualKey says that the client may need only the first page of a result.
 	CasualKey = "mooring-casual"
 )
 
 const maxRequestIDBytes = 64
 
-// NewRequestID makes an id. It tells requests apart, and keeps no secret.
+// NewRequestID returns a new id. It distinguishes requests and is not a secret.
 func NewRequestID() string {
 	var id [8]byte
 	var text [2 * len(id)]byte
@@ -40,14 +40,16 @@ func NewRequestID() string {
 	return string(text[:])
 }
 
-// IsRequestID says whether a client's id can be taken: short, and harmless in a log.
+// IsRequestID reports whether a client's id is acceptable: short, and of characters that are safe
+// in a log.
 func IsRequestID(id string) bool {
 	if id == "" || len(id) > maxRequestIDBytes {
 		return false
 	}
 	for _, c := range []byte(id) {
 		switch {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '-', c == '_', c == '.', c == ':':
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
+		case c == '-', c == '_', c == '.', c == ':':
 		default:
 			return false
 		}
@@ -57,7 +59,8 @@ func IsRequestID(id string) bool {
 
 func (x *Chain) identify(ctx context.Context, c *pass) error {
 	c.call.Casual = len(metadata.ValueFromIncomingContext(ctx, CasualKey)) > 0
-	if ids := metadata.ValueFromIncomingContext(ctx, RequestIDKey); len(ids) == 1 && IsRequestID(ids[0]) {
+	ids := metadata.ValueFromIncomingContext(ctx, RequestIDKey)
+	if len(ids) == 1 && IsRequestID(ids[0]) {
 		c.call.RequestID = ids[0]
 	} else {
 		c.call.RequestID = NewRequestID()
@@ -80,7 +83,11 @@ func (x *Chain) log(ctx context.Context, c *pass) error {
 	if !debugging && level == slog.LevelDebug {
 		return err
 	}
-	attrs := []slog.Attr{slog.String("method", c.method), slog.String("request_id", c.call.RequestID), slog.String("code", code.String())}
+	attrs := []slog.Attr{
+		slog.String("method", c.method),
+		slog.String("request_id", c.call.RequestID),
+		slog.String("code", code.String()),
+	}
 	if debugging {
 		attrs = append(attrs, slog.Duration("duration", time.Since(start)))
 	}
@@ -91,7 +98,7 @@ func (x *Chain) log(ctx context.Context, c *pass) error {
 	return err
 }
 
-// outcome returns what the log says of the error that explain has returned.
+// outcome returns the code and the message that are logged for an error that explain has returned.
 func outcome(err error) (codes.Code, string) {
 	if f, ok := errors.AsType[*rpcerr.Failure](err); ok {
 		return f.Code(), f.Message()
@@ -110,7 +117,8 @@ func (x *Chain) explain(ctx context.Context, c *pass) error {
 func (x *Chain) recover(ctx context.Context, c *pass) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			x.cfg.Logger.LogAttrs(ctx, slog.LevelError, "panic", slog.String("method", c.method), slog.String("request_id", c.call.RequestID),
+			x.cfg.Logger.LogAttrs(ctx, slog.LevelError, "panic",
+				slog.String("method", c.method), slog.String("request_id", c.call.RequestID),
 				slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
 			err = &rpcerr.Error{Reason: rpcerr.Internal, Message: "internal error"}
 		}
@@ -126,7 +134,7 @@ func (x *Chain) gate(ctx context.Context, c *pass) error {
 	defer c.admission.leave()
 	err = c.next(ctx)
 	if err != nil && errors.Is(context.Cause(ctx), errCut) && isCanceled(err) {
-		return errCut // what the handler saw of it is an interrupted send
+		return errCut // the handler itself saw an interrupted send
 	}
 	return err
 }
@@ -153,7 +161,7 @@ func (x *Chain) deadline(ctx context.Context, c *pass) error {
 	return c.next(ctx)
 }
 
-// timeoutOf reads the call's metadata; 0 is none.
+// timeoutOf returns the timeout in the call's metadata, or 0 if there is none.
 func timeoutOf(ctx context.Context) (time.Duration, error) {
 	values := metadata.ValueFromIncomingContext(ctx, TimeoutKey)
 	if len(values) == 0 {
@@ -169,7 +177,7 @@ func timeoutOf(ctx context.Context) (time.Duration, error) {
 	return timeout, nil
 }
 
-// inform puts the call into the context, for the handler. It is the only place that does so.
+// inform puts the call into the handler's context. No other function does so.
 func (x *Chain) inform(ctx context.Context, c *pass) (err error) {
 	if c.call.Encoding, err = payload.EncodingFrom(ctx); err != nil {
 		return err

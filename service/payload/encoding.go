@@ -17,18 +17,20 @@ import (
 // Values in responses.
 const EncodingKey = "mooring-document-encoding"
 
-// Encoding is the form of Documents and Values in a response.
+// Encoding selects the form of Documents and Values in a response.
 type Encoding uint8
 
 // The encodings. The zero value is the native one.
 const (
-	BSON          Encoding = iota // unset
-	JSON                          // "json": relaxed, with integers that JavaScript cannot hold as $numberLong
-	CanonicalJSON                 // "canonical-json"
+	BSON Encoding = iota // unset
+	// JSON stands for "json": relaxed Extended JSON, in which integers that JavaScript cannot
+	// represent are $numberLong.
+	JSON
+	CanonicalJSON // "canonical-json"
 )
 
-// EncodingFrom returns the encoding that the call's metadata asks for. An unknown one is an
-// *Error.
+// EncodingFrom returns the encoding that the call's metadata asks for. If the encoding is unknown,
+// it returns an *Error.
 func EncodingFrom(ctx context.Context) (Encoding, error) {
 	asked := metadata.ValueFromIncomingContext(ctx, EncodingKey)
 	if len(asked) == 0 {
@@ -42,7 +44,10 @@ func EncodingFrom(ctx context.Context) (Encoding, error) {
 			return CanonicalJSON, nil
 		}
 	}
-	return BSON, &Error{Field: EncodingKey, Offset: NoOffset, Problem: fmt.Sprintf("%q is not json or canonical-json", asked)}
+	return BSON, &Error{
+		Field: EncodingKey, Offset: NoOffset,
+		Problem: fmt.Sprintf("%q is not json or canonical-json", asked),
+	}
 }
 
 func (e Encoding) mode() extjson.Mode {
@@ -52,7 +57,7 @@ func (e Encoding) mode() extjson.Mode {
 	return extjson.RelaxedSafe
 }
 
-// Document returns the message of a document; nil for nil. An error is an *EncodeError.
+// Document returns the message of a document, or nil for nil. Errors are *EncodeError.
 func (e Encoding) Document(raw bson.Raw) (*mooringv1.Document, error) {
 	if raw == nil {
 		return nil, nil
@@ -67,14 +72,14 @@ func (e Encoding) Document(raw bson.Raw) (*mooringv1.Document, error) {
 	return &mooringv1.Document{Encoding: &mooringv1.Document_Json{Json: string(text)}}, nil
 }
 
-// Documents returns the messages of docs, in three allocations for the native form. With an
-// *EncodeError it returns the messages of the documents before the one that has none.
+// Documents returns the messages of docs, in three allocations for the native form. If a document
+// cannot be encoded, it returns an *EncodeError and the messages of the documents before it.
 func (e Encoding) Documents(docs []bson.Raw) ([]*mooringv1.Document, error) {
 	return e.Leading(docs, math.MaxInt)
 }
 
-// Leading returns what Documents returns of as many leading documents as have at most so many
-// bytes of JSON together, and of one at least. In the native form it returns all.
+// Leading does what Documents does for the leading documents that have at most so many bytes of
+// JSON together, and for at least one document. In the native form it returns all documents.
 func (e Encoding) Leading(docs []bson.Raw, bytes int) ([]*mooringv1.Document, error) {
 	list := make([]*mooringv1.Document, len(docs))
 	messages := make([]mooringv1.Document, len(docs))
@@ -102,7 +107,7 @@ func (e Encoding) Leading(docs []bson.Raw, bytes int) ([]*mooringv1.Document, er
 	return list, nil
 }
 
-// Value returns the message of a value; nil for the zero Value. An error is an *EncodeError.
+// Value returns the message of a value, or nil for the zero Value. Errors are *EncodeError.
 func (e Encoding) Value(v bson.Value) (*mooringv1.Value, error) {
 	if v.IsZero() {
 		return nil, nil
@@ -117,17 +122,17 @@ func (e Encoding) Value(v bson.Value) (*mooringv1.Value, error) {
 	return &mooringv1.Value{Encoding: &mooringv1.Value_Json{Json: string(text)}}, nil
 }
 
-// EncodeError says that a document or value of a response has no form as JSON. The call has been
-// run.
+// EncodeError reports that a document or value of a response cannot be encoded as JSON. The call
+// itself has been run.
 type EncodeError struct {
-	// InvalidUTF8 says that it would have one if a string in it were UTF-8. Otherwise the BSON is
+	// InvalidUTF8 is set if the only problem is a string that is not UTF-8. Otherwise the BSON is
 	// malformed.
 	InvalidUTF8 bool
-	// Err is what extjson says.
+	// Err is the error of extjson.
 	Err error
 }
 
-// Unencodable returns the *EncodeError of an error of extjson.
+// Unencodable returns an *EncodeError that wraps an error of extjson.
 func Unencodable(err error) error {
 	e := &EncodeError{Err: err}
 	if syntax, ok := errors.AsType[*extjson.SyntaxError](err); ok {
@@ -140,5 +145,5 @@ func (e *EncodeError) Error() string {
 	return "the result has a document that JSON cannot carry; ask for BSON: " + e.Err.Error()
 }
 
-// Unwrap returns what extjson says.
+// Unwrap returns the error of extjson.
 func (e *EncodeError) Unwrap() error { return e.Err }

@@ -8,15 +8,14 @@ import (
 	"github.com/mooringdb/mooring/core/bson/extjson"
 )
 
-// IsPairs says whether the JSON text begins like an array of pairs, not like an object.
+// IsPairs reports whether the JSON text begins like an array of pairs, not like an object.
 func IsPairs(json []byte) bool {
 	n := skipSpace(json)
 	return n < len(json) && json[n] == '['
 }
 
 // AppendPairs reads `[["b", 1], ["2", -1]]` at the beginning of json, appends it to dst as the
-// document {b: 1, 2: -1}, and returns how many bytes it has consumed. Errors are
-// *extjson.SyntaxError.
+// document {b: 1, 2: -1}, and returns the number of bytes read. Errors are *extjson.SyntaxError.
 func AppendPairs(dst, json []byte) (out []byte, n int, err error) {
 	p := pairs{json: json}
 	p.doc.Reset(dst)
@@ -30,7 +29,7 @@ func AppendPairs(dst, json []byte) (out []byte, n int, err error) {
 	return p.doc.Bytes(), p.at, nil
 }
 
-// pairs is the state of one AppendPairs.
+// pairs holds the state of one AppendPairs.
 type pairs struct {
 	json  []byte
 	at    int
@@ -102,7 +101,7 @@ func (p *pairs) value() (bson.Value, error) {
 	return v, nil
 }
 
-// take skips white space and, if it is next, c.
+// take skips white space, then c if it is next. It reports whether it has skipped c.
 func (p *pairs) take(c byte) bool {
 	p.at += skipSpace(p.json[p.at:])
 	if p.at == len(p.json) || p.json[p.at] != c {

@@ -1,8 +1,8 @@
-// Package payload turns the API's Documents and Values into BSON views, and back.
+// Package payload converts the API's Documents and Values to BSON views, and back.
 //
-// What comes in is checked here, once, and trusted from then on. BSON is never copied: a view
-// stands on the message's bytes, so neither may be changed afterwards. The package does no I/O
-// and knows nothing of HTTP.
+// It validates documents of requests once; later code relies on that. It never copies BSON. A view
+// shares the message's bytes, so neither may be changed afterwards. The package does no I/O and
+// knows nothing of HTTP.
 package payload
 
 import (
@@ -14,28 +14,28 @@ import (
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 )
 
-// Error says which field of a request is malformed, and where. It is the client's error.
+// Error reports which field of a request is malformed, and where. It is the client's error.
 type Error struct {
 	// Field is the path to the problem: "filter.total.$gt".
 	Field string
-	// Offset is where it was seen, in bytes from the beginning of the field's BSON or JSON, or
-	// NoOffset.
+	// Offset is the position of the problem, in bytes from the beginning of the field's BSON or
+	// JSON, or NoOffset.
 	Offset int
-	// Problem says what is wrong.
+	// Problem describes the problem.
 	Problem string
-	// TooLarge: nothing is wrong but the size.
+	// TooLarge is set if the size is the only problem.
 	TooLarge bool
 }
 
-// MaxDocument is the most that one document or value of JSON may become: what servers take at
-// most, with room for what they add themselves. A text of 64 MiB can become several times longer;
-// it is refused before it is in memory.
+// MaxDocument limits the BSON of one JSON document or value. It is the largest document that
+// servers accept, plus room for what they add themselves. A text of 64 MiB can become several times
+// longer; it is refused before all of it is in memory.
 const MaxDocument extjson.Limit = 16<<20 + 16<<10
 
-// NoOffset is the Offset of a problem that is at no place: there is no text.
+// NoOffset is the Offset of a problem that has no position, because there is no text.
 const NoOffset = -1
 
-// Error is "<field>: <problem> (offset <n>)".
+// Error returns "<field>: <problem> (offset <n>)".
 func (e *Error) Error() string {
 	if e.Offset < 0 {
 		return e.Field + ": " + e.Problem
@@ -43,8 +43,8 @@ func (e *Error) Error() string {
 	return e.Field + ": " + e.Problem + " (offset " + strconv.Itoa(e.Offset) + ")"
 }
 
-// Raw returns the document, checked. A nil message is an unset field: nil. A message with neither
-// form set is an error.
+// Raw validates the document and returns it. A nil message is an unset field, for which Raw returns
+// nil. A message with neither form set is an error.
 func Raw(field string, d *mooringv1.Document) (bson.Raw, error) {
 	if d == nil {
 		return nil, nil
@@ -66,8 +66,8 @@ func Raw(field string, d *mooringv1.Document) (bson.Raw, error) {
 	return nil, unset(field)
 }
 
-// Keys is Raw for documents whose order matters: their JSON may also be an array of pairs, as
-// AppendPairs reads it.
+// Keys does what Raw does for documents whose order matters. Their JSON may also be an array of
+// pairs, as AppendPairs reads it.
 func Keys(field string, d *mooringv1.Document) (bson.Raw, error) {
 	e, isJSON := d.GetEncoding().(*mooringv1.Document_Json)
 	if !isJSON || !IsPairs([]byte(e.Json)) {
@@ -86,7 +86,7 @@ func Keys(field string, d *mooringv1.Document) (bson.Raw, error) {
 	return raw, nil
 }
 
-// List is Raw for each of docs; the field of an error is "documents.3".
+// List does what Raw does for each of docs. The field of an error has the form "documents.3".
 func List(field string, docs []*mooringv1.Document) ([]bson.Raw, error) {
 	if len(docs) == 0 {
 		return nil, nil
@@ -105,8 +105,8 @@ func List(field string, docs []*mooringv1.Document) ([]bson.Raw, error) {
 	return raws, nil
 }
 
-// Value returns the value, checked. A nil message is an unset field: the zero Value. A message
-// with neither form set is an error.
+// Value validates the value and returns it. A nil message is an unset field, for which Value
+// returns the zero Value. A message with neither form set is an error.
 func Value(field string, v *mooringv1.Value) (bson.Value, error) {
 	if v == nil {
 		return bson.Value{}, nil
@@ -119,7 +119,10 @@ func Value(field string, v *mooringv1.Value) (bson.Value, error) {
 		}
 		value, ok := raw.Lookup(ValueKey)
 		if !ok || raw.Len() != 1 {
-			return bson.Value{}, &Error{Field: field, Problem: `a value's BSON is a document with exactly one element, "v"`}
+			return bson.Value{}, &Error{
+				Field:   field,
+				Problem: `a value's BSON is a document with exactly one element, "v"`,
+			}
 		}
 		return value, nil
 	case *mooringv1.Value_Json:
@@ -135,7 +138,7 @@ func Value(field string, v *mooringv1.Value) (bson.Value, error) {
 // ValueKey is the key of a Value's only element.
 const ValueKey = "v"
 
-// NewDocument is the message of a document in its native form.
+// NewDocument returns the message of a document in its native form.
 func NewDocument(raw bson.Raw) *mooringv1.Document {
 	whole := &struct { // one allocation for message and arm
 		message mooringv1.Document
@@ -146,7 +149,7 @@ func NewDocument(raw bson.Raw) *mooringv1.Document {
 	return &whole.message
 }
 
-// NewValue is the message of a value in its native form.
+// NewValue returns the message of a value in its native form.
 func NewValue(v bson.Value) *mooringv1.Value {
 	raw := bson.NewBuilder(make([]byte, 0, len(v.Data)+8)).Value(ValueKey, v).Finish()
 	return &mooringv1.Value{Encoding: &mooringv1.Value_Bson{Bson: raw}}
@@ -156,13 +159,20 @@ func unset(field string) error {
 	return &Error{Field: field, Offset: NoOffset, Problem: "neither bson nor json is set"}
 }
 
-// inField makes an *Error of what bson and extjson return, or moves an *Error down below field.
+// inField returns an *Error for an error of bson or extjson. It prefixes the field of an *Error
+// with field.
 func inField(field string, err error) error {
 	if malformed, ok := errors.AsType[*bson.ValidationError](err); ok {
-		return &Error{Field: join(field, malformed.Path), Offset: malformed.Offset, Problem: "malformed BSON: " + malformed.Problem}
+		return &Error{
+			Field: join(field, malformed.Path), Offset: malformed.Offset,
+			Problem: "malformed BSON: " + malformed.Problem,
+		}
 	}
 	if syntax, ok := errors.AsType[*extjson.SyntaxError](err); ok {
-		e := &Error{Field: join(field, syntax.Path), Offset: syntax.Offset, Problem: syntax.Problem, TooLarge: syntax.TooLarge}
+		e := &Error{
+			Field: join(field, syntax.Path), Offset: syntax.Offset,
+			Problem: syntax.Problem, TooLarge: syntax.TooLarge,
+		}
 		if !e.TooLarge {
 			e.Problem = "malformed Extended JSON: " + e.Problem
 		}

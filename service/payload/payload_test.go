@@ -87,7 +87,7 @@ func TestDocuments(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			raw, err := c.read("filter", c.doc)
 			if err != nil {
-				if e := new(payload.Error); !errors.As(err, &e) {
+				if _, ok := errors.AsType[*payload.Error](err); !ok {
 					t.Fatalf("%T is not an Error", err)
 				}
 				if !strings.HasPrefix(err.Error(), c.want) {
@@ -191,8 +191,8 @@ func TestEncodings(t *testing.T) {
 	}
 }
 
-// TestUnencodable has documents and values that JSON cannot carry: each is an error, none is
-// empty.
+// TestUnencodable checks that each document or value that JSON cannot represent is an error, and
+// that none becomes empty.
 func TestUnencodable(t *testing.T) {
 	text := bson.NewBuilder(nil).String("a", "\xff").Finish()
 	broken := bson.Raw{8, 0, 0, 0, 0x99, 'a', 0, 0}
@@ -223,7 +223,7 @@ func TestUnencodable(t *testing.T) {
 	}
 }
 
-// TestLeading counts the bytes of JSON, not those of BSON.
+// TestLeading checks that Leading counts the bytes of JSON, not those of BSON.
 func TestLeading(t *testing.T) {
 	docs := slices.Repeat([]bson.Raw{parse(t, `{"a": 1}`)}, 5) // 7 bytes of JSON, 12 of BSON
 	for bytes, want := range map[int]int{0: 1, 7: 1, 13: 1, 14: 2, 34: 4, 35: 5, 1000: 5} {
@@ -258,8 +258,8 @@ func FuzzAppendPairs(f *testing.F) {
 	})
 }
 
-// Small numbers take two bytes in JSON, and eleven or more in BSON: what gets too large is
-// refused on the way.
+// Small numbers take two bytes in JSON, and eleven or more in BSON. A document that becomes too
+// large is refused while it is parsed.
 func TestTextsThatBecomeTooLarge(t *testing.T) {
 	ones := "[" + strings.Repeat("1,", 2<<20) + "1]"
 	for name, read := range map[string]func() error{
@@ -271,8 +271,9 @@ func TestTextsThatBecomeTooLarge(t *testing.T) {
 		},
 		"comment": func() error { _, err := payload.Value("comment", jsonValue(ones)); return err },
 	} {
-		var e *payload.Error
-		if err := read(); !errors.As(err, &e) || !e.TooLarge || !strings.HasPrefix(e.Field, name) || e.Problem != "too large as BSON" {
+		err := read()
+		e, ok := errors.AsType[*payload.Error](err)
+		if !ok || !e.TooLarge || !strings.HasPrefix(e.Field, name) || e.Problem != "too large as BSON" {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -6,8 +6,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Plain checks a request that no session or transaction can be part of: fields that this version
-// does not know, and metadata that promises what the call would not keep, are refused.
+// Plain checks a request that cannot be part of a session or transaction. It refuses fields that
+// this version does not know, and metadata that asks for a feature the call does not have.
 func Plain(ctx context.Context, req proto.Message) error {
 	r := &Reader{}
 	r.known("", req)

@@ -1,9 +1,9 @@
-// Package request reads what the requests of several services have in common: documents, options
-// that are messages, and fields whose feature is not there yet. A Table maps the fields of
+// Package request reads the fields that requests of several services share: documents, options
+// that are messages, and fields whose feature does not exist yet. A Table maps the fields of
 // requests to the options of an operation.
 //
-// The package checks shapes and presence. An unset field stays unset, so that nothing is sent for
-// it. It does not know what options mean.
+// The package checks shapes and presence. An unset field stays unset, so that the gateway sends
+// nothing for it. The package does not know what options mean.
 package request
 
 import (
@@ -30,18 +30,18 @@ type Reader struct {
 	err error
 }
 
-// handles are the tokens that every request can carry.
+// handles describes requests, all of which can carry these tokens.
 type handles interface {
 	proto.Message
 	GetSession() string
 	GetTransaction() string
 }
 
-// unbuiltMetadata are the same, and more, as metadata.
+// unbuiltMetadata lists the metadata keys of the same tokens and of further missing features.
 var unbuiltMetadata = []string{"mooring-session", "mooring-transaction", "idempotency-key"}
 
-// Read begins to read a request, whose context has a call. A request with a session, a
-// transaction or an idempotency key is refused, since these features do not exist yet. statement
+// Read returns a Reader of a request whose context has a call. It refuses a request with a
+// session, a transaction or an idempotency key, since these features do not exist yet. statement
 // is the request's field.
 func Read(ctx context.Context, req handles, statement *int32) *Reader {
 	r := &Reader{Call: call.From(ctx)}
@@ -59,7 +59,7 @@ func Read(ctx context.Context, req handles, statement *int32) *Reader {
 	return r
 }
 
-// metadata refuses what stands for a field.
+// metadata refuses metadata that replaces a field.
 func (r *Reader) metadata(ctx context.Context) {
 	for _, key := range unbuiltMetadata {
 		if len(metadata.ValueFromIncomingContext(ctx, key)) > 0 {
@@ -68,17 +68,20 @@ func (r *Reader) metadata(ctx context.Context) {
 	}
 }
 
-// closer is the part of a registry of handles that Page needs.
+// closer lists the methods of a registry of handles that Page needs.
 type closer interface {
 	CloseCursor(ctx context.Context, principal, token string) error
 }
 
-// Page encodes a page. If that fails, the client gets neither the page nor its token, so the
-// cursor is closed.
-func (r *Reader) Page(ctx context.Context, handles closer, page paging.Page) ([]*mooringv1.Document, error) {
+// Page encodes a page. If that fails, the client gets neither the page nor its token, so Page
+// closes the cursor.
+func (r *Reader) Page(
+	ctx context.Context, handles closer, page paging.Page,
+) ([]*mooringv1.Document, error) {
 	docs, err := r.Encoding.Documents(page.Documents)
 	if err != nil && page.Token != "" {
-		_ = handles.CloseCursor(ctx, r.Principal, page.Token) // it is killed later if it cannot be now
+		// If this fails, the cursor is killed later.
+		_ = handles.CloseCursor(ctx, r.Principal, page.Token)
 	}
 	if err != nil {
 		return nil, err
@@ -86,10 +89,12 @@ func (r *Reader) Page(ctx context.Context, handles closer, page paging.Page) ([]
 	return docs, nil
 }
 
-// Batches returns a function that sends a stream's documents with send. As JSON, documents can be
-// many times larger, so it splits them again: a message has so many bytes at most, or one
-// document. Documents before one that cannot be encoded are sent.
-func (r *Reader) Batches(bytes int, send func([]*mooringv1.Document) error) func([]bson.Raw) error {
+// Batches returns a function that sends a stream's documents with send. Documents can be many times
+// larger as JSON, so the function splits them again: a message has at most so many bytes, or one
+// document. If a document cannot be encoded, the documents before it are sent.
+func (r *Reader) Batches(
+	bytes int, send func([]*mooringv1.Document) error,
+) func([]bson.Raw) error {
 	return func(docs []bson.Raw) error {
 		for len(docs) > 0 {
 			messages, unencodable := r.Encoding.Leading(docs, bytes)
@@ -108,7 +113,7 @@ func (r *Reader) Batches(bytes int, send func([]*mooringv1.Document) error) func
 }
 
 // Inflation returns how many times larger than BSON a page may become in the response's encoding.
-// Pages are measured in BSON, but the encoded page must fit the client's limit.
+// The size of a page is counted in BSON, but the encoded page must fit the client's limit.
 func (r *Reader) Inflation() int {
 	switch r.Encoding {
 	case payload.CanonicalJSON:
@@ -120,16 +125,21 @@ func (r *Reader) Inflation() int {
 	}
 }
 
-// Err returns the first error; nil if the request can be run.
+// Err returns the first error, or nil if the request can be run.
 func (r *Reader) Err() error { return r.err }
 
 // Refuse makes the request fail with INVALID_ARGUMENT for a field.
 func (r *Reader) Refuse(field, format string, args ...any) {
-	r.fail(&rpcerr.Error{Reason: rpcerr.InvalidArgument, Field: field, Message: fmt.Sprintf(format, args...)})
+	r.fail(&rpcerr.Error{
+		Reason: rpcerr.InvalidArgument, Field: field, Message: fmt.Sprintf(format, args...),
+	})
 }
 
 func (r *Reader) unbuilt(field string) {
-	r.fail(&rpcerr.Error{Reason: rpcerr.Unimplemented, Field: field, Message: "is not supported by this version of the gateway"})
+	r.fail(&rpcerr.Error{
+		Reason: rpcerr.Unimplemented, Field: field,
+		Message: "is not supported by this version of the gateway",
+	})
 }
 
 func (r *Reader) fail(err error) {
@@ -138,8 +148,8 @@ func (r *Reader) fail(err error) {
 	}
 }
 
-// known refuses a message with fields that this version does not have. Dropping them would ignore
-// an option.
+// known refuses a message with fields that this version does not have, because dropping them would
+// ignore an option.
 func (r *Reader) known(field string, m proto.Message) {
 	if len(m.ProtoReflect().GetUnknown()) == 0 {
 		return
@@ -150,7 +160,7 @@ func (r *Reader) known(field string, m proto.Message) {
 	r.Refuse(field, "has a field that this version of the gateway does not know")
 }
 
-// Document reads an optional document; nil is unset.
+// Document reads an optional document. It returns nil if the field is unset.
 func (r *Reader) Document(field string, d *mooringv1.Document) bson.Raw {
 	if d == nil {
 		return nil
@@ -163,7 +173,7 @@ func (r *Reader) Document(field string, d *mooringv1.Document) bson.Raw {
 	return raw
 }
 
-// Keys reads an optional document whose order matters: pairs are fine, too.
+// Keys reads an optional document whose order matters. It accepts an array of pairs, too.
 func (r *Reader) Keys(field string, d *mooringv1.Document) bson.Raw {
 	if d == nil {
 		return nil
@@ -176,7 +186,7 @@ func (r *Reader) Keys(field string, d *mooringv1.Document) bson.Raw {
 	return raw
 }
 
-// Required reads a document that must be there.
+// Required reads a document that must be set.
 func (r *Reader) Required(field string, d *mooringv1.Document) bson.Raw {
 	if d == nil {
 		r.Refuse(field, "is required")
@@ -184,7 +194,7 @@ func (r *Reader) Required(field string, d *mooringv1.Document) bson.Raw {
 	return r.Document(field, d)
 }
 
-// Documents reads a list of documents; nil if it is empty.
+// Documents reads a list of documents. It returns nil if the list is empty.
 func (r *Reader) Documents(field string, docs []*mooringv1.Document) []bson.Raw {
 	for _, d := range docs {
 		if d != nil {
@@ -198,7 +208,7 @@ func (r *Reader) Documents(field string, docs []*mooringv1.Document) []bson.Raw 
 	return raws
 }
 
-// Array reads a list of documents as an array; nil if it is empty.
+// Array reads a list of documents as an array. It returns nil if the list is empty.
 func (r *Reader) Array(field string, docs []*mooringv1.Document) bson.Array {
 	return array(r.Documents(field, docs))
 }
@@ -220,8 +230,8 @@ func array(docs []bson.Raw) bson.Array {
 	return a
 }
 
-// Value reads an optional value; the zero Value is unset. It returns a copy, since comments
-// outlive their request.
+// Value reads an optional value. It returns the zero Value if the field is unset, else a copy,
+// because comments are used after their request has ended.
 func (r *Reader) Value(field string, v *mooringv1.Value) bson.Value {
 	if v == nil {
 		return bson.Value{}
@@ -234,7 +244,7 @@ func (r *Reader) Value(field string, v *mooringv1.Value) bson.Value {
 	return bson.Value{Type: value.Type, Data: append([]byte(nil), value.Data...)}
 }
 
-// Hint reads an index's name or keys.
+// Hint reads the name or the keys of an index.
 func (r *Reader) Hint(h *mooringv1.Hint) bson.Value {
 	if h == nil {
 		return bson.Value{}
@@ -251,8 +261,10 @@ func (r *Reader) Hint(h *mooringv1.Hint) bson.Value {
 	}
 }
 
-// member reads a document that a oneof has chosen: chosen, but nil, is malformed.
-func (r *Reader) member(field string, d *mooringv1.Document, read func(string, *mooringv1.Document) bson.Raw) bson.Raw {
+// member reads a document that is the set member of a oneof. A nil document is malformed there.
+func (r *Reader) member(
+	field string, d *mooringv1.Document, read func(string, *mooringv1.Document) bson.Raw,
+) bson.Raw {
 	if d == nil {
 		d = &mooringv1.Document{}
 	}
@@ -280,7 +292,7 @@ func (r *Reader) Update(u *mooringv1.Update) bson.Value {
 	}
 }
 
-// ReadPreference reads one; nil is unset.
+// ReadPreference reads a read preference. It returns nil if the field is unset.
 func (r *Reader) ReadPreference(p *mooringv1.ReadPreference) *selection.ReadPreference {
 	if p == nil {
 		return nil
@@ -305,7 +317,7 @@ func (r *Reader) ReadPreference(p *mooringv1.ReadPreference) *selection.ReadPref
 	return rp
 }
 
-// ReadConcern reads one; nil is unset.
+// ReadConcern reads a read concern. It returns nil if the field is unset.
 func (r *Reader) ReadConcern(c *mooringv1.ReadConcern) *client.ReadConcern {
 	if c == nil {
 		return nil
@@ -314,7 +326,7 @@ func (r *Reader) ReadConcern(c *mooringv1.ReadConcern) *client.ReadConcern {
 	return &client.ReadConcern{Level: c.GetLevel()}
 }
 
-// WriteConcern reads one; nil is unset.
+// WriteConcern reads a write concern. It returns nil if the field is unset.
 func (r *Reader) WriteConcern(c *mooringv1.WriteConcern) *client.WriteConcern {
 	if c == nil {
 		return nil
@@ -366,7 +378,7 @@ func (r *Reader) CursorType(text *string) client.CursorType {
 	return client.NonTailable
 }
 
-// BatchSize refuses what no getMore takes.
+// BatchSize refuses numbers below 0, which getMore does not accept. It returns a copy.
 func (r *Reader) BatchSize(n *int32) *int32 {
 	if n != nil && *n < 0 {
 		r.Refuse("batchSize", "is negative")
@@ -382,11 +394,11 @@ func (r *Reader) NonNegative(field string, n *int64) *int64 {
 	return n
 }
 
-// MaxTimeMS reads how long the server may work.
+// MaxTimeMS reads how long the server may work on an operation.
 func (r *Reader) MaxTimeMS(n *int64) *int64 { return r.NonNegative("maxTimeMS", n) }
 
-// MaxAwaitTimeMS reads how long a tailable cursor may wait. It returns a copy, since cursors
-// outlive their request.
+// MaxAwaitTimeMS reads how long a tailable cursor may wait. It returns a copy, because a cursor is
+// used after its request has ended.
 func (r *Reader) MaxAwaitTimeMS(n *int64) *int64 { return Copy(r.NonNegative("maxAwaitTimeMS", n)) }
 
 // Cursor reads a cursor's token.
@@ -397,7 +409,7 @@ func (r *Reader) Cursor(token string) string {
 	return token
 }
 
-// Copy copies an option that outlives its request; nil stays nil.
+// Copy returns a copy of an option that is used after its request has ended, or nil for nil.
 func Copy[T any](p *T) *T {
 	if p == nil {
 		return nil

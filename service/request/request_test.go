@@ -49,14 +49,13 @@ func in(ctx context.Context, enc payload.Encoding) context.Context {
 	return &call.Context{Context: ctx, Call: call.Call{Encoding: enc}}
 }
 
-// read returns a Reader of a request that has nothing but what a test gives to the Reader's
-// methods.
+// read returns a Reader of an empty request. Tests give the fields to the Reader's methods.
 func read(t *testing.T) *request.Reader {
 	t.Helper()
 	return request.Read(in(t.Context(), payload.BSON), &mooringv1.FindRequest{}, nil)
 }
 
-// refusal is "reason field" of what a client gets; "" for no error.
+// refusal returns "reason field" of the error that a client gets, or "" for no error.
 func refusal(err error) string {
 	if err == nil {
 		return ""
@@ -65,7 +64,7 @@ func refusal(err error) string {
 	return e.GetReason() + " " + e.GetField()
 }
 
-// TestRead looks at what is refused before any field is read.
+// TestRead checks which requests are refused before any field is read.
 func TestRead(t *testing.T) {
 	for name, c := range map[string]struct {
 		req       *mooringv1.FindRequest
@@ -113,7 +112,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestRefusals gives each method what it must refuse.
+// TestRefusals gives each method a field that it must refuse.
 func TestRefusals(t *testing.T) {
 	bad := native(bson.Raw{5, 0, 0, 0, 1})
 	for _, c := range []struct {
@@ -183,7 +182,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestUnset gives each method nothing: nothing comes out, and nothing is refused.
+// TestUnset checks that each method returns nothing for an unset field, and refuses nothing.
 func TestUnset(t *testing.T) {
 	r := read(t)
 	for name, unset := range map[string]bool{
@@ -212,7 +211,7 @@ func TestUnset(t *testing.T) {
 	}
 }
 
-// TestValues gives each method something.
+// TestValues checks the result of each method for a field that is set.
 func TestValues(t *testing.T) {
 	r := read(t)
 	one := bson.NewBuilder(nil).Int32("a", 1).Finish()
@@ -275,7 +274,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// TestCopies checks that what outlives a request does not hold on to it.
+// TestCopies checks that options that are used after a request has ended do not reference it.
 func TestCopies(t *testing.T) {
 	r := read(t)
 	size, wait := new(int32(0)), new(int64(0))
@@ -292,7 +291,7 @@ func TestCopies(t *testing.T) {
 	}
 }
 
-// TestBatches splits messages by the size of their JSON, and leaves BSON as it is.
+// TestBatches checks that messages are split by the size of their JSON, and not split as BSON.
 func TestBatches(t *testing.T) {
 	control := bson.NewBuilder(nil).String("a", strings.Repeat("\x01", 100)).Finish() // 608 bytes of JSON
 	docs := slices.Repeat([]bson.Raw{control}, 10)

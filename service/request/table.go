@@ -12,37 +12,44 @@ import (
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 )
 
-// Table reads the options of an operation from its requests: a row for each field. Several
-// requests can share a table, as the pages and the stream of one operation do; rows for fields
-// that a request does not have do not concern it.
+// Table reads the options of an operation from its requests. It has a row for each field. Several
+// requests can share a table, as the pages and the stream of one operation do. A row whose field a
+// request does not have is ignored for that request.
 type Table[O any] struct {
 	rows []Row[O]
-	// fields has the descriptors of the rows' fields, for each request; nil where it has none.
+	// fields has the descriptors of the rows' fields for each request. An entry is nil if the
+	// request does not have the field.
 	fields map[protoreflect.FullName][]protoreflect.FieldDescriptor
 }
 
-// Row reads one field into the options of type O. The functions below make rows, by the field's
-// name in the proto file and the place of the option.
+// Row reads one field into the options of type O. The functions below make rows. They take the
+// field's name in the proto file and a function that returns the option's address.
 type Row[O any] struct {
 	field protoreflect.Name // empty: the row is read for every request
 	read  func(r *Reader, name string, v protoreflect.Value, o *O)
 }
 
-// own are the fields that every handler or Read looks at itself.
+// own lists the fields that every handler or Read reads itself.
 var own = []protoreflect.Name{"database", "collection", "session", "transaction", "statement"}
 
-// NewTable returns the table of the given requests. Handled are the fields that the handlers read
-// themselves. It panics if a field of a request is neither handled nor in a row, so that no
-// option is dropped, and if a row has a field that no request has.
-func NewTable[O any](requests []proto.Message, handled []protoreflect.Name, rows ...[]Row[O]) *Table[O] {
-	t := &Table[O]{rows: slices.Concat(rows...), fields: map[protoreflect.FullName][]protoreflect.FieldDescriptor{}}
+// NewTable returns the table of the given requests. handled lists the fields that the handlers read
+// themselves. NewTable panics if a field of a request is neither handled nor in a row, so that no
+// option is dropped. It also panics if a row has a field that no request has.
+func NewTable[O any](
+	requests []proto.Message, handled []protoreflect.Name, rows ...[]Row[O],
+) *Table[O] {
+	t := &Table[O]{
+		rows:   slices.Concat(rows...),
+		fields: map[protoreflect.FullName][]protoreflect.FieldDescriptor{},
+	}
 	used := make([]bool, len(t.rows))
 	for _, req := range requests {
 		d := req.ProtoReflect().Descriptor()
 		fields := make([]protoreflect.FieldDescriptor, len(t.rows))
 		for i := range d.Fields().Len() {
 			fd := d.Fields().Get(i)
-			at := slices.IndexFunc(t.rows, func(row Row[O]) bool { return row.field == fd.Name() })
+			reads := func(row Row[O]) bool { return row.field == fd.Name() }
+			at := slices.IndexFunc(t.rows, reads)
 			switch {
 			case at >= 0:
 				fields[at], used[at] = fd, true
@@ -60,7 +67,7 @@ func NewTable[O any](requests []proto.Message, handled []protoreflect.Name, rows
 	return t
 }
 
-// Read returns the options of a request. What is wrong with them is r.Err.
+// Read returns the options of a request. Errors are recorded in r.
 func (t *Table[O]) Read(r *Reader, req proto.Message) O {
 	var o O
 	m := req.ProtoReflect()
@@ -79,17 +86,19 @@ func (t *Table[O]) Read(r *Reader, req proto.Message) O {
 	return o
 }
 
-// Rows returns its arguments, which helps to infer their type.
+// Rows returns its arguments. It lets the compiler infer their type.
 func Rows[O any](rows ...Row[O]) []Row[O] { return rows }
 
-// CommonRead returns the rows of what reads have in common, in the Common of the options.
+// CommonRead returns the rows that all reads share. They set the Common of the options.
 func CommonRead[O any](at func(*O) *client.Common) []Row[O] {
 	return append(common(at), ReadPreference(at), message("read_concern",
 		func(o *O) **client.ReadConcern { return &at(o).ReadConcern },
-		func(r *Reader, _ string, c *mooringv1.ReadConcern) *client.ReadConcern { return r.ReadConcern(c) }))
+		func(r *Reader, _ string, c *mooringv1.ReadConcern) *client.ReadConcern {
+			return r.ReadConcern(c)
+		}))
 }
 
-// CommonWrite returns the rows of what writes have in common, in the Common of the options.
+// CommonWrite returns the rows that all writes share. They set the Common of the options.
 func CommonWrite[O any](at func(*O) *client.Common) []Row[O] {
 	return append(common(at), WriteConcern(at))
 }
@@ -104,7 +113,9 @@ func common[O any](at func(*O) *client.Common) []Row[O] {
 
 // Caller returns the row that names the call in the options, for the log of commands.
 func Caller[O any](at func(*O) *client.Common) Row[O] {
-	return Row[O]{"", func(r *Reader, _ string, _ protoreflect.Value, o *O) { at(o).Caller = r.RequestID }}
+	return Row[O]{"", func(r *Reader, _ string, _ protoreflect.Value, o *O) {
+		at(o).Caller = r.RequestID
+	}}
 }
 
 // ReadPreference returns the row of a read preference.
@@ -120,7 +131,9 @@ func ReadPreference[O any](at func(*O) *client.Common) Row[O] {
 func WriteConcern[O any](at func(*O) *client.Common) Row[O] {
 	return message("write_concern",
 		func(o *O) **client.WriteConcern { return &at(o).WriteConcern },
-		func(r *Reader, _ string, c *mooringv1.WriteConcern) *client.WriteConcern { return r.WriteConcern(c) })
+		func(r *Reader, _ string, c *mooringv1.WriteConcern) *client.WriteConcern {
+			return r.WriteConcern(c)
+		})
 }
 
 // Document returns the row of a document.
@@ -140,7 +153,9 @@ func Value[O any](field protoreflect.Name, at func(*O) *bson.Value) Row[O] {
 
 // Hint returns the row of a hint.
 func Hint[O any](at func(*O) *bson.Value) Row[O] {
-	return message("hint", at, func(r *Reader, _ string, h *mooringv1.Hint) bson.Value { return r.Hint(h) })
+	return message("hint", at, func(r *Reader, _ string, h *mooringv1.Hint) bson.Value {
+		return r.Hint(h)
+	})
 }
 
 // Array returns the row of a list of documents.
@@ -157,31 +172,43 @@ func Array[O any](field protoreflect.Name, at func(*O) *bson.Array) Row[O] {
 
 // Bool returns the row of a switch.
 func Bool[O any](field protoreflect.Name, at func(*O) **bool) Row[O] {
-	return Row[O]{field, func(_ *Reader, _ string, v protoreflect.Value, o *O) { *at(o) = new(v.Bool()) }}
+	return Row[O]{field, func(_ *Reader, _ string, v protoreflect.Value, o *O) {
+		*at(o) = new(v.Bool())
+	}}
 }
 
 // Int64 returns the row of a number that may be negative.
 func Int64[O any](field protoreflect.Name, at func(*O) **int64) Row[O] {
-	return Row[O]{field, func(_ *Reader, _ string, v protoreflect.Value, o *O) { *at(o) = new(v.Int()) }}
+	return Row[O]{field, func(_ *Reader, _ string, v protoreflect.Value, o *O) {
+		*at(o) = new(v.Int())
+	}}
 }
 
 // NonNegative returns the row of a number that is refused if it is below 0.
 func NonNegative[O any](field protoreflect.Name, at func(*O) **int64) Row[O] {
-	return Row[O]{field, func(r *Reader, name string, v protoreflect.Value, o *O) { *at(o) = r.NonNegative(name, new(v.Int())) }}
+	return Row[O]{field, func(r *Reader, name string, v protoreflect.Value, o *O) {
+		*at(o) = r.NonNegative(name, new(v.Int()))
+	}}
 }
 
 // BatchSize returns the row of the batch size.
 func BatchSize[O any](at func(*O) **int32) Row[O] {
-	return Row[O]{"batch_size", func(r *Reader, _ string, v protoreflect.Value, o *O) { *at(o) = r.BatchSize(new(int32(v.Int()))) }}
+	return Row[O]{"batch_size", func(r *Reader, _ string, v protoreflect.Value, o *O) {
+		*at(o) = r.BatchSize(new(int32(v.Int())))
+	}}
 }
 
-// Word returns the row of a text that is one of a few words, which read knows.
+// Word returns the row of a text that is one of a few words. read converts the text.
 func Word[O, V any](field protoreflect.Name, at func(*O) *V, read func(*Reader, *string) V) Row[O] {
-	return Row[O]{field, func(r *Reader, _ string, v protoreflect.Value, o *O) { *at(o) = read(r, new(v.String())) }}
+	return Row[O]{field, func(r *Reader, _ string, v protoreflect.Value, o *O) {
+		*at(o) = read(r, new(v.String()))
+	}}
 }
 
 // message returns the row of a field that is a message.
-func message[O, V any, M proto.Message](field protoreflect.Name, at func(*O) *V, read func(*Reader, string, M) V) Row[O] {
+func message[O, V any, M proto.Message](
+	field protoreflect.Name, at func(*O) *V, read func(*Reader, string, M) V,
+) Row[O] {
 	return Row[O]{field, func(r *Reader, name string, v protoreflect.Value, o *O) {
 		m, _ := v.Message().Interface().(M)
 		*at(o) = read(r, name, m)

@@ -15,7 +15,7 @@ import (
 	"github.com/mooringdb/mooring/service/request"
 )
 
-// panicOf returns what f panics with; "" if it does not.
+// panicOf returns the value that f panics with, or "" if it does not panic.
 func panicOf(f func()) (text string) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -34,8 +34,7 @@ func maxTime() request.Row[estimate] {
 	return request.NonNegative("max_time_ms", func(o *estimate) **int64 { return &o.MaxTimeMS })
 }
 
-// TestTablesAreComplete checks that a field without a row, and a row without a field, are found
-// when a table is made.
+// TestTablesAreComplete checks that NewTable finds a field without a row and a row without a field.
 func TestTablesAreComplete(t *testing.T) {
 	of := []proto.Message{&mooringv1.EstimatedDocumentCountRequest{}}
 	for _, c := range []struct {
@@ -65,7 +64,7 @@ func TestTablesAreComplete(t *testing.T) {
 	}
 }
 
-// TestTable reads a request with each field, with none, and with one that is wrong.
+// TestTable reads a request with each field, with none, and with one that is invalid.
 func TestTable(t *testing.T) {
 	table := request.NewTable([]proto.Message{&mooringv1.EstimatedDocumentCountRequest{}}, nil, request.CommonRead(common), request.Rows(maxTime()))
 	read := func(req *mooringv1.EstimatedDocumentCountRequest) (estimate, error) {

@@ -1,8 +1,8 @@
-// Package stream sends all that a cursor brings, at the pace at which the client takes it.
+// Package stream sends all documents of a cursor as fast as the client receives them.
 //
-// The next batch is asked for when the transport has taken the last one, so a stream holds two at
-// most, however slow its client is. How large they are is decided by size, out of a budget that
-// all streams share. The cursor ends with the stream, whatever ends that.
+// A stream asks for the next batch when the transport has accepted the last one, so it holds two
+// batches at most, however slow its client is. Their size in bytes comes from a budget that all
+// streams share. The stream closes its cursor when it ends, whatever the reason.
 package stream
 
 import (
@@ -24,7 +24,7 @@ const (
 	DefaultMessageBytes = 1 << 20
 )
 
-// Cursor is what a stream needs of *cursor.Cursor.
+// Cursor lists the methods of *cursor.Cursor that a stream needs.
 type Cursor interface {
 	Next(ctx context.Context) (cursor.Batch, error)
 	Done() bool
@@ -34,22 +34,23 @@ type Cursor interface {
 
 var _ Cursor = (*cursor.Cursor)(nil)
 
-// Config of the streams of a gateway; zero fields are the defaults.
+// Config configures the streams of a gateway. Zero fields mean the defaults.
 type Config struct {
-	// Budget is how many bytes of batches all streams together may hold, as long as each has its
-	// least.
+	// Budget is the number of bytes of batches that all streams together may hold. Each stream
+	// gets its minimum even if the sum exceeds the budget.
 	Budget int
-	// MessageBytes is the most that a message holds, unless one document is larger.
+	// MessageBytes limits the documents of a message, in bytes. A larger document is a message of
+	// its own.
 	MessageBytes int
 }
 
-// Streams are all streams of a gateway: what they share.
+// Streams holds the state that all streams of a gateway share.
 type Streams struct {
 	budget       *batch.Budget
 	messageBytes int
 }
 
-// New returns no stream yet.
+// New returns the shared state. No stream is open yet.
 func New(cfg Config) *Streams {
 	if cfg.Budget == 0 {
 		cfg.Budget = DefaultBudget
@@ -60,23 +61,23 @@ func New(cfg Config) *Streams {
 	return &Streams{budget: batch.NewBudget(cfg.Budget), messageBytes: cfg.MessageBytes}
 }
 
-// MessageBytes returns the most that a message of a stream should have.
+// MessageBytes returns the number of bytes that the documents of a message should not exceed.
 func (s *Streams) MessageBytes() int { return s.messageBytes }
 
-// Source is where a stream's documents come from.
+// Source describes where a stream's documents come from.
 type Source struct {
-	// Cursor was opened with RunOn, so that a client that goes away before the command's reply
-	// leaves no unknown cursor; its getMores are without, since closing the cursor ends them.
+	// Cursor was opened with RunOn, so that a client that disconnects before the command's reply
+	// leaves no unknown cursor. Its getMores do not use RunOn, since closing the cursor ends them.
 	Cursor Cursor
-	// Documents come before those of the cursor.
+	// Documents are sent before those of the cursor.
 	Documents []bson.Raw
-	// MaxBatch is the batch size that the client has chosen: none is larger. 0 is no bound.
+	// MaxBatch is the batch size that the client has chosen. No batch is larger. 0 means no bound.
 	MaxBatch int32
 }
 
-// First is the batch size for the command that opens a stream's cursor: the server's own, or less
-// if the client has chosen less. It is never more, since nothing is known of the documents yet,
-// and a stream holds two batches.
+// First returns the batch size for the command that opens a stream's cursor: the server's own, or
+// less if the client has chosen less. It is never more, because the size of the documents is not
+// known yet and a stream holds two batches.
 func First(chosen *int32) *int32 {
 	n := int32(batch.First)
 	if chosen != nil {
@@ -85,9 +86,9 @@ func First(chosen *int32) *int32 {
 	return &n
 }
 
-// Run sends all documents of a source, in order, and closes its cursor. send returns when the
-// transport has taken the message; the documents may be shared, but not kept by anyone who
-// changes them. When ctx ends, Run returns its cause.
+// Run sends all documents of a source, in order, and closes its cursor. It blocks until all are
+// sent, ctx ends, or the cursor or send fails. send returns when the transport has accepted the
+// message; it may keep the documents but must not change them. If ctx ends, Run returns its cause.
 func (s *Streams) Run(ctx context.Context, src Source, send func([]bson.Raw) error) error {
 	defer s.budget.Join()()
 	cur := src.Cursor
@@ -135,8 +136,8 @@ type sender struct {
 	messageBytes int
 }
 
-// batch is a function of its own so that nothing holds the documents any more when it has
-// returned.
+// batch reads one batch and sends it. It is a separate function so that no variable references the
+// documents after it returns.
 func (s sender) batch(ctx context.Context, cur Cursor) (n, bytes int, err error) {
 	b, err := cur.Next(ctx)
 	if err != nil {
@@ -156,17 +157,18 @@ func (s sender) all(docs []bson.Raw) error {
 	return nil
 }
 
-// isCanceled: the stream was interrupted, whatever has noticed it.
+// isCanceled reports whether err means that the stream was interrupted. The error can come from the
+// cursor or from the transport.
 func isCanceled(err error) bool {
 	return errors.Is(err, context.Canceled) || status.Code(err) == codes.Canceled
 }
 
-// pacer keeps a tailable cursor whose server does not wait at the end from asking without a break.
+// pacer delays the getMores of a tailable cursor whose server does not wait at the end.
 type pacer struct{ begun time.Time }
 
 const (
-	quick      = 20 * time.Millisecond  // an empty batch in less time: the server has not waited
-	quietPause = 250 * time.Millisecond // until it is asked again
+	quick      = 20 * time.Millisecond  // a faster empty batch means that the server did not wait
+	quietPause = 250 * time.Millisecond // before the next getMore
 )
 
 func (p *pacer) begin() { p.begun = time.Now() }

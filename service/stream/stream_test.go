@@ -17,7 +17,7 @@ import (
 	"github.com/mooringdb/mooring/service/stream"
 )
 
-// fake is a cursor of so many documents of a size.
+// fake implements a cursor of so many documents of a size.
 type fake struct {
 	left, size int
 	tailable   bool
@@ -181,7 +181,7 @@ func TestQuietTailable(t *testing.T) {
 	})
 }
 
-// relayed is a cursor that tells its end only when it is asked once more.
+// relayed implements a cursor that reports its end only on one more Next.
 type relayed struct {
 	fake
 	ended bool
@@ -197,7 +197,7 @@ func (r *relayed) Next(ctx context.Context) (cursor.Batch, error) {
 
 func (r *relayed) Done() bool { return r.ended }
 
-// An empty batch that is the last is no reason to pause.
+// There is no pause after an empty batch that is the last one.
 func TestNoPauseAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
