@@ -75,8 +75,8 @@ func (a *arguments) documents(name string) []bson.Raw {
 
 func (a *arguments) int64(name string) *int64 { return optional(a, name, bson.Value.AsInt64) }
 
-func (a *arguments) int32(name string) *int32 {
-	n := a.int64(name)
+func (a *arguments) batchSize() *int32 {
+	n := a.int64("batchSize")
 	if n == nil {
 		return nil
 	}

@@ -42,7 +42,7 @@ func findCursor(c *collection, a *arguments) opener {
 	options := client.FindOptions{
 		Common: c.inherit.reads(a),
 		Filter: a.must("filter").document("filter"), Sort: a.document("sort"), Projection: a.document("projection"),
-		Hint: a.value("hint"), Skip: a.int64("skip"), Limit: a.int64("limit"), BatchSize: a.int32("batchSize"),
+		Hint: a.value("hint"), Skip: a.int64("skip"), Limit: a.int64("limit"), BatchSize: a.batchSize(),
 		MaxTimeMS: a.int64("maxTimeMS"), Collation: a.document("collation"), Let: a.document("let"),
 		AllowDiskUse: a.bool("allowDiskUse"), ShowRecordID: a.bool("showRecordId"), ReturnKey: a.bool("returnKey"),
 		Max: a.document("max"), Min: a.document("min"), NoCursorTimeout: a.bool("noCursorTimeout"),
@@ -89,7 +89,7 @@ func aggregate(c *observed, ns client.Namespace, inherit inherited, a *arguments
 	options := client.AggregateOptions{
 		Common:   inherit.both(a),
 		Pipeline: a.must("pipeline").array("pipeline"), AllowDiskUse: a.bool("allowDiskUse"),
-		BatchSize: a.int32("batchSize"), BypassDocumentValidation: a.bool("bypassDocumentValidation"),
+		BatchSize: a.batchSize(), BypassDocumentValidation: a.bool("bypassDocumentValidation"),
 		Collation: a.document("collation"), Hint: a.value("hint"), Let: a.document("let"),
 		MaxTimeMS: a.int64("maxTimeMS"), MaxAwaitTimeMS: a.int64("maxAwaitTimeMS"),
 		TimeoutMode: a.timeoutMode(),

@@ -107,7 +107,7 @@ func commandCursor(d *database, a *arguments) opener {
 	options := client.RunCursorCommandOptions{
 		Common:      d.inherit.command(a),
 		TimeoutMode: a.timeoutMode(), CursorType: a.cursorType(),
-		BatchSize: a.int32("batchSize"), MaxTimeMS: a.int64("maxTimeMS"),
+		BatchSize: a.batchSize(), MaxTimeMS: a.int64("maxTimeMS"),
 	}
 	options.Comment = a.value("comment")
 	return func(ctx context.Context) (*cursor.Cursor, error) {
@@ -157,7 +157,7 @@ func modifyCollection(_ *run, d *database, a *arguments) action {
 
 func listOptions(in inherited, a *arguments) client.ListOptions {
 	return client.ListOptions{
-		Common: in.lists(a), BatchSize: a.int32("batchSize"), TimeoutMode: a.timeoutMode(),
+		Common: in.lists(a), BatchSize: a.batchSize(), TimeoutMode: a.timeoutMode(),
 	}
 }
 

@@ -27,7 +27,7 @@ type key struct{}
 // Context is a context that carries a call. It is a struct, so that the interceptors' own value of a
 // call can be the handler's context, too.
 type Context struct {
-	context.Context
+	context.Context //nolint:containedctx // it is a context, of the call that it stands beside
 	Call
 }
 

@@ -183,5 +183,5 @@ func (x *Chain) inform(ctx context.Context, c *pass) (err error) {
 		return err
 	}
 	c.call.Context = ctx
-	return c.next(&c.call)
+	return c.next(&c.call) //nolint:contextcheck // ctx is in it
 }

@@ -361,11 +361,11 @@ func TestUnreachable(t *testing.T) {
 	if _, err := ask(way.address()); err != nil {
 		t.Fatalf("through the proxy: Ask = %v", err)
 	}
-	way.set(false, true)
+	way.setMute(true)
 	if e, err := ask(way.address()); e == nil || !e.Sent || e.Refused {
 		t.Errorf("the answer was lost: Ask = %v, want *UnreachableError, sent", err)
 	}
-	way.set(false, false)
+	way.setMute(false)
 	eventually(t, "asking works again", func() bool {
 		_, err := ask(way.address())
 		return err == nil

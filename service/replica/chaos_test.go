@@ -37,12 +37,12 @@ func TestEachDocumentOnce(t *testing.T) {
 			way := ways[rand.IntN(len(ways))]
 			switch i % 8 {
 			case 0:
-				way.set(false, true) // its answers are lost
+				way.setMute(true) // its answers are lost
 			case 4:
 				way.cut()
 			default:
 				for _, way := range ways {
-					way.set(false, false)
+					way.setMute(false)
 				}
 			}
 		}

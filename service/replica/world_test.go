@@ -204,7 +204,6 @@ type proxy struct {
 	mu    sync.Mutex
 	to    string
 	conns []net.Conn
-	deaf  bool // passes nothing on any more, and says nothing about it
 	mute  bool // answers are lost: connections break as soon as there is one
 }
 
@@ -264,14 +263,11 @@ func (p *proxy) pass(to io.WriteCloser, from io.ReadCloser, answers bool) {
 			return
 		}
 		p.mu.Lock()
-		deaf, mute := p.deaf, p.mute && answers
+		mute := p.mute && answers
 		p.mu.Unlock()
-		switch {
-		case mute:
+		if mute {
 			_ = from.Close()
 			return
-		case deaf:
-			continue
 		}
 		if _, err := to.Write(buf[:n]); err != nil {
 			_ = from.Close()
@@ -280,10 +276,10 @@ func (p *proxy) pass(to io.WriteCloser, from io.ReadCloser, answers bool) {
 	}
 }
 
-func (p *proxy) set(deaf, mute bool) {
+func (p *proxy) setMute(mute bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.deaf, p.mute = deaf, mute
+	p.mute = mute
 }
 
 // cut breaks all connections.
