@@ -19,8 +19,10 @@ MUTANTS  ?= 100
 PLAIN    := core/address core/bson/... core/compress core/conn/... core/cursor core/event/... \
 	core/internal/... core/mongoerr core/operation core/pool core/seedlist core/wire cmd/... \
 	tools/... internal/certtest internal/memhttp internal/mongotest internal/recorded \
-	internal/sigv4 internal/spectest internal/unified/match service/batch service/inproc \
-	service/interceptor service/payload service/request service/stream
+	internal/sigv4 internal/spectest internal/unified/match service/batch service/call \
+	service/command service/cursor service/deployment service/document service/inproc \
+	service/interceptor service/payload service/request service/rpcerr service/servicetest \
+	service/stream
 # The profile that test-unit writes, if it is named, for `make coverage`.
 COVER    ?=
 

@@ -1,8 +1,8 @@
-// Package command is CommandService: any command, as its user wrote it.
+// Package command implements CommandService, which runs any command as the client wrote it.
 //
-// All clients share one backend user, so what belongs to the driver and what reaches other
-// clients' handles is refused by the command's top-level keys. Everything else is for the server
-// to judge.
+// All clients share one backend user. So the service refuses, by the command's top-level keys, what
+// belongs to the driver and what reaches the handles of other clients. The server checks everything
+// else.
 package command
 
 import (
@@ -26,7 +26,7 @@ import (
 	"github.com/mooringdb/mooring/service/stream"
 )
 
-// Config of a Server; all fields are required.
+// Config configures a Server. All fields are required.
 type Config struct {
 	Client  *client.Client
 	Handles *paging.Pager
@@ -44,8 +44,10 @@ var _ mooringv1.CommandServiceServer = (*Server)(nil)
 // New returns the service.
 func New(cfg Config) *Server { return &Server{cfg: cfg} }
 
-// RunCommand runs a command, and returns the server's reply as it is.
-func (s *Server) RunCommand(ctx context.Context, req *mooringv1.RunCommandRequest) (*mooringv1.RunCommandResponse, error) {
+// RunCommand runs a command and returns the server's reply as it is.
+func (s *Server) RunCommand(
+	ctx context.Context, req *mooringv1.RunCommandRequest,
+) (*mooringv1.RunCommandResponse, error) {
 	r := request.Read(ctx, req, req.Statement)
 	cmd := readCommand(r, req.GetCommand())
 	opt := runOptions.Read(r, req)
@@ -64,8 +66,10 @@ func (s *Server) RunCommand(ctx context.Context, req *mooringv1.RunCommandReques
 	return &mooringv1.RunCommandResponse{Reply: doc}, nil
 }
 
-// RunCursorCommand runs a command that opens a cursor, and returns the first page.
-func (s *Server) RunCursorCommand(ctx context.Context, req *mooringv1.RunCursorCommandRequest) (*mooringv1.RunCursorCommandResponse, error) {
+// RunCursorCommand runs a command that opens a cursor and returns the first page.
+func (s *Server) RunCursorCommand(
+	ctx context.Context, req *mooringv1.RunCursorCommandRequest,
+) (*mooringv1.RunCursorCommandResponse, error) {
 	r := request.Read(ctx, req, req.Statement)
 	cmd, opt := readCommand(r, req.GetCommand()), cursorOptions.Read(r, req)
 	opt.TimeoutMode, opt.RunOn = client.Iteration, true
@@ -91,9 +95,10 @@ func (s *Server) RunCursorCommand(ctx context.Context, req *mooringv1.RunCursorC
 	return &mooringv1.RunCursorCommandResponse{Documents: docs, Cursor: page.Cursor()}, nil
 }
 
-// StreamRunCursorCommand runs a command that opens a cursor, and sends all its documents.
+// StreamRunCursorCommand runs a command that opens a cursor and sends all its documents.
 func (s *Server) StreamRunCursorCommand(
-	req *mooringv1.StreamRunCursorCommandRequest, ss grpc.ServerStreamingServer[mooringv1.StreamRunCursorCommandResponse],
+	req *mooringv1.StreamRunCursorCommandRequest,
+	ss grpc.ServerStreamingServer[mooringv1.StreamRunCursorCommandResponse],
 ) error {
 	ctx := ss.Context()
 	r := request.Read(ctx, req, req.Statement)
@@ -108,22 +113,29 @@ func (s *Server) StreamRunCursorCommand(
 	}
 	cur.SetRunOn(false)
 	src := stream.Source{Cursor: cur, MaxBatch: req.GetBatchSize()}
-	return s.cfg.Streams.Run(ctx, src, r.Batches(s.cfg.Streams.MessageBytes(), func(docs []*mooringv1.Document) error {
+	send := func(docs []*mooringv1.Document) error {
 		return ss.Send(&mooringv1.StreamRunCursorCommandResponse{Documents: docs})
-	}))
+	}
+	return s.cfg.Streams.Run(ctx, src, r.Batches(s.cfg.Streams.MessageBytes(), send))
 }
 
-// run runs a command that should open a cursor. If it does not, that is the client's mistake:
-// other commands are for RunCommand.
-func (s *Server) run(ctx context.Context, database string, cmd bson.Raw, opt client.RunCursorCommandOptions) (*corecursor.Cursor, error) {
+// run runs a command that must open a cursor. If the command opens none, run returns
+// InvalidArgument: other commands are for RunCommand.
+func (s *Server) run(
+	ctx context.Context, database string, cmd bson.Raw, opt client.RunCursorCommandOptions,
+) (*corecursor.Cursor, error) {
 	cur, err := s.cfg.Client.RunCursorCommand(ctx, database, cmd, opt)
 	if e, ok := errors.AsType[*mongoerr.MalformedReplyError](err); ok && e.Field == "cursor" {
 		return nil, &rpcerr.Error{
-			Reason: rpcerr.InvalidArgument, Field: "command", Message: "was run, but its reply has no cursor: use RunCommand", Err: err,
+			Reason: rpcerr.InvalidArgument, Field: "command",
+			Message: "was run, but its reply has no cursor: use RunCommand", Err: err,
 		}
 	}
-	if _, ok := errors.AsType[*pool.PinLimitError](err); ok { // the command was run, and may have written
-		return nil, &rpcerr.Error{Reason: rpcerr.PinLimitExceeded, Message: err.Error(), Retry: rpcerr.Never, Err: err}
+	if _, ok := errors.AsType[*pool.PinLimitError](err); ok {
+		// The command was run, and may have written.
+		return nil, &rpcerr.Error{
+			Reason: rpcerr.PinLimitExceeded, Message: err.Error(), Retry: rpcerr.Never, Err: err,
+		}
 	}
 	return cur, err
 }
@@ -133,7 +145,7 @@ type (
 	cursorOpt = client.RunCursorCommandOptions
 )
 
-// The tables from the fields of requests to the options of core/client.
+// The tables that map the fields of requests to the options of core/client.
 var (
 	runOptions = request.NewTable(
 		[]proto.Message{&mooringv1.RunCommandRequest{}},
@@ -144,26 +156,31 @@ var (
 		),
 	)
 	cursorOptions = request.NewTable(
-		[]proto.Message{&mooringv1.RunCursorCommandRequest{}, &mooringv1.StreamRunCursorCommandRequest{}},
+		[]proto.Message{
+			&mooringv1.RunCursorCommandRequest{}, &mooringv1.StreamRunCursorCommandRequest{},
+		},
 		[]protoreflect.Name{"command"},
 		request.Rows(
 			request.Caller(func(o *cursorOpt) *client.Common { return &o.Common }),
 			request.ReadPreference(func(o *cursorOpt) *client.Common { return &o.Common }),
 			request.Value("comment", func(o *cursorOpt) *bson.Value { return &o.Comment }),
-			request.Word("cursor_type", func(o *cursorOpt) *client.CursorType { return &o.CursorType }, (*request.Reader).CursorType),
+			request.Word("cursor_type",
+				func(o *cursorOpt) *client.CursorType { return &o.CursorType },
+				(*request.Reader).CursorType),
 			request.BatchSize(func(o *cursorOpt) **int32 { return &o.BatchSize }),
 			request.NonNegative("max_time_ms", func(o *cursorOpt) **int64 { return &o.MaxTimeMS }),
 		),
 	)
 )
 
-// driverKeys belong to the driver, in every command.
+// driverKeys has the keys that belong to the driver in every command.
 var driverKeys = map[string]struct{}{
-	"$db": {}, "lsid": {}, "txnNumber": {}, "autocommit": {}, "startTransaction": {}, "$clusterTime": {}, "$readPreference": {},
+	"$db": {}, "lsid": {}, "txnNumber": {}, "autocommit": {}, "startTransaction": {},
+	"$clusterTime": {}, "$readPreference": {},
 }
 
-// foreignCommands reach cursors, sessions, transactions and connections of other clients. In
-// lower case.
+// foreignCommands has, in lower case, the commands that reach cursors, sessions, transactions and
+// connections of other clients. Each value is the reason for the refusal.
 var foreignCommands = map[string]string{
 	"getmore":           "CursorService continues cursors",
 	"killcursors":       "CursorService closes cursors",
@@ -176,8 +193,8 @@ var foreignCommands = map[string]string{
 
 	"killallsessionsbypattern": "sessions are the gateway's",
 
-	// A connection serves one client after the other: what it is authenticated as must not change
-	// between them.
+	// A connection serves one client after the other. So clients must not change the user that it
+	// is authenticated as.
 	"authenticate": "connections are the gateway's",
 	"logout":       "connections are the gateway's",
 	"saslstart":    "connections are the gateway's",

@@ -1,4 +1,4 @@
-// Package cursor is CursorService: what becomes of a cursor after its first page.
+// Package cursor implements CursorService: the calls on a cursor after its first page.
 package cursor
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/mooringdb/mooring/service/stream"
 )
 
-// Config of a Server; all fields are required.
+// Config configures a Server. All fields are required.
 type Config struct {
 	Handles *paging.Pager
 	Streams *stream.Streams
@@ -29,12 +29,15 @@ var _ mooringv1.CursorServiceServer = (*Server)(nil)
 // New returns the service.
 func New(cfg Config) *Server { return &Server{cfg: cfg} }
 
-// NextPage returns the page that a token asks for.
-func (s *Server) NextPage(ctx context.Context, req *mooringv1.NextPageRequest) (*mooringv1.NextPageResponse, error) {
+// NextPage returns the next page of the cursor that a token names.
+func (s *Server) NextPage(
+	ctx context.Context, req *mooringv1.NextPageRequest,
+) (*mooringv1.NextPageResponse, error) {
 	r := request.Read(ctx, req, req.Statement)
 	ask := paging.Asking{
 		Principal: r.Principal, Token: r.Cursor(req.GetCursor()), AllowGap: req.GetAllowGap(),
-		BatchSize: r.BatchSize(req.BatchSize), MaxAwaitTimeMS: r.MaxAwaitTimeMS(req.MaxAwaitTimeMs), Inflation: r.Inflation(),
+		BatchSize:      r.BatchSize(req.BatchSize),
+		MaxAwaitTimeMS: r.MaxAwaitTimeMS(req.MaxAwaitTimeMs), Inflation: r.Inflation(),
 	}
 	if err := r.Err(); err != nil {
 		return nil, err
@@ -51,11 +54,15 @@ func (s *Server) NextPage(ctx context.Context, req *mooringv1.NextPageRequest) (
 }
 
 // Stream sends the rest of a cursor.
-func (s *Server) Stream(req *mooringv1.CursorServiceStreamRequest, ss grpc.ServerStreamingServer[mooringv1.CursorServiceStreamResponse]) error {
+func (s *Server) Stream(
+	req *mooringv1.CursorServiceStreamRequest,
+	ss grpc.ServerStreamingServer[mooringv1.CursorServiceStreamResponse],
+) error {
 	r := request.Read(ss.Context(), req, req.Statement)
 	ask := paging.Asking{
 		Principal: r.Principal, Token: r.Cursor(req.GetCursor()), AllowGap: req.GetAllowGap(),
-		BatchSize: r.BatchSize(req.BatchSize), MaxAwaitTimeMS: r.MaxAwaitTimeMS(req.MaxAwaitTimeMs), Inflation: r.Inflation(),
+		BatchSize:      r.BatchSize(req.BatchSize),
+		MaxAwaitTimeMS: r.MaxAwaitTimeMS(req.MaxAwaitTimeMs), Inflation: r.Inflation(),
 	}
 	if err := r.Err(); err != nil {
 		return err
@@ -65,15 +72,20 @@ func (s *Server) Stream(req *mooringv1.CursorServiceStreamRequest, ss grpc.Serve
 		return err
 	}
 	defer taken.Release()
-	src := stream.Source{Cursor: taken.Cursor, Documents: taken.Documents, MaxBatch: req.GetBatchSize()}
+	src := stream.Source{
+		Cursor: taken.Cursor, Documents: taken.Documents, MaxBatch: req.GetBatchSize(),
+	}
 	taken.Documents = nil
-	return s.cfg.Streams.Run(ctx, src, r.Batches(s.cfg.Streams.MessageBytes(), func(docs []*mooringv1.Document) error {
+	send := func(docs []*mooringv1.Document) error {
 		return ss.Send(&mooringv1.CursorServiceStreamResponse{Documents: docs})
-	}))
+	}
+	return s.cfg.Streams.Run(ctx, src, r.Batches(s.cfg.Streams.MessageBytes(), send))
 }
 
 // CloseCursor ends a cursor.
-func (s *Server) CloseCursor(ctx context.Context, req *mooringv1.CloseCursorRequest) (*mooringv1.CloseCursorResponse, error) {
+func (s *Server) CloseCursor(
+	ctx context.Context, req *mooringv1.CloseCursorRequest,
+) (*mooringv1.CloseCursorResponse, error) {
 	r := request.Read(ctx, req, nil)
 	token := r.Cursor(req.GetCursor())
 	if err := r.Err(); err != nil {

@@ -1,6 +1,6 @@
-// Package deployment is DeploymentService, for operators: what the gateway knows of the MongoDB
-// deployment, its pools, and what clients hold at all replicas of the gateway. It asks no server,
-// and changes nothing but by KillHandle.
+// Package deployment implements DeploymentService, for operators: what the gateway knows of the
+// MongoDB deployment, its pools, and what clients hold at all replicas of the gateway. It asks no
+// server. Only KillHandle changes anything.
 package deployment
 
 import (
@@ -18,22 +18,22 @@ import (
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
-// Client is what the service needs of *client.Client.
+// Client lists what the service needs of *client.Client.
 type Client interface {
 	Topology() description.Topology
-	// WatchTopology is Topology, and a channel that is closed when there is news.
+	// WatchTopology returns the topology and a channel that is closed when it changes.
 	WatchTopology() (description.Topology, <-chan struct{})
-	// Pools are by address.
+	// Pools returns the pools, sorted by address.
 	Pools() []topology.PoolStats
 }
 
-// Handles is what the service needs of *paging.Pager.
+// Handles lists what the service needs of *paging.Pager.
 type Handles interface {
 	Handles(q handle.Query) []handle.Info
 	Kill(ctx context.Context, id string) error
 }
 
-// Replicas is what the service needs of *replica.Transport.
+// Replicas lists what the service needs of *replica.Transport.
 type Replicas interface {
 	Others(ctx context.Context, again bool) []string
 	List(ctx context.Context, address string, q handle.Query) ([]handle.Info, error)
@@ -45,14 +45,14 @@ var (
 	_ Handles = (*paging.Pager)(nil)
 )
 
-// Config of a Server.
+// Config configures a Server.
 type Config struct {
 	Client  Client  // required
 	Handles Handles // required by ListHandles and KillHandle
 	// Replicas reaches the other replicas of the gateway. Nil: there are none.
 	Replicas Replicas
-	// Stopping is closed when the gateway begins to stop: watches, which would never end, end
-	// then. Nil: never.
+	// Stopping is closed when the gateway begins to stop. Watches, which have no other end, end
+	// then. Nil: the gateway never stops.
 	Stopping <-chan struct{}
 }
 
@@ -68,16 +68,21 @@ var _ mooringv1.DeploymentServiceServer = (*Server)(nil)
 func New(cfg Config) *Server { return &Server{cfg: cfg} }
 
 // GetTopology returns the deployment as it is known now.
-func (s *Server) GetTopology(ctx context.Context, req *mooringv1.GetTopologyRequest) (*mooringv1.GetTopologyResponse, error) {
+func (s *Server) GetTopology(
+	ctx context.Context, req *mooringv1.GetTopologyRequest,
+) (*mooringv1.GetTopologyResponse, error) {
 	if err := request.Plain(ctx, req); err != nil {
 		return nil, err
 	}
 	return &mooringv1.GetTopologyResponse{Topology: describe(s.cfg.Client.Topology())}, nil
 }
 
-// WatchTopology sends the deployment now and after each change. While the transport does not take
-// a message, nothing is kept for later: the next one is made of what is known then.
-func (s *Server) WatchTopology(req *mooringv1.WatchTopologyRequest, ss grpc.ServerStreamingServer[mooringv1.WatchTopologyResponse]) error {
+// WatchTopology sends the deployment now and after each change. While the transport blocks, nothing
+// is queued: the next message is made from what is known when it is sent.
+func (s *Server) WatchTopology(
+	req *mooringv1.WatchTopologyRequest,
+	ss grpc.ServerStreamingServer[mooringv1.WatchTopologyResponse],
+) error {
 	ctx := ss.Context()
 	if err := request.Plain(ctx, req); err != nil {
 		return err
@@ -96,7 +101,9 @@ func (s *Server) WatchTopology(req *mooringv1.WatchTopologyRequest, ss grpc.Serv
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-s.cfg.Stopping:
-			return &rpcerr.Error{Reason: rpcerr.ShuttingDown, Message: "the gateway is shutting down"}
+			return &rpcerr.Error{
+				Reason: rpcerr.ShuttingDown, Message: "the gateway is shutting down",
+			}
 		}
 	}
 }

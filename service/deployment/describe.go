@@ -13,7 +13,7 @@ import (
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
-// describe is a topology as clients see it.
+// describe returns a topology as clients see it.
 func describe(t description.Topology) *mooringv1.TopologyDescription {
 	d := &mooringv1.TopologyDescription{
 		Kind: t.Kind.String(), SetName: known(valid(t.SetName)),
@@ -29,25 +29,34 @@ func describe(t description.Topology) *mooringv1.TopologyDescription {
 
 func describeServer(s *description.Server) *mooringv1.ServerDescription {
 	d := &mooringv1.ServerDescription{
-		Address: valid(string(s.Address)), Kind: s.Kind.String(), LastError: known(rpcerr.Text(s.LastError)),
-		SetName: known(valid(s.SetName)), SetVersion: s.SetVersion, ElectionId: known(hex(s.ElectionID)),
-		Primary: known(valid(string(s.Primary))),
-		Hosts:   addresses(s.Hosts), Passives: addresses(s.Passives), Arbiters: addresses(s.Arbiters), Tags: tags(s.Tags),
-		MaxBsonObjectSize: known(s.MaxBSONObjectSize), MaxMessageSizeBytes: known(s.MaxMessageSize), MaxWriteBatchSize: known(s.MaxWriteBatchSize),
+		Address: valid(string(s.Address)), Kind: s.Kind.String(),
+		LastError: known(rpcerr.Text(s.LastError)),
+		SetName:   known(valid(s.SetName)), SetVersion: s.SetVersion,
+		ElectionId: known(hex(s.ElectionID)), Primary: known(valid(string(s.Primary))),
+		Hosts: addresses(s.Hosts), Passives: addresses(s.Passives),
+		Arbiters: addresses(s.Arbiters), Tags: tags(s.Tags),
+		MaxBsonObjectSize:            known(s.MaxBSONObjectSize),
+		MaxMessageSizeBytes:          known(s.MaxMessageSize),
+		MaxWriteBatchSize:            known(s.MaxWriteBatchSize),
 		LogicalSessionTimeoutMinutes: s.LogicalSessionTimeoutMinutes,
-		AverageRttMicros:             known(s.AverageRTT.Microseconds()), MinRttMicros: known(s.MinRTT.Microseconds()),
-		LastUpdateTime: timestamp(s.LastUpdateTime), LastWriteDate: timestamp(s.LastWriteDate),
+		AverageRttMicros:             known(s.AverageRTT.Microseconds()),
+		MinRttMicros:                 known(s.MinRTT.Microseconds()),
+		LastUpdateTime:               timestamp(s.LastUpdateTime),
+		LastWriteDate:                timestamp(s.LastWriteDate),
 	}
-	if s.MaxBSONObjectSize > 0 { // it has answered a hello, and its oldest wire version may be 0
+	if s.MaxBSONObjectSize > 0 {
+		// The server has answered a hello. Its oldest wire version may be 0.
 		d.MinWireVersion, d.MaxWireVersion = &s.MinWireVersion, &s.MaxWireVersion
 	}
 	if v := s.TopologyVersion; v != nil {
-		d.TopologyVersion = &mooringv1.TopologyVersion{ProcessId: v.ProcessID.Hex(), Counter: v.Counter}
+		d.TopologyVersion = &mooringv1.TopologyVersion{
+			ProcessId: v.ProcessID.Hex(), Counter: v.Counter,
+		}
 	}
 	return d
 }
 
-// known is nil for the zero value, which stands for what the server has not said.
+// known returns a pointer to v, or nil for the zero value: the server has not reported it.
 func known[T comparable](v T) *T {
 	var unset T
 	if v == unset {
@@ -56,7 +65,8 @@ func known[T comparable](v T) *T {
 	return &v
 }
 
-// valid is s as a proto string can hold it: what servers say of themselves is not checked before.
+// valid returns s as valid UTF-8, which a proto string needs. Texts of servers are not checked
+// before.
 func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
 func hex(id bson.ObjectID) string {

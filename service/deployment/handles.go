@@ -20,12 +20,14 @@ import (
 const (
 	defaultBatchSize = 100
 	maxBatchSize     = 1000
-	// peerPatience is how long another replica has for its answer.
+	// peerPatience is the time that another replica has to answer.
 	peerPatience = 5 * time.Second
 )
 
-// ListHandles returns a page of what all replicas hold that can be reached.
-func (s *Server) ListHandles(ctx context.Context, req *mooringv1.ListHandlesRequest) (*mooringv1.ListHandlesResponse, error) {
+// ListHandles returns a page of the handles of all replicas that can be reached.
+func (s *Server) ListHandles(
+	ctx context.Context, req *mooringv1.ListHandlesRequest,
+) (*mooringv1.ListHandlesResponse, error) {
 	if err := request.Plain(ctx, req); err != nil {
 		return nil, err
 	}
@@ -34,15 +36,18 @@ func (s *Server) ListHandles(ctx context.Context, req *mooringv1.ListHandlesRequ
 		return nil, err
 	}
 	size := q.Limit
-	q.Limit++ // whether there are more
+	q.Limit++ // one more shows whether there is a next page
 	found := s.cfg.Handles.Handles(q)
 	resp := &mooringv1.ListHandlesResponse{}
-	for _, a := range askOthers(ctx, s.cfg.Replicas, func(ctx context.Context, address string) ([]handle.Info, error) {
+	list := func(ctx context.Context, address string) ([]handle.Info, error) {
 		return s.cfg.Replicas.List(ctx, address, q)
-	}) {
+	}
+	for _, a := range askOthers(ctx, s.cfg.Replicas, list) {
 		found = append(found, a.value...)
 		if a.err != nil {
-			resp.Unreachable = append(resp.Unreachable, &mooringv1.UnreachableReplica{Address: valid(a.address), Error: rpcerr.Text(a.err)})
+			resp.Unreachable = append(resp.Unreachable, &mooringv1.UnreachableReplica{
+				Address: valid(a.address), Error: rpcerr.Text(a.err),
+			})
 		}
 	}
 	if ctx.Err() != nil {
@@ -59,8 +64,8 @@ func (s *Server) ListHandles(ctx context.Context, req *mooringv1.ListHandlesRequ
 	return resp, nil
 }
 
-// merge sorts handles. One that was on its way between two replicas may be there twice: the one
-// with more pages is newer.
+// merge sorts handles and removes duplicates. If a handle moves between two replicas meanwhile, it
+// may be listed twice. merge keeps the entry with more pages, which is newer.
 func merge(found []handle.Info) []handle.Info {
 	slices.SortFunc(found, func(a, b handle.Info) int {
 		return cmp.Or(a.Mark().Compare(b.Mark()), cmp.Compare(b.Pages, a.Pages))
@@ -68,14 +73,18 @@ func merge(found []handle.Info) []handle.Info {
 	return slices.CompactFunc(found, func(a, b handle.Info) bool { return a.ID == b.ID })
 }
 
-// KillHandle ends a handle, whoever holds it.
-func (s *Server) KillHandle(ctx context.Context, req *mooringv1.KillHandleRequest) (*mooringv1.KillHandleResponse, error) {
+// KillHandle ends a handle at whichever replica holds it.
+func (s *Server) KillHandle(
+	ctx context.Context, req *mooringv1.KillHandleRequest,
+) (*mooringv1.KillHandleResponse, error) {
 	if err := request.Plain(ctx, req); err != nil {
 		return nil, err
 	}
 	id := req.GetId()
 	if id == "" {
-		return nil, &rpcerr.Error{Reason: rpcerr.InvalidArgument, Field: "id", Message: "is required"}
+		return nil, &rpcerr.Error{
+			Reason: rpcerr.InvalidArgument, Field: "id", Message: "is required",
+		}
 	}
 	err := s.cfg.Handles.Kill(ctx, id)
 	if errors.Is(err, handle.ErrNotFound) {
@@ -87,13 +96,14 @@ func (s *Server) KillHandle(ctx context.Context, req *mooringv1.KillHandleReques
 	return &mooringv1.KillHandleResponse{}, nil
 }
 
-// killElsewhere has another replica kill a handle. If none knows it, but one did not say, it may
-// be there.
+// killElsewhere asks the other replicas to kill a handle. If no replica knows the handle, but one
+// has failed, killElsewhere returns that failure: the handle may be there.
 func (s *Server) killElsewhere(ctx context.Context, id string) error {
 	err := handle.ErrNotFound
-	for _, a := range askOthers(ctx, s.cfg.Replicas, func(ctx context.Context, address string) (struct{}, error) {
+	kill := func(ctx context.Context, address string) (struct{}, error) {
 		return struct{}{}, s.cfg.Replicas.Kill(ctx, address, id)
-	}) {
+	}
+	for _, a := range askOthers(ctx, s.cfg.Replicas, kill) {
 		switch {
 		case a.err == nil:
 			return nil
@@ -107,15 +117,19 @@ func (s *Server) killElsewhere(ctx context.Context, id string) error {
 	return err
 }
 
-// answer is what another replica has said.
+// answer holds what another replica has answered.
 type answer[T any] struct {
 	address string
 	value   T
 	err     error
 }
 
-// askOthers asks all other replicas at once. The answers are in the order of the addresses.
-func askOthers[T any](ctx context.Context, replicas Replicas, ask func(ctx context.Context, address string) (T, error)) []answer[T] {
+// askOthers asks all other replicas in parallel and blocks until each has answered or its time is
+// over. The answers are sorted by address.
+func askOthers[T any](
+	ctx context.Context, replicas Replicas,
+	ask func(ctx context.Context, address string) (T, error),
+) []answer[T] {
 	if replicas == nil {
 		return nil
 	}
@@ -134,12 +148,15 @@ func askOthers[T any](ctx context.Context, replicas Replicas, ask func(ctx conte
 	return answers
 }
 
-// readQuery reads what is to be listed. Limit is the size of the page.
+// readQuery returns the query of a request. Its Limit is the size of the page.
 func readQuery(req *mooringv1.ListHandlesRequest) (handle.Query, error) {
 	q := handle.Query{Principal: req.Principal, Pinned: req.Pinned, Limit: defaultBatchSize}
 	if n := req.BatchSize; n != nil {
 		if *n < 1 {
-			return q, &rpcerr.Error{Reason: rpcerr.InvalidArgument, Field: "batchSize", Message: "is less than 1"}
+			return q, &rpcerr.Error{
+				Reason: rpcerr.InvalidArgument, Field: "batchSize",
+				Message: "is less than 1",
+			}
 		}
 		q.Limit = min(int(*n), maxBatchSize)
 	}
@@ -147,13 +164,19 @@ func readQuery(req *mooringv1.ListHandlesRequest) (handle.Query, error) {
 		var isCollection bool
 		q.Database, q.Collection, isCollection = strings.Cut(req.GetNamespace(), ".")
 		if q.Database == "" || isCollection && q.Collection == "" {
-			return q, &rpcerr.Error{Reason: rpcerr.InvalidArgument, Field: "namespace", Message: `is neither a database nor "database.collection"`}
+			return q, &rpcerr.Error{
+				Reason: rpcerr.InvalidArgument, Field: "namespace",
+				Message: `is neither a database nor "database.collection"`,
+			}
 		}
 	}
 	if req.Cursor != nil {
 		var ok bool
 		if q.After, ok = readMark(req.GetCursor()); !ok {
-			return q, &rpcerr.Error{Reason: rpcerr.InvalidArgument, Field: "cursor", Message: "is not from a response of this call"}
+			return q, &rpcerr.Error{
+				Reason: rpcerr.InvalidArgument, Field: "cursor",
+				Message: "is not from a response of this call",
+			}
 		}
 	}
 	return q, nil
@@ -172,7 +195,8 @@ func readMark(token string) (handle.Mark, bool) {
 	if err != nil || len(b) <= 8 {
 		return handle.Mark{}, false
 	}
-	return handle.Mark{Opened: time.UnixMilli(int64(binary.BigEndian.Uint64(b))), ID: string(b[8:])}, true
+	opened := time.UnixMilli(int64(binary.BigEndian.Uint64(b)))
+	return handle.Mark{Opened: opened, ID: string(b[8:])}, true
 }
 
 func describeHandle(h *handle.Info) *mooringv1.HandleDescription {
@@ -181,8 +205,10 @@ func describeHandle(h *handle.Info) *mooringv1.HandleDescription {
 		namespace += "." + h.Collection
 	}
 	return &mooringv1.HandleDescription{
-		Id: h.ID, Kind: string(h.Kind), Principal: valid(h.Principal), Namespace: valid(namespace), Server: known(valid(string(h.Server))),
+		Id: h.ID, Kind: string(h.Kind), Principal: valid(h.Principal),
+		Namespace: valid(namespace), Server: known(valid(string(h.Server))),
 		Pinned: h.Pinned, Busy: h.Busy, Pages: int64(h.Pages), Replica: known(valid(h.Replica)),
-		OpenTime: timestamp(h.Opened), LastUseTime: timestamp(h.LastUse), ExpireTime: timestamp(h.Expires),
+		OpenTime: timestamp(h.Opened), LastUseTime: timestamp(h.LastUse),
+		ExpireTime: timestamp(h.Expires),
 	}
 }

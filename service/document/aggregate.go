@@ -16,7 +16,9 @@ import (
 )
 
 // Aggregate returns the first page of a pipeline's results.
-func (s *Server) Aggregate(ctx context.Context, req *mooringv1.AggregateRequest) (*mooringv1.AggregateResponse, error) {
+func (s *Server) Aggregate(
+	ctx context.Context, req *mooringv1.AggregateRequest,
+) (*mooringv1.AggregateResponse, error) {
 	r := request.Read(ctx, req, req.Statement)
 	opt := readAggregate(r, req, req.Collection)
 	opt.TimeoutMode, opt.RunOn = client.Iteration, true
@@ -47,13 +49,17 @@ func (s *Server) Aggregate(ctx context.Context, req *mooringv1.AggregateRequest)
 		return nil, err
 	}
 	return &mooringv1.AggregateResponse{
-		Documents: docs, Cursor: page.Cursor(), WriteConcernError: rpcerr.WriteConcernError(unconfirmed, r.Encoding),
+		Documents: docs, Cursor: page.Cursor(),
+		WriteConcernError: rpcerr.WriteConcernError(unconfirmed, r.Encoding),
 	}, nil
 }
 
-// StreamAggregate sends all of a pipeline's results. If the pipeline wrote, and its write concern
-// was not satisfied, the stream ends with that error.
-func (s *Server) StreamAggregate(req *mooringv1.StreamAggregateRequest, ss grpc.ServerStreamingServer[mooringv1.StreamAggregateResponse]) error {
+// StreamAggregate sends all of a pipeline's results. If the pipeline writes, and its write concern
+// is not satisfied, the stream ends with that error.
+func (s *Server) StreamAggregate(
+	req *mooringv1.StreamAggregateRequest,
+	ss grpc.ServerStreamingServer[mooringv1.StreamAggregateResponse],
+) error {
 	ctx := ss.Context()
 	r := request.Read(ctx, req, req.Statement)
 	opt := readAggregate(r, req, req.Collection)
@@ -67,25 +73,29 @@ func (s *Server) StreamAggregate(req *mooringv1.StreamAggregateRequest, ss grpc.
 	}
 	cur.SetRunOn(false)
 	src := stream.Source{Cursor: cur, MaxBatch: req.GetBatchSize()}
-	err = s.cfg.Streams.Run(ctx, src, r.Batches(s.cfg.Streams.MessageBytes(), func(docs []*mooringv1.Document) error {
+	send := func(docs []*mooringv1.Document) error {
 		return ss.Send(&mooringv1.StreamAggregateResponse{Documents: docs})
-	}))
+	}
+	err = s.cfg.Streams.Run(ctx, src, r.Batches(s.cfg.Streams.MessageBytes(), send))
 	if unconfirmed := cur.WriteConcernError(); err == nil && unconfirmed != nil {
 		return unconfirmed
 	}
 	return err
 }
 
-// readAggregate reads the options of an aggregation. Without a collection it is one of the
-// database.
-func readAggregate(r *request.Reader, req proto.Message, collection *string) client.AggregateOptions {
+// readAggregate reads the options of an aggregation. If collection is nil, the aggregation is on
+// the database.
+func readAggregate(
+	r *request.Reader, req proto.Message, collection *string,
+) client.AggregateOptions {
 	if collection != nil && *collection == "" {
 		r.Refuse("collection", "is empty")
 	}
 	opt := aggregateOptions.Read(r, req)
 	if opt.Extra.Has("explain") {
 		r.Refuse("options.explain",
-			"is not for Aggregate, which returns documents: that is ExplainAggregate, and until it is there, RunCommand with explain")
+			"is not for Aggregate, which returns documents: that is ExplainAggregate, "+
+				"and until it is there, RunCommand with explain")
 	}
 	return opt
 }

@@ -8,7 +8,9 @@ import (
 )
 
 // Distinct returns the distinct values of a field.
-func (s *Server) Distinct(ctx context.Context, req *mooringv1.DistinctRequest) (*mooringv1.DistinctResponse, error) {
+func (s *Server) Distinct(
+	ctx context.Context, req *mooringv1.DistinctRequest,
+) (*mooringv1.DistinctResponse, error) {
 	r := request.Read(ctx, req, req.Statement)
 	if req.GetFieldName() == "" {
 		r.Refuse("fieldName", "is required")
@@ -33,7 +35,9 @@ func (s *Server) Distinct(ctx context.Context, req *mooringv1.DistinctRequest) (
 }
 
 // CountDocuments counts the documents that match.
-func (s *Server) CountDocuments(ctx context.Context, req *mooringv1.CountDocumentsRequest) (*mooringv1.CountDocumentsResponse, error) {
+func (s *Server) CountDocuments(
+	ctx context.Context, req *mooringv1.CountDocumentsRequest,
+) (*mooringv1.CountDocumentsResponse, error) {
 	r := request.Read(ctx, req, req.Statement)
 	if req.Limit != nil && req.GetLimit() <= 0 {
 		r.Refuse("limit", "is not positive: leave it out to count all")

@@ -9,7 +9,9 @@ import (
 )
 
 // DeleteOne deletes the first document that matches.
-func (s *Server) DeleteOne(ctx context.Context, req *mooringv1.DeleteOneRequest) (*mooringv1.DeleteOneResponse, error) {
+func (s *Server) DeleteOne(
+	ctx context.Context, req *mooringv1.DeleteOneRequest,
+) (*mooringv1.DeleteOneResponse, error) {
 	r := request.Read(ctx, req, req.Statement)
 	filter, opt := r.Required("filter", req.GetFilter()), deleteOptions.Read(r, req)
 	opt.RunOn = true
@@ -28,7 +30,9 @@ func (s *Server) DeleteOne(ctx context.Context, req *mooringv1.DeleteOneRequest)
 }
 
 // DeleteMany deletes all documents that match.
-func (s *Server) DeleteMany(ctx context.Context, req *mooringv1.DeleteManyRequest) (*mooringv1.DeleteManyResponse, error) {
+func (s *Server) DeleteMany(
+	ctx context.Context, req *mooringv1.DeleteManyRequest,
+) (*mooringv1.DeleteManyResponse, error) {
 	r := request.Read(ctx, req, req.Statement)
 	filter, opt := r.Required("filter", req.GetFilter()), deleteOptions.Read(r, req)
 	opt.RunOn = true

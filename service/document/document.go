@@ -1,8 +1,8 @@
-// Package document is DocumentService: MongoDB's helpers for the documents of a collection.
+// Package document implements DocumentService: MongoDB's helpers for the documents of a collection.
 //
-// A handler reads its request, calls the helper of that name in core/client, and puts the result
-// into a response. Nothing is kept after it returns but what a cursor needs. Pages go through
-// service/handle, streams through service/stream.
+// A handler reads its request, calls the helper of the same name in core/client, and puts the
+// result into a response. After it returns, only the state of an open cursor is kept. Pages go
+// through service/paging, streams through service/stream.
 package document
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/mooringdb/mooring/service/stream"
 )
 
-// Config of a Server; all fields are required.
+// Config configures a Server. All fields are required.
 type Config struct {
 	Client  *client.Client
 	Handles *paging.Pager
@@ -30,7 +30,7 @@ var _ mooringv1.DocumentServiceServer = (*Server)(nil)
 // New returns the service.
 func New(cfg Config) *Server { return &Server{cfg: cfg} }
 
-// target is what every request of this service names.
+// target lists what every request of this service names.
 type target interface {
 	GetDatabase() string
 	GetCollection() string
@@ -40,7 +40,7 @@ func namespace(req target) client.Namespace {
 	return client.Namespace{Database: req.GetDatabase(), Collection: req.GetCollection()}
 }
 
-// count is a count of an acknowledged write; others have none.
+// count returns a count of an acknowledged write. It returns nil if the write is unacknowledged.
 func count(acknowledged bool, n int64) *int64 {
 	if !acknowledged {
 		return nil

@@ -13,7 +13,9 @@ import (
 )
 
 // FindOne returns the first document that matches.
-func (s *Server) FindOne(ctx context.Context, req *mooringv1.FindOneRequest) (*mooringv1.FindOneResponse, error) {
+func (s *Server) FindOne(
+	ctx context.Context, req *mooringv1.FindOneRequest,
+) (*mooringv1.FindOneResponse, error) {
 	r := request.Read(ctx, req, req.Statement)
 	opt := findOptions.Read(r, req)
 	if err := r.Err(); err != nil {
@@ -34,7 +36,9 @@ func (s *Server) FindOne(ctx context.Context, req *mooringv1.FindOneRequest) (*m
 }
 
 // Find returns the first page of the documents that match.
-func (s *Server) Find(ctx context.Context, req *mooringv1.FindRequest) (*mooringv1.FindResponse, error) {
+func (s *Server) Find(
+	ctx context.Context, req *mooringv1.FindRequest,
+) (*mooringv1.FindResponse, error) {
 	r := request.Read(ctx, req, req.Statement)
 	opt := findOptions.Read(r, req)
 	opt.TimeoutMode, opt.RunOn = client.Iteration, true
@@ -49,7 +53,9 @@ func (s *Server) Find(ctx context.Context, req *mooringv1.FindRequest) (*mooring
 		Inflation: r.Inflation(),
 		Whole:     isWhole(opt),
 		Casual:    r.Casual,
-		Run:       func(ctx context.Context) (paging.Cursor, error) { return s.cfg.Client.Find(ctx, ns, opt) },
+		Run: func(ctx context.Context) (paging.Cursor, error) {
+			return s.cfg.Client.Find(ctx, ns, opt)
+		},
 	})
 	if err != nil {
 		return nil, err
@@ -61,12 +67,11 @@ func (s *Server) Find(ctx context.Context, req *mooringv1.FindRequest) (*mooring
 	return &mooringv1.FindResponse{Documents: docs, Cursor: page.Cursor()}, nil
 }
 
-// defaultFirstBatch is how many documents a server returns at first to a find without a batch
-// size.
+// defaultFirstBatch is the number of documents in the first batch of a find without a batch size.
 const defaultFirstBatch = 101
 
-// isWhole reports whether the first batch of a find has its whole result: a negative limit asks
-// for one batch, and a small one is reached in it.
+// isWhole reports whether the first batch of a find has its whole result. A negative limit asks
+// for one batch, and the first batch reaches a small limit.
 func isWhole(opt client.FindOptions) bool {
 	if opt.Limit == nil || *opt.Limit == 0 {
 		return false
@@ -79,7 +84,9 @@ func isWhole(opt client.FindOptions) bool {
 }
 
 // StreamFind sends all documents that match.
-func (s *Server) StreamFind(req *mooringv1.StreamFindRequest, ss grpc.ServerStreamingServer[mooringv1.StreamFindResponse]) error {
+func (s *Server) StreamFind(
+	req *mooringv1.StreamFindRequest, ss grpc.ServerStreamingServer[mooringv1.StreamFindResponse],
+) error {
 	ctx := ss.Context()
 	r := request.Read(ctx, req, req.Statement)
 	opt := findOptions.Read(r, req)
@@ -93,7 +100,8 @@ func (s *Server) StreamFind(req *mooringv1.StreamFindRequest, ss grpc.ServerStre
 	}
 	cur.SetRunOn(false)
 	src := stream.Source{Cursor: cur, MaxBatch: req.GetBatchSize()}
-	return s.cfg.Streams.Run(ctx, src, r.Batches(s.cfg.Streams.MessageBytes(), func(docs []*mooringv1.Document) error {
+	send := func(docs []*mooringv1.Document) error {
 		return ss.Send(&mooringv1.StreamFindResponse{Documents: docs})
-	}))
+	}
+	return s.cfg.Streams.Run(ctx, src, r.Batches(s.cfg.Streams.MessageBytes(), send))
 }

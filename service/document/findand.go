@@ -8,8 +8,10 @@ import (
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
-// FindOneAndUpdate updates a document, and returns it as it was or as it is.
-func (s *Server) FindOneAndUpdate(ctx context.Context, req *mooringv1.FindOneAndUpdateRequest) (*mooringv1.FindOneAndUpdateResponse, error) {
+// FindOneAndUpdate updates a document and returns it as it was before or is after.
+func (s *Server) FindOneAndUpdate(
+	ctx context.Context, req *mooringv1.FindOneAndUpdateRequest,
+) (*mooringv1.FindOneAndUpdateResponse, error) {
 	r := request.Read(ctx, req, req.Statement)
 	filter, update := r.Required("filter", req.GetFilter()), r.Update(req.GetUpdate())
 	opt := findOneAndOptions.Read(r, req)
@@ -26,14 +28,18 @@ func (s *Server) FindOneAndUpdate(ctx context.Context, req *mooringv1.FindOneAnd
 		return nil, err
 	}
 	return &mooringv1.FindOneAndUpdateResponse{
-		Document: doc, Acknowledged: res.Acknowledged, WriteConcernError: rpcerr.WriteConcernError(res.WriteConcernError, r.Encoding),
+		Document: doc, Acknowledged: res.Acknowledged,
+		WriteConcernError: rpcerr.WriteConcernError(res.WriteConcernError, r.Encoding),
 	}, nil
 }
 
-// FindOneAndReplace replaces a document, and returns it as it was or as it is.
-func (s *Server) FindOneAndReplace(ctx context.Context, req *mooringv1.FindOneAndReplaceRequest) (*mooringv1.FindOneAndReplaceResponse, error) {
+// FindOneAndReplace replaces a document and returns it as it was before or is after.
+func (s *Server) FindOneAndReplace(
+	ctx context.Context, req *mooringv1.FindOneAndReplaceRequest,
+) (*mooringv1.FindOneAndReplaceResponse, error) {
 	r := request.Read(ctx, req, req.Statement)
-	filter, replacement := r.Required("filter", req.GetFilter()), r.Required("replacement", req.GetReplacement())
+	filter := r.Required("filter", req.GetFilter())
+	replacement := r.Required("replacement", req.GetReplacement())
 	opt := findOneAndOptions.Read(r, req)
 	opt.RunOn = true
 	if err := r.Err(); err != nil {
@@ -48,12 +54,15 @@ func (s *Server) FindOneAndReplace(ctx context.Context, req *mooringv1.FindOneAn
 		return nil, err
 	}
 	return &mooringv1.FindOneAndReplaceResponse{
-		Document: doc, Acknowledged: res.Acknowledged, WriteConcernError: rpcerr.WriteConcernError(res.WriteConcernError, r.Encoding),
+		Document: doc, Acknowledged: res.Acknowledged,
+		WriteConcernError: rpcerr.WriteConcernError(res.WriteConcernError, r.Encoding),
 	}, nil
 }
 
-// FindOneAndDelete deletes a document, and returns it.
-func (s *Server) FindOneAndDelete(ctx context.Context, req *mooringv1.FindOneAndDeleteRequest) (*mooringv1.FindOneAndDeleteResponse, error) {
+// FindOneAndDelete deletes a document and returns it.
+func (s *Server) FindOneAndDelete(
+	ctx context.Context, req *mooringv1.FindOneAndDeleteRequest,
+) (*mooringv1.FindOneAndDeleteResponse, error) {
 	r := request.Read(ctx, req, req.Statement)
 	filter := r.Required("filter", req.GetFilter())
 	opt := findOneAndOptions.Read(r, req)
@@ -70,6 +79,7 @@ func (s *Server) FindOneAndDelete(ctx context.Context, req *mooringv1.FindOneAnd
 		return nil, err
 	}
 	return &mooringv1.FindOneAndDeleteResponse{
-		Document: doc, Acknowledged: res.Acknowledged, WriteConcernError: rpcerr.WriteConcernError(res.WriteConcernError, r.Encoding),
+		Document: doc, Acknowledged: res.Acknowledged,
+		WriteConcernError: rpcerr.WriteConcernError(res.WriteConcernError, r.Encoding),
 	}, nil
 }

@@ -13,7 +13,9 @@ import (
 )
 
 // InsertOne inserts a document.
-func (s *Server) InsertOne(ctx context.Context, req *mooringv1.InsertOneRequest) (*mooringv1.InsertOneResponse, error) {
+func (s *Server) InsertOne(
+	ctx context.Context, req *mooringv1.InsertOneRequest,
+) (*mooringv1.InsertOneResponse, error) {
 	r := request.Read(ctx, req, req.Statement)
 	doc := r.Required("document", req.GetDocument())
 	opt := insertOneOptions.Read(r, req)
@@ -30,13 +32,16 @@ func (s *Server) InsertOne(ctx context.Context, req *mooringv1.InsertOneRequest)
 		return nil, err
 	}
 	return &mooringv1.InsertOneResponse{
-		Acknowledged: res.Acknowledged, InsertedId: id, WriteConcernError: rpcerr.WriteConcernError(res.WriteConcernError, r.Encoding),
+		Acknowledged: res.Acknowledged, InsertedId: id,
+		WriteConcernError: rpcerr.WriteConcernError(res.WriteConcernError, r.Encoding),
 	}, nil
 }
 
-// InsertMany inserts documents. A failure in part is an error that says what was done, or, if the
-// request asks for that, a response that says what was not.
-func (s *Server) InsertMany(ctx context.Context, req *mooringv1.InsertManyRequest) (*mooringv1.InsertManyResponse, error) {
+// InsertMany inserts documents. If a part fails, it returns an error that says what was done, or,
+// if the request asks for it, a response that says what was not.
+func (s *Server) InsertMany(
+	ctx context.Context, req *mooringv1.InsertManyRequest,
+) (*mooringv1.InsertManyResponse, error) {
 	r := request.Read(ctx, req, req.Statement)
 	docs := r.Documents("documents", req.GetDocuments())
 	opt := insertManyOptions.Read(r, req)
@@ -56,7 +61,9 @@ func (s *Server) InsertMany(ctx context.Context, req *mooringv1.InsertManyReques
 	return insertManyResponse(r.Encoding, res)
 }
 
-func insertManyResponse(enc payload.Encoding, res client.InsertManyResult) (*mooringv1.InsertManyResponse, error) {
+func insertManyResponse(
+	enc payload.Encoding, res client.InsertManyResult,
+) (*mooringv1.InsertManyResponse, error) {
 	response := &mooringv1.InsertManyResponse{
 		Acknowledged:  res.Acknowledged,
 		InsertedCount: count(res.Acknowledged, int64(len(res.InsertedIDs))),
@@ -69,7 +76,8 @@ func insertManyResponse(enc payload.Encoding, res client.InsertManyResult) (*moo
 		if err != nil {
 			return nil, err
 		}
-		response.InsertedIds = append(response.InsertedIds, &mooringv1.InsertedId{Index: int64(inserted.Index), Id: id})
+		message := &mooringv1.InsertedId{Index: int64(inserted.Index), Id: id}
+		response.InsertedIds = append(response.InsertedIds, message)
 	}
 	for _, w := range res.WriteErrors {
 		response.WriteErrors = append(response.WriteErrors, rpcerr.WriteError(w, enc))

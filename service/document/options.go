@@ -10,8 +10,8 @@ import (
 	"github.com/mooringdb/mooring/service/request"
 )
 
-// This file maps the fields of requests to the options of core/client: a table for each
-// operation, a row for each option. What a handler reads itself is the second argument.
+// This file maps the fields of requests to the options of core/client: a table for each operation,
+// a row for each option. The second argument of a table names the fields that the handler reads.
 
 type (
 	findOpt      = client.FindOptions
@@ -42,7 +42,8 @@ var findOptions = request.NewTable(
 		request.Int64("limit", func(o *findOpt) **int64 { return &o.Limit }),
 		request.BatchSize(func(o *findOpt) **int32 { return &o.BatchSize }),
 		request.NonNegative("max_time_ms", func(o *findOpt) **int64 { return &o.MaxTimeMS }),
-		request.NonNegative("max_await_time_ms", func(o *findOpt) **int64 { return &o.MaxAwaitTimeMS }),
+		request.NonNegative("max_await_time_ms",
+			func(o *findOpt) **int64 { return &o.MaxAwaitTimeMS }),
 		request.Keys("min", func(o *findOpt) *bson.Raw { return &o.Min }),
 		request.Keys("max", func(o *findOpt) *bson.Raw { return &o.Max }),
 		request.Bool("return_key", func(o *findOpt) **bool { return &o.ReturnKey }),
@@ -50,7 +51,8 @@ var findOptions = request.NewTable(
 		request.Bool("tailable", func(o *findOpt) **bool { return &o.Tailable }),
 		request.Bool("await_data", func(o *findOpt) **bool { return &o.AwaitData }),
 		request.Bool("no_cursor_timeout", func(o *findOpt) **bool { return &o.NoCursorTimeout }),
-		request.Bool("allow_partial_results", func(o *findOpt) **bool { return &o.AllowPartialResults }),
+		request.Bool("allow_partial_results",
+			func(o *findOpt) **bool { return &o.AllowPartialResults }),
 		request.Bool("allow_disk_use", func(o *findOpt) **bool { return &o.AllowDiskUse }),
 		request.Document("collation", func(o *findOpt) *bson.Raw { return &o.Collation }),
 		request.Document("let", func(o *findOpt) *bson.Raw { return &o.Let }),
@@ -66,12 +68,14 @@ var aggregateOptions = request.NewTable(
 		request.Array("pipeline", func(o *aggregateOpt) *bson.Array { return &o.Pipeline }),
 		request.Bool("allow_disk_use", func(o *aggregateOpt) **bool { return &o.AllowDiskUse }),
 		request.BatchSize(func(o *aggregateOpt) **int32 { return &o.BatchSize }),
-		request.Bool("bypass_document_validation", func(o *aggregateOpt) **bool { return &o.BypassDocumentValidation }),
+		request.Bool("bypass_document_validation",
+			func(o *aggregateOpt) **bool { return &o.BypassDocumentValidation }),
 		request.Document("collation", func(o *aggregateOpt) *bson.Raw { return &o.Collation }),
 		request.Hint(func(o *aggregateOpt) *bson.Value { return &o.Hint }),
 		request.Document("let", func(o *aggregateOpt) *bson.Raw { return &o.Let }),
 		request.NonNegative("max_time_ms", func(o *aggregateOpt) **int64 { return &o.MaxTimeMS }),
-		request.NonNegative("max_await_time_ms", func(o *aggregateOpt) **int64 { return &o.MaxAwaitTimeMS }),
+		request.NonNegative("max_await_time_ms",
+			func(o *aggregateOpt) **int64 { return &o.MaxAwaitTimeMS }),
 	),
 )
 
@@ -115,7 +119,8 @@ var insertOneOptions = request.NewTable(
 	fields{"document"},
 	request.CommonWrite(func(o *insertOneOpt) *client.Common { return &o.Common }),
 	request.Rows(
-		request.Bool("bypass_document_validation", func(o *insertOneOpt) **bool { return &o.BypassDocumentValidation }),
+		request.Bool("bypass_document_validation",
+			func(o *insertOneOpt) **bool { return &o.BypassDocumentValidation }),
 	),
 )
 
@@ -125,17 +130,23 @@ var insertManyOptions = request.NewTable(
 	request.CommonWrite(func(o *insertOpt) *client.Common { return &o.Common }),
 	request.Rows(
 		request.Bool("ordered", func(o *insertOpt) **bool { return &o.Ordered }),
-		request.Bool("bypass_document_validation", func(o *insertOpt) **bool { return &o.BypassDocumentValidation }),
+		request.Bool("bypass_document_validation",
+			func(o *insertOpt) **bool { return &o.BypassDocumentValidation }),
 	),
 )
 
 var updateOptions = request.NewTable(
-	requests{&mooringv1.UpdateOneRequest{}, &mooringv1.UpdateManyRequest{}, &mooringv1.ReplaceOneRequest{}},
+	requests{
+		&mooringv1.UpdateOneRequest{},
+		&mooringv1.UpdateManyRequest{},
+		&mooringv1.ReplaceOneRequest{},
+	},
 	fields{"filter", "update", "replacement"},
 	request.CommonWrite(func(o *updateOpt) *client.Common { return &o.Common }),
 	request.Rows(
 		request.Array("array_filters", func(o *updateOpt) *bson.Array { return &o.ArrayFilters }),
-		request.Bool("bypass_document_validation", func(o *updateOpt) **bool { return &o.BypassDocumentValidation }),
+		request.Bool("bypass_document_validation",
+			func(o *updateOpt) **bool { return &o.BypassDocumentValidation }),
 		request.Document("collation", func(o *updateOpt) *bson.Raw { return &o.Collation }),
 		request.Hint(func(o *updateOpt) *bson.Value { return &o.Hint }),
 		request.Document("let", func(o *updateOpt) *bson.Raw { return &o.Let }),
@@ -156,18 +167,25 @@ var deleteOptions = request.NewTable(
 )
 
 var findOneAndOptions = request.NewTable(
-	requests{&mooringv1.FindOneAndUpdateRequest{}, &mooringv1.FindOneAndReplaceRequest{}, &mooringv1.FindOneAndDeleteRequest{}},
+	requests{
+		&mooringv1.FindOneAndUpdateRequest{},
+		&mooringv1.FindOneAndReplaceRequest{},
+		&mooringv1.FindOneAndDeleteRequest{},
+	},
 	fields{"filter", "update", "replacement"},
 	request.CommonWrite(func(o *findAndOpt) *client.Common { return &o.Common }),
 	request.Rows(
 		request.Array("array_filters", func(o *findAndOpt) *bson.Array { return &o.ArrayFilters }),
-		request.Bool("bypass_document_validation", func(o *findAndOpt) **bool { return &o.BypassDocumentValidation }),
+		request.Bool("bypass_document_validation",
+			func(o *findAndOpt) **bool { return &o.BypassDocumentValidation }),
 		request.Document("collation", func(o *findAndOpt) *bson.Raw { return &o.Collation }),
 		request.Hint(func(o *findAndOpt) *bson.Value { return &o.Hint }),
 		request.Document("let", func(o *findAndOpt) *bson.Raw { return &o.Let }),
 		request.NonNegative("max_time_ms", func(o *findAndOpt) **int64 { return &o.MaxTimeMS }),
 		request.Document("projection", func(o *findAndOpt) *bson.Raw { return &o.Projection }),
-		request.Word("return_document", func(o *findAndOpt) *client.ReturnDocument { return &o.ReturnDocument }, (*request.Reader).ReturnDocument),
+		request.Word("return_document",
+			func(o *findAndOpt) *client.ReturnDocument { return &o.ReturnDocument },
+			(*request.Reader).ReturnDocument),
 		request.Keys("sort", func(o *findAndOpt) *bson.Raw { return &o.Sort }),
 		request.Bool("upsert", func(o *findAndOpt) **bool { return &o.Upsert }),
 	),

@@ -9,7 +9,9 @@ import (
 )
 
 // UpdateOne updates the first document that matches.
-func (s *Server) UpdateOne(ctx context.Context, req *mooringv1.UpdateOneRequest) (*mooringv1.UpdateOneResponse, error) {
+func (s *Server) UpdateOne(
+	ctx context.Context, req *mooringv1.UpdateOneRequest,
+) (*mooringv1.UpdateOneResponse, error) {
 	r := request.Read(ctx, req, req.Statement)
 	filter, update := r.Required("filter", req.GetFilter()), r.Update(req.GetUpdate())
 	opt := updateOptions.Read(r, req)
@@ -36,7 +38,9 @@ func (s *Server) UpdateOne(ctx context.Context, req *mooringv1.UpdateOneRequest)
 }
 
 // UpdateMany updates all documents that match.
-func (s *Server) UpdateMany(ctx context.Context, req *mooringv1.UpdateManyRequest) (*mooringv1.UpdateManyResponse, error) {
+func (s *Server) UpdateMany(
+	ctx context.Context, req *mooringv1.UpdateManyRequest,
+) (*mooringv1.UpdateManyResponse, error) {
 	r := request.Read(ctx, req, req.Statement)
 	filter, update := r.Required("filter", req.GetFilter()), r.Update(req.GetUpdate())
 	opt := updateOptions.Read(r, req)
@@ -63,9 +67,12 @@ func (s *Server) UpdateMany(ctx context.Context, req *mooringv1.UpdateManyReques
 }
 
 // ReplaceOne replaces the first document that matches.
-func (s *Server) ReplaceOne(ctx context.Context, req *mooringv1.ReplaceOneRequest) (*mooringv1.ReplaceOneResponse, error) {
+func (s *Server) ReplaceOne(
+	ctx context.Context, req *mooringv1.ReplaceOneRequest,
+) (*mooringv1.ReplaceOneResponse, error) {
 	r := request.Read(ctx, req, req.Statement)
-	filter, replacement := r.Required("filter", req.GetFilter()), r.Required("replacement", req.GetReplacement())
+	filter := r.Required("filter", req.GetFilter())
+	replacement := r.Required("replacement", req.GetReplacement())
 	opt := updateOptions.Read(r, req)
 	opt.RunOn = true
 	if err := r.Err(); err != nil {

@@ -10,7 +10,7 @@ import (
 )
 
 // The details of an explanation are in the native form. The functions below return them in the
-// form that the call has asked for, as copies; a document that has no such form is left out.
+// form that the call asks for, as copies. They leave out a document that has no such form.
 
 func encodeServerError(m *mooringv1.ServerError, enc payload.Encoding) *mooringv1.ServerError {
 	if enc == payload.BSON {
@@ -20,7 +20,8 @@ func encodeServerError(m *mooringv1.ServerError, enc payload.Encoding) *mooringv
 	out := &mooringv1.ServerError{
 		Code: m.GetCode(), CodeName: m.GetCodeName(), Labels: m.GetLabels(),
 		KeyPattern: e.document(m.GetKeyPattern()), KeyValue: e.document(m.GetKeyValue()),
-		ErrInfo: e.document(m.GetErrInfo()), WriteConcernError: e.writeConcernError(m.GetWriteConcernError()),
+		ErrInfo:           e.document(m.GetErrInfo()),
+		WriteConcernError: e.writeConcernError(m.GetWriteConcernError()),
 	}
 	if proto.Size(m) > maxStatusBytes {
 		out.WriteErrors = m.GetWriteErrors() // their documents do not fit anyway
@@ -33,7 +34,7 @@ func encodeServerError(m *mooringv1.ServerError, enc payload.Encoding) *mooringv
 	return out
 }
 
-// encoder changes the form of documents. lossy says that one had to be left out.
+// encoder changes the form of documents. lossy is true once it has left a document out.
 type encoder struct {
 	enc   payload.Encoding
 	lossy bool
@@ -58,7 +59,8 @@ func (e *encoder) value(v *mooringv1.Value) *mooringv1.Value {
 func (e *encoder) writeError(w *mooringv1.WriteError) *mooringv1.WriteError {
 	return &mooringv1.WriteError{
 		Index: w.GetIndex(), Code: w.GetCode(), CodeName: w.CodeName, Message: w.GetMessage(),
-		KeyPattern: e.document(w.GetKeyPattern()), KeyValue: e.document(w.GetKeyValue()), ErrInfo: e.document(w.GetErrInfo()),
+		KeyPattern: e.document(w.GetKeyPattern()), KeyValue: e.document(w.GetKeyValue()),
+		ErrInfo: e.document(w.GetErrInfo()),
 	}
 }
 
@@ -67,7 +69,8 @@ func (e *encoder) writeConcernError(w *mooringv1.WriteConcernError) *mooringv1.W
 		return nil
 	}
 	return &mooringv1.WriteConcernError{
-		Code: w.GetCode(), CodeName: w.GetCodeName(), Message: w.GetMessage(), ErrInfo: e.document(w.GetErrInfo()), Labels: w.GetLabels(),
+		Code: w.GetCode(), CodeName: w.GetCodeName(), Message: w.GetMessage(),
+		ErrInfo: e.document(w.GetErrInfo()), Labels: w.GetLabels(),
 	}
 }
 
@@ -77,9 +80,11 @@ func WriteError(w mongoerr.WriteError, enc payload.Encoding) *mooringv1.WriteErr
 	return e.writeError(newWriteError(w))
 }
 
-// WriteConcernError returns the message of a write concern that was not met, for a response; nil
-// for nil.
-func WriteConcernError(w *mongoerr.WriteConcernError, enc payload.Encoding) *mooringv1.WriteConcernError {
+// WriteConcernError returns the message of a write concern that was not met, for a response. It
+// returns nil for nil.
+func WriteConcernError(
+	w *mongoerr.WriteConcernError, enc payload.Encoding,
+) *mooringv1.WriteConcernError {
 	e := encoder{enc: enc}
 	return e.writeConcernError(newWriteConcernError(w))
 }

@@ -15,28 +15,29 @@ import (
 	"github.com/mooringdb/mooring/service/payload"
 )
 
-// explanation is all that a client is told about an error.
+// explanation holds all that a client is told about an error.
 type explanation struct {
 	row
 	message string
 	field   string
 	offset  *int64
 	server  *mooringv1.ServerError     // if the server answered
-	result  *mooringv1.BulkWriteResult // if something was done before
-	// others are details of a status that this package does not know.
+	result  *mooringv1.BulkWriteResult // if something was done before the failure
+	// others holds the details of a status that this package does not know.
 	others []*anypb.Any
-	// retryAfter is when to come back; 0: nothing is said of it.
+	// retryAfter is the time after which the client may retry; 0: the response has none.
 	retryAfter time.Duration
 }
 
 func (x *explanation) at(offset int64) { x.offset = &offset }
 
-// serverRow is the row of a server's code; any other refusal is FAILED_PRECONDITION.
+// serverRow returns the row of a server's code. A code without a row is FAILED_PRECONDITION.
 func serverRow(code int32, name string, labels []string) row {
 	r, ok := serverCodes[code]
 	if !ok {
 		r = refused
-		r.reason = Reason("Location" + strconv.Itoa(int(code))) // as servers call codes without a name
+		// Servers name a code without a name like this, too.
+		r.reason = Reason("Location" + strconv.Itoa(int(code)))
 	}
 	if name != "" {
 		r.reason = Reason(cut(name, maxReasonBytes))
@@ -50,12 +51,13 @@ func serverRow(code int32, name string, labels []string) row {
 	return r
 }
 
-// balancerHint tells what CursorNotFound often means if the server answers it at once.
-const balancerHint = " (if the server's address is that of a load balancer, the connection string needs loadBalanced=true)"
+// balancerHint names a frequent cause of a CursorNotFound that the server returns at once.
+const balancerHint = " (if the server's address is that of a load balancer, " +
+	"the connection string needs loadBalanced=true)"
 
-// stateChange makes an error of a server that changes its state "unavailable", also if only its
-// words say so: an error without a code has no row of its own (SDAM, "Parsing a 'not writable
-// primary' error").
+// stateChange makes the error of a server that changes its state UNAVAILABLE. That includes an
+// error without a code, which has no row of its own: its message is compared (SDAM, "Parsing a 'not
+// writable primary' error").
 func (x *explanation) stateChange(err error) {
 	if x.code == refused.code && mongoerr.IsStateChange(err) {
 		x.code, x.http = unavailable.code, unavailable.http
@@ -93,7 +95,8 @@ func (x *explanation) writes(e *mongoerr.WriteException) {
 	x.row = serverRow(first.Code, "", e.Labels)
 	x.message = first.Message
 	x.server.Code, x.server.CodeName = first.Code, string(x.reason)
-	x.server.KeyPattern, x.server.KeyValue = documentAt(first.Raw, "keyPattern"), documentAt(first.Raw, "keyValue")
+	x.server.KeyPattern = documentAt(first.Raw, "keyPattern")
+	x.server.KeyValue = documentAt(first.Raw, "keyValue")
 	x.server.ErrInfo = documentAt(first.Raw, "errInfo")
 	for _, w := range e.WriteErrors {
 		x.server.WriteErrors = append(x.server.WriteErrors, newWriteError(w))
@@ -105,12 +108,13 @@ func (x *explanation) writeConcern(e *mongoerr.WriteConcernError) {
 	x.stateChange(e)
 	x.message = e.Message
 	x.server = &mooringv1.ServerError{
-		Code: e.Code, CodeName: string(x.reason), Labels: valids(e.Labels), WriteConcernError: newWriteConcernError(e),
+		Code: e.Code, CodeName: string(x.reason), Labels: valids(e.Labels),
+		WriteConcernError: newWriteConcernError(e),
 	}
 }
 
-// partial adds what was done before the failure. If anything was, only a transaction, which undoes
-// it, may be repeated.
+// partial adds what was done before the failure. If a document was inserted, the client may only
+// repeat a transaction, because its abort undoes the insert.
 func (x *explanation) partial(r Result) {
 	if len(r.InsertedIDs) > 0 && x.retry != Transaction {
 		x.retry = Never
@@ -126,7 +130,8 @@ func (x *explanation) partial(r Result) {
 	count := int64(len(r.InsertedIDs))
 	x.result = &mooringv1.BulkWriteResult{InsertedCount: &count}
 	for _, id := range r.InsertedIDs {
-		x.result.InsertedIds = append(x.result.InsertedIds, &mooringv1.InsertedId{Index: int64(id.Index), Id: payload.NewValue(id.ID)})
+		inserted := &mooringv1.InsertedId{Index: int64(id.Index), Id: payload.NewValue(id.ID)}
+		x.result.InsertedIds = append(x.result.InsertedIds, inserted)
 	}
 }
 
@@ -134,7 +139,8 @@ func (x *explanation) partial(r Result) {
 func newWriteError(w mongoerr.WriteError) *mooringv1.WriteError {
 	m := &mooringv1.WriteError{
 		Index: int64(w.Index), Code: w.Code, Message: valid(w.Message),
-		KeyPattern: documentAt(w.Raw, "keyPattern"), KeyValue: documentAt(w.Raw, "keyValue"), ErrInfo: documentAt(w.Raw, "errInfo"),
+		KeyPattern: documentAt(w.Raw, "keyPattern"), KeyValue: documentAt(w.Raw, "keyValue"),
+		ErrInfo: documentAt(w.Raw, "errInfo"),
 	}
 	if r, ok := serverCodes[w.Code]; ok {
 		name := string(r.reason)
@@ -144,18 +150,19 @@ func newWriteError(w mongoerr.WriteError) *mooringv1.WriteError {
 }
 
 // newWriteConcernError returns the message of a write concern that was not met, in the native
-// form; nil for nil.
+// form. It returns nil for nil.
 func newWriteConcernError(e *mongoerr.WriteConcernError) *mooringv1.WriteConcernError {
 	if e == nil {
 		return nil
 	}
 	return &mooringv1.WriteConcernError{
-		Code: e.Code, CodeName: valid(e.Name), Message: valid(e.Message), ErrInfo: documentAt(e.Raw, "errInfo"), Labels: valids(e.Labels),
+		Code: e.Code, CodeName: valid(e.Name), Message: valid(e.Message),
+		ErrInfo: documentAt(e.Raw, "errInfo"), Labels: valids(e.Labels),
 	}
 }
 
-// documentAt is a reply's field, if it is a document, and a valid one: what servers send is not
-// believed.
+// documentAt returns a field of a reply if it is a valid document, else nil. It validates the
+// field because replies are not validated before.
 func documentAt(reply bson.Raw, key string) *mooringv1.Document {
 	v, _ := reply.Lookup(key)
 	raw, ok := v.Document()
@@ -165,11 +172,13 @@ func documentAt(reply bson.Raw, key string) *mooringv1.Document {
 	return payload.NewDocument(raw)
 }
 
-// valid is s as a proto string can hold it: servers' texts are not checked before they get here.
+// valid returns s as valid UTF-8, which a proto string needs. Texts of servers are not checked
+// before.
 func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
-// Text is an error's text as a proto string can hold it, at most as long as a status' message; ""
-// for nil. It is for errors that are part of an answer; those that are the answer are a Status.
+// Text returns an error's text as valid UTF-8, cut to the longest message that a status may have.
+// It returns "" for nil. Text is for an error that is part of a response; for an error that ends
+// the call, see Status.
 func Text(err error) string {
 	if err == nil {
 		return ""

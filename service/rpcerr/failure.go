@@ -10,9 +10,9 @@ import (
 	"github.com/mooringdb/mooring/service/call"
 )
 
-// Failure is an error that a call ended with, explained. GRPCStatus is what a gRPC client gets,
-// HTTP what a REST client gets: both are made from the error itself, so REST's form is not cut to
-// the length that a gRPC status may have.
+// Failure explains the error that a call ended with. A gRPC client gets GRPCStatus, a REST client
+// gets HTTP. Both are made from the error itself, so the form for REST is not cut to the length
+// that a gRPC status may have.
 type Failure struct {
 	err  error
 	call call.Call
@@ -21,8 +21,8 @@ type Failure struct {
 	grpc func() *status.Status
 }
 
-// Explain explains an error, which is not nil. An error that is a Failure already is returned as
-// it is, and an error that carries a gRPC status keeps what the status says.
+// Explain explains an error, which must not be nil. It returns an error that is already a Failure
+// as it is. An error that carries a gRPC status keeps what the status says.
 func Explain(err error, of call.Call) *Failure {
 	if f, ok := errors.AsType[*Failure](err); ok {
 		return f
@@ -41,14 +41,14 @@ func (f *Failure) Unwrap() error { return f.err }
 // Code returns the gRPC code.
 func (f *Failure) Code() codes.Code { return f.code }
 
-// Message returns what is wrong, for people, as long as the message of a status may be.
+// Message returns the text for people, cut to the longest message that a status may have.
 func (f *Failure) Message() string { return cut(f.message, maxMessageBytes) }
 
 // GRPCStatus returns the gRPC status with its details, together shorter than 4 KiB. The grpc
-// package finds it by this name.
+// package calls it by this name.
 func (f *Failure) GRPCStatus() *status.Status { return f.grpc() }
 
-// Status returns the gRPC status of an error whose call is not known; OK for nil.
+// Status returns the gRPC status of an error whose call is not known. It returns OK for nil.
 func Status(err error) *status.Status {
 	if err == nil {
 		return status.New(codes.OK, "")

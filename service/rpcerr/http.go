@@ -7,32 +7,35 @@ import (
 	"github.com/mooringdb/mooring/service/call"
 )
 
-// Response is a failed call on REST.
+// Response holds the HTTP response to a failed call.
 type Response struct {
 	// Code is the HTTP status.
 	Code int
-	// RetryAfter is for the header of that name; 0: none.
+	// RetryAfter is the value of the header Retry-After; 0: no header.
 	RetryAfter time.Duration
-	// Body says the same as the details of a gRPC status, and all of it. Its documents are BSON.
+	// Body holds the same as the details of a gRPC status, but nothing is cut. Its documents are
+	// BSON.
 	Body *mooringv1.ErrorResponse
 }
 
-// HTTP returns what REST shows of an error whose call is not known. Given the error of a gRPC
-// client, it returns what the status says.
+// HTTP returns the response to a call that is not known. If the error is from a gRPC client, HTTP
+// returns what its status says.
 func HTTP(err error) Response { return Explain(err, call.Call{}).HTTP() }
 
-// HTTP returns what a REST client gets.
+// HTTP returns the response for a REST client.
 func (f *Failure) HTTP() Response {
 	e := &mooringv1.Error{
-		Status: codeName(f.code), Reason: string(f.reason), Code: int32(f.code), Message: valid(f.message),
-		RequestId: f.call.RequestID, Retry: string(f.retry), Offset: f.offset,
+		Status: codeName(f.code), Reason: string(f.reason), Code: int32(f.code),
+		Message: valid(f.message), RequestId: f.call.RequestID, Retry: string(f.retry),
+		Offset: f.offset,
 	}
 	if f.field != "" {
 		field := valid(f.field)
 		e.Field = &field
 	}
 	if f.server != nil {
-		e.WriteErrors, e.WriteConcernError = f.server.GetWriteErrors(), f.server.GetWriteConcernError()
+		e.WriteErrors = f.server.GetWriteErrors()
+		e.WriteConcernError = f.server.GetWriteConcernError()
 		e.Truncated, e.Server = f.server.GetTruncated(), serverOnREST(f.server)
 	}
 	return Response{
@@ -41,7 +44,7 @@ func (f *Failure) HTTP() Response {
 	}
 }
 
-// serverOnREST leaves out what REST has beside the server's answer; nil if there is nothing else.
+// serverOnREST returns d without the fields that REST has beside it, or nil if no other is set.
 func serverOnREST(d *mooringv1.ServerError) *mooringv1.ServerError {
 	if d.GetCode() == 0 && d.GetCodeName() == "" && len(d.GetLabels()) == 0 {
 		return nil

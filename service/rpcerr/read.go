@@ -12,8 +12,8 @@ import (
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 )
 
-// read explains a status: one that this package made, perhaps in another replica, by its details,
-// and one from elsewhere by its code. Details that this package does not know are kept.
+// read explains a status. It explains a status that this package made, perhaps in another replica,
+// by the details, and any other by the code. It keeps details that this package does not know.
 func (x *explanation) read(st *status.Status) {
 	x.row, x.message = foreign(st.Code()), st.Message()
 	x.code = st.Code()
@@ -31,7 +31,7 @@ func (x *explanation) read(st *status.Status) {
 			x.server = d
 		case *mooringv1.BulkWriteResult:
 			x.result = d
-		case *errdetails.RequestInfo: // that of another call
+		case *errdetails.RequestInfo: // of another call
 		default:
 			x.others = append(x.others, st.Proto().GetDetails()[i])
 		}
@@ -55,7 +55,7 @@ func (x *explanation) readInfo(d *errdetails.ErrorInfo) {
 	}
 }
 
-// foreign returns the row of a status that this package did not make: grpc's own.
+// foreign returns the row of a status that this package did not make, such as grpc's own.
 func foreign(code codes.Code) row {
 	r, ok := foreignCodes[code]
 	if !ok {
@@ -65,19 +65,31 @@ func foreign(code codes.Code) row {
 }
 
 var foreignCodes = map[codes.Code]row{
-	codes.Canceled:           reasons[Canceled],
-	codes.InvalidArgument:    reasons[InvalidArgument],
-	codes.DeadlineExceeded:   reasons[DeadlineExceeded],
-	codes.NotFound:           reasons[RouteNotFound],
-	codes.AlreadyExists:      {codes.AlreadyExists, http.StatusConflict, "AlreadyExists", Never},
-	codes.PermissionDenied:   {codes.PermissionDenied, http.StatusForbidden, "PermissionDenied", Never},
-	codes.ResourceExhausted:  {codes.ResourceExhausted, http.StatusTooManyRequests, "ResourceExhausted", Never},
-	codes.FailedPrecondition: {codes.FailedPrecondition, http.StatusUnprocessableEntity, "FailedPrecondition", Never},
-	codes.Aborted:            {codes.Aborted, http.StatusConflict, "Aborted", Never},
-	codes.OutOfRange:         {codes.OutOfRange, http.StatusBadRequest, "OutOfRange", Never},
-	codes.Unimplemented:      reasons[Unimplemented],
-	codes.Unavailable:        {codes.Unavailable, http.StatusServiceUnavailable, "Unavailable", Never},
-	codes.Unauthenticated:    {codes.Unauthenticated, http.StatusUnauthorized, "Unauthenticated", Never},
+	codes.Canceled:         reasons[Canceled],
+	codes.InvalidArgument:  reasons[InvalidArgument],
+	codes.DeadlineExceeded: reasons[DeadlineExceeded],
+	codes.NotFound:         reasons[RouteNotFound],
+	codes.AlreadyExists: {
+		codes.AlreadyExists, http.StatusConflict, "AlreadyExists", Never,
+	},
+	codes.PermissionDenied: {
+		codes.PermissionDenied, http.StatusForbidden, "PermissionDenied", Never,
+	},
+	codes.ResourceExhausted: {
+		codes.ResourceExhausted, http.StatusTooManyRequests, "ResourceExhausted", Never,
+	},
+	codes.FailedPrecondition: {
+		codes.FailedPrecondition, http.StatusUnprocessableEntity, "FailedPrecondition", Never,
+	},
+	codes.Aborted:       {codes.Aborted, http.StatusConflict, "Aborted", Never},
+	codes.OutOfRange:    {codes.OutOfRange, http.StatusBadRequest, "OutOfRange", Never},
+	codes.Unimplemented: reasons[Unimplemented],
+	codes.Unavailable: {
+		codes.Unavailable, http.StatusServiceUnavailable, "Unavailable", Never,
+	},
+	codes.Unauthenticated: {
+		codes.Unauthenticated, http.StatusUnauthorized, "Unauthenticated", Never,
+	},
 }
 
 // codeName returns the code as the protocol spells it: ALREADY_EXISTS.

@@ -6,8 +6,8 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// Reason is what happened, as one word: the gateway's own, as below, or a server's code name.
-// Clients rely on them: the list only grows.
+// Reason names the cause of an error in one word: a reason of the gateway's own, as below, or the
+// name of a server's code. Clients rely on the names, so the list only grows.
 type Reason string
 
 // The gateway's own reasons.
@@ -47,10 +47,10 @@ const (
 	Internal              Reason = "Internal"
 )
 
-// Retry says whether to repeat a call.
+// Retry tells a client whether it may repeat a call.
 type Retry string
 
-// The answers. SameRequest only where repeating cannot apply a write twice.
+// The values of Retry. SameRequest is only used where a repeated call cannot apply a write twice.
 const (
 	Never       Retry = "never"
 	SameRequest Retry = "same-request"
@@ -58,7 +58,7 @@ const (
 	Restart     Retry = "restart"
 )
 
-// row is one line of the table: what an error is to a client.
+// row holds what a client sees of an error.
 type row struct {
 	code   codes.Code
 	http   int
@@ -66,71 +66,83 @@ type row struct {
 	retry  Retry
 }
 
-// statusClientClosedRequest is what a client that went away would see if it were there.
+// statusClientClosedRequest is the status of a call that its client has canceled.
 const statusClientClosedRequest = 499
 
-// reasons has the row of each reason of our own.
-var reasons = map[Reason]row{
-	InvalidArgument:      {codes.InvalidArgument, http.StatusBadRequest, InvalidArgument, Never},
-	MalformedDocument:    {codes.InvalidArgument, http.StatusBadRequest, MalformedDocument, Never},
-	TooLarge:             {codes.InvalidArgument, http.StatusRequestEntityTooLarge, TooLarge, Never},
-	Unimplemented:        {codes.Unimplemented, http.StatusNotImplemented, Unimplemented, Never},
-	RouteNotFound:        {codes.NotFound, http.StatusNotFound, RouteNotFound, Never},
-	MethodNotAllowed:     {codes.Unimplemented, http.StatusMethodNotAllowed, MethodNotAllowed, Never},
-	NotAcceptable:        {codes.InvalidArgument, http.StatusNotAcceptable, NotAcceptable, Never},
-	URITooLong:           {codes.InvalidArgument, http.StatusRequestURITooLong, URITooLong, Never},
-	UnsupportedMediaType: {codes.InvalidArgument, http.StatusUnsupportedMediaType, UnsupportedMediaType, Never},
-	BodyTimeout:          {codes.DeadlineExceeded, http.StatusRequestTimeout, BodyTimeout, SameRequest},
-	InvalidUTF8:          {codes.FailedPrecondition, http.StatusUnprocessableEntity, InvalidUTF8, Never},
+// reasons holds the row of each of the gateway's own reasons.
+var reasons = byReason([]row{
+	{codes.InvalidArgument, http.StatusBadRequest, InvalidArgument, Never},
+	{codes.InvalidArgument, http.StatusBadRequest, MalformedDocument, Never},
+	{codes.InvalidArgument, http.StatusRequestEntityTooLarge, TooLarge, Never},
+	{codes.Unimplemented, http.StatusNotImplemented, Unimplemented, Never},
+	{codes.NotFound, http.StatusNotFound, RouteNotFound, Never},
+	{codes.Unimplemented, http.StatusMethodNotAllowed, MethodNotAllowed, Never},
+	{codes.InvalidArgument, http.StatusNotAcceptable, NotAcceptable, Never},
+	{codes.InvalidArgument, http.StatusRequestURITooLong, URITooLong, Never},
+	{codes.InvalidArgument, http.StatusUnsupportedMediaType, UnsupportedMediaType, Never},
+	{codes.DeadlineExceeded, http.StatusRequestTimeout, BodyTimeout, SameRequest},
+	{codes.FailedPrecondition, http.StatusUnprocessableEntity, InvalidUTF8, Never},
 
-	CursorNotFound:        {codes.NotFound, http.StatusNotFound, CursorNotFound, Restart},
-	CursorTokenReused:     {codes.Aborted, http.StatusConflict, CursorTokenReused, Restart},
-	CursorPositionUnknown: {codes.Aborted, http.StatusConflict, CursorPositionUnknown, Restart},
-	CursorOwnerGone:       {codes.NotFound, http.StatusNotFound, CursorOwnerGone, Restart},
-	StreamStalled:         {codes.DeadlineExceeded, http.StatusRequestTimeout, StreamStalled, Restart},
-	PinLimitExceeded:      {codes.ResourceExhausted, http.StatusTooManyRequests, PinLimitExceeded, SameRequest},
-	HandleLimitExceeded:   {codes.ResourceExhausted, http.StatusTooManyRequests, HandleLimitExceeded, SameRequest},
-	HandleNotFound:        {codes.NotFound, http.StatusNotFound, HandleNotFound, Never},
-	ReplicaUnreachable:    {codes.Unavailable, http.StatusServiceUnavailable, ReplicaUnreachable, SameRequest},
+	{codes.NotFound, http.StatusNotFound, CursorNotFound, Restart},
+	{codes.Aborted, http.StatusConflict, CursorTokenReused, Restart},
+	{codes.Aborted, http.StatusConflict, CursorPositionUnknown, Restart},
+	{codes.NotFound, http.StatusNotFound, CursorOwnerGone, Restart},
+	{codes.DeadlineExceeded, http.StatusRequestTimeout, StreamStalled, Restart},
+	{codes.ResourceExhausted, http.StatusTooManyRequests, PinLimitExceeded, SameRequest},
+	{codes.ResourceExhausted, http.StatusTooManyRequests, HandleLimitExceeded, SameRequest},
+	{codes.NotFound, http.StatusNotFound, HandleNotFound, Never},
+	{codes.Unavailable, http.StatusServiceUnavailable, ReplicaUnreachable, SameRequest},
 
-	DeadlineExceeded:      {codes.DeadlineExceeded, http.StatusGatewayTimeout, DeadlineExceeded, Never},
-	Canceled:              {codes.Canceled, statusClientClosedRequest, Canceled, Never},
-	NoSuitableServer:      {codes.Unavailable, http.StatusServiceUnavailable, NoSuitableServer, SameRequest},
-	NetworkError:          {codes.Unavailable, http.StatusServiceUnavailable, NetworkError, SameRequest},
-	ConnectionPoolCleared: {codes.Unavailable, http.StatusServiceUnavailable, ConnectionPoolCleared, SameRequest},
-	ConnectionPoolFull:    {codes.Unavailable, http.StatusServiceUnavailable, ConnectionPoolFull, SameRequest},
-	ShuttingDown:          {codes.Unavailable, http.StatusServiceUnavailable, ShuttingDown, Restart},
-	WriteOutcomeUnknown:   {codes.Unknown, http.StatusInternalServerError, WriteOutcomeUnknown, Never},
-	MalformedReply:        {codes.Internal, http.StatusInternalServerError, MalformedReply, Never},
-	Configuration:         {codes.Internal, http.StatusInternalServerError, Configuration, Never},
-	Internal:              {codes.Internal, http.StatusInternalServerError, Internal, Never},
+	{codes.DeadlineExceeded, http.StatusGatewayTimeout, DeadlineExceeded, Never},
+	{codes.Canceled, statusClientClosedRequest, Canceled, Never},
+	{codes.Unavailable, http.StatusServiceUnavailable, NoSuitableServer, SameRequest},
+	{codes.Unavailable, http.StatusServiceUnavailable, NetworkError, SameRequest},
+	{codes.Unavailable, http.StatusServiceUnavailable, ConnectionPoolCleared, SameRequest},
+	{codes.Unavailable, http.StatusServiceUnavailable, ConnectionPoolFull, SameRequest},
+	{codes.Unavailable, http.StatusServiceUnavailable, ShuttingDown, Restart},
+	{codes.Unknown, http.StatusInternalServerError, WriteOutcomeUnknown, Never},
+	{codes.Internal, http.StatusInternalServerError, MalformedReply, Never},
+	{codes.Internal, http.StatusInternalServerError, Configuration, Never},
+	{codes.Internal, http.StatusInternalServerError, Internal, Never},
+})
+
+func byReason(rows []row) map[Reason]row {
+	m := make(map[Reason]row, len(rows))
+	for _, r := range rows {
+		m[r.reason] = r
+	}
+	return m
 }
 
-// The lines that server codes share.
+// The rows that server codes share.
 var (
-	badRequest   = row{code: codes.InvalidArgument, http: http.StatusBadRequest, retry: Never}
-	tooLarge     = row{code: codes.InvalidArgument, http: http.StatusRequestEntityTooLarge, retry: Never}
-	forbidden    = row{code: codes.PermissionDenied, http: http.StatusForbidden, retry: Never}
-	notFound     = row{code: codes.NotFound, http: http.StatusNotFound, retry: Never}
-	gone         = row{code: codes.NotFound, http: http.StatusNotFound, retry: Restart}
-	exists       = row{code: codes.AlreadyExists, http: http.StatusConflict, retry: Never}
-	conflict     = row{code: codes.Aborted, http: http.StatusConflict, retry: Never}
-	lostHistory  = row{code: codes.FailedPrecondition, http: http.StatusGone, retry: Restart}
-	refused      = row{code: codes.FailedPrecondition, http: http.StatusUnprocessableEntity, retry: Never}
+	badRequest = row{code: codes.InvalidArgument, http: http.StatusBadRequest, retry: Never}
+	tooLarge   = row{
+		code: codes.InvalidArgument, http: http.StatusRequestEntityTooLarge, retry: Never,
+	}
+	forbidden   = row{code: codes.PermissionDenied, http: http.StatusForbidden, retry: Never}
+	notFound    = row{code: codes.NotFound, http: http.StatusNotFound, retry: Never}
+	gone        = row{code: codes.NotFound, http: http.StatusNotFound, retry: Restart}
+	exists      = row{code: codes.AlreadyExists, http: http.StatusConflict, retry: Never}
+	conflict    = row{code: codes.Aborted, http: http.StatusConflict, retry: Never}
+	lostHistory = row{code: codes.FailedPrecondition, http: http.StatusGone, retry: Restart}
+	refused     = row{
+		code: codes.FailedPrecondition, http: http.StatusUnprocessableEntity, retry: Never,
+	}
 	timedOut     = row{code: codes.DeadlineExceeded, http: http.StatusGatewayTimeout, retry: Never}
 	unknown      = row{code: codes.Unimplemented, http: http.StatusNotImplemented, retry: Never}
 	unavailable  = row{code: codes.Unavailable, http: http.StatusServiceUnavailable, retry: Never}
 	gatewayFault = row{code: codes.Internal, http: http.StatusInternalServerError, retry: Never}
 )
 
-// server is a row for a server's error code, with the name that the server would give it.
+// server returns a row for a server's error code, with the name that servers have for the code.
 func server(name Reason, like row) row {
 	like.reason = name
 	return like
 }
 
-// serverCodes has the rows of the codes that are not plain refusals. Write errors carry no name,
-// so theirs comes from here.
+// serverCodes holds the rows of the codes that are not plain refusals. A write error has no name,
+// so its name comes from this table.
 var serverCodes = map[int32]row{
 	2:     server("BadValue", badRequest),
 	4:     server("NoSuchKey", badRequest),
@@ -176,7 +188,7 @@ var serverCodes = map[int32]row{
 
 	18: server("AuthenticationFailed", gatewayFault),
 
-	// A server that cannot answer now, by what it says itself.
+	// The server reports that it cannot answer now.
 	6:     server("HostUnreachable", unavailable),
 	7:     server("HostNotFound", unavailable),
 	64:    server("WriteConcernFailed", unavailable),

@@ -1,9 +1,9 @@
-// Package rpcerr is the one table that maps errors to what clients see: a gRPC status with its
-// details, and the same as an HTTP status and an error body. No other package makes a status.
+// Package rpcerr maps errors to what clients see: a gRPC status with its details, and the same as
+// an HTTP status and an error body. No other package makes a status.
 //
-// It maps and does nothing else: it neither logs nor counts. What an error says is shown as it
-// is, since core's errors hold no secrets; an error that has no row is INTERNAL, and a test finds
-// those of core before a client does.
+// The package neither logs nor counts. It shows the text of an error as it is, because core's
+// errors hold no secrets. An error without a row is INTERNAL. A test checks that each error of core
+// has a row.
 package rpcerr
 
 import (
@@ -33,20 +33,20 @@ import (
 	"github.com/mooringdb/mooring/service/payload"
 )
 
-// Error is a refusal by the gateway itself.
+// Error reports that the gateway itself refuses a request.
 type Error struct {
-	// Reason is one of this package's; its row decides the status.
+	// Reason is one of this package's reasons. Its row decides the status.
 	Reason Reason
 	// Message says what is wrong, for people.
 	Message string
 	// Field is the path of the request's field that is wrong, if one is.
 	Field string
-	// Offset is where in the field the problem was seen, in bytes; it counts only with
+	// Offset is the position of the problem in the field, in bytes. It is used only with
 	// MalformedDocument.
 	Offset int64
-	// Retry is for where the reason's row does not fit; empty: the row's.
+	// Retry replaces the Retry of the reason's row; empty: the row's.
 	Retry Retry
-	// Err is what it was made of; may be nil.
+	// Err is the cause; may be nil.
 	Err error
 }
 
@@ -57,11 +57,11 @@ func (e *Error) Error() string {
 	return e.Message
 }
 
-// Unwrap returns what the error was made of.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// explain finds the first line of the table that knows the error. A status is not in the table: it
-// says itself what it is.
+// explain explains an error by the first entry of the table that matches it. An error that carries
+// a status is not looked up in the table.
 func explain(err error) explanation {
 	x := explanation{row: reasons[Internal], message: err.Error()}
 	if carrier, ok := errors.AsType[interface {
@@ -77,7 +77,7 @@ func explain(err error) explanation {
 		}
 	}
 	if e, ok := errors.AsType[*PartialError](err); ok {
-		x.partial(e.Result) // whatever the failure
+		x.partial(e.Result) // with any cause
 	}
 	if x.code == codes.Unavailable || x.code == codes.ResourceExhausted {
 		x.retryAfter = retryAfter
@@ -85,13 +85,13 @@ func explain(err error) explanation {
 	return x
 }
 
-// entry knows one kind of error.
+// entry explains one kind of error.
 type entry struct {
 	name    string // of the type or variable, "*pkg.Type" or "pkg.ErrX"
 	explain func(err error, x *explanation) bool
 }
 
-// typed is the entry of an error type: fill completes what a client is told.
+// typed returns the entry of an error type. fill completes the explanation.
 func typed[E error](fill func(e E, err error, x *explanation)) entry {
 	return entry{
 		name: reflect.TypeFor[E]().String(),
@@ -105,7 +105,7 @@ func typed[E error](fill func(e E, err error, x *explanation)) entry {
 	}
 }
 
-// value is the entry of an error value.
+// value returns the entry of an error value.
 func value(name string, target error, r Reason) entry {
 	return entry{
 		name: name,
@@ -119,15 +119,15 @@ func value(name string, target error, r Reason) entry {
 	}
 }
 
-// plain fills in a reason and nothing else.
+// plain returns a function that fills in the row of a reason and nothing else.
 func plain[E error](r Reason) func(E, error, *explanation) {
 	return func(_ E, _ error, x *explanation) { x.row = reasons[r] }
 }
 
-// table has all errors, what counts most first: an error can wrap another that has a line of its
-// own.
+// table has an entry for each error, in the order of precedence: an error can wrap another that has
+// an entry of its own.
 var table = []entry{
-	// A write whose fate is unknown is that first of all, whatever cut it short.
+	// A write with an unknown outcome comes first, whatever its cause.
 	typed(func(_ *operation.OutcomeUnknownError, err error, x *explanation) {
 		x.row = reasons[WriteOutcomeUnknown]
 		if errors.Is(err, context.DeadlineExceeded) {
@@ -136,7 +136,7 @@ var table = []entry{
 		}
 	}),
 
-	// The gateway's own.
+	// Errors of the gateway itself.
 	typed(func(e *Error, _ error, x *explanation) {
 		x.row, x.message, x.field = reasons[e.Reason], e.Error(), e.Field
 		if e.Reason == MalformedDocument {
@@ -165,19 +165,20 @@ var table = []entry{
 	value("paging.ErrCursorNotFound", paging.ErrCursorNotFound, CursorNotFound),
 	value("paging.ErrTokenVersion", paging.ErrTokenVersion, CursorNotFound),
 	value("paging.ErrCursorTokenReused", paging.ErrCursorTokenReused, CursorTokenReused),
-	value("paging.ErrCursorPositionUnknown", paging.ErrCursorPositionUnknown, CursorPositionUnknown),
+	value("paging.ErrCursorPositionUnknown", paging.ErrCursorPositionUnknown,
+		CursorPositionUnknown),
 	value("paging.ErrOwnerGone", paging.ErrOwnerGone, CursorOwnerGone),
 	value("handle.ErrNotFound", handle.ErrNotFound, HandleNotFound),
 	value("paging.ErrTokenTooLong", paging.ErrTokenTooLong, TooLarge),
 	value("handle.ErrKilled", handle.ErrKilled, CursorNotFound),
 	value("handle.ErrClosing", handle.ErrClosing, ShuttingDown),
-	value("cursor.ErrClosed", cursor.ErrClosed, CursorNotFound), // somebody closed it while it was read
-	value("cursor.ErrBusy", cursor.ErrBusy, Internal),           // handles are for one at a time
+	value("cursor.ErrClosed", cursor.ErrClosed, CursorNotFound), // it was closed during a read
+	value("cursor.ErrBusy", cursor.ErrBusy, Internal),           // handles serve one call at a time
 	value("paging.ErrNotHere", paging.ErrNotHere, Internal),     // for replicas only
 	typed(plain[*handle.LimitError](HandleLimitExceeded)),
 	typed(plain[*paging.UnreachableError](ReplicaUnreachable)),
 
-	// What the server said.
+	// Errors that the server returned.
 	typed(func(e *mongoerr.CommandError, _ error, x *explanation) { x.command(e) }),
 	typed(func(e *mongoerr.WriteException, _ error, x *explanation) { x.writes(e) }),
 	typed(func(e mongoerr.WriteError, _ error, x *explanation) {
@@ -185,7 +186,7 @@ var table = []entry{
 	}),
 	typed(func(e *mongoerr.WriteConcernError, _ error, x *explanation) { x.writeConcern(e) }),
 
-	// The time, and the client.
+	// The deadline and the cancellation of the call.
 	{"context.DeadlineExceeded", func(err error, x *explanation) bool {
 		if !errors.Is(err, context.DeadlineExceeded) || isUnsent(err) {
 			return false
@@ -196,7 +197,7 @@ var table = []entry{
 	typed(plain[*operation.TimeoutError](DeadlineExceeded)),
 	value("context.Canceled", context.Canceled, Canceled),
 
-	// No server, no connection, or a broken one.
+	// No server, no connection, or a broken connection.
 	value("topology.ErrClosed", topology.ErrClosed, ShuttingDown),
 	typed(plain[*mongoerr.SelectionError](NoSuitableServer)),
 	typed(plain[*pool.PinLimitError](PinLimitExceeded)),
@@ -212,7 +213,7 @@ var table = []entry{
 	typed(plain[*conn.ProxyError](NetworkError)),
 	typed(plain[*conn.NotLoadBalancedError](Configuration)),
 
-	// A request that core refused.
+	// A request that core refuses.
 	typed(func(e *client.ArgumentError, _ error, x *explanation) {
 		x.row, x.field = reasons[InvalidArgument], e.Argument
 		if e.TooLarge {
@@ -246,7 +247,7 @@ var table = []entry{
 	value("bson.ErrUUIDRepresentation", bson.ErrUUIDRepresentation, InvalidArgument),
 	value("bson.ErrUUIDUnspecified", bson.ErrUUIDUnspecified, InvalidArgument),
 
-	// A server that breaks the protocol, and a gateway that is set up wrong.
+	// A server that breaks the protocol, and a wrong configuration.
 	typed(plain[*mongoerr.MalformedReplyError](MalformedReply)),
 	typed(plain[*wire.FormatError](MalformedReply)),
 	typed(plain[*compress.Error](MalformedReply)),
@@ -255,22 +256,22 @@ var table = []entry{
 	typed(plain[*seedlist.LookupError](NoSuitableServer)),
 }
 
-// PartialError is a call with several writes that failed in part: Result says what it did.
+// PartialError reports that a call with several writes failed in part. Result says what it did.
 type PartialError struct {
 	Result Result
-	Err    error // what ended it, or a *mongoerr.WriteException
+	Err    error // the cause, or a *mongoerr.WriteException
 }
 
-// Result is what was done before a failure.
+// Result holds what a call did before it failed.
 type Result struct {
-	// InsertedIDs are those of the documents that were inserted.
+	// InsertedIDs has the ids of the documents that were inserted.
 	InsertedIDs []client.IndexedID
-	// WriteErrors are those of the commands before the one that ended the call. They need not be
-	// set if a *mongoerr.WriteException ended it, which has them.
+	// WriteErrors has the errors of the commands before the last, which ended the call. If a
+	// *mongoerr.WriteException ended the call, WriteErrors may be empty: the exception has them.
 	WriteErrors []mongoerr.WriteError
 }
 
 func (e *PartialError) Error() string { return e.Err.Error() }
 
-// Unwrap returns what ended the call.
+// Unwrap returns the error that ended the call.
 func (e *PartialError) Unwrap() error { return e.Err }

@@ -18,7 +18,7 @@ import (
 	"github.com/mooringdb/mooring/service/payload"
 )
 
-// Domain is the ErrorInfo's domain.
+// Domain is the domain of the ErrorInfo.
 const Domain = "mooring.v1"
 
 // The keys of the ErrorInfo's metadata.
@@ -28,23 +28,23 @@ const (
 	keyHTTP   = "httpStatus"
 )
 
-// A status travels in HTTP/2 headers, and clients refuse large ones: message and details together
-// stay under maxStatusBytes.
+// A status is sent in HTTP/2 headers, and clients refuse large headers. So message and details
+// together stay under maxStatusBytes.
 const (
 	maxStatusBytes  = 4096
 	maxMessageBytes = 1024 // of the status' message
 	maxPartBytes    = 256  // of a write error's message
 	maxFieldBytes   = 256
-	maxReasonBytes  = 63 // as ErrorInfo asks for
-	// sparedBytes are for the names of the details' types.
+	maxReasonBytes  = 63 // the limit that ErrorInfo documents
+	// sparedBytes is the room for the names of the details' types.
 	sparedBytes = 400
 )
 
-// retryAfter is when to come back where a retry makes sense: servers are found again, and pools
-// emptied, within about that.
+// retryAfter is the time after which a client may retry an error that can pass. Within about that
+// time servers are found again, and pools have free connections again.
 const retryAfter = time.Second
 
-// status makes the gRPC status, with as much of the details as fits.
+// status returns the gRPC status, with as much of the details as fits.
 func (x *explanation) status(of call.Call) *status.Status {
 	message := cut(x.message, maxMessageBytes)
 	info := &errdetails.ErrorInfo{
@@ -56,9 +56,12 @@ func (x *explanation) status(of call.Call) *status.Status {
 	}
 	details := []proto.Message{info}
 	if x.field != "" {
-		details = append(details, &errdetails.BadRequest{FieldViolations: []*errdetails.BadRequest_FieldViolation{
-			{Field: cut(x.field, maxFieldBytes), Description: cut(x.message, maxPartBytes)},
-		}})
+		violation := &errdetails.BadRequest_FieldViolation{
+			Field: cut(x.field, maxFieldBytes), Description: cut(x.message, maxPartBytes),
+		}
+		details = append(details, &errdetails.BadRequest{
+			FieldViolations: []*errdetails.BadRequest_FieldViolation{violation},
+		})
 	}
 	if of.RequestID != "" {
 		details = append(details, &errdetails.RequestInfo{RequestId: of.RequestID})
@@ -87,12 +90,15 @@ func (x *explanation) status(of call.Call) *status.Status {
 	return newStatus(x.code, message, details, x.others)
 }
 
-func newStatus(code codes.Code, message string, details []proto.Message, others []*anypb.Any) *status.Status {
+func newStatus(
+	code codes.Code, message string, details []proto.Message, others []*anypb.Any,
+) *status.Status {
 	p := &statuspb.Status{Code: int32(code), Message: message}
 	for _, d := range details {
 		packed, err := anypb.New(d)
 		if err != nil {
-			packed = &anypb.Any{} // cannot be: the messages are our own, and their strings were checked
+			// Cannot be: the messages are our own, and their strings were checked.
+			packed = &anypb.Any{}
 			p.Message += " (" + err.Error() + ")"
 		}
 		p.Details = append(p.Details, packed)
@@ -101,14 +107,16 @@ func newStatus(code codes.Code, message string, details []proto.Message, others 
 	return status.FromProto(p)
 }
 
-// fitServerError returns as much of m as fits into room bytes; m itself if it does.
+// fitServerError returns as much of m as fits into room bytes. If all of m fits, it returns m.
 func fitServerError(m *mooringv1.ServerError, room int) *mooringv1.ServerError {
 	if proto.Size(m) <= room {
 		return m
 	}
-	fitted := &mooringv1.ServerError{Code: m.Code, CodeName: cut(m.CodeName, maxPartBytes), Truncated: true}
+	fitted := &mooringv1.ServerError{
+		Code: m.Code, CodeName: cut(m.CodeName, maxPartBytes), Truncated: true,
+	}
 	left := room - proto.Size(fitted)
-	take := func(size int) bool { // what a field of that size takes, with its tag and length
+	take := func(size int) bool { // takes the room for a field, with its tag and length
 		ok := size+4 <= left
 		if ok {
 			left -= size + 4
@@ -121,7 +129,10 @@ func fitServerError(m *mooringv1.ServerError, room int) *mooringv1.ServerError {
 		}
 	}
 	if wce := m.WriteConcernError; wce != nil {
-		short := &mooringv1.WriteConcernError{Code: wce.Code, CodeName: cut(wce.CodeName, maxPartBytes), Message: cut(wce.Message, maxPartBytes)}
+		short := &mooringv1.WriteConcernError{
+			Code: wce.Code, CodeName: cut(wce.CodeName, maxPartBytes),
+			Message: cut(wce.Message, maxPartBytes),
+		}
 		if take(proto.Size(short)) {
 			fitted.WriteConcernError = short
 		}
@@ -136,7 +147,10 @@ func fitServerError(m *mooringv1.ServerError, room int) *mooringv1.ServerError {
 		fitted.ErrInfo = m.ErrInfo
 	}
 	for _, w := range m.WriteErrors {
-		short := &mooringv1.WriteError{Index: w.Index, Code: w.Code, CodeName: w.CodeName, Message: cut(w.Message, maxPartBytes)}
+		short := &mooringv1.WriteError{
+			Index: w.Index, Code: w.Code, CodeName: w.CodeName,
+			Message: cut(w.Message, maxPartBytes),
+		}
 		if !take(proto.Size(short)) {
 			break
 		}
@@ -145,19 +159,24 @@ func fitServerError(m *mooringv1.ServerError, room int) *mooringv1.ServerError {
 	return fitted
 }
 
-// truncated returns m with the mark that something is missing.
+// truncated returns a copy of m with Truncated set.
 func truncated(m *mooringv1.ServerError) *mooringv1.ServerError {
 	return &mooringv1.ServerError{
-		Code: m.GetCode(), CodeName: m.GetCodeName(), Labels: m.GetLabels(), KeyPattern: m.GetKeyPattern(), KeyValue: m.GetKeyValue(),
-		ErrInfo: m.GetErrInfo(), WriteErrors: m.GetWriteErrors(), WriteConcernError: m.GetWriteConcernError(), Truncated: true,
+		Code: m.GetCode(), CodeName: m.GetCodeName(), Labels: m.GetLabels(),
+		KeyPattern: m.GetKeyPattern(), KeyValue: m.GetKeyValue(), ErrInfo: m.GetErrInfo(),
+		WriteErrors: m.GetWriteErrors(), WriteConcernError: m.GetWriteConcernError(),
+		Truncated: true,
 	}
 }
 
 // fitResult returns as much of m as fits into room bytes: the counts always, and the first ids.
-func fitResult(m *mooringv1.BulkWriteResult, room int, enc payload.Encoding) *mooringv1.BulkWriteResult {
+func fitResult(
+	m *mooringv1.BulkWriteResult, room int, enc payload.Encoding,
+) *mooringv1.BulkWriteResult {
 	fitted := &mooringv1.BulkWriteResult{
-		InsertedCount: m.InsertedCount, MatchedCount: m.MatchedCount, ModifiedCount: m.ModifiedCount,
-		DeletedCount: m.DeletedCount, UpsertedCount: m.UpsertedCount, Truncated: m.GetTruncated(),
+		InsertedCount: m.InsertedCount, MatchedCount: m.MatchedCount,
+		ModifiedCount: m.ModifiedCount, DeletedCount: m.DeletedCount,
+		UpsertedCount: m.UpsertedCount, Truncated: m.GetTruncated(),
 	}
 	e := encoder{enc: enc}
 	left := room - proto.Size(fitted)
@@ -173,7 +192,7 @@ func fitResult(m *mooringv1.BulkWriteResult, room int, enc payload.Encoding) *mo
 	return fitted
 }
 
-// cut shortens a text to at most n bytes of valid UTF-8.
+// cut returns s as valid UTF-8, shortened to at most n bytes.
 func cut(s string, n int) string {
 	const mark = "…"
 	s = valid(s)

@@ -1,6 +1,6 @@
-// Package servicetest is a gateway for tests: the services over a real core/client, whose server
-// is scripted, behind a real gRPC transport in memory. Tests count what may be left over:
-// connections and cursors by Idle, goroutines at the end of the package's tests.
+// Package servicetest provides a gateway for tests: the services over a real core/client, whose
+// server is scripted, behind a real gRPC transport in memory. Idle counts leftover connections and
+// cursors. Goroutines are counted at the end of the package's tests.
 package servicetest
 
 import (
@@ -34,7 +34,7 @@ import (
 	"github.com/mooringdb/mooring/service/stream"
 )
 
-// Gateway is one.
+// Gateway runs the services of a gateway for a test.
 type Gateway struct {
 	Server     *mongotest.Server
 	Client     *client.Client
@@ -46,21 +46,21 @@ type Gateway struct {
 	Cursor     mooringv1.CursorServiceClient
 	Deployment mooringv1.DeploymentServiceClient
 
-	// Callers maps the names of commands to the last Caller that events had.
+	// Callers maps the name of each command to the Caller in its last event.
 	Callers sync.Map
 
 	checkedOut atomic.Int64
 	t          testing.TB
 }
 
-// Config changes what the defaults are; zero fields change nothing.
+// Config changes the defaults. Zero fields change nothing.
 type Config struct {
 	URIOptions string // such as "serverSelectionTimeoutMS=100"
 	Handles    paging.Config
 	Streams    stream.Config
 }
 
-// Start starts a gateway. It ends with the test.
+// Start starts a gateway, which stops at the end of the test.
 func Start(t testing.TB, server *mongotest.Server, cfg Config) *Gateway {
 	t.Helper()
 	g := &Gateway{Server: server, t: t}
@@ -111,25 +111,40 @@ func (g *Gateway) startHandles(cfg paging.Config) {
 func (g *Gateway) startServer(streams *stream.Streams) {
 	g.t.Helper()
 	x := interceptor.New(interceptor.Config{Gate: g.Gate})
-	s := grpc.NewServer(grpc.ChainUnaryInterceptor(x.Unary(), becomeUnary), grpc.ChainStreamInterceptor(x.Stream(), becomeStream),
+	s := grpc.NewServer(
+		grpc.ChainUnaryInterceptor(x.Unary(), becomeUnary),
+		grpc.ChainStreamInterceptor(x.Stream(), becomeStream),
 		grpc.MaxRecvMsgSize(64<<20))
-	mooringv1.RegisterDocumentServiceServer(s, document.New(document.Config{Client: g.Client, Handles: g.Handles, Streams: streams}))
-	mooringv1.RegisterCommandServiceServer(s, command.New(command.Config{Client: g.Client, Handles: g.Handles, Streams: streams}))
-	mooringv1.RegisterCursorServiceServer(s, cursor.New(cursor.Config{Handles: g.Handles, Streams: streams}))
-	mooringv1.RegisterDeploymentServiceServer(s, deployment.New(deployment.Config{Client: g.Client, Handles: g.Handles}))
+	mooringv1.RegisterDocumentServiceServer(s, document.New(document.Config{
+		Client: g.Client, Handles: g.Handles, Streams: streams,
+	}))
+	mooringv1.RegisterCommandServiceServer(s, command.New(command.Config{
+		Client: g.Client, Handles: g.Handles, Streams: streams,
+	}))
+	mooringv1.RegisterCursorServiceServer(s, cursor.New(cursor.Config{
+		Handles: g.Handles, Streams: streams,
+	}))
+	mooringv1.RegisterDeploymentServiceServer(s, deployment.New(deployment.Config{
+		Client: g.Client, Handles: g.Handles,
+	}))
 	listener := bufconn.Listen(64 << 10)
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
 		_ = s.Serve(listener)
 	}()
-	conn, err := grpc.NewClient("passthrough:///gateway", grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }))
+	conn, err := grpc.NewClient("passthrough:///gateway",
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			return listener.DialContext(ctx)
+		}))
 	if err != nil {
 		g.t.Fatal(err)
 	}
 	g.Conn = conn
-	g.Document, g.Command, g.Cursor = mooringv1.NewDocumentServiceClient(conn), mooringv1.NewCommandServiceClient(conn), mooringv1.NewCursorServiceClient(conn)
+	g.Document = mooringv1.NewDocumentServiceClient(conn)
+	g.Command = mooringv1.NewCommandServiceClient(conn)
+	g.Cursor = mooringv1.NewCursorServiceClient(conn)
 	g.Deployment = mooringv1.NewDeploymentServiceClient(conn)
 	g.atEnd(func(context.Context) error {
 		_ = conn.Close()
@@ -149,41 +164,47 @@ func (g *Gateway) atEnd(f func(context.Context) error) {
 	})
 }
 
-// principalKey is the metadata that As sets.
+// principalKey is the key of the metadata that As sets.
 const principalKey = "servicetest-principal"
 
-// As returns a context whose calls are those of a principal.
+// As returns a context whose calls have the principal.
 func As(ctx context.Context, principal string) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, principalKey, principal)
 }
 
-// become makes a call that of the principal whom As has named.
+// become sets the principal of a call to the principal that As has set.
 func become(ctx context.Context) {
 	if principals := metadata.ValueFromIncomingContext(ctx, principalKey); len(principals) == 1 {
 		call.From(ctx).Principal = principals[0]
 	}
 }
 
-func becomeUnary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+func becomeUnary(
+	ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler,
+) (any, error) {
 	become(ctx)
 	return handler(ctx, req)
 }
 
-func becomeStream(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+func becomeStream(
+	srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler,
+) error {
 	become(ss.Context())
 	return handler(srv, ss)
 }
 
-// Idle waits until no connection is checked out, no call runs and, on the server, no cursor is
-// open but that many.
+// Idle blocks until no connection is checked out, no call is in flight and the server has exactly
+// that many open cursors.
 func (g *Gateway) Idle(cursors int) {
 	g.t.Helper()
 	Eventually(g.t, "an idle gateway", func() bool {
-		return g.checkedOut.Load() == 0 && g.Gate.InFlight() == 0 && g.Server.OpenCursors() == cursors
+		return g.checkedOut.Load() == 0 && g.Gate.InFlight() == 0 &&
+			g.Server.OpenCursors() == cursors
 	})
 }
 
-// Eventually waits for a condition that another goroutine brings about.
+// Eventually blocks until a condition holds that other goroutines change. It fails the test after
+// 10 s.
 func Eventually(t testing.TB, what string, condition func() bool) {
 	t.Helper()
 	ticker := time.NewTicker(time.Millisecond)
@@ -198,12 +219,12 @@ func Eventually(t testing.TB, what string, condition func() bool) {
 	}
 }
 
-// Doc makes a document: {_id: n, pad: <size bytes>}.
+// Doc returns a document: {_id: n, pad: <size bytes>}.
 func Doc(n, size int) bson.Raw {
 	return bson.NewBuilder(nil).Int32("_id", int32(n)).Binary("pad", 0, make([]byte, size)).Finish()
 }
 
-// Docs makes so many.
+// Docs returns n documents with pads of size bytes.
 func Docs(n, size int) []bson.Raw {
 	docs := make([]bson.Raw, n)
 	for i := range docs {
