@@ -32,7 +32,7 @@ const (
 func front(ctx context.Context, l net.Listener, backend string) error {
 	var serving sync.WaitGroup
 	defer serving.Wait()
-	stop := context.AfterFunc(ctx, func() { l.Close() })
+	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
 	defer stop()
 	for {
 		client, err := l.Accept()

@@ -70,7 +70,7 @@ func TestFront(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer backend.Close()
+	defer func() { _ = backend.Close() }()
 	echoed := make(chan struct{})
 	go func() { // an echo
 		defer close(echoed)
