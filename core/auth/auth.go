@@ -16,13 +16,14 @@ const (
 	MaxSteps   = 10
 )
 
-// Runner runs one command on a connection. It adds $db and what else the connection's commands carry, and never
-// compresses. The error is the connection's; a reply with ok: 0 is none.
+// Runner runs one command on a connection. It adds $db and what else the connection's commands
+// carry, and never compresses. The error is the connection's; a reply with ok: 0 is none.
 type Runner interface {
 	Run(ctx context.Context, database string, command bson.Raw) (bson.Raw, error)
 }
 
-// Authenticator authenticates the connections of one client. Its methods may be called from many goroutines at once.
+// Authenticator authenticates the connections of one client. Its methods may be called from many
+// goroutines at once.
 type Authenticator struct {
 	source string // the database that authentication commands go to
 	user   UserSource
@@ -41,14 +42,16 @@ func newAuthenticator(source string, user UserSource, l login) *Authenticator {
 	return &Authenticator{source: source, user: user, login: l}
 }
 
-// login is a way to authenticate. It is shared by the connections of a client.
+// login represents a way to authenticate. The connections of a client share it.
 type login interface {
 	// mechanism returns the name, empty if it is not chosen yet.
 	mechanism() string
-	// hello appends what the connection's hello carries, and returns the exchange that it begins, or nil.
+	// hello appends what the connection's hello carries, and returns the exchange that it begins,
+	// or nil.
 	hello(b *bson.Builder, to Target) (exchange, error)
-	// choose returns the login that the server's hello leads to, usually itself; with an error, what the error is about.
-	// answered says that the server answers the exchange that the connection's hello began.
+	// choose returns the login that the server's hello leads to, usually itself; with an error,
+	// what the error is about. answered says that the server answers the exchange that the
+	// connection's hello began.
 	choose(hello bson.Raw, answered bool, to Target) (login, error)
 	// begin returns a new exchange.
 	begin(ctx context.Context, to Target) (exchange, error)
@@ -58,7 +61,7 @@ type login interface {
 	discloses() bool
 }
 
-// exchange is the commands of one authentication, in order: a value without I/O.
+// exchange holds the commands of one authentication, in order: a value without I/O.
 type exchange interface {
 	// first returns the first command.
 	first() (bson.Raw, error)
@@ -91,8 +94,8 @@ func (a *Authenticator) Start(to Target) (*State, error) {
 	return s, nil
 }
 
-// AppendHello appends to the first hello what it has to carry: the question for the user's mechanisms and the first
-// command. A hello with either is sensitive.
+// AppendHello appends to the first hello what it has to carry: the question for the user's
+// mechanisms and the first command. A hello with either is sensitive.
 func (s *State) AppendHello(b *bson.Builder) error {
 	x, err := s.login.hello(b, s.target)
 	if err != nil {
@@ -102,8 +105,8 @@ func (s *State) AppendHello(b *bson.Builder) error {
 	return nil
 }
 
-// Authenticate authenticates the connection, whose first hello had the given reply. It blocks on r, and on what the
-// mechanism needs, until ctx ends. The error is an *Error.
+// Authenticate authenticates the connection, whose first hello had the given reply. It blocks on r,
+// and on what the mechanism needs, until ctx ends. The error is an *Error.
 func (s *State) Authenticate(ctx context.Context, r Runner, hello bson.Raw) error {
 	begun := s.speculative
 	s.speculative = nil
@@ -131,15 +134,16 @@ func speculativeReply(hello bson.Raw) (bson.Raw, error) {
 	}
 	answer, ok := v.Document()
 	if !ok {
-		return nil, fmt.Errorf("speculativeAuthenticate in the reply to hello is a %v, must be a document", v.Type)
+		return nil, fmt.Errorf("speculativeAuthenticate in the reply to hello is a %v, "+
+			"must be a document", v.Type)
 	}
 	return answer, nil
 }
 
 var errUnasked = errors.New("the reply to hello answers an authentication that was not begun")
 
-// Mechanism returns the mechanism by which the connection has authenticated, and why it was chosen. Both are empty before
-// that.
+// Mechanism returns the mechanism by which the connection has authenticated, and why it was chosen.
+// Both are empty before that.
 func (s *State) Mechanism() (name, why string) {
 	if s.last == nil {
 		return "", ""
@@ -154,7 +158,8 @@ func (s *State) Mechanism() (name, why string) {
 	return name, "the server does not list " + scramSHA256 + " for the user"
 }
 
-// Reauthenticate authenticates the connection again, after the server's error 391 (ReauthenticationRequired).
+// Reauthenticate authenticates the connection again, after the server's error 391
+// (ReauthenticationRequired).
 func (s *State) Reauthenticate(ctx context.Context, r Runner, cause error) error {
 	if s.last != nil {
 		s.login.refused(s.last, cause)

@@ -12,27 +12,32 @@
 //	state, err := authenticator.Start(auth.Target{Address: addr})
 //	err = state.AppendHello(helloBuilder)           // saslSupportedMechs, speculativeAuthenticate
 //	…the connection sends its hello and reads the reply…
-//	err = state.Authenticate(ctx, runner, reply)    // finishes the speculative conversation, or begins one
+//	err = state.Authenticate(ctx, runner, reply)    // finishes the conversation, or begins one
 //	…later, after error 391…
-//	err = state.Reauthenticate(ctx, runner)         // SASL commands only: no hello, no speculation
+//	err = state.Reauthenticate(ctx, runner)         // SASL commands only: no speculation
 //
-// Every error of State is an *Error. It names the mechanism, the user and the reason, and never a secret.
+// Every error of State is an *Error. It names the mechanism, the user and the reason, and never a
+// secret.
 //
 // # Writing a mechanism
 //
-// A mechanism is shared by all connections of a client, so its methods may be called from many goroutines at once.
-// Caches of keys, credentials and tokens live in it. State calls it like this:
+// A mechanism is shared by all connections of a client, so its methods may be called from many
+// goroutines at once. Caches of keys, credentials and tokens live in it. State calls it like this:
 //
-//  1. Speculate, before hello. It must not block. It returns nil if the mechanism has nothing to send yet: an OIDC
-//     mechanism without a cached token does. If the server's hello has no answer to it, the conversation is dropped and
-//     nothing is told to the mechanism; that is no failure.
-//  2. Begin, after hello, if no speculative conversation was answered. It may block until ctx ends, to fetch credentials
-//     or a token. It must not hold a lock while it does, unless only the mechanism's own callers wait for that lock.
-//  3. Refused, if a conversation failed, with the error: the server refused it or broke its rules, or the connection broke.
-//     If it returns true and the connection is whole, State begins one more conversation, once: an OIDC mechanism drops a
-//     cached token that was refused with code 18 and returns true.
-//  4. Refused with a *mongoerr.CommandError of code 391, before a reauthentication, with the conversation that the
-//     connection had authenticated by. The result is ignored then. A mechanism drops the token of that conversation.
+//  1. Speculate, before hello. It must not block. It returns nil if the mechanism has nothing to
+//     send yet: an OIDC mechanism without a cached token does. If the server's hello has no answer
+//     to it, the conversation is dropped and nothing is told to the mechanism; that is no failure.
+//  2. Begin, after hello, if no speculative conversation was answered. It may block until ctx ends,
+//     to fetch credentials or a token. It must not hold a lock while it does, unless only the
+//     mechanism's own callers wait for that lock.
+//  3. Refused, if a conversation failed, with the error: the server refused it or broke its rules,
+//     or the connection broke. If it returns true and the connection is whole, State begins one
+//     more conversation, once: an OIDC mechanism drops a cached token that was refused with code 18
+//     and returns true.
+//  4. Refused with a *mongoerr.CommandError of code 391, before a reauthentication, with the
+//     conversation that the connection had authenticated by. The result is ignored then. A
+//     mechanism drops the token of that conversation.
 //
-// A conversation keeps what it authenticated with (a token, for example), so that Refused can compare it with the cache.
+// A conversation keeps what it authenticated with (a token, for example), so that Refused can
+// compare it with the cache.
 package auth

@@ -47,7 +47,8 @@ func (e *Error) Error() string {
 	if mechanism == "" {
 		mechanism = "mechanism not chosen yet"
 	}
-	return fmt.Sprintf("authenticate on %s (%s, authSource %s): %v", e.Address, mechanism, e.Source, e.Err)
+	return fmt.Sprintf("authenticate on %s (%s, authSource %s): %v", e.Address, mechanism,
+		e.Source, e.Err)
 }
 
 // Unwrap returns the underlying error.
@@ -59,18 +60,24 @@ func (e *Error) Advice() string {
 	case KindRejected:
 		switch e.Mechanism {
 		case x509Name:
-			return "Check that the subject of the client certificate (tlsCertificateKeyFile) is a user of the database $external."
+			return "Check that the subject of the client certificate (tlsCertificateKeyFile) is " +
+				"a user of the database $external."
 		case "MONGODB-AWS", "MONGODB-OIDC":
-			return "Check that the identity which the credential stands for is a user of the database $external, with its roles."
+			return "Check that the identity which the credential stands for is a user of the " +
+				"database $external, with its roles."
 		}
-		return fmt.Sprintf("Check the user name and the password, and that the user is defined in the database %s (option authSource), "+
+		return fmt.Sprintf("Check the user name and the password, and that the user is defined "+
+			"in the database %s (option authSource), "+
 			"for the mechanism of the option authMechanism if that is set.", e.Source)
 	case KindMechanism:
-		return "Check the option authMechanism: use a mechanism that is enabled on the server (authenticationMechanisms) and that the user has."
+		return "Check the option authMechanism: use a mechanism that is enabled on the server " +
+			"(authenticationMechanisms) and that the user has."
 	case KindServer:
-		return "Check that the host names lead to your deployment. A server that breaks the rules of a mechanism may be another program or an attacker."
+		return "Check that the host names lead to your deployment. A server that breaks the " +
+			"rules of a mechanism may be another program or an attacker."
 	case KindCredential:
-		return "Check the configured credential and the place that it comes from (a file, the environment, or a service)."
+		return "Check the configured credential and the place that it comes from (a file, the " +
+			"environment, or a service)."
 	case KindConnection:
 		return "Check the network to the server and the option connectTimeoutMS."
 	case KindUnknown:
@@ -84,8 +91,9 @@ func (s *State) failed(k Kind, err error) *Error {
 		return e
 	}
 	return &Error{
-		Address: s.target.Address, Mechanism: s.login.mechanism(), User: s.target.User.Name, Source: s.source,
-		Kind: k, Err: err,
+		Address: s.target.Address, Mechanism: s.login.mechanism(), User: s.target.User.Name,
+		Source: s.source,
+		Kind:   k, Err: err,
 	}
 }
 
@@ -97,18 +105,20 @@ func (s *State) broken(err error) *Error {
 	return s.failed(KindServer, err)
 }
 
-// errRefused is inside the error of a conversation in which the server refused the user, by the mechanism's own means.
+// errRefused is inside the error of a conversation in which the server refused the user, by the
+// mechanism's own means.
 var errRefused = errors.New("the server refuses the user")
 
-// refusedBy returns the error for a reply with ok: 0, without its labels. If the server was sent a secret, its words are
-// left out, too, since it could repeat the secret in them.
+// refusedBy returns the error for a reply with ok: 0, without its labels. If the server was sent a
+// secret, its words are left out, too, since it could repeat the secret in them.
 func (s *State) refusedBy(err error) *Error {
 	failed, ok := errors.AsType[*mongoerr.CommandError](err)
 	if !ok {
 		return s.failed(KindServer, err)
 	}
 	shown := &mongoerr.CommandError{
-		Code: failed.Code, Name: failed.Name, Message: shorten(failed.Message), Address: failed.Address,
+		Code: failed.Code, Name: failed.Name, Message: shorten(failed.Message),
+		Address:         failed.Address,
 		TopologyVersion: failed.TopologyVersion,
 	}
 	if s.login.discloses() {
@@ -127,7 +137,8 @@ func shorten(text string) string {
 	return strings.ToValidUTF8(text[:maxText], "") + "…"
 }
 
-// The codes that say what the server has against an authentication. All others are of Kind rejected.
+// The codes that say what the server has against an authentication. All others are of Kind
+// rejected.
 const (
 	codeBadValue             = 2
 	codeCommandNotFound      = 59

@@ -7,7 +7,8 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 )
 
-// FuzzSCRAM gives two messages to a conversation. It must not succeed: nothing here knows the password.
+// FuzzSCRAM gives two messages to a conversation. It must not succeed: nothing here knows the
+// password.
 func FuzzSCRAM(f *testing.F) {
 	f.Add("r=ab,s=c2FsdA==,i=4096", "v=rmF9pqV8S7suAoZWja4dJRkFsKQ=")
 	f.Add("r=ab,s=c2FsdA==,i=4096,x=y", "e=other-error")

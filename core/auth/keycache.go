@@ -5,17 +5,18 @@ import (
 	"sync"
 )
 
-// keyFactors are what keys are made from.
+// keyFactors holds what keys are made from.
 type keyFactors struct {
 	password, salt string
 	iterations     int
 }
 
-// maxKeys is how many keys a cache holds. All members of a deployment have the same salt for a user, so that one is usual.
+// maxKeys is how many keys a cache holds. All members of a deployment have the same salt for a
+// user, so that one is usual.
 const maxKeys = 8
 
-// keyCache holds the newest keys of a SCRAM mechanism. Connections that need the same keys at the same time wait for one
-// computation.
+// keyCache holds the newest keys of a SCRAM mechanism. Connections that need the same keys at the
+// same time wait for one computation.
 type keyCache struct {
 	mu      sync.Mutex // guards the fields below; not held while keys are derived
 	entries []*keyEntry

@@ -17,10 +17,12 @@ type Mechanism interface {
 	// Begin returns a new conversation for a connection. It may block until ctx ends.
 	Begin(ctx context.Context, to Target) (Conversation, error)
 
-	// Speculate returns a conversation that may begin in the connection's hello, or nil. It does not block.
+	// Speculate returns a conversation that may begin in the connection's hello, or nil. It does
+	// not block.
 	Speculate(to Target) Conversation
 
-	// Refused takes note that c failed, and why. It reports whether another conversation may succeed.
+	// Refused takes note that c failed, and why. It reports whether another conversation may
+	// succeed.
 	Refused(c Conversation, err error) (again bool)
 }
 
@@ -30,10 +32,11 @@ type Conversation interface {
 	// First returns the payload of saslStart. It is called once.
 	First() ([]byte, error)
 
-	// Next takes the server's payload and returns the payload of the next saslContinue, which may be empty. done reports
-	// whether the client is satisfied: it has proved who it is, and the server has proved what the mechanism asks of it.
-	// Next is not called again after done. If the server ends the exchange before done, the authentication has failed.
-	// payload is valid during the call only, and at most MaxPayload bytes long.
+	// Next takes the server's payload and returns the payload of the next saslContinue, which may
+	// be empty. done reports whether the client is satisfied: it has proved who it is, and the
+	// server has proved what the mechanism asks of it. Next is not called again after done. If the
+	// server ends the exchange before done, the authentication has failed. payload is valid during
+	// the call only, and at most MaxPayload bytes long.
 	Next(payload []byte) (response []byte, done bool, err error)
 }
 
@@ -52,7 +55,8 @@ type User struct {
 	Password string
 }
 
-// UserSource returns the user as the configuration has it now. It is asked once for each connection and must not block.
+// UserSource returns the user as the configuration has it now. It is asked once for each connection
+// and must not block.
 type UserSource func() (User, error)
 
 // FixedUser returns the source of a user that never changes.

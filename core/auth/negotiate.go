@@ -9,8 +9,8 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 )
 
-// Negotiate returns an authenticator for a user without a configured mechanism: by SCRAM-SHA-256 if the server lists it
-// for the user, else by SCRAM-SHA-1 (Authentication, "Defaults").
+// Negotiate returns an authenticator for a user without a configured mechanism: by SCRAM-SHA-256 if
+// the server lists it for the user, else by SCRAM-SHA-1 (Authentication, "Defaults").
 func Negotiate(source string, user UserSource) *Authenticator {
 	return newAuthenticator(source, user, &negotiatedLogin{
 		source: source,
@@ -18,8 +18,9 @@ func Negotiate(source string, user UserSource) *Authenticator {
 	})
 }
 
-// negotiatedLogin chooses by the reply to hello. A user that could use SCRAM-SHA-256 once is not authenticated by
-// SCRAM-SHA-1 later: a server in the middle could ask for that to get a weaker proof of the password.
+// negotiatedLogin chooses by the reply to hello. A user that could use SCRAM-SHA-256 once is not
+// authenticated by SCRAM-SHA-1 later: a server in the middle could ask for that to get a weaker
+// proof of the password.
 type negotiatedLogin struct {
 	source       string
 	sha1, sha256 saslLogin
@@ -52,8 +53,10 @@ func (l *negotiatedLogin) choose(hello bson.Raw, answered bool, to Target) (logi
 }
 
 var (
-	errContradiction = errors.New("the server answers SCRAM-SHA-256, but does not list it for the user")
-	errDowngrade     = errors.New("the server does not list SCRAM-SHA-256 for the user any more: the user was removed or changed, " +
+	errContradiction = errors.New("the server answers SCRAM-SHA-256, but does not list it for " +
+		"the user")
+	errDowngrade = errors.New("the server does not list SCRAM-SHA-256 for the user any " +
+		"more: the user was removed or changed, " +
 		"or something is in the middle; to use SCRAM-SHA-1, set the option authMechanism")
 )
 
@@ -63,7 +66,8 @@ func (l *negotiatedLogin) wasStrong(user string) bool {
 	return l.strong == user
 }
 
-// offers reports whether the reply to hello lists the mechanism for the user. Names that are not known are ignored.
+// offers reports whether the reply to hello lists the mechanism for the user. Names that are not
+// known are ignored.
 func offers(hello bson.Raw, mechanism string) bool {
 	v, _ := hello.Lookup("saslSupportedMechs")
 	list, _ := v.Array()

@@ -24,7 +24,8 @@ func (Plain) Begin(_ context.Context, to Target) (Conversation, error) {
 	return plain{to.User}, nil
 }
 
-// Speculate returns nil: the specification has none for PLAIN, and the password is not for a server that may not want it.
+// Speculate returns nil: the specification has none for PLAIN, and the password is not for a server
+// that may not want it.
 func (Plain) Speculate(Target) Conversation { return nil }
 
 // Refused returns false.

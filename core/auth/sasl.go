@@ -10,7 +10,7 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 )
 
-// saslLogin is a login by one SASL mechanism.
+// saslLogin represents a login by one SASL mechanism.
 type saslLogin struct {
 	source string
 	m      Mechanism
@@ -46,7 +46,8 @@ func (l saslLogin) refused(x exchange, err error) bool {
 	return l.m.Refused(x.(*sasl).conversation, err)
 }
 
-// discloses: SCRAM and GSSAPI prove a secret without sending it.
+// discloses returns false for mechanisms that send no secret: SCRAM and GSSAPI prove a secret
+// without sending it.
 func (l saslLogin) discloses() bool { return !isSCRAM(l.m.Name()) && l.m.Name() != "GSSAPI" }
 
 func isSCRAM(mechanism string) bool { return strings.HasPrefix(mechanism, "SCRAM-") }
@@ -66,7 +67,8 @@ func (x *sasl) first() (bson.Raw, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := bson.NewBuilder(nil).Int32("saslStart", 1).String("mechanism", x.mechanism).Binary("payload", bson.SubtypeGeneric, payload)
+	b := bson.NewBuilder(nil).Int32("saslStart", 1).String("mechanism", x.mechanism).
+		Binary("payload", bson.SubtypeGeneric, payload)
 	if isSCRAM(x.mechanism) { // servers from 4.4 leave out the empty exchange at the end
 		b.OpenDocument("options").Bool("skipEmptyExchange", true).Close()
 	}
@@ -119,7 +121,7 @@ func (x *sasl) take(r saslReply) ([]byte, error) {
 	return response, nil
 }
 
-// saslReply is a reply to saslStart or saslContinue. payload is a view of it, or decoded.
+// saslReply holds a reply to saslStart or saslContinue. payload is a view of it, or decoded.
 type saslReply struct {
 	id      bson.Value
 	payload []byte

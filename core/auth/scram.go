@@ -19,8 +19,8 @@ import (
 	"github.com/xdg-go/stringprep"
 )
 
-// The iteration counts that servers may ask for. The specification has the minimum; the maximum bounds the time that a
-// hostile server can take.
+// The iteration counts that servers may ask for. The specification has the minimum; the maximum
+// bounds the time that a hostile server can take.
 const (
 	MinIterations = 4096
 	MaxIterations = 1_000_000
@@ -94,7 +94,7 @@ func (m *SCRAM) Speculate(to Target) Conversation {
 // Refused returns false.
 func (*SCRAM) Refused(Conversation, error) bool { return false }
 
-// scram is one conversation.
+// scram represents one conversation.
 type scram struct {
 	mechanism      *SCRAM
 	user, password string
@@ -116,7 +116,8 @@ func (c *scram) First() ([]byte, error) {
 	return []byte(gs2Header + c.bare), nil
 }
 
-// Next answers the server-first-message with the client-final-message, and checks the server-final-message.
+// Next answers the server-first-message with the client-final-message, and checks the
+// server-final-message.
 func (c *scram) Next(payload []byte) (response []byte, done bool, err error) {
 	if c.server != nil {
 		return nil, true, c.verify(string(payload))
@@ -125,7 +126,8 @@ func (c *scram) Next(payload []byte) (response []byte, done bool, err error) {
 	if err != nil {
 		return nil, false, err
 	}
-	k, err := c.mechanism.keys.get(c.mechanism.hash, keyFactors{c.password, first.salt, first.iterations})
+	k, err := c.mechanism.keys.get(c.mechanism.hash,
+		keyFactors{c.password, first.salt, first.iterations})
 	if err != nil {
 		return nil, false, err
 	}
@@ -154,7 +156,7 @@ func (c *scram) verify(message string) error {
 	return nil
 }
 
-// serverFirst is the server-first-message.
+// serverFirst holds the server-first-message.
 type serverFirst struct {
 	nonce      string
 	salt       string // decoded
@@ -169,7 +171,8 @@ func parseServerFirst(message, nonce string) (serverFirst, error) {
 		return m, fmt.Errorf("%w (%q)", errRefused, shorten(reason))
 	}
 	var text [3]string
-	for i, prefix := range []string{"r=", "s=", "i="} { // what follows are extensions, which may be ignored
+	// Extensions follow these three fields. They may be ignored.
+	for i, prefix := range []string{"r=", "s=", "i="} {
 		if i >= len(fields) || !strings.HasPrefix(fields[i], prefix) {
 			return m, fmt.Errorf("the server's first message has no %q in its place", prefix)
 		}
@@ -199,12 +202,13 @@ func parseIterations(text string) (int, error) {
 		}
 	}
 	if n < MinIterations {
-		return 0, fmt.Errorf("the server asks for %d iterations, fewer than %d are not safe", n, MinIterations)
+		return 0, fmt.Errorf("the server asks for %d iterations, fewer than %d are not safe", n,
+			MinIterations)
 	}
 	return n, nil
 }
 
-// keys are what a password comes to with a salt.
+// keys holds the keys of a password and a salt.
 type keys struct{ client, stored, server []byte }
 
 func derive(h func() hash.Hash, f keyFactors) (keys, error) {

@@ -61,7 +61,8 @@ func TestSCRAMExamplesOfTheRFCs(t *testing.T) {
 	}
 }
 
-// The vector of the specification: MongoDB's SCRAM-SHA-1 digests the password first (Authentication, "SCRAM-SHA-1").
+// The vector of the specification: MongoDB's SCRAM-SHA-1 digests the password first
+// (Authentication, "SCRAM-SHA-1").
 func TestSCRAMSHA1DigestsThePassword(t *testing.T) {
 	m := auth.SCRAMSHA1()
 	m.SetNonce("fyko+d2lbbFgONRv9qkxdawL")

@@ -46,7 +46,7 @@ func writesOutput(pipeline bson.Array) bool {
 	return name == "$out" || name == "$merge"
 }
 
-// aggregate is the aggregate command.
+// aggregate builds the aggregate command.
 type aggregate struct {
 	collection   string // empty: the database
 	opt          AggregateOptions

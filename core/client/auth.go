@@ -100,7 +100,8 @@ func checkX509(opt *connstring.TLS, encrypts bool) error {
 	case !encrypts:
 		return errors.New("connection string: authMechanism MONGODB-X509 needs tls=true")
 	case opt.CertificateKeyFile == "":
-		return errors.New("connection string: authMechanism MONGODB-X509 needs a client certificate " +
+		return errors.New("connection string: authMechanism MONGODB-X509 needs a client " +
+			"certificate " +
 			"(tlsCertificateKeyFile)")
 	}
 	return nil
@@ -108,13 +109,16 @@ func checkX509(opt *connstring.TLS, encrypts bool) error {
 
 // authWarnings returns what should be said about a credential that works.
 func authWarnings(cfg *connstring.Config) []connstring.Warning {
-	sent, ok := map[string]string{"PLAIN": "password", "MONGODB-OIDC": "access token"}[cfg.AuthMechanism]
+	sent, ok := map[string]string{
+		"PLAIN": "password", "MONGODB-OIDC": "access token",
+	}[cfg.AuthMechanism]
 	if !ok || cfg.UseTLS() {
 		return nil
 	}
 	return []connstring.Warning{{
 		Option: "authMechanism",
-		Problem: fmt.Sprintf("%s sends the %s as it is, and connections are not encrypted: set tls=true.",
+		Problem: fmt.Sprintf("%s sends the %s as it is, and connections are not encrypted: set "+
+			"tls=true.",
 			cfg.AuthMechanism, sent),
 	}}
 }

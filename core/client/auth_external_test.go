@@ -117,8 +117,8 @@ func TestOIDCMachineFlow(t *testing.T) {
 		"2.2 and 2.3 callback returns missing data": func(t *testing.T) {
 			s, _ := withOIDC(t, "good")
 			c := authenticating(t, s, "", oidcOptions, client.Options{OIDC: &tokens{all: []string{""}}})
-			var e *auth.Error
-			if err := findOrders(t, c); !errors.As(err, &e) || e.Kind != auth.KindCredential {
+			err := findOrders(t, c)
+			if e, ok := errors.AsType[*auth.Error](err); !ok || e.Kind != auth.KindCredential {
 				t.Errorf("find = %v", err)
 			}
 		},

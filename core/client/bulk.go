@@ -61,7 +61,7 @@ func newIDs(models []WriteModel) []newID {
 	return ids
 }
 
-// bulkRun is the state of one BulkWrite.
+// bulkRun holds the state of one BulkWrite.
 type bulkRun struct {
 	client *Client
 	cmd    *bulk
@@ -129,7 +129,8 @@ func (r *bulkRun) takeErrors(
 	tried, not = r.cmd.sent, make(map[int]struct{}, len(failed.WriteErrors))
 	for _, we := range failed.WriteErrors {
 		if we.Index < 0 || we.Index >= r.cmd.sent {
-			reply.fail("writeErrors.index", fmt.Sprintf("%d is not one of %d writes", we.Index, r.cmd.sent))
+			reply.fail("writeErrors.index", fmt.Sprintf("%d is not one of %d writes", we.Index,
+				r.cmd.sent))
 			return 0, nil
 		}
 		not[we.Index] = struct{}{}
@@ -173,10 +174,12 @@ func (r *bulkRun) upserted(d bson.Raw, reply *replyReader) (n int64) {
 		place := reply.count(entry, "index", "upserted.index")
 		id, ok := entry.Lookup("_id")
 		if !ok || place < 0 || place >= int64(r.cmd.sent) {
-			reply.fail("upserted", "has an entry without an _id, or with an index that was not sent")
+			reply.fail("upserted", "has an entry without an _id, or with an index that was not "+
+				"sent")
 			return n
 		}
-		r.result.UpsertedIDs = append(r.result.UpsertedIDs, IndexedID{Index: r.cmd.order[place], ID: id})
+		r.result.UpsertedIDs = append(r.result.UpsertedIDs,
+			IndexedID{Index: r.cmd.order[place], ID: id})
 		n++
 	}
 	return n
@@ -203,8 +206,8 @@ func (r *bulkRun) exception() error {
 	return e
 }
 
-// bulk is the insert, update or delete command for the next writes of a bulk. It sends as many of
-// those as fit.
+// bulk builds the insert, update or delete command for the next writes of a bulk. It sends as many
+// of those as fit.
 type bulk struct {
 	collection   string
 	ordered      bool
@@ -222,7 +225,7 @@ type bulk struct {
 	checked checkedLimits
 }
 
-// checkedLimits are the limits of a server that all models not sent yet keep to.
+// checkedLimits holds the limits of a server that all models not sent yet keep to.
 type checkedLimits struct {
 	size int
 	wire int32
@@ -275,7 +278,8 @@ func (c *bulk) Append(b *bson.Builder, to operation.Target) error {
 // sent of a bulk that would be refused later. Another server may take less than the one before.
 func (c *bulk) check(to operation.Target) error {
 	limits := checkedLimits{
-		size: limit(to.Hello.MaxBSONObjectSize, defaultMaxBSONObjectSize), wire: to.Hello.MaxWireVersion,
+		size: limit(to.Hello.MaxBSONObjectSize, defaultMaxBSONObjectSize),
+		wire: to.Hello.MaxWireVersion,
 	}
 	if limits == c.checked {
 		return nil
@@ -289,7 +293,8 @@ func (c *bulk) check(to operation.Target) error {
 		if size > limits.size {
 			return &ArgumentError{
 				Argument: "requests." + strconv.Itoa(place),
-				Problem:  fmt.Sprintf("has a document of %d bytes; the server takes %d", size, limits.size),
+				Problem: fmt.Sprintf("has a document of %d bytes; the server takes %d", size,
+					limits.size),
 				TooLarge: true,
 			}
 		}

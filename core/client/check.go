@@ -46,7 +46,7 @@ func (c *check) hint(v bson.Value) {
 	}
 }
 
-// takes is the set of the fields of Common that an operation takes, without Timeout and RunOn,
+// takes holds the set of the fields of Common that an operation takes, without Timeout and RunOn,
 // which all take.
 type takes uint8
 
@@ -60,7 +60,8 @@ const (
 )
 
 const (
-	readOptions    = takesComment | takesReadConcern | takesReadPreference | takesRawData | takesExtra
+	readOptions = takesComment | takesReadConcern | takesReadPreference | takesRawData |
+		takesExtra
 	writeOptions   = takesComment | takesWriteConcern | takesRawData | takesExtra
 	commandOptions = takesReadPreference
 )
@@ -151,9 +152,11 @@ func (c *check) extra(d bson.Raw, known []string) {
 	it := d.Iter()
 	for it.Next() {
 		key := it.Key()
-		if slices.Contains(known, key) || slices.Contains(reserved, key) || strings.HasPrefix(key, "$") {
+		if slices.Contains(known, key) || slices.Contains(reserved, key) ||
+			strings.HasPrefix(key, "$") {
 			c.refuse("options",
-				"%q is not for options: it is set by an argument, an option, or the client itself", key)
+				"%q is not for options: it is set by an argument, an option, or the client itself",
+				key)
 		}
 	}
 	if it.Err() != nil {

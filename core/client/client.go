@@ -27,7 +27,7 @@ import (
 	"github.com/mooringdb/mooring/core/topology"
 )
 
-// Options are the settings that a connection string cannot hold.
+// Options holds the settings that a connection string cannot hold.
 type Options struct {
 	// Sink receives the events of the driver; nil: none are emitted. A panic of one of its
 	// functions ends that call only.
@@ -43,24 +43,26 @@ type Options struct {
 	// Version is the driver's version that servers see; empty: the one that Go recorded for this
 	// module.
 	Version string
-	// Resolver looks up the DNS records of a mongodb+srv string; nil is the resolver of the process.
+	// Resolver looks up the DNS records of a mongodb+srv string; nil is the resolver of the
+	// process.
 	Resolver seedlist.Resolver
 	// User returns the user of each new connection, in place of the connection string's name and
-	// password. That string must ask for authentication. Nil stands for the connection string's own.
+	// password. That string must ask for authentication. Nil stands for the connection string's
+	// own.
 	User auth.UserSource
 	// OIDC obtains the access tokens of MONGODB-OIDC, in place of an ENVIRONMENT in the connection
 	// string.
 	OIDC oidc.Provider
-	// AWS says where MONGODB-AWS finds credentials. The zero value stands for the environment of the
-	// process and AWS's endpoints.
+	// AWS says where MONGODB-AWS finds credentials. The zero value stands for the environment of
+	// the process and AWS's endpoints.
 	AWS aws.Config
 	// Kerberos obtains the tickets of GSSAPI; nil reads the files of MIT Kerberos.
 	Kerberos gssapi.Initiator
 	// ServerAPI is the stable API that every command declares; nil: none is declared.
 	ServerAPI *ServerAPI
-	// MaxPinnedShare is the share of maxPoolSize that may be pinned to cursors and transactions at a
-	// time, behind a load balancer: from 0, which sets no bound, to 1. A cursor or transaction beyond
-	// it fails with a *pool.PinLimitError.
+	// MaxPinnedShare is the share of maxPoolSize that may be pinned to cursors and transactions at
+	// a time, behind a load balancer: from 0, which sets no bound, to 1. A cursor or transaction
+	// beyond it fails with a *pool.PinLimitError.
 	MaxPinnedShare float64
 }
 
@@ -101,8 +103,9 @@ func New(cfg connstring.Config, opt Options) (*Client, error) {
 	}
 	opt.guardSink()
 	c := &Client{
-		metadata:         source,
-		runner:           operation.Runner{Sink: opt.Sink, Timeout: cfg.Timeout, API: serverAPIElements(opt.ServerAPI)},
+		metadata: source,
+		runner: operation.Runner{Sink: opt.Sink, Timeout: cfg.Timeout,
+			API: serverAPIElements(opt.ServerAPI)},
 		warnings:         warnings(&cfg),
 		readPreference:   rp,
 		readConcernLevel: cfg.ReadConcernLevel,
@@ -209,7 +212,8 @@ func (c *Client) read(ns Namespace, cmd operation.Command, o *Common) operation.
 // write returns the operation of a command that writes.
 func write(ns Namespace, cmd operation.Command, wc WriteConcern, o *Common) operation.Operation {
 	return operation.Operation{
-		Database: ns.Database, Command: cmd, Kind: operation.Write, Unacknowledged: unacknowledged(wc),
+		Database: ns.Database, Command: cmd, Kind: operation.Write,
+		Unacknowledged:    unacknowledged(wc),
 		DeadlineAsMaxTime: true, RunOn: o.RunOn, Caller: o.Caller,
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/mooringdb/mooring/core/operation"
 )
 
-// CreateCollectionOptions are the options of CreateCollection. Of Common it takes Comment,
+// CreateCollectionOptions holds the options of CreateCollection. Of Common it takes Comment,
 // WriteConcern, RawData and Extra.
 type CreateCollectionOptions struct {
 	Common
@@ -47,7 +47,8 @@ func (c *Client) CreateCollection(
 	ck.namespace(ns)
 	ck.unused("pipeline", opt.Pipeline != nil && opt.ViewOn == "", "a view")
 	return c.change(ctx, ns.Database, helper{
-		name: "create", target: bson.StringValue(ns.Collection), common: &opt.Common, add: opt.appendTo,
+		name: "create", target: bson.StringValue(ns.Collection), common: &opt.Common,
+		add: opt.appendTo,
 	}, opt.MaxTimeMS, &ck, createFields)
 }
 
@@ -69,7 +70,7 @@ func (o *CreateCollectionOptions) appendTo(b *bson.Builder) {
 	appendDocument(b, "indexOptionDefaults", o.IndexOptionDefaults)
 }
 
-// ModifyCollectionOptions are the options of ModifyCollection. Of Common it takes Comment,
+// ModifyCollectionOptions holds the options of ModifyCollection. Of Common it takes Comment,
 // WriteConcern, RawData and Extra.
 type ModifyCollectionOptions struct {
 	Common
@@ -83,7 +84,8 @@ type ModifyCollectionOptions struct {
 	TimeSeries                   bson.Raw
 	ExpireAfterSeconds           *int64
 	ChangeStreamPreAndPostImages bson.Raw
-	// CappedSize is the size of a capped collection in bytes, and CappedMax its number of documents.
+	// CappedSize is the size of a capped collection in bytes, and CappedMax its number of
+	// documents.
 	CappedSize, CappedMax *int64
 	MaxTimeMS             *int64
 }
@@ -101,7 +103,8 @@ func (c *Client) ModifyCollection(
 	var ck check
 	ck.namespace(ns)
 	return c.change(ctx, ns.Database, helper{
-		name: "collMod", target: bson.StringValue(ns.Collection), common: &opt.Common, add: opt.appendTo,
+		name: "collMod", target: bson.StringValue(ns.Collection), common: &opt.Common,
+		add: opt.appendTo,
 	}, opt.MaxTimeMS, &ck, collModFields)
 }
 
@@ -119,7 +122,7 @@ func (o *ModifyCollectionOptions) appendTo(b *bson.Builder) {
 	appendInt64(b, "cappedMax", o.CappedMax)
 }
 
-// ChangeOptions are the options of helpers that have none of their own. Of Common they take
+// ChangeOptions holds the options of helpers that have none of their own. Of Common they take
 // Comment, WriteConcern, RawData and Extra.
 type ChangeOptions struct {
 	Common
@@ -134,7 +137,8 @@ func (c *Client) DropCollection(ctx context.Context, ns Namespace, opt ChangeOpt
 	err := c.change(ctx, ns.Database, helper{
 		name: "drop", target: bson.StringValue(ns.Collection), common: &opt.Common,
 	}, opt.MaxTimeMS, &ck, []string{"drop", "comment"})
-	if failed, ok := errors.AsType[*mongoerr.CommandError](err); ok && failed.Code == namespaceNotFound {
+	if failed, ok := errors.AsType[*mongoerr.CommandError](err); ok &&
+		failed.Code == namespaceNotFound {
 		return nil
 	}
 	return err
@@ -150,7 +154,7 @@ func (c *Client) DropDatabase(ctx context.Context, db string, opt ChangeOptions)
 		opt.MaxTimeMS, &ck, []string{"dropDatabase", "comment"})
 }
 
-// RenameCollectionOptions are the options of RenameCollection. Of Common it takes Comment,
+// RenameCollectionOptions holds the options of RenameCollection. Of Common it takes Comment,
 // WriteConcern, RawData and Extra.
 type RenameCollectionOptions struct {
 	Common
@@ -175,8 +179,8 @@ func (c *Client) RenameCollection(
 	}, opt.MaxTimeMS, &ck, []string{"renameCollection", "to", "dropTarget", "comment"})
 }
 
-// ListCollectionsOptions are the options of ListCollections and ListCollectionNames. Of Common they
-// take Comment, RawData and Extra. ListCollectionNames sets NameOnly itself.
+// ListCollectionsOptions holds the options of ListCollections and ListCollectionNames. Of Common
+// they take Comment, RawData and Extra. ListCollectionNames sets NameOnly itself.
 type ListCollectionsOptions struct {
 	ListOptions
 	Filter                bson.Raw
@@ -226,8 +230,8 @@ func onlyNames(filter bson.Raw) bool {
 	return true
 }
 
-// ListDatabasesOptions are the options of ListDatabases and ListDatabaseNames. Of Common they take
-// Comment, RawData and Extra. ListDatabaseNames sets NameOnly itself.
+// ListDatabasesOptions holds the options of ListDatabases and ListDatabaseNames. Of Common they
+// take Comment, RawData and Extra. ListDatabaseNames sets NameOnly itself.
 type ListDatabasesOptions struct {
 	Common
 	Filter              bson.Raw
@@ -250,13 +254,15 @@ func (c *Client) ListDatabases(
 	if ck.err != nil {
 		return nil, ck.err
 	}
-	h := helper{name: "listDatabases", target: one, common: &opt.Common, add: func(b *bson.Builder) {
-		appendDocument(b, "filter", opt.Filter)
-		appendBool(b, "nameOnly", opt.NameOnly)
-		appendBool(b, "authorizedDatabases", opt.AuthorizedDatabases)
-	}}
+	h := helper{name: "listDatabases", target: one, common: &opt.Common,
+		add: func(b *bson.Builder) {
+			appendDocument(b, "filter", opt.Filter)
+			appendBool(b, "nameOnly", opt.NameOnly)
+			appendBool(b, "authorizedDatabases", opt.AuthorizedDatabases)
+		}}
 	op := operation.Operation{
-		Database: "admin", Command: &h, MaxTimeMS: opt.MaxTimeMS, DeadlineAsMaxTime: true, RunOn: opt.RunOn,
+		Database: "admin", Command: &h, MaxTimeMS: opt.MaxTimeMS, DeadlineAsMaxTime: true,
+		RunOn: opt.RunOn,
 	}
 	res, err := c.run(ctx, &op, &opt.Common)
 	if err != nil {
@@ -301,7 +307,8 @@ func (c *Client) ListDatabaseNames(
 	return all, nil
 }
 
-// ExplainOptions are the options of Explain. Of Common it takes Comment, ReadPreference and RunOn.
+// ExplainOptions holds the options of Explain. Of Common it takes Comment, ReadPreference and
+// RunOn.
 type ExplainOptions struct {
 	Common
 	// Verbosity is "queryPlanner", "executionStats" or "allPlansExecution"; empty is the server's

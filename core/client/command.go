@@ -97,7 +97,7 @@ func withoutDoubt(err error, op *operation.Operation) error {
 	return err
 }
 
-// userCommand is a command that a user wrote, sent as it is.
+// userCommand holds a command that a user wrote. It is sent unchanged.
 type userCommand bson.Raw
 
 func (u *userCommand) Name() string { return bson.Raw(*u).FirstKey() }

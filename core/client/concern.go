@@ -21,7 +21,7 @@ type ReadConcern struct {
 // where timeoutMS is set; an inherited one is not sent either where the context has a deadline.
 type WriteConcern = connstring.WriteConcern
 
-// readConcern is the level that is sent; sent is false where nothing is.
+// readConcern holds the level that is sent; sent is false if none is sent.
 type readConcern struct {
 	level string
 	sent  bool

@@ -36,7 +36,7 @@ func (c *Client) CountDocuments(
 	return n, r.err
 }
 
-// countDocuments is the aggregation that counts.
+// countDocuments builds the aggregation that counts.
 type countDocuments struct {
 	collection  string
 	opt         CountDocumentsOptions
@@ -99,7 +99,7 @@ func (c *Client) EstimatedDocumentCount(
 	return n, r.err
 }
 
-// estimate is the count command, without a query.
+// estimate builds the count command, without a query.
 type estimate struct {
 	collection  string
 	opt         EstimatedDocumentCountOptions

@@ -46,7 +46,7 @@ func (c *Client) delete(
 	return out, r.written()
 }
 
-// deleteCommand is the delete command with one statement. limit is 1, or 0 for all.
+// deleteCommand builds the delete command with one statement. limit is 1, or 0 for all.
 type deleteCommand struct {
 	collection   string
 	filter       bson.Raw

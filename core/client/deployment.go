@@ -38,7 +38,7 @@ func (d deployment) Select(ctx context.Context, sel selection.Selector) (operati
 	return &lease{server: s}, nil
 }
 
-// lease is a selected server and, after CheckOut, a connection to it. It is one value because
+// lease holds a selected server and, after CheckOut, a connection to it. It is one value because
 // every operation needs one.
 type lease struct {
 	server topology.Server

@@ -44,7 +44,7 @@ func (c *Client) Distinct(
 	return values, r.err
 }
 
-// distinct is the distinct command.
+// distinct builds the distinct command.
 type distinct struct {
 	collection, key string
 	opt             DistinctOptions

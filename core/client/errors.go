@@ -1,6 +1,6 @@
 package client
 
-// ArgumentError is a request that was refused before anything was sent.
+// ArgumentError reports a request that was refused before anything was sent.
 type ArgumentError struct {
 	// Argument is the name of the argument or option, as MongoDB spells it.
 	Argument string

@@ -52,7 +52,7 @@ func (c *check) one(o *FindOptions) {
 	c.unused("timeoutMode", o.TimeoutMode != TimeoutModeUnset, purpose)
 }
 
-// find is the find command. limit, batchSize and single are sent as the options of these names.
+// find builds the find command. limit, batchSize and single are sent as the options of these names.
 type find struct {
 	collection       string
 	opt              FindOptions

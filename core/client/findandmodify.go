@@ -71,7 +71,7 @@ func (c *Client) findAndModify(
 	return out, r.written()
 }
 
-// findAndModify is the findAndModify command; without an update it removes.
+// findAndModify builds the findAndModify command; without an update it removes.
 type findAndModify struct {
 	collection   string
 	filter       bson.Raw
@@ -81,9 +81,11 @@ type findAndModify struct {
 }
 
 var findAndModifyFields = []string{
-	"findAndModify", "findandmodify", "query", "sort", "remove", "update", "upsert", "new", "fields",
+	"findAndModify", "findandmodify", "query", "sort", "remove", "update", "upsert", "new",
+	"fields",
 	"arrayFilters",
-	"bypassDocumentValidation", "collation", "hint", "let", "comment", "projection", "returnDocument",
+	"bypassDocumentValidation", "collation", "hint", "let", "comment", "projection",
+	"returnDocument",
 }
 
 func (*findAndModify) Name() string { return "findAndModify" }

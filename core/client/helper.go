@@ -9,8 +9,8 @@ import (
 	"github.com/mooringdb/mooring/core/operation"
 )
 
-// helper is the command of a helper for databases, collections and indexes: its first element, and
-// the options that add appends.
+// helper builds the command of a helper for databases, collections and indexes: its first element,
+// and the options that add appends.
 type helper struct {
 	name   string
 	target bson.Value // the value of the first element
@@ -67,7 +67,7 @@ func (c *Client) change(
 	return err
 }
 
-// ListOptions are the options of helpers that return a cursor.
+// ListOptions holds the options of helpers that return a cursor.
 type ListOptions struct {
 	Common
 	// BatchSize of the first and the following batches; nil is the server's.
@@ -103,10 +103,12 @@ func (c *Client) list(
 	}
 	lifetime := opt.TimeoutMode != Iteration
 	op := operation.Operation{
-		Database: db, Command: &h, MaxTimeMS: opt.MaxTimeMS, DeadlineAsMaxTime: lifetime, RunOn: opt.RunOn,
+		Database: db, Command: &h, MaxTimeMS: opt.MaxTimeMS, DeadlineAsMaxTime: lifetime,
+		RunOn: opt.RunOn,
 	}
 	return cursor.Open(ctx, &c.runner, op, cursor.Options{
-		BatchSize: valueOf(opt.BatchSize), Comment: comment, Timeout: opt.Timeout, Lifetime: lifetime,
+		BatchSize: valueOf(opt.BatchSize), Comment: comment, Timeout: opt.Timeout,
+		Lifetime: lifetime,
 	})
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/mooringdb/mooring/core/cursor"
 )
 
-// IndexModel is an index to create. Fields that are unset are not sent.
+// IndexModel describes an index to create. Fields that are unset are not sent.
 type IndexModel struct {
 	// Keys are the fields and their directions or kinds.
 	Keys bson.Raw
@@ -35,8 +35,8 @@ type IndexModel struct {
 	StorageEngine           bson.Raw
 }
 
-// CreateIndexesOptions are the options of CreateIndexes. Of Common it takes Comment, WriteConcern,
-// RawData and Extra.
+// CreateIndexesOptions holds the options of CreateIndexes. Of Common it takes Comment,
+// WriteConcern, RawData and Extra.
 type CreateIndexesOptions struct {
 	Common
 	// CommitQuorum is a number or a text. Servers before 4.4 do not know it, which is an error.
@@ -131,7 +131,9 @@ func (m *IndexModel) appendTo(b *bson.Builder, name string) {
 }
 
 // DropIndex drops an index by its name. The name "*", which stands for all, is an error.
-func (c *Client) DropIndex(ctx context.Context, ns Namespace, name string, opt ChangeOptions) error {
+func (c *Client) DropIndex(
+	ctx context.Context, ns Namespace, name string, opt ChangeOptions,
+) error {
 	var ck check
 	switch name {
 	case "":

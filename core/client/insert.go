@@ -85,7 +85,7 @@ func (c *Client) InsertMany(
 	return run.result, err
 }
 
-// insertRun is the state of one InsertMany.
+// insertRun holds the state of one InsertMany.
 type insertRun struct {
 	client *Client
 	cmd    *insert
@@ -181,7 +181,7 @@ func (r *insertRun) exception() error {
 	return e
 }
 
-// newID is the _id of a document that is inserted.
+// newID holds the _id of a document that is inserted.
 type newID struct {
 	value     bson.Value
 	generated bool
@@ -198,7 +198,7 @@ func assignIDs(docs []bson.Raw, ids []newID) {
 	}
 }
 
-// insert is the insert command. It sends as many of docs as fit; advance drops those.
+// insert builds the insert command. It sends as many of docs as fit; advance drops those.
 type insert struct {
 	collection   string
 	ordered      bool
@@ -262,7 +262,8 @@ const (
 )
 
 func (i *insert) AppendDocuments(msg []byte, to operation.Target) ([]byte, error) {
-	if err := i.checkSizes(limit(to.Hello.MaxBSONObjectSize, defaultMaxBSONObjectSize)); err != nil {
+	err := i.checkSizes(limit(to.Hello.MaxBSONObjectSize, defaultMaxBSONObjectSize))
+	if err != nil {
 		return nil, err
 	}
 	maxMessage := limit(to.Hello.MaxMessageSize, defaultMaxMessageSize)

@@ -9,7 +9,7 @@ import (
 	"github.com/mooringdb/mooring/core/topology"
 )
 
-// lifecycle is the state that Start and Close share. Its zero value is a client that was not
+// lifecycle holds the state that Start and Close share. Its zero value is a client that was not
 // started.
 type lifecycle struct {
 	// mu guards the fields below. Nothing is called while it is held.

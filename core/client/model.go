@@ -8,7 +8,7 @@ import (
 	"github.com/mooringdb/mooring/core/mongoerr"
 )
 
-// WriteKind is what a WriteModel does.
+// WriteKind names what a WriteModel does.
 type WriteKind uint8
 
 const (
@@ -28,7 +28,7 @@ const (
 	DeleteMany
 )
 
-// writeCommand is the command that a kind of writes is sent with.
+// writeCommand names the command that a kind of writes is sent with.
 type writeCommand uint8
 
 const (
@@ -58,7 +58,7 @@ func (k WriteKind) command() writeCommand {
 	return insertCommand
 }
 
-// WriteModel is one write of BulkWrite. A field that its kind has no use for must be unset.
+// WriteModel describes one write of BulkWrite. A field that its kind has no use for must be unset.
 type WriteModel struct {
 	Kind WriteKind
 	// Document is inserted, or replaces the document that matches.
@@ -82,7 +82,7 @@ func (m *WriteModel) update() bson.Value {
 	return m.Update
 }
 
-// BulkWriteOptions are the options of BulkWrite. Of Common it takes all but ReadConcern and
+// BulkWriteOptions holds the options of BulkWrite. Of Common it takes all but ReadConcern and
 // ReadPreference.
 type BulkWriteOptions struct {
 	Common
@@ -94,7 +94,7 @@ type BulkWriteOptions struct {
 	Let bson.Raw
 }
 
-// BulkWriteResult is the outcome of BulkWrite, in part or in full.
+// BulkWriteResult holds the outcome of BulkWrite, in part or in full.
 type BulkWriteResult struct {
 	// Acknowledged is false for writes with w: 0: nothing is known of counts and errors then.
 	Acknowledged  bool
@@ -131,13 +131,15 @@ func (c *check) model(i int, m *WriteModel) {
 	}
 	hasDocument := m.Kind == InsertOne || m.Kind == ReplaceOne
 	one.unused("document", m.Document != nil && !hasDocument, "an insert or a replacement")
-	one.unused("filter", m.Filter != nil && m.Kind == InsertOne, "a write of documents that are there")
+	one.unused("filter", m.Filter != nil && m.Kind == InsertOne,
+		"a write of documents that are there")
 	one.unused("update", !m.Update.IsZero() && !update, "an update")
 	one.unused("arrayFilters", m.ArrayFilters != nil && !update, "an update by operators")
 	one.unused("collation", m.Collation != nil && m.Kind == InsertOne, "a write with a filter")
 	one.unused("hint", !m.Hint.IsZero() && m.Kind == InsertOne, "a write with a filter")
 	one.hint(m.Hint)
-	one.unused("sort", m.Sort != nil && m.Kind != UpdateOne && m.Kind != ReplaceOne, "an update of one document")
+	one.unused("sort", m.Sort != nil && m.Kind != UpdateOne && m.Kind != ReplaceOne,
+		"an update of one document")
 	one.unused("upsert", m.Upsert != nil && !update && m.Kind != ReplaceOne, "an update")
 	if refused, ok := errors.AsType[*ArgumentError](one.err); ok {
 		c.refuse("requests."+strconv.Itoa(i)+"."+refused.Argument, "%s", refused.Problem)

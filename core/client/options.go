@@ -24,9 +24,10 @@ func (n Namespace) String() string { return n.Database + "." + n.Collection }
 // must be unset; otherwise the operation returns an *ArgumentError. Each option struct says which
 // fields those are.
 type Common struct {
-	// Timeout is timeoutMS: how long the operation may take, with all its commands. Nil inherits the
-	// client's, and 0 sets no limit. The deadline of the context counts in any case. Where timeoutMS
-	// is set, socketTimeoutMS, waitQueueTimeoutMS and WriteConcern.WTimeoutMS have no effect.
+	// Timeout is timeoutMS: how long the operation may take, with all its commands. Nil inherits
+	// the client's, and 0 sets no limit. The deadline of the context counts in any case. Where
+	// timeoutMS is set, socketTimeoutMS, waitQueueTimeoutMS and WriteConcern.WTimeoutMS have no
+	// effect.
 	Timeout *time.Duration
 	// Comment is the command's comment, and that of the getMores of its cursor.
 	Comment bson.Value
@@ -36,8 +37,8 @@ type Common struct {
 	WriteConcern *WriteConcern
 	// ReadPreference of nil inherits the client's.
 	ReadPreference *selection.ReadPreference
-	// RawData asks for the documents as the server stores them, which is another form for time series
-	// collections. Servers before 8.2 are not sent it.
+	// RawData asks for the documents as the server stores them, which is another form for time
+	// series collections. Servers before 8.2 are not sent it.
 	RawData *bool
 	// Extra is appended to the command as it is. Names in it that an option covers, or that the
 	// client sets, are an *ArgumentError.
@@ -45,8 +46,8 @@ type Common struct {
 	// RunOn lets an operation that has been sent go on although its context is canceled: see
 	// operation.Operation.
 	RunOn bool
-	// Caller is the caller's own name for the operation. The events of its commands have it, but not
-	// those of a cursor's getMores, which other calls may ask for.
+	// Caller is the caller's own name for the operation. The events of its commands have it, but
+	// not those of a cursor's getMores, which other calls may ask for.
 	Caller string
 }
 
@@ -62,8 +63,8 @@ const (
 	// sends what is left as maxTimeMS, and for all its getMores. Tailable cursors refuse it.
 	CursorLifetime
 	// Iteration says that the cursor may outlive the deadline, and that timeoutMS begins anew with
-	// each call of Cursor.Next. No maxTimeMS is sent for it. Where no cursor can stay open (a single
-	// batch, $out, $merge) it is the same as CursorLifetime.
+	// each call of Cursor.Next. No maxTimeMS is sent for it. Where no cursor can stay open (a
+	// single batch, $out, $merge) it is the same as CursorLifetime.
 	Iteration
 )
 
@@ -79,13 +80,13 @@ const (
 	TailableAwait
 )
 
-// RunCommandOptions are the options of RunCommand. Of Common it takes ReadPreference and RunOn; a
+// RunCommandOptions holds the options of RunCommand. Of Common it takes ReadPreference and RunOn; a
 // ReadPreference of nil is primary, whatever the client's is.
 type RunCommandOptions struct {
 	Common
 }
 
-// RunCursorCommandOptions are the options of RunCursorCommand. Of Common it takes Comment, which
+// RunCursorCommandOptions holds the options of RunCursorCommand. Of Common it takes Comment, which
 // goes with the getMores only, ReadPreference and RunOn; a ReadPreference of nil is primary,
 // whatever the client's is.
 type RunCursorCommandOptions struct {
@@ -99,7 +100,7 @@ type RunCursorCommandOptions struct {
 	MaxTimeMS *int64
 }
 
-// FindOptions are the options of Find and FindOne. Of Common they take all but WriteConcern.
+// FindOptions holds the options of Find and FindOne. Of Common they take all but WriteConcern.
 // FindOne refuses what shapes batches: Limit, BatchSize, SingleBatch, MaxAwaitTimeMS, Tailable,
 // AwaitData, NoCursorTimeout and TimeoutMode.
 type FindOptions struct {
@@ -109,8 +110,8 @@ type FindOptions struct {
 	Projection bson.Raw
 	Hint       bson.Value
 	Skip       *int64
-	// Limit is the number of documents over all batches; 0 is no limit; a negative one also asks for
-	// a single batch.
+	// Limit is the number of documents over all batches; 0 is no limit; a negative one also asks
+	// for a single batch.
 	Limit *int64
 	// BatchSize of the first and the following batches; a negative one asks for a single batch, and
 	// 0 is the same as none.
@@ -134,8 +135,8 @@ type FindOptions struct {
 	TimeoutMode         TimeoutMode
 }
 
-// AggregateOptions are the options of Aggregate. Of Common it takes all; WriteConcern is sent only
-// where the pipeline ends with $out or $merge.
+// AggregateOptions holds the options of Aggregate. Of Common it takes all; WriteConcern is sent
+// only where the pipeline ends with $out or $merge.
 type AggregateOptions struct {
 	Common
 	Pipeline     bson.Array
@@ -153,7 +154,7 @@ type AggregateOptions struct {
 	TimeoutMode    TimeoutMode
 }
 
-// DistinctOptions are the options of Distinct. Of Common it takes all but WriteConcern.
+// DistinctOptions holds the options of Distinct. Of Common it takes all but WriteConcern.
 type DistinctOptions struct {
 	Common
 	Filter    bson.Raw // nil: {}
@@ -162,7 +163,7 @@ type DistinctOptions struct {
 	MaxTimeMS *int64
 }
 
-// CountDocumentsOptions are the options of CountDocuments. Of Common it takes all but
+// CountDocumentsOptions holds the options of CountDocuments. Of Common it takes all but
 // WriteConcern.
 type CountDocumentsOptions struct {
 	Common
@@ -174,21 +175,21 @@ type CountDocumentsOptions struct {
 	MaxTimeMS *int64
 }
 
-// EstimatedDocumentCountOptions are the options of EstimatedDocumentCount. Of Common it takes all
+// EstimatedDocumentCountOptions holds the options of EstimatedDocumentCount. Of Common it takes all
 // but WriteConcern.
 type EstimatedDocumentCountOptions struct {
 	Common
 	MaxTimeMS *int64
 }
 
-// InsertOneOptions are the options of InsertOne. Of Common it takes all but ReadConcern and
+// InsertOneOptions holds the options of InsertOne. Of Common it takes all but ReadConcern and
 // ReadPreference.
 type InsertOneOptions struct {
 	Common
 	BypassDocumentValidation *bool
 }
 
-// InsertManyOptions are the options of InsertMany. Of Common it takes all but ReadConcern and
+// InsertManyOptions holds the options of InsertMany. Of Common it takes all but ReadConcern and
 // ReadPreference.
 type InsertManyOptions struct {
 	Common
@@ -197,7 +198,7 @@ type InsertManyOptions struct {
 	BypassDocumentValidation *bool
 }
 
-// UpdateOptions are the options of UpdateOne, UpdateMany and ReplaceOne. Of Common they take all
+// UpdateOptions holds the options of UpdateOne, UpdateMany and ReplaceOne. Of Common they take all
 // but ReadConcern and ReadPreference. UpdateMany refuses Sort, and ReplaceOne refuses
 // ArrayFilters.
 type UpdateOptions struct {
@@ -212,7 +213,7 @@ type UpdateOptions struct {
 	Upsert *bool
 }
 
-// DeleteOptions are the options of DeleteOne and DeleteMany. Of Common they take all but
+// DeleteOptions holds the options of DeleteOne and DeleteMany. Of Common they take all but
 // ReadConcern and ReadPreference.
 type DeleteOptions struct {
 	Common
@@ -233,7 +234,7 @@ const (
 	ReturnAfter
 )
 
-// FindOneAndOptions are the options of FindOneAndUpdate, FindOneAndReplace and FindOneAndDelete.
+// FindOneAndOptions holds the options of FindOneAndUpdate, FindOneAndReplace and FindOneAndDelete.
 // Of Common they take all but ReadConcern and ReadPreference. FindOneAndReplace refuses
 // ArrayFilters; FindOneAndDelete refuses it, BypassDocumentValidation, ReturnDocument and Upsert.
 type FindOneAndOptions struct {

@@ -5,7 +5,7 @@ import (
 	"github.com/mooringdb/mooring/core/mongoerr"
 )
 
-// InsertOneResult is the outcome of InsertOne.
+// InsertOneResult holds the outcome of InsertOne.
 type InsertOneResult struct {
 	// Acknowledged is false for a write with w: 0, of which nothing else is known.
 	Acknowledged bool
@@ -15,7 +15,7 @@ type InsertOneResult struct {
 	WriteConcernError *mongoerr.WriteConcernError
 }
 
-// IndexedID is the _id of one inserted document.
+// IndexedID holds the _id of one inserted document.
 type IndexedID struct {
 	// Index is the document's position in the caller's list.
 	Index int
@@ -23,7 +23,7 @@ type IndexedID struct {
 	ID bson.Value
 }
 
-// InsertManyResult is the outcome of InsertMany, in part or in full.
+// InsertManyResult holds the outcome of InsertMany, in part or in full.
 type InsertManyResult struct {
 	// Acknowledged is false for a write with w: 0: nothing is known of errors then.
 	Acknowledged bool
@@ -37,7 +37,7 @@ type InsertManyResult struct {
 	WriteConcernErrors []*mongoerr.WriteConcernError
 }
 
-// UpdateResult is the outcome of UpdateOne, UpdateMany and ReplaceOne.
+// UpdateResult holds the outcome of UpdateOne, UpdateMany and ReplaceOne.
 type UpdateResult struct {
 	// Acknowledged is false for a write with w: 0, of which nothing else is known.
 	Acknowledged bool
@@ -45,13 +45,14 @@ type UpdateResult struct {
 	MatchedCount  int64
 	ModifiedCount int64
 	UpsertedCount int64
-	// UpsertedID is the upserted document's _id (which may be BSON null); the zero Value: no upsert.
+	// UpsertedID is the upserted document's _id (which may be BSON null); the zero Value: no
+	// upsert.
 	UpsertedID bson.Value
 	// WriteConcernError: the write was applied but not confirmed as asked.
 	WriteConcernError *mongoerr.WriteConcernError
 }
 
-// DeleteResult is the outcome of DeleteOne and DeleteMany.
+// DeleteResult holds the outcome of DeleteOne and DeleteMany.
 type DeleteResult struct {
 	// Acknowledged is false for a write with w: 0, of which nothing else is known.
 	Acknowledged bool
@@ -60,7 +61,7 @@ type DeleteResult struct {
 	WriteConcernError *mongoerr.WriteConcernError
 }
 
-// FindOneAndResult is the outcome of FindOneAndUpdate, FindOneAndReplace and FindOneAndDelete.
+// FindOneAndResult holds the outcome of FindOneAndUpdate, FindOneAndReplace and FindOneAndDelete.
 type FindOneAndResult struct {
 	// Acknowledged is false for a write with w: 0, of which nothing else is known.
 	Acknowledged bool

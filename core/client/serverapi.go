@@ -5,7 +5,7 @@ import (
 	"github.com/mooringdb/mooring/core/conn"
 )
 
-// ServerAPI is the version of the stable API that a client declares, with each of its commands.
+// ServerAPI names the version of the stable API that a client declares, with each of its commands.
 // Strict and DeprecationErrors of nil are not sent. What a command that runs as it is declares
 // itself is sent as well; the result of declaring both is undefined.
 type ServerAPI = conn.ServerAPI

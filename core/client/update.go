@@ -107,7 +107,7 @@ func (r *replyReader) upserted(v bson.Value) (id bson.Value, n int64) {
 	return bson.Value{}, 0
 }
 
-// updateCommand is the update command with one statement.
+// updateCommand builds the update command with one statement.
 type updateCommand struct {
 	collection   string
 	filter       bson.Raw

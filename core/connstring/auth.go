@@ -19,7 +19,8 @@ type mechanism struct {
 	external                                  bool // the source is $external and nothing else
 	source                                    string
 	properties                                []string
-	check                                     func(c *Config, given InCode) error // of the properties' values
+	// check checks the values of the properties.
+	check func(c *Config, given InCode) error
 }
 
 var mechanisms = map[string]mechanism{
@@ -29,8 +30,9 @@ var mechanisms = map[string]mechanism{
 	"PLAIN":         {needsUser: true, needsPassword: true, source: external},
 	"GSSAPI": {
 		needsUser: true, external: true,
-		properties: []string{serviceName, "SERVICE_REALM", "SERVICE_HOST", "CANONICALIZE_HOST_NAME"},
-		check:      checkGSSAPI,
+		properties: []string{serviceName, "SERVICE_REALM", "SERVICE_HOST",
+			"CANONICALIZE_HOST_NAME"},
+		check: checkGSSAPI,
 	},
 	"MONGODB-X509": {refusesPassword: true, external: true},
 	"MONGODB-AWS":  {environment: true, external: true},
@@ -79,7 +81,8 @@ func (c *Config) defaultSource() string {
 	return m.source
 }
 
-// InCode tells which parts of a credential a program gives in code, in place of the connection string.
+// InCode tells which parts of a credential a program gives in code, in place of the connection
+// string.
 type InCode struct {
 	User          bool // a user with a password
 	TokenProvider bool // of MONGODB-OIDC's access tokens
@@ -141,7 +144,8 @@ func named(mechanism string) string {
 
 func checkGSSAPI(c *Config, _ InCode) error {
 	v, ok := c.Property("CANONICALIZE_HOST_NAME")
-	if ok && !slices.Contains([]string{"true", "false", "none", "forward", "forwardAndReverse"}, v) {
+	if ok && !slices.Contains([]string{"true", "false", "none", "forward", "forwardAndReverse"},
+		v) {
 		return fmt.Errorf("has no CANONICALIZE_HOST_NAME %q", v)
 	}
 	return nil
@@ -153,7 +157,8 @@ func checkOIDC(c *Config, given InCode) error {
 	needsResource := environment == "azure" || environment == "gcp"
 	switch {
 	case given.TokenProvider && (hasEnvironment || hasResource):
-		return errors.New("takes no ENVIRONMENT and no TOKEN_RESOURCE beside a provider of access tokens")
+		return errors.New("takes no ENVIRONMENT and no TOKEN_RESOURCE beside a provider of " +
+			"access tokens")
 	case given.TokenProvider:
 		return nil
 	case environment == "":

@@ -30,7 +30,8 @@ func (p *parser) check() error {
 		return errors.New("options tls and ssl contradict each other")
 	}
 	for _, check := range []func() error{
-		p.checkTopology, p.checkSRV, p.checkPool, p.checkReadPreference, p.checkProxy, p.checkWriteConcern, p.checkCredential,
+		p.checkTopology, p.checkSRV, p.checkPool, p.checkReadPreference, p.checkProxy,
+		p.checkWriteConcern, p.checkCredential,
 	} {
 		if err := check(); err != nil {
 			return err

@@ -2,6 +2,7 @@ package connstring_test
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/mooringdb/mooring/core/address"
 	"github.com/mooringdb/mooring/core/connstring"
@@ -32,12 +33,16 @@ func ExampleParse_errors() {
 		"mongodb://app:secret@a/?authMechanism=MONGODB-AWS",
 	} {
 		_, err := connstring.Parse(uri)
-		fmt.Println(err)
+		fmt.Println(strings.ReplaceAll(err.Error(), ": ", ":\n  "))
 	}
 	// Output:
-	// connection string: options tls and ssl contradict each other
-	// connection string: user name and password must be URL encoded
-	// connection string: MONGODB-AWS takes no user name and no password: its credentials come from the environment, not from the connection string
+	// connection string:
+	//   options tls and ssl contradict each other
+	// connection string:
+	//   user name and password must be URL encoded
+	// connection string:
+	//   MONGODB-AWS takes no user name and no password:
+	//   its credentials come from the environment, not from the connection string
 }
 
 // Options of a configuration file stand beside the string, which overrides them.

@@ -69,25 +69,31 @@ var rows = func() map[string]*Option {
 var options = []Option{
 	{
 		Name: "appName", Kind: "text", Default: "",
-		Doc:     "the application's name in the servers' logs, up to 128 bytes",
-		setting: setting{apply: appName, show: showText(func(c *Config) *string { return &c.AppName })},
+		Doc: "the application's name in the servers' logs, up to 128 bytes",
+		setting: setting{
+			apply: appName,
+			show:  showText(func(c *Config) *string { return &c.AppName }),
+		},
 	},
 
 	// Authentication.
 	{
 		Name: "authMechanism", Kind: "name", Default: "negotiated", strict: true,
-		Doc:     "how to authenticate: SCRAM-SHA-256, SCRAM-SHA-1, MONGODB-X509, MONGODB-AWS, MONGODB-OIDC, GSSAPI or PLAIN; anything else is an error",
+		Doc: "how to authenticate: SCRAM-SHA-256, SCRAM-SHA-1, MONGODB-X509, MONGODB-AWS, " +
+			"MONGODB-OIDC, GSSAPI or PLAIN; anything else is an error",
 		setting: mechanismName(),
 	},
 	{
 		Name: "authMechanismProperties", Kind: "name:value,…", Default: "", secret: true,
-		Doc:     "properties of the mechanism; a value may have colons, but no comma, encoded or not",
+		Doc: "properties of the mechanism; a value may have colons, but no comma, encoded " +
+			"or not",
 		setting: setting{apply: properties, show: showProperties},
 	},
 	{
 		Name: "authSource", Kind: "database", Default: "the path, else by mechanism", strict: true,
-		Doc:     "where the user is defined; empty is an error",
-		setting: setting{apply: text(func(c *Config) *string { return &c.AuthSource }).apply, show: showAuthSource},
+		Doc: "where the user is defined; empty is an error",
+		setting: setting{apply: text(func(c *Config) *string { return &c.AuthSource }).apply,
+			show: showAuthSource},
 	},
 	{
 		Name: "gssapiServiceName", Kind: "text", Default: "mongodb",
@@ -154,12 +160,14 @@ var options = []Option{
 	},
 	{
 		Name: "tlsInsecure", Kind: "boolean", Default: "false",
-		Doc:     "accept any certificate: neither its issuer, its dates nor its name are looked at, nor whether it is revoked",
+		Doc: "accept any certificate: neither its issuer, its dates nor its name are looked " +
+			"at, nor whether it is revoked",
 		setting: plainBoolean(func(c *Config) *bool { return &c.TLS.Insecure }),
 	},
 	{
 		Name: "tlsAllowInvalidCertificates", Kind: "boolean", Default: "false",
-		Doc:     "accept any certificate that is for the server's name; revocation is not looked at",
+		Doc: "accept any certificate that is for the server's name; revocation is not " +
+			"looked at",
 		setting: plainBoolean(func(c *Config) *bool { return &c.TLS.AllowInvalidCertificates }),
 	},
 	{
@@ -174,8 +182,10 @@ var options = []Option{
 	},
 	{
 		Name: "tlsDisableCertificateRevocationCheck", Kind: "boolean", Default: "false",
-		Doc:     "do not look at all whether certificates are revoked",
-		setting: plainBoolean(func(c *Config) *bool { return &c.TLS.DisableCertificateRevocationCheck }),
+		Doc: "do not look at all whether certificates are revoked",
+		setting: plainBoolean(func(c *Config) *bool {
+			return &c.TLS.DisableCertificateRevocationCheck
+		}),
 	},
 
 	// Connections.
@@ -241,12 +251,14 @@ var options = []Option{
 		setting: setting{apply: proxyPort, show: showProxyPort},
 	},
 	{
-		Name: "proxyUsername", Kind: "text", Default: "", repeat: refused, strict: true, secret: true,
+		Name: "proxyUsername", Kind: "text", Default: "", repeat: refused, strict: true,
+		secret:  true,
 		Doc:     "user at the proxy; empty: none",
 		setting: maybeEmpty(func(c *Config) *string { return &c.Proxy.Username }),
 	},
 	{
-		Name: "proxyPassword", Kind: "text", Default: "", repeat: refused, strict: true, secret: true,
+		Name: "proxyPassword", Kind: "text", Default: "", repeat: refused, strict: true,
+		secret:  true,
 		Doc:     "password at the proxy; empty: none",
 		setting: maybeEmpty(func(c *Config) *string { return &c.Proxy.Password }),
 	},
@@ -269,8 +281,9 @@ var options = []Option{
 	},
 	{
 		Name: "serverMonitoringMode", Kind: "stream, poll or auto", Default: "auto",
-		Doc:     "how servers are watched; auto streams, but in a function as a service",
-		setting: oneOf(func(c *Config) *string { return &c.ServerMonitoringMode }, "stream", "poll", "auto"),
+		Doc: "how servers are watched; auto streams, but in a function as a service",
+		setting: oneOf(func(c *Config) *string { return &c.ServerMonitoringMode }, "stream",
+			"poll", "auto"),
 	},
 
 	// Operations.
@@ -287,12 +300,14 @@ var options = []Option{
 	},
 	{
 		Name: "readPreferenceTags", Kind: "name:value,…", Default: "", repeat: allCount,
-		Doc:     "tags of the servers to read from; repeated: tried in their order, and an empty one means any server",
+		Doc: "tags of the servers to read from; repeated: tried in their order, and an " +
+			"empty one means any server",
 		setting: setting{apply: readPreferenceTags, show: showTags},
 	},
 	{
 		Name: "maxStalenessSeconds", Kind: "seconds", Default: "-1",
-		Doc:     "how far behind a secondary may be that is read from, at least 90 and the check interval + 10 s; -1: no limit",
+		Doc: "how far behind a secondary may be that is read from, at least 90 and the " +
+			"check interval + 10 s; -1: no limit",
 		setting: setting{apply: maxStaleness, show: showStaleness},
 	},
 	{
@@ -332,7 +347,8 @@ var options = []Option{
 	},
 	{
 		Name: "maxAdaptiveRetries", Kind: "number", Default: "2",
-		Doc:     "how often an operation is retried at most after a server said that it is overloaded",
+		Doc: "how often an operation is retried at most after a server said that it is " +
+			"overloaded",
 		setting: number(0, math.MaxInt32, func(c *Config) **int32 { return &c.MaxAdaptiveRetries }),
 	},
 	{
@@ -358,7 +374,8 @@ var options = []Option{
 		Doc:         "no effect: the wait queue has no limit but time",
 	},
 	{
-		Name: "uuidRepresentation", Kind: "any", Default: "", unsupported: "UUIDs are never converted",
-		Doc: "no effect: UUIDs are never converted",
+		Name: "uuidRepresentation", Kind: "any", Default: "",
+		unsupported: "UUIDs are never converted",
+		Doc:         "no effect: UUIDs are never converted",
 	},
 }

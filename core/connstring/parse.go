@@ -57,7 +57,7 @@ func (s Source) Parse() (Config, error) {
 	return p.config, nil
 }
 
-// parser is the state of one Parse.
+// parser holds the state of one Parse.
 type parser struct {
 	config Config
 	given  map[string][]string // the values of each option, by its name in lower case
@@ -237,7 +237,8 @@ func (p *parser) split(options string) error {
 			p.unnamed[key] = true
 		}
 		if !ok && p.unnamed[key] {
-			return fmt.Errorf("an option after %s has no value; perhaps that one's is not URL encoded",
+			return fmt.Errorf("an option after %s has no value; perhaps that one's is not URL "+
+				"encoded",
 				secret)
 		}
 		if !ok {
@@ -273,7 +274,8 @@ func (p *parser) add() {
 	for _, name := range slices.Sorted(maps.Keys(p.beside)) {
 		key := lower(name)
 		if own[mainName(key)] {
-			p.warn(name, "Option '%s' beside the connection string is ignored: the string gives it itself",
+			p.warn(name, "Option '%s' beside the connection string is ignored: the string gives "+
+				"it itself",
 				name)
 			continue
 		}
@@ -316,7 +318,8 @@ func (p *parser) apply() error {
 		switch {
 		case !ok && (p.suspicious || p.unnamed[key]):
 			p.warn("",
-				"An unsupported option is ignored; it is not named, since it may be part of a password that is not URL encoded")
+				"An unsupported option is ignored; it is not named, since it may be part of a "+
+					"password that is not URL encoded")
 			continue
 		case !ok:
 			p.warn(written, "Unsupported option '%s'", written)
@@ -325,14 +328,16 @@ func (p *parser) apply() error {
 			p.warn(written, "Option '%s' is ignored: %s", written, row.unsupported)
 			continue
 		case row.replacedBy != "" && p.has(row.replacedBy):
-			p.warn(written, "Deprecated key %q present and ignored as found replacement %q value", written,
+			p.warn(written, "Deprecated key %q present and ignored as found replacement %q value",
+				written,
 				row.replacedBy)
 			continue
 		case row.replacedBy != "":
 			p.warn(written, "Deprecated key %q has been replaced with %q", written, row.replacedBy)
 		}
 		if len(values) > 1 && row.repeat == lastCounts {
-			p.warn(written, "Option '%s' is given %d times; the last one counts", written, len(values))
+			p.warn(written, "Option '%s' is given %d times; the last one counts", written,
+				len(values))
 			values = values[len(values)-1:]
 		}
 		if len(values) > 1 && row.repeat == refused {
@@ -355,12 +360,14 @@ func (p *parser) applyOne(row *Option, written, value string) error {
 	case err == nil:
 		return nil
 	case (row.strict || refuse) && p.suspicious:
-		return fmt.Errorf("option %s has a value that is not allowed; it is not shown, since it may be part of a password that is not URL encoded", row.Name)
+		return fmt.Errorf("option %s has a value that is not allowed; it is not shown, since it "+
+			"may be part of a password that is not URL encoded", row.Name)
 	case row.strict || refuse:
 		return fmt.Errorf("option %s: %w", row.Name, err)
 	case p.suspicious:
 		p.warn(written,
-			"Unsupported value for %q; it is not shown, since it may be part of a password that is not URL encoded", written)
+			"Unsupported value for %q; it is not shown, since it may be part of a password that "+
+				"is not URL encoded", written)
 	case row.secret:
 		p.warn(written, "Unsupported value for %q: %v", written, err)
 	default:

@@ -12,7 +12,8 @@ import (
 // value.
 type given struct{ authSource, replicaSet, loadBalanced bool }
 
-// givenBySelf is called before check completes the credential.
+// givenBySelf reports what the string itself gives. The caller calls it before check, which
+// completes the credential.
 func (p *parser) givenBySelf() given {
 	return given{
 		authSource: p.config.AuthSource != "",

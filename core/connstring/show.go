@@ -109,8 +109,9 @@ func (p Property) shown() string {
 }
 
 var shownProperties = map[string]bool{
-	"SERVICE_NAME": true, "SERVICE_REALM": true, "SERVICE_HOST": true, "CANONICALIZE_HOST_NAME": true,
-	"ENVIRONMENT": true, "TOKEN_RESOURCE": true,
+	"SERVICE_NAME": true, "SERVICE_REALM": true, "SERVICE_HOST": true,
+	"CANONICALIZE_HOST_NAME": true,
+	"ENVIRONMENT":            true, "TOKEN_RESOURCE": true,
 }
 
 func (t TLS) String() string {

@@ -18,7 +18,7 @@ var booleans = map[string]bool{
 
 var errEmpty = errors.New("it is empty")
 
-// refusal is an error about a value that must not be ignored, whatever the row says.
+// refusal reports an error about a value that must not be ignored, whatever the row says.
 type refusal struct{ error }
 
 func text(field func(*Config) *string) setting {
@@ -35,7 +35,7 @@ func secretText(field func(*Config) *string) setting {
 	return setting{apply: text(field).apply, show: showSecret(field)}
 }
 
-// maybeEmpty is the setting of what a proxy is told: empty is as if it were not given, and 255
+// maybeEmpty returns the setting of what a proxy is told: empty is as if it were not given, and 255
 // bytes are the most.
 func maybeEmpty(field func(*Config) *string) setting {
 	return setting{show: showSecret(field), apply: func(p *parser, value string) error {
@@ -47,7 +47,8 @@ func maybeEmpty(field func(*Config) *string) setting {
 	}}
 }
 
-// mechanismName is the setting of authMechanism. A mechanism that was removed is an error of its own.
+// mechanismName returns the setting of authMechanism. A mechanism that was removed is an error of
+// its own.
 func mechanismName() setting {
 	s := oneOf(func(c *Config) *string { return &c.AuthMechanism }, "SCRAM-SHA-256", "SCRAM-SHA-1",
 		"MONGODB-X509", "MONGODB-AWS", "MONGODB-OIDC", "GSSAPI", "PLAIN")
@@ -85,7 +86,7 @@ func boolean(field func(*Config) **bool) setting {
 	}
 }
 
-// plainBoolean is the setting of a boolean whose default is false.
+// plainBoolean returns the setting of a boolean whose default is false.
 func plainBoolean(field func(*Config) *bool) setting {
 	return setting{
 		apply: func(p *parser, value string) error {
@@ -111,7 +112,8 @@ func (p *parser) parseBool(value string) (bool, error) {
 		return false, errors.New("it is neither true nor false")
 	}
 	if today := strconv.FormatBool(v); value != today {
-		p.warn(p.option, "Deprecated boolean value for %q : %q, please update to \"%s=%s\"", p.option,
+		p.warn(p.option, "Deprecated boolean value for %q : %q, please update to \"%s=%s\"",
+			p.option,
 			value, p.option, today)
 	}
 	return v, nil
@@ -225,7 +227,7 @@ func readPreferenceTags(p *parser, value string) error {
 	return nil
 }
 
-// maxStaleness also accepts values that are too small: selection checks that.
+// maxStaleness accepts values that are too small, too: selection checks that.
 func maxStaleness(p *parser, value string) error {
 	n, err := parseInt(value, -1, math.MaxInt32)
 	if err != nil {

@@ -23,7 +23,7 @@ func (t Topology) Apply(s *Server) Topology {
 	return t
 }
 
-// action is what a new description does to the topology that already holds it.
+// action applies the description of a server to the topology that already holds it.
 type action func(t *Topology, s *Server)
 
 // transitions is the specification's TopologyType table. A missing entry keeps the server and
@@ -76,7 +76,8 @@ var transitions = [numKinds][numServerKinds]action{
 
 // removeServer removes a server of a kind that has no place in such a deployment.
 func removeServer(t *Topology, s *Server) {
-	t.remove(s.Address, fmt.Errorf("%s is of kind %v, which does not belong to a deployment of kind %v",
+	t.remove(s.Address, fmt.Errorf("%s is of kind %v, which does not belong to a deployment of "+
+		"kind %v",
 		s.Address, s.Kind, t.Kind))
 }
 
@@ -168,8 +169,10 @@ func updateRSFromPrimary(t *Topology, s *Server) {
 	}
 	if isStalePrimary(t, s) {
 		t.replace(Unknown(s.Address, fmt.Errorf(
-			"primary marked stale due to electionId/setVersion mismatch, %s is stale compared to %s",
-			electionTuple(s.ElectionID, s.SetVersion), electionTuple(t.MaxElectionID, t.MaxSetVersion))))
+			"primary marked stale due to electionId/setVersion mismatch, %s is stale compared "+
+				"to %s",
+			electionTuple(s.ElectionID, s.SetVersion),
+			electionTuple(t.MaxElectionID, t.MaxSetVersion))))
 		checkIfHasPrimary(t, s)
 		return
 	}
@@ -191,7 +194,8 @@ func (t *Topology) setMembers(primary *Server) {
 	for _, s := range slices.Clone(t.Servers) {
 		if !slices.Contains(members, s.Address) {
 			t.remove(s.Address,
-				fmt.Errorf("%s is no member by the list of the primary %s", s.Address, primary.Address))
+				fmt.Errorf("%s is no member by the list of the primary %s", s.Address,
+					primary.Address))
 		}
 	}
 	for _, member := range members {
@@ -199,8 +203,9 @@ func (t *Topology) setMembers(primary *Server) {
 	}
 }
 
-// isStalePrimary: since MongoDB 6.0 the election counts first, before it the configuration's
-// version did, and a primary that states only one of the two was always trusted.
+// isStalePrimary reports whether s is older than the newest primary that t knows. Since MongoDB 6.0
+// the election counts first. Before it, the configuration's version did, and a primary that states
+// only one of the two was always trusted.
 func isStalePrimary(t *Topology, s *Server) bool {
 	election := compareElectionIDs(s.ElectionID, t.MaxElectionID)
 	version := compareVersions(s.SetVersion, t.MaxSetVersion)
@@ -211,7 +216,8 @@ func isStalePrimary(t *Topology, s *Server) bool {
 		cmp.Or(version, election) < 0
 }
 
-// recordElection: since 6.0 both are overwritten, even by less; before, the version only rose.
+// recordElection records the election and the version of s. Since 6.0 both are overwritten, even by
+// less; before, the version only rose.
 func recordElection(t *Topology, s *Server) {
 	if s.MaxWireVersion >= wireVersionMongoDB60 {
 		t.MaxElectionID, t.MaxSetVersion = s.ElectionID, s.SetVersion

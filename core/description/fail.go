@@ -9,7 +9,7 @@ import (
 	"github.com/mooringdb/mooring/core/mongoerr"
 )
 
-// Failure is an error on an application's connection, outside of monitoring.
+// Failure describes an error on an application's connection, outside of monitoring.
 type Failure struct {
 	Address address.Address
 	Err     error
@@ -25,7 +25,7 @@ type Failure struct {
 	Service bson.ObjectID
 }
 
-// Effect is what the shell has to do after a failure, in this order, besides publishing the
+// Effect says what the shell has to do after a failure, in this order, besides publishing the
 // topology. ClearPool is for all connections to a server that is unknown now or, behind a load
 // balancer, for the connections to the failure's service only.
 type Effect struct {

@@ -170,7 +170,7 @@ func (h *helloReply) setOptional(key string, v bson.Value) {
 	}
 }
 
-// setBool also accepts a number: servers other than MongoDB's own send 1 for true.
+// setBool accepts a boolean, and also a number: servers other than MongoDB's own send 1 for true.
 func setBool(to *bool, v bson.Value) string {
 	switch v.Type {
 	case bson.TypeBool, bson.TypeInt32, bson.TypeInt64, bson.TypeDouble:
@@ -296,4 +296,6 @@ func (h *helloReply) setTags(v bson.Value) {
 	h.Tags = NewTagSet(tags...)
 }
 
-func notA(what string, v bson.Value) string { return fmt.Sprintf("is no %s but a %v", what, v.Type) }
+func notA(what string, v bson.Value) string {
+	return fmt.Sprintf("is no %s but a %v", what, v.Type)
+}

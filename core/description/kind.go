@@ -1,6 +1,6 @@
 package description
 
-// ServerKind is the specification's ServerType. PossiblePrimary is ServerUnknown, as in every
+// ServerKind names the specification's ServerType. PossiblePrimary is ServerUnknown, as in every
 // driver whose monitors run in parallel.
 type ServerKind uint8
 
@@ -48,7 +48,7 @@ func (k ServerKind) IsDataBearing() bool {
 	return false
 }
 
-// Kind is the specification's TopologyType.
+// Kind names the specification's TopologyType.
 type Kind uint8
 
 // The kinds of deployments.

@@ -23,8 +23,8 @@ func TestSupportedWireVersions(t *testing.T) {
 	}
 }
 
-// TestRescannedWithoutTheIncompatibleServer checks that what follows from the servers follows from those
-// that are left.
+// TestRescannedWithoutTheIncompatibleServer checks that what follows from the servers follows from
+// those that are left.
 func TestRescannedWithoutTheIncompatibleServer(t *testing.T) {
 	topo := undiscovered(t, "a:27017", "b:27017").
 		Apply(hello(t, "a:27017", `{"ok": 1, "msg": "isdbgrid", "maxWireVersion": 21, "logicalSessionTimeoutMinutes": 30}`)).

@@ -31,7 +31,7 @@ func (r RTT) Add(sample time.Duration) RTT {
 	return r
 }
 
-// ewma is the new moving average after one more sample. An average of 0 is an average like any
+// ewma returns the new moving average after one more sample. An average of 0 is an average like any
 // other.
 func ewma(average, sample time.Duration) time.Duration {
 	return time.Duration(rttWeight*float64(sample) + (1-rttWeight)*float64(average))

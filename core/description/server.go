@@ -15,8 +15,9 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 )
 
-// Server is one server as one hello described it. A value that is published is never changed, so
-// pointers to it may be shared. The zero value of a field means that the server did not state it.
+// Server describes one server as one hello described it. A value that is published is never
+// changed, so pointers to it may be shared. The zero value of a field means that the server did not
+// state it.
 type Server struct {
 	Address   address.Address
 	Kind      ServerKind
@@ -73,7 +74,8 @@ func (s *Server) SupportsSessions() bool {
 func (s *Server) Equal(o *Server) bool {
 	return s.Address == o.Address && s.Kind == o.Kind &&
 		errorText(s.LastError) == errorText(o.LastError) &&
-		s.MinWireVersion == o.MinWireVersion && s.MaxWireVersion == o.MaxWireVersion && s.Me == o.Me &&
+		s.MinWireVersion == o.MinWireVersion && s.MaxWireVersion == o.MaxWireVersion &&
+		s.Me == o.Me &&
 		slices.Equal(s.Hosts, o.Hosts) && slices.Equal(s.Passives, o.Passives) &&
 		slices.Equal(s.Arbiters, o.Arbiters) &&
 		slices.Equal(s.Tags, o.Tags) && s.SetName == o.SetName &&
@@ -136,10 +138,10 @@ func (v *TopologyVersion) Compare(next *TopologyVersion) int {
 	return 0
 }
 
-// Tag is one name and value of a server's tags or of a tag set in a read preference.
+// Tag holds one name and value of a server's tags or of a tag set in a read preference.
 type Tag struct{ Name, Value string }
 
-// TagSet is a set of tags, sorted by name.
+// TagSet holds a set of tags, sorted by name.
 type TagSet []Tag
 
 // NewTagSet returns the set of the tags.

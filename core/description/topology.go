@@ -21,7 +21,7 @@ const (
 	wireVersionMongoDB60 = 17
 )
 
-// Topology is the deployment as its servers described it. A value that is published is never
+// Topology describes the deployment as its servers described it. A value that is published is never
 // changed.
 type Topology struct {
 	Kind          Kind
@@ -56,7 +56,8 @@ func New(s Settings) (Topology, error) {
 	case s.LoadBalanced && len(s.Seeds) != 1:
 		return Topology{}, errors.New("load balanced mode needs exactly one host")
 	case s.LoadBalanced && (s.Direct || s.SetName != ""):
-		return Topology{}, errors.New("load balanced mode excludes a direct connection and a replica set name")
+		return Topology{}, errors.New("load balanced mode excludes a direct connection and a " +
+			"replica set name")
 	}
 	t := Topology{
 		Kind: initialKind(s), SetName: s.SetName,
@@ -124,7 +125,8 @@ func (t Topology) Equal(o Topology) bool {
 		equalPointers(t.MaxSetVersion, o.MaxSetVersion) &&
 		equalPointers(t.LogicalSessionTimeoutMinutes, o.LogicalSessionTimeoutMinutes) &&
 		errorText(t.CompatibilityError) == errorText(o.CompatibilityError) &&
-		slices.EqualFunc(t.Servers, o.Servers, func(a, b *Server) bool { return a == b || a.Equal(b) })
+		slices.EqualFunc(t.Servers, o.Servers,
+			func(a, b *Server) bool { return a == b || a.Equal(b) })
 }
 
 // String returns one line for logs and error messages.
@@ -140,8 +142,8 @@ func (t Topology) String() string {
 	return kind + " [" + strings.Join(servers, "; ") + "]"
 }
 
-// Change is one server before and after: Previous is nil for a server that was added, Current for
-// one that was removed.
+// Change holds one server before and after: Previous is nil for a server that was added, Current
+// for one that was removed.
 type Change struct{ Previous, Current *Server }
 
 // SideEffect returns what the shell has to do about a server that changed because of the
@@ -269,10 +271,14 @@ func (s *Server) compatibilityError() error {
 	case s.Kind == ServerUnknown || s.Kind == ServerLoadBalancer:
 		return nil
 	case s.MinWireVersion > maxWireVersion:
-		return fmt.Errorf("Server at %s requires wire version %d, but this version of Mooring only supports up to %d.", //nolint:revive,staticcheck // the specification's words
+		//nolint:revive,staticcheck // the specification's words
+		return fmt.Errorf("Server at %s requires wire version %d, but this version of Mooring "+
+			"only supports up to %d.",
 			s.Address, s.MinWireVersion, maxWireVersion)
 	case s.MaxWireVersion < minWireVersion:
-		return fmt.Errorf("Server at %s reports wire version %d, but this version of Mooring requires at least %d (MongoDB %s).", //nolint:revive,staticcheck // the specification's words
+		//nolint:revive,staticcheck // the specification's words
+		return fmt.Errorf("Server at %s reports wire version %d, but this version of Mooring "+
+			"requires at least %d (MongoDB %s).",
 			s.Address, s.MaxWireVersion, minWireVersion, minWireVersionServer)
 	}
 	return nil

@@ -158,7 +158,8 @@ func (rp *ReadPreference) checkStaleness(heartbeat time.Duration) error {
 	least := max(smallestMaxStaleness, heartbeat+idleWritePeriod)
 	if seconds < 0 || seconds > maxStalenessSecondsLimit || rp.maxStaleness() < least {
 		return fmt.Errorf(
-			"maxStalenessSeconds is %d, must be at least %v (heartbeatFrequencyMS + 10 s, and 90 s)",
+			"maxStalenessSeconds is %d, must be at least %v (heartbeatFrequencyMS + 10 s, and "+
+				"90 s)",
 			seconds, least.Seconds())
 	}
 	return nil

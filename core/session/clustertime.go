@@ -7,7 +7,7 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 )
 
-// ClusterTime is a $clusterTime as a server sent it, with its signature. Its zero value is none.
+// ClusterTime holds a $clusterTime as a server sent it, with its signature. Its zero value is none.
 type ClusterTime struct {
 	doc  bson.Raw
 	t, i uint32
@@ -15,8 +15,8 @@ type ClusterTime struct {
 
 const clusterTimeKey = "$clusterTime"
 
-// ClusterTimeOf returns the cluster time of a reply, be it ok: 1 or ok: 0. It is a view on the reply.
-// For a reply without a valid one it returns none.
+// ClusterTimeOf returns the cluster time of a reply, be it ok: 1 or ok: 0. It is a view on the
+// reply. For a reply without a valid one it returns none.
 func ClusterTimeOf(reply bson.Raw) ClusterTime {
 	v, ok := reply.Lookup(clusterTimeKey)
 	if !ok {
@@ -29,7 +29,8 @@ func ClusterTimeOf(reply bson.Raw) ClusterTime {
 	return NewClusterTime(doc)
 }
 
-// NewClusterTime returns the cluster time that doc is, as a view on it, or none if it has no clusterTime.
+// NewClusterTime returns the cluster time that doc is, as a view on it, or none if it has no
+// clusterTime.
 func NewClusterTime(doc bson.Raw) ClusterTime {
 	v, ok := doc.Lookup("clusterTime")
 	if !ok {

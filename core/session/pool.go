@@ -7,8 +7,8 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 )
 
-// Pool holds the server sessions of a client that are not in use. It has no maximum. Its zero value is
-// an empty pool. Its methods may be called from many goroutines at once.
+// Pool holds the server sessions of a client that are not in use. It has no maximum. Its zero value
+// is an empty pool. Its methods may be called from many goroutines at once.
 type Pool struct {
 	// mu guards free, which is in the order of returning: the last is the next to be used.
 	mu   sync.Mutex
@@ -35,8 +35,8 @@ func (p *Pool) Acquire(life time.Duration) *Session {
 	return newSession(now)
 }
 
-// Release returns a session. It discards those that have become stale in the pool, and the session if
-// it is dirty or stale itself.
+// Release returns a session. It discards those that have become stale in the pool, and the session
+// if it is dirty or stale itself.
 func (p *Pool) Release(s *Session, life time.Duration) {
 	now := time.Now()
 	p.mu.Lock()
@@ -63,7 +63,8 @@ func (p *Pool) Len() int {
 	return len(p.free)
 }
 
-// Drain empties the pool and returns the ids of its sessions, for endSessions when the client closes.
+// Drain empties the pool and returns the ids of its sessions, for endSessions when the client
+// closes.
 func (p *Pool) Drain() []bson.UUID {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,6 +1,6 @@
-// Package session keeps the driver's side of sessions (Driver Sessions): the pool of server sessions,
-// and the newest cluster time. It holds numbers and documents only: it sends nothing, selects no
-// server and starts no goroutine.
+// Package session keeps the driver's side of sessions (Driver Sessions): the pool of server
+// sessions, and the newest cluster time. It holds numbers and documents only: it sends nothing,
+// selects no server and starts no goroutine.
 package session
 
 import (
@@ -14,8 +14,9 @@ import (
 // not been used for logicalSessionTimeoutMinutes.
 const reserve = time.Minute
 
-// Session is a server session: an id that servers keep state for. It has one holder at a time, which
-// Pool.Acquire makes and Pool.Release ends. Its methods are for the goroutine of the holder.
+// Session represents a server session: an id that servers keep state for. It has one holder at a
+// time, which Pool.Acquire makes and Pool.Release ends. Its methods are for the goroutine of the
+// holder.
 type Session struct {
 	id        bson.UUID
 	lastUse   time.Time
@@ -48,21 +49,22 @@ func appendID(b *bson.Builder, key string, id bson.UUID) {
 	b.OpenDocument(key).Value("id", v).Close()
 }
 
-// MarkDirty records that a command of the session ended with a network error. The session may still be
-// used, and Pool.Release discards it.
+// MarkDirty records that a command of the session ended with a network error. The session may still
+// be used, and Pool.Release discards it.
 func (s *Session) MarkDirty() { s.dirty = true }
 
 // IsDirty reports whether MarkDirty was called.
 func (s *Session) IsDirty() bool { return s.dirty }
 
-// NextTxnNumber returns a number for a transaction or a retryable write. It is greater than all before
-// it, for as long as the session lives, in the pool as well.
+// NextTxnNumber returns a number for a transaction or a retryable write. It is greater than all
+// before it, for as long as the session lives, in the pool as well.
 func (s *Session) NextTxnNumber() int64 {
 	s.txnNumber++
 	return s.txnNumber
 }
 
-// isStale reports whether less than a minute of the session's life is left. A life of 0 is not limited.
+// isStale reports whether less than a minute of the session's life is left. A life of 0 is not
+// limited.
 func (s *Session) isStale(now time.Time, life time.Duration) bool {
 	return life > 0 && s.lastUse.Add(life).Sub(now) < reserve
 }

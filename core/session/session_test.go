@@ -78,8 +78,8 @@ func TestStaleSessions(t *testing.T) {
 	}
 }
 
-// A session that is used longer than it would live idle counts from its last use, and is discarded on
-// return if that was too long ago.
+// A session that is used longer than it would live idle counts from its last use, and is discarded
+// on return if that was too long ago.
 func TestLastUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p session.Pool

@@ -6,7 +6,7 @@ import (
 	"github.com/mooringdb/mooring/core/pool"
 )
 
-// change is a change of the topology. It is made under topology.mu, and its events are delivered
+// change holds a change of the topology. It is made under topology.mu, and its events are delivered
 // after that is released. A pool holds its own events of the change back (it is ready, it was
 // cleared) until the sink has received the reason (SDAM Logging and Monitoring).
 type change struct {
@@ -65,7 +65,7 @@ func (t *Topology) apply(srv *server, s *description.Server, clearPool *pool.Cle
 	t.applyIf(srv, s, clearPool, func(*description.Server) bool { return true })
 }
 
-// applyIf is apply, if holds returns true under the lock.
+// applyIf does what apply does, if holds returns true under the lock.
 func (t *Topology) applyIf(
 	srv *server, s *description.Server, clearPool *pool.ClearOptions,
 	holds func(current *description.Server) bool,

@@ -44,9 +44,12 @@ func (t *Topology) announceChange(
 	for _, c := range changes {
 		if c.Previous != nil && c.Current != nil && !c.Previous.Equal(c.Current) {
 			emit(t,
-				func(s *event.Sink) func(event.ServerDescriptionChanged) { return s.ServerDescriptionChanged },
+				func(s *event.Sink) func(event.ServerDescriptionChanged) {
+					return s.ServerDescriptionChanged
+				},
 				event.ServerDescriptionChanged{
-					TopologyID: t.id, Address: c.Current.Address, Previous: c.Previous, New: c.Current,
+					TopologyID: t.id, Address: c.Current.Address, Previous: c.Previous,
+					New: c.Current,
 				})
 		}
 	}
@@ -75,7 +78,9 @@ func (t *Topology) warnIfDeserted(topology description.Topology) {
 
 func (t *Topology) announceTopology(previous, next description.Topology) {
 	emit(t,
-		func(s *event.Sink) func(event.TopologyDescriptionChanged) { return s.TopologyDescriptionChanged },
+		func(s *event.Sink) func(event.TopologyDescriptionChanged) {
+			return s.TopologyDescriptionChanged
+		},
 		event.TopologyDescriptionChanged{TopologyID: t.id, Previous: previous, New: next})
 }
 

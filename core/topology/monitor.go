@@ -150,7 +150,8 @@ func (m *monitor) check(ctx context.Context) (again bool) {
 		err = s.LastError
 	}
 	if err != nil {
-		return m.failed(fact, duration, err, canceled) //nolint:contextcheck // a pool outlives the check that opens it
+		//nolint:contextcheck // a pool outlives the check that opens it
+		return m.failed(fact, duration, err, canceled)
 	}
 	m.stream(ctx, s.TopologyVersion)
 	s.AverageRTT, s.MinRTT = m.rtt.read()
@@ -162,11 +163,14 @@ func (m *monitor) check(ctx context.Context) (again bool) {
 	}
 	m.concluded(func() {
 		emit(m.topology,
-			func(s *event.Sink) func(event.ServerHeartbeatSucceeded) { return s.ServerHeartbeatSucceeded },
+			func(s *event.Sink) func(event.ServerHeartbeatSucceeded) {
+				return s.ServerHeartbeatSucceeded
+			},
 			event.ServerHeartbeatSucceeded{Heartbeat: fact, Duration: duration, Reply: reply})
 	})
-	m.topology.outbox.Flush()           // before a pool tells that it was made
-	m.topology.apply(m.server, &s, nil) //nolint:contextcheck // a pool outlives the check that opens it
+	m.topology.outbox.Flush() // before a pool tells that it was made
+	//nolint:contextcheck // a pool outlives the check that opens it
+	m.topology.apply(m.server, &s, nil)
 	return m.version != nil || m.conn.Following()
 }
 
@@ -294,7 +298,8 @@ func (m *monitor) disconnect() {
 
 // heartbeat returns what the events of the check that begins have in common.
 func (m *monitor) heartbeat() event.Heartbeat {
-	fact := event.Heartbeat{TopologyID: m.topology.id, Address: m.server.address, Awaited: m.awaits()}
+	fact := event.Heartbeat{TopologyID: m.topology.id, Address: m.server.address,
+		Awaited: m.awaits()}
 	if m.conn == nil {
 		m.connections++
 	} else {
@@ -312,7 +317,9 @@ func (m *monitor) started(fact event.Heartbeat) bool {
 	_, _, ok := t.beginLocked(m.server)
 	if ok {
 		emit(t,
-			func(s *event.Sink) func(event.ServerHeartbeatStarted) { return s.ServerHeartbeatStarted },
+			func(s *event.Sink) func(event.ServerHeartbeatStarted) {
+				return s.ServerHeartbeatStarted
+			},
 			event.ServerHeartbeatStarted{Heartbeat: fact})
 		m.running, m.since = &fact, time.Now()
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/mooringdb/mooring/core/mongoerr"
 )
 
-// opening is how a monitor's next connection begins. A server older than 3.6 closes a connection
+// opening says how a monitor's next connection begins. A server older than 3.6 closes a connection
 // that begins with OP_MSG, and is asked once over OP_QUERY, so that it is reported as too old and
 // not as unreachable. Application connections never ask that way.
 type opening uint8

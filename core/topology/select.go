@@ -33,7 +33,8 @@ func (t *Topology) Select(ctx context.Context, sel selection.Selector) (Server, 
 	}
 	found.server.operations.Add(1)
 	if sink != nil && sink.ServerSelectionSucceeded != nil {
-		sink.ServerSelectionSucceeded(event.ServerSelectionSucceeded{Selection: t.fact(sel, s), Server: found.Address()})
+		sink.ServerSelectionSucceeded(event.ServerSelectionSucceeded{Selection: t.fact(sel, s),
+			Server: found.Address()})
 	}
 	return found, nil
 }
@@ -46,7 +47,8 @@ func (t *Topology) pick(s *snapshot, sel selection.Selector) (Server, error) {
 	case s.topology.CompatibilityError != nil:
 		return Server{}, s.topology.CompatibilityError
 	}
-	if why := s.topology.Deserted(); why != nil && (t.cfg.SRV == nil || !isPolled(s.topology.Kind)) {
+	if why := s.topology.Deserted(); why != nil &&
+		(t.cfg.SRV == nil || !isPolled(s.topology.Kind)) {
 		return Server{}, why // no server is left that could report another one
 	}
 	suitable, err := sel.Select(s.topology, s.topology.Servers)

@@ -18,8 +18,8 @@ import (
 	"github.com/mooringdb/mooring/core/pool"
 )
 
-// Server is a selected server, as the selection saw it. It is a small value and usable as long as
-// the server is part of the topology.
+// Server represents a selected server, as the selection saw it. It is a small value and usable as
+// long as the server is part of the topology.
 //
 // A Server is for one operation. The operation counts from Select on in the choice among servers
 // (Server Selection, "operationCount"): until CheckIn, until CheckOut fails, or until Release if
@@ -86,7 +86,7 @@ func (s Server) Pin(c *pool.Conn[*conn.Conn], why pool.Purpose) error {
 	return s.server.pool.Load().Pin(c, why)
 }
 
-// server is what the topology keeps for each address that it watches.
+// server holds what the topology keeps for each address that it watches.
 type server struct {
 	topology   *Topology
 	address    address.Address
@@ -160,7 +160,8 @@ func (s *server) connect(ctx context.Context, id uint64) (*conn.Conn, error) {
 	generation, seen := s.generation(bson.ObjectID{}), s.topology.Description().Server(s.address)
 	c, err := conn.Dial(ctx, s.address, cfg)
 	if err == nil && !s.topology.cfg.LoadBalanced {
-		s.learn(c.Description(), generation, seen) //nolint:contextcheck // a pool outlives what opens it
+		//nolint:contextcheck // a pool outlives what opens it
+		s.learn(c.Description(), generation, seen)
 	}
 	return c, err
 }

@@ -85,7 +85,8 @@ type PoolConfig struct {
 	MaxConnecting    uint64
 	MaxIdleTime      time.Duration
 	WaitQueueTimeout time.Duration
-	// MaxPinned is the number of connections of a pool that may be pinned at a time; zero: no bound.
+	// MaxPinned is the number of connections of a pool that may be pinned at a time; zero: no
+	// bound.
 	MaxPinned uint64
 }
 
@@ -117,7 +118,7 @@ const (
 	stateClosed
 )
 
-// snapshot is a description with the servers that it describes. It is immutable.
+// snapshot holds a description with the servers that it describes. It is immutable.
 type snapshot struct {
 	topology description.Topology
 	servers  []*server // as topology.Servers, one for one
@@ -141,7 +142,8 @@ func New(cfg Config) (*Topology, error) {
 		cfg.HeartbeatInterval = DefaultHeartbeatInterval
 	}
 	if cfg.HeartbeatInterval < minHeartbeatInterval {
-		return nil, fmt.Errorf("heartbeat interval is %v, must be at least %v (heartbeatFrequencyMS)",
+		return nil, fmt.Errorf("heartbeat interval is %v, must be at least %v "+
+			"(heartbeatFrequencyMS)",
 			cfg.HeartbeatInterval, minHeartbeatInterval)
 	}
 	if cfg.ServerSelectionTimeout == 0 {
@@ -163,7 +165,8 @@ func New(cfg Config) (*Topology, error) {
 		return nil, err
 	}
 	t := &Topology{
-		cfg: cfg, id: bson.NewObjectID(), outbox: outbox.New(func(tell func()) { tell() }), closed: make(chan struct{}),
+		cfg: cfg, id: bson.NewObjectID(), outbox: outbox.New(func(tell func()) { tell() }),
+		closed: make(chan struct{}),
 	}
 	first := &snapshot{topology: described}
 	for _, s := range described.Servers {
@@ -224,7 +227,8 @@ func (t *Topology) Start(ctx context.Context) error {
 	t.outbox.Deliver()
 	if t.cfg.LoadBalanced { // it has no monitor and is known from the start
 		srv := s.servers[0]
-		t.apply(srv, description.LoadBalancer(srv.address), nil) //nolint:contextcheck // the pool outlives Start
+		//nolint:contextcheck // the pool outlives Start
+		t.apply(srv, description.LoadBalancer(srv.address), nil)
 	}
 	return nil
 }

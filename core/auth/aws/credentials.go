@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Credentials sign one authentication. Secret and token are left out however they are printed.
+// Credentials holds what signs one authentication. Printing it shows neither secret nor token.
 type Credentials struct {
 	AccessKeyID     string
 	SecretAccessKey string

@@ -113,8 +113,8 @@ func TestProse2_2And2_3CallbackReturnsMissingData(t *testing.T) {
 		s := newServer("good")
 		c := newClient(func(context.Context, oidc.Request) (oidc.Token, error) { return tt.token, tt.err })
 		_, err := c.connect(t, s)
-		var e *auth.Error
-		if !errors.As(err, &e) || e.Kind != auth.KindCredential || !strings.Contains(err.Error(), tt.want) {
+		e, ok := errors.AsType[*auth.Error](err)
+		if !ok || e.Kind != auth.KindCredential || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%v, %v: connect = %v, want %q", tt.token, tt.err, err, tt.want)
 		}
 		check(t, "saslStart", s.started(), nil)
