@@ -21,8 +21,8 @@ PLAIN    := core/address core/bson/... core/compress core/conn/... core/cursor c
 	tools/... internal/certtest internal/memhttp internal/mongotest internal/recorded \
 	internal/sigv4 internal/spectest internal/unified/match service/batch service/call \
 	service/command service/cursor service/deployment service/document service/inproc \
-	service/interceptor service/payload service/request service/rpcerr service/servicetest \
-	service/stream
+	service/interceptor service/payload service/request service/rest service/rpcerr \
+	service/servicetest service/stream
 # The profile that test-unit writes, if it is named, for `make coverage`.
 COVER    ?=
 

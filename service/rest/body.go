@@ -14,13 +14,13 @@ import (
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
-// A body has bodyPatience, and what it takes at bodyRate: who sends more slowly, or stops, is not
-// waited for.
+// A body must arrive within bodyPatience plus its length divided by bodyRate. The call does not
+// wait longer for a client that sends more slowly or stops.
 const (
 	bodyPatience = 30 * time.Second
 	bodyRate     = 16 << 10 // bytes a second
-	// skipPatience is how long net/http may wait for a body that nobody reads, before it writes
-	// the answer: it is less than writePatience.
+	// skipPatience is how long net/http may wait for a body that no handler reads before it writes
+	// the answer. It is less than writePatience.
 	skipPatience = 10 * time.Second
 )
 
@@ -43,7 +43,7 @@ func (c *call) readBody() (*buffer, error) {
 		c.w.Header().Set("Connection", "close")
 		return nil, c.tooLarge()
 	}
-	// What a client announces is not believed beyond what is lent anyway.
+	// A client's Content-Length does not make the buffer larger than those that are kept.
 	body := c.handler.buffers.get(int(min(max(length, 0), maxPooled-bytes.MinRead)) + bytes.MinRead)
 	into := bytes.NewBuffer(body.b)
 	from := c.r.Body
@@ -61,7 +61,8 @@ func (c *call) readBody() (*buffer, error) {
 	return nil, c.unread(err)
 }
 
-// limitReading ends reading at the call's deadline, or when a body of that length is too late.
+// limitReading sets the time at which reading ends: the call's deadline, or the time by which a
+// body of that length must have arrived if that is earlier.
 func (c *call) limitReading(length int64) {
 	until := time.Now().Add(bodyPatience + time.Duration(length/bodyRate)*time.Second)
 	if !c.deadline.IsZero() && c.deadline.Before(until) {
@@ -70,18 +71,19 @@ func (c *call) limitReading(length int64) {
 	c.readUntil(until)
 }
 
-// limitSkipping ends reading for those that read no body.
+// limitSkipping sets the time at which reading ends for calls that do not read the body.
 func (c *call) limitSkipping() { c.readUntil(time.Now().Add(skipPatience)) }
 
-// readUntil ends reading the body then; the zero time is never.
+// readUntil sets the time at which reading the body ends; the zero time means never.
 func (c *call) readUntil(t time.Time) {
 	if c.r.ContentLength != 0 {
-		_ = http.NewResponseController(c.w).SetReadDeadline(t) // fails where there is no connection
+		// This fails if there is no connection.
+		_ = http.NewResponseController(c.w).SetReadDeadline(t)
 	}
 }
 
-// expectNoBody refuses the body of a GET. A client of HTTP/2 need not say before that there is
-// none.
+// expectNoBody refuses the body of a GET. It reads the body, because an HTTP/2 client may send an
+// empty body without a length.
 func (c *call) expectNoBody() error {
 	if c.r.ContentLength == 0 {
 		return nil
@@ -99,20 +101,22 @@ func (c *call) expectNoBody() error {
 	return nil
 }
 
-// unread says why a body could not be read to its end.
+// unread returns the error of a body that could not be read to its end.
 func (c *call) unread(err error) error {
 	c.w.Header().Set("Connection", "close")
 	_, tooLarge := errors.AsType[*http.MaxBytesError](err)
 	_, network := errors.AsType[net.Error](err)
+	late := errors.Is(err, os.ErrDeadlineExceeded)
 	switch {
 	case tooLarge:
 		return c.tooLarge()
-	case errors.Is(err, os.ErrDeadlineExceeded) && !c.deadline.IsZero() && !time.Now().Before(c.deadline):
+	case late && !c.deadline.IsZero() && !time.Now().Before(c.deadline):
 		return &rpcerr.Error{
-			Reason: rpcerr.DeadlineExceeded, Retry: rpcerr.SameRequest, Err: context.DeadlineExceeded,
+			Reason: rpcerr.DeadlineExceeded, Retry: rpcerr.SameRequest,
+			Err:     context.DeadlineExceeded,
 			Message: "the deadline of the call passed while it waited for the rest of the body",
 		}
-	case errors.Is(err, os.ErrDeadlineExceeded):
+	case late:
 		return refuse(rpcerr.BodyTimeout, "the body did not arrive in time")
 	case errors.Is(err, io.ErrUnexpectedEOF), network, c.r.Context().Err() != nil:
 		return refuse(rpcerr.Canceled, "the body could not be read: "+err.Error())
@@ -121,5 +125,6 @@ func (c *call) unread(err error) error {
 }
 
 func (c *call) tooLarge() error {
-	return refuse(rpcerr.TooLarge, "the body is larger than "+strconv.FormatInt(c.handler.config.MaxBodyBytes, 10)+" bytes")
+	limit := strconv.FormatInt(c.handler.config.MaxBodyBytes, 10)
+	return refuse(rpcerr.TooLarge, "the body is larger than "+limit+" bytes")
 }

@@ -2,15 +2,15 @@ package rest
 
 import "sync"
 
-// maxPooled is the largest buffer that is kept: a few large responses must not hold memory for
-// ever.
+// maxPooled is the capacity of the largest buffer that is kept. A few large responses must not
+// hold memory forever.
 const maxPooled = 1 << 20
 
-// buffer is a byte slice that comes from a pool and goes back.
+// buffer holds a byte slice that belongs to a pool.
 type buffer struct{ b []byte }
 
-// buffers lends buffers for bodies in and out. Nothing may point into one after it has been put
-// back.
+// buffers provides buffers for request and response bodies. Nothing may point into a buffer after
+// it has been put back.
 type buffers struct{ pool sync.Pool }
 
 // get returns an empty buffer with room for at least n bytes.

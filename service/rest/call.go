@@ -21,7 +21,7 @@ import (
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
-// Headers of ours.
+// Headers that the gateway defines.
 const (
 	requestIDHeader   = "Mooring-Request-Id"
 	sessionHeader     = "Mooring-Session"
@@ -29,30 +29,30 @@ const (
 	cursorHeader      = "Mooring-Cursor"
 )
 
-// call is one request that has found its route. One goroutine owns it, the one that net/http gave
-// it; only the keep-alive of events writes from another, under mu.
+// call holds the state of one request. The goroutine that net/http starts for the request owns it.
+// Only the keep-alive of events writes from another goroutine, under mu.
 type call struct {
 	handler  *Handler
 	w        http.ResponseWriter
-	r        *http.Request // as it came
+	r        *http.Request // unchanged
 	route    *route
 	format   format
 	ids      [1]string // the request's id, as a header has it
-	length   [1]string // that of the body, likewise
+	length   [1]string // the length of the response's body, as a header has it
 	query    url.Values
 	timeout  time.Duration // 0: none
-	deadline time.Time     // that timeout makes; zero: none
+	deadline time.Time     // from timeout; zero: none
 	metadata metadata.MD   // the handler's header
 
 	called    bool              // the request has reached the interceptors
 	streaming grpc.ClientStream // until it ends; nil for unary calls
 	failure   error             // the first one
-	begun     bool              // the status line is out
+	begun     bool              // the status line is written
 	answered  bool              // of unary calls: the response is written
-	rows      bool              // of streams: documents are out
+	rows      bool              // of streams: documents are written
 	session   string            // the newest one of a stream
 
-	// What grpc-gateway reads from and writes to.
+	// grpc-gateway reads from body and writes to ignored.
 	body    requestBody
 	ignored discard
 
@@ -61,22 +61,22 @@ type call struct {
 	idle bool // the owner waits for a message
 }
 
-// id is the request's id.
+// id returns the request's id.
 func (c *call) id() string { return c.ids[0] }
 
-// fail remembers why the call has failed. The first reason counts: what follows is its
-// consequence.
+// fail records why the call has failed. It keeps the first reason; later ones are its consequences.
 func (c *call) fail(err error) {
 	if c.failure == nil {
 		c.failure = err
 	}
 }
 
-// open finds the route and settles everything that stands outside the body. It returns the path's
+// open finds the route and checks everything in the request except the body. It returns the path's
 // parameters.
 func (c *call) open() (map[string]string, error) {
 	if len(c.r.RequestURI) > maxURLBytes {
-		return nil, refuse(rpcerr.URITooLong, "the URL is longer than "+strconv.Itoa(maxURLBytes)+" bytes: send the request as a POST")
+		return nil, refuse(rpcerr.URITooLong, "the URL is longer than "+
+			strconv.Itoa(maxURLBytes)+" bytes: send the request as a POST")
 	}
 	end, params, err := c.handler.routes.find(c.r.URL.EscapedPath())
 	if err != nil {
@@ -88,7 +88,8 @@ func (c *call) open() (map[string]string, error) {
 	}
 	chosen, ok := accept(c.r.Header["Accept"], r.offers)
 	if !ok {
-		return nil, refuse(rpcerr.NotAcceptable, "this call answers with "+offered(r.offers)+", which Accept does not take")
+		return nil, refuse(rpcerr.NotAcceptable,
+			"this call answers with "+offered(r.offers)+", which Accept does not take")
 	}
 	c.format = chosen
 	if r.method != http.MethodGet {
@@ -116,14 +117,14 @@ func (c *call) notAllowed(allow string) error {
 	return refuse(rpcerr.MethodNotAllowed, "this path takes "+allow+", not "+c.r.Method)
 }
 
-// isOver says whether the client comes back to a stream of events that it has had already.
+// isOver reports whether the client reconnects to a stream of events that it has already received.
 func (c *call) isOver() bool {
 	last := c.r.Header.Get("Last-Event-Id")
 	return c.format.media == mediaSSE && (last == queryEventID || last == endEventID)
 }
 
-// serve runs the call. Whatever happened, the client has an answer afterwards, and the handler
-// has ended.
+// serve runs the call. When it returns, the answer is written and the handler has ended, even if
+// the call has failed.
 func (c *call) serve(ctx context.Context, params map[string]string) {
 	ctx = context.WithValue(ctx, callKey{}, c)
 	if c.timeout > 0 {
@@ -132,10 +133,12 @@ func (c *call) serve(ctx context.Context, params map[string]string) {
 		ctx, cancel = context.WithDeadline(ctx, c.deadline)
 		defer cancel()
 	}
-	// grpc-gateway sees a body and a context. All else is done, or is not its business.
+	// grpc-gateway needs only a body and a context.
 	c.body.call = c
-	request := (&http.Request{Method: c.route.method, URL: noURL, Body: &c.body, Form: noForm, PostForm: noForm}).WithContext(ctx)
-	c.route.handle(&c.ignored, request, params)
+	request := &http.Request{
+		Method: c.route.method, URL: noURL, Body: &c.body, Form: noForm, PostForm: noForm,
+	}
+	c.route.handle(&c.ignored, request.WithContext(ctx), params)
 	c.drain()
 	switch {
 	case c.failure != nil:
@@ -147,21 +150,21 @@ func (c *call) serve(ctx context.Context, params map[string]string) {
 	}
 }
 
-// What grpc-gateway sees of URL and query; it changes neither.
+// The URL and the query that grpc-gateway sees. It changes neither.
 var (
 	noURL  = &url.URL{}
 	noForm = url.Values{}
 )
 
-// drain returns when the handler of a stream that was cut short has ended. Its context is
-// cancelled by now.
+// drain blocks until the handler of an interrupted stream has ended. The handler's context is
+// already canceled.
 func (c *call) drain() {
 	for c.streaming != nil {
 		_ = c.receive(c.streaming, c.route.replyType.New().Interface())
 	}
 }
 
-// forwarded are the headers that become metadata.
+// forwarded lists the headers that become metadata.
 var forwarded = [...]struct{ header, key string }{
 	{"Authorization", "authorization"},
 	{"Idempotency-Key", "idempotency-key"},
@@ -169,11 +172,11 @@ var forwarded = [...]struct{ header, key string }{
 	{"Tracestate", "tracestate"},
 }
 
-// casual is the value of interceptor.CasualKey: browsers and functions seldom ask for more than
+// casual is the value of interceptor.CasualKey. Browsers and functions seldom ask for more than
 // the first page of a GET.
 var casual = []string{"get"}
 
-// incoming is the metadata of the request. Nothing else of its header reaches a handler.
+// incoming returns the metadata of the request. No other header reaches a handler.
 func (c *call) incoming() metadata.MD {
 	md := make(metadata.MD, 2)
 	md[interceptor.RequestIDKey] = c.ids[:]
@@ -188,7 +191,7 @@ func (c *call) incoming() metadata.MD {
 	return md
 }
 
-// complete sets the fields of a request that stand neither in its body nor in its path.
+// complete sets the fields of a request that are neither in its body nor in its path.
 func (c *call) complete(request any) error {
 	m, ok := request.(proto.Message)
 	if !ok {
@@ -207,7 +210,9 @@ func (c *call) completeMessage(m message) error {
 			return err
 		}
 	}
-	for _, token := range [...]struct{ header, field string }{{sessionHeader, "session"}, {transactionHeader, "transaction"}} {
+	for _, token := range [...]struct{ header, field string }{
+		{sessionHeader, "session"}, {transactionHeader, "transaction"},
+	} {
 		text := c.r.Header.Get(token.header)
 		f := c.route.request.byName[token.field]
 		switch {
@@ -238,7 +243,7 @@ func (c *call) respond(ctx context.Context, m proto.Message) error {
 	return nil
 }
 
-// closeCursor closes the cursor of a page that cannot be written: its client gets no token.
+// closeCursor closes the cursor of a page that cannot be written, since the client gets no token.
 func (c *call) closeCursor(ctx context.Context, m proto.Message) {
 	page, ok := m.(interface {
 		hasDocuments
@@ -249,10 +254,11 @@ func (c *call) closeCursor(ctx context.Context, m proto.Message) {
 	}
 	ctx = inproc.WithIncoming(context.WithoutCancel(ctx), c.incoming())
 	closing := mooringv1.NewCursorServiceClient(c.handler.config.Conn)
-	_, _ = closing.CloseCursor(ctx, &mooringv1.CloseCursorRequest{Cursor: page.GetCursor()}) // else it expires
+	request := &mooringv1.CloseCursorRequest{Cursor: page.GetCursor()}
+	_, _ = closing.CloseCursor(ctx, request) // if this fails, the cursor expires
 }
 
-// Faces of responses, so that the common ones need no descriptors.
+// Interfaces of the common responses, which avoid the use of descriptors.
 type (
 	hasDocuments   interface{ GetDocuments() []*mooringv1.Document }
 	hasCursor      interface{ GetCursor() string }
@@ -307,10 +313,10 @@ func (c *call) writeBody(code int, body []byte) {
 	writeAll(c.w, body)
 }
 
-// setMetadata keeps the handler's header metadata for the response's header.
+// setMetadata stores the handler's header metadata for the response's header.
 func (c *call) setMetadata(md metadata.MD) { c.metadata = md }
 
-// applyMetadata makes headers of the metadata that are meant for clients.
+// applyMetadata sets a header for each metadata key that is meant for clients.
 func (c *call) applyMetadata() {
 	for key, values := range c.metadata {
 		if strings.HasPrefix(key, "mooring-") && !strings.EqualFold(key, requestIDHeader) {
@@ -337,7 +343,7 @@ func (c *call) writeFailure(ctx context.Context, err error) {
 	}
 }
 
-// log writes the line of a request that no interceptor has seen.
+// log logs a request that has reached no interceptor.
 func (c *call) log(ctx context.Context, failed rpcerr.Response) {
 	if c.handler.config.Logger == nil || c.called {
 		return

@@ -15,14 +15,15 @@ import (
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
-// decoder reads one JSON text into a message, in one pass: each document becomes BSON where it
-// stands.
+// decoder reads one JSON text into a message, in one pass. It converts each document to BSON when
+// it reaches the document.
 type decoder struct {
 	json []byte
 	at   int
-	// bson is where documents are appended; they stay views on it, so it is never reused.
+	// bson is the buffer to which documents are appended. The documents are views on it, so it is
+	// never reused.
 	bson []byte
-	// scratch takes values that are gone once they are read.
+	// scratch is the buffer of values that are used only until the next value is read.
 	scratch []byte
 }
 
@@ -100,8 +101,8 @@ func (d *decoder) member(p *plan, m message) error {
 	return nil
 }
 
-// isSet says whether an earlier member has set the field. For fields without presence it cannot
-// know a zero value, which is harmless.
+// isSet reports whether an earlier member has set the field. It does not detect a zero value of a
+// field without presence, which is harmless.
 func (f *field) isSet(m message) bool { return m.Has(f.fd) }
 
 // field reads the field's value and sets it.
@@ -131,8 +132,8 @@ func (d *decoder) field(f *field, m message) error {
 	return nil
 }
 
-// maxItems is the most that a list or a map may have: an item of three bytes takes a hundred in
-// memory.
+// maxItems limits the number of items of a list or a map. An item of three bytes takes a hundred
+// bytes in memory.
 const maxItems = 1_000_000
 
 // list reads `[…]`.
@@ -239,8 +240,8 @@ func (d *decoder) document(f *field, c byte) (*mooringv1.Document, error) {
 	return payload.NewDocument(out[len(buf):len(out):len(out)]), nil
 }
 
-// A chunk holds the BSON of many small documents. A document that does not fit any more begins
-// the next one, so that growing never copies more than a chunk.
+// A chunk holds the BSON of many small documents. A document that does not fit begins the next
+// chunk, so growing never copies more than one chunk.
 const (
 	minChunk = 64
 	maxChunk = 256 << 10
@@ -262,7 +263,7 @@ func (d *decoder) anyValue() (*mooringv1.Value, error) {
 	return payload.NewValue(v), nil
 }
 
-// extended reads any Extended JSON value; it is valid until the next one is read.
+// extended reads any Extended JSON value. The value is valid until the next one is read.
 func (d *decoder) extended() (bson.Value, error) {
 	d.space()
 	v, out, n, err := payload.MaxDocument.ParseValuePrefix(d.scratch[:0], d.json[d.at:])
@@ -357,7 +358,7 @@ func (d *decoder) text() (string, error) {
 	return string(b), err
 }
 
-// name reads a string; the bytes are valid until the next value is read.
+// name reads a string. The bytes are valid until the next value is read.
 func (d *decoder) name() ([]byte, error) {
 	c, err := d.peek()
 	if err != nil {
@@ -416,7 +417,7 @@ func (d *decoder) peek() (byte, error) {
 	return d.json[d.at], nil
 }
 
-// take skips white space and, if it is next, c.
+// take skips white space, then c if it is next. It reports whether it has skipped c.
 func (d *decoder) take(c byte) bool {
 	d.space()
 	if d.at == len(d.json) || d.json[d.at] != c {
@@ -430,7 +431,7 @@ func (d *decoder) fail(message string) error {
 	return malformed("", d.at, message)
 }
 
-// syntax returns the refusal of an error of extjson, whose offsets count from where d is.
+// syntax returns the *rpcerr.Error of an error of extjson. Offsets of err count from d.at.
 func (d *decoder) syntax(err error) error {
 	if s, ok := errors.AsType[*extjson.SyntaxError](err); ok {
 		if s.TooLarge {
@@ -441,7 +442,7 @@ func (d *decoder) syntax(err error) error {
 	return malformed("", d.at, err.Error())
 }
 
-// inField moves an error down below the field.
+// inField prefixes the field of an error with name.
 func inField(name string, err error) error {
 	if e, ok := errors.AsType[*rpcerr.Error](err); ok {
 		if e.Field == "" {

@@ -20,8 +20,8 @@ import (
 type encoder struct {
 	buf  []byte
 	mode extjson.Mode
-	// sparse leaves out empty lists and texts, and false, but no number: for errors, where index
-	// 0 says which write failed.
+	// sparse leaves out empty lists and texts, and false, but no numbers. It is for errors, where
+	// index 0 is the first write.
 	sparse bool
 }
 
@@ -35,7 +35,8 @@ func (e *encoder) object(p *plan, m message, whole bool) error {
 	e.buf = append(e.buf, '{')
 	for _, f := range p.fields {
 		isSet := m.Has(f.fd)
-		null := !isSet && whole && f.kind == kindDocument && !f.repeated && !f.fd.HasOptionalKeyword()
+		null := !isSet && whole &&
+			f.kind == kindDocument && !f.repeated && !f.fd.HasOptionalKeyword()
 		if !isSet && !null && (f.fd.HasPresence() || f.omitted || e.sparse && !f.isNumber()) {
 			continue
 		}
@@ -178,7 +179,7 @@ func (e *encoder) text(s string) error {
 	return nil
 }
 
-// isPlain says whether s is its own JSON.
+// isPlain reports whether s needs no escapes in JSON.
 func isPlain(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c >= 0x7f || c == '"' || c == '\\' {

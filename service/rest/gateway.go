@@ -17,33 +17,64 @@ import (
 	"github.com/mooringdb/mooring/service/inproc"
 )
 
-// This file is all that knows grpc-gateway. Its generated handlers build a request from body and
-// path, and call the method; what they would write is discarded, because the call writes
-// (grpc-gateway's own stream errors have another shape than its unary ones, and so on). Its
-// routing, which tries one pattern after the other, is used once, by New, to learn which handler
-// belongs to which annotation.
+// No other file uses the runtime of grpc-gateway to serve calls. The generated handlers build a
+// request from body and path, and call the method. Their output is discarded, because the call
+// writes the response (for example, grpc-gateway's own stream errors have another shape than its
+// unary ones). New uses its routing, which tries one pattern after the other, once, to find the
+// handler of each annotation.
 
-// services are those that REST serves: the files with their descriptors, and the generated
+// registration registers the generated handlers of one service, which make their calls on a
+// connection.
+type registration func(context.Context, *runtime.ServeMux, grpc.ClientConnInterface) error
+
+// services lists the services that REST serves: the files with their descriptors, and the generated
 // registrations.
 var services = []struct {
 	file     protoreflect.FileDescriptor
-	register func(context.Context, *runtime.ServeMux, grpc.ClientConnInterface) error
+	register registration
 }{
-	{mooringv1.File_mooring_v1_command_service_proto, func(ctx context.Context, mux *runtime.ServeMux, cc grpc.ClientConnInterface) error {
-		return mooringv1.RegisterCommandServiceHandlerClient(ctx, mux, mooringv1.NewCommandServiceClient(cc))
-	}},
-	{mooringv1.File_mooring_v1_document_service_proto, func(ctx context.Context, mux *runtime.ServeMux, cc grpc.ClientConnInterface) error {
-		return mooringv1.RegisterDocumentServiceHandlerClient(ctx, mux, mooringv1.NewDocumentServiceClient(cc))
-	}},
-	{mooringv1.File_mooring_v1_cursor_service_proto, func(ctx context.Context, mux *runtime.ServeMux, cc grpc.ClientConnInterface) error {
-		return mooringv1.RegisterCursorServiceHandlerClient(ctx, mux, mooringv1.NewCursorServiceClient(cc))
-	}},
-	{mooringv1.File_mooring_v1_deployment_service_proto, func(ctx context.Context, mux *runtime.ServeMux, cc grpc.ClientConnInterface) error {
-		return mooringv1.RegisterDeploymentServiceHandlerClient(ctx, mux, mooringv1.NewDeploymentServiceClient(cc))
-	}},
+	{
+		mooringv1.File_mooring_v1_command_service_proto,
+		registering(
+			mooringv1.RegisterCommandServiceHandlerClient,
+			mooringv1.NewCommandServiceClient,
+		),
+	},
+	{
+		mooringv1.File_mooring_v1_document_service_proto,
+		registering(
+			mooringv1.RegisterDocumentServiceHandlerClient,
+			mooringv1.NewDocumentServiceClient,
+		),
+	},
+	{
+		mooringv1.File_mooring_v1_cursor_service_proto,
+		registering(
+			mooringv1.RegisterCursorServiceHandlerClient,
+			mooringv1.NewCursorServiceClient,
+		),
+	},
+	{
+		mooringv1.File_mooring_v1_deployment_service_proto,
+		registering(
+			mooringv1.RegisterDeploymentServiceHandlerClient,
+			mooringv1.NewDeploymentServiceClient,
+		),
+	},
 }
 
-// newRoutes is the tree of all annotations, each with its generated handler. Calls are made on cc.
+// registering returns the registration of a service with the generated functions of that service.
+func registering[C any](
+	register func(context.Context, *runtime.ServeMux, C) error,
+	client func(grpc.ClientConnInterface) C,
+) registration {
+	return func(ctx context.Context, mux *runtime.ServeMux, cc grpc.ClientConnInterface) error {
+		return register(ctx, mux, client(cc))
+	}
+}
+
+// newRoutes returns the tree of all annotations, each with its generated handler, which makes its
+// calls on cc.
 func newRoutes(plans planner, cc grpc.ClientConnInterface) (*node, error) {
 	mux := runtime.NewServeMux(
 		runtime.WithMiddlewares(answerProbe),
@@ -52,7 +83,10 @@ func newRoutes(plans planner, cc grpc.ClientConnInterface) (*node, error) {
 		runtime.WithOutgoingHeaderMatcher(func(string) (string, bool) { return "", false }),
 		runtime.WithOutgoingTrailerMatcher(func(string) (string, bool) { return "", false }),
 		runtime.WithForwardResponseOption(respond),
-		runtime.WithErrorHandler(func(ctx context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, _ http.ResponseWriter, _ *http.Request, err error) {
+		runtime.WithErrorHandler(func(
+			ctx context.Context, _ *runtime.ServeMux, _ runtime.Marshaler,
+			_ http.ResponseWriter, _ *http.Request, err error,
+		) {
 			callFrom(ctx).fail(err)
 		}),
 		runtime.WithDisablePathLengthFallback(),
@@ -76,7 +110,7 @@ func newRoutes(plans planner, cc grpc.ClientConnInterface) (*node, error) {
 	return root, nil
 }
 
-// methodRoutes are the routes of a method's HTTP annotation.
+// methodRoutes returns the routes of a method's HTTP annotation.
 func methodRoutes(plans planner, m protoreflect.MethodDescriptor) []*route {
 	rule, _ := proto.GetExtension(m.Options(), annotations.E_Http).(*annotations.HttpRule)
 	var routes []*route
@@ -88,7 +122,8 @@ func methodRoutes(plans planner, m protoreflect.MethodDescriptor) []*route {
 			reply:   plans.plan(m.Output()),
 		}
 		var err error
-		if r.replyType, err = protoregistry.GlobalTypes.FindMessageByName(m.Output().FullName()); err != nil {
+		r.replyType, err = protoregistry.GlobalTypes.FindMessageByName(m.Output().FullName())
+		if err != nil {
 			panic("bug: rest: " + err.Error())
 		}
 		switch pattern := binding.GetPattern().(type) {
@@ -126,8 +161,8 @@ func answerProbe(next runtime.HandlerFunc) runtime.HandlerFunc {
 	}
 }
 
-// probe returns the handler that the mux has for a route: the one that a request with the
-// template itself for a path reaches.
+// probe returns the handler that the mux has for a route. It sends a request whose path is the
+// route's template.
 func probe(mux *runtime.ServeMux, r *route) runtime.HandlerFunc {
 	var found runtime.HandlerFunc
 	ctx := context.WithValue(context.Background(), probeKey{}, &found)
@@ -144,15 +179,15 @@ func probe(mux *runtime.ServeMux, r *route) runtime.HandlerFunc {
 
 type callKey struct{}
 
-// callFrom is the call that a context belongs to: every context that grpc-gateway passes on has
-// one.
+// callFrom returns the call that a context belongs to. Every context that grpc-gateway passes on
+// has a call.
 func callFrom(ctx context.Context) *call {
 	c, _ := ctx.Value(callKey{}).(*call)
 	return c
 }
 
-// respond takes each response from grpc-gateway: one for a unary call, each message of a stream,
-// and nil at a stream's beginning.
+// respond passes a response from grpc-gateway to the call. grpc-gateway calls it once for a unary
+// call, for each message of a stream, and with nil at a stream's beginning.
 func respond(ctx context.Context, _ http.ResponseWriter, m proto.Message) error {
 	if m == nil {
 		return nil
@@ -160,11 +195,13 @@ func respond(ctx context.Context, _ http.ResponseWriter, m proto.Message) error 
 	return callFrom(ctx).respond(ctx, m)
 }
 
-// callConn is the connection on which the generated handlers make their calls: it completes the
-// requests, and watches streams end.
+// callConn implements the connection on which the generated handlers make their calls. It completes
+// the requests and records how streams end.
 type callConn struct{ conn *inproc.Conn }
 
-func (cc callConn) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
+func (cc callConn) Invoke(
+	ctx context.Context, method string, args, reply any, opts ...grpc.CallOption,
+) error {
 	c := callFrom(ctx)
 	if err := c.complete(args); err != nil {
 		return err
@@ -181,7 +218,9 @@ func (cc callConn) Invoke(ctx context.Context, method string, args, reply any, o
 
 // NewStream opens the stream with its first request, so that a request that cannot be completed
 // reaches no handler.
-func (cc callConn) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+func (cc callConn) NewStream(
+	ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption,
+) (grpc.ClientStream, error) {
 	c := callFrom(ctx)
 	open := func() (grpc.ClientStream, error) {
 		return cc.conn.NewStream(inproc.WithIncoming(ctx, c.incoming()), desc, method, opts...)
@@ -189,8 +228,8 @@ func (cc callConn) NewStream(ctx context.Context, desc *grpc.StreamDesc, method 
 	return &callStream{call: c, open: open}, nil
 }
 
-// callStream is a stream that always ends well for grpc-gateway; the call knows how it really
-// ended.
+// callStream wraps a stream so that it always ends without an error for grpc-gateway. The call
+// records the error.
 type callStream struct {
 	grpc.ClientStream // once it is open
 	call              *call
@@ -211,7 +250,7 @@ func (s *callStream) SendMsg(m any) error {
 	return stream.SendMsg(m)
 }
 
-// Header does not wait: the call reads the header when it needs it.
+// Header returns nil and does not block. The call reads the header when it needs it.
 func (s *callStream) Header() (metadata.MD, error) { return nil, nil }
 
 func (s *callStream) RecvMsg(m any) error {
@@ -242,8 +281,8 @@ func (bodyMarshaler) NewDecoder(r io.Reader) runtime.Decoder {
 	return body
 }
 
-// requestBody is the body of a call's request, as grpc-gateway sees it: a decoder of itself, and
-// nothing to read.
+// requestBody represents the body of a call's request for grpc-gateway. It is its own decoder, and
+// its Read returns io.EOF.
 type requestBody struct{ call *call }
 
 func (*requestBody) Read([]byte) (int, error) { return 0, io.EOF }
@@ -262,7 +301,7 @@ func (b *requestBody) Decode(v any) error {
 	return err
 }
 
-// discard is the response writer that grpc-gateway gets.
+// discard implements the response writer that grpc-gateway gets. It discards the output.
 type discard struct{ header http.Header }
 
 func (d *discard) Header() http.Header {

@@ -10,7 +10,7 @@ import (
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
-// media is a kind of response body.
+// media identifies a media type of responses.
 type media uint8
 
 const (
@@ -28,24 +28,25 @@ var mediaTypes = [...]string{
 
 func (m media) String() string { return mediaTypes[m] }
 
-// What a route can answer with, the default first.
+// The media types of the kinds of routes, the default first.
 var (
 	offerSingle = []media{mediaJSON, mediaEJSON}
 	offerPage   = []media{mediaJSON, mediaEJSON, mediaBSON}
 	offerStream = []media{mediaNDJSON, mediaSSE}
 )
 
-// format is the form of a response, as the client's Accept chooses it.
+// format describes the form of a response, which the client's Accept chooses.
 type format struct {
 	media media
 	mode  extjson.Mode
 	bare  bool // NDJSON: documents only
 }
 
-// accept chooses one of the offers: by the client's weights, then by how exactly a range names
-// it, then in the offers' order. ok is false when there is nothing acceptable among them.
+// accept chooses one of the offers: by the client's weights, then by how exactly a range matches
+// it, then in the offers' order. ok is false if no offer is acceptable.
 func accept(header []string, offers []media) (chosen format, ok bool) {
-	if len(header) == 0 || len(header) == 1 && (header[0] == "*/*" || header[0] == offers[0].String()) {
+	if len(header) == 0 ||
+		len(header) == 1 && (header[0] == "*/*" || header[0] == offers[0].String()) {
 		return (&mediaRange{}).format(offers[0]), true
 	}
 	ranges := parseAccept(header)
@@ -54,28 +55,29 @@ func accept(header []string, offers []media) (chosen format, ok bool) {
 	}
 	best := candidate{}
 	for _, m := range offers {
-		// Of the ranges that match, the most exact one says the weight (RFC 9110, 12.5.1).
+		// Of the ranges that match, the most exact one has the weight (RFC 9110, 12.5.1).
 		var says candidate
 		for i := range ranges {
 			if c := ranges[i].match(m); c.exactness > says.exactness {
 				says = c
 			}
 		}
-		if says.weight > 0 && (says.weight > best.weight || says.weight == best.weight && says.exactness > best.exactness) {
+		if says.weight > 0 && (says.weight > best.weight ||
+			says.weight == best.weight && says.exactness > best.exactness) {
 			best, chosen = says, says.accepted.format(m)
 		}
 	}
 	return chosen, best.weight > 0
 }
 
-// candidate is a range that matches an offer.
+// candidate describes a range that matches an offer.
 type candidate struct {
 	accepted  *mediaRange
 	exactness int // 0: no match, 1: */*, 2: type/*, 3: type/subtype, 4 and more: with parameters
 	weight    float64
 }
 
-// mediaRange is one element of an Accept header.
+// mediaRange describes one element of an Accept header.
 type mediaRange struct {
 	name    string
 	weight  float64
@@ -157,10 +159,11 @@ func (r *mediaRange) format(m media) format {
 	return f
 }
 
-// checkContentType refuses bodies that are not JSON. A missing type is taken for JSON.
+// checkContentType refuses bodies that are not JSON. A missing type means JSON.
 func checkContentType(h http.Header) error {
 	if coding := h.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
-		return refuse(rpcerr.UnsupportedMediaType, "Content-Encoding "+strconv.Quote(coding)+" is not supported")
+		return refuse(rpcerr.UnsupportedMediaType,
+			"Content-Encoding "+strconv.Quote(coding)+" is not supported")
 	}
 	text := h.Get("Content-Type")
 	if text == "" || text == mediaTypes[mediaJSON] {
@@ -168,8 +171,10 @@ func checkContentType(h http.Header) error {
 	}
 	name, params, err := mime.ParseMediaType(text)
 	charset := strings.ToLower(params["charset"])
-	if err != nil || name != mediaTypes[mediaJSON] && name != mediaTypes[mediaEJSON] || charset != "" && charset != "utf-8" && charset != "utf8" {
-		return refuse(rpcerr.UnsupportedMediaType, "Content-Type "+strconv.Quote(text)+" is not supported: use application/json or application/ejson")
+	if err != nil || name != mediaTypes[mediaJSON] && name != mediaTypes[mediaEJSON] ||
+		charset != "" && charset != "utf-8" && charset != "utf8" {
+		return refuse(rpcerr.UnsupportedMediaType, "Content-Type "+strconv.Quote(text)+
+			" is not supported: use application/json or application/ejson")
 	}
 	return nil
 }

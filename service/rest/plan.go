@@ -10,15 +10,15 @@ import (
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 )
 
-// plan is how one message is read from and written as JSON: its descriptor, looked up once. Plans
-// are made by New and never change.
+// plan describes how one message is read from and written as JSON. It holds what New has looked up
+// in the descriptor, and never changes.
 type plan struct {
 	shape  shape
 	fields []*field          // in the order of their numbers
 	byName map[string]*field // by the JSON name and by the proto name
 }
 
-// field is one field of a plan.
+// field describes one field of a plan.
 type field struct {
 	fd       fieldDescriptor
 	name     string // its JSON name
@@ -31,7 +31,7 @@ type field struct {
 	message  *plan // of kindMessage
 }
 
-// shape is how a message stands in JSON.
+// shape selects how a message is represented in JSON.
 type shape uint8
 
 const (
@@ -41,7 +41,7 @@ const (
 	shapeModeOnly              // an object, or the string of its first field
 )
 
-// kind is the type of a field, as far as JSON tells.
+// kind distinguishes the types of fields that have different forms in JSON.
 type kind uint8
 
 const (
@@ -70,7 +70,7 @@ var (
 	timeName     = (*timestamppb.Timestamp)(nil).ProtoReflect().Descriptor().FullName()
 )
 
-// shapes are the messages whose JSON is not an object; unions are recognised by their oneof.
+// shapes lists the messages whose JSON is not an object. Unions are recognised by their oneof.
 var shapes = map[protoreflect.FullName]shape{
 	(*mooringv1.Pipeline)(nil).ProtoReflect().Descriptor().FullName():       shapeBare,
 	(*mooringv1.TagSet)(nil).ProtoReflect().Descriptor().FullName():         shapeBare,
@@ -88,11 +88,13 @@ func (ps planner) plan(d messageDescriptor) *plan {
 	ps[d.FullName()] = p
 	for i := range d.Fields().Len() {
 		fd := d.Fields().Get(i)
-		f := &field{fd: fd, name: fd.JSONName(), quoted: `"` + fd.JSONName() + `":`, repeated: fd.IsList()}
+		name := fd.JSONName()
+		f := &field{fd: fd, name: name, quoted: `"` + name + `":`, repeated: fd.IsList()}
 		f.kind = kindOf(fd)
 		f.ordered, _ = proto.GetExtension(fd.Options(), mooringv1.E_OrderedKeys).(bool)
 		f.omitted, _ = proto.GetExtension(fd.Options(), mooringv1.E_OmitEmpty).(bool)
-		f.inPath = fd.Name() == "database" && fd.Number() == 1 || fd.Name() == "collection" && fd.Number() == 2
+		f.inPath = fd.Name() == "database" && fd.Number() == 1 ||
+			fd.Name() == "collection" && fd.Number() == 2
 		if f.kind == kindMessage {
 			f.message = ps.plan(fd.Message())
 		}
@@ -107,7 +109,11 @@ func shapeOf(d messageDescriptor) shape {
 	if s, ok := shapes[d.FullName()]; ok {
 		return s
 	}
-	if d.Oneofs().Len() == 1 && d.Oneofs().Get(0).Fields().Len() == d.Fields().Len() && !d.Oneofs().Get(0).IsSynthetic() {
+	if d.Oneofs().Len() != 1 {
+		return shapeObject
+	}
+	only := d.Oneofs().Get(0)
+	if only.Fields().Len() == d.Fields().Len() && !only.IsSynthetic() {
 		return shapeUnion
 	}
 	return shapeObject
@@ -117,7 +123,8 @@ func kindOf(fd fieldDescriptor) kind {
 	k := scalarKinds[fd.Kind()]
 	switch {
 	case fd.IsMap():
-		if fd.MapKey().Kind() == protoreflect.StringKind && fd.MapValue().Kind() == protoreflect.StringKind {
+		if fd.MapKey().Kind() == protoreflect.StringKind &&
+			fd.MapValue().Kind() == protoreflect.StringKind {
 			k = kindTextMap
 		}
 	case fd.Kind() == protoreflect.MessageKind && fd.Message().FullName() == documentName:
@@ -135,10 +142,12 @@ func kindOf(fd fieldDescriptor) kind {
 	return k
 }
 
-// isNumber says whether the field is one integer.
-func (f *field) isNumber() bool { return !f.repeated && (f.kind == kindInt32 || f.kind == kindInt64) }
+// isNumber reports whether the field is one integer.
+func (f *field) isNumber() bool {
+	return !f.repeated && (f.kind == kindInt32 || f.kind == kindInt64)
+}
 
-// expected names the JSON values that a union takes: "a string, an object or an array of pairs".
+// expected lists the JSON values that a union accepts: "a string, an object or an array of pairs".
 func (p *plan) expected() string {
 	var names []string
 	for _, f := range p.fields {
@@ -159,7 +168,7 @@ func (p *plan) expected() string {
 	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
-// takes says whether a JSON value that begins with c can be the field's.
+// takes reports whether a JSON value that begins with c can be the field's.
 func (f *field) takes(c byte) bool {
 	switch {
 	case f.repeated:

@@ -13,10 +13,10 @@ import (
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
-// queryParam says how the text of a query parameter becomes the JSON of the field with its name.
+// queryParam converts the text of a query parameter to the JSON of the field with the same name.
 type queryParam func(text string) ([]byte, error)
 
-// queryParams are what a GET may have in its query, beside timeout.
+// queryParams lists the parameters that a GET may have in its query, beside timeout.
 var queryParams = map[string]queryParam{
 	"filter":         asJSON,
 	"projection":     asJSON,
@@ -47,11 +47,11 @@ func asLevel(text string) ([]byte, error) {
 	return append(level, '}'), err
 }
 
-// timeoutParam is the query parameter that every route takes.
+// timeoutParam is the query parameter that every route accepts.
 const timeoutParam = "timeout"
 
-// parseQuery reads a request's query strictly: what the route does not know, and what is there
-// twice, is refused.
+// parseQuery parses a request's query. It refuses parameters that the route does not know, and
+// parameters that occur twice.
 func parseQuery(r *route, raw string) (url.Values, error) {
 	if raw == "" {
 		return nil, nil
@@ -61,7 +61,8 @@ func parseQuery(r *route, raw string) (url.Values, error) {
 		return nil, refuse(rpcerr.InvalidArgument, "the query cannot be parsed: "+err.Error())
 	}
 	for name, all := range values {
-		known := name == timeoutParam || r.method == http.MethodGet && queryParams[name] != nil && r.request.byName[name] != nil
+		known := name == timeoutParam || r.method == http.MethodGet &&
+			queryParams[name] != nil && r.request.byName[name] != nil
 		if !known {
 			return nil, refuseField(name, "there is no such query parameter")
 		}
@@ -89,7 +90,7 @@ func applyQuery(p *plan, m message, values url.Values) error {
 	return nil
 }
 
-// timeout is the shortest of the timeouts that a request has; 0 is none.
+// timeout returns the shortest of the timeouts that a request has, or 0 if it has none.
 func timeout(header func(string) string, query url.Values) (time.Duration, error) {
 	shortest := time.Duration(0)
 	for _, source := range []struct {
@@ -105,7 +106,8 @@ func timeout(header func(string) string, query url.Values) (time.Duration, error
 		}
 		d, err := source.parse(source.text)
 		if err != nil || d <= 0 {
-			return 0, refuseField(source.name, strconv.Quote(source.text)+" is not a positive duration, such as 5s or 250ms")
+			return 0, refuseField(source.name, strconv.Quote(source.text)+
+				" is not a positive duration, such as 5s or 250ms")
 		}
 		if shortest == 0 || d < shortest {
 			shortest = d
@@ -115,10 +117,11 @@ func timeout(header func(string) string, query url.Values) (time.Duration, error
 }
 
 var grpcUnits = map[byte]time.Duration{
-	'H': time.Hour, 'M': time.Minute, 'S': time.Second, 'm': time.Millisecond, 'u': time.Microsecond, 'n': time.Nanosecond,
+	'H': time.Hour, 'M': time.Minute, 'S': time.Second,
+	'm': time.Millisecond, 'u': time.Microsecond, 'n': time.Nanosecond,
 }
 
-// parseGRPCTimeout reads gRPC's own form: at most eight digits and a unit.
+// parseGRPCTimeout parses gRPC's own form: at most eight digits and a unit.
 func parseGRPCTimeout(text string) (time.Duration, error) {
 	if len(text) < 2 || len(text) > 9 || strings.Trim(text[:len(text)-1], "0123456789") != "" {
 		return 0, fmt.Errorf("%q is not digits and a unit", text)

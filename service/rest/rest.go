@@ -16,23 +16,23 @@ import (
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
-// Config is what a Handler needs. Only Conn is required.
+// Config configures a Handler. Only Conn is required.
 type Config struct {
-	// Conn makes the calls; the services are registered on it.
+	// Conn makes the calls. The services are registered on it.
 	Conn *inproc.Conn
-	// Live says why the process should be restarted; nil: it should not. /healthz asks it. Unset:
-	// always well.
+	// Live returns why the process should be restarted, or nil if it should not. /healthz calls
+	// it. If Live is unset, /healthz always succeeds.
 	Live func(context.Context) error
-	// Ready says why no requests should be sent here; nil: they may. /readyz asks it. Unset:
-	// always ready.
+	// Ready returns why the process should get no requests, or nil if it may. /readyz calls it. If
+	// Ready is unset, /readyz always succeeds.
 	Ready func(context.Context) error
-	// MaxBodyBytes is the largest request body; 0: 64 MiB.
+	// MaxBodyBytes limits the request body. 0 means 64 MiB.
 	MaxBodyBytes int64
-	// StallTimeout is how long a client may take nothing of a stream before its connection is
-	// closed; 0: as long as the interceptors' default.
+	// StallTimeout is how long a client may read nothing of a stream before its connection is
+	// closed. 0 means the interceptors' default.
 	StallTimeout time.Duration
-	// Logger gets one debug line for each request that reaches no handler, whose interceptors log
-	// the others. Nil: none.
+	// Logger gets one debug line for each request that reaches no interceptor. Interceptors log
+	// the others. If Logger is nil, these requests are not logged.
 	Logger *slog.Logger
 }
 
@@ -42,7 +42,7 @@ const (
 )
 
 // Handler serves the REST API, and /openapi.json, /healthz and /readyz. It is safe for concurrent
-// use; New makes one.
+// use. New returns one.
 type Handler struct {
 	config  Config
 	routes  *node
@@ -65,15 +65,18 @@ func New(config Config) (*Handler, error) {
 		config.StallTimeout = interceptor.DefaultStallTimeout
 	}
 	plans := planner{}
-	h := &Handler{config: config, errors: plans.plan((*mooringv1.ErrorResponse)(nil).ProtoReflect().Descriptor())}
+	errorResponse := (*mooringv1.ErrorResponse)(nil).ProtoReflect().Descriptor()
+	h := &Handler{config: config, errors: plans.plan(errorResponse)}
 	var err error
 	if h.routes, err = newRoutes(plans, callConn{config.Conn}); err != nil {
 		return nil, err
 	}
 	h.pages = map[string]page{
-		"/openapi.json": func(w http.ResponseWriter, _ *http.Request, _ string) { writeJSON(w, http.StatusOK, openapi.JSON) },
-		"/healthz":      h.health(config.Live),
-		"/readyz":       h.health(config.Ready),
+		"/openapi.json": func(w http.ResponseWriter, _ *http.Request, _ string) {
+			writeJSON(w, http.StatusOK, openapi.JSON)
+		},
+		"/healthz": h.health(config.Live),
+		"/readyz":  h.health(config.Ready),
 	}
 	return h, nil
 }
@@ -81,8 +84,11 @@ func New(config Config) (*Handler, error) {
 // Values of headers that most responses have.
 var (
 	contentTypes = [...][]string{
-		mediaJSON: {"application/json"}, mediaEJSON: {"application/ejson"}, mediaBSON: {"application/bson"},
-		mediaNDJSON: {"application/x-ndjson"}, mediaSSE: {"text/event-stream"},
+		mediaJSON:   {"application/json"},
+		mediaEJSON:  {"application/ejson"},
+		mediaBSON:   {"application/bson"},
+		mediaNDJSON: {"application/x-ndjson"},
+		mediaSSE:    {"text/event-stream"},
 	}
 	noSniff      = []string{"nosniff"}
 	noStore      = []string{"no-store"}
@@ -92,7 +98,10 @@ var (
 
 // ServeHTTP answers one request.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	c := &call{handler: h, w: w, r: r, ids: [1]string{requestID(r)}, format: format{mode: extjson.RelaxedSafe}}
+	c := &call{
+		handler: h, w: w, r: r,
+		ids: [1]string{requestID(r)}, format: format{mode: extjson.RelaxedSafe},
+	}
 	header := w.Header()
 	header[requestIDHeader] = c.ids[:]
 	header["X-Content-Type-Options"] = noSniff
@@ -137,7 +146,8 @@ func (h *Handler) health(check func(context.Context) error) page {
 		}
 		failed := describe(err, id)
 		if failed.Code != http.StatusServiceUnavailable {
-			failed = describe(&rpcerr.Error{Reason: rpcerr.NoSuitableServer, Message: err.Error()}, id)
+			unhealthy := &rpcerr.Error{Reason: rpcerr.NoSuitableServer, Message: err.Error()}
+			failed = describe(unhealthy, id)
 		}
 		h.writeError(w, failed, extjson.RelaxedSafe)
 	}
@@ -154,7 +164,8 @@ func (h *Handler) writeError(w http.ResponseWriter, failed rpcerr.Response, mode
 	switch failed.Code {
 	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
 		wait := max(failed.RetryAfter, time.Second)
-		w.Header().Set("Retry-After", strconv.FormatInt(int64((wait+time.Second-1)/time.Second), 10))
+		seconds := int64((wait + time.Second - 1) / time.Second)
+		w.Header().Set("Retry-After", strconv.FormatInt(seconds, 10))
 	case http.StatusUnauthorized:
 		w.Header().Set("Www-Authenticate", "Bearer")
 	}
@@ -165,10 +176,13 @@ func (h *Handler) writeError(w http.ResponseWriter, failed rpcerr.Response, mode
 func (h *Handler) errorText(body *mooringv1.ErrorResponse, mode extjson.Mode) []byte {
 	e := encoder{mode: mode, sparse: true}
 	if err := e.object(h.errors, body.ProtoReflect(), false); err != nil {
-		// The server's documents cannot be written; what happened still can.
+		// The server's documents cannot be written. The rest of the error can.
+		whole := body.GetError()
 		body = &mooringv1.ErrorResponse{Error: &mooringv1.Error{
-			Status: body.GetError().GetStatus(), Reason: body.GetError().GetReason(), Code: body.GetError().GetCode(), Message: body.GetError().GetMessage(),
-			RequestId: body.GetError().GetRequestId(), Retry: body.GetError().GetRetry(), Truncated: true,
+			Status: whole.GetStatus(), Reason: whole.GetReason(),
+			Code: whole.GetCode(), Message: whole.GetMessage(),
+			RequestId: whole.GetRequestId(), Retry: whole.GetRetry(),
+			Truncated: true,
 		}}
 		e.buf = e.buf[:0]
 		_ = e.object(h.errors, body.ProtoReflect(), false) // strings only
@@ -183,20 +197,22 @@ func writeJSON(w http.ResponseWriter, code int, body []byte) {
 	writeAll(w, body)
 }
 
-// A client has writePatience for each writeChunk of a response that is no stream: who reads
-// slowly gets all of it, and who has stopped holds no goroutine and no memory for longer.
+// A client has writePatience for each writeChunk of a response that is not a stream. A client that
+// reads slowly gets all of the response. A client that has stopped reading holds a goroutine and
+// memory for at most writePatience.
 const (
 	writePatience = 30 * time.Second
 	writeChunk    = 64 << 10
 )
 
-// writeAll writes a body. If it cannot, the client has gone away, or does not read; there is
-// nobody to tell. What net/http itself holds back is written under the last deadline, which it
-// takes away then.
+// writeAll writes a body. If a write fails, the client has disconnected or does not read, so
+// writeAll returns no error. net/http writes the rest of its buffer under the last deadline, and
+// removes the deadline afterwards.
 func writeAll(w http.ResponseWriter, body []byte) {
 	connection := http.NewResponseController(w)
 	for {
-		_ = connection.SetWriteDeadline(time.Now().Add(writePatience)) // fails where there is no connection
+		// This fails if there is no connection.
+		_ = connection.SetWriteDeadline(time.Now().Add(writePatience))
 		n, err := w.Write(body[:min(len(body), writeChunk)])
 		if body = body[n:]; err != nil || len(body) == 0 {
 			return
@@ -204,7 +220,7 @@ func writeAll(w http.ResponseWriter, body []byte) {
 	}
 }
 
-// requestID is the client's id for the request, if it has a sound one, or a new one.
+// requestID returns the client's id for the request if it is valid, or a new id.
 func requestID(r *http.Request) string {
 	if id := r.Header.Get(requestIDHeader); interceptor.IsRequestID(id) {
 		return id

@@ -14,7 +14,7 @@ import (
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
-// route is one HTTP annotation of an RPC.
+// route describes one HTTP annotation of an RPC.
 type route struct {
 	rpc     string // "/mooring.v1.DocumentService/Find"
 	method  string // of HTTP
@@ -29,8 +29,8 @@ type route struct {
 	handle    runtime.HandlerFunc // grpc-gateway's: builds the request and makes the call
 }
 
-// node is a segment in the tree of all paths. A segment is looked up, not tried, so that every
-// route is found in the same time.
+// node represents a segment in the tree of all paths. Segments are looked up in a map, so that
+// finding a route does not depend on the number of routes.
 type node struct {
 	literals map[string]*node
 	variable *node
@@ -38,7 +38,7 @@ type node struct {
 	ends     map[string]endpoint // by verb, "" for none
 }
 
-// endpoint is a path: its routes by HTTP method.
+// endpoint holds the routes of a path by HTTP method.
 type endpoint map[string]*route
 
 func newNode() *node { return &node{literals: map[string]*node{}, ends: map[string]endpoint{}} }
@@ -111,7 +111,7 @@ func (n *node) find(path string) (endpoint, map[string]string, error) {
 
 func notFound() error { return refuse(rpcerr.RouteNotFound, "there is nothing at this path") }
 
-// endsInColon is the path of an empty verb, which is not the same as none.
+// endsInColon reports whether a path has an empty verb, which differs from a path without a verb.
 func endsInColon(path, verb string) bool { return verb == "" && strings.HasSuffix(path, ":") }
 
 // unescape returns the name that a path segment stands for.
@@ -122,11 +122,13 @@ func unescape(segment string) (string, error) {
 		b, err = base64.RawURLEncoding.Strict().DecodeString(strings.TrimRight(encoded, "="))
 		name = string(b)
 	} else if name == "." || name == ".." {
-		return "", refuse(rpcerr.InvalidArgument, "a segment of the path is a dot: write such a name as ~ and its base64url")
+		return "", refuse(rpcerr.InvalidArgument,
+			"a segment of the path is a dot: write such a name as ~ and its base64url")
 	}
 	switch {
 	case err != nil:
-		return "", refuse(rpcerr.InvalidArgument, "the path has a segment that cannot be decoded: "+segment)
+		return "", refuse(rpcerr.InvalidArgument,
+			"the path has a segment that cannot be decoded: "+segment)
 	case name == "":
 		return "", refuse(rpcerr.InvalidArgument, "the path has an empty segment")
 	case !utf8.ValidString(name):
@@ -146,7 +148,7 @@ func (e endpoint) route(method string) (*route, bool) {
 	return r, ok
 }
 
-// allow is the Allow header.
+// allow returns the value of the Allow header.
 func (e endpoint) allow() string {
 	var methods []string
 	for m, r := range e {

@@ -13,36 +13,36 @@ import (
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
-// What stands around each document, and at the end, in the two forms of a stream. A batch is one
-// write and one flush; the handler's next message is taken after that, so a client that reads
-// slowly holds the handler back.
+// A stream has two forms, NDJSON and events, which differ in the text around each document and at
+// the end. The handler's next message is received after the last one is written and flushed, so a
+// client that reads slowly blocks the handler.
 
-// queryEventID is the id of every event of a query. EventSource sends it back when it reconnects,
-// and is told that there is nothing more, because a query's rows are never repeated.
+// queryEventID is the id of every event of a query. EventSource sends it back when it reconnects.
+// The answer is that there is nothing more, because a query's rows are never repeated.
 const queryEventID = "q"
 
-// watchEventID is the id of every event of a watch. EventSource sends it back, too, and is served
-// again: the newest state is always worth having.
+// watchEventID is the id of every event of a watch. EventSource sends it back, too, and the watch
+// starts again with the newest state.
 const watchEventID = "w"
 
 // endEventID is the id of a stream's end.
 const endEventID = "end"
 
-// keepAliveAfter is the silence after which a stream of events gets a comment.
+// keepAliveAfter is the idle time after which a stream of events gets a comment.
 const keepAliveAfter = 15 * time.Second
 
-// retryEvents is when EventSource comes back after a transient failure, in milliseconds.
+// retryEvents tells EventSource to reconnect 1000 milliseconds after a transient failure.
 const retryEvents = "retry: 1000\n"
 
-// items are what a stream is made of.
+// items describes the items of a stream.
 type items struct {
-	field   *field // that each message has one of; nil: messages have documents
+	field   *field // of which each message has one; nil: messages have documents
 	eventID string
-	line    string // what stands before one, on a line
+	line    string // the text before an item of NDJSON
 }
 
-// itemsOf tells queries, whose messages have documents, from watches, whose messages have one
-// field: the newest state.
+// itemsOf returns the items of a stream with these replies. The messages of queries have documents.
+// The messages of watches have one field, the newest state.
 func itemsOf(reply *plan) items {
 	switch {
 	case reply.byName["documents"] != nil:
@@ -53,8 +53,8 @@ func itemsOf(reply *plan) items {
 	panic("bug: rest: a stream with neither documents nor one field")
 }
 
-// append writes the items of one message, and calls flush whenever there is enough to send. With
-// an error it has written the items before the one that cannot be written.
+// append writes the items of one message to e, and calls flush whenever e has writeChunk bytes. If
+// an item cannot be written, it returns an error; the items before it are written.
 func (i *items) append(e *encoder, m proto.Message, around frame, flush func() error) error {
 	if i.field != nil {
 		return e.framed(around, func() error { return e.field(i.field, m.ProtoReflect()) })
@@ -74,7 +74,7 @@ func (i *items) append(e *encoder, m proto.Message, around frame, flush func() e
 	return nil
 }
 
-// framed writes a value with a text before and after it, or nothing at all.
+// framed writes a value with a text before and after it. If value fails, it writes nothing.
 func (e *encoder) framed(around frame, value func() error) error {
 	begin := len(e.buf)
 	e.buf = append(e.buf, around.before...)
@@ -86,7 +86,7 @@ func (e *encoder) framed(around frame, value func() error) error {
 	return nil
 }
 
-// frame is the text around one JSON value.
+// frame holds the text before and after one JSON value.
 type frame struct{ before, after string }
 
 func (c *call) itemFrame() frame {
@@ -99,11 +99,12 @@ func (c *call) itemFrame() frame {
 	return frame{c.route.items.line, "}\n"}
 }
 
-// receive waits for the next message of a stream. A stream of events is kept alive meanwhile.
+// receive blocks until the next message of a stream or its end. It keeps a stream of events alive
+// while it waits.
 func (c *call) receive(stream grpc.ClientStream, m any) error {
 	err := c.await(stream, m)
 	if c.metadata == nil {
-		c.metadata, _ = stream.Header() // it is there: a message is, or the end
+		c.metadata, _ = stream.Header() // does not block after a message or the end
 	}
 	if err != nil {
 		c.streaming = nil
@@ -114,8 +115,8 @@ func (c *call) receive(stream grpc.ClientStream, m any) error {
 	return err
 }
 
-// await is RecvMsg. It may panic, as the handler has: then the response ends, and nothing may
-// write to it any more.
+// await calls RecvMsg. If the handler has panicked, await panics, too. The response ends then, and
+// no goroutine may write to it.
 func (c *call) await(stream grpc.ClientStream, m any) error {
 	if c.format.media == mediaSSE {
 		defer c.keepAlive()()
@@ -123,8 +124,9 @@ func (c *call) await(stream grpc.ClientStream, m any) error {
 	return stream.RecvMsg(m)
 }
 
-// keepAlive writes a comment after each silence, until stop is called. While nothing is written
-// yet, only a GET is kept alive: a POST's failure must still be able to become its status.
+// keepAlive writes a comment whenever keepAliveAfter has passed, until stop is called. While
+// nothing is written yet, it keeps only a GET alive, because the failure of a POST must still
+// become its status.
 func (c *call) keepAlive() (stop func()) {
 	c.idle = true
 	var timer *time.Timer
@@ -136,7 +138,7 @@ func (c *call) keepAlive() (stop func()) {
 		}
 		if c.begun || c.r.Method == http.MethodGet {
 			c.begin()
-			_ = c.send([]byte(":\n\n")) // a client that has gone away is noticed by its context
+			_ = c.send([]byte(":\n\n")) // if the client has disconnected, its context ends
 		}
 		timer.Reset(keepAliveAfter)
 	}
@@ -151,7 +153,7 @@ func (c *call) keepAlive() (stop func()) {
 	}
 }
 
-// begin writes the status line of a stream that goes well, once.
+// begin writes the status line of a stream that has not failed. Later calls do nothing.
 func (c *call) begin() {
 	if c.begun {
 		return
@@ -160,19 +162,20 @@ func (c *call) begin() {
 	c.applyMetadata()
 	h := c.w.Header()
 	h["Content-Type"] = contentTypes[c.format.media]
-	h.Set("X-Accel-Buffering", "no") // proxies that buffer would hold a batch back until the next one
+	h.Set("X-Accel-Buffering", "no") // a buffering proxy delays a batch until the next one
 	if c.session != "" {
 		h.Set(sessionHeader, c.session)
 	}
 	c.w.WriteHeader(http.StatusOK)
 }
 
-// send writes to a stream's client and flushes. A client that does not read holds no goroutine
-// and no memory for longer than it may stall. The deadline is taken away again: over HTTP/2 it
-// would end the stream although nothing is written.
+// send writes to a stream's client and flushes. It blocks for at most StallTimeout, so that a
+// client that does not read holds no goroutine and no memory for longer. It removes the deadline
+// afterwards, because over HTTP/2 a deadline ends the stream even if nothing is being written.
 func (c *call) send(b []byte) error {
 	connection := http.NewResponseController(c.w)
-	_ = connection.SetWriteDeadline(time.Now().Add(c.handler.config.StallTimeout)) // fails where there is no connection
+	// This fails if there is no connection.
+	_ = connection.SetWriteDeadline(time.Now().Add(c.handler.config.StallTimeout))
 	defer func() { _ = connection.SetWriteDeadline(time.Time{}) }()
 	if len(b) > 0 {
 		if _, err := c.w.Write(b); err != nil {
@@ -182,9 +185,9 @@ func (c *call) send(b []byte) error {
 	return connection.Flush()
 }
 
-// writeBatch writes one message of a stream. A message's JSON can be many times larger than its
-// BSON, which is what the stream's budget counts, so it is sent in pieces: a client that does not
-// read holds writeChunk bytes of JSON, or one document.
+// writeBatch writes one message of a stream. The stream's budget counts BSON, but the JSON of a
+// message can be many times larger, so it is sent in pieces. A client that does not read holds
+// writeChunk bytes of JSON, or one document.
 func (c *call) writeBatch(m proto.Message) error {
 	if s, ok := m.(hasSession); ok && s.GetSession() != "" {
 		c.session = s.GetSession()
@@ -210,12 +213,12 @@ func (c *call) writeBatch(m proto.Message) error {
 	}
 	out.b = e.buf
 	if err != nil {
-		c.fail(err) // unless flush has said why
+		c.fail(err) // the error of flush is already recorded
 	}
 	return err
 }
 
-// writeEnd ends a stream that went well.
+// writeEnd writes the end of a stream that has not failed.
 func (c *call) writeEnd() {
 	e := encoder{}
 	switch {
@@ -239,13 +242,13 @@ func (c *call) writeEnd() {
 		e.buf = append(e.buf, "}\n"...)
 	}
 	c.begin()
-	_ = c.send(e.buf) // the last line: there is nobody to tell
+	_ = c.send(e.buf) // the last line: an error has no consequence
 }
 
-// writeStreamFailure ends a stream that has begun and fails.
+// writeStreamFailure writes the failure of a stream that has begun.
 func (c *call) writeStreamFailure(body *mooringv1.ErrorResponse) {
 	if c.format.bare {
-		// Without frames, only a broken body can say that documents are missing.
+		// Without frames, only an incomplete body shows that documents are missing.
 		panic(http.ErrAbortHandler)
 	}
 	before, after := "", "\n"
@@ -256,8 +259,8 @@ func (c *call) writeStreamFailure(body *mooringv1.ErrorResponse) {
 	_ = c.send(append(append([]byte(before), text...), after...))
 }
 
-// writeTransientFailure answers an EventSource before any row was sent: a status would make it
-// give up, so it is told to come back.
+// writeTransientFailure answers an EventSource before any row was sent. An error status would make
+// it give up, so the answer tells it to reconnect.
 func (c *call) writeTransientFailure(body *mooringv1.ErrorResponse) {
 	c.begin()
 	text := c.handler.errorText(body, c.format.mode)
