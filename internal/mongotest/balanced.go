@@ -130,8 +130,8 @@ func (s *Service) ID() bson.ObjectID {
 	return s.id
 }
 
-// Kill ends the service as a crash does: nobody listens any more, every connection is cut, every
-// cursor forgotten.
+// Kill ends the service as a crash does. It closes the listener and every connection, and drops
+// every cursor.
 func (s *Service) Kill() {
 	s.mu.Lock()
 	l := s.listener

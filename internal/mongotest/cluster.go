@@ -193,8 +193,7 @@ func (c *Cluster) wakeLocked() {
 	c.changed = make(chan struct{})
 }
 
-// Elect makes h the primary, and whoever was it a secondary. It returns when every later hello
-// says so.
+// Elect makes h the primary and the old primary a secondary. Every hello after it returns says so.
 func (c *Cluster) Elect(h *Host) {
 	c.change(func() {
 		for _, other := range c.hosts {

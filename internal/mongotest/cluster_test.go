@@ -109,8 +109,9 @@ func TestHangingAndUnknownHosts(t *testing.T) {
 		}
 		h.Hang(false)
 		look(t, c, h)
-		var network *mongoerr.NetworkError
-		if _, err := conn.Dial(context.Background(), address.Address("nowhere:27017"), conn.Config{Dialer: c.Dial}); !errors.As(err, &network) { //nolint:usetesting // any will do
+		_, err := conn.Dial(context.Background(), //nolint:usetesting // any will do
+			address.Address("nowhere:27017"), conn.Config{Dialer: c.Dial})
+		if _, ok := errors.AsType[*mongoerr.NetworkError](err); !ok {
 			t.Errorf("Dial = %v, want a network error", err)
 		}
 	})

@@ -67,7 +67,7 @@ type Server struct {
 	down        bool
 	tls         *tls.Config
 	handlers    Handlers
-	intercept   func(cmd *Command, next Handler) Reply // nil: nobody
+	intercept   func(cmd *Command, next Handler) Reply // nil: none
 	guard       *guard                                 // nil: no login is needed
 	listener    net.Listener
 	conns       map[net.Conn]struct{}

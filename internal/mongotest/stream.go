@@ -85,8 +85,8 @@ type exchange struct{ id, to int32 }
 // next answers the last reply, as servers do that announced more.
 func (e exchange) next() exchange { return exchange{id: e.id + 1, to: e.id} }
 
-// awaitNews waits until h is no longer what the client knows, or for await. It is false where
-// nobody waits any more.
+// awaitNews waits until h is no longer what the client knows, or for await. It returns false if
+// the client is gone.
 func (h *Host) awaitNews(known version, await time.Duration, gone <-chan struct{}) bool {
 	timer := time.NewTimer(await)
 	defer timer.Stop()

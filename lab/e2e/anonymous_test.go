@@ -11,7 +11,7 @@ import (
 	"github.com/mooringdb/mooring/lab/internal/gatewaytest"
 )
 
-// TestAnonymousGets sends 500 plain GETs of a collection whose cursors nobody reads on. Each is
+// TestAnonymousGets sends 500 plain GETs of a collection whose cursors the client does not read on. Each is
 // answered, and the cursors on the server and the gateway's memory go down again when the unread
 // pages have expired.
 func TestAnonymousGets(t *testing.T) {

@@ -33,7 +33,7 @@ func TestTermination(t *testing.T) {
 		{"streams that end in time complete", "docs_10000_1024", 10_000, time.Minute, false},
 		{"streams that do not end are cut", endless, 0, 3 * time.Second, false},
 		// Every buffer on their way is full, so the gateway can tell them nothing more.
-		{"streams that nobody reads are cut", endless, 0, 3 * time.Second, true},
+		{"streams without a reader are cut", endless, 0, 3 * time.Second, true},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			server := startCanned(t)
@@ -187,8 +187,8 @@ func drainNDJSON(ctx context.Context, g *gatewaytest.Gateway, collection string,
 	return o
 }
 
-// wantRefused waits until a new stream is refused, one way or the other: UNAVAILABLE, or nobody
-// listens any more.
+// wantRefused blocks until a new stream is refused: with UNAVAILABLE, or because the gateway no
+// longer listens.
 func wantRefused(ctx context.Context, g *gatewaytest.Gateway) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()

@@ -296,7 +296,7 @@ func rawSlices(docs []json.RawMessage) [][]byte {
 }
 
 func TestServerDown(t *testing.T) {
-	// A port that nobody listens on.
+	// A port on which no process listens.
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -145,8 +145,8 @@ type lossyClient struct {
 	at     int32 // the next document
 }
 
-// named are the errors that may end a cursor, and endings those and the one that ends a pinned
-// one with its replica.
+// named has the errors that may end a cursor. endings adds the error that ends a pinned cursor
+// when its replica ends.
 var (
 	named   = []string{"CursorTokenReused", "CursorPositionUnknown"}
 	endings = append(slices.Clone(named), "CursorOwnerGone")
@@ -266,8 +266,7 @@ func (c *lossyClient) pager() pager {
 // again: elsewhere, or, where the owner of a pinned cursor dies while it is being reached, a
 // little later. Neither may be how a cursor ends.
 func isLoss(err error) bool {
-	var r *refusal
-	if errors.As(err, &r) {
+	if r, ok := errors.AsType[*refusal](err); ok {
 		return r.Reason == "ShuttingDown" || r.Reason == unreachable
 	}
 	return err != nil && !errors.Is(err, context.Canceled)

@@ -34,17 +34,15 @@ func (r *refusal) Error() string {
 	return fmt.Sprintf("%s %s (%d): %s", r.Status, r.Reason, r.HTTP, r.Message)
 }
 
-// reasonOf is the reason of a refusal, or what else an error says.
+// reasonOf returns the reason of a refusal, or the text of another error.
 func reasonOf(err error) string {
-	var r *refusal
-	switch {
-	case err == nil:
+	if err == nil {
 		return ""
-	case errors.As(err, &r):
-		return r.Reason
-	default:
-		return err.Error()
 	}
+	if r, ok := errors.AsType[*refusal](err); ok {
+		return r.Reason
+	}
+	return err.Error()
 }
 
 // pager reads pages, over REST or gRPC. Every refusal is a *refusal.

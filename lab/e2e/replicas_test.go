@@ -91,7 +91,7 @@ func startReplicas(t testing.TB, uri string, args ...string) []*gatewaytest.Gate
 	return replicas
 }
 
-// freeAddress is one that nobody listens on now.
+// freeAddress returns an address on which no process listens now.
 func freeAddress(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -104,7 +104,7 @@ func freeAddress(t testing.TB) string {
 
 // TestPagesFromAnyReplica reads each cursor's pages from two gateways in turn, over REST and
 // gRPC: on a replica set the cursor moves between them, behind a load balancer the call is
-// forwarded to the one that has the connection.
+// forwarded to the replica that has the connection.
 func TestPagesFromAnyReplica(t *testing.T) {
 	for name, start := range backends {
 		t.Run(name, func(t *testing.T) {

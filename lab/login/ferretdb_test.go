@@ -127,7 +127,7 @@ func run(t *testing.T, addr, user, password, options string, commands ...bson.Ra
 	return err
 }
 
-// A server that nobody here wrote lets users in by SCRAM-SHA-256 and SCRAM-SHA-1, and refuses
+// TestFerretDB logs in to a server that is not ours. It lets users in by SCRAM-SHA-256 and SCRAM-SHA-1, and refuses
 // others.
 func TestFerretDB(t *testing.T) {
 	if testing.Short() {

@@ -125,7 +125,7 @@ func TestFront(t *testing.T) {
 		}
 	}
 	if got := refusal(message(moreToCome, decimal()), "x"); got != nil {
-		t.Errorf("a reply that nobody waits for: %x", got)
+		t.Errorf("a reply without a waiting client: %x", got)
 	}
 	cancel()
 	if err := <-ended; err != nil {

@@ -92,7 +92,8 @@ func firstLine(ctx context.Context, p *proc.Process) (string, error) {
 	return p.Line(ctx)
 }
 
-// free gives the address if nobody listens on it, else one with a port of the kernel's choice.
+// free returns the address if no process listens on it, else an address whose port the kernel
+// chooses.
 func free(ctx context.Context, address string) string {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {

@@ -21,7 +21,7 @@ type task struct {
 	name   string
 	doc    Document
 	ours   func() error
-	theirs func() error // nil: nobody to compare with
+	theirs func() error // nil: no counterpart to compare with
 }
 
 // Run measures every task, and prints the table and then the ratios: ours divided by the official

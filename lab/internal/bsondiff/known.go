@@ -335,8 +335,8 @@ func either(a, b condition) condition {
 // invalidDocument matches if ours alone refuses a document for a problem.
 func invalidDocument(problem string) condition {
 	return func(_ []byte, ours, theirs error) bool {
-		var invalid *bson.ValidationError
-		return theirs == nil && errors.As(ours, &invalid) &&
+		invalid, ok := errors.AsType[*bson.ValidationError](ours)
+		return theirs == nil && ok &&
 			strings.Contains(invalid.Problem, problem)
 	}
 }
@@ -344,8 +344,8 @@ func invalidDocument(problem string) condition {
 // oldBinaryLength matches if ours alone refuses a document because of the length of a binary of
 // subtype 2.
 func oldBinaryLength(doc []byte, ours, theirs error) bool {
-	var invalid *bson.ValidationError
-	return theirs == nil && errors.As(ours, &invalid) &&
+	invalid, ok := errors.AsType[*bson.ValidationError](ours)
+	return theirs == nil && ok &&
 		strings.Contains(invalid.Problem, "does not fit") &&
 		invalid.Offset+4 < len(doc) && doc[invalid.Offset+4] == bson.SubtypeBinaryOld
 }
@@ -353,8 +353,8 @@ func oldBinaryLength(doc []byte, ours, theirs error) bool {
 // invalidText matches if ours alone refuses a text for a problem.
 func invalidText(problem string) condition {
 	return func(_ []byte, ours, theirs error) bool {
-		var invalid *extjson.SyntaxError
-		return theirs == nil && errors.As(ours, &invalid) &&
+		invalid, ok := errors.AsType[*extjson.SyntaxError](ours)
+		return theirs == nil && ok &&
 			strings.Contains(invalid.Problem, problem)
 	}
 }
@@ -379,8 +379,8 @@ func begins(s string) condition {
 // argument looks at the string that our error points at.
 func argument(f func(s string) bool) condition {
 	return func(input []byte, ours, _ error) bool {
-		var invalid *extjson.SyntaxError
-		if !errors.As(ours, &invalid) || invalid.Offset >= len(input) {
+		invalid, ok := errors.AsType[*extjson.SyntaxError](ours)
+		if !ok || invalid.Offset >= len(input) {
 			return false
 		}
 		tokens := split(string(input[invalid.Offset:]))

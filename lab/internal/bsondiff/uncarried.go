@@ -14,7 +14,7 @@ const (
 	// Wrapper is an embedded document with a key that only type wrappers have: {"a": {"$oid":
 	// "…"}}.
 	Wrapper Class = 1 << iota
-	// NaN is a not-a-number other than the one that "NaN" is read as.
+	// NaN is a not-a-number other than the value that "NaN" is read as.
 	NaN
 	// Decimal is a Decimal128 in an encoding that no text is read as: NaN with a sign, a payload
 	// or signalling, an infinity with trailing bits, a coefficient beyond 34 digits.

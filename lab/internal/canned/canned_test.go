@@ -110,7 +110,7 @@ func TestSlowAndUnknown(t *testing.T) {
 		t.Errorf("FindOne() on slow_5000 = %v, want a timeout", err)
 	}
 	err := db.RunCommand(t.Context(), bson.D{{Key: "frobnicate", Value: 1}}).Err()
-	if server := (mongo.CommandError{}); !errors.As(err, &server) || server.Code != 59 {
+	if server, ok := errors.AsType[mongo.CommandError](err); !ok || server.Code != 59 {
 		t.Errorf("an unknown command = %v, want code 59", err)
 	}
 }

@@ -2,7 +2,7 @@
 // without -race from ../cmd/gateway, and a MongoDB server behind it. It does not judge what they
 // answer.
 //
-// The server is the one that MOORING_TEST_URI names, else the embedded database. Binaries are
+// MOORING_TEST_URI names the server. Without it, the server is the embedded database. Binaries are
 // built once per test run; LAB_GATEWAY_BIN and LAB_EMBEDDED_BIN name ones that are there already.
 package gatewaytest
 

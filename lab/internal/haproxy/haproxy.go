@@ -28,7 +28,7 @@ type Balancer struct {
 func Start(t testing.TB, servers ...string) *Balancer {
 	t.Helper()
 	path := find(t)
-	// The socket is made here and handed down, so that nobody can take its port in between.
+	// The socket is made here and handed down, so that no other process can take its port.
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -106,14 +106,13 @@ func (b *Balancer) await(t testing.TB) {
 	for {
 		nc, err := net.DialTimeout("tcp", b.Address, time.Second)
 		if err == nil {
-			// A socket without anybody behind it takes connections as well. One that is closed
+			// A socket without a process behind it takes connections as well. One that is closed
 			// from here, and then by the other side, was seen by haproxy.
 			_ = nc.SetDeadline(time.Now().Add(time.Second))
 			_ = nc.(*net.TCPConn).CloseWrite()
 			_, err = nc.Read(make([]byte, 1))
 			_ = nc.Close()
-			var timeout net.Error
-			if !errors.As(err, &timeout) || !timeout.Timeout() {
+			if timeout, ok := errors.AsType[net.Error](err); !ok || !timeout.Timeout() {
 				return
 			}
 		}

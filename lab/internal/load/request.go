@@ -9,7 +9,7 @@ import (
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 )
 
-// Database is the one that every job reads.
+// Database is the name of the database that every job reads.
 const Database = "bench"
 
 // filter selects documents in both protocols; the canned server ignores it.

@@ -24,7 +24,7 @@ const (
 const (
 	Nothing  = ""
 	Request  = "request"  // the server never sees the request
-	Reply    = "reply"    // the server answers, and nobody gets it
+	Reply    = "reply"    // the server answers, and the client gets no reply
 	HangsUp  = "hangs-up" // the server sees its client go away while it works
 	hangTime = time.Millisecond
 )

@@ -42,7 +42,7 @@ func TestLosses(t *testing.T) {
 		{1, lossy.Request, "hello", false, 0},
 		{1, lossy.Reply, "hello", false, 1},
 		{1, lossy.HangsUp, "slow", false, 1},
-		{0, lossy.Nothing, "hello", false, 0}, // nobody is there
+		{0, lossy.Nothing, "hello", false, 0}, // the server is gone
 	} {
 		before := seen.Load()
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.URL+"/path", strings.NewReader(tt.body))

@@ -1,7 +1,7 @@
 // Package poolbench measures what it costs to take a connection out of a pool and to give it
 // back, beside the official driver's pool and puddle, a general one. All pools hold real
-// connections to one server with canned replies on the loopback interface, which nobody talks on;
-// they run in one process, and take turns.
+// connections to one server with canned replies on the loopback interface, on which no messages
+// are sent. The pools run in one process and take turns.
 package poolbench
 
 import (

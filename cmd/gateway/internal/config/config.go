@@ -110,7 +110,7 @@ type Cursors struct {
 type Replica struct {
 	Address string // empty: no listener, and no other replicas
 	// Advertise is the address for the other replicas. If Address has the port 0, its port may be
-	// 0, too: the port is then the one that the kernel chose.
+	// 0, too: the port is then the port that the kernel chose.
 	Advertise string
 	Peers     []string
 }
@@ -194,7 +194,7 @@ func (c *Config) check() error {
 	c.Replica.check(len(c.HandleKeys) > 0, refuse)
 	if c.Replica.Address != "" && len(c.Replica.Peers) == 0 {
 		c.Warnings = append(c.Warnings,
-			"replica.peers names nobody: cursors cannot move to another replica when this one "+
+			"replica.peers is empty: cursors cannot move to another replica when this one "+
 				"stops")
 	}
 	return errors.Join(errs...)

@@ -299,7 +299,7 @@ func TestRefused(t *testing.T) {
 		{"advertising a name that no token has room for", []string{"--uri", uri, "--handle-keys", key, "--replica-address", ":27081", "--replica-advertise", strings.Repeat("a", 72)}, nil, []string{"option replica.advertise", "78 bytes, of at most 77"}},
 		{"advertising it by listening there", []string{"--uri", uri, "--handle-keys", key, "--replica-address", strings.Repeat("a", 72) + ":0"}, nil, []string{"option replica.advertise", "at most 77"}},
 		{"advertising nothing", []string{"--uri", uri, "--replica-advertise", "10.0.0.1"}, nil, []string{"option replica.advertise: needs replica.address"}},
-		{"peers of nobody", []string{"--uri", uri, "--replica-peers", "a:1"}, nil, []string{"option replica.peers: needs replica.address"}},
+		{"peers without an address", []string{"--uri", uri, "--replica-peers", "a:1"}, nil, []string{"option replica.peers: needs replica.address"}},
 		{"peer without a port", []string{"--uri", uri, "--replica-peers", "a:1,b"}, nil, []string{"option replica.peers", `"b"`}},
 		{"peer with port 0", []string{"--uri", uri, "--replica-peers", "a:0"}, nil, []string{"option replica.peers", "1 to 65535"}},
 		{"two sources of tokens", []string{"--uri", oidcURI, "--mongodb-token-file=t", "--mongodb-token-command=c"}, nil, []string{"option mongodb.tokenFile: and mongodb.tokenCommand exclude"}},
@@ -335,8 +335,7 @@ func TestRefused(t *testing.T) {
 
 func TestErrorIsTyped(t *testing.T) {
 	_, err := load(t, []string{"--uri", uri, "--log-level", "loud"}, nil)
-	var e *config.Error
-	if !errors.As(err, &e) || e.Option != "log.level" || e.Source != "--log-level" {
+	if e, ok := errors.AsType[*config.Error](err); !ok || e.Option != "log.level" || e.Source != "--log-level" {
 		t.Errorf("Load = %#v, want a *config.Error about log.level", err)
 	}
 }

@@ -196,7 +196,7 @@ var options = []option{
 		Name: "cursors.idle", Kind: "duration", Default: "10m",
 		Doc: "How long a cursor waits for the next page before it is closed; each page starts " +
 			"the time again. A stream waits as long for its client to take the next message. A " +
-			"gateway holds 100,000 cursors; one more closes the one that has waited longest.",
+			"gateway holds 100,000 cursors; one more closes the cursor that has waited longest.",
 		parse: into(func(c *Config) *time.Duration { return &c.Cursors.Idle },
 			durationWithin(time.Second, 24*time.Hour)),
 	},

@@ -76,7 +76,7 @@ func parseAdvertise(text string) (string, error) {
 		return "", fmt.Errorf("%q: the port is not a number from 0 to 65535", text)
 	}
 	if text != "" && isWildcard(host) {
-		return "", fmt.Errorf("%q is all addresses, at which nobody can be reached", text)
+		return "", fmt.Errorf("%q is all addresses: other replicas need a single address", text)
 	}
 	return text, nil
 }

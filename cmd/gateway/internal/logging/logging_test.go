@@ -80,7 +80,7 @@ func TestSpecified(t *testing.T) {
 		}
 	}
 	if s := logging.Specified(logging.New(&out, config.Log{})); s != nil {
-		t.Errorf("a sink, where nobody reads it")
+		t.Errorf("a sink, although its level is off")
 	}
 }
 

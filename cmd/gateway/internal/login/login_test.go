@@ -107,7 +107,8 @@ func TestLogin(t *testing.T) {
 		changes := 0
 		l := login.New(load(t, "--uri=mongodb://app@db", "--mongodb-password-file", file), slog.New(slog.NewTextHandler(&log, nil)),
 			func() { changes++ })
-		if err := l.Err(); err == nil || errors.As(err, new(*auth.Error)) {
+		err := l.Err()
+		if _, ok := errors.AsType[*auth.Error](err); err == nil || ok {
 			t.Errorf("Err() before a login = %v, want that there was none yet", err)
 		}
 		d := &deployment{login: l, sink: l.Sink()}
