@@ -11,8 +11,8 @@ import (
 	"github.com/mooringdb/mooring/core/selection"
 )
 
-// arguments are an operation's. Each is asked for by name; done tells whether any was left that nobody asked for, or had
-// another type than was asked for.
+// arguments holds the arguments of an operation. The operation asks for each by name. done reports
+// an argument that it did not ask for, or that has another type than it asked for.
 type arguments struct {
 	doc   bson.Raw
 	asked []string
@@ -24,7 +24,8 @@ func (a *arguments) value(name string) bson.Value {
 	return lookup(a.doc, name)
 }
 
-// typed is an argument by one of bson.Value's accessors; given is false where it is not there.
+// typed returns an argument by one of bson.Value's accessors. given is false if the argument is
+// missing.
 func typed[T any](a *arguments, name string, as func(bson.Value) (T, bool)) (value T, given bool) {
 	v := a.value(name)
 	if v.IsZero() {
@@ -83,7 +84,7 @@ func (a *arguments) batchSize() *int32 {
 	return new(int32(*n))
 }
 
-// number is one that must be given.
+// number returns a number that must be given.
 func (a *arguments) number(name string) int64 {
 	if n := a.must(name).int64(name); n != nil {
 		return *n
@@ -132,7 +133,8 @@ func (a *arguments) serverAPI() *client.ServerAPI {
 }
 
 var timeoutModes = map[string]client.TimeoutMode{
-	"": client.TimeoutModeUnset, "cursorLifetime": client.CursorLifetime, "iteration": client.Iteration,
+	"": client.TimeoutModeUnset, "cursorLifetime": client.CursorLifetime,
+	"iteration": client.Iteration,
 }
 
 func (a *arguments) timeoutMode() client.TimeoutMode {
@@ -222,7 +224,7 @@ func newWriteConcern(d bson.Raw) (*client.WriteConcern, error) {
 	return wc, nil
 }
 
-// done is the first thing that is wrong with the arguments.
+// done returns the first error in the arguments.
 func (a *arguments) done() error {
 	if a.err != nil {
 		return a.err

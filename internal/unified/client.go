@@ -16,7 +16,7 @@ import (
 	"github.com/mooringdb/mooring/core/event/eventlog"
 )
 
-// observed is a client, and what was seen of it.
+// observed holds a client and its recorded events.
 type observed struct {
 	*client.Client
 
@@ -35,7 +35,7 @@ type observed struct {
 	checkedOut int // connections
 }
 
-// seen is an event: its name in the format, and its fields there.
+// seen holds an event: its name in the format, and its fields there.
 type seen struct {
 	kind   string
 	fields bson.Raw
@@ -46,7 +46,8 @@ func (r *run) newClient(ctx context.Context, a *arguments) (any, error) {
 	options := a.document("uriOptions")
 	api := a.serverAPI()
 	c := &observed{changed: make(chan struct{}), levels: map[eventlog.Component]eventlog.Level{}}
-	c.kinds, c.ignored = texts(a.doc, "observeEvents"), texts(a.doc, "ignoreCommandMonitoringEvents")
+	c.kinds, c.ignored = texts(a.doc, "observeEvents"),
+		texts(a.doc, "ignoreCommandMonitoringEvents")
 	a.value("observeEvents")
 	a.value("ignoreCommandMonitoringEvents")
 	sensitive := a.bool("observeSensitiveCommands")
@@ -64,7 +65,8 @@ func (r *run) newClient(ctx context.Context, a *arguments) (any, error) {
 			return nil, fmt.Errorf("there are no events %q", kind)
 		}
 	}
-	if err := r.connect(ctx, c, several != nil && *several, options, api); err != nil || limit == nil {
+	if err := r.connect(ctx, c, several != nil && *several, options, api); err != nil ||
+		limit == nil {
 		return c, err
 	}
 	err := c.awaitMinPoolSize(ctx, time.Duration(*limit)*time.Millisecond)
@@ -118,10 +120,13 @@ func (c *observed) isFilled() bool {
 	return bearing == 0
 }
 
-// levels are the levels of log messages that the driver has; the format has more, which stand for the nearest.
+// levels are the levels of log messages that the driver has; the format has more, which stand for
+// the nearest.
 var levels = map[string]eventlog.Level{
-	"emergency": eventlog.Info, "alert": eventlog.Info, "critical": eventlog.Info, "error": eventlog.Info, "warning": eventlog.Info,
-	"notice": eventlog.Info, "info": eventlog.Info, "debug": eventlog.Debug, "trace": eventlog.Debug,
+	"emergency": eventlog.Info, "alert": eventlog.Info, "critical": eventlog.Info,
+	"error": eventlog.Info, "warning": eventlog.Info,
+	"notice": eventlog.Info, "info": eventlog.Info, "debug": eventlog.Debug,
+	"trace": eventlog.Debug,
 }
 
 func (r *run) connect(
@@ -143,9 +148,11 @@ func (r *run) connect(
 	}
 	sink := c.sink()
 	if len(c.levels) > 0 {
-		sink = event.Join(nil, sink, eventlog.Sink(eventlog.Config{Write: c.write, MaxDocumentLength: -1}))
+		sink = event.Join(nil, sink, eventlog.Sink(eventlog.Config{Write: c.write,
+			MaxDocumentLength: -1}))
 	}
-	if c.Client, err = client.New(cfg, client.Options{Sink: sink, Dialer: r.deployment.Dial, ServerAPI: api}); err != nil {
+	if c.Client, err = client.New(cfg, client.Options{Sink: sink, Dialer: r.deployment.Dial,
+		ServerAPI: api}); err != nil {
 		return err
 	}
 	return c.Start(ctx)
@@ -172,7 +179,8 @@ func (c *observed) write(m eventlog.Message) {
 	if !wanted || m.Level < level {
 		return
 	}
-	b := bson.NewBuilder(nil).String("component", string(m.Component)).String("level", m.Level.String())
+	b := bson.NewBuilder(nil).String("component", string(m.Component)).String("level",
+		m.Level.String())
 	b.OpenDocument("data").String("message", m.Message)
 	for _, f := range m.Fields {
 		switch v := f.Value.(type) {
@@ -193,15 +201,18 @@ func (c *observed) write(m eventlog.Message) {
 
 // sensitiveCommands are those whose events tests do not want unless they say so.
 var sensitiveCommands = []string{
-	"authenticate", "saslstart", "saslcontinue", "getnonce", "createuser", "updateuser", "copydbgetnonce", "copydbsaslstart", "copydb",
+	"authenticate", "saslstart", "saslcontinue", "getnonce", "createuser", "updateuser",
+	"copydbgetnonce", "copydbsaslstart", "copydb",
 }
 
-// wants tells whether the events of a command are kept. Of a hello with speculative authentication the driver shows nothing:
-// it is hidden.
+// wants tells whether the events of a command are kept. Of a hello with speculative authentication
+// the driver shows nothing: it is hidden.
 func (c *observed) wants(cmd event.Command, hidden bool) bool {
 	name := strings.ToLower(cmd.Name)
-	sensitive := slices.Contains(sensitiveCommands, name) || slices.Contains([]string{"hello", "ismaster"}, name) && hidden
-	return cmd.Name != "configureFailPoint" && !slices.Contains(c.ignored, cmd.Name) && (c.sensitive || !sensitive)
+	sensitive := slices.Contains(sensitiveCommands, name) ||
+		slices.Contains([]string{"hello", "ismaster"}, name) && hidden
+	return cmd.Name != "configureFailPoint" && !slices.Contains(c.ignored, cmd.Name) &&
+		(c.sensitive || !sensitive)
 }
 
 func (c *observed) checkOuts(n int) {

@@ -72,7 +72,7 @@ func (in inherited) command(a *arguments) client.Common {
 	}
 }
 
-// openCursor is a cursor that is read one document at a time.
+// openCursor reads a cursor one document at a time.
 type openCursor struct {
 	*cursor.Cursor
 	batch []bson.Raw
@@ -91,7 +91,7 @@ type thread struct {
 	err error
 }
 
-// entities are what a test has by name.
+// entities holds the entities of a test by name.
 type entities struct {
 	mu sync.Mutex
 	m  map[string]any
@@ -118,7 +118,8 @@ func get[T any](r *run, name string) (T, error) {
 	return entity, nil
 }
 
-// create makes entities in order. Those that cannot be made yet are left out: tests that use them are skipped.
+// create makes entities in order. Those that cannot be made yet are left out: tests that use them
+// are skipped.
 func (r *run) create(ctx context.Context, specs []bson.Raw) error {
 	s := survey{lacking: r.lacking}
 	s.entities(specs)
@@ -129,7 +130,8 @@ func (r *run) create(ctx context.Context, specs []bson.Raw) error {
 			continue
 		}
 		make, ok := map[string]func(context.Context, *arguments) (any, error){
-			"client": r.newClient, "database": r.newDatabase, "collection": r.newCollection, "thread": r.newThread,
+			"client": r.newClient, "database": r.newDatabase, "collection": r.newCollection,
+			"thread": r.newThread,
 		}[kind]
 		if !ok {
 			return fmt.Errorf("there are no entities of the kind %q", kind)
@@ -161,7 +163,8 @@ func (r *run) newDatabase(_ context.Context, a *arguments) (any, error) {
 }
 
 func (r *run) newCollection(_ context.Context, a *arguments) (any, error) {
-	owner, name, options := a.text("database"), a.text("collectionName"), a.document("collectionOptions")
+	owner, name, options := a.text("database"), a.text("collectionName"),
+		a.document("collectionOptions")
 	if err := a.done(); err != nil {
 		return nil, err
 	}
@@ -170,7 +173,8 @@ func (r *run) newCollection(_ context.Context, a *arguments) (any, error) {
 		return nil, err
 	}
 	inherit, err := newInherited(d.inherit, options)
-	return &collection{client: d.client, ns: client.Namespace{Database: d.name, Collection: name}, inherit: inherit}, err
+	return &collection{client: d.client, ns: client.Namespace{Database: d.name, Collection: name},
+		inherit: inherit}, err
 }
 
 func newInherited(in inherited, options bson.Raw) (inherited, error) {
@@ -218,13 +222,13 @@ func (r *run) newThread(ctx context.Context, a *arguments) (any, error) {
 	return t, a.done()
 }
 
-// valueOf is an entity that is a value, for the matcher.
+// valueOf returns an entity that is a value, for the matcher.
 func (r *run) valueOf(name string) (bson.Value, bool) {
 	v, err := get[bson.Value](r, name)
 	return v, err == nil
 }
 
-// next is the next document: nil if a batch came that is empty.
+// next returns the next document: nil if the server sent an empty batch.
 func (c *openCursor) next(ctx context.Context) (bson.Raw, error) {
 	if len(c.batch) == 0 {
 		b, err := c.Next(ctx)
@@ -241,7 +245,7 @@ func (c *openCursor) next(ctx context.Context) (bson.Raw, error) {
 	return doc, nil
 }
 
-// optionTexts are uriOptions as a connection string has them.
+// optionTexts returns uriOptions in the form of a connection string.
 func optionTexts(options bson.Raw) (map[string][]string, error) {
 	all := map[string][]string{}
 	for key, v := range options.All() {
@@ -271,7 +275,8 @@ func optionTexts(options bson.Raw) (map[string][]string, error) {
 	return all, nil
 }
 
-// propertiesText returns the text of authMechanismProperties. A placeholder stands for those of the deployment's mechanism.
+// propertiesText returns the text of authMechanismProperties. A placeholder stands for those of the
+// deployment's mechanism.
 func propertiesText(properties bson.Raw) (string, error) {
 	if properties.Has("$$placeholder") {
 		return "ENVIRONMENT:test", nil
@@ -300,7 +305,7 @@ func optionText(v bson.Value) (string, error) {
 	return "", fmt.Errorf("a %v is no option's value", v.Type)
 }
 
-// topologyDescription is what recordTopologyDescription saves.
+// topologyDescription holds what recordTopologyDescription saves.
 type topologyDescription struct{ description.Topology }
 
 // end lets the thread end when it has done what it has to do.

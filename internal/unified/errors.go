@@ -12,10 +12,12 @@ import (
 	"github.com/mooringdb/mooring/internal/unified/match"
 )
 
-// expectedError checks an operation's error against expectError. result is what it brought nevertheless.
+// expectedError checks an operation's error against expectError. result is what it brought
+// nevertheless.
 func (r *run) expectedError(expected bson.Raw, err error, result bson.Value) error {
 	if err == nil {
-		return fmt.Errorf("succeeded with %s, want the error %s", match.Text(result), match.Text(bson.DocumentValue(expected)))
+		return fmt.Errorf("succeeded with %s, want the error %s", match.Text(result),
+			match.Text(bson.DocumentValue(expected)))
 	}
 	for key, want := range expected.All() {
 		check, ok := errorChecks[key]
@@ -38,7 +40,10 @@ var errorChecks = map[string]func(r *run, want bson.Value, err error, result bso
 	"errorCodeName":      errorCodeName,
 	"errorLabelsContain": labels(true),
 	"errorLabelsOmit":    labels(false),
-	"expectResult":       func(r *run, want bson.Value, _ error, got bson.Value) error { return r.matcher.Root(want, got) },
+	"expectResult": func(r *run, want bson.Value, _ error,
+		got bson.Value) error {
+		return r.matcher.Root(want, got)
+	},
 	"errorResponse":      errorResponse,
 	"writeErrors":        writeErrors,
 	"writeConcernErrors": writeConcernErrors,
@@ -53,7 +58,8 @@ func sameBool(is func(error) bool) func(*run, bson.Value, error, bson.Value) err
 	}
 }
 
-// replyOf is the server's reply that an error is about, or nil: then it came about on this side, network errors included.
+// replyOf returns the server's reply that an error is about. It returns nil for errors of the
+// client's side, network errors included.
 func replyOf(err error) bson.Raw {
 	if e, ok := errors.AsType[*mongoerr.CommandError](err); ok {
 		return e.Reply

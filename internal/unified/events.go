@@ -6,7 +6,7 @@ import (
 	"github.com/mooringdb/mooring/core/event"
 )
 
-// category is one of the format's eventTypes.
+// category names one of the format's eventTypes.
 type category string
 
 const (
@@ -19,17 +19,22 @@ const (
 var categories = map[category][]string{
 	categoryCommand: {"commandStartedEvent", "commandSucceededEvent", "commandFailedEvent"},
 	categoryCMAP: {
-		"poolCreatedEvent", "poolReadyEvent", "poolClearedEvent", "poolClosedEvent", "connectionCreatedEvent", "connectionReadyEvent",
-		"connectionClosedEvent", "connectionCheckOutStartedEvent", "connectionCheckOutFailedEvent", "connectionCheckedOutEvent",
+		"poolCreatedEvent", "poolReadyEvent", "poolClearedEvent", "poolClosedEvent",
+		"connectionCreatedEvent", "connectionReadyEvent",
+		"connectionClosedEvent", "connectionCheckOutStartedEvent", "connectionCheckOutFailedEvent",
+		"connectionCheckedOutEvent",
 		"connectionCheckedInEvent",
 	},
 	categorySDAM: {
-		"serverDescriptionChangedEvent", "topologyDescriptionChangedEvent", "topologyOpeningEvent", "topologyClosedEvent",
-		"serverHeartbeatStartedEvent", "serverHeartbeatSucceededEvent", "serverHeartbeatFailedEvent",
+		"serverDescriptionChangedEvent", "topologyDescriptionChangedEvent", "topologyOpeningEvent",
+		"topologyClosedEvent",
+		"serverHeartbeatStartedEvent", "serverHeartbeatSucceededEvent",
+		"serverHeartbeatFailedEvent",
 	},
 }
 
-var allKinds = append(append(append([]string(nil), categories[categoryCommand]...), categories[categoryCMAP]...), categories[categorySDAM]...)
+var allKinds = append(append(append([]string(nil), categories[categoryCommand]...),
+	categories[categoryCMAP]...), categories[categorySDAM]...)
 
 // sink keeps the driver's facts in the format's words.
 func (c *observed) sink() *event.Sink {
@@ -60,7 +65,8 @@ func (c *observed) commands(s *event.Sink) {
 
 func command(e event.Command) *bson.Builder {
 	return bson.NewBuilder(nil).String("commandName", e.Name).String("databaseName", e.Database).
-		Bool("hasServiceId", e.ServiceID != bson.ObjectID{}).Bool("hasServerConnectionId", e.ServerConnectionID != 0)
+		Bool("hasServiceId", e.ServiceID != bson.ObjectID{}).Bool("hasServerConnectionId",
+		e.ServerConnectionID != 0)
 }
 
 func (c *observed) pools(s *event.Sink) {
@@ -69,7 +75,8 @@ func (c *observed) pools(s *event.Sink) {
 	s.PoolReady = func(event.PoolReady) { plain("poolReadyEvent") }
 	s.PoolClosed = func(event.PoolClosed) { plain("poolClosedEvent") }
 	s.PoolCleared = func(e event.PoolCleared) {
-		c.record("poolClearedEvent", bson.NewBuilder(nil).Bool("hasServiceId", e.ServiceID != bson.ObjectID{}).
+		c.record("poolClearedEvent", bson.NewBuilder(nil).Bool("hasServiceId",
+			e.ServiceID != bson.ObjectID{}).
 			Bool("interruptInUseConnections", e.InterruptInUseConnections))
 	}
 	s.ConnectionCreated = func(event.ConnectionCreated) { plain("connectionCreatedEvent") }
@@ -77,9 +84,12 @@ func (c *observed) pools(s *event.Sink) {
 	s.ConnectionClosed = func(e event.ConnectionClosed) {
 		c.record("connectionClosedEvent", bson.NewBuilder(nil).String("reason", string(e.Reason)))
 	}
-	s.ConnectionCheckOutStarted = func(event.ConnectionCheckOutStarted) { plain("connectionCheckOutStartedEvent") }
+	s.ConnectionCheckOutStarted = func(event.ConnectionCheckOutStarted) {
+		plain("connectionCheckOutStartedEvent")
+	}
 	s.ConnectionCheckOutFailed = func(e event.ConnectionCheckOutFailed) {
-		c.record("connectionCheckOutFailedEvent", bson.NewBuilder(nil).String("reason", string(e.Reason)))
+		c.record("connectionCheckOutFailedEvent",
+			bson.NewBuilder(nil).String("reason", string(e.Reason)))
 	}
 	s.ConnectionCheckedOut = func(event.ConnectionCheckedOut) {
 		c.checkOuts(+1)
@@ -92,10 +102,15 @@ func (c *observed) pools(s *event.Sink) {
 }
 
 func (c *observed) discovery(s *event.Sink) {
-	s.TopologyOpening = func(event.TopologyOpening) { c.record("topologyOpeningEvent", new(bson.Builder)) }
-	s.TopologyClosed = func(event.TopologyClosed) { c.record("topologyClosedEvent", new(bson.Builder)) }
+	s.TopologyOpening = func(event.TopologyOpening) {
+		c.record("topologyOpeningEvent", new(bson.Builder))
+	}
+	s.TopologyClosed = func(event.TopologyClosed) {
+		c.record("topologyClosedEvent", new(bson.Builder))
+	}
 	s.TopologyDescriptionChanged = func(e event.TopologyDescriptionChanged) {
-		c.record("topologyDescriptionChangedEvent", types(e.Previous.Kind.String(), e.New.Kind.String()))
+		c.record("topologyDescriptionChangedEvent",
+			types(e.Previous.Kind.String(), e.New.Kind.String()))
 	}
 	s.ServerDescriptionChanged = func(e event.ServerDescriptionChanged) {
 		c.record("serverDescriptionChangedEvent", types(kindOf(e.Previous), kindOf(e.New)))
@@ -103,15 +118,20 @@ func (c *observed) discovery(s *event.Sink) {
 	awaited := func(kind string, e event.Heartbeat) {
 		c.record(kind, bson.NewBuilder(nil).Bool("awaited", e.Awaited))
 	}
-	s.ServerHeartbeatStarted = func(e event.ServerHeartbeatStarted) { awaited("serverHeartbeatStartedEvent", e.Heartbeat) }
+	s.ServerHeartbeatStarted = func(e event.ServerHeartbeatStarted) {
+		awaited("serverHeartbeatStartedEvent", e.Heartbeat)
+	}
 	s.ServerHeartbeatSucceeded = func(e event.ServerHeartbeatSucceeded) {
 		awaited("serverHeartbeatSucceededEvent", e.Heartbeat)
 	}
-	s.ServerHeartbeatFailed = func(e event.ServerHeartbeatFailed) { awaited("serverHeartbeatFailedEvent", e.Heartbeat) }
+	s.ServerHeartbeatFailed = func(e event.ServerHeartbeatFailed) {
+		awaited("serverHeartbeatFailedEvent", e.Heartbeat)
+	}
 }
 
 func types(previous, next string) *bson.Builder {
-	return bson.NewBuilder(nil).OpenDocument("previousDescription").String("type", previous).Close().
+	return bson.NewBuilder(nil).OpenDocument("previousDescription").String("type",
+		previous).Close().
 		OpenDocument("newDescription").String("type", next).Close()
 }
 

@@ -35,7 +35,8 @@ func (r *run) events(expected bson.Raw) error {
 	events := documents(expected, "events")
 	for i, want := range events {
 		if i >= len(actual) {
-			return fmt.Errorf("event %d of %d is missing: %s, after %v", i, len(events), match.Text(bson.DocumentValue(want)), actual)
+			return fmt.Errorf("event %d of %d is missing: %s, after %v", i, len(events),
+				match.Text(bson.DocumentValue(want)), actual)
 		}
 		if err := r.matchEvent(want, actual[i]); err != nil {
 			return fmt.Errorf("event %d: %w; all: %v", i, err, actual)
@@ -67,7 +68,7 @@ func (r *run) matchEvent(expected bson.Raw, actual seen) error {
 	return nil
 }
 
-// count is how many of the client's events are like the expected one.
+// count returns how many of the client's events match the expected event.
 func (r *run) count(c *observed, expected bson.Raw) (n int, changed <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -79,9 +80,11 @@ func (r *run) count(c *observed, expected bson.Raw) (n int, changed <-chan struc
 	return n, c.changed
 }
 
-// await waits until a client's state is as it should be: look says whether it is, and gives a channel that is closed when it is worth
-// to look again.
-func await(ctx context.Context, limit time.Duration, what string, look func() (bool, <-chan struct{})) error {
+// await blocks until look reports that a client's state is as expected, or until limit is over.
+// look also returns a channel that is closed when the state changes.
+func await(
+	ctx context.Context, limit time.Duration, what string, look func() (bool, <-chan struct{}),
+) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for {
@@ -108,14 +111,17 @@ func (r *run) logs(expected bson.Raw) error {
 	ignored := documents(expected, "ignoreMessages")
 	var actual []bson.Raw
 	for _, m := range c.messages {
-		if !slices.ContainsFunc(ignored, func(i bson.Raw) bool { return r.matchMessage(i, m) == nil }) {
+		if !slices.ContainsFunc(ignored, func(i bson.Raw) bool {
+			return r.matchMessage(i, m) == nil
+		}) {
 			actual = append(actual, m)
 		}
 	}
 	messages := documents(expected, "messages")
 	for i, want := range messages {
 		if i >= len(actual) {
-			return fmt.Errorf("log message %d of %d is missing: %s; all: %s", i, len(messages), match.Text(bson.DocumentValue(want)), all(actual))
+			return fmt.Errorf("log message %d of %d is missing: %s; all: %s", i, len(messages),
+				match.Text(bson.DocumentValue(want)), all(actual))
 		}
 		if err := r.matchMessage(want, actual[i]); err != nil {
 			return fmt.Errorf("log message %d: %w; all: %s", i, err, all(actual))
@@ -160,10 +166,12 @@ func (r *run) outcome(expected bson.Raw) error {
 	actual := r.deployment.Sorted(namespace)
 	want := documents(expected, "documents")
 	if len(actual) != len(want) {
-		return fmt.Errorf("outcome: %s has %d documents, want %d:%s", namespace, len(actual), len(want), all(actual))
+		return fmt.Errorf("outcome: %s has %d documents, want %d:%s", namespace, len(actual),
+			len(want), all(actual))
 	}
 	for i := range want {
-		if err := r.matcher.Nested(bson.DocumentValue(want[i]), bson.DocumentValue(actual[i])); err != nil {
+		if err := r.matcher.Nested(bson.DocumentValue(want[i]),
+			bson.DocumentValue(actual[i])); err != nil {
 			return fmt.Errorf("outcome: document %d of %s: %w", i, namespace, err)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/mooringdb/mooring/core/bson/extjson"
 )
 
-// File is one test file.
+// File holds one test file.
 type File struct {
 	Path           string
 	Requirements   []bson.Raw // runOnRequirements
@@ -24,7 +24,7 @@ type File struct {
 	Tests          []Test
 }
 
-// Test is one case of a file.
+// Test holds one case of a file.
 type Test struct {
 	Description       string
 	SkipReason        string
@@ -44,7 +44,7 @@ var members = []string{
 	"expectLogMessages", "outcome",
 }
 
-// operation is one step of a test.
+// operation describes one step of a test.
 type operation struct {
 	name, object string
 	arguments    bson.Raw
@@ -60,7 +60,7 @@ type Schemas struct {
 	compiled map[string]*jsonschema.Schema // by path; made when they are needed
 }
 
-// NewSchemas are those in a folder.
+// NewSchemas returns the schemas in a folder.
 func NewSchemas(dir string) *Schemas {
 	return &Schemas{dir: dir, compiled: map[string]*jsonschema.Schema{}}
 }
@@ -128,9 +128,11 @@ func newFile(path string, doc bson.Raw) *File {
 	for _, t := range documents(doc, "tests") {
 		test := Test{
 			Description: text(t, "description"), SkipReason: text(t, "skipReason"),
-			Requirements: documents(t, "runOnRequirements"), Operations: operations(documents(t, "operations")),
-			ExpectEvents: documents(t, "expectEvents"), ExpectLogMessages: documents(t, "expectLogMessages"),
-			Outcome: documents(t, "outcome"),
+			Requirements:      documents(t, "runOnRequirements"),
+			Operations:        operations(documents(t, "operations")),
+			ExpectEvents:      documents(t, "expectEvents"),
+			ExpectLogMessages: documents(t, "expectLogMessages"),
+			Outcome:           documents(t, "outcome"),
 		}
 		for key := range t.All() {
 			if !slices.Contains(members, key) {
@@ -169,7 +171,7 @@ func text(doc bson.Raw, path ...string) string {
 	return s
 }
 
-// document is nil where there is none.
+// document returns the document at a path, nil if there is none.
 func document(doc bson.Raw, path ...string) bson.Raw {
 	d, _ := lookup(doc, path...).Document()
 	return d

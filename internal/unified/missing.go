@@ -7,14 +7,16 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 )
 
-// What the driver, or this runner, does not have yet. A case that needs any of it is skipped with that reason.
+// What the driver, or this runner, does not have yet. A case that needs any of it is skipped with
+// that reason.
 const (
 	needsSessions      = "sessions"
 	needsTransactions  = "transactions"
 	needsRetries       = "retryable reads and writes"
 	needsChangeStreams = "change streams"
 	needsBulkWrite     = "bulk writes of a client"
-	needsListing       = "lists of objects for databases, collections or indexes, which drivers may leave out"
+	needsListing       = "lists of objects for databases, collections or indexes, which drivers " +
+		"may leave out"
 	needsGridFS        = "GridFS"
 	needsEncryption    = "client-side encryption"
 	needsCSOT          = "timeoutMS of closing a cursor"
@@ -25,22 +27,32 @@ const (
 )
 
 var missingOperations = map[string]string{
-	"startTransaction": needsTransactions, "commitTransaction": needsTransactions, "abortTransaction": needsTransactions,
-	"withTransaction": needsTransactions, "endSession": needsSessions, "targetedFailPoint": needsTransactions,
+	"startTransaction": needsTransactions, "commitTransaction": needsTransactions,
+	"abortTransaction": needsTransactions,
+	"withTransaction":  needsTransactions, "endSession": needsSessions,
+	"targetedFailPoint":             needsTransactions,
 	"assertSessionTransactionState": needsTransactions, "assertSessionPinned": needsTransactions,
-	"assertSessionUnpinned": needsTransactions, "assertSessionDirty": needsSessions, "assertSessionNotDirty": needsSessions,
-	"assertSameLsidOnLastTwoCommands": needsSessions, "assertDifferentLsidOnLastTwoCommands": needsSessions,
-	"createChangeStream": needsChangeStreams, "clientBulkWrite": needsBulkWrite,
-	"listCollectionObjects": needsListing, "listDatabaseObjects": needsListing, "listIndexObjects": needsListing,
-	"upload": needsGridFS, "download": needsGridFS, "downloadByName": needsGridFS, "delete": needsGridFS,
-	"deleteByName": needsGridFS, "rename": needsGridFS, "renameByName": needsGridFS, "drop": needsGridFS, "loop": needsWorkloads,
+	"assertSessionUnpinned": needsTransactions, "assertSessionDirty": needsSessions,
+	"assertSessionNotDirty":                needsSessions,
+	"assertSameLsidOnLastTwoCommands":      needsSessions,
+	"assertDifferentLsidOnLastTwoCommands": needsSessions,
+	"createChangeStream":                   needsChangeStreams, "clientBulkWrite": needsBulkWrite,
+	"listCollectionObjects": needsListing, "listDatabaseObjects": needsListing,
+	"listIndexObjects": needsListing,
+	"upload":           needsGridFS, "download": needsGridFS, "downloadByName": needsGridFS,
+	"delete":       needsGridFS,
+	"deleteByName": needsGridFS, "rename": needsGridFS, "renameByName": needsGridFS,
+	"drop": needsGridFS, "loop": needsWorkloads,
 	"mapReduce": needsMapReduce, "count": needsCount,
-	"createSearchIndex": needsSearchIndexes, "createSearchIndexes": needsSearchIndexes, "dropSearchIndex": needsSearchIndexes,
+	"createSearchIndex": needsSearchIndexes, "createSearchIndexes": needsSearchIndexes,
+	"dropSearchIndex":   needsSearchIndexes,
 	"updateSearchIndex": needsSearchIndexes, "listSearchIndexes": needsSearchIndexes,
 	"getSnapshotTime": needsSessions,
-	"createDataKey":   needsEncryption, "rewrapManyDataKey": needsEncryption, "deleteKey": needsEncryption, "getKey": needsEncryption,
-	"getKeys": needsEncryption, "addKeyAltName": needsEncryption, "removeKeyAltName": needsEncryption,
-	"getKeyByAltName": needsEncryption, "encrypt": needsEncryption, "decrypt": needsEncryption,
+	"createDataKey":   needsEncryption, "rewrapManyDataKey": needsEncryption,
+	"deleteKey": needsEncryption, "getKey": needsEncryption,
+	"getKeys": needsEncryption, "addKeyAltName": needsEncryption,
+	"removeKeyAltName": needsEncryption,
+	"getKeyByAltName":  needsEncryption, "encrypt": needsEncryption, "decrypt": needsEncryption,
 }
 
 // missingArguments are arguments of operations, and options of entities.
@@ -55,7 +67,8 @@ var missingEntities = map[string]string{
 
 // missingOptions are options of connection strings that the driver will never have.
 var missingOptions = map[string]string{
-	"waitQueueSize": "an option that CMAP has deprecated", "waitQueueMultiple": "an option that CMAP has deprecated",
+	"waitQueueSize":     "an option that CMAP has deprecated",
+	"waitQueueMultiple": "an option that CMAP has deprecated",
 }
 
 // survey looks for what a test needs.
@@ -64,8 +77,8 @@ type survey struct {
 	reason  string
 }
 
-// missing says what a test needs that is not there, or is empty. Entities that cannot be made matter only to tests that use
-// them, unless all matter.
+// missing says what a test needs that is not there, or is empty. Entities that cannot be made
+// matter only to tests that use them, unless all matter.
 func (f *File) missing(test Test, all bool) string {
 	s := survey{lacking: map[string]string{}}
 	s.entities(f.CreateEntities)

@@ -24,8 +24,10 @@ func model(request bson.Raw) (client.WriteModel, error) {
 	}
 	a := &arguments{doc: document(request, name)}
 	m := client.WriteModel{
-		Kind: kind, Document: a.document("document"), Filter: a.document("filter"), Update: a.value("update"),
-		ArrayFilters: a.array("arrayFilters"), Collation: a.document("collation"), Hint: a.value("hint"),
+		Kind: kind, Document: a.document("document"), Filter: a.document("filter"),
+		Update:       a.value("update"),
+		ArrayFilters: a.array("arrayFilters"), Collation: a.document("collation"),
+		Hint: a.value("hint"),
 		Sort: a.document("sort"), Upsert: a.bool("upsert"),
 	}
 	if replacement := a.document("replacement"); replacement != nil {

@@ -41,12 +41,16 @@ var collectionOperations = table[*collection]{
 func findCursor(c *collection, a *arguments) opener {
 	options := client.FindOptions{
 		Common: c.inherit.reads(a),
-		Filter: a.must("filter").document("filter"), Sort: a.document("sort"), Projection: a.document("projection"),
-		Hint: a.value("hint"), Skip: a.int64("skip"), Limit: a.int64("limit"), BatchSize: a.batchSize(),
+		Filter: a.must("filter").document("filter"), Sort: a.document("sort"),
+		Projection: a.document("projection"),
+		Hint:       a.value("hint"), Skip: a.int64("skip"), Limit: a.int64("limit"),
+		BatchSize: a.batchSize(),
 		MaxTimeMS: a.int64("maxTimeMS"), Collation: a.document("collation"), Let: a.document("let"),
-		AllowDiskUse: a.bool("allowDiskUse"), ShowRecordID: a.bool("showRecordId"), ReturnKey: a.bool("returnKey"),
-		Max: a.document("max"), Min: a.document("min"), NoCursorTimeout: a.bool("noCursorTimeout"),
-		MaxAwaitTimeMS: a.int64("maxAwaitTimeMS"), TimeoutMode: a.timeoutMode(),
+		AllowDiskUse: a.bool("allowDiskUse"), ShowRecordID: a.bool("showRecordId"),
+		ReturnKey: a.bool("returnKey"),
+		Max:       a.document("max"), Min: a.document("min"),
+		NoCursorTimeout: a.bool("noCursorTimeout"),
+		MaxAwaitTimeMS:  a.int64("maxAwaitTimeMS"), TimeoutMode: a.timeoutMode(),
 	}
 	if kind := a.cursorType(); kind != client.NonTailable {
 		options.Tailable = new(true)
@@ -54,18 +58,23 @@ func findCursor(c *collection, a *arguments) opener {
 			options.AwaitData = new(true)
 		}
 	}
-	return func(ctx context.Context) (*cursor.Cursor, error) { return c.client.Find(ctx, c.ns, options) }
+	return func(ctx context.Context) (*cursor.Cursor, error) {
+		return c.client.Find(ctx, c.ns, options)
+	}
 }
 
 func find(_ *run, c *collection, a *arguments) action { return drained(findCursor(c, a)) }
 
-func createFindCursor(_ *run, c *collection, a *arguments) action { return opened(findCursor(c, a)) }
+func createFindCursor(_ *run, c *collection, a *arguments) action {
+	return opened(findCursor(c, a))
+}
 
 func findOne(_ *run, c *collection, a *arguments) action {
 	options := client.FindOptions{
 		Common: c.inherit.reads(a),
-		Filter: a.must("filter").document("filter"), Sort: a.document("sort"), Projection: a.document("projection"),
-		Hint: a.value("hint"), Skip: a.int64("skip"), MaxTimeMS: a.int64("maxTimeMS"),
+		Filter: a.must("filter").document("filter"), Sort: a.document("sort"),
+		Projection: a.document("projection"),
+		Hint:       a.value("hint"), Skip: a.int64("skip"), MaxTimeMS: a.int64("maxTimeMS"),
 		Collation: a.document("collation"), Let: a.document("let"),
 	}
 	return func(ctx context.Context) outcome {
@@ -94,14 +103,17 @@ func aggregate(c *observed, ns client.Namespace, inherit inherited, a *arguments
 		MaxTimeMS: a.int64("maxTimeMS"), MaxAwaitTimeMS: a.int64("maxAwaitTimeMS"),
 		TimeoutMode: a.timeoutMode(),
 	}
-	return drained(func(ctx context.Context) (*cursor.Cursor, error) { return c.Aggregate(ctx, ns, options) })
+	return drained(func(ctx context.Context) (*cursor.Cursor, error) {
+		return c.Aggregate(ctx, ns, options)
+	})
 }
 
 func distinct(_ *run, c *collection, a *arguments) action {
 	name := a.must("fieldName").text("fieldName")
 	options := client.DistinctOptions{
 		Common: c.inherit.reads(a),
-		Filter: a.must("filter").document("filter"), Collation: a.document("collation"), Hint: a.value("hint"),
+		Filter: a.must("filter").document("filter"), Collation: a.document("collation"),
+		Hint:      a.value("hint"),
 		MaxTimeMS: a.int64("maxTimeMS"),
 	}
 	return func(ctx context.Context) outcome {
@@ -113,7 +125,8 @@ func distinct(_ *run, c *collection, a *arguments) action {
 func countDocuments(_ *run, c *collection, a *arguments) action {
 	options := client.CountDocumentsOptions{
 		Common: c.inherit.reads(a),
-		Filter: a.must("filter").document("filter"), Collation: a.document("collation"), Hint: a.value("hint"),
+		Filter: a.must("filter").document("filter"), Collation: a.document("collation"),
+		Hint:  a.value("hint"),
 		Limit: a.int64("limit"), Skip: a.int64("skip"), MaxTimeMS: a.int64("maxTimeMS"),
 	}
 	return func(ctx context.Context) outcome {
@@ -133,8 +146,10 @@ func estimatedDocumentCount(_ *run, c *collection, a *arguments) action {
 	}
 }
 
-// written is the outcome of a write: a write concern error alone is an error, too.
-func written(err error, unconfirmed *mongoerr.WriteConcernError, acknowledged bool, add func(*bson.Builder)) outcome {
+// written returns the outcome of a write. A write concern error alone is an error, too.
+func written(
+	err error, unconfirmed *mongoerr.WriteConcernError, acknowledged bool, add func(*bson.Builder),
+) outcome {
 	if err == nil && unconfirmed != nil {
 		err = unconfirmed
 	}
@@ -179,7 +194,9 @@ func insertMany(_ *run, c *collection, a *arguments) action {
 				b.Value(strconv.Itoa(inserted.Index), inserted.ID)
 			}
 			b.Close().Int32("insertedCount", int32(len(res.InsertedIDs)))
-			for _, other := range []string{"deletedCount", "matchedCount", "modifiedCount", "upsertedCount"} { // as of a bulk write
+			// as of a bulk write
+			for _, other := range []string{"deletedCount", "matchedCount", "modifiedCount",
+				"upsertedCount"} {
 				b.Int32(other, 0)
 			}
 			b.OpenDocument("upsertedIds").Close()
@@ -188,14 +205,18 @@ func insertMany(_ *run, c *collection, a *arguments) action {
 }
 
 func update(
-	run1 func(*client.Client, context.Context, client.Namespace, bson.Raw, bson.Value, client.UpdateOptions) (client.UpdateResult, error),
+	run1 func(*client.Client, context.Context, client.Namespace, bson.Raw, bson.Value,
+		client.UpdateOptions) (client.UpdateResult, error),
 ) func(*run, *collection, *arguments) action {
 	return func(_ *run, c *collection, a *arguments) action {
 		filter, change := a.must("filter").document("filter"), a.must("update").value("update")
 		options := client.UpdateOptions{
-			Common:       c.inherit.writes(a),
-			ArrayFilters: a.array("arrayFilters"), BypassDocumentValidation: a.bool("bypassDocumentValidation"),
-			Collation: a.document("collation"), Hint: a.value("hint"), Let: a.document("let"), Sort: a.document("sort"),
+			Common:                   c.inherit.writes(a),
+			ArrayFilters:             a.array("arrayFilters"),
+			BypassDocumentValidation: a.bool("bypassDocumentValidation"),
+			Collation:                a.document("collation"), Hint: a.value("hint"),
+			Let:    a.document("let"),
+			Sort:   a.document("sort"),
 			Upsert: a.bool("upsert"),
 		}
 		return func(ctx context.Context) outcome {
@@ -205,11 +226,14 @@ func update(
 }
 
 func replaceOne(_ *run, c *collection, a *arguments) action {
-	filter, replacement := a.must("filter").document("filter"), a.must("replacement").document("replacement")
+	filter, replacement := a.must("filter").document("filter"),
+		a.must("replacement").document("replacement")
 	options := client.UpdateOptions{
 		Common:                   c.inherit.writes(a),
-		BypassDocumentValidation: a.bool("bypassDocumentValidation"), Collation: a.document("collation"),
-		Hint: a.value("hint"), Let: a.document("let"), Sort: a.document("sort"), Upsert: a.bool("upsert"),
+		BypassDocumentValidation: a.bool("bypassDocumentValidation"),
+		Collation:                a.document("collation"),
+		Hint:                     a.value("hint"), Let: a.document("let"), Sort: a.document("sort"),
+		Upsert: a.bool("upsert"),
 	}
 	return func(ctx context.Context) outcome {
 		return updated(c.client.ReplaceOne(ctx, c.ns, filter, replacement, options))
@@ -218,7 +242,8 @@ func replaceOne(_ *run, c *collection, a *arguments) action {
 
 func updated(res client.UpdateResult, err error) outcome {
 	return written(err, res.WriteConcernError, res.Acknowledged, func(b *bson.Builder) {
-		b.Int64("matchedCount", res.MatchedCount).Int64("modifiedCount", res.ModifiedCount).Int64("upsertedCount", res.UpsertedCount)
+		b.Int64("matchedCount", res.MatchedCount).Int64("modifiedCount",
+			res.ModifiedCount).Int64("upsertedCount", res.UpsertedCount)
 		if !res.UpsertedID.IsZero() {
 			b.Value("upsertedId", res.UpsertedID)
 		}
@@ -226,7 +251,8 @@ func updated(res client.UpdateResult, err error) outcome {
 }
 
 func remove(
-	run1 func(*client.Client, context.Context, client.Namespace, bson.Raw, client.DeleteOptions) (client.DeleteResult, error),
+	run1 func(*client.Client, context.Context, client.Namespace, bson.Raw,
+		client.DeleteOptions) (client.DeleteResult, error),
 ) func(*run, *collection, *arguments) action {
 	return func(_ *run, c *collection, a *arguments) action {
 		filter := a.must("filter").document("filter")
@@ -236,7 +262,8 @@ func remove(
 		}
 		return func(ctx context.Context) outcome {
 			res, err := run1(c.client.Client, ctx, c.ns, filter, options)
-			return written(err, res.WriteConcernError, res.Acknowledged, func(b *bson.Builder) { b.Int64("deletedCount", res.DeletedCount) })
+			return written(err, res.WriteConcernError, res.Acknowledged,
+				func(b *bson.Builder) { b.Int64("deletedCount", res.DeletedCount) })
 		}
 	}
 }
@@ -257,11 +284,14 @@ func returnDocument(a *arguments) client.ReturnDocument {
 func findOneAndUpdate(_ *run, c *collection, a *arguments) action {
 	filter, change := a.must("filter").document("filter"), a.must("update").value("update")
 	options := client.FindOneAndOptions{
-		Common:       c.inherit.writes(a),
-		ArrayFilters: a.array("arrayFilters"), BypassDocumentValidation: a.bool("bypassDocumentValidation"),
-		Collation: a.document("collation"), Hint: a.value("hint"), Let: a.document("let"),
-		MaxTimeMS: a.int64("maxTimeMS"), Projection: a.document("projection"), ReturnDocument: returnDocument(a),
-		Sort: a.document("sort"), Upsert: a.bool("upsert"),
+		Common:                   c.inherit.writes(a),
+		ArrayFilters:             a.array("arrayFilters"),
+		BypassDocumentValidation: a.bool("bypassDocumentValidation"),
+		Collation:                a.document("collation"), Hint: a.value("hint"),
+		Let:       a.document("let"),
+		MaxTimeMS: a.int64("maxTimeMS"), Projection: a.document("projection"),
+		ReturnDocument: returnDocument(a),
+		Sort:           a.document("sort"), Upsert: a.bool("upsert"),
 	}
 	return func(ctx context.Context) outcome {
 		return foundOne(c.client.FindOneAndUpdate(ctx, c.ns, filter, change, options))
@@ -269,12 +299,16 @@ func findOneAndUpdate(_ *run, c *collection, a *arguments) action {
 }
 
 func findOneAndReplace(_ *run, c *collection, a *arguments) action {
-	filter, replacement := a.must("filter").document("filter"), a.must("replacement").document("replacement")
+	filter, replacement := a.must("filter").document("filter"),
+		a.must("replacement").document("replacement")
 	options := client.FindOneAndOptions{
 		Common:                   c.inherit.writes(a),
-		BypassDocumentValidation: a.bool("bypassDocumentValidation"), Collation: a.document("collation"),
-		Hint: a.value("hint"), Let: a.document("let"), MaxTimeMS: a.int64("maxTimeMS"),
-		Projection: a.document("projection"), ReturnDocument: returnDocument(a), Sort: a.document("sort"),
+		BypassDocumentValidation: a.bool("bypassDocumentValidation"),
+		Collation:                a.document("collation"),
+		Hint:                     a.value("hint"), Let: a.document("let"),
+		MaxTimeMS:  a.int64("maxTimeMS"),
+		Projection: a.document("projection"), ReturnDocument: returnDocument(a),
+		Sort:   a.document("sort"),
 		Upsert: a.bool("upsert"),
 	}
 	return func(ctx context.Context) outcome {
@@ -287,7 +321,8 @@ func findOneAndDelete(_ *run, c *collection, a *arguments) action {
 	options := client.FindOneAndOptions{
 		Common:    c.inherit.writes(a),
 		Collation: a.document("collation"), Hint: a.value("hint"), Let: a.document("let"),
-		MaxTimeMS: a.int64("maxTimeMS"), Projection: a.document("projection"), Sort: a.document("sort"),
+		MaxTimeMS: a.int64("maxTimeMS"), Projection: a.document("projection"),
+		Sort: a.document("sort"),
 	}
 	return func(ctx context.Context) outcome {
 		return foundOne(c.client.FindOneAndDelete(ctx, c.ns, filter, options))

@@ -20,7 +20,8 @@ func closeCursor(_ *run, c *openCursor, _ *arguments) action {
 	return func(ctx context.Context) outcome { return failed(c.Close(ctx)) }
 }
 
-// iterate asks for a document that many times at most: a batch may be empty although the cursor goes on.
+// iterate asks for a document that many times at most: a batch may be empty although the cursor
+// goes on.
 func iterate(times int) func(*run, *openCursor, *arguments) action {
 	return func(_ *run, c *openCursor, _ *arguments) action {
 		return func(ctx context.Context) outcome {

@@ -35,7 +35,8 @@ func closeClient(_ *run, c *observed, _ *arguments) action {
 }
 
 func listDatabases(_ *run, c *observed, a *arguments) action {
-	options := client.ListDatabasesOptions{Common: inherited{}.lists(a), Filter: a.document("filter")}
+	options := client.ListDatabasesOptions{Common: inherited{}.lists(a),
+		Filter: a.document("filter")}
 	return func(ctx context.Context) outcome {
 		docs, err := c.ListDatabases(ctx, options)
 		return orFailed(list(docs), err)
@@ -43,14 +44,15 @@ func listDatabases(_ *run, c *observed, a *arguments) action {
 }
 
 func listDatabaseNames(_ *run, c *observed, a *arguments) action {
-	options := client.ListDatabasesOptions{Common: inherited{}.lists(a), Filter: a.document("filter")}
+	options := client.ListDatabasesOptions{Common: inherited{}.lists(a),
+		Filter: a.document("filter")}
 	return func(ctx context.Context) outcome {
 		names, err := c.ListDatabaseNames(ctx, options)
 		return orFailed(nameList(names), err)
 	}
 }
 
-// nameList is a result of names.
+// nameList returns a result of names.
 func nameList(names []string) outcome {
 	b := bson.NewBuilder(nil).OpenArray("list")
 	for _, name := range names {
@@ -81,7 +83,7 @@ var databaseOperations = table[*database]{
 	},
 }
 
-// commandOf is the command of an operation, whose name stands beside it.
+// commandOf returns the command of an operation. Another argument gives the command's name.
 func commandOf(a *arguments) bson.Raw {
 	command, name := a.must("command", "commandName").document("command"), a.text("commandName")
 	if first := command.FirstKey(); first != name && a.err == nil {
@@ -115,7 +117,9 @@ func commandCursor(d *database, a *arguments) opener {
 	}
 }
 
-func runCursorCommand(_ *run, d *database, a *arguments) action { return drained(commandCursor(d, a)) }
+func runCursorCommand(_ *run, d *database, a *arguments) action {
+	return drained(commandCursor(d, a))
+}
 
 func createCommandCursor(_ *run, d *database, a *arguments) action {
 	return opened(commandCursor(d, a))
@@ -132,7 +136,8 @@ func createCollection(_ *run, d *database, a *arguments) action {
 		ChangeStreamPreAndPostImages: a.document("changeStreamPreAndPostImages"),
 		Validator:                    a.document("validator"),
 	}
-	made := &collection{client: d.client, ns: client.Namespace{Database: d.name, Collection: name}, inherit: d.inherit}
+	made := &collection{client: d.client, ns: client.Namespace{Database: d.name, Collection: name},
+		inherit: d.inherit}
 	return func(ctx context.Context) outcome {
 		return outcome{entity: made, err: d.client.CreateCollection(ctx, made.ns, options)}
 	}
@@ -141,7 +146,9 @@ func createCollection(_ *run, d *database, a *arguments) action {
 func dropCollection(_ *run, d *database, a *arguments) action {
 	ns := client.Namespace{Database: d.name, Collection: a.must("collection").text("collection")}
 	options := client.ChangeOptions{Common: d.inherit.writes(a)}
-	return func(ctx context.Context) outcome { return failed(d.client.DropCollection(ctx, ns, options)) }
+	return func(ctx context.Context) outcome {
+		return failed(d.client.DropCollection(ctx, ns, options))
+	}
 }
 
 func modifyCollection(_ *run, d *database, a *arguments) action {

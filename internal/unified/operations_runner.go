@@ -15,7 +15,8 @@ import (
 // settle lets everything happen that can happen without time passing.
 func settle() { synctest.Wait() }
 
-// runnerOperations are the operations on the test runner. It is a function, since creating entities leads back to it.
+// runnerOperations returns the operations on the test runner. It is a function, since creating
+// entities leads back to it.
 func runnerOperations() table[*run] {
 	return table[*run]{
 		"failPoint":                         failPoint,
@@ -36,7 +37,7 @@ func runnerOperations() table[*run] {
 	}
 }
 
-// entityOf is the entity that an argument names.
+// entityOf returns the entity that an argument names.
 func entityOf[T any](r *run, a *arguments, name string) T {
 	entity, err := get[T](r, a.text(name))
 	if err != nil && a.err == nil {
@@ -59,7 +60,8 @@ func createEntities(r *run, _ *run, a *arguments) action {
 }
 
 func waitForEvent(r *run, _ *run, a *arguments) action {
-	c, event, count := entityOf[*observed](r, a, "client"), a.must("event").document("event"), a.number("count")
+	c, event, count := entityOf[*observed](r, a, "client"), a.must("event").document("event"),
+		a.number("count")
 	return func(ctx context.Context) outcome {
 		seen := 0
 		err := await(ctx, waitLimit, event.FirstKey(), func() (bool, <-chan struct{}) {
@@ -75,11 +77,13 @@ func waitForEvent(r *run, _ *run, a *arguments) action {
 }
 
 func assertEventCount(r *run, _ *run, a *arguments) action {
-	c, event, count := entityOf[*observed](r, a, "client"), a.must("event").document("event"), a.number("count")
+	c, event, count := entityOf[*observed](r, a, "client"), a.must("event").document("event"),
+		a.number("count")
 	return func(context.Context) outcome {
 		settle()
 		if n, _ := r.count(c, event); n != int(count) {
-			return failed(fmt.Errorf("there were %d events %s, want %d", n, event.FirstKey(), count))
+			return failed(fmt.Errorf("there were %d events %s, want %d", n, event.FirstKey(),
+				count))
 		}
 		return outcome{}
 	}
@@ -94,7 +98,8 @@ func wait(_ *run, _ *run, a *arguments) action {
 }
 
 func runOnThread(r *run, _ *run, a *arguments) action {
-	t, op := entityOf[*thread](r, a, "thread"), newOperation(a.must("operation").document("operation"))
+	t, op := entityOf[*thread](r, a, "thread"),
+		newOperation(a.must("operation").document("operation"))
 	return func(context.Context) outcome {
 		t.todo <- op
 		return outcome{}
@@ -126,12 +131,13 @@ func assertCheckedOut(r *run, _ *run, a *arguments) action {
 	return func(ctx context.Context) outcome {
 		settle()
 		n := 0
-		err := await(ctx, waitLimit, "connections to be checked in", func() (bool, <-chan struct{}) {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			n = c.checkedOut
-			return n == int(want), c.changed
-		})
+		err := await(ctx, waitLimit, "connections to be checked in",
+			func() (bool, <-chan struct{}) {
+				c.mu.Lock()
+				defer c.mu.Unlock()
+				n = c.checkedOut
+				return n == int(want), c.changed
+			})
 		if err != nil {
 			err = fmt.Errorf("%d connections are checked out, want %d: %w", n, want, err)
 		}
@@ -141,7 +147,9 @@ func assertCheckedOut(r *run, _ *run, a *arguments) action {
 
 func recordTopologyDescription(r *run, _ *run, a *arguments) action {
 	c, id := entityOf[*observed](r, a, "client"), a.must("id").text("id")
-	return func(context.Context) outcome { return failed(r.entities.add(id, topologyDescription{c.Topology()})) }
+	return func(context.Context) outcome {
+		return failed(r.entities.add(id, topologyDescription{c.Topology()}))
+	}
 }
 
 func assertTopologyType(r *run, _ *run, a *arguments) action {
@@ -155,7 +163,8 @@ func assertTopologyType(r *run, _ *run, a *arguments) action {
 }
 
 func waitForPrimaryChange(r *run, _ *run, a *arguments) action {
-	c, before := entityOf[*observed](r, a, "client"), entityOf[topologyDescription](r, a, "priorTopologyDescription")
+	c, before := entityOf[*observed](r, a, "client"),
+		entityOf[topologyDescription](r, a, "priorTopologyDescription")
 	limit := waitLimit
 	if ms := a.int64("timeoutMS"); ms != nil {
 		limit = time.Duration(*ms) * time.Millisecond
@@ -196,7 +205,8 @@ func assertIndex(want bool) func(*run, *run, *arguments) action {
 		namespace, name := a.text("databaseName")+"."+a.text("collectionName"), a.text("indexName")
 		return func(context.Context) outcome {
 			if got := slices.Contains(r.deployment.Indexes(namespace), name); got != want {
-				return failed(fmt.Errorf("%s has the index %s: %v, want %v", namespace, name, got, want))
+				return failed(fmt.Errorf("%s has the index %s: %v, want %v", namespace, name, got,
+					want))
 			}
 			return outcome{}
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/mooringdb/mooring/internal/unified/deployment"
 )
 
-// environment is a deployment as tests ask for it.
+// environment describes a deployment as tests ask for it.
 type environment struct {
 	topology deployment.Topology
 	version  deployment.Version
@@ -25,15 +25,17 @@ func (e environment) String() string {
 	return name
 }
 
-// environments are those that a test is run on: on each topology the first version where one requirement of the file and one
-// of the test are met. Where there is none, unmet says why.
+// environments returns those that a test is run on: on each topology the first version where one
+// requirement of the file and one of the test are met. Where there is none, unmet says why.
 func (f *File) environments(test Test) (all []environment, unmet string) {
 	for _, e := range environments() {
 		reason := cmp.Or(unmetBy(f.Requirements, e), unmetBy(test.Requirements, e))
-		if reason == "" && !slices.ContainsFunc(all, func(other environment) bool { return other.topology == e.topology }) {
+		if reason == "" && !slices.ContainsFunc(all,
+			func(other environment) bool { return other.topology == e.topology }) {
 			all = append(all, e)
 		}
-		// Another topology, or another login, says least: of all reasons it is the one to tell last.
+		// Another topology, or another login, says least: of all reasons it is the one to tell
+		// last.
 		if unmet == "" || weight(reason) > weight(unmet) {
 			unmet = reason
 		}
@@ -46,7 +48,8 @@ func environments() (all []environment) {
 	for _, login := range deployment.Logins {
 		for _, version := range deployment.Versions {
 			for _, topology := range deployment.Topologies {
-				if topology == deployment.LoadBalanced && compareVersions(string(version), "5.0") < 0 {
+				if topology == deployment.LoadBalanced &&
+					compareVersions(string(version), "5.0") < 0 {
 					continue // no server of these versions runs behind a load balancer
 				}
 				all = append(all, environment{topology, version, login})
@@ -127,7 +130,8 @@ func unmetRequirement(requirement bson.Raw, e environment) string {
 		case "serverParameters":
 			parameters, _ := v.Document()
 			for name, value := range parameters.All() {
-				if has, known := deployment.Parameters[name]; !known || !value.Equal(bson.BoolValue(has)) {
+				if has, known := deployment.Parameters[name]; !known ||
+					!value.Equal(bson.BoolValue(has)) {
 					return "needs the server parameter " + name
 				}
 			}

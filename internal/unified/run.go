@@ -11,7 +11,7 @@ import (
 	"github.com/mooringdb/mooring/internal/unified/match"
 )
 
-// run is one test under way.
+// run holds the state of one test.
 type run struct {
 	file       *File
 	deployment *deployment.Deployment
@@ -23,7 +23,8 @@ type run struct {
 }
 
 func newRun(d *deployment.Deployment, f *File) *run {
-	r := &run{file: f, deployment: d, entities: entities{m: map[string]any{}}, lacking: map[string]string{}}
+	r := &run{file: f, deployment: d, entities: entities{m: map[string]any{}},
+		lacking: map[string]string{}}
 	r.matcher = match.Matcher{Entity: r.valueOf}
 	return r
 }
@@ -76,7 +77,7 @@ func (r *run) close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// outcome is what an operation came to.
+// outcome holds the result of an operation.
 type outcome struct {
 	value  bson.Value
 	items  bool // value is a list of documents that stand by themselves
@@ -97,7 +98,8 @@ func (r *run) operation(ctx context.Context, op operation) error {
 	return nil
 }
 
-// perform runs the operation. Its error says that it could not be run, which is not the operation's error.
+// perform runs the operation. Its error says that it could not be run, which is not the operation's
+// error.
 func (r *run) perform(ctx context.Context, op operation, a *arguments) (outcome, error) {
 	if op.object == "testRunner" {
 		return call(ctx, runnerOperations(), op.name, r, a, r)
@@ -118,13 +120,15 @@ func (r *run) perform(ctx context.Context, op operation, a *arguments) (outcome,
 	return outcome{}, fmt.Errorf("there is no entity %q that has operations", op.object)
 }
 
-// table has the operations on a kind of entity. Each reads its arguments, and returns what is to be done if nothing is wrong
-// with them.
+// table has the operations on a kind of entity. Each reads its arguments, and returns what is to be
+// done if nothing is wrong with them.
 type table[T any] map[string]func(r *run, target T, a *arguments) action
 
 type action = func(context.Context) outcome
 
-func call[T any](ctx context.Context, operations table[T], name string, r *run, a *arguments, target T) (outcome, error) {
+func call[T any](
+	ctx context.Context, operations table[T], name string, r *run, a *arguments, target T,
+) (outcome, error) {
 	prepare, ok := operations[name]
 	if !ok {
 		return outcome{}, errors.New("the operation is not known")
@@ -164,10 +168,10 @@ func (r *run) check(op operation, out outcome) error {
 	return r.entities.add(op.save, out.entity)
 }
 
-// failed is an operation's error.
+// failed returns the outcome of an operation with an error.
 func failed(err error) outcome { return outcome{err: err} }
 
-// list is a result of documents.
+// list returns a result of documents.
 func list(docs []bson.Raw) outcome {
 	b := bson.NewBuilder(nil).OpenArray("list")
 	for _, d := range docs {

@@ -1,10 +1,11 @@
-// Package unified runs tests of MongoDB's unified test format (unified-test-format.md of the specifications) against
-// core/client, on deployments of package deployment. A test says which clients there are, what they do, what comes of it,
-// and which events and log messages they emit.
+// Package unified runs tests of MongoDB's unified test format (unified-test-format.md of the
+// specifications) against core/client, on deployments of package deployment. A test says which
+// clients there are, what they do, what comes of it, and which events and log messages they emit.
 //
-// It runs what it knows and nothing else: an operation, an argument, an option or an event that it does not know makes the
-// test fail, and what the driver does not have yet makes it be skipped with that reason. Operations are tables by name, so
-// that a later feature of the driver adds its own; what values match is package match's.
+// An operation, an argument, an option or an event that the runner does not know makes the test
+// fail. A test that needs what the driver does not have yet is skipped with that reason. Operations
+// are tables by name, so that a later feature of the driver adds its own. Package match decides
+// what values match.
 package unified
 
 import (
@@ -20,21 +21,23 @@ import (
 	"github.com/mooringdb/mooring/internal/unified/deployment"
 )
 
-// Suite is a folder of test files.
+// Suite holds a folder of test files.
 type Suite struct {
 	Name   string // the specification's folder, for the record
 	Folder string // where the files are, below the specifications' folder
-	// Skip are the cases that are not run, by the file's base name and the case's description, and why. An empty description
-	// stands for all cases of the file. A row without a case fails the test, and so does a case that is
-	// skipped, for whatever reason, and would pass.
+	// Skip are the cases that are not run, by the file's base name and the case's description, and
+	// why. An empty description stands for all cases of the file. A row without a case fails the
+	// test, and so does a case that is skipped, for whatever reason, and would pass.
 	Skip map[[2]string]string
-	// Later are the cases after whose last event others may come, and why: they end before all that they have begun is over.
+	// Later are the cases after whose last event others may come, and why: they end before all that
+	// they have begun is over.
 	Later map[[2]string]string
 	// WantFailure says that no case may pass (the format's own "valid-fail").
 	WantFailure bool
 }
 
-// Run runs all cases of a suite: each on every topology that it is for, in a bubble of its own with fake time.
+// Run runs all cases of a suite: each on every topology that it is for, in a bubble of its own with
+// fake time.
 func Run(t *testing.T, suite Suite) {
 	schemas := NewSchemas(spectest.Dir(t, "unified-test-format"))
 	stale := maps.Clone(suite.Skip)
@@ -51,9 +54,10 @@ func Run(t *testing.T, suite Suite) {
 		}
 		for _, test := range f.Tests {
 			delete(stale, [2]string{filepath.Base(path), test.Description})
-			spectest.Case(t, suite.Name, path, filepath.Base(path)+": "+test.Description, func(t *testing.T) {
-				suite.run(t, f, test)
-			})
+			spectest.Case(t, suite.Name, path, filepath.Base(path)+": "+test.Description,
+				func(t *testing.T) {
+					suite.run(t, f, test)
+				})
 		}
 	}
 	for row := range stale {

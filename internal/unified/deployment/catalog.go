@@ -88,7 +88,8 @@ func (h *host) collMod(cmd *mongotest.Command) (reply, error) {
 		case "unique", "prepareUnique":
 			c.indexes[i] = bson.With(c.indexes[i], key, v)
 		default:
-			return reply{}, fail(unknownField, "BSON field 'collMod.index.%s' is an unknown field", key)
+			return reply{}, fail(unknownField, "BSON field 'collMod.index.%s' is an unknown field",
+				key)
 		}
 	}
 	return ok(nil)
@@ -122,7 +123,8 @@ func (c *collection) violations(index bson.Raw) error {
 		return nil
 	}
 	return &serverError{
-		code: cannotConvertIndex, message: "Cannot convert the index to unique", details: b.Close().Finish(),
+		code: cannotConvertIndex, message: "Cannot convert the index to unique",
+		details: b.Close().Finish(),
 	}
 }
 
@@ -143,7 +145,9 @@ func (c *collection) duplicates(namespace string, doc bson.Raw) error {
 		if !field(index, "unique").Truthy() && !field(index, "prepareUnique").Truthy() {
 			continue
 		}
-		if slices.ContainsFunc(c.docs, func(other bson.Raw) bool { return sameKeys(document(index, "key"), doc, other) }) {
+		if slices.ContainsFunc(c.docs, func(other bson.Raw) bool {
+			return sameKeys(document(index, "key"), doc, other)
+		}) {
 			return fail(duplicateKey, "E11000 duplicate key error collection: %s", namespace)
 		}
 	}
@@ -161,7 +165,8 @@ func (h *host) createIndexes(cmd *mongotest.Command) (reply, error) {
 			return reply{}, fail(badValue, "an index needs a name and a key")
 		}
 		for key := range index.All() {
-			if !slices.Contains([]string{"key", "name", "unique", "expireAfterSeconds", "collation"}, key) {
+			if !slices.Contains([]string{"key", "name", "unique", "expireAfterSeconds",
+				"collation"}, key) {
 				return reply{}, fail(badValue, "an index has no option %s here", key)
 			}
 		}
@@ -207,7 +212,8 @@ func (h *host) listIndexes(cmd *mongotest.Command) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	return h.first(&cursor{namespace: namespace(cmd), rest: list}, field(cmd.Body, "cursor", "batchSize"), false)
+	return h.first(&cursor{namespace: namespace(cmd), rest: list},
+		field(cmd.Body, "cursor", "batchSize"), false)
 }
 
 // allIndexes returns the indexes with that of _id, unless the collection is clustered by it.
@@ -231,7 +237,8 @@ func (h *host) listCollections(cmd *mongotest.Command) (reply, error) {
 		c := s.collections[ns]
 		b := bson.NewBuilder(nil).String("name", name).String("type", c.kind())
 		if !namesOnly {
-			b.Document("options", c.options).OpenDocument("info").Bool("readOnly", c.kind() == "view").Close()
+			b.Document("options", c.options).OpenDocument("info").Bool("readOnly",
+				c.kind() == "view").Close()
 		}
 		list = append(list, b.Finish())
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/mooringdb/mooring/internal/mongotest"
 )
 
-// reply is a document, and how long the server takes for it.
+// reply holds a document and the time that the server takes for it.
 type reply struct {
 	doc   bson.Raw
 	delay time.Duration
@@ -24,7 +24,8 @@ func ok(add func(*bson.Builder)) (reply, error) {
 	return reply{doc: b.Double("ok", 1).Finish()}, nil
 }
 
-// commands are those that a host knows besides hello and configureFailPoint. Each refuses the fields that it does not know.
+// commands are those that a host knows besides hello and configureFailPoint. Each refuses the
+// fields that it does not know.
 var commands = map[string]func(*host, *mongotest.Command) (reply, error){
 	"testVersion2":              func(*host, *mongotest.Command) (reply, error) { return ok(nil) },
 	"testDeprecationInVersion2": func(*host, *mongotest.Command) (reply, error) { return ok(nil) },
@@ -60,7 +61,8 @@ var commands = map[string]func(*host, *mongotest.Command) (reply, error){
 // servers since some wire version has it behind a colon. Every command may have the driver's own.
 var fields = map[string][]string{
 	"insert": {"documents", "ordered", "bypassDocumentValidation", "comment:9", "rawData:27"},
-	"update": {"updates", "ordered", "bypassDocumentValidation", "let:13", "comment:9", "rawData:27"},
+	"update": {"updates", "ordered", "bypassDocumentValidation", "let:13", "comment:9",
+		"rawData:27"},
 	"delete": {"deletes", "ordered", "let:13", "comment:9", "rawData:27"},
 	"findAndModify": {
 		"query", "update", "remove", "new", "sort", "upsert", "fields", "arrayFilters", "collation",
@@ -77,11 +79,14 @@ var fields = map[string][]string{
 	"listIndexes":     {"cursor", "comment:9", "rawData:27"},
 	"drop":            {"comment:9"},
 	"find": {
-		"filter", "sort", "skip", "limit", "batchSize", "singleBatch", "tailable", "awaitData", "hint", "projection", "min", "max",
-		"returnKey", "showRecordId", "collation", "comment", "let:13", "allowDiskUse:9", "rawData:27",
+		"filter", "sort", "skip", "limit", "batchSize", "singleBatch", "tailable", "awaitData",
+		"hint", "projection", "min", "max",
+		"returnKey", "showRecordId", "collation", "comment", "let:13", "allowDiskUse:9",
+		"rawData:27",
 	},
 	"aggregate": {
-		"pipeline", "cursor", "hint", "collation", "allowDiskUse", "bypassDocumentValidation", "comment",
+		"pipeline", "cursor", "hint", "collation", "allowDiskUse", "bypassDocumentValidation",
+		"comment",
 		"let:13", "rawData:27",
 	},
 	"count":         {"query", "skip", "limit", "collation", "comment:9", "rawData:27"},
@@ -99,7 +104,8 @@ var fields = map[string][]string{
 }
 
 var driverFields = []string{
-	"$db", "$readPreference", "$clusterTime", "lsid", "txnNumber", "readConcern", "writeConcern", "maxTimeMS",
+	"$db", "$readPreference", "$clusterTime", "lsid", "txnNumber", "readConcern", "writeConcern",
+	"maxTimeMS",
 	"apiVersion", "apiStrict", "apiDeprecationErrors",
 }
 
@@ -190,7 +196,7 @@ func integer(d bson.Raw, path ...string) int64 {
 	return n
 }
 
-// namespace is the collection that a command names first.
+// namespace returns the collection that a command names first.
 func namespace(cmd *mongotest.Command) string {
 	name, _ := field(cmd.Body, cmd.Name).Str()
 	return cmd.Database + "." + name
@@ -221,9 +227,11 @@ func (h *host) insertLocked(namespace string, doc bson.Raw) (int32, error) {
 	return 1, nil
 }
 
-// statements runs those of a write command; run returns what each adds to n. A statement that is refused is a write error.
+// statements runs those of a write command; run returns what each adds to n. A statement that is
+// refused is a write error.
 func statements(
-	cmd *mongotest.Command, all []bson.Raw, run func(statement bson.Raw) (n int32, err error), add func(*bson.Builder),
+	cmd *mongotest.Command, all []bson.Raw, run func(statement bson.Raw) (n int32, err error),
+	add func(*bson.Builder),
 ) (reply, error) {
 	ordered, given := field(cmd.Body, "ordered").Bool()
 	var total int32
@@ -235,7 +243,8 @@ func statements(
 			continue
 		}
 		refused := refusal(err)
-		failed = append(failed, bson.NewBuilder(nil).Int32("index", int32(i)).Value("code", field(refused, "code")).
+		failed = append(failed, bson.NewBuilder(nil).Int32("index", int32(i)).Value("code",
+			field(refused, "code")).
 			Value("errmsg", field(refused, "errmsg")).Finish())
 		if ordered || !given {
 			break
@@ -325,7 +334,8 @@ func (h *host) distinct(cmd *mongotest.Command) (reply, error) {
 	var values []bson.Value
 	for _, doc := range found {
 		v := field(doc, strings.Split(key, ".")...)
-		if !v.IsZero() && !slices.ContainsFunc(values, func(w bson.Value) bool { return fold.equal(v, w) }) {
+		if !v.IsZero() && !slices.ContainsFunc(values,
+			func(w bson.Value) bool { return fold.equal(v, w) }) {
 			values = append(values, v)
 		}
 	}

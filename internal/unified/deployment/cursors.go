@@ -7,7 +7,7 @@ import (
 
 const firstBatch = 101
 
-// cursor is what is left of a result.
+// cursor holds what is left of a result.
 type cursor struct {
 	namespace string
 	rest      []bson.Raw
@@ -28,8 +28,10 @@ func (h *host) find(cmd *mongotest.Command) (reply, error) {
 	}
 	q := query{
 		scope: sc, hint: field(cmd.Body, "hint"),
-		filter: within(document(cmd.Body, "filter"), document(cmd.Body, "min"), document(cmd.Body, "max")),
-		sort:   document(cmd.Body, "sort"), skip: integer(cmd.Body, "skip"), limit: integer(cmd.Body, "limit"),
+		filter: within(document(cmd.Body, "filter"), document(cmd.Body, "min"),
+			document(cmd.Body, "max")),
+		sort: document(cmd.Body, "sort"), skip: integer(cmd.Body, "skip"),
+		limit: integer(cmd.Body, "limit"),
 	}
 	s := h.deployment.store
 	s.mu.Lock()
@@ -69,8 +71,8 @@ func (h *host) first(c *cursor, batchSize bson.Value, only bool) (reply, error) 
 	return cursorReply(id, c.namespace, "firstBatch", batch)
 }
 
-// goesOn tells whether the cursor stays open behind a batch. Behind a full one it does: a server does not look whether there is
-// more.
+// goesOn tells whether the cursor stays open behind a batch. Behind a full one it does: a server
+// does not look whether there is more.
 func (c *cursor) goesOn(got int, size int64) bool {
 	return c.tailable || int64(got) == size && (!c.ends || len(c.rest) > 0)
 }

@@ -1,7 +1,7 @@
-// Package deployment is a deployment for the unified test format, made of scripted servers: one of the format's
-// topologies, with fail points, and with collections that filter, sort and change documents as far as the specifications'
-// tests need it. What it does not know it refuses, as a server does: it ignores nothing. It runs over net.Pipe, so that
-// time can be fake.
+// Package deployment is a deployment for the unified test format, made of scripted servers: one of
+// the format's topologies, with fail points, and with collections that filter, sort and change
+// documents as far as the specifications' tests need it. What it does not know it refuses, as a
+// server does: it ignores nothing. It runs over net.Pipe, so that time can be fake.
 package deployment
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/mooringdb/mooring/internal/mongotest"
 )
 
-// Topology is what the format calls a topology.
+// Topology names a topology as the format does.
 type Topology string
 
 // The topologies that there are.
@@ -34,13 +34,14 @@ const (
 // Topologies are all of them.
 var Topologies = []Topology{Single, ReplicaSet, Sharded, LoadBalanced}
 
-// Version is a version of MongoDB that servers look like.
+// Version names the version of MongoDB that the servers report.
 type Version string
 
 // Versions are all of them, those that tests are run with first.
 var Versions = []Version{"7.0.0", "4.2.0", "8.2.0"}
 
-// configs are what is different about servers of a version: those before 4.4 do not stream hello replies.
+// configs are what is different about servers of a version: those before 4.4 do not stream hello
+// replies.
 var configs = map[Version]mongotest.ClusterConfig{
 	"8.2.0": {WireVersion: 27, Discard: true},
 	"7.0.0": {WireVersion: 21, Discard: true},
@@ -67,8 +68,8 @@ const (
 	allBalanced address.Address = "balancer-of-all:27017"
 )
 
-// Deployment is the servers of one topology, with one set of collections between them. All methods may be called at any
-// time.
+// Deployment represents the servers of one topology, with one set of collections between them. All
+// methods may be called at any time.
 type Deployment struct {
 	topology Topology
 	cluster  *mongotest.Cluster
@@ -84,7 +85,8 @@ type Deployment struct {
 // New makes a deployment. It ends with the test.
 func New(t testing.TB, topology Topology, version Version) *Deployment {
 	d := &Deployment{
-		topology: topology, wire: configs[version].WireVersion, store: newStore(), cluster: mongotest.NewCluster(t, configs[version], roles[topology]...),
+		topology: topology, wire: configs[version].WireVersion, store: newStore(),
+		cluster: mongotest.NewCluster(t, configs[version], roles[topology]...),
 	}
 	for i, h := range d.cluster.Hosts() {
 		d.hosts = append(d.hosts, newHost(d, h, i))
@@ -93,8 +95,9 @@ func New(t testing.TB, topology Topology, version Version) *Deployment {
 	return d
 }
 
-// URI is a connection string for the deployment. several says whether it names more than one mongos, where there are
-// mongoses at all. The options of the topology itself are in it, unless they are in options, which stand beside it.
+// URI returns a connection string for the deployment. several says whether it names more than one
+// mongos, where there are mongoses at all. The options of the topology itself are in it, unless
+// they are in options, which stand beside it.
 func (d *Deployment) URI(several bool, options map[string][]string) string {
 	hosts, own := d.cluster.Seeds(), ""
 	switch d.topology {
@@ -125,7 +128,8 @@ func (d *Deployment) URI(several bool, options map[string][]string) string {
 	return "mongodb://" + d.userinfo(options) + strings.Join(names, ",") + "/?" + own
 }
 
-// isSet tells whether the options have one of that name, in any case, and that value, if it is not empty.
+// isSet tells whether the options have one of that name, in any case, and that value, if it is not
+// empty.
 func isSet(options map[string][]string, name, value string) bool {
 	for key, values := range options {
 		if strings.EqualFold(key, name) && (value == "" || slices.Contains(values, value)) {
@@ -135,8 +139,8 @@ func isSet(options map[string][]string, name, value string) bool {
 	return false
 }
 
-// The network and the servers take a little time, so that what is under way at once has an order: a second connection is not
-// there before the first has run a command.
+// The network and the servers take a little time, so that what is under way at once has an order: a
+// second connection is not there before the first has run a command.
 const (
 	dialTime    = time.Millisecond
 	commandTime = time.Millisecond / 2
@@ -178,7 +182,8 @@ func (d *Deployment) SetOptions(namespace string, options bson.Raw) {
 	c.options, c.max = options, int(integer(options, "max"))
 }
 
-// Documents are the contents of a collection, in the order of insertion. exists is false where there is none.
+// Documents returns the contents of a collection, in the order of insertion. exists is false if
+// there is no such collection.
 func (d *Deployment) Documents(namespace string) (docs []bson.Raw, exists bool) {
 	d.store.mu.Lock()
 	defer d.store.mu.Unlock()
@@ -189,7 +194,7 @@ func (d *Deployment) Documents(namespace string) (docs []bson.Raw, exists bool) 
 	return append([]bson.Raw(nil), c.docs...), true
 }
 
-// host is one server, with its fail points and its cursors.
+// host represents one server, with its fail points and its cursors.
 type host struct {
 	deployment *Deployment
 	*mongotest.Host
@@ -228,8 +233,8 @@ func (h *host) serve() {
 	h.Intercept(h.answer)
 }
 
-// answer lets fail points answer in the commands' stead. Servers that stream hello replies ask their fail points again
-// before each of them; here a client that waits for news asks again.
+// answer lets fail points answer in the commands' stead. Servers that stream hello replies ask
+// their fail points again before each of them; here a client that waits for news asks again.
 func (h *host) answer(cmd *mongotest.Command, next mongotest.Handler) mongotest.Reply {
 	cmd.ExhaustAllowed = false
 	if h.deployment.topology != LoadBalanced { // no mongos knows of a load balancer by itself
@@ -249,7 +254,7 @@ func (h *host) answer(cmd *mongotest.Command, next mongotest.Handler) mongotest.
 	return h.failPoints.answer(h, cmd, appName, next)
 }
 
-// serverError is an error that a server answers with.
+// serverError reports an error that a server answers with.
 type serverError struct {
 	code    int32
 	message string
@@ -289,20 +294,31 @@ const (
 )
 
 var codeNames = map[int32]string{
-	badValue: "BadValue", 6: "HostUnreachable", 7: "HostNotFound", failedToParse: "FailedToParse", typeMismatch: "TypeMismatch",
-	18: "AuthenticationFailed", cursorNotFound: "CursorNotFound", namespaceExists: "NamespaceExists", 59: "CommandNotFound",
-	apiVersionError: "APIVersionError", apiStrictError: "APIStrictError", apiDeprecationError: "APIDeprecationError",
-	namespaceNotFound: "NamespaceNotFound", indexNotFound: "IndexNotFound", cannotConvertIndex: "CannotConvertIndexToUnique",
-	dollarPrefixed: "DollarPrefixedFieldName", 64: "WriteConcernFailed", invalidOptions: "InvalidOptions", notReplicaSet: "NoReplicationEnabled", notSecondary: "NotSecondary", 89: "NetworkTimeout", 91: "ShutdownInProgress", 112: "WriteConflict", 134: "ReadConcernMajorityNotAvailableYet",
-	189: "PrimarySteppedDown", 262: "ExceededTimeLimit", 391: "ReauthenticationRequired", 9001: "SocketException",
-	notWritablePrimary: "NotWritablePrimary", duplicateKey: "DuplicateKey", 11600: "InterruptedAtShutdown", 11601: "Interrupted",
-	11602: "InterruptedDueToReplStateChange", 13435: "NotPrimaryNoSecondaryOk", 13436: "NotPrimaryOrSecondary",
-	51368: "Location51368", undefinedVariable: "Location17276", unknownStage: "Location40324", unknownField: "Location40415",
+	badValue: "BadValue", 6: "HostUnreachable", 7: "HostNotFound", failedToParse: "FailedToParse",
+	typeMismatch: "TypeMismatch",
+	18:           "AuthenticationFailed", cursorNotFound: "CursorNotFound",
+	namespaceExists: "NamespaceExists", 59: "CommandNotFound",
+	apiVersionError: "APIVersionError", apiStrictError: "APIStrictError",
+	apiDeprecationError: "APIDeprecationError",
+	namespaceNotFound:   "NamespaceNotFound", indexNotFound: "IndexNotFound",
+	cannotConvertIndex: "CannotConvertIndexToUnique",
+	dollarPrefixed:     "DollarPrefixedFieldName", 64: "WriteConcernFailed",
+	invalidOptions: "InvalidOptions", notReplicaSet: "NoReplicationEnabled",
+	notSecondary: "NotSecondary", 89: "NetworkTimeout", 91: "ShutdownInProgress",
+	112: "WriteConflict", 134: "ReadConcernMajorityNotAvailableYet",
+	189: "PrimarySteppedDown", 262: "ExceededTimeLimit", 391: "ReauthenticationRequired",
+	9001:               "SocketException",
+	notWritablePrimary: "NotWritablePrimary", duplicateKey: "DuplicateKey",
+	11600: "InterruptedAtShutdown", 11601: "Interrupted",
+	11602: "InterruptedDueToReplStateChange", 13435: "NotPrimaryNoSecondaryOk",
+	13436: "NotPrimaryOrSecondary",
+	51368: "Location51368", undefinedVariable: "Location17276", unknownStage: "Location40324",
+	unknownField: "Location40415",
 }
 
 func refusal(err error) bson.Raw {
-	var e *serverError
-	if !errors.As(err, &e) {
+	e, ok := errors.AsType[*serverError](err)
+	if !ok {
 		e = &serverError{code: 1, message: "internal error: " + err.Error()}
 	}
 	return bson.NewBuilder(nil).Double("ok", 0).String("errmsg", e.message).Int32("code", e.code).

@@ -395,7 +395,8 @@ func TestSlow(t *testing.T) {
 	}
 }
 
-// TestReplicaSetCommands checks replSetFreeze and replSetStepDown: a frozen secondary is not elected.
+// TestReplicaSetCommands checks replSetFreeze and replSetStepDown: a frozen secondary is not
+// elected.
 func TestReplicaSetCommands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := deployment.New(t, deployment.ReplicaSet, deployment.Versions[0])
@@ -562,7 +563,8 @@ func TestNoBalancer(t *testing.T) {
 	})
 }
 
-// TestRoles has a secondary refuse what is for the primary, and answer reads that may go to it only.
+// TestRoles has a secondary refuse what is for the primary, and answer reads that may go to it
+// only.
 func TestRoles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := deployment.New(t, deployment.ReplicaSet, "7.0.0")

@@ -7,7 +7,7 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 )
 
-// scope is what a command says about all its filters and expressions.
+// scope holds what a command says about all its filters and expressions.
 type scope struct {
 	let  bson.Raw // the variables and their values
 	fold bool     // texts compare without their case
@@ -24,7 +24,8 @@ func newScope(cmd, collation bson.Raw) (scope, error) {
 		case key == "strength" && isNumber:
 			s.fold = strength < 3
 		default:
-			return s, fail(badValue, "collations only have a locale and a strength here, no %s", key)
+			return s, fail(badValue, "collations only have a locale and a strength here, no %s",
+				key)
 		}
 	}
 	variables := new(bson.Builder)

@@ -9,13 +9,14 @@ import (
 	"github.com/mooringdb/mooring/internal/mongotest"
 )
 
-// failPoints are those of one server. Like a server's, they are about commands by the name that was sent.
+// failPoints holds the fail points of one server. Like those of a real server, they match commands
+// by the name that was sent.
 type failPoints struct {
 	mu          sync.Mutex
 	failCommand failPoint
 }
 
-// failPoint is what configureFailPoint said. The zero value is off.
+// failPoint holds the settings of a configureFailPoint. The zero value is off.
 type failPoint struct {
 	times  int64 // how often it will still fail; less than 0: for ever
 	skip   int64 // how many commands it will still let pass
@@ -29,8 +30,10 @@ type failPoint struct {
 	wce    bson.Raw      // writeConcernError
 }
 
-// answer is the fail point's answer to cmd, or next's where none is about it.
-func (f *failPoints) answer(h *host, cmd *mongotest.Command, appName string, next mongotest.Handler) mongotest.Reply {
+// answer returns the answer to cmd of the fail point that matches it, or next's if none does.
+func (f *failPoints) answer(
+	h *host, cmd *mongotest.Command, appName string, next mongotest.Handler,
+) mongotest.Reply {
 	if cmd.Name == "configureFailPoint" {
 		if err := f.configure(cmd.Body); err != nil {
 			return mongotest.Document(refusal(err))
@@ -51,12 +54,13 @@ func (f *failPoints) answer(h *host, cmd *mongotest.Command, appName string, nex
 	return next(cmd).After(p.block)
 }
 
-// take is the fail point that is about a command, of which one use is gone then.
+// take returns the fail point that matches a command, and counts one use of it.
 func (f *failPoints) take(name, appName string) (failPoint, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	p := &f.failCommand
-	if p.times == 0 || !slices.Contains(p.names, commandName(name)) || p.app != "" && p.app != appName {
+	if p.times == 0 || !slices.Contains(p.names, commandName(name)) || p.app != "" &&
+		p.app != appName {
 		return failPoint{}, false
 	}
 	if p.skip > 0 {
@@ -73,7 +77,7 @@ func (f *failPoints) take(name, appName string) (failPoint, bool) {
 	return taken, true
 }
 
-// commandName is a command's name, which one command has two spellings of.
+// commandName returns a command's name. One command has two spellings.
 func commandName(sent string) string {
 	if sent == "ismaster" {
 		return "isMaster"
@@ -180,7 +184,8 @@ func texts(v bson.Value) ([]string, bool) {
 	return all, ok
 }
 
-// retryable are the errors that a server gives the label RetryableWriteError to where the client would retry.
+// retryable are the errors that a server gives the label RetryableWriteError to where the client
+// would retry.
 var retryable = []int32{6, 7, 89, 91, 189, 262, 9001, 10107, 11600, 11602, 13435, 13436}
 
 func (p *failPoint) errorReply(cmd *mongotest.Command) bson.Raw {

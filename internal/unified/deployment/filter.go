@@ -112,7 +112,8 @@ func isNumber(v bson.Value) bool {
 
 func comparable(a, b bson.Value) bool { return isNumber(a) && isNumber(b) || a.Type == b.Type }
 
-// equal is equality as a filter means it: numbers are what they count, and what is not there is null.
+// equal compares as a filter does: numbers by value, whatever their type, and a missing value as
+// null.
 func (s scope) equal(a, b bson.Value) bool {
 	switch {
 	case isNumber(a) && isNumber(b):
@@ -146,7 +147,7 @@ func (s scope) compare(a, b bson.Value) int {
 // sleep is the only JavaScript that is understood.
 var sleep = regexp.MustCompile(`^sleep\((\d+)\) \|\| true;?$`)
 
-// sleepOf is how long a $where sleeps for each document.
+// sleepOf returns how long a $where sleeps for each document.
 func sleepOf(where bson.Value) (time.Duration, error) {
 	if where.IsZero() {
 		return 0, nil

@@ -2,10 +2,11 @@ package deployment
 
 import "github.com/mooringdb/mooring/internal/mongotest"
 
-// Login is the mechanism by which clients have to log in.
+// Login names the mechanism by which clients have to log in.
 type Login string
 
-// The logins that deployments can demand. With MONGODB-OIDC, clients that do not configure it log in by SCRAM.
+// The logins that deployments can demand. With MONGODB-OIDC, clients that do not configure it log
+// in by SCRAM.
 const (
 	NoLogin Login = ""
 	SCRAM   Login = "SCRAM-SHA-256"

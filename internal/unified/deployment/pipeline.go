@@ -16,10 +16,12 @@ func (h *host) aggregate(cmd *mongotest.Command) (reply, error) {
 	level, _ := field(cmd.Body, "readConcern", "level").Str()
 	for stage := range stages.Documents() {
 		if level == "linearizable" && (stage.Has("$out") || stage.Has("$merge")) {
-			return reply{}, fail(invalidOptions, "%s cannot be used with a linearizable read concern", stage.FirstKey())
+			return reply{}, fail(invalidOptions,
+				"%s cannot be used with a linearizable read concern", stage.FirstKey())
 		}
 	}
-	p := pipeline{store: h.deployment.store, scope: sc, database: cmd.Database, namespace: namespace(cmd)}
+	p := pipeline{store: h.deployment.store, scope: sc, database: cmd.Database,
+		namespace: namespace(cmd)}
 	p.store.mu.Lock()
 	found, err := p.runLocked(namespace(cmd), field(cmd.Body, "hint"), stages)
 	p.store.mu.Unlock()
@@ -30,7 +32,7 @@ func (h *host) aggregate(cmd *mongotest.Command) (reply, error) {
 	return h.first(c, field(cmd.Body, "cursor", "batchSize"), false)
 }
 
-// pipeline is an aggregation that is under way.
+// pipeline holds the state of an aggregation.
 type pipeline struct {
 	store     *store
 	scope     scope
@@ -75,7 +77,7 @@ func (p *pipeline) each(
 	return out, nil
 }
 
-// stage is a stage of a pipeline. It is called with the store's lock.
+// stage runs one stage of a pipeline. The caller holds the store's lock.
 type stage = func(p *pipeline, docs []bson.Raw, argument bson.Value) ([]bson.Raw, error)
 
 // pipelineStages are those that are known, besides documentStages.
@@ -103,7 +105,8 @@ var pipelineStages = map[string]stage{
 		if len(docs) == 0 {
 			return nil, nil
 		}
-		return []bson.Raw{bson.NewBuilder(nil).Int32("_id", 1).Int32("n", int32(len(docs))).Finish()}, nil
+		return []bson.Raw{bson.NewBuilder(nil).Int32("_id", 1).Int32("n",
+			int32(len(docs))).Finish()}, nil
 	},
 	"$collStats": func(p *pipeline, _ []bson.Raw, argument bson.Value) ([]bson.Raw, error) {
 		if asked, _ := argument.Document(); asked.FirstKey() != "storageStats" || asked.Len() != 1 {
@@ -111,7 +114,8 @@ var pipelineStages = map[string]stage{
 		}
 		options := p.store.collectionLocked(p.namespace).options
 		return []bson.Raw{bson.NewBuilder(nil).OpenDocument("storageStats").
-			Bool("capped", field(options, "capped").Truthy()).Int64("maxSize", integer(options, "size")).
+			Bool("capped", field(options, "capped").Truthy()).Int64("maxSize",
+			integer(options, "size")).
 			Close().Finish()}, nil
 	},
 	"$documents": func(_ *pipeline, _ []bson.Raw, argument bson.Value) ([]bson.Raw, error) {
@@ -144,4 +148,5 @@ var pipelineStages = map[string]stage{
 }
 
 // countAll is how drivers count documents.
-var countAll = bson.NewBuilder(nil).Int32("_id", 1).OpenDocument("n").Int32("$sum", 1).Close().Finish()
+var countAll = bson.NewBuilder(nil).Int32("_id", 1).OpenDocument("n").Int32("$sum",
+	1).Close().Finish()

@@ -10,7 +10,8 @@ func (h *host) freeze(cmd *mongotest.Command) (reply, error) {
 		return reply{}, fail(notReplicaSet, "not running with --replSet")
 	}
 	if role, _ := h.Role(); role == mongotest.Primary {
-		return reply{}, fail(notSecondary, "cannot freeze node when primary or running for election")
+		return reply{}, fail(notSecondary, "cannot freeze node when primary or running for "+
+			"election")
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()

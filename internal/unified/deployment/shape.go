@@ -65,7 +65,8 @@ func (s scope) projectOne(doc, projection bson.Raw) (bson.Raw, error) {
 	b := new(bson.Builder)
 	for key, v := range doc.All() {
 		asked := field(projection, key)
-		if asked.IsZero() && key == "_id" || !asked.IsZero() && !isExpression(asked) && asked.Truthy() {
+		if asked.IsZero() && key == "_id" || !asked.IsZero() && !isExpression(asked) &&
+			asked.Truthy() {
 			b.Value(key, v)
 		}
 	}

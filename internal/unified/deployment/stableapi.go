@@ -25,16 +25,19 @@ func checkAPI(cmd *mongotest.Command) error {
 	case declared && version != "1" && version != "2":
 		return fail(apiVersionError, "API version must be 1 or 2")
 	case deprecation && version == "2" && cmd.Name == "testDeprecationInVersion2":
-		return fail(apiDeprecationError, "Provided apiDeprecationErrors: true, but the command %s is deprecated in API Version 2", cmd.Name)
+		return fail(apiDeprecationError, "Provided apiDeprecationErrors: true, but the command "+
+			"%s is deprecated in API Version 2", cmd.Name)
 	case !strict || version != "1":
 		return nil
 	case slices.Contains(notInVersion1, cmd.Name):
-		return fail(apiStrictError, "Provided apiStrict:true, but the command %s is not in API Version 1", cmd.Name)
+		return fail(apiStrictError, "Provided apiStrict:true, but the command %s is not in API "+
+			"Version 1", cmd.Name)
 	}
 	stages, _ := field(cmd.Body, "pipeline").Array()
 	for stage := range stages.Documents() {
 		if slices.Contains(notInVersion1, stage.FirstKey()) {
-			return fail(apiStrictError, "stage %s is not allowed with 'apiStrict: true' in API Version 1", stage.FirstKey())
+			return fail(apiStrictError, "stage %s is not allowed with 'apiStrict: true' in API "+
+				"Version 1", stage.FirstKey())
 		}
 	}
 	return nil

@@ -8,13 +8,14 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 )
 
-// store is the collections of a deployment, by namespace.
+// store holds the collections of a deployment, by namespace.
 type store struct {
 	mu          sync.Mutex
 	collections map[string]*collection
 }
 
-// collection holds documents in the order of insertion; each has an _id. Documents are never changed, but replaced.
+// collection holds documents in the order of insertion; each has an _id. Documents are never
+// changed, but replaced.
 type collection struct {
 	docs    []bson.Raw
 	options bson.Raw // as they were created with
@@ -25,7 +26,7 @@ type collection struct {
 
 func newStore() *store { return &store{collections: map[string]*collection{}} }
 
-// collectionLocked is that of the namespace; it is made where there is none.
+// collectionLocked returns the collection of the namespace. It makes one if there is none.
 func (s *store) collectionLocked(namespace string) *collection {
 	c, ok := s.collections[namespace]
 	if !ok {
@@ -35,7 +36,7 @@ func (s *store) collectionLocked(namespace string) *collection {
 	return c
 }
 
-// findLocked is the documents that match, in order, without those that are skipped.
+// findLocked returns the documents that match, in order, without those that are skipped.
 func (s *store) findLocked(namespace string, q query) ([]bson.Raw, error) {
 	c, ok := s.collections[namespace]
 	if !ok {
@@ -85,9 +86,10 @@ func (c *collection) checkHint(hint bson.Value) error {
 	return fail(badValue, "hint provided does not correspond to an existing index")
 }
 
-// filtered is a new list of the documents that match.
+// filtered returns a new list of the documents that match.
 func (s scope) filtered(docs []bson.Raw, filter bson.Raw) ([]bson.Raw, error) {
-	if _, err := s.matches(filter, nil); err != nil { // one that is wrong is refused without documents, too
+	// one that is wrong is refused without documents, too
+	if _, err := s.matches(filter, nil); err != nil {
 		return nil, err
 	}
 	var found []bson.Raw
@@ -103,7 +105,7 @@ func (s scope) filtered(docs []bson.Raw, filter bson.Raw) ([]bson.Raw, error) {
 	return found, nil
 }
 
-// query is what is asked for.
+// query holds what a command asks for.
 type query struct {
 	scope        scope
 	filter, sort bson.Raw
@@ -203,9 +205,11 @@ func (s scope) sortBy(docs []bson.Raw, order bson.Raw) error {
 	return nil
 }
 
-// Sorted are the contents of a collection, sorted by _id.
+// Sorted returns the contents of a collection, sorted by _id.
 func (d *Deployment) Sorted(namespace string) []bson.Raw {
 	docs, _ := d.Documents(namespace)
-	slices.SortStableFunc(docs, func(a, b bson.Raw) int { return scope{}.compare(field(a, "_id"), field(b, "_id")) })
+	slices.SortStableFunc(docs, func(a, b bson.Raw) int {
+		return scope{}.compare(field(a, "_id"), field(b, "_id"))
+	})
 	return docs
 }

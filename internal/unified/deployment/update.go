@@ -46,7 +46,8 @@ func (h *host) updateLocked(
 		return 0, 0, upserted, err
 	}
 	s := h.deployment.store
-	q := query{scope: c.scope, filter: document(u, "q"), sort: document(u, "sort"), hint: field(u, "hint")}
+	q := query{scope: c.scope, filter: document(u, "q"), sort: document(u, "sort"),
+		hint: field(u, "hint")}
 	if multi, _ := field(u, "multi").Bool(); !multi {
 		q.limit = 1
 	}
@@ -97,7 +98,7 @@ func (h *host) arrayFilters(statement bson.Raw) []bson.Raw {
 	return slices.Collect(list.Documents())
 }
 
-// change is an update: a pipeline, operators, or another document.
+// change represents an update: a pipeline, operators, or another document.
 type change struct {
 	scope   scope
 	update  bson.Value
@@ -232,7 +233,8 @@ func (c change) items(
 	}
 	b := new(bson.Builder).OpenArray("array")
 	for _, item := range array.All() {
-		wanted, err := c.scope.matches(c.filters[i], bson.NewBuilder(nil).Value(name, item).Finish())
+		wanted, err := c.scope.matches(c.filters[i],
+			bson.NewBuilder(nil).Value(name, item).Finish())
 		if err == nil && wanted {
 			item, err = c.at(item, path, replace)
 		}
@@ -254,7 +256,9 @@ func (h *host) delete(cmd *mongotest.Command) (reply, error) {
 }
 
 // deleteLocked runs one statement of a command. It returns how many documents are deleted.
-func (h *host) deleteLocked(cmd bson.Raw, namespace string, d bson.Raw, limit int64) (int32, error) {
+func (h *host) deleteLocked(
+	cmd bson.Raw, namespace string, d bson.Raw, limit int64,
+) (int32, error) {
 	sc, err := newScope(cmd, document(d, "collation"))
 	if err != nil {
 		return 0, err
