@@ -16,13 +16,11 @@ CHAOS    ?= 10m
 SOAK     ?= 1000000
 MUTANTS  ?= 100
 # What tools/prose finds nothing in; `go run ./tools/prose -count ./...` counts the rest.
-PLAIN    := core/address core/bson/... core/compress core/conn/... core/cursor core/event/... \
-	core/internal/... core/mongoerr core/operation core/pool core/seedlist core/wire cmd/... \
-	tools/... internal/certtest internal/memhttp internal/mongotest internal/recorded \
-	internal/sigv4 internal/spectest internal/unified/match service/batch service/call \
-	service/command service/cursor service/deployment service/document service/inproc \
-	service/interceptor service/payload service/request service/rest service/rpcerr \
-	service/servicetest service/stream
+PLAIN    := core/... cmd/... tools/... internal/certtest internal/memhttp internal/mongotest \
+	internal/recorded internal/sigv4 internal/spectest internal/unified/... service/batch \
+	service/call service/command service/cursor service/deployment service/document \
+	service/inproc service/interceptor service/payload service/request service/rest \
+	service/rpcerr service/servicetest service/stream
 # The profile that test-unit writes, if it is named, for `make coverage`.
 COVER    ?=
 
