@@ -67,8 +67,8 @@ func (p *Pager) deliver(g grant, a Asking) (Page, error) {
 func (p *Pager) finish(g grant, o page.Outcome, got Page, cost int, err error) (Page, error) {
 	h := g.h
 	p.table.Lock()
-	if o == page.NoReply && h.pinned {
-		o = page.Refused // its connection is not good for another getMore: that it goes back is all that can be done
+	if h.pinned && (o == page.NoReply || broken(err)) {
+		o = page.Refused // no getMore can use its connection again, so the cursor ends and the connection is returned
 	}
 	var effect page.Effect
 	h.ledger, effect = h.ledger.Fetched(o)
@@ -202,6 +202,12 @@ func outcomeOf(got Page, err error) page.Outcome {
 	default:
 		return page.NoReply
 	}
+}
+
+// broken reports that the connection of the getMore broke, before the command was sent or after it.
+func broken(err error) bool {
+	_, ok := errors.AsType[*mongoerr.NetworkError](err)
+	return ok
 }
 
 // neverSent reports that there was no server or no connection, or that the wait for one ended. An

@@ -217,22 +217,30 @@ func TestErrorsOfTheOwner(t *testing.T) {
 	})
 }
 
-// A getMore whose answer is lost leaves a pinned cursor nothing: its connection goes back at once.
+// TestPinnedCursorThatIsLost has the connection of a pinned cursor break, while a getMore waits for its
+// reply and before one is sent: no getMore can use it again, so it is returned at once.
 func TestPinnedCursorThatIsLost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := newNetwork(t, "a", "b")
-		page := n.openPinned()
-		n.s.after = func() error { return &mongoerr.NetworkError{Sent: true, Err: errLine} }
-		if _, err := n.next("b", page.Token); err == nil {
-			t.Fatal("the page has come")
-		}
-		if open, killed, _ := n.s.count(); open != 0 || killed != 1 {
-			t.Errorf("%d open, %d killed", open, killed)
-		}
-		if _, err := n.next("b", page.Token); !errors.Is(err, paging.ErrCursorNotFound) {
-			t.Errorf("again: %v", err)
-		}
-	})
+	for name, broken := range map[string]error{
+		"no reply": &mongoerr.NetworkError{Op: "read", Sent: true, Err: errLine},
+		"not sent": &mongoerr.NetworkError{Op: "write", Err: errLine},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newNetwork(t, "a", "b")
+				page := n.openPinned()
+				n.s.after = func() error { return broken }
+				if _, err := n.next("b", page.Token); err == nil {
+					t.Fatal("the page has come")
+				}
+				if open, killed, _ := n.s.count(); open != 0 || killed != 1 {
+					t.Errorf("%d open, %d killed", open, killed)
+				}
+				if _, err := n.next("b", page.Token); !errors.Is(err, paging.ErrCursorNotFound) {
+					t.Errorf("again: %v", err)
+				}
+			})
+		})
+	}
 }
 
 // A stream of a pinned cursor is relayed, from the page on that was asked for; its end is the
