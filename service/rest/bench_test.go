@@ -12,7 +12,7 @@ import (
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 )
 
-// sink is a response writer that keeps nothing.
+// sink implements a response writer that discards the response.
 type sink struct{ header http.Header }
 
 func (s *sink) Header() http.Header         { return s.header }

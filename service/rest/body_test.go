@@ -52,8 +52,8 @@ func TestBodiesThatDoNotArrive(t *testing.T) {
 	}
 }
 
-// The timeout of a call counts from its first byte: a body that comes too slowly does not hold a
-// goroutine for longer.
+// The timeout of a call starts with its first byte, so a body that arrives too slowly does not hold
+// a goroutine for longer.
 func TestTimeoutWhileTheBodyComes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		found := make(chan struct{}, 1)
@@ -79,7 +79,7 @@ func TestTimeoutWhileTheBodyComes(t *testing.T) {
 			_ = reply.Body.Close()
 			return reply.StatusCode
 		}
-		// A body in time leaves no deadline behind, neither for its own call nor for the next one.
+		// After a body in time, no deadline remains, neither for its own call nor for the next one.
 		post("Content-Length: 2\r\nRequest-Timeout: 1s", "{}")
 		if code := answer(); code != 200 {
 			t.Errorf("a body in time: %d", code)
@@ -91,7 +91,7 @@ func TestTimeoutWhileTheBodyComes(t *testing.T) {
 		if code, took := answer(), time.Since(begin); code != 504 || took != 300*time.Millisecond {
 			t.Errorf("a late body: %d after %v", code, took)
 		}
-		// Without a timeout, a client that stops sending is given up, too.
+		// Without a timeout, the call of a client that stops sending ends, too.
 		conn = l.dial()
 		defer func() { _ = conn.Close() }()
 		replies = bufio.NewReader(conn)
@@ -103,8 +103,8 @@ func TestTimeoutWhileTheBodyComes(t *testing.T) {
 	})
 }
 
-// A body that nobody reads is waited for by net/http itself: its client cannot hold the
-// connection's goroutine for longer than one that is read.
+// net/http itself waits for a body that no handler reads. Its client cannot hold the connection's
+// goroutine for longer than the client of a body that is read.
 func TestBodiesThatNobodyReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{find: func(context.Context, *mooringv1.FindRequest) (*mooringv1.FindResponse, error) {
@@ -145,7 +145,7 @@ func TestBodiesThatNobodyReads(t *testing.T) {
 	})
 }
 
-// A GET that has a body means something that it would not get.
+// A GET with a body is refused, because its body would be ignored.
 func TestBodiesOfGETs(t *testing.T) {
 	f := &fake{find: func(context.Context, *mooringv1.FindRequest) (*mooringv1.FindResponse, error) {
 		return &mooringv1.FindResponse{}, nil
@@ -157,7 +157,7 @@ func TestBodiesOfGETs(t *testing.T) {
 		code   int
 	}{
 		{nil, 0, 200},
-		{strings.NewReader(""), -1, 200}, // HTTP/2 does not say before
+		{strings.NewReader(""), -1, 200}, // as over HTTP/2: no length
 		{strings.NewReader("{}"), 2, 400},
 		{strings.NewReader("{}"), -1, 400},
 		{&errorReader{strings.NewReader(""), io.ErrUnexpectedEOF}, 2, 499},

@@ -22,8 +22,8 @@ import (
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
-// fake is the services behind the REST handler: it answers what a test gives it, and remembers
-// what it was asked. An unset answer is a panic.
+// fake implements the services that the REST handler calls. It answers what a test gives it, and
+// records the requests. An unset answer is a panic.
 type fake struct {
 	mooringv1.UnsafeCommandServiceServer
 	mooringv1.UnimplementedDocumentServiceServer
@@ -95,7 +95,7 @@ func (f *fake) WatchTopology(_ *mooringv1.WatchTopologyRequest, s grpc.ServerStr
 	return f.watch(s)
 }
 
-// mapErrors is what the real interceptors do last.
+// mapErrors does what the real interceptors do last.
 func mapErrors(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	resp, err := handler(ctx, req)
 	return resp, explain(err)
@@ -147,7 +147,7 @@ func do(h http.Handler, method, url, body string, header ...string) *httptest.Re
 
 const documents = "/v1/databases/shop/collections/orders/documents"
 
-// ejson is a document from its JSON.
+// ejson returns a document from its JSON.
 func ejson(tb testing.TB, text string) bson.Raw {
 	tb.Helper()
 	raw, err := extjson.Parse(nil, []byte(text))
@@ -157,7 +157,7 @@ func ejson(tb testing.TB, text string) bson.Raw {
 	return raw
 }
 
-// canonical is a document's JSON, for comparing; "-" for none.
+// canonical returns a document's JSON for comparisons, or "-" if there is no document.
 func canonical(tb testing.TB, d *mooringv1.Document) string {
 	tb.Helper()
 	if d == nil {
@@ -183,7 +183,7 @@ func incoming(ctx context.Context, key string) string {
 	return strings.Join(metadata.ValueFromIncomingContext(ctx, key), ",")
 }
 
-// request is a request for a path that may be anything; nil if no server would see it.
+// request returns a request for any path, or nil if no server would receive it.
 func request(method, path string) *http.Request {
 	u, err := url.ParseRequestURI(path)
 	if err != nil {

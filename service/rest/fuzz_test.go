@@ -11,7 +11,7 @@ import (
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 )
 
-// FuzzBody sends anything as a body: it is refused with 400, or it reaches the handler as a sound
+// FuzzBody sends any text as a body. It is refused with 400, or it reaches the handler as a valid
 // request.
 func FuzzBody(f *testing.F) {
 	for _, s := range []string{
@@ -50,7 +50,7 @@ func FuzzBody(f *testing.F) {
 	})
 }
 
-// FuzzPath sends anything as a path.
+// FuzzPath sends any text as a path.
 func FuzzPath(f *testing.F) {
 	for _, s := range []string{"/", documents, "/v1/databases/~YQ/collections/%2F/documents:findOne", "/v1//x", "/v1/databases/a:b:c", "/v1/databases/~"} {
 		f.Add(s)

@@ -99,7 +99,7 @@ func TestUnions(t *testing.T) {
 	}
 }
 
-// plain is a message's text with single spaces, which prototext varies on purpose.
+// plain returns a message's text with single spaces, because prototext varies their number.
 func plain(m proto.Message) string {
 	var b strings.Builder
 	for i, part := range strings.Fields(strings.NewReplacer("  ", " ").Replace(m.(interface{ String() string }).String())) {
@@ -397,8 +397,8 @@ func TestOtherResponses(t *testing.T) {
 	}
 }
 
-// TestEmptyLists has responses without documents, values, ids and errors. Lists of failures are
-// left out; the others are there.
+// TestEmptyLists checks responses without documents, values, ids and errors. Empty lists of
+// failures are left out; other empty lists are written.
 func TestEmptyLists(t *testing.T) {
 	h := newHandler(t, &fake{
 		find: func(context.Context, *mooringv1.FindRequest) (*mooringv1.FindResponse, error) {
@@ -455,7 +455,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// The index of a write error is what a client looks for, so that 0 has to be there too.
+// Clients read the index of a write error, so index 0 is written, too.
 func TestIndexesInFailures(t *testing.T) {
 	h := newHandler(t, &fake{insertMany: func(context.Context, *mooringv1.InsertManyRequest) (*mooringv1.InsertManyResponse, error) {
 		return nil, &mongoerr.WriteException{WriteErrors: []mongoerr.WriteError{{Index: 0, Code: 11000, Message: "dup"}}}
@@ -469,8 +469,8 @@ func TestIndexesInFailures(t *testing.T) {
 	}
 }
 
-// TestLargeErrors has an error of more than 20 KB of write errors. REST sends all of it; a gRPC
-// status made of the same is cut, and says so.
+// TestLargeErrors checks an error with more than 20 KB of write errors. REST sends all of it. A
+// gRPC status made of the same error is truncated and marked as truncated.
 func TestLargeErrors(t *testing.T) {
 	failed := &mongoerr.WriteException{}
 	for i := range 200 {
@@ -620,7 +620,7 @@ func itoa(i int) string { b, _ := json.Marshal(i); return string(b) }
 
 var _ http.Handler = (*rest.Handler)(nil)
 
-// What a body of 64 MiB can become in memory is bounded, too.
+// The memory that a body of 64 MiB can take when it is decoded is limited, too.
 func TestBodiesThatBecomeTooLarge(t *testing.T) {
 	h := newHandler(t, &fake{})
 	ones := "[" + strings.Repeat("1,", 2<<20) + "1]"

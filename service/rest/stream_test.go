@@ -46,7 +46,7 @@ var (
 	twoBatches = [][]string{{`{"a": 1}`, `{"a": {"$numberLong": "2"}}`}, {`{"a": 3}`}}
 )
 
-// cutError is an error's body with the parts that vary cut out.
+// cutError returns an error's body without the parts that vary.
 func cutErrors(s string) string {
 	lines := strings.Split(s, "\n")
 	for i, l := range lines {
@@ -196,7 +196,7 @@ func TestBadRequestReachesNoStreamHandler(t *testing.T) {
 	}
 }
 
-// pipeListener is a network of net.Pipes, without buffers and without ports.
+// pipeListener implements a listener on net.Pipes, without buffers and without ports.
 type pipeListener struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -230,8 +230,8 @@ func listen(t *testing.T, h http.Handler) *pipeListener {
 	return l
 }
 
-// TestTheMostExactRangeCounts has ranges of Accept that match the same form: the most exact one
-// says its weight, wherever it stands.
+// TestTheMostExactRangeCounts checks ranges of Accept that match the same form. The most exact one
+// has the weight, at any position.
 func TestTheMostExactRangeCounts(t *testing.T) {
 	const ndjson, sse = "application/x-ndjson", "text/event-stream"
 	h := newHandler(t, rows(t, nil))
@@ -288,7 +288,7 @@ func TestSlowClientHoldsTheHandlerBack(t *testing.T) {
 		if sent < 9 || sent > 12 {
 			t.Errorf("%d batches taken after the client has read ten", sent)
 		}
-		_ = conn.Close() // the client goes away
+		_ = conn.Close() // the client disconnects
 		synctest.Wait()
 		if ended == nil {
 			t.Error("the handler goes on without its client")
@@ -368,8 +368,8 @@ func TestLateTransientFailureOfEvents(t *testing.T) {
 	})
 }
 
-// A panic that no interceptor takes ends the request; nothing may write to its connection, which
-// is another's then.
+// A panic that no interceptor recovers ends the request. After that, no goroutine may write to the
+// connection, because another request can use it.
 func TestPanicEndsTheKeepAlive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHandler(t, &fake{streamFind: func(_ *mooringv1.StreamFindRequest, s findStream) error {
@@ -406,9 +406,9 @@ func (p *pieces) Write(b []byte) (int, error) {
 	return p.ResponseRecorder.Write(b)
 }
 
-// TestStreamsAreWrittenInPieces streams a message whose JSON is six times larger than its BSON:
-// what a client that does not read holds is bounded by the JSON, and not by the BSON that the
-// budget counts.
+// TestStreamsAreWrittenInPieces streams a message whose JSON is six times larger than its BSON. The
+// memory that a client that does not read holds is limited in bytes of JSON, not in the bytes of
+// BSON that the budget counts.
 func TestStreamsAreWrittenInPieces(t *testing.T) {
 	const count, size = 1000, 1000
 	control := payload.NewDocument(bson.NewBuilder(nil).String("a", strings.Repeat("\x01", size)).Finish())

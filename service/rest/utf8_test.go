@@ -13,17 +13,17 @@ import (
 	"github.com/mooringdb/mooring/service/payload"
 )
 
-// badText is a document that JSON cannot carry.
+// badText is a document that JSON cannot represent.
 var badText = bson.NewBuilder(nil).Int32("_id", 2).String("name", "caf\xe9").Finish()
 
-// mixed is a sound document, one that JSON cannot carry, and another sound one.
+// mixed has a valid document, a document that JSON cannot represent, and another valid one.
 func mixed(t *testing.T) []*mooringv1.Document {
 	t.Helper()
 	return []*mooringv1.Document{docs(t, `{"_id": 1}`)[0], payload.NewDocument(badText), docs(t, `{"_id": 3}`)[0]}
 }
 
-// TestInvalidUTF8OnPages has pages with such a document: the error is the data's, and the cursor
-// is closed. As BSON the page is sent as it is.
+// TestInvalidUTF8OnPages checks pages with such a document. The error reports invalid data, and the
+// cursor is closed. As BSON, the page is sent unchanged.
 func TestInvalidUTF8OnPages(t *testing.T) {
 	var closed []string
 	token := "next"
@@ -65,7 +65,7 @@ func TestInvalidUTF8OnPages(t *testing.T) {
 	}
 }
 
-// TestInvalidUTF8InStreams has what comes before such a document delivered.
+// TestInvalidUTF8InStreams checks that documents before such a document are delivered.
 func TestInvalidUTF8InStreams(t *testing.T) {
 	first := mixed(t)
 	h := newHandler(t, &fake{streamFind: func(_ *mooringv1.StreamFindRequest, s grpc.ServerStreamingServer[mooringv1.StreamFindResponse]) error {
@@ -89,7 +89,8 @@ func TestInvalidUTF8InStreams(t *testing.T) {
 	}
 }
 
-// TestMalformedBSONFromTheServer tells documents that are not BSON from those that are not UTF-8.
+// TestMalformedBSONFromTheServer checks that documents that are not BSON have another error than
+// documents that are not UTF-8.
 func TestMalformedBSONFromTheServer(t *testing.T) {
 	h := newHandler(t, &fake{findOne: func(context.Context, *mooringv1.FindOneRequest) (*mooringv1.FindOneResponse, error) {
 		return &mooringv1.FindOneResponse{Document: payload.NewDocument(bson.Raw("\x08\x00\x00\x00\x99a\x00\x00"))}, nil

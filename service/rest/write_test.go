@@ -58,7 +58,7 @@ func TestClientThatReadsSlowlyGetsAll(t *testing.T) {
 		if took := time.Since(begin); took < 4*time.Minute {
 			t.Errorf("read all within %v: that was not slow", took)
 		}
-		// No deadline is left behind: the next answer is written long after it would have passed.
+		// No deadline remains: the next answer is written long after it would have passed.
 		time.Sleep(time.Minute) //nolint:forbidigo // fake time
 		go func() { _, _ = fmt.Fprint(conn, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n") }()
 		if reply, err = http.ReadResponse(bufio.NewReader(conn), nil); err != nil || reply.StatusCode != http.StatusOK {
@@ -67,7 +67,7 @@ func TestClientThatReadsSlowlyGetsAll(t *testing.T) {
 	})
 }
 
-// slowReader reads in pieces of a second.
+// slowReader waits a second before each read.
 type slowReader struct {
 	r              io.Reader
 	bytesPerSecond int
@@ -78,8 +78,8 @@ func (s *slowReader) Read(b []byte) (int, error) {
 	return s.r.Read(b[:min(len(b), s.bytesPerSecond)])
 }
 
-// HTTP/2 has deadlines for each stream, and does not say beforehand whether a body is empty: a
-// slow call and a slow reader come to their end.
+// HTTP/2 has deadlines for each stream, and does not announce an empty body. A slow call and a slow
+// reader complete nevertheless.
 func TestDeadlinesOverHTTP2(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		row := `{"pad": "` + strings.Repeat("x", 8<<20) + `"}`
@@ -94,7 +94,7 @@ func TestDeadlinesOverHTTP2(t *testing.T) {
 			},
 		}))
 		for method, body := range map[string]io.Reader{
-			http.MethodGet:  io.NopCloser(strings.NewReader("")), // of a length that nobody says
+			http.MethodGet:  io.NopCloser(strings.NewReader("")), // of unknown length
 			http.MethodPost: strings.NewReader("{}"),
 		} {
 			path := documents
@@ -138,7 +138,7 @@ func overHTTP2(t *testing.T, h http.Handler) *http.Transport {
 	return transport
 }
 
-// endless sends the same row after each pause, and says when its stream is over.
+// endless sends the same row after each pause, and reports the end of its stream.
 func endless(t *testing.T, pause time.Duration) (*fake, <-chan struct{}) {
 	over := make(chan struct{})
 	return &fake{streamFind: func(_ *mooringv1.StreamFindRequest, s findStream) error {
@@ -158,8 +158,8 @@ func endless(t *testing.T, pause time.Duration) (*fake, <-chan struct{}) {
 
 func stallAfterAMinute(c *rest.Config) { c.StallTimeout = time.Minute }
 
-// A client that takes nothing of a stream has as long as its handler would: then its connection,
-// and the goroutine that writes, are gone.
+// A client that reads nothing of a stream has StallTimeout, as its handler would. Then its
+// connection is closed and the goroutine that writes ends.
 func TestStalledStreamIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, over := endless(t, time.Second)
@@ -168,7 +168,7 @@ func TestStalledStreamIsGivenUp(t *testing.T) {
 		if _, err := fmt.Fprintf(conn, "POST %s:streamFind HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}", documents); err != nil {
 			t.Fatal(err)
 		}
-		// Slow is well.
+		// A slow client gets the stream.
 		reply, err := http.ReadResponse(bufio.NewReader(conn), nil)
 		if err != nil {
 			t.Fatal(err)
@@ -188,7 +188,7 @@ func TestStalledStreamIsGivenUp(t *testing.T) {
 	})
 }
 
-// A stream on which nothing happens has no deadline, over HTTP/2 neither.
+// An idle stream has no deadline, not even over HTTP/2.
 func TestQuietStream(t *testing.T) {
 	for _, version := range []int{1, 2} {
 		synctest.Test(t, func(t *testing.T) {
