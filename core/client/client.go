@@ -104,8 +104,10 @@ func New(cfg connstring.Config, opt Options) (*Client, error) {
 	opt.guardSink()
 	c := &Client{
 		metadata: source,
-		runner: operation.Runner{Sink: opt.Sink, Timeout: cfg.Timeout,
-			API: serverAPIElements(opt.ServerAPI)},
+		runner: operation.Runner{
+			Sink: opt.Sink, Timeout: cfg.Timeout,
+			API: serverAPIElements(opt.ServerAPI),
+		},
 		warnings:         warnings(&cfg),
 		readPreference:   rp,
 		readConcernLevel: cfg.ReadConcernLevel,

@@ -254,12 +254,14 @@ func (c *Client) ListDatabases(
 	if ck.err != nil {
 		return nil, ck.err
 	}
-	h := helper{name: "listDatabases", target: one, common: &opt.Common,
+	h := helper{
+		name: "listDatabases", target: one, common: &opt.Common,
 		add: func(b *bson.Builder) {
 			appendDocument(b, "filter", opt.Filter)
 			appendBool(b, "nameOnly", opt.NameOnly)
 			appendBool(b, "authorizedDatabases", opt.AuthorizedDatabases)
-		}}
+		},
+	}
 	op := operation.Operation{
 		Database: "admin", Command: &h, MaxTimeMS: opt.MaxTimeMS, DeadlineAsMaxTime: true,
 		RunOn: opt.RunOn,

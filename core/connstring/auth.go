@@ -30,8 +30,10 @@ var mechanisms = map[string]mechanism{
 	"PLAIN":         {needsUser: true, needsPassword: true, source: external},
 	"GSSAPI": {
 		needsUser: true, external: true,
-		properties: []string{serviceName, "SERVICE_REALM", "SERVICE_HOST",
-			"CANONICALIZE_HOST_NAME"},
+		properties: []string{
+			serviceName, "SERVICE_REALM", "SERVICE_HOST",
+			"CANONICALIZE_HOST_NAME",
+		},
 		check: checkGSSAPI,
 	},
 	"MONGODB-X509": {refusesPassword: true, external: true},

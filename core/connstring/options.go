@@ -92,8 +92,10 @@ var options = []Option{
 	{
 		Name: "authSource", Kind: "database", Default: "the path, else by mechanism", strict: true,
 		Doc: "where the user is defined; empty is an error",
-		setting: setting{apply: text(func(c *Config) *string { return &c.AuthSource }).apply,
-			show: showAuthSource},
+		setting: setting{
+			apply: text(func(c *Config) *string { return &c.AuthSource }).apply,
+			show:  showAuthSource,
+		},
 	},
 	{
 		Name: "gssapiServiceName", Kind: "text", Default: "mongodb",

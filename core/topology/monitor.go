@@ -298,8 +298,10 @@ func (m *monitor) disconnect() {
 
 // heartbeat returns what the events of the check that begins have in common.
 func (m *monitor) heartbeat() event.Heartbeat {
-	fact := event.Heartbeat{TopologyID: m.topology.id, Address: m.server.address,
-		Awaited: m.awaits()}
+	fact := event.Heartbeat{
+		TopologyID: m.topology.id, Address: m.server.address,
+		Awaited: m.awaits(),
+	}
 	if m.conn == nil {
 		m.connections++
 	} else {

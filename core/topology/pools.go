@@ -18,8 +18,10 @@ func (t *Topology) Pools() []PoolStats {
 	var all []PoolStats
 	for _, srv := range s.servers {
 		if p := srv.pool.Load(); p != nil {
-			all = append(all, PoolStats{Address: srv.address, Stats: p.Stats(),
-				Services: p.Services()})
+			all = append(all, PoolStats{
+				Address: srv.address, Stats: p.Stats(),
+				Services: p.Services(),
+			})
 		}
 	}
 	return all

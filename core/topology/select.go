@@ -33,8 +33,10 @@ func (t *Topology) Select(ctx context.Context, sel selection.Selector) (Server, 
 	}
 	found.server.operations.Add(1)
 	if sink != nil && sink.ServerSelectionSucceeded != nil {
-		sink.ServerSelectionSucceeded(event.ServerSelectionSucceeded{Selection: t.fact(sel, s),
-			Server: found.Address()})
+		sink.ServerSelectionSucceeded(event.ServerSelectionSucceeded{
+			Selection: t.fact(sel, s),
+			Server:    found.Address(),
+		})
 	}
 	return found, nil
 }

@@ -148,11 +148,15 @@ func (r *run) connect(
 	}
 	sink := c.sink()
 	if len(c.levels) > 0 {
-		sink = event.Join(nil, sink, eventlog.Sink(eventlog.Config{Write: c.write,
-			MaxDocumentLength: -1}))
+		sink = event.Join(nil, sink, eventlog.Sink(eventlog.Config{
+			Write:             c.write,
+			MaxDocumentLength: -1,
+		}))
 	}
-	if c.Client, err = client.New(cfg, client.Options{Sink: sink, Dialer: r.deployment.Dial,
-		ServerAPI: api}); err != nil {
+	if c.Client, err = client.New(cfg, client.Options{
+		Sink: sink, Dialer: r.deployment.Dial,
+		ServerAPI: api,
+	}); err != nil {
 		return err
 	}
 	return c.Start(ctx)

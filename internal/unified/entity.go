@@ -173,8 +173,10 @@ func (r *run) newCollection(_ context.Context, a *arguments) (any, error) {
 		return nil, err
 	}
 	inherit, err := newInherited(d.inherit, options)
-	return &collection{client: d.client, ns: client.Namespace{Database: d.name, Collection: name},
-		inherit: inherit}, err
+	return &collection{
+		client: d.client, ns: client.Namespace{Database: d.name, Collection: name},
+		inherit: inherit,
+	}, err
 }
 
 func newInherited(in inherited, options bson.Raw) (inherited, error) {

@@ -41,7 +41,8 @@ var errorChecks = map[string]func(r *run, want bson.Value, err error, result bso
 	"errorLabelsContain": labels(true),
 	"errorLabelsOmit":    labels(false),
 	"expectResult": func(r *run, want bson.Value, _ error,
-		got bson.Value) error {
+		got bson.Value,
+	) error {
 		return r.matcher.Root(want, got)
 	},
 	"errorResponse":      errorResponse,

@@ -195,8 +195,10 @@ func insertMany(_ *run, c *collection, a *arguments) action {
 			}
 			b.Close().Int32("insertedCount", int32(len(res.InsertedIDs)))
 			// as of a bulk write
-			for _, other := range []string{"deletedCount", "matchedCount", "modifiedCount",
-				"upsertedCount"} {
+			for _, other := range []string{
+				"deletedCount", "matchedCount", "modifiedCount",
+				"upsertedCount",
+			} {
 				b.Int32(other, 0)
 			}
 			b.OpenDocument("upsertedIds").Close()

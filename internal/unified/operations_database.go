@@ -35,8 +35,10 @@ func closeClient(_ *run, c *observed, _ *arguments) action {
 }
 
 func listDatabases(_ *run, c *observed, a *arguments) action {
-	options := client.ListDatabasesOptions{Common: inherited{}.lists(a),
-		Filter: a.document("filter")}
+	options := client.ListDatabasesOptions{
+		Common: inherited{}.lists(a),
+		Filter: a.document("filter"),
+	}
 	return func(ctx context.Context) outcome {
 		docs, err := c.ListDatabases(ctx, options)
 		return orFailed(list(docs), err)
@@ -44,8 +46,10 @@ func listDatabases(_ *run, c *observed, a *arguments) action {
 }
 
 func listDatabaseNames(_ *run, c *observed, a *arguments) action {
-	options := client.ListDatabasesOptions{Common: inherited{}.lists(a),
-		Filter: a.document("filter")}
+	options := client.ListDatabasesOptions{
+		Common: inherited{}.lists(a),
+		Filter: a.document("filter"),
+	}
 	return func(ctx context.Context) outcome {
 		names, err := c.ListDatabaseNames(ctx, options)
 		return orFailed(nameList(names), err)
@@ -136,8 +140,10 @@ func createCollection(_ *run, d *database, a *arguments) action {
 		ChangeStreamPreAndPostImages: a.document("changeStreamPreAndPostImages"),
 		Validator:                    a.document("validator"),
 	}
-	made := &collection{client: d.client, ns: client.Namespace{Database: d.name, Collection: name},
-		inherit: d.inherit}
+	made := &collection{
+		client: d.client, ns: client.Namespace{Database: d.name, Collection: name},
+		inherit: d.inherit,
+	}
 	return func(ctx context.Context) outcome {
 		return outcome{entity: made, err: d.client.CreateCollection(ctx, made.ns, options)}
 	}

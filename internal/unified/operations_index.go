@@ -11,8 +11,10 @@ func createIndex(_ *run, c *collection, a *arguments) action {
 	model := client.IndexModel{
 		Keys: a.must("keys").document("keys"), Name: a.text("name"), Unique: a.bool("unique"),
 	}
-	options := client.CreateIndexesOptions{Common: c.inherit.writes(a),
-		MaxTimeMS: a.int64("maxTimeMS")}
+	options := client.CreateIndexesOptions{
+		Common:    c.inherit.writes(a),
+		MaxTimeMS: a.int64("maxTimeMS"),
+	}
 	return func(ctx context.Context) outcome {
 		names, err := c.client.CreateIndexes(ctx, c.ns, []client.IndexModel{model}, options)
 		return orFailed(nameList(names), err)

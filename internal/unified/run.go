@@ -23,8 +23,10 @@ type run struct {
 }
 
 func newRun(d *deployment.Deployment, f *File) *run {
-	r := &run{file: f, deployment: d, entities: entities{m: map[string]any{}},
-		lacking: map[string]string{}}
+	r := &run{
+		file: f, deployment: d, entities: entities{m: map[string]any{}},
+		lacking: map[string]string{},
+	}
 	r.matcher = match.Matcher{Entity: r.valueOf}
 	return r
 }

@@ -165,8 +165,10 @@ func (h *host) createIndexes(cmd *mongotest.Command) (reply, error) {
 			return reply{}, fail(badValue, "an index needs a name and a key")
 		}
 		for key := range index.All() {
-			if !slices.Contains([]string{"key", "name", "unique", "expireAfterSeconds",
-				"collation"}, key) {
+			if !slices.Contains([]string{
+				"key", "name", "unique", "expireAfterSeconds",
+				"collation",
+			}, key) {
 				return reply{}, fail(badValue, "an index has no option %s here", key)
 			}
 		}

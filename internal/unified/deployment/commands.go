@@ -61,8 +61,10 @@ var commands = map[string]func(*host, *mongotest.Command) (reply, error){
 // servers since some wire version has it behind a colon. Every command may have the driver's own.
 var fields = map[string][]string{
 	"insert": {"documents", "ordered", "bypassDocumentValidation", "comment:9", "rawData:27"},
-	"update": {"updates", "ordered", "bypassDocumentValidation", "let:13", "comment:9",
-		"rawData:27"},
+	"update": {
+		"updates", "ordered", "bypassDocumentValidation", "let:13", "comment:9",
+		"rawData:27",
+	},
 	"delete": {"deletes", "ordered", "let:13", "comment:9", "rawData:27"},
 	"findAndModify": {
 		"query", "update", "remove", "new", "sort", "upsert", "fields", "arrayFilters", "collation",

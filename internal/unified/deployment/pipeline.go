@@ -20,8 +20,10 @@ func (h *host) aggregate(cmd *mongotest.Command) (reply, error) {
 				"%s cannot be used with a linearizable read concern", stage.FirstKey())
 		}
 	}
-	p := pipeline{store: h.deployment.store, scope: sc, database: cmd.Database,
-		namespace: namespace(cmd)}
+	p := pipeline{
+		store: h.deployment.store, scope: sc, database: cmd.Database,
+		namespace: namespace(cmd),
+	}
 	p.store.mu.Lock()
 	found, err := p.runLocked(namespace(cmd), field(cmd.Body, "hint"), stages)
 	p.store.mu.Unlock()

@@ -46,8 +46,10 @@ func (h *host) updateLocked(
 		return 0, 0, upserted, err
 	}
 	s := h.deployment.store
-	q := query{scope: c.scope, filter: document(u, "q"), sort: document(u, "sort"),
-		hint: field(u, "hint")}
+	q := query{
+		scope: c.scope, filter: document(u, "q"), sort: document(u, "sort"),
+		hint: field(u, "hint"),
+	}
 	if multi, _ := field(u, "multi").Bool(); !multi {
 		q.limit = 1
 	}
