@@ -21,61 +21,76 @@ import (
 
 // The metadata of each call.
 const (
-	// idKey tells the process that asks, so that a replica notices that it asks itself.
+	// idKey names the calling process, so that a replica notices a call to itself.
 	idKey = "mooring-replica"
-	// deploymentKey tells whose cursors the call is about.
+	// deploymentKey names the deployment whose cursors the call is about.
 	deploymentKey = "mooring-deployment"
-	// addressKey tells where the caller is reached.
+	// addressKey carries the address at which the caller is reached.
 	addressKey = "mooring-address"
-	// timeKey tells the caller's time, in milliseconds since 1970.
+	// timeKey carries the caller's time, in milliseconds since 1970.
 	timeKey = "mooring-time"
 )
 
 var _ paging.Replicas = (*Transport)(nil)
 
-// call runs one call to a replica, and says what its error was.
-func (t *Transport) call(ctx context.Context, address string, run func(context.Context, replicav1.ReplicaServiceClient, ...grpc.CallOption) error) error {
+// client calls another replica.
+type client = replicav1.ReplicaServiceClient
+
+// exchange makes one call with a client.
+type exchange func(context.Context, client, ...grpc.CallOption) error
+
+// call runs one call to a replica and explains its error.
+func (t *Transport) call(ctx context.Context, address string, run exchange) error {
 	p, err := t.connections.get(address)
 	if err != nil {
 		return &paging.UnreachableError{Address: address, Err: err}
 	}
 	defer t.connections.put(p)
 	var via peer.Peer
-	if err := run(t.signed(ctx), replicav1.NewReplicaServiceClient(p.conn), grpc.Peer(&via)); err != nil {
+	err = run(t.signed(ctx), replicav1.NewReplicaServiceClient(p.conn), grpc.Peer(&via))
+	if err != nil {
 		return t.explain(ctx, address, p, &via, err)
 	}
 	return nil
 }
 
-// signed returns ctx with the metadata that say who asks, and no other.
+// signed returns ctx with the metadata that identify the caller, and no other metadata.
 func (t *Transport) signed(ctx context.Context) context.Context {
 	return metadata.NewOutgoingContext(ctx, metadata.Pairs(
-		idKey, t.id, deploymentKey, t.serves, addressKey, t.Advertised(), timeKey, strconv.FormatInt(t.now().UnixMilli(), 10),
+		idKey, t.id, deploymentKey, t.serves, addressKey, t.Advertised(),
+		timeKey, strconv.FormatInt(t.now().UnixMilli(), 10),
 	))
 }
 
-func (t *Transport) explain(ctx context.Context, address string, p *connection, via *peer.Peer, err error) error {
+func (t *Transport) explain(
+	ctx context.Context, address string, p *connection, via *peer.Peer, err error,
+) error {
 	err = explain(ctx, address, via, err)
 	if lost, ok := errors.AsType[*paging.UnreachableError](err); ok && !lost.Sent {
 		if lost.Refused = p.refused.Load(); lost.Refused {
 			t.directory.forget(address)
-			t.connections.forget(address) // the next call dials at once: a replica may have been started there
+			// the next call dials at once: a new replica may listen there
+			t.connections.forget(address)
 		}
 	}
 	switch {
 	case errors.Is(err, errSelf):
 		t.directory.metSelf(address)
-		t.connections.forget(address) // behind the address of a service, the next connection leads elsewhere
+		// behind a service's address, the next connection leads elsewhere
+		t.connections.forget(address)
 	case errors.Is(err, errForeign) && t.foreign.may(address):
-		t.cfg.Log.Warn("a replica of another deployment was asked", "replica", address, "err", err)
+		t.cfg.Log.Warn("a replica of another deployment was asked",
+			"replica", address, "err", err)
 	}
 	return err
 }
 
-// Ask puts a question for a page or for a closing.
-func (t *Transport) Ask(ctx context.Context, address string, q paging.Question) (paging.Answer, error) {
+// Ask asks a replica for a page or for a closing.
+func (t *Transport) Ask(
+	ctx context.Context, address string, q paging.Question,
+) (paging.Answer, error) {
 	var a paging.Answer
-	err := t.call(ctx, address, func(ctx context.Context, c replicav1.ReplicaServiceClient, opts ...grpc.CallOption) error {
+	err := t.call(ctx, address, func(ctx context.Context, c client, opts ...grpc.CallOption) error {
 		resp, err := c.Ask(ctx, &replicav1.AskRequest{Question: newQuestion(q)}, opts...)
 		if err != nil {
 			return err
@@ -87,19 +102,21 @@ func (t *Transport) Ask(ctx context.Context, address string, q paging.Question) 
 	return a, err
 }
 
-// Push hands records over.
-func (t *Transport) Push(ctx context.Context, address string, records iter.Seq[paging.Record]) (page.Replica, error) {
+// Push pushes records to a replica and returns the replica that has accepted them.
+func (t *Transport) Push(
+	ctx context.Context, address string, records iter.Seq[paging.Record],
+) (page.Replica, error) {
 	var who page.Replica
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	err := t.call(ctx, address, func(ctx context.Context, c replicav1.ReplicaServiceClient, opts ...grpc.CallOption) error {
+	err := t.call(ctx, address, func(ctx context.Context, c client, opts ...grpc.CallOption) error {
 		s, err := c.Push(ctx, opts...)
 		if err != nil {
 			return err
 		}
 		for rec := range records {
 			if err := s.Send(&replicav1.PushRequest{Record: newRecord(rec)}); err != nil {
-				break // CloseAndRecv says why
+				break // CloseAndRecv returns the reason
 			}
 		}
 		resp, err := s.CloseAndRecv()
@@ -113,12 +130,14 @@ func (t *Transport) Push(ctx context.Context, address string, records iter.Seq[p
 	return who, err
 }
 
-// List lists the open handles of a replica: no more than are asked for, whatever it sends.
-func (t *Transport) List(ctx context.Context, address string, q handle.Query) ([]handle.Info, error) {
+// List returns the open handles of a replica, q.Limit at most, however many the replica sends.
+func (t *Transport) List(
+	ctx context.Context, address string, q handle.Query,
+) ([]handle.Info, error) {
 	var all []handle.Info
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	err := t.call(ctx, address, func(ctx context.Context, c replicav1.ReplicaServiceClient, opts ...grpc.CallOption) error {
+	err := t.call(ctx, address, func(ctx context.Context, c client, opts ...grpc.CallOption) error {
 		s, err := c.List(ctx, newQuery(q), opts...)
 		if err != nil {
 			return err
@@ -147,40 +166,45 @@ func (t *Transport) List(ctx context.Context, address string, q handle.Query) ([
 
 // Kill ends a cursor of a replica.
 func (t *Transport) Kill(ctx context.Context, address string, id string) error {
-	return t.call(ctx, address, func(ctx context.Context, c replicav1.ReplicaServiceClient, opts ...grpc.CallOption) error {
+	return t.call(ctx, address, func(ctx context.Context, c client, opts ...grpc.CallOption) error {
 		_, err := c.Kill(ctx, &replicav1.KillRequest{Id: id}, opts...)
 		return err
 	})
 }
 
 // Others returns the addresses of the other replicas: those that the configured names stand for,
-// and those that this replica has heard of. With again, names are looked up anew.
+// and those that this replica has learned. If again is set, names are looked up anew.
 func (t *Transport) Others(ctx context.Context, again bool) []string {
 	return t.directory.others(ctx, again)
 }
 
-// Announce tells a replica where the cursors of this one went.
+// Announce tells a replica where the cursors of this replica went.
 func (t *Transport) Announce(ctx context.Context, address string, to page.Replica) error {
 	_, err := t.meet(ctx, address, &to)
 	return err
 }
 
-// meet tells a replica that this one is there, or where its cursors went.
-func (t *Transport) meet(ctx context.Context, address string, successor *page.Replica) (*replicav1.MeetResponse, error) {
+// meet tells a replica that this replica exists, or where its cursors went.
+func (t *Transport) meet(
+	ctx context.Context, address string, successor *page.Replica,
+) (*replicav1.MeetResponse, error) {
 	req := &replicav1.MeetRequest{Replica: newReplica(t.pager.Self())}
 	if successor != nil {
 		req.Successor = newReplica(*successor)
 	}
 	var resp *replicav1.MeetResponse
-	err := t.call(ctx, address, func(ctx context.Context, c replicav1.ReplicaServiceClient, opts ...grpc.CallOption) (err error) {
+	err := t.call(ctx, address, func(ctx context.Context, c client, opts ...grpc.CallOption) error {
+		var err error
 		resp, err = c.Meet(ctx, req, opts...)
 		return err
 	})
 	return resp, err
 }
 
-// Stream asks the replica that holds a cursor for all pages from one on.
-func (t *Transport) Stream(ctx context.Context, address string, q paging.Question) (paging.PageStream, error) {
+// Stream asks the replica that holds a cursor for a page and all pages after it.
+func (t *Transport) Stream(
+	ctx context.Context, address string, q paging.Question,
+) (paging.PageStream, error) {
 	p, err := t.connections.get(address)
 	if err != nil {
 		return nil, &paging.UnreachableError{Address: address, Err: err}
@@ -192,9 +216,11 @@ func (t *Transport) Stream(ctx context.Context, address string, q paging.Questio
 		cancel()
 		t.connections.put(p)
 	})
-	s.wire, err = replicav1.NewReplicaServiceClient(p.conn).Stream(t.signed(ctx), &replicav1.StreamRequest{Question: newQuestion(q)}, grpc.Peer(&s.via))
+	req := &replicav1.StreamRequest{Question: newQuestion(q)}
+	s.wire, err = replicav1.NewReplicaServiceClient(p.conn).
+		Stream(t.signed(ctx), req, grpc.Peer(&s.via))
 	if err == nil {
-		_, err = s.wire.Recv() // which says that the replica has agreed
+		_, err = s.wire.Recv() // the first message means that the replica has agreed
 	}
 	if err != nil {
 		err = t.explain(ctx, address, p, &s.via, err)
@@ -204,12 +230,12 @@ func (t *Transport) Stream(ctx context.Context, address string, q paging.Questio
 	return s, nil
 }
 
-// pageStream is what the replica that holds a cursor sends.
+// pageStream receives what the replica that holds a cursor sends.
 type pageStream struct {
 	t       *Transport
 	address string
 	to      *connection
-	caller  context.Context //nolint:containedctx // of the stream, and no longer lived than this value
+	caller  context.Context //nolint:containedctx // lives as long as this value
 	wire    grpc.ServerStreamingClient[replicav1.StreamResponse]
 	via     peer.Peer
 	close   func()

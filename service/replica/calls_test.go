@@ -32,8 +32,8 @@ import (
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
-// fill sets every field below v to something that is not zero, so that a field which does not
-// travel is seen.
+// fill sets every field below v to a value that is not zero, so that a field that is not carried
+// is noticed.
 func fill(v reflect.Value, n *int) {
 	*n++
 	switch v.Kind() {
@@ -45,7 +45,7 @@ func fill(v reflect.Value, n *int) {
 		case *time.Time:
 			*x = time.UnixMilli(1_700_000_000_000 + int64(*n)).UTC()
 			return
-		case *cursor.State: // its form is handle's, and tested there
+		case *cursor.State: // package handle tests its form
 			*x = cursor.State{Server: "db:1", ID: int64(*n), Database: "d", Collection: "c", BatchSize: 5, Remaining: 6}
 			return
 		}
@@ -92,7 +92,7 @@ func documents(n, bytes int) []bson.Raw {
 	return docs
 }
 
-// TestQuestionsAndAnswers: every field arrives, there and back.
+// TestQuestionsAndAnswers: every field arrives, in both directions.
 func TestQuestionsAndAnswers(t *testing.T) {
 	full, moved := filled[paging.Page](), filled[page.Replica]()
 	empty := paging.Page{Token: "t"}
@@ -129,7 +129,7 @@ func TestQuestionsAndAnswers(t *testing.T) {
 	}
 }
 
-// TestQuestionOfNobody: fields that are not set stay so.
+// TestQuestionOfNobody: fields that are not set stay unset.
 func TestQuestionOfNobody(t *testing.T) {
 	var asked paging.Question
 	owner := start(t, "a", &fake{answer: func(_ context.Context, q paging.Question) (paging.Answer, error) {
@@ -161,7 +161,7 @@ func TestPush(t *testing.T) {
 	}
 }
 
-// TestPushThatBreaksOff: nothing of it counts, so that it can go to another replica.
+// TestPushThatBreaksOff: no record of it counts, so that it can go to another replica.
 func TestPushThatBreaksOff(t *testing.T) {
 	peer := start(t, "a", &fake{accept: func(paging.Record) error {
 		t.Error("a record of a push that broke off was accepted")
@@ -177,15 +177,16 @@ func TestPushThatBreaksOff(t *testing.T) {
 			}
 		}
 	})
-	if e := (*paging.UnreachableError)(nil); !errors.As(err, &e) || !e.Sent {
+	if e, ok := errors.AsType[*paging.UnreachableError](err); !ok || !e.Sent {
 		t.Errorf("Push = %v, want *UnreachableError, sent", err)
 	}
-	// Refused by one that is closing itself.
+	// A replica that is closing refuses it.
 	closing := start(t, "a", nil)
 	if _, err := n.Push(t.Context(), closing.Advertised(), slices.Values([]paging.Record{record})); !errors.Is(err, handle.ErrClosing) {
 		t.Errorf("Push to a replica that is closing = %v, want ErrClosing", err)
 	}
-	// It begins to close in the middle: what it has taken counts, so nobody else must get it.
+	// The replica begins to close in the middle: the records that it has accepted count, so no
+	// other replica may get them.
 	taken := 0
 	half := start(t, "a", &fake{accept: func(paging.Record) error {
 		if taken++; taken > 1 {
@@ -194,7 +195,7 @@ func TestPushThatBreaksOff(t *testing.T) {
 		return nil
 	}})
 	_, err = n.Push(t.Context(), half.Advertised(), slices.Values([]paging.Record{record, record}))
-	if e := (*paging.UnreachableError)(nil); !errors.As(err, &e) || !e.Sent {
+	if e, ok := errors.AsType[*paging.UnreachableError](err); !ok || !e.Sent {
 		t.Errorf("Push that was taken by half = %v, want *UnreachableError, sent", err)
 	}
 }
@@ -232,8 +233,8 @@ func TestListAndKill(t *testing.T) {
 	}
 }
 
-// TestNamedErrors: all of paging's, and those of handle that a replica can say, come back as
-// themselves.
+// TestNamedErrors: all errors of paging, and those of handle that a replica can return, arrive
+// unchanged.
 func TestNamedErrors(t *testing.T) {
 	sentinels := map[string]error{
 		"ErrCursorNotFound": paging.ErrCursorNotFound, "ErrCursorTokenReused": paging.ErrCursorTokenReused,
@@ -278,7 +279,7 @@ func TestNamedErrors(t *testing.T) {
 	}
 }
 
-// TestOtherErrors: what a server said to the owner is what the asker's client sees.
+// TestOtherErrors: the asker's client sees the error that a server returned to the owner.
 func TestOtherErrors(t *testing.T) {
 	for _, original := range []error{
 		&mongoerr.CommandError{Code: 43, Name: "CursorNotFound", Message: "cursor id 7 not found"},
@@ -288,7 +289,7 @@ func TestOtherErrors(t *testing.T) {
 	} {
 		peer := start(t, "a", &fake{answer: func(context.Context, paging.Question) (paging.Answer, error) { return paging.Answer{}, original }})
 		_, err := start(t, "a", nil).Ask(t.Context(), peer.Advertised(), paging.Question{})
-		if e := (*replica.RemoteError)(nil); !errors.As(err, &e) {
+		if _, ok := errors.AsType[*replica.RemoteError](err); !ok {
 			t.Errorf("Ask = %v, want *RemoteError of %v", err, original)
 			continue
 		}
@@ -300,16 +301,16 @@ func TestOtherErrors(t *testing.T) {
 	}
 }
 
-// TestPanicIsNoAnswer: nothing is known of what was done.
+// TestPanicIsNoAnswer: it is unknown what was done.
 func TestPanicIsNoAnswer(t *testing.T) {
 	peer := start(t, "a", &fake{answer: func(context.Context, paging.Question) (paging.Answer, error) { panic("ouch") }})
 	_, err := start(t, "a", nil).Ask(t.Context(), peer.Advertised(), paging.Question{})
-	if e := (*paging.UnreachableError)(nil); !errors.As(err, &e) || !e.Sent {
+	if e, ok := errors.AsType[*paging.UnreachableError](err); !ok || !e.Sent {
 		t.Errorf("Ask = %v, want *UnreachableError, sent", err)
 	}
 }
 
-// TestDeadline: the caller's goes along, and its end is the caller's own error.
+// TestDeadline: the caller's deadline is carried, and its end is the caller's own error.
 func TestDeadline(t *testing.T) {
 	asked := make(chan time.Duration, 1)
 	peer := start(t, "a", &fake{answer: func(ctx context.Context, _ paging.Question) (paging.Answer, error) {
@@ -339,13 +340,12 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
-// TestUnreachable: Sent is false only if the question certainly never left.
+// TestUnreachable: Sent is false only if the question certainly was not sent.
 func TestUnreachable(t *testing.T) {
 	n := start(t, "a", nil)
 	ask := func(address string) (*paging.UnreachableError, error) {
 		_, err := n.Ask(t.Context(), address, paging.Question{})
-		var e *paging.UnreachableError
-		errors.As(err, &e)
+		e, _ := errors.AsType[*paging.UnreachableError](err)
 		return e, err
 	}
 	gone := bind(t, "a")
@@ -371,7 +371,7 @@ func TestUnreachable(t *testing.T) {
 		return err == nil
 	})
 
-	// It takes connections, and says nothing.
+	// It accepts connections and sends nothing.
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -383,7 +383,7 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// TestRestartAtTheSameAddress: the next replica there is found soon.
+// TestRestartAtTheSameAddress: a new replica at the address is found soon.
 func TestRestartAtTheSameAddress(t *testing.T) {
 	answer := func(address string) *fake {
 		return &fake{answer: func(context.Context, paging.Question) (paging.Answer, error) {
@@ -419,7 +419,8 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// TestHostileMessages: whoever has a key can still not make a replica hold, or believe, anything.
+// TestHostileMessages: a peer with a key cannot make a replica hold unbounded memory or accept a
+// malformed message.
 func TestHostileMessages(t *testing.T) {
 	peer := start(t, "a", &fake{accept: func(paging.Record) error {
 		t.Error("a malformed record was accepted")
@@ -471,7 +472,8 @@ func TestHostileMessages(t *testing.T) {
 	}
 }
 
-// TestPushesAreBounded: one that never ends, in whatever it is large, and many at a time.
+// TestPushesAreBounded: a push that does not end, whichever part of it is large, and many pushes
+// at a time.
 func TestPushesAreBounded(t *testing.T) {
 	accepted := 0
 	peer := bind(t, "a")
@@ -518,7 +520,7 @@ func TestPushesAreBounded(t *testing.T) {
 			t.Errorf("Push of %s = %v, %d accepted; want a refusal", name, err, accepted)
 		}
 	}
-	// Together they may have as much as one. What was refused gives its part back.
+	// All pushes together have the bound of one. A refused push releases its part.
 	first, second := begin(), begin()
 	send(first, large, 5)
 	eventually(t, "all of the first push has come", func() bool { return peer.Pushed() > 5<<20 })
@@ -536,7 +538,7 @@ func TestPushesAreBounded(t *testing.T) {
 	}
 }
 
-// TestListIsBounded: a replica that sends more than was asked for is not listened to.
+// TestListIsBounded: the caller ignores handles beyond the limit that it asked for.
 func TestListIsBounded(t *testing.T) {
 	sent := 0
 	peer := start(t, "a", &fake{list: func(handle.Query) []handle.Info {
@@ -555,8 +557,8 @@ func TestListIsBounded(t *testing.T) {
 	}
 }
 
-// TestOtherDeployment: replicas of two deployments that share their keys have nothing to do with
-// each other. Both say so, once.
+// TestOtherDeployment: replicas of two deployments that share their keys refuse each other. Both
+// log it, once.
 func TestOtherDeployment(t *testing.T) {
 	serving := func(deployment string) option { return func(c *replica.Config) { c.Deployment = deployment } }
 	touched := func(what string) { t.Errorf("a replica of another deployment has %s", what) }
@@ -600,7 +602,7 @@ func TestOtherDeployment(t *testing.T) {
 		"Kill": func() error { return n.Kill(t.Context(), address, "x") },
 	} {
 		err := call()
-		if e := (*paging.UnreachableError)(nil); !errors.As(err, &e) || e.Sent || !strings.Contains(err.Error(), "different MongoDB deployments") {
+		if e, ok := errors.AsType[*paging.UnreachableError](err); !ok || e.Sent || !strings.Contains(err.Error(), "different MongoDB deployments") {
 			t.Errorf("%s = %v, want *UnreachableError, not sent, which says why", name, err)
 		}
 	}
@@ -618,8 +620,8 @@ func TestOtherDeployment(t *testing.T) {
 
 func state() []byte { return paging.AppendState(nil, &cursor.State{ID: 1}) }
 
-// TestManyReplicas: connections that are not used any more do not pile up, and those to addresses
-// where nothing listens do not stay.
+// TestManyReplicas: unused connections do not pile up, and connections to addresses where no
+// process listens do not stay.
 func TestManyReplicas(t *testing.T) {
 	n := start(t, "a", nil)
 	for i := range 20 {

@@ -9,9 +9,9 @@ import (
 	"github.com/mooringdb/mooring/internal/mongotest"
 )
 
-// TestEachDocumentOnce: clients that ask random replicas, and again at random, while answers
-// between the replicas are lost and connections cut, read every document once, or are told with
-// one of the named errors that they cannot.
+// TestEachDocumentOnce: clients ask random replicas, and repeat questions at random, while answers
+// between the replicas are lost and connections are cut. They read every document once, or get one
+// of the named errors.
 func TestEachDocumentOnce(t *testing.T) {
 	const total, clients = 400, 30
 	d := single(t, mongotest.Numbered(0, total, 10)...)

@@ -18,21 +18,21 @@ import (
 const (
 	// connectTimeout is how long a connection, with its handshake, may take.
 	connectTimeout = 2 * time.Second
-	// A replica that is gone without a word is noticed after the two together. A question may wait
-	// as long as a getMore does.
+	// keepaliveTime and keepaliveTimeout together bound how long a silent loss of a replica stays
+	// unnoticed. A question may wait as long as a getMore does.
 	keepaliveTime    = 10 * time.Second // the least that gRPC's client allows
 	keepaliveTimeout = 3 * time.Second
-	// A replica that was restarted is found again after this, at the latest.
+	// maxBackoff bounds the time until a restarted replica is found again.
 	maxBackoff = 500 * time.Millisecond
 	// idleTimeout is how long an unused connection stays.
 	idleTimeout = 2 * time.Minute
-	// maxConnected bounds the connections. Replicas that are gone leave theirs behind until then.
+	// maxConnected bounds the connections. Connections to lost replicas remain until then.
 	maxConnected = 2 * maxOthers
-	// maxMessageBytes fits what is left of the largest reply of a server (48 MB).
+	// maxMessageBytes fits what is left of a server's largest reply (48 MB).
 	maxMessageBytes = 64 << 20
-	// streamWindow is how much of a stream is on its way, or waits for a client that does not read;
-	// gRPC would let it grow to 16 MiB. What waits in one stream holds no other up: gRPC counts for
-	// the connection what has arrived.
+	// streamWindow bounds the bytes of a stream that are in flight, or wait for a client that does
+	// not read. gRPC would let it grow to 16 MiB. Bytes that wait in one stream do not delay
+	// another stream: the window of the connection counts bytes as they arrive.
 	streamWindow     = 1 << 20
 	connectionWindow = 8 << 20
 )
@@ -42,9 +42,9 @@ var (
 	errClosed  = errors.New("this replica shuts down")
 )
 
-// connections are those to other replicas: one for each, made when it is needed.
+// connections holds one connection to each other replica, made when it is needed.
 //
-// A mutex over the fields below it; connections are closed outside it.
+// mu guards the fields below it. Connections are closed without it.
 type connections struct {
 	identity *identity
 	secure   credentials.TransportCredentials
@@ -56,19 +56,18 @@ type connections struct {
 	uses   uint64
 }
 
-// dialFunc is net.Dialer's DialContext.
+// dialFunc matches net.Dialer's DialContext.
 type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
-// connection is the one to one replica. Its fields are guarded by the mutex of connections,
-// except refused.
+// connection connects to one replica. The mutex of connections guards its fields, except refused.
 type connection struct {
 	conn  *grpc.ClientConn
-	key   string // that was presented first when it was made
-	calls int    // that run
-	used  uint64 // when it was used last: a count of uses
-	gone  bool   // from the map; the last call closes it
+	key   string // the key that was presented first when the connection was made
+	calls int    // running calls
+	used  uint64 // the count of uses when it was used last
+	gone  bool   // it left the map; the last call closes it
 
-	refused atomic.Bool // the last attempt to connect was refused: nothing listens there
+	refused atomic.Bool // the last attempt to connect was refused: no process listens there
 }
 
 // get returns the connection to an address. The caller calls put afterwards.
@@ -101,7 +100,7 @@ func (c *connections) get(address string) (*connection, error) {
 	return p, nil
 }
 
-// put notes that a call has ended.
+// put records that a call has ended.
 func (c *connections) put(p *connection) {
 	c.mu.Lock()
 	p.calls--
@@ -112,7 +111,7 @@ func (c *connections) put(p *connection) {
 	}
 }
 
-// dropLocked forgets a connection, and returns it if it is to be closed now.
+// dropLocked forgets a connection and returns it if the caller has to close it now.
 func (c *connections) dropLocked(address string) []*connection {
 	p := c.open[address]
 	delete(c.open, address)
@@ -134,8 +133,8 @@ func (c *connections) forget(address string) {
 	closeAll(unused)
 }
 
-// oldestLocked returns the address whose connection has been without a call for longest; empty if
-// all have calls.
+// oldestLocked returns the address of the connection that has had no call for the longest time. If
+// all connections have calls, it returns the empty string.
 func (c *connections) oldestLocked() string {
 	oldest := ""
 	for address, p := range c.open {
@@ -146,8 +145,8 @@ func (c *connections) oldestLocked() string {
 	return oldest
 }
 
-// renew drops the connections that were made with another key than the present one; calls that
-// run on them go on. When the old key leaves the ring, no connection needs it any more.
+// renew drops the connections that were made with another key than the current first key. Calls
+// that run on them go on. When the old key leaves the ring, no connection needs it.
 func (c *connections) renew() {
 	key := c.identity.presented()
 	var unused []*connection
@@ -179,9 +178,11 @@ func closeAll(list []*connection) {
 	}
 }
 
-// dial makes a connection that connects when it is used. It goes through no proxy of the
+// dial returns a connection that connects when it is used. It ignores the proxies of the
 // environment.
-func (c *connection) dial(address string, dial dialFunc, secure credentials.TransportCredentials) (*grpc.ClientConn, error) {
+func (c *connection) dial(
+	address string, dial dialFunc, secure credentials.TransportCredentials,
+) (*grpc.ClientConn, error) {
 	return grpc.NewClient("passthrough:///"+address,
 		grpc.WithTransportCredentials(secure),
 		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
@@ -194,10 +195,16 @@ func (c *connection) dial(address string, dial dialFunc, secure credentials.Tran
 		grpc.WithStaticStreamWindowSize(streamWindow),
 		grpc.WithStaticConnWindowSize(connectionWindow),
 		grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 2, Jitter: 0.2, MaxDelay: maxBackoff},
+			Backoff: backoff.Config{
+				BaseDelay: 50 * time.Millisecond, Multiplier: 2, Jitter: 0.2, MaxDelay: maxBackoff,
+			},
 			MinConnectTimeout: connectTimeout,
 		}),
-		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessageBytes), grpc.MaxCallSendMsgSize(maxMessageBytes)),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{
+			Time: keepaliveTime, Timeout: keepaliveTimeout,
+		}),
+		grpc.WithDefaultCallOptions(
+			grpc.MaxCallRecvMsgSize(maxMessageBytes), grpc.MaxCallSendMsgSize(maxMessageBytes),
+		),
 	)
 }

@@ -18,7 +18,7 @@ import (
 // errMessage refuses a message that this version cannot read.
 var errMessage = errors.New("message between replicas is malformed")
 
-// reader reads messages of other replicas; err is the first thing that was wrong, and stays.
+// reader reads messages of other replicas. err is the first fault and stays.
 type reader struct{ err error }
 
 func (r *reader) fail() {
@@ -27,7 +27,7 @@ func (r *reader) fail() {
 	}
 }
 
-// id reads 16 bytes; none is the zero value.
+// id reads 16 bytes. No bytes are the zero value.
 func (r *reader) id(b []byte) (id [16]byte) {
 	if len(b) != 0 && len(b) != len(id) {
 		r.fail()
@@ -52,7 +52,7 @@ func (r *reader) replica(m *replicav1.Replica) page.Replica {
 	return page.Replica{Address: m.GetAddress(), Instance: r.id(m.GetInstance())}
 }
 
-// purposes are those of paging, by their numbers here.
+// purposes maps the numbers of the protocol to the purposes of paging.
 var purposes = map[replicav1.Purpose]paging.Purpose{
 	replicav1.Purpose_PURPOSE_PAGE:   paging.ForPage,
 	replicav1.Purpose_PURPOSE_STREAM: paging.ForStream,
@@ -73,7 +73,8 @@ func newQuestion(q paging.Question) *replicav1.Question {
 	return &replicav1.Question{
 		Asker: newReplica(q.Asker), Holder: newID(q.Holder), Purpose: newPurpose(q.Purpose),
 		Principal: q.Principal, Token: q.Token, AllowGap: q.AllowGap,
-		BatchSize: q.BatchSize, MaxAwaitTimeMs: q.MaxAwaitTimeMS, Inflation: int64(q.Inflation), Branch: newFork(q.Fork),
+		BatchSize: q.BatchSize, MaxAwaitTimeMs: q.MaxAwaitTimeMS,
+		Inflation: int64(q.Inflation), Branch: newFork(q.Fork),
 	}
 }
 
@@ -85,7 +86,8 @@ func (r *reader) question(m *replicav1.Question) paging.Question {
 	return paging.Question{
 		Asker: r.replica(m.GetAsker()), Holder: r.id(m.GetHolder()), Purpose: purpose,
 		Principal: m.GetPrincipal(), Token: m.GetToken(), AllowGap: m.GetAllowGap(),
-		BatchSize: m.BatchSize, MaxAwaitTimeMS: m.MaxAwaitTimeMs, Inflation: int(m.GetInflation()), Fork: readFork(m.GetBranch()),
+		BatchSize: m.BatchSize, MaxAwaitTimeMS: m.MaxAwaitTimeMs,
+		Inflation: int(m.GetInflation()), Fork: readFork(m.GetBranch()),
 	}
 }
 
@@ -96,11 +98,13 @@ func newAnswer(a paging.Answer) *replicav1.AskResponse {
 			Page: &replicav1.Page{Documents: join(a.Page.Documents), Token: a.Page.Token},
 		}}
 	case a.Moved != nil:
-		return &replicav1.AskResponse{Answer: &replicav1.AskResponse_Moved{Moved: newReplica(*a.Moved)}}
+		moved := newReplica(*a.Moved)
+		return &replicav1.AskResponse{Answer: &replicav1.AskResponse_Moved{Moved: moved}}
 	case a.Streams:
 		return &replicav1.AskResponse{Answer: &replicav1.AskResponse_Streams{Streams: true}}
 	case a.GaveWay:
-		return &replicav1.AskResponse{Answer: &replicav1.AskResponse_GaveWay{GaveWay: &replicav1.GaveWay{WentOn: a.WentOn}}}
+		gaveWay := &replicav1.GaveWay{WentOn: a.WentOn}
+		return &replicav1.AskResponse{Answer: &replicav1.AskResponse_GaveWay{GaveWay: gaveWay}}
 	default:
 		return &replicav1.AskResponse{Answer: &replicav1.AskResponse_Closed{Closed: a.Closed}}
 	}
@@ -109,7 +113,9 @@ func newAnswer(a paging.Answer) *replicav1.AskResponse {
 func (r *reader) answer(m *replicav1.AskResponse) paging.Answer {
 	switch a := m.GetAnswer().(type) {
 	case *replicav1.AskResponse_Page:
-		return paging.Answer{Page: &paging.Page{Documents: r.split(a.Page.GetDocuments()), Token: a.Page.GetToken()}}
+		return paging.Answer{Page: &paging.Page{
+			Documents: r.split(a.Page.GetDocuments()), Token: a.Page.GetToken(),
+		}}
 	case *replicav1.AskResponse_Moved:
 		return paging.Answer{Moved: new(r.replica(a.Moved))}
 	case *replicav1.AskResponse_GaveWay:
@@ -132,7 +138,8 @@ func newHolding(h *paging.Holding) *replicav1.Holding {
 		return nil
 	}
 	return &replicav1.Holding{
-		State: paging.AppendState(nil, &h.State), Leftover: join(h.Leftover), Chosen: h.Chosen, Mean: int64(h.Mean), Count: h.Count,
+		State: paging.AppendState(nil, &h.State), Leftover: join(h.Leftover),
+		Chosen: h.Chosen, Mean: int64(h.Mean), Count: h.Count,
 	}
 }
 
@@ -145,7 +152,8 @@ func (r *reader) holding(m *replicav1.Holding) *paging.Holding {
 		r.fail()
 	}
 	return &paging.Holding{
-		State: state, Leftover: r.split(m.GetLeftover()), Chosen: m.GetChosen(), Mean: int(m.GetMean()), Count: m.GetCount(),
+		State: state, Leftover: r.split(m.GetLeftover()),
+		Chosen: m.GetChosen(), Mean: int(m.GetMean()), Count: m.GetCount(),
 	}
 }
 
@@ -165,7 +173,8 @@ func (r *reader) ledger(m *replicav1.Ledger) page.Record {
 		return page.Record{}
 	}
 	return page.Record{
-		Next: m.GetNext(), Phase: uint8(m.GetPhase()), Moves: m.GetMoves(), Fork: readFork(m.GetBranch()),
+		Next: m.GetNext(), Phase: uint8(m.GetPhase()), Moves: m.GetMoves(),
+		Fork: readFork(m.GetBranch()),
 		Late: m.GetLate() != nil, From: r.replica(m.GetLate()),
 	}
 }
@@ -175,7 +184,10 @@ func newFork(f page.Fork) *replicav1.Branch {
 	if f == (page.Fork{}) {
 		return nil
 	}
-	return &replicav1.Branch{Gaps: f.Branch.Gaps, Id: f.Branch.ID, Begin: f.Gap, ParentGaps: f.Parent.Gaps, ParentId: f.Parent.ID}
+	return &replicav1.Branch{
+		Gaps: f.Branch.Gaps, Id: f.Branch.ID, Begin: f.Gap,
+		ParentGaps: f.Parent.Gaps, ParentId: f.Parent.ID,
+	}
 }
 
 func readFork(m *replicav1.Branch) page.Fork {
@@ -187,15 +199,19 @@ func readFork(m *replicav1.Branch) page.Fork {
 
 func newRecord(rec paging.Record) *replicav1.Record {
 	return &replicav1.Record{
-		Id: newID(rec.ID), Principal: rec.Principal, Database: rec.Namespace.Database, Collection: rec.Namespace.Collection,
-		Opened: newTime(rec.Opened), Pages: rec.Pages, Ledger: newLedger(rec.Ledger), Holding: newHolding(rec.Holding),
+		Id: newID(rec.ID), Principal: rec.Principal,
+		Database: rec.Namespace.Database, Collection: rec.Namespace.Collection,
+		Opened: newTime(rec.Opened), Pages: rec.Pages,
+		Ledger: newLedger(rec.Ledger), Holding: newHolding(rec.Holding),
 	}
 }
 
 func (r *reader) record(m *replicav1.Record) paging.Record {
 	return paging.Record{
-		ID: r.id(m.GetId()), Principal: m.GetPrincipal(), Namespace: paging.Namespace{Database: m.GetDatabase(), Collection: m.GetCollection()},
-		Opened: readTime(m.GetOpened()), Pages: m.GetPages(), Ledger: r.ledger(m.GetLedger()), Holding: r.holding(m.GetHolding()),
+		ID: r.id(m.GetId()), Principal: m.GetPrincipal(),
+		Namespace: paging.Namespace{Database: m.GetDatabase(), Collection: m.GetCollection()},
+		Opened:    readTime(m.GetOpened()), Pages: m.GetPages(),
+		Ledger: r.ledger(m.GetLedger()), Holding: r.holding(m.GetHolding()),
 	}
 }
 
@@ -206,20 +222,23 @@ func newQuery(q handle.Query) *replicav1.ListRequest {
 	}
 }
 
-// query reads what is to be listed: maxListed at most.
+// query reads a query and limits it to maxListed handles.
 func query(m *replicav1.ListRequest) handle.Query {
 	return handle.Query{
-		Principal: m.Principal, Database: m.GetDatabase(), Collection: m.GetCollection(), Pinned: m.Pinned,
-		After: handle.Mark{Opened: readTime(m.GetAfterOpened()), ID: m.GetAfterId()},
-		Limit: int(min(max(m.GetLimit(), 0), maxListed)),
+		Principal: m.Principal, Database: m.GetDatabase(), Collection: m.GetCollection(),
+		Pinned: m.Pinned,
+		After:  handle.Mark{Opened: readTime(m.GetAfterOpened()), ID: m.GetAfterId()},
+		Limit:  int(min(max(m.GetLimit(), 0), maxListed)),
 	}
 }
 
 func newInfo(i handle.Info) *replicav1.Info {
 	return &replicav1.Info{
-		Id: i.ID, Kind: string(i.Kind), Principal: i.Principal, Database: i.Database, Collection: i.Collection,
+		Id: i.ID, Kind: string(i.Kind), Principal: i.Principal,
+		Database: i.Database, Collection: i.Collection,
 		Server: string(i.Server), Pinned: i.Pinned, Busy: i.Busy,
-		Opened: newTime(i.Opened), LastUse: newTime(i.LastUse), Expires: newTime(i.Expires), Pages: i.Pages, Replica: i.Replica,
+		Opened: newTime(i.Opened), LastUse: newTime(i.LastUse), Expires: newTime(i.Expires),
+		Pages: i.Pages, Replica: i.Replica,
 	}
 }
 
@@ -228,8 +247,9 @@ func readInfo(m *replicav1.Info) handle.Info {
 		ID: m.GetId(), Kind: handle.Kind(m.GetKind()), Principal: m.GetPrincipal(),
 		Database: m.GetDatabase(), Collection: m.GetCollection(),
 		Server: address.Address(m.GetServer()), Pinned: m.GetPinned(), Busy: m.GetBusy(),
-		Opened: readTime(m.GetOpened()), LastUse: readTime(m.GetLastUse()), Expires: readTime(m.GetExpires()),
-		Pages: m.GetPages(), Replica: m.GetReplica(),
+		Opened: readTime(m.GetOpened()), LastUse: readTime(m.GetLastUse()),
+		Expires: readTime(m.GetExpires()),
+		Pages:   m.GetPages(), Replica: m.GetReplica(),
 	}
 }
 
@@ -248,7 +268,7 @@ func readTime(m *timestamppb.Timestamp) time.Time {
 	return m.AsTime()
 }
 
-// join puts documents one behind the other: each says itself how long it is.
+// join concatenates documents. Each document begins with its own length.
 func join(docs []bson.Raw) []byte {
 	n := 0
 	for _, doc := range docs {
@@ -264,7 +284,7 @@ func join(docs []bson.Raw) []byte {
 	return b
 }
 
-// split is the reverse of join. The documents are views on b.
+// split reverses join. The documents are views on b.
 func (r *reader) split(b []byte) []bson.Raw {
 	var docs []bson.Raw
 	for len(b) > 0 {

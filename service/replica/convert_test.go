@@ -10,7 +10,7 @@ import (
 	"github.com/mooringdb/mooring/service/replica"
 )
 
-// messages are those that a replica reads: empty, and to start from.
+// messages are examples of what a replica reads: empty messages, and seeds.
 var messages = []func() proto.Message{
 	func() proto.Message { return &replicav1.Question{} },
 	func() proto.Message { return &replicav1.AskResponse{} },
@@ -19,8 +19,7 @@ var messages = []func() proto.Message{
 	func() proto.Message { return &replicav1.Info{} },
 }
 
-// FuzzConvert: whatever another replica sends, it is refused, or it is the same when it is sent
-// again.
+// FuzzConvert: a message of another replica is refused, or it is the same when it is sent again.
 func FuzzConvert(f *testing.F) {
 	for kind, seed := range []protoadapt.MessageV2{
 		&replicav1.Question{Purpose: replicav1.Purpose_PURPOSE_YIELD, Token: "t", Branch: &replicav1.Branch{Gaps: 1, Id: 2, Begin: 3}},
@@ -53,8 +52,8 @@ func FuzzConvert(f *testing.F) {
 	})
 }
 
-// Messages of a newer release have fields that this one does not know, and purposes and answers:
-// fields are ignored, the others refused.
+// Messages of a newer release have fields that this release does not know, and unknown purposes
+// and answers. Unknown fields are ignored, unknown purposes and answers refused.
 func TestMessagesOfANewerRelease(t *testing.T) {
 	unknown := []byte{0xf8, 0x3f, 7} // field 1023, a number
 	q := &replicav1.Question{Purpose: replicav1.Purpose_PURPOSE_PAGE, Token: "t"}

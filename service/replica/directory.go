@@ -12,25 +12,26 @@ import (
 )
 
 const (
-	// resolveTTL is how long what DNS said is believed: Pods come and go.
+	// resolveTTL is how long an answer of DNS is used: Pods come and go.
 	resolveTTL = 5 * time.Second
-	// againTTL is the same for a cursor that no known replica has.
+	// againTTL replaces resolveTTL for a cursor that no known replica has.
 	againTTL = 250 * time.Millisecond
 	// resolveTimeout bounds one lookup.
 	resolveTimeout = 2 * time.Second
-	// selfTTL is how long it is believed that an address where this replica has met itself is its
-	// own: one that several replicas share, which it should not be, leads elsewhere the next time.
+	// selfTTL is how long an address where this replica has met itself counts as its own. An
+	// address that several replicas share, which is a misconfiguration, leads elsewhere the next
+	// time.
 	selfTTL = 30 * time.Second
-	// heardTTL is how long an address is used that no name stands for, since it was last heard of.
+	// heardTTL is how long an address that no name stands for is used after it was last learned.
 	heardTTL = 10 * time.Minute
-	// maxHeard bounds the addresses that are known beside those of names.
+	// maxHeard bounds the known addresses beside those of names.
 	maxHeard = 256
-	// maxOthers is how many replicas are known at most, so that asking all of them stays bounded.
+	// maxOthers bounds the replicas that are asked, so that asking all of them stays bounded.
 	maxOthers = 64
 )
 
 // directory knows where the other replicas are: the addresses that names stand for now, and those
-// that were heard of, without this replica's own.
+// that it has learned, without this replica's own addresses.
 type directory struct {
 	configured []string // host:port
 	lookupHost func(ctx context.Context, host string) ([]string, error)
@@ -38,31 +39,34 @@ type directory struct {
 	// mu guards the fields below. Nothing blocks while it is held.
 	mu    sync.Mutex
 	own   string               // the advertised address
-	met   map[string]time.Time // when this replica has met itself, at which addresses
+	met   map[string]time.Time // by address: when this replica has met itself there
 	names map[string]answer
-	heard map[string]time.Time // replicas that have called, or were heard of, and when
+	heard map[string]time.Time // by address: when its replica has called, or was last reported
 }
 
-// answer is what DNS has said of a name. When it fails, what it said before counts on.
+// answer holds what DNS has said of a name. When a lookup fails, the earlier answer stays in use.
 type answer struct {
 	hosts []string
 	at    time.Time
 }
 
-func newDirectory(configured []string, lookup func(context.Context, string) ([]string, error)) *directory {
+func newDirectory(
+	configured []string, lookup func(context.Context, string) ([]string, error),
+) *directory {
 	return &directory{
-		configured: configured, lookupHost: lookup, met: map[string]time.Time{}, names: map[string]answer{}, heard: map[string]time.Time{},
+		configured: configured, lookupHost: lookup,
+		met: map[string]time.Time{}, names: map[string]answer{}, heard: map[string]time.Time{},
 	}
 }
 
-// isOwn notes which address this replica advertises.
+// isOwn sets the address that this replica advertises.
 func (d *directory) isOwn(address string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.own = address
 }
 
-// metSelf notes that a call to an address has come to this replica.
+// metSelf records that a call to an address has come to this replica.
 func (d *directory) metSelf(address string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -70,14 +74,14 @@ func (d *directory) metSelf(address string) {
 	d.met[address] = time.Now()
 }
 
-// isSelfLocked says whether an address is taken for this replica.
+// isSelfLocked reports whether an address counts as this replica's own.
 func (d *directory) isSelfLocked(address string) bool {
 	at, met := d.met[address]
 	return address == d.own || met && time.Since(at) < selfTTL
 }
 
-// learn notes the address of another replica: that of an incoming call, or one that a replica has
-// told.
+// learn adds the address of another replica: that of an incoming call, or one that a replica has
+// reported.
 func (d *directory) learn(address string) {
 	if host, port, err := net.SplitHostPort(address); err != nil || host == "" || port == "" {
 		return
@@ -89,21 +93,20 @@ func (d *directory) learn(address string) {
 	}
 }
 
-// forget notes that no replica listens at an address any more.
+// forget removes an address at which no replica listens any more.
 func (d *directory) forget(address string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.heard, address)
 }
 
-// heardLocked returns the addresses of the replicas that were heard of lately.
+// heardLocked returns the learned addresses that have not expired.
 func (d *directory) heardLocked() []string {
 	maps.DeleteFunc(d.heard, func(_ string, at time.Time) bool { return time.Since(at) > heardTTL })
 	return slices.Collect(maps.Keys(d.heard))
 }
 
-// known returns all addresses that are known without looking any name up, this replica's own
-// among them.
+// known returns all addresses that need no lookup of a name, this replica's own among them.
 func (d *directory) known() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -114,8 +117,9 @@ func (d *directory) known() []string {
 	return all
 }
 
-// others returns the addresses of the other replicas, in random order, so that not all turn to
-// the same one first. again looks names up although they were looked up a short time ago.
+// others returns the addresses of the other replicas, in random order, so that callers do not all
+// begin with the same replica. If again is set, it looks up names although they were looked up a
+// short time ago.
 func (d *directory) others(ctx context.Context, again bool) []string {
 	found := make([][]string, len(d.configured))
 	var wg sync.WaitGroup
@@ -133,8 +137,8 @@ func (d *directory) others(ctx context.Context, again bool) []string {
 	return all[:min(len(all), maxOthers)]
 }
 
-// resolve returns the addresses that one entry stands for. A name that this replica itself has is
-// nobody else's.
+// resolve returns the addresses that one entry stands for. A name of this replica itself has no
+// other replica behind it.
 func (d *directory) resolve(ctx context.Context, configured string, again bool) []string {
 	host, port, err := net.SplitHostPort(configured)
 	if err != nil {
@@ -168,7 +172,7 @@ func (d *directory) lookup(ctx context.Context, host string, before answer) answ
 	defer cancel()
 	hosts, err := d.lookupHost(ctx, host)
 	if ctx.Err() != nil && err != nil && !errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
-		return before // the caller has gone: that says nothing of the name
+		return before // the caller has gone: the error says nothing about the name
 	}
 	if err != nil {
 		hosts = before.hosts

@@ -1,13 +1,13 @@
 // Package replica is the transport between the replicas of a gateway: it is paging.Replicas over
-// gRPC, and the listener on which a pager answers the others. A process that holds a handle key
-// is a replica, and no other is: both sides of a connection prove a key by mutual TLS, whose
-// certificates are made of the handle keys.
+// gRPC, and the listener on which a pager answers the other replicas. Only a process that holds a
+// handle key is a replica: both sides of a connection prove a key by mutual TLS, whose
+// certificates are made from the handle keys.
 //
 // It carries questions and answers and decides nothing about them. The listener answers from its
-// own pager only, so a question is never passed on twice. It is never one of the public ports,
-// and nothing of it is in the public API.
+// own pager only, so a question is never passed on twice. The listener is never one of the public
+// ports, and nothing of it is in the public API.
 //
-// It also knows where the other replicas are: what names stand for in DNS, the addresses from
-// which calls come, and what other replicas say. A new replica meets all others when it starts,
-// so that they know it before DNS does.
+// It also knows where the other replicas are: the addresses that names stand for in DNS, the
+// addresses from which calls come, and the addresses that other replicas report. A new replica
+// meets all others when it starts, so that they know it before DNS does.
 package replica

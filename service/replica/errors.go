@@ -17,8 +17,8 @@ import (
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
-// named are the errors of paging and handle that come back as themselves, by their names between
-// replicas. The names stay: the other replica may be of another version.
+// named maps names between replicas to the errors of paging and handle that a caller gets back
+// unchanged. The names stay, since the other replica may be of another version.
 var named = map[string]error{
 	"cursor_not_found":        paging.ErrCursorNotFound,
 	"cursor_token_reused":     paging.ErrCursorTokenReused,
@@ -35,14 +35,14 @@ var named = map[string]error{
 }
 
 // errSelf refuses a call that a replica has made to itself: one of the addresses where it looks
-// for others is its own.
+// for other replicas is its own.
 var errSelf = errors.New("this replica is the one that asks")
 
-// errForeign refuses a call of a replica that serves another deployment, or does not say which.
+// errForeign refuses a call of a replica that serves another deployment, or does not name one.
 var errForeign = errors.New("the two replicas serve different MongoDB deployments (uri)")
 
-// RemoteError is what went wrong where another replica has worked for this one. To a client it
-// looks as if it had happened here.
+// RemoteError wraps an error of the work that another replica has done for this replica. To a
+// client it looks like an error of this replica.
 type RemoteError struct {
 	Address string
 	status  *status.Status
@@ -52,10 +52,11 @@ func (e *RemoteError) Error() string {
 	return fmt.Sprintf("gateway replica at %s: %s", e.Address, e.status.Message())
 }
 
-// GRPCStatus is what the other replica would have told a client.
+// GRPCStatus returns the status that the other replica would have sent to a client.
 func (e *RemoteError) GRPCStatus() *status.Status { return e.status }
 
-// refusal is how an error travels: as a client would see it, and its name if it has one.
+// refusal converts an error for another replica: its status for a client, and its name if it has
+// one.
 func refusal(err error) error {
 	detail := &replicav1.Refusal{}
 	for name, target := range named {
@@ -65,18 +66,19 @@ func refusal(err error) error {
 	}
 	p := rpcerr.Status(err).Proto()
 	if detail.Name != "" {
-		p.Code = int32(codes.FailedPrecondition) // nothing that the log of requests would take for a fault of ours
+		// the log of requests must not count it as a fault
+		p.Code = int32(codes.FailedPrecondition)
 	}
 	packed, packErr := anypb.New(detail)
-	if packErr != nil { // cannot be: it is our own
+	if packErr != nil { // cannot happen: the message is this package's own
 		return err
 	}
 	p.Details = append(p.Details, packed)
 	return status.FromProto(p).Err()
 }
 
-// explain is the reverse: what the error of a call to address was. via is what the call has noted
-// of its connection.
+// explain reverses refusal: it returns the error of a call to address. via is the connection that
+// the call has recorded.
 func explain(ctx context.Context, address string, via *peer.Peer, err error) error {
 	p := status.Convert(err).Proto()
 	for i, packed := range p.GetDetails() {
@@ -85,8 +87,10 @@ func explain(ctx context.Context, address string, via *peer.Peer, err error) err
 			continue
 		}
 		switch target := named[detail.GetName()]; {
-		case errors.Is(target, errSelf), errors.Is(target, errForeign), errors.Is(target, errMessage):
-			return &paging.UnreachableError{Address: address, Err: target} // it has done nothing
+		case errors.Is(target, errSelf), errors.Is(target, errForeign),
+			errors.Is(target, errMessage):
+			// the replica has done nothing
+			return &paging.UnreachableError{Address: address, Err: target}
 		case target != nil:
 			return target
 		}
@@ -96,10 +100,13 @@ func explain(ctx context.Context, address string, via *peer.Peer, err error) err
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if status.Code(err) == codes.DeadlineExceeded && deadlinePassed(ctx) { // gRPC's timer was the first
+	// gRPC's timer fired first
+	if status.Code(err) == codes.DeadlineExceeded && deadlinePassed(ctx) {
 		return context.DeadlineExceeded
 	}
-	return &paging.UnreachableError{Address: address, Sent: via.Addr != nil, Err: errors.New(status.Convert(err).Message())}
+	return &paging.UnreachableError{
+		Address: address, Sent: via.Addr != nil, Err: errors.New(status.Convert(err).Message()),
+	}
 }
 
 func deadlinePassed(ctx context.Context) bool {

@@ -11,13 +11,13 @@ import (
 	replicav1 "github.com/mooringdb/mooring/gen/mooring/replica/v1"
 )
 
-// Credentials are what a replica with those keys connects with.
+// Credentials returns the credentials with which a replica with those keys connects.
 func Credentials(keys Keys) credentials.TransportCredentials {
 	return credentials.NewTLS((&identity{keys: keys}).config())
 }
 
-// Connections returns how many replicas the transport has a connection to, and how many TLS
-// connections there are of both sides.
+// Connections returns the number of replicas to which the transport has a connection, and the
+// number of TLS connections of both sides.
 func (t *Transport) Connections() (clients, links int) {
 	t.connections.mu.Lock()
 	defer t.connections.mu.Unlock()
@@ -26,19 +26,19 @@ func (t *Transport) Connections() (clients, links int) {
 	return len(t.connections.open), len(t.links.shared.open)
 }
 
-// SetMaxPushed bounds what all pushes together hold. It is called before Serve.
+// SetMaxPushed bounds the bytes that all pushes together hold. It is called before Serve.
 func (t *Transport) SetMaxPushed(bytes int64) { t.pushes.max = bytes }
 
-// Pushed is how many bytes they hold.
+// Pushed returns how many bytes all pushes hold.
 func (t *Transport) Pushed() int64 { return t.pushes.bytes.Load() }
 
-// MetSelf notes that a call to an address has come to this replica.
+// MetSelf records that a call to an address has come to this replica.
 func (t *Transport) MetSelf(address string) { t.directory.metSelf(address) }
 
-// Serves is what the transport says of its deployment.
+// Serves returns the id of the transport's deployment.
 func (t *Transport) Serves() string { return t.serves }
 
-// What the tests go to the limits of.
+// These are the limits that the tests reach.
 const (
 	MaxConnected    = maxConnected
 	MaxOthers       = maxOthers
@@ -51,11 +51,10 @@ const (
 // SetClock sets the transport's clock. It is called before Bind.
 func (t *Transport) SetClock(now func() time.Time) { t.now = now }
 
-// Learn notes the address of another replica.
+// Learn adds the address of another replica.
 func (t *Transport) Learn(address string) { t.directory.learn(address) }
 
-// BindTo makes the transport listen on l, and reach other replicas with dial. It stands in for
-// Bind.
+// BindTo makes the transport listen on l and reach other replicas with dial. It replaces Bind.
 func (t *Transport) BindTo(l net.Listener, dial func(ctx context.Context, network, address string) (net.Conn, error)) {
 	t.connections.dial = dial
 	t.bindTo(l)

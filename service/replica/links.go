@@ -11,14 +11,14 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// links are mutual TLS for gRPC, and the connections that were made with it, so that those of a
-// key that is gone can be closed.
+// links adds to mutual TLS for gRPC the set of connections that were made with it, so that
+// connections of a removed key can be closed.
 type links struct {
 	credentials.TransportCredentials
 	shared *linkSet
 }
 
-// linkSet is the open connections of both sides.
+// linkSet holds the open connections of both sides.
 type linkSet struct {
 	identity *identity
 	log      *slog.Logger
@@ -29,41 +29,47 @@ type linkSet struct {
 	open map[*link]struct{}
 }
 
-// link is one connection.
+// link wraps one connection.
 type link struct {
 	net.Conn
-	peer string // its public key
+	peer string // the peer's public key
 	of   *linkSet
 }
 
 func newLinks(id *identity, log *slog.Logger) *links {
 	return &links{
 		credentials.NewTLS(id.config()),
-		&linkSet{identity: id, log: log, refusals: newNotices(warnEvery), open: map[*link]struct{}{}},
+		&linkSet{
+			identity: id, log: log, refusals: newNotices(warnEvery), open: map[*link]struct{}{},
+		},
 	}
 }
 
 var _ credentials.TransportCredentials = (*links)(nil)
 
-// ClientHandshake is the handshake of who asks.
-func (l *links) ClientHandshake(ctx context.Context, _ string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+// ClientHandshake runs the handshake of the replica that connects.
+func (l *links) ClientHandshake(
+	ctx context.Context, _ string, raw net.Conn,
+) (net.Conn, credentials.AuthInfo, error) {
 	secure, info, err := l.TransportCredentials.ClientHandshake(ctx, serverName, raw)
 	return l.shared.add(raw, secure, info, err)
 }
 
-// ServerHandshake is the handshake of who answers.
+// ServerHandshake runs the handshake of the replica that listens.
 func (l *links) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	secure, info, err := l.TransportCredentials.ServerHandshake(raw)
 	return l.shared.add(raw, secure, info, err)
 }
 
-// Clone returns one with the same connections.
+// Clone returns a copy that shares the set of connections.
 func (l *links) Clone() credentials.TransportCredentials {
 	return &links{l.TransportCredentials.Clone(), l.shared}
 }
 
-// add notes a connection whose handshake has ended.
-func (s *linkSet) add(raw, secure net.Conn, info credentials.AuthInfo, err error) (net.Conn, credentials.AuthInfo, error) {
+// add adds a connection whose handshake has ended.
+func (s *linkSet) add(
+	raw, secure net.Conn, info credentials.AuthInfo, err error,
+) (net.Conn, credentials.AuthInfo, error) {
 	if err != nil {
 		s.refused(raw.RemoteAddr(), err)
 		return nil, nil, err
@@ -77,7 +83,7 @@ func (s *linkSet) add(raw, secure net.Conn, info credentials.AuthInfo, err error
 	return l, info, nil
 }
 
-// closeStale closes the connections whose peers have shown a key that is gone.
+// closeStale closes the connections whose peers have presented a removed key.
 func (s *linkSet) closeStale() {
 	var stale []*link
 	s.mu.Lock()
@@ -88,24 +94,25 @@ func (s *linkSet) closeStale() {
 	}
 	s.mu.Unlock()
 	for _, l := range stale {
-		s.log.Info("closing a connection of a handle key that is gone", "replica", l.RemoteAddr().String())
-		_ = l.Close() // nothing of it is needed any more
+		s.log.Info("closing a connection of a handle key that is gone",
+			"replica", l.RemoteAddr().String())
+		_ = l.Close() // the connection is not needed any more
 	}
 }
 
-// warnEvery is how often it is said of one host that it was refused: it may try again and again.
+// warnEvery is the least time between two warnings about one host, which may try again and again.
 const warnEvery = 10 * time.Second
 
-// refused says of a handshake that failed whether somebody has to act: keys that differ are a
-// fault of the configuration, or an attack. All else (a scanner of ports, a peer that is going)
-// is for debugging.
+// refused logs a failed handshake. Keys that differ are a fault of the configuration, or an
+// attack, and are a warning. All other causes (a port scanner, a peer that shuts down) are for
+// debugging.
 func (s *linkSet) refused(from net.Addr, err error) {
-	var remote *net.OpError
 	problem := ""
+	remote, ok := errors.AsType[*net.OpError](err)
 	switch {
 	case errors.Is(err, errForeignKey):
 		problem = "it has none of our handle keys"
-	case errors.As(err, &remote) && remote.Op == "remote error":
+	case ok && remote.Op == "remote error":
 		problem = "it accepts none of our handle keys, or is no replica"
 	}
 	if problem == "" {
@@ -113,11 +120,12 @@ func (s *linkSet) refused(from net.Addr, err error) {
 		return
 	}
 	if s.refusals.may(hostOf(from)) {
-		s.log.Warn("a replica was refused", "replica", from.String(), "problem", problem, "err", err)
+		s.log.Warn("a replica was refused",
+			"replica", from.String(), "problem", problem, "err", err)
 	}
 }
 
-// hostOf is an address without its port, which is another one for each connection.
+// hostOf returns an address without its port, which differs for each connection.
 func hostOf(a net.Addr) string {
 	host, _, err := net.SplitHostPort(a.String())
 	if err != nil {
@@ -126,7 +134,7 @@ func hostOf(a net.Addr) string {
 	return host
 }
 
-// Close closes the connection, and forgets it.
+// Close closes the connection and removes it from the set.
 func (l *link) Close() error {
 	l.of.mu.Lock()
 	delete(l.of.open, l)

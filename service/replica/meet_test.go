@@ -13,8 +13,8 @@ import (
 	"github.com/mooringdb/mooring/service/replica"
 )
 
-// TestMeet: a new replica that finds one other one makes itself known to all, and learns of all,
-// and where the cursors of earlier replicas went. DNS knows the first one only.
+// TestMeet: a new replica that finds one other replica makes itself known to all. It learns of all
+// of them, and where the cursors of earlier replicas went. DNS knows the first replica only.
 func TestMeet(t *testing.T) {
 	gone, heir := page.Instance{9}, page.Replica{Address: "10.0.0.9:1", Instance: page.Instance{8}}
 	first := &fake{}
@@ -40,13 +40,13 @@ func TestMeet(t *testing.T) {
 			t.Error("a replica is among its others")
 		}
 	}
-	// One that has drained says where its cursors went.
+	// A replica that has drained announces where its cursors went.
 	from := page.Replica{Address: c.Advertised(), Instance: page.Instance{7}}
 	third.self = from
 	if err := c.Announce(t.Context(), b.Advertised(), heir); err != nil || second.Successors()[from.Instance] != heir {
 		t.Errorf("Announce = %v, the other one knows %v", err, second.Successors())
 	}
-	// One that is gone is forgotten when its address refuses connections.
+	// A lost replica is forgotten when its address refuses connections.
 	c.stop()
 	if _, err := a.Ask(t.Context(), c.Advertised(), paging.Question{}); err == nil {
 		t.Error("Ask of a replica that has stopped = nil")
@@ -56,7 +56,7 @@ func TestMeet(t *testing.T) {
 	}
 }
 
-// Addresses that no name stands for are known for a while.
+// Addresses that no name stands for expire.
 func TestLearnedAddresses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := replica.New(replica.Config{Keys: ring(t, "a")})
@@ -76,8 +76,8 @@ func TestLearnedAddresses(t *testing.T) {
 	})
 }
 
-// Names are looked up again for a cursor that no known replica has, although DNS was asked a
-// short time ago.
+// Names are looked up again for a cursor that no known replica has, although DNS was asked a short
+// time ago.
 func TestLookUpAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dns := &names{}
@@ -102,8 +102,8 @@ func TestLookUpAgain(t *testing.T) {
 	})
 }
 
-// TestClocks: a replica whose clock differs by more than tokens allow for is named in the log,
-// with the difference.
+// TestClocks: the log names a replica whose clock differs by more than tokens allow for, with the
+// difference.
 func TestClocks(t *testing.T) {
 	for _, test := range []struct {
 		ahead time.Duration

@@ -5,23 +5,23 @@ import (
 	"time"
 )
 
-// maxNoticed is of how many it is remembered that something was said of them.
+// maxNoticed bounds the keys whose last notice is remembered.
 const maxNoticed = 1000
 
-// notices keep the log from saying the same of somebody again and again.
+// notices limits how often the log repeats a notice about the same key.
 type notices struct {
-	every time.Duration // how often it may be said
+	every time.Duration // the least time between two notices
 
 	// mu guards the field below. Nothing blocks while it is held.
 	mu   sync.Mutex
-	said map[string]time.Time // when it was said last, of whom
+	said map[string]time.Time // by key: the time of the last notice
 }
 
 func newNotices(every time.Duration) *notices {
 	return &notices{every: every, said: map[string]time.Time{}}
 }
 
-// may says whether it is time to say it of somebody, and notes that it was said.
+// may reports whether a notice about a key is due, and records that it was given.
 func (n *notices) may(who string) bool {
 	now := time.Now()
 	n.mu.Lock()

@@ -43,7 +43,7 @@ func (d *names) lookup(ctx context.Context, host string) ([]string, error) {
 	return hosts, nil
 }
 
-// set is what DNS says from now on.
+// set replaces the addresses that DNS returns.
 func (d *names) set(addresses ...string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -59,8 +59,8 @@ func sorted(n interface {
 	return all
 }
 
-// TestOthers: a name stands for all its addresses, which are believed for some seconds, and
-// longer if DNS fails.
+// TestOthers: a name stands for all its addresses, which stay in use for some seconds, and longer
+// if DNS fails.
 func TestOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dns := &names{}
@@ -89,7 +89,7 @@ func TestOthers(t *testing.T) {
 		time.Sleep(6 * time.Second) //nolint:forbidigo // in a bubble
 		expect("DNS fails", "10.0.0.3:7", "10.0.0.9:7", "[fd00::9]:8")
 
-		// DNS that does not answer holds nobody up for long.
+		// A DNS server that does not answer blocks callers for a bounded time.
 		dns.hangs = true
 		time.Sleep(6 * time.Second) //nolint:forbidigo // in a bubble
 		begun := time.Now()
@@ -97,7 +97,7 @@ func TestOthers(t *testing.T) {
 		if took := time.Since(begun); took > 2*time.Second {
 			t.Errorf("Others took %s", took)
 		}
-		// Whoever goes away says nothing of the name: the next one asks again.
+		// A canceled lookup says nothing about the name: the next caller looks it up again.
 		dns.hangs = false
 		dns.set("10.0.0.4")
 		time.Sleep(6 * time.Second) //nolint:forbidigo // in a bubble
@@ -123,7 +123,7 @@ func TestOthersAreBounded(t *testing.T) {
 	}
 }
 
-// TestSelfIsNoOther: by the advertised address, or else by asking.
+// TestSelfIsNoOther: a replica knows itself by the advertised address, or else by asking.
 func TestSelfIsNoOther(t *testing.T) {
 	dns := &names{}
 	peer := start(t, "a", yes())
@@ -142,7 +142,7 @@ func TestSelfIsNoOther(t *testing.T) {
 		t.Errorf("Others = %q, want %q alone", got, other)
 	}
 
-	// It advertises a name, and DNS gives the address.
+	// The replica advertises a name, and DNS returns the address.
 	free := bind(t, "a")
 	_, port, _ = net.SplitHostPort(free.Address())
 	free.stop()
@@ -163,7 +163,7 @@ func TestSelfIsNoOther(t *testing.T) {
 		t.Fatalf("Others = %q, want its own address, which it does not know yet", got)
 	}
 	_, err := named.Push(t.Context(), own, slices.Values([]paging.Record{{}}))
-	if e := (*paging.UnreachableError)(nil); !errors.As(err, &e) || e.Sent || accepted != 0 {
+	if e, ok := errors.AsType[*paging.UnreachableError](err); !ok || e.Sent || accepted != 0 {
 		t.Errorf("Push to itself = %v, accepted %d; want *UnreachableError, not sent, and none", err, accepted)
 	}
 	if _, err := named.Ask(t.Context(), own, paging.Question{}); err == nil {
@@ -174,8 +174,8 @@ func TestSelfIsNoOther(t *testing.T) {
 	}
 }
 
-// TestMetSelfIsForAWhile: where several replicas share an address, as behind a Service that is
-// not headless, a call that comes back does not hide the others for ever.
+// TestMetSelfIsForAWhile: where several replicas share an address, as behind a Service that is not
+// headless, a call that comes back hides the others for a bounded time.
 func TestMetSelfIsForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const shared = "10.96.0.1:7"

@@ -64,8 +64,8 @@ func (e *pipeEnd) Write(b []byte) (int, error) {
 	return e.Conn.Write(b)
 }
 
-// TestPartition: a replica that is gone without a word is noticed, although an answer may take as
-// long as a getMore does.
+// TestPartition: a silent loss of a replica is noticed, although an answer may take as long as a
+// getMore does.
 func TestPartition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := newPipes()

@@ -20,7 +20,7 @@ import (
 	"github.com/mooringdb/mooring/service/replica"
 )
 
-// deployment is where the cursors of some replicas are.
+// deployment holds the cursors of some replicas.
 type deployment struct {
 	uri  string
 	dial func(ctx context.Context, network, addr string) (net.Conn, error)
@@ -41,15 +41,15 @@ func behindBalancer(t *testing.T, docs ...bson.Raw) deployment {
 	return deployment{b.URI(""), b.Dial, b.OpenCursors}
 }
 
-// gateway is a registry with a client and a node: one replica without its public ports.
+// gateway is a registry with a client and a node: a replica without its public ports.
 type gateway struct {
 	*node
 	*paging.Pager
 	client *client.Client
 }
 
-// join starts a gateway with the key a; it ends with the test. advertise, if not empty, leads to
-// it through something.
+// join starts a gateway with the key a, which ends with the test. If advertise is not empty, it is
+// the address by which other replicas reach the gateway, for example through a proxy.
 func join(t *testing.T, d deployment, advertise string, options ...option) *gateway {
 	t.Helper()
 	g := &gateway{}
@@ -98,7 +98,7 @@ func (g *gateway) next(ctx context.Context, token string) (paging.Page, error) {
 	return g.Next(ctx, paging.Asking{Token: token})
 }
 
-// reading is what a client has read: the documents' numbers must be 0, 1, 2, …
+// reading records what a client has read: the documents' numbers must be 0, 1, 2, …
 type reading struct{ n int32 }
 
 func (r *reading) take(docs []bson.Raw) error {
@@ -112,7 +112,7 @@ func (r *reading) take(docs []bson.Raw) error {
 	return nil
 }
 
-// readAll reads one cursor at random gateways, and says how that ended.
+// readAll reads one cursor at random gateways and returns how that ended.
 func readAll(t *testing.T, gateways []*gateway, total int32) string {
 	any := func() *gateway { return gateways[rand.IntN(len(gateways))] }
 	page, err := any().find(t.Context(), 7)
@@ -139,7 +139,8 @@ func readAll(t *testing.T, gateways []*gateway, total int32) string {
 		switch {
 		case errors.Is(err, paging.ErrCursorTokenReused):
 			return "reused"
-		case errors.Is(err, paging.ErrCursorPositionUnknown) && unknown < 100: // whoever knows may be reached again
+		// the replica that knows may be reachable again
+		case errors.Is(err, paging.ErrCursorPositionUnknown) && unknown < 100:
 			unknown++
 			<-patience.C
 			page = paging.Page{Token: read.Token}
@@ -157,7 +158,7 @@ func readAll(t *testing.T, gateways []*gateway, total int32) string {
 	return "complete"
 }
 
-// repeat asks again; what comes must be the same page.
+// repeat asks again; the answer must be the same page.
 func repeat(t *testing.T, g *gateway, token string, page paging.Page) (paging.Page, error) {
 	again, err := g.next(t.Context(), token)
 	if err == nil && (again.Token != page.Token || len(again.Documents) != len(page.Documents)) {
@@ -166,7 +167,8 @@ func repeat(t *testing.T, g *gateway, token string, page paging.Page) (paging.Pa
 	return again, err
 }
 
-// TestRotationWhileReading: keys change on all replicas, step by step, and no client notices.
+// TestRotationWhileReading: keys change on all replicas, step by step, without an effect on
+// clients.
 func TestRotationWhileReading(t *testing.T) {
 	const total = 150
 	d := single(t, mongotest.Numbered(0, total, 10)...)
@@ -188,8 +190,8 @@ func TestRotationWhileReading(t *testing.T) {
 			}
 		})
 	}
-	// As docs/operations.md says: the old key leaves when its tokens have expired, here when nobody
-	// reads any more.
+	// As docs/operations.md says, the old key leaves when its tokens have expired. Here it leaves
+	// when no client reads any more.
 	for _, step := range []string{"ab", "ba"} {
 		for _, g := range gateways {
 			g.rotate(step)
@@ -206,8 +208,8 @@ func TestRotationWhileReading(t *testing.T) {
 	}
 }
 
-// TestLifeAfterLife: at the address of a replica that has crashed, the next one cannot say what
-// was delivered.
+// TestLifeAfterLife: at the address of a crashed replica, the next replica cannot know what was
+// delivered.
 func TestLifeAfterLife(t *testing.T) {
 	d := single(t, mongotest.Numbered(0, 50, 10)...)
 	b := join(t, d, "")
@@ -216,7 +218,7 @@ func TestLifeAfterLife(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.stop() // nobody hears of it any more
+	a.stop() // no replica reaches it any more
 	if _, err := b.next(t.Context(), page.Token); !errors.Is(err, paging.ErrCursorPositionUnknown) {
 		t.Errorf("Next while nobody is there = %v, want ErrCursorPositionUnknown", err)
 	}
@@ -231,7 +233,7 @@ func TestLifeAfterLife(t *testing.T) {
 	}
 }
 
-// TestDrainMovesLargeRests: what is left of a batch of 16 MiB goes along, over TLS.
+// TestDrainMovesLargeRests: the leftover of a batch of 16 MiB is pushed, over TLS.
 func TestDrainMovesLargeRests(t *testing.T) {
 	const total = 8
 	d := single(t, mongotest.Numbered(0, total, 2<<20-100)...)
@@ -264,7 +266,8 @@ func TestDrainMovesLargeRests(t *testing.T) {
 	}
 }
 
-// TestPinned: a pinned cursor is read, streamed and closed at any replica, by its owner.
+// TestPinned: a pinned cursor is read, streamed and closed at any replica; its owner does the
+// work.
 func TestPinned(t *testing.T) {
 	const total = 60
 	d := behindBalancer(t, mongotest.Numbered(0, total, 10)...)
@@ -290,7 +293,7 @@ func TestPinned(t *testing.T) {
 		t.Errorf("CloseCursor = %v, %d cursors are open", err, d.open())
 	}
 
-	// Whoever streams it elsewhere and goes away ends it.
+	// A client that streams it at another replica and goes away ends it.
 	if page, err = a.find(t.Context(), 5); err != nil {
 		t.Fatal(err)
 	}
@@ -310,8 +313,8 @@ func TestPinned(t *testing.T) {
 	}
 }
 
-// TestSlowReaderOfPinned: what is fetched for a stream at another replica is bounded, whatever
-// the result, and who reads slowly holds up nobody else.
+// TestSlowReaderOfPinned: what is fetched for a stream at another replica is bounded, whatever the
+// size of the result. A slow reader does not delay other clients.
 func TestSlowReaderOfPinned(t *testing.T) {
 	const total, size = 2400, 16 << 10
 	b := mongotest.NewBalanced(t, mongotest.BalancedConfig{Services: 1})

@@ -27,14 +27,13 @@ const (
 	// maxListed bounds one list, and listedAtOnce one message of it.
 	maxListed    = 100_000
 	listedAtOnce = 500
-	// maxPushedBytes bounds what all pushes together hold until they are complete. What one replica
-	// may remember is less, unless it is set up to more. recordBytes is what a record costs beside
-	// what it says.
+	// maxPushedBytes bounds what all pushes together hold until they are complete. The memory of
+	// one replica is smaller by default. recordBytes is what a record costs beside its content.
 	maxPushedBytes = 256 << 20
 	recordBytes    = 256
 )
 
-// Pager is what a transport needs of *paging.Pager: what a replica answers.
+// Pager lists what a transport needs of *paging.Pager to answer other replicas.
 type Pager interface {
 	Self() page.Replica
 	Answer(ctx context.Context, q paging.Question) (paging.Answer, error)
@@ -48,7 +47,7 @@ type Pager interface {
 
 var _ Pager = (*paging.Pager)(nil)
 
-// server answers other replicas from the pager, and from nothing else.
+// server answers other replicas from the pager only.
 type server struct {
 	replicav1.UnsafeReplicaServiceServer
 	pager     Pager
@@ -57,7 +56,7 @@ type server struct {
 	pushes    *pushes
 }
 
-// pushes are what all pushes that are not complete hold.
+// pushes counts what all incomplete pushes hold.
 type pushes struct {
 	bytes atomic.Int64
 	max   int64
@@ -66,7 +65,9 @@ type pushes struct {
 var _ replicav1.ReplicaServiceServer = (*server)(nil)
 
 // Ask answers a question.
-func (s *server) Ask(ctx context.Context, req *replicav1.AskRequest) (*replicav1.AskResponse, error) {
+func (s *server) Ask(
+	ctx context.Context, req *replicav1.AskRequest,
+) (*replicav1.AskResponse, error) {
 	var r reader
 	q := r.question(req.GetQuestion())
 	if r.err != nil {
@@ -80,7 +81,9 @@ func (s *server) Ask(ctx context.Context, req *replicav1.AskRequest) (*replicav1
 }
 
 // Stream sends the pages of a cursor.
-func (s *server) Stream(req *replicav1.StreamRequest, ss grpc.ServerStreamingServer[replicav1.StreamResponse]) error {
+func (s *server) Stream(
+	req *replicav1.StreamRequest, ss grpc.ServerStreamingServer[replicav1.StreamResponse],
+) error {
 	var r reader
 	q := r.question(req.GetQuestion())
 	if r.err != nil {
@@ -100,16 +103,20 @@ func (s *server) Stream(req *replicav1.StreamRequest, ss grpc.ServerStreamingSer
 		_ = taken.Cursor.Close(ctx) // never fails
 		return err
 	}
-	err = s.streams.Run(ctx, src, func(docs []bson.Raw) error { return ss.Send(&replicav1.StreamResponse{Documents: join(docs)}) })
+	err = s.streams.Run(ctx, src, func(docs []bson.Raw) error {
+		return ss.Send(&replicav1.StreamResponse{Documents: join(docs)})
+	})
 	if err != nil {
 		return refusal(err)
 	}
 	return nil
 }
 
-// Push takes records over when all of them have come: of a push that breaks off nothing is done,
-// so that it can go elsewhere.
-func (s *server) Push(ss grpc.ClientStreamingServer[replicav1.PushRequest, replicav1.PushResponse]) error {
+// Push accepts records when all of them have arrived. If a push breaks off, Push accepts none of
+// them, so that the records can go to another replica.
+func (s *server) Push(
+	ss grpc.ClientStreamingServer[replicav1.PushRequest, replicav1.PushResponse],
+) error {
 	var r reader
 	var records []paging.Record
 	held := 0
@@ -125,7 +132,9 @@ func (s *server) Push(ss grpc.ClientStreamingServer[replicav1.PushRequest, repli
 		cost := proto.Size(req) + recordBytes
 		held += cost
 		if s.pushes.bytes.Add(int64(cost)) > s.pushes.max {
-			return refusal(&rpcerr.Error{Reason: rpcerr.TooLarge, Message: "too much is pushed at a time"})
+			return refusal(&rpcerr.Error{
+				Reason: rpcerr.TooLarge, Message: "too much is pushed at a time",
+			})
 		}
 		records = append(records, r.record(req.GetRecord()))
 	}
@@ -135,7 +144,8 @@ func (s *server) Push(ss grpc.ClientStreamingServer[replicav1.PushRequest, repli
 	for i, rec := range records {
 		switch err := s.pager.Accept(rec); {
 		case err == nil:
-		case i > 0: // no refusal: some of it counts, so it must not go to yet another replica
+		// not a refusal: some records are accepted, so they must not go to a third replica
+		case i > 0:
 			return err
 		default:
 			return refusal(err)
@@ -144,8 +154,10 @@ func (s *server) Push(ss grpc.ClientStreamingServer[replicav1.PushRequest, repli
 	return ss.SendAndClose(&replicav1.PushResponse{Replica: newReplica(s.pager.Self())})
 }
 
-// Meet notes what another replica says of itself, and answers with what a new one has to know.
-func (s *server) Meet(_ context.Context, req *replicav1.MeetRequest) (*replicav1.MeetResponse, error) {
+// Meet records what another replica reports of itself, and returns what a new replica has to know.
+func (s *server) Meet(
+	_ context.Context, req *replicav1.MeetRequest,
+) (*replicav1.MeetResponse, error) {
 	var r reader
 	from := r.replica(req.GetReplica())
 	if to := req.GetSuccessor(); to != nil {
@@ -159,13 +171,16 @@ func (s *server) Meet(_ context.Context, req *replicav1.MeetRequest) (*replicav1
 	}
 	resp := &replicav1.MeetResponse{Addresses: s.directory.known()}
 	for instance, to := range s.pager.Successors() {
-		resp.Successions = append(resp.Successions, &replicav1.Succession{Instance: newID(instance), Successor: newReplica(to)})
+		resp.Successions = append(resp.Successions,
+			&replicav1.Succession{Instance: newID(instance), Successor: newReplica(to)})
 	}
 	return resp, nil
 }
 
-// List lists the open handles, oldest first.
-func (s *server) List(req *replicav1.ListRequest, ss grpc.ServerStreamingServer[replicav1.ListResponse]) error {
+// List sends the open handles, oldest first.
+func (s *server) List(
+	req *replicav1.ListRequest, ss grpc.ServerStreamingServer[replicav1.ListResponse],
+) error {
 	all := s.pager.Handles(query(req))
 	for len(all) > 0 {
 		resp := &replicav1.ListResponse{}
@@ -182,7 +197,9 @@ func (s *server) List(req *replicav1.ListRequest, ss grpc.ServerStreamingServer[
 }
 
 // Kill ends a cursor.
-func (s *server) Kill(ctx context.Context, req *replicav1.KillRequest) (*replicav1.KillResponse, error) {
+func (s *server) Kill(
+	ctx context.Context, req *replicav1.KillRequest,
+) (*replicav1.KillResponse, error) {
 	if err := s.pager.Kill(ctx, req.GetId()); err != nil {
 		return nil, refusal(err)
 	}
@@ -190,14 +207,18 @@ func (s *server) Kill(ctx context.Context, req *replicav1.KillRequest) (*replica
 }
 
 // unary refuses calls that are not for this replica.
-func (t *Transport) unary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, h grpc.UnaryHandler) (any, error) {
+func (t *Transport) unary(
+	ctx context.Context, req any, _ *grpc.UnaryServerInfo, h grpc.UnaryHandler,
+) (any, error) {
 	if err := t.admit(ctx); err != nil {
 		return nil, refusal(err)
 	}
 	return h(ctx, req)
 }
 
-func (t *Transport) stream(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, h grpc.StreamHandler) error {
+func (t *Transport) stream(
+	srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, h grpc.StreamHandler,
+) error {
 	if err := t.admit(ss.Context()); err != nil {
 		return refusal(err)
 	}
@@ -205,8 +226,8 @@ func (t *Transport) stream(srv any, ss grpc.ServerStream, _ *grpc.StreamServerIn
 }
 
 // admit refuses the calls that this process makes to itself, and those of replicas of another
-// deployment: a token tells one from the other, but what is listed, killed and pushed has none.
-// From the others it learns where they are, and whether their clocks differ.
+// deployment. A token names its deployment, but a list, a kill and a push carry no token. From
+// admitted calls it learns the callers' addresses, and whether their clocks differ.
 func (t *Transport) admit(ctx context.Context) error {
 	if said(ctx, idKey) == t.id {
 		return errSelf
@@ -214,7 +235,8 @@ func (t *Transport) admit(ctx context.Context) error {
 	from, ok := peer.FromContext(ctx)
 	if said(ctx, deploymentKey) != t.serves {
 		if ok && t.foreign.may(hostOf(from.Addr)) {
-			t.cfg.Log.Warn("a replica of another deployment was refused", "replica", from.Addr.String(), "err", errForeign)
+			t.cfg.Log.Warn("a replica of another deployment was refused",
+				"replica", from.Addr.String(), "err", errForeign)
 		}
 		return errForeign
 	}
@@ -225,22 +247,24 @@ func (t *Transport) admit(ctx context.Context) error {
 	return nil
 }
 
-// compareClocks warns if the clock of another replica differs by more than tokens allow for: they
-// expire early then.
+// compareClocks warns if the clock of another replica differs by more than tokens allow for:
+// tokens then expire early.
 func (t *Transport) compareClocks(from net.Addr, text string) {
 	ms, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		return // an earlier release, which does not tell
+		return // an earlier release, which does not send its time
 	}
 	difference := t.now().Sub(time.UnixMilli(ms))
 	if difference.Abs() <= paging.MaxSkew || !t.skewed.may(hostOf(from)) {
 		return
 	}
-	t.cfg.Log.Warn("the clock of a replica differs: tokens of cursors may expire early", "replica", from.String(),
+	t.cfg.Log.Warn("the clock of a replica differs: tokens of cursors may expire early",
+		"replica", from.String(),
 		"difference", difference.Round(time.Second), "allowed", paging.MaxSkew)
 }
 
-// said returns what the caller's metadata say under a key; empty: nothing, or no single thing.
+// said returns the value of the caller's metadata under a key. If there is no value, or more than
+// one, it returns the empty string.
 func said(ctx context.Context, key string) string {
 	values := metadata.ValueFromIncomingContext(ctx, key)
 	if len(values) != 1 {

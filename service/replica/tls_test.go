@@ -18,7 +18,7 @@ func yes() *fake {
 	return &fake{answer: func(context.Context, paging.Question) (paging.Answer, error) { return paging.Answer{Closed: true}, nil }}
 }
 
-// TestWhoIsAReplica: each presents its first key and accepts all.
+// TestWhoIsAReplica: each side presents its first key and accepts all its keys.
 func TestWhoIsAReplica(t *testing.T) {
 	for _, row := range []struct {
 		asks, answers string
@@ -30,7 +30,7 @@ func TestWhoIsAReplica(t *testing.T) {
 		{"a", "ab", true},
 		{"ab", "a", true},
 		{"ba", "ab", true},
-		{"ba", "a", false}, // who asks shows b, which is new to the other
+		{"ba", "a", false}, // the asker presents b, which the owner does not know
 		{"a", "ba", false},
 	} {
 		asker, owner := start(t, row.asks, nil), start(t, row.answers, yes())
@@ -43,7 +43,8 @@ func TestWhoIsAReplica(t *testing.T) {
 		}
 		for name, n := range map[string]*node{"asks": asker, "answers": owner} {
 			said := n.log.String
-			if row.asks == "ba" && name == "asks" { // it was content with what it saw; the call's error says the rest
+			// its own handshake succeeded; the call's error has the cause
+			if row.asks == "ba" && name == "asks" {
 				continue
 			}
 			eventually(t, "a clear line in the log of who "+name, func() bool {
@@ -53,7 +54,7 @@ func TestWhoIsAReplica(t *testing.T) {
 	}
 }
 
-// TestRefusedOnceAWhile: whoever tries again and again does not fill the log.
+// TestRefusedOnceAWhile: a peer that retries does not fill the log.
 func TestRefusedOnceAWhile(t *testing.T) {
 	owner := start(t, "a", yes())
 	stranger := certificate(t, ring(t, "b").TransportKeys()[0], time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
@@ -66,8 +67,8 @@ func TestRefusedOnceAWhile(t *testing.T) {
 	}
 }
 
-// TestStrangers: without a certificate, with another one, with an older TLS, or without TLS
-// nobody gets a word.
+// TestStrangers: a peer without a certificate, with another one, with an older TLS, or without TLS
+// gets no response.
 func TestStrangers(t *testing.T) {
 	owner := start(t, "a", yes())
 	_, foreign, err := ed25519.GenerateKey(rand.Reader)
@@ -103,7 +104,7 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// greets says whether a replica sends anything after the handshake.
+// greets reports whether a replica sends anything after the handshake.
 func greets(t *testing.T, address string, cfg *tls.Config) bool {
 	t.Helper()
 	c, err := tls.Dial("tcp", address, cfg)
@@ -129,7 +130,7 @@ func certificate(t *testing.T, key ed25519.PrivateKey, from, to time.Time) tls.C
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// TestCertificate: it is one that any reader of X.509 takes, and tells nothing but the key.
+// TestCertificate: any reader of X.509 accepts it, and it reveals only the key.
 func TestCertificate(t *testing.T) {
 	owner := start(t, "a", yes())
 	c, err := tls.Dial("tcp", owner.Advertised(), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
@@ -148,9 +149,9 @@ func TestCertificate(t *testing.T) {
 	}
 }
 
-// TestRotation: with a new key added at the end everywhere, then put in front everywhere, then
-// alone, not one question fails; the connections of the old key are gone then, and who still has
-// it alone is refused.
+// TestRotation: a new key is added last on all replicas, then moved first, then left alone, and no
+// question fails. The connections of the old key are closed then, and a replica that has only the
+// old key is refused.
 func TestRotation(t *testing.T) {
 	nodes := []*node{start(t, "a", yes()), start(t, "a", yes()), start(t, "a", yes())}
 	late := start(t, "a", yes())
@@ -202,7 +203,7 @@ func TestKeyIsGone(t *testing.T) {
 	}})
 	asker := start(t, "b", nil)
 	done := make(chan error, 1)
-	// It is not its own first key that the owner presents: the asker has to know a as well.
+	// The owner does not present its own first key: the asker has to know a as well.
 	asker.rotate("ba")
 	go func() {
 		_, err := asker.Ask(t.Context(), owner.Advertised(), paging.Question{})
@@ -220,7 +221,7 @@ func TestKeyIsGone(t *testing.T) {
 	}
 }
 
-// TestRotationSparesCalls: a call that runs while the first key changes ends as it would have.
+// TestRotationSparesCalls: a call that runs while the first key changes ends normally.
 func TestRotationSparesCalls(t *testing.T) {
 	asked, answer := make(chan struct{}, 2), make(chan struct{})
 	owner := start(t, "ab", &fake{answer: func(context.Context, paging.Question) (paging.Answer, error) {

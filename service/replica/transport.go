@@ -23,53 +23,55 @@ import (
 )
 
 const (
-	// maxConnections bounds those that others make; the next ones wait. One without a key is closed
-	// within connectTimeout.
+	// maxConnections bounds the connections that other replicas make; further connections wait. A
+	// connection without a key is closed within connectTimeout.
 	maxConnections = 1024
-	// maxStreams bounds the calls on one of them.
+	// maxStreams bounds the calls on one connection.
 	maxStreams = 10_000
-	// maxHeaderBytes is far more than our own calls bring.
+	// maxHeaderBytes is far more than the calls of replicas need.
 	maxHeaderBytes = 16 << 10
-	// stopTime is what calls in flight get when the listener stops. The pager has drained before.
+	// stopTime is how long calls in flight may take when the listener stops. The pager has drained
+	// before.
 	stopTime = time.Second
-	// foreignEvery is how often the log says of a replica that it is one of another deployment,
-	// skewedEvery that its clock differs.
+	// foreignEvery is the least time between two log entries about a host with a replica of
+	// another deployment. skewedEvery is the same for a clock that differs.
 	foreignEvery = time.Hour
 	skewedEvery  = time.Minute
 	// meetTime is how long a new replica has to meet the others.
 	meetTime = 10 * time.Second
 )
 
-// Config of a Transport; all but Deployment, Others, StallTimeout, LookupHost and Failed are
-// required.
+// Config configures a Transport. Deployment, Others, StallTimeout, LookupHost and Failed are
+// optional.
 type Config struct {
 	Keys Keys
-	// Deployment is the pager's: replicas of another one are refused, although they may have the
-	// same keys.
+	// Deployment is the pager's. Replicas of another deployment are refused, although they may
+	// have the same keys.
 	Deployment string
-	// Address is where to listen; port 0 lets the kernel choose one.
+	// Address is where the transport listens. With port 0 the kernel chooses a port.
 	Address string
-	// Advertise is where the others reach it, if its port is 0 with the port that was chosen.
+	// Advertise is where other replicas reach this replica. Port 0 stands for the port that the
+	// kernel has chosen.
 	Advertise string
-	// Others are where the other replicas are, as host:port; a name stands for all its addresses.
-	// This replica itself may be among them.
+	// Others are the addresses of the other replicas, as host:port. A name stands for all its
+	// addresses. This replica's own address may be among them.
 	Others []string
-	// Streams are what the streams of pinned cursors share with the gateway's others.
+	// Streams are what the streams of pinned cursors share with the gateway's other streams.
 	Streams *stream.Streams
 	Log     *slog.Logger
-	// StallTimeout is how long a replica may take nothing of a stream; see interceptor.Config.
+	// StallTimeout is how long a replica may read nothing of a stream; see interceptor.Config.
 	StallTimeout time.Duration
-	// LookupHost resolves names; nil: as the system does.
+	// LookupHost resolves names. If it is nil, the system's resolver does.
 	LookupHost func(ctx context.Context, host string) ([]string, error)
 	// Failed is called when the listener breaks.
 	Failed func(error)
 }
 
-// Transport is the way between this replica and the others. Bind, Serve and Close are called once
-// each, in this order; as paging.Replicas it works from Serve to Close.
+// Transport connects this replica to the others. Bind, Serve and Close are called once each, in
+// this order. As paging.Replicas it works from Serve to Close.
 type Transport struct {
 	cfg         Config
-	id          string // tells this process from others, and from an earlier one
+	id          string // identifies this process, not its address: a restarted one has another id
 	serves      string // the id of its deployment
 	foreign     *notices
 	skewed      *notices
@@ -101,14 +103,18 @@ func New(cfg Config) *Transport {
 	me := &identity{keys: cfg.Keys}
 	secure := newLinks(me, cfg.Log)
 	return &Transport{
-		cfg: cfg, id: hex.EncodeToString(id), serves: hex.EncodeToString(deployment[:]), foreign: newNotices(foreignEvery),
-		skewed: newNotices(skewedEvery), now: time.Now, stop: func() {}, met: make(chan struct{}),
-		pushes: pushes{max: maxPushedBytes}, links: secure, directory: newDirectory(cfg.Others, cfg.LookupHost),
-		connections: &connections{identity: me, secure: secure, dial: (&net.Dialer{Timeout: connectTimeout}).DialContext, open: map[string]*connection{}},
+		cfg: cfg, id: hex.EncodeToString(id), serves: hex.EncodeToString(deployment[:]),
+		foreign: newNotices(foreignEvery), skewed: newNotices(skewedEvery), now: time.Now,
+		stop: func() {}, met: make(chan struct{}), pushes: pushes{max: maxPushedBytes},
+		links: secure, directory: newDirectory(cfg.Others, cfg.LookupHost),
+		connections: &connections{
+			identity: me, secure: secure, open: map[string]*connection{},
+			dial: (&net.Dialer{Timeout: connectTimeout}).DialContext,
+		},
 	}
 }
 
-// Bind begins to listen. What comes before Serve waits.
+// Bind begins to listen. Connections that arrive before Serve wait.
 func (t *Transport) Bind(ctx context.Context) error {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", t.cfg.Address)
@@ -124,10 +130,10 @@ func (t *Transport) bindTo(l net.Listener) {
 	t.directory.isOwn(t.Advertised())
 }
 
-// Address returns where the transport listens, after Bind.
+// Address returns the address on which the transport listens. It is called after Bind.
 func (t *Transport) Address() string { return t.listener.Addr().String() }
 
-// Advertised returns where the others reach it, after Bind.
+// Advertised returns the address at which other replicas reach this one. It is called after Bind.
 func (t *Transport) Advertised() string {
 	host, port, err := net.SplitHostPort(t.cfg.Advertise)
 	if err != nil || port != "0" {
@@ -137,10 +143,12 @@ func (t *Transport) Advertised() string {
 	return net.JoinHostPort(host, bound)
 }
 
-// Serve begins to answer from a pager, and tells the other replicas that this one is there.
+// Serve begins to answer from a pager, and tells the other replicas that this replica exists.
 func (t *Transport) Serve(p Pager) {
 	t.pager = p
-	around := interceptor.New(interceptor.Config{Logger: t.cfg.Log, StallTimeout: t.cfg.StallTimeout})
+	around := interceptor.New(interceptor.Config{
+		Logger: t.cfg.Log, StallTimeout: t.cfg.StallTimeout,
+	})
 	t.server = grpc.NewServer(
 		grpc.Creds(t.links),
 		grpc.ConnectionTimeout(connectTimeout),
@@ -150,13 +158,17 @@ func (t *Transport) Serve(p Pager) {
 		grpc.StaticStreamWindowSize(streamWindow),
 		grpc.StaticConnWindowSize(connectionWindow),
 		grpc.MaxHeaderListSize(maxHeaderBytes),
-		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: 2 * idleTimeout, Time: keepaliveTime, Timeout: keepaliveTimeout}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{
+			MaxConnectionIdle: 2 * idleTimeout, Time: keepaliveTime, Timeout: keepaliveTimeout,
+		}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: keepaliveTime / 2}),
 		grpc.WaitForHandlers(true),
 		grpc.ChainUnaryInterceptor(around.Unary(), t.unary),
 		grpc.ChainStreamInterceptor(around.Stream(), t.stream),
 	)
-	replicav1.RegisterReplicaServiceServer(t.server, &server{pager: p, directory: t.directory, streams: t.cfg.Streams, pushes: &t.pushes})
+	replicav1.RegisterReplicaServiceServer(t.server, &server{
+		pager: p, directory: t.directory, streams: t.cfg.Streams, pushes: &t.pushes,
+	})
 	l := netutil.LimitListener(t.listener, maxConnections)
 	t.serving.Go(func() {
 		if err := t.server.Serve(l); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
@@ -168,8 +180,8 @@ func (t *Transport) Serve(p Pager) {
 	t.serving.Go(func() { t.meetAll(ctx) })
 }
 
-// Met waits until this replica has met the others, or ctx ends: until then it may not find
-// cursors that have moved.
+// Met waits until this replica has met the others, or ctx ends. Before that this replica may not
+// find cursors that have moved.
 func (t *Transport) Met(ctx context.Context) {
 	select {
 	case <-t.met:
@@ -177,7 +189,7 @@ func (t *Transport) Met(ctx context.Context) {
 	}
 }
 
-// meetAll tells all replicas that this one is there, those included that it hears of in their
+// meetAll tells all replicas that this replica exists, including those that it learns from their
 // answers. So each of them knows it before DNS does, and it learns where the cursors of earlier
 // replicas went.
 func (t *Transport) meetAll(ctx context.Context) {
@@ -185,7 +197,8 @@ func (t *Transport) meetAll(ctx context.Context) {
 	defer t.stop()
 	met := map[string]bool{}
 	for ctx.Err() == nil {
-		fresh := slices.DeleteFunc(t.Others(ctx, false), func(address string) bool { return met[address] })
+		fresh := slices.DeleteFunc(t.Others(ctx, false),
+			func(address string) bool { return met[address] })
 		if len(fresh) == 0 {
 			return
 		}
@@ -207,7 +220,7 @@ func (t *Transport) meetOne(ctx context.Context, address string) {
 	t.heardOf(address, resp)
 }
 
-// heardOf notes what another replica has said when it was met.
+// heardOf records what another replica has answered to a meeting.
 func (t *Transport) heardOf(address string, resp *replicav1.MeetResponse) {
 	t.directory.learn(address)
 	for _, known := range resp.GetAddresses() {
@@ -221,21 +234,21 @@ func (t *Transport) heardOf(address string, resp *replicav1.MeetResponse) {
 	}
 }
 
-// KeysChanged closes connections that were made with keys that are gone. It is called when the
+// KeysChanged closes the connections that were made with removed keys. It is called after the
 // ring's keys were replaced.
 func (t *Transport) KeysChanged() {
 	t.connections.renew()
 	t.links.shared.closeStale()
 }
 
-// Close ends the listener and all connections. It returns when ctx ends, at the latest; an error
-// means that a call is still there.
+// Close closes the listener and all connections. It blocks until the calls in flight have ended,
+// or ctx ends; an error means that a call has not ended.
 func (t *Transport) Close(ctx context.Context) error {
 	t.stop()
 	t.connections.close()
 	if t.server == nil {
 		if t.listener != nil {
-			_ = t.listener.Close() // nobody has used it
+			_ = t.listener.Close() // no server uses it
 		}
 		return nil
 	}
@@ -252,7 +265,7 @@ func (t *Transport) Close(ctx context.Context) error {
 		return nil
 	case <-soon.Done():
 	}
-	go t.server.Stop() // makes the other one end, when the handlers have
+	go t.server.Stop() // the first goroutine ends once the handlers have ended
 	select {
 	case <-stopped:
 		return nil

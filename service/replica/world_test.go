@@ -24,10 +24,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// waitTime is what nothing takes unless it is broken.
+// waitTime bounds waits that end at once unless the code is broken.
 const waitTime = 30 * time.Second
 
-// ring makes a ring of keys, each named by a letter: the same letter is the same key.
+// ring returns a ring of keys, each named by a letter: the same letter is the same key.
 func ring(t testing.TB, letters string) *seal.Ring {
 	t.Helper()
 	r, err := seal.NewRing(keys(t, letters)...)
@@ -67,8 +67,8 @@ func at(address string) option {
 
 func knowing(peers ...string) option { return func(c *replica.Config) { c.Others = peers } }
 
-// start starts a replica with those keys that answers from r; nil: it is not asked. It ends with
-// the test.
+// start starts a replica with those keys that answers from r, and ends with the test. With a nil r
+// the replica must not be asked.
 func start(t testing.TB, letters string, r replica.Pager, options ...option) *node {
 	t.Helper()
 	n := bind(t, letters, options...)
@@ -79,7 +79,7 @@ func start(t testing.TB, letters string, r replica.Pager, options ...option) *no
 	return n
 }
 
-// bind is start without an answer.
+// bind does what start does, but the replica does not answer yet.
 func bind(t testing.TB, letters string, options ...option) *node {
 	t.Helper()
 	n := &node{t: t, ring: ring(t, letters), log: &safeBuffer{}}
@@ -106,7 +106,7 @@ func bind(t testing.TB, letters string, options ...option) *node {
 	return n
 }
 
-// rotate gives the replica other keys.
+// rotate replaces the replica's keys.
 func (n *node) rotate(letters string) {
 	n.t.Helper()
 	if err := n.ring.Replace(keys(n.t, letters)...); err != nil {
@@ -115,7 +115,7 @@ func (n *node) rotate(letters string) {
 	n.KeysChanged()
 }
 
-// eventually waits until ok says so.
+// eventually waits until ok returns true.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	again := time.NewTicker(time.Millisecond)
@@ -130,7 +130,7 @@ func eventually(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// fake is a pager whose answers a test gives; nil functions refuse.
+// fake is a pager whose answers a test provides; nil functions refuse.
 type fake struct {
 	successions
 	self   page.Replica
@@ -140,7 +140,7 @@ type fake struct {
 	kill   func(ctx context.Context, id string) error
 }
 
-// successions notes where the cursors of replicas went.
+// successions records where the cursors of replicas went.
 type successions struct {
 	mu  sync.Mutex
 	all map[page.Instance]page.Replica
@@ -195,7 +195,7 @@ func (f *fake) Kill(ctx context.Context, id string) error {
 	return f.kill(ctx, id)
 }
 
-// proxy is what stands between two replicas: it passes bytes on until it is told otherwise.
+// proxy stands between two replicas and passes bytes on, until a test changes that.
 type proxy struct {
 	l  net.Listener
 	wg sync.WaitGroup
@@ -204,7 +204,7 @@ type proxy struct {
 	mu    sync.Mutex
 	to    string
 	conns []net.Conn
-	mute  bool // answers are lost: connections break as soon as there is one
+	mute  bool // answers are lost: a connection breaks at its first answer
 }
 
 func newProxy(t testing.TB, to string) *proxy {
@@ -225,7 +225,7 @@ func newProxy(t testing.TB, to string) *proxy {
 
 func (p *proxy) address() string { return p.l.Addr().String() }
 
-// lead says where it leads to.
+// lead sets the address that the proxy connects to.
 func (p *proxy) lead(to string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -7,7 +7,8 @@ import (
 	"fmt"
 )
 
-// minKeyBytes is the least length of a configured key. HKDF takes all of a longer one.
+// minKeyBytes bounds the length of a configured key from below. HKDF uses every byte of a longer
+// key.
 const minKeyBytes = 32
 
 // Key holds one secret of the configuration. It prints as a mask.
@@ -16,7 +17,8 @@ type Key struct{ secret []byte }
 // NewKey checks the length of a secret and returns a key with a copy of it.
 func NewKey(secret []byte) (Key, error) {
 	if len(secret) < minKeyBytes {
-		return Key{}, fmt.Errorf("handle key has %d bytes, wants %d or more", len(secret), minKeyBytes)
+		return Key{}, fmt.Errorf("handle key has %d bytes, wants %d or more",
+			len(secret), minKeyBytes)
 	}
 	return Key{bytes.Clone(secret)}, nil
 }
@@ -33,7 +35,8 @@ func ParseKey(text string) (Key, error) {
 	return Key{}, errors.New("handle key is not base64")
 }
 
-// ParseKeys reads a file of keys, one a line: the first seals, all open. It skips empty lines and lines that start with #.
+// ParseKeys reads a file of keys, one per line. The first key seals and every key opens. ParseKeys
+// skips empty lines and lines that start with #.
 func ParseKeys(text []byte) ([]Key, error) {
 	var keys []Key
 	n := 0

@@ -13,14 +13,15 @@ import (
 	"golang.org/x/crypto/chacha20poly1305"
 )
 
-// Labels of the derived keys. Each purpose has its own, so no two uses share a key.
+// These labels derive the keys. Each purpose has its own label, so no two uses share a key.
 const (
 	labelSeal      = "mooring handle seal v1"
 	labelKeyID     = "mooring handle key id v1"
 	labelTransport = "mooring replica transport v1"
 )
 
-// Ring seals with its first key and opens with any. Replace changes its keys at any time; readers take no lock.
+// Ring seals with its first key and opens with any key. Replace changes the keys at any time;
+// readers take no lock.
 type Ring struct {
 	keys      atomic.Pointer[[]sealingKey]
 	ephemeral bool
@@ -33,7 +34,8 @@ type sealingKey struct {
 	transport ed25519.PrivateKey
 }
 
-// NewRing returns a ring of the given keys. Without any it makes a random one, which ends with the process: see Ephemeral.
+// NewRing returns a ring of the given keys. If there are none, it makes a random key, which ends
+// with the process: see Ephemeral.
 func NewRing(keys ...Key) (*Ring, error) {
 	r := &Ring{ephemeral: len(keys) == 0}
 	if r.ephemeral {
@@ -47,10 +49,11 @@ func NewRing(keys ...Key) (*Ring, error) {
 	return r, nil
 }
 
-// Ephemeral reports whether no key was configured: tokens then end with this process, and no other replica can open them.
+// Ephemeral reports whether no key was configured. If so, tokens end with this process, and no
+// other replica can open them.
 func (r *Ring) Ephemeral() bool { return r.ephemeral }
 
-// Replace replaces the keys. Tokens of a key that is gone cannot be opened any more.
+// Replace replaces the keys. Tokens of a removed key can no longer be opened.
 func (r *Ring) Replace(keys ...Key) error {
 	if len(keys) == 0 {
 		return errors.New("a key ring needs a key")
@@ -87,11 +90,13 @@ func derive(key Key) (sealingKey, error) {
 	if err != nil {
 		return sealingKey{}, err
 	}
-	return sealingKey{id: [keyIDBytes]byte(id), aead: aead, transport: ed25519.NewKeyFromSeed(seed)}, nil
+	transport := ed25519.NewKeyFromSeed(seed)
+	return sealingKey{id: [keyIDBytes]byte(id), aead: aead, transport: transport}, nil
 }
 
-// TransportKeys returns the keys by which replicas know each other: a replica presents the first and accepts any. They are
-// derived apart from the keys that seal and reveal nothing about those.
+// TransportKeys returns the keys by which replicas authenticate each other: a replica presents the
+// first key and accepts any of them. They are derived separately from the keys that seal and
+// reveal nothing about those.
 func (r *Ring) TransportKeys() []ed25519.PrivateKey {
 	present := *r.keys.Load()
 	keys := make([]ed25519.PrivateKey, len(present))
@@ -101,10 +106,10 @@ func (r *Ring) TransportKeys() []ed25519.PrivateKey {
 	return keys
 }
 
-// sealer returns the key that seals now.
+// sealer returns the current sealing key.
 func (r *Ring) sealer() sealingKey { return (*r.keys.Load())[0] }
 
-// byID yields the keys with that id: two configured keys can have the same one by accident.
+// byID yields the keys with that id. Two configured keys can have the same id by accident.
 func (r *Ring) byID(id [keyIDBytes]byte) func(yield func(sealingKey) bool) {
 	return func(yield func(sealingKey) bool) {
 		for _, k := range *r.keys.Load() {

@@ -91,7 +91,8 @@ func TestKeyRotation(t *testing.T) {
 	}
 }
 
-// The same keys give the same transport keys, in their order; different ones give others, and none is a key that seals.
+// The same keys give the same transport keys, in their order. Different keys give other transport
+// keys, and no transport key is a key that seals.
 func TestTransportKeys(t *testing.T) {
 	one, two := key(t, 1), key(t, 2)
 	r := ring(t, one, two)
@@ -107,8 +108,9 @@ func TestTransportKeys(t *testing.T) {
 	}
 }
 
-// The steps of docs/operations.md: a new key is added last, moved first when all have read it, and the old key is removed when its
-// tokens have expired. Replicas before and behind a step open each other's tokens. A new key that goes first breaks that.
+// The steps of docs/operations.md: a new key is added last, and moved first when all replicas have
+// read it. The old key is removed when its tokens have expired. Replicas before and behind a step
+// open each other's tokens. A new key that goes first breaks that.
 func TestKeyRotationSteps(t *testing.T) {
 	old, young := key(t, 1), key(t, 2)
 	steps := [][]seal.Key{{old}, {old, young}, {young, old}, {young}}
@@ -130,7 +132,7 @@ func TestKeyRotationSteps(t *testing.T) {
 	}
 }
 
-// A key without a secret is refused: its derived keys would be everybody's.
+// A key without a secret is refused: every gateway would derive the same keys from it.
 func TestEmptyKey(t *testing.T) {
 	for _, keys := range [][]seal.Key{{{}}, {key(t, 1), {}}} {
 		if _, err := seal.NewRing(keys...); err == nil {
@@ -145,7 +147,7 @@ func TestEmptyKey(t *testing.T) {
 	}
 }
 
-// A token of a layout that this version does not know says so; it is never misread.
+// A token of an unknown layout is refused as such and never misread.
 func TestUnknownVersion(t *testing.T) {
 	r := ring(t, key(t, 1))
 	b, err := base64.RawURLEncoding.DecodeString(r.Seal("", []byte("text")))
@@ -160,7 +162,7 @@ func TestUnknownVersion(t *testing.T) {
 	}
 }
 
-// A ring has the keys of now: those of tokens that can still be opened.
+// A ring has only its current keys: those of tokens that can still be opened.
 func TestHas(t *testing.T) {
 	r := ring(t, key(t, 1))
 	old := r.SealerID()

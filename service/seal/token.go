@@ -9,8 +9,9 @@ import (
 	"golang.org/x/crypto/chacha20poly1305"
 )
 
-// The layout of a sealed token, before base64url: a version, the id of the key, a nonce, and the sealed bytes. The version
-// and the key's id are authenticated with them, and so is the principal, which is not in the token.
+// The layout of a sealed token, before base64url, is a version, the id of the key, a nonce, and
+// the sealed bytes. The version, the key's id and the principal are authenticated with the sealed
+// bytes. The principal is not in the token.
 const (
 	version    = 1
 	keyIDBytes = 4
@@ -26,7 +27,8 @@ const (
 )
 
 var (
-	// ErrToken refuses a token that does not open: its text, its key or its principal differs. Which of these is not told.
+	// ErrToken refuses a token that does not open: its text, its key or its principal differs. It
+	// does not say which of these.
 	ErrToken = errors.New("token does not open")
 	// ErrVersion refuses a token whose layout this version of the gateway does not know.
 	ErrVersion = errors.New("token was made by another version of the gateway")
@@ -46,7 +48,7 @@ func (r *Ring) Seal(principal string, plain []byte) string {
 
 // Open reverses Seal. It returns ErrVersion or ErrToken.
 func (r *Ring) Open(principal, token string) ([]byte, error) {
-	if len(token) > MaxTokenBytes || strings.ContainsAny(token, "\r\n") { // which base64 would skip
+	if len(token) > MaxTokenBytes || strings.ContainsAny(token, "\r\n") { // base64 skips these
 		return nil, ErrToken
 	}
 	b, err := base64.RawURLEncoding.Strict().DecodeString(token)
@@ -58,7 +60,8 @@ func (r *Ring) Open(principal, token string) ([]byte, error) {
 	}
 	ad := associated(b[:1+keyIDBytes], principal)
 	for k := range r.byID([keyIDBytes]byte(b[1 : 1+keyIDBytes])) {
-		if plain, err := k.aead.Open(nil, b[1+keyIDBytes:headBytes], b[headBytes:], ad); err == nil {
+		plain, err := k.aead.Open(nil, b[1+keyIDBytes:headBytes], b[headBytes:], ad)
+		if err == nil {
 			return plain, nil
 		}
 	}
@@ -73,7 +76,7 @@ func associated(head []byte, principal string) []byte {
 // KeyID names the key that a token was sealed with.
 type KeyID [keyIDBytes]byte
 
-// SealerID returns the id of the key that seals now.
+// SealerID returns the id of the current sealing key.
 func (r *Ring) SealerID() KeyID { return r.sealer().id }
 
 // Has reports whether a key with that id is in the ring.
