@@ -23,7 +23,7 @@ import (
 	"github.com/mooringdb/mooring/internal/mongotest"
 )
 
-// compressing stands in front of a server that cannot compress: it unpacks requests, records how
+// compressing is a proxy of a server that cannot compress: it unpacks requests, records how
 // each was compressed, and packs replies.
 type compressing struct {
 	server *mongotest.Server

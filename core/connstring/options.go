@@ -16,7 +16,7 @@ type Option struct {
 
 	setting
 	strict      bool       // a value that does not do is an error, not a warning
-	secret      bool       // the value stands in no message
+	secret      bool       // the value is never part of a message
 	repeat      repetition // what a second appearance means
 	aliasOf     string     // the name under which it is shown
 	replacedBy  string     // the name that is used today

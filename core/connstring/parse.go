@@ -160,18 +160,19 @@ func (p *parser) userinfo(s string) error {
 	return nil
 }
 
-// besideUser takes over the user that stands beside the string.
+// besideUser adds the user that is configured separately from the string. One that the string has as
+// well is an error.
 func (p *parser) besideUser() error {
 	c := &p.config
 	if name := p.user.Username; name != nil {
 		if c.Username != "" {
-			return errors.New("a user name stands in it and beside it")
+			return errors.New("it has a user name, and another one is configured")
 		}
 		c.HasCredential, c.Username = true, *name
 	}
 	if password := p.user.Password; password != nil {
 		if c.HasPassword {
-			return errors.New("a password stands in it and beside it")
+			return errors.New("it has a password, and another one is configured")
 		}
 		c.HasCredential, c.HasPassword, c.Password = true, true, *password
 	}

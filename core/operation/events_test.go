@@ -109,7 +109,7 @@ func TestRedaction(t *testing.T) {
 	}
 }
 
-// An event that nobody wants is not made, whichever of the others are wanted.
+// An event without a listener is not made, even if other events have listeners.
 func TestSinksInPart(t *testing.T) {
 	failure := bson.NewBuilder(nil).Int32("ok", 0).Finish()
 	for _, reply := range []bson.Raw{nil, failure} {

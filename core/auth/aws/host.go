@@ -11,7 +11,7 @@ const (
 	maxHost       = 255 // RFC 1035
 )
 
-// region returns the region that the host of a security token service stands in. The host is a
+// region returns the region of the host of a security token service. The host is a
 // server's word: it goes into what is signed, so that anything but the characters of a domain name
 // is refused.
 func region(host string) (string, error) {

@@ -13,7 +13,7 @@ import (
 	"github.com/mooringdb/mooring/core/mongoerr"
 )
 
-// fake is a Kerberos library without Kerberos: what is wrapped stands in angle brackets.
+// fake is a Kerberos library without Kerberos: it puts what it wraps in angle brackets.
 type fake struct {
 	service gssapi.Service
 	user    auth.User

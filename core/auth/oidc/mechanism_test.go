@@ -230,7 +230,7 @@ func TestFailedSpeculationKeepsTheToken(t *testing.T) {
 	check(t, "saslStart", s.started(), []string{"good"})
 }
 
-// TestPauseBetweenCalls: a provider is called again after 100 ms at the earliest, whoever asks.
+// TestPauseBetweenCalls: a provider is called again after 100 ms at the earliest, for any caller.
 func TestPauseBetweenCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls []time.Duration

@@ -16,7 +16,7 @@ type Outbox[F any] struct {
 	added      uint64   // facts, ever
 	delivered  uint64   // of them
 	holds      []uint64 // how many facts were added before each hold
-	wanted     uint64   // how many facts whoever delivers is to deliver at least
+	wanted     uint64   // the facts that the delivering goroutine delivers at least
 	delivering bool
 	progress   sync.Cond // delivering has ended
 }
