@@ -307,8 +307,12 @@ func (r *request) end() {
 func (c *Conn) write(ctx context.Context, msg []byte) error {
 	c.requestID++
 	wire.SetRequestID(msg, c.requestID)
-	if c.timeout > 0 && !timeoutms.Governs(ctx) {
-		_ = c.nc.SetDeadline(time.Now().Add(c.timeout)) // the write reports an error
+	if c.timeout > 0 {
+		var deadline time.Time // none, also if an earlier request had one
+		if !timeoutms.Governs(ctx) {
+			deadline = time.Now().Add(c.timeout)
+		}
+		_ = c.nc.SetDeadline(deadline) // the write reports an error
 		if ctx.Err() != nil || !c.Alive() {
 			c.unblock() // the interruption may have preceded the deadline above
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/mooringdb/mooring/core/conn"
 	"github.com/mooringdb/mooring/core/conn/metadata"
 	"github.com/mooringdb/mooring/core/description"
+	"github.com/mooringdb/mooring/core/internal/timeoutms"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/pool"
 	"github.com/mooringdb/mooring/core/wire"
@@ -465,6 +466,21 @@ func TestSocketTimeout(t *testing.T) {
 		_, err := c.RoundTrip(t.Context(), message("slow", 0))
 		if netErr, ok := errors.AsType[*mongoerr.NetworkError](err); !ok || !netErr.Timeout() || time.Since(start) != time.Minute {
 			t.Errorf("RoundTrip() = %v after %v, want a timeout after a minute", err, time.Since(start))
+		}
+	})
+}
+
+// TestSocketTimeoutOfAnEarlierRequest: a request under timeoutMS has no socket timeout, and not the
+// deadline that the request before it has left on the connection.
+func TestSocketTimeoutOfAnEarlierRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mongotest.NewServer(t, nil)
+		c := dial(t, s, conn.Config{SocketTimeout: time.Minute})
+		for _, ctx := range []context.Context{t.Context(), timeoutms.Mark(t.Context())} {
+			if _, err := c.RoundTrip(ctx, message("ping", 0)); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Hour) //nolint:forbidigo // fake time
 		}
 	})
 }
