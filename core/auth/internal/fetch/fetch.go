@@ -69,7 +69,9 @@ func (r Request) do(ctx context.Context, transport http.RoundTripper, u *url.URL
 		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
 	if transport == nil {
-		transport = network(r.Proxied)
+		own := network(r.Proxied)
+		defer own.CloseIdleConnections() // ends a dial that the request did not wait for
+		transport = own
 	}
 	client := http.Client{
 		Transport: transport,
@@ -101,11 +103,14 @@ func (r Request) body() io.Reader {
 	return strings.NewReader(r.Form.Encode())
 }
 
+// dial opens a connection of network; tests replace it.
+var dial = (&net.Dialer{}).DialContext
+
 // network connects anew for each request: an endpoint is asked once in a while, and no idle
 // connection stays behind.
-func network(proxied bool) http.RoundTripper {
+func network(proxied bool) *http.Transport {
 	t := &http.Transport{
-		DialContext:            (&net.Dialer{}).DialContext,
+		DialContext:            dial,
 		DisableKeepAlives:      true,
 		DisableCompression:     true,
 		MaxResponseHeaderBytes: maxHeader,

@@ -1,8 +1,11 @@
 package fetch_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -61,10 +64,37 @@ func TestDo(t *testing.T) {
 // goes through a proxy.
 func TestNetwork(t *testing.T) {
 	for _, proxied := range []bool{false, true} {
-		n, ok := fetch.Network(proxied).(*http.Transport)
-		if !ok || !n.DisableKeepAlives || n.MaxResponseHeaderBytes != 64<<10 || (n.Proxy != nil) != proxied {
+		n := fetch.Network(proxied)
+		if !n.DisableKeepAlives || n.MaxResponseHeaderBytes != 64<<10 || (n.Proxy != nil) != proxied {
 			t.Errorf("Network(%t) = %+v", proxied, n)
 		}
+	}
+}
+
+// TestNothingOutlivesARequest: an endpoint that accepts no connection, or no TLS handshake, keeps
+// neither a goroutine nor a socket after the request has timed out.
+func TestNothingOutlivesARequest(t *testing.T) {
+	for name, dial := range map[string]func(ctx context.Context) error{
+		"dial":          func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
+		"TLS handshake": func(context.Context) error { return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fetch.SetDial(t, func(ctx context.Context, _, _ string) (net.Conn, error) {
+					client, server := net.Pipe()
+					go func() { _, _ = io.Copy(io.Discard, server) }() // and answers nothing
+					if err := dial(ctx); err != nil {
+						_ = client.Close()
+						return nil, err
+					}
+					return client, nil
+				})
+				_, err := fetch.Do(t.Context(), nil, fetch.Request{Method: "GET", URL: "https://h/", Timeout: time.Second})
+				if err == nil || !strings.Contains(err.Error(), "no complete answer in 1s") {
+					t.Errorf("Do = %v", err)
+				}
+			}) // which fails if a goroutine is left
+		})
 	}
 }
 
