@@ -3,6 +3,7 @@ package ocsp_test
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -293,6 +294,20 @@ func TestTimeout(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestNoDialOutlivesACheck: a responder that cannot be reached keeps no goroutine.
+func TestNoDialOutlivesACheck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ca := certtest.Authority(t, certtest.ECDSA)
+		server := ca.Issue(t, "server", certtest.Responders(responderURL))
+		dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		c := ocsp.New(ocsp.Config{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}})
+		wantAccepted(t, c.Check(t.Context(), server.Chain(), nil))
+	}) // which fails if a goroutine is left
 }
 
 // TestSilence checks that responders which do not answer delay one connection in half a minute,

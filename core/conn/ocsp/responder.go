@@ -45,6 +45,7 @@ func askAll(ctx context.Context, client *http.Client, cert, issuer *x509.Certifi
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	defer client.CloseIdleConnections() // ends dials that their requests did not wait for
 	urls := responders(cert)
 	answers := make(chan Response) // the reader takes one value from each sender
 	for _, u := range urls {
