@@ -17,8 +17,8 @@ func (t *Table) Refuse() (before bool) {
 	return before
 }
 
-// Quiet waits until no call works on anything. Endless work is canceled at once, the other after a
-// while.
+// Quiet blocks until no call works on anything, or until ctx ends. It cancels endless work at once,
+// and all other work after quietGrace.
 func (t *Table) Quiet(ctx context.Context) error {
 	grace := quietGrace
 	if deadline, ok := ctx.Deadline(); ok {
@@ -36,16 +36,25 @@ func (t *Table) Quiet(ctx context.Context) error {
 				w.Cancel(ErrClosing)
 			}
 		}
+		if waitAll(patient, works) == nil {
+			continue
+		}
 		for _, w := range works {
-			if w.Wait(patient) == nil {
-				continue
-			}
 			w.Cancel(ErrClosing)
-			if err := w.Wait(ctx); err != nil {
-				return err
-			}
+		}
+		if err := waitAll(ctx, works); err != nil {
+			return err
 		}
 	}
+}
+
+func waitAll(ctx context.Context, works []*Work) error {
+	for _, w := range works {
+		if err := w.Wait(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (t *Table) works() []*Work {

@@ -83,7 +83,7 @@ func (d *doomed) take() []Thing {
 	return things
 }
 
-// endAll ends what is added, until ctx ends.
+// endAll ends what is added, until ctx ends. What it has not begun to end by then stays in d.
 func (d *doomed) endAll(ctx context.Context) {
 	for {
 		select {
@@ -91,27 +91,30 @@ func (d *doomed) endAll(ctx context.Context) {
 			return
 		case <-d.wake:
 		}
-		EndAll(ctx, d.take())
+		for _, thing := range EndAll(ctx, d.take()) {
+			d.add(thing)
+		}
 	}
 }
 
-// EndAll ends removed things, some at a time. Those that it has not come to when ctx ends, end on
-// their servers by themselves.
-func EndAll(ctx context.Context, things []Thing) {
+// EndAll ends removed things, some at a time, and blocks until it has. If ctx ends, it returns the
+// things that it has not begun to end. Their servers end them after a timeout.
+func EndAll(ctx context.Context, things []Thing) (rest []Thing) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	slots := make(chan struct{}, enders)
-	for _, thing := range things {
+	for i, thing := range things {
 		select {
 		case slots <- struct{}{}:
 		case <-ctx.Done():
-			return
+			return things[i:]
 		}
 		wg.Go(func() {
 			defer func() { <-slots }()
 			thing.End(ctx)
 		})
 	}
+	return nil
 }
 
 // EndRemoved ends a removed thing, or waits until the call that works on it has: w is what

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -320,6 +321,34 @@ func TestMakesRoom(t *testing.T) {
 	}
 }
 
+// Stop loses nothing: each removed thing was ended, or is among what Stop returns.
+func TestStopLosesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := handle.New(handle.Config{Max: 1})
+		block := make(chan struct{})
+		var removed []*thing
+		for n := range byte(20) {
+			th := newThing(n, "ann")
+			th.block = block
+			removed = append(removed, th)
+			settle(table, th)
+		}
+		removed = removed[:19] // the last one stays
+		table.Start(t.Context())
+		synctest.Wait()
+		stopped := make(chan []handle.Thing, 1)
+		go func() { stopped <- table.Stop() }()
+		synctest.Wait()
+		close(block)
+		rest := <-stopped
+		for _, th := range removed {
+			if returned := slices.Contains(rest, handle.Thing(th)); returned == th.hasEnded() {
+				t.Errorf("thing %d: ended %v, returned %v", th.ID[0], th.hasEnded(), returned)
+			}
+		}
+	})
+}
+
 // Stop returns what was removed and is still to be ended.
 func TestStopReturnsTheRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -482,4 +511,38 @@ func TestQuiet(t *testing.T) {
 			})
 		})
 	}
+}
+
+// If the grace is over, Quiet cancels all work at once. Work that does not end keeps no other from
+// being canceled.
+func TestQuietCancelsAllWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := handle.New(handle.Config{})
+		release := make(chan struct{})
+		canceled := make(chan struct{}, 3)
+		var all sync.WaitGroup
+		for n := range byte(3) {
+			th := newThing(n, "ann")
+			work, w := begin(t, table, th, false)
+			all.Go(func() {
+				<-work.Done()
+				canceled <- struct{}{}
+				<-release
+				settle(table, th)
+				w.Finish()
+			})
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := table.Quiet(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Quiet = %v, want %v", err, context.DeadlineExceeded)
+		}
+		synctest.Wait()
+		if len(canceled) != 3 {
+			t.Errorf("Quiet canceled %d works, want all 3", len(canceled))
+		}
+		close(release)
+		_ = table.Quiet(t.Context()) // if it left some, it cancels them now, so that the test ends
+		all.Wait()
+	})
 }
