@@ -174,8 +174,9 @@ func (e *ending) run(ctx context.Context) {
 	}
 	ctx, done := e.runner.Begin(context.WithoutCancel(ctx), e.timeout, time.Now().Add(killTimeout))
 	defer done()
+	command := e.command // a copy, so that an ending that kills nothing costs no allocation
 	_, _ = e.runner.Run(ctx, &operation.Operation{
-		Database: e.command.Database, Command: &e.command, On: e.pin,
+		Database: command.Database, Command: &command, On: e.pin,
 		Selector:          present{selection.Address(e.server), e.server},
 		DeadlineAsMaxTime: e.runner.Limited(e.timeout),
 	})

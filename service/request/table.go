@@ -1,7 +1,9 @@
 package request
 
 import (
+	"reflect"
 	"slices"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -19,7 +21,15 @@ type Table[O any] struct {
 	rows []Row[O]
 	// fields has the descriptors of the rows' fields for each request. An entry is nil if the
 	// request does not have the field.
-	fields map[protoreflect.FullName][]protoreflect.FieldDescriptor
+	fields map[protoreflect.FullName][]field
+}
+
+// field is one field of a request that has a row; without a row's field its descriptor is nil.
+type field struct {
+	protoreflect.FieldDescriptor
+	// index is that of the field in the generated struct. Most options of a request are not set, and
+	// a look at the struct shows that much sooner than protoreflect does.
+	index int
 }
 
 // Row reads one field into the options of type O. The functions below make rows. They take the
@@ -40,19 +50,24 @@ func NewTable[O any](
 ) *Table[O] {
 	t := &Table[O]{
 		rows:   slices.Concat(rows...),
-		fields: map[protoreflect.FullName][]protoreflect.FieldDescriptor{},
+		fields: map[protoreflect.FullName][]field{},
 	}
 	used := make([]bool, len(t.rows))
 	for _, req := range requests {
 		d := req.ProtoReflect().Descriptor()
-		fields := make([]protoreflect.FieldDescriptor, len(t.rows))
+		fields := make([]field, len(t.rows))
+		indexes := structIndexes(reflect.TypeOf(req).Elem())
 		for i := range d.Fields().Len() {
 			fd := d.Fields().Get(i)
 			reads := func(row Row[O]) bool { return row.field == fd.Name() }
 			at := slices.IndexFunc(t.rows, reads)
 			switch {
 			case at >= 0:
-				fields[at], used[at] = fd, true
+				index, ok := indexes[fd.Name()]
+				if !ok {
+					panic("bug: request: no struct field for " + string(fd.FullName()))
+				}
+				fields[at], used[at] = field{fd, index}, true
 			case !slices.Contains(own, fd.Name()) && !slices.Contains(handled, fd.Name()):
 				panic("bug: request: no row for " + string(fd.FullName()))
 			}
@@ -75,15 +90,30 @@ func (t *Table[O]) Read(r *Reader, req proto.Message) O {
 	if !ok {
 		panic("bug: request: a table of other requests than " + string(m.Descriptor().FullName()))
 	}
-	for i, fd := range fields {
+	generated := reflect.ValueOf(req).Elem()
+	for i, f := range fields {
 		switch {
 		case t.rows[i].field == "":
 			t.rows[i].read(r, "", protoreflect.Value{}, &o)
-		case fd != nil && m.Has(fd):
-			t.rows[i].read(r, fd.JSONName(), m.Get(fd), &o)
+		case f.FieldDescriptor != nil && !generated.Field(f.index).IsZero() && m.Has(f.FieldDescriptor):
+			t.rows[i].read(r, f.JSONName(), m.Get(f.FieldDescriptor), &o)
 		}
 	}
 	return o
+}
+
+// structIndexes returns where the fields of a message are in its generated struct. The fields of a
+// oneof share one and are not among them; a table refuses them.
+func structIndexes(generated reflect.Type) map[protoreflect.Name]int {
+	indexes := map[protoreflect.Name]int{}
+	for i := range generated.NumField() {
+		for part := range strings.SplitSeq(generated.Field(i).Tag.Get("protobuf"), ",") {
+			if name, ok := strings.CutPrefix(part, "name="); ok {
+				indexes[protoreflect.Name(name)] = i
+			}
+		}
+	}
+	return indexes
 }
 
 // Rows returns its arguments. It lets the compiler infer their type.
