@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -233,6 +235,20 @@ func TestTicketsAreCached(t *testing.T) {
 	if _, err := connect("user@TEST.LOCAL", password); err == nil {
 		t.Error("there is still a KDC")
 	}
+}
+
+// TestExpiredTicketsAreDropped: hosts that come and go leave no tickets behind.
+func TestExpiredTicketsAreDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		i := krb5.New(nil)
+		for _, host := range []string{"a", "b", "c", "d"} {
+			i.Keep(host, time.Now().Add(time.Hour))
+			<-time.After(31 * time.Minute)
+		}
+		if n := i.Kept(); n != 2 {
+			t.Errorf("%d tickets are kept, want those of the last hour", n)
+		}
+	})
 }
 
 // TestServiceKeyChanges: the ticket that was cached is refused by the server from then on, and a

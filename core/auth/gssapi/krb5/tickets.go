@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"strconv"
 	"strings"
@@ -74,10 +75,18 @@ func (i *Initiator) Initiate(
 	if err != nil {
 		return nil, fmt.Errorf("obtain a ticket for %s/%s: %w", s.Name, s.Host, err)
 	}
+	i.store(s, t)
+	return &securityContext{service: s, ticket: t}, nil
+}
+
+// store keeps a ticket, and drops those that have expired: their services may be gone.
+func (i *Initiator) store(s gssapi.Service, t *ticket) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	maps.DeleteFunc(i.tickets, func(_ gssapi.Service, old *ticket) bool {
+		return time.Until(old.expires) <= 0
+	})
 	i.tickets[s] = t
-	return &securityContext{service: s, ticket: t}, nil
 }
 
 func (i *Initiator) load(s gssapi.Service) *ticket {
