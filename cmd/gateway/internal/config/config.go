@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -67,6 +68,9 @@ type Config struct {
 	mongoUser    userTexts
 	values       []value // one per option, in the table's order
 }
+
+// Format keeps the secrets out of every verb.
+func (Config) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "config.Config(***)") }
 
 // Token names the source of access tokens. At most one field is set; none leaves it to the
 // connection string.

@@ -107,3 +107,27 @@ func TestReadUser(t *testing.T) {
 		t.Errorf("UserFiles() without a user = %v, %v", none.UserFiles(), err)
 	}
 }
+
+// A configuration that is printed shows no secret, whatever the source of that.
+func TestConfigPrintsNoSecret(t *testing.T) {
+	const key = "QkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkI="
+	for _, args := range [][]string{
+		{"--uri=mongodb://app:hunter2@db"},
+		{"--uri=mongodb://app@db", "--mongodb-password-file", write(t, "p", "hunter2\n")},
+		{"--uri=mongodb://db", "--mongodb-options=proxyHost=p\nproxyUsername=u\nproxyPassword=hunter2"},
+	} {
+		c, err := load(t, append(args, "--handle-keys="+key), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%d", "%x"} {
+			for _, v := range []any{c, *c} {
+				text := fmt.Sprintf(verb, v)
+				if strings.Contains(text, "hunter2") || strings.Contains(text, fmt.Sprintf("%x", "hunter2")) ||
+					strings.Contains(text, key) || strings.Contains(text, "66 66 66") {
+					t.Errorf("%s of %T shows a secret of %q", verb, v, args)
+				}
+			}
+		}
+	}
+}
