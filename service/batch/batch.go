@@ -72,11 +72,21 @@ func Size(target, mean int, before int32) int32 {
 	return int32(max(min(int64(target/mean), limit), 1))
 }
 
-// Cut returns the number of leading documents that fit into maxBytes and maxCount (0: any number),
-// and their bytes. It returns at least one document if there is any.
-func Cut(docs []bson.Raw, maxBytes, maxCount int) (n, bytes int) {
+// Limits limits a page or a message. It has at least one document, whatever the limits are.
+type Limits struct {
+	// Bytes is the maximum size of the documents.
+	Bytes int
+	// Documents is the maximum number of documents. 0 means any number.
+	Documents int
+	// Text ends the page before a document that JSON cannot carry, unless the page begins with it.
+	Text bool
+}
+
+// Cut returns the number of leading documents within the limits, and their bytes.
+func Cut(docs []bson.Raw, l Limits) (n, bytes int) {
 	for _, doc := range docs {
-		if n > 0 && (bytes+len(doc) > maxBytes || n == maxCount) {
+		full := bytes+len(doc) > l.Bytes || n == l.Documents
+		if n > 0 && (full || l.Text && doc.Validate() != nil) {
 			break
 		}
 		n++

@@ -1,9 +1,11 @@
 package batch_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/bson/extjson"
 	"github.com/mooringdb/mooring/service/batch"
 )
 
@@ -46,25 +48,74 @@ func TestSizer(t *testing.T) {
 
 func TestCut(t *testing.T) {
 	docs := []bson.Raw{make([]byte, 10), make([]byte, 20), make([]byte, 5)}
+	good := bson.NewBuilder(nil).String("name", "café").Finish()
+	bad := bson.NewBuilder(nil).String("name", "caf\xe9!").Finish()
+	size := len(good)
+	texts := []bson.Raw{good, bad, good, bad, bad}
 	for _, test := range []struct {
 		name                 string
 		docs                 []bson.Raw
-		maxBytes, maxCount   int
+		limits               batch.Limits
 		wantCount, wantBytes int
 	}{
-		{"all fit", docs, 35, 0, 3, 35},
-		{"two fit", docs, 34, 0, 2, 30},
-		{"the first is too large", docs, 5, 0, 1, 10},
-		{"none", nil, 5, 0, 0, 0},
-		{"by number", docs, 100, 2, 2, 30},
+		{"all fit", docs, batch.Limits{Bytes: 35}, 3, 35},
+		{"two fit", docs, batch.Limits{Bytes: 34}, 2, 30},
+		{"the first is too large", docs, batch.Limits{Bytes: 5}, 1, 10},
+		{"none", nil, batch.Limits{Bytes: 5, Text: true}, 0, 0},
+		{"by number", docs, batch.Limits{Bytes: 100, Documents: 2}, 2, 30},
+		{"text", texts, batch.Limits{Bytes: 100, Text: true}, 1, size},
+		{"text by number", texts[:1], batch.Limits{Bytes: 100, Documents: 1, Text: true}, 1, size},
+		{"text begins with what is none", texts[1:], batch.Limits{Bytes: 100, Text: true}, 2, 2 * size},
+		{"only what is none", texts[1:2], batch.Limits{Bytes: 100, Text: true}, 1, size},
+		{"none, twice", texts[3:], batch.Limits{Bytes: 100, Text: true}, 1, size},
+		{"as BSON", texts, batch.Limits{Bytes: 200}, 5, 5 * size},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			n, bytes := batch.Cut(test.docs, test.maxBytes, test.maxCount)
+			n, bytes := batch.Cut(test.docs, test.limits)
 			if n != test.wantCount || bytes != test.wantBytes {
-				t.Errorf("Cut(…, %d, %d) = %d, %d, want %d, %d", test.maxBytes, test.maxCount, n, bytes, test.wantCount, test.wantBytes)
+				t.Errorf("Cut(…, %+v) = %d, %d, want %d, %d",
+					test.limits, n, bytes, test.wantCount, test.wantBytes)
 			}
 		})
 	}
+}
+
+// BenchmarkCut cuts a page of 100 documents of 500 bytes, as BSON and as text, and encodes it as
+// JSON for comparison.
+func BenchmarkCut(b *testing.B) {
+	order := func(id int32) bson.Raw {
+		d := bson.NewBuilder(nil).Int32("_id", id).ObjectID("customer", bson.ObjectID{1, 0xa0}).
+			String("status", "shipped").DateTime("placed", 1_790_000_000_000).
+			Double("total", 149.85).Int64("version", 12).Bool("gift", false).Null("coupon").
+			OpenDocument("address").String("name", "Grace Hopper").String("street", "1 Harbor Street").
+			String("city", "Gdańsk").String("country", "PL").Close().OpenArray("items")
+		for range 3 {
+			d.OpenDocument("").String("sku", "fender-l").String("name", "Fender, large").
+				Int32("quantity", 1).Double("price", 49.95).Close()
+		}
+		return d.Close().OpenArray("tags").String("", "harbor").String("", "priority").Close().Finish()
+	}
+	docs := make([]bson.Raw, 100)
+	for i := range docs {
+		docs[i] = order(int32(i))
+	}
+	for _, text := range []bool{false, true} {
+		b.Run(fmt.Sprintf("text=%v", text), func(b *testing.B) {
+			for b.Loop() {
+				batch.Cut(docs, batch.Limits{Bytes: 1 << 20, Text: text})
+			}
+			b.ReportMetric(float64(len(docs[0])), "bytes/document")
+		})
+	}
+	b.Run("encode", func(b *testing.B) {
+		var buf []byte
+		for b.Loop() {
+			buf = buf[:0]
+			for _, doc := range docs {
+				buf, _ = extjson.Append(buf, doc, extjson.RelaxedSafe)
+			}
+		}
+	})
 }
 
 func TestBudget(t *testing.T) {

@@ -21,6 +21,8 @@ type Call struct {
 	// Casual is true if the client may read only the first page of a result, such as after a plain
 	// GET.
 	Casual bool
+	// Text is true if the caller turns the documents of the response into JSON, as REST does.
+	Text bool
 }
 
 type key struct{}

@@ -3,7 +3,6 @@ package document_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"testing"
 
@@ -33,8 +32,9 @@ func wantInvalidUTF8(t *testing.T, what string, err error) {
 	}
 }
 
-// TestInvalidUTF8 reads documents, one of which JSON cannot carry, as JSON and as BSON. The error
-// is the data's; cursors are closed, and streams send what came before.
+// TestInvalidUTF8 reads documents, one of which JSON cannot carry, as JSON and as BSON. Pages end
+// before the document. The page that begins with it fails with an error of the data, and closes its
+// cursor.
 func TestInvalidUTF8(t *testing.T) {
 	g := start(t, mongotest.Handlers{
 		"findAndModify": reply(func(b *bson.Builder) { b.Document("value", badText) }),
@@ -44,32 +44,65 @@ func TestInvalidUTF8(t *testing.T) {
 	docs := append(servicetest.Docs(5, 1), badText)
 	docs = append(docs, servicetest.Docs(5, 1)...)
 	g.Server.SetDocuments("d.c", docs...)
+	g.Server.SetDocuments("d.begins", docs[5:]...)
 	collection, size, filter := proto.String("c"), proto.Int32(4), doc(`{}`)
 	set := &mooringv1.Update{Kind: &mooringv1.Update_Operators{Operators: doc(`{"$set": {"a": 1}}`)}}
 	find := doc(`{"find": "c", "batchSize": 4}`)
-	next := func(ctx context.Context, first string, err error) error { // the second page has the document
+	type page interface {
+		GetDocuments() []*mooringv1.Document
+		GetCursor() string
+	}
+	// all reads all pages. The pages before the one that fails have the 5 documents before badText.
+	all := func(ctx context.Context, page page, err error) error {
 		if err != nil {
-			return fmt.Errorf("the first page: %w", err)
+			t.Errorf("the first page: %v", err)
+			return err
 		}
-		_, err = g.Cursor.NextPage(ctx, &mooringv1.NextPageRequest{Cursor: first})
+		n, token := len(page.GetDocuments()), page.GetCursor()
+		for token != "" {
+			var page *mooringv1.NextPageResponse
+			page, err = g.Cursor.NextPage(ctx, &mooringv1.NextPageRequest{Cursor: token})
+			if err != nil && n != 5 {
+				t.Errorf("%d documents before %v, want 5", n, err)
+			}
+			n, token = n+len(page.GetDocuments()), page.GetCursor()
+		}
+		if err == nil && n != len(docs) {
+			t.Errorf("%d documents, want %d", n, len(docs))
+		}
 		return err
 	}
 	calls := map[string]func(context.Context) error{
 		"Find": func(ctx context.Context) error {
-			_, err := g.Document.Find(ctx, &mooringv1.FindRequest{Database: "d", Collection: "c", Skip: proto.Int64(0), BatchSize: proto.Int32(8)})
+			page, err := g.Document.Find(ctx, &mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: proto.Int32(8)})
+			return all(ctx, page, err)
+		},
+		"Find that begins with it": func(ctx context.Context) error {
+			page, err := g.Document.Find(ctx, &mooringv1.FindRequest{Database: "d", Collection: "begins", BatchSize: size})
+			if err == nil {
+				_, err = g.Cursor.CloseCursor(ctx, &mooringv1.CloseCursorRequest{Cursor: page.GetCursor()})
+			}
 			return err
+		},
+		"Find of one batch": func(ctx context.Context) error {
+			page, err := g.Document.Find(ctx, &mooringv1.FindRequest{Database: "d", Collection: "c"})
+			return all(ctx, page, err)
+		},
+		"Find with a limit": func(ctx context.Context) error {
+			page, err := g.Document.Find(ctx, &mooringv1.FindRequest{Database: "d", Collection: "c", Limit: proto.Int64(20)})
+			return all(ctx, page, err)
 		},
 		"Find and NextPage": func(ctx context.Context) error {
 			page, err := g.Document.Find(ctx, &mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: size})
-			return next(ctx, page.GetCursor(), err)
+			return all(ctx, page, err)
 		},
 		"Aggregate and NextPage": func(ctx context.Context) error {
 			page, err := g.Document.Aggregate(ctx, &mooringv1.AggregateRequest{Database: "d", Collection: collection, BatchSize: size})
-			return next(ctx, page.GetCursor(), err)
+			return all(ctx, page, err)
 		},
 		"RunCursorCommand and NextPage": func(ctx context.Context) error {
 			page, err := g.Command.RunCursorCommand(ctx, &mooringv1.RunCursorCommandRequest{Database: "d", Command: find, BatchSize: size})
-			return next(ctx, page.GetCursor(), err)
+			return all(ctx, page, err)
 		},
 		"FindOneAndUpdate": func(ctx context.Context) error {
 			_, err := g.Document.FindOneAndUpdate(ctx, &mooringv1.FindOneAndUpdateRequest{Database: "d", Collection: "c", Filter: filter, Update: set})

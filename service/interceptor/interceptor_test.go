@@ -96,6 +96,15 @@ func TestHandlersLearnOfTheCall(t *testing.T) {
 				t.Errorf("%s, %q: %v", name, text, err)
 			}
 		}
+		ctx := incoming(t.Context(), interceptor.RequestIDKey, "abc-1", interceptor.CasualKey, "get", interceptor.TextKey, "json")
+		if err := run(ctx, x, func(ctx context.Context) error {
+			if got := *call.From(ctx); got != (call.Call{RequestID: "abc-1", Casual: true, Text: true}) {
+				t.Errorf("%s, from REST: %+v", name, got)
+			}
+			return nil
+		}); err != nil {
+			t.Errorf("%s, from REST: %v", name, err)
+		}
 		err := run(incoming(t.Context(), payload.EncodingKey, "xml"), x, func(context.Context) error {
 			t.Errorf("%s: the handler runs", name)
 			return nil

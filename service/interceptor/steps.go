@@ -27,6 +27,8 @@ const (
 	TimeoutKey = "mooring-timeout"
 	// CasualKey says that the client may need only the first page of a result.
 	CasualKey = "mooring-casual"
+	// TextKey says that the caller turns the documents of a page into JSON.
+	TextKey = "mooring-text"
 )
 
 const maxRequestIDBytes = 64
@@ -59,6 +61,7 @@ func IsRequestID(id string) bool {
 
 func (x *Chain) identify(ctx context.Context, c *pass) error {
 	c.call.Casual = len(metadata.ValueFromIncomingContext(ctx, CasualKey)) > 0
+	c.call.Text = len(metadata.ValueFromIncomingContext(ctx, TextKey)) > 0
 	ids := metadata.ValueFromIncomingContext(ctx, RequestIDKey)
 	if len(ids) == 1 && IsRequestID(ids[0]) {
 		c.call.RequestID = ids[0]

@@ -57,7 +57,7 @@ func (p *Pager) deliver(g grant, a Asking) (Page, error) {
 			_, _ = p.finish(g, page.NoReply, Page{}, 0, errPanic)
 		}
 	}()
-	got, cost, err := p.read(g.ctx, h, g.seq+1, most, p.pageBytes(a.Inflation))
+	got, cost, err := p.read(g.ctx, h, g.seq+1, p.limits(most, a.Inflation))
 	returned = true
 	return p.finish(g, outcomeOf(got, err), got, cost, err)
 }
@@ -119,18 +119,24 @@ func removedCause(ctx context.Context) error {
 	return ErrCursorNotFound
 }
 
-// pageBytes returns how much BSON a page may hold.
-func (p *Pager) pageBytes(inflation int) int { return p.cfg.PageBytes / max(inflation, 1) }
+// limits returns the limits of a page. most is the maximum number of documents; 0 means any number.
+func (p *Pager) limits(most, inflation int) batch.Limits {
+	return batch.Limits{
+		Bytes: p.cfg.PageBytes / max(inflation, 1), Documents: most, Text: inflation > 0,
+	}
+}
 
-// read takes the next page of what is left of the last batch, or of a new one: so many bytes, and
-// at most so many documents, if most is not 0. The page's token asks for page seq.
-func (p *Pager) read(ctx context.Context, h *held, seq uint64, most, maxBytes int) (got Page, cost int, err error) {
+// read takes the next page from the rest of the last batch, or from a new batch. The page's token
+// asks for page seq.
+func (p *Pager) read(
+	ctx context.Context, h *held, seq uint64, limits batch.Limits,
+) (got Page, cost int, err error) {
 	if len(h.leftover.documents) == 0 {
-		if err := p.refill(ctx, h, seq > 1, maxBytes); err != nil {
+		if err := p.refill(ctx, h, seq > 1, limits.Bytes); err != nil {
 			return Page{}, 0, err
 		}
 	}
-	got.Documents, cost = h.leftover.cut(batch.Cut(h.leftover.documents, maxBytes, most))
+	got.Documents, cost = h.leftover.cut(batch.Cut(h.leftover.documents, limits))
 	if len(h.leftover.documents) == 0 && h.cur.Done() {
 		return got, cost, nil
 	}

@@ -20,7 +20,9 @@ type Asking struct {
 	// BatchSize and MaxAwaitTimeMS are for this batch and the following ones; nil changes nothing.
 	BatchSize      *int32
 	MaxAwaitTimeMS *int64
-	// Inflation is how many times larger than BSON the client's form of documents may be; 0 is 1.
+	// Inflation is 0 if the client gets the documents as BSON. Otherwise it gets them as JSON, for
+	// which a page holds so many times fewer bytes of BSON, and ends before a document that JSON
+	// cannot carry.
 	Inflation int
 }
 

@@ -14,7 +14,9 @@ type Opening struct {
 	Namespace Namespace
 	// BatchSize is the client's own; nil lets the pager choose that of the following batches.
 	BatchSize *int32
-	// Inflation is how many times larger than BSON the client's form of documents may be; 0 is 1.
+	// Inflation is 0 if the client gets the documents as BSON. Otherwise it gets them as JSON, for
+	// which a page holds so many times fewer bytes of BSON, and ends before a document that JSON
+	// cannot carry.
 	Inflation int
 	// Whole: the command's first batch is the whole result, so no cursor stays open, unless a page
 	// is too small for it.
@@ -46,7 +48,7 @@ func (p *Pager) Open(ctx context.Context, o Opening) (Page, error) {
 	if o.BatchSize != nil {
 		h.chosen = *o.BatchSize
 	}
-	got, _, err := p.read(ctx, h, 1, 0, p.pageBytes(o.Inflation))
+	got, _, err := p.read(ctx, h, 1, p.limits(0, o.Inflation))
 	if err == nil && got.Token == "" {
 		return got, nil
 	}

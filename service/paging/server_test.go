@@ -25,6 +25,8 @@ type server struct {
 
 	after func() error // runs after each, whose reply an error loses
 
+	bad map[int]bool // documents with a text that is not UTF-8
+
 	buffer   int           // of each batch
 	slowKill time.Duration // that killing takes
 
@@ -64,6 +66,9 @@ func (s *server) take(id int64, st *state) cursor.Batch {
 	b := cursor.Batch{Buffer: s.buffer}
 	for ; st.at < st.total && len(b.Documents) < st.batch; st.at++ {
 		doc := bson.NewBuilder(nil).Int32("i", int32(st.at)).Binary("pad", 0, make([]byte, st.size)).Finish()
+		if s.bad[st.at] {
+			doc = bson.NewBuilder(nil).Int32("i", int32(st.at)).String("text", "caf\xe9").Finish()
+		}
 		b.Documents = append(b.Documents, doc)
 		b.Bytes += len(doc)
 	}

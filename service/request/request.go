@@ -74,7 +74,8 @@ type closer interface {
 }
 
 // Page encodes a page. If that fails, the client gets neither the page nor its token, so Page
-// closes the cursor.
+// closes the cursor. It fails if the page begins with a document that JSON cannot carry: paging
+// ends a page before a later one.
 func (r *Reader) Page(
 	ctx context.Context, handles closer, page paging.Page,
 ) ([]*mooringv1.Document, error) {
@@ -112,16 +113,19 @@ func (r *Reader) Batches(
 	}
 }
 
-// Inflation returns how many times larger than BSON a page may become in the response's encoding.
-// The size of a page is counted in BSON, but the encoded page must fit the client's limit.
+// Inflation returns 0 if the client gets documents as BSON. Otherwise it returns how many times
+// larger than BSON a page may become. The size of a page is counted in BSON, but the encoded page
+// must fit the limit of a gRPC client. A REST client has no such limit.
 func (r *Reader) Inflation() int {
-	switch r.Encoding {
-	case payload.CanonicalJSON:
+	switch {
+	case r.Encoding == payload.CanonicalJSON:
 		return 5
-	case payload.JSON:
+	case r.Encoding == payload.JSON:
 		return 3
-	default:
+	case r.Text:
 		return 1
+	default:
+		return 0
 	}
 }
 

@@ -332,3 +332,23 @@ func TestBatches(t *testing.T) {
 		t.Errorf("after a failure %d messages were sent, %v", calls, err)
 	}
 }
+
+// TestInflation checks the forms of a response: BSON, JSON that the caller makes of BSON, and the
+// JSON of gRPC, which is larger.
+func TestInflation(t *testing.T) {
+	for _, test := range []struct {
+		call call.Call
+		want int
+	}{
+		{call.Call{}, 0},
+		{call.Call{Text: true}, 1},
+		{call.Call{Encoding: payload.JSON}, 3},
+		{call.Call{Encoding: payload.JSON, Text: true}, 3},
+		{call.Call{Encoding: payload.CanonicalJSON}, 5},
+	} {
+		ctx := &call.Context{Context: t.Context(), Call: test.call}
+		if got := request.Read(ctx, &mooringv1.FindRequest{}, nil).Inflation(); got != test.want {
+			t.Errorf("Inflation() of %+v = %d, want %d", test.call, got, test.want)
+		}
+	}
+}

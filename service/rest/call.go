@@ -176,12 +176,18 @@ var forwarded = [...]struct{ header, key string }{
 // the first page of a GET.
 var casual = []string{"get"}
 
+// asText is the value of interceptor.TextKey.
+var asText = []string{"json"}
+
 // incoming returns the metadata of the request. No other header reaches a handler.
 func (c *call) incoming() metadata.MD {
 	md := make(metadata.MD, 2)
 	md[interceptor.RequestIDKey] = c.ids[:]
 	if c.route.method == http.MethodGet {
 		md[interceptor.CasualKey] = casual
+	}
+	if c.format.media == mediaJSON || c.format.media == mediaEJSON {
+		md[interceptor.TextKey] = asText
 	}
 	for _, f := range forwarded {
 		if v := c.r.Header[f.header]; v != nil {

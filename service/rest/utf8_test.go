@@ -1,7 +1,10 @@
 package rest_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -10,20 +13,90 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/bson/extjson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/service/command"
+	"github.com/mooringdb/mooring/service/cursor"
+	"github.com/mooringdb/mooring/service/deployment"
+	"github.com/mooringdb/mooring/service/document"
+	"github.com/mooringdb/mooring/service/handle"
+	"github.com/mooringdb/mooring/service/inproc"
+	"github.com/mooringdb/mooring/service/interceptor"
 	"github.com/mooringdb/mooring/service/payload"
+	"github.com/mooringdb/mooring/service/rest"
+	"github.com/mooringdb/mooring/service/servicetest"
+	"github.com/mooringdb/mooring/service/stream"
 )
 
 // badText is a document that JSON cannot represent.
 var badText = bson.NewBuilder(nil).Int32("_id", 2).String("name", "caf\xe9").Finish()
 
-// mixed has a valid document, a document that JSON cannot represent, and another valid one.
+// mixed returns a valid document, a document that JSON cannot represent, and another valid one.
 func mixed(t *testing.T) []*mooringv1.Document {
 	t.Helper()
 	return []*mooringv1.Document{docs(t, `{"_id": 1}`)[0], payload.NewDocument(badText), docs(t, `{"_id": 3}`)[0]}
 }
 
-// TestInvalidUTF8OnPages checks pages with such a document. The error reports invalid data, and the
-// cursor is closed. As BSON, the page is sent unchanged.
+// TestInvalidUTF8EndsPages reads such a document and those around it with the real services. A page
+// of JSON ends before it, and the next page, which begins with it, is the error and closes the
+// cursor. Pages of BSON are unchanged.
+func TestInvalidUTF8EndsPages(t *testing.T) {
+	g := servicetest.Start(t, mongotest.NewServer(t, nil), servicetest.Config{})
+	valid := func(id int32) bson.Raw { return bson.NewBuilder(nil).Int32("_id", id).Finish() }
+	whole := []bson.Raw{valid(1), badText, valid(3), valid(4)}
+	g.Server.SetDocuments("shop.orders", whole...)
+	chain := interceptor.New(interceptor.Config{Gate: g.Gate})
+	conn := inproc.NewConn(chain.Unary(), chain.Stream())
+	streams := stream.New(stream.Config{})
+	mooringv1.RegisterDocumentServiceServer(conn, document.New(document.Config{
+		Client: g.Client, Handles: g.Handles, Streams: streams,
+	}))
+	mooringv1.RegisterCommandServiceServer(conn, command.New(command.Config{
+		Client: g.Client, Handles: g.Handles, Streams: streams,
+	}))
+	mooringv1.RegisterCursorServiceServer(conn, cursor.New(cursor.Config{
+		Handles: g.Handles, Streams: streams,
+	}))
+	mooringv1.RegisterDeploymentServiceServer(conn, deployment.New(deployment.Config{
+		Client: g.Client, Handles: g.Handles,
+	}))
+	h := newHandler(t, &fake{}, func(c *rest.Config) { c.Conn = conn })
+	first := map[string]string{"application/json": `1`, "application/ejson": `{"$numberInt":"1"}`}
+	for _, call := range []struct{ method, url, body string }{
+		{"GET", documents, ""},
+		{"POST", documents + ":find", `{}`},
+		{"POST", documents + ":find", `{"batchSize":3}`},
+		{"POST", documents + ":aggregate", `{}`},
+		{"POST", "/v1/databases/shop:runCursorCommand", `{"command":{"find":"orders"}}`},
+	} {
+		for accept, id := range first {
+			w := do(h, call.method, call.url, call.body, "Accept", accept)
+			var page struct{ Cursor string }
+			if err := json.Unmarshal(w.Body.Bytes(), &page); err != nil {
+				t.Fatal(err)
+			}
+			want := `{"documents":[{"_id":` + id + `}],"cursor":"` + page.Cursor + `"}`
+			if w.Code != 200 || page.Cursor == "" || w.Body.String() != want {
+				t.Errorf("%v as %s: %d %s, want %s", call, accept, w.Code, w.Body, want)
+			}
+			next := `{"cursor":"` + page.Cursor + `"}`
+			w = do(h, "POST", "/v1/cursors:next", next, "Accept", accept)
+			if e := errorOf(t, w.Code, w.Body.Bytes(), 422); e.Reason != "InvalidUTF8" {
+				t.Errorf("%v as %s: the next page: %+v", call, accept, e)
+			}
+			if n := len(g.Handles.Handles(handle.Query{Limit: 10})); n != 0 {
+				t.Errorf("%v as %s: %d open handles", call, accept, n)
+			}
+			g.Idle(0)
+		}
+	}
+	w := do(h, "POST", documents+":find", `{}`, "Accept", "application/bson")
+	if w.Code != 200 || !bytes.Equal(w.Body.Bytes(), slices.Concat(whole...)) {
+		t.Errorf("as BSON: %d %q", w.Code, w.Body)
+	}
+}
+
+// TestInvalidUTF8OnPages checks pages that cannot be written. The error reports invalid data, and
+// the cursor is closed. As BSON, the page is sent unchanged.
 func TestInvalidUTF8OnPages(t *testing.T) {
 	var closed []string
 	token := "next"

@@ -148,7 +148,7 @@ func (s sender) batch(ctx context.Context, cur Cursor) (n, bytes int, err error)
 
 func (s sender) all(docs []bson.Raw) error {
 	for len(docs) > 0 {
-		n, _ := batch.Cut(docs, s.messageBytes, 0)
+		n, _ := batch.Cut(docs, batch.Limits{Bytes: s.messageBytes})
 		if err := s.send(docs[:n:n]); err != nil {
 			return err
 		}

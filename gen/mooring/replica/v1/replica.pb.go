@@ -147,7 +147,8 @@ type Question struct {
 	AllowGap       bool    `protobuf:"varint,6,opt,name=allow_gap,json=allowGap,proto3" json:"allow_gap,omitempty"`
 	BatchSize      *int32  `protobuf:"varint,7,opt,name=batch_size,json=batchSize,proto3,oneof" json:"batch_size,omitempty"`
 	MaxAwaitTimeMs *int64  `protobuf:"varint,8,opt,name=max_await_time_ms,json=maxAwaitTimeMs,proto3,oneof" json:"max_await_time_ms,omitempty"`
-	Inflation      int64   `protobuf:"varint,9,opt,name=inflation,proto3" json:"inflation,omitempty"`
+	// 0: the client gets the page as BSON. Otherwise it gets the page as JSON, for which the page holds so many times fewer bytes.
+	Inflation int64 `protobuf:"varint,9,opt,name=inflation,proto3" json:"inflation,omitempty"`
 	// With PURPOSE_YIELD: the asker's branch.
 	Branch        *Branch `protobuf:"bytes,10,opt,name=branch,proto3" json:"branch,omitempty"`
 	unknownFields protoimpl.UnknownFields
