@@ -57,7 +57,7 @@ func TestDisconnect(t *testing.T) {
 	}
 }
 
-// waitUntilIdle waits until the gateway holds nothing for anybody: no cursor on the server, no
+// waitUntilIdle waits until the gateway holds nothing for any client: no cursor on the server, no
 // connection checked out, and no more goroutines than it had.
 func waitUntilIdle(t testing.TB, g *gatewaytest.Gateway, stats func() canned.Stats, goroutines int) {
 	t.Helper()

@@ -17,7 +17,7 @@ import (
 	"github.com/mooringdb/mooring/lab/internal/load"
 )
 
-// A pool, clients that each want a pinned cursor, and those who only want to read a document.
+// The size of a pool, and how many clients each hold a pinned cursor or only read a document.
 const (
 	poolSize  = 20
 	pinBudget = 16 // 80 % of it

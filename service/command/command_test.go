@@ -164,7 +164,7 @@ func TestCursorCommands(t *testing.T) {
 }
 
 // Behind a load balancer, a cursor beyond the budget for pins is refused after its command was
-// run. A find can be repeated; of a command nobody knows.
+// run. A find can be repeated. Whether a command can is unknown.
 func TestPinLimit(t *testing.T) {
 	b := mongotest.NewBalanced(t, mongotest.BalancedConfig{Services: 1})
 	b.SetDocuments("d.c", servicetest.Docs(10, 10)...)

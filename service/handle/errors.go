@@ -6,12 +6,12 @@ import (
 )
 
 var (
-	// ErrClosing refuses calls because the gateway shuts down. What a handle stands for may still be
-	// alive.
+	// ErrClosing refuses calls because the gateway shuts down. The thing of a handle may still
+	// exist.
 	ErrClosing = errors.New("shutting down")
 	// ErrNotFound refuses an id that no open handle has.
 	ErrNotFound = errors.New("handle not found")
-	// ErrKilled is the cause with which the work on a handle ends that was killed.
+	// ErrKilled is the cause with which the work on a killed handle ends.
 	ErrKilled = errors.New("the handle was killed")
 )
 
@@ -22,5 +22,6 @@ type LimitError struct {
 }
 
 func (e *LimitError) Error() string {
-	return fmt.Sprintf("%d cursors are open already, which is the limit: read them to their end, or close some", e.Max)
+	return fmt.Sprintf("%d cursors are open already, which is the limit: "+
+		"read them to their end, or close some", e.Max)
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// ID is the table's own name of a handle.
+// ID identifies a handle in the table.
 type ID [16]byte
 
 func (id ID) String() string { return hex.EncodeToString(id[:]) }
@@ -20,13 +20,13 @@ func parseID(text string) (id ID, ok bool) {
 	return id, err == nil
 }
 
-// Kind is what a handle stands for.
+// Kind says what a handle stands for.
 type Kind string
 
 // KindCursor is a cursor that is read in pages.
 const KindCursor Kind = "cursor"
 
-// Thing is what a handle stands for. It embeds a Handle.
+// Thing implements what a handle stands for. It embeds a Handle.
 type Thing interface {
 	handle() *Handle
 	// Describe completes what lists show. It is called with the lock held.
@@ -38,7 +38,8 @@ type Thing interface {
 	End(ctx context.Context)
 }
 
-// Handle is the table's part of a thing. Its exported fields do not change once it is in a table.
+// Handle holds the table's part of a thing. Its exported fields do not change while it is in a
+// table.
 type Handle struct {
 	ID        ID
 	Kind      Kind
@@ -58,7 +59,7 @@ type Handle struct {
 	removed    bool
 }
 
-func (h *Handle) handle() *Handle { return h } //nolint:unused // of Thing, for the kinds that embed a Handle
+func (h *Handle) handle() *Handle { return h } //nolint:unused // of Thing, for kinds that embed it
 
 // Now returns the time as Opened has it.
 func Now() time.Time { return time.Now().Truncate(time.Millisecond) }
@@ -78,19 +79,19 @@ func (h *Handle) Expired(now time.Time) bool { return h.work == nil && !now.Befo
 // LastUse returns when the work on the thing last began or ended.
 func (h *Handle) LastUse() time.Time { return h.lastUse }
 
-// Settled is what a thing is like when no call works on it.
+// Settled describes a thing on which no call works.
 type Settled struct {
-	// Open: it still holds something, so it is listed and counts for its principal.
+	// Open: there is something to end, so it is listed and counts for its principal.
 	Open bool
-	// Continues: its client can go on with it. When the table is full, the others go first.
+	// Continues: its client can go on with it. If the table is full, the others end first.
 	Continues bool
 	// Pinned: it holds a connection. Ending such things never waits behind others.
 	Pinned bool
-	// Idle is how long it waits for its client; 0 is the table's time.
+	// Idle is how long it waits for its client; 0 means the table's time.
 	Idle time.Duration
 }
 
-// Work is the work of a call on a thing. One call at a time works on it.
+// Work represents a call that works on a thing. One call at a time does.
 type Work struct {
 	// Endless: it ends only if it is canceled, as a stream does.
 	Endless bool
@@ -99,7 +100,7 @@ type Work struct {
 	done   chan struct{}
 }
 
-// NewWork returns a work that cancel ends.
+// newWork returns a work that cancel ends.
 func newWork(cancel context.CancelCauseFunc, endless bool) *Work {
 	return &Work{Endless: endless, cancel: cancel, done: make(chan struct{})}
 }
@@ -117,7 +118,7 @@ func (w *Work) Wait(ctx context.Context) error {
 	}
 }
 
-// Finish lets those who wait go on. It is called once, without the lock, after EndWorkLocked.
+// Finish ends all calls of Wait. It is called once, without the lock, after EndWorkLocked.
 func (w *Work) Finish() {
 	close(w.done)
 	w.cancel(nil)

@@ -41,14 +41,14 @@ type Query struct {
 	Limit int
 }
 
-// Mark is a place in the list: handles are listed in the order in which they were opened, and by
-// their ids within a millisecond.
+// Mark identifies a place in the list. Handles are listed in the order in which they were opened,
+// and by their ids within a millisecond.
 type Mark struct {
 	Opened time.Time
 	ID     string
 }
 
-// Mark is the handle's place in the list.
+// Mark returns the handle's place in the list.
 func (i Info) Mark() Mark { return Mark{Opened: i.Opened, ID: i.ID} }
 
 // Compare orders marks.

@@ -2,7 +2,7 @@ package handle
 
 import "container/heap"
 
-// queue has handles on which no call works, the one first that expires first.
+// queue holds handles on which no call works. The first one expires first.
 type queue []*Handle
 
 func (q queue) Len() int { return len(q) }

@@ -26,8 +26,8 @@ func (t *Table) sweep(ctx context.Context) {
 	}
 }
 
-// sweepEvery is often enough that a thing outlives its time by little, and seldom enough to cost
-// nothing.
+// sweepEvery returns the time between two sweeps: an eighth of idle, so that a thing outlives its
+// time by little.
 func sweepEvery(idle time.Duration) time.Duration {
 	return min(max(idle/8, 10*time.Millisecond), 15*time.Second)
 }
@@ -54,7 +54,7 @@ func (t *Table) doomLocked(h *Handle) {
 	}
 }
 
-// doomed are removed things that are still to be ended.
+// doomed holds removed things that are still to be ended.
 type doomed struct {
 	wake chan struct{} // has a token when there are some
 

@@ -15,21 +15,21 @@ const (
 	DefaultMaxPerPrincipal = 100
 )
 
-// Config of a table; zero fields are the defaults.
+// Config configures a table. Zero fields mean the defaults.
 type Config struct {
 	// Idle is how long a handle waits for its client.
 	Idle time.Duration
-	// Max is how many handles there are at most. One more ends the one that expires first, those
-	// first that cannot be continued.
+	// Max bounds the handles. One more ends the one that expires first; those that cannot be
+	// continued end before all others.
 	Max int
 	// MaxPerPrincipal is how many open handles a principal may have when it opens one more; less
-	// than 0 is no limit.
+	// than 0 means no limit.
 	MaxPerPrincipal int
 }
 
-// Table is the handles of one gateway.
+// Table holds the handles of one gateway.
 //
-// One mutex over its fields, and over what kinds keep beside their handles; no I/O under it. The
+// One mutex guards its fields, and the fields of the things. Nothing blocks while it is held. The
 // table's goroutines end things that have expired, and those for which there was no room.
 type Table struct {
 	cfg     Config
@@ -54,7 +54,8 @@ func New(cfg Config) *Table {
 	cfg.Max = orDefault(cfg.Max, DefaultMax)
 	cfg.MaxPerPrincipal = orDefault(cfg.MaxPerPrincipal, DefaultMaxPerPrincipal)
 	return &Table{
-		cfg: cfg, things: map[ID]Thing{}, open: map[string]int{}, stop: func() {}, plain: newDoomed(), pinned: newDoomed(),
+		cfg: cfg, things: map[ID]Thing{}, open: map[string]int{}, stop: func() {},
+		plain: newDoomed(), pinned: newDoomed(),
 	}
 }
 
@@ -112,7 +113,8 @@ func (t *Table) HasRoom(principal string, gone func(Thing) bool) error {
 	}
 	t.removeExpiredLocked(time.Now())
 	for _, thing := range t.things {
-		if h := thing.handle(); h.Principal == principal && h.counted && h.work == nil && gone(thing) {
+		h := thing.handle()
+		if h.Principal == principal && h.counted && h.work == nil && gone(thing) {
 			t.doomLocked(h)
 		}
 	}
@@ -131,9 +133,11 @@ func (t *Table) AllLocked() iter.Seq[Thing] { return maps.Values(t.things) }
 // RefusingLocked reports whether Refuse was called.
 func (t *Table) RefusingLocked() bool { return t.refusing }
 
-// BeginLocked makes the caller the one who works on a thing. The context ends with ctx, and with
-// the work. A thing that is not in the table yet is put there.
-func (t *Table) BeginLocked(ctx context.Context, thing Thing, endless bool) (context.Context, *Work) {
+// BeginLocked begins the caller's work on a thing. The context that it returns ends with ctx, and
+// with the work. A thing that is not in the table yet is put there.
+func (t *Table) BeginLocked(
+	ctx context.Context, thing Thing, endless bool,
+) (context.Context, *Work) {
 	t.adoptLocked(thing)
 	ctx, cancel := context.WithCancelCause(ctx)
 	t.HoldLocked(thing, newWork(cancel, endless))
@@ -150,19 +154,19 @@ func (t *Table) adoptLocked(thing Thing) {
 	}
 }
 
-// HoldLocked makes work the one on a thing, without it being used.
+// HoldLocked sets the work on a thing, and leaves the time of its last use as it is.
 func (t *Table) HoldLocked(thing Thing, w *Work) {
 	h := thing.handle()
 	h.unqueue()
 	h.work = w
 }
 
-// NewWork returns a work that cannot be canceled, for HoldLocked. It may be the one on many
-// things.
+// NewWork returns a work that cannot be canceled, for HoldLocked. Several things may share it.
 func NewWork() *Work { return newWork(func(error) {}, false) }
 
-// SettleLocked puts a thing on which no call works any more, and which was not removed, back among
-// those that wait. It may push out others. A thing that is not in the table yet is put there.
+// SettleLocked puts a thing back among those that wait. No call works on it any more, and it was
+// not removed. If the table is full, another thing ends. A thing that is not in the table yet is
+// put there.
 func (t *Table) SettleLocked(thing Thing, s Settled) {
 	t.adoptLocked(thing)
 	h := thing.handle()
@@ -185,9 +189,9 @@ func (t *Table) SettleLocked(thing Thing, s Settled) {
 // and calls Finish.
 func (t *Table) EndWorkLocked(thing Thing) { thing.handle().work = nil }
 
-// RemoveLocked takes a thing out of the table, and tells the call that works on it to stop. If
-// there is one, it ends the thing at the end of the work that is returned; if it is nil, the
-// caller ends it.
+// RemoveLocked takes a thing out of the table. If a call works on it, RemoveLocked cancels and
+// returns that work, and that call ends the thing. Otherwise it returns nil, and the caller ends
+// the thing.
 func (t *Table) RemoveLocked(thing Thing, cause error) *Work {
 	h := thing.handle()
 	h.removed = true
@@ -216,8 +220,8 @@ func (t *Table) countLocked(h *Handle, open bool) {
 	h.counted = open
 }
 
-// makeRoomLocked ends what there is no room for: what is over first, and what can be continued
-// only for another such.
+// makeRoomLocked ends things while there are too many. Those that cannot be continued end first.
+// One that can be continued ends only for another that can.
 func (t *Table) makeRoomLocked(but *Handle) {
 	for len(t.things) > t.cfg.Max {
 		first := t.over.first()

@@ -1,6 +1,6 @@
 package page
 
-// Question asks for a page, in the name of a client, with what the caller knows beside the ledger.
+// Question asks for a page for a client, with what the caller knows beside the ledger.
 type Question struct {
 	Seq    uint64 // the page
 	Branch Branch // of the token
@@ -21,29 +21,29 @@ type Question struct {
 	Random uint64
 }
 
-// Settled is what the replicas that may hold an older branch have said.
+// Settled says what the replicas that may hold an older branch have answered.
 type Settled uint8
 
-// What they have said.
+// The answers.
 const (
 	NotAsked   Settled = iota // no replica was asked yet
-	AllGaveWay                // the holder of the older branch has given way, and has delivered nothing behind the gap
-	WentOn                    // no replica holds it any more, but one may have gone on behind the gap
-	NoAnswer                  // one has not answered
+	AllGaveWay                // its holder gave way, and delivered nothing behind the gap
+	WentOn                    // no replica holds it, but one may have gone on behind the gap
+	NoAnswer                  // a replica has not answered
 )
 
-// Verdict is the answer to a question.
+// Verdict answers a question.
 type Verdict uint8
 
 // The verdicts.
 const (
 	Elsewhere Verdict = iota // another replica has to be asked: see Moved
 	Fetch                    // granted: fetch it, then call Fetched
-	Skip                     // granted behind a gap: fetch it with a cursor made of the token, then call Fetched
+	Skip                     // granted behind a gap: as Fetch, with a cursor made of the token
 	Repeat                   // deliver the page that is remembered
 	Wait                     // a call works on the cursor: ask again when it has ended
-	Confirm                  // ask the replicas that may hold an older branch to give way, then ask again
-	GiveWay                  // drop the cursor, which went on at another replica, then ask there: see Moved
+	Confirm                  // ask the holders of older branches to give way, then ask again
+	GiveWay                  // drop the cursor, then ask the replica where it went on: see Moved
 	Reused                   // it was delivered before and is not remembered
 	Unknown                  // it may have been delivered, or pages before it may be missing
 	numVerdicts
@@ -58,7 +58,7 @@ func (v Verdict) String() string {
 // Grants reports whether the caller is to work on the cursor.
 func (v Verdict) Grants() bool { return v == Fetch || v == Skip }
 
-// place is where the page that is asked for lies.
+// place says where the page that is asked for lies.
 type place uint8
 
 const (

@@ -1,9 +1,9 @@
 package page
 
-// Fork is the beginning of a branch.
+// Fork describes the beginning of a branch.
 type Fork struct {
 	Branch Branch
-	// Gap is the page with which the branch began, Parent the branch of the token with which it did.
+	// Gap is the page with which the branch began, and Parent the branch of that page's token.
 	Gap    uint64
 	Parent Branch
 }
@@ -38,13 +38,13 @@ func (l Ledger) Yielded(y Yield) (_ Ledger, v Verdict, wentOn bool) {
 // branch that began elsewhere it is not known what came before it.
 func (l Ledger) wentOn(y Yield) bool { return l.branch != y.Parent || l.next > y.Gap }
 
-// gaveWay is the ledger of a cursor that went on at another replica without this one.
+// gaveWay returns the ledger of a cursor that went on at another replica without this one.
 func (l Ledger) gaveWay(to Replica) Ledger {
 	l.phase, l.to = yielded, to
 	return l
 }
 
-// Record is a ledger on its way to another replica.
+// Record holds a ledger on its way to another replica.
 type Record struct {
 	Next  uint64
 	Phase uint8 // opaque
@@ -61,12 +61,15 @@ func (l Ledger) Record(whole bool) Record {
 		l = l.Cut()
 	}
 	fork, _ := l.Fork()
-	return Record{Next: l.next, Phase: uint8(l.phase), Moves: l.moves + 1, Fork: fork, Late: l.late, From: l.from}
+	return Record{
+		Next: l.next, Phase: uint8(l.phase), Moves: l.moves + 1, Fork: fork,
+		Late: l.late, From: l.from,
+	}
 }
 
-// Pushed notes that all that is known went to another replica. If it is not certain that it
-// arrived, the instance of that replica is zero: nothing is granted here any more all the same,
-// because of two replicas that hold a cursor one would skip pages of the other.
+// Pushed records that all that is known went to another replica. If it is not certain that it
+// arrived, the instance of that replica is zero. Nothing is granted here any more even then: if two
+// replicas held a cursor, one would skip pages of the other.
 func (l Ledger) Pushed(to Replica) (Ledger, Effect) {
 	if l.phase == absent || l.phase.elsewhere() || l.phase == ended && to.Instance == (Instance{}) {
 		return l, Keep
@@ -85,8 +88,11 @@ func (l Ledger) Accept(r Record, holds, working bool) (Ledger, bool) {
 		return l, false
 	}
 	got := Ledger{
-		position: position{next: r.Next, phase: phase(r.Phase), branch: r.Branch, gap: r.Gap, parent: r.Parent, late: r.Late, from: r.From},
-		moves:    r.Moves,
+		position: position{
+			next: r.Next, phase: phase(r.Phase), branch: r.Branch, gap: r.Gap, parent: r.Parent,
+			late: r.Late, from: r.From,
+		},
+		moves: r.Moves,
 	}
 	switch {
 	case got.phase == ended, got.phase == streamed:

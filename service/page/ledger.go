@@ -1,9 +1,10 @@
 package page
 
-// Instance is one life of a replica: after a restart it is another one at the same address.
+// Instance identifies one run of a replica. A restarted replica has another instance at the same
+// address.
 type Instance [16]byte
 
-// Replica is one gateway of several that share their keys.
+// Replica identifies one gateway of several that share their keys.
 type Replica struct {
 	Address  string // at which the others reach it
 	Instance Instance
@@ -24,8 +25,8 @@ func (b Branch) Newer(o Branch) bool {
 	return b.ID > o.ID
 }
 
-// Ledger is what one replica knows of a cursor's pages. The zero value is a cursor of which it
-// knows nothing.
+// Ledger holds what one replica knows of a cursor's pages. The zero value stands for a cursor of
+// which it knows nothing.
 type Ledger struct {
 	position
 	before position // when the page that is being fetched was granted
@@ -33,7 +34,7 @@ type Ledger struct {
 	to     Replica  // with moved and yielded: the replica that has it
 }
 
-// position is what a page call changes.
+// position holds what a page call changes.
 type position struct {
 	next   uint64 // the page to be granted next
 	phase  phase  // what became of page next-1
@@ -56,12 +57,14 @@ const (
 	ended                  // page next-1 was the last
 	streamed               // page next-1 and all that follow went to a stream
 	moved                  // the cursor was pushed to another replica
-	yielded                // the cursor went on at another replica without this one, which has given way
+	yielded                // the cursor went on at another replica; this one has given way
 	numPhases
 )
 
 func (p phase) String() string {
-	return [numPhases]string{"absent", "delivered", "fetching", "lost", "ended", "streamed", "moved", "yielded"}[p]
+	return [numPhases]string{
+		"absent", "delivered", "fetching", "lost", "ended", "streamed", "moved", "yielded",
+	}[p]
 }
 
 // Opened returns the ledger of a cursor whose page 0 was delivered.
@@ -87,7 +90,7 @@ func (l Ledger) Fork() (Fork, Replica) {
 	return Fork{Branch: l.branch, Parent: l.parent, Gap: l.gap}, l.from
 }
 
-// Outcome is how fetching a page went.
+// Outcome says how fetching a page ended.
 type Outcome uint8
 
 // The outcomes.
@@ -99,7 +102,7 @@ const (
 	Refused                // the server has no such cursor any more
 )
 
-// Effect is what the caller has to do after a transition.
+// Effect says what the caller has to do after a transition.
 type Effect uint8
 
 // The effects.
@@ -108,7 +111,7 @@ const (
 	Remember               // remember the page that was fetched
 	Forget                 // forget the page that is remembered: it is not the last one any more
 	Close                  // remove the cursor, and close it on its server
-	Drop                   // let go of the cursor without closing it: another replica has it, or may have it
+	Drop                   // forget the cursor without closing it: another replica may have it
 )
 
 // Fetched ends the fetch of the page that was granted.
@@ -134,8 +137,8 @@ func (l Ledger) Fetched(o Outcome) (Ledger, Effect) {
 	return l, Remember
 }
 
-// Cut notes that a part of the next page is gone before anybody has asked for it. It is as if it
-// had been asked for and no answer had come.
+// Cut records that a part of the next page is gone before a client has asked for it. The page
+// counts as asked for and not answered.
 func (l Ledger) Cut() Ledger {
 	l.next, l.phase = l.next+1, lost
 	return l

@@ -170,7 +170,7 @@ func TestAccept(t *testing.T) {
 }
 
 // A replica that is not sure whether its push has arrived grants nothing any more, except the
-// last page, which harms nobody.
+// last page, which cannot be skipped by that.
 func TestUnsurePush(t *testing.T) {
 	somewhere := page.Replica{Address: "b"}
 	l, effect := page.Opened().Pushed(somewhere)

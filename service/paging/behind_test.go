@@ -33,8 +33,8 @@ func (n *network) nextWithGap(address, token string) (paging.Page, error) {
 	return n.node(address).Next(n.t.Context(), paging.Asking{Principal: "anna", Token: token, AllowGap: true, BatchSize: &two})
 }
 
-// Who has fallen behind, and finds nobody who has gone on, says so, or goes on with the gap; he
-// does not ask for ever.
+// A replica that has fallen behind, and finds no replica that has gone on, returns an error, or
+// goes on if the client allows the gap. It does not ask forever.
 func TestBehindSomebodyWhoIsGone(t *testing.T) {
 	for _, allowGap := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -65,8 +65,8 @@ func TestBehindSomebodyWhoIsGone(t *testing.T) {
 	}
 }
 
-// Whoever is asked for a page that he cannot know of learns that his cursor went on without him.
-// He does not kill what another one reads.
+// A replica that is asked for a page that it cannot know of learns that its cursor went on without
+// it. It does not kill a cursor that another replica reads.
 func TestBehindSomebodyWhoReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, "a", "b", "d")
@@ -93,7 +93,8 @@ func TestBehindSomebodyWhoReads(t *testing.T) {
 	})
 }
 
-// What has come to its end, was taken, or went elsewhere does not push out what is still read.
+// Cursors that have ended, were streamed, or went to another replica do not push out those that are
+// still read.
 func TestLiveCursorsStay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, "b")

@@ -25,13 +25,15 @@ func (p *Pager) settleBranch(ctx context.Context, c claim, a Asking, d decision)
 	}
 	var mu sync.Mutex
 	settled := page.NotAsked
-	p.eachOf(slices.DeleteFunc(addresses, func(address string) bool { return address == p.cfg.Replica }), func(address string) {
+	self := func(address string) bool { return address == p.cfg.Replica }
+	p.eachOf(slices.DeleteFunc(addresses, self), func(address string) {
 		got := p.yielded(ctx, address, q)
 		mu.Lock()
 		defer mu.Unlock()
 		settled = max(settled, got)
 	})
-	if settled == page.NotAsked { // the replica that may have held it is gone, and what it has delivered is not known
+	if settled == page.NotAsked {
+		// The replica that may have held the branch is gone, and what it has delivered is unknown.
 		return page.WentOn
 	}
 	return settled
@@ -76,7 +78,9 @@ func (p *Pager) yieldOnce(c claim, q Question) (Answer, *handle.Work, error) {
 	if h == nil {
 		return Answer{}, nil, ErrNotHere
 	}
-	ledger, v, wentOn := h.ledger.Yielded(page.Yield{Fork: q.Fork, To: q.Asker, Working: h.Working()})
+	ledger, v, wentOn := h.ledger.Yielded(page.Yield{
+		Fork: q.Fork, To: q.Asker, Working: h.Working(),
+	})
 	h.ledger = ledger
 	switch v {
 	case page.GiveWay:

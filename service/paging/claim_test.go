@@ -24,8 +24,8 @@ func largest(s *server, database, collection string) *fakeCursor {
 	}}
 }
 
-// TestEveryNamespaceFits: a cursor on any namespace that MongoDB allows can be read in pages,
-// whatever else its token has to say: docs/api.md promises tokens of 1 KiB.
+// TestEveryNamespaceFits seals tokens for the longest namespaces that MongoDB allows, with the
+// longest of everything else in a token. docs/api.md promises tokens of 1 KiB.
 func TestEveryNamespaceFits(t *testing.T) {
 	long := paging.Namespace{Database: strings.Repeat("d", 63), Collection: strings.Repeat("c", 255-63-1)}
 	short := paging.Namespace{Database: "d", Collection: strings.Repeat("c", 255-1-1)}
@@ -63,7 +63,7 @@ func TestEveryNamespaceFits(t *testing.T) {
 	}
 }
 
-// TestTokenKeepsTheState: what a getMore needs comes out as it went in, whether its namespace is
+// TestTokenKeepsTheState checks that a token keeps what a getMore needs, whether its namespace is
 // the one that was asked for or not.
 func TestTokenKeepsTheState(t *testing.T) {
 	for _, ns := range []paging.Namespace{{Database: "d", Collection: "c"}, {Database: "d"}, {Database: "x", Collection: "c"}, {}} {
@@ -90,7 +90,7 @@ func TestTokenKeepsTheState(t *testing.T) {
 	}
 }
 
-// TestOtherDeployment: a token is good for the deployment that it was made for.
+// TestOtherDeployment checks that a token is valid only for the deployment that it was made for.
 func TestOtherDeployment(t *testing.T) {
 	f := newFixture(t, nil)
 	page := f.open(10, 2, 1)

@@ -2,9 +2,9 @@
 // nor change; the gateway holds the cursor, what is left of its last batch, and the last page, so
 // that a client that asks again gets the same one.
 //
-// It joins four packages. The table of handles (handle) has the cursors, says who works on one,
-// and ends them when their time is up. Each cursor has a ledger (page), which decides who is
-// granted a page. Tokens are sealed by seal. Other replicas are reached through Replicas, which
+// It joins four packages. The table of handles (handle) holds the cursors, knows which call works
+// on one, and ends them when they expire. Each cursor has a ledger (page), which decides which call
+// is granted a page. Tokens are sealed by seal. Other replicas are reached through Replicas, which
 // package replica implements.
 //
 // A cursor stays with the replica that opened it. Other replicas pass the calls of their clients

@@ -119,7 +119,7 @@ func (p *Pager) announce(ctx context.Context, others []string, to page.Replica) 
 	p.Succeeded(p.instance, to)
 	p.eachOf(others, func(address string) {
 		if address != to.Address && address != p.cfg.Replica {
-			_ = p.replicas.Announce(ctx, address, to) // who does not hear it asks the others
+			_ = p.replicas.Announce(ctx, address, to) // a replica that misses it asks the others
 		}
 	})
 }
@@ -143,7 +143,9 @@ func (p *Pager) holdAll() ([]*held, *handle.Work) {
 
 // pushTo pushes to one replica, twice if need be: what has arrived before does no harm. sure: if
 // there is an error, nothing has arrived.
-func (p *Pager) pushTo(ctx context.Context, address string, all []*held) (receiver page.Replica, sure bool, err error) {
+func (p *Pager) pushTo(
+	ctx context.Context, address string, all []*held,
+) (receiver page.Replica, sure bool, err error) {
 	sure = true
 	for range 2 {
 		receiver, err = p.replicas.Push(ctx, address, records(all))
@@ -161,8 +163,8 @@ func (p *Pager) pushTo(ctx context.Context, address string, all []*held) (receiv
 	return page.Replica{}, sure, err
 }
 
-// records are what is known of cursors on which the caller works. The leftovers of the ones that
-// were used last go along, as much as may.
+// records yields the records of cursors that the caller holds, with the leftovers of the most
+// recently used ones, up to maxPushedLeftovers.
 func records(all []*held) iter.Seq[Record] {
 	return func(yield func(Record) bool) {
 		room := maxPushedLeftovers
@@ -178,10 +180,11 @@ func records(all []*held) iter.Seq[Record] {
 	}
 }
 
-// record is what another replica is told.
+// record returns what another replica is told of the cursor. whole includes the leftover.
 func (h *held) record(whole bool) Record {
 	rec := Record{
-		ID: h.ID, Principal: h.Principal, Namespace: h.namespace, Opened: h.Opened, Pages: h.pages, Ledger: h.readLedger().Record(whole),
+		ID: h.ID, Principal: h.Principal, Namespace: h.namespace, Opened: h.Opened,
+		Pages: h.pages, Ledger: h.readLedger().Record(whole),
 	}
 	if h.cur != nil {
 		mean, count := h.sizer.Seen()
@@ -242,7 +245,8 @@ func (p *Pager) Accept(rec Record) error {
 		return nil
 	}
 	if h == nil {
-		h = p.newHeld(handle.Handle{ID: rec.ID, Principal: rec.Principal, Opened: rec.Opened}, rec.Namespace)
+		h = p.newHeld(
+			handle.Handle{ID: rec.ID, Principal: rec.Principal, Opened: rec.Opened}, rec.Namespace)
 	}
 	h.ledger, h.pages, h.sealer = ledger, rec.Pages, p.cfg.Keys.SealerID()
 	p.memory.forget(h)
@@ -250,7 +254,8 @@ func (p *Pager) Accept(rec Record) error {
 	h.cur, h.leftover = nil, leftover{}
 	if g := rec.Holding; g != nil {
 		p.renewLocked(h, g.State)
-		h.leftover, h.chosen, h.sizer = leftoverOf(g.Leftover), g.Chosen, batch.Resume(g.Mean, g.Count)
+		h.leftover, h.chosen = leftoverOf(g.Leftover), g.Chosen
+		h.sizer = batch.Resume(g.Mean, g.Count)
 		h.server = g.State.Server
 	}
 	p.settleLocked(h)

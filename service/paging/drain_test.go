@@ -14,8 +14,8 @@ import (
 	"github.com/mooringdb/mooring/service/paging"
 )
 
-// What a draining replica has goes to another one, in whatever state it is; tokens that name the
-// old one lead there.
+// A draining replica hands its cursors over in any state. Tokens that name the old replica lead to
+// the new one.
 func TestDrainHandsOver(t *testing.T) {
 	for _, gone := range []bool{false, true} { // it answers still, or no longer
 		synctest.Test(t, func(t *testing.T) {
@@ -37,7 +37,7 @@ func TestDrainHandsOver(t *testing.T) {
 			if asked := n.questions(); strings.Join(asked, " ") != "a>b push a>c announce" {
 				t.Errorf("asked %v", asked)
 			}
-			for _, at := range []string{"c", "b"} { // c first, lest b know all by itself
+			for _, at := range []string{"c", "b"} { // c first: later b knows all by itself
 				if _, err := n.next(at, delivered.Token); !errors.Is(err, paging.ErrCursorTokenReused) { // no page goes along
 					t.Errorf("at %s, a page that was delivered: %v", at, err)
 				}
@@ -133,8 +133,8 @@ func TestDrainKillsPinned(t *testing.T) {
 	})
 }
 
-// Who drains accepts nothing; the next one is asked. When it is unknown whether one has accepted,
-// no other one is.
+// A draining replica accepts nothing, so the next one is asked. If it is unknown whether a replica
+// has accepted, no other replica is asked.
 func TestDrainChooses(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -223,7 +223,7 @@ func TestAcceptHasBounds(t *testing.T) {
 	})
 }
 
-// Whoever asks for a cursor while it is pushed to him finds it.
+// A replica that asks for a cursor while it is pushed to that replica finds it.
 func TestPushWhileAsking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, "a", "b")
@@ -248,8 +248,8 @@ func TestPushWhileAsking(t *testing.T) {
 	})
 }
 
-// What a drain had no time to wait for, Close waits for; and what is closed leaves no goroutine
-// behind, whatever still runs.
+// Close waits for the calls that a drain had no time to wait for. It leaves no goroutine behind,
+// even if calls still run.
 func TestCloseAfterAHastyDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, func(c *paging.Config) { c.Keys = ring(t) })
@@ -273,8 +273,8 @@ func TestCloseAfterAHastyDrain(t *testing.T) {
 	})
 }
 
-// What does not end in time does not keep the rest from being handed over, nor pinned cursors
-// from being killed; what ends later, Close hands over.
+// A call that does not end in time does not keep other cursors from being handed over, nor pinned
+// cursors from being killed. Close hands over the cursors whose calls end later.
 func TestDrainOfWhatIsQuiet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, "a", "b")

@@ -29,7 +29,8 @@ var (
 
 func (p *Pager) question(c claim, a Asking, purpose Purpose) Question {
 	return Question{
-		Asker: p.Self(), Holder: c.holder.Instance, Purpose: purpose, Principal: a.Principal, Token: a.Token, AllowGap: a.AllowGap,
+		Asker: p.Self(), Holder: c.holder.Instance, Purpose: purpose,
+		Principal: a.Principal, Token: a.Token, AllowGap: a.AllowGap,
 		BatchSize: a.BatchSize, MaxAwaitTimeMS: a.MaxAwaitTimeMS, Inflation: a.Inflation,
 	}
 }
@@ -122,7 +123,8 @@ func (s *search) others(ctx context.Context) (Answer, error) {
 	defer cancel()
 	ans, err := Answer{}, error(errNowhere)
 	for _, again := range []bool{false, true} {
-		if ans, err = s.all(limited, s.unasked(s.p.replicas.Others(limited, again))); !errors.Is(err, errNowhere) {
+		ans, err = s.all(limited, s.unasked(s.p.replicas.Others(limited, again)))
+		if !errors.Is(err, errNowhere) {
 			break
 		}
 	}
@@ -134,7 +136,9 @@ func (s *search) others(ctx context.Context) (Answer, error) {
 
 // unasked returns the addresses that were not asked yet, and notes them.
 func (s *search) unasked(addresses []string) []string {
-	fresh := slices.DeleteFunc(addresses, func(a string) bool { return a == s.p.cfg.Replica || slices.Contains(s.asked, a) })
+	fresh := slices.DeleteFunc(addresses, func(a string) bool {
+		return a == s.p.cfg.Replica || slices.Contains(s.asked, a)
+	})
 	s.asked = append(s.asked, fresh...)
 	return fresh
 }
@@ -194,16 +198,16 @@ func rank(ans Answer, err error) int {
 	}
 }
 
-// succession is where the cursors of a replica went that has drained.
+// succession records where the cursors of a drained replica went.
 type succession struct {
 	to page.Replica
 	at time.Time
 }
 
-// maxSuccessions is of how many replicas it is remembered where their cursors went.
+// maxSuccessions bounds the drained replicas whose successors are remembered.
 const maxSuccessions = 1000
 
-// Succeeded notes where the cursors of a replica went that has drained.
+// Succeeded records where the cursors of a drained replica went.
 func (p *Pager) Succeeded(from page.Instance, to page.Replica) {
 	p.table.Lock()
 	defer p.table.Unlock()

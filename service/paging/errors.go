@@ -5,24 +5,29 @@ import "errors"
 // The errors with which a token is refused. Their texts are for clients; the table of errors
 // gives each its status.
 var (
-	// ErrCursorNotFound refuses a token that is foreign, changed, expired or closed. Which of these
-	// is not told.
+	// ErrCursorNotFound refuses a token that is foreign, changed, expired or closed. It does not
+	// say which.
 	ErrCursorNotFound = errors.New("cursor not found: its token is unknown, expired or closed")
 	// ErrTokenVersion refuses a token that another version of the gateway has made and this one
 	// cannot read.
-	ErrTokenVersion = errors.New("cursor not found: its token was made by a version of the gateway that this one cannot read")
+	ErrTokenVersion = errors.New("cursor not found: its token was made by a version of the " +
+		"gateway that this one cannot read")
 	// ErrCursorTokenReused refuses a token whose page was delivered before and is no longer held.
-	ErrCursorTokenReused = errors.New("the page of this cursor token was delivered before and is no longer held")
+	ErrCursorTokenReused = errors.New("the page of this cursor token was delivered before and is " +
+		"no longer held")
 	// ErrCursorPositionUnknown refuses a token where it is not known whether the page that it asks
 	// for was delivered.
-	ErrCursorPositionUnknown = errors.New("the cursor's position is unknown: a page may have been lost; allowGap continues behind it")
-	// ErrOwnerGone refuses the token of a pinned cursor: only one replica can continue it, which is
-	// gone, was restarted, or cannot be reached.
-	ErrOwnerGone = errors.New("cursor not found: the gateway replica that held its connection is gone, and the cursor with it")
-	// ErrTokenTooLong ends a cursor whose token has no room for its names. No namespace that MongoDB
-	// allows can make it so.
-	ErrTokenTooLong = errors.New("the cursor cannot be read in pages, since its token would be too long: the names of its database, its " +
-		"collection and its server are; a stream can read it")
+	ErrCursorPositionUnknown = errors.New("the cursor's position is unknown: a page may have " +
+		"been lost; allowGap continues behind it")
+	// ErrOwnerGone refuses the token of a pinned cursor. Only one replica can continue the cursor,
+	// and that replica is gone, was restarted, or cannot be reached.
+	ErrOwnerGone = errors.New("cursor not found: the gateway replica that held its connection is " +
+		"gone, and the cursor with it")
+	// ErrTokenTooLong ends a cursor whose token has no room for its names. A namespace that MongoDB
+	// allows always fits.
+	ErrTokenTooLong = errors.New("the cursor cannot be read in pages, since its token would be " +
+		"too long: the names of its database, its collection and its server are; " +
+		"a stream can read it")
 	// ErrNotHere is for replicas only: the one that was asked knows nothing of the cursor.
 	ErrNotHere = errors.New("this replica knows nothing of the cursor")
 )

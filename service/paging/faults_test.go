@@ -35,7 +35,7 @@ func TestTakenTokenDoesNotRepeatAnotherPage(t *testing.T) {
 	})
 }
 
-// Everybody who waits for a page gets it, although there is no memory to keep it.
+// All calls that wait for a page get it, although there is no memory to keep it.
 func TestConcurrentNextWithoutPageMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, func(c *paging.Config) { c.PageMemory = 1 })

@@ -203,7 +203,7 @@ func TestClientGoesAwayWhileAsking(t *testing.T) {
 		if page := n.mustNext("b", page.Token); numbers(page) != "2 3" && numbers(page) != "2 3 4 5 6 7 8" {
 			t.Errorf("page %s", numbers(page))
 		}
-		// For ever nobody waits.
+		// No call waits forever.
 		page = n.open("a", 9, 2, 0)
 		n.faults.before = func(ctx context.Context, _, _ string) error { <-ctx.Done(); return context.Cause(ctx) }
 		ctx, cancel = context.WithCancel(t.Context())
@@ -279,7 +279,7 @@ func TestErrorsOfTheHolder(t *testing.T) {
 	})
 }
 
-// Whoever has a stream from one replica, or closes at another, reaches the cursor where it is.
+// A call at any replica that streams or closes a cursor reaches the replica that holds it.
 func TestStreamAndCloseElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, "a", "b", "c")

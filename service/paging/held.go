@@ -11,7 +11,7 @@ import (
 	"github.com/mooringdb/mooring/service/seal"
 )
 
-// Cursor is what a pager needs of *cursor.Cursor. One goroutine at a time uses it.
+// Cursor lists the methods of *cursor.Cursor that a pager needs. One goroutine at a time uses it.
 type Cursor interface {
 	Next(ctx context.Context) (cursor.Batch, error)
 	Done() bool
@@ -28,10 +28,10 @@ type Cursor interface {
 
 var _ Cursor = (*cursor.Cursor)(nil)
 
-// Namespace is what a cursor was opened on.
+// Namespace names what a cursor was opened on.
 type Namespace struct{ Database, Collection string }
 
-// held is what is known of one cursor. The table's lock guards its fields, except those of
+// held holds what is known of one cursor. The table's lock guards its fields, except those of
 // the call that works on it.
 type held struct {
 	handle.Handle
@@ -39,16 +39,16 @@ type held struct {
 	namespace Namespace
 	server    address.Address
 	pinned    bool
-	pages     uint64     // that were delivered
+	pages     uint64     // delivered so far
 	casual    bool       // see Opening
 	sealer    seal.KeyID // of the newest token
 	ledger    page.Ledger
 	fetch     *fetch // nil if no page is fetched, and no stream runs
-	last      Page   // the one that was delivered last, if it is in the list of pages
+	last      Page   // the page that was delivered last, if it is in the list of pages
 
 	inPages, inLeftovers spot
 
-	// They belong to the call that works on the cursor, or has removed it.
+	// The call that works on the cursor, or has removed it, owns the fields below.
 	cur      Cursor // nil once it is elsewhere
 	leftover leftover
 	sizer    batch.Sizer
@@ -104,8 +104,8 @@ func (h *held) End(ctx context.Context) {
 	h.cur = nil
 }
 
-// settleLocked puts a cursor on which no call works any more, and which was not removed, back
-// among those that wait for their clients. It may push out others.
+// settleLocked puts a cursor back among those that wait for their clients. No call works on it any
+// more, and it was not removed. If there is too little room, other cursors end.
 func (p *Pager) settleLocked(h *held) {
 	h.fetch = nil
 	if len(h.leftover.documents) > 0 {
@@ -122,7 +122,7 @@ func (p *Pager) settleLocked(h *held) {
 	p.table.SettleLocked(h, s)
 }
 
-// isUnread reports whether the cursor's client may well be content with the first page.
+// isUnread reports whether the cursor's client may need only the first page.
 func (h *held) isUnread() bool { return h.casual && h.pages <= 1 }
 
 // beginLocked makes a call the one that works on a cursor.
@@ -133,8 +133,8 @@ func (p *Pager) beginLocked(ctx context.Context, h *held, stream bool) grant {
 	return grant{h: h, ctx: ctx, fetch: h.fetch}
 }
 
-// dropLocked lets go of a cursor without closing it: another replica has it. Its ledger says
-// where.
+// dropLocked forgets a cursor without closing it, because another replica has it. The ledger says
+// which.
 func (p *Pager) dropLocked(h *held) {
 	p.memory.forget(h)
 	p.memory.leftovers.remove(&h.inLeftovers)
@@ -142,7 +142,7 @@ func (p *Pager) dropLocked(h *held) {
 	p.settleLocked(h)
 }
 
-// renewLocked makes a cursor of a token's state: what is here is from before a gap.
+// renewLocked makes a cursor of a token's state. It replaces the cursor from before a gap.
 func (p *Pager) renewLocked(h *held, s cursor.State) {
 	p.memory.leftovers.remove(&h.inLeftovers)
 	h.cur, h.leftover = p.cfg.Continue(s), leftover{}

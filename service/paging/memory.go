@@ -2,10 +2,10 @@ package paging
 
 import "github.com/mooringdb/mooring/core/bson"
 
-// memory is what cursors hold while no call works on them: the pages that were delivered last,
-// for clients that ask again, and what is left of batches that were larger than a page. Both
-// count against one budget. Beyond it the oldest pages go first, then the oldest leftovers: what
-// was in one is then lost to its client, which is told so.
+// memory bounds what cursors hold while no call works on them: the last delivered pages, for
+// clients that ask again, and the leftovers of batches that were larger than a page. Both count
+// against one budget. If it is exceeded, the oldest pages are dropped first, then the oldest
+// leftovers. The documents of a dropped leftover are lost to its client, which gets an error.
 type memory struct {
 	budget    int
 	pages     list
@@ -46,14 +46,14 @@ func (m *memory) trim(but *held) {
 	}
 }
 
-// list is a list of cursors, oldest first.
+// list links cursors, oldest first.
 type list struct {
 	first, last *spot
 	len         int
 	cost        int // of all, together
 }
 
-// spot is a cursor's place in a list. The zero value is in none.
+// spot holds a cursor's place in a list. The zero value is in no list.
 type spot struct {
 	h          *held
 	in         bool
@@ -92,20 +92,20 @@ func (l *list) remove(p *spot) {
 	*p = spot{h: p.h}
 }
 
-// leftover is what is left of a batch. The zero value is nothing.
+// leftover holds the rest of a batch. The zero value is empty.
 type leftover struct {
 	documents []bson.Raw
 	bytes     int // of the documents
 	buffer    int // bytes of the buffer that they are views on
 }
 
-// perDocument is what a document costs beside its bytes: its place in the list.
+// perDocument is the memory of a document beside its bytes: its place in the list.
 const perDocument = 24
 
-// cut takes the first n documents off, which have so many bytes. It returns them with the memory
+// cut takes off and returns the first n documents, which have so many bytes. cost is the memory
 // that they keep beside the leftover's.
 //
-// What is less than half of a buffer is copied, so that remembering it does not keep the buffer.
+// Documents that fill less than half of a buffer are copied, so that they do not keep the buffer.
 func (l *leftover) cut(n, bytes int) (docs []bson.Raw, cost int) {
 	docs, cost = l.documents[:n:n], bytes
 	l.documents, l.bytes = l.documents[n:], l.bytes-bytes
@@ -126,7 +126,7 @@ func (l *leftover) cut(n, bytes int) (docs []bson.Raw, cost int) {
 	return docs, cost + n*perDocument
 }
 
-// cost is the memory that the leftover keeps.
+// cost returns the memory that the leftover keeps.
 func (l *leftover) cost() int { return l.buffer + len(l.documents)*perDocument }
 
 func copied(docs []bson.Raw, bytes int) []bson.Raw {

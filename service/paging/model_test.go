@@ -199,7 +199,7 @@ func (m *model) replace() {
 	m.startOne(life.address)
 }
 
-// count looks for cursors that two hold, or that nobody has killed in the end.
+// count looks for cursors that two replicas hold, or that no replica has killed in the end.
 func (m *model) count() {
 	time.Sleep(4 * time.Minute) //nolint:forbidigo // fake time; what runs ends
 	holders := map[int64][]string{}
@@ -336,7 +336,7 @@ func (c *client) next(token string) (paging.Page, string) {
 				c.allowGap()
 			}
 		case errors.As(err, &none), errors.As(err, &network), errors.Is(err, handle.ErrClosing), errors.Is(err, errGone), errors.Is(err, context.DeadlineExceeded):
-		case c.gapped && errors.As(err, &command), c.gapped && errors.Is(err, paging.ErrCursorNotFound): // by who held it before
+		case c.gapped && errors.As(err, &command), c.gapped && errors.Is(err, paging.ErrCursorNotFound): // by the earlier holder
 			return page, "killed"
 		default:
 			c.t.Errorf("cursor %d: Next = %v", c.id, err)

@@ -28,8 +28,8 @@ type network struct {
 	asked  []string         // "from>to purpose", in order
 	faults faults
 	hidden string          // an address that DNS does not know yet
-	holder map[int64]*node // who continued a cursor last, by the server's ids
-	lost   map[int64]bool  // cursors whose holder may be unknown for ever, by the server's ids: what brought them was lost
+	holder map[int64]*node // the node that continued a cursor last, by the server's ids
+	lost   map[int64]bool  // by the server's ids: cursors whose holder may stay unknown
 }
 
 // faults are run for each exchange; nil is none.

@@ -11,7 +11,7 @@ import (
 	"github.com/mooringdb/mooring/service/seal"
 )
 
-// Asking is a call for the page that a token stands for.
+// Asking describes a call for the page that a token stands for.
 type Asking struct {
 	Principal string
 	Token     string
@@ -49,7 +49,8 @@ func (p *Pager) Next(ctx context.Context, a Asking) (Page, error) {
 	}
 }
 
-// claim opens a token. What is wrong with it is ErrCursorNotFound or ErrTokenVersion.
+// claim opens a token. For a token that it refuses, it returns ErrCursorNotFound or
+// ErrTokenVersion.
 func (p *Pager) claim(principal, token string) (claim, error) {
 	plain, err := p.cfg.Keys.Open(principal, token)
 	var c claim
@@ -68,8 +69,8 @@ func (p *Pager) claim(principal, token string) (claim, error) {
 // MaxSkew is how much the clocks of replicas may differ.
 const MaxSkew = time.Minute
 
-// expired reports whether a token's time is up. This replica's clock counts for what was sealed
-// here, and for what is here.
+// expired reports whether a token's time is up. This replica's clock decides about tokens that
+// were sealed here and cursors that are here. Other tokens get MaxSkew more.
 func (p *Pager) expired(c claim) bool {
 	switch now := time.Now(); {
 	case now.Before(c.expires):
@@ -85,7 +86,7 @@ func (p *Pager) expired(c claim) bool {
 	return h == nil || h.Expired(time.Now())
 }
 
-// decision is what the ledger here says of a page, with what belongs to it.
+// decision holds what the ledger here says of a page, with what belongs to it.
 type decision struct {
 	page.Verdict
 	grant grant        // with Fetch and Skip
@@ -98,9 +99,11 @@ type decision struct {
 	late  page.Replica // with Confirm: the replica that held the cursor before
 }
 
-// find finds the page that a token asks for, wherever it is: here, in the decision, whose verdict
-// is Fetch, Skip or Repeat, or in the answer of another replica.
-func (p *Pager) find(ctx context.Context, c claim, a Asking, stream bool) (decision, Answer, error) {
+// find finds the page that a token asks for. If it is here, the decision's verdict is Fetch, Skip
+// or Repeat. Otherwise the answer is that of another replica.
+func (p *Pager) find(
+	ctx context.Context, c claim, a Asking, stream bool,
+) (decision, Answer, error) {
 	if p.refusing() {
 		return decision{}, Answer{}, handle.ErrClosing
 	}
@@ -116,7 +119,7 @@ func (p *Pager) find(ctx context.Context, c claim, a Asking, stream bool) (decis
 		}
 		ans, err := s.run(ctx, d.to)
 		switch {
-		case errors.Is(err, errHere) && home > 0 && !s.unsure: // it was here, and was closed or has expired
+		case errors.Is(err, errHere) && home > 0 && !s.unsure: // it was closed here, or has expired
 			return d, Answer{}, ErrCursorNotFound
 		case errors.Is(err, errHere):
 			home++
@@ -139,7 +142,8 @@ func (p *Pager) find(ctx context.Context, c claim, a Asking, stream bool) (decis
 // cursor. The verdict that it returns is Fetch, Skip, Repeat or Elsewhere; the others are errors.
 // unknown decides where nothing is known.
 func (p *Pager) decide(
-	ctx context.Context, c claim, a Asking, stream bool, unknown func(claim, page.Question) (decision, error),
+	ctx context.Context, c claim, a Asking, stream bool,
+	unknown func(claim, page.Question) (decision, error),
 ) (decision, error) {
 	q := p.newQuestion(c, a, stream)
 	for {
@@ -175,7 +179,8 @@ func (p *Pager) decide(
 
 func (p *Pager) newQuestion(c claim, a Asking, stream bool) page.Question {
 	return page.Question{
-		Seq: c.seq, Branch: c.branch, Holder: c.holder, Here: c.holder.Instance == p.instance, AllowGap: a.AllowGap, Stream: stream, Random: rand.Uint64(),
+		Seq: c.seq, Branch: c.branch, Holder: c.holder, Here: c.holder.Instance == p.instance,
+		AllowGap: a.AllowGap, Stream: stream, Random: rand.Uint64(),
 	}
 }
 
@@ -189,7 +194,8 @@ func (d *decision) waitFor(ctx context.Context, seq uint64) (*Page, error) {
 }
 
 func (p *Pager) decideOnce(
-	ctx context.Context, c claim, q page.Question, unknown func(claim, page.Question) (decision, error),
+	ctx context.Context, c claim, q page.Question,
+	unknown func(claim, page.Question) (decision, error),
 ) (decision, error) {
 	p.table.Lock()
 	defer p.table.Unlock()
@@ -223,7 +229,7 @@ func (p *Pager) decideLocked(ctx context.Context, h *held, c claim, q page.Quest
 		d.Verdict = page.Elsewhere
 	case page.Confirm:
 		d.fork, d.late = h.ledger.Fork()
-	default: // the verdict says it all
+	default: // the verdict is the whole answer
 	}
 	return d
 }
@@ -252,10 +258,12 @@ func (p *Pager) refusing() bool {
 	return p.table.RefusingLocked()
 }
 
-// takeUp continues a cursor that no replica is found to hold, if the client allows a gap, with
-// what the token says. sure reports that none is left that may hold it. With the verdict Wait the
-// cursor has come here meanwhile.
-func (p *Pager) takeUp(ctx context.Context, c claim, a Asking, stream, sure bool) (decision, error) {
+// takeUp continues a cursor of which no holder was found with the state in the token, if the
+// client allows a gap. sure means that no replica is left that may hold it. The verdict Wait means
+// that the cursor has come here meanwhile.
+func (p *Pager) takeUp(
+	ctx context.Context, c claim, a Asking, stream, sure bool,
+) (decision, error) {
 	p.table.Lock()
 	defer p.table.Unlock()
 	h := p.getLocked(c.id)
@@ -276,7 +284,8 @@ func (p *Pager) takeUp(ctx context.Context, c claim, a Asking, stream, sure bool
 		return decision{}, ErrCursorNotFound
 	}
 	if h == nil {
-		h = p.newHeld(handle.Handle{ID: c.id, Principal: a.Principal, Opened: handle.Now()}, c.namespace)
+		h = p.newHeld(
+			handle.Handle{ID: c.id, Principal: a.Principal, Opened: handle.Now()}, c.namespace)
 	}
 	h.server, h.chosen, h.ledger = c.state.Server, c.state.BatchSize, ledger
 	p.renewLocked(h, c.state)

@@ -8,7 +8,7 @@ import (
 	"github.com/mooringdb/mooring/service/page"
 )
 
-// Opening is a page call that opens a cursor.
+// Opening describes a page call that opens a cursor.
 type Opening struct {
 	Principal string
 	Namespace Namespace
@@ -21,16 +21,17 @@ type Opening struct {
 	// Whole: the command's first batch is the whole result, so no cursor stays open, unless a page
 	// is too small for it.
 	Whole bool
-	// Casual: the client may well be content with the first page, as one that sends a plain GET.
+	// Casual: the client may need only the first page, for example because it sent a plain GET.
 	// Unless it asks for the second page, the cursor expires after Config.UnreadIdle.
 	Casual bool
 	// Run sends the command, with RunOn.
 	Run func(ctx context.Context) (Cursor, error)
 }
 
-// Open runs a command and delivers its first page. If more is to come, the cursor stays here and the page has a token. The cursor
-// of a client that went away meanwhile, which knows no token, is killed. A principal that has as many cursors as it may gets a
-// *handle.LimitError, and nothing is run.
+// Open runs a command and delivers its first page. If more is to come, the cursor stays here and
+// the page has a token. If the client went away meanwhile, it knows no token, and the cursor is
+// killed. If the principal has as many cursors as it may, Open runs nothing and returns a
+// *handle.LimitError.
 func (p *Pager) Open(ctx context.Context, o Opening) (Page, error) {
 	if !o.Whole {
 		if err := p.table.HasRoom(o.Principal, p.unopenable); err != nil {
@@ -77,7 +78,7 @@ func (p *Pager) add(h *held) error {
 	return nil
 }
 
-// unopenable reports whether the key is gone that the newest token of a cursor was sealed with.
+// unopenable reports whether the key that sealed the newest token of a cursor is gone.
 func (p *Pager) unopenable(t handle.Thing) bool {
 	h, ok := t.(*held)
 	return ok && !p.cfg.Keys.Has(h.sealer)

@@ -10,7 +10,7 @@ import (
 	"github.com/mooringdb/mooring/service/page"
 )
 
-// owned reports that only another replica can continue the cursor of a claim.
+// owned reports whether only another replica can continue the cursor of a claim.
 func (p *Pager) owned(c claim) bool { return c.pinned && c.holder.Instance != p.instance }
 
 // askOwner gets a page of a pinned cursor from the replica that holds its connection. It runs on
@@ -43,18 +43,19 @@ func (p *Pager) putOwner(ctx context.Context, c claim, q Question) (Answer, erro
 // ownerPatience is how long an owner may give no answer before it counts as gone.
 const ownerPatience = time.Minute
 
-// silence is how long a replica has given no answer: from its first question without one to the
-// last.
+// silence records how long a replica has given no answer: since the first question that it left
+// unanswered, up to the last one.
 type silence struct{ since, last time.Time }
 
-// ownersError says what has become of a cursor whose owner gives no answer, or is not the one
-// that it was. An owner that refuses connections is gone; one that is silent may come back.
-// Whatever else it has said, it is heard.
+// ownersError returns the error of a client whose cursor's owner has returned err. An owner that
+// was restarted or refuses connections is gone. An owner that does not answer may come back, and
+// counts as gone after ownerPatience. Any other answer ends its silence.
 func (p *Pager) ownersError(ctx context.Context, c claim, err error) error {
 	owner := c.holder
 	lost, unreachable := errors.AsType[*UnreachableError](err)
 	switch {
-	case errors.Is(err, ErrNotHere), errors.Is(err, handle.ErrClosing), unreachable && (lost.Refused || p.silent(owner)):
+	case errors.Is(err, ErrNotHere), errors.Is(err, handle.ErrClosing),
+		unreachable && (lost.Refused || p.silent(owner)):
 		return ErrOwnerGone
 	case !unreachable && ctx.Err() == nil:
 		p.heard(owner)
@@ -62,12 +63,15 @@ func (p *Pager) ownersError(ctx context.Context, c claim, err error) error {
 	return err
 }
 
-// silent notes that a replica gave no answer, and says whether it has been so for long.
+// silent records that a replica gave no answer, and reports whether it has given none for longer
+// than ownerPatience.
 func (p *Pager) silent(owner page.Replica) bool {
 	p.table.Lock()
 	defer p.table.Unlock()
 	now := time.Now()
-	maps.DeleteFunc(p.silences, func(_ page.Replica, s silence) bool { return now.Sub(s.last) > ownerPatience })
+	maps.DeleteFunc(p.silences, func(_ page.Replica, s silence) bool {
+		return now.Sub(s.last) > ownerPatience
+	})
 	s, known := p.silences[owner]
 	if !known {
 		s.since = now

@@ -18,37 +18,37 @@ const (
 	DefaultPageBytes  = 3 << 20
 )
 
-// Config of a Pager; zero fields are the defaults.
+// Config configures a Pager. Zero fields mean the defaults.
 type Config struct {
 	Keys *seal.Ring // required
-	// Deployment tells deployments apart: a token is good for one only.
+	// Deployment tells deployments apart. A token is valid for one deployment only.
 	Deployment string
 	// Replica is the address at which other replicas reach this one; empty for a single replica.
 	Replica string
-	// Idle is how long a token is good. Each page brings a new one.
+	// Idle is how long a token is valid. Each page brings a new one.
 	Idle time.Duration
-	// UnreadIdle is how long the first token of an Opening that is Casual is good, if Idle is not
+	// UnreadIdle is how long the first token of an Opening that is Casual is valid, if Idle is not
 	// less.
 	UnreadIdle time.Duration
 	// PageMemory is how many bytes may be held between two calls: delivered pages, for clients that
-	// ask again, and what is left of batches that are larger than a page. Less than 0 is none.
+	// ask again, and what is left of batches that are larger than a page. Less than 0 means none.
 	PageMemory int
 	// PageBytes is the most that a page holds, unless one document is larger.
 	PageBytes int
-	// MaxCursors is how many cursors are known, those included that have come to their end or went
-	// elsewhere.
+	// MaxCursors bounds the known cursors, including those that have ended or went to another
+	// replica.
 	MaxCursors int
 	// MaxPerPrincipal is how many open cursors a principal may have when it opens one more; less
-	// than 0 is no limit.
+	// than 0 means no limit.
 	MaxPerPrincipal int
 	// Continue makes a cursor of a state; required.
 	Continue func(cursor.State) Cursor
 }
 
-// Pager has the cursors of one gateway that are read in pages.
+// Pager holds the cursors of one gateway that are read in pages.
 //
-// The table's lock guards what stands beside its handles, and the fields of the last group; no
-// I/O under it. A cursor itself belongs to the call that was granted its next page.
+// The table's lock guards what its things hold, and the fields of the last group. Nothing blocks
+// while it is held. The call that was granted the next page of a cursor owns the cursor.
 type Pager struct {
 	cfg        Config
 	replicas   Replicas // nil: there are none
@@ -56,7 +56,7 @@ type Pager struct {
 	deployment DeploymentID
 	table      *handle.Table
 	version    byte          // of the tokens that it makes
-	drained    chan struct{} // closed when Drain is through
+	drained    chan struct{} // closed when Drain has ended
 	drainsErr  error         // what it returned
 
 	memory     memory
@@ -71,8 +71,11 @@ func New(cfg Config) *Pager {
 	cfg.PageMemory = orDefault(cfg.PageMemory, DefaultPageMemory)
 	cfg.PageBytes = orDefault(cfg.PageBytes, DefaultPageBytes)
 	p := &Pager{
-		cfg: cfg, deployment: NewDeploymentID(cfg.Deployment), version: writtenVersion, drained: make(chan struct{}),
-		table:      handle.New(handle.Config{Idle: cfg.Idle, Max: cfg.MaxCursors, MaxPerPrincipal: cfg.MaxPerPrincipal}),
+		cfg: cfg, deployment: NewDeploymentID(cfg.Deployment), version: writtenVersion,
+		drained: make(chan struct{}),
+		table: handle.New(handle.Config{
+			Idle: cfg.Idle, Max: cfg.MaxCursors, MaxPerPrincipal: cfg.MaxPerPrincipal,
+		}),
 		successors: map[page.Instance]succession{}, silences: map[page.Replica]silence{},
 	}
 	p.cfg.UnreadIdle = min(p.cfg.UnreadIdle, p.table.Idle())
@@ -101,7 +104,7 @@ func (p *Pager) Self() page.Replica {
 	return page.Replica{Address: p.cfg.Replica, Instance: p.instance}
 }
 
-// alone reports that there is no replica to ask: none is configured, or none could have the key.
+// alone reports whether there is no replica to ask: none is configured, or none can have the key.
 func (p *Pager) alone() bool {
 	return p.replicas == nil || p.cfg.Replica == "" || p.cfg.Keys.Ephemeral()
 }
@@ -112,8 +115,8 @@ func (p *Pager) Start(ctx context.Context) error {
 	return nil
 }
 
-// Len returns the number of cursors of which something is known: ended ones included whose last
-// page may still be asked for, and those that went elsewhere.
+// Len returns the number of known cursors, including those that have ended, whose last page a
+// client may still ask for, and those that went to another replica.
 func (p *Pager) Len() int { return p.table.Len() }
 
 // Handles lists open cursors of this replica, in the order of their marks.

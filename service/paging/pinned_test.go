@@ -134,7 +134,7 @@ func TestOwnerSilent(t *testing.T) {
 	}
 }
 
-// Whatever an owner answers ends its silence: a page, a refusal, or a stream.
+// Any answer of an owner ends its silence: a page, a refusal, or a stream.
 func TestOwnerIsHeard(t *testing.T) {
 	asking := func(page paging.Page) paging.Asking { return paging.Asking{Principal: "anna", Token: page.Token} }
 	for name, answer := range map[string]func(*network, paging.Page) error{
@@ -217,8 +217,8 @@ func TestErrorsOfTheOwner(t *testing.T) {
 	})
 }
 
-// TestPinnedCursorThatIsLost has the connection of a pinned cursor break, while a getMore waits for its
-// reply and before one is sent: no getMore can use it again, so it is returned at once.
+// TestPinnedCursorThatIsLost breaks the connection of a pinned cursor, while a getMore waits for
+// its reply or before one is sent. No getMore can use it again, so it is returned at once.
 func TestPinnedCursorThatIsLost(t *testing.T) {
 	for name, broken := range map[string]error{
 		"no reply": &mongoerr.NetworkError{Op: "read", Sent: true, Err: errLine},
@@ -301,7 +301,7 @@ func TestPinnedStream(t *testing.T) {
 	})
 }
 
-// A stream at another replica ends when somebody closes its cursor, anywhere.
+// A stream at another replica ends when its cursor is closed at any replica.
 func TestCloseEndsAPinnedStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, "a", "b", "c")
@@ -330,8 +330,8 @@ func TestCloseEndsAPinnedStream(t *testing.T) {
 	})
 }
 
-// A pinned cursor that nobody asks for gives its connection back, and does not wait behind others
-// whose servers do not answer.
+// A pinned cursor that no client asks for returns its connection when it expires. It does not wait
+// for other cursors whose servers do not answer.
 func TestPinnedCursorsAreKilledFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t)

@@ -14,10 +14,10 @@ import (
 
 // Replicas reaches the other replicas.
 //
-// What a replica has answered comes back as it was said: the sentinels of this package and of handle as themselves, any other
-// error as one that the table of errors shows to a client like the original. A replica that did not answer is an
-// *UnreachableError, unless ctx has ended: then that is its cause. A call that has returned an error is over: its answer is not
-// used, however late it comes.
+// The sentinels of this package and of handle come back as themselves. Any other error of a replica
+// comes back as one that the table of errors shows to a client like the original. If a replica did
+// not answer, the error is an *UnreachableError; if ctx has ended, it is the cause of ctx instead.
+// Once a call has returned an error, a late answer is not used.
 type Replicas interface {
 	// Ask puts a question. The deadline of ctx goes with it.
 	Ask(ctx context.Context, address string, q Question) (Answer, error)
@@ -30,11 +30,11 @@ type Replicas interface {
 	Kill(ctx context.Context, address, id string) error
 	// Announce tells a replica where the cursors of this one went.
 	Announce(ctx context.Context, address string, to page.Replica) error
-	// Others returns the addresses of the other replicas. With again, names are looked up anew.
+	// Others returns the addresses of the other replicas. If again is set, it looks up names anew.
 	Others(ctx context.Context, again bool) []string
 }
 
-// Purpose is what is asked of a cursor.
+// Purpose says what is asked of a cursor.
 type Purpose uint8
 
 const (
@@ -50,12 +50,12 @@ const (
 
 func (p Purpose) String() string { return [...]string{"page", "stream", "close", "yield"}[p] }
 
-// Question is what one replica asks another. The replica that is asked answers with what it has,
-// and passes nothing on.
+// Question describes what one replica asks another. The replica that is asked answers with what it
+// has, and passes nothing on.
 type Question struct {
 	// Asker is the replica that asks.
 	Asker page.Replica
-	// Holder is the life of the replica that should hold the cursor; zero: that is not known.
+	// Holder is the instance that should hold the cursor; zero means unknown.
 	Holder  page.Instance
 	Purpose Purpose
 
@@ -89,19 +89,19 @@ type Answer struct {
 	GaveWay, WentOn bool
 }
 
-// Holding is what a replica holds of a cursor between two pages.
+// Holding describes what a replica holds of a cursor between two pages.
 type Holding struct {
 	State cursor.State
 	// Leftover is what is left of the last batch. It comes before the next one.
 	Leftover []bson.Raw
-	// Chosen is the client's batch size, 0 if it has none; Mean and Count are what is known of the
-	// documents' sizes.
+	// Chosen is the client's batch size, or 0 if it has none. Mean and Count say what is known of
+	// the documents' sizes.
 	Chosen int32
 	Mean   int
 	Count  int32
 }
 
-// Record is what a replica that drains pushes to another, one for each cursor that it knows.
+// Record describes one cursor that a draining replica knows and pushes to another.
 type Record struct {
 	ID        handle.ID
 	Principal string
@@ -120,12 +120,12 @@ type PageStream interface {
 	Close()
 }
 
-// UnreachableError is a replica that gave no answer.
+// UnreachableError reports that a replica gave no answer.
 type UnreachableError struct {
 	Address string
-	// Sent: what was asked may have arrived, and may have been done.
+	// Sent: the question may have arrived, and may have been acted upon.
 	Sent bool
-	// Refused: nothing listens there. Then nothing was sent.
+	// Refused: no process listens there. Then nothing was sent.
 	Refused bool
 	Err     error
 }

@@ -11,9 +11,9 @@ import (
 // errRunOnOver ends the asking of other replicas for a client that has gone long ago.
 var errRunOnOver = errors.New("the caller went away, and the other replicas did not answer in time")
 
-// runOn is a context for asking other replicas: it goes on when the client goes away, until its
-// deadline, operation.RunOnLimit at most. Every other end of ctx is its end, too. cancel must be
-// called.
+// runOn returns a context for asking other replicas. If the client goes away, it continues until
+// the deadline of ctx, for operation.RunOnLimit at most. Every other end of ctx ends it. The caller
+// must call cancel.
 func runOn(ctx context.Context) (_ context.Context, cancel func()) {
 	inner, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	timeUp := func() {}

@@ -30,7 +30,7 @@ type server struct {
 	buffer   int           // of each batch
 	slowKill time.Duration // that killing takes
 
-	killedPinned chan struct{} // closed when a pinned one is; nil: nobody wants to know
+	killedPinned chan struct{} // closed when a pinned cursor is killed; may be nil
 }
 
 type state struct{ at, total, batch, size int }

@@ -11,7 +11,7 @@ import (
 	"github.com/mooringdb/mooring/service/page"
 )
 
-// Taken is a cursor that a stream reads. The stream owns it: it closes the cursor, then calls
+// Taken holds a cursor that a stream reads. The stream owns it: it closes the cursor, then calls
 // Release.
 type Taken struct {
 	Cursor Cursor
@@ -22,8 +22,8 @@ type Taken struct {
 	g grant
 }
 
-// Take hands the page of a token, and all that follow, to a stream. Its context ends with ctx,
-// and when the cursor is closed. The token is used up: asking with it again is
+// Take hands the page of a token, and all pages after it, to a stream. The context that it returns
+// ends with ctx, and when the cursor is closed. The token is used up: later calls with it get
 // ErrCursorTokenReused. If another replica holds the cursor, the stream comes from there.
 func (p *Pager) Take(ctx context.Context, a Asking) (context.Context, *Taken, error) {
 	c, err := p.claim(a.Principal, a.Token)
@@ -97,7 +97,9 @@ func (p *Pager) AnswerStream(ctx context.Context, q Question) (context.Context, 
 }
 
 // relay hands a stream at the replica that holds the cursor to a stream here.
-func (p *Pager) relay(ctx context.Context, c claim, a Asking, to page.Replica) (context.Context, *Taken, error) {
+func (p *Pager) relay(
+	ctx context.Context, c claim, a Asking, to page.Replica,
+) (context.Context, *Taken, error) {
 	s, err := p.replicas.Stream(ctx, to.Address, p.question(c, a, ForStream))
 	if err != nil {
 		return nil, nil, err
@@ -106,7 +108,9 @@ func (p *Pager) relay(ctx context.Context, c claim, a Asking, to page.Replica) (
 }
 
 // relayOwned relays the stream of a cursor that is pinned to another replica.
-func (p *Pager) relayOwned(ctx context.Context, c claim, a Asking) (context.Context, *Taken, error) {
+func (p *Pager) relayOwned(
+	ctx context.Context, c claim, a Asking,
+) (context.Context, *Taken, error) {
 	if p.alone() || c.holder.Address == "" || c.holder.Address == p.cfg.Replica {
 		return nil, nil, ErrOwnerGone
 	}
@@ -114,7 +118,7 @@ func (p *Pager) relayOwned(ctx context.Context, c claim, a Asking) (context.Cont
 	return ctx, taken, p.ownersError(ctx, c, err)
 }
 
-// relayed is a cursor whose batches another replica reads, and sizes.
+// relayed implements Cursor with batches that another replica reads, and sizes.
 type relayed struct {
 	stream PageStream
 	state  cursor.State
@@ -133,8 +137,10 @@ func (c *relayed) Next(context.Context) (cursor.Batch, error) {
 		c.done = true
 		return cursor.Batch{}, nil
 	case err != nil:
-		if _, gone := errors.AsType[*UnreachableError](err); gone || errors.Is(err, handle.ErrClosing) {
-			err = ErrOwnerGone // or the owner will kill the cursor: a stream that broke is not taken up again
+		_, gone := errors.AsType[*UnreachableError](err)
+		if gone || errors.Is(err, handle.ErrClosing) {
+			// Also if the owner is still there: it kills the cursor of a stream that broke.
+			err = ErrOwnerGone
 		}
 		return cursor.Batch{}, err
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 // The first sealed byte of a cursor's token says what the token is for, and the version of what
-// follows. A release reads a new version before the next one writes it, so that tokens are good
+// follows. A release reads a new version before the next one writes it, so that tokens stay valid
 // while replicas are replaced one after the other.
 const (
 	// version3 has no branch: its tokens are on the branch without a gap.
@@ -41,7 +41,7 @@ func NewDeploymentID(name string) DeploymentID {
 	return DeploymentID(sum[:16])
 }
 
-// claim is what a cursor's token says. It was sealed by a gateway with the same key; opening it
+// claim holds what a cursor's token says. A gateway with the same key has sealed it, and opening it
 // proves its principal.
 type claim struct {
 	deployment DeploymentID // of the deployment that holds the cursor

@@ -49,9 +49,8 @@ func TestSecondPushIsOlder(t *testing.T) {
 	})
 }
 
-// Who does not know whether what he pushed has arrived grants it to nobody any more: the receiver
-// may have. So it is when the push arrives late, when its answer is lost, and when the time is
-// up.
+// A replica that does not know whether its push has arrived grants none of the cursors any more,
+// because the receiver may do so. The push arrives late, its answer is lost, or the time is up.
 func TestUnsurePush(t *testing.T) {
 	for _, test := range []struct {
 		name    string
@@ -89,7 +88,7 @@ func TestUnsurePush(t *testing.T) {
 				if err := n.node("a").Drain(ctx); err != nil {
 					t.Fatal(err)
 				}
-				if again := n.mustNext("c", ended.Token); !same(again, last) { // it harms nobody
+				if again := n.mustNext("c", ended.Token); !same(again, last) { // no page is skipped by it
 					t.Errorf("the last page of another one: %s", numbers(again))
 				}
 				next, err := n.next("c", page.Token)

@@ -116,7 +116,7 @@ func (b *bench) stop() {
 	_ = os.RemoveAll(b.directory)
 }
 
-// scenario holds one request, and says who answers it.
+// scenario holds one request, and the server that answers it.
 type scenario struct {
 	name     string
 	requests int   // in a round

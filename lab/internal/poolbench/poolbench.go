@@ -35,7 +35,7 @@ var scenarios = []scenario{
 	// Hardly any goroutine loses the processor while it has a connection, so that few have to
 	// wait for one.
 	{"64-over-16", goroutines, nil},
-	// Each lets others run while it has a connection, as one does who waits for a server: the
+	// Each goroutine lets others run while it has a connection, as if it waited for a server. The
 	// queue is never empty.
 	{"64-over-16-held", goroutines, runtime.Gosched},
 }

@@ -43,7 +43,7 @@ type Process struct {
 }
 
 // Start starts a program, in a process group of its own, so that Ctrl-C reaches only the caller,
-// who stops its processes in their order. On Linux the program gets SIGTERM when the caller dies
+// which stops its processes in their order. On Linux the program gets SIGTERM when the caller dies
 // without having stopped it.
 func Start(c Config) (*Process, error) {
 	p := &Process{done: make(chan struct{}), log: c.Log}
