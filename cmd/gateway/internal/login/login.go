@@ -40,9 +40,11 @@ type Login struct {
 	running sync.WaitGroup
 	bad     string // the last logged problem of the files; belongs to the watching goroutine
 
-	// mu guards the field below.
+	// mu guards the fields below.
 	mu       sync.Mutex
 	outcomes map[address.Address]error // the last login on each server; nil: accepted
+	// pinged says that a ping has succeeded since the last login that failed.
+	pinged bool
 }
 
 // New returns the login of a configuration. news is called without a lock when Err may have
@@ -91,6 +93,9 @@ func (l *Login) Err() error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.pinged {
+		return nil
+	}
 	var first *address.Address
 	for addr, err := range l.outcomes {
 		if err == nil {
@@ -129,12 +134,13 @@ func (l *Login) learn(addr address.Address, failed *auth.Error) {
 	l.mu.Lock()
 	before, known := l.outcomes[addr]
 	var now error
+	lost := failed != nil && l.pinged
 	if failed != nil {
-		now = &Error{failed}
+		now, l.pinged = &Error{failed}, false
 	}
 	l.outcomes[addr] = now
 	l.mu.Unlock()
-	if known && text(before) == text(now) {
+	if known && text(before) == text(now) && !lost {
 		return
 	}
 	switch {
@@ -144,6 +150,18 @@ func (l *Login) learn(addr address.Address, failed *auth.Error) {
 	case known:
 		l.log.Info("logged in to MongoDB", "server", addr.String())
 	}
+	l.news()
+}
+
+// accepted records that a ping has succeeded, perhaps on a connection from before the failure.
+func (l *Login) accepted() {
+	if l.Err() == nil { // the ping made a connection
+		return
+	}
+	l.mu.Lock()
+	l.pinged = true
+	l.mu.Unlock()
+	l.log.Info("operations can log in to MongoDB again")
 	l.news()
 }
 
@@ -204,7 +222,9 @@ func (l *Login) probe(ctx context.Context, ping func(context.Context) error) {
 	for {
 		if l.Err() != nil {
 			asking, cancel := context.WithTimeout(ctx, patience)
-			_ = ping(asking) // the sink gets the details
+			if ping(asking) == nil { // the sink gets the details of an error
+				l.accepted()
+			}
 			cancel()
 		}
 		select {

@@ -56,18 +56,18 @@ func (d *deployment) ping(context.Context) error {
 	d.mu.Lock()
 	d.pings++
 	d.mu.Unlock()
-	d.connect("db:27017")
-	return nil
+	return d.connect("db:27017")
 }
 
 // connect makes a connection, as a pool does.
-func (d *deployment) connect(addr address.Address) {
+func (d *deployment) connect(addr address.Address) error {
 	if u, _ := d.login.User(); u.Password == "right" {
 		d.sink.ConnectionReady(event.ConnectionReady{Address: addr})
-		return
+		return nil
 	}
 	err := &auth.Error{Address: addr, Kind: auth.KindRejected, Source: "admin", Err: errors.New("no")}
 	d.sink.ConnectionClosed(event.ConnectionClosed{Address: addr, Reason: event.ClosedError, Err: err})
+	return err
 }
 
 func (d *deployment) asked() int {
@@ -136,11 +136,11 @@ func TestLogin(t *testing.T) {
 		// One server refuses the user, the other accepts it: operations can use the latter.
 		write(t, file, "wrong\n")
 		pass(11 * time.Second)
-		d.connect("other:27017")
+		_ = d.connect("other:27017")
 		if err := l.Err(); err != nil {
 			t.Errorf("Err() while a server accepts the user = %v", err)
 		}
-		d.connect("db:27017")
+		_ = d.connect("db:27017")
 		if err := l.Err(); err == nil || !strings.Contains(err.Error(), "db:27017") {
 			t.Errorf("Err() = %v, want the first server's", err)
 		}
@@ -166,6 +166,46 @@ func TestLogin(t *testing.T) {
 			if strings.Contains(log.String(), secret) {
 				t.Errorf("the log shows %s: %s", secret, log.String())
 			}
+		}
+	})
+}
+
+// TestPingOnAnOldConnection: a connection that could not be authenticated again is closed, and the
+// pool has others. A ping that succeeds on one of those ends the failure, since no new connection
+// has to be made.
+func TestPingOnAnOldConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		changes := 0
+		l := login.New(load(t, "--uri=mongodb://app:right@db"), slog.New(slog.DiscardHandler), func() { changes++ })
+		d := &deployment{login: l, sink: l.Sink()}
+		_ = d.connect("db:27017")
+		refuses := false
+		err := l.Start(t.Context(), func(context.Context) error {
+			if refuses {
+				return errors.New("no")
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			refuses = true
+			failed := &auth.Error{Address: "db:27017", Kind: auth.KindCredential, Err: errors.New("no token")}
+			d.sink.ConnectionClosed(event.ConnectionClosed{Address: "db:27017", Reason: event.ClosedError, Err: failed})
+			changes = 0
+			pass(11 * time.Second)
+			if l.Err() == nil || changes != 0 {
+				t.Errorf("Err() = %v after %d changes, want that there is no token", l.Err(), changes)
+			}
+			refuses = false
+			pass(6 * time.Second)
+			if l.Err() != nil || changes != 1 {
+				t.Errorf("Err() after a ping = %v, %d changes", l.Err(), changes)
+			}
+		}
+		if err := l.Close(t.Context()); err != nil {
+			t.Error(err)
 		}
 	})
 }
