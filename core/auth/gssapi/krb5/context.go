@@ -43,6 +43,11 @@ type securityContext struct {
 	received messages.EncAPRepPart
 }
 
+// Format keeps the keys out of every verb.
+func (c *securityContext) Format(f fmt.State, _ rune) {
+	fmt.Fprintf(f, "krb5.context(%s/%s)", c.service.Name, c.service.Host)
+}
+
 // First returns the request that has the ticket (AP-REQ). It demands that the acceptor proves who
 // it is, too.
 func (c *securityContext) First() ([]byte, error) {

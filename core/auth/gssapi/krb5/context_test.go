@@ -3,6 +3,7 @@ package krb5_test
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -211,4 +212,18 @@ func FuzzTokens(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestContextPrintsNoKey: a context that is established holds the acceptor's key, and shows none.
+func TestContextPrintsNoKey(t *testing.T) {
+	a, c := newAcceptorSide(t)
+	if err := c.Next(a.reply(session, func(p *messages.EncAPRepPart) { p.Subkey = subkey })); err != nil {
+		t.Fatal(err)
+	}
+	for _, verb := range []string{"%v", "%+v", "%#v", "%d", "%x"} {
+		shown := strings.Trim(fmt.Sprintf(verb, subkey.KeyValue[:4]), "[]byte{}")
+		if text := fmt.Sprintf(verb, c); strings.Contains(text, shown) {
+			t.Errorf("%s shows the key: %s", verb, text)
+		}
+	}
 }
