@@ -18,6 +18,7 @@ import (
 	"github.com/mooringdb/mooring/core/address"
 	"github.com/mooringdb/mooring/core/auth"
 	"github.com/mooringdb/mooring/core/event"
+	"github.com/mooringdb/mooring/core/mongoerr"
 )
 
 // The times of the probe: the interval while no server accepts the user, and the time limit of
@@ -121,7 +122,8 @@ func (l *Login) Sink() *event.Sink {
 	return &event.Sink{
 		ConnectionReady: func(e event.ConnectionReady) { l.learn(e.Address, nil) },
 		ConnectionClosed: func(e event.ConnectionClosed) {
-			if failed, ok := errors.AsType[*auth.Error](e.Err); ok {
+			failed, ok := errors.AsType[*auth.Error](e.Err)
+			if ok && !mongoerr.IsCanceled(failed) { // canceled: the caller gave up
 				l.learn(e.Address, failed)
 			}
 		},

@@ -210,6 +210,19 @@ func TestPingOnAnOldConnection(t *testing.T) {
 	})
 }
 
+// TestCallerThatGoesAway: a caller that gives up while its connection is authenticated again says
+// nothing about the user.
+func TestCallerThatGoesAway(t *testing.T) {
+	l := login.New(load(t, "--uri=mongodb://app:right@db"), slog.New(slog.DiscardHandler), func() {})
+	d := &deployment{login: l, sink: l.Sink()}
+	_ = d.connect("db:27017")
+	gone := &auth.Error{Address: "db:27017", Kind: auth.KindCredential, Err: context.Canceled}
+	d.sink.ConnectionClosed(event.ConnectionClosed{Address: "db:27017", Reason: event.ClosedError, Err: gone})
+	if err := l.Err(); err != nil {
+		t.Errorf("Err() = %v", err)
+	}
+}
+
 func TestWithoutCredential(t *testing.T) {
 	l := login.New(load(t, "--uri=mongodb://db"), slog.New(slog.DiscardHandler), func() {})
 	if l.Sink() != nil || l.Err() != nil {
