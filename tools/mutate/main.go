@@ -1,6 +1,13 @@
 // Command mutate changes the product's code in one place at a time and runs the tests of the
 // changed package: a change that no test notices shows what the tests do not check. It has two
 // parts:
+//
+//   - the table of topology transitions, entry by entry;
+//   - a sample of all packages: comparisons, conditions, returned errors, calls and assignments.
+//
+// It changes no file of the repository: it lays the changed source over the package (go test
+// -overlay). A survivor of the sample fails the command, unless the verdict file names it with the
+// reason why it is equivalent.
 package main
 
 import (
