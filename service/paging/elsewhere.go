@@ -143,7 +143,8 @@ func (s *search) unasked(addresses []string) []string {
 	return fresh
 }
 
-// all asks several replicas at once, and returns the best of their answers.
+// all asks several replicas at once, and returns the best of their answers. A replica that has not
+// answered when ctx ends may hold the cursor.
 func (s *search) all(ctx context.Context, addresses []string) (Answer, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -152,11 +153,13 @@ func (s *search) all(ctx context.Context, addresses []string) (Answer, error) {
 	best, bestErr := Answer{}, error(errNowhere)
 	s.p.eachOf(addresses, func(address string) {
 		ans, err := s.p.put(ctx, address, q)
-		if s.gone(err) {
+		late := err != nil && ctx.Err() != nil
+		if s.gone(err) || late {
 			err = errNowhere
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
+		s.unsure = s.unsure || late
 		if rank(ans, err) > rank(best, bestErr) {
 			best, bestErr, s.at = ans, err, page.Replica{Address: address}
 		}
