@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -175,13 +176,13 @@ func TestLogin(t *testing.T) {
 // has to be made.
 func TestPingOnAnOldConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		changes := 0
-		l := login.New(load(t, "--uri=mongodb://app:right@db"), slog.New(slog.DiscardHandler), func() { changes++ })
+		var changes atomic.Int32
+		var refuses atomic.Bool
+		l := login.New(load(t, "--uri=mongodb://app:right@db"), slog.New(slog.DiscardHandler), func() { changes.Add(1) })
 		d := &deployment{login: l, sink: l.Sink()}
 		_ = d.connect("db:27017")
-		refuses := false
 		err := l.Start(t.Context(), func(context.Context) error {
-			if refuses {
+			if refuses.Load() {
 				return errors.New("no")
 			}
 			return nil
@@ -190,18 +191,18 @@ func TestPingOnAnOldConnection(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 2 {
-			refuses = true
+			refuses.Store(true)
 			failed := &auth.Error{Address: "db:27017", Kind: auth.KindCredential, Err: errors.New("no token")}
 			d.sink.ConnectionClosed(event.ConnectionClosed{Address: "db:27017", Reason: event.ClosedError, Err: failed})
-			changes = 0
+			changes.Store(0)
 			pass(11 * time.Second)
-			if l.Err() == nil || changes != 0 {
-				t.Errorf("Err() = %v after %d changes, want that there is no token", l.Err(), changes)
+			if l.Err() == nil || changes.Load() != 0 {
+				t.Errorf("Err() = %v after %d changes, want that there is no token", l.Err(), changes.Load())
 			}
-			refuses = false
+			refuses.Store(false)
 			pass(6 * time.Second)
-			if l.Err() != nil || changes != 1 {
-				t.Errorf("Err() after a ping = %v, %d changes", l.Err(), changes)
+			if l.Err() != nil || changes.Load() != 1 {
+				t.Errorf("Err() after a ping = %v, %d changes", l.Err(), changes.Load())
 			}
 		}
 		if err := l.Close(t.Context()); err != nil {
