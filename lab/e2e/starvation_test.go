@@ -60,7 +60,7 @@ func sit(t testing.TB, pagers ...pager) (opened []string, refusals []*refusal) {
 }
 
 // TestPinBudget: cursors get their share of the pool, and what is beyond it is refused in words
-// that help; the rest of the pool is everybody's.
+// that help. All clients share the rest of the pool.
 func TestPinBudget(t *testing.T) {
 	b, uri := oneService(t)
 	g := suite.Start(t, uri)
