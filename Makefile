@@ -19,8 +19,8 @@ MUTANTS  ?= 100
 PLAIN    := core/... cmd/... tools/... internal/certtest internal/memhttp internal/mongotest \
 	internal/recorded internal/sigv4 internal/spectest internal/unified/... service/batch \
 	service/call service/command service/cursor service/deployment service/document \
-	service/handle service/inproc service/interceptor service/page service/payload \
-	service/replica service/request service/rest service/rpcerr service/seal \
+	service/handle service/inproc service/interceptor service/page service/paging/... \
+	service/payload service/replica service/request service/rest service/rpcerr service/seal \
 	service/servicetest service/stream
 # The profile that test-unit writes, if it is named, for `make coverage`.
 COVER    ?=

@@ -3,6 +3,7 @@ package paging
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/mooringdb/mooring/core/mongoerr"
@@ -12,7 +13,7 @@ import (
 	"github.com/mooringdb/mooring/service/page"
 )
 
-// fetch is the work of fetching a page, or of a stream.
+// fetch holds the work of a call that fetches a page or streams.
 type fetch struct {
 	*handle.Work
 	// The page with that number, for the calls that wait for it; ok: there is one. They do not
@@ -34,7 +35,7 @@ func (f *fetch) result(ctx context.Context, seq uint64) (*Page, error) {
 	}
 }
 
-// grant is what the call has that was granted a page: the cursor, until it calls finish.
+// grant gives the cursor to the call that was granted a page, until the call runs finish.
 type grant struct {
 	h     *held
 	seq   uint64
@@ -68,7 +69,8 @@ func (p *Pager) finish(g grant, o page.Outcome, got Page, cost int, err error) (
 	h := g.h
 	p.table.Lock()
 	if h.pinned && (o == page.NoReply || broken(err)) {
-		o = page.Refused // no getMore can use its connection again, so the cursor ends and the connection is returned
+		// No getMore can use its connection again: the cursor ends, and the connection is returned.
+		o = page.Refused
 	}
 	var effect page.Effect
 	h.ledger, effect = h.ledger.Fetched(o)
@@ -111,7 +113,7 @@ func (p *Pager) carryOutLocked(h *held, effect page.Effect, got Page, cost int) 
 	return false
 }
 
-// removedCause is what a call hears whose cursor was removed while it worked.
+// removedCause returns the error of a call whose cursor was removed while the call worked.
 func removedCause(ctx context.Context) error {
 	if err := context.Cause(ctx); !errors.Is(err, handle.ErrKilled) {
 		return err
@@ -174,8 +176,9 @@ func (p *Pager) token(h *held, seq uint64) (string, error) {
 		idle = p.cfg.UnreadIdle
 	}
 	c := claim{
-		deployment: p.deployment, holder: p.Self(), id: h.ID, seq: seq, branch: h.readLedger().Branch(),
-		pinned: h.cur.Pinned(), expires: time.Now().Add(idle), namespace: h.namespace, state: h.cur.State(),
+		deployment: p.deployment, namespace: h.namespace, id: h.ID, holder: p.Self(),
+		seq: seq, branch: h.readLedger().Branch(), expires: time.Now().Add(idle),
+		pinned: h.cur.Pinned(), state: h.cur.State(),
 	}
 	c.state.BatchSize = h.chosen // what it was for the last batch says little about the next
 	plain, err := c.encode(p.version)
@@ -189,16 +192,16 @@ func (p *Pager) token(h *held, seq uint64) (string, error) {
 // outcomeOf says what the end of a fetch means for the ledger. What is not known to have stayed
 // here counts as sent.
 func outcomeOf(got Page, err error) page.Outcome {
-	var command *mongoerr.CommandError
-	var network *mongoerr.NetworkError
+	_, refused := errors.AsType[*mongoerr.CommandError](err)
+	network, isNetwork := errors.AsType[*mongoerr.NetworkError](err)
 	switch {
 	case err == nil && got.Token != "":
 		return page.GotPage
 	case err == nil:
 		return page.GotLast
-	case errors.As(err, &command), errors.Is(err, ErrTokenTooLong):
+	case refused, errors.Is(err, ErrTokenTooLong):
 		return page.Refused
-	case errors.As(err, &network):
+	case isNetwork:
 		if network.Sent {
 			return page.NoReply
 		}
@@ -217,12 +220,19 @@ func broken(err error) bool {
 }
 
 // neverSent reports that there was no server or no connection, or that the wait for one ended. An
-// exchange that began would be a NetworkError.
+// exchange that began would have failed with a NetworkError.
 func neverSent(err error) bool {
-	var selection *mongoerr.SelectionError
-	var cleared *pool.PoolClearedError
-	var full *pool.WaitQueueTimeoutError
-	return errors.As(err, &selection) || errors.As(err, &cleared) && !cleared.Interrupted || errors.As(err, &full) || errors.Is(err, pool.ErrClosed) ||
-		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
-		errors.Is(err, handle.ErrClosing) || errors.Is(err, handle.ErrKilled) || errors.Is(err, ErrCursorNotFound)
+	if cleared, ok := errors.AsType[*pool.PoolClearedError](err); ok && !cleared.Interrupted {
+		return true
+	}
+	if _, ok := errors.AsType[*mongoerr.SelectionError](err); ok {
+		return true
+	}
+	if _, ok := errors.AsType[*pool.WaitQueueTimeoutError](err); ok {
+		return true
+	}
+	return slices.ContainsFunc([]error{
+		pool.ErrClosed, context.Canceled, context.DeadlineExceeded,
+		handle.ErrClosing, handle.ErrKilled, ErrCursorNotFound,
+	}, func(end error) bool { return errors.Is(err, end) })
 }
