@@ -13,8 +13,8 @@ import (
 	"github.com/mooringdb/mooring/internal/mongotest"
 )
 
-// The tests below are the test plan of the authentication specification for SCRAM, in its order. The
-// server's side of SCRAM and SASLprep is another implementation than core/auth.
+// The tests below are the test plan of the authentication specification for SCRAM, in its order.
+// The server's side of SCRAM and SASLprep is another implementation than core/auth.
 
 // planUsers are the users of the plan.
 func planUsers() []mongotest.User {
@@ -107,8 +107,8 @@ func TestSCRAMProse3(t *testing.T) {
 	}
 }
 
-// TestSCRAMProse4 logs in with passwords that SASLprep maps to others. It maps no user names: IX and
-// the one character U+2168 are two users.
+// TestSCRAMProse4 logs in with passwords that SASLprep maps to others. It maps no user names: IX
+// and the one character U+2168 are two users.
 func TestSCRAMProse4(t *testing.T) {
 	for _, userinfo := range []string{
 		"IX:IX@", "IX:I%C2%ADX@", "%E2%85%A8:IV@", "%E2%85%A8:I%C2%ADV@",

@@ -160,8 +160,8 @@ func (p *parser) userinfo(s string) error {
 	return nil
 }
 
-// besideUser adds the user that is configured separately from the string. One that the string has as
-// well is an error.
+// besideUser adds the user that is configured separately from the string. One that the string has
+// as well is an error.
 func (p *parser) besideUser() error {
 	c := &p.config
 	if name := p.user.Username; name != nil {

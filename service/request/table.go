@@ -24,11 +24,12 @@ type Table[O any] struct {
 	fields map[protoreflect.FullName][]field
 }
 
-// field is one field of a request that has a row; without a row's field its descriptor is nil.
+// field describes one field of a request that has a row. Its descriptor is nil where the request
+// does not have the row's field.
 type field struct {
 	protoreflect.FieldDescriptor
-	// index is that of the field in the generated struct. Most options of a request are not set, and
-	// a look at the struct shows that much sooner than protoreflect does.
+	// index is that of the field in the generated struct. Most options of a request are not set,
+	// and a look at the struct shows that much sooner than protoreflect does.
 	index int
 }
 
@@ -95,7 +96,8 @@ func (t *Table[O]) Read(r *Reader, req proto.Message) O {
 		switch {
 		case t.rows[i].field == "":
 			t.rows[i].read(r, "", protoreflect.Value{}, &o)
-		case f.FieldDescriptor != nil && !generated.Field(f.index).IsZero() && m.Has(f.FieldDescriptor):
+		case f.FieldDescriptor != nil && !generated.Field(f.index).IsZero() &&
+			m.Has(f.FieldDescriptor):
 			t.rows[i].read(r, f.JSONName(), m.Get(f.FieldDescriptor), &o)
 		}
 	}
