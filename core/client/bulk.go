@@ -12,6 +12,7 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/operation"
+	"github.com/mooringdb/mooring/core/wire"
 )
 
 // BulkWrite runs writes of several kinds on a collection, in as few commands as their order and the
@@ -309,9 +310,9 @@ func (c *bulk) check(to operation.Target) error {
 	return nil
 }
 
-func (c *bulk) Sequence() string { return kinds[c.models[c.order[0]].Kind.command()].sequence }
-
-func (c *bulk) AppendDocuments(msg []byte, to operation.Target) ([]byte, error) {
+// AppendSequences appends as many of the next writes as fit.
+func (c *bulk) AppendSequences(msg []byte, to operation.Target) ([]byte, error) {
+	msg, start := wire.BeginSequence(msg, kinds[c.models[c.order[0]].Kind.command()].sequence)
 	maxMessage := limit(to.Hello.MaxMessageSize, defaultMaxMessageSize)
 	maxWrites := min(len(c.order), limit(to.Hello.MaxWriteBatchSize, defaultMaxWriteBatchSize))
 	command := c.models[c.order[0]].Kind.command()
@@ -329,7 +330,7 @@ func (c *bulk) AppendDocuments(msg []byte, to operation.Target) ([]byte, error) 
 		}
 		c.sent++
 	}
-	return msg, nil
+	return wire.EndSequence(msg, start), nil
 }
 
 // appendStatement appends a write as its command has it.

@@ -10,6 +10,7 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/operation"
+	"github.com/mooringdb/mooring/core/wire"
 )
 
 // InsertOne inserts a document, with a generated _id in front if it has none.
@@ -238,8 +239,6 @@ func (i *insert) Append(b *bson.Builder, to operation.Target) error {
 	return nil
 }
 
-func (*insert) Sequence() string { return "documents" }
-
 // The limits of a server that reports none.
 const (
 	defaultMaxBSONObjectSize = 16 << 20
@@ -261,11 +260,13 @@ const (
 	documentLengthSize = 4
 )
 
-func (i *insert) AppendDocuments(msg []byte, to operation.Target) ([]byte, error) {
+// AppendSequences appends as many documents as fit.
+func (i *insert) AppendSequences(msg []byte, to operation.Target) ([]byte, error) {
 	err := i.checkSizes(limit(to.Hello.MaxBSONObjectSize, defaultMaxBSONObjectSize))
 	if err != nil {
 		return nil, err
 	}
+	msg, start := wire.BeginSequence(msg, "documents")
 	maxMessage := limit(to.Hello.MaxMessageSize, defaultMaxMessageSize)
 	maxDocs := min(len(i.docs), limit(to.Hello.MaxWriteBatchSize, defaultMaxWriteBatchSize))
 	i.sent = 0
@@ -277,7 +278,7 @@ func (i *insert) AppendDocuments(msg []byte, to operation.Target) ([]byte, error
 		msg = appendInserted(msg, i.docs[i.sent], i.ids[i.sent])
 		i.sent++
 	}
-	return msg, nil
+	return wire.EndSequence(msg, start), nil
 }
 
 // checkSizes objects to a document that is larger than this server takes. Another server may take

@@ -120,28 +120,31 @@ func sensitive(name string, body bson.Raw) bool {
 	return (name == "hello" || name == "ismaster") && body.Has("speculativeAuthenticate")
 }
 
-// visible returns the command as events show it: with its document sequence as an array at the
-// end.
+// visible returns the command as events show it: with its document sequences as arrays at the end.
 func (op *Operation) visible(body bson.Raw, msg []byte) bson.Raw {
-	s, ok := op.Command.(Sequencer)
-	if !ok {
+	if _, ok := op.Command.(Sequencer); !ok {
 		return body
 	}
 	b := bson.NewBuilder(make([]byte, 0, len(msg)+len(msg)/8))
-	b.AppendElements(body).OpenArray(s.Sequence())
-	docs := msg[wire.HeaderSize+flagsAndKind+len(body)+sequenceHead+len(s.Sequence())+1:]
-	for len(docs) > 0 {
-		doc, rest, err := bson.Read(docs)
-		if err != nil {
-			panic("bug: operation: malformed document sequence: " + err.Error())
+	b.AppendElements(body)
+	sections := msg[wire.HeaderSize+flagsAndKind+len(body):]
+	for len(sections) > 0 {
+		var identifier string
+		var docs []byte
+		identifier, docs, sections = wire.CutSequence(sections)
+		b.OpenArray(identifier)
+		for len(docs) > 0 {
+			doc, rest, err := bson.Read(docs)
+			if err != nil {
+				panic("bug: operation: malformed document sequence: " + err.Error())
+			}
+			b.Document("", doc)
+			docs = rest
 		}
-		b.Document("", doc)
-		docs = rest
+		b.Close()
 	}
-	return b.Close().Finish()
+	return b.Finish()
 }
 
-const (
-	flagsAndKind = 5 // an OP_MSG's flags, and the kind byte of its body
-	sequenceHead = 5 // a sequence's kind byte and length
-)
+// flagsAndKind is the size of an OP_MSG's flags and of the kind byte of its body.
+const flagsAndKind = 5

@@ -81,15 +81,13 @@ type Command interface {
 	Append(b *bson.Builder, to Target) error
 }
 
-// Sequencer describes a Command that also has a document sequence (a kind-1 section) behind its
+// Sequencer describes a Command that also has document sequences (kind-1 sections) behind its
 // body.
 type Sequencer interface {
 	Command
-	// Sequence returns its identifier, such as "documents".
-	Sequence() string
-	// AppendDocuments appends the sequence's documents to msg, back to back. The finished message
-	// must not be longer than to.Hello.MaxMessageSize.
-	AppendDocuments(msg []byte, to Target) ([]byte, error)
+	// AppendSequences appends the sections to msg, with wire.BeginSequence and wire.EndSequence.
+	// The finished message must not be longer than to.Hello.MaxMessageSize.
+	AppendSequences(msg []byte, to Target) ([]byte, error)
 }
 
 // Operation describes one command to run. A Runner does not change it.

@@ -62,7 +62,7 @@ func TestReauthentication(t *testing.T) {
 					t.Errorf("%d commands, reauthentications for %v, %d connections out", len(f.sent), f.reauths, f.checkedOut)
 				}
 				for _, m := range f.sent {
-					if len(m.Sequences) != 1 || len(m.Sequences[0].Documents) != 1 {
+					if len(m.Sequences) != 2 || len(m.Sequences[0].Documents) != 1 {
 						t.Errorf("sequences are %v", m.Sequences)
 					}
 				}

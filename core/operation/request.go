@@ -68,7 +68,7 @@ func (q *request) build(ctx context.Context, op *Operation, x *exchange) error {
 	}
 	b.Finish()
 	q.msg = b.Bytes()
-	if err := q.appendSequence(op, to); err != nil {
+	if err := q.appendSequences(op, to); err != nil {
 		return err
 	}
 	wire.EndMsg(q.msg)
@@ -78,17 +78,16 @@ func (q *request) build(ctx context.Context, op *Operation, x *exchange) error {
 	return nil
 }
 
-func (q *request) appendSequence(op *Operation, to Target) error {
+func (q *request) appendSequences(op *Operation, to Target) error {
 	s, ok := op.Command.(Sequencer)
 	if !ok {
 		return nil
 	}
-	msg, start := wire.BeginSequence(q.msg, s.Sequence())
-	msg, err := s.AppendDocuments(msg, to)
+	msg, err := s.AppendSequences(q.msg, to)
 	if err != nil {
 		return err
 	}
-	q.msg = wire.EndSequence(msg, start)
+	q.msg = msg
 	return nil
 }
 

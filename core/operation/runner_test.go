@@ -115,15 +115,13 @@ func (c command) Append(b *bson.Builder, _ operation.Target) error {
 	return c.err
 }
 
+// sequence is a command with the docs in one sequence, and their number in another.
 type sequence struct{ command }
 
-func (sequence) Sequence() string { return "documents" }
-
-func (s sequence) AppendDocuments(msg []byte, _ operation.Target) ([]byte, error) {
-	for _, d := range s.docs {
-		msg = append(msg, d...)
-	}
-	return msg, s.err
+func (s sequence) AppendSequences(msg []byte, _ operation.Target) ([]byte, error) {
+	msg = wire.AppendSequence(msg, "documents", s.docs)
+	count := bson.NewBuilder(nil).Int32("n", int32(len(s.docs))).Finish()
+	return wire.AppendSequence(msg, "counts", []bson.Raw{count}), s.err
 }
 
 func keys(d bson.Raw) (out []string) {
@@ -237,8 +235,9 @@ func TestSequence(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := f.sent[0].Sequences
-	if len(s) != 1 || s[0].Identifier != "documents" || len(s[0].Documents) != 2 || string(s[0].Documents[0]) != string(docs[0]) {
-		t.Errorf("sequences %+v, want the documents", s)
+	if len(s) != 2 || s[0].Identifier != "documents" || len(s[0].Documents) != 2 || string(s[0].Documents[0]) != string(docs[0]) ||
+		s[1].Identifier != "counts" {
+		t.Errorf("sequences %+v, want the documents and their number", s)
 	}
 	f.hello.MaxMessageSize = 50
 	_, err := r.Run(t.Context(), &operation.Operation{Database: "db", Command: sequence{command{docs: docs}}})

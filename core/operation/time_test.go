@@ -3,6 +3,7 @@ package operation_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -157,7 +158,7 @@ func TestMalformedReply(t *testing.T) {
 	}
 }
 
-// In events a document sequence is an array at the end of its command.
+// In events document sequences are arrays at the end of their command.
 func TestSequenceInEvents(t *testing.T) {
 	docs := []bson.Raw{bson.NewBuilder(nil).Int32("a", 1).Finish(), bson.NewBuilder(nil).Finish()}
 	var shown []string
@@ -177,7 +178,7 @@ func TestSequenceInEvents(t *testing.T) {
 	if _, err := r.Run(t.Context(), &op); err != nil {
 		t.Fatal(err)
 	}
-	if len(shown) != 3 || shown[0] != "test" || shown[1] != "$db" || shown[2] != "documents" {
+	if !slices.Equal(shown, []string{"test", "$db", "documents", "counts"}) {
 		t.Errorf("the command has the keys %v", shown)
 	}
 }

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"encoding/binary"
 	"hash/crc32"
 
@@ -74,6 +75,17 @@ func EndSequence(dst []byte, start int) []byte {
 	binary.LittleEndian.PutUint32(dst[start:], uint32(len(dst)-start))
 	return dst
 }
+
+// CutSequence returns the identifier and the documents of the first section that BeginSequence and
+// EndSequence have built, and the sections after it. The documents are back to back.
+func CutSequence(sections []byte) (identifier string, docs, rest []byte) {
+	end := 1 + int(binary.LittleEndian.Uint32(sections[1:]))
+	name, docs, _ := bytes.Cut(sections[1+sequenceSize:end], []byte{0})
+	return string(name), docs, sections[end:]
+}
+
+// sequenceSize is the size of the length of a kind-1 section.
+const sequenceSize = 4
 
 // EndMsg writes the length of a finished message, which starts at msg[0].
 func EndMsg(msg []byte) { binary.LittleEndian.PutUint32(msg, uint32(len(msg))) }

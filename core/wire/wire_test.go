@@ -88,7 +88,26 @@ func TestBuildInPlace(t *testing.T) {
 		if err != nil || h.RequestID != 42 || !reflect.DeepEqual(m, want) {
 			t.Errorf("Parse = %+v, %+v, %v, want %+v", h, m, err, want)
 		}
+		sections := msg[wire.HeaderSize+5+len(doc(1)):]
+		for _, s := range want.Sequences {
+			var name string
+			var docs []byte
+			name, docs, sections = wire.CutSequence(sections)
+			if name != s.Identifier || !bytes.Equal(docs, bytes.Join(raws(s.Documents), nil)) {
+				t.Errorf("CutSequence() = %q, %x, want %v", name, docs, s)
+			}
+		}
+		if len(sections) > 0 {
+			t.Errorf("%x is left", sections)
+		}
 	}
+}
+
+func raws(docs []bson.Raw) (out [][]byte) {
+	for _, d := range docs {
+		out = append(out, d)
+	}
+	return out
 }
 
 // msg is an OP_MSG of the flags and whatever follows, with a right length.
