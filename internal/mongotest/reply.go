@@ -15,6 +15,7 @@ type Reply struct {
 	delay time.Duration
 	doc   bson.Raw // that is the answer; nil where act does something else
 	act   func(nc net.Conn, cmd *Command) (goOn bool)
+	last  bool // the connection is closed after it
 }
 
 // Document answers with doc.
@@ -120,6 +121,12 @@ func (r Reply) Then(wait <-chan struct{}, next Reply) Reply {
 	return r
 }
 
+// ThenDrop closes the connection after it did the same.
+func (r Reply) ThenDrop() Reply {
+	r.last = true
+	return r
+}
+
 // Always returns the handler that does the same each time.
 func Always(r Reply) Handler { return func(*Command) Reply { return r } }
 
@@ -148,10 +155,10 @@ func (r Reply) play(s *Server, nc net.Conn, cmd *Command) bool {
 	}
 	switch {
 	case r.doc != nil && cmd.MoreToCome:
-		return true
+		return !r.last
 	case r.doc != nil:
 		_, err := nc.Write(frame(cmd, r.doc, cmd.RequestID))
-		return err == nil
+		return err == nil && !r.last
 	}
-	return r.act != nil && r.act(nc, cmd)
+	return r.act != nil && r.act(nc, cmd) && !r.last
 }

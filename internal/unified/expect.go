@@ -163,7 +163,11 @@ func (r *run) matchMessage(expected, actual bson.Raw) error {
 // outcome compares a collection's contents with what is expected of them, exactly, sorted by _id.
 func (r *run) outcome(expected bson.Raw) error {
 	namespace := text(expected, "databaseName") + "." + text(expected, "collectionName")
-	actual := r.deployment.Sorted(namespace)
+	actual, err := r.deployment.Contents(text(expected, "databaseName"),
+		text(expected, "collectionName"))
+	if err != nil {
+		return fmt.Errorf("outcome: %s: %w", namespace, err)
+	}
 	want := documents(expected, "documents")
 	if len(actual) != len(want) {
 		return fmt.Errorf("outcome: %s has %d documents, want %d:%s", namespace, len(actual),

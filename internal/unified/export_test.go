@@ -8,7 +8,8 @@ import (
 
 // RunTest runs one test, with the newest servers, and returns what is not as expected.
 func RunTest(t *testing.T, f *File, test Test, topology deployment.Topology) error {
-	return inBubble(t, f, test, environment{topology, deployment.Versions[0], deployment.NoLogin}, false)
+	env := environment{topology, deployment.Versions[0], deployment.NoLogin}
+	return Suite{}.inBubble(t, f, test, env, false)
 }
 
 // Missing is what a test needs that is not there.

@@ -3,7 +3,6 @@ package unified
 import (
 	"context"
 	"fmt"
-	"slices"
 	"testing/synctest"
 	"time"
 
@@ -189,12 +188,13 @@ func primaryOf(t description.Topology) address.Address {
 
 func assertCollection(want bool) func(*run, *run, *arguments) action {
 	return func(r *run, _ *run, a *arguments) action {
-		namespace := a.text("databaseName") + "." + a.text("collectionName")
+		database, name := a.text("databaseName"), a.text("collectionName")
 		return func(context.Context) outcome {
-			if _, exists := r.deployment.Documents(namespace); exists != want {
-				return failed(fmt.Errorf("%s exists: %v", namespace, exists))
+			exists, err := r.deployment.HasCollection(database, name)
+			if err == nil && exists != want {
+				err = fmt.Errorf("%s.%s exists: %v", database, name, exists)
 			}
-			return outcome{}
+			return failed(err)
 		}
 	}
 }
@@ -202,13 +202,15 @@ func assertCollection(want bool) func(*run, *run, *arguments) action {
 func assertIndex(want bool) func(*run, *run, *arguments) action {
 	return func(r *run, _ *run, a *arguments) action {
 		a.must("databaseName", "collectionName", "indexName")
-		namespace, name := a.text("databaseName")+"."+a.text("collectionName"), a.text("indexName")
+		database, name := a.text("databaseName"), a.text("collectionName")
+		index := a.text("indexName")
 		return func(context.Context) outcome {
-			if got := slices.Contains(r.deployment.Indexes(namespace), name); got != want {
-				return failed(fmt.Errorf("%s has the index %s: %v, want %v", namespace, name, got,
-					want))
+			got, err := r.deployment.HasIndex(database, name, index)
+			if err == nil && got != want {
+				err = fmt.Errorf("%s.%s has the index %s: %v, want %v", database, name, index, got,
+					want)
 			}
-			return outcome{}
+			return failed(err)
 		}
 	}
 }

@@ -36,10 +36,8 @@ func (r *run) test(ctx context.Context, test Test) error {
 	if test.Unevaluated != "" {
 		return fmt.Errorf("the runner does not evaluate %s", test.Unevaluated)
 	}
-	for _, data := range r.file.InitialData {
-		namespace := text(data, "databaseName") + "." + text(data, "collectionName")
-		r.deployment.SetDocuments(namespace, documents(data, "documents")...)
-		r.deployment.SetOptions(namespace, document(data, "createOptions"))
+	if err := r.prepare(); err != nil {
+		return err
 	}
 	if err := r.create(ctx, r.file.CreateEntities); err != nil {
 		return err
@@ -58,6 +56,30 @@ func (r *run) test(ctx context.Context, test Test) error {
 			if err := check.check(expected); err != nil {
 				return err
 			}
+		}
+	}
+	return nil
+}
+
+// prepare gives the collections their initial data.
+func (r *run) prepare() error {
+	var databases []string
+	for _, data := range r.file.InitialData {
+		databases = append(databases, text(data, "databaseName"))
+	}
+	for _, entity := range r.file.CreateEntities {
+		if name := text(entity, "database", "databaseName"); name != "" && name != "admin" {
+			databases = append(databases, name)
+		}
+	}
+	if err := r.deployment.Prepare(databases...); err != nil {
+		return fmt.Errorf("empty the databases: %w", err)
+	}
+	for _, data := range r.file.InitialData {
+		database, name := text(data, "databaseName"), text(data, "collectionName")
+		if err := r.deployment.SetCollection(database, name, document(data, "createOptions"),
+			documents(data, "documents")); err != nil {
+			return fmt.Errorf("initial data of %s.%s: %w", database, name, err)
 		}
 	}
 	return nil

@@ -32,6 +32,9 @@ type Suite struct {
 	// Later are the cases after whose last event others may come, and why: they end before all that
 	// they have begun is over.
 	Later map[[2]string]string
+	// Engine runs the commands on data, in databases that it may lose; nil: the scripted
+	// deployment does. Time stands still while it runs a command.
+	Engine deployment.Engine
 	// WantFailure says that no case may pass (the format's own "valid-fail").
 	WantFailure bool
 }
@@ -80,7 +83,7 @@ func (s Suite) run(t *testing.T, f *File, test Test) {
 		}
 	}
 	if reason != "" {
-		if !s.WantFailure && passes(t, f, test, environments) {
+		if !s.WantFailure && s.passes(t, f, test, environments) {
 			t.Errorf("the case passes, but is skipped: %s", reason)
 		}
 		spectest.Skip(t, reason)
@@ -88,7 +91,7 @@ func (s Suite) run(t *testing.T, f *File, test Test) {
 	for _, env := range environments {
 		t.Run(env.String(), func(t *testing.T) {
 			_, later := s.Later[[2]string{filepath.Base(f.Path), test.Description}]
-			err := inBubble(t, f, test, env, later)
+			err := s.inBubble(t, f, test, env, later)
 			switch {
 			case s.WantFailure && err == nil:
 				t.Error("the test passed, and must not")
@@ -106,19 +109,24 @@ func (s Suite) reason(f *File, test Test) string {
 }
 
 // passes reports whether a case that is skipped passes on all environments that it is for.
-func passes(t *testing.T, f *File, test Test, environments []environment) bool {
+func (s Suite) passes(t *testing.T, f *File, test Test, environments []environment) bool {
 	for _, env := range environments {
-		if inBubble(t, f, test, env, false) != nil {
+		if s.inBubble(t, f, test, env, false) != nil {
 			return false
 		}
 	}
 	return true
 }
 
-func inBubble(t *testing.T, f *File, test Test, env environment, later bool) (err error) {
+func (s Suite) inBubble(
+	t *testing.T, f *File, test Test, env environment, later bool,
+) (err error) {
 	synctest.Test(t, func(t *testing.T) {
 		d := deployment.New(t, env.topology, env.version)
 		d.RequireLogin(env.login)
+		if s.Engine != nil {
+			d.UseEngine(s.Engine)
+		}
 		r := newRun(d, f)
 		r.later = later
 		ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))

@@ -78,21 +78,53 @@ type Deployment struct {
 	hosts    []*host
 	login    Login
 
-	mu   sync.Mutex
-	next int // the host that the load balancer takes next
+	engine     Engine // nil: the store runs the commands
+	retryables *retryables
+
+	mu      sync.Mutex
+	next    int         // the host that the load balancer takes next
+	disturb Disturbance // nil: none
 }
 
-// New makes a deployment. It ends with the test.
+// New makes a deployment that is reached through Dial. It ends with the test.
 func New(t testing.TB, topology Topology, version Version) *Deployment {
+	return newDeployment(t, topology, configs[version])
+}
+
+// Listen makes a deployment whose hosts listen on the loopback interface and record their
+// commands. There is no load balancer in front of them. It ends with the test.
+func Listen(t testing.TB, topology Topology, version Version) *Deployment {
+	cfg := configs[version]
+	cfg.TCP, cfg.Discard = true, false
+	return newDeployment(t, topology, cfg)
+}
+
+func newDeployment(
+	t testing.TB, topology Topology, cfg mongotest.ClusterConfig,
+) *Deployment {
 	d := &Deployment{
-		topology: topology, wire: configs[version].WireVersion, store: newStore(),
-		cluster: mongotest.NewCluster(t, configs[version], roles[topology]...),
+		topology: topology, wire: cfg.WireVersion, store: newStore(),
+		cluster:    mongotest.NewCluster(t, cfg, roles[topology]...),
+		retryables: newRetryables(),
 	}
 	for i, h := range d.cluster.Hosts() {
 		d.hosts = append(d.hosts, newHost(d, h, i))
 		d.hosts[i].serve()
 	}
 	return d
+}
+
+// Cluster returns what the hosts are members of: it holds elections and removes members.
+func (d *Deployment) Cluster() *mongotest.Cluster { return d.cluster }
+
+// Disturbance answers a command in another way; next is what would have answered it.
+type Disturbance func(cmd *mongotest.Command, next mongotest.Handler) mongotest.Reply
+
+// Disturb has f see every command from now on, also hello, before fail points do.
+func (d *Deployment) Disturb(f Disturbance) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.disturb = f
 }
 
 // URI returns a connection string for the deployment. several says whether it names more than one
@@ -251,7 +283,17 @@ func (h *host) answer(cmd *mongotest.Command, next mongotest.Handler) mongotest.
 	h.mu.Lock()
 	appName := h.appNames[cmd.Connection]
 	h.mu.Unlock()
-	return h.failPoints.answer(h, cmd, appName, next)
+	d := h.deployment
+	d.mu.Lock()
+	disturb := d.disturb
+	d.mu.Unlock()
+	answer := func(cmd *mongotest.Command) mongotest.Reply {
+		return h.failPoints.answer(h, cmd, appName, next)
+	}
+	if disturb == nil {
+		return answer(cmd)
+	}
+	return disturb(cmd, answer)
 }
 
 // serverError reports an error that a server answers with.
@@ -277,11 +319,14 @@ const (
 	indexNotFound   = 27
 	namespaceExists = 48
 	cursorNotFound  = 43
-	notReplicaSet   = 76
-	notSecondary    = 95
-	unknownField    = 40415
-	unknownStage    = 40324
-	duplicateKey    = 11000
+
+	illegalOperation  = 20
+	transactionTooOld = 225
+	notReplicaSet     = 76
+	notSecondary      = 95
+	unknownField      = 40415
+	unknownStage      = 40324
+	duplicateKey      = 11000
 
 	apiVersionError     = 322
 	apiStrictError      = 323
@@ -297,6 +342,7 @@ var codeNames = map[int32]string{
 	badValue: "BadValue", 6: "HostUnreachable", 7: "HostNotFound", failedToParse: "FailedToParse",
 	typeMismatch: "TypeMismatch",
 	18:           "AuthenticationFailed", cursorNotFound: "CursorNotFound",
+	illegalOperation: "IllegalOperation", transactionTooOld: "TransactionTooOld",
 	namespaceExists: "NamespaceExists", 59: "CommandNotFound",
 	apiVersionError: "APIVersionError", apiStrictError: "APIStrictError",
 	apiDeprecationError: "APIDeprecationError",

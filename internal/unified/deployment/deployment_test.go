@@ -36,7 +36,22 @@ func connect(t *testing.T, d *deployment.Deployment, several bool, options map[s
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := client.New(cfg, client.Options{Dialer: d.Dial})
+	return start(t, cfg, client.Options{Dialer: d.Dial})
+}
+
+// connectTCP makes a client of a deployment that listens.
+func connectTCP(t *testing.T, d *deployment.Deployment) *client.Client {
+	t.Helper()
+	cfg, err := connstring.Parse(d.URI(false, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return start(t, cfg, client.Options{})
+}
+
+func start(t *testing.T, cfg connstring.Config, options client.Options) *client.Client {
+	t.Helper()
+	c, err := client.New(cfg, options)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -216,7 +216,10 @@ func (p *failPoint) appendLabels(b *bson.Builder, cmd *mongotest.Command) {
 // writeConcernReply does the command, and says that it was not acknowledged as asked.
 func (p *failPoint) writeConcernReply(h *host, cmd *mongotest.Command) bson.Raw {
 	done := bson.NewBuilder(nil).Double("ok", 1).Finish()
-	if command, ok := commands[cmd.Name]; ok {
+	_, passes := onEngine[cmd.Name]
+	if h.deployment.engine != nil && passes {
+		done = h.runOnEngine(cmd)
+	} else if command, ok := commands[cmd.Name]; ok {
 		r, err := command(h, cmd)
 		if err != nil {
 			return refusal(err)
