@@ -137,15 +137,20 @@ func (c *Client) DropCollection(ctx context.Context, ns Namespace, opt ChangeOpt
 	err := c.change(ctx, ns.Database, helper{
 		name: "drop", target: bson.StringValue(ns.Collection), common: &opt.Common,
 	}, opt.MaxTimeMS, &ck, []string{"drop", "comment"})
+	return orNoNamespace(err)
+}
+
+// namespaceNotFound is the code of servers before 7.0 for a drop of a collection that is not there.
+const namespaceNotFound = 26
+
+// orNoNamespace returns nil for the error of a server that has no such collection.
+func orNoNamespace(err error) error {
 	if failed, ok := errors.AsType[*mongoerr.CommandError](err); ok &&
 		failed.Code == namespaceNotFound {
 		return nil
 	}
 	return err
 }
-
-// namespaceNotFound is the code of servers before 7.0 for a drop of a collection that is not there.
-const namespaceNotFound = 26
 
 // DropDatabase drops a database.
 func (c *Client) DropDatabase(ctx context.Context, db string, opt ChangeOptions) error {
@@ -264,7 +269,7 @@ func (c *Client) ListDatabases(
 	}
 	op := operation.Operation{
 		Database: "admin", Command: &h, MaxTimeMS: opt.MaxTimeMS, DeadlineAsMaxTime: true,
-		RunOn: opt.RunOn,
+		RunOn: opt.RunOn, Caller: opt.Caller,
 	}
 	res, err := c.run(ctx, &op, &opt.Common)
 	if err != nil {

@@ -104,7 +104,7 @@ func (c *Client) list(
 	lifetime := opt.TimeoutMode != Iteration
 	op := operation.Operation{
 		Database: db, Command: &h, MaxTimeMS: opt.MaxTimeMS, DeadlineAsMaxTime: lifetime,
-		RunOn: opt.RunOn,
+		RunOn: opt.RunOn, Caller: opt.Caller,
 	}
 	return cursor.Open(ctx, &c.runner, op, cursor.Options{
 		BatchSize: valueOf(opt.BatchSize), Comment: comment, Timeout: opt.Timeout,

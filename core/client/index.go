@@ -33,6 +33,8 @@ type IndexModel struct {
 	Collation               bson.Raw
 	WildcardProjection      bson.Raw
 	StorageEngine           bson.Raw
+	// Extra is appended as it is. It must not repeat a field that is set.
+	Extra bson.Raw
 }
 
 // CreateIndexesOptions holds the options of CreateIndexes. Of Common it takes Comment,
@@ -58,6 +60,7 @@ func (c *Client) CreateIndexes(
 		if models[i].Keys.IsEmpty() {
 			ck.refuse("indexes."+strconv.Itoa(i)+".key", "is empty")
 		}
+		ck.given(models[i].Extra, "indexes."+strconv.Itoa(i), "key", "name")
 		all[i] = models[i].name()
 	}
 	h := helper{
@@ -128,6 +131,7 @@ func (m *IndexModel) appendTo(b *bson.Builder, name string) {
 	appendDocument(b, "collation", m.Collation)
 	appendDocument(b, "wildcardProjection", m.WildcardProjection)
 	appendDocument(b, "storageEngine", m.StorageEngine)
+	b.AppendElements(m.Extra)
 }
 
 // DropIndex drops an index by its name. The name "*", which stands for all, is an error.
@@ -141,23 +145,34 @@ func (c *Client) DropIndex(
 	case allIndexes:
 		ck.refuse("name", "stands for all indexes; DropIndexes drops these")
 	}
-	return c.dropIndexes(ctx, ns, name, opt, &ck)
+	return c.dropIndexes(ctx, ns, bson.StringValue(name), opt, &ck)
+}
+
+// DropIndexByKeys drops the index with these keys.
+func (c *Client) DropIndexByKeys(
+	ctx context.Context, ns Namespace, keys bson.Raw, opt ChangeOptions,
+) error {
+	var ck check
+	if keys.IsEmpty() {
+		ck.refuse("keys", "is empty")
+	}
+	return c.dropIndexes(ctx, ns, bson.DocumentValue(keys), opt, &ck)
 }
 
 // DropIndexes drops all indexes but that of _id.
 func (c *Client) DropIndexes(ctx context.Context, ns Namespace, opt ChangeOptions) error {
-	return c.dropIndexes(ctx, ns, allIndexes, opt, new(check))
+	return c.dropIndexes(ctx, ns, bson.StringValue(allIndexes), opt, new(check))
 }
 
 const allIndexes = "*"
 
 func (c *Client) dropIndexes(
-	ctx context.Context, ns Namespace, name string, opt ChangeOptions, ck *check,
+	ctx context.Context, ns Namespace, index bson.Value, opt ChangeOptions, ck *check,
 ) error {
 	ck.namespace(ns)
 	return c.change(ctx, ns.Database, helper{
 		name: "dropIndexes", target: bson.StringValue(ns.Collection), common: &opt.Common,
-		add: func(b *bson.Builder) { b.String("index", name) },
+		add: func(b *bson.Builder) { b.Value("index", index) },
 	}, opt.MaxTimeMS, ck, []string{"dropIndexes", "index", "comment"})
 }
 
