@@ -18,7 +18,7 @@ MUTANTS  ?= 100
 # What tools/prose finds nothing in; `go run ./tools/prose -count ./...` counts the rest.
 PLAIN    := core/... cmd/... tools/... internal/certtest internal/memhttp internal/mongotest \
 	internal/recorded internal/sigv4 internal/spectest internal/unified/... service/batch \
-	service/call service/command service/cursor service/deployment service/document \
+	service/call service/catalog service/command service/cursor service/deployment service/document \
 	service/handle service/inproc service/interceptor service/page service/paging/... \
 	service/payload service/replica service/request service/rest service/rpcerr service/seal \
 	service/servicetest service/stream

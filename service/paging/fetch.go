@@ -45,12 +45,12 @@ type grant struct {
 
 // deliver fetches the page that was granted.
 func (p *Pager) deliver(g grant, a Asking) (Page, error) {
-	h, most := g.h, 0
+	h := g.h
 	if a.MaxAwaitTimeMS != nil {
 		h.cur.SetMaxAwaitTimeMS(a.MaxAwaitTimeMS)
 	}
 	if a.BatchSize != nil {
-		h.chosen, most = *a.BatchSize, int(*a.BatchSize)
+		h.chosen = *a.BatchSize
 	}
 	returned := false
 	defer func() {
@@ -58,7 +58,7 @@ func (p *Pager) deliver(g grant, a Asking) (Page, error) {
 			_, _ = p.finish(g, page.NoReply, Page{}, 0, errPanic)
 		}
 	}()
-	got, cost, err := p.read(g.ctx, h, g.seq+1, p.limits(most, a.Inflation))
+	got, cost, err := p.read(g.ctx, h, g.seq+1, p.limits(int(h.chosen), a.Inflation))
 	returned = true
 	return p.finish(g, outcomeOf(got, err), got, cost, err)
 }

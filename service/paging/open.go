@@ -49,7 +49,7 @@ func (p *Pager) Open(ctx context.Context, o Opening) (Page, error) {
 	if o.BatchSize != nil {
 		h.chosen = *o.BatchSize
 	}
-	got, _, err := p.read(ctx, h, 1, p.limits(0, o.Inflation))
+	got, _, err := p.read(ctx, h, 1, p.limits(int(h.chosen), o.Inflation))
 	if err == nil && got.Token == "" {
 		return got, nil
 	}

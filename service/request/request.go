@@ -248,19 +248,19 @@ func (r *Reader) Value(field string, v *mooringv1.Value) bson.Value {
 	return bson.Value{Type: value.Type, Data: append([]byte(nil), value.Data...)}
 }
 
-// Hint reads the name or the keys of an index.
-func (r *Reader) Hint(h *mooringv1.Hint) bson.Value {
+// Hint reads the name or the keys of an index. It returns the zero Value if the field is unset.
+func (r *Reader) Hint(field string, h *mooringv1.Hint) bson.Value {
 	if h == nil {
 		return bson.Value{}
 	}
-	r.known("hint", h)
+	r.known(field, h)
 	switch kind := h.GetKind().(type) {
 	case *mooringv1.Hint_Name:
 		return bson.StringValue(kind.Name)
 	case *mooringv1.Hint_Keys:
-		return bson.DocumentValue(r.member("hint", kind.Keys, r.Keys))
+		return bson.DocumentValue(r.member(field, kind.Keys, r.Keys))
 	default:
-		r.Refuse("hint", "has neither name nor keys")
+		r.Refuse(field, "has neither name nor keys")
 		return bson.Value{}
 	}
 }

@@ -133,9 +133,9 @@ func TestRefusals(t *testing.T) {
 		{"value", "MalformedDocument f", func(r *request.Reader) { r.Value("f", value("x")) }},
 		{"value without a form", "InvalidArgument f", func(r *request.Reader) { r.Value("f", &mooringv1.Value{}) }},
 		{"value with an unknown field", "InvalidArgument f", func(r *request.Reader) { r.Value("f", unknown(value("1"))) }},
-		{"hint", "InvalidArgument hint", func(r *request.Reader) { r.Hint(&mooringv1.Hint{}) }},
-		{"hint with an unknown field", "InvalidArgument hint", func(r *request.Reader) { r.Hint(unknown(&mooringv1.Hint{Kind: &mooringv1.Hint_Name{}})) }},
-		{"hint's keys", "InvalidArgument hint", func(r *request.Reader) { r.Hint(&mooringv1.Hint{Kind: &mooringv1.Hint_Keys{}}) }},
+		{"hint", "InvalidArgument hint", func(r *request.Reader) { r.Hint("hint", &mooringv1.Hint{}) }},
+		{"hint with an unknown field", "InvalidArgument hint", func(r *request.Reader) { r.Hint("hint", unknown(&mooringv1.Hint{Kind: &mooringv1.Hint_Name{}})) }},
+		{"hint's keys", "InvalidArgument hint", func(r *request.Reader) { r.Hint("hint", &mooringv1.Hint{Kind: &mooringv1.Hint_Keys{}}) }},
 		{"no update", "InvalidArgument update", func(r *request.Reader) { r.Update(nil) }},
 		{"update", "InvalidArgument update", func(r *request.Reader) { r.Update(&mooringv1.Update{}) }},
 		{"update with an unknown field", "InvalidArgument update", func(r *request.Reader) {
@@ -191,7 +191,7 @@ func TestUnset(t *testing.T) {
 		"Documents":      r.Documents("f", nil) == nil,
 		"Array":          r.Array("f", nil) == nil,
 		"Value":          r.Value("f", nil).IsZero(),
-		"Hint":           r.Hint(nil).IsZero(),
+		"Hint":           r.Hint("hint", nil).IsZero(),
 		"ReadPreference": r.ReadPreference(nil) == nil,
 		"ReadConcern":    r.ReadConcern(nil) == nil,
 		"WriteConcern":   r.WriteConcern(nil) == nil,
@@ -226,8 +226,8 @@ func TestValues(t *testing.T) {
 	same("Keys of pairs", r.Keys("f", json(`[["a", 1]]`)), one)
 	same("Array", r.Array("f", []*mooringv1.Document{native(one), native(one)}),
 		bson.Raw(bson.NewBuilder(nil).Document("0", one).Document("1", one).Finish()))
-	same("Hint's keys", r.Hint(&mooringv1.Hint{Kind: &mooringv1.Hint_Keys{Keys: json(`[["a", 1]]`)}}).Data, one)
-	if name, _ := r.Hint(&mooringv1.Hint{Kind: &mooringv1.Hint_Name{Name: "a_1"}}).Str(); name != "a_1" {
+	same("Hint's keys", r.Hint("hint", &mooringv1.Hint{Kind: &mooringv1.Hint_Keys{Keys: json(`[["a", 1]]`)}}).Data, one)
+	if name, _ := r.Hint("hint", &mooringv1.Hint{Kind: &mooringv1.Hint_Name{Name: "a_1"}}).Str(); name != "a_1" {
 		t.Errorf("Hint = %q", name)
 	}
 	same("Update", r.Update(&mooringv1.Update{Kind: &mooringv1.Update_Operators{Operators: native(one)}}).Data, one)

@@ -123,7 +123,7 @@ func Rows[O any](rows ...Row[O]) []Row[O] { return rows }
 
 // CommonRead returns the rows that all reads share. They set the Common of the options.
 func CommonRead[O any](at func(*O) *client.Common) []Row[O] {
-	return append(common(at), ReadPreference(at), message("read_concern",
+	return append(Common(at), ReadPreference(at), message("read_concern",
 		func(o *O) **client.ReadConcern { return &at(o).ReadConcern },
 		func(r *Reader, _ string, c *mooringv1.ReadConcern) *client.ReadConcern {
 			return r.ReadConcern(c)
@@ -132,10 +132,11 @@ func CommonRead[O any](at func(*O) *client.Common) []Row[O] {
 
 // CommonWrite returns the rows that all writes share. They set the Common of the options.
 func CommonWrite[O any](at func(*O) *client.Common) []Row[O] {
-	return append(common(at), WriteConcern(at))
+	return append(Common(at), WriteConcern(at))
 }
 
-func common[O any](at func(*O) *client.Common) []Row[O] {
+// Common returns the rows that all operations share. They set the Common of the options.
+func Common[O any](at func(*O) *client.Common) []Row[O] {
 	return []Row[O]{
 		Caller(at),
 		Value("comment", func(o *O) *bson.Value { return &at(o).Comment }),
@@ -185,9 +186,7 @@ func Value[O any](field protoreflect.Name, at func(*O) *bson.Value) Row[O] {
 
 // Hint returns the row of a hint.
 func Hint[O any](at func(*O) *bson.Value) Row[O] {
-	return message("hint", at, func(r *Reader, _ string, h *mooringv1.Hint) bson.Value {
-		return r.Hint(h)
-	})
+	return message("hint", at, (*Reader).Hint)
 }
 
 // Array returns the row of a list of documents.
@@ -206,6 +205,15 @@ func Array[O any](field protoreflect.Name, at func(*O) *bson.Array) Row[O] {
 func Bool[O any](field protoreflect.Name, at func(*O) **bool) Row[O] {
 	return Row[O]{field, func(_ *Reader, _ string, v protoreflect.Value, o *O) {
 		*at(o) = new(v.Bool())
+	}}
+}
+
+// String returns the row of a text. An empty one is refused, because options send none for it.
+func String[O any](field protoreflect.Name, at func(*O) *string) Row[O] {
+	return Row[O]{field, func(r *Reader, name string, v protoreflect.Value, o *O) {
+		if *at(o) = v.String(); *at(o) == "" {
+			r.Refuse(name, "is empty")
+		}
 	}}
 }
 

@@ -27,6 +27,7 @@ import (
 type fake struct {
 	mooringv1.UnsafeCommandServiceServer
 	mooringv1.UnimplementedDocumentServiceServer
+	mooringv1.UnimplementedCatalogServiceServer
 	mooringv1.UnimplementedCursorServiceServer
 	mooringv1.UnimplementedDeploymentServiceServer
 
@@ -116,6 +117,7 @@ func newConn(f *fake) *inproc.Conn {
 	conn := inproc.NewConn(mapErrors, mapStreamErrors)
 	mooringv1.RegisterCommandServiceServer(conn, f)
 	mooringv1.RegisterDocumentServiceServer(conn, f)
+	mooringv1.RegisterCatalogServiceServer(conn, f)
 	mooringv1.RegisterCursorServiceServer(conn, f)
 	mooringv1.RegisterDeploymentServiceServer(conn, f)
 	return conn

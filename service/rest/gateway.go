@@ -48,6 +48,13 @@ var services = []struct {
 		),
 	},
 	{
+		mooringv1.File_mooring_v1_catalog_service_proto,
+		registering(
+			mooringv1.RegisterCatalogServiceHandlerClient,
+			mooringv1.NewCatalogServiceClient,
+		),
+	},
+	{
 		mooringv1.File_mooring_v1_cursor_service_proto,
 		registering(
 			mooringv1.RegisterCursorServiceHandlerClient,

@@ -34,6 +34,11 @@ var queryParams = map[string]queryParam{
 	"namespace":      asString,
 	"pinned":         asJSON,
 	"cursor":         asString,
+	"nameOnly":       asJSON,
+	"name":           asString,
+
+	"authorizedDatabases":   asJSON,
+	"authorizedCollections": asJSON,
 }
 
 func asJSON(text string) ([]byte, error) { return []byte(text), nil }

@@ -583,8 +583,8 @@ func TestEveryRouteHasAHandler(t *testing.T) {
 			}
 		}
 	}
-	if n != 33 {
-		t.Errorf("%d routes, want 33", n)
+	if n != 47 {
+		t.Errorf("%d routes, want 47", n)
 	}
 }
 

@@ -70,6 +70,29 @@ func rows(token string) map[protoreflect.FullName]failing {
 		},
 		"mooring.v1.DocumentService.FindOneAndDelete": {&mooringv1.FindOneAndDeleteRequest{Database: d, Collection: c, Filter: empty}, refused},
 
+		"mooring.v1.CatalogService.ListDatabases":     {&mooringv1.ListDatabasesRequest{}, refused},
+		"mooring.v1.CatalogService.ListCollections":   {&mooringv1.ListCollectionsRequest{Database: d}, refused},
+		"mooring.v1.CatalogService.CreateCollection":  {&mooringv1.CreateCollectionRequest{Database: d, Collection: c}, refused},
+		"mooring.v1.CatalogService.DropCollection":    {&mooringv1.DropCollectionRequest{Database: d, Collection: c}, refused},
+		"mooring.v1.CatalogService.DropDatabase":      {&mooringv1.DropDatabaseRequest{Database: d}, refused},
+		"mooring.v1.CatalogService.RenameCollection":  {&mooringv1.RenameCollectionRequest{Database: d, Collection: c, To: "x"}, refused},
+		"mooring.v1.CatalogService.CollMod":           {&mooringv1.CollModRequest{Database: d, Collection: c}, refused},
+		"mooring.v1.CatalogService.ListIndexes":       {&mooringv1.ListIndexesRequest{Database: d, Collection: c}, refused},
+		"mooring.v1.CatalogService.ListSearchIndexes": {&mooringv1.ListSearchIndexesRequest{Database: d, Collection: c}, refused},
+		"mooring.v1.CatalogService.DropSearchIndex":   {&mooringv1.DropSearchIndexRequest{Database: d, Collection: c, Name: "n"}, refused},
+		"mooring.v1.CatalogService.CreateIndexes": {
+			&mooringv1.CreateIndexesRequest{Database: d, Collection: c, Indexes: []*mooringv1.Document{doc(`{"key": {"a": 1}}`)}}, refused,
+		},
+		"mooring.v1.CatalogService.DropIndexes": {
+			&mooringv1.DropIndexesRequest{Database: d, Collection: c, Index: &mooringv1.Hint{Kind: &mooringv1.Hint_Name{Name: "*"}}}, refused,
+		},
+		"mooring.v1.CatalogService.CreateSearchIndexes": {
+			&mooringv1.CreateSearchIndexesRequest{Database: d, Collection: c, Indexes: []*mooringv1.Document{doc(`{"definition": {}}`)}}, refused,
+		},
+		"mooring.v1.CatalogService.UpdateSearchIndex": {
+			&mooringv1.UpdateSearchIndexRequest{Database: d, Collection: c, Name: "n", Definition: empty}, refused,
+		},
+
 		"mooring.v1.CursorService.NextPage":    {&mooringv1.NextPageRequest{Cursor: token}, refused},
 		"mooring.v1.CursorService.Stream":      {&mooringv1.CursorServiceStreamRequest{Cursor: "x"}, "CursorNotFound"},
 		"mooring.v1.CursorService.CloseCursor": {&mooringv1.CloseCursorRequest{Cursor: "x"}, "CursorNotFound"},
@@ -139,12 +162,14 @@ func TestErrorsOfEveryRPC(t *testing.T) {
 	}
 	for _, command := range []string{
 		"ping", "find", "getMore", "aggregate", "distinct", "count", "insert", "update", "delete", "findAndModify",
+		"listDatabases", "listCollections", "create", "drop", "dropDatabase", "renameCollection", "collMod", "createIndexes",
+		"listIndexes", "dropIndexes", "createSearchIndexes", "updateSearchIndex", "dropSearchIndex",
 	} {
 		g.Server.Handle(command, mongotest.Always(mongotest.Error(13, "Unauthorized", "not you")))
 	}
 	table := rows(page.GetCursor())
 	found := methods()
-	if len(found) < 29 {
+	if len(found) < 43 {
 		t.Fatalf("only %d RPCs were found", len(found))
 	}
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "mooring-request-id", "the-id")

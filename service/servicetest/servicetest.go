@@ -24,6 +24,7 @@ import (
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/internal/mongotest"
 	"github.com/mooringdb/mooring/service/call"
+	"github.com/mooringdb/mooring/service/catalog"
 	"github.com/mooringdb/mooring/service/command"
 	"github.com/mooringdb/mooring/service/cursor"
 	"github.com/mooringdb/mooring/service/deployment"
@@ -43,6 +44,7 @@ type Gateway struct {
 	Conn       *grpc.ClientConn
 	Document   mooringv1.DocumentServiceClient
 	Command    mooringv1.CommandServiceClient
+	Catalog    mooringv1.CatalogServiceClient
 	Cursor     mooringv1.CursorServiceClient
 	Deployment mooringv1.DeploymentServiceClient
 
@@ -121,6 +123,9 @@ func (g *Gateway) startServer(streams *stream.Streams) {
 	mooringv1.RegisterCommandServiceServer(s, command.New(command.Config{
 		Client: g.Client, Handles: g.Handles, Streams: streams,
 	}))
+	mooringv1.RegisterCatalogServiceServer(s, catalog.New(catalog.Config{
+		Client: g.Client, Handles: g.Handles,
+	}))
 	mooringv1.RegisterCursorServiceServer(s, cursor.New(cursor.Config{
 		Handles: g.Handles, Streams: streams,
 	}))
@@ -144,6 +149,7 @@ func (g *Gateway) startServer(streams *stream.Streams) {
 	g.Conn = conn
 	g.Document = mooringv1.NewDocumentServiceClient(conn)
 	g.Command = mooringv1.NewCommandServiceClient(conn)
+	g.Catalog = mooringv1.NewCatalogServiceClient(conn)
 	g.Cursor = mooringv1.NewCursorServiceClient(conn)
 	g.Deployment = mooringv1.NewDeploymentServiceClient(conn)
 	g.atEnd(func(context.Context) error {

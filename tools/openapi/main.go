@@ -205,13 +205,14 @@ func (s *schemas) success(method protoreflect.MethodDescriptor) object {
 var getParams = []string{
 	"filter", "projection", "sort", "hint", "collation", "limit", "skip", "batch_size",
 	"max_time_ms", "comment", "read_preference", "read_concern",
-	"principal", "namespace", "pinned", "page_size", "page_token",
+	"principal", "namespace", "pinned", "cursor", "name", "name_only", "authorized_databases",
+	"authorized_collections",
 }
 
 // textParams are plain text there, whatever they are in a body.
 var textParams = map[string]string{
 	"comment": "", "read_preference": " The mode.", "read_concern": " The level.",
-	"principal": "", "namespace": "", "page_token": "",
+	"principal": "", "namespace": "", "cursor": "", "name": "",
 }
 
 func (s *schemas) queryParams(request protoreflect.MessageDescriptor) []object {

@@ -9,6 +9,7 @@ import (
 	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
 	"github.com/mooringdb/mooring/core/client"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/catalog"
 	"github.com/mooringdb/mooring/service/command"
 	"github.com/mooringdb/mooring/service/cursor"
 	deploymentservice "github.com/mooringdb/mooring/service/deployment"
@@ -21,8 +22,8 @@ import (
 
 // services provides the API and the interceptors of all its calls.
 var services = fx.Module("services", fx.Provide(
-	interceptor.NewGate, newChain, newStreams, newCommands, newDocuments, newCursors,
-	newDeployments, newAPI,
+	interceptor.NewGate, newChain, newStreams, newCommands, newDocuments, newCatalog,
+	newCursors, newDeployments, newAPI,
 ))
 
 func newChain(cfg *config.Config, log *slog.Logger, gate *interceptor.Gate) *interceptor.Chain {
@@ -47,6 +48,10 @@ func newDocuments(c *client.Client, h *paging.Pager, s *stream.Streams) *documen
 	return document.New(document.Config{Client: c, Handles: h, Streams: s})
 }
 
+func newCatalog(c *client.Client, h *paging.Pager) *catalog.Server {
+	return catalog.New(catalog.Config{Client: c, Handles: h})
+}
+
 func newCursors(h *paging.Pager, s *stream.Streams) *cursor.Server {
 	return cursor.New(cursor.Config{Handles: h, Streams: s})
 }
@@ -69,12 +74,13 @@ type service struct {
 	server any
 }
 
-func newAPI(commands *command.Server, documents *document.Server, cursors *cursor.Server,
-	deployments *deploymentservice.Server,
+func newAPI(commands *command.Server, documents *document.Server, catalogs *catalog.Server,
+	cursors *cursor.Server, deployments *deploymentservice.Server,
 ) api {
 	return api{
 		{&mooringv1.CommandService_ServiceDesc, commands},
 		{&mooringv1.DocumentService_ServiceDesc, documents},
+		{&mooringv1.CatalogService_ServiceDesc, catalogs},
 		{&mooringv1.CursorService_ServiceDesc, cursors},
 		{&mooringv1.DeploymentService_ServiceDesc, deployments},
 	}
@@ -91,6 +97,7 @@ func (a api) register(r grpc.ServiceRegistrar) {
 var serviceNames = []string{
 	mooringv1.CommandService_ServiceDesc.ServiceName,
 	mooringv1.DocumentService_ServiceDesc.ServiceName,
+	mooringv1.CatalogService_ServiceDesc.ServiceName,
 	mooringv1.CursorService_ServiceDesc.ServiceName,
 	mooringv1.DeploymentService_ServiceDesc.ServiceName,
 }
