@@ -65,8 +65,8 @@ func (s *Server) ListDatabases(
 	return &mooringv1.ListDatabasesResponse{Documents: docs, Cursor: token}, nil
 }
 
-// whole is a cursor whose only batch is the whole result. The pager keeps what does not fit into a
-// page.
+// whole implements a cursor whose only batch is the whole result. The pager keeps what does not fit
+// into a page.
 type whole struct {
 	documents []bson.Raw
 	done      bool
