@@ -57,6 +57,24 @@ func TestDepth(t *testing.T) {
 			t.Errorf("%s: Parse has no error", name)
 		}
 	}
+	// A document can hold any value that is read.
+	for _, row := range []struct {
+		levels int
+		ok     bool
+	}{{extjson.MaxDepth - 1, true}, {extjson.MaxDepth, false}} {
+		for _, text := range [][]byte{deep(row.levels, "[", "", "]"), deep(row.levels, `{"a":`, "1", "}")} {
+			if _, _, err := extjson.ParseValue(nil, text); (err == nil) != row.ok {
+				t.Errorf("ParseValue of %d levels: %v", row.levels, err)
+			}
+			v, _, _, err := extjson.ParseValuePrefix(nil, text)
+			if (err == nil) != row.ok {
+				t.Errorf("ParseValuePrefix of %d levels: %v", row.levels, err)
+			}
+			if err == nil && bson.NewBuilder(nil).Value("v", v).Finish().Validate() != nil {
+				t.Errorf("no document can hold a value of %d levels", row.levels)
+			}
+		}
+	}
 	tooDeep := bson.NewBuilder(nil)
 	for range extjson.MaxDepth {
 		tooDeep.OpenArray("a")

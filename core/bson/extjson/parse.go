@@ -17,8 +17,9 @@ import (
 // a type wrapper. On error dst is returned as it was.
 func Parse(dst, json []byte) (doc []byte, err error) { return NoLimit.Parse(dst, json) }
 
-// ParseValue reads any Extended JSON value, the whole input. The value is a view
-// on the returned buffer, which is dst with its bytes appended.
+// ParseValue parses any Extended JSON value, the whole input. The value is a view on the returned
+// buffer, which is dst with its bytes appended. It nests less than MaxDepth, so that a document
+// can hold it.
 func ParseValue(dst, json []byte) (bson.Value, []byte, error) {
 	return NoLimit.ParseValue(dst, json)
 }
@@ -29,8 +30,8 @@ func ParsePrefix(dst, json []byte) (out []byte, n int, err error) {
 	return NoLimit.ParsePrefix(dst, json)
 }
 
-// ParseValuePrefix parses the value at the beginning of json, and returns how many bytes it has
-// consumed.
+// ParseValuePrefix does what ParseValue does with the value at the beginning of json, and returns
+// how many bytes it has consumed.
 func ParseValuePrefix(dst, json []byte) (v bson.Value, out []byte, n int, err error) {
 	return NoLimit.ParseValuePrefix(dst, json)
 }
@@ -57,8 +58,7 @@ func (l Limit) Parse(dst, json []byte) (doc []byte, err error) {
 // ParseValue does what the function ParseValue does, within the limit.
 func (l Limit) ParseValue(dst, json []byte) (bson.Value, []byte, error) {
 	p := l.parser(dst, json)
-	p.skip()
-	t, ok := p.value()
+	t, ok := p.alone()
 	if !ok || !p.atEnd() {
 		return bson.Value{}, dst, p.syntaxError()
 	}
@@ -77,8 +77,7 @@ func (l Limit) ParsePrefix(dst, json []byte) (out []byte, n int, err error) {
 // ParseValuePrefix does what the function ParseValuePrefix does, within the limit.
 func (l Limit) ParseValuePrefix(dst, json []byte) (v bson.Value, out []byte, n int, err error) {
 	p := l.parser(dst, json)
-	p.skip()
-	t, ok := p.value()
+	t, ok := p.alone()
 	if !ok {
 		return bson.Value{}, dst, 0, p.syntaxError()
 	}
@@ -188,6 +187,13 @@ func (p *parser) top() bool {
 	}
 	_, ok := p.object(true)
 	return ok
+}
+
+// alone reads a value that stands in no document. It counts the document that will hold it.
+func (p *parser) alone() (bson.Type, bool) {
+	p.depth++
+	p.skip()
+	return p.value()
 }
 
 // value reads the value at pos, and returns its type.
