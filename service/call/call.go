@@ -12,20 +12,58 @@ import (
 
 // Call holds what is known of a call.
 type Call struct {
+	// Local holds what a caller within the process says of the call.
+	Local
 	// Principal names the client. It is empty for clients that are not authenticated.
 	Principal string
-	// RequestID is the id of the request in logs and errors.
-	RequestID string
 	// Encoding is the form of documents in the response and in the details of an error.
 	Encoding payload.Encoding
+}
+
+// Local holds what only a caller within the process can say of a call. It is not metadata, so a
+// client on the network cannot set it. For calls from the network, the interceptors set RequestID
+// alone.
+type Local struct {
+	// RequestID is the id of the request in logs and errors.
+	RequestID string
 	// Casual is true if the client may read only the first page of a result, such as after a plain
 	// GET.
 	Casual bool
 	// Text is true if the caller turns the documents of the response into JSON, as REST does.
 	Text bool
+	// Built is true if the caller has itself built the BSON of every document and value in the
+	// request, from JSON. Such BSON is valid, and handlers do not validate it.
+	Built bool
 }
 
-type key struct{}
+type (
+	key      struct{}
+	localKey struct{}
+)
+
+// LocalContext carries a Local from a caller within the process to the interceptors.
+type LocalContext struct {
+	context.Context //nolint:containedctx // it is a context
+	Local
+}
+
+// Value returns the Local for the key of LocalFrom, and the value of the inner context for other
+// keys.
+func (c *LocalContext) Value(k any) any {
+	if k == (localKey{}) {
+		return &c.Local
+	}
+	return c.Context.Value(k)
+}
+
+// LocalFrom returns the Local of the LocalContext that ctx is, or is derived from. It returns the
+// zero Local if there is none.
+func LocalFrom(ctx context.Context) Local {
+	if l, ok := ctx.Value(localKey{}).(*Local); ok {
+		return *l
+	}
+	return Local{}
+}
 
 // Context carries a call. It is a struct, so that the value that an interceptor makes for a call
 // can also be the handler's context.

@@ -14,6 +14,7 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/rpcerr"
 	"github.com/mooringdb/mooring/service/servicetest"
@@ -162,6 +163,29 @@ func TestServerDown(t *testing.T) {
 	r := rpcerr.HTTP(err)
 	if r.Code != 503 || r.RetryAfter == 0 || time.Since(begin) > 2*time.Second {
 		t.Errorf("%d, retry after %v, in %v: %v", r.Code, r.RetryAfter, time.Since(begin), err)
+	}
+}
+
+// TestLocalCannotBeForged checks that a client on the network cannot say what only a caller within
+// the process can: its BSON is validated, whatever the metadata and the context of the call have.
+func TestLocalCannotBeForged(t *testing.T) {
+	g := start(t, nil)
+	var keys []string
+	for _, key := range []string{"request-id", "casual", "text", "built", "local"} {
+		keys = append(keys, "mooring-"+key, "true", key, "true")
+	}
+	ctx := metadata.AppendToOutgoingContext(t.Context(), keys...)
+	local := call.Local{RequestID: "forged", Casual: true, Text: true, Built: true}
+	_, err := g.Document.InsertOne(&call.LocalContext{Context: ctx, Local: local}, &mooringv1.InsertOneRequest{
+		Database: "d", Collection: "c",
+		Document: &mooringv1.Document{Encoding: &mooringv1.Document_Bson{Bson: []byte{5, 0, 0, 0, 1}}},
+	})
+	e := errorOf(t, err)
+	if e.GetReason() != "MalformedDocument" || e.GetField() != "document" || e.GetRequestId() == "forged" {
+		t.Errorf("malformed BSON: %v", e)
+	}
+	if n := len(g.Server.Commands("insert")); n != 0 {
+		t.Errorf("%d commands were sent", n)
 	}
 }
 

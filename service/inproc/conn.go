@@ -144,29 +144,31 @@ func (c *Conn) NewStream(
 func noDecode(any) error { return nil }
 
 // serverContext returns the context of a handler. The caller's outgoing metadata becomes incoming.
+// A call.Local holds for one call, so the handler's own calls on a Conn have none.
 func serverContext(ctx context.Context, t grpc.ServerTransportStream) context.Context {
-	if ready, ok := ctx.(*incomingContext); ok {
-		ctx = metadata.NewIncomingContext(ready.Context, ready.md)
-		return grpc.NewContextWithServerTransportStream(ctx, t)
+	incoming, ok := ctx.(*incomingContext)
+	if !ok {
+		md, sent := metadata.FromOutgoingContext(ctx)
+		if sent {
+			ctx = metadata.NewOutgoingContext(ctx, nil)
+		}
+		incoming = &incomingContext{call.LocalContext{Context: ctx}, md}
 	}
-	md, sent := metadata.FromOutgoingContext(ctx)
-	if sent {
-		ctx = metadata.NewOutgoingContext(ctx, nil)
-	}
-	return grpc.NewContextWithServerTransportStream(metadata.NewIncomingContext(ctx, md), t)
+	ctx = metadata.NewIncomingContext(incoming, incoming.md)
+	return grpc.NewContextWithServerTransportStream(ctx, t)
 }
 
-// incomingContext carries the context of one call and the metadata that its handler receives.
+// incomingContext carries the context of one call and what its handler learns of the call.
 type incomingContext struct {
-	context.Context //nolint:containedctx // it is one
-	md              metadata.MD
+	call.LocalContext
+	md metadata.MD
 }
 
 // WithIncoming does what metadata.NewOutgoingContext does, for one call on a Conn and without
-// copies. The handler owns md afterwards. The caller passes the returned context to the call
-// unchanged.
-func WithIncoming(ctx context.Context, md metadata.MD) context.Context {
-	return &incomingContext{ctx, md}
+// copies, and tells the interceptors local. The handler owns md afterwards. The caller passes the
+// returned context to the call unchanged.
+func WithIncoming(ctx context.Context, local call.Local, md metadata.MD) context.Context {
+	return &incomingContext{call.LocalContext{Context: ctx, Local: local}, md}
 }
 
 // failure returns err as the interceptors have explained it, or explains it. Over the network a

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -67,7 +68,7 @@ func TestErrorsStayWhole(t *testing.T) {
 		cause := &mongoerr.WriteException{}
 		client := mooringv1.NewDocumentServiceClient(newConn(&fake{
 			findOne: func(context.Context, *mooringv1.FindOneRequest) (*mooringv1.FindOneResponse, error) {
-				return nil, rpcerr.Explain(cause, call.Call{RequestID: "r1"})
+				return nil, rpcerr.Explain(cause, call.Call{Local: call.Local{RequestID: "r1"}})
 			},
 			streamFind: func(*mooringv1.StreamFindRequest, findStream) error { return cause },
 		}))
@@ -123,6 +124,42 @@ func TestUnaryCall(t *testing.T) {
 	}
 	if h := header.Get("h"); len(h) != 2 || len(trailer.Get("t")) != 1 {
 		t.Errorf("header %v, trailer %v", header, trailer)
+	}
+}
+
+// TestLocal checks that a handler learns what its caller says with WithIncoming, and that the
+// handler's own calls do not inherit it.
+func TestLocal(t *testing.T) {
+	var conn *inproc.Conn
+	var got []call.Local
+	conn = newConn(&fake{
+		findOne: func(ctx context.Context, _ *mooringv1.FindOneRequest) (*mooringv1.FindOneResponse, error) {
+			got = append(got, call.LocalFrom(ctx))
+			if len(got) == 1 {
+				return mooringv1.NewDocumentServiceClient(conn).FindOne(ctx, nil)
+			}
+			return nil, nil
+		},
+		streamFind: func(_ *mooringv1.StreamFindRequest, s findStream) error {
+			got = append(got, call.LocalFrom(s.Context()))
+			return nil
+		},
+	})
+	client := mooringv1.NewDocumentServiceClient(conn)
+	local := call.Local{RequestID: "r1", Casual: true, Text: true, Built: true}
+	md := metadata.Pairs("k", "v")
+	if _, err := client.FindOne(inproc.WithIncoming(t.Context(), local, md), nil); err != nil {
+		t.Fatal(err)
+	}
+	stream, err := client.StreamFind(inproc.WithIncoming(t.Context(), local, nil), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stream.Recv(); !errors.Is(err, io.EOF) {
+		t.Fatal(err)
+	}
+	if want := []call.Local{local, {}, local}; !slices.Equal(got, want) {
+		t.Errorf("handlers learn %+v, want %+v", got, want)
 	}
 }
 

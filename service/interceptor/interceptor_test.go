@@ -87,7 +87,7 @@ func TestHandlersLearnOfTheCall(t *testing.T) {
 				ctx = incoming(t.Context(), interceptor.RequestIDKey, "abc-1", payload.EncodingKey, text)
 			}
 			err := run(ctx, x, func(ctx context.Context) error {
-				if got := *call.From(ctx); got != (call.Call{RequestID: "abc-1", Encoding: want}) {
+				if got := *call.From(ctx); got != (call.Call{Local: call.Local{RequestID: "abc-1"}, Encoding: want}) {
 					t.Errorf("%s, %q: %+v", name, text, got)
 				}
 				return nil
@@ -96,9 +96,10 @@ func TestHandlersLearnOfTheCall(t *testing.T) {
 				t.Errorf("%s, %q: %v", name, text, err)
 			}
 		}
-		ctx := incoming(t.Context(), interceptor.RequestIDKey, "abc-1", interceptor.CasualKey, "get", interceptor.TextKey, "json")
+		local := call.Local{RequestID: "abc-1", Casual: true, Text: true, Built: true}
+		ctx := &call.LocalContext{Context: incoming(t.Context(), interceptor.RequestIDKey, "abc-2"), Local: local}
 		if err := run(ctx, x, func(ctx context.Context) error {
-			if got := *call.From(ctx); got != (call.Call{RequestID: "abc-1", Casual: true, Text: true}) {
+			if got := *call.From(ctx); got != (call.Call{Local: local}) {
 				t.Errorf("%s, from REST: %+v", name, got)
 			}
 			return nil

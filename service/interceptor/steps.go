@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/payload"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
@@ -25,10 +26,6 @@ const (
 	RequestIDKey = "mooring-request-id"
 	// TimeoutKey is a timeout beside the call's own deadline, such as "5s". The shorter applies.
 	TimeoutKey = "mooring-timeout"
-	// CasualKey says that the client may need only the first page of a result.
-	CasualKey = "mooring-casual"
-	// TextKey says that the caller turns the documents of a page into JSON.
-	TextKey = "mooring-text"
 )
 
 const maxRequestIDBytes = 64
@@ -60,8 +57,10 @@ func IsRequestID(id string) bool {
 }
 
 func (x *Chain) identify(ctx context.Context, c *pass) error {
-	c.call.Casual = len(metadata.ValueFromIncomingContext(ctx, CasualKey)) > 0
-	c.call.Text = len(metadata.ValueFromIncomingContext(ctx, TextKey)) > 0
+	c.call.Local = call.LocalFrom(ctx)
+	if c.call.RequestID != "" {
+		return c.next(ctx)
+	}
 	ids := metadata.ValueFromIncomingContext(ctx, RequestIDKey)
 	if len(ids) == 1 && IsRequestID(ids[0]) {
 		c.call.RequestID = ids[0]

@@ -43,16 +43,22 @@ func (e *Error) Error() string {
 	return e.Field + ": " + e.Problem + " (offset " + strconv.Itoa(e.Offset) + ")"
 }
 
+// Decoder reads the Documents and Values of requests. Its zero value validates all of them.
+type Decoder struct {
+	// Built is true if the process has itself built the BSON. Such BSON is not validated again.
+	Built bool
+}
+
 // Raw validates the document and returns it. A nil message is an unset field, for which Raw returns
 // nil. A message with neither form set is an error.
-func Raw(field string, d *mooringv1.Document) (bson.Raw, error) {
+func (from Decoder) Raw(field string, d *mooringv1.Document) (bson.Raw, error) {
 	if d == nil {
 		return nil, nil
 	}
 	switch e := d.GetEncoding().(type) {
 	case *mooringv1.Document_Bson:
 		raw := bson.Raw(e.Bson)
-		if err := raw.Validate(); err != nil {
+		if err := from.validate(raw); err != nil {
 			return nil, inField(field, err)
 		}
 		return raw, nil
@@ -66,12 +72,19 @@ func Raw(field string, d *mooringv1.Document) (bson.Raw, error) {
 	return nil, unset(field)
 }
 
+func (from Decoder) validate(raw bson.Raw) error {
+	if from.Built {
+		return nil
+	}
+	return raw.Validate()
+}
+
 // Keys does what Raw does for documents whose order matters. Their JSON may also be an array of
 // pairs, as AppendPairs reads it.
-func Keys(field string, d *mooringv1.Document) (bson.Raw, error) {
+func (from Decoder) Keys(field string, d *mooringv1.Document) (bson.Raw, error) {
 	e, isJSON := d.GetEncoding().(*mooringv1.Document_Json)
 	if !isJSON || !IsPairs([]byte(e.Json)) {
-		return Raw(field, d)
+		return from.Raw(field, d)
 	}
 	text := []byte(e.Json)
 	raw, n, err := AppendPairs(nil, text)
@@ -87,13 +100,13 @@ func Keys(field string, d *mooringv1.Document) (bson.Raw, error) {
 }
 
 // List does what Raw does for each of docs. The field of an error has the form "documents.3".
-func List(field string, docs []*mooringv1.Document) ([]bson.Raw, error) {
+func (from Decoder) List(field string, docs []*mooringv1.Document) ([]bson.Raw, error) {
 	if len(docs) == 0 {
 		return nil, nil
 	}
 	raws := make([]bson.Raw, len(docs))
 	for i, d := range docs {
-		raw, err := Raw("", d)
+		raw, err := from.Raw("", d)
 		if err != nil {
 			return nil, inField(field+"."+strconv.Itoa(i), err)
 		}
@@ -107,14 +120,14 @@ func List(field string, docs []*mooringv1.Document) ([]bson.Raw, error) {
 
 // Value validates the value and returns it. A nil message is an unset field, for which Value
 // returns the zero Value. A message with neither form set is an error.
-func Value(field string, v *mooringv1.Value) (bson.Value, error) {
+func (from Decoder) Value(field string, v *mooringv1.Value) (bson.Value, error) {
 	if v == nil {
 		return bson.Value{}, nil
 	}
 	switch e := v.GetEncoding().(type) {
 	case *mooringv1.Value_Bson:
 		raw := bson.Raw(e.Bson)
-		if err := raw.Validate(); err != nil {
+		if err := from.validate(raw); err != nil {
 			return bson.Value{}, inField(field, err)
 		}
 		value, ok := raw.Lookup(ValueKey)

@@ -45,9 +45,43 @@ func show(t *testing.T, raw bson.Raw) string {
 	return string(text)
 }
 
+var validating payload.Decoder
+
+// TestBuilt checks that BSON which the process has built is not validated again, and that texts
+// and missing forms are refused as usual.
+func TestBuilt(t *testing.T) {
+	built := payload.Decoder{Built: true}
+	broken := bson.Raw{5, 0, 0, 0, 1}
+	list, err := built.List("documents", []*mooringv1.Document{payload.NewDocument(broken)})
+	if err != nil || len(list) != 1 || &list[0][0] != &broken[0] {
+		t.Errorf("List(%x) = %x, %v", broken, list, err)
+	}
+	for name, read := range map[string]func(string, *mooringv1.Document) (bson.Raw, error){
+		"Raw": built.Raw, "Keys": built.Keys,
+	} {
+		if raw, err := read("filter", payload.NewDocument(broken)); err != nil || &raw[0] != &broken[0] {
+			t.Errorf("%s(%x) = %x, %v", name, broken, raw, err)
+		}
+		for _, doc := range []*mooringv1.Document{{}, jsonDoc(`{"a": tru}`)} {
+			if raw, err := read("filter", doc); err == nil {
+				t.Errorf("%s(%v) = %x", name, doc, raw)
+			}
+		}
+	}
+	text := bson.StringValue("\xff") // not UTF-8
+	if v, err := built.Value("comment", payload.NewValue(text)); err != nil || !v.Equal(text) {
+		t.Errorf("Value(%x) = %x, %v", text.Data, v.Data, err)
+	}
+	for _, v := range []*mooringv1.Value{{}, jsonValue(`tru`), {Encoding: &mooringv1.Value_Bson{Bson: bson.NewBuilder(nil).Finish()}}} {
+		if got, err := built.Value("comment", v); err == nil {
+			t.Errorf("Value(%v) = %x", v, got.Data)
+		}
+	}
+}
+
 func TestRawIsAViewOnTheMessage(t *testing.T) {
 	raw := parse(t, `{"a": 1}`)
-	got, err := payload.Raw("filter", payload.NewDocument(raw))
+	got, err := validating.Raw("filter", payload.NewDocument(raw))
 	if err != nil || &got[0] != &raw[0] {
 		t.Errorf("Raw copied, or %v", err)
 	}
@@ -63,26 +97,26 @@ func TestDocuments(t *testing.T) {
 		read func(string, *mooringv1.Document) (bson.Raw, error)
 		want string // a document, or an error
 	}{
-		{"unset", nil, payload.Raw, `-`},
-		{"bson", payload.NewDocument(nested), payload.Raw, `{"a":{"b":"xx"}}`},
-		{"json", jsonDoc(`{"a": 1}`), payload.Raw, `{"a":{"$numberInt":"1"}}`},
-		{"neither form", &mooringv1.Document{}, payload.Raw, `filter: neither bson nor json is set`},
-		{"empty bson", payload.NewDocument(nil), payload.Raw, `filter: malformed BSON`},
-		{"malformed bson", payload.NewDocument(bad), payload.Raw, `filter.a.b: malformed BSON`},
-		{"malformed json", jsonDoc(`{"a": {"b": tru}}`), payload.Raw, `filter.a.b: malformed Extended JSON`},
-		{"json array", jsonDoc(`[["a", 1]]`), payload.Raw, `filter: malformed Extended JSON`},
-		{"pairs", jsonDoc(` [["b", 1], ["2", {"$numberLong": "-1"}]] `), payload.Keys, `{"b":{"$numberInt":"1"},"2":{"$numberLong":"-1"}}`},
-		{"no pairs", jsonDoc(`[ ]`), payload.Keys, `{}`},
-		{"keys as an object", jsonDoc(`{"a": 1}`), payload.Keys, `{"a":{"$numberInt":"1"}}`},
-		{"keys as bson", payload.NewDocument(nested), payload.Keys, `{"a":{"b":"xx"}}`},
-		{"keys unset", nil, payload.Keys, `-`},
-		{"text after pairs", jsonDoc(`[["a", 1]] x`), payload.Keys, `filter: malformed Extended JSON: unexpected text after the array (offset 11)`},
-		{"not a pair", jsonDoc(`[["a", 1], 2]`), payload.Keys, `filter.1: malformed Extended JSON: expected a pair, [key, value] (offset 11)`},
-		{"key of a number", jsonDoc(`[["a", 1], [2, 2]]`), payload.Keys, `filter.1: malformed Extended JSON: expected the key, a string (offset 12)`},
-		{"triple", jsonDoc(`[["a", 1, 2]]`), payload.Keys, `filter: malformed Extended JSON: expected "]" after a key and its value (offset 8)`},
-		{"cut pairs", jsonDoc(`[["a", 1]`), payload.Keys, `filter.1: malformed Extended JSON: expected "," or "]" (offset 9)`},
-		{"bad value in a pair", jsonDoc(`[["a", 1], ["b", {"c": x}]]`), payload.Keys, `filter.1.c: malformed Extended JSON`},
-		{"zero byte in a key", jsonDoc(`[["a\u0000", 1]]`), payload.Keys, `filter: malformed Extended JSON`},
+		{"unset", nil, validating.Raw, `-`},
+		{"bson", payload.NewDocument(nested), validating.Raw, `{"a":{"b":"xx"}}`},
+		{"json", jsonDoc(`{"a": 1}`), validating.Raw, `{"a":{"$numberInt":"1"}}`},
+		{"neither form", &mooringv1.Document{}, validating.Raw, `filter: neither bson nor json is set`},
+		{"empty bson", payload.NewDocument(nil), validating.Raw, `filter: malformed BSON`},
+		{"malformed bson", payload.NewDocument(bad), validating.Raw, `filter.a.b: malformed BSON`},
+		{"malformed json", jsonDoc(`{"a": {"b": tru}}`), validating.Raw, `filter.a.b: malformed Extended JSON`},
+		{"json array", jsonDoc(`[["a", 1]]`), validating.Raw, `filter: malformed Extended JSON`},
+		{"pairs", jsonDoc(` [["b", 1], ["2", {"$numberLong": "-1"}]] `), validating.Keys, `{"b":{"$numberInt":"1"},"2":{"$numberLong":"-1"}}`},
+		{"no pairs", jsonDoc(`[ ]`), validating.Keys, `{}`},
+		{"keys as an object", jsonDoc(`{"a": 1}`), validating.Keys, `{"a":{"$numberInt":"1"}}`},
+		{"keys as bson", payload.NewDocument(nested), validating.Keys, `{"a":{"b":"xx"}}`},
+		{"keys unset", nil, validating.Keys, `-`},
+		{"text after pairs", jsonDoc(`[["a", 1]] x`), validating.Keys, `filter: malformed Extended JSON: unexpected text after the array (offset 11)`},
+		{"not a pair", jsonDoc(`[["a", 1], 2]`), validating.Keys, `filter.1: malformed Extended JSON: expected a pair, [key, value] (offset 11)`},
+		{"key of a number", jsonDoc(`[["a", 1], [2, 2]]`), validating.Keys, `filter.1: malformed Extended JSON: expected the key, a string (offset 12)`},
+		{"triple", jsonDoc(`[["a", 1, 2]]`), validating.Keys, `filter: malformed Extended JSON: expected "]" after a key and its value (offset 8)`},
+		{"cut pairs", jsonDoc(`[["a", 1]`), validating.Keys, `filter.1: malformed Extended JSON: expected "," or "]" (offset 9)`},
+		{"bad value in a pair", jsonDoc(`[["a", 1], ["b", {"c": x}]]`), validating.Keys, `filter.1.c: malformed Extended JSON`},
+		{"zero byte in a key", jsonDoc(`[["a\u0000", 1]]`), validating.Keys, `filter: malformed Extended JSON`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			raw, err := c.read("filter", c.doc)
@@ -117,7 +151,7 @@ func TestValues(t *testing.T) {
 		{"bad json", jsonValue(`{"a": x}`), `comment.a: malformed`},
 		{"bad bson", &mooringv1.Value{Encoding: &mooringv1.Value_Bson{Bson: []byte{1}}}, `comment: malformed`},
 	} {
-		v, err := payload.Value("comment", c.value)
+		v, err := validating.Value("comment", c.value)
 		if err != nil {
 			if !strings.HasPrefix(err.Error(), c.want) {
 				t.Errorf("%s: error %q, want %q", c.name, err, c.want)
@@ -129,13 +163,13 @@ func TestValues(t *testing.T) {
 			t.Errorf("%s: %s, %v, want %s", c.name, text, err, c.want)
 		}
 	}
-	if v, err := payload.Value("comment", nil); err != nil || !v.IsZero() {
+	if v, err := validating.Value("comment", nil); err != nil || !v.IsZero() {
 		t.Errorf("unset: %v, %v", v, err)
 	}
 }
 
 func TestList(t *testing.T) {
-	list, err := payload.List("documents", []*mooringv1.Document{jsonDoc(`{}`), jsonDoc(`{"a": 1}`)})
+	list, err := validating.List("documents", []*mooringv1.Document{jsonDoc(`{}`), jsonDoc(`{"a": 1}`)})
 	if err != nil || len(list) != 2 || list[1].FirstKey() != "a" {
 		t.Errorf("%v, %v", list, err)
 	}
@@ -143,7 +177,7 @@ func TestList(t *testing.T) {
 		doc  *mooringv1.Document
 		want string
 	}{{jsonDoc(`{"a": {"b": }}`), "documents.1.a.b: "}, {nil, "documents.1: "}, {&mooringv1.Document{}, "documents.1: "}} {
-		if _, err := payload.List("documents", []*mooringv1.Document{jsonDoc(`{}`), c.doc}); err == nil || !strings.HasPrefix(err.Error(), c.want) {
+		if _, err := validating.List("documents", []*mooringv1.Document{jsonDoc(`{}`), c.doc}); err == nil || !strings.HasPrefix(err.Error(), c.want) {
 			t.Errorf("error %v, want %s…", err, c.want)
 		}
 	}
@@ -263,13 +297,13 @@ func FuzzAppendPairs(f *testing.F) {
 func TestTextsThatBecomeTooLarge(t *testing.T) {
 	ones := "[" + strings.Repeat("1,", 2<<20) + "1]"
 	for name, read := range map[string]func() error{
-		"filter": func() error { _, err := payload.Raw("filter", jsonDoc(`{"a": `+ones+`}`)); return err },
-		"sort":   func() error { _, err := payload.Keys("sort", jsonDoc(`[["a", `+ones+`]]`)); return err },
+		"filter": func() error { _, err := validating.Raw("filter", jsonDoc(`{"a": `+ones+`}`)); return err },
+		"sort":   func() error { _, err := validating.Keys("sort", jsonDoc(`[["a", `+ones+`]]`)); return err },
 		"docs": func() error {
-			_, err := payload.List("docs", []*mooringv1.Document{jsonDoc("{}"), jsonDoc(`{"a": ` + ones + `}`)})
+			_, err := validating.List("docs", []*mooringv1.Document{jsonDoc("{}"), jsonDoc(`{"a": ` + ones + `}`)})
 			return err
 		},
-		"comment": func() error { _, err := payload.Value("comment", jsonValue(ones)); return err },
+		"comment": func() error { _, err := validating.Value("comment", jsonValue(ones)); return err },
 	} {
 		err := read()
 		e, ok := errors.AsType[*payload.Error](err)

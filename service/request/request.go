@@ -164,13 +164,15 @@ func (r *Reader) known(field string, m proto.Message) {
 	r.Refuse(field, "has a field that this version of the gateway does not know")
 }
 
+func (r *Reader) decoder() payload.Decoder { return payload.Decoder{Built: r.Built} }
+
 // Document reads an optional document. It returns nil if the field is unset.
 func (r *Reader) Document(field string, d *mooringv1.Document) bson.Raw {
 	if d == nil {
 		return nil
 	}
 	r.known(field, d)
-	raw, err := payload.Raw(field, d)
+	raw, err := r.decoder().Raw(field, d)
 	if err != nil {
 		r.fail(err)
 	}
@@ -183,7 +185,7 @@ func (r *Reader) Keys(field string, d *mooringv1.Document) bson.Raw {
 		return nil
 	}
 	r.known(field, d)
-	raw, err := payload.Keys(field, d)
+	raw, err := r.decoder().Keys(field, d)
 	if err != nil {
 		r.fail(err)
 	}
@@ -205,7 +207,7 @@ func (r *Reader) Documents(field string, docs []*mooringv1.Document) []bson.Raw 
 			r.known(field, d)
 		}
 	}
-	raws, err := payload.List(field, docs)
+	raws, err := r.decoder().List(field, docs)
 	if err != nil {
 		r.fail(err)
 	}
@@ -241,7 +243,7 @@ func (r *Reader) Value(field string, v *mooringv1.Value) bson.Value {
 		return bson.Value{}
 	}
 	r.known(field, v)
-	value, err := payload.Value(field, v)
+	value, err := r.decoder().Value(field, v)
 	if err != nil {
 		r.fail(err)
 	}

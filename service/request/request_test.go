@@ -333,6 +333,25 @@ func TestBatches(t *testing.T) {
 	}
 }
 
+// TestBuilt checks that BSON is validated unless the caller within the process has built it.
+func TestBuilt(t *testing.T) {
+	doc, v := native(bson.Raw{5, 0, 0, 0, 1}), payload.NewValue(bson.StringValue("\xff"))
+	for name, read := range map[string]func(*request.Reader){
+		"Document":  func(r *request.Reader) { r.Document("filter", doc) },
+		"Keys":      func(r *request.Reader) { r.Keys("sort", doc) },
+		"Documents": func(r *request.Reader) { r.Documents("documents", []*mooringv1.Document{doc}) },
+		"Value":     func(r *request.Reader) { r.Value("comment", v) },
+	} {
+		for _, built := range []bool{false, true} {
+			ctx := &call.Context{Context: t.Context(), Call: call.Call{Local: call.Local{Built: built}}}
+			r := request.Read(ctx, &mooringv1.FindRequest{}, nil)
+			if read(r); (r.Err() == nil) != built {
+				t.Errorf("%s, built %v: %v", name, built, r.Err())
+			}
+		}
+	}
+}
+
 // TestInflation checks the forms of a response: BSON, JSON that the caller makes of BSON, and the
 // JSON of gRPC, which is larger.
 func TestInflation(t *testing.T) {
@@ -341,9 +360,9 @@ func TestInflation(t *testing.T) {
 		want int
 	}{
 		{call.Call{}, 0},
-		{call.Call{Text: true}, 1},
+		{call.Call{Local: call.Local{Text: true}}, 1},
 		{call.Call{Encoding: payload.JSON}, 3},
-		{call.Call{Encoding: payload.JSON, Text: true}, 3},
+		{call.Call{Local: call.Local{Text: true}, Encoding: payload.JSON}, 3},
 		{call.Call{Encoding: payload.CanonicalJSON}, 5},
 	} {
 		ctx := &call.Context{Context: t.Context(), Call: test.call}

@@ -5,11 +5,16 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/inproc"
+	"github.com/mooringdb/mooring/service/interceptor"
+	"github.com/mooringdb/mooring/service/request"
+	"github.com/mooringdb/mooring/service/rest"
 )
 
 // sink implements a response writer that discards the response.
@@ -82,6 +87,27 @@ func BenchmarkInsertMany100(b *testing.B) {
 		return resp, nil
 	}})
 	bench(b, h, documents+":insertMany", `{"documents":[`+strings.TrimSuffix(strings.Repeat(order+",", 100), ",")+`]}`)
+}
+
+// BenchmarkRead passes requests through the interceptors to a handler that reads their documents.
+func BenchmarkRead(b *testing.B) {
+	resp := &mooringv1.InsertManyResponse{Acknowledged: true}
+	chain := interceptor.New(interceptor.Config{})
+	conn := inproc.NewConn(chain.Unary(), chain.Stream())
+	mooringv1.RegisterDocumentServiceServer(conn, &fake{insertMany: func(
+		ctx context.Context, r *mooringv1.InsertManyRequest,
+	) (*mooringv1.InsertManyResponse, error) {
+		reader := request.Read(ctx, r, nil)
+		if n := len(reader.Documents("documents", r.GetDocuments())); n == 0 || reader.Err() != nil {
+			b.Errorf("%d documents, %v", n, reader.Err())
+		}
+		return resp, nil
+	}})
+	h := newHandler(b, nil, func(c *rest.Config) { c.Conn = conn })
+	for _, n := range []int{1, 100} {
+		body := `{"documents":[` + strings.TrimSuffix(strings.Repeat(order+",", n), ",") + `]}`
+		b.Run(strconv.Itoa(n), func(b *testing.B) { bench(b, h, documents+":insertMany", body) })
+	}
 }
 
 func BenchmarkUnaryCall(b *testing.B) {

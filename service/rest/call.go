@@ -16,8 +16,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	servicecall "github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/inproc"
-	"github.com/mooringdb/mooring/service/interceptor"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
@@ -172,29 +172,26 @@ var forwarded = [...]struct{ header, key string }{
 	{"Tracestate", "tracestate"},
 }
 
-// casual is the value of interceptor.CasualKey. Browsers and functions seldom ask for more than
-// the first page of a GET.
-var casual = []string{"get"}
-
-// asText is the value of interceptor.TextKey.
-var asText = []string{"json"}
-
-// incoming returns the metadata of the request. No other header reaches a handler.
-func (c *call) incoming() metadata.MD {
-	md := make(metadata.MD, 2)
-	md[interceptor.RequestIDKey] = c.ids[:]
-	if c.route.method == http.MethodGet {
-		md[interceptor.CasualKey] = casual
-	}
-	if c.format.media == mediaJSON || c.format.media == mediaEJSON {
-		md[interceptor.TextKey] = asText
-	}
+// incoming returns the context of a call on the in-process connection. It has the metadata of the
+// request; no other header reaches a handler.
+func (c *call) incoming(ctx context.Context) context.Context {
+	var md metadata.MD
 	for _, f := range forwarded {
 		if v := c.r.Header[f.header]; v != nil {
+			if md == nil {
+				md = make(metadata.MD, len(forwarded))
+			}
 			md[f.key] = v
 		}
 	}
-	return md
+	return inproc.WithIncoming(ctx, servicecall.Local{
+		RequestID: c.id(),
+		// Browsers and functions seldom ask for more than the first page of a GET.
+		Casual: c.route.method == http.MethodGet,
+		Text:   c.format.media == mediaJSON || c.format.media == mediaEJSON,
+		// The decoder reads bodies and queries, and sets a document only from JSON.
+		Built: true,
+	}, md)
 }
 
 // complete sets the fields of a request that are neither in its body nor in its path.
@@ -258,7 +255,7 @@ func (c *call) closeCursor(ctx context.Context, m proto.Message) {
 	if !ok || page.GetCursor() == "" {
 		return
 	}
-	ctx = inproc.WithIncoming(context.WithoutCancel(ctx), c.incoming())
+	ctx = c.incoming(context.WithoutCancel(ctx))
 	closing := mooringv1.NewCursorServiceClient(c.handler.config.Conn)
 	request := &mooringv1.CloseCursorRequest{Cursor: page.GetCursor()}
 	_, _ = closing.CloseCursor(ctx, request) // if this fails, the cursor expires

@@ -185,8 +185,8 @@ func incoming(ctx context.Context, key string) string {
 	return strings.Join(metadata.ValueFromIncomingContext(ctx, key), ",")
 }
 
-// request returns a request for any path, or nil if no server would receive it.
-func request(method, path string) *http.Request {
+// requestOf returns a request for any path, or nil if no server would receive it.
+func requestOf(method, path string) *http.Request {
 	u, err := url.ParseRequestURI(path)
 	if err != nil {
 		return nil

@@ -57,7 +57,7 @@ func FuzzPath(f *testing.F) {
 	}
 	h := newHandler(f, &fake{})
 	f.Fuzz(func(t *testing.T, path string) {
-		r := request("OPTIONS", path)
+		r := requestOf("OPTIONS", path)
 		if r == nil {
 			return
 		}

@@ -214,7 +214,7 @@ func (cc callConn) Invoke(
 		return err
 	}
 	c.called = true
-	err := cc.conn.Invoke(inproc.WithIncoming(ctx, c.incoming()), method, args, reply, opts...)
+	err := cc.conn.Invoke(c.incoming(ctx), method, args, reply, opts...)
 	for _, o := range opts {
 		if header, ok := o.(grpc.HeaderCallOption); ok {
 			c.setMetadata(*header.HeaderAddr)
@@ -230,7 +230,7 @@ func (cc callConn) NewStream(
 ) (grpc.ClientStream, error) {
 	c := callFrom(ctx)
 	open := func() (grpc.ClientStream, error) {
-		return cc.conn.NewStream(inproc.WithIncoming(ctx, c.incoming()), desc, method, opts...)
+		return cc.conn.NewStream(c.incoming(ctx), desc, method, opts...)
 	}
 	return &callStream{call: c, open: open}, nil
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/payload"
 	"github.com/mooringdb/mooring/service/rest"
 	"github.com/mooringdb/mooring/service/rpcerr"
@@ -60,7 +61,7 @@ func TestRequestReachesHandlerInOrder(t *testing.T) {
 	if got.GetLimit() != 5 || got.Skip == nil || got.GetBatchSize() != 7 || got.GetMaxTimeMs() != 1000 || got.GetMaxAwaitTimeMs() != 20 || !got.GetTailable() || got.AwaitData != nil {
 		t.Errorf("scalars: %v", got)
 	}
-	if v, err := payload.Value("comment", got.GetComment()); err != nil || !v.IsNull() {
+	if v, err := (payload.Decoder{}).Value("comment", got.GetComment()); err != nil || !v.IsNull() {
 		t.Errorf("comment = %v, %v, want null", v, err)
 	}
 	if tags := got.GetReadPreference().GetTags(); len(tags) != 2 || tags[0].GetTags()["dc"] != "east" || len(tags[1].GetTags()) != 0 {
@@ -335,7 +336,7 @@ func TestGetFind(t *testing.T) {
 	if w.Header().Get("Cache-Control") != "private, no-cache" || !strings.Contains(w.Header().Get("Vary"), "Accept") {
 		t.Errorf("header = %v", w.Header())
 	}
-	comment, _ := payload.Value("", got.GetComment())
+	comment, _ := (payload.Decoder{}).Value("", got.GetComment())
 	text, _ := comment.Str()
 	if canonical(t, got.GetFilter()) != `{"a":{"$numberInt":"1"}}` || canonical(t, got.GetSort()) != `{"b":{"$numberInt":"1"}}` ||
 		got.GetHint().GetName() != "a_1" || got.GetLimit() != 3 || got.Skip == nil || got.GetBatchSize() != 2 || got.GetMaxTimeMs() != 100 ||
@@ -501,7 +502,7 @@ func TestContextOfHandlers(t *testing.T) {
 			deadline = time.Until(d)
 		}
 		got = []string{
-			incoming(ctx, "authorization"), incoming(ctx, "idempotency-key"), incoming(ctx, "mooring-request-id"), incoming(ctx, "cookie"),
+			incoming(ctx, "authorization"), incoming(ctx, "idempotency-key"), call.LocalFrom(ctx).RequestID, incoming(ctx, "cookie"),
 			incoming(ctx, "mooring-document-encoding"), r.GetSession(), r.GetTransaction(),
 		}
 		_ = grpc.SetHeader(ctx, metadata.Pairs("mooring-transaction", "t", "other", "secret"))

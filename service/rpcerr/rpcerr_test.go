@@ -151,7 +151,7 @@ func TestTable(t *testing.T) {
 	} {
 		for _, err := range []error{test.err, fmt.Errorf("wrapped: %w", test.err)} {
 			t.Run(err.Error(), func(t *testing.T) {
-				f := rpcerr.Explain(err, call.Call{RequestID: "r1"})
+				f := rpcerr.Explain(err, call.Call{Local: call.Local{RequestID: "r1"}})
 				want := fmt.Sprint(test.code, int32(test.code), test.http, test.reason, test.retry)
 				if id := f.HTTP().Body.GetError().GetRequestId(); id != "r1" {
 					t.Errorf("request id %q", id)
@@ -255,7 +255,7 @@ func TestDetails(t *testing.T) {
 // TestDetailsOnGRPC looks at the details that clients know from other services.
 func TestDetailsOnGRPC(t *testing.T) {
 	err := &rpcerr.Error{Reason: rpcerr.InvalidArgument, Field: "filter.total", Message: "is wrong"}
-	st := rpcerr.Explain(err, call.Call{RequestID: "r1"}).GRPCStatus()
+	st := rpcerr.Explain(err, call.Call{Local: call.Local{RequestID: "r1"}}).GRPCStatus()
 	want := []proto.Message{
 		&errdetails.ErrorInfo{
 			Reason: "InvalidArgument", Domain: "mooring.v1", Metadata: map[string]string{"retry": "never", "httpStatus": "400"},
@@ -405,7 +405,7 @@ func TestStatusStaysSmall(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, enc := range []payload.Encoding{payload.BSON, payload.JSON, payload.CanonicalJSON} {
-				f := rpcerr.Explain(err, call.Call{RequestID: strings.Repeat("r", 64), Encoding: enc})
+				f := rpcerr.Explain(err, call.Call{Local: call.Local{RequestID: strings.Repeat("r", 64)}, Encoding: enc})
 				if n := proto.Size(f.GRPCStatus().Proto()); n >= 4096 {
 					t.Errorf("encoding %v: a status of %d bytes", enc, n)
 				}
