@@ -30,7 +30,9 @@ func (c *Client) BulkWrite(
 		ck.refuse("requests", "is empty")
 	}
 	for i := range models {
-		ck.model(i, &models[i])
+		var one check
+		one.model(&models[i])
+		ck.within("requests", i, one)
 	}
 	wc := c.writeConcernFor(ctx, &opt.Common, &ck)
 	if ck.err != nil {
@@ -38,7 +40,8 @@ func (c *Client) BulkWrite(
 	}
 	cmd := bulk{
 		collection: ns.Collection, ordered: opt.Ordered == nil || *opt.Ordered, opt: &opt,
-		writeConcern: wc, models: models, ids: newIDs(models),
+		writeConcern: wc, models: models,
+		ids: newIDs(len(models), func(i int) *WriteModel { return &models[i] }),
 	}
 	cmd.order = cmd.newOrder()
 	op := write(ns, &cmd, wc, &opt.Common)
@@ -52,11 +55,11 @@ func (c *Client) BulkWrite(
 }
 
 // newIDs returns the _ids of the documents that are inserted, by the place of their model.
-func newIDs(models []WriteModel) []newID {
-	ids := make([]newID, len(models))
-	for i := range models {
-		if models[i].Kind == InsertOne {
-			assignIDs([]bson.Raw{models[i].Document}, ids[i:i+1])
+func newIDs(n int, model func(int) *WriteModel) []newID {
+	ids := make([]newID, n)
+	for i := range ids {
+		if m := model(i); m.Kind == InsertOne {
+			assignIDs([]bson.Raw{m.Document}, ids[i:i+1])
 		}
 	}
 	return ids
@@ -287,17 +290,8 @@ func (c *bulk) check(to operation.Target) error {
 	}
 	for _, place := range c.order {
 		m := &c.models[place]
-		size := len(m.Document)
-		if c.ids[place].generated {
-			size += generatedIDSize
-		}
-		if size > limits.size {
-			return &ArgumentError{
-				Argument: "requests." + strconv.Itoa(place),
-				Problem: fmt.Sprintf("has a document of %d bytes; the server takes %d", size,
-					limits.size),
-				TooLarge: true,
-			}
+		if err := tooLarge("requests", place, m, c.ids[place], limits.size); err != nil {
+			return err
 		}
 		if !unacknowledged(c.writeConcern) {
 			continue
@@ -308,6 +302,21 @@ func (c *bulk) check(to operation.Target) error {
 	}
 	c.checked = limits
 	return nil
+}
+
+// tooLarge objects to a document of a model that is larger than the server takes.
+func tooLarge(list string, place int, m *WriteModel, id newID, most int) error {
+	size := len(m.Document)
+	if id.generated {
+		size += generatedIDSize
+	}
+	if size <= most {
+		return nil
+	}
+	return &ArgumentError{
+		Argument: list + "." + strconv.Itoa(place), TooLarge: true,
+		Problem: fmt.Sprintf("has a document of %d bytes; the server takes %d", size, most),
+	}
 }
 
 // AppendSequences appends as many of the next writes as fit.

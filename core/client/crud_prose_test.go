@@ -60,8 +60,7 @@ func TestCRUDProse14(t *testing.T) {
 	})
 }
 
-// TestCRUDProse16 is "generated document identifiers are the first field in their document", of
-// collections.
+// TestCRUDProse16 is "generated document identifiers are the first field in their document".
 func TestCRUDProse16(t *testing.T) {
 	for name, insert := range map[string]func(*testing.T, *client.Client) error{
 		"insertOne": func(t *testing.T, c *client.Client) error {
@@ -77,13 +76,24 @@ func TestCRUDProse16(t *testing.T) {
 			_, err := c.BulkWrite(t.Context(), orders, models, client.BulkWriteOptions{})
 			return err
 		},
+		"client bulkWrite": func(t *testing.T, c *client.Client) error {
+			_, err := c.ClientBulkWrite(t.Context(), inserts(t, 1, orders, `{"x":1}`), client.NamespacedBulkWriteOptions{})
+			return err
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			run(t, nil, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+			(&bulkServer{}).run(t, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
 				if err := insert(t, c); err != nil {
 					t.Fatal(err)
 				}
-				if sent := srv.Commands("insert")[0].Documents("documents")[0]; sent.FirstKey() != "_id" {
+				var sent bson.Raw
+				if name == "client bulkWrite" {
+					v, _ := srv.Commands("bulkWrite")[0].Documents("ops")[0].Lookup("document")
+					sent, _ = v.Document()
+				} else {
+					sent = srv.Commands("insert")[0].Documents("documents")[0]
+				}
+				if sent.FirstKey() != "_id" {
 					t.Errorf("sent %s, want _id first", text(t, sent))
 				}
 			})

@@ -115,33 +115,36 @@ type BulkWriteResult struct {
 	WriteConcernErrors []*mongoerr.WriteConcernError
 }
 
-// model objects to what is wrong in one of the models, and to what its kind has no use for.
-func (c *check) model(i int, m *WriteModel) {
-	var one check
+// model objects to what is wrong in a model, and to what its kind has no use for.
+func (c *check) model(m *WriteModel) {
 	update := m.Kind == UpdateOne || m.Kind == UpdateMany
 	switch {
 	case m.Kind == UnknownWrite || m.Kind > DeleteMany:
-		one.refuse("kind", "is not that of a write")
+		c.refuse("kind", "is not that of a write")
 	case m.Kind == InsertOne && len(m.Document) < emptyDocumentSize:
-		one.refuse("document", "is missing")
+		c.refuse("document", "is missing")
 	case m.Kind == ReplaceOne:
-		one.replacement(m.Document)
+		c.replacement(m.Document)
 	case update:
-		one.update(m.Update)
+		c.update(m.Update)
 	}
 	hasDocument := m.Kind == InsertOne || m.Kind == ReplaceOne
-	one.unused("document", m.Document != nil && !hasDocument, "an insert or a replacement")
-	one.unused("filter", m.Filter != nil && m.Kind == InsertOne,
+	c.unused("document", m.Document != nil && !hasDocument, "an insert or a replacement")
+	c.unused("filter", m.Filter != nil && m.Kind == InsertOne,
 		"a write of documents that are there")
-	one.unused("update", !m.Update.IsZero() && !update, "an update")
-	one.unused("arrayFilters", m.ArrayFilters != nil && !update, "an update by operators")
-	one.unused("collation", m.Collation != nil && m.Kind == InsertOne, "a write with a filter")
-	one.unused("hint", !m.Hint.IsZero() && m.Kind == InsertOne, "a write with a filter")
-	one.hint(m.Hint)
-	one.unused("sort", m.Sort != nil && m.Kind != UpdateOne && m.Kind != ReplaceOne,
+	c.unused("update", !m.Update.IsZero() && !update, "an update")
+	c.unused("arrayFilters", m.ArrayFilters != nil && !update, "an update by operators")
+	c.unused("collation", m.Collation != nil && m.Kind == InsertOne, "a write with a filter")
+	c.unused("hint", !m.Hint.IsZero() && m.Kind == InsertOne, "a write with a filter")
+	c.hint(m.Hint)
+	c.unused("sort", m.Sort != nil && m.Kind != UpdateOne && m.Kind != ReplaceOne,
 		"an update of one document")
-	one.unused("upsert", m.Upsert != nil && !update && m.Kind != ReplaceOne, "an update")
+	c.unused("upsert", m.Upsert != nil && !update && m.Kind != ReplaceOne, "an update")
+}
+
+// within takes the objection to one of a list's values, and adds where that is to its argument.
+func (c *check) within(list string, i int, one check) {
 	if refused, ok := errors.AsType[*ArgumentError](one.err); ok {
-		c.refuse("requests."+strconv.Itoa(i)+"."+refused.Argument, "%s", refused.Problem)
+		c.refuse(list+"."+strconv.Itoa(i)+"."+refused.Argument, "%s", refused.Problem)
 	}
 }

@@ -165,7 +165,7 @@ func (c *Cursor) fetch(ctx context.Context, op *operation.Operation) (Batch, err
 	defer func() { c.rest(returned) }()
 	p, err := c.getMore(ctx, op)
 	b, end := c.conclude(ctx, p, err)
-	end.run(ctx)
+	_ = end.run(ctx)
 	returned = true
 	return b, err
 }
@@ -344,6 +344,13 @@ func (c *Cursor) SetRunOn(on bool) {
 // has ended. It returns a connection that the cursor holds to the pool. If that broke, nothing is
 // sent.
 func (c *Cursor) Close(ctx context.Context) error {
+	_ = c.Kill(ctx, nil)
+	return nil
+}
+
+// Kill does what Close does, and returns the error of killCursors. A timeout that is not nil
+// replaces the operation's timeoutMS, beside the short limit.
+func (c *Cursor) Kill(ctx context.Context, timeout *time.Duration) error {
 	c.mu.Lock()
 	for c.busy {
 		idle := c.interruptLocked()
@@ -361,8 +368,10 @@ func (c *Cursor) Close(ctx context.Context) error {
 	}
 	e := c.endLocked()
 	c.mu.Unlock()
-	e.run(ctx)
-	return nil
+	if timeout != nil {
+		e.timeout = timeout
+	}
+	return e.run(ctx)
 }
 
 // interruptLocked interrupts the running getMore and returns a channel that is closed when it has

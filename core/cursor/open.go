@@ -27,20 +27,29 @@ type Options struct {
 }
 
 // Open runs an operation whose reply has a cursor, and returns the cursor. A reply without one is
-// a *mongoerr.MalformedReplyError. An operation of the kind Output has written by then, so its
-// error is an *operation.OutcomeUnknownError around that.
+// a *mongoerr.MalformedReplyError. An operation of the kind Output or Write has written by then, so
+// its error is an *operation.OutcomeUnknownError around that.
 //
 // Behind a load balancer, a cursor that stays open keeps the connection of the operation. If no
 // more connections may be kept, Open closes the cursor on the server and returns an error.
 func Open(
 	ctx context.Context, r *operation.Runner, op operation.Operation, opt Options,
 ) (*Cursor, error) {
+	c, _, err := OpenResult(ctx, r, op, opt)
+	return c, err
+}
+
+// OpenResult does what Open does, for replies with more than a cursor. It returns the operation's
+// Result beside an error, too.
+func OpenResult(
+	ctx context.Context, r *operation.Runner, op operation.Operation, opt Options,
+) (*Cursor, operation.Result, error) {
 	op.KeepConn = true
 	ctx, done := r.Begin(ctx, opt.Timeout, time.Time{})
 	defer done()
 	res, err := r.Run(ctx, &op)
 	if err != nil {
-		return nil, err
+		return nil, res, err
 	}
 	c := &Cursor{
 		runner: r, runOn: op.RunOn, pin: res.Pin, unconfirmed: res.WriteConcernError,
@@ -56,13 +65,13 @@ func Open(
 		}
 	}()
 	if err := c.open(ctx, &res, opt); err != nil {
-		if op.Kind == operation.Output {
+		if op.Kind == operation.Output || op.Kind == operation.Write {
 			err = &operation.OutcomeUnknownError{Err: err}
 		}
-		return nil, err
+		return nil, res, err
 	}
 	opened = true
-	return c, nil
+	return c, res, nil
 }
 
 // One runs an operation whose reply has all of the result in its first batch, and returns the
@@ -102,7 +111,7 @@ func (c *Cursor) open(ctx context.Context, res *operation.Result, opt Options) e
 	if err != nil {
 		return err
 	}
-	end.run(ctx)
+	_ = end.run(ctx)
 	if c.pin != nil {
 		return c.pin.HoldForCursor()
 	}
@@ -164,22 +173,24 @@ func (c *Cursor) endLocked() ending {
 	return e
 }
 
-// run kills the cursor, with a time limit of its own, and returns its connection in any case.
-func (e *ending) run(ctx context.Context) {
+// run kills the cursor, with a time limit of its own, and returns its connection in any case. The
+// error is that of killCursors.
+func (e *ending) run(ctx context.Context) error {
 	if e.pin != nil {
 		defer e.pin.Release()
 	}
 	if !e.kill {
-		return
+		return nil
 	}
 	ctx, done := e.runner.Begin(context.WithoutCancel(ctx), e.timeout, time.Now().Add(killTimeout))
 	defer done()
 	command := e.command // a copy, so that an ending that kills nothing costs no allocation
-	_, _ = e.runner.Run(ctx, &operation.Operation{
+	_, err := e.runner.Run(ctx, &operation.Operation{
 		Database: command.Database, Command: &command, On: e.pin,
 		Selector:          present{selection.Address(e.server), e.server},
 		DeadlineAsMaxTime: e.runner.Limited(e.timeout),
 	})
+	return err
 }
 
 // present selects a server of the deployment, and waits only while the server may come back. Once
