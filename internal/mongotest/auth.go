@@ -185,7 +185,7 @@ func (g *guard) hello(auth *Auth, l *login, cmd *Command, reply Reply) Reply {
 			b.Document("speculativeAuthenticate", doc)
 		}
 	}
-	return reply.with(b.Finish())
+	return reply.With(b.Finish())
 }
 
 func appendMechanisms(b *bson.Builder, auth *Auth, name string) {

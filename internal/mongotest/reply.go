@@ -21,8 +21,8 @@ type Reply struct {
 // Document answers with doc.
 func Document(doc bson.Raw) Reply { return Reply{doc: doc} }
 
-// with adds elements to an answer that is one document.
-func (r Reply) with(elements bson.Raw) Reply {
+// With adds elements to an answer that is one document; to any other it adds nothing.
+func (r Reply) With(elements bson.Raw) Reply {
 	if r.doc != nil && !elements.IsEmpty() {
 		r.doc = bson.NewBuilder(nil).AppendElements(r.doc).AppendElements(elements).Finish()
 	}

@@ -18,14 +18,12 @@ func TestValidPass(t *testing.T) {
 	unified.Run(t, unified.Suite{
 		Name: suite, Folder: suite + "/tests/valid-pass",
 		Skip: map[[2]string]string{
-			{"poc-retryable-reads.json", "Aggregate succeeds after InterruptedAtShutdown"}:      retries,
-			{"poc-retryable-reads.json", "Find succeeds on second attempt"}:                     retries,
-			{"poc-retryable-reads.json", "Find fails on second attempt"}:                        retries,
-			{"poc-retryable-reads.json", "ListDatabases succeeds on second attempt"}:            retries,
-			{"poc-retryable-writes.json", "FindOneAndUpdate is committed on first attempt"}:     retries,
-			{"poc-retryable-writes.json", "FindOneAndUpdate is not committed on first attempt"}: retries,
-			{"poc-retryable-writes.json", "FindOneAndUpdate is never committed"}:                retries,
-			{"poc-retryable-writes.json", "InsertMany succeeds after PrimarySteppedDown"}:       retries,
+			{"poc-retryable-reads.json", "Aggregate succeeds after InterruptedAtShutdown"}: retries,
+			{"poc-retryable-reads.json", "Find succeeds on second attempt"}:                retries,
+			{"poc-retryable-reads.json", "Find fails on second attempt"}:                   retries,
+			{"poc-retryable-reads.json", "ListDatabases succeeds on second attempt"}:       retries,
+			{"poc-retryable-writes.json", "FindOneAndUpdate is never committed"}:           retries,
+			{"poc-retryable-writes.json", "InsertMany succeeds after PrimarySteppedDown"}:  retries,
 		},
 	})
 }

@@ -6,17 +6,16 @@ import (
 	"strings"
 
 	"github.com/mooringdb/mooring/core/bson"
-	"github.com/mooringdb/mooring/internal/mongotest"
 )
 
-func (h *host) create(cmd *mongotest.Command) (reply, error) {
-	s := h.deployment.store
+func (h *host) create(cmd *request) (reply, error) {
+	s := cmd.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, exists := s.collections[namespace(cmd)]; exists {
 		return reply{}, fail(namespaceExists, "Collection %s already exists.", namespace(cmd))
 	}
-	c := &collection{max: int(integer(cmd.Body, "max"))}
+	c := collection{max: int(integer(cmd.Body, "max"))}
 	options := new(bson.Builder)
 	for key, v := range cmd.Body.All() {
 		switch {
@@ -31,23 +30,65 @@ func (h *host) create(cmd *mongotest.Command) (reply, error) {
 		}
 	}
 	c.options = options.Finish()
-	s.collections[namespace(cmd)] = c
+	s.setLocked("create", namespace(cmd), &c)
 	return ok(nil)
 }
 
-func (h *host) drop(cmd *mongotest.Command) (reply, error) {
-	s := h.deployment.store
+// setLocked puts a collection in the place of the one with that name.
+func (s *store) setLocked(kind, namespace string, c *collection) {
+	s.doLocked(entry{kind: kind, namespace: namespace, apply: func(s *store) {
+		s.collections[namespace] = new(*c) // each store has its own
+	}})
+}
+
+func (h *host) drop(cmd *request) (reply, error) {
+	s := cmd.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, exists := s.collections[namespace(cmd)]; !exists && h.wire < wire70 {
+	_, err := s.existingLocked(cmd)
+	if err != nil && h.wire < wire70 {
 		return reply{}, fail(namespaceNotFound, "ns not found")
 	}
-	delete(s.collections, namespace(cmd))
+	if err == nil {
+		s.dropLocked(namespace(cmd))
+	}
+	return ok(nil)
+}
+
+func (s *store) dropLocked(namespace string) {
+	s.doLocked(entry{kind: "drop", namespace: namespace, apply: func(s *store) {
+		delete(s.collections, namespace)
+	}})
+}
+
+// rename gives a collection another name. The command names both with their databases.
+func (h *host) rename(cmd *request) (reply, error) {
+	s := cmd.store
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	from, _ := field(cmd.Body, "renameCollection").Str()
+	to, _ := field(cmd.Body, "to").Str()
+	replaces, _ := field(cmd.Body, "dropTarget").Bool()
+	_, exists := s.collections[from]
+	_, taken := s.collections[to]
+	switch {
+	case cmd.Database != "admin":
+		return reply{}, fail(unauthorized, "renameCollection may only be run against the admin "+
+			"database.")
+	case !exists:
+		return reply{}, fail(namespaceNotFound, "Source collection %s does not exist", from)
+	case taken && !replaces:
+		return reply{}, fail(namespaceExists, "target namespace exists")
+	}
+	s.doLocked(entry{kind: "rename", namespace: from, target: to, apply: func(s *store) {
+		s.collections[to] = s.collections[from]
+		delete(s.collections, from)
+	}})
 	return ok(nil)
 }
 
 // existingLocked returns the collection that a command names.
-func (s *store) existingLocked(cmd *mongotest.Command) (*collection, error) {
+func (s *store) existingLocked(cmd *request) (*collection, error) {
 	c, exists := s.collections[namespace(cmd)]
 	if !exists {
 		return nil, fail(namespaceNotFound, "ns does not exist: %s", namespace(cmd))
@@ -55,19 +96,21 @@ func (s *store) existingLocked(cmd *mongotest.Command) (*collection, error) {
 	return c, nil
 }
 
-func (h *host) collMod(cmd *mongotest.Command) (reply, error) {
-	s := h.deployment.store
+func (h *host) collMod(cmd *request) (reply, error) {
+	s := cmd.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c, err := s.existingLocked(cmd)
 	if err != nil {
 		return reply{}, err
 	}
+	c = new(*c)
 	if images := field(cmd.Body, "changeStreamPreAndPostImages"); !images.IsZero() {
 		c.options = bson.With(c.options, "changeStreamPreAndPostImages", images)
 	}
 	changes := document(cmd.Body, "index")
 	if changes == nil {
+		s.setLocked("modify", namespace(cmd), c)
 		return ok(nil)
 	}
 	i := slices.IndexFunc(c.indexes, func(index bson.Raw) bool {
@@ -92,6 +135,7 @@ func (h *host) collMod(cmd *mongotest.Command) (reply, error) {
 				key)
 		}
 	}
+	s.setLocked("modify", namespace(cmd), c)
 	return ok(nil)
 }
 
@@ -154,11 +198,11 @@ func (c *collection) duplicates(namespace string, doc bson.Raw) error {
 	return nil
 }
 
-func (h *host) createIndexes(cmd *mongotest.Command) (reply, error) {
-	s := h.deployment.store
+func (h *host) createIndexes(cmd *request) (reply, error) {
+	s := cmd.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := s.collectionLocked(namespace(cmd))
+	c := new(*s.lookLocked(namespace(cmd)))
 	before := len(c.indexes) + 1
 	for _, index := range cmd.Documents("indexes") {
 		if field(index, "name").IsZero() || document(index, "key").IsEmpty() {
@@ -174,22 +218,25 @@ func (h *host) createIndexes(cmd *mongotest.Command) (reply, error) {
 		}
 		c.indexes = append(slices.Clone(c.indexes), bson.With(index, "v", bson.Int32Value(2)))
 	}
+	s.setLocked("createIndexes", namespace(cmd), c)
 	return ok(func(b *bson.Builder) {
 		b.Int32("numIndexesBefore", int32(before)).Int32("numIndexesAfter", int32(len(c.indexes)+1))
 	})
 }
 
-func (h *host) dropIndexes(cmd *mongotest.Command) (reply, error) {
-	s := h.deployment.store
+func (h *host) dropIndexes(cmd *request) (reply, error) {
+	s := cmd.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c, err := s.existingLocked(cmd)
 	if err != nil {
 		return reply{}, err
 	}
+	c = new(*c)
 	name := field(cmd.Body, "index")
 	if all, _ := name.Str(); all == "*" {
 		c.indexes = nil
+		s.setLocked("dropIndexes", namespace(cmd), c)
 		return ok(nil)
 	}
 	kept := slices.DeleteFunc(slices.Clone(c.indexes), func(index bson.Raw) bool {
@@ -199,11 +246,12 @@ func (h *host) dropIndexes(cmd *mongotest.Command) (reply, error) {
 		return reply{}, fail(indexNotFound, "index not found")
 	}
 	c.indexes = kept
+	s.setLocked("dropIndexes", namespace(cmd), c)
 	return ok(nil)
 }
 
-func (h *host) listIndexes(cmd *mongotest.Command) (reply, error) {
-	s := h.deployment.store
+func (h *host) listIndexes(cmd *request) (reply, error) {
+	s := cmd.store
 	s.mu.Lock()
 	c, err := s.existingLocked(cmd)
 	var list []bson.Raw
@@ -214,7 +262,7 @@ func (h *host) listIndexes(cmd *mongotest.Command) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	return h.first(&cursor{namespace: namespace(cmd), rest: list},
+	return h.first(cmd, &cursor{namespace: namespace(cmd), rest: list},
 		field(cmd.Body, "cursor", "batchSize"), false)
 }
 
@@ -226,9 +274,9 @@ func (c *collection) allIndexes() []bson.Raw {
 	return append([]bson.Raw{idIndex}, c.indexes...)
 }
 
-func (h *host) listCollections(cmd *mongotest.Command) (reply, error) {
+func (h *host) listCollections(cmd *request) (reply, error) {
 	namesOnly, _ := field(cmd.Body, "nameOnly").Bool()
-	s := h.deployment.store
+	s := cmd.store
 	s.mu.Lock()
 	var list []bson.Raw
 	for _, ns := range slices.Sorted(maps.Keys(s.collections)) {
@@ -250,7 +298,7 @@ func (h *host) listCollections(cmd *mongotest.Command) (reply, error) {
 		return reply{}, err
 	}
 	c := &cursor{namespace: cmd.Database + ".$cmd.listCollections", rest: list}
-	return h.first(c, field(cmd.Body, "cursor", "batchSize"), false)
+	return h.first(cmd, c, field(cmd.Body, "cursor", "batchSize"), false)
 }
 
 func (c *collection) kind() string {

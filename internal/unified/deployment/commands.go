@@ -26,32 +26,36 @@ func ok(add func(*bson.Builder)) (reply, error) {
 
 // commands are those that a host knows besides hello and configureFailPoint. Each refuses the
 // fields that it does not know.
-var commands = map[string]func(*host, *mongotest.Command) (reply, error){
-	"testVersion2":              func(*host, *mongotest.Command) (reply, error) { return ok(nil) },
-	"testDeprecationInVersion2": func(*host, *mongotest.Command) (reply, error) { return ok(nil) },
-	"ping":                      func(*host, *mongotest.Command) (reply, error) { return ok(nil) },
-	"endSessions":               func(*host, *mongotest.Command) (reply, error) { return ok(nil) },
-	"getnonce": func(*host, *mongotest.Command) (reply, error) {
+var commands = map[string]func(*host, *request) (reply, error){
+	"testVersion2":              func(*host, *request) (reply, error) { return ok(nil) },
+	"testDeprecationInVersion2": func(*host, *request) (reply, error) { return ok(nil) },
+	"ping":                      func(*host, *request) (reply, error) { return ok(nil) },
+	"endSessions":               func(*host, *request) (reply, error) { return ok(nil) },
+	"getnonce": func(*host, *request) (reply, error) {
 		return ok(func(b *bson.Builder) { b.String("nonce", "1") })
 	},
-	"insert":          write("insert", (*host).insert),
-	"update":          write("update", (*host).update),
-	"delete":          write("delete", (*host).delete),
-	"findAndModify":   write("findAndModify", (*host).findAndModify),
-	"create":          write("create", (*host).create),
-	"drop":            write("drop", (*host).drop),
-	"collMod":         write("collMod", (*host).collMod),
-	"createIndexes":   write("createIndexes", (*host).createIndexes),
-	"dropIndexes":     write("dropIndexes", (*host).dropIndexes),
-	"listCollections": read("listCollections", (*host).listCollections),
-	"listIndexes":     read("listIndexes", (*host).listIndexes),
-	"find":            read("find", (*host).find),
-	"aggregate":       read("aggregate", (*host).aggregate),
-	"count":           read("count", (*host).count),
-	"distinct":        read("distinct", (*host).distinct),
-	"listDatabases":   read("listDatabases", (*host).listDatabases),
-	"getMore":         known("getMore", (*host).getMore),
-	"killCursors":     known("killCursors", (*host).killCursors),
+	"insert":            write("insert", (*host).insert),
+	"update":            write("update", (*host).update),
+	"delete":            write("delete", (*host).delete),
+	"findAndModify":     write("findAndModify", (*host).findAndModify),
+	"bulkWrite":         write("bulkWrite", (*host).bulkWrite),
+	"renameCollection":  write("renameCollection", (*host).rename),
+	"create":            write("create", (*host).create),
+	"drop":              write("drop", (*host).drop),
+	"collMod":           write("collMod", (*host).collMod),
+	"createIndexes":     write("createIndexes", (*host).createIndexes),
+	"dropIndexes":       write("dropIndexes", (*host).dropIndexes),
+	"listCollections":   read("listCollections", (*host).listCollections),
+	"listIndexes":       read("listIndexes", (*host).listIndexes),
+	"find":              read("find", (*host).find),
+	"aggregate":         read("aggregate", (*host).aggregate),
+	"count":             read("count", (*host).count),
+	"distinct":          read("distinct", (*host).distinct),
+	"listDatabases":     read("listDatabases", (*host).listDatabases),
+	"getMore":           known("getMore", (*host).getMore),
+	"killCursors":       known("killCursors", (*host).killCursors),
+	"commitTransaction": write("commitTransaction", ending((*host).commit)),
+	"abortTransaction":  write("abortTransaction", ending((*host).abort)),
 
 	"replSetFreeze":   known("replSetFreeze", (*host).freeze),
 	"replSetStepDown": known("replSetStepDown", (*host).stepDown),
@@ -91,23 +95,37 @@ var fields = map[string][]string{
 		"comment",
 		"let:13", "rawData:27",
 	},
-	"count":         {"query", "skip", "limit", "collation", "comment:9", "rawData:27"},
-	"distinct":      {"key", "query", "collation", "comment:9", "hint:22", "rawData:27"},
-	"listDatabases": {"filter", "nameOnly", "comment:9"},
-	"getMore":       {"collection", "batchSize", "comment:9"},
-	"killCursors":   {"cursors", "comment:9"},
+	"count":             {"query", "skip", "limit", "collation", "comment:9", "rawData:27"},
+	"distinct":          {"key", "query", "collation", "comment:9", "hint:22", "rawData:27"},
+	"listDatabases":     {"filter", "nameOnly", "comment:9"},
+	"getMore":           {"collection", "batchSize", "comment:9"},
+	"killCursors":       {"cursors", "comment:9"},
+	"commitTransaction": {"recoveryToken", "comment:9"},
+	"abortTransaction":  {"recoveryToken", "comment:9"},
 
 	"replSetFreeze":   {},
 	"replSetStepDown": {"secondaryCatchUpPeriodSecs", "force"},
 
+	"bulkWrite": {
+		"ops", "nsInfo", "ordered", "errorsOnly", "cursor", "bypassDocumentValidation", "let",
+		"comment", "rawData:27",
+	},
+	"renameCollection": {"to", "dropTarget", "comment:9"},
+
 	// statements
-	"updates": {"q", "u", "multi", "upsert", "arrayFilters", "collation", "hint", "sort:25"},
-	"deletes": {"q", "limit", "collation", "hint:9"},
+	"ops.insert": {"insert", "document"},
+	"ops.update": {
+		"update", "filter", "updateMods", "multi", "upsert", "arrayFilters", "collation", "hint",
+		"sort",
+	},
+	"ops.delete": {"delete", "filter", "multi", "collation", "hint"},
+	"updates":    {"q", "u", "multi", "upsert", "arrayFilters", "collation", "hint", "sort:25"},
+	"deletes":    {"q", "limit", "collation", "hint:9"},
 }
 
 var driverFields = []string{
-	"$db", "$readPreference", "$clusterTime", "lsid", "txnNumber", "readConcern", "writeConcern",
-	"maxTimeMS",
+	"$db", "$readPreference", "$clusterTime", "lsid", "txnNumber", "autocommit", "startTransaction",
+	"readConcern", "writeConcern", "maxTimeMS",
 	"apiVersion", "apiStrict", "apiDeprecationErrors",
 }
 
@@ -141,10 +159,10 @@ func (h *host) knows(name, key string) bool {
 	return false
 }
 
-type command = func(*host, *mongotest.Command) (reply, error)
+type command = func(*host, *request) (reply, error)
 
 func known(name string, run command) command {
-	return func(h *host, cmd *mongotest.Command) (reply, error) {
+	return func(h *host, cmd *request) (reply, error) {
 		if err := h.checkFields(name, cmd.Body); err != nil {
 			return reply{}, err
 		}
@@ -163,7 +181,7 @@ func known(name string, run command) command {
 }
 
 func write(name string, run command) command {
-	return known(name, func(h *host, cmd *mongotest.Command) (reply, error) {
+	return known(name, func(h *host, cmd *request) (reply, error) {
 		if role, _ := h.Role(); role > mongotest.Primary {
 			return reply{}, fail(notWritablePrimary, "not primary")
 		}
@@ -172,7 +190,7 @@ func write(name string, run command) command {
 }
 
 func read(name string, run command) command {
-	return known(name, func(h *host, cmd *mongotest.Command) (reply, error) {
+	return known(name, func(h *host, cmd *request) (reply, error) {
 		if role, _ := h.Role(); role > mongotest.Primary {
 			mode, _ := cmd.Body.Lookup("$readPreference", "mode")
 			if name, _ := mode.Str(); name == "" || name == "primary" {
@@ -199,49 +217,49 @@ func integer(d bson.Raw, path ...string) int64 {
 }
 
 // namespace returns the collection that a command names first.
-func namespace(cmd *mongotest.Command) string {
+func namespace(cmd *request) string {
 	name, _ := field(cmd.Body, cmd.Name).Str()
 	return cmd.Database + "." + name
 }
 
-func (h *host) insert(cmd *mongotest.Command) (reply, error) {
-	s := h.deployment.store
+func (h *host) insert(cmd *request) (reply, error) {
+	s := cmd.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return statements(cmd, cmd.Documents("documents"), func(doc bson.Raw) (int32, error) {
-		return h.insertLocked(namespace(cmd), doc)
-	}, nil)
+	return cmd.statements(cmd.Documents("documents"), func(doc bson.Raw) (result, error) {
+		return h.insertLocked(cmd, namespace(cmd), doc)
+	})
 }
 
 // insertLocked inserts a document of a command, if its keys are allowed.
-func (h *host) insertLocked(namespace string, doc bson.Raw) (int32, error) {
+func (h *host) insertLocked(cmd *request, namespace string, doc bson.Raw) (result, error) {
 	if strings.HasPrefix(document(doc, "_id").FirstKey(), "$") {
-		return 0, fail(dollarPrefixed, "_id fields may not contain '$'-prefixed fields")
+		return result{}, fail(dollarPrefixed, "_id fields may not contain '$'-prefixed fields")
 	}
 	for key := range doc.All() {
 		if strings.HasPrefix(key, "$") && h.wire < wire50 {
-			return 0, fail(badValue, "Document can't have $ prefixed field names: %s", key)
+			return result{}, fail(badValue, "Document can't have $ prefixed field names: %s", key)
 		}
 	}
-	if err := h.deployment.store.insertLocked(namespace, doc); err != nil {
-		return 0, err
-	}
-	return 1, nil
+	return result{n: 1}, cmd.store.insertLocked(namespace, doc)
 }
 
-// statements runs those of a write command; run returns what each adds to n. A statement that is
-// refused is a write error.
-func statements(
-	cmd *mongotest.Command, all []bson.Raw, run func(statement bson.Raw) (n int32, err error),
-	add func(*bson.Builder),
+// statements runs those of a write command. A statement that is refused is a write error.
+func (r *request) statements(
+	all []bson.Raw, run func(statement bson.Raw) (result, error),
 ) (reply, error) {
-	ordered, given := field(cmd.Body, "ordered").Bool()
-	var total int32
+	ordered, given := field(r.Body, "ordered").Bool()
+	var total result
+	var upserted bson.Builder
 	var failed []bson.Raw
 	for i, statement := range all {
-		n, err := run(statement)
-		total += n
+		did, err := r.once(int32(i), func() (result, error) { return run(statement) })
 		if err == nil {
+			total.n += did.n
+			total.modified += did.modified
+			if !did.upserted.IsZero() {
+				upserted.OpenDocument("").Int32("index", int32(i)).Value("_id", did.upserted).Close()
+			}
 			continue
 		}
 		refused := refusal(err)
@@ -253,9 +271,12 @@ func statements(
 		}
 	}
 	return ok(func(b *bson.Builder) {
-		b.Int32("n", total)
-		if add != nil {
-			add(b)
+		b.Int32("n", total.n)
+		if r.Name == "update" {
+			b.Int32("nModified", total.modified)
+		}
+		if upserted.Len() > 0 {
+			b.OpenArray("upserted").AppendElements(upserted.Finish()).Close()
 		}
 		if len(failed) == 0 {
 			return
@@ -268,8 +289,8 @@ func statements(
 	})
 }
 
-func (h *host) listDatabases(cmd *mongotest.Command) (reply, error) {
-	s := h.deployment.store
+func (h *host) listDatabases(cmd *request) (reply, error) {
+	s := cmd.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	names := map[string]bool{}
@@ -297,8 +318,8 @@ func (h *host) listDatabases(cmd *mongotest.Command) (reply, error) {
 	})
 }
 
-func (h *host) count(cmd *mongotest.Command) (reply, error) {
-	s := h.deployment.store
+func (h *host) count(cmd *request) (reply, error) {
+	s := cmd.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	found, err := s.queryLocked(cmd)
@@ -309,7 +330,7 @@ func (h *host) count(cmd *mongotest.Command) (reply, error) {
 }
 
 // queryLocked returns what a command's query is about.
-func (s *store) queryLocked(cmd *mongotest.Command) ([]bson.Raw, error) {
+func (s *store) queryLocked(cmd *request) ([]bson.Raw, error) {
 	sc, err := newScope(cmd.Body, document(cmd.Body, "collation"))
 	if err != nil {
 		return nil, err
@@ -320,8 +341,8 @@ func (s *store) queryLocked(cmd *mongotest.Command) ([]bson.Raw, error) {
 	})
 }
 
-func (h *host) distinct(cmd *mongotest.Command) (reply, error) {
-	s := h.deployment.store
+func (h *host) distinct(cmd *request) (reply, error) {
+	s := cmd.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	found, err := s.queryLocked(cmd)

@@ -2,7 +2,6 @@ package deployment
 
 import (
 	"github.com/mooringdb/mooring/core/bson"
-	"github.com/mooringdb/mooring/internal/mongotest"
 )
 
 const firstBatch = 101
@@ -10,6 +9,7 @@ const firstBatch = 101
 // cursor holds what is left of a result.
 type cursor struct {
 	namespace string
+	session   string // that opened it
 	rest      []bson.Raw
 	tailable  bool
 	query     query // of a tailable cursor
@@ -17,7 +17,7 @@ type cursor struct {
 	seen      int   // of a tailable cursor, how many documents it has given
 }
 
-func (h *host) find(cmd *mongotest.Command) (reply, error) {
+func (h *host) find(cmd *request) (reply, error) {
 	keep, err := projection(cmd.Body)
 	if err != nil {
 		return reply{}, err
@@ -33,7 +33,7 @@ func (h *host) find(cmd *mongotest.Command) (reply, error) {
 		sort: document(cmd.Body, "sort"), skip: integer(cmd.Body, "skip"),
 		limit: integer(cmd.Body, "limit"),
 	}
-	s := h.deployment.store
+	s := cmd.store
 	s.mu.Lock()
 	found, err := s.findLocked(namespace(cmd), q)
 	s.mu.Unlock()
@@ -47,14 +47,14 @@ func (h *host) find(cmd *mongotest.Command) (reply, error) {
 	c.tailable, _ = field(cmd.Body, "tailable").Bool()
 	single, _ := field(cmd.Body, "singleBatch").Bool()
 	c.ends = q.limit > 0
-	r, err := h.first(c, field(cmd.Body, "batchSize"), single)
+	r, err := h.first(cmd, c, field(cmd.Body, "batchSize"), single)
 	sleep, _ := sleepOf(field(q.filter, "$where")) // findLocked has seen that it is right
 	r.delay += sleep
 	return r, err
 }
 
 // first answers with a cursor's first batch, which may be the only one.
-func (h *host) first(c *cursor, batchSize bson.Value, only bool) (reply, error) {
+func (h *host) first(cmd *request, c *cursor, batchSize bson.Value, only bool) (reply, error) {
 	size, given := batchSize.AsInt64()
 	if !given {
 		size = firstBatch
@@ -65,26 +65,26 @@ func (h *host) first(c *cursor, batchSize bson.Value, only bool) (reply, error) 
 		h.mu.Lock()
 		h.lastCursor++
 		id = h.lastCursor
-		h.cursors[id] = c
+		h.cursors[id], c.session = c, sessionOf(cmd.Command)
 		h.mu.Unlock()
 	}
 	return cursorReply(id, c.namespace, "firstBatch", batch)
 }
 
-// goesOn tells whether the cursor stays open behind a batch. Behind a full one it does: a server
+// goesOn reports whether the cursor stays open behind a batch. Behind a full one it does: a server
 // does not look whether there is more.
 func (c *cursor) goesOn(got int, size int64) bool {
-	return c.tailable || int64(got) == size && (!c.ends || len(c.rest) > 0)
+	return c.tailable || len(c.rest) > 0 || int64(got) == size && !c.ends
 }
 
 func (c *cursor) take(n int64) []bson.Raw {
-	n = min(n, int64(len(c.rest)))
+	n = min(n, int64(len(c.rest)), largest(c.rest))
 	batch := c.rest[:n]
 	c.rest = c.rest[n:]
 	return batch
 }
 
-func (h *host) getMore(cmd *mongotest.Command) (reply, error) {
+func (h *host) getMore(cmd *request) (reply, error) {
 	id := integer(cmd.Body, "getMore")
 	size, given := field(cmd.Body, "batchSize").AsInt64()
 	h.mu.Lock()
@@ -93,8 +93,12 @@ func (h *host) getMore(cmd *mongotest.Command) (reply, error) {
 	if !found {
 		return reply{}, fail(cursorNotFound, "cursor id %d not found", id)
 	}
+	if c.session != sessionOf(cmd.Command) {
+		return reply{}, fail(unauthorized, "Cannot run getMore on cursor %d, which was created "+
+			"in session %q, in session %q", id, c.session, sessionOf(cmd.Command))
+	}
 	if c.tailable {
-		if err := c.more(h.deployment.store); err != nil {
+		if err := c.more(cmd.store); err != nil {
 			return reply{}, err
 		}
 	}
@@ -122,7 +126,7 @@ func (c *cursor) more(s *store) error {
 	return nil
 }
 
-func (h *host) killCursors(cmd *mongotest.Command) (reply, error) {
+func (h *host) killCursors(cmd *request) (reply, error) {
 	ids, _ := field(cmd.Body, "cursors").Array()
 	h.mu.Lock()
 	defer h.mu.Unlock()

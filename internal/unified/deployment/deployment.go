@@ -53,6 +53,7 @@ const (
 	wire44 = 9
 	wire50 = 13
 	wire70 = 21
+	wire80 = 25
 )
 
 var roles = map[Topology][]mongotest.Role{
@@ -74,6 +75,7 @@ type Deployment struct {
 	topology Topology
 	cluster  *mongotest.Cluster
 	wire     int32
+	clock    *clock
 	store    *store
 	hosts    []*host
 	login    Login
@@ -81,9 +83,10 @@ type Deployment struct {
 	engine     Engine // nil: the store runs the commands
 	retryables *retryables
 
-	mu      sync.Mutex
-	next    int         // the host that the load balancer takes next
-	disturb Disturbance // nil: none
+	mu       sync.Mutex
+	next     int                 // the host that the load balancer takes next
+	disturb  Disturbance         // nil: none
+	sessions map[string]*session // by their names; a store's mutex may be taken under mu
 }
 
 // New makes a deployment that is reached through Dial. It ends with the test.
@@ -102,10 +105,12 @@ func Listen(t testing.TB, topology Topology, version Version) *Deployment {
 func newDeployment(
 	t testing.TB, topology Topology, cfg mongotest.ClusterConfig,
 ) *Deployment {
+	now := newClock()
 	d := &Deployment{
-		topology: topology, wire: cfg.WireVersion, store: newStore(),
+		topology: topology, wire: cfg.WireVersion, clock: now, store: newStore(now),
 		cluster:    mongotest.NewCluster(t, cfg, roles[topology]...),
 		retryables: newRetryables(),
+		sessions:   map[string]*session{},
 	}
 	for i, h := range d.cluster.Hosts() {
 		d.hosts = append(d.hosts, newHost(d, h, i))
@@ -202,7 +207,9 @@ func (d *Deployment) Dial(ctx context.Context, network, addr string) (net.Conn, 
 func (d *Deployment) SetDocuments(namespace string, docs ...bson.Raw) {
 	d.store.mu.Lock()
 	defer d.store.mu.Unlock()
-	d.store.collections[namespace] = &collection{docs: docs}
+	d.store.doLocked(entry{namespace: namespace, apply: func(s *store) {
+		s.collections[namespace] = &collection{docs: slices.Clone(docs)}
+	}})
 }
 
 // SetOptions gives a collection that SetDocuments has made the options of create. It must keep all
@@ -210,8 +217,10 @@ func (d *Deployment) SetDocuments(namespace string, docs ...bson.Raw) {
 func (d *Deployment) SetOptions(namespace string, options bson.Raw) {
 	d.store.mu.Lock()
 	defer d.store.mu.Unlock()
-	c := d.store.collections[namespace]
-	c.options, c.max = options, int(integer(options, "max"))
+	d.store.doLocked(entry{namespace: namespace, apply: func(s *store) {
+		c := s.collectionLocked(namespace)
+		c.options, c.max = options, int(integer(options, "max"))
+	}})
 }
 
 // Documents returns the contents of a collection, in the order of insertion. exists is false if
@@ -243,7 +252,7 @@ type host struct {
 
 func newHost(d *Deployment, h *mongotest.Host, i int) *host {
 	return &host{
-		deployment: d, Host: h, wire: d.wire,
+		deployment: d, Host: h, wire: d.wire, failPoints: failPoints{points: map[string]*failPoint{}},
 		appNames: map[int]string{}, cursors: map[int64]*cursor{}, lastCursor: int64(i+1) << 40,
 	}
 }
@@ -251,18 +260,32 @@ func newHost(d *Deployment, h *mongotest.Host, i int) *host {
 func (h *host) serve() {
 	for name, command := range commands {
 		h.Handle(name, func(cmd *mongotest.Command) mongotest.Reply {
-			err := checkAPI(cmd)
-			var r reply
-			if err == nil {
-				r, err = command(h, cmd)
-			}
-			if err != nil {
-				return mongotest.Document(refusal(err))
-			}
+			r := h.run(cmd, command)
 			return mongotest.Document(r.doc).After(r.delay)
 		})
 	}
 	h.Intercept(h.answer)
+}
+
+// run runs a command in its session. Its reply may be a refusal.
+func (h *host) run(cmd *mongotest.Command, run command) reply {
+	err := checkAPI(cmd)
+	var req *request
+	if err == nil {
+		req, err = h.request(cmd)
+	}
+	var r reply
+	if err == nil {
+		r, err = run(h, req)
+	}
+	if err != nil {
+		refused := refusal(err)
+		r.doc = withLabels(refused, h.labels(cmd, int32(integer(refused, "code")), false))
+	}
+	if req != nil {
+		r.doc = h.afterwards(req, req.withSnapshot(r.doc))
+	}
+	return r
 }
 
 // answer lets fail points answer in the commands' stead. Servers that stream hello replies ask
@@ -288,7 +311,11 @@ func (h *host) answer(cmd *mongotest.Command, next mongotest.Handler) mongotest.
 	disturb := d.disturb
 	d.mu.Unlock()
 	answer := func(cmd *mongotest.Command) mongotest.Reply {
-		return h.failPoints.answer(h, cmd, appName, next)
+		r := h.failPoints.answer(h, cmd, appName, next)
+		if d.topology == Single { // which has no cluster time
+			return r
+		}
+		return r.With(d.clock.times())
 	}
 	if disturb == nil {
 		return answer(cmd)
@@ -311,22 +338,29 @@ func fail(code int32, format string, args ...any) error {
 
 // The codes that are used, and their names; fail points may use others.
 const (
-	badValue        = 2
-	failedToParse   = 9
-	typeMismatch    = 14
-	dollarPrefixed  = 52
-	invalidOptions  = 72
-	indexNotFound   = 27
-	namespaceExists = 48
-	cursorNotFound  = 43
-
-	illegalOperation  = 20
-	transactionTooOld = 225
-	notReplicaSet     = 76
-	notSecondary      = 95
-	unknownField      = 40415
-	unknownStage      = 40324
-	duplicateKey      = 11000
+	badValue             = 2
+	unauthorized         = 13
+	invalidLength        = 16
+	illegalOperation     = 20
+	notInTransaction     = 263
+	conflictingOperation = 117
+	noSuchTransaction    = 251
+	writeConflict        = 112
+	notReplicaSetMember  = 123
+	transactionTooOld    = 225
+	incompleteHistory    = 217
+	failedToParse        = 9
+	typeMismatch         = 14
+	dollarPrefixed       = 52
+	invalidOptions       = 72
+	indexNotFound        = 27
+	namespaceExists      = 48
+	cursorNotFound       = 43
+	notReplicaSet        = 76
+	notSecondary         = 95
+	unknownField         = 40415
+	unknownStage         = 40324
+	duplicateKey         = 11000
 
 	apiVersionError     = 322
 	apiStrictError      = 323
@@ -339,10 +373,13 @@ const (
 )
 
 var codeNames = map[int32]string{
-	badValue: "BadValue", 6: "HostUnreachable", 7: "HostNotFound", failedToParse: "FailedToParse",
-	typeMismatch: "TypeMismatch",
-	18:           "AuthenticationFailed", cursorNotFound: "CursorNotFound",
-	illegalOperation: "IllegalOperation", transactionTooOld: "TransactionTooOld",
+	badValue: "BadValue", illegalOperation: "IllegalOperation",
+	unauthorized: "Unauthorized", invalidLength: "InvalidLength",
+	notReplicaSetMember: "NotAReplicaSet", transactionTooOld: "TransactionTooOld",
+	incompleteHistory: "IncompleteTransactionHistory", 6: "HostUnreachable", 7: "HostNotFound",
+	failedToParse: "FailedToParse",
+	typeMismatch:  "TypeMismatch",
+	18:            "AuthenticationFailed", cursorNotFound: "CursorNotFound",
 	namespaceExists: "NamespaceExists", 59: "CommandNotFound",
 	apiVersionError: "APIVersionError", apiStrictError: "APIStrictError",
 	apiDeprecationError: "APIDeprecationError",
@@ -351,7 +388,9 @@ var codeNames = map[int32]string{
 	dollarPrefixed:     "DollarPrefixedFieldName", 64: "WriteConcernFailed",
 	invalidOptions: "InvalidOptions", notReplicaSet: "NoReplicationEnabled",
 	notSecondary: "NotSecondary", 89: "NetworkTimeout", 91: "ShutdownInProgress",
-	112: "WriteConflict", 134: "ReadConcernMajorityNotAvailableYet",
+	writeConflict: "WriteConflict", noSuchTransaction: "NoSuchTransaction",
+	notInTransaction:     "OperationNotSupportedInTransaction",
+	conflictingOperation: "ConflictingOperationInProgress", 134: "ReadConcernMajorityNotAvailableYet",
 	189: "PrimarySteppedDown", 262: "ExceededTimeLimit", 391: "ReauthenticationRequired",
 	9001:               "SocketException",
 	notWritablePrimary: "NotWritablePrimary", duplicateKey: "DuplicateKey",

@@ -362,15 +362,15 @@ func TestFailPoint(t *testing.T) {
 		},
 		"the label of a retryable write": {
 			set(`{"times": 1}`, `{"failCommands": ["insert"], "errorCode": 91}`),
-			{`{"insert": "c", "documents": [{}], "txnNumber": 1}`, `{"ok": 0, "errorLabels": ["RetryableWriteError"]}`},
+			{`{"insert": "c", "documents": [{}], "lsid": {"id": {"$uuid": "00000000-0000-0000-0000-000000000001"}}, "txnNumber": {"$numberLong": "1"}}`, `{"ok": 0, "errorLabels": ["RetryableWriteError"]}`},
 		},
 		"no label if the fail point says so": {
 			set(`{"times": 1}`, `{"failCommands": ["insert"], "errorCode": 91, "errorLabels": []}`),
-			{`{"insert": "c", "documents": [{}], "txnNumber": 1}`, `{"ok": 0, "errorLabels": {"$$exists": false}}`},
+			{`{"insert": "c", "documents": [{}], "lsid": {"id": {"$uuid": "00000000-0000-0000-0000-000000000001"}}, "txnNumber": {"$numberLong": "1"}}`, `{"ok": 0, "errorLabels": {"$$exists": false}}`},
 		},
 		"writeConcernError": {
 			set(`{"times": 3}`, `{"failCommands": ["insert", "ping"], "writeConcernError": {"code": 91, "errmsg": "x"}}`),
-			{`{"insert": "c", "documents": [{"_id": 1}], "txnNumber": 1}`, `{"ok": 1, "n": 1, "writeConcernError": {"code": 91, "errmsg": "x"}, "errorLabels": ["RetryableWriteError"]}`},
+			{`{"insert": "c", "documents": [{"_id": 1}], "lsid": {"id": {"$uuid": "00000000-0000-0000-0000-000000000001"}}, "txnNumber": {"$numberLong": "1"}}`, `{"ok": 1, "n": 1, "writeConcernError": {"code": 91, "errmsg": "x"}, "errorLabels": ["RetryableWriteError"]}`},
 			{`{"insert": "c", "nope": 1}`, `{"ok": 0, "code": 40415, "writeConcernError": {"$$exists": false}}`},
 			{ping, `{"ok": 1, "writeConcernError": {"code": 91, "errmsg": "x"}}`},
 			{`{"find": "c"}`, `{"cursor": {"firstBatch": [{"_id": 1}], "id": 0, "ns": "db.c"}}`},
@@ -378,7 +378,7 @@ func TestFailPoint(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				d := deployment.New(t, deployment.Single, "7.0.0")
+				d := deployment.New(t, deployment.ReplicaSet, "7.0.0")
 				runSteps(t, connect(t, d, false, map[string][]string{"appName": {"app"}}), steps)
 			})
 		})

@@ -9,11 +9,11 @@ import (
 	"github.com/mooringdb/mooring/internal/mongotest"
 )
 
-// failPoints holds the fail points of one server. Like those of a real server, they match commands
-// by the name that was sent.
+// failPoints holds the fail points of one server, by name. Like those of a real server, they match
+// commands by the name that was sent.
 type failPoints struct {
-	mu          sync.Mutex
-	failCommand failPoint
+	mu     sync.Mutex
+	points map[string]*failPoint
 }
 
 // failPoint holds the settings of a configureFailPoint. The zero value is off.
@@ -24,10 +24,32 @@ type failPoint struct {
 	app    string // of clients that it is about; empty: all
 	code   int32  // 0: none
 	labels *[]string
-	close  bool
+	close  *bool
 	blocks bool
 	block  time.Duration // where it blocks
 	wce    bson.Raw      // writeConcernError
+	// before, of onPrimaryTransactionalWrite, says that it fails before it writes.
+	before bool
+}
+
+// The names of the fail points.
+const (
+	failCommand         = "failCommand"
+	failGetMore         = "failGetMoreAfterCursorCheckout"
+	failRetryableWrites = "onPrimaryTransactionalWrite"
+)
+
+// isAbout reports whether a fail point of that name is about a command.
+func (p *failPoint) isAbout(name string, cmd *mongotest.Command, appName string) bool {
+	switch {
+	case p.app != "" && p.app != appName:
+		return false
+	case name == failGetMore:
+		return cmd.Name == "getMore"
+	case name == failRetryableWrites:
+		return isRetryableWrite(cmd)
+	}
+	return slices.Contains(p.names, commandName(cmd.Name))
 }
 
 // answer returns the answer to cmd of the fail point that matches it, or next's if none does.
@@ -40,37 +62,66 @@ func (f *failPoints) answer(
 		}
 		return mongotest.OK(nil)
 	}
-	p, ok := f.take(cmd.Name, appName)
+	for _, name := range []string{failCommand, failGetMore} {
+		if p, matches := f.take(name, cmd, appName); matches {
+			return p.answer(h, cmd, next)
+		}
+	}
+	if p, matches := f.take(failRetryableWrites, cmd, appName); matches {
+		return p.answerWrite(h, cmd, next)
+	}
+	return next(cmd)
+}
+
+func (p *failPoint) answer(
+	h *host, cmd *mongotest.Command, next mongotest.Handler,
+) mongotest.Reply {
 	switch {
-	case !ok:
-		return next(cmd)
-	case p.close:
+	case p.close != nil && *p.close:
 		return mongotest.Drop().After(p.block)
 	case p.code != 0:
-		return mongotest.Document(p.errorReply(cmd)).After(p.block)
+		return mongotest.Document(p.errorReply(h, cmd)).After(p.block)
 	case p.wce != nil:
 		return mongotest.Document(p.writeConcernReply(h, cmd)).After(p.block)
 	}
 	return next(cmd).After(p.block)
 }
 
-// take returns the fail point that matches a command, and counts one use of it.
-func (f *failPoints) take(name, appName string) (failPoint, bool) {
+// answerWrite fails a retryable write, before or after it is done. The connection is closed unless
+// the fail point says otherwise.
+func (p *failPoint) answerWrite(
+	h *host, cmd *mongotest.Command, next mongotest.Handler,
+) mongotest.Reply {
+	var r mongotest.Reply
+	if p.before {
+		r = mongotest.Document(p.errorReply(h, cmd))
+	} else {
+		r = next(cmd)
+	}
+	if p.close == nil || *p.close {
+		return mongotest.Drop()
+	}
+	return r
+}
+
+// take returns the fail point of that name, if it matches a command, and counts one use of it.
+func (f *failPoints) take(
+	name string, cmd *mongotest.Command, appName string,
+) (taken *failPoint, matches bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	p := &f.failCommand
-	if p.times == 0 || !slices.Contains(p.names, commandName(name)) || p.app != "" &&
-		p.app != appName {
-		return failPoint{}, false
+	p, set := f.points[name]
+	if !set || p.times == 0 || !p.isAbout(name, cmd, appName) {
+		return nil, false
 	}
 	if p.skip > 0 {
 		p.skip--
-		return failPoint{}, false
+		return nil, false
 	}
 	if p.times > 0 {
 		p.times--
 	}
-	taken := *p
+	taken = new(*p)
 	if !taken.blocks {
 		taken.block = 0
 	}
@@ -87,10 +138,11 @@ func commandName(sent string) string {
 
 func (f *failPoints) configure(cmd bson.Raw) error {
 	value, _ := cmd.Lookup("configureFailPoint")
-	if name, _ := value.Str(); name != "failCommand" {
+	name, _ := value.Str()
+	if !slices.Contains([]string{failCommand, failGetMore, failRetryableWrites}, name) {
 		return fail(badValue, "there is no fail point %q", name)
 	}
-	var p failPoint
+	p := new(failPoint)
 	mode, _ := cmd.Lookup("mode")
 	if err := p.setMode(mode); err != nil {
 		return err
@@ -104,7 +156,7 @@ func (f *failPoints) configure(cmd bson.Raw) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.failCommand = p
+	f.points[name] = p
 	return nil
 }
 
@@ -150,12 +202,18 @@ func (p *failPoint) set(key string, v bson.Value) error {
 		var n int64
 		n, ok = v.AsInt64()
 		p.code = int32(n)
+	case "failBeforeCommitExceptionCode":
+		var n int64
+		n, ok = v.AsInt64()
+		p.code, p.before = int32(n), true
 	case "errorLabels":
 		var labels []string
 		labels, ok = texts(v)
 		p.labels = &labels
 	case "closeConnection":
-		p.close, ok = v.Bool()
+		var closes bool
+		closes, ok = v.Bool()
+		p.close = &closes
 	case "blockConnection":
 		p.blocks, ok = v.Bool()
 	case "blockTimeMS":
@@ -188,29 +246,21 @@ func texts(v bson.Value) ([]string, bool) {
 // would retry.
 var retryable = []int32{6, 7, 89, 91, 189, 262, 9001, 10107, 11600, 11602, 13435, 13436}
 
-func (p *failPoint) errorReply(cmd *mongotest.Command) bson.Raw {
+func (p *failPoint) errorReply(h *host, cmd *mongotest.Command) bson.Raw {
 	b := new(bson.Builder)
 	b.Double("ok", 0).Int32("code", p.code).String("codeName", codeNames[p.code])
 	b.String("errmsg", "Failing command via 'failCommand' failpoint")
-	p.appendLabels(b, cmd)
-	return b.Finish()
+	return p.labeled(h, cmd, b.Finish(), p.code)
 }
 
-func (p *failPoint) appendLabels(b *bson.Builder, cmd *mongotest.Command) {
-	labels := []string(nil)
+// labeled adds error labels to a reply: those of the fail point, or else those of servers.
+func (p *failPoint) labeled(
+	h *host, cmd *mongotest.Command, reply bson.Raw, code int32,
+) bson.Raw {
 	if p.labels != nil {
-		labels = *p.labels
-	} else if cmd.Body.Has("txnNumber") && slices.Contains(retryable, p.code) {
-		labels = []string{"RetryableWriteError"}
+		return withLabels(reply, *p.labels)
 	}
-	if len(labels) == 0 {
-		return
-	}
-	b.OpenArray("errorLabels")
-	for _, l := range labels {
-		b.String("", l)
-	}
-	b.Close()
+	return withLabels(reply, h.labels(cmd, code, p.wce != nil))
 }
 
 // writeConcernReply does the command, and says that it was not acknowledged as asked.
@@ -220,17 +270,11 @@ func (p *failPoint) writeConcernReply(h *host, cmd *mongotest.Command) bson.Raw 
 	if h.deployment.engine != nil && passes {
 		done = h.runOnEngine(cmd)
 	} else if command, ok := commands[cmd.Name]; ok {
-		r, err := command(h, cmd)
-		if err != nil {
-			return refusal(err)
-		}
-		done = r.doc
+		done = h.run(cmd, command).doc
 	}
-	if v, ok := p.wce.Lookup("code"); ok {
-		n, _ := v.AsInt64()
-		p.code = int32(n)
+	if integer(done, "ok") != 1 {
+		return done
 	}
-	b := bson.NewBuilder(nil).AppendElements(done).Document("writeConcernError", p.wce)
-	p.appendLabels(b, cmd)
-	return b.Finish()
+	done = bson.With(done, "writeConcernError", bson.DocumentValue(p.wce))
+	return p.labeled(h, cmd, done, int32(integer(p.wce, "code")))
 }

@@ -4,10 +4,9 @@ import (
 	"slices"
 
 	"github.com/mooringdb/mooring/core/bson"
-	"github.com/mooringdb/mooring/internal/mongotest"
 )
 
-func (h *host) aggregate(cmd *mongotest.Command) (reply, error) {
+func (h *host) aggregate(cmd *request) (reply, error) {
 	sc, err := newScope(cmd.Body, document(cmd.Body, "collation"))
 	if err != nil {
 		return reply{}, err
@@ -21,7 +20,7 @@ func (h *host) aggregate(cmd *mongotest.Command) (reply, error) {
 		}
 	}
 	p := pipeline{
-		store: h.deployment.store, scope: sc, database: cmd.Database,
+		store: cmd.store, scope: sc, database: cmd.Database,
 		namespace: namespace(cmd),
 	}
 	p.store.mu.Lock()
@@ -31,7 +30,7 @@ func (h *host) aggregate(cmd *mongotest.Command) (reply, error) {
 		return reply{}, err
 	}
 	c := &cursor{namespace: namespace(cmd), rest: found}
-	return h.first(c, field(cmd.Body, "cursor", "batchSize"), false)
+	return h.first(cmd, c, field(cmd.Body, "cursor", "batchSize"), false)
 }
 
 // pipeline holds the state of an aggregation.
@@ -114,7 +113,7 @@ var pipelineStages = map[string]stage{
 		if asked, _ := argument.Document(); asked.FirstKey() != "storageStats" || asked.Len() != 1 {
 			return nil, fail(badValue, "$collStats only has storageStats here")
 		}
-		options := p.store.collectionLocked(p.namespace).options
+		options := p.store.lookLocked(p.namespace).options
 		return []bson.Raw{bson.NewBuilder(nil).OpenDocument("storageStats").
 			Bool("capped", field(options, "capped").Truthy()).Int64("maxSize",
 			integer(options, "size")).
@@ -131,7 +130,10 @@ var pipelineStages = map[string]stage{
 	},
 	"$out": func(p *pipeline, docs []bson.Raw, argument bson.Value) ([]bson.Raw, error) {
 		name, _ := argument.Str()
-		p.store.collections[p.database+"."+name] = &collection{docs: docs}
+		namespace := p.database + "." + name
+		p.store.doLocked(entry{namespace: namespace, apply: func(s *store) {
+			s.collections[namespace] = &collection{docs: slices.Clone(docs)}
+		}})
 		return nil, nil
 	},
 	"$merge": func(p *pipeline, docs []bson.Raw, argument bson.Value) ([]bson.Raw, error) {

@@ -5,7 +5,7 @@ import (
 )
 
 // freeze keeps a secondary from becoming primary, until it is called with 0 seconds.
-func (h *host) freeze(cmd *mongotest.Command) (reply, error) {
+func (h *host) freeze(cmd *request) (reply, error) {
 	if h.deployment.topology != ReplicaSet {
 		return reply{}, fail(notReplicaSet, "not running with --replSet")
 	}
@@ -21,7 +21,7 @@ func (h *host) freeze(cmd *mongotest.Command) (reply, error) {
 
 // stepDown makes the primary a secondary. The first other member that is not frozen becomes
 // primary; if there is none, the set is left without one.
-func (h *host) stepDown(*mongotest.Command) (reply, error) {
+func (h *host) stepDown(*request) (reply, error) {
 	if h.deployment.topology != ReplicaSet {
 		return reply{}, fail(notReplicaSet, "not running with --replSet")
 	}

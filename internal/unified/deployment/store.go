@@ -8,10 +8,52 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 )
 
-// store holds the collections of a deployment, by namespace.
+// store holds the collections of a deployment, by namespace, and how they became what they are.
 type store struct {
 	mu          sync.Mutex
 	collections map[string]*collection
+	log         []entry
+	clock       *clock // nil: the store is a copy, whose changes have no time of their own
+}
+
+// entry holds one change of a store. Its documents are never changed.
+type entry struct {
+	at            timestamp
+	kind          string // the operationType of change streams; "": these do not see it
+	namespace     string
+	before, after bson.Raw // the document that changed
+	target        string   // the namespace that a rename gives
+	apply         func(*store)
+}
+
+// id returns the _id of the document that changed, or the zero Value.
+func (e entry) id() bson.Value {
+	if e.before != nil {
+		return field(e.before, "_id")
+	}
+	return field(e.after, "_id")
+}
+
+// doLocked makes a change and writes it down.
+func (s *store) doLocked(e entry) {
+	if s.clock != nil {
+		e.at = s.clock.tick()
+	}
+	s.log = append(s.log, e)
+	e.apply(s)
+}
+
+// at returns a copy of the store as it was at that time.
+func (s *store) at(t timestamp) *store {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	past := newStore(nil)
+	for _, e := range s.log {
+		if !e.at.after(t) {
+			e.apply(past)
+		}
+	}
+	return past
 }
 
 // collection holds documents in the order of insertion; each has an _id. Documents are never
@@ -24,9 +66,18 @@ type collection struct {
 	max     int // of a capped collection, how many documents it holds; 0: it is not capped
 }
 
-func newStore() *store { return &store{collections: map[string]*collection{}} }
+func newStore(c *clock) *store { return &store{collections: map[string]*collection{}, clock: c} }
 
-// collectionLocked returns the collection of the namespace. It makes one if there is none.
+// lookLocked returns the collection of the namespace, an empty one if there is none.
+func (s *store) lookLocked(namespace string) *collection {
+	if c, ok := s.collections[namespace]; ok {
+		return c
+	}
+	return &collection{}
+}
+
+// collectionLocked returns the collection of the namespace. It makes one if there is none, which
+// only an entry's apply may do.
 func (s *store) collectionLocked(namespace string) *collection {
 	c, ok := s.collections[namespace]
 	if !ok {
@@ -38,10 +89,7 @@ func (s *store) collectionLocked(namespace string) *collection {
 
 // findLocked returns the documents that match, in order, without those that are skipped.
 func (s *store) findLocked(namespace string, q query) ([]bson.Raw, error) {
-	c, ok := s.collections[namespace]
-	if !ok {
-		c = &collection{}
-	}
+	c := s.lookLocked(namespace)
 	docs := c.docs
 	if view, _ := field(c.options, "viewOn").Str(); view != "" {
 		database, _, _ := strings.Cut(namespace, ".")
@@ -120,17 +168,21 @@ func (s *store) insertLocked(namespace string, doc bson.Raw) error {
 		id = bson.ObjectIDValue(bson.NewObjectID())
 		doc = bson.PrependID(doc, "_id", id)
 	}
-	c := s.collectionLocked(namespace)
+	c := s.lookLocked(namespace)
 	if c.index(id) >= 0 && c.kind() != "timeseries" { // which has no index of _id
 		return duplicate(namespace, id)
 	}
 	if err := c.duplicates(namespace, doc); err != nil {
 		return err
 	}
-	c.docs = append(c.docs, doc.Clone())
-	if c.max > 0 && len(c.docs) > c.max {
-		c.docs = slices.Delete(c.docs, 0, 1)
-	}
+	doc = doc.Clone()
+	s.doLocked(entry{kind: "insert", namespace: namespace, after: doc, apply: func(s *store) {
+		c := s.collectionLocked(namespace)
+		c.docs = append(c.docs, doc)
+		if c.max > 0 && len(c.docs) > c.max {
+			c.docs = c.docs[1:]
+		}
+	}})
 	return nil
 }
 
@@ -151,37 +203,43 @@ func (c *collection) index(id bson.Value) int {
 	})
 }
 
-// replaceLocked puts doc in the place of the one with the same _id.
-func (s *store) replaceLocked(namespace string, doc bson.Raw) {
-	c := s.collectionLocked(namespace)
+// replaceLocked puts doc in the place of the one with the same _id. kind is "update" or "replace".
+func (s *store) replaceLocked(kind, namespace string, doc bson.Raw) {
 	id, _ := doc.Lookup("_id")
-	c.docs = slices.Clone(c.docs)
-	c.docs[c.index(id)] = doc
+	c := s.lookLocked(namespace)
+	s.doLocked(entry{
+		kind: kind, namespace: namespace, before: c.docs[c.index(id)], after: doc,
+		apply: func(s *store) {
+			c := s.collectionLocked(namespace)
+			c.docs = slices.Clone(c.docs)
+			c.docs[c.index(id)] = doc
+		},
+	})
 }
 
 // mergeLocked puts each document, which has an _id, in the place of the one with the same, or adds
 // it. With failing, one that is there is an error.
 func (s *store) mergeLocked(namespace string, docs []bson.Raw, failing bool) error {
-	c := s.collectionLocked(namespace)
 	for _, doc := range docs {
 		id, _ := doc.Lookup("_id")
-		switch {
-		case c.index(id) < 0:
-			c.docs = append(c.docs, doc)
-		case failing:
-			return duplicate(namespace, id)
-		default:
-			s.replaceLocked(namespace, doc)
+		if failing || s.lookLocked(namespace).index(id) < 0 {
+			if err := s.insertLocked(namespace, doc); err != nil {
+				return err
+			}
+			continue
 		}
+		s.replaceLocked("replace", namespace, doc)
 	}
 	return nil
 }
 
 func (s *store) deleteLocked(namespace string, doc bson.Raw) {
-	c := s.collectionLocked(namespace)
 	id, _ := doc.Lookup("_id")
-	i := c.index(id)
-	c.docs = slices.Delete(slices.Clone(c.docs), i, i+1)
+	s.doLocked(entry{kind: "delete", namespace: namespace, before: doc, apply: func(s *store) {
+		c := s.collectionLocked(namespace)
+		i := c.index(id)
+		c.docs = slices.Delete(slices.Clone(c.docs), i, i+1)
+	}})
 }
 
 // sortBy sorts by the keys of a sort document.

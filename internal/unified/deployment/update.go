@@ -5,29 +5,20 @@ import (
 	"strings"
 
 	"github.com/mooringdb/mooring/core/bson"
-	"github.com/mooringdb/mooring/internal/mongotest"
 )
 
-func (h *host) update(cmd *mongotest.Command) (reply, error) {
-	s := h.deployment.store
+func (h *host) update(cmd *request) (reply, error) {
+	s := cmd.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var modified int32
-	var upserted bson.Builder
-	var index int32
-	r, err := statements(cmd, cmd.Documents("updates"), func(u bson.Raw) (int32, error) {
-		n, m, id, err := h.updateLocked(cmd.Body, namespace(cmd), u)
-		if !id.IsZero() {
-			upserted.OpenDocument("").Int32("index", index).Value("_id", id).Close()
+	for _, u := range cmd.Documents("updates") {
+		multi, _ := field(u, "multi").Bool()
+		if err := cmd.allowsMulti(multi); err != nil {
+			return reply{}, err
 		}
-		modified += m
-		index++
-		return n, err
-	}, func(b *bson.Builder) {
-		b.Int32("nModified", modified)
-		if upserted.Len() > 0 {
-			b.OpenArray("upserted").AppendElements(upserted.Finish()).Close()
-		}
+	}
+	r, err := cmd.statements(cmd.Documents("updates"), func(u bson.Raw) (result, error) {
+		return h.updateLocked(cmd, namespace(cmd), u)
 	})
 	for _, u := range cmd.Documents("updates") {
 		sleep, _ := sleepOf(field(u, "q", "$where"))
@@ -36,16 +27,13 @@ func (h *host) update(cmd *mongotest.Command) (reply, error) {
 	return r, err
 }
 
-// updateLocked runs one statement of a command. It returns how many documents match, how many
-// change, and the _id of one that was upserted.
-func (h *host) updateLocked(
-	cmd bson.Raw, namespace string, u bson.Raw,
-) (n, modified int32, upserted bson.Value, err error) {
+// updateLocked runs one statement of a command.
+func (h *host) updateLocked(cmd *request, namespace string, u bson.Raw) (did result, err error) {
 	c := change{update: field(u, "u"), filters: h.arrayFilters(u), strict: h.wire < wire50}
-	if c.scope, err = newScope(cmd, document(u, "collation")); err != nil {
-		return 0, 0, upserted, err
+	if c.scope, err = newScope(cmd.Body, document(u, "collation")); err != nil {
+		return result{}, err
 	}
-	s := h.deployment.store
+	s := cmd.store
 	q := query{
 		scope: c.scope, filter: document(u, "q"), sort: document(u, "sort"),
 		hint: field(u, "hint"),
@@ -55,24 +43,24 @@ func (h *host) updateLocked(
 	}
 	found, err := s.findLocked(namespace, q)
 	if err != nil {
-		return 0, 0, upserted, err
+		return result{}, err
 	}
 	for _, doc := range found {
 		changed, err := c.apply(doc)
 		if err != nil {
-			return n, modified, upserted, err
+			return did, err
 		}
-		n++
+		did.n++
 		if !bytesEqual(changed, doc) {
-			modified++
-			s.replaceLocked(namespace, changed)
+			did.modified++
+			s.replaceLocked(c.kind(), namespace, changed)
 		}
 	}
-	if upsert, _ := field(u, "upsert").Bool(); upsert && n == 0 {
+	if upsert, _ := field(u, "upsert").Bool(); upsert && did.n == 0 {
 		doc, err := s.upsertLocked(namespace, q.filter, c)
-		return 1, 0, field(doc, "_id"), err
+		return result{n: 1, upserted: field(doc, "_id")}, err
 	}
-	return n, modified, upserted, nil
+	return did, nil
 }
 
 func bytesEqual(a, b bson.Raw) bool { return string(a) == string(b) }
@@ -106,6 +94,14 @@ type change struct {
 	update  bson.Value
 	filters []bson.Raw // arrayFilters
 	strict  bool       // no key of another document begins with a dollar sign
+}
+
+// kind returns the operationType of change streams.
+func (c change) kind() string {
+	if u, isDoc := c.update.Document(); isDoc && !strings.HasPrefix(u.FirstKey(), "$") {
+		return "replace"
+	}
+	return "update"
 }
 
 // apply returns doc after the change, with the same _id.
@@ -248,39 +244,52 @@ func (c change) items(
 	return field(b.Close().Finish(), "array"), nil
 }
 
-func (h *host) delete(cmd *mongotest.Command) (reply, error) {
-	s := h.deployment.store
+func (h *host) delete(cmd *request) (reply, error) {
+	s := cmd.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return statements(cmd, cmd.Documents("deletes"), func(d bson.Raw) (int32, error) {
-		return h.deleteLocked(cmd.Body, namespace(cmd), d, integer(d, "limit"))
-	}, nil)
+	for _, d := range cmd.Documents("deletes") {
+		if err := cmd.allowsMulti(integer(d, "limit") == 0); err != nil {
+			return reply{}, err
+		}
+	}
+	return cmd.statements(cmd.Documents("deletes"), func(d bson.Raw) (result, error) {
+		return h.deleteLocked(cmd, namespace(cmd), d, integer(d, "limit"))
+	})
 }
 
-// deleteLocked runs one statement of a command. It returns how many documents are deleted.
+// deleteLocked runs one statement of a command.
 func (h *host) deleteLocked(
-	cmd bson.Raw, namespace string, d bson.Raw, limit int64,
-) (int32, error) {
-	sc, err := newScope(cmd, document(d, "collation"))
+	cmd *request, namespace string, d bson.Raw, limit int64,
+) (result, error) {
+	sc, err := newScope(cmd.Body, document(d, "collation"))
 	if err != nil {
-		return 0, err
+		return result{}, err
 	}
-	s := h.deployment.store
+	s := cmd.store
 	q := query{scope: sc, filter: document(d, "q"), limit: limit, hint: field(d, "hint")}
 	found, err := s.findLocked(namespace, q)
 	for _, doc := range found {
 		s.deleteLocked(namespace, doc)
 	}
-	return int32(len(found)), err
+	return result{n: int32(len(found))}, err
 }
 
-func (h *host) findAndModify(cmd *mongotest.Command) (reply, error) {
-	s := h.deployment.store
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	sc, err := newScope(cmd.Body, document(cmd.Body, "collation"))
+func (h *host) findAndModify(cmd *request) (reply, error) {
+	cmd.store.mu.Lock()
+	defer cmd.store.mu.Unlock()
+	did, err := cmd.once(0, func() (result, error) { return h.findAndModifyLocked(cmd) })
 	if err != nil {
 		return reply{}, err
+	}
+	return ok(func(b *bson.Builder) { b.Value("value", did.value) })
+}
+
+func (h *host) findAndModifyLocked(cmd *request) (result, error) {
+	s := cmd.store
+	sc, err := newScope(cmd.Body, document(cmd.Body, "collation"))
+	if err != nil {
+		return result{}, err
 	}
 	q := query{
 		scope: sc, filter: document(cmd.Body, "query"), sort: document(cmd.Body, "sort"), limit: 1,
@@ -288,26 +297,26 @@ func (h *host) findAndModify(cmd *mongotest.Command) (reply, error) {
 	}
 	found, err := s.findLocked(namespace(cmd), q)
 	if err != nil {
-		return reply{}, err
+		return result{}, err
 	}
 	doc, err := h.modifyLocked(cmd, found, q)
 	if err != nil {
-		return reply{}, err
+		return result{}, err
 	}
 	value := bson.NullValue()
 	if doc != nil {
 		kept, err := sc.project([]bson.Raw{doc}, document(cmd.Body, "fields"))
 		if err != nil {
-			return reply{}, err
+			return result{}, err
 		}
 		value = bson.DocumentValue(kept[0])
 	}
-	return ok(func(b *bson.Builder) { b.Value("value", value) })
+	return result{value: value}, nil
 }
 
 // modifyLocked changes the document that was found, and returns the one that the command asks for.
-func (h *host) modifyLocked(cmd *mongotest.Command, found []bson.Raw, q query) (bson.Raw, error) {
-	s := h.deployment.store
+func (h *host) modifyLocked(cmd *request, found []bson.Raw, q query) (bson.Raw, error) {
+	s := cmd.store
 	after, _ := field(cmd.Body, "new").Bool()
 	upsert, _ := field(cmd.Body, "upsert").Bool()
 	remove, _ := field(cmd.Body, "remove").Bool()
@@ -329,7 +338,7 @@ func (h *host) modifyLocked(cmd *mongotest.Command, found []bson.Raw, q query) (
 		s.deleteLocked(namespace(cmd), found[0])
 	default:
 		if doc, err = c.apply(found[0]); err == nil {
-			s.replaceLocked(namespace(cmd), doc)
+			s.replaceLocked(c.kind(), namespace(cmd), doc)
 		}
 	}
 	if err != nil || after || len(found) == 0 {
