@@ -8,7 +8,7 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 )
 
-// timestamp is a cluster time. Its zero value is before all others.
+// timestamp holds a cluster time. Its zero value is before all others.
 type timestamp struct{ t, i uint32 }
 
 func timestampOf(v bson.Value) timestamp {

@@ -258,7 +258,8 @@ func (r *request) statements(
 			total.n += did.n
 			total.modified += did.modified
 			if !did.upserted.IsZero() {
-				upserted.OpenDocument("").Int32("index", int32(i)).Value("_id", did.upserted).Close()
+				upserted.OpenDocument("").Int32("index", int32(i)).Value("_id", did.upserted).
+					Close()
 			}
 			continue
 		}

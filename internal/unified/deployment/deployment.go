@@ -6,8 +6,6 @@ package deployment
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net"
 	"slices"
 	"strings"
@@ -252,8 +250,9 @@ type host struct {
 
 func newHost(d *Deployment, h *mongotest.Host, i int) *host {
 	return &host{
-		deployment: d, Host: h, wire: d.wire, failPoints: failPoints{points: map[string]*failPoint{}},
-		appNames: map[int]string{}, cursors: map[int64]*cursor{}, lastCursor: int64(i+1) << 40,
+		deployment: d, Host: h, wire: d.wire,
+		failPoints: failPoints{points: map[string]*failPoint{}},
+		appNames:   map[int]string{}, cursors: map[int64]*cursor{}, lastCursor: int64(i+1) << 40,
 	}
 }
 
@@ -321,91 +320,4 @@ func (h *host) answer(cmd *mongotest.Command, next mongotest.Handler) mongotest.
 		return answer(cmd)
 	}
 	return disturb(cmd, answer)
-}
-
-// serverError reports an error that a server answers with.
-type serverError struct {
-	code    int32
-	message string
-	details bson.Raw // further fields of the reply; nil: none
-}
-
-func (e *serverError) Error() string { return e.message }
-
-func fail(code int32, format string, args ...any) error {
-	return &serverError{code: code, message: fmt.Sprintf(format, args...)}
-}
-
-// The codes that are used, and their names; fail points may use others.
-const (
-	badValue             = 2
-	unauthorized         = 13
-	invalidLength        = 16
-	illegalOperation     = 20
-	notInTransaction     = 263
-	conflictingOperation = 117
-	noSuchTransaction    = 251
-	writeConflict        = 112
-	notReplicaSetMember  = 123
-	transactionTooOld    = 225
-	incompleteHistory    = 217
-	failedToParse        = 9
-	typeMismatch         = 14
-	dollarPrefixed       = 52
-	invalidOptions       = 72
-	indexNotFound        = 27
-	namespaceExists      = 48
-	cursorNotFound       = 43
-	notReplicaSet        = 76
-	notSecondary         = 95
-	unknownField         = 40415
-	unknownStage         = 40324
-	duplicateKey         = 11000
-
-	apiVersionError     = 322
-	apiStrictError      = 323
-	apiDeprecationError = 324
-	namespaceNotFound   = 26
-	cannotConvertIndex  = 359
-	undefinedVariable   = 17276
-
-	notWritablePrimary = 10107
-)
-
-var codeNames = map[int32]string{
-	badValue: "BadValue", illegalOperation: "IllegalOperation",
-	unauthorized: "Unauthorized", invalidLength: "InvalidLength",
-	notReplicaSetMember: "NotAReplicaSet", transactionTooOld: "TransactionTooOld",
-	incompleteHistory: "IncompleteTransactionHistory", 6: "HostUnreachable", 7: "HostNotFound",
-	failedToParse: "FailedToParse",
-	typeMismatch:  "TypeMismatch",
-	18:            "AuthenticationFailed", cursorNotFound: "CursorNotFound",
-	namespaceExists: "NamespaceExists", 59: "CommandNotFound",
-	apiVersionError: "APIVersionError", apiStrictError: "APIStrictError",
-	apiDeprecationError: "APIDeprecationError",
-	namespaceNotFound:   "NamespaceNotFound", indexNotFound: "IndexNotFound",
-	cannotConvertIndex: "CannotConvertIndexToUnique",
-	dollarPrefixed:     "DollarPrefixedFieldName", 64: "WriteConcernFailed",
-	invalidOptions: "InvalidOptions", notReplicaSet: "NoReplicationEnabled",
-	notSecondary: "NotSecondary", 89: "NetworkTimeout", 91: "ShutdownInProgress",
-	writeConflict: "WriteConflict", noSuchTransaction: "NoSuchTransaction",
-	notInTransaction:     "OperationNotSupportedInTransaction",
-	conflictingOperation: "ConflictingOperationInProgress", 134: "ReadConcernMajorityNotAvailableYet",
-	189: "PrimarySteppedDown", 262: "ExceededTimeLimit", 391: "ReauthenticationRequired",
-	9001:               "SocketException",
-	notWritablePrimary: "NotWritablePrimary", duplicateKey: "DuplicateKey",
-	11600: "InterruptedAtShutdown", 11601: "Interrupted",
-	11602: "InterruptedDueToReplStateChange", 13435: "NotPrimaryNoSecondaryOk",
-	13436: "NotPrimaryOrSecondary",
-	51368: "Location51368", undefinedVariable: "Location17276", unknownStage: "Location40324",
-	unknownField: "Location40415",
-}
-
-func refusal(err error) bson.Raw {
-	e, ok := errors.AsType[*serverError](err)
-	if !ok {
-		e = &serverError{code: 1, message: "internal error: " + err.Error()}
-	}
-	return bson.NewBuilder(nil).Double("ok", 0).String("errmsg", e.message).Int32("code", e.code).
-		String("codeName", codeNames[e.code]).AppendElements(e.details).Finish()
 }

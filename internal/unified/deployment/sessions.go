@@ -137,8 +137,8 @@ func (h *host) concern(r *request) error {
 	case level != "snapshot" || r.transaction != nil:
 		return nil
 	case h.deployment.topology == Single:
-		return fail(notReplicaSetMember, "node needs to be a replica set member to use readConcern "+
-			"level snapshot")
+		return fail(notReplicaSetMember, "node needs to be a replica set member to use "+
+			"readConcern level snapshot")
 	case h.wire < wire50 || !slices.Contains(snapshotReads, r.Name):
 		return fail(invalidOptions, "%s does not support read concern level snapshot", r.Name)
 	case at.after(now):

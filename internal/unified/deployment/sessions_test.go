@@ -148,7 +148,8 @@ func TestRetryableWriteFailPoint(t *testing.T) {
 		"before": {set(`, "data": {"failBeforeCommitExceptionCode": 1}`), {"a", insert, gone}, {"a", all, found(``)}, {"a", insert, `{"n": 1}`}},
 		"before, and the connection stays": {
 			set(`, "data": {"failBeforeCommitExceptionCode": 91, "closeConnection": false}`),
-			{"a", insert, `{"ok": 0, "code": 91, "errorLabels": ["RetryableWriteError"]}`}, {"a", all, found(``)},
+			{"a", insert, `{"ok": 0, "code": 91, "errorLabels": ["RetryableWriteError"]}`},
+			{"a", all, found(``)},
 		},
 		"other commands": {set(``), {"a", `{"insert": "c", "documents": [{"_id": 2}]}`, `{"n": 1}`}, {"a", insert, gone}},
 	} {
@@ -327,25 +328,31 @@ func TestBulkWrite(t *testing.T) {
 	refused := func(code string) string { return `{"ok": 0, "code": ` + code + `}` }
 	for name, steps := range map[string][]at{
 		"all kinds": {
-			{"a", `{"bulkWrite": 1, "errorsOnly": false, "ordered": true, "ops": [{"insert": 0, "document": {"_id": 1, "a": 1}}, {"insert": 1, "document": {"_id": 1}},
+			{
+				"a", `{"bulkWrite": 1, "errorsOnly": false, "ordered": true, "ops": [{"insert": 0, "document": {"_id": 1, "a": 1}}, {"insert": 1, "document": {"_id": 1}},
 				{"update": 0, "filter": {"_id": 1}, "updateMods": {"$inc": {"a": 1}}}, {"update": 0, "filter": {"_id": 2}, "updateMods": {"b": 1}, "upsert": true, "multi": false},
 				{"update": 0, "filter": {}, "updateMods": [{"$set": {"c": 1}}], "multi": true}, {"delete": 1, "filter": {}}], ` + three + `}`,
 				`{"nErrors": 0, "nInserted": 2, "nMatched": 3, "nModified": 3, "nUpserted": 1, "nDeleted": 1, "cursor": {"id": 0, "ns": "admin.$cmd.bulkWrite", "firstBatch": [
 				{"ok": 1, "idx": 0, "n": 1}, {"ok": 1, "idx": 1, "n": 1}, {"ok": 1, "idx": 2, "n": 1, "nModified": 1}, {"ok": 1, "idx": 3, "n": 1, "nModified": 0, "upserted": {"_id": 2}},
-				{"ok": 1, "idx": 4, "n": 2, "nModified": 2}, {"ok": 1, "idx": 5, "n": 1}]}}`},
+				{"ok": 1, "idx": 4, "n": 2, "nModified": 2}, {"ok": 1, "idx": 5, "n": 1}]}}`,
+			},
 			{"a", all, found(`{"_id": 1, "a": 2, "c": 1}, {"_id": 2, "b": 1, "c": 1}`)},
 		},
 		"errors end an ordered one": {
-			{"a", `{"bulkWrite": 1, "errorsOnly": true, "ops": [{"insert": 0, "document": {"_id": 1}}, {"insert": 0, "document": {"_id": 1}}, {"insert": 0, "document": {"_id": 2}}], ` + three + `}`,
-				`{"nErrors": 1, "nInserted": 1, "cursor": {"id": 0, "ns": "admin.$cmd.bulkWrite", "firstBatch": [{"ok": 0, "idx": 1, "n": 0, "code": 11000, "errmsg": {"$$exists": true}, "keyPattern": {"_id": 1}, "keyValue": {"_id": 1}}]}}`},
+			{
+				"a", `{"bulkWrite": 1, "errorsOnly": true, "ops": [{"insert": 0, "document": {"_id": 1}}, {"insert": 0, "document": {"_id": 1}}, {"insert": 0, "document": {"_id": 2}}], ` + three + `}`,
+				`{"nErrors": 1, "nInserted": 1, "cursor": {"id": 0, "ns": "admin.$cmd.bulkWrite", "firstBatch": [{"ok": 0, "idx": 1, "n": 0, "code": 11000, "errmsg": {"$$exists": true}, "keyPattern": {"_id": 1}, "keyValue": {"_id": 1}}]}}`,
+			},
 			{"a", all, found(`{"_id": 1}`)},
 		},
 		"an unordered one goes on": {
 			{"a", `{"bulkWrite": 1, "errorsOnly": true, "ordered": false, "ops": [{"insert": 0, "document": {"_id": 1}}, {"insert": 0, "document": {"_id": 1}}, {"insert": 0, "document": {"_id": 2}}], ` + three + `}`, `{"nErrors": 1, "nInserted": 2}`},
 		},
 		"results by several batches": {
-			{"a", `{"bulkWrite": 1, "cursor": {"batchSize": 1}, "ops": [{"insert": 0, "document": {"_id": 1}}, {"insert": 0, "document": {"_id": 2}}], ` + three + `}`,
-				`{"nInserted": 2, "cursor": {"id": {"$$type": "long"}, "ns": "admin.$cmd.bulkWrite", "firstBatch": [{"ok": 1, "idx": 0, "n": 1}]}}`},
+			{
+				"a", `{"bulkWrite": 1, "cursor": {"batchSize": 1}, "ops": [{"insert": 0, "document": {"_id": 1}}, {"insert": 0, "document": {"_id": 2}}], ` + three + `}`,
+				`{"nInserted": 2, "cursor": {"id": {"$$type": "long"}, "ns": "admin.$cmd.bulkWrite", "firstBatch": [{"ok": 1, "idx": 0, "n": 1}]}}`,
+			},
 			{"a", `{"getMore": {"$numberLong": "1099511627777"}, "collection": "$cmd.bulkWrite", "$db": "admin"}`, `{"cursor": {"id": 0, "ns": "admin.$cmd.bulkWrite", "nextBatch": [{"ok": 1, "idx": 1, "n": 1}]}}`},
 		},
 		"repeated": {
