@@ -1,5 +1,6 @@
-// Package helm_test renders the chart and runs the gateway as its Pod would: the image's entry point and environment,
-// the container's arguments, the files that it mounts and nothing else, as the user that it names, in a root of its own.
+// Package helm_test renders the chart and runs the gateway as its Pod would: with the image's entry
+// point and environment, the container's arguments, no files but those that it mounts, as the user
+// that it names, in a root of its own.
 package helm_test
 
 import (
@@ -34,7 +35,8 @@ import (
 	"github.com/mooringdb/mooring/internal/mongotest"
 )
 
-// gate is the environment variable that lets these tests run: they build Helm, which takes minutes, and the gateway.
+// gate names the environment variable that lets these tests run. They build Helm, which takes
+// minutes, and the gateway.
 const gate = "MOORING_TEST_HELM"
 
 // What the templates give, as far as a container's start depends on it.
@@ -163,8 +165,8 @@ func TestChartDemandsSecrets(t *testing.T) {
 	}
 }
 
-// TestReplicasFindEachOther: the configuration names the headless Service, which leads to the port that the container has; only replicas
-// may come there.
+// TestReplicasFindEachOther checks that the configuration names the headless Service, which leads
+// to the port that the container has, and that only replicas may connect to it.
 func TestReplicasFindEachOther(t *testing.T) {
 	needHelm(t)
 	objects := render(t, "-f", "mooring/ci/values.yaml")
@@ -300,7 +302,8 @@ func runPod(t *testing.T, binary string, objects []object, s secrets) {
 	}
 }
 
-// mount puts the Pod's volumes below root as the kubelet would. A Secret or key that is not there fails the test.
+// mount puts the Pod's volumes below root as the kubelet would. The test fails if a Secret or a key
+// is missing.
 func mount(t *testing.T, root string, spec pod, objects []object, s secrets) {
 	t.Helper()
 	for _, m := range spec.Containers[0].VolumeMounts {
@@ -513,7 +516,8 @@ func copyFile(t *testing.T, from, to string, mode os.FileMode) {
 	}
 }
 
-// certificate makes a self-signed one, as the PEM texts that a Secret of type kubernetes.io/tls holds.
+// certificate returns a self-signed certificate and its key, as the PEM texts that a Secret of type
+// kubernetes.io/tls holds.
 func certificate(t *testing.T) (crt, key string) {
 	t.Helper()
 	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

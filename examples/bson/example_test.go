@@ -62,7 +62,7 @@ func Example_edit() {
 
 // What comes from outside is validated once. Errors say where.
 func Example_errors() {
-	_, err := extjson.Parse(nil, []byte(`{"orders": [{"at": {"$date": "yesterday"}}]}`))
+	_, err := extjson.Parse(nil, []byte(`{"a": [{"at": {"$date": "yesterday"}}]}`))
 	fmt.Println(err)
 	var syntax *extjson.SyntaxError
 	if errors.As(err, &syntax) {
@@ -72,8 +72,8 @@ func Example_errors() {
 	doc[len(doc)-3] = 7 // not a boolean
 	fmt.Println(doc.Validate())
 	// Output:
-	// extended JSON: $date must be as in RFC 3339, with at most milliseconds at orders.0.at (offset 29)
-	// orders.0.at 29
+	// extended JSON: $date must be as in RFC 3339, with at most milliseconds at a.0.at (offset 24)
+	// a.0.at 24
 	// bson: boolean is neither 0 nor 1 at a.b (offset 14)
 }
 

@@ -11,9 +11,9 @@ import (
 	"github.com/mooringdb/mooring/lab/internal/gatewaytest"
 )
 
-// TestAnonymousGets sends 500 plain GETs of a collection whose cursors the client does not read on. Each is
-// answered, and the cursors on the server and the gateway's memory go down again when the unread
-// pages have expired.
+// TestAnonymousGets sends 500 plain GETs of a collection whose cursors the client does not read on.
+// Each is answered, and the cursors on the server and the gateway's memory go down again when the
+// unread pages have expired.
 func TestAnonymousGets(t *testing.T) {
 	const gets = 500
 	server := startCanned(t)

@@ -127,8 +127,8 @@ func run(t *testing.T, addr, user, password, options string, commands ...bson.Ra
 	return err
 }
 
-// TestFerretDB logs in to a server that is not ours. It lets users in by SCRAM-SHA-256 and SCRAM-SHA-1, and refuses
-// others.
+// TestFerretDB logs in to a server that is not ours. The server lets users in by SCRAM-SHA-256 and
+// SCRAM-SHA-1, and refuses others.
 func TestFerretDB(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds FerretDB")

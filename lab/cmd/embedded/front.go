@@ -186,9 +186,8 @@ func lacksElements(doc bson.Raw) string {
 // missing are the types that FerretDB v1 does not have.
 var missing = map[bson.Type]string{
 	bson.TypeDecimal128: "Decimal128", bson.TypeMinKey: "MinKey", bson.TypeMaxKey: "MaxKey",
-	bson.TypeUndefined: "undefined",
-	bson.TypeSymbol:    "symbol", bson.TypeJavaScript: "code", bson.TypeCodeWithScope: "code with " +
-		"scope", bson.TypeDBPointer: "DBPointer",
+	bson.TypeUndefined: "undefined", bson.TypeSymbol: "symbol", bson.TypeJavaScript: "code",
+	bson.TypeCodeWithScope: "code with scope", bson.TypeDBPointer: "DBPointer",
 }
 
 func lacksValue(v bson.Value) string {

@@ -16,7 +16,8 @@ type line struct{ what, command string }
 // printLines prints what a user can paste. Every command is one line.
 func printLines(w io.Writer, g *gateway.Gateway, uri string) {
 	fmt.Fprintf(w,
-		"\nMooring is running: REST on %s, gRPC on %s, before the embedded database %s\n", g.REST, g.GRPC, uri)
+		"\nMooring is running: REST on %s, gRPC on %s, before the embedded database %s\n",
+		g.REST, g.GRPC, uri)
 	fmt.Fprintf(w, "The collection %s.%s has %d documents. Ctrl-C stops everything.\n\n",
 		sampleDatabase, sampleCollection, sampleSize)
 	for _, l := range lines(g) {
@@ -29,7 +30,8 @@ func lines(g *gateway.Gateway) []line {
 		sampleDatabase, sampleCollection)
 	where := fmt.Sprintf(`"database":"%s","collection":"%s"`, sampleDatabase, sampleCollection)
 	post := func(url, body string) string {
-		return fmt.Sprintf(`curl -sS --fail-with-body -w '\n' '%s' -H 'Content-Type: application/json' -d '%s'`, url, body)
+		return fmt.Sprintf(`curl -sS --fail-with-body -w '\n' '%s' `+
+			`-H 'Content-Type: application/json' -d '%s'`, url, body)
 	}
 	call := func(method, body string) string {
 		return fmt.Sprintf(`%s -d '%s' %s mooring.v1.%s`, grpcurl, body, g.GRPC, method)
@@ -43,16 +45,20 @@ func lines(g *gateway.Gateway) []line {
 		},
 		{
 			"the same as a GET, for a browser's address line",
-			fmt.Sprintf(`curl -sS --fail-with-body -w '\n' -G '%s' --data-urlencode 'filter={"status":"open"}' -d limit=3`, documents),
+			fmt.Sprintf(`curl -sS --fail-with-body -w '\n' -G '%s' `+
+				`--data-urlencode 'filter={"status":"open"}' -d limit=3`, documents),
 		},
 		{
 			"everything, one document a line",
-			fmt.Sprintf(`curl -sS --fail-with-body -N '%s:streamFind' -H 'Accept: application/x-ndjson' -H 'Content-Type: application/json' -d '{}'`, documents),
+			fmt.Sprintf(`curl -sS --fail-with-body -N '%s:streamFind' `+
+				`-H 'Accept: application/x-ndjson' -H 'Content-Type: application/json' -d '{}'`,
+				documents),
 		},
 		{
 			"insert",
 			post(documents+":insertOne",
-				`{"document":{"customer":"me","placed":{"$date":"2026-11-20T12:00:00Z"},"total":1.5}}`),
+				`{"document":{"customer":"me","placed":{"$date":"2026-11-20T12:00:00Z"},`+
+					`"total":1.5}}`),
 		},
 		{"update", post(documents+":updateOne",
 			`{"filter":{"_id":7},"update":{"$set":{"status":"paid"}}}`)},
@@ -63,7 +69,8 @@ func lines(g *gateway.Gateway) []line {
 		},
 		{"what gRPC offers", fmt.Sprintf("%s %s list", grpcurl, g.GRPC)},
 		{"one document over gRPC, as JSON", grpcurl + ` -H 'mooring-document-encoding: json'` +
-			fmt.Sprintf(` -d '{%s,"filter":{"json":"{\"_id\":7}"}}' %s mooring.v1.DocumentService/FindOne`, where, g.GRPC)},
+			fmt.Sprintf(` -d '{%s,"filter":{"json":"{\"_id\":7}"}}' %s `+
+				`mooring.v1.DocumentService/FindOne`, where, g.GRPC)},
 		{"how many there are", call("DocumentService/CountDocuments", fmt.Sprintf(`{%s}`, where))},
 	}
 }

@@ -85,7 +85,8 @@ func (p Pair) Document(doc []byte) (known []*Difference, err error) {
 	if (ours == nil) != (theirs == nil) {
 		d := find(acceptingDocuments, doc, ours, theirs)
 		if d == nil {
-			return nil, fmt.Errorf("document %x: ours: %v; theirs: %v", doc, ours, theirs) //nolint:errorlint // one of them is nil
+			//nolint:errorlint // one of them is nil
+			return nil, fmt.Errorf("document %x: ours: %v; theirs: %v", doc, ours, theirs)
 		}
 		return []*Difference{d}, nil
 	}
@@ -207,5 +208,7 @@ func (p Pair) Text(text []byte) (*Difference, error) {
 	if d := find(acceptingTexts, text, oursErr, theirsErr); d != nil {
 		return d, nil
 	}
-	return nil, fmt.Errorf("text %q: ours: %x, %v; theirs: %x, %v", text, ours, oursErr, theirs, theirsErr) //nolint:errorlint // one of them is nil
+	//nolint:errorlint // one of them is nil
+	return nil, fmt.Errorf("text %q: ours: %x, %v; theirs: %x, %v",
+		text, ours, oursErr, theirs, theirsErr)
 }

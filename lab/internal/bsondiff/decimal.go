@@ -20,7 +20,9 @@ func DecimalText(s string) error {
 		return nil
 	}
 	if (oursErr == nil) != (theirsErr == nil) {
-		return fmt.Errorf("decimal %q: ours: %v, %v; theirs: %v, %v", s, ours, oursErr, theirs, theirsErr) //nolint:errorlint // one of them is nil
+		//nolint:errorlint // one of them is nil
+		return fmt.Errorf("decimal %q: ours: %v, %v; theirs: %v, %v",
+			s, ours, oursErr, theirs, theirsErr)
 	}
 	if h, l := theirs.GetBytes(); oursErr == nil && (ours.H != h || ours.L != l) {
 		return fmt.Errorf("decimal %q: ours: %x; theirs: %x %x", s, ours, h, l)

@@ -60,20 +60,25 @@ var acceptingDocuments = []Difference{
 		Example: "\x0F\x00\x00\x00\x05a\x00\x02\x00\x00\x00\x02\xDA\x8A\x00", Ours: refused,
 		Theirs: accepted,
 		Rule: bsonNotes +
-			`Binary (Old): "The structure of the binary data … must be an int32 followed by a " +
-				"(byte*)", the int32 being the number of bytes in it`,
+			`Binary (Old): "The structure of the binary data … must be an int32 followed by a ` +
+			`(byte*)", the int32 being the number of bytes in it`,
 		applies: invalidDocument("inner length of binary subtype 2"),
 	},
 	{
-		Name:    "length of binary subtype 2",
-		Example: "\x23\x00\x00\x00\x0Fa\x00\x1B\x00\x00\x00\x01\x00\x00\x00\x00\x12\x00\x00\x00\x05b\x00\x20\x00\x00\x00\x02\x01\x00\x00\x00x\x00\x00", Ours: refused, Theirs: accepted,
+		Name: "length of binary subtype 2",
+		Example: "\x23\x00\x00\x00\x0Fa\x00\x1B\x00\x00\x00\x01\x00\x00\x00\x00" +
+			"\x12\x00\x00\x00\x05b\x00\x20\x00\x00\x00\x02\x01\x00\x00\x00x\x00\x00",
+		Ours: refused, Theirs: accepted,
 		Rule: bsonGrammar +
-			`"binary ::= int32 subtype (byte*): The int32 is the number of bytes in the (byte*)"; the official driver looks at the inner length alone`,
+			`"binary ::= int32 subtype (byte*): The int32 is the number of bytes in the ` +
+			`(byte*)"; the official driver looks at the inner length alone`,
 		applies: oldBinaryLength,
 	},
 	{
-		Name:    "code of a code with scope without terminator",
-		Example: "\x17\x00\x00\x00\x0Fa\x00\x0F\x00\x00\x00\x02\x00\x00\x00f!\x05\x00\x00\x00\x00\x00", Ours: refused, Theirs: accepted,
+		Name: "code of a code with scope without terminator",
+		Example: "\x17\x00\x00\x00\x0Fa\x00\x0F\x00\x00\x00\x02\x00\x00\x00f!" +
+			"\x05\x00\x00\x00\x00\x00",
+		Ours: refused, Theirs: accepted,
 		Rule:    bsonGrammar + `"string ::= int32 (byte*) unsigned_byte(0)"`,
 		applies: invalidDocument("string does not end with a zero byte"),
 	},
@@ -102,15 +107,17 @@ var acceptingTexts = []Difference{
 		Name: "wrapper key after other keys", Example: `{"a":{"x":1,"$numberInt":"1"}}`,
 		Ours: refused, Theirs: accepted,
 		Rule: parsers +
-			`"If the parsed object contains any of the special keys for a type in the Conversion " +
-			"table … then it must contain exactly the keys of the type wrapper", and key order has no significance`,
+			`"If the parsed object contains any of the special keys for a type in the Conversion ` +
+			`table … then it must contain exactly the keys of the type wrapper", and key order ` +
+			`has no significance`,
 		applies: invalidText("beside other keys"),
 	},
 	{
 		Name: "$scope before $code", Example: `{"a":{"$scope":{},"$code":"f"}}`, Ours: accepted,
 		Theirs: refused,
 		Rule: parsers +
-			`"the document {"$code": …, "$scope": {}} must be considered identical to {"$scope": {}, "$code": …}"`,
+			`"the document {"$code": …, "$scope": {}} must be considered identical to ` +
+			`{"$scope": {}, "$code": …}"`,
 		applies: theyRefuse("must contain $code before $scope"),
 	},
 	{
@@ -124,15 +131,16 @@ var acceptingTexts = []Difference{
 		Name: "legacy $binary", Example: `{"a":{"$binary":"AQID","$type":"80"}}`, Ours: refused,
 		Theirs: accepted,
 		Rule: parsers +
-			`"A parser MAY also accept … Legacy Extended JSON formats …, but only if explicitly " +
-			"configured to do so."`,
+			`"A parser MAY also accept … Legacy Extended JSON formats …, but only if explicitly ` +
+			`configured to do so."`,
 		applies: invalidText("$binary must be an object"),
 	},
 	{
 		Name: "legacy $date", Example: `{"a":{"$date":1356351330501}}`, Ours: refused,
 		Theirs: accepted,
 		Rule: parsers +
-			`legacy formats "only if explicitly configured"; the table has a string or {"$numberLong": …}`,
+			`legacy formats "only if explicitly configured"; the table has a string or ` +
+			`{"$numberLong": …}`,
 		applies: invalidText("$date must be a string or"),
 	},
 	{
@@ -146,8 +154,8 @@ var acceptingTexts = []Difference{
 		Name:    "$date finer than milliseconds, or in another format",
 		Example: `{"a":{"$date":"2012-12-24T12:15:30.5019Z"}}`, Ours: refused, Theirs: accepted,
 		Rule: table +
-			`"ISO-8601 Internet Date/Time Format as described in RFC-3339 with maximum time " +
-			"precision of milliseconds"`,
+			`"ISO-8601 Internet Date/Time Format as described in RFC-3339 with maximum time ` +
+			`precision of milliseconds"`,
 		applies: both(invalidText("$date must be as in RFC 3339"), argument(func(s string) bool {
 			return !rfc3339.MatchString(s)
 		})),
@@ -155,15 +163,16 @@ var acceptingTexts = []Difference{
 	{
 		Name:    "$date with a zone of 24 hours, or more than 59 minutes",
 		Example: `{"a":{"$date":"2012-12-24T12:15:30+24:00"}}`, Ours: refused, Theirs: accepted,
-		Rule: `RFC 3339, 5.6: "time-numoffset = ("+" / "-") time-hour ":" time-minute", which are 00 to 23 and 00 to 59`,
+		Rule: `RFC 3339, 5.6: "time-numoffset = ("+" / "-") time-hour ":" time-minute", which ` +
+			`are 00 to 23 and 00 to 59`,
 		applies: both(invalidText("$date must be as in RFC 3339"),
 			argument(rfc3339Zone.MatchString)),
 	},
 	{
 		Name: "$date with small letters", Example: `{"a":{"$date":"2012-12-24t12:15:30z"}}`,
 		Ours: accepted, Theirs: refused,
-		Rule: `RFC 3339, 5.6: ""T" and "Z" characters in this syntax may alternatively be " +
-			"lower case"`,
+		Rule: `RFC 3339, 5.6: ""T" and "Z" characters in this syntax may alternatively be ` +
+			`lower case"`,
 		applies: both(theyRefuse("invalid $date value string"), contains(smallLetters)),
 	},
 	{
@@ -171,8 +180,8 @@ var acceptingTexts = []Difference{
 		Example: `{"a":{"$regularExpression":{"pattern":{"$symbol":"a"},"options":""}}}`,
 		Ours:    refused, Theirs: accepted,
 		Rule: parsers +
-			`"If the keys … exactly match the keys of a type wrapper …, but any of the values are " +
-			"of an incorrect type, then the parser MUST report an error."`,
+			`"If the keys … exactly match the keys of a type wrapper …, but any of the values ` +
+			`are of an incorrect type, then the parser MUST report an error."`,
 		applies: either(invalidText("must be strings"), invalidText("must be a string")),
 	},
 	{
@@ -195,8 +204,8 @@ var acceptingTexts = []Difference{
 		Example: `{"a":{"$binary":{"base64":"AQ\nID","subType":"00"}}}`, Ours: refused,
 		Theirs: accepted,
 		Rule: table +
-			`"base64-encoded (with padding as =) payload"; RFC 4648, 3.3: "Implementations MUST " +
-			"reject the encoded data if it contains characters outside the base alphabet"`,
+			`"base64-encoded (with padding as =) payload"; RFC 4648, 3.3: "Implementations MUST ` +
+			`reject the encoded data if it contains characters outside the base alphabet"`,
 		applies: both(invalidText("$binary must have valid base64"), contains(lineEnd)),
 	},
 	{
@@ -216,16 +225,18 @@ var acceptingTexts = []Difference{
 		Name:    "$uuid without hyphens, or with its URN",
 		Example: `{"a":{"$uuid":"00112233445566778899aabbccddeeff"}}`, Ours: accepted,
 		Theirs: refused,
-		Rule: `Extended JSON, Special rules for parsing $uuid fields: "Parsers MAY also " +
-			"accept textual representations of UUIDs that omit the hyphens", and MUST accept those without the URN prefix`,
+		Rule: `Extended JSON, Special rules for parsing $uuid fields: "Parsers MAY also accept ` +
+			`textual representations of UUIDs that omit the hyphens", and MUST accept those ` +
+			`without the URN prefix`,
 		applies: theyRefuse("$uuid value does not follow RFC 4122 format"),
 	},
 	{
 		Name: "control characters in strings", Example: "{\"a\":\"\t\"}", Ours: refused,
 		Theirs: accepted,
 		Rule: json8259 +
-			`7: "characters that MUST be escaped: … the control characters (U+0000 through " +
-				"U+001F)"`, applies: invalidText("control character in a string"),
+			`7: "characters that MUST be escaped: … the control characters (U+0000 through ` +
+			`U+001F)"`,
+		applies: invalidText("control character in a string"),
 	},
 	{
 		Name: "unknown escapes", Example: `{"a":"\u00zz"}`, Ours: refused, Theirs: accepted,
@@ -236,7 +247,9 @@ var acceptingTexts = []Difference{
 	{
 		Name: "lone surrogates", Example: `{"a":"\ud83d"}`, Ours: refused, Theirs: accepted,
 		Rule: bsonGrammar +
-			`"UTF-8 encoded characters", which surrogates are not; the official driver stores U+FFFD in their place`, applies: invalidText("lone surrogate"),
+			`"UTF-8 encoded characters", which surrogates are not; the official driver stores ` +
+			`U+FFFD in their place`,
+		applies: invalidText("lone surrogate"),
 	},
 	{
 		Name: "invalid UTF-8 in texts", Example: "{\"a\":\"\xFF\"}", Ours: refused,
@@ -257,14 +270,15 @@ var acceptingTexts = []Difference{
 			strings.Repeat("}", extjson.MaxDepth), Ours: accepted, Theirs: refused,
 		Rule: limit +
 			"; ours does not count wrappers, so that any document within the limit can be " +
-			"written " +
-			"and read back", applies: theyRefuse("nesting too deep"),
+			"written and read back",
+		applies: theyRefuse("nesting too deep"),
 	},
 	{
 		Name: "very long numbers", Example: `{"a":0.` + strings.Repeat("0", 2000) + `}`,
 		Ours: refused, Theirs: accepted,
 		Rule: json8259 +
-			`9: "An implementation may set limits on the range and precision of numbers."`, applies: invalidText("number is too long"),
+			`9: "An implementation may set limits on the range and precision of numbers."`,
+		applies: invalidText("number is too long"),
 	},
 }
 
@@ -281,7 +295,8 @@ var writing = []Difference{
 		Name: "empty binary of subtype 2", Example: string(bson.NewBuilder(nil).Binary("a",
 			bson.SubtypeBinaryOld, nil).Finish()), Ours: "carried", Theirs: "broken",
 		Rule: bsonNotes +
-			`Binary (Old): the payload is what follows the inner length, here nothing`, applies: func(doc []byte, _, _ error) bool { return hasEmptyOldBinary(doc) },
+			`Binary (Old): the payload is what follows the inner length, here nothing`,
+		applies: func(doc []byte, _, _ error) bool { return hasEmptyOldBinary(doc) },
 	},
 }
 
@@ -293,8 +308,8 @@ var spelling = []Difference{
 		Example: string(bson.NewBuilder(nil).DateTime("a", 100).Finish()),
 		Ours:    `{"a":{"$date":"1970-01-01T00:00:00.100Z"}}`,
 		Theirs:  `{"a":{"$date":"1970-01-01T00:00:00.1Z"}}`,
-		Rule: `Extended JSON, note 5: "Fractional seconds SHOULD have exactly 3 decimal places " +
-			"if the fractional part is non-zero."`,
+		Rule: `Extended JSON, note 5: "Fractional seconds SHOULD have exactly 3 decimal places ` +
+			`if the fractional part is non-zero."`,
 	},
 }
 
@@ -303,14 +318,16 @@ var reading = []Difference{
 	{
 		Name: "the bits of NaN", Example: `{"a":{"$numberDouble":"NaN"}}`,
 		Ours: "0x7FF8000000000000", Theirs: "0x7FF8000000000001",
-		Rule: `BSON corpus, double.json, "NaN": canonical_bson has 000000000000F87F`, applies: func(text []byte, ours, theirs error) bool {
+		Rule: `BSON corpus, double.json, "NaN": canonical_bson has 000000000000F87F`,
+		applies: func(text []byte, ours, theirs error) bool {
 			return ours == nil && theirs == nil && nan.Match(text)
 		},
 	},
 }
 
 var (
-	rfc3339      = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,3})?(Z|[+-]\d\d:\d\d)$`)
+	rfc3339 = regexp.MustCompile(
+		`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,3})?(Z|[+-]\d\d:\d\d)$`)
 	rfc3339Zone  = regexp.MustCompile(`([+-](2[4-9]|[3-9]\d):\d\d|[+-]\d\d:[6-9]\d)$`)
 	smallLetters = regexp.MustCompile(`\d-\d\d(t\d\d:\d\d:|T\d\d:\d\d:\d\d(\.\d+)?z)|\dz"`)
 	lineEnd      = regexp.MustCompile(`\\[nr]|\\u000[aAdD]`)

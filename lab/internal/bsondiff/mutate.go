@@ -45,10 +45,12 @@ func (g *Generator) mutate(tokens []string) []string {
 	case 4:
 		tokens[i] = `"` + g.wrapperKey() + `"`
 	case 5:
-		tokens[i] += []string{" ", "\t", "\n", "\r", ",", "}", "]", "x", "\x00", "\v"}[g.r.IntN(10)]
+		more := []string{" ", "\t", "\n", "\r", ",", "}", "]", "x", "\x00", "\v"}
+		tokens[i] += more[g.r.IntN(len(more))]
 	case 6:
 		token := []byte(tokens[i])
-		token[g.r.IntN(len(token))] = []byte("\x00\x1f\x7f\x80\xff\"\\{}[],:0 9-+.eEuUxX$")[g.r.IntN(25)]
+		const bytes = "\x00\x1f\x7f\x80\xff\"\\{}[],:0 9-+.eEuUxX$"
+		token[g.r.IntN(len(token))] = bytes[g.r.IntN(len(bytes))]
 		tokens[i] = string(token)
 	default:
 		tokens[i] = strings.ReplaceAll(tokens[i], "0",
