@@ -19,6 +19,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/address"
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/description"
 	"github.com/mooringdb/mooring/core/internal/ctxwatch"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/operation"
@@ -99,6 +100,8 @@ type Cursor struct {
 	// pin is the connection that the cursor holds, nil if it holds none; lost says that it broke.
 	pin  *operation.Pin
 	lost bool
+	// hello is the server's on the connection of the last command; nil while there was none.
+	hello *description.Server
 
 	busy      bool
 	request   State // the state that the getMore under way was made of
@@ -191,6 +194,7 @@ func (c *Cursor) rest(returned bool) {
 // getMore runs a getMore and parses the reply.
 func (c *Cursor) getMore(ctx context.Context, op *operation.Operation) (reply, error) {
 	res, err := c.runner.Run(ctx, op)
+	c.heard(res.Hello)
 	if err != nil {
 		if c.expires {
 			err = operation.Expired(err)
@@ -198,6 +202,27 @@ func (c *Cursor) getMore(ctx context.Context, op *operation.Operation) (reply, e
 		return reply{}, err
 	}
 	return parse(res.Server, res.Reply, nextBatch)
+}
+
+// heard keeps what the server said of itself on the connection of a command; nil is nothing.
+func (c *Cursor) heard(hello *description.Server) {
+	if hello == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.hello = hello
+}
+
+// WireVersion returns the server's maxWireVersion by the connection that was used last, 0 if none
+// was.
+func (c *Cursor) WireVersion() int32 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.hello == nil {
+		return 0
+	}
+	return c.hello.MaxWireVersion
 }
 
 // conclude applies the result of a getMore, and returns what is left to do if the cursor has ended.
@@ -351,6 +376,14 @@ func (c *Cursor) Close(ctx context.Context) error {
 // Kill does what Close does, and returns the error of killCursors. A timeout that is not nil
 // replaces the operation's timeoutMS, beside the short limit.
 func (c *Cursor) Kill(ctx context.Context, timeout *time.Duration) error {
+	return c.stop(ctx, timeout, false)
+}
+
+// Abandon does what Close does, but sends killCursors only within ctx, and only if the server is
+// known to be there. It is for a caller that goes on with another cursor.
+func (c *Cursor) Abandon(ctx context.Context) { _ = c.stop(ctx, nil, true) }
+
+func (c *Cursor) stop(ctx context.Context, timeout *time.Duration, atOnce bool) error {
 	c.mu.Lock()
 	for c.busy {
 		idle := c.interruptLocked()
@@ -367,6 +400,7 @@ func (c *Cursor) Kill(ctx context.Context, timeout *time.Duration) error {
 		return nil
 	}
 	e := c.endLocked()
+	e.atOnce = atOnce
 	c.mu.Unlock()
 	if timeout != nil {
 		e.timeout = timeout

@@ -596,3 +596,39 @@ func isA[E error](err error) bool {
 	_, ok := errors.AsType[E](err)
 	return ok
 }
+
+// Abandon kills a cursor only on a server that is known to be there.
+func TestAbandon(t *testing.T) {
+	run(t, 5, nil, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+		cur := find(t, c, client.FindOptions{BatchSize: new(int32(2))})
+		if v := cur.WireVersion(); v != 21 {
+			t.Errorf("WireVersion() = %d, want 21", v)
+		}
+		cur.Abandon(t.Context())
+		if n := len(srv.Commands("killCursors")); n != 1 || !cur.Done() {
+			t.Errorf("%d killCursors, Done() = %v", n, cur.Done())
+		}
+		if v := c.ContinueCursor(cursor.State{}).WireVersion(); v != 0 {
+			t.Errorf("WireVersion() = %d before any command", v)
+		}
+
+		cur = find(t, c, client.FindOptions{BatchSize: new(int32(2))})
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		cur.Abandon(ctx)
+		if n := len(srv.Commands("killCursors")); n != 1 || !cur.Done() {
+			t.Errorf("%d killCursors with a context that has ended, Done() = %v", n, cur.Done())
+		}
+
+		cur = find(t, c, client.FindOptions{BatchSize: new(int32(2))})
+		srv.SetDown(true)
+		for c.Topology().Servers[0].IsAvailable() {
+			time.Sleep(time.Second) //nolint:forbidigo // fake time, until the monitor has noticed
+		}
+		began := time.Now()
+		cur.Abandon(t.Context())
+		if d := time.Since(began); d > 0 || !cur.Done() {
+			t.Errorf("Abandon() took %v, Done() = %v; the server is gone", d, cur.Done())
+		}
+	})
+}

@@ -24,6 +24,8 @@ type Options struct {
 	// Next, unless Lifetime says that the deadline of the operation is that of all calls.
 	Timeout  *time.Duration
 	Lifetime bool
+	// Opened is called with the result of the command; nil: nothing is.
+	Opened func(*operation.Result)
 }
 
 // Open runs an operation whose reply has a cursor, and returns the cursor. A reply without one is
@@ -53,7 +55,10 @@ func OpenResult(
 	}
 	c := &Cursor{
 		runner: r, runOn: op.RunOn, pin: res.Pin, unconfirmed: res.WriteConcernError,
-		timeout: opt.Timeout, expires: res.DeadlineSent,
+		timeout: opt.Timeout, expires: res.DeadlineSent, hello: res.Hello,
+	}
+	if opt.Opened != nil {
+		opt.Opened(&res)
 	}
 	if opt.Lifetime {
 		c.deadline, _ = ctx.Deadline()
@@ -159,6 +164,7 @@ type ending struct {
 	server  address.Address
 	command killCursors
 	kill    bool // the server still has the cursor, and can be told
+	atOnce  bool // within the caller's context, and if the server is known to be there
 	pin     *operation.Pin
 }
 
@@ -182,32 +188,43 @@ func (e *ending) run(ctx context.Context) error {
 	if !e.kill {
 		return nil
 	}
-	ctx, done := e.runner.Begin(context.WithoutCancel(ctx), e.timeout, time.Now().Add(killTimeout))
+	if !e.atOnce {
+		ctx = context.WithoutCancel(ctx)
+	}
+	ctx, done := e.runner.Begin(ctx, e.timeout, time.Now().Add(killTimeout))
 	defer done()
 	command := e.command // a copy, so that an ending that kills nothing costs no allocation
 	_, err := e.runner.Run(ctx, &operation.Operation{
 		Database: command.Database, Command: &command, On: e.pin,
-		Selector:          present{selection.Address(e.server), e.server},
+		Selector:          present{selection.Address(e.server), e.server, e.atOnce},
 		DeadlineAsMaxTime: e.runner.Limited(e.timeout),
 	})
 	return err
 }
 
 // present selects a server of the deployment, and waits only while the server may come back. Once
-// the deployment is known and the server is no part of it, the cursor is gone.
+// the deployment is known and the server is no part of it, the cursor is gone. With atOnce it does
+// not wait.
 type present struct {
 	selection.Selector
 	address address.Address
+	atOnce  bool
 }
 
 func (p present) Select(
 	t description.Topology, candidates []*description.Server,
 ) ([]*description.Server, error) {
-	if t.Server(p.address) == nil &&
-		slices.ContainsFunc(t.Servers, (*description.Server).IsAvailable) {
+	server := t.Server(p.address)
+	switch {
+	case server == nil && slices.ContainsFunc(t.Servers, (*description.Server).IsAvailable):
 		return nil, errServerLeft
+	case p.atOnce && (server == nil || !server.IsAvailable()):
+		return nil, errServerAway
 	}
 	return p.Selector.Select(t, candidates)
 }
 
-var errServerLeft = errors.New("the server that held the cursor has left the deployment")
+var (
+	errServerLeft = errors.New("the server that held the cursor has left the deployment")
+	errServerAway = errors.New("the server that holds the cursor is not known to be there")
+)

@@ -1,0 +1,244 @@
+// Package changestream reads the changes of a collection, a database or a deployment: an aggregate
+// that begins with $changeStream, whose cursor it replaces by a new one, at the place that the
+// stream has reached, after an error that a server or the network recovers from.
+//
+// Where a stream goes on and which errors are resumable are pure functions (position, resumable).
+// A stream has no goroutine. It does not decode events: they are views on the replies.
+package changestream
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/cursor"
+	"github.com/mooringdb/mooring/core/operation"
+)
+
+// Options holds what a stream asks for. Fields that are not set are not sent.
+type Options struct {
+	// Collection is empty for the changes of a database.
+	Collection string
+	// Deployment asks for the changes of all databases. The operation runs on admin then, and
+	// Collection is empty.
+	Deployment bool
+	// Start is where the stream begins.
+	Start Start
+	// FullDocument and FullDocumentBeforeChange say which documents events have, in MongoDB's
+	// words. The server checks them.
+	FullDocument, FullDocumentBeforeChange string
+	ShowExpandedEvents                     *bool
+	// Pipeline holds the stages behind $changeStream.
+	Pipeline  bson.Array
+	BatchSize *int32
+	// MaxAwaitTimeMS is how long the server waits for changes in a getMore.
+	MaxAwaitTimeMS *int64
+	// Comment goes with the aggregate, and with each getMore to a server that takes one there.
+	Comment bson.Value
+	// Append appends what else the aggregate has; nil: nothing.
+	Append func(b *bson.Builder, to operation.Target)
+	// Timeout is the operation's timeoutMS, nil for the Runner's. It begins anew with each call of
+	// Next and TryNext, and holds for all commands of the call.
+	Timeout *time.Duration
+}
+
+// Stream reads changes. It is for one goroutine at a time.
+type Stream struct {
+	runner *operation.Runner
+	op     operation.Operation
+	opt    Options
+
+	position position
+	cur      *cursor.Cursor
+	// batch holds the events that have arrived, of which the first next ones were returned.
+	batch cursor.Batch
+	next  int
+	// lost says that the cursor cannot go on, so that the next call opens another one.
+	lost bool
+	// ended is the error of all further calls; nil while the stream goes on.
+	ended error
+}
+
+// Open runs the aggregate, and returns the stream. op says where it runs: its Command is set by
+// Open. The error of an aggregate is returned as it is, and nothing is open then.
+func Open(
+	ctx context.Context, r *operation.Runner, op operation.Operation, opt Options,
+) (*Stream, error) {
+	s := &Stream{runner: r, op: op, opt: opt, position: startingAt(opt.Start)}
+	var reply bson.Raw
+	var wire int32
+	err := s.open(ctx,
+		func(int32) Start { return opt.Start },
+		func(res *operation.Result) { reply, wire = res.Reply, res.Hello.MaxWireVersion },
+	)
+	if err != nil {
+		return nil, err
+	}
+	s.position = s.position.opened(&s.batch, reply, wire)
+	return s, nil
+}
+
+// open opens a cursor and takes its first batch.
+func (s *Stream) open(
+	ctx context.Context, start func(wire int32) Start, opened func(*operation.Result),
+) error {
+	op := s.op
+	op.Command = &aggregate{&s.opt, start}
+	op.DeadlineAsMaxTime = true
+	opt := cursor.Options{
+		MaxAwaitTimeMS: s.opt.MaxAwaitTimeMS, Comment: s.opt.Comment, Timeout: s.opt.Timeout,
+		Opened: opened,
+	}
+	if s.opt.BatchSize != nil {
+		opt.BatchSize = *s.opt.BatchSize
+	}
+	cur, err := cursor.Open(ctx, s.runner, op, opt)
+	if err != nil {
+		return err
+	}
+	s.cur = cur
+	first, err := cur.Next(ctx) // without I/O
+	s.receive(first)
+	return err
+}
+
+func (s *Stream) receive(b cursor.Batch) {
+	s.batch, s.next = b, 0
+	s.position = s.position.received(&b)
+}
+
+// Next returns the next event, a view on the reply. It blocks until there is one, the stream or ctx
+// ends, or timeoutMS is over. It returns io.EOF after the last event of a stream that the server
+// has closed, which it does after an invalidate event.
+//
+// If ctx ends or timeoutMS is over, the stream stays valid, and Next may be called again. Any other
+// error ends the stream: all further calls return it. ResumeToken then is where another one may go
+// on. Close the stream in any case.
+func (s *Stream) Next(ctx context.Context) (bson.Raw, error) {
+	if s.Buffered() > 0 {
+		return s.take(ctx)
+	}
+	ctx, done := s.runner.Begin(ctx, s.opt.Timeout, time.Time{})
+	defer done()
+	for {
+		doc, found, err := s.try(ctx)
+		if found || err != nil {
+			return doc, err
+		}
+	}
+}
+
+// TryNext returns what Next returns, but runs one getMore at most: found is false if that has
+// brought no event. So it returns after MaxAwaitTimeMS if nothing changes.
+func (s *Stream) TryNext(ctx context.Context) (doc bson.Raw, found bool, err error) {
+	if s.Buffered() > 0 {
+		doc, err = s.take(ctx)
+		return doc, err == nil, err
+	}
+	ctx, done := s.runner.Begin(ctx, s.opt.Timeout, time.Time{})
+	defer done()
+	return s.try(ctx)
+}
+
+// Buffered returns the number of events that Next returns without I/O.
+func (s *Stream) Buffered() int { return len(s.batch.Documents) - s.next }
+
+// ResumeToken returns the token of what was returned last, or a later one that the server has sent
+// when nothing had changed; nil while there is none. Another stream goes on there with it as its
+// ResumeAfter, or StartAfter, which also goes on after an invalidate event.
+func (s *Stream) ResumeToken() bson.Raw { return s.position.token }
+
+// Close ends the stream. If the server still holds a cursor, Close sends killCursors, with a short
+// time limit of its own. The error is always nil.
+func (s *Stream) Close(ctx context.Context) error {
+	if s.ended == nil {
+		s.ended = cursor.ErrClosed
+	}
+	s.batch, s.next = cursor.Batch{}, 0
+	return s.cur.Close(ctx)
+}
+
+// try runs one getMore, with what is needed before and after it for the stream to go on.
+func (s *Stream) try(ctx context.Context) (doc bson.Raw, found bool, err error) {
+	if s.ended != nil {
+		return nil, false, s.ended
+	}
+	if s.lost {
+		if err := s.resume(ctx); err != nil {
+			return nil, false, err
+		}
+	}
+	if s.Buffered() == 0 {
+		if err := s.fetch(ctx); err != nil {
+			return nil, false, err
+		}
+	}
+	if s.Buffered() == 0 {
+		return nil, false, nil
+	}
+	doc, err = s.take(ctx)
+	return doc, err == nil, err
+}
+
+// fetch runs a getMore. After a resumable error it opens another cursor, once.
+func (s *Stream) fetch(ctx context.Context) error {
+	b, err := s.cur.Next(ctx)
+	switch {
+	case err == nil:
+		s.receive(b)
+		return nil
+	case outOfTime(ctx, err):
+		s.lost = true
+		return err
+	case errors.Is(err, io.EOF) || !resumable(err, s.cur.WireVersion()):
+		return s.end(ctx, err)
+	}
+	return s.resume(ctx)
+}
+
+// resume opens another cursor where the stream has come to. An error of its aggregate ends the
+// stream, since retries are that command's own. The old cursor is ended before, if its server can
+// be reached.
+func (s *Stream) resume(ctx context.Context) error {
+	s.lost = true
+	s.cur.Abandon(ctx)
+	err := s.open(ctx, s.position.resume, nil)
+	switch {
+	case err == nil:
+		s.lost = false
+		return nil
+	case outOfTime(ctx, err):
+		return err
+	}
+	return s.end(ctx, err)
+}
+
+// outOfTime reports whether the call ended because its time was over or its caller gave up. That
+// says nothing about the stream (Client Side Operations Timeout, "Change Streams").
+func outOfTime(ctx context.Context, err error) bool {
+	_, timedOut := errors.AsType[*operation.TimeoutError](err)
+	// The cursor's context has the same deadline, and may end before this one does.
+	deadline, timed := ctx.Deadline()
+	return timedOut || ctx.Err() != nil || timed && !time.Now().Before(deadline)
+}
+
+// take returns the next event of the batch.
+func (s *Stream) take(ctx context.Context) (bson.Raw, error) {
+	position, err := s.position.returning(&s.batch, s.next)
+	if err != nil {
+		return nil, s.end(ctx, err)
+	}
+	doc := s.batch.Documents[s.next]
+	s.position = position
+	s.next++
+	return doc, nil
+}
+
+// end ends the stream with err, which it returns.
+func (s *Stream) end(ctx context.Context, err error) error {
+	_ = s.Close(ctx)
+	s.ended = err
+	return err
+}

@@ -1,0 +1,25 @@
+package client
+
+import (
+	"github.com/mooringdb/mooring/core/description"
+	"github.com/mooringdb/mooring/core/topology"
+)
+
+// WatchTopology returns the current description and a channel that is closed at the next change.
+// Changes are not queued: the next call returns the newest description, which may be equal to the
+// one before. Before Start of a client whose servers come from DNS it returns no channel.
+func (c *Client) WatchTopology() (description.Topology, <-chan struct{}) {
+	if t := c.topology.Load(); t != nil {
+		return t.Watch()
+	}
+	return description.Topology{}, nil
+}
+
+// Pools returns the counts of the servers' pools by address. A server that no operation could use
+// has none.
+func (c *Client) Pools() []topology.PoolStats {
+	if t := c.topology.Load(); t != nil {
+		return t.Pools()
+	}
+	return nil
+}
