@@ -24,6 +24,12 @@ const (
 	BodyTimeout          Reason = "BodyTimeout"
 	InvalidUTF8          Reason = "InvalidUTF8"
 
+	Unauthenticated   Reason = "Unauthenticated"
+	TooManyAttempts   Reason = "TooManyAttempts"
+	IssuerUnavailable Reason = "IssuerUnavailable"
+	UnknownHost       Reason = "UnknownHost"
+	CrossOrigin       Reason = "CrossOrigin"
+
 	CursorNotFound        Reason = "CursorNotFound"
 	CursorTokenReused     Reason = "CursorTokenReused"
 	CursorPositionUnknown Reason = "CursorPositionUnknown"
@@ -82,6 +88,12 @@ var reasons = byReason([]row{
 	{codes.InvalidArgument, http.StatusUnsupportedMediaType, UnsupportedMediaType, Never},
 	{codes.DeadlineExceeded, http.StatusRequestTimeout, BodyTimeout, SameRequest},
 	{codes.FailedPrecondition, http.StatusUnprocessableEntity, InvalidUTF8, Never},
+
+	{codes.Unauthenticated, http.StatusUnauthorized, Unauthenticated, Never},
+	{codes.ResourceExhausted, http.StatusTooManyRequests, TooManyAttempts, SameRequest},
+	{codes.Unavailable, http.StatusServiceUnavailable, IssuerUnavailable, SameRequest},
+	{codes.PermissionDenied, http.StatusMisdirectedRequest, UnknownHost, Never},
+	{codes.PermissionDenied, http.StatusForbidden, CrossOrigin, Never},
 
 	{codes.NotFound, http.StatusNotFound, CursorNotFound, Restart},
 	{codes.Aborted, http.StatusConflict, CursorTokenReused, Restart},

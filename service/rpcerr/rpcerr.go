@@ -28,6 +28,7 @@ import (
 	"github.com/mooringdb/mooring/core/seedlist"
 	"github.com/mooringdb/mooring/core/topology"
 	"github.com/mooringdb/mooring/core/wire"
+	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/paging"
 	"github.com/mooringdb/mooring/service/payload"
@@ -146,6 +147,7 @@ var table = []entry{
 			x.retry = e.Retry
 		}
 	}),
+	typed(func(e *caller.Error, _ error, x *explanation) { x.row = reasons[callers[e.Problem]] }),
 	typed(func(e *payload.Error, _ error, x *explanation) {
 		x.row, x.field = reasons[InvalidArgument], e.Field
 		if e.Offset != payload.NoOffset {
@@ -254,6 +256,12 @@ var table = []entry{
 	typed(plain[*auth.Error](Configuration)), // without a server's error or a network's in it
 	typed(plain[*seedlist.HostError](Configuration)),
 	typed(plain[*seedlist.LookupError](NoSuitableServer)),
+}
+
+// callers holds the reasons of clients that are refused.
+var callers = [...]Reason{
+	caller.Missing: Unauthenticated, caller.Invalid: Unauthenticated,
+	caller.TooMany: TooManyAttempts, caller.Unavailable: IssuerUnavailable,
 }
 
 // PartialError reports that a call with several writes failed in part. Result says what it did.

@@ -26,6 +26,7 @@ import (
 	"github.com/mooringdb/mooring/core/seedlist"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/call"
+	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/paging"
 	"github.com/mooringdb/mooring/service/payload"
@@ -136,6 +137,10 @@ func TestTable(t *testing.T) {
 		{paging.ErrTokenTooLong, codes.InvalidArgument, 413, "TooLarge", "never"},
 		{handle.ErrNotFound, codes.NotFound, 404, "HandleNotFound", "never"},
 		{&mongoerr.NetworkError{Sent: true, Err: errors.Join(context.Canceled, cursor.ErrClosed)}, codes.NotFound, 404, "CursorNotFound", "restart"},
+		{&caller.Error{}, codes.Unauthenticated, 401, "Unauthenticated", "never"},
+		{&caller.Error{Problem: caller.Invalid}, codes.Unauthenticated, 401, "Unauthenticated", "never"},
+		{&caller.Error{Problem: caller.TooMany}, codes.ResourceExhausted, 429, "TooManyAttempts", "same-request"},
+		{&caller.Error{Problem: caller.Unavailable}, codes.Unavailable, 503, "IssuerUnavailable", "same-request"},
 		{cursor.ErrBusy, codes.Internal, 500, "Internal", "never"},
 		{paging.ErrNotHere, codes.Internal, 500, "Internal", "never"},
 		{&handle.LimitError{Max: 100}, codes.ResourceExhausted, 429, "HandleLimitExceeded", "same-request"},
@@ -161,7 +166,7 @@ func TestTable(t *testing.T) {
 					if got := fmt.Sprint(f.Code(), e.GetCode(), r.Code, e.GetReason(), e.GetRetry()); got != want {
 						t.Errorf("%s: %s, want %s", form, got, want)
 					}
-					if (r.RetryAfter > 0) != (test.code == codes.Unavailable || strings.HasSuffix(test.reason, "LimitExceeded")) {
+					if (r.RetryAfter > 0) != (test.code == codes.Unavailable || strings.HasSuffix(test.reason, "LimitExceeded") || test.reason == "TooManyAttempts") {
 						t.Errorf("%s: RetryAfter = %v", form, r.RetryAfter)
 					}
 				}

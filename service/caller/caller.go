@@ -1,0 +1,156 @@
+// Package caller decides who calls: it turns what a client presents (an API key, a JSON Web Token,
+// a client certificate) into an Identity, or refuses it. The listeners of gRPC and REST call it
+// once for each call, before they read the request. It does not decide what a caller may do.
+//
+// Whether a credential counts is a pure function on values: findKey, verifyToken, fromCertificate.
+// An Authenticator applies them, counts failures for each address, and gets the keys of the
+// issuer of tokens over the network.
+package caller
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"net/netip"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+)
+
+// Identity says who a client is. It does not change.
+type Identity struct {
+	// Principal names the client. It begins with the kind of the credential ("key:", "jwt:" or
+	// "cert:"), so that no client can take the name of a client of another kind.
+	Principal string
+	// Expires is the time from which the credential does not count; zero means never.
+	Expires time.Time
+}
+
+// maxPrincipalBytes limits a principal, which logs and lists of cursors show.
+const maxPrincipalBytes = 256
+
+// newIdentity returns the identity of a client by its kind and name. It fails if the name cannot
+// be a principal.
+func newIdentity(kind, name string, expires time.Time) (*Identity, error) {
+	if name == "" || len(kind)+len(name) > maxPrincipalBytes || !utf8.ValidString(name) {
+		return nil, invalid("the name in the credential is empty, too long or not UTF-8")
+	}
+	return &Identity{Principal: kind + name, Expires: expires}, nil
+}
+
+// Problem says why a client is refused.
+type Problem uint8
+
+// The problems. The zero value is that of a client that presents nothing.
+const (
+	Missing     Problem = iota
+	Invalid             // the credential does not count
+	TooMany             // too many failed attempts came from the client's address
+	Unavailable         // the issuer's keys cannot be had at the moment
+)
+
+// Error refuses a client. Its message has no part of a credential.
+type Error struct {
+	Problem Problem
+	Message string
+}
+
+func (e *Error) Error() string { return e.Message }
+
+func invalid(message string) error { return &Error{Problem: Invalid, Message: message} }
+
+var (
+	errMissing = &Error{
+		Message: "this call needs credentials: send Authorization: Bearer and an API key or a " +
+			"token, or present a client certificate",
+	}
+	errTooMany = &Error{
+		Problem: TooMany,
+		Message: "too many attempts with credentials that do not count came from this address",
+	}
+)
+
+// Presented holds what a client presents with a call.
+type Presented struct {
+	// Authorization and APIKey have the values of the headers authorization, and api-key and
+	// apiKey.
+	Authorization, APIKey []string
+	// Certificate is the client's certificate if TLS has verified it; nil: none.
+	Certificate *x509.Certificate
+	// Address is where the client is; the zero value for clients without an IP address.
+	Address netip.Addr
+}
+
+// Config says which credentials count. At least one kind does.
+type Config struct {
+	// Keys has the API keys; nil: they do not count. Replace changes them.
+	Keys *KeyTable
+	// Tokens describes the JSON Web Tokens that count; nil: none.
+	Tokens *TokenConfig
+	// CertificateName chooses the name in a client certificate that becomes the principal; the
+	// zero value means that certificates do not count.
+	CertificateName CertificateName
+}
+
+// Authenticator finds out who calls. It is safe for concurrent use.
+type Authenticator struct {
+	keys        atomic.Pointer[KeyTable]
+	tokens      *tokens // nil: tokens do not count
+	certificate CertificateName
+	failures    *throttle
+}
+
+// New returns an authenticator. The caller must call Close if there are tokens.
+func New(cfg Config) *Authenticator {
+	a := &Authenticator{certificate: cfg.CertificateName, failures: newThrottle()}
+	a.keys.Store(cfg.Keys)
+	if cfg.Tokens != nil {
+		a.tokens = newTokens(*cfg.Tokens)
+	}
+	return a
+}
+
+// Replace replaces the API keys. Calls that have begun go on.
+func (a *Authenticator) Replace(keys *KeyTable) { a.keys.Store(keys) }
+
+// Close ends the fetching of the issuer's keys, and waits until it has ended.
+func (a *Authenticator) Close() {
+	if a.tokens != nil {
+		a.tokens.keys.close()
+	}
+}
+
+// Authenticate returns who presents p. It blocks only while it gets the issuer's keys: until ctx
+// ends, at most fetchTime. Its errors are *Error, and the cause of ctx.
+func (a *Authenticator) Authenticate(ctx context.Context, p *Presented) (*Identity, error) {
+	now := time.Now()
+	id, err := a.authenticate(ctx, p, now)
+	if e, ok := errors.AsType[*Error](err); ok && e.Problem == Invalid &&
+		!a.failures.fail(p.Address, now) {
+		return nil, errTooMany
+	}
+	return id, err
+}
+
+func (a *Authenticator) authenticate(
+	ctx context.Context, p *Presented, now time.Time,
+) (*Identity, error) {
+	c, err := choose(p)
+	if err != nil {
+		return nil, err
+	}
+	switch c.kind {
+	case kindKey:
+		return findKey(a.keys.Load(), c.text, now)
+	case kindToken:
+		if a.tokens == nil {
+			return nil, invalid("tokens do not count here")
+		}
+		return a.tokens.identify(ctx, c.text, now, func() bool {
+			return a.failures.exhausted(p.Address, now)
+		})
+	case kindCertificate:
+		return fromCertificate(p.Certificate, a.certificate, now)
+	}
+	return nil, errMissing
+}

@@ -1,0 +1,43 @@
+package caller
+
+import "strings"
+
+// kind distinguishes credentials.
+type kind uint8
+
+const (
+	kindNone kind = iota
+	kindKey
+	kindToken
+	kindCertificate
+)
+
+// credential holds the credential of a call that decides.
+type credential struct {
+	kind kind
+	text string // of a key or token
+}
+
+// choose returns the credential that decides about a call: that of Authorization, else the API
+// key, else the certificate. If the one that decides does not count, the others do not help.
+func choose(p *Presented) (credential, error) {
+	switch {
+	case len(p.Authorization) > 1 || len(p.APIKey) > 1:
+		return credential{}, invalid("the call has more than one credential of a kind")
+	case len(p.Authorization) == 1:
+		scheme, text, _ := strings.Cut(p.Authorization[0], " ")
+		if !strings.EqualFold(scheme, "Bearer") {
+			return credential{}, invalid("Authorization is not Bearer and a credential")
+		}
+		text = strings.Trim(text, " ")
+		if strings.HasPrefix(text, keyPrefix) {
+			return credential{kindKey, text}, nil
+		}
+		return credential{kindToken, text}, nil
+	case len(p.APIKey) == 1:
+		return credential{kindKey, p.APIKey[0]}, nil
+	case p.Certificate != nil:
+		return credential{kind: kindCertificate}, nil
+	}
+	return credential{}, nil
+}

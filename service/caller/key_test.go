@@ -1,0 +1,321 @@
+package caller_test
+
+import (
+	"crypto/x509"
+	"errors"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/mooringdb/mooring/internal/certtest"
+	"github.com/mooringdb/mooring/service/caller"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// newKey returns a key and its line.
+func newKey(t testing.TB, principal string, expires time.Time) (key, line string) {
+	t.Helper()
+	key, line, err := caller.NewKey(principal, expires)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key, line
+}
+
+func table(t testing.TB, lines ...string) *caller.KeyTable {
+	t.Helper()
+	keys, err := caller.ParseKeys([]byte(strings.Join(lines, "\n")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return keys
+}
+
+func bearer(text string) *caller.Presented {
+	return &caller.Presented{Authorization: []string{"Bearer " + text}}
+}
+
+// outcome writes what Authenticate returned as one word.
+func outcome(id *caller.Identity, err error) string {
+	if err == nil {
+		return id.Principal
+	}
+	e, ok := errors.AsType[*caller.Error](err)
+	if !ok {
+		return err.Error()
+	}
+	return [...]string{"missing", "invalid", "too many", "unavailable"}[e.Problem] + ": " +
+		e.Message
+}
+
+func TestKeys(t *testing.T) {
+	key, line := newKey(t, "shop", time.Time{})
+	other, _ := newKey(t, "shop", time.Time{})
+	old, oldLine := newKey(t, "old", time.Now().Add(-time.Minute))
+	later, laterLine := newKey(t, "later", time.Now().Add(time.Hour))
+	a := caller.New(caller.Config{Keys: table(t, "# a comment", "", line, oldLine, laterLine)})
+	flipped := flip(key)
+	for _, row := range []struct {
+		name string
+		p    *caller.Presented
+		want string
+	}{
+		{"nothing", &caller.Presented{}, "missing"},
+		{"bearer", bearer(key), "key:shop"},
+		{"any case of the scheme", &caller.Presented{Authorization: []string{"bEaRer  " + key}}, "key:shop"},
+		{"header", &caller.Presented{APIKey: []string{key}}, "key:shop"},
+		{"expires later", bearer(later), "key:later"},
+		{"expired", bearer(old), "invalid: the API key has expired"},
+		{"not in the table", bearer(other), "invalid: the API key does not count"},
+		{"known id, wrong secret", bearer(flipped), "invalid: the API key does not count"},
+		{"expired, wrong secret", bearer(flip(old)), "invalid: the API key does not count"},
+		{"cut", bearer(key[:len(key)-1]), "invalid: the API key does not count"},
+		{"not base64", bearer(key[:len(key)-1] + "!"), "invalid: the API key does not count"},
+		{"an empty header", &caller.Presented{APIKey: []string{""}}, "invalid"},
+		{"another scheme", &caller.Presented{Authorization: []string{"Basic " + key}}, "invalid"},
+		{"a token", bearer("a.b.c"), "invalid: tokens do not count here"},
+		{"Authorization decides", &caller.Presented{Authorization: []string{"Bearer " + other}, APIKey: []string{key}}, "invalid"},
+		{"Authorization decides, too", &caller.Presented{Authorization: []string{"Bearer " + key}, APIKey: []string{other}}, "key:shop"},
+		{"two headers", &caller.Presented{APIKey: []string{key, key}}, "invalid"},
+	} {
+		got := outcome(a.Authenticate(t.Context(), row.p))
+		if !strings.HasPrefix(got, row.want) || strings.Contains(got, key[20:]) {
+			t.Errorf("%s: %s, want %s", row.name, got, row.want)
+		}
+	}
+	if got := a2(t, key); got != "invalid: API keys do not count here" {
+		t.Errorf("without a table: %s", got)
+	}
+}
+
+// flip changes one bit of a key's secret, in a character that has no unused bits.
+func flip(key string) string {
+	b := []byte(key)
+	i := len(b) - 10
+	if b[i] == 'A' {
+		b[i] = 'B'
+	} else {
+		b[i] = 'A'
+	}
+	return string(b)
+}
+
+func a2(t *testing.T, key string) string {
+	a := caller.New(caller.Config{CertificateName: caller.Subject})
+	return outcome(a.Authenticate(t.Context(), bearer(key)))
+}
+
+func TestReplace(t *testing.T) {
+	first, firstLine := newKey(t, "a", time.Time{})
+	second, secondLine := newKey(t, "b", time.Time{})
+	a := caller.New(caller.Config{Keys: table(t, firstLine)})
+	a.Replace(table(t, secondLine))
+	if got := outcome(a.Authenticate(t.Context(), bearer(second))); got != "key:b" {
+		t.Errorf("the new key: %s", got)
+	}
+	if got := outcome(a.Authenticate(t.Context(), bearer(first))); !strings.HasPrefix(got, "invalid") {
+		t.Errorf("the old key: %s", got)
+	}
+}
+
+func TestNewKey(t *testing.T) {
+	key, line := newKey(t, "shop", time.Date(2027, 1, 31, 12, 0, 0, 0, time.FixedZone("", 3600)))
+	again, _ := newKey(t, "shop", time.Time{})
+	if key == again || len(key) != 60 || !strings.HasPrefix(key, "mooring_") {
+		t.Errorf("keys %q, %q: want two of 60 bytes", key, again)
+	}
+	if strings.Contains(line, key[17:]) || !strings.HasSuffix(line, " expires=2027-01-31T11:00:00Z") {
+		t.Errorf("line %q", line)
+	}
+	keys := table(t, line)
+	if got := keys.Describe(); keys.Len() != 1 || !slices.Equal(got, []string{"shop " + key[8:16] + " expires=2027-01-31T11:00:00Z"}) {
+		t.Errorf("Describe = %q", got)
+	}
+	for _, name := range []string{"", "a b", "a\tb", "#a", "a\x00", "a\xff", strings.Repeat("x", 300)} {
+		if _, _, err := caller.NewKey(name, time.Time{}); err == nil {
+			t.Errorf("NewKey(%q) succeeds", name)
+		}
+	}
+}
+
+func TestParseKeys(t *testing.T) {
+	key, line := newKey(t, "shop", time.Time{})
+	fields := strings.Fields(line)
+	for _, row := range []struct{ name, text, want string }{
+		{"the key itself", key, "line 1: it is not a principal"},
+		{"too many fields", line + " expires=2027-01-01T00:00:00Z more", "line 1"},
+		{"second line", "# x\n" + fields[0] + " short " + fields[2], "line 2: the second field"},
+		{"no hash", fields[0] + " " + fields[1] + " AAAA", "third field"},
+		{"short salt", fields[0] + " " + fields[1] + " AAAA." + strings.Split(fields[2], ".")[1], "third field"},
+		{"long hash", line + "AAAA", "third field"},
+		{"time", line + " expires=tomorrow", "fourth field"},
+		{"field", line + " until=2027-01-01T00:00:00Z", "fourth field"},
+		{"twice", line + "\n" + line, "line 2: an earlier line"},
+		{"principal", strings.Repeat("x", 300) + " " + fields[1] + " " + fields[2], "principal"},
+	} {
+		_, err := caller.ParseKeys([]byte(row.text))
+		if err == nil || !strings.Contains(err.Error(), row.want) || strings.Contains(err.Error(), fields[2]) {
+			t.Errorf("%s: error %v, want %s", row.name, err, row.want)
+		}
+	}
+	if k, err := caller.ParseKeys(nil); err != nil || k.Len() != 0 {
+		t.Errorf("an empty file: %v, %v", k, err)
+	}
+}
+
+func FuzzParseKeys(f *testing.F) {
+	_, line, err := caller.NewKey("shop", time.Unix(0, 0))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add([]byte(line))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		keys, err := caller.ParseKeys(text)
+		if err == nil && keys.Len() != len(keys.Describe()) {
+			t.Errorf("%d keys, %d descriptions", keys.Len(), len(keys.Describe()))
+		}
+	})
+}
+
+func TestCertificates(t *testing.T) {
+	ca := certtest.Authority(t, certtest.ECDSA)
+	spiffe, err := url.Parse("spiffe://example/shop")
+	if err != nil {
+		t.Fatal(err)
+	}
+	full := ca.Issue(t, "shop.example", func(c *x509.Certificate) {
+		c.Subject.Organization = []string{"Example"}
+		c.URIs, c.EmailAddresses = []*url.URL{spiffe}, []string{"shop@example"}
+	}).Certificate
+	bare := ca.Issue(t, "192.0.2.1", func(c *x509.Certificate) { c.Subject.CommonName = "" }).Certificate
+	two := ca.Issue(t, "a", func(c *x509.Certificate) { c.DNSNames = []string{"a", "b"} }).Certificate
+	old := ca.Issue(t, "a", certtest.Valid(time.Now().Add(-2*time.Hour), time.Now().Add(-time.Hour))).Certificate
+	future := ca.Issue(t, "a", certtest.Valid(time.Now().Add(time.Hour), time.Now().Add(2*time.Hour))).Certificate
+	for _, row := range []struct {
+		name string
+		by   caller.CertificateName
+		c    *x509.Certificate
+		want string
+	}{
+		{"subject", caller.Subject, full, "cert:CN=shop.example,O=Example"},
+		{"common name", caller.CommonName, full, "cert:shop.example"},
+		{"dns", caller.DNSName, full, "cert:shop.example"},
+		{"uri", caller.URI, full, "cert:spiffe://example/shop"},
+		{"email", caller.Email, full, "cert:shop@example"},
+		{"none", "", full, "invalid: client certificates do not count here"},
+		{"no dns", caller.DNSName, bare, "invalid: the client certificate has 0 names"},
+		{"no uri", caller.URI, bare, "invalid: the client certificate has 0 names"},
+		{"no email", caller.Email, bare, "invalid: the client certificate has 0 names"},
+		{"no subject", caller.Subject, bare, "invalid: the name"},
+		{"two", caller.DNSName, two, "invalid: the client certificate has 2 names"},
+		{"expired", caller.CommonName, old, "invalid: the client certificate has expired"},
+		{"not yet", caller.CommonName, future, "invalid: the client certificate has expired"},
+	} {
+		a := caller.New(caller.Config{CertificateName: row.by})
+		got := outcome(a.Authenticate(t.Context(), &caller.Presented{Certificate: row.c}))
+		if !strings.HasPrefix(got, row.want) {
+			t.Errorf("%s: %s, want %s", row.name, got, row.want)
+		}
+	}
+	// A key decides before a certificate.
+	key, line := newKey(t, "shop", time.Time{})
+	a := caller.New(caller.Config{Keys: table(t, line), CertificateName: caller.Subject})
+	if got := outcome(a.Authenticate(t.Context(), &caller.Presented{APIKey: []string{key}, Certificate: full})); got != "key:shop" {
+		t.Errorf("key and certificate: %s", got)
+	}
+	if got := outcome(a.Authenticate(t.Context(), &caller.Presented{APIKey: []string{"x"}, Certificate: full})); !strings.HasPrefix(got, "invalid") {
+		t.Errorf("wrong key and certificate: %s", got)
+	}
+	if got := caller.CertificateNames(); len(got) != 5 {
+		t.Errorf("CertificateNames = %v", got)
+	}
+}
+
+// TestThrottle checks that an address that fails too often is told to wait, that right keys from
+// it go on counting, and that other addresses do not notice.
+func TestThrottle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		key, line := newKey(t, "shop", time.Time{})
+		a := caller.New(caller.Config{Keys: table(t, line)})
+		try := func(address, text string) string {
+			return outcome(a.Authenticate(t.Context(), &caller.Presented{
+				APIKey: []string{text}, Address: netip.MustParseAddr(address),
+			}))
+		}
+		count := func(address string) (n int) {
+			for strings.HasPrefix(try(address, "wrong"), "invalid") {
+				n++
+			}
+			return n
+		}
+		if n := count("2001:db8::1"); n != 100 {
+			t.Errorf("%d failures before the address has to wait, want 100", n)
+		}
+		for _, row := range []struct{ name, address, text, want string }{
+			{"the same address", "2001:db8::1", "wrong", "too many"},
+			{"its network", "2001:db8::ffff:2", "wrong", "too many"},
+			{"another network", "2001:db8:0:1::1", "wrong", "invalid"},
+			{"the right key", "2001:db8::1", key, "key:shop"},
+			{"IPv4", "192.0.2.1", "wrong", "invalid"},
+		} {
+			if got := try(row.address, row.text); !strings.HasPrefix(got, row.want) {
+				t.Errorf("%s: %s, want %s", row.name, got, row.want)
+			}
+		}
+		if got := outcome(a.Authenticate(t.Context(), &caller.Presented{Address: netip.MustParseAddr("2001:db8::1")})); !strings.HasPrefix(got, "missing") {
+			t.Errorf("without credentials: %s", got)
+		}
+		time.Sleep(time.Second) //nolint:forbidigo // fake time
+		if n := count("2001:db8::1"); n != 10 {
+			t.Errorf("%d failures after a second, want 10", n)
+		}
+		if n := count("::ffff:192.0.2.1"); n != 100 { // IPv4 in IPv6: refilled meanwhile
+			t.Errorf("%d failures of an IPv4 address in IPv6, want 100", n)
+		}
+		time.Sleep(time.Hour) //nolint:forbidigo // fake time
+		if n := count("2001:db8::1"); n != 100 {
+			t.Errorf("%d failures after an hour, want 100", n)
+		}
+	})
+}
+
+// TestThrottleForgets checks that the table of addresses is bounded: it forgets the one that
+// failed first.
+func TestThrottleForgets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := caller.New(caller.Config{Keys: table(t)})
+		try := func(address netip.Addr) string {
+			return outcome(a.Authenticate(t.Context(), &caller.Presented{APIKey: []string{"x"}, Address: address}))
+		}
+		first := netip.MustParseAddr("192.0.2.1")
+		for !strings.HasPrefix(try(first), "too many") {
+		}
+		address := netip.MustParseAddr("10.0.0.0")
+		for range 10_000 {
+			address = address.Next()
+			try(address)
+		}
+		if got := try(first); !strings.HasPrefix(got, "invalid") {
+			t.Errorf("after 10,000 others: %s", got)
+		}
+	})
+}
+
+func BenchmarkKey(b *testing.B) {
+	key, line := newKey(b, "shop", time.Time{})
+	a := caller.New(caller.Config{Keys: table(b, line)})
+	p := bearer(key)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := a.Authenticate(b.Context(), p); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,228 @@
+package caller
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/rsa"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+	lru "github.com/hashicorp/golang-lru/v2"
+)
+
+// TokenConfig describes the JSON Web Tokens that count.
+type TokenConfig struct {
+	// Issuer is the URL of the issuer, which has its discovery document below it and is each
+	// token's iss.
+	Issuer string
+	// Audience must be in each token's aud.
+	Audience string
+	// Algorithms lists the signature algorithms that count, of Algorithms.
+	Algorithms []string
+	// Skew is how far the clocks of issuer and gateway may differ.
+	Skew time.Duration
+	// Claim names the claim with the principal's name.
+	Claim string
+	// Transport makes the requests to the issuer; nil: http.DefaultTransport.
+	Transport http.RoundTripper
+	// Fetched is called after each fetch of the issuer's keys, with their number or the reason of
+	// its failure. It may be nil.
+	Fetched func(keys int, err error)
+}
+
+// Algorithms returns the signature algorithms that a TokenConfig may list. All are asymmetric: the
+// gateway has no secret in common with an issuer, and a public key is none.
+func Algorithms() []string {
+	return []string{
+		"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA",
+	}
+}
+
+const (
+	// kindTokenName begins the principal of a token.
+	kindTokenName = "jwt:"
+	// maxTokenBytes limits a token. Those of large organisations have about 8 KiB.
+	maxTokenBytes = 16 << 10
+	// maxVerified is how many tokens are remembered, so that a client's next calls do not cost a
+	// verification.
+	maxVerified = 10_000
+)
+
+// tokens verifies tokens with the issuer's keys, and remembers those that count.
+type tokens struct {
+	cfg        TokenConfig
+	algorithms []jose.SignatureAlgorithm
+	keys       *issuer
+	// verified has the tokens that count by their hashes.
+	verified *lru.Cache[[sha256.Size]byte, verified]
+}
+
+// verified holds the result of a verification, which counts as long as the keys do.
+type verified struct {
+	identity *Identity
+	keys     *keySet
+}
+
+func newTokens(cfg TokenConfig) *tokens {
+	cache, err := lru.New[[sha256.Size]byte, verified](maxVerified)
+	if err != nil {
+		panic("bug: caller: " + err.Error())
+	}
+	t := &tokens{cfg: cfg, keys: newIssuer(&cfg), verified: cache}
+	for _, name := range cfg.Algorithms {
+		t.algorithms = append(t.algorithms, jose.SignatureAlgorithm(name))
+	}
+	return t
+}
+
+// identify returns whose token text is. It gets the issuer's keys if it has none, or none with the
+// token's id. overdrawn reports whether no more tokens of the client's address are verified.
+func (t *tokens) identify(
+	ctx context.Context, text string, now time.Time, overdrawn func() bool,
+) (*Identity, error) {
+	if len(text) > maxTokenBytes {
+		return nil, invalid("the token is too long")
+	}
+	sum := sha256.Sum256([]byte(text))
+	keys := t.keys.current(ctx, now)
+	if v, ok := t.verified.Get(sum); ok && v.keys == keys {
+		if !now.Before(v.identity.Expires) {
+			return nil, errTokenExpired
+		}
+		return v.identity, nil
+	}
+	if overdrawn() {
+		return nil, errTooMany
+	}
+	id, err := t.verify(keys, text, now)
+	if errors.Is(err, errUnknownKey) {
+		if keys, err = t.keys.newer(ctx, keys, now); err != nil {
+			return nil, err
+		}
+		id, err = t.verify(keys, text, now)
+	}
+	if err != nil {
+		return nil, err
+	}
+	t.verified.Add(sum, verified{id, keys})
+	return id, nil
+}
+
+var (
+	errUnknownKey   = &Error{Problem: Invalid, Message: "the token's key is not of the issuer"}
+	errMalformed    = &Error{Problem: Invalid, Message: "the token is malformed"}
+	errSignature    = &Error{Problem: Invalid, Message: "the token's signature is wrong"}
+	errTokenExpired = &Error{Problem: Invalid, Message: "the token has expired"}
+)
+
+// verify decides whether a token counts. If no key of the set can have signed it, the error is
+// errUnknownKey. A nil set has no keys.
+func (t *tokens) verify(keys *keySet, text string, now time.Time) (*Identity, error) {
+	token, err := jwt.ParseSigned(text, t.algorithms)
+	if _, ok := errors.AsType[*jose.ErrUnexpectedSignatureAlgorithm](err); ok {
+		return nil, invalid("the token is signed with an algorithm that does not count here")
+	}
+	if err != nil || len(token.Headers) != 1 {
+		return nil, errMalformed
+	}
+	header := token.Headers[0]
+	candidates := keys.find(header.KeyID, header.Algorithm)
+	if len(candidates) == 0 {
+		return nil, errUnknownKey
+	}
+	var claims jwt.Claims
+	var all map[string]any
+	for _, k := range candidates {
+		if err = token.Claims(k.Key, &claims, &all); err == nil {
+			break
+		}
+	}
+	switch {
+	case errors.Is(err, jose.ErrCryptoFailure):
+		return nil, errSignature
+	case err != nil:
+		return nil, errMalformed
+	}
+	return t.check(&claims, all, now)
+}
+
+// check decides whether the claims of a token whose signature is right count.
+func (t *tokens) check(claims *jwt.Claims, all map[string]any, now time.Time) (*Identity, error) {
+	expected := jwt.Expected{
+		Issuer: t.cfg.Issuer, AnyAudience: jwt.Audience{t.cfg.Audience}, Time: now,
+	}
+	err := claims.ValidateWithLeeway(expected, t.cfg.Skew)
+	switch {
+	case errors.Is(err, jwt.ErrInvalidIssuer):
+		return nil, invalid("the token is of another issuer")
+	case errors.Is(err, jwt.ErrInvalidAudience):
+		return nil, invalid("the token is for another audience")
+	case errors.Is(err, jwt.ErrNotValidYet), errors.Is(err, jwt.ErrIssuedInTheFuture):
+		return nil, invalid("the token does not count yet: compare the clocks")
+	case errors.Is(err, jwt.ErrExpired):
+		return nil, errTokenExpired
+	case err != nil:
+		return nil, errMalformed
+	case claims.Expiry == nil:
+		return nil, invalid("the token has no time at which it expires")
+	}
+	name, _ := all[t.cfg.Claim].(string)
+	if name == "" {
+		return nil, invalid(fmt.Sprintf("the token has no text in its claim %s", t.cfg.Claim))
+	}
+	return newIdentity(kindTokenName, name, claims.Expiry.Time().Add(t.cfg.Skew))
+}
+
+// keySet holds the keys of an issuer that may sign tokens. It does not change. Its methods take a
+// nil set as an empty one.
+type keySet struct {
+	keys []jose.JSONWebKey
+}
+
+// find returns the keys that may have signed a token with the key id and the algorithm. A token
+// without an id may be signed by any of them.
+func (s *keySet) find(id, algorithm string) (found []jose.JSONWebKey) {
+	if s == nil {
+		return nil
+	}
+	for _, k := range s.keys {
+		if (id == "" || k.KeyID == id) && (k.Algorithm == "" || k.Algorithm == algorithm) &&
+			canVerify(k.Key, algorithm) {
+			found = append(found, k)
+		}
+	}
+	return found
+}
+
+// canVerify reports whether a key is of the kind that an algorithm takes.
+func canVerify(key any, algorithm string) bool {
+	switch key.(type) {
+	case *rsa.PublicKey:
+		return strings.HasPrefix(algorithm, "RS") || strings.HasPrefix(algorithm, "PS")
+	case *ecdsa.PublicKey:
+		return strings.HasPrefix(algorithm, "ES")
+	case ed25519.PublicKey:
+		return algorithm == string(jose.EdDSA)
+	}
+	return false
+}
+
+// same reports whether two sets have the same keys.
+func (s *keySet) same(other *keySet) bool {
+	if s == nil || other == nil {
+		return s == other
+	}
+	return slices.EqualFunc(s.keys, other.keys, func(a, b jose.JSONWebKey) bool {
+		x, err := a.MarshalJSON()
+		y, err2 := b.MarshalJSON()
+		return err == nil && err2 == nil && string(x) == string(y)
+	})
+}
