@@ -183,6 +183,15 @@ var table = []entry{
 	// Errors that the server returned.
 	typed(func(e *mongoerr.CommandError, _ error, x *explanation) { x.command(e) }),
 	typed(func(e *mongoerr.WriteException, _ error, x *explanation) { x.writes(e) }),
+	// Without write errors, what it wraps decides.
+	{"*client.NamespacedBulkWriteError", func(err error, x *explanation) bool {
+		e, ok := errors.AsType[*client.NamespacedBulkWriteError](err)
+		if !ok || len(e.WriteErrors) == 0 {
+			return false
+		}
+		x.writes(&mongoerr.WriteException{WriteErrors: e.WriteErrors})
+		return true
+	}},
 	typed(func(e mongoerr.WriteError, _ error, x *explanation) {
 		x.writes(&mongoerr.WriteException{WriteErrors: []mongoerr.WriteError{e}})
 	}),
