@@ -151,6 +151,7 @@ func (a *Authenticator) authenticate(
 		})
 	case kindCertificate:
 		return fromCertificate(p.Certificate, a.certificate, now)
+	default:
+		return nil, errMissing
 	}
-	return nil, errMissing
 }
