@@ -17,6 +17,7 @@ import (
 	"github.com/mooringdb/mooring/core/auth"
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/bson/extjson"
+	"github.com/mooringdb/mooring/core/changestream"
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/compress"
 	"github.com/mooringdb/mooring/core/conn"
@@ -244,6 +245,7 @@ var table = []entry{
 		}
 		x.at(int64(e.Offset))
 	}),
+	value("changestream.ErrNoResumeToken", changestream.ErrNoResumeToken, InvalidArgument),
 	value("bson.ErrTooLarge", bson.ErrTooLarge, TooLarge),
 	value("bson.ErrDBRef", bson.ErrDBRef, InvalidArgument),
 	value("bson.ErrVectorType", bson.ErrVectorType, InvalidArgument),

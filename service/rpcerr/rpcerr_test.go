@@ -17,6 +17,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/bson/extjson"
+	"github.com/mooringdb/mooring/core/changestream"
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/conn"
 	"github.com/mooringdb/mooring/core/cursor"
@@ -140,6 +141,7 @@ func TestTable(t *testing.T) {
 		{&client.NamespacedBulkWriteError{WriteErrors: []mongoerr.WriteError{{Code: 11000}}, Err: sent}, codes.AlreadyExists, 409, "DuplicateKey", "never"},
 		{&client.NamespacedBulkWriteError{Err: sent}, codes.Unavailable, 503, "NetworkError", "same-request"},
 		{&client.NamespacedBulkWriteError{WriteConcernErrors: []*mongoerr.WriteConcernError{{Code: 64, Name: "WriteConcernFailed"}}}, codes.Unavailable, 503, "WriteConcernFailed", "never"},
+		{changestream.ErrNoResumeToken, codes.InvalidArgument, 400, "InvalidArgument", "never"},
 		{&caller.Error{}, codes.Unauthenticated, 401, "Unauthenticated", "never"},
 		{&caller.Error{Problem: caller.Invalid}, codes.Unauthenticated, 401, "Unauthenticated", "never"},
 		{&caller.Error{Problem: caller.TooMany}, codes.ResourceExhausted, 429, "TooManyAttempts", "same-request"},
