@@ -15,22 +15,21 @@ import (
 	"github.com/mooringdb/mooring/core/connstring"
 )
 
-// canned is a connection on which every find is answered with the same reply, without a goroutine
-// and without a copy that would count.
+// canned is a connection on which every command but the hello is answered with the same reply,
+// without a goroutine and without a copy that would count.
 type canned struct {
 	net.Conn
-	legacy, hello, find []byte
-	pending             []byte
-	closed              chan struct{}
+	legacy, hello, reply []byte
+	pending              []byte
+	closed               chan struct{}
 }
 
 func (c *canned) Write(p []byte) (int, error) {
-	reply := c.find
-	switch {
-	case binary.LittleEndian.Uint32(p[12:]) != opMsg:
+	reply := c.hello
+	if binary.LittleEndian.Uint32(p[12:]) != opMsg {
 		reply = c.legacy
-	case bson.Raw(p[21:]).FirstKey() != "find":
-		reply = c.hello
+	} else if key := bson.Raw(p[21:]).FirstKey(); key != "hello" && key != "isMaster" && key != "ismaster" {
+		reply = c.reply
 	}
 	copy(reply[8:12], p[4:8])
 	c.pending = reply
@@ -74,18 +73,23 @@ func frame(body bson.Raw, legacy bool) []byte {
 	return msg
 }
 
-func cannedClient(b *testing.B, docs int) *client.Client {
-	hello := bson.NewBuilder(nil).Bool("isWritablePrimary", true).Int32("minWireVersion", 6).Int32("maxWireVersion", 21).
-		Int32("maxBsonObjectSize", 16<<20).Int32("maxMessageSizeBytes", 48_000_000).Int32("maxWriteBatchSize", 100_000).
-		Bool("helloOk", true).Int32("ok", 1).Finish()
+// found is the reply to a find, with docs of 1 KB.
+func found(docs int) bson.Raw {
 	reply := bson.NewBuilder(nil).OpenDocument("cursor").OpenArray("firstBatch")
 	for i := range docs {
 		reply.OpenDocument("").Int32("_id", int32(i)).String("pad", string(make([]byte, 1000))).Close()
 	}
-	reply.Close().Int64("id", 0).String("ns", "shop.orders").Close().Int32("ok", 1)
+	return reply.Close().Int64("id", 0).String("ns", "shop.orders").Close().Int32("ok", 1).Finish()
+}
+
+// cannedClient returns a client whose commands are all answered with the reply.
+func cannedClient(b *testing.B, reply bson.Raw) *client.Client {
+	hello := bson.NewBuilder(nil).Bool("isWritablePrimary", true).Int32("minWireVersion", 6).Int32("maxWireVersion", 21).
+		Int32("maxBsonObjectSize", 16<<20).Int32("maxMessageSizeBytes", 48_000_000).Int32("maxWriteBatchSize", 100_000).
+		Bool("helloOk", true).Int32("ok", 1).Finish()
 	dial := func(context.Context, string, string) (net.Conn, error) {
 		return &canned{
-			legacy: frame(hello, true), hello: frame(hello, false), find: frame(reply.Finish(), false), closed: make(chan struct{}),
+			legacy: frame(hello, true), hello: frame(hello, false), reply: frame(reply, false), closed: make(chan struct{}),
 		}, nil
 	}
 	c, err := client.New(connstring.Config{Hosts: []address.Address{"canned:27017"}}, client.Options{Dialer: dial})
@@ -101,7 +105,7 @@ func cannedClient(b *testing.B, docs int) *client.Client {
 
 // BenchmarkFindOne is a findOne with a filter by _id, through selection, pool and connection.
 func BenchmarkFindOne(b *testing.B) {
-	c := cannedClient(b, 1)
+	c := cannedClient(b, found(1))
 	opt := client.FindOptions{Filter: bson.NewBuilder(nil).Int32("_id", 0).Finish()}
 	ctx, cancel := context.WithTimeout(b.Context(), time.Hour)
 	defer cancel()
@@ -115,7 +119,7 @@ func BenchmarkFindOne(b *testing.B) {
 
 // BenchmarkFind100 is a find whose 100 documents come in the first batch.
 func BenchmarkFind100(b *testing.B) {
-	c := cannedClient(b, 100)
+	c := cannedClient(b, found(100))
 	ctx, cancel := context.WithTimeout(b.Context(), time.Hour)
 	defer cancel()
 	b.ReportAllocs()
@@ -127,5 +131,45 @@ func BenchmarkFind100(b *testing.B) {
 		if batch, err := cur.Next(ctx); err != nil && !errors.Is(err, io.EOF) || len(batch.Documents) != 100 {
 			b.Fatal(len(batch.Documents), err)
 		}
+	}
+}
+
+// BenchmarkInsert is what an insert of small documents without _id costs: of one, of 100 with
+// InsertMany, and of 100 with BulkWrite.
+func BenchmarkInsert(b *testing.B) {
+	docs, models := make([]bson.Raw, 100), make([]client.WriteModel, 100)
+	for i := range docs {
+		docs[i] = bson.NewBuilder(nil).Int32("i", int32(i)).Finish()
+		models[i] = client.WriteModel{Kind: client.InsertOne, Document: docs[i]}
+	}
+	for name, bench := range map[string]func(ctx context.Context, c *client.Client) error{
+		"One": func(ctx context.Context, c *client.Client) error {
+			_, err := c.InsertOne(ctx, orders, docs[0], client.InsertOneOptions{})
+			return err
+		},
+		"Many": func(ctx context.Context, c *client.Client) error {
+			_, err := c.InsertMany(ctx, orders, docs, client.InsertManyOptions{})
+			return err
+		},
+		"Bulk": func(ctx context.Context, c *client.Client) error {
+			_, err := c.BulkWrite(ctx, orders, models, client.BulkWriteOptions{})
+			return err
+		},
+		"UnorderedBulk": func(ctx context.Context, c *client.Client) error {
+			_, err := c.BulkWrite(ctx, orders, models, client.BulkWriteOptions{Ordered: new(false)})
+			return err
+		},
+	} {
+		b.Run(name, func(b *testing.B) {
+			c := cannedClient(b, bson.NewBuilder(nil).Int32("n", 1).Int32("ok", 1).Finish())
+			ctx, cancel := context.WithTimeout(b.Context(), time.Hour)
+			defer cancel()
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := bench(ctx, c); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }

@@ -6,13 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/operation"
-	"github.com/mooringdb/mooring/core/wire"
 )
 
 // BulkWrite runs writes of several kinds on a collection, in as few commands as their order and the
@@ -39,30 +37,32 @@ func (c *Client) BulkWrite(
 		return BulkWriteResult{}, ck.err
 	}
 	cmd := bulk{
-		collection: ns.Collection, ordered: opt.Ordered == nil || *opt.Ordered, opt: &opt,
+		collection: ns.Collection, ordered: opt.Ordered == nil || *opt.Ordered,
+		common: &opt.Common, bypass: opt.BypassDocumentValidation, let: opt.Let,
 		writeConcern: wc, models: models,
 		ids: newIDs(len(models), func(i int) *WriteModel { return &models[i] }),
 	}
-	cmd.order = cmd.newOrder()
-	op := write(ns, &cmd, wc, &opt.Common)
+	cmd.sort()
+	return c.bulkWrite(ctx, ns, &cmd)
+}
+
+var bulkFields = []string{
+	"insert", "update", "delete", "documents", "updates", "deletes", "ordered",
+	"bypassDocumentValidation", "comment", "let",
+}
+
+// bulkWrite runs the commands of a bulk.
+func (c *Client) bulkWrite(
+	ctx context.Context, ns Namespace, cmd *bulk,
+) (BulkWriteResult, error) {
+	op := write(ns, cmd, cmd.writeConcern, cmd.common)
 	op.ID = operation.NewID()
-	run := bulkRun{client: c, cmd: &cmd, op: &op}
+	run := bulkRun{client: c, cmd: cmd, op: &op}
 	run.result.Acknowledged = !op.Unacknowledged
-	ctx, done := c.runner.Begin(ctx, opt.Timeout, time.Time{})
+	ctx, done := c.runner.Begin(ctx, cmd.common.Timeout, time.Time{})
 	defer done()
 	err := run.all(ctx)
 	return run.result, err
-}
-
-// newIDs returns the _ids of the documents that are inserted, by the place of their model.
-func newIDs(n int, model func(int) *WriteModel) []newID {
-	ids := make([]newID, n)
-	for i := range ids {
-		if m := model(i); m.Kind == InsertOne {
-			assignIDs([]bson.Raw{m.Document}, ids[i:i+1])
-		}
-	}
-	return ids
 }
 
 // bulkRun holds the state of one BulkWrite.
@@ -79,7 +79,7 @@ type bulkRun struct {
 // all runs one command after the other, until all writes are sent, an ordered bulk has a write
 // error, or another error occurs.
 func (r *bulkRun) all(ctx context.Context) error {
-	for len(r.cmd.order) > 0 {
+	for r.cmd.left() > 0 {
 		res, err := r.client.runner.Run(ctx, r.op)
 		if err := r.take(res, err); err != nil {
 			return err
@@ -87,7 +87,7 @@ func (r *bulkRun) all(ctx context.Context) error {
 		if r.failed != nil && r.cmd.ordered {
 			break
 		}
-		r.cmd.order = r.cmd.order[r.cmd.sent:]
+		r.cmd.advance()
 	}
 	return r.exception()
 }
@@ -114,15 +114,22 @@ func (r *bulkRun) take(res operation.Result, err error) error {
 	if reply.err != nil {
 		return reply.written()
 	}
-	if r.cmd.kind() == "insert" {
-		for i, place := range r.cmd.order[:done] {
-			if _, ok := not[i]; !ok {
-				id := IndexedID{Index: place, ID: r.cmd.ids[place].value}
-				r.result.InsertedIDs = append(r.result.InsertedIDs, id)
-			}
-		}
+	if r.cmd.command() == insertCommand {
+		r.inserted(done, not)
 	}
 	return nil
+}
+
+// inserted adds the ids of the first n documents of the command, without those that failed.
+func (r *bulkRun) inserted(n int, not map[int]struct{}) {
+	r.result.InsertedIDs = slices.Grow(r.result.InsertedIDs, n)
+	for i := range n {
+		if _, ok := not[i]; !ok {
+			place := r.cmd.place(i)
+			id := IndexedID{Index: place, ID: r.cmd.ids[place].value}
+			r.result.InsertedIDs = append(r.result.InsertedIDs, id)
+		}
+	}
 }
 
 // takeErrors adds the write errors of a command. It returns how many of its writes were tried, and
@@ -141,7 +148,7 @@ func (r *bulkRun) takeErrors(
 		if r.cmd.ordered {
 			tried = min(tried, we.Index)
 		}
-		we.Index = r.cmd.order[we.Index]
+		we.Index = r.cmd.place(we.Index)
 		r.result.WriteErrors = append(r.result.WriteErrors, we)
 	}
 	r.failed, r.labels = failed, append(r.labels, failed.Labels...)
@@ -151,12 +158,12 @@ func (r *bulkRun) takeErrors(
 // counts adds what a reply counts.
 func (r *bulkRun) counts(d bson.Raw, reply *replyReader) {
 	n := reply.count(d, "n", "n")
-	switch r.cmd.kind() {
-	case "insert":
+	switch r.cmd.command() {
+	case insertCommand:
 		r.result.InsertedCount += n
-	case "delete":
+	case deletesCommand:
 		r.result.DeletedCount += n
-	case "update":
+	case updatesCommand:
 		r.result.ModifiedCount += reply.count(d, "nModified", "nModified")
 		upserted := r.upserted(d, reply)
 		r.result.UpsertedCount += upserted
@@ -183,7 +190,7 @@ func (r *bulkRun) upserted(d bson.Raw, reply *replyReader) (n int64) {
 			return n
 		}
 		r.result.UpsertedIDs = append(r.result.UpsertedIDs,
-			IndexedID{Index: r.cmd.order[place], ID: id})
+			IndexedID{Index: r.cmd.place(int(place)), ID: id})
 		n++
 	}
 	return n
@@ -208,164 +215,4 @@ func (r *bulkRun) exception() error {
 		e.WriteConcernError = wces[len(wces)-1]
 	}
 	return e
-}
-
-// bulk builds the insert, update or delete command for the next writes of a bulk. It sends as many
-// of those as fit.
-type bulk struct {
-	collection   string
-	ordered      bool
-	opt          *BulkWriteOptions
-	writeConcern WriteConcern
-	models       []WriteModel
-	ids          []newID
-
-	// order has the places of the models that are not sent yet. Those that one command can send are
-	// beside each other.
-	order []int
-	// sent is the number of writes in the last message.
-	sent int
-	// checked are the limits of the last server; the zero value: there was none yet.
-	checked checkedLimits
-}
-
-// checkedLimits holds the limits of a server that all models not sent yet keep to.
-type checkedLimits struct {
-	size int
-	wire int32
-}
-
-// newOrder returns the order in which the models are sent: as they are, or, where the order does
-// not matter, by their commands.
-func (c *bulk) newOrder() []int {
-	order := make([]int, len(c.models))
-	for i := range order {
-		order[i] = i
-	}
-	if !c.ordered {
-		slices.SortStableFunc(order, func(a, b int) int {
-			return cmp.Compare(c.models[a].Kind.command(), c.models[b].Kind.command())
-		})
-	}
-	return order
-}
-
-// kind returns the name of the next command.
-func (c *bulk) kind() string { return kinds[c.models[c.order[0]].Kind.command()].name }
-
-var bulkFields = []string{
-	"insert", "update", "delete", "documents", "updates", "deletes", "ordered",
-	"bypassDocumentValidation", "comment", "let",
-}
-
-func (c *bulk) Name() string { return c.kind() }
-
-func (c *bulk) Append(b *bson.Builder, to operation.Target) error {
-	if err := c.check(to); err != nil {
-		return err
-	}
-	kind := c.kind()
-	b.String(kind, c.collection).Bool("ordered", c.ordered)
-	if kind != "delete" {
-		appendBool(b, "bypassDocumentValidation", c.opt.BypassDocumentValidation)
-	}
-	if kind != "insert" {
-		appendDocument(b, "let", c.opt.Let)
-	}
-	appendValue(b, "comment", c.opt.Comment)
-	appendWriteConcern(b, c.writeConcern)
-	c.opt.appendTo(b, to)
-	return nil
-}
-
-// check compares all models that are not sent yet with what this server takes, so that nothing is
-// sent of a bulk that would be refused later. Another server may take less than the one before.
-func (c *bulk) check(to operation.Target) error {
-	limits := checkedLimits{
-		size: limit(to.Hello.MaxBSONObjectSize, defaultMaxBSONObjectSize),
-		wire: to.Hello.MaxWireVersion,
-	}
-	if limits == c.checked {
-		return nil
-	}
-	for _, place := range c.order {
-		m := &c.models[place]
-		if err := tooLarge("requests", place, m, c.ids[place], limits.size); err != nil {
-			return err
-		}
-		if !unacknowledged(c.writeConcern) {
-			continue
-		}
-		if err := hintGate(m.Hint, limits.wire, kinds[m.Kind.command()].hintsUnseen); err != nil {
-			return err
-		}
-	}
-	c.checked = limits
-	return nil
-}
-
-// tooLarge objects to a document of a model that is larger than the server takes.
-func tooLarge(list string, place int, m *WriteModel, id newID, most int) error {
-	size := len(m.Document)
-	if id.generated {
-		size += generatedIDSize
-	}
-	if size <= most {
-		return nil
-	}
-	return &ArgumentError{
-		Argument: list + "." + strconv.Itoa(place), TooLarge: true,
-		Problem: fmt.Sprintf("has a document of %d bytes; the server takes %d", size, most),
-	}
-}
-
-// AppendSequences appends as many of the next writes as fit.
-func (c *bulk) AppendSequences(msg []byte, to operation.Target) ([]byte, error) {
-	msg, start := wire.BeginSequence(msg, kinds[c.models[c.order[0]].Kind.command()].sequence)
-	maxMessage := limit(to.Hello.MaxMessageSize, defaultMaxMessageSize)
-	maxWrites := min(len(c.order), limit(to.Hello.MaxWriteBatchSize, defaultMaxWriteBatchSize))
-	command := c.models[c.order[0]].Kind.command()
-	c.sent = 0
-	for c.sent < maxWrites {
-		place := c.order[c.sent]
-		if c.models[place].Kind.command() != command {
-			break
-		}
-		before := len(msg)
-		msg = c.appendStatement(msg, place)
-		if c.sent > 0 && len(msg) > maxMessage {
-			msg = msg[:before]
-			break
-		}
-		c.sent++
-	}
-	return wire.EndSequence(msg, start), nil
-}
-
-// appendStatement appends a write as its command has it.
-func (c *bulk) appendStatement(msg []byte, place int) []byte {
-	m := &c.models[place]
-	if m.Kind == InsertOne {
-		return appendInserted(msg, m.Document, c.ids[place])
-	}
-	b := bson.NewBuilder(msg)
-	b.Document("q", m.Filter)
-	switch m.Kind {
-	case DeleteOne:
-		b.Int32("limit", 1)
-	case DeleteMany:
-		b.Int32("limit", 0)
-	default:
-		b.Value("u", m.update())
-		if m.Kind == UpdateMany {
-			b.Bool("multi", true)
-		}
-		appendBool(b, "upsert", m.Upsert)
-		appendArray(b, "arrayFilters", m.ArrayFilters)
-	}
-	appendDocument(b, "collation", m.Collation)
-	appendValue(b, "hint", m.Hint)
-	appendDocument(b, "sort", m.Sort)
-	b.Finish()
-	return b.Bytes()
 }

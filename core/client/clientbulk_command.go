@@ -111,9 +111,12 @@ func (c *clientBulk) checkSizes(to operation.Target) error {
 		return nil
 	}
 	for place := c.next; place < len(c.models); place++ {
-		m := &c.models[place].WriteModel
-		if err := tooLarge("models", place, m, c.ids[place], most); err != nil {
-			return err
+		size := insertedSize(c.models[place].Document, c.ids[place])
+		if size > most {
+			return &ArgumentError{
+				Argument: "models." + strconv.Itoa(place), TooLarge: true,
+				Problem: fmt.Sprintf("has a document of %d bytes; the server takes %d", size, most),
+			}
 		}
 	}
 	c.checked = most
@@ -183,10 +186,8 @@ func (c *clientBulk) sizeOf(place int) int {
 	size := emptyDocumentSize
 	switch m.Kind.command() {
 	case insertCommand:
-		size += elementSize("insert", int32Size) + elementSize("document", len(m.Document))
-		if c.ids[place].generated {
-			size += generatedIDSize
-		}
+		size += elementSize("insert", int32Size) +
+			elementSize("document", insertedSize(m.Document, c.ids[place]))
 	case updatesCommand:
 		size += elementSize("update", int32Size) + elementSize("filter", documentSize(m.Filter)) +
 			elementSize("updateMods", len(m.update().Data)) + elementSize("multi", boolSize)

@@ -2,15 +2,9 @@ package client
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"strconv"
-	"time"
 
 	"github.com/mooringdb/mooring/core/bson"
-	"github.com/mooringdb/mooring/core/mongoerr"
-	"github.com/mooringdb/mooring/core/operation"
-	"github.com/mooringdb/mooring/core/wire"
 )
 
 // InsertOne inserts a document, with a generated _id in front if it has none.
@@ -27,12 +21,11 @@ func (c *Client) InsertOne(
 	if ck.err != nil {
 		return InsertOneResult{}, ck.err
 	}
-	docs, ids := [1]bson.Raw{doc}, [1]newID{}
-	assignIDs(docs[:], ids[:])
-	cmd := insert{
-		collection: ns.Collection, ordered: true, bypass: opt.BypassDocumentValidation,
-		comment:      opt.Comment,
-		writeConcern: wc, common: &opt.Common, docs: docs[:], ids: ids[:], single: true,
+	docs, ids := [1]bson.Raw{doc}, [1]newID{newIDOf(doc)}
+	cmd := bulk{
+		collection: ns.Collection, ordered: true, common: &opt.Common,
+		bypass: opt.BypassDocumentValidation, writeConcern: wc, docs: docs[:], ids: ids[:],
+		single: true,
 	}
 	op := write(ns, &cmd, wc, &opt.Common)
 	res, err := c.run(ctx, &op, &opt.Common)
@@ -69,117 +62,23 @@ func (c *Client) InsertMany(
 		return InsertManyResult{}, ck.err
 	}
 	ids := make([]newID, len(docs))
-	assignIDs(docs, ids)
-	cmd := insert{
+	for i, doc := range docs {
+		ids[i] = newIDOf(doc)
+	}
+	cmd := bulk{
 		collection: ns.Collection, ordered: opt.Ordered == nil || *opt.Ordered,
-		bypass:  opt.BypassDocumentValidation,
-		comment: opt.Comment, writeConcern: wc, common: &opt.Common, docs: docs, ids: ids,
+		common: &opt.Common, bypass: opt.BypassDocumentValidation, writeConcern: wc,
+		docs: docs, ids: ids,
 	}
-	op := write(ns, &cmd, wc, &opt.Common)
-	op.ID = operation.NewID()
-	run := insertRun{client: c, cmd: &cmd, op: &op}
-	run.result.Acknowledged = !op.Unacknowledged
-	run.result.InsertedIDs = make([]IndexedID, 0, len(docs))
-	ctx, done := c.runner.Begin(ctx, opt.Timeout, time.Time{})
-	defer done()
-	err := run.all(ctx)
-	return run.result, err
+	res, err := c.bulkWrite(ctx, ns, &cmd)
+	return InsertManyResult{
+		Acknowledged: res.Acknowledged, InsertedIDs: res.InsertedIDs,
+		WriteErrors: res.WriteErrors, WriteConcernErrors: res.WriteConcernErrors,
+	}, err
 }
 
-// insertRun holds the state of one InsertMany.
-type insertRun struct {
-	client *Client
-	cmd    *insert
-	op     *operation.Operation
-	result InsertManyResult
-	// failed is the last reply with write errors; labels are those of all.
-	failed *mongoerr.WriteException
-	labels []string
-}
-
-// all runs one command after the other, until all documents are sent, an ordered insert has a
-// write error, or another error occurs.
-func (r *insertRun) all(ctx context.Context) error {
-	for len(r.cmd.docs) > 0 {
-		res, err := r.client.runner.Run(ctx, r.op)
-		if err := r.take(res, err); err != nil {
-			return err
-		}
-		if r.failed != nil && r.cmd.ordered {
-			break
-		}
-		r.cmd.advance()
-	}
-	return r.exception()
-}
-
-// take adds the outcome of one command. It keeps write errors for the end, and returns every other
-// error.
-func (r *insertRun) take(res operation.Result, err error) error {
-	if res.WriteConcernError != nil {
-		r.result.WriteConcernErrors = append(r.result.WriteConcernErrors, res.WriteConcernError)
-	}
-	if failed, ok := errors.AsType[*mongoerr.WriteException](err); ok {
-		return r.takeErrors(failed)
-	}
-	if err == nil {
-		r.inserted(r.cmd.sent, nil)
-	}
-	return err
-}
-
-func (r *insertRun) takeErrors(failed *mongoerr.WriteException) error {
-	for _, we := range failed.WriteErrors {
-		if we.Index < 0 || we.Index >= r.cmd.sent {
-			reply := replyReader{from: failed.Address}
-			reply.fail("writeErrors.index",
-				fmt.Sprintf("%d is not one of %d documents", we.Index, r.cmd.sent))
-			return reply.written()
-		}
-	}
-	n := r.cmd.sent
-	if r.cmd.ordered {
-		n = failed.WriteErrors[0].Index
-	}
-	r.inserted(n, failed.WriteErrors)
-	for _, we := range failed.WriteErrors {
-		we.Index += r.cmd.offset
-		r.result.WriteErrors = append(r.result.WriteErrors, we)
-	}
-	r.failed, r.labels = failed, append(r.labels, failed.Labels...)
-	return nil
-}
-
-// inserted records the ids of the first n documents of this command, without those that failed.
-func (r *insertRun) inserted(n int, failed []mongoerr.WriteError) {
-	var not map[int]struct{}
-	if len(failed) > 0 {
-		not = make(map[int]struct{}, len(failed))
-		for _, we := range failed {
-			not[we.Index] = struct{}{}
-		}
-	}
-	for i, id := range r.cmd.ids[:n] {
-		if _, ok := not[i]; !ok {
-			r.result.InsertedIDs = append(r.result.InsertedIDs,
-				IndexedID{Index: r.cmd.offset + i, ID: id.value})
-		}
-	}
-}
-
-// exception returns all write errors in one error, nil if there are none.
-func (r *insertRun) exception() error {
-	if r.failed == nil {
-		return nil
-	}
-	e := &mongoerr.WriteException{
-		WriteErrors: r.result.WriteErrors, Labels: r.labels, Address: r.failed.Address,
-		Reply: r.failed.Reply,
-	}
-	if wces := r.result.WriteConcernErrors; len(wces) > 0 {
-		e.WriteConcernError = wces[len(wces)-1]
-	}
-	return e
+var insertFields = []string{
+	"insert", "documents", "ordered", "bypassDocumentValidation", "comment",
 }
 
 // newID holds the _id of a document that is inserted.
@@ -188,55 +87,23 @@ type newID struct {
 	generated bool
 }
 
-// assignIDs finds the _ids of the documents, and generates those that are missing.
-func assignIDs(docs []bson.Raw, ids []newID) {
-	for i, doc := range docs {
-		if v, ok := doc.Lookup("_id"); ok {
-			ids[i].value = v
-		} else {
-			ids[i] = newID{value: bson.ObjectIDValue(bson.NewObjectID()), generated: true}
+// newIDOf finds the _id of a document, and generates one that is missing.
+func newIDOf(doc bson.Raw) newID {
+	if v, ok := doc.Lookup("_id"); ok {
+		return newID{value: v}
+	}
+	return newID{value: bson.ObjectIDValue(bson.NewObjectID()), generated: true}
+}
+
+// newIDs returns the _ids of the documents that models insert, by the place of the model.
+func newIDs(n int, model func(int) *WriteModel) []newID {
+	ids := make([]newID, n)
+	for i := range ids {
+		if m := model(i); m.Kind == InsertOne {
+			ids[i] = newIDOf(m.Document)
 		}
 	}
-}
-
-// insert builds the insert command. It sends as many of docs as fit; advance drops those.
-type insert struct {
-	collection   string
-	ordered      bool
-	single       bool // from InsertOne
-	bypass       *bool
-	comment      bson.Value
-	writeConcern WriteConcern
-	common       *Common
-
-	// docs are not sent yet; ids are theirs, and offset is the first one's place in the caller's
-	// list.
-	docs   []bson.Raw
-	ids    []newID
-	offset int
-	// sent is the number of docs in the last message.
-	sent int
-	// checked is the limit that no document of docs exceeds; 0: none was compared yet.
-	checked int
-}
-
-var insertFields = []string{
-	"insert", "documents", "ordered", "bypassDocumentValidation", "comment",
-}
-
-func (i *insert) advance() {
-	i.docs, i.ids, i.offset = i.docs[i.sent:], i.ids[i.sent:], i.offset+i.sent
-}
-
-func (*insert) Name() string { return "insert" }
-
-func (i *insert) Append(b *bson.Builder, to operation.Target) error {
-	b.String("insert", i.collection).Bool("ordered", i.ordered)
-	appendBool(b, "bypassDocumentValidation", i.bypass)
-	appendValue(b, "comment", i.comment)
-	appendWriteConcern(b, i.writeConcern)
-	i.common.appendTo(b, to)
-	return nil
+	return ids
 }
 
 // The limits of a server that reports none.
@@ -260,55 +127,12 @@ const (
 	documentLengthSize = 4
 )
 
-// AppendSequences appends as many documents as fit.
-func (i *insert) AppendSequences(msg []byte, to operation.Target) ([]byte, error) {
-	err := i.checkSizes(limit(to.Hello.MaxBSONObjectSize, defaultMaxBSONObjectSize))
-	if err != nil {
-		return nil, err
+// insertedSize returns the size of a document with its generated _id.
+func insertedSize(doc bson.Raw, id newID) int {
+	if id.generated {
+		return len(doc) + generatedIDSize
 	}
-	msg, start := wire.BeginSequence(msg, "documents")
-	maxMessage := limit(to.Hello.MaxMessageSize, defaultMaxMessageSize)
-	maxDocs := min(len(i.docs), limit(to.Hello.MaxWriteBatchSize, defaultMaxWriteBatchSize))
-	i.sent = 0
-	for i.sent < maxDocs {
-		size := i.size(i.sent)
-		if i.sent > 0 && len(msg)+size > maxMessage {
-			break
-		}
-		msg = appendInserted(msg, i.docs[i.sent], i.ids[i.sent])
-		i.sent++
-	}
-	return wire.EndSequence(msg, start), nil
-}
-
-// checkSizes objects to a document that is larger than this server takes. Another server may take
-// less than the one before.
-func (i *insert) checkSizes(most int) error {
-	if i.checked != 0 && i.checked <= most {
-		return nil
-	}
-	for n := range i.docs {
-		if size := i.size(n); size > most {
-			argument := "documents." + strconv.Itoa(i.offset+n)
-			if i.single {
-				argument = "document"
-			}
-			return &ArgumentError{
-				Argument: argument,
-				Problem:  fmt.Sprintf("has %d bytes; the server takes %d", size, most),
-				TooLarge: true,
-			}
-		}
-	}
-	i.checked = most
-	return nil
-}
-
-func (i *insert) size(n int) int {
-	if i.ids[n].generated {
-		return len(i.docs[n]) + generatedIDSize
-	}
-	return len(i.docs[n])
+	return len(doc)
 }
 
 // appendInserted appends a document, with its generated _id in front.
@@ -316,7 +140,7 @@ func appendInserted(msg []byte, doc bson.Raw, id newID) []byte {
 	if !id.generated {
 		return append(msg, doc...)
 	}
-	size := len(doc) + generatedIDSize
+	size := insertedSize(doc, id)
 	msg = append(msg, byte(size), byte(size>>8), byte(size>>16), byte(size>>24))
 	msg = append(msg, idPrefix...)
 	msg = append(msg, id.value.Data...)
