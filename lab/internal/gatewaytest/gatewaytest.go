@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/mooringdb/mooring/core/connstring"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/lab/internal/gateway"
 	"github.com/mooringdb/mooring/lab/internal/proc"
@@ -78,6 +79,16 @@ func (s *Suite) IsEmbedded() bool { return os.Getenv("MOORING_TEST_URI") == "" }
 
 // URI returns the connection string of the server.
 func (s *Suite) URI(t testing.TB) string { return must(t, s.server) }
+
+// Address returns host and port of the server, the first one if there are several.
+func (s *Suite) Address(t testing.TB) string {
+	t.Helper()
+	cfg, err := connstring.Parse(s.URI(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(cfg.Hosts[0])
+}
 
 // Direct connects the official driver to the server, past the gateway: the witness of what is
 // really there.

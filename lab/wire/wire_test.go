@@ -1,0 +1,51 @@
+package wire_test
+
+import (
+	"slices"
+	"testing"
+)
+
+// TestSameCommands has three drivers run the same operations on the same server, and compares what
+// they send field by field. Each difference is explained by a row of differences.md, and each row
+// explains one.
+func TestSameCommands(t *testing.T) {
+	skipWithoutPymongo(t)
+	operations := slices.Concat(finds, reads, writes, commands)
+	var order []string
+	for _, op := range operations {
+		order = append(order, op.name)
+	}
+	order = append(order, closing)
+	if distinct := slices.Compact(slices.Sorted(slices.Values(order))); len(distinct) != len(order) {
+		t.Fatalf("%d operations have %d names", len(order), len(distinct))
+	}
+	recordings := map[string]recording{}
+	for _, driver := range drivers {
+		recordings[driver.name] = record(t, newDeployment(t), driver.open, operations)
+	}
+	rows := explanations(t, explained)
+	total, unexplained := 0, 0
+	for _, driver := range drivers[1:] {
+		for _, d := range compare(driver.name, order, recordings["mooring"],
+			recordings[driver.name]) {
+			total++
+			known := false
+			for _, row := range rows {
+				if row.explains(d) {
+					known, row.used = true, true
+				}
+			}
+			if !known {
+				unexplained++
+				t.Errorf("not explained: %v", d)
+			}
+		}
+	}
+	for _, row := range rows {
+		if !row.used {
+			t.Errorf("the row explains nothing: %v: %s", row.patterns, row.why)
+		}
+	}
+	t.Logf("%d operations, %d differences, %d of them not explained", len(operations), total,
+		unexplained)
+}
