@@ -3,7 +3,6 @@ package mongoerr
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 )
 
@@ -60,31 +59,6 @@ func nameOf(code int32, given string) string {
 		return c.name
 	}
 	return codeNames[code]
-}
-
-// HasLabel reports whether err, or an error that it wraps, carries the label.
-func HasLabel(err error, label string) bool {
-	return slices.Contains(Labels(err), label)
-}
-
-// Labels returns the labels of the reply, or of the broken connection, that err stands for.
-func Labels(err error) []string {
-	if e, ok := errors.AsType[*OverloadError](err); ok {
-		return append([]string{LabelSystemOverloaded, LabelRetryable}, Labels(e.Err)...)
-	}
-	if e, ok := errors.AsType[*CommandError](err); ok {
-		return e.Labels
-	}
-	if e, ok := errors.AsType[*WriteException](err); ok {
-		return e.Labels
-	}
-	if e, ok := errors.AsType[*WriteConcernError](err); ok {
-		return e.Labels
-	}
-	if e, ok := errors.AsType[*NetworkError](err); ok {
-		return e.Labels
-	}
-	return nil
 }
 
 // IsNotWritablePrimary reports whether the server said that it is not, or no longer, the primary.

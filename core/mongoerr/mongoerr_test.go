@@ -384,3 +384,40 @@ func BenchmarkFromReplyOK(b *testing.B) {
 		}
 	}
 }
+
+func TestWithLabel(t *testing.T) {
+	refused := &mongoerr.CommandError{Code: 1, Labels: []string{"A"}}
+	b := mongoerr.WithLabel(fmt.Errorf("commit: %w", refused), "B")
+	if again := mongoerr.WithLabel(b, "B"); again != b { //nolint:errorlint // identity
+		t.Errorf("WithLabel(%v) = %v, want the same error", b, again)
+	}
+	if again := mongoerr.WithLabel(refused, "A"); again != error(refused) { //nolint:errorlint // identity
+		t.Errorf("WithLabel() = %v, want the server's error, which has the label", again)
+	}
+	if b.Error() != "commit: "+refused.Error() || !errors.Is(b, refused) {
+		t.Errorf("WithLabel() = %v", b)
+	}
+	tests := []struct {
+		err  error
+		want []string
+	}{
+		{nil, nil},
+		{io.EOF, nil},
+		{b, []string{"B", "A"}},
+		{mongoerr.WithLabel(b, "C"), []string{"C", "B", "A"}},
+		{mongoerr.WithLabel(io.EOF, "C"), []string{"C"}},
+		{
+			mongoerr.WithLabel(&mongoerr.OverloadError{Err: &mongoerr.NetworkError{Err: io.EOF, Labels: []string{"D"}}}, "C"),
+			[]string{"C", mongoerr.LabelSystemOverloaded, mongoerr.LabelRetryable, "D"},
+		},
+		{&mongoerr.OverloadError{Err: mongoerr.WithLabel(io.EOF, "C")}, []string{mongoerr.LabelSystemOverloaded, mongoerr.LabelRetryable, "C"}},
+	}
+	for _, tt := range tests {
+		if got := mongoerr.Labels(tt.err); !slices.Equal(got, tt.want) {
+			t.Errorf("Labels(%v) = %v, want %v", tt.err, got, tt.want)
+		}
+	}
+	if len(refused.Labels) != 1 {
+		t.Errorf("the server's labels are %v now", refused.Labels)
+	}
+}
