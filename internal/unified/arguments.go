@@ -126,9 +126,7 @@ func (a *arguments) serverAPI() *client.ServerAPI {
 		Version: options.must("version").text("version"), Strict: options.bool("strict"),
 		DeprecationErrors: options.bool("deprecationErrors"),
 	}
-	if err := options.done(); err != nil && a.err == nil {
-		a.err = err
-	}
+	a.adopt(options)
 	return api
 }
 
@@ -222,6 +220,13 @@ func newWriteConcern(d bson.Raw) (*client.WriteConcern, error) {
 		}
 	}
 	return wc, nil
+}
+
+// adopt reports what is wrong with the arguments of an argument.
+func (a *arguments) adopt(of *arguments) {
+	if err := of.done(); err != nil && a.err == nil {
+		a.err = err
+	}
 }
 
 // done returns the first error in the arguments.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/internal/unified/match"
 )
@@ -71,6 +72,20 @@ func replyOf(err error) bson.Raw {
 	if e, ok := errors.AsType[*mongoerr.WriteConcernError](err); ok {
 		return e.Raw
 	}
+	for _, e := range writeErrorsOf(err) {
+		return e.Raw
+	}
+	return nil
+}
+
+// writeErrorsOf returns the write errors that an error reports.
+func writeErrorsOf(err error) []mongoerr.WriteError {
+	if e, ok := errors.AsType[*mongoerr.WriteException](err); ok {
+		return e.WriteErrors
+	}
+	if e, ok := errors.AsType[*client.NamespacedBulkWriteError](err); ok {
+		return e.WriteErrors
+	}
 	return nil
 }
 
@@ -85,8 +100,8 @@ func errorContains(_ *run, want bson.Value, err error, _ bson.Value) error {
 func errorCode(_ *run, want bson.Value, err error, _ bson.Value) error {
 	wanted, _ := want.AsInt64()
 	code := int64(mongoerr.Code(err))
-	if e, ok := errors.AsType[*mongoerr.WriteException](err); ok && len(e.WriteErrors) > 0 {
-		code = int64(e.WriteErrors[0].Code)
+	if all := writeErrorsOf(err); len(all) > 0 {
+		code = int64(all[0].Code)
 	}
 	if code != wanted {
 		return fmt.Errorf("is %d, want %d", code, wanted)
@@ -132,12 +147,12 @@ func errorResponse(r *run, want bson.Value, err error, _ bson.Value) error {
 
 // writeErrors compares those of the indexes that the document's keys are.
 func writeErrors(r *run, want bson.Value, err error, _ bson.Value) error {
-	e, _ := errors.AsType[*mongoerr.WriteException](err)
+	all := writeErrorsOf(err)
 	wanted, _ := want.Document()
-	if e == nil || len(e.WriteErrors) != wanted.Len() {
+	if len(all) == 0 || len(all) != wanted.Len() {
 		return errors.New("the number of write errors differs")
 	}
-	for _, one := range e.WriteErrors {
+	for _, one := range all {
 		expected := lookup(wanted, strconv.Itoa(one.Index))
 		if err := r.matcher.Root(expected, bson.DocumentValue(one.Raw)); err != nil {
 			return fmt.Errorf("write %d: %w", one.Index, err)
@@ -148,7 +163,11 @@ func writeErrors(r *run, want bson.Value, err error, _ bson.Value) error {
 
 func writeConcernErrors(r *run, want bson.Value, err error, _ bson.Value) error {
 	var all []bson.Raw
-	if e, ok := errors.AsType[*mongoerr.WriteConcernError](err); ok {
+	if bulk, ok := errors.AsType[*client.NamespacedBulkWriteError](err); ok {
+		for _, e := range bulk.WriteConcernErrors {
+			all = append(all, e.Raw)
+		}
+	} else if e, ok := errors.AsType[*mongoerr.WriteConcernError](err); ok {
 		all = append(all, e.Raw)
 	}
 	array, _ := want.Array()

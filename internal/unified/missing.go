@@ -14,16 +14,14 @@ const (
 	needsTransactions  = "transactions"
 	needsRetries       = "retryable reads and writes"
 	needsChangeStreams = "change streams"
-	needsBulkWrite     = "bulk writes of a client"
 	needsListing       = "lists of objects for databases, collections or indexes, which drivers " +
 		"may leave out"
-	needsGridFS        = "GridFS"
-	needsEncryption    = "client-side encryption"
-	needsCSOT          = "timeoutMS of closing a cursor"
-	needsSearchIndexes = "helpers for search indexes"
-	needsCount         = "a helper for count, which is deprecated"
-	needsMapReduce     = "a helper for mapReduce, which is deprecated"
-	needsWorkloads     = "a workload executor (storeEventsAsEntities, loop)"
+	needsGridFS     = "GridFS"
+	needsEncryption = "client-side encryption"
+	needsCSOT       = "timeoutMS of closing a cursor"
+	needsCount      = "a helper for count, which is deprecated"
+	needsMapReduce  = "a helper for mapReduce, which is deprecated"
+	needsWorkloads  = "a workload executor (storeEventsAsEntities, loop)"
 )
 
 var missingOperations = map[string]string{
@@ -36,17 +34,14 @@ var missingOperations = map[string]string{
 	"assertSessionNotDirty":                needsSessions,
 	"assertSameLsidOnLastTwoCommands":      needsSessions,
 	"assertDifferentLsidOnLastTwoCommands": needsSessions,
-	"createChangeStream":                   needsChangeStreams, "clientBulkWrite": needsBulkWrite,
-	"listCollectionObjects": needsListing, "listDatabaseObjects": needsListing,
+	"createChangeStream":                   needsChangeStreams,
+	"listCollectionObjects":                needsListing, "listDatabaseObjects": needsListing,
 	"listIndexObjects": needsListing,
 	"upload":           needsGridFS, "download": needsGridFS, "downloadByName": needsGridFS,
 	"delete":       needsGridFS,
-	"deleteByName": needsGridFS, "rename": needsGridFS, "renameByName": needsGridFS,
+	"deleteByName": needsGridFS, "renameByName": needsGridFS,
 	"drop": needsGridFS, "loop": needsWorkloads,
 	"mapReduce": needsMapReduce, "count": needsCount,
-	"createSearchIndex": needsSearchIndexes, "createSearchIndexes": needsSearchIndexes,
-	"dropSearchIndex":   needsSearchIndexes,
-	"updateSearchIndex": needsSearchIndexes, "listSearchIndexes": needsSearchIndexes,
 	"getSnapshotTime": needsSessions,
 	"createDataKey":   needsEncryption, "rewrapManyDataKey": needsEncryption,
 	"deleteKey": needsEncryption, "getKey": needsEncryption,

@@ -36,6 +36,12 @@ var collectionOperations = table[*collection]{
 	"dropIndexes":            dropIndexes,
 	"listIndexes":            listIndexes,
 	"listIndexNames":         listIndexNames,
+	"rename":                 renameCollection,
+	"createSearchIndex":      createSearchIndex,
+	"createSearchIndexes":    createSearchIndexes,
+	"updateSearchIndex":      updateSearchIndex,
+	"dropSearchIndex":        dropSearchIndex,
+	"listSearchIndexes":      listSearchIndexes,
 }
 
 func findCursor(c *collection, a *arguments) opener {
@@ -336,4 +342,14 @@ func foundOne(res client.FindOneAndResult, err error) outcome {
 		err = res.WriteConcernError
 	}
 	return outcome{value: orNull(res.Document, res.Document != nil), err: err}
+}
+
+func renameCollection(_ *run, c *collection, a *arguments) action {
+	to := client.Namespace{Database: c.ns.Database, Collection: a.must("to").text("to")}
+	options := client.RenameCollectionOptions{
+		Common: c.inherit.writes(a), DropTarget: a.bool("dropTarget"),
+	}
+	return func(ctx context.Context) outcome {
+		return failed(c.client.RenameCollection(ctx, c.ns, to, options))
+	}
 }

@@ -13,6 +13,7 @@ import (
 // clientOperations are the operations on a client.
 var clientOperations = table[*observed]{
 	"appendMetadata":    appendMetadata,
+	"clientBulkWrite":   clientBulkWrite,
 	"close":             closeClient,
 	"listDatabases":     listDatabases,
 	"listDatabaseNames": listDatabaseNames,
@@ -24,9 +25,7 @@ func appendMetadata(_ *run, c *observed, a *arguments) action {
 		Name: options.must("name").text("name"), Version: options.text("version"),
 		Platform: options.text("platform"),
 	}
-	if err := options.done(); err != nil && a.err == nil {
-		a.err = err
-	}
+	a.adopt(options)
 	return func(context.Context) outcome { return failed(c.AppendMetadata(lib)) }
 }
 

@@ -311,6 +311,12 @@ func (c *collection) kind() string {
 	return "collection"
 }
 
+// searchIndexes refuses what only Atlas has.
+func (h *host) searchIndexes(*request) (reply, error) { return reply{}, errSearchIndexes }
+
+var errSearchIndexes = fail(onlyAtlas, "Using Atlas Search Database Commands and the "+
+	"$listSearchIndexes aggregation stage requires additional configuration.")
+
 // Indexes returns the names of the indexes of a collection.
 func (d *Deployment) Indexes(namespace string) []string {
 	d.store.mu.Lock()

@@ -36,13 +36,15 @@ var Topologies = []Topology{Single, ReplicaSet, Sharded, LoadBalanced}
 type Version string
 
 // Versions are all of them, those that tests are run with first.
-var Versions = []Version{"7.0.0", "4.2.0", "8.2.0"}
+var Versions = []Version{"7.0.0", "4.2.0", "8.2.1", "8.0.0", "6.0.0"}
 
 // configs are what is different about servers of a version: those before 4.4 do not stream hello
 // replies.
 var configs = map[Version]mongotest.ClusterConfig{
-	"8.2.0": {WireVersion: 27, Discard: true},
+	"8.2.1": {WireVersion: 27, Discard: true},
+	"8.0.0": {WireVersion: 25, Discard: true},
 	"7.0.0": {WireVersion: 21, Discard: true},
+	"6.0.0": {WireVersion: 17, Discard: true},
 	"4.2.0": {WireVersion: 8, Polled: true, Discard: true},
 }
 

@@ -22,6 +22,7 @@ func fail(code int32, format string, args ...any) error {
 
 // The codes that are used, and their names; fail points may use others.
 const (
+	onlyAtlas            = 31082
 	badValue             = 2
 	unauthorized         = 13
 	invalidLength        = 16
@@ -57,6 +58,7 @@ const (
 )
 
 var codeNames = map[int32]string{
+	onlyAtlas:            "SearchNotEnabled",
 	badValue:             "BadValue",
 	illegalOperation:     "IllegalOperation",
 	unauthorized:         "Unauthorized",

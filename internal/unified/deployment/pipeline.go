@@ -123,6 +123,9 @@ var pipelineStages = map[string]stage{
 		list, _ := argument.Array()
 		return slices.Collect(list.Documents()), nil
 	},
+	"$listSearchIndexes": func(*pipeline, []bson.Raw, bson.Value) ([]bson.Raw, error) {
+		return nil, errSearchIndexes
+	},
 	// Sessions are not kept; what a server lists is never empty while a client asks.
 	"$listLocalSessions": func(*pipeline, []bson.Raw, bson.Value) ([]bson.Raw, error) {
 		id := bson.NewBuilder(nil).OpenDocument("_id").Int32("id", 1).Close().Finish()

@@ -371,7 +371,7 @@ func TestBulkWrite(t *testing.T) {
 			{"a", one(`{"update": 0, "filter": {}, "updateMods": [{"$nope": 1}]}`), refused("40324")},
 		},
 	} {
-		t.Run(name, func(t *testing.T) { play(t, deployment.ReplicaSet, "8.2.0", steps) })
+		t.Run(name, func(t *testing.T) { play(t, deployment.ReplicaSet, "8.2.1", steps) })
 	}
 	t.Run("an old server", func(t *testing.T) {
 		play(t, deployment.ReplicaSet, "7.0.0", []at{{"a", one(`{"insert": 0, "document": {}}`), refused("59")}})
