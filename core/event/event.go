@@ -1,9 +1,10 @@
-// Package event defines the events of the driver: commands (Command Monitoring), pools (CMAP),
-// discovery (SDAM) and server selection. It delivers and stores nothing: logs, metrics and the
-// event tests of the specifications are Sinks.
+// Package event defines the events of the driver: operations and transactions (OpenTelemetry),
+// commands (Command Monitoring), pools (CMAP), discovery (SDAM) and server selection. It delivers
+// and stores nothing: logs, metrics, spans and the event tests of the specifications are Sinks.
 package event
 
 import (
+	"context"
 	"time"
 
 	"github.com/mooringdb/mooring/core/address"
@@ -19,6 +20,11 @@ import (
 // The functions of a Sink that a topology or a pool gets must not panic. Join makes such a Sink of
 // any other, and core/client does so with the one that it is given.
 type Sink struct {
+	OperationStarted   func(OperationStarted)
+	OperationEnded     func(OperationEnded)
+	TransactionStarted func(TransactionStarted)
+	TransactionEnded   func(TransactionEnded)
+
 	CommandStarted   func(CommandStarted)
 	CommandSucceeded func(CommandSucceeded)
 	CommandFailed    func(CommandFailed)
@@ -59,6 +65,48 @@ func (s *Sink) HearsSelection() bool {
 	return s != nil && (s.ServerSelectionStarted != nil || s.ServerSelectionWaiting != nil ||
 		s.ServerSelectionSucceeded != nil || s.ServerSelectionFailed != nil)
 }
+
+// HearsOperations reports whether the sink takes the events of operations.
+func (s *Sink) HearsOperations() bool {
+	return s != nil && (s.OperationStarted != nil || s.OperationEnded != nil)
+}
+
+// Operation holds the fields that the two operation events share.
+type Operation struct {
+	// ID is the OperationID of its commands.
+	ID int64
+	// Name is the operation's name, which is not always that of its command: createCollection,
+	// whose command is create.
+	Name                 string
+	Database, Collection string // Collection is empty for an operation on none
+	Caller               string // the caller's name for the operation; empty if it gave none
+	// Transaction is the ID of the transaction that the operation is part of; 0: none.
+	Transaction int64
+}
+
+// OperationStarted announces an operation, before a server is selected for it.
+type OperationStarted struct {
+	Operation
+	// Context is the caller's. It holds what a listener needs to find the caller's own span.
+	Context context.Context //nolint:containedctx // for the call of the listener only
+}
+
+// OperationEnded ends the events of an operation, with all its commands.
+type OperationEnded struct {
+	Operation
+	Duration time.Duration
+	Err      error // nil if the operation succeeded
+}
+
+// TransactionStarted announces a transaction, before its first operation.
+type TransactionStarted struct {
+	ID int64
+	// Context is the caller's; see OperationStarted.
+	Context context.Context //nolint:containedctx // for the call of the listener only
+}
+
+// TransactionEnded ends a transaction: it was committed or aborted, or its session has ended.
+type TransactionEnded struct{ ID int64 }
 
 // Command holds the fields that the three command events share.
 type Command struct {

@@ -33,6 +33,10 @@ func (g *guard) recover() {
 }
 
 func (g *guard) join(to, s *Sink) {
+	join(g, &to.OperationStarted, s.OperationStarted)
+	join(g, &to.OperationEnded, s.OperationEnded)
+	join(g, &to.TransactionStarted, s.TransactionStarted)
+	join(g, &to.TransactionEnded, s.TransactionEnded)
 	join(g, &to.CommandStarted, s.CommandStarted)
 	join(g, &to.CommandSucceeded, s.CommandSucceeded)
 	join(g, &to.CommandFailed, s.CommandFailed)
