@@ -94,8 +94,7 @@ func readAggregate(
 	opt := aggregateOptions.Read(r, req)
 	if opt.Extra.Has("explain") {
 		r.Refuse("options.explain",
-			"is not for Aggregate, which returns documents: that is ExplainAggregate, "+
-				"and until it is there, RunCommand with explain")
+			"is not for this call: ExplainAggregate explains")
 	}
 	return opt
 }

@@ -13,7 +13,7 @@ func (s *Server) FindOneAndUpdate(
 	ctx context.Context, req *mooringv1.FindOneAndUpdateRequest,
 ) (*mooringv1.FindOneAndUpdateResponse, error) {
 	r := request.Read(ctx, req, req.Statement)
-	filter, update := r.Required("filter", req.GetFilter()), r.Update(req.GetUpdate())
+	filter, update := r.Required("filter", req.GetFilter()), r.Update("update", req.GetUpdate())
 	opt := findOneAndOptions.Read(r, req)
 	opt.RunOn = true
 	if err := r.Err(); err != nil {

@@ -53,7 +53,11 @@ func (s *Server) InsertMany(
 	_, writesFailed := errors.AsType[*mongoerr.WriteException](err)
 	if err != nil && !(writesFailed && req.GetReturnPartialSuccess()) {
 		if len(res.WriteErrors) > 0 || len(res.InsertedIDs) > 0 {
-			done := rpcerr.Result{InsertedIDs: res.InsertedIDs, WriteErrors: res.WriteErrors}
+			inserted := int64(len(res.InsertedIDs))
+			done := rpcerr.Result{
+				InsertedCount: &inserted, InsertedIDs: res.InsertedIDs,
+				WriteErrors: res.WriteErrors,
+			}
 			err = &rpcerr.PartialError{Err: err, Result: done}
 		}
 		return nil, err
@@ -71,13 +75,9 @@ func insertManyResponse(
 	if len(res.WriteConcernErrors) > 0 {
 		response.WriteConcernError = rpcerr.WriteConcernError(res.WriteConcernErrors[0], enc)
 	}
-	for _, inserted := range res.InsertedIDs {
-		id, err := enc.Value(inserted.ID)
-		if err != nil {
-			return nil, err
-		}
-		message := &mooringv1.InsertedId{Index: int64(inserted.Index), Id: id}
-		response.InsertedIds = append(response.InsertedIds, message)
+	var err error
+	if response.InsertedIds, err = indexedIDs(enc, res.InsertedIDs); err != nil {
+		return nil, err
 	}
 	for _, w := range res.WriteErrors {
 		response.WriteErrors = append(response.WriteErrors, rpcerr.WriteError(w, enc))

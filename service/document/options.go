@@ -23,6 +23,7 @@ type (
 	insertOpt    = client.InsertManyOptions
 	updateOpt    = client.UpdateOptions
 	deleteOpt    = client.DeleteOptions
+	bulkOpt      = client.BulkWriteOptions
 	findAndOpt   = client.FindOneAndOptions
 
 	fields   = []protoreflect.Name
@@ -30,8 +31,11 @@ type (
 )
 
 var findOptions = request.NewTable(
-	requests{&mooringv1.FindRequest{}, &mooringv1.StreamFindRequest{}, &mooringv1.FindOneRequest{}},
-	nil,
+	requests{
+		&mooringv1.FindRequest{}, &mooringv1.StreamFindRequest{}, &mooringv1.FindOneRequest{},
+		&mooringv1.ExplainFindRequest{},
+	},
+	fields{"verbosity"},
 	request.CommonRead(func(o *findOpt) *client.Common { return &o.Common }),
 	request.Rows(
 		request.Document("filter", func(o *findOpt) *bson.Raw { return &o.Filter }),
@@ -60,8 +64,11 @@ var findOptions = request.NewTable(
 )
 
 var aggregateOptions = request.NewTable(
-	requests{&mooringv1.AggregateRequest{}, &mooringv1.StreamAggregateRequest{}},
-	nil,
+	requests{
+		&mooringv1.AggregateRequest{}, &mooringv1.StreamAggregateRequest{},
+		&mooringv1.ExplainAggregateRequest{},
+	},
+	fields{"verbosity"},
 	request.CommonRead(func(o *aggregateOpt) *client.Common { return &o.Common }),
 	request.Rows(
 		request.WriteConcern(func(o *aggregateOpt) *client.Common { return &o.Common }),
@@ -188,5 +195,17 @@ var findOneAndOptions = request.NewTable(
 			(*request.Reader).ReturnDocument),
 		request.Keys("sort", func(o *findAndOpt) *bson.Raw { return &o.Sort }),
 		request.Bool("upsert", func(o *findAndOpt) **bool { return &o.Upsert }),
+	),
+)
+
+var bulkOptions = request.NewTable(
+	requests{&mooringv1.BulkWriteRequest{}},
+	fields{"models", "return_partial_success", "verbose_results"},
+	request.CommonWrite(func(o *bulkOpt) *client.Common { return &o.Common }),
+	request.Rows(
+		request.Document("let", func(o *bulkOpt) *bson.Raw { return &o.Let }),
+		request.Bool("ordered", func(o *bulkOpt) **bool { return &o.Ordered }),
+		request.Bool("bypass_document_validation",
+			func(o *bulkOpt) **bool { return &o.BypassDocumentValidation }),
 	),
 )

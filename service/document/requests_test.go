@@ -164,6 +164,11 @@ func TestEveryOption(t *testing.T) {
 	}
 }
 
+// unknownField gives a message a field that this version does not know.
+func unknownField(m proto.Message) {
+	m.ProtoReflect().SetUnknown(protowire.AppendVarint(protowire.AppendTag(nil, 4000, protowire.VarintType), 1))
+}
+
 func TestRefusals(t *testing.T) {
 	g := start(t, nil)
 	ctx, d := t.Context(), g.Document
@@ -181,9 +186,7 @@ func TestRefusals(t *testing.T) {
 			return err
 		}
 	}
-	unknown := func(m proto.Message) {
-		m.ProtoReflect().SetUnknown(protowire.AppendVarint(protowire.AppendTag(nil, 4000, protowire.VarintType), 1))
-	}
+	unknown := unknownField
 	withMetadata := func(kv ...string) func() error {
 		return func() error {
 			_, err := d.Find(metadata.AppendToOutgoingContext(ctx, kv...), &mooringv1.FindRequest{Database: "d", Collection: "c"})

@@ -13,7 +13,7 @@ func (s *Server) UpdateOne(
 	ctx context.Context, req *mooringv1.UpdateOneRequest,
 ) (*mooringv1.UpdateOneResponse, error) {
 	r := request.Read(ctx, req, req.Statement)
-	filter, update := r.Required("filter", req.GetFilter()), r.Update(req.GetUpdate())
+	filter, update := r.Required("filter", req.GetFilter()), r.Update("update", req.GetUpdate())
 	opt := updateOptions.Read(r, req)
 	opt.RunOn = true
 	if err := r.Err(); err != nil {
@@ -42,7 +42,7 @@ func (s *Server) UpdateMany(
 	ctx context.Context, req *mooringv1.UpdateManyRequest,
 ) (*mooringv1.UpdateManyResponse, error) {
 	r := request.Read(ctx, req, req.Statement)
-	filter, update := r.Required("filter", req.GetFilter()), r.Update(req.GetUpdate())
+	filter, update := r.Required("filter", req.GetFilter()), r.Update("update", req.GetUpdate())
 	opt := updateOptions.Read(r, req)
 	opt.RunOn = true
 	if err := r.Err(); err != nil {

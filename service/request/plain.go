@@ -10,7 +10,7 @@ import (
 // this version does not know, and metadata that asks for a feature the call does not have.
 func Plain(ctx context.Context, req proto.Message) error {
 	r := &Reader{}
-	r.known("", req)
+	r.Known("", req)
 	r.metadata(ctx)
 	return r.err
 }

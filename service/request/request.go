@@ -8,6 +8,7 @@ package request
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"google.golang.org/grpc/metadata"
@@ -45,7 +46,7 @@ var unbuiltMetadata = []string{"mooring-session", "mooring-transaction", "idempo
 // is the request's field.
 func Read(ctx context.Context, req handles, statement *int32) *Reader {
 	r := &Reader{Call: call.From(ctx)}
-	r.known("", req)
+	r.Known("", req)
 	if req.GetSession() != "" {
 		r.unbuilt("session")
 	}
@@ -139,6 +140,16 @@ func (r *Reader) Refuse(field, format string, args ...any) {
 	})
 }
 
+// Within makes the request's error one about a field of the given field.
+func (r *Reader) Within(field string) {
+	if e, ok := errors.AsType[*rpcerr.Error](r.err); ok {
+		e.Field = field + "." + e.Field
+	}
+	if e, ok := errors.AsType[*payload.Error](r.err); ok {
+		e.Field = field + "." + e.Field
+	}
+}
+
 func (r *Reader) unbuilt(field string) {
 	r.fail(&rpcerr.Error{
 		Reason: rpcerr.Unimplemented, Field: field,
@@ -152,9 +163,9 @@ func (r *Reader) fail(err error) {
 	}
 }
 
-// known refuses a message with fields that this version does not have, because dropping them would
+// Known refuses a message with fields that this version does not have, because dropping them would
 // ignore an option.
-func (r *Reader) known(field string, m proto.Message) {
+func (r *Reader) Known(field string, m proto.Message) {
 	if len(m.ProtoReflect().GetUnknown()) == 0 {
 		return
 	}
@@ -171,7 +182,7 @@ func (r *Reader) Document(field string, d *mooringv1.Document) bson.Raw {
 	if d == nil {
 		return nil
 	}
-	r.known(field, d)
+	r.Known(field, d)
 	raw, err := r.decoder().Raw(field, d)
 	if err != nil {
 		r.fail(err)
@@ -184,7 +195,7 @@ func (r *Reader) Keys(field string, d *mooringv1.Document) bson.Raw {
 	if d == nil {
 		return nil
 	}
-	r.known(field, d)
+	r.Known(field, d)
 	raw, err := r.decoder().Keys(field, d)
 	if err != nil {
 		r.fail(err)
@@ -204,7 +215,7 @@ func (r *Reader) Required(field string, d *mooringv1.Document) bson.Raw {
 func (r *Reader) Documents(field string, docs []*mooringv1.Document) []bson.Raw {
 	for _, d := range docs {
 		if d != nil {
-			r.known(field, d)
+			r.Known(field, d)
 		}
 	}
 	raws, err := r.decoder().List(field, docs)
@@ -242,7 +253,7 @@ func (r *Reader) Value(field string, v *mooringv1.Value) bson.Value {
 	if v == nil {
 		return bson.Value{}
 	}
-	r.known(field, v)
+	r.Known(field, v)
 	value, err := r.decoder().Value(field, v)
 	if err != nil {
 		r.fail(err)
@@ -255,7 +266,7 @@ func (r *Reader) Hint(field string, h *mooringv1.Hint) bson.Value {
 	if h == nil {
 		return bson.Value{}
 	}
-	r.known(field, h)
+	r.Known(field, h)
 	switch kind := h.GetKind().(type) {
 	case *mooringv1.Hint_Name:
 		return bson.StringValue(kind.Name)
@@ -278,22 +289,22 @@ func (r *Reader) member(
 }
 
 // Update reads operators or a pipeline. core checks the operators before anything is sent.
-func (r *Reader) Update(u *mooringv1.Update) bson.Value {
+func (r *Reader) Update(field string, u *mooringv1.Update) bson.Value {
 	if u == nil {
-		r.Refuse("update", "is required")
+		r.Refuse(field, "is required")
 		return bson.Value{}
 	}
-	r.known("update", u)
+	r.Known(field, u)
 	switch kind := u.GetKind().(type) {
 	case *mooringv1.Update_Operators:
-		return bson.DocumentValue(r.member("update", kind.Operators, r.Document))
+		return bson.DocumentValue(r.member(field, kind.Operators, r.Document))
 	case *mooringv1.Update_Pipeline:
 		if kind.Pipeline != nil {
-			r.known("update", kind.Pipeline)
+			r.Known(field, kind.Pipeline)
 		}
-		return bson.ArrayValue(r.Array("update", kind.Pipeline.GetStages()))
+		return bson.ArrayValue(r.Array(field, kind.Pipeline.GetStages()))
 	default:
-		r.Refuse("update", "has neither operators nor a pipeline")
+		r.Refuse(field, "has neither operators nor a pipeline")
 		return bson.Value{}
 	}
 }
@@ -303,7 +314,7 @@ func (r *Reader) ReadPreference(p *mooringv1.ReadPreference) *selection.ReadPref
 	if p == nil {
 		return nil
 	}
-	r.known("readPreference", p)
+	r.Known("readPreference", p)
 	rp := &selection.ReadPreference{MaxStalenessSeconds: p.MaxStalenessSeconds}
 	if p.Mode != nil {
 		mode, err := selection.ParseMode(p.GetMode())
@@ -313,7 +324,7 @@ func (r *Reader) ReadPreference(p *mooringv1.ReadPreference) *selection.ReadPref
 		rp.Mode = mode
 	}
 	for _, set := range p.GetTags() {
-		r.known("readPreference.tags", set)
+		r.Known("readPreference.tags", set)
 		var tags []description.Tag
 		for name, value := range set.GetTags() {
 			tags = append(tags, description.Tag{Name: name, Value: value})
@@ -328,7 +339,7 @@ func (r *Reader) ReadConcern(c *mooringv1.ReadConcern) *client.ReadConcern {
 	if c == nil {
 		return nil
 	}
-	r.known("readConcern", c)
+	r.Known("readConcern", c)
 	return &client.ReadConcern{Level: c.GetLevel()}
 }
 
@@ -337,12 +348,12 @@ func (r *Reader) WriteConcern(c *mooringv1.WriteConcern) *client.WriteConcern {
 	if c == nil {
 		return nil
 	}
-	r.known("writeConcern", c)
+	r.Known("writeConcern", c)
 	wc := &client.WriteConcern{Journal: c.J, WTimeoutMS: c.WtimeoutMs}
 	if c.W == nil {
 		return wc
 	}
-	r.known("writeConcern.w", c.W)
+	r.Known("writeConcern.w", c.W)
 	switch kind := c.W.GetKind().(type) {
 	case *mooringv1.W_Nodes:
 		wc.Nodes = &kind.Nodes

@@ -136,16 +136,16 @@ func TestRefusals(t *testing.T) {
 		{"hint", "InvalidArgument hint", func(r *request.Reader) { r.Hint("hint", &mooringv1.Hint{}) }},
 		{"hint with an unknown field", "InvalidArgument hint", func(r *request.Reader) { r.Hint("hint", unknown(&mooringv1.Hint{Kind: &mooringv1.Hint_Name{}})) }},
 		{"hint's keys", "InvalidArgument hint", func(r *request.Reader) { r.Hint("hint", &mooringv1.Hint{Kind: &mooringv1.Hint_Keys{}}) }},
-		{"no update", "InvalidArgument update", func(r *request.Reader) { r.Update(nil) }},
-		{"update", "InvalidArgument update", func(r *request.Reader) { r.Update(&mooringv1.Update{}) }},
+		{"no update", "InvalidArgument update", func(r *request.Reader) { r.Update("update", nil) }},
+		{"update", "InvalidArgument update", func(r *request.Reader) { r.Update("update", &mooringv1.Update{}) }},
 		{"update with an unknown field", "InvalidArgument update", func(r *request.Reader) {
-			r.Update(unknown(&mooringv1.Update{Kind: &mooringv1.Update_Pipeline{}}))
+			r.Update("update", unknown(&mooringv1.Update{Kind: &mooringv1.Update_Pipeline{}}))
 		}},
 		{"pipeline with an unknown field", "InvalidArgument update", func(r *request.Reader) {
-			r.Update(&mooringv1.Update{Kind: &mooringv1.Update_Pipeline{Pipeline: unknown(&mooringv1.Pipeline{})}})
+			r.Update("update", &mooringv1.Update{Kind: &mooringv1.Update_Pipeline{Pipeline: unknown(&mooringv1.Pipeline{})}})
 		}},
 		{"update's operators", "InvalidArgument update", func(r *request.Reader) {
-			r.Update(&mooringv1.Update{Kind: &mooringv1.Update_Operators{}})
+			r.Update("update", &mooringv1.Update{Kind: &mooringv1.Update_Operators{}})
 		}},
 		{"read preference", "InvalidArgument readPreference", func(r *request.Reader) { r.ReadPreference(unknown(&mooringv1.ReadPreference{})) }},
 		{"mode", "InvalidArgument readPreference.mode", func(r *request.Reader) { r.ReadPreference(&mooringv1.ReadPreference{Mode: new("near")}) }},
@@ -230,9 +230,9 @@ func TestValues(t *testing.T) {
 	if name, _ := r.Hint("hint", &mooringv1.Hint{Kind: &mooringv1.Hint_Name{Name: "a_1"}}).Str(); name != "a_1" {
 		t.Errorf("Hint = %q", name)
 	}
-	same("Update", r.Update(&mooringv1.Update{Kind: &mooringv1.Update_Operators{Operators: native(one)}}).Data, one)
+	same("Update", r.Update("update", &mooringv1.Update{Kind: &mooringv1.Update_Operators{Operators: native(one)}}).Data, one)
 	pipeline := &mooringv1.Update{Kind: &mooringv1.Update_Pipeline{Pipeline: &mooringv1.Pipeline{Stages: []*mooringv1.Document{native(one)}}}}
-	if v := r.Update(pipeline); v.Type != bson.TypeArray {
+	if v := r.Update("update", pipeline); v.Type != bson.TypeArray {
 		t.Errorf("Update of a pipeline = %v", v)
 	}
 	rp := r.ReadPreference(&mooringv1.ReadPreference{

@@ -91,6 +91,9 @@ func (d *decoder) member(p *plan, m message) error {
 		return refuseField(f.name, "it stands in the path, not in the body")
 	case f.isSet(m):
 		return inField(f.name, d.fail("it is there twice"))
+	case f.oneof != nil && m.WhichOneof(f.oneof) != nil:
+		other := m.WhichOneof(f.oneof).JSONName()
+		return inField(f.name, d.fail(other+" is there already, and excludes it"))
 	}
 	if !d.take(':') {
 		return d.fail(`expected ":"`)

@@ -29,6 +29,8 @@ type field struct {
 	inPath   bool  // never in a body: the path has it
 	omitted  bool  // a list that is left out of responses when it is empty
 	message  *plan // of kindMessage
+	// oneof is the union beside other fields that the field belongs to, nil for none.
+	oneof protoreflect.OneofDescriptor
 }
 
 // shape selects how a message is represented in JSON.
@@ -95,6 +97,9 @@ func (ps planner) plan(d messageDescriptor) *plan {
 		f.omitted, _ = proto.GetExtension(fd.Options(), mooringv1.E_OmitEmpty).(bool)
 		f.inPath = fd.Name() == "database" && fd.Number() == 1 ||
 			fd.Name() == "collection" && fd.Number() == 2
+		if one := fd.ContainingOneof(); one != nil && !one.IsSynthetic() {
+			f.oneof = one
+		}
 		if f.kind == kindMessage {
 			f.message = ps.plan(fd.Message())
 		}

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/payload"
@@ -113,10 +114,10 @@ func (x *explanation) writeConcern(e *mongoerr.WriteConcernError) {
 	}
 }
 
-// partial adds what was done before the failure. If a document was inserted, the client may only
-// repeat a transaction, because its abort undoes the insert.
+// partial adds what was done before the failure. If anything was done, the client may only repeat a
+// transaction, because its abort undoes that.
 func (x *explanation) partial(r Result) {
-	if len(r.InsertedIDs) > 0 && x.retry != Transaction {
+	if r.IsAny() && x.retry != Transaction {
 		x.retry = Never
 	}
 	if x.server == nil && len(r.WriteErrors) > 0 {
@@ -127,12 +128,21 @@ func (x *explanation) partial(r Result) {
 			x.server.WriteErrors = append(x.server.WriteErrors, newWriteError(w))
 		}
 	}
-	count := int64(len(r.InsertedIDs))
-	x.result = &mooringv1.BulkWriteResult{InsertedCount: &count}
-	for _, id := range r.InsertedIDs {
-		inserted := &mooringv1.InsertedId{Index: int64(id.Index), Id: payload.NewValue(id.ID)}
-		x.result.InsertedIds = append(x.result.InsertedIds, inserted)
+	x.result = &mooringv1.BulkWriteResult{
+		InsertedCount: r.InsertedCount, MatchedCount: r.MatchedCount,
+		ModifiedCount: r.ModifiedCount, DeletedCount: r.DeletedCount,
+		UpsertedCount: r.UpsertedCount,
+		InsertedIds:   newIDs(r.InsertedIDs), UpsertedIds: newIDs(r.UpsertedIDs),
 	}
+}
+
+// newIDs returns the messages of ids, in the native form.
+func newIDs(ids []client.IndexedID) (messages []*mooringv1.InsertedId) {
+	for _, id := range ids {
+		message := &mooringv1.InsertedId{Index: int64(id.Index), Id: payload.NewValue(id.ID)}
+		messages = append(messages, message)
+	}
+	return messages
 }
 
 // newWriteError returns the message of one write that failed, in the native form.

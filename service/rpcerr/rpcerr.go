@@ -283,11 +283,25 @@ type PartialError struct {
 
 // Result holds what a call did before it failed.
 type Result struct {
-	// InsertedIDs has the ids of the documents that were inserted.
-	InsertedIDs []client.IndexedID
+	// The counts of the documents that writes of each kind have reached; nil: the call has no such
+	// writes.
+	InsertedCount, MatchedCount, ModifiedCount, DeletedCount, UpsertedCount *int64
+	// InsertedIDs has the ids of the documents that were inserted, and UpsertedIDs of those that
+	// upserts inserted.
+	InsertedIDs, UpsertedIDs []client.IndexedID
 	// WriteErrors has the errors of the commands before the last, which ended the call. If a
 	// *mongoerr.WriteException ended the call, WriteErrors may be empty: the exception has them.
 	WriteErrors []mongoerr.WriteError
+}
+
+// IsAny reports whether anything was done.
+func (r *Result) IsAny() bool {
+	for _, n := range []*int64{r.InsertedCount, r.ModifiedCount, r.DeletedCount, r.UpsertedCount} {
+		if n != nil && *n > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 func (e *PartialError) Error() string { return e.Err.Error() }

@@ -236,7 +236,7 @@ func TestDetails(t *testing.T) {
 		Labels:            []string{"A", "B\xff"},
 	}
 	ids := []client.IndexedID{{Index: 0, ID: bson.Int32Value(5)}}
-	r := rpcerr.HTTP(&rpcerr.PartialError{Result: rpcerr.Result{InsertedIDs: ids}, Err: err})
+	r := rpcerr.HTTP(&rpcerr.PartialError{Result: rpcerr.Result{InsertedCount: new(int64(len(ids))), InsertedIDs: ids}, Err: err})
 	e := r.Body.GetError()
 	if e.GetStatus() != "ALREADY_EXISTS" || r.Code != 409 || e.GetServer().GetCode() != 11000 || e.GetServer().GetCodeName() != "DuplicateKey" {
 		t.Errorf("error %v", e)
@@ -300,7 +300,7 @@ func TestEncodingOfDetails(t *testing.T) {
 				WriteErrors:       []mongoerr.WriteError{{Code: 11000, Message: "E11000", Raw: pattern(key)}},
 				WriteConcernError: &mongoerr.WriteConcernError{Code: 64, Raw: pattern(key)},
 			},
-			Result: rpcerr.Result{InsertedIDs: []client.IndexedID{{Index: 3, ID: bson.StringValue(key)}}},
+			Result: rpcerr.Result{InsertedCount: new(int64(1)), InsertedIDs: []client.IndexedID{{Index: 3, ID: bson.StringValue(key)}}},
 		}
 	}
 	server := func(m *mooringv1.ServerError) []*mooringv1.Document {
@@ -406,7 +406,7 @@ func TestStatusStaysSmall(t *testing.T) {
 	}
 	for name, err := range map[string]error{
 		"many write errors":        many,
-		"many with a result":       &rpcerr.PartialError{Err: many, Result: rpcerr.Result{InsertedIDs: ids}},
+		"many with a result":       &rpcerr.PartialError{Err: many, Result: rpcerr.Result{InsertedCount: new(int64(len(ids))), InsertedIDs: ids}},
 		"huge":                     huge,
 		"a long message":           errors.New(long),
 		"a long field":             &payload.Error{Field: long, Problem: long},

@@ -180,14 +180,19 @@ func fitResult(
 	}
 	e := encoder{enc: enc}
 	left := room - proto.Size(fitted)
-	for _, inserted := range m.GetInsertedIds() {
-		id := &mooringv1.InsertedId{Index: inserted.GetIndex(), Id: e.value(inserted.GetId())}
-		if left -= proto.Size(id) + 4; left < 0 {
-			fitted.Truncated = true
-			break
+	fit := func(ids []*mooringv1.InsertedId) (fitting []*mooringv1.InsertedId) {
+		for _, one := range ids {
+			id := &mooringv1.InsertedId{Index: one.GetIndex(), Id: e.value(one.GetId())}
+			if left -= proto.Size(id) + 4; left < 0 {
+				fitted.Truncated = true
+				break
+			}
+			fitting = append(fitting, id)
 		}
-		fitted.InsertedIds = append(fitted.InsertedIds, id)
+		return fitting
 	}
+	fitted.InsertedIds = fit(m.GetInsertedIds())
+	fitted.UpsertedIds = fit(m.GetUpsertedIds())
 	fitted.Truncated = fitted.Truncated || e.lossy
 	return fitted
 }

@@ -70,6 +70,14 @@ func rows(token string) map[protoreflect.FullName]failing {
 		},
 		"mooring.v1.DocumentService.FindOneAndDelete": {&mooringv1.FindOneAndDeleteRequest{Database: d, Collection: c, Filter: empty}, refused},
 
+		"mooring.v1.DocumentService.ExplainFind":      {&mooringv1.ExplainFindRequest{Database: d, Collection: c}, refused},
+		"mooring.v1.DocumentService.ExplainAggregate": {&mooringv1.ExplainAggregateRequest{Database: d}, refused},
+		"mooring.v1.DocumentService.BulkWrite": {
+			&mooringv1.BulkWriteRequest{Database: d, Collection: c, Models: []*mooringv1.WriteModel{
+				{Kind: &mooringv1.WriteModel_DeleteOne{DeleteOne: &mooringv1.DeleteOneModel{Filter: empty}}},
+			}}, refused,
+		},
+
 		"mooring.v1.CatalogService.ListDatabases":     {&mooringv1.ListDatabasesRequest{}, refused},
 		"mooring.v1.CatalogService.ListCollections":   {&mooringv1.ListCollectionsRequest{Database: d}, refused},
 		"mooring.v1.CatalogService.CreateCollection":  {&mooringv1.CreateCollectionRequest{Database: d, Collection: c}, refused},
@@ -161,7 +169,7 @@ func TestErrorsOfEveryRPC(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, command := range []string{
-		"ping", "find", "getMore", "aggregate", "distinct", "count", "insert", "update", "delete", "findAndModify",
+		"ping", "find", "getMore", "aggregate", "distinct", "count", "insert", "update", "delete", "findAndModify", "explain",
 		"listDatabases", "listCollections", "create", "drop", "dropDatabase", "renameCollection", "collMod", "createIndexes",
 		"listIndexes", "dropIndexes", "createSearchIndexes", "updateSearchIndex", "dropSearchIndex",
 	} {
@@ -169,7 +177,7 @@ func TestErrorsOfEveryRPC(t *testing.T) {
 	}
 	table := rows(page.GetCursor())
 	found := methods()
-	if len(found) < 43 {
+	if len(found) < 46 {
 		t.Fatalf("only %d RPCs were found", len(found))
 	}
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "mooring-request-id", "the-id")

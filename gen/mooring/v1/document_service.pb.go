@@ -4740,6 +4740,1636 @@ func (x *FindOneAndDeleteResponse) GetWriteConcernError() *WriteConcernError {
 	return nil
 }
 
+type ExplainFindRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The database.
+	Database string `protobuf:"bytes,1,opt,name=database,proto3" json:"database,omitempty"`
+	// The collection.
+	Collection string `protobuf:"bytes,2,opt,name=collection,proto3" json:"collection,omitempty"`
+	// The session's token.
+	Session *string `protobuf:"bytes,3,opt,name=session,proto3,oneof" json:"session,omitempty"`
+	// The transaction's token.
+	Transaction *string `protobuf:"bytes,4,opt,name=transaction,proto3,oneof" json:"transaction,omitempty"`
+	// The number of this operation in its transaction: 1, 2, … Repeating the last number returns its result again; any other order is
+	// ABORTED.
+	Statement *int32 `protobuf:"varint,5,opt,name=statement,proto3,oneof" json:"statement,omitempty"`
+	// Appended to the command as it is, for options that this message does not know. Names that the gateway sets, or that another field
+	// covers, are INVALID_ARGUMENT.
+	Options *Document `protobuf:"bytes,6,opt,name=options,proto3,oneof" json:"options,omitempty"`
+	// Shows up in the server's logs and profiler. Servers before 4.4 take only strings.
+	Comment *Value `protobuf:"bytes,7,opt,name=comment,proto3,oneof" json:"comment,omitempty"`
+	// Which members may answer; `primary` unless set.
+	ReadPreference *ReadPreference `protobuf:"bytes,8,opt,name=read_preference,json=readPreference,proto3,oneof" json:"read_preference,omitempty"`
+	// How long the server may work on it, in milliseconds. The call's own deadline is usually what you want.
+	MaxTimeMs *int64 `protobuf:"varint,11,opt,name=max_time_ms,json=maxTimeMS,proto3,oneof" json:"max_time_ms,omitempty"`
+	// How strings compare: `{"locale": "sv", "strength": 2}`.
+	Collation *Document `protobuf:"bytes,12,opt,name=collation,proto3,oneof" json:"collation,omitempty"`
+	// Variables, for use as `$$name` in expressions.
+	Let *Document `protobuf:"bytes,13,opt,name=let,proto3,oneof" json:"let,omitempty"`
+	// The index to use.
+	Hint *Hint `protobuf:"bytes,14,opt,name=hint,proto3,oneof" json:"hint,omitempty"`
+	// Which documents; all unless set.
+	Filter *Document `protobuf:"bytes,15,opt,name=filter,proto3,oneof" json:"filter,omitempty"`
+	// Which fields to return; all unless set.
+	Projection *Document `protobuf:"bytes,16,opt,name=projection,proto3,oneof" json:"projection,omitempty"`
+	// In which order. On REST also as pairs: `[["b", 1], ["2", -1]]`.
+	Sort *Document `protobuf:"bytes,17,opt,name=sort,proto3,oneof" json:"sort,omitempty"`
+	// How many documents to leave out at the beginning.
+	Skip *int64 `protobuf:"varint,18,opt,name=skip,proto3,oneof" json:"skip,omitempty"`
+	// How many documents at most, over all pages; 0 is no limit.
+	Limit *int64 `protobuf:"varint,19,opt,name=limit,proto3,oneof" json:"limit,omitempty"`
+	// How many documents the first page has at most, and each following one unless NextPage says otherwise.
+	BatchSize *int32 `protobuf:"varint,20,opt,name=batch_size,json=batchSize,proto3,oneof" json:"batch_size,omitempty"`
+	// Whether the server may use temporary files.
+	AllowDiskUse *bool `protobuf:"varint,24,opt,name=allow_disk_use,json=allowDiskUse,proto3,oneof" json:"allow_disk_use,omitempty"`
+	// On a sharded cluster: return what the reachable shards have instead of failing.
+	AllowPartialResults *bool `protobuf:"varint,25,opt,name=allow_partial_results,json=allowPartialResults,proto3,oneof" json:"allow_partial_results,omitempty"`
+	// Inclusive lower bound of the hinted index, with its keys in order. Needs hint.
+	Min *Document `protobuf:"bytes,29,opt,name=min,proto3,oneof" json:"min,omitempty"`
+	// Exclusive upper bound of the hinted index, with its keys in order. Needs hint.
+	Max *Document `protobuf:"bytes,30,opt,name=max,proto3,oneof" json:"max,omitempty"`
+	// Return only the index keys.
+	ReturnKey *bool `protobuf:"varint,31,opt,name=return_key,json=returnKey,proto3,oneof" json:"return_key,omitempty"`
+	// Add the record id to each document, as `$recordId`.
+	ShowRecordId *bool `protobuf:"varint,33,opt,name=show_record_id,json=showRecordId,proto3,oneof" json:"show_record_id,omitempty"`
+	// How much to tell: `queryPlanner`, `executionStats` or `allPlansExecution`, the default.
+	Verbosity     *string `protobuf:"bytes,39,opt,name=verbosity,proto3,oneof" json:"verbosity,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainFindRequest) Reset() {
+	*x = ExplainFindRequest{}
+	mi := &file_mooring_v1_document_service_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainFindRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainFindRequest) ProtoMessage() {}
+
+func (x *ExplainFindRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_mooring_v1_document_service_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainFindRequest.ProtoReflect.Descriptor instead.
+func (*ExplainFindRequest) Descriptor() ([]byte, []int) {
+	return file_mooring_v1_document_service_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *ExplainFindRequest) GetDatabase() string {
+	if x != nil {
+		return x.Database
+	}
+	return ""
+}
+
+func (x *ExplainFindRequest) GetCollection() string {
+	if x != nil {
+		return x.Collection
+	}
+	return ""
+}
+
+func (x *ExplainFindRequest) GetSession() string {
+	if x != nil && x.Session != nil {
+		return *x.Session
+	}
+	return ""
+}
+
+func (x *ExplainFindRequest) GetTransaction() string {
+	if x != nil && x.Transaction != nil {
+		return *x.Transaction
+	}
+	return ""
+}
+
+func (x *ExplainFindRequest) GetStatement() int32 {
+	if x != nil && x.Statement != nil {
+		return *x.Statement
+	}
+	return 0
+}
+
+func (x *ExplainFindRequest) GetOptions() *Document {
+	if x != nil {
+		return x.Options
+	}
+	return nil
+}
+
+func (x *ExplainFindRequest) GetComment() *Value {
+	if x != nil {
+		return x.Comment
+	}
+	return nil
+}
+
+func (x *ExplainFindRequest) GetReadPreference() *ReadPreference {
+	if x != nil {
+		return x.ReadPreference
+	}
+	return nil
+}
+
+func (x *ExplainFindRequest) GetMaxTimeMs() int64 {
+	if x != nil && x.MaxTimeMs != nil {
+		return *x.MaxTimeMs
+	}
+	return 0
+}
+
+func (x *ExplainFindRequest) GetCollation() *Document {
+	if x != nil {
+		return x.Collation
+	}
+	return nil
+}
+
+func (x *ExplainFindRequest) GetLet() *Document {
+	if x != nil {
+		return x.Let
+	}
+	return nil
+}
+
+func (x *ExplainFindRequest) GetHint() *Hint {
+	if x != nil {
+		return x.Hint
+	}
+	return nil
+}
+
+func (x *ExplainFindRequest) GetFilter() *Document {
+	if x != nil {
+		return x.Filter
+	}
+	return nil
+}
+
+func (x *ExplainFindRequest) GetProjection() *Document {
+	if x != nil {
+		return x.Projection
+	}
+	return nil
+}
+
+func (x *ExplainFindRequest) GetSort() *Document {
+	if x != nil {
+		return x.Sort
+	}
+	return nil
+}
+
+func (x *ExplainFindRequest) GetSkip() int64 {
+	if x != nil && x.Skip != nil {
+		return *x.Skip
+	}
+	return 0
+}
+
+func (x *ExplainFindRequest) GetLimit() int64 {
+	if x != nil && x.Limit != nil {
+		return *x.Limit
+	}
+	return 0
+}
+
+func (x *ExplainFindRequest) GetBatchSize() int32 {
+	if x != nil && x.BatchSize != nil {
+		return *x.BatchSize
+	}
+	return 0
+}
+
+func (x *ExplainFindRequest) GetAllowDiskUse() bool {
+	if x != nil && x.AllowDiskUse != nil {
+		return *x.AllowDiskUse
+	}
+	return false
+}
+
+func (x *ExplainFindRequest) GetAllowPartialResults() bool {
+	if x != nil && x.AllowPartialResults != nil {
+		return *x.AllowPartialResults
+	}
+	return false
+}
+
+func (x *ExplainFindRequest) GetMin() *Document {
+	if x != nil {
+		return x.Min
+	}
+	return nil
+}
+
+func (x *ExplainFindRequest) GetMax() *Document {
+	if x != nil {
+		return x.Max
+	}
+	return nil
+}
+
+func (x *ExplainFindRequest) GetReturnKey() bool {
+	if x != nil && x.ReturnKey != nil {
+		return *x.ReturnKey
+	}
+	return false
+}
+
+func (x *ExplainFindRequest) GetShowRecordId() bool {
+	if x != nil && x.ShowRecordId != nil {
+		return *x.ShowRecordId
+	}
+	return false
+}
+
+func (x *ExplainFindRequest) GetVerbosity() string {
+	if x != nil && x.Verbosity != nil {
+		return *x.Verbosity
+	}
+	return ""
+}
+
+type ExplainFindResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The server's reply.
+	Reply *Document `protobuf:"bytes,1,opt,name=reply,proto3" json:"reply,omitempty"`
+	// The session's renewed token.
+	Session       *string `protobuf:"bytes,3,opt,name=session,proto3,oneof" json:"session,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainFindResponse) Reset() {
+	*x = ExplainFindResponse{}
+	mi := &file_mooring_v1_document_service_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainFindResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainFindResponse) ProtoMessage() {}
+
+func (x *ExplainFindResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_mooring_v1_document_service_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainFindResponse.ProtoReflect.Descriptor instead.
+func (*ExplainFindResponse) Descriptor() ([]byte, []int) {
+	return file_mooring_v1_document_service_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *ExplainFindResponse) GetReply() *Document {
+	if x != nil {
+		return x.Reply
+	}
+	return nil
+}
+
+func (x *ExplainFindResponse) GetSession() string {
+	if x != nil && x.Session != nil {
+		return *x.Session
+	}
+	return ""
+}
+
+type ExplainAggregateRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The database.
+	Database string `protobuf:"bytes,1,opt,name=database,proto3" json:"database,omitempty"`
+	// The collection; unset for a pipeline that runs on the database, such as one that begins with $currentOp or $documents.
+	Collection *string `protobuf:"bytes,2,opt,name=collection,proto3,oneof" json:"collection,omitempty"`
+	// The session's token.
+	Session *string `protobuf:"bytes,3,opt,name=session,proto3,oneof" json:"session,omitempty"`
+	// The transaction's token.
+	Transaction *string `protobuf:"bytes,4,opt,name=transaction,proto3,oneof" json:"transaction,omitempty"`
+	// The number of this operation in its transaction: 1, 2, … Repeating the last number returns its result again; any other order is
+	// ABORTED.
+	Statement *int32 `protobuf:"varint,5,opt,name=statement,proto3,oneof" json:"statement,omitempty"`
+	// Appended to the command as it is, for options that this message does not know. Names that the gateway sets, or that another field
+	// covers, are INVALID_ARGUMENT.
+	Options *Document `protobuf:"bytes,6,opt,name=options,proto3,oneof" json:"options,omitempty"`
+	// Shows up in the server's logs and profiler. Servers before 4.4 take only strings.
+	Comment *Value `protobuf:"bytes,7,opt,name=comment,proto3,oneof" json:"comment,omitempty"`
+	// Which members may answer; `primary` unless set.
+	ReadPreference *ReadPreference `protobuf:"bytes,8,opt,name=read_preference,json=readPreference,proto3,oneof" json:"read_preference,omitempty"`
+	// How long the server may work on it, in milliseconds. The call's own deadline is usually what you want.
+	MaxTimeMs *int64 `protobuf:"varint,11,opt,name=max_time_ms,json=maxTimeMS,proto3,oneof" json:"max_time_ms,omitempty"`
+	// How strings compare: `{"locale": "sv", "strength": 2}`.
+	Collation *Document `protobuf:"bytes,12,opt,name=collation,proto3,oneof" json:"collation,omitempty"`
+	// Variables, for use as `$$name` in expressions.
+	Let *Document `protobuf:"bytes,13,opt,name=let,proto3,oneof" json:"let,omitempty"`
+	// The index to use.
+	Hint *Hint `protobuf:"bytes,14,opt,name=hint,proto3,oneof" json:"hint,omitempty"`
+	// How many documents the first page has at most, and each following one unless NextPage says otherwise.
+	BatchSize *int32 `protobuf:"varint,20,opt,name=batch_size,json=batchSize,proto3,oneof" json:"batch_size,omitempty"`
+	// The stages, in order.
+	Pipeline []*Document `protobuf:"bytes,22,rep,name=pipeline,proto3" json:"pipeline,omitempty"`
+	// Whether the server may use temporary files.
+	AllowDiskUse *bool `protobuf:"varint,24,opt,name=allow_disk_use,json=allowDiskUse,proto3,oneof" json:"allow_disk_use,omitempty"`
+	// Whether to write documents that do not pass the collection's validation.
+	BypassDocumentValidation *bool `protobuf:"varint,32,opt,name=bypass_document_validation,json=bypassDocumentValidation,proto3,oneof" json:"bypass_document_validation,omitempty"`
+	// How much to tell: `queryPlanner`, `executionStats` or `allPlansExecution`, the default.
+	Verbosity     *string `protobuf:"bytes,39,opt,name=verbosity,proto3,oneof" json:"verbosity,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainAggregateRequest) Reset() {
+	*x = ExplainAggregateRequest{}
+	mi := &file_mooring_v1_document_service_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainAggregateRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainAggregateRequest) ProtoMessage() {}
+
+func (x *ExplainAggregateRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_mooring_v1_document_service_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainAggregateRequest.ProtoReflect.Descriptor instead.
+func (*ExplainAggregateRequest) Descriptor() ([]byte, []int) {
+	return file_mooring_v1_document_service_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *ExplainAggregateRequest) GetDatabase() string {
+	if x != nil {
+		return x.Database
+	}
+	return ""
+}
+
+func (x *ExplainAggregateRequest) GetCollection() string {
+	if x != nil && x.Collection != nil {
+		return *x.Collection
+	}
+	return ""
+}
+
+func (x *ExplainAggregateRequest) GetSession() string {
+	if x != nil && x.Session != nil {
+		return *x.Session
+	}
+	return ""
+}
+
+func (x *ExplainAggregateRequest) GetTransaction() string {
+	if x != nil && x.Transaction != nil {
+		return *x.Transaction
+	}
+	return ""
+}
+
+func (x *ExplainAggregateRequest) GetStatement() int32 {
+	if x != nil && x.Statement != nil {
+		return *x.Statement
+	}
+	return 0
+}
+
+func (x *ExplainAggregateRequest) GetOptions() *Document {
+	if x != nil {
+		return x.Options
+	}
+	return nil
+}
+
+func (x *ExplainAggregateRequest) GetComment() *Value {
+	if x != nil {
+		return x.Comment
+	}
+	return nil
+}
+
+func (x *ExplainAggregateRequest) GetReadPreference() *ReadPreference {
+	if x != nil {
+		return x.ReadPreference
+	}
+	return nil
+}
+
+func (x *ExplainAggregateRequest) GetMaxTimeMs() int64 {
+	if x != nil && x.MaxTimeMs != nil {
+		return *x.MaxTimeMs
+	}
+	return 0
+}
+
+func (x *ExplainAggregateRequest) GetCollation() *Document {
+	if x != nil {
+		return x.Collation
+	}
+	return nil
+}
+
+func (x *ExplainAggregateRequest) GetLet() *Document {
+	if x != nil {
+		return x.Let
+	}
+	return nil
+}
+
+func (x *ExplainAggregateRequest) GetHint() *Hint {
+	if x != nil {
+		return x.Hint
+	}
+	return nil
+}
+
+func (x *ExplainAggregateRequest) GetBatchSize() int32 {
+	if x != nil && x.BatchSize != nil {
+		return *x.BatchSize
+	}
+	return 0
+}
+
+func (x *ExplainAggregateRequest) GetPipeline() []*Document {
+	if x != nil {
+		return x.Pipeline
+	}
+	return nil
+}
+
+func (x *ExplainAggregateRequest) GetAllowDiskUse() bool {
+	if x != nil && x.AllowDiskUse != nil {
+		return *x.AllowDiskUse
+	}
+	return false
+}
+
+func (x *ExplainAggregateRequest) GetBypassDocumentValidation() bool {
+	if x != nil && x.BypassDocumentValidation != nil {
+		return *x.BypassDocumentValidation
+	}
+	return false
+}
+
+func (x *ExplainAggregateRequest) GetVerbosity() string {
+	if x != nil && x.Verbosity != nil {
+		return *x.Verbosity
+	}
+	return ""
+}
+
+type ExplainAggregateResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The server's reply.
+	Reply *Document `protobuf:"bytes,1,opt,name=reply,proto3" json:"reply,omitempty"`
+	// The session's renewed token.
+	Session       *string `protobuf:"bytes,3,opt,name=session,proto3,oneof" json:"session,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainAggregateResponse) Reset() {
+	*x = ExplainAggregateResponse{}
+	mi := &file_mooring_v1_document_service_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainAggregateResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainAggregateResponse) ProtoMessage() {}
+
+func (x *ExplainAggregateResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_mooring_v1_document_service_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainAggregateResponse.ProtoReflect.Descriptor instead.
+func (*ExplainAggregateResponse) Descriptor() ([]byte, []int) {
+	return file_mooring_v1_document_service_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *ExplainAggregateResponse) GetReply() *Document {
+	if x != nil {
+		return x.Reply
+	}
+	return nil
+}
+
+func (x *ExplainAggregateResponse) GetSession() string {
+	if x != nil && x.Session != nil {
+		return *x.Session
+	}
+	return ""
+}
+
+type BulkWriteRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The database. Unset, as collection: each model has a namespace.
+	Database string `protobuf:"bytes,1,opt,name=database,proto3" json:"database,omitempty"`
+	// The collection.
+	Collection string `protobuf:"bytes,2,opt,name=collection,proto3" json:"collection,omitempty"`
+	// The session's token.
+	Session *string `protobuf:"bytes,3,opt,name=session,proto3,oneof" json:"session,omitempty"`
+	// The transaction's token.
+	Transaction *string `protobuf:"bytes,4,opt,name=transaction,proto3,oneof" json:"transaction,omitempty"`
+	// The number of this operation in its transaction: 1, 2, … Repeating the last number returns its result again; any other order is
+	// ABORTED.
+	Statement *int32 `protobuf:"varint,5,opt,name=statement,proto3,oneof" json:"statement,omitempty"`
+	// Appended to the command as it is, for options that this message does not know. Names that the gateway sets, or that another field
+	// covers, are INVALID_ARGUMENT.
+	Options *Document `protobuf:"bytes,6,opt,name=options,proto3,oneof" json:"options,omitempty"`
+	// Shows up in the server's logs and profiler. Servers before 4.4 take only strings.
+	Comment *Value `protobuf:"bytes,7,opt,name=comment,proto3,oneof" json:"comment,omitempty"`
+	// When the write counts as done; the deployment's default unless set.
+	WriteConcern *WriteConcern `protobuf:"bytes,10,opt,name=write_concern,json=writeConcern,proto3,oneof" json:"write_concern,omitempty"`
+	// Variables, for use as `$$name` in the expressions of updates and deletions.
+	Let *Document `protobuf:"bytes,13,opt,name=let,proto3,oneof" json:"let,omitempty"`
+	// Required. The writes, at least one, in their order.
+	Models []*WriteModel `protobuf:"bytes,22,rep,name=models,proto3" json:"models,omitempty"`
+	// Whether to write documents that do not pass the collection's validation.
+	BypassDocumentValidation *bool `protobuf:"varint,32,opt,name=bypass_document_validation,json=bypassDocumentValidation,proto3,oneof" json:"bypass_document_validation,omitempty"`
+	// Stop at the first failure; true unless set.
+	Ordered *bool `protobuf:"varint,37,opt,name=ordered,proto3,oneof" json:"ordered,omitempty"`
+	// Report failures of single writes in the response, instead of failing.
+	ReturnPartialSuccess *bool `protobuf:"varint,38,opt,name=return_partial_success,json=returnPartialSuccess,proto3,oneof" json:"return_partial_success,omitempty"`
+	// On many collections: return the result of every write.
+	VerboseResults *bool `protobuf:"varint,40,opt,name=verbose_results,json=verboseResults,proto3,oneof" json:"verbose_results,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *BulkWriteRequest) Reset() {
+	*x = BulkWriteRequest{}
+	mi := &file_mooring_v1_document_service_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BulkWriteRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BulkWriteRequest) ProtoMessage() {}
+
+func (x *BulkWriteRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_mooring_v1_document_service_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BulkWriteRequest.ProtoReflect.Descriptor instead.
+func (*BulkWriteRequest) Descriptor() ([]byte, []int) {
+	return file_mooring_v1_document_service_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *BulkWriteRequest) GetDatabase() string {
+	if x != nil {
+		return x.Database
+	}
+	return ""
+}
+
+func (x *BulkWriteRequest) GetCollection() string {
+	if x != nil {
+		return x.Collection
+	}
+	return ""
+}
+
+func (x *BulkWriteRequest) GetSession() string {
+	if x != nil && x.Session != nil {
+		return *x.Session
+	}
+	return ""
+}
+
+func (x *BulkWriteRequest) GetTransaction() string {
+	if x != nil && x.Transaction != nil {
+		return *x.Transaction
+	}
+	return ""
+}
+
+func (x *BulkWriteRequest) GetStatement() int32 {
+	if x != nil && x.Statement != nil {
+		return *x.Statement
+	}
+	return 0
+}
+
+func (x *BulkWriteRequest) GetOptions() *Document {
+	if x != nil {
+		return x.Options
+	}
+	return nil
+}
+
+func (x *BulkWriteRequest) GetComment() *Value {
+	if x != nil {
+		return x.Comment
+	}
+	return nil
+}
+
+func (x *BulkWriteRequest) GetWriteConcern() *WriteConcern {
+	if x != nil {
+		return x.WriteConcern
+	}
+	return nil
+}
+
+func (x *BulkWriteRequest) GetLet() *Document {
+	if x != nil {
+		return x.Let
+	}
+	return nil
+}
+
+func (x *BulkWriteRequest) GetModels() []*WriteModel {
+	if x != nil {
+		return x.Models
+	}
+	return nil
+}
+
+func (x *BulkWriteRequest) GetBypassDocumentValidation() bool {
+	if x != nil && x.BypassDocumentValidation != nil {
+		return *x.BypassDocumentValidation
+	}
+	return false
+}
+
+func (x *BulkWriteRequest) GetOrdered() bool {
+	if x != nil && x.Ordered != nil {
+		return *x.Ordered
+	}
+	return false
+}
+
+func (x *BulkWriteRequest) GetReturnPartialSuccess() bool {
+	if x != nil && x.ReturnPartialSuccess != nil {
+		return *x.ReturnPartialSuccess
+	}
+	return false
+}
+
+func (x *BulkWriteRequest) GetVerboseResults() bool {
+	if x != nil && x.VerboseResults != nil {
+		return *x.VerboseResults
+	}
+	return false
+}
+
+// One write of BulkWrite: `{"updateOne": {"filter": {"_id": 1}, "update": {"$set": {"a": 2}}}}`.
+type WriteModel struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The collection, as `database.collection`, in a call on many collections, and only there.
+	Namespace *string `protobuf:"bytes,1,opt,name=namespace,proto3,oneof" json:"namespace,omitempty"`
+	// What to do. Exactly one must be set.
+	//
+	// Types that are valid to be assigned to Kind:
+	//
+	//	*WriteModel_InsertOne
+	//	*WriteModel_UpdateOne
+	//	*WriteModel_UpdateMany
+	//	*WriteModel_ReplaceOne
+	//	*WriteModel_DeleteOne
+	//	*WriteModel_DeleteMany
+	Kind          isWriteModel_Kind `protobuf_oneof:"kind"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WriteModel) Reset() {
+	*x = WriteModel{}
+	mi := &file_mooring_v1_document_service_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WriteModel) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WriteModel) ProtoMessage() {}
+
+func (x *WriteModel) ProtoReflect() protoreflect.Message {
+	mi := &file_mooring_v1_document_service_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WriteModel.ProtoReflect.Descriptor instead.
+func (*WriteModel) Descriptor() ([]byte, []int) {
+	return file_mooring_v1_document_service_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *WriteModel) GetNamespace() string {
+	if x != nil && x.Namespace != nil {
+		return *x.Namespace
+	}
+	return ""
+}
+
+func (x *WriteModel) GetKind() isWriteModel_Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return nil
+}
+
+func (x *WriteModel) GetInsertOne() *InsertOneModel {
+	if x != nil {
+		if x, ok := x.Kind.(*WriteModel_InsertOne); ok {
+			return x.InsertOne
+		}
+	}
+	return nil
+}
+
+func (x *WriteModel) GetUpdateOne() *UpdateOneModel {
+	if x != nil {
+		if x, ok := x.Kind.(*WriteModel_UpdateOne); ok {
+			return x.UpdateOne
+		}
+	}
+	return nil
+}
+
+func (x *WriteModel) GetUpdateMany() *UpdateManyModel {
+	if x != nil {
+		if x, ok := x.Kind.(*WriteModel_UpdateMany); ok {
+			return x.UpdateMany
+		}
+	}
+	return nil
+}
+
+func (x *WriteModel) GetReplaceOne() *ReplaceOneModel {
+	if x != nil {
+		if x, ok := x.Kind.(*WriteModel_ReplaceOne); ok {
+			return x.ReplaceOne
+		}
+	}
+	return nil
+}
+
+func (x *WriteModel) GetDeleteOne() *DeleteOneModel {
+	if x != nil {
+		if x, ok := x.Kind.(*WriteModel_DeleteOne); ok {
+			return x.DeleteOne
+		}
+	}
+	return nil
+}
+
+func (x *WriteModel) GetDeleteMany() *DeleteManyModel {
+	if x != nil {
+		if x, ok := x.Kind.(*WriteModel_DeleteMany); ok {
+			return x.DeleteMany
+		}
+	}
+	return nil
+}
+
+type isWriteModel_Kind interface {
+	isWriteModel_Kind()
+}
+
+type WriteModel_InsertOne struct {
+	// Inserts a document.
+	InsertOne *InsertOneModel `protobuf:"bytes,2,opt,name=insert_one,json=insertOne,proto3,oneof"`
+}
+
+type WriteModel_UpdateOne struct {
+	// Changes the first document that matches.
+	UpdateOne *UpdateOneModel `protobuf:"bytes,3,opt,name=update_one,json=updateOne,proto3,oneof"`
+}
+
+type WriteModel_UpdateMany struct {
+	// Changes all documents that match.
+	UpdateMany *UpdateManyModel `protobuf:"bytes,4,opt,name=update_many,json=updateMany,proto3,oneof"`
+}
+
+type WriteModel_ReplaceOne struct {
+	// Replaces the first document that matches.
+	ReplaceOne *ReplaceOneModel `protobuf:"bytes,5,opt,name=replace_one,json=replaceOne,proto3,oneof"`
+}
+
+type WriteModel_DeleteOne struct {
+	// Deletes the first document that matches.
+	DeleteOne *DeleteOneModel `protobuf:"bytes,6,opt,name=delete_one,json=deleteOne,proto3,oneof"`
+}
+
+type WriteModel_DeleteMany struct {
+	// Deletes all documents that match.
+	DeleteMany *DeleteManyModel `protobuf:"bytes,7,opt,name=delete_many,json=deleteMany,proto3,oneof"`
+}
+
+func (*WriteModel_InsertOne) isWriteModel_Kind() {}
+
+func (*WriteModel_UpdateOne) isWriteModel_Kind() {}
+
+func (*WriteModel_UpdateMany) isWriteModel_Kind() {}
+
+func (*WriteModel_ReplaceOne) isWriteModel_Kind() {}
+
+func (*WriteModel_DeleteOne) isWriteModel_Kind() {}
+
+func (*WriteModel_DeleteMany) isWriteModel_Kind() {}
+
+// Inserts a document.
+type InsertOneModel struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The document. Required. The gateway gives it an `_id`, an ObjectID, if it has none.
+	Document      *Document `protobuf:"bytes,1,opt,name=document,proto3" json:"document,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InsertOneModel) Reset() {
+	*x = InsertOneModel{}
+	mi := &file_mooring_v1_document_service_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InsertOneModel) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InsertOneModel) ProtoMessage() {}
+
+func (x *InsertOneModel) ProtoReflect() protoreflect.Message {
+	mi := &file_mooring_v1_document_service_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InsertOneModel.ProtoReflect.Descriptor instead.
+func (*InsertOneModel) Descriptor() ([]byte, []int) {
+	return file_mooring_v1_document_service_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *InsertOneModel) GetDocument() *Document {
+	if x != nil {
+		return x.Document
+	}
+	return nil
+}
+
+// Changes the first document that matches.
+type UpdateOneModel struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Which documents; `{}` is any. Required.
+	Filter *Document `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
+	// What to change: operators or a pipeline. Required.
+	Update *Update `protobuf:"bytes,2,opt,name=update,proto3" json:"update,omitempty"`
+	// How strings compare: `{"locale": "sv", "strength": 2}`.
+	Collation *Document `protobuf:"bytes,3,opt,name=collation,proto3,oneof" json:"collation,omitempty"`
+	// The index to use.
+	Hint *Hint `protobuf:"bytes,4,opt,name=hint,proto3,oneof" json:"hint,omitempty"`
+	// Insert a document where none matches.
+	Upsert *bool `protobuf:"varint,5,opt,name=upsert,proto3,oneof" json:"upsert,omitempty"`
+	// Which document, if several match: the first in this order. Needs MongoDB 8.0.
+	Sort *Document `protobuf:"bytes,6,opt,name=sort,proto3,oneof" json:"sort,omitempty"`
+	// Which elements of arrays the update changes: `[{"e.grade": {"$gt": 85}}]`, for `$[e]`.
+	ArrayFilters  []*Document `protobuf:"bytes,7,rep,name=array_filters,json=arrayFilters,proto3" json:"array_filters,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateOneModel) Reset() {
+	*x = UpdateOneModel{}
+	mi := &file_mooring_v1_document_service_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateOneModel) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateOneModel) ProtoMessage() {}
+
+func (x *UpdateOneModel) ProtoReflect() protoreflect.Message {
+	mi := &file_mooring_v1_document_service_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateOneModel.ProtoReflect.Descriptor instead.
+func (*UpdateOneModel) Descriptor() ([]byte, []int) {
+	return file_mooring_v1_document_service_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *UpdateOneModel) GetFilter() *Document {
+	if x != nil {
+		return x.Filter
+	}
+	return nil
+}
+
+func (x *UpdateOneModel) GetUpdate() *Update {
+	if x != nil {
+		return x.Update
+	}
+	return nil
+}
+
+func (x *UpdateOneModel) GetCollation() *Document {
+	if x != nil {
+		return x.Collation
+	}
+	return nil
+}
+
+func (x *UpdateOneModel) GetHint() *Hint {
+	if x != nil {
+		return x.Hint
+	}
+	return nil
+}
+
+func (x *UpdateOneModel) GetUpsert() bool {
+	if x != nil && x.Upsert != nil {
+		return *x.Upsert
+	}
+	return false
+}
+
+func (x *UpdateOneModel) GetSort() *Document {
+	if x != nil {
+		return x.Sort
+	}
+	return nil
+}
+
+func (x *UpdateOneModel) GetArrayFilters() []*Document {
+	if x != nil {
+		return x.ArrayFilters
+	}
+	return nil
+}
+
+// Changes all documents that match. It cannot be retried safely.
+type UpdateManyModel struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Which documents; `{}` is any. Required.
+	Filter *Document `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
+	// What to change: operators or a pipeline. Required.
+	Update *Update `protobuf:"bytes,2,opt,name=update,proto3" json:"update,omitempty"`
+	// How strings compare: `{"locale": "sv", "strength": 2}`.
+	Collation *Document `protobuf:"bytes,3,opt,name=collation,proto3,oneof" json:"collation,omitempty"`
+	// The index to use.
+	Hint *Hint `protobuf:"bytes,4,opt,name=hint,proto3,oneof" json:"hint,omitempty"`
+	// Insert a document where none matches.
+	Upsert *bool `protobuf:"varint,5,opt,name=upsert,proto3,oneof" json:"upsert,omitempty"`
+	// Which elements of arrays the update changes: `[{"e.grade": {"$gt": 85}}]`, for `$[e]`.
+	ArrayFilters  []*Document `protobuf:"bytes,7,rep,name=array_filters,json=arrayFilters,proto3" json:"array_filters,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateManyModel) Reset() {
+	*x = UpdateManyModel{}
+	mi := &file_mooring_v1_document_service_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateManyModel) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateManyModel) ProtoMessage() {}
+
+func (x *UpdateManyModel) ProtoReflect() protoreflect.Message {
+	mi := &file_mooring_v1_document_service_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateManyModel.ProtoReflect.Descriptor instead.
+func (*UpdateManyModel) Descriptor() ([]byte, []int) {
+	return file_mooring_v1_document_service_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *UpdateManyModel) GetFilter() *Document {
+	if x != nil {
+		return x.Filter
+	}
+	return nil
+}
+
+func (x *UpdateManyModel) GetUpdate() *Update {
+	if x != nil {
+		return x.Update
+	}
+	return nil
+}
+
+func (x *UpdateManyModel) GetCollation() *Document {
+	if x != nil {
+		return x.Collation
+	}
+	return nil
+}
+
+func (x *UpdateManyModel) GetHint() *Hint {
+	if x != nil {
+		return x.Hint
+	}
+	return nil
+}
+
+func (x *UpdateManyModel) GetUpsert() bool {
+	if x != nil && x.Upsert != nil {
+		return *x.Upsert
+	}
+	return false
+}
+
+func (x *UpdateManyModel) GetArrayFilters() []*Document {
+	if x != nil {
+		return x.ArrayFilters
+	}
+	return nil
+}
+
+// Replaces the first document that matches.
+type ReplaceOneModel struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Which documents; `{}` is any. Required.
+	Filter *Document `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
+	// The new document, without operators. Required.
+	Replacement *Document `protobuf:"bytes,2,opt,name=replacement,proto3" json:"replacement,omitempty"`
+	// How strings compare: `{"locale": "sv", "strength": 2}`.
+	Collation *Document `protobuf:"bytes,3,opt,name=collation,proto3,oneof" json:"collation,omitempty"`
+	// The index to use.
+	Hint *Hint `protobuf:"bytes,4,opt,name=hint,proto3,oneof" json:"hint,omitempty"`
+	// Insert a document where none matches.
+	Upsert *bool `protobuf:"varint,5,opt,name=upsert,proto3,oneof" json:"upsert,omitempty"`
+	// Which document, if several match: the first in this order. Needs MongoDB 8.0.
+	Sort          *Document `protobuf:"bytes,6,opt,name=sort,proto3,oneof" json:"sort,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReplaceOneModel) Reset() {
+	*x = ReplaceOneModel{}
+	mi := &file_mooring_v1_document_service_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReplaceOneModel) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReplaceOneModel) ProtoMessage() {}
+
+func (x *ReplaceOneModel) ProtoReflect() protoreflect.Message {
+	mi := &file_mooring_v1_document_service_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReplaceOneModel.ProtoReflect.Descriptor instead.
+func (*ReplaceOneModel) Descriptor() ([]byte, []int) {
+	return file_mooring_v1_document_service_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *ReplaceOneModel) GetFilter() *Document {
+	if x != nil {
+		return x.Filter
+	}
+	return nil
+}
+
+func (x *ReplaceOneModel) GetReplacement() *Document {
+	if x != nil {
+		return x.Replacement
+	}
+	return nil
+}
+
+func (x *ReplaceOneModel) GetCollation() *Document {
+	if x != nil {
+		return x.Collation
+	}
+	return nil
+}
+
+func (x *ReplaceOneModel) GetHint() *Hint {
+	if x != nil {
+		return x.Hint
+	}
+	return nil
+}
+
+func (x *ReplaceOneModel) GetUpsert() bool {
+	if x != nil && x.Upsert != nil {
+		return *x.Upsert
+	}
+	return false
+}
+
+func (x *ReplaceOneModel) GetSort() *Document {
+	if x != nil {
+		return x.Sort
+	}
+	return nil
+}
+
+// Deletes the first document that matches.
+type DeleteOneModel struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Which documents; `{}` is any. Required.
+	Filter *Document `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
+	// How strings compare: `{"locale": "sv", "strength": 2}`.
+	Collation *Document `protobuf:"bytes,3,opt,name=collation,proto3,oneof" json:"collation,omitempty"`
+	// The index to use.
+	Hint          *Hint `protobuf:"bytes,4,opt,name=hint,proto3,oneof" json:"hint,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteOneModel) Reset() {
+	*x = DeleteOneModel{}
+	mi := &file_mooring_v1_document_service_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteOneModel) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteOneModel) ProtoMessage() {}
+
+func (x *DeleteOneModel) ProtoReflect() protoreflect.Message {
+	mi := &file_mooring_v1_document_service_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteOneModel.ProtoReflect.Descriptor instead.
+func (*DeleteOneModel) Descriptor() ([]byte, []int) {
+	return file_mooring_v1_document_service_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *DeleteOneModel) GetFilter() *Document {
+	if x != nil {
+		return x.Filter
+	}
+	return nil
+}
+
+func (x *DeleteOneModel) GetCollation() *Document {
+	if x != nil {
+		return x.Collation
+	}
+	return nil
+}
+
+func (x *DeleteOneModel) GetHint() *Hint {
+	if x != nil {
+		return x.Hint
+	}
+	return nil
+}
+
+// Deletes all documents that match. It cannot be retried safely.
+type DeleteManyModel struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Which documents; `{}` is any. Required.
+	Filter *Document `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
+	// How strings compare: `{"locale": "sv", "strength": 2}`.
+	Collation *Document `protobuf:"bytes,3,opt,name=collation,proto3,oneof" json:"collation,omitempty"`
+	// The index to use.
+	Hint          *Hint `protobuf:"bytes,4,opt,name=hint,proto3,oneof" json:"hint,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteManyModel) Reset() {
+	*x = DeleteManyModel{}
+	mi := &file_mooring_v1_document_service_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteManyModel) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteManyModel) ProtoMessage() {}
+
+func (x *DeleteManyModel) ProtoReflect() protoreflect.Message {
+	mi := &file_mooring_v1_document_service_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteManyModel.ProtoReflect.Descriptor instead.
+func (*DeleteManyModel) Descriptor() ([]byte, []int) {
+	return file_mooring_v1_document_service_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *DeleteManyModel) GetFilter() *Document {
+	if x != nil {
+		return x.Filter
+	}
+	return nil
+}
+
+func (x *DeleteManyModel) GetCollation() *Document {
+	if x != nil {
+		return x.Collation
+	}
+	return nil
+}
+
+func (x *DeleteManyModel) GetHint() *Hint {
+	if x != nil {
+		return x.Hint
+	}
+	return nil
+}
+
+type BulkWriteResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whether the server acknowledged the writes: false for a write concern of `w: 0`, and then the
+	// counts are missing.
+	Acknowledged bool `protobuf:"varint,1,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"`
+	// How many documents were inserted.
+	InsertedCount *int64 `protobuf:"varint,2,opt,name=inserted_count,json=insertedCount,proto3,oneof" json:"inserted_count,omitempty"`
+	// The session's renewed token.
+	Session *string `protobuf:"bytes,3,opt,name=session,proto3,oneof" json:"session,omitempty"`
+	// The writes were done, but not acknowledged as their write concern asks.
+	WriteConcernError *WriteConcernError `protobuf:"bytes,4,opt,name=write_concern_error,json=writeConcernError,proto3,oneof" json:"write_concern_error,omitempty"`
+	// The `_id`s of the documents that were inserted, only those. On many collections they are there
+	// with verboseResults.
+	InsertedIds []*InsertedId `protobuf:"bytes,5,rep,name=inserted_ids,json=insertedIds,proto3" json:"inserted_ids,omitempty"`
+	// The writes that failed, with returnPartialSuccess.
+	WriteErrors []*WriteError `protobuf:"bytes,6,rep,name=write_errors,json=writeErrors,proto3" json:"write_errors,omitempty"`
+	// How many documents the updates and replacements matched.
+	MatchedCount *int64 `protobuf:"varint,7,opt,name=matched_count,json=matchedCount,proto3,oneof" json:"matched_count,omitempty"`
+	// How many documents they changed.
+	ModifiedCount *int64 `protobuf:"varint,8,opt,name=modified_count,json=modifiedCount,proto3,oneof" json:"modified_count,omitempty"`
+	// How many documents were deleted.
+	DeletedCount *int64 `protobuf:"varint,9,opt,name=deleted_count,json=deletedCount,proto3,oneof" json:"deleted_count,omitempty"`
+	// How many documents upserts inserted.
+	UpsertedCount *int64 `protobuf:"varint,10,opt,name=upserted_count,json=upsertedCount,proto3,oneof" json:"upserted_count,omitempty"`
+	// The `_id`s of the documents that upserts inserted. On many collections they are there with
+	// verboseResults.
+	UpsertedIds []*InsertedId `protobuf:"bytes,11,rep,name=upserted_ids,json=upsertedIds,proto3" json:"upserted_ids,omitempty"`
+	// With verboseResults: what each update and replacement did.
+	UpdateResults []*UpdateResult `protobuf:"bytes,12,rep,name=update_results,json=updateResults,proto3" json:"update_results,omitempty"`
+	// With verboseResults: what each deletion did.
+	DeleteResults []*DeleteResult `protobuf:"bytes,13,rep,name=delete_results,json=deleteResults,proto3" json:"delete_results,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BulkWriteResponse) Reset() {
+	*x = BulkWriteResponse{}
+	mi := &file_mooring_v1_document_service_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BulkWriteResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BulkWriteResponse) ProtoMessage() {}
+
+func (x *BulkWriteResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_mooring_v1_document_service_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BulkWriteResponse.ProtoReflect.Descriptor instead.
+func (*BulkWriteResponse) Descriptor() ([]byte, []int) {
+	return file_mooring_v1_document_service_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *BulkWriteResponse) GetAcknowledged() bool {
+	if x != nil {
+		return x.Acknowledged
+	}
+	return false
+}
+
+func (x *BulkWriteResponse) GetInsertedCount() int64 {
+	if x != nil && x.InsertedCount != nil {
+		return *x.InsertedCount
+	}
+	return 0
+}
+
+func (x *BulkWriteResponse) GetSession() string {
+	if x != nil && x.Session != nil {
+		return *x.Session
+	}
+	return ""
+}
+
+func (x *BulkWriteResponse) GetWriteConcernError() *WriteConcernError {
+	if x != nil {
+		return x.WriteConcernError
+	}
+	return nil
+}
+
+func (x *BulkWriteResponse) GetInsertedIds() []*InsertedId {
+	if x != nil {
+		return x.InsertedIds
+	}
+	return nil
+}
+
+func (x *BulkWriteResponse) GetWriteErrors() []*WriteError {
+	if x != nil {
+		return x.WriteErrors
+	}
+	return nil
+}
+
+func (x *BulkWriteResponse) GetMatchedCount() int64 {
+	if x != nil && x.MatchedCount != nil {
+		return *x.MatchedCount
+	}
+	return 0
+}
+
+func (x *BulkWriteResponse) GetModifiedCount() int64 {
+	if x != nil && x.ModifiedCount != nil {
+		return *x.ModifiedCount
+	}
+	return 0
+}
+
+func (x *BulkWriteResponse) GetDeletedCount() int64 {
+	if x != nil && x.DeletedCount != nil {
+		return *x.DeletedCount
+	}
+	return 0
+}
+
+func (x *BulkWriteResponse) GetUpsertedCount() int64 {
+	if x != nil && x.UpsertedCount != nil {
+		return *x.UpsertedCount
+	}
+	return 0
+}
+
+func (x *BulkWriteResponse) GetUpsertedIds() []*InsertedId {
+	if x != nil {
+		return x.UpsertedIds
+	}
+	return nil
+}
+
+func (x *BulkWriteResponse) GetUpdateResults() []*UpdateResult {
+	if x != nil {
+		return x.UpdateResults
+	}
+	return nil
+}
+
+func (x *BulkWriteResponse) GetDeleteResults() []*DeleteResult {
+	if x != nil {
+		return x.DeleteResults
+	}
+	return nil
+}
+
+// What one update or replacement of BulkWrite did.
+type UpdateResult struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its index in the request.
+	Index int64 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	// How many documents matched. An upserted one counts.
+	MatchedCount int64 `protobuf:"varint,2,opt,name=matched_count,json=matchedCount,proto3" json:"matched_count,omitempty"`
+	// How many documents were changed.
+	ModifiedCount int64 `protobuf:"varint,3,opt,name=modified_count,json=modifiedCount,proto3" json:"modified_count,omitempty"`
+	// The `_id` of the document that was inserted; missing when none was.
+	UpsertedId    *Value `protobuf:"bytes,4,opt,name=upserted_id,json=upsertedId,proto3,oneof" json:"upserted_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateResult) Reset() {
+	*x = UpdateResult{}
+	mi := &file_mooring_v1_document_service_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateResult) ProtoMessage() {}
+
+func (x *UpdateResult) ProtoReflect() protoreflect.Message {
+	mi := &file_mooring_v1_document_service_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateResult.ProtoReflect.Descriptor instead.
+func (*UpdateResult) Descriptor() ([]byte, []int) {
+	return file_mooring_v1_document_service_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *UpdateResult) GetIndex() int64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *UpdateResult) GetMatchedCount() int64 {
+	if x != nil {
+		return x.MatchedCount
+	}
+	return 0
+}
+
+func (x *UpdateResult) GetModifiedCount() int64 {
+	if x != nil {
+		return x.ModifiedCount
+	}
+	return 0
+}
+
+func (x *UpdateResult) GetUpsertedId() *Value {
+	if x != nil {
+		return x.UpsertedId
+	}
+	return nil
+}
+
+// What one deletion of BulkWrite did.
+type DeleteResult struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its index in the request.
+	Index int64 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	// How many documents were deleted.
+	DeletedCount  int64 `protobuf:"varint,2,opt,name=deleted_count,json=deletedCount,proto3" json:"deleted_count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteResult) Reset() {
+	*x = DeleteResult{}
+	mi := &file_mooring_v1_document_service_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteResult) ProtoMessage() {}
+
+func (x *DeleteResult) ProtoReflect() protoreflect.Message {
+	mi := &file_mooring_v1_document_service_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteResult.ProtoReflect.Descriptor instead.
+func (*DeleteResult) Descriptor() ([]byte, []int) {
+	return file_mooring_v1_document_service_proto_rawDescGZIP(), []int{50}
+}
+
+func (x *DeleteResult) GetIndex() int64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *DeleteResult) GetDeletedCount() int64 {
+	if x != nil {
+		return x.DeletedCount
+	}
+	return 0
+}
+
 var File_mooring_v1_document_service_proto protoreflect.FileDescriptor
 
 const file_mooring_v1_document_service_proto_rawDesc = "" +
@@ -5649,7 +7279,260 @@ const file_mooring_v1_document_service_proto_rawDesc = "" +
 	"\x13write_concern_error\x18\x04 \x01(\v2\x1d.mooring.v1.WriteConcernErrorH\x01R\x11writeConcernError\x88\x01\x01B\n" +
 	"\n" +
 	"\b_sessionB\x16\n" +
-	"\x14_write_concern_error2\xb1\x19\n" +
+	"\x14_write_concern_error\"\x8e\v\n" +
+	"\x12ExplainFindRequest\x12\x1a\n" +
+	"\bdatabase\x18\x01 \x01(\tR\bdatabase\x12\x1e\n" +
+	"\n" +
+	"collection\x18\x02 \x01(\tR\n" +
+	"collection\x12\x1d\n" +
+	"\asession\x18\x03 \x01(\tH\x00R\asession\x88\x01\x01\x12%\n" +
+	"\vtransaction\x18\x04 \x01(\tH\x01R\vtransaction\x88\x01\x01\x12!\n" +
+	"\tstatement\x18\x05 \x01(\x05H\x02R\tstatement\x88\x01\x01\x123\n" +
+	"\aoptions\x18\x06 \x01(\v2\x14.mooring.v1.DocumentH\x03R\aoptions\x88\x01\x01\x120\n" +
+	"\acomment\x18\a \x01(\v2\x11.mooring.v1.ValueH\x04R\acomment\x88\x01\x01\x12H\n" +
+	"\x0fread_preference\x18\b \x01(\v2\x1a.mooring.v1.ReadPreferenceH\x05R\x0ereadPreference\x88\x01\x01\x12#\n" +
+	"\vmax_time_ms\x18\v \x01(\x03H\x06R\tmaxTimeMS\x88\x01\x01\x127\n" +
+	"\tcollation\x18\f \x01(\v2\x14.mooring.v1.DocumentH\aR\tcollation\x88\x01\x01\x12+\n" +
+	"\x03let\x18\r \x01(\v2\x14.mooring.v1.DocumentH\bR\x03let\x88\x01\x01\x12)\n" +
+	"\x04hint\x18\x0e \x01(\v2\x10.mooring.v1.HintH\tR\x04hint\x88\x01\x01\x121\n" +
+	"\x06filter\x18\x0f \x01(\v2\x14.mooring.v1.DocumentH\n" +
+	"R\x06filter\x88\x01\x01\x129\n" +
+	"\n" +
+	"projection\x18\x10 \x01(\v2\x14.mooring.v1.DocumentH\vR\n" +
+	"projection\x88\x01\x01\x123\n" +
+	"\x04sort\x18\x11 \x01(\v2\x14.mooring.v1.DocumentB\x04\x88\xb5\x18\x01H\fR\x04sort\x88\x01\x01\x12\x17\n" +
+	"\x04skip\x18\x12 \x01(\x03H\rR\x04skip\x88\x01\x01\x12\x19\n" +
+	"\x05limit\x18\x13 \x01(\x03H\x0eR\x05limit\x88\x01\x01\x12\"\n" +
+	"\n" +
+	"batch_size\x18\x14 \x01(\x05H\x0fR\tbatchSize\x88\x01\x01\x12)\n" +
+	"\x0eallow_disk_use\x18\x18 \x01(\bH\x10R\fallowDiskUse\x88\x01\x01\x127\n" +
+	"\x15allow_partial_results\x18\x19 \x01(\bH\x11R\x13allowPartialResults\x88\x01\x01\x121\n" +
+	"\x03min\x18\x1d \x01(\v2\x14.mooring.v1.DocumentB\x04\x88\xb5\x18\x01H\x12R\x03min\x88\x01\x01\x121\n" +
+	"\x03max\x18\x1e \x01(\v2\x14.mooring.v1.DocumentB\x04\x88\xb5\x18\x01H\x13R\x03max\x88\x01\x01\x12\"\n" +
+	"\n" +
+	"return_key\x18\x1f \x01(\bH\x14R\treturnKey\x88\x01\x01\x12)\n" +
+	"\x0eshow_record_id\x18! \x01(\bH\x15R\fshowRecordId\x88\x01\x01\x12!\n" +
+	"\tverbosity\x18' \x01(\tH\x16R\tverbosity\x88\x01\x01B\n" +
+	"\n" +
+	"\b_sessionB\x0e\n" +
+	"\f_transactionB\f\n" +
+	"\n" +
+	"_statementB\n" +
+	"\n" +
+	"\b_optionsB\n" +
+	"\n" +
+	"\b_commentB\x12\n" +
+	"\x10_read_preferenceB\x0e\n" +
+	"\f_max_time_msB\f\n" +
+	"\n" +
+	"_collationB\x06\n" +
+	"\x04_letB\a\n" +
+	"\x05_hintB\t\n" +
+	"\a_filterB\r\n" +
+	"\v_projectionB\a\n" +
+	"\x05_sortB\a\n" +
+	"\x05_skipB\b\n" +
+	"\x06_limitB\r\n" +
+	"\v_batch_sizeB\x11\n" +
+	"\x0f_allow_disk_useB\x18\n" +
+	"\x16_allow_partial_resultsB\x06\n" +
+	"\x04_minB\x06\n" +
+	"\x04_maxB\r\n" +
+	"\v_return_keyB\x11\n" +
+	"\x0f_show_record_idB\f\n" +
+	"\n" +
+	"_verbosity\"l\n" +
+	"\x13ExplainFindResponse\x12*\n" +
+	"\x05reply\x18\x01 \x01(\v2\x14.mooring.v1.DocumentR\x05reply\x12\x1d\n" +
+	"\asession\x18\x03 \x01(\tH\x00R\asession\x88\x01\x01B\n" +
+	"\n" +
+	"\b_session\"\xf4\a\n" +
+	"\x17ExplainAggregateRequest\x12\x1a\n" +
+	"\bdatabase\x18\x01 \x01(\tR\bdatabase\x12#\n" +
+	"\n" +
+	"collection\x18\x02 \x01(\tH\x00R\n" +
+	"collection\x88\x01\x01\x12\x1d\n" +
+	"\asession\x18\x03 \x01(\tH\x01R\asession\x88\x01\x01\x12%\n" +
+	"\vtransaction\x18\x04 \x01(\tH\x02R\vtransaction\x88\x01\x01\x12!\n" +
+	"\tstatement\x18\x05 \x01(\x05H\x03R\tstatement\x88\x01\x01\x123\n" +
+	"\aoptions\x18\x06 \x01(\v2\x14.mooring.v1.DocumentH\x04R\aoptions\x88\x01\x01\x120\n" +
+	"\acomment\x18\a \x01(\v2\x11.mooring.v1.ValueH\x05R\acomment\x88\x01\x01\x12H\n" +
+	"\x0fread_preference\x18\b \x01(\v2\x1a.mooring.v1.ReadPreferenceH\x06R\x0ereadPreference\x88\x01\x01\x12#\n" +
+	"\vmax_time_ms\x18\v \x01(\x03H\aR\tmaxTimeMS\x88\x01\x01\x127\n" +
+	"\tcollation\x18\f \x01(\v2\x14.mooring.v1.DocumentH\bR\tcollation\x88\x01\x01\x12+\n" +
+	"\x03let\x18\r \x01(\v2\x14.mooring.v1.DocumentH\tR\x03let\x88\x01\x01\x12)\n" +
+	"\x04hint\x18\x0e \x01(\v2\x10.mooring.v1.HintH\n" +
+	"R\x04hint\x88\x01\x01\x12\"\n" +
+	"\n" +
+	"batch_size\x18\x14 \x01(\x05H\vR\tbatchSize\x88\x01\x01\x120\n" +
+	"\bpipeline\x18\x16 \x03(\v2\x14.mooring.v1.DocumentR\bpipeline\x12)\n" +
+	"\x0eallow_disk_use\x18\x18 \x01(\bH\fR\fallowDiskUse\x88\x01\x01\x12A\n" +
+	"\x1abypass_document_validation\x18  \x01(\bH\rR\x18bypassDocumentValidation\x88\x01\x01\x12!\n" +
+	"\tverbosity\x18' \x01(\tH\x0eR\tverbosity\x88\x01\x01B\r\n" +
+	"\v_collectionB\n" +
+	"\n" +
+	"\b_sessionB\x0e\n" +
+	"\f_transactionB\f\n" +
+	"\n" +
+	"_statementB\n" +
+	"\n" +
+	"\b_optionsB\n" +
+	"\n" +
+	"\b_commentB\x12\n" +
+	"\x10_read_preferenceB\x0e\n" +
+	"\f_max_time_msB\f\n" +
+	"\n" +
+	"_collationB\x06\n" +
+	"\x04_letB\a\n" +
+	"\x05_hintB\r\n" +
+	"\v_batch_sizeB\x11\n" +
+	"\x0f_allow_disk_useB\x1d\n" +
+	"\x1b_bypass_document_validationB\f\n" +
+	"\n" +
+	"_verbosity\"q\n" +
+	"\x18ExplainAggregateResponse\x12*\n" +
+	"\x05reply\x18\x01 \x01(\v2\x14.mooring.v1.DocumentR\x05reply\x12\x1d\n" +
+	"\asession\x18\x03 \x01(\tH\x00R\asession\x88\x01\x01B\n" +
+	"\n" +
+	"\b_session\"\xc0\x06\n" +
+	"\x10BulkWriteRequest\x12\x1a\n" +
+	"\bdatabase\x18\x01 \x01(\tR\bdatabase\x12\x1e\n" +
+	"\n" +
+	"collection\x18\x02 \x01(\tR\n" +
+	"collection\x12\x1d\n" +
+	"\asession\x18\x03 \x01(\tH\x00R\asession\x88\x01\x01\x12%\n" +
+	"\vtransaction\x18\x04 \x01(\tH\x01R\vtransaction\x88\x01\x01\x12!\n" +
+	"\tstatement\x18\x05 \x01(\x05H\x02R\tstatement\x88\x01\x01\x123\n" +
+	"\aoptions\x18\x06 \x01(\v2\x14.mooring.v1.DocumentH\x03R\aoptions\x88\x01\x01\x120\n" +
+	"\acomment\x18\a \x01(\v2\x11.mooring.v1.ValueH\x04R\acomment\x88\x01\x01\x12B\n" +
+	"\rwrite_concern\x18\n" +
+	" \x01(\v2\x18.mooring.v1.WriteConcernH\x05R\fwriteConcern\x88\x01\x01\x12+\n" +
+	"\x03let\x18\r \x01(\v2\x14.mooring.v1.DocumentH\x06R\x03let\x88\x01\x01\x12.\n" +
+	"\x06models\x18\x16 \x03(\v2\x16.mooring.v1.WriteModelR\x06models\x12A\n" +
+	"\x1abypass_document_validation\x18  \x01(\bH\aR\x18bypassDocumentValidation\x88\x01\x01\x12\x1d\n" +
+	"\aordered\x18% \x01(\bH\bR\aordered\x88\x01\x01\x129\n" +
+	"\x16return_partial_success\x18& \x01(\bH\tR\x14returnPartialSuccess\x88\x01\x01\x12,\n" +
+	"\x0fverbose_results\x18( \x01(\bH\n" +
+	"R\x0everboseResults\x88\x01\x01B\n" +
+	"\n" +
+	"\b_sessionB\x0e\n" +
+	"\f_transactionB\f\n" +
+	"\n" +
+	"_statementB\n" +
+	"\n" +
+	"\b_optionsB\n" +
+	"\n" +
+	"\b_commentB\x10\n" +
+	"\x0e_write_concernB\x06\n" +
+	"\x04_letB\x1d\n" +
+	"\x1b_bypass_document_validationB\n" +
+	"\n" +
+	"\b_orderedB\x19\n" +
+	"\x17_return_partial_successB\x12\n" +
+	"\x10_verbose_results\"\xbc\x03\n" +
+	"\n" +
+	"WriteModel\x12!\n" +
+	"\tnamespace\x18\x01 \x01(\tH\x01R\tnamespace\x88\x01\x01\x12;\n" +
+	"\n" +
+	"insert_one\x18\x02 \x01(\v2\x1a.mooring.v1.InsertOneModelH\x00R\tinsertOne\x12;\n" +
+	"\n" +
+	"update_one\x18\x03 \x01(\v2\x1a.mooring.v1.UpdateOneModelH\x00R\tupdateOne\x12>\n" +
+	"\vupdate_many\x18\x04 \x01(\v2\x1b.mooring.v1.UpdateManyModelH\x00R\n" +
+	"updateMany\x12>\n" +
+	"\vreplace_one\x18\x05 \x01(\v2\x1b.mooring.v1.ReplaceOneModelH\x00R\n" +
+	"replaceOne\x12;\n" +
+	"\n" +
+	"delete_one\x18\x06 \x01(\v2\x1a.mooring.v1.DeleteOneModelH\x00R\tdeleteOne\x12>\n" +
+	"\vdelete_many\x18\a \x01(\v2\x1b.mooring.v1.DeleteManyModelH\x00R\n" +
+	"deleteManyB\x06\n" +
+	"\x04kindB\f\n" +
+	"\n" +
+	"_namespace\"B\n" +
+	"\x0eInsertOneModel\x120\n" +
+	"\bdocument\x18\x01 \x01(\v2\x14.mooring.v1.DocumentR\bdocument\"\x86\x03\n" +
+	"\x0eUpdateOneModel\x12,\n" +
+	"\x06filter\x18\x01 \x01(\v2\x14.mooring.v1.DocumentR\x06filter\x12*\n" +
+	"\x06update\x18\x02 \x01(\v2\x12.mooring.v1.UpdateR\x06update\x127\n" +
+	"\tcollation\x18\x03 \x01(\v2\x14.mooring.v1.DocumentH\x00R\tcollation\x88\x01\x01\x12)\n" +
+	"\x04hint\x18\x04 \x01(\v2\x10.mooring.v1.HintH\x01R\x04hint\x88\x01\x01\x12\x1b\n" +
+	"\x06upsert\x18\x05 \x01(\bH\x02R\x06upsert\x88\x01\x01\x123\n" +
+	"\x04sort\x18\x06 \x01(\v2\x14.mooring.v1.DocumentB\x04\x88\xb5\x18\x01H\x03R\x04sort\x88\x01\x01\x129\n" +
+	"\rarray_filters\x18\a \x03(\v2\x14.mooring.v1.DocumentR\farrayFiltersB\f\n" +
+	"\n" +
+	"_collationB\a\n" +
+	"\x05_hintB\t\n" +
+	"\a_upsertB\a\n" +
+	"\x05_sort\"\xc9\x02\n" +
+	"\x0fUpdateManyModel\x12,\n" +
+	"\x06filter\x18\x01 \x01(\v2\x14.mooring.v1.DocumentR\x06filter\x12*\n" +
+	"\x06update\x18\x02 \x01(\v2\x12.mooring.v1.UpdateR\x06update\x127\n" +
+	"\tcollation\x18\x03 \x01(\v2\x14.mooring.v1.DocumentH\x00R\tcollation\x88\x01\x01\x12)\n" +
+	"\x04hint\x18\x04 \x01(\v2\x10.mooring.v1.HintH\x01R\x04hint\x88\x01\x01\x12\x1b\n" +
+	"\x06upsert\x18\x05 \x01(\bH\x02R\x06upsert\x88\x01\x01\x129\n" +
+	"\rarray_filters\x18\a \x03(\v2\x14.mooring.v1.DocumentR\farrayFiltersB\f\n" +
+	"\n" +
+	"_collationB\a\n" +
+	"\x05_hintB\t\n" +
+	"\a_upsert\"\xd8\x02\n" +
+	"\x0fReplaceOneModel\x12,\n" +
+	"\x06filter\x18\x01 \x01(\v2\x14.mooring.v1.DocumentR\x06filter\x126\n" +
+	"\vreplacement\x18\x02 \x01(\v2\x14.mooring.v1.DocumentR\vreplacement\x127\n" +
+	"\tcollation\x18\x03 \x01(\v2\x14.mooring.v1.DocumentH\x00R\tcollation\x88\x01\x01\x12)\n" +
+	"\x04hint\x18\x04 \x01(\v2\x10.mooring.v1.HintH\x01R\x04hint\x88\x01\x01\x12\x1b\n" +
+	"\x06upsert\x18\x05 \x01(\bH\x02R\x06upsert\x88\x01\x01\x123\n" +
+	"\x04sort\x18\x06 \x01(\v2\x14.mooring.v1.DocumentB\x04\x88\xb5\x18\x01H\x03R\x04sort\x88\x01\x01B\f\n" +
+	"\n" +
+	"_collationB\a\n" +
+	"\x05_hintB\t\n" +
+	"\a_upsertB\a\n" +
+	"\x05_sort\"\xb9\x01\n" +
+	"\x0eDeleteOneModel\x12,\n" +
+	"\x06filter\x18\x01 \x01(\v2\x14.mooring.v1.DocumentR\x06filter\x127\n" +
+	"\tcollation\x18\x03 \x01(\v2\x14.mooring.v1.DocumentH\x00R\tcollation\x88\x01\x01\x12)\n" +
+	"\x04hint\x18\x04 \x01(\v2\x10.mooring.v1.HintH\x01R\x04hint\x88\x01\x01B\f\n" +
+	"\n" +
+	"_collationB\a\n" +
+	"\x05_hint\"\xba\x01\n" +
+	"\x0fDeleteManyModel\x12,\n" +
+	"\x06filter\x18\x01 \x01(\v2\x14.mooring.v1.DocumentR\x06filter\x127\n" +
+	"\tcollation\x18\x03 \x01(\v2\x14.mooring.v1.DocumentH\x00R\tcollation\x88\x01\x01\x12)\n" +
+	"\x04hint\x18\x04 \x01(\v2\x10.mooring.v1.HintH\x01R\x04hint\x88\x01\x01B\f\n" +
+	"\n" +
+	"_collationB\a\n" +
+	"\x05_hint\"\xc8\x06\n" +
+	"\x11BulkWriteResponse\x12\"\n" +
+	"\facknowledged\x18\x01 \x01(\bR\facknowledged\x12*\n" +
+	"\x0einserted_count\x18\x02 \x01(\x03H\x00R\rinsertedCount\x88\x01\x01\x12\x1d\n" +
+	"\asession\x18\x03 \x01(\tH\x01R\asession\x88\x01\x01\x12R\n" +
+	"\x13write_concern_error\x18\x04 \x01(\v2\x1d.mooring.v1.WriteConcernErrorH\x02R\x11writeConcernError\x88\x01\x01\x129\n" +
+	"\finserted_ids\x18\x05 \x03(\v2\x16.mooring.v1.InsertedIdR\vinsertedIds\x12?\n" +
+	"\fwrite_errors\x18\x06 \x03(\v2\x16.mooring.v1.WriteErrorB\x04\x90\xb5\x18\x01R\vwriteErrors\x12(\n" +
+	"\rmatched_count\x18\a \x01(\x03H\x03R\fmatchedCount\x88\x01\x01\x12*\n" +
+	"\x0emodified_count\x18\b \x01(\x03H\x04R\rmodifiedCount\x88\x01\x01\x12(\n" +
+	"\rdeleted_count\x18\t \x01(\x03H\x05R\fdeletedCount\x88\x01\x01\x12*\n" +
+	"\x0eupserted_count\x18\n" +
+	" \x01(\x03H\x06R\rupsertedCount\x88\x01\x01\x129\n" +
+	"\fupserted_ids\x18\v \x03(\v2\x16.mooring.v1.InsertedIdR\vupsertedIds\x12E\n" +
+	"\x0eupdate_results\x18\f \x03(\v2\x18.mooring.v1.UpdateResultB\x04\x90\xb5\x18\x01R\rupdateResults\x12E\n" +
+	"\x0edelete_results\x18\r \x03(\v2\x18.mooring.v1.DeleteResultB\x04\x90\xb5\x18\x01R\rdeleteResultsB\x11\n" +
+	"\x0f_inserted_countB\n" +
+	"\n" +
+	"\b_sessionB\x16\n" +
+	"\x14_write_concern_errorB\x10\n" +
+	"\x0e_matched_countB\x11\n" +
+	"\x0f_modified_countB\x10\n" +
+	"\x0e_deleted_countB\x11\n" +
+	"\x0f_upserted_count\"\xb9\x01\n" +
+	"\fUpdateResult\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\x03R\x05index\x12#\n" +
+	"\rmatched_count\x18\x02 \x01(\x03R\fmatchedCount\x12%\n" +
+	"\x0emodified_count\x18\x03 \x01(\x03R\rmodifiedCount\x127\n" +
+	"\vupserted_id\x18\x04 \x01(\v2\x11.mooring.v1.ValueH\x00R\n" +
+	"upsertedId\x88\x01\x01B\x0e\n" +
+	"\f_upserted_id\"I\n" +
+	"\fDeleteResult\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\x03R\x05index\x12#\n" +
+	"\rdeleted_count\x18\x02 \x01(\x03R\fdeletedCount2\xf2\x1d\n" +
 	"\x0fDocumentService\x12\x92\x01\n" +
 	"\aFindOne\x12\x1a.mooring.v1.FindOneRequest\x1a\x1b.mooring.v1.FindOneResponse\"N\x82\xd3\xe4\x93\x02H:\x01*\"C/v1/databases/{database}/collections/{collection}/documents:findOne\x12\xc7\x01\n" +
 	"\x04Find\x12\x17.mooring.v1.FindRequest\x1a\x18.mooring.v1.FindResponse\"\x8b\x01\x82\xd3\xe4\x93\x02\x84\x01:\x01*Z=\x12;/v1/databases/{database}/collections/{collection}/documents\"@/v1/databases/{database}/collections/{collection}/documents:find\x12\xec\x01\n" +
@@ -5673,7 +7556,10 @@ const file_mooring_v1_document_service_proto_rawDesc = "" +
 	"DeleteMany\x12\x1d.mooring.v1.DeleteManyRequest\x1a\x1e.mooring.v1.DeleteManyResponse\"Q\x82\xd3\xe4\x93\x02K:\x01*\"F/v1/databases/{database}/collections/{collection}/documents:deleteMany\x12\xb6\x01\n" +
 	"\x10FindOneAndUpdate\x12#.mooring.v1.FindOneAndUpdateRequest\x1a$.mooring.v1.FindOneAndUpdateResponse\"W\x82\xd3\xe4\x93\x02Q:\x01*\"L/v1/databases/{database}/collections/{collection}/documents:findOneAndUpdate\x12\xba\x01\n" +
 	"\x11FindOneAndReplace\x12$.mooring.v1.FindOneAndReplaceRequest\x1a%.mooring.v1.FindOneAndReplaceResponse\"X\x82\xd3\xe4\x93\x02R:\x01*\"M/v1/databases/{database}/collections/{collection}/documents:findOneAndReplace\x12\xb6\x01\n" +
-	"\x10FindOneAndDelete\x12#.mooring.v1.FindOneAndDeleteRequest\x1a$.mooring.v1.FindOneAndDeleteResponse\"W\x82\xd3\xe4\x93\x02Q:\x01*\"L/v1/databases/{database}/collections/{collection}/documents:findOneAndDeleteB7Z5github.com/mooringdb/mooring/gen/mooring/v1;mooringv1b\x06proto3"
+	"\x10FindOneAndDelete\x12#.mooring.v1.FindOneAndDeleteRequest\x1a$.mooring.v1.FindOneAndDeleteResponse\"W\x82\xd3\xe4\x93\x02Q:\x01*\"L/v1/databases/{database}/collections/{collection}/documents:findOneAndDelete\x12\xa2\x01\n" +
+	"\vExplainFind\x12\x1e.mooring.v1.ExplainFindRequest\x1a\x1f.mooring.v1.ExplainFindResponse\"R\x82\xd3\xe4\x93\x02L:\x01*\"G/v1/databases/{database}/collections/{collection}/documents:explainFind\x12\xe8\x01\n" +
+	"\x10ExplainAggregate\x12#.mooring.v1.ExplainAggregateRequest\x1a$.mooring.v1.ExplainAggregateResponse\"\x88\x01\x82\xd3\xe4\x93\x02\x81\x01:\x01*Z.:\x01*\")/v1/databases/{database}:explainAggregate\"L/v1/databases/{database}/collections/{collection}/documents:explainAggregate\x12\xae\x01\n" +
+	"\tBulkWrite\x12\x1c.mooring.v1.BulkWriteRequest\x1a\x1d.mooring.v1.BulkWriteResponse\"d\x82\xd3\xe4\x93\x02^:\x01*Z\x12:\x01*\"\r/v1:bulkWrite\"E/v1/databases/{database}/collections/{collection}/documents:bulkWriteB7Z5github.com/mooringdb/mooring/gen/mooring/v1;mooringv1b\x06proto3"
 
 var (
 	file_mooring_v1_document_service_proto_rawDescOnce sync.Once
@@ -5687,7 +7573,7 @@ func file_mooring_v1_document_service_proto_rawDescGZIP() []byte {
 	return file_mooring_v1_document_service_proto_rawDescData
 }
 
-var file_mooring_v1_document_service_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
+var file_mooring_v1_document_service_proto_msgTypes = make([]protoimpl.MessageInfo, 51)
 var file_mooring_v1_document_service_proto_goTypes = []any{
 	(*FindOneRequest)(nil),                 // 0: mooring.v1.FindOneRequest
 	(*FindOneResponse)(nil),                // 1: mooring.v1.FindOneResponse
@@ -5725,237 +7611,319 @@ var file_mooring_v1_document_service_proto_goTypes = []any{
 	(*FindOneAndReplaceResponse)(nil),      // 33: mooring.v1.FindOneAndReplaceResponse
 	(*FindOneAndDeleteRequest)(nil),        // 34: mooring.v1.FindOneAndDeleteRequest
 	(*FindOneAndDeleteResponse)(nil),       // 35: mooring.v1.FindOneAndDeleteResponse
-	(*Document)(nil),                       // 36: mooring.v1.Document
-	(*Value)(nil),                          // 37: mooring.v1.Value
-	(*ReadPreference)(nil),                 // 38: mooring.v1.ReadPreference
-	(*ReadConcern)(nil),                    // 39: mooring.v1.ReadConcern
-	(*Hint)(nil),                           // 40: mooring.v1.Hint
-	(*WriteConcern)(nil),                   // 41: mooring.v1.WriteConcern
-	(*WriteConcernError)(nil),              // 42: mooring.v1.WriteConcernError
-	(*InsertedId)(nil),                     // 43: mooring.v1.InsertedId
-	(*WriteError)(nil),                     // 44: mooring.v1.WriteError
-	(*Update)(nil),                         // 45: mooring.v1.Update
+	(*ExplainFindRequest)(nil),             // 36: mooring.v1.ExplainFindRequest
+	(*ExplainFindResponse)(nil),            // 37: mooring.v1.ExplainFindResponse
+	(*ExplainAggregateRequest)(nil),        // 38: mooring.v1.ExplainAggregateRequest
+	(*ExplainAggregateResponse)(nil),       // 39: mooring.v1.ExplainAggregateResponse
+	(*BulkWriteRequest)(nil),               // 40: mooring.v1.BulkWriteRequest
+	(*WriteModel)(nil),                     // 41: mooring.v1.WriteModel
+	(*InsertOneModel)(nil),                 // 42: mooring.v1.InsertOneModel
+	(*UpdateOneModel)(nil),                 // 43: mooring.v1.UpdateOneModel
+	(*UpdateManyModel)(nil),                // 44: mooring.v1.UpdateManyModel
+	(*ReplaceOneModel)(nil),                // 45: mooring.v1.ReplaceOneModel
+	(*DeleteOneModel)(nil),                 // 46: mooring.v1.DeleteOneModel
+	(*DeleteManyModel)(nil),                // 47: mooring.v1.DeleteManyModel
+	(*BulkWriteResponse)(nil),              // 48: mooring.v1.BulkWriteResponse
+	(*UpdateResult)(nil),                   // 49: mooring.v1.UpdateResult
+	(*DeleteResult)(nil),                   // 50: mooring.v1.DeleteResult
+	(*Document)(nil),                       // 51: mooring.v1.Document
+	(*Value)(nil),                          // 52: mooring.v1.Value
+	(*ReadPreference)(nil),                 // 53: mooring.v1.ReadPreference
+	(*ReadConcern)(nil),                    // 54: mooring.v1.ReadConcern
+	(*Hint)(nil),                           // 55: mooring.v1.Hint
+	(*WriteConcern)(nil),                   // 56: mooring.v1.WriteConcern
+	(*WriteConcernError)(nil),              // 57: mooring.v1.WriteConcernError
+	(*InsertedId)(nil),                     // 58: mooring.v1.InsertedId
+	(*WriteError)(nil),                     // 59: mooring.v1.WriteError
+	(*Update)(nil),                         // 60: mooring.v1.Update
 }
 var file_mooring_v1_document_service_proto_depIdxs = []int32{
-	36,  // 0: mooring.v1.FindOneRequest.options:type_name -> mooring.v1.Document
-	37,  // 1: mooring.v1.FindOneRequest.comment:type_name -> mooring.v1.Value
-	38,  // 2: mooring.v1.FindOneRequest.read_preference:type_name -> mooring.v1.ReadPreference
-	39,  // 3: mooring.v1.FindOneRequest.read_concern:type_name -> mooring.v1.ReadConcern
-	36,  // 4: mooring.v1.FindOneRequest.collation:type_name -> mooring.v1.Document
-	36,  // 5: mooring.v1.FindOneRequest.let:type_name -> mooring.v1.Document
-	40,  // 6: mooring.v1.FindOneRequest.hint:type_name -> mooring.v1.Hint
-	36,  // 7: mooring.v1.FindOneRequest.filter:type_name -> mooring.v1.Document
-	36,  // 8: mooring.v1.FindOneRequest.projection:type_name -> mooring.v1.Document
-	36,  // 9: mooring.v1.FindOneRequest.sort:type_name -> mooring.v1.Document
-	36,  // 10: mooring.v1.FindOneRequest.min:type_name -> mooring.v1.Document
-	36,  // 11: mooring.v1.FindOneRequest.max:type_name -> mooring.v1.Document
-	36,  // 12: mooring.v1.FindOneResponse.document:type_name -> mooring.v1.Document
-	36,  // 13: mooring.v1.FindRequest.options:type_name -> mooring.v1.Document
-	37,  // 14: mooring.v1.FindRequest.comment:type_name -> mooring.v1.Value
-	38,  // 15: mooring.v1.FindRequest.read_preference:type_name -> mooring.v1.ReadPreference
-	39,  // 16: mooring.v1.FindRequest.read_concern:type_name -> mooring.v1.ReadConcern
-	36,  // 17: mooring.v1.FindRequest.collation:type_name -> mooring.v1.Document
-	36,  // 18: mooring.v1.FindRequest.let:type_name -> mooring.v1.Document
-	40,  // 19: mooring.v1.FindRequest.hint:type_name -> mooring.v1.Hint
-	36,  // 20: mooring.v1.FindRequest.filter:type_name -> mooring.v1.Document
-	36,  // 21: mooring.v1.FindRequest.projection:type_name -> mooring.v1.Document
-	36,  // 22: mooring.v1.FindRequest.sort:type_name -> mooring.v1.Document
-	36,  // 23: mooring.v1.FindRequest.min:type_name -> mooring.v1.Document
-	36,  // 24: mooring.v1.FindRequest.max:type_name -> mooring.v1.Document
-	36,  // 25: mooring.v1.FindResponse.documents:type_name -> mooring.v1.Document
-	36,  // 26: mooring.v1.StreamFindRequest.options:type_name -> mooring.v1.Document
-	37,  // 27: mooring.v1.StreamFindRequest.comment:type_name -> mooring.v1.Value
-	38,  // 28: mooring.v1.StreamFindRequest.read_preference:type_name -> mooring.v1.ReadPreference
-	39,  // 29: mooring.v1.StreamFindRequest.read_concern:type_name -> mooring.v1.ReadConcern
-	36,  // 30: mooring.v1.StreamFindRequest.collation:type_name -> mooring.v1.Document
-	36,  // 31: mooring.v1.StreamFindRequest.let:type_name -> mooring.v1.Document
-	40,  // 32: mooring.v1.StreamFindRequest.hint:type_name -> mooring.v1.Hint
-	36,  // 33: mooring.v1.StreamFindRequest.filter:type_name -> mooring.v1.Document
-	36,  // 34: mooring.v1.StreamFindRequest.projection:type_name -> mooring.v1.Document
-	36,  // 35: mooring.v1.StreamFindRequest.sort:type_name -> mooring.v1.Document
-	36,  // 36: mooring.v1.StreamFindRequest.min:type_name -> mooring.v1.Document
-	36,  // 37: mooring.v1.StreamFindRequest.max:type_name -> mooring.v1.Document
-	36,  // 38: mooring.v1.StreamFindResponse.documents:type_name -> mooring.v1.Document
-	36,  // 39: mooring.v1.AggregateRequest.options:type_name -> mooring.v1.Document
-	37,  // 40: mooring.v1.AggregateRequest.comment:type_name -> mooring.v1.Value
-	38,  // 41: mooring.v1.AggregateRequest.read_preference:type_name -> mooring.v1.ReadPreference
-	39,  // 42: mooring.v1.AggregateRequest.read_concern:type_name -> mooring.v1.ReadConcern
-	41,  // 43: mooring.v1.AggregateRequest.write_concern:type_name -> mooring.v1.WriteConcern
-	36,  // 44: mooring.v1.AggregateRequest.collation:type_name -> mooring.v1.Document
-	36,  // 45: mooring.v1.AggregateRequest.let:type_name -> mooring.v1.Document
-	40,  // 46: mooring.v1.AggregateRequest.hint:type_name -> mooring.v1.Hint
-	36,  // 47: mooring.v1.AggregateRequest.pipeline:type_name -> mooring.v1.Document
-	36,  // 48: mooring.v1.AggregateResponse.documents:type_name -> mooring.v1.Document
-	42,  // 49: mooring.v1.AggregateResponse.write_concern_error:type_name -> mooring.v1.WriteConcernError
-	36,  // 50: mooring.v1.StreamAggregateRequest.options:type_name -> mooring.v1.Document
-	37,  // 51: mooring.v1.StreamAggregateRequest.comment:type_name -> mooring.v1.Value
-	38,  // 52: mooring.v1.StreamAggregateRequest.read_preference:type_name -> mooring.v1.ReadPreference
-	39,  // 53: mooring.v1.StreamAggregateRequest.read_concern:type_name -> mooring.v1.ReadConcern
-	41,  // 54: mooring.v1.StreamAggregateRequest.write_concern:type_name -> mooring.v1.WriteConcern
-	36,  // 55: mooring.v1.StreamAggregateRequest.collation:type_name -> mooring.v1.Document
-	36,  // 56: mooring.v1.StreamAggregateRequest.let:type_name -> mooring.v1.Document
-	40,  // 57: mooring.v1.StreamAggregateRequest.hint:type_name -> mooring.v1.Hint
-	36,  // 58: mooring.v1.StreamAggregateRequest.pipeline:type_name -> mooring.v1.Document
-	36,  // 59: mooring.v1.StreamAggregateResponse.documents:type_name -> mooring.v1.Document
-	36,  // 60: mooring.v1.DistinctRequest.options:type_name -> mooring.v1.Document
-	37,  // 61: mooring.v1.DistinctRequest.comment:type_name -> mooring.v1.Value
-	38,  // 62: mooring.v1.DistinctRequest.read_preference:type_name -> mooring.v1.ReadPreference
-	39,  // 63: mooring.v1.DistinctRequest.read_concern:type_name -> mooring.v1.ReadConcern
-	36,  // 64: mooring.v1.DistinctRequest.collation:type_name -> mooring.v1.Document
-	40,  // 65: mooring.v1.DistinctRequest.hint:type_name -> mooring.v1.Hint
-	36,  // 66: mooring.v1.DistinctRequest.filter:type_name -> mooring.v1.Document
-	37,  // 67: mooring.v1.DistinctResponse.values:type_name -> mooring.v1.Value
-	36,  // 68: mooring.v1.CountDocumentsRequest.options:type_name -> mooring.v1.Document
-	37,  // 69: mooring.v1.CountDocumentsRequest.comment:type_name -> mooring.v1.Value
-	38,  // 70: mooring.v1.CountDocumentsRequest.read_preference:type_name -> mooring.v1.ReadPreference
-	39,  // 71: mooring.v1.CountDocumentsRequest.read_concern:type_name -> mooring.v1.ReadConcern
-	36,  // 72: mooring.v1.CountDocumentsRequest.collation:type_name -> mooring.v1.Document
-	40,  // 73: mooring.v1.CountDocumentsRequest.hint:type_name -> mooring.v1.Hint
-	36,  // 74: mooring.v1.CountDocumentsRequest.filter:type_name -> mooring.v1.Document
-	36,  // 75: mooring.v1.EstimatedDocumentCountRequest.options:type_name -> mooring.v1.Document
-	37,  // 76: mooring.v1.EstimatedDocumentCountRequest.comment:type_name -> mooring.v1.Value
-	38,  // 77: mooring.v1.EstimatedDocumentCountRequest.read_preference:type_name -> mooring.v1.ReadPreference
-	39,  // 78: mooring.v1.EstimatedDocumentCountRequest.read_concern:type_name -> mooring.v1.ReadConcern
-	36,  // 79: mooring.v1.InsertOneRequest.options:type_name -> mooring.v1.Document
-	37,  // 80: mooring.v1.InsertOneRequest.comment:type_name -> mooring.v1.Value
-	41,  // 81: mooring.v1.InsertOneRequest.write_concern:type_name -> mooring.v1.WriteConcern
-	36,  // 82: mooring.v1.InsertOneRequest.document:type_name -> mooring.v1.Document
-	37,  // 83: mooring.v1.InsertOneResponse.inserted_id:type_name -> mooring.v1.Value
-	42,  // 84: mooring.v1.InsertOneResponse.write_concern_error:type_name -> mooring.v1.WriteConcernError
-	36,  // 85: mooring.v1.InsertManyRequest.options:type_name -> mooring.v1.Document
-	37,  // 86: mooring.v1.InsertManyRequest.comment:type_name -> mooring.v1.Value
-	41,  // 87: mooring.v1.InsertManyRequest.write_concern:type_name -> mooring.v1.WriteConcern
-	36,  // 88: mooring.v1.InsertManyRequest.documents:type_name -> mooring.v1.Document
-	42,  // 89: mooring.v1.InsertManyResponse.write_concern_error:type_name -> mooring.v1.WriteConcernError
-	43,  // 90: mooring.v1.InsertManyResponse.inserted_ids:type_name -> mooring.v1.InsertedId
-	44,  // 91: mooring.v1.InsertManyResponse.write_errors:type_name -> mooring.v1.WriteError
-	36,  // 92: mooring.v1.UpdateOneRequest.options:type_name -> mooring.v1.Document
-	37,  // 93: mooring.v1.UpdateOneRequest.comment:type_name -> mooring.v1.Value
-	41,  // 94: mooring.v1.UpdateOneRequest.write_concern:type_name -> mooring.v1.WriteConcern
-	36,  // 95: mooring.v1.UpdateOneRequest.collation:type_name -> mooring.v1.Document
-	36,  // 96: mooring.v1.UpdateOneRequest.let:type_name -> mooring.v1.Document
-	40,  // 97: mooring.v1.UpdateOneRequest.hint:type_name -> mooring.v1.Hint
-	36,  // 98: mooring.v1.UpdateOneRequest.filter:type_name -> mooring.v1.Document
-	36,  // 99: mooring.v1.UpdateOneRequest.sort:type_name -> mooring.v1.Document
-	45,  // 100: mooring.v1.UpdateOneRequest.update:type_name -> mooring.v1.Update
-	36,  // 101: mooring.v1.UpdateOneRequest.array_filters:type_name -> mooring.v1.Document
-	42,  // 102: mooring.v1.UpdateOneResponse.write_concern_error:type_name -> mooring.v1.WriteConcernError
-	37,  // 103: mooring.v1.UpdateOneResponse.upserted_id:type_name -> mooring.v1.Value
-	36,  // 104: mooring.v1.UpdateManyRequest.options:type_name -> mooring.v1.Document
-	37,  // 105: mooring.v1.UpdateManyRequest.comment:type_name -> mooring.v1.Value
-	41,  // 106: mooring.v1.UpdateManyRequest.write_concern:type_name -> mooring.v1.WriteConcern
-	36,  // 107: mooring.v1.UpdateManyRequest.collation:type_name -> mooring.v1.Document
-	36,  // 108: mooring.v1.UpdateManyRequest.let:type_name -> mooring.v1.Document
-	40,  // 109: mooring.v1.UpdateManyRequest.hint:type_name -> mooring.v1.Hint
-	36,  // 110: mooring.v1.UpdateManyRequest.filter:type_name -> mooring.v1.Document
-	45,  // 111: mooring.v1.UpdateManyRequest.update:type_name -> mooring.v1.Update
-	36,  // 112: mooring.v1.UpdateManyRequest.array_filters:type_name -> mooring.v1.Document
-	42,  // 113: mooring.v1.UpdateManyResponse.write_concern_error:type_name -> mooring.v1.WriteConcernError
-	37,  // 114: mooring.v1.UpdateManyResponse.upserted_id:type_name -> mooring.v1.Value
-	36,  // 115: mooring.v1.ReplaceOneRequest.options:type_name -> mooring.v1.Document
-	37,  // 116: mooring.v1.ReplaceOneRequest.comment:type_name -> mooring.v1.Value
-	41,  // 117: mooring.v1.ReplaceOneRequest.write_concern:type_name -> mooring.v1.WriteConcern
-	36,  // 118: mooring.v1.ReplaceOneRequest.collation:type_name -> mooring.v1.Document
-	36,  // 119: mooring.v1.ReplaceOneRequest.let:type_name -> mooring.v1.Document
-	40,  // 120: mooring.v1.ReplaceOneRequest.hint:type_name -> mooring.v1.Hint
-	36,  // 121: mooring.v1.ReplaceOneRequest.filter:type_name -> mooring.v1.Document
-	36,  // 122: mooring.v1.ReplaceOneRequest.sort:type_name -> mooring.v1.Document
-	36,  // 123: mooring.v1.ReplaceOneRequest.replacement:type_name -> mooring.v1.Document
-	42,  // 124: mooring.v1.ReplaceOneResponse.write_concern_error:type_name -> mooring.v1.WriteConcernError
-	37,  // 125: mooring.v1.ReplaceOneResponse.upserted_id:type_name -> mooring.v1.Value
-	36,  // 126: mooring.v1.DeleteOneRequest.options:type_name -> mooring.v1.Document
-	37,  // 127: mooring.v1.DeleteOneRequest.comment:type_name -> mooring.v1.Value
-	41,  // 128: mooring.v1.DeleteOneRequest.write_concern:type_name -> mooring.v1.WriteConcern
-	36,  // 129: mooring.v1.DeleteOneRequest.collation:type_name -> mooring.v1.Document
-	36,  // 130: mooring.v1.DeleteOneRequest.let:type_name -> mooring.v1.Document
-	40,  // 131: mooring.v1.DeleteOneRequest.hint:type_name -> mooring.v1.Hint
-	36,  // 132: mooring.v1.DeleteOneRequest.filter:type_name -> mooring.v1.Document
-	42,  // 133: mooring.v1.DeleteOneResponse.write_concern_error:type_name -> mooring.v1.WriteConcernError
-	36,  // 134: mooring.v1.DeleteManyRequest.options:type_name -> mooring.v1.Document
-	37,  // 135: mooring.v1.DeleteManyRequest.comment:type_name -> mooring.v1.Value
-	41,  // 136: mooring.v1.DeleteManyRequest.write_concern:type_name -> mooring.v1.WriteConcern
-	36,  // 137: mooring.v1.DeleteManyRequest.collation:type_name -> mooring.v1.Document
-	36,  // 138: mooring.v1.DeleteManyRequest.let:type_name -> mooring.v1.Document
-	40,  // 139: mooring.v1.DeleteManyRequest.hint:type_name -> mooring.v1.Hint
-	36,  // 140: mooring.v1.DeleteManyRequest.filter:type_name -> mooring.v1.Document
-	42,  // 141: mooring.v1.DeleteManyResponse.write_concern_error:type_name -> mooring.v1.WriteConcernError
-	36,  // 142: mooring.v1.FindOneAndUpdateRequest.options:type_name -> mooring.v1.Document
-	37,  // 143: mooring.v1.FindOneAndUpdateRequest.comment:type_name -> mooring.v1.Value
-	41,  // 144: mooring.v1.FindOneAndUpdateRequest.write_concern:type_name -> mooring.v1.WriteConcern
-	36,  // 145: mooring.v1.FindOneAndUpdateRequest.collation:type_name -> mooring.v1.Document
-	36,  // 146: mooring.v1.FindOneAndUpdateRequest.let:type_name -> mooring.v1.Document
-	40,  // 147: mooring.v1.FindOneAndUpdateRequest.hint:type_name -> mooring.v1.Hint
-	36,  // 148: mooring.v1.FindOneAndUpdateRequest.filter:type_name -> mooring.v1.Document
-	36,  // 149: mooring.v1.FindOneAndUpdateRequest.projection:type_name -> mooring.v1.Document
-	36,  // 150: mooring.v1.FindOneAndUpdateRequest.sort:type_name -> mooring.v1.Document
-	45,  // 151: mooring.v1.FindOneAndUpdateRequest.update:type_name -> mooring.v1.Update
-	36,  // 152: mooring.v1.FindOneAndUpdateRequest.array_filters:type_name -> mooring.v1.Document
-	36,  // 153: mooring.v1.FindOneAndUpdateResponse.document:type_name -> mooring.v1.Document
-	42,  // 154: mooring.v1.FindOneAndUpdateResponse.write_concern_error:type_name -> mooring.v1.WriteConcernError
-	36,  // 155: mooring.v1.FindOneAndReplaceRequest.options:type_name -> mooring.v1.Document
-	37,  // 156: mooring.v1.FindOneAndReplaceRequest.comment:type_name -> mooring.v1.Value
-	41,  // 157: mooring.v1.FindOneAndReplaceRequest.write_concern:type_name -> mooring.v1.WriteConcern
-	36,  // 158: mooring.v1.FindOneAndReplaceRequest.collation:type_name -> mooring.v1.Document
-	36,  // 159: mooring.v1.FindOneAndReplaceRequest.let:type_name -> mooring.v1.Document
-	40,  // 160: mooring.v1.FindOneAndReplaceRequest.hint:type_name -> mooring.v1.Hint
-	36,  // 161: mooring.v1.FindOneAndReplaceRequest.filter:type_name -> mooring.v1.Document
-	36,  // 162: mooring.v1.FindOneAndReplaceRequest.projection:type_name -> mooring.v1.Document
-	36,  // 163: mooring.v1.FindOneAndReplaceRequest.sort:type_name -> mooring.v1.Document
-	36,  // 164: mooring.v1.FindOneAndReplaceRequest.replacement:type_name -> mooring.v1.Document
-	36,  // 165: mooring.v1.FindOneAndReplaceResponse.document:type_name -> mooring.v1.Document
-	42,  // 166: mooring.v1.FindOneAndReplaceResponse.write_concern_error:type_name -> mooring.v1.WriteConcernError
-	36,  // 167: mooring.v1.FindOneAndDeleteRequest.options:type_name -> mooring.v1.Document
-	37,  // 168: mooring.v1.FindOneAndDeleteRequest.comment:type_name -> mooring.v1.Value
-	41,  // 169: mooring.v1.FindOneAndDeleteRequest.write_concern:type_name -> mooring.v1.WriteConcern
-	36,  // 170: mooring.v1.FindOneAndDeleteRequest.collation:type_name -> mooring.v1.Document
-	36,  // 171: mooring.v1.FindOneAndDeleteRequest.let:type_name -> mooring.v1.Document
-	40,  // 172: mooring.v1.FindOneAndDeleteRequest.hint:type_name -> mooring.v1.Hint
-	36,  // 173: mooring.v1.FindOneAndDeleteRequest.filter:type_name -> mooring.v1.Document
-	36,  // 174: mooring.v1.FindOneAndDeleteRequest.projection:type_name -> mooring.v1.Document
-	36,  // 175: mooring.v1.FindOneAndDeleteRequest.sort:type_name -> mooring.v1.Document
-	36,  // 176: mooring.v1.FindOneAndDeleteResponse.document:type_name -> mooring.v1.Document
-	42,  // 177: mooring.v1.FindOneAndDeleteResponse.write_concern_error:type_name -> mooring.v1.WriteConcernError
-	0,   // 178: mooring.v1.DocumentService.FindOne:input_type -> mooring.v1.FindOneRequest
-	2,   // 179: mooring.v1.DocumentService.Find:input_type -> mooring.v1.FindRequest
-	4,   // 180: mooring.v1.DocumentService.StreamFind:input_type -> mooring.v1.StreamFindRequest
-	6,   // 181: mooring.v1.DocumentService.Aggregate:input_type -> mooring.v1.AggregateRequest
-	8,   // 182: mooring.v1.DocumentService.StreamAggregate:input_type -> mooring.v1.StreamAggregateRequest
-	10,  // 183: mooring.v1.DocumentService.Distinct:input_type -> mooring.v1.DistinctRequest
-	12,  // 184: mooring.v1.DocumentService.CountDocuments:input_type -> mooring.v1.CountDocumentsRequest
-	14,  // 185: mooring.v1.DocumentService.EstimatedDocumentCount:input_type -> mooring.v1.EstimatedDocumentCountRequest
-	16,  // 186: mooring.v1.DocumentService.InsertOne:input_type -> mooring.v1.InsertOneRequest
-	18,  // 187: mooring.v1.DocumentService.InsertMany:input_type -> mooring.v1.InsertManyRequest
-	20,  // 188: mooring.v1.DocumentService.UpdateOne:input_type -> mooring.v1.UpdateOneRequest
-	22,  // 189: mooring.v1.DocumentService.UpdateMany:input_type -> mooring.v1.UpdateManyRequest
-	24,  // 190: mooring.v1.DocumentService.ReplaceOne:input_type -> mooring.v1.ReplaceOneRequest
-	26,  // 191: mooring.v1.DocumentService.DeleteOne:input_type -> mooring.v1.DeleteOneRequest
-	28,  // 192: mooring.v1.DocumentService.DeleteMany:input_type -> mooring.v1.DeleteManyRequest
-	30,  // 193: mooring.v1.DocumentService.FindOneAndUpdate:input_type -> mooring.v1.FindOneAndUpdateRequest
-	32,  // 194: mooring.v1.DocumentService.FindOneAndReplace:input_type -> mooring.v1.FindOneAndReplaceRequest
-	34,  // 195: mooring.v1.DocumentService.FindOneAndDelete:input_type -> mooring.v1.FindOneAndDeleteRequest
-	1,   // 196: mooring.v1.DocumentService.FindOne:output_type -> mooring.v1.FindOneResponse
-	3,   // 197: mooring.v1.DocumentService.Find:output_type -> mooring.v1.FindResponse
-	5,   // 198: mooring.v1.DocumentService.StreamFind:output_type -> mooring.v1.StreamFindResponse
-	7,   // 199: mooring.v1.DocumentService.Aggregate:output_type -> mooring.v1.AggregateResponse
-	9,   // 200: mooring.v1.DocumentService.StreamAggregate:output_type -> mooring.v1.StreamAggregateResponse
-	11,  // 201: mooring.v1.DocumentService.Distinct:output_type -> mooring.v1.DistinctResponse
-	13,  // 202: mooring.v1.DocumentService.CountDocuments:output_type -> mooring.v1.CountDocumentsResponse
-	15,  // 203: mooring.v1.DocumentService.EstimatedDocumentCount:output_type -> mooring.v1.EstimatedDocumentCountResponse
-	17,  // 204: mooring.v1.DocumentService.InsertOne:output_type -> mooring.v1.InsertOneResponse
-	19,  // 205: mooring.v1.DocumentService.InsertMany:output_type -> mooring.v1.InsertManyResponse
-	21,  // 206: mooring.v1.DocumentService.UpdateOne:output_type -> mooring.v1.UpdateOneResponse
-	23,  // 207: mooring.v1.DocumentService.UpdateMany:output_type -> mooring.v1.UpdateManyResponse
-	25,  // 208: mooring.v1.DocumentService.ReplaceOne:output_type -> mooring.v1.ReplaceOneResponse
-	27,  // 209: mooring.v1.DocumentService.DeleteOne:output_type -> mooring.v1.DeleteOneResponse
-	29,  // 210: mooring.v1.DocumentService.DeleteMany:output_type -> mooring.v1.DeleteManyResponse
-	31,  // 211: mooring.v1.DocumentService.FindOneAndUpdate:output_type -> mooring.v1.FindOneAndUpdateResponse
-	33,  // 212: mooring.v1.DocumentService.FindOneAndReplace:output_type -> mooring.v1.FindOneAndReplaceResponse
-	35,  // 213: mooring.v1.DocumentService.FindOneAndDelete:output_type -> mooring.v1.FindOneAndDeleteResponse
-	196, // [196:214] is the sub-list for method output_type
-	178, // [178:196] is the sub-list for method input_type
-	178, // [178:178] is the sub-list for extension type_name
-	178, // [178:178] is the sub-list for extension extendee
-	0,   // [0:178] is the sub-list for field type_name
+	51,  // 0: mooring.v1.FindOneRequest.options:type_name -> mooring.v1.Document
+	52,  // 1: mooring.v1.FindOneRequest.comment:type_name -> mooring.v1.Value
+	53,  // 2: mooring.v1.FindOneRequest.read_preference:type_name -> mooring.v1.ReadPreference
+	54,  // 3: mooring.v1.FindOneRequest.read_concern:type_name -> mooring.v1.ReadConcern
+	51,  // 4: mooring.v1.FindOneRequest.collation:type_name -> mooring.v1.Document
+	51,  // 5: mooring.v1.FindOneRequest.let:type_name -> mooring.v1.Document
+	55,  // 6: mooring.v1.FindOneRequest.hint:type_name -> mooring.v1.Hint
+	51,  // 7: mooring.v1.FindOneRequest.filter:type_name -> mooring.v1.Document
+	51,  // 8: mooring.v1.FindOneRequest.projection:type_name -> mooring.v1.Document
+	51,  // 9: mooring.v1.FindOneRequest.sort:type_name -> mooring.v1.Document
+	51,  // 10: mooring.v1.FindOneRequest.min:type_name -> mooring.v1.Document
+	51,  // 11: mooring.v1.FindOneRequest.max:type_name -> mooring.v1.Document
+	51,  // 12: mooring.v1.FindOneResponse.document:type_name -> mooring.v1.Document
+	51,  // 13: mooring.v1.FindRequest.options:type_name -> mooring.v1.Document
+	52,  // 14: mooring.v1.FindRequest.comment:type_name -> mooring.v1.Value
+	53,  // 15: mooring.v1.FindRequest.read_preference:type_name -> mooring.v1.ReadPreference
+	54,  // 16: mooring.v1.FindRequest.read_concern:type_name -> mooring.v1.ReadConcern
+	51,  // 17: mooring.v1.FindRequest.collation:type_name -> mooring.v1.Document
+	51,  // 18: mooring.v1.FindRequest.let:type_name -> mooring.v1.Document
+	55,  // 19: mooring.v1.FindRequest.hint:type_name -> mooring.v1.Hint
+	51,  // 20: mooring.v1.FindRequest.filter:type_name -> mooring.v1.Document
+	51,  // 21: mooring.v1.FindRequest.projection:type_name -> mooring.v1.Document
+	51,  // 22: mooring.v1.FindRequest.sort:type_name -> mooring.v1.Document
+	51,  // 23: mooring.v1.FindRequest.min:type_name -> mooring.v1.Document
+	51,  // 24: mooring.v1.FindRequest.max:type_name -> mooring.v1.Document
+	51,  // 25: mooring.v1.FindResponse.documents:type_name -> mooring.v1.Document
+	51,  // 26: mooring.v1.StreamFindRequest.options:type_name -> mooring.v1.Document
+	52,  // 27: mooring.v1.StreamFindRequest.comment:type_name -> mooring.v1.Value
+	53,  // 28: mooring.v1.StreamFindRequest.read_preference:type_name -> mooring.v1.ReadPreference
+	54,  // 29: mooring.v1.StreamFindRequest.read_concern:type_name -> mooring.v1.ReadConcern
+	51,  // 30: mooring.v1.StreamFindRequest.collation:type_name -> mooring.v1.Document
+	51,  // 31: mooring.v1.StreamFindRequest.let:type_name -> mooring.v1.Document
+	55,  // 32: mooring.v1.StreamFindRequest.hint:type_name -> mooring.v1.Hint
+	51,  // 33: mooring.v1.StreamFindRequest.filter:type_name -> mooring.v1.Document
+	51,  // 34: mooring.v1.StreamFindRequest.projection:type_name -> mooring.v1.Document
+	51,  // 35: mooring.v1.StreamFindRequest.sort:type_name -> mooring.v1.Document
+	51,  // 36: mooring.v1.StreamFindRequest.min:type_name -> mooring.v1.Document
+	51,  // 37: mooring.v1.StreamFindRequest.max:type_name -> mooring.v1.Document
+	51,  // 38: mooring.v1.StreamFindResponse.documents:type_name -> mooring.v1.Document
+	51,  // 39: mooring.v1.AggregateRequest.options:type_name -> mooring.v1.Document
+	52,  // 40: mooring.v1.AggregateRequest.comment:type_name -> mooring.v1.Value
+	53,  // 41: mooring.v1.AggregateRequest.read_preference:type_name -> mooring.v1.ReadPreference
+	54,  // 42: mooring.v1.AggregateRequest.read_concern:type_name -> mooring.v1.ReadConcern
+	56,  // 43: mooring.v1.AggregateRequest.write_concern:type_name -> mooring.v1.WriteConcern
+	51,  // 44: mooring.v1.AggregateRequest.collation:type_name -> mooring.v1.Document
+	51,  // 45: mooring.v1.AggregateRequest.let:type_name -> mooring.v1.Document
+	55,  // 46: mooring.v1.AggregateRequest.hint:type_name -> mooring.v1.Hint
+	51,  // 47: mooring.v1.AggregateRequest.pipeline:type_name -> mooring.v1.Document
+	51,  // 48: mooring.v1.AggregateResponse.documents:type_name -> mooring.v1.Document
+	57,  // 49: mooring.v1.AggregateResponse.write_concern_error:type_name -> mooring.v1.WriteConcernError
+	51,  // 50: mooring.v1.StreamAggregateRequest.options:type_name -> mooring.v1.Document
+	52,  // 51: mooring.v1.StreamAggregateRequest.comment:type_name -> mooring.v1.Value
+	53,  // 52: mooring.v1.StreamAggregateRequest.read_preference:type_name -> mooring.v1.ReadPreference
+	54,  // 53: mooring.v1.StreamAggregateRequest.read_concern:type_name -> mooring.v1.ReadConcern
+	56,  // 54: mooring.v1.StreamAggregateRequest.write_concern:type_name -> mooring.v1.WriteConcern
+	51,  // 55: mooring.v1.StreamAggregateRequest.collation:type_name -> mooring.v1.Document
+	51,  // 56: mooring.v1.StreamAggregateRequest.let:type_name -> mooring.v1.Document
+	55,  // 57: mooring.v1.StreamAggregateRequest.hint:type_name -> mooring.v1.Hint
+	51,  // 58: mooring.v1.StreamAggregateRequest.pipeline:type_name -> mooring.v1.Document
+	51,  // 59: mooring.v1.StreamAggregateResponse.documents:type_name -> mooring.v1.Document
+	51,  // 60: mooring.v1.DistinctRequest.options:type_name -> mooring.v1.Document
+	52,  // 61: mooring.v1.DistinctRequest.comment:type_name -> mooring.v1.Value
+	53,  // 62: mooring.v1.DistinctRequest.read_preference:type_name -> mooring.v1.ReadPreference
+	54,  // 63: mooring.v1.DistinctRequest.read_concern:type_name -> mooring.v1.ReadConcern
+	51,  // 64: mooring.v1.DistinctRequest.collation:type_name -> mooring.v1.Document
+	55,  // 65: mooring.v1.DistinctRequest.hint:type_name -> mooring.v1.Hint
+	51,  // 66: mooring.v1.DistinctRequest.filter:type_name -> mooring.v1.Document
+	52,  // 67: mooring.v1.DistinctResponse.values:type_name -> mooring.v1.Value
+	51,  // 68: mooring.v1.CountDocumentsRequest.options:type_name -> mooring.v1.Document
+	52,  // 69: mooring.v1.CountDocumentsRequest.comment:type_name -> mooring.v1.Value
+	53,  // 70: mooring.v1.CountDocumentsRequest.read_preference:type_name -> mooring.v1.ReadPreference
+	54,  // 71: mooring.v1.CountDocumentsRequest.read_concern:type_name -> mooring.v1.ReadConcern
+	51,  // 72: mooring.v1.CountDocumentsRequest.collation:type_name -> mooring.v1.Document
+	55,  // 73: mooring.v1.CountDocumentsRequest.hint:type_name -> mooring.v1.Hint
+	51,  // 74: mooring.v1.CountDocumentsRequest.filter:type_name -> mooring.v1.Document
+	51,  // 75: mooring.v1.EstimatedDocumentCountRequest.options:type_name -> mooring.v1.Document
+	52,  // 76: mooring.v1.EstimatedDocumentCountRequest.comment:type_name -> mooring.v1.Value
+	53,  // 77: mooring.v1.EstimatedDocumentCountRequest.read_preference:type_name -> mooring.v1.ReadPreference
+	54,  // 78: mooring.v1.EstimatedDocumentCountRequest.read_concern:type_name -> mooring.v1.ReadConcern
+	51,  // 79: mooring.v1.InsertOneRequest.options:type_name -> mooring.v1.Document
+	52,  // 80: mooring.v1.InsertOneRequest.comment:type_name -> mooring.v1.Value
+	56,  // 81: mooring.v1.InsertOneRequest.write_concern:type_name -> mooring.v1.WriteConcern
+	51,  // 82: mooring.v1.InsertOneRequest.document:type_name -> mooring.v1.Document
+	52,  // 83: mooring.v1.InsertOneResponse.inserted_id:type_name -> mooring.v1.Value
+	57,  // 84: mooring.v1.InsertOneResponse.write_concern_error:type_name -> mooring.v1.WriteConcernError
+	51,  // 85: mooring.v1.InsertManyRequest.options:type_name -> mooring.v1.Document
+	52,  // 86: mooring.v1.InsertManyRequest.comment:type_name -> mooring.v1.Value
+	56,  // 87: mooring.v1.InsertManyRequest.write_concern:type_name -> mooring.v1.WriteConcern
+	51,  // 88: mooring.v1.InsertManyRequest.documents:type_name -> mooring.v1.Document
+	57,  // 89: mooring.v1.InsertManyResponse.write_concern_error:type_name -> mooring.v1.WriteConcernError
+	58,  // 90: mooring.v1.InsertManyResponse.inserted_ids:type_name -> mooring.v1.InsertedId
+	59,  // 91: mooring.v1.InsertManyResponse.write_errors:type_name -> mooring.v1.WriteError
+	51,  // 92: mooring.v1.UpdateOneRequest.options:type_name -> mooring.v1.Document
+	52,  // 93: mooring.v1.UpdateOneRequest.comment:type_name -> mooring.v1.Value
+	56,  // 94: mooring.v1.UpdateOneRequest.write_concern:type_name -> mooring.v1.WriteConcern
+	51,  // 95: mooring.v1.UpdateOneRequest.collation:type_name -> mooring.v1.Document
+	51,  // 96: mooring.v1.UpdateOneRequest.let:type_name -> mooring.v1.Document
+	55,  // 97: mooring.v1.UpdateOneRequest.hint:type_name -> mooring.v1.Hint
+	51,  // 98: mooring.v1.UpdateOneRequest.filter:type_name -> mooring.v1.Document
+	51,  // 99: mooring.v1.UpdateOneRequest.sort:type_name -> mooring.v1.Document
+	60,  // 100: mooring.v1.UpdateOneRequest.update:type_name -> mooring.v1.Update
+	51,  // 101: mooring.v1.UpdateOneRequest.array_filters:type_name -> mooring.v1.Document
+	57,  // 102: mooring.v1.UpdateOneResponse.write_concern_error:type_name -> mooring.v1.WriteConcernError
+	52,  // 103: mooring.v1.UpdateOneResponse.upserted_id:type_name -> mooring.v1.Value
+	51,  // 104: mooring.v1.UpdateManyRequest.options:type_name -> mooring.v1.Document
+	52,  // 105: mooring.v1.UpdateManyRequest.comment:type_name -> mooring.v1.Value
+	56,  // 106: mooring.v1.UpdateManyRequest.write_concern:type_name -> mooring.v1.WriteConcern
+	51,  // 107: mooring.v1.UpdateManyRequest.collation:type_name -> mooring.v1.Document
+	51,  // 108: mooring.v1.UpdateManyRequest.let:type_name -> mooring.v1.Document
+	55,  // 109: mooring.v1.UpdateManyRequest.hint:type_name -> mooring.v1.Hint
+	51,  // 110: mooring.v1.UpdateManyRequest.filter:type_name -> mooring.v1.Document
+	60,  // 111: mooring.v1.UpdateManyRequest.update:type_name -> mooring.v1.Update
+	51,  // 112: mooring.v1.UpdateManyRequest.array_filters:type_name -> mooring.v1.Document
+	57,  // 113: mooring.v1.UpdateManyResponse.write_concern_error:type_name -> mooring.v1.WriteConcernError
+	52,  // 114: mooring.v1.UpdateManyResponse.upserted_id:type_name -> mooring.v1.Value
+	51,  // 115: mooring.v1.ReplaceOneRequest.options:type_name -> mooring.v1.Document
+	52,  // 116: mooring.v1.ReplaceOneRequest.comment:type_name -> mooring.v1.Value
+	56,  // 117: mooring.v1.ReplaceOneRequest.write_concern:type_name -> mooring.v1.WriteConcern
+	51,  // 118: mooring.v1.ReplaceOneRequest.collation:type_name -> mooring.v1.Document
+	51,  // 119: mooring.v1.ReplaceOneRequest.let:type_name -> mooring.v1.Document
+	55,  // 120: mooring.v1.ReplaceOneRequest.hint:type_name -> mooring.v1.Hint
+	51,  // 121: mooring.v1.ReplaceOneRequest.filter:type_name -> mooring.v1.Document
+	51,  // 122: mooring.v1.ReplaceOneRequest.sort:type_name -> mooring.v1.Document
+	51,  // 123: mooring.v1.ReplaceOneRequest.replacement:type_name -> mooring.v1.Document
+	57,  // 124: mooring.v1.ReplaceOneResponse.write_concern_error:type_name -> mooring.v1.WriteConcernError
+	52,  // 125: mooring.v1.ReplaceOneResponse.upserted_id:type_name -> mooring.v1.Value
+	51,  // 126: mooring.v1.DeleteOneRequest.options:type_name -> mooring.v1.Document
+	52,  // 127: mooring.v1.DeleteOneRequest.comment:type_name -> mooring.v1.Value
+	56,  // 128: mooring.v1.DeleteOneRequest.write_concern:type_name -> mooring.v1.WriteConcern
+	51,  // 129: mooring.v1.DeleteOneRequest.collation:type_name -> mooring.v1.Document
+	51,  // 130: mooring.v1.DeleteOneRequest.let:type_name -> mooring.v1.Document
+	55,  // 131: mooring.v1.DeleteOneRequest.hint:type_name -> mooring.v1.Hint
+	51,  // 132: mooring.v1.DeleteOneRequest.filter:type_name -> mooring.v1.Document
+	57,  // 133: mooring.v1.DeleteOneResponse.write_concern_error:type_name -> mooring.v1.WriteConcernError
+	51,  // 134: mooring.v1.DeleteManyRequest.options:type_name -> mooring.v1.Document
+	52,  // 135: mooring.v1.DeleteManyRequest.comment:type_name -> mooring.v1.Value
+	56,  // 136: mooring.v1.DeleteManyRequest.write_concern:type_name -> mooring.v1.WriteConcern
+	51,  // 137: mooring.v1.DeleteManyRequest.collation:type_name -> mooring.v1.Document
+	51,  // 138: mooring.v1.DeleteManyRequest.let:type_name -> mooring.v1.Document
+	55,  // 139: mooring.v1.DeleteManyRequest.hint:type_name -> mooring.v1.Hint
+	51,  // 140: mooring.v1.DeleteManyRequest.filter:type_name -> mooring.v1.Document
+	57,  // 141: mooring.v1.DeleteManyResponse.write_concern_error:type_name -> mooring.v1.WriteConcernError
+	51,  // 142: mooring.v1.FindOneAndUpdateRequest.options:type_name -> mooring.v1.Document
+	52,  // 143: mooring.v1.FindOneAndUpdateRequest.comment:type_name -> mooring.v1.Value
+	56,  // 144: mooring.v1.FindOneAndUpdateRequest.write_concern:type_name -> mooring.v1.WriteConcern
+	51,  // 145: mooring.v1.FindOneAndUpdateRequest.collation:type_name -> mooring.v1.Document
+	51,  // 146: mooring.v1.FindOneAndUpdateRequest.let:type_name -> mooring.v1.Document
+	55,  // 147: mooring.v1.FindOneAndUpdateRequest.hint:type_name -> mooring.v1.Hint
+	51,  // 148: mooring.v1.FindOneAndUpdateRequest.filter:type_name -> mooring.v1.Document
+	51,  // 149: mooring.v1.FindOneAndUpdateRequest.projection:type_name -> mooring.v1.Document
+	51,  // 150: mooring.v1.FindOneAndUpdateRequest.sort:type_name -> mooring.v1.Document
+	60,  // 151: mooring.v1.FindOneAndUpdateRequest.update:type_name -> mooring.v1.Update
+	51,  // 152: mooring.v1.FindOneAndUpdateRequest.array_filters:type_name -> mooring.v1.Document
+	51,  // 153: mooring.v1.FindOneAndUpdateResponse.document:type_name -> mooring.v1.Document
+	57,  // 154: mooring.v1.FindOneAndUpdateResponse.write_concern_error:type_name -> mooring.v1.WriteConcernError
+	51,  // 155: mooring.v1.FindOneAndReplaceRequest.options:type_name -> mooring.v1.Document
+	52,  // 156: mooring.v1.FindOneAndReplaceRequest.comment:type_name -> mooring.v1.Value
+	56,  // 157: mooring.v1.FindOneAndReplaceRequest.write_concern:type_name -> mooring.v1.WriteConcern
+	51,  // 158: mooring.v1.FindOneAndReplaceRequest.collation:type_name -> mooring.v1.Document
+	51,  // 159: mooring.v1.FindOneAndReplaceRequest.let:type_name -> mooring.v1.Document
+	55,  // 160: mooring.v1.FindOneAndReplaceRequest.hint:type_name -> mooring.v1.Hint
+	51,  // 161: mooring.v1.FindOneAndReplaceRequest.filter:type_name -> mooring.v1.Document
+	51,  // 162: mooring.v1.FindOneAndReplaceRequest.projection:type_name -> mooring.v1.Document
+	51,  // 163: mooring.v1.FindOneAndReplaceRequest.sort:type_name -> mooring.v1.Document
+	51,  // 164: mooring.v1.FindOneAndReplaceRequest.replacement:type_name -> mooring.v1.Document
+	51,  // 165: mooring.v1.FindOneAndReplaceResponse.document:type_name -> mooring.v1.Document
+	57,  // 166: mooring.v1.FindOneAndReplaceResponse.write_concern_error:type_name -> mooring.v1.WriteConcernError
+	51,  // 167: mooring.v1.FindOneAndDeleteRequest.options:type_name -> mooring.v1.Document
+	52,  // 168: mooring.v1.FindOneAndDeleteRequest.comment:type_name -> mooring.v1.Value
+	56,  // 169: mooring.v1.FindOneAndDeleteRequest.write_concern:type_name -> mooring.v1.WriteConcern
+	51,  // 170: mooring.v1.FindOneAndDeleteRequest.collation:type_name -> mooring.v1.Document
+	51,  // 171: mooring.v1.FindOneAndDeleteRequest.let:type_name -> mooring.v1.Document
+	55,  // 172: mooring.v1.FindOneAndDeleteRequest.hint:type_name -> mooring.v1.Hint
+	51,  // 173: mooring.v1.FindOneAndDeleteRequest.filter:type_name -> mooring.v1.Document
+	51,  // 174: mooring.v1.FindOneAndDeleteRequest.projection:type_name -> mooring.v1.Document
+	51,  // 175: mooring.v1.FindOneAndDeleteRequest.sort:type_name -> mooring.v1.Document
+	51,  // 176: mooring.v1.FindOneAndDeleteResponse.document:type_name -> mooring.v1.Document
+	57,  // 177: mooring.v1.FindOneAndDeleteResponse.write_concern_error:type_name -> mooring.v1.WriteConcernError
+	51,  // 178: mooring.v1.ExplainFindRequest.options:type_name -> mooring.v1.Document
+	52,  // 179: mooring.v1.ExplainFindRequest.comment:type_name -> mooring.v1.Value
+	53,  // 180: mooring.v1.ExplainFindRequest.read_preference:type_name -> mooring.v1.ReadPreference
+	51,  // 181: mooring.v1.ExplainFindRequest.collation:type_name -> mooring.v1.Document
+	51,  // 182: mooring.v1.ExplainFindRequest.let:type_name -> mooring.v1.Document
+	55,  // 183: mooring.v1.ExplainFindRequest.hint:type_name -> mooring.v1.Hint
+	51,  // 184: mooring.v1.ExplainFindRequest.filter:type_name -> mooring.v1.Document
+	51,  // 185: mooring.v1.ExplainFindRequest.projection:type_name -> mooring.v1.Document
+	51,  // 186: mooring.v1.ExplainFindRequest.sort:type_name -> mooring.v1.Document
+	51,  // 187: mooring.v1.ExplainFindRequest.min:type_name -> mooring.v1.Document
+	51,  // 188: mooring.v1.ExplainFindRequest.max:type_name -> mooring.v1.Document
+	51,  // 189: mooring.v1.ExplainFindResponse.reply:type_name -> mooring.v1.Document
+	51,  // 190: mooring.v1.ExplainAggregateRequest.options:type_name -> mooring.v1.Document
+	52,  // 191: mooring.v1.ExplainAggregateRequest.comment:type_name -> mooring.v1.Value
+	53,  // 192: mooring.v1.ExplainAggregateRequest.read_preference:type_name -> mooring.v1.ReadPreference
+	51,  // 193: mooring.v1.ExplainAggregateRequest.collation:type_name -> mooring.v1.Document
+	51,  // 194: mooring.v1.ExplainAggregateRequest.let:type_name -> mooring.v1.Document
+	55,  // 195: mooring.v1.ExplainAggregateRequest.hint:type_name -> mooring.v1.Hint
+	51,  // 196: mooring.v1.ExplainAggregateRequest.pipeline:type_name -> mooring.v1.Document
+	51,  // 197: mooring.v1.ExplainAggregateResponse.reply:type_name -> mooring.v1.Document
+	51,  // 198: mooring.v1.BulkWriteRequest.options:type_name -> mooring.v1.Document
+	52,  // 199: mooring.v1.BulkWriteRequest.comment:type_name -> mooring.v1.Value
+	56,  // 200: mooring.v1.BulkWriteRequest.write_concern:type_name -> mooring.v1.WriteConcern
+	51,  // 201: mooring.v1.BulkWriteRequest.let:type_name -> mooring.v1.Document
+	41,  // 202: mooring.v1.BulkWriteRequest.models:type_name -> mooring.v1.WriteModel
+	42,  // 203: mooring.v1.WriteModel.insert_one:type_name -> mooring.v1.InsertOneModel
+	43,  // 204: mooring.v1.WriteModel.update_one:type_name -> mooring.v1.UpdateOneModel
+	44,  // 205: mooring.v1.WriteModel.update_many:type_name -> mooring.v1.UpdateManyModel
+	45,  // 206: mooring.v1.WriteModel.replace_one:type_name -> mooring.v1.ReplaceOneModel
+	46,  // 207: mooring.v1.WriteModel.delete_one:type_name -> mooring.v1.DeleteOneModel
+	47,  // 208: mooring.v1.WriteModel.delete_many:type_name -> mooring.v1.DeleteManyModel
+	51,  // 209: mooring.v1.InsertOneModel.document:type_name -> mooring.v1.Document
+	51,  // 210: mooring.v1.UpdateOneModel.filter:type_name -> mooring.v1.Document
+	60,  // 211: mooring.v1.UpdateOneModel.update:type_name -> mooring.v1.Update
+	51,  // 212: mooring.v1.UpdateOneModel.collation:type_name -> mooring.v1.Document
+	55,  // 213: mooring.v1.UpdateOneModel.hint:type_name -> mooring.v1.Hint
+	51,  // 214: mooring.v1.UpdateOneModel.sort:type_name -> mooring.v1.Document
+	51,  // 215: mooring.v1.UpdateOneModel.array_filters:type_name -> mooring.v1.Document
+	51,  // 216: mooring.v1.UpdateManyModel.filter:type_name -> mooring.v1.Document
+	60,  // 217: mooring.v1.UpdateManyModel.update:type_name -> mooring.v1.Update
+	51,  // 218: mooring.v1.UpdateManyModel.collation:type_name -> mooring.v1.Document
+	55,  // 219: mooring.v1.UpdateManyModel.hint:type_name -> mooring.v1.Hint
+	51,  // 220: mooring.v1.UpdateManyModel.array_filters:type_name -> mooring.v1.Document
+	51,  // 221: mooring.v1.ReplaceOneModel.filter:type_name -> mooring.v1.Document
+	51,  // 222: mooring.v1.ReplaceOneModel.replacement:type_name -> mooring.v1.Document
+	51,  // 223: mooring.v1.ReplaceOneModel.collation:type_name -> mooring.v1.Document
+	55,  // 224: mooring.v1.ReplaceOneModel.hint:type_name -> mooring.v1.Hint
+	51,  // 225: mooring.v1.ReplaceOneModel.sort:type_name -> mooring.v1.Document
+	51,  // 226: mooring.v1.DeleteOneModel.filter:type_name -> mooring.v1.Document
+	51,  // 227: mooring.v1.DeleteOneModel.collation:type_name -> mooring.v1.Document
+	55,  // 228: mooring.v1.DeleteOneModel.hint:type_name -> mooring.v1.Hint
+	51,  // 229: mooring.v1.DeleteManyModel.filter:type_name -> mooring.v1.Document
+	51,  // 230: mooring.v1.DeleteManyModel.collation:type_name -> mooring.v1.Document
+	55,  // 231: mooring.v1.DeleteManyModel.hint:type_name -> mooring.v1.Hint
+	57,  // 232: mooring.v1.BulkWriteResponse.write_concern_error:type_name -> mooring.v1.WriteConcernError
+	58,  // 233: mooring.v1.BulkWriteResponse.inserted_ids:type_name -> mooring.v1.InsertedId
+	59,  // 234: mooring.v1.BulkWriteResponse.write_errors:type_name -> mooring.v1.WriteError
+	58,  // 235: mooring.v1.BulkWriteResponse.upserted_ids:type_name -> mooring.v1.InsertedId
+	49,  // 236: mooring.v1.BulkWriteResponse.update_results:type_name -> mooring.v1.UpdateResult
+	50,  // 237: mooring.v1.BulkWriteResponse.delete_results:type_name -> mooring.v1.DeleteResult
+	52,  // 238: mooring.v1.UpdateResult.upserted_id:type_name -> mooring.v1.Value
+	0,   // 239: mooring.v1.DocumentService.FindOne:input_type -> mooring.v1.FindOneRequest
+	2,   // 240: mooring.v1.DocumentService.Find:input_type -> mooring.v1.FindRequest
+	4,   // 241: mooring.v1.DocumentService.StreamFind:input_type -> mooring.v1.StreamFindRequest
+	6,   // 242: mooring.v1.DocumentService.Aggregate:input_type -> mooring.v1.AggregateRequest
+	8,   // 243: mooring.v1.DocumentService.StreamAggregate:input_type -> mooring.v1.StreamAggregateRequest
+	10,  // 244: mooring.v1.DocumentService.Distinct:input_type -> mooring.v1.DistinctRequest
+	12,  // 245: mooring.v1.DocumentService.CountDocuments:input_type -> mooring.v1.CountDocumentsRequest
+	14,  // 246: mooring.v1.DocumentService.EstimatedDocumentCount:input_type -> mooring.v1.EstimatedDocumentCountRequest
+	16,  // 247: mooring.v1.DocumentService.InsertOne:input_type -> mooring.v1.InsertOneRequest
+	18,  // 248: mooring.v1.DocumentService.InsertMany:input_type -> mooring.v1.InsertManyRequest
+	20,  // 249: mooring.v1.DocumentService.UpdateOne:input_type -> mooring.v1.UpdateOneRequest
+	22,  // 250: mooring.v1.DocumentService.UpdateMany:input_type -> mooring.v1.UpdateManyRequest
+	24,  // 251: mooring.v1.DocumentService.ReplaceOne:input_type -> mooring.v1.ReplaceOneRequest
+	26,  // 252: mooring.v1.DocumentService.DeleteOne:input_type -> mooring.v1.DeleteOneRequest
+	28,  // 253: mooring.v1.DocumentService.DeleteMany:input_type -> mooring.v1.DeleteManyRequest
+	30,  // 254: mooring.v1.DocumentService.FindOneAndUpdate:input_type -> mooring.v1.FindOneAndUpdateRequest
+	32,  // 255: mooring.v1.DocumentService.FindOneAndReplace:input_type -> mooring.v1.FindOneAndReplaceRequest
+	34,  // 256: mooring.v1.DocumentService.FindOneAndDelete:input_type -> mooring.v1.FindOneAndDeleteRequest
+	36,  // 257: mooring.v1.DocumentService.ExplainFind:input_type -> mooring.v1.ExplainFindRequest
+	38,  // 258: mooring.v1.DocumentService.ExplainAggregate:input_type -> mooring.v1.ExplainAggregateRequest
+	40,  // 259: mooring.v1.DocumentService.BulkWrite:input_type -> mooring.v1.BulkWriteRequest
+	1,   // 260: mooring.v1.DocumentService.FindOne:output_type -> mooring.v1.FindOneResponse
+	3,   // 261: mooring.v1.DocumentService.Find:output_type -> mooring.v1.FindResponse
+	5,   // 262: mooring.v1.DocumentService.StreamFind:output_type -> mooring.v1.StreamFindResponse
+	7,   // 263: mooring.v1.DocumentService.Aggregate:output_type -> mooring.v1.AggregateResponse
+	9,   // 264: mooring.v1.DocumentService.StreamAggregate:output_type -> mooring.v1.StreamAggregateResponse
+	11,  // 265: mooring.v1.DocumentService.Distinct:output_type -> mooring.v1.DistinctResponse
+	13,  // 266: mooring.v1.DocumentService.CountDocuments:output_type -> mooring.v1.CountDocumentsResponse
+	15,  // 267: mooring.v1.DocumentService.EstimatedDocumentCount:output_type -> mooring.v1.EstimatedDocumentCountResponse
+	17,  // 268: mooring.v1.DocumentService.InsertOne:output_type -> mooring.v1.InsertOneResponse
+	19,  // 269: mooring.v1.DocumentService.InsertMany:output_type -> mooring.v1.InsertManyResponse
+	21,  // 270: mooring.v1.DocumentService.UpdateOne:output_type -> mooring.v1.UpdateOneResponse
+	23,  // 271: mooring.v1.DocumentService.UpdateMany:output_type -> mooring.v1.UpdateManyResponse
+	25,  // 272: mooring.v1.DocumentService.ReplaceOne:output_type -> mooring.v1.ReplaceOneResponse
+	27,  // 273: mooring.v1.DocumentService.DeleteOne:output_type -> mooring.v1.DeleteOneResponse
+	29,  // 274: mooring.v1.DocumentService.DeleteMany:output_type -> mooring.v1.DeleteManyResponse
+	31,  // 275: mooring.v1.DocumentService.FindOneAndUpdate:output_type -> mooring.v1.FindOneAndUpdateResponse
+	33,  // 276: mooring.v1.DocumentService.FindOneAndReplace:output_type -> mooring.v1.FindOneAndReplaceResponse
+	35,  // 277: mooring.v1.DocumentService.FindOneAndDelete:output_type -> mooring.v1.FindOneAndDeleteResponse
+	37,  // 278: mooring.v1.DocumentService.ExplainFind:output_type -> mooring.v1.ExplainFindResponse
+	39,  // 279: mooring.v1.DocumentService.ExplainAggregate:output_type -> mooring.v1.ExplainAggregateResponse
+	48,  // 280: mooring.v1.DocumentService.BulkWrite:output_type -> mooring.v1.BulkWriteResponse
+	260, // [260:281] is the sub-list for method output_type
+	239, // [239:260] is the sub-list for method input_type
+	239, // [239:239] is the sub-list for extension type_name
+	239, // [239:239] is the sub-list for extension extendee
+	0,   // [0:239] is the sub-list for field type_name
 }
 
 func init() { file_mooring_v1_document_service_proto_init() }
@@ -6002,13 +7970,33 @@ func file_mooring_v1_document_service_proto_init() {
 	file_mooring_v1_document_service_proto_msgTypes[33].OneofWrappers = []any{}
 	file_mooring_v1_document_service_proto_msgTypes[34].OneofWrappers = []any{}
 	file_mooring_v1_document_service_proto_msgTypes[35].OneofWrappers = []any{}
+	file_mooring_v1_document_service_proto_msgTypes[36].OneofWrappers = []any{}
+	file_mooring_v1_document_service_proto_msgTypes[37].OneofWrappers = []any{}
+	file_mooring_v1_document_service_proto_msgTypes[38].OneofWrappers = []any{}
+	file_mooring_v1_document_service_proto_msgTypes[39].OneofWrappers = []any{}
+	file_mooring_v1_document_service_proto_msgTypes[40].OneofWrappers = []any{}
+	file_mooring_v1_document_service_proto_msgTypes[41].OneofWrappers = []any{
+		(*WriteModel_InsertOne)(nil),
+		(*WriteModel_UpdateOne)(nil),
+		(*WriteModel_UpdateMany)(nil),
+		(*WriteModel_ReplaceOne)(nil),
+		(*WriteModel_DeleteOne)(nil),
+		(*WriteModel_DeleteMany)(nil),
+	}
+	file_mooring_v1_document_service_proto_msgTypes[43].OneofWrappers = []any{}
+	file_mooring_v1_document_service_proto_msgTypes[44].OneofWrappers = []any{}
+	file_mooring_v1_document_service_proto_msgTypes[45].OneofWrappers = []any{}
+	file_mooring_v1_document_service_proto_msgTypes[46].OneofWrappers = []any{}
+	file_mooring_v1_document_service_proto_msgTypes[47].OneofWrappers = []any{}
+	file_mooring_v1_document_service_proto_msgTypes[48].OneofWrappers = []any{}
+	file_mooring_v1_document_service_proto_msgTypes[49].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_mooring_v1_document_service_proto_rawDesc), len(file_mooring_v1_document_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   36,
+			NumMessages:   51,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -37,6 +37,9 @@ const (
 	DocumentService_FindOneAndUpdate_FullMethodName       = "/mooring.v1.DocumentService/FindOneAndUpdate"
 	DocumentService_FindOneAndReplace_FullMethodName      = "/mooring.v1.DocumentService/FindOneAndReplace"
 	DocumentService_FindOneAndDelete_FullMethodName       = "/mooring.v1.DocumentService/FindOneAndDelete"
+	DocumentService_ExplainFind_FullMethodName            = "/mooring.v1.DocumentService/ExplainFind"
+	DocumentService_ExplainAggregate_FullMethodName       = "/mooring.v1.DocumentService/ExplainAggregate"
+	DocumentService_BulkWrite_FullMethodName              = "/mooring.v1.DocumentService/BulkWrite"
 )
 
 // DocumentServiceClient is the client API for DocumentService service.
@@ -91,6 +94,18 @@ type DocumentServiceClient interface {
 	FindOneAndReplace(ctx context.Context, in *FindOneAndReplaceRequest, opts ...grpc.CallOption) (*FindOneAndReplaceResponse, error)
 	// Deletes the first document that matches, and returns it.
 	FindOneAndDelete(ctx context.Context, in *FindOneAndDeleteRequest, opts ...grpc.CallOption) (*FindOneAndDeleteResponse, error)
+	// How the server would run a find: its reply to `explain`, as it is.
+	ExplainFind(ctx context.Context, in *ExplainFindRequest, opts ...grpc.CallOption) (*ExplainFindResponse, error)
+	// How the server would run a pipeline on a collection or on the database: its reply to `explain`,
+	// as it is. With a verbosity other than `queryPlanner` the server runs the pipeline to the end, but
+	// it writes nothing.
+	ExplainAggregate(ctx context.Context, in *ExplainAggregateRequest, opts ...grpc.CallOption) (*ExplainAggregateResponse, error)
+	// Runs writes of several kinds, in as few commands as the server allows: on one collection, or, if
+	// neither database nor collection is set, on many, which needs MongoDB 8.0.
+	//
+	// A failure in part is an error with the status of the first write error, and the error says what
+	// was done; with returnPartialSuccess it is OK (REST: 207) with all write errors in the response.
+	BulkWrite(ctx context.Context, in *BulkWriteRequest, opts ...grpc.CallOption) (*BulkWriteResponse, error)
 }
 
 type documentServiceClient struct {
@@ -299,6 +314,36 @@ func (c *documentServiceClient) FindOneAndDelete(ctx context.Context, in *FindOn
 	return out, nil
 }
 
+func (c *documentServiceClient) ExplainFind(ctx context.Context, in *ExplainFindRequest, opts ...grpc.CallOption) (*ExplainFindResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ExplainFindResponse)
+	err := c.cc.Invoke(ctx, DocumentService_ExplainFind_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *documentServiceClient) ExplainAggregate(ctx context.Context, in *ExplainAggregateRequest, opts ...grpc.CallOption) (*ExplainAggregateResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ExplainAggregateResponse)
+	err := c.cc.Invoke(ctx, DocumentService_ExplainAggregate_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *documentServiceClient) BulkWrite(ctx context.Context, in *BulkWriteRequest, opts ...grpc.CallOption) (*BulkWriteResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(BulkWriteResponse)
+	err := c.cc.Invoke(ctx, DocumentService_BulkWrite_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // DocumentServiceServer is the server API for DocumentService service.
 // All implementations must embed UnimplementedDocumentServiceServer
 // for forward compatibility.
@@ -351,6 +396,18 @@ type DocumentServiceServer interface {
 	FindOneAndReplace(context.Context, *FindOneAndReplaceRequest) (*FindOneAndReplaceResponse, error)
 	// Deletes the first document that matches, and returns it.
 	FindOneAndDelete(context.Context, *FindOneAndDeleteRequest) (*FindOneAndDeleteResponse, error)
+	// How the server would run a find: its reply to `explain`, as it is.
+	ExplainFind(context.Context, *ExplainFindRequest) (*ExplainFindResponse, error)
+	// How the server would run a pipeline on a collection or on the database: its reply to `explain`,
+	// as it is. With a verbosity other than `queryPlanner` the server runs the pipeline to the end, but
+	// it writes nothing.
+	ExplainAggregate(context.Context, *ExplainAggregateRequest) (*ExplainAggregateResponse, error)
+	// Runs writes of several kinds, in as few commands as the server allows: on one collection, or, if
+	// neither database nor collection is set, on many, which needs MongoDB 8.0.
+	//
+	// A failure in part is an error with the status of the first write error, and the error says what
+	// was done; with returnPartialSuccess it is OK (REST: 207) with all write errors in the response.
+	BulkWrite(context.Context, *BulkWriteRequest) (*BulkWriteResponse, error)
 	mustEmbedUnimplementedDocumentServiceServer()
 }
 
@@ -414,6 +471,15 @@ func (UnimplementedDocumentServiceServer) FindOneAndReplace(context.Context, *Fi
 }
 func (UnimplementedDocumentServiceServer) FindOneAndDelete(context.Context, *FindOneAndDeleteRequest) (*FindOneAndDeleteResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method FindOneAndDelete not implemented")
+}
+func (UnimplementedDocumentServiceServer) ExplainFind(context.Context, *ExplainFindRequest) (*ExplainFindResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ExplainFind not implemented")
+}
+func (UnimplementedDocumentServiceServer) ExplainAggregate(context.Context, *ExplainAggregateRequest) (*ExplainAggregateResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ExplainAggregate not implemented")
+}
+func (UnimplementedDocumentServiceServer) BulkWrite(context.Context, *BulkWriteRequest) (*BulkWriteResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method BulkWrite not implemented")
 }
 func (UnimplementedDocumentServiceServer) mustEmbedUnimplementedDocumentServiceServer() {}
 func (UnimplementedDocumentServiceServer) testEmbeddedByValue()                         {}
@@ -746,6 +812,60 @@ func _DocumentService_FindOneAndDelete_Handler(srv interface{}, ctx context.Cont
 	return interceptor(ctx, in, info, handler)
 }
 
+func _DocumentService_ExplainFind_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ExplainFindRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DocumentServiceServer).ExplainFind(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: DocumentService_ExplainFind_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DocumentServiceServer).ExplainFind(ctx, req.(*ExplainFindRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _DocumentService_ExplainAggregate_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ExplainAggregateRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DocumentServiceServer).ExplainAggregate(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: DocumentService_ExplainAggregate_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DocumentServiceServer).ExplainAggregate(ctx, req.(*ExplainAggregateRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _DocumentService_BulkWrite_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(BulkWriteRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DocumentServiceServer).BulkWrite(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: DocumentService_BulkWrite_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DocumentServiceServer).BulkWrite(ctx, req.(*BulkWriteRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // DocumentService_ServiceDesc is the grpc.ServiceDesc for DocumentService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -816,6 +936,18 @@ var DocumentService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "FindOneAndDelete",
 			Handler:    _DocumentService_FindOneAndDelete_Handler,
+		},
+		{
+			MethodName: "ExplainFind",
+			Handler:    _DocumentService_ExplainFind_Handler,
+		},
+		{
+			MethodName: "ExplainAggregate",
+			Handler:    _DocumentService_ExplainAggregate_Handler,
+		},
+		{
+			MethodName: "BulkWrite",
+			Handler:    _DocumentService_BulkWrite_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -394,7 +394,9 @@ type BulkWriteResult struct {
 	// The `_id`s of the documents that were inserted, only those.
 	InsertedIds []*InsertedId `protobuf:"bytes,6,rep,name=inserted_ids,json=insertedIds,proto3" json:"inserted_ids,omitempty"`
 	// Something was left out of this message, because it would have been too large.
-	Truncated     bool `protobuf:"varint,7,opt,name=truncated,proto3" json:"truncated,omitempty"`
+	Truncated bool `protobuf:"varint,7,opt,name=truncated,proto3" json:"truncated,omitempty"`
+	// The `_id`s of the documents that upserts inserted.
+	UpsertedIds   []*InsertedId `protobuf:"bytes,8,rep,name=upserted_ids,json=upsertedIds,proto3" json:"upserted_ids,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -476,6 +478,13 @@ func (x *BulkWriteResult) GetTruncated() bool {
 		return x.Truncated
 	}
 	return false
+}
+
+func (x *BulkWriteResult) GetUpsertedIds() []*InsertedId {
+	if x != nil {
+		return x.UpsertedIds
+	}
+	return nil
 }
 
 // The body of every failed REST call, whatever failed.
@@ -727,7 +736,7 @@ const file_mooring_v1_error_proto_rawDesc = "" +
 	"\n" +
 	"InsertedId\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x03R\x05index\x12!\n" +
-	"\x02id\x18\x02 \x01(\v2\x11.mooring.v1.ValueR\x02id\"\x9f\x03\n" +
+	"\x02id\x18\x02 \x01(\v2\x11.mooring.v1.ValueR\x02id\"\xda\x03\n" +
 	"\x0fBulkWriteResult\x12*\n" +
 	"\x0einserted_count\x18\x01 \x01(\x03H\x00R\rinsertedCount\x88\x01\x01\x12(\n" +
 	"\rmatched_count\x18\x02 \x01(\x03H\x01R\fmatchedCount\x88\x01\x01\x12*\n" +
@@ -735,7 +744,8 @@ const file_mooring_v1_error_proto_rawDesc = "" +
 	"\rdeleted_count\x18\x04 \x01(\x03H\x03R\fdeletedCount\x88\x01\x01\x12*\n" +
 	"\x0eupserted_count\x18\x05 \x01(\x03H\x04R\rupsertedCount\x88\x01\x01\x129\n" +
 	"\finserted_ids\x18\x06 \x03(\v2\x16.mooring.v1.InsertedIdR\vinsertedIds\x12\x1c\n" +
-	"\ttruncated\x18\a \x01(\bR\ttruncatedB\x11\n" +
+	"\ttruncated\x18\a \x01(\bR\ttruncated\x129\n" +
+	"\fupserted_ids\x18\b \x03(\v2\x16.mooring.v1.InsertedIdR\vupsertedIdsB\x11\n" +
 	"\x0f_inserted_countB\x10\n" +
 	"\x0e_matched_countB\x11\n" +
 	"\x0f_modified_countB\x10\n" +
@@ -801,16 +811,17 @@ var file_mooring_v1_error_proto_depIdxs = []int32{
 	7,  // 8: mooring.v1.WriteConcernError.err_info:type_name -> mooring.v1.Document
 	8,  // 9: mooring.v1.InsertedId.id:type_name -> mooring.v1.Value
 	3,  // 10: mooring.v1.BulkWriteResult.inserted_ids:type_name -> mooring.v1.InsertedId
-	6,  // 11: mooring.v1.ErrorResponse.error:type_name -> mooring.v1.Error
-	4,  // 12: mooring.v1.ErrorResponse.result:type_name -> mooring.v1.BulkWriteResult
-	0,  // 13: mooring.v1.Error.server:type_name -> mooring.v1.ServerError
-	1,  // 14: mooring.v1.Error.write_errors:type_name -> mooring.v1.WriteError
-	2,  // 15: mooring.v1.Error.write_concern_error:type_name -> mooring.v1.WriteConcernError
-	16, // [16:16] is the sub-list for method output_type
-	16, // [16:16] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	3,  // 11: mooring.v1.BulkWriteResult.upserted_ids:type_name -> mooring.v1.InsertedId
+	6,  // 12: mooring.v1.ErrorResponse.error:type_name -> mooring.v1.Error
+	4,  // 13: mooring.v1.ErrorResponse.result:type_name -> mooring.v1.BulkWriteResult
+	0,  // 14: mooring.v1.Error.server:type_name -> mooring.v1.ServerError
+	1,  // 15: mooring.v1.Error.write_errors:type_name -> mooring.v1.WriteError
+	2,  // 16: mooring.v1.Error.write_concern_error:type_name -> mooring.v1.WriteConcernError
+	17, // [17:17] is the sub-list for method output_type
+	17, // [17:17] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_mooring_v1_error_proto_init() }

@@ -15,8 +15,8 @@ import (
 	"github.com/mooringdb/mooring/service/rest"
 )
 
-// TestCatalog checks which request each path of the catalog becomes.
-func TestCatalog(t *testing.T) {
+// TestRequestOfEachPath checks which request a path and its body become.
+func TestRequestOfEachPath(t *testing.T) {
 	d := func(json string) *mooringv1.Document { return payload.NewDocument(ejson(t, json)) }
 	const database, collection = "/v1/databases/shop", "/v1/databases/shop/collections/orders"
 	for _, test := range []struct {
@@ -63,6 +63,26 @@ func TestCatalog(t *testing.T) {
 		{"POST", collection + "/searchIndexes:drop", `{"name": "n"}`, &mooringv1.DropSearchIndexRequest{
 			Database: "shop", Collection: "orders", Name: "n",
 		}},
+		{"POST", collection + "/documents:explainFind", `{"filter": {}, "verbosity": "queryPlanner"}`, &mooringv1.ExplainFindRequest{
+			Database: "shop", Collection: "orders", Filter: d(`{}`), Verbosity: new("queryPlanner"),
+		}},
+		{"POST", database + ":explainAggregate", `{"pipeline": [{}]}`, &mooringv1.ExplainAggregateRequest{
+			Database: "shop", Pipeline: docs(t, `{}`),
+		}},
+		{"POST", collection + "/documents:bulkWrite", `{"models": [{"insertOne": {"document": {}}}, {"deleteOne": {"filter": {}}}]}`, &mooringv1.BulkWriteRequest{
+			Database: "shop", Collection: "orders", Models: []*mooringv1.WriteModel{
+				{Kind: &mooringv1.WriteModel_InsertOne{InsertOne: &mooringv1.InsertOneModel{Document: d(`{}`)}}},
+				{Kind: &mooringv1.WriteModel_DeleteOne{DeleteOne: &mooringv1.DeleteOneModel{Filter: d(`{}`)}}},
+			},
+		}},
+		{"POST", "/v1:bulkWrite", `{"models": [{"insertOne": {"document": {}}, "namespace": "a.b"}]}`, &mooringv1.BulkWriteRequest{
+			Models: []*mooringv1.WriteModel{{
+				Namespace: new("a.b"), Kind: &mooringv1.WriteModel_InsertOne{InsertOne: &mooringv1.InsertOneModel{Document: d(`{}`)}},
+			}},
+		}},
+		{"POST", "/v1:bulkWrite", `{"models": [{"insertOne": {}, "deleteOne": {}}]}`, nil},
+		{"POST", "/v1:bulkWrite", `{"models": [{"insertOne": {}, "insertOne": {}}]}`, nil},
+		{"POST", "/v1:bulkWrite", `{"database": "d"}`, nil},
 		{"DELETE", database, "", nil},
 		{"DELETE", collection, "", nil},
 		{"DELETE", collection + ":drop", "", nil},
@@ -77,6 +97,7 @@ func TestCatalog(t *testing.T) {
 		}
 		conn := inproc.NewConn(record, nil)
 		mooringv1.RegisterCatalogServiceServer(conn, &fake{})
+		mooringv1.RegisterDocumentServiceServer(conn, &fake{})
 		h, err := rest.New(rest.Config{Conn: conn})
 		if err != nil {
 			t.Fatal(err)
