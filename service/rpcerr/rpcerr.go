@@ -27,6 +27,7 @@ import (
 	"github.com/mooringdb/mooring/core/operation"
 	"github.com/mooringdb/mooring/core/pool"
 	"github.com/mooringdb/mooring/core/seedlist"
+	"github.com/mooringdb/mooring/core/session"
 	"github.com/mooringdb/mooring/core/topology"
 	"github.com/mooringdb/mooring/core/wire"
 	"github.com/mooringdb/mooring/service/caller"
@@ -198,6 +199,9 @@ var table = []entry{
 	}),
 	typed(func(e *mongoerr.WriteConcernError, _ error, x *explanation) { x.writeConcern(e) }),
 
+	// What it wraps decides.
+	{"*mongoerr.LabeledError", func(error, *explanation) bool { return false }},
+
 	// The deadline and the cancellation of the call.
 	{"context.DeadlineExceeded", func(err error, x *explanation) bool {
 		if !errors.Is(err, context.DeadlineExceeded) || isUnsent(err) {
@@ -246,6 +250,11 @@ var table = []entry{
 		x.at(int64(e.Offset))
 	}),
 	value("changestream.ErrNoResumeToken", changestream.ErrNoResumeToken, InvalidArgument),
+	value("session.ErrTransactionInProgress", session.ErrTransactionInProgress, InvalidArgument),
+	value("session.ErrNoTransaction", session.ErrNoTransaction, InvalidArgument),
+	value("session.ErrCommitAfterAbort", session.ErrCommitAfterAbort, InvalidArgument),
+	value("session.ErrAbortAfterCommit", session.ErrAbortAfterCommit, InvalidArgument),
+	value("session.ErrAbortTwice", session.ErrAbortTwice, InvalidArgument),
 	value("bson.ErrTooLarge", bson.ErrTooLarge, TooLarge),
 	value("bson.ErrDBRef", bson.ErrDBRef, InvalidArgument),
 	value("bson.ErrVectorType", bson.ErrVectorType, InvalidArgument),
