@@ -247,7 +247,7 @@ func TestDowngradeIsRefused(t *testing.T) {
 			t.Errorf("Authenticate() = %v with %s, want an error before any command", err, r.names())
 		}
 	}
-	user.Name = "other" // who may have SCRAM-SHA-1 only
+	user.Name = "other" // a user that has SCRAM-SHA-1 only
 	server.server = independent(t, "SCRAM-SHA-1", map[string]string{"other": auth.Digest("other", "pencil")}, 4096)
 	if err := start(t, a).Authenticate(t.Context(), &script{answer: server.answer}, mechanisms("SCRAM-SHA-1").Finish()); err != nil {
 		t.Errorf("Authenticate() of another user: %v", err)

@@ -9,7 +9,7 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 )
 
-// What a Reader gives is what stands in the stream, document by document.
+// FuzzReader checks that a Reader returns the documents of the stream one by one.
 func FuzzReader(f *testing.F) {
 	f.Add([]byte(sample()), 0)
 	f.Add(append([]byte{5, 0, 0, 0, 0}, sample()...), 5)

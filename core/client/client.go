@@ -40,8 +40,8 @@ type Options struct {
 	// Libraries wrap the driver, innermost first. Servers see them after the driver's own name.
 	// AppendMetadata adds to them.
 	Libraries []metadata.Library
-	// Version is the driver's version that servers see; empty: the one that Go recorded for this
-	// module.
+	// Version is the driver's version that servers see; empty: the version that Go recorded for
+	// this module.
 	Version string
 	// Resolver looks up the DNS records of a mongodb+srv string; nil is the resolver of the
 	// process.

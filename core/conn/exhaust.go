@@ -49,7 +49,7 @@ func (c *Conn) sendAwait(ctx context.Context, msg []byte) (bson.Raw, error) {
 	return reply, err
 }
 
-// readStreamed reads one reply: to the last request, or the one that the previous reply
+// readStreamed reads one reply: to the last request, or the next reply that the previous reply
 // announced.
 func (c *Conn) readStreamed(ctx context.Context) (bson.Raw, error) {
 	h, m, err := c.readMessage()

@@ -63,7 +63,7 @@ type parser struct {
 	given  map[string][]string // the values of each option, by its name in lower case
 	order  []string            // the names in the order of their first appearance
 	as     map[string]string   // the names as they were written
-	option string              // the one that is being applied, as it was written
+	option string              // the name of the option that is being applied, as it was written
 	beside map[string][]string // the options beside the string
 	user   Source              // with the user beside the string
 

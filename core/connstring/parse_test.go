@@ -245,7 +245,7 @@ func TestCheckAuth(t *testing.T) {
 	tests := []struct {
 		uri, want string // "": no error
 	}{
-		{"a/?authMechanismProperties=a:b", ""}, // nobody authenticates
+		{"a/?authMechanismProperties=a:b", ""}, // without authentication
 		{"u:p@a", ""},
 		{"u:@a", ""},
 		{"u@a", "authentication needs a password"},

@@ -113,8 +113,8 @@ type Cursor struct {
 // behind a load balancer.
 func Continue(r *operation.Runner, s State) *Cursor { return &Cursor{runner: r, state: s} }
 
-// Next returns the next batch: first the one that came with the command, without I/O, then that of
-// one getMore a call. After the last batch it returns io.EOF. A batch may be empty without being
+// Next returns the next batch: first the command's own batch, without I/O, then the batch of one
+// getMore a call. After the last batch it returns io.EOF. A batch may be empty without being
 // the last.
 //
 // It blocks until the reply has arrived, ctx has ended, or timeoutMS is over. If an error or a

@@ -6,7 +6,7 @@ import (
 	"github.com/mooringdb/mooring/core/operation"
 )
 
-// New makes the cursor of a reply that nobody asked for.
+// New returns the cursor of a reply without its command.
 func New(ctx context.Context, res operation.Result, opt Options) (*Cursor, error) {
 	c := &Cursor{}
 	return c, c.open(ctx, &res, opt)

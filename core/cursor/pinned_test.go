@@ -172,7 +172,7 @@ func TestPinnedUntilExhausted(t *testing.T) {
 	}
 }
 
-// firstThree opens a cursor of the service over nine documents, by a find that nobody has sent.
+// firstThree opens a cursor of the service over nine documents, by a find that the test makes up.
 func firstThree(s *mongotest.Service) mongotest.Reply {
 	return s.Default(&mongotest.Command{Name: "find", Database: "shop", Body: bson.NewBuilder(nil).String("find", "orders").Int32("batchSize", 3).Finish()})
 }

@@ -150,8 +150,8 @@ func updateRSWithoutPrimary(t *Topology, s *Server) {
 	}
 }
 
-// updateRSWithPrimaryFromMember adds no server: while there is a primary, its list of members is
-// the one that counts.
+// updateRSWithPrimaryFromMember adds no server. While there is a primary, only its list of members
+// counts.
 func updateRSWithPrimaryFromMember(t *Topology, s *Server) {
 	if t.SetName != s.SetName {
 		removeAlien(t, s)

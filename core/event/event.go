@@ -17,8 +17,8 @@ import (
 // occurred, never under a lock, and must not block. Events of one pool, and those of one topology,
 // are delivered in order and one at a time.
 //
-// The functions of a Sink that a topology or a pool gets must not panic. Join makes such a Sink of
-// any other, and core/client does so with the one that it is given.
+// The functions of a Sink that a topology or a pool gets must not panic. Join returns a Sink
+// that does not; core/client passes its own through it.
 type Sink struct {
 	OperationStarted   func(OperationStarted)
 	OperationEnded     func(OperationEnded)

@@ -101,7 +101,7 @@ type Operation struct {
 	// KeepConn asks for the connection (Result.Pin) if the operation succeeds and further commands
 	// need the same one. With On, which is kept anyway, it has no effect.
 	KeepConn bool
-	// Selector finds the server. Nil: the one for writes, or the one that ReadPreference asks for.
+	// Selector finds the server. Nil: the selector of writes, or of ReadPreference.
 	Selector selection.Selector
 	// ReadPreference of what is no Write; nil is primary. It is sent where the specification says
 	// so, and never with a Selector: getMore and killCursors go where the cursor is.

@@ -96,8 +96,8 @@ func TestRunOnPin(t *testing.T) {
 	}
 }
 
-// A sink that panics costs the pool nothing, and a pinned connection stays the one that its holder
-// gives back.
+// TestPanicAfterSendingReturnsConnection checks that a sink that panics costs the pool no
+// connection, and that the holder of a pinned connection still gives it back.
 func TestPanicAfterSendingReturnsConnection(t *testing.T) {
 	for _, pinned := range []bool{false, true} {
 		f := &fake{kind: description.KindLoadBalanced}

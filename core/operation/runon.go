@@ -35,7 +35,7 @@ func (op *Operation) exchangeContext(ctx context.Context) (_ context.Context, do
 // context ends it. It needs no goroutine.
 type runOn struct {
 	context.Context                 //nolint:containedctx // it is one; ends with cancel only
-	caller          context.Context //nolint:containedctx // the one that it stands for
+	caller          context.Context //nolint:containedctx // the context that it continues
 	cancel          context.CancelCauseFunc
 
 	mu      sync.Mutex // guards what follows

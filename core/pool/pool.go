@@ -126,7 +126,7 @@ type Pool[C Resource] struct {
 	pending    int
 	inUse      int
 	conns      map[*Conn[C]]struct{} // all that are not closed
-	available  []*Conn[C]            // the one that was used last is last
+	available  []*Conn[C]            // the most recently used last
 	waiters    queue[C]
 	// handed has the waiters with a connection that have not been woken; unlock wakes them.
 	handed     queue[C]

@@ -189,7 +189,8 @@ func ping(ctx context.Context, topo *topology.Topology) error {
 	return err
 }
 
-// deployment is the one that the tests of a folder are written for, whatever the hosts' names.
+// deployment returns the dialer of the deployment that a folder's tests are written for. It
+// ignores the hosts' names.
 func deployment(t *testing.T, folder string) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	t.Helper()
 	servers := map[string]*mongotest.Server{}

@@ -1,6 +1,6 @@
-// Package selection chooses servers (Server Selection, Max Staleness): those that suit an
-// operation, those of them that are near, and the one that the operation gets. Everything here is
-// pure; package topology waits for a suitable server.
+// Package selection chooses servers (Server Selection, Max Staleness): first those that suit an
+// operation, then the near ones, then one. Everything here is pure. Package topology waits for a
+// suitable server.
 package selection
 
 import (

@@ -172,7 +172,7 @@ func (c *chaos) troubles() []func() {
 		c.onAny("up", func(h *mongotest.Host) { h.SetDown(false) }),
 		c.onAny("slow", func(h *mongotest.Host) { h.Slow(time.Duration(c.random.IntN(1500)) * time.Millisecond) }),
 		c.onAny("lie", func(h *mongotest.Host) {
-			if c.liar == nil { // a deployment in which nobody tells the truth is lost, as it should be
+			if c.liar == nil { // one host may lie; if all did, no driver could know the deployment
 				c.liar = h
 				h.Lie(lies[c.random.IntN(len(lies))])
 			}
@@ -226,7 +226,7 @@ func (c *chaos) beReplicaSet(cfg *topology.Config, clusterConfig mongotest.Clust
 			c.note("%s: added", h.Address())
 		},
 		func() {
-			if !c.removed && c.members() > 3 { // else nobody whom the driver knows might be left
+			if !c.removed && c.members() > 3 { // else no host that the driver knows might be left
 				c.removed = true
 				h := c.electable()
 				c.note("%s: removed", h.Address())
@@ -351,8 +351,8 @@ var kindOf = map[mongotest.Role]description.ServerKind{
 	mongotest.Hidden: description.ServerRSOther, mongotest.Recovering: description.ServerRSOther, mongotest.Ghost: description.ServerRSGhost,
 }
 
-// model is what must be known. Without a primary nobody says who is no member (any more): such
-// hosts stay where they are known.
+// model returns what the driver must know. Only a primary says which hosts are not members, or not
+// any more. Without a primary such hosts stay if they are known.
 func (c *chaos) model(got description.Topology) (want map[address.Address]description.ServerKind, kind description.Kind) {
 	want = map[address.Address]description.ServerKind{}
 	if c.records != nil {
@@ -372,7 +372,7 @@ func (c *chaos) model(got description.Topology) (want map[address.Address]descri
 			want[h.Address()] = kindOf[role]
 		}
 	}
-	if kind == description.KindReplicaSetNoPrimary { // nor who never was one
+	if kind == description.KindReplicaSetNoPrimary { // this host never was a member, either
 		for _, s := range got.Servers {
 			if s.Address == "nowhere:27017" {
 				want[s.Address] = description.ServerUnknown

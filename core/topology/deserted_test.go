@@ -15,8 +15,8 @@ import (
 	"github.com/mooringdb/mooring/internal/mongotest"
 )
 
-// TestNoServersAreLeft: where nobody could tell of another server, waiting for one would be in
-// vain. The sink is warned, and a selection says at once what is wrong (SDAM-037).
+// TestNoServersAreLeft removes the last server where no other server can become known. The sink is
+// warned, and a selection fails at once and says why (SDAM-037).
 func TestNoServersAreLeft(t *testing.T) {
 	for name, test := range map[string]struct {
 		config func(*mongotest.Cluster) topology.Config
@@ -123,8 +123,8 @@ func TestRemainingTimeOfASelection(t *testing.T) {
 	}
 }
 
-// TestClosingAgainWaitsForTheEnd (CLOSE-003): whoever closes second must not go on before the
-// first is done.
+// TestClosingAgainWaitsForTheEnd calls Close twice. The second call returns only after the first
+// (CLOSE-003).
 func TestClosingAgainWaitsForTheEnd(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var j journal

@@ -28,8 +28,8 @@ func behindBalancer(b *mongotest.Balanced) topology.Config {
 	}
 }
 
-// TestLoadBalancedEvents: the specified events, in their order, and no others: nobody monitors a
-// load balancer (LB-004 to LB-006). Its pool is ready without a check (LB-008).
+// TestLoadBalancedEvents expects the specified events, in their order, and no others: a load
+// balancer is not monitored (LB-004 to LB-006). Its pool is ready without a check (LB-008).
 func TestLoadBalancedEvents(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var j journal
@@ -181,8 +181,8 @@ func TestLoadBalancedErrorOfAnOldGeneration(t *testing.T) {
 	})
 }
 
-// TestLoadBalancedErrorsBeforeHello are nobody's: no clear, and the next attempt may go elsewhere
-// (LB-050).
+// TestLoadBalancedErrorsBeforeHello breaks connections before their hello says which service they
+// lead to. No pool is cleared, and the next attempt may lead to another service (LB-050).
 func TestLoadBalancedErrorsBeforeHello(t *testing.T) {
 	for name, test := range map[string]struct {
 		hello mongotest.Handler

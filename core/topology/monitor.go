@@ -158,7 +158,7 @@ func (m *monitor) check(ctx context.Context) (again bool) {
 	s.LastUpdateTime = time.Now()
 	m.last = s.Kind
 	select {
-	case <-m.wake: // this check is the one that was asked for
+	case <-m.wake: // this check answers the request for one
 	default:
 	}
 	m.concluded(func() {

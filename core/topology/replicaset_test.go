@@ -159,7 +159,7 @@ func TestManyOperationsThroughFailures(t *testing.T) {
 			d[address.Address(hosts[next])].Handle("ping", nil)
 		}
 		wg.Wait()
-		pass(11 * time.Second) // nobody asks any more: the next check finds the last election
+		pass(11 * time.Second) // no selection waits any more: the next check finds the last election
 		if got := mustSelect(t, topo, selection.Write()).Address(); got != address.Address(hosts[primary]) {
 			t.Errorf("the primary is %v, want %v", got, hosts[primary])
 		}

@@ -463,8 +463,8 @@ func TestRTT(t *testing.T) {
 	})
 }
 
-// TestRTTConnectionChangesNothing: when it breaks, it is made anew after an interval, and nobody
-// hears of it.
+// TestRTTConnectionChangesNothing breaks the connection that measures the round-trip time. It is
+// made anew after an interval, without an event.
 func TestRTTConnectionChangesNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var j journal

@@ -91,8 +91,8 @@ func (j *journal) expect(t *testing.T, want ...string) {
 // pass lets fake time go by.
 func pass(d time.Duration) { time.Sleep(d) } //nolint:forbidigo // all callers are in a bubble
 
-// settle lets the check pass that a selection may have asked for while the one that satisfied it
-// was being told of.
+// settle waits for the check that a selection may have asked for while the check that satisfied it
+// was still being published.
 func settle(j *journal) {
 	pass(time.Second)
 	synctest.Wait()

@@ -14,8 +14,7 @@ import (
 // over net.Pipe.
 type BalancedConfig struct {
 	Services int // two if zero
-	// Services listen on the loopback interface; a balancer of the test's own stands in front of
-	// them.
+	// Services listen on the loopback interface, behind a balancer of the test's own.
 	TCP bool
 	// A client that does not ask for loadBalanced is refused, as on the load-balancer port of a
 	// mongos.

@@ -187,7 +187,7 @@ func (c *Cluster) change(f func()) {
 	c.wakeLocked()
 }
 
-// wakeLocked lets those who wait for a change look again.
+// wakeLocked wakes the goroutines that wait for a change.
 func (c *Cluster) wakeLocked() {
 	close(c.changed)
 	c.changed = make(chan struct{})

@@ -26,9 +26,9 @@ const (
 
 // TestLostReplies reads cursors from two replicas through a proxy that loses requests and
 // replies, with clients that repeat each page call at random on a random replica, sometimes on
-// both at once. Each reads every document exactly once, or ends with one of the two errors that
-// say that this cannot be had; behind a load balancer, when a replica ends, also with the one
-// that says so. LOSSY_SEED repeats the clients' decisions.
+// both at once. Each client reads every document exactly once, or ends with one of the two errors
+// that say that this is impossible. Behind a load balancer it may also end with the error that says
+// that its replica is gone. LOSSY_SEED repeats the clients' decisions.
 func TestLostReplies(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	if text := os.Getenv("LOSSY_SEED"); text != "" {

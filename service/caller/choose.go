@@ -19,7 +19,7 @@ type credential struct {
 }
 
 // choose returns the credential that decides about a call: that of Authorization, else the API
-// key, else the certificate. If the one that decides does not count, the others do not help.
+// key, else the certificate. If that credential does not count, the others do not help.
 func choose(p *Presented) (credential, error) {
 	switch {
 	case len(p.Authorization) > 1 || len(p.APIKey) > 1:

@@ -21,8 +21,8 @@ import (
 //
 //	principal q1Jd3KZ0 SALT.HASH [expires=2027-01-31T00:00:00Z]
 //
-// HASH is the SHA-256 of salt and secret. A slow hash protects secrets that can be guessed; nobody
-// guesses 256 random bits, and a slow hash would cost more than the call.
+// HASH is the SHA-256 of salt and secret. A slow hash protects secrets that can be guessed. 256
+// random bits cannot be guessed, and a slow hash would cost more than the call.
 const (
 	keyPrefix   = "mooring_"
 	idBytes     = 6
@@ -177,8 +177,8 @@ var (
 	errKeyExpired = &Error{Problem: Invalid, Message: "the API key has expired"}
 )
 
-// nobody stands for a key that is not in the table, so that the same work is done for it.
-var nobody = &apiKey{}
+// unknownKey stands for a key that is not in the table, so that the same work is done for it.
+var unknownKey = &apiKey{}
 
 // findKey returns whose key text is. The time that it takes does not depend on the secret, nor on
 // whether there is a key with the id.
@@ -197,7 +197,7 @@ func findKey(t *KeyTable, text string, now time.Time) (*Identity, error) {
 	}
 	k, known := t.byID[rest[:idText]]
 	if !known {
-		k = nobody
+		k = unknownKey
 	}
 	hash := hashKey(k.salt[:], secret[:])
 	if subtle.ConstantTimeCompare(hash[:], k.hash[:]) != 1 || !known {

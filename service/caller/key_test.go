@@ -286,8 +286,8 @@ func TestThrottle(t *testing.T) {
 	})
 }
 
-// TestThrottleForgets checks that the table of addresses is bounded: it forgets the one that
-// failed first.
+// TestThrottleForgets checks that the table of addresses is bounded: it forgets the address
+// that failed first.
 func TestThrottleForgets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := caller.New(caller.Config{Keys: table(t)})

@@ -52,7 +52,7 @@ func TestInvalidUTF8(t *testing.T) {
 		GetDocuments() []*mooringv1.Document
 		GetCursor() string
 	}
-	// all reads all pages. The pages before the one that fails have the 5 documents before badText.
+	// all reads all pages. The pages before the failing page have the 5 documents before badText.
 	all := func(ctx context.Context, page page, err error) error {
 		if err != nil {
 			t.Errorf("the first page: %v", err)

@@ -19,7 +19,7 @@ const (
 type Config struct {
 	// Idle is how long a handle waits for its client.
 	Idle time.Duration
-	// Max bounds the handles. One more ends the one that expires first; those that cannot be
+	// Max bounds the handles. One more ends the handle that expires first; handles that cannot be
 	// continued end before all others.
 	Max int
 	// MaxPerPrincipal is how many open handles a principal may have when it opens one more; less

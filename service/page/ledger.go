@@ -41,8 +41,8 @@ type position struct {
 	branch Branch
 	gap    uint64 // the page with which the branch began
 	parent Branch // of the token with which it began
-	// late: a replica that could not be reached may hold an older branch; from is the one that
-	// should have.
+	// late is true if a replica that could not be reached may hold an older branch. from is the
+	// replica that should hold it.
 	late bool
 	from Replica
 }

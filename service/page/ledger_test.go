@@ -129,9 +129,9 @@ func TestNeverGrantedTwice(t *testing.T) {
 	walk(page.Opened(), 1, 5)
 }
 
-// Of two records of a cursor the one with the newer branch counts, and of two of one branch the
-// one with more moves; not the one that comes again, nor one that comes while a call works on the
-// cursor.
+// TestAccept checks which of two records of a cursor counts: the record with the newer branch, and
+// on one branch the record with more moves. A record that comes again does not count, nor does one
+// that comes while a call works on the cursor.
 func TestAccept(t *testing.T) {
 	rec := func(moves uint64, branch page.Branch) page.Record {
 		r := page.Opened().Record(true)

@@ -63,8 +63,8 @@ func TestEveryNamespaceFits(t *testing.T) {
 	}
 }
 
-// TestTokenKeepsTheState checks that a token keeps what a getMore needs, whether its namespace is
-// the one that was asked for or not.
+// TestTokenKeepsTheState checks that a token keeps what a getMore needs, whether the server's
+// namespace equals the request's or not.
 func TestTokenKeepsTheState(t *testing.T) {
 	for _, ns := range []paging.Namespace{{Database: "d", Collection: "c"}, {Database: "d"}, {Database: "x", Collection: "c"}, {}} {
 		f := newFixture(t, nil)

@@ -124,7 +124,7 @@ func (p *Pager) announce(ctx context.Context, others []string, to page.Replica) 
 	})
 }
 
-// holdAll makes the caller the one that works on all cursors, those first that were used last.
+// holdAll begins the caller's work on all cursors, the most recently used first.
 func (p *Pager) holdAll() ([]*held, *handle.Work) {
 	w := handle.NewWork()
 	p.table.Lock()

@@ -374,8 +374,8 @@ func TestCloseDuringAPush(t *testing.T) {
 	}
 }
 
-// A replica that knows neither where the cursors of drained replicas went nor the one that has
-// them now is told by another one, also if they were pushed twice.
+// A replica may know neither where the cursors of drained replicas went nor the replica that has
+// them now. Another replica tells it, also if the cursors were pushed twice.
 func TestSuccessors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, "a", "b", "c", "e")

@@ -235,8 +235,8 @@ func (p *Pager) Successors() map[page.Instance]page.Replica {
 	return all
 }
 
-// successor returns the replica to ask for the cursors of another one: the one that they went to
-// last, if that is known.
+// successor returns the replica to ask for the cursors of another one: the replica that they went
+// to last, if that is known.
 func (p *Pager) successor(of page.Replica) page.Replica {
 	p.table.Lock()
 	defer p.table.Unlock()

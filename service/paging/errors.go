@@ -28,7 +28,7 @@ var (
 	ErrTokenTooLong = errors.New("the cursor cannot be read in pages, since its token would be " +
 		"too long: the names of its database, its collection and its server are; " +
 		"a stream can read it")
-	// ErrNotHere is for replicas only: the one that was asked knows nothing of the cursor.
+	// ErrNotHere is for replicas only: the replica that was asked knows nothing of the cursor.
 	ErrNotHere = errors.New("this replica knows nothing of the cursor")
 )
 

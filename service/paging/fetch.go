@@ -63,8 +63,7 @@ func (p *Pager) deliver(g grant, a Asking) (Page, error) {
 	return p.finish(g, outcomeOf(got, err), got, cost, err)
 }
 
-// finish ends a grant: it notes how the fetch went, and lets those who wait have the page, or ask
-// again.
+// finish ends a grant. It records how the fetch went. Calls that wait get the page, or ask again.
 func (p *Pager) finish(g grant, o page.Outcome, got Page, cost int, err error) (Page, error) {
 	h := g.h
 	p.table.Lock()

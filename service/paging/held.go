@@ -125,7 +125,7 @@ func (p *Pager) settleLocked(h *held) {
 // isUnread reports whether the cursor's client may need only the first page.
 func (h *held) isUnread() bool { return h.casual && h.pages <= 1 }
 
-// beginLocked makes a call the one that works on a cursor.
+// beginLocked begins a call's work on a cursor.
 func (p *Pager) beginLocked(ctx context.Context, h *held, stream bool) grant {
 	ctx, w := p.table.BeginLocked(ctx, h, stream)
 	p.memory.leftovers.remove(&h.inLeftovers)

@@ -184,8 +184,8 @@ func (p *Pager) newQuestion(c claim, a Asking, stream bool) page.Question {
 	}
 }
 
-// waitFor waits for the call that works on the cursor, and returns its page if it is the one that
-// is asked for.
+// waitFor waits for the call that works on the cursor, and returns that call's page if it is page
+// seq.
 func (d *decision) waitFor(ctx context.Context, seq uint64) (*Page, error) {
 	if d.fetch == nil {
 		return nil, d.work.Wait(ctx)
@@ -234,7 +234,7 @@ func (p *Pager) decideLocked(ctx context.Context, h *held, c claim, q page.Quest
 	return d
 }
 
-// grantLocked makes the caller the one that works on the cursor, for page q.Seq.
+// grantLocked begins the caller's work on the cursor, for page q.Seq.
 func (p *Pager) grantLocked(ctx context.Context, h *held, q page.Question) grant {
 	g := p.beginLocked(ctx, h, q.Stream)
 	g.seq = q.Seq

@@ -23,7 +23,7 @@ const (
 	version3 = 3
 	// version4 has the branch.
 	version4 = 4
-	// writtenVersion is the one that this release writes.
+	// writtenVersion is the version that this release writes.
 	writtenVersion = version4
 )
 

@@ -88,7 +88,7 @@ func (d *decoder) member(p *plan, m message) error {
 	case f == nil:
 		return refuseField(string(name), "there is no such field")
 	case f.inPath:
-		return refuseField(f.name, "it stands in the path, not in the body")
+		return refuseField(f.name, "belongs to the path, not to the body")
 	case f.isSet(m):
 		return inField(f.name, d.fail("it is there twice"))
 	case f.oneof != nil && m.WhichOneof(f.oneof) != nil:

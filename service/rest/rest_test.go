@@ -125,7 +125,7 @@ func TestBadBodies(t *testing.T) {
 		{"trailing garbage", "find", `{} x`, "", "unexpected text after the value", 3},
 		{"unknown field", "find", `{"filtre": {}}`, "filtre", "there is no such field", -1},
 		{"unknown nested field", "find", `{"readPreference": {"mod": 1}}`, "readPreference.mod", "there is no such field", -1},
-		{"database in the body", "find", `{"database": "shop"}`, "database", "it stands in the path", -1},
+		{"database in the body", "find", `{"database": "shop"}`, "database", "belongs to the path", -1},
 		{"field twice", "find", `{"limit": 1, "limit": 2}`, "limit", "it is there twice", 20},
 		{"null", "find", `{"filter": null}`, "filter", "null", 11},
 		{"null in an array", "insertMany", `{"documents": [{}, null]}`, "documents.1", "expected an object", 19},

@@ -1,11 +1,12 @@
-// Command prose checks what a linter does not: lines that end after column 100, and doc comments
-// that do not begin with the name and a verb.
+// Command prose checks what a linter does not: lines that end after column 100, doc comments that
+// do not begin with the name and a verb, and words that name no actor.
 //
 //	go run ./tools/prose core/wire docs     # prints each finding, fails if there is one
 //	go run ./tools/prose -count core/...    # prints a table of packages, never fails
 //
-// A column is a character; a tab counts for four. Exempt are generated files, testdata, lines with
-// a URL, tables in Markdown, and in tests everything but comments.
+// A column is a character; a tab counts for four. Exempt are generated files and testdata. Too long
+// may be lines with a URL, tables in Markdown, and in tests everything but comments. Words count in
+// comments of Go and in all of Markdown.
 package main
 
 import (
@@ -20,6 +21,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -41,7 +43,7 @@ func main() {
 }
 
 // tally counts what was found in one folder.
-type tally struct{ documented, unlike, long int }
+type tally struct{ documented, unlike, long, vague int }
 
 func run(out io.Writer, count bool, roots []string) (failed bool, err error) {
 	tallies := map[string]tally{}
@@ -63,6 +65,7 @@ func run(out io.Writer, count bool, roots []string) (failed bool, err error) {
 			sum.documented += t.documented
 			sum.unlike += t.unlike
 			sum.long += t.long
+			sum.vague += t.vague
 			tallies[filepath.Dir(path)] = sum
 			for _, f := range findings {
 				if !count {
@@ -83,15 +86,21 @@ func table(out io.Writer, tallies map[string]tally) {
 	var sum tally
 	for name, t := range tallies {
 		names = append(names, name)
-		sum = tally{sum.documented + t.documented, sum.unlike + t.unlike, sum.long + t.long}
+		sum.documented += t.documented
+		sum.unlike += t.unlike
+		sum.long += t.long
+		sum.vague += t.vague
 	}
 	slices.Sort(names)
-	fmt.Fprintln(out, "documented  not name and verb  lines over 100")
-	for _, name := range names {
-		t := tallies[name]
-		fmt.Fprintf(out, "%10d  %17d  %14d  %s\n", t.documented, t.unlike, t.long, name)
+	fmt.Fprintln(out, "documented  not name and verb  lines over 100  vague words")
+	for _, name := range append(names, "all") {
+		t, ok := tallies[name]
+		if !ok {
+			t = sum
+		}
+		fmt.Fprintf(out, "%10d  %17d  %14d  %11d  %s\n",
+			t.documented, t.unlike, t.long, t.vague, name)
 	}
-	fmt.Fprintf(out, "%10d  %17d  %14d  all\n", sum.documented, sum.unlike, sum.long)
 }
 
 // list returns the Go and Markdown files of a root: a file, a folder, or with /... all below it.
@@ -118,7 +127,10 @@ func check(path string, source []byte) (findings []string, t tally, err error) {
 	if !strings.HasSuffix(path, ".go") {
 		isTable := func(line string) bool { return strings.HasPrefix(line, "|") }
 		findings = long(path, source, isTable)
-		return findings, tally{long: len(findings)}, nil
+		t.long = len(findings)
+		more := vague(path, 1, string(source))
+		t.vague = len(more)
+		return append(findings, more...), t, nil
 	}
 	files := token.NewFileSet()
 	mode := parser.ParseComments | parser.SkipObjectResolution
@@ -131,6 +143,15 @@ func check(path string, source []byte) (findings []string, t tally, err error) {
 		return isTest && !strings.HasPrefix(strings.TrimSpace(line), "//")
 	})
 	t.long = len(findings)
+	for _, group := range tree.Comments {
+		var lines []string
+		for _, c := range group.List {
+			lines = append(lines, c.Text)
+		}
+		more := vague(path, files.Position(group.Pos()).Line, strings.Join(lines, "\n"))
+		findings = append(findings, more...)
+		t.vague += len(more)
+	}
 	if isTest {
 		return findings, t, nil
 	}
@@ -158,6 +179,21 @@ func long(path string, source []byte, exempt func(line string) bool) []string {
 		if width > columns && !strings.Contains(line, "://") && !exempt(line) {
 			findings = append(findings, fmt.Sprintf("%s:%d: %d columns", path, number, width))
 		}
+	}
+	return findings
+}
+
+// vagueWords matches words that name no actor, or that speak of data as of a person.
+var vagueWords = regexp.MustCompile(`(?i)\b(he|she|him|his|himself|nobody|somebody|anybody|` +
+	`everybody|whoever|whomever|the[\s/]+ones?[\s/]+(that|who)|(those|all)[\s/]+who|` +
+	`stands[\s/]+in|lest|gladly|farewell|befell|is at it)\b`)
+
+// vague returns the vague words of a text that begins on a line of a file.
+func vague(path string, line int, text string) []string {
+	var findings []string
+	for _, at := range vagueWords.FindAllStringIndex(text, -1) {
+		findings = append(findings, fmt.Sprintf("%s:%d: %q names no actor",
+			path, line+strings.Count(text[:at[0]], "\n"), text[at[0]:at[1]]))
 	}
 	return findings
 }

@@ -26,9 +26,17 @@ func TestCheck(t *testing.T) {
 		{"test's comment", "a_test.go", "package a\n\n// x" + x + "\n", []string{"a_test.go:3: 101 columns"}},
 		{"document", "a.md", "wide characters: €€€\n" + x + "1234\n", []string{"a.md:2: 101 columns"}},
 		{"table", "a.md", "| " + x + " | x |\n", nil},
+		{
+			"vague", "a.go", "package a\n\n// F returns 1.\n// Whoever calls it.\nfunc F() int { return 1 } // as HE wants\n",
+			[]string{`a.go:4: "Whoever" names no actor`, `a.go:5: "HE" names no actor`},
+		},
+		{"vague, two words", "a_test.go", "package a\n\n/* a\nb the one that waits */\n", []string{`a_test.go:4: "the one that" names no actor`}},
+		{"vague, two lines", "a.go", "package a\n\n// a\n// the one\n// that waits\n", []string{`a.go:4: "the one\n// that" names no actor`}},
+		{"vague in a string", "a.go", "package a\n\nconst s = \"nobody\"\n", nil},
+		{"vague in a document", "a.md", "The chest.\n\n| nobody |\n", []string{`a.md:3: "nobody" names no actor`}},
 	} {
 		got, counted, err := check(row.path, []byte(row.source))
-		if err != nil || !slices.Equal(got, row.want) || counted.unlike+counted.long != len(row.want) {
+		if err != nil || !slices.Equal(got, row.want) || counted.unlike+counted.long+counted.vague != len(row.want) {
 			t.Errorf("%s: check = %q, %+v, %v; want %q", row.name, got, counted, err, row.want)
 		}
 	}

@@ -39,8 +39,7 @@ type Resolver interface {
 	LookupAddr(ctx context.Context, address string) (names []string, err error)
 }
 
-// name returns the host's name in lower case. Where DNS knows none, it is the one that was given,
-// as it was given.
+// name returns the host's name in lower case. If DNS knows none, name returns host unchanged.
 func (c Canonicalization) name(ctx context.Context, r Resolver, host string) string {
 	if c == CanonicalizeNone {
 		return host

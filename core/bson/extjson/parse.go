@@ -189,7 +189,7 @@ func (p *parser) top() bool {
 	return ok
 }
 
-// alone reads a value that stands in no document. It counts the document that will hold it.
+// alone reads a value that is in no document. It counts the document that will hold the value.
 func (p *parser) alone() (bson.Type, bool) {
 	p.depth++
 	p.skip()

@@ -32,7 +32,8 @@ func (b *Value[T]) Load() (T, <-chan struct{}) {
 	return s.value, s.changed
 }
 
-// Store makes v the value and wakes all who wait on the last one's channel, also where v equals it.
+// Store makes v the value and wakes all waiters on the last value's channel, also if v equals that
+// value.
 func (b *Value[T]) Store(v T) {
 	close(b.current.Swap(newState(v)).changed)
 }

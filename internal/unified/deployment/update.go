@@ -314,7 +314,8 @@ func (h *host) findAndModifyLocked(cmd *request) (result, error) {
 	return result{value: value}, nil
 }
 
-// modifyLocked changes the document that was found, and returns the one that the command asks for.
+// modifyLocked changes the document that was found. It returns the document before or after the
+// change, as the command asks.
 func (h *host) modifyLocked(cmd *request, found []bson.Raw, q query) (bson.Raw, error) {
 	s := cmd.store
 	after, _ := field(cmd.Body, "new").Bool()
