@@ -7,6 +7,7 @@ package call
 import (
 	"context"
 
+	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/payload"
 )
 
@@ -22,10 +23,12 @@ type Call struct {
 
 // Local holds what only a caller within the process can say of a call. It is not metadata, so a
 // client on the network cannot set it. For calls from the network, the interceptors set RequestID
-// alone.
+// and Identity alone.
 type Local struct {
 	// RequestID is the id of the request in logs and errors.
 	RequestID string
+	// Identity says who the client is, as the listener has found out; nil: not authenticated.
+	Identity *caller.Identity
 	// Casual is true if the client may read only the first page of a result, such as after a plain
 	// GET.
 	Casual bool

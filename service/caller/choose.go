@@ -1,6 +1,9 @@
 package caller
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // kind distinguishes credentials.
 type kind uint8
@@ -40,4 +43,15 @@ func choose(p *Presented) (credential, error) {
 		return credential{kind: kindCertificate}, nil
 	}
 	return credential{}, nil
+}
+
+// Join returns the values of two headers. It changes neither.
+func Join(a, b []string) []string {
+	switch {
+	case len(a) == 0:
+		return b
+	case len(b) == 0:
+		return a
+	}
+	return slices.Concat(a, b)
 }

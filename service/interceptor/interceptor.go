@@ -1,6 +1,6 @@
 // Package interceptor provides the interceptors of all calls, gRPC and REST alike. They give a call
-// an id and a deadline, log and count it, and convert its errors and panics to a status. When the
-// gateway shuts down, calls can be refused and canceled (see Gate).
+// an id, a principal and a deadline, log and count it, and convert its errors and panics to a
+// status. When the gateway shuts down, calls can be refused and canceled (see Gate).
 //
 // The package decides nothing about what a call does.
 package interceptor
@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/mooringdb/mooring/service/call"
+	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
@@ -24,6 +25,9 @@ type Config struct {
 	Logger *slog.Logger
 	// Gate counts the calls. If it is nil, the interceptors use a gate that is never closed.
 	Gate *Gate
+	// Callers finds out who makes the calls of the network, before they are read (see
+	// Chain.Authenticate). If it is nil, clients are not authenticated.
+	Callers *caller.Authenticator
 	// DefaultTimeout limits unary calls that have no deadline; 0 means no limit.
 	DefaultTimeout time.Duration
 	// StallTimeout is how long the client of a stream may leave a message unread. A client that
@@ -67,6 +71,7 @@ func New(cfg Config) *Chain {
 		x.log,      // one line, with the status that the client gets
 		x.explain,  // errors become a status
 		x.recover,  // panics become errors
+		x.permit,   // refuses calls of clients that the listener has not authenticated
 		x.gate,     // refuses calls during shutdown, cancels them when it takes too long
 		x.deadline, // the shortest of all timeouts and deadlines
 		x.inform,   // puts the call into the handler's context

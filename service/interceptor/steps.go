@@ -58,16 +58,18 @@ func IsRequestID(id string) bool {
 
 func (x *Chain) identify(ctx context.Context, c *pass) error {
 	c.call.Local = call.LocalFrom(ctx)
-	if c.call.RequestID != "" {
-		return c.next(ctx)
-	}
-	ids := metadata.ValueFromIncomingContext(ctx, RequestIDKey)
-	if len(ids) == 1 && IsRequestID(ids[0]) {
-		c.call.RequestID = ids[0]
-	} else {
-		c.call.RequestID = NewRequestID()
+	if c.call.RequestID == "" {
+		c.call.RequestID = requestID(metadata.ValueFromIncomingContext(ctx, RequestIDKey))
 	}
 	return c.next(ctx)
+}
+
+// requestID returns the client's id for a request if it has an acceptable one, else a new id.
+func requestID(ids []string) string {
+	if len(ids) == 1 && IsRequestID(ids[0]) {
+		return ids[0]
+	}
+	return NewRequestID()
 }
 
 func (x *Chain) log(ctx context.Context, c *pass) error {
@@ -89,6 +91,9 @@ func (x *Chain) log(ctx context.Context, c *pass) error {
 		slog.String("method", c.method),
 		slog.String("request_id", c.call.RequestID),
 		slog.String("code", code.String()),
+	}
+	if c.call.Principal != "" {
+		attrs = append(attrs, slog.String("principal", c.call.Principal))
 	}
 	if debugging {
 		attrs = append(attrs, slog.Duration("duration", time.Since(start)))

@@ -43,7 +43,7 @@ func TestBodiesThatDoNotArrive(t *testing.T) {
 		{"late", os.ErrDeadlineExceeded, 408, "the body did not arrive in time"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := httptest.NewRequest(http.MethodPost, documents+":find", &errorReader{strings.NewReader(`{"filter"`), c.err})
+			r := newPost(documents+":find", &errorReader{strings.NewReader(`{"filter"`), c.err})
 			w := serve(h, r)
 			if e := errorOf(t, w.Code, w.Body.Bytes(), c.code); e.Message != c.message {
 				t.Errorf("message %q, want %q", e.Message, c.message)
@@ -66,7 +66,7 @@ func TestTimeoutWhileTheBodyComes(t *testing.T) {
 		defer func() { _ = conn.Close() }()
 		replies := bufio.NewReader(conn)
 		post := func(header, body string) {
-			if _, err := io.WriteString(conn, "POST "+documents+":find HTTP/1.1\r\nHost: db\r\n"+header+"\r\n\r\n"+body); err != nil {
+			if _, err := io.WriteString(conn, "POST "+documents+":find HTTP/1.1\r\nHost: db\r\nContent-Type: application/json\r\n"+header+"\r\n\r\n"+body); err != nil {
 				t.Fatal(err)
 			}
 		}

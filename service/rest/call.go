@@ -17,6 +17,7 @@ import (
 
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	servicecall "github.com/mooringdb/mooring/service/call"
+	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/inproc"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
@@ -42,7 +43,8 @@ type call struct {
 	query    url.Values
 	timeout  time.Duration // 0: none
 	deadline time.Time     // from timeout; zero: none
-	metadata metadata.MD   // the handler's header
+	identity *caller.Identity
+	metadata metadata.MD // the handler's header
 
 	called    bool              // the request has reached the interceptors
 	streaming grpc.ClientStream // until it ends; nil for unary calls
@@ -166,7 +168,6 @@ func (c *call) drain() {
 
 // forwarded lists the headers that become metadata.
 var forwarded = [...]struct{ header, key string }{
-	{"Authorization", "authorization"},
 	{"Idempotency-Key", "idempotency-key"},
 	{"Traceparent", "traceparent"},
 	{"Tracestate", "tracestate"},
@@ -186,6 +187,7 @@ func (c *call) incoming(ctx context.Context) context.Context {
 	}
 	return inproc.WithIncoming(ctx, servicecall.Local{
 		RequestID: c.id(),
+		Identity:  c.identity,
 		// Browsers and functions seldom ask for more than the first page of a GET.
 		Casual: c.route.method == http.MethodGet,
 		Text:   c.format.media == mediaJSON || c.format.media == mediaEJSON,

@@ -3,6 +3,7 @@ package rest_test
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -136,9 +137,12 @@ func newHandler(tb testing.TB, f *fake, change ...func(*rest.Config)) http.Handl
 	return h
 }
 
-// do sends one request; header is name, value, name, value, …
+// do sends one request; header is name, value, name, value, …  A POST is JSON.
 func do(h http.Handler, method, url, body string, header ...string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, url, strings.NewReader(body))
+	if method == http.MethodPost {
+		r = newPost(url, strings.NewReader(body))
+	}
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
 	}
@@ -183,6 +187,13 @@ func docs(tb testing.TB, texts ...string) []*mooringv1.Document {
 
 func incoming(ctx context.Context, key string) string {
 	return strings.Join(metadata.ValueFromIncomingContext(ctx, key), ",")
+}
+
+// newPost returns a POST of JSON.
+func newPost(path string, body io.Reader) *http.Request {
+	r := httptest.NewRequest(http.MethodPost, path, body)
+	r.Header.Set("Content-Type", "application/json")
+	return r
 }
 
 // requestOf returns a request for any path, or nil if no server would receive it.

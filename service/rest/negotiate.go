@@ -159,14 +159,15 @@ func (r *mediaRange) format(m media) format {
 	return f
 }
 
-// checkContentType refuses bodies that are not JSON. A missing type means JSON.
+// checkContentType refuses bodies that are not JSON. A page of another origin can send a body
+// without a type, or with one of a form, and no browser asks the gateway before.
 func checkContentType(h http.Header) error {
 	if coding := h.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
 		return refuse(rpcerr.UnsupportedMediaType,
 			"Content-Encoding "+strconv.Quote(coding)+" is not supported")
 	}
 	text := h.Get("Content-Type")
-	if text == "" || text == mediaTypes[mediaJSON] {
+	if text == mediaTypes[mediaJSON] {
 		return nil
 	}
 	name, params, err := mime.ParseMediaType(text)
@@ -174,7 +175,7 @@ func checkContentType(h http.Header) error {
 	if err != nil || name != mediaTypes[mediaJSON] && name != mediaTypes[mediaEJSON] ||
 		charset != "" && charset != "utf-8" && charset != "utf8" {
 		return refuse(rpcerr.UnsupportedMediaType, "Content-Type "+strconv.Quote(text)+
-			" is not supported: use application/json or application/ejson")
+			" is not supported: send application/json or application/ejson")
 	}
 	return nil
 }

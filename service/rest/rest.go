@@ -11,6 +11,7 @@ import (
 	"github.com/mooringdb/mooring/core/bson/extjson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/gen/openapi"
+	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/inproc"
 	"github.com/mooringdb/mooring/service/interceptor"
 	"github.com/mooringdb/mooring/service/rpcerr"
@@ -26,6 +27,13 @@ type Config struct {
 	// Ready returns why the process should get no requests, or nil if it may. /readyz calls it. If
 	// Ready is unset, /readyz always succeeds.
 	Ready func(context.Context) error
+	// Callers finds out who makes a call, before its body is read. If it is nil, clients are not
+	// authenticated. The interceptors of Conn must have the same.
+	Callers *caller.Authenticator
+	// Hosts lists the names in Host for which the API answers, in lower case and without a port,
+	// beside localhost and IP addresses. Nil means any name. A page of another site can reach a
+	// gateway by a name of its own that it points at the gateway's address (DNS rebinding).
+	Hosts []string
 	// MaxBodyBytes limits the request body. 0 means 64 MiB.
 	MaxBodyBytes int64
 	// StallTimeout is how long a client may read nothing of a stream before its connection is
@@ -119,7 +127,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		page(w, r, c.id())
 		return
 	}
-	params, err := c.open()
+	params, err := c.admit(r.Context())
 	switch {
 	case err != nil:
 		c.writeFailure(r.Context(), err)
@@ -161,13 +169,10 @@ func describe(err error, id string) rpcerr.Response {
 }
 
 func (h *Handler) writeError(w http.ResponseWriter, failed rpcerr.Response, mode extjson.Mode) {
-	switch failed.Code {
-	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
+	if failed.Code == http.StatusServiceUnavailable || failed.Code == http.StatusTooManyRequests {
 		wait := max(failed.RetryAfter, time.Second)
 		seconds := int64((wait + time.Second - 1) / time.Second)
 		w.Header().Set("Retry-After", strconv.FormatInt(seconds, 10))
-	case http.StatusUnauthorized:
-		w.Header().Set("Www-Authenticate", "Bearer")
 	}
 	writeJSON(w, failed.Code, h.errorText(failed.Body, mode))
 }

@@ -136,7 +136,8 @@ func TestStreamForms(t *testing.T) {
 			w := httptest.NewRecorder()
 			aborted := func() (panicked bool) {
 				defer func() { panicked = recover() != nil }()
-				r := httptest.NewRequest(c.method, documents+":streamFind", nil)
+				r := newPost(documents+":streamFind", nil)
+				r.Method = c.method
 				for i := 0; i < len(c.header); i += 2 {
 					r.Header.Set(c.header[i], c.header[i+1])
 				}
@@ -175,7 +176,7 @@ func (c *counter) Flush()                      { c.flushes++; c.ResponseRecorder
 
 func TestOneWriteAndFlushPerBatch(t *testing.T) {
 	w := &counter{ResponseRecorder: httptest.NewRecorder()}
-	newHandler(t, rows(t, nil, twoBatches...)).ServeHTTP(w, httptest.NewRequest("POST", documents+":streamFind", nil))
+	newHandler(t, rows(t, nil, twoBatches...)).ServeHTTP(w, newPost(documents+":streamFind", nil))
 	if w.writes != 3 || w.flushes != 3 { // two batches and the end
 		t.Errorf("%d writes, %d flushes, want 3 and 3", w.writes, w.flushes)
 	}
@@ -314,7 +315,7 @@ func TestClientGoesAwayWhileHandlerWorks(t *testing.T) {
 		for _, verb := range []string{"streamFind", "findOne"} {
 			cause = nil
 			conn := l.dial()
-			_, _ = fmt.Fprintf(conn, "POST %s:%s HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n", documents, verb)
+			_, _ = fmt.Fprintf(conn, "POST %s:%s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 0\r\n\r\n", documents, verb)
 			synctest.Wait()
 			if cause != nil {
 				t.Errorf("%s: %v before the client has gone", verb, cause)
@@ -421,7 +422,7 @@ func TestStreamsAreWrittenInPieces(t *testing.T) {
 	}})
 	for _, accept := range []string{"application/x-ndjson", "text/event-stream"} {
 		w := &pieces{ResponseRecorder: httptest.NewRecorder()}
-		r := httptest.NewRequest("POST", documents+":streamFind", strings.NewReader(`{}`))
+		r := newPost(documents+":streamFind", strings.NewReader(`{}`))
 		r.Header.Set("Accept", accept)
 		h.ServeHTTP(w, r)
 		if n := strings.Count(w.Body.String(), `{"a":`); n != count || w.Body.Len() < 6*count*size {

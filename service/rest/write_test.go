@@ -105,6 +105,7 @@ func TestDeadlinesOverHTTP2(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			r.Header.Set("Content-Type", "application/json")
 			reply, err := transport.RoundTrip(r)
 			if err != nil {
 				t.Fatalf("%s: %v", method, err)
@@ -165,7 +166,7 @@ func TestStalledStreamIsGivenUp(t *testing.T) {
 		f, over := endless(t, time.Second)
 		conn := listen(t, newHandler(t, f, stallAfterAMinute)).dial()
 		defer func() { _ = conn.Close() }()
-		if _, err := fmt.Fprintf(conn, "POST %s:streamFind HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}", documents); err != nil {
+		if _, err := fmt.Fprintf(conn, "POST %s:streamFind HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}", documents); err != nil {
 			t.Fatal(err)
 		}
 		// A slow client gets the stream.
@@ -206,6 +207,7 @@ func TestQuietStream(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			r.Header.Set("Content-Type", "application/json")
 			reply, err := transport.RoundTrip(r)
 			if err != nil {
 				t.Fatal(err)

@@ -45,7 +45,7 @@ func (g *Gateway) Open(
 	if err != nil {
 		t.Fatal(err)
 	}
-	if body != "" {
+	if method == http.MethodPost {
 		req.Header.Set("Content-Type", "application/json")
 	}
 	for _, h := range headers {

@@ -1,0 +1,99 @@
+package interceptor
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"log/slog"
+	"net"
+	"net/netip"
+	"time"
+
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+
+	"github.com/mooringdb/mooring/service/call"
+	"github.com/mooringdb/mooring/service/caller"
+	"github.com/mooringdb/mooring/service/rpcerr"
+)
+
+// Authenticate finds out who makes a call of the gRPC listener, by its metadata and its connection.
+// The listener calls it before it reads the request. The interceptors need the context that it
+// returns. Its error is the status that the client gets. Without Config.Callers it returns ctx.
+func (x *Chain) Authenticate(ctx context.Context, method string) (context.Context, error) {
+	if x.cfg.Callers == nil {
+		return ctx, nil
+	}
+	md, _ := metadata.FromIncomingContext(ctx)
+	local := call.Local{RequestID: requestID(md[RequestIDKey])}
+	presented := fromPeer(ctx)
+	presented.Authorization = md["authorization"]
+	presented.APIKey = caller.Join(md["api-key"], md["apikey"])
+	var err error
+	if local.Identity, err = x.cfg.Callers.Authenticate(ctx, &presented); err == nil {
+		return &call.LocalContext{Context: ctx, Local: local}, nil
+	}
+	failure := rpcerr.Explain(err, call.Call{Local: local})
+	x.cfg.Logger.LogAttrs(ctx, slog.LevelDebug, "request refused",
+		slog.String("method", method), slog.String("request_id", local.RequestID),
+		slog.String("code", failure.Code().String()),
+		slog.String("client", presented.Address.String()),
+		slog.String("err", failure.Message()))
+	return nil, failure
+}
+
+// fromPeer returns what the client's connection says of the client.
+func fromPeer(ctx context.Context) (p caller.Presented) {
+	client, ok := peer.FromContext(ctx)
+	if !ok {
+		return p
+	}
+	if secure, ok := client.AuthInfo.(credentials.TLSInfo); ok {
+		p.Certificate = verifiedLeaf(secure.State.VerifiedChains)
+	}
+	if tcp, ok := client.Addr.(*net.TCPAddr); ok {
+		p.Address, _ = netip.AddrFromSlice(tcp.IP)
+	}
+	return p
+}
+
+func verifiedLeaf(chains [][]*x509.Certificate) *x509.Certificate {
+	if len(chains) == 0 {
+		return nil
+	}
+	return chains[0][0]
+}
+
+var (
+	errUnknown = &caller.Error{Message: "this call needs credentials"}
+	errExpired = &caller.Error{
+		Problem: caller.Invalid, Message: "the credential of the stream has expired",
+	}
+)
+
+// permit refuses calls whose client the listener has not authenticated, if it must be. It ends a
+// stream when the client's credential expires.
+func (x *Chain) permit(ctx context.Context, c *pass) error {
+	id := c.call.Identity
+	switch {
+	case x.cfg.Callers == nil:
+		return c.next(ctx)
+	case id == nil:
+		return errUnknown
+	}
+	c.call.Principal = id.Principal
+	if c.stream == nil || id.Expires.IsZero() {
+		return c.next(ctx)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	// Not a deadline: it would become the time limit of the server's work.
+	timer := time.AfterFunc(time.Until(id.Expires), func() { cancel(errExpired) })
+	defer timer.Stop()
+	err := c.next(ctx)
+	if err != nil && errors.Is(context.Cause(ctx), errExpired) && isCanceled(err) {
+		return errExpired
+	}
+	return err
+}

@@ -1,0 +1,156 @@
+package interceptor_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"log/slog"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+
+	"github.com/mooringdb/mooring/internal/certtest"
+	"github.com/mooringdb/mooring/service/call"
+	"github.com/mooringdb/mooring/service/caller"
+	"github.com/mooringdb/mooring/service/interceptor"
+	"github.com/mooringdb/mooring/service/rpcerr"
+)
+
+// guarded returns a chain that authenticates, and a key of the principal shop that ends at a time.
+func guarded(t testing.TB, expires time.Time, log *slog.Logger) (*interceptor.Chain, string) {
+	t.Helper()
+	key, line, err := caller.NewKey("shop", expires)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, err := caller.ParseKeys([]byte(line))
+	if err != nil {
+		t.Fatal(err)
+	}
+	callers := caller.New(caller.Config{Keys: keys, CertificateName: caller.CommonName})
+	return interceptor.New(interceptor.Config{Callers: callers, Logger: log}), key
+}
+
+func TestAuthenticate(t *testing.T) {
+	var log bytes.Buffer
+	x, key := guarded(t, time.Time{}, slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	leaf := certtest.Authority(t, certtest.ECDSA).Issue(t, "client").Certificate
+	from := func(state tls.ConnectionState) *peer.Peer {
+		return &peer.Peer{Addr: &net.TCPAddr{IP: net.IPv4(192, 0, 2, 7), Port: 1}, AuthInfo: credentials.TLSInfo{State: state}}
+	}
+	for _, row := range []struct {
+		name string
+		md   []string
+		peer *peer.Peer
+		want string // the principal, or the message
+	}{
+		{"nothing", nil, nil, "needs credentials"},
+		{"bearer", []string{"authorization", "Bearer " + key}, nil, "key:shop"},
+		{"api-key", []string{"api-key", key}, nil, "key:shop"},
+		{"apikey", []string{"apikey", key}, nil, "key:shop"},
+		{"both", []string{"apikey", key, "api-key", key}, nil, "more than one"},
+		{"wrong", []string{"api-key", "x"}, from(tls.ConnectionState{}), "does not count"},
+		{"a principal in metadata", []string{"principal", "key:shop", "mooring-principal", "key:shop"}, nil, "needs credentials"},
+		{"certificate", nil, from(tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{leaf}}}), "cert:client"},
+		{"a certificate that is not verified", nil, from(tls.ConnectionState{PeerCertificates: []*x509.Certificate{leaf}}), "needs credentials"},
+		{"plain text", nil, &peer.Peer{Addr: &net.UnixAddr{Name: "x"}}, "needs credentials"},
+	} {
+		ctx := incoming(t.Context(), append([]string{interceptor.RequestIDKey, "abc-1"}, row.md...)...)
+		if row.peer != nil {
+			ctx = peer.NewContext(ctx, row.peer)
+		}
+		log.Reset()
+		ctx, err := x.Authenticate(ctx, "/s/M")
+		if err != nil {
+			r := rpcerr.HTTP(err)
+			if e := r.Body.GetError(); status.Code(err) != codes.Unauthenticated || e.GetRequestId() != "abc-1" || !strings.Contains(e.GetMessage(), row.want) {
+				t.Errorf("%s: %v, want %s", row.name, r.Body, row.want)
+			}
+			if text := log.String(); !strings.Contains(text, "request refused") || !strings.Contains(text, "method=/s/M") || strings.Contains(text, key) {
+				t.Errorf("%s: log %s", row.name, text)
+			}
+			continue
+		}
+		err = unary(ctx, x, func(ctx context.Context) error {
+			if c := call.From(ctx); c.Principal != row.want || c.RequestID != "abc-1" {
+				t.Errorf("%s: the call is %+v, want the principal %s", row.name, c, row.want)
+			}
+			return nil
+		})
+		if text := log.String(); err != nil || !strings.Contains(text, "principal="+row.want) || strings.Contains(text, key) {
+			t.Errorf("%s: %v, log %s", row.name, err, text)
+		}
+	}
+}
+
+// TestWithoutCallers checks that nothing is asked of clients if there is no authentication.
+func TestWithoutCallers(t *testing.T) {
+	x := interceptor.New(interceptor.Config{})
+	ctx := incoming(t.Context(), "authorization", "Bearer x")
+	if got, err := x.Authenticate(ctx, "/s/M"); got != ctx || err != nil {
+		t.Errorf("Authenticate = %v, %v, want the same context", got, err)
+	}
+}
+
+// TestUnknownCallers checks that a call that no listener has authenticated reaches no handler,
+// whatever its metadata say.
+func TestUnknownCallers(t *testing.T) {
+	x, key := guarded(t, time.Time{}, nil)
+	ctx := incoming(t.Context(), "authorization", "Bearer "+key)
+	for name, run := range map[string]func(context.Context, *interceptor.Chain, func(context.Context) error) error{"unary": unary, "stream": stream} {
+		err := run(ctx, x, func(context.Context) error {
+			t.Errorf("%s: the handler runs", name)
+			return nil
+		})
+		if status.Code(err) != codes.Unauthenticated {
+			t.Errorf("%s: %v, want UNAUTHENTICATED", name, err)
+		}
+	}
+}
+
+// TestStreamsExpire checks that a stream ends when its credential does, and that a unary call and
+// an error of the handler's own are not touched.
+func TestStreamsExpire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x, key := guarded(t, time.Now().Add(time.Minute), nil)
+		authenticated := func() context.Context {
+			ctx, err := x.Authenticate(metadata.NewIncomingContext(t.Context(), metadata.Pairs("api-key", key)), "/s/S")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return ctx
+		}
+		begin := time.Now()
+		err := stream(authenticated(), x, func(ctx context.Context) error {
+			if _, ok := ctx.Deadline(); ok {
+				t.Error("the stream has a deadline, which would limit the server's work")
+			}
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		if status.Code(err) != codes.Unauthenticated || time.Since(begin) > time.Minute+2*time.Second {
+			t.Errorf("the stream ended with %v after %s", err, time.Since(begin))
+		}
+		x, key = guarded(t, time.Now().Add(time.Minute), nil)
+		ctx := authenticated()
+		if err := stream(ctx, x, func(context.Context) error { return status.Error(codes.NotFound, "x") }); status.Code(err) != codes.NotFound {
+			t.Errorf("a handler's own error: %v", err)
+		}
+		err = unary(ctx, x, func(ctx context.Context) error {
+			time.Sleep(time.Hour) //nolint:forbidigo // fake time
+			return ctx.Err()
+		})
+		if err != nil {
+			t.Errorf("a unary call beyond the time: %v", err)
+		}
+	})
+}

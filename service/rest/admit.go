@@ -1,0 +1,93 @@
+package rest
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/mooringdb/mooring/service/caller"
+	"github.com/mooringdb/mooring/service/rpcerr"
+)
+
+// admit decides whether the request may be a call, and opens it. Nothing of the body is read
+// before that.
+func (c *call) admit(ctx context.Context) (map[string]string, error) {
+	if err := c.checkHost(); err != nil {
+		return nil, err
+	}
+	if sameOrigin.Check(c.r) != nil {
+		return nil, refuse(rpcerr.CrossOrigin,
+			"a browser sends this request for a page of another origin")
+	}
+	if err := c.authenticate(ctx); err != nil {
+		return nil, err
+	}
+	return c.open()
+}
+
+// sameOrigin refuses requests that can change something and that a browser sends for a page of
+// another origin.
+var sameOrigin http.CrossOriginProtection
+
+// checkHost refuses names that are not the gateway's.
+func (c *call) checkHost() error {
+	if names := c.handler.config.Hosts; names == nil || isOwnHost(c.r.Host, names) {
+		return nil
+	}
+	return refuse(rpcerr.UnknownHost, "the gateway does not answer for the host "+
+		strconv.Quote(c.r.Host)+": its operator can add the name to rest.hosts")
+}
+
+// isOwnHost reports whether a Host names the gateway: an IP address, localhost or one of the
+// names. A page cannot point an IP address at another machine.
+func isOwnHost(host string, names []string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
+	_, err := netip.ParseAddr(host)
+	return err == nil || host == "localhost" || strings.HasSuffix(host, ".localhost") ||
+		slices.Contains(names, host)
+}
+
+// authenticate finds out who makes the call. Paths and methods that carry no call need no
+// credential: the root, and what browsers ask before a call.
+func (c *call) authenticate(ctx context.Context) (err error) {
+	callers := c.handler.config.Callers
+	isPreflight := c.r.Method == http.MethodOptions &&
+		c.r.Header["Access-Control-Request-Method"] != nil
+	if callers == nil || isPreflight || c.r.URL.Path == "/" {
+		return nil
+	}
+	c.identity, err = callers.Authenticate(ctx, fromRequest(c.r))
+	if e, ok := errors.AsType[*caller.Error](err); ok {
+		c.w.Header()["Www-Authenticate"] = challenges[e.Problem]
+	}
+	return err
+}
+
+// challenges holds the header that says how to authenticate (RFC 6750, 3).
+var challenges = map[caller.Problem][]string{
+	caller.Missing: {`Bearer realm="mooring"`},
+	caller.Invalid: {`Bearer realm="mooring", error="invalid_token"`},
+}
+
+// fromRequest returns what a client presents with a request.
+func fromRequest(r *http.Request) *caller.Presented {
+	p := &caller.Presented{
+		Authorization: r.Header["Authorization"],
+		APIKey:        caller.Join(r.Header["Api-Key"], r.Header["Apikey"]),
+	}
+	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
+		p.Certificate = r.TLS.VerifiedChains[0][0]
+	}
+	if address, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
+		p.Address = address.Addr()
+	}
+	return p
+}

@@ -1,0 +1,209 @@
+package rest_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/internal/certtest"
+	"github.com/mooringdb/mooring/service/call"
+	"github.com/mooringdb/mooring/service/caller"
+	"github.com/mooringdb/mooring/service/rest"
+)
+
+// unread is a body that must not be read.
+type unread struct{ t *testing.T }
+
+func (b unread) Read([]byte) (int, error) {
+	b.t.Error("the body is read")
+	return 0, errors.New("no")
+}
+
+// TestAuthentication checks which requests need a credential, that a refusal comes before the body
+// is read, and that the handler learns who calls from the credential alone.
+func TestAuthentication(t *testing.T) {
+	key, line, err := caller.NewKey("shop", time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, err := caller.ParseKeys([]byte(line))
+	if err != nil {
+		t.Fatal(err)
+	}
+	callers := caller.New(caller.Config{Keys: keys, CertificateName: caller.CommonName})
+	var who string
+	h := newHandler(t, &fake{find: func(ctx context.Context, _ *mooringv1.FindRequest) (*mooringv1.FindResponse, error) {
+		who = call.LocalFrom(ctx).Identity.Principal
+		return &mooringv1.FindResponse{}, nil
+	}}, func(c *rest.Config) { c.Callers = callers })
+	leaf := certtest.Authority(t, certtest.ECDSA).Issue(t, "client").Certificate
+	const missing, wrong = `Bearer realm="mooring"`, `Bearer realm="mooring", error="invalid_token"`
+	for _, c := range []struct {
+		name, method, path string
+		header             []string
+		chain              []*x509.Certificate
+		code               int
+		challenge, who     string
+	}{
+		{"nothing", "POST", documents + ":find", nil, nil, 401, missing, ""},
+		{"bearer", "POST", documents + ":find", []string{"Authorization", "Bearer " + key}, nil, 200, "", "key:shop"},
+		{"api-key", "POST", documents + ":find", []string{"api-key", key}, nil, 200, "", "key:shop"},
+		{"apiKey", "POST", documents + ":find", []string{"apiKey", key}, nil, 200, "", "key:shop"},
+		{"both, which differ", "POST", documents + ":find", []string{"apiKey", key, "api-key", "x"}, nil, 401, wrong, ""},
+		{"a principal in metadata", "POST", documents + ":find", []string{"Grpc-Metadata-Principal", "key:shop", "Mooring-Principal", "key:shop"}, nil, 401, missing, ""},
+		{"certificate", "POST", documents + ":find", nil, []*x509.Certificate{leaf}, 200, "", "cert:client"},
+		{"wrong", "POST", documents + ":find", []string{"Authorization", "Bearer mooring_x"}, nil, 401, wrong, ""},
+		{"GET", "GET", documents, nil, nil, 401, missing, ""},
+		{"unknown path", "GET", "/v1/nothing", nil, nil, 401, missing, ""},
+		{"unknown method", "DELETE", documents + ":find", nil, nil, 401, missing, ""},
+		{"health", "GET", "/healthz", nil, nil, 200, "", ""},
+		{"ready", "GET", "/readyz", nil, nil, 200, "", ""},
+		{"OpenAPI", "GET", "/openapi.json", nil, nil, 200, "", ""},
+		{"root", "GET", "/", nil, nil, 404, "", ""},
+		{"preflight", "OPTIONS", documents + ":find", []string{"Access-Control-Request-Method", "POST"}, nil, 405, "", ""},
+		{"OPTIONS", "OPTIONS", documents + ":find", nil, nil, 401, missing, ""},
+	} {
+		who = ""
+		r := httptest.NewRequest(c.method, c.path, unread{t})
+		if c.code == 200 && c.method == "POST" {
+			r = newPost(c.path, strings.NewReader("{}"))
+		}
+		for i := 0; i < len(c.header); i += 2 {
+			r.Header.Set(c.header[i], c.header[i+1])
+		}
+		if c.chain != nil {
+			r.TLS = &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{c.chain}}
+		}
+		w := serve(h, r)
+		if w.Code != c.code || w.Header().Get("Www-Authenticate") != c.challenge || who != c.who {
+			t.Errorf("%s: %d %s %s %q, want %d %s %q", c.name, w.Code, w.Header().Get("Www-Authenticate"), w.Body, who, c.code, c.challenge, c.who)
+		}
+		if c.code == 401 {
+			if e := errorOf(t, w.Code, w.Body.Bytes(), 401); e.Reason != "Unauthenticated" || strings.Contains(e.Message, key) {
+				t.Errorf("%s: %+v", c.name, e)
+			}
+		}
+	}
+	// A certificate that TLS has not verified is none.
+	r := newPost(documents+":find", strings.NewReader("{}"))
+	r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{leaf}}
+	if w := serve(h, r); w.Code != 401 {
+		t.Errorf("a certificate that is not verified: %d", w.Code)
+	}
+}
+
+// TestThrottledAttempts checks that failures are counted for the address of the connection.
+func TestThrottledAttempts(t *testing.T) {
+	keys, err := caller.ParseKeys(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := newHandler(t, &fake{}, func(c *rest.Config) { c.Callers = caller.New(caller.Config{Keys: keys}) })
+	try := func(address string) int {
+		r := newPost(documents+":find", strings.NewReader("{}"))
+		r.Header.Set("Api-Key", "wrong")
+		r.Header.Set("X-Forwarded-For", "192.0.2.77")
+		r.RemoteAddr = address
+		w := serve(h, r)
+		if w.Code == 429 && w.Header().Get("Retry-After") == "" {
+			t.Error("no Retry-After")
+		}
+		return w.Code
+	}
+	for try("192.0.2.1:1") == 401 {
+	}
+	if code := try("192.0.2.1:2"); code != 429 {
+		t.Errorf("another port: %d, want 429", code)
+	}
+	if code := try("192.0.2.2:1"); code != 401 {
+		t.Errorf("another address: %d, want 401", code)
+	}
+}
+
+// TestHosts checks the names that a request may call the gateway by.
+func TestHosts(t *testing.T) {
+	f := &fake{find: func(context.Context, *mooringv1.FindRequest) (*mooringv1.FindResponse, error) {
+		return &mooringv1.FindResponse{}, nil
+	}}
+	strict := newHandler(t, f, func(c *rest.Config) { c.Hosts = []string{"db.example"} })
+	none := newHandler(t, f, func(c *rest.Config) { c.Hosts = []string{} })
+	open := newHandler(t, f)
+	for host, want := range map[string][3]int{ // strict, none, open
+		"db.example": {200, 421, 200}, "db.example:8080": {200, 421, 200}, "DB.Example.": {200, 421, 200},
+		"localhost": {200, 200, 200}, "localhost:8080": {200, 200, 200}, "a.localhost": {200, 200, 200},
+		"127.0.0.1:8080": {200, 200, 200}, "[::1]:8080": {200, 200, 200}, "[::1]": {200, 200, 200}, "10.0.0.7": {200, 200, 200},
+		"rebind.example": {421, 421, 200}, "db.example.evil": {421, 421, 200}, "localhost.evil": {421, 421, 200},
+		"127.0.0.1.evil": {421, 421, 200}, "": {421, 421, 200},
+	} {
+		for i, h := range []*rest.Handler{strict.(*rest.Handler), none.(*rest.Handler), open.(*rest.Handler)} {
+			r := newPost(documents+":find", strings.NewReader("{}"))
+			r.Host = host
+			w := serve(h, r)
+			if w.Code != want[i] {
+				t.Errorf("%q: %d %s, want %d", host, w.Code, w.Body, want[i])
+			}
+			if w.Code == 421 && errorOf(t, w.Code, w.Body.Bytes(), 421).Reason != "UnknownHost" {
+				t.Errorf("%q: %s", host, w.Body)
+			}
+			r = httptest.NewRequest("GET", "/healthz", nil)
+			r.Host = host
+			if w := serve(h, r); w.Code != 200 {
+				t.Errorf("%q: /healthz = %d", host, w.Code)
+			}
+		}
+	}
+}
+
+// TestOtherOrigins checks that a browser cannot write for a page of another origin, neither with a
+// body of a type that it sends without asking, nor with one of ours.
+func TestOtherOrigins(t *testing.T) {
+	called := false
+	h := newHandler(t, &fake{find: func(context.Context, *mooringv1.FindRequest) (*mooringv1.FindResponse, error) {
+		called = true
+		return &mooringv1.FindResponse{}, nil
+	}})
+	for _, c := range []struct {
+		name, method string
+		header       []string
+		code         int
+	}{
+		{"no browser", "POST", nil, 200},
+		{"no type", "POST", []string{"Content-Type", ""}, 415},
+		{"text", "POST", []string{"Content-Type", "text/plain"}, 415},
+		{"a form", "POST", []string{"Content-Type", "multipart/form-data; boundary=x"}, 415},
+		{"JSON in a comment", "POST", []string{"Content-Type", "text/plain;application/json"}, 415},
+		{"cross site", "POST", []string{"Sec-Fetch-Site", "cross-site"}, 403},
+		{"same site", "POST", []string{"Sec-Fetch-Site", "same-site"}, 403},
+		{"same origin", "POST", []string{"Sec-Fetch-Site", "same-origin"}, 200},
+		{"typed by the user", "POST", []string{"Sec-Fetch-Site", "none"}, 200},
+		{"an old browser, another origin", "POST", []string{"Origin", "http://evil.example"}, 403},
+		{"an old browser, this origin", "POST", []string{"Origin", "http://example.com"}, 200},
+		{"an opaque origin", "POST", []string{"Origin", "null"}, 403},
+		{"a read", "GET", []string{"Sec-Fetch-Site", "cross-site"}, 200},
+	} {
+		called = false
+		path := documents + ":find"
+		if c.method == "GET" {
+			path = documents
+		}
+		r := httptest.NewRequest(c.method, path, io.NopCloser(strings.NewReader("")))
+		if c.method == "POST" {
+			r = newPost(path, strings.NewReader("{}"))
+		}
+		for i := 0; i < len(c.header); i += 2 {
+			if r.Header.Set(c.header[i], c.header[i+1]); c.header[i+1] == "" {
+				r.Header.Del(c.header[i])
+			}
+		}
+		if w := serve(h, r); w.Code != c.code || called != (c.code == 200) {
+			t.Errorf("%s: %d %s, called %v; want %d", c.name, w.Code, w.Body, called, c.code)
+		}
+	}
+}
