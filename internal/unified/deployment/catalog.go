@@ -36,9 +36,12 @@ func (h *host) create(cmd *request) (reply, error) {
 
 // setLocked puts a collection in the place of the one with that name.
 func (s *store) setLocked(kind, namespace string, c *collection) {
-	s.doLocked(entry{kind: kind, namespace: namespace, apply: func(s *store) {
-		s.collections[namespace] = new(*c) // each store has its own
-	}})
+	s.doLocked(entry{
+		kind: kind, namespace: namespace, nsType: c.kind(),
+		apply: func(s *store) {
+			s.collections[namespace] = new(*c) // each store has its own
+		},
+	})
 }
 
 func (h *host) drop(cmd *request) (reply, error) {

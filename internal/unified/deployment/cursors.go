@@ -12,9 +12,10 @@ type cursor struct {
 	session   string // that opened it
 	rest      []bson.Raw
 	tailable  bool
-	query     query // of a tailable cursor
-	ends      bool  // with its last document: the server knows that no more can come
-	seen      int   // of a tailable cursor, how many documents it has given
+	query     query         // of a tailable cursor
+	ends      bool          // with its last document: the server knows that no more can come
+	seen      int           // of a tailable cursor, how many documents it has given
+	stream    *changeStream // nil: the cursor is no change stream's
 }
 
 func (h *host) find(cmd *request) (reply, error) {
@@ -68,12 +69,15 @@ func (h *host) first(cmd *request, c *cursor, batchSize bson.Value, only bool) (
 		h.cursors[id], c.session = c, sessionOf(cmd.Command)
 		h.mu.Unlock()
 	}
-	return cursorReply(id, c.namespace, "firstBatch", batch)
+	return c.reply(id, "firstBatch", batch)
 }
 
 // goesOn reports whether the cursor stays open behind a batch. Behind a full one it does: a server
 // does not look whether there is more.
 func (c *cursor) goesOn(got int, size int64) bool {
+	if c.stream != nil {
+		return !c.stream.ended || len(c.rest) > 0
+	}
 	return c.tailable || len(c.rest) > 0 || int64(got) == size && !c.ends
 }
 
@@ -97,10 +101,8 @@ func (h *host) getMore(cmd *request) (reply, error) {
 		return reply{}, fail(unauthorized, "Cannot run getMore on cursor %d, which was created "+
 			"in session %q, in session %q", id, c.session, sessionOf(cmd.Command))
 	}
-	if c.tailable {
-		if err := c.more(cmd.store); err != nil {
-			return reply{}, err
-		}
+	if err := c.more(cmd.store); err != nil {
+		return reply{}, err
 	}
 	if !given || size == 0 {
 		size = int64(len(c.rest)) + 1
@@ -110,11 +112,19 @@ func (h *host) getMore(cmd *request) (reply, error) {
 		delete(h.cursors, id)
 		id = 0
 	}
-	return cursorReply(id, c.namespace, "nextBatch", batch)
+	return c.reply(id, "nextBatch", batch)
 }
 
-// more adds what has come behind what a tailable cursor has seen.
+// more adds what has come behind what a tailable cursor or a change stream has seen.
 func (c *cursor) more(s *store) error {
+	if c.stream != nil {
+		events, err := c.stream.collect()
+		c.rest = append(c.rest, events...)
+		return err
+	}
+	if !c.tailable {
+		return nil
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	docs, err := s.findLocked(c.namespace, c.query)
@@ -141,12 +151,16 @@ func (h *host) killCursors(cmd *request) (reply, error) {
 	})
 }
 
-func cursorReply(id int64, namespace, name string, batch []bson.Raw) (reply, error) {
+func (c *cursor) reply(id int64, name string, batch []bson.Raw) (reply, error) {
 	return ok(func(b *bson.Builder) {
 		b.OpenDocument("cursor").OpenArray(name)
 		for _, doc := range batch {
 			b.Document("", doc)
 		}
-		b.Close().Int64("id", id).String("ns", namespace).Close()
+		b.Close().Int64("id", id).String("ns", c.namespace)
+		if c.stream != nil {
+			b.Document("postBatchResumeToken", c.stream.resumeToken(c.rest))
+		}
+		b.Close()
 	})
 }

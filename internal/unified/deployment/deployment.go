@@ -52,8 +52,10 @@ var configs = map[Version]mongotest.ClusterConfig{
 const (
 	wire44 = 9
 	wire50 = 13
+	wire60 = 17
 	wire70 = 21
 	wire80 = 25
+	wire81 = 26
 )
 
 var roles = map[Topology][]mongotest.Role{

@@ -22,6 +22,9 @@ func fail(code int32, format string, args ...any) error {
 
 // The codes that are used, and their names; fail points may use others.
 const (
+	onlyReplicaSets      = 40573
+	invalidResumeToken   = 260
+	changeStreamFatal    = 280
 	onlyAtlas            = 31082
 	badValue             = 2
 	unauthorized         = 13
@@ -58,6 +61,10 @@ const (
 )
 
 var codeNames = map[int32]string{
+	onlyReplicaSets:      "Location40573",
+	invalidResumeToken:   "InvalidResumeToken",
+	changeStreamFatal:    "ChangeStreamFatalError",
+	216:                  "ElectionInProgress",
 	onlyAtlas:            "SearchNotEnabled",
 	badValue:             "BadValue",
 	illegalOperation:     "IllegalOperation",

@@ -62,10 +62,14 @@ func (f *failPoints) answer(
 		}
 		return mongotest.OK(nil)
 	}
-	for _, name := range []string{failCommand, failGetMore} {
-		if p, matches := f.take(name, cmd, appName); matches {
-			return p.answer(h, cmd, next)
+	if p, matches := f.take(failCommand, cmd, appName); matches {
+		return p.answer(h, cmd, next)
+	}
+	if p, matches := f.take(failGetMore, cmd, appName); matches {
+		if p.labels == nil && h.resumes(cmd, p.code) {
+			p.labels = &[]string{"ResumableChangeStreamError"}
 		}
+		return p.answer(h, cmd, next)
 	}
 	if p, matches := f.take(failRetryableWrites, cmd, appName); matches {
 		return p.answerWrite(h, cmd, next)

@@ -19,6 +19,9 @@ func (h *host) aggregate(cmd *request) (reply, error) {
 				"%s cannot be used with a linearizable read concern", stage.FirstKey())
 		}
 	}
+	if all := slices.Collect(stages.Documents()); len(all) > 0 && all[0].Has("$changeStream") {
+		return h.openStream(cmd, document(all[0], "$changeStream"), all[1:])
+	}
 	p := pipeline{
 		store: cmd.store, scope: sc, database: cmd.Database,
 		namespace: namespace(cmd),
@@ -48,8 +51,13 @@ func (p *pipeline) runLocked(
 	if err != nil {
 		return nil, err
 	}
-	for stage := range stages.Documents() {
+	return p.stagesLocked(docs, slices.Collect(stages.Documents()))
+}
+
+func (p *pipeline) stagesLocked(docs []bson.Raw, stages []bson.Raw) ([]bson.Raw, error) {
+	for _, stage := range stages {
 		name := stage.FirstKey()
+		var err error
 		if run, ok := pipelineStages[name]; ok {
 			docs, err = run(p, docs, field(stage, name))
 		} else if run, ok := documentStages[name]; ok {

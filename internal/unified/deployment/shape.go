@@ -41,7 +41,8 @@ func (s scope) project(docs []bson.Raw, projection bson.Raw) ([]bson.Raw, error)
 		return docs, nil
 	}
 	for name, v := range projection.All() {
-		if name != "_id" && !isExpression(v) && !v.Truthy() || strings.Contains(name, ".") {
+		if name != "_id" && !isExpression(v) && !v.Truthy() ||
+			!isExpression(v) && strings.Contains(name, ".") {
 			return nil, fail(badValue, "a projection only says which fields stay here: %s", name)
 		}
 	}
@@ -62,6 +63,9 @@ func (s scope) project(docs []bson.Raw, projection bson.Raw) ([]bson.Raw, error)
 func isExpression(v bson.Value) bool { return !isNumber(v) && v.Type != bson.TypeBool }
 
 func (s scope) projectOne(doc, projection bson.Raw) (bson.Raw, error) {
+	if id := field(projection, "_id"); projection.Len() == 1 && !id.IsZero() && !id.Truthy() {
+		return bson.Without(doc, "_id"), nil
+	}
 	b := new(bson.Builder)
 	for key, v := range doc.All() {
 		asked := field(projection, key)
@@ -78,8 +82,16 @@ func (s scope) projectOne(doc, projection bson.Raw) (bson.Raw, error) {
 		if err != nil {
 			return nil, err
 		}
-		if !value.IsZero() {
-			b.Value(key, value)
+		if value.IsZero() {
+			continue
+		}
+		path := strings.Split(key, ".")
+		for _, outer := range path[:len(path)-1] {
+			b.OpenDocument(outer)
+		}
+		b.Value(path[len(path)-1], value)
+		for range path[1:] {
+			b.Close()
 		}
 	}
 	return b.Finish(), nil

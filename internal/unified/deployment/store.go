@@ -23,6 +23,7 @@ type entry struct {
 	namespace     string
 	before, after bson.Raw // the document that changed
 	target        string   // the namespace that a rename gives
+	nsType        string   // of a collection that was created
 	apply         func(*store)
 }
 

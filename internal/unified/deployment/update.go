@@ -203,6 +203,9 @@ func (c change) at(
 	if name, ok := strings.CutPrefix(path[0], "$["); ok {
 		return c.items(in, strings.TrimSuffix(name, "]"), path[1:], replace)
 	}
+	if array, isArray := in.Array(); isArray {
+		return c.item(array, path, replace)
+	}
 	doc, isDoc := in.Document()
 	if !isDoc && !in.IsZero() {
 		return in, fail(badValue, "only documents have fields here: %s", path[0])
@@ -215,6 +218,27 @@ func (c change) at(
 		return bson.DocumentValue(bson.Without(doc, path[0])), nil
 	}
 	return bson.DocumentValue(bson.With(doc, path[0], value)), nil
+}
+
+// item changes the item of an array that the path begins with.
+func (c change) item(
+	array bson.Array, path []string, replace func(old bson.Value) bson.Value,
+) (bson.Value, error) {
+	b, found := new(bson.Builder).OpenArray("array"), false
+	for key, item := range bson.Raw(array).All() {
+		if key == path[0] {
+			found = true
+			var err error
+			if item, err = c.at(item, path[1:], replace); err != nil {
+				return item, err
+			}
+		}
+		b.Value("", item)
+	}
+	if !found {
+		return bson.Value{}, fail(badValue, "arrays have no item %s here", path[0])
+	}
+	return field(b.Close().Finish(), "array"), nil
 }
 
 // items changes those items of an array that the filters of this name are about.
