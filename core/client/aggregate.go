@@ -17,9 +17,8 @@ func (c *Client) Aggregate(
 ) (*cursor.Cursor, error) {
 	a := aggregate{
 		collection: ns.Collection, opt: opt,
-		readConcern: c.readConcernFor(opt.ReadConcern),
 	}
-	var ck check
+	ck := check{client: c}
 	ck.database(ns.Database)
 	ck.hint(opt.Hint)
 	ck.common(&opt.Common, readOptions|writeOptions, aggregateFields)
@@ -51,7 +50,6 @@ type aggregate struct {
 	collection   string // empty: the database
 	opt          AggregateOptions
 	output       bool
-	readConcern  readConcern
 	writeConcern WriteConcern
 }
 
@@ -92,7 +90,6 @@ func (a *aggregate) Append(b *bson.Builder, to operation.Target) error {
 	appendValue(b, "comment", o.Comment)
 	appendValue(b, "hint", o.Hint)
 	appendDocument(b, "let", o.Let)
-	a.readConcern.append(b)
 	if a.output {
 		appendWriteConcern(b, a.writeConcern)
 	}

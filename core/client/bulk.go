@@ -21,7 +21,7 @@ import (
 func (c *Client) BulkWrite(
 	ctx context.Context, ns Namespace, models []WriteModel, opt BulkWriteOptions,
 ) (BulkWriteResult, error) {
-	var ck check
+	ck := check{client: c}
 	ck.namespace(ns)
 	ck.common(&opt.Common, writeOptions, bulkFields)
 	if len(models) == 0 {

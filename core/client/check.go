@@ -10,8 +10,11 @@ import (
 	"github.com/mooringdb/mooring/core/selection"
 )
 
-// check collects the first objection to a request's arguments.
-type check struct{ err error }
+// check collects the first objection to the arguments of a request to a client.
+type check struct {
+	client *Client
+	err    error
+}
 
 func (c *check) refuse(argument, format string, args ...any) {
 	if c.err == nil {
@@ -46,8 +49,8 @@ func (c *check) hint(v bson.Value) {
 	}
 }
 
-// takes holds the set of the fields of Common that an operation takes, without Timeout and RunOn,
-// which all take.
+// takes holds the set of the fields of Common that an operation takes, without Session, Timeout,
+// RunOn and Caller, which all take.
 type takes uint8
 
 const (
@@ -88,6 +91,7 @@ func (c *check) common(o *Common, t takes, known []string) {
 	if o.Timeout != nil && *o.Timeout < 0 {
 		c.refuse("timeoutMS", "is negative")
 	}
+	c.session(o.Session)
 	c.readPreference(o.ReadPreference)
 	c.extra(o.Extra, known)
 }

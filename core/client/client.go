@@ -2,8 +2,8 @@
 // Arguments and results are BSON bytes, and the documents of a result are views on the reply's
 // buffer. Arguments must be valid BSON, since they are copied into commands as they are.
 //
-// It holds no state besides the topology: core/operation runs commands, and core/cursor reads
-// batches. It neither logs nor counts, but emits events to an event.Sink.
+// It holds no state besides the topology and the sessions: core/operation runs commands, and
+// core/cursor reads batches. It neither logs nor counts, but emits events to an event.Sink.
 package client
 
 import (
@@ -24,6 +24,7 @@ import (
 	"github.com/mooringdb/mooring/core/operation"
 	"github.com/mooringdb/mooring/core/seedlist"
 	"github.com/mooringdb/mooring/core/selection"
+	"github.com/mooringdb/mooring/core/session"
 	"github.com/mooringdb/mooring/core/topology"
 )
 
@@ -75,6 +76,8 @@ type Client struct {
 	life     lifecycle
 	runner   operation.Runner
 	metadata *metadata.Source
+	sessions session.Pool
+	clock    session.Clock
 	warnings []connstring.Warning
 
 	// What operations inherit, unless their options say otherwise.
@@ -113,6 +116,8 @@ func New(cfg connstring.Config, opt Options) (*Client, error) {
 		readConcernLevel: cfg.ReadConcernLevel,
 		writeConcern:     cfg.WriteConcern,
 	}
+	c.sessions.Life = c.sessionLife
+	c.runner.Sessions, c.runner.Clock = &c.sessions, &c.clock
 	c.runner.Deployment = deployment{c}
 	if cfg.SRV {
 		c.lookUp = func(ctx context.Context) error { return c.resolve(ctx, cfg, opt) }
@@ -206,7 +211,9 @@ func (c *Client) timeout(o *Common) *time.Duration {
 // read returns the operation of a command that reads.
 func (c *Client) read(ns Namespace, cmd operation.Command, o *Common) operation.Operation {
 	return operation.Operation{
-		Database: ns.Database, Command: cmd, ReadPreference: c.readPreferenceFor(o.ReadPreference),
+		Database: ns.Database, Command: cmd, Session: o.session(),
+		ReadPreference:    c.readPreferenceFor(o.ReadPreference),
+		ReadConcern:       c.readConcernFor(o.ReadConcern),
 		DeadlineAsMaxTime: true, RunOn: o.RunOn, Caller: o.Caller,
 	}
 }
@@ -214,7 +221,7 @@ func (c *Client) read(ns Namespace, cmd operation.Command, o *Common) operation.
 // write returns the operation of a command that writes.
 func write(ns Namespace, cmd operation.Command, wc WriteConcern, o *Common) operation.Operation {
 	return operation.Operation{
-		Database: ns.Database, Command: cmd, Kind: operation.Write,
+		Database: ns.Database, Command: cmd, Kind: operation.Write, Session: o.session(),
 		Unacknowledged:    unacknowledged(wc),
 		DeadlineAsMaxTime: true, RunOn: o.RunOn, Caller: o.Caller,
 	}

@@ -82,14 +82,14 @@ func text(t testing.TB, d bson.Raw) string {
 	return string(out)
 }
 
-// sent is the only command of that name, without $db.
+// sent is the only command of that name, without $db and lsid.
 func sent(t testing.TB, srv *mongotest.Server, name string) string {
 	t.Helper()
 	cmds := srv.Commands(name)
 	if len(cmds) != 1 {
 		t.Fatalf("%d commands %s were sent, want 1", len(cmds), name)
 	}
-	return text(t, bson.Without(cmds[0].Body, "$db"))
+	return text(t, bson.Without(cmds[0].Body, "$db", "lsid"))
 }
 
 // helloWith is a hello with other limits, or of another kind of server.

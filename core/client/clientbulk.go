@@ -126,7 +126,7 @@ func (e *NamespacedBulkWriteError) Unwrap() []error {
 func (c *Client) ClientBulkWrite(
 	ctx context.Context, models []NamespacedWriteModel, opt NamespacedBulkWriteOptions,
 ) (NamespacedBulkWriteResult, error) {
-	var ck check
+	ck := check{client: c}
 	ck.common(&opt.Common, writeOptions, clientBulkFields)
 	if len(models) == 0 {
 		ck.refuse("models", "is empty")

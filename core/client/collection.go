@@ -43,7 +43,7 @@ var createFields = []string{
 func (c *Client) CreateCollection(
 	ctx context.Context, ns Namespace, opt CreateCollectionOptions,
 ) error {
-	var ck check
+	ck := check{client: c}
 	ck.namespace(ns)
 	ck.unused("pipeline", opt.Pipeline != nil && opt.ViewOn == "", "a view")
 	return c.change(ctx, ns.Database, helper{
@@ -100,7 +100,7 @@ var collModFields = []string{
 func (c *Client) ModifyCollection(
 	ctx context.Context, ns Namespace, opt ModifyCollectionOptions,
 ) error {
-	var ck check
+	ck := check{client: c}
 	ck.namespace(ns)
 	return c.change(ctx, ns.Database, helper{
 		name: "collMod", target: bson.StringValue(ns.Collection), common: &opt.Common,
@@ -132,7 +132,7 @@ type ChangeOptions struct {
 // DropCollection drops a collection or a view. One that is not there is no error, whatever the
 // version of the server.
 func (c *Client) DropCollection(ctx context.Context, ns Namespace, opt ChangeOptions) error {
-	var ck check
+	ck := check{client: c}
 	ck.namespace(ns)
 	err := c.change(ctx, ns.Database, helper{
 		name: "drop", target: bson.StringValue(ns.Collection), common: &opt.Common,
@@ -154,7 +154,7 @@ func orNoNamespace(err error) error {
 
 // DropDatabase drops a database.
 func (c *Client) DropDatabase(ctx context.Context, db string, opt ChangeOptions) error {
-	var ck check
+	ck := check{client: c}
 	return c.change(ctx, db, helper{name: "dropDatabase", target: one, common: &opt.Common},
 		opt.MaxTimeMS, &ck, []string{"dropDatabase", "comment"})
 }
@@ -172,7 +172,7 @@ type RenameCollectionOptions struct {
 func (c *Client) RenameCollection(
 	ctx context.Context, from, to Namespace, opt RenameCollectionOptions,
 ) error {
-	var ck check
+	ck := check{client: c}
 	ck.namespace(from)
 	ck.namespace(to)
 	return c.change(ctx, "admin", helper{
@@ -201,7 +201,7 @@ var listCollectionsFields = []string{
 func (c *Client) ListCollections(
 	ctx context.Context, db string, opt ListCollectionsOptions,
 ) (*cursor.Cursor, error) {
-	var ck check
+	ck := check{client: c}
 	return c.list(ctx, db, helper{name: "listCollections", target: one, add: func(b *bson.Builder) {
 		appendDocument(b, "filter", opt.Filter)
 		appendBool(b, "nameOnly", opt.NameOnly)
@@ -254,7 +254,7 @@ var listDatabasesFields = []string{
 func (c *Client) ListDatabases(
 	ctx context.Context, opt ListDatabasesOptions,
 ) ([]bson.Raw, error) {
-	var ck check
+	ck := check{client: c}
 	ck.common(&opt.Common, listOptions, listDatabasesFields)
 	if ck.err != nil {
 		return nil, ck.err
@@ -268,8 +268,8 @@ func (c *Client) ListDatabases(
 		},
 	}
 	op := operation.Operation{
-		Database: "admin", Command: &h, MaxTimeMS: opt.MaxTimeMS, DeadlineAsMaxTime: true,
-		RunOn: opt.RunOn, Caller: opt.Caller,
+		Database: "admin", Command: &h, Session: opt.session(), MaxTimeMS: opt.MaxTimeMS,
+		DeadlineAsMaxTime: true, RunOn: opt.RunOn, Caller: opt.Caller,
 	}
 	res, err := c.run(ctx, &op, &opt.Common)
 	if err != nil {
@@ -329,7 +329,7 @@ type ExplainOptions struct {
 func (c *Client) Explain(
 	ctx context.Context, db string, command bson.Raw, opt ExplainOptions,
 ) (bson.Raw, error) {
-	var ck check
+	ck := check{client: c}
 	ck.database(db)
 	ck.common(&opt.Common, takesComment|takesReadPreference, nil)
 	if command.IsEmpty() {
@@ -343,6 +343,7 @@ func (c *Client) Explain(
 		add: func(b *bson.Builder) { appendString(b, "verbosity", opt.Verbosity) },
 	}
 	op := c.read(Namespace{Database: db}, &h, &opt.Common)
+	op.ReadConcern = operation.ReadConcern{} // the explained command has its own
 	op.MaxTimeMS = opt.MaxTimeMS
 	res, err := c.run(ctx, &op, &opt.Common)
 	return res.Reply, err

@@ -24,7 +24,7 @@ import (
 func (c *Client) RunCommand(
 	ctx context.Context, db string, cmd bson.Raw, opt RunCommandOptions,
 ) (bson.Raw, error) {
-	var ck check
+	ck := check{client: c}
 	op, err := commandOperation(db, cmd, &opt.Common, commandOptions, &ck)
 	if err != nil {
 		return nil, err
@@ -41,7 +41,7 @@ func (c *Client) RunCommand(
 func (c *Client) RunCursorCommand(
 	ctx context.Context, db string, cmd bson.Raw, opt RunCursorCommandOptions,
 ) (*cursor.Cursor, error) {
-	var ck check
+	ck := check{client: c}
 	if opt.CursorType != NonTailable && opt.TimeoutMode == CursorLifetime {
 		ck.refuse("timeoutMode", "a tailable cursor has no lifetime to bound")
 	}
@@ -83,6 +83,7 @@ func commandOperation(
 	u := userCommand(cmd)
 	return operation.Operation{
 		Database: db, Command: &u, Kind: operation.Generic, ReadPreference: o.ReadPreference,
+		Session:           o.session(),
 		DeadlineAsMaxTime: !cmd.Has("maxTimeMS") && !strings.EqualFold(u.Name(), "getMore"),
 		RunOn:             o.RunOn, Caller: o.Caller,
 	}, ck.err

@@ -5,6 +5,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/connstring"
+	"github.com/mooringdb/mooring/core/operation"
 )
 
 // ReadConcern says which consistency a read asks for. A nil *ReadConcern inherits the client's.
@@ -21,29 +22,14 @@ type ReadConcern struct {
 // where timeoutMS is set; an inherited one is not sent either where the context has a deadline.
 type WriteConcern = connstring.WriteConcern
 
-// readConcern holds the level that is sent; sent is false if none is sent.
-type readConcern struct {
-	level string
-	sent  bool
-}
-
 // readConcernFor resolves an option: {} is sent only where it overrides something.
-func (c *Client) readConcernFor(rc *ReadConcern) readConcern {
+func (c *Client) readConcernFor(rc *ReadConcern) operation.ReadConcern {
 	if rc == nil {
-		return readConcern{c.readConcernLevel, c.readConcernLevel != ""}
+		return operation.ReadConcern{Level: c.readConcernLevel, Sent: c.readConcernLevel != ""}
 	}
-	return readConcern{rc.Level, rc.Level != "" || c.readConcernLevel != ""}
-}
-
-func (r readConcern) append(b *bson.Builder) {
-	if !r.sent {
-		return
+	return operation.ReadConcern{
+		Level: rc.Level, Sent: rc.Level != "" || c.readConcernLevel != "",
 	}
-	b.OpenDocument("readConcern")
-	if r.level != "" {
-		b.String("level", r.level)
-	}
-	b.Close()
 }
 
 // writeConcernFor resolves an option, and objects to one that contradicts itself.
@@ -56,6 +42,9 @@ func (c *Client) writeConcernFor(ctx context.Context, o *Common, ck *check) Writ
 	}
 	if timed || c.timeout(o) != nil {
 		wc.WTimeoutMS = nil
+	}
+	if o.Session != nil && unacknowledged(wc) {
+		ck.refuse("session", "is not for an unacknowledged write")
 	}
 	return wc
 }

@@ -14,7 +14,7 @@ import (
 func (c *Client) CountDocuments(
 	ctx context.Context, ns Namespace, opt CountDocumentsOptions,
 ) (int64, error) {
-	var ck check
+	ck := check{client: c}
 	ck.namespace(ns)
 	ck.hint(opt.Hint)
 	ck.common(&opt.Common, readOptions, aggregateFields)
@@ -23,7 +23,6 @@ func (c *Client) CountDocuments(
 	}
 	cmd := countDocuments{
 		collection: ns.Collection, opt: opt,
-		readConcern: c.readConcernFor(opt.ReadConcern),
 	}
 	op := c.read(ns, &cmd, &opt.Common)
 	op.MaxTimeMS = opt.MaxTimeMS
@@ -38,9 +37,8 @@ func (c *Client) CountDocuments(
 
 // countDocuments builds the aggregation that counts.
 type countDocuments struct {
-	collection  string
-	opt         CountDocumentsOptions
-	readConcern readConcern
+	collection string
+	opt        CountDocumentsOptions
 }
 
 func (*countDocuments) Name() string { return "aggregate" }
@@ -63,7 +61,6 @@ func (a *countDocuments) Append(b *bson.Builder, to operation.Target) error {
 	appendDocument(b, "collation", o.Collation)
 	appendValue(b, "comment", o.Comment)
 	appendValue(b, "hint", o.Hint)
-	a.readConcern.append(b)
 	o.appendTo(b, to)
 	return nil
 }
@@ -75,7 +72,7 @@ const codeNamespaceNotFound = 26
 func (c *Client) EstimatedDocumentCount(
 	ctx context.Context, ns Namespace, opt EstimatedDocumentCountOptions,
 ) (int64, error) {
-	var ck check
+	ck := check{client: c}
 	ck.namespace(ns)
 	ck.common(&opt.Common, readOptions, estimateFields)
 	if ck.err != nil {
@@ -83,7 +80,6 @@ func (c *Client) EstimatedDocumentCount(
 	}
 	cmd := estimate{
 		collection: ns.Collection, opt: opt,
-		readConcern: c.readConcernFor(opt.ReadConcern),
 	}
 	op := c.read(ns, &cmd, &opt.Common)
 	op.MaxTimeMS = opt.MaxTimeMS
@@ -101,9 +97,8 @@ func (c *Client) EstimatedDocumentCount(
 
 // estimate builds the count command, without a query.
 type estimate struct {
-	collection  string
-	opt         EstimatedDocumentCountOptions
-	readConcern readConcern
+	collection string
+	opt        EstimatedDocumentCountOptions
 }
 
 var estimateFields = []string{"count", "comment"}
@@ -113,7 +108,6 @@ func (*estimate) Name() string { return "count" }
 func (e *estimate) Append(b *bson.Builder, to operation.Target) error {
 	b.String("count", e.collection)
 	appendValue(b, "comment", e.opt.Comment)
-	e.readConcern.append(b)
 	e.opt.appendTo(b, to)
 	return nil
 }

@@ -24,7 +24,7 @@ func (c *Client) DeleteMany(
 func (c *Client) delete(
 	ctx context.Context, ns Namespace, cmd deleteCommand,
 ) (DeleteResult, error) {
-	var ck check
+	ck := check{client: c}
 	ck.namespace(ns)
 	ck.hint(cmd.opt.Hint)
 	ck.common(&cmd.opt.Common, writeOptions, deleteFields)

@@ -11,7 +11,7 @@ import (
 func (c *Client) Distinct(
 	ctx context.Context, ns Namespace, key string, opt DistinctOptions,
 ) (bson.Array, error) {
-	var ck check
+	ck := check{client: c}
 	ck.namespace(ns)
 	ck.hint(opt.Hint)
 	ck.common(&opt.Common, readOptions, distinctFields)
@@ -23,7 +23,6 @@ func (c *Client) Distinct(
 	}
 	cmd := distinct{
 		collection: ns.Collection, key: key, opt: opt,
-		readConcern: c.readConcernFor(opt.ReadConcern),
 	}
 	op := c.read(ns, &cmd, &opt.Common)
 	op.MaxTimeMS = opt.MaxTimeMS
@@ -48,7 +47,6 @@ func (c *Client) Distinct(
 type distinct struct {
 	collection, key string
 	opt             DistinctOptions
-	readConcern     readConcern
 }
 
 var distinctFields = []string{"distinct", "key", "query", "collation", "comment", "hint"}
@@ -62,7 +60,6 @@ func (d *distinct) Append(b *bson.Builder, to operation.Target) error {
 	appendDocument(b, "collation", o.Collation)
 	appendValue(b, "comment", o.Comment)
 	appendValue(b, "hint", o.Hint)
-	d.readConcern.append(b)
 	o.appendTo(b, to)
 	return nil
 }

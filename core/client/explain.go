@@ -15,7 +15,7 @@ func (c *Client) ExplainFind(
 	ctx context.Context, ns Namespace, opt FindOptions, verbosity string,
 ) (bson.Raw, error) {
 	f := find{collection: ns.Collection, opt: opt}
-	var ck check
+	ck := check{client: c}
 	ck.unused("readConcern", opt.ReadConcern != nil, "operations that are run")
 	if err := f.prepare(ns, &ck); err != nil {
 		return nil, err
@@ -29,7 +29,7 @@ func (c *Client) ExplainAggregate(
 	ctx context.Context, ns Namespace, opt AggregateOptions, verbosity string,
 ) (bson.Raw, error) {
 	a := aggregate{collection: ns.Collection, opt: opt, output: writesOutput(opt.Pipeline)}
-	var ck check
+	ck := check{client: c}
 	ck.database(ns.Database)
 	ck.hint(opt.Hint)
 	ck.unused("readConcern", opt.ReadConcern != nil, "operations that are run")
@@ -45,6 +45,7 @@ func (c *Client) explain(
 	maxTimeMS *int64,
 ) (bson.Raw, error) {
 	op := c.read(ns, &explain{of: of, verbosity: verbosity}, o)
+	op.ReadConcern = operation.ReadConcern{}
 	op.MaxTimeMS = maxTimeMS
 	res, err := c.run(ctx, &op, o)
 	return res.Reply, err

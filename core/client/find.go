@@ -11,8 +11,8 @@ import (
 
 // Find opens a cursor over the documents of a collection.
 func (c *Client) Find(ctx context.Context, ns Namespace, opt FindOptions) (*cursor.Cursor, error) {
-	f := find{collection: ns.Collection, opt: opt, readConcern: c.readConcernFor(opt.ReadConcern)}
-	var ck check
+	f := find{collection: ns.Collection, opt: opt}
+	ck := check{client: c}
 	ck.await("maxAwaitTimeMS", opt.MaxAwaitTimeMS, c.timeout(&opt.Common))
 	if err := f.prepare(ns, &ck); err != nil {
 		return nil, err
@@ -26,8 +26,8 @@ func (c *Client) Find(ctx context.Context, ns Namespace, opt FindOptions) (*curs
 func (c *Client) FindOne(
 	ctx context.Context, ns Namespace, opt FindOptions,
 ) (doc bson.Raw, found bool, err error) {
-	f := find{collection: ns.Collection, opt: opt, readConcern: c.readConcernFor(opt.ReadConcern)}
-	var ck check
+	f := find{collection: ns.Collection, opt: opt}
+	ck := check{client: c}
 	ck.one(&opt)
 	if err := f.prepare(ns, &ck); err != nil {
 		return nil, false, err
@@ -56,7 +56,6 @@ func (c *check) one(o *FindOptions) {
 type find struct {
 	collection       string
 	opt              FindOptions
-	readConcern      readConcern
 	limit, batchSize int64
 	single           bool
 }
@@ -163,7 +162,6 @@ func (f *find) Append(b *bson.Builder, to operation.Target) error {
 	appendDocument(b, "collation", o.Collation)
 	appendBool(b, "allowDiskUse", o.AllowDiskUse)
 	appendDocument(b, "let", o.Let)
-	f.readConcern.append(b)
 	o.appendTo(b, to)
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 func (c *Client) FindOneAndUpdate(
 	ctx context.Context, ns Namespace, filter bson.Raw, update bson.Value, opt FindOneAndOptions,
 ) (FindOneAndResult, error) {
-	var ck check
+	ck := check{client: c}
 	ck.update(update)
 	return c.findAndModify(ctx, ns, findAndModify{filter: filter, update: update, opt: opt}, &ck)
 }
@@ -20,7 +20,7 @@ func (c *Client) FindOneAndUpdate(
 func (c *Client) FindOneAndReplace(
 	ctx context.Context, ns Namespace, filter, replacement bson.Raw, opt FindOneAndOptions,
 ) (FindOneAndResult, error) {
-	var ck check
+	ck := check{client: c}
 	ck.replacement(replacement)
 	ck.unused("arrayFilters", opt.ArrayFilters != nil, "an update by operators")
 	return c.findAndModify(ctx, ns,
@@ -31,7 +31,7 @@ func (c *Client) FindOneAndReplace(
 func (c *Client) FindOneAndDelete(
 	ctx context.Context, ns Namespace, filter bson.Raw, opt FindOneAndOptions,
 ) (FindOneAndResult, error) {
-	var ck check
+	ck := check{client: c}
 	ck.unused("arrayFilters", opt.ArrayFilters != nil, "an update by operators")
 	const purpose = "an update"
 	ck.unused("bypassDocumentValidation", opt.BypassDocumentValidation != nil, purpose)

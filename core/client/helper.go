@@ -103,8 +103,8 @@ func (c *Client) list(
 	}
 	lifetime := opt.TimeoutMode != Iteration
 	op := operation.Operation{
-		Database: db, Command: &h, MaxTimeMS: opt.MaxTimeMS, DeadlineAsMaxTime: lifetime,
-		RunOn: opt.RunOn, Caller: opt.Caller,
+		Database: db, Command: &h, Session: opt.session(), MaxTimeMS: opt.MaxTimeMS,
+		DeadlineAsMaxTime: lifetime, RunOn: opt.RunOn, Caller: opt.Caller,
 	}
 	return cursor.Open(ctx, &c.runner, op, cursor.Options{
 		BatchSize: valueOf(opt.BatchSize), Comment: comment, Timeout: opt.Timeout,
@@ -120,7 +120,7 @@ func names(ctx context.Context, cur *cursor.Cursor) ([]string, error) {
 			return nil, err
 		}
 		for _, doc := range batch.Documents {
-			name, err := nameIn(doc, cur.State().Server)
+			name, err := nameIn(doc, cur.Server())
 			if err != nil {
 				return nil, err
 			}

@@ -50,7 +50,7 @@ type CreateIndexesOptions struct {
 func (c *Client) CreateIndexes(
 	ctx context.Context, ns Namespace, models []IndexModel, opt CreateIndexesOptions,
 ) ([]string, error) {
-	var ck check
+	ck := check{client: c}
 	ck.namespace(ns)
 	if len(models) == 0 {
 		ck.refuse("indexes", "is empty")
@@ -138,7 +138,7 @@ func (m *IndexModel) appendTo(b *bson.Builder, name string) {
 func (c *Client) DropIndex(
 	ctx context.Context, ns Namespace, name string, opt ChangeOptions,
 ) error {
-	var ck check
+	ck := check{client: c}
 	switch name {
 	case "":
 		ck.refuse("name", "is empty")
@@ -152,7 +152,7 @@ func (c *Client) DropIndex(
 func (c *Client) DropIndexByKeys(
 	ctx context.Context, ns Namespace, keys bson.Raw, opt ChangeOptions,
 ) error {
-	var ck check
+	ck := check{client: c}
 	if keys.IsEmpty() {
 		ck.refuse("keys", "is empty")
 	}
@@ -161,7 +161,7 @@ func (c *Client) DropIndexByKeys(
 
 // DropIndexes drops all indexes but that of _id.
 func (c *Client) DropIndexes(ctx context.Context, ns Namespace, opt ChangeOptions) error {
-	return c.dropIndexes(ctx, ns, bson.StringValue(allIndexes), opt, new(check))
+	return c.dropIndexes(ctx, ns, bson.StringValue(allIndexes), opt, &check{client: c})
 }
 
 const allIndexes = "*"
@@ -181,7 +181,7 @@ func (c *Client) dropIndexes(
 func (c *Client) ListIndexes(
 	ctx context.Context, ns Namespace, opt ListOptions,
 ) (*cursor.Cursor, error) {
-	var ck check
+	ck := check{client: c}
 	ck.namespace(ns)
 	h := helper{name: "listIndexes", target: bson.StringValue(ns.Collection)}
 	return c.list(ctx, ns.Database, h, &opt, &ck, []string{"listIndexes", "cursor", "comment"})

@@ -11,7 +11,7 @@ import (
 func (c *Client) InsertOne(
 	ctx context.Context, ns Namespace, doc bson.Raw, opt InsertOneOptions,
 ) (InsertOneResult, error) {
-	var ck check
+	ck := check{client: c}
 	ck.namespace(ns)
 	ck.common(&opt.Common, writeOptions, insertFields)
 	if len(doc) < emptyDocumentSize {
@@ -46,7 +46,7 @@ func (c *Client) InsertOne(
 func (c *Client) InsertMany(
 	ctx context.Context, ns Namespace, docs []bson.Raw, opt InsertManyOptions,
 ) (InsertManyResult, error) {
-	var ck check
+	ck := check{client: c}
 	ck.namespace(ns)
 	ck.common(&opt.Common, writeOptions, insertFields)
 	if len(docs) == 0 {

@@ -102,13 +102,15 @@ func (c *Client) abandon(ctx context.Context) {
 	}
 }
 
-// Close ends the monitors and the pools. Idle connections are closed at once, and those in use
-// when their operations end. It blocks until the goroutines of the driver have ended, or until ctx
-// ends. Operations that wait for a server fail, and so do later ones and a Start that has not
+// Close tells the deployment that the sessions of the client are over, with a short time limit of
+// its own, and ends the monitors and the pools. Idle connections are closed at once, and those in
+// use when their operations end. It blocks until the goroutines of the driver have ended, or until
+// ctx ends. Operations that wait for a server fail, and so do later ones and a Start that has not
 // returned.
 func (c *Client) Close(ctx context.Context) error {
 	c.life.close()
 	if t := c.topology.Load(); t != nil {
+		c.endPooled(ctx)
 		return t.Close(ctx)
 	}
 	return nil

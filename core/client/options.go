@@ -29,6 +29,10 @@ type Common struct {
 	// timeoutMS is set, socketTimeoutMS, waitQueueTimeoutMS and WriteConcern.WTimeoutMS have no
 	// effect.
 	Timeout *time.Duration
+	// Session is the session to run in, which must be of the client. Nil is an implicit one, which
+	// ends with the operation or with its cursor. Unacknowledged writes refuse a session, and run
+	// in no implicit one.
+	Session *Session
 	// Comment is the command's comment, and that of the getMores of its cursor.
 	Comment bson.Value
 	// ReadConcern of nil inherits the client's.

@@ -118,7 +118,7 @@ func TestCMAPProse4UsersSubscribeToEvents(t *testing.T) {
 		if err := c.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		h.want(t, "pool created", "pool ready", "started", "created", "ready", "out", "in", "closed: poolClosed", "pool closed")
+		h.want(t, "pool created", "pool ready", "started", "created", "ready", "out", "in", "started", "out", "in", "closed: poolClosed", "pool closed")
 	})
 }
 

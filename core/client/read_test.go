@@ -59,7 +59,7 @@ func TestFindSends(t *testing.T) {
 			Collation: doc(t, `{"locale":"de"}`), Let: doc(t, `{"x":1}`),
 		}, `,"sort":{"a":1},"projection":{"b":1},"hint":"a_1","skip":2,"limit":9,"batchSize":3,"comment":7,"max":{"a":9},"min":{"a":0},` +
 			`"returnKey":true,"showRecordId":true,"oplogReplay":true,"noCursorTimeout":true,"allowPartialResults":true,` +
-			`"collation":{"locale":"de"},"allowDiskUse":true,"let":{"x":1},"readConcern":{"level":"local"},"new":true,"maxTimeMS":5`},
+			`"collation":{"locale":"de"},"allowDiskUse":true,"let":{"x":1},"new":true,"readConcern":{"level":"local"},"maxTimeMS":5`},
 		{"negative limit", client.FindOptions{Limit: new(int64(-4))}, `,"limit":4,"batchSize":4,"singleBatch":true,"maxTimeMS":60000`},
 		{"negative batch", client.FindOptions{BatchSize: new(int32(-4))}, `,"batchSize":4,"singleBatch":true,"maxTimeMS":60000`},
 		{"batch is limit", client.FindOptions{Limit: new(int64(4)), BatchSize: new(int32(4))}, `,"limit":4,"batchSize":5,"maxTimeMS":60000`},

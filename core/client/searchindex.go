@@ -35,7 +35,7 @@ type SearchIndexOptions struct {
 func (c *Client) CreateSearchIndexes(
 	ctx context.Context, ns Namespace, models []SearchIndexModel, opt SearchIndexOptions,
 ) ([]string, error) {
-	var ck check
+	ck := check{client: c}
 	for i := range models {
 		ck.given(models[i].Extra, "indexes."+strconv.Itoa(i), "definition", "name", "type")
 	}
@@ -84,7 +84,7 @@ func createdNames(res operation.Result) ([]string, error) {
 func (c *Client) UpdateSearchIndex(
 	ctx context.Context, ns Namespace, name string, definition bson.Raw, opt SearchIndexOptions,
 ) error {
-	var ck check
+	ck := check{client: c}
 	ck.indexName(name)
 	if definition == nil {
 		ck.refuse("definition", "is missing")
@@ -101,7 +101,7 @@ func (c *Client) UpdateSearchIndex(
 func (c *Client) DropSearchIndex(
 	ctx context.Context, ns Namespace, name string, opt SearchIndexOptions,
 ) error {
-	var ck check
+	ck := check{client: c}
 	ck.indexName(name)
 	_, err := c.searchIndexes(ctx, ns, helper{
 		name: "dropSearchIndex", add: func(b *bson.Builder) { b.String("name", name) },
@@ -115,7 +115,7 @@ func (c *Client) DropSearchIndex(
 func (c *Client) ListSearchIndexes(
 	ctx context.Context, ns Namespace, name string, opt ListOptions,
 ) (*cursor.Cursor, error) {
-	var ck check
+	ck := check{client: c}
 	ck.namespace(ns)
 	ck.common(&opt.Common, listOptions, aggregateFields)
 	if ck.err != nil {
@@ -131,6 +131,7 @@ func (c *Client) ListSearchIndexes(
 		TimeoutMode: opt.TimeoutMode,
 	}}
 	op := c.read(ns, &a, &opt.Common)
+	op.ReadConcern = operation.ReadConcern{} // search indexes take none
 	op.MaxTimeMS, op.DeadlineAsMaxTime = opt.MaxTimeMS, opt.TimeoutMode != Iteration
 	return cursor.Open(ctx, &c.runner, op, a.cursorOptions())
 }

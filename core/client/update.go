@@ -12,7 +12,7 @@ import (
 func (c *Client) UpdateOne(
 	ctx context.Context, ns Namespace, filter bson.Raw, update bson.Value, opt UpdateOptions,
 ) (UpdateResult, error) {
-	var ck check
+	ck := check{client: c}
 	ck.update(update)
 	return c.update(ctx, ns, updateCommand{filter: filter, update: update, opt: opt}, &ck)
 }
@@ -22,7 +22,7 @@ func (c *Client) UpdateOne(
 func (c *Client) UpdateMany(
 	ctx context.Context, ns Namespace, filter bson.Raw, update bson.Value, opt UpdateOptions,
 ) (UpdateResult, error) {
-	var ck check
+	ck := check{client: c}
 	ck.update(update)
 	ck.unused("sort", opt.Sort != nil, "an update of one document")
 	return c.update(ctx, ns, updateCommand{filter: filter, update: update, opt: opt, multi: true},
@@ -34,7 +34,7 @@ func (c *Client) UpdateMany(
 func (c *Client) ReplaceOne(
 	ctx context.Context, ns Namespace, filter, replacement bson.Raw, opt UpdateOptions,
 ) (UpdateResult, error) {
-	var ck check
+	ck := check{client: c}
 	ck.replacement(replacement)
 	ck.unused("arrayFilters", opt.ArrayFilters != nil, "an update by operators")
 	return c.update(ctx, ns,

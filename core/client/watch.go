@@ -42,7 +42,7 @@ var watchFields = []string{"aggregate", "pipeline", "cursor", "collation", "comm
 func (c *Client) Watch(
 	ctx context.Context, ns Namespace, opt WatchOptions,
 ) (*changestream.Stream, error) {
-	var ck check
+	ck := check{client: c}
 	deployment := ns == Namespace{}
 	if deployment {
 		ns.Database = "admin"
@@ -56,7 +56,6 @@ func (c *Client) Watch(
 	if ck.err != nil {
 		return nil, ck.err
 	}
-	readConcern := c.readConcernFor(opt.ReadConcern)
 	op := c.read(ns, nil, &opt.Common)
 	return changestream.Open(ctx, &c.runner, op, changestream.Options{
 		Collection: ns.Collection, Deployment: deployment,
@@ -71,7 +70,6 @@ func (c *Client) Watch(
 		Comment: opt.Comment, Timeout: opt.Timeout,
 		Append: func(b *bson.Builder, to operation.Target) {
 			appendDocument(b, "collation", opt.Collation)
-			readConcern.append(b)
 			opt.appendTo(b, to)
 		},
 	})

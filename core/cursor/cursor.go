@@ -24,6 +24,7 @@ import (
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/operation"
 	"github.com/mooringdb/mooring/core/selection"
+	"github.com/mooringdb/mooring/core/session"
 )
 
 // Batch holds the content of one reply.
@@ -59,6 +60,8 @@ type State struct {
 	// Comment goes with each getMore to a server that takes one there (4.4 and later); the zero
 	// Value sends nothing.
 	Comment bson.Value
+	// Session is the lsid of each getMore; zero: none.
+	Session bson.UUID
 }
 
 // killTimeout bounds killCursors. It is short because the server closes abandoned cursors itself.
@@ -102,6 +105,9 @@ type Cursor struct {
 	lost bool
 	// hello is the server's on the connection of the last command; nil while there was none.
 	hello *description.Server
+	// session is what the cursor's commands run in; nil: nothing. An implicit one is the cursor's
+	// own, which ends it with the last command.
+	session *session.Client
 
 	busy      bool
 	request   State // the state that the getMore under way was made of
@@ -111,7 +117,13 @@ type Cursor struct {
 
 // Continue returns a cursor that goes on at a State. It holds no connection, so it does not work
 // behind a load balancer.
-func Continue(r *operation.Runner, s State) *Cursor { return &Cursor{runner: r, state: s} }
+func Continue(r *operation.Runner, s State) *Cursor {
+	c := &Cursor{runner: r, state: s}
+	if s.Session != (bson.UUID{}) && r.Sessions != nil {
+		c.session = r.Sessions.ResumeImplicit(s.Session)
+	}
+	return c
+}
 
 // Next returns the next batch: first the command's own batch, without I/O, then the batch of one
 // getMore a call. After the last batch it returns io.EOF. A batch may be empty without being
@@ -157,7 +169,7 @@ func (c *Cursor) beginLocked(ctx context.Context) (context.Context, *operation.O
 	c.busy, c.request = true, c.state
 	return ctx, &operation.Operation{
 		Database: c.request.Database, Command: (*getMore)(&c.request), RunOn: c.runOn,
-		On: c.pin, Selector: selection.Address(c.request.Server),
+		On: c.pin, Session: c.session, Selector: selection.Address(c.request.Server),
 		MaxTimeMS: c.request.MaxAwaitTimeMS, DeadlineAsMaxTime: c.request.MaxAwaitTimeMS != nil,
 	}
 }
@@ -240,7 +252,7 @@ func (c *Cursor) conclude(ctx context.Context, p reply, err error) (b Batch, end
 // has closed it, or its limit is reached. Servers since 5.0 may leave the latter to the driver.
 func (c *Cursor) acceptLocked(p reply) (b Batch, end ending) {
 	b = c.takeLocked(p)
-	if (c.state.ID == 0 || c.limitReached) && !c.endedLocked() {
+	if c.state.ID == 0 || c.limitReached {
 		end = c.endLocked()
 	}
 	return b, end
@@ -330,11 +342,23 @@ func (c *Cursor) Pinned() bool {
 }
 
 // State returns what continues the cursor elsewhere. It does not include a first batch that Next
-// has not returned yet.
+// has not returned yet. If the server still holds the cursor, the id of the cursor's session does
+// not return to the pool any more.
 func (c *Cursor) State() State {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.state
+	s := c.state
+	if s.ID != 0 && c.session != nil {
+		s.Session = c.session.State().ID
+	}
+	return s
+}
+
+// Server returns the server that holds the cursor.
+func (c *Cursor) Server() address.Address {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state.Server
 }
 
 // SetBatchSize sets the batch size of the following getMores; 0 lets the server decide.
@@ -395,10 +419,6 @@ func (c *Cursor) stop(ctx context.Context, timeout *time.Duration, atOnce bool) 
 		c.broken = ErrClosed
 	}
 	c.first, c.hasFirst = Batch{}, false
-	if c.endedLocked() {
-		c.mu.Unlock()
-		return nil
-	}
 	e := c.endLocked()
 	e.atOnce = atOnce
 	c.mu.Unlock()

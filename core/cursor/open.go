@@ -11,6 +11,7 @@ import (
 	"github.com/mooringdb/mooring/core/description"
 	"github.com/mooringdb/mooring/core/operation"
 	"github.com/mooringdb/mooring/core/selection"
+	"github.com/mooringdb/mooring/core/session"
 )
 
 // Options holds what a new cursor needs besides the operation and its reply; see State.
@@ -45,17 +46,17 @@ func Open(
 // Result beside an error, too.
 func OpenResult(
 	ctx context.Context, r *operation.Runner, op operation.Operation, opt Options,
-) (*Cursor, operation.Result, error) {
-	op.KeepConn = true
+) (_ *Cursor, res operation.Result, err error) {
+	op.Keep = true
 	ctx, done := r.Begin(ctx, opt.Timeout, time.Time{})
 	defer done()
-	res, err := r.Run(ctx, &op)
-	if err != nil {
+	if res, err = r.Run(ctx, &op); err != nil {
 		return nil, res, err
 	}
+	defer release(r, &res)
 	c := &Cursor{
 		runner: r, runOn: op.RunOn, pin: res.Pin, unconfirmed: res.WriteConcernError,
-		timeout: opt.Timeout, expires: res.DeadlineSent, hello: res.Hello,
+		timeout: opt.Timeout, expires: res.DeadlineSent, hello: res.Hello, session: op.Session,
 	}
 	if opt.Opened != nil {
 		opt.Opened(&res)
@@ -85,7 +86,7 @@ func OpenResult(
 func One(
 	ctx context.Context, r *operation.Runner, op operation.Operation, timeout *time.Duration,
 ) (doc bson.Raw, found bool, from address.Address, err error) {
-	op.KeepConn = true
+	op.Keep = true
 	ctx, done := r.Begin(ctx, timeout, time.Time{})
 	defer done()
 	res, err := r.Run(ctx, &op)
@@ -93,11 +94,28 @@ func One(
 		return nil, false, res.Server, err
 	}
 	if s := remains(res.Server, res.Reply); s.ID != 0 || res.Pin != nil {
-		left := &Cursor{runner: r, timeout: timeout, pin: res.Pin, state: s}
+		left := &Cursor{runner: r, timeout: timeout, pin: res.Pin, state: s, session: op.Session}
+		left.takeSession(&res)
 		_ = left.Close(ctx)
 	}
+	release(r, &res)
 	doc, err = first(&res)
 	return doc, doc != nil, res.Server, err
+}
+
+// takeSession takes the implicit session of the operation that opened the cursor, if it has one.
+func (c *Cursor) takeSession(res *operation.Result) {
+	if res.Session != nil {
+		c.session, res.Session = c.runner.Sessions.Implicit(res.Session), nil
+	}
+}
+
+// release returns the implicit session of an operation, unless a cursor has taken it.
+func release(r *operation.Runner, res *operation.Result) {
+	if res.Session != nil {
+		r.Sessions.Release(res.Session)
+		res.Session = nil
+	}
 }
 
 // first returns the first document of the reply's batch, nil if that is empty.
@@ -130,7 +148,11 @@ func (c *Cursor) begin(res *operation.Result, opt Options) (end ending, err erro
 	defer c.mu.Unlock()
 	if err != nil {
 		c.state = remains(res.Server, res.Reply)
+		c.takeSession(res)
 		return ending{}, err
+	}
+	if p.id != 0 {
+		c.takeSession(res)
 	}
 	c.state = State{
 		Server: res.Server, BatchSize: opt.BatchSize, Remaining: opt.Limit,
@@ -166,22 +188,27 @@ type ending struct {
 	kill    bool // the server still has the cursor, and can be told
 	atOnce  bool // within the caller's context, and if the server is known to be there
 	pin     *operation.Pin
+	session *session.Client
 }
 
 // endLocked takes what is left to do from the cursor, so that it is done once.
 func (c *Cursor) endLocked() ending {
 	e := ending{
 		runner: c.runner, timeout: c.timeout, server: c.state.Server, command: killCursors(c.state),
-		pin:  c.pin,
-		kill: c.state.ID != 0 && !c.lost,
+		pin:     c.pin,
+		kill:    c.state.ID != 0 && !c.lost,
+		session: c.session,
 	}
-	c.state.ID, c.pin = 0, nil
+	c.state.ID, c.pin, c.session = 0, nil, nil
 	return e
 }
 
-// run kills the cursor, with a time limit of its own, and returns its connection in any case. The
-// error is that of killCursors.
+// run kills the cursor, with a time limit of its own, and returns its connection and its implicit
+// session in any case. The error is that of killCursors.
 func (e *ending) run(ctx context.Context) error {
+	if e.session != nil && e.session.IsImplicit() {
+		defer e.session.End()
+	}
 	if e.pin != nil {
 		defer e.pin.Release()
 	}
@@ -195,11 +222,19 @@ func (e *ending) run(ctx context.Context) error {
 	defer done()
 	command := e.command // a copy, so that an ending that kills nothing costs no allocation
 	_, err := e.runner.Run(ctx, &operation.Operation{
-		Database: command.Database, Command: &command, On: e.pin,
+		Database: command.Database, Command: &command, On: e.pin, Session: e.alive(),
 		Selector:          present{selection.Address(e.server), e.server, e.atOnce},
 		DeadlineAsMaxTime: e.runner.Limited(e.timeout),
 	})
 	return err
+}
+
+// alive returns the session, or nil if its user has ended it before the cursor.
+func (e *ending) alive() *session.Client {
+	if e.session == nil || e.session.Err() != nil {
+		return nil
+	}
+	return e.session
 }
 
 // present selects a server of the deployment, and waits only while the server may come back. Once

@@ -8,6 +8,7 @@ import (
 	"github.com/mooringdb/mooring/core/description"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/selection"
+	"github.com/mooringdb/mooring/core/session"
 )
 
 // Deployment represents what operations run on; core/client makes one of a topology.
@@ -77,7 +78,7 @@ type Command interface {
 	// Name returns the name of the command, the key of its first element.
 	Name() string
 	// Append appends the command's elements, without those that the Runner adds: $db,
-	// $readPreference, maxTimeMS.
+	// $readPreference, readConcern, maxTimeMS, and those of the session.
 	Append(b *bson.Builder, to Target) error
 }
 
@@ -98,9 +99,15 @@ type Operation struct {
 	// On is the connection to run on; nil: that of a server that is selected. It stays pinned,
 	// however the operation ends.
 	On *Pin
-	// KeepConn asks for the connection (Result.Pin) if the operation succeeds and further commands
-	// need the same one. With On, which is kept anyway, it has no effect.
-	KeepConn bool
+	// Keep asks for what the further commands of a cursor need, if the operation succeeds: its
+	// connection (Result.Pin), unless On is set or any connection will do, and its implicit session
+	// (Result.Session).
+	Keep bool
+	// Session is the session that the command runs in; nil: an implicit one, if the server supports
+	// sessions and the write is not unacknowledged.
+	Session *session.Client
+	// ReadConcern is the read concern of the command. The Runner adds what the session asks for.
+	ReadConcern ReadConcern
 	// Selector finds the server. Nil: the selector of writes, or of ReadPreference.
 	Selector selection.Selector
 	// ReadPreference of what is no Write; nil is primary. It is sent where the specification says
@@ -138,7 +145,10 @@ type Result struct {
 	// WriteConcernError is that of the reply; nil if it has none, and for reads.
 	WriteConcernError *mongoerr.WriteConcernError
 	// Pin is the connection that was used, which the caller releases. It is nil without
-	// Operation.KeepConn, after an error, and where any connection to the server will do, which is
+	// Operation.Keep, after an error, and where any connection to the server will do, which is
 	// everywhere but behind a load balancer.
 	Pin *Pin
+	// Session is the implicit session that the command ran in, which the caller returns to the
+	// Runner's pool. It is nil without Operation.Keep, after an error, and if there was none.
+	Session *session.Session
 }

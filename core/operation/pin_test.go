@@ -13,7 +13,7 @@ import (
 
 // LB-020: the connection is kept where the operation asks for that, behind a load balancer, and
 // only if it succeeds.
-func TestKeepConn(t *testing.T) {
+func TestKeep(t *testing.T) {
 	failed := bson.NewBuilder(nil).Int32("ok", 0).Int32("code", 10107).Finish()
 	tests := []struct {
 		name  string
@@ -34,7 +34,7 @@ func TestKeepConn(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			f := &fake{kind: tt.kind, reply: tt.reply, err: tt.err}
 			res, err := (&operation.Runner{Deployment: f}).Run(t.Context(), &operation.Operation{
-				Database: "db", Command: command{}, KeepConn: tt.keep,
+				Database: "db", Command: command{}, Keep: tt.keep,
 			})
 			if (err != nil) != (tt.reply != nil || tt.err != nil) {
 				t.Errorf("Run() = %v", err)
@@ -60,7 +60,7 @@ func TestKeepConn(t *testing.T) {
 func TestRunOnPin(t *testing.T) {
 	f := &fake{kind: description.KindLoadBalanced}
 	r := operation.Runner{Deployment: f}
-	res, err := r.Run(t.Context(), &operation.Operation{Database: "db", Command: command{}, KeepConn: true})
+	res, err := r.Run(t.Context(), &operation.Operation{Database: "db", Command: command{}, Keep: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func TestRunOnPin(t *testing.T) {
 		{cmd: command{}},
 	} {
 		f.err, f.lessons = tt.err, nil
-		again, err := r.Run(t.Context(), &operation.Operation{Database: "db", Command: tt.cmd, On: res.Pin, KeepConn: true})
+		again, err := r.Run(t.Context(), &operation.Operation{Database: "db", Command: tt.cmd, On: res.Pin, Keep: true})
 		if !errors.Is(err, tt.want) || again.Pin != nil {
 			t.Errorf("Run() = %v, pin %v, want %v", err, again.Pin, tt.want)
 		}
@@ -102,7 +102,7 @@ func TestPanicAfterSendingReturnsConnection(t *testing.T) {
 	for _, pinned := range []bool{false, true} {
 		f := &fake{kind: description.KindLoadBalanced}
 		r := operation.Runner{Deployment: f}
-		op := operation.Operation{Database: "db", Command: command{}, KeepConn: true}
+		op := operation.Operation{Database: "db", Command: command{}, Keep: true}
 		want := 0
 		if pinned {
 			res, err := r.Run(t.Context(), &op)

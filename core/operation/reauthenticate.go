@@ -23,6 +23,7 @@ func (x *exchange) wantsReauthentication(err error) bool {
 func (x *exchange) sendAgain(ctx context.Context, op *Operation, cause error) (Result, error) {
 	x.reauthenticated, x.requestID = true, nextRequestID()
 	if err := x.conn.Reauthenticate(ctx, cause); err != nil {
+		x.markDirty(err)
 		x.leave(err)
 		return Result{}, err
 	}

@@ -53,11 +53,13 @@ func (q *request) build(ctx context.Context, op *Operation, x *exchange) error {
 	if err := op.Command.Append(b, to); err != nil {
 		return err
 	}
+	op.appendReadConcern(b)
 	if err := op.appendMaxTime(ctx, b, x); err != nil {
 		return err
 	}
 	b.AppendElements(x.runner.API)
 	b.String("$db", op.Database)
+	x.appendSession(op, b)
 	if op.Kind != Write && op.Selector == nil {
 		if rp := x.preference.ToSend(x.server.TopologyKind(), x.server.Description()); rp != nil {
 			rp.AppendTo(b, "$readPreference")

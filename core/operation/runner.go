@@ -9,6 +9,7 @@ import (
 	"github.com/mooringdb/mooring/core/event"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/selection"
+	"github.com/mooringdb/mooring/core/session"
 )
 
 // Runner runs operations on a deployment. Its fields must not change after the first operation.
@@ -21,6 +22,10 @@ type Runner struct {
 	Timeout *time.Duration
 	// API is what every command carries to declare the stable API; nil: nothing.
 	API bson.Raw
+	// Sessions has the server sessions of implicit sessions; nil: commands run in none.
+	Sessions *session.Pool
+	// Clock has the newest cluster time of the deployment; nil: commands carry none.
+	Clock *session.Clock
 }
 
 // Run runs an operation once. It blocks until the operation or ctx, which Begin has made, has
@@ -31,16 +36,40 @@ type Runner struct {
 // error. An error of the command's Append is returned as it is, and nothing has been sent then. If
 // time ran out, here or on the server, errors.Is(err, context.DeadlineExceeded) holds.
 func (r *Runner) Run(ctx context.Context, op *Operation) (Result, error) {
-	// Retries will be a loop around attempt, which has the error and the server that they need.
-	return r.attempt(ctx, op)
+	c := course{runner: r}
+	defer c.end()
+	res, err := c.attempt(ctx, op)
+	if err == nil && op.Keep {
+		res.Session, c.implicit = c.implicit, nil
+	}
+	return res, err
 }
 
-func (r *Runner) attempt(ctx context.Context, op *Operation) (Result, error) {
+// course holds what the attempts of one operation have in common.
+type course struct {
+	runner *Runner
+	// implicit is the implicit session, which the course owns; nil while there is none.
+	implicit *session.Session
+}
+
+// end returns the implicit session to the pool.
+func (c *course) end() {
+	if c.implicit != nil {
+		c.runner.Sessions.Release(c.implicit)
+	}
+}
+
+func (c *course) attempt(ctx context.Context, op *Operation) (Result, error) {
 	if err := ended(ctx); err != nil {
 		return Result{}, err
 	}
-	id := nextRequestID()
-	x := exchange{runner: r, preference: op.ReadPreference, requestID: id, firstID: id}
+	if op.Session != nil && op.Session.Err() != nil {
+		return Result{}, op.Session.Err()
+	}
+	r, id := c.runner, nextRequestID()
+	x := exchange{
+		runner: r, course: c, preference: op.ReadPreference, requestID: id, firstID: id,
+	}
 	if op.On != nil {
 		x.server, x.conn, x.pinned = op.On.server, op.On.conn, true
 		return x.run(ctx, op)
@@ -82,11 +111,14 @@ func (op *Operation) selector() selection.Selector {
 // pinned. The operation is not part of it, so that it stays on the stack of its callers.
 type exchange struct {
 	runner *Runner
+	course *course
 	conn   Conn
 	server Server
 	req    *request
 	// preference is what the server was selected by.
 	preference *selection.ReadPreference
+	// session is what the command is sent as; nil: nothing.
+	session identity
 
 	requestID       int32 // of the command in events
 	firstID         int32 // of the first command, which is the operation's if that has none
@@ -111,6 +143,9 @@ func (x *exchange) run(ctx context.Context, op *Operation) (Result, error) {
 	defer x.req.release()
 	// A refused command, or a bug that panics, must not cost the pool a connection.
 	defer x.leave(nil)
+	if err := x.join(op); err != nil {
+		return Result{}, err
+	}
 	if err := x.req.build(ctx, op, x); err != nil {
 		return Result{}, err
 	}
@@ -146,10 +181,12 @@ func (x *exchange) send(ctx context.Context, op *Operation) (Result, error) {
 	}
 	reply, err := x.conn.RoundTrip(ctx, x.req.msg)
 	if err != nil {
+		x.markDirty(err)
 		x.leave(err)
 		ev.end(nil, err)
 		return res, op.unanswered(err)
 	}
+	x.observe(op, reply)
 	res.Reply = reply
 	err = mongoerr.FromReply(res.Server, reply)
 	if x.wantsReauthentication(err) {
@@ -159,7 +196,7 @@ func (x *exchange) send(ctx context.Context, op *Operation) (Result, error) {
 	if op.Kind != Read && err == nil {
 		res.WriteConcernError = mongoerr.WriteConcernErrorOf(res.Server, reply)
 	}
-	if err == nil && op.KeepConn && !x.pinned && pins(x.server) {
+	if err == nil && op.Keep && !x.pinned && pins(x.server) {
 		x.conn.Learn(lesson(nil, res.WriteConcernError))
 		ev.end(reply, nil)
 		x.left, res.Pin = true, &Pin{x.server, x.conn}

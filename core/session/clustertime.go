@@ -15,20 +15,6 @@ type ClusterTime struct {
 
 const clusterTimeKey = "$clusterTime"
 
-// ClusterTimeOf returns the cluster time of a reply, be it ok: 1 or ok: 0. It is a view on the
-// reply. For a reply without a valid one it returns none.
-func ClusterTimeOf(reply bson.Raw) ClusterTime {
-	v, ok := reply.Lookup(clusterTimeKey)
-	if !ok {
-		return ClusterTime{}
-	}
-	doc, ok := v.Document()
-	if !ok {
-		return ClusterTime{}
-	}
-	return NewClusterTime(doc)
-}
-
 // NewClusterTime returns the cluster time that doc is, as a view on it, or none if it has no
 // clusterTime.
 func NewClusterTime(doc bson.Raw) ClusterTime {
@@ -42,6 +28,9 @@ func NewClusterTime(doc bson.Raw) ClusterTime {
 	}
 	return ClusterTime{doc, t, i}
 }
+
+// clone returns the cluster time with a document of its own.
+func (c ClusterTime) clone() ClusterTime { return ClusterTime{bytes.Clone(c.doc), c.t, c.i} }
 
 // IsZero reports whether there is none.
 func (c ClusterTime) IsZero() bool { return c.doc == nil }
@@ -95,7 +84,7 @@ func (c *Clock) Advance(t ClusterTime) {
 			return
 		}
 		if kept == nil {
-			kept = &ClusterTime{bytes.Clone(t.doc), t.t, t.i}
+			kept = new(t.clone())
 		}
 		if c.latest.CompareAndSwap(latest, kept) {
 			return

@@ -52,7 +52,13 @@ func TestAfter(t *testing.T) {
 	}
 }
 
-func TestClusterTimeOf(t *testing.T) {
+// of returns the cluster time of a reply.
+func of(reply bson.Raw) session.ClusterTime {
+	c, _ := session.Times(reply)
+	return c
+}
+
+func TestTimes(t *testing.T) {
 	for name, doc := range map[string]bson.Raw{
 		"none":            bson.NewBuilder(nil).Int32("ok", 1).Finish(),
 		"no document":     bson.NewBuilder(nil).Int32("$clusterTime", 1).Finish(),
@@ -61,11 +67,11 @@ func TestClusterTimeOf(t *testing.T) {
 		"nothing at all":  nil,
 		"an empty answer": bson.NewBuilder(nil).Finish(),
 	} {
-		if c := session.ClusterTimeOf(doc); !c.IsZero() || c.Document() != nil {
-			t.Errorf("%s: ClusterTimeOf() = %v, want none", name, c)
+		if c := of(doc); !c.IsZero() || c.Document() != nil {
+			t.Errorf("%s: Times() = %v, want none", name, c)
 		}
 		b := bson.NewBuilder(nil)
-		session.ClusterTimeOf(doc).Append(b)
+		of(doc).Append(b)
 		if cmd := b.Finish(); !cmd.IsEmpty() {
 			t.Errorf("%s: the command has %v", name, cmd)
 		}
@@ -73,7 +79,7 @@ func TestClusterTimeOf(t *testing.T) {
 	// The document goes back as it came, signature included.
 	doc := at(7, 8, "signed")
 	b := bson.NewBuilder(nil)
-	session.ClusterTimeOf(reply(doc)).Append(b)
+	of(reply(doc)).Append(b)
 	if v, _ := b.Finish().Lookup("$clusterTime"); !bytes.Equal(v.Data, doc) {
 		t.Errorf("$clusterTime is %v, want %v", v, doc)
 	}
@@ -126,11 +132,11 @@ func TestClockGoesForwardOnly(t *testing.T) {
 	}
 }
 
-func FuzzClusterTimeOf(f *testing.F) {
+func FuzzTimes(f *testing.F) {
 	f.Add([]byte(reply(at(1, 2, "x"))))
 	f.Add([]byte(bson.NewBuilder(nil).Int32("$clusterTime", 1).Finish()))
 	f.Fuzz(func(t *testing.T, doc []byte) {
-		c := session.ClusterTimeOf(doc)
+		c := of(doc)
 		if c.IsZero() {
 			return
 		}

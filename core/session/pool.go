@@ -10,18 +10,20 @@ import (
 // Pool holds the server sessions of a client that are not in use. It has no maximum. Its zero value
 // is an empty pool. Its methods may be called from many goroutines at once.
 type Pool struct {
+	// Life returns the deployment's logicalSessionTimeoutMinutes. 0, and a nil Life, stand for a
+	// life that is not known, as behind a load balancer: sessions do not become stale then. It must
+	// not change after the first call of a method.
+	Life func() time.Duration
+
 	// mu guards free, which is in the order of returning: the last is the next to be used.
 	mu   sync.Mutex
 	free []*Session
 }
 
-// Acquire returns the session that was returned last, or a new one. life is the deployment's
-// logicalSessionTimeoutMinutes. 0 stands for a life that is not known, as behind a load balancer:
-// sessions do not become stale then.
-//
-// The caller passes the session to Release when no command and no cursor uses it any more.
-func (p *Pool) Acquire(life time.Duration) *Session {
-	now := time.Now()
+// Acquire returns the session that was returned last, or a new one. The caller passes the session
+// to Release when no command and no cursor uses it any more.
+func (p *Pool) Acquire() *Session {
+	now, life := time.Now(), p.life()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for n := len(p.free); n > 0; n = len(p.free) {
@@ -37,8 +39,8 @@ func (p *Pool) Acquire(life time.Duration) *Session {
 
 // Release returns a session. It discards those that have become stale in the pool, and the session
 // if it is dirty or stale itself.
-func (p *Pool) Release(s *Session, life time.Duration) {
-	now := time.Now()
+func (p *Pool) Release(s *Session) {
+	now, life := time.Now(), p.life()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	stale := 0
@@ -54,6 +56,13 @@ func (p *Pool) Release(s *Session, life time.Duration) {
 		return
 	}
 	p.free = append(p.free, s)
+}
+
+func (p *Pool) life() time.Duration {
+	if p.Life == nil {
+		return 0
+	}
+	return p.Life()
 }
 
 // Len returns the number of sessions in the pool.
@@ -83,7 +92,7 @@ const MaxEnded = 10_000
 func AppendEnd(b *bson.Builder, ids []bson.UUID) {
 	b.OpenArray("endSessions")
 	for _, id := range ids {
-		appendID(b, "", id)
+		appendID(b, "", &id)
 	}
 	b.Close()
 }

@@ -1,6 +1,6 @@
-// Package session keeps the driver's side of sessions (Driver Sessions): the pool of server
-// sessions, and the newest cluster time. It holds numbers and documents only: it sends nothing,
-// selects no server and starts no goroutine.
+// Package session keeps the driver's side of sessions (Driver Sessions): client sessions with
+// their times, the pool of server sessions, and the newest cluster time. It holds numbers and
+// documents only: it sends nothing, selects no server and starts no goroutine.
 package session
 
 import (
@@ -38,15 +38,11 @@ func (s *Session) ID() bson.UUID { return s.id }
 // Append appends the session to a command as lsid, and counts that as a use of the session.
 func (s *Session) Append(b *bson.Builder) {
 	s.lastUse = time.Now()
-	appendID(b, "lsid", s.id)
+	appendID(b, "lsid", &s.id)
 }
 
-func appendID(b *bson.Builder, key string, id bson.UUID) {
-	v, err := id.Value(bson.UUIDStandard)
-	if err != nil {
-		panic("bug: session: " + err.Error())
-	}
-	b.OpenDocument(key).Value("id", v).Close()
+func appendID(b *bson.Builder, key string, id *bson.UUID) {
+	b.OpenDocument(key).Binary("id", bson.SubtypeUUID, id[:]).Close()
 }
 
 // MarkDirty records that a command of the session ended with a network error. The session may still

@@ -12,22 +12,27 @@ import (
 
 const life = 30 * time.Minute
 
+// newPool returns a pool whose sessions have that life.
+func newPool() *session.Pool {
+	return &session.Pool{Life: func() time.Duration { return life }}
+}
+
 // wait lets fake time pass.
 func wait(d time.Duration) { time.Sleep(d) } //nolint:forbidigo // fake time
 
 // Driver Sessions, prose test 1: the pool is last in, first out.
 func TestPoolIsLIFO(t *testing.T) {
-	var p session.Pool
-	a, b := p.Acquire(life), p.Acquire(life)
+	p := newPool()
+	a, b := p.Acquire(), p.Acquire()
 	if a.ID() == b.ID() {
 		t.Fatal("two sessions have one id")
 	}
-	p.Release(a, life)
-	p.Release(b, life)
-	if c := p.Acquire(life); c != b {
+	p.Release(a)
+	p.Release(b)
+	if c := p.Acquire(); c != b {
 		t.Error("the first is not the one that was returned last")
 	}
-	if c := p.Acquire(life); c != a {
+	if c := p.Acquire(); c != a {
 		t.Error("the second is not the one that was returned before")
 	}
 	if p.Len() != 0 {
@@ -53,23 +58,23 @@ func TestStaleSessions(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var p session.Pool
-				s := p.Acquire(tt.life)
-				p.Release(s, tt.life)
+				p := session.Pool{Life: func() time.Duration { return tt.life }}
+				s := p.Acquire()
+				p.Release(s)
 				wait(tt.idle)
-				if got := p.Acquire(tt.life); (got == s) != tt.same {
+				if got := p.Acquire(); (got == s) != tt.same {
 					t.Errorf("Acquire() = the idle one: %v, want %v", got == s, tt.same)
 				}
 			})
 			synctest.Test(t, func(t *testing.T) {
-				var p session.Pool
-				idle := []*session.Session{p.Acquire(tt.life), p.Acquire(tt.life), p.Acquire(tt.life)}
+				p := session.Pool{Life: func() time.Duration { return tt.life }}
+				idle := []*session.Session{p.Acquire(), p.Acquire(), p.Acquire()}
 				for _, s := range idle {
-					p.Release(s, tt.life)
+					p.Release(s)
 				}
 				wait(tt.idle)
 				var other session.Pool
-				p.Release(other.Acquire(tt.life), tt.life)
+				p.Release(other.Acquire())
 				if p.Len() != tt.left {
 					t.Errorf("Len() = %d, want %d", p.Len(), tt.left)
 				}
@@ -82,18 +87,18 @@ func TestStaleSessions(t *testing.T) {
 // on return if that was too long ago.
 func TestLastUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var p session.Pool
-		s := p.Acquire(life)
+		p := newPool()
+		s := p.Acquire()
 		for range 3 {
 			wait(life - time.Minute)
 			s.Append(bson.NewBuilder(nil))
 		}
-		if p.Release(s, life); p.Len() != 1 {
+		if p.Release(s); p.Len() != 1 {
 			t.Error("a session that was just used is not kept")
 		}
-		s = p.Acquire(life)
+		s = p.Acquire()
 		wait(life)
-		if p.Release(s, life); p.Len() != 0 {
+		if p.Release(s); p.Len() != 0 {
 			t.Error("a session that was not used for too long is kept")
 		}
 	})
@@ -102,55 +107,55 @@ func TestLastUse(t *testing.T) {
 // Only the old end of the pool is cleaned: what is younger stays.
 func TestReleaseKeepsYoung(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var p session.Pool
-		old, young, third := p.Acquire(life), p.Acquire(life), p.Acquire(life)
-		p.Release(old, life)
+		p := newPool()
+		old, young, third := p.Acquire(), p.Acquire(), p.Acquire()
+		p.Release(old)
 		wait(life / 2)
 		young.Append(bson.NewBuilder(nil))
-		p.Release(young, life)
+		p.Release(young)
 		wait(life / 2)
 		third.Append(bson.NewBuilder(nil))
-		p.Release(third, life)
+		p.Release(third)
 		if p.Len() != 2 {
 			t.Fatalf("Len() = %d, want 2", p.Len())
 		}
-		if a, b := p.Acquire(life), p.Acquire(life); a != third || b != young {
+		if a, b := p.Acquire(), p.Acquire(); a != third || b != young {
 			t.Error("the pool does not hold the two that are fresh, the last one first")
 		}
 	})
 }
 
 func TestDirtySessions(t *testing.T) {
-	var p session.Pool
-	s := p.Acquire(life)
+	p := newPool()
+	s := p.Acquire()
 	if s.IsDirty() {
 		t.Error("a new session is dirty")
 	}
 	if s.MarkDirty(); !s.IsDirty() {
 		t.Error("MarkDirty() has no effect")
 	}
-	if p.Release(s, life); p.Len() != 0 {
+	if p.Release(s); p.Len() != 0 {
 		t.Error("a dirty session is kept")
 	}
 }
 
 // The number goes on in the pool.
 func TestTxnNumbers(t *testing.T) {
-	var p session.Pool
-	s := p.Acquire(life)
+	p := newPool()
+	s := p.Acquire()
 	if a, b := s.NextTxnNumber(), s.NextTxnNumber(); a != 1 || b != 2 {
 		t.Errorf("numbers %d and %d, want 1 and 2", a, b)
 	}
-	p.Release(s, life)
-	if n := p.Acquire(life).NextTxnNumber(); n != 3 {
+	p.Release(s)
+	if n := p.Acquire().NextTxnNumber(); n != 3 {
 		t.Errorf("the next number is %d, want 3", n)
 	}
 }
 
 // lsid is {id: a UUID of version 4, as a binary of subtype 4}.
 func TestAppend(t *testing.T) {
-	var p session.Pool
-	s := p.Acquire(life)
+	p := newPool()
+	s := p.Acquire()
 	b := bson.NewBuilder(nil)
 	s.Append(b)
 	doc := b.Finish()
@@ -165,10 +170,10 @@ func TestAppend(t *testing.T) {
 }
 
 func TestDrain(t *testing.T) {
-	var p session.Pool
-	a, b := p.Acquire(life), p.Acquire(life)
-	p.Release(a, life)
-	p.Release(b, life)
+	p := newPool()
+	a, b := p.Acquire(), p.Acquire()
+	p.Release(a)
+	p.Release(b)
 	ids := p.Drain()
 	if len(ids) != 2 || ids[0] != a.ID() || ids[1] != b.ID() || p.Len() != 0 {
 		t.Fatalf("Drain() = %v, %d left, want both", ids, p.Len())
@@ -196,14 +201,14 @@ func TestDrain(t *testing.T) {
 
 // No session has two holders.
 func TestConcurrentHolders(t *testing.T) {
-	var p session.Pool
+	p := newPool()
 	var mu sync.Mutex
 	held := map[*session.Session]bool{}
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
 			for range 1000 {
-				s := p.Acquire(life)
+				s := p.Acquire()
 				mu.Lock()
 				if held[s] {
 					t.Error("a session has two holders")
@@ -214,7 +219,7 @@ func TestConcurrentHolders(t *testing.T) {
 				mu.Lock()
 				delete(held, s)
 				mu.Unlock()
-				p.Release(s, life)
+				p.Release(s)
 			}
 		})
 	}

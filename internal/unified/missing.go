@@ -150,9 +150,9 @@ func (s *survey) arguments(doc bson.Raw) {
 	}
 }
 
-// expectation looks for commands that only sessions send: with an lsid, or the cluster's time.
+// expectation looks for commands that are sent in an explicit session.
 func (s *survey) expectation(doc bson.Raw) {
-	for key, v := range doc.All() {
+	for _, v := range doc.All() {
 		if array, ok := v.Array(); ok {
 			v = bson.DocumentValue(bson.Raw(array))
 		}
@@ -160,8 +160,7 @@ func (s *survey) expectation(doc bson.Raw) {
 		if !ok {
 			continue
 		}
-		there, _ := lookup(d, "$$exists").Bool()
-		if (key == "lsid" || key == "$clusterTime") && (there || d.Has("$$sessionLsid")) {
+		if d.Has("$$sessionLsid") {
 			s.need(needsSessions)
 		}
 		s.expectation(d)

@@ -300,9 +300,7 @@ func TestMissing(t *testing.T) {
 		"on a thread":               {operations(`{"object": "testRunner", "name": "runOnThread", "arguments": {"thread": "t", "operation": {"object": "c", "name": "upload"}}}`), "GridFS"},
 		"entities of its own":       {operations(`{"object": "testRunner", "name": "createEntities", "arguments": {"entities": [{"session": {"id": "own", "client": "c"}}]}}, {"object": "own", "name": "x"}`), "sessions"},
 		"events of a client":        {operations(``) + `, "expectEvents": [{"client": "api", "events": []}]`, ""},
-		"an lsid":                   {operations(``) + `, "expectEvents": [{"client": "c", "events": [{"commandStartedEvent": {"command": {"lsid": {"$$exists": true}}}}]}]`, "sessions"},
 		"a session's lsid":          {operations(``) + `, "expectEvents": [{"client": "c", "events": [{"commandStartedEvent": {"command": {"lsid": {"$$sessionLsid": "s"}}}}]}]`, "sessions"},
-		"the cluster's time":        {operations(``) + `, "expectEvents": [{"client": "c", "events": [{"commandStartedEvent": {"command": {"$clusterTime": {"$$exists": true}}}}]}]`, "sessions"},
 		"no lsid, and that is fine": {operations(``) + `, "expectEvents": [{"client": "c", "events": [{"commandStartedEvent": {"command": {"lsid": {"$$exists": false}}}}]}]`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

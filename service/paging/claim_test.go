@@ -20,7 +20,7 @@ func largest(s *server, database, collection string) *fakeCursor {
 	return &fakeCursor{s: s, pinned: true, first: &cursor.Batch{Documents: []bson.Raw{bson.NewBuilder(nil).Finish()}}, state: cursor.State{
 		Server: address.Address(strings.Repeat("h", 253) + ":27017"), ID: math.MinInt64, Database: database, Collection: collection,
 		BatchSize: math.MaxInt32, Remaining: math.MaxInt64, MaxAwaitTimeMS: new(int64(math.MaxInt64)),
-		Comment: bson.Value{Type: bson.TypeString, Data: make([]byte, 100)},
+		Comment: bson.Value{Type: bson.TypeString, Data: make([]byte, 100)}, Session: bson.UUID{1},
 	}}
 }
 

@@ -23,6 +23,9 @@ const (
 	version3 = 3
 	// version4 has the branch.
 	version4 = 4
+	// version5 has the session of the cursor behind its state. A token has an earlier version if
+	// there is none.
+	version5 = 5
 	// writtenVersion is the version that this release writes.
 	writtenVersion = version4
 )
@@ -30,7 +33,7 @@ const (
 // MaxReplicaBytes is how long a replica's address may be, so that the longest namespace (a
 // database of 63 bytes, 255 bytes in all), on a server with the longest name (253 bytes and a
 // port), fits into a token whatever else is in it.
-const MaxReplicaBytes = 77
+const MaxReplicaBytes = 61
 
 // DeploymentID tells deployments apart.
 type DeploymentID [16]byte
@@ -94,6 +97,9 @@ func (c *claim) append(b []byte, version byte, comment bson.Value) []byte {
 	if c.branch != (page.Branch{}) { // which no earlier version can say
 		version, flags = version4, flags|flagBranch
 	}
+	if state.Session != (bson.UUID{}) {
+		version = version5
+	}
 	b = append(b, version, flags)
 	b = append(b, c.deployment[:]...)
 	b = appendText(b, c.holder.Address)
@@ -122,7 +128,11 @@ func appendState(b []byte, s *cursor.State, comment bson.Value) []byte {
 	b = binary.AppendVarint(b, s.Remaining)
 	b = appendOptional(b, s.MaxAwaitTimeMS)
 	b = append(b, byte(comment.Type))
-	return appendText(b, string(comment.Data))
+	b = appendText(b, string(comment.Data))
+	if s.Session != (bson.UUID{}) {
+		b = append(b, s.Session[:]...)
+	}
+	return b
 }
 
 func appendText(b []byte, s string) []byte {
@@ -142,7 +152,7 @@ func decodeClaim(b []byte) (claim, error) {
 	if r.bad {
 		return claim{}, errClaim
 	}
-	if version != version3 && version != version4 {
+	if version < version3 || version > version5 {
 		return claim{}, seal.ErrVersion
 	}
 	var c claim
@@ -159,6 +169,9 @@ func decodeClaim(b []byte) (claim, error) {
 	c.expires = time.UnixMilli(r.varint())
 	c.namespace = Namespace{Database: r.text(), Collection: r.text()}
 	c.state = r.state()
+	if version >= version5 {
+		c.state.Session = r.session()
+	}
 	if flags&flagSameDatabase != 0 {
 		c.state.Database = c.namespace.Database
 	}
@@ -179,6 +192,9 @@ func decodeClaim(b []byte) (claim, error) {
 func DecodeState(b []byte) (cursor.State, error) {
 	r := reader{b: b}
 	s := r.state()
+	if len(r.b) > 0 {
+		s.Session = r.session()
+	}
 	if r.bad || len(r.b) > 0 {
 		return cursor.State{}, errClaim
 	}
@@ -216,6 +232,15 @@ func (r *reader) state() (s cursor.State) {
 		s.Comment = bson.Value{Type: bson.Type(typ), Data: []byte(data)}
 	}
 	return s
+}
+
+// session reads an id, which is not zero.
+func (r *reader) session() (id bson.UUID) {
+	copy(id[:], r.take(len(id)))
+	if id == (bson.UUID{}) {
+		r.bad = true
+	}
+	return id
 }
 
 func (r *reader) byte() byte {

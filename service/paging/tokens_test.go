@@ -21,7 +21,7 @@ func TestUnknownLayout(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, version := range []byte{0, 1, 2, 5, 255} {
+	for _, version := range []byte{0, 1, 2, 6, 255} {
 		plain[0] = version
 		if _, err := f.next(r.Seal("anna", plain)); !errors.Is(err, paging.ErrTokenVersion) {
 			t.Errorf("version %d: %v, want %v", version, err, paging.ErrTokenVersion)
@@ -87,6 +87,7 @@ func TestStateTravels(t *testing.T) {
 			Server: "db:27017", ID: -5, Database: "shop", Collection: "orders", BatchSize: 7, Remaining: 3, MaxAwaitTimeMS: &ms,
 			Comment: bson.StringValue("why"),
 		},
+		{Server: "db:27017", ID: 5, Database: "shop", Collection: "orders", Session: bson.UUID{1, 2}},
 	} {
 		b := paging.AppendState(nil, &want)
 		got, err := paging.DecodeState(b)

@@ -236,6 +236,9 @@ var table = []entry{
 			x.row = reasons[TooLarge]
 		}
 	}),
+	value("session.ErrEnded", session.ErrEnded, InvalidArgument),
+	value("operation.ErrSessionsNotSupported", operation.ErrSessionsNotSupported, InvalidArgument),
+	value("operation.ErrSnapshotNotSupported", operation.ErrSnapshotNotSupported, InvalidArgument),
 	typed(plain[*operation.TooLargeError](TooLarge)),
 	typed(plain[*conn.TooLargeError](TooLarge)),
 	typed(func(e *bson.ValidationError, _ error, x *explanation) {

@@ -177,7 +177,7 @@ var options = []option{
 		Name: "replica.advertise", Kind: "host or host:port",
 		Doc: "Address at which the other replicas reach replica.address: this replica's own, " +
 			"never that of a load balancer. Without a port it has the port of replica.address. " +
-			"Without the option it is replica.address, which must then have a host. At most 77 " +
+			"Without the option it is replica.address, which must then have a host. At most 61 " +
 			"bytes with the port, because every token contains it.",
 		parse: into(func(c *Config) *string { return &c.Replica.Advertise }, parseAdvertise),
 	},

@@ -1,0 +1,273 @@
+package session
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/mooringdb/mooring/core/bson"
+)
+
+// Options holds the options of a client session.
+type Options struct {
+	// CausalConsistency has each operation see what the operations of the session before it have
+	// read and written. Nil is true, and false with Snapshot.
+	CausalConsistency *bool
+	// Snapshot has all reads of the session read from one snapshot. It excludes CausalConsistency.
+	Snapshot bool
+	// SnapshotTime is the snapshot to read from; zero: that of the first read. It needs Snapshot.
+	SnapshotTime Timestamp
+	// DefaultTimeout is timeoutMS for the end of the session and of its transactions; nil: the
+	// client's.
+	DefaultTimeout *time.Duration
+}
+
+// Errors of Pool.Start and Pool.Resume.
+var (
+	errSnapshotCausal = errors.New("a session is either causally consistent or reads from a " +
+		"snapshot")
+	errSnapshotTime = errors.New("a snapshot time needs a session that reads from a snapshot")
+)
+
+// ErrEnded is the error of an operation in a session that has ended.
+var ErrEnded = errors.New("the session has ended")
+
+// State holds what continues a session in another process: see Pool.Resume.
+type State struct {
+	// ID is the session's lsid.
+	ID bson.UUID
+	// TxnNumber is the last number that a transaction or a retryable write of the session had.
+	TxnNumber     int64
+	OperationTime Timestamp
+	// ClusterTime is a $clusterTime document, nil for none.
+	ClusterTime  bson.Raw
+	SnapshotTime Timestamp
+	// Shared says that other processes use the ID at the same time. They cannot agree on
+	// transaction numbers, so retryable writes of the session have another id.
+	Shared bool
+}
+
+// Client represents a client session (Driver Sessions, "ClientSession"): a server session, and the
+// times that the session has seen. An explicit one is made by Pool.Start or Pool.Resume, and an
+// implicit one, which belongs to a cursor, by Pool.Implicit. Its methods may be called from many
+// goroutines at once, but the specification does not say what operations mean that run in one
+// session at the same time.
+type Client struct {
+	pool     *Pool
+	opt      Options
+	causal   bool
+	implicit bool
+	shared   bool
+
+	// mu guards the fields below.
+	mu            sync.Mutex
+	server        *Session
+	foreign       bool // another process knows the id, so it does not return to the pool
+	ended         bool
+	operationTime Timestamp
+	clusterTime   ClusterTime
+	snapshotTime  Timestamp
+}
+
+// Start returns a new explicit session.
+func (p *Pool) Start(opt Options) (*Client, error) {
+	c, err := p.newClient(opt)
+	if err != nil {
+		return nil, err
+	}
+	c.server = p.Acquire()
+	return c, nil
+}
+
+// Resume returns an explicit session that continues another one. Its id never gets into the pool.
+func (p *Pool) Resume(s State, opt Options) (*Client, error) {
+	if !s.SnapshotTime.IsZero() {
+		opt.SnapshotTime = s.SnapshotTime
+	}
+	c, err := p.newClient(opt)
+	if err != nil {
+		return nil, err
+	}
+	c.server = &Session{id: s.ID, lastUse: time.Now(), txnNumber: s.TxnNumber}
+	c.foreign, c.shared = true, s.Shared
+	c.operationTime = s.OperationTime
+	c.clusterTime = NewClusterTime(s.ClusterTime).clone()
+	return c, nil
+}
+
+// ResumeImplicit returns the implicit session with that id of a cursor that another process has
+// opened. The id never gets into the pool.
+func (p *Pool) ResumeImplicit(id bson.UUID) *Client {
+	return &Client{
+		pool: p, implicit: true, foreign: true, server: &Session{id: id, lastUse: time.Now()},
+	}
+}
+
+// Implicit returns an implicit session, which holds s until End.
+func (p *Pool) Implicit(s *Session) *Client {
+	return &Client{pool: p, implicit: true, server: s}
+}
+
+func (p *Pool) newClient(opt Options) (*Client, error) {
+	causal := !opt.Snapshot
+	if opt.CausalConsistency != nil {
+		causal = *opt.CausalConsistency
+	}
+	switch {
+	case causal && opt.Snapshot:
+		return nil, errSnapshotCausal
+	case !opt.Snapshot && !opt.SnapshotTime.IsZero():
+		return nil, errSnapshotTime
+	}
+	return &Client{pool: p, opt: opt, causal: causal, snapshotTime: opt.SnapshotTime}, nil
+}
+
+// Of reports whether the pool has made the session.
+func (c *Client) Of(p *Pool) bool { return c.pool == p }
+
+// Options returns the options that the session was made with.
+func (c *Client) Options() Options { return c.opt }
+
+// IsImplicit reports whether no user has started the session.
+func (c *Client) IsImplicit() bool { return c.implicit }
+
+// IsShared reports whether other processes use the id at the same time: see State.
+func (c *Client) IsShared() bool { return c.shared }
+
+// ID returns the id of the session, also after its end.
+func (c *Client) ID() bson.UUID {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.server.id
+}
+
+// State returns what continues the session in another process. From then on its id does not return
+// to the pool.
+func (c *Client) State() State {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.foreign = true
+	return State{
+		ID: c.server.id, TxnNumber: c.server.txnNumber,
+		OperationTime: c.operationTime, ClusterTime: c.clusterTime.doc,
+		SnapshotTime: c.snapshotTime, Shared: c.shared,
+	}
+}
+
+// IsDirty reports whether a command of the session ended with a network error.
+func (c *Client) IsDirty() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.server.dirty
+}
+
+// OperationTime returns the operationTime of the newest reply, zero if there is none.
+func (c *Client) OperationTime() Timestamp {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.operationTime
+}
+
+// ClusterTime returns the newest cluster time of the session.
+func (c *Client) ClusterTime() ClusterTime {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.clusterTime
+}
+
+// SnapshotTime returns the time of the snapshot that the session reads from, zero until that is
+// known.
+func (c *Client) SnapshotTime() Timestamp {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.snapshotTime
+}
+
+// AdvanceOperationTime moves the operation time to t if that is later.
+func (c *Client) AdvanceOperationTime(t Timestamp) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if t.After(c.operationTime) {
+		c.operationTime = t
+	}
+}
+
+// AdvanceClusterTime moves the session's cluster time to t if that is later. The client's clock
+// stays as it is, since only servers move that. It keeps a copy of t's document.
+func (c *Client) AdvanceClusterTime(t ClusterTime) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if t.After(c.clusterTime) {
+		c.clusterTime = t.clone()
+	}
+}
+
+// AfterClusterTime returns the time that a causally consistent session asks its next read to see;
+// zero for none.
+func (c *Client) AfterClusterTime() Timestamp {
+	if !c.causal || c.implicit {
+		return Timestamp{}
+	}
+	return c.OperationTime()
+}
+
+// ReadsSnapshot reports whether the session reads from a snapshot.
+func (c *Client) ReadsSnapshot() bool { return c.opt.Snapshot }
+
+// SetSnapshotTime sets the time of the snapshot, unless it is set or t is zero.
+func (c *Client) SetSnapshotTime(t Timestamp) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.snapshotTime.IsZero() {
+		c.snapshotTime = t
+	}
+}
+
+// Err returns ErrEnded if the session has ended, else nil.
+func (c *Client) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended {
+		return ErrEnded
+	}
+	return nil
+}
+
+// Append appends the session to a command as lsid, and counts that as a use of the session.
+func (c *Client) Append(b *bson.Builder) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.server.Append(b)
+}
+
+// MarkDirty records that a command of the session ended with a network error.
+func (c *Client) MarkDirty() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.server.MarkDirty()
+}
+
+// NextTxnNumber returns a number for a transaction or a retryable write.
+func (c *Client) NextTxnNumber() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.server.NextTxnNumber()
+}
+
+// End ends the session. Its server session returns to the pool, unless another process knows its
+// id. End may be called again.
+func (c *Client) End() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended {
+		return
+	}
+	c.ended = true
+	if c.foreign {
+		return
+	}
+	// The session keeps a copy for ID and IsDirty, since the original gets another holder.
+	server, kept := c.server, *c.server
+	c.server = &kept
+	c.pool.Release(server)
+}
