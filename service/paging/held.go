@@ -46,7 +46,7 @@ type held struct {
 	fetch     *fetch // nil if no page is fetched, and no stream runs
 	last      Page   // the page that was delivered last, if it is in the list of pages
 
-	inPages, inLeftovers spot
+	inPages, inLeftovers place
 
 	// The call that works on the cursor, or has removed it, owns the fields below.
 	cur      Cursor // nil once it is elsewhere
@@ -59,9 +59,7 @@ var _ handle.Thing = (*held)(nil)
 
 func (p *Pager) newHeld(h handle.Handle, ns Namespace) *held {
 	h.Kind = handle.KindCursor
-	c := &held{Handle: h, pager: p, namespace: ns}
-	c.inPages.h, c.inLeftovers.h = c, c
-	return c
+	return &held{Handle: h, pager: p, namespace: ns}
 }
 
 // getLocked returns what is known of a cursor; nil: nothing.
@@ -110,7 +108,7 @@ func (p *Pager) settleLocked(h *held) {
 	h.fetch = nil
 	if len(h.leftover.documents) > 0 {
 		p.memory.leftovers.remove(&h.inLeftovers)
-		p.memory.leftovers.push(&h.inLeftovers, h.leftover.cost())
+		p.memory.leftovers.push(h, &h.inLeftovers, h.leftover.cost())
 	}
 	open := h.cur != nil && !h.cur.Done()
 	h.pinned = open && h.cur.Pinned()

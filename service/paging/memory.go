@@ -1,6 +1,10 @@
 package paging
 
-import "github.com/mooringdb/mooring/core/bson"
+import (
+	"container/list"
+
+	"github.com/mooringdb/mooring/core/bson"
+)
 
 // memory bounds what cursors hold while no call works on them: the last delivered pages, for
 // clients that ask again, and the leftovers of batches that were larger than a page. Both count
@@ -8,8 +12,8 @@ import "github.com/mooringdb/mooring/core/bson"
 // leftovers. The documents of a dropped leftover are lost to its client, which gets an error.
 type memory struct {
 	budget    int
-	pages     list
-	leftovers list
+	pages     row
+	leftovers row
 }
 
 // tooMuch reports whether something has to go.
@@ -23,7 +27,7 @@ func (m *memory) hold(h *held, p Page, cost int) {
 		return
 	}
 	h.last = p
-	m.pages.push(&h.inPages, cost)
+	m.pages.push(h, &h.inPages, cost)
 }
 
 // forget drops the cursor's page, if one is remembered.
@@ -35,61 +39,51 @@ func (m *memory) forget(h *held) {
 // trim makes room. The leftover of one cursor stays in any case, so that a batch may be larger
 // than the budget.
 func (m *memory) trim(but *held) {
-	for m.tooMuch() && m.pages.first != nil {
-		m.forget(m.pages.first.h)
+	for h := m.pages.first(); h != nil && m.tooMuch(); h = m.pages.first() {
+		m.forget(h)
 	}
-	for m.tooMuch() && m.leftovers.first != nil && m.leftovers.first.h != but {
-		h := m.leftovers.first.h
+	for h := m.leftovers.first(); h != nil && h != but && m.tooMuch(); h = m.leftovers.first() {
 		m.leftovers.remove(&h.inLeftovers)
 		h.leftover = leftover{}
 		h.ledger = h.ledger.Cut()
 	}
 }
 
-// list links cursors, oldest first.
-type list struct {
-	first, last *spot
-	len         int
-	cost        int // of all, together
+// row holds cursors, oldest first, and the sum of the memory that they keep.
+type row struct {
+	cursors list.List // of *held
+	cost    int
 }
 
-// spot holds a cursor's place in a list. The zero value is in no list.
-type spot struct {
-	h          *held
-	in         bool
-	cost       int // bytes of memory
-	prev, next *spot
+// place holds a cursor's place in a row. The zero value is in no row.
+type place struct {
+	element *list.Element
+	cost    int // bytes of memory
 }
 
-func (l *list) push(p *spot, cost int) {
-	p.in, p.cost, p.prev, p.next = true, cost, l.last, nil
-	if l.last == nil {
-		l.first = p
-	} else {
-		l.last.next = p
+func (p *place) isIn() bool { return p.element != nil }
+
+// first returns the oldest cursor, or nil if there is none.
+func (r *row) first() *held {
+	if r.cursors.Len() == 0 {
+		return nil
 	}
-	l.last = p
-	l.len++
-	l.cost += cost
+	h, _ := r.cursors.Front().Value.(*held) // always
+	return h
 }
 
-func (l *list) remove(p *spot) {
-	if !p.in {
-		return
+func (r *row) push(h *held, at *place, cost int) {
+	*at = place{r.cursors.PushBack(h), cost}
+	r.cost += cost
+}
+
+// remove takes a cursor out of the row, if it is in it.
+func (r *row) remove(at *place) {
+	if at.isIn() {
+		r.cursors.Remove(at.element)
+		r.cost -= at.cost
+		*at = place{}
 	}
-	if p.prev != nil {
-		p.prev.next = p.next
-	} else {
-		l.first = p.next
-	}
-	if p.next != nil {
-		p.next.prev = p.prev
-	} else {
-		l.last = p.prev
-	}
-	l.len--
-	l.cost -= p.cost
-	*p = spot{h: p.h}
 }
 
 // leftover holds the rest of a batch. The zero value is empty.

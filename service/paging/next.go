@@ -208,7 +208,7 @@ func (p *Pager) decideOnce(
 // decideLocked asks the ledger, and carries out what it says.
 func (p *Pager) decideLocked(ctx context.Context, h *held, c claim, q page.Question) decision {
 	d := decision{known: true}
-	q.Remembered, q.Working = h.inPages.in, h.Working()
+	q.Remembered, q.Working = h.inPages.isIn(), h.Working()
 	h.ledger, d.Verdict = h.ledger.Ask(q)
 	d.to, _ = h.ledger.Moved()
 	switch d.Verdict {
