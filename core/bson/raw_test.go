@@ -263,8 +263,7 @@ func TestIterStops(t *testing.T) {
 	for it.Next() {
 		n++
 	}
-	var invalid *bson.ValidationError
-	if n != 1 || !errors.As(it.Err(), &invalid) || invalid.Path != "b" {
+	if invalid, ok := errors.AsType[*bson.ValidationError](it.Err()); n != 1 || !ok || invalid.Path != "b" {
 		t.Errorf("%d elements, error %v; want 1 and an error at b", n, it.Err())
 	}
 	short := bson.Raw{9, 0, 0, 0, 0}

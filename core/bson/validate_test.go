@@ -30,8 +30,8 @@ func TestValidateProblems(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			err := unhex(t, c.hex).Validate()
-			var invalid *bson.ValidationError
-			if !errors.As(err, &invalid) {
+			invalid, ok := errors.AsType[*bson.ValidationError](err)
+			if !ok {
 				t.Fatalf("Validate() = %v, want a ValidationError", err)
 			}
 			if invalid.Path != c.path || !strings.Contains(invalid.Problem, c.problem) {
@@ -61,8 +61,8 @@ func TestValidateDepth(t *testing.T) {
 	if err := nest(bson.MaxDepth).Validate(); err != nil {
 		t.Errorf("depth %d: %v", bson.MaxDepth, err)
 	}
-	var invalid *bson.ValidationError
-	if err := nest(bson.MaxDepth + 1).Validate(); !errors.As(err, &invalid) || !strings.Contains(invalid.Problem, "deep") {
+	err := nest(bson.MaxDepth + 1).Validate()
+	if invalid, ok := errors.AsType[*bson.ValidationError](err); !ok || !strings.Contains(invalid.Problem, "deep") {
 		t.Errorf("depth %d: %v", bson.MaxDepth+1, err)
 	}
 	if err := nest(300).ValidateDepth(300); err != nil {
@@ -262,9 +262,9 @@ func TestReader(t *testing.T) {
 			t.Errorf("%s: then %v", name, again)
 		}
 	}
-	var invalid *bson.ValidationError
 	for _, in := range [][]byte{{4, 0, 0, 0, 0}, {5, 0, 0, 0, 1}} {
-		if _, err := bson.NewReader(bytes.NewReader(in), 0).Next(); !errors.As(err, &invalid) {
+		_, err := bson.NewReader(bytes.NewReader(in), 0).Next()
+		if _, ok := errors.AsType[*bson.ValidationError](err); !ok {
 			t.Errorf("Next of %x: %v", in, err)
 		}
 	}
@@ -281,8 +281,7 @@ func FuzzValidate(f *testing.F) {
 		d := bson.Raw(b)
 		walk(d)
 		err := d.Validate()
-		var invalid *bson.ValidationError
-		if err != nil && (!errors.As(err, &invalid) || invalid.Offset > len(b)) {
+		if invalid, ok := errors.AsType[*bson.ValidationError](err); err != nil && (!ok || invalid.Offset > len(b)) {
 			t.Errorf("Validate() = %v", err)
 		}
 		if err != nil {

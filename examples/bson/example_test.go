@@ -64,8 +64,7 @@ func Example_edit() {
 func Example_errors() {
 	_, err := extjson.Parse(nil, []byte(`{"a": [{"at": {"$date": "yesterday"}}]}`))
 	fmt.Println(err)
-	var syntax *extjson.SyntaxError
-	if errors.As(err, &syntax) {
+	if syntax, ok := errors.AsType[*extjson.SyntaxError](err); ok {
 		fmt.Println(syntax.Path, syntax.Offset)
 	}
 	doc := bson.NewBuilder(nil).OpenDocument("a").Bool("b", true).Close().Finish()

@@ -291,11 +291,10 @@ func (f *fixture) read(total, batch, size int) (complete bool) {
 			go func() { _, _ = f.r.Next(f.t.Context(), asking) }()
 		}
 		next, err := f.r.Next(f.t.Context(), asking)
-		var none *mongoerr.SelectionError
-		switch {
-		case errors.As(err, &none):
+		if _, none := errors.AsType[*mongoerr.SelectionError](err); none {
 			continue
-		case err != nil:
+		}
+		if err != nil {
 			return false
 		}
 		take(next)

@@ -320,9 +320,9 @@ func (c *client) next(token string) (paging.Page, string) {
 			return paging.Page{}, "given up"
 		}
 		page, err := c.call(token, time.Minute, c.mayJump)
-		var none *mongoerr.SelectionError
-		var network *mongoerr.NetworkError
-		var command *mongoerr.CommandError
+		_, none := errors.AsType[*mongoerr.SelectionError](err)
+		_, broken := errors.AsType[*mongoerr.NetworkError](err)
+		_, refused := errors.AsType[*mongoerr.CommandError](err)
 		switch {
 		case err == nil:
 			return page, ""
@@ -335,8 +335,8 @@ func (c *client) next(token string) (paging.Page, string) {
 			if c.chance(0.5) {
 				c.allowGap()
 			}
-		case errors.As(err, &none), errors.As(err, &network), errors.Is(err, handle.ErrClosing), errors.Is(err, errGone), errors.Is(err, context.DeadlineExceeded):
-		case c.gapped && errors.As(err, &command), c.gapped && errors.Is(err, paging.ErrCursorNotFound): // by the earlier holder
+		case none, broken, errors.Is(err, handle.ErrClosing), errors.Is(err, errGone), errors.Is(err, context.DeadlineExceeded):
+		case c.gapped && refused, c.gapped && errors.Is(err, paging.ErrCursorNotFound): // by the earlier holder
 			return page, "killed"
 		default:
 			c.t.Errorf("cursor %d: Next = %v", c.id, err)

@@ -212,10 +212,10 @@ func exchange[T any](ctx context.Context, l *link, address, what string, do func
 		return none, &paging.UnreachableError{Address: address, Refused: true, Err: errors.New("refused")}
 	}
 	if f.before != nil {
-		switch refused, err := (*paging.UnreachableError)(nil), f.before(ctx, l.from.address, address); {
-		case errors.As(err, &refused):
+		err := f.before(ctx, l.from.address, address)
+		if _, refused := errors.AsType[*paging.UnreachableError](err); refused {
 			return none, err
-		case err != nil:
+		} else if err != nil {
 			return none, &paging.UnreachableError{Address: address, Sent: true, Err: err}
 		}
 	}

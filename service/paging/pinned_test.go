@@ -204,8 +204,8 @@ func TestErrorsOfTheOwner(t *testing.T) {
 		n := newNetwork(t, "a", "b")
 		page := n.openPinned()
 		n.s.next = func(context.Context) error { return &mongoerr.SelectionError{} }
-		var none *mongoerr.SelectionError
-		if _, err := n.next("b", page.Token); !errors.As(err, &none) {
+		_, err := n.next("b", page.Token)
+		if _, ok := errors.AsType[*mongoerr.SelectionError](err); !ok {
 			t.Errorf("Next = %v", err)
 		}
 		n.s.next = func(context.Context) error { time.Sleep(time.Minute); return nil } //nolint:forbidigo // fake time

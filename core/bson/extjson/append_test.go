@@ -104,8 +104,7 @@ func TestAppendErrors(t *testing.T) {
 		d := unhex(t, c.hex)
 		for _, m := range []extjson.Mode{extjson.Relaxed, extjson.Canonical, extjson.RelaxedSafe, extjson.Plain} {
 			out, err := extjson.Append([]byte("x"), d, m)
-			var syntax *extjson.SyntaxError
-			if !errors.As(err, &syntax) || syntax.Path != c.path || !strings.Contains(syntax.Problem, c.problem) || string(out) != "x" {
+			if syntax, ok := errors.AsType[*extjson.SyntaxError](err); !ok || syntax.Path != c.path || !strings.Contains(syntax.Problem, c.problem) || string(out) != "x" {
 				t.Errorf("%s: Append = %s, %v, want %s at %q", c.name, out, err, c.problem, c.path)
 			}
 		}

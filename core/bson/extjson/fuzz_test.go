@@ -21,8 +21,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		d, err := extjson.Parse(nil, text)
 		if err != nil {
-			var syntax *extjson.SyntaxError
-			if !errors.As(err, &syntax) || syntax.Offset > len(text) || syntax.Problem == "" {
+			if syntax, ok := errors.AsType[*extjson.SyntaxError](err); !ok || syntax.Offset > len(text) || syntax.Problem == "" {
 				t.Errorf("Parse(%q) = %v", text, err)
 			}
 			return

@@ -29,28 +29,32 @@ func TestLimit(t *testing.T) {
 			}
 		}
 		limit := extjson.Limit(len(want) - 2) // the last byte ends the document, and is not looked at
-		var syntax *extjson.SyntaxError
-		if got, err := limit.Parse(dst, []byte(text)); !errors.As(err, &syntax) || !syntax.TooLarge || len(got) != len(dst) {
+		if got, err := limit.Parse(dst, []byte(text)); !isTooLarge(err) || len(got) != len(dst) {
 			t.Errorf("%s within %d bytes: %d bytes, %v", text, limit, len(got), err)
 		}
-		if _, _, err := limit.ParsePrefix(dst, []byte(text)); !errors.As(err, &syntax) || !syntax.TooLarge {
+		if _, _, err := limit.ParsePrefix(dst, []byte(text)); !isTooLarge(err) {
 			t.Errorf("%s within %d bytes, as a prefix: %v", text, limit, err)
 		}
-		if _, _, err := limit.ParseValue(dst, []byte(`[`+text+`]`)); !errors.As(err, &syntax) || !syntax.TooLarge {
+		if _, _, err := limit.ParseValue(dst, []byte(`[`+text+`]`)); !isTooLarge(err) {
 			t.Errorf("%s within %d bytes, as a value: %v", text, limit, err)
 		}
-		if _, _, _, err := limit.ParseValuePrefix(dst, []byte(`[`+text+`]`)); !errors.As(err, &syntax) || !syntax.TooLarge {
+		if _, _, _, err := limit.ParseValuePrefix(dst, []byte(`[`+text+`]`)); !isTooLarge(err) {
 			t.Errorf("%s within %d bytes, as a value and a prefix: %v", text, limit, err)
 		}
 	}
 	_, err := extjson.Limit(30).Parse(nil, []byte(`{"a": {"b": [1, 1, 1, 1]}}`))
-	var syntax *extjson.SyntaxError
-	if !errors.As(err, &syntax) || syntax.Path != "a.b" || syntax.Offset != 17 {
+	if syntax, ok := errors.AsType[*extjson.SyntaxError](err); !ok || syntax.Path != "a.b" || syntax.Offset != 17 {
 		t.Errorf("the place: %v", err)
 	}
-	if _, err := extjson.Limit(1).Parse(nil, []byte(`{"a": }`)); !errors.As(err, &syntax) || syntax.TooLarge {
-		t.Errorf("what is no JSON: %v", err)
+	if _, err := extjson.Limit(1).Parse(nil, []byte(`{"a": }`)); err == nil || isTooLarge(err) {
+		t.Errorf("malformed JSON: %v", err)
 	}
+}
+
+// isTooLarge reports whether err says that a text is larger than its limit.
+func isTooLarge(err error) bool {
+	syntax, ok := errors.AsType[*extjson.SyntaxError](err)
+	return ok && syntax.TooLarge
 }
 
 // TestLimitHoldsBack reads what becomes six times longer than its text.

@@ -132,8 +132,8 @@ func TestParseErrors(t *testing.T) {
 		{`{"a":{"$date":"2012-12-24T12:15:30.501+0100"}}`, "a", 14, "RFC 3339"},
 	} {
 		out, err := extjson.Parse([]byte("x"), []byte(c.in))
-		var syntax *extjson.SyntaxError
-		if !errors.As(err, &syntax) {
+		syntax, ok := errors.AsType[*extjson.SyntaxError](err)
+		if !ok {
 			t.Errorf("Parse(%s) = %x, %v, want a SyntaxError", c.in, out, err)
 			continue
 		}
