@@ -46,12 +46,8 @@ func TestUnified(t *testing.T) {
 			Name: "client-side-operations-timeout", Folder: "client-side-operations-timeout/tests",
 			Skip: timeoutSkips,
 		},
-		{
-			Name: "run-command", Folder: "run-command/tests/unified",
-			Skip: map[[2]string]string{
-				{"runCursorCommand.json", "successfully executes checkMetadataConsistency cursor creating command"}: "needs a scripted checkMetadataConsistency",
-			},
-		},
+		{Name: "run-command", Folder: "run-command/tests/unified"},
+		{Name: "sessions", Folder: "sessions/tests", Skip: sessionSkips},
 		{Name: "versioned-api", Folder: "versioned-api/tests"},
 		{Name: "crud", Folder: "crud/tests/unified"},
 		{Name: "collection-management", Folder: "collection-management/tests"},
@@ -59,6 +55,21 @@ func TestUnified(t *testing.T) {
 	} {
 		t.Run(suite.Name, func(t *testing.T) { unified.Run(t, suite) })
 	}
+}
+
+const retries = "needs retryable reads and writes"
+
+// sessionSkips are the cases of sessions that do not run.
+var sessionSkips = map[[2]string]string{
+	{"driver-sessions-dirty-session-errors.json", "Dirty explicit session is discarded (insert)"}:                                                                    retries,
+	{"driver-sessions-dirty-session-errors.json", "Dirty explicit session is discarded (findAndModify)"}:                                                             retries,
+	{"driver-sessions-dirty-session-errors.json", "Dirty implicit session is discarded (insert)"}:                                                                    retries,
+	{"driver-sessions-dirty-session-errors.json", "Dirty implicit session is discarded (findAndModify)"}:                                                             retries,
+	{"driver-sessions-dirty-session-errors.json", "Dirty implicit session is discarded (read returning cursor)"}:                                                     retries,
+	{"driver-sessions-dirty-session-errors.json", "Dirty implicit session is discarded (read not returning cursor)"}:                                                 retries,
+	{"implicit-sessions-default-causal-consistency.json", "readConcern is not sent on retried read in implicit session when readConcern level is not specified"}:     retries,
+	{"implicit-sessions-default-causal-consistency.json", "afterClusterTime is not sent on retried read in implicit session when readConcern level is snapshot"}:     retries,
+	{"implicit-sessions-default-causal-consistency.json", "afterClusterTime is not sent on retried read in implicit session when readConcern level is linearizable"}: retries,
 }
 
 // timeoutSkips are the cases of client-side-operations-timeout that do not run, or that the driver

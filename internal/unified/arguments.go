@@ -14,6 +14,7 @@ import (
 // arguments holds the arguments of an operation. The operation asks for each by name. done reports
 // an argument that it did not ask for, or that has another type than it asked for.
 type arguments struct {
+	run   *run // whose entities arguments name
 	doc   bson.Raw
 	asked []string
 	err   error

@@ -39,6 +39,7 @@ type (
 func (in inherited) reads(a *arguments) client.Common {
 	return client.Common{
 		Comment: a.value("comment"), Timeout: a.timeout(in.timeout), RawData: a.bool("rawData"),
+		Session:     a.session(),
 		ReadConcern: in.readConcern, ReadPreference: in.readPreference,
 	}
 }
@@ -47,6 +48,7 @@ func (in inherited) reads(a *arguments) client.Common {
 func (in inherited) writes(a *arguments) client.Common {
 	return client.Common{
 		Comment: a.value("comment"), Timeout: a.timeout(in.timeout), RawData: a.bool("rawData"),
+		Session:      a.session(),
 		WriteConcern: in.writeConcern,
 	}
 }
@@ -55,6 +57,7 @@ func (in inherited) writes(a *arguments) client.Common {
 func (in inherited) lists(a *arguments) client.Common {
 	return client.Common{
 		Comment: a.value("comment"), Timeout: a.timeout(in.timeout), RawData: a.bool("rawData"),
+		Session: a.session(),
 	}
 }
 
@@ -69,6 +72,7 @@ func (in inherited) both(a *arguments) client.Common {
 func (in inherited) command(a *arguments) client.Common {
 	return client.Common{
 		Timeout: a.timeout(in.timeout), ReadPreference: a.readPreference("readPreference"),
+		Session: a.session(),
 	}
 }
 
@@ -107,6 +111,12 @@ func (e *entities) add(name string, entity any) error {
 	return nil
 }
 
+func (e *entities) set(name string, entity any) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.m[name] = entity
+}
+
 // get finds an entity of a type.
 func get[T any](r *run, name string) (T, error) {
 	r.entities.mu.Lock()
@@ -131,16 +141,20 @@ func (r *run) create(ctx context.Context, specs []bson.Raw) error {
 		}
 		make, ok := map[string]func(context.Context, *arguments) (any, error){
 			"client": r.newClient, "database": r.newDatabase, "collection": r.newCollection,
-			"thread": r.newThread,
+			"thread": r.newThread, "session": r.newSession,
 		}[kind]
 		if !ok {
 			return fmt.Errorf("there are no entities of the kind %q", kind)
 		}
-		a := &arguments{doc: one}
+		a := &arguments{run: r, doc: one}
 		name := a.text("id")
-		entity, err := make(ctx, a)
+		err := r.entities.add(name, nil) // before it is made, since nothing would end it else
+		var entity any
 		if err == nil {
-			err = r.entities.add(name, entity)
+			entity, err = make(ctx, a)
+		}
+		if err == nil {
+			r.entities.set(name, entity)
 		}
 		if err != nil {
 			return fmt.Errorf("make the %s %q: %w", kind, name, err)

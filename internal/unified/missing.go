@@ -10,7 +10,6 @@ import (
 // What the driver, or this runner, does not have yet. A case that needs any of it is skipped with
 // that reason.
 const (
-	needsSessions      = "sessions"
 	needsTransactions  = "transactions"
 	needsRetries       = "retryable reads and writes"
 	needsChangeStreams = "change streams"
@@ -26,24 +25,20 @@ const (
 
 var missingOperations = map[string]string{
 	"startTransaction": needsTransactions, "commitTransaction": needsTransactions,
-	"abortTransaction": needsTransactions,
-	"withTransaction":  needsTransactions, "endSession": needsSessions,
+	"abortTransaction":              needsTransactions,
+	"withTransaction":               needsTransactions,
 	"targetedFailPoint":             needsTransactions,
 	"assertSessionTransactionState": needsTransactions, "assertSessionPinned": needsTransactions,
-	"assertSessionUnpinned": needsTransactions, "assertSessionDirty": needsSessions,
-	"assertSessionNotDirty":                needsSessions,
-	"assertSameLsidOnLastTwoCommands":      needsSessions,
-	"assertDifferentLsidOnLastTwoCommands": needsSessions,
-	"createChangeStream":                   needsChangeStreams,
-	"listCollectionObjects":                needsListing, "listDatabaseObjects": needsListing,
+	"assertSessionUnpinned": needsTransactions,
+	"createChangeStream":    needsChangeStreams,
+	"listCollectionObjects": needsListing, "listDatabaseObjects": needsListing,
 	"listIndexObjects": needsListing,
 	"upload":           needsGridFS, "download": needsGridFS, "downloadByName": needsGridFS,
 	"delete":       needsGridFS,
 	"deleteByName": needsGridFS, "renameByName": needsGridFS,
 	"drop": needsGridFS, "loop": needsWorkloads,
 	"mapReduce": needsMapReduce, "count": needsCount,
-	"getSnapshotTime": needsSessions,
-	"createDataKey":   needsEncryption, "rewrapManyDataKey": needsEncryption,
+	"createDataKey": needsEncryption, "rewrapManyDataKey": needsEncryption,
 	"deleteKey": needsEncryption, "getKey": needsEncryption,
 	"getKeys": needsEncryption, "addKeyAltName": needsEncryption,
 	"removeKeyAltName": needsEncryption,
@@ -52,12 +47,12 @@ var missingOperations = map[string]string{
 
 // missingArguments are arguments of operations, and options of entities.
 var missingArguments = map[string]string{
-	"session": needsSessions, "autoEncryptOpts": needsEncryption,
-	"storeEventsAsEntities": needsWorkloads,
+	"autoEncryptOpts":       needsEncryption,
+	"storeEventsAsEntities": needsWorkloads, "defaultTransactionOptions": needsTransactions,
 }
 
 var missingEntities = map[string]string{
-	"session": needsSessions, "bucket": needsGridFS, "clientEncryption": needsEncryption,
+	"bucket": needsGridFS, "clientEncryption": needsEncryption,
 }
 
 // missingOptions are options of connection strings that the driver will never have.
@@ -85,7 +80,6 @@ func (f *File) missing(test Test, all bool) string {
 	s.operations(test.Operations)
 	for _, expected := range slices.Concat(test.ExpectEvents, test.ExpectLogMessages) {
 		s.need(s.lacking[text(expected, "client")])
-		s.expectation(expected)
 	}
 	return s.reason
 }
@@ -106,6 +100,7 @@ func (s *survey) entities(entities []bson.Raw) {
 		of.need(s.lacking[text(spec, "client")])
 		of.need(s.lacking[text(spec, "database")])
 		of.client(spec)
+		of.arguments(document(spec, "sessionOptions"))
 		of.arguments(spec)
 		if of.reason != "" {
 			s.lacking[text(spec, "id")] = of.reason
@@ -147,22 +142,5 @@ func (s *survey) operations(operations []operation) {
 func (s *survey) arguments(doc bson.Raw) {
 	for key := range doc.All() {
 		s.need(missingArguments[key])
-	}
-}
-
-// expectation looks for commands that are sent in an explicit session.
-func (s *survey) expectation(doc bson.Raw) {
-	for _, v := range doc.All() {
-		if array, ok := v.Array(); ok {
-			v = bson.DocumentValue(bson.Raw(array))
-		}
-		d, ok := v.Document()
-		if !ok {
-			continue
-		}
-		if d.Has("$$sessionLsid") {
-			s.need(needsSessions)
-		}
-		s.expectation(d)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/internal/unified/deployment"
 	"github.com/mooringdb/mooring/internal/unified/match"
 )
@@ -27,7 +28,7 @@ func newRun(d *deployment.Deployment, f *File) *run {
 		file: f, deployment: d, entities: entities{m: map[string]any{}},
 		lacking: map[string]string{},
 	}
-	r.matcher = match.Matcher{Entity: r.valueOf}
+	r.matcher = match.Matcher{Entity: r.valueOf, SessionLsid: r.lsid}
 	return r
 }
 
@@ -85,7 +86,7 @@ func (r *run) prepare() error {
 	return nil
 }
 
-// close ends threads and clients.
+// close ends threads and sessions, and then clients.
 func (r *run) close(ctx context.Context) error {
 	var errs []error
 	r.entities.mu.Lock()
@@ -94,8 +95,13 @@ func (r *run) close(ctx context.Context) error {
 		switch e := entity.(type) {
 		case *thread:
 			e.end()
-		case *observed:
-			errs = append(errs, e.Close(ctx))
+		case *client.Session:
+			e.End(ctx)
+		}
+	}
+	for _, entity := range r.entities.m {
+		if c, ok := entity.(*observed); ok {
+			errs = append(errs, c.Close(ctx))
 		}
 	}
 	return errors.Join(errs...)
@@ -111,7 +117,7 @@ type outcome struct {
 
 // operation runs one operation, and checks what comes of it.
 func (r *run) operation(ctx context.Context, op operation) error {
-	a := &arguments{doc: op.arguments}
+	a := &arguments{run: r, doc: op.arguments}
 	out, err := r.perform(ctx, op, a)
 	if err != nil {
 		return fmt.Errorf("%s on %s cannot be run: %w", op.name, op.object, err)
@@ -140,6 +146,8 @@ func (r *run) perform(ctx context.Context, op operation, a *arguments) (outcome,
 		return call(ctx, collectionOperations, op.name, r, a, e)
 	case *openCursor:
 		return call(ctx, cursorOperations, op.name, r, a, e)
+	case *client.Session:
+		return call(ctx, sessionOperations, op.name, r, a, e)
 	}
 	return outcome{}, fmt.Errorf("there is no entity %q that has operations", op.object)
 }

@@ -16,10 +16,10 @@ func TestCompare(t *testing.T) {
 		problem      string
 	}{
 		"all walked":   {files: []string{"crud2/a.json"}, cases: []string{"crud2/a.json"}},
-		"listed":       {files: []string{"sessions/tests/a.json", "sessions/b.json"}, missing: "sessions/"},
+		"listed":       {files: []string{"transactions/tests/a.json", "transactions/b.json"}, missing: "transactions/"},
 		"not listed":   {files: []string{"new/tests/a.json"}, problem: "new/tests/a.json is walked by no runner"},
-		"a stale row":  {files: []string{"sessions/a.json"}, cases: []string{"sessions/a.json"}, problem: "sessions/a.json has cases, but is listed"},
-		"one of a row": {files: []string{"auth/tests/legacy/a.json", "sessions/tests/b.json"}, cases: []string{"auth/tests/legacy/a.json"}, missing: "sessions/"},
+		"a stale row":  {files: []string{"transactions/a.json"}, cases: []string{"transactions/a.json"}, problem: "transactions/a.json has cases, but is listed"},
+		"one of a row": {files: []string{"auth/tests/legacy/a.json", "transactions/tests/b.json"}, cases: []string{"auth/tests/legacy/a.json"}, missing: "transactions/"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			hasCase := map[string]bool{}

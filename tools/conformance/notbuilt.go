@@ -13,7 +13,6 @@ var notBuilt = map[string]string{
 	"open-telemetry/":              "tracing",
 	"retryable-reads/":             "retryable reads",
 	"retryable-writes/":            "retryable writes",
-	"sessions/":                    "sessions",
 	"transactions/":                "transactions",
 	"transactions-convenient-api/": "transactions",
 	"unified-test-format/schema-":  "nothing: these are the format's schemas, not tests",

@@ -314,6 +314,14 @@ func (c *collection) kind() string {
 	return "collection"
 }
 
+// checkMetadata finds nothing inconsistent. Only a mongos knows the command.
+func (h *host) checkMetadata(cmd *request) (reply, error) {
+	if !h.deployment.isRouted() {
+		return reply{}, fail(59, "no such command: '%s'", cmd.Name)
+	}
+	return h.first(cmd, &cursor{namespace: cmd.Database + ".$cmd.aggregate"}, bson.Value{}, false)
+}
+
 // searchIndexes refuses what only Atlas has.
 func (h *host) searchIndexes(*request) (reply, error) { return reply{}, errSearchIndexes }
 

@@ -66,10 +66,15 @@ func start(t *testing.T, cfg connstring.Config, options client.Options) *client.
 	return c
 }
 
-// run is the reply to a command, also to one that failed.
+// run is the reply to a command, also to one that failed. All commands run in one session, since
+// cursors belong to the session that has opened them.
 func run(t *testing.T, c *client.Client, command string) bson.Raw {
 	t.Helper()
-	reply, err := c.RunCommand(t.Context(), "db", doc(t, command), client.RunCommandOptions{})
+	cmd := doc(t, command)
+	if !cmd.Has("lsid") {
+		cmd = bson.With(cmd, "lsid", bson.DocumentValue(bson.NewBuilder(nil).Binary("id", 4, make([]byte, 16)).Finish()))
+	}
+	reply, err := c.RunCommand(t.Context(), "db", cmd, client.RunCommandOptions{})
 	if e, ok := err.(*mongoerr.CommandError); ok { //nolint:errorlint // RunCommand's own
 		return e.Reply
 	}
@@ -321,6 +326,7 @@ func TestCommands(t *testing.T) {
 			{`{"listDatabases": 1, "filter": {"$nope": 1}}`, `{"ok": 0, "code": 2}`},
 			{`{"getnonce": 1}`, `{"nonce": {"$$type": "string"}}`},
 			{`{"endSessions": []}`, `{"ok": 1}`},
+			{`{"checkMetadataConsistency": 1}`, `{"ok": 0, "code": 59}`},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -132,10 +132,10 @@ func TestEngineOnceOnly(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			onEngine(t, test.topology, map[string][]string{"insert": test.replies},
-				func(t *testing.T, _ *deployment.Deployment, e *engine, c *client.Client) {
+				func(t *testing.T, d *deployment.Deployment, e *engine, _ *client.Client) {
 					var reply bson.Raw
 					for _, command := range test.commands {
-						reply = run(t, c, command)
+						reply = send(t, d, "a", command)
 					}
 					v, _ := reply.Lookup("code")
 					if code, _ := v.AsInt64(); len(e.seen) != test.ran || code != test.code {
