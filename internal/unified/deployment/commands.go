@@ -176,18 +176,28 @@ func known(name string, run command) command {
 		if err := h.checkFields(name, cmd.Body); err != nil {
 			return reply{}, err
 		}
-		for _, list := range []string{"updates", "deletes"} {
-			for _, statement := range cmd.Documents(list) {
-				if err := h.checkFields(list, statement); err != nil {
-					return reply{}, err
-				}
-				if err := checkStages(field(statement, "u")); err != nil {
-					return reply{}, err
-				}
+		if err := h.checkStatements(cmd.Command); err != nil {
+			return reply{}, err
+		}
+		for _, statement := range cmd.Documents("updates") {
+			if err := checkStages(field(statement, "u")); err != nil {
+				return reply{}, err
 			}
 		}
 		return run(h, cmd)
 	}
+}
+
+// checkStatements refuses the fields of the statements of a write that this server does not know.
+func (h *host) checkStatements(cmd *mongotest.Command) error {
+	for _, list := range []string{"updates", "deletes"} {
+		for _, statement := range cmd.Documents(list) {
+			if err := h.checkFields(list, statement); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func write(name string, run command) command {

@@ -21,7 +21,7 @@ type Engine interface {
 var onEngine = map[string]bool{
 	"insert": true, "update": true, "delete": true, "findAndModify": true, "create": true,
 	"drop": true, "collMod": true, "createIndexes": true, "dropIndexes": true,
-	"renameCollection": true, "dropDatabase": true,
+	"renameCollection": true, "dropDatabase": true, "bulkWrite": true,
 
 	"listCollections": false, "listIndexes": false, "find": false, "aggregate": false,
 	"count": false, "distinct": false, "listDatabases": false, "getMore": false,
@@ -66,6 +66,9 @@ func (h *host) allows(cmd *mongotest.Command) error {
 			return err
 		}
 	}
+	if err := h.checkStatements(cmd); err != nil {
+		return err
+	}
 	role, _ := h.Role()
 	mode, _ := field(cmd.Body, "$readPreference", "mode").Str()
 	switch {
@@ -81,7 +84,7 @@ func (h *host) allows(cmd *mongotest.Command) error {
 // pass has the engine run a command without the fields that are about members, sessions and
 // versions: these are the deployment's.
 func (h *host) pass(cmd *mongotest.Command) (bson.Raw, error) {
-	var without []string
+	without := []string{"rawData"}
 	for _, name := range driverFields {
 		if name != "$db" && name != "maxTimeMS" {
 			without = append(without, name)

@@ -83,6 +83,7 @@ func TestEngineIsPassed(t *testing.T) {
 			}
 			for _, refused := range []string{
 				`{"find": "c", "unknown": 1}`, `{"find": "c", "apiStrict": true}`,
+				`{"update": "c", "updates": [{"q": {}, "u": {}, "unknown": 1}]}`,
 				`{"getMore": 5, "collection": "c"}`, `{"killCursors": "c", "cursors": [5]}`,
 			} {
 				if reply := run(t, c, refused); !reply.Has("code") {

@@ -71,15 +71,10 @@ func RoundTrip(nc net.Conn, request []byte) ([]byte, error) {
 
 // Document returns the body of an OP_MSG, or the one document of an OP_REPLY.
 func Document(reply []byte) ([]byte, error) {
-	if len(reply) < headerBytes+20 {
-		return nil, fmt.Errorf("a reply of %d bytes", len(reply))
+	before := map[uint32]int{opMsg: headerBytes + 5, opReply: headerBytes + 20}
+	opcode := binary.LittleEndian.Uint32(reply[12:])
+	if start, ok := before[opcode]; ok && len(reply) > start {
+		return reply[start:], nil
 	}
-	switch opcode := binary.LittleEndian.Uint32(reply[12:]); opcode {
-	case opMsg:
-		return reply[headerBytes+5:], nil
-	case opReply:
-		return reply[headerBytes+20:], nil
-	default:
-		return nil, fmt.Errorf("opcode %d", opcode)
-	}
+	return nil, fmt.Errorf("a reply of %d bytes with the opcode %d", len(reply), opcode)
 }
