@@ -79,6 +79,10 @@ test-lab: ## lab's tests: MOORING_TEST_URI, or the embedded database
 conformance: ## the specifications' own tests as a table (of SPECIFICATIONS_DIR; WITHOUT=1: there is none)
 	@$(GO) run ./tools/conformance $(if $(WITHOUT),-without)
 
+.PHONY: conformance-full
+conformance-full: ## the same, the suites about data also on the server of MOORING_TEST_URI
+	@$(GO) run ./tools/conformance -full
+
 .PHONY: lint
 lint: ## plain English, golangci-lint, buf lint and format, helm lint
 	$(GO) run ./tools/prose $(PLAIN)

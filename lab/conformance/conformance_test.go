@@ -13,8 +13,8 @@ var suite = gatewaytest.New()
 
 func TestMain(m *testing.M) { os.Exit(suite.Run(m)) }
 
-// TestOnEngine runs the suites that are about data on the server that MOORING_TEST_URI names, behind
-// the scripted deployment.
+// TestOnEngine runs the suites that are about data on the server that MOORING_TEST_URI names. The
+// scripted deployment is in front of it.
 func TestOnEngine(t *testing.T) {
 	if suite.IsEmbedded() {
 		t.Skip("MOORING_TEST_URI names no server")

@@ -12,6 +12,8 @@ const (
 	lacksTimeSeries    = "the engine keeps time series as ordinary collections"
 	lacksViewCount     = "the engine's count knows no views"
 	lacksMergeError    = "the engine's $merge replaces what it is to fail on"
+	lacksBulkWrite     = "the engine has no bulkWrite command"
+	lacksSearchIndexes = "the engine has no search indexes, also not the error of servers without"
 	lacksConcern       = "the engine has no read concerns, so that it refuses none"
 )
 
@@ -44,6 +46,43 @@ var lacking = map[string]map[[2]string]string{
 		{"insertOne-dots_and_dollars.json", insertDollar}:             lacksOldChecks,
 		{"replaceOne-dots_and_dollars.json", replaceDollar}:           lacksOldChecks,
 
+		{"client-bulkWrite-delete-options.json", ""}:     lacksBulkWrite,
+		{"client-bulkWrite-mixed-namespaces.json", ""}:   lacksBulkWrite,
+		{"client-bulkWrite-options.json", ""}:            lacksBulkWrite,
+		{"client-bulkWrite-ordered.json", ""}:            lacksBulkWrite,
+		{"client-bulkWrite-replaceOne-rawdata.json", ""}: lacksBulkWrite,
+		{"client-bulkWrite-replaceOne-sort.json", ""}:    lacksBulkWrite,
+		{"client-bulkWrite-results.json", ""}:            lacksBulkWrite,
+		{"client-bulkWrite-update-pipeline.json", ""}:    lacksBulkWrite,
+		{"client-bulkWrite-updateOne-sort.json", ""}:     lacksBulkWrite,
+		{
+			"client-bulkWrite-partialResults.json",
+			"partialResult is set when second operation fails during an ordered bulk write (verbose)",
+		}: lacksBulkWrite,
+		{
+			"client-bulkWrite-partialResults.json",
+			"partialResult is set when second operation fails during an ordered bulk write (summary)",
+		}: lacksBulkWrite,
+		{
+			"client-bulkWrite-partialResults.json",
+			"partialResult is set when first operation fails during an unordered bulk write (verbose)",
+		}: lacksBulkWrite,
+		{
+			"client-bulkWrite-partialResults.json",
+			"partialResult is set when first operation fails during an unordered bulk write (summary)",
+		}: lacksBulkWrite,
+		{
+			"client-bulkWrite-partialResults.json",
+			"partialResult is set when second operation fails during an unordered bulk write (verbose)",
+		}: lacksBulkWrite,
+		{
+			"client-bulkWrite-partialResults.json",
+			"partialResult is set when second operation fails during an unordered bulk write (summary)",
+		}: lacksBulkWrite,
+		{
+			"create-null-ids.json", "inserting _id with type null via clientBulkWrite",
+		}: lacksBulkWrite,
+
 		{
 			"aggregate-merge-errorResponse.json",
 			"aggregate $merge DuplicateKey error is accessible",
@@ -64,7 +103,13 @@ var lacking = map[string]map[[2]string]string{
 		}: lacksPrepareUnique,
 		{"timeseries-collection.json", "insertMany with duplicate ids"}: lacksTimeSeries,
 	},
+	"index-management": {
+		{"listSearchIndexes.json", ""}: lacksSearchIndexes,
+	},
 	"versioned-api": {
+		{
+			"crud-api-version-1.json", "client bulkWrite appends declared API version",
+		}: lacksBulkWrite,
 		{
 			"crud-api-version-1.json", "aggregate on database appends declared API version",
 		}: lacksSessionsStage,

@@ -12,6 +12,7 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -33,9 +34,10 @@ func main() {
 	verbose := flag.Bool("v", false, "list every skipped case with its reason")
 	without := flag.Bool("without", false,
 		"succeed without running anything if there are no specifications")
+	full := flag.Bool("full", false, "run the suites of lab as well (MOORING_TEST_URI)")
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(),
-			"usage: conformance [-v] [-without]\n\nRuns the specifications' own tests and "+
+			"usage: conformance [-v] [-without] [-full]\n\nRuns the specifications' own tests and "+
 				"prints a table.\nSPECIFICATIONS_DIR names their folder.")
 		flag.PrintDefaults()
 	}
@@ -53,7 +55,11 @@ func main() {
 				"-without")
 		os.Exit(1)
 	}
-	failed, err := run(os.Stdout, root, *verbose)
+	if *full && os.Getenv("MOORING_TEST_URI") == "" {
+		fmt.Fprintln(os.Stderr, "conformance: -full needs MOORING_TEST_URI, a MongoDB server")
+		os.Exit(1)
+	}
+	failed, err := run(os.Stdout, root, *verbose, *full)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "conformance:", err)
 		os.Exit(1)
@@ -63,7 +69,7 @@ func main() {
 	}
 }
 
-func run(out io.Writer, root string, verbose bool) (failed bool, err error) {
+func run(out io.Writer, root string, verbose, full bool) (failed bool, err error) {
 	root, err = filepath.Abs(root)
 	if err != nil {
 		return false, err
@@ -83,15 +89,17 @@ func run(out io.Writer, root string, verbose bool) (failed bool, err error) {
 	defer func() { _ = os.Remove(log.Name()) }()
 	defer log.Close()
 
-	test := exec.Command("go", append([]string{"test", "-count=1"}, runners...)...)
-	test.Env = append(os.Environ(), "MOORING_CONFORMANCE_LOG="+log.Name(),
-		"SPECIFICATIONS_DIR="+root)
-	output, testErr := test.CombinedOutput()
-
+	env := append(os.Environ(), "MOORING_CONFORMANCE_LOG="+log.Name(), "SPECIFICATIONS_DIR="+root)
+	output, testErr := runTests(env, ".", runners...)
+	if full {
+		labOutput, labErr := runTests(env, "lab", "./conformance")
+		output, testErr = append(output, labOutput...), errors.Join(testErr, labErr)
+	}
 	cases, err := readCases(log)
 	if err != nil {
 		return false, err
 	}
+	cases = once(cases)
 	total := report(out, cases, verbose)
 	files, hasCase := make([]string, len(paths)), map[string]bool{}
 	for i, path := range paths {
@@ -117,6 +125,13 @@ func run(out io.Writer, root string, verbose bool) (failed bool, err error) {
 	fmt.Fprintf(out, "%d passed, %d failed, %d skipped\n", total.passed, total.failed,
 		total.skipped)
 	return total.failed > 0 || len(w.errors) > 0, nil
+}
+
+// runTests runs the tests of packages of the module in a directory.
+func runTests(env []string, dir string, packages ...string) ([]byte, error) {
+	test := exec.Command("go", append([]string{"test", "-count=1"}, packages...)...)
+	test.Dir, test.Env = dir, env
+	return test.CombinedOutput()
 }
 
 // report prints what is not built yet, by row, and the errors.
@@ -174,6 +189,26 @@ func readCases(r io.Reader) ([]specCase, error) {
 		cases = append(cases, c)
 	}
 	return cases, lines.Err()
+}
+
+// once returns each case once. Of several results it keeps the failure, else the success.
+func once(cases []specCase) []specCase {
+	rank := map[string]int{"fail": 2, "pass": 1}
+	type key struct{ suite, file, name string }
+	places := map[key]int{}
+	var all []specCase
+	for _, c := range cases {
+		k := key{c.suite, c.file, c.name}
+		i, seen := places[k]
+		switch {
+		case !seen:
+			places[k] = len(all)
+			all = append(all, c)
+		case rank[c.result] > rank[all[i].result]:
+			all[i] = c
+		}
+	}
+	return all
 }
 
 // tally counts the cases of one suite.

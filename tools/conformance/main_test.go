@@ -41,6 +41,25 @@ func TestCompare(t *testing.T) {
 	}
 }
 
+// TestOnce counts a case that several runners run once: a failure anywhere is its result.
+func TestOnce(t *testing.T) {
+	of := func(name, result string) specCase {
+		return specCase{suite: "crud", file: "a.json", name: name, result: result}
+	}
+	other := specCase{suite: "sessions", file: "a.json", name: "passed", result: "fail"}
+	got := once([]specCase{
+		of("passed", "skip"), of("failed", "pass"), of("skipped", "skip"), other,
+		of("passed", "pass"), of("failed", "fail"), of("skipped", "skip"),
+		of("passed", "skip"), of("failed", "skip"),
+	})
+	want := []specCase{
+		of("passed", "pass"), of("failed", "fail"), of("skipped", "skip"), other,
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("once() = %v, want %v", got, want)
+	}
+}
+
 func TestEveryRowEndsItsFolder(t *testing.T) {
 	for row := range notBuilt {
 		others := func(other string) bool { return other != row && strings.HasPrefix(other, row) }
