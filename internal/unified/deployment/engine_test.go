@@ -125,7 +125,6 @@ func TestEngineOnceOnly(t *testing.T) {
 		"another number":     {deployment.Sharded, nil, []string{numbered(1, ", "+session), numbered(2, ", "+session)}, 2, 0},
 		"an older number":    {deployment.ReplicaSet, nil, []string{numbered(2, ", "+session), numbered(1, ", "+session)}, 1, 225},
 		"after a failure":    {deployment.ReplicaSet, []string{`{"ok": 0, "code": 8, "errmsg": "x"}`}, []string{numbered(1, ", "+session), numbered(1, ", "+session)}, 2, 0},
-		"no session":         {deployment.ReplicaSet, nil, []string{numbered(1, "")}, 0, 72},
 		"standalone":         {deployment.Single, nil, []string{numbered(1, ", "+session)}, 0, 20},
 		"an update of many":  {deployment.ReplicaSet, nil, []string{`{"update": "c", "updates": [{"q": {}, "u": {}, "multi": true}], "txnNumber": {"$numberLong": "1"}, ` + session + `}`}, 0, 72},
 		"a deletion of many": {deployment.ReplicaSet, nil, []string{`{"delete": "c", "deletes": [{"q": {}, "limit": 0}], "txnNumber": {"$numberLong": "1"}, ` + session + `}`}, 0, 72},

@@ -73,10 +73,6 @@ func checkNumbered(h *host, cmd *mongotest.Command) error {
 		return fail(illegalOperation, "Transaction numbers are only allowed on a replica set "+
 			"member or mongos")
 	}
-	if _, _, ok := field(cmd.Body, "lsid", "id").Binary(); !ok {
-		return fail(invalidOptions, "Transaction number requires a session ID to also be "+
-			"specified")
-	}
 	for _, statement := range cmd.Documents("updates") {
 		if multi, _ := field(statement, "multi").Bool(); multi {
 			return fail(invalidOptions, "Cannot use retryable writes with multi=true")
