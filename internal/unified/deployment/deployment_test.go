@@ -491,12 +491,12 @@ func TestCursorsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := connect(t, deployment.New(t, deployment.Single, deployment.Versions[0]), false, nil)
 		run(t, c, `{"create": "c", "capped": true, "size": 1000, "max": 9}`)
-		reply := run(t, c, `{"find": "c", "tailable": true}`)
+		reply := run(t, c, `{"find": "c", "tailable": true, `+session+`}`)
 		id, _ := reply.Lookup("cursor", "id")
 		n, _ := id.AsInt64()
 		var readers sync.WaitGroup
 		for _, command := range []string{
-			fmt.Sprintf(`{"getMore": {"$numberLong": "%d"}, "collection": "c"}`, n),
+			fmt.Sprintf(`{"getMore": {"$numberLong": "%d"}, "collection": "c", %s}`, n, session),
 			`{"aggregate": "c", "pipeline": [], "cursor": {"batchSize": 0}}`,
 		} {
 			readers.Go(func() {
