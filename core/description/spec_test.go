@@ -10,7 +10,6 @@ import (
 
 	"github.com/mooringdb/mooring/core/address"
 	"github.com/mooringdb/mooring/core/bson"
-	"github.com/mooringdb/mooring/core/bson/extjson"
 	"github.com/mooringdb/mooring/core/connstring"
 	"github.com/mooringdb/mooring/core/description"
 	"github.com/mooringdb/mooring/core/mongoerr"
@@ -35,9 +34,9 @@ func TestSpecification(t *testing.T) {
 }
 
 func runFile(t *testing.T, file string) {
-	spec := parse(t, file)
-	d := newDeployment(t, str(t, spec, "uri"))
-	phases, _ := get(t, spec, "phases").Array()
+	spec := spectest.Document(t, file)
+	d := newDeployment(t, spectest.String(t, spec, "uri"))
+	phases, _ := spectest.Value(t, spec, "phases").Array()
 	for _, v := range phases.All() {
 		phase, _ := v.Document()
 		d.run(t, phase)
@@ -88,7 +87,7 @@ func (d *deployment) run(t *testing.T, phase bson.Raw) {
 			d.fail(t, failure)
 		}
 	}
-	outcome, _ := get(t, phase, "outcome").Document()
+	outcome, _ := spectest.Value(t, phase, "outcome").Document()
 	d.check(t, outcome)
 }
 
@@ -112,24 +111,24 @@ func (d *deployment) respond(t *testing.T, pair bson.Array) {
 }
 
 func (d *deployment) fail(t *testing.T, failure bson.Raw) {
-	addr := mustAddress(t, str(t, failure, "address"))
+	addr := mustAddress(t, spectest.String(t, failure, "address"))
 	f := description.Failure{
 		Address: addr, PoolGeneration: d.generations[addr], Generation: d.generations[addr],
-		Handshaking: str(t, failure, "when") == "beforeHandshakeCompletes",
+		Handshaking: spectest.String(t, failure, "when") == "beforeHandshakeCompletes",
 	}
 	if v, ok := failure.Lookup("generation"); ok {
 		n, _ := v.AsInt64()
 		f.Generation = uint64(n)
 	}
-	wire, _ := get(t, failure, "maxWireVersion").AsInt64()
+	wire, _ := spectest.Value(t, failure, "maxWireVersion").AsInt64()
 	f.MaxWireVersion = int32(wire)
-	switch kind := str(t, failure, "type"); kind {
+	switch kind := spectest.String(t, failure, "type"); kind {
 	case "network":
 		f.Err = &mongoerr.NetworkError{Address: addr, Op: "read", Err: errors.New("connection reset")}
 	case "timeout":
 		f.Err = &mongoerr.NetworkError{Address: addr, Op: "read", Err: os.ErrDeadlineExceeded}
 	case "command":
-		reply, _ := get(t, failure, "response").Document()
+		reply, _ := spectest.Value(t, failure, "response").Document()
 		f.Err = mongoerr.FromReply(addr, reply)
 		if wce := mongoerr.WriteConcernErrorOf(addr, reply); f.Err == nil && wce != nil {
 			f.Err = wce
@@ -223,7 +222,7 @@ func (d *deployment) checkServer(t *testing.T, s *description.Server, want bson.
 			}
 		case "pool":
 			pool, _ := want.Document()
-			n, _ := get(t, pool, "generation").AsInt64()
+			n, _ := spectest.Value(t, pool, "generation").AsInt64()
 			if got := d.generations[s.Address]; got != uint64(n) {
 				t.Errorf("%s generation = %d, want %d", name, got, n)
 			}
@@ -272,42 +271,11 @@ func expectTopologyVersion(t *testing.T, what string, got *description.TopologyV
 		}
 		return
 	}
-	id, _ := get(t, doc, "processId").ObjectID()
-	counter, _ := get(t, doc, "counter").AsInt64()
+	id, _ := spectest.Value(t, doc, "processId").ObjectID()
+	counter, _ := spectest.Value(t, doc, "counter").AsInt64()
 	if got == nil || got.ProcessID != id || got.Counter != counter {
 		t.Errorf("%s = %v, want %v %d", what, got, id, counter)
 	}
-}
-
-func parse(t *testing.T, file string) bson.Raw {
-	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	doc, err := extjson.Parse(nil, text)
-	if err != nil {
-		t.Fatalf("%s: %v", file, err)
-	}
-	return doc
-}
-
-func get(t *testing.T, doc bson.Raw, key string) bson.Value {
-	t.Helper()
-	v, ok := doc.Lookup(key)
-	if !ok {
-		t.Fatalf("no %q in %v", key, doc)
-	}
-	return v
-}
-
-func str(t *testing.T, doc bson.Raw, key string) string {
-	t.Helper()
-	s, ok := get(t, doc, key).Str()
-	if !ok {
-		t.Fatalf("%q is no string in %v", key, doc)
-	}
-	return s
 }
 
 func mustAddress(t *testing.T, text string) address.Address {

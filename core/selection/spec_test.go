@@ -1,10 +1,8 @@
 package selection_test
 
 import (
-	"errors"
 	"math"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,7 +11,6 @@ import (
 
 	"github.com/mooringdb/mooring/core/address"
 	"github.com/mooringdb/mooring/core/bson"
-	"github.com/mooringdb/mooring/core/bson/extjson"
 	"github.com/mooringdb/mooring/core/description"
 	"github.com/mooringdb/mooring/core/selection"
 	"github.com/mooringdb/mooring/internal/spectest"
@@ -47,7 +44,7 @@ func runSuite(t *testing.T, suite string) {
 			if !ok {
 				run = runSelection
 			}
-			run(t, parse(t, file))
+			run(t, spectest.Document(t, file))
 		})
 	}
 }
@@ -55,7 +52,7 @@ func runSuite(t *testing.T, suite string) {
 func runRTT(t *testing.T, spec bson.Raw) {
 	sample := milliseconds(t, spec, "new_rtt_ms")
 	got := description.RTT{}.Add(sample)
-	if text, ok := get(t, spec, "avg_rtt_ms").Str(); !ok {
+	if text, ok := spectest.Value(t, spec, "avg_rtt_ms").Str(); !ok {
 		got = description.RTT{}.Add(milliseconds(t, spec, "avg_rtt_ms")).Add(sample)
 	} else if text != "NULL" {
 		t.Fatalf("avg_rtt_ms = %q", text)
@@ -67,14 +64,14 @@ func runRTT(t *testing.T, spec bson.Raw) {
 }
 
 func runInWindow(t *testing.T, spec bson.Raw) {
-	topology := readTopology(t, get(t, spec, "topology_description"))
+	topology := readTopology(t, spectest.Value(t, spec, "topology_description"))
 	counts := map[address.Address]int64{}
-	states, _ := get(t, spec, "mocked_topology_state").Array()
+	states, _ := spectest.Value(t, spec, "mocked_topology_state").Array()
 	for _, v := range states.All() {
 		state, _ := v.Document()
-		counts[address.Address(str(t, state, "address"))], _ = get(t, state, "operation_count").AsInt64()
+		counts[address.Address(spectest.String(t, state, "address"))], _ = spectest.Value(t, state, "operation_count").AsInt64()
 	}
-	iterations, _ := get(t, spec, "iterations").AsInt64()
+	iterations, _ := spectest.Value(t, spec, "iterations").AsInt64()
 	random := rand.New(rand.NewPCG(1, 2))
 	chosen := map[address.Address]int{}
 	for range iterations {
@@ -86,9 +83,9 @@ func runInWindow(t *testing.T, spec bson.Raw) {
 			func(s *description.Server) int64 { return counts[s.Address] }, random.IntN)
 		chosen[s.Address]++
 	}
-	outcome, _ := get(t, spec, "outcome").Document()
-	tolerance, _ := get(t, outcome, "tolerance").AsDouble()
-	frequencies, _ := get(t, outcome, "expected_frequencies").Document()
+	outcome, _ := spectest.Value(t, spec, "outcome").Document()
+	tolerance, _ := spectest.Value(t, outcome, "tolerance").AsDouble()
+	frequencies, _ := spectest.Value(t, outcome, "expected_frequencies").Document()
 	for addr, v := range frequencies.All() {
 		want, _ := v.AsDouble()
 		got := float64(chosen[address.Address(addr)]) / float64(iterations)
@@ -99,14 +96,14 @@ func runInWindow(t *testing.T, spec bson.Raw) {
 }
 
 func runSelection(t *testing.T, spec bson.Raw) {
-	topology := readTopology(t, get(t, spec, "topology_description"))
+	topology := readTopology(t, spectest.Value(t, spec, "topology_description"))
 	topology.HeartbeatInterval = 10 * time.Second
 	if _, ok := spec.Lookup("heartbeatFrequencyMS"); ok {
 		topology.HeartbeatInterval = milliseconds(t, spec, "heartbeatFrequencyMS")
 	}
 	selector := selection.Write()
 	if operation, ok := spec.Lookup("operation"); !ok || operation.Equal(bson.StringValue("read")) {
-		preference, _ := get(t, spec, "read_preference").Document()
+		preference, _ := spectest.Value(t, spec, "read_preference").Document()
 		selector = selection.Read(readPreference(t, preference))
 	}
 	if last, ok := spec.Lookup("deprioritized_servers"); ok {
@@ -122,8 +119,8 @@ func runSelection(t *testing.T, spec bson.Raw) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	expectServers(t, "suitable", suitable, get(t, spec, "suitable_servers"))
-	expectServers(t, "in the latency window", selection.InWindow(suitable, localThreshold), get(t, spec, "in_latency_window"))
+	expectServers(t, "suitable", suitable, spectest.Value(t, spec, "suitable_servers"))
+	expectServers(t, "in the latency window", selection.InWindow(suitable, localThreshold), spectest.Value(t, spec, "in_latency_window"))
 }
 
 func addresses(t *testing.T, servers bson.Value) []address.Address {
@@ -132,7 +129,7 @@ func addresses(t *testing.T, servers bson.Value) []address.Address {
 	array, _ := servers.Array()
 	for _, v := range array.All() {
 		doc, _ := v.Document()
-		all = append(all, address.Address(str(t, doc, "address")))
+		all = append(all, address.Address(spectest.String(t, doc, "address")))
 	}
 	return all
 }
@@ -168,12 +165,12 @@ var serverKinds = map[string]description.ServerKind{
 func readTopology(t *testing.T, v bson.Value) description.Topology {
 	t.Helper()
 	doc, _ := v.Document()
-	kind, ok := kinds[str(t, doc, "type")]
+	kind, ok := kinds[spectest.String(t, doc, "type")]
 	if !ok {
-		t.Fatalf("topology of type %q", str(t, doc, "type"))
+		t.Fatalf("topology of type %q", spectest.String(t, doc, "type"))
 	}
 	topology := description.Topology{Kind: kind}
-	servers, _ := get(t, doc, "servers").Array()
+	servers, _ := spectest.Value(t, doc, "servers").Array()
 	for _, v := range servers.All() {
 		server, _ := v.Document()
 		topology.Servers = append(topology.Servers, readServer(t, server))
@@ -248,7 +245,7 @@ func readPreference(t *testing.T, doc bson.Raw) *selection.ReadPreference {
 			rp.MaxStalenessSeconds = &seconds
 		case "hedge":
 			hedge, _ := v.Document()
-			enabled, _ := get(t, hedge, "enabled").Bool()
+			enabled, _ := spectest.Value(t, hedge, "enabled").Bool()
 			rp.HedgeEnabled = &enabled
 		default:
 			t.Fatalf("unknown key %q in a read preference", key)
@@ -259,7 +256,7 @@ func readPreference(t *testing.T, doc bson.Raw) *selection.ReadPreference {
 
 func milliseconds(t *testing.T, doc bson.Raw, key string) time.Duration {
 	t.Helper()
-	v := get(t, doc, key)
+	v := spectest.Value(t, doc, key)
 	if n, ok := v.AsInt64(); ok {
 		return time.Duration(n) * time.Millisecond
 	}
@@ -268,35 +265,4 @@ func milliseconds(t *testing.T, doc bson.Raw, key string) time.Duration {
 		t.Fatalf("%q is no number in %v", key, doc)
 	}
 	return time.Duration(f * float64(time.Millisecond))
-}
-
-func parse(t *testing.T, file string) bson.Raw {
-	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	doc, err := extjson.Parse(nil, text)
-	if err != nil {
-		t.Fatalf("%s: %v", file, err)
-	}
-	return doc
-}
-
-func get(t *testing.T, doc bson.Raw, key string) bson.Value {
-	t.Helper()
-	v, ok := doc.Lookup(key)
-	if !ok {
-		t.Fatalf("no %q in %v", key, doc)
-	}
-	return v
-}
-
-func str(t *testing.T, doc bson.Raw, key string) string {
-	t.Helper()
-	s, ok := get(t, doc, key).Str()
-	if !ok {
-		t.Fatal(errors.New(key + " is no string"))
-	}
-	return s
 }

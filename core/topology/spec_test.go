@@ -3,7 +3,6 @@ package topology_test
 import (
 	"context"
 	"net"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -33,13 +32,13 @@ func TestMonitoringSpecification(t *testing.T) {
 		}
 		name := "monitoring/" + strings.TrimSuffix(filepath.Base(file), ".json")
 		spectest.Case(t, suite, file, name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) { runMonitoring(t, parse(t, file)) })
+			bubble(t, func(t *testing.T) { runMonitoring(t, spectest.Document(t, file)) })
 		})
 	}
 }
 
 func runMonitoring(t *testing.T, spec bson.Raw) {
-	c, err := connstring.Parse(str(t, spec, "uri"))
+	c, err := connstring.Parse(spectest.String(t, spec, "uri"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +50,7 @@ func runMonitoring(t *testing.T, spec bson.Raw) {
 		Sink:             r.sink(),
 	})
 	defer stop(t, topo)
-	phases, _ := get(t, spec, "phases").Array()
+	phases, _ := spectest.Value(t, spec, "phases").Array()
 	for _, v := range phases.All() {
 		phase, _ := v.Document()
 		if responses, ok := phase.Lookup("responses"); ok {
@@ -62,8 +61,8 @@ func runMonitoring(t *testing.T, spec bson.Raw) {
 			}
 		}
 		synctest.Wait()
-		outcome, _ := get(t, phase, "outcome").Document()
-		events, _ := get(t, outcome, "events").Array()
+		outcome, _ := spectest.Value(t, phase, "outcome").Document()
+		events, _ := spectest.Value(t, outcome, "events").Array()
 		r.expect(t, events)
 	}
 }
@@ -233,35 +232,4 @@ func text(t *testing.T, doc bson.Raw) string {
 		t.Fatal(err)
 	}
 	return string(json)
-}
-
-func parse(t *testing.T, file string) bson.Raw {
-	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	doc, err := extjson.Parse(nil, text)
-	if err != nil {
-		t.Fatalf("%s: %v", file, err)
-	}
-	return doc
-}
-
-func get(t *testing.T, doc bson.Raw, key string) bson.Value {
-	t.Helper()
-	v, ok := doc.Lookup(key)
-	if !ok {
-		t.Fatalf("no %q in %v", key, doc)
-	}
-	return v
-}
-
-func str(t *testing.T, doc bson.Raw, key string) string {
-	t.Helper()
-	s, ok := get(t, doc, key).Str()
-	if !ok {
-		t.Fatalf("%q is no string in %v", key, doc)
-	}
-	return s
 }
