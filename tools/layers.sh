@@ -14,3 +14,9 @@ forbid() { # packages, pattern, words
 forbid ./core/... '^(google\.golang\.org/(grpc|protobuf)|go\.uber\.org/(fx|dig))' 'gRPC, protobuf or fx'
 forbid ./service/... '^go\.uber\.org/(fx|dig)' 'fx'
 forbid ./cmd/gateway 'FerretDB|go\.mongodb\.org/mongo-driver' 'FerretDB or official driver'
+for package in $(go list ./... | sed -n 's|^[^/]*/[^/]*/[^/]*/||p'); do
+	case $package in gen/* | core/*internal/* | examples/* | deploy/* | tools/*) continue ;; esac
+	grep -qE "[\`/]$(basename "$package")\`" docs/architecture.md ||
+		{ echo "docs/architecture.md does not name $package"; exit 1; }
+done
+echo "docs/architecture.md names every package"
