@@ -48,6 +48,7 @@ func TestUnified(t *testing.T) {
 		},
 		{Name: "run-command", Folder: "run-command/tests/unified"},
 		{Name: "sessions", Folder: "sessions/tests", Skip: sessionSkips},
+		{Name: "change-streams", Folder: "change-streams/tests/unified"},
 		{Name: "versioned-api", Folder: "versioned-api/tests"},
 		{Name: "crud", Folder: "crud/tests/unified"},
 		{Name: "collection-management", Folder: "collection-management/tests"},

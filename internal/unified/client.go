@@ -25,6 +25,9 @@ type observed struct {
 	sensitive bool     // events of sensitive commands are kept
 	levels    map[eventlog.Component]eventlog.Level
 
+	traces  bool // spans are kept (observeTracingMessages)
+	payload bool // with the commands in them
+
 	minPoolSize uint64
 
 	// mu guards the fields below.
@@ -32,6 +35,7 @@ type observed struct {
 	changed    chan struct{} // closed, and replaced, at each event
 	events     []seen
 	messages   []bson.Raw
+	spans      []*span
 	checkedOut int // connections
 }
 
@@ -56,6 +60,11 @@ func (r *run) newClient(ctx context.Context, a *arguments) (any, error) {
 		level, _ := v.Str()
 		c.levels[eventlog.Component(component)] = levels[level]
 	}
+	tracing := &arguments{doc: a.document("observeTracingMessages")}
+	c.traces = tracing.doc != nil
+	payload := tracing.bool("enableCommandPayload")
+	c.payload = payload != nil && *payload
+	a.adopt(tracing)
 	limit := a.int64("awaitMinPoolSizeMS")
 	if err := a.done(); err != nil {
 		return nil, err
@@ -96,7 +105,7 @@ func (c *observed) awaitMinPoolSize(ctx context.Context, limit time.Duration) er
 	settle()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.events, c.messages = nil, nil
+	c.events, c.messages, c.spans = nil, nil, nil
 	return nil
 }
 
@@ -152,6 +161,9 @@ func (r *run) connect(
 			Write:             c.write,
 			MaxDocumentLength: -1,
 		}))
+	}
+	if c.traces {
+		sink = event.Join(nil, sink, c.spanSink())
 	}
 	if c.Client, err = client.New(cfg, client.Options{
 		Sink: sink, Dialer: r.deployment.Dial,

@@ -32,6 +32,7 @@ type Test struct {
 	Operations        []operation
 	ExpectEvents      []bson.Raw
 	ExpectLogMessages []bson.Raw
+	ExpectTracing     []bson.Raw // expectTracingMessages
 	Outcome           []bson.Raw
 
 	// Unevaluated is a member of the test that this runner does not evaluate, or "".
@@ -41,7 +42,7 @@ type Test struct {
 // members are the members of a test that this runner evaluates.
 var members = []string{
 	"description", "runOnRequirements", "skipReason", "operations", "expectEvents",
-	"expectLogMessages", "outcome",
+	"expectLogMessages", "expectTracingMessages", "outcome",
 }
 
 // operation describes one step of a test.
@@ -132,6 +133,7 @@ func newFile(path string, doc bson.Raw) *File {
 			Operations:        operations(documents(t, "operations")),
 			ExpectEvents:      documents(t, "expectEvents"),
 			ExpectLogMessages: documents(t, "expectLogMessages"),
+			ExpectTracing:     documents(t, "expectTracingMessages"),
 			Outcome:           documents(t, "outcome"),
 		}
 		for key := range t.All() {

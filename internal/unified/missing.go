@@ -10,10 +10,9 @@ import (
 // What the driver, or this runner, does not have yet. A case that needs any of it is skipped with
 // that reason.
 const (
-	needsTransactions  = "transactions"
-	needsRetries       = "retryable reads and writes"
-	needsChangeStreams = "change streams"
-	needsListing       = "lists of objects for databases, collections or indexes, which drivers " +
+	needsTransactions = "transactions"
+	needsRetries      = "retryable reads and writes"
+	needsListing      = "lists of objects for databases, collections or indexes, which drivers " +
 		"may leave out"
 	needsGridFS     = "GridFS"
 	needsEncryption = "client-side encryption"
@@ -30,7 +29,6 @@ var missingOperations = map[string]string{
 	"targetedFailPoint":             needsTransactions,
 	"assertSessionTransactionState": needsTransactions, "assertSessionPinned": needsTransactions,
 	"assertSessionUnpinned": needsTransactions,
-	"createChangeStream":    needsChangeStreams,
 	"listCollectionObjects": needsListing, "listDatabaseObjects": needsListing,
 	"listIndexObjects": needsListing,
 	"upload":           needsGridFS, "download": needsGridFS, "downloadByName": needsGridFS,
@@ -78,7 +76,8 @@ func (f *File) missing(test Test, all bool) string {
 		}
 	}
 	s.operations(test.Operations)
-	for _, expected := range slices.Concat(test.ExpectEvents, test.ExpectLogMessages) {
+	for _, expected := range slices.Concat(test.ExpectEvents, test.ExpectLogMessages,
+		test.ExpectTracing) {
 		s.need(s.lacking[text(expected, "client")])
 	}
 	return s.reason

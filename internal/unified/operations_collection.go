@@ -16,6 +16,7 @@ var collectionOperations = table[*collection]{
 	"find":                   find,
 	"findOne":                findOne,
 	"createFindCursor":       createFindCursor,
+	"createChangeStream":     watchCollection,
 	"aggregate":              aggregateCollection,
 	"distinct":               distinct,
 	"countDocuments":         countDocuments,

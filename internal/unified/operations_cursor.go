@@ -9,11 +9,14 @@ import (
 	"github.com/mooringdb/mooring/core/cursor"
 )
 
+// maxIterations is how often a cursor that brings nothing is asked for a document.
+const maxIterations = 1000
+
 // cursorOperations are the operations on a cursor.
 var cursorOperations = table[*openCursor]{
 	"close":                       closeCursor,
 	"iterateOnce":                 iterate(1),
-	"iterateUntilDocumentOrError": iterate(1000),
+	"iterateUntilDocumentOrError": iterate(maxIterations),
 }
 
 func closeCursor(_ *run, c *openCursor, _ *arguments) action {

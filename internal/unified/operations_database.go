@@ -12,11 +12,12 @@ import (
 
 // clientOperations are the operations on a client.
 var clientOperations = table[*observed]{
-	"appendMetadata":    appendMetadata,
-	"clientBulkWrite":   clientBulkWrite,
-	"close":             closeClient,
-	"listDatabases":     listDatabases,
-	"listDatabaseNames": listDatabaseNames,
+	"appendMetadata":     appendMetadata,
+	"clientBulkWrite":    clientBulkWrite,
+	"createChangeStream": watchClient,
+	"close":              closeClient,
+	"listDatabases":      listDatabases,
+	"listDatabaseNames":  listDatabaseNames,
 }
 
 func appendMetadata(_ *run, c *observed, a *arguments) action {
@@ -76,6 +77,7 @@ var databaseOperations = table[*database]{
 	"runCommand":          runCommand,
 	"runCursorCommand":    runCursorCommand,
 	"createCommandCursor": createCommandCursor,
+	"createChangeStream":  watchDatabase,
 	"createCollection":    createCollection,
 	"dropCollection":      dropCollection,
 	"modifyCollection":    modifyCollection,

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/changestream"
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/internal/unified/deployment"
 	"github.com/mooringdb/mooring/internal/unified/match"
@@ -52,7 +53,12 @@ func (r *run) test(ctx context.Context, test Test) error {
 	for _, check := range []struct {
 		all   []bson.Raw
 		check func(bson.Raw) error
-	}{{test.ExpectEvents, r.events}, {test.ExpectLogMessages, r.logs}, {test.Outcome, r.outcome}} {
+	}{
+		{test.ExpectEvents, r.events},
+		{test.ExpectLogMessages, r.logs},
+		{test.ExpectTracing, r.tracing},
+		{test.Outcome, r.outcome},
+	} {
 		for _, expected := range check.all {
 			if err := check.check(expected); err != nil {
 				return err
@@ -146,6 +152,8 @@ func (r *run) perform(ctx context.Context, op operation, a *arguments) (outcome,
 		return call(ctx, collectionOperations, op.name, r, a, e)
 	case *openCursor:
 		return call(ctx, cursorOperations, op.name, r, a, e)
+	case *changestream.Stream:
+		return call(ctx, streamOperations, op.name, r, a, e)
 	case *client.Session:
 		return call(ctx, sessionOperations, op.name, r, a, e)
 	}

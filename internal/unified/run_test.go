@@ -1,6 +1,8 @@
 package unified_test
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -187,7 +189,16 @@ func TestRun(t *testing.T) {
 		"a hedged read": {operations(`{"object": "testRunner", "name": "createEntities", "arguments": {"entities": [{"collection": {"id": "s", "database": "d", "collectionName": "k",
 			"collectionOptions": {"readPreference": {"mode": "nearest", "hedge": {"enabled": true}}}}}]}}, {"object": "s", "name": "find", "arguments": {"filter": {}}}`) + `,
 			"expectEvents": [{"client": "c", "events": [{"commandStartedEvent": {"command": {"$readPreference": {"mode": "nearest", "hedge": {"enabled": true}}}}}, {"commandSucceededEvent": {}}]}]`, fine},
-		"an expectation that is not evaluated": {operations(``) + `, "expectTracingMessages": [{"client": "c", "spans": [{"name": "ping", "attributes": {}}]}]`, "the runner does not evaluate expectTracingMessages"},
+		"no span":            {operations(insert) + `, "expectTracingMessages": [{"client": "c", "spans": [{"name": "insert db.k", "attributes": {}}]}]`, "span 0 of 1 is missing"},
+		"spans of no client": {operations(``) + `, "expectTracingMessages": [{"client": "x", "spans": [{"name": "ping", "attributes": {}}]}]`, `there is no entity "x"`},
+		"a tracing option":   {operations(`{"object": "testRunner", "name": "createEntities", "arguments": {"entities": [{"client": {"id": "s", "observeTracingMessages": {"nope": true}}}]}}`), "argument nope is not known"},
+		"change streams": {operations(`{"object": "k", "name": "createChangeStream", "arguments": {"pipeline": [], "fullDocument": "updateLookup"}, "saveResultAsEntity": "w"},
+			{"object": "d", "name": "createChangeStream", "arguments": {"pipeline": []}, "saveResultAsEntity": "wd"}, {"object": "c", "name": "createChangeStream", "arguments": {"pipeline": []}, "saveResultAsEntity": "wc"},
+			` + insert + `, {"object": "w", "name": "iterateOnce", "expectResult": {"operationType": "insert", "fullDocument": {"_id": 3}}}, {"object": "w", "name": "iterateOnce"},
+			{"object": "wd", "name": "iterateUntilDocumentOrError", "expectResult": {"operationType": "insert"}}, {"object": "wc", "name": "iterateUntilDocumentOrError", "expectResult": {"operationType": "insert"}},
+			{"object": "w", "name": "close"}, {"object": "wd", "name": "close"}, {"object": "wc", "name": "close"}`), fine},
+		"an error of a change stream": {operations(`{"object": "k", "name": "createChangeStream", "arguments": {"pipeline": [{"$project": {"_id": 0}}]}, "saveResultAsEntity": "w"},
+			` + insert + `, {"object": "w", "name": "iterateOnce", "expectError": {"errorCode": 280}}`), fine},
 		"sessions": {operations(`{"object": "k", "name": "find", "arguments": {"filter": {"_id": 1}, "session": "sess"}, "expectResult": [{"_id": 1, "a": 1}]},
 			{"object": "testRunner", "name": "assertSessionNotDirty", "arguments": {"session": "sess"}},
 			{"object": "k", "name": "countDocuments", "arguments": {"filter": {}, "session": "sess"}}, {"object": "testRunner", "name": "assertSameLsidOnLastTwoCommands", "arguments": {"client": "c"}},
@@ -234,6 +245,19 @@ func TestRun(t *testing.T) {
 				t.Errorf("error %q, want %q", err, test.want)
 			}
 		})
+	}
+}
+
+// TestLaterMembers has a later version of the format bring a member that the runner does not know.
+func TestLaterMembers(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "schema-1.28.json"), []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f := parse(t, unified.NewSchemas(dir), "", operations(``)+`, "expectMore": []`)
+	err := unified.RunTest(t, f, f.Tests[0], deployment.ReplicaSet)
+	if err == nil || !strings.Contains(err.Error(), "the runner does not evaluate expectMore") {
+		t.Errorf("error %v", err)
 	}
 }
 
