@@ -54,14 +54,16 @@ var bulkFields = []string{
 // bulkWrite runs the commands of a bulk.
 func (c *Client) bulkWrite(
 	ctx context.Context, ns Namespace, cmd *bulk,
-) (BulkWriteResult, error) {
+) (_ BulkWriteResult, err error) {
 	op := write(ns, cmd, cmd.writeConcern, cmd.common)
 	op.ID = operation.NewID()
 	run := bulkRun{client: c, cmd: cmd, op: &op}
 	run.result.Acknowledged = !op.Unacknowledged
 	ctx, done := c.runner.Begin(ctx, cmd.common.Timeout, time.Time{})
 	defer done()
-	err := run.all(ctx)
+	end := c.runner.Trace(ctx, &op)
+	defer func() { end(err) }()
+	err = run.all(ctx)
 	return run.result, err
 }
 

@@ -211,7 +211,7 @@ func (c *Client) timeout(o *Common) *time.Duration {
 // read returns the operation of a command that reads.
 func (c *Client) read(ns Namespace, cmd operation.Command, o *Common) operation.Operation {
 	return operation.Operation{
-		Database: ns.Database, Command: cmd, Session: o.session(),
+		Database: ns.Database, Collection: ns.Collection, Command: cmd, Session: o.session(),
 		ReadPreference:    c.readPreferenceFor(o.ReadPreference),
 		ReadConcern:       c.readConcernFor(o.ReadConcern),
 		DeadlineAsMaxTime: true, RunOn: o.RunOn, Caller: o.Caller,
@@ -221,8 +221,8 @@ func (c *Client) read(ns Namespace, cmd operation.Command, o *Common) operation.
 // write returns the operation of a command that writes.
 func write(ns Namespace, cmd operation.Command, wc WriteConcern, o *Common) operation.Operation {
 	return operation.Operation{
-		Database: ns.Database, Command: cmd, Kind: operation.Write, Session: o.session(),
-		Unacknowledged:    unacknowledged(wc),
+		Database: ns.Database, Collection: ns.Collection, Command: cmd, Kind: operation.Write,
+		Session: o.session(), Unacknowledged: unacknowledged(wc),
 		DeadlineAsMaxTime: true, RunOn: o.RunOn, Caller: o.Caller,
 	}
 }

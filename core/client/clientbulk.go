@@ -125,7 +125,7 @@ func (e *NamespacedBulkWriteError) Unwrap() []error {
 // satisfied, or something was done before another error, the error is a *NamespacedBulkWriteError.
 func (c *Client) ClientBulkWrite(
 	ctx context.Context, models []NamespacedWriteModel, opt NamespacedBulkWriteOptions,
-) (NamespacedBulkWriteResult, error) {
+) (_ NamespacedBulkWriteResult, err error) {
 	ck := check{client: c}
 	ck.common(&opt.Common, writeOptions, clientBulkFields)
 	if len(models) == 0 {
@@ -150,7 +150,9 @@ func (c *Client) ClientBulkWrite(
 	run.result.Acknowledged, run.result.Verbose = !op.Unacknowledged, verbose
 	ctx, done := c.runner.Begin(ctx, opt.Timeout, time.Time{})
 	defer done()
-	err := run.all(ctx)
+	end := c.runner.Trace(ctx, &op)
+	defer func() { end(err) }()
+	err = run.all(ctx)
 	return run.result, err
 }
 

@@ -47,8 +47,9 @@ func (c *Client) CreateCollection(
 	ck.namespace(ns)
 	ck.unused("pipeline", opt.Pipeline != nil && opt.ViewOn == "", "a view")
 	return c.change(ctx, ns.Database, helper{
-		name: "create", target: bson.StringValue(ns.Collection), common: &opt.Common,
-		add: opt.appendTo,
+		name: "create", operation: "createCollection", target: bson.StringValue(ns.Collection),
+		common: &opt.Common,
+		add:    opt.appendTo,
 	}, opt.MaxTimeMS, &ck, createFields)
 }
 
@@ -135,7 +136,8 @@ func (c *Client) DropCollection(ctx context.Context, ns Namespace, opt ChangeOpt
 	ck := check{client: c}
 	ck.namespace(ns)
 	err := c.change(ctx, ns.Database, helper{
-		name: "drop", target: bson.StringValue(ns.Collection), common: &opt.Common,
+		name: "drop", operation: "dropCollection", target: bson.StringValue(ns.Collection),
+		common: &opt.Common,
 	}, opt.MaxTimeMS, &ck, []string{"drop", "comment"})
 	return orNoNamespace(err)
 }

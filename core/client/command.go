@@ -82,8 +82,8 @@ func commandOperation(
 	ck.common(o, t, nil)
 	u := userCommand(cmd)
 	return operation.Operation{
-		Database: db, Command: &u, Kind: operation.Generic, ReadPreference: o.ReadPreference,
-		Session:           o.session(),
+		Database: db, Name: "runCommand", Command: &u, Kind: operation.Generic,
+		ReadPreference: o.ReadPreference, Session: o.session(),
 		DeadlineAsMaxTime: !cmd.Has("maxTimeMS") && !strings.EqualFold(u.Name(), "getMore"),
 		RunOn:             o.RunOn, Caller: o.Caller,
 	}, ck.err

@@ -25,6 +25,7 @@ func (c *Client) CountDocuments(
 		collection: ns.Collection, opt: opt,
 	}
 	op := c.read(ns, &cmd, &opt.Common)
+	op.Name = "countDocuments"
 	op.MaxTimeMS = opt.MaxTimeMS
 	doc, found, from, err := cursor.One(ctx, &c.runner, op, opt.Timeout)
 	if err != nil || !found {
@@ -82,6 +83,7 @@ func (c *Client) EstimatedDocumentCount(
 		collection: ns.Collection, opt: opt,
 	}
 	op := c.read(ns, &cmd, &opt.Common)
+	op.Name = "estimatedDocumentCount"
 	op.MaxTimeMS = opt.MaxTimeMS
 	res, err := c.run(ctx, &op, &opt.Common)
 	if mongoerr.Code(err) == codeNamespaceNotFound {

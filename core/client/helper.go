@@ -12,10 +12,12 @@ import (
 // helper builds the command of a helper for databases, collections and indexes: its first element,
 // and the options that add appends.
 type helper struct {
-	name   string
-	target bson.Value // the value of the first element
-	common *Common
-	wc     WriteConcern
+	name string
+	// operation is the name of the operation in events; empty: the command's.
+	operation string
+	target    bson.Value // the value of the first element
+	common    *Common
+	wc        WriteConcern
 	// least is the wire version without which add must not be called; needs names what asks for it.
 	least int32
 	needs string
@@ -32,6 +34,16 @@ const (
 var one = bson.Int32Value(1)
 
 func (h *helper) Name() string { return h.name }
+
+// collection returns the name of the collection that the command is about, empty if it is about
+// none or two.
+func (h *helper) collection() string {
+	if h.name == "renameCollection" {
+		return ""
+	}
+	name, _ := h.target.Str()
+	return name
+}
 
 func (h *helper) Append(b *bson.Builder, to operation.Target) error {
 	if to.Hello.MaxWireVersion < h.least {
@@ -58,7 +70,8 @@ func (c *Client) change(
 	if ck.err != nil {
 		return ck.err
 	}
-	op := write(Namespace{Database: db}, &h, h.wc, h.common)
+	op := write(Namespace{Database: db, Collection: h.collection()}, &h, h.wc, h.common)
+	op.Name = h.operation
 	op.MaxTimeMS = maxTimeMS
 	res, err := c.run(ctx, &op, h.common)
 	if err == nil && res.WriteConcernError != nil {
@@ -103,7 +116,8 @@ func (c *Client) list(
 	}
 	lifetime := opt.TimeoutMode != Iteration
 	op := operation.Operation{
-		Database: db, Command: &h, Session: opt.session(), MaxTimeMS: opt.MaxTimeMS,
+		Database: db, Collection: h.collection(), Command: &h, Session: opt.session(),
+		MaxTimeMS:         opt.MaxTimeMS,
 		DeadlineAsMaxTime: lifetime, RunOn: opt.RunOn, Caller: opt.Caller,
 	}
 	return cursor.Open(ctx, &c.runner, op, cursor.Options{

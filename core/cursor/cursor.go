@@ -168,8 +168,9 @@ func (c *Cursor) beginLocked(ctx context.Context) (context.Context, *operation.O
 	ctx, c.interrupt = context.WithCancelCause(ctx)
 	c.busy, c.request = true, c.state
 	return ctx, &operation.Operation{
-		Database: c.request.Database, Command: (*getMore)(&c.request), RunOn: c.runOn,
-		On: c.pin, Session: c.session, Selector: selection.Address(c.request.Server),
+		Database: c.request.Database, Collection: c.request.Collection,
+		Command: (*getMore)(&c.request), RunOn: c.runOn, On: c.pin,
+		Session: c.session, Selector: selection.Address(c.request.Server),
 		MaxTimeMS: c.request.MaxAwaitTimeMS, DeadlineAsMaxTime: c.request.MaxAwaitTimeMS != nil,
 	}
 }

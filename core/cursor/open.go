@@ -222,7 +222,8 @@ func (e *ending) run(ctx context.Context) error {
 	defer done()
 	command := e.command // a copy, so that an ending that kills nothing costs no allocation
 	_, err := e.runner.Run(ctx, &operation.Operation{
-		Database: command.Database, Command: &command, On: e.pin, Session: e.alive(),
+		Database: command.Database, Collection: command.Collection, Command: &command, On: e.pin,
+		Session:           e.alive(),
 		Selector:          present{selection.Address(e.server), e.server, e.atOnce},
 		DeadlineAsMaxTime: e.runner.Limited(e.timeout),
 	})

@@ -94,8 +94,11 @@ type Sequencer interface {
 // Operation describes one command to run. A Runner does not change it.
 type Operation struct {
 	Database string
-	Command  Command
-	Kind     Kind
+	// Name and Collection are those of the operation in events. An empty Name is the command's, and
+	// an empty Collection none.
+	Name, Collection string
+	Command          Command
+	Kind             Kind
 	// On is the connection to run on; nil: that of a server that is selected. It stays pinned,
 	// however the operation ends.
 	On *Pin

@@ -35,10 +35,14 @@ type Runner struct {
 // *mongoerr.WriteException beside the Result; for a Generic operation no reply with ok: 1 is an
 // error. An error of the command's Append is returned as it is, and nothing has been sent then. If
 // time ran out, here or on the server, errors.Is(err, context.DeadlineExceeded) holds.
-func (r *Runner) Run(ctx context.Context, op *Operation) (Result, error) {
-	c := course{runner: r}
+func (r *Runner) Run(ctx context.Context, op *Operation) (res Result, err error) {
+	c := course{runner: r, firstID: nextRequestID()}
 	defer c.end()
-	res, err := c.attempt(ctx, op)
+	if op.ID == 0 && r.Sink.HearsOperations() {
+		end := r.trace(ctx, op, int64(c.firstID))
+		defer func() { end(err) }()
+	}
+	res, err = c.attempt(ctx, op)
 	if err == nil && op.Keep {
 		res.Session, c.implicit = c.implicit, nil
 	}
@@ -48,6 +52,8 @@ func (r *Runner) Run(ctx context.Context, op *Operation) (Result, error) {
 // course holds what the attempts of one operation have in common.
 type course struct {
 	runner *Runner
+	// firstID is the request ID of the first command. It is the operation's if that has none.
+	firstID int32
 	// implicit is the implicit session, which the course owns; nil while there is none.
 	implicit *session.Session
 }
@@ -66,9 +72,9 @@ func (c *course) attempt(ctx context.Context, op *Operation) (Result, error) {
 	if op.Session != nil && op.Session.Err() != nil {
 		return Result{}, op.Session.Err()
 	}
-	r, id := c.runner, nextRequestID()
+	r := c.runner
 	x := exchange{
-		runner: r, course: c, preference: op.ReadPreference, requestID: id, firstID: id,
+		runner: r, course: c, preference: op.ReadPreference, requestID: c.firstID,
 	}
 	if op.On != nil {
 		x.server, x.conn, x.pinned = op.On.server, op.On.conn, true
@@ -121,7 +127,6 @@ type exchange struct {
 	session identity
 
 	requestID       int32 // of the command in events
-	firstID         int32 // of the first command, which is the operation's if that has none
 	deadlineSent    bool  // maxTimeMS was sent for the context's deadline
 	reauthenticated bool  // the server had asked for it
 
@@ -133,7 +138,7 @@ type exchange struct {
 // number of its request.
 func (x *exchange) operationID(op *Operation) int64 {
 	if op.ID == 0 {
-		return int64(x.firstID)
+		return int64(x.course.firstID)
 	}
 	return op.ID
 }
