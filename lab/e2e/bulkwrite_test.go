@@ -2,6 +2,8 @@ package e2e
 
 import (
 	"bytes"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/mooringdb/mooring/lab/internal/gatewaytest"
@@ -52,5 +54,35 @@ func TestExplain(t *testing.T) {
 		if got.Status != 200 || !bytes.Contains(got.Body, []byte(`"queryPlanner"`)) {
 			t.Errorf("%s: %d %s", verb, got.Status, got.Body)
 		}
+	}
+}
+
+// TestImport imports 20,000 documents as lines and as BSON, and then some that are there already.
+func TestImport(t *testing.T) {
+	g := suite.Start(t, suite.URI(t))
+	db := suite.Database(t)
+	const n = 10_000
+	var lines, docs bytes.Buffer
+	for i := range n {
+		fmt.Fprintf(&lines, "{\"_id\": %d, \"pad\": \"%0200d\"}\n", i, i)
+		docs.Write(raw(t, fields("_id", int32(n+i), "pad", strings.Repeat("x", 200))))
+	}
+	path := gatewaytest.Documents(db, "things", "import")
+	as := func(kind string) gatewaytest.Header { return gatewaytest.Header{Name: "Content-Type", Value: kind} }
+	got := g.Do(t, "POST", path, lines.String(), as("application/x-ndjson"))
+	wantJSON(t, got.Body, `{"acknowledged": true, "insertedCount": 10000, "failedCount": 0}`)
+	got = g.Do(t, "POST", path, docs.String(), as("application/bson"))
+	wantJSON(t, got.Body, `{"acknowledged": true, "insertedCount": 10000, "failedCount": 0}`)
+	all := g.Post(t, gatewaytest.Documents(db, "things", "countDocuments"), `{}`)
+	wantJSON(t, all.Body, `{"count": 20000}`)
+
+	const some = "{\"_id\": 1}\n{\"_id\": \"new\"}\n{\"_id\": 2}\n"
+	got = g.Do(t, "POST", path+"?ordered=false&returnPartialSuccess=true", some, as("application/x-ndjson"))
+	if got.Status != 207 || !bytes.Contains(got.Body, []byte(`"insertedCount":1`)) || !bytes.Contains(got.Body, []byte(`"failedCount":2`)) {
+		t.Errorf("duplicate keys: %d %s", got.Status, got.Body)
+	}
+	got = g.Do(t, "POST", path, "{\"_id\": \"newer\"}\nnonsense\n", as("application/x-ndjson"))
+	if got.Status != 400 || !bytes.Contains(got.Body, []byte(`"documents.1"`)) || !bytes.Contains(got.Body, []byte(`"insertedCount":1`)) {
+		t.Errorf("a malformed line: %d %s", got.Status, got.Body)
 	}
 }

@@ -132,7 +132,7 @@ var insertOneOptions = request.NewTable(
 )
 
 var insertManyOptions = request.NewTable(
-	requests{&mooringv1.InsertManyRequest{}},
+	requests{&mooringv1.InsertManyRequest{}, &mooringv1.ImportRequest{}},
 	fields{"documents", "return_partial_success"},
 	request.CommonWrite(func(o *insertOpt) *client.Common { return &o.Common }),
 	request.Rows(

@@ -24,6 +24,11 @@ type pipe struct {
 	responses chan any
 	closeSend sync.Once // of requests, by the caller
 
+	// answering is closed when the handler of a stream that only the client sends begins to send
+	// its response: it takes no more requests.
+	answering chan struct{}
+	answers   sync.Once // closes answering
+
 	// ended is closed when the handler has returned; err and panicked are set before that.
 	ended    chan struct{}
 	err      error
@@ -36,6 +41,7 @@ func newPipe(ctx context.Context, m *method) *pipe {
 	return &pipe{
 		ctx: ctx, cancel: cancel, transport: t, method: m,
 		requests: make(chan any), responses: make(chan any), ended: make(chan struct{}),
+		answering: make(chan struct{}),
 	}
 }
 
@@ -66,6 +72,9 @@ func (s *serverStream) SendMsg(m any) error { return s.SendMsgContext(s.ctx, m) 
 // the stream's context, so that a caller that does not read cannot block a handler that has to end.
 func (s *serverStream) SendMsgContext(ctx context.Context, m any) error {
 	s.transport.closeHeader()
+	if s.method.info.IsClientStream && !s.method.info.IsServerStream {
+		s.answers.Do(func() { close(s.answering) })
+	}
 	select {
 	case s.responses <- m:
 		return nil
@@ -113,11 +122,13 @@ func (c *clientStream) CloseSend() error {
 }
 
 // SendMsg blocks until the handler has received the message or has ended. If the handler of a
-// client stream has ended, it returns io.EOF, and RecvMsg returns the handler's error. On other
-// streams it returns nil then, as in grpc.
+// client stream has ended, or has begun to send its response, it returns io.EOF, and RecvMsg
+// returns the response or the handler's error. On other streams it returns nil then, as in grpc.
 func (c *clientStream) SendMsg(m any) error {
 	select {
 	case c.requests <- m:
+	case <-c.answering:
+		return io.EOF
 	case <-c.ended:
 		if c.method.info.IsClientStream {
 			return io.EOF

@@ -44,6 +44,7 @@ type Chain struct {
 	cfg     Config
 	steps   []step
 	stalled error // ends a stream whose client does not read
+	silent  error // ends a stream whose client does not send
 }
 
 // step implements one interceptor, for unary calls and streams alike. It runs the rest of the call
@@ -66,6 +67,11 @@ func New(cfg Config) *Chain {
 		Message: fmt.Sprintf("the client has taken nothing of the stream for %s: it is over",
 			cfg.StallTimeout),
 	}}
+	x.silent = &rpcerr.Error{
+		Reason: rpcerr.StreamStalled,
+		Message: fmt.Sprintf("the client has sent nothing for %s: the stream is over",
+			cfg.StallTimeout),
+	}
 	x.steps = []step{
 		x.identify, // the request's id
 		x.log,      // one line, with the status that the client gets
@@ -95,6 +101,8 @@ type pass struct {
 	server any
 	wire   grpc.ServerStream
 	stream grpc.StreamHandler // nil: the call is unary
+	// receives says that the client sends a stream.
+	receives bool
 }
 
 func (c *pass) next(ctx context.Context) error {
@@ -108,7 +116,7 @@ func (c *pass) next(ctx context.Context) error {
 
 func (c *pass) handle(ctx context.Context) (err error) {
 	if c.stream != nil {
-		return c.stream(c.server, &stream{c.wire, ctx, c.chain})
+		return c.stream(c.server, &stream{c.wire, ctx, c.chain, c.receives})
 	}
 	c.response, err = c.unary(ctx, c.request)
 	return err
@@ -134,7 +142,7 @@ func (x *Chain) Stream() grpc.StreamServerInterceptor {
 	) error {
 		c := &pass{
 			method: info.FullMethod, steps: x.steps,
-			chain: x, server: srv, wire: ss, stream: handler,
+			chain: x, server: srv, wire: ss, stream: handler, receives: info.IsClientStream,
 		}
 		return c.next(ss.Context())
 	}
@@ -143,8 +151,9 @@ func (x *Chain) Stream() grpc.StreamServerInterceptor {
 // stream wraps a stream and has the context that the steps have made.
 type stream struct {
 	grpc.ServerStream
-	ctx   context.Context //nolint:containedctx // as grpc has it
-	chain *Chain
+	ctx      context.Context //nolint:containedctx // as grpc has it
+	chain    *Chain
+	receives bool
 }
 
 func (s *stream) Context() context.Context { return s.ctx }
@@ -172,6 +181,26 @@ func (s *stream) SendMsg(m any) error {
 	go func() { sent <- s.ServerStream.SendMsg(m) }()
 	select {
 	case err := <-sent:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// RecvMsg receives a message. On a stream that the client sends, it blocks until the message is
+// there, the context ends or StallTimeout has passed: otherwise a client that sends nothing would
+// block the handler after the end of a drain, or forever. A goroutine receives. It ends with the
+// stream, which grpc ends when the handler has returned; m is not used any more then.
+func (s *stream) RecvMsg(m any) error {
+	if !s.receives {
+		return s.ServerStream.RecvMsg(m)
+	}
+	ctx, cancel := context.WithTimeoutCause(s.ctx, s.chain.cfg.StallTimeout, s.chain.silent)
+	defer cancel()
+	received := make(chan error, 1)
+	go func() { received <- s.ServerStream.RecvMsg(m) }()
+	select {
+	case err := <-received:
 		return err
 	case <-ctx.Done():
 		return context.Cause(ctx)

@@ -346,3 +346,35 @@ func TestDrainGivesUp(t *testing.T) {
 		}
 	})
 }
+
+// silent is a stream whose client sends nothing.
+type silent struct {
+	grpc.ServerStream
+	ctx context.Context //nolint:containedctx // as grpc has it
+}
+
+func (s silent) Context() context.Context { return s.ctx }
+
+func (s silent) RecvMsg(any) error {
+	<-s.ctx.Done()
+	return s.ctx.Err()
+}
+
+// TestSilentClient checks that the handler of a client stream does not wait forever.
+func TestSilentClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, end := context.WithCancel(t.Context())
+		x := interceptor.New(interceptor.Config{StallTimeout: time.Minute})
+		begun := time.Now()
+		info := &grpc.StreamServerInfo{FullMethod: "/s/S", IsClientStream: true}
+		err := x.Stream()(nil, silent{ctx: ctx}, info, func(_ any, ss grpc.ServerStream) error {
+			return ss.RecvMsg(nil)
+		})
+		end()
+		synctest.Wait()
+		if took := time.Since(begun); took != time.Minute || err == nil ||
+			rpcerr.HTTP(err).Body.GetError().GetReason() != "StreamStalled" {
+			t.Errorf("it ended after %s with %v, want StreamStalled after a minute", took, err)
+		}
+	})
+}

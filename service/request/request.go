@@ -143,11 +143,18 @@ func (r *Reader) Refuse(field, format string, args ...any) {
 // Within makes the request's error one about a field of the given field.
 func (r *Reader) Within(field string) {
 	if e, ok := errors.AsType[*rpcerr.Error](r.err); ok {
-		e.Field = field + "." + e.Field
+		e.Field = join(field, e.Field)
 	}
 	if e, ok := errors.AsType[*payload.Error](r.err); ok {
-		e.Field = field + "." + e.Field
+		e.Field = join(field, e.Field)
 	}
+}
+
+func join(field, within string) string {
+	if within == "" {
+		return field
+	}
+	return field + "." + within
 }
 
 func (r *Reader) unbuilt(field string) {

@@ -95,7 +95,7 @@ func (c *call) open() (map[string]string, error) {
 	}
 	c.format = chosen
 	if r.method != http.MethodGet {
-		if err := checkContentType(c.r.Header); err != nil {
+		if err := checkContentType(c.r.Header, r.bodies); err != nil {
 			return nil, err
 		}
 	}
@@ -191,8 +191,9 @@ func (c *call) incoming(ctx context.Context) context.Context {
 		// Browsers and functions seldom ask for more than the first page of a GET.
 		Casual: c.route.method == http.MethodGet,
 		Text:   c.format.media == mediaJSON || c.format.media == mediaEJSON,
-		// The decoder reads bodies and queries, and sets a document only from JSON.
-		Built: true,
+		// The decoder reads bodies and queries, and sets a document only from JSON. The documents
+		// of an import are passed on as they are.
+		Built: c.route.path != importPath,
 	}, md)
 }
 
@@ -210,10 +211,8 @@ func (c *call) complete(request any) error {
 }
 
 func (c *call) completeMessage(m message) error {
-	if c.route.method == http.MethodGet {
-		if err := applyQuery(c.route.request, m, c.query); err != nil {
-			return err
-		}
+	if err := applyQuery(c.route, m, c.query); err != nil {
+		return err
 	}
 	for _, token := range [...]struct{ header, field string }{
 		{sessionHeader, "session"}, {transactionHeader, "transaction"},

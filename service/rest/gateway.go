@@ -82,7 +82,7 @@ func registering[C any](
 
 // newRoutes returns the tree of all annotations, each with its generated handler, which makes its
 // calls on cc.
-func newRoutes(plans planner, cc grpc.ClientConnInterface) (*node, error) {
+func newRoutes(plans planner, cc callConn) (*node, error) {
 	mux := runtime.NewServeMux(
 		runtime.WithMiddlewares(answerProbe),
 		runtime.WithMarshalerOption(runtime.MIMEWildcard, bodyMarshaler{}),
@@ -107,13 +107,18 @@ func newRoutes(plans planner, cc grpc.ClientConnInterface) (*node, error) {
 		for i := range s.file.Services().Len() {
 			service := s.file.Services().Get(i)
 			for j := range service.Methods().Len() {
-				for _, r := range methodRoutes(plans, service.Methods().Get(j)) {
+				m := service.Methods().Get(j)
+				if m.IsStreamingClient() {
+					continue // see importRoute
+				}
+				for _, r := range methodRoutes(plans, m) {
 					r.handle = probe(mux, r)
 					root.add(r)
 				}
 			}
 		}
 	}
+	root.add(importRoute(plans, cc))
 	return root, nil
 }
 
@@ -135,9 +140,9 @@ func methodRoutes(plans planner, m protoreflect.MethodDescriptor) []*route {
 		}
 		switch pattern := binding.GetPattern().(type) {
 		case *annotations.HttpRule_Get:
-			r.method, r.path = http.MethodGet, pattern.Get
+			r.method, r.path, r.params = http.MethodGet, pattern.Get, queryParams
 		case *annotations.HttpRule_Post:
-			r.method, r.path = http.MethodPost, pattern.Post
+			r.method, r.path, r.bodies = http.MethodPost, pattern.Post, jsonBodies
 		default:
 			panic("bug: rest: an HTTP annotation of another kind on " + r.rpc)
 		}

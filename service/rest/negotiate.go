@@ -3,6 +3,7 @@ package rest
 import (
 	"mime"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -159,23 +160,26 @@ func (r *mediaRange) format(m media) format {
 	return f
 }
 
-// checkContentType refuses bodies that are not JSON. A page of another origin can send a body
-// without a type, or with one of a form, and no browser asks the gateway before.
-func checkContentType(h http.Header) error {
+// jsonBodies lists the types of the bodies that are one JSON object.
+var jsonBodies = []string{mediaTypes[mediaJSON], mediaTypes[mediaEJSON]}
+
+// checkContentType refuses bodies of other types than these. A page of another origin can send a
+// body without a type, or with one of a form, and no browser asks the gateway before.
+func checkContentType(h http.Header, types []string) error {
 	if coding := h.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
 		return refuse(rpcerr.UnsupportedMediaType,
 			"Content-Encoding "+strconv.Quote(coding)+" is not supported")
 	}
 	text := h.Get("Content-Type")
-	if text == mediaTypes[mediaJSON] {
+	if text == types[0] {
 		return nil
 	}
 	name, params, err := mime.ParseMediaType(text)
 	charset := strings.ToLower(params["charset"])
-	if err != nil || name != mediaTypes[mediaJSON] && name != mediaTypes[mediaEJSON] ||
+	if err != nil || !slices.Contains(types, name) ||
 		charset != "" && charset != "utf-8" && charset != "utf8" {
 		return refuse(rpcerr.UnsupportedMediaType, "Content-Type "+strconv.Quote(text)+
-			" is not supported: send application/json or application/ejson")
+			" is not supported: send "+strings.Join(types, " or "))
 	}
 	return nil
 }

@@ -2,7 +2,6 @@ package rest
 
 import (
 	"fmt"
-	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
@@ -66,8 +65,8 @@ func parseQuery(r *route, raw string) (url.Values, error) {
 		return nil, refuse(rpcerr.InvalidArgument, "the query cannot be parsed: "+err.Error())
 	}
 	for name, all := range values {
-		known := name == timeoutParam || r.method == http.MethodGet &&
-			queryParams[name] != nil && r.request.byName[name] != nil
+		known := name == timeoutParam ||
+			r.params[name] != nil && r.request.byName[name] != nil
 		if !known {
 			return nil, refuseField(name, "there is no such query parameter")
 		}
@@ -79,16 +78,16 @@ func parseQuery(r *route, raw string) (url.Values, error) {
 }
 
 // applyQuery sets the fields of m that the query has.
-func applyQuery(p *plan, m message, values url.Values) error {
+func applyQuery(r *route, m message, values url.Values) error {
 	for name, all := range values {
 		if name == timeoutParam {
 			continue
 		}
-		json, err := queryParams[name](all[0])
+		json, err := r.params[name](all[0])
 		if err != nil {
 			return refuseField(name, err.Error())
 		}
-		if err := decodeField(p.byName[name], m, json); err != nil {
+		if err := decodeField(r.request.byName[name], m, json); err != nil {
 			return err
 		}
 	}

@@ -23,7 +23,9 @@ type route struct {
 	offers  []media // the default first
 	request *plan
 	reply   *plan
-	items   items // of streams
+	params  map[string]queryParam // beside timeout
+	bodies  []string              // the media types of the body
+	items   items                 // of streams
 	// replyType makes empty responses.
 	replyType protoreflect.MessageType
 	handle    runtime.HandlerFunc // grpc-gateway's: builds the request and makes the call

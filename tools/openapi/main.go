@@ -98,7 +98,11 @@ func (d *document) complete(s *schemas) error {
 	}
 	d.Servers = []object{{"url": "/"}}
 	d.Security = []object{{}}
+	d.Paths[importPath] = map[string]*operation{"post": importOperation(s)}
 	for path, methods := range d.Paths {
+		if path == importPath {
+			continue
+		}
 		for verb, op := range methods {
 			if err := op.complete(s, verb); err != nil {
 				return fmt.Errorf("%s %s: %w", verb, path, err)
@@ -123,6 +127,9 @@ func (d *document) complete(s *schemas) error {
 	return nil
 }
 
+// tildeNote goes with every name in a path.
+const tildeNote = " A name that begins with ~ is the base64url of a name."
+
 // complete makes one operation say what REST does. Its id is Service_Method or Service_Method_1.
 func (op *operation) complete(s *schemas, verb string) error {
 	names := strings.Split(op.OperationID, "_")
@@ -139,7 +146,7 @@ func (op *operation) complete(s *schemas, verb string) error {
 	for _, p := range op.Parameters {
 		if p["in"] == "path" {
 			p["description"] = fmt.Sprint(p["description"]) +
-				" A name that begins with ~ is the base64url of a name."
+				tildeNote
 			params = append(params, p)
 		}
 	}
@@ -216,8 +223,15 @@ var textParams = map[string]string{
 }
 
 func (s *schemas) queryParams(request protoreflect.MessageDescriptor) []object {
+	return s.queryOf(request, getParams)
+}
+
+// queryOf returns the parameters of the request's fields with these names.
+func (s *schemas) queryOf(
+	request protoreflect.MessageDescriptor, names []string,
+) []object {
 	var params []object
-	for _, name := range getParams {
+	for _, name := range names {
 		fd := request.Fields().ByName(protoreflect.Name(name))
 		if fd == nil {
 			continue

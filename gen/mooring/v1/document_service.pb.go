@@ -6370,6 +6370,244 @@ func (x *DeleteResult) GetDeletedCount() int64 {
 	return 0
 }
 
+// The first message has the fields up to 10 and from 32. Later ones have documents alone.
+type ImportRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The database.
+	Database string `protobuf:"bytes,1,opt,name=database,proto3" json:"database,omitempty"`
+	// The collection.
+	Collection string `protobuf:"bytes,2,opt,name=collection,proto3" json:"collection,omitempty"`
+	// The session's token.
+	Session *string `protobuf:"bytes,3,opt,name=session,proto3,oneof" json:"session,omitempty"`
+	// The transaction's token.
+	Transaction *string `protobuf:"bytes,4,opt,name=transaction,proto3,oneof" json:"transaction,omitempty"`
+	// The number of this operation in its transaction: 1, 2, … Repeating the last number returns its result again; any other order is
+	// ABORTED.
+	Statement *int32 `protobuf:"varint,5,opt,name=statement,proto3,oneof" json:"statement,omitempty"`
+	// Appended to the command as it is, for options that this message does not know. Names that the gateway sets, or that another field
+	// covers, are INVALID_ARGUMENT.
+	Options *Document `protobuf:"bytes,6,opt,name=options,proto3,oneof" json:"options,omitempty"`
+	// Shows up in the server's logs and profiler. Servers before 4.4 take only strings.
+	Comment *Value `protobuf:"bytes,7,opt,name=comment,proto3,oneof" json:"comment,omitempty"`
+	// When the write counts as done; the deployment's default unless set.
+	WriteConcern *WriteConcern `protobuf:"bytes,10,opt,name=write_concern,json=writeConcern,proto3,oneof" json:"write_concern,omitempty"`
+	// The next documents, in this message or a later one. The gateway gives those an `_id`, an ObjectID, that have none.
+	Documents []*Document `protobuf:"bytes,22,rep,name=documents,proto3" json:"documents,omitempty"`
+	// Whether to write documents that do not pass the collection's validation.
+	BypassDocumentValidation *bool `protobuf:"varint,32,opt,name=bypass_document_validation,json=bypassDocumentValidation,proto3,oneof" json:"bypass_document_validation,omitempty"`
+	// Stop at the first failure; true unless set.
+	Ordered *bool `protobuf:"varint,37,opt,name=ordered,proto3,oneof" json:"ordered,omitempty"`
+	// Report failures of single writes in the response, instead of failing.
+	ReturnPartialSuccess *bool `protobuf:"varint,38,opt,name=return_partial_success,json=returnPartialSuccess,proto3,oneof" json:"return_partial_success,omitempty"`
+	unknownFields        protoimpl.UnknownFields
+	sizeCache            protoimpl.SizeCache
+}
+
+func (x *ImportRequest) Reset() {
+	*x = ImportRequest{}
+	mi := &file_mooring_v1_document_service_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ImportRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ImportRequest) ProtoMessage() {}
+
+func (x *ImportRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_mooring_v1_document_service_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ImportRequest.ProtoReflect.Descriptor instead.
+func (*ImportRequest) Descriptor() ([]byte, []int) {
+	return file_mooring_v1_document_service_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *ImportRequest) GetDatabase() string {
+	if x != nil {
+		return x.Database
+	}
+	return ""
+}
+
+func (x *ImportRequest) GetCollection() string {
+	if x != nil {
+		return x.Collection
+	}
+	return ""
+}
+
+func (x *ImportRequest) GetSession() string {
+	if x != nil && x.Session != nil {
+		return *x.Session
+	}
+	return ""
+}
+
+func (x *ImportRequest) GetTransaction() string {
+	if x != nil && x.Transaction != nil {
+		return *x.Transaction
+	}
+	return ""
+}
+
+func (x *ImportRequest) GetStatement() int32 {
+	if x != nil && x.Statement != nil {
+		return *x.Statement
+	}
+	return 0
+}
+
+func (x *ImportRequest) GetOptions() *Document {
+	if x != nil {
+		return x.Options
+	}
+	return nil
+}
+
+func (x *ImportRequest) GetComment() *Value {
+	if x != nil {
+		return x.Comment
+	}
+	return nil
+}
+
+func (x *ImportRequest) GetWriteConcern() *WriteConcern {
+	if x != nil {
+		return x.WriteConcern
+	}
+	return nil
+}
+
+func (x *ImportRequest) GetDocuments() []*Document {
+	if x != nil {
+		return x.Documents
+	}
+	return nil
+}
+
+func (x *ImportRequest) GetBypassDocumentValidation() bool {
+	if x != nil && x.BypassDocumentValidation != nil {
+		return *x.BypassDocumentValidation
+	}
+	return false
+}
+
+func (x *ImportRequest) GetOrdered() bool {
+	if x != nil && x.Ordered != nil {
+		return *x.Ordered
+	}
+	return false
+}
+
+func (x *ImportRequest) GetReturnPartialSuccess() bool {
+	if x != nil && x.ReturnPartialSuccess != nil {
+		return *x.ReturnPartialSuccess
+	}
+	return false
+}
+
+type ImportResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whether the server acknowledged the writes: false for a write concern of `w: 0`, and then the
+	// counts are missing.
+	Acknowledged bool `protobuf:"varint,1,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"`
+	// How many documents were inserted.
+	InsertedCount *int64 `protobuf:"varint,2,opt,name=inserted_count,json=insertedCount,proto3,oneof" json:"inserted_count,omitempty"`
+	// The session's renewed token.
+	Session *string `protobuf:"bytes,3,opt,name=session,proto3,oneof" json:"session,omitempty"`
+	// The writes were done, but not acknowledged as their write concern asks.
+	WriteConcernError *WriteConcernError `protobuf:"bytes,4,opt,name=write_concern_error,json=writeConcernError,proto3,oneof" json:"write_concern_error,omitempty"`
+	// How many documents were not inserted because of a write error.
+	FailedCount *int64 `protobuf:"varint,5,opt,name=failed_count,json=failedCount,proto3,oneof" json:"failed_count,omitempty"`
+	// Why, with returnPartialSuccess: the first 1,000, by their index in the stream.
+	WriteErrors   []*WriteError `protobuf:"bytes,6,rep,name=write_errors,json=writeErrors,proto3" json:"write_errors,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ImportResponse) Reset() {
+	*x = ImportResponse{}
+	mi := &file_mooring_v1_document_service_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ImportResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ImportResponse) ProtoMessage() {}
+
+func (x *ImportResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_mooring_v1_document_service_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ImportResponse.ProtoReflect.Descriptor instead.
+func (*ImportResponse) Descriptor() ([]byte, []int) {
+	return file_mooring_v1_document_service_proto_rawDescGZIP(), []int{52}
+}
+
+func (x *ImportResponse) GetAcknowledged() bool {
+	if x != nil {
+		return x.Acknowledged
+	}
+	return false
+}
+
+func (x *ImportResponse) GetInsertedCount() int64 {
+	if x != nil && x.InsertedCount != nil {
+		return *x.InsertedCount
+	}
+	return 0
+}
+
+func (x *ImportResponse) GetSession() string {
+	if x != nil && x.Session != nil {
+		return *x.Session
+	}
+	return ""
+}
+
+func (x *ImportResponse) GetWriteConcernError() *WriteConcernError {
+	if x != nil {
+		return x.WriteConcernError
+	}
+	return nil
+}
+
+func (x *ImportResponse) GetFailedCount() int64 {
+	if x != nil && x.FailedCount != nil {
+		return *x.FailedCount
+	}
+	return 0
+}
+
+func (x *ImportResponse) GetWriteErrors() []*WriteError {
+	if x != nil {
+		return x.WriteErrors
+	}
+	return nil
+}
+
 var File_mooring_v1_document_service_proto protoreflect.FileDescriptor
 
 const file_mooring_v1_document_service_proto_rawDesc = "" +
@@ -7532,7 +7770,49 @@ const file_mooring_v1_document_service_proto_rawDesc = "" +
 	"\f_upserted_id\"I\n" +
 	"\fDeleteResult\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x03R\x05index\x12#\n" +
-	"\rdeleted_count\x18\x02 \x01(\x03R\fdeletedCount2\xf2\x1d\n" +
+	"\rdeleted_count\x18\x02 \x01(\x03R\fdeletedCount\"\xca\x05\n" +
+	"\rImportRequest\x12\x1a\n" +
+	"\bdatabase\x18\x01 \x01(\tR\bdatabase\x12\x1e\n" +
+	"\n" +
+	"collection\x18\x02 \x01(\tR\n" +
+	"collection\x12\x1d\n" +
+	"\asession\x18\x03 \x01(\tH\x00R\asession\x88\x01\x01\x12%\n" +
+	"\vtransaction\x18\x04 \x01(\tH\x01R\vtransaction\x88\x01\x01\x12!\n" +
+	"\tstatement\x18\x05 \x01(\x05H\x02R\tstatement\x88\x01\x01\x123\n" +
+	"\aoptions\x18\x06 \x01(\v2\x14.mooring.v1.DocumentH\x03R\aoptions\x88\x01\x01\x120\n" +
+	"\acomment\x18\a \x01(\v2\x11.mooring.v1.ValueH\x04R\acomment\x88\x01\x01\x12B\n" +
+	"\rwrite_concern\x18\n" +
+	" \x01(\v2\x18.mooring.v1.WriteConcernH\x05R\fwriteConcern\x88\x01\x01\x122\n" +
+	"\tdocuments\x18\x16 \x03(\v2\x14.mooring.v1.DocumentR\tdocuments\x12A\n" +
+	"\x1abypass_document_validation\x18  \x01(\bH\x06R\x18bypassDocumentValidation\x88\x01\x01\x12\x1d\n" +
+	"\aordered\x18% \x01(\bH\aR\aordered\x88\x01\x01\x129\n" +
+	"\x16return_partial_success\x18& \x01(\bH\bR\x14returnPartialSuccess\x88\x01\x01B\n" +
+	"\n" +
+	"\b_sessionB\x0e\n" +
+	"\f_transactionB\f\n" +
+	"\n" +
+	"_statementB\n" +
+	"\n" +
+	"\b_optionsB\n" +
+	"\n" +
+	"\b_commentB\x10\n" +
+	"\x0e_write_concernB\x1d\n" +
+	"\x1b_bypass_document_validationB\n" +
+	"\n" +
+	"\b_orderedB\x19\n" +
+	"\x17_return_partial_success\"\x84\x03\n" +
+	"\x0eImportResponse\x12\"\n" +
+	"\facknowledged\x18\x01 \x01(\bR\facknowledged\x12*\n" +
+	"\x0einserted_count\x18\x02 \x01(\x03H\x00R\rinsertedCount\x88\x01\x01\x12\x1d\n" +
+	"\asession\x18\x03 \x01(\tH\x01R\asession\x88\x01\x01\x12R\n" +
+	"\x13write_concern_error\x18\x04 \x01(\v2\x1d.mooring.v1.WriteConcernErrorH\x02R\x11writeConcernError\x88\x01\x01\x12&\n" +
+	"\ffailed_count\x18\x05 \x01(\x03H\x03R\vfailedCount\x88\x01\x01\x12?\n" +
+	"\fwrite_errors\x18\x06 \x03(\v2\x16.mooring.v1.WriteErrorB\x04\x90\xb5\x18\x01R\vwriteErrorsB\x11\n" +
+	"\x0f_inserted_countB\n" +
+	"\n" +
+	"\b_sessionB\x16\n" +
+	"\x14_write_concern_errorB\x0f\n" +
+	"\r_failed_count2\xb5\x1e\n" +
 	"\x0fDocumentService\x12\x92\x01\n" +
 	"\aFindOne\x12\x1a.mooring.v1.FindOneRequest\x1a\x1b.mooring.v1.FindOneResponse\"N\x82\xd3\xe4\x93\x02H:\x01*\"C/v1/databases/{database}/collections/{collection}/documents:findOne\x12\xc7\x01\n" +
 	"\x04Find\x12\x17.mooring.v1.FindRequest\x1a\x18.mooring.v1.FindResponse\"\x8b\x01\x82\xd3\xe4\x93\x02\x84\x01:\x01*Z=\x12;/v1/databases/{database}/collections/{collection}/documents\"@/v1/databases/{database}/collections/{collection}/documents:find\x12\xec\x01\n" +
@@ -7559,7 +7839,8 @@ const file_mooring_v1_document_service_proto_rawDesc = "" +
 	"\x10FindOneAndDelete\x12#.mooring.v1.FindOneAndDeleteRequest\x1a$.mooring.v1.FindOneAndDeleteResponse\"W\x82\xd3\xe4\x93\x02Q:\x01*\"L/v1/databases/{database}/collections/{collection}/documents:findOneAndDelete\x12\xa2\x01\n" +
 	"\vExplainFind\x12\x1e.mooring.v1.ExplainFindRequest\x1a\x1f.mooring.v1.ExplainFindResponse\"R\x82\xd3\xe4\x93\x02L:\x01*\"G/v1/databases/{database}/collections/{collection}/documents:explainFind\x12\xe8\x01\n" +
 	"\x10ExplainAggregate\x12#.mooring.v1.ExplainAggregateRequest\x1a$.mooring.v1.ExplainAggregateResponse\"\x88\x01\x82\xd3\xe4\x93\x02\x81\x01:\x01*Z.:\x01*\")/v1/databases/{database}:explainAggregate\"L/v1/databases/{database}/collections/{collection}/documents:explainAggregate\x12\xae\x01\n" +
-	"\tBulkWrite\x12\x1c.mooring.v1.BulkWriteRequest\x1a\x1d.mooring.v1.BulkWriteResponse\"d\x82\xd3\xe4\x93\x02^:\x01*Z\x12:\x01*\"\r/v1:bulkWrite\"E/v1/databases/{database}/collections/{collection}/documents:bulkWriteB7Z5github.com/mooringdb/mooring/gen/mooring/v1;mooringv1b\x06proto3"
+	"\tBulkWrite\x12\x1c.mooring.v1.BulkWriteRequest\x1a\x1d.mooring.v1.BulkWriteResponse\"d\x82\xd3\xe4\x93\x02^:\x01*Z\x12:\x01*\"\r/v1:bulkWrite\"E/v1/databases/{database}/collections/{collection}/documents:bulkWrite\x12A\n" +
+	"\x06Import\x12\x19.mooring.v1.ImportRequest\x1a\x1a.mooring.v1.ImportResponse(\x01B7Z5github.com/mooringdb/mooring/gen/mooring/v1;mooringv1b\x06proto3"
 
 var (
 	file_mooring_v1_document_service_proto_rawDescOnce sync.Once
@@ -7573,7 +7854,7 @@ func file_mooring_v1_document_service_proto_rawDescGZIP() []byte {
 	return file_mooring_v1_document_service_proto_rawDescData
 }
 
-var file_mooring_v1_document_service_proto_msgTypes = make([]protoimpl.MessageInfo, 51)
+var file_mooring_v1_document_service_proto_msgTypes = make([]protoimpl.MessageInfo, 53)
 var file_mooring_v1_document_service_proto_goTypes = []any{
 	(*FindOneRequest)(nil),                 // 0: mooring.v1.FindOneRequest
 	(*FindOneResponse)(nil),                // 1: mooring.v1.FindOneResponse
@@ -7626,220 +7907,222 @@ var file_mooring_v1_document_service_proto_goTypes = []any{
 	(*BulkWriteResponse)(nil),              // 48: mooring.v1.BulkWriteResponse
 	(*UpdateResult)(nil),                   // 49: mooring.v1.UpdateResult
 	(*DeleteResult)(nil),                   // 50: mooring.v1.DeleteResult
-	(*Document)(nil),                       // 51: mooring.v1.Document
-	(*Value)(nil),                          // 52: mooring.v1.Value
-	(*ReadPreference)(nil),                 // 53: mooring.v1.ReadPreference
-	(*ReadConcern)(nil),                    // 54: mooring.v1.ReadConcern
-	(*Hint)(nil),                           // 55: mooring.v1.Hint
-	(*WriteConcern)(nil),                   // 56: mooring.v1.WriteConcern
-	(*WriteConcernError)(nil),              // 57: mooring.v1.WriteConcernError
-	(*InsertedId)(nil),                     // 58: mooring.v1.InsertedId
-	(*WriteError)(nil),                     // 59: mooring.v1.WriteError
-	(*Update)(nil),                         // 60: mooring.v1.Update
+	(*ImportRequest)(nil),                  // 51: mooring.v1.ImportRequest
+	(*ImportResponse)(nil),                 // 52: mooring.v1.ImportResponse
+	(*Document)(nil),                       // 53: mooring.v1.Document
+	(*Value)(nil),                          // 54: mooring.v1.Value
+	(*ReadPreference)(nil),                 // 55: mooring.v1.ReadPreference
+	(*ReadConcern)(nil),                    // 56: mooring.v1.ReadConcern
+	(*Hint)(nil),                           // 57: mooring.v1.Hint
+	(*WriteConcern)(nil),                   // 58: mooring.v1.WriteConcern
+	(*WriteConcernError)(nil),              // 59: mooring.v1.WriteConcernError
+	(*InsertedId)(nil),                     // 60: mooring.v1.InsertedId
+	(*WriteError)(nil),                     // 61: mooring.v1.WriteError
+	(*Update)(nil),                         // 62: mooring.v1.Update
 }
 var file_mooring_v1_document_service_proto_depIdxs = []int32{
-	51,  // 0: mooring.v1.FindOneRequest.options:type_name -> mooring.v1.Document
-	52,  // 1: mooring.v1.FindOneRequest.comment:type_name -> mooring.v1.Value
-	53,  // 2: mooring.v1.FindOneRequest.read_preference:type_name -> mooring.v1.ReadPreference
-	54,  // 3: mooring.v1.FindOneRequest.read_concern:type_name -> mooring.v1.ReadConcern
-	51,  // 4: mooring.v1.FindOneRequest.collation:type_name -> mooring.v1.Document
-	51,  // 5: mooring.v1.FindOneRequest.let:type_name -> mooring.v1.Document
-	55,  // 6: mooring.v1.FindOneRequest.hint:type_name -> mooring.v1.Hint
-	51,  // 7: mooring.v1.FindOneRequest.filter:type_name -> mooring.v1.Document
-	51,  // 8: mooring.v1.FindOneRequest.projection:type_name -> mooring.v1.Document
-	51,  // 9: mooring.v1.FindOneRequest.sort:type_name -> mooring.v1.Document
-	51,  // 10: mooring.v1.FindOneRequest.min:type_name -> mooring.v1.Document
-	51,  // 11: mooring.v1.FindOneRequest.max:type_name -> mooring.v1.Document
-	51,  // 12: mooring.v1.FindOneResponse.document:type_name -> mooring.v1.Document
-	51,  // 13: mooring.v1.FindRequest.options:type_name -> mooring.v1.Document
-	52,  // 14: mooring.v1.FindRequest.comment:type_name -> mooring.v1.Value
-	53,  // 15: mooring.v1.FindRequest.read_preference:type_name -> mooring.v1.ReadPreference
-	54,  // 16: mooring.v1.FindRequest.read_concern:type_name -> mooring.v1.ReadConcern
-	51,  // 17: mooring.v1.FindRequest.collation:type_name -> mooring.v1.Document
-	51,  // 18: mooring.v1.FindRequest.let:type_name -> mooring.v1.Document
-	55,  // 19: mooring.v1.FindRequest.hint:type_name -> mooring.v1.Hint
-	51,  // 20: mooring.v1.FindRequest.filter:type_name -> mooring.v1.Document
-	51,  // 21: mooring.v1.FindRequest.projection:type_name -> mooring.v1.Document
-	51,  // 22: mooring.v1.FindRequest.sort:type_name -> mooring.v1.Document
-	51,  // 23: mooring.v1.FindRequest.min:type_name -> mooring.v1.Document
-	51,  // 24: mooring.v1.FindRequest.max:type_name -> mooring.v1.Document
-	51,  // 25: mooring.v1.FindResponse.documents:type_name -> mooring.v1.Document
-	51,  // 26: mooring.v1.StreamFindRequest.options:type_name -> mooring.v1.Document
-	52,  // 27: mooring.v1.StreamFindRequest.comment:type_name -> mooring.v1.Value
-	53,  // 28: mooring.v1.StreamFindRequest.read_preference:type_name -> mooring.v1.ReadPreference
-	54,  // 29: mooring.v1.StreamFindRequest.read_concern:type_name -> mooring.v1.ReadConcern
-	51,  // 30: mooring.v1.StreamFindRequest.collation:type_name -> mooring.v1.Document
-	51,  // 31: mooring.v1.StreamFindRequest.let:type_name -> mooring.v1.Document
-	55,  // 32: mooring.v1.StreamFindRequest.hint:type_name -> mooring.v1.Hint
-	51,  // 33: mooring.v1.StreamFindRequest.filter:type_name -> mooring.v1.Document
-	51,  // 34: mooring.v1.StreamFindRequest.projection:type_name -> mooring.v1.Document
-	51,  // 35: mooring.v1.StreamFindRequest.sort:type_name -> mooring.v1.Document
-	51,  // 36: mooring.v1.StreamFindRequest.min:type_name -> mooring.v1.Document
-	51,  // 37: mooring.v1.StreamFindRequest.max:type_name -> mooring.v1.Document
-	51,  // 38: mooring.v1.StreamFindResponse.documents:type_name -> mooring.v1.Document
-	51,  // 39: mooring.v1.AggregateRequest.options:type_name -> mooring.v1.Document
-	52,  // 40: mooring.v1.AggregateRequest.comment:type_name -> mooring.v1.Value
-	53,  // 41: mooring.v1.AggregateRequest.read_preference:type_name -> mooring.v1.ReadPreference
-	54,  // 42: mooring.v1.AggregateRequest.read_concern:type_name -> mooring.v1.ReadConcern
-	56,  // 43: mooring.v1.AggregateRequest.write_concern:type_name -> mooring.v1.WriteConcern
-	51,  // 44: mooring.v1.AggregateRequest.collation:type_name -> mooring.v1.Document
-	51,  // 45: mooring.v1.AggregateRequest.let:type_name -> mooring.v1.Document
-	55,  // 46: mooring.v1.AggregateRequest.hint:type_name -> mooring.v1.Hint
-	51,  // 47: mooring.v1.AggregateRequest.pipeline:type_name -> mooring.v1.Document
-	51,  // 48: mooring.v1.AggregateResponse.documents:type_name -> mooring.v1.Document
-	57,  // 49: mooring.v1.AggregateResponse.write_concern_error:type_name -> mooring.v1.WriteConcernError
-	51,  // 50: mooring.v1.StreamAggregateRequest.options:type_name -> mooring.v1.Document
-	52,  // 51: mooring.v1.StreamAggregateRequest.comment:type_name -> mooring.v1.Value
-	53,  // 52: mooring.v1.StreamAggregateRequest.read_preference:type_name -> mooring.v1.ReadPreference
-	54,  // 53: mooring.v1.StreamAggregateRequest.read_concern:type_name -> mooring.v1.ReadConcern
-	56,  // 54: mooring.v1.StreamAggregateRequest.write_concern:type_name -> mooring.v1.WriteConcern
-	51,  // 55: mooring.v1.StreamAggregateRequest.collation:type_name -> mooring.v1.Document
-	51,  // 56: mooring.v1.StreamAggregateRequest.let:type_name -> mooring.v1.Document
-	55,  // 57: mooring.v1.StreamAggregateRequest.hint:type_name -> mooring.v1.Hint
-	51,  // 58: mooring.v1.StreamAggregateRequest.pipeline:type_name -> mooring.v1.Document
-	51,  // 59: mooring.v1.StreamAggregateResponse.documents:type_name -> mooring.v1.Document
-	51,  // 60: mooring.v1.DistinctRequest.options:type_name -> mooring.v1.Document
-	52,  // 61: mooring.v1.DistinctRequest.comment:type_name -> mooring.v1.Value
-	53,  // 62: mooring.v1.DistinctRequest.read_preference:type_name -> mooring.v1.ReadPreference
-	54,  // 63: mooring.v1.DistinctRequest.read_concern:type_name -> mooring.v1.ReadConcern
-	51,  // 64: mooring.v1.DistinctRequest.collation:type_name -> mooring.v1.Document
-	55,  // 65: mooring.v1.DistinctRequest.hint:type_name -> mooring.v1.Hint
-	51,  // 66: mooring.v1.DistinctRequest.filter:type_name -> mooring.v1.Document
-	52,  // 67: mooring.v1.DistinctResponse.values:type_name -> mooring.v1.Value
-	51,  // 68: mooring.v1.CountDocumentsRequest.options:type_name -> mooring.v1.Document
-	52,  // 69: mooring.v1.CountDocumentsRequest.comment:type_name -> mooring.v1.Value
-	53,  // 70: mooring.v1.CountDocumentsRequest.read_preference:type_name -> mooring.v1.ReadPreference
-	54,  // 71: mooring.v1.CountDocumentsRequest.read_concern:type_name -> mooring.v1.ReadConcern
-	51,  // 72: mooring.v1.CountDocumentsRequest.collation:type_name -> mooring.v1.Document
-	55,  // 73: mooring.v1.CountDocumentsRequest.hint:type_name -> mooring.v1.Hint
-	51,  // 74: mooring.v1.CountDocumentsRequest.filter:type_name -> mooring.v1.Document
-	51,  // 75: mooring.v1.EstimatedDocumentCountRequest.options:type_name -> mooring.v1.Document
-	52,  // 76: mooring.v1.EstimatedDocumentCountRequest.comment:type_name -> mooring.v1.Value
-	53,  // 77: mooring.v1.EstimatedDocumentCountRequest.read_preference:type_name -> mooring.v1.ReadPreference
-	54,  // 78: mooring.v1.EstimatedDocumentCountRequest.read_concern:type_name -> mooring.v1.ReadConcern
-	51,  // 79: mooring.v1.InsertOneRequest.options:type_name -> mooring.v1.Document
-	52,  // 80: mooring.v1.InsertOneRequest.comment:type_name -> mooring.v1.Value
-	56,  // 81: mooring.v1.InsertOneRequest.write_concern:type_name -> mooring.v1.WriteConcern
-	51,  // 82: mooring.v1.InsertOneRequest.document:type_name -> mooring.v1.Document
-	52,  // 83: mooring.v1.InsertOneResponse.inserted_id:type_name -> mooring.v1.Value
-	57,  // 84: mooring.v1.InsertOneResponse.write_concern_error:type_name -> mooring.v1.WriteConcernError
-	51,  // 85: mooring.v1.InsertManyRequest.options:type_name -> mooring.v1.Document
-	52,  // 86: mooring.v1.InsertManyRequest.comment:type_name -> mooring.v1.Value
-	56,  // 87: mooring.v1.InsertManyRequest.write_concern:type_name -> mooring.v1.WriteConcern
-	51,  // 88: mooring.v1.InsertManyRequest.documents:type_name -> mooring.v1.Document
-	57,  // 89: mooring.v1.InsertManyResponse.write_concern_error:type_name -> mooring.v1.WriteConcernError
-	58,  // 90: mooring.v1.InsertManyResponse.inserted_ids:type_name -> mooring.v1.InsertedId
-	59,  // 91: mooring.v1.InsertManyResponse.write_errors:type_name -> mooring.v1.WriteError
-	51,  // 92: mooring.v1.UpdateOneRequest.options:type_name -> mooring.v1.Document
-	52,  // 93: mooring.v1.UpdateOneRequest.comment:type_name -> mooring.v1.Value
-	56,  // 94: mooring.v1.UpdateOneRequest.write_concern:type_name -> mooring.v1.WriteConcern
-	51,  // 95: mooring.v1.UpdateOneRequest.collation:type_name -> mooring.v1.Document
-	51,  // 96: mooring.v1.UpdateOneRequest.let:type_name -> mooring.v1.Document
-	55,  // 97: mooring.v1.UpdateOneRequest.hint:type_name -> mooring.v1.Hint
-	51,  // 98: mooring.v1.UpdateOneRequest.filter:type_name -> mooring.v1.Document
-	51,  // 99: mooring.v1.UpdateOneRequest.sort:type_name -> mooring.v1.Document
-	60,  // 100: mooring.v1.UpdateOneRequest.update:type_name -> mooring.v1.Update
-	51,  // 101: mooring.v1.UpdateOneRequest.array_filters:type_name -> mooring.v1.Document
-	57,  // 102: mooring.v1.UpdateOneResponse.write_concern_error:type_name -> mooring.v1.WriteConcernError
-	52,  // 103: mooring.v1.UpdateOneResponse.upserted_id:type_name -> mooring.v1.Value
-	51,  // 104: mooring.v1.UpdateManyRequest.options:type_name -> mooring.v1.Document
-	52,  // 105: mooring.v1.UpdateManyRequest.comment:type_name -> mooring.v1.Value
-	56,  // 106: mooring.v1.UpdateManyRequest.write_concern:type_name -> mooring.v1.WriteConcern
-	51,  // 107: mooring.v1.UpdateManyRequest.collation:type_name -> mooring.v1.Document
-	51,  // 108: mooring.v1.UpdateManyRequest.let:type_name -> mooring.v1.Document
-	55,  // 109: mooring.v1.UpdateManyRequest.hint:type_name -> mooring.v1.Hint
-	51,  // 110: mooring.v1.UpdateManyRequest.filter:type_name -> mooring.v1.Document
-	60,  // 111: mooring.v1.UpdateManyRequest.update:type_name -> mooring.v1.Update
-	51,  // 112: mooring.v1.UpdateManyRequest.array_filters:type_name -> mooring.v1.Document
-	57,  // 113: mooring.v1.UpdateManyResponse.write_concern_error:type_name -> mooring.v1.WriteConcernError
-	52,  // 114: mooring.v1.UpdateManyResponse.upserted_id:type_name -> mooring.v1.Value
-	51,  // 115: mooring.v1.ReplaceOneRequest.options:type_name -> mooring.v1.Document
-	52,  // 116: mooring.v1.ReplaceOneRequest.comment:type_name -> mooring.v1.Value
-	56,  // 117: mooring.v1.ReplaceOneRequest.write_concern:type_name -> mooring.v1.WriteConcern
-	51,  // 118: mooring.v1.ReplaceOneRequest.collation:type_name -> mooring.v1.Document
-	51,  // 119: mooring.v1.ReplaceOneRequest.let:type_name -> mooring.v1.Document
-	55,  // 120: mooring.v1.ReplaceOneRequest.hint:type_name -> mooring.v1.Hint
-	51,  // 121: mooring.v1.ReplaceOneRequest.filter:type_name -> mooring.v1.Document
-	51,  // 122: mooring.v1.ReplaceOneRequest.sort:type_name -> mooring.v1.Document
-	51,  // 123: mooring.v1.ReplaceOneRequest.replacement:type_name -> mooring.v1.Document
-	57,  // 124: mooring.v1.ReplaceOneResponse.write_concern_error:type_name -> mooring.v1.WriteConcernError
-	52,  // 125: mooring.v1.ReplaceOneResponse.upserted_id:type_name -> mooring.v1.Value
-	51,  // 126: mooring.v1.DeleteOneRequest.options:type_name -> mooring.v1.Document
-	52,  // 127: mooring.v1.DeleteOneRequest.comment:type_name -> mooring.v1.Value
-	56,  // 128: mooring.v1.DeleteOneRequest.write_concern:type_name -> mooring.v1.WriteConcern
-	51,  // 129: mooring.v1.DeleteOneRequest.collation:type_name -> mooring.v1.Document
-	51,  // 130: mooring.v1.DeleteOneRequest.let:type_name -> mooring.v1.Document
-	55,  // 131: mooring.v1.DeleteOneRequest.hint:type_name -> mooring.v1.Hint
-	51,  // 132: mooring.v1.DeleteOneRequest.filter:type_name -> mooring.v1.Document
-	57,  // 133: mooring.v1.DeleteOneResponse.write_concern_error:type_name -> mooring.v1.WriteConcernError
-	51,  // 134: mooring.v1.DeleteManyRequest.options:type_name -> mooring.v1.Document
-	52,  // 135: mooring.v1.DeleteManyRequest.comment:type_name -> mooring.v1.Value
-	56,  // 136: mooring.v1.DeleteManyRequest.write_concern:type_name -> mooring.v1.WriteConcern
-	51,  // 137: mooring.v1.DeleteManyRequest.collation:type_name -> mooring.v1.Document
-	51,  // 138: mooring.v1.DeleteManyRequest.let:type_name -> mooring.v1.Document
-	55,  // 139: mooring.v1.DeleteManyRequest.hint:type_name -> mooring.v1.Hint
-	51,  // 140: mooring.v1.DeleteManyRequest.filter:type_name -> mooring.v1.Document
-	57,  // 141: mooring.v1.DeleteManyResponse.write_concern_error:type_name -> mooring.v1.WriteConcernError
-	51,  // 142: mooring.v1.FindOneAndUpdateRequest.options:type_name -> mooring.v1.Document
-	52,  // 143: mooring.v1.FindOneAndUpdateRequest.comment:type_name -> mooring.v1.Value
-	56,  // 144: mooring.v1.FindOneAndUpdateRequest.write_concern:type_name -> mooring.v1.WriteConcern
-	51,  // 145: mooring.v1.FindOneAndUpdateRequest.collation:type_name -> mooring.v1.Document
-	51,  // 146: mooring.v1.FindOneAndUpdateRequest.let:type_name -> mooring.v1.Document
-	55,  // 147: mooring.v1.FindOneAndUpdateRequest.hint:type_name -> mooring.v1.Hint
-	51,  // 148: mooring.v1.FindOneAndUpdateRequest.filter:type_name -> mooring.v1.Document
-	51,  // 149: mooring.v1.FindOneAndUpdateRequest.projection:type_name -> mooring.v1.Document
-	51,  // 150: mooring.v1.FindOneAndUpdateRequest.sort:type_name -> mooring.v1.Document
-	60,  // 151: mooring.v1.FindOneAndUpdateRequest.update:type_name -> mooring.v1.Update
-	51,  // 152: mooring.v1.FindOneAndUpdateRequest.array_filters:type_name -> mooring.v1.Document
-	51,  // 153: mooring.v1.FindOneAndUpdateResponse.document:type_name -> mooring.v1.Document
-	57,  // 154: mooring.v1.FindOneAndUpdateResponse.write_concern_error:type_name -> mooring.v1.WriteConcernError
-	51,  // 155: mooring.v1.FindOneAndReplaceRequest.options:type_name -> mooring.v1.Document
-	52,  // 156: mooring.v1.FindOneAndReplaceRequest.comment:type_name -> mooring.v1.Value
-	56,  // 157: mooring.v1.FindOneAndReplaceRequest.write_concern:type_name -> mooring.v1.WriteConcern
-	51,  // 158: mooring.v1.FindOneAndReplaceRequest.collation:type_name -> mooring.v1.Document
-	51,  // 159: mooring.v1.FindOneAndReplaceRequest.let:type_name -> mooring.v1.Document
-	55,  // 160: mooring.v1.FindOneAndReplaceRequest.hint:type_name -> mooring.v1.Hint
-	51,  // 161: mooring.v1.FindOneAndReplaceRequest.filter:type_name -> mooring.v1.Document
-	51,  // 162: mooring.v1.FindOneAndReplaceRequest.projection:type_name -> mooring.v1.Document
-	51,  // 163: mooring.v1.FindOneAndReplaceRequest.sort:type_name -> mooring.v1.Document
-	51,  // 164: mooring.v1.FindOneAndReplaceRequest.replacement:type_name -> mooring.v1.Document
-	51,  // 165: mooring.v1.FindOneAndReplaceResponse.document:type_name -> mooring.v1.Document
-	57,  // 166: mooring.v1.FindOneAndReplaceResponse.write_concern_error:type_name -> mooring.v1.WriteConcernError
-	51,  // 167: mooring.v1.FindOneAndDeleteRequest.options:type_name -> mooring.v1.Document
-	52,  // 168: mooring.v1.FindOneAndDeleteRequest.comment:type_name -> mooring.v1.Value
-	56,  // 169: mooring.v1.FindOneAndDeleteRequest.write_concern:type_name -> mooring.v1.WriteConcern
-	51,  // 170: mooring.v1.FindOneAndDeleteRequest.collation:type_name -> mooring.v1.Document
-	51,  // 171: mooring.v1.FindOneAndDeleteRequest.let:type_name -> mooring.v1.Document
-	55,  // 172: mooring.v1.FindOneAndDeleteRequest.hint:type_name -> mooring.v1.Hint
-	51,  // 173: mooring.v1.FindOneAndDeleteRequest.filter:type_name -> mooring.v1.Document
-	51,  // 174: mooring.v1.FindOneAndDeleteRequest.projection:type_name -> mooring.v1.Document
-	51,  // 175: mooring.v1.FindOneAndDeleteRequest.sort:type_name -> mooring.v1.Document
-	51,  // 176: mooring.v1.FindOneAndDeleteResponse.document:type_name -> mooring.v1.Document
-	57,  // 177: mooring.v1.FindOneAndDeleteResponse.write_concern_error:type_name -> mooring.v1.WriteConcernError
-	51,  // 178: mooring.v1.ExplainFindRequest.options:type_name -> mooring.v1.Document
-	52,  // 179: mooring.v1.ExplainFindRequest.comment:type_name -> mooring.v1.Value
-	53,  // 180: mooring.v1.ExplainFindRequest.read_preference:type_name -> mooring.v1.ReadPreference
-	51,  // 181: mooring.v1.ExplainFindRequest.collation:type_name -> mooring.v1.Document
-	51,  // 182: mooring.v1.ExplainFindRequest.let:type_name -> mooring.v1.Document
-	55,  // 183: mooring.v1.ExplainFindRequest.hint:type_name -> mooring.v1.Hint
-	51,  // 184: mooring.v1.ExplainFindRequest.filter:type_name -> mooring.v1.Document
-	51,  // 185: mooring.v1.ExplainFindRequest.projection:type_name -> mooring.v1.Document
-	51,  // 186: mooring.v1.ExplainFindRequest.sort:type_name -> mooring.v1.Document
-	51,  // 187: mooring.v1.ExplainFindRequest.min:type_name -> mooring.v1.Document
-	51,  // 188: mooring.v1.ExplainFindRequest.max:type_name -> mooring.v1.Document
-	51,  // 189: mooring.v1.ExplainFindResponse.reply:type_name -> mooring.v1.Document
-	51,  // 190: mooring.v1.ExplainAggregateRequest.options:type_name -> mooring.v1.Document
-	52,  // 191: mooring.v1.ExplainAggregateRequest.comment:type_name -> mooring.v1.Value
-	53,  // 192: mooring.v1.ExplainAggregateRequest.read_preference:type_name -> mooring.v1.ReadPreference
-	51,  // 193: mooring.v1.ExplainAggregateRequest.collation:type_name -> mooring.v1.Document
-	51,  // 194: mooring.v1.ExplainAggregateRequest.let:type_name -> mooring.v1.Document
-	55,  // 195: mooring.v1.ExplainAggregateRequest.hint:type_name -> mooring.v1.Hint
-	51,  // 196: mooring.v1.ExplainAggregateRequest.pipeline:type_name -> mooring.v1.Document
-	51,  // 197: mooring.v1.ExplainAggregateResponse.reply:type_name -> mooring.v1.Document
-	51,  // 198: mooring.v1.BulkWriteRequest.options:type_name -> mooring.v1.Document
-	52,  // 199: mooring.v1.BulkWriteRequest.comment:type_name -> mooring.v1.Value
-	56,  // 200: mooring.v1.BulkWriteRequest.write_concern:type_name -> mooring.v1.WriteConcern
-	51,  // 201: mooring.v1.BulkWriteRequest.let:type_name -> mooring.v1.Document
+	53,  // 0: mooring.v1.FindOneRequest.options:type_name -> mooring.v1.Document
+	54,  // 1: mooring.v1.FindOneRequest.comment:type_name -> mooring.v1.Value
+	55,  // 2: mooring.v1.FindOneRequest.read_preference:type_name -> mooring.v1.ReadPreference
+	56,  // 3: mooring.v1.FindOneRequest.read_concern:type_name -> mooring.v1.ReadConcern
+	53,  // 4: mooring.v1.FindOneRequest.collation:type_name -> mooring.v1.Document
+	53,  // 5: mooring.v1.FindOneRequest.let:type_name -> mooring.v1.Document
+	57,  // 6: mooring.v1.FindOneRequest.hint:type_name -> mooring.v1.Hint
+	53,  // 7: mooring.v1.FindOneRequest.filter:type_name -> mooring.v1.Document
+	53,  // 8: mooring.v1.FindOneRequest.projection:type_name -> mooring.v1.Document
+	53,  // 9: mooring.v1.FindOneRequest.sort:type_name -> mooring.v1.Document
+	53,  // 10: mooring.v1.FindOneRequest.min:type_name -> mooring.v1.Document
+	53,  // 11: mooring.v1.FindOneRequest.max:type_name -> mooring.v1.Document
+	53,  // 12: mooring.v1.FindOneResponse.document:type_name -> mooring.v1.Document
+	53,  // 13: mooring.v1.FindRequest.options:type_name -> mooring.v1.Document
+	54,  // 14: mooring.v1.FindRequest.comment:type_name -> mooring.v1.Value
+	55,  // 15: mooring.v1.FindRequest.read_preference:type_name -> mooring.v1.ReadPreference
+	56,  // 16: mooring.v1.FindRequest.read_concern:type_name -> mooring.v1.ReadConcern
+	53,  // 17: mooring.v1.FindRequest.collation:type_name -> mooring.v1.Document
+	53,  // 18: mooring.v1.FindRequest.let:type_name -> mooring.v1.Document
+	57,  // 19: mooring.v1.FindRequest.hint:type_name -> mooring.v1.Hint
+	53,  // 20: mooring.v1.FindRequest.filter:type_name -> mooring.v1.Document
+	53,  // 21: mooring.v1.FindRequest.projection:type_name -> mooring.v1.Document
+	53,  // 22: mooring.v1.FindRequest.sort:type_name -> mooring.v1.Document
+	53,  // 23: mooring.v1.FindRequest.min:type_name -> mooring.v1.Document
+	53,  // 24: mooring.v1.FindRequest.max:type_name -> mooring.v1.Document
+	53,  // 25: mooring.v1.FindResponse.documents:type_name -> mooring.v1.Document
+	53,  // 26: mooring.v1.StreamFindRequest.options:type_name -> mooring.v1.Document
+	54,  // 27: mooring.v1.StreamFindRequest.comment:type_name -> mooring.v1.Value
+	55,  // 28: mooring.v1.StreamFindRequest.read_preference:type_name -> mooring.v1.ReadPreference
+	56,  // 29: mooring.v1.StreamFindRequest.read_concern:type_name -> mooring.v1.ReadConcern
+	53,  // 30: mooring.v1.StreamFindRequest.collation:type_name -> mooring.v1.Document
+	53,  // 31: mooring.v1.StreamFindRequest.let:type_name -> mooring.v1.Document
+	57,  // 32: mooring.v1.StreamFindRequest.hint:type_name -> mooring.v1.Hint
+	53,  // 33: mooring.v1.StreamFindRequest.filter:type_name -> mooring.v1.Document
+	53,  // 34: mooring.v1.StreamFindRequest.projection:type_name -> mooring.v1.Document
+	53,  // 35: mooring.v1.StreamFindRequest.sort:type_name -> mooring.v1.Document
+	53,  // 36: mooring.v1.StreamFindRequest.min:type_name -> mooring.v1.Document
+	53,  // 37: mooring.v1.StreamFindRequest.max:type_name -> mooring.v1.Document
+	53,  // 38: mooring.v1.StreamFindResponse.documents:type_name -> mooring.v1.Document
+	53,  // 39: mooring.v1.AggregateRequest.options:type_name -> mooring.v1.Document
+	54,  // 40: mooring.v1.AggregateRequest.comment:type_name -> mooring.v1.Value
+	55,  // 41: mooring.v1.AggregateRequest.read_preference:type_name -> mooring.v1.ReadPreference
+	56,  // 42: mooring.v1.AggregateRequest.read_concern:type_name -> mooring.v1.ReadConcern
+	58,  // 43: mooring.v1.AggregateRequest.write_concern:type_name -> mooring.v1.WriteConcern
+	53,  // 44: mooring.v1.AggregateRequest.collation:type_name -> mooring.v1.Document
+	53,  // 45: mooring.v1.AggregateRequest.let:type_name -> mooring.v1.Document
+	57,  // 46: mooring.v1.AggregateRequest.hint:type_name -> mooring.v1.Hint
+	53,  // 47: mooring.v1.AggregateRequest.pipeline:type_name -> mooring.v1.Document
+	53,  // 48: mooring.v1.AggregateResponse.documents:type_name -> mooring.v1.Document
+	59,  // 49: mooring.v1.AggregateResponse.write_concern_error:type_name -> mooring.v1.WriteConcernError
+	53,  // 50: mooring.v1.StreamAggregateRequest.options:type_name -> mooring.v1.Document
+	54,  // 51: mooring.v1.StreamAggregateRequest.comment:type_name -> mooring.v1.Value
+	55,  // 52: mooring.v1.StreamAggregateRequest.read_preference:type_name -> mooring.v1.ReadPreference
+	56,  // 53: mooring.v1.StreamAggregateRequest.read_concern:type_name -> mooring.v1.ReadConcern
+	58,  // 54: mooring.v1.StreamAggregateRequest.write_concern:type_name -> mooring.v1.WriteConcern
+	53,  // 55: mooring.v1.StreamAggregateRequest.collation:type_name -> mooring.v1.Document
+	53,  // 56: mooring.v1.StreamAggregateRequest.let:type_name -> mooring.v1.Document
+	57,  // 57: mooring.v1.StreamAggregateRequest.hint:type_name -> mooring.v1.Hint
+	53,  // 58: mooring.v1.StreamAggregateRequest.pipeline:type_name -> mooring.v1.Document
+	53,  // 59: mooring.v1.StreamAggregateResponse.documents:type_name -> mooring.v1.Document
+	53,  // 60: mooring.v1.DistinctRequest.options:type_name -> mooring.v1.Document
+	54,  // 61: mooring.v1.DistinctRequest.comment:type_name -> mooring.v1.Value
+	55,  // 62: mooring.v1.DistinctRequest.read_preference:type_name -> mooring.v1.ReadPreference
+	56,  // 63: mooring.v1.DistinctRequest.read_concern:type_name -> mooring.v1.ReadConcern
+	53,  // 64: mooring.v1.DistinctRequest.collation:type_name -> mooring.v1.Document
+	57,  // 65: mooring.v1.DistinctRequest.hint:type_name -> mooring.v1.Hint
+	53,  // 66: mooring.v1.DistinctRequest.filter:type_name -> mooring.v1.Document
+	54,  // 67: mooring.v1.DistinctResponse.values:type_name -> mooring.v1.Value
+	53,  // 68: mooring.v1.CountDocumentsRequest.options:type_name -> mooring.v1.Document
+	54,  // 69: mooring.v1.CountDocumentsRequest.comment:type_name -> mooring.v1.Value
+	55,  // 70: mooring.v1.CountDocumentsRequest.read_preference:type_name -> mooring.v1.ReadPreference
+	56,  // 71: mooring.v1.CountDocumentsRequest.read_concern:type_name -> mooring.v1.ReadConcern
+	53,  // 72: mooring.v1.CountDocumentsRequest.collation:type_name -> mooring.v1.Document
+	57,  // 73: mooring.v1.CountDocumentsRequest.hint:type_name -> mooring.v1.Hint
+	53,  // 74: mooring.v1.CountDocumentsRequest.filter:type_name -> mooring.v1.Document
+	53,  // 75: mooring.v1.EstimatedDocumentCountRequest.options:type_name -> mooring.v1.Document
+	54,  // 76: mooring.v1.EstimatedDocumentCountRequest.comment:type_name -> mooring.v1.Value
+	55,  // 77: mooring.v1.EstimatedDocumentCountRequest.read_preference:type_name -> mooring.v1.ReadPreference
+	56,  // 78: mooring.v1.EstimatedDocumentCountRequest.read_concern:type_name -> mooring.v1.ReadConcern
+	53,  // 79: mooring.v1.InsertOneRequest.options:type_name -> mooring.v1.Document
+	54,  // 80: mooring.v1.InsertOneRequest.comment:type_name -> mooring.v1.Value
+	58,  // 81: mooring.v1.InsertOneRequest.write_concern:type_name -> mooring.v1.WriteConcern
+	53,  // 82: mooring.v1.InsertOneRequest.document:type_name -> mooring.v1.Document
+	54,  // 83: mooring.v1.InsertOneResponse.inserted_id:type_name -> mooring.v1.Value
+	59,  // 84: mooring.v1.InsertOneResponse.write_concern_error:type_name -> mooring.v1.WriteConcernError
+	53,  // 85: mooring.v1.InsertManyRequest.options:type_name -> mooring.v1.Document
+	54,  // 86: mooring.v1.InsertManyRequest.comment:type_name -> mooring.v1.Value
+	58,  // 87: mooring.v1.InsertManyRequest.write_concern:type_name -> mooring.v1.WriteConcern
+	53,  // 88: mooring.v1.InsertManyRequest.documents:type_name -> mooring.v1.Document
+	59,  // 89: mooring.v1.InsertManyResponse.write_concern_error:type_name -> mooring.v1.WriteConcernError
+	60,  // 90: mooring.v1.InsertManyResponse.inserted_ids:type_name -> mooring.v1.InsertedId
+	61,  // 91: mooring.v1.InsertManyResponse.write_errors:type_name -> mooring.v1.WriteError
+	53,  // 92: mooring.v1.UpdateOneRequest.options:type_name -> mooring.v1.Document
+	54,  // 93: mooring.v1.UpdateOneRequest.comment:type_name -> mooring.v1.Value
+	58,  // 94: mooring.v1.UpdateOneRequest.write_concern:type_name -> mooring.v1.WriteConcern
+	53,  // 95: mooring.v1.UpdateOneRequest.collation:type_name -> mooring.v1.Document
+	53,  // 96: mooring.v1.UpdateOneRequest.let:type_name -> mooring.v1.Document
+	57,  // 97: mooring.v1.UpdateOneRequest.hint:type_name -> mooring.v1.Hint
+	53,  // 98: mooring.v1.UpdateOneRequest.filter:type_name -> mooring.v1.Document
+	53,  // 99: mooring.v1.UpdateOneRequest.sort:type_name -> mooring.v1.Document
+	62,  // 100: mooring.v1.UpdateOneRequest.update:type_name -> mooring.v1.Update
+	53,  // 101: mooring.v1.UpdateOneRequest.array_filters:type_name -> mooring.v1.Document
+	59,  // 102: mooring.v1.UpdateOneResponse.write_concern_error:type_name -> mooring.v1.WriteConcernError
+	54,  // 103: mooring.v1.UpdateOneResponse.upserted_id:type_name -> mooring.v1.Value
+	53,  // 104: mooring.v1.UpdateManyRequest.options:type_name -> mooring.v1.Document
+	54,  // 105: mooring.v1.UpdateManyRequest.comment:type_name -> mooring.v1.Value
+	58,  // 106: mooring.v1.UpdateManyRequest.write_concern:type_name -> mooring.v1.WriteConcern
+	53,  // 107: mooring.v1.UpdateManyRequest.collation:type_name -> mooring.v1.Document
+	53,  // 108: mooring.v1.UpdateManyRequest.let:type_name -> mooring.v1.Document
+	57,  // 109: mooring.v1.UpdateManyRequest.hint:type_name -> mooring.v1.Hint
+	53,  // 110: mooring.v1.UpdateManyRequest.filter:type_name -> mooring.v1.Document
+	62,  // 111: mooring.v1.UpdateManyRequest.update:type_name -> mooring.v1.Update
+	53,  // 112: mooring.v1.UpdateManyRequest.array_filters:type_name -> mooring.v1.Document
+	59,  // 113: mooring.v1.UpdateManyResponse.write_concern_error:type_name -> mooring.v1.WriteConcernError
+	54,  // 114: mooring.v1.UpdateManyResponse.upserted_id:type_name -> mooring.v1.Value
+	53,  // 115: mooring.v1.ReplaceOneRequest.options:type_name -> mooring.v1.Document
+	54,  // 116: mooring.v1.ReplaceOneRequest.comment:type_name -> mooring.v1.Value
+	58,  // 117: mooring.v1.ReplaceOneRequest.write_concern:type_name -> mooring.v1.WriteConcern
+	53,  // 118: mooring.v1.ReplaceOneRequest.collation:type_name -> mooring.v1.Document
+	53,  // 119: mooring.v1.ReplaceOneRequest.let:type_name -> mooring.v1.Document
+	57,  // 120: mooring.v1.ReplaceOneRequest.hint:type_name -> mooring.v1.Hint
+	53,  // 121: mooring.v1.ReplaceOneRequest.filter:type_name -> mooring.v1.Document
+	53,  // 122: mooring.v1.ReplaceOneRequest.sort:type_name -> mooring.v1.Document
+	53,  // 123: mooring.v1.ReplaceOneRequest.replacement:type_name -> mooring.v1.Document
+	59,  // 124: mooring.v1.ReplaceOneResponse.write_concern_error:type_name -> mooring.v1.WriteConcernError
+	54,  // 125: mooring.v1.ReplaceOneResponse.upserted_id:type_name -> mooring.v1.Value
+	53,  // 126: mooring.v1.DeleteOneRequest.options:type_name -> mooring.v1.Document
+	54,  // 127: mooring.v1.DeleteOneRequest.comment:type_name -> mooring.v1.Value
+	58,  // 128: mooring.v1.DeleteOneRequest.write_concern:type_name -> mooring.v1.WriteConcern
+	53,  // 129: mooring.v1.DeleteOneRequest.collation:type_name -> mooring.v1.Document
+	53,  // 130: mooring.v1.DeleteOneRequest.let:type_name -> mooring.v1.Document
+	57,  // 131: mooring.v1.DeleteOneRequest.hint:type_name -> mooring.v1.Hint
+	53,  // 132: mooring.v1.DeleteOneRequest.filter:type_name -> mooring.v1.Document
+	59,  // 133: mooring.v1.DeleteOneResponse.write_concern_error:type_name -> mooring.v1.WriteConcernError
+	53,  // 134: mooring.v1.DeleteManyRequest.options:type_name -> mooring.v1.Document
+	54,  // 135: mooring.v1.DeleteManyRequest.comment:type_name -> mooring.v1.Value
+	58,  // 136: mooring.v1.DeleteManyRequest.write_concern:type_name -> mooring.v1.WriteConcern
+	53,  // 137: mooring.v1.DeleteManyRequest.collation:type_name -> mooring.v1.Document
+	53,  // 138: mooring.v1.DeleteManyRequest.let:type_name -> mooring.v1.Document
+	57,  // 139: mooring.v1.DeleteManyRequest.hint:type_name -> mooring.v1.Hint
+	53,  // 140: mooring.v1.DeleteManyRequest.filter:type_name -> mooring.v1.Document
+	59,  // 141: mooring.v1.DeleteManyResponse.write_concern_error:type_name -> mooring.v1.WriteConcernError
+	53,  // 142: mooring.v1.FindOneAndUpdateRequest.options:type_name -> mooring.v1.Document
+	54,  // 143: mooring.v1.FindOneAndUpdateRequest.comment:type_name -> mooring.v1.Value
+	58,  // 144: mooring.v1.FindOneAndUpdateRequest.write_concern:type_name -> mooring.v1.WriteConcern
+	53,  // 145: mooring.v1.FindOneAndUpdateRequest.collation:type_name -> mooring.v1.Document
+	53,  // 146: mooring.v1.FindOneAndUpdateRequest.let:type_name -> mooring.v1.Document
+	57,  // 147: mooring.v1.FindOneAndUpdateRequest.hint:type_name -> mooring.v1.Hint
+	53,  // 148: mooring.v1.FindOneAndUpdateRequest.filter:type_name -> mooring.v1.Document
+	53,  // 149: mooring.v1.FindOneAndUpdateRequest.projection:type_name -> mooring.v1.Document
+	53,  // 150: mooring.v1.FindOneAndUpdateRequest.sort:type_name -> mooring.v1.Document
+	62,  // 151: mooring.v1.FindOneAndUpdateRequest.update:type_name -> mooring.v1.Update
+	53,  // 152: mooring.v1.FindOneAndUpdateRequest.array_filters:type_name -> mooring.v1.Document
+	53,  // 153: mooring.v1.FindOneAndUpdateResponse.document:type_name -> mooring.v1.Document
+	59,  // 154: mooring.v1.FindOneAndUpdateResponse.write_concern_error:type_name -> mooring.v1.WriteConcernError
+	53,  // 155: mooring.v1.FindOneAndReplaceRequest.options:type_name -> mooring.v1.Document
+	54,  // 156: mooring.v1.FindOneAndReplaceRequest.comment:type_name -> mooring.v1.Value
+	58,  // 157: mooring.v1.FindOneAndReplaceRequest.write_concern:type_name -> mooring.v1.WriteConcern
+	53,  // 158: mooring.v1.FindOneAndReplaceRequest.collation:type_name -> mooring.v1.Document
+	53,  // 159: mooring.v1.FindOneAndReplaceRequest.let:type_name -> mooring.v1.Document
+	57,  // 160: mooring.v1.FindOneAndReplaceRequest.hint:type_name -> mooring.v1.Hint
+	53,  // 161: mooring.v1.FindOneAndReplaceRequest.filter:type_name -> mooring.v1.Document
+	53,  // 162: mooring.v1.FindOneAndReplaceRequest.projection:type_name -> mooring.v1.Document
+	53,  // 163: mooring.v1.FindOneAndReplaceRequest.sort:type_name -> mooring.v1.Document
+	53,  // 164: mooring.v1.FindOneAndReplaceRequest.replacement:type_name -> mooring.v1.Document
+	53,  // 165: mooring.v1.FindOneAndReplaceResponse.document:type_name -> mooring.v1.Document
+	59,  // 166: mooring.v1.FindOneAndReplaceResponse.write_concern_error:type_name -> mooring.v1.WriteConcernError
+	53,  // 167: mooring.v1.FindOneAndDeleteRequest.options:type_name -> mooring.v1.Document
+	54,  // 168: mooring.v1.FindOneAndDeleteRequest.comment:type_name -> mooring.v1.Value
+	58,  // 169: mooring.v1.FindOneAndDeleteRequest.write_concern:type_name -> mooring.v1.WriteConcern
+	53,  // 170: mooring.v1.FindOneAndDeleteRequest.collation:type_name -> mooring.v1.Document
+	53,  // 171: mooring.v1.FindOneAndDeleteRequest.let:type_name -> mooring.v1.Document
+	57,  // 172: mooring.v1.FindOneAndDeleteRequest.hint:type_name -> mooring.v1.Hint
+	53,  // 173: mooring.v1.FindOneAndDeleteRequest.filter:type_name -> mooring.v1.Document
+	53,  // 174: mooring.v1.FindOneAndDeleteRequest.projection:type_name -> mooring.v1.Document
+	53,  // 175: mooring.v1.FindOneAndDeleteRequest.sort:type_name -> mooring.v1.Document
+	53,  // 176: mooring.v1.FindOneAndDeleteResponse.document:type_name -> mooring.v1.Document
+	59,  // 177: mooring.v1.FindOneAndDeleteResponse.write_concern_error:type_name -> mooring.v1.WriteConcernError
+	53,  // 178: mooring.v1.ExplainFindRequest.options:type_name -> mooring.v1.Document
+	54,  // 179: mooring.v1.ExplainFindRequest.comment:type_name -> mooring.v1.Value
+	55,  // 180: mooring.v1.ExplainFindRequest.read_preference:type_name -> mooring.v1.ReadPreference
+	53,  // 181: mooring.v1.ExplainFindRequest.collation:type_name -> mooring.v1.Document
+	53,  // 182: mooring.v1.ExplainFindRequest.let:type_name -> mooring.v1.Document
+	57,  // 183: mooring.v1.ExplainFindRequest.hint:type_name -> mooring.v1.Hint
+	53,  // 184: mooring.v1.ExplainFindRequest.filter:type_name -> mooring.v1.Document
+	53,  // 185: mooring.v1.ExplainFindRequest.projection:type_name -> mooring.v1.Document
+	53,  // 186: mooring.v1.ExplainFindRequest.sort:type_name -> mooring.v1.Document
+	53,  // 187: mooring.v1.ExplainFindRequest.min:type_name -> mooring.v1.Document
+	53,  // 188: mooring.v1.ExplainFindRequest.max:type_name -> mooring.v1.Document
+	53,  // 189: mooring.v1.ExplainFindResponse.reply:type_name -> mooring.v1.Document
+	53,  // 190: mooring.v1.ExplainAggregateRequest.options:type_name -> mooring.v1.Document
+	54,  // 191: mooring.v1.ExplainAggregateRequest.comment:type_name -> mooring.v1.Value
+	55,  // 192: mooring.v1.ExplainAggregateRequest.read_preference:type_name -> mooring.v1.ReadPreference
+	53,  // 193: mooring.v1.ExplainAggregateRequest.collation:type_name -> mooring.v1.Document
+	53,  // 194: mooring.v1.ExplainAggregateRequest.let:type_name -> mooring.v1.Document
+	57,  // 195: mooring.v1.ExplainAggregateRequest.hint:type_name -> mooring.v1.Hint
+	53,  // 196: mooring.v1.ExplainAggregateRequest.pipeline:type_name -> mooring.v1.Document
+	53,  // 197: mooring.v1.ExplainAggregateResponse.reply:type_name -> mooring.v1.Document
+	53,  // 198: mooring.v1.BulkWriteRequest.options:type_name -> mooring.v1.Document
+	54,  // 199: mooring.v1.BulkWriteRequest.comment:type_name -> mooring.v1.Value
+	58,  // 200: mooring.v1.BulkWriteRequest.write_concern:type_name -> mooring.v1.WriteConcern
+	53,  // 201: mooring.v1.BulkWriteRequest.let:type_name -> mooring.v1.Document
 	41,  // 202: mooring.v1.BulkWriteRequest.models:type_name -> mooring.v1.WriteModel
 	42,  // 203: mooring.v1.WriteModel.insert_one:type_name -> mooring.v1.InsertOneModel
 	43,  // 204: mooring.v1.WriteModel.update_one:type_name -> mooring.v1.UpdateOneModel
@@ -7847,83 +8130,91 @@ var file_mooring_v1_document_service_proto_depIdxs = []int32{
 	45,  // 206: mooring.v1.WriteModel.replace_one:type_name -> mooring.v1.ReplaceOneModel
 	46,  // 207: mooring.v1.WriteModel.delete_one:type_name -> mooring.v1.DeleteOneModel
 	47,  // 208: mooring.v1.WriteModel.delete_many:type_name -> mooring.v1.DeleteManyModel
-	51,  // 209: mooring.v1.InsertOneModel.document:type_name -> mooring.v1.Document
-	51,  // 210: mooring.v1.UpdateOneModel.filter:type_name -> mooring.v1.Document
-	60,  // 211: mooring.v1.UpdateOneModel.update:type_name -> mooring.v1.Update
-	51,  // 212: mooring.v1.UpdateOneModel.collation:type_name -> mooring.v1.Document
-	55,  // 213: mooring.v1.UpdateOneModel.hint:type_name -> mooring.v1.Hint
-	51,  // 214: mooring.v1.UpdateOneModel.sort:type_name -> mooring.v1.Document
-	51,  // 215: mooring.v1.UpdateOneModel.array_filters:type_name -> mooring.v1.Document
-	51,  // 216: mooring.v1.UpdateManyModel.filter:type_name -> mooring.v1.Document
-	60,  // 217: mooring.v1.UpdateManyModel.update:type_name -> mooring.v1.Update
-	51,  // 218: mooring.v1.UpdateManyModel.collation:type_name -> mooring.v1.Document
-	55,  // 219: mooring.v1.UpdateManyModel.hint:type_name -> mooring.v1.Hint
-	51,  // 220: mooring.v1.UpdateManyModel.array_filters:type_name -> mooring.v1.Document
-	51,  // 221: mooring.v1.ReplaceOneModel.filter:type_name -> mooring.v1.Document
-	51,  // 222: mooring.v1.ReplaceOneModel.replacement:type_name -> mooring.v1.Document
-	51,  // 223: mooring.v1.ReplaceOneModel.collation:type_name -> mooring.v1.Document
-	55,  // 224: mooring.v1.ReplaceOneModel.hint:type_name -> mooring.v1.Hint
-	51,  // 225: mooring.v1.ReplaceOneModel.sort:type_name -> mooring.v1.Document
-	51,  // 226: mooring.v1.DeleteOneModel.filter:type_name -> mooring.v1.Document
-	51,  // 227: mooring.v1.DeleteOneModel.collation:type_name -> mooring.v1.Document
-	55,  // 228: mooring.v1.DeleteOneModel.hint:type_name -> mooring.v1.Hint
-	51,  // 229: mooring.v1.DeleteManyModel.filter:type_name -> mooring.v1.Document
-	51,  // 230: mooring.v1.DeleteManyModel.collation:type_name -> mooring.v1.Document
-	55,  // 231: mooring.v1.DeleteManyModel.hint:type_name -> mooring.v1.Hint
-	57,  // 232: mooring.v1.BulkWriteResponse.write_concern_error:type_name -> mooring.v1.WriteConcernError
-	58,  // 233: mooring.v1.BulkWriteResponse.inserted_ids:type_name -> mooring.v1.InsertedId
-	59,  // 234: mooring.v1.BulkWriteResponse.write_errors:type_name -> mooring.v1.WriteError
-	58,  // 235: mooring.v1.BulkWriteResponse.upserted_ids:type_name -> mooring.v1.InsertedId
+	53,  // 209: mooring.v1.InsertOneModel.document:type_name -> mooring.v1.Document
+	53,  // 210: mooring.v1.UpdateOneModel.filter:type_name -> mooring.v1.Document
+	62,  // 211: mooring.v1.UpdateOneModel.update:type_name -> mooring.v1.Update
+	53,  // 212: mooring.v1.UpdateOneModel.collation:type_name -> mooring.v1.Document
+	57,  // 213: mooring.v1.UpdateOneModel.hint:type_name -> mooring.v1.Hint
+	53,  // 214: mooring.v1.UpdateOneModel.sort:type_name -> mooring.v1.Document
+	53,  // 215: mooring.v1.UpdateOneModel.array_filters:type_name -> mooring.v1.Document
+	53,  // 216: mooring.v1.UpdateManyModel.filter:type_name -> mooring.v1.Document
+	62,  // 217: mooring.v1.UpdateManyModel.update:type_name -> mooring.v1.Update
+	53,  // 218: mooring.v1.UpdateManyModel.collation:type_name -> mooring.v1.Document
+	57,  // 219: mooring.v1.UpdateManyModel.hint:type_name -> mooring.v1.Hint
+	53,  // 220: mooring.v1.UpdateManyModel.array_filters:type_name -> mooring.v1.Document
+	53,  // 221: mooring.v1.ReplaceOneModel.filter:type_name -> mooring.v1.Document
+	53,  // 222: mooring.v1.ReplaceOneModel.replacement:type_name -> mooring.v1.Document
+	53,  // 223: mooring.v1.ReplaceOneModel.collation:type_name -> mooring.v1.Document
+	57,  // 224: mooring.v1.ReplaceOneModel.hint:type_name -> mooring.v1.Hint
+	53,  // 225: mooring.v1.ReplaceOneModel.sort:type_name -> mooring.v1.Document
+	53,  // 226: mooring.v1.DeleteOneModel.filter:type_name -> mooring.v1.Document
+	53,  // 227: mooring.v1.DeleteOneModel.collation:type_name -> mooring.v1.Document
+	57,  // 228: mooring.v1.DeleteOneModel.hint:type_name -> mooring.v1.Hint
+	53,  // 229: mooring.v1.DeleteManyModel.filter:type_name -> mooring.v1.Document
+	53,  // 230: mooring.v1.DeleteManyModel.collation:type_name -> mooring.v1.Document
+	57,  // 231: mooring.v1.DeleteManyModel.hint:type_name -> mooring.v1.Hint
+	59,  // 232: mooring.v1.BulkWriteResponse.write_concern_error:type_name -> mooring.v1.WriteConcernError
+	60,  // 233: mooring.v1.BulkWriteResponse.inserted_ids:type_name -> mooring.v1.InsertedId
+	61,  // 234: mooring.v1.BulkWriteResponse.write_errors:type_name -> mooring.v1.WriteError
+	60,  // 235: mooring.v1.BulkWriteResponse.upserted_ids:type_name -> mooring.v1.InsertedId
 	49,  // 236: mooring.v1.BulkWriteResponse.update_results:type_name -> mooring.v1.UpdateResult
 	50,  // 237: mooring.v1.BulkWriteResponse.delete_results:type_name -> mooring.v1.DeleteResult
-	52,  // 238: mooring.v1.UpdateResult.upserted_id:type_name -> mooring.v1.Value
-	0,   // 239: mooring.v1.DocumentService.FindOne:input_type -> mooring.v1.FindOneRequest
-	2,   // 240: mooring.v1.DocumentService.Find:input_type -> mooring.v1.FindRequest
-	4,   // 241: mooring.v1.DocumentService.StreamFind:input_type -> mooring.v1.StreamFindRequest
-	6,   // 242: mooring.v1.DocumentService.Aggregate:input_type -> mooring.v1.AggregateRequest
-	8,   // 243: mooring.v1.DocumentService.StreamAggregate:input_type -> mooring.v1.StreamAggregateRequest
-	10,  // 244: mooring.v1.DocumentService.Distinct:input_type -> mooring.v1.DistinctRequest
-	12,  // 245: mooring.v1.DocumentService.CountDocuments:input_type -> mooring.v1.CountDocumentsRequest
-	14,  // 246: mooring.v1.DocumentService.EstimatedDocumentCount:input_type -> mooring.v1.EstimatedDocumentCountRequest
-	16,  // 247: mooring.v1.DocumentService.InsertOne:input_type -> mooring.v1.InsertOneRequest
-	18,  // 248: mooring.v1.DocumentService.InsertMany:input_type -> mooring.v1.InsertManyRequest
-	20,  // 249: mooring.v1.DocumentService.UpdateOne:input_type -> mooring.v1.UpdateOneRequest
-	22,  // 250: mooring.v1.DocumentService.UpdateMany:input_type -> mooring.v1.UpdateManyRequest
-	24,  // 251: mooring.v1.DocumentService.ReplaceOne:input_type -> mooring.v1.ReplaceOneRequest
-	26,  // 252: mooring.v1.DocumentService.DeleteOne:input_type -> mooring.v1.DeleteOneRequest
-	28,  // 253: mooring.v1.DocumentService.DeleteMany:input_type -> mooring.v1.DeleteManyRequest
-	30,  // 254: mooring.v1.DocumentService.FindOneAndUpdate:input_type -> mooring.v1.FindOneAndUpdateRequest
-	32,  // 255: mooring.v1.DocumentService.FindOneAndReplace:input_type -> mooring.v1.FindOneAndReplaceRequest
-	34,  // 256: mooring.v1.DocumentService.FindOneAndDelete:input_type -> mooring.v1.FindOneAndDeleteRequest
-	36,  // 257: mooring.v1.DocumentService.ExplainFind:input_type -> mooring.v1.ExplainFindRequest
-	38,  // 258: mooring.v1.DocumentService.ExplainAggregate:input_type -> mooring.v1.ExplainAggregateRequest
-	40,  // 259: mooring.v1.DocumentService.BulkWrite:input_type -> mooring.v1.BulkWriteRequest
-	1,   // 260: mooring.v1.DocumentService.FindOne:output_type -> mooring.v1.FindOneResponse
-	3,   // 261: mooring.v1.DocumentService.Find:output_type -> mooring.v1.FindResponse
-	5,   // 262: mooring.v1.DocumentService.StreamFind:output_type -> mooring.v1.StreamFindResponse
-	7,   // 263: mooring.v1.DocumentService.Aggregate:output_type -> mooring.v1.AggregateResponse
-	9,   // 264: mooring.v1.DocumentService.StreamAggregate:output_type -> mooring.v1.StreamAggregateResponse
-	11,  // 265: mooring.v1.DocumentService.Distinct:output_type -> mooring.v1.DistinctResponse
-	13,  // 266: mooring.v1.DocumentService.CountDocuments:output_type -> mooring.v1.CountDocumentsResponse
-	15,  // 267: mooring.v1.DocumentService.EstimatedDocumentCount:output_type -> mooring.v1.EstimatedDocumentCountResponse
-	17,  // 268: mooring.v1.DocumentService.InsertOne:output_type -> mooring.v1.InsertOneResponse
-	19,  // 269: mooring.v1.DocumentService.InsertMany:output_type -> mooring.v1.InsertManyResponse
-	21,  // 270: mooring.v1.DocumentService.UpdateOne:output_type -> mooring.v1.UpdateOneResponse
-	23,  // 271: mooring.v1.DocumentService.UpdateMany:output_type -> mooring.v1.UpdateManyResponse
-	25,  // 272: mooring.v1.DocumentService.ReplaceOne:output_type -> mooring.v1.ReplaceOneResponse
-	27,  // 273: mooring.v1.DocumentService.DeleteOne:output_type -> mooring.v1.DeleteOneResponse
-	29,  // 274: mooring.v1.DocumentService.DeleteMany:output_type -> mooring.v1.DeleteManyResponse
-	31,  // 275: mooring.v1.DocumentService.FindOneAndUpdate:output_type -> mooring.v1.FindOneAndUpdateResponse
-	33,  // 276: mooring.v1.DocumentService.FindOneAndReplace:output_type -> mooring.v1.FindOneAndReplaceResponse
-	35,  // 277: mooring.v1.DocumentService.FindOneAndDelete:output_type -> mooring.v1.FindOneAndDeleteResponse
-	37,  // 278: mooring.v1.DocumentService.ExplainFind:output_type -> mooring.v1.ExplainFindResponse
-	39,  // 279: mooring.v1.DocumentService.ExplainAggregate:output_type -> mooring.v1.ExplainAggregateResponse
-	48,  // 280: mooring.v1.DocumentService.BulkWrite:output_type -> mooring.v1.BulkWriteResponse
-	260, // [260:281] is the sub-list for method output_type
-	239, // [239:260] is the sub-list for method input_type
-	239, // [239:239] is the sub-list for extension type_name
-	239, // [239:239] is the sub-list for extension extendee
-	0,   // [0:239] is the sub-list for field type_name
+	54,  // 238: mooring.v1.UpdateResult.upserted_id:type_name -> mooring.v1.Value
+	53,  // 239: mooring.v1.ImportRequest.options:type_name -> mooring.v1.Document
+	54,  // 240: mooring.v1.ImportRequest.comment:type_name -> mooring.v1.Value
+	58,  // 241: mooring.v1.ImportRequest.write_concern:type_name -> mooring.v1.WriteConcern
+	53,  // 242: mooring.v1.ImportRequest.documents:type_name -> mooring.v1.Document
+	59,  // 243: mooring.v1.ImportResponse.write_concern_error:type_name -> mooring.v1.WriteConcernError
+	61,  // 244: mooring.v1.ImportResponse.write_errors:type_name -> mooring.v1.WriteError
+	0,   // 245: mooring.v1.DocumentService.FindOne:input_type -> mooring.v1.FindOneRequest
+	2,   // 246: mooring.v1.DocumentService.Find:input_type -> mooring.v1.FindRequest
+	4,   // 247: mooring.v1.DocumentService.StreamFind:input_type -> mooring.v1.StreamFindRequest
+	6,   // 248: mooring.v1.DocumentService.Aggregate:input_type -> mooring.v1.AggregateRequest
+	8,   // 249: mooring.v1.DocumentService.StreamAggregate:input_type -> mooring.v1.StreamAggregateRequest
+	10,  // 250: mooring.v1.DocumentService.Distinct:input_type -> mooring.v1.DistinctRequest
+	12,  // 251: mooring.v1.DocumentService.CountDocuments:input_type -> mooring.v1.CountDocumentsRequest
+	14,  // 252: mooring.v1.DocumentService.EstimatedDocumentCount:input_type -> mooring.v1.EstimatedDocumentCountRequest
+	16,  // 253: mooring.v1.DocumentService.InsertOne:input_type -> mooring.v1.InsertOneRequest
+	18,  // 254: mooring.v1.DocumentService.InsertMany:input_type -> mooring.v1.InsertManyRequest
+	20,  // 255: mooring.v1.DocumentService.UpdateOne:input_type -> mooring.v1.UpdateOneRequest
+	22,  // 256: mooring.v1.DocumentService.UpdateMany:input_type -> mooring.v1.UpdateManyRequest
+	24,  // 257: mooring.v1.DocumentService.ReplaceOne:input_type -> mooring.v1.ReplaceOneRequest
+	26,  // 258: mooring.v1.DocumentService.DeleteOne:input_type -> mooring.v1.DeleteOneRequest
+	28,  // 259: mooring.v1.DocumentService.DeleteMany:input_type -> mooring.v1.DeleteManyRequest
+	30,  // 260: mooring.v1.DocumentService.FindOneAndUpdate:input_type -> mooring.v1.FindOneAndUpdateRequest
+	32,  // 261: mooring.v1.DocumentService.FindOneAndReplace:input_type -> mooring.v1.FindOneAndReplaceRequest
+	34,  // 262: mooring.v1.DocumentService.FindOneAndDelete:input_type -> mooring.v1.FindOneAndDeleteRequest
+	36,  // 263: mooring.v1.DocumentService.ExplainFind:input_type -> mooring.v1.ExplainFindRequest
+	38,  // 264: mooring.v1.DocumentService.ExplainAggregate:input_type -> mooring.v1.ExplainAggregateRequest
+	40,  // 265: mooring.v1.DocumentService.BulkWrite:input_type -> mooring.v1.BulkWriteRequest
+	51,  // 266: mooring.v1.DocumentService.Import:input_type -> mooring.v1.ImportRequest
+	1,   // 267: mooring.v1.DocumentService.FindOne:output_type -> mooring.v1.FindOneResponse
+	3,   // 268: mooring.v1.DocumentService.Find:output_type -> mooring.v1.FindResponse
+	5,   // 269: mooring.v1.DocumentService.StreamFind:output_type -> mooring.v1.StreamFindResponse
+	7,   // 270: mooring.v1.DocumentService.Aggregate:output_type -> mooring.v1.AggregateResponse
+	9,   // 271: mooring.v1.DocumentService.StreamAggregate:output_type -> mooring.v1.StreamAggregateResponse
+	11,  // 272: mooring.v1.DocumentService.Distinct:output_type -> mooring.v1.DistinctResponse
+	13,  // 273: mooring.v1.DocumentService.CountDocuments:output_type -> mooring.v1.CountDocumentsResponse
+	15,  // 274: mooring.v1.DocumentService.EstimatedDocumentCount:output_type -> mooring.v1.EstimatedDocumentCountResponse
+	17,  // 275: mooring.v1.DocumentService.InsertOne:output_type -> mooring.v1.InsertOneResponse
+	19,  // 276: mooring.v1.DocumentService.InsertMany:output_type -> mooring.v1.InsertManyResponse
+	21,  // 277: mooring.v1.DocumentService.UpdateOne:output_type -> mooring.v1.UpdateOneResponse
+	23,  // 278: mooring.v1.DocumentService.UpdateMany:output_type -> mooring.v1.UpdateManyResponse
+	25,  // 279: mooring.v1.DocumentService.ReplaceOne:output_type -> mooring.v1.ReplaceOneResponse
+	27,  // 280: mooring.v1.DocumentService.DeleteOne:output_type -> mooring.v1.DeleteOneResponse
+	29,  // 281: mooring.v1.DocumentService.DeleteMany:output_type -> mooring.v1.DeleteManyResponse
+	31,  // 282: mooring.v1.DocumentService.FindOneAndUpdate:output_type -> mooring.v1.FindOneAndUpdateResponse
+	33,  // 283: mooring.v1.DocumentService.FindOneAndReplace:output_type -> mooring.v1.FindOneAndReplaceResponse
+	35,  // 284: mooring.v1.DocumentService.FindOneAndDelete:output_type -> mooring.v1.FindOneAndDeleteResponse
+	37,  // 285: mooring.v1.DocumentService.ExplainFind:output_type -> mooring.v1.ExplainFindResponse
+	39,  // 286: mooring.v1.DocumentService.ExplainAggregate:output_type -> mooring.v1.ExplainAggregateResponse
+	48,  // 287: mooring.v1.DocumentService.BulkWrite:output_type -> mooring.v1.BulkWriteResponse
+	52,  // 288: mooring.v1.DocumentService.Import:output_type -> mooring.v1.ImportResponse
+	267, // [267:289] is the sub-list for method output_type
+	245, // [245:267] is the sub-list for method input_type
+	245, // [245:245] is the sub-list for extension type_name
+	245, // [245:245] is the sub-list for extension extendee
+	0,   // [0:245] is the sub-list for field type_name
 }
 
 func init() { file_mooring_v1_document_service_proto_init() }
@@ -7990,13 +8281,15 @@ func file_mooring_v1_document_service_proto_init() {
 	file_mooring_v1_document_service_proto_msgTypes[47].OneofWrappers = []any{}
 	file_mooring_v1_document_service_proto_msgTypes[48].OneofWrappers = []any{}
 	file_mooring_v1_document_service_proto_msgTypes[49].OneofWrappers = []any{}
+	file_mooring_v1_document_service_proto_msgTypes[51].OneofWrappers = []any{}
+	file_mooring_v1_document_service_proto_msgTypes[52].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_mooring_v1_document_service_proto_rawDesc), len(file_mooring_v1_document_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   51,
+			NumMessages:   53,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -40,6 +40,7 @@ const (
 	DocumentService_ExplainFind_FullMethodName            = "/mooring.v1.DocumentService/ExplainFind"
 	DocumentService_ExplainAggregate_FullMethodName       = "/mooring.v1.DocumentService/ExplainAggregate"
 	DocumentService_BulkWrite_FullMethodName              = "/mooring.v1.DocumentService/BulkWrite"
+	DocumentService_Import_FullMethodName                 = "/mooring.v1.DocumentService/Import"
 )
 
 // DocumentServiceClient is the client API for DocumentService service.
@@ -106,6 +107,15 @@ type DocumentServiceClient interface {
 	// A failure in part is an error with the status of the first write error, and the error says what
 	// was done; with returnPartialSuccess it is OK (REST: 207) with all write errors in the response.
 	BulkWrite(ctx context.Context, in *BulkWriteRequest, opts ...grpc.CallOption) (*BulkWriteResponse, error)
+	// Inserts documents that come as a stream, of any number: in batches of about 1 MiB, each of which
+	// is inserted before more of the stream is read. The first message has the options, and every
+	// message can have documents. On REST it is POST …/documents:import, with lines of JSON or BSON
+	// documents as the body, and the options in the query.
+	//
+	// A failure in part is an error with the status of the first write error, and the error says how
+	// many documents were inserted; with returnPartialSuccess it is OK (REST: 207) with the write
+	// errors in the response. A malformed document ends the import after those before it are inserted.
+	Import(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[ImportRequest, ImportResponse], error)
 }
 
 type documentServiceClient struct {
@@ -344,6 +354,19 @@ func (c *documentServiceClient) BulkWrite(ctx context.Context, in *BulkWriteRequ
 	return out, nil
 }
 
+func (c *documentServiceClient) Import(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[ImportRequest, ImportResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &DocumentService_ServiceDesc.Streams[2], DocumentService_Import_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ImportRequest, ImportResponse]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type DocumentService_ImportClient = grpc.ClientStreamingClient[ImportRequest, ImportResponse]
+
 // DocumentServiceServer is the server API for DocumentService service.
 // All implementations must embed UnimplementedDocumentServiceServer
 // for forward compatibility.
@@ -408,6 +431,15 @@ type DocumentServiceServer interface {
 	// A failure in part is an error with the status of the first write error, and the error says what
 	// was done; with returnPartialSuccess it is OK (REST: 207) with all write errors in the response.
 	BulkWrite(context.Context, *BulkWriteRequest) (*BulkWriteResponse, error)
+	// Inserts documents that come as a stream, of any number: in batches of about 1 MiB, each of which
+	// is inserted before more of the stream is read. The first message has the options, and every
+	// message can have documents. On REST it is POST …/documents:import, with lines of JSON or BSON
+	// documents as the body, and the options in the query.
+	//
+	// A failure in part is an error with the status of the first write error, and the error says how
+	// many documents were inserted; with returnPartialSuccess it is OK (REST: 207) with the write
+	// errors in the response. A malformed document ends the import after those before it are inserted.
+	Import(grpc.ClientStreamingServer[ImportRequest, ImportResponse]) error
 	mustEmbedUnimplementedDocumentServiceServer()
 }
 
@@ -480,6 +512,9 @@ func (UnimplementedDocumentServiceServer) ExplainAggregate(context.Context, *Exp
 }
 func (UnimplementedDocumentServiceServer) BulkWrite(context.Context, *BulkWriteRequest) (*BulkWriteResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method BulkWrite not implemented")
+}
+func (UnimplementedDocumentServiceServer) Import(grpc.ClientStreamingServer[ImportRequest, ImportResponse]) error {
+	return status.Error(codes.Unimplemented, "method Import not implemented")
 }
 func (UnimplementedDocumentServiceServer) mustEmbedUnimplementedDocumentServiceServer() {}
 func (UnimplementedDocumentServiceServer) testEmbeddedByValue()                         {}
@@ -866,6 +901,13 @@ func _DocumentService_BulkWrite_Handler(srv interface{}, ctx context.Context, de
 	return interceptor(ctx, in, info, handler)
 }
 
+func _DocumentService_Import_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(DocumentServiceServer).Import(&grpc.GenericServerStream[ImportRequest, ImportResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type DocumentService_ImportServer = grpc.ClientStreamingServer[ImportRequest, ImportResponse]
+
 // DocumentService_ServiceDesc is the grpc.ServiceDesc for DocumentService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -960,6 +1002,11 @@ var DocumentService_ServiceDesc = grpc.ServiceDesc{
 			StreamName:    "StreamAggregate",
 			Handler:       _DocumentService_StreamAggregate_Handler,
 			ServerStreams: true,
+		},
+		{
+			StreamName:    "Import",
+			Handler:       _DocumentService_Import_Handler,
+			ClientStreams: true,
 		},
 	},
 	Metadata: "mooring/v1/document_service.proto",

@@ -1,0 +1,221 @@
+package rest_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"google.golang.org/grpc"
+
+	"github.com/mooringdb/mooring/core/bson"
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/inproc"
+	"github.com/mooringdb/mooring/service/rest"
+	"github.com/mooringdb/mooring/service/rpcerr"
+)
+
+type importStream = grpc.ClientStreamingServer[mooringv1.ImportRequest, mooringv1.ImportResponse]
+
+// importer is a fake whose Import does what a test says.
+type importer struct {
+	fake
+	run func(importStream) error
+}
+
+func (i *importer) Import(ss importStream) error { return i.run(ss) }
+
+func newImporter(t *testing.T, run func(importStream) error, change ...func(*rest.Config)) http.Handler {
+	t.Helper()
+	conn := inproc.NewConn(mapErrors, mapStreamErrors)
+	mooringv1.RegisterDocumentServiceServer(conn, &importer{run: run})
+	config := rest.Config{Conn: conn}
+	for _, c := range change {
+		c(&config)
+	}
+	h, err := rest.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// received has the first message and all documents of an import.
+type received struct {
+	first     *mooringv1.ImportRequest
+	documents []string
+	messages  int
+}
+
+func (r *received) run(ss importStream) error {
+	for {
+		m, err := ss.Recv()
+		if errors.Is(err, io.EOF) {
+			return ss.SendAndClose(&mooringv1.ImportResponse{Acknowledged: true, InsertedCount: new(int64(len(r.documents)))})
+		}
+		if err != nil {
+			return err
+		}
+		if r.messages++; r.messages == 1 {
+			r.first = m
+		}
+		for _, d := range m.GetDocuments() {
+			r.documents = append(r.documents, d.GetJson()+string(d.GetBson()))
+		}
+	}
+}
+
+func TestImportForms(t *testing.T) {
+	one, two := ejson(t, `{"a": 1}`), ejson(t, `{"b": {"c": 2}}`)
+	const ndjson, raw = "application/x-ndjson", "application/bson"
+	long := `{"long": "` + strings.Repeat("x", 200<<10) + `"}`
+	for name, test := range map[string]struct {
+		kind, body string
+		want       []string
+	}{
+		"lines":                   {ndjson, "{\"a\": 1}\n{\"b\": 2}\n", []string{`{"a": 1}`, `{"b": 2}`}},
+		"no end of the last line": {ndjson + "; charset=utf-8", "{\"a\": 1}\n{\"b\": 2}", []string{`{"a": 1}`, `{"b": 2}`}},
+		"empty lines":             {ndjson, "\n\r\n {\"a\": 1} \r\n\n", []string{`{"a": 1}`}},
+		"a long line":             {ndjson, long + "\n{}", []string{long, `{}`}},
+		"no line":                 {ndjson, "\n", nil},
+		"what is no JSON":         {ndjson, "{\"a\": 1}\nx\n", []string{`{"a": 1}`, "x"}},
+		"BSON":                    {raw, string(one) + string(two), []string{string(one), string(two)}},
+		"no BSON":                 {raw, "", nil},
+		"BSON that ends early":    {raw, string(one) + string(two[:9]), []string{string(one), string(two[:9])}},
+		"a length that ends":      {raw, string(one) + "\x05\x00", []string{string(one), "\x05\x00"}},
+		"a length that is none":   {raw, string(one) + "\x03\x00\x00\x00", []string{string(one), "\x03\x00\x00\x00"}},
+		"a negative length":       {raw, "\xff\xff\xff\xff", []string{"\xff\xff\xff\xff"}},
+	} {
+		var got received
+		w := do(newImporter(t, got.run), "POST", documents+":import", test.body, "Content-Type", test.kind)
+		if fmt.Sprintf("%q", got.documents) != fmt.Sprintf("%q", test.want) {
+			t.Errorf("%s: the documents are %q, want %q", name, got.documents, test.want)
+		}
+		want := fmt.Sprintf(`{"acknowledged":true,"insertedCount":%d}`, len(test.want))
+		if w.Code != 200 || w.Body.String() != want {
+			t.Errorf("%s: %d %s, want %s", name, w.Code, w.Body, want)
+		}
+		if got.first.GetDatabase() != "shop" || got.first.GetCollection() != "orders" {
+			t.Errorf("%s: the first message is %v", name, got.first)
+		}
+	}
+}
+
+func TestImportOptions(t *testing.T) {
+	var got received
+	do(newImporter(t, got.run), "POST", documents+":import?ordered=false&bypassDocumentValidation=true&returnPartialSuccess=true"+
+		`&comment=c&writeConcern={"w":"majority"}`, "{}", "Content-Type", "application/x-ndjson")
+	m := got.first
+	if m.GetOrdered() || m.Ordered == nil || !m.GetBypassDocumentValidation() || !m.GetReturnPartialSuccess() ||
+		m.GetWriteConcern().GetW().GetTag() != "majority" || m.GetComment() == nil {
+		t.Errorf("the options are %v", m)
+	}
+}
+
+func TestImportRefusals(t *testing.T) {
+	never := func(importStream) error { return errors.New("the service was called") }
+	for name, test := range map[string]struct {
+		query, kind string
+		code        int
+	}{
+		"JSON":           {"", "application/json", 415},
+		"no type":        {"", "", 415},
+		"a parameter":    {"?filter={}", "application/x-ndjson", 400},
+		"no bool":        {"?ordered=2", "application/x-ndjson", 400},
+		"another accept": {"", "application/x-ndjson", 406},
+	} {
+		accept := "application/json"
+		if test.code == 406 {
+			accept = "application/bson"
+		}
+		w := do(newImporter(t, never), "POST", documents+":import"+test.query, "{}", "Content-Type", test.kind, "Accept", accept)
+		if w.Code != test.code {
+			t.Errorf("%s: %d %s, want %d", name, w.Code, w.Body, test.code)
+		}
+	}
+}
+
+// TestImportFails: the service's error comes although the body is not read to its end.
+func TestImportFails(t *testing.T) {
+	fail := func(ss importStream) error {
+		if _, err := ss.Recv(); err != nil {
+			return err
+		}
+		return &rpcerr.Error{Reason: rpcerr.MalformedDocument, Field: "documents.3", Message: "is malformed"}
+	}
+	body := strings.Repeat("{}\n", 1<<20)
+	w := do(newImporter(t, fail), "POST", documents+":import", body, "Content-Type", "application/x-ndjson")
+	if w.Code != 400 || !bytes.Contains(w.Body.Bytes(), []byte("documents.3")) || w.Header().Get("Connection") != "close" {
+		t.Errorf("%d %s, %v", w.Code, w.Body, w.Header())
+	}
+	some := func(config *rest.Config) { config.MaxBodyBytes = 100 << 10 }
+	var got received
+	w = do(newImporter(t, got.run, some), "POST", documents+":import", strings.Repeat("x", 200<<10), "Content-Type", "application/x-ndjson")
+	if w.Code != 413 {
+		t.Errorf("a line that is too long: %d %s, want 413", w.Code, w.Body)
+	}
+	got = received{}
+	r := httptest.NewRequest("POST", documents+":import", io.MultiReader(strings.NewReader("{}\n"), brokenBody{}))
+	r.Header.Set("Content-Type", "application/x-ndjson")
+	if w := serve(newImporter(t, got.run), r); w.Code != 499 || got.documents != nil {
+		t.Errorf("a broken body: %d %s, documents %q", w.Code, w.Body, got.documents)
+	}
+}
+
+type brokenBody struct{}
+
+func (brokenBody) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
+
+// countingBody is an endless body that counts what was read.
+type countingBody struct{ read int }
+
+func (b *countingBody) Read(p []byte) (int, error) {
+	n := copy(p, bytes.Repeat([]byte("{}\n"), len(p)/3+1))
+	b.read += n
+	return n, nil
+}
+
+// TestImportHoldsTheClientBack: while the service works on a message, the body is read for the next
+// one and no further.
+func TestImportHoldsTheClientBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		proceed := make(chan struct{})
+		h := newImporter(t, func(ss importStream) error {
+			if _, err := ss.Recv(); err != nil {
+				return err
+			}
+			<-proceed
+			return ss.SendAndClose(&mooringv1.ImportResponse{})
+		})
+		body := &countingBody{}
+		r := httptest.NewRequest("POST", documents+":import", body)
+		r.Header.Set("Content-Type", "application/x-ndjson")
+		done := make(chan int)
+		go func() { done <- serve(h, r).Code }()
+		synctest.Wait()
+		if most := 3 * (256 << 10); body.read > most {
+			t.Errorf("%d bytes of the body were read, want at most %d", body.read, most)
+		}
+		close(proceed)
+		if code := <-done; code != 200 {
+			t.Errorf("the status is %d, want 200", code)
+		}
+	})
+}
+
+func FuzzImportBSON(f *testing.F) {
+	f.Add([]byte(bson.NewBuilder(nil).Int32("a", 1).Finish()))
+	f.Add([]byte("\x03\x00\x00\x00"))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		var got received
+		w := do(newImporter(t, got.run), "POST", documents+":import", string(body), "Content-Type", "application/bson")
+		if all := strings.Join(got.documents, ""); w.Code != 200 || all != string(body) {
+			t.Errorf("%d: the documents are %q of %q", w.Code, all, body)
+		}
+	})
+}
