@@ -148,6 +148,11 @@ func TestCRUDProse7(t *testing.T) {
 		if err != nil || res.UpsertedCount != 2 || len(res.UpdateResults) != 2 || len(srv.Commands("getMore")) != 1 {
 			t.Errorf("ClientBulkWrite() = %+v, %v after %d getMores", res, err, len(srv.Commands("getMore")))
 		}
+		first, _ := srv.Commands("bulkWrite")[0].Body.Lookup("lsid")
+		second, _ := srv.Commands("getMore")[0].Body.Lookup("lsid")
+		if first.IsZero() || string(first.Data) != string(second.Data) {
+			t.Errorf("the sessions are %v and %v, want the same", first, second)
+		}
 	})
 }
 

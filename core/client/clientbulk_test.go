@@ -27,7 +27,7 @@ type bulkServer struct {
 func (s *bulkServer) handlers(t *testing.T) mongotest.Handlers {
 	limits := s.limits
 	if limits == "" {
-		limits = `{"maxWireVersion":25}`
+		limits = `{"maxWireVersion":25,"logicalSessionTimeoutMinutes":30}`
 	}
 	handlers := mongotest.Handlers{"hello": helloWith(t, limits), "bulkWrite": s.bulkWrite(t), "getMore": s.getMore}
 	if s.reply != "" {
