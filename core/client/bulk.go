@@ -56,6 +56,7 @@ func (c *Client) bulkWrite(
 	ctx context.Context, ns Namespace, cmd *bulk,
 ) (_ BulkWriteResult, err error) {
 	op := write(ns, cmd, cmd.writeConcern, cmd.common)
+	op.Retry = true
 	op.ID = operation.NewID()
 	run := bulkRun{client: c, cmd: cmd, op: &op}
 	run.result.Acknowledged = !op.Unacknowledged

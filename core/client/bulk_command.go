@@ -175,6 +175,19 @@ func (c *bulk) AppendSequences(msg []byte, to operation.Target) ([]byte, error) 
 	return wire.EndSequence(msg, start), nil
 }
 
+// Retryable reports whether no write of the command may change several documents.
+func (c *bulk) Retryable() bool {
+	if c.docs != nil {
+		return true
+	}
+	for i := range c.sent {
+		if c.models[c.place(i)].Kind.many() {
+			return false
+		}
+	}
+	return true
+}
+
 // fill appends as many of the next writes as fit, and at least one.
 func (c *bulk) fill(msg []byte, most, maxMessage int) []byte {
 	command := c.command()

@@ -65,6 +65,9 @@ type Options struct {
 	// a time, behind a load balancer: from 0, which sets no bound, to 1. A cursor or transaction
 	// beyond it fails with a *pool.PinLimitError.
 	MaxPinnedShare float64
+	// Jitter returns a random number from 0 to 1, by which waits for an overloaded server are
+	// shortened; nil: math/rand.
+	Jitter func() float64
 }
 
 // Client runs operations on one deployment. Its methods may be called from many goroutines at
@@ -109,7 +112,11 @@ func New(cfg connstring.Config, opt Options) (*Client, error) {
 		metadata: source,
 		runner: operation.Runner{
 			Sink: opt.Sink, Timeout: cfg.Timeout,
-			API: serverAPIElements(opt.ServerAPI),
+			API:        serverAPIElements(opt.ServerAPI),
+			RetryReads: isOn(cfg.RetryReads), RetryWrites: isOn(cfg.RetryWrites),
+			MaxAdaptiveRetries:  operation.DefaultMaxAdaptiveRetries,
+			OverloadRetargeting: cfg.EnableOverloadRetargeting,
+			Jitter:              opt.Jitter,
 		},
 		warnings:         warnings(&cfg),
 		readPreference:   rp,
@@ -118,6 +125,9 @@ func New(cfg connstring.Config, opt Options) (*Client, error) {
 	}
 	c.sessions.Life = c.sessionLife
 	c.runner.Sessions, c.runner.Clock = &c.sessions, &c.clock
+	if n := cfg.MaxAdaptiveRetries; n != nil {
+		c.runner.MaxAdaptiveRetries = int(*n)
+	}
 	c.runner.Deployment = deployment{c}
 	if cfg.SRV {
 		c.lookUp = func(ctx context.Context) error { return c.resolve(ctx, cfg, opt) }
@@ -130,6 +140,9 @@ func New(cfg connstring.Config, opt Options) (*Client, error) {
 	}
 	return c, nil
 }
+
+// isOn returns an option that is on by default.
+func isOn(option *bool) bool { return option == nil || *option }
 
 // guardSink keeps the panics of the sink from the driver.
 func (o *Options) guardSink() {
@@ -212,6 +225,7 @@ func (c *Client) timeout(o *Common) *time.Duration {
 func (c *Client) read(ns Namespace, cmd operation.Command, o *Common) operation.Operation {
 	return operation.Operation{
 		Database: ns.Database, Collection: ns.Collection, Command: cmd, Session: o.session(),
+		Retry:             true,
 		ReadPreference:    c.readPreferenceFor(o.ReadPreference),
 		ReadConcern:       c.readConcernFor(o.ReadConcern),
 		DeadlineAsMaxTime: true, RunOn: o.RunOn, Caller: o.Caller,

@@ -145,6 +145,7 @@ func (c *Client) ClientBulkWrite(
 		ids: newIDs(len(models), func(i int) *WriteModel { return &models[i].WriteModel }),
 	}
 	op := write(Namespace{Database: "admin"}, &cmd, wc, &opt.Common)
+	op.Retry = true
 	op.ID = operation.NewID()
 	run := clientBulkRun{client: c, cmd: &cmd, op: &op}
 	run.result.Acknowledged, run.result.Verbose = !op.Unacknowledged, verbose

@@ -144,6 +144,16 @@ func (c *clientBulk) add(place, room int) bool {
 	return true
 }
 
+// Retryable reports whether no write of the command may change several documents.
+func (c *clientBulk) Retryable() bool {
+	for i := range c.models[c.next : c.next+c.sent] {
+		if c.models[c.next+i].Kind.many() {
+			return false
+		}
+	}
+	return true
+}
+
 func (c *clientBulk) AppendSequences(msg []byte, _ operation.Target) ([]byte, error) {
 	msg, start := wire.BeginSequence(msg, "ops")
 	for place := c.next; place < c.next+c.sent; place++ {

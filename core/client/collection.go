@@ -270,8 +270,8 @@ func (c *Client) ListDatabases(
 		},
 	}
 	op := operation.Operation{
-		Database: "admin", Command: &h, Session: opt.session(), MaxTimeMS: opt.MaxTimeMS,
-		DeadlineAsMaxTime: true, RunOn: opt.RunOn, Caller: opt.Caller,
+		Database: "admin", Command: &h, Session: opt.session(), Retry: true,
+		MaxTimeMS: opt.MaxTimeMS, DeadlineAsMaxTime: true, RunOn: opt.RunOn, Caller: opt.Caller,
 	}
 	res, err := c.run(ctx, &op, &opt.Common)
 	if err != nil {
@@ -346,6 +346,7 @@ func (c *Client) Explain(
 	}
 	op := c.read(Namespace{Database: db}, &h, &opt.Common)
 	op.ReadConcern = operation.ReadConcern{} // the explained command has its own
+	op.Retry = false
 	op.MaxTimeMS = opt.MaxTimeMS
 	res, err := c.run(ctx, &op, &opt.Common)
 	return res.Reply, err

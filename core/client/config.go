@@ -3,6 +3,7 @@ package client
 import (
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"time"
 
@@ -15,19 +16,9 @@ import (
 	"github.com/mooringdb/mooring/core/topology"
 )
 
-// warnings adds to those of the connection string what has no effect yet and may be ignored.
+// warnings adds to those of the connection string what has no effect and may be ignored.
 func warnings(cfg *connstring.Config) []connstring.Warning {
-	all := cfg.Warnings
-	add := func(option, problem string) {
-		all = append(all[:len(all):len(all)], connstring.Warning{Option: option, Problem: problem})
-	}
-	if cfg.RetryWrites != nil && *cfg.RetryWrites {
-		add("retryWrites", "Retryable writes are not supported yet; each write is sent once.")
-	}
-	if cfg.RetryReads != nil && *cfg.RetryReads {
-		add("retryReads", "Retryable reads are not supported yet; each read is sent once.")
-	}
-	return append(all[:len(all):len(all)], authWarnings(cfg)...)
+	return append(slices.Clip(cfg.Warnings), authWarnings(cfg)...)
 }
 
 // TopologyConfig returns the configuration by which a client of cfg, whose seeds are known,

@@ -57,8 +57,8 @@ func TestWarnings(t *testing.T) {
 	for _, w := range c.Warnings() {
 		got = append(got, w.Option)
 	}
-	if len(got) != 2 || got[0] != "ssl" || got[1] != "retryWrites" {
-		t.Errorf("Warnings() = %v, want ssl, retryWrites", got)
+	if len(got) != 1 || got[0] != "ssl" {
+		t.Errorf("Warnings() = %v, want ssl", got)
 	}
 }
 

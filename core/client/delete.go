@@ -33,6 +33,7 @@ func (c *Client) delete(
 		return DeleteResult{}, ck.err
 	}
 	op := write(ns, &cmd, cmd.writeConcern, &cmd.opt.Common)
+	op.Retry = cmd.limit == 1
 	res, err := c.run(ctx, &op, &cmd.opt.Common)
 	out := DeleteResult{
 		Acknowledged:      !unacknowledged(cmd.writeConcern),

@@ -45,7 +45,7 @@ func (c *Client) explain(
 	maxTimeMS *int64,
 ) (bson.Raw, error) {
 	op := c.read(ns, &explain{of: of, verbosity: verbosity}, o)
-	op.ReadConcern = operation.ReadConcern{}
+	op.ReadConcern, op.Retry = operation.ReadConcern{}, false
 	op.MaxTimeMS = maxTimeMS
 	res, err := c.run(ctx, &op, o)
 	return res.Reply, err

@@ -51,6 +51,7 @@ func (c *Client) findAndModify(
 		return FindOneAndResult{}, ck.err
 	}
 	op := write(ns, &cmd, cmd.writeConcern, &cmd.opt.Common)
+	op.Retry = true
 	op.MaxTimeMS = cmd.opt.MaxTimeMS
 	res, err := c.run(ctx, &op, &cmd.opt.Common)
 	out := FindOneAndResult{

@@ -118,6 +118,7 @@ func (c *Client) list(
 	op := operation.Operation{
 		Database: db, Collection: h.collection(), Command: &h, Session: opt.session(),
 		MaxTimeMS:         opt.MaxTimeMS,
+		Retry:             true,
 		DeadlineAsMaxTime: lifetime, RunOn: opt.RunOn, Caller: opt.Caller,
 	}
 	return cursor.Open(ctx, &c.runner, op, cursor.Options{

@@ -28,6 +28,7 @@ func (c *Client) InsertOne(
 		single: true,
 	}
 	op := write(ns, &cmd, wc, &opt.Common)
+	op.Retry = true
 	res, err := c.run(ctx, &op, &opt.Common)
 	out := InsertOneResult{
 		Acknowledged: !unacknowledged(wc), InsertedID: ids[0].value,

@@ -74,6 +74,9 @@ type WriteModel struct {
 	Upsert       *bool    // of updates and replacements
 }
 
+// many reports whether a write of the kind may change several documents.
+func (k WriteKind) many() bool { return k == UpdateMany || k == DeleteMany }
+
 // update returns what the update command has as the update.
 func (m *WriteModel) update() bson.Value {
 	if m.Kind == ReplaceOne {

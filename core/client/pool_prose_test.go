@@ -138,7 +138,7 @@ func TestCMAPProse5CheckOutFailsByConnectionError(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var h happened
 				srv := mongotest.NewServer(t, nil)
-				c := start(t, srv, connstring.Config{ServerMonitoringMode: "poll"}, client.Options{Sink: h.sink()})
+				c := start(t, srv, connstring.Config{ServerMonitoringMode: "poll", RetryReads: new(false)}, client.Options{Sink: h.sink()})
 				synctest.Wait() // the first check is over
 				srv.Handle("hello", mongotest.Always(test.hello))
 				if err := c.Ping(t.Context()); err == nil {

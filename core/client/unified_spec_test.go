@@ -33,13 +33,13 @@ func TestUnified(t *testing.T) {
 		{Name: "read-write-concern", Folder: "read-write-concern/tests/operation"},
 		{
 			Name: "command-logging-and-monitoring", Folder: "command-logging-and-monitoring/tests/monitoring",
-			Skip: map[[2]string]string{
-				{"writeConcernError.json", "A retryable write with write concern errors publishes success event"}: "needs retryable writes",
-			},
 		},
 		{
 			Name: "command-logging-and-monitoring", Folder: "command-logging-and-monitoring/tests/logging",
 		},
+		{Name: "retryable-reads", Folder: "retryable-reads/tests/unified"},
+		{Name: "retryable-writes", Folder: "retryable-writes/tests/unified"},
+		{Name: "client-backpressure", Folder: "client-backpressure/tests"},
 		{Name: "auth", Folder: "auth/tests/unified"},
 		{Name: "mongodb-handshake", Folder: "mongodb-handshake/tests/unified"},
 		{
@@ -47,7 +47,7 @@ func TestUnified(t *testing.T) {
 			Skip: timeoutSkips,
 		},
 		{Name: "run-command", Folder: "run-command/tests/unified"},
-		{Name: "sessions", Folder: "sessions/tests", Skip: sessionSkips},
+		{Name: "sessions", Folder: "sessions/tests"},
 		{Name: "change-streams", Folder: "change-streams/tests/unified"},
 		{Name: "versioned-api", Folder: "versioned-api/tests"},
 		{Name: "crud", Folder: "crud/tests/unified"},
@@ -58,26 +58,9 @@ func TestUnified(t *testing.T) {
 	}
 }
 
-const retries = "needs retryable reads and writes"
-
-// sessionSkips are the cases of sessions that do not run.
-var sessionSkips = map[[2]string]string{
-	{"driver-sessions-dirty-session-errors.json", "Dirty explicit session is discarded (insert)"}:                                                                    retries,
-	{"driver-sessions-dirty-session-errors.json", "Dirty explicit session is discarded (findAndModify)"}:                                                             retries,
-	{"driver-sessions-dirty-session-errors.json", "Dirty implicit session is discarded (insert)"}:                                                                    retries,
-	{"driver-sessions-dirty-session-errors.json", "Dirty implicit session is discarded (findAndModify)"}:                                                             retries,
-	{"driver-sessions-dirty-session-errors.json", "Dirty implicit session is discarded (read returning cursor)"}:                                                     retries,
-	{"driver-sessions-dirty-session-errors.json", "Dirty implicit session is discarded (read not returning cursor)"}:                                                 retries,
-	{"implicit-sessions-default-causal-consistency.json", "readConcern is not sent on retried read in implicit session when readConcern level is not specified"}:     retries,
-	{"implicit-sessions-default-causal-consistency.json", "afterClusterTime is not sent on retried read in implicit session when readConcern level is snapshot"}:     retries,
-	{"implicit-sessions-default-causal-consistency.json", "afterClusterTime is not sent on retried read in implicit session when readConcern level is linearizable"}: retries,
-}
-
 // timeoutSkips are the cases of client-side-operations-timeout that do not run, or that the driver
 // departs from; docs/conformance.md lists the latter.
 var timeoutSkips = map[[2]string]string{
-	{"retryability-legacy-timeouts.json", ""}: "needs retryable reads and writes",
-
 	{"cursors.json", "find errors if timeoutMode is set and timeoutMS is not"}:                 modeWithoutTimeout,
 	{"cursors.json", "collection aggregate errors if timeoutMode is set and timeoutMS is not"}: modeWithoutTimeout,
 	{"cursors.json", "database aggregate errors if timeoutMode is set and timeoutMS is not"}:   modeWithoutTimeout,

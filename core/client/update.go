@@ -52,6 +52,7 @@ func (c *Client) update(
 		return UpdateResult{}, ck.err
 	}
 	op := write(ns, &cmd, cmd.writeConcern, &cmd.opt.Common)
+	op.Retry = !cmd.multi
 	res, err := c.run(ctx, &op, &cmd.opt.Common)
 	out := UpdateResult{
 		Acknowledged:      !unacknowledged(cmd.writeConcern),

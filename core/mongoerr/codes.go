@@ -117,6 +117,15 @@ func Code(err error) int32 {
 	return 0
 }
 
+// IsRetryableWriteCode reports whether servers before 4.4, which do not label their errors, allow a
+// write to be sent again after an error with this code (Retryable Writes).
+func IsRetryableWriteCode(code int32) bool {
+	return code != codeMajorityNotAvailable && codes[code].class&retryableRead != 0
+}
+
+// codeMajorityNotAvailable concerns reads only.
+const codeMajorityNotAvailable = 134
+
 func replyClass(err error) class {
 	code, _, _ := replyCode(err)
 	return codes[code].class

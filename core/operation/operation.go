@@ -91,6 +91,14 @@ type Sequencer interface {
 	AppendSequences(msg []byte, to Target) ([]byte, error)
 }
 
+// Mixed describes a Command that may have writes which must not be repeated, such as one of
+// several documents.
+type Mixed interface {
+	Command
+	// Retryable reports whether the message that was built last has no such write.
+	Retryable() bool
+}
+
 // Operation describes one command to run. A Runner does not change it.
 type Operation struct {
 	Database string
@@ -106,6 +114,11 @@ type Operation struct {
 	// connection (Result.Pin), unless On is set or any connection will do, and its implicit session
 	// (Result.Session).
 	Keep bool
+	// Retry allows another attempt after an error, if the Runner does: a Read is repeated by the
+	// rules of Retryable Reads, and a Write by those of Retryable Writes, with the same transaction
+	// number. After an error of an overloaded server that allows it, an operation of any kind is
+	// repeated, also without Retry.
+	Retry bool
 	// Session is the session that the command runs in; nil: an implicit one, if the server supports
 	// sessions and the write is not unacknowledged.
 	Session *session.Client

@@ -41,8 +41,21 @@ func (q *request) body() bson.Raw {
 }
 
 // build makes the message for this connection. It is the last step before sending, since maxTimeMS
-// is what is left of the time.
+// is what is left of the time. If it turns out that the command must not be repeated, it makes
+// another one without a transaction number.
 func (q *request) build(ctx context.Context, op *Operation, x *exchange) error {
+	if err := q.write(ctx, op, x); err != nil {
+		return err
+	}
+	m, ok := op.Command.(Mixed)
+	if !ok || x.course.txnNumber == 0 || m.Retryable() {
+		return nil
+	}
+	x.course.plain, x.course.txnNumber = true, 0
+	return q.write(ctx, op, x)
+}
+
+func (q *request) write(ctx context.Context, op *Operation, x *exchange) error {
 	to := Target{Hello: x.conn.Hello()}
 	var flags wire.Flags
 	if op.Unacknowledged {

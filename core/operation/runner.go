@@ -20,6 +20,14 @@ type Runner struct {
 	// Timeout is timeoutMS: how long an operation may take, with all its commands. 0 sets no limit,
 	// and with nil the older limits apply. Begin applies it; Run does not.
 	Timeout *time.Duration
+	// RetryReads and RetryWrites allow a further attempt after an error: see Operation.Retry.
+	RetryReads, RetryWrites bool
+	// MaxAdaptiveRetries is how often an operation is retried at most once it has met an overloaded
+	// server. OverloadRetargeting has such a retry prefer other servers.
+	MaxAdaptiveRetries  int
+	OverloadRetargeting bool
+	// Jitter returns a random number from 0 to 1, for waits; nil: math/rand.
+	Jitter func() float64
 	// API is what every command carries to declare the stable API; nil: nothing.
 	API bson.Raw
 	// Sessions has the server sessions of implicit sessions; nil: commands run in none.
@@ -28,8 +36,9 @@ type Runner struct {
 	Clock *session.Clock
 }
 
-// Run runs an operation once. It blocks until the operation or ctx, which Begin has made, has
-// ended.
+// Run runs an operation, with another attempt after an error where the specifications allow one:
+// see Operation.Retry. It blocks until the operation or ctx, which Begin has made, has ended. While
+// it waits before another attempt, it holds no connection.
 //
 // A reply with ok: 0 is a *mongoerr.CommandError, and one with writeErrors a
 // *mongoerr.WriteException beside the Result; for a Generic operation no reply with ok: 1 is an
@@ -42,30 +51,24 @@ func (r *Runner) Run(ctx context.Context, op *Operation) (res Result, err error)
 		end := r.trace(ctx, op, int64(c.firstID))
 		defer func() { end(err) }()
 	}
-	res, err = c.attempt(ctx, op)
-	if err == nil && op.Keep {
-		res.Session, c.implicit = c.implicit, nil
+	o := c.attempt(ctx, op)
+	if op.trouble(&o) != nil {
+		o = c.goOn(ctx, op, o)
 	}
-	return res, err
-}
-
-// course holds what the attempts of one operation have in common.
-type course struct {
-	runner *Runner
-	// firstID is the request ID of the first command. It is the operation's if that has none.
-	firstID int32
-	// implicit is the implicit session, which the course owns; nil while there is none.
-	implicit *session.Session
-}
-
-// end returns the implicit session to the pool.
-func (c *course) end() {
-	if c.implicit != nil {
-		c.runner.Sessions.Release(c.implicit)
+	if o.err == nil && op.Keep {
+		o.res.Session, c.implicit = c.implicit, nil
 	}
+	return o.res, o.err
 }
 
-func (c *course) attempt(ctx context.Context, op *Operation) (Result, error) {
+func (c *course) attempt(ctx context.Context, op *Operation) outcome {
+	res, err := c.exchange(ctx, op)
+	return outcome{res, err}
+}
+
+// exchange selects a server, and exchanges command and reply on a connection to it.
+func (c *course) exchange(ctx context.Context, op *Operation) (Result, error) {
+	c.server, c.hello, c.sent = nil, nil, false
 	if err := ended(ctx); err != nil {
 		return Result{}, err
 	}
@@ -73,22 +76,21 @@ func (c *course) attempt(ctx context.Context, op *Operation) (Result, error) {
 		return Result{}, op.Session.Err()
 	}
 	r := c.runner
-	x := exchange{
-		runner: r, course: c, preference: op.ReadPreference, requestID: c.firstID,
-	}
+	x := exchange{runner: r, course: c, preference: op.ReadPreference, requestID: c.nextID()}
 	if op.On != nil {
 		x.server, x.conn, x.pinned = op.On.server, op.On.conn, true
 		return x.run(ctx, op)
 	}
 	sel := op.selector()
-	named := sel
+	named := selection.Deprioritize(sel, c.avoided...)
 	if r.Sink.HearsSelection() {
-		named = selection.For(sel, op.Command.Name(), x.operationID(op))
+		named = selection.For(named, op.Command.Name(), x.operationID(op))
 	}
 	server, err := r.Deployment.Select(ctx, named)
 	if err != nil {
 		return Result{}, err
 	}
+	c.server = server // also that of a check-out that fails
 	conn, err := server.CheckOut(ctx)
 	if err != nil {
 		return Result{}, err
@@ -98,6 +100,15 @@ func (c *course) attempt(ctx context.Context, op *Operation) (Result, error) {
 	}
 	x.server, x.conn = server, conn
 	return x.run(ctx, op)
+}
+
+// nextID returns the number of the next command: that of the first is the course's.
+func (c *course) nextID() int32 {
+	if c.begun {
+		return nextRequestID()
+	}
+	c.begun = true
+	return c.firstID
 }
 
 func (op *Operation) selector() selection.Selector {
@@ -148,6 +159,7 @@ func (x *exchange) run(ctx context.Context, op *Operation) (Result, error) {
 	defer x.req.release()
 	// A refused command, or a bug that panics, must not cost the pool a connection.
 	defer x.leave(nil)
+	x.course.server, x.course.hello = x.server, x.conn.Hello()
 	if err := x.join(op); err != nil {
 		return Result{}, err
 	}
@@ -178,6 +190,7 @@ func (x *exchange) send(ctx context.Context, op *Operation) (Result, error) {
 		Server: x.server.Description().Address, Hello: x.conn.Hello(), DeadlineSent: x.deadlineSent,
 	}
 	ev := x.runner.begin(x, op)
+	x.course.sent = true
 	if op.Unacknowledged {
 		err := x.conn.Write(ctx, x.req.msg)
 		x.leave(err)

@@ -58,21 +58,30 @@ func (x *exchange) join(op *Operation) error {
 		return ErrSessionsNotSupported
 	case s != nil && s.ReadsSnapshot() && x.conn.Hello().MaxWireVersion < wireVersion50:
 		return ErrSnapshotNotSupported
+	case s != nil && s.IsShared() && op.Kind == Write && x.runner.mayRetry(op):
+		x.joinImplicit() // whose numbers no other process uses
 	case s != nil:
 		x.session = s
 	case supported && !op.Unacknowledged && x.runner.Sessions != nil:
-		if x.course.implicit == nil {
-			x.course.implicit = x.runner.Sessions.Acquire()
-		}
-		x.session = x.course.implicit
+		x.joinImplicit()
 	}
-	return nil
+	return x.number(op)
+}
+
+func (x *exchange) joinImplicit() {
+	if x.course.implicit == nil {
+		x.course.implicit = x.runner.Sessions.Acquire()
+	}
+	x.session = x.course.implicit
 }
 
 // appendSession appends lsid and $clusterTime.
 func (x *exchange) appendSession(op *Operation, b *bson.Builder) {
 	if x.session != nil && !op.Unacknowledged {
 		x.session.Append(b)
+	}
+	if x.course.txnNumber != 0 {
+		b.Int64("txnNumber", x.course.txnNumber)
 	}
 	if x.runner.Clock == nil {
 		return

@@ -161,14 +161,19 @@ func writeErrors(r *run, want bson.Value, err error, _ bson.Value) error {
 	return nil
 }
 
+// writeConcernError returns the error as files describe it: the server's, with errmsg as message.
+func writeConcernError(e *mongoerr.WriteConcernError) bson.Raw {
+	return bson.NewBuilder(nil).AppendElements(e.Raw).String("message", e.Message).Finish()
+}
+
 func writeConcernErrors(r *run, want bson.Value, err error, _ bson.Value) error {
 	var all []bson.Raw
 	if bulk, ok := errors.AsType[*client.NamespacedBulkWriteError](err); ok {
 		for _, e := range bulk.WriteConcernErrors {
-			all = append(all, e.Raw)
+			all = append(all, writeConcernError(e))
 		}
 	} else if e, ok := errors.AsType[*mongoerr.WriteConcernError](err); ok {
-		all = append(all, e.Raw)
+		all = append(all, writeConcernError(e))
 	}
 	array, _ := want.Array()
 	if array.Len() != len(all) {

@@ -11,7 +11,6 @@ import (
 // that reason.
 const (
 	needsTransactions = "transactions"
-	needsRetries      = "retryable reads and writes"
 	needsListing      = "lists of objects for databases, collections or indexes, which drivers " +
 		"may leave out"
 	needsGridFS     = "GridFS"
@@ -108,11 +107,8 @@ func (s *survey) entities(entities []bson.Raw) {
 }
 
 func (s *survey) client(spec bson.Raw) {
-	for key, v := range document(spec, "uriOptions").All() {
+	for key := range document(spec, "uriOptions").All() {
 		s.need(missingOptions[key])
-		if asked, _ := v.Bool(); asked && (key == "retryReads" || key == "retryWrites") {
-			s.need(needsRetries)
-		}
 	}
 }
 

@@ -8,24 +8,12 @@ import (
 	"github.com/mooringdb/mooring/internal/unified"
 )
 
-const (
-	suite   = "unified-test-format"
-	retries = "needs retryable reads and writes"
-)
+const suite = "unified-test-format"
 
 // TestValidPass runs the format's own tests that must pass.
 func TestValidPass(t *testing.T) {
 	unified.Run(t, unified.Suite{
 		Name: suite, Folder: suite + "/tests/valid-pass",
-		Skip: map[[2]string]string{
-			{"poc-sessions.json", "Dirty explicit session is discarded"}:                   retries,
-			{"poc-retryable-reads.json", "Aggregate succeeds after InterruptedAtShutdown"}: retries,
-			{"poc-retryable-reads.json", "Find succeeds on second attempt"}:                retries,
-			{"poc-retryable-reads.json", "Find fails on second attempt"}:                   retries,
-			{"poc-retryable-reads.json", "ListDatabases succeeds on second attempt"}:       retries,
-			{"poc-retryable-writes.json", "FindOneAndUpdate is never committed"}:           retries,
-			{"poc-retryable-writes.json", "InsertMany succeeds after PrimarySteppedDown"}:  retries,
-		},
 	})
 }
 

@@ -1,0 +1,289 @@
+package operation
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/mooringdb/mooring/core/address"
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/description"
+	"github.com/mooringdb/mooring/core/internal/timeoutms"
+	"github.com/mooringdb/mooring/core/mongoerr"
+	"github.com/mooringdb/mooring/core/session"
+)
+
+// course holds what the attempts of one operation have in common.
+type course struct {
+	runner  *Runner
+	firstID int32 // of the first command, which is the operation's if that has none
+	begun   bool  // the first command has its number
+	// implicit is the implicit session, which the course owns; nil while there is none.
+	implicit *session.Session
+	// txnNumber is that of a retryable write, the same in each attempt; 0: it is none, or there was
+	// no connection yet.
+	txnNumber int64
+	// plain says that the command has writes which must not be repeated.
+	plain bool
+	// avoided are the servers that the next attempt goes to only if there are no others.
+	avoided []address.Address
+
+	// server, hello and sent are of the attempt under way: the server that was selected, its hello
+	// on the connection, and whether a command was sent.
+	server Server
+	hello  *description.Server
+	sent   bool
+}
+
+// end returns the implicit session to the pool.
+func (c *course) end() {
+	if c.implicit != nil {
+		c.runner.Sessions.Release(c.implicit)
+	}
+}
+
+// outcome holds what an attempt came to.
+type outcome struct {
+	res Result
+	err error
+}
+
+// goOn makes further attempts as long as the rules allow. It returns the outcome of the first that
+// succeeds, or of the last that tells what the servers have done.
+func (c *course) goOn(ctx context.Context, op *Operation, last outcome) outcome {
+	var (
+		t    tries
+		v    verdict
+		kept outcome
+	)
+	for {
+		c.label(op, &last)
+		t, v = t.after(c.failure(ctx, op, &last), c.runner.rules(ctx, op), c.runner.jitter())
+		if v.again {
+			last.discard()
+		}
+		if v.keep {
+			kept = last
+		}
+		if !v.again {
+			return kept.endedBy(last.err)
+		}
+		if v.avoid {
+			c.avoided = append(c.avoided, c.server.Description().Address)
+		}
+		if err := pause(ctx, v.wait); err != nil {
+			return kept.endedBy(err)
+		}
+		if last = c.attempt(ctx, op); op.trouble(&last) == nil {
+			return last
+		}
+	}
+}
+
+// discard returns the connection of an outcome that a further attempt replaces.
+func (o *outcome) discard() {
+	if o.res.Pin != nil {
+		o.res.Pin.Release()
+		o.res.Pin = nil
+	}
+}
+
+// endedBy returns the outcome of an operation whose last attempt ended with err: if time ran out or
+// the caller went away, the error says so besides.
+func (o outcome) endedBy(err error) outcome {
+	switch {
+	case o.err == nil || errors.Is(o.err, err):
+	case errors.Is(err, context.DeadlineExceeded):
+		if !errors.Is(o.err, context.DeadlineExceeded) {
+			o.err = &TimeoutError{Err: o.err}
+		}
+	case mongoerr.IsCanceled(err):
+		o.err = &interruptedError{cause: err, err: o.err}
+	}
+	return o
+}
+
+// interruptedError reports that the caller went away before another attempt, after err.
+type interruptedError struct{ cause, err error }
+
+func (e *interruptedError) Error() string { return e.cause.Error() + ", after: " + e.err.Error() }
+
+func (e *interruptedError) Unwrap() []error { return []error{e.cause, e.err} }
+
+// pause waits for d, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// trouble returns what may call for another attempt: the error or, of a write that was carried out,
+// that of its write concern.
+func (op *Operation) trouble(o *outcome) error {
+	if o.err == nil && o.res.WriteConcernError != nil && op.Kind != Generic {
+		return o.res.WriteConcernError
+	}
+	return o.err
+}
+
+// mayRetry reports whether the rules of retryable reads or writes apply to the operation.
+func (r *Runner) mayRetry(op *Operation) bool {
+	switch {
+	case !op.Retry || op.Unacknowledged:
+		return false
+	case op.Kind == Write:
+		return r.RetryWrites
+	}
+	return r.RetryReads && op.Kind == Read
+}
+
+func (r *Runner) rules(ctx context.Context, op *Operation) rules {
+	reads, writes := op.Kind == Read || op.Kind == Generic, op.Kind != Read
+	return rules{
+		overload:  (r.RetryReads || !reads) && (r.RetryWrites || !writes),
+		unlimited: timeoutms.Governs(ctx),
+		adaptive:  r.MaxAdaptiveRetries, retarget: r.OverloadRetargeting,
+	}
+}
+
+func (r *Runner) jitter() float64 {
+	if r.Jitter != nil {
+		return r.Jitter()
+	}
+	return rand.Float64()
+}
+
+// failure returns what matters about the attempt under way, which has failed.
+func (c *course) failure(ctx context.Context, op *Operation, o *outcome) failure {
+	err := op.trouble(o)
+	f := failure{
+		overloaded: mongoerr.HasLabel(err, mongoerr.LabelSystemOverloaded),
+		retryable:  mongoerr.HasLabel(err, mongoerr.LabelRetryable),
+		base:       baseBackoffOf(o.res.Reply),
+		attempted: c.sent && mongoerr.Judge(err).Delivery != mongoerr.Unsent &&
+			!mongoerr.HasLabel(err, mongoerr.LabelNoWritesPerformed),
+		sharded: c.server != nil && c.server.TopologyKind() == description.KindSharded,
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		f.timed, f.left = true, time.Until(deadline)
+	}
+	switch {
+	case c.server == nil: // it was not selected
+		f.retryable = false
+	case !c.runner.mayRetry(op):
+	case op.Kind == Write:
+		f.transient = !c.plain && mongoerr.HasLabel(err, mongoerr.LabelRetryableWrite)
+	default:
+		f.transient = mongoerr.Judge(err).Retryable
+	}
+	return f
+}
+
+// baseBackoffOf returns the baseBackoffMS of a reply, 0 if it has none.
+func baseBackoffOf(reply bson.Raw) time.Duration {
+	v, _ := reply.Lookup("baseBackoffMS")
+	ms, _ := v.AsInt64()
+	return time.Duration(min(max(ms, 0), maxBackoff.Milliseconds())) * time.Millisecond
+}
+
+// supportsRetryableWrites reports whether a server runs writes that carry a transaction number.
+func supportsRetryableWrites(s *description.Server, kind description.Kind) bool {
+	if kind == description.KindLoadBalanced {
+		return true
+	}
+	return s.LogicalSessionTimeoutMinutes != nil && s.Kind != description.ServerStandalone
+}
+
+// number gives a retryable write its number, once it has a connection and a session (Retryable
+// Writes, "Executing Retryable Write Commands").
+func (x *exchange) number(op *Operation) error {
+	c := x.course
+	if op.Kind != Write || !x.runner.mayRetry(op) || c.plain {
+		return nil
+	}
+	hello := x.conn.Hello()
+	if x.session == nil || !supportsRetryableWrites(hello, x.server.TopologyKind()) {
+		if c.txnNumber != 0 {
+			return errNoRetryableWrites
+		}
+		c.plain = true
+		return nil
+	}
+	if c.txnNumber == 0 {
+		c.txnNumber = x.session.NextTxnNumber()
+	}
+	return nil
+}
+
+var errNoRetryableWrites = errors.New("the server does not support retryable writes")
+
+// label adds RetryableWriteError to the error of a retryable write, where the specification leaves
+// that to drivers: to errors of connections, and to those of servers before 4.4 (Retryable Writes,
+// "Determining Retryable Errors").
+func (c *course) label(op *Operation, o *outcome) {
+	if op.Kind != Write || !c.runner.mayRetry(op) || c.plain || c.server == nil {
+		return
+	}
+	switch {
+	case c.hello == nil:
+		s := c.server.Description()
+		if supportsRetryableWrites(s, c.server.TopologyKind()) && mongoerr.Judge(o.err).Retryable {
+			o.err = mongoerr.WithLabel(o.err, mongoerr.LabelRetryableWrite)
+		}
+	case mongoerr.IsNetwork(o.err) && !mongoerr.IsCanceled(o.err):
+		o.err = mongoerr.WithLabel(o.err, mongoerr.LabelRetryableWrite)
+	case c.hello.MaxWireVersion < wireVersion44:
+		c.labelReply(o)
+	}
+	if failed, ok := errors.AsType[*mongoerr.CommandError](o.err); ok {
+		o.err = explained(failed, o.err)
+	}
+}
+
+// wireVersion44 is the first whose servers label their errors.
+const wireVersion44 = 9
+
+// labelReply labels the error in a reply. A mongos's write concern errors do not count.
+func (c *course) labelReply(o *outcome) {
+	if failed, ok := errors.AsType[*mongoerr.CommandError](o.err); ok &&
+		mongoerr.IsRetryableWriteCode(failed.Code) {
+		o.err = mongoerr.WithLabel(o.err, mongoerr.LabelRetryableWrite)
+	}
+	wce := o.res.WriteConcernError
+	if wce == nil || c.hello.Kind == description.ServerMongos ||
+		!mongoerr.IsRetryableWriteCode(wce.Code) {
+		return
+	}
+	labeled := *wce
+	labeled.Labels = append(labeled.Labels[:len(labeled.Labels):len(labeled.Labels)],
+		mongoerr.LabelRetryableWrite)
+	o.res.WriteConcernError = &labeled
+	if o.err != nil {
+		o.err = mongoerr.WithLabel(o.err, mongoerr.LabelRetryableWrite)
+	}
+}
+
+// codeIllegalOperation is the code of a storage engine without retryable writes.
+const codeIllegalOperation = 20
+
+// explained returns err, or a clearer one where the storage engine has no retryable writes.
+func explained(failed *mongoerr.CommandError, err error) error {
+	if failed.Code != codeIllegalOperation ||
+		!strings.HasPrefix(failed.Message, "Transaction numbers") {
+		return err
+	}
+	better := *failed
+	better.Message = "This MongoDB deployment does not support retryable writes. " +
+		"Please add retryWrites=false to your connection string."
+	return &better
+}
