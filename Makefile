@@ -16,8 +16,8 @@ CHAOS    ?= 10m
 SOAK     ?= 1000000
 MUTANTS  ?= 100
 # What tools/prose reads: everything but gen/ and third_party/.
-PLAIN    := . cmd/... core/... deploy/... docs/... examples/... internal/... lab/... service/... \
-	tools/...
+PLAIN    := . cmd/... core/... deploy/... docs/... examples/... internal/... lab/... proto/... \
+	service/... tools/...
 # The profile that test-unit writes, if it is named, for `make coverage`.
 COVER    ?=
 

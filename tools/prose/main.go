@@ -5,13 +5,11 @@
 //	go run ./tools/prose -count core/...    # prints a table of packages, never fails
 //
 // A column is a character; a tab counts for four. Exempt are generated files and testdata. Too long
-// may be lines with a URL, tables in Markdown, and in tests everything but comments. Words count in
-// comments of Go and in all of Markdown.
+// may be lines with a URL, tables in Markdown, and in tests and protos everything but comments.
+// Words count in comments of Go and protos and in all of Markdown.
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"flag"
 	"fmt"
 	"go/ast"
@@ -103,7 +101,9 @@ func table(out io.Writer, tallies map[string]tally) {
 	}
 }
 
-// list returns the Go and Markdown files of a root: a file, a folder, or with /... all below it.
+var endings = []string{".go", ".md", ".proto"}
+
+// list returns the Go, proto and Markdown files of a root: a file, a folder, or with /... all below it.
 func list(root string) ([]string, error) {
 	dir, deep := strings.CutSuffix(root, "/...")
 	var files []string
@@ -114,7 +114,7 @@ func list(root string) ([]string, error) {
 		case d.IsDir() && path != dir &&
 			(!deep || d.Name() == "testdata" || d.Name() == "node_modules"):
 			return filepath.SkipDir
-		case !d.IsDir() && (strings.HasSuffix(path, ".go") || strings.HasSuffix(path, ".md")):
+		case !d.IsDir() && slices.Contains(endings, filepath.Ext(path)):
 			files = append(files, filepath.Clean(path))
 		}
 		return nil
@@ -124,13 +124,14 @@ func list(root string) ([]string, error) {
 
 // check returns the findings of one file, in the form that editors know, and counts them.
 func check(path string, source []byte) (findings []string, t tally, err error) {
-	if !strings.HasSuffix(path, ".go") {
+	switch filepath.Ext(path) {
+	case ".md":
 		isTable := func(line string) bool { return strings.HasPrefix(line, "|") }
-		findings = long(path, source, isTable)
-		t.long = len(findings)
-		more := vague(path, 1, string(source))
-		t.vague = len(more)
-		return append(findings, more...), t, nil
+		findings, t = checkText(path, string(source), isTable)
+		return findings, t, nil
+	case ".proto":
+		findings, t = checkText(path, code.ReplaceAllString(string(source), ""), isNoComment)
+		return findings, t, nil
 	}
 	files := token.NewFileSet()
 	mode := parser.ParseComments | parser.SkipObjectResolution
@@ -139,8 +140,8 @@ func check(path string, source []byte) (findings []string, t tally, err error) {
 		return nil, t, err
 	}
 	isTest := strings.HasSuffix(path, "_test.go")
-	findings = long(path, source, func(line string) bool {
-		return isTest && !strings.HasPrefix(strings.TrimSpace(line), "//")
+	findings = long(path, string(source), func(line string) bool {
+		return isTest && isNoComment(line)
 	})
 	t.long = len(findings)
 	for _, group := range tree.Comments {
@@ -168,16 +169,24 @@ func check(path string, source []byte) (findings []string, t tally, err error) {
 	return findings, t, nil
 }
 
+// code matches the lines of a proto that are not comments.
+var code = regexp.MustCompile(`(?m)^ *([^/ \n]|/[^/]).*$`)
+
+func isNoComment(line string) bool { return !strings.HasPrefix(strings.TrimSpace(line), "//") }
+
+// checkText returns the findings of a file that is not Go.
+func checkText(path, text string, exempt func(line string) bool) ([]string, tally) {
+	lines, words := long(path, text, exempt), vague(path, 1, text)
+	return append(lines, words...), tally{long: len(lines), vague: len(words)}
+}
+
 // long returns the lines that end after the last column and are not exempt.
-func long(path string, source []byte, exempt func(line string) bool) []string {
+func long(path, text string, exempt func(line string) bool) []string {
 	var findings []string
-	lines := bufio.NewScanner(bytes.NewReader(source))
-	lines.Buffer(nil, len(source)+1)
-	for number := 1; lines.Scan(); number++ {
-		line := lines.Text()
+	for i, line := range strings.Split(text, "\n") {
 		width := utf8.RuneCountInString(line) + 3*strings.Count(line, "\t")
 		if width > columns && !strings.Contains(line, "://") && !exempt(line) {
-			findings = append(findings, fmt.Sprintf("%s:%d: %d columns", path, number, width))
+			findings = append(findings, fmt.Sprintf("%s:%d: %d columns", path, i+1, width))
 		}
 	}
 	return findings

@@ -33,6 +33,7 @@ func TestCheck(t *testing.T) {
 		{"vague, two words", "a_test.go", "package a\n\n/* a\nb the one that waits */\n", []string{`a_test.go:4: "the one that" names no actor`}},
 		{"vague, two lines", "a.go", "package a\n\n// a\n// the one\n// that waits\n", []string{`a.go:4: "the one\n// that" names no actor`}},
 		{"vague in a string", "a.go", "package a\n\nconst s = \"nobody\"\n", nil},
+		{"proto", "a.proto", "message M {\n  // " + x + "x\n  // He.\n  reserved \"he\"; // he\n  string " + x + " = 1;\n}\n", []string{"a.proto:2: 103 columns", `a.proto:3: "He" names no actor`}},
 		{"vague in a document", "a.md", "The chest.\n\n| nobody |\n", []string{`a.md:3: "nobody" names no actor`}},
 	} {
 		got, counted, err := check(row.path, []byte(row.source))

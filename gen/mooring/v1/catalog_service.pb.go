@@ -36,8 +36,8 @@ type ListDatabasesRequest struct {
 	Options *Document `protobuf:"bytes,6,opt,name=options,proto3,oneof" json:"options,omitempty"`
 	// Shows up in the server's logs and profiler. Servers before 4.4 take only strings.
 	Comment *Value `protobuf:"bytes,7,opt,name=comment,proto3,oneof" json:"comment,omitempty"`
-	// How long the server may work on it, in milliseconds. The call's own deadline is usually what you
-	// want.
+	// How long the server may work on it, in milliseconds. The call's own deadline is usually what
+	// you want.
 	MaxTimeMs *int64 `protobuf:"varint,11,opt,name=max_time_ms,json=maxTimeMS,proto3,oneof" json:"max_time_ms,omitempty"`
 	// Which ones; all unless set.
 	Filter *Document `protobuf:"bytes,15,opt,name=filter,proto3,oneof" json:"filter,omitempty"`
@@ -230,8 +230,8 @@ type ListCollectionsRequest struct {
 	Options *Document `protobuf:"bytes,6,opt,name=options,proto3,oneof" json:"options,omitempty"`
 	// Shows up in the server's logs and profiler. Servers before 4.4 take only strings.
 	Comment *Value `protobuf:"bytes,7,opt,name=comment,proto3,oneof" json:"comment,omitempty"`
-	// How long the server may work on it, in milliseconds. The call's own deadline is usually what you
-	// want.
+	// How long the server may work on it, in milliseconds. The call's own deadline is usually what
+	// you want.
 	MaxTimeMs *int64 `protobuf:"varint,11,opt,name=max_time_ms,json=maxTimeMS,proto3,oneof" json:"max_time_ms,omitempty"`
 	// Which ones; all unless set.
 	Filter *Document `protobuf:"bytes,15,opt,name=filter,proto3,oneof" json:"filter,omitempty"`
@@ -435,8 +435,8 @@ type CreateCollectionRequest struct {
 	Comment *Value `protobuf:"bytes,7,opt,name=comment,proto3,oneof" json:"comment,omitempty"`
 	// When the change counts as done; the deployment's default unless set.
 	WriteConcern *WriteConcern `protobuf:"bytes,10,opt,name=write_concern,json=writeConcern,proto3,oneof" json:"write_concern,omitempty"`
-	// How long the server may work on it, in milliseconds. The call's own deadline is usually what you
-	// want.
+	// How long the server may work on it, in milliseconds. The call's own deadline is usually what
+	// you want.
 	MaxTimeMs *int64 `protobuf:"varint,11,opt,name=max_time_ms,json=maxTimeMS,proto3,oneof" json:"max_time_ms,omitempty"`
 	// How strings compare: `{"locale": "sv", "strength": 2}`.
 	Collation *Document `protobuf:"bytes,12,opt,name=collation,proto3,oneof" json:"collation,omitempty"`
@@ -735,8 +735,8 @@ type DropCollectionRequest struct {
 	Comment *Value `protobuf:"bytes,7,opt,name=comment,proto3,oneof" json:"comment,omitempty"`
 	// When the change counts as done; the deployment's default unless set.
 	WriteConcern *WriteConcern `protobuf:"bytes,10,opt,name=write_concern,json=writeConcern,proto3,oneof" json:"write_concern,omitempty"`
-	// How long the server may work on it, in milliseconds. The call's own deadline is usually what you
-	// want.
+	// How long the server may work on it, in milliseconds. The call's own deadline is usually what
+	// you want.
 	MaxTimeMs     *int64 `protobuf:"varint,11,opt,name=max_time_ms,json=maxTimeMS,proto3,oneof" json:"max_time_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -898,8 +898,8 @@ type DropDatabaseRequest struct {
 	Comment *Value `protobuf:"bytes,7,opt,name=comment,proto3,oneof" json:"comment,omitempty"`
 	// When the change counts as done; the deployment's default unless set.
 	WriteConcern *WriteConcern `protobuf:"bytes,10,opt,name=write_concern,json=writeConcern,proto3,oneof" json:"write_concern,omitempty"`
-	// How long the server may work on it, in milliseconds. The call's own deadline is usually what you
-	// want.
+	// How long the server may work on it, in milliseconds. The call's own deadline is usually what
+	// you want.
 	MaxTimeMs     *int64 `protobuf:"varint,11,opt,name=max_time_ms,json=maxTimeMS,proto3,oneof" json:"max_time_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1056,8 +1056,8 @@ type RenameCollectionRequest struct {
 	Comment *Value `protobuf:"bytes,7,opt,name=comment,proto3,oneof" json:"comment,omitempty"`
 	// When the change counts as done; the deployment's default unless set.
 	WriteConcern *WriteConcern `protobuf:"bytes,10,opt,name=write_concern,json=writeConcern,proto3,oneof" json:"write_concern,omitempty"`
-	// How long the server may work on it, in milliseconds. The call's own deadline is usually what you
-	// want.
+	// How long the server may work on it, in milliseconds. The call's own deadline is usually what
+	// you want.
 	MaxTimeMs *int64 `protobuf:"varint,11,opt,name=max_time_ms,json=maxTimeMS,proto3,oneof" json:"max_time_ms,omitempty"`
 	// Required. The new name.
 	To string `protobuf:"bytes,22,opt,name=to,proto3" json:"to,omitempty"`
@@ -1248,8 +1248,8 @@ type CollModRequest struct {
 	Comment *Value `protobuf:"bytes,7,opt,name=comment,proto3,oneof" json:"comment,omitempty"`
 	// When the change counts as done; the deployment's default unless set.
 	WriteConcern *WriteConcern `protobuf:"bytes,10,opt,name=write_concern,json=writeConcern,proto3,oneof" json:"write_concern,omitempty"`
-	// How long the server may work on it, in milliseconds. The call's own deadline is usually what you
-	// want.
+	// How long the server may work on it, in milliseconds. The call's own deadline is usually what
+	// you want.
 	MaxTimeMs *int64 `protobuf:"varint,11,opt,name=max_time_ms,json=maxTimeMS,proto3,oneof" json:"max_time_ms,omitempty"`
 	// What changes about an index: `{"name": "at_1", "expireAfterSeconds": 3600}`.
 	Index *Document `protobuf:"bytes,22,opt,name=index,proto3,oneof" json:"index,omitempty"`
@@ -1512,8 +1512,8 @@ type CreateIndexesRequest struct {
 	Comment *Value `protobuf:"bytes,7,opt,name=comment,proto3,oneof" json:"comment,omitempty"`
 	// When the change counts as done; the deployment's default unless set.
 	WriteConcern *WriteConcern `protobuf:"bytes,10,opt,name=write_concern,json=writeConcern,proto3,oneof" json:"write_concern,omitempty"`
-	// How long the server may work on it, in milliseconds. The call's own deadline is usually what you
-	// want.
+	// How long the server may work on it, in milliseconds. The call's own deadline is usually what
+	// you want.
 	MaxTimeMs *int64 `protobuf:"varint,11,opt,name=max_time_ms,json=maxTimeMS,proto3,oneof" json:"max_time_ms,omitempty"`
 	// Required. At least one: `{"key": {"at": 1}, "name": "at_1", "unique": true}`. A name that is
 	// missing is made of the keys. On REST, `key` can also be pairs: `[["b", 1], ["2", -1]]`.
@@ -1704,8 +1704,8 @@ type ListIndexesRequest struct {
 	Options *Document `protobuf:"bytes,6,opt,name=options,proto3,oneof" json:"options,omitempty"`
 	// Shows up in the server's logs and profiler. Servers before 4.4 take only strings.
 	Comment *Value `protobuf:"bytes,7,opt,name=comment,proto3,oneof" json:"comment,omitempty"`
-	// How long the server may work on it, in milliseconds. The call's own deadline is usually what you
-	// want.
+	// How long the server may work on it, in milliseconds. The call's own deadline is usually what
+	// you want.
 	MaxTimeMs *int64 `protobuf:"varint,11,opt,name=max_time_ms,json=maxTimeMS,proto3,oneof" json:"max_time_ms,omitempty"`
 	// How many the first page has at most, and each following one unless NextPage says otherwise.
 	BatchSize     *int32 `protobuf:"varint,20,opt,name=batch_size,json=batchSize,proto3,oneof" json:"batch_size,omitempty"`
@@ -1889,8 +1889,8 @@ type DropIndexesRequest struct {
 	Comment *Value `protobuf:"bytes,7,opt,name=comment,proto3,oneof" json:"comment,omitempty"`
 	// When the change counts as done; the deployment's default unless set.
 	WriteConcern *WriteConcern `protobuf:"bytes,10,opt,name=write_concern,json=writeConcern,proto3,oneof" json:"write_concern,omitempty"`
-	// How long the server may work on it, in milliseconds. The call's own deadline is usually what you
-	// want.
+	// How long the server may work on it, in milliseconds. The call's own deadline is usually what
+	// you want.
 	MaxTimeMs *int64 `protobuf:"varint,11,opt,name=max_time_ms,json=maxTimeMS,proto3,oneof" json:"max_time_ms,omitempty"`
 	// Required. The name of the index, its keys, or the name `*` for all but that of `_id`.
 	Index         *Hint `protobuf:"bytes,22,opt,name=index,proto3" json:"index,omitempty"`
@@ -2061,8 +2061,8 @@ type ListSearchIndexesRequest struct {
 	Options *Document `protobuf:"bytes,6,opt,name=options,proto3,oneof" json:"options,omitempty"`
 	// Shows up in the server's logs and profiler. Servers before 4.4 take only strings.
 	Comment *Value `protobuf:"bytes,7,opt,name=comment,proto3,oneof" json:"comment,omitempty"`
-	// How long the server may work on it, in milliseconds. The call's own deadline is usually what you
-	// want.
+	// How long the server may work on it, in milliseconds. The call's own deadline is usually what
+	// you want.
 	MaxTimeMs *int64 `protobuf:"varint,11,opt,name=max_time_ms,json=maxTimeMS,proto3,oneof" json:"max_time_ms,omitempty"`
 	// How many the first page has at most, and each following one unless NextPage says otherwise.
 	BatchSize *int32 `protobuf:"varint,20,opt,name=batch_size,json=batchSize,proto3,oneof" json:"batch_size,omitempty"`
@@ -2253,8 +2253,8 @@ type CreateSearchIndexesRequest struct {
 	Options *Document `protobuf:"bytes,6,opt,name=options,proto3,oneof" json:"options,omitempty"`
 	// Shows up in the server's logs and profiler. Servers before 4.4 take only strings.
 	Comment *Value `protobuf:"bytes,7,opt,name=comment,proto3,oneof" json:"comment,omitempty"`
-	// How long the server may work on it, in milliseconds. The call's own deadline is usually what you
-	// want.
+	// How long the server may work on it, in milliseconds. The call's own deadline is usually what
+	// you want.
 	MaxTimeMs *int64 `protobuf:"varint,11,opt,name=max_time_ms,json=maxTimeMS,proto3,oneof" json:"max_time_ms,omitempty"`
 	// Required. At least one: `{"name": "default", "type": "search", "definition": {"mappings": …}}`.
 	Indexes       []*Document `protobuf:"bytes,22,rep,name=indexes,proto3" json:"indexes,omitempty"`
@@ -2427,8 +2427,8 @@ type UpdateSearchIndexRequest struct {
 	Options *Document `protobuf:"bytes,6,opt,name=options,proto3,oneof" json:"options,omitempty"`
 	// Shows up in the server's logs and profiler. Servers before 4.4 take only strings.
 	Comment *Value `protobuf:"bytes,7,opt,name=comment,proto3,oneof" json:"comment,omitempty"`
-	// How long the server may work on it, in milliseconds. The call's own deadline is usually what you
-	// want.
+	// How long the server may work on it, in milliseconds. The call's own deadline is usually what
+	// you want.
 	MaxTimeMs *int64 `protobuf:"varint,11,opt,name=max_time_ms,json=maxTimeMS,proto3,oneof" json:"max_time_ms,omitempty"`
 	// Required. The name of the index.
 	Name string `protobuf:"bytes,22,opt,name=name,proto3" json:"name,omitempty"`
@@ -2601,8 +2601,8 @@ type DropSearchIndexRequest struct {
 	Options *Document `protobuf:"bytes,6,opt,name=options,proto3,oneof" json:"options,omitempty"`
 	// Shows up in the server's logs and profiler. Servers before 4.4 take only strings.
 	Comment *Value `protobuf:"bytes,7,opt,name=comment,proto3,oneof" json:"comment,omitempty"`
-	// How long the server may work on it, in milliseconds. The call's own deadline is usually what you
-	// want.
+	// How long the server may work on it, in milliseconds. The call's own deadline is usually what
+	// you want.
 	MaxTimeMs *int64 `protobuf:"varint,11,opt,name=max_time_ms,json=maxTimeMS,proto3,oneof" json:"max_time_ms,omitempty"`
 	// Required. The name of the index.
 	Name          string `protobuf:"bytes,22,opt,name=name,proto3" json:"name,omitempty"`

@@ -28,16 +28,19 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// CommandService runs any command, as it is: nothing is added but what the protocol needs, nothing is retried, and no read or write
-// concern is inherited.
+// CommandService runs any command, as it is: nothing is added but what the protocol needs, nothing
+// is retried, and no read or write concern is inherited.
 //
-// What belongs to the driver ($db, lsid, txnNumber, autocommit, startTransaction, $clusterTime, $readPreference) and commands that reach
-// other clients' handles (getMore, killCursors, killSessions, killAllSessions, endSessions, refreshSessions, commitTransaction,
-// abortTransaction) are INVALID_ARGUMENT.
+// What belongs to the driver ($db, lsid, txnNumber, autocommit, startTransaction, $clusterTime,
+// $readPreference) and commands that reach other clients' handles (getMore, killCursors,
+// killSessions, killAllSessions, endSessions, refreshSessions, commitTransaction, abortTransaction)
+// are INVALID_ARGUMENT.
 type CommandServiceClient interface {
-	// Runs a command. A reply with `ok: 1` is the response as it is, writeErrors included; `ok: 0` is an error.
+	// Runs a command. A reply with `ok: 1` is the response as it is, writeErrors included; `ok: 0` is
+	// an error.
 	RunCommand(ctx context.Context, in *RunCommandRequest, opts ...grpc.CallOption) (*RunCommandResponse, error)
-	// Runs a command that answers with a cursor, and returns the first page. CursorService has the next ones.
+	// Runs a command that answers with a cursor, and returns the first page. CursorService has the
+	// next ones.
 	RunCursorCommand(ctx context.Context, in *RunCursorCommandRequest, opts ...grpc.CallOption) (*RunCursorCommandResponse, error)
 	// Runs a command that answers with a cursor, and streams all its documents.
 	StreamRunCursorCommand(ctx context.Context, in *StreamRunCursorCommandRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StreamRunCursorCommandResponse], error)
@@ -94,16 +97,19 @@ type CommandService_StreamRunCursorCommandClient = grpc.ServerStreamingClient[St
 // All implementations must embed UnimplementedCommandServiceServer
 // for forward compatibility.
 //
-// CommandService runs any command, as it is: nothing is added but what the protocol needs, nothing is retried, and no read or write
-// concern is inherited.
+// CommandService runs any command, as it is: nothing is added but what the protocol needs, nothing
+// is retried, and no read or write concern is inherited.
 //
-// What belongs to the driver ($db, lsid, txnNumber, autocommit, startTransaction, $clusterTime, $readPreference) and commands that reach
-// other clients' handles (getMore, killCursors, killSessions, killAllSessions, endSessions, refreshSessions, commitTransaction,
-// abortTransaction) are INVALID_ARGUMENT.
+// What belongs to the driver ($db, lsid, txnNumber, autocommit, startTransaction, $clusterTime,
+// $readPreference) and commands that reach other clients' handles (getMore, killCursors,
+// killSessions, killAllSessions, endSessions, refreshSessions, commitTransaction, abortTransaction)
+// are INVALID_ARGUMENT.
 type CommandServiceServer interface {
-	// Runs a command. A reply with `ok: 1` is the response as it is, writeErrors included; `ok: 0` is an error.
+	// Runs a command. A reply with `ok: 1` is the response as it is, writeErrors included; `ok: 0` is
+	// an error.
 	RunCommand(context.Context, *RunCommandRequest) (*RunCommandResponse, error)
-	// Runs a command that answers with a cursor, and returns the first page. CursorService has the next ones.
+	// Runs a command that answers with a cursor, and returns the first page. CursorService has the
+	// next ones.
 	RunCursorCommand(context.Context, *RunCursorCommandRequest) (*RunCursorCommandResponse, error)
 	// Runs a command that answers with a cursor, and streams all its documents.
 	StreamRunCursorCommand(*StreamRunCursorCommandRequest, grpc.ServerStreamingServer[StreamRunCursorCommandResponse]) error

@@ -37,8 +37,8 @@ type NextPageRequest struct {
 	MaxAwaitTimeMs *int64 `protobuf:"varint,21,opt,name=max_await_time_ms,json=maxAwaitTimeMS,proto3,oneof" json:"max_await_time_ms,omitempty"`
 	// The token from the last page.
 	Cursor string `protobuf:"bytes,22,opt,name=cursor,proto3" json:"cursor,omitempty"`
-	// Continue even if it cannot be known whether the last page was delivered. Without it, such a call fails with ABORTED, reason
-	// CursorPositionUnknown.
+	// Continue even if it cannot be known whether the last page was delivered. Without it, such a
+	// call fails with ABORTED, reason CursorPositionUnknown.
 	AllowGap      *bool `protobuf:"varint,23,opt,name=allow_gap,json=allowGap,proto3,oneof" json:"allow_gap,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

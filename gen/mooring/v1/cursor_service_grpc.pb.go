@@ -30,13 +30,16 @@ const (
 //
 // CursorService continues what Find, Aggregate and RunCursorCommand began.
 //
-// A cursor is a token. It is bound to the client that opened it and ends after 10 minutes without a call, unless configured otherwise.
-// A wrong, foreign, expired or closed token is NOT_FOUND with reason CursorNotFound.
+// A cursor is a token. It is bound to the client that opened it and ends after 10 minutes without a
+// call, unless configured otherwise. A wrong, foreign, expired or closed token is NOT_FOUND with
+// reason CursorNotFound.
 type CursorServiceClient interface {
-	// The next page. Each page brings a new token; a page without one is the last. A page may be short or empty.
+	// The next page. Each page brings a new token; a page without one is the last. A page may be
+	// short or empty.
 	//
-	// Repeating the call with the same token is safe: it returns the same page as long as the gateway holds it, and else fails with
-	// ABORTED, reason CursorTokenReused. It never returns a different page.
+	// Repeating the call with the same token is safe: it returns the same page as long as the gateway
+	// holds it, and else fails with ABORTED, reason CursorTokenReused. It never returns a different
+	// page.
 	NextPage(ctx context.Context, in *NextPageRequest, opts ...grpc.CallOption) (*NextPageResponse, error)
 	// The rest of a cursor as a stream. The cursor ends with the stream.
 	Stream(ctx context.Context, in *CursorServiceStreamRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[CursorServiceStreamResponse], error)
@@ -97,13 +100,16 @@ func (c *cursorServiceClient) CloseCursor(ctx context.Context, in *CloseCursorRe
 //
 // CursorService continues what Find, Aggregate and RunCursorCommand began.
 //
-// A cursor is a token. It is bound to the client that opened it and ends after 10 minutes without a call, unless configured otherwise.
-// A wrong, foreign, expired or closed token is NOT_FOUND with reason CursorNotFound.
+// A cursor is a token. It is bound to the client that opened it and ends after 10 minutes without a
+// call, unless configured otherwise. A wrong, foreign, expired or closed token is NOT_FOUND with
+// reason CursorNotFound.
 type CursorServiceServer interface {
-	// The next page. Each page brings a new token; a page without one is the last. A page may be short or empty.
+	// The next page. Each page brings a new token; a page without one is the last. A page may be
+	// short or empty.
 	//
-	// Repeating the call with the same token is safe: it returns the same page as long as the gateway holds it, and else fails with
-	// ABORTED, reason CursorTokenReused. It never returns a different page.
+	// Repeating the call with the same token is safe: it returns the same page as long as the gateway
+	// holds it, and else fails with ABORTED, reason CursorTokenReused. It never returns a different
+	// page.
 	NextPage(context.Context, *NextPageRequest) (*NextPageResponse, error)
 	// The rest of a cursor as a stream. The cursor ends with the stream.
 	Stream(*CursorServiceStreamRequest, grpc.ServerStreamingServer[CursorServiceStreamResponse]) error

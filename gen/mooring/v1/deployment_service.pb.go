@@ -268,7 +268,8 @@ func (x *ListPoolsResponse) GetPools() []*PoolDescription {
 
 type ListHandlesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Only those of this principal. Clients that are not authenticated are the principal with the empty name.
+	// Only those of this principal. Clients that are not authenticated are the principal with the
+	// empty name.
 	Principal *string `protobuf:"bytes,5,opt,name=principal,proto3,oneof" json:"principal,omitempty"`
 	// Only those on this namespace: a collection, "shop.orders", or all of a database, "shop".
 	Namespace *string `protobuf:"bytes,6,opt,name=namespace,proto3,oneof" json:"namespace,omitempty"`
@@ -353,7 +354,8 @@ type ListHandlesResponse struct {
 	Handles []*HandleDescription `protobuf:"bytes,1,rep,name=handles,proto3" json:"handles,omitempty"`
 	// The token for the next page. Missing at the end, and only there.
 	Cursor *string `protobuf:"bytes,2,opt,name=cursor,proto3,oneof" json:"cursor,omitempty"`
-	// The replicas that could not be asked: what they hold is missing. On REST it is left out if all could be.
+	// The replicas that could not be asked: what they hold is missing. On REST it is left out if all
+	// could be.
 	Unreachable   []*UnreachableReplica `protobuf:"bytes,3,rep,name=unreachable,proto3" json:"unreachable,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -498,14 +500,15 @@ type PoolDescription struct {
 	Address string `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
 	// paused (the server is not known to be there: no connection is given out), ready or closed.
 	State string `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
-	// How often the pool was cleared because of an error: older connections are not used again. Behind a load balancer only those to the server
-	// that failed are cleared, and this counts all such clears.
+	// How often the pool was cleared because of an error: older connections are not used again.
+	// Behind a load balancer only those to the server that failed are cleared, and this counts all
+	// such clears.
 	Generation int64 `protobuf:"varint,3,opt,name=generation,proto3" json:"generation,omitempty"`
 	// All connections.
 	Total int64 `protobuf:"varint,4,opt,name=total,proto3" json:"total,omitempty"`
-	// Those that nobody uses.
+	// The connections that are idle.
 	Available int64 `protobuf:"varint,5,opt,name=available,proto3" json:"available,omitempty"`
-	// Those that are used: by operations, and those that are pinned.
+	// The connections in use: by operations, or pinned.
 	InUse int64 `protobuf:"varint,6,opt,name=in_use,json=inUse,proto3" json:"in_use,omitempty"`
 	// Those of in_use that a cursor holds until its end, as behind a load balancer.
 	Cursors int64 `protobuf:"varint,7,opt,name=cursors,proto3" json:"cursors,omitempty"`
@@ -521,7 +524,8 @@ type PoolDescription struct {
 	MaxSize *int64 `protobuf:"varint,12,opt,name=max_size,json=maxSize,proto3,oneof" json:"max_size,omitempty"`
 	// How many of them cursors and transactions can hold. Missing: any number.
 	MaxPinned *int64 `protobuf:"varint,13,opt,name=max_pinned,json=maxPinned,proto3,oneof" json:"max_pinned,omitempty"`
-	// Behind a load balancer: the services that connections lead to now, by id. Elsewhere there are none.
+	// Behind a load balancer: the services that connections lead to now, by id. Elsewhere there are
+	// none.
 	Services      []*PoolServiceDescription `protobuf:"bytes,14,rep,name=services,proto3" json:"services,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -738,7 +742,8 @@ type HandleDescription struct {
 	Busy bool `protobuf:"varint,7,opt,name=busy,proto3" json:"busy,omitempty"`
 	// How many pages were read.
 	Pages int64 `protobuf:"varint,8,opt,name=pages,proto3" json:"pages,omitempty"`
-	// The replica of the gateway that holds it, as the others reach it. Missing on a gateway without other replicas.
+	// The replica of the gateway that holds it, as the others reach it. Missing on a gateway without
+	// other replicas.
 	Replica *string `protobuf:"bytes,9,opt,name=replica,proto3,oneof" json:"replica,omitempty"`
 	// When it was opened.
 	OpenTime *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=open_time,json=openTime,proto3" json:"open_time,omitempty"`
@@ -1006,7 +1011,8 @@ type ServerDescription struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Host and port, or the path of a socket.
 	Address string `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
-	// Unknown, Standalone, Mongos, RSPrimary, RSSecondary, RSArbiter, RSOther, RSGhost or LoadBalancer.
+	// Unknown, Standalone, Mongos, RSPrimary, RSSecondary, RSArbiter, RSOther, RSGhost or
+	// LoadBalancer.
 	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
 	// Why the server is unknown.
 	LastError *string `protobuf:"bytes,3,opt,name=last_error,json=lastError,proto3,oneof" json:"last_error,omitempty"`

@@ -30,30 +30,34 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// DeploymentService shows operators what the gateway knows of the MongoDB deployment behind it, and what its clients hold there.
+// DeploymentService shows operators what the gateway knows of the MongoDB deployment behind it, and
+// what its clients hold there.
 type DeploymentServiceClient interface {
-	// The deployment as this gateway knows it now. No server is asked: the gateway watches them all the time.
+	// The deployment as this gateway knows it now. No server is asked: the gateway watches them all
+	// the time.
 	GetTopology(ctx context.Context, in *GetTopologyRequest, opts ...grpc.CallOption) (*GetTopologyResponse, error)
-	// The deployment as it is known now, at once, and then again after each change, until the client goes away. When the gateway shuts
-	// down, the stream ends with UNAVAILABLE, reason ShuttingDown.
+	// The deployment as it is known now, at once, and then again after each change, until the client
+	// goes away. When the gateway shuts down, the stream ends with UNAVAILABLE, reason ShuttingDown.
 	//
-	// Each message is the whole picture, and the newest: a client that reads slowly misses what lay between. Round-trip times and dates are
-	// those of the moment, and no change by themselves.
+	// Each message is the whole picture, and the newest: a client that reads slowly misses what lay
+	// between. Round-trip times and dates are those of the moment, and no change by themselves.
 	WatchTopology(ctx context.Context, in *WatchTopologyRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchTopologyResponse], error)
-	// The connection pools of this gateway, one for each server that can hold data, as they are now. Other replicas of the gateway have
-	// pools of their own: ask each for its.
+	// The connection pools of this gateway, one for each server that can hold data, as they are now.
+	// Other replicas of the gateway have pools of their own: ask each for its.
 	ListPools(ctx context.Context, in *ListPoolsRequest, opts ...grpc.CallOption) (*ListPoolsResponse, error)
-	// What clients hold between their calls: for now, cursors that are read in pages. Those of all replicas of the gateway are listed, as far
-	// as they can be reached; those that could not be are named.
+	// What clients hold between their calls: for now, cursors that are read in pages. Those of all
+	// replicas of the gateway are listed, as far as they can be reached; those that could not be are
+	// named.
 	//
-	// Handles come in pages, the oldest first. Nothing is held for a list: what is opened, killed or handed to another replica while it is
-	// read may be in it or not.
+	// Handles come in pages, the oldest first. Nothing is held for a list: what is opened, killed or
+	// handed to another replica while it is read may be in it or not.
 	ListHandles(ctx context.Context, in *ListHandlesRequest, opts ...grpc.CallOption) (*ListHandlesResponse, error)
-	// Ends a handle, whichever replica holds it: a cursor is closed on its server, and its connection, if it holds one, is free again. What
-	// the client is just doing with it fails, and its token is NOT_FOUND, reason CursorNotFound, from then on.
+	// Ends a handle, whichever replica holds it: a cursor is closed on its server, and its
+	// connection, if it holds one, is free again. What the client is just doing with it fails, and
+	// its token is NOT_FOUND, reason CursorNotFound, from then on.
 	//
-	// An id that no replica holds is NOT_FOUND, reason HandleNotFound; if a replica could not be asked it is UNAVAILABLE, reason
-	// ReplicaUnreachable.
+	// An id that no replica holds is NOT_FOUND, reason HandleNotFound; if a replica could not be
+	// asked it is UNAVAILABLE, reason ReplicaUnreachable.
 	KillHandle(ctx context.Context, in *KillHandleRequest, opts ...grpc.CallOption) (*KillHandleResponse, error)
 }
 
@@ -128,30 +132,34 @@ func (c *deploymentServiceClient) KillHandle(ctx context.Context, in *KillHandle
 // All implementations must embed UnimplementedDeploymentServiceServer
 // for forward compatibility.
 //
-// DeploymentService shows operators what the gateway knows of the MongoDB deployment behind it, and what its clients hold there.
+// DeploymentService shows operators what the gateway knows of the MongoDB deployment behind it, and
+// what its clients hold there.
 type DeploymentServiceServer interface {
-	// The deployment as this gateway knows it now. No server is asked: the gateway watches them all the time.
+	// The deployment as this gateway knows it now. No server is asked: the gateway watches them all
+	// the time.
 	GetTopology(context.Context, *GetTopologyRequest) (*GetTopologyResponse, error)
-	// The deployment as it is known now, at once, and then again after each change, until the client goes away. When the gateway shuts
-	// down, the stream ends with UNAVAILABLE, reason ShuttingDown.
+	// The deployment as it is known now, at once, and then again after each change, until the client
+	// goes away. When the gateway shuts down, the stream ends with UNAVAILABLE, reason ShuttingDown.
 	//
-	// Each message is the whole picture, and the newest: a client that reads slowly misses what lay between. Round-trip times and dates are
-	// those of the moment, and no change by themselves.
+	// Each message is the whole picture, and the newest: a client that reads slowly misses what lay
+	// between. Round-trip times and dates are those of the moment, and no change by themselves.
 	WatchTopology(*WatchTopologyRequest, grpc.ServerStreamingServer[WatchTopologyResponse]) error
-	// The connection pools of this gateway, one for each server that can hold data, as they are now. Other replicas of the gateway have
-	// pools of their own: ask each for its.
+	// The connection pools of this gateway, one for each server that can hold data, as they are now.
+	// Other replicas of the gateway have pools of their own: ask each for its.
 	ListPools(context.Context, *ListPoolsRequest) (*ListPoolsResponse, error)
-	// What clients hold between their calls: for now, cursors that are read in pages. Those of all replicas of the gateway are listed, as far
-	// as they can be reached; those that could not be are named.
+	// What clients hold between their calls: for now, cursors that are read in pages. Those of all
+	// replicas of the gateway are listed, as far as they can be reached; those that could not be are
+	// named.
 	//
-	// Handles come in pages, the oldest first. Nothing is held for a list: what is opened, killed or handed to another replica while it is
-	// read may be in it or not.
+	// Handles come in pages, the oldest first. Nothing is held for a list: what is opened, killed or
+	// handed to another replica while it is read may be in it or not.
 	ListHandles(context.Context, *ListHandlesRequest) (*ListHandlesResponse, error)
-	// Ends a handle, whichever replica holds it: a cursor is closed on its server, and its connection, if it holds one, is free again. What
-	// the client is just doing with it fails, and its token is NOT_FOUND, reason CursorNotFound, from then on.
+	// Ends a handle, whichever replica holds it: a cursor is closed on its server, and its
+	// connection, if it holds one, is free again. What the client is just doing with it fails, and
+	// its token is NOT_FOUND, reason CursorNotFound, from then on.
 	//
-	// An id that no replica holds is NOT_FOUND, reason HandleNotFound; if a replica could not be asked it is UNAVAILABLE, reason
-	// ReplicaUnreachable.
+	// An id that no replica holds is NOT_FOUND, reason HandleNotFound; if a replica could not be
+	// asked it is UNAVAILABLE, reason ReplicaUnreachable.
 	KillHandle(context.Context, *KillHandleRequest) (*KillHandleResponse, error)
 	mustEmbedUnimplementedDeploymentServiceServer()
 }

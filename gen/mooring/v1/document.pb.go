@@ -24,16 +24,19 @@ const (
 
 // One BSON document.
 //
-// On gRPC, `bson` is the native form: it goes unchanged to the server, and comes back unchanged. Requests may mix both forms. Responses
-// carry `bson` unless the call's metadata has `mooring-document-encoding: json` (relaxed Extended JSON) or `canonical-json`.
+// On gRPC, `bson` is the native form: it goes unchanged to the server, and comes back unchanged.
+// Requests may mix both forms. Responses carry `bson` unless the call's metadata has
+// `mooring-document-encoding: json` (relaxed Extended JSON) or `canonical-json`.
 //
 // On REST, a Document is an Extended JSON object in its place: `"filter": {"total": {"$gt": 10}}`.
 //
-// A Document with neither form set is INVALID_ARGUMENT. The empty document is five bytes of BSON, or `{}`.
+// A Document with neither form set is INVALID_ARGUMENT. The empty document is five bytes of BSON,
+// or `{}`.
 type Document struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Field order, duplicate keys and every BSON type survive in `bson`. Extended JSON carries everything but sub-documents that look
-	// like one of its own wrappers, NaN payloads and non-canonical Decimal128.
+	// Field order, duplicate keys and every BSON type survive in `bson`. Extended JSON carries
+	// everything but sub-documents that look like one of its own wrappers, NaN payloads and
+	// non-canonical Decimal128.
 	//
 	// Types that are valid to be assigned to Encoding:
 	//
@@ -119,7 +122,8 @@ func (*Document_Json) isDocument_Encoding() {}
 
 // One BSON value of any type.
 //
-// On REST, a Value is any Extended JSON value in its place: `"comment": "nightly report"`; `null` is BSON null.
+// On REST, a Value is any Extended JSON value in its place: `"comment": "nightly report"`; `null`
+// is BSON null.
 //
 // A Value with neither form set is INVALID_ARGUMENT.
 type Value struct {
@@ -229,12 +233,13 @@ var file_mooring_v1_document_proto_extTypes = []protoimpl.ExtensionInfo{
 
 // Extension fields to descriptorpb.FieldOptions.
 var (
-	// On REST, this Document may also be written as an array of pairs, `[["b", 1], ["2", -1]]`, because its order matters and
-	// JavaScript moves integer-like keys to the front of an object.
+	// On REST, this Document may also be written as an array of pairs, `[["b", 1], ["2", -1]]`,
+	// because its order matters and JavaScript moves integer-like keys to the front of an object.
 	//
 	// optional bool ordered_keys = 50001;
 	E_OrderedKeys = &file_mooring_v1_document_proto_extTypes[0]
-	// On REST, an empty list is left out of a response. It is set for lists of failures; other lists are always there.
+	// On REST, an empty list is left out of a response. It is set for lists of failures; other lists
+	// are always there.
 	//
 	// optional bool omit_empty = 50002;
 	E_OmitEmpty = &file_mooring_v1_document_proto_extTypes[1]

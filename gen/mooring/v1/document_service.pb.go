@@ -32,11 +32,11 @@ type FindOneRequest struct {
 	Session *string `protobuf:"bytes,3,opt,name=session,proto3,oneof" json:"session,omitempty"`
 	// The transaction's token.
 	Transaction *string `protobuf:"bytes,4,opt,name=transaction,proto3,oneof" json:"transaction,omitempty"`
-	// The number of this operation in its transaction: 1, 2, … Repeating the last number returns its result again; any other order is
-	// ABORTED.
+	// The number of this operation in its transaction: 1, 2, … Repeating the last number returns its
+	// result again; any other order is ABORTED.
 	Statement *int32 `protobuf:"varint,5,opt,name=statement,proto3,oneof" json:"statement,omitempty"`
-	// Appended to the command as it is, for options that this message does not know. Names that the gateway sets, or that another field
-	// covers, are INVALID_ARGUMENT.
+	// Appended to the command as it is, for options that this message does not know. Names that the
+	// gateway sets, or that another field covers, are INVALID_ARGUMENT.
 	Options *Document `protobuf:"bytes,6,opt,name=options,proto3,oneof" json:"options,omitempty"`
 	// Shows up in the server's logs and profiler. Servers before 4.4 take only strings.
 	Comment *Value `protobuf:"bytes,7,opt,name=comment,proto3,oneof" json:"comment,omitempty"`
@@ -44,7 +44,8 @@ type FindOneRequest struct {
 	ReadPreference *ReadPreference `protobuf:"bytes,8,opt,name=read_preference,json=readPreference,proto3,oneof" json:"read_preference,omitempty"`
 	// How consistent the read is; the deployment's default unless set.
 	ReadConcern *ReadConcern `protobuf:"bytes,9,opt,name=read_concern,json=readConcern,proto3,oneof" json:"read_concern,omitempty"`
-	// How long the server may work on it, in milliseconds. The call's own deadline is usually what you want.
+	// How long the server may work on it, in milliseconds. The call's own deadline is usually what
+	// you want.
 	MaxTimeMs *int64 `protobuf:"varint,11,opt,name=max_time_ms,json=maxTimeMS,proto3,oneof" json:"max_time_ms,omitempty"`
 	// How strings compare: `{"locale": "sv", "strength": 2}`.
 	Collation *Document `protobuf:"bytes,12,opt,name=collation,proto3,oneof" json:"collation,omitempty"`
@@ -323,11 +324,11 @@ type FindRequest struct {
 	Session *string `protobuf:"bytes,3,opt,name=session,proto3,oneof" json:"session,omitempty"`
 	// The transaction's token.
 	Transaction *string `protobuf:"bytes,4,opt,name=transaction,proto3,oneof" json:"transaction,omitempty"`
-	// The number of this operation in its transaction: 1, 2, … Repeating the last number returns its result again; any other order is
-	// ABORTED.
+	// The number of this operation in its transaction: 1, 2, … Repeating the last number returns its
+	// result again; any other order is ABORTED.
 	Statement *int32 `protobuf:"varint,5,opt,name=statement,proto3,oneof" json:"statement,omitempty"`
-	// Appended to the command as it is, for options that this message does not know. Names that the gateway sets, or that another field
-	// covers, are INVALID_ARGUMENT.
+	// Appended to the command as it is, for options that this message does not know. Names that the
+	// gateway sets, or that another field covers, are INVALID_ARGUMENT.
 	Options *Document `protobuf:"bytes,6,opt,name=options,proto3,oneof" json:"options,omitempty"`
 	// Shows up in the server's logs and profiler. Servers before 4.4 take only strings.
 	Comment *Value `protobuf:"bytes,7,opt,name=comment,proto3,oneof" json:"comment,omitempty"`
@@ -335,7 +336,8 @@ type FindRequest struct {
 	ReadPreference *ReadPreference `protobuf:"bytes,8,opt,name=read_preference,json=readPreference,proto3,oneof" json:"read_preference,omitempty"`
 	// How consistent the read is; the deployment's default unless set.
 	ReadConcern *ReadConcern `protobuf:"bytes,9,opt,name=read_concern,json=readConcern,proto3,oneof" json:"read_concern,omitempty"`
-	// How long the server may work on it, in milliseconds. The call's own deadline is usually what you want.
+	// How long the server may work on it, in milliseconds. The call's own deadline is usually what
+	// you want.
 	MaxTimeMs *int64 `protobuf:"varint,11,opt,name=max_time_ms,json=maxTimeMS,proto3,oneof" json:"max_time_ms,omitempty"`
 	// How strings compare: `{"locale": "sv", "strength": 2}`.
 	Collation *Document `protobuf:"bytes,12,opt,name=collation,proto3,oneof" json:"collation,omitempty"`
@@ -353,7 +355,8 @@ type FindRequest struct {
 	Skip *int64 `protobuf:"varint,18,opt,name=skip,proto3,oneof" json:"skip,omitempty"`
 	// How many documents at most, over all pages; 0 is no limit.
 	Limit *int64 `protobuf:"varint,19,opt,name=limit,proto3,oneof" json:"limit,omitempty"`
-	// How many documents the first page has at most, and each following one unless NextPage says otherwise.
+	// How many documents the first page has at most, and each following one unless NextPage says
+	// otherwise.
 	BatchSize *int32 `protobuf:"varint,20,opt,name=batch_size,json=batchSize,proto3,oneof" json:"batch_size,omitempty"`
 	// How long a tailable cursor with awaitData waits for a document, in milliseconds.
 	MaxAwaitTimeMs *int64 `protobuf:"varint,21,opt,name=max_await_time_ms,json=maxAwaitTimeMS,proto3,oneof" json:"max_await_time_ms,omitempty"`
@@ -685,11 +688,11 @@ type StreamFindRequest struct {
 	Session *string `protobuf:"bytes,3,opt,name=session,proto3,oneof" json:"session,omitempty"`
 	// The transaction's token.
 	Transaction *string `protobuf:"bytes,4,opt,name=transaction,proto3,oneof" json:"transaction,omitempty"`
-	// The number of this operation in its transaction: 1, 2, … Repeating the last number returns its result again; any other order is
-	// ABORTED.
+	// The number of this operation in its transaction: 1, 2, … Repeating the last number returns its
+	// result again; any other order is ABORTED.
 	Statement *int32 `protobuf:"varint,5,opt,name=statement,proto3,oneof" json:"statement,omitempty"`
-	// Appended to the command as it is, for options that this message does not know. Names that the gateway sets, or that another field
-	// covers, are INVALID_ARGUMENT.
+	// Appended to the command as it is, for options that this message does not know. Names that the
+	// gateway sets, or that another field covers, are INVALID_ARGUMENT.
 	Options *Document `protobuf:"bytes,6,opt,name=options,proto3,oneof" json:"options,omitempty"`
 	// Shows up in the server's logs and profiler. Servers before 4.4 take only strings.
 	Comment *Value `protobuf:"bytes,7,opt,name=comment,proto3,oneof" json:"comment,omitempty"`
@@ -697,7 +700,8 @@ type StreamFindRequest struct {
 	ReadPreference *ReadPreference `protobuf:"bytes,8,opt,name=read_preference,json=readPreference,proto3,oneof" json:"read_preference,omitempty"`
 	// How consistent the read is; the deployment's default unless set.
 	ReadConcern *ReadConcern `protobuf:"bytes,9,opt,name=read_concern,json=readConcern,proto3,oneof" json:"read_concern,omitempty"`
-	// How long the server may work on it, in milliseconds. The call's own deadline is usually what you want.
+	// How long the server may work on it, in milliseconds. The call's own deadline is usually what
+	// you want.
 	MaxTimeMs *int64 `protobuf:"varint,11,opt,name=max_time_ms,json=maxTimeMS,proto3,oneof" json:"max_time_ms,omitempty"`
 	// How strings compare: `{"locale": "sv", "strength": 2}`.
 	Collation *Document `protobuf:"bytes,12,opt,name=collation,proto3,oneof" json:"collation,omitempty"`
@@ -715,7 +719,8 @@ type StreamFindRequest struct {
 	Skip *int64 `protobuf:"varint,18,opt,name=skip,proto3,oneof" json:"skip,omitempty"`
 	// How many documents at most, over all pages; 0 is no limit.
 	Limit *int64 `protobuf:"varint,19,opt,name=limit,proto3,oneof" json:"limit,omitempty"`
-	// How many documents the server returns at once at most; chosen by the gateway, by size, unless set.
+	// How many documents the server returns at once at most; chosen by the gateway, by size, unless
+	// set.
 	BatchSize *int32 `protobuf:"varint,20,opt,name=batch_size,json=batchSize,proto3,oneof" json:"batch_size,omitempty"`
 	// How long a tailable cursor with awaitData waits for a document, in milliseconds.
 	MaxAwaitTimeMs *int64 `protobuf:"varint,21,opt,name=max_await_time_ms,json=maxAwaitTimeMS,proto3,oneof" json:"max_await_time_ms,omitempty"`
@@ -1032,17 +1037,18 @@ type AggregateRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The database.
 	Database string `protobuf:"bytes,1,opt,name=database,proto3" json:"database,omitempty"`
-	// The collection; unset for a pipeline that runs on the database, such as one that begins with $currentOp or $documents.
+	// The collection; unset for a pipeline that runs on the database, such as one that begins with
+	// $currentOp or $documents.
 	Collection *string `protobuf:"bytes,2,opt,name=collection,proto3,oneof" json:"collection,omitempty"`
 	// The session's token.
 	Session *string `protobuf:"bytes,3,opt,name=session,proto3,oneof" json:"session,omitempty"`
 	// The transaction's token.
 	Transaction *string `protobuf:"bytes,4,opt,name=transaction,proto3,oneof" json:"transaction,omitempty"`
-	// The number of this operation in its transaction: 1, 2, … Repeating the last number returns its result again; any other order is
-	// ABORTED.
+	// The number of this operation in its transaction: 1, 2, … Repeating the last number returns its
+	// result again; any other order is ABORTED.
 	Statement *int32 `protobuf:"varint,5,opt,name=statement,proto3,oneof" json:"statement,omitempty"`
-	// Appended to the command as it is, for options that this message does not know. Names that the gateway sets, or that another field
-	// covers, are INVALID_ARGUMENT.
+	// Appended to the command as it is, for options that this message does not know. Names that the
+	// gateway sets, or that another field covers, are INVALID_ARGUMENT.
 	Options *Document `protobuf:"bytes,6,opt,name=options,proto3,oneof" json:"options,omitempty"`
 	// Shows up in the server's logs and profiler. Servers before 4.4 take only strings.
 	Comment *Value `protobuf:"bytes,7,opt,name=comment,proto3,oneof" json:"comment,omitempty"`
@@ -1052,7 +1058,8 @@ type AggregateRequest struct {
 	ReadConcern *ReadConcern `protobuf:"bytes,9,opt,name=read_concern,json=readConcern,proto3,oneof" json:"read_concern,omitempty"`
 	// When the write counts as done; the deployment's default unless set.
 	WriteConcern *WriteConcern `protobuf:"bytes,10,opt,name=write_concern,json=writeConcern,proto3,oneof" json:"write_concern,omitempty"`
-	// How long the server may work on it, in milliseconds. The call's own deadline is usually what you want.
+	// How long the server may work on it, in milliseconds. The call's own deadline is usually what
+	// you want.
 	MaxTimeMs *int64 `protobuf:"varint,11,opt,name=max_time_ms,json=maxTimeMS,proto3,oneof" json:"max_time_ms,omitempty"`
 	// How strings compare: `{"locale": "sv", "strength": 2}`.
 	Collation *Document `protobuf:"bytes,12,opt,name=collation,proto3,oneof" json:"collation,omitempty"`
@@ -1060,7 +1067,8 @@ type AggregateRequest struct {
 	Let *Document `protobuf:"bytes,13,opt,name=let,proto3,oneof" json:"let,omitempty"`
 	// The index to use.
 	Hint *Hint `protobuf:"bytes,14,opt,name=hint,proto3,oneof" json:"hint,omitempty"`
-	// How many documents the first page has at most, and each following one unless NextPage says otherwise.
+	// How many documents the first page has at most, and each following one unless NextPage says
+	// otherwise.
 	BatchSize *int32 `protobuf:"varint,20,opt,name=batch_size,json=batchSize,proto3,oneof" json:"batch_size,omitempty"`
 	// How long a tailable cursor with awaitData waits for a document, in milliseconds.
 	MaxAwaitTimeMs *int64 `protobuf:"varint,21,opt,name=max_await_time_ms,json=maxAwaitTimeMS,proto3,oneof" json:"max_await_time_ms,omitempty"`
@@ -1245,8 +1253,8 @@ type AggregateResponse struct {
 	Cursor *string `protobuf:"bytes,2,opt,name=cursor,proto3,oneof" json:"cursor,omitempty"`
 	// The session's renewed token.
 	Session *string `protobuf:"bytes,3,opt,name=session,proto3,oneof" json:"session,omitempty"`
-	// The pipeline ended with $out or $merge, and what it wrote was not acknowledged as its write concern
-	// asks.
+	// The pipeline ended with $out or $merge, and what it wrote was not acknowledged as its write
+	// concern asks.
 	WriteConcernError *WriteConcernError `protobuf:"bytes,4,opt,name=write_concern_error,json=writeConcernError,proto3,oneof" json:"write_concern_error,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
@@ -1314,17 +1322,18 @@ type StreamAggregateRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The database.
 	Database string `protobuf:"bytes,1,opt,name=database,proto3" json:"database,omitempty"`
-	// The collection; unset for a pipeline that runs on the database, such as one that begins with $currentOp or $documents.
+	// The collection; unset for a pipeline that runs on the database, such as one that begins with
+	// $currentOp or $documents.
 	Collection *string `protobuf:"bytes,2,opt,name=collection,proto3,oneof" json:"collection,omitempty"`
 	// The session's token.
 	Session *string `protobuf:"bytes,3,opt,name=session,proto3,oneof" json:"session,omitempty"`
 	// The transaction's token.
 	Transaction *string `protobuf:"bytes,4,opt,name=transaction,proto3,oneof" json:"transaction,omitempty"`
-	// The number of this operation in its transaction: 1, 2, … Repeating the last number returns its result again; any other order is
-	// ABORTED.
+	// The number of this operation in its transaction: 1, 2, … Repeating the last number returns its
+	// result again; any other order is ABORTED.
 	Statement *int32 `protobuf:"varint,5,opt,name=statement,proto3,oneof" json:"statement,omitempty"`
-	// Appended to the command as it is, for options that this message does not know. Names that the gateway sets, or that another field
-	// covers, are INVALID_ARGUMENT.
+	// Appended to the command as it is, for options that this message does not know. Names that the
+	// gateway sets, or that another field covers, are INVALID_ARGUMENT.
 	Options *Document `protobuf:"bytes,6,opt,name=options,proto3,oneof" json:"options,omitempty"`
 	// Shows up in the server's logs and profiler. Servers before 4.4 take only strings.
 	Comment *Value `protobuf:"bytes,7,opt,name=comment,proto3,oneof" json:"comment,omitempty"`
@@ -1334,7 +1343,8 @@ type StreamAggregateRequest struct {
 	ReadConcern *ReadConcern `protobuf:"bytes,9,opt,name=read_concern,json=readConcern,proto3,oneof" json:"read_concern,omitempty"`
 	// When the write counts as done; the deployment's default unless set.
 	WriteConcern *WriteConcern `protobuf:"bytes,10,opt,name=write_concern,json=writeConcern,proto3,oneof" json:"write_concern,omitempty"`
-	// How long the server may work on it, in milliseconds. The call's own deadline is usually what you want.
+	// How long the server may work on it, in milliseconds. The call's own deadline is usually what
+	// you want.
 	MaxTimeMs *int64 `protobuf:"varint,11,opt,name=max_time_ms,json=maxTimeMS,proto3,oneof" json:"max_time_ms,omitempty"`
 	// How strings compare: `{"locale": "sv", "strength": 2}`.
 	Collation *Document `protobuf:"bytes,12,opt,name=collation,proto3,oneof" json:"collation,omitempty"`
@@ -1342,7 +1352,8 @@ type StreamAggregateRequest struct {
 	Let *Document `protobuf:"bytes,13,opt,name=let,proto3,oneof" json:"let,omitempty"`
 	// The index to use.
 	Hint *Hint `protobuf:"bytes,14,opt,name=hint,proto3,oneof" json:"hint,omitempty"`
-	// How many documents the server returns at once at most; chosen by the gateway, by size, unless set.
+	// How many documents the server returns at once at most; chosen by the gateway, by size, unless
+	// set.
 	BatchSize *int32 `protobuf:"varint,20,opt,name=batch_size,json=batchSize,proto3,oneof" json:"batch_size,omitempty"`
 	// How long a tailable cursor with awaitData waits for a document, in milliseconds.
 	MaxAwaitTimeMs *int64 `protobuf:"varint,21,opt,name=max_await_time_ms,json=maxAwaitTimeMS,proto3,oneof" json:"max_await_time_ms,omitempty"`
@@ -1583,11 +1594,11 @@ type DistinctRequest struct {
 	Session *string `protobuf:"bytes,3,opt,name=session,proto3,oneof" json:"session,omitempty"`
 	// The transaction's token.
 	Transaction *string `protobuf:"bytes,4,opt,name=transaction,proto3,oneof" json:"transaction,omitempty"`
-	// The number of this operation in its transaction: 1, 2, … Repeating the last number returns its result again; any other order is
-	// ABORTED.
+	// The number of this operation in its transaction: 1, 2, … Repeating the last number returns its
+	// result again; any other order is ABORTED.
 	Statement *int32 `protobuf:"varint,5,opt,name=statement,proto3,oneof" json:"statement,omitempty"`
-	// Appended to the command as it is, for options that this message does not know. Names that the gateway sets, or that another field
-	// covers, are INVALID_ARGUMENT.
+	// Appended to the command as it is, for options that this message does not know. Names that the
+	// gateway sets, or that another field covers, are INVALID_ARGUMENT.
 	Options *Document `protobuf:"bytes,6,opt,name=options,proto3,oneof" json:"options,omitempty"`
 	// Shows up in the server's logs and profiler. Servers before 4.4 take only strings.
 	Comment *Value `protobuf:"bytes,7,opt,name=comment,proto3,oneof" json:"comment,omitempty"`
@@ -1595,7 +1606,8 @@ type DistinctRequest struct {
 	ReadPreference *ReadPreference `protobuf:"bytes,8,opt,name=read_preference,json=readPreference,proto3,oneof" json:"read_preference,omitempty"`
 	// How consistent the read is; the deployment's default unless set.
 	ReadConcern *ReadConcern `protobuf:"bytes,9,opt,name=read_concern,json=readConcern,proto3,oneof" json:"read_concern,omitempty"`
-	// How long the server may work on it, in milliseconds. The call's own deadline is usually what you want.
+	// How long the server may work on it, in milliseconds. The call's own deadline is usually what
+	// you want.
 	MaxTimeMs *int64 `protobuf:"varint,11,opt,name=max_time_ms,json=maxTimeMS,proto3,oneof" json:"max_time_ms,omitempty"`
 	// How strings compare: `{"locale": "sv", "strength": 2}`.
 	Collation *Document `protobuf:"bytes,12,opt,name=collation,proto3,oneof" json:"collation,omitempty"`
@@ -1801,11 +1813,11 @@ type CountDocumentsRequest struct {
 	Session *string `protobuf:"bytes,3,opt,name=session,proto3,oneof" json:"session,omitempty"`
 	// The transaction's token.
 	Transaction *string `protobuf:"bytes,4,opt,name=transaction,proto3,oneof" json:"transaction,omitempty"`
-	// The number of this operation in its transaction: 1, 2, … Repeating the last number returns its result again; any other order is
-	// ABORTED.
+	// The number of this operation in its transaction: 1, 2, … Repeating the last number returns its
+	// result again; any other order is ABORTED.
 	Statement *int32 `protobuf:"varint,5,opt,name=statement,proto3,oneof" json:"statement,omitempty"`
-	// Appended to the command as it is, for options that this message does not know. Names that the gateway sets, or that another field
-	// covers, are INVALID_ARGUMENT.
+	// Appended to the command as it is, for options that this message does not know. Names that the
+	// gateway sets, or that another field covers, are INVALID_ARGUMENT.
 	Options *Document `protobuf:"bytes,6,opt,name=options,proto3,oneof" json:"options,omitempty"`
 	// Shows up in the server's logs and profiler. Servers before 4.4 take only strings.
 	Comment *Value `protobuf:"bytes,7,opt,name=comment,proto3,oneof" json:"comment,omitempty"`
@@ -1813,7 +1825,8 @@ type CountDocumentsRequest struct {
 	ReadPreference *ReadPreference `protobuf:"bytes,8,opt,name=read_preference,json=readPreference,proto3,oneof" json:"read_preference,omitempty"`
 	// How consistent the read is; the deployment's default unless set.
 	ReadConcern *ReadConcern `protobuf:"bytes,9,opt,name=read_concern,json=readConcern,proto3,oneof" json:"read_concern,omitempty"`
-	// How long the server may work on it, in milliseconds. The call's own deadline is usually what you want.
+	// How long the server may work on it, in milliseconds. The call's own deadline is usually what
+	// you want.
 	MaxTimeMs *int64 `protobuf:"varint,11,opt,name=max_time_ms,json=maxTimeMS,proto3,oneof" json:"max_time_ms,omitempty"`
 	// How strings compare: `{"locale": "sv", "strength": 2}`.
 	Collation *Document `protobuf:"bytes,12,opt,name=collation,proto3,oneof" json:"collation,omitempty"`
@@ -2028,11 +2041,11 @@ type EstimatedDocumentCountRequest struct {
 	Session *string `protobuf:"bytes,3,opt,name=session,proto3,oneof" json:"session,omitempty"`
 	// The transaction's token.
 	Transaction *string `protobuf:"bytes,4,opt,name=transaction,proto3,oneof" json:"transaction,omitempty"`
-	// The number of this operation in its transaction: 1, 2, … Repeating the last number returns its result again; any other order is
-	// ABORTED.
+	// The number of this operation in its transaction: 1, 2, … Repeating the last number returns its
+	// result again; any other order is ABORTED.
 	Statement *int32 `protobuf:"varint,5,opt,name=statement,proto3,oneof" json:"statement,omitempty"`
-	// Appended to the command as it is, for options that this message does not know. Names that the gateway sets, or that another field
-	// covers, are INVALID_ARGUMENT.
+	// Appended to the command as it is, for options that this message does not know. Names that the
+	// gateway sets, or that another field covers, are INVALID_ARGUMENT.
 	Options *Document `protobuf:"bytes,6,opt,name=options,proto3,oneof" json:"options,omitempty"`
 	// Shows up in the server's logs and profiler. Servers before 4.4 take only strings.
 	Comment *Value `protobuf:"bytes,7,opt,name=comment,proto3,oneof" json:"comment,omitempty"`
@@ -2040,7 +2053,8 @@ type EstimatedDocumentCountRequest struct {
 	ReadPreference *ReadPreference `protobuf:"bytes,8,opt,name=read_preference,json=readPreference,proto3,oneof" json:"read_preference,omitempty"`
 	// How consistent the read is; the deployment's default unless set.
 	ReadConcern *ReadConcern `protobuf:"bytes,9,opt,name=read_concern,json=readConcern,proto3,oneof" json:"read_concern,omitempty"`
-	// How long the server may work on it, in milliseconds. The call's own deadline is usually what you want.
+	// How long the server may work on it, in milliseconds. The call's own deadline is usually what
+	// you want.
 	MaxTimeMs     *int64 `protobuf:"varint,11,opt,name=max_time_ms,json=maxTimeMS,proto3,oneof" json:"max_time_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2210,11 +2224,11 @@ type InsertOneRequest struct {
 	Session *string `protobuf:"bytes,3,opt,name=session,proto3,oneof" json:"session,omitempty"`
 	// The transaction's token.
 	Transaction *string `protobuf:"bytes,4,opt,name=transaction,proto3,oneof" json:"transaction,omitempty"`
-	// The number of this operation in its transaction: 1, 2, … Repeating the last number returns its result again; any other order is
-	// ABORTED.
+	// The number of this operation in its transaction: 1, 2, … Repeating the last number returns its
+	// result again; any other order is ABORTED.
 	Statement *int32 `protobuf:"varint,5,opt,name=statement,proto3,oneof" json:"statement,omitempty"`
-	// Appended to the command as it is, for options that this message does not know. Names that the gateway sets, or that another field
-	// covers, are INVALID_ARGUMENT.
+	// Appended to the command as it is, for options that this message does not know. Names that the
+	// gateway sets, or that another field covers, are INVALID_ARGUMENT.
 	Options *Document `protobuf:"bytes,6,opt,name=options,proto3,oneof" json:"options,omitempty"`
 	// Shows up in the server's logs and profiler. Servers before 4.4 take only strings.
 	Comment *Value `protobuf:"bytes,7,opt,name=comment,proto3,oneof" json:"comment,omitempty"`
@@ -2330,7 +2344,8 @@ func (x *InsertOneRequest) GetBypassDocumentValidation() bool {
 
 type InsertOneResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Whether the server acknowledged the write: false for a write concern of `w: 0`, and then the counts are missing.
+	// Whether the server acknowledged the write: false for a write concern of `w: 0`, and then the
+	// counts are missing.
 	Acknowledged bool `protobuf:"varint,1,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"`
 	// The document's `_id`.
 	InsertedId *Value `protobuf:"bytes,2,opt,name=inserted_id,json=insertedId,proto3,oneof" json:"inserted_id,omitempty"`
@@ -2410,11 +2425,11 @@ type InsertManyRequest struct {
 	Session *string `protobuf:"bytes,3,opt,name=session,proto3,oneof" json:"session,omitempty"`
 	// The transaction's token.
 	Transaction *string `protobuf:"bytes,4,opt,name=transaction,proto3,oneof" json:"transaction,omitempty"`
-	// The number of this operation in its transaction: 1, 2, … Repeating the last number returns its result again; any other order is
-	// ABORTED.
+	// The number of this operation in its transaction: 1, 2, … Repeating the last number returns its
+	// result again; any other order is ABORTED.
 	Statement *int32 `protobuf:"varint,5,opt,name=statement,proto3,oneof" json:"statement,omitempty"`
-	// Appended to the command as it is, for options that this message does not know. Names that the gateway sets, or that another field
-	// covers, are INVALID_ARGUMENT.
+	// Appended to the command as it is, for options that this message does not know. Names that the
+	// gateway sets, or that another field covers, are INVALID_ARGUMENT.
 	Options *Document `protobuf:"bytes,6,opt,name=options,proto3,oneof" json:"options,omitempty"`
 	// Shows up in the server's logs and profiler. Servers before 4.4 take only strings.
 	Comment *Value `protobuf:"bytes,7,opt,name=comment,proto3,oneof" json:"comment,omitempty"`
@@ -2548,7 +2563,8 @@ func (x *InsertManyRequest) GetReturnPartialSuccess() bool {
 
 type InsertManyResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Whether the server acknowledged the write: false for a write concern of `w: 0`, and then the counts are missing.
+	// Whether the server acknowledged the write: false for a write concern of `w: 0`, and then the
+	// counts are missing.
 	Acknowledged bool `protobuf:"varint,1,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"`
 	// How many documents were inserted.
 	InsertedCount *int64 `protobuf:"varint,2,opt,name=inserted_count,json=insertedCount,proto3,oneof" json:"inserted_count,omitempty"`
@@ -2646,11 +2662,11 @@ type UpdateOneRequest struct {
 	Session *string `protobuf:"bytes,3,opt,name=session,proto3,oneof" json:"session,omitempty"`
 	// The transaction's token.
 	Transaction *string `protobuf:"bytes,4,opt,name=transaction,proto3,oneof" json:"transaction,omitempty"`
-	// The number of this operation in its transaction: 1, 2, … Repeating the last number returns its result again; any other order is
-	// ABORTED.
+	// The number of this operation in its transaction: 1, 2, … Repeating the last number returns its
+	// result again; any other order is ABORTED.
 	Statement *int32 `protobuf:"varint,5,opt,name=statement,proto3,oneof" json:"statement,omitempty"`
-	// Appended to the command as it is, for options that this message does not know. Names that the gateway sets, or that another field
-	// covers, are INVALID_ARGUMENT.
+	// Appended to the command as it is, for options that this message does not know. Names that the
+	// gateway sets, or that another field covers, are INVALID_ARGUMENT.
 	Options *Document `protobuf:"bytes,6,opt,name=options,proto3,oneof" json:"options,omitempty"`
 	// Shows up in the server's logs and profiler. Servers before 4.4 take only strings.
 	Comment *Value `protobuf:"bytes,7,opt,name=comment,proto3,oneof" json:"comment,omitempty"`
@@ -2829,7 +2845,8 @@ func (x *UpdateOneRequest) GetArrayFilters() []*Document {
 
 type UpdateOneResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Whether the server acknowledged the write: false for a write concern of `w: 0`, and then the counts are missing.
+	// Whether the server acknowledged the write: false for a write concern of `w: 0`, and then the
+	// counts are missing.
 	Acknowledged bool `protobuf:"varint,1,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"`
 	// How many documents matched.
 	MatchedCount *int64 `protobuf:"varint,2,opt,name=matched_count,json=matchedCount,proto3,oneof" json:"matched_count,omitempty"`
@@ -2936,11 +2953,11 @@ type UpdateManyRequest struct {
 	Session *string `protobuf:"bytes,3,opt,name=session,proto3,oneof" json:"session,omitempty"`
 	// The transaction's token.
 	Transaction *string `protobuf:"bytes,4,opt,name=transaction,proto3,oneof" json:"transaction,omitempty"`
-	// The number of this operation in its transaction: 1, 2, … Repeating the last number returns its result again; any other order is
-	// ABORTED.
+	// The number of this operation in its transaction: 1, 2, … Repeating the last number returns its
+	// result again; any other order is ABORTED.
 	Statement *int32 `protobuf:"varint,5,opt,name=statement,proto3,oneof" json:"statement,omitempty"`
-	// Appended to the command as it is, for options that this message does not know. Names that the gateway sets, or that another field
-	// covers, are INVALID_ARGUMENT.
+	// Appended to the command as it is, for options that this message does not know. Names that the
+	// gateway sets, or that another field covers, are INVALID_ARGUMENT.
 	Options *Document `protobuf:"bytes,6,opt,name=options,proto3,oneof" json:"options,omitempty"`
 	// Shows up in the server's logs and profiler. Servers before 4.4 take only strings.
 	Comment *Value `protobuf:"bytes,7,opt,name=comment,proto3,oneof" json:"comment,omitempty"`
@@ -3110,7 +3127,8 @@ func (x *UpdateManyRequest) GetArrayFilters() []*Document {
 
 type UpdateManyResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Whether the server acknowledged the write: false for a write concern of `w: 0`, and then the counts are missing.
+	// Whether the server acknowledged the write: false for a write concern of `w: 0`, and then the
+	// counts are missing.
 	Acknowledged bool `protobuf:"varint,1,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"`
 	// How many documents matched.
 	MatchedCount *int64 `protobuf:"varint,2,opt,name=matched_count,json=matchedCount,proto3,oneof" json:"matched_count,omitempty"`
@@ -3217,11 +3235,11 @@ type ReplaceOneRequest struct {
 	Session *string `protobuf:"bytes,3,opt,name=session,proto3,oneof" json:"session,omitempty"`
 	// The transaction's token.
 	Transaction *string `protobuf:"bytes,4,opt,name=transaction,proto3,oneof" json:"transaction,omitempty"`
-	// The number of this operation in its transaction: 1, 2, … Repeating the last number returns its result again; any other order is
-	// ABORTED.
+	// The number of this operation in its transaction: 1, 2, … Repeating the last number returns its
+	// result again; any other order is ABORTED.
 	Statement *int32 `protobuf:"varint,5,opt,name=statement,proto3,oneof" json:"statement,omitempty"`
-	// Appended to the command as it is, for options that this message does not know. Names that the gateway sets, or that another field
-	// covers, are INVALID_ARGUMENT.
+	// Appended to the command as it is, for options that this message does not know. Names that the
+	// gateway sets, or that another field covers, are INVALID_ARGUMENT.
 	Options *Document `protobuf:"bytes,6,opt,name=options,proto3,oneof" json:"options,omitempty"`
 	// Shows up in the server's logs and profiler. Servers before 4.4 take only strings.
 	Comment *Value `protobuf:"bytes,7,opt,name=comment,proto3,oneof" json:"comment,omitempty"`
@@ -3391,7 +3409,8 @@ func (x *ReplaceOneRequest) GetUpsert() bool {
 
 type ReplaceOneResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Whether the server acknowledged the write: false for a write concern of `w: 0`, and then the counts are missing.
+	// Whether the server acknowledged the write: false for a write concern of `w: 0`, and then the
+	// counts are missing.
 	Acknowledged bool `protobuf:"varint,1,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"`
 	// How many documents matched.
 	MatchedCount *int64 `protobuf:"varint,2,opt,name=matched_count,json=matchedCount,proto3,oneof" json:"matched_count,omitempty"`
@@ -3498,11 +3517,11 @@ type DeleteOneRequest struct {
 	Session *string `protobuf:"bytes,3,opt,name=session,proto3,oneof" json:"session,omitempty"`
 	// The transaction's token.
 	Transaction *string `protobuf:"bytes,4,opt,name=transaction,proto3,oneof" json:"transaction,omitempty"`
-	// The number of this operation in its transaction: 1, 2, … Repeating the last number returns its result again; any other order is
-	// ABORTED.
+	// The number of this operation in its transaction: 1, 2, … Repeating the last number returns its
+	// result again; any other order is ABORTED.
 	Statement *int32 `protobuf:"varint,5,opt,name=statement,proto3,oneof" json:"statement,omitempty"`
-	// Appended to the command as it is, for options that this message does not know. Names that the gateway sets, or that another field
-	// covers, are INVALID_ARGUMENT.
+	// Appended to the command as it is, for options that this message does not know. Names that the
+	// gateway sets, or that another field covers, are INVALID_ARGUMENT.
 	Options *Document `protobuf:"bytes,6,opt,name=options,proto3,oneof" json:"options,omitempty"`
 	// Shows up in the server's logs and profiler. Servers before 4.4 take only strings.
 	Comment *Value `protobuf:"bytes,7,opt,name=comment,proto3,oneof" json:"comment,omitempty"`
@@ -3636,7 +3655,8 @@ func (x *DeleteOneRequest) GetFilter() *Document {
 
 type DeleteOneResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Whether the server acknowledged the write: false for a write concern of `w: 0`, and then the counts are missing.
+	// Whether the server acknowledged the write: false for a write concern of `w: 0`, and then the
+	// counts are missing.
 	Acknowledged bool `protobuf:"varint,1,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"`
 	// How many documents were deleted.
 	DeletedCount *int64 `protobuf:"varint,2,opt,name=deleted_count,json=deletedCount,proto3,oneof" json:"deleted_count,omitempty"`
@@ -3716,11 +3736,11 @@ type DeleteManyRequest struct {
 	Session *string `protobuf:"bytes,3,opt,name=session,proto3,oneof" json:"session,omitempty"`
 	// The transaction's token.
 	Transaction *string `protobuf:"bytes,4,opt,name=transaction,proto3,oneof" json:"transaction,omitempty"`
-	// The number of this operation in its transaction: 1, 2, … Repeating the last number returns its result again; any other order is
-	// ABORTED.
+	// The number of this operation in its transaction: 1, 2, … Repeating the last number returns its
+	// result again; any other order is ABORTED.
 	Statement *int32 `protobuf:"varint,5,opt,name=statement,proto3,oneof" json:"statement,omitempty"`
-	// Appended to the command as it is, for options that this message does not know. Names that the gateway sets, or that another field
-	// covers, are INVALID_ARGUMENT.
+	// Appended to the command as it is, for options that this message does not know. Names that the
+	// gateway sets, or that another field covers, are INVALID_ARGUMENT.
 	Options *Document `protobuf:"bytes,6,opt,name=options,proto3,oneof" json:"options,omitempty"`
 	// Shows up in the server's logs and profiler. Servers before 4.4 take only strings.
 	Comment *Value `protobuf:"bytes,7,opt,name=comment,proto3,oneof" json:"comment,omitempty"`
@@ -3854,7 +3874,8 @@ func (x *DeleteManyRequest) GetFilter() *Document {
 
 type DeleteManyResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Whether the server acknowledged the write: false for a write concern of `w: 0`, and then the counts are missing.
+	// Whether the server acknowledged the write: false for a write concern of `w: 0`, and then the
+	// counts are missing.
 	Acknowledged bool `protobuf:"varint,1,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"`
 	// How many documents were deleted.
 	DeletedCount *int64 `protobuf:"varint,2,opt,name=deleted_count,json=deletedCount,proto3,oneof" json:"deleted_count,omitempty"`
@@ -3934,17 +3955,18 @@ type FindOneAndUpdateRequest struct {
 	Session *string `protobuf:"bytes,3,opt,name=session,proto3,oneof" json:"session,omitempty"`
 	// The transaction's token.
 	Transaction *string `protobuf:"bytes,4,opt,name=transaction,proto3,oneof" json:"transaction,omitempty"`
-	// The number of this operation in its transaction: 1, 2, … Repeating the last number returns its result again; any other order is
-	// ABORTED.
+	// The number of this operation in its transaction: 1, 2, … Repeating the last number returns its
+	// result again; any other order is ABORTED.
 	Statement *int32 `protobuf:"varint,5,opt,name=statement,proto3,oneof" json:"statement,omitempty"`
-	// Appended to the command as it is, for options that this message does not know. Names that the gateway sets, or that another field
-	// covers, are INVALID_ARGUMENT.
+	// Appended to the command as it is, for options that this message does not know. Names that the
+	// gateway sets, or that another field covers, are INVALID_ARGUMENT.
 	Options *Document `protobuf:"bytes,6,opt,name=options,proto3,oneof" json:"options,omitempty"`
 	// Shows up in the server's logs and profiler. Servers before 4.4 take only strings.
 	Comment *Value `protobuf:"bytes,7,opt,name=comment,proto3,oneof" json:"comment,omitempty"`
 	// When the write counts as done; the deployment's default unless set.
 	WriteConcern *WriteConcern `protobuf:"bytes,10,opt,name=write_concern,json=writeConcern,proto3,oneof" json:"write_concern,omitempty"`
-	// How long the server may work on it, in milliseconds. The call's own deadline is usually what you want.
+	// How long the server may work on it, in milliseconds. The call's own deadline is usually what
+	// you want.
 	MaxTimeMs *int64 `protobuf:"varint,11,opt,name=max_time_ms,json=maxTimeMS,proto3,oneof" json:"max_time_ms,omitempty"`
 	// How strings compare: `{"locale": "sv", "strength": 2}`.
 	Collation *Document `protobuf:"bytes,12,opt,name=collation,proto3,oneof" json:"collation,omitempty"`
@@ -4146,7 +4168,8 @@ type FindOneAndUpdateResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The document; unset (on REST: null) when none matched.
 	Document *Document `protobuf:"bytes,1,opt,name=document,proto3" json:"document,omitempty"`
-	// Whether the server acknowledged the write: false for a write concern of `w: 0`, and then there is no document, whatever matched.
+	// Whether the server acknowledged the write: false for a write concern of `w: 0`, and then there
+	// is no document, whatever matched.
 	Acknowledged bool `protobuf:"varint,2,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"`
 	// The session's renewed token.
 	Session *string `protobuf:"bytes,3,opt,name=session,proto3,oneof" json:"session,omitempty"`
@@ -4224,17 +4247,18 @@ type FindOneAndReplaceRequest struct {
 	Session *string `protobuf:"bytes,3,opt,name=session,proto3,oneof" json:"session,omitempty"`
 	// The transaction's token.
 	Transaction *string `protobuf:"bytes,4,opt,name=transaction,proto3,oneof" json:"transaction,omitempty"`
-	// The number of this operation in its transaction: 1, 2, … Repeating the last number returns its result again; any other order is
-	// ABORTED.
+	// The number of this operation in its transaction: 1, 2, … Repeating the last number returns its
+	// result again; any other order is ABORTED.
 	Statement *int32 `protobuf:"varint,5,opt,name=statement,proto3,oneof" json:"statement,omitempty"`
-	// Appended to the command as it is, for options that this message does not know. Names that the gateway sets, or that another field
-	// covers, are INVALID_ARGUMENT.
+	// Appended to the command as it is, for options that this message does not know. Names that the
+	// gateway sets, or that another field covers, are INVALID_ARGUMENT.
 	Options *Document `protobuf:"bytes,6,opt,name=options,proto3,oneof" json:"options,omitempty"`
 	// Shows up in the server's logs and profiler. Servers before 4.4 take only strings.
 	Comment *Value `protobuf:"bytes,7,opt,name=comment,proto3,oneof" json:"comment,omitempty"`
 	// When the write counts as done; the deployment's default unless set.
 	WriteConcern *WriteConcern `protobuf:"bytes,10,opt,name=write_concern,json=writeConcern,proto3,oneof" json:"write_concern,omitempty"`
-	// How long the server may work on it, in milliseconds. The call's own deadline is usually what you want.
+	// How long the server may work on it, in milliseconds. The call's own deadline is usually what
+	// you want.
 	MaxTimeMs *int64 `protobuf:"varint,11,opt,name=max_time_ms,json=maxTimeMS,proto3,oneof" json:"max_time_ms,omitempty"`
 	// How strings compare: `{"locale": "sv", "strength": 2}`.
 	Collation *Document `protobuf:"bytes,12,opt,name=collation,proto3,oneof" json:"collation,omitempty"`
@@ -4427,7 +4451,8 @@ type FindOneAndReplaceResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The document; unset (on REST: null) when none matched.
 	Document *Document `protobuf:"bytes,1,opt,name=document,proto3" json:"document,omitempty"`
-	// Whether the server acknowledged the write: false for a write concern of `w: 0`, and then there is no document, whatever matched.
+	// Whether the server acknowledged the write: false for a write concern of `w: 0`, and then there
+	// is no document, whatever matched.
 	Acknowledged bool `protobuf:"varint,2,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"`
 	// The session's renewed token.
 	Session *string `protobuf:"bytes,3,opt,name=session,proto3,oneof" json:"session,omitempty"`
@@ -4505,17 +4530,18 @@ type FindOneAndDeleteRequest struct {
 	Session *string `protobuf:"bytes,3,opt,name=session,proto3,oneof" json:"session,omitempty"`
 	// The transaction's token.
 	Transaction *string `protobuf:"bytes,4,opt,name=transaction,proto3,oneof" json:"transaction,omitempty"`
-	// The number of this operation in its transaction: 1, 2, … Repeating the last number returns its result again; any other order is
-	// ABORTED.
+	// The number of this operation in its transaction: 1, 2, … Repeating the last number returns its
+	// result again; any other order is ABORTED.
 	Statement *int32 `protobuf:"varint,5,opt,name=statement,proto3,oneof" json:"statement,omitempty"`
-	// Appended to the command as it is, for options that this message does not know. Names that the gateway sets, or that another field
-	// covers, are INVALID_ARGUMENT.
+	// Appended to the command as it is, for options that this message does not know. Names that the
+	// gateway sets, or that another field covers, are INVALID_ARGUMENT.
 	Options *Document `protobuf:"bytes,6,opt,name=options,proto3,oneof" json:"options,omitempty"`
 	// Shows up in the server's logs and profiler. Servers before 4.4 take only strings.
 	Comment *Value `protobuf:"bytes,7,opt,name=comment,proto3,oneof" json:"comment,omitempty"`
 	// When the write counts as done; the deployment's default unless set.
 	WriteConcern *WriteConcern `protobuf:"bytes,10,opt,name=write_concern,json=writeConcern,proto3,oneof" json:"write_concern,omitempty"`
-	// How long the server may work on it, in milliseconds. The call's own deadline is usually what you want.
+	// How long the server may work on it, in milliseconds. The call's own deadline is usually what
+	// you want.
 	MaxTimeMs *int64 `protobuf:"varint,11,opt,name=max_time_ms,json=maxTimeMS,proto3,oneof" json:"max_time_ms,omitempty"`
 	// How strings compare: `{"locale": "sv", "strength": 2}`.
 	Collation *Document `protobuf:"bytes,12,opt,name=collation,proto3,oneof" json:"collation,omitempty"`
@@ -4672,7 +4698,8 @@ type FindOneAndDeleteResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The document; unset (on REST: null) when none matched.
 	Document *Document `protobuf:"bytes,1,opt,name=document,proto3" json:"document,omitempty"`
-	// Whether the server acknowledged the write: false for a write concern of `w: 0`, and then there is no document, whatever matched.
+	// Whether the server acknowledged the write: false for a write concern of `w: 0`, and then there
+	// is no document, whatever matched.
 	Acknowledged bool `protobuf:"varint,2,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"`
 	// The session's renewed token.
 	Session *string `protobuf:"bytes,3,opt,name=session,proto3,oneof" json:"session,omitempty"`
@@ -4750,17 +4777,18 @@ type ExplainFindRequest struct {
 	Session *string `protobuf:"bytes,3,opt,name=session,proto3,oneof" json:"session,omitempty"`
 	// The transaction's token.
 	Transaction *string `protobuf:"bytes,4,opt,name=transaction,proto3,oneof" json:"transaction,omitempty"`
-	// The number of this operation in its transaction: 1, 2, … Repeating the last number returns its result again; any other order is
-	// ABORTED.
+	// The number of this operation in its transaction: 1, 2, … Repeating the last number returns its
+	// result again; any other order is ABORTED.
 	Statement *int32 `protobuf:"varint,5,opt,name=statement,proto3,oneof" json:"statement,omitempty"`
-	// Appended to the command as it is, for options that this message does not know. Names that the gateway sets, or that another field
-	// covers, are INVALID_ARGUMENT.
+	// Appended to the command as it is, for options that this message does not know. Names that the
+	// gateway sets, or that another field covers, are INVALID_ARGUMENT.
 	Options *Document `protobuf:"bytes,6,opt,name=options,proto3,oneof" json:"options,omitempty"`
 	// Shows up in the server's logs and profiler. Servers before 4.4 take only strings.
 	Comment *Value `protobuf:"bytes,7,opt,name=comment,proto3,oneof" json:"comment,omitempty"`
 	// Which members may answer; `primary` unless set.
 	ReadPreference *ReadPreference `protobuf:"bytes,8,opt,name=read_preference,json=readPreference,proto3,oneof" json:"read_preference,omitempty"`
-	// How long the server may work on it, in milliseconds. The call's own deadline is usually what you want.
+	// How long the server may work on it, in milliseconds. The call's own deadline is usually what
+	// you want.
 	MaxTimeMs *int64 `protobuf:"varint,11,opt,name=max_time_ms,json=maxTimeMS,proto3,oneof" json:"max_time_ms,omitempty"`
 	// How strings compare: `{"locale": "sv", "strength": 2}`.
 	Collation *Document `protobuf:"bytes,12,opt,name=collation,proto3,oneof" json:"collation,omitempty"`
@@ -4778,7 +4806,8 @@ type ExplainFindRequest struct {
 	Skip *int64 `protobuf:"varint,18,opt,name=skip,proto3,oneof" json:"skip,omitempty"`
 	// How many documents at most, over all pages; 0 is no limit.
 	Limit *int64 `protobuf:"varint,19,opt,name=limit,proto3,oneof" json:"limit,omitempty"`
-	// How many documents the first page has at most, and each following one unless NextPage says otherwise.
+	// How many documents the first page has at most, and each following one unless NextPage says
+	// otherwise.
 	BatchSize *int32 `protobuf:"varint,20,opt,name=batch_size,json=batchSize,proto3,oneof" json:"batch_size,omitempty"`
 	// Whether the server may use temporary files.
 	AllowDiskUse *bool `protobuf:"varint,24,opt,name=allow_disk_use,json=allowDiskUse,proto3,oneof" json:"allow_disk_use,omitempty"`
@@ -5061,23 +5090,25 @@ type ExplainAggregateRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The database.
 	Database string `protobuf:"bytes,1,opt,name=database,proto3" json:"database,omitempty"`
-	// The collection; unset for a pipeline that runs on the database, such as one that begins with $currentOp or $documents.
+	// The collection; unset for a pipeline that runs on the database, such as one that begins with
+	// $currentOp or $documents.
 	Collection *string `protobuf:"bytes,2,opt,name=collection,proto3,oneof" json:"collection,omitempty"`
 	// The session's token.
 	Session *string `protobuf:"bytes,3,opt,name=session,proto3,oneof" json:"session,omitempty"`
 	// The transaction's token.
 	Transaction *string `protobuf:"bytes,4,opt,name=transaction,proto3,oneof" json:"transaction,omitempty"`
-	// The number of this operation in its transaction: 1, 2, … Repeating the last number returns its result again; any other order is
-	// ABORTED.
+	// The number of this operation in its transaction: 1, 2, … Repeating the last number returns its
+	// result again; any other order is ABORTED.
 	Statement *int32 `protobuf:"varint,5,opt,name=statement,proto3,oneof" json:"statement,omitempty"`
-	// Appended to the command as it is, for options that this message does not know. Names that the gateway sets, or that another field
-	// covers, are INVALID_ARGUMENT.
+	// Appended to the command as it is, for options that this message does not know. Names that the
+	// gateway sets, or that another field covers, are INVALID_ARGUMENT.
 	Options *Document `protobuf:"bytes,6,opt,name=options,proto3,oneof" json:"options,omitempty"`
 	// Shows up in the server's logs and profiler. Servers before 4.4 take only strings.
 	Comment *Value `protobuf:"bytes,7,opt,name=comment,proto3,oneof" json:"comment,omitempty"`
 	// Which members may answer; `primary` unless set.
 	ReadPreference *ReadPreference `protobuf:"bytes,8,opt,name=read_preference,json=readPreference,proto3,oneof" json:"read_preference,omitempty"`
-	// How long the server may work on it, in milliseconds. The call's own deadline is usually what you want.
+	// How long the server may work on it, in milliseconds. The call's own deadline is usually what
+	// you want.
 	MaxTimeMs *int64 `protobuf:"varint,11,opt,name=max_time_ms,json=maxTimeMS,proto3,oneof" json:"max_time_ms,omitempty"`
 	// How strings compare: `{"locale": "sv", "strength": 2}`.
 	Collation *Document `protobuf:"bytes,12,opt,name=collation,proto3,oneof" json:"collation,omitempty"`
@@ -5085,7 +5116,8 @@ type ExplainAggregateRequest struct {
 	Let *Document `protobuf:"bytes,13,opt,name=let,proto3,oneof" json:"let,omitempty"`
 	// The index to use.
 	Hint *Hint `protobuf:"bytes,14,opt,name=hint,proto3,oneof" json:"hint,omitempty"`
-	// How many documents the first page has at most, and each following one unless NextPage says otherwise.
+	// How many documents the first page has at most, and each following one unless NextPage says
+	// otherwise.
 	BatchSize *int32 `protobuf:"varint,20,opt,name=batch_size,json=batchSize,proto3,oneof" json:"batch_size,omitempty"`
 	// The stages, in order.
 	Pipeline []*Document `protobuf:"bytes,22,rep,name=pipeline,proto3" json:"pipeline,omitempty"`
@@ -5312,11 +5344,11 @@ type BulkWriteRequest struct {
 	Session *string `protobuf:"bytes,3,opt,name=session,proto3,oneof" json:"session,omitempty"`
 	// The transaction's token.
 	Transaction *string `protobuf:"bytes,4,opt,name=transaction,proto3,oneof" json:"transaction,omitempty"`
-	// The number of this operation in its transaction: 1, 2, … Repeating the last number returns its result again; any other order is
-	// ABORTED.
+	// The number of this operation in its transaction: 1, 2, … Repeating the last number returns its
+	// result again; any other order is ABORTED.
 	Statement *int32 `protobuf:"varint,5,opt,name=statement,proto3,oneof" json:"statement,omitempty"`
-	// Appended to the command as it is, for options that this message does not know. Names that the gateway sets, or that another field
-	// covers, are INVALID_ARGUMENT.
+	// Appended to the command as it is, for options that this message does not know. Names that the
+	// gateway sets, or that another field covers, are INVALID_ARGUMENT.
 	Options *Document `protobuf:"bytes,6,opt,name=options,proto3,oneof" json:"options,omitempty"`
 	// Shows up in the server's logs and profiler. Servers before 4.4 take only strings.
 	Comment *Value `protobuf:"bytes,7,opt,name=comment,proto3,oneof" json:"comment,omitempty"`

@@ -47,37 +47,45 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// DocumentService reads and writes the documents of a collection: MongoDB's own helpers, with their own names and options.
+// DocumentService reads and writes the documents of a collection: MongoDB's own helpers, with their
+// own names and options.
 //
-// An option that is unset is not sent, so that the server's default holds. The call's deadline becomes the operation's: on gRPC the
-// deadline of the call, on REST Request-Timeout, Grpc-Timeout or `?timeout=5s`.
+// An option that is unset is not sent, so that the server's default holds. The call's deadline
+// becomes the operation's: on gRPC the deadline of the call, on REST Request-Timeout, Grpc-Timeout
+// or `?timeout=5s`.
 type DocumentServiceClient interface {
 	// The first document that matches.
 	FindOne(ctx context.Context, in *FindOneRequest, opts ...grpc.CallOption) (*FindOneResponse, error)
-	// The documents that match, in pages: the response is the first one, and CursorService.NextPage has the others.
+	// The documents that match, in pages: the response is the first one, and CursorService.NextPage
+	// has the others.
 	//
-	// On REST, a GET takes filter, projection, sort, hint, collation (all as JSON), limit, skip, batchSize, maxTimeMS, comment,
-	// readPreference (the mode) and readConcern (the level) in its query.
+	// On REST, a GET takes filter, projection, sort, hint, collation (all as JSON), limit, skip,
+	// batchSize, maxTimeMS, comment, readPreference (the mode) and readConcern (the level) in its
+	// query.
 	Find(ctx context.Context, in *FindRequest, opts ...grpc.CallOption) (*FindResponse, error)
-	// The documents that match, as a stream. On REST as application/x-ndjson, or as text/event-stream, which also works with GET for the sake
-	// of EventSource; the query is that of Find.
+	// The documents that match, as a stream. On REST as application/x-ndjson, or as
+	// text/event-stream, which also works with GET for the sake of EventSource; the query is that of
+	// Find.
 	StreamFind(ctx context.Context, in *StreamFindRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StreamFindResponse], error)
 	// The results of a pipeline on a collection or on the database, in pages.
 	Aggregate(ctx context.Context, in *AggregateRequest, opts ...grpc.CallOption) (*AggregateResponse, error)
 	// The results of a pipeline on a collection or on the database, as a stream.
 	StreamAggregate(ctx context.Context, in *StreamAggregateRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StreamAggregateResponse], error)
-	// The distinct values of a field. They must fit into one reply; an aggregation with $group has no such limit.
+	// The distinct values of a field. They must fit into one reply; an aggregation with $group has no
+	// such limit.
 	Distinct(ctx context.Context, in *DistinctRequest, opts ...grpc.CallOption) (*DistinctResponse, error)
 	// How many documents match, counted.
 	CountDocuments(ctx context.Context, in *CountDocumentsRequest, opts ...grpc.CallOption) (*CountDocumentsResponse, error)
-	// How many documents the collection has, from its metadata: cheap, and not exact after a crash or on a sharded cluster.
+	// How many documents the collection has, from its metadata: cheap, and not exact after a crash or
+	// on a sharded cluster.
 	EstimatedDocumentCount(ctx context.Context, in *EstimatedDocumentCountRequest, opts ...grpc.CallOption) (*EstimatedDocumentCountResponse, error)
 	// Inserts a document. The gateway gives it an `_id`, an ObjectID, if it has none.
 	InsertOne(ctx context.Context, in *InsertOneRequest, opts ...grpc.CallOption) (*InsertOneResponse, error)
 	// Inserts documents, in as few commands as the server allows.
 	//
-	// A failure in part is an error with the status of the first write error, and the error says what was inserted; with
-	// returnPartialSuccess it is OK (REST: 207) with all write errors in the response.
+	// A failure in part is an error with the status of the first write error, and the error says what
+	// was inserted; with returnPartialSuccess it is OK (REST: 207) with all write errors in the
+	// response.
 	InsertMany(ctx context.Context, in *InsertManyRequest, opts ...grpc.CallOption) (*InsertManyResponse, error)
 	// Changes the first document that matches.
 	UpdateOne(ctx context.Context, in *UpdateOneRequest, opts ...grpc.CallOption) (*UpdateOneResponse, error)
@@ -98,11 +106,11 @@ type DocumentServiceClient interface {
 	// How the server would run a find: its reply to `explain`, as it is.
 	ExplainFind(ctx context.Context, in *ExplainFindRequest, opts ...grpc.CallOption) (*ExplainFindResponse, error)
 	// How the server would run a pipeline on a collection or on the database: its reply to `explain`,
-	// as it is. With a verbosity other than `queryPlanner` the server runs the pipeline to the end, but
-	// it writes nothing.
+	// as it is. With a verbosity other than `queryPlanner` the server runs the pipeline to the end,
+	// but it writes nothing.
 	ExplainAggregate(ctx context.Context, in *ExplainAggregateRequest, opts ...grpc.CallOption) (*ExplainAggregateResponse, error)
-	// Runs writes of several kinds, in as few commands as the server allows: on one collection, or, if
-	// neither database nor collection is set, on many, which needs MongoDB 8.0.
+	// Runs writes of several kinds, in as few commands as the server allows: on one collection, or,
+	// if neither database nor collection is set, on many, which needs MongoDB 8.0.
 	//
 	// A failure in part is an error with the status of the first write error, and the error says what
 	// was done; with returnPartialSuccess it is OK (REST: 207) with all write errors in the response.
@@ -371,37 +379,45 @@ type DocumentService_ImportClient = grpc.ClientStreamingClient[ImportRequest, Im
 // All implementations must embed UnimplementedDocumentServiceServer
 // for forward compatibility.
 //
-// DocumentService reads and writes the documents of a collection: MongoDB's own helpers, with their own names and options.
+// DocumentService reads and writes the documents of a collection: MongoDB's own helpers, with their
+// own names and options.
 //
-// An option that is unset is not sent, so that the server's default holds. The call's deadline becomes the operation's: on gRPC the
-// deadline of the call, on REST Request-Timeout, Grpc-Timeout or `?timeout=5s`.
+// An option that is unset is not sent, so that the server's default holds. The call's deadline
+// becomes the operation's: on gRPC the deadline of the call, on REST Request-Timeout, Grpc-Timeout
+// or `?timeout=5s`.
 type DocumentServiceServer interface {
 	// The first document that matches.
 	FindOne(context.Context, *FindOneRequest) (*FindOneResponse, error)
-	// The documents that match, in pages: the response is the first one, and CursorService.NextPage has the others.
+	// The documents that match, in pages: the response is the first one, and CursorService.NextPage
+	// has the others.
 	//
-	// On REST, a GET takes filter, projection, sort, hint, collation (all as JSON), limit, skip, batchSize, maxTimeMS, comment,
-	// readPreference (the mode) and readConcern (the level) in its query.
+	// On REST, a GET takes filter, projection, sort, hint, collation (all as JSON), limit, skip,
+	// batchSize, maxTimeMS, comment, readPreference (the mode) and readConcern (the level) in its
+	// query.
 	Find(context.Context, *FindRequest) (*FindResponse, error)
-	// The documents that match, as a stream. On REST as application/x-ndjson, or as text/event-stream, which also works with GET for the sake
-	// of EventSource; the query is that of Find.
+	// The documents that match, as a stream. On REST as application/x-ndjson, or as
+	// text/event-stream, which also works with GET for the sake of EventSource; the query is that of
+	// Find.
 	StreamFind(*StreamFindRequest, grpc.ServerStreamingServer[StreamFindResponse]) error
 	// The results of a pipeline on a collection or on the database, in pages.
 	Aggregate(context.Context, *AggregateRequest) (*AggregateResponse, error)
 	// The results of a pipeline on a collection or on the database, as a stream.
 	StreamAggregate(*StreamAggregateRequest, grpc.ServerStreamingServer[StreamAggregateResponse]) error
-	// The distinct values of a field. They must fit into one reply; an aggregation with $group has no such limit.
+	// The distinct values of a field. They must fit into one reply; an aggregation with $group has no
+	// such limit.
 	Distinct(context.Context, *DistinctRequest) (*DistinctResponse, error)
 	// How many documents match, counted.
 	CountDocuments(context.Context, *CountDocumentsRequest) (*CountDocumentsResponse, error)
-	// How many documents the collection has, from its metadata: cheap, and not exact after a crash or on a sharded cluster.
+	// How many documents the collection has, from its metadata: cheap, and not exact after a crash or
+	// on a sharded cluster.
 	EstimatedDocumentCount(context.Context, *EstimatedDocumentCountRequest) (*EstimatedDocumentCountResponse, error)
 	// Inserts a document. The gateway gives it an `_id`, an ObjectID, if it has none.
 	InsertOne(context.Context, *InsertOneRequest) (*InsertOneResponse, error)
 	// Inserts documents, in as few commands as the server allows.
 	//
-	// A failure in part is an error with the status of the first write error, and the error says what was inserted; with
-	// returnPartialSuccess it is OK (REST: 207) with all write errors in the response.
+	// A failure in part is an error with the status of the first write error, and the error says what
+	// was inserted; with returnPartialSuccess it is OK (REST: 207) with all write errors in the
+	// response.
 	InsertMany(context.Context, *InsertManyRequest) (*InsertManyResponse, error)
 	// Changes the first document that matches.
 	UpdateOne(context.Context, *UpdateOneRequest) (*UpdateOneResponse, error)
@@ -422,11 +438,11 @@ type DocumentServiceServer interface {
 	// How the server would run a find: its reply to `explain`, as it is.
 	ExplainFind(context.Context, *ExplainFindRequest) (*ExplainFindResponse, error)
 	// How the server would run a pipeline on a collection or on the database: its reply to `explain`,
-	// as it is. With a verbosity other than `queryPlanner` the server runs the pipeline to the end, but
-	// it writes nothing.
+	// as it is. With a verbosity other than `queryPlanner` the server runs the pipeline to the end,
+	// but it writes nothing.
 	ExplainAggregate(context.Context, *ExplainAggregateRequest) (*ExplainAggregateResponse, error)
-	// Runs writes of several kinds, in as few commands as the server allows: on one collection, or, if
-	// neither database nor collection is set, on many, which needs MongoDB 8.0.
+	// Runs writes of several kinds, in as few commands as the server allows: on one collection, or,
+	// if neither database nor collection is set, on many, which needs MongoDB 8.0.
 	//
 	// A failure in part is an error with the status of the first write error, and the error says what
 	// was done; with returnPartialSuccess it is OK (REST: 207) with all write errors in the response.

@@ -22,8 +22,8 @@ const (
 )
 
 // What the MongoDB server said about a failure. On gRPC it is a detail of the status, beside
-// google.rpc.ErrorInfo (its reason is the server's code name, or the gateway's own), BadRequest (the
-// field that is wrong), RequestInfo and RetryInfo. The details together stay under 4 KiB.
+// google.rpc.ErrorInfo (its reason is the server's code name, or the gateway's own), BadRequest
+// (the field that is wrong), RequestInfo and RetryInfo. The details together stay under 4 KiB.
 type ServerError struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The server's error code, such as 11000.
@@ -38,7 +38,8 @@ type ServerError struct {
 	KeyValue *Document `protobuf:"bytes,5,opt,name=key_value,json=keyValue,proto3,oneof" json:"key_value,omitempty"`
 	// More about the failure, such as what a document's validation missed.
 	ErrInfo *Document `protobuf:"bytes,6,opt,name=err_info,json=errInfo,proto3,oneof" json:"err_info,omitempty"`
-	// The writes that failed, by their index in the request. On REST they stand beside `server`, not in it.
+	// The writes that failed, by their index in the request. On REST they stand beside `server`, not
+	// in it.
 	WriteErrors []*WriteError `protobuf:"bytes,7,rep,name=write_errors,json=writeErrors,proto3" json:"write_errors,omitempty"`
 	// The write concern that was not met. On REST it stands beside `server`, not in it.
 	WriteConcernError *WriteConcernError `protobuf:"bytes,8,opt,name=write_concern_error,json=writeConcernError,proto3,oneof" json:"write_concern_error,omitempty"`
@@ -378,7 +379,8 @@ func (x *InsertedId) GetId() *Value {
 	return nil
 }
 
-// What a call with several writes did before it failed: a detail of the status on gRPC, `result` beside `error` on REST.
+// What a call with several writes did before it failed: a detail of the status on gRPC, `result`
+// beside `error` on REST.
 type BulkWriteResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How many documents were inserted.
@@ -542,7 +544,7 @@ func (x *ErrorResponse) GetResult() *BulkWriteResult {
 	return nil
 }
 
-// A failure, as REST shows it. On gRPC, the same stands in the status and its details.
+// A failure, as REST shows it. On gRPC, the status and its details have the same fields.
 type Error struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The gRPC status code's name, such as `ALREADY_EXISTS`.
@@ -555,8 +557,8 @@ type Error struct {
 	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	// The request's id, which the gateway's logs have, too.
 	RequestId string `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// Whether to repeat the call: `never`, `same-request` (only where repeating cannot apply a write twice), `transaction` (the whole
-	// transaction), or `restart`.
+	// Whether to repeat the call: `never`, `same-request` (only where repeating cannot apply a write
+	// twice), `transaction` (the whole transaction), or `restart`.
 	Retry string `protobuf:"bytes,5,opt,name=retry,proto3" json:"retry,omitempty"`
 	// The field of the request that is wrong, as a path: `filter.total`.
 	Field *string `protobuf:"bytes,6,opt,name=field,proto3,oneof" json:"field,omitempty"`

@@ -141,7 +141,8 @@ type isUpdate_Kind interface {
 }
 
 type Update_Operators struct {
-	// Update operators, `{"$set": {…}}`. A document without operators is INVALID_ARGUMENT: that would be a replacement.
+	// Update operators, `{"$set": {…}}`. A document without operators is INVALID_ARGUMENT: that
+	// would be a replacement.
 	Operators *Document `protobuf:"bytes,1,opt,name=operators,proto3,oneof"`
 }
 
@@ -154,7 +155,8 @@ func (*Update_Operators) isUpdate_Kind() {}
 
 func (*Update_Pipeline) isUpdate_Kind() {}
 
-// The index to use. On REST, the bare value: a string is the index's name, an object (or an array of pairs) is its keys.
+// The index to use. On REST, the bare value: a string is the index's name, an object (or an array
+// of pairs) is its keys.
 type Hint struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Exactly one must be set.
@@ -335,7 +337,8 @@ type WriteConcern struct {
 	W *W `protobuf:"bytes,1,opt,name=w,proto3,oneof" json:"w,omitempty"`
 	// Whether they must have written it to their journals.
 	J *bool `protobuf:"varint,2,opt,name=j,proto3,oneof" json:"j,omitempty"`
-	// How long to wait for them, in milliseconds. When it expires, the write stands, and the response has a writeConcernError.
+	// How long to wait for them, in milliseconds. When it expires, the write stands, and the response
+	// has a writeConcernError.
 	WtimeoutMs    *int64 `protobuf:"varint,3,opt,name=wtimeout_ms,json=wtimeout,proto3,oneof" json:"wtimeout_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -438,7 +441,8 @@ func (x *ReadConcern) GetLevel() string {
 	return ""
 }
 
-// The tags that a member must have. On REST, the bare object: `{"dc": "east", "usage": "reporting"}`.
+// The tags that a member must have. On REST, the bare object: `{"dc": "east", "usage":
+// "reporting"}`.
 type TagSet struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The member must have each of them. An empty set matches every member.
@@ -484,12 +488,14 @@ func (x *TagSet) GetTags() map[string]string {
 	return nil
 }
 
-// Which members of the deployment may answer a read. On REST also the bare mode: `"readPreference": "secondaryPreferred"`.
+// Which members of the deployment may answer a read. On REST also the bare mode: `"readPreference":
+// "secondaryPreferred"`.
 type ReadPreference struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// `primary`, `primaryPreferred`, `secondary`, `secondaryPreferred` or `nearest`.
 	Mode *string `protobuf:"bytes,1,opt,name=mode,proto3,oneof" json:"mode,omitempty"`
-	// Tag sets in order of preference: the first that any eligible member matches counts. Not with `primary`.
+	// Tag sets in order of preference: the first that any eligible member matches counts. Not with
+	// `primary`.
 	Tags []*TagSet `protobuf:"bytes,2,rep,name=tags,proto3" json:"tags,omitempty"`
 	// Members that lag by more than this are not used; at least 90. Not with `primary`.
 	MaxStalenessSeconds *int64 `protobuf:"varint,3,opt,name=max_staleness_seconds,json=maxStalenessSeconds,proto3,oneof" json:"max_staleness_seconds,omitempty"`

@@ -147,7 +147,8 @@ type Question struct {
 	AllowGap       bool    `protobuf:"varint,6,opt,name=allow_gap,json=allowGap,proto3" json:"allow_gap,omitempty"`
 	BatchSize      *int32  `protobuf:"varint,7,opt,name=batch_size,json=batchSize,proto3,oneof" json:"batch_size,omitempty"`
 	MaxAwaitTimeMs *int64  `protobuf:"varint,8,opt,name=max_await_time_ms,json=maxAwaitTimeMs,proto3,oneof" json:"max_await_time_ms,omitempty"`
-	// 0: the client gets the page as BSON. Otherwise it gets the page as JSON, for which the page holds so many times fewer bytes.
+	// 0: the client gets the page as BSON. Otherwise it gets the page as JSON, for which the page
+	// holds so many times fewer bytes.
 	Inflation int64 `protobuf:"varint,9,opt,name=inflation,proto3" json:"inflation,omitempty"`
 	// With PURPOSE_YIELD: the asker's branch.
 	Branch        *Branch `protobuf:"bytes,10,opt,name=branch,proto3" json:"branch,omitempty"`
@@ -261,7 +262,8 @@ type Branch struct {
 	// How many gaps lead to it, and its id.
 	Gaps uint32 `protobuf:"varint,1,opt,name=gaps,proto3" json:"gaps,omitempty"`
 	Id   uint64 `protobuf:"varint,2,opt,name=id,proto3" json:"id,omitempty"`
-	// The page with which it began, and the branch of the token with which it did: its gaps and its id.
+	// The page with which it began, and the branch of the token with which it did: its gaps and its
+	// id.
 	Begin         uint64 `protobuf:"varint,3,opt,name=begin,proto3" json:"begin,omitempty"`
 	ParentGaps    uint32 `protobuf:"varint,4,opt,name=parent_gaps,json=parentGaps,proto3" json:"parent_gaps,omitempty"`
 	ParentId      uint64 `protobuf:"varint,5,opt,name=parent_id,json=parentId,proto3" json:"parent_id,omitempty"`
@@ -851,7 +853,8 @@ type Ledger struct {
 	// How often the cursor has gone from replica to replica, this time included.
 	Moves  uint64  `protobuf:"varint,3,opt,name=moves,proto3" json:"moves,omitempty"`
 	Branch *Branch `protobuf:"bytes,4,opt,name=branch,proto3" json:"branch,omitempty"`
-	// Set if a replica that could not be reached may hold an older branch: the one that should.
+	// Set if a replica that could not be reached may hold an older branch: the replica that should
+	// hold it.
 	Late          *Replica `protobuf:"bytes,5,opt,name=late,proto3" json:"late,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -925,7 +928,7 @@ func (x *Ledger) GetLate() *Replica {
 // Holding is what a replica holds of a cursor between two pages.
 type Holding struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What a getMore needs, as it stands in a token.
+	// What a getMore needs, as in a token.
 	State []byte `protobuf:"bytes,1,opt,name=state,proto3" json:"state,omitempty"`
 	// What is left of the last batch: BSON documents, one behind the other.
 	Leftover      []byte `protobuf:"bytes,2,opt,name=leftover,proto3" json:"leftover,omitempty"`

@@ -31,13 +31,16 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// ReplicaService is how the replicas of one gateway ask each other about cursors. It is internal: it is served on a listener
-// of its own, with mutual TLS by the handle keys, and is no part of the API.
+// ReplicaService is how the replicas of one gateway ask each other about cursors. It is internal:
+// it is served on a listener of its own, with mutual TLS by the handle keys, and is no part of the
+// API.
 //
-// Replicas of two neighbouring releases understand each other. Fields are added and never change their meaning. A release reads
-// a new field before the next one depends on it. A message that a replica cannot read is refused by name, and does nothing.
+// Replicas of two neighbouring releases understand each other. Fields are added and never change
+// their meaning. A release reads a new field before the next one depends on it. A message that a
+// replica cannot read is refused by name, and does nothing.
 //
-// An error that the asked replica itself gave has a Refusal among its details. Any other one is of the way to it.
+// An error that the asked replica itself gave has a Refusal among its details. Any other one is of
+// the way to it.
 type ReplicaServiceClient interface {
 	// Asks for a page, closes a cursor, or asks a replica to give way.
 	Ask(ctx context.Context, in *AskRequest, opts ...grpc.CallOption) (*AskResponse, error)
@@ -45,7 +48,8 @@ type ReplicaServiceClient interface {
 	Stream(ctx context.Context, in *StreamRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StreamResponse], error)
 	// Takes over what a replica that drains knows: all of it, once all of it has come, or nothing.
 	Push(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[PushRequest, PushResponse], error)
-	// Tells a replica about the caller: that it is there, or where its cursors went. The answer is what a new replica has to know.
+	// Tells a replica about the caller: that it is there, or where its cursors went. The answer is
+	// what a new replica has to know.
 	Meet(ctx context.Context, in *MeetRequest, opts ...grpc.CallOption) (*MeetResponse, error)
 	// Lists the open cursors of the replica, some in each message.
 	List(ctx context.Context, in *ListRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ListResponse], error)
@@ -146,13 +150,16 @@ func (c *replicaServiceClient) Kill(ctx context.Context, in *KillRequest, opts .
 // All implementations must embed UnimplementedReplicaServiceServer
 // for forward compatibility.
 //
-// ReplicaService is how the replicas of one gateway ask each other about cursors. It is internal: it is served on a listener
-// of its own, with mutual TLS by the handle keys, and is no part of the API.
+// ReplicaService is how the replicas of one gateway ask each other about cursors. It is internal:
+// it is served on a listener of its own, with mutual TLS by the handle keys, and is no part of the
+// API.
 //
-// Replicas of two neighbouring releases understand each other. Fields are added and never change their meaning. A release reads
-// a new field before the next one depends on it. A message that a replica cannot read is refused by name, and does nothing.
+// Replicas of two neighbouring releases understand each other. Fields are added and never change
+// their meaning. A release reads a new field before the next one depends on it. A message that a
+// replica cannot read is refused by name, and does nothing.
 //
-// An error that the asked replica itself gave has a Refusal among its details. Any other one is of the way to it.
+// An error that the asked replica itself gave has a Refusal among its details. Any other one is of
+// the way to it.
 type ReplicaServiceServer interface {
 	// Asks for a page, closes a cursor, or asks a replica to give way.
 	Ask(context.Context, *AskRequest) (*AskResponse, error)
@@ -160,7 +167,8 @@ type ReplicaServiceServer interface {
 	Stream(*StreamRequest, grpc.ServerStreamingServer[StreamResponse]) error
 	// Takes over what a replica that drains knows: all of it, once all of it has come, or nothing.
 	Push(grpc.ClientStreamingServer[PushRequest, PushResponse]) error
-	// Tells a replica about the caller: that it is there, or where its cursors went. The answer is what a new replica has to know.
+	// Tells a replica about the caller: that it is there, or where its cursors went. The answer is
+	// what a new replica has to know.
 	Meet(context.Context, *MeetRequest) (*MeetResponse, error)
 	// Lists the open cursors of the replica, some in each message.
 	List(*ListRequest, grpc.ServerStreamingServer[ListResponse]) error
