@@ -132,6 +132,7 @@ const tildeNote = " A name that begins with ~ is the base64url of a name."
 
 // complete makes one operation say what REST does. Its id is Service_Method or Service_Method_1.
 func (op *operation) complete(s *schemas, verb string) error {
+	op.Summary = strings.ReplaceAll(op.Summary, "\n", " ") // readers show it in one line
 	names := strings.Split(op.OperationID, "_")
 	if len(names) < 2 {
 		return fmt.Errorf("operation id %q", op.OperationID)
@@ -145,8 +146,7 @@ func (op *operation) complete(s *schemas, verb string) error {
 	var params []object
 	for _, p := range op.Parameters {
 		if p["in"] == "path" {
-			p["description"] = fmt.Sprint(p["description"]) +
-				tildeNote
+			p["description"] = fmt.Sprint(p["description"]) + tildeNote
 			params = append(params, p)
 		}
 	}

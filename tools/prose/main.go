@@ -103,7 +103,8 @@ func table(out io.Writer, tallies map[string]tally) {
 
 var endings = []string{".go", ".md", ".proto"}
 
-// list returns the Go, proto and Markdown files of a root: a file, a folder, or with /... all below it.
+// list returns the Go, proto and Markdown files of a root: a file, a folder, or with /... all below
+// it.
 func list(root string) ([]string, error) {
 	dir, deep := strings.CutSuffix(root, "/...")
 	var files []string

@@ -6413,17 +6413,18 @@ type ImportRequest struct {
 	Session *string `protobuf:"bytes,3,opt,name=session,proto3,oneof" json:"session,omitempty"`
 	// The transaction's token.
 	Transaction *string `protobuf:"bytes,4,opt,name=transaction,proto3,oneof" json:"transaction,omitempty"`
-	// The number of this operation in its transaction: 1, 2, … Repeating the last number returns its result again; any other order is
-	// ABORTED.
+	// The number of this operation in its transaction: 1, 2, … Repeating the last number returns its
+	// result again; any other order is ABORTED.
 	Statement *int32 `protobuf:"varint,5,opt,name=statement,proto3,oneof" json:"statement,omitempty"`
-	// Appended to the command as it is, for options that this message does not know. Names that the gateway sets, or that another field
-	// covers, are INVALID_ARGUMENT.
+	// Appended to the command as it is, for options that this message does not know. Names that the
+	// gateway sets, or that another field covers, are INVALID_ARGUMENT.
 	Options *Document `protobuf:"bytes,6,opt,name=options,proto3,oneof" json:"options,omitempty"`
 	// Shows up in the server's logs and profiler. Servers before 4.4 take only strings.
 	Comment *Value `protobuf:"bytes,7,opt,name=comment,proto3,oneof" json:"comment,omitempty"`
 	// When the write counts as done; the deployment's default unless set.
 	WriteConcern *WriteConcern `protobuf:"bytes,10,opt,name=write_concern,json=writeConcern,proto3,oneof" json:"write_concern,omitempty"`
-	// The next documents, in this message or a later one. The gateway gives those an `_id`, an ObjectID, that have none.
+	// The next documents, in this message or a later one. The gateway gives those an `_id`, an
+	// ObjectID, that have none.
 	Documents []*Document `protobuf:"bytes,22,rep,name=documents,proto3" json:"documents,omitempty"`
 	// Whether to write documents that do not pass the collection's validation.
 	BypassDocumentValidation *bool `protobuf:"varint,32,opt,name=bypass_document_validation,json=bypassDocumentValidation,proto3,oneof" json:"bypass_document_validation,omitempty"`

@@ -115,14 +115,15 @@ type DocumentServiceClient interface {
 	// A failure in part is an error with the status of the first write error, and the error says what
 	// was done; with returnPartialSuccess it is OK (REST: 207) with all write errors in the response.
 	BulkWrite(ctx context.Context, in *BulkWriteRequest, opts ...grpc.CallOption) (*BulkWriteResponse, error)
-	// Inserts documents that come as a stream, of any number: in batches of about 1 MiB, each of which
-	// is inserted before more of the stream is read. The first message has the options, and every
-	// message can have documents. On REST it is POST …/documents:import, with lines of JSON or BSON
-	// documents as the body, and the options in the query.
+	// Inserts documents that come as a stream, of any number: in batches of about 1 MiB, each of
+	// which is inserted before more of the stream is read. The first message has the options, and
+	// every message can have documents. On REST it is POST …/documents:import, with lines of JSON or
+	// BSON documents as the body, and the options in the query.
 	//
 	// A failure in part is an error with the status of the first write error, and the error says how
 	// many documents were inserted; with returnPartialSuccess it is OK (REST: 207) with the write
-	// errors in the response. A malformed document ends the import after those before it are inserted.
+	// errors in the response. A malformed document ends the import after those before it are
+	// inserted.
 	Import(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[ImportRequest, ImportResponse], error)
 }
 
@@ -447,14 +448,15 @@ type DocumentServiceServer interface {
 	// A failure in part is an error with the status of the first write error, and the error says what
 	// was done; with returnPartialSuccess it is OK (REST: 207) with all write errors in the response.
 	BulkWrite(context.Context, *BulkWriteRequest) (*BulkWriteResponse, error)
-	// Inserts documents that come as a stream, of any number: in batches of about 1 MiB, each of which
-	// is inserted before more of the stream is read. The first message has the options, and every
-	// message can have documents. On REST it is POST …/documents:import, with lines of JSON or BSON
-	// documents as the body, and the options in the query.
+	// Inserts documents that come as a stream, of any number: in batches of about 1 MiB, each of
+	// which is inserted before more of the stream is read. The first message has the options, and
+	// every message can have documents. On REST it is POST …/documents:import, with lines of JSON or
+	// BSON documents as the body, and the options in the query.
 	//
 	// A failure in part is an error with the status of the first write error, and the error says how
 	// many documents were inserted; with returnPartialSuccess it is OK (REST: 207) with the write
-	// errors in the response. A malformed document ends the import after those before it are inserted.
+	// errors in the response. A malformed document ends the import after those before it are
+	// inserted.
 	Import(grpc.ClientStreamingServer[ImportRequest, ImportResponse]) error
 	mustEmbedUnimplementedDocumentServiceServer()
 }
