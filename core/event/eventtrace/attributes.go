@@ -2,6 +2,7 @@ package eventtrace
 
 import (
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/mooringdb/mooring/core/address"
@@ -65,6 +66,7 @@ var onCollection = map[string]bool{
 }
 
 // Collection returns the name of the collection that a command is about, empty if it is about none.
+// It is a copy: spans keep it when the buffer of the body is used again.
 func Collection(body bson.Raw) string {
 	key := body.FirstKey()
 	switch {
@@ -75,7 +77,7 @@ func Collection(body bson.Raw) string {
 	}
 	v, _ := body.Lookup(key)
 	name, _ := v.Str()
-	return name
+	return strings.Clone(name)
 }
 
 func server(addr address.Address) []Attribute {

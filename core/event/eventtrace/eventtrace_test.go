@@ -106,6 +106,28 @@ func TestSpans(t *testing.T) {
 	}
 }
 
+// TestAttributesAreCopies has the buffer of a command be used again, while a span still has its
+// attributes.
+func TestAttributesAreCopies(t *testing.T) {
+	var kept []eventtrace.Attribute
+	var r recorder
+	s := eventtrace.Sink(eventtrace.Config{
+		MaxQueryTextLength: 60,
+		Start: func(ctx context.Context, parent eventtrace.Span, name string, attributes []eventtrace.Attribute) eventtrace.Span {
+			kept = attributes
+			return r.start(ctx, parent, name, attributes)
+		},
+	})
+	s.OperationStarted(event.OperationStarted{Operation: event.Operation{ID: 7, Name: "drop"}, Context: t.Context()})
+	body := doc(t, `{"drop": "orders", "lsid": {"id": {"$uuid": "00112233-4455-6677-8899-aabbccddeeff"}}}`)
+	s.CommandStarted(event.CommandStarted{Command: event.Command{Name: "drop", OperationID: 7, Address: "h:1"}, Body: body})
+	before := strings.Clone(list(kept))
+	clear(body)
+	if got := list(kept); got != before {
+		t.Errorf("the attributes are%s, they were%s", got, before)
+	}
+}
+
 // TestNoSpan checks the events that make no span: of sensitive commands, of commands outside of
 // operations, and ends without a beginning.
 func TestNoSpan(t *testing.T) {
