@@ -49,6 +49,7 @@ func TestUnified(t *testing.T) {
 		{Name: "run-command", Folder: "run-command/tests/unified"},
 		{Name: "sessions", Folder: "sessions/tests"},
 		{Name: "change-streams", Folder: "change-streams/tests/unified"},
+		{Name: "open-telemetry", Folder: "open-telemetry/tests"},
 		{Name: "versioned-api", Folder: "versioned-api/tests"},
 		{Name: "crud", Folder: "crud/tests/unified"},
 		{Name: "collection-management", Folder: "collection-management/tests"},

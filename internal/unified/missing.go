@@ -15,7 +15,6 @@ const (
 		"may leave out"
 	needsGridFS     = "GridFS"
 	needsEncryption = "client-side encryption"
-	needsCSOT       = "timeoutMS of closing a cursor"
 	needsCount      = "a helper for count, which is deprecated"
 	needsMapReduce  = "a helper for mapReduce, which is deprecated"
 	needsWorkloads  = "a workload executor (storeEventsAsEntities, loop)"
@@ -117,9 +116,6 @@ func (s *survey) operations(operations []operation) {
 		s.need(missingOperations[op.name])
 		s.need(s.lacking[op.object])
 		s.arguments(op.arguments)
-		if op.name == "close" && op.arguments.Has("timeoutMS") {
-			s.need(needsCSOT)
-		}
 		for _, v := range op.arguments.All() {
 			if name, ok := v.Str(); ok {
 				s.need(s.lacking[name])

@@ -19,8 +19,15 @@ var cursorOperations = table[*openCursor]{
 	"iterateUntilDocumentOrError": iterate(maxIterations),
 }
 
-func closeCursor(_ *run, c *openCursor, _ *arguments) action {
-	return func(ctx context.Context) outcome { return failed(c.Close(ctx)) }
+func closeCursor(_ *run, c *openCursor, a *arguments) action {
+	limit := a.timeout(nil)
+	return func(ctx context.Context) outcome {
+		if limit != nil {
+			_ = c.Kill(ctx, limit) // as Close, which reports no error of killCursors
+			return outcome{}
+		}
+		return failed(c.Close(ctx))
+	}
 }
 
 // iterate asks for a document that many times at most: a batch may be empty although the cursor

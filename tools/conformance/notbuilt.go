@@ -6,12 +6,8 @@ import "strings"
 // prefix, and why. A file that has no case and no row here is an error. So is a file that has cases
 // and a row.
 var notBuilt = map[string]string{
-	"client-backpressure/":         "retries after overload errors",
 	"client-side-encryption/":      "client-side encryption",
 	"gridfs/":                      "GridFS",
-	"open-telemetry/":              "tracing",
-	"retryable-reads/":             "retryable reads",
-	"retryable-writes/":            "retryable writes",
 	"transactions/":                "transactions",
 	"transactions-convenient-api/": "transactions",
 	"unified-test-format/schema-":  "nothing: these are the format's schemas, not tests",
