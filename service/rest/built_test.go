@@ -203,3 +203,18 @@ func TestLocal(t *testing.T) {
 		}
 	}
 }
+
+// TestImportIsNotBuilt checks that the service validates the documents of an import, which REST
+// passes on as the client has sent them.
+func TestImportIsNotBuilt(t *testing.T) {
+	for _, media := range []string{"application/bson", "application/x-ndjson"} {
+		local := call.Local{Built: true}
+		h := newImporter(t, func(ss importStream) error {
+			local = call.LocalFrom(ss.Context())
+			return ss.SendAndClose(&mooringv1.ImportResponse{})
+		})
+		if w := do(h, "POST", documents+":import", "", "Content-Type", media); w.Code != 200 || local.Built {
+			t.Errorf("%s: %d, %+v", media, w.Code, local)
+		}
+	}
+}
