@@ -470,8 +470,8 @@ func TestSocketTimeout(t *testing.T) {
 	})
 }
 
-// TestSocketTimeoutOfAnEarlierRequest: a request under timeoutMS has no socket timeout, and not the
-// deadline that the request before it has left on the connection.
+// TestSocketTimeoutOfAnEarlierRequest checks that a request under timeoutMS has no socket timeout,
+// nor the deadline that the request before it has left on the connection.
 func TestSocketTimeoutOfAnEarlierRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := mongotest.NewServer(t, nil)

@@ -120,7 +120,8 @@ func TestTransitions(t *testing.T) {
 	}
 }
 
-// TestThePrimaryItself: what each kind does when it comes from the address of the primary so far.
+// TestThePrimaryItself checks what each kind of server does when it comes from the address of the
+// primary so far.
 func TestThePrimaryItself(t *testing.T) {
 	for says, then := range map[description.ServerKind]string{
 		description.ServerUnknown: "a b p", description.ServerStandalone: "a b", description.ServerMongos: "a b",
@@ -187,8 +188,8 @@ func TestSingleWithAnotherSetName(t *testing.T) {
 	}
 }
 
-// TestSingleKeepsItsServer: the one server of a direct connection is replaced by each check, and
-// never removed (SDAM-063).
+// TestSingleKeepsItsServer checks that each check replaces the one server of a direct connection
+// and never removes it (SDAM-063).
 func TestSingleKeepsItsServer(t *testing.T) {
 	topo, err := description.New(description.Settings{Seeds: []address.Address{"a:27017"}, Direct: true})
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/mooringdb/mooring/core/description"
 )
 
-// TestDeserted: where no server is left, the reason is known (SDAM-037).
+// TestDeserted checks that the reason is known if no server is left (SDAM-037).
 func TestDeserted(t *testing.T) {
 	seeds := func(all ...address.Address) []address.Address { return all }
 	for name, test := range map[string]struct {

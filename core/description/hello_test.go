@@ -12,7 +12,8 @@ import (
 	"github.com/mooringdb/mooring/core/mongoerr"
 )
 
-// TestHelloThatMakesNoSense: nothing is guessed where it would be a guess what the server is.
+// TestHelloThatMakesNoSense checks that a malformed field makes the server unknown if it decides
+// what the server is, which servers there are, or which wire versions the server speaks.
 func TestHelloThatMakesNoSense(t *testing.T) {
 	for json, field := range map[string]string{
 		`{"ok": 1, "isWritablePrimary": "yes"}`:                       "isWritablePrimary",
@@ -41,8 +42,8 @@ func TestHelloThatMakesNoSense(t *testing.T) {
 	}
 }
 
-// TestOptionalFieldThatMakesNoSense: no server is lost because of a field that it need not send;
-// that counts as absent, with the specification's default (SDAM-045: "else null").
+// TestOptionalFieldThatMakesNoSense checks that a malformed field that a server need not send
+// counts as absent, with the specification's default (SDAM-045: "else null").
 func TestOptionalFieldThatMakesNoSense(t *testing.T) {
 	const good = `"ok": 1, "isWritablePrimary": true, "setName": "rs", "hosts": ["a"], "maxWireVersion": 21`
 	want := fmt.Sprintf("%+v", *hello(t, "a:27017", "{"+good+"}"))
@@ -65,8 +66,8 @@ func TestOptionalFieldThatMakesNoSense(t *testing.T) {
 	}
 }
 
-// TestOpTime: it is kept as it came, in a memory of its own (SDAM-045), and takes no part in
-// equality (SDAM-021).
+// TestOpTime checks that opTime is kept as it came, in memory of its own (SDAM-045), and that
+// equality ignores it (SDAM-021).
 func TestOpTime(t *testing.T) {
 	const json = `{"ok": 1, "isWritablePrimary": true, "setName": "rs", "hosts": ["a"], "lastWrite": {"opTime":
 		{"ts": {"$timestamp": {"t": 1700000000, "i": %d}}, "t": {"$numberLong": "5"}}}}`

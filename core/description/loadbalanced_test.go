@@ -10,8 +10,8 @@ import (
 	"github.com/mooringdb/mooring/core/mongoerr"
 )
 
-// TestLoadBalancedNeverChanges: an error clears, at most, the connections to one service (LB-004,
-// LB-050 to LB-052).
+// TestLoadBalancedNeverChanges checks that an error clears, at most, the connections to one service
+// (LB-004, LB-050 to LB-052).
 func TestLoadBalancedNeverChanges(t *testing.T) {
 	topo, err := description.New(description.Settings{Seeds: []address.Address{"a:27017"}, LoadBalanced: true})
 	if err != nil {

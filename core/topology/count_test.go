@@ -11,8 +11,8 @@ import (
 	"github.com/mooringdb/mooring/internal/mongotest"
 )
 
-// TestOperationsCountFromSelection: a selection counts for its server at once, before there is a
-// connection, and until it is given up in whatever way (SEL-045, TRAP-18).
+// TestOperationsCountFromSelection checks that a selection counts for its server at once, before
+// there is a connection, and until it ends in any way (SEL-045, TRAP-18).
 func TestOperationsCountFromSelection(t *testing.T) {
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()

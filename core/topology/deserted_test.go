@@ -59,8 +59,8 @@ func TestNoServersAreLeft(t *testing.T) {
 	}
 }
 
-// TestNoServersUntilTheRecordsChange: SRV records may bring new servers, so selection waits for
-// them.
+// TestNoServersUntilTheRecordsChange checks that selection waits if SRV records may bring new
+// servers.
 func TestNoServersUntilTheRecordsChange(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := startPolled(t, mongotest.Standalone, "") // two standalone servers are no deployment
@@ -88,8 +88,8 @@ func TestNoServersUntilTheRecordsChange(t *testing.T) {
 	})
 }
 
-// TestRemainingTimeOfASelection: the context may end it before serverSelectionTimeoutMS does
-// (SEL-084).
+// TestRemainingTimeOfASelection checks that the context may end a selection before
+// serverSelectionTimeoutMS does (SEL-084).
 func TestRemainingTimeOfASelection(t *testing.T) {
 	for name, test := range map[string]struct{ timeout, deadline, want time.Duration }{
 		"no deadline":       {5 * time.Second, 0, 5 * time.Second},

@@ -132,8 +132,8 @@ func TestNetworkErrorOfAnOperation(t *testing.T) {
 	})
 }
 
-// TestTheMonitorsConnectionIsGivenUp: what an application's connection met may have befallen the
-// monitor's, too, so the next check must not wait for an answer on it.
+// TestTheMonitorsConnectionIsGivenUp checks that the next check after an application's network
+// error does not wait for an answer on the monitor's old connection, which may be broken, too.
 func TestTheMonitorsConnectionIsGivenUp(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		server := mongotest.NewServer(t, nil)

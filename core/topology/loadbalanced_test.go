@@ -63,7 +63,7 @@ func TestLoadBalancedEvents(t *testing.T) {
 	})
 }
 
-// TestLoadBalancedLog: the messages of the same facts (LB-007).
+// TestLoadBalancedLog checks the log messages of the same events (LB-007).
 func TestLoadBalancedLog(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var got []string
@@ -131,8 +131,9 @@ func (s *services) name(id pool.ServiceID) string {
 	return fmt.Sprintf("%x", id)
 }
 
-// TestLoadBalancedErrors: errors after the handshake clear, where a clear is required, the
-// connections to the same service, and nothing changes in the description (LB-051, LB-052).
+// TestLoadBalancedErrors checks that errors after the handshake clear the connections to the same
+// service, where the specification wants that, and change nothing in the description (LB-051,
+// LB-052).
 func TestLoadBalancedErrors(t *testing.T) {
 	network := func(err error) error { return &mongoerr.NetworkError{Op: "read", Err: err} }
 	for name, test := range map[string]struct {
@@ -164,7 +165,8 @@ type timeoutError struct{}
 func (timeoutError) Error() string { return "timeout" }
 func (timeoutError) Timeout() bool { return true }
 
-// TestLoadBalancedErrorOfAnOldGeneration: it is the service's own generation that counts.
+// TestLoadBalancedErrorOfAnOldGeneration checks that an error is stale by the generation of its own
+// service.
 func TestLoadBalancedErrorOfAnOldGeneration(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := startServices(t)
@@ -220,7 +222,8 @@ func TestLoadBalancedErrorsBeforeHello(t *testing.T) {
 	}
 }
 
-// TestPins: they are counted by purpose and bounded, and the statistics tell of them (LB-030).
+// TestPins checks that pinned connections are counted by purpose and bounded, and that the
+// statistics have them (LB-030).
 func TestPins(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		cfg := behindBalancer(mongotest.NewBalanced(t, mongotest.BalancedConfig{}))
@@ -255,7 +258,8 @@ func TestPins(t *testing.T) {
 	})
 }
 
-// TestPoolsTellOfServices: the pool's statistics say how many connections lead to each service.
+// TestPoolsTellOfServices checks that the pool's statistics say how many connections lead to each
+// service.
 func TestPoolsTellOfServices(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := startServices(t)

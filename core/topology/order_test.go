@@ -19,8 +19,8 @@ import (
 	"github.com/mooringdb/mooring/internal/mongotest"
 )
 
-// TestPoolEventsFollowTheirReasons: a pool tells of what follows from a description only after the
-// sink has heard of the description, also if the sink is slow and several servers change at once
+// TestPoolEventsFollowTheirReasons checks that the sink gets a pool's events after the change of
+// the description that caused them, also if the sink is slow and several servers change at once
 // (EVT-008).
 func TestPoolEventsFollowTheirReasons(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -89,9 +89,9 @@ func expectReasons(t *testing.T, lines []string) {
 	}
 }
 
-// TestASinkIsNeverCalledTwiceAtOnce: whatever happens at once, events of the topology come one
-// after the other (EVT-007), and no server's change waits for another's slow listener before it
-// counts.
+// TestASinkIsNeverCalledTwiceAtOnce checks that the topology's events come one after the other
+// (EVT-007), and that a server's change counts without waiting for a listener that is slow with
+// another one.
 func TestASinkIsNeverCalledTwiceAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var busy sync.Mutex
@@ -129,8 +129,8 @@ func TestASinkIsNeverCalledTwiceAtOnce(t *testing.T) {
 	})
 }
 
-// TestCloseWaitsUntilAllIsTold: nothing is told after the topology's end, not even what an
-// operation's failure led to (CLOSE-003).
+// TestCloseWaitsUntilAllIsTold checks that no event follows the topology's end, not even an event
+// that an operation's failure caused (CLOSE-003).
 func TestCloseWaitsUntilAllIsTold(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var j journal
@@ -157,8 +157,8 @@ func TestCloseWaitsUntilAllIsTold(t *testing.T) {
 	})
 }
 
-// TestRemovedServersEventsComeInOrder: a server's pool is closed after its end was told, and a
-// server that came is announced before its monitor begins (EVT-003).
+// TestRemovedServersEventsComeInOrder checks that a server's pool is closed after the event of its
+// end, and that a new server is announced before its monitor begins (EVT-003).
 func TestRemovedServersEventsComeInOrder(t *testing.T) {
 	for range 20 {
 		bubble(t, func(t *testing.T) {
@@ -202,8 +202,8 @@ func TestRemovedServersEventsComeInOrder(t *testing.T) {
 	}
 }
 
-// TestNoPoolBeforeTheVerdict: a server that turns out not to belong to the deployment gets no
-// pool.
+// TestNoPoolBeforeTheVerdict checks that a server that turns out not to belong to the deployment
+// gets no pool.
 func TestNoPoolBeforeTheVerdict(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var j journal

@@ -179,8 +179,8 @@ func TestManyOperationsThroughFailures(t *testing.T) {
 	})
 }
 
-// TestCheckOfARemovedServer: nothing is told of a server after its end, and yet the end of each
-// check, once (EVT-005).
+// TestCheckOfARemovedServer checks that a removed server causes no event after its end, except the
+// end of each check that has begun, once (EVT-005).
 func TestCheckOfARemovedServer(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var j journal

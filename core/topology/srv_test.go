@@ -211,7 +211,8 @@ func TestPollingSRVAfterAFailure(t *testing.T) {
 	})
 }
 
-// TestPollingSRVEndsWithAnotherKind: a replica set tells of its members itself.
+// TestPollingSRVEndsWithAnotherKind checks that polling ends once the deployment is a replica set,
+// whose hellos list its members.
 func TestPollingSRVEndsWithAnotherKind(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := startPolled(t, mongotest.Secondary, "")

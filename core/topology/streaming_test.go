@@ -49,8 +49,8 @@ func beats(j *journal) *event.Sink {
 	}
 }
 
-// TestStreamingOrderOfEvents: a streaming monitor announces each reply that it waits for, and
-// never rests.
+// TestStreamingOrderOfEvents checks that a streaming monitor announces each reply that it waits
+// for, and does not pause between them.
 func TestStreamingOrderOfEvents(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var j journal
@@ -99,9 +99,9 @@ func TestNewPrimaryIsKnownAtOnce(t *testing.T) {
 	}
 }
 
-// TestCancelCheck: an application's network error ends the stream that would notice only later;
-// the cancelled check does not mark the server unknown, or clear its pool, a second time, and is
-// not repeated at once (SMON-037).
+// TestCancelCheck checks that an application's network error ends the stream, which would notice
+// only later. The canceled check does not mark the server unknown, or clear its pool, a second
+// time, and is not repeated at once (SMON-037).
 func TestCancelCheck(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var j journal
@@ -131,7 +131,8 @@ func TestCancelCheck(t *testing.T) {
 	})
 }
 
-// TestStateChangeErrorsWithVersions: an error that the stream has already told of is not news.
+// TestStateChangeErrorsWithVersions checks that an error changes nothing if the stream has already
+// reported its topologyVersion.
 func TestStateChangeErrorsWithVersions(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var j journal
@@ -180,7 +181,8 @@ func TestStreamTimesOut(t *testing.T) {
 	}
 }
 
-// TestRestartIsNoticed: the stream ends, and the server is asked again without rest.
+// TestRestartIsNoticed checks that a restart ends the stream, and that the monitor checks again
+// without a pause.
 func TestRestartIsNoticed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var j journal
@@ -201,8 +203,8 @@ func TestRestartIsNoticed(t *testing.T) {
 	})
 }
 
-// TestNoRTTOfAServerThatIsDown: what does not stream has no connection that measures RTT, nor
-// tries to make one (SMON-050).
+// TestNoRTTOfAServerThatIsDown checks that a server that does not stream has no connection that
+// measures the round-trip time, and that none is attempted (SMON-050).
 func TestNoRTTOfAServerThatIsDown(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary)
@@ -232,8 +234,8 @@ func TestNoRTTOfAServerThatIsDown(t *testing.T) {
 	})
 }
 
-// TestFallBackToPolling: a reply without topologyVersion ends streaming, and the connection that
-// measures RTT.
+// TestFallBackToPolling checks that a reply without topologyVersion ends streaming, and closes the
+// connection that measures the round-trip time.
 func TestFallBackToPolling(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var j journal
@@ -290,8 +292,8 @@ func TestPollingModeNeverStreams(t *testing.T) {
 	})
 }
 
-// TestMonitorHellos: what only the first hello of a connection carries is not repeated, helloOk is
-// (SMON-003).
+// TestMonitorHellos checks that the fields of a connection's first hello are not repeated in later
+// ones, except helloOk (SMON-003).
 func TestMonitorHellos(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary)
@@ -369,8 +371,8 @@ func TestHeartbeatBeforeSocket(t *testing.T) {
 	})
 }
 
-// TestHeartbeatsArePaired: each start has one end, also of checks that were cancelled or cut by
-// Close (EVT-005), and nothing is told after the topology's end.
+// TestHeartbeatsArePaired checks that each start of a check has one end, also if the check was
+// canceled or ended by Close (EVT-005), and that no event follows the topology's end.
 func TestHeartbeatsArePaired(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary, mongotest.Secondary, mongotest.Secondary)
@@ -544,8 +546,8 @@ func redirect(c *mongotest.Cluster, names map[string]string) func(context.Contex
 	}
 }
 
-// TestApplicationHandshakesAreChecks: a new connection of the pool tells of a change that no check
-// has seen yet.
+// TestApplicationHandshakesAreChecks checks that the hello of a new connection of the pool counts
+// as a check: it shows a change before the monitor does.
 func TestApplicationHandshakesAreChecks(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{Polled: true}, mongotest.Primary, mongotest.Secondary)

@@ -13,9 +13,9 @@ import (
 	"github.com/mooringdb/mooring/internal/mongotest"
 )
 
-// TestCancellationOfAStreamIsNotLost: whatever the stream's monitor is doing when an application's
-// connection breaks (the server's next word may come at the same moment), its connection is given
-// up (SMON-037).
+// TestCancellationOfAStreamIsNotLost breaks an application's connection 200 times, while the
+// server's next reply comes at about the same moment. The monitor closes its connection each time
+// (SMON-037).
 func TestCancellationOfAStreamIsNotLost(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{Discard: true}, mongotest.Primary)
@@ -44,8 +44,8 @@ func TestCancellationOfAStreamIsNotLost(t *testing.T) {
 	})
 }
 
-// TestOldHandshakeIsNoCheck: the hello of a connection that was begun before its pool was cleared
-// says how the server was before that.
+// TestOldHandshakeIsNoCheck checks that the hello of a connection that was begun before its pool
+// was cleared changes nothing: it says how the server was before that.
 func TestOldHandshakeIsNoCheck(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		server := mongotest.NewServer(t, nil)
@@ -116,8 +116,8 @@ func TestOlderHandshakeRevertsNothing(t *testing.T) {
 	}
 }
 
-// TestMonitorWithoutTimeLimit: connectTimeoutMS=0 is no limit, neither for the handshake nor for
-// the checks after it.
+// TestMonitorWithoutTimeLimit checks that connectTimeoutMS=0 limits neither the handshake nor the
+// checks after it.
 func TestMonitorWithoutTimeLimit(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var j journal
@@ -171,8 +171,9 @@ func TestSocketTimeoutIsNotForMonitors(t *testing.T) {
 	}
 }
 
-// TestRoundTripTimeBeginsAnew: the average of before a server was unavailable counts no more
-// (SMON-053), but a server that streams is not taken for the fastest until it has been measured.
+// TestRoundTripTimeBeginsAnew checks that the average of before a server was unavailable does not
+// count any more (SMON-053), and that a server that streams does not count as the fastest until it
+// is measured.
 func TestRoundTripTimeBeginsAnew(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary, mongotest.Secondary)
@@ -207,8 +208,8 @@ func TestRoundTripTimeBeginsAnew(t *testing.T) {
 	})
 }
 
-// TestSelectionGoesByTheNewestRoundTripTime: while nothing else changes, too, and without an event
-// (SMON-056).
+// TestSelectionGoesByTheNewestRoundTripTime checks that selection uses the newest average, also if
+// nothing else changes, and that the change causes no event (SMON-056).
 func TestSelectionGoesByTheNewestRoundTripTime(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Mongos, mongotest.Mongos)

@@ -296,7 +296,7 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
-// TestNoDialOutlivesACheck: a responder that cannot be reached keeps no goroutine.
+// TestNoDialOutlivesACheck checks that a responder that cannot be reached keeps no goroutine.
 func TestNoDialOutlivesACheck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ca := certtest.Authority(t, certtest.ECDSA)
