@@ -7,6 +7,7 @@ package call
 import (
 	"context"
 
+	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/payload"
 )
@@ -19,6 +20,19 @@ type Call struct {
 	Principal string
 	// Encoding is the form of documents in the response and in the details of an error.
 	Encoding payload.Encoding
+	// Sessions opens the tokens of sessions; nil: there are none.
+	Sessions Sessions
+	// Session is the session that the call runs in, nil for none. The reader of the request sets
+	// it, and the interceptors put its renewed token into the response.
+	Session *client.Session
+}
+
+// Sessions makes sessions of tokens, and tokens of sessions.
+type Sessions interface {
+	// Open returns the session that a principal's token continues.
+	Open(principal, token string) (*client.Session, error)
+	// Seal returns a token that continues the session.
+	Seal(principal string, of *client.Session) string
 }
 
 // Local holds what only a caller within the process can say of a call. It is not metadata, so a

@@ -201,10 +201,10 @@ func TestRefusals(t *testing.T) {
 	}{
 		{"no database", find(func(r *mooringv1.FindRequest) { r.Database = "" }), codes.InvalidArgument, "database"},
 		{"no collection", find(func(r *mooringv1.FindRequest) { r.Collection = "" }), codes.InvalidArgument, "collection"},
-		{"session", find(func(r *mooringv1.FindRequest) { r.Session = proto.String("x") }), codes.Unimplemented, "session"},
+		{"session", find(func(r *mooringv1.FindRequest) { r.Session = proto.String("x") }), codes.NotFound, "session"},
 		{"transaction", find(func(r *mooringv1.FindRequest) { r.Transaction = proto.String("x") }), codes.Unimplemented, "transaction"},
 		{"statement", find(func(r *mooringv1.FindRequest) { r.Statement = proto.Int32(1) }), codes.Unimplemented, "statement"},
-		{"session header", withMetadata("mooring-session", "x"), codes.Unimplemented, "mooring-session"},
+		{"session header", withMetadata("mooring-session", "x"), codes.NotFound, "session"},
 		{"idempotency key", withMetadata("idempotency-key", "x"), codes.Unimplemented, "idempotency-key"},
 		{"encoding", withMetadata("mooring-document-encoding", "xml"), codes.InvalidArgument, "mooring-document-encoding"},
 		{"malformed JSON", find(func(r *mooringv1.FindRequest) { r.Filter = doc(`{"a": {"b": [1, x]}}`) }), codes.InvalidArgument, "filter.a.b.1"},

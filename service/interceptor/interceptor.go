@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/caller"
@@ -23,6 +25,8 @@ type Config struct {
 	// Logger gets one debug line for each call, and an error line for each internal error. If it
 	// is nil, nothing is logged.
 	Logger *slog.Logger
+	// Sessions opens the tokens of sessions. If it is nil, calls in sessions are refused.
+	Sessions call.Sessions
 	// Gate counts the calls. If it is nil, the interceptors use a gate that is never closed.
 	Gate *Gate
 	// Callers finds out who makes the calls of the network, before they are read (see
@@ -116,10 +120,29 @@ func (c *pass) next(ctx context.Context) error {
 
 func (c *pass) handle(ctx context.Context) (err error) {
 	if c.stream != nil {
-		return c.stream(c.server, &stream{c.wire, ctx, c.chain, c.receives})
+		return c.stream(c.server, &stream{c.wire, ctx, c})
 	}
-	c.response, err = c.unary(ctx, c.request)
+	if c.response, err = c.unary(ctx, c.request); err == nil {
+		c.renewSession(c.response)
+	}
 	return err
+}
+
+// renewSession puts the token that continues the call's session into a response.
+func (c *pass) renewSession(response any) {
+	if c.call.Session == nil {
+		return
+	}
+	m, ok := response.(proto.Message)
+	if !ok {
+		return
+	}
+	field := m.ProtoReflect().Descriptor().Fields().ByName("session")
+	if field == nil {
+		return
+	}
+	token := c.call.Sessions.Seal(c.call.Principal, c.call.Session)
+	m.ProtoReflect().Set(field, protoreflect.ValueOfString(token))
 }
 
 // Unary returns the interceptor of unary calls.
@@ -151,9 +174,8 @@ func (x *Chain) Stream() grpc.StreamServerInterceptor {
 // stream wraps a stream and has the context that the steps have made.
 type stream struct {
 	grpc.ServerStream
-	ctx      context.Context //nolint:containedctx // as grpc has it
-	chain    *Chain
-	receives bool
+	ctx  context.Context //nolint:containedctx // as grpc has it
+	call *pass
 }
 
 func (s *stream) Context() context.Context { return s.ctx }
@@ -168,7 +190,9 @@ type interruptible interface {
 // handler, and hold its cursor, after the end of a drain or forever. On grpc's own streams a
 // goroutine sends. It ends with the stream, which grpc ends when the handler has returned.
 func (s *stream) SendMsg(m any) error {
-	ctx, cancel := context.WithTimeoutCause(s.ctx, s.chain.cfg.StallTimeout, s.chain.stalled)
+	s.call.renewSession(m)
+	chain := s.call.chain
+	ctx, cancel := context.WithTimeoutCause(s.ctx, chain.cfg.StallTimeout, chain.stalled)
 	defer cancel()
 	if x, ok := s.ServerStream.(interruptible); ok {
 		err := x.SendMsgContext(ctx, m)
@@ -192,10 +216,11 @@ func (s *stream) SendMsg(m any) error {
 // block the handler after the end of a drain, or forever. A goroutine receives. It ends with the
 // stream, which grpc ends when the handler has returned; m is not used any more then.
 func (s *stream) RecvMsg(m any) error {
-	if !s.receives {
+	if !s.call.receives {
 		return s.ServerStream.RecvMsg(m)
 	}
-	ctx, cancel := context.WithTimeoutCause(s.ctx, s.chain.cfg.StallTimeout, s.chain.silent)
+	chain := s.call.chain
+	ctx, cancel := context.WithTimeoutCause(s.ctx, chain.cfg.StallTimeout, chain.silent)
 	defer cancel()
 	received := make(chan error, 1)
 	go func() { received <- s.ServerStream.RecvMsg(m) }()

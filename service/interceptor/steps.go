@@ -189,6 +189,6 @@ func (x *Chain) inform(ctx context.Context, c *pass) (err error) {
 	if c.call.Encoding, err = payload.EncodingFrom(ctx); err != nil {
 		return err
 	}
-	c.call.Context = ctx
+	c.call.Context, c.call.Sessions = ctx, x.cfg.Sessions
 	return c.next(&c.call) //nolint:contextcheck // ctx is in it
 }

@@ -3,14 +3,24 @@ package request
 import (
 	"context"
 
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/mooringdb/mooring/service/call"
 )
 
-// Plain checks a request that cannot be part of a session or transaction. It refuses fields that
-// this version does not know, and metadata that asks for a feature the call does not have.
-func Plain(ctx context.Context, req proto.Message) error {
-	r := &Reader{}
+// Plain checks a request that cannot be part of a session or transaction: see ReadPlain.
+func Plain(ctx context.Context, req proto.Message) error { return ReadPlain(ctx, req).Err() }
+
+// ReadPlain returns a Reader of a request that cannot be part of a session or transaction. It
+// refuses fields that this version does not know, and metadata that asks for a feature the call
+// does not have.
+func ReadPlain(ctx context.Context, req proto.Message) *Reader {
+	r := &Reader{Call: call.From(ctx)}
 	r.Known("", req)
+	if len(metadata.ValueFromIncomingContext(ctx, sessionKey)) > 0 {
+		r.Refuse(sessionKey, "this call takes none")
+	}
 	r.metadata(ctx)
-	return r.err
+	return r
 }

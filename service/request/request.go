@@ -38,26 +38,50 @@ type handles interface {
 	GetTransaction() string
 }
 
-// unbuiltMetadata lists the metadata keys of the same tokens and of further missing features.
-var unbuiltMetadata = []string{"mooring-session", "mooring-transaction", "idempotency-key"}
+// unbuiltMetadata lists the metadata keys of missing features.
+var unbuiltMetadata = []string{"mooring-transaction", "idempotency-key"}
 
-// Read returns a Reader of a request whose context has a call. It refuses a request with a
-// session, a transaction or an idempotency key, since these features do not exist yet. statement
-// is the request's field.
+// Read returns a Reader of a request whose context has a call. If the request is in a session, the
+// call is, too. Read refuses a request with a transaction or an idempotency key, since these
+// features do not exist yet. statement is the request's field.
 func Read(ctx context.Context, req handles, statement *int32) *Reader {
 	r := &Reader{Call: call.From(ctx)}
 	r.Known("", req)
-	if req.GetSession() != "" {
-		r.unbuilt("session")
-	}
 	if req.GetTransaction() != "" {
 		r.unbuilt("transaction")
 	}
 	if statement != nil {
 		r.unbuilt("statement")
 	}
+	r.openSession(ctx, req.GetSession())
 	r.metadata(ctx)
 	return r
+}
+
+// sessionKey is the metadata key of a session's token.
+const sessionKey = "mooring-session"
+
+// openSession opens the session of a request whose field has this token, or whose metadata has one.
+func (r *Reader) openSession(ctx context.Context, token string) {
+	for _, other := range metadata.ValueFromIncomingContext(ctx, sessionKey) {
+		if token != "" && other != token {
+			r.Refuse(sessionKey, "the request has another session")
+		}
+		token = other
+	}
+	if token == "" || r.err != nil {
+		return
+	}
+	if r.Sessions == nil {
+		r.unbuilt("session")
+		return
+	}
+	opened, err := r.Sessions.Open(r.Principal, token)
+	if err != nil {
+		r.fail(err)
+		return
+	}
+	r.Session = opened
 }
 
 // metadata refuses metadata that replaces a field.

@@ -77,7 +77,7 @@ func TestRead(t *testing.T) {
 		"session":         {&mooringv1.FindRequest{Session: new("s")}, nil, nil, "Unimplemented session"},
 		"transaction":     {&mooringv1.FindRequest{Transaction: new("t")}, nil, nil, "Unimplemented transaction"},
 		"statement":       {&mooringv1.FindRequest{}, new(int32(0)), nil, "Unimplemented statement"},
-		"its metadata":    {&mooringv1.FindRequest{}, nil, []string{"mooring-session", "s"}, "Unimplemented mooring-session"},
+		"its metadata":    {&mooringv1.FindRequest{}, nil, []string{"mooring-session", "s"}, "Unimplemented session"},
 		"and that":        {&mooringv1.FindRequest{}, nil, []string{"mooring-transaction", "t"}, "Unimplemented mooring-transaction"},
 		"idempotency key": {&mooringv1.FindRequest{}, nil, []string{"idempotency-key", "k"}, "Unimplemented idempotency-key"},
 		"unknown field":   {unknown(&mooringv1.FindRequest{}), nil, nil, "InvalidArgument request"},
@@ -100,9 +100,9 @@ func TestRead(t *testing.T) {
 	}{
 		"nothing":       {&mooringv1.ListPoolsRequest{}, nil, ""},
 		"unknown field": {unknown(&mooringv1.ListPoolsRequest{}), nil, "InvalidArgument request"},
-		"metadata":      {&mooringv1.ListPoolsRequest{}, []string{"mooring-session", "s"}, "Unimplemented mooring-session"},
+		"metadata":      {&mooringv1.ListPoolsRequest{}, []string{"mooring-session", "s"}, "InvalidArgument mooring-session"},
 	} {
-		ctx := t.Context()
+		ctx := in(t.Context(), payload.BSON)
 		if c.metadata != nil {
 			ctx = with(ctx, c.metadata...)
 		}

@@ -144,10 +144,11 @@ func Common[O any](at func(*O) *client.Common) []Row[O] {
 	}
 }
 
-// Caller returns the row that names the call in the options, for the log of commands.
+// Caller returns the row that puts the call's session into the options, and names the call there,
+// for the log of commands.
 func Caller[O any](at func(*O) *client.Common) Row[O] {
 	return Row[O]{"", func(r *Reader, _ string, _ protoreflect.Value, o *O) {
-		at(o).Caller = r.RequestID
+		at(o).Caller, at(o).Session = r.RequestID, r.Session
 	}}
 }
 

@@ -29,6 +29,7 @@ type fake struct {
 	mooringv1.UnsafeCommandServiceServer
 	mooringv1.UnimplementedDocumentServiceServer
 	mooringv1.UnimplementedCatalogServiceServer
+	mooringv1.UnimplementedSessionServiceServer
 	mooringv1.UnimplementedCursorServiceServer
 	mooringv1.UnimplementedDeploymentServiceServer
 
@@ -119,6 +120,7 @@ func newConn(f *fake) *inproc.Conn {
 	mooringv1.RegisterCommandServiceServer(conn, f)
 	mooringv1.RegisterDocumentServiceServer(conn, f)
 	mooringv1.RegisterCatalogServiceServer(conn, f)
+	mooringv1.RegisterSessionServiceServer(conn, f)
 	mooringv1.RegisterCursorServiceServer(conn, f)
 	mooringv1.RegisterDeploymentServiceServer(conn, f)
 	return conn

@@ -62,6 +62,13 @@ var services = []struct {
 		),
 	},
 	{
+		mooringv1.File_mooring_v1_session_service_proto,
+		registering(
+			mooringv1.RegisterSessionServiceHandlerClient,
+			mooringv1.NewSessionServiceClient,
+		),
+	},
+	{
 		mooringv1.File_mooring_v1_deployment_service_proto,
 		registering(
 			mooringv1.RegisterDeploymentServiceHandlerClient,

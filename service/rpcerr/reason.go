@@ -30,6 +30,7 @@ const (
 	UnknownHost       Reason = "UnknownHost"
 	CrossOrigin       Reason = "CrossOrigin"
 
+	SessionNotFound       Reason = "SessionNotFound"
 	CursorNotFound        Reason = "CursorNotFound"
 	CursorTokenReused     Reason = "CursorTokenReused"
 	CursorPositionUnknown Reason = "CursorPositionUnknown"
@@ -95,6 +96,7 @@ var reasons = byReason([]row{
 	{codes.PermissionDenied, http.StatusMisdirectedRequest, UnknownHost, Never},
 	{codes.PermissionDenied, http.StatusForbidden, CrossOrigin, Never},
 
+	{codes.NotFound, http.StatusNotFound, SessionNotFound, Restart},
 	{codes.NotFound, http.StatusNotFound, CursorNotFound, Restart},
 	{codes.Aborted, http.StatusConflict, CursorTokenReused, Restart},
 	{codes.Aborted, http.StatusConflict, CursorPositionUnknown, Restart},

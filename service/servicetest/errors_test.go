@@ -108,6 +108,9 @@ func rows(token string) map[protoreflect.FullName]failing {
 		"mooring.v1.CursorService.Stream":      {&mooringv1.CursorServiceStreamRequest{Cursor: "x"}, "CursorNotFound"},
 		"mooring.v1.CursorService.CloseCursor": {&mooringv1.CloseCursorRequest{Cursor: "x"}, "CursorNotFound"},
 
+		"mooring.v1.SessionService.Start": {&mooringv1.SessionServiceStartRequest{SnapshotTime: &mooringv1.Value{}}, "InvalidArgument"},
+		"mooring.v1.SessionService.End":   {&mooringv1.SessionServiceEndRequest{Session: proto.String("x")}, "SessionNotFound"},
+
 		// These ask no server: only a request can be wrong.
 		"mooring.v1.DeploymentService.GetTopology":   {unknown(&mooringv1.GetTopologyRequest{}), "InvalidArgument"},
 		"mooring.v1.DeploymentService.WatchTopology": {unknown(&mooringv1.WatchTopologyRequest{}), "InvalidArgument"},
@@ -180,7 +183,7 @@ func TestErrorsOfEveryRPC(t *testing.T) {
 	}
 	table := rows(page.GetCursor())
 	found := methods()
-	if len(found) < 47 {
+	if len(found) < 49 {
 		t.Fatalf("only %d RPCs were found", len(found))
 	}
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "mooring-request-id", "the-id")
@@ -203,7 +206,11 @@ func TestErrorsOfEveryRPC(t *testing.T) {
 		session := metadata.AppendToOutgoingContext(ctx, "mooring-session", "s")
 		known := proto.Clone(row.request)
 		known.ProtoReflect().SetUnknown(nil)
-		wantError(t, m, call(session, g.Conn, m, known), "Unimplemented")
+		want := "SessionNotFound"
+		if m.Input().Fields().ByName("session") == nil || m.Name() == "End" { // none, or another one
+			want = "InvalidArgument"
+		}
+		wantError(t, m, call(session, g.Conn, m, known), want)
 	}
 	for name := range table {
 		t.Errorf("there is no RPC %s", name)

@@ -32,6 +32,7 @@ import (
 	"github.com/mooringdb/mooring/service/interceptor"
 	"github.com/mooringdb/mooring/service/paging"
 	"github.com/mooringdb/mooring/service/seal"
+	"github.com/mooringdb/mooring/service/session"
 	"github.com/mooringdb/mooring/service/stream"
 )
 
@@ -47,10 +48,12 @@ type Gateway struct {
 	Catalog    mooringv1.CatalogServiceClient
 	Cursor     mooringv1.CursorServiceClient
 	Deployment mooringv1.DeploymentServiceClient
+	Session    mooringv1.SessionServiceClient
 
 	// Callers maps the name of each command to the Caller in its last event.
 	Callers sync.Map
 
+	keys       *seal.Ring
 	checkedOut atomic.Int64
 	t          testing.TB
 }
@@ -69,7 +72,7 @@ func Start(t testing.TB, server *mongotest.Server, cfg Config) *Gateway {
 	g.startClient(cfg.URIOptions)
 	g.startHandles(cfg.Handles)
 	g.Gate = interceptor.NewGate()
-	g.startServer(stream.New(cfg.Streams))
+	g.startServer(stream.New(cfg.Streams), session.NewSessions(g.Client, g.keys, "test"))
 	return g
 }
 
@@ -102,6 +105,7 @@ func (g *Gateway) startHandles(cfg paging.Config) {
 		}
 		cfg.Keys = keys
 	}
+	g.keys = cfg.Keys
 	cfg.Continue = func(s corecursor.State) paging.Cursor { return g.Client.ContinueCursor(s) }
 	g.Handles = paging.New(cfg)
 	if err := g.Handles.Start(context.Background()); err != nil {
@@ -110,9 +114,9 @@ func (g *Gateway) startHandles(cfg paging.Config) {
 	g.atEnd(g.Handles.Close)
 }
 
-func (g *Gateway) startServer(streams *stream.Streams) {
+func (g *Gateway) startServer(streams *stream.Streams, sessions *session.Sessions) {
 	g.t.Helper()
-	x := interceptor.New(interceptor.Config{Gate: g.Gate})
+	x := interceptor.New(interceptor.Config{Gate: g.Gate, Sessions: sessions})
 	s := grpc.NewServer(
 		grpc.ChainUnaryInterceptor(x.Unary(), becomeUnary),
 		grpc.ChainStreamInterceptor(x.Stream(), becomeStream),
@@ -128,6 +132,9 @@ func (g *Gateway) startServer(streams *stream.Streams) {
 	}))
 	mooringv1.RegisterCursorServiceServer(s, cursor.New(cursor.Config{
 		Handles: g.Handles, Streams: streams,
+	}))
+	mooringv1.RegisterSessionServiceServer(s, session.New(session.Config{
+		Client: g.Client, Sessions: sessions,
 	}))
 	mooringv1.RegisterDeploymentServiceServer(s, deployment.New(deployment.Config{
 		Client: g.Client, Handles: g.Handles,
@@ -151,6 +158,7 @@ func (g *Gateway) startServer(streams *stream.Streams) {
 	g.Command = mooringv1.NewCommandServiceClient(conn)
 	g.Catalog = mooringv1.NewCatalogServiceClient(conn)
 	g.Cursor = mooringv1.NewCursorServiceClient(conn)
+	g.Session = mooringv1.NewSessionServiceClient(conn)
 	g.Deployment = mooringv1.NewDeploymentServiceClient(conn)
 	g.atEnd(func(context.Context) error {
 		_ = conn.Close()

@@ -17,18 +17,22 @@ import (
 	"github.com/mooringdb/mooring/service/interceptor"
 	"github.com/mooringdb/mooring/service/paging"
 	"github.com/mooringdb/mooring/service/replica"
+	"github.com/mooringdb/mooring/service/seal"
+	"github.com/mooringdb/mooring/service/session"
 	"github.com/mooringdb/mooring/service/stream"
 )
 
 // services provides the API and the interceptors of all its calls.
 var services = fx.Module("services", fx.Provide(
 	interceptor.NewGate, newChain, newStreams, newCommands, newDocuments, newCatalog,
-	newCursors, newDeployments, newAPI,
+	newCursors, newSessions, newSessionService, newDeployments, newAPI,
 ))
 
-func newChain(cfg *config.Config, log *slog.Logger, gate *interceptor.Gate) *interceptor.Chain {
+func newChain(
+	cfg *config.Config, log *slog.Logger, gate *interceptor.Gate, sessions *session.Sessions,
+) *interceptor.Chain {
 	return interceptor.New(interceptor.Config{
-		Logger: log, Gate: gate, DefaultTimeout: cfg.RequestTimeout,
+		Logger: log, Gate: gate, Sessions: sessions, DefaultTimeout: cfg.RequestTimeout,
 		StallTimeout: cfg.Cursors.Idle,
 	})
 }
@@ -50,6 +54,14 @@ func newDocuments(c *client.Client, h *paging.Pager, s *stream.Streams) *documen
 
 func newCatalog(c *client.Client, h *paging.Pager) *catalog.Server {
 	return catalog.New(catalog.Config{Client: c, Handles: h})
+}
+
+func newSessions(cfg *config.Config, c *client.Client, keys *seal.Ring) *session.Sessions {
+	return session.NewSessions(c, keys, cfg.Deployment())
+}
+
+func newSessionService(c *client.Client, s *session.Sessions) *session.Server {
+	return session.New(session.Config{Client: c, Sessions: s})
 }
 
 func newCursors(h *paging.Pager, s *stream.Streams) *cursor.Server {
@@ -75,13 +87,14 @@ type service struct {
 }
 
 func newAPI(commands *command.Server, documents *document.Server, catalogs *catalog.Server,
-	cursors *cursor.Server, deployments *deploymentservice.Server,
+	cursors *cursor.Server, sessions *session.Server, deployments *deploymentservice.Server,
 ) api {
 	return api{
 		{&mooringv1.CommandService_ServiceDesc, commands},
 		{&mooringv1.DocumentService_ServiceDesc, documents},
 		{&mooringv1.CatalogService_ServiceDesc, catalogs},
 		{&mooringv1.CursorService_ServiceDesc, cursors},
+		{&mooringv1.SessionService_ServiceDesc, sessions},
 		{&mooringv1.DeploymentService_ServiceDesc, deployments},
 	}
 }
@@ -99,5 +112,6 @@ var serviceNames = []string{
 	mooringv1.DocumentService_ServiceDesc.ServiceName,
 	mooringv1.CatalogService_ServiceDesc.ServiceName,
 	mooringv1.CursorService_ServiceDesc.ServiceName,
+	mooringv1.SessionService_ServiceDesc.ServiceName,
 	mooringv1.DeploymentService_ServiceDesc.ServiceName,
 }

@@ -1,0 +1,88 @@
+package session
+
+import (
+	"encoding/binary"
+	"errors"
+	"time"
+
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/session"
+	"github.com/mooringdb/mooring/service/paging"
+)
+
+// version1 is the first sealed byte of a session's token. No other kind of token begins with it.
+const version1 = 32
+
+// The bits of a claim's flags.
+const (
+	flagCausal = 1 << iota
+	flagSnapshot
+	flagsKnown = 1<<iota - 1
+)
+
+// claim holds what a session's token says. A gateway with the same key has sealed it, and opening
+// it proves its principal.
+type claim struct {
+	deployment paging.DeploymentID
+	expires    time.Time
+	causal     bool
+	snapshot   bool
+	state      session.State // without what only one process can count
+}
+
+// maxClusterTime is the most bytes of a cluster time that a token carries: without one, the next
+// call sends the gateway's own.
+const maxClusterTime = 256
+
+func (c *claim) encode() []byte {
+	flags := byte(0)
+	if c.causal {
+		flags |= flagCausal
+	}
+	if c.snapshot {
+		flags |= flagSnapshot
+	}
+	b := append(make([]byte, 0, 192), version1, flags)
+	b = append(b, c.deployment[:]...)
+	b = append(b, c.state.ID[:]...)
+	b = binary.BigEndian.AppendUint64(b, uint64(c.expires.UnixMilli()))
+	b = appendTimestamp(b, c.state.OperationTime)
+	b = appendTimestamp(b, c.state.SnapshotTime)
+	if len(c.state.ClusterTime) <= maxClusterTime {
+		b = append(b, c.state.ClusterTime...)
+	}
+	return b
+}
+
+func appendTimestamp(b []byte, t session.Timestamp) []byte {
+	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(b, t.T), t.I)
+}
+
+// errClaim is a sealed text that is no claim.
+var errClaim = errors.New("unknown content")
+
+// fixedBytes is the length of a claim without its cluster time.
+const fixedBytes = 2 + 16 + 16 + 8 + 8 + 8
+
+func decodeClaim(b []byte) (claim, error) {
+	if len(b) < fixedBytes || b[0] != version1 || b[1]&^flagsKnown != 0 {
+		return claim{}, errClaim
+	}
+	c := claim{causal: b[1]&flagCausal != 0, snapshot: b[1]&flagSnapshot != 0}
+	b = b[2:]
+	b = b[copy(c.deployment[:], b):]
+	b = b[copy(c.state.ID[:], b):]
+	c.expires = time.UnixMilli(int64(binary.BigEndian.Uint64(b)))
+	c.state.OperationTime, c.state.SnapshotTime = timestamp(b[8:]), timestamp(b[16:])
+	if b = b[24:]; len(b) > 0 {
+		if bson.Raw(b).Validate() != nil {
+			return claim{}, errClaim
+		}
+		c.state.ClusterTime = b
+	}
+	return c, nil
+}
+
+func timestamp(b []byte) session.Timestamp {
+	return session.Timestamp{T: binary.BigEndian.Uint32(b), I: binary.BigEndian.Uint32(b[4:])}
+}
