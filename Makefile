@@ -15,6 +15,7 @@ FUZZTIME ?= 10s
 CHAOS    ?= 10m
 SOAK     ?= 1000000
 MUTANTS  ?= 100
+ONCE     ?= 100000
 # What tools/prose reads: everything but gen/ and third_party/.
 PLAIN    := . cmd/... core/... deploy/... docs/... examples/... internal/... lab/... proto/... \
 	service/... tools/...
@@ -158,6 +159,14 @@ rolling: ## replace three replicas while 200 cursors are read and DNS is late, a
 .PHONY: wire-compare
 wire-compare: ## compare what three drivers send for the same operations (MOORING_TEST_URI)
 	cd lab && $(GO) test -count=1 -v ./wire
+
+.PHONY: exactly-once
+exactly-once: ## 100000 retryable writes through dropped connections, elections and overload
+	cd lab && LAB_ONCE=$(ONCE) $(GO) test -count=1 -timeout 1h -v ./once
+
+.PHONY: overload
+overload: ## 200 callers on a server that admits 50 requests a second
+	cd lab && $(GO) test -count=1 -v ./overload
 
 .PHONY: starvation
 starvation: ## measure what reads get beside cursors that hold all the connections they may

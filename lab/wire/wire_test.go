@@ -26,7 +26,12 @@ func TestSameCommands(t *testing.T) {
 	rows := explanations(t, explained)
 	total, unexplained := 0, 0
 	for _, driver := range drivers[1:] {
-		for _, d := range compare(driver.name, order, recordings["mooring"],
+		// pymongo does not tell whether it could send endSessions.
+		compared := order
+		if driver.name == "pymongo" {
+			compared = order[:len(operations)]
+		}
+		for _, d := range compare(driver.name, compared, recordings["mooring"],
 			recordings[driver.name]) {
 			total++
 			known := false
