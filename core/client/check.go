@@ -91,7 +91,7 @@ func (c *check) common(o *Common, t takes, known []string) {
 	if o.Timeout != nil && *o.Timeout < 0 {
 		c.refuse("timeoutMS", "is negative")
 	}
-	c.session(o.Session)
+	c.session(o)
 	c.readPreference(o.ReadPreference)
 	c.extra(o.Extra, known)
 }

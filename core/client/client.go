@@ -8,6 +8,7 @@ package client
 
 import (
 	"context"
+	"math/rand/v2"
 	"net"
 	"sync/atomic"
 	"time"
@@ -65,7 +66,7 @@ type Options struct {
 	// a time, behind a load balancer: from 0, which sets no bound, to 1. A cursor or transaction
 	// beyond it fails with a *pool.PinLimitError.
 	MaxPinnedShare float64
-	// Jitter returns a random number from 0 to 1, by which waits for an overloaded server are
+	// Jitter returns a random number from 0 to 1, by which waits before further attempts are
 	// shortened; nil: math/rand.
 	Jitter func() float64
 }
@@ -122,6 +123,9 @@ func New(cfg connstring.Config, opt Options) (*Client, error) {
 		readPreference:   rp,
 		readConcernLevel: cfg.ReadConcernLevel,
 		writeConcern:     cfg.WriteConcern,
+	}
+	if c.runner.Jitter == nil {
+		c.runner.Jitter = rand.Float64
 	}
 	c.sessions.Life = c.sessionLife
 	c.runner.Sessions, c.runner.Clock = &c.sessions, &c.clock

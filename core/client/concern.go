@@ -32,8 +32,12 @@ func (c *Client) readConcernFor(rc *ReadConcern) operation.ReadConcern {
 	}
 }
 
-// writeConcernFor resolves an option, and objects to one that contradicts itself.
+// writeConcernFor resolves an option, and objects to one that contradicts itself. In a transaction
+// there is none: only its end has one.
 func (c *Client) writeConcernFor(ctx context.Context, o *Common, ck *check) WriteConcern {
+	if o.inTransaction() {
+		return WriteConcern{}
+	}
 	wc := c.writeConcern
 	_, timed := ctx.Deadline()
 	if o.WriteConcern != nil {

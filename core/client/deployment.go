@@ -78,4 +78,6 @@ func (l *lease) Learn(err error) { l.server.Fail(l.conn, err) }
 
 func (l *lease) PinForCursor() error { return l.server.Pin(l.conn, pool.PurposeCursor) }
 
+func (l *lease) PinForTransaction() error { return l.server.Pin(l.conn, pool.PurposeTransaction) }
+
 func (l *lease) CheckIn(err error) { l.server.CheckIn(l.conn, err) }

@@ -21,6 +21,9 @@ import (
 type Session struct {
 	client *Client
 	state  *session.Client
+	// bounded says that a WithTransaction under timeoutMS runs its callback, whose context has the
+	// deadline of all operations.
+	bounded bool
 }
 
 // StartSession returns a new session. It does no I/O: whether the server supports sessions is found
@@ -85,8 +88,12 @@ func (s *Session) SnapshotTime() (session.Timestamp, error) {
 // session's id does not return to the pool.
 func (s *Session) State() session.State { return s.state.State() }
 
-// End ends the session. Later operations in it fail. End may be called again.
-func (s *Session) End(_ context.Context) { s.state.End() }
+// End ends the session. If a transaction is in progress, End aborts it, with a short time limit of
+// its own and not that of ctx. Later operations in the session fail. End may be called again.
+func (s *Session) End(ctx context.Context) {
+	s.abandon(ctx, nil)
+	s.state.End()
+}
 
 // session returns the session of an operation, nil for an implicit one.
 func (o *Common) session() *session.Client {
@@ -96,14 +103,21 @@ func (o *Common) session() *session.Client {
 	return o.Session.state
 }
 
-// session objects to a session that the operation cannot run in.
-func (c *check) session(s *Session) {
+// session objects to a session that the operation cannot run in, and to options that have no place
+// in a transaction.
+func (c *check) session(o *Common) {
+	s := o.Session
 	switch {
 	case s == nil:
+		return
 	case s.client != c.client:
 		c.refuse("session", "is of another client")
 	case s.state.Err() != nil:
 		c.refuse("session", "has ended")
+	}
+	c.transaction(o)
+	if s.bounded && o.Timeout != nil {
+		c.refuse("timeoutMS", "must not be set in a callback, since WithTransaction has one")
 	}
 }
 

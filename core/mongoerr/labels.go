@@ -45,6 +45,14 @@ func Labels(err error) []string {
 	return all
 }
 
+// IsRetryableOverload reports whether a server that is overloaded has refused the command, and says
+// that it may be sent again (Client Backpressure).
+func IsRetryableOverload(err error) bool {
+	labels := Labels(err)
+	return slices.Contains(labels, LabelSystemOverloaded) &&
+		slices.Contains(labels, LabelRetryable)
+}
+
 // labeled describes an error with labels of its own. Those that it wraps may have others.
 type labeled interface {
 	error

@@ -10,13 +10,14 @@ import (
 
 // Begin returns the context of an operation that starts now, for all its commands: it ends with
 // ctx, when timeout has passed, and at until, whichever comes first. A zero until is none. A
-// timeout of nil is the Runner's; with one of 0 only ctx and until count.
+// timeout of nil is the Runner's, or what is left if ctx has a deadline that Begin has made. With
+// one of 0 only ctx and until count.
 //
 // The returned function releases the context's timer. The caller calls it at the operation's end.
 func (r *Runner) Begin(
 	ctx context.Context, timeout *time.Duration, until time.Time,
 ) (context.Context, context.CancelFunc) {
-	if timeout == nil {
+	if _, timed := ctx.Deadline(); timeout == nil && !(timed && timeoutms.Governs(ctx)) {
 		timeout = r.Timeout
 	}
 	if timeout != nil {

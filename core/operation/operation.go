@@ -45,6 +45,8 @@ type Conn interface {
 	// PinForCursor counts the connection among those that cursors hold, until CheckIn. It returns
 	// an error if no more of them may be held.
 	PinForCursor() error
+	// PinForTransaction does the same for transactions.
+	PinForTransaction() error
 	// CheckIn returns the connection to the pool, and tells the topology how the operation ended.
 	CheckIn(err error)
 }
@@ -70,6 +72,9 @@ const (
 type Target struct {
 	// Hello is the server as it described itself on this connection.
 	Hello *description.Server
+	// Repeated says that an earlier attempt of the operation failed otherwise than by the refusal
+	// of an overloaded server, so that the server may have carried it out.
+	Repeated bool
 }
 
 // Command appends itself to a message. Append may be called again for an attempt on another
@@ -122,12 +127,16 @@ type Operation struct {
 	// Session is the session that the command runs in; nil: an implicit one, if the server supports
 	// sessions and the write is not unacknowledged.
 	Session *session.Client
-	// ReadConcern is the read concern of the command. The Runner adds what the session asks for.
+	// Role is what the operation is to the transaction of Session.
+	Role TransactionRole
+	// ReadConcern is the read concern of the command. The Runner adds what the session asks for. In
+	// a transaction that of the transaction counts.
 	ReadConcern ReadConcern
 	// Selector finds the server. Nil: the selector of writes, or of ReadPreference.
 	Selector selection.Selector
 	// ReadPreference of what is no Write; nil is primary. It is sent where the specification says
-	// so, and never with a Selector: getMore and killCursors go where the cursor is.
+	// so, and never with a Selector: getMore and killCursors go where the cursor is. In a
+	// transaction that of the transaction counts, unless the operation is Generic and has one.
 	ReadPreference *selection.ReadPreference
 	// Unacknowledged writes get no reply; their Result is empty.
 	Unacknowledged bool

@@ -56,7 +56,7 @@ func (q *request) build(ctx context.Context, op *Operation, x *exchange) error {
 }
 
 func (q *request) write(ctx context.Context, op *Operation, x *exchange) error {
-	to := Target{Hello: x.conn.Hello()}
+	to := Target{Hello: x.conn.Hello(), Repeated: x.course.repeated}
 	var flags wire.Flags
 	if op.Unacknowledged {
 		flags = wire.MoreToCome
@@ -66,7 +66,7 @@ func (q *request) write(ctx context.Context, op *Operation, x *exchange) error {
 	if err := op.Command.Append(b, to); err != nil {
 		return err
 	}
-	op.appendReadConcern(b)
+	op.appendReadConcern(b, &x.course.part)
 	if err := op.appendMaxTime(ctx, b, x); err != nil {
 		return err
 	}

@@ -27,6 +27,9 @@ type course struct {
 	txnNumber int64
 	// plain says that the command has writes which must not be repeated.
 	plain bool
+	part  part
+	// repeated is what commands learn as Target.Repeated.
+	repeated bool
 	// avoided are the servers that the next attempt goes to only if there are no others.
 	avoided []address.Address
 
@@ -59,7 +62,6 @@ func (c *course) goOn(ctx context.Context, op *Operation, last outcome) outcome 
 		kept outcome
 	)
 	for {
-		c.label(op, &last)
 		t, v = t.after(c.failure(ctx, op, &last), c.runner.rules(ctx, op), c.runner.jitter())
 		if v.again {
 			last.discard()
@@ -147,6 +149,18 @@ func (r *Runner) mayRetry(op *Operation) bool {
 	return r.RetryReads && op.Kind == Read
 }
 
+// mayRetry reports the same for the operation in its transaction: a commit and an abort are always
+// repeated, and no other operation is.
+func (c *course) mayRetry(op *Operation) bool {
+	switch {
+	case c.part.within():
+		return false
+	case c.part.role != Member:
+		return true
+	}
+	return c.runner.mayRetry(op)
+}
+
 func (r *Runner) rules(ctx context.Context, op *Operation) rules {
 	reads, writes := op.Kind == Read || op.Kind == Generic, op.Kind != Read
 	return rules{
@@ -180,7 +194,7 @@ func (c *course) failure(ctx context.Context, op *Operation, o *outcome) failure
 	switch {
 	case c.server == nil: // it was not selected
 		f.retryable = false
-	case !c.runner.mayRetry(op):
+	case !c.mayRetry(op):
 	case op.Kind == Write:
 		f.transient = !c.plain && mongoerr.HasLabel(err, mongoerr.LabelRetryableWrite)
 	default:
@@ -208,8 +222,8 @@ func supportsRetryableWrites(s *description.Server, kind description.Kind) bool 
 // Writes, "Executing Retryable Write Commands").
 func (x *exchange) number(op *Operation) error {
 	c := x.course
-	if op.Kind != Write || !x.runner.mayRetry(op) || c.plain {
-		return nil
+	if op.Kind != Write || c.part.session != nil || !c.mayRetry(op) || c.plain {
+		return nil // a transaction has a number of its own
 	}
 	hello := x.conn.Hello()
 	if x.session == nil || !supportsRetryableWrites(hello, x.server.TopologyKind()) {
@@ -231,7 +245,7 @@ var errNoRetryableWrites = errors.New("the server does not support retryable wri
 // that to drivers: to errors of connections, and to those of servers before 4.4 (Retryable Writes,
 // "Determining Retryable Errors").
 func (c *course) label(op *Operation, o *outcome) {
-	if op.Kind != Write || !c.runner.mayRetry(op) || c.plain || c.server == nil {
+	if op.Kind != Write || !c.mayRetry(op) || c.plain || c.server == nil {
 		return
 	}
 	switch {

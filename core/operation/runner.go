@@ -45,7 +45,7 @@ type Runner struct {
 // error. An error of the command's Append is returned as it is, and nothing has been sent then. If
 // time ran out, here or on the server, errors.Is(err, context.DeadlineExceeded) holds.
 func (r *Runner) Run(ctx context.Context, op *Operation) (res Result, err error) {
-	c := course{runner: r, firstID: nextRequestID()}
+	c := course{runner: r, firstID: nextRequestID(), part: joinTransaction(op)}
 	defer c.end()
 	if op.ID == 0 && r.Sink.HearsOperations() {
 		end := r.trace(ctx, op, int64(c.firstID))
@@ -63,7 +63,15 @@ func (r *Runner) Run(ctx context.Context, op *Operation) (res Result, err error)
 
 func (c *course) attempt(ctx context.Context, op *Operation) outcome {
 	res, err := c.exchange(ctx, op)
-	return outcome{res, err}
+	o := outcome{res, err}
+	if op.trouble(&o) != nil {
+		c.label(op, &o)
+	}
+	c.part.conclude(&o)
+	if o.err != nil && !mongoerr.IsRetryableOverload(o.err) {
+		c.repeated = true
+	}
+	return o
 }
 
 // exchange selects a server, and exchanges command and reply on a connection to it.
@@ -75,13 +83,23 @@ func (c *course) exchange(ctx context.Context, op *Operation) (Result, error) {
 	if op.Session != nil && op.Session.Err() != nil {
 		return Result{}, op.Session.Err()
 	}
+	preference, err := c.part.preference(op)
+	if err != nil {
+		return Result{}, err
+	}
 	r := c.runner
-	x := exchange{runner: r, course: c, preference: op.ReadPreference, requestID: c.nextID()}
+	x := exchange{runner: r, course: c, preference: preference, requestID: c.nextID()}
+	pin, sel := c.part.pinned()
 	if op.On != nil {
-		x.server, x.conn, x.pinned = op.On.server, op.On.conn, true
+		pin = op.On
+	}
+	if pin != nil {
+		x.server, x.conn, x.pin, x.pinned = pin.server, pin.conn, pin, true
 		return x.run(ctx, op)
 	}
-	sel := op.selector()
+	if sel == nil || op.Selector != nil {
+		sel = op.selector(preference)
+	}
 	named := selection.Deprioritize(sel, c.avoided...)
 	if r.Sink.HearsSelection() {
 		named = selection.For(named, op.Command.Name(), x.operationID(op))
@@ -111,16 +129,16 @@ func (c *course) nextID() int32 {
 	return c.firstID
 }
 
-func (op *Operation) selector() selection.Selector {
+func (op *Operation) selector(rp *selection.ReadPreference) selection.Selector {
 	switch {
 	case op.Selector != nil:
 		return op.Selector
 	case op.Kind == Write:
 		return selection.Write()
 	case op.Kind == Output:
-		return &output{preference: op.ReadPreference}
+		return &output{preference: rp}
 	default:
-		return selection.Read(op.ReadPreference)
+		return selection.Read(rp)
 	}
 }
 
@@ -141,6 +159,7 @@ type exchange struct {
 	deadlineSent    bool  // maxTimeMS was sent for the context's deadline
 	reauthenticated bool  // the server had asked for it
 
+	pin    *Pin // of the connection; nil: it has none
 	pinned bool // the connection is another's, and stays checked out
 	left   bool // the exchange is done with the connection
 }
@@ -161,6 +180,9 @@ func (x *exchange) run(ctx context.Context, op *Operation) (Result, error) {
 	defer x.leave(nil)
 	x.course.server, x.course.hello = x.server, x.conn.Hello()
 	if err := x.join(op); err != nil {
+		return Result{}, err
+	}
+	if err := x.pinTransaction(); err != nil {
 		return Result{}, err
 	}
 	if err := x.req.build(ctx, op, x); err != nil {
@@ -189,6 +211,7 @@ func (x *exchange) send(ctx context.Context, op *Operation) (Result, error) {
 	res := Result{
 		Server: x.server.Description().Address, Hello: x.conn.Hello(), DeadlineSent: x.deadlineSent,
 	}
+	x.course.part.send()
 	ev := x.runner.begin(x, op)
 	x.course.sent = true
 	if op.Unacknowledged {
@@ -214,10 +237,10 @@ func (x *exchange) send(ctx context.Context, op *Operation) (Result, error) {
 	if op.Kind != Read && err == nil {
 		res.WriteConcernError = mongoerr.WriteConcernErrorOf(res.Server, reply)
 	}
-	if err == nil && op.Keep && !x.pinned && pins(x.server) {
+	if err == nil && op.Keep && op.On == nil && pins(x.server) {
 		x.conn.Learn(lesson(nil, res.WriteConcernError))
 		ev.end(reply, nil)
-		x.left, res.Pin = true, &Pin{x.server, x.conn}
+		x.left, res.Pin = true, x.keep()
 		return res, nil
 	}
 	x.leave(lesson(err, res.WriteConcernError))

@@ -70,6 +70,8 @@ func (f *fake) Learn(err error) { f.lessons = append(f.lessons, err) }
 
 func (f *fake) PinForCursor() error { return f.pinErr }
 
+func (f *fake) PinForTransaction() error { return f.pinErr }
+
 func (f *fake) Reauthenticate(_ context.Context, cause error) error {
 	f.reauths = append(f.reauths, cause)
 	return f.reauthErr
@@ -358,6 +360,7 @@ func (c *canned) Write(context.Context, []byte) error                 { return n
 func (c *canned) Reauthenticate(context.Context, error) error         { return nil }
 func (c *canned) Learn(error)                                         {}
 func (c *canned) PinForCursor() error                                 { return nil }
+func (c *canned) PinForTransaction() error                            { return nil }
 func (c *canned) CheckIn(error)                                       {}
 
 // isA reports whether err is, or wraps, an E.

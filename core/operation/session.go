@@ -56,9 +56,11 @@ func (x *exchange) join(op *Operation) error {
 		}
 	case s != nil && !supported:
 		return ErrSessionsNotSupported
+	case x.course.part.within() && !x.supportsTransactions():
+		return ErrTransactionsNotSupported
 	case s != nil && s.ReadsSnapshot() && x.conn.Hello().MaxWireVersion < wireVersion50:
 		return ErrSnapshotNotSupported
-	case s != nil && s.IsShared() && op.Kind == Write && x.runner.mayRetry(op):
+	case s != nil && s.IsShared() && op.Kind == Write && x.course.mayRetry(op):
 		x.joinImplicit() // whose numbers no other process uses
 	case s != nil:
 		x.session = s
@@ -83,6 +85,7 @@ func (x *exchange) appendSession(op *Operation, b *bson.Builder) {
 	if x.course.txnNumber != 0 {
 		b.Int64("txnNumber", x.course.txnNumber)
 	}
+	x.course.part.append(b)
 	if x.runner.Clock == nil {
 		return
 	}
@@ -103,6 +106,9 @@ func (x *exchange) observe(op *Operation, reply bson.Raw) {
 	if s := op.Session; s != nil {
 		s.AdvanceClusterTime(cluster)
 		s.AdvanceOperationTime(operation)
+		if x.course.part.within() {
+			s.KeepRecoveryToken(reply)
+		}
 		if s.ReadsSnapshot() && findsSnapshot(op.Command.Name()) {
 			s.SetSnapshotTime(session.AtClusterTime(reply))
 		}
@@ -120,7 +126,11 @@ func (x *exchange) markDirty(err error) {
 // consistent session has seen, or that of a session's snapshot, which all commands carry so that
 // the server refuses those that cannot read from it (Snapshot Reads, "Sending readConcern to the
 // server").
-func (op *Operation) appendReadConcern(b *bson.Builder) {
+func (op *Operation) appendReadConcern(b *bson.Builder, p *part) {
+	if p.session != nil {
+		p.appendReadConcern(b)
+		return
+	}
 	if op.Session != nil && op.Session.ReadsSnapshot() {
 		if takesSnapshot(op.Command.Name()) {
 			b.OpenDocument("readConcern").String("level", "snapshot")
@@ -133,12 +143,17 @@ func (op *Operation) appendReadConcern(b *bson.Builder) {
 	if op.Session != nil && op.Kind != Generic && takesClusterTime(op.Command.Name()) {
 		after = op.Session.AfterClusterTime()
 	}
-	if !op.ReadConcern.Sent && after.IsZero() {
+	op.ReadConcern.append(b, after)
+}
+
+// append appends the read concern with a time that the command must see, if there is one.
+func (rc ReadConcern) append(b *bson.Builder, after session.Timestamp) {
+	if !rc.Sent && after.IsZero() {
 		return
 	}
 	b.OpenDocument("readConcern")
-	if op.ReadConcern.Level != "" {
-		b.String("level", op.ReadConcern.Level)
+	if rc.Level != "" {
+		b.String("level", rc.Level)
 	}
 	appendTime(b, "afterClusterTime", after)
 	b.Close()

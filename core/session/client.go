@@ -20,6 +20,9 @@ type Options struct {
 	// DefaultTimeout is timeoutMS for the end of the session and of its transactions; nil: the
 	// client's.
 	DefaultTimeout *time.Duration
+	// DefaultTransaction holds the options of transactions that do not set them; nil fields inherit
+	// the client's.
+	DefaultTransaction TransactionOptions
 }
 
 // Errors of Pool.Start and Pool.Resume.
@@ -67,6 +70,7 @@ type Client struct {
 	operationTime Timestamp
 	clusterTime   ClusterTime
 	snapshotTime  Timestamp
+	transaction   transaction
 }
 
 // Start returns a new explicit session.
@@ -254,9 +258,10 @@ func (c *Client) NextTxnNumber() int64 {
 	return c.server.NextTxnNumber()
 }
 
-// End ends the session. Its server session returns to the pool, unless another process knows its
-// id. End may be called again.
+// End ends the session, which is not pinned any more. Its server session returns to the pool,
+// unless another process knows its id. End may be called again.
 func (c *Client) End() {
+	c.PinTo(nil)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ended {

@@ -1,0 +1,682 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/client"
+	"github.com/mooringdb/mooring/core/connstring"
+	"github.com/mooringdb/mooring/core/mongoerr"
+	"github.com/mooringdb/mooring/core/operation"
+	"github.com/mooringdb/mooring/core/pool"
+	"github.com/mooringdb/mooring/core/selection"
+	"github.com/mooringdb/mooring/core/session"
+	"github.com/mooringdb/mooring/internal/mongotest"
+)
+
+// ends are the handlers of a server that ends all transactions as it is told.
+func ends() mongotest.Handlers {
+	ok := mongotest.Always(mongotest.OK(nil))
+	return mongotest.Handlers{"commitTransaction": ok, "abortTransaction": ok}
+}
+
+func secondary() *selection.ReadPreference {
+	return &selection.ReadPreference{Mode: selection.Secondary}
+}
+
+// commandsOf returns the commands of these names, each without what differs between runs.
+func commandsOf(t *testing.T, srv *mongotest.Server, names ...string) []string {
+	t.Helper()
+	var all []string
+	for _, cmd := range srv.Commands(names...) {
+		all = append(all, text(t, bson.Without(cmd.Body, "lsid", "$clusterTime", "$db", "ordered", "cursor", "pipeline", "singleBatch", "limit", "filter")))
+	}
+	return all
+}
+
+func begin(t *testing.T, s *client.Session, opt client.TransactionOptions) {
+	t.Helper()
+	if err := s.StartTransaction(opt); err != nil {
+		t.Fatalf("StartTransaction() = %v", err)
+	}
+}
+
+func insert(t *testing.T, c *client.Client, in client.Common) error {
+	t.Helper()
+	_, err := c.InsertOne(t.Context(), orders, doc(t, `{"_id":1}`), client.InsertOneOptions{Common: in})
+	return err
+}
+
+func wantState(t *testing.T, s *client.Session, want string) {
+	t.Helper()
+	if got := s.TransactionState().String(); got != want {
+		t.Errorf("the transaction is %s, want %s", got, want)
+	}
+}
+
+// What the commands of a transaction carry (Transactions, "Constructing Commands").
+func TestTransactionCommands(t *testing.T) {
+	handlers := ends()
+	handlers["insert"] = timed(5, doc(t, `{"n":1,"ok":1}`))
+	run(t, handlers, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+		s := startSession(t, c, session.Options{})
+		in := client.Common{Session: s}
+		if err := insert(t, c, in); err != nil { // so that there is an operation time
+			t.Fatal(err)
+		}
+		begin(t, s, client.TransactionOptions{
+			ReadConcernLevel: new("snapshot"), WriteConcern: &client.WriteConcern{Tag: "majority", WTimeoutMS: new(int64(7))},
+			MaxCommitTimeMS: new(int64(60)),
+		})
+		wantState(t, s, "starting")
+		if err := insert(t, c, in); err != nil {
+			t.Fatal(err)
+		}
+		wantState(t, s, "in_progress")
+		if _, _, err := c.FindOne(t.Context(), orders, client.FindOptions{Common: in}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.RunCommand(t.Context(), "shop", doc(t, `{"ping":1}`), client.RunCommandOptions{Common: in}); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if err := s.CommitTransaction(t.Context(), client.EndTransactionOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			wantState(t, s, "committed")
+		}
+		begin(t, s, client.TransactionOptions{})
+		if err := insert(t, c, in); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.AbortTransaction(t.Context(), client.EndTransactionOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		wantState(t, s, "aborted")
+		if _, _, err := c.FindOne(t.Context(), orders, client.FindOptions{Common: in}); err != nil {
+			t.Fatal(err)
+		}
+		wantState(t, s, "none")
+		got := commandsOf(t, srv, "insert", "find", "ping", "commitTransaction", "abortTransaction")[1:]
+		const after = `{"$timestamp":{"t":5,"i":1}}`
+		want := []string{
+			`{"insert":"orders","readConcern":{"level":"snapshot","afterClusterTime":` + after + `},"txnNumber":1,"startTransaction":true,"autocommit":false}`,
+			`{"find":"orders","txnNumber":1,"autocommit":false}`,
+			`{"ping":1,"txnNumber":1,"autocommit":false}`,
+			`{"commitTransaction":1,"writeConcern":{"w":"majority","wtimeout":7},"maxTimeMS":60,"txnNumber":1,"autocommit":false}`,
+			`{"commitTransaction":1,"writeConcern":{"w":"majority","wtimeout":7},"maxTimeMS":60,"txnNumber":1,"autocommit":false}`,
+			`{"insert":"orders","readConcern":{"afterClusterTime":` + after + `},"txnNumber":2,"startTransaction":true,"autocommit":false}`,
+			`{"abortTransaction":1,"txnNumber":2,"autocommit":false}`,
+			`{"find":"orders","readConcern":{"afterClusterTime":` + after + `}}`,
+		}
+		for i := range max(len(got), len(want)) {
+			if i >= len(got) || i >= len(want) || got[i] != want[i] {
+				t.Fatalf("command %d: sent\n%s, want\n%s", i, strings.Join(got, "\n"), strings.Join(want, "\n"))
+			}
+		}
+	})
+}
+
+// A transaction of which nothing was sent ends without a command.
+func TestEmptyTransaction(t *testing.T) {
+	run(t, ends(), func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+		s := startSession(t, c, session.Options{})
+		begin(t, s, client.TransactionOptions{})
+		for range 2 {
+			if err := s.CommitTransaction(t.Context(), client.EndTransactionOptions{}); err != nil {
+				t.Error(err)
+			}
+		}
+		begin(t, s, client.TransactionOptions{})
+		if err := s.AbortTransaction(t.Context(), client.EndTransactionOptions{}); err != nil {
+			t.Error(err)
+		}
+		begin(t, s, client.TransactionOptions{})
+		s.End(t.Context())
+		if got := srv.Commands("commitTransaction", "abortTransaction"); len(got) != 0 {
+			t.Errorf("sent %v", got)
+		}
+	})
+}
+
+// The write concern of a commit that is sent again.
+func TestRepeatedCommit(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		given   client.WriteConcern
+		timeout *time.Duration
+		first   string
+		again   string
+	}{
+		{"none", client.WriteConcern{}, nil, ``, `{"w":"majority","wtimeout":10000}`},
+		{
+			"number",
+			client.WriteConcern{Nodes: new(int32(2)), Journal: new(true), WTimeoutMS: new(int64(5000))},
+			nil,
+			`{"w":2,"j":true,"wtimeout":5000}`, `{"w":"majority","j":true,"wtimeout":5000}`,
+		},
+		{"timeoutMS", client.WriteConcern{Nodes: new(int32(2)), WTimeoutMS: new(int64(5000))}, new(time.Minute), `{"w":2}`, `{"w":"majority"}`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			run(t, ends(), func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+				s := startSession(t, c, session.Options{DefaultTransaction: client.TransactionOptions{
+					WriteConcern: &tt.given, MaxCommitTimeMS: new(int64(5)),
+				}})
+				begin(t, s, client.TransactionOptions{})
+				if err := insert(t, c, client.Common{Session: s}); err != nil {
+					t.Fatal(err)
+				}
+				for range 2 {
+					if err := s.CommitTransaction(t.Context(), client.EndTransactionOptions{Timeout: tt.timeout}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				for i, want := range []string{tt.first, tt.again} {
+					cmd := srv.Commands("commitTransaction")[i].Body
+					wc, _ := cmd.Lookup("writeConcern")
+					if got := valueText(t, wc); got != want {
+						t.Errorf("commit %d has the write concern %s, want %s", i, got, want)
+					}
+					limit, _ := cmd.Lookup("maxTimeMS")
+					if ms, _ := limit.AsInt64(); (ms == 5) != (tt.timeout == nil) {
+						t.Errorf("commit %d has maxTimeMS %d", i, ms)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestTransactionRefuses(t *testing.T) {
+	w0 := client.WriteConcern{Nodes: new(int32(0))}
+	starts := []struct {
+		name string
+		opt  client.TransactionOptions
+		want string
+	}{
+		{"unacknowledged", client.TransactionOptions{WriteConcern: &w0}, "transactions do not support unacknowledged write concerns"},
+		{"contradicting write concern", client.TransactionOptions{WriteConcern: &client.WriteConcern{Nodes: new(int32(1)), Tag: "x"}}, "writeConcern"},
+		{"read preference", client.TransactionOptions{ReadPreference: &selection.ReadPreference{Mode: selection.Primary, MaxStalenessSeconds: new(int64(100))}}, "readPreference"},
+		{"maxCommitTimeMS", client.TransactionOptions{MaxCommitTimeMS: new(int64(-1))}, "maxCommitTimeMS"},
+	}
+	run(t, ends(), func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+		for _, tt := range starts {
+			s := startSession(t, c, session.Options{})
+			if err := s.StartTransaction(tt.opt); !isA[*client.ArgumentError](err) || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("%s: StartTransaction() = %v, want %s", tt.name, err, tt.want)
+			}
+			wantState(t, s, "none")
+		}
+		s := startSession(t, c, session.Options{DefaultTransaction: client.TransactionOptions{WriteConcern: &w0}})
+		if err := s.StartTransaction(client.TransactionOptions{}); !isA[*client.ArgumentError](err) {
+			t.Errorf("StartTransaction() = %v, want the session's write concern refused", err)
+		}
+		snapshot := startSession(t, c, session.Options{Snapshot: true})
+		if err := snapshot.StartTransaction(client.TransactionOptions{}); !errors.Is(err, session.ErrSnapshotTransaction) {
+			t.Errorf("StartTransaction() of a snapshot session = %v", err)
+		}
+
+		s = startSession(t, c, session.Options{})
+		begin(t, s, client.TransactionOptions{})
+		for name, in := range map[string]client.Common{
+			"write concern": {Session: s, WriteConcern: &client.WriteConcern{}},
+		} {
+			if err := insert(t, c, in); !isA[*client.ArgumentError](err) || !strings.Contains(err.Error(), "cannot set "+name+" after starting a transaction") {
+				t.Errorf("%s: insert = %v", name, err)
+			}
+		}
+		_, err := c.Find(t.Context(), orders, client.FindOptions{Common: client.Common{Session: s, ReadConcern: &client.ReadConcern{}}})
+		if !isA[*client.ArgumentError](err) || !strings.Contains(err.Error(), "cannot set read concern after starting a transaction") {
+			t.Errorf("Find() = %v", err)
+		}
+		wantState(t, s, "starting") // an error of the client changes nothing
+		if err := s.StartTransaction(client.TransactionOptions{}); !errors.Is(err, session.ErrTransactionInProgress) {
+			t.Errorf("StartTransaction() = %v", err)
+		}
+		s.End(t.Context())
+		for name, err := range map[string]error{
+			"start":  s.StartTransaction(client.TransactionOptions{}),
+			"commit": s.CommitTransaction(t.Context(), client.EndTransactionOptions{}),
+			"abort":  s.AbortTransaction(t.Context(), client.EndTransactionOptions{}),
+		} {
+			if !errors.Is(err, session.ErrEnded) {
+				t.Errorf("%s after the end of the session = %v, want ErrEnded", name, err)
+			}
+		}
+		if got := srv.Commands("insert", "find", "commitTransaction", "abortTransaction"); len(got) != 0 {
+			t.Errorf("sent %v", got)
+		}
+	})
+}
+
+// A read whose read preference is not primary is refused; writes are not.
+func TestTransactionReadPreference(t *testing.T) {
+	reads := map[string]func(*client.Client, client.Common) error{
+		"find": func(c *client.Client, in client.Common) error {
+			_, _, err := c.FindOne(context.Background(), orders, client.FindOptions{Common: in})
+			return err
+		},
+		"aggregate with $out": func(c *client.Client, in client.Common) error {
+			_, err := c.Aggregate(context.Background(), orders, client.AggregateOptions{
+				Common: in, Pipeline: bson.Array(bson.NewBuilder(nil).OpenDocument("0").String("$out", "x").Close().Finish()),
+			})
+			return err
+		},
+		"listCollections": func(c *client.Client, in client.Common) error {
+			_, err := c.ListCollectionNames(context.Background(), "shop", client.ListCollectionsOptions{ListOptions: client.ListOptions{Common: in}})
+			return err
+		},
+		"command": func(c *client.Client, in client.Common) error {
+			_, err := c.RunCommand(context.Background(), "shop", bson.NewBuilder(nil).Int32("ping", 1).Finish(), client.RunCommandOptions{Common: in})
+			return err
+		},
+	}
+	run(t, ends(), func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+		for name, read := range reads {
+			s := startSession(t, c, session.Options{})
+			begin(t, s, client.TransactionOptions{ReadPreference: secondary()})
+			in := client.Common{Session: s}
+			if err := read(c, in); !errors.Is(err, operation.ErrTransactionReadPreference) {
+				t.Errorf("%s = %v, want it refused", name, err)
+			}
+			wantState(t, s, "starting")
+			if err := insert(t, c, in); err != nil {
+				t.Errorf("insert = %v", err)
+			}
+			_ = s.AbortTransaction(t.Context(), client.EndTransactionOptions{})
+		}
+		s := startSession(t, c, session.Options{})
+		begin(t, s, client.TransactionOptions{ReadPreference: secondary()})
+		in := client.Common{Session: s, ReadPreference: &selection.ReadPreference{}}
+		if err := reads["command"](c, in); err != nil {
+			t.Errorf("command with a read preference of its own = %v", err)
+		}
+		_ = s.AbortTransaction(t.Context(), client.EndTransactionOptions{})
+		begin(t, s, client.TransactionOptions{})
+		in.ReadPreference = secondary()
+		if err := reads["command"](c, in); !errors.Is(err, operation.ErrTransactionReadPreference) {
+			t.Errorf("command with a read preference of its own = %v, want it refused", err)
+		}
+		_ = srv
+	})
+}
+
+// A server that is too old, or has no sessions, runs no transaction.
+func TestTransactionsNotSupported(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		role    mongotest.Role
+		version int32
+		want    error
+	}{
+		{"3.6", mongotest.Primary, 6, operation.ErrTransactionsNotSupported},
+		{"4.0", mongotest.Primary, 7, nil},
+		{"mongos of 4.0", mongotest.Mongos, 7, operation.ErrTransactionsNotSupported},
+		{"mongos of 4.2", mongotest.Mongos, 8, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{WireVersion: tt.version}, tt.role)
+				c := connectTo(t, cluster, "")
+				s := startSession(t, c, session.Options{})
+				begin(t, s, client.TransactionOptions{})
+				if err := insert(t, c, client.Common{Session: s}); !errors.Is(err, tt.want) {
+					t.Errorf("insert = %v, want %v", err, tt.want)
+				}
+			})
+		})
+	}
+}
+
+// connectTo returns a started client of a cluster, which is closed at the end of the test.
+func connectTo(t *testing.T, cluster *mongotest.Cluster, options string) *client.Client {
+	t.Helper()
+	cfg, err := connstring.Parse(cluster.URI(options))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.New(cfg, client.Options{Dialer: cluster.Dial})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close(context.WithoutCancel(t.Context())) })
+	return c
+}
+
+// mongoses is a sharded cluster that ends transactions, and where commands have gone.
+type mongoses struct {
+	*mongotest.Cluster
+	mu   sync.Mutex
+	went []string
+}
+
+func newMongoses(t *testing.T) *mongoses {
+	m := &mongoses{Cluster: mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Mongos, mongotest.Mongos)}
+	for _, h := range m.Hosts() {
+		for _, name := range []string{"insert", "find", "commitTransaction", "abortTransaction"} {
+			h.Handle(name, func(cmd *mongotest.Command) mongotest.Reply {
+				m.mu.Lock()
+				m.went = append(m.went, string(h.Address()))
+				m.mu.Unlock()
+				switch name {
+				case "find":
+					return h.Default(cmd)
+				default:
+					return mongotest.OK(func(b *bson.Builder) {
+						b.Int32("n", 1).OpenDocument("recoveryToken").String("from", string(h.Address())).Close()
+					})
+				}
+			})
+		}
+	}
+	return m
+}
+
+// take returns the different addresses that commands went to since the last call.
+func (m *mongoses) take() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	went := slices.Clone(m.went)
+	m.went = nil
+	slices.Sort(went)
+	return slices.Compact(went)
+}
+
+func (m *mongoses) pinned(t *testing.T, s *client.Session, want bool) {
+	t.Helper()
+	if at, service, ok := s.PinnedTo(); ok != want || !service.IsZero() || ok == (at == "") {
+		t.Errorf("PinnedTo() = %s, %v, %v, want pinned: %v", at, service, ok, want)
+	}
+}
+
+// All commands of a transaction go to one mongos, which the next transaction need not go to.
+func TestTransactionsProse1And2MongosPinning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMongoses(t)
+		c := connectTo(t, m.Cluster, "")
+		s := startSession(t, c, session.Options{})
+		in := client.Common{Session: s}
+		transaction := func() {
+			begin(t, s, client.TransactionOptions{})
+			m.pinned(t, s, false)
+			for range 5 {
+				if err := insert(t, c, in); err != nil {
+					t.Fatal(err)
+				}
+				m.pinned(t, s, true)
+			}
+			if err := s.CommitTransaction(t.Context(), client.EndTransactionOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			m.pinned(t, s, true)
+		}
+		var first, next []string
+		for range 50 { // 1: a new transaction is pinned anew
+			transaction()
+			went := m.take()
+			if len(went) != 1 {
+				t.Fatalf("one transaction went to %v", went)
+			}
+			first = append(first, went...)
+		}
+		for range 50 { // 2: other operations are not pinned
+			transaction()
+			_ = m.take()
+			if err := insert(t, c, in); err != nil {
+				t.Fatal(err)
+			}
+			m.pinned(t, s, false)
+			next = append(next, m.take()...)
+		}
+		for i, went := range [][]string{first, next} {
+			slices.Sort(went)
+			if n := len(slices.Compact(went)); n != 2 {
+				t.Errorf("prose %d: %d mongoses were used, want 2", i+1, n)
+			}
+		}
+		token, _ := m.Host(0).Commands("commitTransaction")[0].Body.Lookup("recoveryToken", "from")
+		if got, _ := token.Str(); got != string(m.Host(0).Address()) {
+			t.Errorf("the commit has the recoveryToken %v", token)
+		}
+	})
+}
+
+// What ends the pin of a transaction, and what does not (Transactions, "When to unpin").
+func TestUnpin(t *testing.T) {
+	refuse := func(code int32, labels ...string) mongotest.Handler {
+		return mongotest.Always(mongotest.Error(code, "", "no", labels...))
+	}
+	commit := func(t *testing.T, _ *client.Client, s *client.Session) error {
+		return s.CommitTransaction(t.Context(), client.EndTransactionOptions{})
+	}
+	next := func(t *testing.T, c *client.Client, s *client.Session) error {
+		return insert(t, c, client.Common{Session: s})
+	}
+	const transient, unknown = mongoerr.LabelTransientTransaction, mongoerr.LabelUnknownTransactionCommitResult
+	tests := []struct {
+		name    string
+		command string
+		reply   mongotest.Handler
+		act     func(*testing.T, *client.Client, *client.Session) error
+		pinned  bool
+		labels  []string
+	}{
+		{"interrupted", "insert", refuse(11601), next, true, nil},
+		{"transient by the server", "insert", refuse(91, transient), next, false, []string{transient}},
+		{"network", "insert", mongotest.Always(mongotest.Drop()), next, false, []string{transient}},
+		{"commit", "commitTransaction", mongotest.Always(mongotest.OK(nil)), commit, true, nil},
+		{"commit interrupted", "commitTransaction", refuse(11601), commit, true, nil},
+		{"commit transient", "commitTransaction", refuse(251, transient), commit, false, []string{transient}},
+		{"commit without an answer", "commitTransaction", mongotest.Always(mongotest.Drop()), commit, false, []string{unknown}},
+		{"commit not confirmed", "commitTransaction", mongotest.Always(mongotest.Document(doc(t, `{"ok":1,"writeConcernError":{"code":64,"errmsg":"late"}}`))), commit, false, []string{unknown}},
+		{"commit with a concern that cannot be", "commitTransaction", mongotest.Always(mongotest.Document(doc(t, `{"ok":1,"writeConcernError":{"code":100,"errmsg":"no"}}`))), commit, true, nil},
+		{"abort", "abortTransaction", refuse(11601), func(t *testing.T, _ *client.Client, s *client.Session) error {
+			return s.AbortTransaction(t.Context(), client.EndTransactionOptions{})
+		}, false, nil},
+		{"end", "abortTransaction", mongotest.Always(mongotest.OK(nil)), func(t *testing.T, _ *client.Client, s *client.Session) error {
+			s.End(t.Context())
+			return nil
+		}, false, nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newMongoses(t)
+				c := connectTo(t, m.Cluster, "retryWrites=false")
+				s := startSession(t, c, session.Options{})
+				begin(t, s, client.TransactionOptions{})
+				if err := insert(t, c, client.Common{Session: s}); err != nil {
+					t.Fatal(err)
+				}
+				for _, h := range m.Hosts() {
+					h.Handle(tt.command, tt.reply)
+				}
+				err := tt.act(t, c, s)
+				if got := mongoerr.Labels(err); !slices.Equal(got, tt.labels) {
+					t.Errorf("the error %v has the labels %v, want %v", err, got, tt.labels)
+				}
+				m.pinned(t, s, tt.pinned)
+			})
+		})
+	}
+}
+
+// The end of a session aborts its transaction, even if the caller has no time left.
+func TestEndAborts(t *testing.T) {
+	handlers := ends()
+	run(t, handlers, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+		s := startSession(t, c, session.Options{})
+		begin(t, s, client.TransactionOptions{})
+		if err := insert(t, c, client.Common{Session: s}); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		srv.Handle("abortTransaction", mongotest.Always(mongotest.Hang()))
+		began := time.Now()
+		for range 2 {
+			s.End(ctx)
+		}
+		if n := len(srv.Commands("abortTransaction")); n == 0 || time.Since(began) > 10*time.Second {
+			t.Errorf("%d aborts within %v", n, time.Since(began))
+		}
+	})
+}
+
+// Behind a load balancer a transaction keeps its connection, and shares it with its cursors.
+func TestTransactionPinsConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := mongotest.NewBalanced(t, mongotest.BalancedConfig{})
+		b.SetDocuments("shop.orders", mongotest.Numbered(0, 9, 0)...)
+		for _, s := range b.Services() {
+			for name, h := range ends() {
+				s.Handle(name, h)
+			}
+		}
+		cfg, err := connstring.Parse(b.URI("&maxPoolSize=4"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := client.New(cfg, client.Options{Dialer: b.Dial, MaxPinnedShare: 0.5})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = c.Close(context.WithoutCancel(t.Context())) }()
+		counts := func(transactions, cursors, inUse int) {
+			t.Helper()
+			if p := c.Pools()[0]; p.Transactions != transactions || p.Cursors != cursors || p.InUse != inUse {
+				t.Errorf("%d transactions, %d cursors, %d in use; want %d, %d, %d", p.Transactions, p.Cursors, p.InUse, transactions, cursors, inUse)
+			}
+		}
+		open := func(in client.Common) io.Closer {
+			t.Helper()
+			cur, err := c.Find(t.Context(), orders, client.FindOptions{Common: in, BatchSize: new(int32(2))})
+			if err != nil {
+				t.Fatalf("Find() = %v", err)
+			}
+			return closer(func() error { return cur.Close(t.Context()) })
+		}
+		if err := c.Ping(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		s := startSession(t, c, session.Options{})
+		in := client.Common{Session: s}
+		begin(t, s, client.TransactionOptions{})
+		counts(0, 0, 0)
+		cur := open(in)
+		counts(1, 0, 1)
+		at, service, ok := s.PinnedTo()
+		if !ok || at != b.Address() || service.IsZero() {
+			t.Errorf("PinnedTo() = %v, %v, %v", at, service, ok)
+		}
+		if _, _, err := c.FindOne(t.Context(), orders, client.FindOptions{Common: in}); err != nil {
+			t.Error(err)
+		}
+		other := open(client.Common{})
+		counts(1, 1, 2)
+		more := startSession(t, c, session.Options{})
+		begin(t, more, client.TransactionOptions{})
+		if err := insert(t, c, client.Common{Session: more}); !isA[*pool.PinLimitError](err) {
+			t.Errorf("insert = %v, want a PinLimitError", err)
+		}
+		wantState(t, more, "starting")
+		counts(1, 1, 2)
+		_ = other.Close()
+		if err := s.CommitTransaction(t.Context(), client.EndTransactionOptions{}); err != nil {
+			t.Error(err)
+		}
+		counts(1, 0, 1) // a commit does not unpin
+		begin(t, s, client.TransactionOptions{})
+		counts(1, 0, 1) // the cursor still has the connection
+		_ = cur.Close()
+		counts(0, 0, 0)
+
+		_ = open(in).Close()
+		counts(1, 0, 1)
+		s.End(t.Context())
+		counts(0, 0, 0)
+	})
+}
+
+type closer func() error
+
+func (c closer) Close() error { return c() }
+
+// A connection that breaks within a transaction is given up with it.
+func TestPinnedConnectionBreaks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := mongotest.NewBalanced(t, mongotest.BalancedConfig{})
+		for _, s := range b.Services() {
+			for name, h := range ends() {
+				s.Handle(name, h)
+			}
+		}
+		cfg, err := connstring.Parse(b.URI("&retryWrites=false"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := client.New(cfg, client.Options{Dialer: b.Dial})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = c.Close(context.WithoutCancel(t.Context())) }()
+		s := startSession(t, c, session.Options{})
+		in := client.Common{Session: s}
+		begin(t, s, client.TransactionOptions{})
+		if err := insert(t, c, in); err != nil {
+			t.Fatal(err)
+		}
+		for _, srv := range b.Services() {
+			srv.Handle("insert", mongotest.Always(mongotest.Drop()))
+		}
+		err = insert(t, c, in)
+		if !mongoerr.HasLabel(err, mongoerr.LabelTransientTransaction) {
+			t.Errorf("insert = %v, want a transient error", err)
+		}
+		if p := c.Pools()[0]; p.InUse != 0 || p.Transactions != 0 {
+			t.Errorf("%d connections are out", p.InUse)
+		}
+		if err := s.AbortTransaction(t.Context(), client.EndTransactionOptions{}); err != nil {
+			t.Error(err)
+		}
+		if _, _, ok := s.PinnedTo(); ok {
+			t.Error("still pinned")
+		}
+	})
+}
+
+// A write in a transaction is acknowledged, whatever the client's write concern is (prose test 1.0
+// of transactions).
+func TestTransactionsProseWriteConcernIsNotInherited(t *testing.T) {
+	run(t, ends(), func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+		s := startSession(t, c, session.Options{})
+		begin(t, s, client.TransactionOptions{WriteConcern: &client.WriteConcern{Nodes: new(int32(1))}})
+		res, err := c.InsertOne(t.Context(), orders, doc(t, `{"n":1}`), client.InsertOneOptions{Common: client.Common{Session: s}})
+		if err != nil || !res.Acknowledged {
+			t.Errorf("InsertOne() = %+v, %v, want it acknowledged", res, err)
+		}
+		cmd := srv.Commands("insert")[0]
+		if cmd.MoreToCome || cmd.Body.Has("writeConcern") {
+			t.Errorf("sent %s", fmt.Sprint(text(t, cmd.Body)))
+		}
+		_ = s.AbortTransaction(t.Context(), client.EndTransactionOptions{})
+	})
+}

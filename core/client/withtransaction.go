@@ -1,0 +1,162 @@
+package client
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"github.com/mooringdb/mooring/core/mongoerr"
+)
+
+// WithTransactionOptions holds the options of WithTransaction.
+type WithTransactionOptions struct {
+	TransactionOptions
+	// Timeout is timeoutMS for all attempts together; nil inherits the session's, and that the
+	// client's. Where it is set, operations in the callback must not have one of their own.
+	Timeout *time.Duration
+}
+
+// transactionLimit is how long WithTransaction tries again if no timeoutMS is set.
+const transactionLimit = 120 * time.Second
+
+// WithTransaction runs f in a transaction, and commits that. After an error that says so, it runs f
+// again in a new transaction, or repeats the commit. It gives up after timeoutMS, or if that is not
+// set, 120 seconds; the error is a *TransactionTimeoutError around the last one then. Any other
+// error is returned as it is.
+//
+// f may run many times. Its operations must have the session, and the context that f is called
+// with, which has the deadline. It must return the errors of its operations: otherwise a
+// transaction that the server has aborted is committed in vain. It may end the transaction itself.
+func (s *Session) WithTransaction(
+	ctx context.Context, opt WithTransactionOptions, f func(context.Context) error,
+) error {
+	timeout := s.timeout(opt.Timeout)
+	until := time.Now().Add(transactionLimit)
+	if s.client.runner.Limited(timeout) {
+		until = time.Now().Add(*timeout)
+	}
+	if deadline, ok := ctx.Deadline(); ok && deadline.Before(until) {
+		until = deadline
+	}
+	ctx, done := s.client.runner.Begin(ctx, timeout, time.Time{})
+	defer done()
+	a := attempts{session: s, opt: opt.TransactionOptions, timeout: timeout, until: until}
+	for n := 1; ; n++ {
+		again, err := a.try(ctx, f)
+		if !again {
+			return err
+		}
+		if err := a.wait(ctx, backoff(n, s.client.runner.Jitter()), err); err != nil {
+			return err
+		}
+	}
+}
+
+// attempts holds what the attempts of one WithTransaction have in common.
+type attempts struct {
+	session *Session
+	opt     TransactionOptions
+	timeout *time.Duration // timeoutMS; nil: none is set
+	until   time.Time
+}
+
+// try runs one transaction. If again is true, err allows another one.
+func (a *attempts) try(
+	ctx context.Context, f func(context.Context) error,
+) (again bool, err error) {
+	s := a.session
+	if err := s.StartTransaction(a.opt); err != nil {
+		return false, err
+	}
+	err = a.call(ctx, f)
+	if err != nil {
+		s.abandon(ctx, a.timeout)
+		return mongoerr.HasLabel(err, mongoerr.LabelTransientTransaction), err
+	}
+	if !s.TransactionState().Running() {
+		return false, nil
+	}
+	return a.commit(ctx)
+}
+
+// call runs f. If f panics, call aborts the transaction.
+func (a *attempts) call(ctx context.Context, f func(context.Context) error) error {
+	s, returned := a.session, false
+	s.bounded = s.client.runner.Limited(a.timeout)
+	defer func() {
+		s.bounded = false
+		if !returned {
+			s.abandon(ctx, a.timeout)
+		}
+	}()
+	err := f(ctx)
+	returned = true
+	return err
+}
+
+// commit commits the transaction, and repeats that while it is unknown whether it is committed. If
+// again is true, err allows another transaction.
+func (a *attempts) commit(ctx context.Context) (again bool, err error) {
+	for {
+		err := a.session.CommitTransaction(ctx, EndTransactionOptions{Timeout: a.timeout})
+		if !repeatsCommit(err) {
+			return mongoerr.HasLabel(err, mongoerr.LabelTransientTransaction), err
+		}
+		if err := a.wait(ctx, 0, err); err != nil {
+			return false, err
+		}
+	}
+}
+
+const codeMaxTimeMSExpired = 50
+
+// repeatsCommit reports whether a commit that failed with err is sent again. One that the server
+// had no time for is not.
+func repeatsCommit(err error) bool {
+	return mongoerr.HasLabel(err, mongoerr.LabelUnknownTransactionCommitResult) &&
+		mongoerr.Code(err) != codeMaxTimeMSExpired
+}
+
+// backoff returns how long WithTransaction waits before attempt n+1 (Convenient API for
+// Transactions, "Backoff"). jitter is from 0 to 1.
+func backoff(n int, jitter float64) time.Duration {
+	const first, most = 5 * time.Millisecond, 500 * time.Millisecond
+	return time.Duration(jitter * min(float64(first)*math.Pow(1.5, float64(n)), float64(most)))
+}
+
+// wait blocks for d, after last. If the time is over by then, it returns an error at once.
+func (a *attempts) wait(ctx context.Context, d time.Duration, last error) error {
+	if !time.Now().Add(d).Before(a.until) {
+		if mongoerr.IsTimeout(last) {
+			return last
+		}
+		return &TransactionTimeoutError{Err: last}
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// TransactionTimeoutError reports that WithTransaction had no time left for another attempt. Err is
+// the error of the last one, whose labels it has. errors.Is(err, context.DeadlineExceeded) holds.
+type TransactionTimeoutError struct{ Err error }
+
+func (e *TransactionTimeoutError) Error() string {
+	return "no time is left to try the transaction again: " + e.Err.Error()
+}
+
+// Unwrap returns the error of the last attempt.
+func (e *TransactionTimeoutError) Unwrap() error { return e.Err }
+
+// Is reports whether target is context.DeadlineExceeded.
+func (e *TransactionTimeoutError) Is(target error) bool {
+	return target == context.DeadlineExceeded
+}
+
+// Timeout returns true.
+func (e *TransactionTimeoutError) Timeout() bool { return true }

@@ -1,0 +1,6 @@
+package operation
+
+var (
+	UnknownCommit = unknownCommit
+	Transient     = transient
+)
