@@ -479,7 +479,7 @@ func TestUnpin(t *testing.T) {
 		{"commit", "commitTransaction", mongotest.Always(mongotest.OK(nil)), commit, true, nil},
 		{"commit interrupted", "commitTransaction", refuse(11601), commit, true, nil},
 		{"commit transient", "commitTransaction", refuse(251, transient), commit, false, []string{transient}},
-		{"commit without an answer", "commitTransaction", mongotest.Always(mongotest.Drop()), commit, false, []string{unknown}},
+		{"commit without an answer", "commitTransaction", mongotest.Always(mongotest.Drop()), commit, false, []string{unknown, mongoerr.LabelRetryableWrite}},
 		{"commit not confirmed", "commitTransaction", mongotest.Always(mongotest.Document(doc(t, `{"ok":1,"writeConcernError":{"code":64,"errmsg":"late"}}`))), commit, false, []string{unknown}},
 		{"commit with a concern that cannot be", "commitTransaction", mongotest.Always(mongotest.Document(doc(t, `{"ok":1,"writeConcernError":{"code":100,"errmsg":"no"}}`))), commit, true, nil},
 		{"abort", "abortTransaction", refuse(11601), func(t *testing.T, _ *client.Client, s *client.Session) error {

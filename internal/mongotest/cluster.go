@@ -304,6 +304,13 @@ func (h *Host) Slow(delay time.Duration) {
 // WriteHandler answers a command as h answers a write: by its role.
 func (h *Host) WriteHandler() Handler { return h.write }
 
+// Process returns the id of the host's process, which is its serviceId behind a load balancer.
+func (h *Host) Process() bson.ObjectID {
+	h.cluster.mu.Lock()
+	defer h.cluster.mu.Unlock()
+	return h.process
+}
+
 // Restart ends all connections, and counts the topologyVersion from 0 for a new process.
 func (h *Host) Restart() {
 	h.cluster.mu.Lock()

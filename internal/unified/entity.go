@@ -37,20 +37,24 @@ type (
 
 // reads returns the common options of an operation that reads.
 func (in inherited) reads(a *arguments) client.Common {
-	return client.Common{
-		Comment: a.value("comment"), Timeout: a.timeout(in.timeout), RawData: a.bool("rawData"),
-		Session:     a.session(),
-		ReadConcern: in.readConcern, ReadPreference: in.readPreference,
+	o := in.lists(a)
+	if !inTransaction(o.Session) {
+		o.ReadConcern, o.ReadPreference = in.readConcern, in.readPreference
 	}
+	return o
 }
+
+// inTransaction reports whether operations of a session belong to a transaction, which inherit
+// nothing of their collection.
+func inTransaction(s *client.Session) bool { return s != nil && s.TransactionState().Running() }
 
 // writes returns the common options of an operation that writes.
 func (in inherited) writes(a *arguments) client.Common {
-	return client.Common{
-		Comment: a.value("comment"), Timeout: a.timeout(in.timeout), RawData: a.bool("rawData"),
-		Session:      a.session(),
-		WriteConcern: in.writeConcern,
+	o := in.lists(a)
+	if !inTransaction(o.Session) {
+		o.WriteConcern = in.writeConcern
 	}
+	return o
 }
 
 // lists returns the common options of an operation that lists.
@@ -64,7 +68,9 @@ func (in inherited) lists(a *arguments) client.Common {
 // both returns the common options of an operation that may do either.
 func (in inherited) both(a *arguments) client.Common {
 	o := in.reads(a)
-	o.WriteConcern = in.writeConcern
+	if !inTransaction(o.Session) {
+		o.WriteConcern = in.writeConcern
+	}
 	return o
 }
 

@@ -10,8 +10,7 @@ import (
 // What the driver, or this runner, does not have yet. A case that needs any of it is skipped with
 // that reason.
 const (
-	needsTransactions = "transactions"
-	needsListing      = "lists of objects for databases, collections or indexes, which drivers " +
+	needsListing = "lists of objects for databases, collections or indexes, which drivers " +
 		"may leave out"
 	needsGridFS     = "GridFS"
 	needsEncryption = "client-side encryption"
@@ -21,12 +20,6 @@ const (
 )
 
 var missingOperations = map[string]string{
-	"startTransaction": needsTransactions, "commitTransaction": needsTransactions,
-	"abortTransaction":              needsTransactions,
-	"withTransaction":               needsTransactions,
-	"targetedFailPoint":             needsTransactions,
-	"assertSessionTransactionState": needsTransactions, "assertSessionPinned": needsTransactions,
-	"assertSessionUnpinned": needsTransactions,
 	"listCollectionObjects": needsListing, "listDatabaseObjects": needsListing,
 	"listIndexObjects": needsListing,
 	"upload":           needsGridFS, "download": needsGridFS, "downloadByName": needsGridFS,
@@ -44,7 +37,7 @@ var missingOperations = map[string]string{
 // missingArguments are arguments of operations, and options of entities.
 var missingArguments = map[string]string{
 	"autoEncryptOpts":       needsEncryption,
-	"storeEventsAsEntities": needsWorkloads, "defaultTransactionOptions": needsTransactions,
+	"storeEventsAsEntities": needsWorkloads,
 }
 
 var missingEntities = map[string]string{
@@ -126,6 +119,10 @@ func (s *survey) operations(operations []operation) {
 			s.entities(documents(op.arguments, "entities"))
 		case "runOnThread":
 			s.operations([]operation{newOperation(document(op.arguments, "operation"))})
+		case "withTransaction":
+			for _, doc := range documents(op.arguments, "callback") {
+				s.operations([]operation{newOperation(doc)})
+			}
 		}
 	}
 }

@@ -12,8 +12,11 @@ import (
 
 // sessionOperations are the operations on a session.
 var sessionOperations = table[*client.Session]{
-	"endSession":      endSession,
-	"getSnapshotTime": getSnapshotTime,
+	"endSession":        endSession,
+	"getSnapshotTime":   getSnapshotTime,
+	"startTransaction":  startTransaction,
+	"commitTransaction": commitTransaction,
+	"abortTransaction":  abortTransaction,
 }
 
 func (r *run) newSession(_ context.Context, a *arguments) (any, error) {
@@ -39,6 +42,9 @@ func (a *arguments) sessionOptions() session.Options {
 	if ms := a.int64("defaultTimeoutMS"); ms != nil {
 		options.DefaultTimeout = new(time.Duration(*ms) * time.Millisecond)
 	}
+	of := &arguments{run: a.run, doc: a.document("defaultTransactionOptions")}
+	options.DefaultTransaction = of.transactionOptions()
+	a.adopt(of)
 	if name := a.text("snapshotTime"); name != "" {
 		v, err := get[bson.Value](a.run, name)
 		t, i, ok := v.Timestamp()

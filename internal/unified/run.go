@@ -119,6 +119,7 @@ type outcome struct {
 	items  bool // value is a list of documents that stand by themselves
 	entity any  // what saveResultAsEntity saves, if it is not value
 	err    error
+	broken error // what was not as expected within the operation
 }
 
 // operation runs one operation, and checks what comes of it.
@@ -155,6 +156,9 @@ func (r *run) perform(ctx context.Context, op operation, a *arguments) (outcome,
 	case *changestream.Stream:
 		return call(ctx, streamOperations, op.name, r, a, e)
 	case *client.Session:
+		if op.name == "withTransaction" { // which leads back here
+			return call(ctx, table[*client.Session]{op.name: withTransaction}, op.name, r, a, e)
+		}
 		return call(ctx, sessionOperations, op.name, r, a, e)
 	}
 	return outcome{}, fmt.Errorf("there is no entity %q that has operations", op.object)
@@ -183,6 +187,8 @@ func call[T any](
 // check compares an outcome with what the test expects.
 func (r *run) check(op operation, out outcome) error {
 	switch {
+	case out.broken != nil:
+		return out.broken
 	case op.ignore:
 		return nil
 	case op.expectError != nil:

@@ -202,6 +202,21 @@ func TestRun(t *testing.T) {
 		"nested spans":          {operations(`{"object": "tk", "name": "findOne", "arguments": {"filter": {}}}`) + `, "expectTracingMessages": [{"client": "traced", "spans": [{"name": "find db.k", "attributes": {}}]}]`, "below the span 0, find db.k: spans that are not expected"},
 		"spans that may follow": {operations(`{"object": "tk", "name": "findOne", "arguments": {"filter": {}}}, {"object": "tk", "name": "findOne", "arguments": {"filter": {}}}`) + `, "expectTracingMessages": [{"client": "traced", "ignoreExtraSpans": true, "spans": [{"name": "find db.k", "attributes": {}}]}]`, fine},
 		"a tracing option":      {operations(`{"object": "testRunner", "name": "createEntities", "arguments": {"entities": [{"client": {"id": "s", "observeTracingMessages": {"nope": true}}}]}}`), "argument nope is not known"},
+		"transactions": {operations(`{"object": "sess", "name": "startTransaction"}, {"object": "k", "name": "insertOne", "arguments": {"document": {"x": 1}, "session": "sess"}},
+			{"object": "testRunner", "name": "assertSessionTransactionState", "arguments": {"session": "sess", "state": "in_progress"}},
+			{"object": "testRunner", "name": "assertSessionUnpinned", "arguments": {"session": "sess"}},
+			{"object": "sess", "name": "abortTransaction"}, {"object": "sess", "name": "withTransaction", "arguments": {"callback": [
+				{"object": "k", "name": "insertOne", "arguments": {"document": {"x": 1}, "session": "sess"}}], "writeConcern": {"w": "majority"}, "readConcern": {"level": "local"}}},
+			{"object": "testRunner", "name": "assertSessionTransactionState", "arguments": {"session": "sess", "state": "committed"}}`), fine},
+		"another state":                      {operations(`{"object": "testRunner", "name": "assertSessionTransactionState", "arguments": {"session": "sess", "state": "starting"}}`), "the transaction is none, want starting"},
+		"not pinned":                         {operations(`{"object": "testRunner", "name": "assertSessionPinned", "arguments": {"session": "sess"}}`), "the session is pinned: false"},
+		"a fail point of what is not pinned": {operations(`{"object": "testRunner", "name": "targetedFailPoint", "arguments": {"session": "sess", "failPoint": {}}}`), "the session is not pinned"},
+		"a callback that is not as expected": {operations(`{"object": "sess", "name": "withTransaction", "expectError": {"isError": true}, "arguments": {"readPreference": {"mode": "primary"}, "callback": [
+			{"object": "k", "name": "find", "arguments": {"filter": {}, "session": "sess"}, "expectResult": [{"x": 2}]}]}}`), "withTransaction on sess: find on k: result"},
+		"a callback that cannot be run": {operations(`{"object": "sess", "name": "withTransaction", "expectError": {"isError": true}, "arguments": {"callback": [{"object": "k", "name": "x"}]}}`), "cannot be run"},
+		"an error in a callback": {operations(`{"object": "sess", "name": "withTransaction", "expectError": {"errorCode": 11000}, "arguments": {"callback": [
+			{"object": "k", "name": "insertOne", "arguments": {"document": {"_id": 1}, "session": "sess"}},
+			{"object": "k", "name": "insertOne", "arguments": {"document": {"_id": 1}, "session": "sess"}, "expectError": {"errorCode": 11000}}]}}`), fine},
 		"change streams": {operations(`{"object": "k", "name": "createChangeStream", "arguments": {"pipeline": [], "fullDocument": "updateLookup"}, "saveResultAsEntity": "w"},
 			{"object": "d", "name": "createChangeStream", "arguments": {"pipeline": []}, "saveResultAsEntity": "wd"}, {"object": "c", "name": "createChangeStream", "arguments": {"pipeline": []}, "saveResultAsEntity": "wc"},
 			` + insert + `, {"object": "w", "name": "iterateOnce", "expectResult": {"operationType": "insert", "fullDocument": {"_id": 3}}}, {"object": "w", "name": "iterateOnce"},
@@ -355,7 +370,8 @@ func TestMissing(t *testing.T) {
 		"options of a database":  {operations(`{"object": "late", "name": "close"}`), ""},
 		"a bucket":               {operations(`{"object": "b", "name": "close"}`), "GridFS"},
 		"on a thread":            {operations(`{"object": "testRunner", "name": "runOnThread", "arguments": {"thread": "t", "operation": {"object": "c", "name": "upload"}}}`), "GridFS"},
-		"entities of its own":    {operations(`{"object": "testRunner", "name": "createEntities", "arguments": {"entities": [{"session": {"id": "own", "client": "c", "sessionOptions": {"defaultTransactionOptions": {}}}}]}}, {"object": "own", "name": "x"}`), "transactions"},
+		"entities of its own":    {operations(`{"object": "testRunner", "name": "createEntities", "arguments": {"entities": [{"bucket": {"id": "own", "database": "late"}}]}}, {"object": "own", "name": "x"}`), "GridFS"},
+		"in a callback":          {operations(`{"object": "s", "name": "withTransaction", "arguments": {"callback": [{"object": "c", "name": "upload"}]}}`), "GridFS"},
 		"events of a client":     {operations(``) + `, "expectEvents": [{"client": "api", "events": []}]`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -280,6 +280,7 @@ func (h *host) run(cmd *mongotest.Command, run command) reply {
 	var r reply
 	if err == nil {
 		r, err = run(h, req)
+		r.doc = withConcernError(cmd, r.doc)
 	}
 	if err != nil {
 		refused := refusal(err)

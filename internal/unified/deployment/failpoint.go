@@ -1,10 +1,12 @@
 package deployment
 
 import (
+	"fmt"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/mooringdb/mooring/core/address"
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/internal/mongotest"
 )
@@ -38,6 +40,19 @@ const (
 	failGetMore         = "failGetMoreAfterCursorCheckout"
 	failRetryableWrites = "onPrimaryTransactionalWrite"
 )
+
+// SetFailPoint runs a configureFailPoint on the server at an address, or, behind a load balancer,
+// on the one with that serviceId.
+func (d *Deployment) SetFailPoint(
+	at address.Address, service bson.ObjectID, command bson.Raw,
+) error {
+	for _, h := range d.hosts {
+		if h.Address() == at || !service.IsZero() && h.Process() == service {
+			return h.failPoints.configure(command)
+		}
+	}
+	return fmt.Errorf("there is no server %s", at)
+}
 
 // isAbout reports whether a fail point of that name is about a command.
 func (p *failPoint) isAbout(name string, cmd *mongotest.Command, appName string) bool {

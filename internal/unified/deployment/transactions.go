@@ -155,6 +155,20 @@ func (h *host) afterwards(cmd *request, reply bson.Raw) bson.Raw {
 // transient are the errors that a server labels TransientTransactionError, wherever they are.
 var transient = []int32{writeConflict, 24, 246, 267}
 
+// mostMembers is more members than any shard or replica set has.
+const mostMembers = 7
+
+// withConcernError returns a reply with the writeConcernError of a w that no set can satisfy.
+func withConcernError(cmd *mongotest.Command, reply bson.Raw) bson.Raw {
+	w := integer(document(cmd.Body, "writeConcern"), "w")
+	if w <= mostMembers || integer(reply, "ok") != 1 {
+		return reply
+	}
+	return bson.With(reply, "writeConcernError", bson.DocumentValue(bson.NewBuilder(nil).
+		Int32("code", 100).String("codeName", "UnsatisfiableWriteConcern").
+		String("errmsg", "Not enough data-bearing nodes").Finish()))
+}
+
 // labels returns the error labels of servers for an error, or for a write concern's error.
 func (h *host) labels(cmd *mongotest.Command, code int32, ofConcern bool) []string {
 	if !cmd.Body.Has("txnNumber") {
@@ -165,7 +179,7 @@ func (h *host) labels(cmd *mongotest.Command, code int32, ofConcern bool) []stri
 	again := slices.Contains(retryable, code)
 	switch {
 	case within && (slices.Contains(transient, code) || code == noSuchTransaction && !ofConcern ||
-		again && !ends):
+		again && !ends && !ofConcern):
 		return []string{"TransientTransactionError"}
 	case again && (ends || !within) && h.wire >= wire44:
 		return []string{"RetryableWriteError"}
