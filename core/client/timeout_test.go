@@ -430,17 +430,21 @@ func TestIteration(t *testing.T) {
 	}
 }
 
-// killCursors has a maxTimeMS only where timeoutMS is set, and waits 3 seconds at most.
+// killCursors has a maxTimeMS only where timeoutMS is set, and waits 3 seconds at most. Kill takes
+// a timeoutMS of its own.
 func TestTimeOfKillCursors(t *testing.T) {
 	for _, tt := range []struct {
-		timeout *time.Duration
-		want    time.Duration
-		sent    int64
+		timeout, kill *time.Duration // of the operation, and of Kill
+		want          time.Duration
+		sent          int64
 	}{
-		{nil, 3 * time.Second, 0},
-		{new(time.Duration(0)), 3 * time.Second, 0},
-		{new(time.Second), time.Second, 1000},
-		{new(time.Hour), 3 * time.Second, 3000},
+		{nil, nil, 3 * time.Second, 0},
+		{new(time.Duration(0)), nil, 3 * time.Second, 0},
+		{new(time.Second), nil, time.Second, 1000},
+		{new(time.Hour), nil, 3 * time.Second, 3000},
+		{nil, new(time.Second), time.Second, 1000},
+		{new(time.Hour), new(2 * time.Second), 2 * time.Second, 2000},
+		{new(time.Second), new(time.Duration(0)), 3 * time.Second, 0},
 	} {
 		run(t, nil, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
 			batches(t, srv)
@@ -451,9 +455,13 @@ func TestTimeOfKillCursors(t *testing.T) {
 			}
 			srv.Handle("killCursors", mongotest.Always(mongotest.Hang()))
 			began := time.Now()
-			_ = cur.Close(t.Context())
+			if tt.kill == nil {
+				_ = cur.Close(t.Context())
+			} else if err := cur.Kill(t.Context(), tt.kill); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("Kill() = %v, want that time ran out", err)
+			}
 			if took := time.Since(began); took != tt.want || maxTimeMS(t, srv, "killCursors") != tt.sent {
-				t.Errorf("Close() took %v with maxTimeMS %d, want %v and %d",
+				t.Errorf("closing took %v with maxTimeMS %d, want %v and %d",
 					took, maxTimeMS(t, srv, "killCursors"), tt.want, tt.sent)
 			}
 		})
