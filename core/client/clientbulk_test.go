@@ -1,10 +1,13 @@
 package client_test
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/mooringdb/mooring/core/bson"
@@ -341,6 +344,74 @@ func TestClientBulkWriteErrorText(t *testing.T) {
 	} {
 		if err.Error() != want {
 			t.Errorf("Error() = %q, want %q", err.Error(), want)
+		}
+	}
+}
+
+// TestRetriedBatches checks that a retry of a batch has the same writes, ids and transaction number
+// as the first attempt, and is not sent to a server that does not take as much.
+func TestRetriedBatches(t *testing.T) {
+	docs := []bson.Raw{doc(t, `{"a":1}`), doc(t, `{"a":2}`), doc(t, `{"a":3}`)}
+	for name, write := range map[string]struct {
+		command, sequence string
+		run               func(context.Context, *client.Client) error
+	}{
+		"InsertMany": {"insert", "documents", func(ctx context.Context, c *client.Client) error {
+			_, err := c.InsertMany(ctx, orders, docs, client.InsertManyOptions{})
+			return err
+		}},
+		"ClientBulkWrite": {"bulkWrite", "ops", func(ctx context.Context, c *client.Client) error {
+			_, err := c.ClientBulkWrite(ctx, inserts(t, 3, orders, `{"a":1}`), client.NamespacedBulkWriteOptions{})
+			return err
+		}},
+	} {
+		for _, smaller := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, smaller %v", name, smaller), func(t *testing.T) {
+				// Later connections than the broken one have other limits.
+				var broken atomic.Bool
+				hello := func(cmd *mongotest.Command) mongotest.Reply {
+					limit := 3
+					if broken.Load() && smaller {
+						limit = 2
+					}
+					return helloWith(t, fmt.Sprintf(`{"setName":"r","hosts":["mongotest:27017"],"me":"mongotest:27017",`+
+						`"logicalSessionTimeoutMinutes":30,"maxWireVersion":25,"maxWriteBatchSize":%d}`, limit))(cmd)
+				}
+				handlers := (&bulkServer{}).handlers(t)
+				answer := handlers[write.command]
+				if answer == nil {
+					answer = reply(t, `{"n":3,"ok":1}`)
+				}
+				handlers["hello"] = hello
+				handlers[write.command] = func(cmd *mongotest.Command) mongotest.Reply {
+					if broken.CompareAndSwap(false, true) {
+						return mongotest.Drop()
+					}
+					return answer(cmd)
+				}
+				run(t, handlers, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+					err := write.run(t.Context(), c)
+					sent := srv.Commands(write.command)
+					if smaller {
+						if len(sent) != 1 || !mongoerr.IsNetwork(err) {
+							t.Errorf("%d commands were sent, and the error is %v; want 1, and that of the first", len(sent), err)
+						}
+						return
+					}
+					if err != nil || len(sent) != 2 {
+						t.Fatalf("%d commands were sent, and the error is %v; want 2 and none", len(sent), err)
+					}
+					first, second := sent[0], sent[1]
+					if !slices.EqualFunc(first.Sequences[write.sequence], second.Sequences[write.sequence], slices.Equal[bson.Raw]) || len(first.Sequences[write.sequence]) != 3 {
+						t.Errorf("sent %v, and then %v", first.Sequences, second.Sequences)
+					}
+					one, _ := first.Body.Lookup("txnNumber")
+					two, _ := second.Body.Lookup("txnNumber")
+					if one.IsZero() || !bytes.Equal(one.Data, two.Data) {
+						t.Errorf("transaction numbers are %v and %v", one, two)
+					}
+				})
+			})
 		}
 	}
 }
