@@ -245,6 +245,15 @@ func TestRun(t *testing.T) {
 		"other sessions":              {operations(insert + `, ` + insert2 + `, {"object": "testRunner", "name": "assertDifferentLsidOnLastTwoCommands", "arguments": {"client": "c"}}`), "the last lsids are"},
 		"no two commands":             {operations(insert + `, {"object": "testRunner", "name": "assertSameLsidOnLastTwoCommands", "arguments": {"client": "c"}}`), "there are not two commands with an lsid"},
 		"the lsid of a client":        {operations(insert) + `, "expectEvents": [{"client": "c", "ignoreExtraEvents": true, "events": [{"commandStartedEvent": {"command": {"lsid": {"$$sessionLsid": "c"}}}}]}]`, `there is no session "c"`},
+		"default options of transactions": {operations(`{"object": "testRunner", "name": "createEntities", "arguments": {"entities": [{"session": {"id": "x", "client": "c", "sessionOptions": {"defaultTransactionOptions": {"writeConcern": {"w": "majority"}}}}}]}},
+			{"object": "x", "name": "startTransaction"}, {"object": "k", "name": "insertOne", "arguments": {"document": {"_id": 3}, "session": "x"}}, {"object": "x", "name": "commitTransaction"}`) + `,
+			"expectEvents": [{"client": "c", "events": [{"commandStartedEvent": {"commandName": "insert"}}, {"commandSucceededEvent": {}}, {"commandStartedEvent": {"commandName": "commitTransaction", "command": {"writeConcern": {"w": "majority"}}}}, {"commandSucceededEvent": {}}]}]`, fine},
+		"unknown default options":       {operations(`{"object": "testRunner", "name": "createEntities", "arguments": {"entities": [{"session": {"id": "x", "client": "c", "sessionOptions": {"defaultTransactionOptions": {"nope": 1}}}}]}}`), "argument nope is not known"},
+		"a transaction's read concern":  {operations(`{"object": "sess", "name": "startTransaction", "arguments": {"readConcern": {"nope": 1}}}`), "readConcern has an unknown field"},
+		"a transaction's write concern": {operations(`{"object": "sess", "name": "startTransaction", "arguments": {"writeConcern": {"nope": 1}}}`), "writeConcern has an unknown field"},
+		"an error of a callback": {operations(`{"object": "sess", "name": "withTransaction", "arguments": {"callback": [{"object": "k", "name": "insertOne", "arguments": {"document": {"_id": 3}, "session": "sess"}},
+			{"object": "k", "name": "insertOne", "arguments": {"document": {"_id": 3}, "session": "sess"}, "expectError": {"errorCode": 11000}}]}, "expectError": {"errorCode": 11000}},
+			{"object": "k", "name": "countDocuments", "arguments": {"filter": {}}, "expectResult": 2}`), fine},
 		"search indexes": {operations(`{"object": "k", "name": "createSearchIndex", "arguments": {"model": {"definition": {}, "name": "x", "type": "search"}}, "expectError": {"errorContains": "Atlas", "isClientError": false}},
 			{"object": "k", "name": "createSearchIndexes", "arguments": {"models": [{"definition": {}}]}, "expectError": {"errorContains": "Atlas"}},
 			{"object": "k", "name": "updateSearchIndex", "arguments": {"name": "x", "definition": {}}, "expectError": {"errorContains": "Atlas"}},
@@ -283,6 +292,20 @@ func TestLaterMembers(t *testing.T) {
 	err := unified.RunTest(t, f, f.Tests[0], deployment.ReplicaSet)
 	if err == nil || !strings.Contains(err.Error(), "the runner does not evaluate expectMore") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// TestPinned has sessions be pinned to one mongos, and a fail point set there.
+func TestPinned(t *testing.T) {
+	f := parse(t, unified.NewSchemas(spectest.Dir(t, suite)), strings.Replace(entities, `"id": "c",`, `"id": "c", "useMultipleMongoses": true,`, 1),
+		operations(`{"object": "sess", "name": "startTransaction", "arguments": {"readPreference": {"mode": "primary"}}}, {"object": "k", "name": "insertOne", "arguments": {"document": {}, "session": "sess"}},
+			{"object": "testRunner", "name": "assertSessionPinned", "arguments": {"session": "sess"}},
+			{"object": "testRunner", "name": "targetedFailPoint", "arguments": {"session": "sess", "failPoint": {"configureFailPoint": "failCommand", "mode": {"times": 1}, "data": {"failCommands": ["find"], "errorCode": 8}}}},
+			{"object": "k", "name": "find", "arguments": {"filter": {}, "session": "sess"}, "expectError": {"errorCode": 8}}`))
+	for _, topology := range []deployment.Topology{deployment.Sharded, deployment.LoadBalanced} {
+		if err := unified.RunTest(t, f, f.Tests[0], topology); err != nil {
+			t.Errorf("%s: %v", topology, err)
+		}
 	}
 }
 

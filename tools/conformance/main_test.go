@@ -16,10 +16,10 @@ func TestCompare(t *testing.T) {
 		problem      string
 	}{
 		"all walked":   {files: []string{"crud2/a.json"}, cases: []string{"crud2/a.json"}},
-		"listed":       {files: []string{"transactions/tests/a.json", "transactions/b.json"}, missing: "transactions/"},
+		"listed":       {files: []string{"gridfs/tests/a.json", "gridfs/b.json"}, missing: "gridfs/"},
 		"not listed":   {files: []string{"new/tests/a.json"}, problem: "new/tests/a.json is walked by no runner"},
-		"a stale row":  {files: []string{"transactions/a.json"}, cases: []string{"transactions/a.json"}, problem: "transactions/a.json has cases, but is listed"},
-		"one of a row": {files: []string{"auth/tests/legacy/a.json", "transactions/tests/b.json"}, cases: []string{"auth/tests/legacy/a.json"}, missing: "transactions/"},
+		"a stale row":  {files: []string{"gridfs/a.json"}, cases: []string{"gridfs/a.json"}, problem: "gridfs/a.json has cases, but is listed"},
+		"one of a row": {files: []string{"auth/tests/legacy/a.json", "gridfs/tests/b.json"}, cases: []string{"auth/tests/legacy/a.json"}, missing: "gridfs/"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			hasCase := map[string]bool{}
