@@ -12,6 +12,7 @@ import (
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/connstring"
 	"github.com/mooringdb/mooring/core/event/eventtrace"
+	"github.com/mooringdb/mooring/core/session"
 	"github.com/mooringdb/mooring/internal/mongotest"
 )
 
@@ -188,4 +189,53 @@ func TestOperationSpans(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestTransactionSpans checks that the operations of a transaction, and those alone, are under its
+// span, which ends with the commit or the abort. A transaction without operations has none.
+func TestTransactionSpans(t *testing.T) {
+	t.Setenv(eventtrace.EnabledVariable, "true")
+	hello := helloWith(t, `{"setName":"r","hosts":["mongotest:27017"],"me":"mongotest:27017","logicalSessionTimeoutMinutes":30,"maxWireVersion":21}`)
+	ok := reply(t, `{"ok":1}`)
+	handlers := mongotest.Handlers{"hello": hello, "commitTransaction": ok, "abortTransaction": ok}
+	insert := func(t *testing.T, c *client.Client, s *client.Session) {
+		t.Helper()
+		if _, err := c.InsertOne(t.Context(), orders, doc(t, `{}`), client.InsertOneOptions{Common: client.Common{Session: s}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	traced(t, handlers, func(t *testing.T, c *client.Client, s *spans) {
+		tx, err := c.StartSession(session.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, end := range []func(context.Context, client.EndTransactionOptions) error{tx.CommitTransaction, tx.AbortTransaction} {
+			for _, operations := range []int{2, 0} {
+				if err := tx.StartTransaction(client.TransactionOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				for range operations {
+					insert(t, c, tx)
+				}
+				if err := end(t.Context(), client.EndTransactionOptions{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		insert(t, c, tx)
+		if err := tx.StartTransaction(client.TransactionOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		insert(t, c, tx)
+		tx.End(t.Context())
+		member := []string{" insert shop.orders", "  insert"}
+		one := func(name string) []string {
+			return slices.Concat([]string{"transaction"}, member, member, []string{" " + name + " admin", "  " + name})
+		}
+		want := slices.Concat(one("commitTransaction"), one("abortTransaction"), []string{"insert shop.orders", " insert", "transaction"}, member,
+			[]string{" abortTransaction admin", "  abortTransaction"})
+		if got := s.names(); !slices.Equal(got, want) {
+			t.Errorf("spans are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+	})
 }

@@ -57,6 +57,7 @@ func (s *Session) transactionOptions(opt TransactionOptions) (TransactionOptions
 // UnknownTransactionCommitResult, it is not known whether the transaction is committed, and
 // CommitTransaction may be called again, as it may be after success.
 func (s *Session) CommitTransaction(ctx context.Context, opt EndTransactionOptions) error {
+	defer s.client.runner.TransactionEnded(s.state)
 	ending, err := s.state.Commit()
 	if err != nil || ending == session.EndSilently {
 		return err
@@ -67,6 +68,7 @@ func (s *Session) CommitTransaction(ctx context.Context, opt EndTransactionOptio
 // AbortTransaction aborts the transaction. Its error says only that there is none to abort: the
 // server aborts a transaction that it hears nothing of.
 func (s *Session) AbortTransaction(ctx context.Context, opt EndTransactionOptions) error {
+	defer s.client.runner.TransactionEnded(s.state)
 	ending, err := s.state.Abort()
 	if err == nil && ending != session.EndSilently {
 		_ = s.end(ctx, operation.Abort, false, opt)

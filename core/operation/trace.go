@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/mooringdb/mooring/core/event"
+	"github.com/mooringdb/mooring/core/session"
 )
 
 // Trace emits the events of an operation of several commands, which has an ID: the first one now,
@@ -22,6 +23,7 @@ func (r *Runner) trace(ctx context.Context, op *Operation, id int64) (end func(e
 	began := time.Now()
 	e := event.Operation{
 		ID: id, Name: op.Name, Database: op.Database, Collection: op.Collection, Caller: op.Caller,
+		Transaction: r.transaction(ctx, op),
 	}
 	if e.Name == "" {
 		e.Name = op.Command.Name()
@@ -35,5 +37,38 @@ func (r *Runner) trace(ctx context.Context, op *Operation, id int64) (end func(e
 				Operation: e, Duration: time.Since(began), Err: err,
 			})
 		}
+	}
+}
+
+// transaction returns the number of the transaction that an operation is part of, 0 for none. It
+// emits TransactionStarted before the first one.
+func (r *Runner) transaction(ctx context.Context, op *Operation) int64 {
+	s := op.Session
+	if s == nil || s.IsImplicit() {
+		return 0
+	}
+	state, _ := s.Transaction()
+	ofCursor := op.Selector != nil // which does not start a transaction
+	id := s.TraceID()
+	switch {
+	case op.Role != Member:
+		return id
+	case !state.Running() || ofCursor && state == session.TransactionStarting:
+		return 0
+	case id != 0:
+		return id
+	}
+	id = NewID()
+	s.SetTraceID(id)
+	if r.Sink.TransactionStarted != nil {
+		r.Sink.TransactionStarted(event.TransactionStarted{ID: id, Context: ctx})
+	}
+	return id
+}
+
+// TransactionEnded emits the last event of a session's transaction, once, if it has events.
+func (r *Runner) TransactionEnded(s *session.Client) {
+	if id := s.SetTraceID(0); id != 0 && r.Sink.TransactionEnded != nil {
+		r.Sink.TransactionEnded(event.TransactionEnded{ID: id})
 	}
 }

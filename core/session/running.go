@@ -55,6 +55,7 @@ type transaction struct {
 	opt           TransactionOptions
 	recoveryToken bson.Raw
 	pin           Pin
+	traceID       int64 // its number in events; 0: it has none
 }
 
 // StartTransaction starts a transaction. Nothing is sent before its first command.
@@ -196,4 +197,19 @@ func (c *Client) Pinned() Pin {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.transaction.pin
+}
+
+// TraceID returns the number of the transaction in events, 0 if it has none.
+func (c *Client) TraceID() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.transaction.traceID
+}
+
+// SetTraceID sets the number of the transaction in events, and returns the one that it had.
+func (c *Client) SetTraceID(id int64) (old int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	old, c.transaction.traceID = c.transaction.traceID, id
+	return old
 }
