@@ -49,14 +49,7 @@ func TestUnified(t *testing.T) {
 		{Name: "run-command", Folder: "run-command/tests/unified"},
 		{Name: "sessions", Folder: "sessions/tests"},
 		{Name: "change-streams", Folder: "change-streams/tests/unified"},
-		{
-			Name: "open-telemetry", Folder: "open-telemetry/tests",
-			Skip: map[[2]string]string{
-				{"convenient.json", "withTransaction"}:  "needs the spans of transactions",
-				{"core_api.json", "commit transaction"}: "needs the spans of transactions",
-				{"core_api.json", "abort transaction"}:  "needs the spans of transactions",
-			},
-		},
+		{Name: "open-telemetry", Folder: "open-telemetry/tests"},
 		{Name: "transactions", Folder: "transactions/tests/unified"},
 		{Name: "transactions-convenient-api", Folder: "transactions-convenient-api/tests/unified"},
 		{Name: "versioned-api", Folder: "versioned-api/tests"},

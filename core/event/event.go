@@ -98,8 +98,8 @@ type OperationEnded struct {
 	Err      error // nil if the operation succeeded
 }
 
-// TransactionStarted announces a transaction, before its first operation. It needs a sink that takes
-// events of operations, too.
+// TransactionStarted announces a transaction, before its first operation. It needs a sink that also
+// takes events of operations.
 type TransactionStarted struct {
 	ID int64
 	// Context is the caller's; see OperationStarted.

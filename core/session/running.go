@@ -206,7 +206,7 @@ func (c *Client) TraceID() int64 {
 	return c.transaction.traceID
 }
 
-// SetTraceID sets the number of the transaction in events, and returns the one that it had.
+// SetTraceID sets the number of the transaction in events, and returns the previous number.
 func (c *Client) SetTraceID(id int64) (old int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
