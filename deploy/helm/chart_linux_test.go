@@ -111,6 +111,9 @@ type (
 	}
 )
 
+// apiKeyLine is a line of an API key that nobody has.
+const apiKeyLine = "shop Y2hhcnQx AAAAAAAAAAAAAAAAAAAAAA.AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE"
+
 // secrets are what the cluster would hold: Secrets by name, their keys, the text.
 type secrets map[string]map[string]string
 
@@ -128,7 +131,7 @@ func TestPodRuns(t *testing.T) {
 	}{
 		{
 			"only what the chart demands",
-			[]string{"--set", "uriSecret.name=a,handleKeysSecret.name=b"},
+			[]string{"--set", "uriSecret.name=a,handleKeysSecret.name=b,allowPlaintext=true,allowUnauthenticated=true"},
 			func(uri, keys string) secrets { return secrets{"a": {"uri": uri}, "b": {"keys": keys}} },
 		},
 		{
@@ -137,7 +140,8 @@ func TestPodRuns(t *testing.T) {
 			func(uri, keys string) secrets {
 				return secrets{
 					"mooring-uri": {"connection-string": uri}, "mooring-handle-keys": {"keys": keys},
-					"mooring-tls": {"tls.crt": crt, "tls.key": key},
+					"mooring-tls":      {"tls.crt": crt, "tls.key": key, "ca.crt": crt},
+					"mooring-api-keys": {"api-keys": apiKeyLine},
 				}
 			},
 		},
@@ -152,11 +156,17 @@ func TestPodRuns(t *testing.T) {
 
 func TestChartDemandsSecrets(t *testing.T) {
 	needHelm(t)
+	const open, named = "allowPlaintext=true,allowUnauthenticated=true", "uriSecret.name=a,handleKeysSecret.name=b"
 	for set, want := range map[string]string{
-		"handleKeysSecret.name=b": "uriSecret.name",
-		"uriSecret.name=a":        "handleKeysSecret.name",
-		"uriSecret.name=a,handleKeysSecret.name=b,config.grpc.address=:1":    "/config/grpc/address",
-		"uriSecret.name=a,handleKeysSecret.name=b,config.replica.address=:1": "/config/replica",
+		open + ",handleKeysSecret.name=b":                      "uriSecret.name",
+		open + ",uriSecret.name=a":                             "handleKeysSecret.name",
+		open + "," + named + ",config.grpc.address=:1":         "/config/grpc/address",
+		open + "," + named + ",config.replica.address=:1":      "/config/replica",
+		open + "," + named + ",config.allowPlaintext=true":     "/config/allowPlaintext",
+		open + "," + named + ",config.auth.apiKeysFile=x":      "/config/auth/apiKeysFile",
+		open + "," + named + ",tlsSecret.clientAuthorityKey=x": "tlsSecret.clientAuthorityKey",
+		named + ",allowUnauthenticated=true":                   "allowPlaintext",
+		named + ",allowPlaintext=true":                         "allowUnauthenticated",
 	} {
 		out, err := helm("template", "test", "mooring", "--set", set).CombinedOutput()
 		if err == nil || !strings.Contains(string(out), want) {

@@ -23,6 +23,7 @@ type App struct {
 	server *server.Server
 	keys   *keyfile.Watcher
 	login  *login.Login
+	access access
 	failed chan error
 }
 
@@ -50,9 +51,10 @@ func newApp(cfg *config.Config, log *slog.Logger, lookup lookupHost) (*App, erro
 		deployment,
 		replicas,
 		handles,
+		callers,
 		services,
 		ports,
-		fx.Populate(&a.server, &a.keys, &a.login),
+		fx.Populate(&a.server, &a.keys, &a.login, &a.access),
 	)
 	if err := a.fx.Err(); err != nil {
 		return nil, dig.RootCause(err)
@@ -67,9 +69,10 @@ func (a *App) Start(ctx context.Context) error { return a.fx.Start(ctx) }
 // Addresses returns the addresses of the listeners, after Start.
 func (a *App) Addresses() server.Addresses { return a.server.Addresses() }
 
-// Reload reads the files of handle keys and of the MongoDB user again, if there are any. The log
-// has the result.
+// Reload reads the files of handle keys, of the MongoDB user, of API keys and of certificates again,
+// if there are any. The log has the result.
 func (a *App) Reload() {
+	a.access.reload()
 	a.keys.Reload()
 	a.login.Reload()
 }

@@ -408,9 +408,9 @@ func TestRefusedAtTheStart(t *testing.T) {
 		{"certificate", []string{"--tls-certificate-file=/no/such", "--tls-key-file=/no/such"}, "tls.certificateFile"},
 		{"CA file of the connection string", []string{"--uri=mongodb://h/?tls=true&tlsCAFile=/no/such"}, "option uri"},
 		{"addresses file", []string{"--addresses-file", filepath.Join(t.TempDir(), "no", "such")}, "option addressesFile"},
-		{"port", []string{"--rest-address", "256.0.0.1:0"}, "option rest.address"},
+		{"port", []string{"--allow-plaintext", "--allow-unauthenticated", "--rest-address", "256.0.0.1:0"}, "option rest.address"},
 		{"port for replicas", []string{"--handle-keys", handleKey, "--replica-address", "256.0.0.1:0"}, "option replica.address"},
-		{"port, when replicas are answered already", []string{"--handle-keys", handleKey, "--replica-address=127.0.0.1:0", "--rest-address=256.0.0.1:0"}, "option rest.address"},
+		{"port, when replicas are answered already", []string{"--handle-keys", handleKey, "--replica-address=127.0.0.1:0", "--allow-plaintext", "--allow-unauthenticated", "--rest-address=256.0.0.1:0"}, "option rest.address"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			args := append([]string{"--uri=mongodb://127.0.0.1:1", "--grpc-address=127.0.0.1:0", "--rest-address=127.0.0.1:0"}, row.args...)

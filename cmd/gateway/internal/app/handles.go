@@ -36,14 +36,29 @@ func newKeyRing(cfg *config.Config, log *slog.Logger) (*seal.Ring, error) {
 func newKeyWatcher(lc fx.Lifecycle, cfg *config.Config, ring *seal.Ring,
 	transport *replica.Transport, log *slog.Logger,
 ) *keyfile.Watcher {
+	var paths []string
+	if path := cfg.HandleKeysFile; path != "" {
+		paths = []string{path}
+	}
 	w := keyfile.New(keyfile.Config{
-		Path: cfg.HandleKeysFile, Sum: cfg.HandleKeysSum, Log: log,
-		Replace: func(keys ...seal.Key) error {
-			err := ring.Replace(keys...)
-			if transport != nil {
+		Paths: paths, Sum: string(cfg.HandleKeysSum[:]), Log: log,
+		Messages: keyfile.Messages{
+			Read:    "handle keys read",
+			Failed:  "the handle keys cannot be read: the old ones stay",
+			Nothing: "nothing to reload: the handle keys are in no file of their own",
+		},
+		Use: func(texts []string) (int, error) {
+			if err := cfg.CheckSecretFile(paths[0]); err != nil {
+				return 0, err
+			}
+			keys, err := config.ParseHandleKeys([]byte(texts[0]))
+			if err == nil {
+				err = ring.Replace(keys...)
+			}
+			if err == nil && transport != nil {
 				transport.KeysChanged()
 			}
-			return err
+			return len(keys), err
 		},
 	})
 	lc.Append(fx.Hook{OnStart: w.Start, OnStop: w.Close})

@@ -15,6 +15,7 @@ import (
 	"github.com/mooringdb/mooring/cmd/gateway/internal/ready"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/server"
 	"github.com/mooringdb/mooring/core/client"
+	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/inproc"
 	"github.com/mooringdb/mooring/service/interceptor"
 	"github.com/mooringdb/mooring/service/replica"
@@ -23,11 +24,7 @@ import (
 
 // ports provides the listeners: gRPC and REST, with the same services behind the same
 // interceptors.
-var ports = fx.Module("ports", fx.Provide(newTLS, newStopping, newGRPC, newREST, newServer))
-
-func newTLS(cfg *config.Config) (*tls.Config, error) {
-	return server.LoadTLS(cfg.TLS.CertificateFile, cfg.TLS.KeyFile)
-}
+var ports = fx.Module("ports", fx.Provide(newStopping, newGRPC, newREST, newServer))
 
 // stopping closes when the gateway begins to stop.
 type stopping chan struct{}
@@ -41,11 +38,16 @@ func newGRPC(cfg *config.Config, secure *tls.Config, around *interceptor.Chain, 
 	h *health.Server, stop stopping,
 ) makeGRPC {
 	return func() *grpc.Server {
-		g := server.NewGRPC(server.GRPCConfig{
+		c := server.GRPCConfig{
 			TLS: secure, MaxRequestSize: int(cfg.MaxRequestSize), Unary: around.Unary(),
+			MaxStreams: cfg.Connections.MaxStreams, MaxAge: cfg.Connections.MaxAge,
 			Stream: around.Stream(), Stopping: stop,
-		})
-		services.register(g)
+		}
+		if cfg.AuthEnabled() {
+			c.Authenticate = around.Authenticate
+		}
+		g := server.NewGRPC(c)
+		services.register(c.Register(g))
 		healthpb.RegisterHealthServer(g, h)
 		if cfg.GRPC.Reflection {
 			server.RegisterReflection(g)
@@ -55,13 +57,13 @@ func newGRPC(cfg *config.Config, secure *tls.Config, around *interceptor.Chain, 
 }
 
 func newREST(cfg *config.Config, log *slog.Logger, around *interceptor.Chain, services api,
-	state *ready.State,
+	state *ready.State, callers *caller.Authenticator,
 ) (*rest.Handler, error) {
 	conn := inproc.NewConn(around.Unary(), around.Stream())
 	services.register(conn)
 	return rest.New(rest.Config{
 		Conn: conn, Ready: state.Ready, MaxBodyBytes: cfg.MaxRequestSize,
-		StallTimeout: cfg.Cursors.Idle, Logger: log,
+		Callers: callers, Hosts: cfg.RESTHosts(), StallTimeout: cfg.Cursors.Idle, Logger: log,
 	})
 }
 
@@ -86,6 +88,7 @@ func newServer(lc fx.Lifecycle, p portParams) *server.Server {
 		GRPCAddress: p.Config.GRPC.Address, RESTAddress: p.Config.REST.Address,
 		DebugAddress:   p.Config.DebugAddress,
 		ReplicaAddress: replicaAddress(p.Replica), TLS: p.TLS,
+		MaxStreams: p.Config.Connections.MaxStreams, MaxAge: p.Config.Connections.MaxAge,
 		AddressesFile: p.Config.AddressesFile, Linger: p.Config.DrainLinger,
 		DrainTimeout: p.Config.DrainTimeout, Log: p.Log,
 	}, server.Parts{

@@ -9,6 +9,7 @@ import (
 	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
 	"github.com/mooringdb/mooring/core/client"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/catalog"
 	"github.com/mooringdb/mooring/service/command"
 	"github.com/mooringdb/mooring/service/cursor"
@@ -28,11 +29,12 @@ var services = fx.Module("services", fx.Provide(
 	newCursors, newSessions, newSessionService, newDeployments, newAPI,
 ))
 
-func newChain(
-	cfg *config.Config, log *slog.Logger, gate *interceptor.Gate, sessions *session.Sessions,
+func newChain(cfg *config.Config, log *slog.Logger, gate *interceptor.Gate,
+	callers *caller.Authenticator, sessions *session.Sessions,
 ) *interceptor.Chain {
 	return interceptor.New(interceptor.Config{
-		Logger: log, Gate: gate, Sessions: sessions, DefaultTimeout: cfg.RequestTimeout,
+		Logger: log, Gate: gate, Callers: callers, Sessions: sessions,
+		DefaultTimeout: cfg.RequestTimeout,
 		StallTimeout: cfg.Cursors.Idle,
 	})
 }

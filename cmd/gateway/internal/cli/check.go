@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/mooringdb/mooring/cmd/gateway/internal/certificate"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/check"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
-	"github.com/mooringdb/mooring/cmd/gateway/internal/server"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/token"
 	"github.com/mooringdb/mooring/core/client"
 )
@@ -42,7 +42,7 @@ func checkDeployment(c call) error {
 	if err != nil {
 		return err
 	}
-	if _, err := server.LoadTLS(cfg.TLS.CertificateFile, cfg.TLS.KeyFile); err != nil {
+	if _, err := certificate.New(cfg.TLS); err != nil {
 		return err
 	}
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -74,6 +75,14 @@ var commands = []command{
 			"docs/operations.md has the steps.",
 	},
 	{
+		name: "key", args: []string{"api", "new"}, run: newAPIKey, flags: apiKeyFlags,
+		synopsis: "make an API key for a client",
+		doc: "Prints a new API key, and its line for the file that --auth-api-keys-file names. " +
+			"The line\n" +
+			"has a hash of the key, so that nothing can print the key again: give it to the " +
+			"client now.",
+	},
+	{
 		name: "version", run: printVersion,
 		synopsis: "print the version",
 		doc:      "Prints the version of the gateway and of the Go that built it.",
@@ -112,12 +121,27 @@ func run(args, environ []string, stdout, stderr io.Writer) error {
 	case "--version":
 		args = []string{"version"}
 	}
-	for _, c := range commands {
-		if c.name == args[0] {
-			return c.call(args[1:], environ, stdout, stderr)
-		}
+	if c, ok := find(args); ok {
+		return c.call(args[1:], environ, stdout, stderr)
 	}
 	return &usageError{fmt.Sprintf("unknown command %q: there are %s", args[0], names())}
+}
+
+// find returns the command that args name: of those with the first word, the one whose second word
+// is there, too, else the first.
+func find(args []string) (found command, ok bool) {
+	for _, c := range commands {
+		if c.name != args[0] {
+			continue
+		}
+		if len(args) > 1 && len(c.args) > 0 && c.args[0] == args[1] {
+			return c, true
+		}
+		if !ok {
+			found, ok = c, true
+		}
+	}
+	return found, ok
 }
 
 func (c command) call(args, environ []string, stdout, stderr io.Writer) error {
@@ -189,5 +213,5 @@ func names() string {
 	for i, c := range commands {
 		all[i] = c.name
 	}
-	return strings.Join(all, ", ")
+	return strings.Join(slices.Compact(all), ", ")
 }

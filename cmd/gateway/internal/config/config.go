@@ -34,6 +34,14 @@ type Config struct {
 	DebugAddress string
 	// TLS applies to both listeners, if it is set.
 	TLS TLS
+	// AllowPlaintext and AllowUnauthenticated permit listeners that other machines can reach to
+	// have no TLS, and no authentication.
+	AllowPlaintext, AllowUnauthenticated bool
+	// AllowReadable lists the files with secrets that others may be able to read.
+	AllowReadable []string
+	// Auth says which credentials of clients count.
+	Auth        Auth
+	Connections Connections
 	// AddressesFile, if not empty, receives the addresses of the listeners once they are bound.
 	AddressesFile string
 	// HandleKeys seal the tokens of cursors: the first one seals, all open. None means a random
@@ -88,15 +96,25 @@ type GRPC struct {
 // REST describes the REST listener.
 type REST struct {
 	Address string // empty: no listener
+	// Hosts lists the names that clients may use; see Config.RESTHosts.
+	Hosts []string
 }
 
-// TLS names the certificate that the listeners serve with.
+// TLS names the certificate that the listeners serve with, and the authorities of their clients.
 type TLS struct {
 	CertificateFile, KeyFile string
+	ClientAuthorityFile      string // empty: clients have no certificates
+	RequireClient            bool
 }
 
 // Enabled reports whether the listeners use TLS.
 func (t TLS) Enabled() bool { return t.CertificateFile != "" }
+
+// Connections limits the connections of clients.
+type Connections struct {
+	MaxAge     time.Duration // 0: no limit
+	MaxStreams int
+}
 
 // Cursors limits the resources of open cursors.
 type Cursors struct {
@@ -193,6 +211,25 @@ func (c *Config) check() error {
 	}
 	if (c.TLS.CertificateFile == "") != (c.TLS.KeyFile == "") {
 		refuse("tls.certificateFile", "and tls.keyFile belong together: set both or neither")
+	}
+	if c.TLS.ClientAuthorityFile != "" && !c.TLS.Enabled() {
+		refuse("tls.clientAuthorityFile", "needs tls.certificateFile: without TLS there are no client "+
+			"certificates")
+	}
+	if c.TLS.RequireClient && c.TLS.ClientAuthorityFile == "" {
+		refuse("tls.clientCertificates", "needs tls.clientAuthorityFile")
+	}
+	c.Auth.check(refuse)
+	c.checkExposure("grpc.address", c.GRPC.Address, refuse)
+	c.checkExposure("rest.address", c.REST.Address, refuse)
+	secrets := []string{c.TLS.KeyFile, c.Token.File}
+	if c.MongoDB.TLS.CertificateKeyFilePassword == "" { // else it is encrypted
+		secrets = append(secrets, c.MongoDB.TLS.CertificateKeyFile)
+	}
+	for _, path := range secrets {
+		if err := c.CheckSecretFile(path); err != nil {
+			refuse("allowReadable", err.Error())
+		}
 	}
 	c.Token.check(&c.MongoDB, refuse)
 	c.Replica.check(len(c.HandleKeys) > 0, refuse)

@@ -63,7 +63,8 @@ func Load(flags *pflag.FlagSet, environ []string) (*Config, error) {
 		c.Warnings = append(c.Warnings, "unknown environment variable "+name+" has no effect")
 	}
 	layers := []layer{given, variables}
-	if path := cmp.Or(given["config"].text, variables["config"].text); path != "" {
+	path := cmp.Or(given["config"].text, variables["config"].text)
+	if path != "" {
 		written, err := fromFile(path)
 		if err != nil {
 			return nil, err
@@ -73,16 +74,14 @@ func Load(flags *pflag.FlagSet, environ []string) (*Config, error) {
 
 	var errs []error
 	for _, o := range options {
-		s, err := o.resolve(layers)
+		s, err := o.resolve(layers, c.CheckSecretFile)
 		err = cmp.Or(err, c.mongoUser.note(o.Name, s))
 		if err == nil {
 			c.values = append(c.values, value{o, s})
 			err = o.parse(c, s.text)
-			if o.Name == handleKeys {
-				c.HandleKeysFile, c.HandleKeysSum = s.file, SumHandleKeys([]byte(s.text))
-				if err == nil && s.file != "" && len(c.HandleKeys) == 0 {
-					err = errNoKey
-				}
+			err = cmp.Or(err, c.noteKeys(o.Name, s))
+			if err == nil && o.Secret && s.source == path && o.holdsSecret(c, s) {
+				err = c.CheckSecretFile(path)
 			}
 			if s.source == fromDefault {
 				s.source = ""
@@ -98,8 +97,39 @@ func Load(flags *pflag.FlagSet, environ []string) (*Config, error) {
 	return c, errors.Join(errs...)
 }
 
-// resolve returns the setting of the first layer that has the option.
-func (o option) resolve(layers []layer) (setting, error) {
+// noteKeys records the source of keys that may be in a file. Such a file must not be empty.
+func (c *Config) noteKeys(option string, s setting) error {
+	n := 1
+	switch option {
+	case handleKeys:
+		c.HandleKeysFile, c.HandleKeysSum = s.file, SumHandleKeys([]byte(s.text))
+		n = len(c.HandleKeys)
+	case apiKeys:
+		c.Auth.APIKeysFile, c.Auth.APIKeysSum = s.file, SumHandleKeys([]byte(s.text))
+		if c.Auth.APIKeys == nil {
+			n = 0
+		}
+	}
+	if s.file != "" && n == 0 {
+		return errNoKey
+	}
+	return nil
+}
+
+// holdsSecret reports whether the text of an option is secret, and not only an option that may be.
+func (o option) holdsSecret(c *Config, s setting) bool {
+	switch {
+	case s.text == "" || o.Name == mongoUsername:
+		return false
+	case o.shown != nil:
+		return strings.Contains(o.shown(c), mask)
+	}
+	return true
+}
+
+// resolve returns the setting of the first layer that has the option. check refuses files with
+// secrets.
+func (o option) resolve(layers []layer, check func(path string) error) (setting, error) {
 	for _, l := range layers {
 		s, direct := l[o.Name]
 		path, indirect := l[o.Name+fileSuffix]
@@ -111,6 +141,7 @@ func (o option) resolve(layers []layer) (setting, error) {
 			return s, nil
 		case indirect:
 			text, err := watch.Read(path.text)
+			err = cmp.Or(err, check(path.text))
 			return setting{text, path.source + ": " + path.text, path.text}, err
 		}
 	}

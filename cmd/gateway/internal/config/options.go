@@ -5,6 +5,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/seal"
 )
 
@@ -23,8 +24,11 @@ type option struct {
 	shown func(c *Config) string
 }
 
-// handleKeys names an option whose file is read again while the gateway runs.
-const handleKeys = "handle.keys"
+// Options whose files are read again while the gateway runs.
+const (
+	handleKeys = "handle.keys"
+	apiKeys    = "auth.apiKeys"
+)
 
 // Options that make the user of the deployment.
 const (
@@ -45,6 +49,15 @@ var options = []option{
 		Name: "config", Kind: "path", NoFile: true,
 		Doc:   "YAML file with any of the options below.",
 		parse: func(*Config, string) error { return nil },
+	},
+	{
+		// Comes before the options whose files it is about.
+		Name: "allowReadable", Kind: "list of paths",
+		Doc: "Files with secrets that the gateway uses although other users of the machine can " +
+			"read them: their paths, as the other options have them, one on each line or " +
+			"separated by commas. All other files with secrets must not be readable by others " +
+			"(chmod o-r).",
+		parse: into(func(c *Config) *[]string { return &c.AllowReadable }, parseList),
 	},
 	{
 		// Comes before uri, which is read together with it.
@@ -109,9 +122,11 @@ var options = []option{
 	},
 	{
 		Name: "grpc.address", Kind: "host:port", Default: "127.0.0.1:27080",
-		Doc: "Address on which gRPC listens. With port 0 the kernel chooses a port; none turns " +
-			"gRPC off. The default can be reached from this machine only.",
-		parse: into(func(c *Config) *string { return &c.GRPC.Address }, parseAddress),
+		Doc: "Address on which gRPC listens. With port 0 the kernel chooses a port; unix:/path " +
+			"is a Unix domain socket; none turns gRPC off. The default can be reached from this " +
+			"machine only. An address that others can reach needs TLS and authentication, or " +
+			"allowPlaintext and allowUnauthenticated.",
+		parse: into(func(c *Config) *string { return &c.GRPC.Address }, parseListener),
 	},
 	{
 		Name: "grpc.reflection", Kind: "bool", Default: "true", Bool: true,
@@ -121,15 +136,25 @@ var options = []option{
 	},
 	{
 		Name: "rest.address", Kind: "host:port", Default: "127.0.0.1:8080",
-		Doc: "Address on which REST, /healthz and /readyz listen. With port 0 the kernel " +
-			"chooses a port; none turns REST off. The default can be reached from this machine " +
-			"only.",
-		parse: into(func(c *Config) *string { return &c.REST.Address }, parseAddress),
+		Doc:   "Address on which REST, /healthz and /readyz listen, as grpc.address is for gRPC.",
+		parse: into(func(c *Config) *string { return &c.REST.Address }, parseListener),
+	},
+	{
+		Name: "rest.hosts", Kind: "list of names",
+		Doc: "Names by which REST clients reach the gateway, without a port, one on each line or " +
+			"separated by commas. A plain-text listener, and one that can be reached from this " +
+			"machine only, refuses a request whose Host is another name (421), since a page of " +
+			"another site could have pointed a name of its own at it. It always answers for " +
+			"localhost, for IP addresses and for the name in rest.address. * allows any name.",
+		parse: into(func(c *Config) *[]string { return &c.REST.Hosts }, parseHosts),
 	},
 	{
 		Name: "tls.certificateFile", Kind: "path",
 		Doc: "PEM file with the certificate chain of the gRPC and the REST listener. Without it " +
-			"they serve plain text. The gateway reads it once, when it starts.",
+			"they serve plain text. The gateway reads the three files of TLS every five seconds, " +
+			"and at once on SIGHUP. New connections get what two reads have found; connections " +
+			"that exist go on. If the files cannot be used, the gateway logs an error and keeps " +
+			"the old ones.",
 		parse: into(func(c *Config) *string { return &c.TLS.CertificateFile }, parseText),
 	},
 	{
@@ -138,11 +163,98 @@ var options = []option{
 		parse: into(func(c *Config) *string { return &c.TLS.KeyFile }, parseText),
 	},
 	{
+		Name: "tls.clientAuthorityFile", Kind: "path",
+		Doc: "PEM file with the authorities that issue client certificates. With it clients can " +
+			"present a certificate; see auth.certificateName.",
+		parse: into(func(c *Config) *string { return &c.TLS.ClientAuthorityFile }, parseText),
+	},
+	{
+		Name: "tls.clientCertificates", Kind: "optional or required", Default: "optional",
+		Doc: "Whether a connection without a client certificate is refused (required), health " +
+			"checks included. Used with tls.clientAuthorityFile.",
+		parse: into(func(c *Config) *bool { return &c.TLS.RequireClient }, parseRequired),
+	},
+	{
+		Name: "allowPlaintext", Kind: "bool", Default: "false", Bool: true,
+		Doc: "Whether gRPC and REST may listen without TLS on an address that other machines can " +
+			"reach. Only behind a proxy or in a network that encrypts.",
+		parse: into(func(c *Config) *bool { return &c.AllowPlaintext }, parseBool),
+	},
+	{
+		Name: "allowUnauthenticated", Kind: "bool", Default: "false", Bool: true,
+		Doc: "Whether gRPC and REST may listen without authentication (options auth.…) on an " +
+			"address that other machines can reach. Every client then has the rights of the " +
+			"MongoDB user.",
+		parse: into(func(c *Config) *bool { return &c.AllowUnauthenticated }, parseBool),
+	},
+	{
+		Name: apiKeys, Kind: "lines", Secret: true,
+		Doc: "API keys that count, one on each line, as `mooring key api new` prints them; lines " +
+			"that start with # are comments. The lines have hashes, not the keys. The gateway " +
+			"reads a file of keys every five seconds, and at once on SIGHUP; new keys count, and " +
+			"keys that are gone do not, when two reads have found the same. If the file cannot " +
+			"be used, the gateway logs an error and keeps the old keys.",
+		parse: into(func(c *Config) **caller.KeyTable { return &c.Auth.APIKeys }, parseAPIKeys),
+		shown: func(c *Config) string { return strings.Join(c.Auth.APIKeys.Describe(), "\n") },
+	},
+	{
+		Name: "auth.jwt.issuer", Kind: "URL",
+		Doc: "Issuer of the JSON Web Tokens that count, such as https://issuer.example: exactly " +
+			"the iss of its tokens. The gateway finds the issuer's keys by OpenID Connect " +
+			"discovery, when it needs them. It needs auth.jwt.audience.",
+		parse: into(func(c *Config) *string { return &c.Auth.JWT.Issuer }, parseIssuer),
+	},
+	{
+		Name: "auth.jwt.audience", Kind: "name",
+		Doc:   "Name of this gateway at the issuer. A token counts if its aud has it.",
+		parse: into(func(c *Config) *string { return &c.Auth.JWT.Audience }, parseText),
+	},
+	{
+		Name: "auth.jwt.algorithms", Kind: "list", Default: "RS256,ES256",
+		Doc: "Signature algorithms of tokens that count: " +
+			strings.Join(caller.Algorithms(), ", ") + ".",
+		parse: into(func(c *Config) *[]string { return &c.Auth.JWT.Algorithms }, parseAlgorithms),
+	},
+	{
+		Name: "auth.jwt.skew", Kind: "duration", Default: "1m",
+		Doc: "How far the clocks of issuer and gateway may differ: a token counts so much longer " +
+			"than its exp, and earlier than its nbf.",
+		parse: into(func(c *Config) *time.Duration { return &c.Auth.JWT.Skew },
+			durationWithin(0, 10*time.Minute)),
+	},
+	{
+		Name: "auth.jwt.claim", Kind: "name", Default: "sub",
+		Doc: "Claim of a token that has the principal's name. Choose one that the issuer does not " +
+			"let users change.",
+		parse: into(func(c *Config) *string { return &c.Auth.JWT.Claim }, parseText),
+	},
+	{
+		Name: "auth.certificateName", Kind: "name", Default: string(caller.Subject),
+		Doc: "What names the principal in a client certificate (tls.clientAuthorityFile): subject (the " +
+			"whole distinguished name), commonName, or the only dns, uri or email of the " +
+			"alternative names. With none, certificates do not count as credentials.",
+		parse: into(func(c *Config) *caller.CertificateName { return &c.Auth.CertificateName },
+			parseCertificateName),
+	},
+	{
+		Name: "connections.maxAge", Kind: "duration or none", Default: "10m",
+		Doc: "Age from which a client of gRPC or REST is told to use another connection, so that " +
+			"clients spread over new replicas. What is in flight on the old one ends in peace.",
+		parse: into(func(c *Config) *time.Duration { return &c.Connections.MaxAge },
+			orNone(durationWithin(time.Second, 24*time.Hour))),
+	},
+	{
+		Name: "connections.maxStreams", Kind: "number", Default: "250",
+		Doc: "How many calls one HTTP/2 connection of a client may have in flight. Clients wait " +
+			"with more.",
+		parse: into(func(c *Config) *int { return &c.Connections.MaxStreams }, parseCount),
+	},
+	{
 		Name: "debug.address", Kind: "host:port", Default: none,
 		Doc: "Address on which /debug/pprof/ and /debug/vars listen, to examine the gateway " +
-			"itself. They show memory contents and can slow the gateway down: never open this to " +
-			"clients.",
-		parse: into(func(c *Config) *string { return &c.DebugAddress }, parseAddress),
+			"itself. They show memory contents and can slow the gateway down. Other machines " +
+			"must not reach it: it is a loopback address or unix:/path.",
+		parse: into(func(c *Config) *string { return &c.DebugAddress }, parseLocal),
 	},
 	{
 		Name: "addressesFile", Kind: "path",

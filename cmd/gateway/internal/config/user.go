@@ -104,6 +104,9 @@ func (c *Config) ReadUser(texts []string) (auth.User, error) {
 		if texts[0] == "" {
 			return auth.User{}, errEmpty
 		}
+		if err := c.CheckSecretFile(f.path); err != nil {
+			return auth.User{}, err
+		}
 		*f.text, texts = texts[0], texts[1:]
 	}
 	cfg, err := now.parse(c.mongoOptions)

@@ -1,30 +1,36 @@
-// Package keyfile keeps the handle keys of a running gateway up to date with their file, so that
-// keys can change without a restart.
+// Package keyfile keeps the keys and certificates of a running gateway up to date with their files,
+// so that they can change without a restart.
 package keyfile
 
 import (
 	"context"
-	"crypto/sha256"
 	"log/slog"
 
-	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/watch"
-	"github.com/mooringdb/mooring/service/seal"
 )
 
-// Config says which file to watch, and what to do with its keys.
+// Config says which files to watch, and what to do with their texts.
 type Config struct {
-	// Path names the file; if it is empty, nothing is read.
-	Path string
-	// Sum is config.SumHandleKeys of the text of the keys in use at the start.
-	Sum [sha256.Size]byte
-	// Replace replaces the keys in use by those of a file that has changed.
-	Replace func(keys ...seal.Key) error
-	Log     *slog.Logger
+	// Paths names the files; if there are none, nothing is read.
+	Paths []string
+	// Sum is watch.Sum of the texts in use at the start.
+	Sum string
+	// Use replaces what is in use by what the texts of files that have changed say. It returns
+	// the number of keys or certificates in them. After an error the old ones stay in use.
+	Use func(texts []string) (int, error)
+	Messages
+	Log *slog.Logger
 }
 
-// Watcher reads the file again when it has changed. A file that cannot be used is logged as an
-// error, once for each change of the file, and the keys stay as they are.
+// Messages holds what is logged, in constant words.
+type Messages struct {
+	Read    string // the files were read and are in use
+	Failed  string // they cannot be used
+	Nothing string // a reload is asked for, and there are no files
+}
+
+// Watcher reads the files again when they have changed. Files that cannot be used are logged as an
+// error, once for each change.
 type Watcher struct {
 	cfg   Config
 	files *watch.Watcher
@@ -34,11 +40,7 @@ type Watcher struct {
 // New returns a watcher.
 func New(cfg Config) *Watcher {
 	w := &Watcher{cfg: cfg}
-	var paths []string
-	if cfg.Path != "" {
-		paths = []string{cfg.Path}
-	}
-	w.files = watch.New(paths, string(cfg.Sum[:]), w.changed)
+	w.files = watch.New(cfg.Paths, cfg.Sum, w.changed)
 	return w
 }
 
@@ -48,29 +50,30 @@ func (w *Watcher) Start(ctx context.Context) error { return w.files.Start(ctx) }
 // Close stops the watcher and waits for its goroutine.
 func (w *Watcher) Close(ctx context.Context) error { return w.files.Close(ctx) }
 
-// Reload reads the file now, and logs the result even if nothing has changed.
+// Reload reads the files now, and logs the result even if nothing has changed.
 func (w *Watcher) Reload() {
-	if !w.files.Reload() {
-		w.cfg.Log.Info("nothing to reload: the handle keys are in no file of their own")
+	if !w.files.Reload() && w.cfg.Nothing != "" {
+		w.log(slog.LevelInfo, w.cfg.Nothing)
 	}
 }
 
-// changed uses the keys of a file. If asked is set, it logs the result in any case.
+// changed uses the texts of the files. If asked is set, it logs the result in any case.
 func (w *Watcher) changed(texts []string, err error, asked bool) {
-	var keys []seal.Key
+	n := 0
 	if err == nil {
-		keys, err = config.ParseHandleKeys([]byte(texts[0]))
+		n, err = w.cfg.Use(texts)
 	}
-	if err == nil {
-		err = w.cfg.Replace(keys...)
-	}
+	file := slog.String("file", w.cfg.Paths[0])
 	switch {
 	case err == nil:
 		w.bad = ""
-		w.cfg.Log.Info("handle keys read", "file", w.cfg.Path, "keys", len(keys))
+		w.log(slog.LevelInfo, w.cfg.Read, file, slog.Int("keys", n))
 	case err.Error() != w.bad || asked:
 		w.bad = err.Error()
-		w.cfg.Log.Error("the handle keys cannot be read: the old ones stay", "file", w.cfg.Path,
-			"err", err)
+		w.log(slog.LevelError, w.cfg.Failed, file, slog.Any("err", err))
 	}
+}
+
+func (w *Watcher) log(level slog.Level, message string, attrs ...slog.Attr) {
+	w.cfg.Log.LogAttrs(context.Background(), level, message, attrs...) //nolint:sloglint // Messages are constant
 }

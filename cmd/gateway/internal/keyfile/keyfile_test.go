@@ -15,13 +15,15 @@ import (
 
 	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/keyfile"
-	"github.com/mooringdb/mooring/service/seal"
+	"github.com/mooringdb/mooring/cmd/gateway/internal/watch"
 )
 
 const (
 	one = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=\n"
 	two = "ZmVkY2JhOTg3NjU0MzIxMGZlZGNiYTk4NzY1NDMyMTA=\n"
 )
+
+var messages = keyfile.Messages{Read: "handle keys read", Failed: "the old ones stay", Nothing: "nothing to reload"}
 
 // world is a watcher with its file, in a bubble, where time is fake.
 type world struct {
@@ -66,12 +68,17 @@ func startOf(t *testing.T, counts, text string) *world {
 	w := &world{t: t, path: filepath.Join(t.TempDir(), "keys")}
 	w.write(text)
 	w.Watcher = keyfile.New(keyfile.Config{
-		Path: w.path, Sum: config.SumHandleKeys([]byte(strings.TrimSpace(counts))), Log: slog.New(slog.NewTextHandler(w, nil)),
-		Replace: func(keys ...seal.Key) error {
+		Paths: []string{w.path}, Sum: watch.Sum(strings.TrimSpace(counts)), Log: slog.New(slog.NewTextHandler(w, nil)),
+		Messages: messages,
+		Use: func(texts []string) (int, error) {
+			keys, err := config.ParseHandleKeys([]byte(texts[0]))
+			if err != nil {
+				return 0, err
+			}
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.counts = append(w.counts, len(keys))
-			return w.refuse
+			return len(keys), w.refuse
 		},
 	})
 	if err := w.Start(t.Context()); err != nil {
@@ -219,7 +226,7 @@ func TestReload(t *testing.T) {
 
 func TestWithoutFile(t *testing.T) {
 	var log bytes.Buffer
-	w := keyfile.New(keyfile.Config{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	w := keyfile.New(keyfile.Config{Messages: messages, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	if err := w.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -241,8 +248,8 @@ func TestCloseWaits(t *testing.T) {
 		}
 		begun, finish := make(chan struct{}), make(chan struct{})
 		w := keyfile.New(keyfile.Config{
-			Path: path, Log: slog.New(slog.DiscardHandler),
-			Replace: func(...seal.Key) error { close(begun); <-finish; return nil },
+			Paths: []string{path}, Log: slog.New(slog.DiscardHandler),
+			Use: func([]string) (int, error) { close(begun); <-finish; return 0, nil },
 		})
 		if err := w.Start(t.Context()); err != nil {
 			t.Fatal(err)

@@ -3,7 +3,7 @@ package server
 import (
 	"context"
 	"crypto/tls"
-	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,6 +24,14 @@ import (
 type GRPCConfig struct {
 	TLS            *tls.Config // nil: plain text
 	MaxRequestSize int
+	// MaxStreams limits the calls in flight on a connection; 0 means no limit.
+	MaxStreams int
+	// MaxAge is the age from which clients are told to use another connection; 0 means none.
+	MaxAge time.Duration
+	// Authenticate finds out who makes a call, and returns the context for the interceptors. It
+	// is called for all calls but those of health, before the request is read. If it is nil,
+	// clients are not authenticated.
+	Authenticate func(ctx context.Context, method string) (context.Context, error)
 	// Unary and Stream intercept every call of the API, and none of health and reflection.
 	Unary  grpc.UnaryServerInterceptor
 	Stream grpc.StreamServerInterceptor
@@ -42,14 +50,17 @@ const (
 	// would grow its stack each time, which takes an eighth of the processor time of a small
 	// request. When all are busy, more are started.
 	streamWorkers = 64
+	// handshakeTimeout limits the handshakes of TLS and HTTP/2.
+	handshakeTimeout = 10 * time.Second
 )
 
-// NewGRPC returns a gRPC server without services.
+// NewGRPC returns a gRPC server without services. Register adds them.
 func NewGRPC(cfg GRPCConfig) *grpc.Server {
 	opts := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(cfg.MaxRequestSize),
+		grpc.ConnectionTimeout(handshakeTimeout),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
-			Time: keepaliveTime, Timeout: keepaliveTimeout,
+			Time: keepaliveTime, Timeout: keepaliveTimeout, MaxConnectionAge: cfg.MaxAge,
 		}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
 			MinTime: keepaliveLeast, PermitWithoutStream: true,
@@ -61,25 +72,58 @@ func NewGRPC(cfg GRPCConfig) *grpc.Server {
 		grpc.StreamInterceptor(cfg.stream),
 		grpc.UnknownServiceHandler(refuseUnknown),
 	}
+	if cfg.MaxStreams > 0 {
+		opts = append(opts, grpc.MaxConcurrentStreams(uint32(cfg.MaxStreams)))
+	}
 	if cfg.TLS != nil {
 		opts = append(opts, grpc.Creds(credentials.NewTLS(cfg.TLS)))
 	}
 	return grpc.NewServer(opts...)
 }
 
-// LoadTLS reads a certificate and its key. Empty names mean no TLS.
-func LoadTLS(certificateFile, keyFile string) (*tls.Config, error) {
-	if certificateFile == "" && keyFile == "" {
-		return nil, nil
+// Register returns what registers the services of the API on a server of this configuration. With
+// authentication, grpc would read the request of a unary call before any code of ours runs, so
+// that strangers could make it hold as much as a request may have. Such a call is registered as a
+// stream, which its handler reads.
+func (cfg GRPCConfig) Register(g *grpc.Server) grpc.ServiceRegistrar {
+	if cfg.Authenticate == nil {
+		return g
 	}
-	certificate, err := tls.LoadX509KeyPair(certificateFile, keyFile)
-	if err != nil {
-		return nil, fmt.Errorf("options tls.certificateFile and tls.keyFile: %w", err)
+	return lateReader{g, cfg}
+}
+
+// lateReader registers unary methods as streams. grpc intercepts no stream of a single request and
+// a single response, so their handlers authenticate.
+type lateReader struct {
+	server *grpc.Server
+	cfg    GRPCConfig
+}
+
+// RegisterService registers a service.
+func (l lateReader) RegisterService(desc *grpc.ServiceDesc, server any) {
+	late := *desc
+	late.Methods, late.Streams = nil, slices.Clone(desc.Streams)
+	for _, m := range desc.Methods {
+		method := "/" + desc.ServiceName + "/" + m.MethodName
+		late.Streams = append(late.Streams, grpc.StreamDesc{
+			StreamName: m.MethodName, Handler: l.handler(method, m.Handler),
+		})
 	}
-	return &tls.Config{
-		MinVersion:   tls.VersionTLS12,
-		Certificates: []tls.Certificate{certificate},
-	}, nil
+	l.server.RegisterService(&late, server)
+}
+
+func (l lateReader) handler(method string, unary grpc.MethodHandler) grpc.StreamHandler {
+	return func(server any, ss grpc.ServerStream) error {
+		ctx, err := l.cfg.Authenticate(ss.Context(), method)
+		if err != nil {
+			return err
+		}
+		response, err := unary(server, ctx, ss.RecvMsg, l.cfg.Unary)
+		if err != nil {
+			return err
+		}
+		return ss.SendMsg(response)
+	}
 }
 
 func (cfg GRPCConfig) unary(
@@ -94,6 +138,13 @@ func (cfg GRPCConfig) unary(
 func (cfg GRPCConfig) stream(
 	srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, h grpc.StreamHandler,
 ) error {
+	if cfg.Authenticate != nil && !isHealth(info.FullMethod) {
+		ctx, err := cfg.Authenticate(ss.Context(), info.FullMethod)
+		if err != nil {
+			return err
+		}
+		ss = &authenticated{ss, ctx}
+	}
 	if !isInfrastructure(info.FullMethod) {
 		return cfg.Stream(srv, ss, info, h)
 	}
@@ -111,6 +162,14 @@ func (cfg GRPCConfig) stream(
 	}
 }
 
+// authenticated wraps a stream and has the context that Authenticate has returned.
+type authenticated struct {
+	grpc.ServerStream
+	ctx context.Context //nolint:containedctx // as grpc has it
+}
+
+func (a *authenticated) Context() context.Context { return a.ctx }
+
 // refuseUnknown answers calls of unknown methods, so that the error has details and the call is
 // logged, like all others.
 func refuseUnknown(_ any, ss grpc.ServerStream) error {
@@ -124,6 +183,9 @@ func refuseUnknown(_ any, ss grpc.ServerStream) error {
 // isInfrastructure reports whether a method belongs to grpc.health.v1 or grpc.reflection, not to
 // the API.
 func isInfrastructure(method string) bool { return strings.HasPrefix(method, "/grpc.") }
+
+// isHealth reports whether a method belongs to grpc.health.v1, whose clients need no credential.
+func isHealth(method string) bool { return strings.HasPrefix(method, "/grpc.health.v1.Health/") }
 
 // internalPackage names the package that only replicas of the gateway use.
 const internalPackage = "mooring.replica"

@@ -13,16 +13,22 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"google.golang.org/grpc"
 )
 
-// Config says where to listen and how to stop. An empty address means no listener.
+// Config says where to listen and how to stop. An address is host:port, or unix: and a path. An
+// empty address means no listener.
 type Config struct {
 	GRPCAddress, RESTAddress, DebugAddress string
+	// MaxStreams and MaxAge limit the connections of REST as GRPCConfig limits those of gRPC.
+	MaxStreams int
+	MaxAge     time.Duration
 	// TLS applies to the ports of gRPC and REST; nil means plain text. The gRPC server has it
 	// already (see NewGRPC).
 	TLS *tls.Config
@@ -97,6 +103,8 @@ func New(cfg Config, parts Parts) *Server {
 			Handler: h, TLSConfig: secure, ReadHeaderTimeout: readHeaderTimeout,
 			IdleTimeout:    idleTimeout,
 			MaxHeaderBytes: maxHeaderBytes, ErrorLog: quiet,
+			HTTP2:       &http.HTTP2Config{MaxConcurrentStreams: cfg.MaxStreams},
+			ConnContext: rememberBirth,
 		}
 	}
 	s := &Server{cfg: cfg, parts: parts, debug: httpServer(parts.Debug, nil)}
@@ -104,9 +112,23 @@ func New(cfg Config, parts Parts) *Server {
 	return s
 }
 
-// serveREST tells clients to close their connections if the server is about to stop.
+// birthKey is the key of the time at which a connection was accepted.
+type birthKey struct{}
+
+func rememberBirth(ctx context.Context, _ net.Conn) context.Context {
+	return context.WithValue(ctx, birthKey{}, time.Now())
+}
+
+// isOld reports whether the connection of a request is older than connections may become.
+func (s *Server) isOld(r *http.Request) bool {
+	born, ok := r.Context().Value(birthKey{}).(time.Time)
+	return ok && s.cfg.MaxAge > 0 && time.Since(born) > s.cfg.MaxAge
+}
+
+// serveREST tells clients to close their connections if the server is about to stop, or if the
+// connections are old. Over HTTP/2 net/http turns this into GOAWAY.
 func (s *Server) serveREST(w http.ResponseWriter, r *http.Request) {
-	if s.leaving.Load() {
+	if s.leaving.Load() || s.isOld(r) {
 		w.Header().Set("Connection", "close")
 	}
 	s.parts.REST.ServeHTTP(w, r)
@@ -171,14 +193,38 @@ func bind(ctx context.Context, ports []port) ([]net.Listener, error) {
 	var listeners []net.Listener
 	var lc net.ListenConfig
 	for _, p := range ports {
-		l, err := lc.Listen(ctx, "tcp", p.address)
+		network, address, prefix := "tcp", p.address, ""
+		if path, ok := strings.CutPrefix(p.address, unixPrefix); ok {
+			network, address, prefix = "unix", path, unixPrefix
+			removeStale(ctx, path)
+		}
+		l, err := lc.Listen(ctx, network, address)
 		if err != nil {
 			return listeners, fmt.Errorf("option %s: %w", p.option, err)
 		}
-		*p.bound = l.Addr().String()
+		*p.bound = prefix + l.Addr().String()
 		listeners = append(listeners, l)
 	}
 	return listeners, nil
+}
+
+// unixPrefix begins the address of a Unix domain socket.
+const unixPrefix = "unix:"
+
+// removeStale removes a socket that a process has left behind: one on which no process listens.
+func removeStale(ctx context.Context, path string) {
+	info, err := os.Lstat(path)
+	if err != nil || info.Mode().Type() != os.ModeSocket {
+		return
+	}
+	c, err := new(net.Dialer).DialContext(ctx, "unix", path)
+	if err == nil {
+		_ = c.Close() // it is in use: listening fails
+		return
+	}
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		_ = os.Remove(path) // else listening fails
+	}
 }
 
 func closeAll(listeners []net.Listener) {

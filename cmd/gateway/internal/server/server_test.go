@@ -2,17 +2,11 @@ package server_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"io"
 	"log/slog"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -35,6 +29,7 @@ import (
 
 	"github.com/mooringdb/mooring/cmd/gateway/internal/server"
 	_ "github.com/mooringdb/mooring/gen/mooring/replica/v1" // gives reflection something to hide
+	"github.com/mooringdb/mooring/internal/certtest"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
@@ -412,12 +407,10 @@ func TestStopIsNotHeldUp(t *testing.T) {
 }
 
 func TestTLS(t *testing.T) {
-	certFile, keyFile := certificate(t)
-	cfg, err := server.LoadTLS(certFile, keyFile)
-	if err != nil {
-		t.Fatalf("LoadTLS = %v", err)
-	}
-	r := newRig(t, func(c *server.Config) { c.TLS = cfg })
+	pair := certtest.Authority(t, certtest.ECDSA).Issue(t, "localhost").TLS(nil)
+	r := newRig(t, func(c *server.Config) {
+		c.TLS = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}}
+	})
 	r.start(t)
 	trusting := &tls.Config{InsecureSkipVerify: true} //nolint:gosec // a certificate of this test's own
 	if got := get(t, client(t, trusting), "https://"+r.Addresses().REST); got != "rest" {
@@ -429,39 +422,4 @@ func TestTLS(t *testing.T) {
 	}
 	close(r.finish)
 	r.stop(t)
-}
-
-func TestLoadTLS(t *testing.T) {
-	if cfg, err := server.LoadTLS("", ""); cfg != nil || err != nil {
-		t.Errorf("LoadTLS of nothing = %v, %v", cfg, err)
-	}
-	if _, err := server.LoadTLS("/no/such.pem", "/no/such.key"); err == nil || !strings.Contains(err.Error(), "tls.certificateFile") {
-		t.Errorf("LoadTLS = %v, want an error that names the options", err)
-	}
-}
-
-// certificate makes a self-signed certificate.
-func certificate(t *testing.T) (certFile, keyFile string) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"localhost"}}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	certFile, keyFile = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
-	for path, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: der}, keyFile: {Type: "PRIVATE KEY", Bytes: keyDER}} {
-		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return certFile, keyFile
 }

@@ -29,17 +29,46 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- printf "%s-peers" (include "mooring.fullname" . | trunc 57 | trimSuffix "-") }}
 {{- end }}
 
+{{/* The names by which clients reach the Service, and those that values.yaml adds. */}}
+{{- define "mooring.hosts" -}}
+{{- $name := include "mooring.fullname" . }}
+{{- $long := printf "%s.%s" $name .Release.Namespace }}
+{{- $own := list $name $long (printf "%s.svc" $long) (printf "%s.svc.cluster.local" $long) }}
+{{- concat $own (dig "rest" "hosts" list .Values.config) | toJson }}
+{{- end }}
+
 {{/* The configuration file: what values.yaml says, under what the chart itself decides. */}}
 {{- define "mooring.config" -}}
+{{- if not (or .Values.tlsSecret.name .Values.allowPlaintext) }}
+{{- fail "tlsSecret.name: name a Secret with a certificate, or set allowPlaintext=true" }}
+{{- end }}
+{{- if and .Values.tlsSecret.clientAuthorityKey (not .Values.tlsSecret.name) }}
+{{- fail "tlsSecret.clientAuthorityKey: needs tlsSecret.name" }}
+{{- end }}
+{{- if not (or .Values.apiKeysSecret.name (dig "auth" "jwt" "issuer" "" .Values.config)
+      .Values.tlsSecret.clientAuthorityKey .Values.allowUnauthenticated) }}
+{{- fail "apiKeysSecret.name: name a Secret with API keys (mooring key api new), or set config.auth.jwt, tlsSecret.clientAuthorityKey or allowUnauthenticated=true" }}
+{{- end }}
 {{- $own := dict
       "uriFile" (printf "/etc/mooring/uri/%s" .Values.uriSecret.key)
+      "allowPlaintext" .Values.allowPlaintext
+      "allowUnauthenticated" .Values.allowUnauthenticated
       "grpc" (dict "address" ":27080")
-      "rest" (dict "address" ":8080")
+      "rest" (dict "address" ":8080" "hosts" (include "mooring.hosts" . | fromJsonArray))
       "handle" (dict "keysFile" (printf "/etc/mooring/handle-keys/%s" .Values.handleKeysSecret.key))
       "replica" (dict "address" ":27081" "peers" (list (printf "%s:27081" (include "mooring.peers" .))))
       "drain" (dict "timeout" (printf "%ds" (int .Values.shutdown.drainSeconds))) }}
-{{- if .Values.tlsSecret.name }}
-{{- $_ := set $own "tls" (dict "certificateFile" "/etc/mooring/tls/tls.crt" "keyFile" "/etc/mooring/tls/tls.key") }}
+{{- with .Values.tlsSecret }}
+{{- if .name }}
+{{- $tls := dict "certificateFile" "/etc/mooring/tls/tls.crt" "keyFile" "/etc/mooring/tls/tls.key" }}
+{{- if .clientAuthorityKey }}
+{{- $_ := set $tls "clientAuthorityFile" (printf "/etc/mooring/tls/%s" .clientAuthorityKey) }}
+{{- end }}
+{{- $_ := set $own "tls" $tls }}
+{{- end }}
+{{- end }}
+{{- if .Values.apiKeysSecret.name }}
+{{- $_ := set $own "auth" (dict "apiKeysFile" (printf "/etc/mooring/api-keys/%s" .Values.apiKeysSecret.key)) }}
 {{- end }}
 {{- mustMergeOverwrite (deepCopy .Values.config) $own | toYaml }}
 {{- end }}

@@ -1,0 +1,115 @@
+package app
+
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+
+	"go.uber.org/fx"
+
+	"github.com/mooringdb/mooring/cmd/gateway/internal/certificate"
+	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
+	"github.com/mooringdb/mooring/cmd/gateway/internal/keyfile"
+	"github.com/mooringdb/mooring/service/caller"
+)
+
+// callers provides what tells clients apart and encrypts their connections, both up to date with
+// their files.
+var callers = fx.Module("callers", fx.Provide(newCallers, newCertificate, newTLS, newAccess))
+
+// newCallers returns what authenticates clients; nil if nothing does.
+func newCallers(lc fx.Lifecycle, cfg *config.Config, log *slog.Logger) *caller.Authenticator {
+	if !cfg.AuthEnabled() {
+		return nil
+	}
+	c := caller.Config{Keys: cfg.Auth.APIKeys}
+	if cfg.CertificatesCount() {
+		c.CertificateName = cfg.Auth.CertificateName
+	}
+	if jwt := cfg.Auth.JWT; jwt.Issuer != "" {
+		c.Tokens = &caller.TokenConfig{
+			Issuer: jwt.Issuer, Audience: jwt.Audience, Algorithms: jwt.Algorithms,
+			Skew: jwt.Skew, Claim: jwt.Claim,
+			Fetched: func(keys int, err error) {
+				if err != nil {
+					log.Warn("the keys of the issuer of tokens cannot be fetched",
+						"issuer", jwt.Issuer, "keys", keys, "err", err)
+					return
+				}
+				log.Debug("keys of the issuer of tokens fetched", "issuer", jwt.Issuer,
+					"keys", keys)
+			},
+		}
+	}
+	a := caller.New(c)
+	lc.Append(fx.Hook{OnStop: func(context.Context) error {
+		a.Close()
+		return nil
+	}})
+	return a
+}
+
+// newCertificate returns the certificate of the listeners; nil if they have none.
+func newCertificate(cfg *config.Config) (*certificate.Holder, error) {
+	return certificate.New(cfg.TLS)
+}
+
+func newTLS(h *certificate.Holder) *tls.Config { return h.TLS() }
+
+// access watches the files of API keys and certificates.
+type access []*keyfile.Watcher
+
+func newAccess(lc fx.Lifecycle, cfg *config.Config, log *slog.Logger, a *caller.Authenticator,
+	h *certificate.Holder,
+) access {
+	var watchers access
+	add := func(c keyfile.Config) {
+		c.Log = log
+		w := keyfile.New(c)
+		lc.Append(fx.Hook{OnStart: w.Start, OnStop: w.Close})
+		watchers = append(watchers, w)
+	}
+	if path := cfg.Auth.APIKeysFile; path != "" {
+		add(keyfile.Config{
+			Paths: []string{path}, Sum: string(cfg.Auth.APIKeysSum[:]),
+			Messages: keyfile.Messages{
+				Read:   "API keys read",
+				Failed: "the API keys cannot be read: the old ones stay",
+			},
+			Use: func(texts []string) (int, error) {
+				if err := cfg.CheckSecretFile(path); err != nil {
+					return 0, err
+				}
+				keys, err := config.ParseAPIKeys([]byte(texts[0]))
+				if err != nil {
+					return 0, err
+				}
+				a.Replace(keys)
+				return keys.Len(), nil
+			},
+		})
+	}
+	if h != nil {
+		add(keyfile.Config{
+			Paths: h.Paths(), Sum: h.Sum(),
+			Messages: keyfile.Messages{
+				Read:   "certificate read",
+				Failed: "the certificate cannot be used: the old one stays",
+			},
+			Use: func(texts []string) (int, error) {
+				if err := cfg.CheckSecretFile(cfg.TLS.KeyFile); err != nil {
+					return 0, err
+				}
+				return 1, h.Use(texts)
+			},
+		})
+	}
+	return watchers
+}
+
+// reload reads the files now.
+func (a access) reload() {
+	for _, w := range a {
+		w.Reload()
+	}
+}
