@@ -1,0 +1,329 @@
+package app_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/genproto/googleapis/api/annotations"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/mooringdb/mooring/internal/issuertest"
+	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/service/caller"
+)
+
+// rights reads testdata/access.txt: a line for each RPC, with the status of an empty request, and
+// for each REST path, with that of the body {}, if the client may call it.
+func rights(t *testing.T) map[string]string {
+	t.Helper()
+	text, err := os.ReadFile("testdata/access.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		if i := strings.LastIndex(strings.TrimSpace(line), " "); i > 0 && !strings.HasPrefix(line, "#") {
+			all[line[:i]] = strings.TrimSpace(line[i:])
+		}
+	}
+	return all
+}
+
+// credential is one of the matrix: metadata or a header, and whether it counts.
+type credential struct {
+	name, key, value string
+	counts           bool
+}
+
+// newKey returns a new API key and its line.
+func newKey(t testing.TB, principal string, expires time.Time) (key, line string) {
+	t.Helper()
+	key, line, err := caller.NewKey(principal, expires)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key, line
+}
+
+// newIssuer serves an issuer of tokens on loopback.
+func newIssuer(t *testing.T) (*issuertest.Issuer, string) {
+	t.Helper()
+	i := issuertest.New(t, "")
+	s := httptest.NewServer(i)
+	t.Cleanup(s.Close)
+	i.SetURL(s.URL)
+	return i, s.URL
+}
+
+func secretFile(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// newMatrix returns what starts a gateway with API keys and tokens, and credentials of all kinds.
+func newMatrix(t *testing.T) (func() *gateway, []credential) {
+	t.Helper()
+	right, line := newKey(t, "shop", time.Time{})
+	expired, oldLine := newKey(t, "shop", time.Now().Add(-time.Hour))
+	wrong, _ := newKey(t, "shop", time.Time{})
+	issuer, url := newIssuer(t)
+	claims := issuer.Claims("ann")
+	claims["exp"] = time.Now().Add(-time.Hour).Unix()
+	old := issuertest.Sign(t, issuer.Key(), "ES256", claims)
+	claims = issuer.Claims("ann")
+	claims["aud"] = "other"
+	other := issuertest.Sign(t, issuer.Key(), "ES256", claims)
+
+	mongo := mongotest.NewTCPServer(t, nil)
+	mongo.SetDocuments("db.c", documents(3, 10)...)
+	keys := secretFile(t, "keys", line+"\n"+oldLine)
+	begin := func() *gateway {
+		return start(t, mongo.URI(), "--auth-api-keys-file", keys, "--auth-jwt-issuer", url,
+			"--auth-jwt-audience", issuertest.Audience, "--handle-keys", handleKey)
+	}
+	bearer := func(name, text string, counts bool) credential {
+		return credential{name, "authorization", "Bearer " + text, counts}
+	}
+	return begin, []credential{
+		{name: "none"},
+		bearer("wrong key", wrong, false), bearer("expired key", expired, false), bearer("right key", right, true),
+		{"wrong key in a header", "api-key", wrong, false},
+		{"right key in a header", "api-key", right, true},
+		bearer("wrong token", other, false), bearer("expired token", old, false), bearer("right token", issuer.Token(t, "ann"), true),
+		{"another scheme", "authorization", "Basic " + right, false},
+	}
+}
+
+// methods calls f for each RPC of the API.
+func methods(f func(m protoreflect.MethodDescriptor)) {
+	protoregistry.GlobalFiles.RangeFilesByPackage("mooring.v1", func(file protoreflect.FileDescriptor) bool {
+		for i := range file.Services().Len() {
+			s := file.Services().Get(i)
+			for j := range s.Methods().Len() {
+				f(s.Methods().Get(j))
+			}
+		}
+		return true
+	})
+}
+
+// callEmpty makes a call with an empty request, and returns its status. A stream is read up to its
+// first message.
+func callEmpty(ctx context.Context, cc *grpc.ClientConn, method string, streams bool) codes.Code {
+	if !streams {
+		return status.Code(cc.Invoke(ctx, method, &emptypb.Empty{}, &emptypb.Empty{}))
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s, err := cc.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, method)
+	if err == nil {
+		err = errors.Join(s.SendMsg(&emptypb.Empty{}), s.CloseSend())
+	}
+	if err == nil || errors.Is(err, io.EOF) {
+		err = s.RecvMsg(&emptypb.Empty{})
+	}
+	if errors.Is(err, io.EOF) {
+		return codes.OK
+	}
+	return status.Code(err)
+}
+
+// TestAccess calls each RPC and each REST path with each credential. Each RPC gets a gateway of its
+// own, since an address may fail only so often.
+func TestAccess(t *testing.T) {
+	begin, credentials := newMatrix(t)
+	table, seen := rights(t), map[string]bool{}
+	expect := func(name string) string {
+		seen[name] = true
+		want, ok := table[name]
+		if !ok {
+			t.Errorf("testdata/access.txt has no line for %s", name)
+		}
+		return want
+	}
+	methods(func(m protoreflect.MethodDescriptor) {
+		name := string(m.Parent().Name()) + "/" + string(m.Name())
+		want := expect(name)
+		g := begin()
+		defer checkLog(t, g, credentials)
+		defer g.stop()
+		g.ready()
+		for _, c := range credentials {
+			ctx, cancel := context.WithTimeout(t.Context(), waitTime)
+			expected := codes.Unauthenticated.String()
+			if c.counts {
+				expected = want
+			}
+			if c.key != "" {
+				ctx = metadata.AppendToOutgoingContext(ctx, c.key, c.value)
+			}
+			// Names that a gateway could take for the result of authentication.
+			ctx = metadata.AppendToOutgoingContext(ctx, "principal", "key:shop", "mooring-principal", "key:shop")
+			got := callEmpty(ctx, g.cc, "/mooring.v1."+name, m.IsStreamingServer() || m.IsStreamingClient()).String()
+			if got != expected {
+				t.Errorf("gRPC %s with %s: %s, want %s", name, c.name, got, expected)
+			}
+			cancel()
+		}
+		rule, _ := proto.GetExtension(m.Options(), annotations.E_Http).(*annotations.HttpRule)
+		if rule == nil {
+			return
+		}
+		for _, b := range append([]*annotations.HttpRule{rule}, rule.GetAdditionalBindings()...) {
+			accessPath(t, g, credentials, b, expect)
+		}
+	})
+	for name := range table {
+		if !seen[name] {
+			t.Errorf("testdata/access.txt has a line for %s, which is no RPC and no path", name)
+		}
+	}
+}
+
+func checkLog(t *testing.T, g *gateway, credentials []credential) {
+	t.Helper()
+	for _, c := range credentials {
+		if secret := c.value[strings.LastIndex(c.value, " ")+1:]; secret != "" && strings.Contains(g.log.String(), secret) {
+			t.Errorf("the log has a credential: %s", c.name)
+		}
+	}
+}
+
+var variable = regexp.MustCompile(`\{[^}]*\}`)
+
+func accessPath(t *testing.T, g *gateway, credentials []credential, rule *annotations.HttpRule, expect func(string) string) {
+	t.Helper()
+	method, path, body := http.MethodGet, rule.GetGet(), ""
+	if path == "" {
+		method, path, body = http.MethodPost, rule.GetPost(), "{}"
+	}
+	name := method + " " + path
+	want := expect(name)
+	path = strings.ReplaceAll(path, "{collection}", "c")
+	path = variable.ReplaceAllString(path, "db")
+	for _, c := range credentials {
+		expected := "401"
+		if c.counts {
+			expected = want
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), waitTime)
+		r, err := http.NewRequestWithContext(ctx, method, "http://"+g.Addresses().REST+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Principal", "key:shop")
+		r.Header.Set("Grpc-Metadata-Authorization", "Bearer x")
+		if c.key != "" {
+			r.Header.Set(c.key, c.value)
+		}
+		resp, err := g.http.Do(r)
+		if err != nil {
+			t.Fatalf("%s with %s: %v", name, c.name, err)
+		}
+		got := strconv.Itoa(resp.StatusCode)
+		if got != expected || (got == "401") != (resp.Header.Get("Www-Authenticate") != "") {
+			t.Errorf("REST %s with %s: %s %s, want %s", name, c.name, got, resp.Header.Get("Www-Authenticate"), expected)
+		}
+		cancel()
+		resp.Body.Close()
+	}
+}
+
+// TestOpenDoors checks what answers without credentials, and that reflection does not.
+func TestOpenDoors(t *testing.T) {
+	begin, credentials := newMatrix(t)
+	g := begin()
+	g.ready() // gRPC's health
+	if r, err := healthpb.NewHealthClient(g.cc).Check(t.Context(), &healthpb.HealthCheckRequest{}); err != nil {
+		t.Errorf("Check = %v, %v", r, err)
+	}
+	for path, want := range map[string]int{
+		"/healthz": 200, "/readyz": 200, "/openapi.json": 200, "/": 404, "/v1": 401, "/healthz/x": 401, "/debug/vars": 401,
+	} {
+		if got := g.status(path); got != want {
+			t.Errorf("GET %s = %d, want %d", path, got, want)
+		}
+	}
+	for _, c := range credentials {
+		ctx := t.Context()
+		if c.key != "" {
+			ctx = metadata.AppendToOutgoingContext(ctx, c.key, c.value)
+		}
+		ctx, cancel := context.WithCancel(ctx)
+		r, err := reflectionpb.NewServerReflectionClient(g.cc).ServerReflectionInfo(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = r.Send(&reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_ListServices{}})
+		if _, err = r.Recv(); (err == nil) != c.counts || err != nil && status.Code(err) != codes.Unauthenticated {
+			t.Errorf("reflection with %s: %v", c.name, err)
+		}
+		cancel()
+	}
+	g.stop()
+}
+
+// TestCursorsBelongToPrincipals checks that a token of one principal is of no use to another.
+func TestCursorsBelongToPrincipals(t *testing.T) {
+	ann, annLine := newKey(t, "ann", time.Time{})
+	bob, bobLine := newKey(t, "bob", time.Time{})
+	mongo := mongotest.NewTCPServer(t, nil)
+	mongo.SetDocuments("db.c", documents(300, 10)...)
+	g := start(t, mongo.URI(), "--auth-api-keys", annLine+"\n"+bobLine, "--handle-keys", handleKey)
+	g.ready()
+	post := func(key, path, body string) (int, string) {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+g.Addresses().REST+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Api-Key", key)
+		resp, err := g.http.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		text, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode, string(text)
+	}
+	_, page := post(ann, "/v1/databases/db/collections/c/documents:find", `{"batchSize":10}`)
+	token := regexp.MustCompile(`"cursor":"([^"]*)"`).FindStringSubmatch(page)
+	if token == nil {
+		t.Fatalf("no cursor: %s", page)
+	}
+	next := `{"cursor":"` + token[1] + `"}`
+	if code, body := post(bob, "/v1/cursors:next", next); code != http.StatusNotFound || !strings.Contains(body, "CursorNotFound") {
+		t.Errorf("another principal's next: %d %s", code, body)
+	}
+	if code, body := post(ann, "/v1/cursors:next", next); code != http.StatusOK {
+		t.Errorf("its own next: %d %s", code, body)
+	}
+	g.stop()
+}
