@@ -111,7 +111,7 @@ type (
 	}
 )
 
-// apiKeyLine is a line of an API key that nobody has.
+// apiKeyLine is the line of an API key that does not exist.
 const apiKeyLine = "shop Y2hhcnQx AAAAAAAAAAAAAAAAAAAAAA.AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE"
 
 // secrets are what the cluster would hold: Secrets by name, their keys, the text.

@@ -69,8 +69,8 @@ func (a *App) Start(ctx context.Context) error { return a.fx.Start(ctx) }
 // Addresses returns the addresses of the listeners, after Start.
 func (a *App) Addresses() server.Addresses { return a.server.Addresses() }
 
-// Reload reads the files of handle keys, of the MongoDB user, of API keys and of certificates again,
-// if there are any. The log has the result.
+// Reload reads the files of handle keys, of the MongoDB user, of API keys and of certificates
+// again, if there are any. The log has the result.
 func (a *App) Reload() {
 	a.access.reload()
 	a.keys.Reload()

@@ -35,7 +35,7 @@ func newChain(cfg *config.Config, log *slog.Logger, gate *interceptor.Gate,
 	return interceptor.New(interceptor.Config{
 		Logger: log, Gate: gate, Callers: callers, Sessions: sessions,
 		DefaultTimeout: cfg.RequestTimeout,
-		StallTimeout: cfg.Cursors.Idle,
+		StallTimeout:   cfg.Cursors.Idle,
 	})
 }
 

@@ -85,7 +85,8 @@ func (h *Holder) Use(texts []string) error {
 func authorities(text string) (*x509.CertPool, error) {
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM([]byte(text)) {
-		return nil, errors.New("option tls.clientAuthorityFile: there is no certificate in the file")
+		return nil, errors.New(
+			"option tls.clientAuthorityFile: there is no certificate in the file")
 	}
 	return pool, nil
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"net"
 	"os"
 	"strings"
@@ -37,15 +38,17 @@ func handshake(t *testing.T, server, client *tls.Config) (serverLeaf, clientLeaf
 	defer b.Close()
 	s, c := tls.Server(a, server), tls.Client(b, client)
 	failed := make(chan error, 1)
-	go func() { failed <- s.HandshakeContext(context.Background()); _, _ = s.Write([]byte("x")) }()
+	go func() {
+		failed <- s.HandshakeContext(context.Background())
+		_, _ = s.Write([]byte("x"))
+	}()
 	err = c.HandshakeContext(t.Context())
 	if err == nil {
 		_, err = c.Read(make([]byte, 1)) // TLS 1.3: the client learns of a refusal here
 	}
 	if err != nil {
 		b.Close()
-		<-failed
-		return nil, nil, err
+		return nil, nil, errors.Join(err, <-failed)
 	}
 	if err := <-failed; err != nil {
 		return nil, nil, err

@@ -213,8 +213,8 @@ func (c *Config) check() error {
 		refuse("tls.certificateFile", "and tls.keyFile belong together: set both or neither")
 	}
 	if c.TLS.ClientAuthorityFile != "" && !c.TLS.Enabled() {
-		refuse("tls.clientAuthorityFile", "needs tls.certificateFile: without TLS there are no client "+
-			"certificates")
+		refuse("tls.clientAuthorityFile", "needs tls.certificateFile: without TLS there are no "+
+			"client certificates")
 	}
 	if c.TLS.RequireClient && c.TLS.ClientAuthorityFile == "" {
 		refuse("tls.clientCertificates", "needs tls.clientAuthorityFile")

@@ -224,15 +224,15 @@ var options = []option{
 	},
 	{
 		Name: "auth.jwt.claim", Kind: "name", Default: "sub",
-		Doc: "Claim of a token that has the principal's name. Choose one that the issuer does not " +
-			"let users change.",
+		Doc: "Claim of a token that has the principal's name. Choose one that the issuer does " +
+			"not let users change.",
 		parse: into(func(c *Config) *string { return &c.Auth.JWT.Claim }, parseText),
 	},
 	{
 		Name: "auth.certificateName", Kind: "name", Default: string(caller.Subject),
-		Doc: "What names the principal in a client certificate (tls.clientAuthorityFile): subject (the " +
-			"whole distinguished name), commonName, or the only dns, uri or email of the " +
-			"alternative names. With none, certificates do not count as credentials.",
+		Doc: "What names the principal in a client certificate (tls.clientAuthorityFile): " +
+			"subject (the whole distinguished name), commonName, or the only dns, uri or email " +
+			"of the alternative names. With none, certificates do not count as credentials.",
 		parse: into(func(c *Config) *caller.CertificateName { return &c.Auth.CertificateName },
 			parseCertificateName),
 	},

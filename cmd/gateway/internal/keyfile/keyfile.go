@@ -75,5 +75,6 @@ func (w *Watcher) changed(texts []string, err error, asked bool) {
 }
 
 func (w *Watcher) log(level slog.Level, message string, attrs ...slog.Attr) {
-	w.cfg.Log.LogAttrs(context.Background(), level, message, attrs...) //nolint:sloglint // Messages are constant
+	//nolint:sloglint // Messages are constant
+	w.cfg.Log.LogAttrs(context.Background(), level, message, attrs...)
 }

@@ -32,7 +32,7 @@ import (
 // socketPath returns a path that is short enough for a socket.
 func socketPath(t *testing.T, name string) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "s")
+	dir, err := os.MkdirTemp("", "s") //nolint:usetesting // t.TempDir is too long for a socket
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func TestUnixSockets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer cc.Close()
+	defer func() { _ = cc.Close() }()
 	if _, err := healthpb.NewHealthClient(cc).Check(t.Context(), &healthpb.HealthCheckRequest{}); err != nil {
 		t.Errorf("Check = %v", err)
 	}
@@ -201,7 +201,13 @@ func newGuardedRig(t *testing.T) *guardedRig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = r.cc.Close(); g.Stop(); <-done })
+	t.Cleanup(func() {
+		_ = r.cc.Close()
+		g.Stop()
+		if err := <-done; err != nil {
+			t.Errorf("Serve = %v", err)
+		}
+	})
 	return r
 }
 

@@ -112,7 +112,7 @@ func New(cfg Config, parts Parts) *Server {
 	return s
 }
 
-// birthKey is the key of the time at which a connection was accepted.
+// birthKey keys the time at which a connection was accepted.
 type birthKey struct{}
 
 func rememberBirth(ctx context.Context, _ net.Conn) context.Context {
