@@ -188,12 +188,8 @@ func TestAccess(t *testing.T) {
 			}
 			cancel()
 		}
-		rule, _ := proto.GetExtension(m.Options(), annotations.E_Http).(*annotations.HttpRule)
-		if rule == nil {
-			return
-		}
-		for _, b := range append([]*annotations.HttpRule{rule}, rule.GetAdditionalBindings()...) {
-			accessPath(t, g, credentials, b, expect)
+		for _, path := range restPaths(m) {
+			accessPath(t, g, credentials, path, expect)
 		}
 	})
 	for name := range table {
@@ -214,13 +210,32 @@ func checkLog(t *testing.T, g *gateway, credentials []credential) {
 
 var variable = regexp.MustCompile(`\{[^}]*\}`)
 
-func accessPath(t *testing.T, g *gateway, credentials []credential, rule *annotations.HttpRule, expect func(string) string) {
-	t.Helper()
-	method, path, body := http.MethodGet, rule.GetGet(), ""
-	if path == "" {
-		method, path, body = http.MethodPost, rule.GetPost(), "{}"
+// restPaths returns the REST paths of an RPC with their methods, such as "GET /v1/databases".
+func restPaths(m protoreflect.MethodDescriptor) (paths []string) {
+	rule, _ := proto.GetExtension(m.Options(), annotations.E_Http).(*annotations.HttpRule)
+	if m.IsStreamingClient() { // it has a path without an annotation
+		return []string{"POST /v1/databases/{database}/collections/{collection}/documents:import"}
 	}
-	name := method + " " + path
+	for _, b := range append([]*annotations.HttpRule{rule}, rule.GetAdditionalBindings()...) {
+		if get := b.GetGet(); get != "" {
+			paths = append(paths, "GET "+get)
+		} else {
+			paths = append(paths, "POST "+b.GetPost())
+		}
+	}
+	return paths
+}
+
+func accessPath(t *testing.T, g *gateway, credentials []credential, name string, expect func(string) string) {
+	t.Helper()
+	method, path, _ := strings.Cut(name, " ")
+	body, form := "{}", "application/json"
+	if method == http.MethodGet {
+		body = ""
+	}
+	if strings.HasSuffix(path, ":import") {
+		form = "application/x-ndjson"
+	}
 	want := expect(name)
 	path = strings.ReplaceAll(path, "{collection}", "c")
 	path = variable.ReplaceAllString(path, "db")
@@ -234,7 +249,7 @@ func accessPath(t *testing.T, g *gateway, credentials []credential, rule *annota
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Content-Type", form)
 		r.Header.Set("Principal", "key:shop")
 		r.Header.Set("Grpc-Metadata-Authorization", "Bearer x")
 		if c.key != "" {
