@@ -25,11 +25,11 @@ func (x *Chain) Authenticate(ctx context.Context, method string) (context.Contex
 	if x.cfg.Callers == nil {
 		return ctx, nil
 	}
-	md, _ := metadata.FromIncomingContext(ctx)
-	local := call.Local{RequestID: requestID(md[RequestIDKey])}
+	value := func(key string) []string { return metadata.ValueFromIncomingContext(ctx, key) }
+	local := call.Local{RequestID: requestID(value(RequestIDKey))}
 	presented := fromPeer(ctx)
-	presented.Authorization = md["authorization"]
-	presented.APIKey = caller.Join(md["api-key"], md["apikey"])
+	presented.Authorization = value("authorization")
+	presented.APIKey = caller.Join(value("api-key"), value("apikey"))
 	var err error
 	if local.Identity, err = x.cfg.Callers.Authenticate(ctx, &presented); err == nil {
 		return &call.LocalContext{Context: ctx, Local: local}, nil

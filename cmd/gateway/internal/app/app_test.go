@@ -85,7 +85,7 @@ func start(t *testing.T, uri string, options ...string) *gateway {
 	return g
 }
 
-func load(t *testing.T, args ...string) *config.Config {
+func load(t testing.TB, args ...string) *config.Config {
 	t.Helper()
 	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
 	config.Flags(flags)
