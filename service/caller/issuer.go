@@ -75,6 +75,18 @@ func newIssuer(cfg *TokenConfig) *issuer {
 	return i
 }
 
+// FetchKeys asks an issuer for its keys, as an Authenticator does, and returns how many may sign
+// tokens. It blocks for at most fetchTime.
+func FetchKeys(ctx context.Context, cfg *TokenConfig) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, fetchTime)
+	defer cancel()
+	keys, err := newIssuer(cfg).fetch(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return len(keys.keys), nil
+}
+
 var (
 	errRedirect = errors.New("the issuer redirects to another address")
 	errClosed   = errors.New("the gateway is shutting down")

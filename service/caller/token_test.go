@@ -433,6 +433,21 @@ func TestOverdrawn(t *testing.T) {
 	})
 }
 
+func TestFetchKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		i := issuertest.New(t, issuerURL)
+		cfg := &caller.TokenConfig{Issuer: issuerURL, Transport: memhttp.New(t, i, "issuer.example")}
+		if n, err := caller.FetchKeys(t.Context(), cfg); n != 1 || err != nil {
+			t.Errorf("FetchKeys = %d, %v", n, err)
+		}
+		i.SetHang(true)
+		begin := time.Now()
+		if _, err := caller.FetchKeys(t.Context(), cfg); err == nil || time.Since(begin) != 5*time.Second {
+			t.Errorf("FetchKeys of an issuer that hangs = %v after %s", err, time.Since(begin))
+		}
+	})
+}
+
 func TestCheckIssuer(t *testing.T) {
 	for text, ok := range map[string]bool{
 		issuerURL: true, issuerURL + "/tenant/": true, "http://127.0.0.1:8080": true, "http://localhost": true,

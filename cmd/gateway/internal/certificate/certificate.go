@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/watch"
@@ -55,6 +56,9 @@ func (h *Holder) Paths() []string {
 
 // Sum returns watch.Sum of the texts that New has read.
 func (h *Holder) Sum() string { return h.sum }
+
+// NotAfter returns the time at which the certificate ends.
+func (h *Holder) NotAfter() time.Time { return h.current.Load().Certificates[0].Leaf.NotAfter }
 
 // Use replaces the configuration by one of the texts of Paths. If they cannot be used, the old one
 // stays.

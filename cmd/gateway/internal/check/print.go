@@ -30,6 +30,7 @@ func (r *Report) print(w io.Writer) {
 	}
 	top.list("options", options)
 	top.list("warnings", r.Warnings)
+	top.list("clients", r.Clients)
 	for i := range r.Servers {
 		fmt.Fprintf(w, "\n%s\n", oneLine(string(r.Servers[i].Address)))
 		r.Servers[i].print(printer{w, "  ", 17})

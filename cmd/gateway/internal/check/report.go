@@ -25,8 +25,11 @@ type Report struct {
 	Credential *Credential       `json:"credential,omitempty"`
 	Options    []Option          `json:"options"`
 	Warnings   []string          `json:"warnings"`
-	Servers    []Server          `json:"servers"` // the hosts, then those that they named
-	Deployment *Deployment       `json:"deployment,omitempty"`
+	// Clients says where clients connect and what they need, one sentence each. Run leaves it
+	// empty, since it knows the connection to MongoDB only.
+	Clients    []string    `json:"clients,omitempty"`
+	Servers    []Server    `json:"servers"` // the hosts, then those that they named
+	Deployment *Deployment `json:"deployment,omitempty"`
 	// Error says why the deployment cannot be used, in one line.
 	Error string `json:"error,omitempty"`
 }

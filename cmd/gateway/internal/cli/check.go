@@ -42,7 +42,8 @@ func checkDeployment(c call) error {
 	if err != nil {
 		return err
 	}
-	if _, err := certificate.New(cfg.TLS); err != nil {
+	holder, err := certificate.New(cfg.TLS)
+	if err != nil {
 		return err
 	}
 
@@ -50,6 +51,7 @@ func checkDeployment(c call) error {
 		fmt.Errorf("no answer within %v (--timeout)", timeout))
 	defer cancel()
 	report := check.Run(ctx, cfg.MongoDB, client.Options{OIDC: token.Provider(cfg.Token)})
+	report.Clients = describeClients(ctx, cfg, holder)
 	report.Warnings = slices.Insert(report.Warnings, 0, cfg.Warnings...)
 	if err := write(report, c.stdout); err != nil {
 		return err

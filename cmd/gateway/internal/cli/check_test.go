@@ -3,13 +3,18 @@ package cli_test
 import (
 	"encoding/json"
 	"io"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mooringdb/mooring/cmd/gateway/internal/cli"
+	"github.com/mooringdb/mooring/internal/certtest"
+	"github.com/mooringdb/mooring/internal/issuertest"
 	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/service/caller"
 )
 
 func TestCheck(t *testing.T) {
@@ -131,5 +136,46 @@ func TestCheckShowsNoSecret(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestCheckShowsClients checks that check says who may call, without secrets.
+func TestCheckShowsClients(t *testing.T) {
+	mongo := mongotest.NewTCPServer(t, nil)
+	issuer := issuertest.New(t, "")
+	server := httptest.NewServer(issuer)
+	defer server.Close()
+	issuer.SetURL(server.URL)
+	key, line, err := caller.NewKey("shop", time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca := certtest.Authority(t, certtest.ECDSA)
+	own := ca.Issue(t, "db.example")
+	for _, row := range []struct {
+		args []string
+		want []string
+	}{
+		{nil, []string{"clients            gRPC at 127.0.0.1:27080, REST at 127.0.0.1:8080, in plain text", "no credential is needed"}},
+		{[]string{"--auth-api-keys", line, "--grpc-address=none"}, []string{"gRPC at none", "API key of shop " + key[8:16]}},
+		{
+			[]string{"--auth-jwt-issuer", server.URL, "--auth-jwt-audience=me"},
+			[]string{"tokens of " + server.URL + " for me (the issuer has 1 keys)"},
+		},
+		{[]string{"--auth-jwt-issuer=http://127.0.0.1:1", "--auth-jwt-audience=me"}, []string{"tokens of http://127.0.0.1:1 for me: FAILED, discovery"}},
+		{
+			[]string{
+				"--tls-certificate-file", certtest.File(t, "crt", own.CertificateBlock()), "--tls-key-file", certtest.File(t, "key", own.KeyBlock(t)),
+				"--tls-client-authority-file", certtest.File(t, "ca", ca.CertificateBlock()), "--rest-address=:8443",
+			},
+			[]string{"with TLS, a certificate until " + own.Certificate.NotAfter.UTC().Format("2006-01-02"), "client certificates, named by subject", "REST at :8443"},
+		},
+	} {
+		code, stdout, stderr := run(nil, append([]string{"check", "--uri", mongo.URI()}, row.args...)...)
+		for _, want := range row.want {
+			if code != 0 || !strings.Contains(stdout, want) || strings.Contains(stdout+stderr, strings.Fields(line)[2]) {
+				t.Errorf("check %q = %d, %s%s; want %q", row.args, code, stdout, stderr, want)
+			}
+		}
 	}
 }
