@@ -215,10 +215,10 @@ func canVerify(key any, algorithm string) bool {
 	return false
 }
 
-// same reports whether two sets have the same keys.
+// same reports whether two sets have the same keys. s is not nil.
 func (s *keySet) same(other *keySet) bool {
-	if s == nil || other == nil {
-		return s == other
+	if other == nil {
+		return false
 	}
 	return slices.EqualFunc(s.keys, other.keys, func(a, b jose.JSONWebKey) bool {
 		x, err := a.MarshalJSON()

@@ -430,6 +430,18 @@ func TestOverdrawn(t *testing.T) {
 		if got := try(w.Token(t, "bob")); got != "jwt:bob" {
 			t.Errorf("a second later: %s", got)
 		}
+		// Keys that are fetched again and are the same verify nothing again.
+		time.Sleep(10 * time.Minute) //nolint:forbidigo // fake time
+		if got := try(known); got != "jwt:ann" {
+			t.Errorf("after ten minutes: %s", got)
+		}
+		synctest.Wait()
+		w.wantFetches(2)
+		for !strings.HasPrefix(try(bad), "too many") {
+		}
+		if got := try(known); got != "jwt:ann" {
+			t.Errorf("a known token with the same keys: %s", got)
+		}
 	})
 }
 
