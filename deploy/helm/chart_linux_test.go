@@ -148,7 +148,7 @@ func TestPodRuns(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			uri := mongotest.NewTCPServer(t, nil).URI()
-			keys := base64.StdEncoding.EncodeToString(make([]byte, 32)) + "\n"
+			keys := base64.StdEncoding.EncodeToString([]byte("0123456789abcdef0123456789abcdef")) + "\n"
 			runPod(t, binary, render(t, row.args...), row.secrets(uri, keys))
 		})
 	}

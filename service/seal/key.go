@@ -23,16 +23,36 @@ func NewKey(secret []byte) (Key, error) {
 	return Key{bytes.Clone(secret)}, nil
 }
 
-// ParseKey reads one key as text: base64 in either alphabet, with or without padding.
+// minDistinct is the least number of different bytes in a configured key. Of 10^16 keys of 32
+// random bytes less than one has so few; zeros and repeated words have fewer.
+const minDistinct = 16
+
+// ParseKey reads one key as text: base64 in either alphabet, with or without padding. It refuses
+// keys that are plainly not random.
 func ParseKey(text string) (Key, error) {
 	for _, enc := range []*base64.Encoding{
 		base64.StdEncoding, base64.RawStdEncoding, base64.URLEncoding, base64.RawURLEncoding,
 	} {
 		if secret, err := enc.DecodeString(text); err == nil {
-			return NewKey(secret)
+			key, err := NewKey(secret)
+			if err == nil && distinct(secret) < minDistinct {
+				err = errors.New("handle key is not random: make one with mooring key new")
+			}
+			return key, err
 		}
 	}
 	return Key{}, errors.New("handle key is not base64")
+}
+
+func distinct(secret []byte) (n int) {
+	var seen [256]bool
+	for _, b := range secret {
+		if !seen[b] {
+			seen[b] = true
+			n++
+		}
+	}
+	return n
 }
 
 // ParseKeys reads a file of keys, one per line. The first key seals and every key opens. ParseKeys

@@ -181,7 +181,8 @@ func TestHas(t *testing.T) {
 }
 
 func TestParseKeys(t *testing.T) {
-	secret := bytes.Repeat([]byte{0xFB}, 33)
+	// With both characters in which the two alphabets differ.
+	secret := append([]byte("0123456789abcdef"), bytes.Repeat([]byte{0xFB}, 17)...)
 	std, url := base64.StdEncoding.EncodeToString(secret), base64.RawURLEncoding.EncodeToString(secret)
 	short := base64.StdEncoding.EncodeToString(secret[:31])
 	for _, test := range []struct {
@@ -193,6 +194,8 @@ func TestParseKeys(t *testing.T) {
 		{name: "one", text: std, want: 1},
 		{name: "two and comments", text: "# first seals\n" + std + "\r\n\n  " + url + "  \n", want: 2},
 		{name: "short", text: std + "\n" + short, err: "line 2: handle key has 31 bytes, wants 32 or more"},
+		{name: "zeros", text: base64.StdEncoding.EncodeToString(make([]byte, 32)), err: "line 1: handle key is not random: make one with mooring key new"},
+		{name: "a word", text: base64.StdEncoding.EncodeToString([]byte("passwordpasswordpasswordpassword")), err: "line 1: handle key is not random: make one with mooring key new"},
 		{name: "no base64", text: "?", err: "line 1: handle key is not base64"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -26,7 +26,7 @@ func (l lines) Write(b []byte) (int, error) {
 // TestKeysOfOneReplica checks that a gateway without other replicas reads its key file again.
 func TestKeysOfOneReplica(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "keys")
-	if err := os.WriteFile(file, []byte("AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	cfg := load(t, "--uri", mongotest.NewTCPServer(t, nil).URI(), "--handle-keys-file", file,

@@ -25,7 +25,7 @@ import (
 )
 
 // handleKey is the key of all replicas in a test.
-const handleKey = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
+const handleKey = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 
 // replica starts a gateway that is one of several. peers may be empty.
 func replica(t *testing.T, uri, peers string, options ...string) *gateway {
@@ -296,7 +296,7 @@ func TestHandlesOfAllReplicas(t *testing.T) {
 // TestKeysAreReloaded checks that a new key counts without a restart, on SIGHUP or soon, and that
 // a bad file changes nothing.
 func TestKeysAreReloaded(t *testing.T) {
-	const other = "BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBA="
+	const other = "ZmVkY2JhOTg3NjU0MzIxMGZlZGNiYTk4NzY1NDMyMTA="
 	mongo := mongotest.NewTCPServer(t, nil)
 	mongo.SetDocuments("db.c", mongotest.Numbered(0, 50, 10)...)
 	file := filepath.Join(t.TempDir(), "keys")

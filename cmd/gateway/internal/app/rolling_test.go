@@ -107,7 +107,7 @@ func newRollingWorld(t *testing.T, row rolling) *rollingWorld {
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	_ = l.Close()
 	keys := filepath.Join(t.TempDir(), "keys")
-	if err := os.WriteFile(keys, []byte("AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n"), 0o600); err != nil {
+	if err := os.WriteFile(keys, []byte("MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	tr := &http.Transport{MaxIdleConnsPerHost: 100}
