@@ -86,7 +86,7 @@ func found(docs int) bson.Raw {
 func cannedClient(b *testing.B, reply bson.Raw) *client.Client {
 	hello := bson.NewBuilder(nil).Bool("isWritablePrimary", true).Int32("minWireVersion", 6).Int32("maxWireVersion", 21).
 		Int32("maxBsonObjectSize", 16<<20).Int32("maxMessageSizeBytes", 48_000_000).Int32("maxWriteBatchSize", 100_000).
-		Bool("helloOk", true).Int32("ok", 1).Finish()
+		Bool("helloOk", true).Int32("logicalSessionTimeoutMinutes", 30).Int32("ok", 1).Finish()
 	dial := func(context.Context, string, string) (net.Conn, error) {
 		return &canned{
 			legacy: frame(hello, true), hello: frame(hello, false), reply: frame(reply, false), closed: make(chan struct{}),
