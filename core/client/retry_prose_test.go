@@ -111,9 +111,9 @@ func (a *attempts) same() bool {
 }
 
 var (
-	mongoses   = []mongotest.Role{mongotest.Mongos, mongotest.Mongos}
-	oneMongos  = []mongotest.Role{mongotest.Mongos}
-	replicaSet = []mongotest.Role{mongotest.Primary, mongotest.Secondary}
+	twoMongoses = []mongotest.Role{mongotest.Mongos, mongotest.Mongos}
+	oneMongos   = []mongotest.Role{mongotest.Mongos}
+	replicaSet  = []mongotest.Role{mongotest.Primary, mongotest.Secondary}
 )
 
 func findsOne(t *testing.T, c *client.Client) error {
@@ -184,7 +184,7 @@ func unreachable(labels ...string) mongotest.Handler {
 
 // TestRetryableReadsProse2 is "Retrying Reads in a Sharded Cluster".
 func TestRetryableReadsProse2(t *testing.T) {
-	retried(t, mongoses, "", "find", []mongotest.Handler{unreachable(), unreachable(), own},
+	retried(t, twoMongoses, "", "find", []mongotest.Handler{unreachable(), unreachable(), own},
 		func(t *testing.T, c *client.Client, a *attempts) {
 			if err := findsOne(t, c); mongoerr.Code(err) != 6 || a.same() {
 				t.Errorf("FindOne() = %v, want 6 from two servers", err)
@@ -286,7 +286,7 @@ func TestRetryableWritesProse3(t *testing.T) {
 // TestRetryableWritesProse4And5 is "another mongos" and "the same mongos if there is one only".
 func TestRetryableWritesProse4And5(t *testing.T) {
 	failed := unreachable(mongoerr.LabelRetryableWrite)
-	retried(t, mongoses, "", "insert", []mongotest.Handler{failed, failed, own},
+	retried(t, twoMongoses, "", "insert", []mongotest.Handler{failed, failed, own},
 		func(t *testing.T, c *client.Client, a *attempts) {
 			if err := insertsOne(t, c); mongoerr.Code(err) != 6 || a.same() {
 				t.Errorf("InsertOne() = %v, want 6 from two servers", err)
