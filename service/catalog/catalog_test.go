@@ -82,7 +82,7 @@ type every struct {
 
 func TestEveryRPC(t *testing.T) {
 	const d, c = "d", "c"
-	yes, n64, n32 := proto.Bool(true), proto.Int64(7), proto.Int32(8)
+	yes, n64, n32 := new(true), new(int64(7)), new(int32(8))
 	wc := &mooringv1.WriteConcern{W: &mooringv1.W{Kind: &mooringv1.W_Tag{Tag: "majority"}}}
 	comment, more := text("hi"), doc(`{"future": 1}`)
 	type ctx = context.Context
@@ -129,12 +129,12 @@ func TestEveryRPC(t *testing.T) {
 				`"indexOptionDefaults":{"g":1},` + end,
 			func(ctx ctx, a api) (proto.Message, error) {
 				return a.CreateCollection(ctx, &mooringv1.CreateCollectionRequest{
-					Database: d, Collection: c, Capped: yes, Size: n64, Max: n64, ViewOn: proto.String("v"),
+					Database: d, Collection: c, Capped: yes, Size: n64, Max: n64, ViewOn: new("v"),
 					Pipeline: []*mooringv1.Document{doc(`{"$limit": 1}`)}, ClusteredIndex: doc(`{"a": 1}`),
 					Timeseries: doc(`{"b": 1}`), ExpireAfterSeconds: n64,
 					ChangeStreamPreAndPostImages: doc(`{"c": 1}`), Collation: doc(`{"locale": "sv"}`),
-					Validator: doc(`{"e": 1}`), ValidationLevel: proto.String("strict"),
-					ValidationAction: proto.String("warn"), StorageEngine: doc(`{"f": 1}`),
+					Validator: doc(`{"e": 1}`), ValidationLevel: new("strict"),
+					ValidationAction: new("warn"), StorageEngine: doc(`{"f": 1}`),
 					IndexOptionDefaults: doc(`{"g": 1}`), Comment: comment, Options: more, MaxTimeMs: n64,
 					WriteConcern: wc,
 				})
@@ -172,7 +172,7 @@ func TestEveryRPC(t *testing.T) {
 			`{"renameCollection":"d.c","to":"e.x","dropTarget":true,` + end,
 			func(ctx ctx, a api) (proto.Message, error) {
 				return a.RenameCollection(ctx, &mooringv1.RenameCollectionRequest{
-					Database: d, Collection: c, To: "x", ToDatabase: proto.String("e"), DropTarget: yes,
+					Database: d, Collection: c, To: "x", ToDatabase: new("e"), DropTarget: yes,
 					Comment: comment, Options: more, MaxTimeMs: n64, WriteConcern: wc,
 				})
 			}, ``, "admin",
@@ -180,7 +180,7 @@ func TestEveryRPC(t *testing.T) {
 		"CollMod": {
 			"collMod", `{"collMod":"c","viewOn":"v","pipeline":[]}`,
 			func(ctx ctx, a api) (proto.Message, error) {
-				return a.CollMod(ctx, &mooringv1.CollModRequest{Database: d, Collection: c, ViewOn: proto.String("v")})
+				return a.CollMod(ctx, &mooringv1.CollModRequest{Database: d, Collection: c, ViewOn: new("v")})
 			},
 			`{"collMod":"c","index":{"name":"a_1"},"validator":{"b":1},"validationLevel":"off",` +
 				`"validationAction":"error","viewOn":"v","pipeline":[{"$limit":1}],"timeseries":{"c":1},` +
@@ -188,8 +188,8 @@ func TestEveryRPC(t *testing.T) {
 			func(ctx ctx, a api) (proto.Message, error) {
 				return a.CollMod(ctx, &mooringv1.CollModRequest{
 					Database: d, Collection: c, Index: doc(`{"name": "a_1"}`), Validator: doc(`{"b": 1}`),
-					ValidationLevel: proto.String("off"), ValidationAction: proto.String("error"),
-					ViewOn: proto.String("v"), Pipeline: []*mooringv1.Document{doc(`{"$limit": 1}`)},
+					ValidationLevel: new("off"), ValidationAction: new("error"),
+					ViewOn: new("v"), Pipeline: []*mooringv1.Document{doc(`{"$limit": 1}`)},
 					Timeseries: doc(`{"c": 1}`), ExpireAfterSeconds: n64,
 					ChangeStreamPreAndPostImages: doc(`{"d": 1}`), CappedSize: n64, CappedMax: n64,
 					Comment: comment, Options: more, MaxTimeMs: n64, WriteConcern: wc,
@@ -253,7 +253,7 @@ func TestEveryRPC(t *testing.T) {
 			`{"aggregate":"c","pipeline":[{"$listSearchIndexes":{"name":"n"}}],"cursor":{"batchSize":8},` + listEnd,
 			func(ctx ctx, a api) (proto.Message, error) {
 				return a.ListSearchIndexes(ctx, &mooringv1.ListSearchIndexesRequest{
-					Database: d, Collection: c, Name: proto.String("n"), Comment: comment, Options: more,
+					Database: d, Collection: c, Name: new("n"), Comment: comment, Options: more,
 					MaxTimeMs: n64, BatchSize: n32,
 				})
 			}, `{"name":"x"}`, "",
@@ -359,7 +359,7 @@ func contents(t *testing.T, m proto.Message) string {
 func TestListDatabasesInPages(t *testing.T) {
 	g := start(t, mongotest.Handlers{"listDatabases": answer(t,
 		`{"ok":1,"databases":[{"name":"a"},{"name":"b"},{"name":"c"},{"name":"d"},{"name":"e"}]}`)})
-	page, err := g.Catalog.ListDatabases(t.Context(), &mooringv1.ListDatabasesRequest{BatchSize: proto.Int32(2)})
+	page, err := g.Catalog.ListDatabases(t.Context(), &mooringv1.ListDatabasesRequest{BatchSize: new(int32(2))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -371,7 +371,7 @@ func TestListDatabasesInPages(t *testing.T) {
 			t.Fatal(err)
 		}
 		got = append(got, contents(t, next))
-		token, size = next.Cursor, proto.Int32(1)
+		token, size = next.Cursor, new(int32(1))
 	}
 	if want := []string{`{"name":"a"} {"name":"b"}`, `{"name":"c"} {"name":"d"}`, `{"name":"e"}`}; !slices.Equal(got, want) {
 		t.Errorf("the pages are %q, want %q", got, want)
@@ -379,7 +379,7 @@ func TestListDatabasesInPages(t *testing.T) {
 	if n := len(g.Server.Commands("listDatabases")); n != 1 {
 		t.Errorf("%d commands were sent, want 1", n)
 	}
-	page, err = g.Catalog.ListDatabases(t.Context(), &mooringv1.ListDatabasesRequest{BatchSize: proto.Int32(2)})
+	page, err = g.Catalog.ListDatabases(t.Context(), &mooringv1.ListDatabasesRequest{BatchSize: new(int32(2))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -460,13 +460,13 @@ func TestRefusals(t *testing.T) {
 		}, "to"},
 		{"an empty new database", func() error {
 			_, err := a.RenameCollection(ctx, &mooringv1.RenameCollectionRequest{
-				Database: "d", Collection: "c", To: "x", ToDatabase: proto.String(""),
+				Database: "d", Collection: "c", To: "x", ToDatabase: new(""),
 			})
 			return err
 		}, "toDatabase"},
 		{"an empty search index", func() error {
 			_, err := a.ListSearchIndexes(ctx, &mooringv1.ListSearchIndexesRequest{
-				Database: "d", Collection: "c", Name: proto.String(""),
+				Database: "d", Collection: "c", Name: new(""),
 			})
 			return err
 		}, "name"},
@@ -476,7 +476,7 @@ func TestRefusals(t *testing.T) {
 		}, "definition"},
 		{"an empty text", func() error {
 			_, err := a.CreateCollection(ctx, &mooringv1.CreateCollectionRequest{
-				Database: "d", Collection: "c", ValidationLevel: proto.String(""),
+				Database: "d", Collection: "c", ValidationLevel: new(""),
 			})
 			return err
 		}, "validationLevel"},
@@ -488,7 +488,7 @@ func TestRefusals(t *testing.T) {
 		}, "pipeline"},
 		{"a negative size", func() error {
 			_, err := a.CreateCollection(ctx, &mooringv1.CreateCollectionRequest{
-				Database: "d", Collection: "c", Size: proto.Int64(-1),
+				Database: "d", Collection: "c", Size: new(int64(-1)),
 			})
 			return err
 		}, "size"},
@@ -501,7 +501,7 @@ func TestRefusals(t *testing.T) {
 			return err
 		}, "collection"},
 		{"a negative batch of databases", func() error {
-			_, err := a.ListDatabases(ctx, &mooringv1.ListDatabasesRequest{BatchSize: proto.Int32(-1)})
+			_, err := a.ListDatabases(ctx, &mooringv1.ListDatabasesRequest{BatchSize: new(int32(-1))})
 			return err
 		}, "batchSize"},
 	} {

@@ -12,7 +12,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/client"
@@ -108,7 +107,7 @@ func TestCursorCommands(t *testing.T) {
 	docs := servicetest.Docs(50, 10)
 	g.Server.SetDocuments("d.c", docs...)
 	page, err := g.Command.RunCursorCommand(t.Context(), &mooringv1.RunCursorCommandRequest{
-		Database: "d", Command: doc(`{"find": "c", "batchSize": 10}`), BatchSize: proto.Int32(15),
+		Database: "d", Command: doc(`{"find": "c", "batchSize": 10}`), BatchSize: new(int32(15)),
 		Comment: &mooringv1.Value{Encoding: &mooringv1.Value_Json{Json: `"hi"`}},
 	})
 	if err != nil || len(page.GetDocuments()) != 10 {
@@ -156,7 +155,7 @@ func TestCursorCommands(t *testing.T) {
 	if status.Code(err) != codes.InvalidArgument {
 		t.Errorf("a stream of ping: %v", err)
 	}
-	_, err = g.Command.RunCursorCommand(t.Context(), &mooringv1.RunCursorCommandRequest{Database: "d", Command: doc(`{"find": "c"}`), CursorType: proto.String("odd")})
+	_, err = g.Command.RunCursorCommand(t.Context(), &mooringv1.RunCursorCommandRequest{Database: "d", Command: doc(`{"find": "c"}`), CursorType: new("odd")})
 	if status.Code(err) != codes.InvalidArgument {
 		t.Errorf("cursorType odd: %v", err)
 	}
@@ -197,7 +196,7 @@ func TestPinLimit(t *testing.T) {
 		return err
 	}
 	find := func() error {
-		_, err := documents.Find(ctx, &mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: proto.Int32(2)})
+		_, err := documents.Find(ctx, &mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: new(int32(2))})
 		return err
 	}
 	if err := run(); err != nil {

@@ -12,7 +12,6 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/mooringdb/mooring/core/bson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
@@ -43,7 +42,7 @@ func errorOf(t *testing.T, err error) *mooringv1.Error {
 func TestPageForAClientThatGoesAway(t *testing.T) {
 	g := start(t)
 	g.Server.SetDocuments("d.c", servicetest.Docs(10, 10)...)
-	first, err := g.Document.Find(t.Context(), &mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: proto.Int32(3)})
+	first, err := g.Document.Find(t.Context(), &mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: new(int32(3))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +90,7 @@ func TestCursorErrors(t *testing.T) {
 	cfg := servicetest.Config{Handles: paging.Config{Keys: keys}}
 	g, other := servicetest.Start(t, server, cfg), servicetest.Start(t, server, cfg)
 	find := func() string {
-		page, err := g.Document.Find(t.Context(), &mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: proto.Int32(10)})
+		page, err := g.Document.Find(t.Context(), &mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: new(int32(10))})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -125,7 +124,7 @@ func TestCursorErrors(t *testing.T) {
 	if page, err := next(other, token, true); err != nil || len(page.GetDocuments()) != 10 {
 		t.Errorf("another gateway, allowGap: %v, %v", page, err)
 	}
-	if _, err := g.Cursor.NextPage(t.Context(), &mooringv1.NextPageRequest{Cursor: token, BatchSize: proto.Int32(-1)}); status.Code(err) != codes.InvalidArgument {
+	if _, err := g.Cursor.NextPage(t.Context(), &mooringv1.NextPageRequest{Cursor: token, BatchSize: new(int32(-1))}); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("a negative batchSize: %v", err)
 	}
 	// No token at all is a mistake in the request, not a cursor that is gone.
@@ -156,7 +155,7 @@ func TestCursorStream(t *testing.T) {
 	g := start(t)
 	docs := servicetest.Docs(5000, 900)
 	g.Server.SetDocuments("d.c", docs...)
-	page, err := g.Document.Find(t.Context(), &mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: proto.Int32(4500)})
+	page, err := g.Document.Find(t.Context(), &mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: new(int32(4500))})
 	if err != nil {
 		t.Fatal(err)
 	}

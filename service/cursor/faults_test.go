@@ -6,8 +6,6 @@ import (
 	"io"
 	"testing"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/mooringdb/mooring/core/bson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/internal/mongotest"
@@ -58,7 +56,7 @@ func TestFaultsOfGetMore(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			g := start(t)
 			g.Server.SetDocuments("d.c", servicetest.Docs(10, 10)...)
-			page, err := g.Document.Find(t.Context(), &mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: proto.Int32(3)})
+			page, err := g.Document.Find(t.Context(), &mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: new(int32(3))})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -91,7 +89,7 @@ func TestNextWhileTheServerIsAway(t *testing.T) {
 	server := mongotest.NewServer(t, nil)
 	g := servicetest.Start(t, server, servicetest.Config{URIOptions: "serverSelectionTimeoutMS=50&heartbeatFrequencyMS=500"})
 	server.SetDocuments("d.c", servicetest.Docs(10, 10)...)
-	page, err := g.Document.Find(t.Context(), &mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: proto.Int32(3)})
+	page, err := g.Document.Find(t.Context(), &mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: new(int32(3))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +116,7 @@ func TestLargeBatchesOfManyCursors(t *testing.T) {
 	server.SetDocuments("d.c", servicetest.Docs(2000, 1000)...)
 	var tokens []string
 	for range 6 { // each leaves most of 2 MB behind
-		page, err := g.Document.Find(t.Context(), &mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: proto.Int32(1900)})
+		page, err := g.Document.Find(t.Context(), &mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: new(int32(1900))})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -137,7 +135,7 @@ func TestLargeBatchesOfManyCursors(t *testing.T) {
 	if lost != 4 {
 		t.Errorf("%d rests are lost, want those of the first 4", lost)
 	}
-	ss, err := g.Cursor.Stream(t.Context(), &mooringv1.CursorServiceStreamRequest{Cursor: tokens[0], AllowGap: proto.Bool(true)})
+	ss, err := g.Cursor.Stream(t.Context(), &mooringv1.CursorServiceStreamRequest{Cursor: tokens[0], AllowGap: new(true)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/mooringdb/mooring/core/bson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
@@ -20,7 +19,7 @@ import (
 func TestCursorsBelongToTheirPrincipal(t *testing.T) {
 	g := start(t)
 	g.Server.SetDocuments("d.c", servicetest.Docs(20, 1)...)
-	size := proto.Int32(2)
+	size := new(int32(2))
 	command := &mooringv1.Document{Encoding: &mooringv1.Document_Json{Json: `{"find": "c", "batchSize": 2}`}}
 	ada, bob := servicetest.As(t.Context(), "ada"), servicetest.As(t.Context(), "bob")
 	next := func(ctx context.Context, token string) (string, error) {
@@ -40,7 +39,7 @@ func TestCursorsBelongToTheirPrincipal(t *testing.T) {
 			return page.GetCursor(), err
 		},
 		"Aggregate": func() (string, error) {
-			page, err := g.Document.Aggregate(ada, &mooringv1.AggregateRequest{Database: "d", Collection: proto.String("c"), BatchSize: size})
+			page, err := g.Document.Aggregate(ada, &mooringv1.AggregateRequest{Database: "d", Collection: new("c"), BatchSize: size})
 			return page.GetCursor(), err
 		},
 		"RunCursorCommand": func() (string, error) {
@@ -92,7 +91,7 @@ func TestCursorsBelongToTheirPrincipal(t *testing.T) {
 
 func mustFind(ctx context.Context, t *testing.T, g *servicetest.Gateway) string {
 	t.Helper()
-	page, err := g.Document.Find(ctx, &mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: proto.Int32(2)})
+	page, err := g.Document.Find(ctx, &mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: new(int32(2))})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -138,7 +138,7 @@ func serve(t *testing.T, own *held, others *replicas) (mooringv1.DeploymentServi
 func TestPagesOverAllReplicas(t *testing.T) {
 	const n = 33_333
 	client, _ := serve(t, hold("a:1", n, 0, 3), &replicas{held: map[string]*held{"b:1": hold("b:1", n, 1, 3), "c:1": hold("c:1", n, 2, 3)}})
-	req := &mooringv1.ListHandlesRequest{BatchSize: proto.Int32(5000)} // 1000 are given
+	req := &mooringv1.ListHandlesRequest{BatchSize: new(int32(5000))} // 1000 are given
 	seen := 0
 	for pages := 1; ; pages++ {
 		resp, err := client.ListHandles(t.Context(), req)
@@ -173,7 +173,7 @@ func TestBatchSizes(t *testing.T) {
 		size *int32
 		want int
 		more bool
-	}{{nil, 100, true}, {proto.Int32(1), 1, true}, {proto.Int32(249), 249, true}, {proto.Int32(250), 250, false}, {proto.Int32(1 << 30), 250, false}} {
+	}{{nil, 100, true}, {new(int32(1)), 1, true}, {new(int32(249)), 249, true}, {new(int32(250)), 250, false}, {new(int32(1 << 30)), 250, false}} {
 		resp, err := client.ListHandles(t.Context(), &mooringv1.ListHandlesRequest{BatchSize: c.size})
 		if err != nil || len(resp.GetHandles()) != c.want || (resp.Cursor != nil) != c.more {
 			t.Errorf("batchSize %v: %d handles, token %q, %v", c.size, len(resp.GetHandles()), resp.GetCursor(), err)
@@ -231,11 +231,11 @@ func TestFilters(t *testing.T) {
 		want handle.Query
 	}{
 		{"none", &mooringv1.ListHandlesRequest{}, handle.Query{Limit: 101}},
-		{"a principal", &mooringv1.ListHandlesRequest{Principal: proto.String("ada")}, handle.Query{Principal: proto.String("ada"), Limit: 101}},
-		{"nobody", &mooringv1.ListHandlesRequest{Principal: proto.String("")}, handle.Query{Principal: proto.String(""), Limit: 101}},
-		{"a database", &mooringv1.ListHandlesRequest{Namespace: proto.String("shop")}, handle.Query{Database: "shop", Limit: 101}},
-		{"a collection", &mooringv1.ListHandlesRequest{Namespace: proto.String("shop.a.b")}, handle.Query{Database: "shop", Collection: "a.b", Limit: 101}},
-		{"pinned ones", &mooringv1.ListHandlesRequest{Pinned: &yes, BatchSize: proto.Int32(2)}, handle.Query{Pinned: &yes, Limit: 3}},
+		{"a principal", &mooringv1.ListHandlesRequest{Principal: new("ada")}, handle.Query{Principal: new("ada"), Limit: 101}},
+		{"nobody", &mooringv1.ListHandlesRequest{Principal: new("")}, handle.Query{Principal: new(""), Limit: 101}},
+		{"a database", &mooringv1.ListHandlesRequest{Namespace: new("shop")}, handle.Query{Database: "shop", Limit: 101}},
+		{"a collection", &mooringv1.ListHandlesRequest{Namespace: new("shop.a.b")}, handle.Query{Database: "shop", Collection: "a.b", Limit: 101}},
+		{"pinned ones", &mooringv1.ListHandlesRequest{Pinned: &yes, BatchSize: new(int32(2))}, handle.Query{Pinned: &yes, Limit: 3}},
 	} {
 		own, other := &held{}, &held{}
 		client, _ := serve(t, own, &replicas{held: map[string]*held{"b:1": other}})
@@ -257,14 +257,14 @@ func TestRefusedLists(t *testing.T) {
 		field string
 		req   *mooringv1.ListHandlesRequest
 	}{
-		{"batchSize", &mooringv1.ListHandlesRequest{BatchSize: proto.Int32(0)}},
-		{"batchSize", &mooringv1.ListHandlesRequest{BatchSize: proto.Int32(-1)}},
-		{"namespace", &mooringv1.ListHandlesRequest{Namespace: proto.String("")}},
-		{"namespace", &mooringv1.ListHandlesRequest{Namespace: proto.String(".orders")}},
-		{"namespace", &mooringv1.ListHandlesRequest{Namespace: proto.String("shop.")}},
-		{"cursor", &mooringv1.ListHandlesRequest{Cursor: proto.String("")}},
-		{"cursor", &mooringv1.ListHandlesRequest{Cursor: proto.String("AAAAAAAAAAA")}},
-		{"cursor", &mooringv1.ListHandlesRequest{Cursor: proto.String("what?")}},
+		{"batchSize", &mooringv1.ListHandlesRequest{BatchSize: new(int32(0))}},
+		{"batchSize", &mooringv1.ListHandlesRequest{BatchSize: new(int32(-1))}},
+		{"namespace", &mooringv1.ListHandlesRequest{Namespace: new("")}},
+		{"namespace", &mooringv1.ListHandlesRequest{Namespace: new(".orders")}},
+		{"namespace", &mooringv1.ListHandlesRequest{Namespace: new("shop.")}},
+		{"cursor", &mooringv1.ListHandlesRequest{Cursor: new("")}},
+		{"cursor", &mooringv1.ListHandlesRequest{Cursor: new("AAAAAAAAAAA")}},
+		{"cursor", &mooringv1.ListHandlesRequest{Cursor: new("what?")}},
 	} {
 		_, err := client.ListHandles(t.Context(), c.req)
 		if r := rpcerr.HTTP(err); r.Code != 400 || r.Body.GetError().GetField() != c.field {
@@ -366,7 +366,7 @@ func TestKilledCursor(t *testing.T) {
 	server := mongotest.NewServer(t, nil)
 	server.SetDocuments("shop.orders", servicetest.Docs(10, 10)...)
 	g := servicetest.Start(t, server, servicetest.Config{})
-	page, err := g.Document.Find(t.Context(), &mooringv1.FindRequest{Database: "shop", Collection: "orders", BatchSize: proto.Int32(2)})
+	page, err := g.Document.Find(t.Context(), &mooringv1.FindRequest{Database: "shop", Collection: "orders", BatchSize: new(int32(2))})
 	if err != nil {
 		t.Fatal(err)
 	}

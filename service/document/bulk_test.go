@@ -6,7 +6,6 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/bson/extjson"
@@ -49,7 +48,7 @@ func deleteOne(m *mooringv1.DeleteOneModel) *mooringv1.WriteModel {
 
 // allModels has a write of each kind, with every option.
 func allModels() []*mooringv1.WriteModel {
-	yes, name := proto.Bool(true), &mooringv1.Hint{Kind: &mooringv1.Hint_Name{Name: "a_1"}}
+	yes, name := new(true), &mooringv1.Hint{Kind: &mooringv1.Hint_Name{Name: "a_1"}}
 	swedish, sort, filter := doc(`{"locale": "sv"}`), doc(`[["b", 1], ["2", -1]]`), doc(`{"a": 1}`)
 	elements := []*mooringv1.Document{doc(`{"e": 1}`)}
 	return []*mooringv1.WriteModel{
@@ -81,7 +80,7 @@ func TestBulkWrite(t *testing.T) {
 	})
 	res, err := g.Document.BulkWrite(t.Context(), &mooringv1.BulkWriteRequest{
 		Database: "d", Collection: "c", Models: allModels(), Let: doc(`{"x": 1}`), Comment: value(`"hi"`),
-		BypassDocumentValidation: proto.Bool(true), Ordered: proto.Bool(true), Options: doc(`{"future": 1}`),
+		BypassDocumentValidation: new(true), Ordered: new(true), Options: doc(`{"future": 1}`),
 		WriteConcern: &mooringv1.WriteConcern{W: &mooringv1.W{Kind: &mooringv1.W_Tag{Tag: "majority"}}},
 	})
 	if err != nil {
@@ -120,9 +119,9 @@ func TestBulkWriteInPart(t *testing.T) {
 		"delete": answer(t, `{"ok": 1, "n": 2}`),
 	})
 	req := &mooringv1.BulkWriteRequest{
-		Database: "d", Collection: "c", Ordered: proto.Bool(false), Models: []*mooringv1.WriteModel{
+		Database: "d", Collection: "c", Ordered: new(false), Models: []*mooringv1.WriteModel{
 			insertOne(`{"_id": 1}`), insertOne(`{"_id": 2}`),
-			updateOne(&mooringv1.UpdateOneModel{Filter: doc(`{}`), Update: operators(`{"$set": {"b": 1}}`), Upsert: proto.Bool(true)}),
+			updateOne(&mooringv1.UpdateOneModel{Filter: doc(`{}`), Update: operators(`{"$set": {"b": 1}}`), Upsert: new(true)}),
 			deleteOne(&mooringv1.DeleteOneModel{Filter: doc(`{}`)}),
 		},
 	}
@@ -134,7 +133,7 @@ func TestBulkWriteInPart(t *testing.T) {
 	if want := "409DuplicateKeynever1 1 0 1 2 1"; got != want {
 		t.Errorf("the error is %s, want %s", got, want)
 	}
-	req.ReturnPartialSuccess = proto.Bool(true)
+	req.ReturnPartialSuccess = new(true)
 	whole, err := g.Document.BulkWrite(t.Context(), req)
 	if err != nil || len(whole.GetWriteErrors()) != 1 || whole.GetWriteErrors()[0].GetIndex() != 1 || whole.GetDeletedCount() != 2 {
 		t.Errorf("BulkWrite = %v, %v, want a partial success", whole, err)
@@ -171,7 +170,7 @@ func TestBulkWriteOnManyCollections(t *testing.T) {
 		"cursor": {"id": 0, "ns": "admin.$cmd.bulkWrite", "firstBatch": [{"ok": 1, "idx": 0, "n": 1},
 			{"ok": 1, "idx": 1, "n": 1, "nModified": 0, "upserted": {"_id": "new"}}, {"ok": 1, "idx": 2, "n": 2}]}}`)})
 	res, err := g.Document.BulkWrite(t.Context(), &mooringv1.BulkWriteRequest{
-		Models: manyModels(), VerboseResults: proto.Bool(true), Let: doc(`{"x": 1}`), Comment: value(`"hi"`),
+		Models: manyModels(), VerboseResults: new(true), Let: doc(`{"x": 1}`), Comment: value(`"hi"`),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -200,7 +199,7 @@ func TestBulkWriteOnManyCollectionsInPart(t *testing.T) {
 	if e := r.Body.GetError(); r.Code != 409 || len(e.GetWriteErrors()) != 1 || e.GetRetry() != "never" || r.Body.GetResult().GetInsertedCount() != 1 {
 		t.Errorf("the error is %v, %v", e, r.Body.GetResult())
 	}
-	req.ReturnPartialSuccess = proto.Bool(true)
+	req.ReturnPartialSuccess = new(true)
 	res, err := g.Document.BulkWrite(t.Context(), req)
 	if err != nil || len(res.GetWriteErrors()) != 1 || res.GetWriteErrors()[0].GetIndex() != 1 {
 		t.Errorf("BulkWrite = %v, %v, want a partial success", res, err)
@@ -226,7 +225,7 @@ func TestBulkWriteRefuses(t *testing.T) {
 	late := insertOne(`{}`)
 	unknownField(late)
 	verbose := one(fine)
-	verbose.VerboseResults = proto.Bool(true)
+	verbose.VerboseResults = new(true)
 	for name, test := range map[string]struct {
 		req   *mooringv1.BulkWriteRequest
 		field string
@@ -287,8 +286,8 @@ func TestExplain(t *testing.T) {
 	g := start(t, mongotest.Handlers{"explain": answer(t, `{"ok": 1, "queryPlanner": {"winningPlan": {}}}`)})
 	ctx := t.Context()
 	find, err := g.Document.ExplainFind(ctx, &mooringv1.ExplainFindRequest{
-		Database: "d", Collection: "c", Filter: doc(`{"a": 1}`), Sort: doc(`{"a": 1}`), Limit: proto.Int64(3),
-		BatchSize: proto.Int32(2), Comment: value(`7`), Verbosity: proto.String("executionStats"),
+		Database: "d", Collection: "c", Filter: doc(`{"a": 1}`), Sort: doc(`{"a": 1}`), Limit: new(int64(3)),
+		BatchSize: new(int32(2)), Comment: value(`7`), Verbosity: new("executionStats"),
 	})
 	if err != nil || !bson.Raw(find.GetReply().GetBson()).Has("queryPlanner") {
 		t.Errorf("ExplainFind = %v, %v", find, err)
@@ -298,8 +297,8 @@ func TestExplain(t *testing.T) {
 		t.Errorf("sent %s\nwant %s", got, want)
 	}
 	aggregate, err := g.Document.ExplainAggregate(ctx, &mooringv1.ExplainAggregateRequest{
-		Database: "d", Collection: proto.String("c"), Pipeline: []*mooringv1.Document{doc(`{"$match": {}}`)},
-		AllowDiskUse: proto.Bool(true), Options: doc(`{"future": 1}`),
+		Database: "d", Collection: new("c"), Pipeline: []*mooringv1.Document{doc(`{"$match": {}}`)},
+		AllowDiskUse: new(true), Options: doc(`{"future": 1}`),
 	})
 	if err != nil || !bson.Raw(aggregate.GetReply().GetBson()).Has("queryPlanner") {
 		t.Errorf("ExplainAggregate = %v, %v", aggregate, err)

@@ -9,7 +9,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/mooringdb/mooring/core/bson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
@@ -27,7 +26,7 @@ func TestPartialFailure(t *testing.T) {
 	}
 	g := start(t, mongotest.Handlers{"insert": reply(writeErrors)})
 	req := &mooringv1.InsertManyRequest{
-		Database: "d", Collection: "c", Ordered: proto.Bool(false),
+		Database: "d", Collection: "c", Ordered: new(false),
 		Documents: []*mooringv1.Document{doc(`{"_id": 1}`), doc(`{"_id": 2}`), doc(`{"_id": 3}`)},
 	}
 	_, err := g.Document.InsertMany(t.Context(), req)
@@ -39,7 +38,7 @@ func TestPartialFailure(t *testing.T) {
 	if res := r.Body.GetResult(); res.GetInsertedCount() != 2 || len(res.GetInsertedIds()) != 2 || res.GetInsertedIds()[1].GetIndex() != 2 {
 		t.Errorf("result %v", res)
 	}
-	req.ReturnPartialSuccess = proto.Bool(true)
+	req.ReturnPartialSuccess = new(true)
 	res, err := g.Document.InsertMany(t.Context(), req)
 	if err != nil || res.GetInsertedCount() != 2 || len(res.GetWriteErrors()) != 1 || res.GetWriteErrors()[0].GetKeyValue() == nil {
 		t.Errorf("InsertMany = %v, %v", res, err)
@@ -84,7 +83,7 @@ func TestPartialFailureOfALaterCommand(t *testing.T) {
 				"insert": mongotest.Times(1, mongotest.Always(test.first), mongotest.Always(test.second)),
 			})
 			_, err := g.Document.InsertMany(t.Context(), &mooringv1.InsertManyRequest{
-				Database: "d", Collection: "c", Ordered: proto.Bool(false), ReturnPartialSuccess: &test.partial,
+				Database: "d", Collection: "c", Ordered: new(false), ReturnPartialSuccess: &test.partial,
 				Documents: []*mooringv1.Document{doc(`{"_id": 1}`), doc(`{"_id": 2}`), doc(`{"_id": 3}`)},
 			})
 			r := rpcerr.HTTP(err)
@@ -197,14 +196,14 @@ func TestPageThatCannotBeEncoded(t *testing.T) {
 	}
 	g := start(t, nil)
 	g.Server.SetDocuments("d.c", append([]bson.Raw{deep}, servicetest.Docs(10, 1)...)...)
-	size := proto.Int32(2)
+	size := new(int32(2))
 	for name, call := range map[string]func(ctx context.Context) error{
 		"Find": func(ctx context.Context) error {
 			_, err := g.Document.Find(ctx, &mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: size})
 			return err
 		},
 		"Aggregate": func(ctx context.Context) error {
-			_, err := g.Document.Aggregate(ctx, &mooringv1.AggregateRequest{Database: "d", Collection: proto.String("c"), BatchSize: size})
+			_, err := g.Document.Aggregate(ctx, &mooringv1.AggregateRequest{Database: "d", Collection: new("c"), BatchSize: size})
 			return err
 		},
 		"RunCursorCommand": func(ctx context.Context) error {

@@ -9,7 +9,6 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/mooringdb/mooring/core/bson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
@@ -86,7 +85,7 @@ func TestImport(t *testing.T) {
 	g := start(t, nil)
 	const size = 100 << 10
 	first := to(batch(0, 4, size))
-	first.Ordered, first.BypassDocumentValidation = proto.Bool(false), proto.Bool(true)
+	first.Ordered, first.BypassDocumentValidation = new(false), new(true)
 	first.Comment, first.Options = value(`"hi"`), doc(`{"future": 1}`)
 	res, err := importing(t.Context(), t, g, first, batch(4, 4, size), batch(8, 4, size), batch(12, 20, size), batch(32, 1, 0))
 	if err != nil || !res.GetAcknowledged() || res.GetInsertedCount() != 33 || res.FailedCount == nil || res.GetFailedCount() != 0 {
@@ -151,7 +150,7 @@ func TestImportKeepsSomeErrors(t *testing.T) {
 	}
 	g := start(t, mongotest.Handlers{"insert": refusing(ids...)})
 	first := to(batch(0, 1600, 0))
-	first.Ordered, first.ReturnPartialSuccess = proto.Bool(false), proto.Bool(true)
+	first.Ordered, first.ReturnPartialSuccess = new(false), new(true)
 	res, err := importing(t.Context(), t, g, first)
 	if err != nil || res.GetFailedCount() != 1500 || res.GetInsertedCount() != 100 || len(res.GetWriteErrors()) != 1000 {
 		t.Errorf("Import = %d failed, %d errors, %v", res.GetFailedCount(), len(res.GetWriteErrors()), err)
@@ -166,7 +165,7 @@ func TestImportEnds(t *testing.T) {
 	empty := to(batch(0, 1, 0))
 	empty.Documents = append(empty.Documents, &mooringv1.Document{})
 	late := batch(1, 1, 0)
-	late.Ordered = proto.Bool(false)
+	late.Ordered = new(false)
 	strange := batch(1, 1, 0)
 	unknownField(strange)
 	for name, test := range map[string]struct {

@@ -99,7 +99,7 @@ func TestPagesAreComplete(t *testing.T) {
 	docs := servicetest.Docs(2500, 900)
 	g.Server.SetDocuments("d.c", docs...)
 	var got []bson.Raw
-	page, err := g.Document.Find(t.Context(), &mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: proto.Int32(1000)})
+	page, err := g.Document.Find(t.Context(), &mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: new(int32(1000))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func TestLargeEncodings(t *testing.T) {
 	g.Server.SetDocuments("d.c", docs...)
 	for encoding, most := range map[string]int{"json": 3 << 20, "canonical-json": 4 << 20} {
 		ctx := metadata.AppendToOutgoingContext(t.Context(), "mooring-document-encoding", encoding)
-		page, err := g.Document.Find(ctx, &mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: proto.Int32(1000)})
+		page, err := g.Document.Find(ctx, &mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: new(int32(1000))})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -185,7 +185,7 @@ func TestUnacknowledged(t *testing.T) {
 		}, &mooringv1.InsertOneResponse{InsertedId: payload.NewValue(bson.Int32Value(7))}},
 		{"InsertMany", func() (proto.Message, error) {
 			return d.InsertMany(ctx, &mooringv1.InsertManyRequest{
-				Database: "d", Collection: "c", Documents: []*mooringv1.Document{doc(`{"_id": 8}`)}, WriteConcern: none, Ordered: proto.Bool(false),
+				Database: "d", Collection: "c", Documents: []*mooringv1.Document{doc(`{"_id": 8}`)}, WriteConcern: none, Ordered: new(false),
 			})
 		}, &mooringv1.InsertManyResponse{InsertedIds: []*mooringv1.InsertedId{{Id: payload.NewValue(bson.Int32Value(8))}}}},
 		{"UpdateMany", func() (proto.Message, error) {

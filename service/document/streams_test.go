@@ -9,7 +9,6 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/mooringdb/mooring/core/bson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
@@ -25,7 +24,7 @@ func TestStreamsAreComplete(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	aggregate, err := g.Document.StreamAggregate(t.Context(), &mooringv1.StreamAggregateRequest{Database: "d", Collection: proto.String("c")})
+	aggregate, err := g.Document.StreamAggregate(t.Context(), &mooringv1.StreamAggregateRequest{Database: "d", Collection: new("c")})
 	if err != nil {
 		t.Fatal(err)
 	}

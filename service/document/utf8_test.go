@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"google.golang.org/grpc/metadata"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/mooringdb/mooring/core/bson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
@@ -45,7 +44,7 @@ func TestInvalidUTF8(t *testing.T) {
 	docs = append(docs, servicetest.Docs(5, 1)...)
 	g.Server.SetDocuments("d.c", docs...)
 	g.Server.SetDocuments("d.begins", docs[5:]...)
-	collection, size, filter := proto.String("c"), proto.Int32(4), doc(`{}`)
+	collection, size, filter := new("c"), new(int32(4)), doc(`{}`)
 	set := &mooringv1.Update{Kind: &mooringv1.Update_Operators{Operators: doc(`{"$set": {"a": 1}}`)}}
 	find := doc(`{"find": "c", "batchSize": 4}`)
 	type page interface {
@@ -74,7 +73,7 @@ func TestInvalidUTF8(t *testing.T) {
 	}
 	calls := map[string]func(context.Context) error{
 		"Find": func(ctx context.Context) error {
-			page, err := g.Document.Find(ctx, &mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: proto.Int32(8)})
+			page, err := g.Document.Find(ctx, &mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: new(int32(8))})
 			return all(ctx, page, err)
 		},
 		"Find that begins with it": func(ctx context.Context) error {
@@ -89,7 +88,7 @@ func TestInvalidUTF8(t *testing.T) {
 			return all(ctx, page, err)
 		},
 		"Find with a limit": func(ctx context.Context) error {
-			page, err := g.Document.Find(ctx, &mooringv1.FindRequest{Database: "d", Collection: "c", Limit: proto.Int64(20)})
+			page, err := g.Document.Find(ctx, &mooringv1.FindRequest{Database: "d", Collection: "c", Limit: new(int64(20))})
 			return all(ctx, page, err)
 		},
 		"Find and NextPage": func(ctx context.Context) error {
@@ -157,7 +156,7 @@ func TestInvalidUTF8InStreams(t *testing.T) {
 			return receiver(func() ([]*mooringv1.Document, error) { m, err := ss.Recv(); return m.GetDocuments(), err }), err
 		},
 		"StreamAggregate": func() (stream, error) {
-			ss, err := g.Document.StreamAggregate(ctx, &mooringv1.StreamAggregateRequest{Database: "d", Collection: proto.String("c")})
+			ss, err := g.Document.StreamAggregate(ctx, &mooringv1.StreamAggregateRequest{Database: "d", Collection: new("c")})
 			return receiver(func() ([]*mooringv1.Document, error) { m, err := ss.Recv(); return m.GetDocuments(), err }), err
 		},
 		"StreamRunCursorCommand": func() (stream, error) {
@@ -165,7 +164,7 @@ func TestInvalidUTF8InStreams(t *testing.T) {
 			return receiver(func() ([]*mooringv1.Document, error) { m, err := ss.Recv(); return m.GetDocuments(), err }), err
 		},
 		"CursorService.Stream": func() (stream, error) {
-			page, err := g.Document.Find(ctx, &mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: proto.Int32(1)})
+			page, err := g.Document.Find(ctx, &mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: new(int32(1))})
 			if err != nil {
 				return nil, err
 			}
