@@ -67,8 +67,7 @@ func start(t *testing.T, roles ...mongotest.Role) *gateway {
 			t.Error(err)
 		}
 	})
-	x := interceptor.New(interceptor.Config{})
-	g.conn = inproc.NewConn(x.Unary(), x.Stream())
+	g.conn = newConn()
 	mooringv1.RegisterDeploymentServiceServer(g.conn, deployment.New(deployment.Config{Client: g.client, Stopping: g.stopping}))
 	g.service = mooringv1.NewDeploymentServiceClient(g.conn)
 	return g
@@ -240,7 +239,7 @@ func TestEqualNewsIsNotSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &scripted{}
 		c.set(&description.Server{Address: "a:1", Kind: description.ServerMongos})
-		conn := inproc.NewConn(nil, nil)
+		conn := newConn()
 		mooringv1.RegisterDeploymentServiceServer(conn, deployment.New(deployment.Config{Client: c}))
 		ctx, cancel := context.WithCancel(t.Context())
 		w, err := mooringv1.NewDeploymentServiceClient(conn).WatchTopology(ctx, &mooringv1.WatchTopologyRequest{})
@@ -287,7 +286,7 @@ func TestTextsOfServers(t *testing.T) {
 		Address: "a\xff:1", SetName: "s\xff", Tags: description.NewTagSet(description.Tag{Name: "\xff", Value: "\xff"}),
 		LastError: errors.New(strings.Repeat("\xff", 1<<20)), LastUpdateTime: time.Unix(1, 123_456_789),
 	})
-	conn := inproc.NewConn(nil, nil)
+	conn := newConn()
 	mooringv1.RegisterDeploymentServiceServer(conn, deployment.New(deployment.Config{Client: c}))
 	resp, err := mooringv1.NewDeploymentServiceClient(conn).GetTopology(t.Context(), &mooringv1.GetTopologyRequest{})
 	if err != nil {
@@ -342,7 +341,7 @@ func TestRefusals(t *testing.T) {
 		want     codes.Code
 	}{
 		{"an unknown field", unknown, nil, codes.InvalidArgument},
-		{"a session", &mooringv1.GetTopologyRequest{}, []string{"mooring-session", "s"}, codes.Unimplemented},
+		{"a session", &mooringv1.GetTopologyRequest{}, []string{"mooring-session", "s"}, codes.InvalidArgument},
 		{"an encoding that is none", &mooringv1.GetTopologyRequest{}, []string{"mooring-document-encoding", "xml"}, codes.InvalidArgument},
 	} {
 		ctx := metadata.AppendToOutgoingContext(t.Context(), c.metadata...)
@@ -426,4 +425,10 @@ func awaitEvent(t *testing.T, lines *bufio.Scanner, text string) (id string) {
 	}
 	t.Fatalf("the stream ended before %s: %v", text, lines.Err())
 	return ""
+}
+
+// newConn returns a Conn with the interceptors, which put a call into the handlers' context.
+func newConn() *inproc.Conn {
+	x := interceptor.New(interceptor.Config{})
+	return inproc.NewConn(x.Unary(), x.Stream())
 }

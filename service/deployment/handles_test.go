@@ -315,7 +315,9 @@ func TestHandlesOnREST(t *testing.T) {
 	}
 	do := func(method, url, body string) (int, string) {
 		w := httptest.NewRecorder()
-		h.ServeHTTP(w, httptest.NewRequest(method, url, strings.NewReader(body)))
+		r := httptest.NewRequest(method, url, strings.NewReader(body))
+		r.Header.Set("Content-Type", "application/json")
+		h.ServeHTTP(w, r)
 		return w.Code, w.Body.String()
 	}
 	first := httptest.NewRecorder()

@@ -22,8 +22,8 @@ import (
 	"github.com/mooringdb/mooring/core/topology"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/deployment"
-	"github.com/mooringdb/mooring/service/inproc"
 	"github.com/mooringdb/mooring/service/rest"
 	"github.com/mooringdb/mooring/service/servicetest"
 )
@@ -39,7 +39,7 @@ func TestPoolsOnREST(t *testing.T) {
 		}},
 		{Address: "b\xff:1", Stats: pool.Stats{State: pool.StatePaused}},
 	}}
-	conn := inproc.NewConn(nil, nil)
+	conn := newConn()
 	mooringv1.RegisterDeploymentServiceServer(conn, deployment.New(deployment.Config{Client: c}))
 	h, err := rest.New(rest.Config{Conn: conn})
 	if err != nil {
@@ -62,7 +62,7 @@ func TestPools(t *testing.T) {
 	if _, err := g.Document.FindOne(t.Context(), &mooringv1.FindOneRequest{Database: "d", Collection: "c"}); err != nil {
 		t.Fatal(err)
 	}
-	resp, err := g.Deployment.ListPools(t.Context(), &mooringv1.ListPoolsRequest{})
+	resp, err := g.Deployment.ListPools(&call.Context{Context: t.Context()}, &mooringv1.ListPoolsRequest{})
 	if err != nil || len(resp.GetPools()) != 1 {
 		t.Fatalf("ListPools = %v, %v", resp, err)
 	}
@@ -111,7 +111,7 @@ func TestPoolsBehindALoadBalancer(t *testing.T) {
 		if n := failed.Load(); n != 1 {
 			t.Errorf("Ping() failed %d times, want 1", n)
 		}
-		resp, err := deployment.New(deployment.Config{Client: c}).ListPools(t.Context(), &mooringv1.ListPoolsRequest{})
+		resp, err := deployment.New(deployment.Config{Client: c}).ListPools(&call.Context{Context: t.Context()}, &mooringv1.ListPoolsRequest{})
 		if err != nil {
 			t.Fatal(err)
 		}
