@@ -14,6 +14,7 @@ const (
 	lacksMergeError    = "the engine's $merge replaces what it is to fail on"
 	lacksBulkWrite     = "the engine has no bulkWrite command"
 	lacksSearchIndexes = "the engine has no search indexes, also not the error of servers without"
+	lacksTransactions  = "the engine has no transactions"
 	lacksConcern       = "the engine has no read concerns, so that it refuses none"
 )
 
@@ -113,6 +114,9 @@ var lacking = map[string]map[[2]string]string{
 		{
 			"crud-api-version-1.json", "aggregate on database appends declared API version",
 		}: lacksSessionsStage,
+		{
+			"transaction-handling.json", "All commands in a transaction declare an API version",
+		}: lacksTransactions,
 	},
 }
 
