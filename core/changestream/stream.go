@@ -67,41 +67,35 @@ func Open(
 	ctx context.Context, r *operation.Runner, op operation.Operation, opt Options,
 ) (*Stream, error) {
 	s := &Stream{runner: r, op: op, opt: opt, position: startingAt(opt.Start)}
-	var reply bson.Raw
-	var wire int32
-	err := s.open(ctx,
-		func(int32) Start { return opt.Start },
-		func(res *operation.Result) { reply, wire = res.Reply, res.Hello.MaxWireVersion },
-	)
+	res, err := s.open(ctx, func(int32) Start { return opt.Start })
 	if err != nil {
 		return nil, err
 	}
-	s.position = s.position.opened(&s.batch, reply, wire)
+	s.position = s.position.opened(&s.batch, res.Reply, res.Hello.MaxWireVersion)
 	return s, nil
 }
 
 // open opens a cursor and takes its first batch.
 func (s *Stream) open(
-	ctx context.Context, start func(wire int32) Start, opened func(*operation.Result),
-) error {
+	ctx context.Context, start func(wire int32) Start,
+) (operation.Result, error) {
 	op := s.op
 	op.Command = &aggregate{&s.opt, start}
 	op.DeadlineAsMaxTime = true
 	opt := cursor.Options{
 		MaxAwaitTimeMS: s.opt.MaxAwaitTimeMS, Comment: s.opt.Comment, Timeout: s.opt.Timeout,
-		Opened: opened,
 	}
 	if s.opt.BatchSize != nil {
 		opt.BatchSize = *s.opt.BatchSize
 	}
-	cur, err := cursor.Open(ctx, s.runner, op, opt)
+	cur, res, err := cursor.OpenResult(ctx, s.runner, op, opt)
 	if err != nil {
-		return err
+		return res, err
 	}
 	s.cur = cur
 	first, err := cur.Next(ctx) // without I/O
 	s.receive(first)
-	return err
+	return res, err
 }
 
 func (s *Stream) receive(b cursor.Batch) {
@@ -157,7 +151,11 @@ func (s *Stream) Close(ctx context.Context) error {
 		s.ended = cursor.ErrClosed
 	}
 	s.batch, s.next = cursor.Batch{}, 0
-	return s.cur.Close(ctx)
+	_ = s.cur.Close(ctx)
+	if session := s.op.Session; session != nil && session.IsImplicit() {
+		session.End() // unless the cursor has ended it
+	}
+	return nil
 }
 
 // try runs one getMore, with what is needed before and after it for the stream to go on.
@@ -203,8 +201,10 @@ func (s *Stream) fetch(ctx context.Context) error {
 // be reached.
 func (s *Stream) resume(ctx context.Context) error {
 	s.lost = true
-	s.cur.Abandon(ctx)
-	err := s.open(ctx, s.position.resume, nil)
+	if session := s.cur.Abandon(ctx); session != nil {
+		s.op.Session = session
+	}
+	_, err := s.open(ctx, s.position.resume)
 	switch {
 	case err == nil:
 		s.lost = false

@@ -151,6 +151,37 @@ func TestResumesAgainAndAgain(t *testing.T) {
 	})
 }
 
+// All commands of a stream run in one session, which it does not keep.
+func TestSession(t *testing.T) {
+	for name, steps := range map[string][]step{
+		"resumed": {aggregate(first(t, 1, "")), getMore(resumableError()), aggregate(first(t, 2, "")), getMore(next(t, 2, "", tokenA))},
+		"cursor gone": {
+			aggregate(first(t, 1, "")), getMore(mongotest.Error(43, "CursorNotFound", "gone")), aggregate(first(t, 0, "", tokenA)),
+		},
+		"not resumed": {aggregate(first(t, 1, "")), getMore(resumableError()), aggregate(resumableError())},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, 21, steps, func(t *testing.T, srv *script, c *client.Client) {
+				s := watch(t, c, client.WatchOptions{})
+				_, _ = s.Next(t.Context())
+				_ = s.Close(t.Context())
+				if err := c.Ping(t.Context()); err != nil { // in the same session again
+					t.Fatal(err)
+				}
+				ids := map[string]bool{}
+				for _, cmd := range srv.Commands("aggregate", "getMore", "killCursors", "ping") {
+					v, _ := cmd.Body.Lookup("lsid")
+					id, _ := v.Document()
+					ids[text(t, id)] = true
+				}
+				if len(ids) != 1 || ids[""] {
+					t.Errorf("the sessions are %v, want one", ids)
+				}
+			})
+		})
+	}
+}
+
 // TryNext runs one getMore at most, also where it opens another cursor.
 func TestTryNext(t *testing.T) {
 	run(t, 21, []step{

@@ -405,8 +405,15 @@ func (c *Cursor) Kill(ctx context.Context, timeout *time.Duration) error {
 }
 
 // Abandon does what Close does, but sends killCursors only within ctx, and only if the server is
-// known to be there. It is for a caller that goes on with another cursor.
-func (c *Cursor) Abandon(ctx context.Context) { _ = c.stop(ctx, nil, true) }
+// known to be there. It is for a caller that goes on with another cursor, in the same session: it
+// returns that, nil if there is none. An implicit one is the caller's from then on.
+func (c *Cursor) Abandon(ctx context.Context) *session.Client {
+	c.mu.Lock()
+	kept := c.session
+	c.mu.Unlock()
+	_ = c.stop(ctx, nil, true)
+	return kept
+}
 
 func (c *Cursor) stop(ctx context.Context, timeout *time.Duration, atOnce bool) error {
 	c.mu.Lock()

@@ -25,8 +25,6 @@ type Options struct {
 	// Next, unless Lifetime says that the deadline of the operation is that of all calls.
 	Timeout  *time.Duration
 	Lifetime bool
-	// Opened is called with the result of the command; nil: nothing is.
-	Opened func(*operation.Result)
 }
 
 // Open runs an operation whose reply has a cursor, and returns the cursor. A reply without one is
@@ -57,9 +55,6 @@ func OpenResult(
 	c := &Cursor{
 		runner: r, runOn: op.RunOn, pin: res.Pin, unconfirmed: res.WriteConcernError,
 		timeout: opt.Timeout, expires: res.DeadlineSent, hello: res.Hello, session: op.Session,
-	}
-	if opt.Opened != nil {
-		opt.Opened(&res)
 	}
 	if opt.Lifetime {
 		c.deadline, _ = ctx.Deadline()
@@ -186,7 +181,9 @@ type ending struct {
 	server  address.Address
 	command killCursors
 	kill    bool // the server still has the cursor, and can be told
-	atOnce  bool // within the caller's context, and if the server is known to be there
+	// atOnce says that the server is told within the caller's context, if it is known to be there,
+	// and that the session goes on.
+	atOnce  bool
 	pin     *operation.Pin
 	session *session.Client
 }
@@ -206,7 +203,7 @@ func (c *Cursor) endLocked() ending {
 // run kills the cursor, with a time limit of its own, and returns its connection and its implicit
 // session in any case. The error is that of killCursors.
 func (e *ending) run(ctx context.Context) error {
-	if e.session != nil && e.session.IsImplicit() {
+	if e.session != nil && e.session.IsImplicit() && !e.atOnce {
 		defer e.session.End()
 	}
 	if e.pin != nil {
