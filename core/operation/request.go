@@ -51,6 +51,9 @@ func (q *request) build(ctx context.Context, op *Operation, x *exchange) error {
 	if !ok || x.course.txnNumber == 0 || m.Retryable() {
 		return nil
 	}
+	if op.isExact() {
+		return ErrNotRetryable
+	}
 	x.course.plain, x.course.txnNumber = true, 0
 	return q.write(ctx, op, x)
 }

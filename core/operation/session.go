@@ -12,6 +12,9 @@ import (
 // Errors of operations in explicit sessions that the server cannot run. Nothing was sent.
 var (
 	ErrSessionsNotSupported = errors.New("the server does not support sessions")
+	// ErrNotRetryable is that of a session which needs numbered writes: see session.State.
+	ErrNotRetryable = errors.New("the write cannot be repeated safely: it reaches many " +
+		"documents, or the deployment has no retryable writes, or they are switched off")
 	//nolint:revive,staticcheck // the specification's words
 	ErrSnapshotNotSupported = errors.New("Snapshot reads require MongoDB 5.0 or later")
 )
@@ -50,7 +53,7 @@ func (x *exchange) supportsSessions() bool {
 func (x *exchange) join(op *Operation) error {
 	supported := x.supportsSessions()
 	switch s := op.Session; {
-	case s != nil && s.IsImplicit():
+	case s != nil && (s.IsImplicit() || s.IsExact()):
 		if supported {
 			x.session = s
 		}
@@ -67,8 +70,15 @@ func (x *exchange) join(op *Operation) error {
 	case supported && !op.Unacknowledged && x.runner.Sessions != nil:
 		x.joinImplicit()
 	}
-	return x.number(op)
+	err := x.number(op)
+	if err == nil && x.course.txnNumber == 0 && op.isExact() {
+		return ErrNotRetryable
+	}
+	return err
 }
+
+// isExact reports whether the operation must be a numbered write.
+func (op *Operation) isExact() bool { return op.Session != nil && op.Session.IsExact() }
 
 func (x *exchange) joinImplicit() {
 	if x.course.implicit == nil {

@@ -48,6 +48,10 @@ type State struct {
 	// Shared says that other processes use the ID at the same time. They cannot agree on
 	// transaction numbers, so retryable writes of the session have another id.
 	Shared bool
+	// Derive, if it is set, makes the ids: the n-th numbered write of the session, from 0, has the
+	// id Derive(n) and the number 1. The server carries out writes of the same id and number once,
+	// whichever process sends them. A command that gets no number fails before it is sent.
+	Derive func(n int) bson.UUID
 }
 
 // Client represents a client session (Driver Sessions, "ClientSession"): a server session, and the
@@ -61,11 +65,13 @@ type Client struct {
 	causal   bool
 	implicit bool
 	shared   bool
+	derive   func(n int) bson.UUID // see State
 
 	// mu guards the fields below.
 	mu            sync.Mutex
 	server        *Session
 	foreign       bool // another process knows the id, so it does not return to the pool
+	derived       int  // the number of ids that were derived
 	ended         bool
 	operationTime Timestamp
 	clusterTime   ClusterTime
@@ -93,7 +99,7 @@ func (p *Pool) Resume(s State, opt Options) (*Client, error) {
 		return nil, err
 	}
 	c.server = &Session{id: s.ID, lastUse: time.Now(), txnNumber: s.TxnNumber}
-	c.foreign, c.shared = true, s.Shared
+	c.foreign, c.shared, c.derive = true, s.Shared, s.Derive
 	c.operationTime = s.OperationTime
 	c.clusterTime = NewClusterTime(s.ClusterTime).clone()
 	return c, nil
@@ -251,10 +257,18 @@ func (c *Client) MarkDirty() {
 	c.server.MarkDirty()
 }
 
-// NextTxnNumber returns a number for a transaction or a retryable write.
+// IsExact reports whether the session derives its ids: see State.
+func (c *Client) IsExact() bool { return c.derive != nil }
+
+// NextTxnNumber returns a number for a transaction or a retryable write. If the session derives its
+// ids, it takes the next one.
 func (c *Client) NextTxnNumber() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.derive != nil {
+		c.server = &Session{id: c.derive(c.derived), lastUse: time.Now()}
+		c.derived++
+	}
 	return c.server.NextTxnNumber()
 }
 

@@ -7,6 +7,7 @@ package call
 import (
 	"context"
 
+	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/payload"
@@ -22,9 +23,22 @@ type Call struct {
 	Encoding payload.Encoding
 	// Sessions opens the tokens of sessions; nil: there are none.
 	Sessions Sessions
+	// Idempotency makes writes with a key exactly-once; nil: there are none.
+	Idempotency Idempotency
 	// Session is the session that the call runs in, nil for none. The reader of the request sets
 	// it, and the interceptors put its renewed token into the response.
 	Session *client.Session
+}
+
+// IdempotencyKey is the metadata key of the key of an exactly-once write.
+const IdempotencyKey = "idempotency-key"
+
+// Idempotency makes the sessions of exactly-once writes.
+type Idempotency interface {
+	// Begin returns the session of a call with a key, and the source of the _ids that are generated
+	// for it.
+	Begin(principal, key, operation string, content []byte) (
+		*client.Session, func(document int) bson.ObjectID, error)
 }
 
 // Sessions makes sessions of tokens, and tokens of sessions.

@@ -20,7 +20,7 @@ import (
 func (s *Server) BulkWrite(
 	ctx context.Context, req *mooringv1.BulkWriteRequest,
 ) (*mooringv1.BulkWriteResponse, error) {
-	r := request.Read(ctx, req, req.Statement)
+	r := request.ReadWrite(ctx, req, req.Statement)
 	many := req.GetDatabase() == "" && req.GetCollection() == ""
 	models := readModels(r, req.GetModels(), many)
 	opt := bulkOptions.Read(r, req)

@@ -12,7 +12,7 @@ import (
 func (s *Server) DeleteOne(
 	ctx context.Context, req *mooringv1.DeleteOneRequest,
 ) (*mooringv1.DeleteOneResponse, error) {
-	r := request.Read(ctx, req, req.Statement)
+	r := request.ReadWrite(ctx, req, req.Statement)
 	filter, opt := r.Required("filter", req.GetFilter()), deleteOptions.Read(r, req)
 	opt.RunOn = true
 	if err := r.Err(); err != nil {

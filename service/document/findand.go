@@ -12,7 +12,7 @@ import (
 func (s *Server) FindOneAndUpdate(
 	ctx context.Context, req *mooringv1.FindOneAndUpdateRequest,
 ) (*mooringv1.FindOneAndUpdateResponse, error) {
-	r := request.Read(ctx, req, req.Statement)
+	r := request.ReadWrite(ctx, req, req.Statement)
 	filter, update := r.Required("filter", req.GetFilter()), r.Update("update", req.GetUpdate())
 	opt := findOneAndOptions.Read(r, req)
 	opt.RunOn = true
@@ -37,7 +37,7 @@ func (s *Server) FindOneAndUpdate(
 func (s *Server) FindOneAndReplace(
 	ctx context.Context, req *mooringv1.FindOneAndReplaceRequest,
 ) (*mooringv1.FindOneAndReplaceResponse, error) {
-	r := request.Read(ctx, req, req.Statement)
+	r := request.ReadWrite(ctx, req, req.Statement)
 	filter := r.Required("filter", req.GetFilter())
 	replacement := r.Required("replacement", req.GetReplacement())
 	opt := findOneAndOptions.Read(r, req)
@@ -63,7 +63,7 @@ func (s *Server) FindOneAndReplace(
 func (s *Server) FindOneAndDelete(
 	ctx context.Context, req *mooringv1.FindOneAndDeleteRequest,
 ) (*mooringv1.FindOneAndDeleteResponse, error) {
-	r := request.Read(ctx, req, req.Statement)
+	r := request.ReadWrite(ctx, req, req.Statement)
 	filter := r.Required("filter", req.GetFilter())
 	opt := findOneAndOptions.Read(r, req)
 	opt.RunOn = true

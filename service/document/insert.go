@@ -16,8 +16,8 @@ import (
 func (s *Server) InsertOne(
 	ctx context.Context, req *mooringv1.InsertOneRequest,
 ) (*mooringv1.InsertOneResponse, error) {
-	r := request.Read(ctx, req, req.Statement)
-	doc := r.Required("document", req.GetDocument())
+	r := request.ReadWrite(ctx, req, req.Statement)
+	doc := r.WithID(0, r.Required("document", req.GetDocument()))
 	opt := insertOneOptions.Read(r, req)
 	opt.RunOn = true
 	if err := r.Err(); err != nil {
@@ -42,12 +42,15 @@ func (s *Server) InsertOne(
 func (s *Server) InsertMany(
 	ctx context.Context, req *mooringv1.InsertManyRequest,
 ) (*mooringv1.InsertManyResponse, error) {
-	r := request.Read(ctx, req, req.Statement)
+	r := request.ReadWrite(ctx, req, req.Statement)
 	docs := r.Documents("documents", req.GetDocuments())
 	opt := insertManyOptions.Read(r, req)
 	opt.RunOn = true
 	if err := r.Err(); err != nil {
 		return nil, err
+	}
+	for i := range docs {
+		docs[i] = r.WithID(i, docs[i])
 	}
 	res, err := s.cfg.Client.InsertMany(ctx, namespace(req), docs, opt)
 	_, writesFailed := errors.AsType[*mongoerr.WriteException](err)

@@ -24,6 +24,15 @@ func readModels(
 			r.Within("models." + strconv.Itoa(i))
 			return nil
 		}
+		switch all[i].Kind {
+		case client.UpdateMany, client.DeleteMany:
+			if r.IsExact() {
+				r.RefuseKey("a write that reaches many documents takes none")
+			}
+		case client.InsertOne:
+			all[i].Document = r.WithID(i, all[i].Document)
+		default:
+		}
 	}
 	return all
 }

@@ -205,7 +205,7 @@ func TestRefusals(t *testing.T) {
 		{"transaction", find(func(r *mooringv1.FindRequest) { r.Transaction = proto.String("x") }), codes.Unimplemented, "transaction"},
 		{"statement", find(func(r *mooringv1.FindRequest) { r.Statement = proto.Int32(1) }), codes.Unimplemented, "statement"},
 		{"session header", withMetadata("mooring-session", "x"), codes.NotFound, "session"},
-		{"idempotency key", withMetadata("idempotency-key", "x"), codes.Unimplemented, "idempotency-key"},
+		{"idempotency key", withMetadata("idempotency-key", "x"), codes.InvalidArgument, "idempotency-key"},
 		{"encoding", withMetadata("mooring-document-encoding", "xml"), codes.InvalidArgument, "mooring-document-encoding"},
 		{"malformed JSON", find(func(r *mooringv1.FindRequest) { r.Filter = doc(`{"a": {"b": [1, x]}}`) }), codes.InvalidArgument, "filter.a.b.1"},
 		{"malformed BSON", find(func(r *mooringv1.FindRequest) {

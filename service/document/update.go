@@ -12,7 +12,7 @@ import (
 func (s *Server) UpdateOne(
 	ctx context.Context, req *mooringv1.UpdateOneRequest,
 ) (*mooringv1.UpdateOneResponse, error) {
-	r := request.Read(ctx, req, req.Statement)
+	r := request.ReadWrite(ctx, req, req.Statement)
 	filter, update := r.Required("filter", req.GetFilter()), r.Update("update", req.GetUpdate())
 	opt := updateOptions.Read(r, req)
 	opt.RunOn = true
@@ -70,7 +70,7 @@ func (s *Server) UpdateMany(
 func (s *Server) ReplaceOne(
 	ctx context.Context, req *mooringv1.ReplaceOneRequest,
 ) (*mooringv1.ReplaceOneResponse, error) {
-	r := request.Read(ctx, req, req.Statement)
+	r := request.ReadWrite(ctx, req, req.Statement)
 	filter := r.Required("filter", req.GetFilter())
 	replacement := r.Required("replacement", req.GetReplacement())
 	opt := updateOptions.Read(r, req)

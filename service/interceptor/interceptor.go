@@ -27,6 +27,8 @@ type Config struct {
 	Logger *slog.Logger
 	// Sessions opens the tokens of sessions. If it is nil, calls in sessions are refused.
 	Sessions call.Sessions
+	// Idempotency makes writes with a key exactly-once. If it is nil, such calls are refused.
+	Idempotency call.Idempotency
 	// Gate counts the calls. If it is nil, the interceptors use a gate that is never closed.
 	Gate *Gate
 	// Callers finds out who makes the calls of the network, before they are read (see

@@ -190,5 +190,6 @@ func (x *Chain) inform(ctx context.Context, c *pass) (err error) {
 		return err
 	}
 	c.call.Context, c.call.Sessions = ctx, x.cfg.Sessions
+	c.call.Idempotency = x.cfg.Idempotency
 	return c.next(&c.call) //nolint:contextcheck // ctx is in it
 }

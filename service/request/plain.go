@@ -22,5 +22,6 @@ func ReadPlain(ctx context.Context, req proto.Message) *Reader {
 		r.Refuse(sessionKey, "this call takes none")
 	}
 	r.metadata(ctx)
+	r.refuseKey(ctx)
 	return r
 }

@@ -29,6 +29,9 @@ import (
 type Reader struct {
 	*call.Call
 	err error
+	// exact is the session of an exactly-once write, nil for other calls. newID makes its _ids.
+	exact *client.Session
+	newID func(document int) bson.ObjectID
 }
 
 // handles describes requests, all of which can carry these tokens.
@@ -39,12 +42,18 @@ type handles interface {
 }
 
 // unbuiltMetadata lists the metadata keys of missing features.
-var unbuiltMetadata = []string{"mooring-transaction", "idempotency-key"}
+var unbuiltMetadata = []string{"mooring-transaction"}
 
 // Read returns a Reader of a request whose context has a call. If the request is in a session, the
-// call is, too. Read refuses a request with a transaction or an idempotency key, since these
-// features do not exist yet. statement is the request's field.
+// call is, too. Read refuses an idempotency key, which is for ReadWrite, and a transaction, since
+// that feature does not exist yet. statement is the request's field.
 func Read(ctx context.Context, req handles, statement *int32) *Reader {
+	r := read(ctx, req, statement)
+	r.refuseKey(ctx)
+	return r
+}
+
+func read(ctx context.Context, req handles, statement *int32) *Reader {
 	r := &Reader{Call: call.From(ctx)}
 	r.Known("", req)
 	if req.GetTransaction() != "" {
@@ -388,6 +397,9 @@ func (r *Reader) WriteConcern(c *mooringv1.WriteConcern) *client.WriteConcern {
 	switch kind := c.W.GetKind().(type) {
 	case *mooringv1.W_Nodes:
 		wc.Nodes = &kind.Nodes
+		if kind.Nodes == 0 && r.exact != nil {
+			r.RefuseKey("a write that is not acknowledged takes none")
+		}
 	case *mooringv1.W_Tag:
 		if wc.Tag = kind.Tag; wc.Tag == "" {
 			r.Refuse("writeConcern.w", "is empty")

@@ -79,7 +79,7 @@ func TestRead(t *testing.T) {
 		"statement":       {&mooringv1.FindRequest{}, new(int32(0)), nil, "Unimplemented statement"},
 		"its metadata":    {&mooringv1.FindRequest{}, nil, []string{"mooring-session", "s"}, "Unimplemented session"},
 		"and that":        {&mooringv1.FindRequest{}, nil, []string{"mooring-transaction", "t"}, "Unimplemented mooring-transaction"},
-		"idempotency key": {&mooringv1.FindRequest{}, nil, []string{"idempotency-key", "k"}, "Unimplemented idempotency-key"},
+		"idempotency key": {&mooringv1.FindRequest{}, nil, []string{"idempotency-key", "k"}, "IdempotencyKeyUnsupported idempotency-key"},
 		"unknown field":   {unknown(&mooringv1.FindRequest{}), nil, nil, "InvalidArgument request"},
 		"the first counts": {
 			unknown(&mooringv1.FindRequest{Session: new("s")}), nil, []string{"idempotency-key", "k"}, "InvalidArgument request",

@@ -24,6 +24,9 @@ const (
 	BodyTimeout          Reason = "BodyTimeout"
 	InvalidUTF8          Reason = "InvalidUTF8"
 
+	IdempotencyKeyUnsupported Reason = "IdempotencyKeyUnsupported"
+	IdempotencyKeyReused      Reason = "IdempotencyKeyReused"
+
 	Unauthenticated   Reason = "Unauthenticated"
 	TooManyAttempts   Reason = "TooManyAttempts"
 	IssuerUnavailable Reason = "IssuerUnavailable"
@@ -89,6 +92,9 @@ var reasons = byReason([]row{
 	{codes.InvalidArgument, http.StatusUnsupportedMediaType, UnsupportedMediaType, Never},
 	{codes.DeadlineExceeded, http.StatusRequestTimeout, BodyTimeout, SameRequest},
 	{codes.FailedPrecondition, http.StatusUnprocessableEntity, InvalidUTF8, Never},
+
+	{codes.InvalidArgument, http.StatusBadRequest, IdempotencyKeyUnsupported, Never},
+	{codes.FailedPrecondition, http.StatusUnprocessableEntity, IdempotencyKeyReused, Never},
 
 	{codes.Unauthenticated, http.StatusUnauthorized, Unauthenticated, Never},
 	{codes.ResourceExhausted, http.StatusTooManyRequests, TooManyAttempts, SameRequest},

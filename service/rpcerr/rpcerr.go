@@ -211,6 +211,7 @@ var table = []entry{
 		return true
 	}},
 	typed(plain[*operation.TimeoutError](DeadlineExceeded)),
+	typed(plain[*client.TransactionTimeoutError](DeadlineExceeded)),
 	value("context.Canceled", context.Canceled, Canceled),
 
 	// No server, no connection, or a broken connection.
@@ -237,6 +238,7 @@ var table = []entry{
 		}
 	}),
 	value("session.ErrEnded", session.ErrEnded, InvalidArgument),
+	value("operation.ErrNotRetryable", operation.ErrNotRetryable, IdempotencyKeyUnsupported),
 	value("operation.ErrSessionsNotSupported", operation.ErrSessionsNotSupported, InvalidArgument),
 	value("operation.ErrSnapshotNotSupported", operation.ErrSnapshotNotSupported, InvalidArgument),
 	typed(plain[*operation.TooLargeError](TooLarge)),
@@ -253,6 +255,11 @@ var table = []entry{
 		x.at(int64(e.Offset))
 	}),
 	value("changestream.ErrNoResumeToken", changestream.ErrNoResumeToken, InvalidArgument),
+	value("session.ErrSnapshotTransaction", session.ErrSnapshotTransaction, InvalidArgument),
+	value("operation.ErrTransactionReadPreference", operation.ErrTransactionReadPreference,
+		InvalidArgument),
+	value("operation.ErrTransactionsNotSupported", operation.ErrTransactionsNotSupported,
+		InvalidArgument),
 	value("session.ErrTransactionInProgress", session.ErrTransactionInProgress, InvalidArgument),
 	value("session.ErrNoTransaction", session.ErrNoTransaction, InvalidArgument),
 	value("session.ErrCommitAfterAbort", session.ErrCommitAfterAbort, InvalidArgument),

@@ -4,8 +4,10 @@ import (
 	"crypto/cipher"
 	"crypto/ed25519"
 	"crypto/hkdf"
+	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -18,6 +20,7 @@ const (
 	labelSeal      = "mooring handle seal v1"
 	labelKeyID     = "mooring handle key id v1"
 	labelTransport = "mooring replica transport v1"
+	labelDigest    = "mooring digest v1"
 )
 
 // Ring seals with its first key and opens with any key. Replace changes the keys at any time;
@@ -32,6 +35,7 @@ type sealingKey struct {
 	id        [keyIDBytes]byte
 	aead      cipher.AEAD
 	transport ed25519.PrivateKey
+	digest    []byte
 }
 
 // NewRing returns a ring of the given keys. If there are none, it makes a random key, which ends
@@ -90,8 +94,14 @@ func derive(key Key) (sealingKey, error) {
 	if err != nil {
 		return sealingKey{}, err
 	}
+	digest, err := hkdf.Key(sha256.New, key.secret, nil, labelDigest, sha256.Size)
+	if err != nil {
+		return sealingKey{}, err
+	}
 	transport := ed25519.NewKeyFromSeed(seed)
-	return sealingKey{id: [keyIDBytes]byte(id), aead: aead, transport: transport}, nil
+	return sealingKey{
+		id: [keyIDBytes]byte(id), aead: aead, transport: transport, digest: digest,
+	}, nil
 }
 
 // TransportKeys returns the keys by which replicas authenticate each other: a replica presents the
@@ -104,6 +114,17 @@ func (r *Ring) TransportKeys() []ed25519.PrivateKey {
 		keys[i] = k.transport
 	}
 	return keys
+}
+
+// Digest returns a digest of texts that only a gateway with the same first key can compute. The
+// texts are kept apart: ("a", "bc") is not ("ab", "c").
+func (r *Ring) Digest(texts ...[]byte) [sha256.Size]byte {
+	mac := hmac.New(sha256.New, r.sealer().digest)
+	for _, text := range texts {
+		_, _ = mac.Write(binary.BigEndian.AppendUint64(nil, uint64(len(text)))) // never fails
+		_, _ = mac.Write(text)
+	}
+	return [sha256.Size]byte(mac.Sum(nil))
 }
 
 // sealer returns the current sealing key.

@@ -223,3 +223,36 @@ func FuzzOpen(f *testing.F) {
 		}
 	})
 }
+
+// TestDigest: only a ring with the same first key has the same digest, and texts are kept apart.
+func TestDigest(t *testing.T) {
+	ring := func(secrets ...byte) *seal.Ring {
+		t.Helper()
+		var keys []seal.Key
+		for _, secret := range secrets {
+			key, err := seal.NewKey(append(make([]byte, 31), secret))
+			if err != nil {
+				t.Fatal(err)
+			}
+			keys = append(keys, key)
+		}
+		r, err := seal.NewRing(keys...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	want := ring(1).Digest([]byte("a"), []byte("bc"))
+	if got := ring(1, 2).Digest([]byte("a"), []byte("bc")); got != want {
+		t.Errorf("the digest is %x, want %x", got, want)
+	}
+	for name, got := range map[string][32]byte{
+		"another first key": ring(2, 1).Digest([]byte("a"), []byte("bc")),
+		"other texts":       ring(1).Digest([]byte("ab"), []byte("c")),
+		"one text":          ring(1).Digest([]byte("abc")),
+	} {
+		if got == want {
+			t.Errorf("%s: the digest is the same", name)
+		}
+	}
+}

@@ -29,6 +29,7 @@ import (
 	"github.com/mooringdb/mooring/service/cursor"
 	"github.com/mooringdb/mooring/service/deployment"
 	"github.com/mooringdb/mooring/service/document"
+	"github.com/mooringdb/mooring/service/idempotency"
 	"github.com/mooringdb/mooring/service/interceptor"
 	"github.com/mooringdb/mooring/service/paging"
 	"github.com/mooringdb/mooring/service/seal"
@@ -116,7 +117,10 @@ func (g *Gateway) startHandles(cfg paging.Config) {
 
 func (g *Gateway) startServer(streams *stream.Streams, sessions *session.Sessions) {
 	g.t.Helper()
-	x := interceptor.New(interceptor.Config{Gate: g.Gate, Sessions: sessions})
+	x := interceptor.New(interceptor.Config{
+		Gate: g.Gate, Sessions: sessions,
+		Idempotency: idempotency.New(g.Client, g.keys),
+	})
 	s := grpc.NewServer(
 		grpc.ChainUnaryInterceptor(x.Unary(), becomeUnary),
 		grpc.ChainStreamInterceptor(x.Stream(), becomeStream),

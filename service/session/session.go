@@ -78,9 +78,8 @@ func (s *Server) End(
 	if err := r.Err(); err != nil {
 		return nil, err
 	}
-	if err := s.cfg.Client.EndSessions(ctx, []bson.UUID{r.Session.ID()}); err != nil {
-		return nil, err
-	}
+	// Servers end sessions themselves, so an error has no consequence (Driver Sessions).
+	_ = s.cfg.Client.EndSessions(ctx, []bson.UUID{r.Session.ID()})
 	return &mooringv1.SessionServiceEndResponse{}, nil
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/mooringdb/mooring/service/cursor"
 	deploymentservice "github.com/mooringdb/mooring/service/deployment"
 	"github.com/mooringdb/mooring/service/document"
+	"github.com/mooringdb/mooring/service/idempotency"
 	"github.com/mooringdb/mooring/service/interceptor"
 	"github.com/mooringdb/mooring/service/paging"
 	"github.com/mooringdb/mooring/service/replica"
@@ -30,10 +31,11 @@ var services = fx.Module("services", fx.Provide(
 ))
 
 func newChain(cfg *config.Config, log *slog.Logger, gate *interceptor.Gate,
-	callers *caller.Authenticator, sessions *session.Sessions,
+	callers *caller.Authenticator, sessions *session.Sessions, c *client.Client, keys *seal.Ring,
 ) *interceptor.Chain {
 	return interceptor.New(interceptor.Config{
-		Logger: log, Gate: gate, Callers: callers, Sessions: sessions,
+		Logger: log, Gate: gate, Callers: callers,
+		Sessions: sessions, Idempotency: idempotency.New(c, keys),
 		DefaultTimeout: cfg.RequestTimeout,
 		StallTimeout:   cfg.Cursors.Idle,
 	})

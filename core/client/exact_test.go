@@ -1,0 +1,100 @@
+package client_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/client"
+	"github.com/mooringdb/mooring/core/connstring"
+	"github.com/mooringdb/mooring/core/operation"
+	"github.com/mooringdb/mooring/core/session"
+	"github.com/mooringdb/mooring/internal/mongotest"
+)
+
+// TestDerivedSessions: each numbered write of such a session has an id of its own, which its
+// retries keep.
+func TestDerivedSessions(t *testing.T) {
+	const member = `{"ok":1,"isWritablePrimary":true,"setName":"rs","hosts":["db.test:27017"],"me":"db.test:27017",` +
+		`"maxWireVersion":25,"maxWriteBatchSize":2,"logicalSessionTimeoutMinutes":30}`
+	hello := mongotest.Always(mongotest.Document(doc(t, member)))
+	late := mongotest.Error(10107, "NotWritablePrimary", "not primary", "RetryableWriteError")
+	insert := mongotest.Times(1, mongotest.Always(mongotest.Document(doc(t, `{"ok":1,"n":2}`))),
+		mongotest.Times(1, mongotest.Always(late), mongotest.Always(mongotest.Document(doc(t, `{"ok":1,"n":1}`)))))
+	handlers := mongotest.Handlers{"hello": hello, "insert": insert}
+	run(t, handlers, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+		s := derived(t, c)
+		docs := []bson.Raw{doc(t, `{"_id":1}`), doc(t, `{"_id":2}`), doc(t, `{"_id":3}`)}
+		opt := client.InsertManyOptions{Common: client.Common{Session: s}}
+		if _, err := c.InsertMany(t.Context(), orders, docs, opt); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, cmd := range srv.Commands("insert") {
+			id, _ := cmd.Body.Lookup("lsid", "id")
+			n, _ := cmd.Body.Lookup("txnNumber")
+			_, uuid, _ := id.Binary()
+			number, _ := n.AsInt64()
+			got = append(got, fmt.Sprint(uuid[0], " ", number))
+		}
+		if want := "[1 1 2 1 2 1]"; fmt.Sprint(got) != want {
+			t.Errorf("the writes are %v, want %s", got, want)
+		}
+	})
+}
+
+// derived returns a session whose n-th id begins with n+1.
+func derived(t *testing.T, c *client.Client) *client.Session {
+	t.Helper()
+	s, err := c.ResumeSession(session.State{Derive: func(n int) bson.UUID { return bson.UUID{byte(n + 1)} }}, session.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestDerivedSessionsRefuse(t *testing.T) {
+	member := `{"ok":1,"isWritablePrimary":true,"setName":"rs","hosts":["db.test:27017"],"me":"db.test:27017","maxWireVersion":25,"logicalSessionTimeoutMinutes":30}`
+	set := bson.DocumentValue(doc(t, `{"$set":{"a":1}}`))
+	off := false
+	for name, test := range map[string]struct {
+		hello string
+		cfg   connstring.Config
+		call  func(*testing.T, *client.Client, client.Common) error
+	}{
+		"many documents": {member, connstring.Config{}, func(t *testing.T, c *client.Client, o client.Common) error {
+			_, err := c.UpdateMany(t.Context(), orders, doc(t, `{}`), set, client.UpdateOptions{Common: o})
+			return err
+		}},
+		"many documents in a bulk": {member, connstring.Config{}, func(t *testing.T, c *client.Client, o client.Common) error {
+			_, err := c.BulkWrite(t.Context(), orders, []client.WriteModel{{Kind: client.DeleteMany}}, client.BulkWriteOptions{Common: o})
+			return err
+		}},
+		"a read": {member, connstring.Config{}, func(t *testing.T, c *client.Client, o client.Common) error {
+			_, _, err := c.FindOne(t.Context(), orders, client.FindOptions{Common: o})
+			return err
+		}},
+		"a standalone server": {`{"ok":1,"isWritablePrimary":true,"maxWireVersion":25,"logicalSessionTimeoutMinutes":30}`, connstring.Config{}, insertOne},
+		"no sessions":         {`{"ok":1,"isWritablePrimary":true,"maxWireVersion":25}`, connstring.Config{}, insertOne},
+		"no retries":          {member, connstring.Config{RetryWrites: &off}, insertOne},
+	} {
+		t.Run(name, func(t *testing.T) {
+			handlers := mongotest.Handlers{"hello": mongotest.Always(mongotest.Document(doc(t, test.hello)))}
+			runWith(t, handlers, test.cfg, client.Options{}, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+				err := test.call(t, c, client.Common{Session: derived(t, c)})
+				if !errors.Is(err, operation.ErrNotRetryable) {
+					t.Errorf("the error is %v, want ErrNotRetryable", err)
+				}
+				if n := len(srv.Commands("insert", "update", "delete", "find")); n != 0 {
+					t.Errorf("%d commands were sent", n)
+				}
+			})
+		})
+	}
+}
+
+func insertOne(t *testing.T, c *client.Client, o client.Common) error {
+	_, err := c.InsertOne(t.Context(), orders, doc(t, `{}`), client.InsertOneOptions{Common: o})
+	return err
+}

@@ -1,0 +1,232 @@
+package document_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"testing"
+
+	"google.golang.org/grpc/metadata"
+
+	"github.com/mooringdb/mooring/core/bson"
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/service/paging"
+	"github.com/mooringdb/mooring/service/seal"
+	"github.com/mooringdb/mooring/service/servicetest"
+)
+
+const helloOfReplicaSet = `{"ok": 1, "isWritablePrimary": true, "setName": "rs", "hosts": ["db.test:27017"], "me": "db.test:27017",
+	"maxWireVersion": 25, "maxWriteBatchSize": 2, "logicalSessionTimeoutMinutes": 30}`
+
+// startReplicaSet starts a gateway before a primary.
+func startReplicaSet(t *testing.T, keys *seal.Ring) *servicetest.Gateway {
+	t.Helper()
+	server := mongotest.NewServer(t, mongotest.Handlers{
+		"hello":         answer(t, helloOfReplicaSet),
+		"insert":        answer(t, `{"ok": 1, "n": 1}`),
+		"update":        answer(t, `{"ok": 1, "n": 1, "nModified": 1}`),
+		"delete":        answer(t, `{"ok": 1, "n": 1}`),
+		"findAndModify": answer(t, `{"ok": 1, "value": {"_id": 1}}`),
+		"bulkWrite": answer(t, `{"ok": 1, "nErrors": 0, "nInserted": 1, "nMatched": 0, "nModified": 0, "nUpserted": 0,
+			"nDeleted": 0, "cursor": {"id": 0, "ns": "admin.$cmd.bulkWrite", "firstBatch": []}}`),
+	})
+	return servicetest.Start(t, server, servicetest.Config{Handles: paging.Config{Keys: keys}})
+}
+
+func withKey(ctx context.Context, key string) context.Context {
+	return metadata.AppendToOutgoingContext(ctx, "idempotency-key", key)
+}
+
+// identity is a write as the server knows it: its session and number.
+func identity(t *testing.T, c mongotest.Command) string {
+	t.Helper()
+	lsid, _ := c.Body.Lookup("lsid", "id")
+	number, _ := c.Body.Lookup("txnNumber")
+	n, _ := number.AsInt64()
+	return fmt.Sprintf("%x %d", lsid.Data, n)
+}
+
+// writes are the calls that take a key.
+func writes(g *servicetest.Gateway) map[string]func(context.Context) error {
+	set, filter := operators(`{"$set": {"a": 1}}`), doc(`{"_id": 1}`)
+	return map[string]func(context.Context) error{
+		"InsertOne": func(ctx context.Context) error {
+			_, err := g.Document.InsertOne(ctx, &mooringv1.InsertOneRequest{Database: "d", Collection: "c", Document: doc(`{"a": 1}`)})
+			return err
+		},
+		"InsertMany": func(ctx context.Context) error {
+			_, err := g.Document.InsertMany(ctx, &mooringv1.InsertManyRequest{
+				Database: "d", Collection: "c", Documents: []*mooringv1.Document{doc(`{}`), doc(`{"_id": 2}`), doc(`{}`)},
+			})
+			return err
+		},
+		"UpdateOne": func(ctx context.Context) error {
+			_, err := g.Document.UpdateOne(ctx, &mooringv1.UpdateOneRequest{Database: "d", Collection: "c", Filter: filter, Update: set})
+			return err
+		},
+		"ReplaceOne": func(ctx context.Context) error {
+			_, err := g.Document.ReplaceOne(ctx, &mooringv1.ReplaceOneRequest{Database: "d", Collection: "c", Filter: filter, Replacement: doc(`{}`)})
+			return err
+		},
+		"DeleteOne": func(ctx context.Context) error {
+			_, err := g.Document.DeleteOne(ctx, &mooringv1.DeleteOneRequest{Database: "d", Collection: "c", Filter: filter})
+			return err
+		},
+		"FindOneAndUpdate": func(ctx context.Context) error {
+			_, err := g.Document.FindOneAndUpdate(ctx, &mooringv1.FindOneAndUpdateRequest{Database: "d", Collection: "c", Filter: filter, Update: set})
+			return err
+		},
+		"FindOneAndReplace": func(ctx context.Context) error {
+			_, err := g.Document.FindOneAndReplace(ctx, &mooringv1.FindOneAndReplaceRequest{Database: "d", Collection: "c", Filter: filter, Replacement: doc(`{}`)})
+			return err
+		},
+		"FindOneAndDelete": func(ctx context.Context) error {
+			_, err := g.Document.FindOneAndDelete(ctx, &mooringv1.FindOneAndDeleteRequest{Database: "d", Collection: "c", Filter: filter})
+			return err
+		},
+		"BulkWrite": func(ctx context.Context) error {
+			_, err := g.Document.BulkWrite(ctx, &mooringv1.BulkWriteRequest{Database: "d", Collection: "c", Models: []*mooringv1.WriteModel{
+				insertOne(`{}`), deleteOne(&mooringv1.DeleteOneModel{Filter: filter}),
+			}})
+			return err
+		},
+		"BulkWrite on many": func(ctx context.Context) error {
+			_, err := g.Document.BulkWrite(ctx, &mooringv1.BulkWriteRequest{Models: []*mooringv1.WriteModel{on("d.c", insertOne(`{}`))}})
+			return err
+		},
+	}
+}
+
+// sentWrites are the writes that the server got since the last call: their identities, and what
+// they insert.
+func sentWrites(t *testing.T, g *servicetest.Gateway, from int) (identities []string, inserted []bson.Raw) {
+	t.Helper()
+	all := g.Server.Commands("insert", "update", "delete", "findAndModify", "bulkWrite")
+	for _, c := range all[from:] {
+		identities = append(identities, identity(t, c))
+		inserted = append(inserted, c.Sequences["documents"]...)
+		inserted = append(inserted, c.Sequences["ops"]...)
+	}
+	return identities, inserted
+}
+
+// TestExactlyOnce: the same call is the same write for the server, at any replica, with the same
+// generated _ids. Another key is another write.
+func TestExactlyOnce(t *testing.T) {
+	keys, err := seal.NewRing()
+	if err != nil {
+		t.Fatal(err)
+	}
+	one, two := startReplicaSet(t, keys), startReplicaSet(t, keys)
+	again := writes(two)
+	for name, call := range writes(one) {
+		t.Run(name, func(t *testing.T) {
+			ctx := withKey(t.Context(), name)
+			from := [2]int{
+				len(one.Server.Commands("insert", "update", "delete", "findAndModify", "bulkWrite")),
+				len(two.Server.Commands("insert", "update", "delete", "findAndModify", "bulkWrite")),
+			}
+			for _, err := range []error{call(ctx), call(withKey(t.Context(), name+"'")), again[name](ctx)} {
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			first, inserted := sentWrites(t, one, from[0])
+			repeated, insertedAgain := sentWrites(t, two, from[1])
+			first, other := first[:len(repeated)], first[len(repeated):]
+			inserted = inserted[:len(insertedAgain)]
+			if fmt.Sprint(first) != fmt.Sprint(repeated) || fmt.Sprint(first) == fmt.Sprint(other) {
+				t.Errorf("the writes are %v, then %v; with another key %v", first, repeated, other)
+			}
+			seen := map[string]bool{}
+			for _, id := range first {
+				if seen[id] || id[len(id)-2:] != " 1" || len(id) < 30 {
+					t.Errorf("the writes are %v, want a session and the number 1 for each", first)
+				}
+				seen[id] = true
+			}
+			for i := range inserted {
+				if !bytes.Equal(inserted[i], insertedAgain[i]) {
+					t.Errorf("document %d is %v, then %v", i, inserted[i], insertedAgain[i])
+				}
+			}
+		})
+	}
+}
+
+// TestKeysThatAreRefused: nothing is sent.
+func TestKeysThatAreRefused(t *testing.T) {
+	g := startReplicaSet(t, nil)
+	ctx := withKey(t.Context(), "k")
+	// A key is remembered although its call is refused later.
+	fresh := func(key string) context.Context { return withKey(t.Context(), key) }
+	none := &mooringv1.WriteConcern{W: &mooringv1.W{Kind: &mooringv1.W_Nodes{Nodes: 0}}}
+	many := &mooringv1.WriteModel{Kind: &mooringv1.WriteModel_DeleteMany{DeleteMany: &mooringv1.DeleteManyModel{Filter: doc(`{}`)}}}
+	started, err := g.Session.Start(t.Context(), &mooringv1.SessionServiceStartRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	insert := func(ctx context.Context, change func(*mooringv1.InsertOneRequest)) error {
+		req := &mooringv1.InsertOneRequest{Database: "d", Collection: "c", Document: doc(`{}`)}
+		change(req)
+		_, err := g.Document.InsertOne(ctx, req)
+		return err
+	}
+	standalone := start(t, nil)
+	off := servicetest.Start(t, mongotest.NewServer(t, mongotest.Handlers{"hello": answer(t, helloOfReplicaSet)}),
+		servicetest.Config{URIOptions: "retryWrites=false"})
+	const unsupported = "IdempotencyKeyUnsupported"
+	for name, test := range map[string]struct {
+		call func() error
+		want string
+	}{
+		"UpdateMany": {func() error {
+			_, err := g.Document.UpdateMany(ctx, &mooringv1.UpdateManyRequest{Database: "d", Collection: "c", Filter: doc(`{}`), Update: operators(`{"$set": {"a": 1}}`)})
+			return err
+		}, unsupported},
+		"Find": {func() error {
+			_, err := g.Document.Find(ctx, &mooringv1.FindRequest{Database: "d", Collection: "c"})
+			return err
+		}, unsupported},
+		"GetTopology": {func() error {
+			_, err := g.Deployment.GetTopology(ctx, &mooringv1.GetTopologyRequest{})
+			return err
+		}, unsupported},
+		"a bulk with many": {func() error {
+			_, err := g.Document.BulkWrite(fresh("bulk"), &mooringv1.BulkWriteRequest{Database: "d", Collection: "c", Models: []*mooringv1.WriteModel{insertOne(`{}`), many}})
+			return err
+		}, unsupported},
+		"no acknowledgement": {func() error {
+			return insert(fresh("none"), func(r *mooringv1.InsertOneRequest) { r.WriteConcern = none })
+		}, unsupported},
+		"a session": {func() error {
+			return insert(ctx, func(r *mooringv1.InsertOneRequest) { r.Session = &started.Session })
+		}, unsupported},
+		"a standalone server":      {func() error { return writes(standalone)["InsertOne"](ctx) }, unsupported},
+		"retryable writes are off": {func() error { return writes(off)["InsertMany"](ctx) }, unsupported},
+		"two keys": {func() error {
+			return insert(withKey(ctx, "l"), func(*mooringv1.InsertOneRequest) {})
+		}, "InvalidArgument"},
+		"an empty key": {func() error {
+			return insert(withKey(t.Context(), ""), func(*mooringv1.InsertOneRequest) {})
+		}, "InvalidArgument"},
+	} {
+		if e := errorOf(t, test.call()); e.GetReason() != test.want {
+			t.Errorf("%s: %s (%s), want %s", name, e.GetReason(), e.GetMessage(), test.want)
+		}
+	}
+	for _, g := range []*servicetest.Gateway{g, standalone, off} {
+		if n := len(g.Server.Commands("insert", "update", "delete", "find")); n != 0 {
+			t.Errorf("%d commands were sent", n)
+		}
+	}
+	ctx = withKey(t.Context(), "fresh")
+	if err := insert(ctx, func(*mooringv1.InsertOneRequest) {}); err != nil {
+		t.Fatal(err)
+	}
+	err = insert(ctx, func(r *mooringv1.InsertOneRequest) { r.Document = doc(`{"other": 1}`) })
+	if e := errorOf(t, err); e.GetReason() != "IdempotencyKeyReused" {
+		t.Errorf("another body: %s, want IdempotencyKeyReused", e.GetReason())
+	}
+}

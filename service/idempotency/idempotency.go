@@ -1,0 +1,123 @@
+// Package idempotency makes writes with an Idempotency-Key exactly-once. A call's key, principal,
+// operation and content give the ids of the sessions that its writes run in, and the _ids that are
+// generated for it: the same call again, at any replica with the same handle key, has the same ids,
+// so that the server itself knows the writes that it has done. Nothing is stored for that.
+//
+// What each replica remembers is which content a key came with, to refuse the same key for another
+// call.
+package idempotency
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"sync"
+	"time"
+
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/client"
+	"github.com/mooringdb/mooring/core/session"
+	"github.com/mooringdb/mooring/service/call"
+	"github.com/mooringdb/mooring/service/rpcerr"
+	"github.com/mooringdb/mooring/service/seal"
+)
+
+const (
+	// Life is how long a key is remembered: as long as servers keep a session.
+	Life = 30 * time.Minute
+	// maxKeys is how many keys are remembered; the oldest are forgotten first.
+	maxKeys = 10_000
+	// MaxKeyBytes is the length of the longest key.
+	MaxKeyBytes = 255
+)
+
+// Keys makes the sessions of calls with a key.
+type Keys struct {
+	client *client.Client
+	keys   *seal.Ring
+
+	// mu guards the fields below. Nothing blocks while it is held.
+	mu    sync.Mutex
+	known map[digest]remembered
+	order []digest // of the known keys, the oldest first
+}
+
+type digest = [sha256.Size]byte
+
+type remembered struct {
+	content digest
+	expires time.Time
+}
+
+var _ call.Idempotency = (*Keys)(nil)
+
+// New returns the keys of a client.
+func New(c *client.Client, keys *seal.Ring) *Keys {
+	return &Keys{client: c, keys: keys, known: map[digest]remembered{}}
+}
+
+// Begin returns the session of a call, and the source of the _ids that are generated for it. It
+// refuses a key that came with another call. operation names the call, with its namespace, and
+// content is the request.
+func (k *Keys) Begin(
+	principal, key, operation string, content []byte,
+) (*client.Session, func(document int) bson.ObjectID, error) {
+	if key == "" || len(key) > MaxKeyBytes {
+		return nil, nil, &rpcerr.Error{
+			Reason: rpcerr.InvalidArgument, Field: call.IdempotencyKey,
+			Message: "is empty, or longer than 255 bytes",
+		}
+	}
+	body := sha256.Sum256(content)
+	root := k.keys.Digest([]byte(principal), []byte(operation), []byte(key), body[:])
+	name := sha256.Sum256(append([]byte(principal+"\x00"), key...))
+	if !k.remember(name, root, time.Now()) {
+		return nil, nil, &rpcerr.Error{
+			Reason: rpcerr.IdempotencyKeyReused, Field: call.IdempotencyKey,
+			Message: "the key came with another call before: take a new one",
+		}
+	}
+	off := false
+	s, err := k.client.ResumeSession(
+		session.State{Derive: func(n int) bson.UUID { return newUUID(derive(root, 's', n)) }},
+		session.Options{CausalConsistency: &off})
+	if err != nil {
+		return nil, nil, err
+	}
+	return s, func(document int) bson.ObjectID {
+		sum := derive(root, 'i', document)
+		return bson.ObjectID(sum[:12])
+	}, nil
+}
+
+// derive returns a digest of the n-th thing of a kind.
+func derive(root digest, kind byte, n int) digest {
+	return sha256.Sum256(binary.BigEndian.AppendUint64(append(root[:], kind), uint64(n)))
+}
+
+// newUUID returns a UUID of version 8, whose bits are the application's own (RFC 9562).
+func newUUID(sum digest) bson.UUID {
+	u := bson.UUID(sum[:16])
+	u[6] = u[6]&0x0f | 0x80
+	u[8] = u[8]&0x3f | 0x80
+	return u
+}
+
+// remember reports whether a key has come with no other content, and remembers it.
+func (k *Keys) remember(name, content digest, now time.Time) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for len(k.order) > 0 {
+		oldest := k.order[0]
+		if len(k.order) < maxKeys && now.Before(k.known[oldest].expires) {
+			break
+		}
+		delete(k.known, oldest)
+		k.order = k.order[1:]
+	}
+	if r, ok := k.known[name]; ok {
+		return r.content == content
+	}
+	k.known[name] = remembered{content, now.Add(Life)}
+	k.order = append(k.order, name)
+	return true
+}

@@ -1,0 +1,78 @@
+package request
+
+import (
+	"context"
+
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/service/call"
+	"github.com/mooringdb/mooring/service/rpcerr"
+)
+
+// write describes the requests of writes.
+type write interface {
+	handles
+	GetDatabase() string
+	GetCollection() string
+}
+
+// ReadWrite returns a Reader of the request of a write that the server can repeat safely. If the
+// call has an idempotency key, the options that the Reader's tables read make it exactly-once.
+func ReadWrite(ctx context.Context, req write, statement *int32) *Reader {
+	r := read(ctx, req, statement)
+	keys := metadata.ValueFromIncomingContext(ctx, call.IdempotencyKey)
+	switch {
+	case len(keys) == 0 || r.err != nil:
+		return r
+	case len(keys) > 1:
+		r.Refuse(call.IdempotencyKey, "is there twice")
+		return r
+	case r.Session != nil:
+		r.RefuseKey("a call in a session takes none")
+		return r
+	case r.Idempotency == nil:
+		r.unbuilt(call.IdempotencyKey)
+		return r
+	}
+	// The same call has the same bytes. Its database and collection are in them.
+	content, err := proto.MarshalOptions{Deterministic: true}.Marshal(req)
+	if err != nil {
+		r.fail(err)
+		return r
+	}
+	operation := string(req.ProtoReflect().Descriptor().FullName())
+	r.exact, r.newID, err = r.Idempotency.Begin(r.Principal, keys[0], operation, content)
+	if err != nil {
+		r.fail(err)
+	}
+	return r
+}
+
+// IsExact reports whether the call is an exactly-once write.
+func (r *Reader) IsExact() bool { return r.exact != nil }
+
+// refuseKey refuses an idempotency key.
+func (r *Reader) refuseKey(ctx context.Context) {
+	if len(metadata.ValueFromIncomingContext(ctx, call.IdempotencyKey)) > 0 {
+		r.RefuseKey("this call takes none")
+	}
+}
+
+// RefuseKey makes a call with an idempotency key fail.
+func (r *Reader) RefuseKey(why string) {
+	r.fail(&rpcerr.Error{
+		Reason: rpcerr.IdempotencyKeyUnsupported, Field: call.IdempotencyKey, Message: why,
+	})
+}
+
+// WithID returns a document that is inserted. If the call is exactly-once and the document has no
+// _id, it gets one in front that is the same each time.
+func (r *Reader) WithID(document int, doc bson.Raw) bson.Raw {
+	if r.exact == nil || r.err != nil || doc.Has("_id") {
+		return doc
+	}
+	b := bson.NewBuilder(make([]byte, 0, len(doc)+len("0_id0")+len(bson.ObjectID{})))
+	return b.ObjectID("_id", r.newID(document)).AppendElements(doc).Finish()
+}
