@@ -82,6 +82,7 @@ var explained string
 type explanation struct {
 	patterns [6]string
 	why      string
+	embedded bool // only the embedded database causes the difference
 	used     bool
 }
 
@@ -110,6 +111,7 @@ func explanations(t *testing.T, text string) []*explanation {
 		if e.patterns[0] == "driver" || strings.HasPrefix(e.patterns[0], "-") {
 			continue // the table's head
 		}
+		e.embedded = strings.HasPrefix(e.why, "embedded: ")
 		if e.why == "" {
 			t.Errorf("there is no reason: %s", line)
 		}

@@ -73,7 +73,14 @@ func prepare(t *testing.T, on *deployment.Deployment) {
 	if err := on.Prepare(database); err != nil {
 		t.Fatal(err)
 	}
-	if err := on.SetCollection(database, things, nil, docs); err != nil {
+	err := on.SetCollection(database, things, nil, docs)
+	for range 5 { // a write that was not acknowledged may make the collection meanwhile
+		if err == nil {
+			break
+		}
+		err = on.SetCollection(database, things, nil, docs)
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	options := d(`{"capped": true, "size": 4096}`)

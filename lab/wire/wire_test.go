@@ -7,7 +7,7 @@ import (
 
 // TestSameCommands has three drivers run the same operations on the same server, and compares what
 // they send field by field. Each difference is explained by a row of differences.md, and each row
-// explains one.
+// explains one, but for those that only one of the two servers causes.
 func TestSameCommands(t *testing.T) {
 	skipWithoutPymongo(t)
 	operations := slices.Concat(finds, reads, writes, commands)
@@ -36,7 +36,7 @@ func TestSameCommands(t *testing.T) {
 			total++
 			known := false
 			for _, row := range rows {
-				if row.explains(d) {
+				if row.explains(d) && (suite.IsEmbedded() || !row.embedded) {
 					known, row.used = true, true
 				}
 			}
@@ -47,7 +47,7 @@ func TestSameCommands(t *testing.T) {
 		}
 	}
 	for _, row := range rows {
-		if !row.used {
+		if !row.used && !row.embedded && !suite.IsEmbedded() {
 			t.Errorf("the row explains nothing: %v: %s", row.patterns, row.why)
 		}
 	}
