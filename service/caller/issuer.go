@@ -87,16 +87,13 @@ func FetchKeys(ctx context.Context, cfg *TokenConfig) (int, error) {
 	return len(keys.keys), nil
 }
 
-var (
-	errRedirect = errors.New("the issuer redirects to another address")
-	errClosed   = errors.New("the gateway is shutting down")
-)
+var errRedirect = errors.New("the issuer redirects to another address")
 
-func unavailable(err error) error {
-	return &Error{
-		Problem: Unavailable,
-		Message: "the keys of the issuer of tokens cannot be fetched: " + err.Error(),
-	}
+// errUnavailable has no reason: the reason names addresses of the issuer's network, and anyone can
+// send a token. The operator gets the reason by TokenConfig.Fetched.
+var errUnavailable = &Error{
+	Problem: Unavailable,
+	Message: "the keys of the issuer of tokens cannot be fetched",
 }
 
 // current returns the keys; nil if there are none yet. It does not block. If the keys are old, it
@@ -123,7 +120,7 @@ func (i *issuer) newer(ctx context.Context, old *keySet, now time.Time) (*keySet
 		return nil, context.Cause(ctx)
 	}
 	if f.err != nil {
-		return nil, unavailable(f.err)
+		return nil, errUnavailable
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -144,9 +141,9 @@ func (i *issuer) join(
 	case i.keys != old: // meanwhile fetched
 		return nil, i.keys, nil
 	case i.closed:
-		return nil, nil, unavailable(errClosed)
+		return nil, nil, errUnavailable
 	case i.flying == nil && now.Sub(i.last.at) < least && i.last.err != nil:
-		return nil, nil, unavailable(i.last.err)
+		return nil, nil, errUnavailable
 	case i.flying == nil && now.Sub(i.last.at) < least:
 		return nil, i.keys, nil
 	}
@@ -298,10 +295,16 @@ func canSign(k *jose.JSONWebKey) bool {
 // limited limits the length of answers.
 type limited struct{ http.RoundTripper }
 
-// RoundTrip sends a request. The answer's body ends after maxAnswer.
+// RoundTrip sends a request. The answer's body ends after maxAnswer. The body of another status than 200 is
+// left out: package oidc would make it a part of the reason, which is logged.
 func (l limited) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := l.RoundTripper.RoundTrip(r)
-	if err == nil {
+	switch {
+	case err != nil:
+	case response.StatusCode != http.StatusOK:
+		_ = response.Body.Close() // nothing reads it
+		response.Body = http.NoBody
+	default:
 		response.Body = &limitedBody{io.LimitReader(response.Body, maxAnswer), response.Body}
 	}
 	return response, err

@@ -378,6 +378,7 @@ func TestBrokenIssuer(t *testing.T) {
 		{"no keys", document(issuerURL, issuerURL+"/keys"), `{"keys":[{"kty":"oct","k":"AAAA"},{"kty":"new"}]}`, "has none"},
 		{"endless", document(issuerURL, issuerURL+"/keys"), `{"keys":[` + strings.Repeat(" ", 2<<20) + `]}`, "keys"},
 		{"redirect", "to /x", "", "redirects"},
+		{"an error with a long page", "500", "", "500"},
 		{"missing keys", document(issuerURL, issuerURL+"/none"), "", "404"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -390,13 +391,20 @@ func TestBrokenIssuer(t *testing.T) {
 						_, _ = w.Write([]byte(row.keys))
 					case r.URL.Path == "/none":
 						http.NotFound(w, r)
+					case row.discovery == "500":
+						http.Error(w, strings.Repeat("x", 1000), http.StatusInternalServerError)
 					default:
 						_, _ = w.Write([]byte(row.discovery))
 					}
 				})
 			})
-			if got := w.try(w.Token(t, "ann")); !strings.HasPrefix(got, "unavailable") || !strings.Contains(got, row.want) {
-				t.Errorf("%s: %s, want %s", row.name, got, row.want)
+			const want = "unavailable: the keys of the issuer of tokens cannot be fetched"
+			if got := w.try(w.Token(t, "ann")); got != want {
+				t.Errorf("%s: %s, want %s and no reason, which is for the operator", row.name, got, want)
+			}
+			synctest.Wait()
+			if err := w.fetched[0]; err == nil || !strings.Contains(err.Error(), row.want) || len(err.Error()) > 300 {
+				t.Errorf("%s: the reason is %.400v, want %s", row.name, err, row.want)
 			}
 		})
 	}
