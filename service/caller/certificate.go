@@ -2,6 +2,8 @@ package caller
 
 import (
 	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/asn1"
 	"fmt"
 	"slices"
 	"time"
@@ -36,23 +38,46 @@ func fromCertificate(c *x509.Certificate, name CertificateName, now time.Time) (
 	var names []string
 	switch name {
 	case Subject:
-		names = []string{c.Subject.String()}
+		names = []string{distinguishedName(c)}
 	case CommonName:
-		names = []string{c.Subject.CommonName}
+		names = commonNames(c)
 	case DNSName:
-		names = c.DNSNames
+		names = slices.Clone(c.DNSNames)
 	case URI:
 		for _, u := range c.URIs {
 			names = append(names, u.String())
 		}
 	case Email:
-		names = c.EmailAddresses
+		names = slices.Clone(c.EmailAddresses)
 	default:
 		return nil, invalid("client certificates do not count here")
 	}
-	if len(slices.Compact(names)) != 1 {
+	if names = slices.Compact(names); len(names) != 1 {
 		return nil, invalid(fmt.Sprintf("the client certificate has %d names of the kind %s: it "+
 			"must have one", len(names), name))
 	}
 	return newIdentity(kindCertificateName, names[0], c.NotAfter)
 }
+
+// distinguishedName returns the subject of c. The text of c.Subject would have only the last one of
+// several common names, so that two clients could have one name.
+func distinguishedName(c *x509.Certificate) string {
+	var subject pkix.RDNSequence
+	if rest, err := asn1.Unmarshal(c.RawSubject, &subject); err != nil || len(rest) > 0 {
+		return "" // x509 has parsed it, so this does not happen
+	}
+	return subject.String()
+}
+
+// commonNames returns all common names of the subject of c.
+func commonNames(c *x509.Certificate) (names []string) {
+	for _, attribute := range c.Subject.Names {
+		if name, ok := attribute.Value.(string); ok && attribute.Type.Equal(commonName) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// commonName identifies the attribute CN (RFC 4519, 2.3).
+var commonName = asn1.ObjectIdentifier{2, 5, 4, 3}

@@ -2,6 +2,8 @@ package caller_test
 
 import (
 	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/asn1"
 	"errors"
 	"net/netip"
 	"net/url"
@@ -196,6 +198,12 @@ func TestCertificates(t *testing.T) {
 	}).Certificate
 	bare := ca.Issue(t, "192.0.2.1", func(c *x509.Certificate) { c.Subject.CommonName = "" }).Certificate
 	two := ca.Issue(t, "a", func(c *x509.Certificate) { c.DNSNames = []string{"a", "b"} }).Certificate
+	twins := ca.Issue(t, "a", func(c *x509.Certificate) { c.DNSNames = []string{"a", "a"} }).Certificate
+	units := ca.Issue(t, "a", func(c *x509.Certificate) {
+		c.Subject.ExtraNames = []pkix.AttributeTypeAndValue{
+			{Type: asn1.ObjectIdentifier{2, 5, 4, 3}, Value: "other"}, {Type: asn1.ObjectIdentifier{2, 5, 4, 3}, Value: "a"},
+		}
+	}).Certificate
 	old := ca.Issue(t, "a", certtest.Valid(time.Now().Add(-2*time.Hour), time.Now().Add(-time.Hour))).Certificate
 	future := ca.Issue(t, "a", certtest.Valid(time.Now().Add(time.Hour), time.Now().Add(2*time.Hour))).Certificate
 	for _, row := range []struct {
@@ -215,6 +223,11 @@ func TestCertificates(t *testing.T) {
 		{"no email", caller.Email, bare, "invalid: the client certificate has 0 names"},
 		{"no subject", caller.Subject, bare, "invalid: the name"},
 		{"two", caller.DNSName, two, "invalid: the client certificate has 2 names"},
+		{"one name twice", caller.DNSName, twins, "cert:a"},
+		{"one name twice, again", caller.DNSName, twins, "cert:a"},
+		{"two common names in the subject", caller.Subject, units, "cert:CN=a,CN=other"},
+		{"two common names", caller.CommonName, units, "invalid: the client certificate has 2 names"},
+		{"no common name", caller.CommonName, bare, "invalid: the client certificate has 0 names"},
 		{"expired", caller.CommonName, old, "invalid: the client certificate has expired"},
 		{"not yet", caller.CommonName, future, "invalid: the client certificate has expired"},
 	} {
