@@ -295,8 +295,9 @@ func canSign(k *jose.JSONWebKey) bool {
 // limited limits the length of answers.
 type limited struct{ http.RoundTripper }
 
-// RoundTrip sends a request. The answer's body ends after maxAnswer. The body of another status than 200 is
-// left out: package oidc would make it a part of the reason, which is logged.
+// RoundTrip sends a request. The answer's body ends after maxAnswer. The body of an answer with a
+// status other than 200 is left out: package oidc would make it a part of the reason, which is
+// logged.
 func (l limited) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := l.RoundTripper.RoundTrip(r)
 	switch {

@@ -231,8 +231,9 @@ var options = []option{
 	{
 		Name: "auth.certificateName", Kind: "name", Default: string(caller.Subject),
 		Doc: "What names the principal in a client certificate (tls.clientAuthorityFile): " +
-			"subject (the whole distinguished name), commonName, or the only dns, uri or email " +
-			"of the alternative names. With none, certificates do not count as credentials.",
+			"subject (the whole distinguished name), the only commonName, or the only dns, uri " +
+			"or email of the alternative names. With none, certificates do not count as " +
+			"credentials.",
 		parse: into(func(c *Config) *caller.CertificateName { return &c.Auth.CertificateName },
 			parseCertificateName),
 	},
