@@ -9,6 +9,7 @@ import (
 	"github.com/mooringdb/mooring/core/event"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/operation"
+	"github.com/mooringdb/mooring/core/session"
 )
 
 // LB-020: the connection is kept where the operation asks for that, behind a load balancer, and
@@ -136,5 +137,34 @@ func TestPanicInCheckIn(t *testing.T) {
 			}()
 			_, _ = (&operation.Runner{Deployment: f}).Run(t.Context(), &operation.Operation{Database: "db", Command: command{}})
 		}()
+	}
+}
+
+// An attempt that wrote nothing is not the operation's outcome, and its connection goes back.
+func TestConnectionOfDroppedOutcome(t *testing.T) {
+	failed := func(labels ...string) bson.Raw {
+		b := bson.NewBuilder(nil).Int32("ok", 1).OpenDocument("writeConcernError").
+			Int32("code", 91).Close().OpenArray("errorLabels")
+		for _, label := range labels {
+			b.String("", label)
+		}
+		return b.Close().Finish()
+	}
+	f := &fake{
+		kind: description.KindLoadBalanced, hello: description.Server{MaxWireVersion: 25},
+		replies: []bson.Raw{
+			failed(mongoerr.LabelRetryableWrite),
+			failed(mongoerr.LabelRetryableWrite, mongoerr.LabelNoWritesPerformed),
+		},
+	}
+	r := operation.Runner{Deployment: f, RetryWrites: true, Sessions: &session.Pool{}}
+	res, err := r.Run(t.Context(), &operation.Operation{
+		Database: "db", Command: command{}, Kind: operation.Write, Retry: true, Keep: true,
+	})
+	if err != nil || len(f.sent) != 2 || res.WriteConcernError == nil {
+		t.Fatalf("Run() = %v, %v after %d attempts", res.WriteConcernError, err, len(f.sent))
+	}
+	if res.Pin != nil || f.checkedOut != 0 {
+		t.Errorf("Pin = %v, %d connections out", res.Pin, f.checkedOut)
 	}
 }

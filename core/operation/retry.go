@@ -63,7 +63,7 @@ func (c *course) goOn(ctx context.Context, op *Operation, last outcome) outcome 
 	)
 	for {
 		t, v = t.after(c.failure(ctx, op, &last), c.runner.rules(ctx, op), c.runner.jitter())
-		if v.again {
+		if v.again || !v.keep {
 			last.discard()
 		}
 		if v.keep {
@@ -84,7 +84,7 @@ func (c *course) goOn(ctx context.Context, op *Operation, last outcome) outcome 
 	}
 }
 
-// discard returns the connection of an outcome that a further attempt replaces.
+// discard returns the connection of an outcome that another one replaces.
 func (o *outcome) discard() {
 	if o.res.Pin != nil {
 		o.res.Pin.Release()
