@@ -680,3 +680,35 @@ func TestTransactionsProseWriteConcernIsNotInherited(t *testing.T) {
 		_ = s.AbortTransaction(t.Context(), client.EndTransactionOptions{})
 	})
 }
+
+// The commands of a cursor do not make the session forget a transaction that has ended: its commit
+// may be repeated after them.
+func TestCursorAfterCommit(t *testing.T) {
+	run(t, ends(), func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+		srv.SetDocuments("shop.orders", mongotest.Numbered(0, 9, 0)...)
+		s := startSession(t, c, session.Options{})
+		begin(t, s, client.TransactionOptions{})
+		cur, err := c.Find(t.Context(), orders, client.FindOptions{
+			Common: client.Common{Session: s}, BatchSize: new(int32(2)),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.CommitTransaction(t.Context(), client.EndTransactionOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		_ = cur.Close(t.Context())
+		wantState(t, s, "committed")
+		if err := s.CommitTransaction(t.Context(), client.EndTransactionOptions{}); err != nil {
+			t.Errorf("CommitTransaction() = %v after the end of a cursor", err)
+		}
+		if n := len(srv.Commands("commitTransaction")); n != 2 {
+			t.Errorf("%d commits, want 2", n)
+		}
+		for _, kill := range srv.Commands("killCursors") {
+			if kill.Body.Has("txnNumber") {
+				t.Errorf("killCursors belongs to the transaction: %v", text(t, kill.Body))
+			}
+		}
+	})
+}

@@ -51,13 +51,16 @@ func joinTransaction(op *Operation) part {
 	case op.Role != Member:
 		return part{session: s, role: op.Role}
 	}
-	state := s.Operate()
-	// A command of a cursor that was opened before does not start a transaction.
+	state, opt := s.Transaction()
+	// A command of a cursor that was opened before starts no transaction. After the end of one it
+	// leaves the state as it is, so that the commit may be repeated.
 	ofCursor := op.Selector != nil
+	if !ofCursor {
+		state = s.Operate()
+	}
 	if !state.Running() || ofCursor && state == session.TransactionStarting {
 		return part{}
 	}
-	_, opt := s.Transaction()
 	return part{session: s, first: state == session.TransactionStarting, opt: opt}
 }
 
