@@ -46,7 +46,8 @@ type State struct {
 	ClusterTime  bson.Raw
 	SnapshotTime Timestamp
 	// Shared says that other processes use the ID at the same time. They cannot agree on
-	// transaction numbers, so retryable writes of the session have another id.
+	// transaction numbers, so retryable writes of the session have another id, and the session has
+	// no transactions.
 	Shared bool
 	// Derive, if it is set, makes the ids: the n-th numbered write of the session, from 0, has the
 	// id Derive(n) and the number 1. The server carries out writes of the same id and number once,

@@ -193,3 +193,16 @@ func TestAtClusterTime(t *testing.T) {
 		t.Errorf("AtClusterTime(nil) = %v", got)
 	}
 }
+
+// Processes that share an id cannot agree on the numbers of transactions.
+func TestSharedSessionHasNoTransaction(t *testing.T) {
+	var p session.Pool
+	c, err := p.Resume(session.State{ID: bson.UUID{1}, Shared: true}, session.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = c.StartTransaction(session.TransactionOptions{})
+	if !errors.Is(err, session.ErrSharedTransaction) {
+		t.Errorf("StartTransaction() = %v, want ErrSharedTransaction", err)
+	}
+}

@@ -12,6 +12,10 @@ import (
 // snapshot.
 var ErrSnapshotTransaction = errors.New("transactions are not supported in snapshot sessions")
 
+// ErrSharedTransaction is the error of the start of a transaction in a session whose id other
+// processes use at the same time: see State.
+var ErrSharedTransaction = errors.New("transactions are not supported in shared sessions")
+
 // TransactionOptions holds the options of a transaction. In Options, and for the start of a
 // transaction, a field that is nil inherits.
 type TransactionOptions struct {
@@ -74,6 +78,8 @@ func (c *Client) start(opt TransactionOptions) (old Pin, err error) {
 		return nil, ErrEnded
 	case c.opt.Snapshot:
 		return nil, ErrSnapshotTransaction
+	case c.shared:
+		return nil, ErrSharedTransaction
 	case err != nil:
 		return nil, err
 	}
