@@ -3,7 +3,9 @@ package client_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/mooringdb/mooring/core/address"
@@ -220,4 +222,41 @@ func TestCloseEndsSessions(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A session that ends while an operation runs in it gets no other user: a server takes two writes
+// with one lsid and one txnNumber for the same write.
+func TestEndDuringOperation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary)
+		host := cluster.Hosts()[0]
+		free := make(chan struct{})
+		host.Handle("ping", func(*mongotest.Command) mongotest.Reply {
+			<-free
+			return mongotest.OK(nil)
+		})
+		c := connectTo(t, cluster, "&maxPoolSize=1")
+		s, other := startSession(t, c, session.Options{}), startSession(t, c, session.Options{})
+		var all sync.WaitGroup
+		all.Go(func() {
+			opt := client.RunCommandOptions{Common: client.Common{Session: other}}
+			_, _ = c.RunCommand(t.Context(), "admin", doc(t, `{"ping":1}`), opt)
+		})
+		synctest.Wait()
+		for _, in := range []client.Common{{Session: s}, {}} {
+			all.Go(func() {
+				if err := insert(t, c, in); err != nil {
+					t.Error(err)
+				}
+			})
+			synctest.Wait() // both wait for the connection
+			s.End(t.Context())
+		}
+		close(free)
+		all.Wait()
+		sent := host.Commands("insert")
+		if len(sent) != 2 || lsidOf(sent[0].Body) == lsidOf(sent[1].Body) {
+			t.Errorf("%d inserts, both in session %v", len(sent), lsidOf(sent[0].Body))
+		}
+	})
 }

@@ -45,6 +45,10 @@ type Runner struct {
 // error. An error of the command's Append is returned as it is, and nothing has been sent then. If
 // time ran out, here or on the server, errors.Is(err, context.DeadlineExceeded) holds.
 func (r *Runner) Run(ctx context.Context, op *Operation) (res Result, err error) {
+	if op.Session != nil {
+		op.Session.Enter()
+		defer op.Session.Leave()
+	}
 	c := course{runner: r, firstID: nextRequestID(), part: joinTransaction(op)}
 	defer c.end()
 	if op.ID == 0 && r.Sink.HearsOperations() {

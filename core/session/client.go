@@ -74,6 +74,7 @@ type Client struct {
 	foreign       bool // another process knows the id, so it does not return to the pool
 	derived       int  // the number of ids that were derived
 	ended         bool
+	running       int // operations in the session
 	operationTime Timestamp
 	clusterTime   ClusterTime
 	snapshotTime  Timestamp
@@ -273,8 +274,22 @@ func (c *Client) NextTxnNumber() int64 {
 	return c.server.NextTxnNumber()
 }
 
+// Enter records that an operation begins in the session, and Leave that it has ended.
+func (c *Client) Enter() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.running++
+}
+
+// Leave records that an operation has ended: see Enter.
+func (c *Client) Leave() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.running--
+}
+
 // End ends the session, which is not pinned any more. Its server session returns to the pool,
-// unless another process knows its id. End may be called again.
+// unless another process knows its id, or an operation runs in it. End may be called again.
 func (c *Client) End() {
 	c.PinTo(nil)
 	c.mu.Lock()
@@ -283,7 +298,7 @@ func (c *Client) End() {
 		return
 	}
 	c.ended = true
-	if c.foreign {
+	if c.foreign || c.running > 0 {
 		return
 	}
 	// The session keeps a copy for ID and IsDirty, since the original gets another holder.
