@@ -28,6 +28,9 @@ type Call struct {
 	// Session is the session that the call runs in, nil for none. The reader of the request sets
 	// it, and the interceptors put its renewed token into the response.
 	Session *client.Session
+	// Exact is true if the call is a write with an idempotency key. Repeating it cannot apply the
+	// write twice. The reader of the request sets it.
+	Exact bool
 }
 
 // IdempotencyKey is the metadata key of the key of an exactly-once write.

@@ -12,6 +12,7 @@ import (
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/internal/mongotest"
 	"github.com/mooringdb/mooring/service/paging"
+	"github.com/mooringdb/mooring/service/rpcerr"
 	"github.com/mooringdb/mooring/service/seal"
 	"github.com/mooringdb/mooring/service/servicetest"
 )
@@ -228,5 +229,20 @@ func TestKeysThatAreRefused(t *testing.T) {
 	err = insert(ctx, func(r *mooringv1.InsertOneRequest) { r.Document = doc(`{"other": 1}`) })
 	if e := errorOf(t, err); e.GetReason() != "IdempotencyKeyReused" {
 		t.Errorf("another body: %s, want IdempotencyKeyReused", e.GetReason())
+	}
+}
+
+// TestFailedExactlyOnceMayBeRepeated compares the advice after a failure with and without a key.
+func TestFailedExactlyOnceMayBeRepeated(t *testing.T) {
+	server := mongotest.NewServer(t, mongotest.Handlers{
+		"hello":  answer(t, helloOfReplicaSet),
+		"insert": answer(t, `{"ok": 0, "code": 11600, "codeName": "InterruptedAtShutdown", "errmsg": "no"}`),
+	})
+	g := servicetest.Start(t, server, servicetest.Config{})
+	insert := writes(g)["InsertOne"]
+	for want, ctx := range map[string]context.Context{"never": t.Context(), "same-request": withKey(t.Context(), "k")} {
+		if got := rpcerr.HTTP(insert(ctx)).Body.GetError(); got.GetRetry() != want {
+			t.Errorf("retry is %q, want %q: %v", got.GetRetry(), want, got)
+		}
 	}
 }

@@ -46,7 +46,9 @@ func ReadWrite(ctx context.Context, req write, statement *int32) *Reader {
 	r.exact, r.newID, err = r.Idempotency.Begin(r.Principal, keys[0], operation, content)
 	if err != nil {
 		r.fail(err)
+		return r
 	}
+	r.Exact = true
 	return r
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/mooringdb/mooring/core/bson"
@@ -65,12 +66,30 @@ func (x *explanation) stateChange(err error) {
 	}
 }
 
+// overload makes the refusal of a server that is overloaded UNAVAILABLE. Such a server has done
+// nothing (Client Backpressure). In a transaction, the client repeats the whole transaction.
+func (x *explanation) overload(err error) {
+	if x.retry != Transaction && mongoerr.IsRetryableOverload(err) {
+		x.code, x.http, x.retry = unavailable.code, unavailable.http, SameRequest
+	}
+}
+
+// repeatExact lets the client repeat a write with an idempotency key whose outcome is unknown, and
+// one that failed because of the deployment's state.
+func (x *explanation) repeatExact() {
+	if x.reason == WriteOutcomeUnknown || x.code == codes.Unavailable ||
+		x.code == codes.DeadlineExceeded {
+		x.retry = SameRequest
+	}
+}
+
 func (x *explanation) command(e *mongoerr.CommandError) {
 	x.row = serverRow(e.Code, e.Name, e.Labels)
 	x.stateChange(e)
 	if mongoerr.IsNotWritablePrimary(e) { // refused before anything was done
 		x.code, x.http, x.retry = unavailable.code, unavailable.http, SameRequest
 	}
+	x.overload(e)
 	x.message = e.Message
 	if x.reason == CursorNotFound {
 		x.message += balancerHint

@@ -99,6 +99,9 @@ func TestTable(t *testing.T) {
 		{command(10107, "NotWritablePrimary"), codes.Unavailable, 503, "NotWritablePrimary", "same-request"},
 		{command(11600, "InterruptedAtShutdown"), codes.Unavailable, 503, "InterruptedAtShutdown", "never"},
 		{command(11600, "InterruptedAtShutdown", "NoWritesPerformed"), codes.Unavailable, 503, "InterruptedAtShutdown", "same-request"},
+		{command(462, "IngressRequestRateLimitExceeded", "SystemOverloadedError", "RetryableError"), codes.Unavailable, 503, "IngressRequestRateLimitExceeded", "same-request"},
+		{command(462, "IngressRequestRateLimitExceeded", "SystemOverloadedError", "RetryableError", "TransientTransactionError"), codes.Aborted, 409, "IngressRequestRateLimitExceeded", "transaction"},
+		{command(462, "IngressRequestRateLimitExceeded", "SystemOverloadedError"), codes.FailedPrecondition, 422, "IngressRequestRateLimitExceeded", "never"},
 		{command(91, "ShutdownInProgress", "TransientTransactionError"), codes.Aborted, 409, "ShutdownInProgress", "transaction"},
 		{&mongoerr.CommandError{Message: "not master"}, codes.Unavailable, 503, "Location0", "same-request"},
 		{&mongoerr.CommandError{Message: "node is recovering"}, codes.Unavailable, 503, "Location0", "never"},
@@ -171,7 +174,7 @@ func TestTable(t *testing.T) {
 					if got := fmt.Sprint(f.Code(), e.GetCode(), r.Code, e.GetReason(), e.GetRetry()); got != want {
 						t.Errorf("%s: %s, want %s", form, got, want)
 					}
-					if (r.RetryAfter > 0) != (test.code == codes.Unavailable || strings.HasSuffix(test.reason, "LimitExceeded") || test.reason == "TooManyAttempts") {
+					if (r.RetryAfter > 0) != (test.code == codes.Unavailable || test.code == codes.ResourceExhausted && test.reason != "ResourceExhausted") {
 						t.Errorf("%s: RetryAfter = %v", form, r.RetryAfter)
 					}
 				}
@@ -457,5 +460,25 @@ func TestText(t *testing.T) {
 	}
 	if got := rpcerr.Text(errors.New(strings.Repeat("é", 10_000))); len(got) == 0 || len(got) > 4096 || !utf8.ValidString(got) {
 		t.Errorf("Text of a long error has %d bytes, want valid UTF-8 of at most 4096", len(got))
+	}
+}
+
+// TestExactlyOnceMayBeRepeated explains the failures of writes with an idempotency key.
+func TestExactlyOnceMayBeRepeated(t *testing.T) {
+	for _, test := range []struct {
+		err  error
+		want string
+	}{
+		{&operation.OutcomeUnknownError{Err: io.EOF}, "same-request"},
+		{&operation.OutcomeUnknownError{Err: context.DeadlineExceeded}, "same-request"},
+		{context.DeadlineExceeded, "same-request"},
+		{command(11600, "InterruptedAtShutdown"), "same-request"},
+		{writes(11000), "never"},
+		{command(251, "NoSuchTransaction", "TransientTransactionError"), "transaction"},
+	} {
+		got := rpcerr.Explain(test.err, call.Call{Exact: true}).HTTP().Body.GetError().GetRetry()
+		if got != test.want {
+			t.Errorf("%v: retry is %q, want %q", test.err, got, test.want)
+		}
 	}
 }
