@@ -256,6 +256,7 @@ var table = []entry{
 	}),
 	value("changestream.ErrNoResumeToken", changestream.ErrNoResumeToken, InvalidArgument),
 	value("session.ErrSnapshotTransaction", session.ErrSnapshotTransaction, InvalidArgument),
+	value("session.ErrSharedTransaction", session.ErrSharedTransaction, InvalidArgument),
 	value("operation.ErrTransactionReadPreference", operation.ErrTransactionReadPreference,
 		InvalidArgument),
 	value("operation.ErrTransactionsNotSupported", operation.ErrTransactionsNotSupported,
