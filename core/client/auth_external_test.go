@@ -1,6 +1,7 @@
 package client_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +21,7 @@ import (
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/connstring"
 	"github.com/mooringdb/mooring/core/mongoerr"
+	"github.com/mooringdb/mooring/core/session"
 	"github.com/mooringdb/mooring/internal/memhttp"
 	"github.com/mooringdb/mooring/internal/mongotest"
 )
@@ -206,6 +208,27 @@ func TestOIDCMachineFlow(t *testing.T) {
 			}
 			if seen := o.Seen(); starts != 2 || !slices.Equal(seen, []string{"first", "second"}) {
 				t.Errorf("%d saslStarts, tokens %q", starts, seen)
+			}
+		},
+		"4.5 reauthentication in a session": func(t *testing.T) {
+			s, _ := withOIDC(t, "first", "second")
+			failOnce(s, "find", 391)
+			p := &tokens{all: []string{"first", "second"}}
+			c := authenticating(t, s, "", oidcOptions, client.Options{OIDC: p})
+			in, err := c.StartSession(session.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer in.End(t.Context())
+			_, _, err = c.FindOne(t.Context(), orders, client.FindOptions{Common: client.Common{Session: in}})
+			if err != nil || p.calls.Load() != 2 {
+				t.Errorf("find: %v, %d calls", err, p.calls.Load())
+			}
+			finds, want := s.Commands("find"), in.ID()
+			for _, find := range finds {
+				if id, ok := find.Body.Lookup("lsid", "id"); len(finds) != 2 || !ok || !bytes.HasSuffix(id.Data, want[:]) {
+					t.Errorf("%d finds, one with lsid %x, want %x", len(finds), id.Data, want)
+				}
 			}
 		},
 	} {
