@@ -8,7 +8,6 @@ import (
 	"go.uber.org/fx"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health"
-	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/debugging"
@@ -48,7 +47,7 @@ func newGRPC(cfg *config.Config, secure *tls.Config, around *interceptor.Chain, 
 		}
 		g := server.NewGRPC(c)
 		services.register(c.Register(g))
-		healthpb.RegisterHealthServer(g, h)
+		server.RegisterHealth(g, h)
 		if cfg.GRPC.Reflection {
 			server.RegisterReflection(g)
 		}

@@ -101,15 +101,23 @@ type lateReader struct {
 
 // RegisterService registers a service.
 func (l lateReader) RegisterService(desc *grpc.ServiceDesc, server any) {
+	l.server.RegisterService(asStreams(desc, l.handler), server)
+}
+
+// asStreams returns a service whose unary methods are streams with the handlers that handler makes.
+func asStreams(
+	desc *grpc.ServiceDesc,
+	handler func(method string, unary grpc.MethodHandler) grpc.StreamHandler,
+) *grpc.ServiceDesc {
 	late := *desc
 	late.Methods, late.Streams = nil, slices.Clone(desc.Streams)
 	for _, m := range desc.Methods {
 		method := "/" + desc.ServiceName + "/" + m.MethodName
 		late.Streams = append(late.Streams, grpc.StreamDesc{
-			StreamName: m.MethodName, Handler: l.handler(method, m.Handler),
+			StreamName: m.MethodName, Handler: handler(method, m.Handler),
 		})
 	}
-	l.server.RegisterService(&late, server)
+	return &late
 }
 
 func (l lateReader) handler(method string, unary grpc.MethodHandler) grpc.StreamHandler {
@@ -144,6 +152,9 @@ func (cfg GRPCConfig) stream(
 			return err
 		}
 		ss = &authenticated{ss, ctx}
+	}
+	if isHealth(info.FullMethod) {
+		ss = stranger{ss}
 	}
 	if !isInfrastructure(info.FullMethod) {
 		return cfg.Stream(srv, ss, info, h)

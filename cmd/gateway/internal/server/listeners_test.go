@@ -189,7 +189,7 @@ func newGuardedRig(t *testing.T) *guardedRig {
 			Handler: func(_ any, ss grpc.ServerStream) error { return ss.SendMsg(answer(ss.Context())) },
 		}},
 	}, r)
-	healthpb.RegisterHealthServer(g, health.NewServer())
+	server.RegisterHealth(g, health.NewServer())
 	server.RegisterReflection(g)
 	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a test's own
 	if err != nil {
