@@ -159,7 +159,7 @@ func (c *bulk) AppendSequences(msg []byte, to operation.Target) ([]byte, error) 
 	msg, start := wire.BeginSequence(msg, kinds[c.command()].sequence)
 	most := limit(to.Hello.MaxWriteBatchSize, defaultMaxWriteBatchSize)
 	if c.sent == 0 {
-		msg = c.fill(msg, most, limit(to.Hello.MaxMessageSize, defaultMaxMessageSize))
+		msg = c.fill(msg, most, c.messageLimit(len(msg), to))
 		return wire.EndSequence(msg, start), nil
 	}
 	if c.sent > most {
@@ -186,6 +186,18 @@ func (c *bulk) Retryable() bool {
 		}
 	}
 	return true
+}
+
+// messageLimit returns how long the message may become whose body is that long. Where a repeated
+// call must have the same commands, the writes get a room that does not depend on what the driver
+// adds to the body.
+func (c *bulk) messageLimit(body int, to operation.Target) int {
+	most := limit(to.Hello.MaxMessageSize, defaultMaxMessageSize)
+	if s := c.common.session(); s == nil || !s.IsExact() {
+		return most
+	}
+	given := len(c.collection) + len(c.let) + len(c.common.Comment.Data) + len(c.common.Extra)
+	return body + most - messageOverhead - given
 }
 
 // fill appends as many of the next writes as fit, and at least one.

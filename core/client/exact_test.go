@@ -3,6 +3,7 @@ package client_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/mooringdb/mooring/core/bson"
@@ -97,4 +98,38 @@ func TestDerivedSessionsRefuse(t *testing.T) {
 func insertOne(t *testing.T, c *client.Client, o client.Common) error {
 	_, err := c.InsertOne(t.Context(), orders, doc(t, `{}`), client.InsertOneOptions{Common: o})
 	return err
+}
+
+// TestDerivedSessionsSplitAlike: what else is in a command does not change how many writes it has,
+// so that the same call again has the same writes under the same ids.
+func TestDerivedSessionsSplitAlike(t *testing.T) {
+	const member = `{"ok":1,"isWritablePrimary":true,"setName":"rs","hosts":["db.test:27017"],"me":"db.test:27017",` +
+		`"maxWireVersion":25,"maxMessageSizeBytes":3000,"logicalSessionTimeoutMinutes":30}`
+	const done = `{"ok":1,"n":1,"nModified":1,"$clusterTime":{"clusterTime":{"$timestamp":{"t":5,"i":1}},"signature":{"keyId":1}}}`
+	handlers := mongotest.Handlers{
+		"hello":  mongotest.Always(mongotest.Document(doc(t, member))),
+		"update": mongotest.Always(mongotest.Document(doc(t, done))),
+	}
+	run(t, handlers, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+		models := make([]client.WriteModel, 100)
+		for i := range models {
+			models[i] = client.WriteModel{
+				Kind: client.UpdateOne, Filter: doc(t, `{}`), Update: bson.DocumentValue(doc(t, `{"$inc":{"a":1}}`)),
+			}
+		}
+		var sizes [2][]int
+		for i := range sizes {
+			before := len(srv.Commands("update"))
+			opt := client.BulkWriteOptions{Common: client.Common{Session: derived(t, c)}}
+			if _, err := c.BulkWrite(t.Context(), orders, models, opt); err != nil {
+				t.Fatal(err)
+			}
+			for _, cmd := range srv.Commands("update")[before:] {
+				sizes[i] = append(sizes[i], len(cmd.Sequences["updates"]))
+			}
+		}
+		if len(sizes[0]) < 2 || !slices.Equal(sizes[0], sizes[1]) {
+			t.Errorf("the commands have %v writes, and %v when the call is repeated", sizes[0], sizes[1])
+		}
+	})
 }
