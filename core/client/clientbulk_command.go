@@ -63,7 +63,16 @@ func (c *clientBulk) Append(b *bson.Builder, to operation.Target) error {
 	}
 	command := body.Finish()
 	b.AppendElements(command)
-	return c.split(len(command), to)
+	return c.split(c.own(command), to)
+}
+
+// own returns the length of the command's own elements. Where a repeated call must have the same
+// commands, it does not depend on the write concern, which has a wtimeout only without a deadline.
+func (c *clientBulk) own(command bson.Raw) int {
+	if s := c.opt.session(); s == nil || !s.IsExact() {
+		return len(command)
+	}
+	return len(c.opt.Comment.Data) + len(c.opt.Let) + len(c.opt.Extra)
 }
 
 // messageOverhead is left free in each message for what the driver adds to a command, whatever it

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/client"
@@ -126,6 +127,44 @@ func TestDerivedSessionsSplitAlike(t *testing.T) {
 			}
 			for _, cmd := range srv.Commands("update")[before:] {
 				sizes[i] = append(sizes[i], len(cmd.Sequences["updates"]))
+			}
+		}
+		if len(sizes[0]) < 2 || !slices.Equal(sizes[0], sizes[1]) {
+			t.Errorf("the commands have %v writes, and %v when the call is repeated", sizes[0], sizes[1])
+		}
+	})
+}
+
+// TestDerivedSessionsSplitAlikeInClientBulkWrite repeats a call, first without and then with a
+// deadline, which takes wtimeout out of the write concern.
+func TestDerivedSessionsSplitAlikeInClientBulkWrite(t *testing.T) {
+	const member = `{"ok":1,"isWritablePrimary":true,"setName":"rs","hosts":["db.test:27017"],"me":"db.test:27017",` +
+		`"maxWireVersion":25,"maxMessageSizeBytes":48025,"logicalSessionTimeoutMinutes":30}`
+	const done = `{"ok":1,"nErrors":0,"nInserted":0,"nMatched":1,"nModified":1,"nUpserted":0,"nDeleted":0,` +
+		`"cursor":{"id":0,"ns":"admin.$cmd.bulkWrite","firstBatch":[]}}`
+	handlers := mongotest.Handlers{
+		"hello":     mongotest.Always(mongotest.Document(doc(t, member))),
+		"bulkWrite": mongotest.Always(mongotest.Document(doc(t, done))),
+	}
+	run(t, handlers, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+		models := make([]client.NamespacedWriteModel, 2000)
+		for i := range models {
+			models[i] = client.NamespacedWriteModel{Namespace: orders, WriteModel: client.WriteModel{
+				Kind: client.DeleteOne, Filter: doc(t, `{}`),
+			}}
+		}
+		var sizes [2][]int
+		for i, timeout := range []*time.Duration{nil, new(time.Minute)} {
+			before := len(srv.Commands("bulkWrite"))
+			_, err := c.ClientBulkWrite(t.Context(), models, client.NamespacedBulkWriteOptions{Common: client.Common{
+				Session: derived(t, c), Timeout: timeout,
+				WriteConcern: &client.WriteConcern{Nodes: new(int32(1)), WTimeoutMS: new(int64(1_000_000))},
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, cmd := range srv.Commands("bulkWrite")[before:] {
+				sizes[i] = append(sizes[i], len(cmd.Sequences["ops"]))
 			}
 		}
 		if len(sizes[0]) < 2 || !slices.Equal(sizes[0], sizes[1]) {
