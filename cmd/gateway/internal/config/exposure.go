@@ -103,7 +103,7 @@ func (c *Config) CheckSecretFile(path string) error {
 	}
 	info, err := os.Stat(path)
 	if err != nil || info.Mode().Perm()&0o004 == 0 {
-		return nil //nolint:nilerr // who reads the file reports it
+		return nil //nolint:nilerr // the read of the file reports it
 	}
 	return fmt.Errorf("%s holds a secret and other users of the machine can read it: chmod o-r, "+
 		"or add its path to allowReadable", path)
