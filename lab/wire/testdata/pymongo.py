@@ -3,6 +3,7 @@
 import json
 import sys
 
+import pymongo.common
 from bson.son import SON
 from pymongo import (CursorType, DeleteMany, DeleteOne, IndexModel, InsertOne, MongoClient,
                      ReadPreference, ReplaceOne, ReturnDocument, UpdateMany, UpdateOne)
@@ -10,6 +11,10 @@ from pymongo.collation import Collation
 from pymongo.errors import PyMongoError
 from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
+
+# A cursor that is garbage collected while the server has it open is killed in the background, which
+# would fall into any later operation: not within this run.
+pymongo.common.KILL_CURSOR_FREQUENCY = 3600
 
 client = MongoClient(sys.argv[1])
 db = client['wire']
