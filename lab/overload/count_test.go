@@ -49,11 +49,15 @@ func TestServerCount(t *testing.T) {
 			}
 		}
 		var waiting sync.WaitGroup
+		settle := func() {
+			time.Sleep(5 * time.Millisecond) //nolint:forbidigo // the time is fake
+			synctest.Wait()
+		}
+		settle() // both servers are known
 		for range callers {
 			waiting.Go(find)
+			settle() // it has its answer, or waits before another attempt
 		}
-		time.Sleep(100 * time.Millisecond) //nolint:forbidigo // the time is fake
-		synctest.Wait()
 		mu.Lock()
 		left := callers - answered[hosts[1]]
 		refusing = false
