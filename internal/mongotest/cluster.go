@@ -241,6 +241,13 @@ func (c *Cluster) primaryLocked() *Host {
 	return nil
 }
 
+// Term returns the number of the last election.
+func (c *Cluster) Term() uint32 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.term
+}
+
 // Remove takes h out of the set's configuration; it goes on as a ghost.
 func (c *Cluster) Remove(h *Host) {
 	c.change(func() {

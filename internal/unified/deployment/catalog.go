@@ -39,7 +39,7 @@ func (s *store) setLocked(kind, namespace string, c *collection) {
 	s.doLocked(entry{
 		kind: kind, namespace: namespace, nsType: c.kind(),
 		apply: func(s *store) {
-			s.collections[namespace] = new(*c) // each store has its own
+			s.collections[namespace] = c.clone() // each store has its own
 		},
 	})
 }

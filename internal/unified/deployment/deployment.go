@@ -89,6 +89,9 @@ type Deployment struct {
 	next     int                 // the host that the load balancer takes next
 	disturb  Disturbance         // nil: none
 	sessions map[string]*session // by their names; a store's mutex may be taken under mu
+	// holders are the transactions in progress that have changed a document.
+	holders map[held]*transaction
+	moved   map[string]timestamp // when a namespace moved to another shard
 }
 
 // New makes a deployment that is reached through Dial. It ends with the test.
@@ -113,6 +116,8 @@ func newDeployment(
 		cluster:    mongotest.NewCluster(t, cfg, roles[topology]...),
 		retryables: newRetryables(),
 		sessions:   map[string]*session{},
+		holders:    map[held]*transaction{},
+		moved:      map[string]timestamp{},
 	}
 	for i, h := range d.cluster.Hosts() {
 		d.hosts = append(d.hosts, newHost(d, h, i))
@@ -280,6 +285,9 @@ func (h *host) run(cmd *mongotest.Command, run command) reply {
 	var r reply
 	if err == nil {
 		r, err = run(h, req)
+		if err == nil && req.transaction != nil {
+			err = h.deployment.conflicts(req)
+		}
 		r.doc = withConcernError(cmd, r.doc)
 	}
 	if err != nil {

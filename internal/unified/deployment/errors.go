@@ -34,6 +34,7 @@ const (
 	conflictingOperation = 117
 	noSuchTransaction    = 251
 	writeConflict        = 112
+	snapshotUnavailable  = 246
 	notReplicaSetMember  = 123
 	transactionTooOld    = 225
 	incompleteHistory    = 217
@@ -95,6 +96,7 @@ var codeNames = map[int32]string{
 	89:                   "NetworkTimeout",
 	91:                   "ShutdownInProgress",
 	writeConflict:        "WriteConflict",
+	snapshotUnavailable:  "SnapshotUnavailable",
 	noSuchTransaction:    "NoSuchTransaction",
 	notInTransaction:     "OperationNotSupportedInTransaction",
 	conflictingOperation: "ConflictingOperationInProgress",

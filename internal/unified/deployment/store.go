@@ -13,8 +13,18 @@ type store struct {
 	mu          sync.Mutex
 	collections map[string]*collection
 	log         []entry
-	clock       *clock // nil: the store is a copy, whose changes have no time of their own
+	past        []version // of a store with a clock: one for each versionEvery entries of the log
+	clock       *clock    // nil: the store is a copy, whose changes have no time of their own
 }
+
+// version holds the collections of a store as they were behind the first entries of its log.
+type version struct {
+	entries     int
+	collections map[string]*collection
+}
+
+// versionEvery is how many entries of the log are replayed at most for a store of the past.
+const versionEvery = 512
 
 // entry holds one change of a store. Its documents are never changed.
 type entry struct {
@@ -40,8 +50,16 @@ func (s *store) doLocked(e entry) {
 	if s.clock != nil {
 		e.at = s.clock.tick()
 	}
+	s.recordLocked(e)
+}
+
+// recordLocked makes a change and writes it down with the time that it has already.
+func (s *store) recordLocked(e entry) {
 	s.log = append(s.log, e)
 	e.apply(s)
+	if s.clock != nil && len(s.log)%versionEvery == 0 {
+		s.past = append(s.past, version{len(s.log), s.copyLocked()})
+	}
 }
 
 // at returns a copy of the store as it was at that time.
@@ -49,12 +67,36 @@ func (s *store) at(t timestamp) *store {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	past := newStore(nil)
-	for _, e := range s.log {
-		if !e.at.after(t) {
-			e.apply(past)
+	last := len(s.log)
+	for last > 0 && s.log[last-1].at.after(t) {
+		last--
+	}
+	if last == len(s.log) {
+		past.collections = s.copyLocked()
+		return past
+	}
+	first := 0
+	for _, v := range slices.Backward(s.past) {
+		if v.entries <= last {
+			first, past.collections = v.entries, copyOf(v.collections)
+			break
 		}
 	}
+	for _, e := range s.log[first:last] {
+		e.apply(past)
+	}
 	return past
+}
+
+func (s *store) copyLocked() map[string]*collection { return copyOf(s.collections) }
+
+// copyOf returns a copy that can be changed without changing the original.
+func copyOf(collections map[string]*collection) map[string]*collection {
+	all := make(map[string]*collection, len(collections))
+	for name, c := range collections {
+		all[name] = c.clone()
+	}
+	return all
 }
 
 // collection holds documents in the order of insertion; each has an _id. Documents are never
@@ -65,6 +107,14 @@ type collection struct {
 	// indexes are those besides idIndex.
 	indexes []bson.Raw
 	max     int // of a capped collection, how many documents it holds; 0: it is not capped
+}
+
+// clone returns a collection of its own with the same contents. It shares the documents' list up to
+// its length; whichever collection adds to it first beyond that gets a list of its own.
+func (c *collection) clone() *collection {
+	other := *c
+	other.docs = slices.Clip(c.docs)
+	return &other
 }
 
 func newStore(c *clock) *store { return &store{collections: map[string]*collection{}, clock: c} }

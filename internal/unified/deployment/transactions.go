@@ -2,6 +2,7 @@ package deployment
 
 import (
 	"slices"
+	"time"
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/internal/mongotest"
@@ -11,8 +12,14 @@ import (
 type transaction struct {
 	host  *host // that runs it; it is known to the others as well, unless they are mongoses
 	began timestamp
+	start time.Time
+	term  uint32 // of the primary that runs it
 	store *store
+
+	// The fields below are guarded by the deployment's mutex.
+
 	state transactionState
+	held  []held // the documents that it has changed
 }
 
 type transactionState uint8
@@ -26,6 +33,7 @@ const (
 // inTransaction applies what a command says of its transaction. The caller holds the deployment's
 // mutex.
 func (h *host) inTransaction(r *request, s *session, number int64) error {
+	d := h.deployment
 	if auto, given := field(r.Body, "autocommit").Bool(); auto || !given {
 		return fail(invalidOptions, "autocommit may only be false")
 	}
@@ -37,10 +45,12 @@ func (h *host) inTransaction(r *request, s *session, number int64) error {
 		if ends || number == s.number {
 			return fail(conflictingOperation, "transaction %d cannot be started", number)
 		}
-		d := h.deployment
 		now := d.clock.now()
+		if s.transaction != nil { // a later one ends it
+			d.abortLocked(s.transaction)
+		}
 		*s = session{number: number, transaction: &transaction{
-			host: h, began: now, store: d.store.at(now),
+			host: h, began: now, start: time.Now(), term: d.cluster.Term(), store: d.store.at(now),
 		}}
 	} else if r.Body.Has("readConcern") && !ends {
 		return fail(invalidOptions, "Only the first command in a transaction may specify a "+
@@ -51,14 +61,15 @@ func (h *host) inTransaction(r *request, s *session, number int64) error {
 			"transaction")
 	}
 	t := s.transaction
+	if t != nil && !d.isOpenLocked(t) {
+		d.abortLocked(t)
+	}
 	if t == nil || number != s.number || !ends && t.state != inProgress {
 		return fail(noSuchTransaction, "transaction %d is not in progress", number)
 	}
-	if t.host != h && h.deployment.isRouted() {
+	if t.host != h && d.isRouted() {
 		// A mongos recovers what became of it; that ends a transaction that was not committed.
-		if t.state == inProgress {
-			t.state = aborted
-		}
+		d.abortLocked(t)
 		if !document(r.Body, "recoveryToken").Has("recoveryShardId") {
 			return fail(noSuchTransaction, "the transaction runs on another mongos, and there "+
 				"is no recovery token")
@@ -94,30 +105,19 @@ func (h *host) commit(cmd *request) (reply, error) {
 	case inProgress:
 		d.store.mu.Lock()
 		defer d.store.mu.Unlock()
-		if d.store.conflictsLocked(cmd.transaction) {
+		if d.store.changedSinceLocked(cmd.transaction) {
 			return reply{}, fail(writeConflict, "a document of the transaction has changed")
 		}
 		cmd.transaction.state = committed
+		at := d.clock.tick() // of all changes, so that no snapshot has only some of them
 		for _, e := range cmd.transaction.store.log {
-			d.store.doLocked(e)
+			e.at = at
+			d.store.recordLocked(e)
 		}
+		d.releaseLocked(cmd.transaction)
 	case committed:
 	}
 	return ok(nil)
-}
-
-// conflictsLocked reports whether a document that a transaction changes has changed since it began.
-// Servers see that when the transaction changes it.
-func (s *store) conflictsLocked(t *transaction) bool {
-	for _, e := range t.store.log {
-		if slices.ContainsFunc(s.log, func(other entry) bool {
-			return other.at.after(t.began) && other.namespace == e.namespace &&
-				(scope{}).equal(other.id(), e.id())
-		}) {
-			return true
-		}
-	}
-	return false
 }
 
 func (h *host) abort(cmd *request) (reply, error) {
@@ -127,7 +127,7 @@ func (h *host) abort(cmd *request) (reply, error) {
 	if cmd.transaction.state != inProgress {
 		return reply{}, fail(noSuchTransaction, "the transaction is not in progress")
 	}
-	cmd.transaction.state = aborted
+	d.abortLocked(cmd.transaction)
 	return ok(nil)
 }
 
@@ -140,9 +140,7 @@ func (h *host) afterwards(cmd *request, reply bson.Raw) bson.Raw {
 	done := integer(reply, "ok") == 1
 	if !done || reply.Has("writeErrors") || integer(reply, "nErrors") > 0 {
 		h.deployment.mu.Lock()
-		if t.state == inProgress {
-			t.state = aborted
-		}
+		h.deployment.abortLocked(t)
 		h.deployment.mu.Unlock()
 	}
 	if done && h.deployment.isRouted() {
@@ -153,7 +151,7 @@ func (h *host) afterwards(cmd *request, reply bson.Raw) bson.Raw {
 }
 
 // transient are the errors that a server labels TransientTransactionError, wherever they are.
-var transient = []int32{writeConflict, 24, 246, 267}
+var transient = []int32{writeConflict, 24, snapshotUnavailable, 267}
 
 // mostMembers is more members than any shard or replica set has.
 const mostMembers = 7
