@@ -88,7 +88,9 @@ func newServer(lc fx.Lifecycle, p portParams) *server.Server {
 		DebugAddress:   p.Config.DebugAddress,
 		ReplicaAddress: replicaAddress(p.Replica), TLS: p.TLS,
 		MaxStreams: p.Config.Connections.MaxStreams, MaxAge: p.Config.Connections.MaxAge,
-		AddressesFile: p.Config.AddressesFile, Linger: p.Config.DrainLinger,
+		MaxConnections: p.Config.Connections.Max,
+		MaxPerAddress:  p.Config.Connections.MaxPerAddress,
+		AddressesFile:  p.Config.AddressesFile, Linger: p.Config.DrainLinger,
 		DrainTimeout: p.Config.DrainTimeout, Log: p.Log,
 	}, server.Parts{
 		GRPC: p.GRPC, REST: http.Handler(p.REST), Debug: debugging.Handler(p.Client.Pools),

@@ -112,8 +112,10 @@ func (t TLS) Enabled() bool { return t.CertificateFile != "" }
 
 // Connections limits the connections of clients.
 type Connections struct {
-	MaxAge     time.Duration // 0: no limit
-	MaxStreams int
+	// Max limits the connections in all, and MaxPerAddress those of one address; 0 means no limit.
+	Max, MaxPerAddress int
+	MaxAge             time.Duration // 0: no limit
+	MaxStreams         int
 }
 
 // Cursors limits the resources of open cursors.

@@ -314,6 +314,10 @@ func TestRefused(t *testing.T) {
 		{"group as a value", file("log: debug\n"), nil, []string{"option log (from", "is unknown"}},
 		{"value as a group", file("uri: {a: 1}\n"), nil, []string{"option uri.a", "is unknown"}},
 		{"no YAML", file("log: [\n"), nil, []string{"configuration file: ", "c.yaml", "line"}},
+		{"two documents", file("log: {level: info}\n---\nauth: {apiKeys: x}\n"), nil, []string{"c.yaml", "more than one document"}},
+		{"an empty second document", file("log: {level: info}\n---\n"), nil, []string{"c.yaml", "more than one document"}},
+		{"a file without an end", []string{"--uri", uri, "--config", "/dev/zero"}, nil, []string{"/dev/zero is larger than"}},
+		{"API keys that are none", []string{"--uri", uri, "--auth-api-keys="}, nil, []string{"option auth.apiKeys (from --auth-api-keys)", "has no key"}},
 		{"key twice", file("log: {level: info}\nlog: {level: info}\n"), nil, []string{"c.yaml", "already defined"}},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -10,10 +10,10 @@ import (
 
 	"github.com/knadh/koanf/parsers/yaml"
 	"github.com/knadh/koanf/providers/env/v2"
-	"github.com/knadh/koanf/providers/file"
 	"github.com/knadh/koanf/providers/posflag"
 	"github.com/knadh/koanf/v2"
 	"github.com/spf13/pflag"
+	yamlv3 "go.yaml.in/yaml/v3"
 
 	"github.com/mooringdb/mooring/cmd/gateway/internal/watch"
 )
@@ -97,7 +97,8 @@ func Load(flags *pflag.FlagSet, environ []string) (*Config, error) {
 	return c, errors.Join(errs...)
 }
 
-// noteKeys records the source of keys that may be in a file. Such a file must not be empty.
+// noteKeys records the source of keys that may be in a file. If a source is given, it must not be
+// empty.
 func (c *Config) noteKeys(option string, s setting) error {
 	n := 1
 	switch option {
@@ -110,8 +111,13 @@ func (c *Config) noteKeys(option string, s setting) error {
 			n = 0
 		}
 	}
-	if s.file != "" && n == 0 {
+	switch {
+	case n > 0:
+		return nil
+	case s.file != "":
 		return errNoKey
+	case option == apiKeys && s.source != fromDefault:
+		return errEmptyKey
 	}
 	return nil
 }
@@ -200,7 +206,7 @@ func fromEnviron(environ []string) (l layer, unknown []string, err error) {
 
 func fromFile(path string) (layer, error) {
 	k := koanf.New(".")
-	if err := k.Load(file.Provider(path), yaml.Parser()); err != nil {
+	if err := k.Load(yamlFile(path), yaml.Parser()); err != nil {
 		text := strings.Join(strings.Fields(err.Error()), " ")
 		return nil, fmt.Errorf("configuration file: %s",
 			strings.Replace(text, "yaml:", path+":", 1))
@@ -231,6 +237,29 @@ func fromFile(path string) (layer, error) {
 	}
 	return l, errors.Join(errs...)
 }
+
+// yamlFile reads a small file with one YAML document.
+type yamlFile string
+
+var _ koanf.Provider = yamlFile("")
+
+// ReadBytes returns the text of the file.
+func (path yamlFile) ReadBytes() ([]byte, error) {
+	text, err := watch.Read(string(path))
+	if err != nil {
+		return nil, err
+	}
+	documents := yamlv3.NewDecoder(strings.NewReader(text))
+	var first, second yamlv3.Node
+	if documents.Decode(&first) == nil && documents.Decode(&second) == nil {
+		return nil, fmt.Errorf("%s has more than one document, of which only the first would count",
+			string(path))
+	}
+	return []byte(text), nil
+}
+
+// Read returns an error: koanf uses ReadBytes, because the text has a parser.
+func (yamlFile) Read() (map[string]any, error) { return nil, errors.ErrUnsupported }
 
 // scalar returns the text of a YAML value: of a list its items, one per line; of null nothing.
 func scalar(v any) (string, error) {

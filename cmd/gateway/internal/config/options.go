@@ -238,6 +238,19 @@ var options = []option{
 			parseCertificateName),
 	},
 	{
+		Name: "connections.max", Kind: "number or none", Default: "4096",
+		Doc: "How many connections of clients the gateway holds, of gRPC and REST together. One " +
+			"more is closed as soon as it is accepted.",
+		parse: into(func(c *Config) *int { return &c.Connections.Max }, parseLimit),
+	},
+	{
+		Name: "connections.maxPerAddress", Kind: "number or none", Default: "2048",
+		Doc: "How many of them may come from one address (of IPv6, from one /64 network). All " +
+			"clients behind a proxy or a NAT have one address. It does not apply to Unix domain " +
+			"sockets.",
+		parse: into(func(c *Config) *int { return &c.Connections.MaxPerAddress }, parseLimit),
+	},
+	{
 		Name: "connections.maxAge", Kind: "duration or none", Default: "10m",
 		Doc: "Age from which a client of gRPC or REST is told to use another connection, so that " +
 			"clients spread over new replicas. What is in flight on the old one ends in peace.",

@@ -225,7 +225,10 @@ func parseKeys(text string) ([]seal.Key, error) {
 	return seal.ParseKeys([]byte(text))
 }
 
-var errNoKey = errors.New("there is no key in the file")
+var (
+	errNoKey    = errors.New("there is no key in the file")
+	errEmptyKey = errors.New("is given and has no key: no client would need one")
+)
 
 // ParseHandleKeys reads the text of a file of keys as Load does. A text without keys is an error
 // here: a gateway that reads the file again has keys already.

@@ -5,15 +5,20 @@ package debugging
 
 import (
 	"encoding/json"
+	"net"
 	"net/http"
 	"net/http/pprof"
+	"net/netip"
 	"runtime"
+	"strings"
 
 	"github.com/mooringdb/mooring/core/address"
 	"github.com/mooringdb/mooring/core/topology"
 )
 
-// Handler serves /debug/pprof/ and /debug/vars. It calls pools for each request.
+// Handler serves /debug/pprof/ and /debug/vars. It calls pools for each request. It refuses
+// requests whose Host is not localhost or a loopback address: a page of another site could have
+// pointed a name of its own at this machine (DNS rebinding).
 func Handler(pools func() []topology.PoolStats) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
@@ -24,7 +29,23 @@ func Handler(pools func() []topology.PoolStats) http.Handler {
 	mux.HandleFunc("/debug/vars", func(w http.ResponseWriter, _ *http.Request) {
 		serveVars(w, pools())
 	})
-	return mux
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !isLoopback(r.Host) {
+			http.Error(w, "the debugging port answers only for localhost and loopback addresses",
+				http.StatusMisdirectedRequest)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
+}
+
+// isLoopback reports whether a Host names this machine.
+func isLoopback(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	ip, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return strings.EqualFold(host, "localhost") || err == nil && ip.Unmap().IsLoopback()
 }
 
 // vars holds the answer of /debug/vars, with the names of package expvar where it has them.

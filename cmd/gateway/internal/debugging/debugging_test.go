@@ -17,7 +17,9 @@ func none() []topology.PoolStats { return nil }
 func get(t *testing.T, h http.Handler, path string) *httptest.ResponseRecorder {
 	t.Helper()
 	w := httptest.NewRecorder()
-	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+	r := httptest.NewRequest(http.MethodGet, path, nil)
+	r.Host = "localhost:6060"
+	h.ServeHTTP(w, r)
 	return w
 }
 
@@ -63,5 +65,20 @@ func TestNoCommandLine(t *testing.T) {
 	}
 	if w := get(t, debugging.Handler(none), "/debug/pprof/heap?debug=1"); w.Code != http.StatusOK {
 		t.Errorf("/debug/pprof/heap answers %d, want 200", w.Code)
+	}
+}
+
+// TestHost checks that the port answers only for names of this machine.
+func TestHost(t *testing.T) {
+	h := debugging.Handler(none)
+	for host, want := range map[string]int{
+		"localhost": 200, "LocalHost:80": 200, "127.0.0.1:6060": 200, "127.1.2.3": 200, "[::1]:6060": 200, "[::1]": 200,
+		"": 421, "rebind.example": 421, "rebind.example:6060": 421, "10.0.0.1:6060": 421, "localhost.example": 421,
+	} {
+		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/debug/vars", nil)
+		r.Host = host
+		if h.ServeHTTP(w, r); w.Code != want {
+			t.Errorf("Host %q: %d, want %d", host, w.Code, want)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package server
 
 import (
 	"net"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 )
@@ -11,8 +12,11 @@ import (
 // a gRPC server two minutes for a handshake, even if it is told to stop at once. Therefore
 // connections without any data from the client are closed with the listener, and the others by
 // hangUpAll.
+//
+// A listener with a limit closes the connections beyond it as soon as they are accepted.
 type clients struct {
 	net.Listener
+	limit *limit // shared by the listeners of gRPC and REST; nil: none
 
 	// mu guards the fields below. Nothing blocks while it is held.
 	mu     sync.Mutex
@@ -20,25 +24,43 @@ type clients struct {
 	closed bool
 }
 
-func newClients(l net.Listener) *clients {
-	return &clients{Listener: l, open: map[*client]struct{}{}}
+func newClients(l net.Listener, most *limit) *clients {
+	return &clients{Listener: l, limit: most, open: map[*client]struct{}{}}
 }
 
-// Accept returns the next connection.
+// Accept returns the next connection that the limit admits.
 func (l *clients) Accept() (net.Conn, error) {
-	nc, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
+	for {
+		nc, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		from := network(nc.RemoteAddr())
+		if l.limit.enter(from) {
+			return l.admit(nc, from), nil
+		}
+		reset(nc)
 	}
-	c := &client{Conn: nc, of: l}
+}
+
+// reset closes a connection without the handshake that would leave the kernel a socket in
+// TIME_WAIT.
+func reset(nc net.Conn) {
+	if tcp, ok := nc.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0) // if this fails, the close is a common one
+	}
+	_ = nc.Close() // its error does not matter any more
+}
+
+func (l *clients) admit(nc net.Conn, from netip.Addr) net.Conn {
+	c := &client{Conn: nc, of: l, from: from}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed {
-		_ = nc.Close() // the server finds it closed
-		return c, nil
-	}
 	l.open[c] = struct{}{}
-	return c, nil
+	if l.closed {
+		_ = nc.Close() // the server finds it closed, and closes it, too
+	}
+	return c
 }
 
 // Close closes the listener, and the connections without any data from the client.
@@ -71,6 +93,7 @@ type client struct {
 	net.Conn
 
 	of    *clients
+	from  netip.Addr // see network
 	spoke atomic.Bool
 }
 
@@ -86,7 +109,11 @@ func (c *client) Read(b []byte) (int, error) {
 // Close closes the connection and forgets it.
 func (c *client) Close() error {
 	c.of.mu.Lock()
+	_, open := c.of.open[c]
 	delete(c.of.open, c)
 	c.of.mu.Unlock()
+	if open {
+		defer c.of.limit.leave(c.from)
+	}
 	return c.Conn.Close()
 }

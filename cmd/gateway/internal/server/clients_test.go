@@ -3,8 +3,11 @@ package server_test
 import (
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"os"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -57,4 +60,114 @@ func TestStopBreaksHandshakes(t *testing.T) {
 	}
 	_, _ = c.Read(make([]byte, 1)) // the server's settings, or the end: it has read
 	r.stop(t)
+}
+
+// asks reports whether the server answers a request over a new connection from an address.
+func asks(t *testing.T, from, to string) bool {
+	t.Helper()
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+	c, err := d.DialContext(t.Context(), "tcp", to)
+	if err != nil {
+		return false
+	}
+	defer c.Close()
+	// Both fail if the server has closed the connection.
+	_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+	text, _ := io.ReadAll(c)
+	return strings.HasSuffix(string(text), "rest")
+}
+
+// TestConnectionLimits checks that connections beyond the limits are closed, those of gRPC and REST
+// counted together, and that a connection that ends makes room.
+func TestConnectionLimits(t *testing.T) {
+	for _, row := range []struct {
+		name            string
+		most, ofOne     int
+		same, elsewhere bool // whether a third connection is served: from the same address, from another
+	}{
+		{"in all", 2, 0, false, false},
+		{"of one address", 0, 2, false, true},
+		{"both", 3, 2, false, true},
+		{"none", 0, 0, true, true},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			var log safeLog
+			r := newRig(t, func(cfg *server.Config) {
+				cfg.MaxConnections, cfg.MaxPerAddress = row.most, row.ofOne
+				cfg.Log = slog.New(slog.NewTextHandler(&log, nil))
+			})
+			r.start(t)
+			defer r.stop(t)
+			defer close(r.finish)
+			var held []net.Conn
+			for _, address := range []string{r.Addresses().GRPC, r.Addresses().REST} {
+				c, err := net.Dial("tcp", address)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close()
+				if held = append(held, c); address != r.Addresses().GRPC {
+					continue
+				}
+				// Its settings say that the connection is accepted. Those of REST are in order.
+				if _, err := io.ReadFull(c, make([]byte, 9)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := asks(t, "127.0.0.1", r.Addresses().REST); got != row.same {
+				t.Errorf("a third connection is served: %v, want %v", got, row.same)
+			}
+			if got := asks(t, "127.0.0.2", r.Addresses().REST); got != row.elsewhere {
+				t.Errorf("a connection from elsewhere is served: %v, want %v", got, row.elsewhere)
+			}
+			if got := strings.Count(log.String(), "connections refused"); got != btoi(!row.same) {
+				t.Errorf("%d lines about refused connections, want %d: %s", got, btoi(!row.same), &log)
+			}
+			_ = held[0].Close()
+			for begun := time.Now(); !asks(t, "127.0.0.1", r.Addresses().REST); {
+				if time.Since(begun) > time.Minute {
+					t.Fatal("a connection that ended makes no room")
+				}
+			}
+		})
+	}
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// safeLog collects a log.
+type safeLog struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *safeLog) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *safeLog) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// TestNetwork checks what counts as one address.
+func TestNetwork(t *testing.T) {
+	for _, row := range [][2]string{
+		{"10.1.2.3", "10.1.2.3"}, {"::ffff:10.1.2.3", "10.1.2.3"}, {"2001:db8:1:2:3:4:5:6", "2001:db8:1:2::"},
+	} {
+		if got := server.Network(&net.TCPAddr{IP: net.ParseIP(row[0])}); got.String() != row[1] {
+			t.Errorf("network(%s) = %s, want %s", row[0], got, row[1])
+		}
+	}
+	if got := server.Network(&net.UnixAddr{Name: "@"}); got.IsValid() {
+		t.Errorf("network of a Unix domain socket = %s, want none", got)
+	}
 }

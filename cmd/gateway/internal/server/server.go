@@ -29,6 +29,9 @@ type Config struct {
 	// MaxStreams and MaxAge limit the connections of REST as GRPCConfig limits those of gRPC.
 	MaxStreams int
 	MaxAge     time.Duration
+	// MaxConnections limits the connections of gRPC and REST together, and MaxPerAddress those of
+	// one address; 0 means no limit.
+	MaxConnections, MaxPerAddress int
 	// TLS applies to the ports of gRPC and REST; nil means plain text. The gRPC server has it
 	// already (see NewGRPC).
 	TLS *tls.Config
@@ -138,6 +141,7 @@ func (s *Server) serveREST(w http.ResponseWriter, r *http.Request) {
 type port struct {
 	option, address string
 	bound           *string
+	limit           *limit // nil: none
 	serve           func(net.Listener) error
 }
 
@@ -148,11 +152,12 @@ func (s *Server) Start(ctx context.Context) error {
 		serveREST = func(l net.Listener) error { return s.rest.ServeTLS(l, "", "") }
 	}
 	serveGRPC := func(l net.Listener) error { return s.grpc.Serve(l) }
+	clients := newLimit(s.cfg.MaxConnections, s.cfg.MaxPerAddress, s.cfg.Log)
 	var ports []port
 	for _, p := range []port{
-		{"grpc.address", s.cfg.GRPCAddress, &s.addresses.GRPC, serveGRPC},
-		{"rest.address", s.cfg.RESTAddress, &s.addresses.REST, serveREST},
-		{"debug.address", s.cfg.DebugAddress, &s.addresses.Debug, s.debug.Serve},
+		{"grpc.address", s.cfg.GRPCAddress, &s.addresses.GRPC, clients, serveGRPC},
+		{"rest.address", s.cfg.RESTAddress, &s.addresses.REST, clients, serveREST},
+		{"debug.address", s.cfg.DebugAddress, &s.addresses.Debug, nil, s.debug.Serve},
 	} {
 		if p.address != "" {
 			ports = append(ports, p)
@@ -172,7 +177,7 @@ func (s *Server) Start(ctx context.Context) error {
 	}
 	s.grpc = s.parts.GRPC()
 	for i, p := range ports {
-		l := newClients(listeners[i])
+		l := newClients(listeners[i], p.limit)
 		s.clients = append(s.clients, l)
 		s.serving.Go(func() {
 			err := p.serve(l)

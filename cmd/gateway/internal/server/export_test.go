@@ -1,0 +1,4 @@
+package server
+
+// Network is network.
+var Network = network
