@@ -1,14 +1,13 @@
 // Package command implements CommandService, which runs any command as the client wrote it.
 //
 // All clients share one backend user. So the service refuses, by the command's top-level keys, what
-// belongs to the driver and what reaches the handles of other clients. The server checks everything
-// else.
+// belongs to the driver or to servers, and what reaches the handles and connections of other
+// clients. The server checks everything else.
 package command
 
 import (
 	"context"
 	"errors"
-	"strings"
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
@@ -172,49 +171,3 @@ var (
 		),
 	)
 )
-
-// driverKeys has the keys that belong to the driver in every command.
-var driverKeys = map[string]struct{}{
-	"$db": {}, "lsid": {}, "txnNumber": {}, "autocommit": {}, "startTransaction": {},
-	"$clusterTime": {}, "$readPreference": {},
-}
-
-// foreignCommands has, in lower case, the commands that reach cursors, sessions, transactions and
-// connections of other clients. Each value is the reason for the refusal.
-var foreignCommands = map[string]string{
-	"getmore":           "CursorService continues cursors",
-	"killcursors":       "CursorService closes cursors",
-	"killsessions":      "sessions are the gateway's",
-	"killallsessions":   "sessions are the gateway's",
-	"endsessions":       "sessions are the gateway's",
-	"refreshsessions":   "sessions are the gateway's",
-	"committransaction": "transactions are the gateway's",
-	"aborttransaction":  "transactions are the gateway's",
-
-	"killallsessionsbypattern": "sessions are the gateway's",
-
-	// A connection serves one client after the other. So clients must not change the user that it
-	// is authenticated as.
-	"authenticate": "connections are the gateway's",
-	"logout":       "connections are the gateway's",
-	"saslstart":    "connections are the gateway's",
-	"saslcontinue": "connections are the gateway's",
-}
-
-// readCommand reads a command and refuses what may not be in it.
-func readCommand(r *request.Reader, d *mooringv1.Document) bson.Raw {
-	cmd := r.Required("command", d)
-	first := true
-	for key := range cmd.All() {
-		if first {
-			if why, ok := foreignCommands[strings.ToLower(key)]; ok {
-				r.Refuse("command", "%s is not for clients: %s", key, why)
-			}
-			first = false
-		}
-		if _, ok := driverKeys[key]; ok {
-			r.Refuse("command."+key, "belongs to the gateway")
-		}
-	}
-	return cmd
-}

@@ -87,6 +87,29 @@ func TestRefusedCommands(t *testing.T) {
 		{doc(`{"authenticate": 1, "mechanism": "MONGODB-X509"}`), "command"},
 		{doc(`{"saslStart": 1, "mechanism": "PLAIN"}`), "command"},
 		{doc(`{"saslContinue": 1, "conversationId": 1}`), "command"},
+		{doc(`{"getnonce": 1}`), "command"},
+		{doc(`{"killOp": 1, "op": 7}`), "command"},
+		{doc(`{"killop": 1, "op": 7}`), "command"},
+		{doc(`{"dropConnections": 1, "hostAndPort": []}`), "command"},
+		{doc(`{"_configsvrAddShard": "a"}`), "command"},
+		{doc(`{"clusterFind": "c"}`), "command"},
+		{doc(`{"applyOps": []}`), "command"},
+		{doc(`{"hello": 1, "speculativeAuthenticate": {}}`), "command.speculativeAuthenticate"},
+		{doc(`{"isMaster": 1, "speculativeAuthenticate": {}}`), "command.speculativeAuthenticate"},
+		{doc(`{"ismaster": 1, "client": {}}`), "command.client"},
+		{doc(`{"hello": 1, "compression": []}`), "command.compression"},
+		{doc(`{"hello": 1, "internalClient": {}}`), "command.internalClient"},
+		{doc(`{"hello": 1, "loadBalanced": true}`), "command.loadBalanced"},
+		{doc(`{"hello": 1, "maxAwaitTimeMS": 10, "topologyVersion": {}}`), "command.maxAwaitTimeMS"},
+		{doc(`{"ping": 1, "$audit": {}}`), "command.$audit"},
+		{doc(`{"ping": 1, "$client": {}}`), "command.$client"},
+		{doc(`{"ping": 1, "$tenant": "a"}`), "command.$tenant"},
+		{doc(`{"ping": 1, "$new": 1}`), "command.$new"},
+		{doc(`{"find": "c", "fromMongos": true}`), "command.fromMongos"},
+		{doc(`{"find": "c", "shardVersion": {}}`), "command.shardVersion"},
+		{doc(`{"find": "c", "databaseVersion": {}}`), "command.databaseVersion"},
+		{doc(`{"insert": "c", "mayBypassWriteBlocking": true}`), "command.mayBypassWriteBlocking"},
+		{doc(`{"insert": "c", "stmtId": 1}`), "command.stmtId"},
 	} {
 		_, err := g.Command.RunCommand(t.Context(), &mooringv1.RunCommandRequest{Database: "d", Command: test.command})
 		if got := rpcerr.HTTP(err).Body.GetError().GetField(); status.Code(err) != codes.InvalidArgument || got != test.field {
@@ -97,7 +120,7 @@ func TestRefusedCommands(t *testing.T) {
 			t.Errorf("RunCursorCommand(%v): %v", test.command, err)
 		}
 	}
-	if n := len(g.Server.Commands("ping", "getMore", "killCursors")); n != 0 {
+	if n := len(g.Server.Commands("ping", "getMore", "killCursors", "find", "insert")); n != 0 {
 		t.Errorf("%d commands were sent", n)
 	}
 }

@@ -215,6 +215,8 @@ func TestRefusals(t *testing.T) {
 		{"empty comment", find(func(r *mooringv1.FindRequest) { r.Comment = &mooringv1.Value{} }), codes.InvalidArgument, "comment"},
 		{"empty hint", find(func(r *mooringv1.FindRequest) { r.Hint = &mooringv1.Hint{} }), codes.InvalidArgument, "hint"},
 		{"options of ours", find(func(r *mooringv1.FindRequest) { r.Options = doc(`{"lsid": 1}`) }), codes.InvalidArgument, "options"},
+		{"options of servers", find(func(r *mooringv1.FindRequest) { r.Options = doc(`{"future": 1, "fromMongos": true}`) }), codes.InvalidArgument, "options"},
+		{"options of drivers", find(func(r *mooringv1.FindRequest) { r.Options = doc(`{"$audit": {}}`) }), codes.InvalidArgument, "options"},
 		{"options with a field", find(func(r *mooringv1.FindRequest) { r.Options = doc(`{"limit": 1}`) }), codes.InvalidArgument, "options"},
 		{"explain", func() error {
 			_, err := d.Aggregate(ctx, &mooringv1.AggregateRequest{Database: "d", Collection: proto.String("c"), Options: doc(`{"explain": true}`)})

@@ -140,7 +140,7 @@ func Common[O any](at func(*O) *client.Common) []Row[O] {
 	return []Row[O]{
 		Caller(at),
 		Value("comment", func(o *O) *bson.Value { return &at(o).Comment }),
-		Document("options", func(o *O) *bson.Raw { return &at(o).Extra }),
+		extra(at),
 	}
 }
 

@@ -1,0 +1,105 @@
+package command
+
+import (
+	"strings"
+
+	"github.com/mooringdb/mooring/core/bson"
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/request"
+)
+
+// driverKeys has the keys that belong to the driver in every command, beside those that begin with
+// a dollar sign.
+var driverKeys = map[string]struct{}{
+	"lsid": {}, "txnNumber": {}, "autocommit": {}, "startTransaction": {},
+}
+
+// Reasons for refusals.
+const (
+	sessions     = "sessions are the gateway's"
+	transactions = "transactions are the gateway's"
+	connections  = "connections are the gateway's"
+	others       = "it reaches the operations of other clients"
+	servers      = "servers use it among themselves"
+)
+
+// foreignCommands has, in lower case, the commands that reach cursors, sessions, transactions,
+// operations and connections of other clients. Each value is the reason for the refusal.
+var foreignCommands = map[string]string{
+	"getmore":                  "CursorService continues cursors",
+	"killcursors":              "CursorService closes cursors",
+	"killsessions":             sessions,
+	"killallsessions":          sessions,
+	"killallsessionsbypattern": sessions,
+	"endsessions":              sessions,
+	"refreshsessions":          sessions,
+	"committransaction":        transactions,
+	"aborttransaction":         transactions,
+	"killop":                   others,
+	"dropconnections":          others,
+
+	// A connection serves one client after the other. So clients must not change the user that it
+	// is authenticated as.
+	"authenticate": connections,
+	"logout":       connections,
+	"saslstart":    connections,
+	"saslcontinue": connections,
+	"getnonce":     connections,
+
+	// Members of a replica set and of a sharded cluster.
+	"replsetheartbeat":         servers,
+	"replsetrequestvotes":      servers,
+	"replsetupdateposition":    servers,
+	"replsetfresh":             servers,
+	"applyops":                 servers,
+	"dotxn":                    servers,
+	"clusteraggregate":         servers,
+	"clustercount":             servers,
+	"clusterdelete":            servers,
+	"clusterfind":              servers,
+	"clustergetmore":           servers,
+	"clusterinsert":            servers,
+	"clusterupdate":            servers,
+	"clusteraborttransaction":  servers,
+	"clustercommittransaction": servers,
+
+	"internalrenameifoptionsandindexesmatch": servers,
+}
+
+// helloKeys has the keys of a hello that change the connection it is sent over, or hold it.
+var helloKeys = map[string]struct{}{
+	"speculativeAuthenticate": {}, "client": {}, "compression": {}, "internalClient": {},
+	"loadBalanced": {}, "topologyVersion": {}, "maxAwaitTimeMS": {},
+}
+
+// whyForeign returns the reason that a command is refused, or "" if it is not.
+func whyForeign(name string) string {
+	name = strings.ToLower(name)
+	if strings.HasPrefix(name, "_") { // such as _configsvrAddShard
+		return servers
+	}
+	return foreignCommands[name]
+}
+
+// isForeignKey reports whether a key may not be in a command with that name, in lower case.
+func isForeignKey(command, key string) bool {
+	_, ofDriver := driverKeys[key]
+	_, ofHello := helloKeys[key]
+	isHello := command == "hello" || command == "ismaster"
+	return ofDriver || ofHello && isHello || request.IsInternal(key)
+}
+
+// readCommand reads a command and refuses what may not be in it.
+func readCommand(r *request.Reader, d *mooringv1.Document) bson.Raw {
+	cmd := r.Required("command", d)
+	name := strings.ToLower(cmd.FirstKey())
+	if why := whyForeign(name); why != "" {
+		r.Refuse("command", "%s is not for clients: %s", cmd.FirstKey(), why)
+	}
+	for key := range cmd.All() {
+		if isForeignKey(name, key) {
+			r.Refuse("command."+key, "belongs to the gateway and to servers")
+		}
+	}
+	return cmd
+}
