@@ -30,6 +30,8 @@ const (
 	Unauthenticated   Reason = "Unauthenticated"
 	TooManyAttempts   Reason = "TooManyAttempts"
 	IssuerUnavailable Reason = "IssuerUnavailable"
+	QuotaExceeded     Reason = "QuotaExceeded"
+	Overloaded        Reason = "Overloaded"
 	UnknownHost       Reason = "UnknownHost"
 	CrossOrigin       Reason = "CrossOrigin"
 
@@ -99,6 +101,8 @@ var reasons = byReason([]row{
 	{codes.Unauthenticated, http.StatusUnauthorized, Unauthenticated, Never},
 	{codes.ResourceExhausted, http.StatusTooManyRequests, TooManyAttempts, SameRequest},
 	{codes.Unavailable, http.StatusServiceUnavailable, IssuerUnavailable, SameRequest},
+	{codes.ResourceExhausted, http.StatusTooManyRequests, QuotaExceeded, SameRequest},
+	{codes.Unavailable, http.StatusServiceUnavailable, Overloaded, SameRequest},
 	{codes.PermissionDenied, http.StatusMisdirectedRequest, UnknownHost, Never},
 	{codes.PermissionDenied, http.StatusForbidden, CrossOrigin, Never},
 

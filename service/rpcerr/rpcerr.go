@@ -30,6 +30,7 @@ import (
 	"github.com/mooringdb/mooring/core/session"
 	"github.com/mooringdb/mooring/core/topology"
 	"github.com/mooringdb/mooring/core/wire"
+	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/paging"
@@ -82,7 +83,7 @@ func explain(err error) explanation {
 	if e, ok := errors.AsType[*PartialError](err); ok {
 		x.partial(e.Result) // with any cause
 	}
-	if x.code == codes.Unavailable || x.code == codes.ResourceExhausted {
+	if x.retryAfter == 0 && (x.code == codes.Unavailable || x.code == codes.ResourceExhausted) {
 		x.retryAfter = retryAfter
 	}
 	return x
@@ -150,6 +151,9 @@ var table = []entry{
 		}
 	}),
 	typed(func(e *caller.Error, _ error, x *explanation) { x.row = reasons[callers[e.Problem]] }),
+	typed(func(e *admission.Error, _ error, x *explanation) {
+		x.row, x.message, x.retryAfter = reasons[refusals[e.Cause]], e.Error(), e.RetryAfter
+	}),
 	typed(func(e *payload.Error, _ error, x *explanation) {
 		x.row, x.field = reasons[InvalidArgument], e.Field
 		if e.Offset != payload.NoOffset {
@@ -293,6 +297,11 @@ var table = []entry{
 var callers = [...]Reason{
 	caller.Missing: Unauthenticated, caller.Invalid: Unauthenticated,
 	caller.TooMany: TooManyAttempts, caller.Unavailable: IssuerUnavailable,
+}
+
+// refusals holds the reasons of calls that are not admitted.
+var refusals = [...]Reason{
+	admission.OwnShare: QuotaExceeded, admission.Full: Overloaded, admission.TooMuch: TooLarge,
 }
 
 // PartialError reports that a call with several writes failed in part. Result says what it did.

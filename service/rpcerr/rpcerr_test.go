@@ -26,6 +26,7 @@ import (
 	"github.com/mooringdb/mooring/core/pool"
 	"github.com/mooringdb/mooring/core/seedlist"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/handle"
@@ -148,6 +149,9 @@ func TestTable(t *testing.T) {
 		{&caller.Error{}, codes.Unauthenticated, 401, "Unauthenticated", "never"},
 		{&caller.Error{Problem: caller.Invalid}, codes.Unauthenticated, 401, "Unauthenticated", "never"},
 		{&caller.Error{Problem: caller.TooMany}, codes.ResourceExhausted, 429, "TooManyAttempts", "same-request"},
+		{&admission.Error{}, codes.ResourceExhausted, 429, "QuotaExceeded", "same-request"},
+		{&admission.Error{Cause: admission.Full}, codes.Unavailable, 503, "Overloaded", "same-request"},
+		{&admission.Error{Cause: admission.TooMuch}, codes.InvalidArgument, 413, "TooLarge", "never"},
 		{&caller.Error{Problem: caller.Unavailable}, codes.Unavailable, 503, "IssuerUnavailable", "same-request"},
 		{cursor.ErrBusy, codes.Internal, 500, "Internal", "never"},
 		{paging.ErrNotHere, codes.Internal, 500, "Internal", "never"},
@@ -480,5 +484,13 @@ func TestExactlyOnceMayBeRepeated(t *testing.T) {
 		if got != test.want {
 			t.Errorf("%v: retry is %q, want %q", test.err, got, test.want)
 		}
+	}
+}
+
+// TestRetryAfter checks that a client is told the wait that the refusal of its call has computed.
+func TestRetryAfter(t *testing.T) {
+	err := &admission.Error{RetryAfter: 7 * time.Second}
+	if got := rpcerr.HTTP(err).RetryAfter; got != 7*time.Second {
+		t.Errorf("RetryAfter = %v, want 7s", got)
 	}
 }

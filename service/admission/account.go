@@ -1,0 +1,107 @@
+package admission
+
+import (
+	"context"
+	"sync"
+)
+
+// Account holds the bytes of one call. The zero value charges nothing. It is safe for concurrent
+// use and must not be copied.
+type Account struct {
+	admission *Admission // nil: nothing is charged
+	principal Principal
+
+	// mu guards the fields below. Nothing blocks while it is held.
+	mu     sync.Mutex
+	held   int64
+	closed bool
+}
+
+// Open opens the account of a call that a principal makes; before that, it is the zero value. If a
+// nil, nothing is charged. The caller must call Close when the call holds no memory any more.
+func (a *Admission) Open(c *Account, p Principal) { c.admission, c.principal = a, p }
+
+// Principal returns whose account it is.
+func (c *Account) Principal() Principal { return c.principal }
+
+// Grow charges n more bytes before they are taken. It blocks until they fit, for at most
+// Config.Patience and until ctx ends. Its errors are *Error and the cause of ctx.
+func (c *Account) Grow(ctx context.Context, n int64) error { return c.grow(ctx, n, false) }
+
+// GrowLast does what Grow does for the last bytes of a call, which then holds everything that it
+// needs to end. Such bytes come before those of calls that have longer to go.
+func (c *Account) GrowLast(ctx context.Context, n int64) error { return c.grow(ctx, n, true) }
+
+func (c *Account) grow(ctx context.Context, n int64, last bool) error {
+	if c == nil || c.admission == nil || n <= 0 {
+		return nil
+	}
+	if err := c.admission.bytes.take(ctx, c.principal, n, last); err != nil {
+		return err
+	}
+	c.hold(n)
+	return nil
+}
+
+// Force charges n bytes that are in use already. It does not block. No other call gets them, but
+// the budget may be exceeded.
+func (c *Account) Force(n int64) {
+	if c == nil || c.admission == nil || n <= 0 {
+		return
+	}
+	c.admission.bytes.force(c.principal, n)
+	c.hold(n)
+}
+
+// hold records bytes that were taken. A closed account returns them at once.
+func (c *Account) hold(n int64) {
+	c.mu.Lock()
+	closed := c.closed
+	if !closed {
+		c.held += n
+	}
+	c.mu.Unlock()
+	if closed {
+		c.admission.bytes.give(c.principal, n)
+	}
+}
+
+// Held returns the bytes that are charged.
+func (c *Account) Held() int64 {
+	if c == nil {
+		return 0
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.held
+}
+
+// ShrinkTo returns all but n bytes. It does nothing if less is charged.
+func (c *Account) ShrinkTo(n int64) {
+	if c == nil || c.admission == nil {
+		return
+	}
+	c.mu.Lock()
+	rest := c.held - n
+	if rest > 0 {
+		c.held = n
+	}
+	c.mu.Unlock()
+	if rest > 0 {
+		c.admission.bytes.give(c.principal, rest)
+	}
+}
+
+// Close returns everything. What is charged later is returned at once.
+func (c *Account) Close() {
+	if c == nil || c.admission == nil {
+		return
+	}
+	c.mu.Lock()
+	held := c.held
+	c.held, c.closed = 0, true
+	c.mu.Unlock()
+	if held > 0 {
+		c.admission.bytes.give(c.principal, held)
+	}
+}

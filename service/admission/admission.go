@@ -1,0 +1,122 @@
+// Package admission decides which calls may use the memory and the time of the process. It has a
+// budget of bytes, limits on calls in flight, on open streams and on calls per second, and a fair
+// queue between principals for what does not fit.
+//
+// A call has an Account. Before it takes memory, it charges the account: the size of its request,
+// the size of the server's reply, and the text that its response becomes. What the decisions are
+// is in share.go, queue.go and rate.go: values without a lock and a clock. resource.go has both.
+//
+// The package reads and writes no message, and knows no RPC.
+package admission
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Config configures an Admission. A limit that is 0 does not limit anything.
+type Config struct {
+	// Bytes is what all calls together may hold.
+	Bytes int64
+	// Calls limits the calls in flight.
+	Calls Limits
+	// StreamsEach limits the open streams of one principal.
+	StreamsEach int64
+	// Rate and RateEach limit the calls per second, of all principals and of each.
+	Rate, RateEach float64
+	// Patience is how long a call waits for what does not fit. If it is 0, nothing waits.
+	Patience time.Duration
+}
+
+// Cause says why a call is refused.
+type Cause uint8
+
+// The causes.
+const (
+	// OwnShare: the principal holds, or asks for, more than its share.
+	OwnShare Cause = iota
+	// Full: the process has no room.
+	Full
+	// TooMuch: the call asks for more than the process ever has.
+	TooMuch
+)
+
+// Error refuses a call.
+type Error struct {
+	Cause Cause
+	// What names the resource, such as "calls in flight".
+	What string
+	// RetryAfter is the time after which the client may try again; 0: not known.
+	RetryAfter time.Duration
+}
+
+func (e *Error) Error() string {
+	switch e.Cause {
+	case OwnShare:
+		return fmt.Sprintf("the client has used its share of the gateway's %s", e.What)
+	case Full:
+		return fmt.Sprintf("the gateway has no %s left", e.What)
+	default:
+		return fmt.Sprintf("the call needs more %s than the gateway has", e.What)
+	}
+}
+
+// Admission admits calls. It is safe for concurrent use.
+type Admission struct {
+	bytes, calls, streams *resource
+	rates                 *rates // nil: there are no limits on rates
+	// overdraft is held by the one call that reads a reply for which there was no room.
+	overdraft chan struct{}
+}
+
+// New returns an Admission that holds nothing.
+func New(cfg Config) *Admission {
+	return &Admission{
+		bytes:     newResource("memory", Limits{Total: cfg.Bytes}, cfg.Patience),
+		calls:     newResource("calls in flight", cfg.Calls, cfg.Patience),
+		streams:   newResource("open streams", Limits{Each: cfg.StreamsEach}, 0),
+		rates:     newRates(cfg.Rate, cfg.RateEach),
+		overdraft: make(chan struct{}, 1),
+	}
+}
+
+// Usage says what is held of a resource, and how many calls wait for it.
+type Usage struct {
+	Held, Limit int64
+	Waiting     int
+}
+
+// Bytes returns how the budget of bytes is used.
+func (a *Admission) Bytes() Usage { return a.bytes.usage() }
+
+// Calls returns how many calls are in flight.
+func (a *Admission) Calls() Usage { return a.calls.usage() }
+
+// Streams returns how many streams are open.
+func (a *Admission) Streams() Usage { return a.streams.usage() }
+
+// EnterCall admits a unary call of a principal. It blocks for at most Config.Patience, and until
+// ctx ends. If it returns nil, the caller must call LeaveCall when the call has ended. Its errors
+// are *Error and the cause of ctx.
+func (a *Admission) EnterCall(ctx context.Context, p Principal) error {
+	if err := a.rates.take(p, time.Now()); err != nil {
+		return err
+	}
+	return a.calls.take(ctx, p, 1, false)
+}
+
+// LeaveCall ends a call that EnterCall has admitted.
+func (a *Admission) LeaveCall(p Principal) { a.calls.give(p, 1) }
+
+// EnterStream admits a stream of a principal. It does not block. If it returns nil, the caller
+// must call LeaveStream when the stream has ended. Its errors are *Error.
+func (a *Admission) EnterStream(ctx context.Context, p Principal) error {
+	if err := a.rates.take(p, time.Now()); err != nil {
+		return err
+	}
+	return a.streams.take(ctx, p, 1, false)
+}
+
+// LeaveStream ends a stream that EnterStream has admitted.
+func (a *Admission) LeaveStream(p Principal) { a.streams.give(p, 1) }

@@ -1,0 +1,270 @@
+package admission_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mooringdb/mooring/service/admission"
+)
+
+func refusal(t *testing.T, err error) *admission.Error {
+	t.Helper()
+	e, ok := errors.AsType[*admission.Error](err)
+	if !ok {
+		t.Fatalf("the error is %v, want an *admission.Error", err)
+	}
+	return e
+}
+
+func TestPatience(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := admission.New(admission.Config{
+			Calls: admission.Limits{Total: 5}, Patience: 2 * time.Second,
+		})
+		ctx := t.Context()
+		flood, other := named("flood"), named("other")
+		for range 4 {
+			if err := a.EnterCall(ctx, flood); err != nil {
+				t.Fatal(err)
+			}
+		}
+		start := time.Now()
+		e := refusal(t, a.EnterCall(ctx, flood))
+		if e.Cause != admission.OwnShare || time.Since(start) != 2*time.Second {
+			t.Errorf("refused after %v: %+v", time.Since(start), e)
+		}
+		if err := a.EnterCall(ctx, other); err != nil {
+			t.Errorf("the other principal: %v", err)
+		}
+		if e := refusal(t, a.EnterCall(ctx, other)); e.Cause != admission.Full {
+			t.Errorf("beside a full house: %+v", e)
+		}
+		if got := a.Calls(); got.Held != 5 || got.Waiting != 0 {
+			t.Errorf("Calls() = %+v", got)
+		}
+
+		granted := make(chan error)
+		go func() { granted <- a.EnterCall(ctx, other) }()
+		synctest.Wait()
+		if got := a.Calls().Waiting; got != 1 {
+			t.Errorf("%d calls wait, want 1", got)
+		}
+		time.Sleep(time.Second) //nolint:forbidigo // fake time
+		a.LeaveCall(flood)
+		a.LeaveCall(flood)
+		if err := <-granted; err != nil {
+			t.Errorf("after two left: %v", err)
+		}
+		a.LeaveCall(other)
+		a.LeaveCall(other)
+		a.LeaveCall(flood)
+		a.LeaveCall(flood)
+		if got := a.Calls(); got.Held != 0 {
+			t.Errorf("Calls() at the end = %+v", got)
+		}
+	})
+}
+
+func TestCanceledWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := admission.New(admission.Config{
+			Calls: admission.Limits{Each: 1}, Patience: time.Minute,
+		})
+		if err := a.EnterCall(t.Context(), named("a")); err != nil {
+			t.Fatal(err)
+		}
+		gone := errors.New("gone")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		result := make(chan error)
+		go func() { result <- a.EnterCall(ctx, named("a")) }()
+		synctest.Wait()
+		cancel(gone)
+		if err := <-result; !errors.Is(err, gone) {
+			t.Errorf("EnterCall = %v, want the cause", err)
+		}
+		if got := a.Calls(); got.Held != 1 || got.Waiting != 0 {
+			t.Errorf("Calls() = %+v", got)
+		}
+	})
+}
+
+func TestStreams(t *testing.T) {
+	a := admission.New(admission.Config{StreamsEach: 2, Patience: time.Hour})
+	p := named("p")
+	for range 2 {
+		if err := a.EnterStream(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if e := refusal(t, a.EnterStream(t.Context(), p)); e.Cause != admission.OwnShare {
+		t.Errorf("one more: %+v", e)
+	}
+	if err := a.EnterStream(t.Context(), named("q")); err != nil {
+		t.Errorf("of another: %v", err)
+	}
+	a.LeaveStream(p)
+	if err := a.EnterStream(t.Context(), p); err != nil {
+		t.Errorf("after one has ended: %v", err)
+	}
+	if got := a.Streams().Held; got != 3 {
+		t.Errorf("%d streams, want 3", got)
+	}
+}
+
+func TestBucket(t *testing.T) {
+	start := time.Unix(1000, 0)
+	type step struct {
+		at   time.Duration
+		want time.Duration // to wait
+	}
+	for _, test := range []struct {
+		name  string
+		rate  float64
+		steps []step
+	}{
+		{"one a second", 1, []step{
+			{0, 0},
+			{0, time.Second},
+			{500 * time.Millisecond, 500 * time.Millisecond},
+			{1500 * time.Millisecond, 0},
+		}},
+		{"three at once", 3, []step{
+			{0, 0},
+			{0, 0},
+			{0, 0},
+			{0, time.Second / 3},
+			{time.Hour, 0},
+			{time.Hour, 0},
+			{time.Hour, 0},
+			{time.Hour, time.Second / 3},
+		}},
+		{"one in ten seconds", 0.1, []step{{0, 0}, {5 * time.Second, 5 * time.Second}}},
+		{"a clock that goes back", 1, []step{{time.Second, 0}, {0, time.Second}}},
+	} {
+		var b admission.Bucket
+		for i, s := range test.steps {
+			var wait time.Duration
+			b, wait = b.Take(test.rate, start.Add(s.at))
+			if d := wait - s.want; d < -time.Microsecond || d > time.Microsecond {
+				t.Errorf("%s, step %d: wait %v, want %v", test.name, i, wait, s.want)
+			}
+		}
+	}
+}
+
+func TestRates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := admission.New(admission.Config{Rate: 3, RateEach: 2})
+		ctx := t.Context()
+		for range 2 {
+			if err := a.EnterCall(ctx, named("a")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		e := refusal(t, a.EnterCall(ctx, named("a")))
+		if e.Cause != admission.OwnShare || e.RetryAfter != time.Second/2 {
+			t.Errorf("the third of one principal: %+v", e)
+		}
+		if err := a.EnterStream(ctx, named("b")); err != nil {
+			t.Fatal(err)
+		}
+		if e := refusal(t, a.EnterStream(ctx, named("c"))); e.Cause != admission.Full {
+			t.Errorf("the fourth of all: %+v", e)
+		}
+		time.Sleep(e.RetryAfter) //nolint:forbidigo // fake time
+		if err := a.EnterCall(ctx, named("a")); err != nil {
+			t.Errorf("after RetryAfter: %v", err)
+		}
+	})
+}
+
+func TestAccount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := admission.New(admission.Config{Bytes: 1000, Patience: time.Second})
+		ctx := t.Context()
+		var c, d admission.Account
+		a.Open(&c, named("c"))
+		a.Open(&d, named("d"))
+		grow := func(err error) {
+			t.Helper()
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		grow(c.Grow(ctx, 800))
+		if e := refusal(t, c.Grow(ctx, 1)); e.Cause != admission.OwnShare {
+			t.Errorf("over the share: %+v", e)
+		}
+		grow(c.GrowLast(ctx, 100))
+		if e := refusal(t, d.Grow(ctx, 90)); e.Cause != admission.Full {
+			t.Errorf("of another: %+v", e)
+		}
+		if e := refusal(t, d.Grow(ctx, 1001)); e.Cause != admission.TooMuch {
+			t.Errorf("more than all: %+v", e)
+		}
+		d.Force(300)
+		if got := a.Bytes(); got.Held != 1200 || got.Limit != 1000 {
+			t.Errorf("Bytes() = %+v", got)
+		}
+		c.ShrinkTo(500)
+		c.ShrinkTo(600) // less is charged
+		if got := c.Held(); got != 500 {
+			t.Errorf("Held() = %d, want 500", got)
+		}
+		c.Close()
+		grow(c.Grow(ctx, 10)) // is returned at once
+		d.Close()
+		d.Close()
+		if got := a.Bytes().Held; got != 0 {
+			t.Errorf("%d bytes are held at the end", got)
+		}
+	})
+}
+
+// TestNoAccount checks that calls without an account are not limited.
+func TestNoAccount(t *testing.T) {
+	var none *admission.Account
+	var closed admission.Account
+	for _, c := range []*admission.Account{none, &closed} {
+		if err := c.Grow(t.Context(), 1<<50); err != nil {
+			t.Error(err)
+		}
+		c.Force(1 << 50)
+		c.ShrinkTo(0)
+		c.Close()
+		if c.Held() != 0 {
+			t.Errorf("Held() = %d", c.Held())
+		}
+	}
+}
+
+func BenchmarkEnterCall(b *testing.B) {
+	a := admission.New(admission.Config{
+		Calls: admission.Limits{Total: 125}, Patience: time.Second,
+	})
+	p := named("key:somebody")
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := a.EnterCall(b.Context(), p); err != nil {
+			b.Fatal(err)
+		}
+		a.LeaveCall(p)
+	}
+}
+
+func BenchmarkAccount(b *testing.B) {
+	a := admission.New(admission.Config{Bytes: 1 << 20, Patience: time.Second})
+	p := named("key:somebody")
+	b.ReportAllocs()
+	for b.Loop() {
+		var c admission.Account
+		a.Open(&c, p)
+		if err := c.Grow(b.Context(), 1000); err != nil {
+			b.Fatal(err)
+		}
+		c.Close()
+	}
+}

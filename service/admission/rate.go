@@ -1,0 +1,81 @@
+package admission
+
+import (
+	"sync"
+	"time"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+)
+
+// bucket holds the calls that a principal may still make, as of a time. It is refilled by a rate
+// per second, and holds one second's calls, at least one.
+type bucket struct {
+	left float64
+	at   time.Time
+}
+
+// take returns the bucket after one more call, and how long the caller must wait if there is none.
+func (b bucket) take(rate float64, now time.Time) (_ bucket, wait time.Duration) {
+	if b.at.IsZero() {
+		b = bucket{left: max(rate, 1), at: now}
+	}
+	left := min(b.left+rate*max(0, now.Sub(b.at).Seconds()), max(rate, 1))
+	if left < 1 {
+		return bucket{left, now}, time.Duration((1 - left) / rate * float64(time.Second))
+	}
+	return bucket{left - 1, now}, 0
+}
+
+// remembered is how many principals have a bucket. One more forgets the principal whose last call
+// is the longest ago.
+const remembered = 10_000
+
+// rates limits calls per second.
+type rates struct {
+	total, each float64 // 0: no limit
+
+	// mu guards the fields below. Nothing blocks while it is held.
+	mu      sync.Mutex
+	all     bucket
+	buckets *simplelru.LRU[Principal, bucket]
+}
+
+// newRates returns nil if there are no limits.
+func newRates(total, each float64) *rates {
+	if total == 0 && each == 0 {
+		return nil
+	}
+	lru, err := simplelru.NewLRU[Principal, bucket](remembered, nil)
+	if err != nil {
+		panic("bug: admission: " + err.Error())
+	}
+	return &rates{total: total, each: each, buckets: lru}
+}
+
+// take counts a call. Its error is an *Error. A call that is refused for its principal does not
+// count for all.
+func (r *rates) take(p Principal, now time.Time) error {
+	if r == nil {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.each > 0 {
+		before, _ := r.buckets.Get(p)
+		after, wait := before.take(r.each, now)
+		r.buckets.Add(p, after)
+		if wait > 0 {
+			return &Error{Cause: OwnShare, What: perSecond, RetryAfter: wait}
+		}
+	}
+	if r.total > 0 {
+		var wait time.Duration
+		r.all, wait = r.all.take(r.total, now)
+		if wait > 0 {
+			return &Error{Cause: Full, What: perSecond, RetryAfter: wait}
+		}
+	}
+	return nil
+}
+
+const perSecond = "calls per second"

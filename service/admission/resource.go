@@ -1,0 +1,99 @@
+package admission
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// resource adds the lock and the clock to a queue.
+type resource struct {
+	name     string
+	patience time.Duration
+
+	// mu guards the fields below. Nothing blocks while it is held.
+	mu    sync.Mutex
+	queue *queue
+	// reclaim makes room that is held for no call, of so many bytes if it can. It is called
+	// without the lock. Nil: there is no such room.
+	reclaim func(amount int64)
+}
+
+func newResource(name string, l Limits, patience time.Duration) *resource {
+	return &resource{name: name, patience: patience, queue: newQueue(l)}
+}
+
+// take takes an amount. It blocks until the amount fits and it is the principal's turn, for at
+// most the patience and until ctx ends.
+func (r *resource) take(ctx context.Context, p Principal, amount int64, last bool) error {
+	r.mu.Lock()
+	v := r.queue.take(p, amount, last)
+	reclaim := r.reclaim
+	r.mu.Unlock()
+	if v == fits {
+		return nil
+	}
+	if v != tooMuch && reclaim != nil {
+		reclaim(amount)
+	}
+	if v == tooMuch || r.patience == 0 {
+		return r.refusal(v)
+	}
+	return r.wait(ctx, p, amount, last)
+}
+
+func (r *resource) wait(ctx context.Context, p Principal, amount int64, last bool) error {
+	granted := make(chan struct{})
+	d := &demand{amount: amount, last: last, granted: func() { close(granted) }}
+	r.mu.Lock()
+	if r.queue.take(p, amount, last) == fits { // meanwhile
+		r.mu.Unlock()
+		return nil
+	}
+	r.queue.wait(p, d)
+	r.mu.Unlock()
+
+	timer := time.NewTimer(r.patience)
+	defer timer.Stop()
+	select {
+	case <-granted:
+		return nil
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	select {
+	case <-granted: // before the lock was taken
+		return nil
+	default:
+	}
+	v := r.queue.abandon(d)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return r.refusal(v)
+}
+
+func (r *resource) force(p Principal, amount int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.queue.force(p, amount)
+}
+
+func (r *resource) give(p Principal, amount int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.queue.give(p, amount)
+}
+
+func (r *resource) usage() Usage {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	q := r.queue
+	return Usage{Held: q.used, Limit: q.limits.Total, Waiting: q.waits()}
+}
+
+var causes = [...]Cause{ownShare: OwnShare, full: Full, tooMuch: TooMuch}
+
+func (r *resource) refusal(v verdict) error { return &Error{Cause: causes[v], What: r.name} }
