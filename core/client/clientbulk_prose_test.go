@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/mooringdb/mooring/core/connstring"
 	"github.com/mooringdb/mooring/core/event"
 	"github.com/mooringdb/mooring/core/mongoerr"
+	"github.com/mooringdb/mooring/core/session"
 	"github.com/mooringdb/mooring/internal/mongotest"
 )
 
@@ -152,6 +154,39 @@ func TestCRUDProse7(t *testing.T) {
 		second, _ := srv.Commands("getMore")[0].Body.Lookup("lsid")
 		if first.IsZero() || string(first.Data) != string(second.Data) {
 			t.Errorf("the sessions are %v and %v, want the same", first, second)
+		}
+	})
+}
+
+// TestCRUDProse8 is "MongoClient.bulkWrite handles a cursor requiring getMore within a
+// transaction".
+func TestCRUDProse8(t *testing.T) {
+	upserts().run(t, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+		srv.Handle("abortTransaction", mongotest.Always(mongotest.OK(nil)))
+		s := startSession(t, c, session.Options{})
+		begin(t, s, client.TransactionOptions{})
+		opt := client.NamespacedBulkWriteOptions{Common: client.Common{Session: s}, VerboseResults: new(true)}
+		res, err := c.ClientBulkWrite(t.Context(), twoUpserts(t), opt)
+		if err != nil || res.UpsertedCount != 2 || len(res.UpdateResults) != 2 {
+			t.Errorf("ClientBulkWrite() = %+v, %v", res, err)
+		}
+		var got []string
+		for _, cmd := range srv.Commands("bulkWrite", "getMore") {
+			if lsidOf(cmd.Body) != s.ID() {
+				t.Errorf("%s has the session %v, want %v", cmd.Name, lsidOf(cmd.Body), s.ID())
+			}
+			got = append(got, text(t, bson.Without(cmd.Body, "lsid", "$db", "ops", "nsInfo", "errorsOnly", "ordered", "collection")))
+		}
+		want := []string{
+			`{"bulkWrite":1,"txnNumber":1,"startTransaction":true,"autocommit":false}`,
+			`{"getMore":42,"txnNumber":1,"autocommit":false}`,
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("sent %q, want %q", got, want)
+		}
+		wantState(t, s, "in_progress")
+		if err := s.AbortTransaction(t.Context(), client.EndTransactionOptions{}); err != nil {
+			t.Error(err)
 		}
 	})
 }

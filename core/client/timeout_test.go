@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/connstring"
 	"github.com/mooringdb/mooring/core/cursor"
@@ -84,27 +83,6 @@ func maxTimeMS(t *testing.T, srv *mongotest.Server, name string) int64 {
 	v, _ := cmds[len(cmds)-1].Body.Lookup("maxTimeMS")
 	ms, _ := v.AsInt64()
 	return ms
-}
-
-// TestTimeoutsProse1 is "Multi-batch writes": all commands of one operation share its time.
-func TestTimeoutsProse1(t *testing.T) {
-	hello := mongotest.Handlers{"hello": helloWith(t, `{"maxWireVersion":21,"maxWriteBatchSize":1}`)}
-	cfg := connstring.Config{Timeout: new(2 * time.Second)}
-	runWith(t, hello, cfg, client.Options{}, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
-		srv.Handle("insert", mongotest.Always(mongotest.Document(doc(t, `{"ok":1,"n":1}`)).After(1500*time.Millisecond)))
-		began := time.Now()
-		docs := []bson.Raw{doc(t, `{"_id":0}`), doc(t, `{"_id":1}`), doc(t, `{"_id":2}`)}
-		res, err := c.InsertMany(t.Context(), orders, docs, client.InsertManyOptions{})
-		if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took != 2*time.Second {
-			t.Errorf("InsertMany() = %v after %v, want DeadlineExceeded after 2s", err, took)
-		}
-		if len(res.InsertedIDs) != 1 || len(srv.Commands("insert")) != 2 {
-			t.Errorf("%d ids, %d commands, want 1 and 2", len(res.InsertedIDs), len(srv.Commands("insert")))
-		}
-		if ms := maxTimeMS(t, srv, "insert"); ms != 500 {
-			t.Errorf("the second command's maxTimeMS is %d, want the rest of 500", ms)
-		}
-	})
 }
 
 // "Deprecations": socketTimeoutMS, waitQueueTimeoutMS and wTimeoutMS have no effect beside
@@ -511,65 +489,5 @@ func wantRefused(t *testing.T, err error, argument string) {
 	t.Helper()
 	if e, ok := errors.AsType[*client.ArgumentError](err); !ok || e.Argument != argument {
 		t.Errorf("error = %v, want an ArgumentError of %s", err, argument)
-	}
-}
-
-// TestTimeoutsProse5 is "Blocking Iteration Methods". Each Next of a cursor sends at most one
-// getMore, so it is a context that bounds the loop over several; the Next of a stream loops itself.
-func TestTimeoutsProse5(t *testing.T) {
-	const block, timeout = 150 * time.Millisecond, 250 * time.Millisecond
-	open := func(first string) mongotest.Handler {
-		return reply(t, `{"cursor":{"id":{"$numberLong":"7"},"ns":"shop.orders","firstBatch":[`+first+`]},"ok":1}`)
-	}
-	empty := mongotest.Document(doc(t, `{"cursor":{"id":{"$numberLong":"7"},"ns":"shop.orders","nextBatch":[]},"ok":1}`)).After(block)
-	handlers := mongotest.Handlers{
-		"find": open(`{"x":1}`), "aggregate": open(``), "getMore": mongotest.Always(empty), "killCursors": reply(t, `{"ok":1}`),
-	}
-	for name, test := range map[string]struct {
-		open    string
-		iterate func(ctx context.Context, t *testing.T, c *client.Client) error
-	}{
-		"tailable cursors": {"find", func(ctx context.Context, t *testing.T, c *client.Client) error {
-			cur, err := c.Find(ctx, orders, client.FindOptions{Tailable: new(true)})
-			if err != nil {
-				return err
-			}
-			defer func() { _ = cur.Close(ctx) }()
-			if b, err := cur.Next(ctx); err != nil || len(b.Documents) != 1 {
-				t.Fatalf("the first batch is %v, %v", b, err)
-			}
-			ctx, cancel := context.WithTimeout(ctx, timeout)
-			defer cancel()
-			for {
-				if b, err := cur.Next(ctx); err != nil || len(b.Documents) > 0 {
-					return err
-				}
-			}
-		}},
-		"change streams": {"aggregate", func(ctx context.Context, t *testing.T, c *client.Client) error {
-			s, err := c.Watch(ctx, orders, client.WatchOptions{Common: client.Common{Timeout: new(timeout)}})
-			if err != nil {
-				return err
-			}
-			defer func() { _ = s.Close(ctx) }()
-			_, err = s.Next(ctx)
-			return err
-		}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			run(t, handlers, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
-				began := time.Now()
-				err := test.iterate(t.Context(), t, c)
-				if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took != timeout {
-					t.Errorf("the iteration ended with %v after %v, want that time ran out after %v", err, took, timeout)
-				}
-				if opened, more := len(srv.Commands(test.open)), len(srv.Commands("getMore")); opened != 1 || more != 2 {
-					t.Errorf("%d %s and %d getMore, want 1 and 2", opened, test.open, more)
-				}
-				if n := len(srv.Commands("killCursors")); n != 1 {
-					t.Errorf("%d killCursors, want 1", n)
-				}
-			})
-		})
 	}
 }

@@ -453,6 +453,32 @@ func TestTransactionsProse1And2MongosPinning(t *testing.T) {
 	})
 }
 
+// An operation whose check-out a cleared pool refuses has the label TransientTransactionError.
+func TestTransactionsProse3PoolClearedError(t *testing.T) {
+	cfg := connstring.Config{MaxPoolSize: new(uint64(1)), RetryReads: new(false)}
+	runWith(t, ends(), cfg, client.Options{}, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+		srv.Handle("find", mongotest.Always(mongotest.Error(91, "ShutdownInProgress", "bye").After(time.Second)))
+		var other sync.WaitGroup
+		defer other.Wait()
+		other.Go(func() {
+			if err := findsOne(t, c); mongoerr.Code(err) != 91 {
+				t.Errorf("FindOne() = %v, want the error 91, which clears the pool", err)
+			}
+		})
+		synctest.Wait() // the find has the only connection
+		s := startSession(t, c, session.Options{})
+		begin(t, s, client.TransactionOptions{})
+		err := insert(t, c, client.Common{Session: s})
+		if !isA[*pool.PoolClearedError](err) || !mongoerr.HasLabel(err, mongoerr.LabelTransientTransaction) {
+			t.Errorf("insert = %v with the labels %v, want a transient PoolClearedError", err, mongoerr.Labels(err))
+		}
+		wantState(t, s, "starting")
+		if n := len(srv.Commands("insert")); n != 0 {
+			t.Errorf("%d inserts were sent, want none", n)
+		}
+	})
+}
+
 // What ends the pin of a transaction, and what does not (Transactions, "When to unpin").
 func TestUnpin(t *testing.T) {
 	refuse := func(code int32, labels ...string) mongotest.Handler {

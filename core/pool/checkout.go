@@ -14,6 +14,12 @@ import (
 // waiters are served in the order of arrival. The error is a *ClosedError, a *PoolClearedError, a
 // *WaitQueueTimeoutError (which wraps the reason that ctx ended), or the error of Connect.
 func (p *Pool[C]) CheckOut(ctx context.Context) (*Conn[C], error) {
+	return p.CheckOutWithin(ctx, 0)
+}
+
+// CheckOutWithin returns what CheckOut returns. If timeoutMS governs ctx, limit bounds the wait in
+// place of WaitQueueTimeout, and it includes the establishment of a connection. 0 means no limit.
+func (p *Pool[C]) CheckOutWithin(ctx context.Context, limit time.Duration) (*Conn[C], error) {
 	start := p.clock(p.timed)
 	p.mu.Lock()
 	p.emitLocked(fact{kind: checkOutStarted})
@@ -35,7 +41,7 @@ func (p *Pool[C]) CheckOut(ctx context.Context) (*Conn[C], error) {
 	p.waiters.push(w)
 	doomed = p.serveLocked(start, doomed)
 	p.unlock(doomed)
-	p.wait(ctx, w)
+	p.wait(ctx, w, limit)
 	c, err := w.conn, w.err
 	p.retire(w)
 	return c, err
@@ -181,11 +187,16 @@ func (p *Pool[C]) retire(w *waiter[C]) {
 }
 
 // wait blocks until w is served, ctx ends, or the time in the queue is over. In the last two
-// cases it refuses w itself.
-func (p *Pool[C]) wait(ctx context.Context, w *waiter[C]) {
+// cases it refuses w itself. The time in the queue does not bound an establishment: a waiter whose
+// connection is being established stays. Under timeoutMS it does.
+func (p *Pool[C]) wait(ctx context.Context, w *waiter[C], limit time.Duration) {
+	governed := timeoutms.Governs(ctx)
+	if !governed {
+		limit = p.cfg.WaitQueueTimeout
+	}
 	var timeout <-chan time.Time
-	if p.cfg.WaitQueueTimeout > 0 && !timeoutms.Governs(ctx) {
-		timer := time.NewTimer(p.cfg.WaitQueueTimeout)
+	if limit > 0 {
+		timer := time.NewTimer(limit)
 		defer timer.Stop()
 		timeout = timer.C
 	}
@@ -196,24 +207,24 @@ func (p *Pool[C]) wait(ctx context.Context, w *waiter[C]) {
 			return
 		case <-ended:
 			ended = nil
-			p.leave(w, ctxwatch.Err(ctx))
+			p.leave(w, ctxwatch.Err(ctx), true)
 		case <-timeout:
 			timeout = nil
-			p.leave(w, nil)
+			p.leave(w, nil, governed)
 		}
 	}
 }
 
-// leave refuses w because its context ended with err, or because the time in the queue is over if
-// err is nil. The time in the queue does not bound an establishment: a waiter whose connection is
-// being established stays. The establishment goes on in any case, for the next waiter.
-func (p *Pool[C]) leave(w *waiter[C], err error) {
+// leave refuses w because its context ended with err, or because its time is over if err is nil.
+// always says that this holds for a waiter whose connection is being established, too. The
+// establishment goes on in any case, for the next waiter.
+func (p *Pool[C]) leave(w *waiter[C], err error, always bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
 	case w.conn != nil || w.err != nil: // served meanwhile
 		return
-	case w.pending != nil && err == nil:
+	case w.pending != nil && !always:
 		return
 	case w.pending != nil:
 		w.pending.owner = nil

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mooringdb/mooring/core/event"
+	"github.com/mooringdb/mooring/core/internal/timeoutms"
 	"github.com/mooringdb/mooring/core/pool"
 )
 
@@ -291,6 +292,27 @@ func TestEstablishmentOutlivesItsCheckOut(t *testing.T) {
 		time.Sleep(time.Second) //nolint:forbidigo // fake time
 		r.CheckIn(r.checkOut())
 		r.want("ready", "started", "created 1", "failed after 200ms: timeout", "ready 1 after 1s", "started", "out 1 after 0s", "in 1")
+	})
+}
+
+// Under timeoutMS the limit of a check-out includes the establishment; without, there is none.
+func TestCheckOutWithin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var r *rig
+		r = newRig(t, func(c *pool.Config[*fake]) { c.Connect, c.WaitQueueTimeout = slow(&r), 100*time.Millisecond })
+		_, err := r.CheckOutWithin(timeoutms.Mark(t.Context()), 300*time.Millisecond)
+		if e, ok := errors.AsType[*pool.WaitQueueTimeoutError](err); !ok || e.Err != nil {
+			t.Errorf("CheckOutWithin() = %v, want a *WaitQueueTimeoutError", err)
+		}
+		time.Sleep(time.Second) //nolint:forbidigo // fake time
+		r.want("ready", "started", "created 1", "failed after 300ms: timeout", "ready 1 after 1s")
+		for _, ctx := range []context.Context{timeoutms.Mark(t.Context()), t.Context()} {
+			c, err := r.CheckOutWithin(ctx, 0)
+			if err != nil {
+				t.Fatalf("CheckOutWithin() = %v", err)
+			}
+			defer r.CheckIn(c)
+		}
 	})
 }
 

@@ -24,14 +24,18 @@ func (t *Topology) Select(ctx context.Context, sel selection.Selector) (Server, 
 	if sink != nil && sink.ServerSelectionStarted != nil {
 		sink.ServerSelectionStarted(event.ServerSelectionStarted{Selection: t.fact(sel, s)})
 	}
+	left := t.cfg.ServerSelectionTimeout
 	found, err := t.pick(s, sel)
 	if found.server == nil && err == nil {
+		began := time.Now()
 		found, s, err = t.await(ctx, sel, s, changed)
+		left = max(left-time.Since(began), 1) // 0 would be no limit
 	}
 	if err != nil {
 		return Server{}, t.selectionFailed(sel, s, err)
 	}
 	found.server.operations.Add(1)
+	found.left = max(left, 0)
 	if sink != nil && sink.ServerSelectionSucceeded != nil {
 		sink.ServerSelectionSucceeded(event.ServerSelectionSucceeded{
 			Selection: t.fact(sel, s),

@@ -28,6 +28,8 @@ type Server struct {
 	server      *server
 	description *description.Server
 	kind        description.Kind
+	// left is what remains of ServerSelectionTimeout for the check-out; 0: nothing bounds that.
+	left time.Duration
 }
 
 // Address returns the server's address.
@@ -40,8 +42,10 @@ func (s Server) Description() *description.Server { return s.description }
 // TopologyKind returns the topology's kind in the same snapshot.
 func (s Server) TopologyKind() description.Kind { return s.kind }
 
-// CheckOut returns a connection of the server's pool. It blocks until there is one or ctx ends.
-// The caller owns the connection until CheckIn.
+// CheckOut returns a connection of the server's pool. It blocks until there is one or ctx ends. If
+// timeoutMS governs ctx, selection and check-out together take no longer than
+// ServerSelectionTimeout (Client Side Operations Timeout, "Server Selection"). The caller owns the
+// connection until CheckIn.
 func (s Server) CheckOut(ctx context.Context) (*pool.Conn[*conn.Conn], error) {
 	p := s.server.pool.Load()
 	if p == nil {
@@ -49,7 +53,7 @@ func (s Server) CheckOut(ctx context.Context) (*pool.Conn[*conn.Conn], error) {
 		return nil, fmt.Errorf("check out from %s: a server of kind %v has no pool",
 			s.Address(), s.description.Kind)
 	}
-	c, err := p.CheckOut(ctx)
+	c, err := p.CheckOutWithin(ctx, s.left)
 	if err != nil {
 		s.Release()
 	}
