@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"regexp"
 	"strconv"
@@ -17,9 +16,9 @@ import (
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/connstring"
 	"github.com/mooringdb/mooring/core/mongoerr"
-	"github.com/mooringdb/mooring/internal/mongotest"
 	"github.com/mooringdb/mooring/internal/unified/deployment"
 	"github.com/mooringdb/mooring/lab/internal/gatewaytest"
+	"github.com/mooringdb/mooring/lab/internal/mischief"
 	"github.com/mooringdb/mooring/lab/internal/rawconn"
 )
 
@@ -54,62 +53,27 @@ func count(t *testing.T) int {
 	return n
 }
 
-// disturber drops connections before a command, between a command and its reply, and after the
-// reply, and refuses commands as an overloaded server does.
-type disturber struct {
-	mu      sync.Mutex
-	random  *rand.Rand
-	off     bool
-	dropped [3]int
-	refused int
-	failed  map[string]int // errors that the driver returned, by their texts
+func newDisturber(seed2 uint64) *mischief.Disturber {
+	return mischief.New(mischief.Config{
+		Seed1: seed, Seed2: seed2, Commands: []string{"insert", "update"}, Drops: drops,
+		Overloads: overloads,
+	})
 }
 
-func (d *disturber) disturb(cmd *mongotest.Command, next mongotest.Handler) mongotest.Reply {
-	if cmd.Name != "insert" && cmd.Name != "update" {
-		return next(cmd)
-	}
-	switch d.choose() {
-	case 0:
-		return mongotest.Drop()
-	case 1:
-		next(cmd)
-		return mongotest.Drop()
-	case 2:
-		return next(cmd).ThenDrop()
-	case 3:
-		return mongotest.Error(462, "IngressRequestRateLimitExceeded", "too many requests",
-			"SystemOverloadedError", "RetryableError", "NoWritesPerformed")
-	}
-	return next(cmd)
+// failures count the errors that the driver returned, by their texts.
+type failures struct {
+	mu   sync.Mutex
+	seen map[string]int
 }
 
-// fail counts an error that the driver returned.
-func (d *disturber) fail(err error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.failed[hosts.ReplaceAllString(err.Error(), "HOST")]++
+func (f *failures) add(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.seen[hosts.ReplaceAllString(err.Error(), "HOST")]++
 }
 
 // hosts are the names of hosts in errors.
 var hosts = regexp.MustCompile(`\b[a-c]:27017`)
-
-// choose returns what to do with a command; -1: nothing.
-func (d *disturber) choose() int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	p := d.random.Float64()
-	switch {
-	case d.off || p >= drops+overloads:
-		return -1
-	case p < drops:
-		when := d.random.IntN(len(d.dropped))
-		d.dropped[when]++
-		return when
-	}
-	d.refused++
-	return len(d.dropped)
-}
 
 // result is what became of one write.
 type result uint8
@@ -146,10 +110,8 @@ func experiment(
 	perform func(context.Context, *client.Client, write) error,
 ) (results []result, done []int64) {
 	t.Helper()
-	mischief := &disturber{
-		random: rand.New(rand.NewPCG(seed, 0)), failed: map[string]int{},
-	}
-	d.Disturb(mischief.disturb)
+	disturber, failed := newDisturber(0), failures{seen: map[string]int{}}
+	d.Disturb(disturber.Disturb)
 	cfg, err := connstring.Parse(d.URI(false, nil) + options)
 	if err != nil {
 		t.Fatal(err)
@@ -165,7 +127,7 @@ func experiment(
 	over, stop := context.WithCancel(ctx)
 	var elections, running sync.WaitGroup
 	held := 0
-	elections.Go(func() { held = elect(over, d.Cluster()) })
+	elections.Go(func() { held = mischief.Elect(over, d.Cluster(), term, vacancy) })
 	results = make([]result, n)
 	begun := time.Now()
 	for first := range workers {
@@ -174,7 +136,7 @@ func experiment(
 				err := perform(ctx, c, write(w))
 				results[w] = judge(err)
 				if results[w] != acknowledged {
-					mischief.fail(err)
+					failed.add(err)
 				}
 			}
 		})
@@ -185,11 +147,12 @@ func experiment(
 	if err := c.Close(ctx); err != nil {
 		t.Error(err)
 	}
+	dropped, refused := disturber.Counts()
 	t.Logf("%d writes in %v; connections dropped before the command %d, before the reply %d, "+
 		"after it %d; %d refused as overload; %d elections", n,
-		time.Since(begun).Round(time.Millisecond), mischief.dropped[0], mischief.dropped[1],
-		mischief.dropped[2], mischief.refused, held)
-	for text, n := range mischief.failed {
+		time.Since(begun).Round(time.Millisecond), dropped.Before, dropped.Between, dropped.After,
+		refused, held)
+	for text, n := range failed.seen {
 		t.Logf("%d times: %s", n, text)
 	}
 	return results, read(t, d, n)
@@ -207,28 +170,6 @@ func judge(err error) result {
 }
 
 const duplicateKey = 11000
-
-// elect has one host after the other be primary until ctx ends, and none for a while between. It
-// returns the number of elections.
-func elect(ctx context.Context, c *mongotest.Cluster) (held int) {
-	wait := func(d time.Duration) bool {
-		select {
-		case <-time.After(d):
-			return true
-		case <-ctx.Done():
-			return false
-		}
-	}
-	for wait(term) {
-		c.StepDown()
-		if !wait(vacancy) {
-			break
-		}
-		held++
-		c.Elect(c.Host(held % len(c.Hosts())))
-	}
-	return held
-}
 
 // read returns how often each write was carried out.
 func read(t *testing.T, d *deployment.Deployment, n int) []int64 {

@@ -1,0 +1,128 @@
+package gatewaytest
+
+import (
+	"context"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/mooringdb/mooring/lab/internal/gateway"
+)
+
+// Replicas represents gateways with one handle key that know each other. Each can be replaced
+// while clients go on. All methods may be called at any time.
+type Replicas struct {
+	t    *testing.T
+	cfgs []gateway.Config
+
+	mu      sync.Mutex // guards running
+	running []*Replica
+}
+
+// Replica represents one running gateway, and a gRPC connection to it.
+type Replica struct {
+	*gateway.Gateway
+	Conn *grpc.ClientConn
+}
+
+// StartReplicas starts n gateways before the server that uri names, and stops them at the end of
+// the test.
+func (s *Suite) StartReplicas(t *testing.T, n int, uri string, args ...string) *Replicas {
+	t.Helper()
+	key, err := exec.CommandContext(t.Context(), s.Gateway(t), "key", "new").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys := filepath.Join(t.TempDir(), "keys")
+	if err := os.WriteFile(keys, key, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	addresses := make([]string, n)
+	for i := range addresses {
+		addresses[i] = freeAddress(t)
+	}
+	r := &Replicas{t: t, running: make([]*Replica, n)}
+	for i := range n {
+		r.cfgs = append(r.cfgs, gateway.Config{
+			Binary: s.Gateway(t), URI: uri, Args: append([]string{
+				"--handle-keys-file", keys, "--replica-address", addresses[i],
+				"--replica-peers", strings.Join(addresses, ","),
+			}, args...),
+		})
+		r.start(t.Context(), i)
+		if t.Failed() {
+			t.FailNow()
+		}
+	}
+	t.Cleanup(func() {
+		for i, replica := range r.running {
+			_ = replica.Stop(gateway.StartTime) // the end of the test
+			if t.Failed() {
+				t.Logf("end of replica %d's log:\n%s", i, replica.Tail())
+			}
+		}
+	})
+	return r
+}
+
+// freeAddress returns an address on which no process listens now.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
+}
+
+// start starts a replica in the place of one that has ended. The test fails if it does not start.
+func (r *Replicas) start(ctx context.Context, i int) {
+	cfg := r.cfgs[i]
+	cfg.Directory = r.t.TempDir()
+	g, err := gateway.Start(ctx, cfg)
+	if err != nil {
+		r.t.Error(err)
+		return
+	}
+	c, err := grpc.NewClient(g.GRPC, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		r.t.Error(err)
+		return
+	}
+	r.t.Cleanup(func() { _ = c.Close() })
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.running[i] = &Replica{g, c}
+}
+
+// Replica returns the one of that number, counted from 0. It may have ended just now.
+func (r *Replicas) Replica(i int) *Replica {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.running[i]
+}
+
+// Any returns one of them by chance. It may have ended just now.
+func (r *Replicas) Any() *Replica { return r.Replica(rand.IntN(len(r.cfgs))) }
+
+// Replace ends a replica, as a crash does or as an operator does, and starts it again. One
+// goroutine at a time may call it.
+func (r *Replicas) Replace(ctx context.Context, i int, crash bool) {
+	g := r.Replica(i)
+	if crash {
+		_ = g.Kill() // it has not ended by itself
+		<-g.Done()
+	} else {
+		_ = g.Stop(gateway.StartTime) // it may take its time
+	}
+	r.start(context.WithoutCancel(ctx), i) // the end of the experiment is no reason not to
+}
