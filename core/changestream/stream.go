@@ -62,7 +62,8 @@ type Stream struct {
 }
 
 // Open runs the aggregate, and returns the stream. op says where it runs: its Command is set by
-// Open. The error of an aggregate is returned as it is, and nothing is open then.
+// Open, and its RunOn concerns aggregates only. The error of an aggregate is returned as it is, and
+// nothing is open then.
 func Open(
 	ctx context.Context, r *operation.Runner, op operation.Operation, opt Options,
 ) (*Stream, error) {
@@ -92,6 +93,8 @@ func (s *Stream) open(
 	if err != nil {
 		return res, err
 	}
+	// Nothing is lost if a getMore is interrupted, since the stream then opens another cursor.
+	cur.SetRunOn(false)
 	s.cur = cur
 	first, err := cur.Next(ctx) // without I/O
 	s.receive(first)
@@ -134,6 +137,12 @@ func (s *Stream) TryNext(ctx context.Context) (doc bson.Raw, found bool, err err
 	ctx, done := s.runner.Begin(ctx, s.opt.Timeout, time.Time{})
 	defer done()
 	return s.try(ctx)
+}
+
+// SetBatchSize sets how many events the server returns at once at most, from the next getMore on.
+func (s *Stream) SetBatchSize(n int32) {
+	s.opt.BatchSize = &n
+	s.cur.SetBatchSize(n)
 }
 
 // Buffered returns the number of events that Next returns without I/O.
@@ -232,7 +241,9 @@ func (s *Stream) take(ctx context.Context) (bson.Raw, error) {
 	}
 	doc := s.batch.Documents[s.next]
 	s.position = position
-	s.next++
+	if s.next++; s.Buffered() == 0 {
+		s.batch, s.next = cursor.Batch{}, 0 // an idle stream keeps no reply
+	}
 	return doc, nil
 }
 

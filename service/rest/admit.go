@@ -61,10 +61,15 @@ func (c *call) authenticate(ctx context.Context) (err error) {
 	callers := c.handler.config.Callers
 	isPreflight := c.r.Method == http.MethodOptions &&
 		c.r.Header["Access-Control-Request-Method"] != nil
-	if callers == nil || isPreflight || c.r.URL.Path == "/" {
+	ticket, hasTicket := ticketOf(c.r)
+	switch {
+	case hasTicket:
+		c.identity, c.watch, err = c.handler.openTicket(ticket)
+	case callers == nil || isPreflight || c.r.URL.Path == "/":
 		return nil
+	default:
+		c.identity, err = callers.Authenticate(ctx, fromRequest(c.r))
 	}
-	c.identity, err = callers.Authenticate(ctx, fromRequest(c.r))
 	if e, ok := errors.AsType[*caller.Error](err); ok {
 		c.w.Header()["Www-Authenticate"] = challenges[e.Problem]
 	}

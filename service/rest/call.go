@@ -44,7 +44,8 @@ type call struct {
 	timeout  time.Duration // 0: none
 	deadline time.Time     // from timeout; zero: none
 	identity *caller.Identity
-	metadata metadata.MD // the handler's header
+	watch    *mooringv1.WatchRequest // of the ticket in the path; nil: there is none
+	metadata metadata.MD             // the handler's header
 
 	called    bool              // the request has reached the interceptors
 	streaming grpc.ClientStream // until it ends; nil for unary calls
@@ -121,8 +122,9 @@ func (c *call) notAllowed(allow string) error {
 
 // isOver reports whether the client reconnects to a stream of events that it has already received.
 func (c *call) isOver() bool {
-	last := c.r.Header.Get("Last-Event-Id")
-	return c.format.media == mediaSSE && (last == queryEventID || last == endEventID)
+	last := c.r.Header.Get(lastEventID)
+	return c.format.media == mediaSSE &&
+		(last == endEventID || last == queryEventID && !c.route.items.changes)
 }
 
 // serve runs the call. When it returns, the answer is written and the handler has ended, even if
@@ -192,8 +194,8 @@ func (c *call) incoming(ctx context.Context) context.Context {
 		Casual: c.route.method == http.MethodGet,
 		Text:   c.format.media == mediaJSON || c.format.media == mediaEJSON,
 		// The decoder reads bodies and queries, and sets a document only from JSON. The documents
-		// of an import are passed on as they are.
-		Built: c.route.path != importPath,
+		// of an import are passed on as they are, and a ticket may hold JSON.
+		Built: c.route.path != importPath && c.watch == nil,
 	}, md)
 }
 
@@ -213,6 +215,11 @@ func (c *call) complete(request any) error {
 func (c *call) completeMessage(m message) error {
 	if err := applyQuery(c.route, m, c.query); err != nil {
 		return err
+	}
+	if r, ok := m.Interface().(*mooringv1.WatchRequest); ok && c.format.media == mediaSSE {
+		if err := goOn(r, c.r.Header.Get(lastEventID)); err != nil {
+			return err
+		}
 	}
 	for _, token := range [...]struct{ header, field string }{
 		{sessionHeader, "session"}, {transactionHeader, "transaction"},
@@ -336,6 +343,8 @@ func (c *call) writeFailure(ctx context.Context, err error) {
 	events := c.route != nil && c.format.media == mediaSSE
 	transient := failed.Body.GetError().GetRetry() != string(rpcerr.Never)
 	switch {
+	case events && c.route.items.changes && c.isEvent(failed):
+		c.writeChangesFailure(failed)
 	case events && c.r.Method == http.MethodGet && transient && !c.rows:
 		c.writeTransientFailure(failed.Body)
 	case c.begun:
@@ -355,7 +364,7 @@ func (c *call) log(ctx context.Context, failed rpcerr.Response) {
 	c.handler.config.Logger.LogAttrs(ctx, slog.LevelDebug, "request refused",
 		slog.String("request_id", c.id()),
 		slog.String("method", c.r.Method),
-		slog.String("path", c.r.URL.Path),
+		slog.String("path", withoutTicket(c.r.URL.Path)),
 		slog.Int("status", failed.Code),
 		slog.String("reason", failed.Body.GetError().GetReason()),
 	)

@@ -20,6 +20,8 @@ import (
 type decoder struct {
 	json []byte
 	at   int
+	// root is the plan of a body, nil for other texts. The path has some of its fields.
+	root *plan
 	// bson is the buffer to which documents are appended. The documents are views on it, so it is
 	// never reused.
 	bson []byte
@@ -29,7 +31,7 @@ type decoder struct {
 
 // decode reads a whole body into m. Errors are *rpcerr.Error.
 func decode(p *plan, m message, json []byte) error {
-	d := decoder{json: json}
+	d := decoder{json: json, root: p}
 	if c, err := d.peek(); err != nil || c != '{' {
 		return d.fail("expected an object")
 	}
@@ -87,7 +89,7 @@ func (d *decoder) member(p *plan, m message) error {
 	switch {
 	case f == nil:
 		return refuseField(string(name), "there is no such field")
-	case f.inPath:
+	case f.inPath && p == d.root:
 		return refuseField(f.name, "belongs to the path, not to the body")
 	case f.isSet(m):
 		return inField(f.name, d.fail("it is there twice"))

@@ -32,6 +32,7 @@ type fake struct {
 	mooringv1.UnimplementedSessionServiceServer
 	mooringv1.UnimplementedCursorServiceServer
 	mooringv1.UnimplementedDeploymentServiceServer
+	mooringv1.UnsafeChangeStreamServiceServer
 
 	runCommand func(context.Context, *mooringv1.RunCommandRequest) (*mooringv1.RunCommandResponse, error)
 	find       func(context.Context, *mooringv1.FindRequest) (*mooringv1.FindResponse, error)
@@ -44,6 +45,8 @@ type fake struct {
 	streamFind func(*mooringv1.StreamFindRequest, grpc.ServerStreamingServer[mooringv1.StreamFindResponse]) error
 	close      func(context.Context, *mooringv1.CloseCursorRequest) (*mooringv1.CloseCursorResponse, error)
 	watch      func(grpc.ServerStreamingServer[mooringv1.WatchTopologyResponse]) error
+	changes    func(*mooringv1.WatchRequest, grpc.ServerStreamingServer[mooringv1.WatchResponse]) error
+	ticket     func(*mooringv1.CreateTicketRequest) (*mooringv1.CreateTicketResponse, error)
 }
 
 func (f *fake) RunCommand(ctx context.Context, r *mooringv1.RunCommandRequest) (*mooringv1.RunCommandResponse, error) {
@@ -98,6 +101,14 @@ func (f *fake) WatchTopology(_ *mooringv1.WatchTopologyRequest, s grpc.ServerStr
 	return f.watch(s)
 }
 
+func (f *fake) Watch(r *mooringv1.WatchRequest, s grpc.ServerStreamingServer[mooringv1.WatchResponse]) error {
+	return f.changes(r, s)
+}
+
+func (f *fake) CreateTicket(_ context.Context, r *mooringv1.CreateTicketRequest) (*mooringv1.CreateTicketResponse, error) {
+	return f.ticket(r)
+}
+
 // mapErrors does what the real interceptors do last.
 func mapErrors(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	resp, err := handler(ctx, req)
@@ -123,6 +134,7 @@ func newConn(f *fake) *inproc.Conn {
 	mooringv1.RegisterSessionServiceServer(conn, f)
 	mooringv1.RegisterCursorServiceServer(conn, f)
 	mooringv1.RegisterDeploymentServiceServer(conn, f)
+	mooringv1.RegisterChangeStreamServiceServer(conn, f)
 	return conn
 }
 

@@ -69,6 +69,13 @@ var services = []struct {
 		),
 	},
 	{
+		mooringv1.File_mooring_v1_change_stream_service_proto,
+		registering(
+			mooringv1.RegisterChangeStreamServiceHandlerClient,
+			mooringv1.NewChangeStreamServiceClient,
+		),
+	},
+	{
 		mooringv1.File_mooring_v1_deployment_service_proto,
 		registering(
 			mooringv1.RegisterDeploymentServiceHandlerClient,
@@ -126,6 +133,7 @@ func newRoutes(plans planner, cc callConn) (*node, error) {
 		}
 	}
 	root.add(importRoute(plans, cc))
+	root.add(ticketRoute(plans, cc))
 	return root, nil
 }
 
@@ -157,6 +165,9 @@ func methodRoutes(plans planner, m protoreflect.MethodDescriptor) []*route {
 		case r.stream:
 			r.offers = offerStream
 			r.items = itemsOf(r.reply)
+			if r.items.changes && r.method == http.MethodGet {
+				r.params = watchParams
+			}
 		case r.reply.byName["documents"] != nil && r.reply.byName["cursor"] != nil:
 			r.offers = offerPage
 		default:

@@ -30,6 +30,8 @@ type Config struct {
 	// Callers finds out who makes a call, before its body is read. If it is nil, clients are not
 	// authenticated. The interceptors of Conn must have the same.
 	Callers *caller.Authenticator
+	// Tickets opens the tickets of change streams. If it is nil, no ticket counts.
+	Tickets Tickets
 	// Hosts lists the names in Host for which the API answers, in lower case and without a port,
 	// beside localhost and IP addresses. Nil means any name. A page of another site can reach a
 	// gateway by a name of its own that it points at the gateway's address (DNS rebinding).

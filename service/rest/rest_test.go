@@ -577,6 +577,9 @@ func TestEveryRouteHasAHandler(t *testing.T) {
 		path = strings.NewReplacer("{database}", "d", "{collection}", "c").Replace(path)
 		for method := range methods {
 			n++
+			if strings.Contains(path, "{ticket}") {
+				continue // a ticket comes before parameters: see TestTickets
+			}
 			// Refused by the parameter, after routing.
 			kind := "application/json"
 			if strings.HasSuffix(path, ":import") {
@@ -588,8 +591,8 @@ func TestEveryRouteHasAHandler(t *testing.T) {
 			}
 		}
 	}
-	if n != 55 {
-		t.Errorf("%d routes, want 55", n)
+	if n != 63 {
+		t.Errorf("%d routes, want 63", n)
 	}
 }
 

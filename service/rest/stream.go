@@ -39,28 +39,40 @@ type items struct {
 	field   *field // of which each message has one; nil: messages have documents
 	eventID string
 	line    string // the text before an item of NDJSON
+	// changes says that the documents are events of a change stream: see changes.go.
+	changes bool
 }
 
 // itemsOf returns the items of a stream with these replies. The messages of queries have documents.
 // The messages of watches have one field, the newest state.
 func itemsOf(reply *plan) items {
 	switch {
+	case reply.byName["resumeToken"] != nil:
+		return items{line: `{"document":`, changes: true}
 	case reply.byName["documents"] != nil:
-		return items{nil, queryEventID, `{"document":`}
+		return items{eventID: queryEventID, line: `{"document":`}
 	case len(reply.fields) == 1:
-		return items{reply.fields[0], watchEventID, "{" + reply.fields[0].quoted}
+		one := reply.fields[0]
+		return items{field: one, eventID: watchEventID, line: "{" + one.quoted}
 	}
 	panic("bug: rest: a stream with neither documents nor one field")
 }
 
 // append writes the items of one message to e, and calls flush whenever e has writeChunk bytes. If
 // an item cannot be written, it returns an error; the items before it are written.
-func (i *items) append(e *encoder, m proto.Message, around frame, flush func() error) error {
-	if i.field != nil {
-		return e.framed(around, func() error { return e.field(i.field, m.ProtoReflect()) })
+func (c *call) append(e *encoder, m proto.Message, flush func() error) error {
+	around := c.itemFrame()
+	if one := c.route.items.field; one != nil {
+		return e.framed(around, func() error { return e.field(one, m.ProtoReflect()) })
+	}
+	if changes, ok := m.(*mooringv1.WatchResponse); ok && len(changes.GetDocuments()) == 0 {
+		return c.appendProgress(e, changes.GetResumeToken())
 	}
 	batch, _ := m.(hasDocuments)
 	for _, d := range batch.GetDocuments() {
+		if c.route.items.changes && c.format.media == mediaSSE {
+			around.before = "id: " + eventIDOf(d) + "\ndata: "
+		}
 		if err := e.framed(around, func() error { return e.document(d) }); err != nil {
 			return err
 		}
@@ -205,7 +217,7 @@ func (c *call) writeBatch(m proto.Message) error {
 		e.buf = e.buf[:0]
 		return err
 	}
-	err := c.route.items.append(&e, m, c.itemFrame(), flush)
+	err := c.append(&e, m, flush)
 	if len(e.buf) > 0 || err == nil && !c.begun {
 		if failed := flush(); failed != nil {
 			return failed

@@ -75,7 +75,7 @@ func TestWatchForms(t *testing.T) {
 		{"POST", path, nil, 405},
 		{"HEAD", path, nil, 405},
 		{"GET", "/v1/deployment/topology:stare", nil, 404},
-		{"GET", "/v1/deployment:watch", nil, 404},
+		{"GET", "/v1/deployment:stare", nil, 404},
 		{"GET", path, []string{"Mooring-Session", "s"}, 400},
 		{"GET", path + "?filter=%7B%7D", nil, 400},
 	} {

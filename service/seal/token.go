@@ -26,6 +26,16 @@ const (
 	MaxPlainBytes = MaxTokenBytes/4*3 - headBytes - chacha20poly1305.Overhead
 )
 
+// A ticket is sealed as a token is, but for ticketHolder, which is no client's principal: it says
+// itself whose it is. It can be longer, because it is in a URL and no client has many.
+const (
+	ticketHolder = "ticket:"
+	// MaxTicketBytes is the length of the longest ticket's text.
+	MaxTicketBytes = 6 << 10
+	// MaxTicketPlainBytes is the most that fits into a ticket of MaxTicketBytes.
+	MaxTicketPlainBytes = MaxTicketBytes/4*3 - headBytes - chacha20poly1305.Overhead
+)
+
 var (
 	// ErrToken refuses a token that does not open: its text, its key or its principal differs. It
 	// does not say which of these.
@@ -46,9 +56,21 @@ func (r *Ring) Seal(principal string, plain []byte) string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
+// SealTicket encrypts plain and returns the ticket's text.
+func (r *Ring) SealTicket(plain []byte) string { return r.Seal(ticketHolder, plain) }
+
+// OpenTicket reverses SealTicket. It returns ErrVersion or ErrToken.
+func (r *Ring) OpenTicket(ticket string) ([]byte, error) {
+	return r.open(ticketHolder, ticket, MaxTicketBytes)
+}
+
 // Open reverses Seal. It returns ErrVersion or ErrToken.
 func (r *Ring) Open(principal, token string) ([]byte, error) {
-	if len(token) > MaxTokenBytes || strings.ContainsAny(token, "\r\n") { // base64 skips these
+	return r.open(principal, token, MaxTokenBytes)
+}
+
+func (r *Ring) open(principal, token string, limit int) ([]byte, error) {
+	if len(token) > limit || strings.ContainsAny(token, "\r\n") { // base64 skips these
 		return nil, ErrToken
 	}
 	b, err := base64.RawURLEncoding.Strict().DecodeString(token)

@@ -99,8 +99,9 @@ func (d *document) complete(s *schemas) error {
 	d.Servers = []object{{"url": "/"}}
 	d.Security = []object{{}}
 	d.Paths[importPath] = map[string]*operation{"post": importOperation(s)}
+	d.Paths[ticketPath] = map[string]*operation{"get": ticketOperation(s)}
 	for path, methods := range d.Paths {
-		if path == importPath {
+		if path == importPath || path == ticketPath {
 			continue
 		}
 		for verb, op := range methods {
@@ -151,7 +152,7 @@ func (op *operation) complete(s *schemas, verb string) error {
 		}
 	}
 	if verb == "get" {
-		params = append(params, s.queryParams(method.Input())...)
+		params = append(params, s.queryParams(method)...)
 	} else {
 		op.RequestBody = object{
 			"required": true, "content": object{
@@ -182,12 +183,17 @@ func (s *schemas) success(method protoreflect.MethodDescriptor) object {
 			}
 		}
 		end := object{"type": "object", "description": "The stream went well."}
+		kinds := []any{line(name, item), line("end", end), failure}
+		if token := out.Fields().ByName("resume_token"); token != nil {
+			progress := line("resumeToken", s.field(token))
+			kinds = append(kinds, line("progress", progress))
+		}
 		return object{
 			"description": "A stream. The last line is an end or an error; with `Accept: " +
 				"application/x-ndjson;bare=true` there are only documents.",
 			"content": object{
 				"application/x-ndjson": object{
-					"schema": object{"oneOf": []any{line(name, item), line("end", end), failure}},
+					"schema": object{"oneOf": kinds},
 				},
 				"text/event-stream": object{"schema": object{"type": "string"}},
 			},
@@ -222,8 +228,18 @@ var textParams = map[string]string{
 	"principal": "", "namespace": "", "cursor": "", "name": "",
 }
 
-func (s *schemas) queryParams(request protoreflect.MessageDescriptor) []object {
-	return s.queryOf(request, getParams)
+// watchParams are what a GET of changes takes in its query.
+var watchParams = []string{
+	"pipeline", "full_document", "full_document_before_change", "resume_after", "start_after",
+	"start_at_operation_time", "batch_size", "max_await_time_ms", "collation", "comment",
+	"show_expanded_events", "read_preference", "read_concern",
+}
+
+func (s *schemas) queryParams(method protoreflect.MethodDescriptor) []object {
+	if method.FullName() == watchMethod {
+		return s.queryOf(method.Input(), watchParams)
+	}
+	return s.queryOf(method.Input(), getParams)
 }
 
 // queryOf returns the parameters of the request's fields with these names.

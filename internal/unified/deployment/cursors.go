@@ -164,3 +164,14 @@ func (c *cursor) reply(id int64, name string, batch []bson.Raw) (reply, error) {
 		b.Close()
 	})
 }
+
+// OpenCursors returns how many cursors the servers hold.
+func (d *Deployment) OpenCursors() int {
+	n := 0
+	for _, h := range d.hosts {
+		h.mu.Lock()
+		n += len(h.cursors)
+		h.mu.Unlock()
+	}
+	return n
+}

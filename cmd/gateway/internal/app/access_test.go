@@ -216,6 +216,9 @@ func restPaths(m protoreflect.MethodDescriptor) (paths []string) {
 	if m.IsStreamingClient() { // it has a path without an annotation
 		return []string{"POST /v1/databases/{database}/collections/{collection}/documents:import"}
 	}
+	if m.Name() == "CreateTicket" { // so has a ticket
+		paths = append(paths, "GET /v1/changeStreams/{ticket}")
+	}
 	for _, b := range append([]*annotations.HttpRule{rule}, rule.GetAdditionalBindings()...) {
 		if get := b.GetGet(); get != "" {
 			paths = append(paths, "GET "+get)

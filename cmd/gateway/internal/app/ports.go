@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"crypto/tls"
 	"log/slog"
 	"net/http"
@@ -15,6 +16,7 @@ import (
 	"github.com/mooringdb/mooring/cmd/gateway/internal/server"
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/service/caller"
+	"github.com/mooringdb/mooring/service/changestream"
 	"github.com/mooringdb/mooring/service/inproc"
 	"github.com/mooringdb/mooring/service/interceptor"
 	"github.com/mooringdb/mooring/service/replica"
@@ -25,10 +27,17 @@ import (
 // interceptors.
 var ports = fx.Module("ports", fx.Provide(newStopping, newGRPC, newREST, newServer))
 
-// stopping closes when the gateway begins to stop.
-type stopping chan struct{}
+// stopping ends when the gateway begins to stop.
+type stopping struct {
+	context.Context //nolint:containedctx // it is a context
 
-func newStopping() stopping { return make(stopping) }
+	begin context.CancelFunc
+}
+
+func newStopping() stopping {
+	ctx, cancel := context.WithCancel(context.Background())
+	return stopping{ctx, cancel}
+}
 
 // makeGRPC makes the gRPC server once it is about to serve.
 type makeGRPC func() *grpc.Server
@@ -40,7 +49,7 @@ func newGRPC(cfg *config.Config, secure *tls.Config, around *interceptor.Chain, 
 		c := server.GRPCConfig{
 			TLS: secure, MaxRequestSize: int(cfg.MaxRequestSize), Unary: around.Unary(),
 			MaxStreams: cfg.Connections.MaxStreams, MaxAge: cfg.Connections.MaxAge,
-			Stream: around.Stream(), Stopping: stop,
+			Stream: around.Stream(), Stopping: stop.Done(),
 		}
 		if cfg.AuthEnabled() {
 			c.Authenticate = around.Authenticate
@@ -56,13 +65,14 @@ func newGRPC(cfg *config.Config, secure *tls.Config, around *interceptor.Chain, 
 }
 
 func newREST(cfg *config.Config, log *slog.Logger, around *interceptor.Chain, services api,
-	state *ready.State, callers *caller.Authenticator,
+	state *ready.State, callers *caller.Authenticator, tickets *changestream.Tickets,
 ) (*rest.Handler, error) {
 	conn := inproc.NewConn(around.Unary(), around.Stream())
 	services.register(conn)
 	return rest.New(rest.Config{
 		Conn: conn, Ready: state.Ready, MaxBodyBytes: cfg.MaxRequestSize,
-		Callers: callers, Hosts: cfg.RESTHosts(), StallTimeout: cfg.Cursors.Idle, Logger: log,
+		Callers: callers, Tickets: tickets, Hosts: cfg.RESTHosts(),
+		StallTimeout: cfg.Cursors.Idle, Logger: log,
 	})
 }
 
@@ -97,7 +107,7 @@ func newServer(lc fx.Lifecycle, p portParams) *server.Server {
 		Gate: p.Gate,
 		Unready: func() {
 			p.Ready.Stop()
-			close(p.Stopping)
+			p.Stopping.begin()
 		},
 		Failed: p.OnFailure,
 	})

@@ -11,6 +11,7 @@ import (
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/catalog"
+	"github.com/mooringdb/mooring/service/changestream"
 	"github.com/mooringdb/mooring/service/command"
 	"github.com/mooringdb/mooring/service/cursor"
 	deploymentservice "github.com/mooringdb/mooring/service/deployment"
@@ -27,7 +28,8 @@ import (
 // services provides the API and the interceptors of all its calls.
 var services = fx.Module("services", fx.Provide(
 	interceptor.NewGate, newChain, newStreams, newCommands, newDocuments, newCatalog,
-	newCursors, newSessions, newSessionService, newDeployments, newAPI,
+	newCursors, newSessions, newSessionService, newTickets, newChangeStreams, newDeployments,
+	newAPI,
 ))
 
 func newChain(cfg *config.Config, log *slog.Logger, gate *interceptor.Gate,
@@ -72,10 +74,22 @@ func newCursors(h *paging.Pager, s *stream.Streams) *cursor.Server {
 	return cursor.New(cursor.Config{Handles: h, Streams: s})
 }
 
+func newChangeStreams(
+	c *client.Client, s *stream.Streams, t *changestream.Tickets, stop stopping,
+) *changestream.Server {
+	return changestream.New(changestream.Config{
+		Client: c, Streams: s, Tickets: t, Stopping: stop,
+	})
+}
+
+func newTickets(cfg *config.Config, keys *seal.Ring) *changestream.Tickets {
+	return changestream.NewTickets(keys, cfg.Deployment())
+}
+
 func newDeployments(
 	c *client.Client, h *paging.Pager, transport *replica.Transport, stop stopping,
 ) *deploymentservice.Server {
-	d := deploymentservice.Config{Client: c, Handles: h, Stopping: stop}
+	d := deploymentservice.Config{Client: c, Handles: h, Stopping: stop.Done()}
 	if transport != nil {
 		d.Replicas = transport
 	}
@@ -91,7 +105,8 @@ type service struct {
 }
 
 func newAPI(commands *command.Server, documents *document.Server, catalogs *catalog.Server,
-	cursors *cursor.Server, sessions *session.Server, deployments *deploymentservice.Server,
+	cursors *cursor.Server, sessions *session.Server, changeStreams *changestream.Server,
+	deployments *deploymentservice.Server,
 ) api {
 	return api{
 		{&mooringv1.CommandService_ServiceDesc, commands},
@@ -99,6 +114,7 @@ func newAPI(commands *command.Server, documents *document.Server, catalogs *cata
 		{&mooringv1.CatalogService_ServiceDesc, catalogs},
 		{&mooringv1.CursorService_ServiceDesc, cursors},
 		{&mooringv1.SessionService_ServiceDesc, sessions},
+		{&mooringv1.ChangeStreamService_ServiceDesc, changeStreams},
 		{&mooringv1.DeploymentService_ServiceDesc, deployments},
 	}
 }
@@ -117,5 +133,6 @@ var serviceNames = []string{
 	mooringv1.CatalogService_ServiceDesc.ServiceName,
 	mooringv1.CursorService_ServiceDesc.ServiceName,
 	mooringv1.SessionService_ServiceDesc.ServiceName,
+	mooringv1.ChangeStreamService_ServiceDesc.ServiceName,
 	mooringv1.DeploymentService_ServiceDesc.ServiceName,
 }

@@ -1,0 +1,137 @@
+// Package changestream implements ChangeStreamService: streams of changes, and the tickets that
+// open them. Each stream has a cursor of its own on the server, which ends with the stream.
+// core/changestream reads the changes and resumes after errors; service/stream sends them at the
+// pace of the client.
+package changestream
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/client"
+	"github.com/mooringdb/mooring/core/operation"
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/request"
+	"github.com/mooringdb/mooring/service/rpcerr"
+	"github.com/mooringdb/mooring/service/stream"
+)
+
+// Config configures a Server. All fields are required.
+type Config struct {
+	Client  *client.Client
+	Streams *stream.Streams
+	Tickets *Tickets
+	// Stopping ends when the gateway begins to stop. Watches, which may have no other end, end
+	// then.
+	Stopping context.Context //nolint:containedctx // it is the gateway's, not a call's
+}
+
+// Server serves ChangeStreamService.
+type Server struct {
+	mooringv1.UnsafeChangeStreamServiceServer
+	cfg Config
+}
+
+var _ mooringv1.ChangeStreamServiceServer = (*Server)(nil)
+
+// New returns the service.
+func New(cfg Config) *Server { return &Server{cfg: cfg} }
+
+// errStopping ends the streams of a gateway that stops. A client goes on elsewhere. It is a
+// cancellation for an aggregate that has been sent, whose cursor must be closed.
+var errStopping = &rpcerr.Error{
+	Reason: rpcerr.ShuttingDown,
+	Message: "the gateway is shutting down: the stream goes on after its last resume token at " +
+		"another replica",
+	Err: context.Canceled,
+}
+
+// Watch sends changes until the server ends the stream, the client goes away or the gateway stops.
+func (s *Server) Watch(
+	req *mooringv1.WatchRequest, ss grpc.ServerStreamingServer[mooringv1.WatchResponse],
+) error {
+	ctx, cancel := context.WithCancelCause(ss.Context())
+	defer cancel(nil)
+	defer context.AfterFunc(s.cfg.Stopping, func() { cancel(errStopping) })()
+	r := request.Read(ctx, withoutTransaction{req}, nil)
+	ns, opt := read(r, req)
+	if err := r.Err(); err != nil {
+		return err
+	}
+	if s.cfg.Stopping.Err() != nil {
+		return errStopping
+	}
+	maxBatch := req.GetBatchSize()
+	opt.BatchSize, opt.RunOn = stream.First(opt.BatchSize), true
+	changes, err := s.cfg.Client.Watch(ctx, ns, opt)
+	if err != nil {
+		return s.explain(ctx, err)
+	}
+	err = s.cfg.Streams.Watch(ctx, stream.Watch{
+		Changes: changes, MaxBatch: maxBatch,
+		Send: func(events []bson.Raw) error {
+			return sendEvents(r, ss, s.cfg.Streams.MessageBytes(), events)
+		},
+		Progress: func(token bson.Raw) error { return sendProgress(r, ss, token) },
+	})
+	return s.explain(ctx, err)
+}
+
+// explain returns the error of a stream that ended with err. If timeoutMS was over, the stream can
+// go on after its last token, other than at the deadline of the call.
+func (s *Server) explain(ctx context.Context, err error) error {
+	if err != nil && errors.Is(context.Cause(ctx), errStopping) {
+		return errStopping
+	}
+	if _, ok := errors.AsType[*operation.TimeoutError](err); ok && !isOver(ctx) {
+		return &rpcerr.Error{
+			Reason: rpcerr.DeadlineExceeded, Message: err.Error(), Retry: rpcerr.Restart, Err: err,
+		}
+	}
+	return err
+}
+
+// isOver reports whether ctx has ended, or is about to since its deadline has passed.
+func isOver(ctx context.Context) bool {
+	deadline, timed := ctx.Deadline()
+	return ctx.Err() != nil || timed && !time.Now().Before(deadline)
+}
+
+// sendEvents sends events, in messages with at most so many bytes, or one event.
+func sendEvents(
+	r *request.Reader, ss grpc.ServerStreamingServer[mooringv1.WatchResponse],
+	bytes int, events []bson.Raw,
+) error {
+	send := r.Batches(bytes, func(docs []*mooringv1.Document) error {
+		last, _ := events[len(docs)-1].Lookup("_id")
+		events = events[len(docs):]
+		id, _ := last.Document()
+		token, err := r.Encoding.Document(id)
+		if err != nil {
+			return err
+		}
+		return ss.Send(&mooringv1.WatchResponse{Documents: docs, ResumeToken: token})
+	})
+	return send(events)
+}
+
+// sendProgress sends a message without events.
+func sendProgress(
+	r *request.Reader, ss grpc.ServerStreamingServer[mooringv1.WatchResponse], token bson.Raw,
+) error {
+	encoded, err := r.Encoding.Document(token)
+	if err != nil {
+		return err
+	}
+	return ss.Send(&mooringv1.WatchResponse{ResumeToken: encoded})
+}
+
+// withoutTransaction represents a request that no transaction can have.
+type withoutTransaction struct{ *mooringv1.WatchRequest }
+
+// GetTransaction returns no token.
+func (withoutTransaction) GetTransaction() string { return "" }

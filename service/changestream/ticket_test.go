@@ -1,0 +1,137 @@
+package changestream_test
+
+import (
+	"encoding/base64"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/mooringdb/mooring/core/bson"
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/internal/unified/deployment"
+	"github.com/mooringdb/mooring/service/caller"
+	"github.com/mooringdb/mooring/service/changestream"
+	"github.com/mooringdb/mooring/service/payload"
+)
+
+// TestTicket makes a ticket at one replica and opens its stream at another, until it expires.
+func TestTicket(t *testing.T) {
+	run(t, func(t *testing.T, d *deployment.Deployment, g *gateway) {
+		watch := onShop()
+		watch.Pipeline = []*mooringv1.Document{
+			{Encoding: &mooringv1.Document_Json{Json: `{"$match": {"operationType": "insert"}}`}},
+		}
+		res, err := g.api.CreateTicket(t.Context(), &mooringv1.CreateTicketRequest{Watch: watch})
+		if err != nil || !res.GetExpireTime().AsTime().Equal(time.Now().Add(time.Hour).Truncate(time.Second)) {
+			t.Fatalf("CreateTicket = %v, %v, want an hour", res, err)
+		}
+		other := start(t, d)
+		w := g.watch(onShop())
+		g.insert(1)
+		g.command(`{"delete": "c", "deletes": [{"q": {"_id": 1}, "limit": 1}]}`)
+		first := w.read(2)
+		get := func(h http.Handler, path string, header ...string) *httptest.ResponseRecorder {
+			r := httptest.NewRequest(http.MethodGet, path+"?timeout=5s", nil)
+			for i := 0; i < len(header); i += 2 {
+				r.Header.Set(header[i], header[i+1])
+			}
+			response := httptest.NewRecorder()
+			h.ServeHTTP(response, r)
+			return response
+		}
+		// After the insert and before the delete, of which the pipeline keeps nothing.
+		g.insert(2)
+		id := base64.RawURLEncoding.EncodeToString(w.token)
+		for name, h := range map[string]http.Handler{"the same replica": g.rest, "another one": other.rest} {
+			response := get(h, res.GetUrl(), "Accept", "text/event-stream", "Last-Event-ID", id)
+			body := response.Body.String()
+			if response.Code != http.StatusOK || !strings.Contains(body, `"documentKey":{"_id":2}`) || strings.Contains(body, "delete") {
+				t.Errorf("at %s: %d %s, want the insert of 2, after %q", name, response.Code, body, first)
+			}
+		}
+		w.leave()
+		for name, url := range map[string]string{
+			"changed": res.GetUrl()[:len(res.GetUrl())-2] + "AA", "cut": res.GetUrl()[:60], "empty": "/v1/changeStreams/",
+		} {
+			if response := get(g.rest, url); response.Code != http.StatusUnauthorized {
+				t.Errorf("%s: %d %s", name, response.Code, response.Body)
+			}
+		}
+		time.Sleep(time.Hour) //nolint:forbidigo // time is fake
+		if response := get(g.rest, res.GetUrl()); response.Code != http.StatusUnauthorized {
+			t.Errorf("expired: %d %s", response.Code, response.Body)
+		}
+	})
+}
+
+// TestTicketsOf checks what a ticket says of its client, and whose tickets count.
+func TestTicketsOf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mine, others := changestream.NewTickets(keys, "a"), changestream.NewTickets(keys, "b")
+		watch := &mooringv1.WatchRequest{Database: "db"}
+		for name, id := range map[string]*caller.Identity{"nobody": nil, "ann": {Principal: "key:ann"}} {
+			ticket, expires, err := mine.Seal(id, watch)
+			if err != nil {
+				t.Fatal(err)
+			}
+			who, opened, err := mine.Open(ticket)
+			if err != nil || opened.GetDatabase() != "db" {
+				t.Fatalf("%s: Open = %v, %v", name, opened, err)
+			}
+			if (who == nil) != (id == nil) || who != nil && (who.Principal != "key:ann" || !who.Expires.Equal(expires)) {
+				t.Errorf("%s: the ticket is %v's", name, who)
+			}
+			if _, _, err := others.Open(ticket); !isInvalid(err) {
+				t.Errorf("%s: at another deployment: %v", name, err)
+			}
+			if _, err := keys.Open("", ticket); err == nil {
+				t.Errorf("%s: a ticket is a token", name)
+			}
+		}
+		for name, plain := range map[string]string{
+			"nothing": "", "another version": strings.Repeat("\x41", 40), "a flag": "\x40\xff" + strings.Repeat("\x00", 40),
+			"too long a principal": "\x40\x01" + strings.Repeat("\x00", 24) + "\xff\xff",
+		} {
+			if _, _, err := mine.Open(keys.SealTicket([]byte(plain))); !isInvalid(err) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	})
+}
+
+func isInvalid(err error) bool {
+	e, ok := errors.AsType[*caller.Error](err)
+	return ok && e.Problem == caller.Invalid
+}
+
+func TestTicketRefusals(t *testing.T) {
+	run(t, func(t *testing.T, _ *deployment.Deployment, g *gateway) {
+		large := payload.NewDocument(bson.NewBuilder(nil).String("x", strings.Repeat("y", 5000)).Finish())
+		for name, test := range map[string]struct {
+			req   *mooringv1.CreateTicketRequest
+			field string
+		}{
+			"no request":        {&mooringv1.CreateTicketRequest{}, "watch"},
+			"a session":         {&mooringv1.CreateTicketRequest{Watch: &mooringv1.WatchRequest{Session: new("x")}}, "watch.session"},
+			"a wrong request":   {&mooringv1.CreateTicketRequest{Watch: &mooringv1.WatchRequest{BatchSize: new(int32(-1))}}, "watch.batchSize"},
+			"too large for URL": {&mooringv1.CreateTicketRequest{Watch: &mooringv1.WatchRequest{Pipeline: []*mooringv1.Document{large}}}, "watch"},
+		} {
+			_, err := g.api.CreateTicket(t.Context(), test.req)
+			if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), test.field) {
+				t.Errorf("%s: %v, want InvalidArgument of %s", name, err, test.field)
+			}
+		}
+		ctx := metadata.AppendToOutgoingContext(t.Context(), "mooring-session", "x")
+		if _, err := g.api.CreateTicket(ctx, &mooringv1.CreateTicketRequest{Watch: onShop()}); status.Code(err) != codes.InvalidArgument {
+			t.Errorf("a session in the metadata: %v", err)
+		}
+	})
+}

@@ -1,0 +1,91 @@
+package rest
+
+import (
+	"net/http"
+	"strings"
+
+	"google.golang.org/grpc"
+
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/caller"
+)
+
+// A ticket takes the place of a credential and of a request: a GET of its path opens the stream
+// that it was made for, as the client that has asked for it. A path is logged without its ticket.
+
+const (
+	ticketPath   = "/v1/changeStreams/{ticket}"
+	ticketPrefix = "/v1/changeStreams/"
+)
+
+// Tickets opens tickets.
+type Tickets interface {
+	// Open returns whose ticket it is, nil if clients are not authenticated, and the stream that
+	// it opens. Its errors are *caller.Error.
+	Open(ticket string) (*caller.Identity, *mooringv1.WatchRequest, error)
+}
+
+// ticketOf returns the ticket in a request's path.
+func ticketOf(r *http.Request) (ticket string, ok bool) {
+	ticket, ok = strings.CutPrefix(r.URL.Path, ticketPrefix)
+	return ticket, ok && r.Method == http.MethodGet && !strings.Contains(ticket, "/")
+}
+
+// withoutTicket returns a path for the log.
+func withoutTicket(path string) string {
+	const parent = "changeStreams/"
+	if at := strings.Index(path, parent); at >= 0 {
+		return path[:at+len(parent)] + "…"
+	}
+	return path
+}
+
+var errNoTickets = &caller.Error{
+	Problem: caller.Invalid, Message: "tickets do not count here",
+}
+
+func (h *Handler) openTicket(ticket string) (*caller.Identity, *mooringv1.WatchRequest, error) {
+	if h.config.Tickets == nil {
+		return nil, nil, errNoTickets
+	}
+	return h.config.Tickets.Open(ticket)
+}
+
+// ticketRoute returns the route of tickets, which has no annotation because its request is not in
+// the path. It takes no query parameters and no session.
+func ticketRoute(plans planner, cc callConn) *route {
+	response := (*mooringv1.WatchResponse)(nil).ProtoReflect()
+	reply := plans.plan(response.Descriptor())
+	return &route{
+		rpc: mooringv1.ChangeStreamService_Watch_FullMethodName, method: http.MethodGet,
+		path: ticketPath, stream: true, offers: offerStream, request: &plan{},
+		reply: reply, replyType: response.Type(), items: itemsOf(reply),
+		handle: func(_ http.ResponseWriter, r *http.Request, _ map[string]string) {
+			c := callFrom(r.Context())
+			if err := c.stream(r, cc, c.watch); err != nil {
+				c.fail(err)
+			}
+		},
+	}
+}
+
+// stream runs Watch and writes what it sends.
+func (c *call) stream(r *http.Request, cc callConn, request *mooringv1.WatchRequest) error {
+	desc := &grpc.StreamDesc{ServerStreams: true}
+	stream, err := cc.NewStream(r.Context(), desc, c.route.rpc)
+	if err != nil {
+		return err
+	}
+	if err := stream.SendMsg(request); err != nil {
+		return err
+	}
+	for {
+		m := &mooringv1.WatchResponse{}
+		if stream.RecvMsg(m) != nil {
+			return nil // the call has recorded why
+		}
+		if err := c.respond(r.Context(), m); err != nil {
+			return err
+		}
+	}
+}
