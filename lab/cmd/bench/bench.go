@@ -44,20 +44,27 @@ type bench struct {
 	ours, raw, maps, rpc subject
 }
 
+// newProcesses returns a bench without any process yet.
+func newProcesses() (b *bench, err error) {
+	b = &bench{}
+	if b.self, err = os.Executable(); err != nil {
+		return nil, err
+	}
+	b.directory, err = os.MkdirTemp("", "mooring-bench-")
+	return b, err
+}
+
 // newBench starts the server and the gateways.
 func newBench(ctx context.Context, binary string) (_ *bench, err error) {
-	b := &bench{}
+	b, err := newProcesses()
+	if err != nil {
+		return nil, err
+	}
 	defer func() {
 		if err != nil {
 			b.stop()
 		}
 	}()
-	if b.self, err = os.Executable(); err != nil {
-		return nil, err
-	}
-	if b.directory, err = os.MkdirTemp("", "mooring-bench-"); err != nil {
-		return nil, err
-	}
 	uri, _, err := b.start(ctx, "canned")
 	if err != nil {
 		return nil, err

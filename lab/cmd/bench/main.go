@@ -10,8 +10,9 @@
 // machines: "ratio <case> <value>", ours divided by the contender's.
 //
 // Before that it measures BSON and Extended JSON beside the official driver
-// (lab/internal/bsonbench; there a ratio is of rates, so more is better), and pools beside those
-// of others (lab/internal/poolbench).
+// (lab/internal/bsonbench; there a ratio is of rates, so more is better), pools beside those of
+// others (lab/internal/poolbench), logins (lab/internal/loginbench), and core/client as a whole
+// beside the official driver (lab/internal/driverbench).
 package main
 
 import (
@@ -59,14 +60,22 @@ func run(ctx context.Context, args []string) error {
 	scale := flags.Float64("scale", 1, "`factor` on the number of requests in a round")
 	callers := flags.Int("callers", 16, "how many callers send requests at the same time")
 	only := flags.String("only", "",
-		"measure one `part` alone: bson, pool or login (in this process), or gateway (requests)")
+		"measure one `part` alone: bson, pool, login or driver (in this process), or gateway "+
+			"(requests)")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	for _, part := range []struct {
 		name string
 		run  func(context.Context, io.Writer) error
-	}{{"bson", bsonbench.Run}, {"pool", poolbench.Run}, {"login", loginbench.Run}} {
+	}{
+		{"bson", bsonbench.Run},
+		{"pool", poolbench.Run},
+		{"login", loginbench.Run},
+		{"driver", func(ctx context.Context, w io.Writer) error {
+			return runDriver(ctx, w, *rounds)
+		}},
+	} {
 		if *only == "" || *only == part.name {
 			if err := part.run(ctx, os.Stdout); err != nil || *only == part.name {
 				return err

@@ -9,6 +9,8 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"runtime"
+	"runtime/debug"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -21,9 +23,18 @@ import (
 	"github.com/mooringdb/mooring/lab/internal/load"
 )
 
-// runCanned runs the server behind both gateways. It prints its connection string.
-func runCanned(ctx context.Context, _ []string) error {
-	s, err := canned.Listen("127.0.0.1:0")
+// runCanned runs the server behind everything that is measured. It prints its connection string. It
+// leaves the processors to what is measured, as far as it can: it uses one of them at a time, and
+// collects little garbage. Its argument is an address, by default a free port of the loopback
+// interface.
+func runCanned(ctx context.Context, args []string) error {
+	runtime.GOMAXPROCS(1)
+	debug.SetGCPercent(1000)
+	addr := "127.0.0.1:0"
+	if len(args) > 0 {
+		addr = args[0]
+	}
+	s, err := canned.Listen(addr)
 	if err != nil {
 		return err
 	}

@@ -29,7 +29,7 @@ func (s *Server) answer(dst []byte, req request) []byte {
 
 	var src source
 	if collection, ok := first.Value().StringValueOK(); ok && name != "killCursors" {
-		if src, err = parseCollection(collection); err != nil {
+		if src, err = s.source(collection); err != nil {
 			return appendError(dst, 26, "NamespaceNotFound", err.Error())
 		}
 		if src.delay > 0 {
@@ -56,6 +56,19 @@ func (s *Server) answer(dst []byte, req request) []byte {
 		return appendOK(dst, "n", 0)
 	}
 	return appendError(dst, 59, "CommandNotFound", "no such command: '"+name+"'")
+}
+
+// source returns the documents of a collection. It reads each name once, since a new template costs
+// more than the rest of the answer.
+func (s *Server) source(collection string) (source, error) {
+	if known, ok := s.sources.Load(collection); ok {
+		return known.(source), nil
+	}
+	src, err := parseCollection(collection)
+	if err == nil {
+		s.sources.Store(collection, src)
+	}
+	return src, err
 }
 
 // statements counts what a write command has, in its sequences or in its body.

@@ -17,6 +17,8 @@ package canned
 import (
 	"errors"
 	"net"
+	"net/url"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,6 +43,8 @@ type Server struct {
 
 	connected, commands, opened, killed, getMores atomic.Int64
 
+	sources sync.Map // of string to source: the collections that were read
+
 	// mu guards the fields below. Nothing blocks while it is held.
 	mu         sync.Mutex
 	closed     bool
@@ -58,9 +62,14 @@ type cursorState struct {
 	inUse   bool   // by a getMore; under Server.mu
 }
 
-// Listen begins to serve on addr ("127.0.0.1:0" lets the kernel choose the port).
+// Listen begins to serve on addr: host:port ("127.0.0.1:0" lets the kernel choose the port), or the
+// path of a Unix domain socket, which ends with ".sock".
 func Listen(addr string) (*Server, error) {
-	l, err := net.Listen("tcp", addr)
+	network := "tcp"
+	if strings.HasPrefix(addr, "/") {
+		network = "unix"
+	}
+	l, err := net.Listen(network, addr)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +85,7 @@ func Listen(addr string) (*Server, error) {
 func (s *Server) Addr() string { return s.listener.Addr().String() }
 
 // URI returns the connection string of the server.
-func (s *Server) URI() string { return "mongodb://" + s.Addr() + "/" }
+func (s *Server) URI() string { return "mongodb://" + url.QueryEscape(s.Addr()) + "/" }
 
 // Stats gives the counts of this moment.
 func (s *Server) Stats() Stats {
