@@ -10,9 +10,13 @@ import (
 	"github.com/mooringdb/mooring/core/operation"
 )
 
-// RunCommand runs a command as it is. Nothing is checked or inherited, and only $db, maxTimeMS
-// and, where the rules of the command message ask for it, $readPreference are added. Fields that
-// belong to the driver ($db, lsid, …) must not be in it.
+// RunCommand runs a command as it is. Nothing is checked or inherited, and only $db, maxTimeMS,
+// what belongs to the session and, where the rules of the command message ask for it,
+// $readPreference are added. Fields that belong to the driver ($db, lsid, txnNumber, …) must not be
+// in it: they are sent as they are, and it is undefined what the server makes of them.
+//
+// If the command has a readConcern, no other is sent. In the first command of a transaction, and in
+// a snapshot session, it replaces that of the session.
 //
 // maxTimeMS is what is left until the deadline. It is not added to a command that has one, which
 // is the server's limit then, beside the deadline, nor to a getMore, to which it means something
@@ -84,6 +88,7 @@ func commandOperation(
 	return operation.Operation{
 		Database: db, Name: "runCommand", Command: &u, Kind: operation.Generic,
 		ReadPreference: o.ReadPreference, Session: o.session(),
+		OwnReadConcern:    cmd.Has("readConcern"),
 		DeadlineAsMaxTime: !cmd.Has("maxTimeMS") && !strings.EqualFold(u.Name(), "getMore"),
 		RunOn:             o.RunOn, Caller: o.Caller,
 	}, ck.err

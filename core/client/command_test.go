@@ -15,6 +15,7 @@ import (
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/operation"
 	"github.com/mooringdb/mooring/core/selection"
+	"github.com/mooringdb/mooring/core/session"
 	"github.com/mooringdb/mooring/internal/mongotest"
 )
 
@@ -40,6 +41,64 @@ func TestRunCommandIsUnchanged(t *testing.T) {
 				t.Errorf("sent %s, want %s", got, text(t, cmd))
 			}
 		})
+}
+
+// A command with a read concern of its own has no second one, whatever the session asks for.
+func TestReadConcernOfCommand(t *testing.T) {
+	const own = `{"level":"majority"}`
+	for name, test := range map[string]struct {
+		opt         session.Options
+		transaction bool
+		other       string // what a command without its own gets
+	}{
+		"snapshot session":        {session.Options{Snapshot: true, SnapshotTime: session.Timestamp{T: 9, I: 1}}, false, `{"level":"snapshot","atClusterTime":{"$timestamp":{"t":9,"i":1}}}`},
+		"first of a transaction":  {session.Options{}, true, `{"level":"snapshot"}`},
+		"causally consistent one": {session.Options{}, false, ``},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, ends(), func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+				for _, want := range []string{own, test.other} {
+					s := startSession(t, c, test.opt)
+					if test.transaction {
+						begin(t, s, client.TransactionOptions{ReadConcernLevel: new("snapshot")})
+					}
+					cmd := doc(t, `{"find":"orders"}`)
+					if want == own {
+						cmd = doc(t, `{"find":"orders","readConcern":`+own+`}`)
+					}
+					opt := client.RunCursorCommandOptions{Common: client.Common{Session: s}}
+					if _, err := c.RunCursorCommand(t.Context(), "shop", cmd, opt); err != nil {
+						t.Fatal(err)
+					}
+					finds := srv.Commands("find")
+					var got []string
+					for key, v := range finds[len(finds)-1].Body.All() {
+						if key == "readConcern" {
+							got = append(got, valueText(t, v))
+						}
+					}
+					if strings.Join(got, ", ") != want {
+						t.Errorf("%s was sent with the read concerns %q, want %q", text(t, cmd), got, want)
+					}
+					s.End(t.Context())
+				}
+			})
+		})
+	}
+}
+
+// The driver does not look for its own fields in a command (Run Command, "Driver Sessions").
+func TestRunCommandDoesNotInspect(t *testing.T) {
+	run(t, nil, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+		cmd := doc(t, `{"ping":1,"lsid":{"id":1},"txnNumber":7}`)
+		if _, err := c.RunCommand(t.Context(), "admin", cmd, client.RunCommandOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		got := string(srv.Commands("ping")[0].Body)
+		if !strings.Contains(got, string(cmd[4:len(cmd)-1])) {
+			t.Errorf("sent %q, want it to begin with %q", got, cmd)
+		}
+	})
 }
 
 func TestRunCommandErrors(t *testing.T) {

@@ -132,6 +132,8 @@ type Operation struct {
 	// ReadConcern is the read concern of the command. The Runner adds what the session asks for. In
 	// a transaction that of the transaction counts.
 	ReadConcern ReadConcern
+	// OwnReadConcern says that the command itself has a read concern, so that no other is added.
+	OwnReadConcern bool
 	// Selector finds the server. Nil: the selector of writes, or of ReadPreference.
 	Selector selection.Selector
 	// ReadPreference of what is no Write; nil is primary. It is sent where the specification says

@@ -135,8 +135,12 @@ func (x *exchange) markDirty(err error) {
 // appendReadConcern appends the read concern: that of the operation, with the time that a causally
 // consistent session has seen, or that of a session's snapshot, which all commands carry so that
 // the server refuses those that cannot read from it (Snapshot Reads, "Sending readConcern to the
-// server").
+// server"). That of a command that a user wrote is left as it is (Run Command, "ReadConcern and
+// WriteConcern").
 func (op *Operation) appendReadConcern(b *bson.Builder, p *part) {
+	if op.OwnReadConcern {
+		return
+	}
 	if p.session != nil {
 		p.appendReadConcern(b)
 		return
