@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/client"
@@ -185,16 +187,41 @@ func TestSessionsProse18And19(t *testing.T) {
 	})
 }
 
-// TestSessionsProse20 checks that monitors neither send nor learn the cluster time.
+// TestSessionsProse20 checks that neither monitors nor handshakes and logins send or learn the
+// cluster time: the hellos and logins of this server tell a later one than its commands.
 func TestSessionsProse20(t *testing.T) {
-	hello := mongotest.Handlers{"ping": timed(5, doc(t, `{"ok":1}`))}
-	run(t, hello, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
-		for range 2 {
+	synctest.Test(t, func(t *testing.T) {
+		srv := mongotest.NewServer(t, mongotest.Handlers{"ping": timed(5, doc(t, `{"ok":1}`))})
+		srv.RequireAuth(pencil())
+		outside := []string{"hello", "isMaster", "saslStart", "saslContinue"}
+		srv.Intercept(func(cmd *mongotest.Command, next mongotest.Handler) mongotest.Reply {
+			if slices.Contains(outside, cmd.Name) {
+				return next(cmd).With(times(9))
+			}
+			return next(cmd)
+		})
+		c := authenticating(t, srv, "app:pencil@", "directConnection=true&heartbeatFrequencyMS=500", client.Options{})
+		for range 3 {
 			if err := c.Ping(t.Context()); err != nil {
 				t.Fatal(err)
 			}
+			srv.CutConnections() // so that the next ping has a new connection
+			pass(2 * time.Second)
 		}
-		for _, cmd := range srv.Commands("hello", "isMaster", "ismaster") {
+		pings := srv.Commands("ping")
+		if pings[0].Body.Has("$clusterTime") {
+			t.Errorf("the first ping has the cluster time of a hello: %s", text(t, pings[0].Body))
+		}
+		for _, ping := range pings[1:] {
+			if v, _ := ping.Body.Lookup("$clusterTime", "clusterTime"); valueText(t, v) != `{"$timestamp":{"t":5,"i":2}}` {
+				t.Errorf("a ping has the cluster time %s, want that of the ping before", valueText(t, v))
+			}
+		}
+		sent := srv.Commands(outside...)
+		if len(sent) < 8 {
+			t.Errorf("%d hellos and logins, want those of three connections and a monitor", len(sent))
+		}
+		for _, cmd := range sent {
 			if cmd.Body.Has("$clusterTime") {
 				t.Errorf("sent %s", text(t, cmd.Body))
 			}

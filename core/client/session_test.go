@@ -33,12 +33,16 @@ func startSession(t *testing.T, c *client.Client, opt session.Options) *client.S
 	return s
 }
 
-// timed is a reply with the cluster's times.
+// timed returns a handler whose replies have the cluster's times.
 func timed(t uint32, rest bson.Raw) mongotest.Handler {
-	return mongotest.Always(mongotest.Document(bson.NewBuilder(nil).AppendElements(rest).
-		Timestamp("operationTime", t, 1).OpenDocument("$clusterTime").
+	return mongotest.Always(mongotest.Document(rest).With(times(t)))
+}
+
+// times returns the fields of a reply with the cluster's times.
+func times(t uint32) bson.Raw {
+	return bson.NewBuilder(nil).Timestamp("operationTime", t, 1).OpenDocument("$clusterTime").
 		Timestamp("clusterTime", t, 2).OpenDocument("signature").Int32("keyId", 1).Close().Close().
-		Finish()))
+		Finish()
 }
 
 // In a causally consistent session a read and a write ask for what the session has seen. The
