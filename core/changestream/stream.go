@@ -214,6 +214,9 @@ func (s *Stream) resume(ctx context.Context) error {
 		s.op.Session = session
 	}
 	_, err := s.open(ctx, s.position.resume)
+	if session := s.op.Session; session != nil && session.IsImplicit() && session.Err() != nil {
+		s.op.Session = nil // it has ended with the cursor, and the next one has another
+	}
 	switch {
 	case err == nil:
 		s.lost = false

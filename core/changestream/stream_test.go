@@ -13,6 +13,7 @@ import (
 	"github.com/mooringdb/mooring/core/cursor"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/operation"
+	"github.com/mooringdb/mooring/core/session"
 	"github.com/mooringdb/mooring/internal/mongotest"
 )
 
@@ -352,4 +353,48 @@ func TestFailedResumeAfterTimeout(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A cursor that cannot be opened ends the implicit session. If the call is out of time then, the
+// next one opens a cursor in another session, and all are free in the end.
+func TestFailedResumeAtTheDeadline(t *testing.T) {
+	malformed := mongotest.Document(doc(t, `{"cursor":{"id":{"$numberLong":"2"},"ns":"shop.orders","firstBatch":[1]},"ok":1}`))
+	run(t, 21, []step{
+		aggregate(first(t, 1, "")), getMore(resumableError()), aggregate(malformed.After(600 * time.Millisecond)), aggregate(first(t, 3, "", tokenA)),
+	}, func(t *testing.T, srv *script, c *client.Client) {
+		s := watch(t, c, client.WatchOptions{Common: client.Common{Timeout: new(time.Second)}})
+		kills := 0
+		srv.Handle("killCursors", func(*mongotest.Command) mongotest.Reply {
+			if kills++; kills == 2 { // that of the malformed cursor
+				return mongotest.OK(nil).After(600 * time.Millisecond)
+			}
+			return mongotest.OK(nil)
+		})
+		if _, _, err := s.TryNext(t.Context()); !mongoerr.IsMalformed(err) {
+			t.Errorf("TryNext() = %v, want that the reply is malformed", err)
+		}
+		expect(t, s, tokenA)
+		_ = s.Close(t.Context())
+		var sessions []string
+		for range 2 {
+			free, err := c.StartSession(session.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			sessions = append(sessions, free.ID().String())
+		}
+		for _, cmd := range srv.Commands("aggregate", "getMore", "killCursors") {
+			if id := sessionOf(cmd.Body).String(); !slices.Contains(sessions, id) {
+				t.Errorf("the session %s of %s is not free; %q are", id, cmd.Name, sessions)
+			}
+		}
+	})
+}
+
+// sessionOf returns the id of a command's session.
+func sessionOf(cmd bson.Raw) (id bson.UUID) {
+	v, _ := cmd.Lookup("lsid", "id")
+	_, data, _ := v.Binary()
+	copy(id[:], data)
+	return id
 }
