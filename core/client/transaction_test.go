@@ -643,6 +643,78 @@ type closer func() error
 
 func (c closer) Close() error { return c() }
 
+// A session that ends while an operation of its transaction has the connection leaves it the
+// connection: neither the abort nor another operation is sent on it before the reply.
+func TestEndDuringOperationOnPin(t *testing.T) {
+	for name, late := range map[string]time.Duration{
+		"the abort waits":                         time.Second,
+		"the operation outlasts the abort's time": time.Minute,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := mongotest.NewBalanced(t, mongotest.BalancedConfig{Services: 1})
+				srv := b.Service(0)
+				var mu sync.Mutex
+				busy := map[int]string{} // what each connection is used for
+				srv.Intercept(func(cmd *mongotest.Command, next mongotest.Handler) mongotest.Reply {
+					mu.Lock()
+					defer mu.Unlock()
+					if other, ok := busy[cmd.Connection]; ok {
+						t.Errorf("%s was sent during %s", cmd.Name, other)
+					}
+					reply := next(cmd)
+					if cmd.Name == "find" {
+						busy[cmd.Connection] = cmd.Name
+						time.AfterFunc(late, func() {
+							mu.Lock()
+							defer mu.Unlock()
+							delete(busy, cmd.Connection)
+						})
+						reply = reply.After(late + time.Millisecond)
+					}
+					return reply
+				})
+				for name, h := range ends() {
+					srv.Handle(name, h)
+				}
+				cfg, err := connstring.Parse(b.URI("&maxPoolSize=1"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				c, err := client.New(cfg, client.Options{Dialer: b.Dial})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := c.Start(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				defer func() { _ = c.Close(context.WithoutCancel(t.Context())) }()
+				s := startSession(t, c, session.Options{})
+				in := client.Common{Session: s}
+				begin(t, s, client.TransactionOptions{})
+				var all sync.WaitGroup
+				all.Go(func() {
+					if _, _, err := c.FindOne(t.Context(), orders, client.FindOptions{Common: in}); err != nil {
+						t.Errorf("FindOne() = %v", err)
+					}
+				})
+				synctest.Wait()
+				s.End(t.Context())
+				if err := c.Ping(t.Context()); err != nil { // it waits for the connection
+					t.Errorf("Ping() = %v", err)
+				}
+				all.Wait()
+				if p := c.Pools()[0]; p.InUse != 0 || p.Transactions != 0 {
+					t.Errorf("%d connections are in use, %d by transactions", p.InUse, p.Transactions)
+				}
+				if n, want := len(srv.Commands("abortTransaction")), late == time.Second; (n == 1) != want {
+					t.Errorf("%d aborts, want one: %v", n, want)
+				}
+			})
+		})
+	}
+}
+
 // A connection that breaks within a transaction is given up with it.
 func TestPinnedConnectionBreaks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

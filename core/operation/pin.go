@@ -1,6 +1,8 @@
 package operation
 
 import (
+	"context"
+	"errors"
 	"sync/atomic"
 
 	"github.com/mooringdb/mooring/core/description"
@@ -11,19 +13,34 @@ import (
 // transaction, so the further commands of a cursor have it as their Operation.On.
 //
 // A cursor that was opened in a transaction shares the transaction's. Each holder calls Release
-// once, and one operation at a time runs on the Pin. It counts as one check-out and one check-in,
-// however many operations use it (Load Balancer Support, "Connection Pinning").
+// once. One operation at a time runs on the Pin, and holds it meanwhile: the others wait. It counts
+// as one check-out and one check-in, however many operations use it (Load Balancer Support,
+// "Connection Pinning").
 type Pin struct {
 	server Server
 	conn   Conn
 	// transaction says that the connection counts among those that transactions hold.
 	transaction bool
 	holders     atomic.Int32
+	// turn holds a value while an operation runs on the connection.
+	turn chan struct{}
 }
 
-func newPin(s Server, c Conn, transaction bool) *Pin {
-	p := &Pin{server: s, conn: c, transaction: transaction}
+// errReleased is the error of an operation whose transaction has ended before its turn.
+var errReleased = errors.New("the connection of the transaction is not held any more")
+
+func newPin(s Server, c Conn) *Pin {
+	p := &Pin{server: s, conn: c, turn: make(chan struct{}, 1)}
 	p.holders.Store(1)
+	return p
+}
+
+// newTransactionPin returns the Pin of a transaction, in the turn of its first operation.
+func newTransactionPin(s Server, c Conn) *Pin {
+	p := newPin(s, c)
+	p.transaction = true
+	p.turn <- struct{}{}
+	p.holders.Add(1)
 	return p
 }
 
@@ -31,6 +48,32 @@ func newPin(s Server, c Conn, transaction bool) *Pin {
 func (p *Pin) share() *Pin {
 	p.holders.Add(1)
 	return p
+}
+
+// begin waits until no other operation runs on the connection. Its operation holds the Pin until
+// end. If ctx ends first, or the last holder has released the Pin, begin returns an error.
+func (p *Pin) begin(ctx context.Context) error {
+	for n := p.holders.Load(); ; n = p.holders.Load() {
+		if n == 0 {
+			return errReleased
+		}
+		if p.holders.CompareAndSwap(n, n+1) {
+			break
+		}
+	}
+	select {
+	case p.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		p.Release()
+		return ended(ctx)
+	}
+}
+
+// end ends the turn of an operation.
+func (p *Pin) end() {
+	<-p.turn
+	p.Release()
 }
 
 // HoldForCursor counts the connection among those that cursors hold, unless a transaction has taken

@@ -95,6 +95,10 @@ func TestRunOnPin(t *testing.T) {
 	if res.Pin.Release(); f.checkedOut != 0 {
 		t.Errorf("%d connections out", f.checkedOut)
 	}
+	f.err, f.sent = nil, nil
+	if _, err := r.Run(t.Context(), &operation.Operation{Database: "db", Command: command{}, On: res.Pin}); err == nil || len(f.sent) != 0 {
+		t.Errorf("Run() on a released connection = %v, and %d messages were sent", err, len(f.sent))
+	}
 }
 
 // TestPanicAfterSendingReturnsConnection checks that a sink that panics costs the pool no

@@ -97,7 +97,11 @@ func (c *course) exchange(ctx context.Context, op *Operation) (Result, error) {
 	if op.On != nil {
 		pin = op.On
 	}
+	defer x.endTurn()
 	if pin != nil {
+		if err := pin.begin(ctx); err != nil {
+			return Result{}, err
+		}
 		x.server, x.conn, x.pin, x.pinned = pin.server, pin.conn, pin, true
 		return x.run(ctx, op)
 	}
@@ -163,7 +167,7 @@ type exchange struct {
 	deadlineSent    bool  // maxTimeMS was sent for the context's deadline
 	reauthenticated bool  // the server had asked for it
 
-	pin    *Pin // of the connection; nil: it has none
+	pin    *Pin // of the connection, whose turn the exchange has; nil: it has none
 	pinned bool // the connection is another's, and stays checked out
 	left   bool // the exchange is done with the connection
 }
@@ -208,6 +212,13 @@ func (x *exchange) leave(lesson error) {
 		x.conn.Learn(lesson)
 	} else {
 		x.conn.CheckIn(lesson)
+	}
+}
+
+// endTurn ends the turn of the exchange on a pinned connection.
+func (x *exchange) endTurn() {
+	if x.pin != nil {
+		x.pin.end()
 	}
 }
 

@@ -128,7 +128,7 @@ func (x *exchange) pinTransaction() error {
 		if err := x.conn.PinForTransaction(); err != nil {
 			return err
 		}
-		x.pin, x.pinned = newPin(x.server, x.conn, true), true
+		x.pin, x.pinned = newTransactionPin(x.server, x.conn), true
 		p.session.PinTo(x.pin)
 	case x.server.Description().Kind == description.ServerMongos:
 		p.session.PinTo(mongosPin(x.server.Description().Address))
@@ -162,7 +162,7 @@ func (x *exchange) keep() *Pin {
 	if x.pin != nil {
 		return x.pin.share()
 	}
-	return newPin(x.server, x.conn, false)
+	return newPin(x.server, x.conn)
 }
 
 // append appends what the commands of a transaction carry besides the lsid.
