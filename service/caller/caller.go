@@ -15,6 +15,8 @@ import (
 	"sync/atomic"
 	"time"
 	"unicode/utf8"
+
+	lru "github.com/hashicorp/golang-lru/v2"
 )
 
 // Identity says who a client is. It does not change.
@@ -24,6 +26,12 @@ type Identity struct {
 	Principal string
 	// Expires is the time from which the credential does not count; zero means never.
 	Expires time.Time
+	// Groups lists the groups that the client is in. Each begins with the kind of the credential,
+	// as Principal does.
+	Groups []string
+	// Claims has what the credential says of the client, as encoding/json reads it: the claims of
+	// a token, those in the line of an API key, or the names in a certificate.
+	Claims map[string]any
 }
 
 // maxPrincipalBytes limits a principal, which logs and lists of cursors show.
@@ -36,6 +44,14 @@ func newIdentity(kind, name string, expires time.Time) (*Identity, error) {
 		return nil, invalid("the name in the credential is empty, too long or not UTF-8")
 	}
 	return &Identity{Principal: kind + name, Expires: expires}, nil
+}
+
+// groups returns the names of groups as an identity of the kind has them.
+func groups(kind string, names []string) (groups []string) {
+	for _, name := range names {
+		groups = append(groups, kind+name)
+	}
+	return groups
 }
 
 // Problem says why a client is refused.
@@ -97,12 +113,21 @@ type Authenticator struct {
 	keys        atomic.Pointer[KeyTable]
 	tokens      *tokens // nil: tokens do not count
 	certificate CertificateName
-	failures    *throttle
+	// certificates has the identities of the certificates of connections, so that each call of a
+	// connection has the same one.
+	certificates *lru.Cache[*x509.Certificate, *Identity]
+	failures     *throttle
 }
 
 // New returns an authenticator. The caller must call Close if there are tokens.
 func New(cfg Config) *Authenticator {
-	a := &Authenticator{certificate: cfg.CertificateName, failures: newThrottle()}
+	certificates, err := lru.New[*x509.Certificate, *Identity](maxVerified)
+	if err != nil {
+		panic("bug: caller: " + err.Error())
+	}
+	a := &Authenticator{
+		certificate: cfg.CertificateName, certificates: certificates, failures: newThrottle(),
+	}
 	a.keys.Store(cfg.Keys)
 	if cfg.Tokens != nil {
 		a.tokens = newTokens(*cfg.Tokens)
@@ -150,8 +175,20 @@ func (a *Authenticator) authenticate(
 			return a.failures.exhausted(p.Address, now)
 		})
 	case kindCertificate:
-		return fromCertificate(p.Certificate, a.certificate, now)
+		return a.fromCertificate(p.Certificate, now)
 	default:
 		return nil, errMissing
 	}
+}
+
+// fromCertificate returns whose certificate c is, as the same value for each call of a connection.
+func (a *Authenticator) fromCertificate(c *x509.Certificate, now time.Time) (*Identity, error) {
+	if id, ok := a.certificates.Get(c); ok && counts(c, now) {
+		return id, nil
+	}
+	id, err := fromCertificate(c, a.certificate, now)
+	if err == nil {
+		a.certificates.Add(c, id)
+	}
+	return id, err
 }

@@ -32,7 +32,7 @@ const kindCertificateName = "cert:"
 // fromCertificate returns whose certificate c is. TLS has verified it when the connection was
 // made; its time is checked again, since connections last.
 func fromCertificate(c *x509.Certificate, name CertificateName, now time.Time) (*Identity, error) {
-	if now.Before(c.NotBefore) || now.After(c.NotAfter) {
+	if !counts(c, now) {
 		return nil, invalid("the client certificate has expired")
 	}
 	var names []string
@@ -56,7 +56,41 @@ func fromCertificate(c *x509.Certificate, name CertificateName, now time.Time) (
 		return nil, invalid(fmt.Sprintf("the client certificate has %d names of the kind %s: it "+
 			"must have one", len(names), name))
 	}
-	return newIdentity(kindCertificateName, names[0], c.NotAfter)
+	id, err := newIdentity(kindCertificateName, names[0], c.NotAfter)
+	if err != nil {
+		return nil, err
+	}
+	id.Groups = groups(kindCertificateName, c.Subject.OrganizationalUnit)
+	id.Claims = namesOf(c)
+	return id, nil
+}
+
+// namesOf returns the names in a certificate as claims.
+func namesOf(c *x509.Certificate) map[string]any {
+	claims := map[string]any{}
+	add := func(name string, texts []string) {
+		list := []any{}
+		for _, text := range texts {
+			list = append(list, text)
+		}
+		claims[name] = list
+	}
+	add(string(CommonName), commonNames(c))
+	add(string(DNSName), c.DNSNames)
+	add(string(Email), c.EmailAddresses)
+	add("organization", c.Subject.Organization)
+	add("organizationalUnit", c.Subject.OrganizationalUnit)
+	var uris []string
+	for _, u := range c.URIs {
+		uris = append(uris, u.String())
+	}
+	add(string(URI), uris)
+	return claims
+}
+
+// counts reports whether a certificate counts at a time.
+func counts(c *x509.Certificate, now time.Time) bool {
+	return !now.Before(c.NotBefore) && !now.After(c.NotAfter)
 }
 
 // distinguishedName returns the subject of c. The text of c.Subject would have only the last one of

@@ -19,7 +19,7 @@ import (
 //
 // The file of keys has a line for each, without the secret:
 //
-//	principal q1Jd3KZ0 SALT.HASH [expires=2027-01-31T00:00:00Z]
+//	principal q1Jd3KZ0 SALT.HASH [expires=2027-01-31T00:00:00Z] [groups=a,b] [claim.NAME=VALUE]…
 //
 // HASH is the SHA-256 of salt and secret. A slow hash protects secrets that can be guessed. 256
 // random bits cannot be guessed, and a slow hash would cost more than the call.
@@ -124,7 +124,7 @@ func ParseKeys(text []byte) (*KeyTable, error) {
 }
 
 func parseLine(fields []string) (id string, k *apiKey, err error) {
-	if len(fields) < 3 || len(fields) > 4 {
+	if len(fields) < 3 {
 		return "", nil, errors.New("it is not a principal, an id, and salt.hash, as " +
 			"`mooring key api new` prints them")
 	}
@@ -139,17 +139,47 @@ func parseLine(fields []string) (id string, k *apiKey, err error) {
 	if !decodeExactly(k.salt[:], salt) || !decodeExactly(k.hash[:], hash) {
 		return "", nil, errors.New("the third field is not salt.hash")
 	}
-	var expires time.Time
-	if len(fields) == 4 {
-		text, ok := strings.CutPrefix(fields[3], expiresField)
-		if expires, err = time.Parse(time.RFC3339, text); !ok || err != nil {
-			return "", nil, errors.New("the fourth field is not expires= and a time such as " +
-				"2027-01-31T00:00:00Z")
+	if k.identity, err = newIdentity(kindKeyName, fields[0], time.Time{}); err != nil {
+		return "", nil, err
+	}
+	for _, field := range fields[3:] {
+		if err := k.identity.attribute(field); err != nil {
+			return "", nil, err
 		}
 	}
-	k.identity, err = newIdentity(kindKeyName, fields[0], expires)
-	return fields[1], k, err
+	return fields[1], k, nil
 }
+
+// attribute reads a field of a key's line behind the hash.
+func (id *Identity) attribute(field string) error {
+	name, value, _ := strings.Cut(field, "=")
+	claim, isClaim := strings.CutPrefix(name, claimPrefix)
+	switch {
+	case name+"=" == expiresField && id.Expires.IsZero():
+		expires, err := time.Parse(time.RFC3339, value)
+		if err != nil {
+			return errAttribute
+		}
+		id.Expires = expires
+	case name == "groups" && value != "" && id.Groups == nil:
+		id.Groups = groups(kindKeyName, strings.Split(value, ","))
+	case isClaim && claim != "" && value != "" && id.Claims[claim] == nil:
+		if id.Claims == nil {
+			id.Claims = map[string]any{}
+		}
+		id.Claims[claim] = value
+	default:
+		return errAttribute
+	}
+	return nil
+}
+
+var errAttribute = errors.New("the fourth field, or one after it, is not expires= and a time such " +
+	"as 2027-01-31T00:00:00Z, groups= and names with commas between them, or claim.NAME= and a " +
+	"text; or it is there twice")
+
+// claimPrefix begins the name of a claim in the line of a key.
+const claimPrefix = "claim."
 
 func decodeExactly(into []byte, text string) bool {
 	b, err := encoding.DecodeString(text)

@@ -5,6 +5,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/asn1"
 	"errors"
+	"fmt"
 	"net/netip"
 	"net/url"
 	"slices"
@@ -330,5 +331,42 @@ func BenchmarkKey(b *testing.B) {
 		if _, err := a.Authenticate(b.Context(), p); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// TestAttributes checks what a policy learns of the client of each kind of credential.
+func TestAttributes(t *testing.T) {
+	key, line := newKey(t, "shop", time.Time{})
+	for _, row := range []struct{ line, want string }{
+		{line, "[] map[]"},
+		{line + " groups=a,b claim.tenant=acme claim.x=y=z expires=2199-01-31T00:00:00Z", "[key:a key:b] map[tenant:acme x:y=z]"},
+	} {
+		id, err := caller.New(caller.Config{Keys: table(t, row.line)}).Authenticate(t.Context(), bearer(key))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(id.Groups, id.Claims); got != row.want {
+			t.Errorf("%s, want %s", got, row.want)
+		}
+	}
+	for _, bad := range []string{" groups=", " claim.=a", " claim.a=", " claim.a=b claim.a=c", " groups=a groups=b", " tenant=a"} {
+		if _, err := caller.ParseKeys([]byte(line + bad)); err == nil {
+			t.Errorf("%q is read", bad)
+		}
+	}
+	c := &x509.Certificate{
+		Subject:   pkix.Name{CommonName: "ann", OrganizationalUnit: []string{"ops"}, Organization: []string{"acme"}},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"ann.test"},
+	}
+	a := caller.New(caller.Config{CertificateName: caller.DNSName})
+	first, err := a.Authenticate(t.Context(), &caller.Presented{Certificate: c})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(first.Groups, first.Claims["dns"], first.Claims["organization"]); got != "[cert:ops] [ann.test] [acme]" {
+		t.Errorf("certificate: %s", got)
+	}
+	if again, err := a.Authenticate(t.Context(), &caller.Presented{Certificate: c}); err != nil || again != first {
+		t.Errorf("the next call of the connection: %v, %v, want the same identity", again, err)
 	}
 }

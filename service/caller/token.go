@@ -51,8 +51,8 @@ const (
 	kindTokenName = "jwt:"
 	// maxTokenBytes limits a token. Those of large organisations have about 8 KiB.
 	maxTokenBytes = 16 << 10
-	// maxVerified is how many tokens are remembered, so that a client's next calls do not cost a
-	// verification.
+	// maxVerified is how many tokens, and how many certificates, are remembered, so that a client's
+	// next calls do not cost a verification.
 	maxVerified = 10_000
 )
 
@@ -178,7 +178,23 @@ func (t *tokens) check(claims *jwt.Claims, all map[string]any, now time.Time) (*
 	if name == "" {
 		return nil, invalid(fmt.Sprintf("the token has no text in its claim %s", t.cfg.Claim))
 	}
-	return newIdentity(kindTokenName, name, claims.Expiry.Time().Add(t.cfg.Skew))
+	id, err := newIdentity(kindTokenName, name, claims.Expiry.Time().Add(t.cfg.Skew))
+	if err != nil {
+		return nil, err
+	}
+	id.Claims, id.Groups = all, groups(kindTokenName, texts(all["groups"]))
+	return id, nil
+}
+
+// texts returns the texts in a claim that is an array.
+func texts(claim any) (list []string) {
+	items, _ := claim.([]any)
+	for _, item := range items {
+		if text, ok := item.(string); ok {
+			list = append(list, text)
+		}
+	}
+	return list
 }
 
 // keySet holds the keys of an issuer that may sign tokens. It does not change. Its methods take a

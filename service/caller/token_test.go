@@ -14,6 +14,7 @@ import (
 	"maps"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -123,6 +124,21 @@ func TestClaims(t *testing.T) {
 }
 
 // TestForged checks tokens whose signature is not the issuer's, or is none.
+// TestTokenAttributes checks what a policy learns of a token.
+func TestTokenAttributes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, nil)
+		token := w.token(map[string]any{"tenant": "acme", "groups": []any{"ops", 1, "shop"}})
+		id, err := w.Authenticate(t.Context(), bearer(token))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(id.Groups, []string{"jwt:ops", "jwt:shop"}) || id.Claims["tenant"] != "acme" {
+			t.Errorf("groups %q, claims %v", id.Groups, id.Claims)
+		}
+	})
+}
+
 func TestForged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, nil)

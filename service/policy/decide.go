@@ -1,0 +1,300 @@
+package policy
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/cedar-policy/cedar-go"
+	"github.com/cedar-policy/cedar-go/x/exp/ast"
+	"github.com/cedar-policy/cedar-go/x/exp/eval"
+
+	"github.com/mooringdb/mooring/core/bson"
+)
+
+// Principal says who calls.
+type Principal struct {
+	// Name is the principal's name, such as key:shop; empty: the client is not authenticated.
+	Name string
+	// Groups lists the groups that the principal is in. Each begins with the kind of the
+	// credential, as the name does.
+	Groups []string
+	// Claims has what the credential says of the client: the claims of a token, or the names in a
+	// certificate. The values are those of encoding/json.
+	Claims map[string]any
+}
+
+// anonymous is the Cedar id and the kind of a client that is not authenticated.
+const anonymous = "anonymous"
+
+// kind returns the kind of the principal's credential: key, jwt or cert.
+func (p *Principal) kind() string {
+	kind, _, ok := strings.Cut(p.Name, ":")
+	if !ok {
+		return anonymous
+	}
+	return kind
+}
+
+func (p *Principal) entity() cedar.Entity {
+	id := p.Name
+	if id == "" {
+		id = anonymous
+	}
+	groups := make([]cedar.EntityUID, len(p.Groups))
+	for i, g := range p.Groups {
+		groups[i] = cedar.NewEntityUID("Group", cedar.String(g))
+	}
+	_, name, _ := strings.Cut(p.Name, ":")
+	return cedar.Entity{
+		UID:     cedar.NewEntityUID("Principal", cedar.String(id)),
+		Parents: cedar.NewEntityUIDSet(groups...),
+		Attributes: cedar.NewRecord(cedar.RecordMap{
+			"kind": cedar.String(p.kind()), "name": cedar.String(name),
+			"claims": cedarRecord(p.Claims),
+		}),
+	}
+}
+
+func cedarRecord(claims map[string]any) cedar.Record {
+	record := cedar.RecordMap{}
+	for name, claim := range claims {
+		if v, ok := cedarValue(claim); ok {
+			record[cedar.String(name)] = v
+		}
+	}
+	return cedar.NewRecord(record)
+}
+
+// cedarValue returns a claim as Cedar has it. Null and numbers that are not integers have no form
+// there.
+func cedarValue(claim any) (cedar.Value, bool) {
+	switch v := claim.(type) {
+	case string:
+		return cedar.String(v), true
+	case bool:
+		return cedar.Boolean(v), true
+	case map[string]any:
+		return cedarRecord(v), true
+	case []any:
+		var items []cedar.Value
+		for _, item := range v {
+			if value, ok := cedarValue(item); ok {
+				items = append(items, value)
+			}
+		}
+		return cedar.NewSet(items...), true
+	}
+	if n, ok := integer(claim); ok {
+		return cedar.Long(n), true
+	}
+	return nil, false
+}
+
+// Resource says what a call works on: a collection, a database if Collection is empty, or the
+// deployment if both are.
+type Resource struct{ Database, Collection string }
+
+// String returns database.collection, the database, or "deployment".
+func (r Resource) String() string {
+	switch {
+	case r.Database == "":
+		return "deployment"
+	case r.Collection == "":
+		return r.Database
+	}
+	return r.Database + "." + r.Collection
+}
+
+// entities returns the entity of the resource, and those that it is in.
+func (r Resource) entities() []cedar.Entity {
+	all := cedar.Entity{UID: cedar.NewEntityUID("Deployment", "deployment")}
+	if r.Database == "" {
+		return []cedar.Entity{all}
+	}
+	name := cedar.String(r.Database)
+	db := cedar.Entity{
+		UID: cedar.NewEntityUID("Database", name), Parents: cedar.NewEntityUIDSet(all.UID),
+		Attributes: cedar.NewRecord(cedar.RecordMap{"database": name}),
+	}
+	if r.Collection == "" {
+		return []cedar.Entity{db, all}
+	}
+	collection := cedar.Entity{
+		UID:     cedar.NewEntityUID("Collection", cedar.String(r.String())),
+		Parents: cedar.NewEntityUIDSet(db.UID),
+		Attributes: cedar.NewRecord(cedar.RecordMap{
+			"database": name, "collection": cedar.String(r.Collection),
+		}),
+	}
+	return []cedar.Entity{collection, db, all}
+}
+
+// world finds the entities of one decision.
+type world struct {
+	principal cedar.Entity
+	resource  []cedar.Entity
+}
+
+// Get returns an entity.
+func (w *world) Get(uid cedar.EntityUID) (cedar.Entity, bool) {
+	if uid == w.principal.UID {
+		return w.principal, true
+	}
+	for _, e := range w.resource {
+		if e.UID == uid {
+			return e, true
+		}
+	}
+	e, ok := actionEntities[uid]
+	return e, ok
+}
+
+// Decide returns what the principal may do of the action on the resource. An action without a name
+// in the API is refused.
+func (p *Policy) Decide(who *Principal, action string, on Resource) Decision {
+	decision, _ := p.decide(who, action, on)
+	return decision
+}
+
+// decide returns the decision and the rules that are satisfied.
+func (p *Policy) decide(who *Principal, action string, on Resource) (Decision, []*rule) {
+	w := &world{principal: who.entity(), resource: on.entities()}
+	// A name with $ is not one of a collection: find on $cmd would be a command.
+	if _, known := byName[action]; !known || strings.Contains(on.String(), "$") {
+		return Decision{Rule: noRule}, nil
+	}
+	_, found := cedar.Authorize(p.set, w, cedar.Request{
+		Principal: w.principal.UID,
+		Action:    cedar.NewEntityUID("Action", cedar.String(action)),
+		Resource:  w.resource[0].UID, Context: cedar.Record{},
+	})
+	// Cedar ignores a forbid that it cannot evaluate. Here it forbids.
+	for _, e := range found.Errors {
+		if r := p.byID[e.PolicyID]; !r.permit {
+			return Decision{Rule: r.id}, []*rule{r}
+		}
+	}
+	var permits []*rule
+	for _, reason := range found.Reasons {
+		r := p.byID[reason.PolicyID]
+		if !r.permit {
+			return Decision{Rule: r.id}, []*rule{r}
+		}
+		permits = append(permits, r)
+	}
+	slices.SortFunc(permits, func(a, b *rule) int { return a.line - b.line })
+	return combine(who, permits)
+}
+
+// combine returns the decision of the rules that permit an action: their filters are or-ed, and
+// limits on fields apply if all rules have them. A rule whose claims the principal does not have
+// permits nothing.
+func combine(who *Principal, permits []*rule) (Decision, []*rule) {
+	var filters []bson.Raw
+	var ids []string
+	var used []*rule
+	d := Decision{}
+	for _, r := range permits {
+		filter, ok := r.filter.fill(who)
+		forced, ok2 := r.forced.fill(who)
+		if !ok || !ok2 {
+			continue
+		}
+		if first := len(ids) == 0; first {
+			d.Hidden, d.ReadOnly, d.Forced = r.hidden, r.readonly, forced
+		} else {
+			d.Hidden, d.ReadOnly = common(d.Hidden, r.hidden), common(d.ReadOnly, r.readonly)
+			if d.Forced, ok = shared(d.Forced, forced); !ok {
+				return Decision{Rule: strings.Join(append(ids, r.id), ", ") +
+					" (they force different values)"}, append(used, r)
+			}
+		}
+		filters = append(filters, filter)
+		d.Commands = append(d.Commands, r.commands...)
+		d.Options = append(d.Options, r.options...)
+		ids, used = append(ids, r.id), append(used, r)
+	}
+	if len(ids) == 0 {
+		return Decision{Rule: noRule}, nil
+	}
+	d.Allowed, d.Rule, d.Filter = true, strings.Join(ids, ", "), or(filters)
+	return d, used
+}
+
+// or returns the filter that matches what one of the filters matches; nil: everything.
+func or(filters []bson.Raw) bson.Raw {
+	b := bson.NewBuilder(nil).OpenArray("$or")
+	for _, f := range filters {
+		if f == nil {
+			return nil
+		}
+		b.Document("", f)
+	}
+	if len(filters) == 1 {
+		return filters[0]
+	}
+	return b.Close().Finish()
+}
+
+// common returns the paths that are in both lists, or within a path of the other.
+func common(a, b []string) (both []string) {
+	for _, path := range a {
+		if slices.ContainsFunc(b, func(other string) bool { return within(path, other) }) {
+			both = append(both, path)
+		}
+	}
+	for _, path := range b {
+		if !slices.Contains(both, path) &&
+			slices.ContainsFunc(a, func(other string) bool { return within(path, other) }) {
+			both = append(both, path)
+		}
+	}
+	return both
+}
+
+// shared returns the fields that are in both documents; nil: none. It reports false if one has
+// different values.
+func shared(a, b bson.Raw) (bson.Raw, bool) {
+	both := bson.NewBuilder(nil)
+	for key, v := range a.All() {
+		w, found := b.Lookup(key)
+		if found && !v.Equal(w) {
+			return nil, false
+		}
+		if found {
+			both.Value(key, v)
+		}
+	}
+	if d := both.Finish(); !d.IsEmpty() {
+		return d, true
+	}
+	return nil, true
+}
+
+// RestrictedSomewhere reports whether a rule that restricts could permit something to the
+// principal, whatever the action and the resource are. If it cannot be excluded, it is true.
+func (p *Policy) RestrictedSomewhere(who *Principal) bool {
+	w := &world{principal: who.entity()}
+	env := eval.Env{
+		Entities: w, Principal: w.principal.UID, Action: eval.Variable("action"),
+		Resource: eval.Variable("resource"), Context: cedar.Record{},
+	}
+	return slices.ContainsFunc(p.rules, func(r *rule) bool {
+		if _, ok := r.filter.fill(who); !ok || !r.restricts() {
+			return false
+		}
+		if _, ok := r.forced.fill(who); !ok {
+			return false
+		}
+		rest, keep := eval.PartialPolicy(env, (*ast.Policy)(r.policy.AST()))
+		return keep && !fails(rest)
+	})
+}
+
+// fails reports whether what is left of a rule is an error for every action and resource.
+func fails(rest *ast.Policy) bool {
+	return slices.ContainsFunc(rest.Conditions, func(c ast.ConditionType) bool {
+		_, failed := eval.ToPartialError(c.Body)
+		return failed
+	})
+}

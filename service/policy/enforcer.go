@@ -1,0 +1,126 @@
+package policy
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/mooringdb/mooring/service/caller"
+)
+
+// Enforcer applies a policy to the requests of calls. It is safe for concurrent use.
+type Enforcer struct {
+	script bool
+	state  atomic.Pointer[state]
+}
+
+// Config configures an Enforcer.
+type Config struct {
+	// Policy has the rules. Replace changes them.
+	Policy *Policy
+	// JavaScript allows $where, $function and $accumulator to callers without limits on documents
+	// or fields.
+	JavaScript bool
+}
+
+// NewEnforcer returns an Enforcer.
+func NewEnforcer(cfg Config) *Enforcer {
+	e := &Enforcer{script: cfg.JavaScript}
+	e.Replace(cfg.Policy)
+	return e
+}
+
+// Replace replaces the rules. Requests that were checked before go on.
+func (e *Enforcer) Replace(p *Policy) {
+	e.state.Store(&state{
+		policy: p, decisions: map[question]*Decision{}, limited: map[*caller.Identity]bool{},
+	})
+}
+
+// state holds the rules, and the decisions that were made with them.
+type state struct {
+	policy *Policy
+
+	mu        sync.RWMutex
+	decisions map[question]*Decision
+	limited   map[*caller.Identity]bool // RestrictedSomewhere
+}
+
+// question asks for one decision.
+type question struct {
+	who    *caller.Identity // identities do not change; nil: not authenticated
+	action string
+	on     Resource
+}
+
+// maxRemembered is how many decisions are remembered. The names of resources come from clients: if
+// there are more, all are forgotten.
+const maxRemembered = 10_000
+
+// decide returns the decision about a question.
+func (s *state) decide(q question) *Decision {
+	s.mu.RLock()
+	d := s.decisions[q]
+	s.mu.RUnlock()
+	if d != nil {
+		return d
+	}
+	who := principal(q.who)
+	made := s.policy.Decide(&who, q.action, q.on)
+	if made.Restricted() && isSystem(q.on.Collection) {
+		made = Decision{Rule: made.Rule + " (a collection of the server's own)"}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.decisions) >= maxRemembered {
+		clear(s.decisions)
+	}
+	s.decisions[q] = &made
+	return &made
+}
+
+// restricted reports whether a rule could restrict the caller.
+func (s *state) restricted(id *caller.Identity) bool {
+	s.mu.RLock()
+	limited, known := s.limited[id]
+	s.mu.RUnlock()
+	if known {
+		return limited
+	}
+	who := principal(id)
+	limited = s.policy.RestrictedSomewhere(&who)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.limited) >= maxRemembered {
+		clear(s.limited)
+	}
+	s.limited[id] = limited
+	return limited
+}
+
+// principal returns what rules see of an identity.
+func principal(id *caller.Identity) Principal {
+	if id == nil {
+		return Principal{}
+	}
+	return Principal{Name: id.Principal, Groups: id.Groups, Claims: id.Claims}
+}
+
+// Refusal reports a request that the policy does not allow. Its text names no rule.
+type Refusal struct {
+	// Principal, Action, On and Rule say who was refused what, and by which rule.
+	Principal, Action string
+	On                Resource
+	Rule              string
+	// Field is the part of the request that is not allowed; empty: all of it.
+	Field string
+	// Problem says what that part does.
+	Problem string
+}
+
+func (r *Refusal) Error() string {
+	text := "the policy does not allow " + r.Action + " on " + r.On.String()
+	if r.Problem != "" {
+		text += ": the request " + r.Problem
+	}
+	return text
+}

@@ -1,0 +1,134 @@
+package policy
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/mooringdb/mooring/core/bson"
+)
+
+// problem says which part of a request a decision does not allow. It names no rule.
+type problem string
+
+func (p problem) Error() string { return string(p) }
+
+const (
+	errScript problem = "runs JavaScript, which is off"
+	errHidden problem = "names a field that the caller may not use"
+)
+
+// limits holds a decision, and what holds for all callers.
+type limits struct {
+	Decision
+	// script is true if requests may run JavaScript.
+	script bool
+}
+
+// isScript reports whether a key is an operator that runs JavaScript.
+func isScript(key string) bool {
+	return key == "$where" || key == "$function" || key == "$accumulator"
+}
+
+// deep calls visit for each element of a document, at all depths, until it returns an error.
+func deep(d bson.Raw, visit func(key string, v bson.Value) error) error {
+	for key, v := range d.All() {
+		if err := visit(key, v); err != nil {
+			return err
+		}
+		var err error
+		if sub, ok := v.Document(); ok {
+			err = deep(sub, visit)
+		} else if list, ok := v.Array(); ok {
+			err = deepArray(list, visit)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// deepArray does what deep does for the items of an array. Their keys are empty.
+func deepArray(a bson.Array, visit func(key string, v bson.Value) error) error {
+	for _, v := range a.All() {
+		if err := visit("", v); err != nil {
+			return err
+		}
+		var err error
+		if sub, ok := v.Document(); ok {
+			err = deep(sub, visit)
+		} else if list, ok := v.Array(); ok {
+			err = deepArray(list, visit)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkExpressions checks a value that has expressions in it, anywhere: it runs no JavaScript, and
+// names no hidden field. A text that only looks like an expression is taken for one.
+func (l *limits) checkExpressions(v bson.Value) error {
+	if d, ok := v.Document(); ok {
+		return deep(d, l.checkPart)
+	}
+	if a, ok := v.Array(); ok {
+		return deepArray(a, l.checkPart)
+	}
+	return l.checkPart("", v)
+}
+
+func (l *limits) checkPart(key string, v bson.Value) error {
+	if isScript(key) && (!l.script || l.Restricted()) {
+		return errScript
+	}
+	if len(l.Hidden) == 0 {
+		return nil
+	}
+	if key == "$getField" || key == "$setField" || key == "$unsetField" {
+		return errHidden
+	}
+	if text, ok := v.Str(); ok && l.readsHidden(text) {
+		return errHidden
+	}
+	return nil
+}
+
+// readsHidden reports whether a text is an expression that reads a hidden field, or the whole
+// document, which has them.
+func (l *limits) readsHidden(text string) bool {
+	if variable, ok := strings.CutPrefix(text, "$$"); ok {
+		name, path, _ := strings.Cut(variable, ".")
+		return (name == "ROOT" || name == "CURRENT") && touches(path, l.Hidden)
+	}
+	path, ok := strings.CutPrefix(text, "$")
+	return ok && path != "" && touches(path, l.Hidden)
+}
+
+// harmless lists the operators of $expr that do not fail, whatever the document has. Others could
+// tell by their errors what is in documents that the caller's filter does not match: the server may
+// evaluate the caller's part of a filter first.
+var harmless = []string{
+	"$eq", "$ne", "$gt", "$gte", "$lt", "$lte", "$cmp", "$and", "$or", "$not", "$ifNull", "$cond",
+	"$literal",
+}
+
+func (l *limits) checkHarmless(v bson.Value) error {
+	if l.Filter == nil {
+		return nil
+	}
+	visit := func(key string, _ bson.Value) error {
+		if strings.HasPrefix(key, "$") && !slices.Contains(harmless, key) {
+			return problem("uses " + key + " in $expr, which is not possible under a filter")
+		}
+		return nil
+	}
+	if d, ok := v.Document(); ok {
+		return deep(d, visit)
+	}
+	if a, ok := v.Array(); ok {
+		return deepArray(a, visit)
+	}
+	return nil
+}

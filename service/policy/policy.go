@@ -1,0 +1,216 @@
+// Package policy decides what a caller may do, by one file of rules in the Cedar language, and
+// changes requests so that they do no more.
+//
+// Parse reads the rules. Policy.Decide is a pure function: principal, action and resource in, a
+// Decision out. Functions on BSON apply a Decision to a request: they and its filter into filters,
+// keep hidden fields out of projections and expressions, check updates and inserted documents, and
+// check pipelines stage by stage. An Enforcer applies a policy to the messages of calls. No other
+// part of it holds state.
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cedar-policy/cedar-go"
+
+	"github.com/mooringdb/mooring/core/bson"
+)
+
+// Policy holds the rules of one file. It does not change.
+type Policy struct {
+	rules []*rule
+	set   *cedar.PolicySet
+	byID  map[cedar.PolicyID]*rule
+}
+
+// rule holds one policy statement of the file, with its annotations.
+type rule struct {
+	id     string // of the annotation @id, else its line
+	line   int    // 0: built in
+	policy *cedar.Policy
+	permit bool
+
+	filter   *template // nil: none
+	forced   *template // nil: none
+	hidden   []string
+	readonly []string
+	commands []string
+	options  []string
+}
+
+// restricts reports whether the rule permits only a part of documents or fields.
+func (r *rule) restricts() bool {
+	return r.filter != nil || r.forced != nil || len(r.hidden) > 0 || len(r.readonly) > 0
+}
+
+// ownRule lets clients use the cursors, sessions and transactions that they have opened. Their
+// tokens are bound to the principal. A forbid of the file wins.
+const ownRule = `@id("own handles")
+permit(principal, action in Action::"own", resource);`
+
+// Parse reads the text of a policy file. Its errors name the rule and the line.
+func Parse(text []byte) (*Policy, error) {
+	list, err := cedar.NewPolicyListFromBytes("", text)
+	if err != nil {
+		return nil, fmt.Errorf("it is not Cedar: %w", err)
+	}
+	if len(list) == 0 {
+		return nil, errors.New("it has no rule, so that nothing would be allowed")
+	}
+	p := &Policy{set: cedar.NewPolicySet(), byID: map[cedar.PolicyID]*rule{}}
+	for _, one := range list {
+		r, err := newRule(one)
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %w", one.Position().Line, err)
+		}
+		if err := p.add(r); err != nil {
+			return nil, fmt.Errorf("line %d: %w", r.line, err)
+		}
+	}
+	var own cedar.Policy
+	if err := own.UnmarshalCedar([]byte(ownRule)); err != nil {
+		panic("bug: policy: " + err.Error())
+	}
+	if err := p.add(&rule{id: "own handles", policy: &own, permit: true}); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *Policy) add(r *rule) error {
+	id := cedar.PolicyID(r.id)
+	if p.byID[id] != nil {
+		return fmt.Errorf("another rule has the id %q", r.id)
+	}
+	p.byID[id] = r
+	p.set.Add(id, r.policy)
+	p.rules = append(p.rules, r)
+	return nil
+}
+
+// Len returns the number of rules in the file.
+func (p *Policy) Len() int { return len(p.rules) - 1 }
+
+// newRule reads the annotations of a rule.
+func newRule(one *cedar.Policy) (*rule, error) {
+	r := &rule{
+		line: one.Position().Line, policy: one, permit: one.Effect() == cedar.Permit,
+	}
+	r.id = "line " + strconv.Itoa(r.line)
+	if column := one.Position().Column; column > 1 {
+		r.id += ":" + strconv.Itoa(column)
+	}
+	for name, text := range sorted(one.Annotations()) {
+		if err := r.annotate(name, text); err != nil {
+			return nil, fmt.Errorf("@%s: %w", name, err)
+		}
+	}
+	switch {
+	case !r.permit && (r.restricts() || r.commands != nil || r.options != nil):
+		return nil, errors.New("a forbid has no annotations but @id and @description")
+	case r.restricts() && (r.commands != nil || r.options != nil):
+		return nil, errors.New("a rule with @filter, @hidden, @readonly or @forced allows no " +
+			"@commands and no @options: they could do more than it permits")
+	}
+	return r, nil
+}
+
+func sorted(annotations cedar.Annotations) iter.Seq2[string, string] {
+	return func(yield func(string, string) bool) {
+		names := make([]string, 0, len(annotations))
+		for name := range annotations {
+			names = append(names, string(name))
+		}
+		slices.Sort(names)
+		for _, name := range names {
+			for key, text := range annotations {
+				if string(key) == name && !yield(name, string(text)) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func (r *rule) annotate(name, text string) (err error) {
+	switch name {
+	case "id":
+		if r.id = text; text == "" {
+			return errors.New("is empty")
+		}
+	case "description":
+	case "filter":
+		r.filter, err = parseFilter(text)
+	case "forced":
+		r.forced, err = parseForced(text)
+	case "hidden":
+		r.hidden, err = parsePaths(text)
+	case "readonly":
+		r.readonly, err = parsePaths(text)
+	case "commands":
+		r.commands, err = parseNames(text)
+	case "options":
+		r.options, err = parseNames(text)
+	default:
+		return errors.New("is not known: there are id, description, filter, hidden, readonly, " +
+			"forced, commands and options")
+	}
+	return err
+}
+
+func parseNames(text string) ([]string, error) {
+	names := strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' })
+	if len(names) == 0 {
+		return nil, errors.New("is empty")
+	}
+	for _, name := range names {
+		if strings.ContainsAny(name, "*$\"'") {
+			return nil, fmt.Errorf("%q is not a name", name)
+		}
+	}
+	return names, nil
+}
+
+func parsePaths(text string) ([]string, error) {
+	paths, err := parseNames(text)
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range paths {
+		if normal(path) != path || path == "_id" {
+			return nil, fmt.Errorf("%q cannot be such a field: it is a field's path, without "+
+				"positions in arrays, and not _id", path)
+		}
+	}
+	return paths, nil
+}
+
+// Decision says whether a principal may do an action on a resource, and within which limits.
+type Decision struct {
+	Allowed bool
+	// Rule names the rules that have decided; "no rule" if none permits.
+	Rule string
+	// Filter must match each document that is read, changed or deleted; nil: any document does.
+	Filter bson.Raw
+	// Hidden lists the paths of fields that the client does not see.
+	Hidden []string
+	// ReadOnly lists the paths of fields that the client does not write.
+	ReadOnly []string
+	// Forced has the fields that each inserted document gets; nil: none.
+	Forced bson.Raw
+	// Commands and Options list the names that RunCommand and the field options may have.
+	Commands, Options []string
+}
+
+// Restricted reports whether the decision allows only a part of documents or fields.
+func (d *Decision) Restricted() bool {
+	return d.Filter != nil || d.Forced != nil || len(d.Hidden) > 0 || len(d.ReadOnly) > 0
+}
+
+// noRule is the Decision.Rule of what no rule permits.
+const noRule = "no rule"

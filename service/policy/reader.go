@@ -1,0 +1,309 @@
+package policy
+
+import (
+	"strings"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/mooringdb/mooring/core/bson"
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/payload"
+)
+
+// reader checks the fields of one request, and changes them.
+type reader struct {
+	call   *Call
+	limits limits
+	on     Resource
+	write  bool // the request must have a filter if it can have one
+}
+
+// harmlessFields lists the fields of requests that can do no more than the request itself does.
+var harmlessFields = names(`database collection session transaction statement comment
+	read_preference read_concern write_concern max_time_ms max_await_time_ms skip limit batch_size
+	allow_disk_use allow_partial_results tailable await_data no_cursor_timeout show_record_id
+	bypass_document_validation ordered return_partial_success verbose_results upsert
+	return_document hint`)
+
+// limited lists the fields that a reader checks in message.
+var limited = names("filter projection sort min max collation let array_filters return_key " +
+	"field_name update replacement document documents pipeline options")
+
+func names(text string) map[protoreflect.Name]bool {
+	set := map[protoreflect.Name]bool{}
+	for name := range strings.FieldsSeq(text) {
+		set[protoreflect.Name(name)] = true
+	}
+	return set
+}
+
+// message checks all fields of a request.
+func (r *reader) message(m protoreflect.Message) error {
+	var err error
+	m.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		name := fd.Name()
+		switch {
+		case harmlessFields[name]:
+		case limited[name]:
+			err = r.field(m, fd, v)
+		case r.limits.Restricted():
+			err = problem("has the field " + fd.JSONName() + ", which the policy does not know")
+		default:
+			err = r.whole(m, fd, v)
+		}
+		if err != nil {
+			if _, isPayload := err.(*payload.Error); !isPayload { //nolint:errorlint // as it is
+				err = &partError{fd.JSONName(), unwrapPart(err)}
+			}
+		}
+		return err == nil
+	})
+	if err == nil {
+		err = r.missing(m)
+	}
+	return err
+}
+
+// missing adds what the limits need to fields that the client has not set.
+func (r *reader) missing(m protoreflect.Message) error {
+	fields := m.Descriptor().Fields()
+	if fd := fields.ByName("filter"); fd != nil && !m.Has(fd) && r.limits.Filter != nil {
+		if r.write {
+			return &payload.Error{
+				Field: "filter", Offset: payload.NoOffset, Problem: "is required",
+			}
+		}
+		m.Set(fd, newDocument(r.limits.Filter))
+	}
+	if fd := fields.ByName("projection"); fd != nil && !m.Has(fd) && len(r.limits.Hidden) > 0 {
+		raw, err := r.limits.projection(nil)
+		if err != nil {
+			return err
+		}
+		m.Set(fd, newDocument(raw))
+	}
+	if fd := fields.ByName("pipeline"); fd != nil && fd.IsList() && !m.Has(fd) &&
+		r.limits.Restricted() {
+		return r.pipeline(m, fd)
+	}
+	return nil
+}
+
+// field checks a field of the request, and changes it.
+func (r *reader) field(
+	m protoreflect.Message, fd protoreflect.FieldDescriptor, v protoreflect.Value,
+) error {
+	l := &r.limits
+	switch name := fd.Name(); name {
+	case "filter":
+		return r.change(m, fd, v, r.call.decoder.Raw, l.filter)
+	case "projection":
+		return r.change(m, fd, v, r.call.decoder.Raw, l.projection)
+	case "sort", "min", "max":
+		return r.change(m, fd, v, r.call.decoder.Keys, func(d bson.Raw) (bson.Raw, error) {
+			return d, l.checkFields(d)
+		})
+	case "collation":
+		return r.change(m, fd, v, r.call.decoder.Raw, func(d bson.Raw) (bson.Raw, error) {
+			return d, l.checkCollation(d)
+		})
+	case "let":
+		d, _ := v.Message().Interface().(*mooringv1.Document)
+		return r.expressions(string(name), d)
+	case "options":
+		d, _ := v.Message().Interface().(*mooringv1.Document)
+		return r.options(d)
+	case "replacement":
+		return r.change(m, fd, v, r.call.decoder.Raw, l.replacement)
+	case "document":
+		if !l.Restricted() {
+			return nil
+		}
+		return r.change(m, fd, v, r.call.decoder.Raw, l.insert)
+	case "documents":
+		return r.documents(fd, v.List())
+	case "array_filters":
+		raws, err := r.list(fd, v.List())
+		if err != nil {
+			return err
+		}
+		return l.checkArrayFilters(raws)
+	case "update":
+		u, _ := v.Message().Interface().(*mooringv1.Update)
+		upsert := m.Descriptor().Fields().ByName("upsert")
+		return r.update(u, upsert != nil && m.Get(upsert).Bool())
+	case "return_key":
+		if v.Bool() && len(l.Hidden) > 0 {
+			return errHidden
+		}
+		return nil
+	case "field_name":
+		if touches(v.String(), l.Hidden) {
+			return errHidden
+		}
+		return nil
+	default: // pipeline
+		return r.pipeline(m, fd)
+	}
+}
+
+// change replaces a document of the request.
+func (r *reader) change(
+	m protoreflect.Message, fd protoreflect.FieldDescriptor, v protoreflect.Value,
+	decode func(string, *mooringv1.Document) (bson.Raw, error),
+	apply func(bson.Raw) (bson.Raw, error),
+) error {
+	d, ok := v.Message().Interface().(*mooringv1.Document)
+	if !ok || d.GetEncoding() == nil {
+		return nil // the service refuses it
+	}
+	raw, err := decode(fd.JSONName(), d)
+	if err != nil {
+		return err
+	}
+	changed, err := apply(raw)
+	if err != nil {
+		return err
+	}
+	if _, isJSON := d.GetEncoding().(*mooringv1.Document_Json); isJSON || !same(raw, changed) {
+		m.Set(fd, newDocument(changed))
+	}
+	return nil
+}
+
+// same reports whether two documents share their bytes.
+func same(a, b bson.Raw) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
+}
+
+func (r *reader) list(
+	fd protoreflect.FieldDescriptor, list protoreflect.List,
+) ([]bson.Raw, error) {
+	docs := make([]*mooringv1.Document, list.Len())
+	for i := range docs {
+		docs[i], _ = list.Get(i).Message().Interface().(*mooringv1.Document)
+	}
+	return r.call.decoder.List(fd.JSONName(), docs)
+}
+
+// documents checks inserted documents.
+func (r *reader) documents(fd protoreflect.FieldDescriptor, list protoreflect.List) error {
+	if !r.limits.Restricted() {
+		return nil
+	}
+	raws, err := r.list(fd, list)
+	if err != nil {
+		return err
+	}
+	for i, raw := range raws {
+		if raw, err = r.limits.insert(raw); err != nil {
+			return err
+		}
+		list.Set(i, newDocument(raw))
+	}
+	return nil
+}
+
+func (r *reader) update(u *mooringv1.Update, upsert bool) error {
+	switch kind := u.GetKind().(type) {
+	case *mooringv1.Update_Operators:
+		raw, err := r.call.decoder.Raw("update", kind.Operators)
+		if err != nil || raw == nil {
+			return err
+		}
+		if raw, err = r.limits.operators(raw, upsert); err != nil {
+			return err
+		}
+		kind.Operators = payload.NewDocument(raw)
+	case *mooringv1.Update_Pipeline:
+		raws, err := r.call.decoder.List("update", kind.Pipeline.GetStages())
+		if err != nil {
+			return err
+		}
+		if raws, err = r.limits.changes(raws, upsert); err != nil {
+			return err
+		}
+		stages := make([]*mooringv1.Document, len(raws))
+		for i, raw := range raws {
+			stages[i] = payload.NewDocument(raw)
+		}
+		kind.Pipeline = &mooringv1.Pipeline{Stages: stages}
+	}
+	return nil
+}
+
+func (r *reader) pipelines() *pipelines {
+	return &pipelines{may: r.call.limits, database: r.on.Database}
+}
+
+// pipeline checks and replaces the pipeline of an aggregation.
+func (r *reader) pipeline(m protoreflect.Message, fd protoreflect.FieldDescriptor) error {
+	p := r.pipelines()
+	if fields := m.Descriptor().Fields(); fields.ByName("view_on") != nil {
+		p.untouched = true
+	}
+	stages, err := r.list(fd, m.Get(fd).List())
+	if err != nil {
+		return err
+	}
+	if stages, err = p.rewrite(stages, &r.limits); err != nil {
+		return err
+	}
+	changed := m.NewField(fd).List()
+	for _, s := range stages {
+		changed.Append(newDocument(s))
+	}
+	m.Set(fd, protoreflect.ValueOfList(changed))
+	return nil
+}
+
+// expressions checks a document of variables.
+func (r *reader) expressions(field string, d *mooringv1.Document) error {
+	raw, err := r.call.decoder.Raw(field, d)
+	if err != nil || raw == nil {
+		return err
+	}
+	return r.limits.checkExpressions(bson.DocumentValue(raw))
+}
+
+// options checks that the field options has only names that the rules list.
+func (r *reader) options(d *mooringv1.Document) error {
+	raw, err := r.call.decoder.Raw("options", d)
+	if err != nil {
+		return err
+	}
+next:
+	for key := range raw.All() {
+		for _, listed := range r.limits.Options {
+			if key == listed {
+				continue next
+			}
+		}
+		return &partError{"options", problem("has an option that is not listed")}
+	}
+	return nil
+}
+
+// whole checks the fields of requests that have no limits: what reads from, or moves to, another
+// collection.
+func (r *reader) whole(
+	m protoreflect.Message, fd protoreflect.FieldDescriptor, v protoreflect.Value,
+) error {
+	switch fd.Name() {
+	case "view_on":
+		p := r.pipelines()
+		p.untouched = true
+		_, err := p.other(bson.StringValue(v.String()))
+		return err
+	case "to":
+		to := Resource{r.on.Database, v.String()}
+		other := m.Descriptor().Fields().ByName("to_database")
+		if other != nil && m.Has(other) {
+			to.Database = m.Get(other).String()
+		}
+		if l := r.call.limits("RenameCollection", to); !l.Allowed || l.Restricted() {
+			return &foreign{to, l.Rule}
+		}
+	}
+	return nil
+}

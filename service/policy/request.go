@@ -1,0 +1,265 @@
+package policy
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/mooringdb/mooring/core/bson"
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/caller"
+	"github.com/mooringdb/mooring/service/payload"
+)
+
+// Call checks the requests of one call.
+type Call struct {
+	enforcer *Enforcer
+	state    *state
+	who      *caller.Identity
+	action   action
+	known    bool
+	decoder  payload.Decoder
+	// on is the resource of the first message of a stream; later ones do not name it.
+	on    Resource
+	begun bool
+	quiet bool
+	rule  string
+}
+
+// Begin returns the check of a call of a method, such as /mooring.v1.DocumentService/Find. built
+// says that the process has itself built the BSON in the requests.
+func (e *Enforcer) Begin(who *caller.Identity, method string, built bool) Call {
+	c := Call{
+		enforcer: e, state: e.state.Load(), who: who, decoder: payload.Decoder{Built: built},
+	}
+	c.action, c.known = actions[strings.TrimPrefix(method, apiPrefix)]
+	if !c.known {
+		c.action.name = method
+	}
+	return c
+}
+
+// apiPrefix begins the methods of the API.
+const apiPrefix = "/mooring.v1."
+
+// Quiet reports whether the client may not see what the server says in errors: it could tell of
+// documents or fields that the client may not read.
+func (c *Call) Quiet() bool { return c.quiet }
+
+// Rule names the rules that have decided about the last request.
+func (c *Call) Rule() string { return c.rule }
+
+// Check decides about a request, and changes it so that it does no more than is allowed. It does
+// not change the BSON that the request had. Its errors are *Refusal and those of payload.
+func (c *Call) Check(request proto.Message) error {
+	m := request.ProtoReflect()
+	if !c.known {
+		return c.refuse(&limits{Decision: Decision{Rule: noRule}}, c.action, c.on, nil)
+	}
+	if !c.begun {
+		c.begun, c.on = true, resourceOf(m)
+	}
+	return c.check(m, c.action, c.on)
+}
+
+// resourceOf returns what a request works on.
+func resourceOf(m protoreflect.Message) Resource {
+	fields := m.Descriptor().Fields()
+	text := func(name protoreflect.Name) string {
+		if fd := fields.ByName(name); fd != nil && fd.Kind() == protoreflect.StringKind {
+			return m.Get(fd).String()
+		}
+		return ""
+	}
+	return Resource{text("database"), text("collection")}
+}
+
+// limits returns what the caller may do.
+func (c *Call) limits(action string, on Resource) limits {
+	d := c.state.decide(question{c.who, action, on})
+	c.quiet = c.quiet || d.Restricted()
+	return limits{*d, c.enforcer.script}
+}
+
+// refuse returns the Refusal of a request, or of its part that cause is about. Other errors stay as
+// they are.
+func (c *Call) refuse(l *limits, a action, on Resource, cause error) error {
+	r := &Refusal{
+		Principal: principalName(c.who), Action: a.name, On: on, Rule: l.Rule,
+	}
+	part, ok := errors.AsType[*partError](cause)
+	if ok {
+		r.Field, cause = part.field, part.err
+	}
+	if other, ok := errors.AsType[*foreign](cause); ok {
+		r.Rule = other.rule
+	} else if _, ok := errors.AsType[problem](cause); cause != nil && !ok {
+		return cause
+	}
+	if cause != nil {
+		r.Problem = cause.Error()
+	}
+	return r
+}
+
+func principalName(id *caller.Identity) string {
+	if id == nil {
+		return anonymous
+	}
+	return id.Principal
+}
+
+// partError says which field of a request a problem is in.
+type partError struct {
+	field string
+	err   error
+}
+
+func (e *partError) Error() string { return e.field + ": " + e.err.Error() }
+
+func (c *Call) check(m protoreflect.Message, a action, on Resource) error {
+	switch a.kind {
+	case containing:
+		return c.contained(m)
+	case writeModels:
+		return c.models(m, on)
+	default:
+	}
+	if a.kind == mine || a.kind == inAll {
+		on = Resource{}
+	}
+	l := c.limits(a.name, on)
+	c.rule = l.Rule
+	noLimits := a.kind != documents && a.kind != mine || on.Collection == ""
+	if !l.Allowed || noLimits && l.Restricted() {
+		return c.refuse(&l, a, on, nil)
+	}
+	if a.kind == mine {
+		c.quiet = c.quiet || c.state.restricted(c.who)
+		return nil
+	}
+	r := &reader{call: c, limits: l, on: on, write: a.group == write}
+	err := r.message(m)
+	if err == nil && a.kind == commanding {
+		err = r.command(m)
+	}
+	if err != nil {
+		return c.refuse(&r.limits, a, on, err)
+	}
+	return nil
+}
+
+// contained checks each request in a message.
+func (c *Call) contained(m protoreflect.Message) (err error) {
+	one := func(sub protoreflect.Message) bool {
+		name := strings.TrimSuffix(string(sub.Descriptor().Name()), "Request")
+		if a, ok := byName[name]; ok {
+			err = c.check(sub, a, resourceOf(sub))
+			return err == nil
+		}
+		if sub.Descriptor().Fields().ByName("database") != nil {
+			err = c.refuse(&limits{Decision: Decision{Rule: noRule}}, action{name: name},
+				resourceOf(sub), nil)
+			return false
+		}
+		err = c.contained(sub)
+		return err == nil
+	}
+	m.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		switch {
+		case fd.Kind() != protoreflect.MessageKind || fd.IsMap():
+			return true
+		case !fd.IsList():
+			return one(v.Message())
+		}
+		for i := range v.List().Len() {
+			if !one(v.List().Get(i).Message()) {
+				return false
+			}
+		}
+		return true
+	})
+	return err
+}
+
+// models checks each write of a bulk write.
+func (c *Call) models(m protoreflect.Message, on Resource) error {
+	request, ok := m.Interface().(*mooringv1.BulkWriteRequest)
+	if !ok {
+		return errors.New("bug: policy: not a bulk write")
+	}
+	a := action{name: "BulkWrite", group: write}
+	for i, model := range request.GetModels() {
+		at := on
+		if model.Namespace != nil {
+			at.Database, at.Collection, _ = strings.Cut(model.GetNamespace(), ".")
+		}
+		kind := model.ProtoReflect().WhichOneof(
+			model.ProtoReflect().Descriptor().Oneofs().ByName("kind"))
+		if kind == nil {
+			continue // the service refuses it
+		}
+		a := action{name: actionOf(kind.JSONName()), group: write}
+		l := c.limits(a.name, at)
+		c.rule = l.Rule
+		r := &reader{call: c, limits: l, on: at, write: true}
+		err := r.options(request.GetOptions())
+		if err == nil && l.Allowed {
+			err = r.message(model.ProtoReflect().Get(kind).Message())
+		}
+		if err != nil || !l.Allowed {
+			if err != nil {
+				err = &partError{"models." + strconv.Itoa(i), unwrapPart(err)}
+			}
+			return c.refuse(&r.limits, a, at, err)
+		}
+	}
+	r := &reader{call: c, limits: limits{script: c.enforcer.script}, on: on}
+	if err := r.expressions("let", request.GetLet()); err != nil {
+		return c.refuse(&r.limits, a, on, err)
+	}
+	return nil
+}
+
+func unwrapPart(err error) error {
+	if part, ok := errors.AsType[*partError](err); ok {
+		return part.err
+	}
+	return err
+}
+
+// actionOf returns the name of the action of a kind of write: InsertOne of insertOne.
+func actionOf(kind string) string { return strings.ToUpper(kind[:1]) + kind[1:] }
+
+// command checks that the command of RunCommand is one that the rules list.
+func (r *reader) command(m protoreflect.Message) error {
+	d, ok := m.Get(m.Descriptor().Fields().ByName("command")).Message().
+		Interface().(*mooringv1.Document)
+	if !ok || d.GetEncoding() == nil {
+		return nil // the service refuses it
+	}
+	raw, err := r.call.decoder.Raw("command", d)
+	if err != nil {
+		return err
+	}
+	name := raw.FirstKey()
+	for _, listed := range r.limits.Commands {
+		if name != listed {
+			continue
+		}
+		if r.call.state.restricted(r.call.who) {
+			return problem("is a command, and a rule limits which documents or fields the " +
+				"caller may use")
+		}
+		return nil
+	}
+	return problem("has a command that is not listed")
+}
+
+// text is a document's field that a reader sets.
+func newDocument(raw bson.Raw) protoreflect.Value {
+	return protoreflect.ValueOfMessage(payload.NewDocument(raw).ProtoReflect())
+}
