@@ -174,9 +174,9 @@ func (id *Identity) attribute(field string) error {
 	return nil
 }
 
-var errAttribute = errors.New("the fourth field, or one after it, is not expires= and a time such " +
-	"as 2027-01-31T00:00:00Z, groups= and names with commas between them, or claim.NAME= and a " +
-	"text; or it is there twice")
+var errAttribute = errors.New("the fourth field, or one after it, is not expires= and a time " +
+	"such as 2027-01-31T00:00:00Z, groups= and names with commas between them, or claim.NAME= " +
+	"and a text; or it is there twice")
 
 // claimPrefix begins the name of a claim in the line of a key.
 const claimPrefix = "claim."

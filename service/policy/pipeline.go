@@ -10,7 +10,7 @@ import (
 type pipelines struct {
 	// may returns what the caller may do with another collection.
 	may func(action string, on Resource) limits
-	// database is the one that the pipeline runs in.
+	// database is the database that the pipeline runs in.
 	database string
 	// untouched says that other collections are read in full or not at all, since the pipeline is
 	// kept for other callers: that of a view.

@@ -259,7 +259,7 @@ func (r *reader) command(m protoreflect.Message) error {
 	return problem("has a command that is not listed")
 }
 
-// text is a document's field that a reader sets.
+// newDocument returns the value of a field that is a document.
 func newDocument(raw bson.Raw) protoreflect.Value {
 	return protoreflect.ValueOfMessage(payload.NewDocument(raw).ProtoReflect())
 }

@@ -153,7 +153,7 @@ func only(doc bson.Raw, path []string) (v bson.Value, found, ok bool) {
 	return only(sub, path[1:])
 }
 
-// answer is that of a comparison, which cannot always know what the server would find.
+// answer holds the result of a comparison, which cannot always know what the server would find.
 type answer uint8
 
 const (
@@ -320,7 +320,8 @@ func (l *limits) changes(stages []bson.Raw, upsert bool) ([]bson.Raw, error) {
 		for key, v := range values.All() {
 			b.OpenDocument(key).Value("$literal", v).Close()
 		}
-		return append(slices.Clone(stages), b.Close().Finish()), nil // documents that exist have them
+		// Documents that exist have these values.
+		return append(slices.Clone(stages), b.Close().Finish()), nil
 	}
 	return stages, nil
 }
