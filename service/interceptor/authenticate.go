@@ -5,7 +5,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"log/slog"
-	"net"
 	"net/netip"
 	"time"
 
@@ -52,8 +51,11 @@ func fromPeer(ctx context.Context) (p caller.Presented) {
 	if secure, ok := client.AuthInfo.(credentials.TLSInfo); ok {
 		p.Certificate = verifiedLeaf(secure.State.VerifiedChains)
 	}
-	if tcp, ok := client.Addr.(*net.TCPAddr); ok {
-		p.Address, _ = netip.AddrFromSlice(tcp.IP)
+	if client.Addr == nil {
+		return p
+	}
+	if address, err := netip.ParseAddrPort(client.Addr.String()); err == nil {
+		p.Address = address.Addr()
 	}
 	return p
 }

@@ -15,6 +15,7 @@ const (
 	InvalidArgument      Reason = "InvalidArgument"
 	MalformedDocument    Reason = "MalformedDocument"
 	TooLarge             Reason = "TooLarge"
+	MessageTooLarge      Reason = "MessageTooLarge"
 	Unimplemented        Reason = "Unimplemented"
 	RouteNotFound        Reason = "RouteNotFound"
 	MethodNotAllowed     Reason = "MethodNotAllowed"
@@ -86,6 +87,7 @@ var reasons = byReason([]row{
 	{codes.InvalidArgument, http.StatusBadRequest, InvalidArgument, Never},
 	{codes.InvalidArgument, http.StatusBadRequest, MalformedDocument, Never},
 	{codes.InvalidArgument, http.StatusRequestEntityTooLarge, TooLarge, Never},
+	{codes.ResourceExhausted, http.StatusRequestEntityTooLarge, MessageTooLarge, Never},
 	{codes.Unimplemented, http.StatusNotImplemented, Unimplemented, Never},
 	{codes.NotFound, http.StatusNotFound, RouteNotFound, Never},
 	{codes.Unimplemented, http.StatusMethodNotAllowed, MethodNotAllowed, Never},

@@ -9,12 +9,16 @@ import (
 	"go.uber.org/fx"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/debugging"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/ready"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/server"
 	"github.com/mooringdb/mooring/core/client"
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/changestream"
 	"github.com/mooringdb/mooring/service/inproc"
@@ -49,19 +53,64 @@ func newGRPC(cfg *config.Config, secure *tls.Config, around *interceptor.Chain, 
 		c := server.GRPCConfig{
 			TLS: secure, MaxRequestSize: int(cfg.MaxRequestSize), Unary: around.Unary(),
 			MaxStreams: cfg.Connections.MaxStreams, MaxAge: cfg.Connections.MaxAge,
-			Stream: around.Stream(), Stopping: stop.Done(),
+			Stream: around.Stream(), Stopping: stop.Done(), Stall: cfg.Cursors.Idle,
+			MaxSizeOf: maxSizeOf(int(cfg.MaxRequestSize)),
 		}
 		if cfg.AuthEnabled() {
 			c.Authenticate = around.Authenticate
 		}
-		g := server.NewGRPC(c)
-		services.register(c.Register(g))
-		server.RegisterHealth(g, h)
+		g, r := server.NewGRPC(c)
+		services.register(r)
+		healthpb.RegisterHealthServer(r, h)
 		if cfg.GRPC.Reflection {
 			server.RegisterReflection(g)
 		}
 		return g
 	}
+}
+
+// maxBare is the size of the largest request that has no documents, such as one with a token.
+const maxBare = 1 << 20
+
+// maxSizeOf returns the size of the largest request of each method: most, if it can have documents.
+func maxSizeOf(most int) func(method string) int {
+	bare := map[string]bool{}
+	protoregistry.GlobalFiles.RangeFiles(func(file protoreflect.FileDescriptor) bool {
+		for i := range file.Services().Len() {
+			methods := file.Services().Get(i).Methods()
+			for j := range methods.Len() {
+				m := methods.Get(j)
+				name := "/" + string(m.Parent().FullName()) + "/" + string(m.Name())
+				bare[name] = !hasDocuments(m.Input(), map[protoreflect.FullName]bool{})
+			}
+		}
+		return true
+	})
+	return func(method string) int {
+		if bare[method] {
+			return min(most, maxBare)
+		}
+		return most
+	}
+}
+
+// hasDocuments reports whether a message has a document or value in it. seen has the messages that
+// were looked at.
+func hasDocuments(
+	m protoreflect.MessageDescriptor, seen map[protoreflect.FullName]bool,
+) bool {
+	switch seen[m.FullName()] = true; m.FullName() {
+	case (*mooringv1.Document)(nil).ProtoReflect().Descriptor().FullName(),
+		(*mooringv1.Value)(nil).ProtoReflect().Descriptor().FullName():
+		return true
+	}
+	for i := range m.Fields().Len() {
+		inner := m.Fields().Get(i).Message()
+		if inner != nil && !seen[inner.FullName()] && hasDocuments(inner, seen) {
+			return true
+		}
+	}
+	return false
 }
 
 func newREST(cfg *config.Config, log *slog.Logger, around *interceptor.Chain, services api,

@@ -54,6 +54,7 @@ func reset(nc net.Conn) {
 
 func (l *clients) admit(nc net.Conn, from netip.Addr) net.Conn {
 	c := &client{Conn: nc, of: l, from: from}
+	c.addr = &clientAddr{nc.RemoteAddr(), c}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.open[c] = struct{}{}
@@ -92,9 +93,28 @@ func (l *clients) hangUp(which func(*client) bool) {
 type client struct {
 	net.Conn
 
-	of    *clients
-	from  netip.Addr // see network
-	spoke atomic.Bool
+	of      *clients
+	from    netip.Addr // see network
+	addr    *clientAddr
+	spoke   atomic.Bool
+	written atomic.Int64 // bytes
+}
+
+// clientAddr holds the address of a client and its connection, since a call of grpc knows only
+// addresses.
+type clientAddr struct {
+	net.Addr
+	client *client
+}
+
+// RemoteAddr returns the client's address.
+func (c *client) RemoteAddr() net.Addr { return c.addr }
+
+// Write counts the bytes that the connection takes.
+func (c *client) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	c.written.Add(int64(n))
+	return n, err
 }
 
 // Read records that the client has sent data.

@@ -22,8 +22,13 @@ import (
 
 // GRPCConfig holds what a gRPC server is made of.
 type GRPCConfig struct {
-	TLS            *tls.Config // nil: plain text
+	TLS *tls.Config // nil: plain text
+	// MaxRequestSize limits each message of a client, in bytes. MaxSizeOf, if it is set, limits
+	// those of a method.
 	MaxRequestSize int
+	MaxSizeOf      func(method string) int
+	// Stall is how long the client of a stream may leave a message unread; 0: as of other calls.
+	Stall time.Duration
 	// MaxStreams limits the calls in flight on a connection; 0 means no limit.
 	MaxStreams int
 	// MaxAge is the age from which clients are told to use another connection; 0 means none.
@@ -38,7 +43,17 @@ type GRPCConfig struct {
 	// Stopping is closed when the server stops. Streams of health and reflection have no end of
 	// their own; they end then.
 	Stopping <-chan struct{}
+
+	dog *watchdog // set by NewGRPC
 }
+
+// Clients of health need no credential, so what they can make the gateway hold is limited: a
+// request arrives within healthPatience, and has at most maxHealthRequest bytes. Watch keeps it,
+// since it has the name of a service.
+const (
+	healthPatience   = 5 * time.Second
+	maxHealthRequest = 1 << 10
+)
 
 const (
 	// A client that disappears is noticed after the sum of the two, and its streams end.
@@ -54,10 +69,12 @@ const (
 	handshakeTimeout = 10 * time.Second
 )
 
-// NewGRPC returns a gRPC server without services. Register adds them.
-func NewGRPC(cfg GRPCConfig) *grpc.Server {
+// NewGRPC returns a gRPC server without services, and what registers the API on it. Services that
+// are registered on the server itself, and have unary methods, are not intercepted.
+func NewGRPC(cfg GRPCConfig) (*grpc.Server, grpc.ServiceRegistrar) {
+	cfg.dog = newWatchdog()
 	opts := []grpc.ServerOption{
-		grpc.MaxRecvMsgSize(cfg.MaxRequestSize),
+		grpc.ForceServerCodecV2(newCodec()),
 		grpc.ConnectionTimeout(handshakeTimeout),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			Time: keepaliveTime, Timeout: keepaliveTimeout, MaxConnectionAge: cfg.MaxAge,
@@ -68,7 +85,6 @@ func NewGRPC(cfg GRPCConfig) *grpc.Server {
 		grpc.WaitForHandlers(true),
 		grpc.NumStreamWorkers(streamWorkers),
 		grpc.MaxHeaderListSize(maxHeaderBytes),
-		grpc.UnaryInterceptor(cfg.unary),
 		grpc.StreamInterceptor(cfg.stream),
 		grpc.UnknownServiceHandler(refuseUnknown),
 	}
@@ -78,90 +94,82 @@ func NewGRPC(cfg GRPCConfig) *grpc.Server {
 	if cfg.TLS != nil {
 		opts = append(opts, grpc.Creds(credentials.NewTLS(cfg.TLS)))
 	}
-	return grpc.NewServer(opts...)
+	g := grpc.NewServer(opts...)
+	return g, lateReader{g, &cfg}
 }
 
-// Register returns what registers the services of the API on a server of this configuration. With
-// authentication, grpc would read the request of a unary call before any code of ours runs, so
-// that strangers could make it hold as much as a request may have. Such a call is registered as a
-// stream, which its handler reads.
-func (cfg GRPCConfig) Register(g *grpc.Server) grpc.ServiceRegistrar {
-	if cfg.Authenticate == nil {
-		return g
-	}
-	return lateReader{g, cfg}
-}
-
-// lateReader registers unary methods as streams. grpc intercepts no stream of a single request and
-// a single response, so their handlers authenticate.
+// lateReader registers unary methods as streams. grpc would read the request of a unary call before
+// any code of ours runs, so that strangers could make it hold as much as a request may have, for as
+// long as they like. The handler of a stream reads the request itself.
 type lateReader struct {
 	server *grpc.Server
-	cfg    GRPCConfig
+	cfg    *GRPCConfig
 }
 
 // RegisterService registers a service.
 func (l lateReader) RegisterService(desc *grpc.ServiceDesc, server any) {
-	l.server.RegisterService(asStreams(desc, l.handler), server)
-}
-
-// asStreams returns a service whose unary methods are streams with the handlers that handler makes.
-func asStreams(
-	desc *grpc.ServiceDesc,
-	handler func(method string, unary grpc.MethodHandler) grpc.StreamHandler,
-) *grpc.ServiceDesc {
 	late := *desc
 	late.Methods, late.Streams = nil, slices.Clone(desc.Streams)
 	for _, m := range desc.Methods {
 		method := "/" + desc.ServiceName + "/" + m.MethodName
 		late.Streams = append(late.Streams, grpc.StreamDesc{
-			StreamName: m.MethodName, Handler: handler(method, m.Handler),
+			StreamName: m.MethodName, Handler: l.handler(method, m.Handler),
 		})
 	}
-	return &late
+	l.server.RegisterService(&late, server)
 }
 
 func (l lateReader) handler(method string, unary grpc.MethodHandler) grpc.StreamHandler {
 	return func(server any, ss grpc.ServerStream) error {
-		ctx, err := l.cfg.Authenticate(ss.Context(), method)
+		s, err := l.cfg.open(ss, method)
 		if err != nil {
 			return err
 		}
-		response, err := unary(server, ctx, ss.RecvMsg, l.cfg.Unary)
+		intercept := l.cfg.Unary
+		if isInfrastructure(method) {
+			intercept = nil
+		}
+		response, err := unary(server, s.ctx, s.RecvMsg, intercept)
 		if err != nil {
 			return err
 		}
-		return ss.SendMsg(response)
+		return s.SendMsg(response)
 	}
 }
 
-func (cfg GRPCConfig) unary(
-	ctx context.Context, req any, info *grpc.UnaryServerInfo, h grpc.UnaryHandler,
-) (any, error) {
-	if isInfrastructure(info.FullMethod) {
-		return h(ctx, req)
+// open finds out who makes a call, and returns its stream.
+func (cfg *GRPCConfig) open(ss grpc.ServerStream, method string) (*stream, error) {
+	ctx := ss.Context()
+	if isHealth(method) {
+		s := cfg.wrap(ctx, ss, method)
+		s.patience, s.limit = healthPatience, maxHealthRequest
+		return s, nil
 	}
-	return cfg.Unary(ctx, req, info, h)
+	if cfg.Authenticate != nil {
+		var err error
+		if ctx, err = cfg.Authenticate(ctx, method); err != nil {
+			return nil, err
+		}
+	}
+	return cfg.wrap(ctx, ss, method), nil
 }
 
-func (cfg GRPCConfig) stream(
+// stream intercepts the calls that are streams by their definition. grpc calls the handler of the
+// others itself.
+func (cfg *GRPCConfig) stream(
 	srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, h grpc.StreamHandler,
 ) error {
-	if cfg.Authenticate != nil && !isHealth(info.FullMethod) {
-		ctx, err := cfg.Authenticate(ss.Context(), info.FullMethod)
-		if err != nil {
-			return err
-		}
-		ss = &authenticated{ss, ctx}
+	s, err := cfg.open(ss, info.FullMethod)
+	if err != nil {
+		return err
 	}
-	if isHealth(info.FullMethod) {
-		ss = stranger{ss}
-	}
+	s.several, s.stall = info.IsClientStream, cfg.Stall
 	if !isInfrastructure(info.FullMethod) {
-		return cfg.Stream(srv, ss, info, h)
+		return cfg.Stream(srv, s, info, h)
 	}
 	done := make(chan error, 1)
 	// The stream ends when this function returns, which ends the goroutine.
-	go func() { done <- h(srv, ss) }()
+	go func() { done <- h(srv, s) }()
 	select {
 	case err := <-done:
 		return err
@@ -172,14 +180,6 @@ func (cfg GRPCConfig) stream(
 		}).Err()
 	}
 }
-
-// authenticated wraps a stream and has the context that Authenticate has returned.
-type authenticated struct {
-	grpc.ServerStream
-	ctx context.Context //nolint:containedctx // as grpc has it
-}
-
-func (a *authenticated) Context() context.Context { return a.ctx }
 
 // refuseUnknown answers calls of unknown methods, so that the error has details and the call is
 // logged, like all others.

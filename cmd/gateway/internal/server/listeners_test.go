@@ -161,12 +161,12 @@ func newGuardedRig(t *testing.T) *guardedRig {
 			return context.WithValue(ctx, whoKey{}, md), nil
 		},
 	}
-	g := server.NewGRPC(cfg)
+	g, registrar := server.NewGRPC(cfg)
 	answer := func(ctx context.Context) *wrapperspb.StringValue {
 		who, _ := ctx.Value(whoKey{}).(string)
 		return wrapperspb.String(who)
 	}
-	cfg.Register(g).RegisterService(&grpc.ServiceDesc{
+	registrar.RegisterService(&grpc.ServiceDesc{
 		ServiceName: "test.Test", HandlerType: (*any)(nil),
 		Methods: []grpc.MethodDesc{{
 			MethodName: "Unary",
@@ -189,7 +189,7 @@ func newGuardedRig(t *testing.T) *guardedRig {
 			Handler: func(_ any, ss grpc.ServerStream) error { return ss.SendMsg(answer(ss.Context())) },
 		}},
 	}, r)
-	server.RegisterHealth(g, health.NewServer())
+	healthpb.RegisterHealthServer(registrar, health.NewServer())
 	server.RegisterReflection(g)
 	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a test's own
 	if err != nil {

@@ -106,7 +106,7 @@ func newRig(t *testing.T, change func(*server.Config)) *rig {
 }
 
 func (r *rig) grpc(secure *tls.Config) *grpc.Server {
-	g := server.NewGRPC(server.GRPCConfig{
+	g, _ := server.NewGRPC(server.GRPCConfig{
 		TLS: secure, MaxRequestSize: 1 << 20, Stopping: r.unready,
 		Unary: func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, h grpc.UnaryHandler) (any, error) {
 			return h(ctx, req)

@@ -1,0 +1,381 @@
+package server_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"net"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/mooringdb/mooring/cmd/gateway/internal/server"
+)
+
+// rawClient speaks HTTP/2 as no library would. Its reader records what the server sends.
+type rawClient struct {
+	t      *testing.T
+	conn   net.Conn
+	framer *http2.Framer
+	done   chan struct{} // closed when the connection has ended
+
+	wmu    sync.Mutex // guards the framer's writing
+	mu     sync.Mutex
+	status map[uint32]string // grpc-status of the streams that have ended
+	data   map[uint32]int    // bytes of a stream
+}
+
+// rawServer serves a unary method and a stream over connections in memory.
+type rawServer struct {
+	l      pipeListener
+	server *grpc.Server
+	served chan error
+}
+
+// newRawServer serves /test.Test/Unary, whose response is as large as its request says, and
+// /test.Test/Stream, which sends two such messages.
+func newRawServer(cfg server.GRPCConfig) *rawServer {
+	size := func(in []byte) int {
+		if len(in) != 4 {
+			return 0
+		}
+		return int(binary.BigEndian.Uint32(in))
+	}
+	cfg.Unary = func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, h grpc.UnaryHandler) (any, error) {
+		return h(ctx, req)
+	}
+	cfg.Stream = func(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, h grpc.StreamHandler) error {
+		return h(srv, ss)
+	}
+	g, registrar := server.NewGRPC(cfg)
+	registrar.RegisterService(&grpc.ServiceDesc{
+		ServiceName: "test.Test", HandlerType: (*any)(nil),
+		Methods: []grpc.MethodDesc{{MethodName: "Unary", Handler: func(srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
+			in := new(wrapperspb.BytesValue)
+			if err := decode(in); err != nil {
+				return nil, err
+			}
+			return interceptor(ctx, in, &grpc.UnaryServerInfo{Server: srv, FullMethod: "/test.Test/Unary"}, func(context.Context, any) (any, error) {
+				return wrapperspb.Bytes(make([]byte, size(in.Value))), nil
+			})
+		}}},
+		Streams: []grpc.StreamDesc{{StreamName: "Stream", ServerStreams: true, Handler: func(_ any, ss grpc.ServerStream) error {
+			in := new(wrapperspb.BytesValue)
+			if err := ss.RecvMsg(in); err != nil {
+				return err
+			}
+			for range 2 {
+				if err := ss.SendMsg(wrapperspb.Bytes(make([]byte, size(in.Value)))); err != nil {
+					return err
+				}
+			}
+			return nil
+		}}},
+	}, struct{}{})
+	s := &rawServer{pipeListener{make(chan net.Conn), make(chan struct{})}, g, make(chan error, 1)}
+	go func() { s.served <- g.Serve(server.Watched(s.l)) }()
+	return s
+}
+
+func (s *rawServer) stop(t *testing.T) {
+	s.server.Stop()
+	if err := <-s.served; err != nil {
+		t.Errorf("Serve = %v", err)
+	}
+}
+
+// dial connects a client that gives each stream a window of that size.
+func (s *rawServer) dial(t *testing.T, window uint32) *rawClient {
+	t.Helper()
+	nc, err := s.l.dial(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &rawClient{t: t, conn: nc, framer: http2.NewFramer(nc, nc), done: make(chan struct{}), status: map[uint32]string{}, data: map[uint32]int{}}
+	c.framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+	go c.read()
+	if _, err := nc.Write([]byte(http2.ClientPreface)); err != nil {
+		t.Fatal(err)
+	}
+	c.write(func(f *http2.Framer) error {
+		return f.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: window})
+	})
+	return c
+}
+
+func (c *rawClient) write(send func(f *http2.Framer) error) {
+	c.t.Helper()
+	c.wmu.Lock()
+	defer c.wmu.Unlock()
+	if err := send(c.framer); err != nil {
+		c.t.Errorf("write: %v", err)
+	}
+}
+
+// read records frames until the connection ends. It answers pings, on goroutines, since the server
+// may not read before its own write has ended.
+func (c *rawClient) read() {
+	defer close(c.done)
+	for {
+		f, err := c.framer.ReadFrame()
+		if err != nil {
+			return
+		}
+		c.mu.Lock()
+		switch f := f.(type) {
+		case *http2.MetaHeadersFrame:
+			for _, field := range f.Fields {
+				if field.Name == "grpc-status" {
+					c.status[f.StreamID] = field.Value
+				}
+			}
+		case *http2.PingFrame:
+			if !f.IsAck() {
+				go func() {
+					c.wmu.Lock()
+					defer c.wmu.Unlock()
+					_ = c.framer.WritePing(true, f.Data) // the connection may have ended
+				}()
+			}
+		case *http2.DataFrame:
+			c.data[f.StreamID] += len(f.Data())
+		}
+		c.mu.Unlock()
+	}
+}
+
+// open sends the headers of a call.
+func (c *rawClient) open(id uint32, method string) {
+	var block bytes.Buffer
+	enc := hpack.NewEncoder(&block)
+	for _, field := range [][2]string{
+		{":method", "POST"}, {":scheme", "http"}, {":path", method}, {":authority", "x"},
+		{"content-type", "application/grpc"}, {"te", "trailers"},
+	} {
+		_ = enc.WriteField(hpack.HeaderField{Name: field[0], Value: field[1]})
+	}
+	c.write(func(f *http2.Framer) error {
+		return f.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block.Bytes(), EndHeaders: true})
+	})
+}
+
+// call makes a call whose response has that size.
+func (c *rawClient) call(id uint32, method string, size uint32) {
+	c.open(id, method)
+	in, err := proto.Marshal(wrapperspb.Bytes(binary.BigEndian.AppendUint32(nil, size)))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.write(func(f *http2.Framer) error { return f.WriteData(id, true, append(prefix(len(in)), in...)) })
+}
+
+// begin sends the beginning of a message: its length and n bytes.
+func (c *rawClient) begin(id uint32, length, n int) {
+	c.write(func(f *http2.Framer) error { return f.WriteData(id, false, prefix(length)) })
+	c.more(id, n)
+}
+
+// more sends more of a message.
+func (c *rawClient) more(id uint32, n int) {
+	for ; n > 0; n -= 16 << 10 {
+		c.write(func(f *http2.Framer) error { return f.WriteData(id, false, make([]byte, min(n, 16<<10))) })
+	}
+}
+
+func prefix(length int) []byte { return binary.BigEndian.AppendUint32([]byte{0}, uint32(length)) }
+
+// take gives a stream room for n more bytes.
+func (c *rawClient) take(id, n uint32) {
+	c.write(func(f *http2.Framer) error { return f.WriteWindowUpdate(0, n) })
+	c.write(func(f *http2.Framer) error { return f.WriteWindowUpdate(id, n) })
+}
+
+// ended returns the status of a stream; empty: it goes on.
+func (c *rawClient) ended(id uint32) string {
+	synctest.Wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.status[id]
+}
+
+// received returns the bytes of a stream.
+func (c *rawClient) received(id uint32) int {
+	synctest.Wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.data[id]
+}
+
+// isCut reports whether the server has closed the connection.
+func (c *rawClient) isCut() bool {
+	synctest.Wait()
+	select {
+	case <-c.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// pass lets time pass.
+func pass(d time.Duration) { <-time.After(d) }
+
+// inBubble runs a test with a server, where time is fake.
+func inBubble(t *testing.T, cfg server.GRPCConfig, run func(t *testing.T, s *rawServer)) {
+	t.Helper()
+	cfg.MaxRequestSize = 4 << 20
+	synctest.Test(t, func(t *testing.T) {
+		s := newRawServer(cfg)
+		run(t, s)
+		s.stop(t)
+	})
+}
+
+// TestRequestsMustArrive checks that a call ends if its request does not make progress, that this
+// ends no other call, and that a client that keeps the pace is served.
+func TestRequestsMustArrive(t *testing.T) {
+	const late, tooLarge = "4", "8"
+	inBubble(t, server.GRPCConfig{MaxSizeOf: func(string) int { return 2 << 20 }}, func(t *testing.T, s *rawServer) {
+		c := s.dial(t, 1<<20)
+		for i, method := range []string{"/test.Test/Unary", "/test.Test/Stream"} {
+			first := uint32(100*i + 1)
+			silent, begun, half, dripping, honest, open, large := first, first+2, first+4, first+6, first+8, first+10, first+12
+			for id := first; id <= large; id += 2 {
+				c.open(id, method)
+			}
+			c.write(func(f *http2.Framer) error { return f.WriteData(begun, false, []byte{0, 0}) })
+			c.begin(half, 1<<20, 60<<10)
+			c.begin(dripping, 1<<20, 1)
+			c.begin(honest, 2<<20, 1)
+			c.begin(large, 2<<20+1, 0)
+			in, _ := proto.Marshal(wrapperspb.Bytes(nil))
+			c.write(func(f *http2.Framer) error { return f.WriteData(open, false, append(prefix(len(in)), in...)) })
+			if got := c.ended(large); got != tooLarge {
+				t.Errorf("%s of 2 MiB and a byte: status %q, want %s", method, got, tooLarge)
+			}
+			for range 14 {
+				pass(time.Second)
+				c.more(dripping, 1)
+				c.more(honest, 16<<10)
+			}
+			for _, id := range []uint32{silent, begun, half, dripping, honest, open} {
+				if got := c.ended(id); got != "" {
+					t.Errorf("%s, stream %d ended early: status %q", method, id, got)
+				}
+			}
+			pass(3 * time.Second)
+			for _, id := range []uint32{silent, begun, half, dripping, open} {
+				if got := c.ended(id); got != late {
+					t.Errorf("%s, stream %d: status %q, want %s", method, id, got, late)
+				}
+			}
+			c.more(honest, 48<<10)
+			for range 40 {
+				pass(time.Second)
+				c.more(honest, 16<<10)
+			}
+			if got := c.ended(honest); got != "" {
+				t.Errorf("%s of a client that keeps the pace: status %q", method, got)
+			}
+			// It keeps a slower pace from now on. Of that there is an end, too.
+			for range 20 {
+				c.more(honest, 16<<10)
+				pass(3 * time.Second)
+			}
+			if got := c.ended(honest); got != late {
+				t.Errorf("%s of a client that is slow: status %q, want %s", method, got, late)
+			}
+		}
+		c.call(1001, "/test.Test/Unary", 10)
+		if got := c.ended(1001); got != "0" {
+			t.Errorf("a call over the same connection: status %q", got)
+		}
+		_ = c.conn.Close()
+	})
+}
+
+// TestManyWithoutRequest checks that calls whose request does not arrive make room for others.
+func TestManyWithoutRequest(t *testing.T) {
+	inBubble(t, server.GRPCConfig{}, func(t *testing.T, s *rawServer) {
+		c := s.dial(t, 1<<20)
+		const most = 1000
+		for i := range uint32(most) {
+			c.open(2*i+1, "/test.Test/Unary")
+		}
+		if got := c.ended(1); got != "" {
+			t.Errorf("the first call ended early: status %q", got)
+		}
+		pass(time.Second)
+		c.begin(1, 1<<20, 64<<10) // it makes progress: the second one is the oldest now
+		synctest.Wait()
+		c.call(2*most+1, "/test.Test/Unary", 10)
+		if first, last := c.ended(1), c.ended(2*most+1); first != "" || last != "0" {
+			t.Errorf("status of the call with progress: %q; of the call with a request: %q", first, last)
+		}
+		if n := len(c.status); n != 2 {
+			t.Errorf("%d calls have ended, want that with a request and one without", n)
+		}
+		_ = c.conn.Close()
+	})
+}
+
+// TestResponsesMustBeTaken checks that a client that takes no response, or too slowly, loses its
+// connection.
+func TestResponsesMustBeTaken(t *testing.T) {
+	const size = 1 << 20
+	inBubble(t, server.GRPCConfig{Stall: 10 * time.Minute}, func(t *testing.T, s *rawServer) {
+		for _, row := range []struct {
+			name, method string
+			every        time.Duration // it takes 64 KiB; 0: nothing
+			cut          time.Duration // 0: it gets all
+		}{
+			{"nothing", "/test.Test/Unary", 0, 17 * time.Second},
+			{"too slow", "/test.Test/Unary", 14 * time.Second, 97 * time.Second},
+			{"in pace", "/test.Test/Unary", 4 * time.Second, 0},
+			{"nothing of a stream", "/test.Test/Stream", 0, 602 * time.Second},
+		} {
+			c := s.dial(t, 0)
+			c.call(1, row.method, size)
+			begun := time.Now()
+			for !c.isCut() && c.received(1) < size && time.Since(begun) < time.Hour {
+				if row.every == 0 {
+					pass(time.Second)
+					continue
+				}
+				pass(row.every)
+				if !c.isCut() {
+					c.take(1, 64<<10)
+				}
+			}
+			took := time.Since(begun)
+			if c.isCut() != (row.cut > 0) || row.cut > 0 && (took > row.cut+row.every || took < row.cut-3*time.Second) {
+				t.Errorf("%s: cut %v after %v, want %v", row.name, c.isCut(), took, row.cut)
+			}
+			_ = c.conn.Close()
+			<-c.done
+		}
+	})
+}
+
+// TestResetResponses checks that a response that is not sent any more does not end the connection.
+func TestResetResponses(t *testing.T) {
+	inBubble(t, server.GRPCConfig{}, func(t *testing.T, s *rawServer) {
+		c := s.dial(t, 0)
+		c.call(1, "/test.Test/Unary", 1<<20)
+		synctest.Wait()
+		c.write(func(f *http2.Framer) error { return f.WriteRSTStream(1, http2.ErrCodeCancel) })
+		synctest.Wait()
+		pass(20 * time.Second)
+		if c.isCut() {
+			t.Error("the connection was closed")
+		}
+		_ = c.conn.Close()
+	})
+}

@@ -1,0 +1,176 @@
+package server
+
+import (
+	"container/list"
+	"sync"
+	"time"
+)
+
+// The pace of a client. It is the same for each message of gRPC, in both directions.
+const (
+	// paceBytes must pass within pacePatience.
+	paceBytes    = 64 << 10
+	pacePatience = 15 * time.Second
+	// A message may take headStart and its length so far, or as a whole, divided by paceRate.
+	headStart = 30 * time.Second
+	paceRate  = 16 << 10 // bytes a second
+	// maxUnread is the number of calls whose requests have not arrived. One more ends the call
+	// that has made no progress for longest.
+	maxUnread = 1000
+	// sweepEvery is the time between two looks at the messages on their way.
+	sweepEvery = time.Second
+)
+
+// pace returns how long n bytes may take.
+func pace(n int) time.Duration {
+	return headStart + time.Duration(n)*time.Second/paceRate
+}
+
+// watchdog watches the messages that clients send and take, and ends those that make no progress.
+// It has a timer while there are any.
+type watchdog struct {
+	// mu guards the fields below, and those of the entries. Nothing blocks while it is held.
+	mu      sync.Mutex
+	unread  *list.List // of *reading, in the order of their progress
+	unsent  map[*sending]struct{}
+	ticking bool
+}
+
+func newWatchdog() *watchdog {
+	return &watchdog{unread: list.New(), unsent: map[*sending]struct{}{}}
+}
+
+// reading represents a message on its way from a client.
+type reading struct {
+	begun, progress time.Time
+	patience        time.Duration // for the next progress
+	received        int
+	at              *list.Element // nil: it is not watched
+	cut             func(why string)
+}
+
+// sending represents a message on its way to a client, in the buffers of grpc.
+type sending struct {
+	deadline time.Time
+	patience time.Duration // for the next progress
+	progress time.Time
+	written  int64 // by the connection, at that time
+	to       *client
+}
+
+// The reasons for the end of a call whose request does not arrive.
+const (
+	whySlow = "the request did not arrive in time"
+	whyMany = "too many calls wait for their requests"
+)
+
+// watch begins to watch a message from a client.
+func (w *watchdog) watch(r *reading) {
+	r.begun = time.Now()
+	r.progress = r.begun
+	var oldest *reading
+	w.mu.Lock()
+	r.at = w.unread.PushBack(r)
+	if w.unread.Len() > maxUnread {
+		oldest = w.forgetLocked(w.unread.Front())
+	}
+	w.tickLocked()
+	w.mu.Unlock()
+	if oldest != nil {
+		oldest.cut(whyMany)
+	}
+}
+
+// moved records progress of a message from a client.
+func (w *watchdog) moved(r *reading, received int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r.received += received
+	r.progress = time.Now()
+	if r.at != nil {
+		w.unread.MoveToBack(r.at)
+	}
+}
+
+// arrived ends the watching.
+func (w *watchdog) arrived(r *reading) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if r.at != nil {
+		w.forgetLocked(r.at)
+	}
+}
+
+func (w *watchdog) forgetLocked(e *list.Element) *reading {
+	r, _ := w.unread.Remove(e).(*reading)
+	r.at = nil
+	return r
+}
+
+// sent ends the watching of a message to a client.
+func (w *watchdog) sent(s *sending) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.unsent, s)
+}
+
+// send begins to watch a message to a client.
+func (w *watchdog) send(s *sending) {
+	s.progress, s.written = time.Now(), s.to.written.Load()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.unsent[s] = struct{}{}
+	w.tickLocked()
+}
+
+func (w *watchdog) tickLocked() {
+	if !w.ticking {
+		w.ticking = true
+		time.AfterFunc(sweepEvery, w.sweep)
+	}
+}
+
+// sweep ends the messages that make no progress.
+func (w *watchdog) sweep() {
+	slow, stuck := w.late(time.Now())
+	for _, r := range slow {
+		r.cut(whySlow)
+	}
+	for _, c := range stuck {
+		_ = c.Close() // its error does not matter any more
+	}
+}
+
+// late returns the messages from clients and the connections that have made no progress, and
+// watches them no more.
+func (w *watchdog) late(now time.Time) (slow []*reading, stuck []*client) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var next *list.Element
+	for e := w.unread.Front(); e != nil; e = next {
+		next = e.Next()
+		r, _ := e.Value.(*reading)
+		if now.Sub(r.progress) > r.patience || now.Sub(r.begun) > pace(r.received) {
+			slow = append(slow, w.forgetLocked(e))
+		}
+	}
+	for s := range w.unsent {
+		if s.isStuck(now) {
+			stuck = append(stuck, s.to)
+			delete(w.unsent, s)
+		}
+	}
+	w.ticking = false
+	if w.unread.Len() > 0 || len(w.unsent) > 0 {
+		w.tickLocked()
+	}
+	return slow, stuck
+}
+
+// isStuck reports whether the client does not take the message, and records its progress.
+func (s *sending) isStuck(now time.Time) bool {
+	if written := s.to.written.Load(); written-s.written >= paceBytes {
+		s.progress, s.written = now, written
+	}
+	return now.After(s.deadline) || now.Sub(s.progress) > s.patience
+}
