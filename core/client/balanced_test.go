@@ -272,6 +272,9 @@ func TestMaxPinnedShare(t *testing.T) {
 		}
 	}
 	for _, share := range []float64{-0.1, 1.1, math.NaN(), math.Inf(1)} {
+		if _, err := client.TopologyConfig(&connstring.Config{}, client.Options{MaxRunOnShare: share}); err == nil {
+			t.Errorf("MaxRunOnShare %v was taken", share)
+		}
 		if _, err := client.TopologyConfig(&connstring.Config{}, client.Options{MaxPinnedShare: share}); err == nil {
 			t.Errorf("a share of %v was accepted", share)
 		}

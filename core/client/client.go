@@ -66,6 +66,10 @@ type Options struct {
 	// a time, behind a load balancer: from 0, which sets no bound, to 1. A cursor or transaction
 	// beyond it fails with a *pool.PinLimitError.
 	MaxPinnedShare float64
+	// MaxRunOnShare is the share of maxPoolSize that operations with RunOn may use, on all servers
+	// together, whose contexts are canceled: from 0, which sets no bound, to 1. One more ends when
+	// its context is canceled.
+	MaxRunOnShare float64
 	// Jitter returns a random number from 0 to 1, by which waits before further attempts are
 	// shortened; nil: math/rand.
 	Jitter func() float64
@@ -123,6 +127,9 @@ func New(cfg connstring.Config, opt Options) (*Client, error) {
 		readPreference:   rp,
 		readConcernLevel: cfg.ReadConcernLevel,
 		writeConcern:     cfg.WriteConcern,
+	}
+	if n := shareOf(cfg.MaxPoolSize, opt.MaxRunOnShare); n > 0 {
+		c.runner.RunOns = operation.NewRunOns(n)
 	}
 	if c.runner.Jitter == nil {
 		c.runner.Jitter = rand.Float64

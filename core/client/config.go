@@ -50,6 +50,11 @@ func topologyConfig(
 		return topology.Config{}, fmt.Errorf(
 			"the share of pinned connections is %v, must be from 0 to 1", opt.MaxPinnedShare)
 	}
+	if !(opt.MaxRunOnShare >= 0 && opt.MaxRunOnShare <= 1) {
+		return topology.Config{}, fmt.Errorf(
+			"the share of operations without callers is %v, must be from 0 to 1",
+			opt.MaxRunOnShare)
+	}
 	function := metadata.ThisHost().Environment.IsFunction()
 	out := topology.Config{
 		Seeds:                  cfg.Hosts,
@@ -78,7 +83,7 @@ func topologyConfig(
 			MaxConnecting:    valueOf(cfg.MaxConnecting),
 			MaxIdleTime:      valueOf(cfg.MaxIdleTime),
 			WaitQueueTimeout: valueOf(cfg.WaitQueueTimeout),
-			MaxPinned:        maxPinned(opt.MaxPinnedShare, cfg.MaxPoolSize),
+			MaxPinned:        shareOf(cfg.MaxPoolSize, opt.MaxPinnedShare),
 		},
 	}
 	var err error
@@ -89,9 +94,9 @@ func topologyConfig(
 	return out, err
 }
 
-// maxPinned returns that share of a pool, rounded down, and at least 1. It returns 0, which sets
+// shareOf returns that share of a pool, rounded down, and at least 1. It returns 0, which sets
 // no bound, for no share and for a pool without a maximum.
-func maxPinned(share float64, size *uint64) uint64 {
+func shareOf(size *uint64, share float64) uint64 {
 	most := uint64(pool.DefaultMaxSize)
 	if size != nil {
 		most = *size

@@ -149,7 +149,7 @@ type Operation struct {
 	DeadlineAsMaxTime bool
 	// RunOn lets the exchange with the server go on, once it has begun, although the context is
 	// canceled: until the context's deadline, for RunOnLimit at most, and only if the context's
-	// cause is context.Canceled.
+	// cause is context.Canceled and Runner.RunOns admits it.
 	RunOn bool
 	// Caller is the caller's name for the operation, in events.
 	Caller string

@@ -34,6 +34,9 @@ type Runner struct {
 	Sessions *session.Pool
 	// Clock has the newest cluster time of the deployment; nil: commands carry none.
 	Clock *session.Clock
+	// RunOns limits the operations with Operation.RunOn that go on without their callers; nil: all
+	// do. One more ends with its caller.
+	RunOns *RunOns
 }
 
 // Run runs an operation, with another attempt after an error where the specifications allow one:
@@ -196,7 +199,7 @@ func (x *exchange) run(ctx context.Context, op *Operation) (Result, error) {
 	if err := x.req.build(ctx, op, x); err != nil {
 		return Result{}, err
 	}
-	ctx, done := op.exchangeContext(ctx)
+	ctx, done := op.exchangeContext(ctx, x.runner.RunOns)
 	defer done()
 	return x.send(ctx, op)
 }

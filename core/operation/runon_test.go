@@ -86,3 +86,40 @@ func TestRunOnIsOver(t *testing.T) {
 		}
 	})
 }
+
+// TestRunOnsAreLimited checks that an operation beyond the limit ends with its caller, and that one
+// that ends makes room.
+func TestRunOnsAreLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := operation.Runner{RunOns: operation.NewRunOns(2)}
+		f := &fake{before: func(ctx context.Context) { <-ctx.Done() }}
+		r.Deployment = f
+		run := func(deadline time.Duration) (took time.Duration) {
+			ctx, cancel := context.WithTimeout(t.Context(), deadline)
+			defer cancel()
+			ctx, cancelCause := context.WithCancelCause(ctx)
+			defer cancelCause(nil)
+			time.AfterFunc(time.Second, func() { cancelCause(nil) })
+			began := time.Now()
+			op := operation.Operation{Database: "db", Command: command{}, RunOn: true}
+			_, _ = r.Run(ctx, &op)
+			return time.Since(began)
+		}
+		for round := range 2 {
+			took := make(chan time.Duration, 5)
+			for range 5 {
+				go func() { took <- run(time.Hour) }()
+			}
+			counts := map[time.Duration]int{}
+			for range 5 {
+				counts[<-took]++
+			}
+			if counts[time.Second] != 3 || counts[time.Second+operation.RunOnLimit] != 2 {
+				t.Errorf("round %d: the operations took %v, want 3 of 1s and 2 of 31s", round, counts)
+			}
+		}
+		if took := run(time.Second / 2); took != time.Second/2 {
+			t.Errorf("an operation with a deadline took %v", took)
+		}
+	})
+}

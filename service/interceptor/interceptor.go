@@ -36,6 +36,8 @@ type Config struct {
 	Callers *caller.Authenticator
 	// DefaultTimeout limits unary calls that have no deadline; 0 means no limit.
 	DefaultTimeout time.Duration
+	// MaxTimeout limits unary calls, whatever deadline they have; 0 means no limit.
+	MaxTimeout time.Duration
 	// StallTimeout is how long the client of a stream may leave a message unread. A client that
 	// has stopped reading must not hold a cursor, and perhaps its connection, forever. 0 means
 	// DefaultStallTimeout.

@@ -158,6 +158,12 @@ func TestLog(t *testing.T) {
 func TestDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := interceptor.New(interceptor.Config{DefaultTimeout: time.Minute})
+		limited := interceptor.New(interceptor.Config{MaxTimeout: time.Minute})
+		within := func(run func(context.Context, *interceptor.Chain, func(context.Context) error) error) func(context.Context, *interceptor.Chain, func(context.Context) error) error {
+			return func(ctx context.Context, _ *interceptor.Chain, handler func(context.Context) error) error {
+				return run(ctx, limited, handler)
+			}
+		}
 		left := func(ctx context.Context, run func(context.Context, *interceptor.Chain, func(context.Context) error) error) (d time.Duration) {
 			if err := run(ctx, x, func(ctx context.Context) error {
 				if deadline, ok := ctx.Deadline(); ok {
@@ -184,6 +190,11 @@ func TestDeadline(t *testing.T) {
 			{"the call's own, longer", left(long, unary), time.Hour},
 			{"metadata", left(incoming(t.Context(), interceptor.TimeoutKey, "5s"), unary), 5 * time.Second},
 			{"the shortest counts", left(incoming(short, interceptor.TimeoutKey, "5s"), unary), time.Second},
+			{"the longest, without a deadline", left(t.Context(), within(unary)), time.Minute},
+			{"the longest, and a longer deadline", left(long, within(unary)), time.Minute},
+			{"the longest, and longer metadata", left(incoming(t.Context(), interceptor.TimeoutKey, "5m"), within(unary)), time.Minute},
+			{"the longest, and a shorter deadline", left(short, within(unary)), time.Second},
+			{"the longest is not for streams", left(t.Context(), within(stream)), 0},
 			{"metadata on a stream", left(incoming(long, interceptor.TimeoutKey, "90s"), stream), 90 * time.Second},
 		} {
 			if test.got != test.want {

@@ -160,6 +160,9 @@ func (x *Chain) deadline(ctx context.Context, c *pass) error {
 			timeout = x.cfg.DefaultTimeout
 		}
 	}
+	if most := x.cfg.MaxTimeout; most > 0 && c.stream == nil && (timeout == 0 || timeout > most) {
+		timeout = most // an earlier deadline of ctx stays
+	}
 	if timeout == 0 {
 		return c.next(ctx)
 	}

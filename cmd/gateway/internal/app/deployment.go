@@ -25,7 +25,8 @@ func newClient(
 ) (*client.Client, error) {
 	c, err := client.New(cfg.MongoDB, client.Options{
 		Sink: sink, Version: build.Version(), User: l.User, MaxPinnedShare: cfg.Cursors.MaxPinned,
-		OIDC: token.Provider(cfg.Token),
+		MaxRunOnShare: cfg.MaxAbandoned,
+		OIDC:          token.Provider(cfg.Token),
 	})
 	if err != nil {
 		return nil, &config.Error{Option: "uri", Problem: err.Error()}

@@ -38,8 +38,8 @@ func newChain(cfg *config.Config, log *slog.Logger, gate *interceptor.Gate,
 	return interceptor.New(interceptor.Config{
 		Logger: log, Gate: gate, Callers: callers,
 		Sessions: sessions, Idempotency: idempotency.New(c, keys),
-		DefaultTimeout: cfg.RequestTimeout,
-		StallTimeout:   cfg.Cursors.Idle,
+		DefaultTimeout: cfg.RequestTimeout, MaxTimeout: cfg.MaxRequestTimeout,
+		StallTimeout: cfg.Cursors.Idle,
 	})
 }
 

@@ -63,6 +63,11 @@ type Config struct {
 	MaxRequestSize int64
 	// RequestTimeout limits unary calls without a deadline; 0 means no limit.
 	RequestTimeout time.Duration
+	// MaxRequestTimeout limits unary calls, whatever deadline they have; 0 means no limit.
+	MaxRequestTimeout time.Duration
+	// MaxAbandoned is the share of a pool for operations whose clients have gone, above 0 and at
+	// most 1.
+	MaxAbandoned float64
 	// DrainLinger is how long the gateway still accepts calls after a signal to stop.
 	DrainLinger time.Duration
 	// DrainTimeout is how long work in flight may take after that.

@@ -378,11 +378,25 @@ var options = []option{
 		parse: into(func(c *Config) *int64 { return &c.MaxRequestSize }, sizeWithin(1<<10, 1<<30)),
 	},
 	{
+		Name: "requests.maxAbandoned", Kind: "percent", Default: "20%",
+		Doc: "Largest part of the connections of a pool (maxPoolSize), on all servers together, " +
+			"for operations that were sent and whose clients have gone; at least one. Such an " +
+			"operation goes on for at most 30 seconds, so that a write or a page is not lost. " +
+			"One more ends when its client goes.",
+		parse: into(func(c *Config) *float64 { return &c.MaxAbandoned }, parsePercent),
+	},
+	{
+		Name: "requests.maxTimeout", Kind: "duration or none", Default: none,
+		Doc: "Longest time that a request may take, whatever deadline its client sets. It does " +
+			"not apply to streams.",
+		parse: into(func(c *Config) *time.Duration { return &c.MaxRequestTimeout },
+			orNone(durationWithin(time.Millisecond, 24*time.Hour))),
+	},
+	{
 		Name: "requests.timeout", Kind: "duration", Default: "0s",
 		Doc: "How long a request may take if the client sets no deadline (the gRPC deadline, " +
-			"Request-Timeout, timeout); 0s is no limit. It does not apply to streams. A client " +
-			"may " +
-			"set a longer deadline.",
+			"Request-Timeout, timeout); 0s is no limit but requests.maxTimeout. It does not " +
+			"apply to streams. A client may set a longer deadline.",
 		parse: into(func(c *Config) *time.Duration { return &c.RequestTimeout },
 			durationWithin(0, 24*time.Hour)),
 	},
