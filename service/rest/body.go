@@ -14,11 +14,14 @@ import (
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
-// A body must arrive within bodyPatience plus its length divided by bodyRate. The call does not
-// wait longer for a client that sends more slowly or stops.
+// The call does not wait for a client that sends more slowly or stops. A chunked body is no
+// different from one with a length.
 const (
+	// Each bodyPiece must arrive within bodyPatience.
+	bodyPiece    = 64 << 10
 	bodyPatience = 30 * time.Second
-	bodyRate     = 16 << 10 // bytes a second
+	// bodyRate is the least average rate, after bodyPatience.
+	bodyRate = 16 << 10 // bytes a second
 	// skipPatience is how long net/http may wait for a body that no handler reads before it writes
 	// the answer. It is less than writePatience.
 	skipPatience = 10 * time.Second
@@ -43,15 +46,14 @@ func (c *call) readBody() (*buffer, error) {
 		c.w.Header().Set("Connection", "close")
 		return nil, c.tooLarge()
 	}
-	// A client's Content-Length does not make the buffer larger than those that are kept.
-	body := c.handler.buffers.get(int(min(max(length, 0), maxPooled-bytes.MinRead)) + bytes.MinRead)
+	// A client's Content-Length takes little memory before anything has arrived.
+	body := c.handler.buffers.get(int(min(max(length, 0), bodyPiece)) + bytes.MinRead)
 	into := bytes.NewBuffer(body.b)
 	from := c.r.Body
 	if length < 0 {
-		from, length = http.MaxBytesReader(c.w, from, limit), limit
+		from = http.MaxBytesReader(c.w, from, limit)
 	}
-	c.limitReading(length)
-	_, err := into.ReadFrom(from)
+	_, err := into.ReadFrom(&pacedBody{call: c, from: from})
 	body.b = into.Bytes()
 	if err == nil {
 		c.readUntil(time.Time{})
@@ -61,14 +63,43 @@ func (c *call) readBody() (*buffer, error) {
 	return nil, c.unread(err)
 }
 
-// limitReading sets the time at which reading ends: the call's deadline, or the time by which a
-// body of that length must have arrived if that is earlier.
-func (c *call) limitReading(length int64) {
-	until := time.Now().Add(bodyPatience + time.Duration(length/bodyRate)*time.Second)
-	if !c.deadline.IsZero() && c.deadline.Before(until) {
-		until = c.deadline
+// pacedBody reads a body whose client must keep pace.
+type pacedBody struct {
+	call             *call
+	from             io.Reader
+	begun            time.Time
+	received, marked int // bytes, and how many when the time was set
+}
+
+func (b *pacedBody) Read(p []byte) (int, error) {
+	if now := time.Now(); b.begun.IsZero() || b.received-b.marked >= bodyPiece {
+		if b.begun.IsZero() {
+			b.begun = now
+		}
+		b.marked = b.received
+		average := time.Duration(b.received) * time.Second / bodyRate
+		b.call.limitReading(earlier(now, b.begun.Add(average)))
+	}
+	n, err := b.from.Read(p)
+	b.received += n
+	return n, err
+}
+
+// limitReading sets the time at which reading ends: bodyPatience after the given time, or the
+// call's deadline if that is earlier.
+func (c *call) limitReading(from time.Time) {
+	until := from.Add(bodyPatience)
+	if !c.deadline.IsZero() {
+		until = earlier(until, c.deadline)
 	}
 	c.readUntil(until)
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // limitSkipping sets the time at which reading ends for calls that do not read the body.
@@ -88,7 +119,7 @@ func (c *call) expectNoBody() error {
 	if c.r.ContentLength == 0 {
 		return nil
 	}
-	c.limitReading(0)
+	c.limitReading(time.Now())
 	n, err := io.ReadFull(c.r.Body, make([]byte, 1))
 	switch {
 	case n > 0:

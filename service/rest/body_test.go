@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -99,6 +100,65 @@ func TestTimeoutWhileTheBodyComes(t *testing.T) {
 		post("Content-Length: 20", "{")
 		if code, took := answer(), time.Since(begin); code != 408 || took < 30*time.Second || took > 31*time.Second {
 			t.Errorf("a body that stops: %d after %v", code, took)
+		}
+	})
+}
+
+// TestBodiesMustKeepPace checks how long the call waits for a body that stops after some bytes, or
+// comes slowly, with a length and chunked.
+func TestBodiesMustKeepPace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := listen(t, newHandler(t, &fake{find: func(context.Context, *mooringv1.FindRequest) (*mooringv1.FindResponse, error) {
+			return &mooringv1.FindResponse{}, nil
+		}}))
+		for _, row := range []struct {
+			name          string
+			pieces, bytes int // that are sent, one each second
+			code          int
+			from, to      time.Duration // when the answer comes
+		}{
+			{"nothing", 0, 0, 408, 30 * time.Second, 31 * time.Second},
+			{"much at once, and no more", 1, 4 << 20, 408, 29 * time.Second, 33 * time.Second},
+			{"bytes", 60, 1, 408, 29 * time.Second, 31 * time.Second},
+			{"8 KiB a second", 120, 8 << 10, 408, 35 * time.Second, 70 * time.Second},
+			{"32 KiB a second", 120, 32 << 10, 200, 119 * time.Second, 121 * time.Second},
+		} {
+			for _, chunked := range []bool{false, true} {
+				conn := l.dial()
+				length := fmt.Sprintf("Content-Length: %d", 32<<20)
+				if row.code == 200 {
+					length = fmt.Sprintf("Content-Length: %d", row.pieces*row.bytes)
+				}
+				if chunked {
+					length = "Transfer-Encoding: chunked"
+				}
+				begin := time.Now()
+				go func() {
+					send := func(text string) {
+						if chunked && text != "" {
+							text = fmt.Sprintf("%x\r\n%s\r\n", len(text), text)
+						}
+						_, _ = io.WriteString(conn, text) // the server may have given up
+					}
+					_, _ = io.WriteString(conn, "POST "+documents+":find HTTP/1.1\r\nHost: db\r\nContent-Type: application/json\r\n"+length+"\r\n\r\n")
+					for range row.pieces {
+						send(strings.Repeat(" ", row.bytes))
+						time.Sleep(time.Second) //nolint:forbidigo // fake time
+					}
+					if chunked && row.code == 200 {
+						_, _ = io.WriteString(conn, "0\r\n\r\n")
+					}
+				}()
+				reply, err := http.ReadResponse(bufio.NewReader(conn), nil)
+				if err != nil {
+					t.Fatalf("%s: %v", row.name, err)
+				}
+				_ = reply.Body.Close()
+				if took := time.Since(begin); reply.StatusCode != row.code || took < row.from || took > row.to {
+					t.Errorf("%s, chunked %v: %d after %v, want %d after %v to %v", row.name, chunked, reply.StatusCode, took, row.code, row.from, row.to)
+				}
+				_ = conn.Close()
+			}
 		}
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"mime"
 	"net/http"
 	"strconv"
+	"time"
 
 	"google.golang.org/grpc"
 
@@ -139,7 +140,7 @@ func (c *call) sendBody(stream grpc.ClientStream, message *mooringv1.ImportReque
 type patientBody struct{ call *call }
 
 func (b *patientBody) Read(p []byte) (int, error) {
-	b.call.limitReading(0)
+	b.call.limitReading(time.Now())
 	return b.call.r.Body.Read(p)
 }
 

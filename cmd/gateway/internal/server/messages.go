@@ -48,7 +48,7 @@ type stream struct {
 
 // wrap returns the stream of a call.
 func (cfg *GRPCConfig) wrap(ctx context.Context, ss grpc.ServerStream, method string) *stream {
-	raw, ok := grpc.ServerTransportStreamFromContext(ss.Context()).(transportStream)
+	raw, ok := grpc.ServerTransportStreamFromContext(ctx).(transportStream)
 	if !ok {
 		panic("bug: server: grpc's stream has other methods")
 	}
@@ -59,7 +59,7 @@ func (cfg *GRPCConfig) wrap(ctx context.Context, ss grpc.ServerStream, method st
 	if cfg.MaxSizeOf != nil {
 		s.limit = min(s.limit, cfg.MaxSizeOf(method))
 	}
-	if p, ok := peer.FromContext(ss.Context()); ok {
+	if p, ok := peer.FromContext(ctx); ok {
 		if a, ok := p.Addr.(*clientAddr); ok {
 			s.client = a.client
 		}
@@ -219,7 +219,7 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 // watch begins to watch a message to the client. It returns the pool that the buffer of the message
 // is returned to when it is written.
 func (s *stream) watch(size int, pool mem.BufferPool) mem.BufferPool {
-	out := &sending{to: s.client, patience: pacePatience, deadline: time.Now().Add(pace(size))}
+	out := &sending{to: s.client, patience: pacePatience, deadline: time.Now().Add(sendTime(size))}
 	if s.stall > 0 {
 		out.patience, out.deadline = s.stall, time.Now().Add(s.stall)
 	}

@@ -156,8 +156,12 @@ func (c *rawClient) open(id uint32, method string) {
 	var block bytes.Buffer
 	enc := hpack.NewEncoder(&block)
 	for _, field := range [][2]string{
-		{":method", "POST"}, {":scheme", "http"}, {":path", method}, {":authority", "x"},
-		{"content-type", "application/grpc"}, {"te", "trailers"},
+		{":method", "POST"},
+		{":scheme", "http"},
+		{":path", method},
+		{":authority", "x"},
+		{"content-type", "application/grpc"},
+		{"te", "trailers"},
 	} {
 		_ = enc.WriteField(hpack.HeaderField{Name: field[0], Value: field[1]})
 	}
@@ -260,7 +264,7 @@ func TestRequestsMustArrive(t *testing.T) {
 			if got := c.ended(large); got != tooLarge {
 				t.Errorf("%s of 2 MiB and a byte: status %q, want %s", method, got, tooLarge)
 			}
-			for range 14 {
+			for range 29 {
 				pass(time.Second)
 				c.more(dripping, 1)
 				c.more(honest, 16<<10)
@@ -277,7 +281,7 @@ func TestRequestsMustArrive(t *testing.T) {
 				}
 			}
 			c.more(honest, 48<<10)
-			for range 40 {
+			for range 20 {
 				pass(time.Second)
 				c.more(honest, 16<<10)
 			}
@@ -285,9 +289,9 @@ func TestRequestsMustArrive(t *testing.T) {
 				t.Errorf("%s of a client that keeps the pace: status %q", method, got)
 			}
 			// It keeps a slower pace from now on. Of that there is an end, too.
-			for range 20 {
+			for range 30 {
 				c.more(honest, 16<<10)
-				pass(3 * time.Second)
+				pass(6 * time.Second)
 			}
 			if got := c.ended(honest); got != late {
 				t.Errorf("%s of a client that is slow: status %q, want %s", method, got, late)
@@ -336,9 +340,9 @@ func TestResponsesMustBeTaken(t *testing.T) {
 			every        time.Duration // it takes 64 KiB; 0: nothing
 			cut          time.Duration // 0: it gets all
 		}{
-			{"nothing", "/test.Test/Unary", 0, 17 * time.Second},
-			{"too slow", "/test.Test/Unary", 14 * time.Second, 97 * time.Second},
-			{"in pace", "/test.Test/Unary", 4 * time.Second, 0},
+			{"nothing", "/test.Test/Unary", 0, 32 * time.Second},
+			{"too slow", "/test.Test/Unary", 31 * time.Second, 31 * time.Second},
+			{"in pace", "/test.Test/Unary", 20 * time.Second, 0},
 			{"nothing of a stream", "/test.Test/Stream", 0, 602 * time.Second},
 		} {
 			c := s.dial(t, 0)
@@ -372,7 +376,7 @@ func TestResetResponses(t *testing.T) {
 		synctest.Wait()
 		c.write(func(f *http2.Framer) error { return f.WriteRSTStream(1, http2.ErrCodeCancel) })
 		synctest.Wait()
-		pass(20 * time.Second)
+		pass(time.Minute)
 		if c.isCut() {
 			t.Error("the connection was closed")
 		}

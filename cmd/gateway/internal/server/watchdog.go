@@ -6,14 +6,13 @@ import (
 	"time"
 )
 
-// The pace of a client. It is the same for each message of gRPC, in both directions.
+// The pace of a client, as on REST.
 const (
-	// paceBytes must pass within pacePatience.
+	// paceBytes of a message must pass within pacePatience, in both directions.
 	paceBytes    = 64 << 10
-	pacePatience = 15 * time.Second
-	// A message may take headStart and its length so far, or as a whole, divided by paceRate.
-	headStart = 30 * time.Second
-	paceRate  = 16 << 10 // bytes a second
+	pacePatience = 30 * time.Second
+	// readRate is the least average rate of a request, after pacePatience.
+	readRate = 16 << 10 // bytes a second
 	// maxUnread is the number of calls whose requests have not arrived. One more ends the call
 	// that has made no progress for longest.
 	maxUnread = 1000
@@ -21,9 +20,14 @@ const (
 	sweepEvery = time.Second
 )
 
-// pace returns how long n bytes may take.
-func pace(n int) time.Duration {
-	return headStart + time.Duration(n)*time.Second/paceRate
+// readTime returns how long a request may take of which n bytes have arrived.
+func readTime(n int) time.Duration {
+	return pacePatience + time.Duration(n)*time.Second/readRate
+}
+
+// sendTime returns how long a response of n bytes may take.
+func sendTime(n int) time.Duration {
+	return pacePatience * time.Duration(1+n/paceBytes)
 }
 
 // watchdog watches the messages that clients send and take, and ends those that make no progress.
@@ -150,7 +154,7 @@ func (w *watchdog) late(now time.Time) (slow []*reading, stuck []*client) {
 	for e := w.unread.Front(); e != nil; e = next {
 		next = e.Next()
 		r, _ := e.Value.(*reading)
-		if now.Sub(r.progress) > r.patience || now.Sub(r.begun) > pace(r.received) {
+		if now.Sub(r.progress) > r.patience || now.Sub(r.begun) > readTime(r.received) {
 			slow = append(slow, w.forgetLocked(e))
 		}
 	}
