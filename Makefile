@@ -160,6 +160,10 @@ rolling: ## replace three replicas while 200 cursors are read and DNS is late, a
 wire-compare: ## compare what three drivers send for the same operations (MOORING_TEST_URI)
 	cd lab && $(GO) test -count=1 -v ./wire
 
+.PHONY: changes
+changes: ## 10000 changes to a browser and two clients, through 50 cuts and 5 restarts of replicas
+	cd lab && LAB_CHANGES=full $(GO) test -count=1 -timeout 30m -v ./changes
+
 .PHONY: exactly-once
 exactly-once: ## 100000 retryable writes through dropped connections, elections and overload
 	cd lab && LAB_ONCE=$(ONCE) $(GO) test -count=1 -timeout 1h -v ./once

@@ -1,0 +1,169 @@
+// Package browser runs pages in Chromium, for tests of what a browser makes of the gateway. It is
+// Debian's Chromium, without a window, over the pipe of its debugging protocol.
+package browser
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mooringdb/mooring/lab/internal/proc"
+)
+
+// names lists what the program is called.
+var names = []string{"chromium", "chromium-browser", "google-chrome"}
+
+// Browser represents a running browser.
+type Browser struct {
+	t    testing.TB
+	to   *os.File
+	from *bufio.Reader
+
+	mu   sync.Mutex // guards to, from and last
+	last int
+}
+
+// Start starts a browser, which ends with the test. It skips the test if there is none.
+func Start(t testing.TB) *Browser {
+	t.Helper()
+	var path string
+	for _, name := range names {
+		if found, err := exec.LookPath(name); err == nil {
+			path = found
+			break
+		}
+	}
+	if path == "" {
+		t.Skip("chromium is not installed: apt-get install chromium")
+	}
+	// A browser that has ended may have children that still write there.
+	profile, err := os.MkdirTemp("", "mooring-browser-") //nolint:usetesting // it may not be empty
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(profile) })
+	theirIn, ourOut := pipe(t)
+	ourIn, theirOut := pipe(t)
+	p, err := proc.Start(proc.Config{
+		Path: path, Files: []*os.File{theirIn, theirOut}, // which it has as 3 and 4
+		Args: []string{
+			"--headless", "--no-sandbox", "--disable-gpu", "--no-first-run",
+			"--disable-dev-shm-usage", "--disable-background-networking", "--no-proxy-server",
+			"--user-data-dir=" + profile, "--remote-debugging-pipe", "about:blank",
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = theirIn.Close(), theirOut.Close()
+	t.Cleanup(func() {
+		_ = ourOut.Close() // it ends then
+		_ = p.Stop(10 * time.Second)
+		_ = ourIn.Close()
+	})
+	return &Browser{t: t, to: ourOut, from: bufio.NewReader(ourIn)}
+}
+
+func pipe(t testing.TB) (read, write *os.File) {
+	t.Helper()
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return read, write
+}
+
+// Page represents an open page.
+type Page struct {
+	browser *Browser
+	session string
+}
+
+// Open opens a page. It does not wait until it is loaded.
+func (b *Browser) Open(url string) *Page {
+	b.t.Helper()
+	var target struct {
+		ID string `json:"targetId"`
+	}
+	b.call("", "Target.createTarget", map[string]any{"url": url}, &target)
+	var attached struct {
+		ID string `json:"sessionId"`
+	}
+	b.call("", "Target.attachToTarget",
+		map[string]any{"targetId": target.ID, "flatten": true}, &attached)
+	return &Page{b, attached.ID}
+}
+
+// Evaluate runs an expression in the page and puts its value into a variable.
+func (p *Page) Evaluate(expression string, into any) {
+	p.browser.t.Helper()
+	var reply struct {
+		Result struct {
+			Value json.RawMessage `json:"value"`
+		} `json:"result"`
+		Exception json.RawMessage `json:"exceptionDetails"`
+	}
+	p.browser.call(p.session, "Runtime.evaluate", map[string]any{
+		"expression": expression, "returnByValue": true, "awaitPromise": true,
+	}, &reply)
+	if reply.Exception != nil {
+		p.browser.t.Fatalf("%s: %s", expression, reply.Exception)
+	}
+	if err := json.Unmarshal(reply.Result.Value, into); err != nil {
+		p.browser.t.Fatalf("%s = %s: %v", expression, reply.Result.Value, err)
+	}
+}
+
+// call runs a command of the protocol and waits for its reply.
+func (b *Browser) call(session, method string, params map[string]any, into any) {
+	b.t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.last++
+	command := map[string]any{"id": b.last, "method": method, "params": params}
+	if session != "" {
+		command["sessionId"] = session
+	}
+	if err := b.exchange(command, into); err != nil {
+		b.t.Fatalf("%s: %v", method, err)
+	}
+}
+
+// exchange writes a command and reads up to its reply. Messages end with a zero byte.
+func (b *Browser) exchange(command map[string]any, into any) error {
+	text, err := json.Marshal(command)
+	if err != nil {
+		return err
+	}
+	if _, err := b.to.Write(append(text, 0)); err != nil {
+		return err
+	}
+	for {
+		message, err := b.from.ReadBytes(0)
+		if err != nil {
+			return fmt.Errorf("the browser has ended: %w", err)
+		}
+		var reply struct {
+			ID     int             `json:"id"`
+			Result json.RawMessage `json:"result"`
+			Error  json.RawMessage `json:"error"`
+		}
+		if err := json.Unmarshal(bytes.TrimSuffix(message, []byte{0}), &reply); err != nil {
+			return err
+		}
+		switch {
+		case reply.ID != b.last: // an event
+		case reply.Error != nil:
+			return errors.New(string(reply.Error))
+		default:
+			return json.Unmarshal(reply.Result, into)
+		}
+	}
+}
