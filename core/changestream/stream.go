@@ -14,6 +14,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/cursor"
+	"github.com/mooringdb/mooring/core/event"
 	"github.com/mooringdb/mooring/core/operation"
 )
 
@@ -55,8 +56,9 @@ type Stream struct {
 	// batch holds the events that have arrived, of which the first next ones were returned.
 	batch cursor.Batch
 	next  int
-	// lost says that the cursor cannot go on, so that the next call opens another one.
-	lost bool
+	// lost is why the cursor cannot go on, so that the next call opens another one; nil while it
+	// can.
+	lost error
 	// ended is the error of all further calls; nil while the stream goes on.
 	ended error
 }
@@ -104,6 +106,22 @@ func (s *Stream) open(
 func (s *Stream) receive(b cursor.Batch) {
 	s.batch, s.next = b, 0
 	s.position = s.position.received(&b)
+	if n := len(b.Documents); n > 0 && s.runner.Sink != nil && s.runner.Sink.ChangesReceived != nil {
+		s.runner.Sink.ChangesReceived(event.ChangesReceived{
+			Database: s.op.Database, Collection: s.opt.Collection, Events: n,
+			WallTime: wallTime(b.Documents[n-1]), ReceivedAt: time.Now(),
+		})
+	}
+}
+
+// wallTime returns when the server made an event, zero if the event does not say so.
+func wallTime(event bson.Raw) time.Time {
+	v, _ := event.Lookup("wallTime")
+	ms, ok := v.DateTime()
+	if !ok {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms)
 }
 
 // Next returns the next event, a view on the reply. It blocks until there is one, the stream or ctx
@@ -172,8 +190,8 @@ func (s *Stream) try(ctx context.Context) (doc bson.Raw, found bool, err error) 
 	if s.ended != nil {
 		return nil, false, s.ended
 	}
-	if s.lost {
-		if err := s.resume(ctx); err != nil {
+	if s.lost != nil {
+		if err := s.resume(ctx, s.lost); err != nil {
 			return nil, false, err
 		}
 	}
@@ -197,19 +215,19 @@ func (s *Stream) fetch(ctx context.Context) error {
 		s.receive(b)
 		return nil
 	case outOfTime(ctx, err):
-		s.lost = true
+		s.lost = err
 		return err
 	case errors.Is(err, io.EOF) || !resumable(err, s.cur.WireVersion()):
 		return s.end(ctx, err)
 	}
-	return s.resume(ctx)
+	return s.resume(ctx, err)
 }
 
-// resume opens another cursor where the stream has come to. An error of its aggregate ends the
-// stream, since retries are that command's own. The old cursor is ended before, if its server can
-// be reached.
-func (s *Stream) resume(ctx context.Context) error {
-	s.lost = true
+// resume opens another cursor where the stream has come to, after the old one was lost. An error of
+// its aggregate ends the stream, since retries are that command's own. The old cursor is ended
+// before, if its server can be reached.
+func (s *Stream) resume(ctx context.Context, lost error) error {
+	s.lost = lost
 	if session := s.cur.Abandon(ctx); session != nil {
 		s.op.Session = session
 	}
@@ -219,7 +237,12 @@ func (s *Stream) resume(ctx context.Context) error {
 	}
 	switch {
 	case err == nil:
-		s.lost = false
+		s.lost = nil
+		if sink := s.runner.Sink; sink != nil && sink.ChangeStreamResumed != nil {
+			sink.ChangeStreamResumed(event.ChangeStreamResumed{
+				Database: s.op.Database, Collection: s.opt.Collection, Err: lost,
+			})
+		}
 		return nil
 	case outOfTime(ctx, err):
 		return err

@@ -25,6 +25,9 @@ type Sink struct {
 	TransactionStarted func(TransactionStarted)
 	TransactionEnded   func(TransactionEnded)
 
+	ChangesReceived     func(ChangesReceived)
+	ChangeStreamResumed func(ChangeStreamResumed)
+
 	CommandStarted   func(CommandStarted)
 	CommandSucceeded func(CommandSucceeded)
 	CommandFailed    func(CommandFailed)
@@ -108,6 +111,26 @@ type TransactionStarted struct {
 
 // TransactionEnded ends a transaction: it was committed or aborted, or its session has ended.
 type TransactionEnded struct{ ID int64 }
+
+// ChangesReceived says that a batch of a change stream with events has arrived.
+type ChangesReceived struct {
+	// Database and Collection are what the stream is about: no collection for one of a database,
+	// and the database admin for one of a deployment.
+	Database, Collection string
+	// Events is the number of events in the batch.
+	Events int
+	// WallTime is when the server made the newest event, by its own clock; zero if the event does
+	// not say so, as those of servers before 6.0. ReceivedAt is when the batch arrived, by the
+	// clock of the process.
+	WallTime, ReceivedAt time.Time
+}
+
+// ChangeStreamResumed says that a change stream goes on over another cursor.
+type ChangeStreamResumed struct {
+	Database, Collection string // see ChangesReceived
+	// Err is what ended the old cursor.
+	Err error
+}
 
 // Command holds the fields that the three command events share.
 type Command struct {
