@@ -106,12 +106,14 @@ func (s *Stream) open(
 func (s *Stream) receive(b cursor.Batch) {
 	s.batch, s.next = b, 0
 	s.position = s.position.received(&b)
-	if n := len(b.Documents); n > 0 && s.runner.Sink != nil && s.runner.Sink.ChangesReceived != nil {
-		s.runner.Sink.ChangesReceived(event.ChangesReceived{
-			Database: s.op.Database, Collection: s.opt.Collection, Events: n,
-			WallTime: wallTime(b.Documents[n-1]), ReceivedAt: time.Now(),
-		})
+	n, sink := len(b.Documents), s.runner.Sink
+	if n == 0 || sink == nil || sink.ChangesReceived == nil {
+		return
 	}
+	sink.ChangesReceived(event.ChangesReceived{
+		Database: s.op.Database, Collection: s.opt.Collection, Events: n,
+		WallTime: wallTime(b.Documents[n-1]), ReceivedAt: time.Now(),
+	})
 }
 
 // wallTime returns when the server made an event, zero if the event does not say so.

@@ -59,6 +59,29 @@ func TestSeal(t *testing.T) {
 	}
 }
 
+// TestTickets checks that a ticket can be longer than a token, and is none: neither opens as the
+// other.
+func TestTickets(t *testing.T) {
+	r := ring(t, key(t, 1))
+	text := bytes.Repeat([]byte("x"), seal.MaxTicketPlainBytes)
+	ticket := r.SealTicket(text)
+	if plain, err := r.OpenTicket(ticket); err != nil || !bytes.Equal(plain, text) || len(ticket) > seal.MaxTicketBytes {
+		t.Errorf("OpenTicket = %d bytes, %v, of a ticket of %d", len(plain), err, len(ticket))
+	}
+	if _, err := r.OpenTicket(r.SealTicket(append(text, "123"...))); err == nil {
+		t.Error("a ticket that is too long opens")
+	}
+	for name, open := range map[string]func() ([]byte, error){
+		"a ticket as a token": func() ([]byte, error) { return r.Open("", r.SealTicket([]byte("x"))) },
+		"a token as a ticket": func() ([]byte, error) { return r.OpenTicket(r.Seal("", []byte("x"))) },
+		"of another key":      func() ([]byte, error) { return ring(t, key(t, 2)).OpenTicket(ticket) },
+	} {
+		if _, err := open(); err == nil {
+			t.Errorf("%s opens", name)
+		}
+	}
+}
+
 func TestKeyRotation(t *testing.T) {
 	old, young := key(t, 1), key(t, 2)
 	r := ring(t, old)
