@@ -60,6 +60,9 @@ func (s *Session) ID() bson.UUID { return s.state.ID() }
 // not return to the pool.
 func (s *Session) IsDirty() bool { return s.state.IsDirty() }
 
+// WasSent reports whether a command was sent in the session, if State.Derive made its ids.
+func (s *Session) WasSent() bool { return s.state.WasSent() }
+
 // OperationTime returns the operationTime of the newest reply, zero if there is none.
 func (s *Session) OperationTime() session.Timestamp { return s.state.OperationTime() }
 

@@ -230,6 +230,9 @@ func (x *exchange) send(ctx context.Context, op *Operation) (Result, error) {
 		Server: x.server.Description().Address, Hello: x.conn.Hello(), DeadlineSent: x.deadlineSent,
 	}
 	x.course.part.send()
+	if op.isExact() {
+		op.Session.MarkSent()
+	}
 	ev := x.runner.begin(x, op)
 	x.course.sent = true
 	if op.Unacknowledged {

@@ -73,6 +73,7 @@ type Client struct {
 	server        *Session
 	foreign       bool // another process knows the id, so it does not return to the pool
 	derived       int  // the number of ids that were derived
+	sent          bool // a command with such an id was
 	ended         bool
 	running       int // operations in the session
 	operationTime Timestamp
@@ -272,6 +273,20 @@ func (c *Client) NextTxnNumber() int64 {
 		c.derived++
 	}
 	return c.server.NextTxnNumber()
+}
+
+// MarkSent records that a command with an id that the session has derived is about to be sent.
+func (c *Client) MarkSent() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sent = true
+}
+
+// WasSent reports whether such a command was sent.
+func (c *Client) WasSent() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.sent
 }
 
 // Enter records that an operation begins in the session, and Leave that it has ended.

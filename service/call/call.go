@@ -6,6 +6,7 @@ package call
 
 import (
 	"context"
+	"time"
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/client"
@@ -28,20 +29,31 @@ type Call struct {
 	// Session is the session that the call runs in, nil for none. The reader of the request sets
 	// it, and the interceptors put its renewed token into the response.
 	Session *client.Session
-	// Exact is true if the call is a write with an idempotency key. Repeating it cannot apply the
-	// write twice. The reader of the request sets it.
-	Exact bool
+	// Exact is set if the call is a write with an idempotency key. Repeating it cannot apply the
+	// write twice. The reader of the request sets it, and the interceptors call its End.
+	Exact *ExactWrite
+	// Timeout limits each part of a call that comes in parts, if the call has no deadline; 0: there
+	// is no limit.
+	Timeout time.Duration
 }
 
 // IdempotencyKey is the metadata key of the key of an exactly-once write.
 const IdempotencyKey = "idempotency-key"
 
-// Idempotency makes the sessions of exactly-once writes.
+// Idempotency makes exactly-once writes.
 type Idempotency interface {
-	// Begin returns the session of a call with a key, and the source of the _ids that are generated
-	// for it.
-	Begin(principal, key, operation string, content []byte) (
-		*client.Session, func(document int) bson.ObjectID, error)
+	// Begin returns the write of a call with a key.
+	Begin(principal, key, operation string, content []byte) (*ExactWrite, error)
+}
+
+// ExactWrite holds what a write needs to be exactly-once.
+type ExactWrite struct {
+	// Session is what it runs in.
+	Session *client.Session
+	// NewID makes the _ids that are generated for it.
+	NewID func(document int) bson.ObjectID
+	// End ends the write. If nothing was sent, the key is free for another call.
+	End func()
 }
 
 // Sessions makes sessions of tokens, and tokens of sessions.

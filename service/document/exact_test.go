@@ -160,7 +160,7 @@ func TestExactlyOnce(t *testing.T) {
 func TestKeysThatAreRefused(t *testing.T) {
 	g := startReplicaSet(t, nil)
 	ctx := withKey(t.Context(), "k")
-	// A key is remembered although its call is refused later.
+	// The calls below that are refused later have keys of their own.
 	fresh := func(key string) context.Context { return withKey(t.Context(), key) }
 	none := &mooringv1.WriteConcern{W: &mooringv1.W{Kind: &mooringv1.W_Nodes{Nodes: 0}}}
 	many := &mooringv1.WriteModel{Kind: &mooringv1.WriteModel_DeleteMany{DeleteMany: &mooringv1.DeleteManyModel{Filter: doc(`{}`)}}}
@@ -229,6 +229,31 @@ func TestKeysThatAreRefused(t *testing.T) {
 	err = insert(ctx, func(r *mooringv1.InsertOneRequest) { r.Document = doc(`{"other": 1}`) })
 	if e := errorOf(t, err); e.GetReason() != "IdempotencyKeyReused" {
 		t.Errorf("another body: %s, want IdempotencyKeyReused", e.GetReason())
+	}
+}
+
+// TestKeyOfRefusedCall: a key is free for another call until something was sent.
+func TestKeyOfRefusedCall(t *testing.T) {
+	g := startReplicaSet(t, nil)
+	ctx := withKey(t.Context(), "k")
+	insert := func(body string) string {
+		_, err := g.Document.InsertOne(ctx, &mooringv1.InsertOneRequest{Database: "d", Collection: "c", Document: doc(body)})
+		if err == nil {
+			return ""
+		}
+		return rpcerr.HTTP(err).Body.GetError().GetReason()
+	}
+	for _, refused := range []string{`{"a": x}`, `{"a": {"$oid": "1"}}`} {
+		if got := insert(refused); got != "MalformedDocument" {
+			t.Errorf("InsertOne(%s) = %q, want MalformedDocument", refused, got)
+		}
+	}
+	if got := insert(`{"a": 1}`); got != "" {
+		t.Errorf("InsertOne of the corrected document = %q", got)
+	}
+	g.Server.Handle("insert", mongotest.Always(mongotest.Error(121, "DocumentValidationFailure", "no")))
+	if got := insert(`{"a": 2}`); got != "IdempotencyKeyReused" {
+		t.Errorf("InsertOne of another document = %q, want IdempotencyKeyReused", got)
 	}
 }
 

@@ -1,10 +1,12 @@
 package document
 
 import (
+	"context"
 	"errors"
 	"io"
 	"strconv"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -42,7 +44,7 @@ func (s *Server) Import(
 	im := importing{
 		server: s, stream: ss, ns: namespace(first), opt: insertManyOptions.Read(r, first),
 	}
-	im.opt.RunOn = true
+	im.opt.RunOn, im.opt.Timeout = true, batchTimeout(ss.Context(), r.Timeout)
 	if err := r.Err(); err != nil {
 		return err
 	}
@@ -52,6 +54,15 @@ func (s *Server) Import(
 		return im.failure(err)
 	}
 	return ss.SendAndClose(im.response(r.Encoding))
+}
+
+// batchTimeout returns the limit of one batch, nil for none. The deadline of the call limits all
+// batches together.
+func batchTimeout(ctx context.Context, each time.Duration) *time.Duration {
+	if _, timed := ctx.Deadline(); timed || each == 0 {
+		return nil
+	}
+	return &each
 }
 
 // importing holds the state of one Import.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -229,5 +230,39 @@ func TestImportIsCut(t *testing.T) {
 	}
 	if n := len(g.Server.Commands("insert")); n != 0 {
 		t.Errorf("%d inserts were sent, want none: the client did not end its stream", n)
+	}
+}
+
+// TestImportTimeouts: a batch has the time of a call without a deadline, and the deadline of the
+// call is that of all batches.
+func TestImportTimeouts(t *testing.T) {
+	for name, test := range map[string]struct {
+		call, each  time.Duration
+		least, most int64 // of the commands' maxTimeMS
+	}{
+		"neither":      {0, 0, 0, 0},
+		"of the batch": {0, time.Hour, 1, 3_600_000},
+		"of the call":  {2 * time.Hour, time.Hour, 3_600_001, 7_200_000},
+	} {
+		g := servicetest.Start(t, mongotest.NewServer(t, nil), servicetest.Config{DefaultTimeout: test.each})
+		ctx := t.Context()
+		if test.call > 0 {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, test.call)
+			defer cancel()
+		}
+		if _, err := importing(ctx, t, g, to(batch(0, 2, 600<<10)), batch(2, 1, 0)); err != nil {
+			t.Errorf("%s: Import = %v", name, err)
+		}
+		inserts := g.Server.Commands("insert")
+		if len(inserts) != 2 {
+			t.Errorf("%s: %d batches, want 2", name, len(inserts))
+		}
+		for _, cmd := range inserts {
+			v, _ := cmd.Body.Lookup("maxTimeMS")
+			if ms, _ := v.AsInt64(); ms < test.least || ms > test.most {
+				t.Errorf("%s: maxTimeMS is %d, want one from %d to %d", name, ms, test.least, test.most)
+			}
+		}
 	}
 }

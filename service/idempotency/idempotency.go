@@ -10,6 +10,7 @@ package idempotency
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"slices"
 	"sync"
 	"time"
 
@@ -37,7 +38,7 @@ type Keys struct {
 
 	// mu guards the fields below. Nothing blocks while it is held.
 	mu    sync.Mutex
-	known map[digest]remembered
+	known map[digest]*remembered
 	order []digest // of the known keys, the oldest first
 }
 
@@ -46,23 +47,26 @@ type digest = [sha256.Size]byte
 type remembered struct {
 	content digest
 	expires time.Time
+	// running counts the calls with the key. sent says that one of them has sent a command: if none
+	// has when the last ends, the key is forgotten.
+	running int
+	sent    bool
 }
 
 var _ call.Idempotency = (*Keys)(nil)
 
 // New returns the keys of a client.
 func New(c *client.Client, keys *seal.Ring) *Keys {
-	return &Keys{client: c, keys: keys, known: map[digest]remembered{}}
+	return &Keys{client: c, keys: keys, known: map[digest]*remembered{}}
 }
 
-// Begin returns the session of a call, and the source of the _ids that are generated for it. It
-// refuses a key that came with another call. operation names the call, with its namespace, and
-// content is the request.
+// Begin returns the write of a call, whose End the caller calls. It refuses a key that came with
+// another call. operation names the call, with its namespace, and content is the request.
 func (k *Keys) Begin(
 	principal, key, operation string, content []byte,
-) (*client.Session, func(document int) bson.ObjectID, error) {
+) (*call.ExactWrite, error) {
 	if key == "" || len(key) > MaxKeyBytes {
-		return nil, nil, &rpcerr.Error{
+		return nil, &rpcerr.Error{
 			Reason: rpcerr.InvalidArgument, Field: call.IdempotencyKey,
 			Message: "is empty, or longer than 255 bytes",
 		}
@@ -70,22 +74,25 @@ func (k *Keys) Begin(
 	body := sha256.Sum256(content)
 	root := k.keys.Digest([]byte(principal), []byte(operation), []byte(key), body[:])
 	name := sha256.Sum256(append([]byte(principal+"\x00"), key...))
+	s, err := k.client.ResumeSession(
+		session.State{Derive: func(n int) bson.UUID { return newUUID(derive(root, 's', n)) }},
+		session.Options{CausalConsistency: new(false)})
+	if err != nil {
+		return nil, err
+	}
 	if !k.remember(name, root, time.Now()) {
-		return nil, nil, &rpcerr.Error{
+		return nil, &rpcerr.Error{
 			Reason: rpcerr.IdempotencyKeyReused, Field: call.IdempotencyKey,
 			Message: "the key came with another call before: take a new one",
 		}
 	}
-	off := false
-	s, err := k.client.ResumeSession(
-		session.State{Derive: func(n int) bson.UUID { return newUUID(derive(root, 's', n)) }},
-		session.Options{CausalConsistency: &off})
-	if err != nil {
-		return nil, nil, err
-	}
-	return s, func(document int) bson.ObjectID {
-		sum := derive(root, 'i', document)
-		return bson.ObjectID(sum[:12])
+	return &call.ExactWrite{
+		Session: s,
+		NewID: func(document int) bson.ObjectID {
+			sum := derive(root, 'i', document)
+			return bson.ObjectID(sum[:12])
+		},
+		End: func() { k.ended(name, root, s.WasSent()) },
 	}, nil
 }
 
@@ -102,7 +109,8 @@ func newUUID(sum digest) bson.UUID {
 	return u
 }
 
-// remember reports whether a key has come with no other content, and remembers it.
+// remember reports whether a key has come with no other content. It remembers the key, and that a
+// call with it runs.
 func (k *Keys) remember(name, content digest, now time.Time) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -114,10 +122,38 @@ func (k *Keys) remember(name, content digest, now time.Time) bool {
 		delete(k.known, oldest)
 		k.order = k.order[1:]
 	}
-	if r, ok := k.known[name]; ok {
-		return r.content == content
+	r, ok := k.known[name]
+	if ok && r.content != content {
+		return false
 	}
-	k.known[name] = remembered{content, now.Add(Life)}
-	k.order = append(k.order, name)
+	if !ok {
+		r = &remembered{content: content, expires: now.Add(Life)}
+		k.known[name] = r
+		k.order = append(k.order, name)
+	}
+	r.running++
 	return true
+}
+
+// ended records the end of a call with a key. If no command of any such call was sent, the key is
+// forgotten.
+func (k *Keys) ended(name, content digest, sent bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	r, ok := k.known[name]
+	if !ok || r.content != content {
+		return // it was forgotten before
+	}
+	r.running--
+	r.sent = r.sent || sent
+	if r.sent || r.running > 0 {
+		return
+	}
+	delete(k.known, name)
+	for i := len(k.order) - 1; i >= 0; i-- { // it is most often the newest
+		if k.order[i] == name {
+			k.order = slices.Delete(k.order, i, i+1)
+			return
+		}
+	}
 }

@@ -48,11 +48,11 @@ type begun struct {
 
 func begin(t *testing.T, k *idempotency.Keys, principal, key, operation, content string) (begun, string) {
 	t.Helper()
-	_, newID, err := k.Begin(principal, key, operation, []byte(content))
+	w, err := k.Begin(principal, key, operation, []byte(content))
 	if err != nil {
 		return begun{}, string(rpcerr.HTTP(err).Body.GetError().GetReason())
 	}
-	return begun{newID(0), newID(1)}, ""
+	return begun{w.NewID(0), w.NewID(1)}, ""
 }
 
 // TestBegin: the same call has the same ids at every replica, and no other call has them.
@@ -110,5 +110,37 @@ func TestReused(t *testing.T) {
 		}
 		try("p", "k", "insert", "body", "")
 		try("p", "n9999", "insert", "other", "IdempotencyKeyReused")
+	})
+}
+
+// TestEnd: a key is free when the last of its calls has ended without sending anything.
+func TestEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := idempotency.New(newClient(t), newRing(t, 1))
+		call := func(key, content string) func() {
+			t.Helper()
+			w, err := k.Begin("p", key, "insert", []byte(content))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return w.End
+		}
+		refused := func() bool {
+			_, reason := begin(t, k, "p", "k", "insert", "other")
+			return reason == "IdempotencyKeyReused"
+		}
+		first, second, another := call("k", "body"), call("k", "body"), call("l", "body")
+		if first(); !refused() {
+			t.Error("the key is free while a call with it runs")
+		}
+		if second(); refused() {
+			t.Error("the key is not free after its calls")
+		}
+		another()
+		// The end of a call that was forgotten before changes nothing.
+		late := call("m", "body")
+		time.Sleep(idempotency.Life) //nolint:forbidigo // fake time
+		call("n", "body")
+		late()
 	})
 }

@@ -193,6 +193,11 @@ func (x *Chain) inform(ctx context.Context, c *pass) (err error) {
 		return err
 	}
 	c.call.Context, c.call.Sessions = ctx, x.cfg.Sessions
-	c.call.Idempotency = x.cfg.Idempotency
+	c.call.Idempotency, c.call.Timeout = x.cfg.Idempotency, x.cfg.DefaultTimeout
+	defer func() {
+		if w := c.call.Exact; w != nil {
+			w.End()
+		}
+	}()
 	return c.next(&c.call) //nolint:contextcheck // ctx is in it
 }

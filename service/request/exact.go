@@ -43,17 +43,15 @@ func ReadWrite(ctx context.Context, req write, statement *int32) *Reader {
 		return r
 	}
 	operation := string(req.ProtoReflect().Descriptor().FullName())
-	r.exact, r.newID, err = r.Idempotency.Begin(r.Principal, keys[0], operation, content)
+	r.Exact, err = r.Idempotency.Begin(r.Principal, keys[0], operation, content)
 	if err != nil {
 		r.fail(err)
-		return r
 	}
-	r.Exact = true
 	return r
 }
 
 // IsExact reports whether the call is an exactly-once write.
-func (r *Reader) IsExact() bool { return r.exact != nil }
+func (r *Reader) IsExact() bool { return r.Exact != nil }
 
 // refuseKey refuses an idempotency key.
 func (r *Reader) refuseKey(ctx context.Context) {
@@ -72,9 +70,9 @@ func (r *Reader) RefuseKey(why string) {
 // WithID returns a document that is inserted. If the call is exactly-once and the document has no
 // _id, it gets one in front that is the same each time.
 func (r *Reader) WithID(document int, doc bson.Raw) bson.Raw {
-	if r.exact == nil || r.err != nil || doc.Has("_id") {
+	if r.Exact == nil || r.err != nil || doc.Has("_id") {
 		return doc
 	}
 	b := bson.NewBuilder(make([]byte, 0, len(doc)+len("0_id0")+len(bson.ObjectID{})))
-	return b.ObjectID("_id", r.newID(document)).AppendElements(doc).Finish()
+	return b.ObjectID("_id", r.Exact.NewID(document)).AppendElements(doc).Finish()
 }

@@ -29,9 +29,6 @@ import (
 type Reader struct {
 	*call.Call
 	err error
-	// exact is the session of an exactly-once write, nil for other calls. newID makes its _ids.
-	exact *client.Session
-	newID func(document int) bson.ObjectID
 }
 
 // handles describes requests, all of which can carry these tokens.
@@ -397,7 +394,7 @@ func (r *Reader) WriteConcern(c *mooringv1.WriteConcern) *client.WriteConcern {
 	switch kind := c.W.GetKind().(type) {
 	case *mooringv1.W_Nodes:
 		wc.Nodes = &kind.Nodes
-		if kind.Nodes == 0 && r.exact != nil {
+		if kind.Nodes == 0 && r.Exact != nil {
 			r.RefuseKey("a write that is not acknowledged takes none")
 		}
 	case *mooringv1.W_Tag:

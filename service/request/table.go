@@ -149,8 +149,8 @@ func Common[O any](at func(*O) *client.Common) []Row[O] {
 func Caller[O any](at func(*O) *client.Common) Row[O] {
 	return Row[O]{"", func(r *Reader, _ string, _ protoreflect.Value, o *O) {
 		at(o).Caller, at(o).Session = r.RequestID, r.Session
-		if r.exact != nil {
-			at(o).Session = r.exact
+		if r.Exact != nil {
+			at(o).Session = r.Exact.Session
 		}
 	}}
 }

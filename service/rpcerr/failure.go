@@ -28,7 +28,7 @@ func Explain(err error, of call.Call) *Failure {
 		return f
 	}
 	f := &Failure{err: err, call: of, explanation: explain(err)}
-	if of.Exact {
+	if of.Exact != nil {
 		f.repeatExact()
 	}
 	f.grpc = sync.OnceValue(func() *status.Status { return f.status(f.call) })

@@ -480,7 +480,7 @@ func TestExactlyOnceMayBeRepeated(t *testing.T) {
 		{writes(11000), "never"},
 		{command(251, "NoSuchTransaction", "TransientTransactionError"), "transaction"},
 	} {
-		got := rpcerr.Explain(test.err, call.Call{Exact: true}).HTTP().Body.GetError().GetRetry()
+		got := rpcerr.Explain(test.err, call.Call{Exact: &call.ExactWrite{}}).HTTP().Body.GetError().GetRetry()
 		if got != test.want {
 			t.Errorf("%v: retry is %q, want %q", test.err, got, test.want)
 		}

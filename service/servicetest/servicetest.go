@@ -64,6 +64,8 @@ type Config struct {
 	URIOptions string // such as "serverSelectionTimeoutMS=100"
 	Handles    paging.Config
 	Streams    stream.Config
+	// DefaultTimeout is that of the interceptors.
+	DefaultTimeout time.Duration
 }
 
 // Start starts a gateway, which stops at the end of the test.
@@ -73,7 +75,7 @@ func Start(t testing.TB, server *mongotest.Server, cfg Config) *Gateway {
 	g.startClient(cfg.URIOptions)
 	g.startHandles(cfg.Handles)
 	g.Gate = interceptor.NewGate()
-	g.startServer(stream.New(cfg.Streams), session.NewSessions(g.Client, g.keys, "test"))
+	g.startServer(cfg, session.NewSessions(g.Client, g.keys, "test"))
 	return g
 }
 
@@ -115,11 +117,13 @@ func (g *Gateway) startHandles(cfg paging.Config) {
 	g.atEnd(g.Handles.Close)
 }
 
-func (g *Gateway) startServer(streams *stream.Streams, sessions *session.Sessions) {
+func (g *Gateway) startServer(cfg Config, sessions *session.Sessions) {
 	g.t.Helper()
+	streams := stream.New(cfg.Streams)
 	x := interceptor.New(interceptor.Config{
 		Gate: g.Gate, Sessions: sessions,
-		Idempotency: idempotency.New(g.Client, g.keys),
+		Idempotency:    idempotency.New(g.Client, g.keys),
+		DefaultTimeout: cfg.DefaultTimeout,
 	})
 	s := grpc.NewServer(
 		grpc.ChainUnaryInterceptor(x.Unary(), becomeUnary),

@@ -396,7 +396,7 @@ var options = []option{
 		Name: "requests.timeout", Kind: "duration", Default: "0s",
 		Doc: "How long a request may take if the client sets no deadline (the gRPC deadline, " +
 			"Request-Timeout, timeout); 0s is no limit but requests.maxTimeout. It does not " +
-			"apply to streams. A client may set a longer deadline.",
+			"apply to streams, but to each batch of an Import. A client may set a longer deadline.",
 		parse: into(func(c *Config) *time.Duration { return &c.RequestTimeout },
 			durationWithin(0, 24*time.Hour)),
 	},
