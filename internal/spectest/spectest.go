@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -111,6 +112,46 @@ func Skip(t *testing.T, reason string) {
 	reasons.Store(t, reason)
 	t.Skip(reason)
 }
+
+// SkipFailing ends a case that cannot pass, and records why. f is the case: if it passes, the case
+// fails, since it need not be skipped.
+func SkipFailing(t *testing.T, reason string, f func(t testing.TB)) {
+	t.Helper()
+	a := attempt{TB: t}
+	done := make(chan struct{})
+	go func() { // which FailNow ends
+		defer close(done)
+		f(&a)
+	}()
+	<-done
+	if !a.failed {
+		t.Errorf("the case passes, but is skipped: %s", reason)
+	}
+	Skip(t, reason)
+}
+
+// attempt implements a test whose failure is no failure of TB.
+type attempt struct {
+	testing.TB
+	failed bool
+}
+
+func (a *attempt) Fail() { a.failed = true }
+
+func (a *attempt) Failed() bool { return a.failed }
+
+func (a *attempt) FailNow() {
+	a.failed = true
+	runtime.Goexit()
+}
+
+func (a *attempt) Error(...any) { a.Fail() }
+
+func (a *attempt) Errorf(string, ...any) { a.Fail() }
+
+func (a *attempt) Fatal(...any) { a.FailNow() }
+
+func (a *attempt) Fatalf(string, ...any) { a.FailNow() }
 
 func record(t *testing.T, suite, file, name, reason string) {
 	path := os.Getenv("MOORING_CONFORMANCE_LOG")

@@ -21,6 +21,27 @@ func TestChild(t *testing.T) {
 	spectest.Case(t, "suite", "dir/file.json", "good\tcase", func(*testing.T) {})
 	spectest.Case(t, "suite", "file.json", "bad", func(t *testing.T) { t.Error("bad") })
 	spectest.Case(t, "suite", "file.json", "left out", func(t *testing.T) { spectest.Skip(t, "a reason") })
+	for name, f := range map[string]func(testing.TB){
+		"error": func(t testing.TB) { t.Error() }, "errorf": func(t testing.TB) { t.Errorf("") },
+		"fatal": func(t testing.TB) { t.Fatal() }, "fatalf": func(t testing.TB) { t.Fatalf("") },
+		"fail": func(t testing.TB) { t.Fail() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer func() {
+				if t.Failed() {
+					panic("a case that cannot pass has failed")
+				}
+			}()
+			spectest.SkipFailing(t, "a reason", f)
+		})
+	}
+	spectest.Case(t, "suite", "file.json", "passes", func(t *testing.T) {
+		spectest.SkipFailing(t, "another", func(t testing.TB) {
+			if t.Failed() {
+				t.Error("it has failed before")
+			}
+		})
+	})
 }
 
 func TestRecord(t *testing.T) {
@@ -34,7 +55,8 @@ func TestRecord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = "suite\tfile.json\tgood case\tpass\t\nsuite\tfile.json\tbad\tfail\t\nsuite\tfile.json\tleft out\tskip\ta reason\n"
+	const want = "suite\tfile.json\tgood case\tpass\t\nsuite\tfile.json\tbad\tfail\t\nsuite\tfile.json\tleft out\tskip\ta reason\n" +
+		"suite\tfile.json\tpasses\tfail\tanother\n"
 	if string(text) != want {
 		t.Errorf("log = %q, want %q", text, want)
 	}
