@@ -260,7 +260,7 @@ type host struct {
 func newHost(d *Deployment, h *mongotest.Host, i int) *host {
 	return &host{
 		deployment: d, Host: h, wire: d.wire,
-		failPoints: failPoints{points: map[string]*failPoint{}},
+		failPoints: newFailPoints(),
 		appNames:   map[int]string{}, cursors: map[int64]*cursor{}, lastCursor: int64(i+1) << 40,
 	}
 }

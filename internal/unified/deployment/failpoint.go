@@ -2,6 +2,7 @@ package deployment
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -16,15 +17,24 @@ import (
 type failPoints struct {
 	mu     sync.Mutex
 	points map[string]*failPoint
+	random *rand.Rand // for activationProbability; the same numbers in each test
+}
+
+func newFailPoints() failPoints {
+	return failPoints{points: map[string]*failPoint{}, random: rand.New(rand.NewPCG(1, 2))}
 }
 
 // failPoint holds the settings of a configureFailPoint. The zero value is off.
 type failPoint struct {
 	times  int64 // how often it will still fail; less than 0: for ever
 	skip   int64 // how many commands it will still let pass
+	chance float64
 	names  []string
-	app    string // of clients that it is about; empty: all
-	code   int32  // 0: none
+	all    bool     // of all commands, in place of names
+	space  string   // "database.collection" that the command is about; empty: any
+	extra  bson.Raw // more fields of the error; nil: none
+	app    string   // of clients that it is about; empty: all
+	code   int32    // 0: none
 	labels *[]string
 	close  *bool
 	blocks bool
@@ -57,14 +67,29 @@ func (d *Deployment) SetFailPoint(
 // isAbout reports whether a fail point of that name is about a command.
 func (p *failPoint) isAbout(name string, cmd *mongotest.Command, appName string) bool {
 	switch {
-	case p.app != "" && p.app != appName:
+	case p.app != "" && p.app != appName, p.space != "" && p.space != namespaceOf(cmd):
 		return false
 	case name == failGetMore:
 		return cmd.Name == "getMore"
 	case name == failRetryableWrites:
 		return isRetryableWrite(cmd)
 	}
-	return slices.Contains(p.names, commandName(cmd.Name))
+	return p.all || slices.Contains(p.names, commandName(cmd.Name))
+}
+
+// namespaceOf returns "database.collection" of a command, with the collection $cmd if it has none.
+func namespaceOf(cmd *mongotest.Command) string {
+	name, ok := field(cmd.Body, cmd.Name).Str()
+	switch {
+	case cmd.Name == "getMore":
+		name, ok = field(cmd.Body, "collection").Str()
+	case cmd.Name == "renameCollection":
+		return name
+	}
+	if !ok {
+		name = "$cmd"
+	}
+	return cmd.Database + "." + name
 }
 
 // answer returns the answer to cmd of the fail point that matches it, or next's if none does.
@@ -137,6 +162,9 @@ func (f *failPoints) take(
 		p.skip--
 		return nil, false
 	}
+	if f.random.Float64() >= p.chance {
+		return nil, false
+	}
 	if p.times > 0 {
 		p.times--
 	}
@@ -161,7 +189,7 @@ func (f *failPoints) configure(cmd bson.Raw) error {
 	if !slices.Contains([]string{failCommand, failGetMore, failRetryableWrites}, name) {
 		return fail(badValue, "there is no fail point %q", name)
 	}
-	p := new(failPoint)
+	p := &failPoint{chance: 1}
 	mode, _ := cmd.Lookup("mode")
 	if err := p.setMode(mode); err != nil {
 		return err
@@ -193,7 +221,12 @@ func (p *failPoint) setMode(mode bson.Value) error {
 	doc, _ := mode.Document()
 	for key, v := range doc.All() {
 		n, ok := v.AsInt64()
+		chance, isNumber := v.AsDouble()
 		switch {
+		case key == "activationProbability" && isNumber && chance >= 0 && chance <= 1:
+			p.times, p.chance = -1, chance
+		case key == "activationProbability":
+			return fail(badValue, "activationProbability must be between 0.0 and 1.0")
 		case !ok || n < 0:
 			return fail(badValue, "fail point mode %s is no number", key)
 		case key == "times":
@@ -215,6 +248,14 @@ func (p *failPoint) set(key string, v bson.Value) error {
 		for i, name := range p.names {
 			p.names[i] = commandName(name)
 		}
+	case "failAllCommands":
+		p.all, ok = v.Bool()
+	case "failInternalCommands", "failLocalClients":
+		_, ok = v.Bool() // there are no clients but those of tests
+	case "namespace":
+		p.space, ok = v.Str()
+	case "errorExtraInfo":
+		p.extra, ok = v.Document()
 	case "appName":
 		p.app, ok = v.Str()
 	case "errorCode":
@@ -269,6 +310,9 @@ func (p *failPoint) errorReply(h *host, cmd *mongotest.Command) bson.Raw {
 	b := new(bson.Builder)
 	b.Double("ok", 0).Int32("code", p.code).String("codeName", codeNames[p.code])
 	b.String("errmsg", "Failing command via 'failCommand' failpoint")
+	if p.extra != nil {
+		b.AppendElements(p.extra)
+	}
 	return p.labeled(h, cmd, b.Finish(), p.code)
 }
 
