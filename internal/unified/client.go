@@ -20,7 +20,9 @@ import (
 type observed struct {
 	*client.Client
 
-	kinds     []string // of events that are kept (observeEvents)
+	kinds []string // of events that are kept (observeEvents)
+	// stored are the kinds of events that entities get (storeEventsAsEntities), by the entity.
+	stored    map[string][]string
 	ignored   []string // commands whose events are not kept
 	sensitive bool     // events of sensitive commands are kept
 	levels    map[eventlog.Component]eventlog.Level
@@ -36,7 +38,8 @@ type observed struct {
 	events     []seen
 	messages   []bson.Raw
 	spans      []*span
-	checkedOut int // connections
+	lists      map[string][]bson.Raw // of stored
+	checkedOut int                   // connections
 }
 
 // seen holds an event: its name in the format, and its fields there.
@@ -50,10 +53,14 @@ func (r *run) newClient(ctx context.Context, a *arguments) (any, error) {
 	options := a.document("uriOptions")
 	api := a.serverAPI()
 	c := &observed{changed: make(chan struct{}), levels: map[eventlog.Component]eventlog.Level{}}
+	c.stored, c.lists = map[string][]string{}, map[string][]bson.Raw{}
 	c.kinds, c.ignored = texts(a.doc, "observeEvents"),
 		texts(a.doc, "ignoreCommandMonitoringEvents")
 	a.value("observeEvents")
 	a.value("ignoreCommandMonitoringEvents")
+	for _, entity := range a.documents("storeEventsAsEntities") {
+		c.stored[text(entity, "id")] = texts(entity, "events")
+	}
 	sensitive := a.bool("observeSensitiveCommands")
 	c.sensitive = sensitive != nil && *sensitive
 	for component, v := range a.document("observeLogMessages").All() {
@@ -68,6 +75,11 @@ func (r *run) newClient(ctx context.Context, a *arguments) (any, error) {
 	limit := a.int64("awaitMinPoolSizeMS")
 	if err := a.done(); err != nil {
 		return nil, err
+	}
+	for id := range c.stored {
+		if err := r.entities.add(id, storedEvents{c, id}); err != nil {
+			return nil, err
+		}
 	}
 	for _, kind := range c.kinds {
 		if !slices.Contains(allKinds, kind) {
@@ -179,15 +191,38 @@ func (c *observed) changeLocked() {
 	c.changed = make(chan struct{})
 }
 
-// record keeps an event, if the test observes its kind.
+// seconds returns the time as the format has it in stored events and errors.
+func seconds() float64 { return float64(time.Now().UnixMilli()) / 1000 }
+
+// record keeps an event, if the test observes or stores its kind.
 func (c *observed) record(kind string, fields *bson.Builder) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	doc := fields.Finish()
+	name := strings.ToUpper(kind[:1]) + kind[1:] // events have other names where they are stored
+	for id, kinds := range c.stored {
+		if slices.Contains(kinds, name) {
+			stored := bson.NewBuilder(nil).String("name", name).Double("observedAt", seconds())
+			c.lists[id] = append(c.lists[id], stored.AppendElements(doc).Finish())
+		}
+	}
 	if !slices.Contains(c.kinds, kind) {
 		return
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.events = append(c.events, seen{kind, fields.Finish()})
+	c.events = append(c.events, seen{kind, doc})
 	c.changeLocked()
+}
+
+// storedEvents represents an entity: the events that a client has stored as a list.
+type storedEvents struct {
+	client *observed
+	id     string
+}
+
+func (s storedEvents) value() bson.Value {
+	s.client.mu.Lock()
+	defer s.client.mu.Unlock()
+	return list(s.client.lists[s.id]).value
 }
 
 func (c *observed) write(m eventlog.Message) {

@@ -246,6 +246,9 @@ func (r *run) newThread(ctx context.Context, a *arguments) (any, error) {
 
 // valueOf returns an entity that is a value, for the matcher.
 func (r *run) valueOf(name string) (bson.Value, bool) {
+	if events, err := get[storedEvents](r, name); err == nil {
+		return events.value(), true
+	}
 	v, err := get[bson.Value](r, name)
 	return v, err == nil
 }

@@ -16,7 +16,6 @@ const (
 	needsEncryption = "client-side encryption"
 	needsCount      = "a helper for count, which is deprecated"
 	needsMapReduce  = "a helper for mapReduce, which is deprecated"
-	needsWorkloads  = "a workload executor (storeEventsAsEntities, loop)"
 )
 
 var missingOperations = map[string]string{
@@ -25,7 +24,7 @@ var missingOperations = map[string]string{
 	"upload":           needsGridFS, "download": needsGridFS, "downloadByName": needsGridFS,
 	"delete":       needsGridFS,
 	"deleteByName": needsGridFS, "renameByName": needsGridFS,
-	"drop": needsGridFS, "loop": needsWorkloads,
+	"drop":      needsGridFS,
 	"mapReduce": needsMapReduce, "count": needsCount,
 	"createDataKey": needsEncryption, "rewrapManyDataKey": needsEncryption,
 	"deleteKey": needsEncryption, "getKey": needsEncryption,
@@ -36,8 +35,7 @@ var missingOperations = map[string]string{
 
 // missingArguments are arguments of operations, and options of entities.
 var missingArguments = map[string]string{
-	"autoEncryptOpts":       needsEncryption,
-	"storeEventsAsEntities": needsWorkloads,
+	"autoEncryptOpts": needsEncryption,
 }
 
 var missingEntities = map[string]string{

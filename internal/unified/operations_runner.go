@@ -23,6 +23,7 @@ func runnerOperations() table[*run] {
 		"waitForEvent":                         waitForEvent,
 		"assertEventCount":                     assertEventCount,
 		"wait":                                 wait,
+		"loop":                                 loop,
 		"runOnThread":                          runOnThread,
 		"waitForThread":                        waitForThread,
 		"assertNumberConnectionsCheckedOut":    assertCheckedOut,

@@ -29,7 +29,8 @@ const entities = `"createEntities": [
 		"readPreference": "secondaryPreferred"},
 		"observeEvents": ["commandStartedEvent", "commandSucceededEvent", "commandFailedEvent", "poolReadyEvent",
 			"connectionCheckOutStartedEvent", "connectionCheckedOutEvent", "serverDescriptionChangedEvent"],
-		"ignoreCommandMonitoringEvents": ["delete"], "observeLogMessages": {"connection": "debug"}}},
+		"ignoreCommandMonitoringEvents": ["delete"], "storeEventsAsEntities": [{"id": "stored", "events": ["CommandStartedEvent", "CommandFailedEvent"]}],
+		"observeLogMessages": {"connection": "debug"}}},
 	{"database": {"id": "d", "client": "c", "databaseName": "db"}},
 	{"collection": {"id": "k", "database": "d", "collectionName": "k"}},
 	{"session": {"id": "sess", "client": "c", "sessionOptions": {"causalConsistency": true}}},
@@ -46,6 +47,15 @@ func TestRun(t *testing.T) {
 	const fine = ""
 	const insert = `{"object": "k", "name": "insertOne", "arguments": {"document": {"_id": 3}}}`
 	const insert2 = `{"object": "k", "name": "insertOne", "arguments": {"document": {"_id": 4}}}`
+	const insertX = `{"object": "k", "name": "insertOne", "arguments": {"document": {"x": 1}}}`
+	const duplicate = `{"object": "k", "name": "insertOne", "arguments": {"document": {"_id": 1}}}`
+	const another = `{"object": "k", "name": "countDocuments", "arguments": {"filter": {"_id": 1}}, "expectResult": 7}`
+	looping := func(op, stores string) string {
+		return `{"object": "testRunner", "name": "loop", "arguments": {"operations": [` + op + `], ` + stores + `}}`
+	}
+	none := func(list string) string {
+		return `, {"object": "k", "name": "find", "arguments": {"filter": {"_id": 99}}, "expectResult": {"$$matchesEntity": "` + list + `"}}`
+	}
 	for name, test := range map[string]struct{ test, want string }{
 		"nothing":                {operations(``), fine},
 		"an unknown operation":   {operations(`{"object": "k", "name": "nope"}`), "nope on k cannot be run: the operation is not known"},
@@ -138,13 +148,26 @@ func TestRun(t *testing.T) {
 		"redacted failures": {operations(`{"object": "k", "name": "find", "arguments": {"filter": {}}}`) + `, "expectLogMessages": [{"client": "c", "ignoreExtraMessages": true,
 			"messages": [{"level": "debug", "component": "connection", "failureIsRedacted": true, "data": {}}]}]`, "failureIsRedacted: the failure is"},
 
-		"an outcome":          {operations(insert) + `, "outcome": [{"databaseName": "db", "collectionName": "k", "documents": [{"_id": 1, "a": 1}, {"_id": 2, "a": 2}, {"_id": 3}]}]`, fine},
-		"another outcome":     {operations(``) + `, "outcome": [{"databaseName": "db", "collectionName": "k", "documents": [{"_id": 1}, {"_id": 2, "a": 2}]}]`, "document 0 of db.k: a: is not expected"},
-		"documents too many":  {operations(insert) + `, "outcome": [{"databaseName": "db", "collectionName": "k", "documents": []}]`, "db.k has 3 documents, want 0"},
-		"cursors":             {operations(`{"object": "k", "name": "createFindCursor", "arguments": {"filter": {}, "batchSize": 1}, "saveResultAsEntity": "cur"}, {"object": "cur", "name": "iterateUntilDocumentOrError", "expectResult": {"_id": 1}}, {"object": "cur", "name": "iterateOnce", "expectResult": {"_id": 2}}, {"object": "cur", "name": "iterateOnce"}, {"object": "cur", "name": "iterateUntilDocumentOrError", "expectError": {"isError": true}}, {"object": "cur", "name": "close"}`), fine},
-		"saved values":        {operations(`{"object": "k", "name": "findOne", "arguments": {"filter": {"_id": 1}}, "saveResultAsEntity": "v"}, {"object": "k", "name": "findOne", "arguments": {"filter": {"_id": 1}}, "expectResult": {"$$matchesEntity": "v"}}`), fine},
-		"a name twice":        {operations(`{"object": "k", "name": "findOne", "arguments": {"filter": {}}, "saveResultAsEntity": "k"}`), `there is an entity "k" already`},
-		"no operations on it": {operations(`{"object": "t", "name": "find"}`), `there is no entity "t" that has operations`},
+		"an outcome":         {operations(insert) + `, "outcome": [{"databaseName": "db", "collectionName": "k", "documents": [{"_id": 1, "a": 1}, {"_id": 2, "a": 2}, {"_id": 3}]}]`, fine},
+		"another outcome":    {operations(``) + `, "outcome": [{"databaseName": "db", "collectionName": "k", "documents": [{"_id": 1}, {"_id": 2, "a": 2}]}]`, "document 0 of db.k: a: is not expected"},
+		"documents too many": {operations(insert) + `, "outcome": [{"databaseName": "db", "collectionName": "k", "documents": []}]`, "db.k has 3 documents, want 0"},
+		"cursors":            {operations(`{"object": "k", "name": "createFindCursor", "arguments": {"filter": {}, "batchSize": 1}, "saveResultAsEntity": "cur"}, {"object": "cur", "name": "iterateUntilDocumentOrError", "expectResult": {"_id": 1}}, {"object": "cur", "name": "iterateOnce", "expectResult": {"_id": 2}}, {"object": "cur", "name": "iterateOnce"}, {"object": "cur", "name": "iterateUntilDocumentOrError", "expectError": {"isError": true}}, {"object": "cur", "name": "close"}`), fine},
+		"a loop": {operations(looping(insertX, `"storeSuccessesAsEntity": "n", "storeIterationsAsEntity": "i"`) + `,
+			{"object": "k", "name": "countDocuments", "arguments": {"filter": {"x": 1}}, "expectResult": {"$$matchesEntity": "n"}},
+			{"object": "k", "name": "countDocuments", "arguments": {"filter": {"x": 1}}, "expectResult": {"$$matchesEntity": "i"}},
+			{"object": "k", "name": "countDocuments", "arguments": {"filter": {"x": 1}}, "expectResult": 10}`), fine},
+		"errors of a loop":              {operations(looping(duplicate, `"storeErrorsAsEntity": "e", "storeFailuresAsEntity": "f"`) + none("f") + none("e")), "has 0 elements, want 10"},
+		"failures of a loop":            {operations(looping(another, `"storeErrorsAsEntity": "e", "storeFailuresAsEntity": "f"`) + none("e") + none("f")), "has 0 elements, want 10"},
+		"failures as errors":            {operations(looping(another, `"storeErrorsAsEntity": "e"`) + none("e")), "has 0 elements, want 10"},
+		"errors as failures":            {operations(looping(duplicate, `"storeFailuresAsEntity": "f"`) + none("f")), "has 0 elements, want 10"},
+		"errors of two loops":           {operations(looping(duplicate, `"storeErrorsAsEntity": "e"`) + "," + looping(another, `"storeErrorsAsEntity": "e"`) + none("e")), "has 0 elements, want 20"},
+		"a loop that fails":             {operations(looping(duplicate, `"storeSuccessesAsEntity": "n"`)), "loop on testRunner: failed: "},
+		"a loop of nothing":             {operations(looping(`{"object": "k", "name": "nope"}`, `"storeErrorsAsEntity": "e"`)), "nope on k cannot be run"},
+		"a loop's entity that there is": {operations(looping(insertX, `"storeSuccessesAsEntity": "c"`)), `there is an entity "c" already`},
+		"stored events":                 {operations(insert + none("stored")), "has 0 elements, want 2"},
+		"saved values":                  {operations(`{"object": "k", "name": "findOne", "arguments": {"filter": {"_id": 1}}, "saveResultAsEntity": "v"}, {"object": "k", "name": "findOne", "arguments": {"filter": {"_id": 1}}, "expectResult": {"$$matchesEntity": "v"}}`), fine},
+		"a name twice":                  {operations(`{"object": "k", "name": "findOne", "arguments": {"filter": {}}, "saveResultAsEntity": "k"}`), `there is an entity "k" already`},
+		"no operations on it":           {operations(`{"object": "t", "name": "find"}`), `there is no entity "t" that has operations`},
 
 		"threads": {operations(`{"object": "testRunner", "name": "runOnThread", "arguments": {"thread": "t", "operation": `+insert+`}}, {"object": "testRunner", "name": "waitForThread", "arguments": {"thread": "t"}}`) +
 			`, "outcome": [{"databaseName": "db", "collectionName": "k", "documents": [{"_id": 1, "a": 1}, {"_id": 2, "a": 2}, {"_id": 3}]}]`, fine},
