@@ -64,6 +64,28 @@ func (s *store) dropLocked(namespace string) {
 	}})
 }
 
+// dropDatabase drops all collections of a database, and then the database, if there is one.
+func (h *host) dropDatabase(cmd *request) (reply, error) {
+	s := cmd.store
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var names []string
+	for name := range s.collections {
+		if strings.HasPrefix(name, cmd.Database+".") {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return ok(nil)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		s.dropLocked(name)
+	}
+	s.doLocked(entry{kind: "dropDatabase", namespace: cmd.Database, apply: func(*store) {}})
+	return ok(func(b *bson.Builder) { b.String("dropped", cmd.Database) })
+}
+
 // rename gives a collection another name. The command names both with their databases.
 func (h *host) rename(cmd *request) (reply, error) {
 	s := cmd.store

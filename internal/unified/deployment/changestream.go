@@ -21,9 +21,20 @@ type changeStream struct {
 	collection string     // "": all of the database
 	expanded   bool       // showExpandedEvents
 	lookup     bool       // fullDocument: "updateLookup"
-	next       int        // the number of the next event
-	ended      bool       // by an invalidate event
+	// after is fullDocument, and before is fullDocumentBeforeChange: what events say of images.
+	after, before images
+	next          int  // the number of the next event
+	ended         bool // by an invalidate event
 }
+
+// images says whether events have the images of documents that their collection may keep.
+type images string
+
+// The values of options for images; the zero value asks for none.
+const (
+	whenAvailable images = "whenAvailable"
+	required      images = "required"
+)
 
 // openStream answers an aggregate whose first stage is $changeStream.
 func (h *host) openStream(cmd *request, options bson.Raw, stages []bson.Raw) (reply, error) {
@@ -92,10 +103,10 @@ func (c *changeStream) setLocked(options bson.Raw) error {
 			}
 		case "showExpandedEvents":
 			c.expanded, _ = v.Bool()
-		case "fullDocument":
+		case "fullDocument", "fullDocumentBeforeChange":
 			name, _ := v.Str()
-			if c.lookup = name == "updateLookup"; !c.lookup && name != "default" {
-				return fail(badValue, "fullDocument can only be updateLookup here, not %q", name)
+			if err := c.setImages(key, name); err != nil {
+				return err
 			}
 		default:
 			return fail(unknownField, "BSON field '$changeStream.%s' is an unknown field", key)
@@ -103,6 +114,42 @@ func (c *changeStream) setLocked(options bson.Raw) error {
 	}
 	if starts > 1 {
 		return fail(invalidOptions, "Only one type of resume option is allowed")
+	}
+	return nil
+}
+
+// setImages applies the options for documents.
+func (c *changeStream) setImages(key, name string) error {
+	known := c.deployment.wire >= wire60
+	switch {
+	case key == "fullDocument" && (name == "default" || name == "updateLookup"):
+		c.lookup = name == "updateLookup"
+	case known && key == "fullDocumentBeforeChange" && name == "off":
+	case known && (name == string(whenAvailable) || name == string(required)):
+		if key == "fullDocument" {
+			c.after = images(name)
+		} else {
+			c.before = images(name)
+		}
+	case !known && key == "fullDocumentBeforeChange":
+		return fail(unknownField, "BSON field '$changeStream.%s' is an unknown field", key)
+	default:
+		return fail(badValue, "%s cannot be %q", key, name)
+	}
+	return nil
+}
+
+// append appends the image of a document that an entry has changed, under a key.
+func (want images) append(b *bson.Builder, key string, e entry, image bson.Raw) error {
+	switch {
+	case want == "":
+	case e.images:
+		b.Document(key, image)
+	case want == required:
+		return fail(noMatchingDocument, "Change stream was configured to require the %s of all "+
+			"changes, but it was not found", key)
+	default:
+		b.Null(key)
 	}
 	return nil
 }
@@ -116,8 +163,10 @@ func (c *changeStream) isInvalidateLocked(number int) bool {
 		return false
 	}
 	e := c.deployment.store.log[number/2]
-	return c.collection != "" && e.namespace == c.database+"."+c.collection &&
-		(e.kind == "drop" || e.kind == "rename")
+	if c.collection == "" {
+		return e.kind == "dropDatabase" && e.namespace == c.database
+	}
+	return e.namespace == c.database+"."+c.collection && (e.kind == "drop" || e.kind == "rename")
 }
 
 // collect returns the events that have come since the last call.
@@ -129,7 +178,10 @@ func (c *changeStream) collect() ([]bson.Raw, error) {
 	for !c.ended && c.next < 2*len(s.log) {
 		number := c.next
 		c.next++
-		event := c.eventLocked(s.log[number/2], number)
+		event, err := c.eventLocked(s.log[number/2], number)
+		if err != nil {
+			return nil, err
+		}
 		if event == nil {
 			continue
 		}
@@ -172,20 +224,20 @@ func (c *changeStream) resumeToken(before []bson.Raw) bson.Raw {
 }
 
 // eventLocked returns what the stream says of an entry; nil: nothing.
-func (c *changeStream) eventLocked(e entry, number int) bson.Raw {
+func (c *changeStream) eventLocked(e entry, number int) (bson.Raw, error) {
 	database, collection, _ := strings.Cut(e.namespace, ".")
 	b := bson.NewBuilder(nil).Document("_id", tokenAfter(number))
 	if number%2 == 1 {
 		if !c.isInvalidateLocked(number) {
-			return nil
+			return nil, nil
 		}
 		return b.String("operationType", "invalidate").Value("clusterTime", e.at.value()).
-			Finish()
+			Finish(), nil
 	}
 	plain := slices.Contains(plainEvents, e.kind)
 	if e.kind == "" || !plain && !c.expanded || c.database != "" && c.database != database ||
 		c.collection != "" && c.collection != collection {
-		return nil
+		return nil, nil
 	}
 	b.String("operationType", e.kind).Value("clusterTime", e.at.value())
 	if c.deployment.wire >= wire60 {
@@ -201,25 +253,41 @@ func (c *changeStream) eventLocked(e entry, number int) bson.Raw {
 	if id := e.id(); !id.IsZero() {
 		b.OpenDocument("documentKey").Value("_id", id).Close()
 	}
-	c.appendDocumentLocked(b, e)
-	return b.Finish()
+	if err := c.appendDocumentLocked(b, e); err != nil {
+		return nil, err
+	}
+	if e.before != nil {
+		if err := c.before.append(b, "fullDocumentBeforeChange", e, e.before); err != nil {
+			return nil, err
+		}
+	}
+	return b.Finish(), nil
 }
 
 // plainEvents are those that streams see without showExpandedEvents.
-var plainEvents = []string{"insert", "update", "replace", "delete", "drop", "rename"}
+var plainEvents = []string{
+	"insert", "update", "replace", "delete", "drop", "rename", "dropDatabase",
+}
 
 func appendNamespace(b *bson.Builder, key, namespace string) {
 	database, collection, _ := strings.Cut(namespace, ".")
-	b.OpenDocument(key).String("db", database).String("coll", collection).Close()
+	b.OpenDocument(key).String("db", database)
+	if collection != "" {
+		b.String("coll", collection)
+	}
+	b.Close()
 }
 
 // appendDocumentLocked appends the document of an event, or how it has changed.
-func (c *changeStream) appendDocumentLocked(b *bson.Builder, e entry) {
+func (c *changeStream) appendDocumentLocked(b *bson.Builder, e entry) error {
 	if e.kind != "update" {
 		if e.after != nil {
 			b.Document("fullDocument", e.after)
 		}
-		return
+		return nil
+	}
+	if err := c.after.append(b, "fullDocument", e, e.after); err != nil {
+		return err
 	}
 	if c.lookup {
 		in := c.deployment.store.lookLocked(e.namespace)
@@ -244,6 +312,7 @@ func (c *changeStream) appendDocumentLocked(b *bson.Builder, e entry) {
 		b.Document("disambiguatedPaths", diff.ambiguous.Finish())
 	}
 	b.Close()
+	return nil
 }
 
 // resumable are the errors that a server labels ResumableChangeStreamError.

@@ -87,6 +87,40 @@ func TestChangeStreams(t *testing.T) {
 			{"a", `{"delete": "c", "deletes": [{"q": {}, "limit": 1}]}`, fine},
 			events(event("update", `, "documentKey": {"_id": 1}, "fullDocument": {"_id": 1, "a": 2}, "updateDescription": {"$$exists": true}`) + `, ` + event("delete", `, "documentKey": {"_id": 1}`)),
 		},
+		"images": {
+			{"a", `{"create": "c", "changeStreamPreAndPostImages": {"enabled": true}}`, fine}, insert("1"),
+			watch(`"fullDocument": "required", "fullDocumentBeforeChange": "required"`),
+			insert("0"), update(`{"$set": {"a": 1}}`), {"a", `{"delete": "c", "deletes": [{"q": {"_id": 0}, "limit": 1}]}`, fine},
+			events(inserted("0") + `, ` +
+				event("update", `, "documentKey": {"_id": 1}, "fullDocument": {"_id": 1, "a": 1}, "updateDescription": {"$$exists": true}, "fullDocumentBeforeChange": {"_id": 1}`) + `, ` +
+				event("delete", `, "documentKey": {"_id": 0}, "fullDocumentBeforeChange": {"_id": 0}`)),
+		},
+		"images that are not there": {
+			insert("1"), watch(`"fullDocument": "whenAvailable", "fullDocumentBeforeChange": "whenAvailable"`),
+			update(`{"$set": {"a": 1}}`), update(`{"_id": 1}`),
+			events(event("update", `, "documentKey": {"_id": 1}, "fullDocument": null, "updateDescription": {"$$exists": true}, "fullDocumentBeforeChange": null`) + `, ` +
+				event("replace", `, "documentKey": {"_id": 1}, "fullDocument": {"_id": 1}, "fullDocumentBeforeChange": null`)),
+		},
+		"a post-image that is required": {
+			insert("1"), watch(`"fullDocument": "required", "fullDocumentBeforeChange": "off"`), update(`{"$set": {"a": 1}}`),
+			{"a", `{"getMore": ` + cursorID + `, "collection": "c"}`, `{"ok": 0, "code": 47, "codeName": "NoMatchingDocument"}`},
+		},
+		"a pre-image that is required": {
+			insert("1"), watch(`"fullDocumentBeforeChange": "required"`), {"a", `{"delete": "c", "deletes": [{"q": {}, "limit": 1}]}`, fine},
+			{"a", `{"getMore": ` + cursorID + `, "collection": "c"}`, `{"ok": 0, "code": 47}`},
+		},
+		"a database that is dropped": {
+			{"a", `{"dropDatabase": 1}`, `{"ok": 1, "dropped": {"$$exists": false}}`}, insert("1"), {"a", `{"create": "b"}`, fine},
+			{"a", `{"insert": "c", "documents": [{}], "$db": "db2"}`, fine},
+			{"a", `{"aggregate": 1, "pipeline": [{"$changeStream": {}}, {"$project": {"operationType": 1, "ns": 1}}], "cursor": {}}`, fine},
+			{"a", `{"aggregate": 1, "pipeline": [{"$changeStream": {"allChangesForCluster": true}}, {"$project": {"operationType": 1}}], "cursor": {}, "$db": "admin"}`, fine},
+			{"a", `{"dropDatabase": 1}`, `{"ok": 1, "dropped": "db"}`},
+			more("0", `{"_id": {"$$exists": true}, "operationType": "drop", "ns": {"db": "db", "coll": "b"}}, {"_id": {"$$exists": true}, "operationType": "drop", "ns": {"db": "db", "coll": "c"}},
+				{"_id": {"$$exists": true}, "operationType": "dropDatabase", "ns": {"db": "db"}}, {"_id": {"$$exists": true}, "operationType": "invalidate"}`),
+			{"a", `{"getMore": {"$numberLong": "1099511627778"}, "collection": "$cmd.aggregate", "$db": "admin"}`, `{"cursor": {"id": {"$numberLong": "1099511627778"}, "ns": {"$$exists": true}, "postBatchResumeToken": {"$$exists": true}, "nextBatch": [
+				{"_id": {"$$exists": true}, "operationType": "drop"}, {"_id": {"$$exists": true}, "operationType": "drop"}, {"_id": {"$$exists": true}, "operationType": "dropDatabase"}]}}`},
+			{"a", `{"find": "c", "$db": "db2"}`, `{"cursor": {"id": 0, "ns": "db2.c", "firstBatch": [{"_id": {"$$exists": true}}]}}`},
+		},
 		"of a database and a cluster": {
 			{"a", `{"aggregate": 1, "pipeline": [{"$changeStream": {}}, {"$project": {"operationType": 1, "ns.viewOn": "x"}}], "cursor": {}}`, `{"cursor": {"id": ` + cursorID + `, "ns": "db.$cmd.aggregate", "firstBatch": [], "postBatchResumeToken": {"$$exists": true}}}`},
 			{"a", `{"aggregate": 1, "pipeline": [{"$changeStream": {"allChangesForCluster": true}}, {"$match": {"operationType": "insert"}}], "cursor": {}, "$db": "admin"}`, fine},
@@ -119,6 +153,7 @@ func TestChangeStreams(t *testing.T) {
 			{"a", `{"aggregate": "c", "pipeline": [{"$changeStream": {"nope": 1}}], "cursor": {}}`, `{"ok": 0, "code": 40415}`},
 			{"a", `{"aggregate": "c", "pipeline": [{"$changeStream": {"resumeAfter": {"_data": "zz"}}}], "cursor": {}}`, `{"ok": 0, "code": 260}`},
 			{"a", `{"aggregate": "c", "pipeline": [{"$changeStream": {"fullDocument": "x"}}], "cursor": {}}`, `{"ok": 0, "code": 2}`},
+			{"a", `{"aggregate": "c", "pipeline": [{"$changeStream": {"fullDocumentBeforeChange": "updateLookup"}}], "cursor": {}}`, `{"ok": 0, "code": 2}`},
 			{"a", `{"aggregate": "c", "pipeline": [{"$changeStream": {"startAtOperationTime": {"$timestamp": {"t": 1, "i": 1}}, "startAfter": {"_data": "0"}}}], "cursor": {}}`, `{"ok": 0, "code": 72}`},
 			{"a", `{"aggregate": "c", "pipeline": [{"$changeStream": {}}], "collation": {"nope": 1}, "cursor": {}}`, `{"ok": 0, "code": 2}`},
 		},
@@ -127,6 +162,12 @@ func TestChangeStreams(t *testing.T) {
 	}
 	t.Run("of a standalone", func(t *testing.T) {
 		play(t, deployment.Single, "7.0.0", []at{{"a", `{"aggregate": "c", "pipeline": [{"$changeStream": {}}], "cursor": {}}`, `{"ok": 0, "code": 40573}`}})
+	})
+	t.Run("images of an old server", func(t *testing.T) {
+		play(t, deployment.ReplicaSet, "4.2.0", []at{
+			{"a", `{"aggregate": "c", "pipeline": [{"$changeStream": {"fullDocumentBeforeChange": "off"}}], "cursor": {}}`, `{"ok": 0, "code": 40415}`},
+			{"a", `{"aggregate": "c", "pipeline": [{"$changeStream": {"fullDocument": "required"}}], "cursor": {}}`, `{"ok": 0, "code": 2}`},
+		})
 	})
 	t.Run("of a new server", func(t *testing.T) {
 		play(t, deployment.ReplicaSet, "8.2.1", []at{watch(`"showExpandedEvents": true`), {"a", `{"create": "c", "viewOn": "x"}`, fine}, events(event("create", `, "nsType": "view"`))})

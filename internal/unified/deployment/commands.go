@@ -46,6 +46,7 @@ var commands = map[string]func(*host, *request) (reply, error){
 	"renameCollection":         write("renameCollection", (*host).rename),
 	"create":                   write("create", (*host).create),
 	"drop":                     write("drop", (*host).drop),
+	"dropDatabase":             write("dropDatabase", (*host).dropDatabase),
 	"collMod":                  write("collMod", (*host).collMod),
 	"createIndexes":            write("createIndexes", (*host).createIndexes),
 	"dropIndexes":              write("dropIndexes", (*host).dropIndexes),
@@ -88,6 +89,7 @@ var fields = map[string][]string{
 	"listCollections": {"filter", "nameOnly", "authorizedCollections", "cursor", "comment:9"},
 	"listIndexes":     {"cursor", "comment:9", "rawData:27"},
 	"drop":            {"comment:9"},
+	"dropDatabase":    {"comment:9"},
 	"find": {
 		"filter", "sort", "skip", "limit", "batchSize", "singleBatch", "tailable", "awaitData",
 		"hint", "projection", "min", "max",

@@ -44,6 +44,7 @@ const (
 	invalidOptions       = 72
 	indexNotFound        = 27
 	namespaceExists      = 48
+	noMatchingDocument   = 47
 	cursorNotFound       = 43
 	notReplicaSet        = 76
 	notSecondary         = 95
@@ -68,6 +69,7 @@ var codeNames = map[int32]string{
 	216:                  "ElectionInProgress",
 	onlyAtlas:            "SearchNotEnabled",
 	badValue:             "BadValue",
+	noMatchingDocument:   "NoMatchingDocument",
 	illegalOperation:     "IllegalOperation",
 	unauthorized:         "Unauthorized",
 	invalidLength:        "InvalidLength",

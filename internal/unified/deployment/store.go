@@ -34,6 +34,7 @@ type entry struct {
 	before, after bson.Raw // the document that changed
 	target        string   // the namespace that a rename gives
 	nsType        string   // of a collection that was created
+	images        bool     // the collection has changeStreamPreAndPostImages
 	apply         func(*store)
 }
 
@@ -55,6 +56,9 @@ func (s *store) doLocked(e entry) {
 
 // recordLocked makes a change and writes it down with the time that it has already.
 func (s *store) recordLocked(e entry) {
+	if c := s.collections[e.namespace]; c != nil {
+		e.images, _ = field(c.options, "changeStreamPreAndPostImages", "enabled").Bool()
+	}
 	s.log = append(s.log, e)
 	e.apply(s)
 	if s.clock != nil && len(s.log)%versionEvery == 0 {

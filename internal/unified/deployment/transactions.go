@@ -83,7 +83,9 @@ func (h *host) inTransaction(r *request, s *session, number int64) error {
 func (d *Deployment) isRouted() bool { return d.topology == Sharded || d.topology == LoadBalanced }
 
 // notInTransactions are commands that no transaction may contain.
-var notInTransactions = []string{"count", "listCollections", "listIndexes", "listDatabases", "drop"}
+var notInTransactions = []string{
+	"count", "listCollections", "listIndexes", "listDatabases", "drop", "dropDatabase",
+}
 
 // ending refuses to end what is no transaction.
 func ending(run command) command {
