@@ -70,7 +70,7 @@ func (h *host) openStream(cmd *request, options bson.Raw, stages []bson.Raw) (re
 	if c.collection == "" {
 		ns = cmd.Database + ".$cmd.aggregate"
 	}
-	return h.first(cmd, &cursor{namespace: ns, rest: events, stream: c},
+	return h.first(cmd, &cursor{namespace: ns, rest: events, stream: c, awaitData: true},
 		field(cmd.Body, "cursor", "batchSize"), false)
 }
 

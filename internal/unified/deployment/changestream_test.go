@@ -1,8 +1,11 @@
 package deployment_test
 
 import (
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/internal/unified/deployment"
@@ -220,4 +223,55 @@ func TestResume(t *testing.T) {
 			t.Errorf("a stream that resumes after an invalidate event is answered with code %s", code)
 		}
 	})
+}
+
+// TestAwait: a getMore of a change stream, or of a tailable cursor that awaits data, blocks until
+// there is something, for maxTimeMS or a second at most.
+func TestAwait(t *testing.T) {
+	const stream = `{"aggregate": "c", "pipeline": [{"$changeStream": {}}], "cursor": {}}`
+	const getMore = `{"getMore": ` + cursorID + `, "collection": "c"`
+	for name, test := range map[string]struct {
+		open, more string
+		want       time.Duration
+		events     int
+	}{
+		"an event":                {stream, getMore + `, "maxTimeMS": 900}`, 400 * time.Millisecond, 1},
+		"until maxTimeMS":         {stream, getMore + `, "maxTimeMS": 300}`, 300 * time.Millisecond, 0},
+		"another collection":      {`{"aggregate": "d", "pipeline": [{"$changeStream": {}}], "cursor": {}}`, getMore + `}`, time.Second, 0},
+		"awaitData":               {`{"find": "c", "tailable": true, "awaitData": true}`, getMore + `}`, 400 * time.Millisecond, 1},
+		"tailable only":           {`{"find": "c", "tailable": true}`, getMore + `}`, 0, 0},
+		"a cursor that is killed": {stream, getMore + `, "maxTimeMS": 2000, "comment": "killed"}`, 600 * time.Millisecond, -1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := deployment.New(t, deployment.ReplicaSet, "7.0.0")
+				send(t, d, "a", `{"create": "c", "capped": true, "size": 1000}`)
+				send(t, d, "a", test.open)
+				var all sync.WaitGroup
+				defer all.Wait()
+				all.Go(func() {
+					time.Sleep(400 * time.Millisecond) //nolint:forbidigo // fake time
+					if test.events < 0 {
+						send(t, d, "a", `{"killCursors": "c", "cursors": [`+cursorID+`]}`)
+						time.Sleep(200 * time.Millisecond) //nolint:forbidigo // fake time
+					}
+					send(t, d, "a", `{"insert": "c", "documents": [{"_id": 1}]}`)
+				})
+				began := time.Now()
+				reply := send(t, d, "a", test.more)
+				if took := time.Since(began).Truncate(100 * time.Millisecond); took != test.want {
+					t.Errorf("it took %v, want %v", took, test.want)
+				}
+				v, _ := reply.Lookup("cursor", "nextBatch")
+				batch, open := v.Array()
+				n := -1
+				if open {
+					n = len(slices.Collect(batch.Documents()))
+				}
+				if n != test.events {
+					t.Errorf("the reply has %d documents, want %d: %s", n, test.events, match.Text(bson.DocumentValue(reply)))
+				}
+			})
+		})
+	}
 }

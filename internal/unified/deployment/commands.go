@@ -14,6 +14,8 @@ import (
 type reply struct {
 	doc   bson.Raw
 	delay time.Duration
+	// awaits says that the batch is empty, and that more documents may be waited for.
+	awaits bool
 }
 
 func ok(add func(*bson.Builder)) (reply, error) {

@@ -1,6 +1,8 @@
 package deployment
 
 import (
+	"time"
+
 	"github.com/mooringdb/mooring/core/bson"
 )
 
@@ -12,6 +14,7 @@ type cursor struct {
 	session   string // that opened it
 	rest      []bson.Raw
 	tailable  bool
+	awaitData bool
 	query     query         // of a tailable cursor
 	ends      bool          // with its last document: the server knows that no more can come
 	seen      int           // of a tailable cursor, how many documents it has given
@@ -46,6 +49,7 @@ func (h *host) find(cmd *request) (reply, error) {
 	}
 	c := &cursor{namespace: namespace(cmd), rest: found, query: q, seen: len(found)}
 	c.tailable, _ = field(cmd.Body, "tailable").Bool()
+	c.awaitData, _ = field(cmd.Body, "awaitData").Bool()
 	single, _ := field(cmd.Body, "singleBatch").Bool()
 	c.ends = q.limit > 0
 	r, err := h.first(cmd, c, field(cmd.Body, "batchSize"), single)
@@ -88,7 +92,33 @@ func (c *cursor) take(n int64) []bson.Raw {
 	return batch
 }
 
+// defaultAwait is how long a getMore without maxTimeMS waits for documents.
+const defaultAwait = time.Second
+
+// getMore answers with the next batch. If that is empty, and the cursor is one that awaits
+// documents, it blocks until the store has changed or its time is over.
 func (h *host) getMore(cmd *request) (reply, error) {
+	limit := defaultAwait
+	if ms, given := field(cmd.Body, "maxTimeMS").AsInt64(); given && ms > 0 {
+		limit = time.Duration(ms) * time.Millisecond
+	}
+	timeout := time.NewTimer(limit)
+	defer timeout.Stop()
+	for {
+		changed := cmd.store.changes()
+		r, err := h.nextBatch(cmd)
+		if err != nil || !r.awaits {
+			return r, err
+		}
+		select {
+		case <-changed:
+		case <-timeout.C:
+			return r, nil
+		}
+	}
+}
+
+func (h *host) nextBatch(cmd *request) (reply, error) {
 	id := integer(cmd.Body, "getMore")
 	size, given := field(cmd.Body, "batchSize").AsInt64()
 	h.mu.Lock()
@@ -112,7 +142,9 @@ func (h *host) getMore(cmd *request) (reply, error) {
 		delete(h.cursors, id)
 		id = 0
 	}
-	return c.reply(id, "nextBatch", batch)
+	r, err := c.reply(id, "nextBatch", batch)
+	r.awaits = c.awaitData && id != 0 && len(batch) == 0
+	return r, err
 }
 
 // more adds what has come behind what a tailable cursor or a change stream has seen.

@@ -13,8 +13,10 @@ type store struct {
 	mu          sync.Mutex
 	collections map[string]*collection
 	log         []entry
-	past        []version // of a store with a clock: one for each versionEvery entries of the log
-	clock       *clock    // nil: the store is a copy, whose changes have no time of their own
+	changed     chan struct{} // closed, and replaced, at each change
+	// past are those of a store with a clock: one for each versionEvery entries of the log.
+	past  []version
+	clock *clock // nil: the store is a copy, whose changes have no time of their own
 }
 
 // version holds the collections of a store as they were behind the first entries of its log.
@@ -61,9 +63,18 @@ func (s *store) recordLocked(e entry) {
 	}
 	s.log = append(s.log, e)
 	e.apply(s)
+	close(s.changed)
+	s.changed = make(chan struct{})
 	if s.clock != nil && len(s.log)%versionEvery == 0 {
 		s.past = append(s.past, version{len(s.log), s.copyLocked()})
 	}
+}
+
+// changes returns a channel that is closed at the next change.
+func (s *store) changes() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.changed
 }
 
 // at returns a copy of the store as it was at that time.
@@ -121,7 +132,11 @@ func (c *collection) clone() *collection {
 	return &other
 }
 
-func newStore(c *clock) *store { return &store{collections: map[string]*collection{}, clock: c} }
+func newStore(c *clock) *store {
+	return &store{
+		collections: map[string]*collection{}, clock: c, changed: make(chan struct{}),
+	}
+}
 
 // lookLocked returns the collection of the namespace, an empty one if there is none.
 func (s *store) lookLocked(namespace string) *collection {
