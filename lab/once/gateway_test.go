@@ -24,12 +24,17 @@ const (
 	patience = 100
 	// uptime is how long both replicas run before one of them is restarted.
 	uptime = 1500 * time.Millisecond
+	// perCaller is how many writes each client makes, unless that is too many clients or too few.
+	// After each dropped connection a gateway waits for the next check of the server, for up to
+	// half a second. So the time of the experiment depends on how many calls are made at once.
+	perCaller, mostCallers = 10, 1000
 )
 
 // replicas are two gateways with one handle key. Each is replaced from time to time.
 type replicas struct {
 	*gatewaytest.Replicas
 	t        *testing.T
+	client   http.Client
 	restarts int
 }
 
@@ -61,7 +66,7 @@ func (r *replicas) call(ctx context.Context, w write) (status int, answer string
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Idempotency-Key", fmt.Sprintf("write-%d-of-the-experiment", w))
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := r.client.Do(req)
 	if err != nil {
 		return 0, "", err
 	}
@@ -100,25 +105,30 @@ func TestOnceThroughGateway(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the gateway")
 	}
-	n := count(t) / 2
+	n := count(t, 2000)
+	callers := min(max(workers, n/perCaller), mostCallers)
 	d := deployment.Listen(t, deployment.ReplicaSet, deployment.Versions[0])
 	disturber := newDisturber(1)
 	d.Disturb(disturber.Disturb)
-	r := &replicas{Replicas: suite.StartReplicas(t, 2, d.URI(false, nil)), t: t}
+	uri := d.URI(false, nil) + "&maxPoolSize=500&maxConnecting=16"
+	r := &replicas{Replicas: suite.StartReplicas(t, 2, uri), t: t}
+	r.client.Transport = &http.Transport{MaxIdleConnsPerHost: mostCallers}
 	over, stop := context.WithCancel(t.Context())
 	var background, running sync.WaitGroup
 	held := 0
 	background.Go(func() { held = mischief.Elect(over, d.Cluster(), term, vacancy) })
 	background.Go(func() { r.keepRestarting(over) })
 	results, calls := make([]result, n), make([]int, n)
-	for first := range workers {
+	begun := time.Now()
+	for first := range callers {
 		running.Go(func() {
-			for w := first; w < n; w += workers {
+			for w := first; w < n; w += callers {
 				results[w], calls[w] = r.perform(t.Context(), write(w))
 			}
 		})
 	}
 	running.Wait()
+	elapsed := time.Since(begun)
 	stop()
 	background.Wait()
 	made := 0
@@ -127,8 +137,9 @@ func TestOnceThroughGateway(t *testing.T) {
 	}
 	all := sum(results, read(t, d, n))
 	dropped, refused := disturber.Counts()
-	t.Logf("%d writes by %d calls; dropped %v, refused %d; %d elections, %d restarts: %+v", n, made,
-		dropped, refused, held, r.restarts, all)
+	t.Logf("%d writes by %d clients in %d calls and %v; dropped %v, refused %d; %d elections, "+
+		"%d restarts: %+v", n, callers, made, elapsed.Round(time.Second), dropped,
+		refused, held, r.restarts, all)
 	if all.lost > 0 || all.twice > 0 || all.unknown > 0 {
 		t.Errorf("%d acknowledged writes are lost, %d are there twice, %d have no outcome", all.lost,
 			all.twice, all.unknown)

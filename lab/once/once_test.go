@@ -39,12 +39,12 @@ const (
 	seed          = 13
 )
 
-// count returns the number of writes: LAB_ONCE, or few.
-func count(t *testing.T) int {
+// count returns the number of writes: LAB_ONCE, or the few that always run.
+func count(t *testing.T, few int) int {
 	t.Helper()
 	text := os.Getenv("LAB_ONCE")
 	if text == "" {
-		return 4000
+		return few
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil {
@@ -213,7 +213,7 @@ func sum(results []result, done []int64) (all tally) {
 // TestOnce has retryable writes go through all that, on scripted servers or, if MOORING_TEST_URI is
 // set, on that server behind them. LAB_ONCE is the number of writes.
 func TestOnce(t *testing.T) {
-	n := count(t)
+	n := count(t, 4000)
 	var engine *rawconn.Engine
 	if !suite.IsEmbedded() {
 		engine = rawconn.NewEngine(suite.Address(t))
