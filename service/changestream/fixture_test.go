@@ -42,6 +42,9 @@ type gateway struct {
 	lossy bool
 }
 
+// maxOpen is how many streams a replica may have.
+const maxOpen = 5
+
 var keys = func() *seal.Ring {
 	key, err := seal.NewKey([]byte(strings.Repeat("k", 32)))
 	if err != nil {
@@ -77,7 +80,7 @@ func start(t *testing.T, d *deployment.Deployment, change ...func(*rest.Config))
 	conn := inproc.NewConn(chain.Unary(), chain.Stream())
 	service := changestream.New(changestream.Config{
 		Client: g.client, Streams: stream.New(stream.Config{}), Tickets: g.tickets,
-		Stopping: stopping,
+		Stopping: stopping, MaxOpen: maxOpen,
 	})
 	mooringv1.RegisterChangeStreamServiceServer(conn, service)
 	g.api = mooringv1.NewChangeStreamServiceClient(conn)

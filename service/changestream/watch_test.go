@@ -3,7 +3,9 @@ package changestream_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,6 +17,7 @@ import (
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/internal/mongotest"
 	"github.com/mooringdb/mooring/internal/unified/deployment"
+	"github.com/mooringdb/mooring/service/changestream"
 	"github.com/mooringdb/mooring/service/payload"
 )
 
@@ -234,4 +237,42 @@ func TestRefusals(t *testing.T) {
 		}
 		time.Sleep(10 * time.Second) //nolint:forbidigo // time is fake
 	})
+}
+
+// TestTooMany opens more streams than there may be. One that ends makes room for another.
+func TestTooMany(t *testing.T) {
+	run(t, func(t *testing.T, _ *deployment.Deployment, g *gateway) {
+		open := make([]*watch, maxOpen)
+		for i := range open {
+			open[i] = g.watch(onShop())
+		}
+		refused, err := g.api.Watch(t.Context(), onShop())
+		if err == nil {
+			_, err = refused.Recv()
+		}
+		want := fmt.Sprintf("%d change streams are open", maxOpen)
+		if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), want) {
+			t.Errorf("one stream more: %v, want RESOURCE_EXHAUSTED, %s", err, want)
+		}
+		open[0].leave()
+		synctest.Wait()
+		open[0] = g.watch(onShop())
+		g.insert(1)
+		for _, w := range open {
+			if got := w.next(); got != "insert 1" {
+				t.Errorf("read %q, want the change", got)
+			}
+			w.leave()
+		}
+	})
+}
+
+func TestMaxOpen(t *testing.T) {
+	for size, want := range map[uint64]int64{
+		0: 0, 1: 1, 5: 4, 50: 40, 100: 80, 101: 81, 1100: 1080, math.MaxUint64: math.MaxInt64,
+	} {
+		if got := changestream.MaxOpen(size); got != want {
+			t.Errorf("MaxOpen(%d) = %d, want %d", size, got, want)
+		}
+	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
 	"github.com/mooringdb/mooring/core/client"
+	"github.com/mooringdb/mooring/core/pool"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/catalog"
@@ -75,10 +76,14 @@ func newCursors(h *paging.Pager, s *stream.Streams) *cursor.Server {
 }
 
 func newChangeStreams(
-	c *client.Client, s *stream.Streams, t *changestream.Tickets, stop stopping,
+	cfg *config.Config, c *client.Client, s *stream.Streams, t *changestream.Tickets, stop stopping,
 ) *changestream.Server {
+	size := uint64(pool.DefaultMaxSize)
+	if cfg.MongoDB.MaxPoolSize != nil {
+		size = *cfg.MongoDB.MaxPoolSize
+	}
 	return changestream.New(changestream.Config{
-		Client: c, Streams: s, Tickets: t, Stopping: stop,
+		Client: c, Streams: s, Tickets: t, Stopping: stop, MaxOpen: changestream.MaxOpen(size),
 	})
 }
 
