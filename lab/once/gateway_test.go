@@ -20,8 +20,8 @@ import (
 const (
 	// repeated is the share of calls that a client makes again although they have succeeded.
 	repeated = 0.2
-	// patience is how often a client makes a call that fails.
-	patience = 100
+	// patience is how long a client repeats a call that fails.
+	patience = 2 * time.Minute
 	// uptime is how long both replicas run before one of them is restarted.
 	uptime = 1500 * time.Millisecond
 	// perCaller is how many writes each client makes, unless that is too many clients or too few.
@@ -77,7 +77,7 @@ func (r *replicas) call(ctx context.Context, w write) (status int, answer string
 
 // perform makes the call until it succeeds, and sometimes again.
 func (r *replicas) perform(ctx context.Context, w write) (done result, calls int) {
-	for range patience {
+	for begun := time.Now(); time.Since(begun) < patience; {
 		calls++
 		status, answer, err := r.call(ctx, w)
 		switch {

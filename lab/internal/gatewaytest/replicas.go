@@ -73,10 +73,15 @@ func (s *Suite) StartReplicas(t *testing.T, n int, uri string, args ...string) *
 	return r
 }
 
-// freeAddress returns an address on which no process listens now.
+// freeAddress returns an address on which no process listens now. It prefers an address that no
+// outgoing connection has as its own, since such a connection could take the port while a replica
+// is replaced.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := net.Listen("tcp", "127.0.0.2:0")
+	if err != nil { // only Linux has all of 127.0.0.0/8
+		l, err = net.Listen("tcp", "127.0.0.1:0")
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
