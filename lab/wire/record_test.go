@@ -201,8 +201,8 @@ func newDeployment(t *testing.T) *deployment.Deployment {
 	return deployed
 }
 
-// newDeployment8 makes a replica set of version 8.0, whose servers have the command bulkWrite. There
-// is no server with that to stand behind it, so its hosts carry the commands out themselves.
+// newDeployment8 makes a replica set of version 8.0, whose servers have the command bulkWrite. No
+// real server with that command is at hand, so its hosts carry the commands out themselves.
 func newDeployment8(t *testing.T) *deployment.Deployment {
 	t.Helper()
 	return deployment.Listen(t, deployment.ReplicaSet, "8.0.0")
