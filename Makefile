@@ -16,6 +16,7 @@ CHAOS    ?= 10m
 SOAK     ?= 1000000
 MUTANTS  ?= 100
 ONCE     ?= 100000
+WATCHERS ?= 1000
 # What tools/prose reads: everything but gen/ and third_party/.
 PLAIN    := . cmd/... core/... deploy/... docs/... examples/... internal/... lab/... proto/... \
 	service/... tools/...
@@ -175,3 +176,7 @@ overload: ## 200 callers on a server that admits 50 requests a second
 .PHONY: starvation
 starvation: ## measure what reads get beside cursors that hold all the connections they may
 	cd lab && LAB_STARVATION=1 $(GO) test -count=1 -v -run TestStarvation ./e2e
+
+.PHONY: watchers
+watchers: ## measure what WATCHERS=1000 change streams cost the gateway
+	cd lab && LAB_WATCHERS=$(WATCHERS) $(GO) test -count=1 -v ./watchers

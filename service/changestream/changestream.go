@@ -31,8 +31,8 @@ type Config struct {
 	// Stopping ends when the gateway begins to stop. Watches, which may have no other end, end
 	// then.
 	Stopping context.Context //nolint:containedctx // it is the gateway's, not a call's
-	// MaxOpen is how many streams may be open at a time; 0: any number. Each uses a connection while
-	// the server waits for changes, so other calls have only what is left of the pool.
+	// MaxOpen is how many streams may be open at a time; 0: any number. Each uses a connection
+	// while the server waits for changes, so other calls have only what is left of the pool.
 	MaxOpen int64
 }
 
@@ -110,8 +110,8 @@ func MaxOpen(maxPoolSize uint64) int64 {
 func errTooMany(most int64) error {
 	return &rpcerr.Error{
 		Reason: rpcerr.PinLimitExceeded,
-		Message: fmt.Sprintf("%d change streams are open, each of which uses a connection: a larger "+
-			"maxPoolSize allows more", most),
+		Message: fmt.Sprintf("%d change streams are open, each of which uses a connection: a "+
+			"larger maxPoolSize allows more", most),
 	}
 }
 
