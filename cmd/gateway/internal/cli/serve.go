@@ -52,6 +52,8 @@ func serve(c call) error {
 	case err != nil:
 		return err
 	}
+	// Only now: a signal that follows this record meets a gateway that has started.
+	log.Info("listening", gateway.Addresses().Attrs()...)
 	return running{
 		gateway, cfg.DrainLinger + cfg.DrainTimeout, log,
 		os.Exit,

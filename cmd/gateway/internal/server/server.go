@@ -187,7 +187,6 @@ func (s *Server) Start(ctx context.Context) error {
 			}
 		})
 	}
-	s.cfg.Log.Info("listening", s.addresses.attrs()...)
 	return nil
 }
 
@@ -238,7 +237,8 @@ func closeAll(listeners []net.Listener) {
 	}
 }
 
-func (a Addresses) attrs() []any {
+// Attrs returns the addresses as attributes of a log record.
+func (a Addresses) Attrs() []any {
 	var attrs []any
 	for _, named := range [...][2]string{
 		{"grpc", a.GRPC},
