@@ -35,6 +35,9 @@ type Call struct {
 	// Timeout limits each part of a call that comes in parts, if the call has no deadline; 0: there
 	// is no limit.
 	Timeout time.Duration
+	// Quiet is true if the client may not see what the server says in errors. The check of the
+	// policy sets it.
+	Quiet bool
 }
 
 // IdempotencyKey is the metadata key of the key of an exactly-once write.

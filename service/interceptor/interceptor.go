@@ -17,6 +17,7 @@ import (
 
 	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/caller"
+	"github.com/mooringdb/mooring/service/policy"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
@@ -34,6 +35,8 @@ type Config struct {
 	// Callers finds out who makes the calls of the network, before they are read (see
 	// Chain.Authenticate). If it is nil, clients are not authenticated.
 	Callers *caller.Authenticator
+	// Policy decides what clients may do. If it is nil, they may do everything.
+	Policy *policy.Enforcer
 	// DefaultTimeout limits unary calls that have no deadline; 0 means no limit.
 	DefaultTimeout time.Duration
 	// MaxTimeout limits unary calls, whatever deadline they have; 0 means no limit.
@@ -101,11 +104,15 @@ type pass struct {
 	steps     []step // that have not run yet
 	admission admission
 
+	// policy checks the requests of the call; it is used if Config.Policy is set.
+	policy  policy.Call
+	checked bool // policy is set
+
+	chain *Chain
 	// Of a unary call:
 	request, response any
 	unary             grpc.UnaryHandler
 	// Of a stream:
-	chain  *Chain
 	server any
 	wire   grpc.ServerStream
 	stream grpc.StreamHandler // nil: the call is unary
@@ -126,10 +133,22 @@ func (c *pass) handle(ctx context.Context) (err error) {
 	if c.stream != nil {
 		return c.stream(c.server, &stream{c.wire, ctx, c})
 	}
+	if err := c.check(ctx, c.request); err != nil {
+		return err
+	}
 	if c.response, err = c.unary(ctx, c.request); err == nil {
-		c.renewSession(c.response)
+		c.finish(c.response)
 	}
 	return err
+}
+
+// finish completes a response: with the renewed token of the session, and, if the call is quiet,
+// without the server's words.
+func (c *pass) finish(response any) {
+	c.renewSession(response)
+	if m, ok := response.(proto.Message); ok && c.call.Quiet {
+		rpcerr.Hush(m)
+	}
 }
 
 // renewSession puts the token that continues the call's session into a response.
@@ -154,7 +173,9 @@ func (x *Chain) Unary() grpc.UnaryServerInterceptor {
 	return func(
 		ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler,
 	) (any, error) {
-		c := &pass{method: info.FullMethod, steps: x.steps, request: req, unary: handler}
+		c := &pass{
+			method: info.FullMethod, steps: x.steps, chain: x, request: req, unary: handler,
+		}
 		if err := c.next(ctx); err != nil {
 			return nil, err
 		}
@@ -194,7 +215,7 @@ type interruptible interface {
 // handler, and hold its cursor, after the end of a drain or forever. On grpc's own streams a
 // goroutine sends. It ends with the stream, which grpc ends when the handler has returned.
 func (s *stream) SendMsg(m any) error {
-	s.call.renewSession(m)
+	s.call.finish(m)
 	chain := s.call.chain
 	ctx, cancel := context.WithTimeoutCause(s.ctx, chain.cfg.StallTimeout, chain.stalled)
 	defer cancel()
@@ -221,7 +242,10 @@ func (s *stream) SendMsg(m any) error {
 // stream, which grpc ends when the handler has returned; m is not used any more then.
 func (s *stream) RecvMsg(m any) error {
 	if !s.call.receives {
-		return s.ServerStream.RecvMsg(m)
+		if err := s.ServerStream.RecvMsg(m); err != nil {
+			return err
+		}
+		return s.call.check(s.ctx, m)
 	}
 	chain := s.call.chain
 	ctx, cancel := context.WithTimeoutCause(s.ctx, chain.cfg.StallTimeout, chain.silent)
@@ -230,7 +254,10 @@ func (s *stream) RecvMsg(m any) error {
 	go func() { received <- s.ServerStream.RecvMsg(m) }()
 	select {
 	case err := <-received:
-		return err
+		if err != nil {
+			return err
+		}
+		return s.call.check(ctx, m)
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}

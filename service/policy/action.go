@@ -108,6 +108,12 @@ var byName = func() map[string]action {
 	return all
 }()
 
+// IsAction reports whether there is an action with the name.
+func IsAction(name string) bool {
+	_, ok := byName[name]
+	return ok
+}
+
 // actionEntities holds the entities of all actions, each in its group.
 var actionEntities = func() cedar.EntityMap {
 	entities := cedar.EntityMap{}

@@ -31,6 +31,9 @@ func Explain(err error, of call.Call) *Failure {
 	if of.Exact != nil {
 		f.repeatExact()
 	}
+	if of.Quiet {
+		f.hush()
+	}
 	f.grpc = sync.OnceValue(func() *status.Status { return f.status(f.call) })
 	return f
 }

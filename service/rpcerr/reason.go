@@ -35,6 +35,7 @@ const (
 	Overloaded        Reason = "Overloaded"
 	UnknownHost       Reason = "UnknownHost"
 	CrossOrigin       Reason = "CrossOrigin"
+	PolicyRefused     Reason = "PolicyRefused"
 
 	SessionNotFound       Reason = "SessionNotFound"
 	CursorNotFound        Reason = "CursorNotFound"
@@ -107,6 +108,7 @@ var reasons = byReason([]row{
 	{codes.Unavailable, http.StatusServiceUnavailable, Overloaded, SameRequest},
 	{codes.PermissionDenied, http.StatusMisdirectedRequest, UnknownHost, Never},
 	{codes.PermissionDenied, http.StatusForbidden, CrossOrigin, Never},
+	{codes.PermissionDenied, http.StatusForbidden, PolicyRefused, Never},
 
 	{codes.NotFound, http.StatusNotFound, SessionNotFound, Restart},
 	{codes.NotFound, http.StatusNotFound, CursorNotFound, Restart},

@@ -35,6 +35,7 @@ import (
 	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/paging"
 	"github.com/mooringdb/mooring/service/payload"
+	"github.com/mooringdb/mooring/service/policy"
 )
 
 // Error reports that the gateway itself refuses a request.
@@ -153,6 +154,9 @@ var table = []entry{
 	typed(func(e *caller.Error, _ error, x *explanation) { x.row = reasons[callers[e.Problem]] }),
 	typed(func(e *admission.Error, _ error, x *explanation) {
 		x.row, x.message, x.retryAfter = reasons[refusals[e.Cause]], e.Error(), e.RetryAfter
+	}),
+	typed(func(e *policy.Refusal, _ error, x *explanation) {
+		x.row, x.message, x.field = reasons[PolicyRefused], e.Error(), e.Field
 	}),
 	typed(func(e *payload.Error, _ error, x *explanation) {
 		x.row, x.field = reasons[InvalidArgument], e.Field

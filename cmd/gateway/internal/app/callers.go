@@ -11,11 +11,14 @@ import (
 	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/keyfile"
 	"github.com/mooringdb/mooring/service/caller"
+	"github.com/mooringdb/mooring/service/policy"
 )
 
 // callers provides what tells clients apart and encrypts their connections, both up to date with
 // their files.
-var callers = fx.Module("callers", fx.Provide(newCallers, newCertificate, newTLS, newAccess))
+var callers = fx.Module("callers", fx.Provide(
+	newCallers, newPolicy, newCertificate, newTLS, newAccess,
+))
 
 // newCallers returns what authenticates clients; nil if nothing does.
 func newCallers(lc fx.Lifecycle, cfg *config.Config, log *slog.Logger) *caller.Authenticator {
@@ -49,6 +52,16 @@ func newCallers(lc fx.Lifecycle, cfg *config.Config, log *slog.Logger) *caller.A
 	return a
 }
 
+// newPolicy returns what decides about the requests of clients; nil if they may do everything.
+func newPolicy(cfg *config.Config) *policy.Enforcer {
+	if cfg.Policy.Rules == nil {
+		return nil
+	}
+	return policy.NewEnforcer(policy.Config{
+		Policy: cfg.Policy.Rules, JavaScript: cfg.Policy.JavaScript,
+	})
+}
+
 // newCertificate returns the certificate of the listeners; nil if they have none.
 func newCertificate(cfg *config.Config) (*certificate.Holder, error) {
 	return certificate.New(cfg.TLS)
@@ -56,11 +69,11 @@ func newCertificate(cfg *config.Config) (*certificate.Holder, error) {
 
 func newTLS(h *certificate.Holder) *tls.Config { return h.TLS() }
 
-// access watches the files of API keys and certificates.
+// access watches the files of API keys, policy and certificates.
 type access []*keyfile.Watcher
 
 func newAccess(lc fx.Lifecycle, cfg *config.Config, log *slog.Logger, a *caller.Authenticator,
-	h *certificate.Holder,
+	h *certificate.Holder, rules *policy.Enforcer,
 ) access {
 	var watchers access
 	add := func(c keyfile.Config) {
@@ -86,6 +99,23 @@ func newAccess(lc fx.Lifecycle, cfg *config.Config, log *slog.Logger, a *caller.
 				}
 				a.Replace(keys)
 				return keys.Len(), nil
+			},
+		})
+	}
+	if rules != nil {
+		add(keyfile.Config{
+			Paths: []string{cfg.Policy.File}, Sum: cfg.Policy.Sum,
+			Messages: keyfile.Messages{
+				Read:   "policy read",
+				Failed: "the policy cannot be used: the old rules stay",
+			},
+			Use: func(texts []string) (int, error) {
+				p, err := policy.Parse([]byte(texts[0]))
+				if err != nil {
+					return 0, err
+				}
+				rules.Replace(p)
+				return p.Len(), nil
 			},
 		})
 	}

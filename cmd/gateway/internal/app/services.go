@@ -20,6 +20,7 @@ import (
 	"github.com/mooringdb/mooring/service/idempotency"
 	"github.com/mooringdb/mooring/service/interceptor"
 	"github.com/mooringdb/mooring/service/paging"
+	"github.com/mooringdb/mooring/service/policy"
 	"github.com/mooringdb/mooring/service/replica"
 	"github.com/mooringdb/mooring/service/seal"
 	"github.com/mooringdb/mooring/service/session"
@@ -34,10 +35,11 @@ var services = fx.Module("services", fx.Provide(
 ))
 
 func newChain(cfg *config.Config, log *slog.Logger, gate *interceptor.Gate,
-	callers *caller.Authenticator, sessions *session.Sessions, c *client.Client, keys *seal.Ring,
+	callers *caller.Authenticator, rules *policy.Enforcer, sessions *session.Sessions,
+	c *client.Client, keys *seal.Ring,
 ) *interceptor.Chain {
 	return interceptor.New(interceptor.Config{
-		Logger: log, Gate: gate, Callers: callers,
+		Logger: log, Gate: gate, Callers: callers, Policy: rules,
 		Sessions: sessions, Idempotency: idempotency.New(c, keys),
 		DefaultTimeout: cfg.RequestTimeout, MaxTimeout: cfg.MaxRequestTimeout,
 		StallTimeout: cfg.Cursors.Idle,

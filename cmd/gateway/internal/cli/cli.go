@@ -25,6 +25,7 @@ const (
 type command struct {
 	name, synopsis string
 	args           []string // required words besides flags, for the usage line
+	operand        string   // name of one more required word; empty: there is none
 	doc            string
 	configured     bool                 // takes the options of config
 	flags          func(*pflag.FlagSet) // further flags, if any
@@ -34,6 +35,7 @@ type command struct {
 // call holds what a command works with.
 type call struct {
 	flags          *pflag.FlagSet
+	operand        string // the word that command.operand names
 	environ        []string
 	stdout, stderr io.Writer
 }
@@ -81,6 +83,20 @@ var commands = []command{
 			"The line\n" +
 			"has a hash of the key, so that nothing can print the key again: give it to the " +
 			"client now.",
+	},
+	{
+		name: "policy", args: []string{"test"}, operand: "FILE", run: testPolicy,
+		synopsis: "run a table of requests against a policy",
+		doc: "Reads a table (YAML) and the policy that it names, and checks what the policy does " +
+			"with\n" +
+			"each request. Exits with 1 if a row fails. docs/policy.md describes the table.",
+	},
+	{
+		name: "policy", args: []string{"explain"}, operand: "FILE", run: explainPolicy,
+		flags:    explainFlags,
+		synopsis: "say which rule decides",
+		doc: "Reads a policy, and prints what it decides about a call and by which rule, with " +
+			"the limits\nthat apply.",
 	},
 	{
 		name: "version", run: printVersion,
@@ -163,16 +179,24 @@ func (c command) call(args, environ []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return &usageError{c.name + ": " + err.Error()}
 	}
-	if strings.Join(flags.Args(), " ") != strings.Join(c.args, " ") {
+	words, operand := flags.Args(), ""
+	if n := len(c.args); c.operand != "" && len(words) == n+1 {
+		words, operand = words[:n], words[n]
+	}
+	if strings.Join(words, " ") != strings.Join(c.args, " ") ||
+		(c.operand != "") != (operand != "") {
 		// The words are not repeated: one may be a connection string with a password.
 		return &usageError{fmt.Sprintf("%s: %d words that are not flags; usage: mooring %s",
 			c.name, flags.NArg(), c.usage())}
 	}
-	return c.run(call{flags, environ, stdout, stderr})
+	return c.run(call{flags, operand, environ, stdout, stderr})
 }
 
 func (c command) usage() string {
 	words := append([]string{c.name}, c.args...)
+	if c.operand != "" {
+		words = append(words, c.operand)
+	}
 	if c.configured || c.flags != nil {
 		words = append(words, "[flags]")
 	}

@@ -44,7 +44,7 @@ func TestRun(t *testing.T) {
 		stdout  string // regular expressions
 		stderr  string
 	}{
-		{"nothing", nil, nil, 2, `^$`, `which command\? serve, check, config, key, version\n.*--help`},
+		{"nothing", nil, nil, 2, `^$`, `which command\? serve, check, config, key, policy, version\n.*--help`},
 		{"help", []string{"--help"}, nil, 0, `(?s)serve +run the gateway.*mooring serve --uri`, `^$`},
 		{"help word", []string{"help"}, nil, 0, `mooring serve --help`, `^$`},
 		{"help of serve", []string{"serve", "--help"}, nil, 0, `(?s)Usage: mooring serve \[flags\].*--grpc-address host:port +MOORING_GRPC_ADDRESS \(127\.0\.0\.1:27080\)`, `^$`},

@@ -39,6 +39,8 @@ type Config struct {
 	AllowPlaintext, AllowUnauthenticated bool
 	// AllowReadable lists the files with secrets that others may be able to read.
 	AllowReadable []string
+	// Policy says what clients may do.
+	Policy Policy
 	// Auth says which credentials of clients count.
 	Auth        Auth
 	Connections Connections
@@ -227,6 +229,8 @@ func (c *Config) check() error {
 		refuse("tls.clientCertificates", "needs tls.clientAuthorityFile")
 	}
 	c.Auth.check(refuse)
+	c.Policy.read(refuse)
+	c.warnWithoutPolicy()
 	c.checkExposure("grpc.address", c.GRPC.Address, refuse)
 	c.checkExposure("rest.address", c.REST.Address, refuse)
 	secrets := []string{c.TLS.KeyFile, c.Token.File}

@@ -28,6 +28,7 @@ type option struct {
 const (
 	handleKeys = "handle.keys"
 	apiKeys    = "auth.apiKeys"
+	policyFile = "policy.file"
 )
 
 // Options that make the user of the deployment.
@@ -227,6 +228,21 @@ var options = []option{
 		Doc: "Claim of a token that has the principal's name. Choose one that the issuer does " +
 			"not let users change.",
 		parse: into(func(c *Config) *string { return &c.Auth.JWT.Claim }, parseText),
+	},
+	{
+		Name: policyFile, Kind: "path",
+		Doc: "File with rules in the Cedar language: who may do what with which documents and " +
+			"fields (docs/policy.md). Without it every client may do everything. The gateway " +
+			"does not start with a file that it cannot use. It reads the file every five " +
+			"seconds, and at once on SIGHUP; if it cannot be used then, the gateway logs an " +
+			"error and keeps the old rules.",
+		parse: into(func(c *Config) *string { return &c.Policy.File }, parseText),
+	},
+	{
+		Name: "policy.javaScript", Kind: "bool", Default: "false", Bool: true,
+		Doc: "Whether $where, $function and $accumulator are allowed under a policy, to clients " +
+			"without limits on documents and fields. Without policy.file they always are.",
+		parse: into(func(c *Config) *bool { return &c.Policy.JavaScript }, parseBool),
 	},
 	{
 		Name: "auth.certificateName", Kind: "name", Default: string(caller.Subject),

@@ -1,0 +1,96 @@
+package interceptor_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mooringdb/mooring/core/mongoerr"
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/interceptor"
+	"github.com/mooringdb/mooring/service/policy"
+)
+
+// received implements a stream whose client sends one message.
+type received struct {
+	grpc.ServerStream
+	ctx     context.Context //nolint:containedctx // as grpc has it
+	message proto.Message
+}
+
+func (s *received) Context() context.Context { return s.ctx }
+
+func (s *received) RecvMsg(m any) error {
+	into, ok := m.(proto.Message)
+	if !ok {
+		return errors.New("not a message")
+	}
+	proto.Merge(into, s.message)
+	return nil
+}
+
+// TestPolicy checks that unary calls and streams of both kinds are checked before their handlers
+// see the request, and that a refusal is logged with its rule.
+func TestPolicy(t *testing.T) {
+	p, err := policy.Parse([]byte(`
+		@filter("{'a': 1}") permit (principal, action, resource == Collection::"d.open");
+		@id("closed") forbid (principal, action, resource == Collection::"d.closed");`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	x := interceptor.New(interceptor.Config{
+		Logger: slog.New(slog.NewTextHandler(&log, nil)), Policy: policy.NewEnforcer(policy.Config{Policy: p}),
+	})
+	const service = "/mooring.v1.DocumentService/"
+	broken := &mongoerr.CommandError{Code: 2, Name: "BadValue", Message: "secret"}
+	unaryCall := func(collection string) error {
+		request := &mooringv1.FindRequest{Database: "d", Collection: collection}
+		_, err := x.Unary()(t.Context(), request, &grpc.UnaryServerInfo{FullMethod: service + "Find"}, func(_ context.Context, got any) (any, error) {
+			if r, ok := got.(*mooringv1.FindRequest); !ok || len(r.GetFilter().GetBson()) == 0 {
+				t.Errorf("the handler gets %v", got)
+			}
+			return nil, broken
+		})
+		return err
+	}
+	streamCall := func(method string, message, into proto.Message, sends bool) error {
+		info := &grpc.StreamServerInfo{FullMethod: service + method, IsServerStream: !sends, IsClientStream: sends}
+		return x.Stream()(nil, &received{ctx: t.Context(), message: message}, info, func(_ any, ss grpc.ServerStream) error {
+			if err := ss.RecvMsg(into); err != nil {
+				return err
+			}
+			return broken
+		})
+	}
+	calls := map[string]func(collection string) error{
+		"unary": unaryCall,
+		"server stream": func(collection string) error {
+			return streamCall("StreamFind", &mooringv1.StreamFindRequest{Database: "d", Collection: collection}, &mooringv1.StreamFindRequest{}, false)
+		},
+		"client stream": func(collection string) error {
+			return streamCall("Import", &mooringv1.ImportRequest{Database: "d", Collection: collection}, &mooringv1.ImportRequest{}, true)
+		},
+	}
+	for name, call := range calls {
+		log.Reset()
+		err := call("closed")
+		if status.Code(err) != codes.PermissionDenied || strings.Contains(status.Convert(err).Message(), `"closed"`) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if text := log.String(); !strings.Contains(text, "rule=closed") || !strings.Contains(text, "resource=d.closed") {
+			t.Errorf("%s: logged %s", name, text)
+		}
+		if err := call("open"); status.Code(err) != codes.InvalidArgument || strings.Contains(status.Convert(err).Message(), "secret") {
+			t.Errorf("%s under a filter: %v", name, err)
+		}
+	}
+}
