@@ -16,19 +16,24 @@ func (l *limits) filter(client bson.Raw) (bson.Raw, error) {
 	return and(l.Filter, client), nil
 }
 
-// and returns a filter that matches what both match. nil matches everything.
+// and returns a filter that matches what both match. nil matches everything. The conditions stand
+// side by side if they can: some servers take the _id that an upsert inserts from there alone.
 func and(rule, client bson.Raw) bson.Raw {
 	switch {
 	case rule == nil:
 		return client
-	case client.IsEmpty() || demands(client, rule):
-		if client.IsEmpty() {
-			return rule
-		}
+	case client.IsEmpty():
+		return rule
+	case demands(client, rule):
 		return client
 	}
-	return bson.NewBuilder(make([]byte, 0, len(rule)+len(client)+32)).
-		OpenArray("$and").Document("", rule).Document("", client).Close().Finish()
+	b := bson.NewBuilder(make([]byte, 0, len(rule)+len(client)+32))
+	for key := range rule.All() {
+		if client.Has(key) {
+			return b.OpenArray("$and").Document("", rule).Document("", client).Close().Finish()
+		}
+	}
+	return b.AppendElements(rule).AppendElements(client).Finish()
 }
 
 // demands reports whether a client's filter has each condition of a rule's filter as it is. Then

@@ -69,7 +69,7 @@ func FuzzRequests(f *testing.F) {
 				if v, ok := got.Lookup("tenant"); ok && v.Equal(bson.StringValue("a")) {
 					return
 				}
-				if !bytes.Contains(got, rule) {
+				if !bytes.Contains(got, rule[4:len(rule)-1]) {
 					t.Fatalf("%s has lost the filter: % x", method, got)
 				}
 			}
