@@ -1,0 +1,255 @@
+package tenant
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mooringdb/mooring/lab/internal/gatewaytest"
+)
+
+var suite = gatewaytest.New()
+
+func TestMain(m *testing.M) { os.Exit(suite.Run(m)) }
+
+// marker is in each document of the other tenant, and in no request.
+const marker = "foreignmarker"
+
+var collections = []string{"orders", "parts"}
+
+// world is a database, with or without the documents of the other tenant.
+type world struct {
+	db    *mongo.Database
+	other bool
+}
+
+// fill replaces all documents.
+func (w *world) fill(t *testing.T) {
+	t.Helper()
+	for _, name := range collections {
+		c := w.db.Collection(name)
+		if _, err := c.DeleteMany(t.Context(), bson.D{}); err != nil {
+			t.Fatal(err)
+		}
+		var docs []any
+		for i := range population {
+			docs = append(docs, bson.D{
+				{Key: "_id", Value: own + i}, {Key: "tenant", Value: "a"}, {Key: "n", Value: i % 5}, {Key: "s", Value: []string{"p", "q", "r"}[i%3]},
+				{Key: "arr", Value: bson.A{i % 4, i % 3}}, {Key: "sub", Value: bson.D{{Key: "x", Value: i % 2}}}, {Key: "ref", Value: own + (i+1)%population},
+			})
+			if w.other {
+				docs = append(docs, bson.D{
+					{Key: "_id", Value: foreign + i}, {Key: "tenant", Value: "b"}, {Key: "n", Value: i % 5}, {Key: "s", Value: marker},
+					{Key: "arr", Value: bson.A{i % 4, marker}}, {Key: "sub", Value: bson.D{{Key: "x", Value: marker}}}, {Key: "ref", Value: own + i},
+					{Key: "secret", Value: marker},
+				})
+			}
+		}
+		if _, err := c.InsertMany(t.Context(), docs); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// contents returns all documents, those of each tenant by themselves.
+func (w *world) contents(t *testing.T) (ofOwn, ofOther string) {
+	t.Helper()
+	var texts [2]strings.Builder
+	for _, name := range collections {
+		cursor, err := w.db.Collection(name).Find(t.Context(), bson.D{}, options.Find().SetSort(bson.D{{Key: "_id", Value: 1}}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var docs []bson.Raw
+		if err := cursor.All(t.Context(), &docs); err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range docs {
+			into := &texts[0]
+			if id, ok := d.Lookup("_id").AsInt64OK(); ok && id >= foreign && id < inserted {
+				into = &texts[1]
+			}
+			fmt.Fprintln(into, name, d)
+		}
+	}
+	return texts[0].String(), texts[1].String()
+}
+
+// canonical returns an answer without what differs between any two calls, and with arrays in an
+// order of their own: servers return documents in any order unless they are sorted.
+func canonical(t *testing.T, answer gatewaytest.Response, db string) string {
+	t.Helper()
+	var v any
+	if err := json.Unmarshal(answer.Body, &v); err != nil {
+		t.Fatalf("%s: %v", answer.Body, err)
+	}
+	text, err := json.Marshal(arrange(v))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strconv.Itoa(answer.Status) + " " + strings.ReplaceAll(string(text), db, "DB")
+}
+
+func arrange(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		delete(v, "requestId")
+		for key, item := range v {
+			v[key] = arrange(item)
+		}
+	case []any:
+		for i, item := range v {
+			v[i] = arrange(item)
+		}
+		slices.SortFunc(v, func(a, b any) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+	}
+	return v
+}
+
+// experiment sends requests in both worlds, and returns how the tenant could tell them apart.
+func experiment(t *testing.T, filtered bool, requests int) (leaks []string) {
+	direct := suite.Direct(t)
+	empty := &world{db: direct.Database(suite.Database(t))}
+	full := &world{db: direct.Database(suite.Database(t)), other: true}
+	annotations := `@filter("{'tenant': {'$claim': 'tenant'}}") @forced("{'tenant': {'$claim': 'tenant'}}")`
+	if !filtered {
+		annotations = ""
+	}
+	rule := annotations + fmt.Sprintf(`permit (principal, action in [Action::"read", Action::"write"], resource) when
+		{ principal.claims has tenant && ["%s", "%s"].contains(resource.database) };`, empty.db.Name(), full.db.Name())
+	key, line := newKey(t)
+	g := suite.Start(t, suite.URI(t), "--policy-file", file(t, "policy", rule), "--auth-api-keys-file", file(t, "keys", line+" claim.tenant=a"))
+	gen := &generator{Rand: rand.New(rand.NewPCG(1, 15))}
+	allowed := 0
+	var otherBefore string
+	for i := range requests {
+		if i%100 == 0 {
+			empty.fill(t)
+			full.fill(t)
+			_, otherBefore = full.contents(t)
+		}
+		r := gen.request()
+		ask := func(w *world) (string, bool) {
+			answer := g.Post(t, "/v1/databases/"+w.db.Name()+r.path, r.json(), gatewaytest.Header{Name: "api-key", Value: key})
+			if strings.Contains(string(answer.Body), marker) {
+				leaks = append(leaks, fmt.Sprintf("%s %s shows %s", r.path, r.json(), answer.Body))
+			}
+			return canonical(t, answer, w.db.Name()), answer.Status == 200
+		}
+		without, ok := ask(empty)
+		with, _ := ask(full)
+		if ok {
+			allowed++
+		}
+		if without != with {
+			leaks = append(leaks, fmt.Sprintf("%s %s: %s without the other tenant, %s with it", r.path, r.json(), without, with))
+		}
+		if !r.write || i%10 > 0 && i%100 < 99 {
+			continue
+		}
+		ownThere, other := full.contents(t)
+		ownHere, _ := empty.contents(t)
+		if other != otherBefore {
+			leaks = append(leaks, fmt.Sprintf("near %s %s: the other tenant's documents have changed", r.path, r.json()))
+			otherBefore = other
+		}
+		if ownHere != ownThere {
+			leaks = append(leaks, fmt.Sprintf("near %s %s: the tenant's documents differ", r.path, r.json()))
+			empty.fill(t)
+			full.fill(t)
+			_, otherBefore = full.contents(t)
+		}
+	}
+	t.Logf("%d of %d requests succeed, %d leaks", allowed, requests, len(leaks))
+	if allowed < requests/5 {
+		t.Errorf("only %d of %d requests succeed", allowed, requests)
+	}
+	return leaks
+}
+
+// newKey returns an API key and its line.
+func newKey(t *testing.T) (key, line string) {
+	t.Helper()
+	out, err := exec.Command(suite.Gateway(t), "key", "api", "new", "--principal", "ann").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text := range strings.Lines(string(out)) {
+		name, value, _ := strings.Cut(strings.TrimSpace(text), " ")
+		switch name {
+		case "key":
+			key = strings.TrimSpace(value)
+		case "line":
+			line = strings.TrimSpace(value)
+		}
+	}
+	return key, line
+}
+
+func file(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// requests returns how many requests an experiment sends: LAB_TENANT_REQUESTS, else few.
+func requests(t *testing.T) int {
+	t.Helper()
+	if text := os.Getenv("LAB_TENANT_REQUESTS"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	return 300
+}
+
+// TestIsolation checks that a tenant cannot tell whether there are documents of another one.
+func TestIsolation(t *testing.T) {
+	for i, leak := range experiment(t, true, requests(t)) {
+		if i < 10 {
+			t.Error(leak)
+		}
+	}
+}
+
+// TestLeakIsFound checks that the same requests tell the worlds apart without the filter.
+func TestLeakIsFound(t *testing.T) {
+	if leaks := experiment(t, false, 100); len(leaks) == 0 {
+		t.Error("the experiment finds no leak where there is no filter")
+	}
+}
+
+// TestDuplicateKey checks that the error about an _id of another tenant tells only that it exists.
+func TestDuplicateKey(t *testing.T) {
+	w := &world{db: suite.Direct(t).Database(suite.Database(t)), other: true}
+	w.fill(t)
+	key, line := newKey(t)
+	rule := `@filter("{'tenant': 'a'}") @forced("{'tenant': 'a'}") permit (principal, action, resource);`
+	g := suite.Start(t, suite.URI(t), "--policy-file", file(t, "policy", rule), "--auth-api-keys-file", file(t, "keys", line))
+	for path, body := range map[string]string{
+		"insertOne":  `{"document": {"_id": 1000}}`,
+		"insertMany": `{"documents": [{"_id": 1001}], "returnPartialSuccess": true}`,
+	} {
+		answer := g.Post(t, "/v1/databases/"+w.db.Name()+"/collections/orders/documents:"+path, body, gatewaytest.Header{Name: "api-key", Value: key})
+		text := string(answer.Body)
+		if !strings.Contains(text, "11000") || !strings.Contains(text, "exists") || strings.Contains(text, "E11000") || strings.Contains(text, "keyValue") {
+			t.Errorf("%s: %d %s", path, answer.Status, text)
+		}
+	}
+}
