@@ -268,7 +268,8 @@ var options = []Option{
 	// Servers.
 	{
 		Name: "serverSelectionTimeoutMS", Kind: "milliseconds", Default: "30000",
-		Doc:     "how long to wait for a suitable server; 0: not at all",
+		Doc: "how long to wait for a suitable server, and under `timeoutMS` for a connection to " +
+			"it as well; 0: not at all",
 		setting: millis(0, func(c *Config) **time.Duration { return &c.ServerSelectionTimeout }),
 	},
 	{
