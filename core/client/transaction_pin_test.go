@@ -71,6 +71,7 @@ func TestTransactionsProse1And2MongosPinning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMongoses(t)
 		c := connectTo(t, m.Cluster, "")
+		synctest.Wait() // until both are known
 		s := startSession(t, c, session.Options{})
 		in := client.Common{Session: s}
 		transaction := func() {
