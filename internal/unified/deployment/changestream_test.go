@@ -91,9 +91,11 @@ func TestChangeStreams(t *testing.T) {
 			events(event("update", `, "documentKey": {"_id": 1}, "fullDocument": {"_id": 1, "a": 2}, "updateDescription": {"$$exists": true}`) + `, ` + event("delete", `, "documentKey": {"_id": 1}`)),
 		},
 		"images": {
-			{"a", `{"create": "c", "changeStreamPreAndPostImages": {"enabled": true}}`, fine}, insert("1"),
+			{"a", `{"create": "c", "changeStreamPreAndPostImages": {"enabled": true}}`, fine},
+			insert("1"),
 			watch(`"fullDocument": "required", "fullDocumentBeforeChange": "required"`),
-			insert("0"), update(`{"$set": {"a": 1}}`), {"a", `{"delete": "c", "deletes": [{"q": {"_id": 0}, "limit": 1}]}`, fine},
+			insert("0"), update(`{"$set": {"a": 1}}`),
+			{"a", `{"delete": "c", "deletes": [{"q": {"_id": 0}, "limit": 1}]}`, fine},
 			events(inserted("0") + `, ` +
 				event("update", `, "documentKey": {"_id": 1}, "fullDocument": {"_id": 1, "a": 1}, "updateDescription": {"$$exists": true}, "fullDocumentBeforeChange": {"_id": 1}`) + `, ` +
 				event("delete", `, "documentKey": {"_id": 0}, "fullDocumentBeforeChange": {"_id": 0}`)),
@@ -109,11 +111,14 @@ func TestChangeStreams(t *testing.T) {
 			{"a", `{"getMore": ` + cursorID + `, "collection": "c"}`, `{"ok": 0, "code": 47, "codeName": "NoMatchingDocument"}`},
 		},
 		"a pre-image that is required": {
-			insert("1"), watch(`"fullDocumentBeforeChange": "required"`), {"a", `{"delete": "c", "deletes": [{"q": {}, "limit": 1}]}`, fine},
+			insert("1"), watch(`"fullDocumentBeforeChange": "required"`),
+			{"a", `{"delete": "c", "deletes": [{"q": {}, "limit": 1}]}`, fine},
 			{"a", `{"getMore": ` + cursorID + `, "collection": "c"}`, `{"ok": 0, "code": 47}`},
 		},
 		"a database that is dropped": {
-			{"a", `{"dropDatabase": 1}`, `{"ok": 1, "dropped": {"$$exists": false}}`}, insert("1"), {"a", `{"create": "b"}`, fine},
+			{"a", `{"dropDatabase": 1}`, `{"ok": 1, "dropped": {"$$exists": false}}`},
+			insert("1"),
+			{"a", `{"create": "b"}`, fine},
 			{"a", `{"insert": "c", "documents": [{}], "$db": "db2"}`, fine},
 			{"a", `{"aggregate": 1, "pipeline": [{"$changeStream": {}}, {"$project": {"operationType": 1, "ns": 1}}], "cursor": {}}`, fine},
 			{"a", `{"aggregate": 1, "pipeline": [{"$changeStream": {"allChangesForCluster": true}}, {"$project": {"operationType": 1}}], "cursor": {}, "$db": "admin"}`, fine},

@@ -80,10 +80,10 @@ func (p *failPoint) isAbout(name string, cmd *mongotest.Command, appName string)
 // namespaceOf returns "database.collection" of a command, with the collection $cmd if it has none.
 func namespaceOf(cmd *mongotest.Command) string {
 	name, ok := field(cmd.Body, cmd.Name).Str()
-	switch {
-	case cmd.Name == "getMore":
+	switch cmd.Name {
+	case "getMore":
 		name, ok = field(cmd.Body, "collection").Str()
-	case cmd.Name == "renameCollection":
+	case "renameCollection":
 		return name
 	}
 	if !ok {
