@@ -3,8 +3,10 @@ package changestream
 import (
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -73,6 +75,13 @@ func (t *Tickets) seal(
 	c := claim{deployment: t.deployment, expires: expires, identified: of != nil}
 	if of != nil {
 		c.principal = of.Principal
+		c.known, err = json.Marshal(attributes{of.Groups, of.Claims})
+		if err != nil || len(c.known) > math.MaxUint16 {
+			return "", time.Time{}, &rpcerr.Error{
+				Reason:  rpcerr.TooLarge,
+				Message: "the claims of the client are too large for a URL",
+			}
+		}
 	}
 	if c.watch, err = proto.Marshal(watch); err != nil {
 		return "", time.Time{}, fmt.Errorf("marshal the request of a ticket: %w", err)
@@ -111,7 +120,19 @@ func (t *Tickets) Open(ticket string) (*caller.Identity, *mooringv1.WatchRequest
 	if !c.identified {
 		return nil, watch, nil
 	}
-	return &caller.Identity{Principal: c.principal, Expires: c.expires}, watch, nil
+	var of attributes
+	if json.Unmarshal(c.known, &of) != nil {
+		return nil, nil, errTicket
+	}
+	return &caller.Identity{
+		Principal: c.principal, Expires: c.expires, Groups: of.Groups, Claims: of.Claims,
+	}, watch, nil
+}
+
+// attributes holds what a policy decides by, besides the principal.
+type attributes struct {
+	Groups []string       `json:"g,omitempty"`
+	Claims map[string]any `json:"c,omitempty"`
 }
 
 // version1 is the first sealed byte of a ticket. No other kind of token begins with it.
@@ -129,22 +150,26 @@ type claim struct {
 	expires    time.Time
 	identified bool // the client was authenticated
 	principal  string
+	known      []byte // attributes as JSON, if the client was authenticated
 	watch      []byte // a WatchRequest
 }
 
-// fixedBytes is the length of a claim without its principal and its request.
-const fixedBytes = 2 + 16 + 8 + 2
+// fixedBytes is the length of a claim without its principal, its attributes and its request.
+const fixedBytes = 2 + 16 + 8 + 2 + 2
 
 func (c *claim) encode() []byte {
 	flags := byte(0)
 	if c.identified {
 		flags |= flagIdentified
 	}
-	b := append(make([]byte, 0, fixedBytes+len(c.principal)+len(c.watch)), version1, flags)
+	b := append(make([]byte, 0, fixedBytes+len(c.principal)+len(c.known)+len(c.watch)),
+		version1, flags)
 	b = append(b, c.deployment[:]...)
 	b = binary.BigEndian.AppendUint64(b, uint64(c.expires.Unix()))
 	b = binary.BigEndian.AppendUint16(b, uint16(len(c.principal))) // at most 256
 	b = append(b, c.principal...)
+	b = binary.BigEndian.AppendUint16(b, uint16(len(c.known)))
+	b = append(b, c.known...)
 	return append(b, c.watch...)
 }
 
@@ -160,9 +185,14 @@ func decodeClaim(b []byte) (claim, error) {
 	b = b[copy(c.deployment[:], b):]
 	c.expires = time.Unix(int64(binary.BigEndian.Uint64(b)), 0)
 	n := int(binary.BigEndian.Uint16(b[8:]))
-	if b = b[10:]; len(b) < n {
+	if b = b[10:]; len(b) < n+2 {
 		return claim{}, errClaim
 	}
-	c.principal, c.watch = string(b[:n]), b[n:]
+	c.principal, b = string(b[:n]), b[n:]
+	n = int(binary.BigEndian.Uint16(b))
+	if b = b[2:]; len(b) < n {
+		return claim{}, errClaim
+	}
+	c.known, c.watch = b[:n], b[n:]
 	return c, nil
 }

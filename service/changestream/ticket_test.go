@@ -3,8 +3,10 @@ package changestream_test
 import (
 	"encoding/base64"
 	"errors"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -77,7 +79,9 @@ func TestTicketsOf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mine, others := changestream.NewTickets(keys, "a"), changestream.NewTickets(keys, "b")
 		watch := &mooringv1.WatchRequest{Database: "db"}
-		for name, id := range map[string]*caller.Identity{"nobody": nil, "ann": {Principal: "key:ann"}} {
+		for name, id := range map[string]*caller.Identity{"nobody": nil, "ann": {
+			Principal: "key:ann", Groups: []string{"key:ops"}, Claims: map[string]any{"tenant": "acme", "n": 1.5},
+		}} {
 			ticket, expires, err := mine.Seal(id, watch)
 			if err != nil {
 				t.Fatal(err)
@@ -89,6 +93,9 @@ func TestTicketsOf(t *testing.T) {
 			if (who == nil) != (id == nil) || who != nil && (who.Principal != "key:ann" || !who.Expires.Equal(expires)) {
 				t.Errorf("%s: the ticket is %v's", name, who)
 			}
+			if who != nil && (!slices.Equal(who.Groups, id.Groups) || !maps.Equal(who.Claims, id.Claims)) {
+				t.Errorf("%s: the ticket has the groups %v and the claims %v", name, who.Groups, who.Claims)
+			}
 			if _, _, err := others.Open(ticket); !isInvalid(err) {
 				t.Errorf("%s: at another deployment: %v", name, err)
 			}
@@ -98,6 +105,8 @@ func TestTicketsOf(t *testing.T) {
 		}
 		for name, plain := range map[string]string{
 			"nothing": "", "another version": strings.Repeat("\x41", 40), "a flag": "\x40\xff" + strings.Repeat("\x00", 40),
+			"too long claims":      "\x40\x01" + strings.Repeat("\x00", 26) + "\xff\xff",
+			"no claims":            "\x40\x01" + strings.Repeat("\x00", 26) + "\x00\x00",
 			"too long a principal": "\x40\x01" + strings.Repeat("\x00", 24) + "\xff\xff",
 		} {
 			if _, _, err := mine.Open(keys.SealTicket([]byte(plain))); !isInvalid(err) {
