@@ -121,7 +121,8 @@ func (s *Server) explain(ctx context.Context, err error) error {
 	if err != nil && errors.Is(context.Cause(ctx), errStopping) {
 		return errStopping
 	}
-	if _, ok := errors.AsType[*operation.TimeoutError](err); ok && !isOver(ctx) {
+	_, timedOut := errors.AsType[*operation.TimeoutError](err)
+	if (timedOut || errors.Is(err, context.DeadlineExceeded)) && !isOver(ctx) {
 		return &rpcerr.Error{
 			Reason: rpcerr.DeadlineExceeded, Message: err.Error(), Retry: rpcerr.Restart, Err: err,
 		}

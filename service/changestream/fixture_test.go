@@ -57,10 +57,17 @@ var keys = func() *seal.Ring {
 	return ring
 }()
 
+// options change a replica. Zero fields change nothing.
+type options struct {
+	uri     string // such as "&timeoutMS=5"
+	streams stream.Config
+}
+
 // start starts a replica. Time is fake, and the replica ends with the test.
-func start(t *testing.T, d *deployment.Deployment, change ...func(*rest.Config)) *gateway {
+func start(t *testing.T, d *deployment.Deployment, change ...options) *gateway {
 	t.Helper()
-	cfg, err := connstring.Parse(d.URI(true, nil))
+	opt := append(change, options{})[0]
+	cfg, err := connstring.Parse(d.URI(true, nil) + opt.uri)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,16 +86,12 @@ func start(t *testing.T, d *deployment.Deployment, change ...func(*rest.Config))
 	})
 	conn := inproc.NewConn(chain.Unary(), chain.Stream())
 	service := changestream.New(changestream.Config{
-		Client: g.client, Streams: stream.New(stream.Config{}), Tickets: g.tickets,
+		Client: g.client, Streams: stream.New(opt.streams), Tickets: g.tickets,
 		Stopping: stopping, MaxOpen: maxOpen,
 	})
 	mooringv1.RegisterChangeStreamServiceServer(conn, service)
 	g.api = mooringv1.NewChangeStreamServiceClient(conn)
-	config := rest.Config{Conn: conn, Tickets: g.tickets}
-	for _, c := range change {
-		c(&config)
-	}
-	if g.rest, err = rest.New(config); err != nil {
+	if g.rest, err = rest.New(rest.Config{Conn: conn, Tickets: g.tickets}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

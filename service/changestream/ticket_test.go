@@ -130,6 +130,7 @@ func TestTicketRefusals(t *testing.T) {
 		}{
 			"no request":        {&mooringv1.CreateTicketRequest{}, "watch"},
 			"a session":         {&mooringv1.CreateTicketRequest{Watch: &mooringv1.WatchRequest{Session: new("x")}}, "watch.session"},
+			"no database":       {&mooringv1.CreateTicketRequest{Watch: &mooringv1.WatchRequest{Collection: new("c")}}, "watch.database"},
 			"a wrong request":   {&mooringv1.CreateTicketRequest{Watch: &mooringv1.WatchRequest{BatchSize: new(int32(-1))}}, "watch.batchSize"},
 			"too large for URL": {&mooringv1.CreateTicketRequest{Watch: &mooringv1.WatchRequest{Pipeline: []*mooringv1.Document{large}}}, "watch"},
 		} {

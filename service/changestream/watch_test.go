@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/mooringdb/mooring/core/bson"
@@ -19,6 +20,8 @@ import (
 	"github.com/mooringdb/mooring/internal/unified/deployment"
 	"github.com/mooringdb/mooring/service/changestream"
 	"github.com/mooringdb/mooring/service/payload"
+	"github.com/mooringdb/mooring/service/rpcerr"
+	"github.com/mooringdb/mooring/service/stream"
 )
 
 // TestEvents reads events in their order, and the tokens of an idle stream, until the server ends
@@ -118,6 +121,12 @@ func TestGoOnElsewhere(t *testing.T) {
 		if _, err := s.Recv(); status.Code(err) != codes.Unavailable {
 			t.Errorf("the other replica stops with %v", err)
 		}
+		d.Disturb(func(cmd *mongotest.Command, next mongotest.Handler) mongotest.Reply {
+			if cmd.Name == "aggregate" {
+				t.Error("a stopping gateway opens a stream")
+			}
+			return next(cmd)
+		})
 		if w, err := other.api.Watch(ctx, onShop()); err == nil {
 			if _, err = w.Recv(); status.Code(err) != codes.Unavailable {
 				t.Errorf("a stream of a stopping gateway: %v", err)
@@ -176,11 +185,78 @@ func TestClientGoesAway(t *testing.T) {
 				}
 				synctest.Wait()
 				w.leave()
+				if n := g.gate.InFlight(); n > 0 && hangs != "aggregate" {
+					t.Errorf("%d calls go on 10 s after their client has gone", n)
+				}
 				g.stop()
 				time.Sleep(time.Minute) //nolint:forbidigo // time is fake
 			})
 		})
 	}
+}
+
+func retry(err error) rpcerr.Retry {
+	return rpcerr.Retry(rpcerr.HTTP(err).Body.GetError().GetRetry())
+}
+
+// TestTimeout checks a server that does not answer within timeoutMS: the stream fails, and the
+// client may go on after its last token.
+func TestTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := deployment.New(t, deployment.ReplicaSet, "7.0.0")
+		g := start(t, d, options{uri: "&timeoutMS=5000"})
+		g.lossy = true
+		w := g.watch(onShop())
+		d.Disturb(func(cmd *mongotest.Command, next mongotest.Handler) mongotest.Reply {
+			if cmd.Name == "getMore" {
+				return mongotest.Hang()
+			}
+			return next(cmd)
+		})
+		if err := w.end(); status.Code(err) != codes.DeadlineExceeded || retry(err) != rpcerr.Restart {
+			t.Errorf("%v, retry %s", err, retry(err))
+		}
+		time.Sleep(10 * time.Second) //nolint:forbidigo // time is fake
+	})
+}
+
+// TestSplitMessages checks the tokens of messages that a batch is split into because its JSON is
+// larger than its BSON: each is that of the message's last event, and has the form of the events.
+func TestSplitMessages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := deployment.New(t, deployment.ReplicaSet, "7.0.0")
+		g := start(t, d, options{streams: stream.Config{MessageBytes: 600}})
+		first := g.watch(onShop())
+		g.insert(1, 2, 3, 4, 5, 6)
+		req := onShop()
+		req.StartAfter = payload.NewDocument(first.token)
+		first.leave()
+		ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(t.Context(),
+			"mooring-document-encoding", "canonical-json"))
+		s, err := g.api.Watch(ctx, req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		events, messages := 0, 0
+		for events < 6 {
+			m, err := s.Recv()
+			if err != nil {
+				t.Fatal(err)
+			}
+			docs := m.GetDocuments()
+			events += len(docs)
+			messages++
+			token := m.GetResumeToken().GetJson()
+			if last := docs[len(docs)-1].GetJson(); token == "" || !strings.HasPrefix(last, `{"_id":`+token+`,`) {
+				t.Errorf("the token of a message is %s, its last event %s", token, last)
+			}
+		}
+		if messages == 1 || messages == 6 {
+			t.Errorf("%d messages, want some with several events", messages)
+		}
+		cancel()
+		time.Sleep(10 * time.Second) //nolint:forbidigo // time is fake
+	})
 }
 
 // TestRefusals are requests and streams that fail.
@@ -232,8 +308,8 @@ func TestRefusals(t *testing.T) {
 		for err == nil {
 			_, err = s.Recv()
 		}
-		if status.Code(err) != codes.DeadlineExceeded {
-			t.Errorf("a stream with a deadline: %v", err)
+		if status.Code(err) != codes.DeadlineExceeded || retry(err) != rpcerr.Never {
+			t.Errorf("a stream with a deadline: %v, retry %s", err, retry(err))
 		}
 		time.Sleep(10 * time.Second) //nolint:forbidigo // time is fake
 	})
