@@ -157,6 +157,10 @@ failover: ## measure how soon 64 writers find a new primary, and what waiting fo
 rolling: ## replace three replicas while 200 cursors are read and DNS is late, and count what clients see
 	MOORING_ROLLING=1 $(GO) test -count=1 -timeout 20m -v -run TestRollingRestart ./cmd/gateway/internal/app
 
+.PHONY: fairness
+fairness: ## measure what calls take beside another client's flood, with the fair queue and without
+	MOORING_FAIRNESS=1 $(GO) test -count=1 -v -run TestFairness ./cmd/gateway/internal/app
+
 .PHONY: wire-compare
 wire-compare: ## compare what three drivers send for the same operations (MOORING_TEST_URI)
 	cd lab && $(GO) test -count=1 -v ./wire

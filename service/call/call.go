@@ -10,6 +10,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/client"
+	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/payload"
 )
@@ -68,13 +69,15 @@ type Sessions interface {
 }
 
 // Local holds what only a caller within the process can say of a call. It is not metadata, so a
-// client on the network cannot set it. For calls from the network, the interceptors set RequestID
-// and Identity alone.
+// client on the network cannot set it. For calls from the network, the interceptors set RequestID,
+// Identity and Account alone.
 type Local struct {
 	// RequestID is the id of the request in logs and errors.
 	RequestID string
 	// Identity says who the client is, as the listener has found out; nil: not authenticated.
 	Identity *caller.Identity
+	// Account is charged with the memory of the call. Nil: the interceptors open one.
+	Account *admission.Account
 	// Casual is true if the client may read only the first page of a result, such as after a plain
 	// GET.
 	Casual bool

@@ -37,13 +37,13 @@ type Gate struct {
 
 type shard struct {
 	mu       sync.Mutex
-	calls    map[*admission]struct{}
+	calls    map[*place]struct{}
 	draining bool
 	empty    chan struct{} // closed when the last call leaves; nil unless Drain waits
 }
 
-// admission represents one call in flight. It must not be copied.
-type admission struct {
+// place represents one call in flight. It must not be copied.
+type place struct {
 	shard  *shard
 	cancel context.CancelCauseFunc
 }
@@ -52,7 +52,7 @@ type admission struct {
 func NewGate() *Gate {
 	g := &Gate{}
 	for i := range g.shards {
-		g.shards[i].calls = map[*admission]struct{}{}
+		g.shards[i].calls = map[*place]struct{}{}
 	}
 	return g
 }
@@ -70,8 +70,8 @@ func (g *Gate) InFlight() int {
 }
 
 // enter admits a call, or returns errRefused. It returns the context of the call, which Drain can
-// cancel. The caller must call a.leave when the call ends.
-func (g *Gate) enter(ctx context.Context, a *admission) (context.Context, error) {
+// cancel. The caller must call p.leave when the call ends.
+func (g *Gate) enter(ctx context.Context, p *place) (context.Context, error) {
 	s := &g.shards[rand.IntN(len(g.shards))]
 	inner, cancel := context.WithCancelCause(ctx)
 	s.mu.Lock()
@@ -80,17 +80,17 @@ func (g *Gate) enter(ctx context.Context, a *admission) (context.Context, error)
 		cancel(nil)
 		return nil, errRefused
 	}
-	a.shard, a.cancel = s, cancel
-	s.calls[a] = struct{}{}
+	p.shard, p.cancel = s, cancel
+	s.calls[p] = struct{}{}
 	return inner, nil
 }
 
-func (a *admission) leave() {
-	a.cancel(nil)
-	s := a.shard
+func (p *place) leave() {
+	p.cancel(nil)
+	s := p.shard
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.calls, a)
+	delete(s.calls, p)
 	if len(s.calls) == 0 && s.empty != nil {
 		close(s.empty)
 		s.empty = nil
@@ -136,8 +136,8 @@ func (s *shard) close() chan struct{} {
 func (s *shard) cut() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for a := range s.calls {
-		a.cancel(errCut)
+	for p := range s.calls {
+		p.cancel(errCut)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/policy"
@@ -37,6 +38,8 @@ type Config struct {
 	Callers *caller.Authenticator
 	// Policy decides what clients may do. If it is nil, they may do everything.
 	Policy *policy.Enforcer
+	// Admission limits what calls use. If it is nil, nothing is limited.
+	Admission *admission.Admission
 	// DefaultTimeout limits unary calls that have no deadline; 0 means no limit.
 	DefaultTimeout time.Duration
 	// MaxTimeout limits unary calls, whatever deadline they have; 0 means no limit.
@@ -91,6 +94,7 @@ func New(cfg Config) *Chain {
 		x.permit,   // refuses calls of clients that the listener has not authenticated
 		x.gate,     // refuses calls during shutdown, cancels them when it takes too long
 		x.deadline, // the shortest of all timeouts and deadlines
+		x.admit,    // waits for a place among the calls in flight
 		x.inform,   // puts the call into the handler's context
 	}
 	return x
@@ -99,10 +103,11 @@ func New(cfg Config) *Chain {
 // pass holds the state of one call while it passes through the steps. It is one value, so that a
 // request needs one allocation.
 type pass struct {
-	call      call.Context // its Context is set for the handler, in inform
-	method    string
-	steps     []step // that have not run yet
-	admission admission
+	call    call.Context // its Context is set for the handler, in inform
+	method  string
+	steps   []step            // that have not run yet
+	place   place             // in the gate
+	account admission.Account // of calls whose listener has opened none
 
 	// policy checks the requests of the call; it is used if Config.Policy is set.
 	policy  policy.Call

@@ -134,11 +134,11 @@ func (x *Chain) recover(ctx context.Context, c *pass) (err error) {
 }
 
 func (x *Chain) gate(ctx context.Context, c *pass) error {
-	ctx, err := x.cfg.Gate.enter(ctx, &c.admission)
+	ctx, err := x.cfg.Gate.enter(ctx, &c.place)
 	if err != nil {
 		return err
 	}
-	defer c.admission.leave()
+	defer c.place.leave()
 	err = c.next(ctx)
 	if err != nil && errors.Is(context.Cause(ctx), errCut) && isCanceled(err) {
 		return errCut // the handler itself saw an interrupted send

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
@@ -27,7 +28,26 @@ func (c *call) admit(ctx context.Context) (map[string]string, error) {
 	if err := c.authenticate(ctx); err != nil {
 		return nil, err
 	}
+	c.openAccount()
 	return c.open()
+}
+
+// openAccount opens the account of the call's client.
+func (c *call) openAccount() {
+	a := c.handler.config.Admission
+	switch {
+	case a == nil:
+	case c.identity != nil && c.identity.Principal != "":
+		a.Open(&c.account, admission.PrincipalOf(c.identity.Principal, netip.Addr{}))
+	default:
+		a.Open(&c.account, admission.PrincipalOf("", address(c.r)))
+	}
+}
+
+// address returns where the client of a request is, the zero value if that is not known.
+func address(r *http.Request) netip.Addr {
+	client, _ := netip.ParseAddrPort(r.RemoteAddr)
+	return client.Addr()
 }
 
 // sameOrigin refuses requests that can change something and that a browser sends for a page of
@@ -91,8 +111,6 @@ func fromRequest(r *http.Request) *caller.Presented {
 	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
 		p.Certificate = r.TLS.VerifiedChains[0][0]
 	}
-	if address, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
-		p.Address = address.Addr()
-	}
+	p.Address = address(r)
 	return p
 }

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/admission"
 	servicecall "github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/inproc"
@@ -45,6 +46,7 @@ type call struct {
 	deadline time.Time     // from timeout; zero: none
 	identity *caller.Identity
 	watch    *mooringv1.WatchRequest // of the ticket in the path; nil: there is none
+	account  admission.Account       // open once it is known who calls
 	metadata metadata.MD             // the handler's header
 
 	called    bool              // the request has reached the interceptors
@@ -190,6 +192,7 @@ func (c *call) incoming(ctx context.Context) context.Context {
 	return inproc.WithIncoming(ctx, servicecall.Local{
 		RequestID: c.id(),
 		Identity:  c.identity,
+		Account:   c.charged(),
 		// Browsers and functions seldom ask for more than the first page of a GET.
 		Casual: c.route.method == http.MethodGet,
 		Text:   c.format.media == mediaJSON || c.format.media == mediaEJSON,
@@ -197,6 +200,14 @@ func (c *call) incoming(ctx context.Context) context.Context {
 		// of an import are passed on as they are, and a ticket may hold JSON.
 		Built: c.route.path != importPath && c.watch == nil,
 	}, md)
+}
+
+// charged returns the account for the interceptors, nil if nothing is limited.
+func (c *call) charged() *admission.Account {
+	if c.handler.config.Admission == nil {
+		return nil
+	}
+	return &c.account
 }
 
 // complete sets the fields of a request that are neither in its body nor in its path.

@@ -11,6 +11,7 @@ import (
 	"github.com/mooringdb/mooring/core/bson/extjson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/gen/openapi"
+	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/inproc"
 	"github.com/mooringdb/mooring/service/interceptor"
@@ -32,6 +33,9 @@ type Config struct {
 	Callers *caller.Authenticator
 	// Tickets opens the tickets of change streams. If it is nil, no ticket counts.
 	Tickets Tickets
+	// Admission limits what calls use. If it is nil, nothing is limited. The interceptors of Conn
+	// must have the same.
+	Admission *admission.Admission
 	// Hosts lists the names in Host for which the API answers, in lower case and without a port,
 	// beside localhost and IP addresses. Nil means any name. A page of another site can reach a
 	// gateway by a name of its own that it points at the gateway's address (DNS rebinding).
@@ -129,6 +133,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		page(w, r, c.id())
 		return
 	}
+	defer c.account.Close()
 	params, err := c.admit(r.Context())
 	switch {
 	case err != nil:

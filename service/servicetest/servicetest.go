@@ -6,6 +6,8 @@ package servicetest
 import (
 	"context"
 	"net"
+	"net/netip"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -23,6 +25,7 @@ import (
 	"github.com/mooringdb/mooring/core/event"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/catalog"
 	"github.com/mooringdb/mooring/service/command"
@@ -66,6 +69,8 @@ type Config struct {
 	Streams    stream.Config
 	// DefaultTimeout is that of the interceptors.
 	DefaultTimeout time.Duration
+	// Admission limits what calls use, each for the principal that As has set.
+	Admission *admission.Admission
 }
 
 // Start starts a gateway, which stops at the end of the test.
@@ -124,10 +129,11 @@ func (g *Gateway) startServer(cfg Config, sessions *session.Sessions) {
 		Gate: g.Gate, Sessions: sessions,
 		Idempotency:    idempotency.New(g.Client, g.keys),
 		DefaultTimeout: cfg.DefaultTimeout,
+		Admission:      cfg.Admission,
 	})
 	s := grpc.NewServer(
-		grpc.ChainUnaryInterceptor(x.Unary(), becomeUnary),
-		grpc.ChainStreamInterceptor(x.Stream(), becomeStream),
+		grpc.ChainUnaryInterceptor(chargeUnary(cfg.Admission), x.Unary(), becomeUnary),
+		grpc.ChainStreamInterceptor(chargeStream(cfg.Admission), x.Stream(), becomeStream),
 		grpc.MaxRecvMsgSize(64<<20))
 	mooringv1.RegisterDocumentServiceServer(s, document.New(document.Config{
 		Client: g.Client, Handles: g.Handles, Streams: streams,
@@ -214,6 +220,43 @@ func becomeStream(
 	become(ss.Context())
 	return handler(srv, ss)
 }
+
+// charge returns the context of a call with an account of the principal that As has set.
+func charge(
+	ctx context.Context, admitted *admission.Admission, c *admission.Account,
+) context.Context {
+	name := strings.Join(metadata.ValueFromIncomingContext(ctx, principalKey), "")
+	admitted.Open(c, admission.PrincipalOf(name, netip.Addr{}))
+	return &call.LocalContext{Context: ctx, Local: call.Local{Account: c}}
+}
+
+func chargeUnary(admitted *admission.Admission) grpc.UnaryServerInterceptor {
+	return func(
+		ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler,
+	) (any, error) {
+		var c admission.Account
+		defer c.Close()
+		return handler(charge(ctx, admitted, &c), req)
+	}
+}
+
+func chargeStream(admitted *admission.Admission) grpc.StreamServerInterceptor {
+	return func(
+		srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler,
+	) error {
+		var c admission.Account
+		defer c.Close()
+		return handler(srv, &charged{ss, charge(ss.Context(), admitted, &c)})
+	}
+}
+
+// charged wraps a stream and has the context that charge has returned.
+type charged struct {
+	grpc.ServerStream
+	ctx context.Context //nolint:containedctx // as grpc has it
+}
+
+func (c *charged) Context() context.Context { return c.ctx }
 
 // Idle blocks until no connection is checked out, no call is in flight and the server has exactly
 // that many open cursors.

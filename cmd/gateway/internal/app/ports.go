@@ -19,6 +19,7 @@ import (
 	"github.com/mooringdb/mooring/cmd/gateway/internal/server"
 	"github.com/mooringdb/mooring/core/client"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/changestream"
 	"github.com/mooringdb/mooring/service/inproc"
@@ -115,12 +116,13 @@ func hasDocuments(
 
 func newREST(cfg *config.Config, log *slog.Logger, around *interceptor.Chain, services api,
 	state *ready.State, callers *caller.Authenticator, tickets *changestream.Tickets,
+	admitted *admission.Admission,
 ) (*rest.Handler, error) {
 	conn := inproc.NewConn(around.Unary(), around.Stream())
 	services.register(conn)
 	return rest.New(rest.Config{
 		Conn: conn, Ready: state.Ready, MaxBodyBytes: cfg.MaxRequestSize,
-		Callers: callers, Tickets: tickets, Hosts: cfg.RESTHosts(),
+		Callers: callers, Tickets: tickets, Admission: admitted, Hosts: cfg.RESTHosts(),
 		StallTimeout: cfg.Cursors.Idle, Logger: log,
 	})
 }

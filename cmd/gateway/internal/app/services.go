@@ -10,6 +10,7 @@ import (
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/pool"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/catalog"
 	"github.com/mooringdb/mooring/service/changestream"
@@ -29,20 +30,34 @@ import (
 
 // services provides the API and the interceptors of all its calls.
 var services = fx.Module("services", fx.Provide(
-	interceptor.NewGate, newChain, newStreams, newCommands, newDocuments, newCatalog,
+	interceptor.NewGate, newAdmission, newChain, newStreams, newCommands, newDocuments,
+	newCatalog,
 	newCursors, newSessions, newSessionService, newTickets, newChangeStreams, newDeployments,
 	newAPI,
 ))
 
 func newChain(cfg *config.Config, log *slog.Logger, gate *interceptor.Gate,
-	callers *caller.Authenticator, rules *policy.Enforcer, sessions *session.Sessions,
-	c *client.Client, keys *seal.Ring,
+	callers *caller.Authenticator, rules *policy.Enforcer, admitted *admission.Admission,
+	sessions *session.Sessions, c *client.Client, keys *seal.Ring,
 ) *interceptor.Chain {
 	return interceptor.New(interceptor.Config{
 		Logger: log, Gate: gate, Callers: callers, Policy: rules,
 		Sessions: sessions, Idempotency: idempotency.New(c, keys),
+		Admission:      admitted,
 		DefaultTimeout: cfg.RequestTimeout, MaxTimeout: cfg.MaxRequestTimeout,
 		StallTimeout: cfg.Cursors.Idle,
+	})
+}
+
+func newAdmission(cfg *config.Config) *admission.Admission {
+	r := cfg.Requests
+	return admission.New(admission.Config{
+		Calls: admission.Limits{
+			Total: int64(r.MaxInFlight), Each: int64(r.MaxInFlightPerPrincipal),
+		},
+		StreamsEach: int64(cfg.Streams.MaxPerPrincipal),
+		Rate:        float64(r.Rate), RateEach: float64(r.RatePerPrincipal),
+		Patience: r.QueueTime,
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"net/netip"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/mooringdb/mooring/core/connstring"
+	"github.com/mooringdb/mooring/core/pool"
 	"github.com/mooringdb/mooring/service/paging"
 	"github.com/mooringdb/mooring/service/seal"
 )
@@ -70,6 +72,7 @@ type Config struct {
 	// MaxAbandoned is the share of a pool for operations whose clients have gone, above 0 and at
 	// most 1.
 	MaxAbandoned float64
+	Requests     Requests
 	// DrainLinger is how long the gateway still accepts calls after a signal to stop.
 	DrainLinger time.Duration
 	// DrainTimeout is how long work in flight may take after that.
@@ -154,6 +157,29 @@ type Pages struct {
 // Streams limits what open streams may hold, all together.
 type Streams struct {
 	Memory int64
+	// MaxPerPrincipal limits the open streams of one principal; 0 means no limit.
+	MaxPerPrincipal int
+}
+
+// Requests limits the requests of all principals and of each. A limit that is 0 does not limit
+// anything.
+type Requests struct {
+	// MaxInFlight and MaxInFlightPerPrincipal limit the unary calls in flight.
+	MaxInFlight, MaxInFlightPerPrincipal int
+	// Rate and RatePerPrincipal limit calls per second.
+	Rate, RatePerPrincipal int
+	// QueueTime is how long a call waits for what does not fit.
+	QueueTime time.Duration
+}
+
+// autoInFlight returns the limit on calls in flight for connection pools of a size; 0 means no
+// limit. A principal that is alone gets 80 % of the limit, which is the size.
+func autoInFlight(maxPoolSize *uint64) int {
+	size := uint64(pool.DefaultMaxSize)
+	if maxPoolSize != nil {
+		size = *maxPoolSize
+	}
+	return int(min(size, math.MaxInt32/5) * 5 / 4)
 }
 
 // Log says what is logged, and how.
@@ -241,6 +267,9 @@ func (c *Config) check() error {
 		if err := c.CheckSecretFile(path); err != nil {
 			refuse("allowReadable", err.Error())
 		}
+	}
+	if c.Requests.MaxInFlight == isAuto {
+		c.Requests.MaxInFlight = autoInFlight(c.MongoDB.MaxPoolSize)
 	}
 	c.Token.check(&c.MongoDB, refuse)
 	c.Replica.check(len(c.HandleKeys) > 0, refuse)

@@ -72,6 +72,8 @@ func TestDefaults(t *testing.T) {
 		{"streams.memory", c.Streams.Memory, int64(32 << 20)},
 		{"requests.maxSize", c.MaxRequestSize, int64(64 << 20)},
 		{"requests.timeout", c.RequestTimeout, time.Duration(0)},
+		{"requests", c.Requests, config.Requests{MaxInFlight: 125, QueueTime: 5 * time.Second}},
+		{"streams.maxPerPrincipal", c.Streams.MaxPerPrincipal, 2000},
 		{"drain.timeout", c.DrainTimeout, 20 * time.Second},
 		{"log.level", c.Log.Level, slog.LevelInfo},
 		{"log.format", c.Log.Format, config.LogText},
@@ -226,6 +228,41 @@ func TestLimitsOfCursors(t *testing.T) {
 	c, err = load(t, []string{"--uri", uri, "--cursors-max-per-principal=7", "--cursors-max-pinned=25%"}, nil)
 	if err != nil || c.Cursors.MaxPerPrincipal != 7 || c.Cursors.MaxPinned != 0.25 {
 		t.Errorf("Load = %+v, %v; want 7 and a quarter", c.Cursors, err)
+	}
+}
+
+func TestLimitsOfRequests(t *testing.T) {
+	for _, test := range []struct {
+		options string
+		args    []string
+		want    int
+	}{
+		{"/?maxPoolSize=8", nil, 10},
+		{"/?maxPoolSize=0", nil, 0},
+		{"/?maxPoolSize=8", []string{"--requests-max-in-flight=none"}, 0},
+		{"/?maxPoolSize=8", []string{"--requests-max-in-flight=7"}, 7},
+	} {
+		args := append([]string{"--uri", "mongodb://db.example" + test.options}, test.args...)
+		c, err := load(t, args, nil)
+		if err != nil || c.Requests.MaxInFlight != test.want {
+			t.Errorf("%q: Load = %+v, %v; want %d in flight", args, c.Requests, err, test.want)
+		}
+	}
+	c, err := load(t, []string{
+		"--uri", uri, "--requests-max-in-flight-per-principal=3",
+		"--requests-rate=100", "--requests-rate-per-principal=10", "--requests-queue-time=0s",
+		"--streams-max-per-principal=none",
+	}, nil)
+	want := config.Requests{
+		MaxInFlight: 125, MaxInFlightPerPrincipal: 3,
+		Rate: 100, RatePerPrincipal: 10,
+	}
+	if err != nil || c.Requests != want || c.Streams.MaxPerPrincipal != 0 {
+		t.Errorf("Load = %+v, %+v, %v; want %+v", c.Requests, c.Streams, err, want)
+	}
+	_, err = load(t, []string{"--uri", uri, "--requests-max-in-flight=0"}, nil)
+	if err == nil {
+		t.Error("requests.maxInFlight=0 is accepted")
 	}
 }
 

@@ -389,6 +389,12 @@ var options = []option{
 		parse: into(func(c *Config) *int64 { return &c.Streams.Memory }, sizeWithin(1<<20, 1<<40)),
 	},
 	{
+		Name: "streams.maxPerPrincipal", Kind: "number or none", Default: "2000",
+		Doc: "How many streams one principal may have open. One more gets RESOURCE_EXHAUSTED. " +
+			"Clients that are not authenticated are one principal for each address.",
+		parse: into(func(c *Config) *int { return &c.Streams.MaxPerPrincipal }, parseLimit),
+	},
+	{
 		Name: "requests.maxSize", Kind: "size", Default: "64MiB",
 		Doc:   "Largest request message or body.",
 		parse: into(func(c *Config) *int64 { return &c.MaxRequestSize }, sizeWithin(1<<10, 1<<30)),
@@ -415,6 +421,42 @@ var options = []option{
 			"apply to streams, but to each batch of an Import. A client may set a longer deadline.",
 		parse: into(func(c *Config) *time.Duration { return &c.RequestTimeout },
 			durationWithin(0, 24*time.Hour)),
+	},
+	{
+		Name: "requests.maxInFlight", Kind: "number, auto or none", Default: auto,
+		Doc: "How many requests may be in flight, without streams. One principal gets 80% of it " +
+			"if it is alone, and less beside others. The rest waits in a queue in which the " +
+			"turn goes round between principals. auto is five quarters of maxPoolSize (125 " +
+			"unless set), so that a principal that is alone can use the connections to one " +
+			"server: set more if reads go to several servers.",
+		parse: into(func(c *Config) *int { return &c.Requests.MaxInFlight }, parseAutoLimit),
+	},
+	{
+		Name: "requests.maxInFlightPerPrincipal", Kind: "number or none", Default: none,
+		Doc: "How many requests of one principal may be in flight, without streams. Clients " +
+			"that are not authenticated are one principal for each address.",
+		parse: into(func(c *Config) *int { return &c.Requests.MaxInFlightPerPrincipal },
+			parseLimit),
+	},
+	{
+		Name: "requests.rate", Kind: "number or none", Default: none,
+		Doc: "How many requests and streams may begin in a second. More are refused with " +
+			"UNAVAILABLE.",
+		parse: into(func(c *Config) *int { return &c.Requests.Rate }, parseLimit),
+	},
+	{
+		Name: "requests.ratePerPrincipal", Kind: "number or none", Default: none,
+		Doc: "How many requests and streams of one principal may begin in a second. More are " +
+			"refused with RESOURCE_EXHAUSTED.",
+		parse: into(func(c *Config) *int { return &c.Requests.RatePerPrincipal }, parseLimit),
+	},
+	{
+		Name: "requests.queueTime", Kind: "duration", Default: "5s",
+		Doc: "How long a request waits for its turn or for memory. It is then refused: with " +
+			"RESOURCE_EXHAUSTED (429) if its principal has more than all others together, else " +
+			"with UNAVAILABLE (503). 0s refuses at once.",
+		parse: into(func(c *Config) *time.Duration { return &c.Requests.QueueTime },
+			durationWithin(0, time.Hour)),
 	},
 	{
 		Name: "drain.linger", Kind: "duration", Default: "2s",

@@ -120,6 +120,21 @@ func parseLimit(text string) (int, error) {
 	return int(n), nil
 }
 
+// auto is the value of a limit that follows from other options. isAuto stands for it until check
+// computes the limit.
+const (
+	auto   = "auto"
+	isAuto = -1
+)
+
+// parseAutoLimit reads what parseLimit reads, and auto.
+func parseAutoLimit(text string) (int, error) {
+	if text == auto {
+		return isAuto, nil
+	}
+	return parseLimit(text)
+}
+
 // parsePercent reads a percentage: 80% is 0.8.
 func parsePercent(text string) (float64, error) {
 	digits, ok := strings.CutSuffix(text, "%")

@@ -1,0 +1,104 @@
+package interceptor_test
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc/peer"
+
+	"github.com/mooringdb/mooring/service/admission"
+	"github.com/mooringdb/mooring/service/call"
+	"github.com/mooringdb/mooring/service/caller"
+	"github.com/mooringdb/mooring/service/interceptor"
+	"github.com/mooringdb/mooring/service/rpcerr"
+)
+
+// from returns the context of a call from an address.
+func from(ctx context.Context, address string) context.Context {
+	client := &peer.Peer{Addr: &net.TCPAddr{IP: net.ParseIP(address), Port: 1}}
+	return peer.NewContext(ctx, client)
+}
+
+func reasonOf(err error) string { return rpcerr.HTTP(err).Body.GetError().GetReason() }
+
+// TestAdmission checks that a call has a place among the calls in flight of its principal while
+// its handler runs, and an open account.
+func TestAdmission(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := admission.New(admission.Config{
+			Bytes: 1000, Calls: admission.Limits{Each: 1}, StreamsEach: 1, Patience: time.Second,
+		})
+		x := interceptor.New(interceptor.Config{Admission: a})
+		one, other := from(t.Context(), "192.0.2.1"), from(t.Context(), "192.0.2.2")
+		for name, run := range map[string]func(
+			context.Context, *interceptor.Chain, func(context.Context) error,
+		) error{"unary": unary, "stream": stream} {
+			err := run(one, x, func(ctx context.Context) error {
+				if err := call.From(ctx).Account.Grow(ctx, 100); err != nil {
+					t.Error(err)
+				}
+				again := run(one, x, func(context.Context) error {
+					t.Errorf("%s: a second handler runs", name)
+					return nil
+				})
+				if got := reasonOf(again); got != "QuotaExceeded" {
+					t.Errorf("%s: a second call: %v", name, again)
+				}
+				return run(other, x, func(context.Context) error {
+					return nil
+				})
+			})
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			if a.Bytes().Held+a.Calls().Held+a.Streams().Held != 0 {
+				t.Errorf("%s: at the end %+v, %+v, %+v are held", name, a.Bytes(), a.Calls(),
+					a.Streams())
+			}
+		}
+	})
+}
+
+// TestAdmissionByName checks that the name of an authenticated client counts, not its address.
+func TestAdmissionByName(t *testing.T) {
+	a := admission.New(admission.Config{Calls: admission.Limits{Each: 1}})
+	x := interceptor.New(interceptor.Config{Admission: a, Callers: caller.New(caller.Config{})})
+	as := func(name, address string) context.Context {
+		local := call.Local{Identity: &caller.Identity{Principal: name}}
+		return &call.LocalContext{Context: from(t.Context(), address), Local: local}
+	}
+	nothing := func(context.Context) error { return nil }
+	first, moved := as("key:a", "192.0.2.1"), as("key:a", "192.0.2.2")
+	second := as("key:b", "192.0.2.1")
+	err := unary(first, x, func(context.Context) error {
+		again := unary(moved, x, nothing)
+		if got := reasonOf(again); got != "QuotaExceeded" {
+			t.Errorf("the same name at another address: %v", again)
+		}
+		return unary(second, x, nothing)
+	})
+	if err != nil {
+		t.Errorf("another name at the same address: %v", err)
+	}
+}
+
+// TestOpenAccount checks that the account that a listener has opened is used, and stays open.
+func TestOpenAccount(t *testing.T) {
+	a := admission.New(admission.Config{Bytes: 1000})
+	x := interceptor.New(interceptor.Config{Admission: a})
+	var account admission.Account
+	a.Open(&account, admission.PrincipalOf("key:a", netip.Addr{}))
+	ctx := &call.LocalContext{Context: t.Context(), Local: call.Local{Account: &account}}
+	if err := unary(ctx, x, func(ctx context.Context) error {
+		return call.From(ctx).Account.Grow(ctx, 100)
+	}); err != nil {
+		t.Error(err)
+	}
+	if got := account.Held(); got != 100 {
+		t.Errorf("the account holds %d bytes, want 100", got)
+	}
+}
