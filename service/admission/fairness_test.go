@@ -38,7 +38,7 @@ func TestFairness(t *testing.T) {
 	}
 }
 
-// slowest returns the longest time of 100 calls of a principal, one every 20 ms, while another
+// slowest returns the longest time of 30 calls of a principal, one every 20 ms, while another
 // principal has so many calls in flight.
 func slowest(t *testing.T, a *admission.Admission, flood int) (longest time.Duration) {
 	t.Helper()
@@ -66,11 +66,11 @@ func slowest(t *testing.T, a *admission.Admission, flood int) (longest time.Dura
 				}
 			})
 		}
-		const calls = 100
+		const calls = 30
 		times := make([]time.Duration, calls)
 		tick := time.NewTicker(20 * time.Millisecond)
 		defer tick.Stop()
-		for range 50 { // until all connections are open
+		for range 10 { // until all connections are open
 			<-tick.C
 		}
 		for i := range times {

@@ -111,6 +111,11 @@ func rows(token string) map[protoreflect.FullName]failing {
 		"mooring.v1.SessionService.Start": {&mooringv1.SessionServiceStartRequest{SnapshotTime: &mooringv1.Value{}}, "InvalidArgument"},
 		"mooring.v1.SessionService.End":   {&mooringv1.SessionServiceEndRequest{Session: proto.String("x")}, "SessionNotFound"},
 
+		"mooring.v1.ChangeStreamService.Watch": {&mooringv1.WatchRequest{Database: d}, refused},
+		"mooring.v1.ChangeStreamService.CreateTicket": {
+			&mooringv1.CreateTicketRequest{}, "InvalidArgument",
+		},
+
 		// These ask no server: only a request can be wrong.
 		"mooring.v1.DeploymentService.GetTopology":   {unknown(&mooringv1.GetTopologyRequest{}), "InvalidArgument"},
 		"mooring.v1.DeploymentService.WatchTopology": {unknown(&mooringv1.WatchTopologyRequest{}), "InvalidArgument"},

@@ -28,6 +28,7 @@ import (
 	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/catalog"
+	"github.com/mooringdb/mooring/service/changestream"
 	"github.com/mooringdb/mooring/service/command"
 	"github.com/mooringdb/mooring/service/cursor"
 	"github.com/mooringdb/mooring/service/deployment"
@@ -149,6 +150,10 @@ func (g *Gateway) startServer(cfg Config, sessions *session.Sessions) {
 	}))
 	mooringv1.RegisterSessionServiceServer(s, session.New(session.Config{
 		Client: g.Client, Sessions: sessions,
+	}))
+	mooringv1.RegisterChangeStreamServiceServer(s, changestream.New(changestream.Config{
+		Client: g.Client, Streams: streams, Tickets: changestream.NewTickets(g.keys, "test"),
+		Stopping: context.Background(),
 	}))
 	mooringv1.RegisterDeploymentServiceServer(s, deployment.New(deployment.Config{
 		Client: g.Client, Handles: g.Handles,
