@@ -89,10 +89,20 @@ func (l *limits) checkPart(key string, v bson.Value) error {
 	if key == "$getField" || key == "$setField" || key == "$unsetField" {
 		return errHidden
 	}
-	if text, ok := v.Str(); ok && l.readsHidden(text) {
+	text, _ := v.Str()
+	if key == "$meta" && !plainMeta[text] {
+		return errHidden
+	}
+	if l.readsHidden(text) {
 		return errHidden
 	}
 	return nil
+}
+
+// plainMeta lists what $meta returns that has no values of fields. The key of an index has them.
+var plainMeta = map[string]bool{
+	"textScore": true, "searchScore": true, "vectorSearchScore": true, "geoNearDistance": true,
+	"randVal": true, "recordId": true,
 }
 
 // readsHidden reports whether a text is an expression that reads a hidden field, or the whole

@@ -67,5 +67,8 @@ func hushMessage(m protoreflect.Message) {
 		hushParts([]*mooringv1.WriteError{m}, nil)
 	case *mooringv1.WriteConcernError:
 		hushParts(nil, m)
+	case *mooringv1.Document, *mooringv1.Value:
+	default:
+		Hush(m) // a transaction's response has those of its operations
 	}
 }

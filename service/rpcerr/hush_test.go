@@ -47,6 +47,11 @@ func TestQuiet(t *testing.T) {
 		WriteConcernError: rpcerr.WriteConcernError(concern, payload.BSON),
 		InsertedIds:       []*mooringv1.InsertedId{{Index: 3}},
 	}
+	nested := &mooringv1.ErrorResponse{Error: &mooringv1.Error{WriteErrors: []*mooringv1.WriteError{rpcerr.WriteError(write, payload.BSON)}}}
+	rpcerr.Hush(nested)
+	if text := prototext.Format(nested); strings.Contains(text, "secret") || !strings.Contains(text, "11000") {
+		t.Errorf("nested %s", text)
+	}
 	rpcerr.Hush(response)
 	if text := prototext.Format(response); strings.Contains(text, "secret") || !strings.Contains(text, "11000") || !strings.Contains(text, "exists") {
 		t.Errorf("response %s", text)
