@@ -91,10 +91,10 @@ func TestRunOnIsOver(t *testing.T) {
 // that ends makes room.
 func TestRunOnsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := operation.Runner{RunOns: operation.NewRunOns(2)}
-		f := &fake{before: func(ctx context.Context) { <-ctx.Done() }}
-		r.Deployment = f
+		limit := operation.NewRunOns(2)
 		run := func(deadline time.Duration) (took time.Duration) {
+			f := &fake{before: func(ctx context.Context) { <-ctx.Done() }} // for one goroutine
+			r := operation.Runner{Deployment: f, RunOns: limit}
 			ctx, cancel := context.WithTimeout(t.Context(), deadline)
 			defer cancel()
 			ctx, cancelCause := context.WithCancelCause(ctx)
