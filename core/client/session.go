@@ -94,7 +94,7 @@ func (s *Session) State() session.State { return s.state.State() }
 // End ends the session. If a transaction is in progress, End aborts it, with a short time limit of
 // its own and not that of ctx. Later operations in the session fail. End may be called again.
 func (s *Session) End(ctx context.Context) {
-	s.abandon(ctx, nil)
+	s.abandon(ctx, EndTransactionOptions{})
 	s.state.End()
 }
 

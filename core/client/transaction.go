@@ -18,6 +18,8 @@ type TransactionOptions = session.TransactionOptions
 type EndTransactionOptions struct {
 	// Timeout is timeoutMS; nil inherits the session's, and that the client's.
 	Timeout *time.Duration
+	// RunOn lets a command that was sent go on after ctx is canceled: see Common.
+	RunOn bool
 	// Caller is the caller's own name for the operation, in events.
 	Caller string
 }
@@ -34,6 +36,20 @@ func (s *Session) StartTransaction(opt TransactionOptions) error {
 		return err
 	}
 	return s.state.StartTransaction(opt)
+}
+
+// ResumeTransaction continues the last transaction of a session that ResumeSession has made, which
+// another process has started and does not continue: so that CommitTransaction or AbortTransaction
+// can end it. The state of the session has the transaction's number. On a replica set, the commit
+// of a transaction that is committed succeeds, and that of an unknown one fails with code 251,
+// NoSuchTransaction. On a sharded cluster only the process that ran the transaction knows enough to
+// end it.
+func (s *Session) ResumeTransaction(opt TransactionOptions) error {
+	opt, err := s.transactionOptions(opt)
+	if err != nil {
+		return err
+	}
+	return s.state.ResumeTransaction(opt)
 }
 
 func (s *Session) transactionOptions(opt TransactionOptions) (TransactionOptions, error) {
@@ -88,7 +104,7 @@ func (s *Session) end(
 	}
 	op := operation.Operation{
 		Database: "admin", Command: &cmd, Kind: operation.Write, Session: s.state, Role: role,
-		DeadlineAsMaxTime: true, Caller: opt.Caller,
+		DeadlineAsMaxTime: true, RunOn: opt.RunOn, Caller: opt.Caller,
 	}
 	if role == operation.Commit && !cmd.timed {
 		op.MaxTimeMS = transaction.MaxCommitTimeMS
@@ -158,6 +174,9 @@ func (s *Session) TransactionState() session.TransactionState {
 	return state
 }
 
+// TransactionNumber returns the number of the session's transaction, 0 if it has none.
+func (s *Session) TransactionNumber() int64 { return s.state.TransactionNumber() }
+
 // PinnedTo returns the server that the session's transaction is bound to: a mongos, or the load
 // balancer and the service behind it. ok is false if it is bound to nothing.
 func (s *Session) PinnedTo() (server address.Address, service bson.ObjectID, ok bool) {
@@ -186,13 +205,13 @@ func (c *check) transaction(o *Common) {
 // transactions themselves.
 const abortTimeout = 5 * time.Second
 
-// abandon aborts a transaction with time of its own, since that of ctx may be over: timeout, and
-// abortTimeout at most.
-func (s *Session) abandon(ctx context.Context, timeout *time.Duration) {
+// abandon aborts a transaction with time of its own, since that of ctx may be over: that of opt,
+// and abortTimeout at most.
+func (s *Session) abandon(ctx context.Context, opt EndTransactionOptions) {
 	if !s.TransactionState().Running() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortTimeout)
 	defer cancel()
-	_ = s.AbortTransaction(ctx, EndTransactionOptions{Timeout: timeout})
+	_ = s.AbortTransaction(ctx, opt)
 }

@@ -14,6 +14,9 @@ type WithTransactionOptions struct {
 	// Timeout is timeoutMS for all attempts together; nil inherits the session's, and that the
 	// client's. Where it is set, operations in the callback must not have one of their own.
 	Timeout *time.Duration
+	// RunOn and Caller are those of the commit and the abort.
+	RunOn  bool
+	Caller string
 }
 
 // transactionLimit is how long WithTransaction tries again if no timeoutMS is set.
@@ -40,7 +43,10 @@ func (s *Session) WithTransaction(
 	}
 	ctx, done := s.client.runner.Begin(ctx, timeout, time.Time{})
 	defer done()
-	a := attempts{session: s, opt: opt.TransactionOptions, timeout: timeout, until: until}
+	a := attempts{
+		session: s, opt: opt.TransactionOptions, timeout: timeout, until: until,
+		end: EndTransactionOptions{Timeout: timeout, RunOn: opt.RunOn, Caller: opt.Caller},
+	}
 	for n := 1; ; n++ {
 		again, err := a.try(ctx, f)
 		if !again {
@@ -58,6 +64,7 @@ type attempts struct {
 	opt     TransactionOptions
 	timeout *time.Duration // timeoutMS; nil: none is set
 	until   time.Time
+	end     EndTransactionOptions
 }
 
 // try runs one transaction. If again is true, err allows another one.
@@ -70,7 +77,7 @@ func (a *attempts) try(
 	}
 	err = a.call(ctx, f)
 	if err != nil {
-		s.abandon(ctx, a.timeout)
+		s.abandon(ctx, a.end)
 		return mongoerr.HasLabel(err, mongoerr.LabelTransientTransaction), err
 	}
 	if !s.TransactionState().Running() {
@@ -86,7 +93,7 @@ func (a *attempts) call(ctx context.Context, f func(context.Context) error) erro
 	defer func() {
 		s.bounded = false
 		if !returned {
-			s.abandon(ctx, a.timeout)
+			s.abandon(ctx, a.end)
 		}
 	}()
 	err := f(ctx)
@@ -98,7 +105,7 @@ func (a *attempts) call(ctx context.Context, f func(context.Context) error) erro
 // again is true, err allows another transaction.
 func (a *attempts) commit(ctx context.Context) (again bool, err error) {
 	for {
-		err := a.session.CommitTransaction(ctx, EndTransactionOptions{Timeout: a.timeout})
+		err := a.session.CommitTransaction(ctx, a.end)
 		if !repeatsCommit(err) {
 			return mongoerr.HasLabel(err, mongoerr.LabelTransientTransaction), err
 		}

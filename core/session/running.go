@@ -88,6 +88,20 @@ func (c *Client) start(opt TransactionOptions) (old Pin, err error) {
 	return old, nil
 }
 
+// ResumeTransaction continues the last transaction of a session that was resumed, whose number is
+// in its State: so that this process can end it.
+func (c *Client) ResumeTransaction(opt TransactionOptions) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended {
+		return ErrEnded
+	}
+	c.transaction = transaction{
+		state: TransactionInProgress, number: c.server.txnNumber, opt: opt,
+	}
+	return nil
+}
+
 func release(p Pin) {
 	if p != nil {
 		p.Release()
@@ -99,6 +113,13 @@ func (c *Client) Transaction() (TransactionState, TransactionOptions) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.transaction.state, c.transaction.opt
+}
+
+// TransactionNumber returns the number of the session's transaction, 0 if it has none.
+func (c *Client) TransactionNumber() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.transaction.number
 }
 
 // Operate begins an operation that is neither a commit nor an abort, and returns the state that it

@@ -6,7 +6,10 @@ package call
 
 import (
 	"context"
+	"errors"
 	"time"
+
+	"google.golang.org/protobuf/proto"
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/client"
@@ -30,6 +33,8 @@ type Call struct {
 	// Session is the session that the call runs in, nil for none. The reader of the request sets
 	// it, and the interceptors put its renewed token into the response.
 	Session *client.Session
+	// Transaction is the transaction that the call runs in, nil for none. The interceptors set it.
+	Transaction *Transaction
 	// Exact is set if the call is a write with an idempotency key. Repeating it cannot apply the
 	// write twice. The reader of the request sets it, and the interceptors call its End.
 	Exact *ExactWrite
@@ -66,6 +71,45 @@ type Sessions interface {
 	Open(principal, token string) (*client.Session, error)
 	// Seal returns a token that continues the session.
 	Seal(principal string, of *client.Session) string
+}
+
+// TransactionKey is the metadata key of a transaction's token.
+const TransactionKey = "mooring-transaction"
+
+// Transaction holds a transaction that calls run in, one after the other.
+type Transaction struct {
+	// ID is that of its handle.
+	ID [16]byte
+	// Session is the transaction's own session.
+	Session *client.Session
+}
+
+// Transactions runs calls in transactions.
+type Transactions interface {
+	// Run runs a unary call in the transaction that its token names: by handler, with a context
+	// whose call has the transaction, or at the replica that keeps the transaction.
+	Run(ctx context.Context, in InTransaction, handler Handler) (proto.Message, error)
+	// Join begins a stream in a transaction. The caller must call leave when the stream has ended.
+	// If another replica keeps the transaction, Join gives send the messages of the stream there,
+	// and returns ErrRelayed when that has ended.
+	Join(ctx context.Context, in InTransaction, send func(proto.Message) error) (
+		joined context.Context, leave func(), err error)
+}
+
+// ErrRelayed reports that a stream was run by another replica, and has ended without an error.
+var ErrRelayed = errors.New("the stream was relayed")
+
+// Handler runs the rest of a unary call.
+type Handler func(context.Context) (proto.Message, error)
+
+// InTransaction describes a call that has a transaction's token.
+type InTransaction struct {
+	Token string
+	// Statement is the number of the call in its transaction; nil: it has none.
+	Statement *int32
+	// Method is the full name of the RPC.
+	Method  string
+	Request proto.Message
 }
 
 // Local holds what only a caller within the process can say of a call. It is not metadata, so a

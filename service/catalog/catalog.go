@@ -58,7 +58,8 @@ func (s *Server) list(
 		return nil, nil, err
 	}
 	page, err := s.cfg.Handles.Open(ctx, paging.Opening{
-		Principal: r.Principal, Namespace: paging.Namespace(ns), BatchSize: batchSize,
+		Principal:   r.Principal,
+		Transaction: r.TransactionID(), Namespace: paging.Namespace(ns), BatchSize: batchSize,
 		Inflation: r.Inflation(), Casual: r.Casual, Run: run,
 	})
 	if err != nil {

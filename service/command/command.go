@@ -76,10 +76,11 @@ func (s *Server) RunCursorCommand(
 		return nil, err
 	}
 	page, err := s.cfg.Handles.Open(ctx, paging.Opening{
-		Principal: r.Principal,
-		Namespace: paging.Namespace{Database: req.GetDatabase()},
-		BatchSize: opt.BatchSize,
-		Inflation: r.Inflation(),
+		Principal:   r.Principal,
+		Transaction: r.TransactionID(),
+		Namespace:   paging.Namespace{Database: req.GetDatabase()},
+		BatchSize:   opt.BatchSize,
+		Inflation:   r.Inflation(),
 		Run: func(ctx context.Context) (paging.Cursor, error) {
 			return s.run(ctx, req.GetDatabase(), cmd, opt)
 		},

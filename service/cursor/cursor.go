@@ -35,7 +35,8 @@ func (s *Server) NextPage(
 ) (*mooringv1.NextPageResponse, error) {
 	r := request.Read(ctx, req, req.Statement)
 	ask := paging.Asking{
-		Principal: r.Principal, Token: r.Cursor(req.GetCursor()), AllowGap: req.GetAllowGap(),
+		Principal: r.Principal, Transaction: r.TransactionID(),
+		Token: r.Cursor(req.GetCursor()), AllowGap: req.GetAllowGap(),
 		BatchSize:      r.BatchSize(req.BatchSize),
 		MaxAwaitTimeMS: r.MaxAwaitTimeMS(req.MaxAwaitTimeMs), Inflation: r.Inflation(),
 	}
@@ -60,7 +61,8 @@ func (s *Server) Stream(
 ) error {
 	r := request.Read(ss.Context(), req, req.Statement)
 	ask := paging.Asking{
-		Principal: r.Principal, Token: r.Cursor(req.GetCursor()), AllowGap: req.GetAllowGap(),
+		Principal: r.Principal, Transaction: r.TransactionID(),
+		Token: r.Cursor(req.GetCursor()), AllowGap: req.GetAllowGap(),
 		BatchSize:      r.BatchSize(req.BatchSize),
 		MaxAwaitTimeMS: r.MaxAwaitTimeMS(req.MaxAwaitTimeMs), Inflation: r.Inflation(),
 	}

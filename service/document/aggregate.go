@@ -28,10 +28,11 @@ func (s *Server) Aggregate(
 	ns := namespace(req)
 	var unconfirmed *mongoerr.WriteConcernError
 	page, err := s.cfg.Handles.Open(ctx, paging.Opening{
-		Principal: r.Principal,
-		Namespace: paging.Namespace(ns),
-		BatchSize: opt.BatchSize,
-		Inflation: r.Inflation(),
+		Principal:   r.Principal,
+		Transaction: r.TransactionID(),
+		Namespace:   paging.Namespace(ns),
+		BatchSize:   opt.BatchSize,
+		Inflation:   r.Inflation(),
 		Run: func(ctx context.Context) (paging.Cursor, error) {
 			cur, err := s.cfg.Client.Aggregate(ctx, ns, opt)
 			if err != nil {

@@ -47,12 +47,13 @@ func (s *Server) Find(
 	}
 	ns := namespace(req)
 	page, err := s.cfg.Handles.Open(ctx, paging.Opening{
-		Principal: r.Principal,
-		Namespace: paging.Namespace(ns),
-		BatchSize: opt.BatchSize,
-		Inflation: r.Inflation(),
-		Whole:     isWhole(opt),
-		Casual:    r.Casual,
+		Principal:   r.Principal,
+		Transaction: r.TransactionID(),
+		Namespace:   paging.Namespace(ns),
+		BatchSize:   opt.BatchSize,
+		Inflation:   r.Inflation(),
+		Whole:       isWhole(opt),
+		Casual:      r.Casual,
 		Run: func(ctx context.Context) (paging.Cursor, error) {
 			return s.cfg.Client.Find(ctx, ns, opt)
 		},

@@ -22,6 +22,6 @@ type LimitError struct {
 }
 
 func (e *LimitError) Error() string {
-	return fmt.Sprintf("%d cursors are open already, which is the limit: "+
-		"read them to their end, or close some", e.Max)
+	return fmt.Sprintf("%d cursors and transactions are open already, which is the limit: "+
+		"end some", e.Max)
 }

@@ -23,8 +23,13 @@ func parseID(text string) (id ID, ok bool) {
 // Kind says what a handle stands for.
 type Kind string
 
-// KindCursor is a cursor that is read in pages.
-const KindCursor Kind = "cursor"
+// The kinds of handles.
+const (
+	// KindCursor is a cursor that is read in pages.
+	KindCursor Kind = "cursor"
+	// KindTransaction is a transaction whose calls come one after the other.
+	KindTransaction Kind = "transaction"
+)
 
 // Thing implements what a handle stands for. It embeds a Handle.
 type Thing interface {

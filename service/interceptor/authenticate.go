@@ -79,7 +79,7 @@ var (
 func (x *Chain) permit(ctx context.Context, c *pass) error {
 	id := c.call.Identity
 	switch {
-	case x.cfg.Callers == nil:
+	case id == nil && x.cfg.Callers == nil:
 		return c.next(ctx)
 	case id == nil:
 		return errUnknown

@@ -7,6 +7,7 @@ package interceptor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/policy"
+	"github.com/mooringdb/mooring/service/request"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
@@ -31,6 +33,8 @@ type Config struct {
 	Sessions call.Sessions
 	// Idempotency makes writes with a key exactly-once. If it is nil, such calls are refused.
 	Idempotency call.Idempotency
+	// Transactions runs calls in transactions. If it is nil, such calls are refused.
+	Transactions call.Transactions
 	// Gate counts the calls. If it is nil, the interceptors use a gate that is never closed.
 	Gate *Gate
 	// Callers finds out who makes the calls of the network, before they are read (see
@@ -96,6 +100,7 @@ func New(cfg Config) *Chain {
 		x.deadline, // the shortest of all timeouts and deadlines
 		x.admit,    // waits for a place among the calls in flight
 		x.inform,   // puts the call into the handler's context
+		x.transact, // runs a unary call in its transaction; see stream for the others
 	}
 	return x
 }
@@ -136,7 +141,12 @@ func (c *pass) next(ctx context.Context) error {
 
 func (c *pass) handle(ctx context.Context) (err error) {
 	if c.stream != nil {
-		return c.stream(c.server, &stream{c.wire, ctx, c})
+		s := &stream{ServerStream: c.wire, ctx: ctx, call: c, leave: func() {}}
+		defer func() { s.leave() }()
+		if err = c.stream(c.server, s); errors.Is(err, call.ErrRelayed) {
+			return nil
+		}
+		return err
 	}
 	if err := c.check(ctx, c.request); err != nil {
 		return err
@@ -168,6 +178,9 @@ func (c *pass) renewSession(response any) {
 	field := m.ProtoReflect().Descriptor().Fields().ByName("session")
 	if field == nil {
 		return
+	}
+	if t := c.call.Transaction; t != nil {
+		request.Inform(c.call.Session, t.Session)
 	}
 	token := c.call.Sessions.Seal(c.call.Principal, c.call.Session)
 	m.ProtoReflect().Set(field, protoreflect.ValueOfString(token))
@@ -206,6 +219,10 @@ type stream struct {
 	grpc.ServerStream
 	ctx  context.Context //nolint:containedctx // as grpc has it
 	call *pass
+	// joined says that the first message was received, which may have joined a transaction. leave
+	// ends the stream's part in it.
+	joined bool
+	leave  func()
 }
 
 func (s *stream) Context() context.Context { return s.ctx }
@@ -245,7 +262,18 @@ func (s *stream) SendMsg(m any) error {
 // there, the context ends or StallTimeout has passed: otherwise a client that sends nothing would
 // block the handler after the end of a drain, or forever. A goroutine receives. It ends with the
 // stream, which grpc ends when the handler has returned; m is not used any more then.
+//
+// If the first message has a transaction's token, the stream runs in that transaction, and has
+// another context.
 func (s *stream) RecvMsg(m any) error {
+	if err := s.receive(m); err != nil || s.joined {
+		return err
+	}
+	s.joined = true
+	return s.join(m)
+}
+
+func (s *stream) receive(m any) error {
 	if !s.call.receives {
 		if err := s.ServerStream.RecvMsg(m); err != nil {
 			return err

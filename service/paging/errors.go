@@ -23,6 +23,10 @@ var (
 	// and that replica is gone, was restarted, or cannot be reached.
 	ErrOwnerGone = errors.New("cursor not found: the gateway replica that held its connection is " +
 		"gone, and the cursor with it")
+	// ErrOtherTransaction refuses the token of a cursor in a call that does not run in the
+	// transaction that the cursor belongs to.
+	ErrOtherTransaction = errors.New("the cursor belongs to a transaction, and the call does " +
+		"not run in it; or the call runs in a transaction that the cursor does not belong to")
 	// ErrTokenTooLong ends a cursor whose token has no room for its names. A namespace that MongoDB
 	// allows always fits.
 	ErrTokenTooLong = errors.New("the cursor cannot be read in pages, since its token would be " +

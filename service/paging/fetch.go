@@ -177,7 +177,7 @@ func (p *Pager) token(h *held, seq uint64) (string, error) {
 	c := claim{
 		deployment: p.deployment, namespace: h.namespace, id: h.ID, holder: p.Self(),
 		seq: seq, branch: h.readLedger().Branch(), expires: time.Now().Add(idle),
-		pinned: h.cur.Pinned(), state: h.cur.State(),
+		pinned: h.isPinned(), state: h.cur.State(),
 	}
 	c.state.BatchSize = h.chosen // what it was for the last batch says little about the next
 	plain, err := c.encode(p.version)

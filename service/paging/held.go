@@ -39,12 +39,14 @@ type held struct {
 	namespace Namespace
 	server    address.Address
 	pinned    bool
-	pages     uint64     // delivered so far
-	casual    bool       // see Opening
-	sealer    seal.KeyID // of the newest token
-	ledger    page.Ledger
-	fetch     *fetch // nil if no page is fetched, and no stream runs
-	last      Page   // the page that was delivered last, if it is in the list of pages
+	// transaction is the transaction that the cursor belongs to; zero: none. It does not change.
+	transaction handle.ID
+	pages       uint64     // delivered so far
+	casual      bool       // see Opening
+	sealer      seal.KeyID // of the newest token
+	ledger      page.Ledger
+	fetch       *fetch // nil if no page is fetched, and no stream runs
+	last        Page   // the page that was delivered last, if it is in the list of pages
 
 	inPages, inLeftovers place
 
@@ -90,6 +92,7 @@ func (h *held) Removed() {
 	if !h.Working() {
 		h.leftover = leftover{}
 	}
+	h.pager.unbindLocked(h)
 }
 
 // End closes the cursor on its server.
@@ -111,7 +114,7 @@ func (p *Pager) settleLocked(h *held) {
 		p.memory.leftovers.push(h, &h.inLeftovers, h.leftover.cost())
 	}
 	open := h.cur != nil && !h.cur.Done()
-	h.pinned = open && h.cur.Pinned()
+	h.pinned = open && h.isPinned()
 	s := handle.Settled{Open: open, Continues: h.ledger.Continues(), Pinned: h.pinned}
 	if h.isUnread() {
 		s.Idle = p.cfg.UnreadIdle
@@ -119,6 +122,10 @@ func (p *Pager) settleLocked(h *held) {
 	p.memory.trim(h)
 	p.table.SettleLocked(h, s)
 }
+
+// isPinned reports whether only this replica can continue an open cursor: it holds a connection, or
+// belongs to a transaction.
+func (h *held) isPinned() bool { return h.cur.Pinned() || h.transaction != (handle.ID{}) }
 
 // isUnread reports whether the cursor's client may need only the first page.
 func (h *held) isUnread() bool { return h.casual && h.pages <= 1 }

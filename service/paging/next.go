@@ -15,6 +15,8 @@ import (
 type Asking struct {
 	Principal string
 	Token     string
+	// Transaction is the transaction that the call runs in; zero: none.
+	Transaction handle.ID
 	// AllowGap continues even if a page may be missing.
 	AllowGap bool
 	// BatchSize and MaxAwaitTimeMS are for this batch and the following ones; nil changes nothing.
@@ -145,6 +147,9 @@ func (p *Pager) decide(
 	ctx context.Context, c claim, a Asking, stream bool,
 	unknown func(claim, page.Question) (decision, error),
 ) (decision, error) {
+	if !p.belongs(c, a.Transaction) {
+		return decision{}, ErrOtherTransaction
+	}
 	q := p.newQuestion(c, a, stream)
 	for {
 		if ctx.Err() != nil {

@@ -12,6 +12,9 @@ import (
 type Opening struct {
 	Principal string
 	Namespace Namespace
+	// Transaction is the transaction that the call runs in; zero: none. The cursor belongs to it,
+	// stays with this replica, and ends with EndTransaction.
+	Transaction handle.ID
 	// BatchSize is the client's own; nil lets the pager choose that of the following batches.
 	BatchSize *int32
 	// Inflation is 0 if the client gets the documents as BSON. Otherwise it gets them as JSON, for
@@ -46,6 +49,7 @@ func (p *Pager) Open(ctx context.Context, o Opening) (Page, error) {
 	h := p.newHeld(handle.Handle{Principal: o.Principal, Opened: handle.Now()}, o.Namespace)
 	_, _ = rand.Read(h.ID[:]) // never fails
 	h.cur, h.casual, h.ledger = cur, o.Casual, page.Opened()
+	h.transaction = o.Transaction
 	if o.BatchSize != nil {
 		h.chosen = *o.BatchSize
 	}
@@ -74,6 +78,9 @@ func (p *Pager) add(h *held) error {
 		return handle.ErrClosing
 	}
 	h.pages, h.server = 1, h.cur.State().Server
+	if h.transaction != (handle.ID{}) {
+		p.bound[h.transaction] = append(p.bound[h.transaction], h)
+	}
 	p.settleLocked(h)
 	return nil
 }

@@ -37,7 +37,7 @@ func (p *Pager) putOwner(ctx context.Context, c claim, q Question) (Answer, erro
 		return Answer{}, ErrOwnerGone
 	}
 	ans, err := p.put(ctx, c.holder.Address, q)
-	return ans, p.ownersError(ctx, c, err)
+	return ans, p.OwnerError(ctx, c.holder, err)
 }
 
 // ownerPatience is how long an owner may give no answer before it counts as gone.
@@ -47,11 +47,11 @@ const ownerPatience = time.Minute
 // unanswered, up to the last one.
 type silence struct{ since, last time.Time }
 
-// ownersError returns the error of a client whose cursor's owner has returned err. An owner that
-// was restarted or refuses connections is gone. An owner that does not answer may come back, and
-// counts as gone after ownerPatience. Any other answer ends its silence.
-func (p *Pager) ownersError(ctx context.Context, c claim, err error) error {
-	owner := c.holder
+// OwnerError returns the error of a client that needs a replica which has returned err. It is
+// ErrOwnerGone if the replica is gone. An owner that was restarted or refuses connections is gone.
+// An owner that does not answer may come back, and counts as gone after ownerPatience. Any other
+// answer ends its silence.
+func (p *Pager) OwnerError(ctx context.Context, owner page.Replica, err error) error {
 	lost, unreachable := errors.AsType[*UnreachableError](err)
 	switch {
 	case errors.Is(err, ErrNotHere), errors.Is(err, handle.ErrClosing),

@@ -60,6 +60,7 @@ type Pager struct {
 	drainsErr  error         // what it returned
 
 	memory     memory
+	bound      map[handle.ID][]*held // the cursors of each transaction, oldest first
 	successors map[page.Instance]succession
 	silences   map[page.Replica]silence
 	closed     bool // only records of where cursors went are left
@@ -76,6 +77,7 @@ func New(cfg Config) *Pager {
 		table: handle.New(handle.Config{
 			Idle: cfg.Idle, Max: cfg.MaxCursors, MaxPerPrincipal: cfg.MaxPerPrincipal,
 		}),
+		bound:      map[handle.ID][]*held{},
 		successors: map[page.Instance]succession{}, silences: map[page.Replica]silence{},
 	}
 	p.cfg.UnreadIdle = min(p.cfg.UnreadIdle, p.table.Idle())
@@ -108,6 +110,9 @@ func (p *Pager) Self() page.Replica {
 func (p *Pager) alone() bool {
 	return p.replicas == nil || p.cfg.Replica == "" || p.cfg.Keys.Ephemeral()
 }
+
+// Table returns the table of the cursors. Other kinds of handles are kept in it, too.
+func (p *Pager) Table() *handle.Table { return p.table }
 
 // Start begins to end expired cursors. ctx is for its values only; Close ends it.
 func (p *Pager) Start(ctx context.Context) error {

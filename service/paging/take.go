@@ -115,7 +115,7 @@ func (p *Pager) relayOwned(
 		return nil, nil, ErrOwnerGone
 	}
 	ctx, taken, err := p.relay(ctx, c, a, c.holder)
-	return ctx, taken, p.ownersError(ctx, c, err)
+	return ctx, taken, p.OwnerError(ctx, c.holder, err)
 }
 
 // relayed implements Cursor with batches that another replica reads, and sizes.

@@ -241,6 +241,7 @@ func TestNamedErrors(t *testing.T) {
 		"ErrCursorPositionUnknown": paging.ErrCursorPositionUnknown, "ErrOwnerGone": paging.ErrOwnerGone,
 		"ErrClosing": handle.ErrClosing, "ErrNotFound": handle.ErrNotFound, "ErrNotHere": paging.ErrNotHere,
 		"ErrTokenTooLong": paging.ErrTokenTooLong, "ErrTokenVersion": paging.ErrTokenVersion,
+		"ErrOtherTransaction": paging.ErrOtherTransaction,
 	}
 	file, err := parser.ParseFile(token.NewFileSet(), "../paging/errors.go", nil, 0)
 	if err != nil {

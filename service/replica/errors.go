@@ -28,6 +28,7 @@ var named = map[string]error{
 	"closing":                 handle.ErrClosing,
 	"handle_not_found":        handle.ErrNotFound,
 	"token_too_long":          paging.ErrTokenTooLong,
+	"other_transaction":       paging.ErrOtherTransaction,
 	"not_here":                paging.ErrNotHere,
 	"self":                    errSelf,
 	"deployment":              errForeign,

@@ -54,6 +54,7 @@ type server struct {
 	directory *directory
 	streams   *stream.Streams
 	pushes    *pushes
+	calls     Calls
 }
 
 // pushes counts what all incomplete pushes hold.

@@ -84,6 +84,7 @@ type Transport struct {
 	listener net.Listener       // nil before Bind
 	server   *grpc.Server       // nil before Serve
 	pager    Pager              // nil before Serve
+	calls    Calls              // nil: none is made for others
 	stop     context.CancelFunc // ends the meeting of other replicas
 	met      chan struct{}      // closed at its end
 	serving  sync.WaitGroup
@@ -168,6 +169,7 @@ func (t *Transport) Serve(p Pager) {
 	)
 	replicav1.RegisterReplicaServiceServer(t.server, &server{
 		pager: p, directory: t.directory, streams: t.cfg.Streams, pushes: &t.pushes,
+		calls: t.calls,
 	})
 	l := netutil.LimitListener(t.listener, maxConnections)
 	t.serving.Go(func() {

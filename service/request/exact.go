@@ -29,8 +29,8 @@ func ReadWrite(ctx context.Context, req write, statement *int32) *Reader {
 	case len(keys) > 1:
 		r.Refuse(call.IdempotencyKey, "is there twice")
 		return r
-	case r.Session != nil:
-		r.RefuseKey("a call in a session takes none")
+	case r.Session != nil, r.Transaction != nil:
+		r.RefuseKey("a call in a session or a transaction takes none")
 		return r
 	case r.Idempotency == nil:
 		r.unbuilt(call.IdempotencyKey)

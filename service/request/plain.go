@@ -21,7 +21,7 @@ func ReadPlain(ctx context.Context, req proto.Message) *Reader {
 	if len(metadata.ValueFromIncomingContext(ctx, sessionKey)) > 0 {
 		r.Refuse(sessionKey, "this call takes none")
 	}
-	r.metadata(ctx)
+	r.RefuseTransaction(ctx)
 	r.refuseKey(ctx)
 	return r
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/mooringdb/mooring/core/selection"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/call"
+	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/paging"
 	"github.com/mooringdb/mooring/service/payload"
 	"github.com/mooringdb/mooring/service/rpcerr"
@@ -38,12 +39,9 @@ type handles interface {
 	GetTransaction() string
 }
 
-// unbuiltMetadata lists the metadata keys of missing features.
-var unbuiltMetadata = []string{"mooring-transaction"}
-
 // Read returns a Reader of a request whose context has a call. If the request is in a session, the
-// call is, too. Read refuses an idempotency key, which is for ReadWrite, and a transaction, since
-// that feature does not exist yet. statement is the request's field.
+// call is, too. Read refuses an idempotency key, which is for ReadWrite. statement is the request's
+// field.
 func Read(ctx context.Context, req handles, statement *int32) *Reader {
 	r := read(ctx, req, statement)
 	r.refuseKey(ctx)
@@ -53,15 +51,49 @@ func Read(ctx context.Context, req handles, statement *int32) *Reader {
 func read(ctx context.Context, req handles, statement *int32) *Reader {
 	r := &Reader{Call: call.From(ctx)}
 	r.Known("", req)
-	if req.GetTransaction() != "" {
+	switch {
+	case r.Transaction != nil: // the interceptors have read the fields
+	case req.GetTransaction() != "":
 		r.unbuilt("transaction")
-	}
-	if statement != nil {
-		r.unbuilt("statement")
+	case len(metadata.ValueFromIncomingContext(ctx, call.TransactionKey)) > 0:
+		r.unbuilt(call.TransactionKey)
+	case statement != nil:
+		r.Refuse("statement", "is for operations of a transaction")
 	}
 	r.openSession(ctx, req.GetSession())
-	r.metadata(ctx)
+	if r.Transaction != nil && r.Session != nil {
+		Inform(r.Transaction.Session, r.Session)
+	}
 	return r
+}
+
+// inSession describes requests that can be in a session.
+type inSession interface {
+	proto.Message
+	GetSession() string
+}
+
+// ReadSession returns a Reader of a request that can be in a session and is in no transaction, or
+// reads the transaction's token itself.
+func ReadSession(ctx context.Context, req inSession) *Reader {
+	r := &Reader{Call: call.From(ctx)}
+	r.Known("", req)
+	r.openSession(ctx, req.GetSession())
+	r.refuseKey(ctx)
+	return r
+}
+
+// RefuseTransaction makes a call fail whose metadata has a transaction's token.
+func (r *Reader) RefuseTransaction(ctx context.Context) {
+	if len(metadata.ValueFromIncomingContext(ctx, call.TransactionKey)) > 0 {
+		r.Refuse(call.TransactionKey, "this call takes none")
+	}
+}
+
+// Inform lets one session know the times that another one has seen.
+func Inform(to, from *client.Session) {
+	to.AdvanceOperationTime(from.OperationTime())
+	to.AdvanceClusterTime(from.ClusterTime())
 }
 
 // sessionKey is the metadata key of a session's token.
@@ -90,13 +122,12 @@ func (r *Reader) openSession(ctx context.Context, token string) {
 	r.Session = opened
 }
 
-// metadata refuses metadata that replaces a field.
-func (r *Reader) metadata(ctx context.Context) {
-	for _, key := range unbuiltMetadata {
-		if len(metadata.ValueFromIncomingContext(ctx, key)) > 0 {
-			r.unbuilt(key)
-		}
+// TransactionID returns the transaction that the call runs in; zero: none.
+func (r *Reader) TransactionID() handle.ID {
+	if r.Transaction == nil {
+		return handle.ID{}
 	}
+	return handle.ID(r.Transaction.ID)
 }
 
 // closer lists the methods of a registry of handles that Page needs.

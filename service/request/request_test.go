@@ -76,7 +76,7 @@ func TestRead(t *testing.T) {
 		"empty tokens":    {&mooringv1.FindRequest{Session: new(""), Transaction: new("")}, nil, nil, ""},
 		"session":         {&mooringv1.FindRequest{Session: new("s")}, nil, nil, "Unimplemented session"},
 		"transaction":     {&mooringv1.FindRequest{Transaction: new("t")}, nil, nil, "Unimplemented transaction"},
-		"statement":       {&mooringv1.FindRequest{}, new(int32(0)), nil, "Unimplemented statement"},
+		"statement":       {&mooringv1.FindRequest{}, new(int32(0)), nil, "InvalidArgument statement"},
 		"its metadata":    {&mooringv1.FindRequest{}, nil, []string{"mooring-session", "s"}, "Unimplemented session"},
 		"and that":        {&mooringv1.FindRequest{}, nil, []string{"mooring-transaction", "t"}, "Unimplemented mooring-transaction"},
 		"idempotency key": {&mooringv1.FindRequest{}, nil, []string{"idempotency-key", "k"}, "IdempotencyKeyUnsupported idempotency-key"},

@@ -123,11 +123,16 @@ func Rows[O any](rows ...Row[O]) []Row[O] { return rows }
 
 // CommonRead returns the rows that all reads share. They set the Common of the options.
 func CommonRead[O any](at func(*O) *client.Common) []Row[O] {
-	return append(Common(at), ReadPreference(at), message("read_concern",
+	return append(Common(at), ReadPreference(at), ReadConcern(at))
+}
+
+// ReadConcern returns the row of a read concern.
+func ReadConcern[O any](at func(*O) *client.Common) Row[O] {
+	return message("read_concern",
 		func(o *O) **client.ReadConcern { return &at(o).ReadConcern },
 		func(r *Reader, _ string, c *mooringv1.ReadConcern) *client.ReadConcern {
 			return r.ReadConcern(c)
-		}))
+		})
 }
 
 // CommonWrite returns the rows that all writes share. They set the Common of the options.
@@ -149,8 +154,11 @@ func Common[O any](at func(*O) *client.Common) []Row[O] {
 func Caller[O any](at func(*O) *client.Common) Row[O] {
 	return Row[O]{"", func(r *Reader, _ string, _ protoreflect.Value, o *O) {
 		at(o).Caller, at(o).Session = r.RequestID, r.Session
-		if r.Exact != nil {
+		switch {
+		case r.Exact != nil:
 			at(o).Session = r.Exact.Session
+		case r.Transaction != nil:
+			at(o).Session = r.Transaction.Session
 		}
 	}}
 }

@@ -76,6 +76,13 @@ var services = []struct {
 		),
 	},
 	{
+		mooringv1.File_mooring_v1_transaction_service_proto,
+		registering(
+			mooringv1.RegisterTransactionServiceHandlerClient,
+			mooringv1.NewTransactionServiceClient,
+		),
+	},
+	{
 		mooringv1.File_mooring_v1_deployment_service_proto,
 		registering(
 			mooringv1.RegisterDeploymentServiceHandlerClient,

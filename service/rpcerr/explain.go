@@ -74,6 +74,33 @@ func (x *explanation) overload(err error) {
 	}
 }
 
+// inTransaction explains an error that ends a transaction: the client repeats all of the
+// transaction, or the commit whose outcome is unknown. The deadline and the cancellation of a call
+// keep their statuses.
+func (x *explanation) inTransaction(err error) {
+	switch {
+	case mongoerr.HasLabel(err, mongoerr.LabelUnknownTransactionCommitResult):
+		x.row = reasons[UnknownCommitResult]
+		if x.server == nil {
+			x.server = &mooringv1.ServerError{}
+		}
+		x.server.Labels = withLabel(x.server.GetLabels(),
+			mongoerr.LabelUnknownTransactionCommitResult)
+	case !mongoerr.HasLabel(err, mongoerr.LabelTransientTransaction):
+	case x.code == codes.DeadlineExceeded, x.code == codes.Canceled:
+		x.retry = Transaction
+	default:
+		x.code, x.http, x.retry = conflict.code, conflict.http, Transaction
+	}
+}
+
+func withLabel(labels []string, label string) []string {
+	if slices.Contains(labels, label) {
+		return labels
+	}
+	return append(slices.Clip(labels), label)
+}
+
 // repeatExact lets the client repeat a write with an idempotency key whose outcome is unknown, and
 // one that failed because of the deployment's state.
 func (x *explanation) repeatExact() {

@@ -42,6 +42,14 @@ const (
 	CursorTokenReused     Reason = "CursorTokenReused"
 	CursorPositionUnknown Reason = "CursorPositionUnknown"
 	CursorOwnerGone       Reason = "CursorOwnerGone"
+	TransactionNotFound   Reason = "TransactionNotFound"
+	TransactionBusy       Reason = "TransactionBusy"
+	TransactionAborted    Reason = "TransactionAborted"
+	TransactionCommitted  Reason = "TransactionCommitted"
+	TransactionOwnerGone  Reason = "TransactionOwnerGone"
+	StatementOutOfOrder   Reason = "StatementOutOfOrder"
+	StatementResultLost   Reason = "StatementResultLost"
+	ExpectationFailed     Reason = "ExpectationFailed"
 	StreamStalled         Reason = "StreamStalled"
 	PinLimitExceeded      Reason = "PinLimitExceeded"
 	HandleLimitExceeded   Reason = "HandleLimitExceeded"
@@ -56,6 +64,7 @@ const (
 	ConnectionPoolFull    Reason = "ConnectionPoolFull"
 	ShuttingDown          Reason = "ShuttingDown"
 	WriteOutcomeUnknown   Reason = "WriteOutcomeUnknown"
+	UnknownCommitResult   Reason = "UnknownTransactionCommitResult"
 	MalformedReply        Reason = "MalformedReply"
 	Configuration         Reason = "Configuration"
 	Internal              Reason = "Internal"
@@ -115,6 +124,15 @@ var reasons = byReason([]row{
 	{codes.Aborted, http.StatusConflict, CursorTokenReused, Restart},
 	{codes.Aborted, http.StatusConflict, CursorPositionUnknown, Restart},
 	{codes.NotFound, http.StatusNotFound, CursorOwnerGone, Restart},
+	// Not Transaction: it may be committed, and forgotten since.
+	{codes.NotFound, http.StatusNotFound, TransactionNotFound, Never},
+	{codes.Aborted, http.StatusConflict, TransactionBusy, SameRequest},
+	{codes.Aborted, http.StatusConflict, TransactionAborted, Transaction},
+	{codes.Aborted, http.StatusConflict, TransactionCommitted, Never},
+	{codes.Aborted, http.StatusConflict, TransactionOwnerGone, Transaction},
+	{codes.Aborted, http.StatusConflict, StatementOutOfOrder, Never},
+	{codes.Aborted, http.StatusConflict, StatementResultLost, Transaction},
+	{codes.FailedPrecondition, http.StatusPreconditionFailed, ExpectationFailed, Never},
 	{codes.DeadlineExceeded, http.StatusRequestTimeout, StreamStalled, Restart},
 	{codes.ResourceExhausted, http.StatusTooManyRequests, PinLimitExceeded, SameRequest},
 	{codes.ResourceExhausted, http.StatusTooManyRequests, HandleLimitExceeded, SameRequest},
@@ -129,6 +147,7 @@ var reasons = byReason([]row{
 	{codes.Unavailable, http.StatusServiceUnavailable, ConnectionPoolFull, SameRequest},
 	{codes.Unavailable, http.StatusServiceUnavailable, ShuttingDown, Restart},
 	{codes.Unknown, http.StatusInternalServerError, WriteOutcomeUnknown, Never},
+	{codes.Unavailable, http.StatusServiceUnavailable, UnknownCommitResult, SameRequest},
 	{codes.Internal, http.StatusInternalServerError, MalformedReply, Never},
 	{codes.Internal, http.StatusInternalServerError, Configuration, Never},
 	{codes.Internal, http.StatusInternalServerError, Internal, Never},

@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"reflect"
+	"strings"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -80,6 +81,10 @@ func explain(err error) explanation {
 		if e.explain(err, &x) {
 			break
 		}
+	}
+	x.inTransaction(err)
+	if e, ok := errors.AsType[*FieldError](err); ok {
+		x.field = strings.TrimSuffix(e.Field+"."+x.field, ".")
 	}
 	if e, ok := errors.AsType[*PartialError](err); ok {
 		x.partial(e.Result) // with any cause
@@ -180,6 +185,7 @@ var table = []entry{
 	value("paging.ErrCursorPositionUnknown", paging.ErrCursorPositionUnknown,
 		CursorPositionUnknown),
 	value("paging.ErrOwnerGone", paging.ErrOwnerGone, CursorOwnerGone),
+	value("paging.ErrOtherTransaction", paging.ErrOtherTransaction, InvalidArgument),
 	value("handle.ErrNotFound", handle.ErrNotFound, HandleNotFound),
 	value("paging.ErrTokenTooLong", paging.ErrTokenTooLong, TooLarge),
 	value("handle.ErrKilled", handle.ErrKilled, CursorNotFound),
@@ -307,6 +313,17 @@ var callers = [...]Reason{
 var refusals = [...]Reason{
 	admission.OwnShare: QuotaExceeded, admission.Full: Overloaded, admission.TooMuch: TooLarge,
 }
+
+// FieldError wraps the error of one of a request's parts, which is at Field.
+type FieldError struct {
+	Field string
+	Err   error
+}
+
+func (e *FieldError) Error() string { return e.Field + ": " + e.Err.Error() }
+
+// Unwrap returns the error of the part.
+func (e *FieldError) Unwrap() error { return e.Err }
 
 // PartialError reports that a call with several writes failed in part. Result says what it did.
 type PartialError struct {

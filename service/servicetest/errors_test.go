@@ -116,6 +116,15 @@ func rows(token string) map[protoreflect.FullName]failing {
 			&mooringv1.CreateTicketRequest{}, "InvalidArgument",
 		},
 
+		"mooring.v1.TransactionService.Begin":  {&mooringv1.TransactionServiceBeginRequest{MaxCommitTimeMs: proto.Int64(-1)}, "InvalidArgument"},
+		"mooring.v1.TransactionService.Commit": {&mooringv1.TransactionServiceCommitRequest{Transaction: proto.String("x")}, "TransactionNotFound"},
+		"mooring.v1.TransactionService.Abort":  {&mooringv1.TransactionServiceAbortRequest{Transaction: proto.String("x")}, "TransactionNotFound"},
+		"mooring.v1.TransactionService.Run": {
+			&mooringv1.TransactionServiceRunRequest{Operations: []*mooringv1.TransactionOperation{
+				{Operation: &mooringv1.TransactionOperation_FindOne{FindOne: &mooringv1.FindOneRequest{Database: d, Collection: c}}},
+			}}, refused,
+		},
+
 		// These ask no server: only a request can be wrong.
 		"mooring.v1.DeploymentService.GetTopology":   {unknown(&mooringv1.GetTopologyRequest{}), "InvalidArgument"},
 		"mooring.v1.DeploymentService.WatchTopology": {unknown(&mooringv1.WatchTopologyRequest{}), "InvalidArgument"},

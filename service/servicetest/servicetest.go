@@ -27,6 +27,7 @@ import (
 	"github.com/mooringdb/mooring/internal/mongotest"
 	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/call"
+	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/catalog"
 	"github.com/mooringdb/mooring/service/changestream"
 	"github.com/mooringdb/mooring/service/command"
@@ -34,11 +35,14 @@ import (
 	"github.com/mooringdb/mooring/service/deployment"
 	"github.com/mooringdb/mooring/service/document"
 	"github.com/mooringdb/mooring/service/idempotency"
+	"github.com/mooringdb/mooring/service/inproc"
 	"github.com/mooringdb/mooring/service/interceptor"
 	"github.com/mooringdb/mooring/service/paging"
+	"github.com/mooringdb/mooring/service/rest"
 	"github.com/mooringdb/mooring/service/seal"
 	"github.com/mooringdb/mooring/service/session"
 	"github.com/mooringdb/mooring/service/stream"
+	"github.com/mooringdb/mooring/service/transaction"
 )
 
 // Gateway runs the services of a gateway for a test.
@@ -54,6 +58,11 @@ type Gateway struct {
 	Cursor     mooringv1.CursorServiceClient
 	Deployment mooringv1.DeploymentServiceClient
 	Session    mooringv1.SessionServiceClient
+	// Local makes calls within the process, and REST serves them.
+	Local        *inproc.Conn
+	REST         *rest.Handler
+	Transaction  mooringv1.TransactionServiceClient
+	Transactions *transaction.Transactions
 
 	// Callers maps the name of each command to the Caller in its last event.
 	Callers sync.Map
@@ -72,26 +81,49 @@ type Config struct {
 	DefaultTimeout time.Duration
 	// Admission limits what calls use, each for the principal that As has set.
 	Admission *admission.Admission
+	// Idle is how long a transaction waits for its next call.
+	Idle time.Duration
 }
 
 // Start starts a gateway, which stops at the end of the test.
 func Start(t testing.TB, server *mongotest.Server, cfg Config) *Gateway {
 	t.Helper()
 	g := &Gateway{Server: server, t: t}
-	g.startClient(cfg.URIOptions)
-	g.startHandles(cfg.Handles)
-	g.Gate = interceptor.NewGate()
-	g.startServer(cfg, session.NewSessions(g.Client, g.keys, "test"))
+	g.start("mongodb://db.test/?directConnection=true&", server.Dial, cfg)
 	return g
 }
 
-func (g *Gateway) startClient(options string) {
+// Dialer opens connections to a deployment.
+type Dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
+
+// StartOn starts a gateway before another deployment than a single server. uri may end with
+// options; dial reaches the deployment. The gateway stops at the end of the test.
+func StartOn(t testing.TB, uri string, dial Dialer, cfg Config) *Gateway {
+	t.Helper()
+	g := &Gateway{t: t}
+	g.start(uri, dial, cfg)
+	return g
+}
+
+func (g *Gateway) start(uri string, dial Dialer, cfg Config) {
 	g.t.Helper()
-	cfg, err := connstring.Parse("mongodb://db.test/?directConnection=true&" + options)
+	g.startClient(uri+cfg.URIOptions, dial)
+	g.startHandles(cfg.Handles)
+	g.Transactions = transaction.New(transaction.Config{
+		Client: g.Client, Cursors: g.Handles, Keys: g.keys, Deployment: "test", Idle: cfg.Idle,
+	})
+	g.atEnd(g.Transactions.Drain)
+	g.Gate = interceptor.NewGate()
+	g.startServer(cfg, session.NewSessions(g.Client, g.keys, "test"))
+}
+
+func (g *Gateway) startClient(uri string, dial Dialer) {
+	g.t.Helper()
+	cfg, err := connstring.Parse(uri)
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	g.Client, err = client.New(cfg, client.Options{Dialer: g.Server.Dial, Sink: &event.Sink{
+	g.Client, err = client.New(cfg, client.Options{Dialer: dial, Sink: &event.Sink{
 		CommandStarted:       func(e event.CommandStarted) { g.Callers.Store(e.Name, e.Caller) },
 		ConnectionCheckedOut: func(event.ConnectionCheckedOut) { g.checkedOut.Add(1) },
 		ConnectionCheckedIn:  func(event.ConnectionCheckedIn) { g.checkedOut.Add(-1) },
@@ -127,37 +159,22 @@ func (g *Gateway) startServer(cfg Config, sessions *session.Sessions) {
 	g.t.Helper()
 	streams := stream.New(cfg.Streams)
 	x := interceptor.New(interceptor.Config{
-		Gate: g.Gate, Sessions: sessions,
+		Gate: g.Gate, Sessions: sessions, Transactions: g.Transactions,
 		Idempotency:    idempotency.New(g.Client, g.keys),
 		DefaultTimeout: cfg.DefaultTimeout,
 		Admission:      cfg.Admission,
 	})
 	s := grpc.NewServer(
-		grpc.ChainUnaryInterceptor(chargeUnary(cfg.Admission), x.Unary(), becomeUnary),
-		grpc.ChainStreamInterceptor(chargeStream(cfg.Admission), x.Stream(), becomeStream),
+		grpc.ChainUnaryInterceptor(chargeUnary(cfg.Admission), x.Unary()),
+		grpc.ChainStreamInterceptor(chargeStream(cfg.Admission), x.Stream()),
 		grpc.MaxRecvMsgSize(64<<20))
-	mooringv1.RegisterDocumentServiceServer(s, document.New(document.Config{
-		Client: g.Client, Handles: g.Handles, Streams: streams,
-	}))
-	mooringv1.RegisterCommandServiceServer(s, command.New(command.Config{
-		Client: g.Client, Handles: g.Handles, Streams: streams,
-	}))
-	mooringv1.RegisterCatalogServiceServer(s, catalog.New(catalog.Config{
-		Client: g.Client, Handles: g.Handles,
-	}))
-	mooringv1.RegisterCursorServiceServer(s, cursor.New(cursor.Config{
-		Handles: g.Handles, Streams: streams,
-	}))
-	mooringv1.RegisterSessionServiceServer(s, session.New(session.Config{
-		Client: g.Client, Sessions: sessions,
-	}))
-	mooringv1.RegisterChangeStreamServiceServer(s, changestream.New(changestream.Config{
-		Client: g.Client, Streams: streams, Tickets: changestream.NewTickets(g.keys, "test"),
-		Stopping: context.Background(),
-	}))
-	mooringv1.RegisterDeploymentServiceServer(s, deployment.New(deployment.Config{
-		Client: g.Client, Handles: g.Handles,
-	}))
+	g.register(s, streams, sessions)
+	g.Local = inproc.NewConn(x.Unary(), x.Stream())
+	g.register(g.Local, streams, sessions)
+	var err error
+	if g.REST, err = rest.New(rest.Config{Conn: g.Local}); err != nil {
+		g.t.Fatal(err)
+	}
 	listener := bufconn.Listen(64 << 10)
 	served := make(chan struct{})
 	go func() {
@@ -178,6 +195,7 @@ func (g *Gateway) startServer(cfg Config, sessions *session.Sessions) {
 	g.Catalog = mooringv1.NewCatalogServiceClient(conn)
 	g.Cursor = mooringv1.NewCursorServiceClient(conn)
 	g.Session = mooringv1.NewSessionServiceClient(conn)
+	g.Transaction = mooringv1.NewTransactionServiceClient(conn)
 	g.Deployment = mooringv1.NewDeploymentServiceClient(conn)
 	g.atEnd(func(context.Context) error {
 		_ = conn.Close()
@@ -185,6 +203,38 @@ func (g *Gateway) startServer(cfg Config, sessions *session.Sessions) {
 		<-served
 		return nil
 	})
+}
+
+// register registers the services on a server.
+func (g *Gateway) register(
+	s grpc.ServiceRegistrar, streams *stream.Streams, sessions *session.Sessions,
+) {
+	documents := document.New(document.Config{
+		Client: g.Client, Handles: g.Handles, Streams: streams,
+	})
+	mooringv1.RegisterDocumentServiceServer(s, documents)
+	mooringv1.RegisterTransactionServiceServer(s, transaction.NewServer(transaction.ServerConfig{
+		Transactions: g.Transactions, Documents: documents,
+	}))
+	mooringv1.RegisterCommandServiceServer(s, command.New(command.Config{
+		Client: g.Client, Handles: g.Handles, Streams: streams,
+	}))
+	mooringv1.RegisterCatalogServiceServer(s, catalog.New(catalog.Config{
+		Client: g.Client, Handles: g.Handles,
+	}))
+	mooringv1.RegisterCursorServiceServer(s, cursor.New(cursor.Config{
+		Handles: g.Handles, Streams: streams,
+	}))
+	mooringv1.RegisterSessionServiceServer(s, session.New(session.Config{
+		Client: g.Client, Sessions: sessions,
+	}))
+	mooringv1.RegisterChangeStreamServiceServer(s, changestream.New(changestream.Config{
+		Client: g.Client, Streams: streams, Stopping: context.Background(),
+		Tickets: changestream.NewTickets(g.keys, "test"),
+	}))
+	mooringv1.RegisterDeploymentServiceServer(s, deployment.New(deployment.Config{
+		Client: g.Client, Handles: g.Handles,
+	}))
 }
 
 func (g *Gateway) atEnd(f func(context.Context) error) {
@@ -205,34 +255,17 @@ func As(ctx context.Context, principal string) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, principalKey, principal)
 }
 
-// become sets the principal of a call to the principal that As has set.
-func become(ctx context.Context) {
-	if principals := metadata.ValueFromIncomingContext(ctx, principalKey); len(principals) == 1 {
-		call.From(ctx).Principal = principals[0]
-	}
-}
-
-func becomeUnary(
-	ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler,
-) (any, error) {
-	become(ctx)
-	return handler(ctx, req)
-}
-
-func becomeStream(
-	srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler,
-) error {
-	become(ss.Context())
-	return handler(srv, ss)
-}
-
-// charge returns the context of a call with an account of the principal that As has set.
+// charge returns the context of a call with the principal that As has set, and its account.
 func charge(
 	ctx context.Context, admitted *admission.Admission, c *admission.Account,
 ) context.Context {
 	name := strings.Join(metadata.ValueFromIncomingContext(ctx, principalKey), "")
 	admitted.Open(c, admission.PrincipalOf(name, netip.Addr{}))
-	return &call.LocalContext{Context: ctx, Local: call.Local{Account: c}}
+	local := call.Local{Account: c}
+	if name != "" {
+		local.Identity = &caller.Identity{Principal: name}
+	}
+	return &call.LocalContext{Context: ctx, Local: local}
 }
 
 func chargeUnary(admitted *admission.Admission) grpc.UnaryServerInterceptor {

@@ -71,7 +71,8 @@ func readTimestamp(r *request.Reader, field string, v *mooringv1.Value) session.
 func (s *Server) End(
 	ctx context.Context, req *mooringv1.SessionServiceEndRequest,
 ) (*mooringv1.SessionServiceEndResponse, error) {
-	r := request.Read(ctx, sessionOnly{req}, nil)
+	r := request.ReadSession(ctx, req)
+	r.RefuseTransaction(ctx)
 	if r.Err() == nil && r.Session == nil {
 		r.Refuse("session", "is required")
 	}
@@ -82,11 +83,3 @@ func (s *Server) End(
 	_ = s.cfg.Client.EndSessions(ctx, []bson.UUID{r.Session.ID()})
 	return &mooringv1.SessionServiceEndResponse{}, nil
 }
-
-// sessionOnly represents a request that no transaction can have.
-type sessionOnly struct {
-	*mooringv1.SessionServiceEndRequest
-}
-
-// GetTransaction returns no token.
-func (sessionOnly) GetTransaction() string { return "" }

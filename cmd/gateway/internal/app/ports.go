@@ -114,12 +114,10 @@ func hasDocuments(
 	return false
 }
 
-func newREST(cfg *config.Config, log *slog.Logger, around *interceptor.Chain, services api,
+func newREST(cfg *config.Config, log *slog.Logger, conn *inproc.Conn,
 	state *ready.State, callers *caller.Authenticator, tickets *changestream.Tickets,
 	admitted *admission.Admission,
 ) (*rest.Handler, error) {
-	conn := inproc.NewConn(around.Unary(), around.Stream())
-	services.register(conn)
 	return rest.New(rest.Config{
 		Conn: conn, Ready: state.Ready, MaxBodyBytes: cfg.MaxRequestSize,
 		Callers: callers, Tickets: tickets, Admission: admitted, Hosts: cfg.RESTHosts(),

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"log/slog"
 
 	"go.uber.org/fx"
@@ -19,6 +20,7 @@ import (
 	deploymentservice "github.com/mooringdb/mooring/service/deployment"
 	"github.com/mooringdb/mooring/service/document"
 	"github.com/mooringdb/mooring/service/idempotency"
+	"github.com/mooringdb/mooring/service/inproc"
 	"github.com/mooringdb/mooring/service/interceptor"
 	"github.com/mooringdb/mooring/service/paging"
 	"github.com/mooringdb/mooring/service/policy"
@@ -26,24 +28,27 @@ import (
 	"github.com/mooringdb/mooring/service/seal"
 	"github.com/mooringdb/mooring/service/session"
 	"github.com/mooringdb/mooring/service/stream"
+	"github.com/mooringdb/mooring/service/transaction"
 )
 
 // services provides the API and the interceptors of all its calls.
 var services = fx.Module("services", fx.Provide(
 	interceptor.NewGate, newAdmission, newChain, newStreams, newCommands, newDocuments,
 	newCatalog,
-	newCursors, newSessions, newSessionService, newTickets, newChangeStreams, newDeployments,
-	newAPI,
+	newCursors, newSessions, newSessionService, newTransactions, newTransactionService, newTickets,
+	newChangeStreams, newDeployments, newAPI, newLocal,
 ))
 
 func newChain(cfg *config.Config, log *slog.Logger, gate *interceptor.Gate,
 	callers *caller.Authenticator, rules *policy.Enforcer, admitted *admission.Admission,
 	sessions *session.Sessions, c *client.Client, keys *seal.Ring,
+	transactions *transaction.Transactions,
 ) *interceptor.Chain {
 	return interceptor.New(interceptor.Config{
 		Logger: log, Gate: gate, Callers: callers, Policy: rules,
 		Sessions: sessions, Idempotency: idempotency.New(c, keys),
 		Admission:      admitted,
+		Transactions:   transactions,
 		DefaultTimeout: cfg.RequestTimeout, MaxTimeout: cfg.MaxRequestTimeout,
 		StallTimeout: cfg.Cursors.Idle,
 	})
@@ -88,6 +93,32 @@ func newSessionService(c *client.Client, s *session.Sessions) *session.Server {
 	return session.New(session.Config{Client: c, Sessions: s})
 }
 
+// newTransactions registers the drain behind that of the pager, so it comes before.
+func newTransactions(
+	lc fx.Lifecycle, cfg *config.Config, c *client.Client, h *paging.Pager, keys *seal.Ring,
+	transport *replica.Transport,
+) *transaction.Transactions {
+	t := transaction.New(transaction.Config{
+		Client: c, Cursors: h, Keys: keys, Deployment: cfg.Deployment(),
+		Idle: cfg.Transactions.Idle,
+	})
+	if transport != nil {
+		t.SetReplicas(transport)
+	}
+	lc.Append(fx.Hook{OnStop: func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, handOverTime)
+		defer cancel()
+		return t.Drain(ctx)
+	}})
+	return t
+}
+
+func newTransactionService(
+	t *transaction.Transactions, d *document.Server,
+) *transaction.Server {
+	return transaction.NewServer(transaction.ServerConfig{Transactions: t, Documents: d})
+}
+
 func newCursors(h *paging.Pager, s *stream.Streams) *cursor.Server {
 	return cursor.New(cursor.Config{Handles: h, Streams: s})
 }
@@ -127,7 +158,8 @@ type service struct {
 }
 
 func newAPI(commands *command.Server, documents *document.Server, catalogs *catalog.Server,
-	cursors *cursor.Server, sessions *session.Server, changeStreams *changestream.Server,
+	cursors *cursor.Server, sessions *session.Server, transactions *transaction.Server,
+	changeStreams *changestream.Server,
 	deployments *deploymentservice.Server,
 ) api {
 	return api{
@@ -136,9 +168,23 @@ func newAPI(commands *command.Server, documents *document.Server, catalogs *cata
 		{&mooringv1.CatalogService_ServiceDesc, catalogs},
 		{&mooringv1.CursorService_ServiceDesc, cursors},
 		{&mooringv1.SessionService_ServiceDesc, sessions},
+		{&mooringv1.TransactionService_ServiceDesc, transactions},
 		{&mooringv1.ChangeStreamService_ServiceDesc, changeStreams},
 		{&mooringv1.DeploymentService_ServiceDesc, deployments},
 	}
+}
+
+// newLocal returns a connection to the API within the process. REST makes its calls on it, and so
+// do other replicas.
+func newLocal(
+	around *interceptor.Chain, services api, h *paging.Pager, transport *replica.Transport,
+) *inproc.Conn {
+	conn := inproc.NewConn(around.Unary(), around.Stream())
+	services.register(conn)
+	if transport != nil {
+		transport.SetCalls(&transaction.Forwarder{Conn: conn, Self: h.Self})
+	}
+	return conn
 }
 
 // register registers the API on a server.
@@ -155,6 +201,7 @@ var serviceNames = []string{
 	mooringv1.CatalogService_ServiceDesc.ServiceName,
 	mooringv1.CursorService_ServiceDesc.ServiceName,
 	mooringv1.SessionService_ServiceDesc.ServiceName,
+	mooringv1.TransactionService_ServiceDesc.ServiceName,
 	mooringv1.ChangeStreamService_ServiceDesc.ServiceName,
 	mooringv1.DeploymentService_ServiceDesc.ServiceName,
 }

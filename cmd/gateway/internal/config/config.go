@@ -59,10 +59,11 @@ type Config struct {
 	// Token says where access tokens for MONGODB-OIDC come from.
 	Token Token
 	// Replica says how this gateway and its other replicas find each other.
-	Replica Replica
-	Cursors Cursors
-	Pages   Pages
-	Streams Streams
+	Replica      Replica
+	Cursors      Cursors
+	Transactions Transactions
+	Pages        Pages
+	Streams      Streams
 	// MaxRequestSize limits one request message or body, in bytes.
 	MaxRequestSize int64
 	// RequestTimeout limits unary calls without a deadline; 0 means no limit.
@@ -138,6 +139,12 @@ type Cursors struct {
 	MaxPerPrincipal int
 	// MaxPinned is the part of a pool's connections that may be pinned, above 0 and at most 1.
 	MaxPinned float64
+}
+
+// Transactions limits open transactions.
+type Transactions struct {
+	// Idle is how long a transaction waits for its next call.
+	Idle time.Duration
 }
 
 // Replica describes the listener for other replicas.

@@ -60,6 +60,7 @@ func TestDefaults(t *testing.T) {
 		{"tls", c.TLS.Enabled(), false},
 		{"handle.keys", len(c.HandleKeys), 0},
 		{"cursors.idle", c.Cursors.Idle, 10 * time.Minute},
+		{"transactions.idle", c.Transactions.Idle, time.Minute},
 		{"drain.linger", c.DrainLinger, 2 * time.Second},
 		{"cursors.unreadIdle", c.Cursors.UnreadIdle, time.Minute},
 		{"cursors.pageMemory", c.Cursors.PageMemory, int64(64 << 20)},

@@ -343,6 +343,14 @@ var options = []option{
 			durationWithin(time.Second, 24*time.Hour)),
 	},
 	{
+		Name: "transactions.idle", Kind: "duration", Default: "1m",
+		Doc: "How long a transaction waits for its next call before it is aborted; each call " +
+			"starts the time again. MongoDB aborts a transaction a minute after its first " +
+			"operation, unless its transactionLifetimeLimitSeconds says otherwise.",
+		parse: into(func(c *Config) *time.Duration { return &c.Transactions.Idle },
+			durationWithin(time.Second, time.Hour)),
+	},
+	{
 		Name: "cursors.unreadIdle", Kind: "duration", Default: "1m",
 		Doc: "How long the cursor of a GET waits for its second page, because many clients read " +
 			"only the first. From the second page on cursors.idle applies, and it also limits " +

@@ -1616,6 +1616,359 @@ func (x *Refusal) GetName() string {
 	return ""
 }
 
+// Forwarding is a client's call that another replica makes.
+type Forwarding struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The life of the replica that keeps the transaction.
+	Owner []byte `protobuf:"bytes,1,opt,name=owner,proto3" json:"owner,omitempty"`
+	// The full name of the RPC, and its request.
+	Method    string `protobuf:"bytes,2,opt,name=method,proto3" json:"method,omitempty"`
+	Request   []byte `protobuf:"bytes,3,opt,name=request,proto3" json:"request,omitempty"`
+	Principal string `protobuf:"bytes,4,opt,name=principal,proto3" json:"principal,omitempty"`
+	RequestId string `protobuf:"bytes,5,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// The client's metadata that handlers know.
+	Metadata []*Metadata `protobuf:"bytes,6,rep,name=metadata,proto3" json:"metadata,omitempty"`
+	// The caller turns the documents of the response into JSON.
+	Text bool `protobuf:"varint,7,opt,name=text,proto3" json:"text,omitempty"`
+	// The client may need only the first page.
+	Casual bool `protobuf:"varint,8,opt,name=casual,proto3" json:"casual,omitempty"`
+	// The client's groups, and what its credential says of it, as a JSON object.
+	Groups        []string `protobuf:"bytes,9,rep,name=groups,proto3" json:"groups,omitempty"`
+	Claims        []byte   `protobuf:"bytes,10,opt,name=claims,proto3" json:"claims,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Forwarding) Reset() {
+	*x = Forwarding{}
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Forwarding) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Forwarding) ProtoMessage() {}
+
+func (x *Forwarding) ProtoReflect() protoreflect.Message {
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Forwarding.ProtoReflect.Descriptor instead.
+func (*Forwarding) Descriptor() ([]byte, []int) {
+	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *Forwarding) GetOwner() []byte {
+	if x != nil {
+		return x.Owner
+	}
+	return nil
+}
+
+func (x *Forwarding) GetMethod() string {
+	if x != nil {
+		return x.Method
+	}
+	return ""
+}
+
+func (x *Forwarding) GetRequest() []byte {
+	if x != nil {
+		return x.Request
+	}
+	return nil
+}
+
+func (x *Forwarding) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
+}
+
+func (x *Forwarding) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *Forwarding) GetMetadata() []*Metadata {
+	if x != nil {
+		return x.Metadata
+	}
+	return nil
+}
+
+func (x *Forwarding) GetText() bool {
+	if x != nil {
+		return x.Text
+	}
+	return false
+}
+
+func (x *Forwarding) GetCasual() bool {
+	if x != nil {
+		return x.Casual
+	}
+	return false
+}
+
+func (x *Forwarding) GetGroups() []string {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
+func (x *Forwarding) GetClaims() []byte {
+	if x != nil {
+		return x.Claims
+	}
+	return nil
+}
+
+type Metadata struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Value         string                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Metadata) Reset() {
+	*x = Metadata{}
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Metadata) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Metadata) ProtoMessage() {}
+
+func (x *Metadata) ProtoReflect() protoreflect.Message {
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Metadata.ProtoReflect.Descriptor instead.
+func (*Metadata) Descriptor() ([]byte, []int) {
+	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *Metadata) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *Metadata) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
+type ForwardRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Call          *Forwarding            `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForwardRequest) Reset() {
+	*x = ForwardRequest{}
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForwardRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForwardRequest) ProtoMessage() {}
+
+func (x *ForwardRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForwardRequest.ProtoReflect.Descriptor instead.
+func (*ForwardRequest) Descriptor() ([]byte, []int) {
+	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *ForwardRequest) GetCall() *Forwarding {
+	if x != nil {
+		return x.Call
+	}
+	return nil
+}
+
+type ForwardResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The response of the RPC.
+	Response      []byte `protobuf:"bytes,1,opt,name=response,proto3" json:"response,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForwardResponse) Reset() {
+	*x = ForwardResponse{}
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForwardResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForwardResponse) ProtoMessage() {}
+
+func (x *ForwardResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForwardResponse.ProtoReflect.Descriptor instead.
+func (*ForwardResponse) Descriptor() ([]byte, []int) {
+	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *ForwardResponse) GetResponse() []byte {
+	if x != nil {
+		return x.Response
+	}
+	return nil
+}
+
+type ForwardStreamRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Call          *Forwarding            `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForwardStreamRequest) Reset() {
+	*x = ForwardStreamRequest{}
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForwardStreamRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForwardStreamRequest) ProtoMessage() {}
+
+func (x *ForwardStreamRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForwardStreamRequest.ProtoReflect.Descriptor instead.
+func (*ForwardStreamRequest) Descriptor() ([]byte, []int) {
+	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *ForwardStreamRequest) GetCall() *Forwarding {
+	if x != nil {
+		return x.Call
+	}
+	return nil
+}
+
+type ForwardStreamResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A message of the RPC's stream. The first message is empty: the replica has agreed.
+	Message       []byte `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForwardStreamResponse) Reset() {
+	*x = ForwardStreamResponse{}
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForwardStreamResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForwardStreamResponse) ProtoMessage() {}
+
+func (x *ForwardStreamResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForwardStreamResponse.ProtoReflect.Descriptor instead.
+func (*ForwardStreamResponse) Descriptor() ([]byte, []int) {
+	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *ForwardStreamResponse) GetMessage() []byte {
+	if x != nil {
+		return x.Message
+	}
+	return nil
+}
+
 var File_mooring_replica_v1_replica_proto protoreflect.FileDescriptor
 
 const file_mooring_replica_v1_replica_proto_rawDesc = "" +
@@ -1738,20 +2091,47 @@ const file_mooring_replica_v1_replica_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"\x0e\n" +
 	"\fKillResponse\"\x1d\n" +
 	"\aRefusal\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name*n\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"\xa7\x02\n" +
+	"\n" +
+	"Forwarding\x12\x14\n" +
+	"\x05owner\x18\x01 \x01(\fR\x05owner\x12\x16\n" +
+	"\x06method\x18\x02 \x01(\tR\x06method\x12\x18\n" +
+	"\arequest\x18\x03 \x01(\fR\arequest\x12\x1c\n" +
+	"\tprincipal\x18\x04 \x01(\tR\tprincipal\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x05 \x01(\tR\trequestId\x128\n" +
+	"\bmetadata\x18\x06 \x03(\v2\x1c.mooring.replica.v1.MetadataR\bmetadata\x12\x12\n" +
+	"\x04text\x18\a \x01(\bR\x04text\x12\x16\n" +
+	"\x06casual\x18\b \x01(\bR\x06casual\x12\x16\n" +
+	"\x06groups\x18\t \x03(\tR\x06groups\x12\x16\n" +
+	"\x06claims\x18\n" +
+	" \x01(\fR\x06claims\"2\n" +
+	"\bMetadata\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\"D\n" +
+	"\x0eForwardRequest\x122\n" +
+	"\x04call\x18\x01 \x01(\v2\x1e.mooring.replica.v1.ForwardingR\x04call\"-\n" +
+	"\x0fForwardResponse\x12\x1a\n" +
+	"\bresponse\x18\x01 \x01(\fR\bresponse\"J\n" +
+	"\x14ForwardStreamRequest\x122\n" +
+	"\x04call\x18\x01 \x01(\v2\x1e.mooring.replica.v1.ForwardingR\x04call\"1\n" +
+	"\x15ForwardStreamResponse\x12\x18\n" +
+	"\amessage\x18\x01 \x01(\fR\amessage*n\n" +
 	"\aPurpose\x12\x17\n" +
 	"\x13PURPOSE_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fPURPOSE_PAGE\x10\x01\x12\x12\n" +
 	"\x0ePURPOSE_STREAM\x10\x02\x12\x11\n" +
 	"\rPURPOSE_CLOSE\x10\x03\x12\x11\n" +
-	"\rPURPOSE_YIELD\x10\x042\xdb\x03\n" +
+	"\rPURPOSE_YIELD\x10\x042\x97\x05\n" +
 	"\x0eReplicaService\x12F\n" +
 	"\x03Ask\x12\x1e.mooring.replica.v1.AskRequest\x1a\x1f.mooring.replica.v1.AskResponse\x12Q\n" +
 	"\x06Stream\x12!.mooring.replica.v1.StreamRequest\x1a\".mooring.replica.v1.StreamResponse0\x01\x12K\n" +
 	"\x04Push\x12\x1f.mooring.replica.v1.PushRequest\x1a .mooring.replica.v1.PushResponse(\x01\x12I\n" +
 	"\x04Meet\x12\x1f.mooring.replica.v1.MeetRequest\x1a .mooring.replica.v1.MeetResponse\x12K\n" +
 	"\x04List\x12\x1f.mooring.replica.v1.ListRequest\x1a .mooring.replica.v1.ListResponse0\x01\x12I\n" +
-	"\x04Kill\x12\x1f.mooring.replica.v1.KillRequest\x1a .mooring.replica.v1.KillResponseB?Z=github.com/mooringdb/mooring/gen/mooring/replica/v1;replicav1b\x06proto3"
+	"\x04Kill\x12\x1f.mooring.replica.v1.KillRequest\x1a .mooring.replica.v1.KillResponse\x12R\n" +
+	"\aForward\x12\".mooring.replica.v1.ForwardRequest\x1a#.mooring.replica.v1.ForwardResponse\x12f\n" +
+	"\rForwardStream\x12(.mooring.replica.v1.ForwardStreamRequest\x1a).mooring.replica.v1.ForwardStreamResponse0\x01B?Z=github.com/mooringdb/mooring/gen/mooring/replica/v1;replicav1b\x06proto3"
 
 var (
 	file_mooring_replica_v1_replica_proto_rawDescOnce sync.Once
@@ -1766,7 +2146,7 @@ func file_mooring_replica_v1_replica_proto_rawDescGZIP() []byte {
 }
 
 var file_mooring_replica_v1_replica_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_mooring_replica_v1_replica_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_mooring_replica_v1_replica_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_mooring_replica_v1_replica_proto_goTypes = []any{
 	(Purpose)(0),                  // 0: mooring.replica.v1.Purpose
 	(*Replica)(nil),               // 1: mooring.replica.v1.Replica
@@ -1792,7 +2172,13 @@ var file_mooring_replica_v1_replica_proto_goTypes = []any{
 	(*KillRequest)(nil),           // 21: mooring.replica.v1.KillRequest
 	(*KillResponse)(nil),          // 22: mooring.replica.v1.KillResponse
 	(*Refusal)(nil),               // 23: mooring.replica.v1.Refusal
-	(*timestamppb.Timestamp)(nil), // 24: google.protobuf.Timestamp
+	(*Forwarding)(nil),            // 24: mooring.replica.v1.Forwarding
+	(*Metadata)(nil),              // 25: mooring.replica.v1.Metadata
+	(*ForwardRequest)(nil),        // 26: mooring.replica.v1.ForwardRequest
+	(*ForwardResponse)(nil),       // 27: mooring.replica.v1.ForwardResponse
+	(*ForwardStreamRequest)(nil),  // 28: mooring.replica.v1.ForwardStreamRequest
+	(*ForwardStreamResponse)(nil), // 29: mooring.replica.v1.ForwardStreamResponse
+	(*timestamppb.Timestamp)(nil), // 30: google.protobuf.Timestamp
 }
 var file_mooring_replica_v1_replica_proto_depIdxs = []int32{
 	1,  // 0: mooring.replica.v1.Question.asker:type_name -> mooring.replica.v1.Replica
@@ -1804,7 +2190,7 @@ var file_mooring_replica_v1_replica_proto_depIdxs = []int32{
 	7,  // 6: mooring.replica.v1.AskResponse.gave_way:type_name -> mooring.replica.v1.GaveWay
 	2,  // 7: mooring.replica.v1.StreamRequest.question:type_name -> mooring.replica.v1.Question
 	11, // 8: mooring.replica.v1.PushRequest.record:type_name -> mooring.replica.v1.Record
-	24, // 9: mooring.replica.v1.Record.opened:type_name -> google.protobuf.Timestamp
+	30, // 9: mooring.replica.v1.Record.opened:type_name -> google.protobuf.Timestamp
 	12, // 10: mooring.replica.v1.Record.ledger:type_name -> mooring.replica.v1.Ledger
 	13, // 11: mooring.replica.v1.Record.holding:type_name -> mooring.replica.v1.Holding
 	3,  // 12: mooring.replica.v1.Ledger.branch:type_name -> mooring.replica.v1.Branch
@@ -1814,28 +2200,35 @@ var file_mooring_replica_v1_replica_proto_depIdxs = []int32{
 	1,  // 16: mooring.replica.v1.MeetRequest.successor:type_name -> mooring.replica.v1.Replica
 	17, // 17: mooring.replica.v1.MeetResponse.successions:type_name -> mooring.replica.v1.Succession
 	1,  // 18: mooring.replica.v1.Succession.successor:type_name -> mooring.replica.v1.Replica
-	24, // 19: mooring.replica.v1.ListRequest.after_opened:type_name -> google.protobuf.Timestamp
+	30, // 19: mooring.replica.v1.ListRequest.after_opened:type_name -> google.protobuf.Timestamp
 	20, // 20: mooring.replica.v1.ListResponse.handles:type_name -> mooring.replica.v1.Info
-	24, // 21: mooring.replica.v1.Info.opened:type_name -> google.protobuf.Timestamp
-	24, // 22: mooring.replica.v1.Info.last_use:type_name -> google.protobuf.Timestamp
-	24, // 23: mooring.replica.v1.Info.expires:type_name -> google.protobuf.Timestamp
-	4,  // 24: mooring.replica.v1.ReplicaService.Ask:input_type -> mooring.replica.v1.AskRequest
-	8,  // 25: mooring.replica.v1.ReplicaService.Stream:input_type -> mooring.replica.v1.StreamRequest
-	10, // 26: mooring.replica.v1.ReplicaService.Push:input_type -> mooring.replica.v1.PushRequest
-	15, // 27: mooring.replica.v1.ReplicaService.Meet:input_type -> mooring.replica.v1.MeetRequest
-	18, // 28: mooring.replica.v1.ReplicaService.List:input_type -> mooring.replica.v1.ListRequest
-	21, // 29: mooring.replica.v1.ReplicaService.Kill:input_type -> mooring.replica.v1.KillRequest
-	5,  // 30: mooring.replica.v1.ReplicaService.Ask:output_type -> mooring.replica.v1.AskResponse
-	9,  // 31: mooring.replica.v1.ReplicaService.Stream:output_type -> mooring.replica.v1.StreamResponse
-	14, // 32: mooring.replica.v1.ReplicaService.Push:output_type -> mooring.replica.v1.PushResponse
-	16, // 33: mooring.replica.v1.ReplicaService.Meet:output_type -> mooring.replica.v1.MeetResponse
-	19, // 34: mooring.replica.v1.ReplicaService.List:output_type -> mooring.replica.v1.ListResponse
-	22, // 35: mooring.replica.v1.ReplicaService.Kill:output_type -> mooring.replica.v1.KillResponse
-	30, // [30:36] is the sub-list for method output_type
-	24, // [24:30] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	30, // 21: mooring.replica.v1.Info.opened:type_name -> google.protobuf.Timestamp
+	30, // 22: mooring.replica.v1.Info.last_use:type_name -> google.protobuf.Timestamp
+	30, // 23: mooring.replica.v1.Info.expires:type_name -> google.protobuf.Timestamp
+	25, // 24: mooring.replica.v1.Forwarding.metadata:type_name -> mooring.replica.v1.Metadata
+	24, // 25: mooring.replica.v1.ForwardRequest.call:type_name -> mooring.replica.v1.Forwarding
+	24, // 26: mooring.replica.v1.ForwardStreamRequest.call:type_name -> mooring.replica.v1.Forwarding
+	4,  // 27: mooring.replica.v1.ReplicaService.Ask:input_type -> mooring.replica.v1.AskRequest
+	8,  // 28: mooring.replica.v1.ReplicaService.Stream:input_type -> mooring.replica.v1.StreamRequest
+	10, // 29: mooring.replica.v1.ReplicaService.Push:input_type -> mooring.replica.v1.PushRequest
+	15, // 30: mooring.replica.v1.ReplicaService.Meet:input_type -> mooring.replica.v1.MeetRequest
+	18, // 31: mooring.replica.v1.ReplicaService.List:input_type -> mooring.replica.v1.ListRequest
+	21, // 32: mooring.replica.v1.ReplicaService.Kill:input_type -> mooring.replica.v1.KillRequest
+	26, // 33: mooring.replica.v1.ReplicaService.Forward:input_type -> mooring.replica.v1.ForwardRequest
+	28, // 34: mooring.replica.v1.ReplicaService.ForwardStream:input_type -> mooring.replica.v1.ForwardStreamRequest
+	5,  // 35: mooring.replica.v1.ReplicaService.Ask:output_type -> mooring.replica.v1.AskResponse
+	9,  // 36: mooring.replica.v1.ReplicaService.Stream:output_type -> mooring.replica.v1.StreamResponse
+	14, // 37: mooring.replica.v1.ReplicaService.Push:output_type -> mooring.replica.v1.PushResponse
+	16, // 38: mooring.replica.v1.ReplicaService.Meet:output_type -> mooring.replica.v1.MeetResponse
+	19, // 39: mooring.replica.v1.ReplicaService.List:output_type -> mooring.replica.v1.ListResponse
+	22, // 40: mooring.replica.v1.ReplicaService.Kill:output_type -> mooring.replica.v1.KillResponse
+	27, // 41: mooring.replica.v1.ReplicaService.Forward:output_type -> mooring.replica.v1.ForwardResponse
+	29, // 42: mooring.replica.v1.ReplicaService.ForwardStream:output_type -> mooring.replica.v1.ForwardStreamResponse
+	35, // [35:43] is the sub-list for method output_type
+	27, // [27:35] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_mooring_replica_v1_replica_proto_init() }
@@ -1858,7 +2251,7 @@ func file_mooring_replica_v1_replica_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_mooring_replica_v1_replica_proto_rawDesc), len(file_mooring_replica_v1_replica_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   23,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

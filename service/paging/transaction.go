@@ -1,0 +1,42 @@
+package paging
+
+import (
+	"context"
+	"slices"
+
+	"github.com/mooringdb/mooring/service/handle"
+)
+
+// belongs reports whether a call in a transaction, or in none, may continue the cursor of a claim.
+// It knows only of cursors that are here.
+func (p *Pager) belongs(c claim, transaction handle.ID) bool {
+	p.table.Lock()
+	defer p.table.Unlock()
+	h := p.getLocked(c.id)
+	return h == nil && transaction == (handle.ID{}) || h != nil && h.transaction == transaction
+}
+
+// unbindLocked forgets that a cursor belongs to its transaction.
+func (p *Pager) unbindLocked(h *held) {
+	rest := slices.DeleteFunc(p.bound[h.transaction], func(b *held) bool { return b == h })
+	if len(rest) > 0 {
+		p.bound[h.transaction] = rest
+		return
+	}
+	delete(p.bound, h.transaction)
+}
+
+// EndTransaction ends the cursors of a transaction that has ended. No call works on them.
+func (p *Pager) EndTransaction(ctx context.Context, transaction handle.ID) {
+	p.table.Lock()
+	var ended []*held
+	for _, h := range slices.Clone(p.bound[transaction]) {
+		if p.table.RemoveLocked(h, ErrCursorNotFound) == nil {
+			ended = append(ended, h)
+		}
+	}
+	p.table.Unlock()
+	for _, h := range ended { // their commands are of one session, so they come one by one
+		h.End(ctx)
+	}
+}

@@ -1,0 +1,359 @@
+package transaction_test
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/unified/deployment"
+	"github.com/mooringdb/mooring/service/paging"
+	"github.com/mooringdb/mooring/service/rpcerr"
+	"github.com/mooringdb/mooring/service/servicetest"
+)
+
+// disturb has a reply take the place of the first times commands of that name.
+func (b *bank) disturb(name string, times int64, reply mongotest.Reply) {
+	var left atomic.Int64
+	left.Store(times)
+	b.deployment.Disturb(func(cmd *mongotest.Command, next mongotest.Handler) mongotest.Reply {
+		if cmd.Name == name && left.Add(-1) >= 0 {
+			return reply
+		}
+		return next(cmd)
+	})
+}
+
+func transient() mongotest.Reply {
+	return mongotest.Error(112, "WriteConflict", "conflict", "TransientTransactionError")
+}
+
+// TestLabels: what a client may repeat, after errors of servers and of the network.
+func TestLabels(t *testing.T) {
+	for _, row := range []struct {
+		name, command  string
+		times          int64
+		reply          mongotest.Reply
+		update, commit string
+		there          string
+	}{
+		{
+			"a conflict", "update", 1, transient(),
+			"Aborted WriteConflict transaction", "Aborted NoSuchTransaction transaction", before,
+		},
+		{
+			"a broken connection", "update", 1, mongotest.Drop(),
+			"Aborted WriteOutcomeUnknown transaction", "Aborted NoSuchTransaction transaction", before,
+		},
+		{"a commit that is retried", "commitTransaction", 1, mongotest.Drop(), "OK", "OK", `{"_id":"a","n":11} {"_id":"b","n":10}`},
+		{
+			"a commit without an answer", "commitTransaction", 2, mongotest.Drop(),
+			"OK", "Unavailable UnknownTransactionCommitResult same-request", `{"_id":"a","n":11} {"_id":"b","n":10}`,
+		},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			b := newBank(t, deployment.ReplicaSet, servicetest.Config{})
+			b.disturb(row.command, row.times, row.reply)
+			token := b.begin()
+			if got := told(b.add(token, "a")); got != row.update {
+				t.Errorf("UpdateOne = %s, want %s", got, row.update)
+			}
+			got := told(b.commit(token))
+			if got != row.commit {
+				t.Errorf("Commit = %s, want %s", got, row.commit)
+			}
+			if strings.HasSuffix(got, "same-request") {
+				for what, err := range map[string]error{"UpdateOne": b.add(token, "b"), "Abort": b.abort(token)} {
+					if got := told(err); got != "Aborted TransactionCommitted never" {
+						t.Errorf("%s after a Commit without an answer = %s", what, got)
+					}
+				}
+				if err := b.commit(token); err != nil {
+					t.Errorf("Commit again = %v", err)
+				}
+			}
+			if got := b.balances(); got != row.there {
+				t.Errorf("there is %s, want %s", got, row.there)
+			}
+		})
+	}
+}
+
+// TestRunTriesAgain: Run repeats what may be repeated, and nothing else.
+func TestRunTriesAgain(t *testing.T) {
+	for _, row := range []struct {
+		name, command string
+		times         int64
+		reply         mongotest.Reply
+		want, there   string
+	}{
+		{"conflicts", "update", 3, transient(), "OK", `{"_id":"a","n":11} {"_id":"b","n":10}`},
+		{"commits without an answer", "commitTransaction", 5, mongotest.Drop(), "OK", `{"_id":"a","n":11} {"_id":"b","n":10}`},
+		{"a refusal", "update", 1, mongotest.Error(2, "BadValue", "no"), "InvalidArgument BadValue never", before},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBank(t, deployment.ReplicaSet, servicetest.Config{})
+				b.disturb(row.command, row.times, row.reply)
+				request := add("", "a", nil)
+				request.Transaction = nil
+				res, err := b.Transaction.Run(t.Context(), &mooringv1.TransactionServiceRunRequest{
+					Operations: []*mooringv1.TransactionOperation{{Operation: &mooringv1.TransactionOperation_UpdateOne{UpdateOne: request}}},
+				})
+				if got := told(err); got != row.want {
+					t.Errorf("Run = %s, want %s", got, row.want)
+				}
+				if err == nil && (len(res.GetResults()) != 1 || res.GetResults()[0].GetUpdateOne().GetMatchedCount() != 1) {
+					t.Errorf("Run = %v", res)
+				}
+				if got := b.balances(); got != row.there {
+					t.Errorf("there is %s, want %s", got, row.there)
+				}
+			})
+		})
+	}
+}
+
+// TestCursors: a cursor of a transaction continues in it, and nowhere else, and dies with it.
+func TestCursors(t *testing.T) {
+	for _, topology := range []deployment.Topology{deployment.ReplicaSet, deployment.LoadBalanced} {
+		t.Run(string(topology), func(t *testing.T) {
+			b, ctx := newBank(t, topology, servicetest.Config{}), t.Context()
+			token, other := b.begin(), b.begin()
+			open := func(transaction *string) string {
+				page, err := b.Document.Find(ctx, &mooringv1.FindRequest{
+					Database: "bank", Collection: "accounts", Transaction: transaction, BatchSize: proto.Int32(1),
+				})
+				if err != nil || page.GetCursor() == "" {
+					t.Fatalf("Find = %v, %v, want a cursor", page, err)
+				}
+				return page.GetCursor()
+			}
+			next := func(cursor string, transaction *string) string {
+				_, err := b.Cursor.NextPage(ctx, &mooringv1.NextPageRequest{Cursor: cursor, Transaction: transaction})
+				return told(err)
+			}
+			within, outside := open(&token), open(nil)
+			const invalid = "InvalidArgument InvalidArgument never"
+			for _, row := range []struct {
+				name, cursor string
+				transaction  *string
+				want         string
+			}{
+				{"a cursor without its transaction", within, nil, invalid},
+				{"a cursor in another transaction", within, &other, invalid},
+				{"a cursor of no transaction", outside, &token, invalid},
+				{"a cursor in its transaction", within, &token, "OK"},
+				{"another cursor", outside, nil, "OK"},
+			} {
+				if got := next(row.cursor, row.transaction); got != row.want {
+					t.Errorf("%s: %s, want %s", row.name, got, row.want)
+				}
+			}
+			within = open(&token)
+			if err := b.commit(token); err != nil {
+				t.Fatal(err)
+			}
+			if got := next(within, nil); got != "NotFound CursorNotFound restart" {
+				t.Errorf("a cursor after the end of its transaction: %s", got)
+			}
+			if err := b.abort(other); err != nil {
+				t.Error(err)
+			}
+			// It may have ended.
+			_, _ = b.Cursor.CloseCursor(ctx, &mooringv1.CloseCursorRequest{Cursor: outside})
+			b.idle()
+		})
+	}
+}
+
+// idle waits until no connection is in use and no handle is open.
+func (b *bank) idle() {
+	b.t.Helper()
+	servicetest.Eventually(b.t, "an idle gateway", func() bool {
+		list, err := b.Deployment.ListHandles(b.t.Context(), &mooringv1.ListHandlesRequest{})
+		if err != nil || len(list.GetHandles()) > 0 {
+			return false
+		}
+		for _, p := range b.Client.Pools() {
+			if p.Transactions+p.Cursors > 0 {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// TestStreams runs streams in a transaction: one after the other, and not again.
+func TestStreams(t *testing.T) {
+	b, ctx := newBank(t, deployment.ReplicaSet, servicetest.Config{}), t.Context()
+	token := b.begin()
+	if err := b.add(token, "a"); err != nil {
+		t.Fatal(err)
+	}
+	stream := func(statement int32) (string, string) {
+		ss, err := b.Document.StreamFind(ctx, &mooringv1.StreamFindRequest{
+			Database: "bank", Collection: "accounts", Transaction: &token, Statement: &statement, Filter: doc(`{"n": 11}`),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := ss.Recv()
+		if err == nil {
+			_, _ = ss.Recv() // the end
+		}
+		return told(err), string(m.GetDocuments()[:min(1, len(m.GetDocuments()))][0].GetBson())
+	}
+	if got, document := stream(1); got != "OK" || !strings.Contains(document, "a") {
+		t.Errorf("StreamFind = %s, want what the transaction has changed", got)
+	}
+	ss, err := b.Document.StreamFind(ctx, &mooringv1.StreamFindRequest{
+		Database: "bank", Collection: "accounts", Transaction: &token, Statement: proto.Int32(1), Filter: doc(`{"n": 11}`),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ss.Recv(); told(err) != "Aborted StatementResultLost transaction" {
+		t.Errorf("StreamFind again = %s", told(err))
+	}
+	is, err := b.Document.Import(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = is.Send(&mooringv1.ImportRequest{Database: "bank", Collection: "accounts", Transaction: &token})
+	if _, err := is.CloseAndRecv(); told(err) != "InvalidArgument InvalidArgument never" {
+		t.Errorf("Import in a transaction = %s", told(err))
+	}
+	if err := b.commit(token); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestSession: a transaction sees what its session has seen, and the session sees the transaction.
+func TestSession(t *testing.T) {
+	b, ctx := newBank(t, deployment.ReplicaSet, servicetest.Config{}), t.Context()
+	var times []string
+	b.deployment.Disturb(func(cmd *mongotest.Command, next mongotest.Handler) mongotest.Reply {
+		if rc, ok := cmd.Body.Lookup("readConcern", "afterClusterTime"); ok {
+			times = append(times, cmd.Name+" "+string(rc.Data))
+		}
+		return next(cmd)
+	})
+	started, err := b.Session.Start(ctx, &mooringv1.SessionServiceStartRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := func(session string) string {
+		res, err := b.Document.FindOne(ctx, &mooringv1.FindOneRequest{Database: "bank", Collection: "accounts", Session: &session})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res.GetSession()
+	}
+	session := read(started.GetSession())
+	begun, err := b.Transaction.Begin(ctx, &mooringv1.TransactionServiceBeginRequest{Session: &session})
+	if err != nil || begun.GetSession() == "" {
+		t.Fatalf("Begin = %v, %v, want a renewed session", begun, err)
+	}
+	if err := b.add(begun.GetTransaction(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	done, err := b.Transaction.Commit(ctx, &mooringv1.TransactionServiceCommitRequest{
+		Transaction: proto.String(begun.GetTransaction()), Session: proto.String(begun.GetSession()),
+	})
+	if err != nil || done.GetSession() == "" || done.GetSession() == begun.GetSession() {
+		t.Fatalf("Commit = %v, %v, want a renewed session", done, err)
+	}
+	read(done.GetSession())
+	if len(times) != 2 || !strings.HasPrefix(times[0], "update ") || !strings.HasPrefix(times[1], "find ") || times[0][7:] == times[1][5:] {
+		t.Errorf("afterClusterTime of %q, want that of the update and a later one of the find", times)
+	}
+	snapshot, err := b.Session.Start(ctx, &mooringv1.SessionServiceStartRequest{Snapshot: proto.Bool(true)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := snapshot.GetSession()
+	if _, err := b.Transaction.Begin(ctx, &mooringv1.TransactionServiceBeginRequest{Session: &token}); told(err) != "InvalidArgument InvalidArgument never" {
+		t.Errorf("Begin in a session that reads from a snapshot = %s", told(err))
+	}
+}
+
+// settle lets fake time pass, and all that happens in it.
+func settle() {
+	time.Sleep(time.Second) //nolint:forbidigo // time is fake
+	synctest.Wait()
+}
+
+// TestClientGoesAway: a write that was sent runs to its end, and its number brings its result.
+func TestClientGoesAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBank(t, deployment.ReplicaSet, servicetest.Config{})
+		if _, err := b.Document.FindOne(t.Context(), &mooringv1.FindOneRequest{Database: "bank", Collection: "accounts"}); err != nil {
+			t.Fatal(err) // the servers are known now
+		}
+		token, n := b.begin(), int32(1)
+		held := make(chan struct{})
+		var updates atomic.Int64
+		b.deployment.Disturb(func(cmd *mongotest.Command, next mongotest.Handler) mongotest.Reply {
+			if cmd.Name == "update" {
+				updates.Add(1)
+				<-held
+			}
+			return next(cmd)
+		})
+		ctx, leave := context.WithCancel(t.Context())
+		gone := make(chan error, 1)
+		go func() {
+			_, err := b.Document.UpdateOne(ctx, add(token, "a", &n))
+			gone <- err
+		}()
+		settle()
+		leave()
+		if err := <-gone; status.Code(err).String() != "Canceled" {
+			t.Errorf("the client that goes away gets %v", err)
+		}
+		if _, err := b.Document.UpdateOne(t.Context(), add(token, "a", &n)); told(err) != "Aborted TransactionBusy same-request" {
+			t.Errorf("the same call while the first runs = %s", told(err))
+		}
+		close(held)
+		settle()
+		res, err := b.Document.UpdateOne(t.Context(), add(token, "a", &n))
+		if err != nil || res.GetMatchedCount() != 1 || updates.Load() != 1 {
+			t.Errorf("the same call again = %v, %v after %d updates", res, err, updates.Load())
+		}
+		if err := b.commit(token); err != nil {
+			t.Fatal(err)
+		}
+		if got := b.balances(); got != `{"_id":"a","n":11} {"_id":"b","n":10}` {
+			t.Errorf("there is %s", got)
+		}
+	})
+}
+
+// TestLimit: a client has so many transactions and cursors.
+func TestLimit(t *testing.T) {
+	b := newBank(t, deployment.ReplicaSet, servicetest.Config{Handles: paging.Config{MaxPerPrincipal: 2}})
+	ctx := servicetest.As(t.Context(), "ann")
+	begin := func() (string, string) {
+		res, err := b.Transaction.Begin(ctx, &mooringv1.TransactionServiceBeginRequest{})
+		return res.GetTransaction(), told(err)
+	}
+	first, _ := begin()
+	begin()
+	if _, got := begin(); got != "ResourceExhausted "+string(rpcerr.HandleLimitExceeded)+" same-request" {
+		t.Errorf("a third transaction = %s", got)
+	}
+	if _, err := b.Transaction.Abort(ctx, &mooringv1.TransactionServiceAbortRequest{Transaction: &first}); err != nil {
+		t.Fatal(err)
+	}
+	if _, got := begin(); got != "OK" {
+		t.Errorf("a transaction after the end of another = %s", got)
+	}
+}

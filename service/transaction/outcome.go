@@ -1,0 +1,85 @@
+package transaction
+
+import (
+	"time"
+
+	"github.com/mooringdb/mooring/service/handle"
+	"github.com/mooringdb/mooring/service/rpcerr"
+)
+
+// The limits of what is remembered of transactions that have ended.
+const (
+	remembered  = 10 * time.Minute
+	maxOutcomes = 10_000
+)
+
+// outcome says how a transaction has ended.
+type outcome struct {
+	kind   outcomeKind
+	detail string // of outcomeAborted: why
+	until  time.Time
+}
+
+type outcomeKind uint8
+
+const (
+	// outcomeNone says that the transaction has not ended.
+	outcomeNone outcomeKind = iota
+	// outcomeCommitted says that it is committed.
+	outcomeCommitted
+	// outcomeAborted says that it is aborted.
+	outcomeAborted
+	// outcomeUnknown says that Commit was called, and not repeated until the outcome was known.
+	outcomeUnknown
+)
+
+// refusal returns the error of an operation of a transaction that has ended so.
+func (o outcome) refusal() error {
+	switch o.kind {
+	case outcomeCommitted:
+		return &rpcerr.Error{
+			Reason: rpcerr.TransactionCommitted, Message: "the transaction is committed",
+		}
+	case outcomeUnknown:
+		return errCommitting
+	default:
+		return &rpcerr.Error{
+			Reason: rpcerr.TransactionAborted, Message: "the transaction is aborted: " + o.detail,
+		}
+	}
+}
+
+var errCommitting = &rpcerr.Error{
+	Reason: rpcerr.TransactionCommitted,
+	Message: "Commit was called, and it is not known whether the transaction is committed: " +
+		"repeat Commit",
+}
+
+// outcomes remembers how transactions have ended, for calls that come afterwards. The table's lock
+// guards it.
+type outcomes struct {
+	of    map[handle.ID]outcome
+	order []handle.ID // the oldest first
+}
+
+// get returns how a transaction has ended, if that is remembered.
+func (m *outcomes) get(id handle.ID, now time.Time) (outcome, bool) {
+	o, ok := m.of[id]
+	return o, ok && now.Before(o.until)
+}
+
+// put remembers how a transaction has ended, and forgets the oldest ones.
+func (m *outcomes) put(id handle.ID, o outcome, now time.Time) {
+	if m.of == nil {
+		m.of = map[handle.ID]outcome{}
+	}
+	o.until = now.Add(remembered)
+	if _, known := m.of[id]; !known {
+		m.order = append(m.order, id)
+	}
+	m.of[id] = o
+	for len(m.order) > maxOutcomes || !now.Before(m.of[m.order[0]].until) {
+		delete(m.of, m.order[0])
+		m.order = m.order[1:]
+	}
+}

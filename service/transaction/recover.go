@@ -1,0 +1,108 @@
+package transaction
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/mooringdb/mooring/core/client"
+	"github.com/mooringdb/mooring/core/description"
+	"github.com/mooringdb/mooring/core/mongoerr"
+	"github.com/mooringdb/mooring/core/session"
+	"github.com/mooringdb/mooring/service/call"
+	"github.com/mooringdb/mooring/service/paging"
+	"github.com/mooringdb/mooring/service/rpcerr"
+)
+
+// recoverable is how long after its beginning the outcome of a transaction can be asked for.
+// Servers forget it with its session, after 30 minutes.
+const recoverable = 25 * time.Minute
+
+// commitElsewhere commits a transaction that another replica keeps. If that one is gone, it asks
+// the servers to commit.
+func (s *Transactions) commitElsewhere(
+	ctx context.Context, c claim, in call.InTransaction,
+) error {
+	_, err := s.forward(ctx, c, in)
+	if errors.Is(err, paging.ErrOwnerGone) {
+		return s.recoverCommit(ctx, c)
+	}
+	lost, unreachable := errors.AsType[*paging.UnreachableError](err)
+	if isStopping(err) || unreachable && lost.Sent {
+		return &rpcerr.Error{
+			Reason: rpcerr.UnknownCommitResult, Field: "transaction",
+			Message: "the gateway replica that keeps the transaction has not answered: " +
+				err.Error(),
+		}
+	}
+	return err
+}
+
+// abortElsewhere aborts a transaction that another replica keeps.
+func (s *Transactions) abortElsewhere(
+	ctx context.Context, c claim, in call.InTransaction,
+) error {
+	_, err := s.forward(ctx, c, in)
+	if !errors.Is(err, paging.ErrOwnerGone) {
+		return err
+	}
+	if own, err := s.resume(c); err == nil {
+		// Its error says only that there is no transaction to abort.
+		_ = own.AbortTransaction(ctx, endOptions(ctx))
+		own.End(ctx)
+	}
+	return nil
+}
+
+// recoverCommit asks the servers to commit a transaction whose owner is gone, or has given up. If
+// it is committed already, they say so.
+func (s *Transactions) recoverCommit(ctx context.Context, c claim) error {
+	own, err := s.resume(c)
+	if err != nil {
+		return err
+	}
+	defer own.End(ctx)
+	err = own.CommitTransaction(ctx, endOptions(ctx))
+	if after := call.From(ctx).Session; after != nil {
+		after.AdvanceOperationTime(own.OperationTime())
+		after.AdvanceClusterTime(own.ClusterTime())
+	}
+	if mongoerr.HasLabel(err, mongoerr.LabelTransientTransaction) &&
+		!mongoerr.HasLabel(err, mongoerr.LabelUnknownTransactionCommitResult) {
+		return errOwnerGone
+	}
+	return err
+}
+
+func endOptions(ctx context.Context) client.EndTransactionOptions {
+	return client.EndTransactionOptions{RunOn: true, Caller: call.From(ctx).RequestID}
+}
+
+var errUnrecoverable = &rpcerr.Error{
+	Reason: rpcerr.UnknownCommitResult, Field: "transaction", Retry: rpcerr.Never,
+	Message: "the gateway replica that kept the transaction is gone, and no other one can find " +
+		"out whether it is committed",
+}
+
+// resume returns a session in which this replica can end a transaction whose owner is gone.
+func (s *Transactions) resume(c claim) (*client.Session, error) {
+	switch s.cfg.Client.Topology().Kind {
+	case description.KindReplicaSetWithPrimary, description.KindReplicaSetNoPrimary:
+	default:
+		return nil, errUnrecoverable
+	}
+	if time.Since(c.begun) > recoverable {
+		return nil, errUnrecoverable
+	}
+	own, err := s.cfg.Client.ResumeSession(
+		session.State{ID: c.session, TxnNumber: c.number}, session.Options{})
+	if err != nil {
+		return nil, err
+	}
+	majority, wtimeout := client.WriteConcern{Tag: "majority"}, int64(recoveryTimeoutMS)
+	majority.WTimeoutMS = &wtimeout
+	return own, own.ResumeTransaction(client.TransactionOptions{WriteConcern: &majority})
+}
+
+// recoveryTimeoutMS is how long a commit waits for the majority, as a repeated one does.
+const recoveryTimeoutMS = 10_000

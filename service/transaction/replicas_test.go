@@ -1,0 +1,341 @@
+package transaction_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/unified/deployment"
+	"github.com/mooringdb/mooring/service/paging"
+	"github.com/mooringdb/mooring/service/rpcerr"
+	"github.com/mooringdb/mooring/service/seal"
+	"github.com/mooringdb/mooring/service/servicetest"
+	"github.com/mooringdb/mooring/service/transaction"
+)
+
+// links are the ways between the replicas of a test, by address.
+type links map[string]*link
+
+// link leads to a replica. If lost is set, that is how calls fail.
+type link struct {
+	transaction.Forwarder
+	lost *paging.UnreachableError
+}
+
+var _ transaction.Replicas = links(nil)
+
+func (l links) Forward(ctx context.Context, address string, f transaction.Forwarding) ([]byte, error) {
+	if lost := l[address].lost; lost != nil {
+		return nil, lost
+	}
+	return l[address].Answer(ctx, f)
+}
+
+func (l links) ForwardStream(ctx context.Context, address string, f transaction.Forwarding, send func([]byte) error) error {
+	if lost := l[address].lost; lost != nil {
+		return lost
+	}
+	return l[address].AnswerStream(ctx, f, send)
+}
+
+// newReplicas returns two gateways before one deployment that forward calls to each other.
+func newReplicas(t *testing.T, topology deployment.Topology) (a, b *bank, between links) {
+	t.Helper()
+	var cfg servicetest.Config
+	key, err := seal.NewKey([]byte(strings.Repeat("k", 32)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg.Handles.Keys, err = seal.NewRing(key); err != nil {
+		t.Fatal(err)
+	}
+	cfg.Handles.Replica = "a:1"
+	a = newBank(t, topology, cfg)
+	cfg.Handles.Replica = "b:1"
+	b = newBranch(t, a.deployment, cfg)
+	between = links{}
+	for address, g := range map[string]*bank{"a:1": a, "b:1": b} {
+		between[address] = &link{Forwarder: transaction.Forwarder{Conn: g.Local, Self: g.Handles.Self}}
+		g.Transactions.SetReplicas(between)
+	}
+	return a, b, between
+}
+
+// refused is the end of a way to a replica that is gone.
+var refused = &paging.UnreachableError{Address: "a:1", Refused: true, Err: errors.New("refused")}
+
+// TestForwarding runs a transaction at the replica that does not keep it.
+func TestForwarding(t *testing.T) {
+	for _, topology := range []deployment.Topology{deployment.ReplicaSet, deployment.Sharded, deployment.LoadBalanced} {
+		t.Run(string(topology), func(t *testing.T) {
+			a, b, _ := newReplicas(t, topology)
+			token := a.begin()
+			n := int32(1)
+			for range 2 { // the second one gets the result of the first
+				res, err := b.Document.UpdateOne(t.Context(), add(token, "a", &n))
+				if err != nil || res.GetMatchedCount() != 1 {
+					t.Fatalf("UpdateOne = %v, %v", res, err)
+				}
+			}
+			if code, body := b.post(updateOne, token, addB); code != 200 || !strings.Contains(body, `"matchedCount":1`) {
+				t.Fatalf("updateOne = %d %s", code, body)
+			}
+			find := &mooringv1.FindRequest{Database: "bank", Collection: "accounts", Transaction: &token, BatchSize: proto.Int32(1)}
+			page, err := b.Document.Find(t.Context(), find)
+			if err != nil || len(page.GetDocuments()) != 1 || page.GetCursor() == "" {
+				t.Fatalf("Find = %v, %v", page, err)
+			}
+			next := &mooringv1.NextPageRequest{Cursor: page.GetCursor(), Transaction: &token}
+			if page, err := b.Cursor.NextPage(t.Context(), next); err != nil || len(page.GetDocuments()) != 1 {
+				t.Errorf("NextPage = %v, %v", page, err)
+			}
+			ss, err := b.Document.StreamFind(t.Context(), &mooringv1.StreamFindRequest{Database: "bank", Collection: "accounts", Transaction: &token})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if m, err := ss.Recv(); err != nil || len(m.GetDocuments()) != 2 {
+				t.Errorf("StreamFind = %v, %v", m, err)
+			}
+			if got := told(b.add("x", "a")); got != "NotFound TransactionNotFound never" {
+				t.Errorf("a wrong token = %s", got)
+			}
+			for range 2 {
+				if err := b.commit(token); err != nil {
+					t.Errorf("Commit = %v", err)
+				}
+			}
+			if got := a.balances(); got != after {
+				t.Errorf("there is %s, want %s", got, after)
+			}
+			if got := told(b.abort(token)); got != "Aborted TransactionCommitted never" {
+				t.Errorf("Abort after Commit = %s", got)
+			}
+		})
+	}
+}
+
+// TestOwnerIsGone ends transactions whose owner is gone. On a replica set the servers tell what
+// has become of them.
+func TestOwnerIsGone(t *testing.T) {
+	const unknown = "Unavailable UnknownTransactionCommitResult never"
+	for _, row := range []struct {
+		name          string
+		topology      deployment.Topology
+		before        func(a *bank, token string) error // the owner goes
+		operation     string
+		commit, there string
+	}{
+		{"open", deployment.ReplicaSet, nil, "Aborted TransactionOwnerGone transaction", "OK", `{"_id":"a","n":11} {"_id":"b","n":10}`},
+		{"committed", deployment.ReplicaSet, (*bank).commit, "Aborted TransactionOwnerGone transaction", "OK", `{"_id":"a","n":11} {"_id":"b","n":10}`},
+		{"aborted", deployment.ReplicaSet, (*bank).abort, "Aborted TransactionOwnerGone transaction", "Aborted TransactionOwnerGone transaction", before},
+		{"sharded", deployment.Sharded, nil, "Aborted TransactionOwnerGone transaction", unknown, before},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			a, b, between := newReplicas(t, row.topology)
+			token := a.begin()
+			if err := b.add(token, "a"); err != nil {
+				t.Fatal(err)
+			}
+			if row.before != nil {
+				if err := row.before(a, token); err != nil {
+					t.Fatal(err)
+				}
+			}
+			between["a:1"].lost = refused
+			if got := told(b.add(token, "b")); got != row.operation {
+				t.Errorf("UpdateOne = %s, want %s", got, row.operation)
+			}
+			for range 2 {
+				if got := told(b.commit(token)); got != row.commit {
+					t.Errorf("Commit = %s, want %s", got, row.commit)
+				}
+			}
+			if got := b.balances(); got != row.there {
+				t.Errorf("there is %s, want %s", got, row.there)
+			}
+			if err := b.abort(token); err != nil {
+				t.Errorf("Abort = %v", err)
+			}
+		})
+	}
+}
+
+// TestLostAnswers: what a client may do when the owner does not answer depends on whether the call
+// may have arrived, and whether it may be repeated.
+func TestLostAnswers(t *testing.T) {
+	a, b, between := newReplicas(t, deployment.ReplicaSet)
+	token := a.begin()
+	n := int32(1)
+	for _, row := range []struct {
+		sent                        bool
+		plain, numbered, commitment string
+	}{
+		{
+			false, "Unavailable ReplicaUnreachable same-request", "Unavailable ReplicaUnreachable same-request",
+			"Unavailable ReplicaUnreachable same-request",
+		},
+		{
+			true, "Unavailable ReplicaUnreachable transaction", "Unavailable ReplicaUnreachable same-request",
+			"Unavailable UnknownTransactionCommitResult same-request",
+		},
+	} {
+		between["a:1"].lost = &paging.UnreachableError{Address: "a:1", Sent: row.sent, Err: errors.New("no answer")}
+		if got := told(b.add(token, "a")); got != row.plain {
+			t.Errorf("sent %v: UpdateOne = %s, want %s", row.sent, got, row.plain)
+		}
+		if _, err := b.Document.UpdateOne(t.Context(), add(token, "a", &n)); told(err) != row.numbered {
+			t.Errorf("sent %v: UpdateOne with a number = %s, want %s", row.sent, told(err), row.numbered)
+		}
+		if got := told(b.commit(token)); got != row.commitment {
+			t.Errorf("sent %v: Commit = %s, want %s", row.sent, got, row.commitment)
+		}
+	}
+}
+
+// TestDrain: a replica that stops aborts its transactions, and says so.
+func TestDrain(t *testing.T) {
+	a, b, between := newReplicas(t, deployment.ReplicaSet)
+	token, committed := a.begin(), a.begin()
+	if err := errors.Join(a.add(token, "a"), a.add(committed, "b"), a.commit(committed)); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Transactions.Drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for what, err := range map[string]error{"at its owner": a.add(token, "b"), "elsewhere": b.add(token, "b"), "the Commit": b.commit(token)} {
+		if got := told(err); got != "Aborted TransactionAborted transaction" {
+			t.Errorf("a call %s = %s", what, got)
+		}
+	}
+	if err := b.commit(committed); err != nil {
+		t.Errorf("Commit of what is committed = %v", err)
+	}
+	if _, err := a.Transaction.Begin(t.Context(), &mooringv1.TransactionServiceBeginRequest{}); told(err) != "Unavailable ShuttingDown restart" {
+		t.Errorf("Begin = %s", told(err))
+	}
+	if err := a.Gate.Drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := told(b.add(token, "b")); got != "Aborted TransactionAborted transaction" {
+		t.Errorf("a call behind the gate = %s", got)
+	}
+	if got := told(b.commit(token)); got != "Unavailable UnknownTransactionCommitResult same-request" {
+		t.Errorf("Commit behind the gate = %s", got)
+	}
+	between["a:1"].lost = refused
+	if got := told(b.commit(token)); got != "Aborted TransactionOwnerGone transaction" {
+		t.Errorf("Commit after the end of the owner = %s", got)
+	}
+	if got := b.balances(); got != `{"_id":"a","n":10} {"_id":"b","n":11}` {
+		t.Errorf("there is %s", got)
+	}
+}
+
+// TestMisuse makes calls that cannot be part of their transaction, over gRPC and REST, at its
+// owner and at another replica.
+func TestMisuse(t *testing.T) {
+	for _, row := range []struct {
+		name string
+		// spoil makes the next call of the transaction fail, and returns what undoes that.
+		spoil     func(t *testing.T, a *bank, between links, token string) (undo func())
+		elsewhere bool   // only calls at the other replica are made
+		principal string // that begins the transaction
+		reason    rpcerr.Reason
+		code      int
+	}{
+		{
+			name: "its owner is gone", elsewhere: true, reason: rpcerr.TransactionOwnerGone, code: 409,
+			spoil: func(_ *testing.T, _ *bank, between links, _ string) func() {
+				between["a:1"].lost = refused
+				return nil
+			},
+		},
+		{
+			name: "it was idle", reason: rpcerr.TransactionAborted, code: 409,
+			spoil: func(*testing.T, *bank, links, string) func() {
+				time.Sleep(transaction.DefaultIdle + time.Second) //nolint:forbidigo // time is fake
+				return nil
+			},
+		},
+		{
+			name: "an operator has killed it", reason: rpcerr.TransactionAborted, code: 409,
+			spoil: func(t *testing.T, a *bank, _ links, _ string) func() {
+				list, err := a.Deployment.ListHandles(t.Context(), &mooringv1.ListHandlesRequest{})
+				if err != nil || len(list.GetHandles()) != 1 || list.GetHandles()[0].GetKind() != "transaction" {
+					t.Fatalf("ListHandles = %v, %v, want a transaction", list, err)
+				}
+				if _, err := a.Deployment.KillHandle(t.Context(), &mooringv1.KillHandleRequest{Id: list.GetHandles()[0].GetId()}); err != nil {
+					t.Fatal(err)
+				}
+				return nil
+			},
+		},
+		{
+			name: "another call is running", reason: rpcerr.TransactionBusy, code: 409,
+			spoil: func(t *testing.T, a *bank, _ links, token string) func() {
+				held := make(chan struct{})
+				a.deployment.Disturb(func(cmd *mongotest.Command, next mongotest.Handler) mongotest.Reply {
+					if cmd.Name == "update" {
+						<-held
+					}
+					return next(cmd)
+				})
+				running := make(chan error, 1)
+				go func() { running <- a.add(token, "a") }()
+				synctest.Wait()
+				return func() {
+					close(held)
+					if err := <-running; err != nil {
+						t.Errorf("the call that was running = %v", err)
+					}
+				}
+			},
+		},
+		{name: "it is another client's", principal: "ann", reason: rpcerr.TransactionNotFound, code: 404},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a, b, between := newReplicas(t, deployment.ReplicaSet)
+				ctx := t.Context()
+				if row.principal != "" {
+					ctx = servicetest.As(ctx, row.principal)
+				}
+				begun, err := a.Transaction.Begin(ctx, &mooringv1.TransactionServiceBeginRequest{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				token := begun.GetTransaction()
+				var undo func()
+				if row.spoil != nil {
+					undo = row.spoil(t, a, between, token)
+				}
+				callers := map[string]*bank{"the owner": a, "another replica": b}
+				if row.elsewhere {
+					delete(callers, "the owner")
+				}
+				for name, g := range callers {
+					if got := rpcerr.HTTP(g.add(token, "b")).Body.GetError().GetReason(); got != string(row.reason) {
+						t.Errorf("gRPC at %s: %s, want %s", name, got, row.reason)
+					}
+					code, body := g.post(updateOne, token, addB)
+					if code != row.code || !strings.Contains(body, `"reason":"`+string(row.reason)+`"`) {
+						t.Errorf("REST at %s: %d %s, want %d %s", name, code, body, row.code, row.reason)
+					}
+				}
+				if undo != nil {
+					undo()
+				}
+				if got := a.balances(); got != before {
+					t.Errorf("there is %s, want %s", got, before)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,434 @@
+package transaction
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mooringdb/mooring/core/client"
+	"github.com/mooringdb/mooring/core/mongoerr"
+	"github.com/mooringdb/mooring/core/session"
+	"github.com/mooringdb/mooring/service/call"
+	"github.com/mooringdb/mooring/service/handle"
+	"github.com/mooringdb/mooring/service/page"
+	"github.com/mooringdb/mooring/service/paging"
+	"github.com/mooringdb/mooring/service/request"
+	"github.com/mooringdb/mooring/service/rpcerr"
+	"github.com/mooringdb/mooring/service/seal"
+)
+
+// DefaultIdle is the default of Config.Idle.
+const DefaultIdle = time.Minute
+
+// Config configures Transactions. Zero fields mean the defaults.
+type Config struct {
+	Client  *client.Client // required
+	Cursors *paging.Pager  // required; the transactions are in its table
+	Keys    *seal.Ring     // required
+	// Deployment tells deployments apart. A token is valid for one deployment only.
+	Deployment string
+	// Idle is how long a transaction waits for its next call.
+	Idle time.Duration
+}
+
+// Transactions keeps the transactions of this replica, in the table of handles.
+//
+// The table's lock guards the fields of the transactions, except those of the call that works on
+// one, and ended. Nothing blocks while it is held.
+type Transactions struct {
+	cfg        Config
+	table      *handle.Table
+	deployment paging.DeploymentID
+	draining   atomic.Bool
+	replicas   Replicas // nil: there are none
+
+	ended outcomes
+}
+
+var _ call.Transactions = (*Transactions)(nil)
+
+// New returns the transactions of a gateway.
+func New(cfg Config) *Transactions {
+	if cfg.Idle == 0 {
+		cfg.Idle = DefaultIdle
+	}
+	return &Transactions{
+		cfg: cfg, table: cfg.Cursors.Table(),
+		deployment: paging.NewDeploymentID(cfg.Deployment),
+	}
+}
+
+// SetReplicas sets how the other replicas are reached. It is called before the first call.
+func (s *Transactions) SetReplicas(r Replicas) { s.replicas = r }
+
+// open holds one transaction. The table's lock guards its fields, except those of the call that
+// works on it.
+type open struct {
+	handle.Handle
+	of      *Transactions
+	session *client.Session
+	// committing says that Commit was called. Only another Commit may follow.
+	committing bool
+	outcome    outcome
+
+	// The call that works on the transaction, or has removed it, owns the field below.
+	statements statements
+}
+
+var _ handle.Thing = (*open)(nil)
+
+// Describe completes what lists show.
+func (o *open) Describe(i *handle.Info) {
+	i.Replica = o.of.cfg.Cursors.Self().Address
+	if server, _, ok := o.session.PinnedTo(); ok {
+		i.Server = server
+	}
+}
+
+// Removed remembers how the transaction has ended.
+func (o *open) Removed() {
+	now := time.Now()
+	switch {
+	case o.outcome.kind != outcomeNone:
+	case o.committing:
+		o.outcome.kind = outcomeUnknown
+	case o.Expired(now):
+		o.outcome = aborted(fmt.Sprintf("no call came for %s", o.of.cfg.Idle))
+	case o.of.draining.Load():
+		o.outcome = aborted("the gateway is shutting down")
+	default:
+		o.outcome = aborted("an operator has killed it, or the gateway had no room for it")
+	}
+	o.of.ended.put(o.ID, o.outcome, now)
+}
+
+func aborted(why string) outcome { return outcome{kind: outcomeAborted, detail: why} }
+
+// End aborts the transaction if it is open, and ends its cursors.
+func (o *open) End(ctx context.Context) {
+	if o.outcome.kind == outcomeUnknown {
+		o.session.State() // its id does not return to the pool: see recoverCommit
+	}
+	o.session.End(ctx)
+	o.of.cfg.Cursors.EndTransaction(ctx, o.ID)
+}
+
+// Start begins a transaction, and returns its token and when it expires. A transaction has a
+// session of its own, because no other process may use the session's id meanwhile. The transaction
+// sees what the session after has seen, if that is not nil.
+func (s *Transactions) Start(
+	ctx context.Context, principal string, opt client.TransactionOptions, after *client.Session,
+) (token string, expires time.Time, err error) {
+	if err := s.table.HasRoom(principal, func(handle.Thing) bool { return false }); err != nil {
+		return "", time.Time{}, err
+	}
+	own, err := s.session(ctx, opt, after)
+	if err != nil {
+		return "", time.Time{}, err
+	}
+	o := &open{
+		Handle: handle.Handle{
+			Kind: handle.KindTransaction, Principal: principal, Opened: handle.Now(),
+		},
+		of: s, session: own,
+	}
+	_, _ = rand.Read(o.ID[:]) // never fails
+	c := claim{
+		deployment: s.deployment, id: o.ID, owner: s.cfg.Cursors.Self(), begun: o.Opened,
+		session: own.ID(), number: own.TransactionNumber(),
+	}
+	s.table.Lock()
+	defer s.table.Unlock()
+	if s.table.RefusingLocked() || s.draining.Load() {
+		return "", time.Time{}, handle.ErrClosing
+	}
+	s.settleLocked(o)
+	return s.cfg.Keys.Seal(principal, c.encode()), time.Now().Add(s.cfg.Idle), nil
+}
+
+// session returns a new session in which a transaction has started.
+func (s *Transactions) session(
+	ctx context.Context, opt client.TransactionOptions, after *client.Session,
+) (*client.Session, error) {
+	own, err := s.cfg.Client.StartSession(session.Options{})
+	if err != nil {
+		return nil, err
+	}
+	if after != nil {
+		request.Inform(own, after)
+	}
+	if err := own.StartTransaction(opt); err != nil {
+		own.End(ctx)
+		return nil, err
+	}
+	return own, nil
+}
+
+// settleLocked puts a transaction among those that wait for their clients.
+func (s *Transactions) settleLocked(o *open) {
+	_, _, pinned := o.session.PinnedTo()
+	s.table.SettleLocked(o, handle.Settled{
+		Open: true, Continues: true, Pinned: pinned, Idle: s.cfg.Idle,
+	})
+}
+
+// The errors of tokens and of calls that come at once.
+var (
+	errNotFound = &rpcerr.Error{
+		Reason: rpcerr.TransactionNotFound, Field: "transaction",
+		Message: "the token is wrong, or the transaction ended some time ago",
+	}
+	errBusy = &rpcerr.Error{
+		Reason: rpcerr.TransactionBusy, Field: "transaction",
+		Message: "another call of the transaction is running",
+	}
+)
+
+// claim opens a token.
+func (s *Transactions) claim(principal, token string) (claim, error) {
+	plain, err := s.cfg.Keys.Open(principal, token)
+	if err != nil {
+		return claim{}, errNotFound
+	}
+	c, err := decodeClaim(plain)
+	if err != nil || c.deployment != s.deployment {
+		return claim{}, errNotFound
+	}
+	return c, nil
+}
+
+// isHere reports whether this replica keeps the transaction.
+func (s *Transactions) isHere(c claim) bool { return c.owner.Instance == s.self().Instance }
+
+func (s *Transactions) self() page.Replica { return s.cfg.Cursors.Self() }
+
+// begin begins a call's work on a transaction that is here. If the transaction has ended, it
+// returns the outcome and no transaction. The caller must call finish.
+func (s *Transactions) begin(
+	ctx context.Context, id handle.ID,
+) (context.Context, *open, outcome, error) {
+	s.table.Lock()
+	o, _ := s.table.GetLocked(id).(*open)
+	now := time.Now()
+	switch {
+	case o == nil:
+		defer s.table.Unlock()
+		if ended, ok := s.ended.get(id, now); ok {
+			return nil, nil, ended, nil
+		}
+		return nil, nil, outcome{}, errNotFound
+	case o.Working():
+		s.table.Unlock()
+		return nil, nil, outcome{}, errBusy
+	case o.Expired(now):
+		s.table.RemoveLocked(o, nil)
+		s.table.Unlock()
+		o.End(ctx)
+		return nil, nil, o.outcome, nil
+	case s.table.RefusingLocked() || s.draining.Load():
+		s.table.Unlock()
+		return nil, nil, outcome{}, handle.ErrClosing
+	}
+	ctx, _ = s.table.BeginLocked(ctx, o, false)
+	s.table.Unlock()
+	return ctx, o, outcome{}, nil
+}
+
+// finish ends a call's work on a transaction. If the transaction has ended meanwhile, it ends the
+// session and the cursors.
+func (s *Transactions) finish(ctx context.Context, o *open, end outcome) {
+	s.table.Lock()
+	w := o.Work()
+	if end.kind != outcomeNone && !o.IsRemoved() {
+		o.outcome = end
+		s.table.RemoveLocked(o, nil)
+	}
+	over := o.IsRemoved()
+	if over {
+		s.table.EndWorkLocked(o)
+	} else {
+		s.settleLocked(o)
+	}
+	s.table.Unlock()
+	if over {
+		o.End(ctx)
+	}
+	w.Finish()
+}
+
+// enter begins an operation of a transaction that is here.
+func (s *Transactions) enter(ctx context.Context, c claim) (context.Context, *open, error) {
+	ctx, o, ended, err := s.begin(ctx, c.id)
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case o == nil:
+		return nil, nil, ended.refusal()
+	case o.committing:
+		s.finish(ctx, o, outcome{})
+		return nil, nil, errCommitting
+	}
+	call.From(ctx).Transaction = &call.Transaction{ID: o.ID, Session: o.session}
+	return ctx, o, nil
+}
+
+// leave ends an operation, and returns its error: if the transaction was ended meanwhile, why.
+func (s *Transactions) leave(ctx context.Context, o *open, err error) error {
+	s.finish(ctx, o, outcome{})
+	if err != nil && o.outcome.kind != outcomeNone {
+		return o.outcome.refusal()
+	}
+	return err
+}
+
+// Run implements call.Transactions.
+func (s *Transactions) Run(
+	ctx context.Context, in call.InTransaction, handler call.Handler,
+) (response proto.Message, err error) {
+	c, err := s.claim(call.From(ctx).Principal, in.Token)
+	if err != nil {
+		return nil, err
+	}
+	if !s.isHere(c) {
+		response, err := s.forward(ctx, c, in)
+		return response, operationError(in, err)
+	}
+	ctx, o, err := s.enter(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	returned := false
+	defer func() {
+		if !returned { // a panic
+			_ = s.leave(ctx, o, nil)
+		}
+	}()
+	response, err = o.statements.run(ctx, in, handler)
+	returned = true
+	return response, s.leave(ctx, o, err)
+}
+
+// Join implements call.Transactions.
+func (s *Transactions) Join(
+	ctx context.Context, in call.InTransaction, send func(proto.Message) error,
+) (joined context.Context, leave func(), err error) {
+	c, err := s.claim(call.From(ctx).Principal, in.Token)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !s.isHere(c) {
+		if err := s.relay(ctx, c, in, send); err != nil {
+			return nil, nil, operationError(in, err)
+		}
+		return nil, nil, call.ErrRelayed
+	}
+	ctx, o, err := s.enter(ctx, c)
+	if err != nil {
+		return nil, nil, err
+	}
+	leave = func() { _ = s.leave(ctx, o, nil) }
+	if err := o.statements.stream(in); err != nil {
+		leave()
+		return nil, nil, err
+	}
+	return ctx, leave, nil
+}
+
+var errOwnerGone = &rpcerr.Error{
+	Reason: rpcerr.TransactionOwnerGone, Field: "transaction",
+	Message: "the gateway replica that kept the transaction is gone: the transaction is aborted",
+}
+
+// commit commits a transaction that is here. It may be repeated.
+func (s *Transactions) commit(ctx context.Context, c claim) error {
+	work, o, ended, err := s.begin(ctx, c.id)
+	switch {
+	case err != nil:
+		return err
+	case o == nil && ended.kind == outcomeCommitted:
+		return nil
+	case o == nil && ended.kind == outcomeUnknown:
+		return s.recoverCommit(ctx, c)
+	case o == nil:
+		return ended.refusal()
+	}
+	o.committing = true
+	defer s.informCaller(ctx, o)
+	err = o.session.CommitTransaction(work, client.EndTransactionOptions{
+		RunOn: true, Caller: call.From(ctx).RequestID,
+	})
+	end := outcome{}
+	switch {
+	case err == nil:
+		end.kind = outcomeCommitted
+	case mongoerr.HasLabel(err, mongoerr.LabelTransientTransaction) &&
+		!mongoerr.HasLabel(err, mongoerr.LabelUnknownTransactionCommitResult):
+		end = aborted(err.Error())
+	}
+	s.finish(work, o, end)
+	return err
+}
+
+// abort aborts a transaction that is here. It may be repeated.
+func (s *Transactions) abort(ctx context.Context, c claim) error {
+	work, o, ended, err := s.begin(ctx, c.id)
+	switch {
+	case err != nil:
+		return err
+	case o == nil && ended.kind == outcomeAborted:
+		return nil
+	case o == nil:
+		return ended.refusal()
+	case o.committing:
+		s.finish(work, o, outcome{})
+		return errCommitting
+	}
+	defer s.informCaller(ctx, o)
+	// Its error says only that there is no transaction to abort.
+	_ = o.session.AbortTransaction(work, client.EndTransactionOptions{
+		RunOn: true, Caller: call.From(ctx).RequestID,
+	})
+	s.finish(work, o, aborted("Abort was called"))
+	return nil
+}
+
+// informCaller lets the session of a call know the times that a transaction has seen.
+func (s *Transactions) informCaller(ctx context.Context, o *open) {
+	if after := call.From(ctx).Session; after != nil {
+		request.Inform(after, o.session)
+	}
+}
+
+// Drain aborts all transactions, and refuses their calls from now on. No call works on them any
+// more, or it is told to stop. Drain blocks until they are aborted, or ctx ends.
+func (s *Transactions) Drain(ctx context.Context) error {
+	s.draining.Store(true)
+	s.table.Lock()
+	var idle []handle.Thing
+	var works []*handle.Work
+	var all []*open
+	for t := range s.table.AllLocked() {
+		if o, ok := t.(*open); ok {
+			all = append(all, o)
+		}
+	}
+	for _, o := range all {
+		if w := s.table.RemoveLocked(o, handle.ErrClosing); w != nil {
+			works = append(works, w)
+			continue
+		}
+		idle = append(idle, o)
+	}
+	s.table.Unlock()
+	handle.EndAll(ctx, idle)
+	for _, w := range works {
+		if err := w.Wait(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
