@@ -16,9 +16,12 @@ type held struct{ namespace, id string }
 // isOpenLocked reports whether a transaction is in progress still: the end of its primary's term
 // and the end of its life abort it.
 func (d *Deployment) isOpenLocked(t *transaction) bool {
-	return t.state == inProgress && t.term == d.cluster.Term() &&
+	return t.state == inProgress && t.term == d.termLocked() &&
 		time.Since(t.start) < transactionLife
 }
+
+// termLocked returns the term of the primary that runs transactions.
+func (d *Deployment) termLocked() uint32 { return d.cluster.Term() + d.failovers }
 
 // abortLocked aborts a transaction that is in progress.
 func (d *Deployment) abortLocked(t *transaction) {
@@ -108,4 +111,12 @@ func (d *Deployment) MoveShard(namespace string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.moved[namespace] = d.clock.tick()
+}
+
+// FailOver has a shard's primary step down, and another member take its place at once: all
+// transactions in progress are aborted.
+func (d *Deployment) FailOver() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.failovers++
 }

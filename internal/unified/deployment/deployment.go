@@ -92,6 +92,8 @@ type Deployment struct {
 	// holders are the transactions in progress that have changed a document.
 	holders map[held]*transaction
 	moved   map[string]timestamp // when a namespace moved to another shard
+
+	failovers uint32 // of shards' primaries
 }
 
 // New makes a deployment that is reached through Dial. It ends with the test.

@@ -170,6 +170,19 @@ func TestMoveShard(t *testing.T) {
 	})
 }
 
+func TestFailOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := deployment.New(t, deployment.Sharded, "7.0.0")
+		sends(t, d, at{"a", `{"insert": "c", "documents": [{"_id": 1, "n": 1}]}`, fine})
+		sends(t, d, at{"a", adds("1", "10", begins("S1", "1")), `{"n": 1}`})
+		d.FailOver()
+		sends(t, d, at{"a", commits("S1", "1"), gone})
+		sends(t, d, at{"a", adds("1", "100", begins("S1", "2")), `{"n": 1}`})
+		sends(t, d, at{"a", commits("S1", "2"), fine})
+		sends(t, d, at{"a", all, found(`{"_id": 1, "n": 101}`)})
+	})
+}
+
 // snapshot returns the fields of a reply to a find of all documents as they were at that time, or
 // now.
 func snapshot(t *testing.T, d *deployment.Deployment, time string) bson.Raw {

@@ -50,7 +50,7 @@ func (h *host) inTransaction(r *request, s *session, number int64) error {
 			d.abortLocked(s.transaction)
 		}
 		*s = session{number: number, transaction: &transaction{
-			host: h, began: now, start: time.Now(), term: d.cluster.Term(), store: d.store.at(now),
+			host: h, began: now, start: time.Now(), term: d.termLocked(), store: d.store.at(now),
 		}}
 	} else if r.Body.Has("readConcern") && !ends {
 		return fail(invalidOptions, "Only the first command in a transaction may specify a "+
