@@ -109,6 +109,14 @@ func Listen(t testing.TB, topology Topology, version Version) *Deployment {
 	return newDeployment(t, topology, cfg)
 }
 
+// ListenUnrecorded makes the same deployment, but its hosts do not record their commands, so that
+// it can last.
+func ListenUnrecorded(t testing.TB, topology Topology, version Version) *Deployment {
+	cfg := configs[version]
+	cfg.TCP = true
+	return newDeployment(t, topology, cfg)
+}
+
 func newDeployment(
 	t testing.TB, topology Topology, cfg mongotest.ClusterConfig,
 ) *Deployment {
