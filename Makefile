@@ -17,6 +17,7 @@ SOAK     ?= 1000000
 MUTANTS  ?= 100
 ONCE     ?= 100000
 WATCHERS ?= 1000
+BANK     ?= 5m
 # What tools/prose reads: everything but gen/ and third_party/.
 PLAIN    := . cmd/... core/... deploy/... docs/... examples/... internal/... lab/... proto/... \
 	service/... tools/...
@@ -172,6 +173,10 @@ changes: ## 10000 changes to a browser and two clients, through 50 cuts and 5 re
 .PHONY: exactly-once
 exactly-once: ## 100000 retryable writes through dropped connections, elections and overload
 	cd lab && LAB_ONCE=$(ONCE) $(GO) test -count=1 -timeout 1h -v ./once
+
+.PHONY: bank
+bank: ## BANK=5m of transfers in transactions, while connections, primaries and replicas go
+	cd lab && LAB_BANK=$(BANK) $(GO) test -count=1 -timeout 1h -v ./bank
 
 .PHONY: overload
 overload: ## 200 callers on a server that admits 50 requests a second

@@ -63,14 +63,21 @@ func (s *Suite) StartReplicas(t *testing.T, n int, uri string, args ...string) *
 		}
 	}
 	t.Cleanup(func() {
+		r.Stop()
 		for i, replica := range r.running {
-			_ = replica.Stop(gateway.StartTime) // the end of the test
 			if t.Failed() {
 				t.Logf("end of replica %d's log:\n%s", i, replica.Tail())
 			}
 		}
 	})
 	return r
+}
+
+// Stop stops all replicas. They finish what they are doing. It may be called again.
+func (r *Replicas) Stop() {
+	for i := range r.cfgs {
+		_ = r.Replica(i).Stop(gateway.StartTime) // it may take its time
+	}
 }
 
 // freeAddress returns an address on which no process listens now. It prefers an address that no

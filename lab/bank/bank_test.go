@@ -1,0 +1,336 @@
+package bank_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/internal/unified/deployment"
+	"github.com/mooringdb/mooring/lab/internal/gatewaytest"
+	"github.com/mooringdb/mooring/lab/internal/mischief"
+)
+
+var suite = gatewaytest.New()
+
+func TestMain(m *testing.M) { os.Exit(suite.Run(m)) }
+
+const (
+	// There are count accounts, each with start at the beginning.
+	count   = 100
+	start   = 100
+	tellers = 32
+	// replicas is the number of the gateway's.
+	replicas = 2
+	// term is how long a primary has its role, and vacancy how long there is none then.
+	term, vacancy = 3 * time.Second, 200 * time.Millisecond
+	// impatience is the share of calls that a teller leaves before it has the answer.
+	impatience = 0.02
+	// grace is how long the tellers may take to learn what became of their last transfers.
+	grace = time.Minute
+	seed  = 14
+)
+
+// bank is one run of the experiment.
+type bank struct {
+	t          *testing.T
+	deployment *deployment.Deployment
+	replicas   *gatewaytest.Replicas
+	tally      *tally
+	tellers    []*teller
+
+	time, uptime     time.Duration
+	elections, kills int // on a sharded cluster, changes of shards
+}
+
+// open opens a bank on a scripted deployment behind two replicas of the gateway.
+func open(t *testing.T, topology deployment.Topology) *bank {
+	if testing.Short() {
+		t.Skip("builds the gateway")
+	}
+	d := deployment.ListenUnrecorded(t, topology, deployment.Versions[0])
+	var docs []bson.Raw
+	for i := range count {
+		docs = append(docs, bson.NewBuilder(nil).Int32("_id", int32(i)).Int32("balance", start).
+			Finish())
+	}
+	d.SetDocuments(database+"."+accounts, docs...)
+	b := &bank{
+		t: t, deployment: d, replicas: suite.StartReplicas(t, replicas, d.URI(true, nil)),
+		tally:  &tally{reasons: map[string]int{}, texts: map[string]string{}},
+		time:   10 * time.Second,
+		uptime: 3 * time.Second,
+	}
+	if text := os.Getenv("LAB_BANK"); text != "" {
+		var err error
+		if b.time, err = time.ParseDuration(text); err != nil {
+			t.Fatalf("LAB_BANK: %v", err)
+		}
+		b.uptime = 20 * time.Second
+	}
+	for i := range tellers {
+		b.tellers = append(b.tellers, &teller{
+			id: i, tally: b.tally, replica: b.protocol(i), runs: i%4 >= 2, impatience: impatience,
+		})
+	}
+	return b
+}
+
+// protocol returns REST for even numbers and gRPC for odd ones, each at a replica by chance.
+func (b *bank) protocol(i int) func() api {
+	if i%2 == 0 {
+		return func() api { return overREST{b.replicas.Any().REST} }
+	}
+	return func() api { return overGRPC{b.replicas.Any().Conn} }
+}
+
+// run has the tellers work and the readers read until the time is over.
+func (b *bank) run() {
+	over, stop := context.WithTimeout(b.t.Context(), b.time)
+	defer stop()
+	patience, cancel := context.WithTimeout(b.t.Context(), b.time+grace)
+	defer cancel()
+	var working sync.WaitGroup
+	for _, t := range b.tellers {
+		working.Go(func() { t.work(over, patience) })
+	}
+	for i := range 2 {
+		working.Go(func() { b.read(over, b.protocol(i)) })
+	}
+	working.Wait()
+}
+
+// disturb has everything happen to the bank that may, until the function that it returns is called.
+func (b *bank) disturb() (calm func()) {
+	d := mischief.New(mischief.Config{
+		Seed1: seed, Drops: 0.02, Overloads: 0.02, Commands: []string{
+			"find", "insert", "update", "commitTransaction", "abortTransaction",
+		},
+	})
+	b.deployment.Disturb(d.Disturb)
+	over, stop := context.WithTimeout(b.t.Context(), b.time)
+	var background, kills sync.WaitGroup
+	background.Go(func() {
+		// The transactions of a replica that was killed hold their documents for a minute. The last
+		// election, or failover, ends them.
+		if cluster := b.deployment.Cluster(); cluster.Primary() != nil {
+			b.elections = mischief.Elect(over, cluster, term, vacancy)
+			kills.Wait()
+			cluster.Elect(cluster.Primary())
+			return
+		}
+		b.elections = b.changeShards(over)
+		kills.Wait()
+		b.deployment.FailOver()
+	})
+	kills.Go(func() {
+		for ; ; b.kills++ {
+			select {
+			case <-time.After(b.uptime):
+			case <-over.Done():
+				return
+			}
+			b.replicas.Replace(over, b.kills%replicas, true)
+		}
+	})
+	return func() {
+		stop()
+		background.Wait()
+		d.Stop()
+		dropped, refused := d.Counts()
+		b.t.Logf("%d elections, %d kills; connections dropped %+v, %d commands refused",
+			b.elections, b.kills, dropped, refused)
+	}
+}
+
+// changeShards has shards fail over, and the accounts move to another shard, by turns until ctx
+// ends. It returns how often.
+func (b *bank) changeShards(ctx context.Context) (changes int) {
+	for ; ; changes++ {
+		select {
+		case <-time.After(term / 2):
+		case <-ctx.Done():
+			return changes
+		}
+		if changes%2 == 0 {
+			b.deployment.FailOver()
+		} else {
+			b.deployment.MoveShard(database + "." + accounts)
+		}
+	}
+}
+
+// read sums the money of all accounts, by two calls of one snapshot, again and again: in a
+// transaction and in a snapshot session by turns.
+func (b *bank) read(ctx context.Context, replica func() api) {
+	halves := []string{`{"_id": {"$lt": 50}}`, `{"_id": {"$gte": 50}}`}
+	for turn := 0; ctx.Err() == nil; turn++ {
+		var transaction, session string
+		var err error
+		if turn%2 == 0 {
+			transaction, err = replica().begin(ctx)
+		} else {
+			session, err = replica().snapshot(ctx)
+		}
+		found, money := 0, 0
+		for i, half := range halves {
+			if err != nil {
+				break
+			}
+			s := statement{transaction: transaction}
+			if transaction != "" {
+				s.number = int32(i + 1)
+			}
+			var n, m int
+			n, m, session, err = replica().sum(ctx, s, session, half)
+			found, money = found+n, money+m
+		}
+		if transaction != "" {
+			_ = replica().abort(ctx, transaction) // it has read only
+		}
+		if err != nil {
+			b.tally.failed(err)
+			continue
+		}
+		b.tally.add(&b.tally.reads)
+		if found != count || money != count*start {
+			b.tally.add(&b.tally.wrong)
+		}
+	}
+}
+
+// audit compares the accounts and the ledgers with what the tellers know.
+func (b *bank) audit() (wrong []string) {
+	b.replicas.Stop() // a call that its client left may still run
+	complain := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
+	balances, written := map[int]int{}, map[string]bson.Raw{}
+	for i := range count {
+		balances[i] = start
+	}
+	results := map[outcome]int{}
+	for _, t := range b.tellers {
+		for i, f := range t.done {
+			if i%perLedger == 0 {
+				docs, _ := b.deployment.Documents(database + "." + f.ledger())
+				for _, doc := range docs {
+					id, _ := doc.Lookup("_id")
+					name, _ := id.Str()
+					written[name] = doc
+				}
+			}
+			result := t.outcomes[i]
+			results[result]++
+			doc, is := written[f.id()]
+			if is && result == poor || !is && result == acknowledged {
+				complain("transfer %s: outcome %d, in the ledger: %t", f.id(), result, is)
+			}
+			delete(written, f.id())
+			if !is {
+				continue
+			}
+			from, to, amount := integer(doc, "from"), integer(doc, "to"), integer(doc, "amount")
+			if (transfer{f.teller, f.number, from, to, amount}) != f {
+				complain("transfer %+v is %v in the ledger", f, doc)
+			}
+			balances[from] -= amount
+			balances[to] += amount
+		}
+	}
+	if len(written) > 0 {
+		complain("%d transfers of the ledgers are unknown", len(written))
+	}
+	docs, _ := b.deployment.Documents(database + "." + accounts)
+	if len(docs) != count {
+		complain("there are %d accounts", len(docs))
+	}
+	for _, doc := range docs {
+		if id, has := integer(doc, "_id"), integer(doc, "balance"); has != balances[id] {
+			complain("account %d has %d, and by the ledgers %d", id, has, balances[id])
+		}
+	}
+	b.t.Logf("transfers: %d acknowledged, %d without the money, %d without it now; %d unfinished; "+
+		"run again %d times", results[acknowledged], results[poor], results[unsure],
+		results[unfinished], b.tally.again)
+	b.t.Logf("unknown commits: %d committed and %d aborted by repeating Commit, %d found by their "+
+		"document; %d calls left by their client", b.tally.byCommit, b.tally.byAbort,
+		b.tally.byLedger, b.tally.left)
+	b.t.Logf("%d sums of a snapshot, %d of them wrong", b.tally.reads, b.tally.wrong)
+	for reason, n := range b.tally.reasons {
+		b.t.Logf("%d times %s: %s", n, reason, b.tally.texts[reason])
+	}
+	if results[unfinished] > 0 {
+		complain("of %d transfers it is not known what became of them", results[unfinished])
+	}
+	if results[acknowledged] == 0 || b.tally.reads == 0 {
+		complain("nothing happened")
+	}
+	return wrong
+}
+
+func integer(doc bson.Raw, name string) int {
+	v, _ := doc.Lookup(name)
+	n, _ := v.AsInt64()
+	return int(n)
+}
+
+// TestBank has the bank on a replica set, TestShardedBank on two mongoses. LAB_BANK is how long.
+func TestBank(t *testing.T) { test(t, deployment.ReplicaSet) }
+
+func TestShardedBank(t *testing.T) { test(t, deployment.Sharded) }
+
+// test moves money between accounts in transactions, by REST and gRPC through two replicas, of
+// which one is killed now and then, over connections that are dropped, to primaries that are
+// elected.
+func test(t *testing.T, topology deployment.Topology) {
+	b := open(t, topology)
+	calm := b.disturb()
+	b.run()
+	calm()
+	for _, complaint := range b.audit() {
+		t.Error(complaint)
+	}
+	if b.tally.wrong > 0 {
+		t.Errorf("%d snapshots have another sum", b.tally.wrong)
+	}
+	for _, bug := range []string{"Internal", "InvalidArgument", "Unimplemented"} {
+		if n := b.tally.reasons[bug]; n > 0 {
+			t.Errorf("%d times %s: %s", n, bug, b.tally.texts[bug])
+		}
+	}
+}
+
+// TestControl moves money without transactions: the readers must find sums that are wrong.
+func TestControl(t *testing.T) {
+	b := open(t, deployment.ReplicaSet)
+	b.time = 2 * time.Second
+	for _, teller := range b.tellers {
+		teller.careless, teller.impatience = true, 0
+	}
+	b.run()
+	_ = b.audit()
+	if b.tally.wrong == 0 {
+		t.Error("all snapshots have the right sum, though the money is on its way")
+	}
+}
+
+// TestControlOfStatements repeats statements that have no numbers: the audit must find money that
+// was moved twice.
+func TestControlOfStatements(t *testing.T) {
+	b := open(t, deployment.ReplicaSet)
+	b.time = 3 * time.Second
+	for _, teller := range b.tellers {
+		teller.runs, teller.uncounted, teller.impatience = false, true, 0.3
+	}
+	b.run()
+	if !slices.ContainsFunc(b.audit(), func(complaint string) bool {
+		t.Log(complaint)
+		return strings.Contains(complaint, "by the ledgers")
+	}) {
+		t.Error("no statement was run twice, though many were repeated")
+	}
+}

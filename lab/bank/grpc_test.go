@@ -1,0 +1,141 @@
+package bank_test
+
+import (
+	"context"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
+
+	"github.com/mooringdb/mooring/core/bson"
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+)
+
+// overGRPC calls a gateway by gRPC.
+type overGRPC struct{ conn *grpc.ClientConn }
+
+func (g overGRPC) documents() mooringv1.DocumentServiceClient {
+	return mooringv1.NewDocumentServiceClient(g.conn)
+}
+
+func (g overGRPC) transactions() mooringv1.TransactionServiceClient {
+	return mooringv1.NewTransactionServiceClient(g.conn)
+}
+
+// read makes a failure of a status that the gateway answered with.
+func read(err error) error {
+	st, ok := status.FromError(err)
+	if err == nil || !ok {
+		return err
+	}
+	for _, detail := range st.Details() {
+		if info, ok := detail.(*errdetails.ErrorInfo); ok {
+			return &failure{info.GetReason(), info.GetMetadata()["retry"], st.Message()}
+		}
+	}
+	return err
+}
+
+func text(json string) *mooringv1.Document {
+	return &mooringv1.Document{Encoding: &mooringv1.Document_Json{Json: json}}
+}
+
+// of returns the fields of a request that say to which transaction it belongs.
+func (s statement) of() (transaction *string, number *int32) {
+	if s.transaction != "" {
+		transaction = &s.transaction
+	}
+	if s.number > 0 {
+		number = &s.number
+	}
+	return transaction, number
+}
+
+func (g overGRPC) begin(ctx context.Context) (string, error) {
+	resp, err := g.transactions().Begin(ctx, &mooringv1.TransactionServiceBeginRequest{
+		ReadConcern: &mooringv1.ReadConcern{Level: new("snapshot")},
+	})
+	return resp.GetTransaction(), read(err)
+}
+
+func updateOne(c change) *mooringv1.UpdateOneRequest {
+	return &mooringv1.UpdateOneRequest{
+		Database: database, Collection: accounts, Filter: text(c.filter()),
+		Update: &mooringv1.Update{Kind: &mooringv1.Update_Operators{Operators: text(c.update())}},
+	}
+}
+
+func (g overGRPC) add(ctx context.Context, s statement, c change) (bool, error) {
+	req := updateOne(c)
+	req.Transaction, req.Statement = s.of()
+	resp, err := g.documents().UpdateOne(ctx, req)
+	return resp.GetMatchedCount() == 1, read(err)
+}
+
+func insertOne(f transfer) *mooringv1.InsertOneRequest {
+	return &mooringv1.InsertOneRequest{
+		Database: database, Collection: f.ledger(), Document: text(f.document()),
+	}
+}
+
+func (g overGRPC) record(ctx context.Context, s statement, f transfer) error {
+	req := insertOne(f)
+	req.Transaction, req.Statement = s.of()
+	_, err := g.documents().InsertOne(ctx, req)
+	return read(err)
+}
+
+func (g overGRPC) commit(ctx context.Context, transaction string) error {
+	_, err := g.transactions().Commit(ctx, &mooringv1.TransactionServiceCommitRequest{
+		Transaction: &transaction,
+	})
+	return read(err)
+}
+
+func (g overGRPC) abort(ctx context.Context, transaction string) error {
+	_, err := g.transactions().Abort(ctx, &mooringv1.TransactionServiceAbortRequest{
+		Transaction: &transaction,
+	})
+	return read(err)
+}
+
+func (g overGRPC) run(ctx context.Context, f transfer) error {
+	add := func(c change) *mooringv1.TransactionOperation {
+		return &mooringv1.TransactionOperation{
+			Operation: &mooringv1.TransactionOperation_UpdateOne{UpdateOne: updateOne(c)},
+			Expect:    &mooringv1.Expectation{MatchedCount: new(int64(1))},
+		}
+	}
+	_, err := g.transactions().Run(ctx, &mooringv1.TransactionServiceRunRequest{
+		Operations: []*mooringv1.TransactionOperation{
+			{Operation: &mooringv1.TransactionOperation_InsertOne{InsertOne: insertOne(f)}},
+			add(change{f.from, -f.amount}), add(change{f.to, f.amount}),
+		},
+	})
+	return read(err)
+}
+
+func (g overGRPC) snapshot(ctx context.Context) (string, error) {
+	resp, err := mooringv1.NewSessionServiceClient(g.conn).Start(ctx,
+		&mooringv1.SessionServiceStartRequest{Snapshot: new(true)})
+	return resp.GetSession(), read(err)
+}
+
+func (g overGRPC) sum(
+	ctx context.Context, s statement, session, filter string,
+) (found, money int, renewed string, err error) {
+	req := &mooringv1.FindRequest{
+		Database: database, Collection: accounts, Filter: text(filter),
+	}
+	if session != "" {
+		req.Session = &session
+	}
+	req.Transaction, req.Statement = s.of()
+	resp, err := g.documents().Find(ctx, req)
+	for _, d := range resp.GetDocuments() {
+		balance, _ := bson.Raw(d.GetBson()).Lookup("balance")
+		n, _ := balance.AsInt64()
+		money += int(n)
+	}
+	return len(resp.GetDocuments()), money, resp.GetSession(), read(err)
+}
