@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"errors"
 	"strings"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -16,6 +17,9 @@ type reader struct {
 	limits limits
 	on     Resource
 	write  bool // the request must have a filter if it can have one
+	// m is the request, and err the first problem in it.
+	m   protoreflect.Message
+	err error
 }
 
 // harmlessFields lists the fields of requests that can do no more than the request itself does.
@@ -39,29 +43,32 @@ func names(text string) map[protoreflect.Name]bool {
 
 // message checks all fields of a request.
 func (r *reader) message(m protoreflect.Message) error {
-	var err error
-	m.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		name := fd.Name()
-		switch {
-		case harmlessFields[name]:
-		case limited[name]:
-			err = r.field(m, fd, v)
-		case r.limits.Restricted():
-			err = problem("has the field " + fd.JSONName() + ", which the policy does not know")
-		default:
-			err = r.whole(m, fd, v)
-		}
-		if err != nil {
-			if _, isPayload := err.(*payload.Error); !isPayload { //nolint:errorlint // as it is
-				err = &partError{fd.JSONName(), unwrapPart(err)}
-			}
-		}
-		return err == nil
-	})
-	if err == nil {
-		err = r.missing(m)
+	r.m, r.err = m, nil
+	m.Range(r.visit)
+	if r.err != nil {
+		return r.err
 	}
-	return err
+	return r.missing(m)
+}
+
+// visit checks one field of the request, and reports whether to go on.
+func (r *reader) visit(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+	var err error
+	switch name := fd.Name(); {
+	case harmlessFields[name]:
+		return true
+	case limited[name]:
+		err = r.field(r.m, fd, v)
+	case r.limits.Restricted():
+		err = problem("has the field " + fd.JSONName() + ", which the policy does not know")
+	default:
+		err = r.whole(r.m, fd, v)
+	}
+	if _, malformed := errors.AsType[*payload.Error](err); err != nil && !malformed {
+		err = &partError{fd.JSONName(), unwrapPart(err)}
+	}
+	r.err = err
+	return err == nil
 }
 
 // missing adds what the limits need to fields that the client has not set.

@@ -27,6 +27,8 @@ type Call struct {
 	begun bool
 	quiet bool
 	rule  string
+	// reader reads the request, here so that it is not allocated.
+	reader reader
 }
 
 // Begin returns the check of a call of a method, such as /mooring.v1.DocumentService/Find. built
@@ -141,7 +143,8 @@ func (c *Call) check(m protoreflect.Message, a action, on Resource) error {
 		c.quiet = c.quiet || c.state.restricted(c.who)
 		return nil
 	}
-	r := &reader{call: c, limits: l, on: on, write: a.group == write}
+	r := &c.reader
+	*r = reader{call: c, limits: l, on: on, write: a.group == write}
 	err := r.message(m)
 	if err == nil && a.kind == commanding {
 		err = r.command(m)

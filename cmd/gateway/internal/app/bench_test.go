@@ -2,9 +2,12 @@ package app_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -19,14 +22,20 @@ import (
 )
 
 // BenchmarkFindOne measures a findOne through the whole gateway, its client and a scripted server
-// included, with an API key and without: the difference is what the key costs.
+// included: without and with an API key, and with a policy of twenty rules, of which one permits
+// the call, in full or under a filter. The differences are what each costs.
 func BenchmarkFindOne(b *testing.B) {
 	key, line := newKey(b, "shop", time.Time{})
 	for _, row := range []struct {
 		name    string
 		options []string
 		key     string
-	}{{"open", nil, ""}, {"key", []string{"--auth-api-keys", line}, key}} {
+	}{
+		{"open", nil, ""},
+		{"key", []string{"--auth-api-keys", line}, key},
+		{"policy", []string{"--auth-api-keys", line, "--policy-file", twentyRules(b, "")}, key},
+		{"filter", []string{"--auth-api-keys", line, "--policy-file", twentyRules(b, `@filter("{'x': {'$exists': false}}")`)}, key},
+	} {
 		mongo := mongotest.NewTCPServer(b, nil)
 		mongo.SetDocuments("db.c", documents(1, 400)...)
 		g := startBench(b, mongo.URI(), row.options...)
@@ -36,6 +45,22 @@ func BenchmarkFindOne(b *testing.B) {
 			b.Error(err)
 		}
 	}
+}
+
+// twentyRules writes a policy of which one rule, with the annotation, permits the reading of db.
+func twentyRules(b *testing.B, annotation string) string {
+	b.Helper()
+	var text strings.Builder
+	for i := range 19 {
+		fmt.Fprintf(&text, "permit (principal in Group::\"key:g%d\", action in Action::\"read\", resource in Database::\"d%d\") "+
+			"when { principal.claims has x && principal.claims.x == %d };\n", i, i, i)
+	}
+	text.WriteString(annotation + ` permit (principal == Principal::"key:shop", action in Action::"read", resource in Database::"db");`)
+	path := filepath.Join(b.TempDir(), "policy")
+	if err := os.WriteFile(path, []byte(text.String()), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	return path
 }
 
 func startBench(b *testing.B, uri string, options ...string) *app.App {
