@@ -275,6 +275,7 @@ func TestTickets(t *testing.T) {
 		{"GET", "/v1/changeStreams/wrong", nil, 401},
 		{"GET", "/v1/changeStreams/", nil, 401},
 		{"GET", "/v1/changeStreams/right/secret", nil, 401},
+		{"GET", "/v1/changeStreams/right%2Fsecret", nil, 401},
 		{"POST", "/v1/changeStreams/right", nil, 401},
 		{"HEAD", "/v1/changeStreams/right", nil, 401},
 		{"GET", "/v1/changeStreams/right?batchSize=1", nil, 400},
@@ -291,8 +292,12 @@ func TestTickets(t *testing.T) {
 		strings.Contains(text, "right") || strings.Contains(text, "secret") {
 		t.Errorf("the log has a ticket: %s", text)
 	}
-	if w := do(newHandler(t, f), "GET", "/v1/changeStreams/right", ""); w.Code != 401 {
-		t.Errorf("without tickets: %d", w.Code)
+	got = nil
+	for _, path := range []string{"/v1/changeStreams/right", "/v1/changeStreams/right%2Fsecret"} {
+		w := do(newHandler(t, f), "GET", path, "", "Accept", events, "Last-Event-ID", id)
+		if w.Code != 401 || got != nil {
+			t.Errorf("%s without tickets: %d, the request is %v", path, w.Code, got)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package rest
 
 import (
 	"net/http"
+	"net/url"
 	"strings"
 
 	"google.golang.org/grpc"
@@ -25,10 +26,15 @@ type Tickets interface {
 	Open(ticket string) (*caller.Identity, *mooringv1.WatchRequest, error)
 }
 
-// ticketOf returns the ticket in a request's path.
+// ticketOf returns the ticket in a request's path. It reads the escaped path, as the routes do, so
+// that each request which reaches their handler has a ticket.
 func ticketOf(r *http.Request) (ticket string, ok bool) {
-	ticket, ok = strings.CutPrefix(r.URL.Path, ticketPrefix)
-	return ticket, ok && r.Method == http.MethodGet && !strings.Contains(ticket, "/")
+	segment, ok := strings.CutPrefix(r.URL.EscapedPath(), ticketPrefix)
+	if !ok || r.Method != http.MethodGet || strings.Contains(segment, "/") {
+		return "", false
+	}
+	ticket, err := url.PathUnescape(segment)
+	return ticket, err == nil
 }
 
 // withoutTicket returns a path for the log.
