@@ -18,6 +18,7 @@ MUTANTS  ?= 100
 ONCE     ?= 100000
 WATCHERS ?= 1000
 BANK     ?= 5m
+ATTACK   ?= 5
 # What tools/prose reads: everything but gen/ and third_party/.
 PLAIN    := . cmd/... core/... deploy/... docs/... examples/... internal/... lab/... proto/... \
 	service/... tools/...
@@ -73,6 +74,10 @@ endif
 .PHONY: coverage
 coverage: ## the coverage of the last run with COVER=coverage.txt: total and lowest packages
 	@tools/coverage.sh $(or $(COVER),coverage.txt)
+
+.PHONY: attack
+attack: ## what hostile clients cost: each attack five times (ATTACK=5), a table of memory and p99
+	cd lab && LAB_ATTACK=$(ATTACK) $(GO) test -count=1 -timeout 2h -v ./attack
 
 .PHONY: test-lab
 test-lab: ## lab's tests: MOORING_TEST_URI, or the embedded database

@@ -30,8 +30,9 @@ type Browser struct {
 	last int
 }
 
-// Start starts a browser, which ends with the test. It skips the test if there is none.
-func Start(t testing.TB) *Browser {
+// Start starts a browser, which ends with the test. It skips the test if there is none. args are
+// more flags.
+func Start(t testing.TB, args ...string) *Browser {
 	t.Helper()
 	var path string
 	for _, name := range names {
@@ -53,11 +54,11 @@ func Start(t testing.TB) *Browser {
 	ourIn, theirOut := pipe(t)
 	p, err := proc.Start(proc.Config{
 		Path: path, Files: []*os.File{theirIn, theirOut}, // which it has as 3 and 4
-		Args: []string{
+		Args: append([]string{
 			"--headless", "--no-sandbox", "--disable-gpu", "--no-first-run",
 			"--disable-dev-shm-usage", "--disable-background-networking", "--no-proxy-server",
 			"--user-data-dir=" + profile, "--remote-debugging-pipe", "about:blank",
-		},
+		}, args...),
 	})
 	if err != nil {
 		t.Fatal(err)
