@@ -44,6 +44,8 @@ type Call struct {
 	// Quiet is true if the client may not see what the server says in errors. The check of the
 	// policy sets it.
 	Quiet bool
+	// Terse is true if errors tell the client neither addresses of servers nor their texts.
+	Terse bool
 }
 
 // IdempotencyKey is the metadata key of the key of an exactly-once write.

@@ -32,6 +32,8 @@ type Identity struct {
 	// Claims has what the credential says of the client, as encoding/json reads it: the claims of
 	// a token, those in the line of an API key, or the names in a certificate.
 	Claims map[string]any
+
+	key *apiKey // the API key; nil: another credential
 }
 
 // maxPrincipalBytes limits a principal, which logs and lists of cursors show.
@@ -137,6 +139,17 @@ func New(cfg Config) *Authenticator {
 
 // Replace replaces the API keys. Calls that have begun go on.
 func (a *Authenticator) Replace(keys *KeyTable) { a.keys.Store(keys) }
+
+// Counts reports whether a credential that Authenticate has accepted still counts, as far as its
+// time does not say: an API key does as long as it is among the keys.
+func (a *Authenticator) Counts(id *Identity) bool {
+	if id.key == nil {
+		return true
+	}
+	now := a.keys.Load().byID[id.key.id]
+	return now != nil && now.salt == id.key.salt && now.hash == id.key.hash &&
+		now.identity.Principal == id.Principal
+}
 
 // Close ends the fetching of the issuer's keys, and waits until it has ended.
 func (a *Authenticator) Close() {

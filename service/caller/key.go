@@ -94,6 +94,7 @@ type KeyTable struct {
 }
 
 type apiKey struct {
+	id       string
 	identity *Identity
 	salt     [saltBytes]byte
 	hash     [sha256.Size]byte
@@ -134,7 +135,7 @@ func parseLine(fields []string) (id string, k *apiKey, err error) {
 	if b, err := encoding.DecodeString(fields[1]); err != nil || len(b) != idBytes {
 		return "", nil, errors.New("the second field is not the id of a key")
 	}
-	k = &apiKey{}
+	k = &apiKey{id: fields[1]}
 	salt, hash, _ := strings.Cut(fields[2], ".")
 	if !decodeExactly(k.salt[:], salt) || !decodeExactly(k.hash[:], hash) {
 		return "", nil, errors.New("the third field is not salt.hash")
@@ -142,6 +143,7 @@ func parseLine(fields []string) (id string, k *apiKey, err error) {
 	if k.identity, err = newIdentity(kindKeyName, fields[0], time.Time{}); err != nil {
 		return "", nil, err
 	}
+	k.identity.key = k
 	for _, field := range fields[3:] {
 		if err := k.identity.attribute(field); err != nil {
 			return "", nil, err

@@ -61,8 +61,12 @@ func network(a netip.Addr) netip.Addr {
 	return a
 }
 
-// fail records a failure, and reports whether the address had one left.
+// fail records a failure, and reports whether the address had one left. The clients of a Unix
+// domain socket have no address and are not counted: one of them would slow all the others down.
 func (t *throttle) fail(a netip.Addr, now time.Time) bool {
+	if !a.IsValid() {
+		return true
+	}
 	a = network(a)
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -515,3 +515,15 @@ type noTransport struct{}
 func (noTransport) RoundTrip(*http.Request) (*http.Response, error) {
 	return nil, errors.New("no network")
 }
+
+// TestNoAddressIsNotThrottled checks that failed attempts over a Unix domain socket slow no other
+// client down.
+func TestNoAddressIsNotThrottled(t *testing.T) {
+	a := caller.New(caller.Config{Keys: &caller.KeyTable{}})
+	for range 1000 {
+		_, err := a.Authenticate(t.Context(), &caller.Presented{APIKey: []string{"wrong"}})
+		if e, ok := errors.AsType[*caller.Error](err); !ok || e.Problem != caller.Invalid {
+			t.Fatalf("an attempt without an address: %v", err)
+		}
+	}
+}

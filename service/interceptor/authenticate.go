@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 
+	"github.com/mooringdb/mooring/service/audit"
 	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/rpcerr"
@@ -39,6 +40,10 @@ func (x *Chain) Authenticate(ctx context.Context, method string) (context.Contex
 		slog.String("code", failure.Code().String()),
 		slog.String("client", presented.Address.String()),
 		slog.String("err", failure.Message()))
+	x.cfg.Audit.Ended(ctx, &audit.Entry{
+		RequestID: local.RequestID, Method: method, Client: presented.Address.String(),
+		Code: failure.Code(), Reason: failure.Reason(),
+	})
 	return nil, failure
 }
 
@@ -73,6 +78,19 @@ var (
 		Problem: caller.Invalid, Message: "the credential of the stream has expired",
 	}
 )
+
+// errRemoved ends a stream whose client's API key is removed.
+var errRemoved = &caller.Error{
+	Problem: caller.Invalid, Message: "the API key of the stream does not count any more",
+}
+
+// stillCounts returns an error if the credential of a stream's client was removed.
+func (x *Chain) stillCounts(c *pass) error {
+	if x.cfg.Callers == nil || c.call.Identity == nil || x.cfg.Callers.Counts(c.call.Identity) {
+		return nil
+	}
+	return errRemoved
+}
 
 // permit refuses calls whose client the listener has not authenticated, if it must be. It ends a
 // stream when the client's credential expires.

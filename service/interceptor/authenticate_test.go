@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
@@ -153,4 +154,62 @@ func TestStreamsExpire(t *testing.T) {
 			t.Errorf("a unary call beyond the time: %v", err)
 		}
 	})
+}
+
+// taking accepts the messages of a stream.
+type taking struct{ serverStream }
+
+func (taking) SendMsg(any) error { return nil }
+func (taking) RecvMsg(any) error { return nil }
+
+// TestRemovedKeysEndStreams checks that a stream ends with its next message after its client's API
+// key was removed, and not if the same key was read again.
+func TestRemovedKeysEndStreams(t *testing.T) {
+	key, line, err := caller.NewKey("shop", time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, other, err := caller.NewKey("other", time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := func(lines ...string) *caller.KeyTable {
+		keys, err := caller.ParseKeys([]byte(strings.Join(lines, "\n")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return keys
+	}
+	callers := caller.New(caller.Config{Keys: table(line)})
+	x := interceptor.New(interceptor.Config{Callers: callers})
+	ctx, err := x.Authenticate(incoming(t.Context(), "api-key", key), "/s/S")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		name string
+		keys *caller.KeyTable
+		want codes.Code
+	}{
+		{"the same key", table(other, line), codes.OK},
+		{"the key of another principal", table(strings.Replace(line, "shop", "shops", 1)), codes.Unauthenticated},
+		{"no such key", table(other), codes.Unauthenticated},
+	} {
+		for _, receives := range []bool{false, true} {
+			callers.Replace(table(line))
+			err := x.Stream()(nil, taking{serverStream{ctx: ctx}}, &grpc.StreamServerInfo{FullMethod: "/s/S", IsClientStream: receives}, func(_ any, ss grpc.ServerStream) error {
+				if err := ss.RecvMsg(nil); err != nil {
+					return err
+				}
+				callers.Replace(row.keys)
+				if receives {
+					return ss.RecvMsg(nil)
+				}
+				return ss.SendMsg(nil)
+			})
+			if status.Code(err) != row.want {
+				t.Errorf("%s, receives %v: %v, want %s", row.name, receives, err, row.want)
+			}
+		}
+	}
 }

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/mooringdb/mooring/service/admission"
+	"github.com/mooringdb/mooring/service/audit"
 	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/policy"
@@ -35,6 +36,8 @@ type Config struct {
 	Idempotency call.Idempotency
 	// Transactions runs calls in transactions. If it is nil, such calls are refused.
 	Transactions call.Transactions
+	// Audit gets the calls that belong to the log of what was changed and refused; nil: none.
+	Audit *audit.Log
 	// Gate counts the calls. If it is nil, the interceptors use a gate that is never closed.
 	Gate *Gate
 	// Callers finds out who makes the calls of the network, before they are read (see
@@ -44,6 +47,8 @@ type Config struct {
 	Policy *policy.Enforcer
 	// Admission limits what calls use. If it is nil, nothing is limited.
 	Admission *admission.Admission
+	// Terse sets call.Call.Terse of all calls.
+	Terse bool
 	// DefaultTimeout limits unary calls that have no deadline; 0 means no limit.
 	DefaultTimeout time.Duration
 	// MaxTimeout limits unary calls, whatever deadline they have; 0 means no limit.
@@ -93,6 +98,7 @@ func New(cfg Config) *Chain {
 	x.steps = []step{
 		x.identify, // the request's id
 		x.log,      // one line, with the status that the client gets
+		x.audit,    // one line for a write and a refusal
 		x.explain,  // errors become a status
 		x.recover,  // panics become errors
 		x.permit,   // refuses calls of clients that the listener has not authenticated
@@ -153,6 +159,7 @@ func (c *pass) handle(ctx context.Context) (err error) {
 	}
 	if c.response, err = c.unary(ctx, c.request); err == nil {
 		c.finish(c.response)
+		c.renewSession(c.response)
 	}
 	return err
 }
@@ -161,7 +168,7 @@ func (c *pass) handle(ctx context.Context) (err error) {
 // without the server's words.
 func (c *pass) finish(response any) {
 	c.renewSession(response)
-	if m, ok := response.(proto.Message); ok && c.call.Quiet {
+	if m, ok := response.(proto.Message); ok && (c.call.Quiet || c.call.Terse) {
 		rpcerr.Hush(m)
 	}
 }
@@ -237,6 +244,9 @@ type interruptible interface {
 // handler, and hold its cursor, after the end of a drain or forever. On grpc's own streams a
 // goroutine sends. It ends with the stream, which grpc ends when the handler has returned.
 func (s *stream) SendMsg(m any) error {
+	if err := s.call.chain.stillCounts(s.call); err != nil {
+		return err
+	}
 	s.call.finish(m)
 	chain := s.call.chain
 	ctx, cancel := context.WithTimeoutCause(s.ctx, chain.cfg.StallTimeout, chain.stalled)
@@ -274,6 +284,12 @@ func (s *stream) RecvMsg(m any) error {
 }
 
 func (s *stream) receive(m any) error {
+	if s.call.request == nil {
+		s.call.request = m
+	}
+	if err := s.call.chain.stillCounts(s.call); err != nil {
+		return err
+	}
 	if !s.call.receives {
 		if err := s.ServerStream.RecvMsg(m); err != nil {
 			return err

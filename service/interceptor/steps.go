@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/mooringdb/mooring/service/audit"
 	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/payload"
 	"github.com/mooringdb/mooring/service/rpcerr"
@@ -57,7 +58,7 @@ func IsRequestID(id string) bool {
 }
 
 func (x *Chain) identify(ctx context.Context, c *pass) error {
-	c.call.Local = call.LocalFrom(ctx)
+	c.call.Local, c.call.Terse = call.LocalFrom(ctx), x.cfg.Terse
 	if c.call.RequestID == "" {
 		c.call.RequestID = requestID(metadata.ValueFromIncomingContext(ctx, RequestIDKey))
 	}
@@ -105,10 +106,26 @@ func (x *Chain) log(ctx context.Context, c *pass) error {
 	return err
 }
 
+func (x *Chain) audit(ctx context.Context, c *pass) error {
+	err := c.next(ctx)
+	if x.cfg.Audit == nil {
+		return err
+	}
+	e := audit.Entry{
+		Principal: c.call.Principal, RequestID: c.call.RequestID, Method: c.method,
+		Request: c.request,
+	}
+	if f, ok := errors.AsType[*rpcerr.Failure](err); ok {
+		e.Code, e.Reason = f.Code(), f.Reason()
+	}
+	x.cfg.Audit.Ended(ctx, &e)
+	return err
+}
+
 // outcome returns the code and the message that are logged for an error that explain has returned.
 func outcome(err error) (codes.Code, string) {
 	if f, ok := errors.AsType[*rpcerr.Failure](err); ok {
-		return f.Code(), f.Message()
+		return f.Code(), f.Whole()
 	}
 	return codes.OK, ""
 }

@@ -11,12 +11,14 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/admission"
+	"github.com/mooringdb/mooring/service/audit"
 	servicecall "github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/inproc"
@@ -349,7 +351,7 @@ func (c *call) applyMetadata() {
 
 // writeFailure answers a call that has failed.
 func (c *call) writeFailure(ctx context.Context, err error) {
-	failed := describe(err, c.id())
+	failed := c.handler.describe(err, c.id())
 	c.log(ctx, failed)
 	events := c.route != nil && c.format.media == mediaSSE
 	transient := failed.Body.GetError().GetRetry() != string(rpcerr.Never)
@@ -369,7 +371,15 @@ func (c *call) writeFailure(ctx context.Context, err error) {
 
 // log logs a request that has reached no interceptor.
 func (c *call) log(ctx context.Context, failed rpcerr.Response) {
-	if c.handler.config.Logger == nil || c.called {
+	if c.called {
+		return
+	}
+	c.handler.config.Audit.Ended(ctx, &audit.Entry{
+		RequestID: c.id(), Method: c.r.Method + " " + c.r.URL.Path, Client: c.r.RemoteAddr,
+		Code:   codes.Code(failed.Body.GetError().GetCode()),
+		Reason: failed.Body.GetError().GetReason(),
+	})
+	if c.handler.config.Logger == nil {
 		return
 	}
 	c.handler.config.Logger.LogAttrs(ctx, slog.LevelDebug, "request refused",

@@ -12,6 +12,8 @@ import (
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/gen/openapi"
 	"github.com/mooringdb/mooring/service/admission"
+	"github.com/mooringdb/mooring/service/audit"
+	servicecall "github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/inproc"
 	"github.com/mooringdb/mooring/service/interceptor"
@@ -42,9 +44,13 @@ type Config struct {
 	Hosts []string
 	// MaxBodyBytes limits the request body. 0 means 64 MiB.
 	MaxBodyBytes int64
+	// Terse is call.Call.Terse for requests that reach no interceptor, and for /readyz.
+	Terse bool
 	// StallTimeout is how long a client may read nothing of a stream before its connection is
 	// closed. 0 means the interceptors' default.
 	StallTimeout time.Duration
+	// Audit gets the requests that are refused and reach no interceptor; nil: none.
+	Audit *audit.Log
 	// Logger gets one debug line for each request that reaches no interceptor. Interceptors log
 	// the others. If Logger is nil, these requests are not logged.
 	Logger *slog.Logger
@@ -159,19 +165,21 @@ func (h *Handler) health(check func(context.Context) error) page {
 			writeJSON(w, http.StatusOK, []byte(`{"status":"ok"}`))
 			return
 		}
-		failed := describe(err, id)
+		failed := h.describe(err, id)
 		if failed.Code != http.StatusServiceUnavailable {
 			unhealthy := &rpcerr.Error{Reason: rpcerr.NoSuitableServer, Message: err.Error()}
-			failed = describe(unhealthy, id)
+			failed = h.describe(unhealthy, id)
 		}
 		h.writeError(w, failed, extjson.RelaxedSafe)
 	}
 }
 
 // describe returns a failure as clients see it.
-func describe(err error, id string) rpcerr.Response {
-	failed := rpcerr.HTTP(err)
-	failed.Body.GetError().RequestId = id
+func (h *Handler) describe(err error, id string) rpcerr.Response {
+	of := servicecall.Call{Terse: h.config.Terse}
+	of.RequestID = id
+	failed := rpcerr.Explain(err, of).HTTP()
+	failed.Body.GetError().RequestId = id // a failure of the interceptors has one
 	return failed
 }
 

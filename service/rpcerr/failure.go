@@ -17,6 +17,7 @@ type Failure struct {
 	err  error
 	call call.Call
 	explanation
+	whole string // the message before anything was concealed
 
 	grpc func() *status.Status
 }
@@ -31,8 +32,12 @@ func Explain(err error, of call.Call) *Failure {
 	if of.Exact != nil {
 		f.repeatExact()
 	}
-	if of.Quiet {
+	f.whole = f.message
+	if of.Quiet || of.Terse {
 		f.hush()
+	}
+	if of.Terse {
+		f.conceal()
 	}
 	f.grpc = sync.OnceValue(func() *status.Status { return f.status(f.call) })
 	return f
@@ -47,8 +52,14 @@ func (f *Failure) Unwrap() error { return f.err }
 // Code returns the gRPC code.
 func (f *Failure) Code() codes.Code { return f.code }
 
+// Reason returns the name of the cause.
+func (f *Failure) Reason() string { return string(f.reason) }
+
 // Message returns the text for people, cut to the longest message that a status may have.
 func (f *Failure) Message() string { return cut(f.message, maxMessageBytes) }
+
+// Whole returns the text that Message would return if nothing was concealed, for logs.
+func (f *Failure) Whole() string { return cut(f.whole, maxMessageBytes) }
 
 // GRPCStatus returns the gRPC status with its details, together shorter than 4 KiB. The grpc
 // package calls it by this name.

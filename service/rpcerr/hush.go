@@ -15,8 +15,7 @@ func sentence(reason string) string {
 	if reason == duplicateKey {
 		return "a document with this key exists"
 	}
-	return "the server refuses the request; its words are kept back, since the policy limits " +
-		"which documents or fields the client may use"
+	return "the server refuses the request; its words are kept back"
 }
 
 // hush takes the server's words and documents out of an explanation. They could tell of documents

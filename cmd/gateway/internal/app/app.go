@@ -24,6 +24,7 @@ type App struct {
 	keys   *keyfile.Watcher
 	login  *login.Login
 	access access
+	audit  *auditFile
 	failed chan error
 }
 
@@ -52,9 +53,10 @@ func newApp(cfg *config.Config, log *slog.Logger, lookup lookupHost) (*App, erro
 		replicas,
 		handles,
 		callers,
+		auditing,
 		services,
 		ports,
-		fx.Populate(&a.server, &a.keys, &a.login, &a.access),
+		fx.Populate(&a.server, &a.keys, &a.login, &a.access, &a.audit),
 	)
 	if err := a.fx.Err(); err != nil {
 		return nil, dig.RootCause(err)
@@ -70,8 +72,9 @@ func (a *App) Start(ctx context.Context) error { return a.fx.Start(ctx) }
 func (a *App) Addresses() server.Addresses { return a.server.Addresses() }
 
 // Reload reads the files of handle keys, of the MongoDB user, of API keys and of certificates
-// again, if there are any. The log has the result.
+// again, if there are any, and opens the file of the audit log again. The log has the result.
 func (a *App) Reload() {
+	a.audit.reopen()
 	a.access.reload()
 	a.keys.Reload()
 	a.login.Reload()

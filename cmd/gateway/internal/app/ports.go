@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"log/slog"
 	"net/http"
+	"runtime/debug"
 
 	"go.uber.org/fx"
 	"google.golang.org/grpc"
@@ -20,6 +21,7 @@ import (
 	"github.com/mooringdb/mooring/core/client"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/admission"
+	"github.com/mooringdb/mooring/service/audit"
 	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/changestream"
 	"github.com/mooringdb/mooring/service/inproc"
@@ -55,7 +57,7 @@ func newGRPC(cfg *config.Config, secure *tls.Config, around *interceptor.Chain, 
 			TLS: secure, MaxRequestSize: int(cfg.MaxRequestSize), Unary: around.Unary(),
 			MaxStreams: cfg.Connections.MaxStreams, MaxAge: cfg.Connections.MaxAge,
 			Stream: around.Stream(), Stopping: stop.Done(), Stall: cfg.Cursors.Idle,
-			MaxSizeOf: maxSizeOf(int(cfg.MaxRequestSize)),
+			MaxSizeOf: maxSizeOf(int(cfg.MaxRequestSize)), Room: room(),
 		}
 		if cfg.AuthEnabled() {
 			c.Authenticate = around.Authenticate
@@ -68,6 +70,13 @@ func newGRPC(cfg *config.Config, secure *tls.Config, around *interceptor.Chain, 
 		}
 		return g
 	}
+}
+
+// room returns the memory for the messages of gRPC on their way, in each direction: a quarter of
+// GOMEMLIMIT, or 256 MiB without one.
+func room() int {
+	limit := debug.SetMemoryLimit(-1) // changes nothing
+	return int(min(limit/4, 256<<20))
 }
 
 // maxBare is the size of the largest request that has no documents, such as one with a token.
@@ -116,12 +125,13 @@ func hasDocuments(
 
 func newREST(cfg *config.Config, log *slog.Logger, conn *inproc.Conn,
 	state *ready.State, callers *caller.Authenticator, tickets *changestream.Tickets,
-	admitted *admission.Admission,
+	admitted *admission.Admission, audited *audit.Log,
 ) (*rest.Handler, error) {
 	return rest.New(rest.Config{
 		Conn: conn, Ready: state.Ready, MaxBodyBytes: cfg.MaxRequestSize,
 		Callers: callers, Tickets: tickets, Admission: admitted, Hosts: cfg.RESTHosts(),
-		StallTimeout: cfg.Cursors.Idle, Logger: log,
+		StallTimeout: cfg.Cursors.Idle, Logger: log, Audit: audited,
+		Terse: cfg.Terse(),
 	})
 }
 

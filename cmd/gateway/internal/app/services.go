@@ -12,6 +12,7 @@ import (
 	"github.com/mooringdb/mooring/core/pool"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/admission"
+	"github.com/mooringdb/mooring/service/audit"
 	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/catalog"
 	"github.com/mooringdb/mooring/service/changestream"
@@ -43,9 +44,11 @@ func newChain(cfg *config.Config, log *slog.Logger, gate *interceptor.Gate,
 	callers *caller.Authenticator, rules *policy.Enforcer, admitted *admission.Admission,
 	sessions *session.Sessions, c *client.Client, keys *seal.Ring,
 	transactions *transaction.Transactions,
+	audited *audit.Log,
 ) *interceptor.Chain {
 	return interceptor.New(interceptor.Config{
 		Logger: log, Gate: gate, Callers: callers, Policy: rules,
+		Audit: audited, Terse: cfg.Terse(),
 		Sessions: sessions, Idempotency: idempotency.New(c, keys),
 		Admission:      admitted,
 		Transactions:   transactions,

@@ -79,6 +79,10 @@ type Config struct {
 	// DrainTimeout is how long work in flight may take after that.
 	DrainTimeout time.Duration
 	Log          Log
+	// ServerTexts says whether errors tell clients addresses of servers and their texts.
+	ServerTexts ServerTexts
+	// Audit is the file of the audit log, or AuditLog; empty means that there is none.
+	Audit string
 
 	// Warnings has the problems that Load found and did not refuse.
 	Warnings []string
@@ -194,6 +198,24 @@ type Log struct {
 	Level  slog.Level
 	Format LogFormat
 }
+
+// ServerTexts says whether clients get the texts of servers.
+type ServerTexts string
+
+// The values of ServerTexts.
+const (
+	TextsAuto ServerTexts = "auto" // if clients are not authenticated
+	TextsShow ServerTexts = "show"
+	TextsHide ServerTexts = "hide"
+)
+
+// Terse reports whether errors tell clients neither addresses of servers nor their texts.
+func (c *Config) Terse() bool {
+	return c.ServerTexts == TextsHide || c.ServerTexts == TextsAuto && c.AuthEnabled()
+}
+
+// AuditLog is the Config.Audit of an audit log that is part of the gateway's log.
+const AuditLog = "log"
 
 // LogFormat names a format of log lines.
 type LogFormat string

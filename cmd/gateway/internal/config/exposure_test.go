@@ -211,3 +211,29 @@ func TestParseAPIKeys(t *testing.T) {
 		t.Error("ParseAPIKeys of no key succeeds")
 	}
 }
+
+// TestServerTexts checks who gets the texts of servers.
+func TestServerTexts(t *testing.T) {
+	keys := []string{"--auth-api-keys", apiKey(t)}
+	for _, row := range []struct {
+		name  string
+		args  []string
+		terse bool
+	}{
+		{"no authentication", nil, false},
+		{"authentication", keys, true},
+		{"shown", append(keys, "--errors-server-texts=show"), false},
+		{"hidden", []string{"--errors-server-texts=hide"}, true},
+	} {
+		c, err := load(t, append([]string{"--uri", uri}, row.args...), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.Terse() != row.terse {
+			t.Errorf("%s: Terse = %v", row.name, c.Terse())
+		}
+	}
+	if _, err := load(t, []string{"--uri", uri, "--errors-server-texts=some"}, nil); err == nil {
+		t.Error("some is taken")
+	}
+}

@@ -485,6 +485,22 @@ var options = []option{
 			durationWithin(0, time.Hour)),
 	},
 	{
+		Name: "errors.serverTexts", Kind: "auto, show or hide", Default: string(TextsAuto),
+		Doc: "Whether errors tell clients the addresses of servers, and the server's own words " +
+			"and documents (such as the value of a duplicate key). With hide a client gets the " +
+			"code, its name and a sentence of the gateway. auto hides them if clients are " +
+			"authenticated. The gateway's log has them in any case.",
+		parse: into(func(c *Config) *ServerTexts { return &c.ServerTexts }, parseServerTexts),
+	},
+	{
+		Name: "audit.file", Kind: "path, log or none", Default: none,
+		Doc: "File to which the gateway appends a line of JSON for each write, each refusal and " +
+			"each administrative call: the principal, the action, the namespace, the outcome and " +
+			"the request's id, and no values. The file is opened again on SIGHUP, so that it can " +
+			"be renamed. log writes the lines to the gateway's log, from level info.",
+		parse: into(func(c *Config) *string { return &c.Audit }, parseOrNone),
+	},
+	{
 		Name: "log.level", Kind: "level", Default: "info",
 		Doc: "Lowest level that is logged: debug (every request and every command), info " +
 			"(changes of the deployment), warn or error.",

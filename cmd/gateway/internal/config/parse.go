@@ -36,6 +36,23 @@ func into[T any](
 
 func parseText(text string) (string, error) { return text, nil }
 
+func parseServerTexts(text string) (ServerTexts, error) {
+	switch s := ServerTexts(text); s {
+	case TextsAuto, TextsShow, TextsHide:
+		return s, nil
+	default:
+		return "", fmt.Errorf("%q is none of auto, show and hide", text)
+	}
+}
+
+// parseOrNone reads a text, of which none is no text.
+func parseOrNone(text string) (string, error) {
+	if text == none {
+		return "", nil
+	}
+	return text, nil
+}
+
 func parseURI(c *Config, text string) error {
 	if text == "" {
 		return errors.New(

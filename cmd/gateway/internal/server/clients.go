@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // clients represents a listener that knows its connections. A server that stops closes its
@@ -98,6 +99,7 @@ type client struct {
 	addr    *clientAddr
 	spoke   atomic.Bool
 	written atomic.Int64 // bytes
+	took    atomic.Int64 // the time of the last write that has ended, in Unix nanoseconds
 }
 
 // clientAddr holds the address of a client and its connection, since a call of grpc knows only
@@ -114,8 +116,12 @@ func (c *client) RemoteAddr() net.Addr { return c.addr }
 func (c *client) Write(b []byte) (int, error) {
 	n, err := c.Conn.Write(b)
 	c.written.Add(int64(n))
+	c.took.Store(time.Now().UnixNano())
 	return n, err
 }
+
+// tookAt returns the time at which the connection last took bytes.
+func (c *client) tookAt() time.Time { return time.Unix(0, c.took.Load()) }
 
 // Read records that the client has sent data.
 func (c *client) Read(b []byte) (int, error) {

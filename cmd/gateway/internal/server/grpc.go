@@ -27,6 +27,9 @@ type GRPCConfig struct {
 	// those of a method.
 	MaxRequestSize int
 	MaxSizeOf      func(method string) int
+	// Room limits the bytes of the requests, and of the responses, that are on their way; 0 means
+	// no limit.
+	Room int
 	// Stall is how long the client of a stream may leave a message unread; 0: as of other calls.
 	Stall time.Duration
 	// MaxStreams limits the calls in flight on a connection; 0 means no limit.
@@ -72,7 +75,7 @@ const (
 // NewGRPC returns a gRPC server without services, and what registers the API on it. Services that
 // are registered on the server itself, and have unary methods, are not intercepted.
 func NewGRPC(cfg GRPCConfig) (*grpc.Server, grpc.ServiceRegistrar) {
-	cfg.dog = newWatchdog()
+	cfg.dog = newWatchdog(cfg.Room)
 	opts := []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newCodec()),
 		grpc.ConnectionTimeout(handshakeTimeout),

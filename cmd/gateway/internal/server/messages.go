@@ -219,7 +219,10 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 // watch begins to watch a message to the client. It returns the pool that the buffer of the message
 // is returned to when it is written.
 func (s *stream) watch(size int, pool mem.BufferPool) mem.BufferPool {
-	out := &sending{to: s.client, patience: pacePatience, deadline: time.Now().Add(sendTime(size))}
+	out := &sending{
+		size: size, to: s.client,
+		patience: pacePatience, deadline: time.Now().Add(sendTime(size)),
+	}
 	if s.stall > 0 {
 		out.patience, out.deadline = s.stall, time.Now().Add(s.stall)
 	}

@@ -383,3 +383,70 @@ func TestResetResponses(t *testing.T) {
 		_ = c.conn.Close()
 	})
 }
+
+// TestRoomForRequests checks that requests on their way do not have more memory than there is room
+// for: an idle request ends first, else the request that needs more. A single one has all it needs.
+func TestRoomForRequests(t *testing.T) {
+	const size = 1 << 20
+	inBubble(t, server.GRPCConfig{Room: size}, func(t *testing.T, s *rawServer) {
+		c := s.dial(t, 1<<20)
+		for id := uint32(1); id <= 5; id += 2 {
+			c.open(id, "/test.Test/Unary")
+		}
+		c.begin(1, 3*size, 0)
+		more := func(id uint32, pieces int) { // each as large as the window
+			for range pieces {
+				synctest.Wait()
+				c.more(id, 32<<10)
+			}
+		}
+		more(1, 80)
+		if got := c.ended(1); got != "" {
+			t.Errorf("the only request ended: status %q", got)
+		}
+		c.begin(3, size, 0)
+		more(3, 2)
+		if first, second := c.ended(1), c.ended(3); first != "" || second != "4" {
+			t.Errorf("status of the first request %q, of one that does not fit %q", first, second)
+		}
+		pass(time.Second)
+		c.begin(5, size, 0)
+		more(5, 2)
+		if first, third := c.ended(1), c.ended(5); first != "4" || third != "" {
+			t.Errorf("status of the idle request %q, of the next one %q", first, third)
+		}
+		_ = c.conn.Close()
+	})
+}
+
+// TestRoomForResponses checks that clients that take nothing lose their connections if there is no
+// room, and that those that take something keep them.
+func TestRoomForResponses(t *testing.T) {
+	const size = 1 << 20
+	inBubble(t, server.GRPCConfig{Room: 5 * size / 2}, func(t *testing.T, s *rawServer) {
+		idle, slow, next := s.dial(t, 0), s.dial(t, 0), s.dial(t, 0)
+		idle.call(1, "/test.Test/Unary", size)
+		slow.call(1, "/test.Test/Unary", size)
+		pass(2 * time.Second)
+		slow.take(1, 1<<10)
+		if idle.isCut() || slow.isCut() {
+			t.Error("a connection was closed although there was room")
+		}
+		next.call(1, "/test.Test/Unary", size)
+		pass(2 * hurry)
+		slow.take(1, 1<<10)
+		if !idle.isCut() {
+			t.Error("the client that takes nothing keeps its connection")
+		}
+		if slow.isCut() || next.isCut() {
+			t.Error("another client has lost its connection")
+		}
+		for _, c := range []*rawClient{idle, slow, next} {
+			_ = c.conn.Close()
+			<-c.done
+		}
+	})
+}
+
+// hurry is how long a client may take nothing if there is no room.
+const hurry = 500 * time.Millisecond

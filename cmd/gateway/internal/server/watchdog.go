@@ -16,6 +16,8 @@ const (
 	// maxUnread is the number of calls whose requests have not arrived. One more ends the call
 	// that has made no progress for longest.
 	maxUnread = 1000
+	// hurry is how long a message may make no progress if there is no room for others.
+	hurry = 500 * time.Millisecond
 	// sweepEvery is the time between two looks at the messages on their way.
 	sweepEvery = time.Second
 )
@@ -38,10 +40,15 @@ type watchdog struct {
 	unread  *list.List // of *reading, in the order of their progress
 	unsent  map[*sending]struct{}
 	ticking bool
+	// received and queued are the bytes of the two.
+	received, queued int
+	checked          time.Time // when the connections were looked at for room
+
+	room int // for the bytes in each direction; 0: no limit
 }
 
-func newWatchdog() *watchdog {
-	return &watchdog{unread: list.New(), unsent: map[*sending]struct{}{}}
+func newWatchdog(room int) *watchdog {
+	return &watchdog{unread: list.New(), unsent: map[*sending]struct{}{}, room: room}
 }
 
 // reading represents a message on its way from a client.
@@ -55,6 +62,7 @@ type reading struct {
 
 // sending represents a message on its way to a client, in the buffers of grpc.
 type sending struct {
+	size     int
 	deadline time.Time
 	patience time.Duration // for the next progress
 	progress time.Time
@@ -85,15 +93,39 @@ func (w *watchdog) watch(r *reading) {
 	}
 }
 
-// moved records progress of a message from a client.
+// moved records progress of a message from a client. If there is no room for so many bytes, it ends
+// a call.
 func (w *watchdog) moved(r *reading, received int) {
+	if victim := w.move(r, received); victim != nil {
+		victim.cut(whyMany)
+	}
+}
+
+// move records progress, and returns the call that must end: one that has made no progress in
+// hurry, else r itself, and none if r is the only one.
+func (w *watchdog) move(r *reading, received int) (victim *reading) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if r.at == nil {
+		return nil // it is over
+	}
 	r.received += received
 	r.progress = time.Now()
-	if r.at != nil {
-		w.unread.MoveToBack(r.at)
+	w.received += received
+	w.unread.MoveToBack(r.at)
+	if w.room == 0 || w.received <= w.room || w.received == r.received {
+		return nil
 	}
+	for e := w.unread.Front(); e != nil; e = e.Next() {
+		other, _ := e.Value.(*reading)
+		if r.progress.Sub(other.progress) < hurry {
+			break
+		}
+		if other.received > 0 {
+			return w.forgetLocked(e)
+		}
+	}
+	return w.forgetLocked(r.at)
 }
 
 // arrived ends the watching.
@@ -108,6 +140,7 @@ func (w *watchdog) arrived(r *reading) {
 func (w *watchdog) forgetLocked(e *list.Element) *reading {
 	r, _ := w.unread.Remove(e).(*reading)
 	r.at = nil
+	w.received -= r.received
 	return r
 }
 
@@ -115,16 +148,48 @@ func (w *watchdog) forgetLocked(e *list.Element) *reading {
 func (w *watchdog) sent(s *sending) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	delete(w.unsent, s)
+	w.dropLocked(s)
 }
 
-// send begins to watch a message to a client.
+func (w *watchdog) dropLocked(s *sending) {
+	if _, ok := w.unsent[s]; ok {
+		delete(w.unsent, s)
+		w.queued -= s.size
+	}
+}
+
+// send begins to watch a message to a client. If there is no room for it, it closes the connections
+// that take nothing.
 func (w *watchdog) send(s *sending) {
 	s.progress, s.written = time.Now(), s.to.written.Load()
+	for _, c := range w.queue(s) {
+		_ = c.Close() // its error does not matter any more
+	}
+}
+
+func (w *watchdog) queue(s *sending) (idle []*client) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.unsent[s] = struct{}{}
+	w.queued += s.size
 	w.tickLocked()
+	return w.idleLocked(s.progress)
+}
+
+// idleLocked returns the connections that have taken nothing for hurry, if there is no room. It
+// looks at most once in a fraction of that time.
+func (w *watchdog) idleLocked(now time.Time) (idle []*client) {
+	if w.room == 0 || w.queued <= w.room || now.Sub(w.checked) < hurry/10 {
+		return nil
+	}
+	w.checked = now
+	for s := range w.unsent {
+		if now.Sub(s.to.tookAt()) > hurry && now.Sub(s.progress) > hurry {
+			idle = append(idle, s.to)
+			w.dropLocked(s)
+		}
+	}
+	return idle
 }
 
 func (w *watchdog) tickLocked() {
@@ -161,9 +226,10 @@ func (w *watchdog) late(now time.Time) (slow []*reading, stuck []*client) {
 	for s := range w.unsent {
 		if s.isStuck(now) {
 			stuck = append(stuck, s.to)
-			delete(w.unsent, s)
+			w.dropLocked(s)
 		}
 	}
+	stuck = append(stuck, w.idleLocked(now)...)
 	w.ticking = false
 	if w.unread.Len() > 0 || len(w.unsent) > 0 {
 		w.tickLocked()

@@ -1,0 +1,89 @@
+package app_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/metadata"
+
+	"github.com/mooringdb/mooring/core/bson"
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/internal/mongotest"
+)
+
+// audited returns the lines of an audit log, each as principal, action, namespace and outcome.
+func audited(t *testing.T, path string) (lines []string) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		var e struct {
+			Principal, Action, Namespace, Outcome string
+			RequestID                             string `json:"request_id"`
+		}
+		if err := json.Unmarshal([]byte(line), &e); err != nil || e.RequestID == "" {
+			t.Errorf("line %q: %v", line, err)
+		}
+		lines = append(lines, strings.Join([]string{e.Principal, e.Action, e.Namespace, e.Outcome}, " "))
+	}
+	return lines
+}
+
+// TestAudit checks that the file has a line for each write and each refusal, of both listeners, and
+// that a new file is begun when the old one was renamed.
+func TestAudit(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit")
+	key, line := newKey(t, "shop", time.Time{})
+	mongo := mongotest.NewTCPServer(t, mongotest.Handlers{"insert": mongotest.Always(mongotest.OK(func(b *bson.Builder) { b.Int32("n", 1) }))})
+	g := start(t, mongo.URI(), "--auth-api-keys-file", secretFile(t, "keys", line), "--audit-file", path)
+	defer g.stop()
+	documents := mooringv1.NewDocumentServiceClient(g.cc)
+	insert := &mooringv1.InsertOneRequest{Database: "db", Collection: "c", Document: &mooringv1.Document{Encoding: &mooringv1.Document_Json{Json: `{"a": 1}`}}}
+	known := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+key)
+	if _, err := documents.InsertOne(known, insert); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := documents.FindOne(known, &mooringv1.FindOneRequest{Database: "db", Collection: "c"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := documents.FindOne(t.Context(), &mooringv1.FindOneRequest{Database: "db", Collection: "c"}); err == nil {
+		t.Error("a call without a key succeeds")
+	}
+	resp, err := http.Get("http://" + g.Addresses().REST + "/v1/databases") //nolint:noctx // a test's own
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	want := []string{
+		"key:shop DocumentService/InsertOne db.c ok",
+		" DocumentService/FindOne  Unauthenticated",
+		" GET /v1/databases  Unauthenticated",
+	}
+	if got := audited(t, path); !slices.Equal(got, want) {
+		t.Errorf("the log has %q, want %q", got, want)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the file: %v, %v", info.Mode(), err)
+	}
+	if err := os.Rename(path, path+".1"); err != nil {
+		t.Fatal(err)
+	}
+	g.Reload()
+	if _, err := documents.InsertOne(known, insert); err != nil {
+		t.Fatal(err)
+	}
+	if got := audited(t, path); !slices.Equal(got, want[:1]) {
+		t.Errorf("the new file has %q, want %q", got, want[:1])
+	}
+	if got := audited(t, path+".1"); !slices.Equal(got, want) {
+		t.Errorf("the old file has %q, want %q", got, want)
+	}
+}

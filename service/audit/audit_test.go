@@ -1,0 +1,97 @@
+package audit_test
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	"github.com/mooringdb/mooring/core/bson"
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/audit"
+)
+
+// TestEveryMethodHasAClass checks that each method of the API is classified.
+func TestEveryMethodHasAClass(t *testing.T) {
+	n := 0
+	protoregistry.GlobalFiles.RangeFilesByPackage("mooring.v1", func(file protoreflect.FileDescriptor) bool {
+		for i := range file.Services().Len() {
+			methods := file.Services().Get(i).Methods()
+			for j := range methods.Len() {
+				m := methods.Get(j)
+				n++
+				name := "/" + string(m.Parent().FullName()) + "/" + string(m.Name())
+				if audit.ClassOf(name) == audit.Unknown {
+					t.Errorf("%s has no class", name)
+				}
+			}
+		}
+		return true
+	})
+	if n < 40 {
+		t.Errorf("%d methods were looked at", n)
+	}
+}
+
+func json(text string) *mooringv1.Document {
+	return &mooringv1.Document{Encoding: &mooringv1.Document_Json{Json: text}}
+}
+
+func native(doc bson.Raw) *mooringv1.Document {
+	return &mooringv1.Document{Encoding: &mooringv1.Document_Bson{Bson: doc}}
+}
+
+// TestEntries checks which calls are logged, and with what. No line has a value of a document.
+func TestEntries(t *testing.T) {
+	const secret = "hunter2"
+	out := native(bson.NewBuilder(nil).String("$out", secret).Finish())
+	match := native(bson.NewBuilder(nil).OpenDocument("$match").String("a", secret).Close().Finish())
+	pipeline := func(stages ...*mooringv1.Document) *mooringv1.AggregateRequest {
+		return &mooringv1.AggregateRequest{Database: "d", Collection: new("c"), Pipeline: stages}
+	}
+	command := func(d *mooringv1.Document) *mooringv1.RunCommandRequest {
+		return &mooringv1.RunCommandRequest{Database: "d", Command: d}
+	}
+	const documents, commands = "/mooring.v1.DocumentService/", "/mooring.v1.CommandService/RunCommand"
+	for _, row := range []struct {
+		name  string
+		entry audit.Entry
+		want  string // of the line; empty: there is none
+	}{
+		{"a read", audit.Entry{Method: documents + "Find", Request: &mooringv1.FindRequest{Database: "d", Collection: "c"}}, ""},
+		{"a read that fails", audit.Entry{Method: documents + "Find", Code: codes.InvalidArgument, Reason: "InvalidArgument"}, ""},
+		{"a read that is refused", audit.Entry{Principal: "key:a", Method: documents + "Find", Code: codes.PermissionDenied, Reason: "Forbidden", Request: &mooringv1.FindRequest{Database: "d", Collection: "c"}}, "principal=key:a action=DocumentService/Find namespace=d.c outcome=Forbidden request_id=r"},
+		{"a write", audit.Entry{Principal: "key:a", Method: documents + "InsertOne", Request: &mooringv1.InsertOneRequest{Database: "d", Collection: "c", Document: match}}, "principal=key:a action=DocumentService/InsertOne namespace=d.c outcome=ok request_id=r"},
+		{"a write that fails", audit.Entry{Method: documents + "InsertOne", Code: codes.AlreadyExists, Reason: "DuplicateKey", Request: &mooringv1.InsertOneRequest{Database: "d", Collection: "c"}}, "outcome=DuplicateKey"},
+		{"a write without a request", audit.Entry{Method: documents + "InsertOne", Code: codes.DeadlineExceeded, Reason: "BodyTimeout"}, `namespace="" outcome=BodyTimeout`},
+		{"a database", audit.Entry{Method: "/mooring.v1.CatalogService/DropDatabase", Request: &mooringv1.DropDatabaseRequest{Database: "d"}}, "action=CatalogService/DropDatabase namespace=d outcome=ok"},
+		{"many collections", audit.Entry{Method: documents + "BulkWrite", Request: &mooringv1.BulkWriteRequest{Models: []*mooringv1.WriteModel{{Namespace: new("d.a")}, {Namespace: new("d.b")}, {Namespace: new("d.a")}}}}, "namespace=d.a,d.b outcome=ok"},
+		{"a pipeline", audit.Entry{Method: documents + "Aggregate", Request: pipeline(match)}, ""},
+		{"a pipeline in JSON", audit.Entry{Method: documents + "Aggregate", Request: pipeline(json(`{"$match": {}}`))}, ""},
+		{"a pipeline that writes", audit.Entry{Method: documents + "Aggregate", Request: pipeline(match, out)}, "action=DocumentService/Aggregate namespace=d.c"},
+		{"a pipeline in JSON that writes", audit.Entry{Method: documents + "StreamAggregate", Request: pipeline(json(`{"$merge": "hunter2"}`))}, "action=DocumentService/StreamAggregate"},
+		{"a pipeline in JSON with escapes", audit.Entry{Method: documents + "Aggregate", Request: pipeline(json(`{"$o\u0075t": "hunter2"}`))}, "action=DocumentService/Aggregate"},
+		{"a pipeline that did not arrive", audit.Entry{Method: documents + "Aggregate"}, "action=DocumentService/Aggregate"},
+		{"a command", audit.Entry{Method: commands, Request: command(native(bson.NewBuilder(nil).String("insert", secret).Finish()))}, `action="CommandService/RunCommand insert" namespace=d`},
+		{"a command in JSON", audit.Entry{Method: commands, Request: command(json(`{ "drop": "hunter2"}`))}, `action="CommandService/RunCommand drop"`},
+		{"a command with a strange name", audit.Entry{Method: commands, Request: command(json(`{"a\nb": 1}`))}, `action="CommandService/RunCommand ?"`},
+		{"a method without a class", audit.Entry{Method: "/mooring.v1.NewService/New"}, "action=NewService/New"},
+		{"a path of REST", audit.Entry{Method: "GET /nothing", Code: codes.NotFound, Reason: "RouteNotFound"}, ""},
+		{"a refusal of REST", audit.Entry{Method: "POST /v1/" + strings.Repeat("x", 1000), Client: "192.0.2.1:5", Code: codes.Unauthenticated, Reason: "Unauthenticated"}, "outcome=Unauthenticated request_id=r client=192.0.2.1:5"},
+	} {
+		var log bytes.Buffer
+		row.entry.RequestID = "r"
+		audit.New(slog.New(slog.NewTextHandler(&log, nil))).Ended(t.Context(), &row.entry)
+		if got := log.String(); !strings.Contains(got, row.want) || (row.want == "") != (got == "") {
+			t.Errorf("%s: %q, want %q", row.name, got, row.want)
+		}
+		if strings.Contains(log.String(), secret) || log.Len() > 600 {
+			t.Errorf("%s: a value, or too long: %s", row.name, &log)
+		}
+	}
+	audit.New(nil).Ended(t.Context(), &audit.Entry{Method: documents + "InsertOne"})
+}

@@ -1,0 +1,68 @@
+package rpcerr_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/mongoerr"
+	"github.com/mooringdb/mooring/core/operation"
+	"github.com/mooringdb/mooring/core/pool"
+	"github.com/mooringdb/mooring/service/call"
+	"github.com/mooringdb/mooring/service/rpcerr"
+)
+
+// TestConceal checks that a terse call tells nothing of the deployment, on gRPC and REST, but the
+// code, its name and the advice, and that the log has the whole text.
+func TestConceal(t *testing.T) {
+	const secret = "hunter2"
+	reply := bson.NewBuilder(nil).OpenDocument("keyPattern").Int32(secret, 1).Close().
+		OpenDocument("keyValue").String(secret, secret).Close().
+		OpenDocument("errInfo").String(secret, secret).Close().Finish()
+	write := mongoerr.WriteError{Code: 11000, Message: secret, Raw: reply}
+	concern := &mongoerr.WriteConcernError{Code: 64, Name: "WriteConcernFailed", Message: secret, Raw: reply}
+	for _, row := range []struct {
+		err    error
+		reason string
+		kept   string // of the message
+	}{
+		{&mongoerr.CommandError{Code: 11000, Name: "DuplicateKey", Message: secret, Reply: reply}, "DuplicateKey", "a document with this key exists"},
+		{&mongoerr.CommandError{Code: 99999, Message: secret}, "Location99999", "the server refuses"},
+		{&mongoerr.WriteException{WriteErrors: []mongoerr.WriteError{write}, WriteConcernError: concern}, "DuplicateKey", "exists"},
+		{concern, "WriteConcernFailed", "the server refuses"},
+		{&mongoerr.NetworkError{Address: secret, Err: errors.New(secret)}, "NetworkError", "connection"},
+		{&mongoerr.SelectionError{Selector: secret, Topology: secret, Err: errors.New(secret)}, "NoSuitableServer", "no MongoDB server"},
+		{&pool.WaitQueueTimeoutError{Address: secret}, "ConnectionPoolFull", "in use"},
+		{fmt.Errorf("wait for %s: %w", secret, context.DeadlineExceeded), "DeadlineExceeded", "deadline"},
+		{&operation.OutcomeUnknownError{Err: errors.New(secret)}, "WriteOutcomeUnknown", "may or may not"},
+		{errors.New(secret), "Internal", "internal error"},
+		{&rpcerr.Error{Reason: rpcerr.InvalidArgument, Field: "filter", Message: "is odd"}, "InvalidArgument", "filter: is odd"},
+	} {
+		f := rpcerr.Explain(row.err, call.Call{Terse: true})
+		shown, err := json.Marshal(f.HTTP().Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		details, err := protojson.Marshal(f.GRPCStatus().Proto())
+		if err != nil {
+			t.Fatal(err)
+		}
+		body := f.HTTP().Body.GetError()
+		if body.GetReason() != row.reason || !strings.Contains(body.GetMessage(), row.kept) || f.GRPCStatus().Message() != body.GetMessage() {
+			t.Errorf("%v: %s %q, want %s %q", row.err, body.GetReason(), body.GetMessage(), row.reason, row.kept)
+		}
+		if strings.Contains(string(shown)+string(details), secret) {
+			t.Errorf("%v: shows the server's text: %s, %s", row.err, shown, details)
+		}
+		whole := rpcerr.Explain(row.err, call.Call{})
+		if f.Whole() != whole.Message() || f.Code() != whole.Code() || f.HTTP().Code != whole.HTTP().Code {
+			t.Errorf("%v: the log has %q, want %q", row.err, f.Whole(), whole.Message())
+		}
+	}
+}
