@@ -70,6 +70,9 @@ type Options struct {
 	// together, whose contexts are canceled: from 0, which sets no bound, to 1. One more ends when
 	// its context is canceled.
 	MaxRunOnShare float64
+	// AdmitReply, if set, is called before a reply of at least conn.LargeReply bytes is read, with
+	// the context of the operation; see conn.Config.Admit.
+	AdmitReply func(ctx context.Context, size int) (done func(), err error)
 	// Jitter returns a random number from 0 to 1, by which waits before further attempts are
 	// shortened; nil: math/rand.
 	Jitter func() float64

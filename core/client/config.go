@@ -76,6 +76,7 @@ func topologyConfig(
 			ZlibLevel:      cfg.ZlibCompressionLevel,
 			LoadBalanced:   cfg.LoadBalanced,
 			ServerAPI:      opt.ServerAPI,
+			Admit:          opt.AdmitReply,
 		},
 		Pool: topology.PoolConfig{
 			MaxSize:          cfg.MaxPoolSize,

@@ -85,10 +85,19 @@ type Config struct {
 	// id.
 	LoadBalanced bool
 
+	// Admit, if set, is called before a reply of at least LargeReply bytes is read, and before one
+	// is decompressed to so many, with the context of the request. It may block. If it fails, the
+	// request fails with its error, and the connection is broken. Otherwise done is called when the
+	// reply has been read.
+	Admit func(ctx context.Context, size int) (done func(), err error)
+
 	// Query sends the first hello over OP_QUERY, for a monitor that asks if a server is too old
 	// for OP_MSG. It excludes ServerAPI and LoadBalanced.
 	Query bool
 }
+
+// LargeReply is the size of the smallest reply that Config.Admit is asked for.
+const LargeReply = 64 << 10
 
 // ErrClosed is inside the error of a request on a connection that its owner has closed.
 var ErrClosed = errors.New("connection is closed")
@@ -116,6 +125,7 @@ type Conn struct {
 	packer     packer
 	timeout    time.Duration // the socket timeout
 	maxReply   int32
+	admit      func(ctx context.Context, size int) (done func(), err error) // may be nil
 	maxRequest int
 	api        *ServerAPI
 	desc       description.Server
@@ -330,7 +340,7 @@ func (c *Conn) write(ctx context.Context, msg []byte) error {
 // wanted none, which some servers send nevertheless.
 func (c *Conn) readReply(ctx context.Context) (bson.Raw, error) {
 	for {
-		h, m, err := c.readMessage()
+		h, m, err := c.readMessage(ctx)
 		if err != nil {
 			return nil, c.fail(ctx, "read", true, err)
 		}
@@ -347,8 +357,8 @@ func (c *Conn) readReply(ctx context.Context) (bson.Raw, error) {
 }
 
 // readMessage reads the next message, to whichever request, and decompresses it if necessary.
-func (c *Conn) readMessage() (wire.Header, wire.Message, error) {
-	buf, err := wire.ReadFrom(c.reader, c.maxReply)
+func (c *Conn) readMessage(ctx context.Context) (wire.Header, wire.Message, error) {
+	buf, err := c.readFrame(ctx)
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF // callers take io.EOF for the end of a result
 	}
@@ -357,9 +367,38 @@ func (c *Conn) readMessage() (wire.Header, wire.Message, error) {
 	}
 	h, m, err := wire.Parse(buf)
 	if packed, ok := m.(*wire.Compressed); ok {
+		done, err := c.admitted(ctx, packed.UncompressedSize)
+		if err != nil {
+			return h, nil, err
+		}
+		defer done()
 		return unpack(h, packed, c.maxReply)
 	}
 	return h, m, err
+}
+
+// readFrame reads the bytes of the next message.
+func (c *Conn) readFrame(ctx context.Context) ([]byte, error) {
+	if c.admit != nil {
+		length, err := wire.Length(c.reader, c.maxReply)
+		if err != nil {
+			return nil, err
+		}
+		done, err := c.admitted(ctx, length)
+		if err != nil {
+			return nil, err
+		}
+		defer done()
+	}
+	return wire.ReadFrom(c.reader, c.maxReply)
+}
+
+// admitted asks for leave to read a reply of that size.
+func (c *Conn) admitted(ctx context.Context, size int32) (done func(), err error) {
+	if c.admit == nil || size < LargeReply {
+		return func() {}, nil
+	}
+	return c.admit(ctx, int(size))
 }
 
 // wantedNone reports whether id is of a request between the last answered one and the current
@@ -429,6 +468,7 @@ func newConn(addr address.Address, cfg Config, transport *socket, nc net.Conn) *
 		addr: addr, id: cfg.ID, nc: nc, transport: transport, api: cfg.ServerAPI,
 		reader:     bufio.NewReaderSize(nc, readBuffer),
 		maxReply:   cfg.MaxMessageSize,
+		admit:      cfg.Admit,
 		maxRequest: int(wire.DefaultMaxMessageSize),
 		requestID:  rand.Int32N(1 << 30),
 	}

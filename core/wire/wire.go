@@ -1,8 +1,8 @@
 // Package wire turns MongoDB's messages into bytes and back: OP_MSG, OP_QUERY and OP_REPLY (which
 // only the hello to a server without OP_MSG uses), and the envelope of OP_COMPRESSED. Encoding
 // appends to the caller's buffer; decoding is strict and returns views on it. It does not
-// compress, does no I/O but ReadFrom, and looks at no document beyond the frame that carries it: a
-// Raw in a decoded message has a checked length and unchecked contents.
+// compress, does no I/O but Length and ReadFrom, and looks at no document beyond the frame that
+// carries it: a Raw in a decoded message has a checked length and unchecked contents.
 package wire
 
 import (
@@ -75,26 +75,36 @@ func (e *FormatError) Error() string {
 // Malformed reports true; see mongoerr.IsMalformed.
 func (e *FormatError) Malformed() bool { return true }
 
-// ReadFrom reads one message with one allocation, after it has checked that the length is between
-// HeaderSize and max (0 stands for DefaultMaxMessageSize). It blocks until the message is
-// complete. io.EOF means that the peer closed the connection between two messages,
+// Length returns the length of the next message, after it has checked that the length is between
+// HeaderSize and max (0 stands for DefaultMaxMessageSize). It blocks until the length has arrived,
+// and reads nothing. io.EOF means that the peer closed the connection between two messages,
 // io.ErrUnexpectedEOF inside a message.
-func ReadFrom(r *bufio.Reader, max int32) ([]byte, error) {
+func Length(r *bufio.Reader, max int32) (int32, error) {
 	if max <= 0 {
 		max = DefaultMaxMessageSize
 	}
 	head, err := r.Peek(4)
 	if err != nil {
 		if err == io.EOF && len(head) > 0 {
-			return nil, io.ErrUnexpectedEOF
+			return 0, io.ErrUnexpectedEOF
 		}
-		return nil, err
+		return 0, err
 	}
 	length := int32(binary.LittleEndian.Uint32(head))
 	if length < HeaderSize || length > max {
 		problem := fmt.Sprintf("message length %d is not between %d and %d",
 			length, HeaderSize, max)
-		return nil, &FormatError{0, problem}
+		return 0, &FormatError{0, problem}
+	}
+	return length, nil
+}
+
+// ReadFrom reads one message with one allocation. It blocks until the message is complete. Its
+// errors are those of Length.
+func ReadFrom(r *bufio.Reader, max int32) ([]byte, error) {
+	length, err := Length(r, max)
+	if err != nil {
+		return nil, err
 	}
 	msg := make([]byte, length)
 	if _, err := io.ReadFull(r, msg); err != nil {

@@ -10,16 +10,32 @@ import (
 type Account struct {
 	admission *Admission // nil: nothing is charged
 	principal Principal
+	// refuse ends the call of the account when a reply does not fit; nil: nothing does.
+	refuse context.CancelCauseFunc
 
 	// mu guards the fields below. Nothing blocks while it is held.
-	mu     sync.Mutex
-	held   int64
-	closed bool
+	mu   sync.Mutex
+	held int64
+	// replies is the part of held that is charged for replies of the server.
+	replies int64
+	closed  bool
+	// overdrawn says that the account has the overdraft of the admission.
+	overdrawn bool
 }
 
 // Open opens the account of a call that a principal makes; before that, it is the zero value. If a
 // nil, nothing is charged. The caller must call Close when the call holds no memory any more.
 func (a *Admission) Open(c *Account, p Principal) { c.admission, c.principal = a, p }
+
+// OpenFor opens another account of the principal of c, for memory that outlives the call.
+func (c *Account) OpenFor(other *Account) {
+	if c != nil {
+		other.admission, other.principal = c.admission, c.principal
+	}
+}
+
+// OnRefusal sets the function that ends the call when a reply of the server does not fit.
+func (c *Account) OnRefusal(end context.CancelCauseFunc) { c.refuse = end }
 
 // Principal returns whose account it is.
 func (c *Account) Principal() Principal { return c.principal }
@@ -76,20 +92,31 @@ func (c *Account) Held() int64 {
 	return c.held
 }
 
-// ShrinkTo returns all but n bytes. It does nothing if less is charged.
-func (c *Account) ShrinkTo(n int64) {
+// Shrink returns n bytes, or what is charged if that is less.
+func (c *Account) Shrink(n int64) {
 	if c == nil || c.admission == nil {
 		return
 	}
 	c.mu.Lock()
-	rest := c.held - n
-	if rest > 0 {
-		c.held = n
-	}
+	n = min(n, c.held)
+	c.held -= n
 	c.mu.Unlock()
-	if rest > 0 {
-		c.admission.bytes.give(c.principal, rest)
+	if n > 0 {
+		c.admission.bytes.give(c.principal, n)
 	}
+}
+
+// TakeReplies returns how many bytes are charged for the server's replies since the last call. The
+// caller returns them with Shrink when the replies are not used any more, unless that is at the end
+// of the call.
+func (c *Account) TakeReplies() (n int64) {
+	if c == nil {
+		return 0
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n, c.replies = c.replies, 0
+	return n
 }
 
 // Close returns everything. What is charged later is returned at once.
@@ -98,10 +125,13 @@ func (c *Account) Close() {
 		return
 	}
 	c.mu.Lock()
-	held := c.held
-	c.held, c.closed = 0, true
+	held, overdrawn := c.held, c.overdrawn
+	c.held, c.closed, c.overdrawn = 0, true, false
 	c.mu.Unlock()
 	if held > 0 {
 		c.admission.bytes.give(c.principal, held)
+	}
+	if overdrawn {
+		<-c.admission.overdraft
 	}
 }

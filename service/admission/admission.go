@@ -81,6 +81,11 @@ func New(cfg Config) *Admission {
 	}
 }
 
+// SetReclaim sets what makes room for calls that do not fit: it returns bytes that are charged and
+// can be missed, at least so many if there are. It is called without locks. SetReclaim is called
+// before the first call.
+func (a *Admission) SetReclaim(reclaim func(bytes int64)) { a.bytes.reclaim = reclaim }
+
 // Usage says what is held of a resource, and how many calls wait for it.
 type Usage struct {
 	Held, Limit int64

@@ -209,13 +209,13 @@ func TestAccount(t *testing.T) {
 		if got := a.Bytes(); got.Held != 1200 || got.Limit != 1000 {
 			t.Errorf("Bytes() = %+v", got)
 		}
-		c.ShrinkTo(500)
-		c.ShrinkTo(600) // less is charged
+		c.Shrink(400)
 		if got := c.Held(); got != 500 {
 			t.Errorf("Held() = %d, want 500", got)
 		}
 		c.Close()
 		grow(c.Grow(ctx, 10)) // is returned at once
+		d.Shrink(1000)        // less is charged
 		d.Close()
 		d.Close()
 		if got := a.Bytes().Held; got != 0 {
@@ -233,7 +233,7 @@ func TestNoAccount(t *testing.T) {
 			t.Error(err)
 		}
 		c.Force(1 << 50)
-		c.ShrinkTo(0)
+		c.Shrink(1)
 		c.Close()
 		if c.Held() != 0 {
 			t.Errorf("Held() = %d", c.Held())

@@ -170,10 +170,14 @@ type Context struct {
 	Call
 }
 
-// Value returns the call for the key of From, and the value of the inner context for other keys.
+// Value returns the call for the key of From, its account for admission.AccountKey, and the value
+// of the inner context for other keys.
 func (c *Context) Value(k any) any {
-	if k == (key{}) {
+	switch k {
+	case key{}:
 		return &c.Call
+	case admission.AccountKey{}:
+		return c.Account
 	}
 	return c.Context.Value(k)
 }

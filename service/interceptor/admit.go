@@ -2,6 +2,7 @@ package interceptor
 
 import (
 	"context"
+	"errors"
 
 	"github.com/mooringdb/mooring/service/admission"
 )
@@ -18,17 +19,29 @@ func (x *Chain) admit(ctx context.Context, c *pass) error {
 		defer c.account.Close()
 		c.call.Account = &c.account
 	}
+	c.call.Account.OnRefusal(c.place.cancel)
 	p := c.call.Account.Principal()
 	if c.stream != nil {
 		if err := a.EnterStream(ctx, p); err != nil {
 			return err
 		}
 		defer a.LeaveStream(p)
-		return c.next(ctx)
+		return refused(ctx, c.next(ctx))
 	}
 	if err := a.EnterCall(ctx, p); err != nil {
 		return err
 	}
 	defer a.LeaveCall(p)
-	return c.next(ctx)
+	return refused(ctx, c.next(ctx))
+}
+
+// refused returns the error of a call, or the refusal that has canceled the call.
+func refused(ctx context.Context, err error) error {
+	if err == nil || !isCanceled(err) {
+		return err
+	}
+	if refusal, ok := errors.AsType[*admission.Error](context.Cause(ctx)); ok {
+		return refusal
+	}
+	return err
 }

@@ -102,3 +102,21 @@ func TestOpenAccount(t *testing.T) {
 		t.Errorf("the account holds %d bytes, want 100", got)
 	}
 }
+
+// TestRefusedReply checks that the client of a call that a reply without room has ended is told so,
+// and not that the call was canceled.
+func TestRefusedReply(t *testing.T) {
+	a := admission.New(admission.Config{Bytes: 1000})
+	x := interceptor.New(interceptor.Config{Admission: a})
+	for name, run := range map[string]func(
+		context.Context, *interceptor.Chain, func(context.Context) error,
+	) error{"unary": unary, "stream": stream} {
+		err := run(t.Context(), x, func(ctx context.Context) error {
+			_, _ = a.AdmitReply(ctx, 5000)
+			return ctx.Err()
+		})
+		if got := reasonOf(err); got != "TooLarge" {
+			t.Errorf("%s: %v, want TooLarge", name, err)
+		}
+	}
+}

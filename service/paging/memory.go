@@ -49,10 +49,19 @@ func (m *memory) trim(but *held) {
 	}
 }
 
+// reclaim drops the oldest pages until so many bytes are free, or none is left.
+func (m *memory) reclaim(bytes int) {
+	least := m.pages.cost - bytes
+	for h := m.pages.first(); h != nil && m.pages.cost > least; h = m.pages.first() {
+		m.forget(h)
+	}
+}
+
 // row holds cursors, oldest first, and the sum of the memory that they keep.
 type row struct {
 	cursors list.List // of *held
 	cost    int
+	charged Memory // with cost; may be nil
 }
 
 // place holds a cursor's place in a row. The zero value is in no row.
@@ -75,6 +84,9 @@ func (r *row) first() *held {
 func (r *row) push(h *held, at *place, cost int) {
 	*at = place{r.cursors.PushBack(h), cost}
 	r.cost += cost
+	if r.charged != nil {
+		r.charged.Force(int64(cost))
+	}
 }
 
 // remove takes a cursor out of the row, if it is in it.
@@ -82,6 +94,9 @@ func (r *row) remove(at *place) {
 	if at.isIn() {
 		r.cursors.Remove(at.element)
 		r.cost -= at.cost
+		if r.charged != nil {
+			r.charged.Shrink(int64(at.cost))
+		}
 		*at = place{}
 	}
 }

@@ -33,6 +33,8 @@ type Config struct {
 	// PageMemory is how many bytes may be held between two calls: delivered pages, for clients that
 	// ask again, and what is left of batches that are larger than a page. Less than 0 means none.
 	PageMemory int
+	// Memory is charged with what is held between two calls; nil: nothing is.
+	Memory Memory
 	// PageBytes is the most that a page holds, unless one document is larger.
 	PageBytes int
 	// MaxCursors bounds the known cursors, including those that have ended or went to another
@@ -43,6 +45,12 @@ type Config struct {
 	MaxPerPrincipal int
 	// Continue makes a cursor of a state; required.
 	Continue func(cursor.State) Cursor
+}
+
+// Memory counts bytes that are in use. Its methods do not block.
+type Memory interface {
+	Force(bytes int64)
+	Shrink(bytes int64)
 }
 
 // Pager holds the cursors of one gateway that are read in pages.
@@ -82,6 +90,7 @@ func New(cfg Config) *Pager {
 	}
 	p.cfg.UnreadIdle = min(p.cfg.UnreadIdle, p.table.Idle())
 	p.memory.budget = max(cfg.PageMemory, 0)
+	p.memory.pages.charged, p.memory.leftovers.charged = cfg.Memory, cfg.Memory
 	_, _ = rand.Read(p.instance[:]) // never fails
 	return p
 }
@@ -118,6 +127,14 @@ func (p *Pager) Table() *handle.Table { return p.table }
 func (p *Pager) Start(ctx context.Context) error {
 	p.table.Start(ctx)
 	return nil
+}
+
+// Reclaim drops the oldest pages that are held for clients that ask again, until so many bytes are
+// free. Such a client gets ErrCursorTokenReused.
+func (p *Pager) Reclaim(bytes int64) {
+	p.table.Lock()
+	defer p.table.Unlock()
+	p.memory.reclaim(int(bytes))
 }
 
 // Len returns the number of known cursors, including those that have ended, whose last page a

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
@@ -27,6 +28,16 @@ const (
 	skipPatience = 10 * time.Second
 )
 
+// A body is charged before it is read, unless it is small: bodyCost bytes for each of its bytes,
+// for the body and the BSON that it becomes. One whose length is not known is charged as it
+// arrives, unknownCost bytes for each byte, since its buffer grows by doubling.
+const (
+	smallBody   = 16 << 10
+	bodyCost    = 2
+	unknownCost = 4
+	chargeStep  = 64 << 10
+)
+
 // decode reads the body into a request.
 func (c *call) decode(m message) error {
 	body, err := c.readBody()
@@ -37,8 +48,11 @@ func (c *call) decode(m message) error {
 	if len(bytes.TrimSpace(body.b)) == 0 {
 		return nil // as {}
 	}
-	return decode(c.route.request, m, body.b)
+	return decode(c.route.request, m, body.b, itemLimit{c.handler.config.MaxItems, c.charge})
 }
+
+// charge charges the call with memory before it is taken.
+func (c *call) charge(bytes int64) error { return c.account.Grow(c.r.Context(), bytes) }
 
 func (c *call) readBody() (*buffer, error) {
 	limit, length := c.handler.config.MaxBodyBytes, c.r.ContentLength
@@ -46,12 +60,17 @@ func (c *call) readBody() (*buffer, error) {
 		c.w.Header().Set("Connection", "close")
 		return nil, c.tooLarge()
 	}
-	// A client's Content-Length takes little memory before anything has arrived.
-	body := c.handler.buffers.get(int(min(max(length, 0), bodyPiece)) + bytes.MinRead)
+	if length > smallBody {
+		if err := c.charge(bodyCost * length); err != nil {
+			c.w.Header().Set("Connection", "close") // the body is not read
+			return nil, err
+		}
+	}
+	body := c.handler.buffers.get(int(max(length, 0)) + bytes.MinRead)
 	into := bytes.NewBuffer(body.b)
-	from := c.r.Body
+	from := io.Reader(c.r.Body)
 	if length < 0 {
-		from = http.MaxBytesReader(c.w, from, limit)
+		from = &chargedBody{from: http.MaxBytesReader(c.w, c.r.Body, limit), charge: c.charge}
 	}
 	_, err := into.ReadFrom(&pacedBody{call: c, from: from})
 	body.b = into.Bytes()
@@ -61,6 +80,22 @@ func (c *call) readBody() (*buffer, error) {
 	}
 	c.handler.buffers.put(body)
 	return nil, c.unread(err)
+}
+
+// chargedBody charges a call with a body whose length is not known.
+type chargedBody struct {
+	from   io.Reader
+	charge func(bytes int64) error
+	free   int // bytes that may be read without a charge
+}
+
+// Read reads a part of the body.
+func (b *chargedBody) Read(p []byte) (int, error) {
+	n, err := b.from.Read(p)
+	for b.free -= n; b.free < 0 && err == nil; b.free += chargeStep {
+		err = b.charge(unknownCost * chargeStep)
+	}
+	return n, err
 }
 
 // pacedBody reads a body whose client must keep pace.
@@ -138,7 +173,10 @@ func (c *call) unread(err error) error {
 	_, tooLarge := errors.AsType[*http.MaxBytesError](err)
 	_, network := errors.AsType[net.Error](err)
 	late := errors.Is(err, os.ErrDeadlineExceeded)
+	_, refused := errors.AsType[*admission.Error](err)
 	switch {
+	case refused:
+		return err
 	case tooLarge:
 		return c.tooLarge()
 	case late && !c.deadline.IsZero() && !time.Now().Before(c.deadline):

@@ -49,6 +49,7 @@ type call struct {
 	identity *caller.Identity
 	watch    *mooringv1.WatchRequest // of the ticket in the path; nil: there is none
 	account  admission.Account       // open once it is known who calls
+	textRoom int64                   // charged for the text of large documents
 	metadata metadata.MD             // the handler's header
 
 	called    bool              // the request has reached the interceptors
@@ -292,49 +293,89 @@ type (
 	}
 )
 
+// largeResponse is the size of a response, in BSON, from which its text is not kept as a whole.
+// Such a response is encoded twice: its length is found first, and then it is written in pieces.
+const largeResponse = 256 << 10
+
 func (c *call) writeResponse(m proto.Message) error {
 	out := c.handler.buffers.get(0)
 	defer c.handler.buffers.put(out)
-	if err := c.encode(out, m); err != nil {
+	e := encoder{buf: out.b, mode: c.format.mode, room: c.makeRoom}
+	defer func() { out.b = e.buf }()
+	large := proto.Size(m) >= largeResponse
+	length := 0
+	if large {
+		e.flush = func() { length, e.buf = length+len(e.buf), e.buf[:0] }
+	}
+	if err := c.encode(&e, m); err != nil {
 		return err
 	}
+	c.writeHeader(m, length+len(e.buf))
+	if large {
+		c.encodeAgain(&e, m)
+	}
+	writeAll(c.w, e.buf)
+	return nil
+}
+
+// encodeAgain writes a response, whose header is written, all but the end of it in e.
+func (c *call) encodeAgain(e *encoder, m proto.Message) {
+	e.buf = e.buf[:0]
+	reads := true
+	e.flush = func() {
+		reads = reads && writeAll(c.w, e.buf)
+		e.buf = e.buf[:0]
+	}
+	_ = c.encode(e, m) // it has been encoded before
+}
+
+// makeRoom charges the call with the text of a large document. The texts of one response or message
+// follow each other in one buffer.
+func (c *call) makeRoom(bytes int) error {
+	more := int64(bytes) - c.textRoom
+	if more <= 0 {
+		return nil
+	}
+	if err := c.account.GrowLast(c.r.Context(), more); err != nil {
+		return err
+	}
+	c.textRoom += more
+	return nil
+}
+
+func (c *call) encode(e *encoder, m proto.Message) error {
+	if c.format.media != mediaBSON {
+		return e.response(c.route.reply, m.ProtoReflect())
+	}
+	page, _ := m.(hasDocuments)
+	for _, d := range page.GetDocuments() {
+		e.buf = append(e.buf, d.GetBson()...)
+		if e.flush != nil && len(e.buf) >= writeChunk {
+			e.flush()
+		}
+	}
+	return nil
+}
+
+// writeHeader writes the status and the header of a response whose text has that length.
+func (c *call) writeHeader(m proto.Message, length int) {
 	h := c.w.Header()
 	h["Content-Type"] = contentTypes[c.format.media]
 	if s, ok := m.(hasSession); ok && s.GetSession() != "" {
 		h.Set(sessionHeader, s.GetSession())
 	}
+	if cursor, ok := m.(hasCursor); ok && c.format.media == mediaBSON && cursor.GetCursor() != "" {
+		h.Set(cursorHeader, cursor.GetCursor())
+	}
 	code := http.StatusOK
 	if e, ok := m.(hasWriteErrors); ok && len(e.GetWriteErrors()) > 0 {
 		code = http.StatusMultiStatus
 	}
-	c.writeBody(code, out.b)
-	return nil
-}
-
-func (c *call) encode(out *buffer, m proto.Message) error {
-	if c.format.media == mediaBSON {
-		page, _ := m.(hasDocuments)
-		for _, d := range page.GetDocuments() {
-			out.b = append(out.b, d.GetBson()...)
-		}
-		if cursor, ok := m.(hasCursor); ok && cursor.GetCursor() != "" {
-			c.w.Header().Set(cursorHeader, cursor.GetCursor())
-		}
-		return nil
-	}
-	e := encoder{buf: out.b, mode: c.format.mode}
-	err := e.response(c.route.reply, m.ProtoReflect())
-	out.b = e.buf
-	return err
-}
-
-func (c *call) writeBody(code int, body []byte) {
 	c.applyMetadata()
-	c.length[0] = strconv.Itoa(len(body))
-	c.w.Header()["Content-Length"] = c.length[:]
+	c.length[0] = strconv.Itoa(length)
+	h["Content-Length"] = c.length[:]
 	c.begun = true
 	c.w.WriteHeader(code)
-	writeAll(c.w, body)
 }
 
 // setMetadata stores the handler's header metadata for the response's header.

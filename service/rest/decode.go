@@ -25,13 +25,16 @@ type decoder struct {
 	// bson is the buffer to which documents are appended. The documents are views on it, so it is
 	// never reused.
 	bson []byte
+	// items counts the items of all lists and maps, within limit.
+	items int
+	limit itemLimit
 	// scratch is the buffer of values that are used only until the next value is read.
 	scratch []byte
 }
 
-// decode reads a whole body into m. Errors are *rpcerr.Error.
-func decode(p *plan, m message, json []byte) error {
-	d := decoder{json: json, root: p}
+// decode reads a whole body into m. Errors are *rpcerr.Error, and those of items.charge.
+func decode(p *plan, m message, json []byte, items itemLimit) error {
+	d := decoder{json: json, root: p, limit: items}
 	if c, err := d.peek(); err != nil || c != '{' {
 		return d.fail("expected an object")
 	}
@@ -43,7 +46,7 @@ func decode(p *plan, m message, json []byte) error {
 
 // decodeField reads the whole of json as the value of one field of m.
 func decodeField(f *field, m message, json []byte) error {
-	d := decoder{json: json}
+	d := decoder{json: json, limit: itemLimit{most: DefaultMaxItems}}
 	if err := d.field(f, m); err != nil {
 		return inField(f.name, err)
 	}
@@ -137,9 +140,33 @@ func (d *decoder) field(f *field, m message) error {
 	return nil
 }
 
-// maxItems limits the number of items of a list or a map. An item of three bytes takes a hundred
-// bytes in memory.
-const maxItems = 1_000_000
+// itemLimit limits the items of all lists and maps of a request. An item of three bytes takes
+// hundreds of bytes in memory.
+type itemLimit struct {
+	most int
+	// charge charges the call with the memory of items; nil: nothing is charged.
+	charge func(bytes int64) error
+}
+
+// Items are charged in steps of itemStep, itemCost bytes each, beside the bytes of the request: the
+// messages that hold them, the list of their documents, and their ids in the response.
+const (
+	itemStep = 1000
+	itemCost = 512
+)
+
+// item counts an item of a list or a map.
+func (d *decoder) item() error {
+	if d.items == d.limit.most {
+		return refuse(rpcerr.TooLarge,
+			"the request has more than "+strconv.Itoa(d.limit.most)+" items")
+	}
+	d.items++
+	if d.items%itemStep == 0 && d.limit.charge != nil {
+		return d.limit.charge(itemStep * itemCost)
+	}
+	return nil
+}
 
 // list reads `[…]`.
 func (d *decoder) list(f *field, m message) error {
@@ -151,8 +178,8 @@ func (d *decoder) list(f *field, m message) error {
 		return nil
 	}
 	for i := 0; ; i++ {
-		if i == maxItems {
-			return refuse(rpcerr.TooLarge, "has more than "+strconv.Itoa(maxItems)+" items")
+		if err := d.item(); err != nil {
+			return err
 		}
 		c, err := d.peek()
 		if err != nil {
@@ -288,8 +315,8 @@ func (d *decoder) textMap(m protoreflect.Map) error {
 		return nil
 	}
 	for {
-		if m.Len() == maxItems {
-			return refuse(rpcerr.TooLarge, "has more than "+strconv.Itoa(maxItems)+" items")
+		if err := d.item(); err != nil {
+			return err
 		}
 		name, err := d.text()
 		if err != nil {

@@ -23,6 +23,27 @@ type encoder struct {
 	// sparse leaves out empty lists and texts, and false, but no numbers. It is for errors, where
 	// index 0 is the first write.
 	sparse bool
+	// flush, if it is set, is called between the items of a list when buf has writeChunk bytes. It
+	// empties buf.
+	flush func()
+	// room, if it is set, is called before a large document is appended, with about the length of
+	// its text. It returns an error if there is no memory for the text.
+	room func(bytes int) error
+}
+
+// largeDocument is the size from which a document is large.
+const largeDocument = 256 << 10
+
+// textSize returns about the length of a document's JSON, and seldom less. A byte that JSON escapes
+// takes six. The small bytes of lengths and numbers stand for the text that JSON has around values.
+func textSize(doc []byte) int {
+	n := len(doc)
+	for _, b := range doc {
+		if b < 0x20 || b == '"' || b == '\\' {
+			n += 5
+		}
+	}
+	return n
 }
 
 // response appends a whole response. Its own document is null when it is unset.
@@ -31,7 +52,7 @@ func (e *encoder) response(p *plan, m message) error {
 }
 
 func (e *encoder) object(p *plan, m message, whole bool) error {
-	begin := len(e.buf)
+	first := true
 	e.buf = append(e.buf, '{')
 	for _, f := range p.fields {
 		isSet := m.Has(f.fd)
@@ -40,9 +61,10 @@ func (e *encoder) object(p *plan, m message, whole bool) error {
 		if !isSet && !null && (f.fd.HasPresence() || f.omitted || e.sparse && !f.isNumber()) {
 			continue
 		}
-		if len(e.buf) > begin+1 {
+		if !first {
 			e.buf = append(e.buf, ',')
 		}
+		first = false
 		e.buf = append(e.buf, f.quoted...)
 		if null {
 			e.buf = append(e.buf, "null"...)
@@ -72,6 +94,9 @@ func (e *encoder) field(f *field, m message) error {
 		}
 		if err := e.value(f, list.Get(i)); err != nil {
 			return fmt.Errorf("%d: %w", i, err)
+		}
+		if e.flush != nil && len(e.buf) >= writeChunk {
+			e.flush()
 		}
 	}
 	e.buf = append(e.buf, ']')
@@ -121,6 +146,11 @@ func (e *encoder) message(p *plan, m message) error {
 }
 
 func (e *encoder) document(d *mooringv1.Document) error {
+	if doc := d.GetBson(); e.room != nil && len(doc) >= largeDocument {
+		if err := e.room(textSize(doc)); err != nil {
+			return err
+		}
+	}
 	buf, err := extjson.Append(e.buf, d.GetBson(), e.mode)
 	if err != nil {
 		return payload.Unencodable(err)

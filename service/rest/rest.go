@@ -46,6 +46,8 @@ type Config struct {
 	MaxBodyBytes int64
 	// Terse is call.Call.Terse for requests that reach no interceptor, and for /readyz.
 	Terse bool
+	// MaxItems limits the items of all lists of a request. 0 means DefaultMaxItems.
+	MaxItems int
 	// StallTimeout is how long a client may read nothing of a stream before its connection is
 	// closed. 0 means the interceptors' default.
 	StallTimeout time.Duration
@@ -55,6 +57,9 @@ type Config struct {
 	// the others. If Logger is nil, these requests are not logged.
 	Logger *slog.Logger
 }
+
+// DefaultMaxItems is the default of Config.MaxItems: as many writes as a server takes in a command.
+const DefaultMaxItems = 100_000
 
 const (
 	defaultMaxBodyBytes = 64 << 20
@@ -80,6 +85,9 @@ func New(config Config) (*Handler, error) {
 	}
 	if config.MaxBodyBytes == 0 {
 		config.MaxBodyBytes = defaultMaxBodyBytes
+	}
+	if config.MaxItems == 0 {
+		config.MaxItems = DefaultMaxItems
 	}
 	if config.StallTimeout == 0 {
 		config.StallTimeout = interceptor.DefaultStallTimeout
@@ -225,17 +233,17 @@ const (
 	writeChunk    = 64 << 10
 )
 
-// writeAll writes a body. If a write fails, the client has disconnected or does not read, so
-// writeAll returns no error. net/http writes the rest of its buffer under the last deadline, and
-// removes the deadline afterwards.
-func writeAll(w http.ResponseWriter, body []byte) {
+// writeAll writes a body, and reports whether it could. If a write fails, the client has
+// disconnected or does not read, so there is no error. net/http writes the rest of its buffer under
+// the last deadline, and removes the deadline afterwards.
+func writeAll(w http.ResponseWriter, body []byte) bool {
 	connection := http.NewResponseController(w)
 	for {
 		// This fails if there is no connection.
 		_ = connection.SetWriteDeadline(time.Now().Add(writePatience))
 		n, err := w.Write(body[:min(len(body), writeChunk)])
 		if body = body[n:]; err != nil || len(body) == 0 {
-			return
+			return err == nil
 		}
 	}
 }

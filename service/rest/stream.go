@@ -206,7 +206,11 @@ func (c *call) writeBatch(m proto.Message) error {
 	}
 	out := c.handler.buffers.get(0)
 	defer c.handler.buffers.put(out)
-	e := encoder{buf: out.b, mode: c.format.mode}
+	e := encoder{buf: out.b, mode: c.format.mode, room: c.makeRoom}
+	defer func() {
+		c.account.Shrink(c.textRoom)
+		c.textRoom = 0
+	}()
 	flush := func() error {
 		c.begin()
 		c.rows = c.rows || len(e.buf) > 0

@@ -15,6 +15,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/cursor"
+	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/batch"
 )
 
@@ -101,7 +102,7 @@ func (s *Streams) Run(ctx context.Context, src Source, send func([]bson.Raw) err
 }
 
 func (s *Streams) run(ctx context.Context, src Source, send func([]bson.Raw) error) error {
-	out := sender{send: send, messageBytes: s.messageBytes}
+	out := sender{send: send, messageBytes: s.messageBytes, account: admission.From(ctx)}
 	if err := out.all(src.Documents); err != nil {
 		return err
 	}
@@ -134,19 +135,26 @@ func (s *Streams) run(ctx context.Context, src Source, send func([]bson.Raw) err
 type sender struct {
 	send         func([]bson.Raw) error
 	messageBytes int
+	account      *admission.Account // of the call
+	before       int64              // charged for the batch before
 }
 
 // batch reads one batch and sends it. It is a separate function so that no variable references the
 // documents after it returns.
-func (s sender) batch(ctx context.Context, cur Cursor) (n, bytes int, err error) {
+func (s *sender) batch(ctx context.Context, cur Cursor) (n, bytes int, err error) {
 	b, err := cur.Next(ctx)
 	if err != nil {
 		return 0, 0, err
 	}
-	return len(b.Documents), b.Bytes, s.all(b.Documents)
+	err = s.all(b.Documents)
+	// The client has taken the batch before. Its last message may still be on the way when the
+	// transport has accepted the next one.
+	s.account.Shrink(s.before)
+	s.before = s.account.TakeReplies()
+	return len(b.Documents), b.Bytes, err
 }
 
-func (s sender) all(docs []bson.Raw) error {
+func (s *sender) all(docs []bson.Raw) error {
 	for len(docs) > 0 {
 		n, _ := batch.Cut(docs, batch.Limits{Bytes: s.messageBytes})
 		if err := s.send(docs[:n:n]); err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/cursor"
+	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/batch"
 	"github.com/mooringdb/mooring/service/stream"
 )
@@ -209,4 +210,38 @@ func TestNoPauseAtTheEnd(t *testing.T) {
 			t.Errorf("it took %v", took)
 		}
 	})
+}
+
+// charging charges an account with each batch, as a connection does.
+type charging struct {
+	fake
+	admission *admission.Admission
+	most      int64 // that was charged
+}
+
+func (c *charging) Next(ctx context.Context) (cursor.Batch, error) {
+	b, err := c.fake.Next(ctx)
+	if err != nil {
+		return b, err
+	}
+	if _, err := c.admission.AdmitReply(ctx, b.Bytes); err != nil {
+		return cursor.Batch{}, err
+	}
+	c.most = max(c.most, c.admission.Bytes().Held)
+	return b, nil
+}
+
+// TestChargedBatches checks that a stream is charged with two batches, not with all.
+func TestChargedBatches(t *testing.T) {
+	a := admission.New(admission.Config{Bytes: 1 << 30})
+	var account admission.Account
+	a.Open(&account, admission.Principal{Name: "p"})
+	defer account.Close()
+	ctx := context.WithValue(t.Context(), admission.AccountKey{}, &account)
+	c := &charging{fake: fake{left: 1000, size: 10 << 10}, admission: a}
+	s := stream.New(stream.Config{})
+	err := s.Run(ctx, stream.Source{Cursor: c, MaxBatch: 10}, func([]bson.Raw) error { return nil })
+	if err != nil || c.most != 2*10*10<<10 {
+		t.Errorf("Run = %v, and %d bytes were charged, want two batches", err, c.most)
+	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/event"
 	"github.com/mooringdb/mooring/core/seedlist"
+	"github.com/mooringdb/mooring/service/admission"
 )
 
 // deployment provides the client of the MongoDB deployment.
@@ -22,11 +23,13 @@ var deployment = fx.Module("deployment", fx.Provide(newClient))
 
 func newClient(
 	lc fx.Lifecycle, cfg *config.Config, log *slog.Logger, sink *event.Sink, l *login.Login,
+	admitted *admission.Admission,
 ) (*client.Client, error) {
 	c, err := client.New(cfg.MongoDB, client.Options{
 		Sink: sink, Version: build.Version(), User: l.User, MaxPinnedShare: cfg.Cursors.MaxPinned,
 		MaxRunOnShare: cfg.MaxAbandoned,
 		OIDC:          token.Provider(cfg.Token),
+		AdmitReply:    admitted.AdmitReply,
 	})
 	if err != nil {
 		return nil, &config.Error{Option: "uri", Problem: err.Error()}

@@ -36,7 +36,7 @@ func TestFairness(t *testing.T) {
 	})
 	flood, floodLine := newKey(t, "flood", time.Time{})
 	other, otherLine := newKey(t, "other", time.Time{})
-	keys := secretFile(t, "keys", floodLine+"\n"+otherLine)
+	keys := secretFile(t, "api-keys", floodLine+"\n"+otherLine)
 	table := "calls in flight  queue  p50      p99      longest\n"
 	var alone, queued, unqueued time.Duration
 	for _, row := range []struct {

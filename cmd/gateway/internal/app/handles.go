@@ -11,6 +11,7 @@ import (
 	"github.com/mooringdb/mooring/cmd/gateway/internal/keyfile"
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/cursor"
+	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/paging"
 	"github.com/mooringdb/mooring/service/replica"
 	"github.com/mooringdb/mooring/service/seal"
@@ -73,16 +74,20 @@ const handOverTime = 4 * time.Second
 const meetTime = time.Second
 
 func newPager(lc fx.Lifecycle, cfg *config.Config, ring *seal.Ring, c *client.Client,
-	transport *replica.Transport, log *slog.Logger,
+	transport *replica.Transport, admitted *admission.Admission, log *slog.Logger,
 ) *paging.Pager {
+	pages := &admission.Account{}
+	admitted.Open(pages, admission.Principal{Name: "pages"})
 	p := paging.New(paging.Config{
-		Keys: ring, Deployment: cfg.Deployment(),
+		Memory: pages,
+		Keys:   ring, Deployment: cfg.Deployment(),
 		Idle: cfg.Cursors.Idle, UnreadIdle: cfg.Cursors.UnreadIdle,
 		PageMemory:      noneIsNegative(int(cfg.Cursors.PageMemory)),
 		PageBytes:       int(cfg.Pages.MaxSize),
 		MaxPerPrincipal: noneIsNegative(cfg.Cursors.MaxPerPrincipal),
 		Continue:        func(s cursor.State) paging.Cursor { return c.ContinueCursor(s) },
 	})
+	admitted.SetReclaim(p.Reclaim)
 	if transport == nil {
 		lc.Append(fx.Hook{OnStart: p.Start, OnStop: p.Close})
 		return p

@@ -129,7 +129,8 @@ func newREST(cfg *config.Config, log *slog.Logger, conn *inproc.Conn,
 ) (*rest.Handler, error) {
 	return rest.New(rest.Config{
 		Conn: conn, Ready: state.Ready, MaxBodyBytes: cfg.MaxRequestSize,
-		Callers: callers, Tickets: tickets, Admission: admitted, Hosts: cfg.RESTHosts(),
+		MaxItems: cfg.Requests.MaxItems,
+		Callers:  callers, Tickets: tickets, Admission: admitted, Hosts: cfg.RESTHosts(),
 		StallTimeout: cfg.Cursors.Idle, Logger: log, Audit: audited,
 		Terse: cfg.Terse(),
 	})

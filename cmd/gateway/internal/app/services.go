@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
+	"github.com/mooringdb/mooring/cmd/gateway/internal/memory"
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/pool"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
@@ -60,6 +61,7 @@ func newChain(cfg *config.Config, log *slog.Logger, gate *interceptor.Gate,
 func newAdmission(cfg *config.Config) *admission.Admission {
 	r := cfg.Requests
 	return admission.New(admission.Config{
+		Bytes: memory.New(cfg.MemoryBudget, memory.Read()).Budget,
 		Calls: admission.Limits{
 			Total: int64(r.MaxInFlight), Each: int64(r.MaxInFlightPerPrincipal),
 		},

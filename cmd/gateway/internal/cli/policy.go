@@ -93,7 +93,9 @@ func explain(w io.Writer, d *policy.Decision, commandless bool) error {
 		name  string
 		words []string
 	}{
-		{"hidden", d.Hidden}, {"readonly", d.ReadOnly}, {"commands", d.Commands},
+		{"hidden", d.Hidden},
+		{"readonly", d.ReadOnly},
+		{"commands", d.Commands},
 		{"options", d.Options},
 	} {
 		if len(line.words) > 0 {

@@ -13,6 +13,7 @@ import (
 	"github.com/mooringdb/mooring/cmd/gateway/internal/app"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/logging"
+	"github.com/mooringdb/mooring/cmd/gateway/internal/memory"
 )
 
 // closeTime is the time that the gateway has, after the drain, to kill cursors and to close
@@ -36,6 +37,7 @@ func serve(c call) error {
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
 
+	memory.New(cfg.MemoryBudget, memory.Read()).Apply()
 	gateway, err := app.New(cfg, log)
 	if err != nil {
 		return err

@@ -64,6 +64,8 @@ type Config struct {
 	Transactions Transactions
 	Pages        Pages
 	Streams      Streams
+	// MemoryBudget is what all calls together may hold, in bytes; 0: see package memory.
+	MemoryBudget int64
 	// MaxRequestSize limits one request message or body, in bytes.
 	MaxRequestSize int64
 	// RequestTimeout limits unary calls without a deadline; 0 means no limit.
@@ -175,6 +177,8 @@ type Streams struct {
 // Requests limits the requests of all principals and of each. A limit that is 0 does not limit
 // anything.
 type Requests struct {
+	// MaxItems limits the items of all lists of a request.
+	MaxItems int
 	// MaxInFlight and MaxInFlightPerPrincipal limit the unary calls in flight.
 	MaxInFlight, MaxInFlightPerPrincipal int
 	// Rate and RatePerPrincipal limit calls per second.

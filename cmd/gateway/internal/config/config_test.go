@@ -73,7 +73,10 @@ func TestDefaults(t *testing.T) {
 		{"streams.memory", c.Streams.Memory, int64(32 << 20)},
 		{"requests.maxSize", c.MaxRequestSize, int64(64 << 20)},
 		{"requests.timeout", c.RequestTimeout, time.Duration(0)},
-		{"requests", c.Requests, config.Requests{MaxInFlight: 125, QueueTime: 5 * time.Second}},
+		{"requests", c.Requests, config.Requests{
+			MaxItems: 100_000, MaxInFlight: 125, QueueTime: 5 * time.Second,
+		}},
+		{"memory.budget", c.MemoryBudget, int64(0)},
 		{"streams.maxPerPrincipal", c.Streams.MaxPerPrincipal, 2000},
 		{"drain.timeout", c.DrainTimeout, 20 * time.Second},
 		{"log.level", c.Log.Level, slog.LevelInfo},
@@ -252,13 +255,14 @@ func TestLimitsOfRequests(t *testing.T) {
 	c, err := load(t, []string{
 		"--uri", uri, "--requests-max-in-flight-per-principal=3",
 		"--requests-rate=100", "--requests-rate-per-principal=10", "--requests-queue-time=0s",
-		"--streams-max-per-principal=none",
+		"--streams-max-per-principal=none", "--requests-max-items=5", "--memory-budget=192MiB",
 	}, nil)
 	want := config.Requests{
-		MaxInFlight: 125, MaxInFlightPerPrincipal: 3,
+		MaxItems: 5, MaxInFlight: 125, MaxInFlightPerPrincipal: 3,
 		Rate: 100, RatePerPrincipal: 10,
 	}
-	if err != nil || c.Requests != want || c.Streams.MaxPerPrincipal != 0 {
+	if err != nil || c.Requests != want || c.Streams.MaxPerPrincipal != 0 ||
+		c.MemoryBudget != 192<<20 {
 		t.Errorf("Load = %+v, %+v, %v; want %+v", c.Requests, c.Streams, err, want)
 	}
 	_, err = load(t, []string{"--uri", uri, "--requests-max-in-flight=0"}, nil)

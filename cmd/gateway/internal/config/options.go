@@ -403,6 +403,23 @@ var options = []option{
 		parse: into(func(c *Config) *int { return &c.Streams.MaxPerPrincipal }, parseLimit),
 	},
 	{
+		Name: "memory.budget", Kind: "size or auto", Default: auto,
+		Doc: "Memory that all requests together may hold: bodies and messages that are read, " +
+			"answers of the servers, responses that clients have not taken, and what cursors and " +
+			"streams keep. One principal gets 80% of it if it is alone, and less beside others. " +
+			"What does not fit waits for requests.queueTime. The whole process takes about a " +
+			"quarter more. auto is four fifths of GOMEMLIMIT, else of 90% of the container's " +
+			"limit, else 512MiB. A request takes at least twice its size, so that a budget of " +
+			"less than twice requests.maxSize refuses the largest.",
+		parse: into(func(c *Config) *int64 { return &c.MemoryBudget }, parseBudget),
+	},
+	{
+		Name: "requests.maxItems", Kind: "number", Default: "100000",
+		Doc: "How many items all lists of a request may have together, such as the documents of " +
+			"an insertMany. An import has no limit.",
+		parse: into(func(c *Config) *int { return &c.Requests.MaxItems }, parseCount),
+	},
+	{
 		Name: "requests.maxSize", Kind: "size", Default: "64MiB",
 		Doc:   "Largest request message or body.",
 		parse: into(func(c *Config) *int64 { return &c.MaxRequestSize }, sizeWithin(1<<10, 1<<30)),

@@ -152,6 +152,14 @@ func parseAutoLimit(text string) (int, error) {
 	return parseLimit(text)
 }
 
+// parseBudget reads a size; auto means 0.
+func parseBudget(text string) (int64, error) {
+	if text == auto {
+		return 0, nil
+	}
+	return sizeWithin(16<<20, 1<<40)(text)
+}
+
 // parsePercent reads a percentage: 80% is 0.8.
 func parsePercent(text string) (float64, error) {
 	digits, ok := strings.CutSuffix(text, "%")

@@ -1,0 +1,4 @@
+package memory
+
+// Container is container.
+var Container = container

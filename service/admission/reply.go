@@ -1,0 +1,92 @@
+package admission
+
+import (
+	"context"
+	"errors"
+)
+
+// AccountKey keys the *Account in the context of a call.
+type AccountKey struct{}
+
+// From returns the account of the call that ctx belongs to, nil if there is none.
+func From(ctx context.Context) *Account {
+	c, _ := ctx.Value(AccountKey{}).(*Account)
+	return c
+}
+
+// refusal ends the context of a call whose reply does not fit. It counts as a cancellation, so
+// that what goes on without its client goes on, and closes the cursor that it opens.
+type refusal struct{ err *Error }
+
+func (r refusal) Error() string { return r.err.Error() }
+
+// Unwrap returns the refusal and the cancellation.
+func (r refusal) Unwrap() []error { return []error{r.err, context.Canceled} }
+
+// AdmitReply charges a reply of the server to the call that ctx belongs to, before it is read. It
+// blocks until the reply fits, for at most Config.Patience and until ctx ends. If it does not fit,
+// the call ends with an *Error. What goes on without its client is then read alone: one reply at a
+// time that nothing has room for. The caller calls done when the reply has been read.
+func (a *Admission) AdmitReply(ctx context.Context, size int) (done func(), err error) {
+	c := From(ctx)
+	err = c.Grow(ctx, int64(size))
+	refused, ok := errors.AsType[*Error](err)
+	if err == nil {
+		c.reply(int64(size))
+	}
+	if err == nil || !ok {
+		return nothing, err
+	}
+	if c.refuse != nil {
+		c.refuse(refusal{refused})
+	}
+	if ctx.Err() != nil {
+		return nothing, err
+	}
+	return a.overdraw(ctx, c, int64(size))
+}
+
+func nothing() {}
+
+// overdraw charges a reply that does not fit. The account keeps the overdraft until it is closed.
+func (a *Admission) overdraw(
+	ctx context.Context, c *Account, size int64,
+) (done func(), err error) {
+	if !c.isOverdrawn() {
+		select {
+		case a.overdraft <- struct{}{}:
+		case <-ctx.Done():
+			return nothing, context.Cause(ctx)
+		}
+		if !c.keepOverdraft() { // the call has ended
+			return func() { <-a.overdraft }, nil
+		}
+	}
+	c.Force(size)
+	c.reply(size)
+	return nothing, nil
+}
+
+// reply records that bytes are charged for a reply.
+func (c *Account) reply(n int64) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.replies += n
+}
+
+func (c *Account) isOverdrawn() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.overdrawn
+}
+
+// keepOverdraft gives the account the overdraft, unless it is closed.
+func (c *Account) keepOverdraft() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.overdrawn = !c.closed
+	return c.overdrawn
+}

@@ -1,0 +1,146 @@
+package admission_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mooringdb/mooring/service/admission"
+)
+
+// within returns a context with an account.
+func within(ctx context.Context, c *admission.Account) context.Context {
+	return context.WithValue(ctx, admission.AccountKey{}, c)
+}
+
+func TestAdmitReply(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := admission.New(admission.Config{Bytes: 1000, Patience: time.Second})
+		if done, err := a.AdmitReply(t.Context(), 5000); err != nil {
+			t.Errorf("without an account: %v", err)
+		} else {
+			done()
+		}
+		var c admission.Account
+		a.Open(&c, named("c"))
+		ctx := within(t.Context(), &c)
+		for _, size := range []int{300, 200} {
+			done, err := a.AdmitReply(ctx, size)
+			if err != nil {
+				t.Fatal(err)
+			}
+			done()
+		}
+		if c.Held() != 500 || c.TakeReplies() != 500 || c.TakeReplies() != 0 {
+			t.Errorf("%d bytes are held, want 500 for replies", c.Held())
+		}
+		c.Close()
+	})
+}
+
+// TestRefusedReply checks that a reply without room ends its call, and is not read.
+func TestRefusedReply(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := admission.New(admission.Config{Bytes: 1000, Patience: time.Second})
+		var c admission.Account
+		a.Open(&c, named("c"))
+		ctx, cancel := context.WithCancelCause(t.Context())
+		c.OnRefusal(cancel)
+		_, err := a.AdmitReply(within(ctx, &c), 2000)
+		if e := refusal(t, err); e.Cause != admission.TooMuch {
+			t.Errorf("AdmitReply = %v", err)
+		}
+		cause := context.Cause(ctx)
+		if e := refusal(t, cause); e.Cause != admission.TooMuch || !errors.Is(cause, context.Canceled) {
+			t.Errorf("the call ends with %v, want the refusal as a cancellation", cause)
+		}
+		if c.Held() != 0 {
+			t.Errorf("%d bytes are held", c.Held())
+		}
+	})
+}
+
+// TestOverdraft checks that replies without room, of what goes on without its client, are read one
+// after the other.
+func TestOverdraft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := admission.New(admission.Config{Bytes: 1000})
+		var c, d admission.Account
+		a.Open(&c, named("c"))
+		a.Open(&d, named("d"))
+		for range 2 { // the account keeps the overdraft
+			done, err := a.AdmitReply(within(t.Context(), &c), 2000)
+			if err != nil {
+				t.Fatal(err)
+			}
+			done()
+		}
+		if got := a.Bytes().Held; got != 4000 {
+			t.Errorf("%d bytes are held, want those of both replies", got)
+		}
+		admitted := make(chan func())
+		go func() {
+			done, err := a.AdmitReply(within(t.Context(), &d), 2000)
+			if err != nil {
+				t.Error(err)
+			}
+			admitted <- done
+		}()
+		synctest.Wait()
+		select {
+		case <-admitted:
+			t.Error("two calls have the overdraft")
+		default:
+		}
+		d.Close() // its client has gone, and what goes on does so
+		c.Close()
+		(<-admitted)()
+		if got := a.Bytes().Held; got != 0 {
+			t.Errorf("%d bytes are held at the end", got)
+		}
+
+		gone, cancel := context.WithCancelCause(t.Context())
+		var e, f admission.Account
+		a.Open(&e, named("e"))
+		a.Open(&f, named("f"))
+		if _, err := a.AdmitReply(within(t.Context(), &e), 2000); err != nil {
+			t.Fatal(err)
+		}
+		failed := make(chan error)
+		go func() {
+			_, err := a.AdmitReply(within(gone, &f), 2000)
+			failed <- err
+		}()
+		synctest.Wait()
+		end := errors.New("the end")
+		cancel(end)
+		if err := <-failed; !errors.Is(err, end) {
+			t.Errorf("AdmitReply = %v, want the cause", err)
+		}
+		e.Close()
+	})
+}
+
+// TestReclaim checks that what can be missed gives way to calls.
+func TestReclaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := admission.New(admission.Config{Bytes: 1000, Patience: time.Second})
+		var pages, c, d admission.Account
+		a.Open(&pages, named("pages"))
+		pages.Force(900)
+		a.SetReclaim(func(bytes int64) { pages.Shrink(bytes) })
+		a.Open(&c, named("c"))
+		if err := c.Grow(t.Context(), 400); err != nil {
+			t.Errorf("Grow = %v", err)
+		}
+		if got := pages.Held(); got != 500 {
+			t.Errorf("the pages hold %d bytes, want 500", got)
+		}
+		c.OpenFor(&d)
+		if d.Principal() != c.Principal() {
+			t.Errorf("another account is of %v", d.Principal())
+		}
+	})
+}

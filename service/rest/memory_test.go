@@ -1,0 +1,187 @@
+package rest_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mooringdb/mooring/core/bson"
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/admission"
+	"github.com/mooringdb/mooring/service/payload"
+	"github.com/mooringdb/mooring/service/rest"
+)
+
+// limited returns a handler whose calls may hold so many bytes.
+func limited(t *testing.T, f *fake, bytes int64) (http.Handler, *admission.Admission) {
+	t.Helper()
+	a := admission.New(admission.Config{Bytes: bytes})
+	return newHandler(t, f, func(c *rest.Config) { c.Admission = a }), a
+}
+
+// pads returns documents with a text of so many characters.
+func pads(n, length int, char string) []*mooringv1.Document {
+	docs := make([]*mooringv1.Document, n)
+	for i := range docs {
+		raw := bson.NewBuilder(nil).Int32("_id", int32(i)).
+			String("pad", strings.Repeat(char, length)).Finish()
+		docs[i] = payload.NewDocument(raw)
+	}
+	return docs
+}
+
+func findsPads(docs []*mooringv1.Document) *fake {
+	return &fake{find: func(
+		context.Context, *mooringv1.FindRequest,
+	) (*mooringv1.FindResponse, error) {
+		return &mooringv1.FindResponse{Documents: docs, Cursor: proto.String("token")}, nil
+	}}
+}
+
+// TestLargeResponses checks that a response that is encoded twice and written in pieces has the
+// text and the length of one that is not.
+func TestLargeResponses(t *testing.T) {
+	for _, test := range []struct {
+		name      string
+		n, length int
+	}{
+		{"one small document", 1, 10},
+		{"just below", 25, 10_000},
+		{"above", 40, 10_000},
+		{"small ones", 20_000, 30},
+		{"large ones", 3, 1 << 20},
+	} {
+		h := newHandler(t, findsPads(pads(test.n, test.length, "x")))
+		w := do(h, "POST", documents+":find", "{}")
+		var want strings.Builder
+		want.WriteString(`{"documents":[`)
+		for i := range test.n {
+			if i > 0 {
+				want.WriteByte(',')
+			}
+			want.WriteString(`{"_id":` + strconv.Itoa(i) + `,"pad":"` +
+				strings.Repeat("x", test.length) + `"}`)
+		}
+		want.WriteString(`],"cursor":"token"}`)
+		if w.Code != 200 || w.Body.String() != want.String() {
+			t.Errorf("%s: %d with %d bytes, want %d", test.name, w.Code, w.Body.Len(), want.Len())
+		}
+		if got := w.Header().Get("Content-Length"); got != strconv.Itoa(want.Len()) {
+			t.Errorf("%s: Content-Length %s, want %d", test.name, got, want.Len())
+		}
+	}
+}
+
+// TestLargeResponseAsBSON checks the documents of a large response in BSON.
+func TestLargeResponseAsBSON(t *testing.T) {
+	docs := pads(100, 10_000, "x")
+	h := newHandler(t, findsPads(docs))
+	r := httptest.NewRequest("POST", documents+":find", strings.NewReader("{}"))
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Accept", "application/bson")
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	var want strings.Builder
+	for _, d := range docs {
+		want.Write(d.GetBson())
+	}
+	if w.Code != 200 || w.Body.String() != want.String() {
+		t.Errorf("%d with %d bytes, want %d", w.Code, w.Body.Len(), want.Len())
+	}
+	if got := w.Header().Get("Mooring-Cursor"); got != "token" {
+		t.Errorf("Mooring-Cursor: %q", got)
+	}
+}
+
+// TestNoRoomForText checks that the text of a large document is charged before it is made, with
+// what its characters become.
+func TestNoRoomForText(t *testing.T) {
+	for char, want := range map[string]int{"x": 200, "\x01": 413} {
+		closed := 0
+		f := findsPads(pads(1, 1<<20, char))
+		f.close = func(
+			context.Context, *mooringv1.CloseCursorRequest,
+		) (*mooringv1.CloseCursorResponse, error) {
+			closed++
+			return &mooringv1.CloseCursorResponse{}, nil
+		}
+		h, a := limited(t, f, 3<<20)
+		w := do(h, "POST", documents+":find", "{}")
+		if w.Code != want || closed != want/400 {
+			t.Errorf("%q: %d, and %d cursors are closed, want %d", char, w.Code, closed, want)
+		}
+		if got := a.Bytes().Held; got != 0 {
+			t.Errorf("%q: %d bytes are held at the end", char, got)
+		}
+	}
+}
+
+// TestNoRoomForBodies checks that bodies are charged before they are read, or as they arrive.
+func TestNoRoomForBodies(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		bytes int
+		known bool
+		want  int
+	}{
+		{"small", 10_000, true, 200},
+		{"fits", 400_000, true, 200},
+		{"too large", 600_000, true, 413},
+		{"small, length unknown", 50_000, false, 200},
+		{"too large, length unknown", 400_000, false, 429},
+	} {
+		f := findsPads(nil)
+		h, a := limited(t, f, 1<<20)
+		text := `{"filter":{"a":"` + strings.Repeat("x", test.bytes) + `"}}`
+		body := io.Reader(strings.NewReader(text))
+		if !test.known {
+			body = struct{ io.Reader }{body}
+		}
+		r := httptest.NewRequest("POST", documents+":find", body)
+		r.Header.Set("Content-Type", "application/json")
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != test.want {
+			t.Errorf("%s: %d %s, want %d", test.name, w.Code, w.Body, test.want)
+		}
+		if got := a.Bytes().Held; got != 0 {
+			t.Errorf("%s: %d bytes are held at the end", test.name, got)
+		}
+	}
+}
+
+// TestItems checks that the items of a request are counted and charged.
+func TestItems(t *testing.T) {
+	inserted := 0
+	f := &fake{insertMany: func(
+		_ context.Context, r *mooringv1.InsertManyRequest,
+	) (*mooringv1.InsertManyResponse, error) {
+		inserted = len(r.GetDocuments())
+		return &mooringv1.InsertManyResponse{}, nil
+	}}
+	insert := func(h http.Handler, n int) int {
+		inserted = 0
+		text := `{"documents":[` + strings.Repeat("{},", n-1) + `{}]}`
+		return do(h, "POST", documents+":insertMany", text).Code
+	}
+	h := newHandler(t, f, func(c *rest.Config) { c.MaxItems = 3000 })
+	if code := insert(h, 3000); code != 200 || inserted != 3000 {
+		t.Errorf("3,000 documents: %d, %d inserted", code, inserted)
+	}
+	if code := insert(h, 3001); code != 413 || inserted != 0 {
+		t.Errorf("3,001 documents: %d, %d inserted", code, inserted)
+	}
+	h, _ = limited(t, f, 1<<20)
+	if code := insert(h, 1000); code != 200 || inserted != 1000 {
+		t.Errorf("1,000 documents in 1 MiB: %d, %d inserted", code, inserted)
+	}
+	if code := insert(h, 3000); code != 429 || inserted != 0 {
+		t.Errorf("3,000 documents in 1 MiB: %d, %d inserted", code, inserted)
+	}
+}
