@@ -2,7 +2,10 @@ package transaction_test
 
 import (
 	"context"
+	"fmt"
+	"math"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -355,5 +358,63 @@ func TestLimit(t *testing.T) {
 	}
 	if _, got := begin(); got != "OK" {
 		t.Errorf("a transaction after the end of another = %s", got)
+	}
+}
+
+// TestOverlappingEnd ends transactions while an operation of each fails, so that the race detector
+// sees what both calls use.
+func TestOverlappingEnd(t *testing.T) {
+	b := newBank(t, deployment.ReplicaSet, servicetest.Config{})
+	b.disturb("update", math.MaxInt64, mongotest.Error(2, "BadValue", "no"))
+	for range 50 {
+		token := b.begin()
+		var both sync.WaitGroup
+		both.Go(func() {
+			if got := told(b.add(token, "a")); !strings.HasPrefix(got, "InvalidArgument ") && !strings.HasPrefix(got, "Aborted ") {
+				t.Errorf("UpdateOne = %s", got)
+			}
+		})
+		both.Go(func() {
+			got := "TransactionBusy"
+			for strings.Contains(got, "TransactionBusy") {
+				got = told(b.abort(token))
+			}
+			if got != "OK" {
+				t.Errorf("Abort = %s", got)
+			}
+		})
+		both.Wait()
+	}
+}
+
+// TestKilledCommit kills transactions while they are committed. What the last Commit says is true,
+// whichever call was first.
+func TestKilledCommit(t *testing.T) {
+	b, ctx := newBank(t, deployment.ReplicaSet, servicetest.Config{}), t.Context()
+	committed := 0
+	for range 50 {
+		token := b.begin()
+		if err := b.add(token, "a"); err != nil {
+			t.Fatal(err)
+		}
+		list, err := b.Deployment.ListHandles(ctx, &mooringv1.ListHandlesRequest{})
+		if err != nil || len(list.GetHandles()) != 1 {
+			t.Fatalf("ListHandles = %v, %v, want the transaction", list, err)
+		}
+		var both sync.WaitGroup
+		both.Go(func() { _ = b.commit(token) })
+		both.Go(func() { // it may be gone
+			_, _ = b.Deployment.KillHandle(ctx, &mooringv1.KillHandleRequest{Id: list.GetHandles()[0].GetId()})
+		})
+		both.Wait()
+		switch err := b.commit(token); {
+		case err == nil:
+			committed++
+		case !strings.HasPrefix(told(err), "Aborted "):
+			t.Errorf("the last Commit = %s", told(err))
+		}
+	}
+	if got, want := b.balances(), fmt.Sprintf(`{"_id":"a","n":%d} {"_id":"b","n":10}`, 10+committed); got != want {
+		t.Errorf("there is %s, want %s", got, want)
 	}
 }

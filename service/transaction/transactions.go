@@ -71,7 +71,7 @@ type open struct {
 	handle.Handle
 	of      *Transactions
 	session *client.Session
-	// committing says that Commit was called. Only another Commit may follow.
+	// committing says that Commit was called. Only another Commit may follow. begin sets it.
 	committing bool
 	outcome    outcome
 
@@ -206,10 +206,10 @@ func (s *Transactions) isHere(c claim) bool { return c.owner.Instance == s.self(
 
 func (s *Transactions) self() page.Replica { return s.cfg.Cursors.Self() }
 
-// begin begins a call's work on a transaction that is here. If the transaction has ended, it
-// returns the outcome and no transaction. The caller must call finish.
+// begin begins a call's work on a transaction that is here, which may be to commit it. If the
+// transaction has ended, it returns the outcome and no transaction. The caller must call finish.
 func (s *Transactions) begin(
-	ctx context.Context, id handle.ID,
+	ctx context.Context, id handle.ID, commit bool,
 ) (context.Context, *open, outcome, error) {
 	s.table.Lock()
 	o, _ := s.table.GetLocked(id).(*open)
@@ -234,13 +234,14 @@ func (s *Transactions) begin(
 		return nil, nil, outcome{}, handle.ErrClosing
 	}
 	ctx, _ = s.table.BeginLocked(ctx, o, false)
+	o.committing = o.committing || commit
 	s.table.Unlock()
 	return ctx, o, outcome{}, nil
 }
 
 // finish ends a call's work on a transaction. If the transaction has ended meanwhile, it ends the
-// session and the cursors.
-func (s *Transactions) finish(ctx context.Context, o *open, end outcome) {
+// session and the cursors, and returns the outcome.
+func (s *Transactions) finish(ctx context.Context, o *open, end outcome) (ended outcome) {
 	s.table.Lock()
 	w := o.Work()
 	if end.kind != outcomeNone && !o.IsRemoved() {
@@ -249,6 +250,7 @@ func (s *Transactions) finish(ctx context.Context, o *open, end outcome) {
 	}
 	over := o.IsRemoved()
 	if over {
+		ended = o.outcome
 		s.table.EndWorkLocked(o)
 	} else {
 		s.settleLocked(o)
@@ -258,11 +260,12 @@ func (s *Transactions) finish(ctx context.Context, o *open, end outcome) {
 		o.End(ctx)
 	}
 	w.Finish()
+	return ended
 }
 
 // enter begins an operation of a transaction that is here.
 func (s *Transactions) enter(ctx context.Context, c claim) (context.Context, *open, error) {
-	ctx, o, ended, err := s.begin(ctx, c.id)
+	ctx, o, ended, err := s.begin(ctx, c.id, false)
 	switch {
 	case err != nil:
 		return nil, nil, err
@@ -278,9 +281,9 @@ func (s *Transactions) enter(ctx context.Context, c claim) (context.Context, *op
 
 // leave ends an operation, and returns its error: if the transaction was ended meanwhile, why.
 func (s *Transactions) leave(ctx context.Context, o *open, err error) error {
-	s.finish(ctx, o, outcome{})
-	if err != nil && o.outcome.kind != outcomeNone {
-		return o.outcome.refusal()
+	ended := s.finish(ctx, o, outcome{})
+	if err != nil && ended.kind != outcomeNone {
+		return ended.refusal()
 	}
 	return err
 }
@@ -345,7 +348,7 @@ var errOwnerGone = &rpcerr.Error{
 
 // commit commits a transaction that is here. It may be repeated.
 func (s *Transactions) commit(ctx context.Context, c claim) error {
-	work, o, ended, err := s.begin(ctx, c.id)
+	work, o, ended, err := s.begin(ctx, c.id, true)
 	switch {
 	case err != nil:
 		return err
@@ -356,7 +359,6 @@ func (s *Transactions) commit(ctx context.Context, c claim) error {
 	case o == nil:
 		return ended.refusal()
 	}
-	o.committing = true
 	defer s.informCaller(ctx, o)
 	err = o.session.CommitTransaction(work, client.EndTransactionOptions{
 		RunOn: true, Caller: call.From(ctx).RequestID,
@@ -375,7 +377,7 @@ func (s *Transactions) commit(ctx context.Context, c claim) error {
 
 // abort aborts a transaction that is here. It may be repeated.
 func (s *Transactions) abort(ctx context.Context, c claim) error {
-	work, o, ended, err := s.begin(ctx, c.id)
+	work, o, ended, err := s.begin(ctx, c.id, false)
 	switch {
 	case err != nil:
 		return err
