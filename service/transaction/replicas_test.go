@@ -10,6 +10,8 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/session"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/internal/mongotest"
 	"github.com/mooringdb/mooring/internal/unified/deployment"
@@ -199,6 +201,17 @@ func TestLostAnswers(t *testing.T) {
 	}
 }
 
+// freeSession returns the id of the session that the client has used last and uses no more.
+func (b *bank) freeSession() bson.UUID {
+	b.t.Helper()
+	s, err := b.Client.StartSession(session.Options{})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer s.End(b.t.Context())
+	return s.ID()
+}
+
 // TestDrain: a replica that stops aborts its transactions, and says so.
 func TestDrain(t *testing.T) {
 	a, b, between := newReplicas(t, deployment.ReplicaSet)
@@ -217,8 +230,12 @@ func TestDrain(t *testing.T) {
 	if err := b.commit(committed); err != nil {
 		t.Errorf("Commit of what is committed = %v", err)
 	}
+	free := a.freeSession()
 	if _, err := a.Transaction.Begin(t.Context(), &mooringv1.TransactionServiceBeginRequest{}); told(err) != "Unavailable ShuttingDown restart" {
 		t.Errorf("Begin = %s", told(err))
+	}
+	if got := a.freeSession(); got != free {
+		t.Errorf("the free session is %v, want %v: the Begin that was refused keeps one", got, free)
 	}
 	if err := a.Gate.Drain(t.Context()); err != nil {
 		t.Fatal(err)

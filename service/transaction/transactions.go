@@ -142,11 +142,13 @@ func (s *Transactions) Start(
 		session: own.ID(), number: own.TransactionNumber(),
 	}
 	s.table.Lock()
-	defer s.table.Unlock()
 	if s.table.RefusingLocked() || s.draining.Load() {
+		s.table.Unlock()
+		own.End(ctx)
 		return "", time.Time{}, handle.ErrClosing
 	}
 	s.settleLocked(o)
+	s.table.Unlock()
 	return s.cfg.Keys.Seal(principal, c.encode()), time.Now().Add(s.cfg.Idle), nil
 }
 
