@@ -416,7 +416,8 @@ func (c *call) log(ctx context.Context, failed rpcerr.Response) {
 		return
 	}
 	c.handler.config.Audit.Ended(ctx, &audit.Entry{
-		RequestID: c.id(), Method: c.r.Method + " " + c.r.URL.Path, Client: c.r.RemoteAddr,
+		RequestID: c.id(), Method: c.r.Method + " " + withoutTicket(c.r.URL.Path),
+		Client: c.r.RemoteAddr,
 		Code:   codes.Code(failed.Body.GetError().GetCode()),
 		Reason: failed.Body.GetError().GetReason(),
 	})

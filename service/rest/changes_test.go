@@ -14,6 +14,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/mongoerr"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/audit"
 	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/payload"
@@ -255,6 +256,7 @@ func TestTickets(t *testing.T) {
 	h := newHandler(t, f, func(c *rest.Config) {
 		c.Callers, c.Tickets = caller.New(caller.Config{Keys: keys}), tickets{watch}
 		c.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		c.Audit = audit.New(c.Logger)
 	})
 	w := do(h, "GET", "/v1/changeStreams/right", "", "Accept", events)
 	if want := "id: " + id + "\ndata: {\"_id\":{\"_data\":\"a\"}}\n\nevent: end\nid: end\ndata: {}\n\n"; w.Code != 200 || w.Body.String() != want {
@@ -289,6 +291,7 @@ func TestTickets(t *testing.T) {
 		}
 	}
 	if text := log.String(); !strings.Contains(text, "path=/v1/changeStreams/…") ||
+		!strings.Contains(text, `action="GET /v1/changeStreams/…"`) ||
 		strings.Contains(text, "right") || strings.Contains(text, "secret") {
 		t.Errorf("the log has a ticket: %s", text)
 	}
