@@ -159,7 +159,6 @@ func (c *pass) handle(ctx context.Context) (err error) {
 	}
 	if c.response, err = c.unary(ctx, c.request); err == nil {
 		c.finish(c.response)
-		c.renewSession(c.response)
 	}
 	return err
 }

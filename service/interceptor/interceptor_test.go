@@ -16,6 +16,8 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/mooringdb/mooring/core/client"
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/interceptor"
 	"github.com/mooringdb/mooring/service/paging"
@@ -388,4 +390,29 @@ func TestSilentClient(t *testing.T) {
 			t.Errorf("it ended after %s with %v, want StreamStalled after a minute", took, err)
 		}
 	})
+}
+
+// sealing implements call.Sessions, and counts the tokens that it seals.
+type sealing struct {
+	call.Sessions
+	sealed int
+}
+
+func (s *sealing) Seal(string, *client.Session) string {
+	s.sealed++
+	return "token"
+}
+
+// TestSessionIsRenewedOnce checks that a response has the renewed token of the call's session,
+// which is sealed once.
+func TestSessionIsRenewedOnce(t *testing.T) {
+	sessions := &sealing{}
+	x := interceptor.New(interceptor.Config{Sessions: sessions})
+	res, err := x.Unary()(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: "/s/M"}, func(ctx context.Context, _ any) (any, error) {
+		call.From(ctx).Session = &client.Session{}
+		return &mooringv1.FindOneResponse{}, nil
+	})
+	if m, _ := res.(*mooringv1.FindOneResponse); err != nil || m.GetSession() != "token" || sessions.sealed != 1 {
+		t.Errorf("%v, %v, and %d tokens were sealed, want one", res, err, sessions.sealed)
+	}
 }
