@@ -80,7 +80,8 @@ func (k *Keys) Begin(
 	if err != nil {
 		return nil, err
 	}
-	if !k.remember(name, root, time.Now()) {
+	r := k.remember(name, root, time.Now())
+	if r == nil {
 		return nil, &rpcerr.Error{
 			Reason: rpcerr.IdempotencyKeyReused, Field: call.IdempotencyKey,
 			Message: "the key came with another call before: take a new one",
@@ -92,7 +93,7 @@ func (k *Keys) Begin(
 			sum := derive(root, 'i', document)
 			return bson.ObjectID(sum[:12])
 		},
-		End: func() { k.ended(name, root, s.WasSent()) },
+		End: func() { k.ended(name, r, s.WasSent()) },
 	}, nil
 }
 
@@ -109,9 +110,9 @@ func newUUID(sum digest) bson.UUID {
 	return u
 }
 
-// remember reports whether a key has come with no other content. It remembers the key, and that a
-// call with it runs.
-func (k *Keys) remember(name, content digest, now time.Time) bool {
+// remember remembers a key, and that a call with it runs. It returns nil if the key has come with
+// other content.
+func (k *Keys) remember(name, content digest, now time.Time) *remembered {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for len(k.order) > 0 {
@@ -124,7 +125,7 @@ func (k *Keys) remember(name, content digest, now time.Time) bool {
 	}
 	r, ok := k.known[name]
 	if ok && r.content != content {
-		return false
+		return nil
 	}
 	if !ok {
 		r = &remembered{content: content, expires: now.Add(Life)}
@@ -132,16 +133,15 @@ func (k *Keys) remember(name, content digest, now time.Time) bool {
 		k.order = append(k.order, name)
 	}
 	r.running++
-	return true
+	return r
 }
 
-// ended records the end of a call with a key. If no command of any such call was sent, the key is
-// forgotten.
-func (k *Keys) ended(name, content digest, sent bool) {
+// ended records the end of a call, for which remember has returned r. If no command of any call
+// with the key was sent, the key is forgotten.
+func (k *Keys) ended(name digest, r *remembered, sent bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	r, ok := k.known[name]
-	if !ok || r.content != content {
+	if k.known[name] != r {
 		return // it was forgotten before
 	}
 	r.running--

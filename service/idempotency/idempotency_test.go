@@ -142,5 +142,13 @@ func TestEnd(t *testing.T) {
 		time.Sleep(idempotency.Life) //nolint:forbidigo // fake time
 		call("n", "body")
 		late()
+		// Nor does it if the key has come again: that call runs.
+		late = call("k", "body")
+		time.Sleep(idempotency.Life) //nolint:forbidigo // fake time
+		again := call("k", "body")
+		if late(); !refused() {
+			t.Error("the key is free while a call with it runs, after the end of one that was forgotten")
+		}
+		again()
 	})
 }
