@@ -13,8 +13,9 @@ type problem string
 func (p problem) Error() string { return string(p) }
 
 const (
-	errScript problem = "runs JavaScript, which is off"
-	errHidden problem = "names a field that the caller may not use"
+	errScript  problem = "runs JavaScript, which is off"
+	errHidden  problem = "names a field that the caller may not use"
+	errServers problem = "uses an operator $_internal…, which servers use among themselves"
 )
 
 // limits holds a decision, and what holds for all callers.
@@ -28,6 +29,10 @@ type limits struct {
 func isScript(key string) bool {
 	return key == "$where" || key == "$function" || key == "$accumulator"
 }
+
+// isInternal reports whether a key is an operator that servers use among themselves. Some take the
+// path of a field without $, some run JavaScript.
+func isInternal(key string) bool { return strings.HasPrefix(key, "$_") }
 
 // deep calls visit for each element of a document, at all depths, until it returns an error.
 func deep(d bson.Raw, visit func(key string, v bson.Value) error) error {
@@ -80,6 +85,9 @@ func (l *limits) checkExpressions(v bson.Value) error {
 }
 
 func (l *limits) checkPart(key string, v bson.Value) error {
+	if isInternal(key) {
+		return errServers
+	}
 	if isScript(key) && (!l.script || l.Restricted()) {
 		return errScript
 	}

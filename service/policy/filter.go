@@ -89,6 +89,8 @@ func (l *limits) checkCondition(key string, v bson.Value) error {
 		return l.checkHarmless(v)
 	case key == "$text" && len(l.Hidden) == 0, key == "$jsonSchema" && len(l.Hidden) == 0:
 		return nil
+	case isInternal(key):
+		return errServers
 	case strings.HasPrefix(key, "$"):
 		if isScript(key) && (!l.script || l.Restricted()) {
 			return errScript
@@ -115,6 +117,9 @@ func (l *limits) checkCondition(key string, v bson.Value) error {
 func (l *limits) checkNested(key string, _ bson.Value) error {
 	if !strings.HasPrefix(key, "$") {
 		return nil
+	}
+	if isInternal(key) {
+		return errServers
 	}
 	if isScript(key) && (!l.script || l.Restricted()) {
 		return errScript
