@@ -39,7 +39,8 @@ func touches(path string, paths []string) bool {
 	})
 }
 
-// fieldsOf returns the paths of the fields that a filter of a rule looks at.
+// fieldsOf returns the paths of the fields that a filter looks at, but within $nor and $expr, which
+// demand no value.
 func fieldsOf(filter bson.Raw) (paths []string) {
 	for key, v := range filter.All() {
 		if key != "$and" && key != "$or" {

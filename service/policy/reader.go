@@ -103,7 +103,14 @@ func (r *reader) field(
 	l := &r.limits
 	switch name := fd.Name(); name {
 	case "filter":
-		return r.change(m, fd, v, r.call.decoder.Raw, l.filter)
+		return r.change(m, fd, v, r.call.decoder.Raw, func(d bson.Raw) (bson.Raw, error) {
+			if upserts(m) {
+				if err := l.checkUpsert(d); err != nil {
+					return nil, err
+				}
+			}
+			return l.filter(d)
+		})
 	case "projection":
 		return r.change(m, fd, v, r.call.decoder.Raw, l.projection)
 	case "sort", "min", "max":
@@ -137,8 +144,7 @@ func (r *reader) field(
 		return l.checkArrayFilters(raws)
 	case "update":
 		u, _ := v.Message().Interface().(*mooringv1.Update)
-		upsert := m.Descriptor().Fields().ByName("upsert")
-		return r.update(u, upsert != nil && m.Get(upsert).Bool())
+		return r.update(u, upserts(m))
 	case "return_key":
 		if v.Bool() && len(l.Hidden) > 0 {
 			return errHidden
@@ -152,6 +158,12 @@ func (r *reader) field(
 	default: // pipeline
 		return r.pipeline(m, fd)
 	}
+}
+
+// upserts reports whether a request inserts a document if none matches.
+func upserts(m protoreflect.Message) bool {
+	fd := m.Descriptor().Fields().ByName("upsert")
+	return fd != nil && m.Get(fd).Bool()
 }
 
 // change replaces a document of the request.

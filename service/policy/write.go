@@ -248,6 +248,21 @@ func (l *limits) operators(update bson.Raw, upsert bool) (bson.Raw, error) {
 	return setOnInsert(update, values), nil
 }
 
+// checkUpsert refuses the filter of an upsert that has a field which may not be written: the server
+// inserts the values that the filter demands. Fields that onInsert sets are not the filter's.
+func (l *limits) checkUpsert(filter bson.Raw) error {
+	ours := append(fieldsOf(l.Filter), fieldsOf(l.Forced)...)
+	kept := slices.DeleteFunc(slices.Clone(l.ReadOnly), func(path string) bool {
+		return slices.Contains(ours, path)
+	})
+	for _, path := range fieldsOf(filter) {
+		if touches(path, kept) {
+			return errReadOnly
+		}
+	}
+	return nil
+}
+
 // onInsert returns the fields of a document that an upsert inserts: the values that the filter
 // demands, which the server may not take from a filter of several parts, and the forced ones.
 func (l *limits) onInsert() (bson.Raw, error) {
