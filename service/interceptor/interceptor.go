@@ -275,11 +275,28 @@ func (s *stream) SendMsg(m any) error {
 // If the first message has a transaction's token, the stream runs in that transaction, and has
 // another context.
 func (s *stream) RecvMsg(m any) error {
-	if err := s.receive(m); err != nil || s.joined {
+	if err := s.receive(m); err != nil {
 		return err
 	}
+	if s.joined {
+		return s.call.check(s.ctx, m)
+	}
 	s.joined = true
-	return s.join(m)
+	sent := s.sent(m)
+	if err := s.call.check(s.ctx, m); err != nil {
+		return err
+	}
+	return s.join(sent)
+}
+
+// sent returns the first message as the client has sent it, since check may change m: another
+// replica that runs the stream checks the message itself.
+func (s *stream) sent(m any) any {
+	request, ok := m.(transactional)
+	if !ok || s.call.receives || s.call.chain.cfg.Policy == nil {
+		return m
+	}
+	return proto.Clone(request)
 }
 
 func (s *stream) receive(m any) error {
@@ -290,10 +307,7 @@ func (s *stream) receive(m any) error {
 		return err
 	}
 	if !s.call.receives {
-		if err := s.ServerStream.RecvMsg(m); err != nil {
-			return err
-		}
-		return s.call.check(s.ctx, m)
+		return s.ServerStream.RecvMsg(m)
 	}
 	chain := s.call.chain
 	ctx, cancel := context.WithTimeoutCause(s.ctx, chain.cfg.StallTimeout, chain.silent)
@@ -302,10 +316,7 @@ func (s *stream) receive(m any) error {
 	go func() { received <- s.ServerStream.RecvMsg(m) }()
 	select {
 	case err := <-received:
-		if err != nil {
-			return err
-		}
-		return s.call.check(ctx, m)
+		return err
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}

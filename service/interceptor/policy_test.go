@@ -15,6 +15,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/mongoerr"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/interceptor"
 	"github.com/mooringdb/mooring/service/policy"
 )
@@ -92,5 +93,38 @@ func TestPolicy(t *testing.T) {
 		if err := call("open"); status.Code(err) != codes.InvalidArgument || strings.Contains(status.Convert(err).Message(), "secret") {
 			t.Errorf("%s under a filter: %v", name, err)
 		}
+	}
+}
+
+// elsewhere implements call.Transactions whose transactions another replica keeps.
+type elsewhere struct {
+	call.Transactions
+	asked proto.Message
+}
+
+func (e *elsewhere) Join(
+	_ context.Context, in call.InTransaction, _ func(proto.Message) error,
+) (context.Context, func(), error) {
+	e.asked = in.Request
+	return nil, nil, call.ErrRelayed
+}
+
+// TestPolicyOfRelayedStreams checks that the replica which keeps the transaction of a stream gets
+// the request as the client has sent it: it would refuse the filter that the policy has added.
+func TestPolicyOfRelayedStreams(t *testing.T) {
+	p, err := policy.Parse([]byte(`@filter("{'a': 1}") @hidden("a") permit (principal, action, resource);`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	owner := &elsewhere{}
+	x := interceptor.New(interceptor.Config{
+		Policy: policy.NewEnforcer(policy.Config{Policy: p}), Transactions: owner,
+	})
+	const method = "/mooring.v1.DocumentService/StreamFind"
+	sent := &mooringv1.StreamFindRequest{Database: "d", Collection: "c", Transaction: new("token")}
+	err = x.Stream()(nil, &received{ctx: t.Context(), message: sent}, &grpc.StreamServerInfo{FullMethod: method, IsServerStream: true},
+		func(_ any, ss grpc.ServerStream) error { return ss.RecvMsg(&mooringv1.StreamFindRequest{}) })
+	if err != nil || !proto.Equal(owner.asked, sent) {
+		t.Errorf("%v, and the owner gets %v, want %v", err, owner.asked, sent)
 	}
 }
