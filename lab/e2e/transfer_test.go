@@ -75,15 +75,24 @@ func TestTransferExamples(t *testing.T) {
 		want     []string
 	}{
 		{
-			"curl", []string{"sh", "curl"}, "transfer.sh", map[string]int{"commitTransaction": 1},
+			"curl",
+			[]string{"sh", "curl"},
+			"transfer.sh",
+			map[string]int{"commitTransaction": 1},
 			[]string{`"matchedCount":1`, refused, `{"_id":"anna","balance":75},{"_id":"ben","balance":75}`, `[{"_id":"payment-1"},{"_id":"payment-2"}]`},
 		},
 		{
-			"python", []string{"python3"}, "transfer.py", map[string]int{"update": 1, "commitTransaction": 1},
+			"python",
+			[]string{"python3"},
+			"transfer.py",
+			map[string]int{"update": 1, "commitTransaction": 1},
 			[]string{conflict, again, refused, poor, end},
 		},
 		{
-			"node", []string{"node"}, "transfer.js", map[string]int{"update": 1, "commitTransaction": 1},
+			"node",
+			[]string{"node"},
+			"transfer.js",
+			map[string]int{"update": 1, "commitTransaction": 1},
 			[]string{conflict, again, refused, poor, end},
 		},
 	} {

@@ -45,13 +45,23 @@ func (w *world) fill(t *testing.T) {
 		var docs []any
 		for i := range population {
 			docs = append(docs, bson.D{
-				{Key: "_id", Value: own + i}, {Key: "tenant", Value: "a"}, {Key: "n", Value: i % 5}, {Key: "s", Value: []string{"p", "q", "r"}[i%3]},
-				{Key: "arr", Value: bson.A{i % 4, i % 3}}, {Key: "sub", Value: bson.D{{Key: "x", Value: i % 2}}}, {Key: "ref", Value: own + (i+1)%population},
+				{Key: "_id", Value: own + i},
+				{Key: "tenant", Value: "a"},
+				{Key: "n", Value: i % 5},
+				{Key: "s", Value: []string{"p", "q", "r"}[i%3]},
+				{Key: "arr", Value: bson.A{i % 4, i % 3}},
+				{Key: "sub", Value: bson.D{{Key: "x", Value: i % 2}}},
+				{Key: "ref", Value: own + (i+1)%population},
 			})
 			if w.other {
 				docs = append(docs, bson.D{
-					{Key: "_id", Value: foreign + i}, {Key: "tenant", Value: "b"}, {Key: "n", Value: i % 5}, {Key: "s", Value: marker},
-					{Key: "arr", Value: bson.A{i % 4, marker}}, {Key: "sub", Value: bson.D{{Key: "x", Value: marker}}}, {Key: "ref", Value: own + i},
+					{Key: "_id", Value: foreign + i},
+					{Key: "tenant", Value: "b"},
+					{Key: "n", Value: i % 5},
+					{Key: "s", Value: marker},
+					{Key: "arr", Value: bson.A{i % 4, marker}},
+					{Key: "sub", Value: bson.D{{Key: "x", Value: marker}}},
+					{Key: "ref", Value: own + i},
 					{Key: "secret", Value: marker},
 				})
 			}
