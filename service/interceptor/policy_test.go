@@ -128,3 +128,47 @@ func TestPolicyOfRelayedStreams(t *testing.T) {
 		t.Errorf("%v, and the owner gets %v, want %v", err, owner.asked, sent)
 	}
 }
+
+// repeating implements transactions in which each operation was run before, and has failed.
+type repeating struct {
+	call.Transactions
+	err error
+}
+
+func (r repeating) Run(context.Context, call.InTransaction, call.Handler) (proto.Message, error) {
+	return nil, r.err
+}
+
+// TestRepeatedErrors checks that an error of an operation that is not run again is without the
+// server's words if the policy keeps them back.
+func TestRepeatedErrors(t *testing.T) {
+	p, err := policy.Parse([]byte(`
+		@filter("{'a': 1}") permit (principal, action, resource == Collection::"d.open");
+		permit (principal, action, resource == Collection::"d.free");`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := interceptor.New(interceptor.Config{
+		Policy:       policy.NewEnforcer(policy.Config{Policy: p}),
+		Transactions: repeating{err: &mongoerr.CommandError{Code: 2, Name: "BadValue", Message: "secret"}},
+	})
+	for collection, want := range map[string]struct {
+		code codes.Code
+		told bool
+	}{
+		"open":   {codes.InvalidArgument, false},
+		"free":   {codes.InvalidArgument, true},
+		"closed": {codes.PermissionDenied, false},
+	} {
+		request := &mooringv1.FindOneRequest{Database: "d", Collection: collection, Transaction: new("t")}
+		info := &grpc.UnaryServerInfo{FullMethod: "/mooring.v1.DocumentService/FindOne"}
+		_, err := x.Unary()(t.Context(), request, info, func(context.Context, any) (any, error) {
+			t.Errorf("%s: the handler runs", collection)
+			return "", nil
+		})
+		told := strings.Contains(status.Convert(err).Message(), "secret")
+		if status.Code(err) != want.code || told != want.told {
+			t.Errorf("%s: %v, want %v", collection, err, want)
+		}
+	}
+}

@@ -72,6 +72,12 @@ func (x *Chain) transact(ctx context.Context, c *pass) error {
 	response, err := x.cfg.Transactions.Run(ctx, in, handler)
 	if err == nil {
 		c.response = response
+		return nil
+	}
+	if !c.checked { // an earlier call has failed so, and the client may not see all of it
+		if refused := c.check(ctx, c.request); refused != nil {
+			return refused
+		}
 	}
 	return err
 }
