@@ -107,7 +107,7 @@ func (l *Log) Ended(ctx context.Context, e *Entry) {
 	attrs := []slog.Attr{
 		slog.String("principal", e.Principal),
 		slog.String("action", action(e)),
-		slog.String("namespace", namespace(e.Request)),
+		slog.String("namespace", short(namespace(e.Request))),
 		slog.String("outcome", outcome),
 		slog.String("request_id", e.RequestID),
 	}
@@ -154,6 +154,17 @@ func mayWrite(request any) bool {
 	return false
 }
 
+// maxNamespace is the length of the longest text of namespaces that is logged: clients choose it,
+// and a call that was refused can have any.
+const maxNamespace = 4 << 10
+
+func short(text string) string {
+	if len(text) <= maxNamespace {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxNamespace], "") + "…"
+}
+
 // maxName is the length of the longest name of a command that is logged: clients choose it.
 const maxName = 64
 
@@ -178,10 +189,14 @@ func action(e *Entry) string {
 	return method + " " + name
 }
 
-// firstKey returns the first key of an object in JSON, if no escape is in it.
+// firstKey returns the first key of an object in JSON, if no escape is in it. It returns "?" if the
+// text does not begin as an object: what is in quotes can be a value then.
 func firstKey(text string) string {
-	_, text, _ = strings.Cut(text, `"`)
-	key, _, _ := strings.Cut(text, `"`)
+	before, text, _ := strings.Cut(text, `"`)
+	key, after, _ := strings.Cut(text, `"`)
+	if strings.TrimSpace(before) != "{" || !strings.HasPrefix(strings.TrimSpace(after), ":") {
+		return "?"
+	}
 	return key
 }
 

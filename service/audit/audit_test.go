@@ -78,6 +78,9 @@ func TestEntries(t *testing.T) {
 		{"a pipeline that did not arrive", audit.Entry{Method: documents + "Aggregate"}, "action=DocumentService/Aggregate"},
 		{"a command", audit.Entry{Method: commands, Request: command(native(bson.NewBuilder(nil).String("insert", secret).Finish()))}, `action="CommandService/RunCommand insert" namespace=d`},
 		{"a command in JSON", audit.Entry{Method: commands, Request: command(json(`{ "drop": "hunter2"}`))}, `action="CommandService/RunCommand drop"`},
+		{"a command that is a text", audit.Entry{Method: commands, Request: command(json(`"hunter2"`))}, `action="CommandService/RunCommand ?"`},
+		{"a command without quotes", audit.Entry{Method: commands, Request: command(json(`{drop: "hunter2"}`))}, `action="CommandService/RunCommand ?"`},
+		{"a command that is a list", audit.Entry{Method: commands, Request: command(json(`["hunter2"]`))}, `action="CommandService/RunCommand ?"`},
 		{"a command with a strange name", audit.Entry{Method: commands, Request: command(json(`{"a\nb": 1}`))}, `action="CommandService/RunCommand ?"`},
 		{"a method without a class", audit.Entry{Method: "/mooring.v1.NewService/New"}, "action=NewService/New"},
 		{"a path of REST", audit.Entry{Method: "GET /nothing", Code: codes.NotFound, Reason: "RouteNotFound"}, ""},
@@ -94,4 +97,17 @@ func TestEntries(t *testing.T) {
 		}
 	}
 	audit.New(nil).Ended(t.Context(), &audit.Entry{Method: documents + "InsertOne"})
+}
+
+// TestLongNamespace checks that a client cannot write as much as it wants into the log.
+func TestLongNamespace(t *testing.T) {
+	var log bytes.Buffer
+	long := strings.Repeat("é", 1<<20)
+	audit.New(slog.New(slog.NewTextHandler(&log, nil))).Ended(t.Context(), &audit.Entry{
+		Method: "/mooring.v1.DocumentService/Find", Code: codes.PermissionDenied,
+		Request: &mooringv1.FindRequest{Database: long, Collection: long},
+	})
+	if log.Len() > 5<<10 || !strings.Contains(log.String(), "éé…") {
+		t.Errorf("the line has %d bytes", log.Len())
+	}
 }
