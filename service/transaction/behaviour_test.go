@@ -17,9 +17,11 @@ import (
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/internal/mongotest"
 	"github.com/mooringdb/mooring/internal/unified/deployment"
+	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/paging"
 	"github.com/mooringdb/mooring/service/rpcerr"
 	"github.com/mooringdb/mooring/service/servicetest"
+	"github.com/mooringdb/mooring/service/transaction"
 )
 
 // disturb has a reply take the place of the first times commands of that name.
@@ -416,5 +418,29 @@ func TestKilledCommit(t *testing.T) {
 	}
 	if got, want := b.balances(), fmt.Sprintf(`{"_id":"a","n":%d} {"_id":"b","n":10}`, 10+committed); got != want {
 		t.Errorf("there is %s, want %s", got, want)
+	}
+}
+
+// TestAbortTooLate checks that Abort ends the transaction on the server, also if the time of the
+// call is over before it is asked.
+func TestAbortTooLate(t *testing.T) {
+	b := newBank(t, deployment.ReplicaSet, servicetest.Config{})
+	var aborts atomic.Int64
+	b.deployment.Disturb(func(cmd *mongotest.Command, next mongotest.Handler) mongotest.Reply {
+		if cmd.Name == "abortTransaction" {
+			aborts.Add(1)
+		}
+		return next(cmd)
+	})
+	token := b.begin()
+	if err := b.add(token, "a"); err != nil {
+		t.Fatal(err)
+	}
+	over, cancel := context.WithDeadline(t.Context(), time.Unix(0, 0))
+	defer cancel()
+	server := transaction.NewServer(transaction.ServerConfig{Transactions: b.Transactions})
+	_, err := server.Abort(&call.Context{Context: over}, &mooringv1.TransactionServiceAbortRequest{Transaction: &token})
+	if err != nil || aborts.Load() != 1 {
+		t.Errorf("Abort = %v, and the server got %d, want 1", err, aborts.Load())
 	}
 }

@@ -47,8 +47,7 @@ func (s *Transactions) abortElsewhere(
 		return err
 	}
 	if own, err := s.resume(c); err == nil {
-		// Its error says only that there is no transaction to abort.
-		_ = own.AbortTransaction(ctx, endOptions(ctx))
+		abortNow(ctx, own)
 		own.End(ctx)
 	}
 	return nil

@@ -392,12 +392,21 @@ func (s *Transactions) abort(ctx context.Context, c claim) error {
 		return errCommitting
 	}
 	defer s.informCaller(ctx, o)
-	// Its error says only that there is no transaction to abort.
-	_ = o.session.AbortTransaction(work, client.EndTransactionOptions{
-		RunOn: true, Caller: call.From(ctx).RequestID,
-	})
+	abortNow(work, o.session)
 	s.finish(work, o, aborted("Abort was called"))
 	return nil
+}
+
+// abortTime bounds an abort on the server.
+const abortTime = 5 * time.Second
+
+// abortNow aborts a transaction on the server, with time of its own: that of ctx may be over, and
+// the transaction would keep its locks until the server ends it.
+func abortNow(ctx context.Context, own *client.Session) {
+	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortTime)
+	defer cancel()
+	// Its error says only that there is no transaction to abort.
+	_ = own.AbortTransaction(within, endOptions(ctx))
 }
 
 // informCaller lets the session of a call know the times that a transaction has seen.
