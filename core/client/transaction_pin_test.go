@@ -330,6 +330,46 @@ func TestEndDuringOperationOnPin(t *testing.T) {
 	}
 }
 
+// Cursors of one transaction that are closed at the same time, while the transaction ends, too,
+// leave no connection counted.
+func TestCloseCursorsOfOnePinAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := mongotest.NewBalanced(t, mongotest.BalancedConfig{Services: 1})
+		b.SetDocuments("shop.orders", mongotest.Numbered(0, 9, 0)...)
+		c := connectBalanced(t, b, "", client.Options{})
+		for i := range 300 {
+			s := startSession(t, c, session.Options{})
+			in := client.Common{Session: s}
+			begin(t, s, client.TransactionOptions{})
+			var all sync.WaitGroup
+			start := make(chan struct{})
+			for range 2 {
+				cur, err := c.Find(t.Context(), orders, client.FindOptions{Common: in, BatchSize: new(int32(2))})
+				if err != nil {
+					t.Fatal(err)
+				}
+				all.Go(func() {
+					<-start
+					_ = cur.Close(t.Context())
+				})
+			}
+			end := func() { s.End(t.Context()) }
+			switch i % 3 {
+			case 0: // before the cursors
+				end()
+			case 1: // with them
+				all.Go(func() { <-start; end() })
+			}
+			close(start)
+			all.Wait()
+			end()
+			if p := c.Pools()[0]; p.InUse != 0 || p.Transactions != 0 || p.Cursors != 0 {
+				t.Fatalf("round %d: %d in use, %d transactions, %d cursors", i, p.InUse, p.Transactions, p.Cursors)
+			}
+		}
+	})
+}
+
 // A connection that breaks within a transaction is given up with it.
 func TestPinnedConnectionBreaks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
