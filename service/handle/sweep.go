@@ -10,26 +10,51 @@ import (
 // up.
 const enders = 8
 
-// sweep removes what has expired, until ctx ends.
+// sweep removes what has expired, as soon as it has, until ctx ends.
 func (t *Table) sweep(ctx context.Context) {
-	ticker := time.NewTicker(sweepEvery(t.cfg.Idle))
-	defer ticker.Stop()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case now := <-ticker.C:
-			t.mu.Lock()
-			t.removeExpiredLocked(now)
-			t.mu.Unlock()
+		case <-timer.C:
+		case <-t.sooner:
 		}
+		t.mu.Lock()
+		t.removeExpiredLocked(time.Now())
+		t.wakeAt = t.firstExpiryLocked()
+		if t.wakeAt.IsZero() {
+			timer.Stop()
+		} else {
+			timer.Reset(time.Until(t.wakeAt))
+		}
+		t.mu.Unlock()
 	}
 }
 
-// sweepEvery returns the time between two sweeps: an eighth of idle, so that a thing outlives its
-// time by little.
-func sweepEvery(idle time.Duration) time.Duration {
-	return min(max(idle/8, 10*time.Millisecond), 15*time.Second)
+// firstExpiryLocked returns when the next thing expires on which no call works; zero: there is
+// none.
+func (t *Table) firstExpiryLocked() time.Time {
+	var first time.Time
+	for _, q := range []*queue{&t.waiting, &t.over} {
+		if h := q.first(); h != nil && (first.IsZero() || h.expires.Before(first)) {
+			first = h.expires
+		}
+	}
+	return first
+}
+
+// expectLocked wakes the sweep if it would wake after that time.
+func (t *Table) expectLocked(expires time.Time) {
+	if !t.wakeAt.IsZero() && !expires.Before(t.wakeAt) {
+		return
+	}
+	t.wakeAt = expires
+	select {
+	case t.sooner <- struct{}{}:
+	default: // it is about to wake
+	}
 }
 
 // removeExpiredLocked removes expired things on which no call works.

@@ -37,6 +37,8 @@ type Table struct {
 	stop    context.CancelFunc
 	// plain and pinned are removed things that are still to be ended.
 	plain, pinned doomed
+	// sooner has a token when the sweep is to look again when it wakes next.
+	sooner chan struct{}
 
 	mu       sync.Mutex
 	things   map[ID]Thing
@@ -46,6 +48,8 @@ type Table struct {
 	refusing bool
 	// settlements counts SettleLocked.
 	settlements uint64
+	// wakeAt is when the sweep wakes next; zero: not before there is something that expires.
+	wakeAt time.Time
 }
 
 // New returns an empty table. It does nothing until Start.
@@ -55,7 +59,7 @@ func New(cfg Config) *Table {
 	cfg.MaxPerPrincipal = orDefault(cfg.MaxPerPrincipal, DefaultMaxPerPrincipal)
 	return &Table{
 		cfg: cfg, things: map[ID]Thing{}, open: map[string]int{}, stop: func() {},
-		plain: newDoomed(), pinned: newDoomed(),
+		plain: newDoomed(), pinned: newDoomed(), sooner: make(chan struct{}, 1),
 	}
 }
 
@@ -182,6 +186,7 @@ func (t *Table) SettleLocked(thing Thing, s Settled) {
 		t.over.add(h)
 	}
 	t.countLocked(h, s.Open)
+	t.expectLocked(h.expires)
 	t.makeRoomLocked(h)
 }
 

@@ -245,7 +245,7 @@ func TestExpiry(t *testing.T) {
 				if th.hasEnded() || table.Len() != 1 {
 					t.Fatal("it expired before its time")
 				}
-				pass(time.Second + time.Minute/8)
+				pass(time.Second)
 				synctest.Wait()
 				if !th.hasEnded() || table.Len() != 0 || th.removed != 1 {
 					t.Errorf("ended %v, %d in the table, removed %d times",
@@ -254,6 +254,37 @@ func TestExpiry(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The sweep ends each thing at its time, in whatever order the things came.
+func TestExpiryInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := start(t, handle.Config{Idle: time.Hour})
+		begun := time.Now()
+		idles := []time.Duration{30, 60, 10, 20, 20, 5}
+		var things []*thing
+		for i, idle := range idles {
+			synctest.Wait() // the sweep has seen those before
+			th := newThing(byte(i), "ann")
+			settleAs(table, handle.Settled{Open: true, Continues: i%2 == 0, Idle: idle * time.Second}, th)
+			things = append(things, th)
+		}
+		for range 70 {
+			synctest.Wait()
+			for i, th := range things {
+				if want := time.Since(begun) >= idles[i]*time.Second; th.hasEnded() != want {
+					t.Errorf("after %s thing %d has ended: %v, want %v", time.Since(begun), i, th.hasEnded(), want)
+				}
+			}
+			pass(time.Second)
+		}
+		late := newThing(9, "ann") // after a time without things
+		settleAs(table, handle.Settled{Open: true, Idle: time.Second}, late)
+		pass(time.Second)
+		if synctest.Wait(); !late.hasEnded() {
+			t.Error("a thing that came late has not ended")
+		}
+	})
 }
 
 // A thing that is not open has nothing to end when its time is up.

@@ -17,6 +17,7 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/bson/extjson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/internal/mongotest"
 	"github.com/mooringdb/mooring/internal/unified/deployment"
 	"github.com/mooringdb/mooring/service/rpcerr"
 	"github.com/mooringdb/mooring/service/servicetest"
@@ -275,10 +276,19 @@ func TestStatements(t *testing.T) {
 // post makes a call on REST.
 func (b *bank) post(path, transaction, body string) (int, string) {
 	b.t.Helper()
+	return b.postWithin("", path, transaction, body)
+}
+
+// postWithin makes a call on REST that has a Request-Timeout, unless that is empty.
+func (b *bank) postWithin(timeout, path, transaction, body string) (int, string) {
+	b.t.Helper()
 	r := httptest.NewRequest(http.MethodPost, path, strings.NewReader(body))
 	r.Header.Set("Content-Type", "application/json")
 	if transaction != "" {
 		r.Header.Set("Mooring-Transaction", transaction)
+	}
+	if timeout != "" {
+		r.Header.Set("Request-Timeout", timeout)
 	}
 	w := httptest.NewRecorder()
 	b.REST.ServeHTTP(w, r)
@@ -373,6 +383,63 @@ func TestRun(t *testing.T) {
 	if got := b.balances(); got != after {
 		t.Errorf("there is %s, want %s", got, after)
 	}
+}
+
+// TestDeadline: the transaction of a call whose deadline has passed is to be run again.
+func TestDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBank(t, deployment.ReplicaSet, servicetest.Config{})
+		token := b.begin()
+		if err := b.add(token, "a"); err != nil {
+			t.Fatal(err)
+		}
+		b.deployment.Disturb(func(cmd *mongotest.Command, next mongotest.Handler) mongotest.Reply {
+			reply := next(cmd)
+			if cmd.Name == "update" {
+				reply = reply.After(time.Minute)
+			}
+			return reply
+		})
+		code, body := b.postWithin("500ms", updateOne, token, addB)
+		var answer struct {
+			Error struct{ Status, Reason, Retry string }
+		}
+		if err := json.Unmarshal([]byte(body), &answer); err != nil {
+			t.Fatal(err)
+		}
+		if e := answer.Error; code != 504 || e.Status != "DEADLINE_EXCEEDED" || e.Retry != "transaction" {
+			t.Errorf("a call whose deadline passes = %d %s", code, body)
+		}
+		if err := b.abort(token); err != nil {
+			t.Errorf("Abort after it = %v", err)
+		}
+		if got := b.balances(); got != before {
+			t.Errorf("there is %s, want %s", got, before)
+		}
+	})
+}
+
+// TestAbortedAtItsTime: the locks of a transaction end with its time, although no call comes.
+func TestAbortedAtItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBank(t, deployment.ReplicaSet, servicetest.Config{Idle: 5 * time.Second})
+		aborts := make(chan time.Time, 9)
+		b.deployment.Disturb(func(cmd *mongotest.Command, next mongotest.Handler) mongotest.Reply {
+			if cmd.Name == "abortTransaction" {
+				aborts <- time.Now()
+			}
+			return next(cmd)
+		})
+		token := b.begin()
+		if err := b.add(token, "a"); err != nil {
+			t.Fatal(err)
+		}
+		last := time.Now()
+		// The abort takes a moment to arrive.
+		if after := (<-aborts).Sub(last); after < 5*time.Second || after > 5100*time.Millisecond {
+			t.Errorf("it was aborted %s after its last call", after)
+		}
+	})
 }
 
 // TestIdle: a transaction is aborted when no call comes in time, and each call moves the time.
