@@ -26,7 +26,8 @@ func (p *Pager) unbindLocked(h *held) {
 	delete(p.bound, h.transaction)
 }
 
-// EndTransaction ends the cursors of a transaction that has ended. No call works on them.
+// EndTransaction ends the cursors of a transaction that has ended, all of them although ctx may
+// have ended, too. No call works on them.
 func (p *Pager) EndTransaction(ctx context.Context, transaction handle.ID) {
 	p.table.Lock()
 	var ended []*held

@@ -179,6 +179,31 @@ func TestCursors(t *testing.T) {
 	}
 }
 
+// TestManyCursors: all cursors of a transaction end with it.
+func TestManyCursors(t *testing.T) {
+	b := newBank(t, deployment.LoadBalanced, servicetest.Config{})
+	token := b.begin()
+	for range 8 {
+		page, err := b.Document.Find(t.Context(), &mooringv1.FindRequest{
+			Database: "bank", Collection: "accounts", Transaction: &token, BatchSize: proto.Int32(1),
+		})
+		if err != nil || page.GetCursor() == "" {
+			t.Fatalf("Find = %v, %v, want a cursor", page, err)
+		}
+	}
+	if err := b.commit(token); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range b.Client.Pools() {
+		if p.InUse+p.Transactions+p.Cursors > 0 {
+			t.Errorf("%d connections in use, %d by transactions, %d by cursors", p.InUse, p.Transactions, p.Cursors)
+		}
+	}
+	if n := b.deployment.OpenCursors(); n > 0 {
+		t.Errorf("the servers hold %d cursors", n)
+	}
+}
+
 // idle waits until no connection is in use and no handle is open.
 func (b *bank) idle() {
 	b.t.Helper()
