@@ -27,10 +27,10 @@ var harmlessFields = names(`database collection session transaction statement co
 	read_preference read_concern write_concern max_time_ms max_await_time_ms skip limit batch_size
 	allow_disk_use allow_partial_results tailable await_data no_cursor_timeout show_record_id
 	bypass_document_validation ordered return_partial_success verbose_results upsert
-	return_document hint`)
+	return_document`)
 
 // limited lists the fields that a reader checks in message.
-var limited = names("filter projection sort min max collation let array_filters return_key " +
+var limited = names("filter projection sort min max hint collation let array_filters return_key " +
 	"field_name update replacement document documents pipeline options")
 
 func names(text string) map[protoreflect.Name]bool {
@@ -117,6 +117,9 @@ func (r *reader) field(
 		return r.change(m, fd, v, r.call.decoder.Keys, func(d bson.Raw) (bson.Raw, error) {
 			return d, l.checkFields(d)
 		})
+	case "hint":
+		h, _ := v.Message().Interface().(*mooringv1.Hint)
+		return r.hint(h)
 	case "collation":
 		return r.change(m, fd, v, r.call.decoder.Raw, func(d bson.Raw) (bson.Raw, error) {
 			return d, l.checkCollation(d)
@@ -158,6 +161,23 @@ func (r *reader) field(
 	default: // pipeline
 		return r.pipeline(m, fd)
 	}
+}
+
+// hint refuses an index that can have hidden fields: the order of the results would tell theirs.
+func (r *reader) hint(h *mooringv1.Hint) error {
+	switch kind := h.GetKind().(type) {
+	case *mooringv1.Hint_Keys:
+		keys, err := r.call.decoder.Keys("hint", kind.Keys)
+		if err != nil {
+			return err
+		}
+		return r.limits.checkFields(keys)
+	case *mooringv1.Hint_Name:
+		if len(r.limits.Hidden) > 0 {
+			return problem("names an index, which can have fields that the caller may not use")
+		}
+	}
+	return nil
 }
 
 // upserts reports whether a request inserts a document if none matches.
