@@ -103,15 +103,20 @@ func (t *Table) Len() int {
 
 // HasRoom returns a *LimitError if the principal has as many open handles as it may, of those
 // that can still be opened: expired ones, and those for which gone reports true, are ended first.
-// Without authentication there is no principal, and no limit. Calls that run at the same time do
-// not count each other: together they may exceed the limit by their number.
+// Without authentication there is no principal, and no limit. Calls that settle their handles
+// later do not count each other: together they may exceed the limit by their number.
 func (t *Table) HasRoom(principal string, gone func(Thing) bool) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.HasRoomLocked(principal, gone)
+}
+
+// HasRoomLocked does what HasRoom does, for callers that hold the lock.
+func (t *Table) HasRoomLocked(principal string, gone func(Thing) bool) error {
 	limit := t.cfg.MaxPerPrincipal
 	if principal == "" || limit < 0 {
 		return nil
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	if t.open[principal] < limit {
 		return nil
 	}

@@ -1,9 +1,12 @@
 package transaction_test
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"math"
+	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,10 +17,12 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/mooringdb/mooring/core/client"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/internal/mongotest"
 	"github.com/mooringdb/mooring/internal/unified/deployment"
 	"github.com/mooringdb/mooring/service/call"
+	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/paging"
 	"github.com/mooringdb/mooring/service/rpcerr"
 	"github.com/mooringdb/mooring/service/servicetest"
@@ -385,6 +390,83 @@ func TestLimit(t *testing.T) {
 	}
 	if _, got := begin(); got != "OK" {
 		t.Errorf("a transaction after the end of another = %s", got)
+	}
+}
+
+// TestLimitAtOnce checks that clients that begin at once do not exceed the limit.
+func TestLimitAtOnce(t *testing.T) {
+	const limit, calls = 2, 16
+	b := newBank(t, deployment.ReplicaSet, servicetest.Config{Handles: paging.Config{MaxPerPrincipal: limit}})
+	for round := range 200 {
+		principal := fmt.Sprint("ann", round)
+		var begun atomic.Int64
+		var all sync.WaitGroup
+		start := make(chan struct{})
+		for range calls {
+			all.Go(func() {
+				<-start
+				_, _, err := b.Transactions.Start(t.Context(), principal, client.TransactionOptions{}, nil)
+				if err == nil {
+					begun.Add(1)
+				} else if _, ok := errors.AsType[*handle.LimitError](err); !ok {
+					t.Errorf("Start = %v", err)
+				}
+			})
+		}
+		close(start)
+		all.Wait()
+		if begun.Load() != limit {
+			t.Fatalf("%d transactions began at once, want %d", begun.Load(), limit)
+		}
+	}
+}
+
+// panicking is a connection that panics when a command of that name is sent, once.
+type panicking struct {
+	net.Conn
+	command *atomic.Pointer[string]
+}
+
+func (c panicking) Write(b []byte) (int, error) {
+	if name := c.command.Load(); name != nil && bytes.Contains(b, []byte(*name)) &&
+		c.command.CompareAndSwap(name, nil) {
+		panic("the connection panics at " + *name)
+	}
+	return c.Conn.Write(b)
+}
+
+// TestPanic checks that a transaction does not stay busy after a panic of Commit or Abort.
+func TestPanic(t *testing.T) {
+	for _, row := range []struct {
+		command string
+		end     func(*bank, string) error
+		there   string
+	}{
+		{"commitTransaction", (*bank).commit, `{"_id":"a","n":11} {"_id":"b","n":10}`},
+		{"abortTransaction", (*bank).abort, before},
+	} {
+		t.Run(row.command, func(t *testing.T) {
+			d := newDeployment(t, deployment.ReplicaSet)
+			var command atomic.Pointer[string]
+			b := newBranchOn(t, d, func(ctx context.Context, network, addr string) (net.Conn, error) {
+				c, err := d.Dial(ctx, network, addr)
+				return panicking{c, &command}, err
+			}, servicetest.Config{})
+			token := b.begin()
+			if err := b.add(token, "a"); err != nil {
+				t.Fatal(err)
+			}
+			command.Store(&row.command)
+			if got := told(row.end(b, token)); !strings.HasPrefix(got, "Internal ") {
+				t.Errorf("the call that panics = %s", got)
+			}
+			if err := row.end(b, token); err != nil {
+				t.Errorf("the call again = %s", told(err))
+			}
+			if got := b.balances(); got != row.there {
+				t.Errorf("there is %s, want %s", got, row.there)
+			}
+		})
 	}
 }
 

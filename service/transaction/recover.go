@@ -38,7 +38,8 @@ func (s *Transactions) commitElsewhere(
 	return err
 }
 
-// abortElsewhere aborts a transaction that another replica keeps.
+// abortElsewhere aborts a transaction that another replica keeps. If that one is gone, it asks the
+// servers to abort, if it can, and returns nil: AbortTransaction does not tell what they answer.
 func (s *Transactions) abortElsewhere(
 	ctx context.Context, c claim, in call.InTransaction,
 ) error {

@@ -173,6 +173,25 @@ func TestOwnerIsGone(t *testing.T) {
 	}
 }
 
+// TestAbortWithoutOwner aborts an open transaction on the servers after its owner is gone.
+func TestAbortWithoutOwner(t *testing.T) {
+	a, b, between := newReplicas(t, deployment.ReplicaSet)
+	token := a.begin()
+	if err := b.add(token, "a"); err != nil {
+		t.Fatal(err)
+	}
+	between["a:1"].lost = refused
+	if err := b.abort(token); err != nil {
+		t.Errorf("Abort = %v", err)
+	}
+	if got := told(b.commit(token)); got != "Aborted TransactionOwnerGone transaction" {
+		t.Errorf("Commit after Abort = %s", got)
+	}
+	if got := b.balances(); got != before {
+		t.Errorf("there is %s, want %s", got, before)
+	}
+}
+
 // TestLostAnswers: what a client may do when the owner does not answer depends on whether the call
 // may have arrived, and whether it may be repeated.
 func TestLostAnswers(t *testing.T) {

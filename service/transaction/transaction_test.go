@@ -49,19 +49,33 @@ const accounts = "bank.accounts"
 
 func newBank(t *testing.T, topology deployment.Topology, cfg servicetest.Config) *bank {
 	t.Helper()
+	return newBranch(t, newDeployment(t, topology), cfg)
+}
+
+// newDeployment returns a deployment that has the accounts of a bank.
+func newDeployment(t *testing.T, topology deployment.Topology) *deployment.Deployment {
+	t.Helper()
 	d := deployment.New(t, topology, "8.0.0")
 	d.SetDocuments(accounts, raw(t, `{"_id": "a", "n": 10}`), raw(t, `{"_id": "b", "n": 10}`))
-	return newBranch(t, d, cfg)
+	return d
 }
 
 // newBranch returns another gateway before the deployment of a bank.
 func newBranch(t *testing.T, d *deployment.Deployment, cfg servicetest.Config) *bank {
 	t.Helper()
+	return newBranchOn(t, d, d.Dial, cfg)
+}
+
+// newBranchOn returns a gateway whose connections to the deployment are those of dial.
+func newBranchOn(
+	t *testing.T, d *deployment.Deployment, dial servicetest.Dialer, cfg servicetest.Config,
+) *bank {
+	t.Helper()
 	uri := d.URI(false, nil)
 	if !strings.Contains(uri, "?") {
 		uri += "?"
 	}
-	g := servicetest.StartOn(t, uri, d.Dial, cfg)
+	g := servicetest.StartOn(t, uri, dial, cfg)
 	return &bank{g, d, t}
 }
 

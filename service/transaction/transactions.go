@@ -123,9 +123,6 @@ func (o *open) End(ctx context.Context) {
 func (s *Transactions) Start(
 	ctx context.Context, principal string, opt client.TransactionOptions, after *client.Session,
 ) (token string, expires time.Time, err error) {
-	if err := s.table.HasRoom(principal, func(handle.Thing) bool { return false }); err != nil {
-		return "", time.Time{}, err
-	}
 	own, err := s.session(ctx, opt, after)
 	if err != nil {
 		return "", time.Time{}, err
@@ -141,15 +138,25 @@ func (s *Transactions) Start(
 		deployment: s.deployment, id: o.ID, owner: s.cfg.Cursors.Self(), begun: o.Opened,
 		session: own.ID(), number: own.TransactionNumber(),
 	}
-	s.table.Lock()
-	if s.table.RefusingLocked() || s.draining.Load() {
-		s.table.Unlock()
+	if err := s.add(o); err != nil {
 		own.End(ctx)
-		return "", time.Time{}, handle.ErrClosing
+		return "", time.Time{}, err
 	}
-	s.settleLocked(o)
-	s.table.Unlock()
 	return s.cfg.Keys.Seal(principal, c.encode()), time.Now().Add(s.cfg.Idle), nil
+}
+
+// add puts a new transaction into the table, if its principal may have one more.
+func (s *Transactions) add(o *open) error {
+	s.table.Lock()
+	defer s.table.Unlock()
+	if s.table.RefusingLocked() || s.draining.Load() {
+		return handle.ErrClosing
+	}
+	err := s.table.HasRoomLocked(o.Principal, func(handle.Thing) bool { return false })
+	if err == nil {
+		s.settleLocked(o)
+	}
+	return err
 }
 
 // session returns a new session in which a transaction has started.
@@ -361,11 +368,12 @@ func (s *Transactions) commit(ctx context.Context, c claim) error {
 	case o == nil:
 		return ended.refusal()
 	}
+	end := outcome{}
+	defer func() { s.finish(work, o, end) }() // also after a panic
 	defer s.informCaller(ctx, o)
 	err = o.session.CommitTransaction(work, client.EndTransactionOptions{
 		RunOn: true, Caller: call.From(ctx).RequestID,
 	})
-	end := outcome{}
 	switch {
 	case err == nil:
 		end.kind = outcomeCommitted
@@ -373,7 +381,6 @@ func (s *Transactions) commit(ctx context.Context, c claim) error {
 		!mongoerr.HasLabel(err, mongoerr.LabelUnknownTransactionCommitResult):
 		end = aborted(err.Error())
 	}
-	s.finish(work, o, end)
 	return err
 }
 
@@ -391,9 +398,9 @@ func (s *Transactions) abort(ctx context.Context, c claim) error {
 		s.finish(work, o, outcome{})
 		return errCommitting
 	}
+	defer s.finish(work, o, aborted("Abort was called")) // also after a panic
 	defer s.informCaller(ctx, o)
 	abortNow(work, o.session)
-	s.finish(work, o, aborted("Abort was called"))
 	return nil
 }
 
