@@ -7,6 +7,7 @@ package call
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -132,6 +133,10 @@ type Local struct {
 	// Built is true if the caller has itself built the BSON of every document and value in the
 	// request, from JSON. Such BSON is valid, and handlers do not validate it.
 	Built bool
+	// Forwarded is true if the client has called another replica, which forwards the call and
+	// audits it. Client is the client's address if it is not authenticated; zero: not known.
+	Forwarded bool
+	Client    netip.Addr
 }
 
 type (

@@ -9,8 +9,10 @@ package caller
 
 import (
 	"context"
+	"crypto/sha256"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"net/netip"
 	"sync/atomic"
 	"time"
@@ -33,7 +35,26 @@ type Identity struct {
 	// a token, those in the line of an API key, or the names in a certificate.
 	Claims map[string]any
 
-	key *apiKey // the API key; nil: another credential
+	key    *apiKey // the API key; nil: another credential
+	digest atomic.Pointer[Digest]
+}
+
+// Digest tells identities apart by what they say of a client, without the time.
+type Digest [sha256.Size]byte
+
+// Digest returns the digest of the principal, the groups and the claims, of nil too.
+func (id *Identity) Digest() Digest {
+	if id == nil {
+		return Digest{}
+	}
+	if d := id.digest.Load(); d != nil {
+		return *d
+	}
+	// In Go's syntax texts are quoted, values have their types, and the keys of maps their order.
+	all := fmt.Appendf(nil, "%#v", []any{id.Principal, id.Groups, id.Claims})
+	d := Digest(sha256.Sum256(all))
+	id.digest.Store(&d)
+	return d
 }
 
 // maxPrincipalBytes limits a principal, which logs and lists of cursors show.

@@ -20,7 +20,7 @@ import (
 	"github.com/mooringdb/mooring/service/seal"
 )
 
-// TicketLife is how long a ticket is valid.
+// TicketLife is how long a ticket is valid, unless the client's credential ends sooner.
 const TicketLife = time.Hour
 
 // ticketURL is the path of a ticket on REST, without the ticket.
@@ -71,7 +71,11 @@ func (s *Server) CreateTicket(
 func (t *Tickets) seal(
 	of *caller.Identity, watch *mooringv1.WatchRequest,
 ) (ticket string, expires time.Time, err error) {
-	expires = time.Now().Add(TicketLife).Truncate(time.Second)
+	expires = time.Now().Add(TicketLife)
+	if of != nil && !of.Expires.IsZero() && of.Expires.Before(expires) {
+		expires = of.Expires
+	}
+	expires = expires.Truncate(time.Second)
 	c := claim{deployment: t.deployment, expires: expires, identified: of != nil}
 	if of != nil {
 		c.principal = of.Principal

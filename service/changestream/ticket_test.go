@@ -116,6 +116,34 @@ func TestTicketsOf(t *testing.T) {
 	})
 }
 
+// TestTicketEndsWithItsCredential checks that a ticket ends when the credential of its client does,
+// if that is before its hour is over.
+func TestTicketEndsWithItsCredential(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tickets := changestream.NewTickets(keys, "a")
+		for _, row := range []struct{ credential, want time.Duration }{
+			{0, time.Hour}, {2 * time.Hour, time.Hour}, {10*time.Minute + time.Millisecond, 10 * time.Minute},
+		} {
+			id := &caller.Identity{Principal: "jwt:ann"}
+			if row.credential != 0 {
+				id.Expires = time.Now().Add(row.credential)
+			}
+			ticket, expires, err := tickets.Seal(id, &mooringv1.WatchRequest{Database: "db"})
+			if err != nil || !expires.Equal(time.Now().Add(row.want)) {
+				t.Errorf("a credential of %s: the ticket ends at %s, %v; want %s", row.credential, expires, err, row.want)
+			}
+			time.Sleep(row.want - time.Second) //nolint:forbidigo // time is fake
+			if who, _, err := tickets.Open(ticket); err != nil || !who.Expires.Equal(expires) {
+				t.Errorf("a credential of %s: Open a second before = %v, %v", row.credential, who, err)
+			}
+			time.Sleep(time.Second) //nolint:forbidigo // time is fake
+			if _, _, err := tickets.Open(ticket); !isInvalid(err) {
+				t.Errorf("a credential of %s: Open at the end = %v", row.credential, err)
+			}
+		}
+	})
+}
+
 func isInvalid(err error) bool {
 	e, ok := errors.AsType[*caller.Error](err)
 	return ok && e.Problem == caller.Invalid

@@ -15,7 +15,11 @@ func (x *Chain) admit(ctx context.Context, c *pass) error {
 		return c.next(ctx)
 	}
 	if c.call.Account == nil {
-		a.Open(&c.account, admission.PrincipalOf(c.call.Principal, fromPeer(ctx).Address))
+		address := c.call.Client
+		if !c.call.Forwarded {
+			address = fromPeer(ctx).Address
+		}
+		a.Open(&c.account, admission.PrincipalOf(c.call.Principal, address))
 		defer c.account.Close()
 		c.call.Account = &c.account
 	}

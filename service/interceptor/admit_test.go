@@ -63,6 +63,27 @@ func TestAdmission(t *testing.T) {
 	})
 }
 
+// TestAdmissionOfForwardedCalls checks that a forwarded call counts as its client's, not as that of
+// the replica which forwards it.
+func TestAdmissionOfForwardedCalls(t *testing.T) {
+	a := admission.New(admission.Config{Calls: admission.Limits{Each: 1}})
+	x := interceptor.New(interceptor.Config{Admission: a})
+	as := func(client string) context.Context {
+		local := call.Local{Forwarded: true, Client: netip.MustParseAddr(client)}
+		return &call.LocalContext{Context: from(t.Context(), "192.0.2.9"), Local: local}
+	}
+	err := unary(as("192.0.2.1"), x, func(context.Context) error {
+		again := unary(as("192.0.2.1"), x, func(context.Context) error { return nil })
+		if got := reasonOf(again); got != "QuotaExceeded" {
+			t.Errorf("the same client: %v", again)
+		}
+		return unary(as("192.0.2.2"), x, func(context.Context) error { return nil })
+	})
+	if err != nil {
+		t.Errorf("another client: %v", err)
+	}
+}
+
 // TestAdmissionByName checks that the name of an authenticated client counts, not its address.
 func TestAdmissionByName(t *testing.T) {
 	a := admission.New(admission.Config{Calls: admission.Limits{Each: 1}})

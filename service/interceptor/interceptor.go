@@ -98,7 +98,7 @@ func New(cfg Config) *Chain {
 	x.steps = []step{
 		x.identify, // the request's id
 		x.log,      // one line, with the status that the client gets
-		x.audit,    // one line for a write and a refusal
+		x.audit,    // one line for a write and a refusal, unless another replica forwards it
 		x.explain,  // errors become a status
 		x.recover,  // panics become errors
 		x.permit,   // refuses calls of clients that the listener has not authenticated

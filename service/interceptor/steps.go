@@ -106,11 +106,16 @@ func (x *Chain) log(ctx context.Context, c *pass) error {
 	return err
 }
 
-func (x *Chain) audit(ctx context.Context, c *pass) error {
-	err := c.next(ctx)
-	if x.cfg.Audit == nil {
+func (x *Chain) audit(ctx context.Context, c *pass) (err error) {
+	err = c.next(ctx)
+	if x.cfg.Audit == nil || c.call.Forwarded {
 		return err
 	}
+	defer func() { // the call has its outcome, which stays
+		if p := recover(); p != nil {
+			x.logPanic(ctx, c, p)
+		}
+	}()
 	e := audit.Entry{
 		Principal: c.call.Principal, RequestID: c.call.RequestID, Method: c.method,
 		Request: c.request,
@@ -141,13 +146,18 @@ func (x *Chain) explain(ctx context.Context, c *pass) error {
 func (x *Chain) recover(ctx context.Context, c *pass) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			x.cfg.Logger.LogAttrs(ctx, slog.LevelError, "panic",
-				slog.String("method", c.method), slog.String("request_id", c.call.RequestID),
-				slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+			x.logPanic(ctx, c, p)
 			err = &rpcerr.Error{Reason: rpcerr.Internal, Message: "internal error"}
 		}
 	}()
 	return c.next(ctx)
+}
+
+// logPanic logs a panic with the stack of the goroutine, which a deferred function still sees.
+func (x *Chain) logPanic(ctx context.Context, c *pass, p any) {
+	x.cfg.Logger.LogAttrs(ctx, slog.LevelError, "panic",
+		slog.String("method", c.method), slog.String("request_id", c.call.RequestID),
+		slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
 }
 
 func (x *Chain) gate(ctx context.Context, c *pass) error {

@@ -32,7 +32,7 @@ func NewEnforcer(cfg Config) *Enforcer {
 // Replace replaces the rules. Requests that were checked before go on.
 func (e *Enforcer) Replace(p *Policy) {
 	e.state.Store(&state{
-		policy: p, decisions: map[question]*Decision{}, limited: map[*caller.Identity]bool{},
+		policy: p, decisions: map[remembered]*Decision{}, limited: map[caller.Digest]bool{},
 	})
 }
 
@@ -41,13 +41,21 @@ type state struct {
 	policy *Policy
 
 	mu        sync.RWMutex
-	decisions map[question]*Decision
-	limited   map[*caller.Identity]bool // RestrictedSomewhere
+	decisions map[remembered]*Decision
+	limited   map[caller.Digest]bool // RestrictedSomewhere
 }
 
 // question asks for one decision.
 type question struct {
-	who    *caller.Identity // identities do not change; nil: not authenticated
+	who    *caller.Identity // nil: not authenticated
+	action string
+	on     Resource
+}
+
+// remembered stands for a question. It has the client by value: each call that another replica
+// forwards has an identity of its own.
+type remembered struct {
+	who    caller.Digest
 	action string
 	on     Resource
 }
@@ -58,8 +66,9 @@ const maxRemembered = 10_000
 
 // decide returns the decision about a question.
 func (s *state) decide(q question) *Decision {
+	key := remembered{q.who.Digest(), q.action, q.on}
 	s.mu.RLock()
-	d := s.decisions[q]
+	d := s.decisions[key]
 	s.mu.RUnlock()
 	if d != nil {
 		return d
@@ -74,14 +83,15 @@ func (s *state) decide(q question) *Decision {
 	if len(s.decisions) >= maxRemembered {
 		clear(s.decisions)
 	}
-	s.decisions[q] = &made
+	s.decisions[key] = &made
 	return &made
 }
 
 // restricted reports whether a rule could restrict the caller.
 func (s *state) restricted(id *caller.Identity) bool {
+	key := id.Digest()
 	s.mu.RLock()
-	limited, known := s.limited[id]
+	limited, known := s.limited[key]
 	s.mu.RUnlock()
 	if known {
 		return limited
@@ -93,7 +103,7 @@ func (s *state) restricted(id *caller.Identity) bool {
 	if len(s.limited) >= maxRemembered {
 		clear(s.limited)
 	}
-	s.limited[id] = limited
+	s.limited[key] = limited
 	return limited
 }
 

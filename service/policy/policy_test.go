@@ -236,6 +236,41 @@ func TestManyResources(t *testing.T) {
 	}
 }
 
+// TestEqualIdentities checks that decisions are remembered by what identities say: a call that
+// another replica forwards has an identity of its own. Identities that differ share none.
+func TestEqualIdentities(t *testing.T) {
+	e := enforcer(t, `
+		permit (principal == Principal::"a", action, resource);
+		permit (principal in Group::"g", action, resource);
+		permit (principal, action, resource) when { principal.claims has c && principal.claims.c == "1" };`)
+	check := func(id *caller.Identity) bool {
+		call := e.Begin(id, "/mooring.v1.DocumentService/Find", false)
+		return call.Check(&mooringv1.FindRequest{Database: "d", Collection: "c"}) == nil
+	}
+	for range 100 {
+		for name, row := range map[string]struct {
+			id   *caller.Identity
+			want bool
+		}{
+			"a principal":     {&caller.Identity{Principal: "a"}, true},
+			"another":         {&caller.Identity{Principal: "b"}, false},
+			"a group":         {&caller.Identity{Principal: "b", Groups: []string{"g"}}, true},
+			"another group":   {&caller.Identity{Principal: "b", Groups: []string{"h"}}, false},
+			"a claim":         {&caller.Identity{Principal: "b", Claims: map[string]any{"c": "1", "d": 2.0}}, true},
+			"a number":        {&caller.Identity{Principal: "b", Claims: map[string]any{"c": 1.0, "d": 2.0}}, false},
+			"another's claim": {&caller.Identity{Principal: "b", Claims: map[string]any{"d": 2.0}}, false},
+		} {
+			id := &caller.Identity{Principal: row.id.Principal, Groups: row.id.Groups, Claims: row.id.Claims}
+			if got := check(id); got != row.want {
+				t.Fatalf("%s: permitted %t", name, got)
+			}
+		}
+	}
+	if n := e.Remembered(); n != 7 {
+		t.Errorf("%d decisions about 7 identities are remembered", n)
+	}
+}
+
 // TestGroups checks which groups of actions there are.
 func TestGroups(t *testing.T) {
 	for _, row := range []struct{ group, method string }{

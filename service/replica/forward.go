@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net/netip"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
@@ -35,7 +36,7 @@ func (t *Transport) SetCalls(c Calls) { t.calls = c }
 func newForwarding(f transaction.Forwarding) (*replicav1.Forwarding, error) {
 	m := &replicav1.Forwarding{
 		Owner: newID(f.Owner), Method: f.Method, Request: f.Request,
-		RequestId: f.RequestID, Text: f.Text, Casual: f.Casual,
+		RequestId: f.RequestID, Text: f.Text, Casual: f.Casual, Client: f.Client.AsSlice(),
 	}
 	if id := f.Identity; id != nil {
 		claims, err := json.Marshal(id.Claims)
@@ -61,6 +62,12 @@ func (r *reader) forwarding(m *replicav1.Forwarding) transaction.Forwarding {
 	if m.Claims != nil {
 		f.Identity = &caller.Identity{Principal: m.GetPrincipal(), Groups: m.GetGroups()}
 		if err := json.Unmarshal(m.GetClaims(), &f.Identity.Claims); err != nil {
+			r.fail()
+		}
+	}
+	if len(m.Client) > 0 {
+		var ok bool
+		if f.Client, ok = netip.AddrFromSlice(m.GetClient()); !ok {
 			r.fail()
 		}
 	}

@@ -3,6 +3,7 @@ package replica_test
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"reflect"
 	"slices"
 	"testing"
@@ -51,6 +52,7 @@ func TestForward(t *testing.T) {
 		Owner: [16]byte{1, 2}, Method: "/a/b", Request: []byte("request"), RequestID: "id",
 		Identity: &caller.Identity{Principal: "ann", Groups: []string{"g"}, Claims: map[string]any{"a": []any{"b", 1.5}}},
 		Metadata: metadata.Pairs("x", "1", "x", "2", "y", "3"), Text: true, Casual: true,
+		Client: netip.MustParseAddr("192.0.2.1"),
 	}
 	response, err := n.Forward(ctx, address, f)
 	if err != nil || string(response) != "response" || !reflect.DeepEqual(made.got, f) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/netip"
 	"strings"
 
 	"google.golang.org/grpc"
@@ -38,6 +39,8 @@ type Forwarding struct {
 	Metadata metadata.MD
 	// Text and Casual are those of call.Local.
 	Text, Casual bool
+	// Client is the address of a client that is not authenticated; zero: not known.
+	Client netip.Addr
 }
 
 // Replicas reaches the other replicas. Its errors are those of paging.Replicas.
@@ -62,6 +65,9 @@ func newForwarding(ctx context.Context, c claim, in call.InTransaction) (Forward
 	f := Forwarding{
 		Owner: c.owner.Instance, Method: in.Method, Identity: of.Identity,
 		RequestID: of.RequestID, Text: of.Text, Casual: of.Casual, Metadata: metadata.MD{},
+	}
+	if of.Account != nil {
+		f.Client = of.Account.Principal().Address
 	}
 	for _, key := range forwarded {
 		if values := metadata.ValueFromIncomingContext(ctx, key); len(values) > 0 {
@@ -251,7 +257,7 @@ func (x *Forwarder) read(f Forwarding) (method, proto.Message, error) {
 func (f *Forwarding) incoming(ctx context.Context) context.Context {
 	return inproc.WithIncoming(ctx, call.Local{
 		RequestID: f.RequestID, Identity: f.Identity,
-		Text: f.Text, Casual: f.Casual,
+		Text: f.Text, Casual: f.Casual, Forwarded: true, Client: f.Client,
 	}, f.Metadata)
 }
 

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/netip"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mooringdb/mooring/core/bson"
@@ -16,6 +18,9 @@ import (
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/internal/mongotest"
 	"github.com/mooringdb/mooring/internal/unified/deployment"
+	"github.com/mooringdb/mooring/service/admission"
+	"github.com/mooringdb/mooring/service/call"
+	"github.com/mooringdb/mooring/service/inproc"
 	"github.com/mooringdb/mooring/service/paging"
 	"github.com/mooringdb/mooring/service/rpcerr"
 	"github.com/mooringdb/mooring/service/seal"
@@ -69,6 +74,29 @@ func newReplicas(t *testing.T, topology deployment.Topology) (a, b *bank, betwee
 		g.Transactions.SetReplicas(between)
 	}
 	return a, b, between
+}
+
+// TestForwardedClient checks that the owner learns the address of a client without a name, and that
+// the call is forwarded.
+func TestForwardedClient(t *testing.T) {
+	a, b, between := newReplicas(t, deployment.ReplicaSet)
+	token := a.begin()
+	var local call.Local
+	conn := inproc.NewConn(func(ctx context.Context, _ any, _ *grpc.UnaryServerInfo, _ grpc.UnaryHandler) (any, error) {
+		local = call.LocalFrom(ctx)
+		return &mooringv1.UpdateOneResponse{}, nil
+	}, nil)
+	mooringv1.RegisterDocumentServiceServer(conn, mooringv1.UnimplementedDocumentServiceServer{})
+	between["a:1"].Conn = conn
+	client := netip.MustParseAddr("192.0.2.1")
+	var account admission.Account
+	admission.New(admission.Config{Bytes: 1000}).Open(&account, admission.PrincipalOf("", client))
+	defer account.Close()
+	ctx := &call.Context{Context: t.Context(), Call: call.Call{Local: call.Local{Account: &account}}}
+	in := call.InTransaction{Token: token, Method: mooringv1.DocumentService_UpdateOne_FullMethodName, Request: add(token, "a", nil)}
+	if _, err := b.Transactions.Run(ctx, in, nil); err != nil || !local.Forwarded || local.Client != client {
+		t.Errorf("Run = %v; forwarded %t, for %s", err, local.Forwarded, local.Client)
+	}
 }
 
 // refused is the end of a way to a replica that is gone.

@@ -1633,8 +1633,10 @@ type Forwarding struct {
 	// The client may need only the first page.
 	Casual bool `protobuf:"varint,8,opt,name=casual,proto3" json:"casual,omitempty"`
 	// The client's groups, and what its credential says of it, as a JSON object.
-	Groups        []string `protobuf:"bytes,9,rep,name=groups,proto3" json:"groups,omitempty"`
-	Claims        []byte   `protobuf:"bytes,10,opt,name=claims,proto3" json:"claims,omitempty"`
+	Groups []string `protobuf:"bytes,9,rep,name=groups,proto3" json:"groups,omitempty"`
+	Claims []byte   `protobuf:"bytes,10,opt,name=claims,proto3" json:"claims,omitempty"`
+	// The IP address of a client that is not authenticated, of 4 or 16 bytes; empty: not known.
+	Client        []byte `protobuf:"bytes,11,opt,name=client,proto3" json:"client,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1735,6 +1737,13 @@ func (x *Forwarding) GetGroups() []string {
 func (x *Forwarding) GetClaims() []byte {
 	if x != nil {
 		return x.Claims
+	}
+	return nil
+}
+
+func (x *Forwarding) GetClient() []byte {
+	if x != nil {
+		return x.Client
 	}
 	return nil
 }
@@ -2091,7 +2100,7 @@ const file_mooring_replica_v1_replica_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"\x0e\n" +
 	"\fKillResponse\"\x1d\n" +
 	"\aRefusal\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"\xa7\x02\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"\xbf\x02\n" +
 	"\n" +
 	"Forwarding\x12\x14\n" +
 	"\x05owner\x18\x01 \x01(\fR\x05owner\x12\x16\n" +
@@ -2105,7 +2114,8 @@ const file_mooring_replica_v1_replica_proto_rawDesc = "" +
 	"\x06casual\x18\b \x01(\bR\x06casual\x12\x16\n" +
 	"\x06groups\x18\t \x03(\tR\x06groups\x12\x16\n" +
 	"\x06claims\x18\n" +
-	" \x01(\fR\x06claims\"2\n" +
+	" \x01(\fR\x06claims\x12\x16\n" +
+	"\x06client\x18\v \x01(\fR\x06client\"2\n" +
 	"\bMetadata\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\"D\n" +

@@ -1,0 +1,65 @@
+package interceptor_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/mooringdb/mooring/service/audit"
+	"github.com/mooringdb/mooring/service/call"
+	"github.com/mooringdb/mooring/service/interceptor"
+	"github.com/mooringdb/mooring/service/rpcerr"
+)
+
+// refusal is an error that belongs to the audit log, whatever the method.
+var refusal = &rpcerr.Error{Reason: rpcerr.PolicyRefused, Message: "no"}
+
+// panicking implements a log that panics.
+type panicking struct{ slog.Handler }
+
+func (panicking) Handle(context.Context, slog.Record) error { panic("the audit log") }
+
+// TestAuditPanics checks that a panic of the audit log is logged, and that the call's status stays.
+func TestAuditPanics(t *testing.T) {
+	var out bytes.Buffer
+	text := slog.NewTextHandler(&out, nil)
+	x := interceptor.New(interceptor.Config{
+		Logger: slog.New(text), Audit: audit.New(slog.New(panicking{text})),
+	})
+	for name, run := range map[string]func(
+		context.Context, *interceptor.Chain, func(context.Context) error,
+	) error{"unary": unary, "stream": stream} {
+		out.Reset()
+		ctx := incoming(t.Context(), interceptor.RequestIDKey, "r1")
+		err := run(ctx, x, func(context.Context) error { return refusal })
+		if status.Code(err) != codes.PermissionDenied {
+			t.Errorf("%s: %v", name, err)
+		}
+		if got := out.String(); !strings.Contains(got, `msg=panic method=/s/`) ||
+			!strings.Contains(got, `request_id=r1 panic="the audit log" stack=`) {
+			t.Errorf("%s: logged %s", name, got)
+		}
+	}
+}
+
+// TestForwardedCallsAreAuditedOnce checks that only the replica that the client has called audits.
+func TestForwardedCallsAreAuditedOnce(t *testing.T) {
+	var out bytes.Buffer
+	x := interceptor.New(interceptor.Config{Audit: audit.New(slog.New(slog.NewTextHandler(&out, nil)))})
+	refuse := func(context.Context) error { return refusal }
+	for _, forwarded := range []bool{false, true} {
+		out.Reset()
+		ctx := &call.LocalContext{Context: t.Context(), Local: call.Local{Forwarded: forwarded}}
+		if err := unary(ctx, x, refuse); status.Code(err) != codes.PermissionDenied {
+			t.Errorf("forwarded %t: %v", forwarded, err)
+		}
+		if logged := strings.Contains(out.String(), "msg=audit"); logged == forwarded {
+			t.Errorf("forwarded %t: logged %q", forwarded, out.String())
+		}
+	}
+}
