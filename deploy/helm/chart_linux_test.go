@@ -163,6 +163,7 @@ func TestChartDemandsSecrets(t *testing.T) {
 		open + "," + named + ",config.grpc.address=:1":         "/config/grpc/address",
 		open + "," + named + ",config.replica.address=:1":      "/config/replica",
 		open + "," + named + ",config.allowPlaintext=true":     "/config/allowPlaintext",
+		open + "," + named + ",config.policy.file=x":           "/config/policy/file",
 		open + "," + named + ",config.auth.apiKeysFile=x":      "/config/auth/apiKeysFile",
 		open + "," + named + ",tlsSecret.clientAuthorityKey=x": "tlsSecret.clientAuthorityKey",
 		named + ",allowUnauthenticated=true":                   "allowPlaintext",

@@ -72,12 +72,13 @@ func TestAdmissionOfForwardedCalls(t *testing.T) {
 		local := call.Local{Forwarded: true, Client: netip.MustParseAddr(client)}
 		return &call.LocalContext{Context: from(t.Context(), "192.0.2.9"), Local: local}
 	}
-	err := unary(as("192.0.2.1"), x, func(context.Context) error {
-		again := unary(as("192.0.2.1"), x, func(context.Context) error { return nil })
+	first, second := as("192.0.2.1"), as("192.0.2.2")
+	err := unary(first, x, func(context.Context) error {
+		again := unary(first, x, func(context.Context) error { return nil })
 		if got := reasonOf(again); got != "QuotaExceeded" {
 			t.Errorf("the same client: %v", again)
 		}
-		return unary(as("192.0.2.2"), x, func(context.Context) error { return nil })
+		return unary(second, x, func(context.Context) error { return nil })
 	})
 	if err != nil {
 		t.Errorf("another client: %v", err)

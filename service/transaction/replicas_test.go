@@ -134,7 +134,7 @@ func TestForwarding(t *testing.T) {
 			if m, err := ss.Recv(); err != nil || len(m.GetDocuments()) != 2 {
 				t.Errorf("StreamFind = %v, %v", m, err)
 			}
-			if m, err := ss.Recv(); err != io.EOF { // until then the call is running
+			if m, err := ss.Recv(); !errors.Is(err, io.EOF) { // until then the call is running
 				t.Errorf("StreamFind = %v, %v, want its end", m, err)
 			}
 			if got := told(b.add("x", "a")); got != "NotFound TransactionNotFound never" {

@@ -87,7 +87,7 @@ type Page struct {
 	session string
 }
 
-// Open opens a page. It does not wait until it is loaded.
+// Open opens a page. It waits until the page has its address, and not for what the page loads.
 func (b *Browser) Open(url string) *Page {
 	b.t.Helper()
 	var target struct {
@@ -99,7 +99,17 @@ func (b *Browser) Open(url string) *Page {
 	}
 	b.call("", "Target.attachToTarget",
 		map[string]any{"targetId": target.ID, "flatten": true}, &attached)
-	return &Page{b, attached.ID}
+	p := &Page{b, attached.ID}
+	// Until then expressions would run in the empty page before it.
+	for deadline := time.Now().Add(time.Minute); ; {
+		var at string
+		if p.Evaluate("location.href", &at); at != "about:blank" {
+			return p
+		}
+		if time.Now().After(deadline) {
+			b.t.Fatalf("%s has not been opened", url)
+		}
+	}
 }
 
 // Evaluate runs an expression in the page and puts its value into a variable.

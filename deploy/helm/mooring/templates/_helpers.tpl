@@ -70,5 +70,8 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- if .Values.apiKeysSecret.name }}
 {{- $_ := set $own "auth" (dict "apiKeysFile" (printf "/etc/mooring/api-keys/%s" .Values.apiKeysSecret.key)) }}
 {{- end }}
+{{- if .Values.policy }}
+{{- $_ := set $own "policy" (dict "file" "/etc/mooring/config/policy.cedar") }}
+{{- end }}
 {{- mustMergeOverwrite (deepCopy .Values.config) $own | toYaml }}
 {{- end }}
