@@ -368,6 +368,7 @@ func TestSinkMayLookBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		mustSelect(t, topo, selection.Write())
+		synctest.Wait() // the sink has selected, too
 		stop(t, topo)
 		if len(kinds) != 3 {
 			t.Errorf("%d changes were told, want 3: start, found, end", len(kinds))
