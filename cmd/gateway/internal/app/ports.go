@@ -14,8 +14,10 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
+	"github.com/mooringdb/mooring/cmd/gateway/internal/admin"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/debugging"
+	"github.com/mooringdb/mooring/cmd/gateway/internal/metrics"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/ready"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/server"
 	"github.com/mooringdb/mooring/core/client"
@@ -149,6 +151,7 @@ type portParams struct {
 	Gate      *interceptor.Gate
 	Ready     *ready.State
 	Stopping  stopping
+	Metrics   *metrics.Metrics
 	OnFailure onFailure
 }
 
@@ -156,6 +159,7 @@ func newServer(lc fx.Lifecycle, p portParams) *server.Server {
 	s := server.New(server.Config{
 		GRPCAddress: p.Config.GRPC.Address, RESTAddress: p.Config.REST.Address,
 		DebugAddress:   p.Config.DebugAddress,
+		AdminAddress:   p.Config.AdminAddress,
 		ReplicaAddress: replicaAddress(p.Replica), TLS: p.TLS,
 		MaxStreams: p.Config.Connections.MaxStreams, MaxAge: p.Config.Connections.MaxAge,
 		MaxConnections: p.Config.Connections.Max,
@@ -164,7 +168,8 @@ func newServer(lc fx.Lifecycle, p portParams) *server.Server {
 		DrainTimeout: p.Config.DrainTimeout, Log: p.Log,
 	}, server.Parts{
 		GRPC: p.GRPC, REST: http.Handler(p.REST), Debug: debugging.Handler(p.Client.Pools),
-		Gate: p.Gate,
+		Admin: admin.Handler(admin.Config{Metrics: p.Metrics.Handler()}),
+		Gate:  p.Gate,
 		Unready: func() {
 			p.Ready.Stop()
 			p.Stopping.begin()

@@ -34,6 +34,8 @@ type Config struct {
 	REST REST
 	// DebugAddress is the address of the debugging listener; empty means none.
 	DebugAddress string
+	// AdminAddress is the address of the listener with the metrics; empty means none.
+	AdminAddress string
 	// TLS applies to both listeners, if it is set.
 	TLS TLS
 	// AllowPlaintext and AllowUnauthenticated permit listeners that other machines can reach to

@@ -287,11 +287,17 @@ var options = []option{
 		parse: into(func(c *Config) *string { return &c.DebugAddress }, parseLocal),
 	},
 	{
+		Name: "admin.address", Kind: "host:port", Default: none,
+		Doc: "Address on which /metrics listens, for Prometheus. It is plain HTTP and needs no " +
+			"credentials: let only your monitoring reach it. Calls that change something are " +
+			"answered to this machine only. It may be unix:/path.",
+		parse: into(func(c *Config) *string { return &c.AdminAddress }, parseListener),
+	},
+	{
 		Name: "addressesFile", Kind: "path",
 		Doc: "File to which the gateway writes the addresses of its listeners as JSON when they " +
-			"are bound: {\"grpc\":\"127.0.0.1:27080\",\"rest\":\"127.0.0.1:8080\"}, and debug " +
-			"and " +
-			"replica if they are on. Use it in scripts with port 0.",
+			"are bound: {\"grpc\":\"127.0.0.1:27080\",\"rest\":\"127.0.0.1:8080\"}, and debug, " +
+			"admin and replica if they are on. Use it in scripts with port 0.",
 		parse: into(func(c *Config) *string { return &c.AddressesFile }, parseText),
 	},
 	{

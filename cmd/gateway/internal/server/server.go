@@ -25,7 +25,7 @@ import (
 // Config says where to listen and how to stop. An address is host:port, or unix: and a path. An
 // empty address means no listener.
 type Config struct {
-	GRPCAddress, RESTAddress, DebugAddress string
+	GRPCAddress, RESTAddress, DebugAddress, AdminAddress string
 	// MaxStreams and MaxAge limit the connections of REST as GRPCConfig limits those of gRPC.
 	MaxStreams int
 	MaxAge     time.Duration
@@ -57,9 +57,9 @@ type Gate interface {
 type Parts struct {
 	// GRPC makes the gRPC server. Start calls it once: a gRPC server has goroutines from the
 	// beginning.
-	GRPC        func() *grpc.Server
-	REST, Debug http.Handler
-	Gate        Gate
+	GRPC               func() *grpc.Server
+	REST, Debug, Admin http.Handler
+	Gate               Gate
 	// Unready makes the gateway not ready. Stop calls it first.
 	Unready func()
 	// Failed is called when serving a port fails.
@@ -71,6 +71,7 @@ type Addresses struct {
 	GRPC  string `json:"grpc,omitempty"`
 	REST  string `json:"rest,omitempty"`
 	Debug string `json:"debug,omitempty"`
+	Admin string `json:"admin,omitempty"`
 	// Replica is the address for other replicas of the gateway.
 	Replica string `json:"replica,omitempty"`
 }
@@ -82,6 +83,7 @@ type Server struct {
 	grpc      *grpc.Server // nil before Start
 	rest      *http.Server
 	debug     *http.Server
+	admin     *http.Server
 	addresses Addresses
 	clients   []*clients
 	serving   sync.WaitGroup // one per port
@@ -110,7 +112,8 @@ func New(cfg Config, parts Parts) *Server {
 			ConnContext: rememberBirth,
 		}
 	}
-	s := &Server{cfg: cfg, parts: parts, debug: httpServer(parts.Debug, nil)}
+	s := &Server{cfg: cfg, parts: parts, debug: httpServer(parts.Debug, nil),
+		admin: httpServer(parts.Admin, nil)}
 	s.rest = httpServer(http.HandlerFunc(s.serveREST), cfg.TLS.Clone())
 	return s
 }
@@ -158,6 +161,7 @@ func (s *Server) Start(ctx context.Context) error {
 		{"grpc.address", s.cfg.GRPCAddress, &s.addresses.GRPC, clients, serveGRPC},
 		{"rest.address", s.cfg.RESTAddress, &s.addresses.REST, clients, serveREST},
 		{"debug.address", s.cfg.DebugAddress, &s.addresses.Debug, nil, s.debug.Serve},
+		{"admin.address", s.cfg.AdminAddress, &s.addresses.Admin, nil, s.admin.Serve},
 	} {
 		if p.address != "" {
 			ports = append(ports, p)
@@ -244,6 +248,7 @@ func (a Addresses) Attrs() []any {
 		{"grpc", a.GRPC},
 		{"rest", a.REST},
 		{"debug", a.Debug},
+		{"admin", a.Admin},
 		{"replica", a.Replica},
 	} {
 		if named[1] != "" {
@@ -328,7 +333,7 @@ func (s *Server) Stop(ctx context.Context) error {
 		<-broken
 	}
 	if err == nil {
-		err = s.debug.Close()
+		err = errors.Join(s.debug.Close(), s.admin.Close())
 		s.serving.Wait()
 	}
 	return err

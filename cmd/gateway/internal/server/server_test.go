@@ -90,6 +90,7 @@ func newRig(t *testing.T, change func(*server.Config)) *rig {
 	}
 	cfg := server.Config{
 		GRPCAddress: "127.0.0.1:0", RESTAddress: "127.0.0.1:0", DebugAddress: "127.0.0.1:0",
+		AdminAddress: "127.0.0.1:0",
 		DrainTimeout: 10 * time.Second, Log: slog.New(slog.DiscardHandler),
 	}
 	if change != nil {
@@ -99,7 +100,7 @@ func newRig(t *testing.T, change func(*server.Config)) *rig {
 		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) })
 	}
 	r.Server = server.New(cfg, server.Parts{
-		GRPC: func() *grpc.Server { return r.grpc(cfg.TLS) }, REST: say("rest"), Debug: say("debug"), Gate: r,
+		GRPC: func() *grpc.Server { return r.grpc(cfg.TLS) }, REST: say("rest"), Debug: say("debug"), Admin: say("admin"), Gate: r,
 		Unready: func() { close(r.unready) }, Failed: func(err error) { r.failed <- err },
 	})
 	return r
@@ -215,6 +216,9 @@ func TestServesAndSaysWhere(t *testing.T) {
 	if got := get(t, c, "http://"+addresses.Debug); got != "debug" {
 		t.Errorf("the debug port says %q", got)
 	}
+	if got := get(t, c, "http://"+addresses.Admin); got != "admin" {
+		t.Errorf("the admin port says %q", got)
+	}
 	h := healthpb.NewHealthClient(r.dial(t, insecure.NewCredentials()))
 	if _, err := h.Check(t.Context(), &healthpb.HealthCheckRequest{}); err != nil {
 		t.Errorf("Check = %v", err)
@@ -279,7 +283,7 @@ func TestReflectionOfUnknownFiles(t *testing.T) {
 }
 
 func TestListenersThatAreOff(t *testing.T) {
-	r := newRig(t, func(cfg *server.Config) { cfg.GRPCAddress, cfg.DebugAddress = "", "" })
+	r := newRig(t, func(cfg *server.Config) { cfg.GRPCAddress, cfg.DebugAddress, cfg.AdminAddress = "", "", "" })
 	r.start(t)
 	if a := r.Addresses(); a.GRPC != "" || a.Debug != "" || a.REST == "" {
 		t.Errorf("Addresses = %+v, want REST only", a)
