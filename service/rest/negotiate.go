@@ -86,6 +86,7 @@ type mediaRange struct {
 	int64   bool
 	bare    bool
 	canon   bool
+	plain   bool
 	refused bool // it has a parameter that nothing here matches
 }
 
@@ -123,8 +124,8 @@ func parseRange(text string) mediaRange {
 		case "bare":
 			r.bare, known = value == "true", value == "true" || value == "false"
 		case "profile":
-			// "plain" is reserved.
-			r.canon, known = true, value == "canonical"
+			r.canon, r.plain = value == "canonical", value == "plain"
+			known = r.canon || r.plain
 		}
 		r.params++
 		r.refused = r.refused || !known
@@ -137,7 +138,7 @@ func (r *mediaRange) match(m media) candidate {
 	major, _, _ := strings.Cut(name, "/")
 	c := candidate{accepted: r, weight: r.weight}
 	switch {
-	case r.refused:
+	case r.refused, r.plain && m == mediaEJSON:
 		return candidate{}
 	case r.name == name:
 		c.exactness = 3 + r.params
@@ -154,6 +155,8 @@ func (r *mediaRange) format(m media) format {
 	switch {
 	case m == mediaEJSON || r.canon:
 		f.mode = extjson.Canonical
+	case r.plain:
+		f.mode = extjson.Plain
 	case r.int64:
 		f.mode = extjson.Relaxed
 	}

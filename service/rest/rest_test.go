@@ -216,7 +216,7 @@ func TestRefusals(t *testing.T) {
 		{"large body", "POST", documents + ":find", `{"session": "` + long + `"}`, nil, 413, "TooLarge", "", nil},
 		{"not acceptable", "POST", documents + ":find", `{}`, []string{"Accept", "text/html"}, 406, "NotAcceptable", "", nil},
 		{"BSON of one document", "POST", documents + ":findOne", `{}`, []string{"Accept", "application/bson"}, 406, "NotAcceptable", "", nil},
-		{"reserved profile", "POST", documents + ":find", `{}`, []string{"Accept", "application/json;profile=plain"}, 406, "NotAcceptable", "", nil},
+		{"unknown profile", "POST", documents + ":find", `{}`, []string{"Accept", "application/json;profile=pretty"}, 406, "NotAcceptable", "", nil},
 		{"JSON of a stream", "POST", documents + ":streamFind", `{}`, []string{"Accept", "application/json"}, 406, "NotAcceptable", "", nil},
 		{"weight 0", "POST", documents + ":find", `{}`, []string{"Accept", "*/*;q=0"}, 406, "NotAcceptable", "", nil},
 		{"a form", "POST", documents + ":find", `a=b`, []string{"Content-Type", "application/x-www-form-urlencoded"}, 415, "UnsupportedMediaType", "", nil},
@@ -298,7 +298,9 @@ func TestPageForms(t *testing.T) {
 		{"application/json;int64=number", "application/json", spec},
 		{"application/ejson", "application/ejson", canon},
 		{"application/json;q=0.5, application/ejson", "application/ejson", canon},
-		{"application/json;profile=plain, application/ejson;q=0.1", "application/ejson", canon},
+		{"application/json;profile=plain", "application/json", spec},
+		{"application/ejson;profile=plain, application/json;q=0.1", "application/json", safe},
+		{"application/json;profile=pretty, application/ejson;q=0.1", "application/ejson", canon},
 		{"application/bson", "application/bson", string(page.Documents[0].GetBson()) + string(page.Documents[1].GetBson())},
 	} {
 		w := do(h, "POST", documents+":find", `{}`, "Accept", c.accept)

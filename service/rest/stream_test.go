@@ -82,6 +82,18 @@ func TestStreamForms(t *testing.T) {
 			`{"document":{"a":{"$numberInt":"3"}}}` + "\n" + `{"end":{}}` + "\n", false,
 		},
 		{
+			"plain NDJSON", rows(t, nil, []string{`{"_id": {"$oid": "56e1fc72e0c917e9c4714161"}, "t": {"$timestamp": {"t": 1, "i": 2}}}`}), "POST",
+			[]string{"Accept", ndjson + ";profile=plain"},
+			200, ndjson,
+			`{"document":{"_id":"56e1fc72e0c917e9c4714161","t":{"T":1,"I":2}}}` + "\n" + `{"end":{}}` + "\n", false,
+		},
+		{
+			"plain events", rows(t, nil, []string{`{"d": {"$date": {"$numberLong": "0"}}}`}), "GET",
+			[]string{"Accept", sse + ";profile=plain"},
+			200, sse,
+			"id: q\ndata: {\"d\":\"1970-01-01T00:00:00.000Z\"}\n\nevent: end\nid: end\ndata: {}\n\n", false,
+		},
+		{
 			"bare NDJSON", rows(t, nil, twoBatches...), "POST",
 			[]string{"Accept", ndjson + ";bare=true"},
 			200, ndjson,
