@@ -18,7 +18,7 @@ import (
 const (
 	exitOK    = 0
 	exitError = 1 // the command failed
-	exitUsage = 2 // the command line is invalid
+	exitUsage = 2 // the command line is wrong
 )
 
 // command describes one word after the program's name.
@@ -26,6 +26,7 @@ type command struct {
 	name, synopsis string
 	args           []string // required words besides flags, for the usage line
 	operand        string   // name of one more required word; empty: there is none
+	takesURI       bool     // one more word is the connection string, if there is one
 	doc            string
 	configured     bool                 // takes the options of config
 	flags          func(*pflag.FlagSet) // further flags, if any
@@ -42,7 +43,7 @@ type call struct {
 
 var commands = []command{
 	{
-		name: "serve", configured: true, run: serve,
+		name: "serve", configured: true, takesURI: true, run: serve,
 		synopsis: "run the gateway",
 		doc: "Runs the gateway until SIGTERM or SIGINT. Requests in flight may then finish " +
 			"within\n" +
@@ -51,7 +52,7 @@ var commands = []command{
 			"it can be reached and lets the gateway log in.",
 	},
 	{
-		name: "check", configured: true, run: checkDeployment, flags: checkFlags,
+		name: "check", configured: true, takesURI: true, run: checkDeployment, flags: checkFlags,
 		synopsis: "connect to the deployment and report",
 		doc: "Reads the configuration as serve does, connects to each host of the deployment, " +
 			"and reports\n" +
@@ -101,7 +102,25 @@ var commands = []command{
 	{
 		name: "version", run: printVersion,
 		synopsis: "print the version",
-		doc:      "Prints the version of the gateway and of the Go that built it.",
+		doc:      "Prints the version of the gateway, its commit, and the Go that built it.",
+	},
+	{
+		name: "completion", args: []string{"bash"}, run: printScript(bashScript),
+		synopsis: "complete commands and flags in bash",
+		doc: "Prints a script for bash. Put this line into ~/.bashrc:\n\n" +
+			"  source <(mooring completion bash)",
+	},
+	{
+		name: "completion", args: []string{"zsh"}, run: printScript(zshScript),
+		synopsis: "complete commands and flags in zsh",
+		doc: "Prints a script for zsh. Put this line into ~/.zshrc, after compinit:\n\n" +
+			"  source <(mooring completion zsh)",
+	},
+	{
+		name: "completion", args: []string{"fish"}, run: printScript(fishScript),
+		synopsis: "complete commands and flags in fish",
+		doc: "Prints a script for fish. Run once:\n\n" +
+			"  mooring completion fish > ~/.config/fish/completions/mooring.fish",
 	},
 }
 
@@ -113,129 +132,212 @@ func (e *usageError) Error() string { return e.problem }
 // Run executes the command that args name and returns the process's exit code. Errors are lines on
 // stderr.
 func Run(args, environ []string, stdout, stderr io.Writer) int {
-	err := run(args, environ, stdout, stderr)
+	if len(args) > 0 && args[0] == completeWord {
+		return complete(args[1:], stdout)
+	}
+	c, err := choose(args, stdout)
+	if err == nil && c != nil {
+		err = c.call(args[1:], environ, stdout, stderr)
+	}
 	if err == nil {
 		return exitOK
 	}
 	for _, line := range strings.Split(err.Error(), "\n") {
 		fmt.Fprintf(stderr, "mooring: %s\n", line)
 	}
-	if _, ok := errors.AsType[*usageError](err); ok {
-		fmt.Fprintln(stderr, "Try: mooring --help")
-		return exitUsage
+	if !isUsage(err) {
+		return exitError
 	}
-	return exitError
+	help := "mooring --help"
+	if c != nil {
+		help = "mooring " + c.words() + " --help"
+	}
+	fmt.Fprintln(stderr, "Try:", help)
+	return exitUsage
 }
 
-func run(args, environ []string, stdout, stderr io.Writer) error {
+// isUsage reports whether the command line is to blame: a word, a flag, the value of a flag, or a
+// connection string that is missing.
+func isUsage(err error) bool {
+	if _, ok := errors.AsType[*usageError](err); ok {
+		return true
+	}
+	option, ok := errors.AsType[*config.Error](err)
+	return ok && option.OnCommandLine()
+}
+
+// choose returns the command that args name, or nil if args ask for help, which it then writes.
+func choose(args []string, stdout io.Writer) (*command, error) {
 	if len(args) == 0 {
-		return &usageError{"which command? " + names()}
+		return nil, &usageError{"which command? " + names()}
 	}
 	switch args[0] {
-	case "help", "--help", "-h":
-		return overview(stdout)
+	case "--help", "-h":
+		return nil, overview(stdout)
 	case "--version":
 		args = []string{"version"}
+	case "help":
+		if len(args) == 1 {
+			return nil, overview(stdout)
+		}
+		c, err := find(args[1:])
+		if err != nil {
+			return nil, err
+		}
+		return nil, c.help(c.ownFlags(), stdout)
 	}
-	if c, ok := find(args); ok {
-		return c.call(args[1:], environ, stdout, stderr)
-	}
-	return &usageError{fmt.Sprintf("unknown command %q: there are %s", args[0], names())}
+	return find(args)
 }
 
 // find returns the command that args name: of those with the first word, the one whose second word
 // is there, too, else the first.
-func find(args []string) (found command, ok bool) {
-	for _, c := range commands {
+func find(args []string) (*command, error) {
+	var found *command
+	for i := range commands {
+		c := &commands[i]
 		if c.name != args[0] {
 			continue
 		}
 		if len(args) > 1 && len(c.args) > 0 && c.args[0] == args[1] {
-			return c, true
+			return c, nil
 		}
-		if !ok {
-			found, ok = c, true
+		if found == nil {
+			found = c
 		}
 	}
-	return found, ok
+	if found == nil {
+		return nil, &usageError{fmt.Sprintf("unknown command %q: there are %s", args[0], names())}
+	}
+	return found, nil
 }
 
-func (c command) call(args, environ []string, stdout, stderr io.Writer) error {
+func (c *command) ownFlags() *pflag.FlagSet {
+	own := pflag.NewFlagSet(c.name, pflag.ContinueOnError)
+	if c.flags != nil {
+		c.flags(own)
+	}
+	return own
+}
+
+// allFlags returns the command's own flags and, if it is configured, those of the options.
+func (c *command) allFlags() *pflag.FlagSet {
 	flags := pflag.NewFlagSet(c.name, pflag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	flags.Usage = func() {}
 	if c.configured {
 		config.Flags(flags)
 	}
-	own := pflag.NewFlagSet(c.name, pflag.ContinueOnError)
-	if c.flags != nil {
-		c.flags(own)
-		flags.AddFlagSet(own)
-	}
+	flags.AddFlagSet(c.ownFlags())
+	return flags
+}
+
+func (c *command) call(args, environ []string, stdout, stderr io.Writer) error {
+	flags := c.allFlags()
 	err := flags.Parse(args)
 	if errors.Is(err, pflag.ErrHelp) {
-		return c.help(own, stdout)
+		return c.help(c.ownFlags(), stdout)
 	}
 	if err != nil {
 		return &usageError{c.name + ": " + err.Error()}
 	}
-	words, operand := flags.Args(), ""
-	if n := len(c.args); c.operand != "" && len(words) == n+1 {
-		words, operand = words[:n], words[n]
-	}
-	if strings.Join(words, " ") != strings.Join(c.args, " ") ||
-		(c.operand != "") != (operand != "") {
-		// The words are not repeated: one may be a connection string with a password.
-		return &usageError{fmt.Sprintf("%s: %d words that are not flags; usage: mooring %s",
-			c.name, flags.NArg(), c.usage())}
+	operand, err := c.takeWords(flags)
+	if err != nil {
+		return err
 	}
 	return c.run(call{flags, operand, environ, stdout, stderr})
 }
 
-func (c command) usage() string {
-	words := append([]string{c.name}, c.args...)
-	if c.operand != "" {
-		words = append(words, c.operand)
+// takeWords checks the words that are not flags, and returns the operand. A connection string
+// becomes the value of --uri. Errors do not repeat words: one may contain a password.
+func (c *command) takeWords(flags *pflag.FlagSet) (operand string, err error) {
+	words := flags.Args()
+	if n := len(c.args); (c.operand != "" || c.takesURI) && len(words) == n+1 {
+		words, operand = words[:n], words[n]
 	}
-	if c.configured || c.flags != nil {
-		words = append(words, "[flags]")
+	if strings.Join(words, " ") != strings.Join(c.args, " ") || c.operand != "" && operand == "" {
+		return "", &usageError{fmt.Sprintf("%s: %d words that are not flags; usage: mooring %s",
+			c.name, flags.NArg(), c.usage())}
 	}
-	return strings.Join(words, " ")
+	if !c.takesURI || operand == "" {
+		return operand, nil
+	}
+	switch {
+	case !strings.HasPrefix(operand, "mongodb://") && !strings.HasPrefix(operand, "mongodb+srv://"):
+		return "", &usageError{c.name + ": the word that is not a flag is no connection string, " +
+			"which begins with mongodb:// or mongodb+srv://"}
+	case flags.Changed("uri") || flags.Changed("uri-file"):
+		return "", &usageError{c.name + ": the connection string is given twice, as a word and " +
+			"by a flag"}
+	}
+	return "", flags.Set("uri", operand)
 }
 
-func (c command) help(own *pflag.FlagSet, w io.Writer) error {
-	fmt.Fprintf(w, "Usage: mooring %s\n\n%s\n", c.usage(), c.doc)
+// words returns the name of the command with its second words.
+func (c *command) words() string {
+	return strings.Join(append([]string{c.name}, c.args...), " ")
+}
+
+func (c *command) usage() string {
+	words := c.words()
+	if c.operand != "" {
+		words += " " + c.operand
+	}
+	if c.takesURI {
+		words += " [URI]"
+	}
+	if c.configured || c.flags != nil {
+		words += " [flags]"
+	}
+	return words
+}
+
+// help writes what --help shows. The options are many: serve lists them, and other commands say
+// where they are.
+func (c *command) help(own *pflag.FlagSet, w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Usage: mooring %s\n\n%s\n", c.usage(), c.doc)
+	if c.takesURI {
+		b.WriteString("\nURI is the connection string, the same as --uri. Every user of the " +
+			"machine can read a\ncommand line: give a password by --mongodb-password-file or " +
+			"--uri-file instead.\n")
+	}
 	if own.HasFlags() {
-		fmt.Fprintf(w, "\nFlags:\n%s", own.FlagUsages())
+		fmt.Fprintf(&b, "\nFlags:\n%s", own.FlagUsages())
 	}
-	if !c.configured {
-		return nil
+	switch {
+	case !c.configured:
+	case c.name != "serve":
+		b.WriteString("\nIt also has the options of serve: mooring serve --help\n")
+	default:
+		b.WriteString("\nOptions: flag, environment variable (default). A flag overrides the " +
+			"variable, and the variable\noverrides the configuration file. There --log-level " +
+			"is the key level below the key log.\n\n")
+		if err := config.Usage(&b); err != nil {
+			return err
+		}
 	}
-	fmt.Fprint(w,
-		"\nOptions: flag, environment variable (default). A flag overrides the variable, and "+
-			"the variable\n"+
-			"overrides the configuration file. There --log-level is the key level below the key "+
-			"log.\n\n")
-	return config.Usage(w)
+	_, err := io.WriteString(w, b.String())
+	return err
 }
 
 func overview(w io.Writer) error {
-	fmt.Fprint(w,
-		"Mooring serves a MongoDB deployment over gRPC and REST.\n\nUsage: mooring <command> "+
-			"[flags]\n\n")
-	for _, c := range commands {
-		fmt.Fprintf(w, "  %-12s %s\n", strings.Join(append([]string{c.name}, c.args...), " "),
-			c.synopsis)
+	var b strings.Builder
+	b.WriteString("Mooring serves a MongoDB deployment over gRPC and REST.\n\n" +
+		"Usage: mooring <command> [flags]\n\n")
+	for i := range commands {
+		fmt.Fprintf(&b, "  %-16s %s\n", commands[i].words(), commands[i].synopsis)
 	}
-	_, err := fmt.Fprint(w, "\nStart with:  mooring serve --uri mongodb://localhost:27017\n"+
-		"All options: mooring serve --help\n")
+	b.WriteString("\nStart with:     mooring serve mongodb://localhost:27017\n" +
+		"About one:      mooring help serve\n" +
+		"Exit codes:     1 the command failed, 2 the command line is wrong\n")
+	_, err := io.WriteString(w, b.String())
 	return err
 }
 
 func names() string {
 	all := make([]string, len(commands))
-	for i, c := range commands {
-		all[i] = c.name
+	for i := range commands {
+		all[i] = commands[i].name
 	}
 	return strings.Join(slices.Compact(all), ", ")
 }

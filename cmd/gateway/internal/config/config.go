@@ -249,6 +249,12 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("option %s (from %s): %s", e.Option, e.Source, e.Problem)
 }
 
+// OnCommandLine reports whether the command line is to blame: it has the value, or it lacks the
+// connection string, which no other source has either.
+func (e *Error) OnCommandLine() bool {
+	return strings.HasPrefix(e.Source, "--") || e.Option == uriOption && e.Source == ""
+}
+
 // Deployment returns the name of the deployment: gateways with the same name can continue each
 // other's cursors. It is the configured name, else the SRV name, else the name of the replica
 // set, else the list of hosts. That list is the last choice since it may change while the

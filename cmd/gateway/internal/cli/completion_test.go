@@ -1,0 +1,89 @@
+package cli_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// completionRows are words of a command line, and what the last one can become.
+var completionRows = []struct {
+	name  string
+	words []string
+	want  string
+}{
+	{"the first word", []string{"c"}, "check completion config"},
+	{"nothing yet", []string{""}, "--help --version check completion config help key policy serve version"},
+	{"nothing at all", nil, "--help --version check completion config help key policy serve version"},
+	{"the second word", []string{"key", ""}, "api new"},
+	{"the third word", []string{"key", "api", ""}, "new"},
+	{"a command after help", []string{"help", "pol"}, "policy"},
+	{"a second word after help", []string{"help", "policy", "t"}, "test"},
+	{"flags of options", []string{"serve", "--log-"}, "--log-format --log-level"},
+	{"flags of the command and of options", []string{"check", "mongodb://h", "--timeo"}, "--timeout"},
+	{"flags of a command of three words", []string{"key", "api", "new", "--"}, "--expires --help --principal"},
+	{"flags after help", []string{"help", "--l"}, ""},
+	{"flags of an unknown command", []string{"nosuch", "--l"}, ""},
+	{"a value, for which the shell offers files", []string{"serve", "--config", "/et"}, ""},
+}
+
+func TestCompletions(t *testing.T) {
+	for _, row := range completionRows {
+		t.Run(row.name, func(t *testing.T) {
+			code, stdout, stderr := run(nil, append([]string{"complete"}, row.words...)...)
+			if got := strings.Join(strings.Fields(stdout), " "); code != 0 || got != row.want || stderr != "" {
+				t.Errorf("complete %q = %d, %q, %q; want %q", row.words, code, got, stderr, row.want)
+			}
+		})
+	}
+	if code, _, _ := run(nil, "completion", "tcsh"); code != 2 {
+		t.Errorf("completion tcsh = %d, want 2", code)
+	}
+}
+
+// TestShells has each shell that is installed read its script and complete a word.
+func TestShells(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Symlink(os.Args[0], filepath.Join(dir, "mooring")); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		shell  string
+		script string // $1 is the file with the completion
+		want   string
+	}{
+		{
+			"bash", `source "$1"; COMP_WORDS=(mooring serve --log-); COMP_CWORD=2; _mooring; printf '%s\n' "${COMPREPLY[@]}"; complete -p mooring`,
+			"--log-format --log-level complete -o default -F _mooring mooring",
+		},
+		{
+			"zsh", `compdef() { print -- compdef $@ }; compadd() { print -l -- $found }; source $1; words=(mooring serve --log-); CURRENT=3; _mooring`,
+			"compdef _mooring mooring --log-format --log-level",
+		},
+		{"fish", `source $argv[1]; complete -C 'mooring serve --log-'`, "--log-format --log-level"},
+	} {
+		t.Run(row.shell, func(t *testing.T) {
+			shell, err := exec.LookPath(row.shell)
+			if err != nil {
+				t.Skipf("%s is not installed", row.shell)
+			}
+			code, script, _ := run(nil, "completion", row.shell)
+			file := filepath.Join(dir, row.shell)
+			if err := os.WriteFile(file, []byte(script), 0o600); code != 0 || err != nil {
+				t.Fatalf("completion %s = %d, %v", row.shell, code, err)
+			}
+			args := []string{"-c", row.script, row.shell, file}
+			if row.shell == "fish" {
+				args = []string{"--no-config", "-c", row.script, file}
+			}
+			cmd := exec.Command(shell, args...)
+			cmd.Env = []string{"PATH=" + dir + ":" + os.Getenv("PATH"), "HOME=" + dir, asGateway + "=1"}
+			out, err := cmd.CombinedOutput()
+			if got := strings.Join(strings.Fields(string(out)), " "); err != nil || got != row.want {
+				t.Errorf("%s = %q, %v; want %q", row.shell, got, err, row.want)
+			}
+		})
+	}
+}
