@@ -45,12 +45,13 @@ bin/mooring:
 		./cmd/gateway
 
 .PHONY: run
-run: bin/mooring ## start the gateway on an embedded database with sample data
+run: bin/mooring ## start the gateway on an embedded database with sample data (PORT=8080 GRPC_PORT=27080)
 	@echo "building the embedded database (about 90 s the first time) ..."
 	@mkdir -p bin
 	cd lab && CGO_ENABLED=0 $(GO) build -trimpath -o ../bin/mooring-embedded ./cmd/embedded
 	cd lab && CGO_ENABLED=0 $(GO) build -trimpath -o ../bin/mooring-run ./cmd/run
-	@exec bin/mooring-run --gateway bin/mooring --embedded bin/mooring-embedded
+	@exec bin/mooring-run --gateway bin/mooring --embedded bin/mooring-embedded \
+		$(if $(PORT),--port $(PORT)) $(if $(GRPC_PORT),--grpc-port $(GRPC_PORT))
 
 .PHONY: clean
 clean: ## remove what make built

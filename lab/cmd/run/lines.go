@@ -13,13 +13,23 @@ const grpcurl = "go run github.com/fullstorydev/grpcurl/cmd/grpcurl@v1.9.4 -plai
 // line holds one command to try.
 type line struct{ what, command string }
 
-// printLines prints what a user can paste. Every command is one line.
-func printLines(w io.Writer, g *gateway.Gateway, uri string) {
+// printLines prints what a user can paste. Every command is one line. The notes that are not empty
+// come first: they say which ports are not the usual ones.
+func printLines(w io.Writer, g *gateway.Gateway, uri string, notes ...string) {
+	fmt.Fprintln(w)
+	for _, note := range notes {
+		if note != "" {
+			fmt.Fprintln(w, note)
+		}
+	}
 	fmt.Fprintf(w,
-		"\nMooring is running: REST on %s, gRPC on %s, before the embedded database %s\n",
+		"Mooring is running: REST on %s, gRPC on %s, before the embedded database %s\n",
 		g.REST, g.GRPC, uri)
 	fmt.Fprintf(w, "The collection %s.%s has %d documents. Ctrl-C stops everything.\n\n",
 		sampleDatabase, sampleCollection, sampleSize)
+	fmt.Fprintf(w, "# for the examples of the README and docs/, in a second terminal\n"+
+		"export MOORING_REST=%s MOORING_GRPC=%s API=%s/v1/databases/%s\n\n",
+		g.REST, g.GRPC, g.REST, sampleDatabase)
 	for _, l := range lines(g) {
 		fmt.Fprintf(w, "# %s\n%s\n\n", l.what, l.command)
 	}

@@ -20,10 +20,10 @@ import (
 	"github.com/mooringdb/mooring/lab/internal/proc"
 )
 
-// The gateway's own default addresses; what is taken is replaced by a port of the kernel's choice.
+// The gateway's own default ports.
 const (
-	defaultREST = "127.0.0.1:8080"
-	defaultGRPC = "127.0.0.1:27080"
+	defaultREST = 8080
+	defaultGRPC = 27080
 )
 
 // grace is how long the gateway may drain and the database may end, each.
@@ -43,11 +43,12 @@ func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("run", flag.ContinueOnError)
 	binary := flags.String("gateway", "bin/mooring", "the gateway's `binary`")
 	embedded := flags.String("embedded", "bin/mooring-embedded", "the embedded database's `binary`")
-	rest := flags.String("rest-address", free(ctx, defaultREST), "`address` for REST")
-	grpc := flags.String("grpc-address", free(ctx, defaultGRPC), "`address` for gRPC")
+	restPort := flags.Uint("port", defaultREST, "`port` for REST")
+	grpcPort := flags.Uint("grpc-port", defaultGRPC, "`port` for gRPC")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
+	rest, grpc := choose(ctx, "PORT", *restPort), choose(ctx, "GRPC_PORT", *grpcPort)
 	dir, err := os.MkdirTemp("", "mooring-run-")
 	if err != nil {
 		return err
@@ -64,7 +65,7 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	g, err := gateway.Start(ctx, gateway.Config{
-		Binary: *binary, URI: uri, Directory: dir, REST: *rest, GRPC: *grpc, Log: os.Stderr,
+		Binary: *binary, URI: uri, Directory: dir, REST: rest.address, GRPC: grpc.address, Log: os.Stderr,
 	})
 	if err != nil {
 		return err
@@ -73,7 +74,7 @@ func run(ctx context.Context, args []string) error {
 	if err := loadSample(ctx, g.REST); err != nil {
 		return fmt.Errorf("load the sample collection: %w", err)
 	}
-	printLines(os.Stdout, g, uri)
+	printLines(os.Stdout, g, uri, rest.notes(g.REST), grpc.notes(g.GRPC))
 
 	select {
 	case <-ctx.Done():
@@ -92,15 +93,39 @@ func firstLine(ctx context.Context, p *proc.Process) (string, error) {
 	return p.Line(ctx)
 }
 
-// free returns the address if no process listens on it, else an address whose port the kernel
-// chooses.
-func free(ctx context.Context, address string) string {
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+// port is the address at which a listener shall be, and why it is not the one that was asked for.
+type port struct {
+	address  string
+	variable string // of make run
+	asked    uint
+	refused  error
+}
+
+// choose returns the address with the port, or one whose port the kernel chooses if no process can
+// listen there now.
+func choose(ctx context.Context, variable string, asked uint) port {
+	p := port{address: fmt.Sprintf("127.0.0.1:%d", asked), variable: variable, asked: asked}
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", p.address)
+	if err == nil {
+		err = l.Close()
+	}
 	if err != nil {
-		return "127.0.0.1:0"
+		p.address, p.refused = "127.0.0.1:0", err
 	}
-	if err := l.Close(); err != nil {
-		return "127.0.0.1:0"
+	return p
+}
+
+// notes says where the listener is instead of the port that was asked for, and why. It returns
+// nothing if the listener is there.
+func (p port) notes(at string) string {
+	if p.refused == nil {
+		return ""
 	}
-	return address
+	why := p.refused.Error()
+	var call *os.SyscallError
+	if errors.As(p.refused, &call) {
+		why = call.Err.Error()
+	}
+	return fmt.Sprintf("Port %d cannot be used (%s), so it is %s instead. "+
+		"Choose another with make run %s=...", p.asked, why, at, p.variable)
 }
