@@ -65,7 +65,8 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	g, err := gateway.Start(ctx, gateway.Config{
-		Binary: *binary, URI: uri, Directory: dir, REST: rest.address, GRPC: grpc.address, Log: os.Stderr,
+		Binary: *binary, URI: uri, Directory: dir, Log: os.Stderr,
+		REST: rest.address, GRPC: grpc.address,
 	})
 	if err != nil {
 		return err
@@ -93,7 +94,7 @@ func firstLine(ctx context.Context, p *proc.Process) (string, error) {
 	return p.Line(ctx)
 }
 
-// port is the address at which a listener shall be, and why it is not the one that was asked for.
+// port holds the address for a listener, and the reason if it is not the port that was asked for.
 type port struct {
 	address  string
 	variable string // of make run
