@@ -77,6 +77,7 @@ func topologyConfig(
 			LoadBalanced:   cfg.LoadBalanced,
 			ServerAPI:      opt.ServerAPI,
 			Admit:          opt.AdmitReply,
+			Compressed:     compressed(opt.Sink),
 		},
 		Pool: topology.PoolConfig{
 			MaxSize:          cfg.MaxPoolSize,

@@ -2,8 +2,20 @@ package client
 
 import (
 	"github.com/mooringdb/mooring/core/description"
+	"github.com/mooringdb/mooring/core/event"
 	"github.com/mooringdb/mooring/core/topology"
 )
+
+// compressed returns the function that takes the facts of compression; nil: there is none.
+func compressed(s *event.Sink) func(event.MessageCompressed) {
+	if s == nil {
+		return nil
+	}
+	return s.MessageCompressed
+}
+
+// IdleSessions returns the number of server sessions that wait for their next use.
+func (c *Client) IdleSessions() int { return c.sessions.Len() }
 
 // WatchTopology returns the current description and a channel that is closed at the next change.
 // Changes are not queued: the next call returns the newest description, which may be equal to the

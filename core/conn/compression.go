@@ -5,6 +5,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/compress"
+	"github.com/mooringdb/mooring/core/event"
 	"github.com/mooringdb/mooring/core/wire"
 )
 
@@ -28,6 +29,9 @@ func appendCompression(b *bson.Builder, names []string) {
 type packer struct {
 	id    compress.ID // Noop: nothing was negotiated
 	level int
+	name  string
+	// tell is called for each message that is compressed or decompressed; nil: nothing is.
+	tell func(event.MessageCompressed)
 }
 
 // newPacker takes the first of the client's compressors that is also in the server's hello. The
@@ -40,7 +44,7 @@ func newPacker(cfg Config, hello bson.Raw) packer {
 		if !ok || !contains(theirs, name) {
 			continue
 		}
-		p := packer{id, compress.DefaultLevel}
+		p := packer{id: id, level: compress.DefaultLevel, name: name, tell: cfg.Compressed}
 		if cfg.ZlibLevel != nil {
 			p.level = min(max(int(*cfg.ZlibLevel), compress.DefaultLevel), 9)
 		}
@@ -91,6 +95,11 @@ func (p packer) pack(msg []byte, most int) packed {
 		packed{out, pooled}.release()
 		return packed{msg: msg}
 	}
+	if p.tell != nil {
+		p.tell(event.MessageCompressed{
+			Compressor: p.name, Original: len(msg), Compressed: len(out),
+		})
+	}
 	return packed{out, pooled}
 }
 
@@ -100,13 +109,22 @@ func mayCompress(msg []byte) bool {
 	return err == nil && compress.IsAllowed(body.FirstKey())
 }
 
-// unpack returns the message inside a compressed one, of at most that many bytes. The message
-// itself names its compressor.
-func unpack(h wire.Header, m *wire.Compressed, most int32) (wire.Header, wire.Message, error) {
+// unpack returns the message inside a compressed one, of at most maxReply bytes. The message itself
+// names its compressor.
+func (c *Conn) unpack(h wire.Header, m *wire.Compressed) (wire.Header, wire.Message, error) {
 	msg, err := compress.Decompress(m.BeginOriginal(nil, h), compress.ID(m.Compressor),
-		int(m.UncompressedSize), int(most-wire.HeaderSize), m.Data)
+		int(m.UncompressedSize), int(c.maxReply-wire.HeaderSize), m.Data)
 	if err != nil {
 		return h, nil, err
 	}
+	if tell := c.packer.tell; tell != nil {
+		tell(event.MessageCompressed{
+			Compressor: compress.ID(m.Compressor).String(), Received: true, Original: len(msg),
+			Compressed: wire.HeaderSize + compressedHeader + len(m.Data),
+		})
+	}
 	return wire.Parse(msg)
 }
+
+// compressedHeader is the size of the fields of an OP_COMPRESSED before its data.
+const compressedHeader = 9

@@ -18,6 +18,7 @@ import (
 	"github.com/mooringdb/mooring/core/conn"
 	"github.com/mooringdb/mooring/core/connstring"
 	"github.com/mooringdb/mooring/core/description"
+	"github.com/mooringdb/mooring/core/event"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/wire"
 	"github.com/mooringdb/mooring/internal/mongotest"
@@ -332,5 +333,36 @@ func TestCompressionNeverExceedsTheLimit(t *testing.T) {
 	}
 	if got, want := p.requests(), "isMaster, find, ping by zlib"; got != want {
 		t.Errorf("requests: %s, want %s", got, want)
+	}
+}
+
+// TestCompressionIsTold checks the facts of a compressed request, and of a compressed reply, whose
+// compressor is the server's choice.
+func TestCompressionIsTold(t *testing.T) {
+	var facts []event.MessageCompressed
+	cfg := conn.Config{
+		Compressors: []string{"snappy"},
+		Compressed:  func(e event.MessageCompressed) { facts = append(facts, e) },
+	}
+	_, c := dialCompressing(t, cfg, supporting(t, "snappy"), func(n int) compress.ID {
+		return []compress.ID{none, compress.Zlib}[min(n, 1)]
+	})
+	if len(facts) != 0 {
+		t.Errorf("after the handshake: %+v", facts)
+	}
+	if _, err := c.RoundTrip(t.Context(), message("serverStatus", 0)); err != nil {
+		t.Fatal(err)
+	}
+	if len(facts) != 2 {
+		t.Fatalf("%+v, want a request and a reply", facts)
+	}
+	for i, want := range []event.MessageCompressed{
+		{Compressor: "snappy"}, {Compressor: "zlib", Received: true},
+	} {
+		got := facts[i]
+		if got.Compressor != want.Compressor || got.Received != want.Received ||
+			got.Original <= wire.HeaderSize || got.Compressed <= wire.HeaderSize {
+			t.Errorf("%+v, want %+v and sizes", got, want)
+		}
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/conn/ocsp"
 	"github.com/mooringdb/mooring/core/description"
+	"github.com/mooringdb/mooring/core/event"
 	"github.com/mooringdb/mooring/core/internal/ctxwatch"
 	"github.com/mooringdb/mooring/core/internal/timeoutms"
 	"github.com/mooringdb/mooring/core/mongoerr"
@@ -80,6 +81,10 @@ type Config struct {
 
 	// ZlibLevel is the compression level of zlib, from 0 (none) to 9. Nil means zlib's default.
 	ZlibLevel *int32
+
+	// Compressed, if set, is called for each message that is compressed or decompressed. It must
+	// not block.
+	Compressed func(event.MessageCompressed)
 
 	// LoadBalanced says that there is a load balancer: hello then asks for the server's service
 	// id.
@@ -372,7 +377,7 @@ func (c *Conn) readMessage(ctx context.Context) (wire.Header, wire.Message, erro
 			return h, nil, err
 		}
 		defer done()
-		return unpack(h, packed, c.maxReply)
+		return c.unpack(h, packed)
 	}
 	return h, m, err
 }

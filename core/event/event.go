@@ -25,6 +25,9 @@ type Sink struct {
 	TransactionStarted func(TransactionStarted)
 	TransactionEnded   func(TransactionEnded)
 
+	OperationRetried  func(OperationRetried)
+	MessageCompressed func(MessageCompressed)
+
 	ChangesReceived     func(ChangesReceived)
 	ChangeStreamResumed func(ChangeStreamResumed)
 
@@ -111,6 +114,24 @@ type TransactionStarted struct {
 
 // TransactionEnded ends a transaction: it was committed or aborted, or its session has ended.
 type TransactionEnded struct{ ID int64 }
+
+// OperationRetried announces another attempt of an operation, before the wait for it.
+type OperationRetried struct {
+	Name, Database string        // of the command
+	Caller         string        // the caller's name for the operation; empty if it gave none
+	Attempt        int           // the number of the attempt that follows; the first retry is 2
+	Wait           time.Duration // the backoff before it
+	Err            error         // why the attempt before it failed
+}
+
+// MessageCompressed says that a message was compressed for a server, or that one of a server was
+// decompressed.
+type MessageCompressed struct {
+	Compressor string
+	Received   bool // the server has compressed it
+	Original   int  // the bytes of the message
+	Compressed int  // the bytes on the wire
+}
 
 // ChangesReceived says that a batch of a change stream with events has arrived.
 type ChangesReceived struct {

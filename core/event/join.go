@@ -37,6 +37,8 @@ func (g *guard) join(to, s *Sink) {
 	join(g, &to.OperationEnded, s.OperationEnded)
 	join(g, &to.TransactionStarted, s.TransactionStarted)
 	join(g, &to.TransactionEnded, s.TransactionEnded)
+	join(g, &to.OperationRetried, s.OperationRetried)
+	join(g, &to.MessageCompressed, s.MessageCompressed)
 	join(g, &to.ChangesReceived, s.ChangesReceived)
 	join(g, &to.ChangeStreamResumed, s.ChangeStreamResumed)
 	join(g, &to.CommandStarted, s.CommandStarted)

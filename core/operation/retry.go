@@ -10,6 +10,7 @@ import (
 	"github.com/mooringdb/mooring/core/address"
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/description"
+	"github.com/mooringdb/mooring/core/event"
 	"github.com/mooringdb/mooring/core/internal/timeoutms"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/session"
@@ -75,12 +76,23 @@ func (c *course) goOn(ctx context.Context, op *Operation, last outcome) outcome 
 		if v.avoid {
 			c.avoided = append(c.avoided, c.server.Description().Address)
 		}
+		c.announce(op, &last, t.failed+1, v.wait)
 		if err := pause(ctx, v.wait); err != nil {
 			return kept.endedBy(err)
 		}
 		if last = c.attempt(ctx, op); op.trouble(&last) == nil {
 			return last
 		}
+	}
+}
+
+// announce emits OperationRetried.
+func (c *course) announce(op *Operation, failed *outcome, attempt int, wait time.Duration) {
+	if s := c.runner.Sink; s != nil && s.OperationRetried != nil {
+		s.OperationRetried(event.OperationRetried{
+			Name: op.Command.Name(), Database: op.Database, Caller: op.Caller, Attempt: attempt,
+			Wait: wait, Err: op.trouble(failed),
+		})
 	}
 }
 

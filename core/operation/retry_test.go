@@ -8,6 +8,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/description"
+	"github.com/mooringdb/mooring/core/event"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/operation"
 	"github.com/mooringdb/mooring/core/session"
@@ -122,6 +123,32 @@ func TestWaitHoldsNothing(t *testing.T) {
 		err := <-done
 		if !errors.Is(err, context.Canceled) || mongoerr.Code(err) != 462 || len(f.sent) != 1 {
 			t.Errorf("Run() = %v after %d attempts, want Canceled and code 462", err, len(f.sent))
+		}
+	})
+}
+
+// TestRetriesAreAnnounced checks the fact of each attempt after the first, with its backoff.
+func TestRetriesAreAnnounced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		busy := refusal(462, mongoerr.LabelSystemOverloaded, mongoerr.LabelRetryable)
+		r, f := retrying(21, busy, busy)
+		var facts []event.OperationRetried
+		r.Sink = &event.Sink{OperationRetried: func(e event.OperationRetried) {
+			facts = append(facts, e)
+		}}
+		op := retryableWrite()
+		op.Caller = "request-1"
+		if _, err := r.Run(t.Context(), &op); err != nil || len(f.sent) != 3 {
+			t.Fatalf("Run() = %v after %d attempts", err, len(f.sent))
+		}
+		if len(facts) != 2 {
+			t.Fatalf("%d facts, want 2", len(facts))
+		}
+		for i, e := range facts {
+			if e.Attempt != i+2 || e.Wait <= 0 || e.Caller != "request-1" || e.Database != "db" ||
+				mongoerr.Code(e.Err) != 462 {
+				t.Errorf("fact %d: %+v", i, e)
+			}
 		}
 	})
 }
