@@ -83,7 +83,11 @@ func TestBench(t *testing.T) {
 	for _, f := range found {
 		names = append(names, string(f[1]))
 	}
-	for _, want := range []string{"rest-find-one-cpu", "rest-find-100-allocs", "rest-find-100-cpu-vs-bsonm", "grpc-find-one-cpu", "grpc-find-100-allocs"} {
+	for _, want := range []string{
+		"rest-find-one-cpu", "rest-find-100-allocs", "rest-find-100-cpu-vs-bsonm",
+		"grpc-find-one-cpu", "grpc-find-100-allocs", "rest-find-one-policy-cpu",
+		"grpc-find-one-policy-allocs",
+	} {
 		if !slices.Contains(names, want) {
 			t.Errorf("no ratio %s among %v", want, names)
 		}

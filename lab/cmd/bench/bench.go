@@ -42,6 +42,10 @@ type bench struct {
 	directory string
 
 	ours, raw, maps, rpc subject
+	// guarded is ours with an API key and a policy; old is another build of the gateway, and has no
+	// name if there is none.
+	guarded, old subject
+	key          string // of guarded
 }
 
 // newProcesses returns a bench without any process yet.
@@ -54,8 +58,8 @@ func newProcesses() (b *bench, err error) {
 	return b, err
 }
 
-// newBench starts the server and the gateways.
-func newBench(ctx context.Context, binary string) (_ *bench, err error) {
+// newBench starts the server and the gateways. If old is "", there is no other build.
+func newBench(ctx context.Context, binary, old string) (_ *bench, err error) {
 	b, err := newProcesses()
 	if err != nil {
 		return nil, err
@@ -70,16 +74,17 @@ func newBench(ctx context.Context, binary string) (_ *bench, err error) {
 		return nil, err
 	}
 
-	g, err := gateway.Start(ctx, gateway.Config{
-		Binary: binary, URI: uri, Directory: b.directory, Args: []string{
-			"--debug-address", "127.0.0.1:0",
-		},
-	})
-	if err != nil {
+	if b.ours, err = b.startGateway(ctx, "mooring", binary, uri); err != nil {
 		return nil, err
 	}
-	b.processes = append(b.processes, g.Process)
-	b.ours = subject{name: "mooring", pid: g.Pid(), debug: g.Debug, rest: g.REST, grpc: g.GRPC}
+	if old != "" {
+		if b.old, err = b.startGateway(ctx, "mooring, old", old, uri); err != nil {
+			return nil, err
+		}
+	}
+	if err := b.startGuarded(ctx, binary, uri); err != nil {
+		return nil, err
+	}
 
 	line, thin, err := b.start(ctx, "contender", uri)
 	if err != nil {
@@ -98,6 +103,25 @@ func newBench(ctx context.Context, binary string) (_ *bench, err error) {
 	}
 	b.rpc = subject{name: "thin, grpc-go", pid: thin.Pid(), debug: base, grpc: a.GRPC}
 	return b, nil
+}
+
+// startGateway starts a gateway with more flags.
+func (b *bench) startGateway(
+	ctx context.Context, name, binary, uri string, flags ...string,
+) (subject, error) {
+	directory, err := os.MkdirTemp(b.directory, "")
+	if err != nil {
+		return subject{}, err
+	}
+	g, err := gateway.Start(ctx, gateway.Config{
+		Binary: binary, URI: uri, Directory: directory,
+		Args: append([]string{"--debug-address", "127.0.0.1:0"}, flags...),
+	})
+	if err != nil {
+		return subject{}, err
+	}
+	b.processes = append(b.processes, g.Process)
+	return subject{name: name, pid: g.Pid(), debug: g.Debug, rest: g.REST, grpc: g.GRPC}, nil
 }
 
 // start starts this program in a role and reads the first line that it prints.
@@ -123,8 +147,9 @@ func (b *bench) stop() {
 	_ = os.RemoveAll(b.directory)
 }
 
-// scenario holds one request, and the server that answers it.
+// scenario holds one request, and the servers that answer it.
 type scenario struct {
+	side     subject
 	name     string
 	requests int   // in a round
 	limit    int64 // 0: findOne
@@ -132,34 +157,40 @@ type scenario struct {
 	// contenders: the first is what the plain ratio compares with; the others are named in theirs.
 	contenders []subject
 	suffixes   []string
+	key        string // the API key in all requests, also to a gateway that does not ask for it
 }
 
 func (b *bench) scenarios() []scenario {
-	rest, suffixes := []subject{b.raw, b.maps}, []string{"", "-vs-bsonm"}
-	return []scenario{
-		{name: "rest-find-one", requests: 20000, rest: true, contenders: rest, suffixes: suffixes},
-		{
-			name: "rest-find-100", requests: 2000, limit: 100, rest: true, contenders: rest,
-			suffixes: suffixes,
-		},
-		{
-			name: "grpc-find-one", requests: 20000, contenders: []subject{b.rpc},
-			suffixes: []string{""},
-		},
-		{
-			name: "grpc-find-100", requests: 4000, limit: 100, contenders: []subject{b.rpc},
-			suffixes: []string{""},
-		},
+	find := []scenario{
+		{name: "rest-find-one", requests: 20000, rest: true},
+		{name: "rest-find-100", requests: 2000, limit: 100, rest: true},
+		{name: "grpc-find-one", requests: 20000},
+		{name: "grpc-find-100", requests: 4000, limit: 100},
 	}
+	var all []scenario
+	for _, s := range find {
+		s.side = b.ours
+		s.contenders, s.suffixes = []subject{b.rpc}, []string{""}
+		if s.rest {
+			s.contenders, s.suffixes = []subject{b.raw, b.maps}, []string{"", "-vs-bsonm"}
+		}
+		if b.old.name != "" {
+			s.contenders, s.suffixes = []subject{b.old}, []string{"-vs-old"}
+		}
+		all = append(all, s)
+	}
+	return append(all, b.guardedScenarios(find)...)
 }
 
 // job returns the scenario's request for one side.
 func (s scenario) job(to subject) load.Job {
 	const id = 42
+	job := load.GRPC(to.grpc, collection, id, s.limit)
 	if s.rest {
-		return load.REST(to.rest, collection, id, s.limit)
+		job = load.REST(to.rest, collection, id, s.limit)
 	}
-	return load.GRPC(to.grpc, collection, id, s.limit)
+	job.Key = s.key
+	return job
 }
 
 // run measures every scenario and prints the table, then the ratios.
@@ -171,7 +202,7 @@ func (b *bench) run(ctx context.Context, w io.Writer) error {
 		"%d rounds, medians; %d callers; %s, %d processors; documents of %d bytes from a "+
 			"canned-reply server\n\n",
 		b.rounds, b.callers, runtime.Version(), runtime.NumCPU(), documentSize())
-	fmt.Fprintf(w, "%-15s %-15s %14s %15s %15s %12s\n",
+	fmt.Fprintf(w, "%-20s %-15s %14s %15s %15s %12s\n",
 		"case", "gateway", "CPU µs/request", "(least … most)", "allocs/request", "requests/s")
 	var ratios []string
 	for _, s := range b.scenarios() {
@@ -180,7 +211,7 @@ func (b *bench) run(ctx context.Context, w io.Writer) error {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
 		for i, r := range results {
-			fmt.Fprintf(w, "%-15s %-15s %14.1f %15s %15.1f %12.0f\n", s.name, r.name,
+			fmt.Fprintf(w, "%-20s %-15s %14.1f %15s %15.1f %12.0f\n", s.name, r.name,
 				r.cpu.median(),
 				fmt.Sprintf("(%.1f … %.1f)", r.cpu.least(),
 					r.cpu.most()), r.allocations.median(), r.rate.median())
@@ -193,6 +224,11 @@ func (b *bench) run(ctx context.Context, w io.Writer) error {
 					ours.cpu.median()/r.cpu.median()),
 				fmt.Sprintf("ratio %s-allocs%s %.3f", s.name, suffix,
 					ours.allocations.median()/r.allocations.median()))
+			if s.key != "" {
+				ratios = append(ratios, fmt.Sprintf("difference %s %+.1f µs %+.1f allocations",
+					s.name, ours.cpu.median()-r.cpu.median(),
+					ours.allocations.median()-r.allocations.median()))
+			}
 		}
 	}
 	fmt.Fprintln(w)

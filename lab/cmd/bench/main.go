@@ -7,7 +7,10 @@
 // Server (canned replies), gateways and load generator are processes of their own; the roles other
 // than the gateway are this program again, under another first argument. The contenders take
 // turns, round by round, and the table shows the median of the rounds. The last lines are for
-// machines: "ratio <case> <value>", ours divided by the contender's.
+// machines: "ratio <case> <value>", ours divided by the contender's. The cases with -policy are
+// requests with an API key to the gateway with a policy of 20 rules, divided by the same requests to
+// the gateway without; "difference" says what the policy and the key add to a request. With --old,
+// the contender is another build of the gateway.
 //
 // Before that it measures BSON and Extended JSON beside the official driver
 // (lab/internal/bsonbench; there a ratio is of rates, so more is better), pools beside those of
@@ -56,6 +59,7 @@ func run(ctx context.Context, args []string) error {
 	}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	gateway := flags.String("gateway", "../bin/mooring", "the gateway's `binary`")
+	old := flags.String("old", "", "another build's `binary`, which is the contender then")
 	rounds := flags.Int("rounds", 5, "how often each contender gets its turn")
 	scale := flags.Float64("scale", 1, "`factor` on the number of requests in a round")
 	callers := flags.Int("callers", 16, "how many callers send requests at the same time")
@@ -82,7 +86,7 @@ func run(ctx context.Context, args []string) error {
 			}
 		}
 	}
-	b, err := newBench(ctx, *gateway)
+	b, err := newBench(ctx, *gateway, *old)
 	if err != nil {
 		return err
 	}

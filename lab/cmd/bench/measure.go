@@ -37,12 +37,16 @@ type cost struct {
 	rate        samples // requests a second
 }
 
-// measure lets every side of a scenario have its turns, ours first.
+// measure lets every side of a scenario have its turns, ours first and in every other round last.
 func (b *bench) measure(ctx context.Context, s scenario) ([]cost, error) {
-	sides := append([]subject{b.ours}, s.contenders...)
+	sides := append([]subject{s.side}, s.contenders...)
 	costs := make([]cost, len(sides))
 	for round := range b.rounds {
-		for i, side := range sides {
+		for i := range sides {
+			if round%2 == 1 {
+				i = len(sides) - 1 - i
+			}
+			side := sides[i]
 			if round == 0 {
 				if _, err := b.load(ctx, s.job(side), warmUp); err != nil {
 					return nil, fmt.Errorf("%s: %w", side.name, err)

@@ -27,6 +27,7 @@ type Job struct {
 	Collection string `json:",omitempty"` // in the database bench
 	ID         int32  `json:",omitempty"` // of findOne's filter
 	Limit      int64  `json:",omitempty"` // of a find; 0 is a findOne
+	Key        string `json:",omitempty"` // the API key, as a bearer's token
 	Requests   int
 	Callers    int
 }
@@ -82,7 +83,7 @@ func (j Job) call() (_ call, stop func(), _ error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	documents := mooringv1.NewDocumentServiceClient(conn)
+	documents := keyed{mooringv1.NewDocumentServiceClient(conn), j.Key}
 	if j.Limit > 0 {
 		return j.find(documents), func() { _ = conn.Close() }, nil
 	}
@@ -97,6 +98,9 @@ func (j Job) post(c *http.Client) call {
 			return 0, err
 		}
 		req.Header.Set("Content-Type", "application/json")
+		if j.Key != "" {
+			req.Header.Set("Authorization", "Bearer "+j.Key)
+		}
 		resp, err := c.Do(req)
 		if err != nil {
 			return 0, err
