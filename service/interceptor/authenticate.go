@@ -56,11 +56,8 @@ func fromPeer(ctx context.Context) (p caller.Presented) {
 	if secure, ok := client.AuthInfo.(credentials.TLSInfo); ok {
 		p.Certificate = verifiedLeaf(secure.State.VerifiedChains)
 	}
-	if client.Addr == nil {
-		return p
-	}
-	if address, err := netip.ParseAddrPort(client.Addr.String()); err == nil {
-		p.Address = address.Addr()
+	if a, ok := client.Addr.(interface{ AddrPort() netip.AddrPort }); ok {
+		p.Address = a.AddrPort().Addr().Unmap()
 	}
 	return p
 }

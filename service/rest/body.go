@@ -48,7 +48,7 @@ func (c *call) decode(m message) error {
 	if len(bytes.TrimSpace(body.b)) == 0 {
 		return nil // as {}
 	}
-	return decode(c.route.request, m, body.b, itemLimit{c.handler.config.MaxItems, c.charge})
+	return decode(c.route.request, m, body.b, itemLimit{c.handler.config.MaxItems, c})
 }
 
 // charge charges the call with memory before it is taken.
@@ -70,9 +70,10 @@ func (c *call) readBody() (*buffer, error) {
 	into := bytes.NewBuffer(body.b)
 	from := io.Reader(c.r.Body)
 	if length < 0 {
-		from = &chargedBody{from: http.MaxBytesReader(c.w, c.r.Body, limit), charge: c.charge}
+		from = &chargedBody{from: http.MaxBytesReader(c.w, c.r.Body, limit), call: c}
 	}
-	_, err := into.ReadFrom(&pacedBody{call: c, from: from})
+	c.paced = pacedBody{call: c, from: from}
+	_, err := into.ReadFrom(&c.paced)
 	body.b = into.Bytes()
 	if err == nil {
 		c.readUntil(time.Time{})
@@ -84,16 +85,16 @@ func (c *call) readBody() (*buffer, error) {
 
 // chargedBody charges a call with a body whose length is not known.
 type chargedBody struct {
-	from   io.Reader
-	charge func(bytes int64) error
-	free   int // bytes that may be read without a charge
+	from io.Reader
+	call *call
+	free int // bytes that may be read without a charge
 }
 
 // Read reads a part of the body.
 func (b *chargedBody) Read(p []byte) (int, error) {
 	n, err := b.from.Read(p)
 	for b.free -= n; b.free < 0 && err == nil; b.free += chargeStep {
-		err = b.charge(unknownCost * chargeStep)
+		err = b.call.charge(unknownCost * chargeStep)
 	}
 	return n, err
 }

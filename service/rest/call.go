@@ -63,6 +63,7 @@ type call struct {
 	// grpc-gateway reads from body and writes to ignored.
 	body    requestBody
 	ignored discard
+	paced   pacedBody // reads the request's body
 
 	// mu guards writing while a stream of events may be kept alive.
 	mu   sync.Mutex
@@ -300,33 +301,38 @@ const largeResponse = 256 << 10
 func (c *call) writeResponse(m proto.Message) error {
 	out := c.handler.buffers.get(0)
 	defer c.handler.buffers.put(out)
-	e := encoder{buf: out.b, mode: c.format.mode, room: c.makeRoom}
-	defer func() { out.b = e.buf }()
-	large := proto.Size(m) >= largeResponse
-	length := 0
-	if large {
-		e.flush = func() { length, e.buf = length+len(e.buf), e.buf[:0] }
+	if proto.Size(m) >= largeResponse {
+		return c.writeLarge(out, m)
 	}
-	if err := c.encode(&e, m); err != nil {
+	e := encoder{buf: out.b, mode: c.format.mode, room: c}
+	err := c.encode(&e, m)
+	if out.b = e.buf; err != nil {
 		return err
 	}
-	c.writeHeader(m, length+len(e.buf))
-	if large {
-		c.encodeAgain(&e, m)
-	}
+	c.writeHeader(m, len(e.buf))
 	writeAll(c.w, e.buf)
 	return nil
 }
 
-// encodeAgain writes a response, whose header is written, all but the end of it in e.
-func (c *call) encodeAgain(e *encoder, m proto.Message) {
+// writeLarge encodes a large response twice, with the buffer.
+func (c *call) writeLarge(out *buffer, m proto.Message) error {
+	e := encoder{buf: out.b, mode: c.format.mode, room: c}
+	defer func() { out.b = e.buf }()
+	length := 0
+	e.flush = func() { length, e.buf = length+len(e.buf), e.buf[:0] }
+	if err := c.encode(&e, m); err != nil {
+		return err
+	}
+	c.writeHeader(m, length+len(e.buf))
 	e.buf = e.buf[:0]
 	reads := true
 	e.flush = func() {
 		reads = reads && writeAll(c.w, e.buf)
 		e.buf = e.buf[:0]
 	}
-	_ = c.encode(e, m) // it has been encoded before
+	_ = c.encode(&e, m) // it has been encoded before
+	writeAll(c.w, e.buf)
+	return nil
 }
 
 // makeRoom charges the call with the text of a large document. The texts of one response or message

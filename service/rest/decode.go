@@ -32,7 +32,7 @@ type decoder struct {
 	scratch []byte
 }
 
-// decode reads a whole body into m. Errors are *rpcerr.Error, and those of items.charge.
+// decode reads a whole body into m. Errors are *rpcerr.Error, and those of items.call.
 func decode(p *plan, m message, json []byte, items itemLimit) error {
 	d := decoder{json: json, root: p, limit: items}
 	if c, err := d.peek(); err != nil || c != '{' {
@@ -144,9 +144,12 @@ func (d *decoder) field(f *field, m message) error {
 // hundreds of bytes in memory.
 type itemLimit struct {
 	most int
-	// charge charges the call with the memory of items; nil: nothing is charged.
-	charge func(bytes int64) error
+	// call is charged with the memory of items; nil: nothing is.
+	call charger
 }
+
+// charger charges a call with memory before it is taken.
+type charger interface{ charge(bytes int64) error }
 
 // Items are charged in steps of itemStep, itemCost bytes each, beside the bytes of the request: the
 // messages that hold them, the list of their documents, and their ids in the response.
@@ -162,8 +165,8 @@ func (d *decoder) item() error {
 			"the request has more than "+strconv.Itoa(d.limit.most)+" items")
 	}
 	d.items++
-	if d.items%itemStep == 0 && d.limit.charge != nil {
-		return d.limit.charge(itemStep * itemCost)
+	if d.items%itemStep == 0 && d.limit.call != nil {
+		return d.limit.call.charge(itemStep * itemCost)
 	}
 	return nil
 }

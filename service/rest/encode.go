@@ -28,8 +28,11 @@ type encoder struct {
 	flush func()
 	// room, if it is set, is called before a large document is appended, with about the length of
 	// its text. It returns an error if there is no memory for the text.
-	room func(bytes int) error
+	room roomMaker
 }
+
+// roomMaker charges a call with the text of a large document.
+type roomMaker interface{ makeRoom(bytes int) error }
 
 // largeDocument is the size from which a document is large.
 const largeDocument = 256 << 10
@@ -147,7 +150,7 @@ func (e *encoder) message(p *plan, m message) error {
 
 func (e *encoder) document(d *mooringv1.Document) error {
 	if doc := d.GetBson(); e.room != nil && len(doc) >= largeDocument {
-		if err := e.room(textSize(doc)); err != nil {
+		if err := e.room.makeRoom(textSize(doc)); err != nil {
 			return err
 		}
 	}

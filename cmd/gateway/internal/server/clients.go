@@ -109,6 +109,14 @@ type clientAddr struct {
 	client *client
 }
 
+// AddrPort returns the address, the zero value if it is not one of TCP.
+func (a *clientAddr) AddrPort() netip.AddrPort {
+	if tcp, ok := a.Addr.(*net.TCPAddr); ok {
+		return tcp.AddrPort()
+	}
+	return netip.AddrPort{}
+}
+
 // RemoteAddr returns the client's address.
 func (c *client) RemoteAddr() net.Addr { return c.addr }
 

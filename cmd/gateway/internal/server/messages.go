@@ -44,6 +44,12 @@ type stream struct {
 	several bool
 	// stall is how long the client may leave a message of this stream unread.
 	stall time.Duration
+
+	// The state of the message that is received, and of the one that is sent. There is one at a
+	// time in each direction.
+	header  [5]byte
+	reading reading
+	sending outgoing
 }
 
 // wrap returns the stream of a call.
@@ -89,13 +95,8 @@ func (s *stream) RecvMsg(m any) error {
 }
 
 func (s *stream) receive(m any) error {
-	var header [5]byte
-	watched := &reading{patience: s.patience, cut: func(why string) {
-		// The error is that the call has ended meanwhile.
-		_ = s.raw.WriteStatus(rpcerr.Status(&rpcerr.Error{
-			Reason: rpcerr.BodyTimeout, Message: why,
-		}))
-	}}
+	header, watched := &s.header, &s.reading
+	watched.patience, watched.of = s.patience, s
 	if !s.several {
 		s.cfg.dog.watch(watched)
 		defer s.cfg.dog.arrived(watched)
@@ -141,6 +142,14 @@ func (s *stream) receive(m any) error {
 	return err
 }
 
+// cut ends the call, whose client does not keep pace.
+func (s *stream) cut(why string) {
+	// The error is that the call has ended meanwhile.
+	_ = s.raw.WriteStatus(rpcerr.Status(&rpcerr.Error{
+		Reason: rpcerr.BodyTimeout, Message: why,
+	}))
+}
+
 // decode reads the bytes of a message as they arrive, and decodes it.
 func (s *stream) decode(watched *reading, length int, m any) error {
 	into, ok := m.(proto.Message)
@@ -155,7 +164,11 @@ func (s *stream) decode(watched *reading, length int, m any) error {
 		if err != nil {
 			return err
 		}
-		data = append(data, piece...)
+		if data == nil {
+			data = piece
+		} else {
+			data = append(data, piece...)
+		}
 		if left -= n; left > 0 {
 			s.cfg.dog.moved(watched, n)
 		}
@@ -176,7 +189,10 @@ func (s *stream) SendMsg(m any) error {
 	if s.client == nil {
 		return s.ServerStream.SendMsg(m)
 	}
-	return s.ServerStream.SendMsg(&outgoing{message: m, stream: s})
+	s.sending = outgoing{message: m, stream: s}
+	err := s.ServerStream.SendMsg(&s.sending)
+	s.sending.message = nil // a stream may wait long for the next one
+	return err
 }
 
 // outgoing carries a message, and whose it is, to the codec.

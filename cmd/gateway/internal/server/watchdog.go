@@ -57,7 +57,7 @@ type reading struct {
 	patience        time.Duration // for the next progress
 	received        int
 	at              *list.Element // nil: it is not watched
-	cut             func(why string)
+	of              interface{ cut(why string) }
 }
 
 // sending represents a message on its way to a client, in the buffers of grpc.
@@ -79,7 +79,7 @@ const (
 // watch begins to watch a message from a client.
 func (w *watchdog) watch(r *reading) {
 	r.begun = time.Now()
-	r.progress = r.begun
+	r.progress, r.received = r.begun, 0
 	var oldest *reading
 	w.mu.Lock()
 	r.at = w.unread.PushBack(r)
@@ -89,7 +89,7 @@ func (w *watchdog) watch(r *reading) {
 	w.tickLocked()
 	w.mu.Unlock()
 	if oldest != nil {
-		oldest.cut(whyMany)
+		oldest.of.cut(whyMany)
 	}
 }
 
@@ -97,7 +97,7 @@ func (w *watchdog) watch(r *reading) {
 // a call.
 func (w *watchdog) moved(r *reading, received int) {
 	if victim := w.move(r, received); victim != nil {
-		victim.cut(whyMany)
+		victim.of.cut(whyMany)
 	}
 }
 
@@ -203,7 +203,7 @@ func (w *watchdog) tickLocked() {
 func (w *watchdog) sweep() {
 	slow, stuck := w.late(time.Now())
 	for _, r := range slow {
-		r.cut(whySlow)
+		r.of.cut(whySlow)
 	}
 	for _, c := range stuck {
 		_ = c.Close() // its error does not matter any more
