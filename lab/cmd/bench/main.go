@@ -8,9 +8,9 @@
 // than the gateway are this program again, under another first argument. The contenders take
 // turns, round by round, and the table shows the median of the rounds. The last lines are for
 // machines: "ratio <case> <value>", ours divided by the contender's. The cases with -policy are
-// requests with an API key to the gateway with a policy of 20 rules, divided by the same requests to
-// the gateway without; "difference" says what the policy and the key add to a request. With --old,
-// the contender is another build of the gateway.
+// requests with an API key to the gateway with a policy of 20 rules, divided by the same requests
+// to the gateway without; "difference" says what the policy and the key add to a request. With
+// --old, the contender is another build of the gateway.
 //
 // Before that it measures BSON and Extended JSON beside the official driver
 // (lab/internal/bsonbench; there a ratio is of rates, so more is better), pools beside those of

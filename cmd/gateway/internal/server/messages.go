@@ -45,8 +45,7 @@ type stream struct {
 	// stall is how long the client may leave a message of this stream unread.
 	stall time.Duration
 
-	// The state of the message that is received, and of the one that is sent. There is one at a
-	// time in each direction.
+	// The state of the messages on their way: at most one in each direction.
 	header  [5]byte
 	reading reading
 	sending outgoing
