@@ -122,6 +122,10 @@ generate-check: generate ## fail if gen/ differs from what proto/ gives
 	@test -z "$$(git ls-files --others --exclude-standard -- gen)" || \
 		{ echo "gen/ has files that are not committed"; exit 1; }
 
+.PHONY: openapi-check
+openapi-check: ## check openapi.json with redocly and a typed client (npm; without it: says so)
+	tools/openapi-check.sh
+
 .PHONY: breaking
 breaking: ## compare the API with the newest release tag (reports only where there is none)
 	tools/breaking.sh

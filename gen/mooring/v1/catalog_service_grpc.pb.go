@@ -42,8 +42,9 @@ const (
 // CatalogService lists and changes databases, collections and indexes: MongoDB's own helpers, with
 // their own names and options.
 //
-// Lists are pages: the response is the first one, and CursorService.NextPage has the others. What
-// drops something is a POST on REST, never a DELETE. A write concern that was not met is an error.
+// Lists are pages: the response is the first one, and CursorService.NextPage has the others. On
+// REST, what drops something is a POST, never a DELETE. A write concern that was not met is an
+// error.
 type CatalogServiceClient interface {
 	// The databases: a document for each, with its name and size.
 	ListDatabases(ctx context.Context, in *ListDatabasesRequest, opts ...grpc.CallOption) (*ListDatabasesResponse, error)
@@ -234,8 +235,9 @@ func (c *catalogServiceClient) DropSearchIndex(ctx context.Context, in *DropSear
 // CatalogService lists and changes databases, collections and indexes: MongoDB's own helpers, with
 // their own names and options.
 //
-// Lists are pages: the response is the first one, and CursorService.NextPage has the others. What
-// drops something is a POST on REST, never a DELETE. A write concern that was not met is an error.
+// Lists are pages: the response is the first one, and CursorService.NextPage has the others. On
+// REST, what drops something is a POST, never a DELETE. A write concern that was not met is an
+// error.
 type CatalogServiceServer interface {
 	// The databases: a document for each, with its name and size.
 	ListDatabases(context.Context, *ListDatabasesRequest) (*ListDatabasesResponse, error)

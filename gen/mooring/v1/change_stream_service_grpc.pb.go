@@ -40,7 +40,7 @@ type ChangeStreamServiceClient interface {
 	// token misses nothing and repeats nothing, at any replica of the gateway. A stream whose events
 	// are no longer in the deployment's log fails with FAILED_PRECONDITION (REST: 410).
 	//
-	// On REST as application/x-ndjson, or as text/event-stream, whose event ids are resume tokens: a
+	// On REST it is application/x-ndjson, or text/event-stream, whose event ids are resume tokens: a
 	// browser's EventSource goes on after the last event by itself. A GET takes pipeline,
 	// fullDocument, fullDocumentBeforeChange, resumeAfter, startAfter, startAtOperationTime,
 	// batchSize, maxAwaitTimeMS, collation, comment, showExpandedEvents, readPreference (the mode)
@@ -105,7 +105,7 @@ type ChangeStreamServiceServer interface {
 	// token misses nothing and repeats nothing, at any replica of the gateway. A stream whose events
 	// are no longer in the deployment's log fails with FAILED_PRECONDITION (REST: 410).
 	//
-	// On REST as application/x-ndjson, or as text/event-stream, whose event ids are resume tokens: a
+	// On REST it is application/x-ndjson, or text/event-stream, whose event ids are resume tokens: a
 	// browser's EventSource goes on after the last event by itself. A GET takes pipeline,
 	// fullDocument, fullDocumentBeforeChange, resumeAfter, startAfter, startAtOperationTime,
 	// batchSize, maxAwaitTimeMS, collation, comment, showExpandedEvents, readPreference (the mode)

@@ -39,8 +39,8 @@ type CommandServiceClient interface {
 	// Runs a command. A reply with `ok: 1` is the response as it is, writeErrors included; `ok: 0` is
 	// an error.
 	RunCommand(ctx context.Context, in *RunCommandRequest, opts ...grpc.CallOption) (*RunCommandResponse, error)
-	// Runs a command that answers with a cursor, and returns the first page. CursorService has the
-	// next ones.
+	// Runs a command that answers with a cursor, and returns the first page. CursorService.NextPage
+	// has the next ones.
 	RunCursorCommand(ctx context.Context, in *RunCursorCommandRequest, opts ...grpc.CallOption) (*RunCursorCommandResponse, error)
 	// Runs a command that answers with a cursor, and streams all its documents.
 	StreamRunCursorCommand(ctx context.Context, in *StreamRunCursorCommandRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StreamRunCursorCommandResponse], error)
@@ -108,8 +108,8 @@ type CommandServiceServer interface {
 	// Runs a command. A reply with `ok: 1` is the response as it is, writeErrors included; `ok: 0` is
 	// an error.
 	RunCommand(context.Context, *RunCommandRequest) (*RunCommandResponse, error)
-	// Runs a command that answers with a cursor, and returns the first page. CursorService has the
-	// next ones.
+	// Runs a command that answers with a cursor, and returns the first page. CursorService.NextPage
+	// has the next ones.
 	RunCursorCommand(context.Context, *RunCursorCommandRequest) (*RunCursorCommandResponse, error)
 	// Runs a command that answers with a cursor, and streams all its documents.
 	StreamRunCursorCommand(*StreamRunCursorCommandRequest, grpc.ServerStreamingServer[StreamRunCursorCommandResponse]) error

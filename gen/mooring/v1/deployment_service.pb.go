@@ -1044,7 +1044,7 @@ type ServerDescription struct {
 	MaxWriteBatchSize *int32 `protobuf:"varint,16,opt,name=max_write_batch_size,json=maxWriteBatchSize,proto3,oneof" json:"max_write_batch_size,omitempty"`
 	// How long an unused session lives. Missing where sessions are not supported.
 	LogicalSessionTimeoutMinutes *int64 `protobuf:"varint,17,opt,name=logical_session_timeout_minutes,json=logicalSessionTimeoutMinutes,proto3,oneof" json:"logical_session_timeout_minutes,omitempty"`
-	// Its count of its own changes.
+	// Its count of its own changes. Missing if the server has none.
 	TopologyVersion *TopologyVersion `protobuf:"bytes,18,opt,name=topology_version,json=topologyVersion,proto3" json:"topology_version,omitempty"`
 	// The moving average of its round-trip time, in microseconds.
 	AverageRttMicros *int64 `protobuf:"varint,19,opt,name=average_rtt_micros,json=averageRTTMicros,proto3,oneof" json:"average_rtt_micros,omitempty"`
@@ -1052,7 +1052,7 @@ type ServerDescription struct {
 	MinRttMicros *int64 `protobuf:"varint,20,opt,name=min_rtt_micros,json=minRTTMicros,proto3,oneof" json:"min_rtt_micros,omitempty"`
 	// When it last answered the gateway. Missing while the server is unknown.
 	LastUpdateTime *timestamppb.Timestamp `protobuf:"bytes,21,opt,name=last_update_time,json=lastUpdateTime,proto3" json:"last_update_time,omitempty"`
-	// The date of its last write, by its own clock.
+	// The date of its last write, by its own clock. Missing if the server does not say.
 	LastWriteDate *timestamppb.Timestamp `protobuf:"bytes,22,opt,name=last_write_date,json=lastWriteDate,proto3" json:"last_write_date,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -51,8 +51,7 @@ const (
 // own names and options.
 //
 // An option that is unset is not sent, so that the server's default holds. The call's deadline
-// becomes the operation's: on gRPC the deadline of the call, on REST Request-Timeout, Grpc-Timeout
-// or `?timeout=5s`.
+// becomes the operation's. On REST the deadline is Request-Timeout, Grpc-Timeout or `?timeout=5s`.
 type DocumentServiceClient interface {
 	// The first document that matches.
 	FindOne(ctx context.Context, in *FindOneRequest, opts ...grpc.CallOption) (*FindOneResponse, error)
@@ -63,9 +62,8 @@ type DocumentServiceClient interface {
 	// batchSize, maxTimeMS, comment, readPreference (the mode) and readConcern (the level) in its
 	// query.
 	Find(ctx context.Context, in *FindRequest, opts ...grpc.CallOption) (*FindResponse, error)
-	// The documents that match, as a stream. On REST as application/x-ndjson, or as
-	// text/event-stream, which also works with GET for the sake of EventSource; the query is that of
-	// Find.
+	// The documents that match, as a stream. On REST it is application/x-ndjson, or
+	// text/event-stream, which EventSource reads with a GET; the query is that of Find.
 	StreamFind(ctx context.Context, in *StreamFindRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StreamFindResponse], error)
 	// The results of a pipeline on a collection or on the database, in pages.
 	Aggregate(ctx context.Context, in *AggregateRequest, opts ...grpc.CallOption) (*AggregateResponse, error)
@@ -116,9 +114,9 @@ type DocumentServiceClient interface {
 	// was done; with returnPartialSuccess it is OK (REST: 207) with all write errors in the response.
 	BulkWrite(ctx context.Context, in *BulkWriteRequest, opts ...grpc.CallOption) (*BulkWriteResponse, error)
 	// Inserts documents that come as a stream, of any number: in batches of about 1 MiB, each of
-	// which is inserted before more of the stream is read. The first message has the options, and
-	// every message can have documents. On REST it is POST …/documents:import, with lines of JSON or
-	// BSON documents as the body, and the options in the query.
+	// which is inserted before more of the stream is read. On gRPC the first message has the options,
+	// and every message can have documents. On REST the body is lines of JSON or BSON documents, and
+	// the query has the options.
 	//
 	// A failure in part is an error with the status of the first write error, and the error says how
 	// many documents were inserted; with returnPartialSuccess it is OK (REST: 207) with the write
@@ -384,8 +382,7 @@ type DocumentService_ImportClient = grpc.ClientStreamingClient[ImportRequest, Im
 // own names and options.
 //
 // An option that is unset is not sent, so that the server's default holds. The call's deadline
-// becomes the operation's: on gRPC the deadline of the call, on REST Request-Timeout, Grpc-Timeout
-// or `?timeout=5s`.
+// becomes the operation's. On REST the deadline is Request-Timeout, Grpc-Timeout or `?timeout=5s`.
 type DocumentServiceServer interface {
 	// The first document that matches.
 	FindOne(context.Context, *FindOneRequest) (*FindOneResponse, error)
@@ -396,9 +393,8 @@ type DocumentServiceServer interface {
 	// batchSize, maxTimeMS, comment, readPreference (the mode) and readConcern (the level) in its
 	// query.
 	Find(context.Context, *FindRequest) (*FindResponse, error)
-	// The documents that match, as a stream. On REST as application/x-ndjson, or as
-	// text/event-stream, which also works with GET for the sake of EventSource; the query is that of
-	// Find.
+	// The documents that match, as a stream. On REST it is application/x-ndjson, or
+	// text/event-stream, which EventSource reads with a GET; the query is that of Find.
 	StreamFind(*StreamFindRequest, grpc.ServerStreamingServer[StreamFindResponse]) error
 	// The results of a pipeline on a collection or on the database, in pages.
 	Aggregate(context.Context, *AggregateRequest) (*AggregateResponse, error)
@@ -449,9 +445,9 @@ type DocumentServiceServer interface {
 	// was done; with returnPartialSuccess it is OK (REST: 207) with all write errors in the response.
 	BulkWrite(context.Context, *BulkWriteRequest) (*BulkWriteResponse, error)
 	// Inserts documents that come as a stream, of any number: in batches of about 1 MiB, each of
-	// which is inserted before more of the stream is read. The first message has the options, and
-	// every message can have documents. On REST it is POST …/documents:import, with lines of JSON or
-	// BSON documents as the body, and the options in the query.
+	// which is inserted before more of the stream is read. On gRPC the first message has the options,
+	// and every message can have documents. On REST the body is lines of JSON or BSON documents, and
+	// the query has the options.
 	//
 	// A failure in part is an error with the status of the first write error, and the error says how
 	// many documents were inserted; with returnPartialSuccess it is OK (REST: 207) with the write

@@ -379,8 +379,8 @@ func (x *InsertedId) GetId() *Value {
 	return nil
 }
 
-// What a call with several writes did before it failed: a detail of the status on gRPC, `result`
-// beside `error` on REST.
+// What a call with several writes did before it failed. On gRPC it is a detail of the status. On
+// REST it is `result` beside `error`.
 type BulkWriteResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How many documents were inserted.
@@ -489,7 +489,7 @@ func (x *BulkWriteResult) GetUpsertedIds() []*InsertedId {
 	return nil
 }
 
-// The body of every failed REST call, whatever failed.
+// The body of every failed call, whatever failed. On gRPC there is none.
 type ErrorResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The failure.
@@ -544,14 +544,14 @@ func (x *ErrorResponse) GetResult() *BulkWriteResult {
 	return nil
 }
 
-// A failure, as REST shows it. On gRPC, the status and its details have the same fields.
+// A failure. On gRPC, the status and its details have the same fields.
 type Error struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The gRPC status code's name, such as `ALREADY_EXISTS`.
+	// The kind of failure, such as `ALREADY_EXISTS`. On gRPC it is the status code.
 	Status string `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
 	// What happened, as one word: the server's code name, or the gateway's own. The list only grows.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	// The gRPC status code's number, such as 6.
+	// The number of the kind of failure, such as 6.
 	Code int32 `protobuf:"varint,12,opt,name=code,proto3" json:"code,omitempty"`
 	// What happened, for people.
 	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`

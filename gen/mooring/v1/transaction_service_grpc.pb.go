@@ -32,10 +32,11 @@ const (
 // TransactionService runs several operations so that all of them take effect, or none. It needs a
 // replica set or a sharded cluster.
 //
-// A transaction is a token. Begin returns it, and each operation that has it in `transaction` (or
-// in the metadata mooring-transaction, on REST the header Mooring-Transaction) is part of the
-// transaction. The token is bound to the client that began the transaction, and does not change.
-// The gateway replica that began the transaction keeps it: calls at other replicas are passed on.
+// A transaction is a token. Begin returns it, and each operation that has it in `transaction` is
+// part of the transaction. On gRPC the metadata mooring-transaction can have it. On REST the header
+// Mooring-Transaction can have it. The token is bound to the client that began the transaction, and
+// does not change. The gateway replica that began the transaction keeps it: calls at other replicas
+// are passed on.
 //
 // A transaction runs one call at a time: another one is ABORTED, reason TransactionBusy. It is
 // aborted if no call comes for 60 seconds, unless configured otherwise, and servers limit its life
@@ -119,10 +120,11 @@ func (c *transactionServiceClient) Run(ctx context.Context, in *TransactionServi
 // TransactionService runs several operations so that all of them take effect, or none. It needs a
 // replica set or a sharded cluster.
 //
-// A transaction is a token. Begin returns it, and each operation that has it in `transaction` (or
-// in the metadata mooring-transaction, on REST the header Mooring-Transaction) is part of the
-// transaction. The token is bound to the client that began the transaction, and does not change.
-// The gateway replica that began the transaction keeps it: calls at other replicas are passed on.
+// A transaction is a token. Begin returns it, and each operation that has it in `transaction` is
+// part of the transaction. On gRPC the metadata mooring-transaction can have it. On REST the header
+// Mooring-Transaction can have it. The token is bound to the client that began the transaction, and
+// does not change. The gateway replica that began the transaction keeps it: calls at other replicas
+// are passed on.
 //
 // A transaction runs one call at a time: another one is ABORTED, reason TransactionBusy. It is
 // aborted if no call comes for 60 seconds, unless configured otherwise, and servers limit its life

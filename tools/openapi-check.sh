@@ -1,0 +1,24 @@
+#!/bin/sh
+# Checks openapi.json with the tools of others, which npm has: redocly's lint, and the types that
+# openapi-typescript makes of it, with which a client must compile. Without npm, or where its
+# registry cannot be reached, it says so and checks nothing.
+set -eu
+cd "$(dirname "$0")/npm"
+document=../../gen/openapi/openapi.json
+
+command -v npm >/dev/null || {
+	echo "npm is not installed: openapi.json was NOT checked"
+	exit 0
+}
+if ! out=$(npm ci --ignore-scripts --no-progress 2>&1); then
+	if printf '%s' "$out" | grep -qE 'ENOTFOUND|EAI_AGAIN|ETIMEDOUT|ECONNREFUSED|ECONNRESET'; then
+		echo "the npm registry cannot be reached: openapi.json was NOT checked"
+		exit 0
+	fi
+	printf '%s\n' "$out"
+	exit 1
+fi
+bin=node_modules/.bin
+REDOCLY_TELEMETRY=off "$bin/redocly" lint --config redocly.yaml "$document"
+"$bin/openapi-typescript" "$document" -o openapi.d.ts
+"$bin/tsc" -p .
