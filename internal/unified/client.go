@@ -27,8 +27,9 @@ type observed struct {
 	sensitive bool     // events of sensitive commands are kept
 	levels    map[eventlog.Component]eventlog.Level
 
-	traces  bool // spans are kept (observeTracingMessages)
-	payload bool // with the commands in them
+	traces   bool // spans are made (observeTracingMessages)
+	payload  bool // with the commands in them
+	exporter exporter
 
 	minPoolSize uint64
 
@@ -37,7 +38,6 @@ type observed struct {
 	changed    chan struct{} // closed, and replaced, at each event
 	events     []seen
 	messages   []bson.Raw
-	spans      []*span
 	lists      map[string][]bson.Raw // of stored
 	checkedOut int                   // connections
 }
@@ -53,6 +53,7 @@ func (r *run) newClient(ctx context.Context, a *arguments) (any, error) {
 	options := a.document("uriOptions")
 	api := a.serverAPI()
 	c := &observed{changed: make(chan struct{}), levels: map[eventlog.Component]eventlog.Level{}}
+	c.exporter = newExporter()
 	c.stored, c.lists = map[string][]string{}, map[string][]bson.Raw{}
 	c.kinds, c.ignored = texts(a.doc, "observeEvents"),
 		texts(a.doc, "ignoreCommandMonitoringEvents")
@@ -117,7 +118,8 @@ func (c *observed) awaitMinPoolSize(ctx context.Context, limit time.Duration) er
 	settle()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.events, c.messages, c.spans = nil, nil, nil
+	c.events, c.messages = nil, nil
+	c.exporter.memory.Reset()
 	return nil
 }
 

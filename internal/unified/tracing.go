@@ -1,94 +1,99 @@
 package unified
 
 import (
-	"context"
 	"fmt"
 	"slices"
 
+	"go.opentelemetry.io/otel/attribute"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/event"
-	"github.com/mooringdb/mooring/core/event/eventtrace"
+	"github.com/mooringdb/mooring/internal/spans"
 	"github.com/mooringdb/mooring/internal/unified/match"
 )
 
-// span holds a recorded span. The mutex of its client guards its fields.
-type span struct {
-	client     *observed
-	name       string
-	attributes []eventtrace.Attribute
-	nested     []*span
+// exporter makes OpenTelemetry's spans of the events of a client, and holds those that have ended.
+type exporter struct {
+	memory   *tracetest.InMemoryExporter
+	provider *sdktrace.TracerProvider
 }
 
-var _ eventtrace.Span = (*span)(nil)
+func newExporter() exporter {
+	memory := tracetest.NewInMemoryExporter()
+	return exporter{memory, sdktrace.NewTracerProvider(
+		sdktrace.WithSampler(sdktrace.AlwaysSample()), sdktrace.WithSyncer(memory))}
+}
 
-// spanSink returns the sink that records the spans of a client.
+// spanSink returns the sink that makes the spans of a client.
 func (c *observed) spanSink() *event.Sink {
-	cfg := eventtrace.Config{Start: c.startSpan}
+	limit := 0
 	if c.payload {
-		cfg.MaxQueryTextLength = maxPayload
+		limit = maxPayload
 	}
-	return eventtrace.Sink(cfg)
+	return spans.Sink(c.exporter.provider.Tracer("mooring"), limit)
 }
 
 // maxPayload is longer than any command of a test.
 const maxPayload = 1 << 24
 
-func (c *observed) startSpan(
-	_ context.Context, parent eventtrace.Span, name string, attributes []eventtrace.Attribute,
-) eventtrace.Span {
-	s := &span{client: c, name: name, attributes: attributes}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if of, ok := parent.(*span); ok {
-		of.nested = append(of.nested, s)
-	} else {
-		c.spans = append(c.spans, s)
-	}
-	return s
+// span holds an exported span, and those under it in the order in which they began.
+type span struct {
+	tracetest.SpanStub
+	nested []*span
 }
 
-// Set adds attributes.
-func (s *span) Set(attributes []eventtrace.Attribute) {
-	s.client.mu.Lock()
-	defer s.client.mu.Unlock()
-	s.attributes = append(s.attributes, attributes...)
-}
-
-// Fail adds the attributes of an exception.
-func (s *span) Fail(e eventtrace.Exception) {
-	s.Set([]eventtrace.Attribute{
-		{Key: "exception.type", Value: e.Type},
-		{Key: "exception.message", Value: e.Message},
-		{Key: "exception.stacktrace", Value: e.Stacktrace},
+// tree returns the exported spans that are under no other one.
+func (e exporter) tree() ([]*span, error) {
+	stubs := e.memory.GetSpans()
+	slices.SortStableFunc(stubs, func(a, b tracetest.SpanStub) int {
+		return a.StartTime.Compare(b.StartTime)
 	})
+	all := map[trace.SpanID]*span{}
+	for _, stub := range stubs {
+		if stub.SpanKind != trace.SpanKindClient {
+			return nil, fmt.Errorf("the span %s has the kind %s", stub.Name, stub.SpanKind)
+		}
+		all[stub.SpanContext.SpanID()] = &span{SpanStub: stub}
+	}
+	var roots []*span
+	for _, stub := range stubs {
+		s, parent := all[stub.SpanContext.SpanID()], stub.Parent
+		switch of := all[parent.SpanID()]; {
+		case of != nil && parent.TraceID() == s.SpanContext.TraceID():
+			of.nested = append(of.nested, s)
+		case parent.IsValid():
+			return nil, fmt.Errorf("the span over %s was not exported", stub.Name)
+		default:
+			roots = append(roots, s)
+		}
+	}
+	return roots, nil
 }
-
-// End has no effect: tests do not ask when a span ends.
-func (s *span) End() {}
 
 // document returns the attributes as the format compares them: a session's id is an lsid.
 func (s *span) document() bson.Raw {
 	b := new(bson.Builder)
-	for _, a := range s.attributes {
-		switch v := a.Value.(type) {
-		case int64:
-			b.Int64(a.Key, v)
-		case string:
-			id, err := bson.ParseUUID(v)
-			if a.Key == "db.mongodb.lsid" && err == nil {
-				b.OpenDocument(a.Key).Binary("id", subtypeUUID, id[:]).Close()
-			} else {
-				b.String(a.Key, v)
-			}
-		default:
-			b.String(a.Key, fmt.Sprintf("bug: an attribute of the type %T", v))
+	for _, a := range s.Attributes {
+		key, v := string(a.Key), a.Value
+		if v.Type() == attribute.INT64 {
+			b.Int64(key, v.AsInt64())
+			continue
+		}
+		id, err := bson.ParseUUID(v.AsString())
+		if key == "db.mongodb.lsid" && err == nil {
+			b.OpenDocument(key).Binary("id", subtypeUUID, id[:]).Close()
+		} else {
+			b.String(key, v.AsString())
 		}
 	}
 	return b.Finish()
 }
 
 func (s *span) String() string {
-	return s.name + match.Text(bson.DocumentValue(s.document())) + fmt.Sprint(s.nested)
+	return s.Name + match.Text(bson.DocumentValue(s.document())) + fmt.Sprint(s.nested)
 }
 
 // tracing checks expectTracingMessages of one client.
@@ -98,10 +103,12 @@ func (r *run) tracing(expected bson.Raw) error {
 		return err
 	}
 	extra, _ := lookup(expected, "ignoreExtraSpans").Bool()
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	exported, err := c.exporter.tree()
+	if err != nil {
+		return err
+	}
 	var actual []*span
-	for _, s := range c.spans {
+	for _, s := range exported {
 		if !slices.ContainsFunc(s.nested, isFailPoint) { // which are the runner's
 			actual = append(actual, s)
 		}
@@ -109,7 +116,7 @@ func (r *run) tracing(expected bson.Raw) error {
 	return r.matchSpans(documents(expected, "spans"), actual, extra)
 }
 
-func isFailPoint(s *span) bool { return s.name == "configureFailPoint" }
+func isFailPoint(s *span) bool { return s.Name == "configureFailPoint" }
 
 // matchSpans compares spans in order. With extra, more may follow.
 func (r *run) matchSpans(expected []bson.Raw, actual []*span, extra bool) error {
@@ -119,15 +126,15 @@ func (r *run) matchSpans(expected []bson.Raw, actual []*span, extra bool) error 
 				match.Text(bson.DocumentValue(want)), actual)
 		}
 		got := actual[i]
-		if name := text(want, "name"); name != got.name {
-			return fmt.Errorf("span %d is %q, want %q; all: %v", i, got.name, name, actual)
+		if name := text(want, "name"); name != got.Name {
+			return fmt.Errorf("span %d is %q, want %q; all: %v", i, got.Name, name, actual)
 		}
 		if err := r.matcher.Root(lookup(want, "attributes"),
 			bson.DocumentValue(got.document())); err != nil {
-			return fmt.Errorf("span %d, %s: %w; all: %v", i, got.name, err, actual)
+			return fmt.Errorf("span %d, %s: %w; all: %v", i, got.Name, err, actual)
 		}
 		if err := r.matchSpans(documents(want, "nested"), got.nested, extra); err != nil {
-			return fmt.Errorf("below the span %d, %s: %w", i, got.name, err)
+			return fmt.Errorf("below the span %d, %s: %w", i, got.Name, err)
 		}
 	}
 	if len(actual) > len(expected) && !extra {

@@ -40,8 +40,12 @@ type Span interface {
 // Config says which spans are made, and how.
 type Config struct {
 	// Start begins a span under parent or, where that is nil, under the caller's span, which is in
-	// ctx. It is called on the goroutine that emits the event.
+	// ctx. It is called on the goroutine that emits the event. If the span is not recorded, it
+	// returns nil; then there are no spans under it.
 	Start func(ctx context.Context, parent Span, name string, attributes []Attribute) Span
+	// Records reports whether spans under the caller's span are recorded. If they are not, Start
+	// is not called. Nil means that they are.
+	Records func(ctx context.Context) bool
 	// MaxQueryTextLength limits db.query.text, the command as Extended JSON. Longer ones are cut
 	// off; 0 leaves the attribute out.
 	MaxQueryTextLength int
@@ -89,8 +93,14 @@ type tracer struct {
 	commands     map[int32]Span
 }
 
+func (t *tracer) records(ctx context.Context) bool {
+	return t.cfg.Records == nil || t.cfg.Records(ctx)
+}
+
 func (t *tracer) transactionStarted(e event.TransactionStarted) {
-	put(t, t.transactions, e.ID, t.cfg.Start(e.Context, nil, "transaction", system()))
+	if t.records(e.Context) {
+		put(t, t.transactions, e.ID, t.cfg.Start(e.Context, nil, "transaction", system()))
+	}
 }
 
 func (t *tracer) transactionEnded(e event.TransactionEnded) {
@@ -101,6 +111,9 @@ func (t *tracer) transactionEnded(e event.TransactionEnded) {
 
 func (t *tracer) operationStarted(e event.OperationStarted) {
 	parent := find(t, t.transactions, e.Transaction)
+	if parent == nil && !t.records(e.Context) {
+		return
+	}
 	name := e.Name + " " + namespace(e.Database, e.Collection)
 	put(t, t.operations, e.ID,
 		t.cfg.Start(e.Context, parent, name, operationAttributes(e.Operation, name)))
@@ -154,7 +167,11 @@ func end(span Span, err error) {
 	span.End()
 }
 
+// put remembers a span, unless it is not recorded.
 func put[K comparable](t *tracer, spans map[K]Span, id K, span Span) {
+	if span == nil {
+		return
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	spans[id] = span

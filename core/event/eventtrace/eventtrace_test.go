@@ -207,3 +207,47 @@ func TestFromEnvironment(t *testing.T) {
 		}
 	}
 }
+
+// TestNotRecorded checks that nothing is made under a span that is not recorded: of an operation
+// whose caller's is not, and of one that Start refuses. A transaction that is not recorded leaves
+// its operations to the spans of their callers.
+func TestNotRecorded(t *testing.T) {
+	command := event.Command{Name: "find", RequestID: 8, OperationID: 7}
+	for name, tt := range map[string]struct {
+		records, starts bool
+		transaction     bool // is recorded, whatever the caller's span is
+		want            int
+	}{
+		"all":               {records: true, starts: true, want: 2},
+		"not the caller":    {starts: true},
+		"not the operation": {records: true},
+		"not the caller's, but the transaction's": {starts: true, transaction: true, want: 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var r recorder
+			recorded := tt.records || tt.transaction
+			s := eventtrace.Sink(eventtrace.Config{
+				Records: func(context.Context) bool { return recorded },
+				Start: func(ctx context.Context, parent eventtrace.Span, name string, attributes []eventtrace.Attribute) eventtrace.Span {
+					if !tt.starts {
+						return nil
+					}
+					return r.start(ctx, parent, name, attributes)
+				},
+			})
+			operation := event.Operation{ID: 7, Name: "find", Database: "shop"}
+			if tt.transaction {
+				s.TransactionStarted(event.TransactionStarted{ID: 3, Context: t.Context()})
+				operation.Transaction = 3
+			}
+			recorded = tt.records
+			s.OperationStarted(event.OperationStarted{Operation: operation, Context: t.Context()})
+			s.CommandStarted(event.CommandStarted{Command: command, Body: doc(t, `{"find": "orders"}`)})
+			s.CommandSucceeded(event.CommandSucceeded{Command: command})
+			s.OperationEnded(event.OperationEnded{Operation: operation})
+			if r.spans != tt.want {
+				t.Errorf("%d spans, want %d: %q", r.spans, tt.want, r.lines)
+			}
+		})
+	}
+}

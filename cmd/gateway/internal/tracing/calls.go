@@ -1,0 +1,202 @@
+package tracing
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"strconv"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+	grpccodes "google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+)
+
+// The spans of calls are made here, and not by otelhttp and otelgrpc: those collect the attributes
+// of each call, and wrap its reader and writer, also if the span is not recorded, which is most of
+// what tracing would cost. Names and attributes are OpenTelemetry's semantic conventions.
+
+// HTTP returns a handler that makes a span of each request, under that of the client if its
+// headers name one. Health checks have none.
+func (t *Tracing) HTTP(next http.Handler) http.Handler {
+	if t == nil {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/healthz" || r.URL.Path == "/readyz" {
+			next.ServeHTTP(w, r)
+			return
+		}
+		ctx := propagator.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
+		ctx, span := t.tracer.Start(ctx, r.Method, trace.WithSpanKind(trace.SpanKindServer))
+		defer span.End()
+		r = r.WithContext(ctx)
+		if !span.IsRecording() {
+			next.ServeHTTP(w, r)
+			return
+		}
+		span.SetAttributes(requestAttributes(r)...)
+		recorder := &responseWriter{ResponseWriter: w}
+		defer recorder.describe(span, r)
+		next.ServeHTTP(recorder, r)
+	})
+}
+
+// requestAttributes leaves the query out: it may have a filter, whose values are the caller's.
+func requestAttributes(r *http.Request) []attribute.KeyValue {
+	all := []attribute.KeyValue{
+		attribute.String("http.request.method", r.Method),
+		attribute.String("url.path", r.URL.Path),
+		attribute.String("url.scheme", "http"),
+		attribute.String("network.protocol.version", strconv.Itoa(r.ProtoMajor)),
+	}
+	if r.TLS != nil {
+		all[2] = attribute.String("url.scheme", "https")
+	}
+	if agent := r.UserAgent(); agent != "" {
+		all = append(all, attribute.String("user_agent.original", agent))
+	}
+	return append(all, clientAddress(r.RemoteAddr)...)
+}
+
+func clientAddress(remote string) []attribute.KeyValue {
+	if host, _, err := net.SplitHostPort(remote); err == nil {
+		return []attribute.KeyValue{attribute.String("client.address", host)}
+	}
+	return nil
+}
+
+// responseWriter records the status of a response.
+type responseWriter struct {
+	http.ResponseWriter
+	status int // 0: none was written
+}
+
+// Unwrap lets an http.ResponseController find the methods of the writer.
+func (w *responseWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *responseWriter) WriteHeader(status int) {
+	if w.status == 0 && status >= http.StatusOK {
+		w.status = status
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *responseWriter) Write(b []byte) (int, error) {
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+	return w.ResponseWriter.Write(b)
+}
+
+// requestIDHeader has the request's id in responses of REST.
+const requestIDHeader = "Mooring-Request-Id"
+
+// describe adds what is known when the request has been answered.
+func (w *responseWriter) describe(span trace.Span, r *http.Request) {
+	if r.Pattern != "" { // the route, without the caller's names
+		span.SetName(r.Method + " " + r.Pattern)
+		span.SetAttributes(attribute.String("http.route", r.Pattern))
+	}
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+	span.SetAttributes(attribute.Int("http.response.status_code", w.status),
+		requestID(w.Header().Get(requestIDHeader)))
+	if w.status >= http.StatusInternalServerError {
+		span.SetAttributes(attribute.String("error.type", strconv.Itoa(w.status)))
+		span.SetStatus(codes.Error, "")
+	}
+}
+
+// requestID returns the attribute that leads from a span to the lines of the log.
+func requestID(id string) attribute.KeyValue {
+	return attribute.String("mooring.request_id", id)
+}
+
+// GRPC returns the function that begins the span of a call, under that of the client if its
+// metadata name one, and returns what ends it; nil if there are no spans.
+func (t *Tracing) GRPC() func(
+	ctx context.Context, method string,
+) (context.Context, func(error)) {
+	if t == nil {
+		return nil
+	}
+	return t.beginCall
+}
+
+func (t *Tracing) beginCall(
+	ctx context.Context, method string,
+) (context.Context, func(error)) {
+	md, _ := metadata.FromIncomingContext(ctx)
+	ctx, span := t.tracer.Start(propagator.Extract(ctx, carrier(md)), method[1:],
+		trace.WithSpanKind(trace.SpanKindServer))
+	if !span.IsRecording() {
+		return ctx, func(error) {}
+	}
+	span.SetAttributes(attribute.String("rpc.system.name", "grpc"),
+		attribute.String("rpc.method", method[1:]))
+	if p, ok := peer.FromContext(ctx); ok {
+		span.SetAttributes(clientAddress(p.Addr.String())...)
+	}
+	return ctx, func(err error) { endCall(span, err) }
+}
+
+func endCall(span trace.Span, err error) {
+	defer span.End()
+	code := status.Code(err)
+	name := code.String()
+	span.SetAttributes(attribute.String("rpc.response.status_code", name))
+	if isServersFault(code) {
+		span.SetAttributes(attribute.String("error.type", name))
+		span.SetStatus(codes.Error, "")
+	}
+}
+
+// isServersFault reports whether a code makes the span of a server one that has failed. Other codes
+// are the client's to judge.
+func isServersFault(code grpccodes.Code) bool {
+	switch code {
+	case grpccodes.Unknown, grpccodes.DeadlineExceeded, grpccodes.Unimplemented,
+		grpccodes.Internal, grpccodes.Unavailable, grpccodes.DataLoss:
+		return true
+	default:
+		return false
+	}
+}
+
+// Inject adds the headers that name the span in ctx to the metadata of a call to another replica.
+func (t *Tracing) Inject(ctx context.Context, md metadata.MD) {
+	if t != nil {
+		propagator.Inject(ctx, carrier(md))
+	}
+}
+
+// carrier makes metadata readable for a propagator.
+type carrier metadata.MD
+
+var _ propagation.TextMapCarrier = carrier(nil)
+
+// Get returns the first value of a key, empty if there is none.
+func (c carrier) Get(key string) string {
+	if all := metadata.MD(c).Get(key); len(all) > 0 {
+		return all[0]
+	}
+	return ""
+}
+
+// Set replaces the values of a key.
+func (c carrier) Set(key, value string) { metadata.MD(c).Set(key, value) }
+
+// Keys returns all keys.
+func (c carrier) Keys() []string {
+	all := make([]string, 0, len(c))
+	for key := range c {
+		all = append(all, key)
+	}
+	return all
+}

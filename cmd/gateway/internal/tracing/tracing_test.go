@@ -1,0 +1,319 @@
+package tracing_test
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
+	"go.uber.org/goleak"
+	grpccodes "google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/mooringdb/mooring/cmd/gateway/internal/tracing"
+	"github.com/mooringdb/mooring/core/event"
+	"github.com/mooringdb/mooring/core/event/eventtrace"
+	"github.com/mooringdb/mooring/internal/spans"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// TestNew tells which environments switch tracing on, and which are refused.
+func TestNew(t *testing.T) {
+	const endpoint, traces = "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
+	const collector = "http://127.0.0.1:4318"
+	for _, tt := range []struct {
+		name string
+		env  []string
+		on   bool
+		err  string
+	}{
+		{name: "nothing"},
+		{name: "an endpoint", env: []string{endpoint, collector}, on: true},
+		{name: "an endpoint for traces", env: []string{traces, collector}, on: true},
+		{name: "the exporter", env: []string{"OTEL_TRACES_EXPORTER", "otlp"}, on: true},
+		{name: "no exporter", env: []string{endpoint, collector, "OTEL_TRACES_EXPORTER", "none"}},
+		{name: "disabled", env: []string{endpoint, collector, "OTEL_SDK_DISABLED", "true"}},
+		{name: "not disabled", env: []string{endpoint, collector, "OTEL_SDK_DISABLED", "false"}, on: true},
+		{name: "another exporter", env: []string{"OTEL_TRACES_EXPORTER", "zipkin"}, err: `OTEL_TRACES_EXPORTER: "zipkin"`},
+		{name: "gRPC", env: []string{endpoint, collector, "OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"}, on: true},
+		{name: "HTTP", env: []string{endpoint, collector, "OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf"}, on: true},
+		{
+			name: "traces first",
+			env:  []string{endpoint, collector, "OTEL_EXPORTER_OTLP_PROTOCOL", "x", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "grpc"},
+			on:   true,
+		},
+		{name: "another protocol", env: []string{endpoint, collector, "OTEL_EXPORTER_OTLP_PROTOCOL", "http/json"}, err: `OTEL_EXPORTER_OTLP_PROTOCOL: "http/json"`},
+		{name: "another sampler", env: []string{endpoint, collector, "OTEL_TRACES_SAMPLER", "often"}, err: `OTEL_TRACES_SAMPLER: "often"`},
+		{name: "another share", env: []string{endpoint, collector, "OTEL_TRACES_SAMPLER_ARG", "2"}, err: `OTEL_TRACES_SAMPLER_ARG: "2"`},
+		{name: "no share", env: []string{endpoint, collector, "OTEL_TRACES_SAMPLER_ARG", "NaN"}, err: `OTEL_TRACES_SAMPLER_ARG: "NaN"`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			for i := 0; i < len(tt.env); i += 2 {
+				t.Setenv(tt.env[i], tt.env[i+1])
+			}
+			made, err := tracing.New(t.Context(), tracing.Config{Log: slog.New(slog.DiscardHandler)})
+			if (made != nil) != tt.on || (err != nil) != (tt.err != "") ||
+				err != nil && !strings.Contains(err.Error(), tt.err) {
+				t.Errorf("New = %v, %v; want on: %v, error %q", made != nil, err, tt.on, tt.err)
+			}
+			if err := made.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestOff checks that a gateway without traces has nothing of them in its way.
+func TestOff(t *testing.T) {
+	var off *tracing.Tracing
+	h := http.NewServeMux()
+	if got := off.HTTP(h); got != http.Handler(h) {
+		t.Error("HTTP does not return its handler")
+	}
+	if off.GRPC() != nil || off.Sink() != nil {
+		t.Error("there is a hook")
+	}
+	off.SetSampling(nil)
+	md := metadata.MD{}
+	if off.Inject(t.Context(), md); len(md) != 0 {
+		t.Errorf("Inject adds %v", md)
+	}
+}
+
+// only returns the one span that was exported.
+func only(t *testing.T, memory *tracetest.InMemoryExporter) tracetest.SpanStub {
+	t.Helper()
+	all := memory.GetSpans()
+	if len(all) != 1 {
+		t.Fatalf("%d spans, want one: %v", len(all), all)
+	}
+	return all[0]
+}
+
+// text returns the attributes, one in each word.
+func text(all []attribute.KeyValue) string {
+	words := make([]string, len(all))
+	for i, a := range all {
+		words[i] = string(a.Key) + "=" + a.Value.Emit()
+	}
+	return strings.Join(words, " ")
+}
+
+const remote = "00-0102030405060708090a0b0c0d0e0f10-0102030405060708-01"
+
+func TestHTTP(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		serve   http.HandlerFunc
+		span    string
+		has     string // attributes
+		failure bool
+	}{
+		{
+			"a request", func(w http.ResponseWriter, r *http.Request) {
+				r.Pattern = "/v1/{database}"
+				w.Header().Set("Mooring-Request-Id", "7")
+				_, _ = w.Write([]byte("x"))
+			},
+			"GET /v1/{database}", "http.request.method=GET url.path=/v1/shop url.scheme=http " +
+				"network.protocol.version=1 user_agent.original=agent client.address=192.0.2.1 " +
+				"http.route=/v1/{database} http.response.status_code=200 mooring.request_id=7", false,
+		},
+		{
+			"no route", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) },
+			"GET", "http.response.status_code=404", false,
+		},
+		{
+			"nothing written", func(http.ResponseWriter, *http.Request) {},
+			"GET", "http.response.status_code=200", false,
+		},
+		{
+			"an information first", func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(http.StatusEarlyHints)
+				w.WriteHeader(http.StatusServiceUnavailable)
+			},
+			"GET", "http.response.status_code=503 mooring.request_id= error.type=503", true,
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			made, memory := tracing.NewRecorded(t, nil)
+			r := httptest.NewRequest(http.MethodGet, "/v1/shop?filter=secret", nil)
+			r.Header.Set("Traceparent", remote)
+			r.Header.Set("User-Agent", "agent")
+			var id string
+			made.HTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				id = spans.TraceID(r.Context())
+				if err := http.NewResponseController(w).Flush(); err != nil && tt.failure {
+					t.Error(err)
+				}
+				tt.serve(w, r)
+			})).ServeHTTP(httptest.NewRecorder(), r)
+			s := only(t, memory)
+			if id != "0102030405060708090a0b0c0d0e0f10" || s.SpanContext.TraceID().String() != id ||
+				s.Parent.SpanID().String() != "0102030405060708" || s.SpanKind != trace.SpanKindServer {
+				t.Errorf("the span %v is not in the trace of the client, %s", s.SpanContext, id)
+			}
+			if all := text(s.Attributes); s.Name != tt.span || !strings.Contains(all, tt.has) || strings.Contains(all, "secret") {
+				t.Errorf("span %q with %s, want %q with %s", s.Name, all, tt.span, tt.has)
+			}
+			if (s.Status.Code == codes.Error) != tt.failure {
+				t.Errorf("status %v", s.Status)
+			}
+		})
+	}
+}
+
+func TestHealthHasNoSpan(t *testing.T) {
+	made, memory := tracing.NewRecorded(t, nil)
+	for _, path := range []string{"/healthz", "/readyz"} {
+		made.HTTP(http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, path, nil))
+	}
+	if n := len(memory.GetSpans()); n != 0 {
+		t.Errorf("%d spans", n)
+	}
+}
+
+func TestTLS(t *testing.T) {
+	made, memory := tracing.NewRecorded(t, nil)
+	r := httptest.NewRequest(http.MethodGet, "https://h/v1", nil)
+	r.RemoteAddr = "@" // a Unix domain socket
+	made.HTTP(http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), r)
+	if all := text(only(t, memory).Attributes); !strings.Contains(all, "url.scheme=https") || strings.Contains(all, "client.address") {
+		t.Errorf("attributes: %s", all)
+	}
+}
+
+func TestGRPC(t *testing.T) {
+	for _, tt := range []struct {
+		err     error
+		code    string
+		failure bool
+	}{
+		{nil, "OK", false},
+		{status.Error(grpccodes.NotFound, "x"), "NotFound", false},
+		{status.Error(grpccodes.Unavailable, "x"), "Unavailable", true},
+		{errors.New("x"), "Unknown", true},
+	} {
+		made, memory := tracing.NewRecorded(t, nil)
+		ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs("traceparent", remote))
+		ctx, end := made.GRPC()(ctx, "/mooring.v1.DocumentService/Find")
+		sent := metadata.MD{}
+		made.Inject(ctx, sent)
+		end(tt.err)
+		s := only(t, memory)
+		if got := sent.Get("traceparent"); len(got) != 1 || !strings.Contains(got[0], s.SpanContext.SpanID().String()) {
+			t.Errorf("traceparent of a call to a replica: %q", got)
+		}
+		want := "rpc.system.name=grpc rpc.method=mooring.v1.DocumentService/Find rpc.response.status_code=" + tt.code
+		if all := text(s.Attributes); s.Name != "mooring.v1.DocumentService/Find" || !strings.HasPrefix(all, want) ||
+			s.Parent.SpanID().String() != "0102030405060708" {
+			t.Errorf("span %q under %s with %s, want %s", s.Name, s.Parent.SpanID(), all, want)
+		}
+		if (s.Status.Code == codes.Error) != tt.failure {
+			t.Errorf("%s: status %v", tt.code, s.Status)
+		}
+	}
+}
+
+// TestSampling counts the traces of calls, and changes the share while the gateway runs.
+func TestSampling(t *testing.T) {
+	share := func(x float64) *float64 { return &x }
+	call := func(made *tracing.Tracing, md ...string) {
+		ctx, end := made.GRPC()(metadata.NewIncomingContext(t.Context(), metadata.Pairs(md...)), "/a/b")
+		if spans.TraceID(ctx) == "" {
+			t.Error("a call that is not recorded has no trace id")
+		}
+		end(nil)
+	}
+	made, memory := tracing.NewRecorded(t, share(0))
+	calls := func(n int, md ...string) int {
+		memory.Reset()
+		for range n {
+			call(made, md...)
+		}
+		return len(memory.GetSpans())
+	}
+	if got := calls(10); got != 0 {
+		t.Errorf("share 0: %d spans", got)
+	}
+	if got := calls(10, "traceparent", remote); got != 10 {
+		t.Errorf("share 0 of a recorded trace: %d spans, want 10", got)
+	}
+	made.SetSampling(share(0.5))
+	if got := calls(1000); got < 400 || got > 600 {
+		t.Errorf("share 0.5: %d of 1000", got)
+	}
+	made.SetSampling(nil)
+	if got := calls(10); got != 10 {
+		t.Errorf("the environment's: %d of 10", got)
+	}
+}
+
+func TestSamplerOfEnvironment(t *testing.T) {
+	for name, want := range map[string][2]int{ // calls of no trace, and of one that is not recorded
+		"always_on": {1, 1}, "always_off": {0, 0}, "traceidratio": {0, 0},
+		"parentbased_always_on": {1, 0}, "parentbased_always_off": {0, 0}, "parentbased_traceidratio": {0, 0},
+	} {
+		t.Setenv("OTEL_TRACES_SAMPLER", name)
+		t.Setenv("OTEL_TRACES_SAMPLER_ARG", "0")
+		made, memory := tracing.NewRecorded(t, nil)
+		for i, md := range []metadata.MD{nil, metadata.Pairs("traceparent", strings.TrimSuffix(remote, "1")+"0")} {
+			memory.Reset()
+			_, end := made.GRPC()(metadata.NewIncomingContext(t.Context(), md), "/a/b")
+			end(nil)
+			if got := len(memory.GetSpans()); got != want[i] {
+				t.Errorf("%s, %d: %d spans, want %d", name, i, got, want[i])
+			}
+		}
+	}
+}
+
+// TestSink checks that the driver's spans are under the call's, and can be switched off.
+func TestSink(t *testing.T) {
+	made, memory := tracing.NewRecorded(t, nil)
+	operation := event.Operation{ID: 1, Name: "find", Database: "d", Collection: "k"}
+	ctx, end := made.GRPC()(t.Context(), "/a/b")
+	sink := made.Sink()
+	sink.OperationStarted(event.OperationStarted{Operation: operation, Context: ctx})
+	sink.OperationEnded(event.OperationEnded{Operation: operation})
+	end(nil)
+	all := memory.GetSpans()
+	i := slices.IndexFunc(all, func(s tracetest.SpanStub) bool { return s.Name == "find d.k" })
+	if len(all) != 2 || i < 0 || all[i].Parent.SpanID() != all[1-i].SpanContext.SpanID() {
+		t.Errorf("spans: %v", all)
+	}
+	resource := text(all[0].Resource.Attributes())
+	if !strings.Contains(resource, "service.name=mooring") || !strings.Contains(resource, "service.version=v1") {
+		t.Errorf("resource: %s", resource)
+	}
+	t.Setenv(eventtrace.EnabledVariable, "false")
+	if made.Sink() != nil {
+		t.Error("the driver's spans are not switched off")
+	}
+}
+
+func TestComplaints(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		c := tracing.NewComplaints(slog.New(slog.NewTextHandler(&out, nil)))
+		for range 150 {
+			c.Handle(errors.New("refused"))
+			time.Sleep(time.Second) //nolint:forbidigo // time is fake
+		}
+		if n := strings.Count(out.String(), "traces cannot be sent"); n != 3 {
+			t.Errorf("%d lines in 150 seconds, want 3:\n%s", n, out.String())
+		}
+	})
+}

@@ -1,0 +1,103 @@
+// Package spans makes OpenTelemetry spans of the driver's events. It uses the API of OpenTelemetry
+// alone: where spans go, and which are recorded, is the matter of the tracer that it gets.
+package spans
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/mooringdb/mooring/core/event"
+	"github.com/mooringdb/mooring/core/event/eventtrace"
+)
+
+// Sink returns a sink that makes the spans of operations, commands and transactions (see package
+// eventtrace), and events of change streams on the span of the caller. maxQueryText limits the
+// text of a command in its span; 0 leaves it out.
+func Sink(tracer trace.Tracer, maxQueryText int) *event.Sink {
+	return eventtrace.Sink(eventtrace.Config{
+		Start: starter{tracer}.start, Records: Records, MaxQueryTextLength: maxQueryText,
+	})
+}
+
+// Records reports whether a span under the one in ctx can be recorded: ctx has none, so that the
+// sampler decides, or one that is recorded.
+func Records(ctx context.Context) bool {
+	span := trace.SpanFromContext(ctx)
+	return !span.SpanContext().IsValid() || span.IsRecording()
+}
+
+// TraceID returns the id of the trace that ctx is part of, as logs have it; empty: of none.
+func TraceID(ctx context.Context) string {
+	if id := trace.SpanContextFromContext(ctx).TraceID(); id.IsValid() {
+		return id.String()
+	}
+	return ""
+}
+
+type starter struct{ tracer trace.Tracer }
+
+// start begins a span of the driver. An operation of a transaction is under the transaction's span,
+// which began with another call: the spans of operation and call have links to each other.
+func (s starter) start(
+	ctx context.Context, parent eventtrace.Span, name string, attributes []eventtrace.Attribute,
+) eventtrace.Span {
+	opts := []trace.SpanStartOption{
+		trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(convert(attributes)...),
+	}
+	caller := trace.SpanFromContext(ctx)
+	if p, ok := parent.(*span); ok {
+		if of := caller.SpanContext(); of.IsValid() && of.TraceID() != p.SpanContext().TraceID() {
+			opts = append(opts, trace.WithLinks(trace.Link{SpanContext: of}))
+		}
+		ctx = trace.ContextWithSpan(ctx, p.Span)
+	}
+	_, made := s.tracer.Start(ctx, name, opts...)
+	if !made.IsRecording() {
+		return nil
+	}
+	if of := caller.SpanContext(); of.IsValid() && of.TraceID() != made.SpanContext().TraceID() {
+		caller.AddLink(trace.Link{SpanContext: made.SpanContext()})
+	}
+	return &span{made}
+}
+
+// span makes one span of OpenTelemetry one of eventtrace.
+type span struct{ trace.Span }
+
+var _ eventtrace.Span = (*span)(nil)
+
+// Set adds attributes.
+func (s *span) Set(attributes []eventtrace.Attribute) { s.SetAttributes(convert(attributes)...) }
+
+// Fail records an exception, as an event and as attributes of the span.
+func (s *span) Fail(e eventtrace.Exception) {
+	exception := []attribute.KeyValue{
+		attribute.String("exception.type", e.Type),
+		attribute.String("exception.message", e.Message),
+		attribute.String("exception.stacktrace", e.Stacktrace),
+	}
+	s.AddEvent("exception", trace.WithAttributes(exception...))
+	s.SetAttributes(exception...)
+	s.SetStatus(codes.Error, e.Message)
+}
+
+// End ends the span.
+func (s *span) End() { s.Span.End() }
+
+func convert(attributes []eventtrace.Attribute) []attribute.KeyValue {
+	all := make([]attribute.KeyValue, len(attributes))
+	for i, a := range attributes {
+		switch v := a.Value.(type) {
+		case int64:
+			all[i] = attribute.Int64(a.Key, v)
+		case string:
+			all[i] = attribute.String(a.Key, v)
+		default:
+			panic("bug: spans: an attribute that is neither a number nor a text: " + a.Key)
+		}
+	}
+	return all
+}

@@ -1,0 +1,131 @@
+package spans_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"go.opentelemetry.io/otel/codes"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/event"
+	"github.com/mooringdb/mooring/internal/spans"
+)
+
+// world holds a tracer and what it has exported.
+type world struct {
+	memory *tracetest.InMemoryExporter
+	tracer trace.Tracer
+	sink   *event.Sink
+}
+
+func newWorld(sampler sdktrace.Sampler) *world {
+	memory := tracetest.NewInMemoryExporter()
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(memory), sdktrace.WithSampler(sampler))
+	tracer := provider.Tracer("test")
+	return &world{memory, tracer, spans.Sink(tracer, 0)}
+}
+
+// exported returns the span with that name.
+func (w *world) exported(t *testing.T, name string) tracetest.SpanStub {
+	t.Helper()
+	all := w.memory.GetSpans()
+	i := slices.IndexFunc(all, func(s tracetest.SpanStub) bool { return s.Name == name })
+	if i < 0 {
+		t.Fatalf("no span %q among %d", name, len(all))
+	}
+	return all[i]
+}
+
+// find emits the events of a find by the caller of ctx, in a transaction unless it is 0.
+func (w *world) find(ctx context.Context, transaction int64, err error) {
+	operation := event.Operation{ID: 7, Name: "find", Database: "d", Collection: "k", Transaction: transaction}
+	command := event.Command{Name: "find", RequestID: 8, OperationID: 7, Database: "d", Address: "h:1"}
+	w.sink.OperationStarted(event.OperationStarted{Operation: operation, Context: ctx})
+	body := bson.NewBuilder(nil).String("find", "k").Finish()
+	w.sink.CommandStarted(event.CommandStarted{Command: command, Body: body})
+	if err == nil {
+		w.sink.CommandSucceeded(event.CommandSucceeded{Command: command})
+	} else {
+		w.sink.CommandFailed(event.CommandFailed{Command: command, Err: err})
+	}
+	w.sink.OperationEnded(event.OperationEnded{Operation: operation, Err: err})
+}
+
+func TestSpans(t *testing.T) {
+	w := newWorld(sdktrace.AlwaysSample())
+	ctx, request := w.tracer.Start(t.Context(), "request")
+	w.find(ctx, 0, errors.New("cut"))
+	request.End()
+	operation, command := w.exported(t, "find d.k"), w.exported(t, "find")
+	if got, want := operation.Parent.SpanID(), request.SpanContext().SpanID(); got != want {
+		t.Errorf("the operation is under %s, want %s", got, want)
+	}
+	if got, want := command.Parent.SpanID(), operation.SpanContext.SpanID(); got != want {
+		t.Errorf("the command is under %s, want %s", got, want)
+	}
+	for _, s := range []tracetest.SpanStub{operation, command} {
+		if s.SpanKind != trace.SpanKindClient || s.Status.Code != codes.Error || s.Status.Description != "cut" ||
+			len(s.Events) != 1 || s.Events[0].Name != "exception" || len(s.Links) != 0 {
+			t.Errorf("%s: kind %v, status %v, events %v, links %v", s.Name, s.SpanKind, s.Status, s.Events, s.Links)
+		}
+	}
+}
+
+// TestTransaction has two requests of two traces work in one transaction. The operation of the
+// second is in the trace of the first, where the transaction began, and the two have links.
+func TestTransaction(t *testing.T) {
+	w := newWorld(sdktrace.AlwaysSample())
+	first, one := w.tracer.Start(t.Context(), "one")
+	w.sink.TransactionStarted(event.TransactionStarted{ID: 3, Context: first})
+	one.End()
+	second, two := w.tracer.Start(t.Context(), "two")
+	w.find(second, 3, nil)
+	w.sink.TransactionEnded(event.TransactionEnded{ID: 3})
+	two.End()
+	transaction, operation := w.exported(t, "transaction"), w.exported(t, "find d.k")
+	if got, want := operation.Parent.SpanID(), transaction.SpanContext.SpanID(); got != want {
+		t.Errorf("the operation is under %s, want %s", got, want)
+	}
+	request := w.exported(t, "two")
+	if len(operation.Links) != 1 || operation.Links[0].SpanContext.SpanID() != request.SpanContext.SpanID() {
+		t.Errorf("links of the operation: %v", operation.Links)
+	}
+	if len(request.Links) != 1 || request.Links[0].SpanContext.SpanID() != operation.SpanContext.SpanID() {
+		t.Errorf("links of the request: %v", request.Links)
+	}
+}
+
+func TestNotSampled(t *testing.T) {
+	w := newWorld(sdktrace.ParentBased(sdktrace.NeverSample()))
+	w.find(t.Context(), 0, nil) // the sampler is asked
+	unsampled := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}})
+	ctx := trace.ContextWithSpanContext(t.Context(), unsampled)
+	w.find(ctx, 0, nil)
+	if n := len(w.memory.GetSpans()); n != 0 {
+		t.Errorf("%d spans were exported", n)
+	}
+	if spans.Records(ctx) || !spans.Records(t.Context()) {
+		t.Error("Records: want false under a span that is not sampled, true under none")
+	}
+	if n := testing.AllocsPerRun(100, func() {
+		w.sink.OperationStarted(event.OperationStarted{Operation: event.Operation{ID: 7, Name: "find"}, Context: ctx})
+		w.sink.OperationEnded(event.OperationEnded{Operation: event.Operation{ID: 7}})
+	}); n != 0 {
+		t.Errorf("%v allocations for an operation that is not sampled, want 0", n)
+	}
+}
+
+func TestTraceID(t *testing.T) {
+	ctx, span := newWorld(sdktrace.AlwaysSample()).tracer.Start(t.Context(), "a")
+	if got, want := spans.TraceID(ctx), span.SpanContext().TraceID().String(); got != want {
+		t.Errorf("TraceID = %q, want %q", got, want)
+	}
+	if got := spans.TraceID(t.Context()); got != "" {
+		t.Errorf("TraceID without a span = %q", got)
+	}
+}
