@@ -18,18 +18,26 @@ import (
 // admit decides whether the request may be a call, and opens it. Nothing of the body is read
 // before that.
 func (c *call) admit(ctx context.Context) (map[string]string, error) {
-	if err := c.checkHost(); err != nil {
+	if err := c.enter(ctx); err != nil {
 		return nil, err
 	}
+	return c.open()
+}
+
+// enter does the part of admit that does not depend on the path.
+func (c *call) enter(ctx context.Context) error {
+	if err := c.checkHost(); err != nil {
+		return err
+	}
 	if sameOrigin.Check(c.r) != nil {
-		return nil, refuse(rpcerr.CrossOrigin,
+		return refuse(rpcerr.CrossOrigin,
 			"a browser sends this request for a page of another origin")
 	}
 	if err := c.authenticate(ctx); err != nil {
-		return nil, err
+		return err
 	}
 	c.openAccount()
-	return c.open()
+	return nil
 }
 
 // openAccount opens the account of the call's client.
@@ -88,7 +96,11 @@ func (c *call) authenticate(ctx context.Context) (err error) {
 	case callers == nil || isPreflight || c.r.URL.Path == "/":
 		return nil
 	default:
-		c.identity, err = callers.Authenticate(ctx, fromRequest(c.r))
+		presented := fromRequest(c.r)
+		if c.present != nil {
+			c.present(presented)
+		}
+		c.identity, err = callers.Authenticate(ctx, presented)
 	}
 	if e, ok := errors.AsType[*caller.Error](err); ok {
 		c.w.Header()["Www-Authenticate"] = challenges[e.Problem]

@@ -44,8 +44,9 @@ type call struct {
 	ids      [1]string // the request's id, as a header has it
 	length   [1]string // the length of the response's body, as a header has it
 	query    url.Values
-	timeout  time.Duration // 0: none
-	deadline time.Time     // from timeout; zero: none
+	timeout  time.Duration           // 0: none
+	deadline time.Time               // from timeout; zero: none
+	present  func(*caller.Presented) // adds credentials; nil: there are no others
 	identity *caller.Identity
 	watch    *mooringv1.WatchRequest // of the ticket in the path; nil: there is none
 	account  admission.Account       // open once it is known who calls
@@ -184,15 +185,6 @@ var forwarded = [...]struct{ header, key string }{
 // incoming returns the context of a call on the in-process connection. It has the metadata of the
 // request; no other header reaches a handler.
 func (c *call) incoming(ctx context.Context) context.Context {
-	var md metadata.MD
-	for _, f := range forwarded {
-		if v := c.r.Header[f.header]; v != nil {
-			if md == nil {
-				md = make(metadata.MD, len(forwarded))
-			}
-			md[f.key] = v
-		}
-	}
 	return inproc.WithIncoming(ctx, servicecall.Local{
 		RequestID: c.id(),
 		Identity:  c.identity,
@@ -203,7 +195,20 @@ func (c *call) incoming(ctx context.Context) context.Context {
 		// The decoder reads bodies and queries, and sets a document only from JSON. The documents
 		// of an import are passed on as they are, and a ticket may hold JSON.
 		Built: c.route.path != importPath && c.watch == nil,
-	}, md)
+	}, c.forward(nil))
+}
+
+// forward adds the request's headers that become metadata to md, which may be nil.
+func (c *call) forward(md metadata.MD) metadata.MD {
+	for _, f := range forwarded {
+		if v := c.r.Header[f.header]; v != nil {
+			if md == nil {
+				md = make(metadata.MD, len(forwarded))
+			}
+			md[f.key] = v
+		}
+	}
+	return md
 }
 
 // charged returns the account for the interceptors, nil if nothing is limited.

@@ -53,6 +53,9 @@ type Config struct {
 	StallTimeout time.Duration
 	// Audit gets the requests that are refused and reach no interceptor; nil: none.
 	Audit *audit.Log
+	// Protocols lists what else is served on the port. A request belongs to the first one that
+	// takes it, and to REST if none does.
+	Protocols []Protocol
 	// Logger gets one debug line for each request that reaches no interceptor. Interceptors log
 	// the others. If Logger is nil, these requests are not logged.
 	Logger *slog.Logger
@@ -148,6 +151,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer c.account.Close()
+	if h.serveProtocol(c) {
+		return
+	}
 	params, err := c.admit(r.Context())
 	switch {
 	case err != nil:

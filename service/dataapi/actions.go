@@ -1,0 +1,262 @@
+package dataapi
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+)
+
+// action describes one action.
+type action struct {
+	// required and optional list the fields of the body, beside everywhere.
+	required, optional []string
+	run                func(ctx context.Context, c *call, in *input) error
+}
+
+// has reports whether the body of the action may have a field.
+func (a *action) has(field string) bool {
+	return slices.Contains(everywhere, field) || slices.Contains(a.required, field) ||
+		slices.Contains(a.optional, field)
+}
+
+// actions has all actions by their names.
+var actions = map[string]*action{
+	"findOne": {optional: []string{"filter", "projection", "sort"}, run: findOne},
+	"find": {
+		optional: []string{"filter", "projection", "sort", "limit", "skip"}, run: find,
+	},
+	"insertOne":  {required: []string{"document"}, run: insertOne},
+	"insertMany": {required: []string{"documents"}, run: insertMany},
+	"updateOne": {
+		required: []string{"filter", "update"}, optional: []string{"upsert"}, run: updateOne,
+	},
+	"updateMany": {
+		required: []string{"filter", "update"}, optional: []string{"upsert"}, run: updateMany,
+	},
+	"replaceOne": {
+		required: []string{"filter", "replacement"}, optional: []string{"upsert"},
+		run: replaceOne,
+	},
+	"deleteOne":  {required: []string{"filter"}, run: deleteOne},
+	"deleteMany": {required: []string{"filter"}, run: deleteMany},
+	"aggregate":  {required: []string{"pipeline"}, run: aggregate},
+}
+
+// names lists the actions for an error message.
+func names() string { return strings.Join(slices.Sorted(maps.Keys(actions)), ", ") }
+
+// The limits on the documents of a response.
+const (
+	defaultLimit = 1000
+	maxLimit     = 50_000
+)
+
+func (c *call) documents() mooringv1.DocumentServiceClient {
+	return mooringv1.NewDocumentServiceClient(c.q.Conn())
+}
+
+func findOne(ctx context.Context, c *call, in *input) error {
+	found, err := c.documents().FindOne(c.in(ctx), &mooringv1.FindOneRequest{
+		Database: in.database, Collection: in.collection,
+		Filter: in.filter, Projection: in.projection, Sort: in.sort,
+	})
+	if err != nil {
+		return err
+	}
+	return c.reply(200, func(o *output) error {
+		o.text(`{"document":`)
+		defer o.text("}")
+		if found.GetDocument() == nil {
+			o.text("null")
+			return nil
+		}
+		return o.document(found.GetDocument())
+	})
+}
+
+func find(ctx context.Context, c *call, in *input) error {
+	limit := int64(defaultLimit)
+	if in.limit != nil && *in.limit != 0 {
+		limit = *in.limit
+	}
+	if limit < 0 || limit > maxLimit {
+		return invalid("limit", "is not a number from 1 to 50000")
+	}
+	first, err := c.documents().Find(c.in(ctx), &mooringv1.FindRequest{
+		Database: in.database, Collection: in.collection,
+		Filter: in.filter, Projection: in.projection, Sort: in.sort,
+		Limit: &limit, Skip: in.skip, BatchSize: new(int32(limit)),
+	})
+	if err != nil {
+		return err
+	}
+	return c.pages(ctx, first, int(limit))
+}
+
+func aggregate(ctx context.Context, c *call, in *input) error {
+	first, err := c.documents().Aggregate(c.in(ctx), &mooringv1.AggregateRequest{
+		Database: in.database, Collection: &in.collection, Pipeline: in.pipeline,
+		BatchSize: new(int32(defaultLimit)),
+	})
+	if err != nil {
+		return err
+	}
+	return c.pages(ctx, first, maxLimit)
+}
+
+// page describes the responses that have a part of a result.
+type page interface {
+	GetDocuments() []*mooringv1.Document
+	GetCursor() string
+}
+
+// pages writes at most so many documents: those of the first page, and of those that follow.
+func (c *call) pages(ctx context.Context, p page, most int) error {
+	cursors := mooringv1.NewCursorServiceClient(c.q.Conn())
+	defer func() {
+		if p.GetCursor() == "" {
+			return
+		}
+		ctx := c.in(context.WithoutCancel(ctx))
+		request := &mooringv1.CloseCursorRequest{Cursor: p.GetCursor()}
+		_, _ = cursors.CloseCursor(ctx, request) // if this fails, the cursor expires
+	}()
+	return c.reply(200, func(o *output) error {
+		o.text(`{"documents":[`)
+		defer o.text("]}")
+		for n := 0; ; {
+			documents := p.GetDocuments()
+			for _, d := range documents[:min(len(documents), most-n)] {
+				if n > 0 {
+					o.text(",")
+				}
+				if err := o.document(d); err != nil {
+					return err
+				}
+				n++
+			}
+			if p.GetCursor() == "" || n == most {
+				return nil
+			}
+			c.q.ReleaseReplies()
+			request := &mooringv1.NextPageRequest{Cursor: p.GetCursor()}
+			next, err := cursors.NextPage(c.in(ctx), request)
+			if err != nil {
+				return err
+			}
+			p = next
+		}
+	})
+}
+
+func insertOne(ctx context.Context, c *call, in *input) error {
+	done, err := c.documents().InsertOne(c.in(ctx), &mooringv1.InsertOneRequest{
+		Database: in.database, Collection: in.collection, Document: in.document,
+	})
+	if err != nil {
+		return err
+	}
+	return c.reply(c.api.created, func(o *output) error {
+		o.text(`{"insertedId":`)
+		defer o.text("}")
+		return o.value(done.GetInsertedId())
+	})
+}
+
+func insertMany(ctx context.Context, c *call, in *input) error {
+	if len(in.documents) == 0 {
+		return invalid("documents", "there is no document to insert")
+	}
+	done, err := c.documents().InsertMany(c.in(ctx), &mooringv1.InsertManyRequest{
+		Database: in.database, Collection: in.collection, Documents: in.documents,
+	})
+	if err != nil {
+		return err
+	}
+	return c.reply(c.api.created, func(o *output) error {
+		o.text(`{"insertedIds":[`)
+		defer o.text("]}")
+		for i, inserted := range done.GetInsertedIds() {
+			if i > 0 {
+				o.text(",")
+			}
+			if err := o.value(inserted.GetId()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// updated describes the responses of updates.
+type updated interface {
+	GetMatchedCount() int64
+	GetModifiedCount() int64
+	GetUpsertedId() *mooringv1.Value
+}
+
+func (c *call) replyUpdated(done updated, err error) error {
+	if err != nil {
+		return err
+	}
+	return c.reply(200, func(o *output) error {
+		o.text(`{"matchedCount":`)
+		defer o.text("}")
+		o.count(done.GetMatchedCount())
+		o.text(`,"modifiedCount":`)
+		o.count(done.GetModifiedCount())
+		if done.GetUpsertedId() == nil {
+			return nil
+		}
+		o.text(`,"upsertedId":`)
+		return o.value(done.GetUpsertedId())
+	})
+}
+
+func updateOne(ctx context.Context, c *call, in *input) error {
+	return c.replyUpdated(c.documents().UpdateOne(c.in(ctx), &mooringv1.UpdateOneRequest{
+		Database: in.database, Collection: in.collection,
+		Filter: in.filter, Update: in.update, Upsert: in.upsert,
+	}))
+}
+
+func updateMany(ctx context.Context, c *call, in *input) error {
+	return c.replyUpdated(c.documents().UpdateMany(c.in(ctx), &mooringv1.UpdateManyRequest{
+		Database: in.database, Collection: in.collection,
+		Filter: in.filter, Update: in.update, Upsert: in.upsert,
+	}))
+}
+
+func replaceOne(ctx context.Context, c *call, in *input) error {
+	return c.replyUpdated(c.documents().ReplaceOne(c.in(ctx), &mooringv1.ReplaceOneRequest{
+		Database: in.database, Collection: in.collection,
+		Filter: in.filter, Replacement: in.replacement, Upsert: in.upsert,
+	}))
+}
+
+func (c *call) replyDeleted(done interface{ GetDeletedCount() int64 }, err error) error {
+	if err != nil {
+		return err
+	}
+	return c.reply(200, func(o *output) error {
+		o.text(`{"deletedCount":`)
+		defer o.text("}")
+		o.count(done.GetDeletedCount())
+		return nil
+	})
+}
+
+func deleteOne(ctx context.Context, c *call, in *input) error {
+	return c.replyDeleted(c.documents().DeleteOne(c.in(ctx), &mooringv1.DeleteOneRequest{
+		Database: in.database, Collection: in.collection, Filter: in.filter,
+	}))
+}
+
+func deleteMany(ctx context.Context, c *call, in *input) error {
+	return c.replyDeleted(c.documents().DeleteMany(c.in(ctx), &mooringv1.DeleteManyRequest{
+		Database: in.database, Collection: in.collection, Filter: in.filter,
+	}))
+}
