@@ -61,6 +61,7 @@ func (c *Client) findAndModify(
 	if err != nil || !out.Acknowledged {
 		return out, err
 	}
+	out.UpsertedID, _ = res.Reply.Lookup("lastErrorObject", "upserted")
 	v, ok := res.Reply.Lookup("value")
 	if !ok || v.IsNull() {
 		return out, nil

@@ -68,6 +68,8 @@ type FindOneAndResult struct {
 	// Document is the document before or after the change. It is nil if none matched and, for an
 	// upsert that returns the document before, if none was there.
 	Document bson.Raw
+	// UpsertedID is the _id of the document that was inserted; zero: none was.
+	UpsertedID bson.Value
 	// WriteConcernError: the write was applied but not confirmed as asked.
 	WriteConcernError *mongoerr.WriteConcernError
 }

@@ -51,6 +51,11 @@ var classes = map[string]Class{
 	"DeploymentService/ListPools": Read, "DeploymentService/ListHandles": Admin,
 	"DeploymentService/KillHandle": Admin,
 
+	"DocumentResourceService/GetDocument":    Read,
+	"DocumentResourceService/PutDocument":    Write,
+	"DocumentResourceService/PatchDocument":  Write,
+	"DocumentResourceService/DeleteDocument": Write,
+
 	"DocumentService/FindOne": Read, "DocumentService/Find": Read,
 	"DocumentService/StreamFind": Read, "DocumentService/Aggregate": Pipeline,
 	"DocumentService/StreamAggregate": Pipeline, "DocumentService/Distinct": Read,

@@ -59,6 +59,11 @@ var actions = map[string]action{
 	"DocumentService/FindOneAndDelete":       {"FindOneAndDelete", write, documents},
 	"DocumentService/BulkWrite":              {"BulkWrite", write, writeModels},
 
+	"DocumentResourceService/GetDocument":    {"GetDocument", read, documents},
+	"DocumentResourceService/PutDocument":    {"PutDocument", write, documents},
+	"DocumentResourceService/PatchDocument":  {"PatchDocument", write, documents},
+	"DocumentResourceService/DeleteDocument": {"DeleteDocument", write, documents},
+
 	"CatalogService/ListDatabases":       {"ListDatabases", describe, inAll},
 	"CatalogService/ListCollections":     {"ListCollections", describe, inDatabase},
 	"CatalogService/ListIndexes":         {"ListIndexes", describe, whole},

@@ -27,11 +27,11 @@ var harmlessFields = names(`database collection session transaction statement co
 	read_preference read_concern write_concern max_time_ms max_await_time_ms skip limit batch_size
 	allow_disk_use allow_partial_results tailable await_data no_cursor_timeout show_record_id
 	bypass_document_validation ordered return_partial_success verbose_results upsert
-	return_document`)
+	return_document only_create`)
 
 // limited lists the fields that a reader checks in message.
 var limited = names("filter projection sort min max hint collation let array_filters return_key " +
-	"field_name update replacement document documents pipeline options")
+	"field_name update replacement document documents pipeline options id if_match")
 
 func names(text string) map[protoreflect.Name]bool {
 	set := map[protoreflect.Name]bool{}
@@ -74,8 +74,9 @@ func (r *reader) visit(fd protoreflect.FieldDescriptor, v protoreflect.Value) bo
 // missing adds what the limits need to fields that the client has not set.
 func (r *reader) missing(m protoreflect.Message) error {
 	fields := m.Descriptor().Fields()
-	if fd := fields.ByName("filter"); fd != nil && !m.Has(fd) && r.limits.Filter != nil {
-		if r.write {
+	if fd := fields.ByName("filter"); fd != nil && !m.Has(fd) && r.limits.Filter != nil &&
+		!isCreation(m) {
+		if r.write && fields.ByName("id") == nil {
 			return &payload.Error{
 				Field: "filter", Offset: payload.NoOffset, Problem: "is required",
 			}
@@ -148,6 +149,15 @@ func (r *reader) field(
 	case "update":
 		u, _ := v.Message().Interface().(*mooringv1.Update)
 		return r.update(u, upserts(m))
+	case "id":
+		d, _ := v.Message().Interface().(*mooringv1.Value)
+		return r.id(m, d)
+	case "if_match":
+		if len(l.Hidden) > 0 && (v.List().Len() != 1 || v.List().Get(0).String() != "*") {
+			return problem("compares whole documents, which have fields that the caller may " +
+				"not use")
+		}
+		return nil
 	case "return_key":
 		if v.Bool() && len(l.Hidden) > 0 {
 			return errHidden
@@ -182,8 +192,30 @@ func (r *reader) hint(h *mooringv1.Hint) error {
 
 // upserts reports whether a request inserts a document if none matches.
 func upserts(m protoreflect.Message) bool {
+	if put, ok := m.Interface().(*mooringv1.PutDocumentRequest); ok {
+		return len(put.GetIfMatch()) == 0
+	}
 	fd := m.Descriptor().Fields().ByName("upsert")
 	return fd != nil && m.Get(fd).Bool()
+}
+
+// isCreation reports whether a request can only insert a document, which no filter finds.
+func isCreation(m protoreflect.Message) bool {
+	put, ok := m.Interface().(*mooringv1.PutDocumentRequest)
+	return ok && put.GetOnlyCreate()
+}
+
+// id checks the _id that names the document of a request. It is part of the filter of an upsert.
+func (r *reader) id(m protoreflect.Message, v *mooringv1.Value) error {
+	if v.GetEncoding() == nil || !upserts(m) {
+		return nil // the service refuses a Value without its form
+	}
+	id, err := r.call.decoder.Value("id", v)
+	if err != nil {
+		return err
+	}
+	filter := bson.NewBuilder(nil).OpenDocument("_id").Value("$eq", id).Close().Finish()
+	return r.limits.checkUpsert(filter)
 }
 
 // change replaces a document of the request.

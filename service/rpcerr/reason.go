@@ -37,6 +37,8 @@ const (
 	CrossOrigin       Reason = "CrossOrigin"
 	PolicyRefused     Reason = "PolicyRefused"
 
+	DocumentNotFound      Reason = "DocumentNotFound"
+	PreconditionFailed    Reason = "PreconditionFailed"
 	SessionNotFound       Reason = "SessionNotFound"
 	CursorNotFound        Reason = "CursorNotFound"
 	CursorTokenReused     Reason = "CursorTokenReused"
@@ -119,6 +121,8 @@ var reasons = byReason([]row{
 	{codes.PermissionDenied, http.StatusForbidden, CrossOrigin, Never},
 	{codes.PermissionDenied, http.StatusForbidden, PolicyRefused, Never},
 
+	{codes.NotFound, http.StatusNotFound, DocumentNotFound, Never},
+	{codes.FailedPrecondition, http.StatusPreconditionFailed, PreconditionFailed, Never},
 	{codes.NotFound, http.StatusNotFound, SessionNotFound, Restart},
 	{codes.NotFound, http.StatusNotFound, CursorNotFound, Restart},
 	{codes.Aborted, http.StatusConflict, CursorTokenReused, Restart},

@@ -38,6 +38,7 @@ import (
 	"github.com/mooringdb/mooring/service/inproc"
 	"github.com/mooringdb/mooring/service/interceptor"
 	"github.com/mooringdb/mooring/service/paging"
+	"github.com/mooringdb/mooring/service/resource"
 	"github.com/mooringdb/mooring/service/rest"
 	"github.com/mooringdb/mooring/service/seal"
 	"github.com/mooringdb/mooring/service/session"
@@ -53,6 +54,7 @@ type Gateway struct {
 	Gate       *interceptor.Gate
 	Conn       *grpc.ClientConn
 	Document   mooringv1.DocumentServiceClient
+	Resource   mooringv1.DocumentResourceServiceClient
 	Command    mooringv1.CommandServiceClient
 	Catalog    mooringv1.CatalogServiceClient
 	Cursor     mooringv1.CursorServiceClient
@@ -191,6 +193,7 @@ func (g *Gateway) startServer(cfg Config, sessions *session.Sessions) {
 	}
 	g.Conn = conn
 	g.Document = mooringv1.NewDocumentServiceClient(conn)
+	g.Resource = mooringv1.NewDocumentResourceServiceClient(conn)
 	g.Command = mooringv1.NewCommandServiceClient(conn)
 	g.Catalog = mooringv1.NewCatalogServiceClient(conn)
 	g.Cursor = mooringv1.NewCursorServiceClient(conn)
@@ -213,6 +216,7 @@ func (g *Gateway) register(
 		Client: g.Client, Handles: g.Handles, Streams: streams,
 	})
 	mooringv1.RegisterDocumentServiceServer(s, documents)
+	mooringv1.RegisterDocumentResourceServiceServer(s, resource.New(g.Client))
 	mooringv1.RegisterTransactionServiceServer(s, transaction.NewServer(transaction.ServerConfig{
 		Transactions: g.Transactions, Documents: documents,
 	}))

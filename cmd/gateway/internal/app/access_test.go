@@ -213,6 +213,9 @@ var variable = regexp.MustCompile(`\{[^}]*\}`)
 // restPaths returns the REST paths of an RPC with their methods, such as "GET /v1/databases".
 func restPaths(m protoreflect.MethodDescriptor) (paths []string) {
 	rule, _ := proto.GetExtension(m.Options(), annotations.E_Http).(*annotations.HttpRule)
+	if rule == nil && !m.IsStreamingClient() {
+		return nil
+	}
 	if m.IsStreamingClient() { // it has a path without an annotation
 		return []string{"POST /v1/databases/{database}/collections/{collection}/documents:import"}
 	}

@@ -27,6 +27,7 @@ import (
 	"github.com/mooringdb/mooring/service/paging"
 	"github.com/mooringdb/mooring/service/policy"
 	"github.com/mooringdb/mooring/service/replica"
+	"github.com/mooringdb/mooring/service/resource"
 	"github.com/mooringdb/mooring/service/seal"
 	"github.com/mooringdb/mooring/service/session"
 	"github.com/mooringdb/mooring/service/stream"
@@ -36,7 +37,7 @@ import (
 // services provides the API and the interceptors of all its calls.
 var services = fx.Module("services", fx.Provide(
 	interceptor.NewGate, newAdmission, newChain, newStreams, newCommands, newDocuments,
-	newCatalog,
+	resource.New, newCatalog,
 	newCursors, newSessions, newSessionService, newTransactions, newTransactionService, newTickets,
 	newChangeStreams, newDeployments, newAPI, newLocal,
 ))
@@ -162,7 +163,8 @@ type service struct {
 	server any
 }
 
-func newAPI(commands *command.Server, documents *document.Server, catalogs *catalog.Server,
+func newAPI(commands *command.Server, documents *document.Server, resources *resource.Server,
+	catalogs *catalog.Server,
 	cursors *cursor.Server, sessions *session.Server, transactions *transaction.Server,
 	changeStreams *changestream.Server,
 	deployments *deploymentservice.Server,
@@ -170,6 +172,7 @@ func newAPI(commands *command.Server, documents *document.Server, catalogs *cata
 	return api{
 		{&mooringv1.CommandService_ServiceDesc, commands},
 		{&mooringv1.DocumentService_ServiceDesc, documents},
+		{&mooringv1.DocumentResourceService_ServiceDesc, resources},
 		{&mooringv1.CatalogService_ServiceDesc, catalogs},
 		{&mooringv1.CursorService_ServiceDesc, cursors},
 		{&mooringv1.SessionService_ServiceDesc, sessions},
@@ -203,6 +206,7 @@ func (a api) register(r grpc.ServiceRegistrar) {
 var serviceNames = []string{
 	mooringv1.CommandService_ServiceDesc.ServiceName,
 	mooringv1.DocumentService_ServiceDesc.ServiceName,
+	mooringv1.DocumentResourceService_ServiceDesc.ServiceName,
 	mooringv1.CatalogService_ServiceDesc.ServiceName,
 	mooringv1.CursorService_ServiceDesc.ServiceName,
 	mooringv1.SessionService_ServiceDesc.ServiceName,
