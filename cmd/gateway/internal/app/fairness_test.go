@@ -72,27 +72,37 @@ func TestFairness(t *testing.T) {
 	}
 }
 
+// floodStreams is how many calls of the flood share a connection. The gateway takes no more than
+// connections.maxStreams of one, which would bound the flood.
+const floodStreams = 100
+
 // callTimes makes 400 calls with one key, one every 20 ms, while so many calls with another key
 // are in flight. It returns how long they took, in order of length.
 func callTimes(t *testing.T, address, floodKey string, flood int, key string) []time.Duration {
 	t.Helper()
-	documents := func(key string) (mooringv1.DocumentServiceClient, context.Context) {
+	documents := func() mooringv1.DocumentServiceClient {
 		cc, err := grpc.NewClient(address,
 			grpc.WithTransportCredentials(insecure.NewCredentials()))
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = cc.Close() })
-		ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+key)
-		return mooringv1.NewDocumentServiceClient(cc), ctx
+		return mooringv1.NewDocumentServiceClient(cc)
+	}
+	as := func(key string) context.Context {
+		return metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+key)
 	}
 	var flooding, calling sync.WaitGroup
-	flooder, floodContext := documents(floodKey)
-	floodContext, stop := context.WithCancel(floodContext)
-	for range flood {
+	floodContext, stop := context.WithCancel(as(floodKey))
+	var flooder mooringv1.DocumentServiceClient
+	for i := range flood {
+		if i%floodStreams == 0 {
+			flooder = documents()
+		}
+		to := flooder
 		flooding.Go(func() {
 			for floodContext.Err() == nil {
-				_, err := flooder.Find(floodContext,
+				_, err := to.Find(floodContext,
 					&mooringv1.FindRequest{Database: "db", Collection: "c"})
 				if err != nil && floodContext.Err() == nil {
 					t.Errorf("flood: %v", err)
@@ -101,7 +111,7 @@ func callTimes(t *testing.T, address, floodKey string, flood int, key string) []
 			}
 		})
 	}
-	caller, ctx := documents(key)
+	caller, ctx := documents(), as(key)
 	times := make([]time.Duration, 400)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
