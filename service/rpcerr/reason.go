@@ -21,6 +21,7 @@ const (
 	MethodNotAllowed     Reason = "MethodNotAllowed"
 	NotAcceptable        Reason = "NotAcceptable"
 	URITooLong           Reason = "URITooLong"
+	HeaderTooLarge       Reason = "HeaderTooLarge"
 	UnsupportedMediaType Reason = "UnsupportedMediaType"
 	BodyTimeout          Reason = "BodyTimeout"
 	InvalidUTF8          Reason = "InvalidUTF8"
@@ -105,6 +106,7 @@ var reasons = byReason([]row{
 	{codes.Unimplemented, http.StatusMethodNotAllowed, MethodNotAllowed, Never},
 	{codes.InvalidArgument, http.StatusNotAcceptable, NotAcceptable, Never},
 	{codes.InvalidArgument, http.StatusRequestURITooLong, URITooLong, Never},
+	{codes.InvalidArgument, http.StatusRequestHeaderFieldsTooLarge, HeaderTooLarge, Never},
 	{codes.InvalidArgument, http.StatusUnsupportedMediaType, UnsupportedMediaType, Never},
 	{codes.DeadlineExceeded, http.StatusRequestTimeout, BodyTimeout, SameRequest},
 	{codes.FailedPrecondition, http.StatusUnprocessableEntity, InvalidUTF8, Never},

@@ -167,7 +167,8 @@ func newServer(lc fx.Lifecycle, p portParams) *server.Server {
 		AddressesFile:  p.Config.AddressesFile, Linger: p.Config.DrainLinger,
 		DrainTimeout: p.Config.DrainTimeout, Log: p.Log,
 	}, server.Parts{
-		GRPC: p.GRPC, REST: http.Handler(p.REST), Debug: debugging.Handler(p.Client.Pools),
+		GRPC: p.GRPC, REST: http.Handler(p.REST), Refuse: p.REST.Refusal,
+		Debug: debugging.Handler(p.Client.Pools),
 		Admin: admin.Handler(admin.Config{Metrics: p.Metrics.Handler()}),
 		Gate:  p.Gate,
 		Unready: func() {

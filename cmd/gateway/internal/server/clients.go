@@ -18,6 +18,8 @@ import (
 type clients struct {
 	net.Listener
 	limit *limit // shared by the listeners of gRPC and REST; nil: none
+	// refuse replaces the answers that net/http writes itself; nil: nothing does.
+	refuse Refuse
 
 	// mu guards the fields below. Nothing blocks while it is held.
 	mu     sync.Mutex
@@ -25,8 +27,8 @@ type clients struct {
 	closed bool
 }
 
-func newClients(l net.Listener, most *limit) *clients {
-	return &clients{Listener: l, limit: most, open: map[*client]struct{}{}}
+func newClients(l net.Listener, most *limit, refuse Refuse) *clients {
+	return &clients{Listener: l, limit: most, refuse: refuse, open: map[*client]struct{}{}}
 }
 
 // Accept returns the next connection that the limit admits.
@@ -94,12 +96,14 @@ func (l *clients) hangUp(which func(*client) bool) {
 type client struct {
 	net.Conn
 
-	of      *clients
-	from    netip.Addr // see network
-	addr    *clientAddr
-	spoke   atomic.Bool
-	written atomic.Int64 // bytes
-	took    atomic.Int64 // the time of the last write that has ended, in Unix nanoseconds
+	of    *clients
+	from  netip.Addr // see network
+	addr  *clientAddr
+	spoke atomic.Bool
+	// answering says that a handler of REST answers on the connection.
+	answering atomic.Bool
+	written   atomic.Int64 // bytes
+	took      atomic.Int64 // the time of the last write that has ended, in Unix nanoseconds
 }
 
 // clientAddr holds the address of a client and its connection, since a call of grpc knows only
@@ -122,7 +126,14 @@ func (c *client) RemoteAddr() net.Addr { return c.addr }
 
 // Write counts the bytes that the connection takes.
 func (c *client) Write(b []byte) (int, error) {
-	n, err := c.Conn.Write(b)
+	out := b
+	if !c.answering.Load() {
+		out = c.of.refuse.replace(b)
+	}
+	n, err := c.Conn.Write(out)
+	if n == len(out) {
+		n = len(b) // also if they were replaced
+	}
 	c.written.Add(int64(n))
 	c.took.Store(time.Now().UnixNano())
 	return n, err

@@ -6,4 +6,4 @@ import "net"
 var Network = network
 
 // Watched returns a listener whose connections the watchdog of gRPC can close.
-func Watched(l net.Listener) net.Listener { return newClients(l, nil) }
+func Watched(l net.Listener) net.Listener { return newClients(l, nil, nil) }

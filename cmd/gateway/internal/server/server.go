@@ -59,7 +59,9 @@ type Parts struct {
 	// beginning.
 	GRPC               func() *grpc.Server
 	REST, Debug, Admin http.Handler
-	Gate               Gate
+	// Refuse makes the answers of the REST port to what is not a request; nil: net/http does.
+	Refuse Refuse
+	Gate   Gate
 	// Unready makes the gateway not ready. Stop calls it first.
 	Unready func()
 	// Failed is called when serving a port fails.
@@ -109,32 +111,50 @@ func New(cfg Config, parts Parts) *Server {
 			IdleTimeout:    idleTimeout,
 			MaxHeaderBytes: maxHeaderBytes, ErrorLog: quiet,
 			HTTP2:       &http.HTTP2Config{MaxConcurrentStreams: cfg.MaxStreams},
-			ConnContext: rememberBirth,
+			ConnContext: rememberConnection, ConnState: watchAnswers,
 		}
 	}
 	s := &Server{cfg: cfg, parts: parts, debug: httpServer(parts.Debug, nil),
 		admin: httpServer(parts.Admin, nil)}
 	s.rest = httpServer(http.HandlerFunc(s.serveREST), cfg.TLS.Clone())
+	s.rest.DisableGeneralOptionsHandler = true // OPTIONS * is a path like others
 	return s
 }
 
-// birthKey keys the time at which a connection was accepted.
-type birthKey struct{}
+// connectionKey keys the *connection of a request.
+type connectionKey struct{}
 
-func rememberBirth(ctx context.Context, _ net.Conn) context.Context {
-	return context.WithValue(ctx, birthKey{}, time.Now())
+// connection holds what requests need to know of their connection.
+type connection struct {
+	born   time.Time
+	client *client // nil within TLS
 }
 
-// isOld reports whether the connection of a request is older than connections may become.
-func (s *Server) isOld(r *http.Request) bool {
-	born, ok := r.Context().Value(birthKey{}).(time.Time)
-	return ok && s.cfg.MaxAge > 0 && time.Since(born) > s.cfg.MaxAge
+func rememberConnection(ctx context.Context, nc net.Conn) context.Context {
+	c, _ := nc.(*client)
+	return context.WithValue(ctx, connectionKey{}, &connection{time.Now(), c})
+}
+
+// watchAnswers records that the answer to a request is written.
+func watchAnswers(nc net.Conn, state http.ConnState) {
+	if c, ok := nc.(*client); ok && state == http.StateIdle {
+		c.answering.Store(false)
+	}
+}
+
+// isOld reports whether a connection is older than connections may become.
+func (s *Server) isOld(c *connection) bool {
+	return s.cfg.MaxAge > 0 && time.Since(c.born) > s.cfg.MaxAge
 }
 
 // serveREST tells clients to close their connections if the server is about to stop, or if the
 // connections are old. Over HTTP/2 net/http turns this into GOAWAY.
 func (s *Server) serveREST(w http.ResponseWriter, r *http.Request) {
-	if s.leaving.Load() || s.isOld(r) {
+	c, _ := r.Context().Value(connectionKey{}).(*connection)
+	if c.client != nil {
+		c.client.answering.Store(true)
+	}
+	if s.leaving.Load() || s.isOld(c) {
 		w.Header().Set("Connection", "close")
 	}
 	s.parts.REST.ServeHTTP(w, r)
@@ -145,6 +165,7 @@ type port struct {
 	option, address string
 	bound           *string
 	limit           *limit // nil: none
+	refuse          Refuse // nil: net/http's own answers
 	serve           func(net.Listener) error
 }
 
@@ -155,13 +176,14 @@ func (s *Server) Start(ctx context.Context) error {
 		serveREST = func(l net.Listener) error { return s.rest.ServeTLS(l, "", "") }
 	}
 	serveGRPC := func(l net.Listener) error { return s.grpc.Serve(l) }
+	refuse := s.parts.Refuse
 	clients := newLimit(s.cfg.MaxConnections, s.cfg.MaxPerAddress, s.cfg.Log)
 	var ports []port
 	for _, p := range []port{
-		{"grpc.address", s.cfg.GRPCAddress, &s.addresses.GRPC, clients, serveGRPC},
-		{"rest.address", s.cfg.RESTAddress, &s.addresses.REST, clients, serveREST},
-		{"debug.address", s.cfg.DebugAddress, &s.addresses.Debug, nil, s.debug.Serve},
-		{"admin.address", s.cfg.AdminAddress, &s.addresses.Admin, nil, s.admin.Serve},
+		{"grpc.address", s.cfg.GRPCAddress, &s.addresses.GRPC, clients, nil, serveGRPC},
+		{"rest.address", s.cfg.RESTAddress, &s.addresses.REST, clients, refuse, serveREST},
+		{"debug.address", s.cfg.DebugAddress, &s.addresses.Debug, nil, nil, s.debug.Serve},
+		{"admin.address", s.cfg.AdminAddress, &s.addresses.Admin, nil, nil, s.admin.Serve},
 	} {
 		if p.address != "" {
 			ports = append(ports, p)
@@ -181,7 +203,7 @@ func (s *Server) Start(ctx context.Context) error {
 	}
 	s.grpc = s.parts.GRPC()
 	for i, p := range ports {
-		l := newClients(listeners[i], p.limit)
+		l := newClients(listeners[i], p.limit, p.refuse)
 		s.clients = append(s.clients, l)
 		s.serving.Go(func() {
 			err := p.serve(l)

@@ -1,0 +1,35 @@
+package rest
+
+import (
+	"net/http"
+	"strconv"
+
+	"github.com/mooringdb/mooring/core/bson/extjson"
+	"github.com/mooringdb/mooring/service/interceptor"
+	"github.com/mooringdb/mooring/service/rpcerr"
+)
+
+// refusals holds the reasons of what is refused before there is a request; all others have
+// InvalidArgument.
+var refusals = map[int]rpcerr.Reason{
+	http.StatusRequestHeaderFieldsTooLarge: rpcerr.HeaderTooLarge,
+	http.StatusNotImplemented:              rpcerr.Unimplemented,
+}
+
+// Refusal returns the whole HTTP/1.1 response to bytes that are no request, which closes the
+// connection. Its body is that of all errors.
+func (h *Handler) Refusal(code int, why string) []byte {
+	reason, ok := refusals[code]
+	if !ok {
+		reason = rpcerr.InvalidArgument
+	}
+	id := interceptor.NewRequestID()
+	failed := h.describe(refuse(reason, "the request cannot be read: "+why), id)
+	text := h.errorText(failed.Body, extjson.RelaxedSafe)
+	head := "HTTP/1.1 " + strconv.Itoa(code) + " " + http.StatusText(code) +
+		"\r\nContent-Type: " + contentTypes[mediaJSON][0] +
+		"\r\nContent-Length: " + strconv.Itoa(len(text)) +
+		"\r\nConnection: close\r\nCache-Control: no-store" +
+		"\r\nX-Content-Type-Options: nosniff\r\n" + requestIDHeader + ": " + id + "\r\n\r\n"
+	return append([]byte(head), text...)
+}
