@@ -1,0 +1,173 @@
+import type { components, operations } from './openapi.js';
+
+type Schemas = components['schemas'];
+
+/** A document as relaxed Extended JSON: ordinary JSON, and `{"$oid": …}` where JSON has no type. */
+export type Document = { [key: string]: unknown };
+export type ObjectId = { $oid: string };
+export type DateTime = { $date: string | { $numberLong: string } };
+export type Long = { $numberLong: string };
+export type Decimal128 = { $numberDecimal: string };
+
+/** An operation of openapi.json, by its id. */
+export type OperationId = keyof operations;
+
+type JSONOf<T> = T extends { content: infer C } ? (C extends { 'application/json': infer J } ? J : never) : never;
+type Part<T, Name extends string> = T extends { parameters: infer P } ? (P extends { [K in Name]?: infer V } ? V : never) : never;
+
+/** The body of an operation's request. */
+export type RequestBody<Id extends OperationId> = operations[Id] extends { requestBody: infer B } ? JSONOf<B> : never;
+/** The body of an operation's response. */
+export type ResponseBody<Id extends OperationId> = operations[Id] extends { responses: { 200: infer R } } ? JSONOf<R> : never;
+
+/** What every call takes. */
+export interface CallOptions {
+  /** Aborts the call, or the whole iteration. */
+  signal?: AbortSignal;
+  /** The deadline of the call, in milliseconds. */
+  timeout?: number;
+  /** Makes a write exactly-once: the same call with the same key is executed once. */
+  idempotencyKey?: string;
+  headers?: Record<string, string>;
+}
+
+export interface CallArguments<Id extends OperationId> extends CallOptions {
+  path?: { [K in keyof Part<operations[Id], 'path'>]: string };
+  query?: Part<operations[Id], 'query'>;
+  /** A string for importDocuments. */
+  body?: RequestBody<Id> | string;
+}
+
+/** Texts to values and back, such as EJSON of the package bson. The default is JSON. */
+export interface Codec {
+  parse(text: string): any;
+  stringify(value: unknown): string;
+}
+
+export interface ClientOptions {
+  /** An API key, or a JSON Web Token. */
+  token?: string;
+  /** Sent with each call. */
+  headers?: Record<string, string>;
+  /** How often a call is repeated where its error allows that; 3 unless given. */
+  retries?: number;
+  /** Another fetch, such as that of an edge function. */
+  fetch?: (url: string, init: RequestInit) => Promise<Response>;
+  /** With a codec, documents travel as canonical Extended JSON. */
+  codec?: Codec;
+}
+
+export declare class Client {
+  constructor(baseUrl: string | URL, options?: ClientOptions);
+  call<Id extends OperationId>(id: Id, args?: CallArguments<Id>): Promise<ResponseBody<Id>>;
+  lines<Id extends OperationId>(id: Id, args?: CallArguments<Id>): AsyncGenerator<Line, void, undefined>;
+  database(name: string): Database;
+  collection<T extends object = Document>(database: string, name: string): Collection<T>;
+}
+
+/** A line of a stream that is neither its end nor an error: it has exactly one of these. */
+export interface Line {
+  document?: any;
+  topology?: Schemas['TopologyDescription'];
+  progress?: { resumeToken: Document };
+}
+
+/** A change, as MongoDB describes it. */
+export interface Change<T extends object = Document> {
+  _id: Document;
+  operationType: string;
+  documentKey?: Document;
+  fullDocument?: T | null;
+  ns?: { db: string; coll?: string };
+  [key: string]: unknown;
+}
+
+type Options<Id extends OperationId, Taken extends string> = Omit<Exclude<RequestBody<Id>, string>, Taken> & CallOptions;
+export type FindOptions = Options<'find', 'filter'>;
+export type WatchOptions = Options<'watchCollection', never>;
+export type Update = Schemas['Update'];
+
+export declare class Database {
+  readonly client: Client;
+  readonly name: string;
+  constructor(client: Client, name: string);
+  collection<T extends object = Document>(name: string): Collection<T>;
+  runCommand(command: Document, options?: Options<'runCommand', 'command'>): Promise<Document>;
+  watch(options?: WatchOptions): AsyncGenerator<Change, void, undefined>;
+}
+
+export declare class Collection<T extends object = Document> {
+  readonly name: string;
+  constructor(client: Client, database: string, name: string);
+  findOne(filter?: Document, options?: Options<'findOne', 'filter'>): Promise<T | null>;
+  /** The documents that match, read in pages. */
+  find(filter?: Document, options?: FindOptions): AsyncGenerator<T, void, undefined>;
+  pages(filter?: Document, options?: FindOptions): AsyncGenerator<T[], void, undefined>;
+  /** The documents that match, as one stream. */
+  stream(filter?: Document, options?: Options<'streamFind', 'filter'>): AsyncGenerator<T, void, undefined>;
+  aggregate<R extends object = Document>(
+    pipeline: Document[],
+    options?: Options<'aggregate', 'pipeline'>,
+  ): AsyncGenerator<R, void, undefined>;
+  distinct(fieldName: string, filter?: Document, options?: Options<'distinct', 'fieldName' | 'filter'>): Promise<unknown[]>;
+  countDocuments(filter?: Document, options?: Options<'countDocuments', 'filter'>): Promise<number>;
+  estimatedDocumentCount(options?: Options<'estimatedDocumentCount', never>): Promise<number>;
+  insertOne(document: T, options?: Options<'insertOne', 'document'>): Promise<ResponseBody<'insertOne'>>;
+  insertMany(documents: T[], options?: Options<'insertMany', 'documents'>): Promise<ResponseBody<'insertMany'>>;
+  updateOne(filter: Document, update: Update, options?: Options<'updateOne', 'filter' | 'update'>): Promise<ResponseBody<'updateOne'>>;
+  updateMany(filter: Document, update: Update, options?: Options<'updateMany', 'filter' | 'update'>): Promise<ResponseBody<'updateMany'>>;
+  replaceOne(filter: Document, replacement: T, options?: Options<'replaceOne', 'filter' | 'replacement'>): Promise<ResponseBody<'replaceOne'>>;
+  deleteOne(filter: Document, options?: Options<'deleteOne', 'filter'>): Promise<ResponseBody<'deleteOne'>>;
+  deleteMany(filter: Document, options?: Options<'deleteMany', 'filter'>): Promise<ResponseBody<'deleteMany'>>;
+  findOneAndUpdate(filter: Document, update: Update, options?: Options<'findOneAndUpdate', 'filter' | 'update'>): Promise<T | null>;
+  findOneAndReplace(filter: Document, replacement: T, options?: Options<'findOneAndReplace', 'filter' | 'replacement'>): Promise<T | null>;
+  findOneAndDelete(filter: Document, options?: Options<'findOneAndDelete', 'filter'>): Promise<T | null>;
+  bulkWrite(models: Schemas['WriteModel'][], options?: Options<'bulkWrite', 'models'>): Promise<ResponseBody<'bulkWrite'>>;
+  /** The changes of the collection; it goes on after the last one where a stream is interrupted. */
+  watch(options?: WatchOptions): AsyncGenerator<Change<T>, void, undefined>;
+}
+
+type ErrorFields = Schemas['Error'];
+
+/** A call that has failed. Its fields are those of the gateway's error. */
+export declare class MooringError extends Error implements ErrorFields {
+  readonly status: ErrorFields['status'];
+  readonly reason: string;
+  readonly code: number;
+  readonly requestId: string;
+  readonly retry: ErrorFields['retry'];
+  readonly field?: string;
+  readonly offset?: number;
+  readonly server?: Schemas['ServerError'];
+  readonly writeErrors?: Schemas['WriteError'][];
+  readonly writeConcernError?: Schemas['WriteConcernError'];
+  readonly truncated?: boolean;
+  /** The status of HTTP; 0 if no gateway has answered. */
+  readonly httpStatus: number;
+  /** What a call with several writes did before it failed. */
+  readonly result?: Schemas['BulkWriteResult'];
+}
+
+/** The part of EventSource that followChanges uses. */
+export interface EventSourceLike {
+  readyState: number;
+  onmessage: ((event: any) => void) | null;
+  onerror: ((event: any) => void) | null;
+  addEventListener(type: string, listener: (event: any) => void): void;
+  close(): void;
+}
+
+export interface ChangeHandlers<T extends object = Document> {
+  onChange(change: Change<T>): void;
+  /** The stream has ended well: after an invalidate event. */
+  onEnd?(): void;
+  /** The stream cannot go on. */
+  onError?(error: Error): void;
+}
+
+/** Follows a change stream with EventSource; ticket returns the URL of a ticket. */
+export declare function followChanges<T extends object = Document>(
+  ticket: (startAfter?: Document) => string | Promise<string>,
+  handlers: ChangeHandlers<T>,
+  options?: { EventSource?: new (url: string) => EventSourceLike },
+): { close(): void };

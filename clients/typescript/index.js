@@ -1,0 +1,402 @@
+// A client of the Mooring gateway. It uses fetch and nothing of Node, so that it runs wherever
+// fetch does. The types are in index.d.ts.
+
+import { operations } from './operations.js';
+
+/** A call that has failed. Its fields are those of the gateway's error. */
+export class MooringError extends Error {
+  constructor(body, httpStatus, options) {
+    super(body.error.message, options);
+    this.name = 'MooringError';
+    Object.assign(this, body.error, { httpStatus, result: body.result });
+  }
+}
+
+// The client's own failures have the shape of the gateway's.
+function failure(reason, retry, message, cause) {
+  return new MooringError({ error: { status: 'UNAVAILABLE', code: 14, requestId: '', reason, retry, message } }, 0, { cause });
+}
+
+// Calls that may be repeated if no answer comes. Other calls are repeated only if the gateway says
+// so, or if they have an idempotency key.
+const reads = new Set([
+  'find', 'findOne', 'nextPage', 'closeCursor', 'distinct', 'countDocuments', 'estimatedDocumentCount',
+]);
+
+const plain = /^[A-Za-z0-9_-][A-Za-z0-9_.-]*$/;
+
+// segment writes a name in a path. Names that proxies may change are written as base64url.
+function segment(name) {
+  if (plain.test(name)) return name;
+  const bytes = new TextEncoder().encode(name);
+  const text = btoa(String.fromCharCode(...bytes));
+  return `~${text.replaceAll('+', '-').replaceAll('/', '_').replaceAll('=', '')}`;
+}
+
+// pause waits, and fails if the signal aborts.
+function pause(milliseconds, signal) {
+  return new Promise((resolve, reject) => {
+    signal?.throwIfAborted();
+    const abort = () => {
+      clearTimeout(timer);
+      reject(signal.reason);
+    };
+    const timer = setTimeout(() => {
+      signal?.removeEventListener('abort', abort);
+      resolve();
+    }, milliseconds);
+    signal?.addEventListener('abort', abort, { once: true });
+  });
+}
+
+// backoff is the time before a repetition: the server's word if there is one, else a random time
+// that becomes longer.
+function backoff(attempt, retryAfter) {
+  const seconds = Number(retryAfter);
+  return seconds > 0 ? seconds * 1000 : Math.random() * Math.min(100 * 2 ** attempt, 5000);
+}
+
+export class Client {
+  #base;
+  #headers;
+  #fetch;
+  #retries;
+  #codec;
+
+  constructor(baseUrl, options = {}) {
+    this.#base = String(baseUrl).replace(/\/+$/, '');
+    this.#headers = { ...options.headers };
+    if (options.token !== undefined) this.#headers.Authorization = `Bearer ${options.token}`;
+    this.#fetch = options.fetch ?? ((...args) => globalThis.fetch(...args));
+    this.#retries = options.retries ?? 3;
+    this.#codec = options.codec;
+  }
+
+  /** Calls an operation of openapi.json and returns the body of its response. */
+  async call(id, args = {}) {
+    const response = await this.#open(id, args, this.#codec ? 'application/ejson' : 'application/json');
+    return this.#parse(await response.text());
+  }
+
+  /** Calls an operation that answers with a stream, and yields its lines up to the end. */
+  async *lines(id, args = {}) {
+    const aborter = new AbortController();
+    const signal = args.signal ? AbortSignal.any([args.signal, aborter.signal]) : aborter.signal;
+    const accept = `application/x-ndjson${this.#codec ? ';profile=canonical' : ''}`;
+    const response = await this.#open(id, { ...args, signal }, accept);
+    try {
+      for await (const text of linesOf(response.body)) {
+        const line = this.#parse(text);
+        if (line.error) throw new MooringError(line, response.status);
+        if (line.end) return;
+        yield line;
+      }
+    } catch (err) {
+      if (err instanceof MooringError || args.signal?.aborted) throw err;
+      throw failure('StreamCut', 'restart', 'the connection broke within a stream', err);
+    } finally {
+      aborter.abort(); // the gateway closes the cursor
+    }
+    throw failure('StreamCut', 'restart', 'the stream has no end');
+  }
+
+  database(name) {
+    return new Database(this, name);
+  }
+
+  collection(database, name) {
+    return this.database(database).collection(name);
+  }
+
+  #parse(text) {
+    return this.#codec ? this.#codec.parse(text) : JSON.parse(text);
+  }
+
+  #text(value) {
+    return this.#codec ? this.#codec.stringify(value) : JSON.stringify(value);
+  }
+
+  #request(id, args, accept) {
+    const [method, template] = operations[id];
+    const path = template.replace(/\{(\w+)\}/g, (_, name) => segment(String(args.path?.[name])));
+    const query = Object.entries(args.query ?? {})
+      .filter(([, value]) => value !== undefined)
+      .map(([name, value]) => `${name}=${encodeURIComponent(typeof value === 'string' ? value : this.#text(value))}`);
+    const headers = { ...this.#headers, Accept: accept, ...args.headers };
+    if (args.timeout !== undefined) headers['Request-Timeout'] = `${args.timeout}ms`;
+    if (args.idempotencyKey !== undefined) headers['Idempotency-Key'] = args.idempotencyKey;
+    const init = { method, headers, signal: args.signal };
+    if (method === 'POST') {
+      headers['Content-Type'] ??= 'application/json';
+      init.body = headers['Content-Type'] === 'application/json' ? this.#text(args.body ?? {}) : args.body;
+    }
+    return [`${this.#base}${path}${query.length ? `?${query.join('&')}` : ''}`, init];
+  }
+
+  // open sends a request, again where that is allowed, and returns a response that is no failure.
+  async #open(id, args, accept) {
+    const [url, init] = this.#request(id, args, accept);
+    const repeatable = init.method === 'GET' || reads.has(id) || args.idempotencyKey !== undefined;
+    for (let attempt = 0; ; attempt += 1) {
+      let error;
+      let wait;
+      try {
+        const response = await this.#fetch(url, init);
+        if (response.ok) return response;
+        error = new MooringError(await errorOf(response, (text) => this.#parse(text)), response.status);
+        wait = response.headers.get('Retry-After');
+      } catch (err) {
+        if (args.signal?.aborted || init.signal?.aborted) throw err;
+        error = failure('NoAnswer', repeatable ? 'same-request' : 'never', `no answer from ${this.#base}`, err);
+      }
+      if (error.retry !== 'same-request' || attempt >= this.#retries) throw error;
+      await pause(backoff(attempt, wait), init.signal);
+    }
+  }
+}
+
+// errorOf reads a failure's body. A proxy may have answered with another one.
+async function errorOf(response, parse) {
+  const text = await response.text();
+  try {
+    const body = parse(text);
+    if (body?.error?.reason) return body;
+  } catch {
+    // It is not JSON.
+  }
+  const retry = response.status === 503 ? 'restart' : 'never';
+  const message = `${response.status} ${response.statusText}, which is no answer of a gateway`;
+  return { error: { status: 'UNKNOWN', code: 2, requestId: '', reason: 'NoGateway', retry, message } };
+}
+
+async function* linesOf(body) {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = '';
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) break;
+    const lines = (rest + value).split('\n');
+    rest = lines.pop();
+    for (const line of lines) if (line) yield line;
+  }
+  if (rest) throw failure('StreamCut', 'restart', 'the stream ends within a line');
+}
+
+// divide divides a call's options into those of the body and those of the call.
+function divide(path, { timeout, signal, headers, idempotencyKey, ...body }) {
+  const of = { path, body };
+  for (const [name, value] of Object.entries({ timeout, signal, headers, idempotencyKey })) {
+    if (value !== undefined) of[name] = value;
+  }
+  return of;
+}
+
+export class Database {
+  constructor(client, name) {
+    this.client = client;
+    this.name = name;
+  }
+
+  collection(name) {
+    return new Collection(this.client, this.name, name);
+  }
+
+  async runCommand(command, options = {}) {
+    return (await this.client.call('runCommand', divide({ database: this.name }, { ...options, command }))).reply;
+  }
+
+  watch(options = {}) {
+    return watch(this.client, 'watchDatabase', { database: this.name }, options);
+  }
+}
+
+export class Collection {
+  #client;
+  #path;
+
+  constructor(client, database, name) {
+    this.#client = client;
+    this.#path = { database, collection: name };
+  }
+
+  get name() {
+    return this.#path.collection;
+  }
+
+  #call(id, body, options = {}) {
+    return this.#client.call(id, divide(this.#path, { ...options, ...body }));
+  }
+
+  async findOne(filter = {}, options) {
+    return (await this.#call('findOne', { filter }, options)).document;
+  }
+
+  /** Yields the documents that match, and reads them in pages. */
+  async *find(filter = {}, options) {
+    for await (const page of this.pages(filter, options)) yield* page;
+  }
+
+  pages(filter = {}, options) {
+    return pages(this.#client, 'find', divide(this.#path, { ...options, filter }));
+  }
+
+  async *aggregate(pipeline, options) {
+    for await (const page of pages(this.#client, 'aggregate', divide(this.#path, { ...options, pipeline }))) yield* page;
+  }
+
+  /** Yields the documents that match, which come as one stream. */
+  async *stream(filter = {}, options) {
+    for await (const { document } of this.#client.lines('streamFind', divide(this.#path, { ...options, filter }))) yield document;
+  }
+
+  async distinct(fieldName, filter = {}, options) {
+    return (await this.#call('distinct', { fieldName, filter }, options)).values;
+  }
+
+  async countDocuments(filter = {}, options) {
+    return (await this.#call('countDocuments', { filter }, options)).count;
+  }
+
+  async estimatedDocumentCount(options) {
+    return (await this.#call('estimatedDocumentCount', {}, options)).count;
+  }
+
+  insertOne(document, options) {
+    return this.#call('insertOne', { document }, options);
+  }
+
+  insertMany(documents, options) {
+    return this.#call('insertMany', { documents }, options);
+  }
+
+  updateOne(filter, update, options) {
+    return this.#call('updateOne', { filter, update }, options);
+  }
+
+  updateMany(filter, update, options) {
+    return this.#call('updateMany', { filter, update }, options);
+  }
+
+  replaceOne(filter, replacement, options) {
+    return this.#call('replaceOne', { filter, replacement }, options);
+  }
+
+  deleteOne(filter, options) {
+    return this.#call('deleteOne', { filter }, options);
+  }
+
+  deleteMany(filter, options) {
+    return this.#call('deleteMany', { filter }, options);
+  }
+
+  async findOneAndUpdate(filter, update, options) {
+    return (await this.#call('findOneAndUpdate', { filter, update }, options)).document;
+  }
+
+  async findOneAndReplace(filter, replacement, options) {
+    return (await this.#call('findOneAndReplace', { filter, replacement }, options)).document;
+  }
+
+  async findOneAndDelete(filter, options) {
+    return (await this.#call('findOneAndDelete', { filter }, options)).document;
+  }
+
+  bulkWrite(models, options) {
+    return this.#call('bulkWrite', { models }, options);
+  }
+
+  watch(options = {}) {
+    return watch(this.#client, 'watchCollection', this.#path, options);
+  }
+}
+
+// pages yields the pages of a result. If the caller leaves early, the cursor is closed.
+async function* pages(client, id, args) {
+  const { body: { batchSize, maxAwaitTimeMS, session, transaction }, idempotencyKey, ...rest } = args;
+  let page = await client.call(id, args);
+  const next = () => ({ ...rest, path: undefined, body: { cursor: page.cursor, batchSize, maxAwaitTimeMS, session, transaction } });
+  try {
+    for (;;) {
+      yield page.documents;
+      if (!page.cursor) return;
+      const args = next();
+      delete page.cursor;
+      page = await client.call('nextPage', args);
+    }
+  } finally {
+    if (page.cursor) {
+      const { batchSize, maxAwaitTimeMS, ...body } = next().body;
+      await client.call('closeCursor', { ...rest, path: undefined, body }).catch(() => {}); // it expires
+    }
+  }
+}
+
+// watch yields changes, and goes on after the last one where a stream is interrupted.
+async function* watch(client, id, path, options) {
+  let { resumeAfter, startAfter, startAtOperationTime, ...rest } = options;
+  for (let failures = 0; ; ) {
+    const at = startAfter === undefined ? { resumeAfter, startAtOperationTime } : { startAfter };
+    try {
+      for await (const line of client.lines(id, divide(path, { ...rest, ...at }))) {
+        failures = 0;
+        startAfter = line.progress?.resumeToken ?? line.document._id;
+        if (line.document) yield line.document;
+      }
+      return;
+    } catch (err) {
+      const canGoOn = err instanceof MooringError && err.retry !== 'never' && err.httpStatus !== 410 && err.code !== 9;
+      if (!canGoOn || startAfter === undefined) throw err;
+      await pause(backoff((failures += 1)), options.signal);
+    }
+  }
+}
+
+/**
+ * Follows a change stream with EventSource, which cannot send credentials: ticket returns the URL
+ * of a ticket, which your server has asked for. It is called again when a ticket ends.
+ */
+export function followChanges(ticket, { onChange, onEnd, onError }, options = {}) {
+  const Source = options.EventSource ?? globalThis.EventSource;
+  let source;
+  let closed = false;
+  let last; // the resume token of the last change
+  let failures = 0;
+
+  const close = (report, ...args) => {
+    if (closed) return;
+    closed = true;
+    source?.close();
+    report?.(...args);
+  };
+  const open = async () => {
+    let url;
+    try {
+      url = await ticket(last);
+    } catch (err) {
+      return close(onError, err);
+    }
+    if (closed) return undefined;
+    source = new Source(url);
+    source.onmessage = ({ data }) => {
+      failures = 0;
+      const change = JSON.parse(data);
+      last = change._id;
+      onChange(change);
+    };
+    source.addEventListener('end', () => close(onEnd));
+    source.addEventListener('failure', ({ data, lastEventId }) => {
+      // EventSource reconnects by itself where the stream can go on.
+      if (lastEventId === 'end') close(onError, new MooringError(JSON.parse(data), 0));
+    });
+    source.onerror = () => {
+      if (closed || source.readyState !== 2) return; // it reconnects
+      source.close();
+      failures += 1;
+      if (failures > 5) close(onError, failure('NoAnswer', 'restart', 'the stream cannot be opened'));
+      else setTimeout(() => closed || open(), backoff(failures + 3));
+    };
+    return undefined;
+  };
+  open();
+  return { close: () => close() };
+}

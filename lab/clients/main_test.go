@@ -1,0 +1,119 @@
+package clients_test
+
+import (
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/mooringdb/mooring/internal/unified/deployment"
+	"github.com/mooringdb/mooring/lab/internal/gatewaytest"
+)
+
+var suite = gatewaytest.New()
+
+func TestMain(m *testing.M) { os.Exit(suite.Run(m)) }
+
+// newDeployment makes a scripted replica set, which has transactions and change streams.
+func newDeployment(t *testing.T) *deployment.Deployment {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("builds the gateway")
+	}
+	return deployment.ListenUnrecorded(t, deployment.ReplicaSet, "8.0.0")
+}
+
+// startScripted starts a gateway before a scripted replica set.
+func startScripted(t *testing.T) *gatewaytest.Gateway {
+	t.Helper()
+	return suite.Start(t, newDeployment(t).URI(false, nil))
+}
+
+func root(t *testing.T) string {
+	t.Helper()
+	dir, err := gatewaytest.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// offline are the words of npm and pip where a registry cannot be reached.
+var offline = []string{
+	"ENOTFOUND", "EAI_AGAIN", "ETIMEDOUT", "ECONNREFUSED", "ECONNRESET", "Name or service not known",
+}
+
+// run runs a program, and skips the test if the program is not installed or cannot reach its
+// registry.
+func run(t *testing.T, dir string, env []string, name string, args ...string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		t.Skipf("%s is not installed", name)
+	}
+	cmd := exec.CommandContext(t.Context(), path, args...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		for _, cause := range offline {
+			if strings.Contains(string(out), cause) {
+				t.Skipf("%s: a registry cannot be reached: %s", name, cause)
+			}
+		}
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// want checks that an output has each of these parts.
+func want(t *testing.T, out string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(out, part) {
+			t.Errorf("the output does not say %q:\n%s", part, out)
+		}
+	}
+}
+
+// installTools returns a directory with what tools/npm/package.json names, which is installed once.
+func installTools(t *testing.T) string {
+	t.Helper()
+	tools.once.Do(func() {
+		dir, err := os.MkdirTemp("", "mooring-npm-")
+		if err != nil {
+			t.Fatal(err)
+		}
+		tools.dir = dir
+		if err := os.CopyFS(dir, files(filepath.Join(root(t), "tools", "npm"))); err != nil {
+			t.Fatal(err)
+		}
+		run(t, dir, nil, "npm", "ci", "--ignore-scripts", "--no-progress")
+		tools.installed = true
+	})
+	if !tools.installed {
+		t.Skip("npm has not installed tools/npm")
+	}
+	return tools.dir
+}
+
+var tools struct {
+	once      sync.Once
+	dir       string
+	installed bool
+}
+
+// files returns what is under a directory, without what npm installs.
+func files(dir string) fs.FS { return withoutModules{os.DirFS(dir)} }
+
+type withoutModules struct{ fs.FS }
+
+func (f withoutModules) ReadDir(name string) ([]fs.DirEntry, error) {
+	entries, err := fs.ReadDir(f.FS, name)
+	return slices.DeleteFunc(entries, func(e fs.DirEntry) bool {
+		return e.Name() == "node_modules" || e.Name() == "build"
+	}), err
+}
