@@ -1,0 +1,245 @@
+package web
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mooringdb/mooring/service/coding"
+	"github.com/mooringdb/mooring/service/rpcerr"
+)
+
+// begin writes the status and the header of a response.
+func (c *call) begin(code int) {
+	c.begun = true
+	h := c.q.Header()
+	h.Set("Content-Type", c.wire.contentType())
+	if c.wire.protocol != connectUnary && c.out != coding.Identity {
+		h.Set(c.wire.codings().content, c.out.String())
+	}
+	if c.method != nil && c.method.sends {
+		h.Set("X-Accel-Buffering", "no")
+	}
+	for key, values := range c.header {
+		if strings.HasPrefix(key, "mooring-") && key != "mooring-request-id" {
+			h[http.CanonicalHeaderKey(key)] = values
+		}
+	}
+	c.q.WriteHeader(code)
+}
+
+// write writes a response message.
+func (c *call) write(m proto.Message) error {
+	data, err := c.encode(m)
+	if err != nil {
+		return err
+	}
+	if c.wire.protocol == connectUnary {
+		c.writeUnary(data)
+		return nil
+	}
+	flags := byte(0)
+	if c.out != coding.Identity && coding.IsWorth(len(data)) {
+		data, flags = c.out.Append(nil, data), flagCompressed
+	}
+	return c.writeEnvelope(flags, data)
+}
+
+// writeUnary writes the response of a unary call of Connect.
+func (c *call) writeUnary(data []byte) {
+	h := c.q.Header()
+	if c.out != coding.Identity && coding.IsWorth(len(data)) {
+		data = c.out.Append(nil, data)
+		h.Set("Content-Encoding", c.out.String())
+	}
+	h.Add("Vary", "Accept-Encoding")
+	h.Set("Content-Length", strconv.Itoa(len(data)))
+	for key, values := range c.trailer {
+		h[http.CanonicalHeaderKey("trailer-"+key)] = values
+	}
+	c.begin(http.StatusOK)
+	c.q.Write(data) // if it fails, the client has gone away
+}
+
+func (c *call) writeEnvelope(flags byte, data []byte) error {
+	out := envelope(make([]byte, 0, headerBytes+len(data)), flags, data)
+	if c.wire.text {
+		out = base64.StdEncoding.AppendEncode(nil, out)
+	}
+	if !c.begun {
+		c.begin(http.StatusOK)
+	}
+	if err := c.q.Send(out); err != nil {
+		return &rpcerr.Error{
+			Reason: rpcerr.Canceled, Message: "the client has gone away: " + err.Error(),
+		}
+	}
+	return nil
+}
+
+// end writes the end of a call, which may have failed.
+func (c *call) end(ctx context.Context, err error) {
+	var failed *rpcerr.Failure
+	st := status.New(codes.OK, "")
+	if err != nil {
+		failed = c.q.Explain(ctx, err)
+		st = failed.GRPCStatus()
+		c.announce(failed)
+	}
+	switch {
+	case c.wire.protocol == grpcWeb:
+		_ = c.writeEnvelope(flagTrailers, trailers(st, c.trailer)) // nothing follows
+	case c.wire.protocol == connectStream && c.method != nil && c.method.isStream():
+		_ = c.writeEnvelope(flagEnd, endOf(st, c.trailer)) // nothing follows
+	case failed == nil:
+	case c.begun:
+		panic(http.ErrAbortHandler)
+	default:
+		c.writeError(failed, st)
+	}
+}
+
+// announce sets the headers of a failure that are the same in all protocols.
+func (c *call) announce(failed *rpcerr.Failure) {
+	response := failed.HTTP()
+	if code := response.Code; !c.begun &&
+		(code == http.StatusServiceUnavailable || code == http.StatusTooManyRequests) {
+		wait := max(response.RetryAfter, time.Second)
+		c.q.Header().Set("Retry-After", strconv.Itoa(int((wait+time.Second-1)/time.Second)))
+	}
+}
+
+// writeError writes the failure of a unary call of Connect, and of a request that is no call.
+func (c *call) writeError(failed *rpcerr.Failure, st *status.Status) {
+	code := connectStatus[st.Code()]
+	switch response := failed.HTTP(); response.Code {
+	case http.StatusMethodNotAllowed, http.StatusUnsupportedMediaType,
+		http.StatusMisdirectedRequest:
+		code = response.Code // it is no call
+	}
+	text, err := json.Marshal(connectError(st))
+	if err != nil {
+		panic("bug: web: " + err.Error()) // it has only texts
+	}
+	h := c.q.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Content-Length", strconv.Itoa(len(text)))
+	c.q.WriteHeader(code)
+	c.q.Write(text)
+}
+
+// connectStatus has the HTTP status of each code, as Connect's specification says.
+var connectStatus = map[codes.Code]int{
+	codes.Canceled: 499, codes.Unknown: 500, codes.InvalidArgument: 400,
+	codes.DeadlineExceeded: 504, codes.NotFound: 404, codes.AlreadyExists: 409,
+	codes.PermissionDenied: 403, codes.ResourceExhausted: 429, codes.FailedPrecondition: 400,
+	codes.Aborted: 409, codes.OutOfRange: 400, codes.Unimplemented: 501, codes.Internal: 500,
+	codes.Unavailable: 503, codes.DataLoss: 500, codes.Unauthenticated: 401,
+}
+
+// connectNames has Connect's name of each code.
+var connectNames = map[codes.Code]string{
+	codes.Canceled: "canceled", codes.Unknown: "unknown",
+	codes.InvalidArgument: "invalid_argument", codes.DeadlineExceeded: "deadline_exceeded",
+	codes.NotFound: "not_found", codes.AlreadyExists: "already_exists",
+	codes.PermissionDenied: "permission_denied", codes.ResourceExhausted: "resource_exhausted",
+	codes.FailedPrecondition: "failed_precondition", codes.Aborted: "aborted",
+	codes.OutOfRange: "out_of_range", codes.Unimplemented: "unimplemented",
+	codes.Internal: "internal", codes.Unavailable: "unavailable", codes.DataLoss: "data_loss",
+	codes.Unauthenticated: "unauthenticated",
+}
+
+// errorBody holds the JSON of a failure in Connect's protocol.
+type errorBody struct {
+	Code    string       `json:"code"`
+	Message string       `json:"message"`
+	Details []detailBody `json:"details,omitempty"`
+}
+
+type detailBody struct {
+	Type  string `json:"type"`
+	Value string `json:"value"` // base64 without padding
+}
+
+func connectError(st *status.Status) *errorBody {
+	body := &errorBody{Code: connectNames[st.Code()], Message: st.Message()}
+	for _, d := range st.Proto().GetDetails() {
+		name := d.GetTypeUrl()
+		body.Details = append(body.Details, detailBody{
+			Type:  name[strings.LastIndexByte(name, '/')+1:],
+			Value: base64.RawStdEncoding.EncodeToString(d.GetValue()),
+		})
+	}
+	return body
+}
+
+// endOf returns the last message of a stream of Connect.
+func endOf(st *status.Status, trailer metadata.MD) []byte {
+	var end struct {
+		Error    *errorBody  `json:"error,omitempty"`
+		Metadata metadata.MD `json:"metadata,omitempty"`
+	}
+	end.Metadata = trailer
+	if st.Code() != codes.OK {
+		end.Error = connectError(st)
+	}
+	text, err := json.Marshal(end)
+	if err != nil {
+		panic("bug: web: " + err.Error()) // it has only texts
+	}
+	return text
+}
+
+// trailers returns the trailers of gRPC-Web, as lines.
+func trailers(st *status.Status, trailer metadata.MD) []byte {
+	out := fmt.Appendf(nil, "grpc-status: %d\r\n", st.Code())
+	if st.Message() != "" {
+		out = fmt.Appendf(out, "grpc-message: %s\r\n", percent(st.Message()))
+	}
+	if len(st.Proto().GetDetails()) > 0 {
+		details, err := proto.Marshal(st.Proto())
+		if err != nil {
+			panic("bug: web: " + err.Error()) // it comes from rpcerr
+		}
+		out = fmt.Appendf(out, "grpc-status-details-bin: %s\r\n",
+			base64.RawStdEncoding.EncodeToString(details))
+	}
+	for key, values := range trailer {
+		for _, v := range values {
+			if strings.HasSuffix(key, "-bin") {
+				v = base64.RawStdEncoding.EncodeToString([]byte(v))
+			}
+			out = fmt.Appendf(out, "%s: %s\r\n", key, v)
+		}
+	}
+	return out
+}
+
+// percent encodes a message as gRPC does: all but printable ASCII, and percent signs.
+func percent(s string) string {
+	if !slices.ContainsFunc([]byte(s), isEncoded) {
+		return s
+	}
+	var out []byte
+	for _, b := range []byte(s) {
+		if isEncoded(b) {
+			out = fmt.Appendf(out, "%%%02X", b)
+		} else {
+			out = append(out, b)
+		}
+	}
+	return string(out)
+}
+
+func isEncoded(b byte) bool { return b < ' ' || b > '~' || b == '%' }

@@ -1,0 +1,236 @@
+package web
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mooringdb/mooring/service/coding"
+	"github.com/mooringdb/mooring/service/rpcerr"
+)
+
+// An envelope is a message with flags and its length before it.
+const (
+	headerBytes    = 5
+	flagCompressed = 0x01
+	flagEnd        = 0x02 // Connect's last message
+	flagTrailers   = 0x80 // gRPC-Web's
+)
+
+// readOnly reads the request of a call that has exactly one.
+func (c *call) readOnly() (proto.Message, error) {
+	data, release, err := c.q.ReadBody()
+	if err != nil {
+		return nil, err
+	}
+	defer release() // the message keeps nothing of it
+	if c.wire.protocol == connectUnary {
+		return c.decode(c.in, data)
+	}
+	if data, err = c.binary(data); err != nil {
+		return nil, err
+	}
+	b := &body{call: c, from: bytes.NewReader(data)}
+	request, err := b.next()
+	switch {
+	case errors.Is(err, io.EOF):
+		return nil, wrong("the call has no request")
+	case err != nil:
+		return nil, err
+	}
+	if _, err := b.next(); !errors.Is(err, io.EOF) {
+		return nil, wrong("the call has more than one request")
+	}
+	return request, nil
+}
+
+// binary returns the bytes of a body, which may be base64. Each of its parts may be padded.
+func (c *call) binary(data []byte) ([]byte, error) {
+	if !c.wire.text {
+		return data, nil
+	}
+	out := make([]byte, 0, base64.StdEncoding.DecodedLen(len(data)))
+	for len(data) > 0 {
+		n := len(data)
+		if pad := bytes.IndexByte(data, '='); pad >= 0 {
+			n = min(n, (pad/4+1)*4) // a group has four digits
+		}
+		var err error
+		if out, err = base64.StdEncoding.AppendDecode(out, data[:n]); err != nil {
+			return nil, wrong("the body is not base64: " + err.Error())
+		}
+		data = data[n:]
+	}
+	return out, nil
+}
+
+// newBody returns the messages of a client's stream. A text is read as a whole.
+func (c *call) newBody() (*body, error) {
+	if !c.wire.text {
+		return &body{call: c, from: c.q.Body(), charges: true}, nil
+	}
+	data, release, err := c.q.ReadBody()
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	data, err = c.binary(data)
+	return &body{call: c, from: bytes.NewReader(data)}, err
+}
+
+// body reads the envelopes of a request.
+type body struct {
+	call *call
+	from io.Reader
+	// charges says that nothing of the body is charged yet. A message is charged until the next one
+	// is read, when the handler has taken it.
+	charges bool
+	held    int64
+}
+
+// messageCost is what a message in memory takes, for each of its bytes on the wire.
+const messageCost = 2
+
+// next reads the next message. It returns io.EOF at the end of the body.
+func (b *body) next() (proto.Message, error) {
+	b.call.q.Release(b.held)
+	b.held = 0
+	var header [headerBytes]byte
+	if n, err := io.ReadFull(b.from, header[:]); err != nil {
+		if errors.Is(err, io.EOF) && n == 0 {
+			return nil, io.EOF
+		}
+		return nil, b.unread(err)
+	}
+	length := int64(binary.BigEndian.Uint32(header[1:]))
+	if err := b.call.checkSize(length); err != nil {
+		return nil, err
+	}
+	if b.charges {
+		if err := b.call.q.Charge(messageCost * length); err != nil {
+			return nil, err
+		}
+		b.held = messageCost * length
+	}
+	data := make([]byte, length)
+	if _, err := io.ReadFull(b.from, data); err != nil {
+		return nil, b.unread(err)
+	}
+	switch header[0] {
+	case 0:
+		return b.call.decode(coding.Identity, data)
+	case flagCompressed:
+		if b.call.in == coding.Identity {
+			return nil, wrong("a message is compressed, and no header says how")
+		}
+		return b.call.decode(b.call.in, data)
+	}
+	return nil, wrong(fmt.Sprintf("a message has the flags %#x", header[0]))
+}
+
+func (b *body) unread(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return wrong("the body ends within a message")
+	}
+	return b.call.q.Unread(err)
+}
+
+// checkSize refuses a message that is too large.
+func (c *call) checkSize(bytes int64) error {
+	if most := c.most(); bytes > most {
+		return &rpcerr.Error{
+			Reason:  rpcerr.MessageTooLarge,
+			Message: fmt.Sprintf("the message has %d bytes, of at most %d", bytes, most),
+		}
+	}
+	return nil
+}
+
+func (c *call) most() int64 {
+	most := c.q.MaxBodyBytes()
+	if c.method.most > 0 {
+		most = min(most, int64(c.method.most))
+	}
+	return most
+}
+
+// decode inflates and reads a message.
+func (c *call) decode(how coding.Coding, data []byte) (proto.Message, error) {
+	var refused error
+	data, err := how.Inflate(data, int(c.most()), func(n int64) error {
+		refused = c.q.Charge(messageCost * n)
+		return refused
+	})
+	switch {
+	case refused != nil:
+		return nil, refused
+	case errors.Is(err, coding.ErrTooLarge):
+		return nil, &rpcerr.Error{
+			Reason:  rpcerr.MessageTooLarge,
+			Message: fmt.Sprintf("the message has more than %d bytes", c.most()),
+		}
+	case err != nil:
+		return nil, wrong("the message cannot be inflated: " + err.Error())
+	}
+	m := c.method.request.New().Interface()
+	if c.wire.json {
+		if len(data) == 0 {
+			data = []byte("{}")
+		}
+		err = protojson.Unmarshal(data, m)
+	} else {
+		err = proto.Unmarshal(data, m)
+	}
+	if err != nil {
+		return nil, &rpcerr.Error{
+			Reason: rpcerr.InvalidArgument, Err: err,
+			Message: "the message is not one of this call: " + err.Error(),
+		}
+	}
+	return m, nil
+}
+
+func wrong(message string) error {
+	return &rpcerr.Error{Reason: rpcerr.InvalidArgument, Message: message}
+}
+
+// encode returns the bytes of a message.
+func (c *call) encode(m proto.Message) ([]byte, error) {
+	size := int64(proto.Size(m))
+	if c.wire.json {
+		size *= messageCost // documents are base64
+	}
+	if err := c.makeRoom(size); err != nil {
+		return nil, err
+	}
+	if c.wire.json {
+		return protojson.Marshal(m)
+	}
+	return proto.Marshal(m)
+}
+
+// makeRoom charges the call with a response message, in the place of the last one.
+func (c *call) makeRoom(size int64) error {
+	more := size - c.charged
+	if more <= 0 {
+		return nil
+	}
+	if err := c.q.ChargeLast(more); err != nil {
+		return err
+	}
+	c.charged = size
+	return nil
+}
+
+// envelope appends an envelope to dst.
+func envelope(dst []byte, flags byte, data []byte) []byte {
+	dst = append(dst, flags)
+	dst = binary.BigEndian.AppendUint32(dst, uint32(len(data)))
+	return append(dst, data...)
+}

@@ -1,0 +1,384 @@
+// Package web serves the RPCs of the API to browsers: as gRPC-Web, binary and text, and in the
+// protocol of Connect, unary calls and streams, as protobuf and as JSON. Its calls run on the same
+// connection as those of REST, so they pass the same interceptors and have the same limits.
+//
+// The package implements the two protocols: envelopes, trailers, timeouts, compression and errors.
+// It knows no RPC.
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	"github.com/mooringdb/mooring/service/coding"
+	"github.com/mooringdb/mooring/service/rest"
+	"github.com/mooringdb/mooring/service/rpcerr"
+)
+
+// Config configures an API.
+type Config struct {
+	// Services lists the full names of the services, which the program has descriptors of.
+	Services []string
+	// MaxSizeOf returns the size of the largest request message of a method; nil: as large as a
+	// body may be.
+	MaxSizeOf func(method string) int
+}
+
+// API serves gRPC-Web and Connect on the port of REST. It is safe for concurrent use. New returns
+// one.
+type API struct {
+	prefixes []string // of paths
+	methods  map[string]*method
+}
+
+var _ rest.Protocol = (*API)(nil)
+
+// method describes one RPC.
+type method struct {
+	name              string // "/mooring.v1.DocumentService/Find"
+	request, response protoreflect.MessageType
+	receives, sends   bool // the client, or the server, sends a stream
+	most              int  // bytes of a request message; 0: as many as a body may have
+}
+
+// New returns an API.
+func New(cfg Config) (*API, error) {
+	a := &API{methods: map[string]*method{}}
+	for _, name := range cfg.Services {
+		found, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(name))
+		if err != nil {
+			return nil, fmt.Errorf("web: %s: %w", name, err)
+		}
+		service, ok := found.(protoreflect.ServiceDescriptor)
+		if !ok {
+			return nil, fmt.Errorf("web: %s is no service", name)
+		}
+		a.prefixes = append(a.prefixes, "/"+name+"/")
+		for i := range service.Methods().Len() {
+			m, err := newMethod(service.Methods().Get(i))
+			if err != nil {
+				return nil, err
+			}
+			if cfg.MaxSizeOf != nil {
+				m.most = cfg.MaxSizeOf(m.name)
+			}
+			a.methods[m.name] = m
+		}
+	}
+	return a, nil
+}
+
+func newMethod(d protoreflect.MethodDescriptor) (*method, error) {
+	m := &method{
+		name:     "/" + string(d.Parent().FullName()) + "/" + string(d.Name()),
+		receives: d.IsStreamingClient(), sends: d.IsStreamingServer(),
+	}
+	var err, err2 error
+	m.request, err = protoregistry.GlobalTypes.FindMessageByName(d.Input().FullName())
+	m.response, err2 = protoregistry.GlobalTypes.FindMessageByName(d.Output().FullName())
+	if err := errors.Join(err, err2); err != nil {
+		return nil, fmt.Errorf("web: %s: %w", m.name, err)
+	}
+	return m, nil
+}
+
+// Takes reports whether a path is that of a service.
+func (a *API) Takes(r *http.Request) bool {
+	for _, p := range a.prefixes {
+		if strings.HasPrefix(r.URL.Path, p) {
+			return true
+		}
+	}
+	return false
+}
+
+// Serve answers a request.
+func (a *API) Serve(q *rest.Request) {
+	r := q.HTTP()
+	c := &call{q: q, method: a.methods[r.URL.Path], wire: wireOf(r.Header)}
+	err := c.open()
+	if err == nil {
+		ctx, cancel := q.Context(c.timeout)
+		defer cancel()
+		err = c.run(ctx)
+	}
+	c.end(r.Context(), err)
+}
+
+// call holds the state of one request.
+type call struct {
+	q       *rest.Request
+	method  *method
+	wire    wire
+	timeout time.Duration
+	in, out coding.Coding // of messages
+
+	begun           bool // the status is written
+	header, trailer metadata.MD
+	charged         int64 // for the last response message
+}
+
+// open checks everything in the request except the body.
+func (c *call) open() error {
+	if err := c.q.Admit(nil); err != nil {
+		return err
+	}
+	r := c.q.HTTP()
+	switch {
+	case c.method == nil:
+		return &rpcerr.Error{
+			Reason: rpcerr.Unimplemented, Message: "there is no method " + r.URL.Path,
+		}
+	case r.Method != http.MethodPost:
+		c.q.Header().Set("Allow", http.MethodPost)
+		return &rpcerr.Error{
+			Reason: rpcerr.MethodNotAllowed, Message: "a call is a POST, not a " + r.Method,
+		}
+	case c.wire.isUnknown(), c.wire.protocol == connectUnary && c.method.isStream(),
+		c.wire.protocol == connectStream && !c.method.isStream():
+		c.q.Header().Set("Accept-Post", c.method.types())
+		return &rpcerr.Error{
+			Reason:  rpcerr.UnsupportedMediaType,
+			Message: "this call takes the Content-Types " + c.method.types(),
+		}
+	}
+	names := c.wire.codings()
+	var ok bool
+	if c.in, ok = coding.Of(r.Header.Get(names.content)); !ok {
+		return &rpcerr.Error{
+			Reason: rpcerr.Unimplemented, Message: "the " + names.content + " is not one of " +
+				coding.All,
+		}
+	}
+	c.out = coding.Choose(strings.Join(r.Header.Values(names.accept), ","))
+	var err error
+	c.timeout, err = c.readTimeout()
+	return err
+}
+
+func (m *method) isStream() bool { return m.receives || m.sends }
+
+// readTimeout returns the shortest of the timeouts that the request has, or 0.
+func (c *call) readTimeout() (time.Duration, error) {
+	const header, maxDigits = "Connect-Timeout-Ms", 10
+	timeout, err := c.q.Timeout()
+	text := c.q.HTTP().Header.Get(header)
+	if err != nil || text == "" {
+		return timeout, err
+	}
+	ms, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || ms <= 0 || len(text) > maxDigits {
+		return 0, &rpcerr.Error{
+			Reason: rpcerr.InvalidArgument, Field: header,
+			Message: strconv.Quote(text) + " is not a positive number of milliseconds",
+		}
+	}
+	if d := time.Duration(ms) * time.Millisecond; timeout == 0 || d < timeout {
+		timeout = d
+	}
+	return timeout, nil
+}
+
+// run makes the call.
+func (c *call) run(ctx context.Context) error {
+	if c.method.isStream() {
+		return c.stream(ctx)
+	}
+	request, err := c.readOnly()
+	if err != nil {
+		return err
+	}
+	response := c.method.response.New().Interface()
+	err = c.q.Conn().Invoke(c.incoming(ctx), c.method.name, request, response,
+		grpc.Header(&c.header), grpc.Trailer(&c.trailer))
+	if err != nil {
+		return err
+	}
+	return c.write(response)
+}
+
+// stream makes a call that is a stream.
+func (c *call) stream(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var first proto.Message
+	if !c.method.receives {
+		var err error
+		if first, err = c.readOnly(); err != nil {
+			return err
+		}
+	}
+	s, err := c.q.Conn().NewStream(c.incoming(ctx), &grpc.StreamDesc{
+		ClientStreams: c.method.receives, ServerStreams: c.method.sends,
+	}, c.method.name)
+	if err != nil {
+		return err
+	}
+	sent := c.send(s, first)
+	if sent != nil {
+		cancel()
+	} else {
+		_ = s.CloseSend() // never fails
+	}
+	err = c.receive(s, cancel)
+	c.header, _ = s.Header() // does not block after the end
+	c.trailer = s.Trailer()
+	if sent != nil {
+		return sent
+	}
+	return err
+}
+
+// send sends the request of a stream, or all messages of the body if first is nil. It returns nil
+// if the handler takes no more, since the stream then says why.
+func (c *call) send(s grpc.ClientStream, first proto.Message) error {
+	if first != nil {
+		_ = s.SendMsg(first) // as above
+		return nil
+	}
+	body, err := c.newBody()
+	if err != nil {
+		return err
+	}
+	for {
+		m, err := body.next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		case s.SendMsg(m) != nil:
+			return nil
+		}
+	}
+}
+
+// receive writes what the handler sends. If that fails, it calls cancel and blocks until the
+// handler has ended.
+func (c *call) receive(s grpc.ClientStream, cancel func()) (failed error) {
+	for {
+		m := c.method.response.New().Interface()
+		if err := s.RecvMsg(m); err != nil {
+			if failed == nil && !errors.Is(err, io.EOF) {
+				failed = err
+			}
+			return failed
+		}
+		if failed != nil {
+			continue
+		}
+		if c.header == nil {
+			c.header, _ = s.Header() // does not block after a message
+		}
+		if failed = c.write(m); failed != nil {
+			cancel()
+		}
+	}
+}
+
+// incoming returns the context of the call, with the headers that are metadata.
+func (c *call) incoming(ctx context.Context) context.Context {
+	md := metadata.MD{}
+	for name, values := range c.q.HTTP().Header {
+		name = strings.ToLower(name)
+		if strings.HasPrefix(name, "mooring-") && name != "mooring-request-id" {
+			md[name] = values
+		}
+	}
+	return c.q.Incoming(ctx, md, false, false)
+}
+
+// protocol names the form of messages and errors.
+type protocol uint8
+
+const (
+	unknown protocol = iota
+	grpcWeb
+	connectUnary
+	connectStream
+)
+
+// wire describes what a Content-Type says.
+type wire struct {
+	protocol protocol
+	json     bool // else protobuf
+	text     bool // of gRPC-Web: all of it is base64
+}
+
+var wires = map[string]wire{
+	"application/grpc-web":            {protocol: grpcWeb},
+	"application/grpc-web+proto":      {protocol: grpcWeb},
+	"application/grpc-web-text":       {protocol: grpcWeb, text: true},
+	"application/grpc-web-text+proto": {protocol: grpcWeb, text: true},
+	"application/proto":               {protocol: connectUnary},
+	"application/json":                {protocol: connectUnary, json: true},
+	"application/connect+proto":       {protocol: connectStream},
+	"application/connect+json":        {protocol: connectStream, json: true},
+}
+
+func wireOf(h http.Header) wire {
+	name, params, err := mime.ParseMediaType(h.Get("Content-Type"))
+	if charset := params["charset"]; err != nil || charset != "" && !isUTF8(charset) {
+		return wire{}
+	}
+	return wires[name]
+}
+
+func isUTF8(charset string) bool {
+	return strings.EqualFold(charset, "utf-8") || strings.EqualFold(charset, "utf8")
+}
+
+func (w wire) isUnknown() bool { return w.protocol == unknown }
+
+// contentType returns that of the response.
+func (w wire) contentType() string {
+	switch {
+	case w.protocol == grpcWeb && w.text:
+		return "application/grpc-web-text+proto"
+	case w.protocol == grpcWeb:
+		return "application/grpc-web+proto"
+	case w.protocol == connectStream && w.json:
+		return "application/connect+json"
+	case w.protocol == connectStream:
+		return "application/connect+proto"
+	case w.json:
+		return "application/json"
+	}
+	return "application/proto"
+}
+
+// types lists the Content-Types of the call.
+func (m *method) types() string {
+	const web = ", application/grpc-web+proto, application/grpc-web-text+proto"
+	if m.isStream() {
+		return "application/connect+proto, application/connect+json" + web
+	}
+	return "application/proto, application/json" + web
+}
+
+// codingNames holds the names of the headers about compression.
+type codingNames struct{ content, accept string }
+
+func (w wire) codings() codingNames {
+	switch w.protocol {
+	case grpcWeb:
+		return codingNames{"Grpc-Encoding", "Grpc-Accept-Encoding"}
+	case connectStream:
+		return codingNames{"Connect-Content-Encoding", "Connect-Accept-Encoding"}
+	default:
+		return codingNames{"Content-Encoding", "Accept-Encoding"}
+	}
+}
