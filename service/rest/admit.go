@@ -29,7 +29,7 @@ func (c *call) enter(ctx context.Context) error {
 	if err := c.checkHost(); err != nil {
 		return err
 	}
-	if sameOrigin.Check(c.r) != nil {
+	if c.handler.isForeign(c.r) {
 		return refuse(rpcerr.CrossOrigin,
 			"a browser sends this request for a page of another origin")
 	}
@@ -87,13 +87,11 @@ func isOwnHost(host string, names []string) bool {
 // credential: the root, and what browsers ask before a call.
 func (c *call) authenticate(ctx context.Context) (err error) {
 	callers := c.handler.config.Callers
-	isPreflight := c.r.Method == http.MethodOptions &&
-		c.r.Header["Access-Control-Request-Method"] != nil
 	ticket, hasTicket := ticketOf(c.r)
 	switch {
 	case hasTicket:
 		c.identity, c.watch, err = c.handler.openTicket(ticket)
-	case callers == nil || isPreflight || c.r.URL.Path == "/":
+	case callers == nil || isPreflight(c.r) || c.r.URL.Path == "/":
 		return nil
 	default:
 		presented := fromRequest(c.r)

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/rs/cors"
+
 	"github.com/mooringdb/mooring/core/bson/extjson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/gen/openapi"
@@ -53,6 +55,8 @@ type Config struct {
 	StallTimeout time.Duration
 	// Audit gets the requests that are refused and reach no interceptor; nil: none.
 	Audit *audit.Log
+	// CORS says which pages of other origins may call.
+	CORS CORS
 	// Protocols lists what else is served on the port. A request belongs to the first one that
 	// takes it, and to REST if none does.
 	Protocols []Protocol
@@ -77,6 +81,7 @@ type Handler struct {
 	errors  *plan // of ErrorResponse
 	buffers buffers
 	pages   map[string]page // by path
+	cors    *cors.Cors      // nil: no page of another origin may call
 }
 
 var _ http.Handler = (*Handler)(nil)
@@ -97,7 +102,9 @@ func New(config Config) (*Handler, error) {
 	}
 	plans := planner{}
 	errorResponse := (*mooringv1.ErrorResponse)(nil).ProtoReflect().Descriptor()
-	h := &Handler{config: config, errors: plans.plan(errorResponse)}
+	h := &Handler{
+		config: config, errors: plans.plan(errorResponse), cors: newCORS(config.CORS),
+	}
 	var err error
 	if h.routes, err = newRoutes(plans, callConn{config.Conn}); err != nil {
 		return nil, err
@@ -142,6 +149,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		header["Vary"] = varyGet
 	}
 	c.limitSkipping()
+	if h.serveCORS(w, r) {
+		return
+	}
 	if page := h.pages[r.URL.Path]; page != nil {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			c.writeFailure(r.Context(), c.notAllowed("GET, HEAD"))

@@ -1,7 +1,9 @@
 package app_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"io"
 	"net/http"
@@ -84,7 +86,7 @@ func secretFile(t *testing.T, name, text string) string {
 }
 
 // newMatrix returns what starts a gateway with API keys and tokens, and credentials of all kinds.
-func newMatrix(t *testing.T) (func() *gateway, []credential) {
+func newMatrix(t *testing.T, args ...string) (func() *gateway, []credential) {
 	t.Helper()
 	right, line := newKey(t, "shop", time.Time{})
 	expired, oldLine := newKey(t, "shop", time.Now().Add(-time.Hour))
@@ -101,8 +103,8 @@ func newMatrix(t *testing.T) (func() *gateway, []credential) {
 	mongo.SetDocuments("db.c", documents(3, 10)...)
 	keys := secretFile(t, "keys", line+"\n"+oldLine)
 	begin := func() *gateway {
-		return start(t, mongo.URI(), "--auth-api-keys-file", keys, "--auth-jwt-issuer", url,
-			"--auth-jwt-audience", issuertest.Audience, "--handle-keys", handleKey)
+		return start(t, mongo.URI(), append(args, "--auth-api-keys-file", keys, "--auth-jwt-issuer", url,
+			"--auth-jwt-audience", issuertest.Audience, "--handle-keys", handleKey)...)
 	}
 	bearer := func(name, text string, counts bool) credential {
 		return credential{name, "authorization", "Bearer " + text, counts}
@@ -185,6 +187,12 @@ func TestAccess(t *testing.T) {
 			got := callEmpty(ctx, g.cc, "/mooring.v1."+name, m.IsStreamingServer() || m.IsStreamingClient()).String()
 			if got != expected {
 				t.Errorf("gRPC %s with %s: %s, want %s", name, c.name, got, expected)
+			}
+			if got := g.callWeb(ctx, m, c); got != expected {
+				t.Errorf("gRPC-Web %s with %s: %s, want %s", name, c.name, got, expected)
+			}
+			if got := g.callConnect(ctx, m, c); got != expected {
+				t.Errorf("Connect %s with %s: %s, want %s", name, c.name, got, expected)
 			}
 			cancel()
 		}
@@ -271,6 +279,112 @@ func accessPath(t *testing.T, g *gateway, credentials []credential, name string,
 		}
 		cancel()
 		resp.Body.Close()
+	}
+}
+
+// present sends a body with a credential to a path of the REST port, and returns the response. It ends at the first
+// message of a stream.
+func (g *gateway) present(ctx context.Context, path, form string, body []byte, c credential) (int, []byte) {
+	g.t.Helper()
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+g.Addresses().REST+path, bytes.NewReader(body))
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", form)
+	if c.key != "" {
+		r.Header.Set(c.key, c.value)
+	}
+	resp, err := g.http.Do(r)
+	if err != nil {
+		g.t.Fatalf("%s with %s: %v", path, c.name, err)
+	}
+	defer resp.Body.Close()
+	text := make([]byte, 64<<10)
+	n, err := io.ReadAtLeast(resp.Body, text, 5)
+	if err == nil {
+		more := 0
+		if size := 5 + int(binary.BigEndian.Uint32(text[1:5])); strings.Contains(form, "grpc-web") || strings.Contains(form, "connect") {
+			if n < size && size <= len(text) {
+				more, _ = io.ReadFull(resp.Body, text[n:size])
+			}
+		} else {
+			more, _ = io.ReadFull(resp.Body, text[n:])
+		}
+		n += more
+	}
+	return resp.StatusCode, text[:n]
+}
+
+// callWeb makes a call with an empty request as gRPC-Web, and returns its status: that of its
+// trailers, or OK if a message comes before them.
+func (g *gateway) callWeb(ctx context.Context, m protoreflect.MethodDescriptor, c credential) string {
+	g.t.Helper()
+	_, text := g.present(ctx, "/"+string(m.Parent().FullName())+"/"+string(m.Name()), "application/grpc-web+proto", make([]byte, 5), c)
+	if len(text) < 5 || text[0] != 0x80 {
+		return codes.OK.String()
+	}
+	n, err := strconv.Atoi(regexp.MustCompile(`grpc-status: (\d+)`).FindStringSubmatch(string(text))[1])
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return codes.Code(n).String()
+}
+
+// callConnect does what callWeb does in the protocol of Connect.
+func (g *gateway) callConnect(ctx context.Context, m protoreflect.MethodDescriptor, c credential) string {
+	g.t.Helper()
+	path := "/" + string(m.Parent().FullName()) + "/" + string(m.Name())
+	form, body := "application/proto", []byte(nil)
+	if m.IsStreamingClient() || m.IsStreamingServer() {
+		form, body = "application/connect+proto", make([]byte, 5)
+	}
+	status, text := g.present(ctx, path, form, body, c)
+	if body == nil && status == http.StatusOK {
+		return codes.OK.String()
+	}
+	found := regexp.MustCompile(`"code":"([a-z_]+)"`).FindSubmatch(text)
+	if found == nil {
+		return codes.OK.String()
+	}
+	for n := codes.Canceled; n <= codes.Unauthenticated; n++ {
+		if strings.EqualFold(n.String(), strings.ReplaceAll(string(found[1]), "_", "")) {
+			return n.String()
+		}
+	}
+	return string(found[1])
+}
+
+// TestAccessDataAPI calls each action of the Atlas Data API with each credential, and with a token
+// in the header that only this API has.
+func TestAccessDataAPI(t *testing.T) {
+	begin, credentials := newMatrix(t, "--data-api-sources=main")
+	for _, c := range credentials {
+		if token, ok := strings.CutPrefix(c.value, "Bearer "); ok && strings.HasSuffix(c.name, "token") {
+			credentials = append(credentials, credential{c.name + " as jwtTokenString", "Jwttokenstring", token, c.counts})
+		}
+	}
+	g := begin()
+	defer checkLog(t, g, credentials)
+	defer g.stop()
+	g.ready()
+	const common = `"dataSource":"main","database":"db","collection":"c"`
+	for action, fields := range map[string]string{
+		"findOne": ``, "find": ``, "insertOne": `,"document":{"a":1}`, "insertMany": `,"documents":[{}]`,
+		"updateOne": `,"filter":{},"update":{"$set":{"a":1}}`, "updateMany": `,"filter":{},"update":{"$set":{"a":1}}`,
+		"replaceOne": `,"filter":{},"replacement":{}`, "deleteOne": `,"filter":{}`, "deleteMany": `,"filter":{}`, "aggregate": `,"pipeline":[]`,
+	} {
+		for _, c := range credentials {
+			ctx, cancel := context.WithTimeout(t.Context(), waitTime)
+			status, text := g.present(ctx, "/app/any/endpoint/data/v1/action/"+action, "application/json", []byte("{"+common+fields+"}"), c)
+			cancel()
+			refused := status == http.StatusUnauthorized && strings.Contains(string(text), "InvalidSession")
+			if c.key == "" {
+				refused = status == http.StatusBadRequest && strings.Contains(string(text), "no authentication methods were specified")
+			}
+			if refused == c.counts {
+				t.Errorf("%s with %s: %d %s", action, c.name, status, text)
+			}
+		}
 	}
 }
 

@@ -26,10 +26,12 @@ import (
 	"github.com/mooringdb/mooring/service/audit"
 	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/changestream"
+	"github.com/mooringdb/mooring/service/dataapi"
 	"github.com/mooringdb/mooring/service/inproc"
 	"github.com/mooringdb/mooring/service/interceptor"
 	"github.com/mooringdb/mooring/service/replica"
 	"github.com/mooringdb/mooring/service/rest"
+	"github.com/mooringdb/mooring/service/web"
 )
 
 // ports provides the listeners: gRPC and REST, with the same services behind the same
@@ -129,13 +131,35 @@ func newREST(cfg *config.Config, log *slog.Logger, conn *inproc.Conn,
 	state *ready.State, callers *caller.Authenticator, tickets *changestream.Tickets,
 	admitted *admission.Admission, audited *audit.Log,
 ) (*rest.Handler, error) {
+	protocols, err := newProtocols(cfg)
+	if err != nil {
+		return nil, err
+	}
 	return rest.New(rest.Config{
 		Conn: conn, Ready: state.Ready, MaxBodyBytes: cfg.MaxRequestSize,
 		MaxItems: cfg.Requests.MaxItems,
 		Callers:  callers, Tickets: tickets, Admission: admitted, Hosts: cfg.RESTHosts(),
 		StallTimeout: cfg.Cursors.Idle, Logger: log, Audit: audited,
+		CORS: rest.CORS(cfg.REST.CORS), Protocols: protocols,
 		Terse: cfg.Terse(),
 	})
+}
+
+// newProtocols returns what the REST port serves beside REST.
+func newProtocols(cfg *config.Config) ([]rest.Protocol, error) {
+	browsers, err := web.New(web.Config{
+		Services: serviceNames, MaxSizeOf: maxSizeOf(int(cfg.MaxRequestSize)),
+	})
+	if err != nil {
+		return nil, err
+	}
+	protocols := []rest.Protocol{browsers}
+	if len(cfg.DataAPI.Sources) > 0 {
+		protocols = append(protocols, dataapi.New(dataapi.Config{
+			Sources: cfg.DataAPI.Sources, InsertStatus: cfg.DataAPI.InsertStatus,
+		}))
+	}
+	return protocols, nil
 }
 
 type portParams struct {

@@ -32,6 +32,8 @@ type Config struct {
 	// GRPC and REST are the two public listeners.
 	GRPC GRPC
 	REST REST
+	// DataAPI describes the Atlas Data API on the REST listener.
+	DataAPI DataAPI
 	// DebugAddress is the address of the debugging listener; empty means none.
 	DebugAddress string
 	// AdminAddress is the address of the listener with the metrics; empty means none.
@@ -117,6 +119,19 @@ type REST struct {
 	Address string // empty: no listener
 	// Hosts lists the names that clients may use; see Config.RESTHosts.
 	Hosts []string
+	CORS  CORS
+}
+
+// CORS says which pages of other origins a browser lets call. Without Origins there are none.
+type CORS struct {
+	Origins, Headers []string
+	Credentials      bool
+}
+
+// DataAPI describes the Atlas Data API. Without Sources it is not served.
+type DataAPI struct {
+	Sources      []string
+	InsertStatus int
 }
 
 // TLS names the certificate that the listeners serve with, and the authorities of their clients.
@@ -296,6 +311,10 @@ func (c *Config) check() error {
 		refuse("tls.clientCertificates", "needs tls.clientAuthorityFile")
 	}
 	c.Auth.check(refuse)
+	if c.REST.CORS.Credentials && slices.Contains(c.REST.CORS.Origins, anyHost) {
+		refuse("rest.cors.credentials", "cannot be with * in rest.cors.origins: every page of "+
+			"every site could act as the user of the browser")
+	}
 	c.Policy.read(refuse)
 	c.warnWithoutPolicy()
 	c.checkExposure("grpc.address", c.GRPC.Address, refuse)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"net/netip"
 	"os"
 	"slices"
@@ -158,6 +159,31 @@ func parseHosts(text string) ([]string, error) {
 		names[i] = strings.ToLower(strings.TrimSuffix(name, "."))
 	}
 	return names, nil
+}
+
+// parseOrigins reads origins as browsers send them. One * in an origin stands for any text.
+func parseOrigins(text string) ([]string, error) {
+	origins, _ := parseList(text)
+	for i, origin := range origins {
+		scheme, host, ok := strings.Cut(origin, "://")
+		if origin != anyHost && (!ok || scheme == "" || host == "" ||
+			strings.ContainsAny(host, "/?# ") || strings.Count(origin, "*") > 1) {
+			return nil, fmt.Errorf("%q is not an origin such as https://app.example, without a "+
+				"path, and not *", origin)
+		}
+		origins[i] = strings.ToLower(origin)
+	}
+	return origins, nil
+}
+
+func parseInsertStatus(text string) (int, error) {
+	switch text {
+	case "200":
+		return http.StatusOK, nil
+	case "201":
+		return http.StatusCreated, nil
+	}
+	return 0, fmt.Errorf("%q is neither 200 nor 201", text)
 }
 
 func parseRequired(text string) (bool, error) {

@@ -94,6 +94,11 @@ func TestAuthOptions(t *testing.T) {
 		{"streams", "--connections-max-streams=none", "option connections.maxStreams"},
 		{"a host with a port", "--rest-hosts=a.example:80", "option rest.hosts"},
 		{"a pattern", "--rest-hosts=*.example", "option rest.hosts"},
+		{"an origin without a scheme", "--rest-cors-origins=app.example", "option rest.cors.origins"},
+		{"an origin with a path", "--rest-cors-origins=https://app.example/", "option rest.cors.origins"},
+		{"two patterns in an origin", "--rest-cors-origins=https://*.*.example", "option rest.cors.origins"},
+		{"credentials for all", "--rest-cors-origins=* --rest-cors-credentials", "option rest.cors.credentials"},
+		{"a status of inserts", "--data-api-insert-status=204", "option dataApi.insertStatus"},
 	} {
 		_, err := load(t, append([]string{"--uri", uri, "--handle-keys", key}, strings.Fields(row.args)...), nil)
 		if err == nil || !strings.Contains(err.Error(), row.want) {
@@ -118,6 +123,28 @@ func TestAuthOptions(t *testing.T) {
 	fields := strings.Fields(line)
 	if text := shown.String(); strings.Contains(text, fields[2]) || !strings.Contains(text, "shop "+fields[1]) {
 		t.Errorf("the effective configuration shows the keys as\n%s", text)
+	}
+}
+
+// TestPagesAndDataAPI checks the options of browsers' pages and of the Atlas Data API.
+func TestPagesAndDataAPI(t *testing.T) {
+	c, err := load(t, []string{"--uri", uri}, nil)
+	if err != nil || c.REST.CORS.Origins != nil || c.DataAPI.Sources != nil || c.DataAPI.InsertStatus != 201 {
+		t.Fatalf("by default: %+v, %+v, %v", c.REST.CORS, c.DataAPI, err)
+	}
+	c, err = load(t, []string{
+		"--uri", uri, "--rest-cors-origins", "https://App.example, https://*.b.example:8443", "--rest-cors-headers=X-A,X-B",
+		"--rest-cors-credentials", "--data-api-sources=mongodb-atlas, Cluster0", "--data-api-insert-status=200",
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := c.REST.CORS; !slices.Equal(got.Origins, []string{"https://app.example", "https://*.b.example:8443"}) ||
+		!slices.Equal(got.Headers, []string{"X-A", "X-B"}) || !got.Credentials {
+		t.Errorf("CORS = %+v", got)
+	}
+	if got := c.DataAPI; !slices.Equal(got.Sources, []string{"mongodb-atlas", "Cluster0"}) || got.InsertStatus != 200 {
+		t.Errorf("DataAPI = %+v", got)
 	}
 }
 

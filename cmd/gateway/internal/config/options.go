@@ -150,6 +150,41 @@ var options = []option{
 		parse: into(func(c *Config) *[]string { return &c.REST.Hosts }, parseHosts),
 	},
 	{
+		Name: "rest.cors.origins", Kind: "list of origins",
+		Doc: "Origins of the pages that a browser lets call the REST port (CORS), such as " +
+			"https://app.example, one on each line or separated by commas. One * in an origin " +
+			"stands for any text; * alone allows every page of every site. Without origins only " +
+			"pages of the port's own origin can call it.",
+		parse: into(func(c *Config) *[]string { return &c.REST.CORS.Origins }, parseOrigins),
+	},
+	{
+		Name: "rest.cors.headers", Kind: "list of names",
+		Doc: "Headers that these pages may send, beside those of the API " +
+			"(docs/browsers.md lists them).",
+		parse: into(func(c *Config) *[]string { return &c.REST.CORS.Headers }, parseList),
+	},
+	{
+		Name: "rest.cors.credentials", Kind: "bool", Default: "false", Bool: true,
+		Doc: "Whether a browser may send its client certificate, and cookies for a proxy in " +
+			"front, with the calls of these pages. It needs origins without * alone. API keys " +
+			"and tokens in headers do not need it.",
+		parse: into(func(c *Config) *bool { return &c.REST.CORS.Credentials }, parseBool),
+	},
+	{
+		Name: "dataApi.sources", Kind: "list of names",
+		Doc: "Names that dataSource may have in the requests of the Atlas Data API " +
+			"(docs/data-api.md), such as mongodb-atlas, one on each line or separated by commas. " +
+			"All of them are the gateway's one deployment. Without a name the REST port does not " +
+			"serve that API.",
+		parse: into(func(c *Config) *[]string { return &c.DataAPI.Sources }, parseList),
+	},
+	{
+		Name: "dataApi.insertStatus", Kind: "200 or 201", Default: "201",
+		Doc: "Status of the inserts of the Atlas Data API. Its service answered 201; some clients " +
+			"were written for 200.",
+		parse: into(func(c *Config) *int { return &c.DataAPI.InsertStatus }, parseInsertStatus),
+	},
+	{
 		Name: "tls.certificateFile", Kind: "path",
 		Doc: "PEM file with the certificate chain of the gRPC and the REST listener. Without it " +
 			"they serve plain text. The gateway reads the three files of TLS every five seconds, " +

@@ -1,0 +1,77 @@
+package rest
+
+import (
+	"net/http"
+	"slices"
+
+	"github.com/rs/cors"
+)
+
+// CORS says which pages of other origins a browser lets call. The zero value allows none.
+type CORS struct {
+	// Origins lists their origins. One * in an origin stands for any text, * alone is every page.
+	Origins []string
+	// Headers lists what else they may send, beside the headers of the API.
+	Headers []string
+	// Credentials says whether the browser may send its own: client certificates and cookies.
+	Credentials bool
+}
+
+// corsAge is how many seconds a browser may keep the answer to a preflight.
+const corsAge = 600
+
+// sentHeaders lists the headers of requests that are not safe by themselves.
+var sentHeaders = []string{
+	"Accept", "Authorization", "Content-Type", "Idempotency-Key", "If-Match", "If-None-Match",
+	"Last-Event-Id", "Prefer", "Request-Timeout", "Traceparent", "Tracestate",
+	requestIDHeader, sessionHeader, transactionHeader, "Mooring-Timeout",
+	"Mooring-Document-Encoding", "Apikey", "Api-Key", "Jwttokenstring",
+	"Grpc-Timeout", "X-Grpc-Web", "X-User-Agent", "Connect-Protocol-Version",
+	"Connect-Timeout-Ms",
+}
+
+// exposedHeaders lists the headers of responses that pages may read.
+var exposedHeaders = []string{
+	"ETag", "Location", "Retry-After", "Preference-Applied", "Allow", "WWW-Authenticate",
+	requestIDHeader, sessionHeader, cursorHeader, transactionHeader,
+}
+
+// newCORS returns what answers the questions of browsers, nil if no page may call.
+func newCORS(c CORS) *cors.Cors {
+	if len(c.Origins) == 0 {
+		return nil
+	}
+	return cors.New(cors.Options{
+		AllowedOrigins: c.Origins,
+		AllowedMethods: []string{
+			http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch,
+			http.MethodDelete,
+		},
+		AllowedHeaders:   slices.Concat(sentHeaders, c.Headers),
+		ExposedHeaders:   exposedHeaders,
+		AllowCredentials: c.Credentials, MaxAge: corsAge,
+	})
+}
+
+// serveCORS sets the headers for a page of an allowed origin. It answers a preflight, which
+// carries no credential, and reports whether the request is one.
+func (h *Handler) serveCORS(w http.ResponseWriter, r *http.Request) bool {
+	if h.cors == nil || r.Header["Origin"] == nil {
+		return false
+	}
+	h.cors.HandlerFunc(w, r)
+	return isPreflight(r)
+}
+
+// isPreflight reports whether a browser asks what a page may send.
+func isPreflight(r *http.Request) bool {
+	return r.Method == http.MethodOptions && r.Header["Access-Control-Request-Method"] != nil
+}
+
+// isForeign reports whether a browser sends the request for a page that may not send it.
+func (h *Handler) isForeign(r *http.Request) bool {
+	if h.cors != nil && r.Header["Origin"] != nil && h.cors.OriginAllowed(r) {
+		return false
+	}
+	return sameOrigin.Check(r) != nil
+}
