@@ -159,7 +159,8 @@ func (c Coding) Inflate(data []byte, limit int, charge func(bytes int64) error) 
 			return nil, ErrTooLarge
 		case errors.Is(err, io.EOF):
 			return out, nil
-		case errors.Is(err, zstd.ErrWindowSizeExceeded), errors.Is(err, zstd.ErrDecoderSizeExceeded):
+		case errors.Is(err, zstd.ErrWindowSizeExceeded),
+			errors.Is(err, zstd.ErrDecoderSizeExceeded):
 			return nil, ErrTooLarge
 		case err != nil:
 			return nil, fmt.Errorf("%s: %w", c, err)

@@ -12,8 +12,8 @@ import (
 	"github.com/mooringdb/mooring/service/rest"
 )
 
-// TestCORS checks what pages of other origins may do: nothing by default, and with origins what they
-// list, preflights without a credential.
+// TestCORS checks what pages of other origins may do: nothing by default, and with origins what
+// they list, preflights without a credential.
 func TestCORS(t *testing.T) {
 	key, line, err := caller.NewKey("shop", time.Time{})
 	if err != nil {

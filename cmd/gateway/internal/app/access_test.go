@@ -282,8 +282,8 @@ func accessPath(t *testing.T, g *gateway, credentials []credential, name string,
 	}
 }
 
-// present sends a body with a credential to a path of the REST port, and returns the response. It ends at the first
-// message of a stream.
+// present sends a body with a credential to a path of the REST port, and returns the response. It
+// ends at the first message of a stream.
 func (g *gateway) present(ctx context.Context, path, form string, body []byte, c credential) (int, []byte) {
 	g.t.Helper()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+g.Addresses().REST+path, bytes.NewReader(body))

@@ -180,8 +180,8 @@ var options = []option{
 	},
 	{
 		Name: "dataApi.insertStatus", Kind: "200 or 201", Default: "201",
-		Doc: "Status of the inserts of the Atlas Data API. Its service answered 201; some clients " +
-			"were written for 200.",
+		Doc: "Status of the inserts of the Atlas Data API. Its service answered 201; some " +
+			"clients were written for 200.",
 		parse: into(func(c *Config) *int { return &c.DataAPI.InsertStatus }, parseInsertStatus),
 	},
 	{
