@@ -3,6 +3,7 @@ package attack_test
 import (
 	"bytes"
 	"encoding/binary"
+	"maps"
 	"net"
 	"sync"
 	"testing"
@@ -23,19 +24,28 @@ type rawClient struct {
 	framer *http2.Framer
 	next   uint32 // stream
 
-	mu    sync.Mutex // guards the fields below
-	ended int        // streams that the server has ended
-	least uint32     // how many streams the server allows
+	// mu guards the fields below.
+	mu      sync.Mutex
+	ended   int              // streams that the server has ended
+	codes   map[string]int   // how many calls have each grpc-status
+	windows map[uint32]int64 // what the server takes of a stream; 0: of the connection
+	initial int64            // the window of a new stream
+	grown   *sync.Cond       // a window has grown, or the connection has ended
 }
 
 // dial connects to the gateway's gRPC port. Each stream has a window of that size.
 func dial(t testing.TB, address string, window uint32) *rawClient {
 	t.Helper()
-	nc, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
+	nc, err := connect(t, address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &rawClient{conn: nc, done: make(chan struct{}), framer: http2.NewFramer(nc, nc), next: 1}
+	c := &rawClient{
+		conn: nc, done: make(chan struct{}), framer: http2.NewFramer(nc, nc), next: 1,
+		codes: map[string]int{}, windows: map[uint32]int64{0: 65535}, initial: 65535,
+	}
+	c.grown = sync.NewCond(&c.mu)
+	c.framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
 	t.Cleanup(func() {
 		_ = nc.Close()
 		<-c.done
@@ -53,37 +63,131 @@ func dial(t testing.TB, address string, window uint32) *rawClient {
 }
 
 func (c *rawClient) read() {
-	defer close(c.done)
+	defer func() {
+		close(c.done)
+		c.grown.Broadcast()
+	}()
 	for {
 		f, err := c.framer.ReadFrame()
 		if err != nil {
 			return
 		}
-		switch f := f.(type) {
-		case *http2.SettingsFrame:
-			if n, ok := f.Value(http2.SettingMaxConcurrentStreams); ok {
-				c.mu.Lock()
-				c.least = n
-				c.mu.Unlock()
-			}
-		case *http2.HeadersFrame:
-			c.end(f.StreamEnded())
-		case *http2.RSTStreamFrame:
-			c.end(true)
-		case *http2.PingFrame:
-			if !f.IsAck() {
-				c.write(func(w *http2.Framer) error { return w.WritePing(true, f.Data) })
-			}
+		if p, ok := f.(*http2.PingFrame); ok && !p.IsAck() {
+			c.write(func(w *http2.Framer) error { return w.WritePing(true, p.Data) })
 		}
+		c.note(f)
 	}
 }
 
-func (c *rawClient) end(ended bool) {
-	if ended {
-		c.mu.Lock()
-		c.ended++
-		c.mu.Unlock()
+// note records what a frame says.
+func (c *rawClient) note(f http2.Frame) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch f := f.(type) {
+	case *http2.SettingsFrame:
+		if n, ok := f.Value(http2.SettingInitialWindowSize); ok {
+			c.initial = int64(n)
+		}
+	case *http2.WindowUpdateFrame:
+		if _, known := c.windows[f.StreamID]; known {
+			c.windows[f.StreamID] += int64(f.Increment)
+			c.grown.Broadcast()
+		}
+	case *http2.MetaHeadersFrame:
+		if !f.StreamEnded() {
+			return
+		}
+		for _, field := range f.Fields {
+			if field.Name == "grpc-status" {
+				c.codes[field.Value]++
+			}
+		}
+		c.endLocked(f.StreamID)
+	case *http2.RSTStreamFrame:
+		c.endLocked(f.StreamID)
 	}
+}
+
+func (c *rawClient) endLocked(id uint32) {
+	c.ended++
+	delete(c.windows, id)
+	c.grown.Broadcast()
+}
+
+// statuses returns how many calls have ended with each status.
+func (c *rawClient) statuses() map[string]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.codes)
+}
+
+// send sends a text of a stream as the windows allow, and reports whether it has sent all.
+func (c *rawClient) send(id uint32, text []byte, end bool) bool {
+	for len(text) > 0 {
+		n := c.allowed(id, min(len(text), 16<<10))
+		if n == 0 {
+			return false
+		}
+		piece := text[:n]
+		text = text[n:]
+		if !c.write(func(w *http2.Framer) error {
+			return w.WriteData(id, end && len(text) == 0, piece)
+		}) {
+			return false
+		}
+	}
+	return true
+}
+
+// allowed takes at most n bytes of the windows. It blocks until there are some, and returns 0 if
+// the stream or the connection has ended.
+func (c *rawClient) allowed(id uint32, n int) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for {
+		window, open := c.windows[id]
+		if !open || c.isOver() {
+			return 0
+		}
+		if got := min(window, c.windows[0], int64(n)); got > 0 {
+			c.windows[0] -= got
+			c.windows[id] -= got
+			return int(got)
+		}
+		c.grown.Wait()
+	}
+}
+
+func (c *rawClient) isOver() bool {
+	select {
+	case <-c.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// sendHalf begins a call and sends a message of that size but for its last byte, as the windows
+// allow.
+func (c *rawClient) sendHalf(method string, size int) {
+	id, ok := c.open(method)
+	ok = ok && c.send(id, prefix(size), false)
+	piece := make([]byte, 16<<10)
+	for left := size - 1; ok && left > 0; left -= len(piece) {
+		ok = c.send(id, piece[:min(left, len(piece))], false)
+	}
+}
+
+// callInPace makes a call whose request it sends as the windows allow.
+func (c *rawClient) callInPace(t testing.TB, method string, request proto.Message) bool {
+	t.Helper()
+	text, err := proto.Marshal(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, ok := c.open(method)
+	// The gateway may refuse the call before it has all.
+	return ok && (c.send(id, append(prefix(len(text)), text...), true) || !c.isOver())
 }
 
 // over returns how many streams have ended.
@@ -117,6 +221,9 @@ func (c *rawClient) open(method string) (id uint32, ok bool) {
 	ok = c.write(func(w *http2.Framer) error {
 		id = c.next
 		c.next += 2
+		c.mu.Lock()
+		c.windows[id] = c.initial
+		c.mu.Unlock()
 		return w.WriteHeaders(http2.HeadersFrameParam{
 			StreamID: id, BlockFragment: block.Bytes(), EndHeaders: true,
 		})

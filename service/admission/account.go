@@ -59,6 +59,14 @@ func (c *Account) grow(ctx context.Context, n int64, last bool) error {
 	return nil
 }
 
+// CheckTotal returns an *Error if a call could not grow to n bytes even if nothing else were held.
+func (c *Account) CheckTotal(n int64) error {
+	if c == nil || c.admission == nil {
+		return nil
+	}
+	return c.admission.bytes.check(n)
+}
+
 // Force charges n bytes that are in use already. It does not block. No other call gets them, but
 // the budget may be exceeded.
 func (c *Account) Force(n int64) {

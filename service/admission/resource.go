@@ -75,6 +75,14 @@ func (r *resource) wait(ctx context.Context, p Principal, amount int64, last boo
 	return r.refusal(v)
 }
 
+// check returns an error if an amount would not fit even if nothing were held. Limits never change.
+func (r *resource) check(amount int64) error {
+	if fit(r.queue.limits, 0, 0, amount, false) {
+		return nil
+	}
+	return r.refusal(tooMuch)
+}
+
 func (r *resource) force(p Principal, amount int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/mooringdb/mooring/service/admission"
+	"github.com/mooringdb/mooring/service/call"
 )
 
 // admit waits until the call has its place among the calls in flight, or the open streams, of its
@@ -37,6 +38,19 @@ func (x *Chain) admit(ctx context.Context, c *pass) error {
 	}
 	defer a.LeaveCall(p)
 	return refused(ctx, c.next(ctx))
+}
+
+// OpenAccount opens another account of the client that makes a call of the gRPC listener, for its
+// messages. ctx is what Authenticate has returned. If nothing is limited, it does nothing.
+func (x *Chain) OpenAccount(ctx context.Context, c *admission.Account) {
+	if x.cfg.Admission == nil {
+		return
+	}
+	name := ""
+	if id := call.LocalFrom(ctx).Identity; id != nil {
+		name = id.Principal
+	}
+	x.cfg.Admission.Open(c, admission.PrincipalOf(name, fromPeer(ctx).Address))
 }
 
 // refused returns the error of a call, or the refusal that has canceled the call.

@@ -142,3 +142,37 @@ func TestRefusedReply(t *testing.T) {
 		}
 	}
 }
+
+// TestOpenAccountOfClient checks that the messages of a call are charged to its client, by its name
+// or its address, as the call itself is.
+func TestOpenAccountOfClient(t *testing.T) {
+	a := admission.New(admission.Config{Bytes: 1000})
+	x := interceptor.New(interceptor.Config{Admission: a})
+	at := from(t.Context(), "192.0.2.1")
+	for name, row := range map[string]struct {
+		ctx  context.Context
+		want admission.Principal
+	}{
+		"address": {at, admission.Principal{Address: netip.MustParseAddr("192.0.2.1")}},
+		"name": {
+			&call.LocalContext{Context: at, Local: call.Local{
+				Identity: &caller.Identity{Principal: "key:shop"},
+			}},
+			admission.Principal{Name: "key:shop"},
+		},
+	} {
+		var c admission.Account
+		x.OpenAccount(row.ctx, &c)
+		if got := c.Principal(); got != row.want {
+			t.Errorf("%s: the account of %v, want %v", name, got, row.want)
+		}
+		if c.CheckTotal(1001) == nil || c.CheckTotal(1000) != nil {
+			t.Errorf("%s: the account has another budget", name)
+		}
+	}
+	var c admission.Account
+	interceptor.New(interceptor.Config{}).OpenAccount(at, &c)
+	if err := c.Grow(t.Context(), 1<<40); err != nil {
+		t.Errorf("without limits: %v", err)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"os"
@@ -28,14 +29,13 @@ const (
 	skipPatience = 10 * time.Second
 )
 
-// A body is charged before it is read, unless it is small: bodyCost bytes for each of its bytes,
-// for the body and the BSON that it becomes. One whose length is not known is charged as it
-// arrives, unknownCost bytes for each byte, since its buffer grows by doubling.
+// A body is charged as it arrives, unless it is small: bodyCost bytes for each byte of the buffer
+// that it is read into, for the buffer and the BSON that the body becomes. The buffer begins with
+// firstPiece bytes and grows by doubling, up to the length that the client has announced.
 const (
-	smallBody   = 16 << 10
-	bodyCost    = 2
-	unknownCost = 4
-	chargeStep  = 64 << 10
+	smallBody  = 16 << 10
+	firstPiece = 64 << 10
+	bodyCost   = 2
 )
 
 // decode reads the body into a request.
@@ -60,21 +60,17 @@ func (c *call) readBody() (*buffer, error) {
 		c.w.Header().Set("Connection", "close")
 		return nil, c.tooLarge()
 	}
-	if length > smallBody {
-		if err := c.charge(bodyCost * length); err != nil {
-			c.w.Header().Set("Connection", "close") // the body is not read
-			return nil, err
-		}
+	if err := c.account.CheckTotal(bodyCost * length); err != nil {
+		c.w.Header().Set("Connection", "close")
+		return nil, err
 	}
-	body := c.handler.buffers.get(int(max(length, 0)) + bytes.MinRead)
-	into := bytes.NewBuffer(body.b)
 	from := io.Reader(c.r.Body)
 	if length < 0 {
-		from = &chargedBody{from: http.MaxBytesReader(c.w, c.r.Body, limit), call: c}
+		from = http.MaxBytesReader(c.w, c.r.Body, limit)
 	}
 	c.paced = pacedBody{call: c, from: from}
-	_, err := into.ReadFrom(&c.paced)
-	body.b = into.Bytes()
+	body := c.handler.buffers.get(0)
+	err := c.readAll(body, length)
 	if err == nil {
 		c.readUntil(time.Time{})
 		return body, nil
@@ -83,20 +79,43 @@ func (c *call) readBody() (*buffer, error) {
 	return nil, c.unread(err)
 }
 
-// chargedBody charges a call with a body whose length is not known.
-type chargedBody struct {
-	from io.Reader
-	call *call
-	free int // bytes that may be read without a charge
+// readAll reads the body into a buffer. Its length is negative if it is not known.
+func (c *call) readAll(into *buffer, length int64) error {
+	if length < 0 {
+		length = math.MaxInt32 // it ends before
+	}
+	charged, room := 0, 0
+	for {
+		if len(into.b) == room {
+			room = nextRoom(room, int(length))
+			if cost := bodyCost * room; room > smallBody+1 {
+				if err := c.charge(int64(cost - charged)); err != nil {
+					return err
+				}
+				charged = cost
+			}
+			if room > cap(into.b) {
+				into.b = append(make([]byte, 0, room), into.b...)
+			}
+		}
+		n, err := c.paced.Read(into.b[len(into.b):room])
+		into.b = into.b[:len(into.b)+n]
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		}
+	}
 }
 
-// Read reads a part of the body.
-func (b *chargedBody) Read(p []byte) (int, error) {
-	n, err := b.from.Read(p)
-	for b.free -= n; b.free < 0 && err == nil; b.free += chargeStep {
-		err = b.call.charge(unknownCost * chargeStep)
+// nextRoom returns how large the buffer of a body is when a body of that length has filled what it
+// had before. There is always room for one byte more, since the end is found by reading.
+func nextRoom(before, length int) int {
+	if before == 0 {
+		return min(length, smallBody) + 1
 	}
-	return n, err
+	return min(length+1, max(2*before, firstPiece))
 }
 
 // pacedBody reads a body whose client must keep pace.

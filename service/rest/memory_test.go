@@ -1,6 +1,7 @@
 package rest_test
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"net/http"
@@ -8,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"google.golang.org/protobuf/proto"
 
@@ -153,6 +155,49 @@ func TestNoRoomForBodies(t *testing.T) {
 		if got := a.Bytes().Held; got != 0 {
 			t.Errorf("%s: %d bytes are held at the end", test.name, got)
 		}
+	}
+}
+
+// TestBodiesAreChargedAsTheyArrive checks that a body takes little of the memory before it arrives,
+// whatever its length, and is charged until the call ends.
+func TestBodiesAreChargedAsTheyArrive(t *testing.T) {
+	const whole = 1 << 20
+	for _, length := range []int64{whole, -1} {
+		synctest.Test(t, func(t *testing.T) {
+			h, a := limited(t, findsPads(nil), 8<<20)
+			body, client := io.Pipe()
+			r := httptest.NewRequest("POST", documents+":find", body)
+			r.ContentLength = length
+			r.Header.Set("Content-Type", "application/json")
+			w := httptest.NewRecorder()
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				h.ServeHTTP(w, r)
+			}()
+			sent := 0
+			for _, step := range []struct{ arrived, held int }{
+				{0, 0},
+				{16 << 10, 0},
+				{32 << 10, 128 << 10},
+				{65 << 10, 256 << 10},
+				{500 << 10, 1 << 20},
+			} {
+				_, _ = client.Write(bytes.Repeat([]byte(" "), step.arrived-sent))
+				sent = step.arrived
+				synctest.Wait()
+				if got := a.Bytes().Held; got != int64(step.held) {
+					t.Errorf("length %d, %d bytes arrived: %d are held, want %d", length,
+						step.arrived, got, step.held)
+				}
+			}
+			_, _ = client.Write(bytes.Repeat([]byte(" "), whole-sent))
+			_ = client.Close()
+			<-done
+			if got := a.Bytes().Held; w.Code != 200 || got != 0 {
+				t.Errorf("length %d: %d, and %d bytes are held at the end", length, w.Code, got)
+			}
+		})
 	}
 }
 

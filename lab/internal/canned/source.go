@@ -56,6 +56,9 @@ func parseCollection(name string) (source, error) {
 		return source{template: order, count: numbers[0]}, nil
 	case kind == "docs" && len(numbers) == 2 && numbers[1] >= minPadded:
 		return source{template: padded(numbers[1]), count: numbers[0]}, nil
+	case kind == "control" && len(numbers) == 2 && numbers[1] >= minPadded:
+		pad := strings.Repeat("\x01", numbers[1]-minPadded)
+		return source{template: paddedWith(pad), count: numbers[0]}, nil
 	case kind == "late" && len(numbers) == 2:
 		return source{
 			template: padded(minPadded), count: numbers[0],
@@ -64,8 +67,8 @@ func parseCollection(name string) (source, error) {
 	case kind == "slow" && len(numbers) == 1:
 		return source{delay: time.Duration(numbers[0]) * time.Millisecond}, nil
 	}
-	return source{}, fmt.Errorf("collection %q is none of orders_N, docs_N_SIZE (SIZE at least "+
-		"%d), late_N_MS, slow_MS", name, minPadded)
+	return source{}, fmt.Errorf("collection %q is none of orders_N, docs_N_SIZE, "+
+		"control_N_SIZE (SIZE at least %d), late_N_MS, slow_MS", name, minPadded)
 }
 
 // minPadded is the size of a padded document without padding.

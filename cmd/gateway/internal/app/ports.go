@@ -62,6 +62,7 @@ func newGRPC(cfg *config.Config, secure *tls.Config, around *interceptor.Chain, 
 			MaxStreams: cfg.Connections.MaxStreams, MaxAge: cfg.Connections.MaxAge,
 			Stream: around.Stream(), Stopping: stop.Done(), Stall: cfg.Cursors.Idle,
 			MaxSizeOf: maxSizeOf(int(cfg.MaxRequestSize)), Room: room(),
+			MaxItems: cfg.Requests.MaxItems, OpenAccount: around.OpenAccount,
 		}
 		if cfg.AuthEnabled() {
 			c.Authenticate = around.Authenticate

@@ -104,6 +104,7 @@ type client struct {
 	answering atomic.Bool
 	written   atomic.Int64 // bytes
 	took      atomic.Int64 // the time of the last write that has ended, in Unix nanoseconds
+	closed    atomic.Bool
 }
 
 // clientAddr holds the address of a client and its connection, since a call of grpc knows only
@@ -153,6 +154,7 @@ func (c *client) Read(b []byte) (int, error) {
 
 // Close closes the connection and forgets it.
 func (c *client) Close() error {
+	c.closed.Store(true)
 	c.of.mu.Lock()
 	_, open := c.of.open[c]
 	delete(c.of.open, c)

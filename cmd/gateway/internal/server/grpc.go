@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
+	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
@@ -27,6 +28,11 @@ type GRPCConfig struct {
 	// those of a method.
 	MaxRequestSize int
 	MaxSizeOf      func(method string) int
+	// MaxItems limits the items of all lists of a message; 0 means no limit.
+	MaxItems int
+	// OpenAccount opens an account of the client that makes the call of ctx, for large messages. If
+	// it is nil, nothing is charged.
+	OpenAccount func(ctx context.Context, c *admission.Account)
 	// Room limits the bytes of the requests, and of the responses, that are on their way; 0 means
 	// no limit.
 	Room int
@@ -88,6 +94,7 @@ func NewGRPC(cfg GRPCConfig) (*grpc.Server, grpc.ServiceRegistrar) {
 		grpc.WaitForHandlers(true),
 		grpc.NumStreamWorkers(streamWorkers),
 		grpc.MaxHeaderListSize(maxHeaderBytes),
+		grpc.StaticStreamWindowSize(streamWindow),
 		grpc.StreamInterceptor(cfg.stream),
 		grpc.UnknownServiceHandler(refuseUnknown),
 	}
@@ -132,6 +139,7 @@ func (l lateReader) handler(method string, unary grpc.MethodHandler) grpc.Stream
 		if isInfrastructure(method) {
 			intercept = nil
 		}
+		defer s.request.Close()
 		response, err := unary(server, s.ctx, s.RecvMsg, intercept)
 		if err != nil {
 			return err
@@ -166,6 +174,7 @@ func (cfg *GRPCConfig) stream(
 	if err != nil {
 		return err
 	}
+	defer s.request.Close()
 	s.several, s.stall = info.IsClientStream, cfg.Stall
 	if !isInfrastructure(info.FullMethod) {
 		return cfg.Stream(srv, s, info, h)

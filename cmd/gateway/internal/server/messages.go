@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"math/bits"
 	"time"
 
 	"google.golang.org/grpc"
@@ -16,6 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
@@ -44,6 +47,9 @@ type stream struct {
 	several bool
 	// stall is how long the client may leave a message of this stream unread.
 	stall time.Duration
+	// request is charged for the last request; it is open once there was a large one.
+	request       admission.Account
+	isRequestOpen bool
 
 	// The state of the messages on their way: at most one in each direction.
 	header  [5]byte
@@ -85,7 +91,9 @@ func (s *stream) RecvMsg(m any) error {
 	if _, ok := status.FromError(err); ok {
 		return err // of grpc: the stream has ended
 	}
-	if _, ours := errors.AsType[*rpcerr.Error](err); !ours {
+	_, ours := errors.AsType[*rpcerr.Error](err)
+	_, refused := errors.AsType[*admission.Error](err)
+	if !ours && !refused {
 		err = &rpcerr.Error{
 			Reason: rpcerr.Canceled, Message: "the request could not be read: " + err.Error(),
 		}
@@ -155,26 +163,16 @@ func (s *stream) decode(watched *reading, length int, m any) error {
 	if !ok {
 		panic(fmt.Sprintf("bug: server: %T is no message", m))
 	}
-	var data mem.BufferSlice
-	defer func() { data.Free() }()
-	for left := length; left > 0; {
-		n := min(left, paceBytes)
-		piece, err := s.raw.Read(n)
-		if err != nil {
-			return err
-		}
-		if data == nil {
-			data = piece
-		} else {
-			data = append(data, piece...)
-		}
-		if left -= n; left > 0 {
-			s.cfg.dog.moved(watched, n)
-		}
+	s.request.Shrink(s.request.Held()) // the handler of a stream has used the last request
+	text, err := s.read(watched, length)
+	if err != nil {
+		return err
 	}
-	whole := data.MaterializeToBuffer(mem.DefaultBufferPool())
-	defer whole.Free()
-	if err := proto.Unmarshal(whole.ReadOnlyData(), into); err != nil {
+	defer text.Free()
+	if err := s.checkItems(into, text.ReadOnlyData()); err != nil {
+		return err
+	}
+	if err := proto.Unmarshal(text.ReadOnlyData(), into); err != nil {
 		return &rpcerr.Error{
 			Reason: rpcerr.InvalidArgument, Err: err,
 			Message: "the message is not one of this call",
@@ -183,13 +181,110 @@ func (s *stream) decode(watched *reading, length int, m any) error {
 	return nil
 }
 
-// SendMsg sends a message. The connection is closed if the client does not take it.
+// A request is charged as on REST, unless it is small: requestCost bytes for each byte of the
+// buffer that it is read into, for the buffer and what is decoded from it. The buffer grows as the
+// bytes arrive.
+const (
+	smallRequest = 16 << 10
+	requestCost  = 2
+	// streamWindow is how many bytes of a request the client may send before they are asked for.
+	// They are not charged.
+	streamWindow = 64 << 10
+)
+
+// read reads the bytes of a message as they arrive.
+func (s *stream) read(watched *reading, length int) (mem.Buffer, error) {
+	if length <= smallRequest {
+		pieces, err := s.raw.Read(length)
+		if err != nil {
+			return nil, err
+		}
+		defer pieces.Free()
+		return pieces.MaterializeToBuffer(mem.DefaultBufferPool()), nil
+	}
+	account := s.account()
+	if err := account.CheckTotal(int64(requestCost * length)); err != nil {
+		return nil, err
+	}
+	var text []byte
+	for len(text) < length {
+		if len(text) == cap(text) {
+			larger := min(length, max(2*cap(text), paceBytes))
+			if err := account.Grow(s.ctx, int64(requestCost*(larger-cap(text)))); err != nil {
+				return nil, err
+			}
+			text = append(make([]byte, 0, larger), text...)
+		}
+		n := min(cap(text)-len(text), paceBytes)
+		pieces, err := s.raw.Read(n)
+		if err != nil {
+			return nil, err
+		}
+		text = text[:len(text)+n]
+		pieces.CopyTo(text[len(text)-n:])
+		pieces.Free()
+		if len(text) < length {
+			s.cfg.dog.moved(watched, n)
+		}
+	}
+	return mem.SliceBuffer(text), nil
+}
+
+// account returns the account of the stream's request.
+func (s *stream) account() *admission.Account {
+	if !s.isRequestOpen && s.cfg.OpenAccount != nil {
+		s.isRequestOpen = true
+		s.cfg.OpenAccount(s.ctx, &s.request)
+	}
+	return &s.request
+}
+
+// An item takes at least leastItem bytes in a message, and about itemCost bytes in memory: the
+// messages that hold it, its place in lists, and its id in the response.
+const (
+	leastItem = 2
+	itemCost  = 512
+)
+
+// checkItems counts the items of a request, and charges the client with them if they are many.
+func (s *stream) checkItems(m proto.Message, text []byte) error {
+	most := s.cfg.MaxItems
+	if most == 0 {
+		most = math.MaxInt
+	}
+	if len(text)/leastItem <= min(most, smallRequest/itemCost) {
+		return nil
+	}
+	n := countItems(m.ProtoReflect().Descriptor(), text, most)
+	switch {
+	case n > most:
+		return &rpcerr.Error{
+			Reason:  rpcerr.MessageTooLarge,
+			Message: fmt.Sprintf("the request has more than %d items", most),
+		}
+	case n*itemCost <= smallRequest:
+		return nil
+	}
+	return s.account().Grow(s.ctx, int64(n*itemCost))
+}
+
+// largeResponse is the size of the smallest response that is charged.
+const largeResponse = 64 << 10
+
+// SendMsg sends a message. The connection is closed if the client does not take it. A large message
+// is charged until it is written to the connection, which may be after the end of the call.
 func (s *stream) SendMsg(m any) error {
 	if s.client == nil {
 		return s.ServerStream.SendMsg(m)
 	}
 	s.sending = outgoing{message: m, stream: s}
+	if err := s.sending.charge(); err != nil {
+		return rpcerr.Status(err).Err()
+	}
 	err := s.ServerStream.SendMsg(&s.sending)
+	if err != nil {
+		s.sending.account.Close()
+	}
 	s.sending.message = nil // a stream may wait long for the next one
 	return err
 }
@@ -198,6 +293,22 @@ func (s *stream) SendMsg(m any) error {
 type outgoing struct {
 	message any
 	stream  *stream
+	size    int
+	account *admission.Account // of a large message; nil: it is not charged
+}
+
+// charge charges the client with a message. It blocks until the message fits, for a short time.
+func (o *outgoing) charge() error {
+	m, ok := o.message.(proto.Message)
+	if !ok {
+		return nil // the codec refuses it
+	}
+	if o.size = proto.Size(m); o.size < largeResponse || o.stream.cfg.OpenAccount == nil {
+		return nil
+	}
+	o.account = &admission.Account{}
+	o.stream.cfg.OpenAccount(o.stream.ctx, o.account)
+	return o.account.GrowLast(o.stream.ctx, int64(responses.room(o.size)))
 }
 
 // codec writes the messages of streams.
@@ -216,44 +327,88 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	if !ok {
 		return c.CodecV2.Marshal(out.message)
 	}
-	size := proto.Size(m)
+	size := out.size
 	if mem.IsBelowBufferPoolingThreshold(size) {
 		return c.CodecV2.Marshal(m) // it is small, and nothing says when it is freed
 	}
-	pool := mem.DefaultBufferPool()
-	text := pool.Get(size)
+	text := responses.Get(size)
 	written, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend((*text)[:0], m)
 	if err != nil {
-		pool.Put(text)
+		responses.Put(text)
 		return nil, err
 	}
 	*text = written
-	return mem.BufferSlice{mem.NewBuffer(text, out.stream.watch(size, pool))}, nil
+	return mem.BufferSlice{mem.NewBuffer(text, out.stream.watch(size, out))}, nil
 }
 
 // watch begins to watch a message to the client. It returns the pool that the buffer of the message
 // is returned to when it is written.
-func (s *stream) watch(size int, pool mem.BufferPool) mem.BufferPool {
+func (s *stream) watch(size int, o *outgoing) mem.BufferPool {
 	out := &sending{
-		size: size, to: s.client,
+		size: size, to: s.client, account: o.account,
 		patience: pacePatience, deadline: time.Now().Add(sendTime(size)),
 	}
 	if s.stall > 0 {
 		out.patience, out.deadline = s.stall, time.Now().Add(s.stall)
 	}
 	s.cfg.dog.send(out)
-	return &release{pool, s.cfg.dog, out}
+	return &release{s.cfg.dog, out}
 }
 
 // release acts as the pool of one buffer.
 type release struct {
-	mem.BufferPool
 	dog *watchdog
 	out *sending
 }
 
+var _ mem.BufferPool = (*release)(nil)
+
+// Get returns a buffer.
+func (*release) Get(size int) *[]byte { return responses.Get(size) }
+
 // Put ends the watching of the message, and returns its buffer.
 func (r *release) Put(text *[]byte) {
+	responses.Put(text)
 	r.dog.sent(r.out)
-	r.BufferPool.Put(text)
+}
+
+// responses is the pool of the buffers of responses. It keeps none over maxPooled bytes, which
+// would hold memory that is not charged.
+var responses = newResponsePool()
+
+const maxPooled = 1 << 20
+
+// responsePool has buffers whose sizes are powers of two, up to maxPooled.
+type responsePool struct{ mem.BufferPool }
+
+func newResponsePool() responsePool {
+	tiers, err := mem.NewBinaryTieredBufferPool(10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20)
+	if err != nil {
+		panic("bug: server: " + err.Error())
+	}
+	return responsePool{tiers}
+}
+
+// room returns the size of the buffer for a response of n bytes.
+func (responsePool) room(n int) int {
+	if n > maxPooled {
+		return n
+	}
+	return 1 << bits.Len(uint(n-1))
+}
+
+// Get returns a buffer of n bytes.
+func (p responsePool) Get(n int) *[]byte {
+	if n > maxPooled {
+		text := make([]byte, n)
+		return &text
+	}
+	return p.BufferPool.Get(n)
+}
+
+// Put returns a buffer.
+func (p responsePool) Put(text *[]byte) {
+	if cap(*text) <= maxPooled {
+		p.BufferPool.Put(text)
+	}
 }

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/mooringdb/mooring/cmd/gateway/internal/server"
@@ -39,8 +40,8 @@ type rawServer struct {
 	served chan error
 }
 
-// newRawServer serves /test.Test/Unary, whose response is as large as its request says, and
-// /test.Test/Stream, which sends two such messages.
+// newRawServer serves /test.Test/List, which returns its request, /test.Test/Unary, whose response
+// is as large as its request says, and /test.Test/Stream, which sends two such messages.
 func newRawServer(cfg server.GRPCConfig) *rawServer {
 	size := func(in []byte) int {
 		if len(in) != 4 {
@@ -65,6 +66,12 @@ func newRawServer(cfg server.GRPCConfig) *rawServer {
 			return interceptor(ctx, in, &grpc.UnaryServerInfo{Server: srv, FullMethod: "/test.Test/Unary"}, func(context.Context, any) (any, error) {
 				return wrapperspb.Bytes(make([]byte, size(in.Value))), nil
 			})
+		}}, {MethodName: "List", Handler: func(srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
+			in := new(structpb.ListValue)
+			if err := decode(in); err != nil {
+				return nil, err
+			}
+			return in, nil
 		}}},
 		Streams: []grpc.StreamDesc{{StreamName: "Stream", ServerStreams: true, Handler: func(_ any, ss grpc.ServerStream) error {
 			in := new(wrapperspb.BytesValue)

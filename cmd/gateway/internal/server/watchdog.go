@@ -4,6 +4,8 @@ import (
 	"container/list"
 	"sync"
 	"time"
+
+	"github.com/mooringdb/mooring/service/admission"
 )
 
 // The pace of a client, as on REST.
@@ -68,6 +70,7 @@ type sending struct {
 	progress time.Time
 	written  int64 // by the connection, at that time
 	to       *client
+	account  *admission.Account // charged for it; nil: none is
 }
 
 // The reasons for the end of a call whose request does not arrive.
@@ -147,8 +150,18 @@ func (w *watchdog) forgetLocked(e *list.Element) *reading {
 // sent ends the watching of a message to a client.
 func (w *watchdog) sent(s *sending) {
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	w.dropLocked(s)
+	w.mu.Unlock()
+	s.account.Close()
+}
+
+// end closes the connections of messages, which are watched no more. grpc frees no message of a
+// connection that is closed.
+func end(stuck []*sending) {
+	for _, s := range stuck {
+		_ = s.to.Close() // its error does not matter any more
+		s.account.Close()
+	}
 }
 
 func (w *watchdog) dropLocked(s *sending) {
@@ -162,12 +175,10 @@ func (w *watchdog) dropLocked(s *sending) {
 // that take nothing.
 func (w *watchdog) send(s *sending) {
 	s.progress, s.written = time.Now(), s.to.written.Load()
-	for _, c := range w.queue(s) {
-		_ = c.Close() // its error does not matter any more
-	}
+	end(w.queue(s))
 }
 
-func (w *watchdog) queue(s *sending) (idle []*client) {
+func (w *watchdog) queue(s *sending) (idle []*sending) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.unsent[s] = struct{}{}
@@ -176,16 +187,16 @@ func (w *watchdog) queue(s *sending) (idle []*client) {
 	return w.idleLocked(s.progress)
 }
 
-// idleLocked returns the connections that have taken nothing for hurry, if there is no room. It
-// looks at most once in a fraction of that time.
-func (w *watchdog) idleLocked(now time.Time) (idle []*client) {
+// idleLocked returns the messages whose connections have taken nothing for hurry, if there is no
+// room. It looks at most once in a fraction of that time.
+func (w *watchdog) idleLocked(now time.Time) (idle []*sending) {
 	if w.room == 0 || w.queued <= w.room || now.Sub(w.checked) < hurry/10 {
 		return nil
 	}
 	w.checked = now
 	for s := range w.unsent {
 		if now.Sub(s.to.tookAt()) > hurry && now.Sub(s.progress) > hurry {
-			idle = append(idle, s.to)
+			idle = append(idle, s)
 			w.dropLocked(s)
 		}
 	}
@@ -205,14 +216,12 @@ func (w *watchdog) sweep() {
 	for _, r := range slow {
 		r.of.cut(whySlow)
 	}
-	for _, c := range stuck {
-		_ = c.Close() // its error does not matter any more
-	}
+	end(stuck)
 }
 
-// late returns the messages from clients and the connections that have made no progress, and
-// watches them no more.
-func (w *watchdog) late(now time.Time) (slow []*reading, stuck []*client) {
+// late returns the messages that have made no progress, and those to connections that are closed.
+// It watches them no more.
+func (w *watchdog) late(now time.Time) (slow []*reading, stuck []*sending) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var next *list.Element
@@ -224,8 +233,8 @@ func (w *watchdog) late(now time.Time) (slow []*reading, stuck []*client) {
 		}
 	}
 	for s := range w.unsent {
-		if s.isStuck(now) {
-			stuck = append(stuck, s.to)
+		if s.to.closed.Load() || s.isStuck(now) {
+			stuck = append(stuck, s)
 			w.dropLocked(s)
 		}
 	}

@@ -1,0 +1,222 @@
+package attack_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+const collections = "/v1/databases/d/collections/"
+
+var restAttacks = []attack{
+	{"bodies of 64 MiB that stop", func(t *testing.T, g *target) string {
+		return stopBodies(t, g, of(1000, 50), "Content-Length: 67108863\r\n\r\n{")
+	}},
+	{"chunked bodies that stop", func(t *testing.T, g *target) string {
+		return stopBodies(t, g, of(10, 10), "Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n")
+	}},
+	{"half bodies of 64 MiB", func(t *testing.T, g *target) string {
+		n, size := of(12, 2), of(64<<20, 4<<20)
+		var sending sync.WaitGroup
+		var conns []net.Conn
+		for range n {
+			c := post(t, g, "orders_1/documents:insertMany", fmt.Sprintf("Content-Length: %d\r\n\r\n", size))
+			defer func() { _ = c.Close() }()
+			conns = append(conns, c)
+			sending.Go(func() {
+				piece := []byte(strings.Repeat(" ", 64<<10))
+				for left := size - 1; left > 0; left -= len(piece) {
+					if _, err := c.Write(piece[:min(left, len(piece))]); err != nil {
+						return
+					}
+				}
+			})
+		}
+		sending.Wait()
+		return fmt.Sprintf("%d, by status: %v", n, statuses(t, conns))
+	}},
+	{"clients that go away", func(t *testing.T, g *target) string {
+		const n = 140
+		var calls sync.WaitGroup
+		for range n {
+			calls.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), 40*time.Millisecond)
+				defer cancel()
+				hang(t, ctx, g)
+			})
+		}
+		calls.Wait()
+		<-time.After(time.Duration(of(10, 2)) * time.Second)
+		return fmt.Sprintf("%d commands that hang, gone after 40 ms", n)
+	}},
+	{"clients that stay", func(t *testing.T, g *target) string {
+		const n = 140
+		var calls sync.WaitGroup
+		ctx, cancel := context.WithCancel(t.Context())
+		defer calls.Wait()
+		defer cancel()
+		for range n {
+			calls.Go(func() { hang(t, ctx, g) })
+		}
+		<-time.After(time.Duration(of(10, 7)) * time.Second)
+		return fmt.Sprintf("%d commands that hang", n)
+	}},
+	{"REST streams not read", func(t *testing.T, g *target) string {
+		n, seconds := of(60, 20), of(60, 10)
+		var conns []net.Conn
+		for range n {
+			c := post(t, g, "docs_100_15500000/documents:streamFind",
+				"Accept: application/x-ndjson\r\nContent-Length: 2\r\n\r\n{}")
+			defer func() { _ = c.Close() }()
+			conns = append(conns, c)
+		}
+		<-time.After(time.Duration(seconds) * time.Second)
+		return fmt.Sprintf("%d of 15.5 MB documents for %d s, by status: %v", n, seconds,
+			statuses(t, conns))
+	}},
+	{"100 finds of 3 MiB", func(t *testing.T, g *target) string {
+		return flood(t, g, of(100, 10), "docs_3000_1024")
+	}},
+	{"32 finds of control characters", func(t *testing.T, g *target) string {
+		return flood(t, g, of(32, 4), "control_3000_1024")
+	}},
+	{"insertMany of 1,000,000 {}", func(t *testing.T, g *target) string {
+		n := of(1_000_000, 100_001)
+		body := `{"documents": [{}` + strings.Repeat(`,{}`, n-1) + `]}`
+		answers := map[int]int{}
+		for range of(20, 1) {
+			resp, err := g.http.Post(g.REST+collections+"orders_1/documents:insertMany",
+				"application/json", strings.NewReader(body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = io.Copy(io.Discard, resp.Body)
+			_ = resp.Body.Close()
+			answers[resp.StatusCode]++
+		}
+		if answers[http.StatusRequestEntityTooLarge] == 0 || len(answers) > 1 {
+			t.Errorf("by status: %v, want 413 only", answers)
+		}
+		return fmt.Sprintf("by status: %v", answers)
+	}},
+	{"insertMany of 100,000 {}", func(t *testing.T, g *target) string {
+		// The most that a request may have, several at once.
+		n, answers := of(100_000, 20_000), map[int]int{}
+		body := `{"documents": [{}` + strings.Repeat(`,{}`, n-1) + `]}`
+		var mu sync.Mutex
+		together(of(10, 2), of(8, 0), func() {
+			resp, err := g.http.Post(g.REST+collections+"orders_1/documents:insertMany",
+				"application/json", strings.NewReader(body))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_, _ = io.Copy(io.Discard, resp.Body)
+			_ = resp.Body.Close()
+			mu.Lock()
+			defer mu.Unlock()
+			answers[resp.StatusCode]++
+		})
+		return fmt.Sprintf("10 at once, by status: %v", answers)
+	}},
+}
+
+// together runs work n times at once, again and again for so many seconds, at least once.
+func together(n, seconds int, work func()) {
+	until := time.Now().Add(time.Duration(seconds) * time.Second)
+	var all sync.WaitGroup
+	for range n {
+		all.Go(func() {
+			work()
+			for time.Now().Before(until) {
+				work()
+			}
+		})
+	}
+	all.Wait()
+}
+
+// post begins a request, with the end of its header and the beginning of its body.
+func post(t *testing.T, g *target, path, rest string) net.Conn {
+	t.Helper()
+	c, err := connect(t, g.REST)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.WriteString(c, "POST "+collections+path+" HTTP/1.1\r\nHost: localhost\r\n"+
+		"Content-Type: application/json\r\n"+rest)
+	return c
+}
+
+// statuses reads the beginnings of the answers, and returns how many there are of each status.
+// Those of connections that the gateway has reset count as "cut".
+func statuses(t *testing.T, conns []net.Conn) map[string]int {
+	t.Helper()
+	answers := map[string]int{}
+	for _, c := range conns {
+		_ = c.SetReadDeadline(time.Now().Add(patience + slack))
+		head := make([]byte, len("HTTP/1.1 408"))
+		if _, err := io.ReadFull(c, head); err != nil {
+			answers["cut"]++
+			continue
+		}
+		answers[strings.TrimPrefix(string(head), "HTTP/1.1 ")]++
+	}
+	return answers
+}
+
+func stopBodies(t *testing.T, g *target, n int, beginning string) string {
+	t.Helper()
+	var conns []net.Conn
+	for range n {
+		c := post(t, g, "orders_1/documents:find", beginning)
+		defer func() { _ = c.Close() }()
+		conns = append(conns, c)
+	}
+	answers := statuses(t, conns)
+	if answers["408"] != n {
+		t.Errorf("by status: %v, want 408 of all %d", answers, n)
+	}
+	return fmt.Sprintf("%d, by status: %v", n, answers)
+}
+
+// hang makes a call that the server does not answer, until ctx ends.
+func hang(t *testing.T, ctx context.Context, g *target) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, g.REST+"/v1/databases/d:runCommand",
+		strings.NewReader(`{"command": {"find": "slow_60000"}}`))
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	r.Header.Set("Content-Type", "application/json")
+	if resp, err := g.http.Do(r); err == nil {
+		_ = resp.Body.Close()
+	}
+}
+
+// flood reads all documents of a collection as one page, so many times at once.
+func flood(t *testing.T, g *target, n int, collection string) string {
+	t.Helper()
+	var mu sync.Mutex
+	answers := map[int]int{}
+	together(n, of(8, 0), func() {
+		resp, err := g.http.Get(g.REST + collections + collection + "/documents?batchSize=3000")
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		_, _ = io.Copy(io.Discard, resp.Body)
+		_ = resp.Body.Close()
+		mu.Lock()
+		defer mu.Unlock()
+		answers[resp.StatusCode]++
+	})
+	return fmt.Sprintf("%d at once, by status: %v", n, answers)
+}
