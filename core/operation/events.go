@@ -104,20 +104,21 @@ func (o *observation) redactError(err error) error {
 var emptyDocument = bson.NewBuilder(nil).Finish()
 
 // sensitiveCommands are the commands whose content no event shows (Command Logging and Monitoring,
-// "Security"). They are in lower case, since servers and specifications spell some of them in two
-// ways.
-var sensitiveCommands = map[string]struct{}{
-	"authenticate": {}, "saslstart": {}, "saslcontinue": {}, "getnonce": {}, "createuser": {},
-	"updateuser":     {},
-	"copydbgetnonce": {}, "copydbsaslstart": {}, "copydb": {},
+// "Security"). Servers and specifications spell some of them in two ways.
+var sensitiveCommands = [...]string{
+	"authenticate", "saslStart", "saslContinue", "getnonce", "createUser", "updateUser",
+	"copydbgetnonce", "copydbsaslstart", "copydb",
 }
 
+// sensitive makes no allocation: it runs for each command that has events.
 func sensitive(name string, body bson.Raw) bool {
-	name = strings.ToLower(name)
-	if _, ok := sensitiveCommands[name]; ok {
-		return true
+	for _, s := range sensitiveCommands {
+		if len(s) == len(name) && strings.EqualFold(s, name) {
+			return true
+		}
 	}
-	return (name == "hello" || name == "ismaster") && body.Has("speculativeAuthenticate")
+	return (strings.EqualFold(name, "hello") || strings.EqualFold(name, "isMaster")) &&
+		body.Has("speculativeAuthenticate")
 }
 
 // visible returns the command as events show it: with its document sequences as arrays at the end.

@@ -42,6 +42,8 @@ const (
 	TooMuch
 )
 
+const numCauses = int(TooMuch) + 1
+
 // Error refuses a call.
 type Error struct {
 	Cause Cause
@@ -86,10 +88,12 @@ func New(cfg Config) *Admission {
 // before the first call.
 func (a *Admission) SetReclaim(reclaim func(bytes int64)) { a.bytes.reclaim = reclaim }
 
-// Usage says what is held of a resource, and how many calls wait for it.
+// Usage says what is held of a resource, how many calls wait for it, and how many were refused, by
+// Cause.
 type Usage struct {
 	Held, Limit int64
 	Waiting     int
+	Refused     [numCauses]uint64
 }
 
 // Bytes returns how the budget of bytes is used.
@@ -100,6 +104,15 @@ func (a *Admission) Calls() Usage { return a.calls.usage() }
 
 // Streams returns how many streams are open.
 func (a *Admission) Streams() Usage { return a.streams.usage() }
+
+// Rates returns how many calls were refused since there were too many in one second. Nothing is
+// held, and nothing waits.
+func (a *Admission) Rates() Usage {
+	if a.rates == nil {
+		return Usage{}
+	}
+	return Usage{Limit: int64(a.rates.total), Refused: a.rates.refused.read()}
+}
 
 // EnterCall admits a unary call of a principal. It blocks for at most Config.Patience, and until
 // ctx ends. If it returns nil, the caller must call LeaveCall when the call has ended. Its errors

@@ -268,3 +268,34 @@ func BenchmarkAccount(b *testing.B) {
 		c.Close()
 	}
 }
+
+// TestRefusalsAreCounted checks the counts of refusals by resource and cause.
+func TestRefusalsAreCounted(t *testing.T) {
+	a := admission.New(admission.Config{
+		Bytes: 100, Calls: admission.Limits{Each: 1}, StreamsEach: 1, Rate: 1000, RateEach: 4,
+	})
+	p := named("p")
+	for range 2 {
+		_ = a.EnterCall(t.Context(), p)
+		_ = a.EnterStream(t.Context(), p)
+	}
+	_ = a.EnterStream(t.Context(), p) // the fifth in one second
+	var account admission.Account
+	a.Open(&account, p)
+	_ = account.Grow(t.Context(), 101)
+	for name, row := range map[string]struct {
+		got  admission.Usage
+		want [3]uint64
+	}{
+		"calls": {a.Calls(), [3]uint64{1, 0, 0}}, "streams": {a.Streams(), [3]uint64{1, 0, 0}},
+		"rate": {a.Rates(), [3]uint64{1, 0, 0}}, "memory": {a.Bytes(), [3]uint64{0, 0, 1}},
+		"no rate": {admission.New(admission.Config{}).Rates(), [3]uint64{}},
+	} {
+		if row.got.Refused != row.want {
+			t.Errorf("%s: refused %v, want %v", name, row.got.Refused, row.want)
+		}
+	}
+	if limit := a.Rates().Limit; limit != 1000 {
+		t.Errorf("Rates().Limit = %d", limit)
+	}
+}

@@ -33,6 +33,7 @@ const remembered = 10_000
 // rates limits calls per second.
 type rates struct {
 	total, each float64 // 0: no limit
+	refused     refused
 
 	// mu guards the fields below. Nothing blocks while it is held.
 	mu      sync.Mutex
@@ -65,6 +66,7 @@ func (r *rates) take(p Principal, now time.Time) error {
 		after, wait := before.take(r.each, now)
 		r.buckets.Add(p, after)
 		if wait > 0 {
+			r.refused[OwnShare].Add(1)
 			return &Error{Cause: OwnShare, What: perSecond, RetryAfter: wait}
 		}
 	}
@@ -72,6 +74,7 @@ func (r *rates) take(p Principal, now time.Time) error {
 		var wait time.Duration
 		r.all, wait = r.all.take(r.total, now)
 		if wait > 0 {
+			r.refused[Full].Add(1)
 			return &Error{Cause: Full, What: perSecond, RetryAfter: wait}
 		}
 	}

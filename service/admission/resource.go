@@ -3,6 +3,7 @@ package admission
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -10,6 +11,7 @@ import (
 type resource struct {
 	name     string
 	patience time.Duration
+	refused  refused
 
 	// mu guards the fields below. Nothing blocks while it is held.
 	mu    sync.Mutex
@@ -99,9 +101,23 @@ func (r *resource) usage() Usage {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	q := r.queue
-	return Usage{Held: q.used, Limit: q.limits.Total, Waiting: q.waits()}
+	return Usage{Held: q.used, Limit: q.limits.Total, Waiting: q.waits(),
+		Refused: r.refused.read()}
 }
 
 var causes = [...]Cause{ownShare: OwnShare, full: Full, tooMuch: TooMuch}
 
-func (r *resource) refusal(v verdict) error { return &Error{Cause: causes[v], What: r.name} }
+func (r *resource) refusal(v verdict) error {
+	r.refused[causes[v]].Add(1)
+	return &Error{Cause: causes[v], What: r.name}
+}
+
+// refused counts refusals by their causes.
+type refused [numCauses]atomic.Uint64
+
+func (r *refused) read() (counts [numCauses]uint64) {
+	for i := range r {
+		counts[i] = r[i].Load()
+	}
+	return counts
+}

@@ -101,6 +101,19 @@ func (t *Table) Len() int {
 	return len(t.things)
 }
 
+// Counts returns the number of open handles by kind.
+func (t *Table) Counts() map[Kind]int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	counts := map[Kind]int{}
+	for _, thing := range t.things {
+		if h := thing.handle(); h.counted {
+			counts[h.Kind]++
+		}
+	}
+	return counts
+}
+
 // HasRoom returns a *LimitError if the principal has as many open handles as it may, of those
 // that can still be opened: expired ones, and those for which gone reports true, are ended first.
 // Without authentication there is no principal, and no limit. Calls that settle their handles

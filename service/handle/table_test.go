@@ -577,3 +577,20 @@ func TestQuietCancelsAllWork(t *testing.T) {
 		all.Wait()
 	})
 }
+
+func TestCounts(t *testing.T) {
+	table := start(t, handle.Config{})
+	for i, kind := range []handle.Kind{
+		handle.KindCursor, handle.KindCursor, handle.KindTransaction,
+	} {
+		x := newThing(byte(i), "p")
+		x.Kind = kind
+		table.Lock()
+		table.SettleLocked(x, waiting)
+		table.Unlock()
+	}
+	got := table.Counts()
+	if got[handle.KindCursor] != 2 || got[handle.KindTransaction] != 1 || len(got) != 2 {
+		t.Errorf("Counts() = %v", got)
+	}
+}

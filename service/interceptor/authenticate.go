@@ -40,6 +40,9 @@ func (x *Chain) Authenticate(ctx context.Context, method string) (context.Contex
 		slog.String("code", failure.Code().String()),
 		slog.String("client", presented.Address.String()),
 		slog.String("err", failure.Message()))
+	if x.cfg.Meter != nil {
+		x.cfg.Meter.Refused(failure.Code(), failure.Reason())
+	}
 	x.cfg.Audit.Ended(ctx, &audit.Entry{
 		RequestID: local.RequestID, Method: method, Client: presented.Address.String(),
 		Code: failure.Code(), Reason: failure.Reason(),

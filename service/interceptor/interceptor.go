@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
@@ -30,6 +31,8 @@ type Config struct {
 	// Logger gets one debug line for each call, and an error line for each internal error. If it
 	// is nil, nothing is logged.
 	Logger *slog.Logger
+	// Meter counts the calls. If it is nil, nothing does.
+	Meter Meter
 	// Sessions opens the tokens of sessions. If it is nil, calls in sessions are refused.
 	Sessions call.Sessions
 	// Idempotency makes writes with a key exactly-once. If it is nil, such calls are refused.
@@ -57,6 +60,15 @@ type Config struct {
 	// has stopped reading must not hold a cursor, and perhaps its connection, forever. 0 means
 	// DefaultStallTimeout.
 	StallTimeout time.Duration
+}
+
+// Meter counts calls. Its methods must not block.
+type Meter interface {
+	// Ended counts a call of a method that has ended with a code and, unless it succeeded, a
+	// reason.
+	Ended(method string, stream bool, code codes.Code, reason string, took time.Duration)
+	// Refused counts a request that was refused before it was a call.
+	Refused(code codes.Code, reason string)
 }
 
 // DefaultStallTimeout is the default of Config.StallTimeout.
@@ -97,6 +109,7 @@ func New(cfg Config) *Chain {
 	}
 	x.steps = []step{
 		x.identify, // the request's id
+		x.count,    // the metrics, with the status that the client gets
 		x.log,      // one line, with the status that the client gets
 		x.audit,    // one line for a write and a refusal, unless another replica forwards it
 		x.explain,  // errors become a status

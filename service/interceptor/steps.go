@@ -73,6 +73,21 @@ func requestID(ids []string) string {
 	return NewRequestID()
 }
 
+// count counts the call.
+func (x *Chain) count(ctx context.Context, c *pass) error {
+	if x.cfg.Meter == nil {
+		return c.next(ctx)
+	}
+	start := time.Now()
+	err := c.next(ctx)
+	code, reason := codes.OK, ""
+	if f, ok := errors.AsType[*rpcerr.Failure](err); ok {
+		code, reason = f.Code(), f.Reason()
+	}
+	x.cfg.Meter.Ended(c.method, c.stream != nil, code, reason, time.Since(start))
+	return err
+}
+
 func (x *Chain) log(ctx context.Context, c *pass) error {
 	debugging := x.cfg.Logger.Enabled(ctx, slog.LevelDebug)
 	var start time.Time

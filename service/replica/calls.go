@@ -41,8 +41,10 @@ type exchange func(context.Context, client, ...grpc.CallOption) error
 
 // call runs one call to a replica and explains its error.
 func (t *Transport) call(ctx context.Context, address string, run exchange) error {
+	t.called.Add(1)
 	p, err := t.connections.get(address)
 	if err != nil {
+		t.unreachable.Add(1)
 		return &paging.UnreachableError{Address: address, Err: err}
 	}
 	defer t.connections.put(p)
@@ -66,7 +68,11 @@ func (t *Transport) explain(
 	ctx context.Context, address string, p *connection, via *peer.Peer, err error,
 ) error {
 	err = explain(ctx, address, via, err)
-	if lost, ok := errors.AsType[*paging.UnreachableError](err); ok && !lost.Sent {
+	lost, ok := errors.AsType[*paging.UnreachableError](err)
+	if ok {
+		t.unreachable.Add(1)
+	}
+	if ok && !lost.Sent {
 		if lost.Refused = p.refused.Load(); lost.Refused {
 			t.directory.forget(address)
 			// the next call dials at once: a new replica may listen there

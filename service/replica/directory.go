@@ -106,6 +106,13 @@ func (d *directory) heardLocked() []string {
 	return slices.Collect(maps.Keys(d.heard))
 }
 
+// heardOf returns the number of learned addresses.
+func (d *directory) heardOf() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.heardLocked())
+}
+
 // known returns all addresses that need no lookup of a name, this replica's own among them.
 func (d *directory) known() []string {
 	d.mu.Lock()

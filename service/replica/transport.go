@@ -10,6 +10,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/net/netutil"
@@ -80,6 +81,8 @@ type Transport struct {
 	directory   *directory
 	connections *connections
 	pushes      pushes
+	// called and unreachable count what Stats returns.
+	called, unreachable atomic.Uint64
 
 	listener net.Listener       // nil before Bind
 	server   *grpc.Server       // nil before Serve
@@ -233,6 +236,20 @@ func (t *Transport) heardOf(address string, resp *replicav1.MeetResponse) {
 		if from, to := r.id(s.GetInstance()), r.replica(s.GetSuccessor()); r.err == nil {
 			t.pager.Succeeded(from, to)
 		}
+	}
+}
+
+// Stats counts what the transport does.
+type Stats struct {
+	Known       int    // other replicas that have been heard of in the last ten minutes
+	Calls       uint64 // to other replicas
+	Unreachable uint64 // of the calls
+}
+
+// Stats returns the counts so far.
+func (t *Transport) Stats() Stats {
+	return Stats{
+		Known: t.directory.heardOf(), Calls: t.called.Load(), Unreachable: t.unreachable.Load(),
 	}
 }
 

@@ -426,6 +426,10 @@ func (c *call) log(ctx context.Context, failed rpcerr.Response) {
 	if c.called {
 		return
 	}
+	if meter := c.handler.config.Meter; meter != nil {
+		e := failed.Body.GetError()
+		meter.Refused(codes.Code(e.GetCode()), e.GetReason())
+	}
 	c.handler.config.Audit.Ended(ctx, &audit.Entry{
 		RequestID: c.id(), Method: c.r.Method + " " + withoutTicket(c.r.URL.Path),
 		Client: c.r.RemoteAddr,

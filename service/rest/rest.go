@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rs/cors"
+	"google.golang.org/grpc/codes"
 
 	"github.com/mooringdb/mooring/core/bson/extjson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
@@ -53,6 +54,10 @@ type Config struct {
 	// StallTimeout is how long a client may read nothing of a stream before its connection is
 	// closed. 0 means the interceptors' default.
 	StallTimeout time.Duration
+	// Meter counts the requests that are refused and reach no interceptor; nil: nothing does.
+	Meter interface {
+		Refused(code codes.Code, reason string)
+	}
 	// Audit gets the requests that are refused and reach no interceptor; nil: none.
 	Audit *audit.Log
 	// CORS says which pages of other origins may call.

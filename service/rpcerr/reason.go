@@ -159,6 +159,21 @@ var reasons = byReason([]row{
 	{codes.Internal, http.StatusInternalServerError, Internal, Never},
 })
 
+// IsListed reports whether a reason is in a table: one of the gateway's own, or a server's name of
+// a code. Servers may have other names, too.
+func IsListed(reason string) bool { return listed[Reason(reason)] }
+
+var listed = func() map[Reason]bool {
+	all := make(map[Reason]bool, len(reasons)+len(serverCodes))
+	for reason := range reasons {
+		all[reason] = true
+	}
+	for _, r := range serverCodes {
+		all[r.reason] = true
+	}
+	return all
+}()
+
 func byReason(rows []row) map[Reason]row {
 	m := make(map[Reason]row, len(rows))
 	for _, r := range rows {

@@ -494,3 +494,13 @@ func TestRetryAfter(t *testing.T) {
 		t.Errorf("RetryAfter = %v, want 7s", got)
 	}
 }
+
+func TestIsListed(t *testing.T) {
+	for reason, want := range map[string]bool{
+		"Overloaded": true, "DuplicateKey": true, "NameOfAServer": false, "": false,
+	} {
+		if got := rpcerr.IsListed(reason); got != want {
+			t.Errorf("IsListed(%q) = %v", reason, got)
+		}
+	}
+}

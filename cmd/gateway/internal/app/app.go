@@ -57,6 +57,7 @@ func newApp(cfg *config.Config, log *slog.Logger, lookup lookupHost) (*App, erro
 		services,
 		ports,
 		fx.Populate(&a.server, &a.keys, &a.login, &a.access, &a.audit),
+		fx.Invoke(measure),
 	)
 	if err := a.fx.Err(); err != nil {
 		return nil, dig.RootCause(err)

@@ -1,18 +1,26 @@
 package app
 
 import (
+	"context"
 	"log/slog"
 
 	"go.uber.org/fx"
 	"google.golang.org/grpc/health"
 
 	"github.com/mooringdb/mooring/cmd/gateway/internal/build"
+	"github.com/mooringdb/mooring/cmd/gateway/internal/certificate"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/logging"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/login"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/metrics"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/ready"
+	"github.com/mooringdb/mooring/core/client"
+	"github.com/mooringdb/mooring/core/description"
 	"github.com/mooringdb/mooring/core/event"
+	"github.com/mooringdb/mooring/service/admission"
+	"github.com/mooringdb/mooring/service/interceptor"
+	"github.com/mooringdb/mooring/service/paging"
+	"github.com/mooringdb/mooring/service/replica"
 )
 
 // observation provides the listeners of the driver's events: the log and the readiness.
@@ -28,11 +36,59 @@ func newLogin(cfg *config.Config, log *slog.Logger, state *ready.State) *login.L
 	return l
 }
 
-func newMetrics() *metrics.Metrics { return metrics.New(build.Version()) }
+func newMetrics(cfg *config.Config) *metrics.Metrics {
+	return metrics.New(metrics.Options{
+		Version: build.Version(), Native: cfg.Metrics.NativeHistograms,
+	})
+}
 
-func newSink(log *slog.Logger, state *ready.State, l *login.Login) *event.Sink {
+type sourceParams struct {
+	fx.In
+
+	Metrics     *metrics.Metrics
+	Client      *client.Client
+	Pager       *paging.Pager
+	Admission   *admission.Admission
+	Gate        *interceptor.Gate
+	Ready       *ready.State
+	Login       *login.Login
+	Certificate *certificate.Holder
+	Transport   *replica.Transport
+}
+
+// measure names what the metrics read when they are scraped.
+func measure(p sourceParams) {
+	s := metrics.Sources{
+		Topology: func() description.Topology {
+			t, _ := p.Client.WatchTopology()
+			return t
+		},
+		Pools: p.Client.Pools, IdleSessions: p.Client.IdleSessions,
+		Handles: p.Pager.Table().Counts, InFlight: p.Gate.InFlight,
+		Admission: func() map[string]admission.Usage {
+			return map[string]admission.Usage{
+				"memory": p.Admission.Bytes(), "calls": p.Admission.Calls(),
+				"streams": p.Admission.Streams(), "rate": p.Admission.Rates(),
+			}
+		},
+		Ready: func() error { return p.Ready.Ready(context.Background()) },
+		Login: p.Login.Err,
+	}
+	if p.Certificate != nil {
+		s.Certificate = p.Certificate.NotAfter
+	}
+	if p.Transport != nil {
+		s.Replicas = p.Transport.Stats
+	}
+	p.Metrics.SetSources(s)
+}
+
+func newSink(
+	log *slog.Logger, state *ready.State, l *login.Login, m *metrics.Metrics,
+) *event.Sink {
 	panicked := func(value any, stack []byte) {
 		log.Error("a listener panicked", "panic", value, "stack", string(stack))
 	}
-	return event.Join(panicked, logging.Sink(log), logging.Specified(log), state.Sink(), l.Sink())
+	return event.Join(panicked, logging.Sink(log), logging.Specified(log), state.Sink(), l.Sink(),
+		m.Sink())
 }

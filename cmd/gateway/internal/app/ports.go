@@ -130,7 +130,7 @@ func hasDocuments(
 
 func newREST(cfg *config.Config, log *slog.Logger, conn *inproc.Conn,
 	state *ready.State, callers *caller.Authenticator, tickets *changestream.Tickets,
-	admitted *admission.Admission, audited *audit.Log,
+	admitted *admission.Admission, audited *audit.Log, m *metrics.Metrics,
 ) (*rest.Handler, error) {
 	protocols, err := newProtocols(cfg)
 	if err != nil {
@@ -140,7 +140,7 @@ func newREST(cfg *config.Config, log *slog.Logger, conn *inproc.Conn,
 		Conn: conn, Ready: state.Ready, MaxBodyBytes: cfg.MaxRequestSize,
 		MaxItems: cfg.Requests.MaxItems,
 		Callers:  callers, Tickets: tickets, Admission: admitted, Hosts: cfg.RESTHosts(),
-		StallTimeout: cfg.Cursors.Idle, Logger: log, Audit: audited,
+		StallTimeout: cfg.Cursors.Idle, Logger: log, Audit: audited, Meter: m,
 		CORS: rest.CORS(cfg.REST.CORS), Protocols: protocols,
 		Terse: cfg.Terse(),
 	})

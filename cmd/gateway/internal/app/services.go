@@ -9,6 +9,7 @@ import (
 
 	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/memory"
+	"github.com/mooringdb/mooring/cmd/gateway/internal/metrics"
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/pool"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
@@ -46,11 +47,11 @@ func newChain(cfg *config.Config, log *slog.Logger, gate *interceptor.Gate,
 	callers *caller.Authenticator, rules *policy.Enforcer, admitted *admission.Admission,
 	sessions *session.Sessions, c *client.Client, keys *seal.Ring,
 	transactions *transaction.Transactions,
-	audited *audit.Log,
+	audited *audit.Log, m *metrics.Metrics,
 ) *interceptor.Chain {
 	return interceptor.New(interceptor.Config{
 		Logger: log, Gate: gate, Callers: callers, Policy: rules,
-		Audit: audited, Terse: cfg.Terse(),
+		Audit: audited, Meter: m, Terse: cfg.Terse(),
 		Sessions: sessions, Idempotency: idempotency.New(c, keys),
 		Admission:      admitted,
 		Transactions:   transactions,

@@ -38,6 +38,7 @@ type Config struct {
 	DebugAddress string
 	// AdminAddress is the address of the listener with the metrics; empty means none.
 	AdminAddress string
+	Metrics      Metrics
 	// TLS applies to both listeners, if it is set.
 	TLS TLS
 	// AllowPlaintext and AllowUnauthenticated permit listeners that other machines can reach to
@@ -106,6 +107,12 @@ func (Config) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "config.Con
 type Token struct {
 	File    string
 	Command []string // a program and its arguments
+}
+
+// Metrics says which metrics there are.
+type Metrics struct {
+	// NativeHistograms adds native histograms to the classic ones.
+	NativeHistograms bool
 }
 
 // GRPC describes the gRPC listener.

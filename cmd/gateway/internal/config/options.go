@@ -329,6 +329,12 @@ var options = []option{
 		parse: into(func(c *Config) *string { return &c.AdminAddress }, parseListener),
 	},
 	{
+		Name: "metrics.nativeHistograms", Kind: "bool", Default: "false", Bool: true,
+		Doc: "Whether histograms of durations also have the native form, which a Prometheus that " +
+			"asks for it gets: finer buckets in fewer series.",
+		parse: into(func(c *Config) *bool { return &c.Metrics.NativeHistograms }, parseBool),
+	},
+	{
 		Name: "addressesFile", Kind: "path",
 		Doc: "File to which the gateway writes the addresses of its listeners as JSON when they " +
 			"are bound: {\"grpc\":\"127.0.0.1:27080\",\"rest\":\"127.0.0.1:8080\"}, and debug, " +
