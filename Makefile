@@ -99,7 +99,9 @@ lint: ## plain English, golangci-lint, buf lint and format, helm lint
 	cd lab && $(GO) tool -modfile=../tools/lint/go.mod golangci-lint run ./...
 	$(BUF) lint
 	$(BUF) format -d --exit-code proto
-	$(HELM) lint deploy/helm/mooring -f deploy/helm/mooring/ci/values.yaml
+	@for values in deploy/helm/mooring/ci/*.yaml; do \
+		$(HELM) lint --strict --quiet deploy/helm/mooring -f $$values || exit 1; \
+	done
 
 .PHONY: layers
 layers: ## ask the go command what core, service and the gateway depend on
@@ -130,9 +132,14 @@ openapi-check: ## check openapi.json with redocly and a typed client (npm; witho
 breaking: ## compare the API with the newest release tag (reports only where there is none)
 	tools/breaking.sh
 
-.PHONY: helm-template
-helm-template: ## render the chart
-	$(HELM) template mooring deploy/helm/mooring -f deploy/helm/mooring/ci/values.yaml >/dev/null
+.PHONY: helm-check
+helm-check: ## render the chart with eight files of values, decode all manifests strictly, run the Pod
+	cd tools/helm && $(GO) test -count=1 ./...
+	MOORING_TEST_HELM=1 $(GO) test -count=1 ./deploy/...
+
+.PHONY: kube-check
+kube-check: ## apply the chart's manifests to a real API server (dry run), restricted Pods enforced; minutes
+	@GO="$(GO)" tools/kube/check.sh
 
 ##@ Experiments (minutes to hours)
 

@@ -26,12 +26,14 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/mooringdb/mooring/internal/certtest"
 	"github.com/mooringdb/mooring/internal/mongotest"
 )
 
@@ -80,11 +82,11 @@ type (
 		Command, Args []string
 		EnvFrom       []any
 		Env           []struct {
-			Name      string
-			ValueFrom struct{ FieldRef struct{ FieldPath string } }
+			Name, Value string
+			ValueFrom   struct{ FieldRef struct{ FieldPath string } }
 		}
-		Ports                         []port
-		LivenessProbe, ReadinessProbe struct {
+		Ports                                       []port
+		StartupProbe, LivenessProbe, ReadinessProbe struct {
 			HTTPGet probe
 		}
 		Lifecycle struct {
@@ -103,6 +105,7 @@ type (
 	volume struct {
 		Name      string
 		ConfigMap *struct{ Name string }
+		EmptyDir  *struct{}
 		Secret    *struct {
 			SecretName  string
 			DefaultMode os.FileMode
@@ -127,19 +130,39 @@ func TestPodRuns(t *testing.T) {
 	for _, row := range []struct {
 		name    string
 		args    []string
-		secrets func(uri, keys string) secrets
+		secrets func(s *mongotest.Server, keys string) secrets
 	}{
 		{
 			"only what the chart demands",
-			[]string{"--set", "uriSecret.name=a,handleKeysSecret.name=b,allowPlaintext=true,allowUnauthenticated=true"},
-			func(uri, keys string) secrets { return secrets{"a": {"uri": uri}, "b": {"keys": keys}} },
+			[]string{"--set", demanded},
+			func(s *mongotest.Server, keys string) secrets {
+				return secrets{"a": {"uri": s.URI()}, "b": {"keys": keys}}
+			},
+		},
+		{
+			// Only with the authority's certificate beside the connection string can the gateway
+			// reach a server that it issued a certificate for.
+			"a private authority for MongoDB",
+			[]string{"-f", "mooring/ci/private-ca.yaml", "--set", "uriSecret.usernameKey=,uriSecret.passwordKey="},
+			func(s *mongotest.Server, keys string) secrets {
+				ca := certtest.Authority(t, certtest.ECDSA)
+				own := ca.Issue(t, "db.example", func(c *x509.Certificate) { c.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)} })
+				s.UseTLS(&tls.Config{Certificates: []tls.Certificate{own.TLS(nil)}})
+				return secrets{
+					"mooring-uri": {
+						"uri": s.URI(), "username": "", "password": "",
+						"ca.crt": string(pem.EncodeToMemory(ca.CertificateBlock())),
+					},
+					"mooring-handle-keys": {"keys": keys}, "mooring-api-keys": {"api-keys": apiKeyLine},
+				}
+			},
 		},
 		{
 			"everything",
-			[]string{"-f", "mooring/ci/values.yaml"},
-			func(uri, keys string) secrets {
+			[]string{"-f", "mooring/ci/everything.yaml"},
+			func(s *mongotest.Server, keys string) secrets {
 				return secrets{
-					"mooring-uri": {"connection-string": uri}, "mooring-handle-keys": {"keys": keys},
+					"mooring-uri": {"connection-string": s.URI()}, "mooring-handle-keys": {"keys": keys},
 					"mooring-tls":      {"tls.crt": crt, "tls.key": key, "ca.crt": crt},
 					"mooring-api-keys": {"api-keys": apiKeyLine},
 				}
@@ -147,32 +170,10 @@ func TestPodRuns(t *testing.T) {
 		},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			uri := mongotest.NewTCPServer(t, nil).URI()
+			server := mongotest.NewTCPServer(t, nil)
 			keys := base64.StdEncoding.EncodeToString([]byte("0123456789abcdef0123456789abcdef")) + "\n"
-			runPod(t, binary, render(t, row.args...), row.secrets(uri, keys))
+			runPod(t, binary, render(t, row.args...), row.secrets(server, keys))
 		})
-	}
-}
-
-func TestChartDemandsSecrets(t *testing.T) {
-	needHelm(t)
-	const open, named = "allowPlaintext=true,allowUnauthenticated=true", "uriSecret.name=a,handleKeysSecret.name=b"
-	for set, want := range map[string]string{
-		open + ",handleKeysSecret.name=b":                      "uriSecret.name",
-		open + ",uriSecret.name=a":                             "handleKeysSecret.name",
-		open + "," + named + ",config.grpc.address=:1":         "/config/grpc/address",
-		open + "," + named + ",config.replica.address=:1":      "/config/replica",
-		open + "," + named + ",config.allowPlaintext=true":     "/config/allowPlaintext",
-		open + "," + named + ",config.policy.file=x":           "/config/policy/file",
-		open + "," + named + ",config.auth.apiKeysFile=x":      "/config/auth/apiKeysFile",
-		open + "," + named + ",tlsSecret.clientAuthorityKey=x": "tlsSecret.clientAuthorityKey",
-		named + ",allowUnauthenticated=true":                   "allowPlaintext",
-		named + ",allowPlaintext=true":                         "allowUnauthenticated",
-	} {
-		out, err := helm("template", "test", "mooring", "--set", set).CombinedOutput()
-		if err == nil || !strings.Contains(string(out), want) {
-			t.Errorf("helm template --set %s: %v, %s; want a refusal that names %s", set, err, out, want)
-		}
 	}
 }
 
@@ -180,7 +181,7 @@ func TestChartDemandsSecrets(t *testing.T) {
 // to the port that the container has, and that only replicas may connect to it.
 func TestReplicasFindEachOther(t *testing.T) {
 	needHelm(t)
-	objects := render(t, "-f", "mooring/ci/values.yaml")
+	objects := render(t, "-f", "mooring/ci/everything.yaml")
 	var peers, policy object
 	for _, o := range objects {
 		switch {
@@ -199,7 +200,7 @@ func TestReplicasFindEachOther(t *testing.T) {
 	if err := yaml.Unmarshal([]byte(one(t, objects, "ConfigMap").Data["mooring.yaml"]), &cfg); err != nil {
 		t.Fatal(err)
 	}
-	if len(peers.Spec.Ports) != 1 || !peers.Spec.PublishNotReadyAddresses || len(peers.Spec.Selector) == 0 {
+	if len(peers.Spec.Ports) != 2 || peers.Spec.Ports[0].Name != "replica" || !peers.Spec.PublishNotReadyAddresses || len(peers.Spec.Selector) == 0 {
 		t.Fatalf("the headless Service is %+v", peers)
 	}
 	p := peers.Spec.Ports[0]
@@ -218,8 +219,8 @@ func TestReplicasFindEachOther(t *testing.T) {
 			}
 		}
 	}
-	if len(policy.Spec.Ingress) != 2 {
-		t.Errorf("the NetworkPolicy has %d rules, want one for clients and one for replicas", len(policy.Spec.Ingress))
+	if len(policy.Spec.Ingress) != 3 {
+		t.Errorf("the NetworkPolicy has %d rules, want one for clients, replicas and metrics each", len(policy.Spec.Ingress))
 	}
 }
 
@@ -248,16 +249,21 @@ func runPod(t *testing.T, binary string, objects []object, s secrets) {
 		}
 		_ = l.Close()
 	}
+	readOnly(t, root)
 	var log bytes.Buffer
 	cmd := exec.Command(img.entrypoint[0], append(img.entrypoint[1:], c.Args...)...)
 	cmd.Path = img.entrypoint[0]
 	cmd.Err = nil // the path is looked for in the new root only
 	cmd.Env, cmd.Dir = append([]string{}, img.env...), "/"
 	for _, v := range c.Env {
-		if v.ValueFrom.FieldRef.FieldPath != "status.podIP" {
+		switch {
+		case v.Value != "":
+			cmd.Env = append(cmd.Env, v.Name+"="+v.Value)
+		case v.ValueFrom.FieldRef.FieldPath == "status.podIP":
+			cmd.Env = append(cmd.Env, v.Name+"=127.0.0.1")
+		default:
 			t.Fatalf("the container has the variable %+v, which this test does not understand yet", v)
 		}
-		cmd.Env = append(cmd.Env, v.Name+"=127.0.0.1")
 	}
 	cmd.Stdout, cmd.Stderr = &log, &log
 	cmd.SysProcAttr = &syscall.SysProcAttr{
@@ -283,7 +289,10 @@ func runPod(t *testing.T, binary string, objects []object, s secrets) {
 		}
 	}()
 
-	for name, p := range map[string]probe{"liveness": c.LivenessProbe.HTTPGet, "readiness": c.ReadinessProbe.HTTPGet} {
+	for name, p := range map[string]probe{
+		"startup": c.StartupProbe.HTTPGet, "liveness": c.LivenessProbe.HTTPGet, "readiness": c.ReadinessProbe.HTTPGet,
+		"metrics": {"/metrics", "admin", "HTTP"},
+	} {
 		select {
 		case err := <-exited:
 			running = false
@@ -295,6 +304,9 @@ func runPod(t *testing.T, binary string, objects []object, s secrets) {
 		}
 	}
 
+	if c.Lifecycle.PreStop.Sleep.Seconds < 15 {
+		t.Errorf("preStop waits %d s only", c.Lifecycle.PreStop.Sleep.Seconds)
+	}
 	grace := time.Duration(spec.TerminationGracePeriodSeconds-c.Lifecycle.PreStop.Sleep.Seconds) * time.Second
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
@@ -310,6 +322,27 @@ func runPod(t *testing.T, binary string, objects []object, s secrets) {
 	}
 	if strings.Contains(log.String(), "no effect") || strings.Contains(log.String(), `"WARN"`) {
 		t.Error("the gateway warns of what the chart gives it")
+	}
+}
+
+// readOnly makes the directory read-only until the end of the test, as readOnlyRootFilesystem does.
+func readOnly(t *testing.T, root string) {
+	t.Helper()
+	err := syscall.Mount(root, root, "", syscall.MS_BIND|syscall.MS_REC, "")
+	if err != nil {
+		t.Logf("the root stays writable: this process may not mount (%v)", err)
+		return
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(root, syscall.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := syscall.Mount("", root, "", syscall.MS_REMOUNT|syscall.MS_BIND|syscall.MS_RDONLY, ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(root, "x"), nil, 0o600); !errors.Is(err, syscall.EROFS) {
+		t.Fatalf("writing below the root gives %v", err)
 	}
 }
 
@@ -344,6 +377,7 @@ func mount(t *testing.T, root string, spec pod, objects []object, s secrets) {
 			for name, text := range cm.Data {
 				write(name, text, 0o644)
 			}
+		case v.EmptyDir != nil:
 		case v.Secret != nil && v.Secret.Items == nil:
 			for key, text := range s[v.Secret.SecretName] {
 				write(key, text, v.Secret.DefaultMode)
@@ -460,8 +494,17 @@ func needHelm(t *testing.T) {
 	}
 }
 
+// helmBinary builds Helm, if that was not done before, and returns where it is.
+var helmBinary = sync.OnceValues(func() (string, error) {
+	out, err := exec.Command("go", "tool", "-modfile=../../tools/helm/go.mod", "-n", "helm").Output()
+	return strings.TrimSpace(string(out)), err
+})
+
 func helm(args ...string) *exec.Cmd {
-	return exec.Command("go", append([]string{"tool", "-modfile=../../tools/helm/go.mod", "helm"}, args...)...)
+	path, err := helmBinary()
+	cmd := exec.Command(path, args...)
+	cmd.Err = errors.Join(cmd.Err, err)
+	return cmd
 }
 
 func render(t *testing.T, args ...string) []object {

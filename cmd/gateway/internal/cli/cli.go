@@ -69,6 +69,12 @@ var commands = []command{
 			"Secrets are masked.",
 	},
 	{
+		name: "config", args: []string{"schema"}, run: showSchema,
+		synopsis: "print the JSON Schema of the configuration file",
+		doc: "Prints the JSON Schema of the configuration file, for editors and for checks " +
+			"before a rollout.",
+	},
+	{
 		name: "key", args: []string{"new"}, run: newKey,
 		synopsis: "make a key for handle.keys",
 		doc: "Prints a new random key. Add it as the last line of the file that " +

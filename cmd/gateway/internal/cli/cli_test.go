@@ -66,6 +66,7 @@ func TestRun(t *testing.T) {
 		{"version", []string{"version"}, nil, 0, `^mooring \S+ commit \S+ go1\.\S+\n$`, `^$`},
 		{"version flag", []string{"--version"}, nil, 0, `^mooring \S+ commit \S+ go1\.\S+\n$`, `^$`},
 		{"config", []string{"config", "--log-level=warn"}, []string{"MOORING_URI=" + secret}, 0, `(?s)uri: mongodb://\*\*\*@db\.example:27017/ # MOORING_URI\n.*level: warn # --log-level`, `^$`},
+		{"config schema", []string{"config", "schema"}, nil, 0, `(?s)^\{.*"additionalProperties": false.*"javaScript": \{`, `^$`},
 		{"config with a bad flag", []string{"config", "--log-level=loud", "--uri", secret}, nil, 2, `^$`, `^mooring: option log\.level \(from --log-level\): "loud" is not one of [^\n]*\nTry: mooring config --help\n$`},
 		{"config with a bad variable", []string{"config", "--uri", secret}, []string{"MOORING_LOG_LEVEL=loud"}, 1, `^$`, `^mooring: option log\.level \(from MOORING_LOG_LEVEL\): "loud" is not one of [^\n]*\n$`},
 		{"serve without a uri", []string{"serve"}, nil, 2, `^$`, `^mooring: option uri: is required[^\n]*\nTry: mooring serve --help\n$`},

@@ -10,3 +10,6 @@ func showConfig(c call) error {
 	}
 	return cfg.WriteEffective(c.stdout)
 }
+
+// showSchema runs the command config schema.
+func showSchema(c call) error { return config.WriteSchema(c.stdout) }

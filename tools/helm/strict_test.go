@@ -1,0 +1,103 @@
+// Package helm checks the chart's manifests against the types of Kubernetes, the Gateway API and
+// the Prometheus operator.
+package helm
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/kubernetes/scheme"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+)
+
+// decoder refuses unknown and repeated fields, and kinds that it does not know.
+func decoder(t *testing.T) runtime.Decoder {
+	t.Helper()
+	all := runtime.NewScheme()
+	if err := errors.Join(scheme.AddToScheme(all), gatewayv1.Install(all), monitoringv1.AddToScheme(all)); err != nil {
+		t.Fatal(err)
+	}
+	return serializer.NewCodecFactory(all, serializer.EnableStrict).UniversalDeserializer()
+}
+
+// decode decodes each manifest of a YAML stream, and returns the kinds.
+func decode(d runtime.Decoder, text []byte) (kinds []string, err error) {
+	for _, manifest := range bytes.Split(text, []byte("\n---\n")) {
+		if len(bytes.TrimSpace(bytes.TrimPrefix(manifest, []byte("---")))) == 0 {
+			continue
+		}
+		_, kind, err := d.Decode(manifest, nil, nil)
+		if err != nil {
+			return nil, fmt.Errorf("%w in\n%s", err, manifest)
+		}
+		kinds = append(kinds, kind.Kind)
+	}
+	return kinds, nil
+}
+
+// TestManifests renders the chart with each file of values, and decodes all that comes out.
+func TestManifests(t *testing.T) {
+	d := decoder(t)
+	path, err := exec.Command("go", "tool", "-n", "helm").Output()
+	if err != nil {
+		t.Fatalf("go tool -n helm: %v", err)
+	}
+	files, err := filepath.Glob("../../deploy/helm/mooring/ci/*.yaml")
+	if err != nil || len(files) < 8 {
+		t.Fatalf("there are %d files of values, %v", len(files), err)
+	}
+	seen := map[string]bool{}
+	for _, file := range files {
+		var stderr bytes.Buffer
+		cmd := exec.Command(strings.TrimSpace(string(path)), "template", "test", "../../deploy/helm/mooring", "-f", file)
+		cmd.Stderr = &stderr
+		out, err := cmd.Output()
+		if err != nil {
+			t.Errorf("helm template with %s: %v\n%s", file, err, &stderr)
+			continue
+		}
+		kinds, err := decode(d, out)
+		if err != nil {
+			t.Errorf("%s: %v", file, err)
+		}
+		t.Logf("%s: %s", filepath.Base(file), strings.Join(kinds, " "))
+		for _, kind := range kinds {
+			seen[kind] = true
+		}
+	}
+	for _, kind := range []string{
+		"ConfigMap", "Deployment", "GRPCRoute", "HTTPRoute", "HorizontalPodAutoscaler", "Ingress", "NetworkPolicy", "Pod",
+		"PodDisruptionBudget", "PrometheusRule", "Service", "ServiceAccount", "ServiceMonitor",
+	} {
+		if !seen[kind] {
+			t.Errorf("no file of values gives a %s", kind)
+		}
+	}
+}
+
+// TestStrict checks that the decoder would notice.
+func TestStrict(t *testing.T) {
+	d := decoder(t)
+	for name, manifest := range map[string]string{
+		"an unknown field":  "apiVersion: v1\nkind: Service\nspec:\n  port: 1\n",
+		"a repeated field":  "apiVersion: v1\nkind: Service\nmetadata:\n  name: a\n  name: b\n",
+		"a wrong type":      "apiVersion: v1\nkind: Service\nspec:\n  ports: 1\n",
+		"an unknown kind":   "apiVersion: v1\nkind: Servise\n",
+		"a field of a rule": "apiVersion: monitoring.coreos.com/v1\nkind: PrometheusRule\nspec:\n  group: []\n",
+	} {
+		if _, err := decode(d, []byte(manifest)); err == nil {
+			t.Errorf("%s passes", name)
+		}
+	}
+	if kinds, err := decode(d, []byte("---\napiVersion: v1\nkind: Service\n\n---\n")); err != nil || len(kinds) != 1 {
+		t.Errorf("a Service gives %q, %v", kinds, err)
+	}
+}
