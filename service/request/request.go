@@ -386,8 +386,11 @@ func (r *Reader) ReadPreference(p *mooringv1.ReadPreference) *selection.ReadPref
 	rp := &selection.ReadPreference{MaxStalenessSeconds: p.MaxStalenessSeconds}
 	if p.Mode != nil {
 		mode, err := selection.ParseMode(p.GetMode())
-		if err != nil {
+		switch {
+		case err != nil:
 			r.Refuse("readPreference.mode", "%v", err)
+		case mode.String() != p.GetMode(): // a connection string may have it in any case
+			r.Refuse("readPreference.mode", "%q is written %s", p.GetMode(), mode)
 		}
 		rp.Mode = mode
 	}

@@ -148,6 +148,7 @@ func TestRefusals(t *testing.T) {
 			r.Update("update", &mooringv1.Update{Kind: &mooringv1.Update_Operators{}})
 		}},
 		{"read preference", "InvalidArgument readPreference", func(r *request.Reader) { r.ReadPreference(unknown(&mooringv1.ReadPreference{})) }},
+		{"mode in another case", "InvalidArgument readPreference.mode", func(r *request.Reader) { r.ReadPreference(&mooringv1.ReadPreference{Mode: new("Secondary")}) }},
 		{"mode", "InvalidArgument readPreference.mode", func(r *request.Reader) { r.ReadPreference(&mooringv1.ReadPreference{Mode: new("near")}) }},
 		{"tags", "InvalidArgument readPreference.tags", func(r *request.Reader) {
 			r.ReadPreference(&mooringv1.ReadPreference{Tags: []*mooringv1.TagSet{unknown(&mooringv1.TagSet{})}})

@@ -66,7 +66,7 @@ func TestAuthentication(t *testing.T) {
 		{"health", "GET", "/healthz", nil, nil, 200, "", ""},
 		{"ready", "GET", "/readyz", nil, nil, 200, "", ""},
 		{"OpenAPI", "GET", "/openapi.json", nil, nil, 200, "", ""},
-		{"root", "GET", "/", nil, nil, 404, "", ""},
+		{"root", "GET", "/", nil, nil, 200, "", ""},
 		{"preflight", "OPTIONS", documents + ":find", []string{"Access-Control-Request-Method", "POST"}, nil, 405, "", ""},
 		{"OPTIONS", "OPTIONS", documents + ":find", nil, nil, 401, missing, ""},
 	} {

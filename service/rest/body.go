@@ -168,7 +168,7 @@ func (c *call) readUntil(t time.Time) {
 	}
 }
 
-// expectNoBody refuses the body of a GET. It reads the body, because an HTTP/2 client may send an
+// expectNoBody refuses the body of a GET or a DELETE. It reads the body, because an HTTP/2 client may send an
 // empty body without a length.
 func (c *call) expectNoBody() error {
 	if c.r.ContentLength == 0 {
@@ -179,7 +179,7 @@ func (c *call) expectNoBody() error {
 	switch {
 	case n > 0:
 		c.w.Header().Set("Connection", "close")
-		return refuse(rpcerr.InvalidArgument, "a GET has no body: send the request as a POST")
+		return refuse(rpcerr.InvalidArgument, "a "+c.r.Method+" has no body here")
 	case !errors.Is(err, io.EOF):
 		return c.unread(err)
 	}

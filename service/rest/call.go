@@ -61,6 +61,14 @@ type call struct {
 	rows      bool              // of streams: documents are written
 	session   string            // the newest one of a stream
 
+	// Of a document's routes:
+	match, noneMatch []entityTag // the preconditions of a GET
+	etag             string      // the digest of the document; empty: it has none
+	code             int         // the status of the response; 0: as for all calls
+
+	coding     coding
+	compressor compressor // of the response's body; nil: it is not compressed
+
 	// grpc-gateway reads from body and writes to ignored.
 	body    requestBody
 	ignored discard
@@ -102,8 +110,11 @@ func (c *call) open() (map[string]string, error) {
 			"this call answers with "+offered(r.offers)+", which Accept does not take")
 	}
 	c.format = chosen
-	if r.method != http.MethodGet {
+	if r.bodies != nil {
 		if err := checkContentType(c.r.Header, r.bodies); err != nil {
+			if r.method == http.MethodPatch {
+				c.w.Header().Set("Accept-Patch", strings.Join(r.bodies, ", "))
+			}
 			return nil, err
 		}
 	}
@@ -113,7 +124,7 @@ func (c *call) open() (map[string]string, error) {
 	if c.timeout, err = timeout(c.r.Header.Get, c.query); err != nil {
 		return nil, err
 	}
-	if r.method == http.MethodGet {
+	if r.bodies == nil {
 		if err := c.expectNoBody(); err != nil {
 			return nil, err
 		}
@@ -265,7 +276,11 @@ func (c *call) respond(ctx context.Context, m proto.Message) error {
 		return c.writeBatch(m)
 	}
 	c.answered = true
-	if err := c.writeResponse(m); err != nil {
+	write := c.writeResponse
+	if c.route.isResource() {
+		write = c.respondDocument
+	}
+	if err := write(m); err != nil {
 		c.answered = false
 		c.fail(err)
 		c.closeCursor(ctx, m)
@@ -314,8 +329,11 @@ func (c *call) writeResponse(m proto.Message) error {
 	if out.b = e.buf; err != nil {
 		return err
 	}
-	c.writeHeader(m, len(e.buf))
-	writeAll(c.w, e.buf)
+	if hasBody, err := c.writeHeader(m, len(e.buf)); err != nil || !hasBody {
+		return err
+	}
+	c.write(e.buf)
+	c.endBody()
 	return nil
 }
 
@@ -328,15 +346,19 @@ func (c *call) writeLarge(out *buffer, m proto.Message) error {
 	if err := c.encode(&e, m); err != nil {
 		return err
 	}
-	c.writeHeader(m, length+len(e.buf))
+	hasBody, err := c.writeHeader(m, length+len(e.buf))
+	if err != nil || !hasBody {
+		return err
+	}
 	e.buf = e.buf[:0]
 	reads := true
 	e.flush = func() {
-		reads = reads && writeAll(c.w, e.buf)
+		reads = reads && c.write(e.buf)
 		e.buf = e.buf[:0]
 	}
 	_ = c.encode(&e, m) // it has been encoded before
-	writeAll(c.w, e.buf)
+	c.write(e.buf)
+	c.endBody()
 	return nil
 }
 
@@ -355,6 +377,13 @@ func (c *call) makeRoom(bytes int) error {
 }
 
 func (c *call) encode(e *encoder, m proto.Message) error {
+	if d, ok := m.(hasDocument); ok && c.route.isResource() {
+		if c.format.media == mediaBSON {
+			e.buf = append(e.buf, d.GetDocument().GetBson()...)
+			return nil
+		}
+		return e.document(d.GetDocument())
+	}
 	if c.format.media != mediaBSON {
 		return e.response(c.route.reply, m.ProtoReflect())
 	}
@@ -368,25 +397,50 @@ func (c *call) encode(e *encoder, m proto.Message) error {
 	return nil
 }
 
-// writeHeader writes the status and the header of a response whose text has that length.
-func (c *call) writeHeader(m proto.Message, length int) {
+// writeTokens sets the headers of a response's tokens.
+func (c *call) writeTokens(m proto.Message) {
 	h := c.w.Header()
-	h["Content-Type"] = contentTypes[c.format.media]
 	if s, ok := m.(hasSession); ok && s.GetSession() != "" {
 		h.Set(sessionHeader, s.GetSession())
 	}
 	if cursor, ok := m.(hasCursor); ok && c.format.media == mediaBSON && cursor.GetCursor() != "" {
 		h.Set(cursorHeader, cursor.GetCursor())
 	}
-	code := http.StatusOK
+}
+
+// writeHeader writes the status and the header of a response whose text has that length. It
+// reports whether the body follows.
+func (c *call) writeHeader(m proto.Message, length int) (hasBody bool, err error) {
+	h, in := c.w.Header(), c.codingFor(length)
+	code := max(c.code, http.StatusOK)
+	current := entityTag{}
+	if c.etag != "" {
+		current = c.tag(in)
+		h.Set("Etag", current.String())
+	}
+	status, err := c.decide(current)
+	if err != nil {
+		h.Del("Etag")
+		return false, err
+	}
+	c.writeTokens(m)
+	c.applyMetadata()
+	c.begun = true
+	if status != 0 {
+		c.w.WriteHeader(status)
+		return false, nil
+	}
+	h["Content-Type"] = contentTypes[c.format.media]
 	if e, ok := m.(hasWriteErrors); ok && len(e.GetWriteErrors()) > 0 {
 		code = http.StatusMultiStatus
 	}
-	c.applyMetadata()
-	c.length[0] = strconv.Itoa(length)
-	h["Content-Length"] = c.length[:]
-	c.begun = true
+	if in == identity {
+		c.length[0] = strconv.Itoa(length)
+		h["Content-Length"] = c.length[:]
+	}
+	c.compress(in)
 	c.w.WriteHeader(code)
+	return c.r.Method != http.MethodHead, nil
 }
 
 // setMetadata stores the handler's header metadata for the response's header.

@@ -32,7 +32,7 @@ var watchParams = map[string]queryParam{
 	"comment":                  asString,
 	"showExpandedEvents":       asJSON,
 	"readPreference":           asString,
-	"readConcern":              asLevel,
+	"readConcern":              asString,
 }
 
 // eventIDOf returns the id of an event of a change stream: its resume token.
@@ -104,5 +104,5 @@ func (c *call) writeChangesFailure(failed rpcerr.Response) {
 		before = retryEvents + "event: failure\ndata: "
 	}
 	text := c.handler.errorText(failed.Body, c.format.mode)
-	_ = c.send(append(append([]byte(before), text...), "\n\n"...))
+	c.sendLast(append(append([]byte(before), text...), "\n\n"...))
 }

@@ -33,6 +33,7 @@ var sentHeaders = []string{
 // exposedHeaders lists the headers of responses that pages may read.
 var exposedHeaders = []string{
 	"ETag", "Location", "Retry-After", "Preference-Applied", "Allow", "WWW-Authenticate",
+	"Accept-Patch", writeConcernErrorHeader,
 	requestIDHeader, sessionHeader, cursorHeader, transactionHeader,
 }
 

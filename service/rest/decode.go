@@ -45,8 +45,8 @@ func decode(p *plan, m message, json []byte, items itemLimit) error {
 }
 
 // decodeField reads the whole of json as the value of one field of m.
-func decodeField(f *field, m message, json []byte) error {
-	d := decoder{json: json, limit: itemLimit{most: DefaultMaxItems}}
+func decodeField(f *field, m message, json []byte, items itemLimit) error {
+	d := decoder{json: json, limit: items}
 	if err := d.field(f, m); err != nil {
 		return inField(f.name, err)
 	}

@@ -34,6 +34,7 @@ type fake struct {
 	mooringv1.UnimplementedDeploymentServiceServer
 	mooringv1.UnsafeChangeStreamServiceServer
 
+	resources  *resources // nil: not in the test
 	runCommand func(context.Context, *mooringv1.RunCommandRequest) (*mooringv1.RunCommandResponse, error)
 	find       func(context.Context, *mooringv1.FindRequest) (*mooringv1.FindResponse, error)
 	findOne    func(context.Context, *mooringv1.FindOneRequest) (*mooringv1.FindOneResponse, error)
@@ -130,6 +131,10 @@ func newConn(f *fake) *inproc.Conn {
 	conn := inproc.NewConn(mapErrors, mapStreamErrors)
 	mooringv1.RegisterCommandServiceServer(conn, f)
 	mooringv1.RegisterDocumentServiceServer(conn, f)
+	if f.resources == nil {
+		f.resources = &resources{}
+	}
+	mooringv1.RegisterDocumentResourceServiceServer(conn, f.resources)
 	mooringv1.RegisterCatalogServiceServer(conn, f)
 	mooringv1.RegisterSessionServiceServer(conn, f)
 	mooringv1.RegisterCursorServiceServer(conn, f)

@@ -141,6 +141,9 @@ func newRoutes(plans planner, cc callConn) (*node, error) {
 	}
 	root.add(importRoute(plans, cc))
 	root.add(ticketRoute(plans, cc))
+	for _, r := range resourceRoutes(plans, cc) {
+		root.add(r)
+	}
 	return root, nil
 }
 

@@ -34,6 +34,8 @@ var (
 	offerSingle = []media{mediaJSON, mediaEJSON}
 	offerPage   = []media{mediaJSON, mediaEJSON, mediaBSON}
 	offerStream = []media{mediaNDJSON, mediaSSE}
+
+	offerDocument = []media{mediaJSON, mediaEJSON, mediaBSON}
 )
 
 // format describes the form of a response, which the client's Accept chooses.

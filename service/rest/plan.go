@@ -77,6 +77,7 @@ var shapes = map[protoreflect.FullName]shape{
 	(*mooringv1.Pipeline)(nil).ProtoReflect().Descriptor().FullName():       shapeBare,
 	(*mooringv1.TagSet)(nil).ProtoReflect().Descriptor().FullName():         shapeBare,
 	(*mooringv1.ReadPreference)(nil).ProtoReflect().Descriptor().FullName(): shapeModeOnly,
+	(*mooringv1.ReadConcern)(nil).ProtoReflect().Descriptor().FullName():    shapeModeOnly,
 }
 
 // planner makes plans, one for each message type.

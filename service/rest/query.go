@@ -28,7 +28,7 @@ var queryParams = map[string]queryParam{
 	"maxTimeMS":      asJSON,
 	"comment":        asString,
 	"readPreference": asString,
-	"readConcern":    asLevel,
+	"readConcern":    asString,
 	"principal":      asString,
 	"namespace":      asString,
 	"pinned":         asJSON,
@@ -46,11 +46,6 @@ func asString(text string) ([]byte, error) {
 	return extjson.AppendValue(nil, bson.StringValue(text), extjson.Relaxed)
 }
 
-func asLevel(text string) ([]byte, error) {
-	level, err := extjson.AppendValue([]byte(`{"level":`), bson.StringValue(text), extjson.Relaxed)
-	return append(level, '}'), err
-}
-
 // timeoutParam is the query parameter that every route accepts.
 const timeoutParam = "timeout"
 
@@ -65,7 +60,7 @@ func parseQuery(r *route, raw string) (url.Values, error) {
 		return nil, refuse(rpcerr.InvalidArgument, "the query cannot be parsed: "+err.Error())
 	}
 	for name, all := range values {
-		known := name == timeoutParam ||
+		known := name == timeoutParam || name == idTypeParam && r.isResource() ||
 			r.params[name] != nil && r.request.byName[name] != nil
 		if !known {
 			return nil, refuseField(name, "there is no such query parameter")
@@ -80,18 +75,33 @@ func parseQuery(r *route, raw string) (url.Values, error) {
 // applyQuery sets the fields of m that the query has.
 func applyQuery(r *route, m message, values url.Values) error {
 	for name, all := range values {
-		if name == timeoutParam {
+		if name == timeoutParam || name == idTypeParam {
 			continue
 		}
 		json, err := r.params[name](all[0])
 		if err != nil {
 			return refuseField(name, err.Error())
 		}
-		if err := decodeField(r.request.byName[name], m, json); err != nil {
-			return err
+		f := r.request.byName[name]
+		if err := decodeField(f, m, json, itemLimit{most: DefaultMaxItems}); err != nil {
+			return inParam(f, all[0], err)
 		}
 	}
 	return nil
+}
+
+// inParam returns the error of a query parameter. What is wrong with a number or a switch is not
+// that it is malformed JSON.
+func inParam(f *field, text string, err error) error {
+	switch {
+	case f.kind == kindBool && !f.repeated:
+		return refuseField(f.name, quoted(text)+" is neither true nor false")
+	case !f.isNumber():
+		return err
+	case strings.Trim(strings.TrimPrefix(text, "-"), "0123456789") == "" && text != "":
+		return refuseField(f.name, quoted(text)+" is too large an integer")
+	}
+	return refuseField(f.name, quoted(text)+" is not an integer")
 }
 
 // timeout returns the shortest of the timeouts that a request has, or 0 if it has none.

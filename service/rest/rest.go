@@ -87,6 +87,8 @@ type Handler struct {
 	buffers buffers
 	pages   map[string]page // by path
 	cors    *cors.Cors      // nil: no page of another origin may call
+
+	compressors compressors
 }
 
 var _ http.Handler = (*Handler)(nil)
@@ -115,14 +117,30 @@ func New(config Config) (*Handler, error) {
 		return nil, err
 	}
 	h.pages = map[string]page{
-		"/openapi.json": func(w http.ResponseWriter, _ *http.Request, _ string) {
-			writeJSON(w, http.StatusOK, openapi.JSON)
+		"/": func(c *call) { writeJSON(c.w, http.StatusOK, []byte(about)) },
+		"/openapi.json": func(c *call) {
+			c.w.Header()["Content-Type"] = contentTypes[mediaJSON]
+			in := c.codingFor(len(openapi.JSON))
+			if in == identity {
+				c.w.Header().Set("Content-Length", strconv.Itoa(len(openapi.JSON)))
+			}
+			c.compress(in)
+			c.w.WriteHeader(http.StatusOK)
+			if c.r.Method != http.MethodHead {
+				c.write(openapi.JSON)
+				c.endBody()
+			}
 		},
 		"/healthz": h.health(config.Live),
 		"/readyz":  h.health(config.Ready),
 	}
 	return h, nil
 }
+
+// about says at the root of the port what it is.
+const about = `{"name":"Mooring","about":"A gateway for MongoDB, with REST under /v1 and with gRPC.",` +
+	`"openapi":"/openapi.json","health":["/healthz","/readyz"],` +
+	`"docs":"https://github.com/mooringdb/mooring/blob/main/docs/api.md"}`
 
 // Values of headers that most responses have.
 var (
@@ -136,7 +154,9 @@ var (
 	noSniff      = []string{"nosniff"}
 	noStore      = []string{"no-store"}
 	privateCache = []string{"private, no-cache"}
-	varyGet      = []string{"Accept, Authorization, " + sessionHeader + ", " + transactionHeader}
+	varyGet      = []string{"Accept, Accept-Encoding, Authorization, Api-Key, Apikey, " +
+		sessionHeader + ", " + transactionHeader}
+	varyOther = []string{"Accept, Accept-Encoding"}
 )
 
 // ServeHTTP answers one request.
@@ -148,11 +168,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
 	header[requestIDHeader] = c.ids[:]
 	header["X-Content-Type-Options"] = noSniff
-	header["Cache-Control"] = noStore
+	cache, vary := noStore, varyOther
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
-		header["Cache-Control"] = privateCache
-		header["Vary"] = varyGet
+		cache, vary = privateCache, varyGet
 	}
+	header["Cache-Control"] = cache
+	header["Vary"] = vary
 	c.limitSkipping()
 	if h.serveCORS(w, r) {
 		return
@@ -162,7 +183,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			c.writeFailure(r.Context(), c.notAllowed("GET, HEAD"))
 			return
 		}
-		page(w, r, c.id())
+		page(c)
 		return
 	}
 	defer c.account.Close()
@@ -181,25 +202,25 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // page answers a GET that is no call.
-type page func(w http.ResponseWriter, r *http.Request, id string)
+type page func(c *call)
 
 // health answers with the state that check reports.
 func (h *Handler) health(check func(context.Context) error) page {
-	return func(w http.ResponseWriter, r *http.Request, id string) {
+	return func(c *call) {
 		var err error
 		if check != nil {
-			err = check(r.Context())
+			err = check(c.r.Context())
 		}
 		if err == nil {
-			writeJSON(w, http.StatusOK, []byte(`{"status":"ok"}`))
+			writeJSON(c.w, http.StatusOK, []byte(`{"status":"ok"}`))
 			return
 		}
-		failed := h.describe(err, id)
+		failed := h.describe(err, c.id())
 		if failed.Code != http.StatusServiceUnavailable {
 			unhealthy := &rpcerr.Error{Reason: rpcerr.NoSuitableServer, Message: err.Error()}
-			failed = h.describe(unhealthy, id)
+			failed = h.describe(unhealthy, c.id())
 		}
-		h.writeError(w, failed, extjson.RelaxedSafe)
+		h.writeError(c.w, failed, extjson.RelaxedSafe)
 	}
 }
 

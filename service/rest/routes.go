@@ -28,7 +28,11 @@ type route struct {
 	items   items                 // of streams
 	// replyType makes empty responses.
 	replyType protoreflect.MessageType
-	handle    runtime.HandlerFunc // grpc-gateway's: builds the request and makes the call
+	// requestType makes empty requests, and bodyField is the field that the body is. They are set
+	// for a document's routes.
+	requestType protoreflect.MessageType
+	bodyField   string
+	handle      runtime.HandlerFunc // grpc-gateway's: builds the request and makes the call
 }
 
 // node represents a segment in the tree of all paths. Segments are looked up in a map, so that
@@ -78,14 +82,15 @@ func (n *node) child(segment string) *node {
 func (n *node) find(path string) (endpoint, map[string]string, error) {
 	rest, ok := strings.CutPrefix(path, "/")
 	if !ok {
-		return nil, nil, notFound()
+		return nil, nil, n.notFound("", "", false)
 	}
 	var params map[string]string
 	for more := true; more; {
 		var segment, verb string
+		var isVerb bool
 		segment, rest, more = strings.Cut(rest, "/")
 		if !more {
-			segment, verb, _ = strings.Cut(segment, ":")
+			segment, verb, isVerb = strings.Cut(segment, ":")
 		}
 		if next := n.literals[segment]; next != nil {
 			n = next
@@ -100,21 +105,18 @@ func (n *node) find(path string) (endpoint, map[string]string, error) {
 			}
 			params[n.name] = value
 		} else {
-			return nil, nil, notFound()
+			return nil, nil, n.notFound(segment, "", false)
 		}
-		if !more {
-			if e := n.ends[verb]; e != nil && !endsInColon(path, verb) {
-				return e, params, nil
-			}
+		if more {
+			continue
 		}
+		if e := n.ends[verb]; e != nil && isVerb == (verb != "") {
+			return e, params, nil
+		}
+		return nil, nil, n.notFound("", verb, isVerb)
 	}
-	return nil, nil, notFound()
+	return nil, nil, n.notFound("", "", false)
 }
-
-func notFound() error { return refuse(rpcerr.RouteNotFound, "there is nothing at this path") }
-
-// endsInColon reports whether a path has an empty verb, which differs from a path without a verb.
-func endsInColon(path, verb string) bool { return verb == "" && strings.HasSuffix(path, ":") }
 
 // unescape returns the name that a path segment stands for.
 func unescape(segment string) (string, error) {

@@ -178,6 +178,7 @@ func (c *call) begin() {
 	if c.session != "" {
 		h.Set(sessionHeader, c.session)
 	}
+	c.compress(acceptCoding(c.r.Header["Accept-Encoding"]))
 	c.w.WriteHeader(http.StatusOK)
 }
 
@@ -189,12 +190,38 @@ func (c *call) send(b []byte) error {
 	// This fails if there is no connection.
 	_ = connection.SetWriteDeadline(time.Now().Add(c.handler.config.StallTimeout))
 	defer func() { _ = connection.SetWriteDeadline(time.Time{}) }()
+	if err := c.sendBytes(b); err != nil {
+		return err
+	}
+	return connection.Flush()
+}
+
+// sendBytes writes a part of a stream. What is compressed is written up to its end, so that the
+// client can read all of the part.
+func (c *call) sendBytes(b []byte) error {
+	to := io.Writer(c.w)
+	if c.compressor != nil {
+		to = c.compressor
+	}
 	if len(b) > 0 {
-		if _, err := c.w.Write(b); err != nil {
+		if _, err := to.Write(b); err != nil {
 			return err
 		}
 	}
-	return connection.Flush()
+	if c.compressor != nil {
+		return c.compressor.Flush()
+	}
+	return nil
+}
+
+// sendLast writes the last part of a stream. An error has no consequence.
+func (c *call) sendLast(b []byte) {
+	if c.send(b) == nil {
+		connection := http.NewResponseController(c.w)
+		_ = connection.SetWriteDeadline(time.Now().Add(c.handler.config.StallTimeout))
+		c.endBody()
+		_ = connection.SetWriteDeadline(time.Time{})
+	}
 }
 
 // writeBatch writes one message of a stream. The stream's budget counts BSON, but the JSON of a
@@ -258,7 +285,7 @@ func (c *call) writeEnd() {
 		e.buf = append(e.buf, "}\n"...)
 	}
 	c.begin()
-	_ = c.send(e.buf) // the last line: an error has no consequence
+	c.sendLast(e.buf)
 }
 
 // writeStreamFailure writes the failure of a stream that has begun.
@@ -272,7 +299,7 @@ func (c *call) writeStreamFailure(body *mooringv1.ErrorResponse) {
 		before, after = "event: failure\nid: "+c.route.items.eventID+"\ndata: ", "\n\n"
 	}
 	text := c.handler.errorText(body, c.format.mode)
-	_ = c.send(append(append([]byte(before), text...), after...))
+	c.sendLast(append(append([]byte(before), text...), after...))
 }
 
 // writeTransientFailure answers an EventSource before any row was sent. An error status would make
@@ -280,5 +307,5 @@ func (c *call) writeStreamFailure(body *mooringv1.ErrorResponse) {
 func (c *call) writeTransientFailure(body *mooringv1.ErrorResponse) {
 	c.begin()
 	text := c.handler.errorText(body, c.format.mode)
-	_ = c.send(append(append([]byte(retryEvents+"event: failure\ndata: "), text...), "\n\n"...))
+	c.sendLast(append(append([]byte(retryEvents+"event: failure\ndata: "), text...), "\n\n"...))
 }

@@ -128,8 +128,9 @@ func overHTTP2(t *testing.T, h http.Handler) *http.Transport {
 	done := make(chan struct{})
 	go func() { defer close(done); _ = server.Serve(l) }()
 	transport := &http.Transport{
-		Protocols:   server.Protocols,
-		DialContext: func(context.Context, string, string) (net.Conn, error) { return l.dial(), nil },
+		DisableCompression: true,
+		Protocols:          server.Protocols,
+		DialContext:        func(context.Context, string, string) (net.Conn, error) { return l.dial(), nil },
 	}
 	t.Cleanup(func() {
 		transport.CloseIdleConnections()

@@ -218,11 +218,17 @@ func checkLog(t *testing.T, g *gateway, credentials []credential) {
 
 var variable = regexp.MustCompile(`\{[^}]*\}`)
 
+// resourceVerbs has the HTTP method of each call of a document resource.
+var resourceVerbs = map[protoreflect.Name]string{
+	"GetDocument": http.MethodGet, "PutDocument": http.MethodPut,
+	"PatchDocument": http.MethodPatch, "DeleteDocument": http.MethodDelete,
+}
+
 // restPaths returns the REST paths of an RPC with their methods, such as "GET /v1/databases".
 func restPaths(m protoreflect.MethodDescriptor) (paths []string) {
 	rule, _ := proto.GetExtension(m.Options(), annotations.E_Http).(*annotations.HttpRule)
-	if rule == nil && !m.IsStreamingClient() {
-		return nil
+	if verb, ok := resourceVerbs[m.Name()]; ok { // so has a document
+		return []string{verb + " /v1/databases/{database}/collections/{collection}/documents/{id}"}
 	}
 	if m.IsStreamingClient() { // it has a path without an annotation
 		return []string{"POST /v1/databases/{database}/collections/{collection}/documents:import"}
@@ -244,14 +250,14 @@ func accessPath(t *testing.T, g *gateway, credentials []credential, name string,
 	t.Helper()
 	method, path, _ := strings.Cut(name, " ")
 	body, form := "{}", "application/json"
-	if method == http.MethodGet {
+	if method == http.MethodGet || method == http.MethodDelete {
 		body = ""
 	}
 	if strings.HasSuffix(path, ":import") {
 		form = "application/x-ndjson"
 	}
 	want := expect(name)
-	path = strings.ReplaceAll(path, "{collection}", "c")
+	path = strings.NewReplacer("{collection}", "c", "{id}", "7").Replace(path)
 	path = variable.ReplaceAllString(path, "db")
 	for _, c := range credentials {
 		expected := "401"

@@ -162,7 +162,7 @@ func restShop(t *testing.T, g *gateway, key, path string) int {
 	method, path, _ := strings.Cut(path, " ")
 	body, form := "{}", "application/json"
 	switch {
-	case method == http.MethodGet:
+	case method == http.MethodGet, method == http.MethodDelete:
 		body = ""
 	case strings.HasSuffix(path, ":import"):
 		form = "application/x-ndjson"
@@ -173,7 +173,7 @@ func restShop(t *testing.T, g *gateway, key, path string) int {
 	case strings.HasSuffix(path, "transactions:run"):
 		body = `{"operations":[{"findOne":{"database":"shop","collection":"orders"}}]}`
 	}
-	path = strings.NewReplacer("{database}", "shop", "{collection}", "orders").Replace(path)
+	path = strings.NewReplacer("{database}", "shop", "{collection}", "orders", "{id}", "7").Replace(path)
 	ctx, cancel := context.WithTimeout(t.Context(), waitTime)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, method, "http://"+g.Addresses().REST+path, strings.NewReader(body))
