@@ -168,8 +168,8 @@ func (c *call) readUntil(t time.Time) {
 	}
 }
 
-// expectNoBody refuses the body of a GET or a DELETE. It reads the body, because an HTTP/2 client may send an
-// empty body without a length.
+// expectNoBody refuses the body of a GET or a DELETE. It reads the body, because an HTTP/2 client
+// may send an empty body without a length.
 func (c *call) expectNoBody() error {
 	if c.r.ContentLength == 0 {
 		return nil

@@ -110,7 +110,9 @@ func (c *call) decide(current entityTag) (status int, err error) {
 		return 0, refuse(rpcerr.PreconditionFailed, "the document has another etag")
 	}
 	// If-None-Match compares weakly.
-	matches = func(t entityTag) bool { return t.star || t.opaque == current.opaque && t.opaque != "" }
+	matches = func(t entityTag) bool {
+		return t.star || t.opaque == current.opaque && t.opaque != ""
+	}
 	if slices.ContainsFunc(c.noneMatch, matches) {
 		return http.StatusNotModified, nil
 	}

@@ -138,7 +138,8 @@ func New(config Config) (*Handler, error) {
 }
 
 // about says at the root of the port what it is.
-const about = `{"name":"Mooring","about":"A gateway for MongoDB, with REST under /v1 and with gRPC.",` +
+const about = `{"name":"Mooring",` +
+	`"about":"A gateway for MongoDB, with REST under /v1 and with gRPC.",` +
 	`"openapi":"/openapi.json","health":["/healthz","/readyz"],` +
 	`"docs":"https://github.com/mooringdb/mooring/blob/main/docs/api.md"}`
 
