@@ -147,6 +147,10 @@ kube-check: ## apply the chart's manifests to a real API server (dry run), restr
 bench: bin/mooring ## CPU and allocations per request, beside a thin gateway over the official driver
 	cd lab && $(GO) run ./cmd/bench --gateway ../bin/mooring
 
+.PHONY: collector
+collector: ## build the OpenTelemetry Collector, with which TestTraces then runs as well
+	$(GO) build -C tools/collector -o ../../bin/otelcol .
+
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME=10s each
 	@GO="$(GO)" tools/fuzz.sh $(FUZZTIME)

@@ -42,6 +42,8 @@ type Call struct {
 	// Timeout limits each part of a call that comes in parts, if the call has no deadline; 0: there
 	// is no limit.
 	Timeout time.Duration
+	// Comment is the comment of the commands of a call that gives none; nil: they have none.
+	Comment *bson.Value
 	// Quiet is true if the client may not see what the server says in errors. The check of the
 	// policy sets it.
 	Quiet bool

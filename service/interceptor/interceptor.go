@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/audit"
 	"github.com/mooringdb/mooring/service/call"
@@ -50,6 +51,9 @@ type Config struct {
 	Policy *policy.Enforcer
 	// Admission limits what calls use. If it is nil, nothing is limited.
 	Admission *admission.Admission
+	// Comment returns the comment of a call's commands, unless the client gives one. If it is nil,
+	// or returns nil, they have none.
+	Comment func(context.Context) *bson.Value
 	// Terse sets call.Call.Terse of all calls.
 	Terse bool
 	// DefaultTimeout limits unary calls that have no deadline; 0 means no limit.

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/client"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/call"
@@ -75,6 +76,25 @@ func TestErrorsBecomeStatuses(t *testing.T) {
 				t.Errorf("a panic: %v", err)
 			}
 		})
+	}
+}
+
+// TestComment checks that calls have the comment that Config makes, and none without it.
+func TestComment(t *testing.T) {
+	comment := bson.StringValue("of the gateway")
+	for name, of := range map[string]func(context.Context) *bson.Value{
+		"none": nil, "one": func(context.Context) *bson.Value { return &comment },
+	} {
+		x := interceptor.New(interceptor.Config{Comment: of})
+		err := unary(t.Context(), x, func(ctx context.Context) error {
+			if got := call.From(ctx).Comment; (got == &comment) != (of != nil) {
+				t.Errorf("%s: the call has %v", name, got)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 

@@ -236,6 +236,9 @@ func (x *Chain) inform(ctx context.Context, c *pass) (err error) {
 	}
 	c.call.Context, c.call.Sessions = ctx, x.cfg.Sessions
 	c.call.Idempotency, c.call.Timeout = x.cfg.Idempotency, x.cfg.DefaultTimeout
+	if x.cfg.Comment != nil {
+		c.call.Comment = x.cfg.Comment(ctx)
+	}
 	defer func() {
 		if w := c.call.Exact; w != nil {
 			w.End()

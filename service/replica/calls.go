@@ -58,10 +58,14 @@ func (t *Transport) call(ctx context.Context, address string, run exchange) erro
 
 // signed returns ctx with the metadata that identify the caller, and no other metadata.
 func (t *Transport) signed(ctx context.Context) context.Context {
-	return metadata.NewOutgoingContext(ctx, metadata.Pairs(
+	md := metadata.Pairs(
 		idKey, t.id, deploymentKey, t.serves, addressKey, t.Advertised(),
 		timeKey, strconv.FormatInt(t.now().UnixMilli(), 10),
-	))
+	)
+	if t.cfg.Inject != nil {
+		t.cfg.Inject(ctx, md)
+	}
+	return metadata.NewOutgoingContext(ctx, md)
 }
 
 func (t *Transport) explain(

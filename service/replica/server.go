@@ -209,22 +209,40 @@ func (s *server) Kill(
 
 // unary refuses calls that are not for this replica.
 func (t *Transport) unary(
-	ctx context.Context, req any, _ *grpc.UnaryServerInfo, h grpc.UnaryHandler,
-) (any, error) {
+	ctx context.Context, req any, info *grpc.UnaryServerInfo, h grpc.UnaryHandler,
+) (_ any, err error) {
 	if err := t.admit(ctx); err != nil {
 		return nil, refusal(err)
+	}
+	if t.cfg.Trace != nil {
+		var end func(error)
+		ctx, end = t.cfg.Trace(ctx, info.FullMethod)
+		defer func() { end(err) }()
 	}
 	return h(ctx, req)
 }
 
 func (t *Transport) stream(
-	srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, h grpc.StreamHandler,
-) error {
+	srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, h grpc.StreamHandler,
+) (err error) {
 	if err := t.admit(ss.Context()); err != nil {
 		return refusal(err)
 	}
+	if t.cfg.Trace != nil {
+		ctx, end := t.cfg.Trace(ss.Context(), info.FullMethod)
+		defer func() { end(err) }()
+		ss = traced{ss, ctx}
+	}
 	return h(srv, ss)
 }
+
+// traced holds a stream that is observed.
+type traced struct {
+	grpc.ServerStream
+	ctx context.Context //nolint:containedctx // as grpc has it
+}
+
+func (t traced) Context() context.Context { return t.ctx }
 
 // admit refuses the calls that this process makes to itself, and those of replicas of another
 // deployment. A token names its deployment, but a list, a kill and a push carry no token. From

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/net/netutil"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/metadata"
 
 	replicav1 "github.com/mooringdb/mooring/gen/mooring/replica/v1"
 	"github.com/mooringdb/mooring/service/interceptor"
@@ -64,6 +65,10 @@ type Config struct {
 	StallTimeout time.Duration
 	// LookupHost resolves names. If it is nil, the system's resolver does.
 	LookupHost func(ctx context.Context, host string) ([]string, error)
+	// Inject adds what names the trace of a call to its metadata; nil: nothing does. Trace begins
+	// to observe a call of another replica, as in server.GRPCConfig; nil: none is.
+	Inject func(context.Context, metadata.MD)
+	Trace  func(ctx context.Context, method string) (context.Context, func(error))
 	// Failed is called when the listener breaks.
 	Failed func(error)
 }

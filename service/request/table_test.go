@@ -11,6 +11,7 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/client"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/payload"
 	"github.com/mooringdb/mooring/service/request"
 )
@@ -91,6 +92,31 @@ func TestTable(t *testing.T) {
 	} {
 		if _, err := read(req); refusal(err) != want {
 			t.Errorf("%q, want %q", refusal(err), want)
+		}
+	}
+}
+
+// TestOwnComment checks that the comment of the gateway is that of a request without one.
+func TestOwnComment(t *testing.T) {
+	table := request.NewTable([]proto.Message{&mooringv1.EstimatedDocumentCountRequest{}}, nil,
+		request.CommonRead(common), request.Rows(maxTime()))
+	own := bson.StringValue("own")
+	for _, tt := range []struct {
+		own    *bson.Value
+		client *mooringv1.Value
+		want   string
+	}{
+		{nil, nil, ""},
+		{&own, nil, "own"},
+		{nil, payload.NewValue(bson.StringValue("client's")), "client's"},
+		{&own, payload.NewValue(bson.StringValue("client's")), "client's"},
+	} {
+		ctx := &call.Context{Context: t.Context(), Call: call.Call{Comment: tt.own}}
+		req := &mooringv1.EstimatedDocumentCountRequest{Comment: tt.client}
+		r := request.Read(ctx, req, nil)
+		o := table.Read(r, req)
+		if got, _ := o.Comment.Str(); got != tt.want || r.Err() != nil {
+			t.Errorf("own %v, client's %v: %q, %v; want %q", tt.own, tt.client, got, r.Err(), tt.want)
 		}
 	}
 }

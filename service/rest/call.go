@@ -104,6 +104,7 @@ func (c *call) open() (map[string]string, error) {
 	if !ok {
 		return nil, c.notAllowed(end.allow())
 	}
+	c.r.Pattern = r.path // for those in front of the handler
 	chosen, ok := accept(c.r.Header["Accept"], r.offers)
 	if !ok {
 		return nil, refuse(rpcerr.NotAcceptable,

@@ -14,6 +14,7 @@ import (
 	"github.com/mooringdb/mooring/cmd/gateway/internal/login"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/metrics"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/ready"
+	"github.com/mooringdb/mooring/cmd/gateway/internal/tracing"
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/description"
 	"github.com/mooringdb/mooring/core/event"
@@ -25,7 +26,7 @@ import (
 
 // observation provides the listeners of the driver's events: the log and the readiness.
 var observation = fx.Module("observation",
-	fx.Provide(health.NewServer, newReady, newLogin, newMetrics, newSink),
+	fx.Provide(health.NewServer, newReady, newLogin, newMetrics, newTracing, newSink),
 )
 
 func newReady(server *health.Server) *ready.State { return ready.New(server, serviceNames...) }
@@ -85,10 +86,11 @@ func measure(p sourceParams) {
 
 func newSink(
 	log *slog.Logger, state *ready.State, l *login.Login, m *metrics.Metrics,
+	traces *tracing.Tracing,
 ) *event.Sink {
 	panicked := func(value any, stack []byte) {
 		log.Error("a listener panicked", "panic", value, "stack", string(stack))
 	}
 	return event.Join(panicked, logging.Sink(log), logging.Specified(log), state.Sink(), l.Sink(),
-		m.Sink())
+		m.Sink(), traces.Sink())
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"log/slog"
-	"net/http"
 	"runtime/debug"
 
 	"go.uber.org/fx"
@@ -20,6 +19,7 @@ import (
 	"github.com/mooringdb/mooring/cmd/gateway/internal/metrics"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/ready"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/server"
+	"github.com/mooringdb/mooring/cmd/gateway/internal/tracing"
 	"github.com/mooringdb/mooring/core/client"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/admission"
@@ -54,11 +54,12 @@ func newStopping() stopping {
 type makeGRPC func() *grpc.Server
 
 func newGRPC(cfg *config.Config, secure *tls.Config, around *interceptor.Chain, services api,
-	h *health.Server, stop stopping,
+	h *health.Server, stop stopping, traces *tracing.Tracing,
 ) makeGRPC {
 	return func() *grpc.Server {
 		c := server.GRPCConfig{
 			TLS: secure, MaxRequestSize: int(cfg.MaxRequestSize), Unary: around.Unary(),
+			Trace:      traces.GRPC(),
 			MaxStreams: cfg.Connections.MaxStreams, MaxAge: cfg.Connections.MaxAge,
 			Stream: around.Stream(), Stopping: stop.Done(), Stall: cfg.Cursors.Idle,
 			MaxSizeOf: maxSizeOf(int(cfg.MaxRequestSize)), Room: room(),
@@ -174,6 +175,7 @@ type portParams struct {
 	Client    *client.Client
 	Replica   *replica.Transport
 	Gate      *interceptor.Gate
+	Traces    *tracing.Tracing
 	Ready     *ready.State
 	Stopping  stopping
 	Metrics   *metrics.Metrics
@@ -192,7 +194,7 @@ func newServer(lc fx.Lifecycle, p portParams) *server.Server {
 		AddressesFile:  p.Config.AddressesFile, Linger: p.Config.DrainLinger,
 		DrainTimeout: p.Config.DrainTimeout, Log: p.Log,
 	}, server.Parts{
-		GRPC: p.GRPC, REST: http.Handler(p.REST), Refuse: p.REST.Refusal,
+		GRPC: p.GRPC, REST: p.Traces.HTTP(p.REST), Refuse: p.REST.Refusal,
 		Debug: debugging.Handler(p.Client.Pools),
 		Admin: admin.Handler(admin.Config{Metrics: p.Metrics.Handler()}),
 		Gate:  p.Gate,

@@ -6,6 +6,7 @@ import (
 	"go.uber.org/fx"
 
 	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
+	"github.com/mooringdb/mooring/cmd/gateway/internal/tracing"
 	"github.com/mooringdb/mooring/service/replica"
 	"github.com/mooringdb/mooring/service/seal"
 	"github.com/mooringdb/mooring/service/stream"
@@ -17,17 +18,21 @@ var replicas = fx.Module("replicas", fx.Provide(newTransport))
 
 // newTransport returns the transport to the other replicas; nil if there is no other.
 func newTransport(cfg *config.Config, log *slog.Logger, ring *seal.Ring, streams *stream.Streams,
-	failed onFailure, lookup lookupHost,
+	failed onFailure, lookup lookupHost, traces *tracing.Tracing,
 ) *replica.Transport {
 	if cfg.Replica.Address == "" {
 		return nil
 	}
-	return replica.New(replica.Config{
+	c := replica.Config{
 		Keys: ring, Deployment: cfg.Deployment(), Address: cfg.Replica.Address,
 		Advertise: cfg.Replica.Advertise, Others: cfg.Replica.Peers,
 		StallTimeout: cfg.Cursors.Idle, Streams: streams, Log: log, Failed: failed,
-		LookupHost: lookup,
-	})
+		LookupHost: lookup, Trace: traces.GRPC(),
+	}
+	if traces != nil {
+		c.Inject = traces.Inject
+	}
+	return replica.New(c)
 }
 
 // replicaAddress returns a function that returns the address of the transport once it listens.

@@ -10,6 +10,7 @@ import (
 	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/memory"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/metrics"
+	"github.com/mooringdb/mooring/cmd/gateway/internal/tracing"
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/pool"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
@@ -47,9 +48,9 @@ func newChain(cfg *config.Config, log *slog.Logger, gate *interceptor.Gate,
 	callers *caller.Authenticator, rules *policy.Enforcer, admitted *admission.Admission,
 	sessions *session.Sessions, c *client.Client, keys *seal.Ring,
 	transactions *transaction.Transactions,
-	audited *audit.Log, m *metrics.Metrics,
+	audited *audit.Log, m *metrics.Metrics, traces *tracing.Tracing,
 ) *interceptor.Chain {
-	return interceptor.New(interceptor.Config{
+	chain := interceptor.Config{
 		Logger: log, Gate: gate, Callers: callers, Policy: rules,
 		Audit: audited, Meter: m, Terse: cfg.Terse(),
 		Sessions: sessions, Idempotency: idempotency.New(c, keys),
@@ -57,7 +58,11 @@ func newChain(cfg *config.Config, log *slog.Logger, gate *interceptor.Gate,
 		Transactions:   transactions,
 		DefaultTimeout: cfg.RequestTimeout, MaxTimeout: cfg.MaxRequestTimeout,
 		StallTimeout: cfg.Cursors.Idle,
-	})
+	}
+	if traces != nil && cfg.Tracing.Comment {
+		chain.Comment = traces.Comment
+	}
+	return interceptor.New(chain)
 }
 
 func newAdmission(cfg *config.Config) *admission.Admission {

@@ -86,6 +86,7 @@ type Config struct {
 	// DrainTimeout is how long work in flight may take after that.
 	DrainTimeout time.Duration
 	Log          Log
+	Tracing      Tracing
 	// ServerTexts says whether errors tell clients addresses of servers and their texts.
 	ServerTexts ServerTexts
 	// Audit is the file of the audit log, or AuditLog; empty means that there is none.
@@ -219,6 +220,14 @@ func autoInFlight(maxPoolSize *uint64) int {
 		size = *maxPoolSize
 	}
 	return int(min(size, math.MaxInt32/5) * 5 / 4)
+}
+
+// Tracing says what is traced, if the environment names a collector.
+type Tracing struct {
+	// Sampling is the share of traces that is recorded; nil: the environment says it.
+	Sampling *float64
+	// Comment says whether the comments of commands name the trace.
+	Comment bool
 }
 
 // Log says what is logged, and how.

@@ -331,6 +331,9 @@ func TestRefused(t *testing.T) {
 		{"nothing to serve", []string{"--uri", uri, "--grpc-address=none", "--rest-address=none"}, nil, []string{"nothing to serve"}},
 		{"limit of nothing", []string{"--uri", uri, "--cursors-max-per-principal", "0"}, nil, []string{"option cursors.maxPerPrincipal", "from 1 and not none"}},
 		{"no percentage", []string{"--uri", uri, "--cursors-max-pinned", "0.8"}, nil, []string{"option cursors.maxPinned", "1% to 100%"}},
+		{"no share", []string{"--uri", uri, "--tracing-sampling", "0.01"}, nil, []string{"option tracing.sampling", "0% to 100%"}},
+		{"more than all", []string{"--uri", uri, "--tracing-sampling", "101%"}, nil, []string{"option tracing.sampling"}},
+		{"no number", []string{"--uri", uri, "--tracing-sampling", "NaN%"}, nil, []string{"option tracing.sampling"}},
 		{"more than all", []string{"--uri", uri, "--cursors-max-pinned", "101%"}, nil, []string{"option cursors.maxPinned"}},
 		{"replicas without a key", []string{"--uri", uri, "--replica-address", "10.0.0.1:1"}, nil, []string{"option replica.address: needs handle.keys", "mooring key new"}},
 		{"replica that cannot be reached", []string{"--uri", uri, "--handle-keys", key, "--replica-address", ":1"}, nil, []string{"option replica.advertise: is required"}},
@@ -510,5 +513,17 @@ func TestConfigurationPage(t *testing.T) {
 	}
 	if err := os.WriteFile(page, []byte(want), 0o644); err != nil {
 		t.Fatal(err)
+	}
+}
+
+func TestSampling(t *testing.T) {
+	for text, want := range map[string]float64{"0%": 0, "0.05%": 0.0005, "1%": 0.01, "100%": 1} {
+		c, err := load(t, []string{"--uri", uri, "--tracing-sampling", text}, nil)
+		if err != nil || c.Tracing.Sampling == nil || *c.Tracing.Sampling != want {
+			t.Errorf("%s: %v, %v; want %v", text, c.Tracing.Sampling, err, want)
+		}
+	}
+	if c, err := load(t, []string{"--uri", uri}, nil); err != nil || c.Tracing.Sampling != nil {
+		t.Errorf("by default: %v, %v", c.Tracing.Sampling, err)
 	}
 }

@@ -565,6 +565,21 @@ var options = []option{
 		parse: into(func(c *Config) *string { return &c.Audit }, parseOrNone),
 	},
 	{
+		Name: "tracing.sampling", Kind: "percentage or auto", Default: auto,
+		Doc: "Share of the traces that begin at the gateway that is recorded, such as 1% or " +
+			"0.05%; a client's traceparent decides about its own. auto leaves it to " +
+			"OTEL_TRACES_SAMPLER. Traces are on if OTEL_EXPORTER_OTLP_ENDPOINT is set " +
+			"(docs/tracing.md).",
+		parse: into(func(c *Config) **float64 { return &c.Tracing.Sampling }, parseShare),
+	},
+	{
+		Name: "tracing.comment", Kind: "bool", Default: "false", Bool: true,
+		Doc: "Whether commands of recorded traces have the comment {traceparent: …}, for the " +
+			"logs and the profiler of MongoDB (4.4 or newer). Requests with a comment of " +
+			"their own keep that.",
+		parse: into(func(c *Config) *bool { return &c.Tracing.Comment }, parseBool),
+	},
+	{
 		Name: "log.level", Kind: "level", Default: "info",
 		Doc: "Lowest level that is logged: debug (every request and every command), info " +
 			"(changes of the deployment), warn or error.",

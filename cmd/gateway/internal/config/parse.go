@@ -170,6 +170,21 @@ func parsePercent(text string) (float64, error) {
 	return float64(n) / 100, nil
 }
 
+// parseShare reads a percentage from 0% to 100%: 0.5% is 0.005. auto means nil.
+func parseShare(text string) (*float64, error) {
+	if text == auto {
+		return nil, nil
+	}
+	digits, ok := strings.CutSuffix(text, "%")
+	n, err := strconv.ParseFloat(digits, 64)
+	if !ok || err != nil || !(n >= 0 && n <= 100) {
+		return nil, fmt.Errorf("%q is not a percentage from 0%% to 100%%, such as 0.5%%, and "+
+			"not auto", text)
+	}
+	n /= 100
+	return &n, nil
+}
+
 func parseBool(text string) (bool, error) {
 	switch text {
 	case "true":

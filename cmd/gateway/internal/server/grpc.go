@@ -46,6 +46,9 @@ type GRPCConfig struct {
 	// is called for all calls but those of health, before the request is read. If it is nil,
 	// clients are not authenticated.
 	Authenticate func(ctx context.Context, method string) (context.Context, error)
+	// Trace, if it is set, begins to observe a call of the API. It returns the context of the call,
+	// and what is called with the error of the call at its end.
+	Trace func(ctx context.Context, method string) (context.Context, func(error))
 	// Unary and Stream intercept every call of the API, and none of health and reflection.
 	Unary  grpc.UnaryServerInterceptor
 	Stream grpc.StreamServerInterceptor
@@ -130,7 +133,9 @@ func (l lateReader) RegisterService(desc *grpc.ServiceDesc, server any) {
 }
 
 func (l lateReader) handler(method string, unary grpc.MethodHandler) grpc.StreamHandler {
-	return func(server any, ss grpc.ServerStream) error {
+	return func(server any, ss grpc.ServerStream) (err error) {
+		ss, end := l.cfg.trace(ss, method)
+		defer func() { end(err) }()
 		s, err := l.cfg.open(ss, method)
 		if err != nil {
 			return err
@@ -147,6 +152,25 @@ func (l lateReader) handler(method string, unary grpc.MethodHandler) grpc.Stream
 		return s.SendMsg(response)
 	}
 }
+
+// trace begins to observe a call, and returns its stream with what ends that.
+func (cfg *GRPCConfig) trace(
+	ss grpc.ServerStream, method string,
+) (grpc.ServerStream, func(error)) {
+	if cfg.Trace == nil || isInfrastructure(method) {
+		return ss, func(error) {}
+	}
+	ctx, end := cfg.Trace(ss.Context(), method)
+	return traced{ss, ctx}, end
+}
+
+// traced holds a stream that is observed.
+type traced struct {
+	grpc.ServerStream
+	ctx context.Context //nolint:containedctx // as grpc has it
+}
+
+func (t traced) Context() context.Context { return t.ctx }
 
 // open finds out who makes a call, and returns its stream.
 func (cfg *GRPCConfig) open(ss grpc.ServerStream, method string) (*stream, error) {
@@ -169,7 +193,9 @@ func (cfg *GRPCConfig) open(ss grpc.ServerStream, method string) (*stream, error
 // others itself.
 func (cfg *GRPCConfig) stream(
 	srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, h grpc.StreamHandler,
-) error {
+) (err error) {
+	ss, end := cfg.trace(ss, info.FullMethod)
+	defer func() { end(err) }()
 	s, err := cfg.open(ss, info.FullMethod)
 	if err != nil {
 		return err

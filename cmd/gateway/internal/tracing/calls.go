@@ -2,8 +2,10 @@ package tracing
 
 import (
 	"context"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -14,6 +16,8 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
+
+	"github.com/mooringdb/mooring/core/bson"
 )
 
 // The spans of calls are made here, and not by otelhttp and otelgrpc: those collect the attributes
@@ -46,16 +50,16 @@ func (t *Tracing) HTTP(next http.Handler) http.Handler {
 	})
 }
 
-// requestAttributes leaves the query out: it may have a filter, whose values are the caller's.
+// requestAttributes leaves the URL out: its query may have a filter, with the caller's values, and
+// its path a ticket, which is a credential. The route says what was asked for.
 func requestAttributes(r *http.Request) []attribute.KeyValue {
 	all := []attribute.KeyValue{
 		attribute.String("http.request.method", r.Method),
-		attribute.String("url.path", r.URL.Path),
 		attribute.String("url.scheme", "http"),
 		attribute.String("network.protocol.version", strconv.Itoa(r.ProtoMajor)),
 	}
 	if r.TLS != nil {
-		all[2] = attribute.String("url.scheme", "https")
+		all[1] = attribute.String("url.scheme", "https")
 	}
 	if agent := r.UserAgent(); agent != "" {
 		all = append(all, attribute.String("user_agent.original", agent))
@@ -171,9 +175,23 @@ func isServersFault(code grpccodes.Code) bool {
 
 // Inject adds the headers that name the span in ctx to the metadata of a call to another replica.
 func (t *Tracing) Inject(ctx context.Context, md metadata.MD) {
-	if t != nil {
-		propagator.Inject(ctx, carrier(md))
+	propagator.Inject(ctx, carrier(md))
+}
+
+// Comment returns a document that names the span in ctx, for the comment of commands; nil if it is
+// not recorded.
+func (t *Tracing) Comment(ctx context.Context) *bson.Value {
+	if !trace.SpanContextFromContext(ctx).IsSampled() {
+		return nil
 	}
+	names := propagation.MapCarrier{}
+	propagator.Inject(ctx, names)
+	b := new(bson.Builder)
+	for _, key := range slices.Sorted(maps.Keys(names)) {
+		b.String(key, names[key])
+	}
+	comment := bson.DocumentValue(b.Finish())
+	return &comment
 }
 
 // carrier makes metadata readable for a propagator.

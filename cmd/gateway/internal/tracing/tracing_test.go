@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/mooringdb/mooring/cmd/gateway/internal/tracing"
+	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/event"
 	"github.com/mooringdb/mooring/core/event/eventtrace"
 	"github.com/mooringdb/mooring/internal/spans"
@@ -86,10 +87,6 @@ func TestOff(t *testing.T) {
 		t.Error("there is a hook")
 	}
 	off.SetSampling(nil)
-	md := metadata.MD{}
-	if off.Inject(t.Context(), md); len(md) != 0 {
-		t.Errorf("Inject adds %v", md)
-	}
 }
 
 // only returns the one span that was exported.
@@ -127,7 +124,7 @@ func TestHTTP(t *testing.T) {
 				w.Header().Set("Mooring-Request-Id", "7")
 				_, _ = w.Write([]byte("x"))
 			},
-			"GET /v1/{database}", "http.request.method=GET url.path=/v1/shop url.scheme=http " +
+			"GET /v1/{database}", "http.request.method=GET url.scheme=http " +
 				"network.protocol.version=1 user_agent.original=agent client.address=192.0.2.1 " +
 				"http.route=/v1/{database} http.response.status_code=200 mooring.request_id=7", false,
 		},
@@ -211,6 +208,10 @@ func TestGRPC(t *testing.T) {
 		ctx, end := made.GRPC()(ctx, "/mooring.v1.DocumentService/Find")
 		sent := metadata.MD{}
 		made.Inject(ctx, sent)
+		comment, _ := made.Comment(ctx).Document()
+		if v, _ := comment.Lookup("traceparent"); !strings.HasPrefix(stringOf(v), "00-0102030405060708090a0b0c0d0e0f10-") {
+			t.Errorf("comment: %v", comment)
+		}
 		end(tt.err)
 		s := only(t, memory)
 		if got := sent.Get("traceparent"); len(got) != 1 || !strings.Contains(got[0], s.SpanContext.SpanID().String()) {
@@ -224,6 +225,21 @@ func TestGRPC(t *testing.T) {
 		if (s.Status.Code == codes.Error) != tt.failure {
 			t.Errorf("%s: status %v", tt.code, s.Status)
 		}
+	}
+}
+
+func stringOf(v bson.Value) string {
+	s, _ := v.Str()
+	return s
+}
+
+func TestNoComment(t *testing.T) {
+	none := 0.0
+	made, _ := tracing.NewRecorded(t, &none)
+	ctx, end := made.GRPC()(t.Context(), "/a/b")
+	defer end(nil)
+	if c := made.Comment(ctx); c != nil {
+		t.Errorf("a call that is not recorded has the comment %v", c)
 	}
 }
 
