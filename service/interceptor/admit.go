@@ -10,6 +10,9 @@ import (
 
 // admit waits until the call has its place among the calls in flight, or the open streams, of its
 // principal. It opens the call's account, unless the listener has done so.
+//
+// A call that another replica forwards has its place there. If it needed another one here, two
+// replicas whose calls all wait for a place at the other would wait for each other.
 func (x *Chain) admit(ctx context.Context, c *pass) error {
 	a := x.cfg.Admission
 	if a == nil {
@@ -25,6 +28,9 @@ func (x *Chain) admit(ctx context.Context, c *pass) error {
 		c.call.Account = &c.account
 	}
 	c.call.Account.OnRefusal(c.place.cancel)
+	if c.call.Forwarded {
+		return refused(ctx, c.next(ctx))
+	}
 	p := c.call.Account.Principal()
 	if c.stream != nil {
 		if err := a.EnterStream(ctx, p); err != nil {

@@ -63,25 +63,32 @@ func TestAdmission(t *testing.T) {
 	})
 }
 
-// TestAdmissionOfForwardedCalls checks that a forwarded call counts as its client's, not as that of
-// the replica which forwards it.
+// TestAdmissionOfForwardedCalls checks that the memory of a forwarded call is its client's, not that
+// of the replica which forwards it, and that the call needs no place: it has one at that replica.
 func TestAdmissionOfForwardedCalls(t *testing.T) {
-	a := admission.New(admission.Config{Calls: admission.Limits{Each: 1}})
-	x := interceptor.New(interceptor.Config{Admission: a})
-	as := func(client string) context.Context {
-		local := call.Local{Forwarded: true, Client: netip.MustParseAddr(client)}
-		return &call.LocalContext{Context: from(t.Context(), "192.0.2.9"), Local: local}
-	}
-	first, second := as("192.0.2.1"), as("192.0.2.2")
-	err := unary(first, x, func(context.Context) error {
-		again := unary(first, x, func(context.Context) error { return nil })
-		if got := reasonOf(again); got != "QuotaExceeded" {
-			t.Errorf("the same client: %v", again)
-		}
-		return unary(second, x, func(context.Context) error { return nil })
+	a := admission.New(admission.Config{
+		Bytes: 1000, Calls: admission.Limits{Each: 1}, StreamsEach: 1, RateEach: 1,
 	})
-	if err != nil {
-		t.Errorf("another client: %v", err)
+	x := interceptor.New(interceptor.Config{Admission: a})
+	local := call.Local{Forwarded: true, Client: netip.MustParseAddr("192.0.2.1")}
+	ctx := &call.LocalContext{Context: from(t.Context(), "192.0.2.9"), Local: local}
+	for name, run := range map[string]func(
+		context.Context, *interceptor.Chain, func(context.Context) error,
+	) error{"unary": unary, "stream": stream} {
+		ran := false
+		err := run(ctx, x, func(in context.Context) error {
+			want := admission.PrincipalOf("", local.Client)
+			if got := call.From(in).Account.Principal(); got != want {
+				t.Errorf("%s: the account of %v, want %v", name, got, want)
+			}
+			return run(ctx, x, func(context.Context) error {
+				ran = true
+				return nil
+			})
+		})
+		if err != nil || !ran {
+			t.Errorf("%s: two calls at a time: %v", name, err)
+		}
 	}
 }
 
