@@ -195,6 +195,67 @@ func TestRotationUnderLoad(t *testing.T) {
 	g.stop()
 }
 
+// TestPolicyRotationUnderLoad changes the policy's file while requests arrive, and checks that none
+// is lost: neither while rules change that all permit the requests, nor while the file cannot be
+// used. Rules that forbid the requests count in the end.
+func TestPolicyRotationUnderLoad(t *testing.T) {
+	ca := certtest.Authority(t, certtest.ECDSA)
+	own := ca.Issue(t, "127.0.0.1")
+	key, line := newKey(t, "shop", time.Time{})
+	rules := []string{
+		`@commands("ping") permit (principal == Principal::"key:shop", action, resource);`,
+		`@commands("ping, hello") permit (principal, action == Action::"RunCommand", resource)
+			when { principal.kind == "key" };
+		permit (principal, action == Action::"Find", resource in Database::"db");
+		forbid (principal, action in Action::"write", resource);`,
+	}
+	file := secretFile(t, "policy", rules[0])
+	mongo := mongotest.NewTCPServer(t, nil)
+	mongo.SetDocuments("db.c", documents(3, 10)...)
+	g := start(t, mongo.URI(), "--auth-api-keys-file", secretFile(t, "keys", line),
+		"--tls-certificate-file", certtest.File(t, "crt", own.CertificateBlock()),
+		"--tls-key-file", certtest.File(t, "key", own.KeyBlock(t)), "--policy-file", file)
+	change := func(text, logged string, times int) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		g.Reload()
+		g.logs(logged, times)
+	}
+	trust := &tls.Config{RootCAs: ca.Pool(), MinVersion: tls.VersionTLS12}
+	l := newTraffic(t, g, key, trust)
+	const changes = 10
+	for i := range changes {
+		l.progress()
+		change(rules[(i+1)%2], "policy read", i+1)
+	}
+	l.progress()
+	change("permit (", "the old rules stay", 1)
+	l.progress()
+	l.stop()
+	l.group.Wait()
+
+	change("forbid (principal, action, resource);", "policy read", changes+1)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
+		"https://"+g.Addresses().REST+"/v1/databases/db/collections/c/documents", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Api-Key", key)
+	tr := &http.Transport{TLSClientConfig: trust.Clone()}
+	defer tr.CloseIdleConnections()
+	resp, err := tr.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusForbidden {
+		t.Errorf("a request that the last rules forbid: %d, want 403", resp.StatusCode)
+	}
+	g.stop()
+}
+
 // TestClientCertificates checks that a client certificate is a credential, on both ports.
 func TestClientCertificates(t *testing.T) {
 	ca := certtest.Authority(t, certtest.ECDSA)
