@@ -191,6 +191,25 @@ func TestSelectionTimeoutIncludesCheckOut(t *testing.T) {
 	})
 }
 
+// TestNoSelectionTimeout checks that the check-out gets no more time from
+// serverSelectionTimeoutMS=0 than from 1: only a connection that is idle is in time.
+func TestNoSelectionTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := slowLogin(t, 6*time.Millisecond, "saslContinue")
+		c := authenticating(t, srv, "app:pencil@",
+			"directConnection=true&timeoutMS=50&serverSelectionTimeoutMS=0", client.Options{})
+		time.Sleep(time.Second) //nolint:forbidigo // fake time, until the server is known
+		err := insertWithin(t.Context(), c, client.Common{})
+		if !isA[*pool.WaitQueueTimeoutError](err) {
+			t.Errorf("InsertOne() without a connection = %v, want a timeout of the check-out", err)
+		}
+		time.Sleep(time.Second) //nolint:forbidigo // fake time, until it has logged in
+		if err := insertWithin(t.Context(), c, client.Common{}); err != nil {
+			t.Errorf("InsertOne() with an idle connection = %v", err)
+		}
+	})
+}
+
 // TestTimeoutsProse9 is "endSession". End returns no error, and has no timeoutMS of its own: a
 // caller that wants to bound the abort so calls AbortTransaction first.
 func TestTimeoutsProse9(t *testing.T) {

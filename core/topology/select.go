@@ -29,13 +29,13 @@ func (t *Topology) Select(ctx context.Context, sel selection.Selector) (Server, 
 	if found.server == nil && err == nil {
 		began := time.Now()
 		found, s, err = t.await(ctx, sel, s, changed)
-		left = max(left-time.Since(began), 1) // 0 would be no limit
+		left -= time.Since(began)
 	}
 	if err != nil {
 		return Server{}, t.selectionFailed(sel, s, err)
 	}
 	found.server.operations.Add(1)
-	found.left = max(left, 0)
+	found.left = max(left, 1) // also if the timeout is 0: 0 would be no limit
 	if sink != nil && sink.ServerSelectionSucceeded != nil {
 		sink.ServerSelectionSucceeded(event.ServerSelectionSucceeded{
 			Selection: t.fact(sel, s),
