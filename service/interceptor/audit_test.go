@@ -24,6 +24,30 @@ type panicking struct{ slog.Handler }
 
 func (panicking) Handle(context.Context, slog.Record) error { panic("the audit log") }
 
+// angry is an error whose text panics.
+type angry struct{}
+
+func (angry) Error() string { panic("the error's text") }
+
+// TestPanicsOutsideOfHandlers checks that no panic of what follows a handler leaves the
+// interceptors, where it would end the process.
+func TestPanicsOutsideOfHandlers(t *testing.T) {
+	var out bytes.Buffer
+	text := slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})
+	x := interceptor.New(interceptor.Config{Logger: slog.New(text)})
+	err := unary(t.Context(), x, func(context.Context) error { return angry{} })
+	if got := reasonOf(err); got != "Internal" {
+		t.Errorf("an error that cannot be explained: %v", err)
+	}
+	if got := out.String(); !strings.Contains(got, `panic="the error's text"`) {
+		t.Errorf("the log is %s", got)
+	}
+	x = interceptor.New(interceptor.Config{Logger: slog.New(panicking{text})})
+	if err := unary(t.Context(), x, func(context.Context) error { return nil }); err != nil {
+		t.Errorf("with a log that panics: %v", err)
+	}
+}
+
 // TestAuditPanics checks that a panic of the audit log is logged, and that the call's status stays.
 func TestAuditPanics(t *testing.T) {
 	var out bytes.Buffer

@@ -88,13 +88,14 @@ func (x *Chain) count(ctx context.Context, c *pass) error {
 	return err
 }
 
-func (x *Chain) log(ctx context.Context, c *pass) error {
+func (x *Chain) log(ctx context.Context, c *pass) (err error) {
 	debugging := x.cfg.Logger.Enabled(ctx, slog.LevelDebug)
 	var start time.Time
 	if debugging {
 		start = time.Now()
 	}
-	err := c.next(ctx)
+	err = c.next(ctx)
+	defer func() { _ = recover() }() // a log that panics changes no outcome
 	code, message := outcome(err)
 	level := slog.LevelDebug
 	if code == codes.Internal {
@@ -150,19 +151,28 @@ func outcome(err error) (codes.Code, string) {
 	return codes.OK, ""
 }
 
-func (x *Chain) explain(ctx context.Context, c *pass) error {
-	err := c.next(ctx)
-	if err == nil {
+func (x *Chain) explain(ctx context.Context, c *pass) (err error) {
+	cause := c.next(ctx)
+	if cause == nil {
 		return nil
 	}
-	return rpcerr.Explain(err, c.call.Call)
+	defer func() { // recover comes after this step
+		if p := recover(); p != nil {
+			x.logPanic(ctx, c, p)
+			err = rpcerr.Explain(errPanicked, c.call.Call)
+		}
+	}()
+	return rpcerr.Explain(cause, c.call.Call)
 }
+
+// errPanicked is the error of a call that has panicked.
+var errPanicked = &rpcerr.Error{Reason: rpcerr.Internal, Message: "internal error"}
 
 func (x *Chain) recover(ctx context.Context, c *pass) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			x.logPanic(ctx, c, p)
-			err = &rpcerr.Error{Reason: rpcerr.Internal, Message: "internal error"}
+			err = errPanicked
 		}
 	}()
 	return c.next(ctx)
