@@ -25,7 +25,12 @@ func newClient(
 	lc fx.Lifecycle, cfg *config.Config, log *slog.Logger, sink *event.Sink, l *login.Login,
 	admitted *admission.Admission,
 ) (*client.Client, error) {
-	c, err := client.New(cfg.MongoDB, client.Options{
+	mongo := cfg.MongoDB
+	if mongo.WaitQueueTimeout == nil && cfg.Requests.QueueTime > 0 {
+		// A call without a deadline must not wait forever for a connection that hangs.
+		mongo.WaitQueueTimeout = &cfg.Requests.QueueTime
+	}
+	c, err := client.New(mongo, client.Options{
 		Sink: sink, Version: build.Version(), User: l.User, MaxPinnedShare: cfg.Cursors.MaxPinned,
 		MaxRunOnShare: cfg.MaxAbandoned,
 		OIDC:          token.Provider(cfg.Token),

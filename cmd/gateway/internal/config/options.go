@@ -526,7 +526,9 @@ var options = []option{
 		Name: "requests.queueTime", Kind: "duration", Default: "5s",
 		Doc: "How long a request waits for its turn or for memory. It is then refused: with " +
 			"RESOURCE_EXHAUSTED (429) if its principal has more than all others together, else " +
-			"with UNAVAILABLE (503). 0s refuses at once.",
+			"with UNAVAILABLE (503). 0s refuses at once. A request also waits so long for a " +
+			"connection to a server (not with 0s), unless the connection string has " +
+			"waitQueueTimeoutMS.",
 		parse: into(func(c *Config) *time.Duration { return &c.Requests.QueueTime },
 			durationWithin(0, time.Hour)),
 	},

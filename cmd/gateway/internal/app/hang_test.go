@@ -1,0 +1,82 @@
+package app_test
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mooringdb/mooring/internal/mongotest"
+)
+
+// TestHangingCalls holds all connections with calls that hang on the server and have no time limit.
+// Another client's call is refused after requests.queueTime and told to try again. /readyz stays
+// 200: the deployment is slow for all replicas, and a load balancer without replicas would make a
+// slow service one that is down. After the calls have ended, others run.
+func TestHangingCalls(t *testing.T) {
+	const connections = 4
+	mongo := mongotest.NewTCPServer(t, nil)
+	mongo.SetDocuments("db.c", documents(1, 10)...)
+	release, hanging := make(chan struct{}), make(chan struct{}, connections)
+	mongo.Intercept(func(cmd *mongotest.Command, next mongotest.Handler) mongotest.Reply {
+		if cmd.Name == "ping" {
+			hanging <- struct{}{}
+			<-release
+		}
+		return next(cmd)
+	})
+	flood, floodLine := newKey(t, "flood", time.Time{})
+	other, otherLine := newKey(t, "other", time.Time{})
+	g := start(t, mongo.URI(), "--mongodb-options=maxPoolSize=4",
+		"--requests-queue-time=100ms", "--requests-timeout=0s", "--auth-api-keys-file",
+		secretFile(t, "keys", floodLine+"\n"+otherLine+"\n"))
+	g.ready()
+	post := func(key, path, body string) (int, string, string) {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
+			"http://"+g.Addresses().REST+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Api-Key", key)
+		resp, err := g.http.Do(r)
+		if err != nil {
+			t.Error(err)
+			return 0, "", ""
+		}
+		defer resp.Body.Close()
+		text, _ := io.ReadAll(resp.Body)
+		return resp.StatusCode, string(text), resp.Header.Get("Retry-After")
+	}
+	find := func() (int, string, string) {
+		return post(other, "/v1/databases/db/collections/c/documents:findOne", "{}")
+	}
+	var calls sync.WaitGroup
+	for range connections {
+		calls.Go(func() {
+			code, text, _ := post(flood, "/v1/databases/db:runCommand", `{"command":{"ping":1}}`)
+			if code != http.StatusOK {
+				t.Errorf("a call that hung for a while: %d %s", code, text)
+			}
+		})
+	}
+	for range connections {
+		<-hanging
+	}
+	code, text, after := find()
+	if code != http.StatusServiceUnavailable || !strings.Contains(text, "ConnectionPoolFull") ||
+		after == "" {
+		t.Errorf("another client's call: %d %s, Retry-After %q", code, text, after)
+	}
+	if code := g.status("/readyz"); code != http.StatusOK {
+		t.Errorf("/readyz is %d, want 200", code)
+	}
+	close(release)
+	calls.Wait()
+	if code, text, _ := find(); code != http.StatusOK {
+		t.Errorf("after the calls have ended: %d %s", code, text)
+	}
+	g.stop()
+}
