@@ -63,8 +63,8 @@ func TestAdmission(t *testing.T) {
 	})
 }
 
-// TestAdmissionOfForwardedCalls checks that the memory of a forwarded call is its client's, not that
-// of the replica which forwards it, and that the call needs no place: it has one at that replica.
+// TestAdmissionOfForwardedCalls checks that a forwarded call uses the memory of its client, not
+// that of the replica which forwards it, and needs no place: it has one at that replica.
 func TestAdmissionOfForwardedCalls(t *testing.T) {
 	a := admission.New(admission.Config{
 		Bytes: 1000, Calls: admission.Limits{Each: 1}, StreamsEach: 1, RateEach: 1,
