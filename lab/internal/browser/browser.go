@@ -26,8 +26,9 @@ type Browser struct {
 	to   *os.File
 	from *bufio.Reader
 
-	mu   sync.Mutex // guards to, from and last
+	mu   sync.Mutex // guards to, from and the fields below
 	last int
+	errs map[string][]string // of the console, by session
 }
 
 // Start starts a browser, which ends with the test. It skips the test if there is none. args are
@@ -69,7 +70,9 @@ func Start(t testing.TB, args ...string) *Browser {
 		_ = p.Stop(10 * time.Second)
 		_ = ourIn.Close()
 	})
-	return &Browser{t: t, to: ourOut, from: bufio.NewReader(ourIn)}
+	return &Browser{
+		t: t, to: ourOut, from: bufio.NewReader(ourIn), errs: map[string][]string{},
+	}
 }
 
 func pipe(t testing.TB) (read, write *os.File) {
@@ -100,6 +103,9 @@ func (b *Browser) Open(url string) *Page {
 	b.call("", "Target.attachToTarget",
 		map[string]any{"targetId": target.ID, "flatten": true}, &attached)
 	p := &Page{b, attached.ID}
+	for _, domain := range []string{"Runtime.enable", "Log.enable"} {
+		b.call(p.session, domain, map[string]any{}, &struct{}{})
+	}
 	// Until then expressions would run in the empty page before it.
 	for deadline := time.Now().Add(time.Minute); ; {
 		var at string
@@ -129,6 +135,38 @@ func (p *Page) Evaluate(expression string, into any) {
 	}
 	if err := json.Unmarshal(reply.Result.Value, into); err != nil {
 		p.browser.t.Fatalf("%s = %s: %v", expression, reply.Result.Value, err)
+	}
+}
+
+// Errors returns what the page's console has shown as errors, and forgets it: exceptions, calls of
+// console.error, and what the browser itself reports, such as a request that it refuses.
+func (p *Page) Errors() []string {
+	p.browser.t.Helper()
+	var none int
+	p.Evaluate("0", &none) // what came before its reply is there now
+	p.browser.mu.Lock()
+	defer p.browser.mu.Unlock()
+	errs := p.browser.errs[p.session]
+	delete(p.browser.errs, p.session)
+	return errs
+}
+
+// event describes what a page reports by itself, as far as it is an error.
+type event struct {
+	Type  string `json:"type"` // of a call of console
+	Entry struct {
+		Level, Text, URL string
+	} `json:"entry"` // of the browser
+}
+
+// note keeps the errors of a page.
+func (b *Browser) note(session, method string, params json.RawMessage) {
+	var e event
+	_ = json.Unmarshal(params, &e) // other events have other parameters
+	if method == "Runtime.exceptionThrown" ||
+		method == "Runtime.consoleAPICalled" && e.Type == "error" ||
+		method == "Log.entryAdded" && e.Entry.Level == "error" {
+		b.errs[session] = append(b.errs[session], string(params))
 	}
 }
 
@@ -162,15 +200,19 @@ func (b *Browser) exchange(command map[string]any, into any) error {
 			return fmt.Errorf("the browser has ended: %w", err)
 		}
 		var reply struct {
-			ID     int             `json:"id"`
-			Result json.RawMessage `json:"result"`
-			Error  json.RawMessage `json:"error"`
+			ID      int             `json:"id"`
+			Session string          `json:"sessionId"`
+			Method  string          `json:"method"` // of an event
+			Params  json.RawMessage `json:"params"`
+			Result  json.RawMessage `json:"result"`
+			Error   json.RawMessage `json:"error"`
 		}
 		if err := json.Unmarshal(bytes.TrimSuffix(message, []byte{0}), &reply); err != nil {
 			return err
 		}
 		switch {
-		case reply.ID != b.last: // an event
+		case reply.ID != b.last:
+			b.note(reply.Session, reply.Method, reply.Params)
 		case reply.Error != nil:
 			return errors.New(string(reply.Error))
 		default:
