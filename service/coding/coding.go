@@ -77,24 +77,32 @@ const least = 1 << 10
 // IsWorth reports whether a message of n bytes is worth the work.
 func IsWorth(n int) bool { return n >= least }
 
-var (
-	gzipWriters = sync.Pool{New: func() any {
+// encoder describes the writers of both packages.
+type encoder interface {
+	io.WriteCloser
+	Reset(w io.Writer)
+}
+
+// encoders keeps writers that are not in use. Those of zstd start no goroutines.
+var encoders = [...]sync.Pool{
+	Gzip: {New: func() any {
 		w, err := gzip.NewWriterLevel(nil, gzip.BestSpeed)
-		if err != nil {
-			panic("bug: coding: " + err.Error())
-		}
-		return w
-	}}
-	zstdEncoder = sync.OnceValue(func() *zstd.Encoder {
-		e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest),
+		return must(w, err)
+	}},
+	Zstd: {New: func() any {
+		w, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest),
 			zstd.WithEncoderConcurrency(1), zstd.WithLowerEncoderMem(true),
 			zstd.WithWindowSize(zstdWindow))
-		if err != nil {
-			panic("bug: coding: " + err.Error())
-		}
-		return e
-	})
-)
+		return must(w, err)
+	}},
+}
+
+func must(w encoder, err error) encoder {
+	if err != nil {
+		panic("bug: coding: " + err.Error())
+	}
+	return w
+}
 
 // zstdWindow is the window of what is written. Readers accept windows up to maxWindow.
 const (
@@ -104,20 +112,17 @@ const (
 
 // Append appends the compressed data to dst.
 func (c Coding) Append(dst, data []byte) []byte {
-	switch c {
-	case Gzip:
-		out := bytes.NewBuffer(dst)
-		w, _ := gzipWriters.Get().(*gzip.Writer)
-		w.Reset(out)
-		_, _ = w.Write(data) // a bytes.Buffer takes everything
-		_ = w.Close()
-		gzipWriters.Put(w)
-		return out.Bytes()
-	case Zstd:
-		return zstdEncoder().EncodeAll(data, dst)
-	default:
+	if c == Identity {
 		return append(dst, data...)
 	}
+	out := bytes.NewBuffer(dst)
+	w, _ := encoders[c].Get().(encoder)
+	w.Reset(out)
+	_, _ = w.Write(data) // a bytes.Buffer takes everything
+	_ = w.Close()
+	w.Reset(nil) // it keeps nothing of the message
+	encoders[c].Put(w)
+	return out.Bytes()
 }
 
 // ErrTooLarge reports that a message becomes longer than its limit.

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mooringdb/mooring/service/admission"
+	"github.com/mooringdb/mooring/service/coding"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
@@ -32,6 +33,7 @@ type transportStream interface {
 	ReadMessageHeader(header []byte) error
 	Read(n int) (mem.BufferSlice, error)
 	WriteStatus(st *status.Status) error
+	RecvCompress() string
 }
 
 // stream wraps a stream of grpc so that the client must keep pace.
@@ -45,6 +47,8 @@ type stream struct {
 	patience time.Duration // for each piece of a message
 	// several says that the client sends a stream, and may wait before each message.
 	several bool
+	// coding compresses the messages that say so, in both directions.
+	coding coding.Coding
 	// stall is how long the client may leave a message of this stream unread.
 	stall time.Duration
 	// request is charged for the last request; it is open once there was a large one.
@@ -67,6 +71,7 @@ func (cfg *GRPCConfig) wrap(ctx context.Context, ss grpc.ServerStream, method st
 		ServerStream: ss, ctx: ctx, cfg: cfg, raw: raw, limit: cfg.MaxRequestSize,
 		patience: pacePatience,
 	}
+	s.coding, _ = coding.Of(raw.RecvCompress()) // grpc refuses those that it does not know
 	if cfg.MaxSizeOf != nil {
 		s.limit = min(s.limit, cfg.MaxSizeOf(method))
 	}
@@ -121,9 +126,9 @@ func (s *stream) receive(m any) error {
 	}
 	length := int64(binary.BigEndian.Uint32(header[1:]))
 	switch {
-	case header[0] != 0:
+	case header[0] > 1:
 		return &rpcerr.Error{
-			Reason: rpcerr.Unimplemented, Message: "the message is compressed",
+			Reason: rpcerr.InvalidArgument, Message: "the message has unknown flags",
 		}
 	case length > int64(s.limit):
 		return &rpcerr.Error{
@@ -131,7 +136,7 @@ func (s *stream) receive(m any) error {
 			Message: fmt.Sprintf("the message has %d bytes, of at most %d", length, s.limit),
 		}
 	}
-	if err := s.decode(watched, int(length), m); err != nil {
+	if err := s.decode(watched, int(length), header[0] == 1, m); err != nil {
 		return err
 	}
 	if s.several {
@@ -158,7 +163,7 @@ func (s *stream) cut(why string) {
 }
 
 // decode reads the bytes of a message as they arrive, and decodes it.
-func (s *stream) decode(watched *reading, length int, m any) error {
+func (s *stream) decode(watched *reading, length int, compressed bool, m any) error {
 	into, ok := m.(proto.Message)
 	if !ok {
 		panic(fmt.Sprintf("bug: server: %T is no message", m))
@@ -169,10 +174,16 @@ func (s *stream) decode(watched *reading, length int, m any) error {
 		return err
 	}
 	defer text.Free()
-	if err := s.checkItems(into, text.ReadOnlyData()); err != nil {
+	data := text.ReadOnlyData()
+	if compressed {
+		if data, err = s.inflate(data); err != nil {
+			return err
+		}
+	}
+	if err := s.checkItems(into, data); err != nil {
 		return err
 	}
-	if err := proto.Unmarshal(text.ReadOnlyData(), into); err != nil {
+	if err := proto.Unmarshal(data, into); err != nil {
 		return &rpcerr.Error{
 			Reason: rpcerr.InvalidArgument, Err: err,
 			Message: "the message is not one of this call",
@@ -281,7 +292,11 @@ func (s *stream) SendMsg(m any) error {
 	if err := s.sending.charge(); err != nil {
 		return rpcerr.Status(err).Err()
 	}
-	err := s.ServerStream.SendMsg(&s.sending)
+	send := s.ServerStream.SendMsg
+	if s.coding != coding.Identity {
+		send = func(any) error { return s.sendCompressed(&s.sending) }
+	}
+	err := send(&s.sending)
 	if err != nil {
 		s.sending.account.Close()
 	}

@@ -159,7 +159,10 @@ func (c *rawClient) read() {
 }
 
 // open sends the headers of a call.
-func (c *rawClient) open(id uint32, method string) {
+func (c *rawClient) open(id uint32, method string) { c.openCoded(id, method, "") }
+
+// openCoded sends the headers of a call whose messages are compressed, unless coding is empty.
+func (c *rawClient) openCoded(id uint32, method, coding string) {
 	var block bytes.Buffer
 	enc := hpack.NewEncoder(&block)
 	for _, field := range [][2]string{
@@ -169,7 +172,11 @@ func (c *rawClient) open(id uint32, method string) {
 		{":authority", "x"},
 		{"content-type", "application/grpc"},
 		{"te", "trailers"},
+		{"grpc-encoding", coding},
 	} {
+		if field[1] == "" {
+			continue
+		}
 		_ = enc.WriteField(hpack.HeaderField{Name: field[0], Value: field[1]})
 	}
 	c.write(func(f *http2.Framer) error {

@@ -1,0 +1,133 @@
+package server
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"reflect"
+
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mooringdb/mooring/service/coding"
+	"github.com/mooringdb/mooring/service/rpcerr"
+)
+
+// A client whose requests are compressed gets compressed responses. grpc learns the names of the
+// codings here, and no more: it would forget a compressed response as soon as it is queued, and
+// requests do not pass through it.
+
+// isRegistered says that grpc knows the codings. It must before the first call.
+var _ = registerCodings()
+
+func registerCodings() (isRegistered bool) {
+	for _, c := range []coding.Coding{coding.Gzip, coding.Zstd} {
+		encoding.RegisterCompressor(compressor{c})
+	}
+	return true
+}
+
+// compressor is a coding for grpc's clients in this process.
+type compressor struct{ coding.Coding }
+
+// Name returns the name of the coding.
+func (c compressor) Name() string { return c.String() }
+
+// Compress returns a writer that compresses what it has got when it is closed.
+func (c compressor) Compress(w io.Writer) (io.WriteCloser, error) {
+	return &compressing{to: w, how: c.Coding}, nil
+}
+
+// Decompress returns a reader of what r was compressed from.
+func (c compressor) Decompress(r io.Reader) (io.Reader, error) {
+	data, err := io.ReadAll(r)
+	if err != nil {
+		return nil, err
+	}
+	data, err = c.Inflate(data, math.MaxInt32, nil)
+	return bytes.NewReader(data), err
+}
+
+type compressing struct {
+	bytes.Buffer
+	to  io.Writer
+	how coding.Coding
+}
+
+// Close compresses what was written, and writes it on.
+func (c *compressing) Close() error {
+	_, err := c.to.Write(c.how.Append(nil, c.Bytes()))
+	return err
+}
+
+// inflate returns the bytes of a compressed request. They are charged as they are inflated, and
+// are at most as many as a request may have.
+func (s *stream) inflate(text []byte) ([]byte, error) {
+	if s.coding == coding.Identity {
+		return nil, &rpcerr.Error{
+			Reason:  rpcerr.Unimplemented,
+			Message: "the message is compressed, with none of " + coding.All,
+		}
+	}
+	var refused error
+	out, err := s.coding.Inflate(text, s.limit, func(n int64) error {
+		refused = s.account().Grow(s.ctx, requestCost*n)
+		return refused
+	})
+	switch {
+	case refused != nil:
+		return nil, refused
+	case errors.Is(err, coding.ErrTooLarge):
+		return nil, &rpcerr.Error{
+			Reason:  rpcerr.MessageTooLarge,
+			Message: fmt.Sprintf("the message has more than %d bytes", s.limit),
+		}
+	case err != nil:
+		return nil, &rpcerr.Error{
+			Reason: rpcerr.InvalidArgument, Err: err,
+			Message: "the message cannot be inflated: " + err.Error(),
+		}
+	}
+	return out, nil
+}
+
+// sendCompressed sends a message to a client whose requests are compressed. The message is
+// watched, and charged, as others are.
+func (s *stream) sendCompressed(out *outgoing) error {
+	m, ok := out.message.(proto.Message)
+	if !ok {
+		return s.ServerStream.SendMsg(out) // the codec refuses it
+	}
+	text, err := proto.Marshal(m)
+	if err != nil {
+		return err
+	}
+	header := make([]byte, 5)
+	if coding.IsWorth(len(text)) {
+		header[0], text = 1, s.coding.Append(nil, text)
+	}
+	binary.BigEndian.PutUint32(header[1:], uint32(len(text)))
+	if mem.IsBelowBufferPoolingThreshold(len(text)) {
+		out.account.Close() // it is small now, and nothing says when it is freed
+		return s.queue(header, mem.BufferSlice{mem.SliceBuffer(text)})
+	}
+	kept := responses.Get(len(text))
+	*kept = append((*kept)[:0], text...)
+	data := mem.BufferSlice{mem.NewBuffer(kept, s.watch(len(text), out))}
+	defer data.Free()
+	return s.queue(header, data)
+}
+
+// queue gives grpc a message as it is on the wire. It calls the Write of grpc's stream, which has
+// an argument of a type that only grpc can name, and does not use it.
+func (s *stream) queue(header []byte, data mem.BufferSlice) error {
+	write := reflect.ValueOf(s.raw).MethodByName("Write")
+	unused := reflect.Zero(write.Type().In(2))
+	result := write.Call([]reflect.Value{reflect.ValueOf(header), reflect.ValueOf(data), unused})
+	err, _ := result[0].Interface().(error)
+	return err
+}
