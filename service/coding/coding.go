@@ -1,5 +1,6 @@
-// Package coding compresses and inflates the messages of clients, with gzip and zstd. It bounds
-// what a message becomes before it inflates the message. It knows no protocol.
+// Package coding compresses and inflates the messages of clients, with gzip and zstd, and counts
+// their items. It bounds what a message becomes before it inflates the message. It knows no
+// protocol.
 package coding
 
 import (

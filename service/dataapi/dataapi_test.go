@@ -357,6 +357,8 @@ type failure struct {
 // TestFailures checks each error of each action, in both forms.
 func TestFailures(t *testing.T) {
 	key, keyed := withKey(t)
+	b := &backend{}
+	handlers := map[bool]http.Handler{false: newHandler(t, b), true: newHandler(t, b, keyed)}
 	duplicate := &mongoerr.WriteException{WriteErrors: []mongoerr.WriteError{{Code: 11000, Message: "E11000 duplicate key"}}}
 	for _, a := range actions(t) {
 		good := body(a.fields)
@@ -403,12 +405,8 @@ func TestFailures(t *testing.T) {
 		} {
 			for _, accept := range []string{"application/json", "application/ejson"} {
 				t.Run(a.name+"/"+c.name+"/"+accept, func(t *testing.T) {
-					b := &backend{response: a.response, err: c.err}
-					var change []func(*rest.Config)
-					if c.keyed {
-						change = append(change, keyed)
-					}
-					w := post(newHandler(t, b, change...), c.path, c.body, append([]string{"Accept", accept}, c.header...)...)
+					b.response, b.err, b.request = a.response, c.err, nil
+					w := post(handlers[c.keyed], c.path, c.body, append([]string{"Accept", accept}, c.header...)...)
 					var got failure
 					if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
 						t.Fatalf("%v: %s", err, w.Body)
@@ -561,16 +559,18 @@ func FuzzBody(f *testing.F) {
 		f.Add(a.name, []byte(body(a.fields)))
 	}
 	f.Add("find", []byte(`{"dataSource":"main","database":"\ud83d","collection":"c","filter":{"a":{"$date":"x"}}}`))
+	b := &backend{}
+	h := newHandler(f, b)
 	f.Fuzz(func(t *testing.T, action string, text []byte) {
-		b := &backend{}
+		b.response = nil
 		for _, a := range actions(t) {
 			if a.name == action {
 				b.response = a.response
 			}
 		}
-		w := post(newHandler(t, b), "/action/find", string(text))
+		w := post(h, "/action/find", string(text))
 		if b.response != nil {
-			w = post(newHandler(t, b), "/action/"+action, string(text))
+			w = post(h, "/action/"+action, string(text))
 		}
 		if w.Code >= 500 || !json.Valid(w.Body.Bytes()) {
 			t.Errorf("%s %q: %d %s", action, text, w.Code, w.Body)

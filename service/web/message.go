@@ -178,6 +178,9 @@ func (c *call) decode(how coding.Coding, data []byte) (proto.Message, error) {
 	case err != nil:
 		return nil, wrong("the message cannot be inflated: " + err.Error())
 	}
+	if err := c.checkItems(data); err != nil {
+		return nil, err
+	}
 	m := c.method.request.New().Interface()
 	if c.wire.json {
 		if len(data) == 0 {
@@ -194,6 +197,55 @@ func (c *call) decode(how coding.Coding, data []byte) (proto.Message, error) {
 		}
 	}
 	return m, nil
+}
+
+// The items of a message are limited and charged as on the other paths: an item of three bytes
+// takes hundreds of bytes in memory. JSON has commas in their place, of which an item has about
+// commasOfItem.
+const (
+	itemCost     = 512
+	commasOfItem = 4
+	smallRequest = 16 << 10
+)
+
+// checkItems counts the items of a message, and charges the call with them if they are many.
+func (c *call) checkItems(data []byte) error {
+	if len(data) <= smallRequest/itemCost {
+		return nil
+	}
+	most := c.q.MaxItems()
+	n := 0
+	if c.wire.json {
+		n = (commas(data) + commasOfItem - 1) / commasOfItem
+	} else {
+		n = coding.CountItems(c.method.request.Descriptor(), data, most)
+	}
+	switch {
+	case n > most:
+		return &rpcerr.Error{
+			Reason:  rpcerr.MessageTooLarge,
+			Message: fmt.Sprintf("the request has more than %d items", most),
+		}
+	case n*itemCost <= smallRequest:
+		return nil
+	}
+	return c.q.Charge(int64(n * itemCost))
+}
+
+// commas returns the number of commas in JSON, outside of its texts.
+func commas(data []byte) (n int) {
+	inText := false
+	for i := 0; i < len(data); i++ {
+		switch b := data[i]; {
+		case b == '"':
+			inText = !inText
+		case inText && b == '\\':
+			i++
+		case b == ',' && !inText:
+			n++
+		}
+	}
+	return n
 }
 
 func wrong(message string) error {

@@ -440,6 +440,11 @@ func TestFailures(t *testing.T) {
 	keyed := func(c *rest.Config) { c.Callers = caller.New(caller.Config{Keys: keys}) }
 	hosts := func(c *rest.Config) { c.Hosts = []string{"gateway.example"} }
 	poor := func(c *rest.Config) { c.Admission = admission.New(admission.Config{Bytes: 64 << 10}) }
+	few := func(c *rest.Config) { c.MaxItems = 10 }
+	tags := &mooringv1.ReadPreference{}
+	for range 50 {
+		tags.Tags = append(tags.Tags, &mooringv1.TagSet{Tags: map[string]string{"dc": "e\"ast"}})
+	}
 	good := &mooringv1.FindOneRequest{Filter: filter(10)}
 	for _, f := range append(unary, webs...) {
 		content := "Content-Encoding"
@@ -467,6 +472,7 @@ func TestFailures(t *testing.T) {
 			{"a message that is too large", nil, nil, f.request(t, coding.Identity, &mooringv1.FindOneRequest{Filter: filter(200 << 10)}), nil, codes.ResourceExhausted, "MessageTooLarge"},
 			{"a message that inflates", nil, nil, f.request(t, coding.Gzip, &mooringv1.FindOneRequest{Filter: filter(200 << 10)}), []string{content, "gzip"}, codes.ResourceExhausted, "MessageTooLarge"},
 			{"no memory to inflate", poor, nil, f.request(t, coding.Zstd, &mooringv1.FindOneRequest{Filter: filter(70 << 10)}), []string{content, "zstd"}, codes.InvalidArgument, "TooLarge"},
+			{"too many items", few, nil, f.request(t, coding.Identity, &mooringv1.FindOneRequest{ReadPreference: tags}), nil, codes.ResourceExhausted, "MessageTooLarge"},
 			{"a body that is no gzip", nil, nil, f.request(t, coding.Zstd, good), []string{content, "gzip"}, codes.InvalidArgument, "InvalidArgument"},
 			{"a body over the limit", nil, nil, make([]byte, 2<<20), nil, codes.InvalidArgument, "TooLarge"},
 			{"a body that is no message", nil, nil, f.noMessage(), nil, codes.InvalidArgument, "InvalidArgument"},
@@ -571,13 +577,14 @@ func FuzzBody(f *testing.F) {
 		f.Add(uint8(i), uint8(1), form.request(f, coding.Gzip, &mooringv1.FindOneRequest{Database: "d"}))
 	}
 	names := []string{"identity", "gzip", "zstd"}
+	h := newHandler(f, &backend{})
 	f.Fuzz(func(t *testing.T, which, how uint8, body []byte) {
 		form, name := all[int(which)%len(all)], names[int(how)%len(names)]
 		method := "FindOne"
 		if strings.Contains(form.contentType, "connect") {
 			method = "StreamFind"
 		}
-		w := send(newHandler(t, &backend{}), method, form.contentType, body, "Content-Encoding", name, "Connect-Content-Encoding", name, "Grpc-Encoding", name)
+		w := send(h, method, form.contentType, body, "Content-Encoding", name, "Connect-Content-Encoding", name, "Grpc-Encoding", name)
 		got := form.read(t, w, func() proto.Message {
 			if method == "StreamFind" {
 				return &mooringv1.StreamFindResponse{}

@@ -15,6 +15,7 @@ import (
 	"github.com/mooringdb/mooring/cmd/gateway/internal/server"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/admission"
+	"github.com/mooringdb/mooring/service/coding"
 	"github.com/mooringdb/mooring/service/payload"
 )
 
@@ -197,10 +198,10 @@ func TestCountItems(t *testing.T) {
 			t.Fatal(err)
 		}
 		m := row.message.ProtoReflect().Descriptor()
-		if got := server.CountItems(m, text, 100); got != row.items {
+		if got := coding.CountItems(m, text, 100); got != row.items {
 			t.Errorf("%s: %d items, want %d", name, got, row.items)
 		}
-		if got := server.CountItems(m, text, 1); got > 2 {
+		if got := coding.CountItems(m, text, 1); got > 2 {
 			t.Errorf("%s, at most 1: %d items are counted, want no more than 2", name, got)
 		}
 	}
@@ -220,7 +221,7 @@ func FuzzCountItems(f *testing.F) {
 			&mooringv1.BulkWriteRequest{}, &mooringv1.InsertManyRequest{},
 			&mooringv1.CreateIndexesRequest{},
 		} {
-			counted := server.CountItems(m.ProtoReflect().Descriptor(), text, math.MaxInt)
+			counted := coding.CountItems(m.ProtoReflect().Descriptor(), text, math.MaxInt)
 			if proto.Unmarshal(text, m) != nil {
 				continue
 			}

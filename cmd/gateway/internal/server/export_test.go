@@ -7,6 +7,3 @@ var Network = network
 
 // Watched returns a listener whose connections the watchdog of gRPC can close.
 func Watched(l net.Listener) net.Listener { return newClients(l, nil, nil) }
-
-// CountItems is countItems.
-var CountItems = countItems

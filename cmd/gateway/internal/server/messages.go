@@ -266,7 +266,7 @@ func (s *stream) checkItems(m proto.Message, text []byte) error {
 	if len(text)/leastItem <= min(most, smallRequest/itemCost) {
 		return nil
 	}
-	n := countItems(m.ProtoReflect().Descriptor(), text, most)
+	n := coding.CountItems(m.ProtoReflect().Descriptor(), text, most)
 	switch {
 	case n > most:
 		return &rpcerr.Error{

@@ -1,14 +1,14 @@
-package server
+package coding
 
 import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// countItems returns the number of items of all lists and maps of an encoded message, also of those
+// CountItems returns the number of items of all lists and maps of an encoded message, also of those
 // of the messages within, at most one more than most. It stops at bytes that are no message: the
 // decoder reports them. A byte of a packed list counts as an item, which is never too few.
-func countItems(m protoreflect.MessageDescriptor, text []byte, most int) (n int) {
+func CountItems(m protoreflect.MessageDescriptor, text []byte, most int) (n int) {
 	for len(text) > 0 && n <= most {
 		number, kind, size := protowire.ConsumeTag(text)
 		if size < 0 {
@@ -35,7 +35,7 @@ func countItems(m protoreflect.MessageDescriptor, text []byte, most int) (n int)
 			n++
 		}
 		if field.Message() != nil && kind == protowire.BytesType {
-			n += countItems(field.Message(), inner, most-n)
+			n += CountItems(field.Message(), inner, most-n)
 		}
 	}
 	return n
