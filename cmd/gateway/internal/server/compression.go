@@ -31,7 +31,7 @@ func registerCodings() (isRegistered bool) {
 	return true
 }
 
-// compressor is a coding for grpc's clients in this process.
+// compressor implements a coding for grpc's clients in this process.
 type compressor struct{ coding.Coding }
 
 // Name returns the name of the coding.
