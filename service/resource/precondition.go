@@ -9,6 +9,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/client"
+	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/selection"
 	"github.com/mooringdb/mooring/service/request"
 	"github.com/mooringdb/mooring/service/rpcerr"
@@ -111,6 +112,24 @@ func (s *Server) conditions(
 		return nil, nil, errChanged
 	}
 	return withID(w.id, w.filter, isDocument(doc)), simple, nil
+}
+
+// compared runs a write that compares texts with a collation. A server without collations compares
+// byte by byte anyway: compared runs the write without one then.
+func compared[R any](collation *bson.Raw, write func() (R, error)) (R, error) {
+	res, err := write()
+	if *collation == nil || err == nil || !isNotImplemented(err) ||
+		!strings.Contains(err.Error(), "collation") {
+		return res, err
+	}
+	*collation = nil
+	return write()
+}
+
+// isNotImplemented reports whether a server does not know a part of a command.
+func isNotImplemented(err error) bool {
+	code := mongoerr.Code(err)
+	return code == 238 || code == 115 // NotImplemented, CommandNotSupported
 }
 
 // isDocument returns a filter that compares the whole document.

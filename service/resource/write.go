@@ -44,7 +44,9 @@ func (s *Server) PutDocument(
 	if !w.condition.exists {
 		opt.Upsert = new(true)
 	}
-	res, err := s.client.FindOneAndReplace(ctx, w.ns, filter, doc, opt)
+	res, err := compared(&opt.Collation, func() (client.FindOneAndResult, error) {
+		return s.client.FindOneAndReplace(ctx, w.ns, filter, doc, opt)
+	})
 	if err = w.done(err, res); err != nil {
 		return nil, err
 	}
@@ -67,14 +69,11 @@ func (s *Server) create(
 	res, err := s.client.InsertOne(ctx, w.ns, doc, client.InsertOneOptions{
 		Common: opt.Common, BypassDocumentValidation: opt.BypassDocumentValidation,
 	})
-	if isDuplicateID(err) {
-		return nil, errExists
-	}
-	if err == nil && !res.Acknowledged {
-		err = errUnacknowledged
-	}
-	if err != nil {
-		return nil, err
+	switch {
+	case err == nil && !res.Acknowledged:
+		return nil, errUnacknowledged
+	case err != nil:
+		return nil, s.taken(ctx, w, err)
 	}
 	message, err := r.Encoding.Document(doc)
 	if err != nil {
@@ -97,22 +96,35 @@ func serverSets(doc bson.Raw) bool {
 	return false
 }
 
-// isDuplicateID reports whether an insert has failed because there is a document with its _id.
-// Servers before 4.4 say only in words which index it is.
-func isDuplicateID(err error) bool {
+// taken returns the error of an insert that has failed with err: errExists if there is a document
+// with its _id. Servers before 4.4 say only in words which index has the key, and others not even
+// that: then taken looks for the document.
+func (s *Server) taken(ctx context.Context, w *writing, err error) error {
 	failed, ok := errors.AsType[*mongoerr.WriteException](err)
 	if !ok || len(failed.WriteErrors) == 0 {
-		return false
+		return err
 	}
 	first := failed.WriteErrors[0]
 	if first.Code != 11000 && first.Code != 11001 { // DuplicateKey
-		return false
+		return err
 	}
 	v, _ := first.Raw.Lookup("keyPattern")
-	if keys, ok := v.Document(); ok {
-		return keys.FirstKey() == "_id" && keys.Len() == 1
+	keys, isNamed := v.Document()
+	isID := keys.FirstKey() == "_id" && keys.Len() == 1
+	if !isNamed {
+		isNamed = strings.Contains(first.Message, " index: ")
+		isID = strings.Contains(first.Message+" ", " index: _id_ ")
 	}
-	return strings.Contains(first.Message+" ", " index: _id_ ")
+	if !isNamed {
+		_, isID, _ = s.client.FindOne(ctx, w.ns, client.FindOptions{
+			Filter: withID(w.id),
+			Common: client.Common{Caller: w.common.Caller, Session: w.common.Session},
+		})
+	}
+	if isID {
+		return errExists
+	}
+	return err
 }
 
 // PatchDocument changes the document.
@@ -132,7 +144,9 @@ func (s *Server) PatchDocument(
 		return nil, err
 	}
 	opt.ReturnDocument = client.ReturnAfter
-	res, err := s.client.FindOneAndUpdate(ctx, w.ns, filter, update, opt)
+	res, err := compared(&opt.Collation, func() (client.FindOneAndResult, error) {
+		return s.client.FindOneAndUpdate(ctx, w.ns, filter, update, opt)
+	})
 	if err = w.done(err, res); err != nil {
 		return nil, err
 	}
@@ -161,7 +175,9 @@ func (s *Server) DeleteDocument(
 	if filter, opt.Collation, err = s.conditions(ctx, r, w); err != nil {
 		return nil, err
 	}
-	res, err := s.client.DeleteOne(ctx, w.ns, filter, opt)
+	res, err := compared(&opt.Collation, func() (client.DeleteResult, error) {
+		return s.client.DeleteOne(ctx, w.ns, filter, opt)
+	})
 	switch {
 	case err != nil:
 		return nil, w.explained(err)
