@@ -147,6 +147,10 @@ kube-check: ## apply the chart's manifests to a real API server (dry run), restr
 bench: bin/mooring ## CPU and allocations per request, beside a thin gateway over the official driver
 	cd lab && $(GO) run ./cmd/bench --gateway ../bin/mooring
 
+.PHONY: coldstart
+coldstart: bin/mooring ## measure one read of functions that start cold, beside a driver connection of their own
+	cd lab && CGO_ENABLED=0 $(GO) run ./cmd/coldstart --gateway ../bin/mooring
+
 .PHONY: collector
 collector: ## build the OpenTelemetry Collector, with which TestTraces then runs as well
 	$(GO) build -C tools/collector -o ../../bin/otelcol .

@@ -101,8 +101,13 @@ func startServer(ctx context.Context) (uri string, stop func(), err error) {
 		stop()
 		return "", nil, fmt.Errorf("server: %w", err)
 	}
-	return fmt.Sprintf("mongodb://%s:%s@%s/?directConnection=true&maxPoolSize=%d&maxConnecting=16",
-		user, password, strings.TrimSpace(addr), connections), stop, nil
+	return fmt.Sprintf("%s&maxPoolSize=%d&maxConnecting=16", URI(strings.TrimSpace(addr)),
+		connections), stop, nil
+}
+
+// URI returns the connection string of the server at an address, with its user.
+func URI(addr string) string {
+	return fmt.Sprintf("mongodb://%s:%s@%s/?directConnection=true", user, password, addr)
 }
 
 // cpu returns the processor time that this process has used.

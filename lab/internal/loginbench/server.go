@@ -21,8 +21,8 @@ const (
 	hold       = 3 * time.Second
 )
 
-// Serve runs a server that only knows the login of one user by SCRAM-SHA-256. It prints its
-// address, and runs until ctx ends.
+// Serve runs a server that knows the login of one user by SCRAM-SHA-256, and one document. It
+// prints its address, and runs until ctx ends.
 func Serve(ctx context.Context, _ []string) error {
 	known, err := scram.SHA256.NewClientUnprepped(user, password, "")
 	if err != nil {
@@ -110,6 +110,9 @@ func (s *session) answer(command bson.Raw) bson.Raw {
 		}
 	case "ping":
 		<-time.After(hold)
+	case "find":
+		b.OpenDocument("cursor").Int64("id", 0).String("ns", "shop.orders").OpenArray("firstBatch")
+		b.OpenDocument("").Int32("_id", 1).Int32("total", 42).Close().Close().Close()
 	case "saslStart", "saslContinue":
 		b.AppendElements(s.step(command))
 	}
