@@ -20,7 +20,7 @@ WATCHERS ?= 1000
 BANK     ?= 5m
 ATTACK   ?= 5
 # What tools/prose reads: everything but gen/ and third_party/.
-PLAIN    := . cmd/... core/... deploy/... docs/... examples/... internal/... lab/... proto/... \
+PLAIN    := . client/... clients/... cmd/... core/... deploy/... docs/... examples/... internal/... lab/... proto/... \
 	service/... tools/...
 # The profile that test-unit writes, if it is named, for `make coverage`.
 COVER    ?=

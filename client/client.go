@@ -1,0 +1,179 @@
+// Package client is a typed client of the gateway, over gRPC. Documents travel as BSON: as
+// bson.Raw, or as the values of any marshaller, such as that of the official driver:
+//
+//	cc, err := grpc.NewClient("127.0.0.1:27080", …)
+//	c := client.New(cc, client.Options{Marshal: bson.Marshal, Unmarshal: bson.Unmarshal})
+//	orders := client.In[Order](c, "shop", "orders")
+//	for order, err := range orders.Find(ctx, client.JSON(`{"total": {"$gt": 10}}`)) { … }
+//
+// Results that have many documents are iterators, over pages or over a stream. Errors are *Error.
+// A call is repeated if its error says that this is safe. Calls that have no method here are made
+// with the generated clients of package mooringv1 on the same connection. The package keeps no
+// state and starts no goroutine.
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/mooringdb/mooring/core/bson"
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+)
+
+// Options configures a Client. The zero value is for documents as bson.Raw.
+type Options struct {
+	// Token is sent with each call: an API key, or a JSON Web Token. Empty: none.
+	Token string
+	// Marshal makes BSON of a document. Nil: documents are bson.Raw, []byte or JSON.
+	Marshal func(document any) ([]byte, error)
+	// Unmarshal reads BSON into the document that a pointer leads to. Nil: it is a bson.Raw or a
+	// []byte.
+	Unmarshal func(doc []byte, document any) error
+	// Retries is how often a call is repeated where its error allows that. 0 means 3, and a
+	// negative number never.
+	Retries int
+}
+
+const defaultRetries = 3
+
+// Client makes calls on a connection. It is safe for concurrent use.
+type Client struct {
+	options   Options
+	documents mooringv1.DocumentServiceClient
+	cursors   mooringv1.CursorServiceClient
+	changes   mooringv1.ChangeStreamServiceClient
+}
+
+// New returns a client that makes its calls on cc. The caller closes cc.
+func New(cc grpc.ClientConnInterface, options Options) *Client {
+	if options.Retries == 0 {
+		options.Retries = defaultRetries
+	}
+	return &Client{
+		options:   options,
+		documents: mooringv1.NewDocumentServiceClient(cc),
+		cursors:   mooringv1.NewCursorServiceClient(cc),
+		changes:   mooringv1.NewChangeStreamServiceClient(cc),
+	}
+}
+
+// JSON is a document as Extended JSON. It can stand for a filter, an update or another document of
+// a request.
+type JSON string
+
+// WithIdempotencyKey returns a context for a write that is executed once, however often it is
+// repeated with the key.
+func WithIdempotencyKey(ctx context.Context, key string) context.Context {
+	return metadata.AppendToOutgoingContext(ctx, "idempotency-key", key)
+}
+
+// document makes the document of a request. Nil is an unset one.
+func (c *Client) document(v any) (*mooringv1.Document, error) {
+	var doc []byte
+	switch v := v.(type) {
+	case nil:
+		return nil, nil
+	case JSON:
+		return &mooringv1.Document{Encoding: &mooringv1.Document_Json{Json: string(v)}}, nil
+	case bson.Raw:
+		doc = v
+	case []byte:
+		doc = v
+	default:
+		if c.options.Marshal == nil {
+			return nil, fmt.Errorf("client: a document is %T, and Options has no Marshal", v)
+		}
+		var err error
+		if doc, err = c.options.Marshal(v); err != nil {
+			return nil, fmt.Errorf("client: marshal a document: %w", err)
+		}
+	}
+	return &mooringv1.Document{Encoding: &mooringv1.Document_Bson{Bson: doc}}, nil
+}
+
+// every makes documents of a list.
+func every[T any](c *Client, list []T) ([]*mooringv1.Document, error) {
+	docs := make([]*mooringv1.Document, len(list))
+	for i, v := range list {
+		doc, err := c.document(v)
+		if err != nil {
+			return nil, err
+		}
+		docs[i] = doc
+	}
+	return docs, nil
+}
+
+// decode reads a document of a response.
+func decode[T any](c *Client, d *mooringv1.Document) (T, error) {
+	var v T
+	switch to := any(&v).(type) {
+	case *bson.Raw:
+		*to = d.GetBson()
+	case *[]byte:
+		*to = d.GetBson()
+	default:
+		if c.options.Unmarshal == nil {
+			return v, fmt.Errorf("client: a document is %T, and Options has no Unmarshal", v)
+		}
+		if err := c.options.Unmarshal(d.GetBson(), &v); err != nil {
+			return v, fmt.Errorf("client: unmarshal a document: %w", err)
+		}
+	}
+	return v, nil
+}
+
+// outgoing returns the context of a call, which has the client's credential.
+func (c *Client) outgoing(ctx context.Context) context.Context {
+	if c.options.Token == "" {
+		return ctx
+	}
+	return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+c.options.Token)
+}
+
+// call makes a unary call, again where its error allows that. Its error is an *Error.
+func call[Q, R any](
+	ctx context.Context, c *Client, method func(context.Context, Q, ...grpc.CallOption) (R, error),
+	request Q,
+) (R, error) {
+	ctx = c.outgoing(ctx)
+	for attempt := 0; ; attempt++ {
+		response, err := method(ctx, request)
+		if err == nil {
+			return response, nil
+		}
+		failed := explain(err)
+		if failed.Retry != SameRequest || attempt >= c.options.Retries {
+			return response, failed
+		}
+		if pause(ctx, attempt, failed.RetryAfter) != nil {
+			return response, failed
+		}
+	}
+}
+
+// pause blocks before a call is repeated: as long as the gateway says, or for a random time that
+// becomes longer. It fails if the context ends.
+func pause(ctx context.Context, attempt int, after time.Duration) error {
+	if after <= 0 {
+		longest := min(100*time.Millisecond<<min(attempt, 6), 5*time.Second)
+		after = rand.N(longest)
+	}
+	timer := time.NewTimer(after)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// ErrNoDocument is the error of FindOne and of FindOneAnd… where no document matches.
+var ErrNoDocument = errors.New("client: no document matches")

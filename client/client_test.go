@@ -1,0 +1,310 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"testing"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mooringdb/mooring/client"
+	"github.com/mooringdb/mooring/core/bson"
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+)
+
+// gateway answers as the test says. Tests before a real gateway are in lab/clients.
+type gateway struct {
+	mooringv1.UnimplementedDocumentServiceServer
+	mooringv1.UnimplementedCursorServiceServer
+	mooringv1.UnimplementedChangeStreamServiceServer
+
+	calls    []string
+	metadata metadata.MD // of the last call
+	find     *mooringv1.FindRequest
+	watches  []*mooringv1.WatchRequest
+	failures []error // of the next calls
+}
+
+func (g *gateway) called(ctx context.Context, name string) error {
+	g.calls = append(g.calls, name)
+	g.metadata, _ = metadata.FromIncomingContext(ctx)
+	if len(g.failures) == 0 {
+		return nil
+	}
+	err := g.failures[0]
+	g.failures = g.failures[1:]
+	return err
+}
+
+func doc(id int32) *mooringv1.Document {
+	b := bson.NewBuilder(nil).Int32("_id", id).Finish()
+	return &mooringv1.Document{Encoding: &mooringv1.Document_Bson{Bson: b}}
+}
+
+func (g *gateway) FindOne(
+	ctx context.Context, r *mooringv1.FindOneRequest,
+) (*mooringv1.FindOneResponse, error) {
+	if r.GetFilter().GetJson() == "{}" {
+		return &mooringv1.FindOneResponse{}, g.called(ctx, "FindOne")
+	}
+	return &mooringv1.FindOneResponse{Document: doc(1)}, g.called(ctx, "FindOne")
+}
+
+func (g *gateway) Find(
+	ctx context.Context, r *mooringv1.FindRequest,
+) (*mooringv1.FindResponse, error) {
+	g.find = r
+	return &mooringv1.FindResponse{
+		Documents: []*mooringv1.Document{doc(1), doc(2)}, Cursor: proto.String("second"),
+	}, g.called(ctx, "Find")
+}
+
+func (g *gateway) NextPage(
+	ctx context.Context, r *mooringv1.NextPageRequest,
+) (*mooringv1.NextPageResponse, error) {
+	return &mooringv1.NextPageResponse{Documents: []*mooringv1.Document{doc(3)}},
+		g.called(ctx, "NextPage "+r.GetCursor())
+}
+
+func (g *gateway) CloseCursor(
+	ctx context.Context, r *mooringv1.CloseCursorRequest,
+) (*mooringv1.CloseCursorResponse, error) {
+	return &mooringv1.CloseCursorResponse{}, g.called(ctx, "CloseCursor "+r.GetCursor())
+}
+
+func (g *gateway) InsertOne(
+	ctx context.Context, _ *mooringv1.InsertOneRequest,
+) (*mooringv1.InsertOneResponse, error) {
+	return &mooringv1.InsertOneResponse{Acknowledged: true}, g.called(ctx, "InsertOne")
+}
+
+func (g *gateway) StreamFind(
+	_ *mooringv1.StreamFindRequest, s grpc.ServerStreamingServer[mooringv1.StreamFindResponse],
+) error {
+	batch := &mooringv1.StreamFindResponse{Documents: []*mooringv1.Document{doc(1), doc(2)}}
+	if err := s.Send(batch); err != nil {
+		return err
+	}
+	return g.called(s.Context(), "StreamFind")
+}
+
+func (g *gateway) Watch(
+	r *mooringv1.WatchRequest, s grpc.ServerStreamingServer[mooringv1.WatchResponse],
+) error {
+	g.watches = append(g.watches, r)
+	n := int32(len(g.watches))
+	message := &mooringv1.WatchResponse{
+		Documents: []*mooringv1.Document{doc(n)}, ResumeToken: doc(100 + n),
+	}
+	if err := s.Send(message); err != nil {
+		return err
+	}
+	return g.called(s.Context(), "Watch")
+}
+
+// failed is an error of a gateway.
+func failed(code codes.Code, reason, retry, httpStatus string) error {
+	s, err := status.New(code, "what happened").WithDetails(
+		&errdetails.ErrorInfo{Reason: reason, Domain: "mooring.v1", Metadata: map[string]string{
+			"retry": retry, "httpStatus": httpStatus,
+		}},
+		&errdetails.RequestInfo{RequestId: "id"},
+		&errdetails.BadRequest{FieldViolations: []*errdetails.BadRequest_FieldViolation{
+			{Field: "filter.a"},
+		}},
+		&mooringv1.ServerError{Code: 11000},
+		&mooringv1.BulkWriteResult{InsertedCount: proto.Int64(1)},
+	)
+	if err != nil {
+		return err
+	}
+	return s.Err()
+}
+
+var unavailable = failed(codes.Unavailable, "NoSuitableServer", "same-request", "503")
+
+// dial serves a gateway, and returns a collection on it.
+func dial(t *testing.T, g *gateway, options client.Options) *client.Collection[bson.Raw] {
+	t.Helper()
+	listener := bufconn.Listen(1 << 16)
+	server := grpc.NewServer()
+	mooringv1.RegisterDocumentServiceServer(server, g)
+	mooringv1.RegisterCursorServiceServer(server, g)
+	mooringv1.RegisterChangeStreamServiceServer(server, g)
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(listener) }()
+	cc, err := grpc.NewClient("passthrough:///gateway",
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			return listener.DialContext(ctx)
+		}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cc.Close()
+		server.Stop()
+		<-done
+	})
+	return client.In[bson.Raw](client.New(cc, options), "shop", "orders")
+}
+
+// ids returns the _id of each document, and the error at the end.
+func ids(documents func(func(bson.Raw, error) bool), most int) (all []int32, err error) {
+	documents(func(d bson.Raw, e error) bool {
+		if err = e; e != nil {
+			return false
+		}
+		id, _ := d.Lookup("_id")
+		n, _ := id.Int32()
+		all = append(all, n)
+		return len(all) < most
+	})
+	return all, err
+}
+
+func TestFind(t *testing.T) {
+	g := &gateway{}
+	orders := dial(t, g, client.Options{Token: "secret"})
+	got, err := ids(orders.Find(t.Context(), client.JSON(`{"a": 1}`),
+		func(r *mooringv1.FindRequest) { r.BatchSize = proto.Int32(2) }), 10)
+	if err != nil || !slices.Equal(got, []int32{1, 2, 3}) {
+		t.Errorf("Find yields %v, %v", got, err)
+	}
+	if g.find.GetFilter().GetJson() != `{"a": 1}` || g.find.GetBatchSize() != 2 ||
+		g.find.GetDatabase() != "shop" || g.find.GetCollection() != "orders" {
+		t.Errorf("the request is %v", g.find)
+	}
+	if token := g.metadata.Get("authorization"); !slices.Equal(token, []string{"Bearer secret"}) {
+		t.Errorf("the credential is %q", token)
+	}
+	if want := []string{"Find", "NextPage second"}; !slices.Equal(g.calls, want) {
+		t.Errorf("the calls are %q, want %q", g.calls, want)
+	}
+}
+
+func TestFindThatIsLeft(t *testing.T) {
+	g := &gateway{}
+	got, err := ids(dial(t, g, client.Options{}).Find(t.Context(), nil), 1)
+	if err != nil || len(got) != 1 {
+		t.Errorf("Find yields %v, %v", got, err)
+	}
+	if want := []string{"Find", "CloseCursor second"}; !slices.Equal(g.calls, want) {
+		t.Errorf("the calls are %q, want %q", g.calls, want)
+	}
+}
+
+func TestFindThatFails(t *testing.T) {
+	refused := failed(codes.NotFound, "CursorNotFound", "restart", "404")
+	g := &gateway{failures: []error{nil, refused}}
+	got, err := ids(dial(t, g, client.Options{}).Find(t.Context(), nil), 10)
+	if e, ok := errors.AsType[*client.Error](err); !ok || e.Reason != "CursorNotFound" {
+		t.Errorf("Find yields the error %v", err)
+	}
+	if !slices.Equal(got, []int32{1, 2}) {
+		t.Errorf("before that it yields %v", got)
+	}
+}
+
+func TestRetries(t *testing.T) {
+	never := failed(codes.Unknown, "WriteOutcomeUnknown", "never", "500")
+	for _, c := range []struct {
+		name     string
+		failures []error
+		retries  int
+		calls    int
+		ok       bool
+	}{
+		{"until it succeeds", []error{unavailable, unavailable}, 0, 3, true},
+		{"as often as it may", []error{unavailable, unavailable}, 1, 2, false},
+		{"never", []error{unavailable}, -1, 1, false},
+		{"nothing that the error forbids", []error{never}, 0, 1, false},
+		{"nothing without a gateway's word", []error{status.Error(codes.Unavailable, "x")}, 0, 1, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			g := &gateway{failures: c.failures}
+			orders := dial(t, g, client.Options{Retries: c.retries})
+			_, err := orders.InsertOne(client.WithIdempotencyKey(t.Context(), "key"), bson.Raw{5, 0, 0, 0, 0})
+			if (err == nil) != c.ok || len(g.calls) != c.calls {
+				t.Errorf("%d calls and %v", len(g.calls), err)
+			}
+			if key := g.metadata.Get("idempotency-key"); !slices.Equal(key, []string{"key"}) {
+				t.Errorf("the key is %q", key)
+			}
+		})
+	}
+}
+
+func TestError(t *testing.T) {
+	duplicate := failed(codes.AlreadyExists, "DuplicateKey", "never", "409")
+	g := &gateway{failures: []error{duplicate}}
+	_, err := dial(t, g, client.Options{}).FindOne(t.Context(), nil)
+	e, ok := errors.AsType[*client.Error](err)
+	if !ok {
+		t.Fatalf("the error is %v", err)
+	}
+	if e.Code != codes.AlreadyExists || e.Reason != "DuplicateKey" || e.Retry != client.Never ||
+		e.HTTPStatus != 409 || e.RequestID != "id" || e.Field != "filter.a" ||
+		e.Server.GetCode() != 11000 || e.Result.GetInsertedCount() != 1 ||
+		e.Error() != "mooring: DuplicateKey: what happened" {
+		t.Errorf("the error is %+v", e)
+	}
+	if status.Code(err) != codes.AlreadyExists {
+		t.Errorf("gRPC's status is %v", status.Code(err))
+	}
+}
+
+func TestFindOne(t *testing.T) {
+	orders := dial(t, &gateway{}, client.Options{})
+	if d, err := orders.FindOne(t.Context(), nil); err != nil || !d.Has("_id") {
+		t.Errorf("FindOne = %v, %v", d, err)
+	}
+	if _, err := orders.FindOne(t.Context(), client.JSON("{}")); !errors.Is(err, client.ErrNoDocument) {
+		t.Errorf("FindOne without a match: %v", err)
+	}
+	if _, err := orders.FindOne(t.Context(), struct{}{}); err == nil {
+		t.Error("FindOne takes a struct without Marshal")
+	}
+}
+
+func TestStream(t *testing.T) {
+	for _, c := range []struct {
+		most, want int
+		failure    error
+	}{{10, 2, nil}, {1, 1, nil}, {10, 2, unavailable}} {
+		g := &gateway{failures: []error{c.failure}}
+		got, err := ids(dial(t, g, client.Options{}).Stream(t.Context(), nil), c.most)
+		if len(got) != c.want || (err != nil) != (c.failure != nil) {
+			t.Errorf("Stream yields %v, %v", got, err)
+		}
+	}
+}
+
+func TestWatch(t *testing.T) {
+	stopping := failed(codes.Unavailable, "ShuttingDown", "restart", "503")
+	lost := failed(codes.FailedPrecondition, "ChangeStreamHistoryLost", "restart", "410")
+	g := &gateway{failures: []error{stopping, lost}}
+	got, err := ids(dial(t, g, client.Options{}).Watch(t.Context()), 10)
+	if e, ok := errors.AsType[*client.Error](err); !ok || e.Reason != "ChangeStreamHistoryLost" {
+		t.Errorf("Watch ends with %v", err)
+	}
+	if !slices.Equal(got, []int32{1, 2}) || len(g.watches) != 2 {
+		t.Fatalf("Watch yields %v in %d streams", got, len(g.watches))
+	}
+	if !proto.Equal(g.watches[1].GetStartAfter(), doc(101)) {
+		t.Errorf("the second stream starts after %v", g.watches[1].GetStartAfter())
+	}
+	g = &gateway{}
+	if got, err := ids(dial(t, g, client.Options{}).Watch(t.Context()), 1); err != nil || len(got) != 1 {
+		t.Errorf("Watch that is left yields %v, %v", got, err)
+	}
+}

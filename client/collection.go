@@ -1,0 +1,242 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"io"
+	"iter"
+
+	"google.golang.org/grpc"
+
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+)
+
+// Collection reads and writes the documents of a collection, which are values of T. Options are
+// functions that set fields of the request:
+//
+//	orders.Find(ctx, filter, func(r *mooringv1.FindRequest) { r.BatchSize = proto.Int32(500) })
+//
+// Filters, updates and replacements are documents of any type that the client's Marshal takes, or
+// bson.Raw, []byte or JSON; an update may also be a pipeline: a *mooringv1.Update.
+type Collection[T any] struct {
+	client         *Client
+	database, name string
+}
+
+// In returns a collection.
+func In[T any](c *Client, database, name string) *Collection[T] {
+	return &Collection[T]{client: c, database: database, name: name}
+}
+
+func apply[Q any](request *Q, options []func(*Q)) *Q {
+	for _, set := range options {
+		set(request)
+	}
+	return request
+}
+
+// one returns the document of a response.
+func one[T any](c *Client, d *mooringv1.Document, err error) (T, error) {
+	if err == nil && d == nil {
+		err = ErrNoDocument
+	}
+	if err != nil {
+		var none T
+		return none, err
+	}
+	return decode[T](c, d)
+}
+
+// FindOne returns the first document that matches, or ErrNoDocument.
+func (c *Collection[T]) FindOne(
+	ctx context.Context, filter any, options ...func(*mooringv1.FindOneRequest),
+) (T, error) {
+	f, err := c.client.document(filter)
+	if err != nil {
+		return one[T](c.client, nil, err)
+	}
+	response, err := call(ctx, c.client, c.client.documents.FindOne, apply(
+		&mooringv1.FindOneRequest{Database: c.database, Collection: c.name, Filter: f}, options,
+	))
+	return one[T](c.client, response.GetDocument(), err)
+}
+
+// Find returns an iterator over the documents that match. It reads them in pages. An error ends
+// it. If the loop ends early, the cursor is closed.
+func (c *Collection[T]) Find(
+	ctx context.Context, filter any, options ...func(*mooringv1.FindRequest),
+) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		f, err := c.client.document(filter)
+		request := apply(
+			&mooringv1.FindRequest{Database: c.database, Collection: c.name, Filter: f}, options,
+		)
+		var first *mooringv1.FindResponse
+		if err == nil {
+			first, err = call(ctx, c.client, c.client.documents.Find, request)
+		}
+		next := &mooringv1.NextPageRequest{
+			Session: request.Session, Transaction: request.Transaction,
+			BatchSize: request.BatchSize, MaxAwaitTimeMs: request.MaxAwaitTimeMs,
+		}
+		pages(ctx, c.client, first, err, next, yield)
+	}
+}
+
+// Aggregate returns an iterator over the results of a pipeline, as Find does.
+func (c *Collection[T]) Aggregate(
+	ctx context.Context, pipeline []any, options ...func(*mooringv1.AggregateRequest),
+) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		stages, err := every(c.client, pipeline)
+		request := apply(&mooringv1.AggregateRequest{
+			Database: c.database, Collection: &c.name, Pipeline: stages,
+		}, options)
+		var first *mooringv1.AggregateResponse
+		if err == nil {
+			first, err = call(ctx, c.client, c.client.documents.Aggregate, request)
+		}
+		next := &mooringv1.NextPageRequest{
+			Session: request.Session, Transaction: request.Transaction, BatchSize: request.BatchSize,
+		}
+		pages(ctx, c.client, first, err, next, yield)
+	}
+}
+
+// page is a page of any call.
+type page interface {
+	GetDocuments() []*mooringv1.Document
+	GetCursor() string
+}
+
+// pages yields the documents of a result: those of its first page, and of the pages that next
+// brings, as soon as it has a cursor. err is why there is no first page.
+func pages[T any](
+	ctx context.Context, c *Client, first page, err error, next *mooringv1.NextPageRequest,
+	yield func(T, error) bool,
+) {
+	for current := first; ; {
+		if err != nil {
+			var none T
+			yield(none, err)
+			return
+		}
+		next.Cursor = current.GetCursor()
+		if !each(c, current.GetDocuments(), yield) {
+			if next.Cursor != "" {
+				// If this fails, the cursor expires.
+				_, _ = c.cursors.CloseCursor(
+					c.outgoing(context.WithoutCancel(ctx)), &mooringv1.CloseCursorRequest{
+						Cursor: next.Cursor, Session: next.Session, Transaction: next.Transaction,
+					})
+			}
+			return
+		}
+		if next.Cursor == "" {
+			return
+		}
+		current, err = call(ctx, c, c.cursors.NextPage, next)
+	}
+}
+
+// each yields documents, and reports whether the caller wants more.
+func each[T any](c *Client, docs []*mooringv1.Document, yield func(T, error) bool) bool {
+	for _, d := range docs {
+		v, err := decode[T](c, d)
+		if !yield(v, err) || err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// Stream returns an iterator over the documents that match, which come as one stream. If the loop
+// ends early, the stream is canceled.
+func (c *Collection[T]) Stream(
+	ctx context.Context, filter any, options ...func(*mooringv1.StreamFindRequest),
+) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		f, err := c.client.document(filter)
+		ctx, cancel := context.WithCancel(c.client.outgoing(ctx))
+		defer cancel()
+		var stream grpc.ServerStreamingClient[mooringv1.StreamFindResponse]
+		if err == nil {
+			stream, err = c.client.documents.StreamFind(ctx, apply(&mooringv1.StreamFindRequest{
+				Database: c.database, Collection: c.name, Filter: f,
+			}, options))
+		}
+		for more := true; more && err == nil; {
+			var message *mooringv1.StreamFindResponse
+			if message, err = stream.Recv(); err == nil {
+				more = each(c.client, message.GetDocuments(), yield)
+			}
+		}
+		fail(err, yield)
+	}
+}
+
+// fail yields the error of a stream, unless it is its end.
+func fail[T any](err error, yield func(T, error) bool) {
+	if err == nil || errors.Is(err, io.EOF) {
+		return
+	}
+	var none T
+	yield(none, explain(err))
+}
+
+// Watch returns an iterator over the changes of the collection, which are values of T, too. It
+// goes on after the last change where a stream is interrupted, if the error allows that.
+func (c *Collection[T]) Watch(
+	ctx context.Context, options ...func(*mooringv1.WatchRequest),
+) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		request := apply(&mooringv1.WatchRequest{Database: c.database, Collection: &c.name}, options)
+		for failures := 0; ; {
+			more, progressed, err := c.watch(ctx, request, yield)
+			if !more || errors.Is(err, io.EOF) {
+				return
+			}
+			failed := explain(err)
+			if progressed {
+				failures = 0
+			}
+			if !canGoOn(failed, request) || pause(ctx, failures, failed.RetryAfter) != nil {
+				fail(err, yield)
+				return
+			}
+			failures++
+		}
+	}
+}
+
+// canGoOn reports whether a stream of changes can go on after its last token. It cannot if the
+// deployment has lost what comes next.
+func canGoOn(failed *Error, request *mooringv1.WatchRequest) bool {
+	isLost := failed.HTTPStatus == 410
+	return request.StartAfter != nil && !isLost && failed.Reason != "" && failed.Retry != Never
+}
+
+// watch runs one stream of changes up to its error. It records in the request where the next one
+// goes on, and reports whether the caller wants more, and whether anything came.
+func (c *Collection[T]) watch(
+	ctx context.Context, request *mooringv1.WatchRequest, yield func(T, error) bool,
+) (more, progressed bool, err error) {
+	ctx, cancel := context.WithCancel(c.client.outgoing(ctx))
+	defer cancel()
+	stream, err := c.client.changes.Watch(ctx, request)
+	for err == nil {
+		var message *mooringv1.WatchResponse
+		if message, err = stream.Recv(); err != nil {
+			break
+		}
+		progressed = true
+		if !each(c.client, message.GetDocuments(), yield) {
+			return false, progressed, nil
+		}
+		if token := message.GetResumeToken(); token != nil {
+			request.StartAfter = token
+			request.ResumeAfter, request.StartAtOperationTime = nil, nil
+		}
+	}
+	return true, progressed, err
+}

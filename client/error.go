@@ -1,0 +1,91 @@
+package client
+
+import (
+	"strconv"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+)
+
+// Retry says whether to repeat a call.
+type Retry string
+
+// The words of Error.Retry.
+const (
+	Never       Retry = "never"
+	SameRequest Retry = "same-request" // it cannot apply a write twice
+	Transaction Retry = "transaction"  // all of the transaction, from its beginning
+	Restart     Retry = "restart"      // the operation from its beginning
+)
+
+// Error is the failure of a call, as the gateway describes it. errors.AsType finds it.
+type Error struct {
+	// Code is the status of gRPC.
+	Code codes.Code
+	// Reason is what happened, as one word: the server's name of its code, or one of the
+	// gateway's. It is empty if no gateway has answered.
+	Reason string
+	// Message is for people.
+	Message string
+	// Retry says whether to repeat the call.
+	Retry Retry
+	// RetryAfter is how long to wait before that; 0 if the gateway does not say.
+	RetryAfter time.Duration
+	// RequestID is also in the gateway's log.
+	RequestID string
+	// Field is the path of what is wrong in the request.
+	Field string
+	// HTTPStatus is the status that the same failure has over HTTP.
+	HTTPStatus int
+	// Server is what MongoDB said, nil if it has not answered.
+	Server *mooringv1.ServerError
+	// Result is what a call with several writes did before it failed, or nil.
+	Result *mooringv1.BulkWriteResult
+
+	err error
+}
+
+// Error returns reason and message.
+func (e *Error) Error() string {
+	if e.Reason == "" {
+		return "mooring: " + e.Message
+	}
+	return "mooring: " + e.Reason + ": " + e.Message
+}
+
+// Unwrap returns gRPC's error.
+func (e *Error) Unwrap() error { return e.err }
+
+// GRPCStatus returns the status with all of its details.
+func (e *Error) GRPCStatus() *status.Status { return status.Convert(e.err) }
+
+// explain makes an Error of the error of a call.
+func explain(err error) *Error {
+	s := status.Convert(err)
+	e := &Error{Code: s.Code(), Message: s.Message(), Retry: Never, err: err}
+	for _, detail := range s.Details() {
+		switch d := detail.(type) {
+		case *errdetails.ErrorInfo:
+			e.Reason = d.GetReason()
+			e.Retry = Retry(d.GetMetadata()["retry"])
+			e.HTTPStatus, _ = strconv.Atoi(d.GetMetadata()["httpStatus"])
+		case *errdetails.RequestInfo:
+			e.RequestID = d.GetRequestId()
+		case *errdetails.RetryInfo:
+			e.RetryAfter = d.GetRetryDelay().AsDuration()
+		case *errdetails.BadRequest:
+			for _, v := range d.GetFieldViolations() {
+				e.Field = v.GetField()
+			}
+		case *mooringv1.ServerError:
+			e.Server = d
+		case *mooringv1.BulkWriteResult:
+			e.Result = d
+		}
+	}
+	return e
+}

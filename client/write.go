@@ -1,0 +1,150 @@
+package client
+
+import (
+	"context"
+
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+)
+
+// InsertOne inserts a document. The gateway gives it an _id, an ObjectID, if it has none.
+func (c *Collection[T]) InsertOne(
+	ctx context.Context, document T, options ...func(*mooringv1.InsertOneRequest),
+) (*mooringv1.InsertOneResponse, error) {
+	d, err := c.client.document(document)
+	if err != nil {
+		return nil, err
+	}
+	return call(ctx, c.client, c.client.documents.InsertOne, apply(
+		&mooringv1.InsertOneRequest{Database: c.database, Collection: c.name, Document: d}, options,
+	))
+}
+
+// InsertMany inserts documents. If it fails in part, Error.Result says what was inserted.
+func (c *Collection[T]) InsertMany(
+	ctx context.Context, documents []T, options ...func(*mooringv1.InsertManyRequest),
+) (*mooringv1.InsertManyResponse, error) {
+	docs, err := every(c.client, documents)
+	if err != nil {
+		return nil, err
+	}
+	return call(ctx, c.client, c.client.documents.InsertMany, apply(&mooringv1.InsertManyRequest{
+		Database: c.database, Collection: c.name, Documents: docs,
+	}, options))
+}
+
+// change makes the filter and the update of a request.
+func (c *Collection[T]) change(filter, update any) (
+	*mooringv1.Document, *mooringv1.Update, error,
+) {
+	f, err := c.client.document(filter)
+	if err != nil {
+		return nil, nil, err
+	}
+	if u, ok := update.(*mooringv1.Update); ok {
+		return f, u, nil
+	}
+	d, err := c.client.document(update)
+	return f, &mooringv1.Update{Kind: &mooringv1.Update_Operators{Operators: d}}, err
+}
+
+// UpdateOne changes the first document that matches.
+func (c *Collection[T]) UpdateOne(
+	ctx context.Context, filter, update any, options ...func(*mooringv1.UpdateOneRequest),
+) (*mooringv1.UpdateOneResponse, error) {
+	f, u, err := c.change(filter, update)
+	if err != nil {
+		return nil, err
+	}
+	return call(ctx, c.client, c.client.documents.UpdateOne, apply(&mooringv1.UpdateOneRequest{
+		Database: c.database, Collection: c.name, Filter: f, Update: u,
+	}, options))
+}
+
+// UpdateMany changes all documents that match.
+func (c *Collection[T]) UpdateMany(
+	ctx context.Context, filter, update any, options ...func(*mooringv1.UpdateManyRequest),
+) (*mooringv1.UpdateManyResponse, error) {
+	f, u, err := c.change(filter, update)
+	if err != nil {
+		return nil, err
+	}
+	return call(ctx, c.client, c.client.documents.UpdateMany, apply(&mooringv1.UpdateManyRequest{
+		Database: c.database, Collection: c.name, Filter: f, Update: u,
+	}, options))
+}
+
+// ReplaceOne replaces the first document that matches.
+func (c *Collection[T]) ReplaceOne(
+	ctx context.Context, filter any, replacement T, options ...func(*mooringv1.ReplaceOneRequest),
+) (*mooringv1.ReplaceOneResponse, error) {
+	f, err := c.client.document(filter)
+	if err != nil {
+		return nil, err
+	}
+	r, err := c.client.document(replacement)
+	if err != nil {
+		return nil, err
+	}
+	return call(ctx, c.client, c.client.documents.ReplaceOne, apply(&mooringv1.ReplaceOneRequest{
+		Database: c.database, Collection: c.name, Filter: f, Replacement: r,
+	}, options))
+}
+
+// DeleteOne deletes the first document that matches.
+func (c *Collection[T]) DeleteOne(
+	ctx context.Context, filter any, options ...func(*mooringv1.DeleteOneRequest),
+) (*mooringv1.DeleteOneResponse, error) {
+	f, err := c.client.document(filter)
+	if err != nil {
+		return nil, err
+	}
+	return call(ctx, c.client, c.client.documents.DeleteOne, apply(
+		&mooringv1.DeleteOneRequest{Database: c.database, Collection: c.name, Filter: f}, options,
+	))
+}
+
+// DeleteMany deletes all documents that match.
+func (c *Collection[T]) DeleteMany(
+	ctx context.Context, filter any, options ...func(*mooringv1.DeleteManyRequest),
+) (*mooringv1.DeleteManyResponse, error) {
+	f, err := c.client.document(filter)
+	if err != nil {
+		return nil, err
+	}
+	return call(ctx, c.client, c.client.documents.DeleteMany, apply(
+		&mooringv1.DeleteManyRequest{Database: c.database, Collection: c.name, Filter: f}, options,
+	))
+}
+
+// CountDocuments returns how many documents match.
+func (c *Collection[T]) CountDocuments(
+	ctx context.Context, filter any, options ...func(*mooringv1.CountDocumentsRequest),
+) (int64, error) {
+	f, err := c.client.document(filter)
+	if err != nil {
+		return 0, err
+	}
+	response, err := call(ctx, c.client, c.client.documents.CountDocuments, apply(
+		&mooringv1.CountDocumentsRequest{
+			Database: c.database, Collection: c.name, Filter: f,
+		}, options,
+	))
+	return response.GetCount(), err
+}
+
+// FindOneAndUpdate changes the first document that matches, and returns it as it was before, or
+// after with returnDocument, or ErrNoDocument.
+func (c *Collection[T]) FindOneAndUpdate(
+	ctx context.Context, filter, update any, options ...func(*mooringv1.FindOneAndUpdateRequest),
+) (T, error) {
+	f, u, err := c.change(filter, update)
+	if err != nil {
+		return one[T](c.client, nil, err)
+	}
+	response, err := call(ctx, c.client, c.client.documents.FindOneAndUpdate, apply(
+		&mooringv1.FindOneAndUpdateRequest{
+			Database: c.database, Collection: c.name, Filter: f, Update: u,
+		}, options,
+	))
+	return one[T](c.client, response.GetDocument(), err)
+}

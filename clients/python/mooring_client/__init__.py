@@ -1,0 +1,16 @@
+"""A client of the Mooring gateway for MongoDB. It needs only the standard library.
+
+    from mooring_client import Client
+
+    orders = Client("http://127.0.0.1:8080").database("shop").collection("orders")
+    orders.insert_one({"_id": 1, "customer": "Ada"})
+    for order in orders.find({"customer": "Ada"}, batchSize=500):
+        print(order)
+
+Documents are Extended JSON: `{"$oid": "…"}` is an ObjectId. With `Client(url, bson=True)` they have
+the types of pymongo's package bson.
+"""
+
+from ._client import Client, Collection, Database, MooringError
+
+__all__ = ["Client", "Collection", "Database", "MooringError"]

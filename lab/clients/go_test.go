@@ -1,0 +1,115 @@
+package clients_test
+
+import (
+	"errors"
+	"testing"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mooringdb/mooring/client"
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+)
+
+type order struct {
+	ID       int32         `bson:"_id"`
+	Customer string        `bson:"customer"`
+	Cents    int64         `bson:"cents"`
+	By       bson.ObjectID `bson:"by"`
+}
+
+// TestGo uses client/ with the official driver's marshaller.
+func TestGo(t *testing.T) {
+	g := startScripted(t)
+	c := client.New(g.Dial(t), client.Options{Marshal: bson.Marshal, Unmarshal: bson.Unmarshal})
+	orders := client.In[order](c, "shop", "orders")
+	by := bson.NewObjectID()
+	var all []order
+	for i := range int32(10) {
+		all = append(all, order{ID: i, Customer: "Ada", Cents: 1 << 60, By: by})
+	}
+	inserted, err := orders.InsertMany(t.Context(), all)
+	if err != nil || inserted.GetInsertedCount() != 10 {
+		t.Fatalf("InsertMany = %v, %v", inserted, err)
+	}
+	count := 0
+	for o, err := range orders.Find(t.Context(), bson.M{"by": by}, func(r *mooringv1.FindRequest) {
+		r.BatchSize = proto.Int32(3)
+	}) {
+		if err != nil || o != all[o.ID] {
+			t.Errorf("Find yields %v, %v", o, err)
+		}
+		count++
+	}
+	for o, err := range orders.Stream(t.Context(), nil) {
+		if err != nil || o != all[o.ID] {
+			t.Errorf("Stream yields %v, %v", o, err)
+		}
+		count++
+	}
+	for o, err := range orders.Aggregate(t.Context(), []any{bson.M{"$match": bson.M{"_id": 5}}}) {
+		if err != nil || o != all[5] {
+			t.Errorf("Aggregate yields %v, %v", o, err)
+		}
+		count++
+	}
+	if count != 21 {
+		t.Errorf("the iterators yield %d documents, want 21", count)
+	}
+	set := bson.M{"$set": bson.M{"customer": "Ben"}}
+	if r, err := orders.UpdateOne(t.Context(), client.JSON(`{"_id": 1}`), set); err != nil || r.GetModifiedCount() != 1 {
+		t.Errorf("UpdateOne = %v, %v", r, err)
+	}
+	if r, err := orders.UpdateMany(t.Context(), bson.M{}, set); err != nil || r.GetMatchedCount() != 10 {
+		t.Errorf("UpdateMany = %v, %v", r, err)
+	}
+	if r, err := orders.ReplaceOne(t.Context(), bson.M{"_id": 1}, all[1]); err != nil || r.GetModifiedCount() != 1 {
+		t.Errorf("ReplaceOne = %v, %v", r, err)
+	}
+	if o, err := orders.FindOneAndUpdate(t.Context(), bson.M{"_id": 1}, set); err != nil || o != all[1] {
+		t.Errorf("FindOneAndUpdate = %v, %v", o, err)
+	}
+	if r, err := orders.DeleteOne(t.Context(), bson.M{"_id": 1}); err != nil || r.GetDeletedCount() != 1 {
+		t.Errorf("DeleteOne = %v, %v", r, err)
+	}
+	if n, err := orders.CountDocuments(t.Context(), nil); err != nil || n != 9 {
+		t.Errorf("CountDocuments = %v, %v", n, err)
+	}
+	if _, err := orders.FindOne(t.Context(), bson.M{"_id": 99}); !errors.Is(err, client.ErrNoDocument) {
+		t.Errorf("FindOne without a match: %v", err)
+	}
+	_, err = orders.InsertOne(client.WithIdempotencyKey(t.Context(), "once"), all[2])
+	if e, ok := errors.AsType[*client.Error](err); !ok || e.Code != codes.AlreadyExists ||
+		e.Reason != "DuplicateKey" || e.Retry != client.Never || e.Server.GetCode() != 11000 {
+		t.Errorf("InsertOne of a duplicate: %v", err)
+	}
+	if r, err := orders.DeleteMany(t.Context(), bson.M{}); err != nil || r.GetDeletedCount() != 9 {
+		t.Errorf("DeleteMany = %v, %v", r, err)
+	}
+}
+
+// TestGoWatch follows changes.
+func TestGoWatch(t *testing.T) {
+	g := startScripted(t)
+	c := client.New(g.Dial(t), client.Options{Marshal: bson.Marshal, Unmarshal: bson.Unmarshal})
+	orders := client.In[order](c, "shop", "orders")
+	if _, err := orders.InsertOne(t.Context(), order{ID: 1}); err != nil {
+		t.Fatal(err)
+	}
+	type change struct {
+		OperationType string
+		FullDocument  order `bson:"fullDocument"`
+	}
+	start := func(r *mooringv1.WatchRequest) {
+		r.StartAtOperationTime = &mooringv1.Value{Encoding: &mooringv1.Value_Json{
+			Json: `{"$timestamp": {"t": 1, "i": 1}}`,
+		}}
+	}
+	for seen, err := range client.In[change](c, "shop", "orders").Watch(t.Context(), start) {
+		if err != nil || seen.FullDocument.ID != 1 {
+			t.Errorf("Watch yields %+v, %v", seen, err)
+		}
+		break
+	}
+}
