@@ -75,7 +75,8 @@ export class Client {
   /** Calls an operation of openapi.json and returns the body of its response. */
   async call(id, args = {}) {
     const response = await this.#open(id, args, this.#codec ? 'application/ejson' : 'application/json');
-    return this.#parse(await response.text());
+    const text = await response.text();
+    return text ? this.#parse(text) : undefined;
   }
 
   /** Calls an operation that answers with a stream, and yields its lines up to the end. */
@@ -126,7 +127,7 @@ export class Client {
     if (args.timeout !== undefined) headers['Request-Timeout'] = `${args.timeout}ms`;
     if (args.idempotencyKey !== undefined) headers['Idempotency-Key'] = args.idempotencyKey;
     const init = { method, headers, signal: args.signal };
-    if (method === 'POST') {
+    if (method !== 'GET' && method !== 'DELETE') {
       headers['Content-Type'] ??= 'application/json';
       init.body = headers['Content-Type'] === 'application/json' ? this.#text(args.body ?? {}) : args.body;
     }

@@ -157,6 +157,38 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/databases/{database}/collections/{collection}/documents/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The document.
+         * @description It is GET …/documents/{id}, with If-None-Match (304) and If-Match (412).
+         */
+        get: operations["getDocument"];
+        /**
+         * Replaces the document, or creates it.
+         * @description It is PUT …/documents/{id}, whose answer is 201 if the document was created.
+         */
+        put: operations["putDocument"];
+        post?: never;
+        /**
+         * Deletes the document.
+         * @description It is DELETE …/documents/{id}, whose answer is 204.
+         */
+        delete: operations["deleteDocument"];
+        options?: never;
+        head?: never;
+        /**
+         * Changes the document.
+         * @description It is PATCH …/documents/{id}, with operators (an object) or a pipeline (an array) as the body.
+         */
+        patch: operations["patchDocument"];
+        trace?: never;
+    };
     "/v1/databases/{database}/collections/{collection}/documents:aggregate": {
         parameters: {
             query?: never;
@@ -3110,7 +3142,7 @@ export interface components {
         ReadConcern: {
             /** @description `local`, `available`, `majority`, `linearizable` or `snapshot`. */
             level?: string;
-        };
+        } | string;
         /** @description Which members of the deployment may answer a read. Also the bare mode: `"readPreference": "secondaryPreferred"`. */
         ReadPreference: {
             /**
@@ -4338,7 +4370,7 @@ export interface components {
                 "application/json": components["schemas"]["ErrorResponse"];
             };
         };
-        /** @description Not Found. Reasons: `RouteNotFound`, `SessionNotFound`, `CursorNotFound`, `CursorOwnerGone`, `TransactionNotFound`, `HandleNotFound`. MongoDB's codes: 26 NamespaceNotFound, 27 IndexNotFound, 43 CursorNotFound. */
+        /** @description Not Found. Reasons: `RouteNotFound`, `DocumentNotFound`, `SessionNotFound`, `CursorNotFound`, `CursorOwnerGone`, `TransactionNotFound`, `HandleNotFound`. MongoDB's codes: 26 NamespaceNotFound, 27 IndexNotFound, 43 CursorNotFound. */
         NotFound: {
             headers: {
                 "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
@@ -4382,7 +4414,7 @@ export interface components {
                 "application/json": components["schemas"]["ErrorResponse"];
             };
         };
-        /** @description Precondition Failed. Reasons: `ExpectationFailed`. */
+        /** @description Precondition Failed. Reasons: `PreconditionFailed`, `ExpectationFailed`. */
         PreconditionFailed: {
             headers: {
                 "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
@@ -4394,7 +4426,7 @@ export interface components {
                  *       "error": {
                  *         "code": 9,
                  *         "message": "what happened, for people",
-                 *         "reason": "ExpectationFailed",
+                 *         "reason": "PreconditionFailed",
                  *         "requestId": "3f0d96c1",
                  *         "retry": "never",
                  *         "status": "FAILED_PRECONDITION"
@@ -4417,6 +4449,28 @@ export interface components {
                  *         "code": 3,
                  *         "message": "what happened, for people",
                  *         "reason": "TooLarge",
+                 *         "requestId": "3f0d96c1",
+                 *         "retry": "never",
+                 *         "status": "INVALID_ARGUMENT"
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["ErrorResponse"];
+            };
+        };
+        /** @description Request Header Fields Too Large. Reasons: `HeaderTooLarge`. */
+        RequestHeaderFieldsTooLarge: {
+            headers: {
+                "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "error": {
+                 *         "code": 3,
+                 *         "message": "what happened, for people",
+                 *         "reason": "HeaderTooLarge",
                  *         "requestId": "3f0d96c1",
                  *         "retry": "never",
                  *         "status": "INVALID_ARGUMENT"
@@ -4587,8 +4641,14 @@ export interface components {
     parameters: {
         /** @description A text of your choice, at most 255 bytes, a new one for each write. The same call with the same key, within 30 minutes, is executed once and gives the first result. */
         idempotencyKey: string;
+        /** @description Etags: the call fails with 412 unless the document has one of them. `*` stands for any document. */
+        ifMatch: string;
+        /** @description Etags, or `*`: a document that has one of them is not sent again, or with PUT not replaced. */
+        ifNoneMatch: string;
         /** @description What EventSource sends when it reconnects: the id of the last event that it has received. */
         lastEventID: string;
+        /** @description `return=minimal` asks for an answer without the document. */
+        prefer: string;
         /** @description An id of your choice, which the gateway's log and the response have, too. */
         requestID: string;
         /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
@@ -4602,12 +4662,20 @@ export interface components {
     };
     requestBodies: never;
     headers: {
+        /** @description The etag of the document as it is sent. */
+        ETag: string;
+        /** @description The path of the document that was created. */
+        Location: string;
         /** @description The token for the next page, where the body is BSON. Missing at the end. */
         "Mooring-Cursor": string;
         /** @description The request's id, which the gateway's log has, too. */
         "Mooring-Request-Id": string;
         /** @description The session's renewed token, of a call in a session. */
         "Mooring-Session": string;
+        /** @description The code and the name of a write concern that was not met. The write stands. */
+        "Mooring-Write-Concern-Error": string;
+        /** @description What of Prefer is honored. */
+        "Preference-Applied": string;
         /** @description After how many seconds to repeat the call. */
         "Retry-After": number;
         /** @description The schemes of credentials that count. */
@@ -4677,6 +4745,7 @@ export interface operations {
             421: components["responses"]["MisdirectedRequest"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
             500: components["responses"]["InternalServerError"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
@@ -4742,6 +4811,7 @@ export interface operations {
             421: components["responses"]["MisdirectedRequest"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
             500: components["responses"]["InternalServerError"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
@@ -4804,6 +4874,7 @@ export interface operations {
             421: components["responses"]["MisdirectedRequest"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
             500: components["responses"]["InternalServerError"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
@@ -4880,6 +4951,7 @@ export interface operations {
             421: components["responses"]["MisdirectedRequest"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
             500: components["responses"]["InternalServerError"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
@@ -4944,6 +5016,7 @@ export interface operations {
             421: components["responses"]["MisdirectedRequest"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
             500: components["responses"]["InternalServerError"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
@@ -5021,6 +5094,7 @@ export interface operations {
             421: components["responses"]["MisdirectedRequest"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
             500: components["responses"]["InternalServerError"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
@@ -5104,6 +5178,7 @@ export interface operations {
             421: components["responses"]["MisdirectedRequest"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
             500: components["responses"]["InternalServerError"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
@@ -5207,6 +5282,475 @@ export interface operations {
             421: components["responses"]["MisdirectedRequest"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
+            500: components["responses"]["InternalServerError"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["GatewayTimeout"];
+            default: components["responses"]["Error"];
+        };
+    };
+    getDocument: {
+        parameters: {
+            query?: {
+                /** @description Says that the id in the path is text, not Extended JSON. */
+                idType?: "string";
+                /** @description What the document must match as well, such as its shard key. A document that does not match is not found. */
+                filter?: string;
+                /** @description Which fields to return; all unless set. A document with a projection has no etag. */
+                projection?: string;
+                /** @description Appended to the command as it is, for options that this request does not know. Names that the gateway sets, or that another field covers, are 400. */
+                options?: string;
+                /** @description How long the server may work on it, in milliseconds. The call's own deadline is usually what you want. */
+                maxTimeMS?: number;
+                /** @description Shows up in the server's logs and profiler. Servers before 4.4 take only strings. */
+                comment?: string;
+                /** @description Which members may answer; `primary` unless set. The mode. */
+                readPreference?: string;
+                /** @description How consistent the read is; the deployment's default unless set. The level. */
+                readConcern?: string;
+                /** @description The same as Request-Timeout. The shorter one counts. */
+                timeout?: components["parameters"]["timeout"];
+            };
+            header?: {
+                /** @description The session's token, if it is not in the body. */
+                "Mooring-Session"?: components["parameters"]["session"];
+                /** @description The transaction's token, if it is not in the body. */
+                "Mooring-Transaction"?: components["parameters"]["transaction"];
+                /** @description Etags: the call fails with 412 unless the document has one of them. `*` stands for any document. */
+                "If-Match"?: components["parameters"]["ifMatch"];
+                /** @description Etags, or `*`: a document that has one of them is not sent again, or with PUT not replaced. */
+                "If-None-Match"?: components["parameters"]["ifNoneMatch"];
+                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
+                "Request-Timeout"?: components["parameters"]["requestTimeout"];
+                /** @description An id of your choice, which the gateway's log and the response have, too. */
+                "Mooring-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path: {
+                /**
+                 * @description The database. A name that begins with ~ is the base64url of a name.
+                 * @example shop
+                 */
+                database: string;
+                /**
+                 * @description The collection. A name that begins with ~ is the base64url of a name.
+                 * @example orders
+                 */
+                collection: string;
+                /**
+                 * @description The `_id`: 24 hexadecimal digits of an ObjectId, or Extended JSON (`42`, `%22user-1%22`). What begins with ~ is the base64url of that.
+                 * @example 6b00520000000000000000aa
+                 */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The document. */
+            200: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    "Mooring-Session": components["headers"]["Mooring-Session"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/bson": string;
+                    "application/ejson": components["schemas"]["Document"];
+                    /**
+                     * @example {
+                     *       "_id": {
+                     *         "$oid": "6b00520000000000000000aa"
+                     *       },
+                     *       "customer": "Ada",
+                     *       "total": 39.95
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Document"];
+                };
+            };
+            /** @description The client has the document: If-None-Match has its etag. */
+            304: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    "Mooring-Session": components["headers"]["Mooring-Session"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            406: components["responses"]["NotAcceptable"];
+            412: components["responses"]["PreconditionFailed"];
+            414: components["responses"]["RequestURITooLong"];
+            421: components["responses"]["MisdirectedRequest"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
+            500: components["responses"]["InternalServerError"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["GatewayTimeout"];
+            default: components["responses"]["Error"];
+        };
+    };
+    putDocument: {
+        parameters: {
+            query?: {
+                /** @description Says that the id in the path is text, not Extended JSON. */
+                idType?: "string";
+                /** @description What the document must match as well, such as its shard key. Not with onlyCreate. */
+                filter?: string;
+                /** @description Whether the document may break the collection's validation rules. */
+                bypassDocumentValidation?: boolean;
+                /** @description Appended to the command as it is, for options that this request does not know. Names that the gateway sets, or that another field covers, are 400. */
+                options?: string;
+                /** @description Shows up in the server's logs and profiler. Servers before 4.4 take only strings. */
+                comment?: string;
+                /** @description When the write counts as done; the deployment's default unless set. `w: 0` is refused. */
+                writeConcern?: string;
+                /** @description The same as Request-Timeout. The shorter one counts. */
+                timeout?: components["parameters"]["timeout"];
+            };
+            header?: {
+                /** @description The session's token, if it is not in the body. */
+                "Mooring-Session"?: components["parameters"]["session"];
+                /** @description The transaction's token, if it is not in the body. */
+                "Mooring-Transaction"?: components["parameters"]["transaction"];
+                /** @description A text of your choice, at most 255 bytes, a new one for each write. The same call with the same key, within 30 minutes, is executed once and gives the first result. */
+                "Idempotency-Key"?: components["parameters"]["idempotencyKey"];
+                /** @description Etags: the call fails with 412 unless the document has one of them. `*` stands for any document. */
+                "If-Match"?: components["parameters"]["ifMatch"];
+                /** @description Etags, or `*`: a document that has one of them is not sent again, or with PUT not replaced. */
+                "If-None-Match"?: components["parameters"]["ifNoneMatch"];
+                /** @description `return=minimal` asks for an answer without the document. */
+                Prefer?: components["parameters"]["prefer"];
+                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
+                "Request-Timeout"?: components["parameters"]["requestTimeout"];
+                /** @description An id of your choice, which the gateway's log and the response have, too. */
+                "Mooring-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path: {
+                /**
+                 * @description The database. A name that begins with ~ is the base64url of a name.
+                 * @example shop
+                 */
+                database: string;
+                /**
+                 * @description The collection. A name that begins with ~ is the base64url of a name.
+                 * @example orders
+                 */
+                collection: string;
+                /**
+                 * @description The `_id`: 24 hexadecimal digits of an ObjectId, or Extended JSON (`42`, `%22user-1%22`). What begins with ~ is the base64url of that.
+                 * @example 6b00520000000000000000aa
+                 */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "customer": "Ada",
+                 *       "total": 39.95
+                 *     }
+                 */
+                "application/json": components["schemas"]["Document"];
+            };
+        };
+        responses: {
+            /** @description The document as it is now. */
+            200: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    "Mooring-Session": components["headers"]["Mooring-Session"];
+                    "Mooring-Write-Concern-Error": components["headers"]["Mooring-Write-Concern-Error"];
+                    "Preference-Applied": components["headers"]["Preference-Applied"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/bson": string;
+                    "application/ejson": components["schemas"]["Document"];
+                    /**
+                     * @example {
+                     *       "_id": {
+                     *         "$oid": "6b00520000000000000000aa"
+                     *       },
+                     *       "customer": "Ada",
+                     *       "total": 39.95
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Document"];
+                };
+            };
+            /** @description The document is created. */
+            201: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    Location: components["headers"]["Location"];
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    "Mooring-Session": components["headers"]["Mooring-Session"];
+                    "Mooring-Write-Concern-Error": components["headers"]["Mooring-Write-Concern-Error"];
+                    "Preference-Applied": components["headers"]["Preference-Applied"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/bson": string;
+                    "application/ejson": components["schemas"]["Document"];
+                    /**
+                     * @example {
+                     *       "_id": {
+                     *         "$oid": "6b00520000000000000000aa"
+                     *       },
+                     *       "customer": "Ada",
+                     *       "total": 39.95
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Document"];
+                };
+            };
+            /** @description With `Prefer: return=minimal`: the document is changed. */
+            204: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    "Mooring-Session": components["headers"]["Mooring-Session"];
+                    "Mooring-Write-Concern-Error": components["headers"]["Mooring-Write-Concern-Error"];
+                    "Preference-Applied": components["headers"]["Preference-Applied"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            406: components["responses"]["NotAcceptable"];
+            408: components["responses"]["RequestTimeout"];
+            409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            421: components["responses"]["MisdirectedRequest"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
+            500: components["responses"]["InternalServerError"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["GatewayTimeout"];
+            default: components["responses"]["Error"];
+        };
+    };
+    deleteDocument: {
+        parameters: {
+            query?: {
+                /** @description Says that the id in the path is text, not Extended JSON. */
+                idType?: "string";
+                /** @description What the document must match as well, such as its shard key. A document that does not match is not found. */
+                filter?: string;
+                /** @description Appended to the command as it is, for options that this request does not know. Names that the gateway sets, or that another field covers, are 400. */
+                options?: string;
+                /** @description Shows up in the server's logs and profiler. Servers before 4.4 take only strings. */
+                comment?: string;
+                /** @description When the write counts as done; the deployment's default unless set. `w: 0` is refused. */
+                writeConcern?: string;
+                /** @description The same as Request-Timeout. The shorter one counts. */
+                timeout?: components["parameters"]["timeout"];
+            };
+            header?: {
+                /** @description The session's token, if it is not in the body. */
+                "Mooring-Session"?: components["parameters"]["session"];
+                /** @description The transaction's token, if it is not in the body. */
+                "Mooring-Transaction"?: components["parameters"]["transaction"];
+                /** @description A text of your choice, at most 255 bytes, a new one for each write. The same call with the same key, within 30 minutes, is executed once and gives the first result. */
+                "Idempotency-Key"?: components["parameters"]["idempotencyKey"];
+                /** @description Etags: the call fails with 412 unless the document has one of them. `*` stands for any document. */
+                "If-Match"?: components["parameters"]["ifMatch"];
+                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
+                "Request-Timeout"?: components["parameters"]["requestTimeout"];
+                /** @description An id of your choice, which the gateway's log and the response have, too. */
+                "Mooring-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path: {
+                /**
+                 * @description The database. A name that begins with ~ is the base64url of a name.
+                 * @example shop
+                 */
+                database: string;
+                /**
+                 * @description The collection. A name that begins with ~ is the base64url of a name.
+                 * @example orders
+                 */
+                collection: string;
+                /**
+                 * @description The `_id`: 24 hexadecimal digits of an ObjectId, or Extended JSON (`42`, `%22user-1%22`). What begins with ~ is the base64url of that.
+                 * @example 6b00520000000000000000aa
+                 */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The document is deleted. */
+            204: {
+                headers: {
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    "Mooring-Session": components["headers"]["Mooring-Session"];
+                    "Mooring-Write-Concern-Error": components["headers"]["Mooring-Write-Concern-Error"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            406: components["responses"]["NotAcceptable"];
+            409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
+            421: components["responses"]["MisdirectedRequest"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
+            500: components["responses"]["InternalServerError"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["GatewayTimeout"];
+            default: components["responses"]["Error"];
+        };
+    };
+    patchDocument: {
+        parameters: {
+            query?: {
+                /** @description Says that the id in the path is text, not Extended JSON. */
+                idType?: "string";
+                /** @description What the document must match as well, such as its shard key. A document that does not match is not found. */
+                filter?: string;
+                /** @description Which fields to return; all unless set. A document with a projection has no etag. */
+                projection?: string;
+                /** @description Variables, for use as `$$name` in expressions. */
+                let?: string;
+                /** @description Which items of arrays the update's `$[name]` stand for. */
+                arrayFilters?: string;
+                /** @description Whether the document may break the collection's validation rules. */
+                bypassDocumentValidation?: boolean;
+                /** @description Appended to the command as it is, for options that this request does not know. Names that the gateway sets, or that another field covers, are 400. */
+                options?: string;
+                /** @description Shows up in the server's logs and profiler. Servers before 4.4 take only strings. */
+                comment?: string;
+                /** @description When the write counts as done; the deployment's default unless set. `w: 0` is refused. */
+                writeConcern?: string;
+                /** @description The same as Request-Timeout. The shorter one counts. */
+                timeout?: components["parameters"]["timeout"];
+            };
+            header?: {
+                /** @description The session's token, if it is not in the body. */
+                "Mooring-Session"?: components["parameters"]["session"];
+                /** @description The transaction's token, if it is not in the body. */
+                "Mooring-Transaction"?: components["parameters"]["transaction"];
+                /** @description A text of your choice, at most 255 bytes, a new one for each write. The same call with the same key, within 30 minutes, is executed once and gives the first result. */
+                "Idempotency-Key"?: components["parameters"]["idempotencyKey"];
+                /** @description Etags: the call fails with 412 unless the document has one of them. `*` stands for any document. */
+                "If-Match"?: components["parameters"]["ifMatch"];
+                /** @description `return=minimal` asks for an answer without the document. */
+                Prefer?: components["parameters"]["prefer"];
+                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
+                "Request-Timeout"?: components["parameters"]["requestTimeout"];
+                /** @description An id of your choice, which the gateway's log and the response have, too. */
+                "Mooring-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path: {
+                /**
+                 * @description The database. A name that begins with ~ is the base64url of a name.
+                 * @example shop
+                 */
+                database: string;
+                /**
+                 * @description The collection. A name that begins with ~ is the base64url of a name.
+                 * @example orders
+                 */
+                collection: string;
+                /**
+                 * @description The `_id`: 24 hexadecimal digits of an ObjectId, or Extended JSON (`42`, `%22user-1%22`). What begins with ~ is the base64url of that.
+                 * @example 6b00520000000000000000aa
+                 */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "$set": {
+                 *         "total": 49.95
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["Update"];
+            };
+        };
+        responses: {
+            /** @description The document as it is now. */
+            200: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    "Mooring-Session": components["headers"]["Mooring-Session"];
+                    "Mooring-Write-Concern-Error": components["headers"]["Mooring-Write-Concern-Error"];
+                    "Preference-Applied": components["headers"]["Preference-Applied"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/bson": string;
+                    "application/ejson": components["schemas"]["Document"];
+                    /**
+                     * @example {
+                     *       "_id": {
+                     *         "$oid": "6b00520000000000000000aa"
+                     *       },
+                     *       "customer": "Ada",
+                     *       "total": 49.95
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Document"];
+                };
+            };
+            /** @description With `Prefer: return=minimal`: the document is changed. */
+            204: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    "Mooring-Session": components["headers"]["Mooring-Session"];
+                    "Mooring-Write-Concern-Error": components["headers"]["Mooring-Write-Concern-Error"];
+                    "Preference-Applied": components["headers"]["Preference-Applied"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            406: components["responses"]["NotAcceptable"];
+            408: components["responses"]["RequestTimeout"];
+            409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            421: components["responses"]["MisdirectedRequest"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
             500: components["responses"]["InternalServerError"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
@@ -5308,6 +5852,7 @@ export interface operations {
             421: components["responses"]["MisdirectedRequest"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
             500: components["responses"]["InternalServerError"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
@@ -5431,6 +5976,7 @@ export interface operations {
             421: components["responses"]["MisdirectedRequest"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
             500: components["responses"]["InternalServerError"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
@@ -5510,6 +6056,7 @@ export interface operations {
             421: components["responses"]["MisdirectedRequest"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
             500: components["responses"]["InternalServerError"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
@@ -5590,6 +6137,7 @@ export interface operations {
             421: components["responses"]["MisdirectedRequest"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
             500: components["responses"]["InternalServerError"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
@@ -5672,6 +6220,7 @@ export interface operations {
             421: components["responses"]["MisdirectedRequest"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
             500: components["responses"]["InternalServerError"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
@@ -5757,6 +6306,7 @@ export interface operations {
             421: components["responses"]["MisdirectedRequest"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
             500: components["responses"]["InternalServerError"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
@@ -5830,6 +6380,7 @@ export interface operations {
             421: components["responses"]["MisdirectedRequest"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
             500: components["responses"]["InternalServerError"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
@@ -5925,6 +6476,7 @@ export interface operations {
             421: components["responses"]["MisdirectedRequest"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
             500: components["responses"]["InternalServerError"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
@@ -6013,6 +6565,7 @@ export interface operations {
             421: components["responses"]["MisdirectedRequest"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
             500: components["responses"]["InternalServerError"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
@@ -6112,6 +6665,7 @@ export interface operations {
             421: components["responses"]["MisdirectedRequest"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
             500: components["responses"]["InternalServerError"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
@@ -6201,6 +6755,7 @@ export interface operations {
             421: components["responses"]["MisdirectedRequest"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
             500: components["responses"]["InternalServerError"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
@@ -6283,6 +6838,7 @@ export interface operations {
             421: components["responses"]["MisdirectedRequest"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
             500: components["responses"]["InternalServerError"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
@@ -6374,6 +6930,7 @@ export interface operations {
             421: components["responses"]["MisdirectedRequest"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
             500: components["responses"]["InternalServerError"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
@@ -6467,6 +7024,7 @@ export interface operations {
             421: components["responses"]["MisdirectedRequest"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
             500: components["responses"]["InternalServerError"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
@@ -6571,6 +7129,7 @@ export interface operations {
             421: components["responses"]["MisdirectedRequest"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
             500: components["responses"]["InternalServerError"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
@@ -6682,6 +7241,7 @@ export interface operations {
             421: components["responses"]["MisdirectedRequest"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
             500: components["responses"]["InternalServerError"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
@@ -6770,6 +7330,7 @@ export interface operations {
             421: components["responses"]["MisdirectedRequest"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
             500: components["responses"]["InternalServerError"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
@@ -6858,6 +7419,7 @@ export interface operations {
             421: components["responses"]["MisdirectedRequest"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
             500: components["responses"]["InternalServerError"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
@@ -6943,6 +7505,7 @@ export interface operations {
             421: components["responses"]["MisdirectedRequest"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
             500: components["responses"]["InternalServerError"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
@@ -7041,6 +7604,7 @@ export interface operations {
             421: components["responses"]["MisdirectedRequest"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
             500: components["responses"]["InternalServerError"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
@@ -7120,6 +7684,7 @@ export interface operations {
             421: components["responses"]["MisdirectedRequest"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
             500: components["responses"]["InternalServerError"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
@@ -7207,6 +7772,7 @@ export interface operations {
             421: components["responses"]["MisdirectedRequest"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
             500: components["responses"]["InternalServerError"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
@@ -7296,6 +7862,7 @@ export interface operations {
             421: components["responses"]["MisdirectedRequest"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
             500: components["responses"]["InternalServerError"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
@@ -7377,6 +7944,7 @@ export interface operations {
             421: components["responses"]["MisdirectedRequest"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
             500: components["responses"]["InternalServerError"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
@@ -7463,6 +8031,7 @@ export interface operations {
             421: components["responses"]["MisdirectedRequest"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
             500: components["responses"]["InternalServerError"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
@@ -7536,6 +8105,7 @@ export interface operations {
             421: components["responses"]["MisdirectedRequest"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
             500: components["responses"]["InternalServerError"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
@@ -7621,6 +8191,7 @@ export interface operations {
             421: components["responses"]["MisdirectedRequest"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
             500: components["responses"]["InternalServerError"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
@@ -7709,6 +8280,7 @@ export interface operations {
             421: components["responses"]["MisdirectedRequest"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
             500: components["responses"]["InternalServerError"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
@@ -7782,6 +8354,7 @@ export interface operations {
             421: components["responses"]["MisdirectedRequest"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
             500: components["responses"]["InternalServerError"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
@@ -7860,6 +8433,7 @@ export interface operations {
             421: components["responses"]["MisdirectedRequest"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
             500: components["responses"]["InternalServerError"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
@@ -7935,6 +8509,7 @@ export interface operations {
             421: components["responses"]["MisdirectedRequest"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
             500: components["responses"]["InternalServerError"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
@@ -8009,6 +8584,7 @@ export interface operations {
             421: components["responses"]["MisdirectedRequest"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
             500: components["responses"]["InternalServerError"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
@@ -8078,6 +8654,7 @@ export interface operations {
             421: components["responses"]["MisdirectedRequest"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
             500: components["responses"]["InternalServerError"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
@@ -8152,6 +8729,7 @@ export interface operations {
             421: components["responses"]["MisdirectedRequest"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
             500: components["responses"]["InternalServerError"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
@@ -8255,6 +8833,7 @@ export interface operations {
             421: components["responses"]["MisdirectedRequest"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
             500: components["responses"]["InternalServerError"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
@@ -8336,6 +8915,7 @@ export interface operations {
             421: components["responses"]["MisdirectedRequest"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
             500: components["responses"]["InternalServerError"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
@@ -8428,6 +9008,7 @@ export interface operations {
             421: components["responses"]["MisdirectedRequest"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
             500: components["responses"]["InternalServerError"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
@@ -8492,6 +9073,7 @@ export interface operations {
             421: components["responses"]["MisdirectedRequest"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
             500: components["responses"]["InternalServerError"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
@@ -8572,6 +9154,7 @@ export interface operations {
             421: components["responses"]["MisdirectedRequest"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
             500: components["responses"]["InternalServerError"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
@@ -8648,6 +9231,7 @@ export interface operations {
             421: components["responses"]["MisdirectedRequest"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
             500: components["responses"]["InternalServerError"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
@@ -8730,6 +9314,7 @@ export interface operations {
             421: components["responses"]["MisdirectedRequest"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
             500: components["responses"]["InternalServerError"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
@@ -8807,6 +9392,7 @@ export interface operations {
             421: components["responses"]["MisdirectedRequest"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
             500: components["responses"]["InternalServerError"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
@@ -8882,6 +9468,7 @@ export interface operations {
             421: components["responses"]["MisdirectedRequest"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
             500: components["responses"]["InternalServerError"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
@@ -8980,6 +9567,7 @@ export interface operations {
             421: components["responses"]["MisdirectedRequest"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
             500: components["responses"]["InternalServerError"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
@@ -9056,6 +9644,7 @@ export interface operations {
             421: components["responses"]["MisdirectedRequest"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
             500: components["responses"]["InternalServerError"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
@@ -9135,6 +9724,7 @@ export interface operations {
             421: components["responses"]["MisdirectedRequest"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
             500: components["responses"]["InternalServerError"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
@@ -9191,6 +9781,7 @@ export interface operations {
             421: components["responses"]["MisdirectedRequest"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
             500: components["responses"]["InternalServerError"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
@@ -9257,6 +9848,7 @@ export interface operations {
             421: components["responses"]["MisdirectedRequest"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
             500: components["responses"]["InternalServerError"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
@@ -9337,6 +9929,7 @@ export interface operations {
             421: components["responses"]["MisdirectedRequest"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
             500: components["responses"]["InternalServerError"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
@@ -9393,6 +9986,7 @@ export interface operations {
             421: components["responses"]["MisdirectedRequest"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
             500: components["responses"]["InternalServerError"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
@@ -9485,6 +10079,7 @@ export interface operations {
             421: components["responses"]["MisdirectedRequest"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
             500: components["responses"]["InternalServerError"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
@@ -9555,6 +10150,7 @@ export interface operations {
             421: components["responses"]["MisdirectedRequest"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
             500: components["responses"]["InternalServerError"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
@@ -9613,6 +10209,7 @@ export interface operations {
             421: components["responses"]["MisdirectedRequest"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
             500: components["responses"]["InternalServerError"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
@@ -9674,6 +10271,7 @@ export interface operations {
             421: components["responses"]["MisdirectedRequest"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
             500: components["responses"]["InternalServerError"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
@@ -9736,6 +10334,7 @@ export interface operations {
             421: components["responses"]["MisdirectedRequest"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
             500: components["responses"]["InternalServerError"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
@@ -9805,6 +10404,7 @@ export interface operations {
             421: components["responses"]["MisdirectedRequest"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
             500: components["responses"]["InternalServerError"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
@@ -9867,6 +10467,7 @@ export interface operations {
             421: components["responses"]["MisdirectedRequest"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
             500: components["responses"]["InternalServerError"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
@@ -9983,6 +10584,7 @@ export interface operations {
             421: components["responses"]["MisdirectedRequest"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
             500: components["responses"]["InternalServerError"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
@@ -10087,6 +10689,7 @@ export interface operations {
             421: components["responses"]["MisdirectedRequest"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
             500: components["responses"]["InternalServerError"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];

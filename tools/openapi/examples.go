@@ -55,6 +55,9 @@ func (op *operation) illustrate(examples map[string]example) error {
 		setBodyExample(op.RequestBody, e.Request)
 	}
 	answer, _ := op.Responses["200"].(object)
+	if answer == nil {
+		return nil // there is no body
+	}
 	if e.Lines != nil {
 		text := strings.Join(e.Lines, "\n") + "\n"
 		media(answer, "application/x-ndjson")["example"] = text

@@ -109,6 +109,10 @@ func (d *document) complete(s *schemas, statuses []status) error {
 	}
 	d.Paths[importPath] = map[string]*operation{"post": newOperation(s, importMethod)}
 	d.Paths[ticketPath] = map[string]*operation{"get": newOperation(s, watchMethod)}
+	d.Paths[resourcePath] = map[string]*operation{}
+	for verb, method := range resourceMethods {
+		d.Paths[resourcePath][verb] = newOperation(s, method)
+	}
 	if err := d.name(s); err != nil {
 		return err
 	}

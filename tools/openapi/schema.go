@@ -110,8 +110,8 @@ func (s *schemas) schema(m protoreflect.MessageDescriptor) object {
 		return object{} // anything
 	case "mooring.v1.Pipeline", "mooring.v1.TagSet": // the value of the only field
 		return s.field(m.Fields().Get(0))
-	case "mooring.v1.ReadPreference": // also the bare mode
-		return object{"oneOf": []any{s.object(m, within), s.field(m.Fields().ByName("mode"))}}
+	case "mooring.v1.ReadPreference", "mooring.v1.ReadConcern": // also the bare mode, or level
+		return object{"oneOf": []any{s.object(m, within), s.field(m.Fields().Get(0))}}
 	}
 	if m.Oneofs().Len() == 1 && !m.Oneofs().Get(0).IsSynthetic() &&
 		m.Oneofs().Get(0).Fields().Len() == m.Fields().Len() {

@@ -45,6 +45,15 @@ test('names that a path cannot have', async () => {
   assert.deepEqual(await odd.findOne(), { _id: 1 });
 });
 
+test('a document by its id', async () => {
+  await filled('ids');
+  const path = { database, collection: 'ids', id: '3' };
+  assert.equal((await client.call('getDocument', { path })).customer, 'c3');
+  assert.equal((await client.call('patchDocument', { path, body: { $set: { total: 1 } } })).total, 1);
+  assert.equal(await client.call('deleteDocument', { path }), undefined);
+  await assert.rejects(client.call('getDocument', { path }), { httpStatus: 404 });
+});
+
 test('pages', async () => {
   const orders = await filled('pages');
   const pages = await all(orders.pages({}, { sort: { _id: 1 }, batchSize: 4 }));

@@ -37,16 +37,17 @@ const (
 // JSON: `42`, `%22user-1%22`, `{"$uuid": …}`. With `?idType=string` it is text as it is. A segment
 // that begins with `~` is the base64url of that.
 type DocumentResourceServiceClient interface {
-	// The document. On REST: GET …/documents/{id}, with If-None-Match (304) and If-Match (412).
+	// The document. On REST it is GET …/documents/{id}, with If-None-Match (304) and If-Match (412).
 	GetDocument(ctx context.Context, in *GetDocumentRequest, opts ...grpc.CallOption) (*GetDocumentResponse, error)
-	// Replaces the document, or creates it. On REST: PUT …/documents/{id}, whose answer is 201 if the
-	// document was created. `If-Match` is if_match, and `If-None-Match: *` is only_create.
+	// Replaces the document, or creates it. On REST it is PUT …/documents/{id}, whose answer is 201
+	// if the document was created. On gRPC, if_match is `If-Match`, and only_create is
+	// `If-None-Match: *`.
 	PutDocument(ctx context.Context, in *PutDocumentRequest, opts ...grpc.CallOption) (*PutDocumentResponse, error)
-	// Changes the document. On REST: PATCH …/documents/{id}, with operators (an object) or a pipeline
-	// (an array) as the body. `If-Match` is if_match.
+	// Changes the document. On REST it is PATCH …/documents/{id}, with operators (an object) or a
+	// pipeline (an array) as the body. On gRPC, if_match is `If-Match`.
 	PatchDocument(ctx context.Context, in *PatchDocumentRequest, opts ...grpc.CallOption) (*PatchDocumentResponse, error)
-	// Deletes the document. On REST: DELETE …/documents/{id}, whose answer is 204. `If-Match` is
-	// if_match.
+	// Deletes the document. On REST it is DELETE …/documents/{id}, whose answer is 204. On gRPC,
+	// if_match is `If-Match`.
 	DeleteDocument(ctx context.Context, in *DeleteDocumentRequest, opts ...grpc.CallOption) (*DeleteDocumentResponse, error)
 }
 
@@ -110,16 +111,17 @@ func (c *documentResourceServiceClient) DeleteDocument(ctx context.Context, in *
 // JSON: `42`, `%22user-1%22`, `{"$uuid": …}`. With `?idType=string` it is text as it is. A segment
 // that begins with `~` is the base64url of that.
 type DocumentResourceServiceServer interface {
-	// The document. On REST: GET …/documents/{id}, with If-None-Match (304) and If-Match (412).
+	// The document. On REST it is GET …/documents/{id}, with If-None-Match (304) and If-Match (412).
 	GetDocument(context.Context, *GetDocumentRequest) (*GetDocumentResponse, error)
-	// Replaces the document, or creates it. On REST: PUT …/documents/{id}, whose answer is 201 if the
-	// document was created. `If-Match` is if_match, and `If-None-Match: *` is only_create.
+	// Replaces the document, or creates it. On REST it is PUT …/documents/{id}, whose answer is 201
+	// if the document was created. On gRPC, if_match is `If-Match`, and only_create is
+	// `If-None-Match: *`.
 	PutDocument(context.Context, *PutDocumentRequest) (*PutDocumentResponse, error)
-	// Changes the document. On REST: PATCH …/documents/{id}, with operators (an object) or a pipeline
-	// (an array) as the body. `If-Match` is if_match.
+	// Changes the document. On REST it is PATCH …/documents/{id}, with operators (an object) or a
+	// pipeline (an array) as the body. On gRPC, if_match is `If-Match`.
 	PatchDocument(context.Context, *PatchDocumentRequest) (*PatchDocumentResponse, error)
-	// Deletes the document. On REST: DELETE …/documents/{id}, whose answer is 204. `If-Match` is
-	// if_match.
+	// Deletes the document. On REST it is DELETE …/documents/{id}, whose answer is 204. On gRPC,
+	// if_match is `If-Match`.
 	DeleteDocument(context.Context, *DeleteDocumentRequest) (*DeleteDocumentResponse, error)
 	mustEmbedUnimplementedDocumentResourceServiceServer()
 }
