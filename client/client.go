@@ -63,8 +63,8 @@ func New(cc grpc.ClientConnInterface, options Options) *Client {
 	}
 }
 
-// JSON is a document as Extended JSON. It can stand for a filter, an update or another document of
-// a request.
+// JSON represents a document as Extended JSON. It can stand for a filter, an update or another
+// document of a request.
 type JSON string
 
 // WithIdempotencyKey returns a context for a write that is executed once, however often it is

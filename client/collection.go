@@ -97,13 +97,14 @@ func (c *Collection[T]) Aggregate(
 			first, err = call(ctx, c.client, c.client.documents.Aggregate, request)
 		}
 		next := &mooringv1.NextPageRequest{
-			Session: request.Session, Transaction: request.Transaction, BatchSize: request.BatchSize,
+			Session: request.Session, Transaction: request.Transaction,
+			BatchSize: request.BatchSize,
 		}
 		pages(ctx, c.client, first, err, next, yield)
 	}
 }
 
-// page is a page of any call.
+// page describes a page of any call.
 type page interface {
 	GetDocuments() []*mooringv1.Document
 	GetCursor() string
@@ -190,7 +191,9 @@ func (c *Collection[T]) Watch(
 	ctx context.Context, options ...func(*mooringv1.WatchRequest),
 ) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
-		request := apply(&mooringv1.WatchRequest{Database: c.database, Collection: &c.name}, options)
+		request := apply(
+			&mooringv1.WatchRequest{Database: c.database, Collection: &c.name}, options,
+		)
 		for failures := 0; ; {
 			more, progressed, err := c.watch(ctx, request, yield)
 			if !more || errors.Is(err, io.EOF) {

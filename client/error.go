@@ -22,7 +22,7 @@ const (
 	Restart     Retry = "restart"      // the operation from its beginning
 )
 
-// Error is the failure of a call, as the gateway describes it. errors.AsType finds it.
+// Error describes the failure of a call, as the gateway describes it. errors.AsType finds it.
 type Error struct {
 	// Code is the status of gRPC.
 	Code codes.Code

@@ -86,7 +86,7 @@ func resourceSuccess(s *schemas, verb string) object {
 	return all
 }
 
-// resourceHeaders are the names of the header parameters of a method of a document.
+// resourceHeaders returns the names of the header parameters of a method of a document.
 func resourceHeaders(verb string) []string {
 	names := []string{"ifMatch"}
 	if verb == "get" || verb == "put" {

@@ -306,7 +306,13 @@ func (h *host) findAndModify(cmd *request) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	return ok(func(b *bson.Builder) { b.Value("value", did.value) })
+	return ok(func(b *bson.Builder) {
+		b.Value("value", did.value)
+		if !did.upserted.IsZero() {
+			b.OpenDocument("lastErrorObject").Int32("n", 1).Bool("updatedExisting", false).
+				Value("upserted", did.upserted).Close()
+		}
+	})
 }
 
 func (h *host) findAndModifyLocked(cmd *request) (result, error) {
@@ -323,7 +329,7 @@ func (h *host) findAndModifyLocked(cmd *request) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
-	doc, err := h.modifyLocked(cmd, found, q)
+	doc, upserted, err := h.modifyLocked(cmd, found, q)
 	if err != nil {
 		return result{}, err
 	}
@@ -335,30 +341,31 @@ func (h *host) findAndModifyLocked(cmd *request) (result, error) {
 		}
 		value = bson.DocumentValue(kept[0])
 	}
-	return result{value: value}, nil
+	return result{value: value, upserted: upserted}, nil
 }
 
 // modifyLocked changes the document that was found. It returns the document before or after the
-// change, as the command asks.
-func (h *host) modifyLocked(cmd *request, found []bson.Raw, q query) (bson.Raw, error) {
+// change, as the command asks, and the _id of a document that was inserted.
+func (h *host) modifyLocked(
+	cmd *request, found []bson.Raw, q query,
+) (doc bson.Raw, upserted bson.Value, err error) {
 	s := cmd.store
 	after, _ := field(cmd.Body, "new").Bool()
 	upsert, _ := field(cmd.Body, "upsert").Bool()
 	remove, _ := field(cmd.Body, "remove").Bool()
 	if err := checkStages(field(cmd.Body, "update")); err != nil {
-		return nil, err
+		return nil, upserted, err
 	}
 	c := change{
 		scope: q.scope, update: field(cmd.Body, "update"), filters: h.arrayFilters(cmd.Body),
 		strict: h.wire < wire50,
 	}
-	var doc bson.Raw
-	var err error
 	switch {
 	case len(found) == 0 && upsert:
 		doc, err = s.upsertLocked(namespace(cmd), q.filter, c)
+		upserted, _ = doc.Lookup("_id")
 	case len(found) == 0:
-		return nil, nil
+		return nil, upserted, nil
 	case remove:
 		s.deleteLocked(namespace(cmd), found[0])
 	default:
@@ -370,7 +377,7 @@ func (h *host) modifyLocked(cmd *request, found []bson.Raw, q query) (bson.Raw, 
 		if !after {
 			doc = nil
 		}
-		return doc, err
+		return doc, upserted, err
 	}
-	return found[0], nil
+	return found[0], upserted, nil
 }

@@ -1,0 +1,33 @@
+package clients_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// TestExamples runs the examples that use the clients. The others are in lab/e2e.
+func TestExamples(t *testing.T) {
+	g := startScripted(t)
+	env := []string{
+		"MOORING_GRPC=" + g.GRPC, "MOORING_REST=" + g.REST, "MOORING_DATABASE=examples",
+	}
+	t.Run("go", func(t *testing.T) {
+		out := run(t, root(t), env, "go", "run", "./examples/go")
+		want(t, out, "inserted 2500", "read 2500", "streamed 2500", "DuplicateKey, retry never")
+	})
+	t.Run("serverless", func(t *testing.T) {
+		base := t.TempDir() // nothing is installed in the checkout
+		for _, name := range []string{"examples/serverless", "clients/typescript"} {
+			from, to := filepath.Join(root(t), name), filepath.Join(base, name)
+			if err := os.CopyFS(to, files(from)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		dir := filepath.Join(base, "examples", "serverless")
+		run(t, dir, nil, "npm", "install", "--offline", "--ignore-scripts", "--no-audit", "--no-fund")
+		out := run(t, dir, env, "node", "main.js")
+		want(t, out, `POST /orders: 201`, `400 {"error":"customer and total, please"}`, `200 [{"_id":`,
+			`GET /elsewhere: 404`)
+	})
+}
