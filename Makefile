@@ -11,6 +11,8 @@ CC_FOUND := $(shell command -v $$($(GO) env CC) 2>/dev/null)
 RACE     := $(if $(CC_FOUND),-race)
 
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+COMMIT   ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
+TARGETS  ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 FUZZTIME ?= 10s
 CHAOS    ?= 10m
 SOAK     ?= 1000000
@@ -40,9 +42,7 @@ build: bin/mooring ## build the gateway as bin/mooring
 .PHONY: bin/mooring
 bin/mooring:
 	@mkdir -p bin
-	CGO_ENABLED=0 $(GO) build -trimpath -o $@ \
-		-ldflags "-X github.com/mooringdb/mooring/cmd/gateway/internal/build.version=$(VERSION)" \
-		./cmd/gateway
+	GO="$(GO)" VERSION=$(VERSION) COMMIT=$(COMMIT) tools/build.sh $@
 
 .PHONY: run
 run: bin/mooring ## start the gateway on an embedded database with sample data (PORT=8080 GRPC_PORT=27080)
@@ -55,7 +55,7 @@ run: bin/mooring ## start the gateway on an embedded database with sample data (
 
 .PHONY: clean
 clean: ## remove what make built
-	rm -rf bin
+	rm -rf bin dist
 
 ##@ Before you push
 
@@ -141,6 +141,16 @@ helm-check: ## render the chart with eight files of values, decode all manifests
 kube-check: ## apply the chart's manifests to a real API server (dry run), restricted Pods enforced; minutes
 	@GO="$(GO)" tools/kube/check.sh
 
+##@ Release
+
+.PHONY: release
+release: ## build dist/: static binaries of TARGETS, checksums, bill of materials, chart, unit
+	GO="$(GO)" VERSION=$(VERSION) COMMIT=$(COMMIT) tools/release.sh dist $(TARGETS)
+
+.PHONY: release-check
+release-check: release ## make the release again, elsewhere and without a cache: the same bytes?
+	GO="$(GO)" VERSION=$(VERSION) COMMIT=$(COMMIT) tools/release-again.sh dist $(TARGETS)
+
 ##@ Experiments (minutes to hours)
 
 .PHONY: bench
@@ -180,8 +190,14 @@ failover: ## measure how soon 64 writers find a new primary, and what waiting fo
 	MOORING_FAILOVER=1 $(GO) test -count=1 -v -run 'TestFailover|TestWaitingForAPrimary' ./core/client
 
 .PHONY: rolling
-rolling: ## replace three replicas while 200 cursors are read and DNS is late, and count what clients see
+rolling: ## replace three replicas, or kill one, while 200 clients read, and count what they see
 	MOORING_ROLLING=1 $(GO) test -count=1 -timeout 20m -v -run TestRollingRestart ./cmd/gateway/internal/app
+	cd lab && LAB_ROLLING=full $(GO) test -count=1 -timeout 20m -v ./rolling
+
+.PHONY: scale
+scale: ## measure the connections of 1, 3 and 8 replicas, and draw them into docs/scaling.md
+	cd lab && LAB_SCALE=1 $(GO) test -count=1 -v -run TestMeasure ./scale
+	cd lab && MOORING_REWRITE=1 $(GO) test -count=1 -run TestPage ./scale
 
 .PHONY: fairness
 fairness: ## measure what calls take beside another client's flood, with the fair queue and without

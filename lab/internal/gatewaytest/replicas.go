@@ -34,7 +34,7 @@ type Replica struct {
 }
 
 // StartReplicas starts n gateways before the server that uri names, and stops them at the end of
-// the test.
+// the test. A replica that is replaced listens for REST where the old one did.
 func (s *Suite) StartReplicas(t *testing.T, n int, uri string, args ...string) *Replicas {
 	t.Helper()
 	key, err := exec.CommandContext(t.Context(), s.Gateway(t), "key", "new").Output()
@@ -52,7 +52,7 @@ func (s *Suite) StartReplicas(t *testing.T, n int, uri string, args ...string) *
 	r := &Replicas{t: t, running: make([]*Replica, n)}
 	for i := range n {
 		r.cfgs = append(r.cfgs, gateway.Config{
-			Binary: s.Gateway(t), URI: uri, Args: append([]string{
+			Binary: s.Gateway(t), URI: uri, REST: freeAddress(t), Args: append([]string{
 				"--handle-keys-file", keys, "--replica-address", addresses[i],
 				"--replica-peers", strings.Join(addresses, ","),
 			}, args...),

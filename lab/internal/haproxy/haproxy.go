@@ -27,6 +27,21 @@ type Balancer struct {
 // test is skipped where there is no haproxy.
 func Start(t testing.TB, servers ...string) *Balancer {
 	t.Helper()
+	return start(t, configuration(servers))
+}
+
+// StartChecked is Start with health checks: a server gets no new connection while GET path on it is
+// not answered with 200.
+func StartChecked(t testing.TB, path string, servers ...string) *Balancer {
+	t.Helper()
+	text := strings.Replace(configuration(servers), "balance roundrobin\n",
+		"balance roundrobin\n\toption httpchk GET "+path+
+			"\n\thttp-check expect status 200\n\tdefault-server check inter 200ms fall 1 rise 1\n", 1)
+	return start(t, text)
+}
+
+func start(t testing.TB, text string) *Balancer {
+	t.Helper()
 	path := find(t)
 	// The socket is made here and handed down, so that no other process can take its port.
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -40,7 +55,7 @@ func Start(t testing.TB, servers ...string) *Balancer {
 	}
 	defer socket.Close()
 	file := filepath.Join(t.TempDir(), "haproxy.cfg")
-	if err := os.WriteFile(file, []byte(configuration(servers)), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	p, err := proc.Start(proc.Config{

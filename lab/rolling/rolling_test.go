@@ -1,0 +1,173 @@
+package rolling_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/lab/internal/gatewaytest"
+	"github.com/mooringdb/mooring/lab/internal/haproxy"
+)
+
+const (
+	replicas  = 3
+	documents = 2000
+	batchSize = 20
+)
+
+var suite = gatewaytest.New()
+
+func TestMain(m *testing.M) { os.Exit(suite.Run(m)) }
+
+// scale says how large the experiment is.
+type scale struct {
+	clients int           // of which one half reads pages, the other streams
+	linger  time.Duration // drain.linger
+	settle  time.Duration // between two replacements
+}
+
+// TestReplacement has clients read pages and streams through haproxy while three replicas are
+// restarted one after the other, and while one is killed. Clients do what the `retry` of an error
+// says: no result is lost, and none has a gap or a repetition. LAB_ROLLING=full (make rolling)
+// takes 200 clients and the times of an installation.
+func TestReplacement(t *testing.T) {
+	s := scale{clients: 30, linger: 300 * time.Millisecond, settle: 300 * time.Millisecond}
+	if os.Getenv("LAB_ROLLING") == "full" {
+		s = scale{clients: 200, linger: 2 * time.Second, settle: 5 * time.Second}
+	}
+	table := "what happened            replicas  pages   streams  first tries that failed, by error\n"
+	for _, row := range []struct {
+		name  string
+		crash bool
+		count int
+	}{
+		{"restart, one by one", false, replicas},
+		{"SIGKILL of one", true, 1},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			w := newWorld(t, s)
+			w.run(t, func() {
+				for i := range row.count {
+					w.replicas.Replace(t.Context(), i, row.crash)
+					w.ready(t, i)
+					pause(s.settle)
+				}
+			})
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			table += fmt.Sprintf("%-24s %-9d %-7d %-8d %s; results lost: %d\n",
+				row.name, row.count, w.pages, w.streams, w.errors(), w.lost)
+			if w.lost > 0 || w.pages == 0 || w.streams == 0 {
+				t.Errorf("%d results were lost, of %d pages and %d streams: %s", w.lost, w.pages, w.streams, w.errors())
+			}
+		})
+	}
+	t.Logf("%d clients\n%s", s.clients, table)
+}
+
+// world is what clients read from, and what they count.
+type world struct {
+	scale
+	url      string
+	replicas *gatewaytest.Replicas
+	http     *http.Client
+
+	mu      sync.Mutex
+	pages   int
+	streams int
+	lost    int
+	failed  map[string]int
+}
+
+func newWorld(t *testing.T, s scale) *world {
+	cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{TCP: true, Discard: true},
+		mongotest.Primary, mongotest.Secondary, mongotest.Secondary)
+	for _, h := range cluster.Hosts() {
+		h.SetDocuments("db.c", mongotest.Numbered(0, documents, 500)...)
+	}
+	all := suite.StartReplicas(t, replicas, cluster.URI("replicaSet=rs"), "--drain-linger", s.linger.String())
+	var addresses []string
+	for i := range replicas {
+		addresses = append(addresses, strings.TrimPrefix(all.Replica(i).REST, "http://"))
+	}
+	tr := &http.Transport{MaxIdleConnsPerHost: s.clients}
+	t.Cleanup(tr.CloseIdleConnections)
+	w := &world{
+		scale: s, replicas: all, failed: map[string]int{},
+		url:  "http://" + haproxy.StartChecked(t, "/readyz", addresses...).Address,
+		http: &http.Client{Transport: tr, Timeout: time.Minute},
+	}
+	for i := range replicas {
+		w.ready(t, i)
+	}
+	return w
+}
+
+// ready waits until a replica has found the deployment.
+func (w *world) ready(t *testing.T, i int) {
+	t.Helper()
+	late := time.Now().Add(time.Minute)
+	for {
+		resp, err := http.Get(w.replicas.Replica(i).REST + "/readyz")
+		if err == nil {
+			_ = resp.Body.Close()
+			if resp.StatusCode == http.StatusOK {
+				return
+			}
+		}
+		if time.Now().After(late) {
+			t.Fatalf("replica %d is not ready after a minute: %v", i, err)
+		}
+		pause(20 * time.Millisecond)
+	}
+}
+
+// run runs the clients while do replaces replicas.
+func (w *world) run(t *testing.T, do func()) {
+	ctx, stop := context.WithCancel(context.Background())
+	var clients sync.WaitGroup
+	for i := range w.clients {
+		c := &client{world: w, t: t}
+		if i%2 == 0 {
+			clients.Go(func() { c.readPages(ctx) })
+		} else {
+			clients.Go(func() { c.readStreams(ctx) })
+		}
+	}
+	pause(w.settle)
+	do()
+	stop()
+	clients.Wait()
+}
+
+// errors lists the errors with their numbers.
+func (w *world) errors() string {
+	if len(w.failed) == 0 {
+		return "none"
+	}
+	var list []string
+	for _, reason := range slices.Sorted(maps.Keys(w.failed)) {
+		list = append(list, fmt.Sprintf("%d %s", w.failed[reason], reason))
+	}
+	return strings.Join(list, ", ")
+}
+
+func pause(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	<-timer.C
+}
+
+// short returns an error of the network without addresses.
+func short(err error) string {
+	text := err.Error()
+	return strings.TrimSpace(text[strings.LastIndex(text, ": ")+1:])
+}
