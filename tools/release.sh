@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# Makes what a release consists of, in a directory: static binaries, the chart, the systemd unit, a
+# bill of materials (CycloneDX) and checksums. The same commit and Go give the same bytes. It needs
+# GNU tar.
+#
+#	VERSION=v0.1.0 tools/release.sh DIRECTORY [os/arch …]
+set -euo pipefail
+root=$(cd "$(dirname "$0")/.." && pwd)
+cd "$root"
+dist=$1
+shift
+targets=("$@")
+[ ${#targets[@]} -gt 0 ] || targets=(linux/amd64 linux/arm64 darwin/amd64 darwin/arm64)
+go=${GO:-go}
+: "${VERSION:?}"
+export VERSION COMMIT=${COMMIT:-$(git rev-parse HEAD)} GOTOOLCHAIN=local
+epoch=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
+number=${VERSION#v}
+
+mkdir -p "$dist"
+dist=$(cd "$dist" && pwd)
+rm -f "$dist"/*
+for target in "${targets[@]}"; do
+	os=${target%/*} arch=${target#*/}
+	echo "mooring for $os on $arch"
+	GO=$go GOOS=$os GOARCH=$arch tools/build.sh "$dist/mooring_${number}_${os}_$arch"
+done
+
+echo "chart"
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+# A version of the chart is a semantic version; a description of a commit is not.
+[[ $number =~ ^[0-9]+\.[0-9]+\.[0-9]+(-.*)?$ ]] || number=0.0.0-$number
+$go tool -modfile=tools/helm/go.mod helm package deploy/helm/mooring --destination "$tmp" \
+	--version "$number" --app-version "$VERSION" >/dev/null
+# Helm writes the present time into the package.
+tar -C "$tmp" -xzf "$tmp/mooring-$number.tgz"
+tar -C "$tmp" --sort=name --mtime="@$epoch" --owner=0 --group=0 --numeric-owner --mode=go=rX,u+rw,a-s \
+	-cf - mooring | gzip -n9 >"$dist/mooring-chart-$number.tgz"
+cp deploy/systemd/mooring.service "$dist/"
+
+echo "bill of materials"
+first=$(find "$dist" -name 'mooring_*' | sort | head -1)
+$go tool -modfile=tools/sbom/go.mod cyclonedx-gomod bin -json -noserial -version "$VERSION" \
+	-output "$tmp/sbom.json" "$first" 2>/dev/null
+# The time and the hash of one of the binaries are not part of the bill.
+python3 - "$tmp/sbom.json" "$epoch" >"$dist/mooring-${number}.cdx.json" <<'P'
+import datetime, json, sys
+bill = json.load(open(sys.argv[1]))
+when = datetime.datetime.fromtimestamp(int(sys.argv[2]), datetime.timezone.utc)
+bill["metadata"]["timestamp"] = when.strftime("%Y-%m-%dT%H:%M:%SZ")
+bill["metadata"].get("component", {}).pop("hashes", None)
+json.dump(bill, sys.stdout, indent=2)
+print()
+P
+
+(cd "$dist" && sha256sum -- * >checksums.txt && cat checksums.txt)
