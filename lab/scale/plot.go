@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Point is one measurement: the connections that a server held with so many replicas.
+// Point holds one measurement: the connections that a server held with so many replicas.
 type Point struct {
 	Replicas    int `json:"replicas"`
 	Connections int `json:"connections"`
@@ -63,7 +63,8 @@ func Plot(simulated []Result, measured []Point) string {
 func line(b *strings.Builder, results []Result, value func(Result) int, color, dash string) {
 	var points []string
 	for _, r := range results {
-		points = append(points, fmt.Sprintf("%.1f,%.1f", x(float64(r.Replicas)), y(float64(value(r)))))
+		points = append(points,
+			fmt.Sprintf("%.1f,%.1f", x(float64(r.Replicas)), y(float64(value(r)))))
 	}
 	fmt.Fprintf(b, `<polyline points="%s" fill="none" stroke="%s" stroke-width="2" `+
 		`stroke-dasharray="%s"/>`+"\n", strings.Join(points, " "), color, dash)

@@ -1,6 +1,7 @@
 // Package scale simulates how many connections a deployment of MongoDB gets from many replicas of
 // the gateway that share one load, and draws the result. It knows pools by their rule only: an
-// operation takes an idle connection, else a new one up to the limit, else it waits. It does no I/O.
+// operation takes an idle connection, else a new one up to the limit, else it waits. It does no
+// I/O.
 package scale
 
 import (
@@ -31,8 +32,8 @@ type Result struct {
 // Total returns the connections to the server, monitors included.
 func (r Result) Total() int { return r.Held + r.Replicas*Monitors }
 
-// Simulate runs a load on replicas of the gateway before one server. The balancer gives each request
-// to a replica at random. Equal seeds give equal results.
+// Simulate runs a load on replicas of the gateway before one server. The balancer gives each
+// request to a replica at random. Equal seeds give equal results.
 func Simulate(l Load, replicas int, seed uint64) Result {
 	random := rand.New(rand.NewPCG(seed, uint64(replicas)))
 	pools := make([]pool, replicas)
@@ -58,8 +59,8 @@ type pool struct {
 	total int
 }
 
-// take uses a connection from now on, or from when the first one is free again if all are in use. It
-// reports whether the request waited.
+// take uses a connection from now on, or from when the first one is free again if all are in use.
+// It reports whether the request waited.
 func (p *pool) take(now, service float64, limit int) (waited bool) {
 	for len(p.ends) > 0 && p.ends[0] <= now {
 		heap.Pop(&p.ends)
@@ -73,7 +74,7 @@ func (p *pool) take(now, service float64, limit int) (waited bool) {
 	return waited
 }
 
-// ends is a heap of times, the earliest first.
+// ends holds a heap of times, the earliest first.
 type ends []float64
 
 func (e ends) Len() int           { return len(e) }

@@ -18,8 +18,8 @@ var load = scale.Load{Rate: 400, Service: 0.020, Seconds: 30, MaxPool: 100}
 var counts = []int{1, 3, 8, 10, 30, 100, 300, 1000}
 
 func TestSimulate(t *testing.T) {
-	// With one replica and no limit the pool is an M/M/∞ queue: 8 connections are in use on average,
-	// and the most in a minute is a few standard deviations above.
+	// With one replica and no limit the pool is an M/M/∞ queue: 8 connections are in use on
+	// average, and the most in a minute is a few standard deviations above.
 	r := scale.Simulate(scale.Load{Rate: 400, Service: 0.020, Seconds: 60, MaxPool: 1000}, 1, 1)
 	if mean := 8.0; float64(r.Held) < mean+2*math.Sqrt(mean) || float64(r.Held) > mean+7*math.Sqrt(mean) {
 		t.Errorf("one replica holds %d connections", r.Held)

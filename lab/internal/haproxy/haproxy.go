@@ -30,13 +30,14 @@ func Start(t testing.TB, servers ...string) *Balancer {
 	return start(t, configuration(servers))
 }
 
-// StartChecked is Start with health checks: a server gets no new connection while GET path on it is
-// not answered with 200.
+// StartChecked starts haproxy with health checks: a server gets no new connection while GET path
+// on it is not answered with 200.
 func StartChecked(t testing.TB, path string, servers ...string) *Balancer {
 	t.Helper()
-	text := strings.Replace(configuration(servers), "balance roundrobin\n",
-		"balance roundrobin\n\toption httpchk GET "+path+
-			"\n\thttp-check expect status 200\n\tdefault-server check inter 200ms fall 1 rise 1\n", 1)
+	checks := "balance roundrobin\n\toption httpchk GET " + path +
+		"\n\thttp-check expect status 200\n" +
+		"\tdefault-server check inter 200ms fall 1 rise 1\n"
+	text := strings.Replace(configuration(servers), "balance roundrobin\n", checks, 1)
 	return start(t, text)
 }
 
