@@ -8,10 +8,13 @@ import (
 	"math/rand/v2"
 )
 
-// request holds one call of REST: the path below the database, and the body.
+// request holds one call of REST: the path and the body, in which databaseName stands for the name
+// of the world's database.
 type request struct {
 	path string
 	body map[string]any
+	// lines is the body of an import, in place of body.
+	lines []doc
 	// write says that it may change documents.
 	write bool
 }
@@ -22,6 +25,16 @@ type doc = map[string]any
 type generator struct {
 	*rand.Rand
 	next int // the _id of the next document that is inserted
+	// simple makes only what a scripted server knows.
+	simple bool
+}
+
+// databaseName stands for the name of a database.
+const databaseName = "@database"
+
+// inDatabase returns the path of a call on a collection.
+func inDatabase(collection, verb string) string {
+	return "/v1/databases/" + databaseName + "/collections/" + collection + "/documents:" + verb
 }
 
 // own and foreign begin the _ids of the two tenants. Those of documents that the tenant inserts
@@ -102,6 +115,10 @@ func (g *generator) expression(depth int) any {
 
 // filter returns a filter. Many try to reach the other tenant's documents.
 func (g *generator) filter(depth int) doc {
+	if g.simple {
+		return pick(g, doc{}, g.one(), doc{"tenant": pick(g, "a", "b")}, doc{"n": g.IntN(6)},
+			doc{"$or": []any{doc{"tenant": "b"}, g.one()}})
+	}
 	if depth > 2 {
 		return doc{g.field(): g.condition()}
 	}
@@ -190,6 +207,10 @@ func (g *generator) pipeline(depth int) []any {
 }
 
 func (g *generator) operators() doc {
+	if g.simple {
+		return pick(g, doc{"$inc": doc{"n": 1}}, doc{"$set": doc{"s": pick(g, "p", "z")}},
+			doc{"$set": doc{"tenant": pick(g, "a", "b")}}, doc{"$unset": doc{"s": 1}})
+	}
 	switch g.IntN(10) {
 	case 0:
 		return doc{"$set": doc{"tenant": pick(g, "a", "b")}}
@@ -205,7 +226,7 @@ func (g *generator) operators() doc {
 }
 
 func (g *generator) update() any {
-	if g.IntN(4) > 0 {
+	if g.simple || g.IntN(4) > 0 {
 		return g.operators()
 	}
 	return []any{pick(g,
@@ -257,48 +278,127 @@ func (g *generator) model() doc {
 
 // request returns a request of any kind.
 func (g *generator) request() request {
-	at := "/collections/" + g.collection() + "/documents:"
+	at := inDatabase(g.collection(), "")
 	sorted := doc{"_id": 1}
-	switch g.IntN(18) {
+	switch g.IntN(22) {
 	case 0, 1:
-		return request{at + "find", doc{"filter": g.filter(0), "sort": sorted}, false}
+		return request{path: at + "find", body: doc{"filter": g.filter(0), "sort": sorted}}
 	case 2:
-		return request{at + "find", doc{"filter": g.filter(0), "sort": sorted, "projection": doc{"x": g.expression(0)}}, false}
+		return request{path: at + "find", body: doc{"filter": g.filter(0), "sort": sorted, "projection": doc{"x": g.expression(0)}}}
 	case 3:
-		return request{at + "findOne", doc{"filter": g.filter(0), "sort": sorted, "collation": doc{"locale": pick(g, "en", "simple"), "strength": 1}}, false}
+		return request{path: at + "findOne", body: doc{"filter": g.filter(0), "sort": sorted, "collation": doc{"locale": pick(g, "en", "simple"), "strength": 1}}}
 	case 4:
-		return request{at + "countDocuments", doc{"filter": g.filter(0)}, false}
+		return request{path: at + "countDocuments", body: doc{"filter": g.filter(0)}}
 	case 5:
-		return request{at + "distinct", doc{"fieldName": g.field(), "filter": g.filter(0)}, false}
+		return request{path: at + "distinct", body: doc{"fieldName": g.field(), "filter": g.filter(0)}}
 	case 6:
-		return request{at + "estimatedDocumentCount", doc{}, false}
+		return request{path: at + "estimatedDocumentCount", body: doc{}}
 	case 7:
-		return request{at + pick(g, "explainFind", "explainAggregate"), doc{}, false}
+		return request{path: at + pick(g, "explainFind", "explainAggregate"), body: doc{}}
 	case 8, 9, 10, 11:
-		return request{at + "aggregate", doc{"pipeline": g.pipeline(0)}, true}
+		return request{path: at + "aggregate", body: doc{"pipeline": g.pipeline(0)}, write: true}
 	case 12:
-		return request{at + "updateOne", doc{"filter": g.one(), "update": g.update()}, true}
+		return request{path: at + "updateOne", body: doc{"filter": g.one(), "update": g.update()}, write: true}
 	case 13:
-		return request{at + "updateMany", doc{"filter": g.filter(0), "update": g.update()}, true}
+		return request{path: at + "updateMany", body: doc{"filter": g.filter(0), "update": g.update()}, write: true}
 	case 14:
-		return request{at + "insertMany", doc{"documents": []any{g.document(), g.document()}}, true}
+		return request{path: at + "insertMany", body: doc{"documents": []any{g.document(), g.document()}}, write: true}
 	case 15:
-		return request{at + pick(g, "deleteOne", "findOneAndDelete"), doc{"filter": g.one()}, true}
+		return request{path: at + pick(g, "deleteOne", "findOneAndDelete"), body: doc{"filter": g.one()}, write: true}
 	case 16:
-		return request{at + "findOneAndUpdate", doc{"filter": g.one(), "update": g.update(), "returnDocument": "after"}, true}
-	default:
-		models := []any{}
-		for range 1 + g.IntN(3) {
-			models = append(models, g.model())
+		return request{path: at + "findOneAndUpdate", body: doc{"filter": g.one(), "update": g.update(), "returnDocument": "after"}, write: true}
+	case 17:
+		return request{path: at + "streamFind", body: doc{"filter": g.filter(0), "sort": sorted}}
+	case 18:
+		return request{
+			path: at + "streamAggregate", body: doc{"pipeline": g.pipeline(0)}, write: true,
 		}
-		return request{at + "bulkWrite", doc{"models": models, "ordered": g.IntN(2) == 0}, true}
+	case 19:
+		return request{
+			path:  at + "import?ordered=" + pick(g, "true", "false"),
+			lines: []doc{g.document(), g.document(), g.document()}, write: true,
+		}
+	default:
+		return request{
+			path:  at + "bulkWrite",
+			body:  doc{"models": g.models(g.model), "ordered": g.IntN(2) == 0},
+			write: true,
+		}
 	}
 }
 
-func (r request) json() string {
-	text, err := json.Marshal(r.body)
-	if err != nil {
-		panic(err)
+func (g *generator) models(model func() doc) []any {
+	models := []any{}
+	for range 1 + g.IntN(3) {
+		models = append(models, model())
 	}
-	return string(text)
+	return models
+}
+
+// several returns a request of writes on several collections: a bulk write of the client, or a
+// transaction.
+func (g *generator) several() request {
+	if g.IntN(2) == 0 {
+		model := func() doc {
+			m := g.model()
+			m["namespace"] = databaseName + "." + g.collection()
+			return m
+		}
+		return request{
+			path: "/v1:bulkWrite", write: true,
+			body: doc{"models": g.models(model), "ordered": g.IntN(2) == 0},
+		}
+	}
+	return request{
+		path: "/v1/transactions:run", write: true, body: doc{"operations": g.models(g.operation)},
+	}
+}
+
+// operation returns an operation of a transaction.
+func (g *generator) operation() doc {
+	in := doc{"database": databaseName, "collection": g.collection()}
+	name := ""
+	switch g.IntN(8) {
+	case 0:
+		name, in["filter"], in["sort"] = "findOne", g.filter(0), doc{"_id": 1}
+	case 1:
+		name, in["filter"] = "deleteOne", g.one()
+	case 2:
+		name, in["filter"], in["fieldName"] = "distinct", g.filter(0), pick(g, "s", "tenant")
+	case 3:
+		name, in["document"] = "insertOne", g.document()
+	case 4:
+		name, in["filter"], in["update"] = "updateOne", g.one(), g.update()
+	case 5:
+		name, in["filter"], in["update"] = "updateMany", g.filter(0), g.operators()
+	case 6:
+		name, in["filter"], in["update"] = "findOneAndUpdate", g.one(), g.update()
+	default:
+		name, in["models"] = "bulkWrite", g.models(g.model)
+	}
+	return doc{name: in}
+}
+
+// text returns the request's body.
+func (r request) text() string {
+	var out []byte
+	for _, line := range append(r.lines, r.body) {
+		if line == nil {
+			continue
+		}
+		text, err := json.Marshal(line)
+		if err != nil {
+			panic(err)
+		}
+		out = append(append(out, text...), '\n')
+	}
+	return string(out)
+}
+
+// contentType returns the type of the body.
+func (r request) contentType() string {
+	if r.lines != nil {
+		return "application/x-ndjson"
+	}
+	return "application/json"
 }

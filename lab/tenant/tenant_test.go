@@ -1,6 +1,8 @@
 package tenant
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -16,6 +18,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mooringdb/mooring/internal/unified/deployment"
 	"github.com/mooringdb/mooring/lab/internal/gatewaytest"
 )
 
@@ -100,11 +103,15 @@ func (w *world) contents(t *testing.T) (ofOwn, ofOther string) {
 // order of their own: servers return documents in any order unless they are sorted.
 func canonical(t *testing.T, answer gatewaytest.Response, db string) string {
 	t.Helper()
-	var v any
-	if err := json.Unmarshal(answer.Body, &v); err != nil {
-		t.Fatalf("%s: %v", answer.Body, err)
+	var all []any // one value, and several of a stream
+	for lines := json.NewDecoder(bytes.NewReader(answer.Body)); lines.More(); {
+		var v any
+		if err := lines.Decode(&v); err != nil {
+			t.Fatalf("%s: %v", answer.Body, err)
+		}
+		all = append(all, v)
 	}
-	text, err := json.Marshal(arrange(v))
+	text, err := json.Marshal(arrange(all))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,11 +134,44 @@ func arrange(v any) any {
 	return v
 }
 
-// experiment sends requests in both worlds, and returns how the tenant could tell them apart.
-func experiment(t *testing.T, filtered bool, requests int) (leaks []string) {
+// place is where an experiment happens.
+type place struct {
+	uri         string
+	empty, full *world
+	gen         *generator
+	request     func(*generator) request
+}
+
+// anyServer returns the server of the suite.
+func anyServer(t *testing.T) *place {
 	direct := suite.Direct(t)
-	empty := &world{db: direct.Database(suite.Database(t))}
-	full := &world{db: direct.Database(suite.Database(t)), other: true}
+	return &place{
+		uri:   suite.URI(t),
+		empty: &world{db: direct.Database(suite.Database(t))},
+		full:  &world{db: direct.Database(suite.Database(t)), other: true},
+		gen:   &generator{}, request: (*generator).request,
+	}
+}
+
+// scripted returns a scripted server, which has transactions and bulk writes of clients.
+func scripted(t *testing.T) *place {
+	uri := deployment.Listen(t, deployment.ReplicaSet, deployment.Versions[0]).URI(false, nil)
+	direct, err := mongo.Connect(options.Client().ApplyURI(uri))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = direct.Disconnect(context.WithoutCancel(t.Context())) })
+	return &place{
+		uri:   uri,
+		empty: &world{db: direct.Database("empty")},
+		full:  &world{db: direct.Database("full"), other: true},
+		gen:   &generator{simple: true}, request: (*generator).several,
+	}
+}
+
+// experiment sends requests in both worlds, and returns how the tenant could tell them apart.
+func experiment(t *testing.T, at *place, filtered bool, requests int) (leaks []string) {
+	empty, full := at.empty, at.full
 	annotations := `@filter("{'tenant': {'$claim': 'tenant'}}") @forced("{'tenant': {'$claim': 'tenant'}}")`
 	if !filtered {
 		annotations = ""
@@ -139,8 +179,8 @@ func experiment(t *testing.T, filtered bool, requests int) (leaks []string) {
 	rule := annotations + fmt.Sprintf(`permit (principal, action in [Action::"read", Action::"write"], resource) when
 		{ principal.claims has tenant && ["%s", "%s"].contains(resource.database) };`, empty.db.Name(), full.db.Name())
 	key, line := newKey(t)
-	g := suite.Start(t, suite.URI(t), "--policy-file", file(t, "policy", rule), "--auth-api-keys-file", file(t, "keys", line+" claim.tenant=a"))
-	gen := &generator{Rand: rand.New(rand.NewPCG(1, 15))}
+	g := suite.Start(t, at.uri, "--policy-file", file(t, "policy", rule), "--auth-api-keys-file", file(t, "keys", line+" claim.tenant=a"))
+	at.gen.Rand = rand.New(rand.NewPCG(1, 15))
 	allowed := 0
 	var otherBefore string
 	for i := range requests {
@@ -149,11 +189,14 @@ func experiment(t *testing.T, filtered bool, requests int) (leaks []string) {
 			full.fill(t)
 			_, otherBefore = full.contents(t)
 		}
-		r := gen.request()
+		r := at.request(at.gen)
 		ask := func(w *world) (string, bool) {
-			answer := g.Post(t, "/v1/databases/"+w.db.Name()+r.path, r.json(), gatewaytest.Header{Name: "api-key", Value: key})
+			name := strings.NewReplacer(databaseName, w.db.Name())
+			answer := g.Post(t, name.Replace(r.path), name.Replace(r.text()),
+				gatewaytest.Header{Name: "api-key", Value: key},
+				gatewaytest.Header{Name: "content-type", Value: r.contentType()})
 			if strings.Contains(string(answer.Body), marker) {
-				leaks = append(leaks, fmt.Sprintf("%s %s shows %s", r.path, r.json(), answer.Body))
+				leaks = append(leaks, fmt.Sprintf("%s %s shows %s", r.path, r.text(), answer.Body))
 			}
 			return canonical(t, answer, w.db.Name()), answer.Status == 200
 		}
@@ -163,7 +206,7 @@ func experiment(t *testing.T, filtered bool, requests int) (leaks []string) {
 			allowed++
 		}
 		if without != with {
-			leaks = append(leaks, fmt.Sprintf("%s %s: %s without the other tenant, %s with it", r.path, r.json(), without, with))
+			leaks = append(leaks, fmt.Sprintf("%s %s: %s without the other tenant, %s with it", r.path, r.text(), without, with))
 		}
 		if !r.write || i%10 > 0 && i%100 < 99 {
 			continue
@@ -171,11 +214,11 @@ func experiment(t *testing.T, filtered bool, requests int) (leaks []string) {
 		ownThere, other := full.contents(t)
 		ownHere, _ := empty.contents(t)
 		if other != otherBefore {
-			leaks = append(leaks, fmt.Sprintf("near %s %s: the other tenant's documents have changed", r.path, r.json()))
+			leaks = append(leaks, fmt.Sprintf("near %s %s: the other tenant's documents have changed", r.path, r.text()))
 			otherBefore = other
 		}
 		if ownHere != ownThere {
-			leaks = append(leaks, fmt.Sprintf("near %s %s: the tenant's documents differ", r.path, r.json()))
+			leaks = append(leaks, fmt.Sprintf("near %s %s: the tenant's documents differ", r.path, r.text()))
 			empty.fill(t)
 			full.fill(t)
 			_, otherBefore = full.contents(t)
@@ -231,16 +274,28 @@ func requests(t *testing.T) int {
 
 // TestIsolation checks that a tenant cannot tell whether there are documents of another one.
 func TestIsolation(t *testing.T) {
-	for i, leak := range experiment(t, true, requests(t)) {
+	for i, leak := range experiment(t, anyServer(t), true, requests(t)) {
 		if i < 10 {
 			t.Error(leak)
 		}
 	}
 }
 
+// TestIsolationOfSeveral checks the same of bulk writes of clients and of transactions.
+func TestIsolationOfSeveral(t *testing.T) {
+	for i, leak := range experiment(t, scripted(t), true, requests(t)) {
+		if i < 10 {
+			t.Error(leak)
+		}
+	}
+	if leaks := experiment(t, scripted(t), false, 100); len(leaks) == 0 {
+		t.Error("the experiment finds no leak where there is no filter")
+	}
+}
+
 // TestLeakIsFound checks that the same requests tell the worlds apart without the filter.
 func TestLeakIsFound(t *testing.T) {
-	if leaks := experiment(t, false, 100); len(leaks) == 0 {
+	if leaks := experiment(t, anyServer(t), false, 100); len(leaks) == 0 {
 		t.Error("the experiment finds no leak where there is no filter")
 	}
 }
