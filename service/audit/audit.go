@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/mooringdb/mooring/core/bson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
@@ -209,10 +210,18 @@ func isStrange(r rune) bool {
 	return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '_')
 }
 
-// namespace returns the database and the collection that a request names.
+// namespace returns the database and the collection that a request names, and all of a request with
+// several, separated by commas.
 func namespace(request any) string {
 	if m, ok := request.(proto.Message); !ok || m == nil {
 		return ""
+	}
+	if run, ok := request.(*mooringv1.TransactionServiceRunRequest); ok {
+		var all names
+		for _, o := range run.GetOperations() {
+			all.add(operationNamespace(o.ProtoReflect()))
+		}
+		return all.String()
 	}
 	database, _ := request.(interface{ GetDatabase() string })
 	if database == nil {
@@ -228,20 +237,39 @@ func namespace(request any) string {
 	return database.GetDatabase() + "." + collection.GetCollection()
 }
 
-// maxNamespaces is the number of namespaces of a bulk write that are logged.
+// operationNamespace returns the namespace of an operation of a transaction.
+func operationNamespace(operation protoreflect.Message) string {
+	which := operation.WhichOneof(operation.Descriptor().Oneofs().ByName("operation"))
+	if which == nil {
+		return ""
+	}
+	return namespace(operation.Get(which).Message().Interface())
+}
+
+// maxNamespaces is the number of namespaces of a request that are logged.
 const maxNamespaces = 20
+
+// names collects namespaces, each once.
+type names []string
+
+func (n *names) add(name string) {
+	if name != "" && len(*n) <= maxNamespaces && !slices.Contains(*n, name) {
+		*n = append(*n, name)
+	}
+}
+
+func (n *names) String() string {
+	if len(*n) > maxNamespaces {
+		return strings.Join((*n)[:maxNamespaces], ",") + ",…"
+	}
+	return strings.Join(*n, ",")
+}
 
 // namespaces returns the namespaces of a bulk write on many collections.
 func namespaces(request *mooringv1.BulkWriteRequest) string {
-	var names []string
+	var all names
 	for _, m := range request.GetModels() {
-		if slices.Contains(names, m.GetNamespace()) {
-			continue
-		}
-		if len(names) == maxNamespaces {
-			return strings.Join(append(names, "…"), ",")
-		}
-		names = append(names, m.GetNamespace())
+		all.add(m.GetNamespace())
 	}
-	return strings.Join(names, ",")
+	return all.String()
 }

@@ -72,6 +72,12 @@ func TestEntries(t *testing.T) {
 		{"many collections", audit.Entry{Method: documents + "BulkWrite", Request: &mooringv1.BulkWriteRequest{Models: []*mooringv1.WriteModel{{Namespace: new("d.a")}, {Namespace: new("d.b")}, {Namespace: new("d.a")}}}}, "namespace=d.a,d.b outcome=ok"},
 		{"a pipeline", audit.Entry{Method: documents + "Aggregate", Request: pipeline(match)}, ""},
 		{"a pipeline in JSON", audit.Entry{Method: documents + "Aggregate", Request: pipeline(json(`{"$match": {}}`))}, ""},
+		{"a transaction", audit.Entry{Method: "/mooring.v1.TransactionService/Run", Request: &mooringv1.TransactionServiceRunRequest{Operations: []*mooringv1.TransactionOperation{
+			{Operation: &mooringv1.TransactionOperation_InsertOne{InsertOne: &mooringv1.InsertOneRequest{Database: "d", Collection: "a"}}},
+			{Operation: &mooringv1.TransactionOperation_BulkWrite{BulkWrite: &mooringv1.BulkWriteRequest{Database: "d", Collection: "b"}}},
+			{Operation: &mooringv1.TransactionOperation_FindOne{FindOne: &mooringv1.FindOneRequest{Database: "d", Collection: "a"}}},
+			{},
+		}}}, `action=TransactionService/Run namespace=d.a,d.b outcome=ok`},
 		{"a pipeline that writes", audit.Entry{Method: documents + "Aggregate", Request: pipeline(match, out)}, "action=DocumentService/Aggregate namespace=d.c"},
 		{"a pipeline in JSON that writes", audit.Entry{Method: documents + "StreamAggregate", Request: pipeline(json(`{"$merge": "hunter2"}`))}, "action=DocumentService/StreamAggregate"},
 		{"a pipeline in JSON with escapes", audit.Entry{Method: documents + "Aggregate", Request: pipeline(json(`{"$o\u0075t": "hunter2"}`))}, "action=DocumentService/Aggregate"},
