@@ -56,6 +56,9 @@ type Config struct {
 	Comment func(context.Context) *bson.Value
 	// Terse sets call.Call.Terse of all calls.
 	Terse bool
+	// OperatorTexts makes an exception of Terse: for clients that the policy permits to see the
+	// servers of the deployment.
+	OperatorTexts bool
 	// DefaultTimeout limits unary calls that have no deadline; 0 means no limit.
 	DefaultTimeout time.Duration
 	// MaxTimeout limits unary calls, whatever deadline they have; 0 means no limit.

@@ -16,6 +16,7 @@ import (
 	"github.com/mooringdb/mooring/core/mongoerr"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/call"
+	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/interceptor"
 	"github.com/mooringdb/mooring/service/policy"
 )
@@ -36,6 +37,42 @@ func (s *received) RecvMsg(m any) error {
 	}
 	proto.Merge(into, s.message)
 	return nil
+}
+
+// TestOperatorTexts checks that only operators get the server's words where others get none.
+func TestOperatorTexts(t *testing.T) {
+	p, err := policy.Parse([]byte(`
+		permit (principal, action == Action::"Find", resource);
+		permit (principal == Principal::"key:operator", action in Action::"operate", resource);`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules := policy.NewEnforcer(policy.Config{Policy: p})
+	for _, row := range []struct {
+		name      string
+		cfg       interceptor.Config
+		principal string
+		shown     bool
+	}{
+		{"operator", interceptor.Config{Policy: rules, Terse: true, OperatorTexts: true}, "key:operator", true},
+		{"client", interceptor.Config{Policy: rules, Terse: true, OperatorTexts: true}, "key:client", false},
+		{"no policy", interceptor.Config{Terse: true, OperatorTexts: true}, "key:operator", false},
+		{"none gets them", interceptor.Config{Policy: rules, Terse: true}, "key:operator", false},
+		{"all get them", interceptor.Config{Policy: rules}, "key:client", true},
+	} {
+		ctx := &call.LocalContext{Context: t.Context(), Local: call.Local{
+			Identity: &caller.Identity{Principal: row.principal},
+		}}
+		_, err := interceptor.New(row.cfg).Unary()(ctx,
+			&mooringv1.FindRequest{Database: "d", Collection: "c"},
+			&grpc.UnaryServerInfo{FullMethod: "/mooring.v1.DocumentService/Find"},
+			func(context.Context, any) (any, error) {
+				return nil, &mongoerr.CommandError{Code: 2, Name: "BadValue", Message: "E42 at a:1"}
+			})
+		if got := strings.Contains(status.Convert(err).Message(), "E42"); got != row.shown {
+			t.Errorf("%s: %v, want the server's words: %v", row.name, err, row.shown)
+		}
+	}
 }
 
 // TestPolicy checks that unary calls and streams of both kinds are checked before their handlers

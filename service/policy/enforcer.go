@@ -36,6 +36,11 @@ func (e *Enforcer) Replace(p *Policy) {
 	})
 }
 
+// IsOperator reports whether a client may see the servers of the deployment (GetTopology).
+func (e *Enforcer) IsOperator(id *caller.Identity) bool {
+	return e.state.Load().decide(question{id, "GetTopology", Resource{}}).Allowed
+}
+
 // state holds the rules, and the decisions that were made with them.
 type state struct {
 	policy *Policy

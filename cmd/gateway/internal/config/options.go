@@ -555,7 +555,8 @@ var options = []option{
 		Doc: "Whether errors tell clients the addresses of servers, and the server's own words " +
 			"and documents (such as the value of a duplicate key). With hide a client gets the " +
 			"code, its name and a sentence of the gateway. auto hides them if clients are " +
-			"authenticated. The gateway's log has them in any case.",
+			"authenticated, but not from those whom the policy permits GetTopology (operators). " +
+			"The gateway's log has them in any case.",
 		parse: into(func(c *Config) *ServerTexts { return &c.ServerTexts }, parseServerTexts),
 	},
 	{
