@@ -99,13 +99,18 @@ func explain(err error) error {
 
 func newHandler(tb testing.TB, b *backend, change ...func(*rest.Config)) http.Handler {
 	tb.Helper()
+	return newHandlerOf(tb, b, change...)
+}
+
+func newHandlerOf(tb testing.TB, service mooringv1.DocumentServiceServer, change ...func(*rest.Config)) http.Handler {
+	tb.Helper()
 	conn := inproc.NewConn(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		response, err := handler(ctx, req)
 		return response, explain(err)
 	}, func(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 		return explain(handler(srv, ss))
 	})
-	mooringv1.RegisterDocumentServiceServer(conn, b)
+	mooringv1.RegisterDocumentServiceServer(conn, service)
 	api, err := web.New(web.Config{
 		Services: []string{mooringv1.DocumentService_ServiceDesc.ServiceName},
 		MaxSizeOf: func(method string) int {

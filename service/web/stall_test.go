@@ -1,0 +1,96 @@
+package web_test
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc"
+
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/admission"
+	"github.com/mooringdb/mooring/service/coding"
+	"github.com/mooringdb/mooring/service/rest"
+)
+
+// endless sends messages until the client takes no more.
+type endless struct {
+	mooringv1.UnimplementedDocumentServiceServer
+
+	ended error
+}
+
+func (e *endless) StreamFind(r *mooringv1.StreamFindRequest, s grpc.ServerStreamingServer[mooringv1.StreamFindResponse]) error {
+	for e.ended == nil {
+		e.ended = s.Send(&mooringv1.StreamFindResponse{Documents: []*mooringv1.Document{r.GetFilter()}})
+	}
+	return e.ended
+}
+
+// oneConn listens for one connection.
+type oneConn struct {
+	conns chan net.Conn
+	once  sync.Once
+	ended chan struct{}
+}
+
+func (l *oneConn) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.ended:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *oneConn) Close() error {
+	l.once.Do(func() { close(l.ended) })
+	return nil
+}
+
+func (*oneConn) Addr() net.Addr { return &net.UnixAddr{} }
+
+// TestStalledClients checks that a client which reads nothing of a stream loses its connection after
+// the stall timeout, that its handler ends then, and that nothing stays charged.
+func TestStalledClients(t *testing.T) {
+	for _, f := range append(streams, webs...) {
+		synctest.Test(t, func(t *testing.T) {
+			e, a := &endless{}, admission.New(admission.Config{Bytes: 1 << 20})
+			h := newHandlerOf(t, e, func(c *rest.Config) { c.StallTimeout, c.Admission = time.Minute, a })
+			l := &oneConn{conns: make(chan net.Conn, 1), ended: make(chan struct{})}
+			s := &http.Server{Handler: h}
+			var serving sync.WaitGroup
+			serving.Go(func() { _ = s.Serve(l) })
+			near, far := net.Pipe()
+			l.conns <- far
+			body := f.request(t, coding.Identity, &mooringv1.StreamFindRequest{Filter: filter(5000)})
+			_, _ = fmt.Fprintf(near, "POST /mooring.v1.DocumentService/StreamFind HTTP/1.1\r\nHost: x\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s",
+				f.contentType, len(body), body)
+			time.Sleep(50 * time.Second) //nolint:forbidigo // fake time
+			synctest.Wait()
+			if e.ended != nil || a.Bytes().Held == 0 {
+				t.Errorf("%s: before the timeout: %v, %d bytes are charged", f.contentType, e.ended, a.Bytes().Held)
+			}
+			time.Sleep(time.Minute) //nolint:forbidigo // fake time
+			synctest.Wait()
+			if e.ended == nil {
+				t.Errorf("%s: the handler goes on", f.contentType)
+			}
+			if _, err := io.Copy(io.Discard, near); err != nil {
+				t.Errorf("%s: the connection is still there: %v", f.contentType, err)
+			}
+			synctest.Wait()
+			if held := a.Bytes().Held; held != 0 {
+				t.Errorf("%s: %d bytes are still charged", f.contentType, held)
+			}
+			_ = near.Close()
+			_ = s.Close()
+			serving.Wait()
+		})
+	}
+}
