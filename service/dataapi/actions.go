@@ -66,7 +66,7 @@ func findOne(ctx context.Context, c *call, in *input) error {
 	if err != nil {
 		return err
 	}
-	return c.reply(200, func(o *output) error {
+	return c.reply(200, func(o *output) error { //nolint:contextcheck // of the request
 		o.text(`{"document":`)
 		defer o.text("}")
 		if found.GetDocument() == nil {
@@ -133,7 +133,7 @@ func (c *call) pages(ctx context.Context, p page, most int) error {
 				if n > 0 {
 					o.text(",")
 				}
-				if err := o.document(d); err != nil {
+				if err := o.document(d); err != nil { //nolint:contextcheck // of the request
 					return err
 				}
 				n++

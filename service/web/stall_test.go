@@ -55,8 +55,8 @@ func (l *oneConn) Close() error {
 
 func (*oneConn) Addr() net.Addr { return &net.UnixAddr{} }
 
-// TestStalledClients checks that a client which reads nothing of a stream loses its connection after
-// the stall timeout, that its handler ends then, and that nothing stays charged.
+// TestStalledClients checks that a client which reads nothing of a stream loses its connection
+// after the stall timeout, that its handler ends then, and that nothing stays charged.
 func TestStalledClients(t *testing.T) {
 	for _, f := range append(streams, webs...) {
 		synctest.Test(t, func(t *testing.T) {

@@ -197,7 +197,7 @@ func (c *call) run(ctx context.Context) error {
 	if c.method.isStream() {
 		return c.stream(ctx)
 	}
-	request, err := c.readOnly()
+	request, err := c.readOnly() //nolint:contextcheck // of the request
 	if err != nil {
 		return err
 	}
@@ -207,7 +207,7 @@ func (c *call) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return c.write(response)
+	return c.write(response) //nolint:contextcheck // of the request
 }
 
 // stream makes a call that is a stream.
@@ -217,7 +217,7 @@ func (c *call) stream(ctx context.Context) error {
 	var first proto.Message
 	if !c.method.receives {
 		var err error
-		if first, err = c.readOnly(); err != nil {
+		if first, err = c.readOnly(); err != nil { //nolint:contextcheck // of the request
 			return err
 		}
 	}
@@ -227,14 +227,14 @@ func (c *call) stream(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	sent := c.send(s, first)
+	sent := c.send(s, first) //nolint:contextcheck // of the request
 	if sent != nil {
 		cancel()
 	} else {
 		_ = s.CloseSend() // never fails
 	}
-	err = c.receive(s, cancel)
-	c.header, _ = s.Header() // does not block after the end
+	err = c.receive(s, cancel) //nolint:contextcheck // of the request
+	c.header, _ = s.Header()   // does not block after the end
 	c.trailer = s.Trailer()
 	if sent != nil {
 		return sent

@@ -157,8 +157,10 @@ var (
 	unary   = []form{{"application/proto", false, false, false}, {"application/json", false, true, false}}
 	streams = []form{{"application/connect+proto", true, false, false}, {"application/connect+json", true, true, false}}
 	webs    = []form{
-		{"application/grpc-web+proto", true, false, false}, {"application/grpc-web", true, false, false},
-		{"application/grpc-web-text", true, false, true}, {"application/grpc-web-text+proto", true, false, true},
+		{"application/grpc-web+proto", true, false, false},
+		{"application/grpc-web", true, false, false},
+		{"application/grpc-web-text", true, false, true},
+		{"application/grpc-web-text+proto", true, false, true},
 	}
 )
 

@@ -57,7 +57,7 @@ func TestCompression(t *testing.T) {
 	for _, name := range []string{"gzip", "zstd"} {
 		inBubble(t, server.GRPCConfig{}, func(t *testing.T, s *rawServer) {
 			cc, read := s.client(t)
-			defer cc.Close()
+			defer func() { _ = cc.Close() }()
 			use := grpc.UseCompressor(name)
 			size := wrapperspb.Bytes(binary.BigEndian.AppendUint32(nil, 2<<20))
 			out := &wrapperspb.BytesValue{}
@@ -97,7 +97,7 @@ func TestCompressionBombs(t *testing.T) {
 		call := func(cfg server.GRPCConfig, size int) (err error) {
 			inBubble(t, cfg, func(t *testing.T, s *rawServer) {
 				cc, _ := s.client(t)
-				defer cc.Close()
+				defer func() { _ = cc.Close() }()
 				err = cc.Invoke(t.Context(), "/test.Test/Unary", wrapperspb.Bytes(make([]byte, size)), &wrapperspb.BytesValue{}, grpc.UseCompressor(name))
 			})
 			return err
@@ -123,8 +123,11 @@ func TestMalformedCompression(t *testing.T) {
 		flags        byte
 		want         string // grpc-status
 	}{
-		{"no gzip", "gzip", 1, "3"}, {"no zstd", "zstd", 1, "3"},
-		{"no coding", "", 1, "12"}, {"an unknown coding", "br", 1, "12"}, {"unknown flags", "gzip", 2, "3"},
+		{"no gzip", "gzip", 1, "3"},
+		{"no zstd", "zstd", 1, "3"},
+		{"no coding", "", 1, "12"},
+		{"an unknown coding", "br", 1, "12"},
+		{"unknown flags", "gzip", 2, "3"},
 	} {
 		inBubble(t, server.GRPCConfig{}, func(t *testing.T, s *rawServer) {
 			raw := s.dial(t, 1<<20)
