@@ -143,7 +143,7 @@ func isDocument(doc bson.Raw) bson.Raw {
 // explained returns the error of a write that has failed. It says so where the server cannot
 // compare whole documents.
 func (w *writing) explained(err error) error {
-	if text := err.Error(); len(w.condition.etags) == 0 ||
+	if text := err.Error(); len(w.condition.etags) == 0 || !isNotImplemented(err) &&
 		!strings.Contains(text, "$expr") && !strings.Contains(text, "$$ROOT") {
 		return err
 	}

@@ -217,7 +217,7 @@ func TestPut(t *testing.T) {
 		{"in no words, and there is none", map[string]string{"find": found(""), "insert": `{"ok": 1, "n": 0, "writeErrors": [{"index": 0, "code": 11000, "errmsg": "E11000 duplicate key error collection: d.c"}]}`},
 			func(r *mooringv1.PutDocumentRequest) { r.OnlyCreate = new(true) }, "", "DuplicateKey", false, []string{`{"_id":7,"v":2}`}},
 		{"a server without collations", map[string]string{"find": found(stored), "findAndModify": `{"ok": 0, "code": 238, "errmsg": "collation is not implemented yet"}`},
-			func(r *mooringv1.PutDocumentRequest) { r.IfMatch = []string{tag} }, "", "Location238", false, []string{`"collation":{"locale":"simple"}`, same + `},"update":{"v":2},"new":true}`}},
+			func(r *mooringv1.PutDocumentRequest) { r.IfMatch = []string{tag} }, "", "InvalidArgument ifMatch", false, []string{`"collation":{"locale":"simple"}`, same + `},"update":{"v":2},"new":true}`}},
 		{"a server without $expr", map[string]string{"find": found(stored), "findAndModify": `{"ok": 0, "code": 2, "errmsg": "unknown top level operator: $expr"}`},
 			func(r *mooringv1.PutDocumentRequest) { r.IfMatch = []string{tag} }, "", "InvalidArgument ifMatch", false, []string{same}},
 		{"the same _id", map[string]string{"findAndModify": replaced},
