@@ -16,7 +16,13 @@ import (
 
 var suite = gatewaytest.New()
 
-func TestMain(m *testing.M) { os.Exit(suite.Run(m)) }
+func TestMain(m *testing.M) {
+	code := suite.Run(m)
+	if tools.dir != "" {
+		_ = os.RemoveAll(tools.dir)
+	}
+	os.Exit(code)
+}
 
 // newDeployment makes a scripted replica set, which has transactions and change streams.
 func newDeployment(t *testing.T) *deployment.Deployment {
