@@ -140,8 +140,11 @@ func dial(t *testing.T, g *gateway, options client.Options) *client.Collection[b
 	mooringv1.RegisterDocumentServiceServer(server, g)
 	mooringv1.RegisterCursorServiceServer(server, g)
 	mooringv1.RegisterChangeStreamServiceServer(server, g)
-	done := make(chan error, 1)
-	go func() { done <- server.Serve(listener) }()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = server.Serve(listener)
+	}()
 	cc, err := grpc.NewClient("passthrough:///gateway",
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {

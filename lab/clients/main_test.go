@@ -89,6 +89,7 @@ func want(t *testing.T, out string, parts ...string) {
 func installTools(t *testing.T) string {
 	t.Helper()
 	tools.once.Do(func() {
+		//nolint:usetesting // it outlives the test that makes it
 		dir, err := os.MkdirTemp("", "mooring-npm-")
 		if err != nil {
 			t.Fatal(err)

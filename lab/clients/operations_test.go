@@ -122,8 +122,10 @@ var story = []step{
 	{id: "patchDocument"},
 	{id: "deleteDocument", status: 204},
 	{id: "deleteDocument", status: 404},
-	{id: "insertMany", body: `{"documents": [{"_id": 7}, {"_id": 70}], "ordered": false, "returnPartialSuccess": true}`,
-		status: 207},
+	{
+		id: "insertMany", body: `{"documents": [{"_id": 7}, {"_id": 70}], "ordered": false, "returnPartialSuccess": true}`,
+		status: 207,
+	},
 	{id: "insertMany", body: `{"documents": [{"_id": 71}, {"_id": 7}]}`, status: 409},
 	{id: "updateOne"},
 	{id: "updateOne", body: `{"filter": {"_id": 80}, "update": {"$set": {"a": 1}}, "upsert": true}`},

@@ -153,12 +153,18 @@ func TestWording(t *testing.T) {
 		{"The order. On REST also as pairs: `[[1]]`.", "The order. Also as pairs: `[[1]]`."},
 		{"A token. On gRPC it is bytes. It ends.", "A token. It ends."},
 		{"On gRPC it is bytes.\n\nOn REST, it is text.", "It is text."},
-		{"The document; unset (on REST: null) when none matched.",
-			"The document; null when none matched."},
-		{"It is OK (REST: 207) then, else FAILED_PRECONDITION (REST: 410).",
-			"It is 207 then, else 410."},
-		{"CursorService.NextPage is NOT_FOUND without snapshot_time and `_id`.",
-			"nextPage is 404 without snapshotTime and `_id`."},
+		{
+			"The document; unset (on REST: null) when none matched.",
+			"The document; null when none matched.",
+		},
+		{
+			"It is OK (REST: 207) then, else FAILED_PRECONDITION (REST: 410).",
+			"It is 207 then, else 410.",
+		},
+		{
+			"CursorService.NextPage is NOT_FOUND without snapshot_time and `_id`.",
+			"nextPage is 404 without snapshotTime and `_id`.",
+		},
 	} {
 		if got := s.wording(c.in); got != c.want {
 			t.Errorf("wording(%q) = %q, want %q", c.in, got, c.want)
