@@ -12,6 +12,7 @@ package admission
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 )
 
@@ -67,20 +68,33 @@ func (e *Error) Error() string {
 // Admission admits calls. It is safe for concurrent use.
 type Admission struct {
 	bytes, calls, streams *resource
-	rates                 *rates // nil: there are no limits on rates
+	rates                 atomic.Pointer[rates] // nil: there are no limits on rates
 	// overdraft is held by the one call that reads a reply for which there was no room.
 	overdraft chan struct{}
 }
 
 // New returns an Admission that holds nothing.
 func New(cfg Config) *Admission {
-	return &Admission{
+	a := &Admission{
 		bytes:     newResource("memory", Limits{Total: cfg.Bytes}, cfg.Patience),
 		calls:     newResource("calls in flight", cfg.Calls, cfg.Patience),
 		streams:   newResource("open streams", Limits{Each: cfg.StreamsEach}, 0),
-		rates:     newRates(cfg.Rate, cfg.RateEach),
 		overdraft: make(chan struct{}, 1),
 	}
+	a.rates.Store(newRates(cfg.Rate, cfg.RateEach))
+	return a
+}
+
+// SetLimits changes the limits, all but that on bytes, and the patience. Calls that are admitted go
+// on; those that wait are judged by the new limits.
+func (a *Admission) SetLimits(cfg Config) {
+	a.bytes.set(Limits{Total: a.bytes.usage().Limit}, cfg.Patience)
+	a.calls.set(cfg.Calls, cfg.Patience)
+	a.streams.set(Limits{Each: cfg.StreamsEach}, 0)
+	if r := a.rates.Load(); r != nil && r.total == cfg.Rate && r.each == cfg.RateEach {
+		return // the calls of the last second still count
+	}
+	a.rates.Store(newRates(cfg.Rate, cfg.RateEach))
 }
 
 // SetReclaim sets what makes room for calls that do not fit: it returns bytes that are charged and
@@ -108,17 +122,18 @@ func (a *Admission) Streams() Usage { return a.streams.usage() }
 // Rates returns how many calls were refused since there were too many in one second. Nothing is
 // held, and nothing waits.
 func (a *Admission) Rates() Usage {
-	if a.rates == nil {
+	r := a.rates.Load()
+	if r == nil {
 		return Usage{}
 	}
-	return Usage{Limit: int64(a.rates.total), Refused: a.rates.refused.read()}
+	return Usage{Limit: int64(r.total), Refused: r.refused.read()}
 }
 
 // EnterCall admits a unary call of a principal. It blocks for at most Config.Patience, and until
 // ctx ends. If it returns nil, the caller must call LeaveCall when the call has ended. Its errors
 // are *Error and the cause of ctx.
 func (a *Admission) EnterCall(ctx context.Context, p Principal) error {
-	if err := a.rates.take(p, time.Now()); err != nil {
+	if err := a.rates.Load().take(p, time.Now()); err != nil {
 		return err
 	}
 	return a.calls.take(ctx, p, 1, false)
@@ -130,7 +145,7 @@ func (a *Admission) LeaveCall(p Principal) { a.calls.give(p, 1) }
 // EnterStream admits a stream of a principal. It does not block. If it returns nil, the caller
 // must call LeaveStream when the stream has ended. Its errors are *Error.
 func (a *Admission) EnterStream(ctx context.Context, p Principal) error {
-	if err := a.rates.take(p, time.Now()); err != nil {
+	if err := a.rates.Load().take(p, time.Now()); err != nil {
 		return err
 	}
 	return a.streams.take(ctx, p, 1, false)

@@ -299,3 +299,46 @@ func TestRefusalsAreCounted(t *testing.T) {
 		t.Errorf("Rates().Limit = %d", limit)
 	}
 }
+
+// TestSetLimits changes the limits while a call waits: a higher limit admits it, a lower one lets
+// what is in flight go on.
+func TestSetLimits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limits := func(calls int64, rate float64) admission.Config {
+			return admission.Config{
+				Calls: admission.Limits{Total: calls}, Rate: rate, StreamsEach: calls, Patience: time.Minute,
+			}
+		}
+		a := admission.New(limits(1, 0))
+		ctx := t.Context()
+		if err := a.EnterCall(ctx, named("a")); err != nil {
+			t.Fatal(err)
+		}
+		granted := make(chan error)
+		go func() { granted <- a.EnterCall(ctx, named("b")) }()
+		synctest.Wait()
+		a.SetLimits(limits(2, 0))
+		if err := <-granted; err != nil {
+			t.Errorf("with room for two: %v", err)
+		}
+		if err := a.EnterStream(ctx, named("a")); err != nil {
+			t.Fatal(err)
+		}
+		a.SetLimits(admission.Config{Calls: admission.Limits{Total: 1}, StreamsEach: 1, Rate: 1})
+		if got := a.Calls(); got.Held != 2 || got.Limit != 1 {
+			t.Errorf("Calls() = %+v, want 2 of 1", got)
+		}
+		if e := refusal(t, a.EnterStream(ctx, named("a"))); e.Cause != admission.OwnShare {
+			t.Errorf("a second stream: %+v", e)
+		}
+		begun := time.Now()
+		a.SetLimits(admission.Config{Calls: admission.Limits{Total: 1}, StreamsEach: 1, Rate: 1})
+		if e := refusal(t, a.EnterCall(ctx, named("c"))); e.RetryAfter == 0 || time.Since(begun) != 0 {
+			t.Errorf("the same rate again, after %v: %+v", time.Since(begun), e)
+		}
+		a.SetLimits(limits(0, 0))
+		if err := a.EnterCall(ctx, named("c")); err != nil {
+			t.Errorf("without limits: %v", err)
+		}
+	})
+}

@@ -10,7 +10,7 @@ import (
 // resource adds the lock and the clock to a queue.
 type resource struct {
 	name     string
-	patience time.Duration
+	patience atomic.Int64 // a time.Duration
 	refused  refused
 
 	// mu guards the fields below. Nothing blocks while it is held.
@@ -22,7 +22,20 @@ type resource struct {
 }
 
 func newResource(name string, l Limits, patience time.Duration) *resource {
-	return &resource{name: name, patience: patience, queue: newQueue(l)}
+	r := &resource{name: name, queue: newQueue(l)}
+	r.patience.Store(int64(patience))
+	return r
+}
+
+// set changes the limits and the patience.
+func (r *resource) set(l Limits, patience time.Duration) {
+	r.patience.Store(int64(patience))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.queue.limits != l {
+		r.queue.limits = l
+		r.queue.grant()
+	}
 }
 
 // take takes an amount. It blocks until the amount fits and it is the principal's turn, for at
@@ -38,7 +51,7 @@ func (r *resource) take(ctx context.Context, p Principal, amount int64, last boo
 	if v != tooMuch && reclaim != nil {
 		reclaim(amount)
 	}
-	if v == tooMuch || r.patience == 0 {
+	if v == tooMuch || r.patience.Load() == 0 {
 		return r.refusal(v)
 	}
 	return r.wait(ctx, p, amount, last)
@@ -55,7 +68,7 @@ func (r *resource) wait(ctx context.Context, p Principal, amount int64, last boo
 	r.queue.wait(p, d)
 	r.mu.Unlock()
 
-	timer := time.NewTimer(r.patience)
+	timer := time.NewTimer(time.Duration(r.patience.Load()))
 	defer timer.Stop()
 	select {
 	case <-granted:

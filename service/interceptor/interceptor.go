@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -84,10 +85,17 @@ const DefaultStallTimeout = 10 * time.Minute
 // Chain combines all interceptors, in their order, into one.
 type Chain struct {
 	cfg     Config
+	limits  atomic.Pointer[Timeouts]
 	steps   []step
 	stalled error // ends a stream whose client does not read
 	silent  error // ends a stream whose client does not send
 }
+
+// Timeouts holds Config.DefaultTimeout and Config.MaxTimeout.
+type Timeouts struct{ Default, Max time.Duration }
+
+// SetTimeouts changes the timeouts of calls that begin from now on.
+func (x *Chain) SetTimeouts(t Timeouts) { x.limits.Store(&t) }
 
 // step implements one interceptor, for unary calls and streams alike. It runs the rest of the call
 // with c.next.
@@ -109,6 +117,7 @@ func New(cfg Config) *Chain {
 		Message: fmt.Sprintf("the client has taken nothing of the stream for %s: it is over",
 			cfg.StallTimeout),
 	}}
+	x.SetTimeouts(Timeouts{cfg.DefaultTimeout, cfg.MaxTimeout})
 	x.silent = &rpcerr.Error{
 		Reason: rpcerr.StreamStalled,
 		Message: fmt.Sprintf("the client has sent nothing for %s: the stream is over",

@@ -436,3 +436,32 @@ func TestSessionIsRenewedOnce(t *testing.T) {
 		t.Errorf("%v, %v, and %d tokens were sealed, want one", res, err, sessions.sealed)
 	}
 }
+
+func TestSetTimeouts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := interceptor.New(interceptor.Config{DefaultTimeout: time.Minute})
+		left := func() (d time.Duration) {
+			if err := unary(t.Context(), x, func(ctx context.Context) error {
+				if deadline, ok := ctx.Deadline(); ok {
+					d = time.Until(deadline)
+				}
+				return nil
+			}); err != nil {
+				t.Error(err)
+			}
+			return d
+		}
+		for _, tt := range []struct {
+			set  interceptor.Timeouts
+			want time.Duration
+		}{
+			{interceptor.Timeouts{Default: time.Second}, time.Second},
+			{interceptor.Timeouts{Default: time.Hour, Max: time.Second}, time.Second},
+			{interceptor.Timeouts{}, 0},
+		} {
+			if x.SetTimeouts(tt.set); left() != tt.want {
+				t.Errorf("%+v: %v, want %v", tt.set, left(), tt.want)
+			}
+		}
+	})
+}

@@ -207,12 +207,13 @@ func (x *Chain) deadline(ctx context.Context, c *pass) error {
 	if err != nil {
 		return err
 	}
+	limits := x.limits.Load()
 	if timeout == 0 && c.stream == nil {
 		if _, ok := ctx.Deadline(); !ok {
-			timeout = x.cfg.DefaultTimeout
+			timeout = limits.Default
 		}
 	}
-	if most := x.cfg.MaxTimeout; most > 0 && c.stream == nil && (timeout == 0 || timeout > most) {
+	if most := limits.Max; most > 0 && c.stream == nil && (timeout == 0 || timeout > most) {
 		timeout = most // an earlier deadline of ctx stays
 	}
 	if timeout == 0 {
@@ -245,7 +246,7 @@ func (x *Chain) inform(ctx context.Context, c *pass) (err error) {
 		return err
 	}
 	c.call.Context, c.call.Sessions = ctx, x.cfg.Sessions
-	c.call.Idempotency, c.call.Timeout = x.cfg.Idempotency, x.cfg.DefaultTimeout
+	c.call.Idempotency, c.call.Timeout = x.cfg.Idempotency, x.limits.Load().Default
 	if x.cfg.Comment != nil {
 		c.call.Comment = x.cfg.Comment(ctx)
 	}

@@ -64,7 +64,7 @@ var sameOrigin http.CrossOriginProtection
 
 // checkHost refuses names that are not the gateway's.
 func (c *call) checkHost() error {
-	if names := c.handler.config.Hosts; names == nil || isOwnHost(c.r.Host, names) {
+	if names := c.handler.access.Load().hosts; names == nil || isOwnHost(c.r.Host, names) {
 		return nil
 	}
 	return refuse(rpcerr.UnknownHost, "the gateway does not answer for the host "+

@@ -207,3 +207,33 @@ func TestOtherOrigins(t *testing.T) {
 		}
 	}
 }
+
+// TestSetAccess changes the names and the origins while the handler serves.
+func TestSetAccess(t *testing.T) {
+	h := newHandler(t, &fake{find: func(context.Context, *mooringv1.FindRequest) (*mooringv1.FindResponse, error) {
+		return &mooringv1.FindResponse{}, nil
+	}}).(*rest.Handler)
+	code := func() int {
+		r := newPost(documents+":find", strings.NewReader("{}"))
+		r.Host = "db.example"
+		r.Header.Set("Origin", "https://app.example")
+		r.Header.Set("Sec-Fetch-Site", "cross-site")
+		return serve(h, r).Code
+	}
+	for _, tt := range []struct {
+		hosts   []string
+		origins []string
+		want    int
+	}{
+		{nil, nil, 403},
+		{nil, []string{"https://app.example"}, 200},
+		{[]string{}, []string{"https://app.example"}, 421},
+		{[]string{"db.example"}, []string{"https://app.example"}, 200},
+		{[]string{"db.example"}, []string{"https://other.example"}, 403},
+	} {
+		h.SetAccess(tt.hosts, rest.CORS{Origins: tt.origins})
+		if got := code(); got != tt.want {
+			t.Errorf("hosts %q, origins %q: %d, want %d", tt.hosts, tt.origins, got, tt.want)
+		}
+	}
+}

@@ -54,13 +54,25 @@ func newCORS(c CORS) *cors.Cors {
 	})
 }
 
+// access says by which names, and from which pages, the API may be called.
+type access struct {
+	hosts []string   // Config.Hosts
+	cors  *cors.Cors // nil: no page may call
+}
+
+// SetAccess changes Config.Hosts and Config.CORS for the requests that begin from now on.
+func (h *Handler) SetAccess(hosts []string, c CORS) {
+	h.access.Store(&access{hosts, newCORS(c)})
+}
+
 // serveCORS sets the headers for a page of an allowed origin. It answers a preflight, which
 // carries no credential, and reports whether the request is one.
 func (h *Handler) serveCORS(w http.ResponseWriter, r *http.Request) bool {
-	if h.cors == nil || r.Header["Origin"] == nil {
+	allowed := h.access.Load().cors
+	if allowed == nil || r.Header["Origin"] == nil {
 		return false
 	}
-	h.cors.HandlerFunc(w, r)
+	allowed.HandlerFunc(w, r)
 	return isPreflight(r)
 }
 
@@ -71,7 +83,8 @@ func isPreflight(r *http.Request) bool {
 
 // isForeign reports whether a browser sends the request for a page that may not send it.
 func (h *Handler) isForeign(r *http.Request) bool {
-	if h.cors != nil && r.Header["Origin"] != nil && h.cors.OriginAllowed(r) {
+	allowed := h.access.Load().cors
+	if allowed != nil && r.Header["Origin"] != nil && allowed.OriginAllowed(r) {
 		return false
 	}
 	return sameOrigin.Check(r) != nil

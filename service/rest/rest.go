@@ -6,9 +6,9 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
+	"sync/atomic"
 	"time"
 
-	"github.com/rs/cors"
 	"google.golang.org/grpc/codes"
 
 	"github.com/mooringdb/mooring/core/bson/extjson"
@@ -86,7 +86,7 @@ type Handler struct {
 	errors  *plan // of ErrorResponse
 	buffers buffers
 	pages   map[string]page // by path
-	cors    *cors.Cors      // nil: no page of another origin may call
+	access  atomic.Pointer[access]
 
 	compressors compressors
 }
@@ -110,8 +110,9 @@ func New(config Config) (*Handler, error) {
 	plans := planner{}
 	errorResponse := (*mooringv1.ErrorResponse)(nil).ProtoReflect().Descriptor()
 	h := &Handler{
-		config: config, errors: plans.plan(errorResponse), cors: newCORS(config.CORS),
+		config: config, errors: plans.plan(errorResponse),
 	}
+	h.SetAccess(config.Hosts, config.CORS)
 	var err error
 	if h.routes, err = newRoutes(plans, callConn{config.Conn}); err != nil {
 		return nil, err

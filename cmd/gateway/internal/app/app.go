@@ -25,6 +25,7 @@ type App struct {
 	login  *login.Login
 	access access
 	audit  *auditFile
+	config *configFile
 	failed chan error
 }
 
@@ -56,7 +57,8 @@ func newApp(cfg *config.Config, log *slog.Logger, lookup lookupHost) (*App, erro
 		auditing,
 		services,
 		ports,
-		fx.Populate(&a.server, &a.keys, &a.login, &a.access, &a.audit),
+		reloading,
+		fx.Populate(&a.server, &a.keys, &a.login, &a.access, &a.audit, &a.config),
 		fx.Invoke(measure),
 	)
 	if err := a.fx.Err(); err != nil {
@@ -72,9 +74,11 @@ func (a *App) Start(ctx context.Context) error { return a.fx.Start(ctx) }
 // Addresses returns the addresses of the listeners, after Start.
 func (a *App) Addresses() server.Addresses { return a.server.Addresses() }
 
-// Reload reads the files of handle keys, of the MongoDB user, of API keys and of certificates
-// again, if there are any, and opens the file of the audit log again. The log has the result.
+// Reload reads the configuration file again, and the files of handle keys, of the MongoDB user, of
+// API keys and of certificates, if there are any, and opens the file of the audit log again. The
+// log has the result.
 func (a *App) Reload() {
+	a.config.reload()
 	a.audit.reopen()
 	a.access.reload()
 	a.keys.Reload()

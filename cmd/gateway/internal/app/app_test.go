@@ -64,10 +64,18 @@ func (l *logged) String() string {
 
 func start(t *testing.T, uri string, options ...string) *gateway {
 	t.Helper()
+	return startWith(t, func(g *gateway) *slog.Logger {
+		return slog.New(slog.NewTextHandler(&g.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	}, uri, options...)
+}
+
+// startWith is start with another logger.
+func startWith(t *testing.T, log func(*gateway) *slog.Logger, uri string, options ...string) *gateway {
+	t.Helper()
 	g := &gateway{t: t}
 	cfg := load(t, append([]string{"--uri", uri, "--grpc-address=127.0.0.1:0", "--rest-address=127.0.0.1:0", "--drain-linger=0s"}, options...)...)
 	var err error
-	g.App, err = app.New(cfg, slog.New(slog.NewTextHandler(&g.log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	g.App, err = app.New(cfg, log(g))
 	if err != nil {
 		t.Fatalf("New = %v", err)
 	}

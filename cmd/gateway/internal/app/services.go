@@ -11,6 +11,7 @@ import (
 	"github.com/mooringdb/mooring/cmd/gateway/internal/memory"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/metrics"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/tracing"
+	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/pool"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
@@ -38,7 +39,7 @@ import (
 
 // services provides the API and the interceptors of all its calls.
 var services = fx.Module("services", fx.Provide(
-	interceptor.NewGate, newAdmission, newChain, newStreams, newCommands, newDocuments,
+	interceptor.NewGate, newAdmission, newComments, newChain, newStreams, newCommands, newDocuments,
 	resource.New, newCatalog,
 	newCursors, newSessions, newSessionService, newTransactions, newTransactionService, newTickets,
 	newChangeStreams, newDeployments, newAPI, newLocal,
@@ -49,6 +50,7 @@ func newChain(cfg *config.Config, log *slog.Logger, gate *interceptor.Gate,
 	sessions *session.Sessions, c *client.Client, keys *seal.Ring,
 	transactions *transaction.Transactions,
 	audited *audit.Log, m *metrics.Metrics, traces *tracing.Tracing,
+	names *comments,
 ) *interceptor.Chain {
 	chain := interceptor.Config{
 		Logger: log, Gate: gate, Callers: callers, Policy: rules,
@@ -60,23 +62,34 @@ func newChain(cfg *config.Config, log *slog.Logger, gate *interceptor.Gate,
 		DefaultTimeout: cfg.RequestTimeout, MaxTimeout: cfg.MaxRequestTimeout,
 		StallTimeout: cfg.Cursors.Idle,
 	}
-	if traces != nil && cfg.Tracing.Comment {
-		chain.Comment = traces.Comment
+	if traces != nil {
+		chain.Comment = func(ctx context.Context) *bson.Value {
+			if !names.on.Load() {
+				return nil
+			}
+			return traces.Comment(ctx)
+		}
 	}
 	return interceptor.New(chain)
 }
 
 func newAdmission(cfg *config.Config) *admission.Admission {
+	l := limits(cfg)
+	l.Bytes = memory.New(cfg.MemoryBudget, memory.Read()).Budget
+	return admission.New(l)
+}
+
+// limits returns the limits that can change while the gateway runs.
+func limits(cfg *config.Config) admission.Config {
 	r := cfg.Requests
-	return admission.New(admission.Config{
-		Bytes: memory.New(cfg.MemoryBudget, memory.Read()).Budget,
+	return admission.Config{
 		Calls: admission.Limits{
 			Total: int64(r.MaxInFlight), Each: int64(r.MaxInFlightPerPrincipal),
 		},
 		StreamsEach: int64(cfg.Streams.MaxPerPrincipal),
 		Rate:        float64(r.Rate), RateEach: float64(r.RatePerPrincipal),
 		Patience: r.QueueTime,
-	})
+	}
 }
 
 func newStreams(cfg *config.Config) *stream.Streams {

@@ -16,6 +16,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"github.com/mooringdb/mooring/core/connstring"
 	"github.com/mooringdb/mooring/core/pool"
 	"github.com/mooringdb/mooring/service/paging"
@@ -92,12 +94,17 @@ type Config struct {
 	// Audit is the file of the audit log, or AuditLog; empty means that there is none.
 	Audit string
 
+	// File is the configuration file, empty if there is none, and FileSum is watch.Sum of its text.
+	File, FileSum string
+
 	// Warnings has the problems that Load found and did not refuse.
 	Warnings []string
 
 	mongoOptions map[string][]string
 	mongoUser    userTexts
 	values       []value // one per option, in the table's order
+	flags        *pflag.FlagSet
+	environ      []string
 }
 
 // Format keeps the secrets out of every verb.
@@ -344,9 +351,7 @@ func (c *Config) check() error {
 			refuse("allowReadable", err.Error())
 		}
 	}
-	if c.Requests.MaxInFlight == isAuto {
-		c.Requests.MaxInFlight = autoInFlight(c.MongoDB.MaxPoolSize)
-	}
+	c.complete()
 	c.Token.check(&c.MongoDB, refuse)
 	c.Replica.check(len(c.HandleKeys) > 0, refuse)
 	if c.Replica.Address != "" && len(c.Replica.Peers) == 0 {
@@ -355,6 +360,13 @@ func (c *Config) check() error {
 				"stops")
 	}
 	return errors.Join(errs...)
+}
+
+// complete computes the values that follow from other options.
+func (c *Config) complete() {
+	if c.Requests.MaxInFlight == isAuto {
+		c.Requests.MaxInFlight = autoInFlight(c.MongoDB.MaxPoolSize)
+	}
 }
 
 // check refuses a second source of tokens, and a source that no mechanism uses.

@@ -50,7 +50,7 @@ func Flags(flags *pflag.FlagSet) {
 // that are not empty, the configuration file, defaults. Its error joins an *Error for each option
 // that cannot be used.
 func Load(flags *pflag.FlagSet, environ []string) (*Config, error) {
-	c := &Config{}
+	c := &Config{flags: flags, environ: environ}
 	given, err := fromFlags(flags)
 	if err != nil {
 		return nil, err
@@ -65,7 +65,12 @@ func Load(flags *pflag.FlagSet, environ []string) (*Config, error) {
 	layers := []layer{given, variables}
 	path := cmp.Or(given["config"].text, variables["config"].text)
 	if path != "" {
-		written, err := fromFile(path)
+		text, err := watch.Read(path)
+		if err != nil {
+			return nil, fmt.Errorf("configuration file: %w", err)
+		}
+		c.File, c.FileSum = path, watch.Sum(text)
+		written, err := fromFile(path, text)
 		if err != nil {
 			return nil, err
 		}
@@ -204,9 +209,9 @@ func fromEnviron(environ []string) (l layer, unknown []string, err error) {
 	return l.fill(k), unknown, nil
 }
 
-func fromFile(path string) (layer, error) {
+func fromFile(path, content string) (layer, error) {
 	k := koanf.New(".")
-	if err := k.Load(yamlFile(path), yaml.Parser()); err != nil {
+	if err := k.Load(yamlFile{path, content}, yaml.Parser()); err != nil {
 		text := strings.Join(strings.Fields(err.Error()), " ")
 		return nil, fmt.Errorf("configuration file: %s",
 			strings.Replace(text, "yaml:", path+":", 1))
@@ -238,24 +243,20 @@ func fromFile(path string) (layer, error) {
 	return l, errors.Join(errs...)
 }
 
-// yamlFile reads a small file with one YAML document.
-type yamlFile string
+// yamlFile holds a file with one YAML document.
+type yamlFile struct{ path, text string }
 
-var _ koanf.Provider = yamlFile("")
+var _ koanf.Provider = yamlFile{}
 
 // ReadBytes returns the text of the file.
-func (path yamlFile) ReadBytes() ([]byte, error) {
-	text, err := watch.Read(string(path))
-	if err != nil {
-		return nil, err
-	}
-	documents := yamlv3.NewDecoder(strings.NewReader(text))
+func (f yamlFile) ReadBytes() ([]byte, error) {
+	documents := yamlv3.NewDecoder(strings.NewReader(f.text))
 	var first, second yamlv3.Node
 	if documents.Decode(&first) == nil && documents.Decode(&second) == nil {
 		return nil, fmt.Errorf("%s has more than one document, of which only the first would count",
-			string(path))
+			f.path)
 	}
-	return []byte(text), nil
+	return []byte(f.text), nil
 }
 
 // Read returns an error: koanf uses ReadBytes, because the text has a parser.

@@ -18,6 +18,8 @@ type option struct {
 	Secret  bool // never printed; may also come from a file of its own, see fileSuffix
 	Bool    bool // the flag may have no value
 	NoFile  bool // not allowed in the configuration file
+	// Reload is true if a new value takes effect when the configuration file is read again.
+	Reload bool
 	// parse checks the text and puts it into the Config. Its error does not quote a secret.
 	parse func(c *Config, text string) error
 	// shown returns what may be printed of a secret; nil: only that there is one.
@@ -141,7 +143,7 @@ var options = []option{
 		parse: into(func(c *Config) *string { return &c.REST.Address }, parseListener),
 	},
 	{
-		Name: "rest.hosts", Kind: "list of names",
+		Name: "rest.hosts", Reload: true, Kind: "list of names",
 		Doc: "Names by which REST clients reach the gateway, without a port, one on each line or " +
 			"separated by commas. A plain-text listener, and one that can be reached from this " +
 			"machine only, refuses a request whose Host is another name (421), since a page of " +
@@ -150,7 +152,7 @@ var options = []option{
 		parse: into(func(c *Config) *[]string { return &c.REST.Hosts }, parseHosts),
 	},
 	{
-		Name: "rest.cors.origins", Kind: "list of origins",
+		Name: "rest.cors.origins", Reload: true, Kind: "list of origins",
 		Doc: "Origins of the pages that a browser lets call the REST port (CORS), such as " +
 			"https://app.example, one on each line or separated by commas. One * in an origin " +
 			"stands for any text; * alone allows every page of every site. Without origins only " +
@@ -158,13 +160,13 @@ var options = []option{
 		parse: into(func(c *Config) *[]string { return &c.REST.CORS.Origins }, parseOrigins),
 	},
 	{
-		Name: "rest.cors.headers", Kind: "list of names",
+		Name: "rest.cors.headers", Reload: true, Kind: "list of names",
 		Doc: "Headers that these pages may send, beside those of the API " +
 			"(docs/browsers.md lists them).",
 		parse: into(func(c *Config) *[]string { return &c.REST.CORS.Headers }, parseList),
 	},
 	{
-		Name: "rest.cors.credentials", Kind: "bool", Default: "false", Bool: true,
+		Name: "rest.cors.credentials", Reload: true, Kind: "bool", Default: "false", Bool: true,
 		Doc: "Whether a browser may send its client certificate, and cookies for a proxy in " +
 			"front, with the calls of these pages. It needs origins without * alone. API keys " +
 			"and tokens in headers do not need it.",
@@ -224,7 +226,7 @@ var options = []option{
 		parse: into(func(c *Config) *bool { return &c.AllowUnauthenticated }, parseBool),
 	},
 	{
-		Name: apiKeys, Kind: "lines", Secret: true,
+		Name: apiKeys, Reload: true, Kind: "lines", Secret: true,
 		Doc: "API keys that count, one on each line, as `mooring key api new` prints them; lines " +
 			"that start with # are comments. The lines have hashes, not the keys. The gateway " +
 			"reads a file of keys every five seconds, and at once on SIGHUP; new keys count, and " +
@@ -289,13 +291,13 @@ var options = []option{
 			parseCertificateName),
 	},
 	{
-		Name: "connections.max", Kind: "number or none", Default: "4096",
+		Name: "connections.max", Reload: true, Kind: "number or none", Default: "4096",
 		Doc: "How many connections of clients the gateway holds, of gRPC and REST together. One " +
 			"more is closed as soon as it is accepted.",
 		parse: into(func(c *Config) *int { return &c.Connections.Max }, parseLimit),
 	},
 	{
-		Name: "connections.maxPerAddress", Kind: "number or none", Default: "2048",
+		Name: "connections.maxPerAddress", Reload: true, Kind: "number or none", Default: "2048",
 		Doc: "How many of them may come from one address (of IPv6, from one /64 network). All " +
 			"clients behind a proxy or a NAT have one address. It does not apply to Unix domain " +
 			"sockets.",
@@ -342,7 +344,7 @@ var options = []option{
 		parse: into(func(c *Config) *string { return &c.AddressesFile }, parseText),
 	},
 	{
-		Name: handleKeys, Kind: "keys", Secret: true,
+		Name: handleKeys, Reload: true, Kind: "keys", Secret: true,
 		Doc: "Keys that seal cursor tokens, one on each line, as `mooring key new` prints them; " +
 			"lines that start with # are comments. The first key seals, and all of them open; " +
 			"docs/operations.md says how to change them. Give all replicas the same list. " +
@@ -444,7 +446,7 @@ var options = []option{
 		parse: into(func(c *Config) *int64 { return &c.Streams.Memory }, sizeWithin(1<<20, 1<<40)),
 	},
 	{
-		Name: "streams.maxPerPrincipal", Kind: "number or none", Default: "2000",
+		Name: "streams.maxPerPrincipal", Reload: true, Kind: "number or none", Default: "2000",
 		Doc: "How many streams one principal may have open. One more gets RESOURCE_EXHAUSTED. " +
 			"Clients that are not authenticated are one principal for each address.",
 		parse: into(func(c *Config) *int { return &c.Streams.MaxPerPrincipal }, parseLimit),
@@ -480,14 +482,14 @@ var options = []option{
 		parse: into(func(c *Config) *float64 { return &c.MaxAbandoned }, parsePercent),
 	},
 	{
-		Name: "requests.maxTimeout", Kind: "duration or none", Default: none,
+		Name: "requests.maxTimeout", Reload: true, Kind: "duration or none", Default: none,
 		Doc: "Longest time that a request may take, whatever deadline its client sets. It does " +
 			"not apply to streams.",
 		parse: into(func(c *Config) *time.Duration { return &c.MaxRequestTimeout },
 			orNone(durationWithin(time.Millisecond, 24*time.Hour))),
 	},
 	{
-		Name: "requests.timeout", Kind: "duration", Default: "0s",
+		Name: "requests.timeout", Reload: true, Kind: "duration", Default: "0s",
 		Doc: "How long a request may take if the client sets no deadline (the gRPC deadline, " +
 			"Request-Timeout, timeout); 0s is no limit but requests.maxTimeout. It does not " +
 			"apply to streams, but to each batch of an Import. A client may set a longer deadline.",
@@ -495,7 +497,7 @@ var options = []option{
 			durationWithin(0, 24*time.Hour)),
 	},
 	{
-		Name: "requests.maxInFlight", Kind: "number, auto or none", Default: auto,
+		Name: "requests.maxInFlight", Reload: true, Kind: "number, auto or none", Default: auto,
 		Doc: "How many requests may be in flight, without streams. One principal gets 80% of it " +
 			"if it is alone, and less beside others. The rest waits in a queue in which the " +
 			"turn goes round between principals. auto is five quarters of maxPoolSize (125 " +
@@ -504,26 +506,27 @@ var options = []option{
 		parse: into(func(c *Config) *int { return &c.Requests.MaxInFlight }, parseAutoLimit),
 	},
 	{
-		Name: "requests.maxInFlightPerPrincipal", Kind: "number or none", Default: none,
+		Name: "requests.maxInFlightPerPrincipal", Reload: true, Kind: "number or none",
+		Default: none,
 		Doc: "How many requests of one principal may be in flight, without streams. Clients " +
 			"that are not authenticated are one principal for each address.",
 		parse: into(func(c *Config) *int { return &c.Requests.MaxInFlightPerPrincipal },
 			parseLimit),
 	},
 	{
-		Name: "requests.rate", Kind: "number or none", Default: none,
+		Name: "requests.rate", Reload: true, Kind: "number or none", Default: none,
 		Doc: "How many requests and streams may begin in a second. More are refused with " +
 			"UNAVAILABLE.",
 		parse: into(func(c *Config) *int { return &c.Requests.Rate }, parseLimit),
 	},
 	{
-		Name: "requests.ratePerPrincipal", Kind: "number or none", Default: none,
+		Name: "requests.ratePerPrincipal", Reload: true, Kind: "number or none", Default: none,
 		Doc: "How many requests and streams of one principal may begin in a second. More are " +
 			"refused with RESOURCE_EXHAUSTED.",
 		parse: into(func(c *Config) *int { return &c.Requests.RatePerPrincipal }, parseLimit),
 	},
 	{
-		Name: "requests.queueTime", Kind: "duration", Default: "5s",
+		Name: "requests.queueTime", Reload: true, Kind: "duration", Default: "5s",
 		Doc: "How long a request waits for its turn or for memory. It is then refused: with " +
 			"RESOURCE_EXHAUSTED (429) if its principal has more than all others together, else " +
 			"with UNAVAILABLE (503). 0s refuses at once. A request also waits so long for a " +
@@ -568,7 +571,7 @@ var options = []option{
 		parse: into(func(c *Config) *string { return &c.Audit }, parseOrNone),
 	},
 	{
-		Name: "tracing.sampling", Kind: "percentage or auto", Default: auto,
+		Name: "tracing.sampling", Reload: true, Kind: "percentage or auto", Default: auto,
 		Doc: "Share of the traces that begin at the gateway that is recorded, such as 1% or " +
 			"0.05%; a client's traceparent decides about its own. auto leaves it to " +
 			"OTEL_TRACES_SAMPLER. Traces are on if OTEL_EXPORTER_OTLP_ENDPOINT is set " +
@@ -576,16 +579,17 @@ var options = []option{
 		parse: into(func(c *Config) **float64 { return &c.Tracing.Sampling }, parseShare),
 	},
 	{
-		Name: "tracing.comment", Kind: "bool", Default: "false", Bool: true,
+		Name: "tracing.comment", Reload: true, Kind: "bool", Default: "false", Bool: true,
 		Doc: "Whether commands of recorded traces have the comment {traceparent: …}, for the " +
 			"logs and the profiler of MongoDB (4.4 or newer). Requests with a comment of " +
 			"their own keep that.",
 		parse: into(func(c *Config) *bool { return &c.Tracing.Comment }, parseBool),
 	},
 	{
-		Name: "log.level", Kind: "level", Default: "info",
+		Name: "log.level", Reload: true, Kind: "level", Default: "info",
 		Doc: "Lowest level that is logged: debug (every request and every command), info " +
-			"(changes of the deployment), warn or error.",
+			"(changes of the deployment), warn or error. A reload to debug brings the lines of " +
+			"requests, but not those of commands and connections, which need a start.",
 		parse: into(func(c *Config) *logLevel { return &c.Log.Level }, parseLevel),
 	},
 	{

@@ -51,8 +51,8 @@ func wrap(text string, width int) []string {
 // Markdown writes the table of options as docs/configuration.md has it.
 func Markdown(w io.Writer) error {
 	var b strings.Builder
-	b.WriteString("| key in the file | flag | variable | default | what it does " +
-		"|\n|---|---|---|---|---|\n")
+	b.WriteString("| key in the file | flag | variable | default | reload | what it does " +
+		"|\n|---|---|---|---|---|---|\n")
 	for _, row := range options {
 		for _, o := range row.withFile() {
 			key := "`" + o.Name + "`"
@@ -64,12 +64,32 @@ func Markdown(w io.Writer) error {
 				def = "`" + o.Default + "`"
 			}
 			doc := strings.ReplaceAll(o.Doc, "|", `\|`)
-			fmt.Fprintf(&b, "| %s | `--%s` | `%s` | %s | %s: %s |\n", key, o.flag(), o.env(), def,
-				o.Kind, doc)
+			fmt.Fprintf(&b, "| %s | `--%s` | `%s` | %s | %s | %s: %s |\n", key, o.flag(), o.env(),
+				def, o.reloadNote(), o.Kind, doc)
 		}
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// reloadNote says what of an option can change while the gateway runs.
+func (o option) reloadNote() string {
+	switch {
+	case o.Reload:
+		return "yes"
+	case readAgain[o.Name]:
+		return "its file"
+	}
+	return "no"
+}
+
+// readAgain names the options whose files are read again on their own.
+var readAgain = map[string]bool{
+	handleKeys + fileSuffix: true, apiKeys + fileSuffix: true, policyFile: true,
+	uriOption + fileSuffix: true, mongoUsername + fileSuffix: true,
+	mongoPassword + fileSuffix: true, "mongodb.tokenFile": true,
+	"tls.certificateFile": true, "tls.keyFile": true, "tls.clientAuthorityFile": true,
+	"audit.file": true,
 }
 
 // mask replaces a secret.

@@ -16,11 +16,27 @@ import (
 
 // New returns a logger that writes to w.
 func New(w io.Writer, cfg config.Log) *slog.Logger {
-	opt := &slog.HandlerOptions{Level: cfg.Level}
+	level := new(slog.LevelVar)
+	level.Set(cfg.Level)
+	opt := &slog.HandlerOptions{Level: level}
 	if cfg.Format == config.LogJSON {
-		return slog.New(slog.NewJSONHandler(w, opt))
+		return slog.New(&handler{slog.NewJSONHandler(w, opt), level})
 	}
-	return slog.New(slog.NewTextHandler(w, opt))
+	return slog.New(&handler{slog.NewTextHandler(w, opt), level})
+}
+
+// handler lets the level of another handler change.
+type handler struct {
+	slog.Handler
+	level *slog.LevelVar
+}
+
+// SetLevel changes the level of a logger that New has made, and of all that are derived from it. It
+// has no effect on other loggers.
+func SetLevel(log *slog.Logger, level slog.Level) {
+	if h, ok := log.Handler().(*handler); ok {
+		h.level.Set(level)
+	}
 }
 
 // Sink returns a sink that logs the important events.

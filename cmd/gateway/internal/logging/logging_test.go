@@ -91,3 +91,20 @@ func TestQuietCostsNothing(t *testing.T) {
 		t.Error("Sink wants commands although Debug is off")
 	}
 }
+
+// TestSetLevel changes the level of a logger and of those derived from it.
+func TestSetLevel(t *testing.T) {
+	for _, format := range []config.LogFormat{config.LogText, config.LogJSON} {
+		var out bytes.Buffer
+		log := logging.New(&out, config.Log{Format: format})
+		for level, want := range map[slog.Level]bool{slog.LevelDebug: true, slog.LevelInfo: false} {
+			out.Reset()
+			logging.SetLevel(log, level)
+			log.With("a", 1).Debug("derived")
+			if got := strings.Contains(out.String(), "derived"); got != want {
+				t.Errorf("%s at %s: %q", format, level, out.String())
+			}
+		}
+	}
+	logging.SetLevel(slog.New(slog.DiscardHandler), slog.LevelDebug) // has no effect
+}

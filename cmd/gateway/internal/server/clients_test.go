@@ -171,3 +171,28 @@ func TestNetwork(t *testing.T) {
 		t.Errorf("network of a Unix domain socket = %s, want none", got)
 	}
 }
+
+// TestSetMaxConnections changes the limits while the server runs.
+func TestSetMaxConnections(t *testing.T) {
+	r := newRig(t, func(*server.Config) {})
+	r.start(t)
+	defer r.stop(t)
+	defer close(r.finish)
+	c, err := net.Dial("tcp", r.Addresses().GRPC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := io.ReadFull(c, make([]byte, 9)); err != nil { // its settings: it is accepted
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		most, ofOne int
+		want        bool
+	}{{1, 0, false}, {0, 1, false}, {0, 0, true}} {
+		r.SetMaxConnections(tt.most, tt.ofOne)
+		if got := asks(t, "127.0.0.1", r.Addresses().REST); got != tt.want {
+			t.Errorf("%d in all, %d of one address: served %v, want %v", tt.most, tt.ofOne, got, tt.want)
+		}
+	}
+}

@@ -10,11 +10,13 @@ import (
 
 // limit counts the connections of clients, in all and by network. A nil limit admits all.
 type limit struct {
-	most, mostOfOne int // 0: no limit
-	log             *slog.Logger
+	log *slog.Logger
 
 	// mu guards the fields below. Nothing blocks while it is held.
-	mu      sync.Mutex
+	mu sync.Mutex
+
+	most, mostOfOne int // 0: no limit
+
 	open    int
 	of      map[netip.Addr]int
 	refused int       // since the last line of the log
@@ -26,6 +28,13 @@ const logRefusedEvery = 10 * time.Second
 
 func newLimit(most, mostOfOne int, log *slog.Logger) *limit {
 	return &limit{most: most, mostOfOne: mostOfOne, log: log, of: map[netip.Addr]int{}}
+}
+
+// set changes the limits. Connections beyond them stay.
+func (l *limit) set(most, mostOfOne int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.most, l.mostOfOne = most, mostOfOne
 }
 
 // enter counts a connection and returns true, or returns false if there are too many.
@@ -90,3 +99,7 @@ func network(a net.Addr) netip.Addr {
 	}
 	return ip
 }
+
+// SetMaxConnections changes Config.MaxConnections and Config.MaxPerAddress. Connections beyond them
+// stay.
+func (s *Server) SetMaxConnections(most, mostPerAddress int) { s.limit.set(most, mostPerAddress) }

@@ -88,6 +88,7 @@ type Server struct {
 	admin     *http.Server
 	addresses Addresses
 	clients   []*clients
+	limit     *limit
 	serving   sync.WaitGroup // one per port
 	leaving   atomic.Bool    // clients are told to use another connection
 }
@@ -114,8 +115,11 @@ func New(cfg Config, parts Parts) *Server {
 			ConnContext: rememberConnection, ConnState: watchAnswers,
 		}
 	}
-	s := &Server{cfg: cfg, parts: parts, debug: httpServer(parts.Debug, nil),
-		admin: httpServer(parts.Admin, nil)}
+	s := &Server{
+		cfg: cfg, parts: parts,
+		debug: httpServer(parts.Debug, nil), admin: httpServer(parts.Admin, nil),
+		limit: newLimit(cfg.MaxConnections, cfg.MaxPerAddress, cfg.Log),
+	}
 	s.rest = httpServer(http.HandlerFunc(s.serveREST), cfg.TLS.Clone())
 	s.rest.DisableGeneralOptionsHandler = true // OPTIONS * is a path like others
 	return s
@@ -177,7 +181,7 @@ func (s *Server) Start(ctx context.Context) error {
 	}
 	serveGRPC := func(l net.Listener) error { return s.grpc.Serve(l) }
 	refuse := s.parts.Refuse
-	clients := newLimit(s.cfg.MaxConnections, s.cfg.MaxPerAddress, s.cfg.Log)
+	clients := s.limit
 	var ports []port
 	for _, p := range []port{
 		{"grpc.address", s.cfg.GRPCAddress, &s.addresses.GRPC, clients, nil, serveGRPC},

@@ -1,0 +1,163 @@
+package app_test
+
+import (
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/base64"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
+	"github.com/mooringdb/mooring/cmd/gateway/internal/logging"
+	"github.com/mooringdb/mooring/internal/certtest"
+	"github.com/mooringdb/mooring/internal/mongotest"
+)
+
+// settings holds the options of a configuration file.
+type settings map[string]string
+
+// text returns the file.
+func (s settings) text(t *testing.T) string {
+	t.Helper()
+	root := map[string]any{}
+	for name, value := range s {
+		group, at := root, strings.Split(name, ".")
+		for _, key := range at[:len(at)-1] {
+			if group[key] == nil {
+				group[key] = map[string]any{}
+			}
+			group = group[key].(map[string]any)
+		}
+		group[at[len(at)-1]] = value
+	}
+	text, err := yaml.Marshal(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// randomKey returns a handle key.
+func randomKey(t *testing.T) string {
+	t.Helper()
+	secret := make([]byte, 32)
+	if _, err := rand.Read(secret); err != nil {
+		t.Fatal(err)
+	}
+	return base64.StdEncoding.EncodeToString(secret)
+}
+
+// TestReloadUnderLoad changes each option that can change while the gateway runs, one after the
+// other and then all back at once, while requests arrive: none is lost. A file that cannot be used
+// changes nothing, and an option that needs a restart is told.
+func TestReloadUnderLoad(t *testing.T) {
+	ca := certtest.Authority(t, certtest.ECDSA)
+	leaf := ca.Issue(t, "127.0.0.1")
+	crt, key := certtest.File(t, "crt", leaf.CertificateBlock()), certtest.File(t, "key", leaf.KeyBlock(t))
+	oneKey, oneLine := newKey(t, "shop", time.Time{})
+	_, twoLine := newKey(t, "shop", time.Time{})
+	keyA, keyB := randomKey(t), randomKey(t)
+	before := settings{"auth.apiKeys": oneLine, "handle.keys": keyA, "log.level": "info"}
+	after := settings{
+		"auth.apiKeys":                     oneLine + "\n" + twoLine,
+		"handle.keys":                      keyB + "\n" + keyA,
+		"rest.hosts":                       "db.example",
+		"rest.cors.origins":                "https://app.example",
+		"rest.cors.headers":                "X-A",
+		"rest.cors.credentials":            "true",
+		"connections.max":                  "100",
+		"connections.maxPerAddress":        "100",
+		"streams.maxPerPrincipal":          "7",
+		"requests.maxTimeout":              "30s",
+		"requests.timeout":                 "20s",
+		"requests.maxInFlight":             "50",
+		"requests.maxInFlightPerPrincipal": "40",
+		"requests.rate":                    "1000000",
+		"requests.ratePerPrincipal":        "1000000",
+		"requests.queueTime":               "9s",
+		"tracing.sampling":                 "1%",
+		"tracing.comment":                  "true",
+		"log.level":                        "debug",
+	}
+	names := slices.Sorted(maps.Keys(after))
+	if want := slices.Sorted(slices.Values(config.Reloadable())); !slices.Equal(names, want) {
+		t.Fatalf("the test changes %q, but what can change is %q", names, want)
+	}
+
+	mongo := mongotest.NewTCPServer(t, nil)
+	mongo.SetDocuments("db.c", documents(3, 10)...)
+	file := filepath.Join(t.TempDir(), "mooring.yaml")
+	write := func(s settings) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(s.text(t)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(before)
+	g := startWith(t, func(g *gateway) *slog.Logger {
+		return logging.New(&g.log, config.Log{Format: config.LogText})
+	}, mongo.URI(), "--config", file, "--tls-certificate-file", crt, "--tls-key-file", key)
+	l := newTraffic(t, g, oneKey, &tls.Config{RootCAs: ca.Pool(), MinVersion: tls.VersionTLS12})
+	l.progress()
+
+	now := maps.Clone(before)
+	for i, name := range names {
+		now[name] = after[name]
+		write(now)
+		g.Reload()
+		g.logs(`msg="option changed" option=`+name, 1)
+		g.logs(`msg="configuration read"`, i+1)
+		l.progress()
+	}
+	if !strings.Contains(g.log.String(), `option=requests.queueTime from=5s to=9s`) {
+		t.Error("the log does not say what has changed")
+	}
+	if !strings.Contains(g.log.String(), "level=DEBUG msg=request") {
+		t.Error("the log has no debug lines")
+	}
+
+	broken := maps.Clone(before)
+	broken["requests.rate"] = "many"
+	write(broken)
+	g.Reload()
+	g.logs(`msg="the configuration cannot be used: the old one stays"`, 1)
+	l.progress()
+
+	last := maps.Clone(before)
+	last["grpc.reflection"] = "false"
+	write(last)
+	g.Reload()
+	g.logs(`msg="option changed: it needs a restart" option=grpc.reflection from=true to=false`, 1)
+	g.logs(`msg="configuration read"`, len(names)+1)
+	for _, name := range names {
+		if n := strings.Count(g.log.String(), `msg="option changed" option=`+name+" ") +
+			strings.Count(g.log.String(), `msg="option changed" option=`+name+"\n"); n != 2 {
+			t.Errorf("%s has changed %d times, want 2: the file that cannot be used must not count", name, n)
+		}
+	}
+	l.progress()
+	l.stop()
+	l.group.Wait()
+	for _, secret := range []string{keyA, keyB, oneLine} {
+		if strings.Contains(g.log.String(), secret) {
+			t.Error("the log has a secret")
+		}
+	}
+	g.stop()
+}
+
+// TestNothingToReload checks that SIGHUP is answered without a configuration file.
+func TestNothingToReload(t *testing.T) {
+	g := start(t, mongotest.NewTCPServer(t, nil).URI())
+	g.Reload()
+	g.logs("nothing to reload: there is no configuration file", 1)
+	g.stop()
+}

@@ -1,0 +1,63 @@
+package config
+
+import "slices"
+
+// Again reads all sources again, as Load has read them. It changes nothing of c.
+func (c *Config) Again() (*Config, error) { return Load(c.flags, c.environ) }
+
+// Change describes an option whose value has changed in its source. From and To are as they may be
+// shown, and empty for a secret.
+type Change struct {
+	Option, From, To string
+	// Restart is true if the new value takes effect only in a gateway that is started with it.
+	Restart bool
+}
+
+// Adopt returns c with the values of next for the options that can change while the gateway runs,
+// and what has changed. The files of secrets do not count: they are watched on their own.
+func (c *Config) Adopt(next *Config) (*Config, []Change) {
+	adopted := *c
+	adopted.values = slices.Clone(c.values)
+	adopted.File, adopted.FileSum = next.File, next.FileSum
+	var changes []Change
+	for i, v := range next.values {
+		old := c.values[i]
+		if v.text == old.text || old.file != "" && v.file == old.file {
+			continue
+		}
+		change := Change{Option: v.option.Name, Restart: !v.reloads(old)}
+		if !v.option.Secret {
+			change.From, change.To = old.text, v.text
+		}
+		changes = append(changes, change)
+		if change.Restart {
+			continue
+		}
+		if err := v.option.parse(&adopted, v.text); err != nil {
+			panic("bug: config: a value that was read cannot be read: " + err.Error())
+		}
+		adopted.values[i] = v
+	}
+	adopted.complete()
+	return &adopted, changes
+}
+
+// reloads reports whether a value can take the place of another one. Keys can only be replaced by
+// others: whether there are any decides what the gateway is made of.
+func (v value) reloads(old value) bool {
+	if v.option.Secret && (v.text == "" || old.text == "" || v.file != "" || old.file != "") {
+		return false
+	}
+	return v.option.Reload
+}
+
+// Reloadable returns the names of the options that can change while the gateway runs.
+func Reloadable() []string {
+	var names []string
+	for _, o := range options {
+		if o.Reload {
+			names = append(names, o.Name)
+		}
+	}
+	return names
+}
