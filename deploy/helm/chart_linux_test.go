@@ -551,8 +551,8 @@ func one(t *testing.T, objects []object, kind string) object {
 func build(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "mooring")
-	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", path, "../../cmd/gateway")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	cmd := exec.Command("tools/build.sh", path)
+	cmd.Dir = "../.."
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
