@@ -54,7 +54,7 @@ func (c *client) readPages(ctx context.Context) {
 func (c *client) readResult(ctx context.Context) error {
 	for range tries {
 		err := c.readOnce(ctx)
-		if f := (*failure)(nil); !errors.As(err, &f) || f.Retry != "restart" {
+		if f, ok := errors.AsType[*failure](err); !ok || f.Retry != "restart" {
 			return err
 		}
 	}
@@ -104,7 +104,7 @@ func (c *client) call(path string, body map[string]any) (page, error) {
 			return p, nil
 		}
 		c.fail(err, try == 0)
-		if f := (*failure)(nil); errors.As(err, &f) && f.Retry != "same-request" {
+		if f, ok := errors.AsType[*failure](err); ok && f.Retry != "same-request" {
 			return page{}, err
 		}
 		pause(50 * time.Millisecond)
@@ -142,7 +142,7 @@ func (c *client) readStreams(ctx context.Context) {
 				break
 			}
 			c.fail(err, try == 0)
-			if f := (*failure)(nil); errors.As(err, &f) && f.Retry != "same-request" && f.Retry != "restart" {
+			if f, ok := errors.AsType[*failure](err); ok && f.Retry != "same-request" && f.Retry != "restart" {
 				break
 			}
 			pause(50 * time.Millisecond)
