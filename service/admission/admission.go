@@ -71,6 +71,7 @@ type Admission struct {
 	rates                 atomic.Pointer[rates] // nil: there are no limits on rates
 	// overdraft is held by the one call that reads a reply for which there was no room.
 	overdraft chan struct{}
+	turns     chan struct{} // of heavy work
 }
 
 // New returns an Admission that holds nothing.
@@ -80,6 +81,7 @@ func New(cfg Config) *Admission {
 		calls:     newResource("calls in flight", cfg.Calls, cfg.Patience),
 		streams:   newResource("open streams", Limits{Each: cfg.StreamsEach}, 0),
 		overdraft: make(chan struct{}, 1),
+		turns:     newTurns(),
 	}
 	a.rates.Store(newRates(cfg.Rate, cfg.RateEach))
 	return a

@@ -243,7 +243,7 @@ func TestNoAccount(t *testing.T) {
 
 func BenchmarkEnterCall(b *testing.B) {
 	a := admission.New(admission.Config{
-		Calls: admission.Limits{Total: 125}, Patience: time.Second,
+		Calls: admission.Limits{Total: 100}, Patience: time.Second,
 	})
 	p := named("key:somebody")
 	b.ReportAllocs()

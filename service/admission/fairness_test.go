@@ -28,7 +28,7 @@ func TestFairness(t *testing.T) {
 	if alone != answerTime {
 		t.Fatalf("alone, a call takes %v, want %v", alone, answerTime)
 	}
-	limits := admission.Limits{Total: 125} // of maxPoolSize=100
+	limits := admission.Limits{Total: 100} // of maxPoolSize=100
 	a := admission.New(admission.Config{Calls: limits, Patience: 5 * time.Second})
 	if got := slowest(t, a, floodSize); got > 3*alone {
 		t.Errorf("beside a flood, a call takes up to %v, want at most 3 times %v", got, alone)

@@ -90,8 +90,10 @@ func (r *resource) wait(ctx context.Context, p Principal, amount int64, last boo
 	return r.refusal(v)
 }
 
-// check returns an error if an amount would not fit even if nothing were held. Limits never change.
+// check returns an error if an amount would not fit even if nothing were held.
 func (r *resource) check(amount int64) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if fit(r.queue.limits, 0, 0, amount, false) {
 		return nil
 	}

@@ -48,7 +48,30 @@ func (c *call) decode(m message) error {
 	if len(bytes.TrimSpace(body.b)) == 0 {
 		return nil // as {}
 	}
-	return decode(c.route.request, m, body.b, itemLimit{c.handler.config.MaxItems, c})
+	items := itemLimit{c.handler.config.MaxItems, c}
+	if len(body.b) < largeBody {
+		return decode(c.route.request, m, body.b, items)
+	}
+	turn := c.handler.config.Admission.Turn()
+	turn.Take()
+	defer turn.Leave()
+	items.call = pausing{&turn, c}
+	return decode(c.route.request, m, body.b, items)
+}
+
+// largeBody is the size of a body from which decoding it is heavy work.
+const largeBody = 256 << 10
+
+// pausing charges a call whose heavy work pauses meanwhile.
+type pausing struct {
+	turn *admission.Turn
+	call charger
+}
+
+func (p pausing) charge(bytes int64) error {
+	p.turn.Leave()
+	defer p.turn.Take()
+	return p.call.charge(bytes)
 }
 
 // charge charges the call with memory before it is taken.

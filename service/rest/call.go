@@ -342,8 +342,14 @@ func (c *call) writeResponse(m proto.Message) error {
 func (c *call) writeLarge(out *buffer, m proto.Message) error {
 	e := encoder{buf: out.b, mode: c.format.mode, room: c}
 	defer func() { out.b = e.buf }()
+	turn := c.handler.config.Admission.Turn()
+	turn.Take()
+	defer turn.Leave()
 	length := 0
-	e.flush = func() { length, e.buf = length+len(e.buf), e.buf[:0] }
+	e.flush = func() {
+		length, e.buf = length+len(e.buf), e.buf[:0]
+		turn.Yield()
+	}
 	if err := c.encode(&e, m); err != nil {
 		return err
 	}
@@ -354,10 +360,13 @@ func (c *call) writeLarge(out *buffer, m proto.Message) error {
 	e.buf = e.buf[:0]
 	reads := true
 	e.flush = func() {
+		turn.Leave()
 		reads = reads && c.write(e.buf)
 		e.buf = e.buf[:0]
+		turn.Take()
 	}
 	_ = c.encode(&e, m) // it has been encoded before
+	turn.Leave()
 	c.write(e.buf)
 	c.endBody()
 	return nil

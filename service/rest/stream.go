@@ -238,7 +238,15 @@ func (c *call) writeBatch(m proto.Message) error {
 		c.account.Shrink(c.textRoom)
 		c.textRoom = 0
 	}()
+	turn := c.handler.config.Admission.Turn()
+	if proto.Size(m) >= largeResponse {
+		turn.Take()
+		defer turn.Leave()
+	}
 	flush := func() error {
+		if turn.Leave() {
+			defer turn.Take()
+		}
 		c.begin()
 		c.rows = c.rows || len(e.buf) > 0
 		err := c.send(e.buf)

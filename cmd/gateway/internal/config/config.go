@@ -220,13 +220,14 @@ type Requests struct {
 }
 
 // autoInFlight returns the limit on calls in flight for connection pools of a size; 0 means no
-// limit. A principal that is alone gets 80 % of the limit, which is the size.
+// limit. A principal that is alone gets 80 % of it, so that calls that hang do not take all
+// connections from others.
 func autoInFlight(maxPoolSize *uint64) int {
 	size := uint64(pool.DefaultMaxSize)
 	if maxPoolSize != nil {
 		size = *maxPoolSize
 	}
-	return int(min(size, math.MaxInt32/5) * 5 / 4)
+	return int(min(size, math.MaxInt32))
 }
 
 // Tracing says what is traced, if the environment names a collector.

@@ -74,7 +74,7 @@ func TestDefaults(t *testing.T) {
 		{"requests.maxSize", c.MaxRequestSize, int64(64 << 20)},
 		{"requests.timeout", c.RequestTimeout, time.Duration(0)},
 		{"requests", c.Requests, config.Requests{
-			MaxItems: 100_000, MaxInFlight: 125, QueueTime: 5 * time.Second,
+			MaxItems: 100_000, MaxInFlight: 100, QueueTime: 5 * time.Second,
 		}},
 		{"memory.budget", c.MemoryBudget, int64(0)},
 		{"streams.maxPerPrincipal", c.Streams.MaxPerPrincipal, 2000},
@@ -241,7 +241,7 @@ func TestLimitsOfRequests(t *testing.T) {
 		args    []string
 		want    int
 	}{
-		{"/?maxPoolSize=8", nil, 10},
+		{"/?maxPoolSize=8", nil, 8},
 		{"/?maxPoolSize=0", nil, 0},
 		{"/?maxPoolSize=8", []string{"--requests-max-in-flight=none"}, 0},
 		{"/?maxPoolSize=8", []string{"--requests-max-in-flight=7"}, 7},
@@ -258,7 +258,7 @@ func TestLimitsOfRequests(t *testing.T) {
 		"--streams-max-per-principal=none", "--requests-max-items=5", "--memory-budget=192MiB",
 	}, nil)
 	want := config.Requests{
-		MaxItems: 5, MaxInFlight: 125, MaxInFlightPerPrincipal: 3,
+		MaxItems: 5, MaxInFlight: 100, MaxInFlightPerPrincipal: 3,
 		Rate: 100, RatePerPrincipal: 10,
 	}
 	if err != nil || c.Requests != want || c.Streams.MaxPerPrincipal != 0 ||

@@ -500,8 +500,8 @@ var options = []option{
 		Name: "requests.maxInFlight", Reload: true, Kind: "number, auto or none", Default: auto,
 		Doc: "How many requests may be in flight, without streams. One principal gets 80% of it " +
 			"if it is alone, and less beside others. The rest waits in a queue in which the " +
-			"turn goes round between principals. auto is five quarters of maxPoolSize (125 " +
-			"unless set), so that a principal that is alone can use the connections to one " +
+			"turn goes round between principals. auto is maxPoolSize (100 unless set), so that " +
+			"the requests of one principal, if they hang, do not take all connections to a " +
 			"server: set more if reads go to several servers.",
 		parse: into(func(c *Config) *int { return &c.Requests.MaxInFlight }, parseAutoLimit),
 	},

@@ -105,6 +105,8 @@ type client struct {
 	written   atomic.Int64 // bytes
 	took      atomic.Int64 // the time of the last write that has ended, in Unix nanoseconds
 	closed    atomic.Bool
+	// unread is how many calls wait for their requests. The mutex of the watchdog guards it.
+	unread int
 }
 
 // clientAddr holds the address of a client and its connection, since a call of grpc knows only

@@ -322,25 +322,70 @@ func TestRequestsMustArrive(t *testing.T) {
 // TestManyWithoutRequest checks that calls whose request does not arrive make room for others.
 func TestManyWithoutRequest(t *testing.T) {
 	inBubble(t, server.GRPCConfig{}, func(t *testing.T, s *rawServer) {
-		c := s.dial(t, 1<<20)
-		const most = 1000
-		for i := range uint32(most) {
-			c.open(2*i+1, "/test.Test/Unary")
+		const connections, each = 25, 40
+		var clients []*rawClient
+		for range connections {
+			c := s.dial(t, 1<<20)
+			clients = append(clients, c)
+			for i := range uint32(each) {
+				c.open(2*i+1, "/test.Test/Unary")
+			}
+			synctest.Wait()
 		}
+		c := clients[0]
 		if got := c.ended(1); got != "" {
 			t.Errorf("the first call ended early: status %q", got)
 		}
 		pass(time.Second)
 		c.begin(1, 1<<20, 64<<10) // it makes progress: the second one is the oldest now
 		synctest.Wait()
-		c.call(2*most+1, "/test.Test/Unary", 10)
-		if first, last := c.ended(1), c.ended(2*most+1); first != "" || last != "0" {
-			t.Errorf("status of the call with progress: %q; of the call with a request: %q", first, last)
+		c.call(2*each+1, "/test.Test/Unary", 10)
+		if first, last := c.ended(1), c.ended(2*each+1); first != "" || last != "0" {
+			t.Errorf("status of the call with progress: %q; of the call with a request: %q",
+				first, last)
 		}
-		if n := len(c.status); n != 2 {
-			t.Errorf("%d calls have ended, want that with a request and one without", n)
+		ended := 0
+		for _, c := range clients {
+			ended += len(c.status)
+			_ = c.conn.Close()
+			<-c.done
 		}
-		_ = c.conn.Close()
+		if ended != 2 {
+			t.Errorf("%d calls have ended, want that with a request and one without", ended)
+		}
+	})
+}
+
+// TestFloodWithoutRequests checks that a connection with many calls that wait for their requests is
+// closed when there are too many of them, and that another one with few keeps its calls.
+func TestFloodWithoutRequests(t *testing.T) {
+	inBubble(t, server.GRPCConfig{}, func(t *testing.T, s *rawServer) {
+		honest, flood := s.dial(t, 1<<20), s.dial(t, 1<<20)
+		for i := range uint32(10) {
+			honest.open(2*i+1, "/test.Test/Unary")
+		}
+		synctest.Wait()
+		for i := range uint32(990) {
+			flood.open(2*i+1, "/test.Test/Unary")
+		}
+		if flood.isCut() || len(honest.status) > 0 {
+			t.Error("a call has ended although there are not too many")
+		}
+		pass(time.Second)
+		for i := range uint32(10) {
+			honest.begin(2*i+1, 1<<20, 32<<10) // they make progress
+			synctest.Wait()
+			honest.more(2*i+1, 32<<10)
+			synctest.Wait()
+		}
+		flood.open(2001, "/test.Test/Unary")
+		if honest.isCut() || !flood.isCut() {
+			t.Errorf("cut: the honest client %v, the flood %v", honest.isCut(), flood.isCut())
+		}
+		if n := len(honest.status); n > 0 {
+			t.Errorf("%d calls of the honest client have ended", n)
+		}
+		_ = honest.conn.Close()
 	})
 }
 

@@ -18,6 +18,8 @@ const (
 	// maxUnread is the number of calls whose requests have not arrived. One more ends the call
 	// that has made no progress for longest.
 	maxUnread = 1000
+	// maxUnreadOfOne is the number of them on one connection, from which it is closed then.
+	maxUnreadOfOne = 50
 	// hurry is how long a message may make no progress if there is no room for others.
 	hurry = 500 * time.Millisecond
 	// sweepEvery is the time between two looks at the messages on their way.
@@ -59,7 +61,7 @@ type reading struct {
 	patience        time.Duration // for the next progress
 	received        int
 	at              *list.Element // nil: it is not watched
-	of              interface{ cut(why string) }
+	of              *stream
 }
 
 // sending represents a message on its way to a client, in the buffers of grpc.
@@ -83,17 +85,31 @@ const (
 func (w *watchdog) watch(r *reading) {
 	r.begun = time.Now()
 	r.progress, r.received = r.begun, 0
-	var oldest *reading
-	w.mu.Lock()
-	r.at = w.unread.PushBack(r)
-	if w.unread.Len() > maxUnread {
-		oldest = w.forgetLocked(w.unread.Front())
-	}
-	w.tickLocked()
-	w.mu.Unlock()
-	if oldest != nil {
+	oldest, isFlood := w.admit(r)
+	switch {
+	case isFlood:
+		_ = oldest.of.client.Close() // its error does not matter any more
+	case oldest != nil:
 		oldest.of.cut(whyMany)
 	}
+}
+
+// admit adds a message from a client. If there are too many, it returns the message whose call must
+// end, and whether its connection must end, too, since that has more than its part of them.
+func (w *watchdog) admit(r *reading) (oldest *reading, isFlood bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r.at = w.unread.PushBack(r)
+	if r.of.client != nil {
+		r.of.client.unread++
+	}
+	w.tickLocked()
+	if w.unread.Len() <= maxUnread {
+		return nil, false
+	}
+	oldest = w.forgetLocked(w.unread.Front())
+	client := oldest.of.client
+	return oldest, client != nil && client.unread >= maxUnreadOfOne
 }
 
 // moved records progress of a message from a client. If there is no room for so many bytes, it ends
@@ -143,6 +159,9 @@ func (w *watchdog) arrived(r *reading) {
 func (w *watchdog) forgetLocked(e *list.Element) *reading {
 	r, _ := w.unread.Remove(e).(*reading)
 	r.at = nil
+	if r.of.client != nil {
+		r.of.client.unread--
+	}
 	w.received -= r.received
 	return r
 }
