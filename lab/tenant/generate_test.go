@@ -195,6 +195,12 @@ func (g *generator) stage(depth int) doc {
 	}
 }
 
+// sortedPipeline returns a pipeline that gets the documents in their order: which one fails first,
+// and so the error, must not depend on where the server keeps them.
+func (g *generator) sortedPipeline() []any {
+	return append([]any{doc{"$sort": doc{"_id": 1}}}, g.pipeline(0)...)
+}
+
 func (g *generator) pipeline(depth int) []any {
 	stages := []any{}
 	if depth > 2 {
@@ -296,7 +302,7 @@ func (g *generator) request() request {
 	case 7:
 		return request{path: at + pick(g, "explainFind", "explainAggregate"), body: doc{}}
 	case 8, 9, 10, 11:
-		return request{path: at + "aggregate", body: doc{"pipeline": g.pipeline(0)}, write: true}
+		return request{path: at + "aggregate", body: doc{"pipeline": g.sortedPipeline()}, write: true}
 	case 12:
 		return request{path: at + "updateOne", body: doc{"filter": g.one(), "update": g.update()}, write: true}
 	case 13:
@@ -311,7 +317,7 @@ func (g *generator) request() request {
 		return request{path: at + "streamFind", body: doc{"filter": g.filter(0), "sort": sorted}}
 	case 18:
 		return request{
-			path: at + "streamAggregate", body: doc{"pipeline": g.pipeline(0)}, write: true,
+			path: at + "streamAggregate", body: doc{"pipeline": g.sortedPipeline()}, write: true,
 		}
 	case 19:
 		return request{
