@@ -99,6 +99,7 @@ func (c *call) resource(ctx context.Context, cc callConn, params map[string]stri
 		return err
 	}
 	if c.route.bodyField != "" {
+		//nolint:contextcheck // the body is charged under the request's own context
 		if err := c.decodeBare(plan.byName[c.route.bodyField], m); err != nil {
 			return err
 		}
