@@ -14,7 +14,8 @@ prometheus_operator=v0.94.1
 dir=$(mktemp -d)
 pids=()
 stop() {
-	for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null || true; done
+	# There is nothing to keep, and the API server would wait for an etcd that is gone.
+	for pid in "${pids[@]}"; do kill -KILL "$pid" 2>/dev/null || true; done
 	wait 2>/dev/null || true
 	rm -rf "$dir"
 }
