@@ -33,7 +33,7 @@ func TestAdopt(t *testing.T) {
 		{
 			name: "a limit that follows from another option", before: "requests: {maxInFlight: 7}", after: "",
 			want:  []config.Change{{Option: "requests.maxInFlight", From: "7", To: "auto"}},
-			check: func(c *config.Config) bool { return c.Requests.MaxInFlight == 125 },
+			check: func(c *config.Config) bool { return c.Requests.MaxInFlight == 100 },
 		},
 		{
 			name: "what needs a restart", before: "drain: {timeout: 5s}", after: "drain: {timeout: 6s}\ntracing: {comment: true}",
