@@ -592,8 +592,8 @@ func TestEveryRouteHasAHandler(t *testing.T) {
 			}
 		}
 	}
-	if n != 67 {
-		t.Errorf("%d routes, want 67", n)
+	if n != 71 {
+		t.Errorf("%d routes, want 71", n)
 	}
 }
 
