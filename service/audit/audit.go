@@ -210,6 +210,9 @@ func isStrange(r rune) bool {
 	return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '_')
 }
 
+// Namespace returns the database and the collection that a request names, cut to what a log takes.
+func Namespace(request any) string { return short(namespace(request)) }
+
 // namespace returns the database and the collection that a request names, and all of a request with
 // several, separated by commas.
 func namespace(request any) string {

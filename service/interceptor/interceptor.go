@@ -30,9 +30,11 @@ import (
 
 // Config configures the interceptors.
 type Config struct {
-	// Logger gets one debug line for each call, and an error line for each internal error. If it
-	// is nil, nothing is logged.
+	// Logger gets one debug line for each call, and summaries (see log). If it is nil, nothing is
+	// logged.
 	Logger *slog.Logger
+	// SlowRequest is how long a unary call may take until it is logged as slow; 0: none is.
+	SlowRequest time.Duration
 	// Meter counts the calls. If it is nil, nothing does.
 	Meter Meter
 	// Sessions opens the tokens of sessions. If it is nil, calls in sessions are refused.

@@ -154,8 +154,8 @@ func TestLog(t *testing.T) {
 		{"debug", slog.LevelDebug, func(context.Context) error { return nil }, []string{"level=DEBUG msg=request method=/s/M request_id=r1 code=OK duration="}},
 		{"info", slog.LevelInfo, func(context.Context) error { return paging.ErrCursorNotFound }, nil},
 		{"debug, failed", slog.LevelDebug, func(context.Context) error { return paging.ErrCursorNotFound }, []string{"code=NotFound"}},
-		{"our fault", slog.LevelInfo, func(context.Context) error { return errors.New("what?") }, []string{"level=ERROR msg=request method=/s/M request_id=r1 code=Internal err=what?"}},
-		{"panic", slog.LevelInfo, func(context.Context) error { panic("oh") }, []string{"level=ERROR msg=panic method=/s/M request_id=r1 panic=oh stack=", "msg=request"}},
+		{"our fault", slog.LevelInfo, func(context.Context) error { return errors.New("what?") }, []string{"level=ERROR msg=\"request failed\" method=/s/M request_id=r1 code=Internal reason=Internal duration="}},
+		{"panic", slog.LevelInfo, func(context.Context) error { panic("oh") }, []string{"level=ERROR msg=panic method=/s/M request_id=r1 panic=oh stack=", "msg=\"request failed\""}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var out bytes.Buffer

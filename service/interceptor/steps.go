@@ -88,40 +88,6 @@ func (x *Chain) count(ctx context.Context, c *pass) error {
 	return err
 }
 
-func (x *Chain) log(ctx context.Context, c *pass) (err error) {
-	debugging := x.cfg.Logger.Enabled(ctx, slog.LevelDebug)
-	var start time.Time
-	if debugging {
-		start = time.Now()
-	}
-	err = c.next(ctx)
-	defer func() { _ = recover() }() // a log that panics changes no outcome
-	code, message := outcome(err)
-	level := slog.LevelDebug
-	if code == codes.Internal {
-		level = slog.LevelError
-	}
-	if !debugging && level == slog.LevelDebug {
-		return err
-	}
-	attrs := []slog.Attr{
-		slog.String("method", c.method),
-		slog.String("request_id", c.call.RequestID),
-		slog.String("code", code.String()),
-	}
-	if c.call.Principal != "" {
-		attrs = append(attrs, slog.String("principal", c.call.Principal))
-	}
-	if debugging {
-		attrs = append(attrs, slog.Duration("duration", time.Since(start)))
-	}
-	if err != nil {
-		attrs = append(attrs, slog.String("err", message))
-	}
-	x.cfg.Logger.LogAttrs(ctx, level, "request", attrs...)
-	return err
-}
-
 func (x *Chain) audit(ctx context.Context, c *pass) (err error) {
 	err = c.next(ctx)
 	if x.cfg.Audit == nil || c.call.Forwarded {
@@ -141,14 +107,6 @@ func (x *Chain) audit(ctx context.Context, c *pass) (err error) {
 	}
 	x.cfg.Audit.Ended(ctx, &e)
 	return err
-}
-
-// outcome returns the code and the message that are logged for an error that explain has returned.
-func outcome(err error) (codes.Code, string) {
-	if f, ok := errors.AsType[*rpcerr.Failure](err); ok {
-		return f.Code(), f.Whole()
-	}
-	return codes.OK, ""
 }
 
 func (x *Chain) explain(ctx context.Context, c *pass) (err error) {

@@ -78,7 +78,9 @@ func (t *Transport) explain(
 	}
 	if ok && !lost.Sent {
 		if lost.Refused = p.refused.Load(); lost.Refused {
-			t.directory.forget(address)
+			if t.directory.forget(address) {
+				t.cfg.Log.Info("replica left", "replica", address)
+			}
 			// the next call dials at once: a new replica may listen there
 			t.connections.forget(address)
 		}

@@ -82,22 +82,26 @@ func (d *directory) isSelfLocked(address string) bool {
 
 // learn adds the address of another replica: that of an incoming call, or one that a replica has
 // reported.
-func (d *directory) learn(address string) {
+func (d *directory) learn(address string) (fresh bool) {
 	if host, port, err := net.SplitHostPort(address); err != nil || host == "" || port == "" {
-		return
+		return false
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if _, known := d.heard[address]; known || len(d.heard) < maxHeard {
 		d.heard[address] = time.Now()
+		return !known && !d.isSelfLocked(address)
 	}
+	return false
 }
 
 // forget removes an address at which no replica listens any more.
-func (d *directory) forget(address string) {
+func (d *directory) forget(address string) (known bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	_, known = d.heard[address]
 	delete(d.heard, address)
+	return known
 }
 
 // heardLocked returns the learned addresses that have not expired.

@@ -259,7 +259,7 @@ func (t *Transport) admit(ctx context.Context) error {
 		}
 		return errForeign
 	}
-	t.directory.learn(said(ctx, addressKey))
+	t.learn(said(ctx, addressKey))
 	if ok {
 		t.compareClocks(from.Addr, said(ctx, timeKey))
 	}

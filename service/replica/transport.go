@@ -232,9 +232,9 @@ func (t *Transport) meetOne(ctx context.Context, address string) {
 
 // heardOf records what another replica has answered to a meeting.
 func (t *Transport) heardOf(address string, resp *replicav1.MeetResponse) {
-	t.directory.learn(address)
+	t.learn(address)
 	for _, known := range resp.GetAddresses() {
-		t.directory.learn(known)
+		t.learn(known)
 	}
 	for _, s := range resp.GetSuccessions() {
 		var r reader
@@ -255,6 +255,13 @@ type Stats struct {
 func (t *Transport) Stats() Stats {
 	return Stats{
 		Known: t.directory.heardOf(), Calls: t.called.Load(), Unreachable: t.unreachable.Load(),
+	}
+}
+
+// learn records the address of another replica.
+func (t *Transport) learn(address string) {
+	if t.directory.learn(address) {
+		t.cfg.Log.Info("replica joined", "replica", address)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/fx"
 
 	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
+	"github.com/mooringdb/mooring/cmd/gateway/internal/logging"
 	"github.com/mooringdb/mooring/service/audit"
 )
 
@@ -24,7 +25,7 @@ func newAudit(cfg *config.Config, log *slog.Logger, file *auditFile) *audit.Log 
 	case file != nil:
 		return audit.New(slog.New(slog.NewJSONHandler(file, nil)))
 	case cfg.Audit == config.AuditLog:
-		return audit.New(log)
+		return audit.New(logging.Unlimited(log))
 	}
 	return nil
 }

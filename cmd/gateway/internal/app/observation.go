@@ -85,12 +85,12 @@ func measure(p sourceParams) {
 }
 
 func newSink(
-	log *slog.Logger, state *ready.State, l *login.Login, m *metrics.Metrics,
+	cfg *config.Config, log *slog.Logger, state *ready.State, l *login.Login, m *metrics.Metrics,
 	traces *tracing.Tracing,
 ) *event.Sink {
 	panicked := func(value any, stack []byte) {
 		log.Error("a listener panicked", "panic", value, "stack", string(stack))
 	}
-	return event.Join(panicked, logging.Sink(log), logging.Specified(log), state.Sink(), l.Sink(),
-		m.Sink(), traces.Sink())
+	return event.Join(panicked, logging.Sink(log), logging.Driver(log, cfg.Log.Driver),
+		state.Sink(), l.Sink(), m.Sink(), traces.Sink())
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/mooringdb/mooring/cmd/gateway/internal/admin"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/debugging"
+	"github.com/mooringdb/mooring/cmd/gateway/internal/logging"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/metrics"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/ready"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/server"
@@ -196,8 +197,12 @@ func newServer(lc fx.Lifecycle, p portParams) *server.Server {
 	}, server.Parts{
 		GRPC: p.GRPC, REST: p.Traces.HTTP(p.REST), Refuse: p.REST.Refusal,
 		Debug: debugging.Handler(p.Client.Pools),
-		Admin: admin.Handler(admin.Config{Metrics: p.Metrics.Handler()}),
-		Gate:  p.Gate,
+		Admin: admin.Handler(admin.Config{
+			Metrics:  p.Metrics.Handler(),
+			Level:    func() slog.Level { return logging.Level(p.Log) },
+			SetLevel: func(l slog.Level) { logging.SetLevel(p.Log, l) },
+		}),
+		Gate: p.Gate,
 		Unready: func() {
 			p.Ready.Stop()
 			p.Stopping.begin()

@@ -53,7 +53,7 @@ func newChain(cfg *config.Config, log *slog.Logger, gate *interceptor.Gate,
 	names *comments,
 ) *interceptor.Chain {
 	chain := interceptor.Config{
-		Logger: log, Gate: gate, Callers: callers, Policy: rules,
+		Logger: log, SlowRequest: cfg.Log.SlowRequest, Gate: gate, Callers: callers, Policy: rules,
 		Audit: audited, Meter: m, Terse: cfg.Terse(),
 		OperatorTexts: cfg.ServerTexts == config.TextsAuto,
 		Sessions:      sessions, Idempotency: idempotency.New(c, keys),

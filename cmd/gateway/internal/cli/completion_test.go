@@ -21,7 +21,7 @@ var completionRows = []struct {
 	{"the third word", []string{"key", "api", ""}, "new"},
 	{"a command after help", []string{"help", "pol"}, "policy"},
 	{"a second word after help", []string{"help", "policy", "t"}, "test"},
-	{"flags of options", []string{"serve", "--log-"}, "--log-format --log-level"},
+	{"flags of options", []string{"serve", "--log-"}, "--log-driver --log-format --log-level --log-slow-request"},
 	{"flags of the command and of options", []string{"check", "mongodb://h", "--timeo"}, "--timeout"},
 	{"flags of a command of three words", []string{"key", "api", "new", "--"}, "--expires --help --principal"},
 	{"flags after help", []string{"help", "--l"}, ""},
@@ -56,13 +56,13 @@ func TestShells(t *testing.T) {
 	}{
 		{
 			"bash", `source "$1"; COMP_WORDS=(mooring serve --log-); COMP_CWORD=2; _mooring; printf '%s\n' "${COMPREPLY[@]}"; complete -p mooring`,
-			"--log-format --log-level complete -o default -F _mooring mooring",
+			"--log-driver --log-format --log-level --log-slow-request complete -o default -F _mooring mooring",
 		},
 		{
 			"zsh", `compdef() { print -- compdef $@ }; compadd() { print -l -- $found }; source $1; words=(mooring serve --log-); CURRENT=3; _mooring`,
-			"compdef _mooring mooring --log-format --log-level",
+			"compdef _mooring mooring --log-driver --log-format --log-level --log-slow-request",
 		},
-		{"fish", `source $argv[1]; complete -C 'mooring serve --log-'`, "--log-format --log-level"},
+		{"fish", `source $argv[1]; complete -C 'mooring serve --log-'`, "--log-driver --log-format --log-level --log-slow-request"},
 	} {
 		t.Run(row.shell, func(t *testing.T) {
 			shell, err := exec.LookPath(row.shell)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mooringdb/mooring/cmd/gateway/internal/app"
+	"github.com/mooringdb/mooring/cmd/gateway/internal/build"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/logging"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/memory"
@@ -27,6 +28,7 @@ func serve(c call) error {
 		return err
 	}
 	log := logging.New(c.stderr, cfg.Log)
+	log.Info("starting", "version", build.Version(), cfg.Attrs())
 	for _, w := range cfg.Warnings {
 		log.Warn("configuration", "problem", w)
 	}

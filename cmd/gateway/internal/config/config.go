@@ -242,6 +242,10 @@ type Tracing struct {
 type Log struct {
 	Level  slog.Level
 	Format LogFormat
+	// Driver lists the components of the driver whose messages are logged at Debug.
+	Driver []string
+	// SlowRequest is the time from which a request is logged as slow; 0: none is.
+	SlowRequest time.Duration
 }
 
 // ServerTexts says whether clients get the texts of servers.

@@ -587,10 +587,24 @@ var options = []option{
 	},
 	{
 		Name: "log.level", Reload: true, Kind: "level", Default: "info",
-		Doc: "Lowest level that is logged: debug (every request and every command), info " +
-			"(changes of the deployment), warn or error. A reload to debug brings the lines of " +
-			"requests, but not those of commands and connections, which need a start.",
+		Doc: "Lowest level that is logged: debug (one line for each request), info (changes of " +
+			"the deployment, summaries of refusals), warn or error. PUT /log/level on the admin " +
+			"port changes it while the gateway runs.",
 		parse: into(func(c *Config) *logLevel { return &c.Log.Level }, parseLevel),
+	},
+	{
+		Name: "log.driver", Kind: "list", Default: none,
+		Doc: "Components of the driver whose messages are logged at debug, in the words of " +
+			"MongoDB's specifications: command, connection, serverSelection, topology. Commands " +
+			"are logged without their content.",
+		parse: into(func(c *Config) *[]string { return &c.Log.Driver }, parseComponents),
+	},
+	{
+		Name: "log.slowRequest", Kind: "duration or none", Default: "1s",
+		Doc: "Time from which a unary call is logged as slow, with its namespace and the shape " +
+			"of its filter, without values.",
+		parse: into(func(c *Config) *time.Duration { return &c.Log.SlowRequest },
+			orNone(durationWithin(time.Millisecond, time.Hour))),
 	},
 	{
 		Name: "log.format", Kind: "text or json", Default: "text",

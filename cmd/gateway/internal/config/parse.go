@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -298,3 +299,20 @@ func ParseHandleKeys(text []byte) ([]seal.Key, error) {
 // SumHandleKeys returns a fingerprint of the text of a file of keys. Space around it makes no
 // difference.
 func SumHandleKeys(text []byte) [sha256.Size]byte { return sha256.Sum256(bytes.TrimSpace(text)) }
+
+// parseComponents reads components of the driver, or none.
+func parseComponents(text string) ([]string, error) {
+	if text == none {
+		return nil, nil
+	}
+	known := []string{"command", "connection", "serverSelection", "topology"}
+	var all []string
+	for name := range strings.SplitSeq(text, ",") {
+		name = strings.TrimSpace(name)
+		if !slices.Contains(known, name) {
+			return nil, fmt.Errorf("%q is none of %s", name, strings.Join(known, ", "))
+		}
+		all = append(all, name)
+	}
+	return all, nil
+}

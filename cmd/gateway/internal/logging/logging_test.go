@@ -4,11 +4,18 @@ import (
 	"bytes"
 	"errors"
 	"log/slog"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/logging"
+	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/description"
 	"github.com/mooringdb/mooring/core/event"
 )
@@ -55,10 +62,6 @@ func TestFacts(t *testing.T) {
 		{"incompatible", func(s *event.Sink) {
 			s.TopologyDescriptionChanged(event.TopologyDescriptionChanged{New: description.Topology{CompatibilityError: errors.New("too old")}})
 		}, "level=ERROR msg=\"deployment cannot be used\" err=\"too old\""},
-		{"a client's command", func(s *event.Sink) {
-			s.CommandFailed(event.CommandFailed{Command: event.Command{Name: "find", RequestID: 7, Caller: "3f0d"}})
-		}, "message_id=7 request_id=3f0d"},
-		{"command", func(s *event.Sink) { s.CommandSucceeded(event.CommandSucceeded{Command: event.Command{Name: "find"}}) }, "level=DEBUG msg=\"command succeeded\" command=find"},
 	} {
 		var out bytes.Buffer
 		row.tell(logging.Sink(logging.New(&out, config.Log{Level: slog.LevelDebug})))
@@ -68,43 +71,126 @@ func TestFacts(t *testing.T) {
 	}
 }
 
-// TestSpecified checks that the events with messages in the specifications are logged in their
-// words, and only at Debug.
-func TestSpecified(t *testing.T) {
+// TestDriver checks that the components that are chosen are logged in the words of the
+// specifications, at Debug only, and commands without their content.
+func TestDriver(t *testing.T) {
 	var out bytes.Buffer
-	s := logging.Specified(logging.New(&out, config.Log{Level: slog.LevelDebug}))
-	s.ServerHeartbeatFailed(event.ServerHeartbeatFailed{Heartbeat: event.Heartbeat{Address: "db:27017"}, Err: errors.New("connection refused")})
+	log := logging.New(&out, config.Log{Level: slog.LevelDebug})
+	s := logging.Driver(log, []string{"topology", "command"})
+	failed := event.ServerHeartbeatFailed{Heartbeat: event.Heartbeat{Address: "db:27017"}, Err: errors.New("connection refused")}
+	s.ServerHeartbeatFailed(failed)
 	for _, want := range []string{`level=DEBUG msg="Server heartbeat failed" component=topology`, "serverHost=db", "serverPort=27017", `failure="connection refused"`} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q, want %q in it", &out, want)
 		}
 	}
-	if s := logging.Specified(logging.New(&out, config.Log{})); s != nil {
-		t.Errorf("a sink, although its level is off")
+	out.Reset()
+	secret := bson.NewBuilder(nil).String("find", "secret").Finish()
+	s.CommandStarted(event.CommandStarted{Command: event.Command{Name: "find"}, Body: secret})
+	s.CommandSucceeded(event.CommandSucceeded{Command: event.Command{Name: "find"}, Reply: secret})
+	if text := out.String(); !strings.Contains(text, `msg="Command succeeded"`) || strings.Contains(text, "secret") {
+		t.Errorf("%s", text)
+	}
+	if s.ConnectionReady != nil {
+		t.Error("a component that was not chosen is heard")
+	}
+	out.Reset()
+	logging.SetLevel(log, slog.LevelInfo)
+	s.ServerHeartbeatFailed(failed)
+	if out.Len() > 0 {
+		t.Errorf("although Debug is off: %s", &out)
+	}
+	if logging.Driver(log, nil) != nil {
+		t.Error("there is a sink without components")
 	}
 }
 
-// TestQuietCostsNothing checks that the events of commands are not made if Debug is not logged.
-func TestQuietCostsNothing(t *testing.T) {
-	s := logging.Sink(logging.New(&bytes.Buffer{}, config.Log{}))
-	if s.CommandStarted != nil || s.CommandSucceeded != nil || s.CommandFailed != nil {
-		t.Error("Sink wants commands although Debug is off")
+func TestLevel(t *testing.T) {
+	var out bytes.Buffer
+	log := logging.New(&out, config.Log{})
+	derived := log.With("a", 1).WithGroup("g")
+	derived.Debug("early")
+	logging.SetLevel(log, slog.LevelDebug)
+	derived.Debug("late", "b", 2)
+	if text := out.String(); strings.Contains(text, "early") || !strings.Contains(text, "msg=late a=1 g.b=2") {
+		t.Errorf("%s", text)
+	}
+	if logging.Level(log) != slog.LevelDebug {
+		t.Errorf("Level() = %s", logging.Level(log))
+	}
+	other := slog.New(slog.DiscardHandler)
+	logging.SetLevel(other, slog.LevelDebug) // has no effect
+	if logging.Level(other) != slog.LevelInfo || logging.Unlimited(other) != other {
+		t.Error("another logger is changed")
 	}
 }
 
-// TestSetLevel changes the level of a logger and of those derived from it.
-func TestSetLevel(t *testing.T) {
-	for _, format := range []config.LogFormat{config.LogText, config.LogJSON} {
-		var out bytes.Buffer
-		log := logging.New(&out, config.Log{Format: format})
-		for level, want := range map[slog.Level]bool{slog.LevelDebug: true, slog.LevelInfo: false} {
-			out.Reset()
-			logging.SetLevel(log, level)
-			log.With("a", 1).Debug("derived")
-			if got := strings.Contains(out.String(), "derived"); got != want {
-				t.Errorf("%s at %s: %q", format, level, out.String())
-			}
+func TestDurationsAndTraces(t *testing.T) {
+	var out bytes.Buffer
+	log := logging.New(&out, config.Log{Format: config.LogJSON})
+	ctx := trace.ContextWithSpanContext(t.Context(), trace.NewSpanContext(trace.SpanContextConfig{
+		TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2},
+	}))
+	log.InfoContext(ctx, "hello", "duration", 1500*time.Millisecond)
+	for _, want := range []string{`"duration":"1.5s"`, `"trace_id":"01000000000000000000000000000000"`} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%s, want %s", &out, want)
 		}
 	}
-	logging.SetLevel(slog.New(slog.DiscardHandler), slog.LevelDebug) // has no effect
 }
+
+// TestRepeats checks that a server whose errors alternate does not flood the log, that the number
+// of what was dropped is written, and that quiet ends the series.
+func TestRepeats(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		var mu sync.Mutex
+		log := logging.New(writer(func(b []byte) (int, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			return out.Write(b)
+		}), config.Log{Level: slog.LevelDebug})
+		lines := func() []string {
+			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			defer out.Reset()
+			return strings.Split(strings.TrimSpace(out.String()), "\n")
+		}
+		for i := range 68 { // 34 s
+			log.Warn("server unavailable", "server", "a:27017", "err", []string{"refused", "timeout"}[i%2])
+			time.Sleep(500 * time.Millisecond) //nolint:forbidigo // fake time
+		}
+		log.Warn("server unavailable", "server", "b:27017")
+		log.Debug("request")
+		log.Debug("request")
+		got := lines()
+		if len(got) != 6 || !strings.Contains(got[1], "server=a:27017") || !strings.Contains(got[1], "repeated=") || !strings.Contains(got[2], "repeated=") {
+			t.Errorf("%d lines: %q", len(got), got)
+		}
+		time.Sleep(time.Hour) //nolint:forbidigo // fake time
+		if got := lines(); len(got) != 1 || !strings.Contains(got[0], "repeated=") {
+			t.Errorf("the rest: %q", got)
+		}
+		log.Warn("server unavailable", "server", "a:27017")
+		if got := lines(); len(got) != 1 || strings.Contains(got[0], "repeated") {
+			t.Errorf("after quiet: %q", got)
+		}
+		for range 3 {
+			logging.Unlimited(log).Info("audit")
+		}
+		if got := lines(); len(got) != 3 {
+			t.Errorf("unlimited: %q", got)
+		}
+		for i := range 5000 {
+			log.Warn("x", "server", strconv.Itoa(i))
+		}
+		if got := lines(); len(got) != 5000 {
+			t.Errorf("%d lines of different servers", len(got))
+		}
+	})
+}
+
+type writer func([]byte) (int, error)
+
+func (w writer) Write(b []byte) (int, error) { return w(b) }

@@ -1,0 +1,194 @@
+package logging
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
+)
+
+// New returns a logger that writes to w. Its level can change (see SetLevel). Records above Debug
+// that repeat are limited (see limiter). A record with a span in its context has the trace's id.
+func New(w io.Writer, cfg config.Log) *slog.Logger {
+	level := new(slog.LevelVar)
+	level.Set(cfg.Level)
+	opt := &slog.HandlerOptions{Level: level, ReplaceAttr: spell}
+	var next slog.Handler = slog.NewTextHandler(w, opt)
+	if cfg.Format == config.LogJSON {
+		next = slog.NewJSONHandler(w, opt)
+	}
+	return slog.New(&handler{next: next, level: level, limiter: &limiter{states: map[string]*repeat{}}})
+}
+
+// spell writes durations as text in both formats, such as 1.5s.
+func spell(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() == slog.KindDuration {
+		a.Value = slog.StringValue(a.Value.Duration().String())
+	}
+	return a
+}
+
+// SetLevel changes the level of a logger that New has made, and of all that are derived from it. It
+// has no effect on other loggers.
+func SetLevel(log *slog.Logger, level slog.Level) {
+	if h, ok := log.Handler().(*handler); ok {
+		h.level.Set(level)
+	}
+}
+
+// Level returns the level of a logger that New has made.
+func Level(log *slog.Logger) slog.Level {
+	if h, ok := log.Handler().(*handler); ok {
+		return h.level.Level()
+	}
+	return slog.LevelInfo
+}
+
+// Unlimited returns a logger that drops no repeated record, for the lines of an audit.
+func Unlimited(log *slog.Logger) *slog.Logger {
+	h, ok := log.Handler().(*handler)
+	if !ok {
+		return log
+	}
+	return slog.New(&handler{next: h.next, level: h.level})
+}
+
+// handler adds to a handler of slog what New says.
+type handler struct {
+	next    slog.Handler
+	level   *slog.LevelVar
+	limiter *limiter // nil: there is no limit
+}
+
+func (h *handler) Enabled(_ context.Context, level slog.Level) bool {
+	return level >= h.level.Level()
+}
+
+func (h *handler) Handle(ctx context.Context, r slog.Record) error {
+	if span := trace.SpanContextFromContext(ctx); span.HasTraceID() {
+		r = r.Clone()
+		r.AddAttrs(slog.String("trace_id", span.TraceID().String()))
+	}
+	if h.limiter == nil || r.Level <= slog.LevelDebug {
+		return h.next.Handle(ctx, r)
+	}
+	return h.limiter.handle(ctx, h.next, r)
+}
+
+func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &handler{next: h.next.WithAttrs(attrs), level: h.level, limiter: h.limiter}
+}
+
+func (h *handler) WithGroup(name string) slog.Handler {
+	return &handler{next: h.next.WithGroup(name), level: h.level, limiter: h.limiter}
+}
+
+const (
+	// firstWindow is the time after a record in which records like it are only counted. Each window
+	// with such records doubles the next one, up to maxWindow; one without ends the series.
+	firstWindow = 10 * time.Second
+	maxWindow   = 5 * time.Minute
+	// maxKeys bounds the kinds of records that are remembered.
+	maxKeys = 1000
+)
+
+// limiter lets one record of each kind through in a window. Records are of one kind if they have the
+// same message and agree in the attributes that say what they are about. When a window ends, the
+// last record that was counted is written, with the number of all in the attribute repeated.
+type limiter struct {
+	// mu guards the fields below. Nothing blocks while it is held.
+	mu     sync.Mutex
+	states map[string]*repeat
+}
+
+// repeat holds what is known of one kind of records.
+type repeat struct {
+	window  time.Duration
+	until   time.Time
+	counted int
+	last    slog.Record // of those that were counted
+}
+
+// subjects are the attributes that tell kinds of records apart. They are bounded, or nearly so.
+var subjects = []string{
+	"server", "replica", "host", "reason", "option", "problem", "was", "is", "method", "path",
+}
+
+func kindOf(r *slog.Record) string {
+	var b strings.Builder
+	b.WriteString(r.Message)
+	r.Attrs(func(a slog.Attr) bool {
+		if slices.Contains(subjects, a.Key) {
+			b.WriteString("\x00" + a.Key + "=" + a.Value.String())
+		}
+		return true
+	})
+	return b.String()
+}
+
+func (l *limiter) handle(ctx context.Context, next slog.Handler, r slog.Record) error {
+	if !l.admit(ctx, next, &r, time.Now()) {
+		return nil
+	}
+	return next.Handle(ctx, r)
+}
+
+// admit reports whether a record is written now.
+func (l *limiter) admit(
+	ctx context.Context, next slog.Handler, r *slog.Record, now time.Time,
+) bool {
+	kind := kindOf(r)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.states[kind]
+	switch {
+	case s == nil || s.counted == 0 && !now.Before(s.until):
+		l.roomLocked(now)
+		l.states[kind] = &repeat{window: firstWindow, until: now.Add(firstWindow)}
+		return true
+	case s.counted == 0:
+		ctx = context.WithoutCancel(ctx)
+		time.AfterFunc(s.until.Sub(now), func() { l.flush(ctx, next, kind) })
+	}
+	s.counted++
+	s.last = r.Clone()
+	return false
+}
+
+// roomLocked forgets the kinds whose windows are over, and all of them if there are too many.
+func (l *limiter) roomLocked(now time.Time) {
+	if len(l.states) < maxKeys {
+		return
+	}
+	for kind, s := range l.states {
+		if s.counted == 0 && !now.Before(s.until) {
+			delete(l.states, kind)
+		}
+	}
+	if len(l.states) >= maxKeys {
+		clear(l.states)
+	}
+}
+
+// flush ends a window with records that were counted.
+func (l *limiter) flush(ctx context.Context, next slog.Handler, kind string) {
+	l.mu.Lock()
+	s := l.states[kind]
+	if s == nil || s.counted == 0 {
+		l.mu.Unlock()
+		return
+	}
+	last := s.last
+	last.AddAttrs(slog.Int("repeated", s.counted))
+	s.window = min(2*s.window, maxWindow)
+	s.until, s.counted, s.last = time.Now().Add(s.window), 0, slog.Record{}
+	l.mu.Unlock()
+	_ = next.Handle(ctx, last) // as slog does
+}
