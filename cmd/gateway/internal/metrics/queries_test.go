@@ -134,14 +134,24 @@ func TestRunbook(t *testing.T) {
 	}
 }
 
-// TestRules asks promtool whether Prometheus accepts the alerts.
+// TestRules asks promtool whether Prometheus accepts the alerts, and whether each fires when it
+// should, and none for a gateway that is well.
 func TestRules(t *testing.T) {
 	promtool, err := exec.LookPath("promtool")
 	if err != nil {
 		t.Skip("promtool is not installed (Debian: prometheus)")
 	}
-	check := exec.CommandContext(t.Context(), promtool, "check", "rules", alerts)
-	if out, err := check.CombinedOutput(); err != nil {
-		t.Errorf("promtool: %v\n%s", err, out)
+	for _, args := range [][]string{
+		{"check", "rules", alerts}, {"test", "rules", "../../../../deploy/prometheus/alerts_test.yaml"},
+	} {
+		if out, err := exec.CommandContext(t.Context(), promtool, args...).CombinedOutput(); err != nil {
+			t.Errorf("promtool %s: %v\n%s", args, err, out)
+		}
+	}
+	fired := string(read(t, "../../../../deploy/prometheus/alerts_test.yaml"))
+	for name := range rules(t) {
+		if !strings.Contains(fired, `alertname="`+name+`"`) {
+			t.Errorf("%s does not fire in alerts_test.yaml", name)
+		}
 	}
 }
