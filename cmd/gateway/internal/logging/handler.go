@@ -24,7 +24,9 @@ func New(w io.Writer, cfg config.Log) *slog.Logger {
 	if cfg.Format == config.LogJSON {
 		next = slog.NewJSONHandler(w, opt)
 	}
-	return slog.New(&handler{next: next, level: level, limiter: &limiter{states: map[string]*repeat{}}})
+	return slog.New(&handler{
+		next: next, level: level, limiter: &limiter{states: map[string]*repeat{}},
+	})
 }
 
 // spell writes durations as text in both formats, such as 1.5s.
@@ -99,9 +101,9 @@ const (
 	maxKeys = 1000
 )
 
-// limiter lets one record of each kind through in a window. Records are of one kind if they have the
-// same message and agree in the attributes that say what they are about. When a window ends, the
-// last record that was counted is written, with the number of all in the attribute repeated.
+// limiter lets one record of each kind through in a window. Records are of one kind if they have
+// the same message and agree in the attributes that say what they are about. When a window ends,
+// the last record that was counted is written, with the number of all in the attribute repeated.
 type limiter struct {
 	// mu guards the fields below. Nothing blocks while it is held.
 	mu     sync.Mutex
