@@ -14,8 +14,9 @@ import (
 	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
 )
 
-// New returns a logger that writes to w. Its level can change (see SetLevel). Records above Debug
-// that repeat are limited (see limiter). A record with a span in its context has the trace's id.
+// New returns a logger that writes to w. Its level can change (see SetLevel). Records that clients
+// and servers can cause at any rate are limited (see limiter). A record with a span in its context
+// has the trace's id.
 func New(w io.Writer, cfg config.Log) *slog.Logger {
 	level := new(slog.LevelVar)
 	level.Set(cfg.Level)
@@ -78,7 +79,7 @@ func (h *handler) Handle(ctx context.Context, r slog.Record) error {
 		r = r.Clone()
 		r.AddAttrs(slog.String("trace_id", span.TraceID().String()))
 	}
-	if h.limiter == nil || r.Level <= slog.LevelDebug {
+	if h.limiter == nil || r.Level <= slog.LevelDebug || !slices.Contains(limited, r.Message) {
 		return h.next.Handle(ctx, r)
 	}
 	return h.limiter.handle(ctx, h.next, r)
@@ -116,6 +117,12 @@ type repeat struct {
 	until   time.Time
 	counted int
 	last    slog.Record // of those that were counted
+}
+
+// limited are the messages that clients and servers can cause at any rate.
+var limited = []string{
+	"request failed", "request refused", "slow request", "server unavailable", "server changed",
+	"connection pool cleared", "replica joined", "replica left", "panic",
 }
 
 // subjects are the attributes that tell kinds of records apart. They are bounded, or nearly so.

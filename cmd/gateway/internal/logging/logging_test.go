@@ -177,13 +177,13 @@ func TestRepeats(t *testing.T) {
 			t.Errorf("after quiet: %q", got)
 		}
 		for range 3 {
-			logging.Unlimited(log).Info("audit")
+			logging.Unlimited(log).Info("server changed")
 		}
 		if got := lines(); len(got) != 3 {
 			t.Errorf("unlimited: %q", got)
 		}
 		for i := range 5000 {
-			log.Warn("x", "server", strconv.Itoa(i))
+			log.Warn("server changed", "server", strconv.Itoa(i))
 		}
 		if got := lines(); len(got) != 5000 {
 			t.Errorf("%d lines of different servers", len(got))
