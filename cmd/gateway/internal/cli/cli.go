@@ -75,6 +75,16 @@ var commands = []command{
 			"before a rollout.",
 	},
 	{
+		name: "config", args: []string{"check"}, configured: true, run: checkConfig,
+		synopsis: "check the configuration without starting",
+		doc: "Reads the file, the variables, the flags and all files that they name, as serve " +
+			"does, and\n" +
+			"prints what serve would use. It opens no socket; mooring check asks the deployment. " +
+			"Warnings\n" +
+			"are on standard error. Exits with 1 if serve would not start, with 2 if a flag " +
+			"is to blame.",
+	},
+	{
 		name: "key", args: []string{"new"}, run: newKey,
 		synopsis: "make a key for handle.keys",
 		doc: "Prints a new random key. Add it as the last line of the file that " +
