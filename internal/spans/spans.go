@@ -14,8 +14,8 @@ import (
 )
 
 // Sink returns a sink that makes the spans of operations, commands and transactions (see package
-// eventtrace), and events of change streams on the span of the caller. maxQueryText limits the
-// text of a command in its span; 0 leaves it out.
+// eventtrace). A change stream has the spans of its aggregate and getMore commands and nothing
+// else. maxQueryText limits the text of a command in its span; 0 leaves it out.
 func Sink(tracer trace.Tracer, maxQueryText int) *event.Sink {
 	return eventtrace.Sink(eventtrace.Config{
 		Start: starter{tracer}.start, Records: Records, MaxQueryTextLength: maxQueryText,
