@@ -403,7 +403,7 @@ func TestOpenDoors(t *testing.T) {
 		t.Errorf("Check = %v, %v", r, err)
 	}
 	for path, want := range map[string]int{
-		"/healthz": 200, "/readyz": 200, "/openapi.json": 200, "/": 404, "/v1": 401, "/healthz/x": 401, "/debug/vars": 401,
+		"/healthz": 200, "/readyz": 200, "/openapi.json": 200, "/": 200, "/v1": 401, "/healthz/x": 401, "/debug/vars": 401,
 	} {
 		if got := g.status(path); got != want {
 			t.Errorf("GET %s = %d, want %d", path, got, want)
