@@ -101,15 +101,17 @@ class Client:
     def call(
         self,
         path: str,
-        body: Optional[Mapping[str, Any]] = None,
+        body: Any = None,
         *,
         method: str = "POST",
         query: Optional[Mapping[str, Any]] = None,
         idempotency_key: Optional[str] = None,
     ) -> Any:
-        """Makes a call, such as `call("/v1/sessions:start", {})`, and returns its answer."""
+        """Makes a call, such as `call("/v1/sessions:start", {})`, and returns its answer, which is
+        None if it has no body."""
         with self._open(path, body, method, query, idempotency_key, self._accept[0]) as response:
-            return self._loads(response.read())
+            text = response.read()
+            return self._loads(text) if text else None
 
     def lines(self, path: str, body: Optional[Mapping[str, Any]] = None) -> Iterator[Document]:
         """Yields the lines of a stream up to its end."""
@@ -179,9 +181,9 @@ class Client:
         if key is not None:
             headers["Idempotency-Key"] = key
         data = None
-        if method == "POST":
+        if method in ("POST", "PUT", "PATCH"):
             headers["Content-Type"] = "application/json"
-            data = self._dumps(body or {}).encode()
+            data = self._dumps({} if body is None else body).encode()
         return urllib.request.Request(url, data=data, headers=headers, method=method)
 
     def _error(self, err: urllib.error.HTTPError) -> MooringError:

@@ -51,6 +51,17 @@ class Gateway(unittest.TestCase):
         odd.insert_one({"_id": 1})
         self.assertEqual(odd.find_one(), {"_id": 1})
 
+    def test_one_document(self):
+        orders = filled("resource")
+        path = f"/v1/databases/{DATABASE}/collections/resource/documents/3"
+        call = orders.database.client.call
+        self.assertEqual(call(path, {"total": 1}, method="PUT"), {"_id": 3, "total": 1})
+        changed = call(path, {"$set": {"total": 2}}, method="PATCH")
+        self.assertEqual(changed, {"_id": 3, "total": 2})
+        self.assertEqual(call(path, method="GET"), {"_id": 3, "total": 2})
+        self.assertIsNone(call(path, method="DELETE"))
+        self.assertIsNone(orders.find_one({"_id": 3}))
+
     def test_pages(self):
         orders = filled("pages")
         pages = orders.pages({}, sort={"_id": 1}, batchSize=4)
