@@ -19,6 +19,8 @@ func TestNearest(t *testing.T) {
 		{documents + ":", `the name of a call follows ":"`},
 		{documents + ":somethingElseAltogether", `there is no call ":somethingElseAltogether" here (a ":" in a name is %3A in a path). Here a path can go on with /{id}, :aggregate,`},
 		{documents + ":" + strings.Repeat("x", 300), `x…" here`},
+		{"/v1/databases/shop/collections/orders:aggregate", `did you mean "/documents:aggregate"?`},
+		{"/v1/databases/shop/collections/orders:find", `did you mean "/documents:find"?`},
 		{documents + "/7:find", `there is no call ":find" here`},
 		{"/v1/databases/shop/collectons/orders/documents", `there is no "collectons" at this place of a path: did you mean "collections"?`},
 		{"/v1/databases/shop/collections/orders/document:find", `did you mean "documents"?`},

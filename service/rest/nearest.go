@@ -21,6 +21,12 @@ func (n *node) notFound(segment, verb string, isVerb bool) error {
 	case isVerb && verb == "":
 		return refuse(rpcerr.RouteNotFound, nothing+`: the name of a call follows ":"`)
 	case isVerb:
+		for _, name := range slices.Sorted(maps.Keys(n.literals)) {
+			if _, ok := n.literals[name].ends[verb]; ok {
+				return refuse(rpcerr.RouteNotFound, "there is no call "+quoted(":"+verb)+
+					" here: did you mean "+quoted("/"+name+":"+verb)+"?")
+			}
+		}
 		if name := nearest(verb, maps.Keys(n.ends)); name != "" {
 			return refuse(rpcerr.RouteNotFound, "there is no call "+quoted(":"+verb)+
 				" here: did you mean "+quoted(":"+name)+"?")
