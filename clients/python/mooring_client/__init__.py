@@ -3,7 +3,7 @@
     from mooring_client import Client
 
     orders = Client("http://127.0.0.1:8080").database("shop").collection("orders")
-    orders.insert_one({"_id": 1, "customer": "Ada"})
+    orders.insert_one({"customer": "Ada"})
     for order in orders.find({"customer": "Ada"}, batchSize=500):
         print(order)
 

@@ -13,7 +13,7 @@ public class Find {
     var encoding = Metadata.Key.of("mooring-document-encoding", Metadata.ASCII_STRING_MARSHALLER);
     headers.put(encoding, "json");
     var request = StreamFindRequest.newBuilder().setDatabase("shop").setCollection("orders")
-        .setFilter(Document.newBuilder().setJson("{\"total\": 5}")).build();
+        .setFilter(Document.newBuilder().setJson("{\"_id\": 1}")).build();
     var documents = DocumentServiceGrpc.newBlockingStub(channel)
         .withInterceptors(MetadataUtils.newAttachHeadersInterceptor(headers));
     documents.streamFind(request).forEachRemaining(message -> {
