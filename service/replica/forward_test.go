@@ -6,14 +6,17 @@ import (
 	"net/netip"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	replicav1 "github.com/mooringdb/mooring/gen/mooring/replica/v1"
 	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/paging"
+	"github.com/mooringdb/mooring/service/replica"
 	"github.com/mooringdb/mooring/service/rpcerr"
 	"github.com/mooringdb/mooring/service/transaction"
 )
@@ -94,5 +97,87 @@ func TestForward(t *testing.T) {
 	}
 	if err := n.ForwardStream(ctx, idle.Advertised(), f, receive); status.Code(err) != codes.Unimplemented {
 		t.Errorf("ForwardStream to a replica that makes no calls = %v", err)
+	}
+}
+
+// traceKey is the key of the name of a trace, in a context.
+type traceKey struct{}
+
+func traceOf(ctx context.Context) string {
+	name, _ := ctx.Value(traceKey{}).(string)
+	return name
+}
+
+// tracedCalls answers the calls that other replicas forward with the name of their trace.
+type tracedCalls struct{ err error }
+
+func (c tracedCalls) Answer(ctx context.Context, _ transaction.Forwarding) ([]byte, error) {
+	return []byte(traceOf(ctx)), c.err
+}
+
+func (c tracedCalls) AnswerStream(
+	ctx context.Context, _ transaction.Forwarding, send func([]byte) error,
+) error {
+	if err := send([]byte(traceOf(ctx))); err != nil {
+		return err
+	}
+	return c.err
+}
+
+// TestTraceOfForwardedCalls checks that a call that is forwarded is part of its client's trace at
+// the replica that makes it, and that the trace learns how the call ends there.
+func TestTraceOfForwardedCalls(t *testing.T) {
+	type ended struct {
+		method, trace string
+		code          codes.Code
+	}
+	const header = "traceparent"
+	for _, row := range []struct {
+		name string
+		err  error
+		code codes.Code
+	}{
+		{"success", nil, codes.OK},
+		{"error", &rpcerr.Error{Reason: rpcerr.TransactionBusy, Message: "busy"}, codes.Aborted},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			ends := make(chan ended, 2)
+			peer := bind(t, "a", func(c *replica.Config) {
+				c.Trace = func(ctx context.Context, method string) (context.Context, func(error)) {
+					name := strings.Join(metadata.ValueFromIncomingContext(ctx, header), ",")
+					return context.WithValue(ctx, traceKey{}, name), func(err error) {
+						ends <- ended{method, name, status.Code(err)}
+					}
+				}
+			})
+			peer.SetCalls(tracedCalls{row.err})
+			peer.Serve(&fake{})
+			n := start(t, "a", nil, func(c *replica.Config) {
+				c.Inject = func(ctx context.Context, md metadata.MD) { md.Set(header, traceOf(ctx)) }
+			})
+			ctx := context.WithValue(t.Context(), traceKey{}, "one")
+			response, err := n.Forward(ctx, peer.Advertised(), transaction.Forwarding{})
+			if status.Code(err) != row.code || err == nil && string(response) != "one" {
+				t.Errorf("Forward = %q, %v; want the trace one, %v", response, err, row.code)
+			}
+			want := ended{replicav1.ReplicaService_Forward_FullMethodName, "one", row.code}
+			if got := <-ends; got != want {
+				t.Errorf("Forward: the trace has %+v, want %+v", got, want)
+			}
+
+			ctx = context.WithValue(t.Context(), traceKey{}, "two")
+			var message string
+			err = n.ForwardStream(ctx, peer.Advertised(), transaction.Forwarding{}, func(b []byte) error {
+				message = string(b)
+				return nil
+			})
+			if status.Code(err) != row.code || message != "two" {
+				t.Errorf("ForwardStream = %v, message %q; want the trace two, %v", err, message, row.code)
+			}
+			want = ended{replicav1.ReplicaService_ForwardStream_FullMethodName, "two", row.code}
+			if got := <-ends; got != want {
+				t.Errorf("ForwardStream: the trace has %+v, want %+v", got, want)
+			}
+		})
 	}
 }
