@@ -116,8 +116,9 @@ func (r *resource) usage() Usage {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	q := r.queue
-	return Usage{Held: q.used, Limit: q.limits.Total, Waiting: q.waits(),
-		Refused: r.refused.read()}
+	return Usage{
+		Held: q.used, Limit: q.limits.Total, Waiting: q.waits(), Refused: r.refused.read(),
+	}
 }
 
 var causes = [...]Cause{ownShare: OwnShare, full: Full, tooMuch: TooMuch}

@@ -366,7 +366,7 @@ func TestUnreachable(t *testing.T) {
 	if e, err := ask(way.address()); e == nil || !e.Sent || e.Refused {
 		t.Errorf("the answer was lost: Ask = %v, want *UnreachableError, sent", err)
 	}
-	if s := n.Transport.Stats(); s.Calls < 3 || s.Unreachable != 2 {
+	if s := n.Stats(); s.Calls < 3 || s.Unreachable != 2 {
 		t.Errorf("Stats() = %+v, want 2 unreachable of at least 3 calls", s)
 	}
 	way.setMute(false)

@@ -103,7 +103,7 @@ func only(t *testing.T, memory *tracetest.InMemoryExporter) tracetest.SpanStub {
 func text(all []attribute.KeyValue) string {
 	words := make([]string, len(all))
 	for i, a := range all {
-		words[i] = string(a.Key) + "=" + a.Value.Emit()
+		words[i] = string(a.Key) + "=" + a.Value.String()
 	}
 	return strings.Join(words, " ")
 }
