@@ -6,6 +6,7 @@ import (
 	"math"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/mooringdb/mooring/core/bson"
@@ -146,8 +147,8 @@ func (c *call) fail(ctx context.Context, err error) {
 func describe(h http.Header, err error, failed rpcerr.Response) (status int, code, text string) {
 	body := failed.Body.GetError()
 	text, code = body.GetMessage(), body.GetReason()
-	if body.GetField() != "" {
-		text = body.GetField() + ": " + text
+	if field := body.GetField(); field != "" && !strings.HasPrefix(text, field+": ") {
+		text = field + ": " + text
 	}
 	switch {
 	case isMissing(err) && (h["Email"] != nil || h["Password"] != nil):

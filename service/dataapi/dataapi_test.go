@@ -450,7 +450,7 @@ func TestFieldFailures(t *testing.T) {
 	} {
 		w := post(newHandler(t, &backend{}), "/action/"+c.action, body(c.fields))
 		var got failure
-		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != 400 || got.Code != c.code || !strings.Contains(got.Error, c.text) {
+		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != 400 || got.Code != c.code || !strings.HasPrefix(got.Error, c.text) {
 			t.Errorf("%s %s: %d %s, want %s %q", c.action, c.fields, w.Code, w.Body, c.code, c.text)
 		}
 	}
