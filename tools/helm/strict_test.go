@@ -6,8 +6,11 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -80,6 +83,48 @@ func TestManifests(t *testing.T) {
 		if !seen[kind] {
 			t.Errorf("no file of values gives a %s", kind)
 		}
+	}
+}
+
+// TestAlerts checks that the PrometheusRule has each alert of the chart's file, if only that value is
+// set.
+func TestAlerts(t *testing.T) {
+	path, err := exec.Command("go", "tool", "-n", "helm").Output()
+	if err != nil {
+		t.Fatalf("go tool -n helm: %v", err)
+	}
+	const chart = "../../deploy/helm/mooring"
+	var stderr bytes.Buffer
+	cmd := exec.Command(strings.TrimSpace(string(path)), "template", "test", chart, "-f", chart+"/ci/minimal.yaml",
+		"--set", "metrics.prometheusRule.enabled=true", "--show-only", "templates/prometheusrule.yaml")
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("helm template: %v\n%s", err, &stderr)
+	}
+	object, _, err := decoder(t).Decode(out, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rule, ok := object.(*monitoringv1.PrometheusRule)
+	if !ok {
+		t.Fatalf("the manifest is a %T, want a PrometheusRule", object)
+	}
+	var got, want []string
+	for _, group := range rule.Spec.Groups {
+		for _, r := range group.Rules {
+			got = append(got, r.Alert)
+		}
+	}
+	file, err := os.ReadFile(chart + "/files/alerts.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, match := range regexp.MustCompile(`(?m)^ +- alert: (\w+)$`).FindAllSubmatch(file, -1) {
+		want = append(want, string(match[1]))
+	}
+	if len(want) == 0 || !slices.Equal(got, want) {
+		t.Errorf("the PrometheusRule has the alerts %q, the file %q", got, want)
 	}
 }
 
