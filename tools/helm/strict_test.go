@@ -86,8 +86,8 @@ func TestManifests(t *testing.T) {
 	}
 }
 
-// TestAlerts checks that the PrometheusRule has each alert of the chart's file, if only that value is
-// set.
+// TestAlerts checks that the PrometheusRule has each alert of the chart's file, if only the value
+// that turns it on is set.
 func TestAlerts(t *testing.T) {
 	path, err := exec.Command("go", "tool", "-n", "helm").Output()
 	if err != nil {
@@ -95,8 +95,9 @@ func TestAlerts(t *testing.T) {
 	}
 	const chart = "../../deploy/helm/mooring"
 	var stderr bytes.Buffer
-	cmd := exec.Command(strings.TrimSpace(string(path)), "template", "test", chart, "-f", chart+"/ci/minimal.yaml",
-		"--set", "metrics.prometheusRule.enabled=true", "--show-only", "templates/prometheusrule.yaml")
+	cmd := exec.Command(strings.TrimSpace(string(path)), "template", "test", chart,
+		"-f", chart+"/ci/minimal.yaml", "--set", "metrics.prometheusRule.enabled=true",
+		"--show-only", "templates/prometheusrule.yaml")
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
