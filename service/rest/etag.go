@@ -39,13 +39,13 @@ func (t entityTag) String() string {
 }
 
 // state returns the part of the tag that names the BSON. Weak tags name none, since they compare
-// as different to all (RFC 9110, 13.1.1).
+// as different to all (RFC 9110, 13.1.1). The etag "*" is no star, and names none either.
 func (t entityTag) state() string {
 	if t.star || t.weak {
 		return t.String()
 	}
 	digest, _, _ := strings.Cut(t.opaque, ".")
-	if digest == "" {
+	if digest == "" || digest == "*" {
 		return t.String() // which is no digest
 	}
 	return digest

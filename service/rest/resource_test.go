@@ -243,6 +243,12 @@ func TestResourceRequests(t *testing.T) {
 	if got := r.remove.GetIfMatch(); len(got) != 1 || got[0] != `W/"E.s"` {
 		t.Errorf("a weak etag: %q, want one that no document has", got)
 	}
+	for _, tag := range []string{`"*"`, `"*.s"`} {
+		do(h, "DELETE", documents+`/7`, ``, "If-Match", tag)
+		if got := r.remove.GetIfMatch(); len(got) != 1 || got[0] == "*" {
+			t.Errorf("the etag %s: %q, want one that no document has", tag, got)
+		}
+	}
 	do(h, "DELETE", documents+`/7`, ``, "If-Match", `*`)
 	if got := r.remove.GetIfMatch(); len(got) != 1 || got[0] != `*` {
 		t.Errorf("any: %q", got)
