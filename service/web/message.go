@@ -36,15 +36,14 @@ func (c *call) readOnly() (proto.Message, error) {
 	if data, err = c.binary(data); err != nil {
 		return nil, err
 	}
-	b := &body{call: c, from: bytes.NewReader(data)}
-	request, err := b.next()
+	from := bytes.NewReader(data)
+	request, err := (&body{call: c, from: from}).next()
 	switch {
 	case errors.Is(err, io.EOF):
 		return nil, wrong("the call has no request")
 	case err != nil:
 		return nil, err
-	}
-	if _, err := b.next(); !errors.Is(err, io.EOF) {
+	case from.Len() > 0:
 		return nil, wrong("the call has more than one request")
 	}
 	return request, nil
@@ -88,19 +87,18 @@ func (c *call) newBody() (*body, error) {
 type body struct {
 	call *call
 	from io.Reader
-	// charges says that nothing of the body is charged yet. A message is charged until the next one
-	// is read, when the handler has taken it.
+	// charges says that nothing of the body is charged yet.
 	charges bool
-	held    int64
 }
 
 // messageCost is what a message in memory takes, for each of its bytes on the wire.
 const messageCost = 2
 
-// next reads the next message. It returns io.EOF at the end of the body.
+// next reads the next message. It returns io.EOF at the end of the body. A message is charged until
+// the next one is read, when the handler has taken it.
 func (b *body) next() (proto.Message, error) {
-	b.call.q.Release(b.held)
-	b.held = 0
+	b.call.q.Release(b.call.held)
+	b.call.held = 0
 	var header [headerBytes]byte
 	if n, err := io.ReadFull(b.from, header[:]); err != nil {
 		if errors.Is(err, io.EOF) && n == 0 {
@@ -112,11 +110,13 @@ func (b *body) next() (proto.Message, error) {
 	if err := b.call.checkSize(length); err != nil {
 		return nil, err
 	}
+	if whole, ok := b.from.(*bytes.Reader); ok && length > int64(whole.Len()) {
+		return nil, b.unread(io.ErrUnexpectedEOF) // nothing is allocated for what is not there
+	}
 	if b.charges {
-		if err := b.call.q.Charge(messageCost * length); err != nil {
+		if err := b.call.charge(messageCost * length); err != nil {
 			return nil, err
 		}
-		b.held = messageCost * length
 	}
 	data := make([]byte, length)
 	if _, err := io.ReadFull(b.from, data); err != nil {
@@ -164,7 +164,7 @@ func (c *call) most() int64 {
 func (c *call) decode(how coding.Coding, data []byte) (proto.Message, error) {
 	var refused error
 	data, err := how.Inflate(data, int(c.most()), func(n int64) error {
-		refused = c.q.Charge(messageCost * n)
+		refused = c.charge(messageCost * n)
 		return refused
 	})
 	switch {
@@ -229,7 +229,16 @@ func (c *call) checkItems(data []byte) error {
 	case n*itemCost <= smallRequest:
 		return nil
 	}
-	return c.q.Charge(int64(n * itemCost))
+	return c.charge(int64(n * itemCost))
+}
+
+// charge charges the call with a request message.
+func (c *call) charge(bytes int64) error {
+	if err := c.q.Charge(bytes); err != nil {
+		return err
+	}
+	c.held += bytes
+	return nil
 }
 
 // commas returns the number of commas in JSON, outside of its texts.

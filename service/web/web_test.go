@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -431,6 +432,50 @@ func TestClientStream(t *testing.T) {
 		if got := f.read(t, w, func() proto.Message { return &mooringv1.ImportResponse{} }); got.code != codes.InvalidArgument {
 			t.Errorf("%s, cut: %+v", f.contentType, got)
 		}
+	}
+}
+
+// TestImportReleases sends more messages than there is memory for at once. What one of them takes
+// is released before the next: what it inflates to, and its items.
+func TestImportReleases(t *testing.T) {
+	const many = 40
+	large, items := &mooringv1.ImportRequest{Documents: []*mooringv1.Document{filter(70 << 10)}}, &mooringv1.ImportRequest{}
+	for range 100 {
+		items.Documents = append(items.Documents, filter(1))
+	}
+	scarce := func(c *rest.Config) { c.Admission = admission.New(admission.Config{Bytes: 1 << 20}) }
+	for name, m := range map[string]*mooringv1.ImportRequest{"inflated": large, "items": items} {
+		var all []proto.Message
+		for range many {
+			all = append(all, m)
+		}
+		for _, f := range []form{streams[0], webs[0]} {
+			b := &backend{}
+			w := send(newHandler(t, b, scarce), "Import", f.contentType, f.request(t, coding.Gzip, all...), "Connect-Content-Encoding", "gzip", "Grpc-Encoding", "gzip")
+			got := f.read(t, w, func() proto.Message { return &mooringv1.ImportResponse{} })
+			if got.code != codes.OK || b.imported != many*len(m.GetDocuments()) {
+				t.Errorf("%s in %s: %d imported, %+v", name, f.contentType, b.imported, got)
+			}
+		}
+	}
+}
+
+// TestLengthThatLies sends an envelope that announces far more than the body has. Nothing is
+// allocated for that.
+func TestLengthThatLies(t *testing.T) {
+	const announced = 32 << 20
+	body := binary.BigEndian.AppendUint32([]byte{0}, announced)
+	f := webs[0]
+	h := newHandler(t, &backend{}, func(c *rest.Config) { c.MaxBodyBytes = 64 << 20 })
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	w := send(h, "StreamFind", f.contentType, body)
+	runtime.ReadMemStats(&after)
+	if got := f.read(t, w, nil); got.code != codes.InvalidArgument {
+		t.Errorf("%+v", got)
+	}
+	if taken := after.TotalAlloc - before.TotalAlloc; taken > announced/2 {
+		t.Errorf("%d bytes were allocated for a body of %d", taken, len(body))
 	}
 }
 
