@@ -21,6 +21,7 @@ function failure(reason, retry, message, cause) {
 // so, or if they have an idempotency key.
 const reads = new Set([
   'find', 'findOne', 'nextPage', 'closeCursor', 'distinct', 'countDocuments', 'estimatedDocumentCount',
+  'streamFind', 'watchCollection', 'watchDatabase', 'watchDeployment',
 ]);
 
 const plain = /^[A-Za-z0-9_-][A-Za-z0-9_.-]*$/;

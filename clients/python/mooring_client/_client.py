@@ -17,6 +17,7 @@ Document = Dict[str, Any]
 # so, or if they have an idempotency key.
 _READS = frozenset(
     ["find", "findOne", "distinct", "countDocuments", "estimatedDocumentCount", "next", "close"]
+    + ["streamFind", "watch"]
 )
 
 

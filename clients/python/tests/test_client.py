@@ -166,7 +166,12 @@ class Scripted(unittest.TestCase):
             collection.find_one()
         self.assertEqual((caught.exception.reason, caught.exception.http_status), ("NoGateway", 404))
         gone = Client("http://127.0.0.1:1", retries=0).database("a").collection("b")
-        for call, retry in ((gone.find_one, "same-request"), (gone.insert_one, "never")):
+        for call, retry in (
+            (gone.find_one, "same-request"),
+            (lambda _: list(gone.stream()), "same-request"),
+            (lambda _: list(gone.watch()), "same-request"),
+            (gone.insert_one, "never"),
+        ):
             with self.assertRaises(MooringError) as caught:
                 call({})
             self.assertEqual((caught.exception.reason, caught.exception.retry), ("NoAnswer", retry))

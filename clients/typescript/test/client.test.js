@@ -131,6 +131,8 @@ test('what is no answer of a gateway', async () => {
   s.stop();
   const gone = new Client('http://127.0.0.1:1', { retries: 0 });
   await assert.rejects(gone.collection('a', 'b').findOne(), { reason: 'NoAnswer', retry: 'same-request' });
+  await assert.rejects(all(gone.collection('a', 'b').stream()), { reason: 'NoAnswer', retry: 'same-request' });
+  await assert.rejects(all(gone.collection('a', 'b').watch()), { reason: 'NoAnswer', retry: 'same-request' });
   await assert.rejects(gone.collection('a', 'b').updateMany({}, [{ $unset: 'a' }]), { reason: 'NoAnswer', retry: 'never' });
 });
 
