@@ -62,16 +62,25 @@ func (c *call) decode(m message) error {
 // largeBody is the size of a body from which decoding it is heavy work.
 const largeBody = 256 << 10
 
-// pausing charges a call whose heavy work pauses meanwhile.
+// pausing charges a call whose heavy work, if it does any, pauses meanwhile: those that hold the
+// memory may need a turn to return it.
 type pausing struct {
 	turn *admission.Turn
-	call charger
+	call *call
 }
 
 func (p pausing) charge(bytes int64) error {
-	p.turn.Leave()
-	defer p.turn.Take()
+	if p.turn.Leave() {
+		defer p.turn.Take()
+	}
 	return p.call.charge(bytes)
+}
+
+func (p pausing) makeRoom(bytes int) error {
+	if p.turn.Leave() {
+		defer p.turn.Take()
+	}
+	return p.call.makeRoom(bytes)
 }
 
 // charge charges the call with memory before it is taken.

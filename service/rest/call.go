@@ -340,9 +340,9 @@ func (c *call) writeResponse(m proto.Message) error {
 
 // writeLarge encodes a large response twice, with the buffer.
 func (c *call) writeLarge(out *buffer, m proto.Message) error {
-	e := encoder{buf: out.b, mode: c.format.mode, room: c}
-	defer func() { out.b = e.buf }()
 	turn := c.handler.config.Admission.Turn()
+	e := encoder{buf: out.b, mode: c.format.mode, room: pausing{&turn, c}}
+	defer func() { out.b = e.buf }()
 	turn.Take()
 	defer turn.Leave()
 	length := 0

@@ -6,11 +6,14 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mooringdb/mooring/core/bson"
@@ -121,6 +124,52 @@ func TestNoRoomForText(t *testing.T) {
 		if got := a.Bytes().Held; got != 0 {
 			t.Errorf("%q: %d bytes are held at the end", char, got)
 		}
+	}
+}
+
+// TestNoTurnWhileWaitingForRoom checks that a call that waits for memory lets others work: they may
+// hold the memory, and return it when they have worked.
+func TestNoTurnWhileWaitingForRoom(t *testing.T) {
+	for _, method := range []string{":find", ":streamFind"} {
+		synctest.Test(t, func(t *testing.T) {
+			docs := pads(1, 1<<20, "x")
+			f := findsPads(docs)
+			f.streamFind = func(_ *mooringv1.StreamFindRequest,
+				s grpc.ServerStreamingServer[mooringv1.StreamFindResponse],
+			) error {
+				return s.Send(&mooringv1.StreamFindResponse{Documents: docs})
+			}
+			a := admission.New(admission.Config{Bytes: 8 << 20, Patience: time.Minute})
+			h := newHandler(t, f, func(c *rest.Config) { c.Admission = a })
+			var all admission.Account
+			a.Open(&all, admission.Principal{})
+			all.Force(8 << 20)
+			answered := make(chan int)
+			go func() { answered <- do(h, "POST", documents+method, "{}").Code }()
+			synctest.Wait()
+			if a.Bytes().Waiting != 1 {
+				t.Fatalf("%s: %d calls wait for memory, want 1", method, a.Bytes().Waiting)
+			}
+			worked := make(chan struct{})
+			go func() {
+				defer close(worked)
+				for range max(1, runtime.GOMAXPROCS(0)-1) { // all turns that there are
+					turn := a.Turn()
+					turn.Take()
+					defer turn.Leave()
+				}
+			}()
+			synctest.Wait()
+			select {
+			case <-worked:
+			default:
+				t.Errorf("%s: the call has a turn while it waits for memory", method)
+			}
+			all.Close()
+			if code := <-answered; code != 200 {
+				t.Errorf("%s: %d", method, code)
+			}
+		})
 	}
 }
 

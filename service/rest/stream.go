@@ -233,12 +233,12 @@ func (c *call) writeBatch(m proto.Message) error {
 	}
 	out := c.handler.buffers.get(0)
 	defer c.handler.buffers.put(out)
-	e := encoder{buf: out.b, mode: c.format.mode, room: c}
+	turn := c.handler.config.Admission.Turn()
+	e := encoder{buf: out.b, mode: c.format.mode, room: pausing{&turn, c}}
 	defer func() {
 		c.account.Shrink(c.textRoom)
 		c.textRoom = 0
 	}()
-	turn := c.handler.config.Admission.Turn()
 	if proto.Size(m) >= largeResponse {
 		turn.Take()
 		defer turn.Leave()
