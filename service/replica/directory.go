@@ -110,11 +110,12 @@ func (d *directory) heardLocked() []string {
 	return slices.Collect(maps.Keys(d.heard))
 }
 
-// heardOf returns the number of learned addresses.
+// heardOf returns the number of learned addresses of other replicas. Replicas also report this
+// replica's own address to it.
 func (d *directory) heardOf() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return len(d.heardLocked())
+	return len(slices.DeleteFunc(d.heardLocked(), d.isSelfLocked))
 }
 
 // known returns all addresses that need no lookup of a name, this replica's own among them.

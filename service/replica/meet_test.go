@@ -39,6 +39,8 @@ func TestMeet(t *testing.T) {
 		if slices.Contains(n.Others(t.Context(), false), n.Advertised()) {
 			t.Error("a replica is among its others")
 		}
+		eventually(t, "two others are counted",
+			func() bool { return n.Transport.Stats().Known == 2 })
 	}
 	// A replica that has drained announces where its cursors went.
 	from := page.Replica{Address: c.Advertised(), Instance: page.Instance{7}}
