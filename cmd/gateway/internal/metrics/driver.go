@@ -228,7 +228,8 @@ func (m *Metrics) Sink() *event.Sink {
 	}
 }
 
-// isElection reports whether the deployment has a primary that was elected since.
+// isElection reports whether the deployment has a primary that was elected since. A primary that
+// the gateway has lost and found again is none.
 func isElection(e *event.TopologyDescriptionChanged) bool {
 	now := primary(&e.New)
 	if now == nil {
@@ -237,7 +238,7 @@ func isElection(e *event.TopologyDescriptionChanged) bool {
 	if before := primary(&e.Previous); before != nil {
 		return before.Address != now.Address || before.ElectionID != now.ElectionID
 	}
-	return true
+	return now.ElectionID.IsZero() || now.ElectionID != e.Previous.MaxElectionID
 }
 
 func primary(t *description.Topology) *description.Server {

@@ -223,6 +223,7 @@ func TestElections(t *testing.T) {
 		}}}
 	}
 	none := description.Topology{}
+	lost := description.Topology{MaxElectionID: bson.ObjectID{3}} // by the gateway alone
 	for _, row := range []struct {
 		name          string
 		previous, now description.Topology
@@ -232,7 +233,9 @@ func TestElections(t *testing.T) {
 		{"other news", primary("a:1", 1), primary("a:1", 1), 1},
 		{"elected again", primary("a:1", 1), primary("a:1", 2), 2},
 		{"another", primary("a:1", 2), primary("b:1", 3), 3},
-		{"lost", primary("b:1", 3), none, 3},
+		{"lost", primary("b:1", 3), lost, 3},
+		{"found again", lost, primary("b:1", 3), 3},
+		{"elected meanwhile", lost, primary("a:1", 4), 4},
 	} {
 		s.TopologyDescriptionChanged(event.TopologyDescriptionChanged{Previous: row.previous, New: row.now})
 		if got := value(scrape(t, m), "mooring_elections_total"); got != row.want {
