@@ -24,6 +24,7 @@ func (x *Chain) log(ctx context.Context, c *pass) (err error) {
 		r.code, r.reason, r.message = f.Code(), f.Reason(), f.Whole()
 	}
 	if level, message := r.summary(); x.cfg.Logger.Enabled(ctx, level) && message != "" {
+		//nolint:sloglint // one of the two constants of summary
 		x.cfg.Logger.LogAttrs(ctx, level, message, r.attrs(ctx)...)
 	}
 	if slow := x.cfg.SlowRequest; slow > 0 && r.took >= slow && c.stream == nil {

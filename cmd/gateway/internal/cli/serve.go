@@ -28,7 +28,7 @@ func serve(c call) error {
 		return err
 	}
 	log := logging.New(c.stderr, cfg.Log)
-	log.Info("starting", "version", build.Version(), cfg.Attrs())
+	log.Info("starting", slog.String("version", build.Version()), cfg.Attrs())
 	for _, w := range cfg.Warnings {
 		log.Warn("configuration", "problem", w)
 	}

@@ -260,6 +260,82 @@ func TestSecondSignal(t *testing.T) {
 	}
 }
 
+// TestKilled checks that a gateway that SIGKILL has ended, with a call in flight, leaves nothing
+// to repair: one that starts with the same files becomes ready, serves, and adds to its audit log.
+func TestKilled(t *testing.T) {
+	reached := make(chan struct{}, 1)
+	mongo := mongotest.NewTCPServer(t, mongotest.Handlers{
+		"slow": func(*mongotest.Command) mongotest.Reply {
+			reached <- struct{}{}
+			return mongotest.Hang()
+		},
+	})
+	dir := t.TempDir()
+	keys, addresses, log := filepath.Join(dir, "keys"), filepath.Join(dir, "addresses.json"),
+		filepath.Join(dir, "audit.log")
+	const key = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=\n"
+	if err := os.WriteFile(keys, []byte(key), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{
+		"--uri", mongo.URI(), "--handle-keys-file", keys, "--replica-address", "127.0.0.1:0",
+		"--addresses-file", addresses, "--audit-file", log,
+	}
+	run := func(g *gateway, command string) (int, error) {
+		resp, err := http.Post("http://"+g.REST+"/v1/databases/db:runCommand", "application/json",
+			strings.NewReader(`{"command":{"`+command+`":1}}`))
+		if err != nil {
+			return 0, err
+		}
+		_, err = io.Copy(io.Discard, resp.Body)
+		resp.Body.Close()
+		return resp.StatusCode, err
+	}
+	read := func(file string) string {
+		t.Helper()
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	serves := func(g *gateway) {
+		t.Helper()
+		g.eventually(t, "/readyz", http.StatusOK)
+		if code, err := run(g, "ping"); code != http.StatusOK || err != nil {
+			t.Errorf("ping: %d, %v; want 200", code, err)
+		}
+		if text := read(addresses); !strings.Contains(text, g.REST) {
+			t.Errorf("the addresses file has %s, want %s in it", text, g.REST)
+		}
+	}
+
+	first := start(t, args...)
+	serves(first)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := run(first, "slow")
+		ended <- err
+	}()
+	<-reached
+	first.send(t, syscall.SIGKILL)
+	first.wait(t)
+	if err := <-ended; err == nil {
+		t.Error("the call in flight has an answer, want an error")
+	}
+	audited := read(log)
+
+	second := start(t, args...)
+	serves(second)
+	second.signal(t)
+	if code := second.wait(t); code != 0 {
+		t.Errorf("exit code %d, want 0", code)
+	}
+	if text := read(log); !strings.HasPrefix(text, audited) || len(text) == len(audited) {
+		t.Errorf("the audit log was\n%s\nand is\n%s\nwant it longer", audited, text)
+	}
+}
+
 func TestServePortTaken(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
