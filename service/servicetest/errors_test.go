@@ -40,6 +40,7 @@ func rows(token string) map[protoreflect.FullName]failing {
 	set := &mooringv1.Update{Kind: &mooringv1.Update_Operators{Operators: doc(`{"$set": {"a": 1}}`)}}
 	const d, c = "d", "c"
 	empty := doc(`{}`)
+	one := &mooringv1.Value{Encoding: &mooringv1.Value_Json{Json: "1"}}
 	return map[protoreflect.FullName]failing{
 		"mooring.v1.CommandService.RunCommand":             {&mooringv1.RunCommandRequest{Database: d, Command: doc(`{"ping": 1}`)}, refused},
 		"mooring.v1.CommandService.RunCursorCommand":       {&mooringv1.RunCursorCommandRequest{Database: d, Command: doc(`{"find": "c"}`)}, refused},
@@ -102,6 +103,19 @@ func rows(token string) map[protoreflect.FullName]failing {
 		},
 		"mooring.v1.CatalogService.UpdateSearchIndex": {
 			&mooringv1.UpdateSearchIndexRequest{Database: d, Collection: c, Name: "n", Definition: empty}, refused,
+		},
+
+		"mooring.v1.DocumentResourceService.GetDocument": {
+			&mooringv1.GetDocumentRequest{Database: d, Collection: c, Id: one}, refused,
+		},
+		"mooring.v1.DocumentResourceService.PutDocument": {
+			&mooringv1.PutDocumentRequest{Database: d, Collection: c, Id: one, Replacement: empty}, refused,
+		},
+		"mooring.v1.DocumentResourceService.PatchDocument": {
+			&mooringv1.PatchDocumentRequest{Database: d, Collection: c, Id: one, Update: set}, refused,
+		},
+		"mooring.v1.DocumentResourceService.DeleteDocument": {
+			&mooringv1.DeleteDocumentRequest{Database: d, Collection: c, Id: one}, refused,
 		},
 
 		"mooring.v1.CursorService.NextPage":    {&mooringv1.NextPageRequest{Cursor: token}, refused},
@@ -197,7 +211,7 @@ func TestErrorsOfEveryRPC(t *testing.T) {
 	}
 	table := rows(page.GetCursor())
 	found := methods()
-	if len(found) < 49 {
+	if len(found) < 53 {
 		t.Fatalf("only %d RPCs were found", len(found))
 	}
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "mooring-request-id", "the-id")

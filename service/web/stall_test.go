@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,14 +23,17 @@ import (
 type endless struct {
 	mooringv1.UnimplementedDocumentServiceServer
 
-	ended error
+	ended atomic.Bool // a Send has failed
 }
 
 func (e *endless) StreamFind(r *mooringv1.StreamFindRequest, s grpc.ServerStreamingServer[mooringv1.StreamFindResponse]) error {
-	for e.ended == nil {
-		e.ended = s.Send(&mooringv1.StreamFindResponse{Documents: []*mooringv1.Document{r.GetFilter()}})
+	for {
+		err := s.Send(&mooringv1.StreamFindResponse{Documents: []*mooringv1.Document{r.GetFilter()}})
+		if err != nil {
+			e.ended.Store(true)
+			return err
+		}
 	}
-	return e.ended
 }
 
 // oneConn listens for one connection.
@@ -73,12 +77,13 @@ func TestStalledClients(t *testing.T) {
 				f.contentType, len(body), body)
 			time.Sleep(50 * time.Second) //nolint:forbidigo // fake time
 			synctest.Wait()
-			if e.ended != nil || a.Bytes().Held == 0 {
-				t.Errorf("%s: before the timeout: %v, %d bytes are charged", f.contentType, e.ended, a.Bytes().Held)
+			if e.ended.Load() || a.Bytes().Held == 0 {
+				t.Errorf("%s: before the timeout: ended %t, %d bytes are charged", f.contentType,
+					e.ended.Load(), a.Bytes().Held)
 			}
 			time.Sleep(time.Minute) //nolint:forbidigo // fake time
 			synctest.Wait()
-			if e.ended == nil {
+			if !e.ended.Load() {
 				t.Errorf("%s: the handler goes on", f.contentType)
 			}
 			if _, err := io.Copy(io.Discard, near); err != nil {

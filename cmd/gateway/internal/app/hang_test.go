@@ -11,7 +11,8 @@ import (
 	"github.com/mooringdb/mooring/internal/mongotest"
 )
 
-// TestHangingCalls holds all connections with calls that hang on the server and have no time limit.
+// TestHangingCalls holds all connections with calls that hang on the server and have no time limit,
+// where more calls may be in flight than there are connections.
 // Another client's call is refused after requests.queueTime and told to try again. /readyz stays
 // 200: the deployment is slow for all replicas, and a load balancer without replicas would make a
 // slow service one that is down. After the calls have ended, others run.
@@ -30,7 +31,7 @@ func TestHangingCalls(t *testing.T) {
 	flood, floodLine := newKey(t, "flood", time.Time{})
 	other, otherLine := newKey(t, "other", time.Time{})
 	g := start(t, mongo.URI(), "--mongodb-options=maxPoolSize=4",
-		"--requests-queue-time=100ms", "--requests-timeout=0s", "--auth-api-keys-file",
+		"--requests-queue-time=100ms", "--requests-max-in-flight=8", "--requests-timeout=0s", "--auth-api-keys-file",
 		secretFile(t, "keys", floodLine+"\n"+otherLine+"\n"))
 	g.ready()
 	post := func(key, path, body string) (int, string, string) {
