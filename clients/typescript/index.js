@@ -130,7 +130,7 @@ export class Client {
     const init = { method, headers, signal: args.signal };
     if (method !== 'GET' && method !== 'DELETE') {
       headers['Content-Type'] ??= 'application/json';
-      init.body = headers['Content-Type'] === 'application/json' ? this.#text(args.body ?? {}) : args.body;
+      init.body = headers['Content-Type'] === 'application/json' ? this.#text(present(args.body ?? {})) : args.body;
     }
     return [`${this.#base}${path}${query.length ? `?${query.join('&')}` : ''}`, init];
   }
@@ -169,6 +169,12 @@ async function errorOf(response, parse) {
   const retry = response.status === 503 ? 'restart' : 'never';
   const message = `${response.status} ${response.statusText}, which is no answer of a gateway`;
   return { error: { status: 'UNKNOWN', code: 2, requestId: '', reason: 'NoGateway', retry, message } };
+}
+
+// present returns the fields of a request that have a value. A codec may write undefined as null,
+// which is an error in most fields.
+function present(body) {
+  return Object.fromEntries(Object.entries(body).filter(([, value]) => value !== undefined));
 }
 
 async function* linesOf(body) {

@@ -169,6 +169,14 @@ test('another codec', async () => {
   assert.equal((await all(exact.stream()))[0].big, 9007199254740993n);
 });
 
+test('a codec that writes undefined as null', async () => {
+  await filled('undefined');
+  const codec = { parse: JSON.parse, stringify: (value) => JSON.stringify(value, (_, v) => (v === undefined ? null : v)) };
+  const orders = new Client(url, { codec }).collection(database, 'undefined');
+  assert.equal((await all(orders.find({}, { batchSize: 4, limit: undefined }))).length, 10);
+  for await (const _ of orders.find({}, { batchSize: 4 })) break; // closes the cursor
+});
+
 test('changes', { skip: !hasChanges }, async () => {
   const orders = await filled('changes');
   const aborter = new AbortController();
