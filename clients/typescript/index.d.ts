@@ -38,7 +38,7 @@ export interface CallArguments<Id extends OperationId> extends CallOptions {
   body?: RequestBody<Id> | string;
 }
 
-/** Texts to values and back, such as EJSON of the package bson. The default is JSON. */
+/** Texts to values and back; the README has one with the types of the package bson. The default is JSON. */
 export interface Codec {
   parse(text: string): any;
   stringify(value: unknown): string;
