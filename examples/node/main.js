@@ -16,13 +16,18 @@ const collection = 'node';
 const count = 2500;
 
 const root = fileURLToPath(new URL('../../', import.meta.url));
-const { mooring } = loadPackageDefinition(
-  loadSync(['mooring/v1/document_service.proto', 'mooring/v1/cursor_service.proto'], {
-    includeDirs: [`${root}proto`, `${root}third_party/googleapis`],
-    arrays: true,
-    longs: String,
-  }),
-);
+const files = [
+  'mooring/v1/document_service.proto',
+  'mooring/v1/cursor_service.proto',
+  'google/rpc/status.proto',
+  'google/rpc/error_details.proto',
+];
+const definition = loadSync(files, {
+  includeDirs: [`${root}proto`, `${root}third_party/googleapis`],
+  arrays: true,
+  longs: String,
+});
+const { mooring } = loadPackageDefinition(definition);
 const channel = credentials.createInsecure();
 const documents = new mooring.v1.DocumentService(address, channel);
 const cursors = new mooring.v1.CursorService(address, channel);
@@ -36,6 +41,18 @@ function call(client, method, request) {
   return new Promise((resolve, reject) => {
     client[method](request, (err, response) => (err ? reject(err) : resolve(response)));
   });
+}
+
+// errorInfo reads the gateway's reason, and whether to repeat the call, from an error. An error that this program's
+// own side of gRPC has made, such as that of a lost connection, has none.
+function errorInfo(err) {
+  const [bytes] = err.metadata.get('grpc-status-details-bin');
+  if (!bytes) return {};
+  const { details } = definition['google.rpc.Status'].deserialize(bytes);
+  const info = details.find(({ type_url: type }) => type.endsWith('/google.rpc.ErrorInfo'));
+  if (!info) return {};
+  const { reason, metadata } = definition['google.rpc.ErrorInfo'].deserialize(info.value);
+  return { reason, retry: metadata.retry };
 }
 
 async function insert() {
@@ -96,7 +113,8 @@ async function main() {
     await call(documents, 'insertOne', { ...where, document: toDocument({ _id: 1 }) });
   } catch (err) {
     if (err.code !== status.ALREADY_EXISTS) throw err;
-    console.log('a duplicate _id is ALREADY_EXISTS');
+    const { reason, retry } = errorInfo(err);
+    console.log(`a duplicate _id is ALREADY_EXISTS: ${reason}, retry ${retry}`);
   }
   if (paged !== count || streamed !== count) throw new Error(`want ${count} documents each time`);
 }
