@@ -132,18 +132,18 @@ func (g *gateway) status(path string) int {
 	return resp.StatusCode
 }
 
-// eventually asks until the answer has that status.
-func (g *gateway) eventually(t *testing.T, path string, want int) {
+// eventually asks /readyz until the answer has that status.
+func (g *gateway) eventually(t *testing.T, want int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	again := time.NewTicker(10 * time.Millisecond)
 	defer again.Stop()
-	for got := g.status(path); got != want; got = g.status(path) {
+	for got := g.status("/readyz"); got != want; got = g.status("/readyz") {
 		select {
 		case <-again.C:
 		case <-ctx.Done():
-			t.Fatalf("GET %s = %d after 30 s, want %d", path, got, want)
+			t.Fatalf("GET /readyz = %d after 30 s, want %d", got, want)
 		}
 	}
 }
@@ -152,7 +152,7 @@ func TestServe(t *testing.T) {
 	mongo := mongotest.NewTCPServer(t, nil)
 	file := filepath.Join(t.TempDir(), "addresses.json")
 	g := start(t, "--uri", mongo.URI(), "--addresses-file", file)
-	g.eventually(t, "/readyz", http.StatusOK)
+	g.eventually(t, http.StatusOK)
 	if got := g.status("/healthz"); got != http.StatusOK {
 		t.Errorf("/healthz = %d", got)
 	}
@@ -228,7 +228,7 @@ func TestServeWithoutMongoDB(t *testing.T) {
 		t.Errorf("/readyz = %d without MongoDB, want 503", got)
 	}
 	mongo.SetDown(false)
-	g.eventually(t, "/readyz", http.StatusOK)
+	g.eventually(t, http.StatusOK)
 	g.signal(t)
 	if code := g.wait(t); code != 0 {
 		t.Errorf("exit code %d, want 0", code)
@@ -253,7 +253,7 @@ func TestSecondSignal(t *testing.T) {
 	}()
 	<-reached
 	g.signal(t)
-	g.eventually(t, "/readyz", http.StatusServiceUnavailable)
+	g.eventually(t, http.StatusServiceUnavailable)
 	g.signal(t)
 	if code := g.wait(t); code != 1 {
 		t.Errorf("exit code %d, want 1", code)
@@ -301,7 +301,7 @@ func TestKilled(t *testing.T) {
 	}
 	serves := func(g *gateway) {
 		t.Helper()
-		g.eventually(t, "/readyz", http.StatusOK)
+		g.eventually(t, http.StatusOK)
 		if code, err := run(g, "ping"); code != http.StatusOK || err != nil {
 			t.Errorf("ping: %d, %v; want 200", code, err)
 		}
