@@ -219,6 +219,10 @@ exactly-once: ## 100000 retryable writes through dropped connections, elections 
 bank: ## BANK=5m of transfers in transactions, while connections, primaries and replicas go
 	cd lab && LAB_BANK=$(BANK) $(GO) test -count=1 -timeout 1h -v ./bank
 
+.PHONY: drill
+drill: ## nine faults, and the metrics, log lines and alerts that the gateway shows of each
+	cd lab && $(GO) test -count=1 -v ./drill
+
 .PHONY: overload
 overload: ## 200 callers on a server that admits 50 requests a second
 	cd lab && $(GO) test -count=1 -v ./overload

@@ -1,0 +1,244 @@
+package drill_test
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mooringdb/mooring/internal/certtest"
+	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/lab/internal/gatewaytest"
+)
+
+// path is where the tests search.
+var path = gatewaytest.Documents("shop", "orders", "find")
+
+// quick shortens the driver's own times.
+const quick = "&heartbeatFrequencyMS=500&serverSelectionTimeoutMS=500"
+
+func TestDatabaseDown(t *testing.T) {
+	mongo := mongotest.NewTCPServer(t, nil)
+	d := begin(t, mongo.URI()+quick)
+	mongo.SetDown(true)
+	d.wantReady(http.StatusServiceUnavailable, "no MongoDB server can be selected")
+	if r := d.Post(t, path, "{}"); r.Status != http.StatusServiceUnavailable {
+		t.Errorf("find = %d %s", r.Status, r.Body)
+	}
+	d.wantMetric(is(0), "mooring_server_up")
+	d.wantMetric(more(0), "mooring_errors_total", `reason="NoSuitableServer"`)
+	d.wantLog("server unavailable", string(mongo.Address()))
+	d.wantAlerts("MooringErrors", "MooringNotReady", "MooringServerDown")
+}
+
+func TestSlowDatabase(t *testing.T) {
+	mongo := mongotest.NewTCPServer(t, nil)
+	d := begin(t, mongo.URI())
+	mongo.Handle("find", func(c *mongotest.Command) mongotest.Reply {
+		return mongo.Default(c).After(1100 * time.Millisecond)
+	})
+	if r := d.Post(t, path, "{}"); r.Status != http.StatusOK {
+		t.Errorf("find = %d %s", r.Status, r.Body)
+	}
+	d.wantMetric(more(1), "db_client_operation_duration_seconds_sum", `db_operation_name="find"`)
+	d.wantLog("slow request", "shop", "orders")
+	d.wantReady(http.StatusOK, "")
+	d.wantAlerts("MooringDatabaseSlow")
+}
+
+// keys returns a file with the API keys of so many principals, and the keys.
+func keys(t *testing.T, principals ...string) (file string, all []gatewaytest.Header) {
+	t.Helper()
+	var lines strings.Builder
+	for _, p := range principals {
+		out, err := exec.CommandContext(t.Context(), suite.Gateway(t),
+			"key", "api", "new", "--principal", p).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		key := regexp.MustCompile(`mooring_\S+`).Find(out)
+		line := regexp.MustCompile(`(?m)` + p + ` \S+ \S+$`).Find(out)
+		if key == nil || line == nil {
+			t.Fatalf("key api new printed %q", out)
+		}
+		lines.Write(line)
+		lines.WriteByte('\n')
+		all = append(all, gatewaytest.Header{Name: "Api-Key", Value: string(key)})
+	}
+	file = filepath.Join(t.TempDir(), "keys")
+	if err := os.WriteFile(file, []byte(lines.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file, all
+}
+
+// hang makes finds wait until the test ends, and returns a function that sends one and waits until
+// the server has it.
+func hang(t *testing.T, mongo *mongotest.Server, d *drill) func(...gatewaytest.Header) {
+	t.Helper()
+	arrived, release := make(chan struct{}), make(chan struct{})
+	mongo.Handle("find", func(c *mongotest.Command) mongotest.Reply {
+		select {
+		case arrived <- struct{}{}:
+			<-release
+		case <-release:
+		}
+		return mongo.Default(c)
+	})
+	var calls sync.WaitGroup
+	t.Cleanup(func() {
+		close(release)
+		calls.Wait()
+	})
+	return func(h ...gatewaytest.Header) {
+		calls.Go(func() {
+			// The context of t ends before its cleanup.
+			r, err := http.NewRequest(http.MethodPost, d.REST+path, strings.NewReader("{}")) //nolint:noctx // see above
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			r.Header.Set("Content-Type", "application/json")
+			for _, h := range h {
+				r.Header.Set(h.Name, h.Value)
+			}
+			if resp, err := http.DefaultClient.Do(r); err == nil {
+				resp.Body.Close()
+			}
+		})
+		select {
+		case <-arrived:
+		case <-time.After(patience):
+			t.Fatal("the server has not got the find")
+		}
+	}
+}
+
+func TestPoolExhausted(t *testing.T) {
+	mongo := mongotest.NewTCPServer(t, nil)
+	file, keys := keys(t, "ann", "bob", "cid")
+	d := begin(t, mongo.URI()+"&maxPoolSize=2", "--auth-api-keys-file", file,
+		"--requests-queue-time", "100ms")
+	send := hang(t, mongo, d)
+	send(keys[0])
+	send(keys[1])
+	if r := d.Post(t, path, "{}", keys[2]); r.Status != http.StatusServiceUnavailable {
+		t.Errorf("find = %d %s", r.Status, r.Body)
+	}
+	d.wantMetric(is(2), "mooring_pool_connections{", `db_client_connection_state="used"`)
+	d.wantMetric(more(0), "mooring_admission_refusals_total", `cause="full"`, `resource="calls"`)
+	d.wantLog("request failed", "Overloaded")
+	d.wantReady(http.StatusOK, "")
+	d.wantAlerts("MooringErrors", "MooringOverloaded", "MooringPoolExhausted")
+}
+
+func TestFlood(t *testing.T) {
+	mongo := mongotest.NewTCPServer(t, nil)
+	file, keys := keys(t, "ann", "bob")
+	d := begin(t, mongo.URI(), "--auth-api-keys-file", file, "--requests-queue-time", "10ms",
+		"--requests-max-in-flight-per-principal", "1")
+	send := hang(t, mongo, d)
+	send(keys[0])
+	for range 20 {
+		if r := d.Post(t, path, "{}", keys[0]); r.Status != http.StatusTooManyRequests {
+			t.Errorf("find of the client that floods = %d %s", r.Status, r.Body)
+		}
+	}
+	mongo.Handle("find", nil)
+	if r := d.Post(t, path, "{}", keys[1]); r.Status != http.StatusOK {
+		t.Errorf("find of another client = %d %s", r.Status, r.Body)
+	}
+	d.wantMetric(is(20), "mooring_admission_refusals_total", `cause="own_share"`)
+	d.wantLog("request refused", "QuotaExceeded", "ann")
+	d.wantReady(http.StatusOK, "")
+	d.wantAlerts("MooringClientOverShare")
+}
+
+func TestCertificateEnds(t *testing.T) {
+	mongo := mongotest.NewTCPServer(t, nil)
+	end := time.Now().Add(3 * 24 * time.Hour).Truncate(time.Second)
+	pair := certtest.Authority(t, certtest.ECDSA).Issue(t, "127.0.0.1",
+		certtest.Valid(time.Now().Add(-time.Hour), end))
+	d := begin(t, mongo.URI(), "--tls-key-file", certtest.File(t, "key", pair.KeyBlock(t)),
+		"--tls-certificate-file", certtest.File(t, "certificate", pair.CertificateBlock()))
+	d.wantMetric(is(float64(end.Unix())), "mooring_certificate_not_after_timestamp_seconds")
+	d.wantReady(http.StatusOK, "")
+	d.wantAlerts("MooringCertificateExpires")
+}
+
+func TestWrongPassword(t *testing.T) {
+	mongo := mongotest.NewTCPServer(t, nil)
+	demand := func(password string) {
+		mongo.RequireAuth(&mongotest.Auth{Users: []mongotest.User{{Name: "app", Password: password}}})
+	}
+	demand("first")
+	d := begin(t, strings.Replace(mongo.URI(), "mongodb://", "mongodb://app:first@", 1)+quick)
+	demand("second")
+	mongo.CutConnections()
+	gatewaytest.Eventually(t, patience, func() error { // a call finds that its connection is cut
+		d.Post(t, path, "{}")
+		if status, body := get(t, d.REST+"/readyz"); status == http.StatusOK {
+			return errors.New("the gateway is ready: " + body)
+		}
+		return nil
+	})
+	d.wantReady(http.StatusServiceUnavailable, "AuthenticationFailed")
+	d.wantMetric(is(0), "mooring_login_ok")
+	d.wantLog("cannot log in to MongoDB", "AuthenticationFailed")
+	// Each login that fails makes the server Unknown until the next check, so that mooring_server_up
+	// changes all the time: which alerts fire beside that of the login is not tested.
+	d.wantMetric(is(0), "mooring_ready")
+}
+
+func TestReplicaUnreachable(t *testing.T) {
+	mongo := mongotest.NewTCPServer(t, nil)
+	mongo.SetDocuments("shop.orders", mongotest.Numbered(0, 300, 0)...)
+	key, err := exec.CommandContext(t.Context(), suite.Gateway(t), "key", "new").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "keys")
+	if err := os.WriteFile(file, key, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"--handle-keys-file", file, "--replica-address", "127.0.0.1:0"}
+	gone, d := begin(t, mongo.URI(), args...), begin(t, mongo.URI(), args...)
+	page := gone.Post(t, path, `{"batchSize":1}`)
+	var opened struct{ Cursor string }
+	if err := json.Unmarshal(page.Body, &opened); err != nil || opened.Cursor == "" {
+		t.Fatalf("find = %s, %v", page.Body, err)
+	}
+	gone.Kill(t)
+	if r := d.Post(t, "/v1/cursors:next", `{"cursor":"`+opened.Cursor+`"}`); r.Status < 400 {
+		t.Errorf("getMore = %d %s", r.Status, r.Body)
+	}
+	d.wantMetric(more(0), "mooring_replica_unreachable_total")
+	d.wantReady(http.StatusOK, "")
+	d.wantAlerts("MooringReplicaUnreachable")
+}
+
+func TestMemoryNearLimit(t *testing.T) {
+	mongo := mongotest.NewTCPServer(t, nil)
+	t.Setenv("GOMEMLIMIT", "12MiB") // an idle gateway uses about as much
+	d := begin(t, mongo.URI())
+	d.wantMetric(is(12<<20), "go_gc_gomemlimit_bytes")
+	d.wantReady(http.StatusOK, "")
+	d.wantAlerts("MooringMemoryNearLimit")
+}
+
+func TestGatewayGone(t *testing.T) {
+	d := begin(t, mongotest.NewTCPServer(t, nil).URI())
+	d.Kill(t)
+	for _, url := range []string{d.admin + "/metrics", d.REST + "/readyz"} {
+		if status, body := get(t, url); status != 0 {
+			t.Errorf("%s = %d %s, want no answer", url, status, body)
+		}
+	}
+}
