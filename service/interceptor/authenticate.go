@@ -103,9 +103,6 @@ func (x *Chain) permit(ctx context.Context, c *pass) error {
 		return errUnknown
 	}
 	c.call.Principal = id.Principal
-	if c.call.Terse && x.cfg.OperatorTexts && x.cfg.Policy != nil && x.cfg.Policy.IsOperator(id) {
-		c.call.Terse = false
-	}
 	if c.stream == nil || id.Expires.IsZero() {
 		return c.next(ctx)
 	}

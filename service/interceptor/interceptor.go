@@ -154,6 +154,7 @@ type pass struct {
 	// policy checks the requests of the call; it is used if Config.Policy is set.
 	policy  policy.Call
 	checked bool // policy is set
+	settled bool // call.Terse is what the policy says: see isTerse
 
 	chain *Chain
 	// Of a unary call:
@@ -199,8 +200,20 @@ func (c *pass) handle(ctx context.Context) (err error) {
 func (c *pass) finish(response any) {
 	c.renewSession(response)
 	if m, ok := response.(proto.Message); ok && (c.call.Quiet || c.call.Terse) {
-		rpcerr.Hush(m)
+		rpcerr.Hush(m, func() bool { return c.call.Quiet || c.isTerse() })
 	}
+}
+
+// isTerse reports whether errors tell the client neither addresses of servers nor their texts. It
+// asks the policy once, so only calls that have an error call it.
+func (c *pass) isTerse() bool {
+	cfg, id := &c.chain.cfg, c.call.Identity
+	if c.call.Terse && !c.settled {
+		c.settled = true
+		c.call.Terse = !cfg.OperatorTexts || cfg.Policy == nil || id == nil ||
+			!cfg.Policy.IsOperator(id)
+	}
+	return c.call.Terse
 }
 
 // renewSession puts the token that continues the call's session into a response.

@@ -72,6 +72,21 @@ func TestOperatorTexts(t *testing.T) {
 		if got := strings.Contains(status.Convert(err).Message(), "E42"); got != row.shown {
 			t.Errorf("%s: %v, want the server's words: %v", row.name, err, row.shown)
 		}
+		response, err := interceptor.New(row.cfg).Unary()(ctx,
+			&mooringv1.FindRequest{Database: "d", Collection: "c"},
+			&grpc.UnaryServerInfo{FullMethod: "/mooring.v1.DocumentService/Find"},
+			func(context.Context, any) (any, error) {
+				return &mooringv1.InsertManyResponse{
+					WriteErrors: []*mooringv1.WriteError{{Message: "E42 at a:1"}},
+				}, nil
+			})
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := response.(*mooringv1.InsertManyResponse).GetWriteErrors()[0].GetMessage()
+		if got := strings.Contains(text, "E42"); got != row.shown {
+			t.Errorf("%s: %q, want the server's words: %v", row.name, text, row.shown)
+		}
 	}
 }
 

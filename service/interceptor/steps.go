@@ -120,6 +120,7 @@ func (x *Chain) explain(ctx context.Context, c *pass) (err error) {
 			err = rpcerr.Explain(errPanicked, c.call.Call)
 		}
 	}()
+	c.call.Terse = c.isTerse()
 	return rpcerr.Explain(cause, c.call.Call)
 }
 

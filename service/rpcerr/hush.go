@@ -40,10 +40,10 @@ func hushParts(writes []*mooringv1.WriteError, concern *mooringv1.WriteConcernEr
 }
 
 // Hush takes the server's words out of the errors in a response, as they are taken out of an error
-// whose call is quiet.
-func Hush(response proto.Message) {
-	m := response.ProtoReflect()
-	m.Range(func(_ protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+// whose call is quiet. It calls hide for each of them, and leaves those for which hide reports
+// false as they are.
+func Hush(response proto.Message, hide func() bool) {
+	response.ProtoReflect().Range(func(_ protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		switch v := v.Interface().(type) {
 		case protoreflect.List:
 			for i := range v.Len() {
@@ -51,23 +51,27 @@ func Hush(response proto.Message) {
 				if !ok {
 					break
 				}
-				hushMessage(item)
+				hushMessage(item, hide)
 			}
 		case protoreflect.Message:
-			hushMessage(v)
+			hushMessage(v, hide)
 		}
 		return true
 	})
 }
 
-func hushMessage(m protoreflect.Message) {
+func hushMessage(m protoreflect.Message, hide func() bool) {
 	switch m := m.Interface().(type) {
 	case *mooringv1.WriteError:
-		hushParts([]*mooringv1.WriteError{m}, nil)
+		if hide() {
+			hushParts([]*mooringv1.WriteError{m}, nil)
+		}
 	case *mooringv1.WriteConcernError:
-		hushParts(nil, m)
+		if hide() {
+			hushParts(nil, m)
+		}
 	case *mooringv1.Document, *mooringv1.Value:
 	default:
-		Hush(m) // a transaction's response has those of its operations
+		Hush(m, hide) // a transaction's response has those of its operations
 	}
 }

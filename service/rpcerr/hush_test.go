@@ -48,11 +48,16 @@ func TestQuiet(t *testing.T) {
 		InsertedIds:       []*mooringv1.InsertedId{{Index: 3}},
 	}
 	nested := &mooringv1.ErrorResponse{Error: &mooringv1.Error{WriteErrors: []*mooringv1.WriteError{rpcerr.WriteError(write, payload.BSON)}}}
-	rpcerr.Hush(nested)
+	always := func() bool { return true }
+	rpcerr.Hush(response, func() bool { return false })
+	if text := prototext.Format(response); !strings.Contains(text, "secret") {
+		t.Errorf("a response whose words need not be hidden: %s", text)
+	}
+	rpcerr.Hush(nested, always)
 	if text := prototext.Format(nested); strings.Contains(text, "secret") || !strings.Contains(text, "11000") {
 		t.Errorf("nested %s", text)
 	}
-	rpcerr.Hush(response)
+	rpcerr.Hush(response, always)
 	if text := prototext.Format(response); strings.Contains(text, "secret") || !strings.Contains(text, "11000") || !strings.Contains(text, "exists") {
 		t.Errorf("response %s", text)
 	}
