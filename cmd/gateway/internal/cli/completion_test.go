@@ -79,7 +79,10 @@ func TestShells(t *testing.T) {
 				args = []string{"--no-config", "-c", row.script, file}
 			}
 			cmd := exec.Command(shell, args...)
-			cmd.Env = []string{"PATH=" + dir + ":" + os.Getenv("PATH"), "HOME=" + dir, asGateway + "=1"}
+			cmd.Env = []string{
+				"PATH=" + dir + ":" + os.Getenv("PATH"), "HOME=" + dir, asGateway + "=1",
+				"GOCOVERDIR=" + t.TempDir(), // else a binary with coverage warns
+			}
 			out, err := cmd.CombinedOutput()
 			if got := strings.Join(strings.Fields(string(out)), " "); err != nil || got != row.want {
 				t.Errorf("%s = %q, %v; want %q", row.shell, got, err, row.want)
