@@ -78,7 +78,7 @@ func serve() {
 		fmt.Fprintln(os.Stderr, err)
 		return
 	}
-	fmt.Println(s.URI())
+	fmt.Println(s.URI()) //nolint:forbidigo // for the process that started this one
 	<-make(chan struct{})
 }
 
@@ -138,7 +138,7 @@ func call(target string) error {
 	var mu sync.Mutex
 	var s sample
 	waiting := map[int]time.Time{} // the calls that have not ended, and when they began
-	fmt.Println("ready")
+	fmt.Println("ready")           //nolint:forbidigo // for the process that started this one
 	tick := time.NewTicker(every)
 	for i := 0; ; i++ {
 		select {
@@ -171,7 +171,7 @@ func call(target string) error {
 			if err != nil {
 				return err
 			}
-			fmt.Println(string(text))
+			fmt.Println(string(text)) //nolint:forbidigo // for the process that started this one
 		}
 	}
 }

@@ -54,8 +54,10 @@ func TestResource(t *testing.T) {
 		{"nothing there", "GET", "7", "", nil, false, 404, "DocumentNotFound", nil},
 		{"nothing to change", "PATCH", "7", `{"$set":{"a":1}}`, nil, false, 404, "DocumentNotFound", nil},
 		{"nothing to replace", "PUT", "7", `{"a":0}`, func() []string { return []string{"If-Match", "*"} }, false, 412, "PreconditionFailed", nil},
-		{"create", "PUT", "7", `{"a":1}`, func() []string { return []string{"If-None-Match", "*"} }, false, 201, `{"_id":7,"a":1}`,
-			func(r *http.Response) { first = r.Header.Get("Etag") }},
+		{
+			"create", "PUT", "7", `{"a":1}`, func() []string { return []string{"If-None-Match", "*"} }, false, 201, `{"_id":7,"a":1}`,
+			func(r *http.Response) { first = r.Header.Get("Etag") },
+		},
 		{"create again", "PUT", "7", `{"a":2}`, func() []string { return []string{"If-None-Match", "*"} }, false, 412, "PreconditionFailed", nil},
 		{"read", "GET", "7", "", nil, false, 200, `{"_id":7,"a":1}`, func(r *http.Response) {
 			if got := r.Header.Get("Etag"); got != first {
@@ -63,13 +65,17 @@ func TestResource(t *testing.T) {
 			}
 		}},
 		{"still the same", "GET", "7", "", func() []string { return []string{"If-None-Match", first} }, false, 304, ``, nil},
-		{"change", "PATCH", "7", `{"$set":{"a":2}}`, func() []string { return []string{"If-Match", first} }, true, 200, `{"_id":7,"a":2}`,
-			func(r *http.Response) { second = r.Header.Get("Etag") }},
+		{
+			"change", "PATCH", "7", `{"$set":{"a":2}}`, func() []string { return []string{"If-Match", first} }, true, 200, `{"_id":7,"a":2}`,
+			func(r *http.Response) { second = r.Header.Get("Etag") },
+		},
 		{"change with an old etag", "PATCH", "7", `{"$set":{"a":3}}`, func() []string { return []string{"If-Match", first} }, false, 412, "PreconditionFailed", nil},
 		{"delete with an old etag", "DELETE", "7", ``, func() []string { return []string{"If-Match", first} }, false, 412, "PreconditionFailed", nil},
 		{"replace with an old etag", "PUT", "7", `{}`, func() []string { return []string{"If-Match", first} }, false, 412, "PreconditionFailed", nil},
-		{"replace", "PUT", "7", `{"_id":7,"b":{"c":[1,"x",null]}}`, func() []string { return []string{"If-Match", second, "Prefer", "return=minimal"} }, true, 204, ``,
-			func(r *http.Response) { second = r.Header.Get("Etag") }},
+		{
+			"replace", "PUT", "7", `{"_id":7,"b":{"c":[1,"x",null]}}`, func() []string { return []string{"If-Match", second, "Prefer", "return=minimal"} }, true, 204, ``,
+			func(r *http.Response) { second = r.Header.Get("Etag") },
+		},
 		{"another one", "GET", "7", "", func() []string { return []string{"If-None-Match", first} }, false, 200, `{"_id":7,"b":{"c":[1,"x",null]}}`, nil},
 		{"one that does not match", "GET", `7?filter={"b":1}`, "", nil, false, 404, "DocumentNotFound", nil},
 		{"delete", "DELETE", "7", ``, func() []string { return []string{"If-Match", second} }, true, 204, ``, nil},
