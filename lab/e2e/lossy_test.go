@@ -66,11 +66,16 @@ func TestLostReplies(t *testing.T) {
 				total := &outcomes{counts: map[string]int{}, third: make(chan struct{})}
 				var wg sync.WaitGroup
 				proxy := lossy.Start(t, replicas[0].REST, replicas[1].REST)
-				wg.Go(func() { total.run(t, proxy, seed) })
+				ran := make(chan struct{})
+				wg.Go(func() {
+					defer close(ran)
+					total.run(t, proxy, seed)
+				})
 				if row.meanwhile != nil {
 					select {
 					case <-total.third:
 						row.meanwhile(t, replicas[0])
+					case <-ran: // too early: no client could read
 					case <-t.Context().Done():
 					}
 				}

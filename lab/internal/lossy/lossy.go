@@ -89,6 +89,7 @@ func (p *Proxy) forward(
 	req.Header = r.Header.Clone()
 	req.Header.Del(Target)
 	req.Header.Del(Loss)
+	req.Header.Del("Accept-Encoding") // the answer is passed on without its coding
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return 0, nil, nil, err
