@@ -85,8 +85,8 @@ type attack struct {
 	run  func(t *testing.T, g *target) string
 }
 
-// busy has the attacks that keep a processor busy. In short forms the others, which mostly wait, run
-// at the same time, but each of these alone: they would take the processors from each other's
+// busy has the attacks that keep a processor busy. In short forms the others, which mostly wait,
+// run at the same time, but each of these alone: they would take the processors from each other's
 // gateways.
 var busy = map[string]bool{
 	"gRPC responses not taken": true, "gRPC InsertMany of 1,000,000 {}": true,
