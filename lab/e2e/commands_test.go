@@ -18,7 +18,7 @@ import (
 func TestRun(t *testing.T) {
 	p, err := proc.Start(proc.Config{Path: suite.Command(t, "run"), Args: []string{
 		"--gateway", suite.Gateway(t), "--embedded", suite.Embedded(t),
-		"--rest-address", "127.0.0.1:0", "--grpc-address", "127.0.0.1:0",
+		"--port", "0", "--grpc-port", "0",
 	}})
 	if err != nil {
 		t.Fatal(err)
