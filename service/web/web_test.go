@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"runtime"
 	"strings"
 	"testing"
@@ -47,6 +48,7 @@ type backend struct {
 	deadline bool
 	who      string
 	imported int
+	during   func() // called by FindOne; nil: nothing is
 }
 
 func (b *backend) learn(ctx context.Context) {
@@ -60,6 +62,9 @@ func (b *backend) learn(ctx context.Context) {
 func (b *backend) FindOne(ctx context.Context, r *mooringv1.FindOneRequest) (*mooringv1.FindOneResponse, error) {
 	b.learn(ctx)
 	b.filter = r.GetFilter().GetBson()
+	if b.during != nil {
+		b.during()
+	}
 	_ = grpc.SetHeader(ctx, metadata.Pairs("mooring-session", "renewed", "other", "hidden"))
 	_ = grpc.SetTrailer(ctx, metadata.Pairs("mooring-end", "yes"))
 	if b.err != nil {
@@ -457,6 +462,51 @@ func TestImportReleases(t *testing.T) {
 				t.Errorf("%s in %s: %d imported, %+v", name, f.contentType, b.imported, got)
 			}
 		}
+	}
+}
+
+// TestItemsAreCharged checks that a small message with many items, which are within their limit, is
+// charged with what they take in memory: while the call runs, and no longer. Without that memory
+// the message is refused.
+func TestItemsAreCharged(t *testing.T) {
+	const budget, items, cost = 4 << 20, 3000, 512
+	request := &mooringv1.FindOneRequest{ReadPreference: &mooringv1.ReadPreference{}}
+	for range items {
+		request.ReadPreference.Tags = append(request.ReadPreference.Tags, &mooringv1.TagSet{})
+	}
+	for _, f := range append(unary, webs...) {
+		t.Run(f.contentType, func(t *testing.T) {
+			want := int64(items * cost)
+			if f.json {
+				want /= 4 // an item may have so many commas
+			}
+			a := admission.New(admission.Config{Bytes: budget})
+			held := int64(0)
+			b := &backend{during: func() { held = a.Bytes().Held }}
+			h := newHandler(t, b, func(c *rest.Config) { c.Admission = a })
+			whole := f.request(t, coding.Identity, request)
+			call := func() result {
+				return f.read(t, send(h, "FindOne", f.contentType, whole), func() proto.Message {
+					return &mooringv1.FindOneResponse{}
+				})
+			}
+			got := call()
+			if got.code != codes.OK || held < want || a.Bytes().Held != 0 {
+				t.Errorf("%+v: %d bytes were charged, want %d; %d are left", got, held, want,
+					a.Bytes().Held)
+			}
+			address := httptest.NewRequest(http.MethodPost, "/", nil).RemoteAddr
+			client := netip.MustParseAddrPort(address).Addr()
+			var before admission.Account
+			a.Open(&before, admission.PrincipalOf("", client))
+			before.Force(budget - want)
+			got = call()
+			if got.code != codes.ResourceExhausted || got.reason != "QuotaExceeded" ||
+				a.Bytes().Held != budget-want {
+				t.Errorf("without room: %+v, %d bytes are left", got, a.Bytes().Held)
+			}
+			before.Close()
+		})
 	}
 }
 
