@@ -26,7 +26,8 @@ type driver struct {
 	changeLag                             prometheus.Observer
 	originals, compressed                 *prometheus.CounterVec
 
-	// servers holds the servers of the deployment. mu guards its replacement.
+	// servers holds the servers of the deployment. mu guards its replacement, and the beginning of
+	// series of a server: none begins after the server has left.
 	mu      sync.Mutex
 	servers atomic.Pointer[map[address.Address]*server]
 }
@@ -152,15 +153,29 @@ func (d *driver) command(e *event.Command, err error, took time.Duration) {
 	name, kind := commandIndex(e.Name), outcome(err)
 	observer := s.commands[name][kind].Load()
 	if observer == nil {
-		resolved := d.commands.WithLabelValues(commandName(name), s.address, outcomes[kind])
-		observer = &resolved
-		s.commands[name][kind].Store(observer)
+		if observer = d.begin(s, e.Address, name, kind); observer == nil {
+			return
+		}
 	}
 	(*observer).Observe(took.Seconds())
 }
 
+// begin returns the series of a command, which it makes; nil: the server has left.
+func (d *driver) begin(s *server, a address.Address, name, kind int) *prometheus.Observer {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.server(a) != s {
+		return nil
+	}
+	observer := d.commands.WithLabelValues(commandName(name), s.address, outcomes[kind])
+	s.commands[name][kind].Store(&observer)
+	return &observer
+}
+
 // count counts an event of a server's pool.
 func (d *driver) count(v *prometheus.CounterVec, a address.Address, reason ...string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if s := d.server(a); s != nil {
 		v.WithLabelValues(append([]string{s.address}, reason...)...).Inc()
 	}

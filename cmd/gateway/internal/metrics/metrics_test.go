@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -211,6 +212,27 @@ func TestServersLeave(t *testing.T) {
 	emitAll(s, "b:27017")
 	if after := series(scrape(t, m)); after != before || strings.Contains(text(t, m), "b:27017") {
 		t.Errorf("%d series, %d before the server came", after, before)
+	}
+}
+
+// TestServersLeaveMeanwhile checks that events that arrive while their server leaves make no series
+// that stay.
+func TestServersLeaveMeanwhile(t *testing.T) {
+	m := metrics.New(metrics.Options{})
+	s := m.Sink()
+	before := series(scrape(t, m))
+	for i := range 300 {
+		a := address.Address(fmt.Sprintf("left%d:27017", i))
+		s.ServerOpening(event.ServerOpening{Address: a})
+		var wg sync.WaitGroup
+		for range 2 {
+			wg.Go(func() { emitAll(s, a) })
+		}
+		s.ServerClosed(event.ServerClosed{Address: a})
+		wg.Wait()
+	}
+	if after := series(scrape(t, m)); after != before {
+		t.Errorf("%d series after all servers have left, %d before they came", after, before)
 	}
 }
 
