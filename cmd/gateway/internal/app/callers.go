@@ -86,7 +86,7 @@ func newAccess(lc fx.Lifecycle, cfg *config.Config, log *slog.Logger, a *caller.
 		add(keyfile.Config{
 			Paths: []string{path}, Sum: string(cfg.Auth.APIKeysSum[:]),
 			Messages: keyfile.Messages{
-				Read:   "API keys read",
+				Read: "API keys read", Count: "keys",
 				Failed: "the API keys cannot be read: the old ones stay",
 			},
 			Use: func(texts []string) (int, error) {
@@ -106,7 +106,7 @@ func newAccess(lc fx.Lifecycle, cfg *config.Config, log *slog.Logger, a *caller.
 		add(keyfile.Config{
 			Paths: []string{cfg.Policy.File}, Sum: cfg.Policy.Sum,
 			Messages: keyfile.Messages{
-				Read:   "policy read",
+				Read: "policy read", Count: "rules",
 				Failed: "the policy cannot be used: the old rules stay",
 			},
 			Use: func(texts []string) (int, error) {
@@ -123,7 +123,7 @@ func newAccess(lc fx.Lifecycle, cfg *config.Config, log *slog.Logger, a *caller.
 		add(keyfile.Config{
 			Paths: h.Paths(), Sum: h.Sum(),
 			Messages: keyfile.Messages{
-				Read:   "certificate read",
+				Read: "certificate read", Count: "certificates",
 				Failed: "the certificate cannot be used: the old one stays",
 			},
 			Use: func(texts []string) (int, error) {

@@ -44,7 +44,7 @@ func newKeyWatcher(lc fx.Lifecycle, cfg *config.Config, ring *seal.Ring,
 	w := keyfile.New(keyfile.Config{
 		Paths: paths, Sum: string(cfg.HandleKeysSum[:]), Log: log,
 		Messages: keyfile.Messages{
-			Read:    "handle keys read",
+			Read: "handle keys read", Count: "keys",
 			Failed:  "the handle keys cannot be read: the old ones stay",
 			Nothing: "nothing to reload: the handle keys are in no file of their own",
 		},

@@ -55,7 +55,7 @@ func newConfigFile(lc fx.Lifecycle, cfg *config.Config, parts liveParts) *config
 	f.Watcher = keyfile.New(keyfile.Config{
 		Paths: paths, Sum: cfg.FileSum, Log: parts.Log,
 		Messages: keyfile.Messages{
-			Read:    "configuration read",
+			Read: "configuration read", Count: "changed",
 			Failed:  "the configuration cannot be used: the old one stays",
 			Nothing: "nothing to reload: there is no configuration file",
 		},
@@ -78,6 +78,9 @@ func (f *configFile) use() (int, error) {
 	adopted, changes := f.current.Adopt(next)
 	if err := f.parts.apply(adopted); err != nil {
 		return 0, err
+	}
+	if adopted.Log.Level != f.current.Log.Level { // else that of PUT /log/level stays
+		logging.SetLevel(f.parts.Log, adopted.Log.Level)
 	}
 	f.current = adopted
 	n := 0
@@ -112,7 +115,6 @@ func (p *liveParts) apply(c *config.Config) error {
 	if p.Callers != nil && c.Auth.APIKeysFile == "" {
 		p.Callers.Replace(c.Auth.APIKeys)
 	}
-	logging.SetLevel(p.Log, c.Log.Level)
 	p.Admission.SetLimits(limits(c))
 	p.Chain.SetTimeouts(interceptor.Timeouts{
 		Default: c.RequestTimeout, Max: c.MaxRequestTimeout,

@@ -4,8 +4,10 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"encoding/base64"
+	"io"
 	"log/slog"
 	"maps"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -114,7 +116,7 @@ func TestReloadUnderLoad(t *testing.T) {
 		write(now)
 		g.Reload()
 		g.logs(`msg="option changed" option=`+name, 1)
-		g.logs(`msg="configuration read"`, i+1)
+		g.logs(`msg="configuration read" file=`+file+` changed=1`, i+1)
 		l.progress()
 	}
 	if !strings.Contains(g.log.String(), `option=requests.queueTime from=5s to=9s`) {
@@ -150,6 +152,60 @@ func TestReloadUnderLoad(t *testing.T) {
 		if strings.Contains(g.log.String(), secret) {
 			t.Error("the log has a secret")
 		}
+	}
+	g.stop()
+}
+
+// TestLevelStays sets the level of the log on the admin port. A reload changes it only if log.level
+// has changed in the file.
+func TestLevelStays(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "mooring.yaml")
+	reload := func(g *gateway, n int, text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if g != nil {
+			g.Reload()
+			g.logs(`msg="configuration read"`, n)
+		}
+	}
+	reload(nil, 0, "log: {level: warn}")
+	g := startWith(t, func(g *gateway) *slog.Logger {
+		return logging.New(&g.log, config.Log{Format: config.LogText, Level: slog.LevelWarn})
+	}, mongotest.NewTCPServer(t, nil).URI(), "--config", file, "--admin-address=127.0.0.1:0")
+	level := func(method, body string) string {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), method, "http://"+g.Addresses().Admin+"/log/level", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := g.http.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		text, err := io.ReadAll(resp.Body)
+		if err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatalf("%s /log/level = %d %s, %v", method, resp.StatusCode, text, err)
+		}
+		return strings.TrimSpace(string(text))
+	}
+	if got := level(http.MethodPut, "debug"); got != "debug" {
+		t.Errorf("PUT: %s", got)
+	}
+	reload(g, 1, "log: {level: warn}\nrequests: {rate: 1000}")
+	if got := level(http.MethodGet, ""); got != "debug" {
+		t.Errorf("after another option has changed the level is %s, want debug", got)
+	}
+	reload(g, 2, "log: {level: warn}\nrequests: {rate: 1000}") // nothing changes
+	if got := level(http.MethodGet, ""); got != "debug" {
+		t.Errorf("after a reload without a change the level is %s, want debug", got)
+	}
+	reload(g, 3, "log: {level: info}\nrequests: {rate: 1000}")
+	g.logs(`msg="option changed" option=log.level from=warn to=info`, 1)
+	if got := level(http.MethodGet, ""); got != "info" {
+		t.Errorf("after log.level has changed the level is %s, want info", got)
 	}
 	g.stop()
 }

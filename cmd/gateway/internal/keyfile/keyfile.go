@@ -16,7 +16,7 @@ type Config struct {
 	// Sum is watch.Sum of the texts in use at the start.
 	Sum string
 	// Use replaces what is in use by what the texts of files that have changed say. It returns
-	// the number of keys or certificates in them. After an error the old ones stay in use.
+	// the number that is logged as Messages.Count. After an error the old ones stay in use.
 	Use func(texts []string) (int, error)
 	Messages
 	Log *slog.Logger
@@ -25,6 +25,7 @@ type Config struct {
 // Messages holds what is logged, in constant words.
 type Messages struct {
 	Read    string // the files were read and are in use
+	Count   string // the name of the number that Use returns, such as keys
 	Failed  string // they cannot be used
 	Nothing string // a reload is asked for, and there are no files
 }
@@ -67,7 +68,7 @@ func (w *Watcher) changed(texts []string, err error, asked bool) {
 	switch {
 	case err == nil:
 		w.bad = ""
-		w.log(slog.LevelInfo, w.cfg.Read, file, slog.Int("keys", n))
+		w.log(slog.LevelInfo, w.cfg.Read, file, slog.Int(w.cfg.Count, n))
 	case err.Error() != w.bad || asked:
 		w.bad = err.Error()
 		w.log(slog.LevelError, w.cfg.Failed, file, slog.Any("err", err))
