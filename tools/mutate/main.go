@@ -5,6 +5,10 @@
 //   - the table of topology transitions, entry by entry;
 //   - a sample of all packages: comparisons, conditions, returned errors, calls and assignments.
 //
+// Whether a mutant is in the sample of -one-in depends on its name and the seed alone. Code that is
+// added or removed elsewhere neither adds nor removes it, so a survivor in CI is in a function that
+// changed, or its test did. A sample of -n mutants takes the next one for each that disappears.
+//
 // It changes no file of the repository: it lays the changed source over the package (go test
 // -overlay). A survivor of the sample fails the command, unless the verdict file names it with the
 // reason why it is equivalent.
@@ -23,7 +27,8 @@ import (
 // options holds what the command tries.
 type options struct {
 	table    bool
-	sample   int // how many mutants; below 0: all
+	sample   int // how many mutants at most; below 0: no limit
+	oneIn    uint64
 	seed     string
 	only     *regexp.Regexp
 	verdicts string
@@ -35,6 +40,7 @@ func main() {
 	var o options
 	flag.BoolVar(&o.table, "table", true, "try the table of topology transitions")
 	flag.IntVar(&o.sample, "n", 0, "how many mutants of all packages; -1: every one")
+	flag.Uint64Var(&o.oneIn, "one-in", 1, "try only the mutants of this `share`; 300: one in 300")
 	flag.StringVar(&o.seed, "seed", "mooring", "what the sample depends on")
 	only := flag.String("only", "", "try mutants whose names match this regular `expression`")
 	flag.StringVar(&o.verdicts, "verdicts", "tools/mutate/verdicts.txt",
@@ -44,6 +50,10 @@ func main() {
 	var err error
 	if o.only, err = regexp.Compile(*only); err != nil {
 		fmt.Fprintln(os.Stderr, "mutate: -only:", err)
+		os.Exit(2)
+	}
+	if o.oneIn == 0 {
+		fmt.Fprintln(os.Stderr, "mutate: -one-in: want at least 1")
 		os.Exit(2)
 	}
 	o.packages = flag.Args()

@@ -7,6 +7,7 @@ import (
 	"go/parser"
 	"go/token"
 	"hash/fnv"
+	"math"
 	"slices"
 	"strings"
 )
@@ -23,7 +24,7 @@ type mutant struct {
 }
 
 // order returns the mutant's place in the sample of a seed. It depends on the name only, so that an
-// edit elsewhere does not change which mutants are tried.
+// edit elsewhere does not change it.
 func (m mutant) order(seed string) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(seed + "\x00" + m.name)) // never fails
@@ -34,11 +35,16 @@ func (m mutant) order(seed string) uint64 {
 	return x ^ x>>29
 }
 
-// sortFor sorts mutants by their order in the sample of a seed.
-func sortFor(seed string, all []mutant) {
-	slices.SortFunc(all, func(a, b mutant) int {
+// pick returns the mutants of a seed's sample in their order: about one in oneIn of all. Whether a
+// mutant is picked does not depend on the others.
+func pick(seed string, oneIn uint64, all []mutant) []mutant {
+	picked := slices.DeleteFunc(slices.Clone(all), func(m mutant) bool {
+		return m.order(seed) > math.MaxUint64/oneIn
+	})
+	slices.SortFunc(picked, func(a, b mutant) int {
 		return cmp.Or(cmp.Compare(a.order(seed), b.order(seed)), strings.Compare(a.name, b.name))
 	})
+	return picked
 }
 
 // apply returns source with the mutant's change.

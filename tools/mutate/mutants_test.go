@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -54,28 +55,44 @@ func TestMutants(t *testing.T) {
 	}
 }
 
-// TestSample checks that an edit elsewhere does not change the order of the mutants that stay, and
-// that the seed does.
-func TestSample(t *testing.T) {
-	names := func(seed, text string) []string {
-		found, err := mutants("core/p", "core/p/p.go", []byte(text))
+// TestPick checks that an edit elsewhere neither adds nor removes a mutant of the sample, nor
+// changes the order, and that the seed does.
+func TestPick(t *testing.T) {
+	const functions, oneIn = 1000, 25
+	var all []string
+	for i := range functions {
+		all = append(all, fmt.Sprintf("func f%d(a int) bool { return a > 1 }\n", i))
+	}
+	names := func(seed string, functions []string) []string {
+		found, err := mutants("core/p", "core/p/p.go", []byte("package p\n"+strings.Join(functions, "")))
 		if err != nil {
 			t.Fatal(err)
 		}
-		sortFor(seed, found)
 		var names []string
-		for _, m := range found {
+		for _, m := range pick(seed, oneIn, found) {
 			names = append(names, m.name)
 		}
 		return names
 	}
-	before, after := names("one", source), names("one", source+"\nfunc more(a int) bool { return a > 1 }\n")
-	added := slices.DeleteFunc(slices.Clone(after), func(n string) bool { return slices.Contains(before, n) })
-	if len(added) != 1 || !slices.Equal(before, slices.DeleteFunc(after, func(n string) bool { return n == added[0] })) {
-		t.Errorf("an added mutant changes the order:\n%q\n%q", before, after)
+	whole := names("one", all)
+	if len(whole) < functions/oneIn/2 || len(whole) > functions/oneIn*2 {
+		t.Errorf("pick gives %d of %d mutants, want about one in %d", len(whole), functions, oneIn)
 	}
-	if slices.Equal(before, names("two", source)) {
-		t.Error("two seeds give the same order")
+	parts := [][]string{names("one", all[:functions/2]), names("one", all[functions/2:])}
+	for _, part := range parts {
+		left := slices.DeleteFunc(slices.Clone(whole), func(n string) bool {
+			return !slices.Contains(part, n)
+		})
+		if !slices.Equal(left, part) {
+			t.Errorf("without half of the functions pick gives\n%q, want\n%q", part, left)
+		}
+	}
+	if len(parts[0])+len(parts[1]) != len(whole) {
+		t.Errorf("pick gives %d mutants of the halves, %d of the whole",
+			len(parts[0])+len(parts[1]), len(whole))
+	}
+	if slices.Equal(whole, names("two", all)) {
+		t.Error("two seeds give the same sample")
 	}
 }
 

@@ -32,11 +32,10 @@ func sample(o options, dir string, out io.Writer) error {
 		return err
 	}
 	stale := verdicts.unknown(all)
-	sortFor(o.seed, all)
 	var survivors []string
 	tried, known := 0, 0
 	began := time.Now()
-	for _, m := range all {
+	for _, m := range pick(o.seed, o.oneIn, all) {
 		if tried == o.sample {
 			break
 		}
