@@ -59,7 +59,7 @@ func newConfigFile(lc fx.Lifecycle, cfg *config.Config, parts liveParts) *config
 			Failed:  "the configuration cannot be used: the old one stays",
 			Nothing: "nothing to reload: there is no configuration file",
 		},
-		Use: func([]string) (int, error) { return f.use() },
+		Use: func(texts []string) (int, error) { return f.use(texts[0]) },
 	})
 	lc.Append(fx.Hook{OnStart: f.Start, OnStop: f.Close})
 	return f
@@ -68,10 +68,10 @@ func newConfigFile(lc fx.Lifecycle, cfg *config.Config, parts liveParts) *config
 // reload reads the file now.
 func (f *configFile) reload() { f.Reload() }
 
-// use reads the whole configuration again. Nothing changes unless all of it can be used. It returns
-// the number of options that have taken effect.
-func (f *configFile) use() (int, error) {
-	next, err := f.current.Again()
+// use reads the whole configuration again, with the text of its file. Nothing changes unless all of
+// it can be used. It returns the number of options that have taken effect.
+func (f *configFile) use(text string) (int, error) {
+	next, err := f.current.Again(text)
 	if err != nil {
 		return 0, err
 	}

@@ -50,6 +50,13 @@ func Flags(flags *pflag.FlagSet) {
 // that are not empty, the configuration file, defaults. Its error joins an *Error for each option
 // that cannot be used.
 func Load(flags *pflag.FlagSet, environ []string) (*Config, error) {
+	return load(flags, environ, watch.Read)
+}
+
+// load does what Load does. read reads the configuration file.
+func load(
+	flags *pflag.FlagSet, environ []string, read func(path string) (string, error),
+) (*Config, error) {
 	c := &Config{flags: flags, environ: environ}
 	given, err := fromFlags(flags)
 	if err != nil {
@@ -65,7 +72,7 @@ func Load(flags *pflag.FlagSet, environ []string) (*Config, error) {
 	layers := []layer{given, variables}
 	path := cmp.Or(given["config"].text, variables["config"].text)
 	if path != "" {
-		text, err := watch.Read(path)
+		text, err := read(path)
 		if err != nil {
 			return nil, fmt.Errorf("configuration file: %w", err)
 		}

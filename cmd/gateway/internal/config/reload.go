@@ -2,8 +2,11 @@ package config
 
 import "slices"
 
-// Again reads all sources again, as Load has read them. It changes nothing of c.
-func (c *Config) Again() (*Config, error) { return Load(c.flags, c.environ) }
+// Again reads all sources again, as Load has read them, but for the configuration file, whose text
+// the caller has read. It changes nothing of c.
+func (c *Config) Again(text string) (*Config, error) {
+	return load(c.flags, c.environ, func(string) (string, error) { return text, nil })
+}
 
 // Change describes an option whose value has changed in its source. From and To are as they may be
 // shown, and empty for a secret.

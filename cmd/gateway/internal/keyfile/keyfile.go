@@ -16,7 +16,8 @@ type Config struct {
 	// Sum is watch.Sum of the texts in use at the start.
 	Sum string
 	// Use replaces what is in use by what the texts of files that have changed say. It returns
-	// the number that is logged as Messages.Count. After an error the old ones stay in use.
+	// the number that is logged as Messages.Count. After an error the old ones stay in use, and it
+	// is called again at each interval until it succeeds.
 	Use func(texts []string) (int, error)
 	Messages
 	Log *slog.Logger
@@ -58,8 +59,9 @@ func (w *Watcher) Reload() {
 	}
 }
 
-// changed uses the texts of the files. If asked is set, it logs the result in any case.
-func (w *Watcher) changed(texts []string, err error, asked bool) {
+// changed uses the texts of the files, and reports whether they can be used. If asked is set, it
+// logs the result in any case.
+func (w *Watcher) changed(texts []string, err error, asked bool) (used bool) {
 	n := 0
 	if err == nil {
 		n, err = w.cfg.Use(texts)
@@ -73,6 +75,7 @@ func (w *Watcher) changed(texts []string, err error, asked bool) {
 		w.bad = err.Error()
 		w.log(slog.LevelError, w.cfg.Failed, file, slog.Any("err", err))
 	}
+	return err == nil
 }
 
 func (w *Watcher) log(level slog.Level, message string, attrs ...slog.Attr) {

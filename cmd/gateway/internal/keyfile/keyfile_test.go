@@ -211,9 +211,7 @@ func TestReload(t *testing.T) {
 		if len(w.replaced()) == 0 || !strings.Contains(w.said(), "handle keys read") {
 			t.Errorf("replaced %v, log %q; want it read at once", w.replaced(), w.said())
 		}
-		w.mu.Lock()
-		w.refuse = errors.New("no")
-		w.mu.Unlock()
+		w.deny(errors.New("no"))
 		w.Reload()
 		synctest.Wait()
 		w.Reload()
@@ -222,6 +220,35 @@ func TestReload(t *testing.T) {
 			t.Errorf("%d errors, want one for each time that it was asked", w.errors())
 		}
 	})
+}
+
+// TestRetry checks that keys that could not be used are tried again without a change of their file,
+// and that the log has the reason once.
+func TestRetry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := start(t, one)
+		w.deny(errors.New("another file is bad"))
+		w.write(two)
+		w.pass(time.Minute)
+		if w.errors() != 1 || strings.Contains(w.said(), "handle keys read") {
+			t.Errorf("log %q, want one error", w.said())
+		}
+		w.deny(nil)
+		w.pass(6 * time.Second)
+		if !strings.Contains(w.said(), "handle keys read") {
+			t.Errorf("log %q, want the keys to be used once the other file is mended", w.said())
+		}
+		n := len(w.replaced())
+		if w.pass(time.Minute); len(w.replaced()) != n {
+			t.Error("keys in use were read again")
+		}
+	})
+}
+
+func (w *world) deny(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.refuse = err
 }
 
 func TestWithoutFile(t *testing.T) {

@@ -191,8 +191,8 @@ func (e *Error) Error() string {
 // Unwrap returns the error of the driver.
 func (e *Error) Unwrap() error { return e.Err }
 
-// changed uses the user that the files define now.
-func (l *Login) changed(texts []string, err error, asked bool) {
+// changed uses the user that the files define now, and reports whether they define one.
+func (l *Login) changed(texts []string, err error, asked bool) (used bool) {
 	var user auth.User
 	if err == nil {
 		user, err = l.cfg.ReadUser(texts)
@@ -208,6 +208,7 @@ func (l *Login) changed(texts []string, err error, asked bool) {
 		l.log.Error("the MongoDB user cannot be read: the old one stays", "files",
 			l.cfg.UserFiles(), "err", err)
 	}
+	return err == nil
 }
 
 func (l *Login) wake() {

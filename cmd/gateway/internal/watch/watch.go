@@ -22,12 +22,12 @@ const every = 5 * time.Second
 // configuration.
 type Watcher struct {
 	paths   []string
-	changed func(texts []string, err error, asked bool)
+	changed func(texts []string, err error, asked bool) (used bool)
 	now     chan struct{} // requests a look
 	stop    context.CancelFunc
 	running sync.WaitGroup
 
-	used finding // what changed was called with
+	used finding // what changed was called with; zero if it did not use the texts
 	last finding // of the last look
 }
 
@@ -49,10 +49,11 @@ func Sum(texts ...string) string {
 
 // New returns a watcher of the files; without paths it does nothing. used is the Sum of the texts
 // in use. changed is called on the watcher's goroutine with new texts, without the space around
-// them, or with the error of a file that cannot be read. After a Reload it is called in any case,
-// with asked set.
+// them, or with the error of a file that cannot be read. It reports whether the texts are in use
+// now. If they are not, it is called again at each interval, since the reason may be elsewhere:
+// the mode of a file, or another file. After a Reload it is called in any case, with asked set.
 func New(
-	paths []string, used string, changed func(texts []string, err error, asked bool),
+	paths []string, used string, changed func(texts []string, err error, asked bool) (used bool),
 ) *Watcher {
 	begin := finding{sums: used}
 	return &Watcher{
@@ -116,7 +117,9 @@ func (w *Watcher) look(asked bool) {
 		return
 	}
 	w.used = now
-	w.changed(texts, err, asked)
+	if used := w.changed(texts, err, asked); !used && err == nil {
+		w.used = finding{}
+	}
 }
 
 // read reads the files if they are regular: other kinds do not keep a text, and a pipe could

@@ -23,18 +23,20 @@ type rig struct {
 
 	mu    sync.Mutex
 	calls []string // since the last want; guarded by mu
+	bad   bool     // the texts cannot be used; guarded by mu
 }
 
 func start(t *testing.T, paths []string, used ...string) *rig {
 	r := &rig{t: t}
-	r.Watcher = watch.New(paths, watch.Sum(used...), func(texts []string, err error, _ bool) {
+	r.Watcher = watch.New(paths, watch.Sum(used...), func(texts []string, err error, _ bool) bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if err != nil {
 			r.calls = append(r.calls, "error: "+err.Error())
-			return
+			return false
 		}
 		r.calls = append(r.calls, strings.Join(texts, "|"))
+		return !r.bad
 	})
 	if err := r.Start(t.Context()); err != nil {
 		t.Fatal(err)
@@ -94,6 +96,34 @@ func TestTexts(t *testing.T) {
 		write(t, path, "three")
 		r.want(3, "three")
 	})
+}
+
+// TestRetry checks that texts that cannot be used are tried again, although the file does not
+// change: the reason may be elsewhere.
+func TestRetry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := write(t, filepath.Join(t.TempDir(), "f"), "one")
+		r := start(t, []string{path}, "one")
+		r.refuse(true)
+		write(t, path, "two")
+		r.want(4, "two", "two", "two")
+		write(t, path, "one") // in use once, but two looks must find it
+		r.want(1)
+		r.want(1, "one")
+		r.refuse(false)
+		r.want(3, "one")
+		r.refuse(true)
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		r.want(4, "error: open "+path+": no such file or directory")
+	})
+}
+
+func (r *rig) refuse(bad bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.bad = bad
 }
 
 // Kubernetes mounts a Secret as links to files below a link, ..data, that is replaced as a whole.
