@@ -149,7 +149,7 @@ func (p *parser) value() (bson.Value, error) {
 func (p *parser) string(into *string) error {
 	p.space()
 	if p.at == len(p.text) || p.text[p.at] != '"' {
-		return p.fail("", "expected a string")
+		return p.fail("", "expected a string in double quotes")
 	}
 	v, err := p.value()
 	if err != nil {

@@ -96,13 +96,17 @@ func (c *call) open() (map[string]string, error) {
 		return nil, refuse(rpcerr.URITooLong, "the URL is longer than "+
 			strconv.Itoa(maxURLBytes)+" bytes: send the request as a POST")
 	}
-	end, params, err := c.handler.routes.find(c.r.URL.EscapedPath())
+	at, verb, params, err := c.handler.routes.find(c.r.URL.EscapedPath())
 	if err != nil {
 		return nil, err
 	}
-	r, ok := end.route(c.r.Method)
+	r, ok := at.ends[verb].route(c.r.Method)
 	if !ok {
-		return nil, c.notAllowed(end.allow())
+		var others []string
+		if verb == "" {
+			others = at.takers(c.r.Method)
+		}
+		return nil, c.notAllowed(at.ends[verb].allow(), others)
 	}
 	c.r.Pattern = r.path // for those in front of the handler
 	chosen, ok := accept(c.r.Header["Accept"], r.offers)
@@ -116,6 +120,11 @@ func (c *call) open() (map[string]string, error) {
 			if r.method == http.MethodPatch {
 				c.w.Header().Set("Accept-Patch", strings.Join(r.bodies, ", "))
 			}
+			return nil, err
+		}
+	}
+	if r.method != http.MethodGet && !r.isResource() {
+		if err := refusePreconditions(c.r.Header); err != nil {
 			return nil, err
 		}
 	}
@@ -134,9 +143,15 @@ func (c *call) open() (map[string]string, error) {
 	return params, nil
 }
 
-func (c *call) notAllowed(allow string) error {
+// notAllowed returns the error of a method that the path does not take. others lists how the path
+// can go on to one that does.
+func (c *call) notAllowed(allow string, others []string) error {
 	c.w.Header().Set("Allow", allow)
-	return refuse(rpcerr.MethodNotAllowed, "this path takes "+allow+", not "+c.r.Method)
+	message := "this path takes " + allow + ", not " + c.r.Method
+	if len(others) > 0 {
+		message += ". For this method the path goes on with " + strings.Join(others, ", ")
+	}
+	return refuse(rpcerr.MethodNotAllowed, message)
 }
 
 // isOver reports whether the client reconnects to a stream of events that it has already received.

@@ -91,7 +91,7 @@ func (d *decoder) member(p *plan, m message) error {
 	f := p.byName[string(name)]
 	switch {
 	case f == nil:
-		return refuseField(string(name), "there is no such field")
+		return refuseField(string(name), "there is no such field"+p.meant(string(name), d.root))
 	case f.inPath && p == d.root:
 		return refuseField(f.name, "belongs to the path, not to the body")
 	case f.isSet(m):
@@ -248,6 +248,8 @@ func (d *decoder) message(p *plan, m message, c byte) error {
 		return d.fail("expected " + p.expected())
 	case p.shape == shapeModeOnly && c == '"':
 		return d.field(p.fields[0], m)
+	case p.shape == shapeModeOnly && c != '{':
+		return d.fail("expected an object or a string")
 	case c != '{':
 		return d.fail("expected an object")
 	}
@@ -400,7 +402,7 @@ func (d *decoder) name() ([]byte, error) {
 		return nil, err
 	}
 	if c != '"' {
-		return nil, d.fail("expected a string")
+		return nil, d.fail("expected a string in double quotes")
 	}
 	if b, ok := d.plainText(); ok {
 		return b, nil
@@ -462,7 +464,12 @@ func (d *decoder) take(c byte) bool {
 	return true
 }
 
+// fail returns the error of the byte that is next. Other languages have single quotes, and shells
+// remove double ones.
 func (d *decoder) fail(message string) error {
+	if d.at < len(d.json) && d.json[d.at] == '\'' {
+		message += ": JSON has no single quotes"
+	}
 	return malformed("", d.at, message)
 }
 

@@ -89,6 +89,18 @@ var forms = map[extjson.Mode]string{
 	extjson.RelaxedSafe: "s", extjson.Relaxed: "r", extjson.Canonical: "c", extjson.Plain: "p",
 }
 
+// refusePreconditions refuses the preconditions of a call with a name. If they were ignored, the
+// call would change what its client has excluded.
+func refusePreconditions(h http.Header) error {
+	for _, name := range [...]string{ifMatch, ifNoneMatch} {
+		if len(h[name]) > 0 {
+			return refuseField(name, "this call takes none: PUT, PATCH and DELETE of "+
+				resourcePath+" do")
+		}
+	}
+	return nil
+}
+
 // tag returns the etag of the response in a coding.
 func (c *call) tag(in coding) entityTag {
 	form := forms[c.format.mode]

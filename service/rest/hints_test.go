@@ -16,6 +16,9 @@ func TestNearest(t *testing.T) {
 		{documents + ":FindOne", `did you mean ":findOne"?`},
 		{documents + ":find_one", `did you mean ":findOne"?`},
 		{documents + ":insert", `did you mean ":insertOne"?`},
+		{documents + ":findMany", `did you mean ":find"?`},
+		{documents + ":findOneById", `did you mean ":findOne"?`},
+		{"/v1/databases/shop:dropDatabase", `did you mean ":drop"?`},
 		{documents + ":", `the name of a call follows ":"`},
 		{documents + ":somethingElseAltogether", `there is no call ":somethingElseAltogether" here (a ":" in a name is %3A in a path). Here a path can go on with /{id}, :aggregate,`},
 		{documents + ":" + strings.Repeat("x", 300), `x…" here`},
@@ -40,6 +43,64 @@ func TestNearest(t *testing.T) {
 		if e.Reason != "RouteNotFound" || !strings.Contains(e.Message, row.want) {
 			t.Errorf("%.80s: %s %q, want %q", row.path, e.Reason, e.Message, row.want)
 		}
+	}
+}
+
+// TestMethods: what the error of a wrong method says.
+func TestMethods(t *testing.T) {
+	h := newHandler(t, &fake{})
+	const here = `For this method the path goes on with `
+	for _, row := range []struct{ method, path, allow, want string }{
+		{"POST", documents, "GET, HEAD", here + ":aggregate, "},
+		{"POST", documents, "GET, HEAD", ":insertMany, :insertOne, "},
+		{"DELETE", documents, "GET, HEAD", "not DELETE. " + here + "/{id}"},
+		{"PATCH", documents, "GET, HEAD", here + "/{id}"},
+		{"POST", "/v1/databases/shop/collections", "GET, HEAD", here + "/{collection}:collMod, /{collection}:create, "},
+		{"POST", "/v1/databases/shop/collections/orders/indexes", "GET, HEAD", here + ":create, :drop"},
+		{"OPTIONS", documents, "GET, HEAD", "this path takes GET, HEAD, not OPTIONS"},
+		{"GET", documents + ":find", "POST", "this path takes POST, not GET"},
+		{"POST", documents + "/7", "DELETE, GET, HEAD, PATCH, PUT", "PUT, not POST"},
+		{"POST", "/healthz", "GET, HEAD", "this path takes GET, HEAD, not POST"},
+	} {
+		w := do(h, row.method, row.path, "{}")
+		e := errorOf(t, w.Code, w.Body.Bytes(), 405)
+		isLast := !strings.Contains(row.want, here) && !strings.Contains(row.want, ":")
+		if allow := w.Header().Get("Allow"); allow != row.allow ||
+			!strings.Contains(e.Message, row.want) || isLast && !strings.HasSuffix(e.Message, row.want) {
+			t.Errorf("%s %s: Allow %q, %q, want %q, %q", row.method, row.path, allow, e.Message, row.allow, row.want)
+		}
+	}
+}
+
+// TestPreconditions: a call with a name refuses the headers that only a document's path takes, as
+// a change would otherwise happen where the client has excluded it.
+func TestPreconditions(t *testing.T) {
+	var called int
+	h := newHandler(t, &fake{find: func(context.Context, *mooringv1.FindRequest) (*mooringv1.FindResponse, error) {
+		called++
+		return &mooringv1.FindResponse{}, nil
+	}})
+	for _, header := range []string{"If-Match", "If-None-Match"} {
+		for _, path := range []string{
+			documents + ":updateOne", documents + ":insertOne", documents + ":find", documents + ":import", "/v1:bulkWrite", "/v1/transactions:run",
+		} {
+			w := do(h, "POST", path, "{}", header, `"a"`, "Content-Type", "application/json")
+			if strings.HasSuffix(path, ":import") {
+				w = do(h, "POST", path, "{}", header, `"a"`, "Content-Type", "application/x-ndjson")
+			}
+			e := errorOf(t, w.Code, w.Body.Bytes(), 400)
+			if e.Reason != "InvalidArgument" || e.Field != header ||
+				!strings.Contains(e.Message, "PUT, PATCH and DELETE of /v1/databases/{database}/collections/{collection}/documents/{id} do") {
+				t.Errorf("%s %s: %+v", header, path, e)
+			}
+		}
+		// A page has no etag, and browsers may send the header of an earlier one.
+		if w := do(h, "GET", documents, "", header, `"a"`); w.Code != 200 {
+			t.Errorf("GET with %s: %d %s", header, w.Code, w.Body)
+		}
+	}
+	if called != 2 {
+		t.Errorf("%d calls, want those of the GETs", called)
 	}
 }
 
@@ -69,7 +130,9 @@ func TestParameters(t *testing.T) {
 		{"batchSize=null", "batchSize", "InvalidArgument", `"null" is not an integer`},
 		{"filter=x", "filter", "MalformedDocument", `expected an object`},
 		{"filter=", "filter", "MalformedDocument", ``},
-		{"Filter={}", "Filter", "InvalidArgument", `there is no such query parameter`},
+		{"Filter={}", "Filter", "InvalidArgument", `there is no such query parameter: did you mean filter?`},
+		{"_id=7", "_id", "InvalidArgument", `there is no such query parameter: here are batchSize, collation, comment, filter, hint, `},
+		{"pretty=true", "pretty", "InvalidArgument", `, skip, sort, timeout`},
 		{"timeout=5", "timeout", "InvalidArgument", `is not a positive duration`},
 	} {
 		w := do(h, "GET", documents+"?"+row.query, "")

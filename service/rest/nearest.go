@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"cmp"
 	"iter"
 	"maps"
 	"slices"
@@ -63,6 +64,53 @@ func (n *node) known() string {
 	return ". Here a path can go on with " + strings.Join(names, ", ")
 }
 
+// takers lists how a path goes on from this node to the routes of a method, by one verb or by one
+// segment.
+func (n *node) takers(method string) []string {
+	var names []string
+	list := func(prefix string, at *node) {
+		for verb, e := range at.ends {
+			if _, ok := e[method]; !ok || at == n && verb == "" {
+				continue
+			}
+			if verb != "" {
+				verb = ":" + verb
+			}
+			names = append(names, prefix+verb)
+		}
+	}
+	list("", n)
+	for name, child := range n.literals {
+		list("/"+name, child)
+	}
+	if n.variable != nil {
+		list("/{"+n.variable.name+"}", n.variable)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// meant returns what to add to the error of a field that is not there: the name that is most like
+// it, or all of them. The fields of the path are not in the body, which root describes.
+func (p *plan) meant(name string, root *plan) string {
+	names := make([]string, 0, len(p.fields))
+	for _, f := range p.fields {
+		if !f.inPath || p != root {
+			names = append(names, f.name)
+		}
+	}
+	return meant(name, names)
+}
+
+// meant returns what to add to the error of an unknown name.
+func meant(name string, known []string) string {
+	if like := nearest(name, slices.Values(known)); like != "" {
+		return ": did you mean " + like + "?"
+	}
+	slices.Sort(known)
+	return ": here are " + strings.Join(known, ", ")
+}
+
 func quoted(text string) string {
 	if len(text) > maxHint {
 		text = strings.ToValidUTF8(text[:maxHint], "") + "…"
@@ -75,25 +123,40 @@ func nearest(text string, names iter.Seq[string]) string {
 	if len(text) > maxHint {
 		return ""
 	}
-	best, least := "", len(text)/3+2
+	best, least := "", likeness{beside: len(text)/3 + 1, bytes: len(text)}
 	for name := range names {
 		if name == "" {
 			continue
 		}
-		written, lower := strings.ToLower(text), strings.ToLower(name)
-		d := distance(written, lower)
-		if len(text) > 2 && strings.HasPrefix(lower, written) {
-			d = 1
-		}
-		if d < least || d == least && best != "" && before(name, best) {
-			best, least = name, d
+		l := liken(strings.ToLower(text), strings.ToLower(name))
+		if c := l.compare(least); c < 0 || c == 0 && (best == "" || name < best) {
+			best, least = name, l
 		}
 	}
 	return best
 }
 
-// before orders names that are equally near.
-func before(a, b string) bool { return len(a) < len(b) || len(a) == len(b) && a < b }
+// likeness says how little a name is like a text.
+type likeness struct {
+	beside int // the distance, if neither is the beginning of the other
+	bytes  int // the distance
+}
+
+func (l likeness) compare(other likeness) int {
+	return cmp.Or(cmp.Compare(l.beside, other.beside), cmp.Compare(l.bytes, other.bytes))
+}
+
+func liken(text, name string) likeness {
+	d := distance(text, name)
+	l := likeness{beside: d, bytes: d}
+	switch {
+	case len(text) > 2 && strings.HasPrefix(name, text):
+		l.beside = min(d, 1)
+	case len(name) > 2 && strings.HasPrefix(text, name):
+		l.beside = min(d, 2)
+	}
+	return l
+}
 
 // distance returns how many bytes must be added, removed or replaced to make one text the other.
 func distance(a, b string) int {

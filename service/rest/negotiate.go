@@ -179,6 +179,10 @@ func checkContentType(h http.Header, types []string) error {
 	if text == types[0] {
 		return nil
 	}
+	if text == "" {
+		return refuse(rpcerr.UnsupportedMediaType,
+			"the request has no Content-Type: send "+strings.Join(types, " or "))
+	}
 	name, params, err := mime.ParseMediaType(text)
 	charset := strings.ToLower(params["charset"])
 	if err != nil || !slices.Contains(types, name) ||

@@ -2,7 +2,9 @@ package rest
 
 import (
 	"fmt"
+	"maps"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -60,16 +62,28 @@ func parseQuery(r *route, raw string) (url.Values, error) {
 		return nil, refuse(rpcerr.InvalidArgument, "the query cannot be parsed: "+err.Error())
 	}
 	for name, all := range values {
-		known := name == timeoutParam || name == idTypeParam && r.isResource() ||
-			r.params[name] != nil && r.request.byName[name] != nil
-		if !known {
-			return nil, refuseField(name, "there is no such query parameter")
+		if !r.hasParam(name) {
+			return nil, refuseField(name,
+				"there is no such query parameter"+meant(name, r.queryNames()))
 		}
 		if len(all) > 1 {
 			return nil, refuseField(name, "the query parameter is there twice")
 		}
 	}
 	return values, nil
+}
+
+// hasParam reports whether the route knows a query parameter.
+func (r *route) hasParam(name string) bool {
+	return name == timeoutParam || name == idTypeParam && r.isResource() ||
+		r.params[name] != nil && r.request.byName[name] != nil
+}
+
+// queryNames lists the query parameters of the route.
+func (r *route) queryNames() []string {
+	names := []string{timeoutParam, idTypeParam}
+	names = slices.AppendSeq(names, maps.Keys(r.params))
+	return slices.DeleteFunc(names, func(name string) bool { return !r.hasParam(name) })
 }
 
 // applyQuery sets the fields of m that the query has.

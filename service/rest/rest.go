@@ -182,7 +182,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if page := h.pages[r.URL.Path]; page != nil {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
-			c.writeFailure(r.Context(), c.notAllowed("GET, HEAD"))
+			c.writeFailure(r.Context(), c.notAllowed("GET, HEAD", nil))
 			return
 		}
 		page(c)

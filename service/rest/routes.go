@@ -78,15 +78,15 @@ func (n *node) child(segment string) *node {
 	return n.literals[segment]
 }
 
-// find returns the endpoint of an escaped path and the values of its variables.
-func (n *node) find(path string) (endpoint, map[string]string, error) {
+// find returns where an escaped path leads, the verb at its end, and the values of its variables.
+// The node has an endpoint for the verb.
+func (n *node) find(path string) (at *node, verb string, params map[string]string, err error) {
 	rest, ok := strings.CutPrefix(path, "/")
 	if !ok {
-		return nil, nil, n.notFound("", "", false)
+		return nil, "", nil, n.notFound("", "", false)
 	}
-	var params map[string]string
 	for more := true; more; {
-		var segment, verb string
+		var segment string
 		var isVerb bool
 		segment, rest, more = strings.Cut(rest, "/")
 		if !more {
@@ -96,26 +96,29 @@ func (n *node) find(path string) (endpoint, map[string]string, error) {
 			n = next
 		} else if n.variable != nil {
 			n = n.variable
-			value, p := unescape(segment)
-			if p != nil {
-				return nil, nil, p
+			value, err := unescape(segment)
+			if err != nil {
+				if segment == "" && !more {
+					err = refuse(rpcerr.InvalidArgument, `the path ends with "/": leave it out`)
+				}
+				return nil, "", nil, err
 			}
 			if params == nil {
 				params = make(map[string]string, 2)
 			}
 			params[n.name] = value
 		} else {
-			return nil, nil, n.notFound(segment, "", false)
+			return nil, "", nil, n.notFound(segment, "", false)
 		}
 		if more {
 			continue
 		}
-		if e := n.ends[verb]; e != nil && isVerb == (verb != "") {
-			return e, params, nil
+		if n.ends[verb] != nil && isVerb == (verb != "") {
+			return n, verb, params, nil
 		}
-		return nil, nil, n.notFound("", verb, isVerb)
+		return nil, "", nil, n.notFound("", verb, isVerb)
 	}
-	return nil, nil, n.notFound("", "", false)
+	return nil, "", nil, n.notFound("", "", false)
 }
 
 // unescape returns the name that a path segment stands for.

@@ -159,10 +159,16 @@ func (p *parser) skip() byte {
 	return 0
 }
 
+// aValue is what expected names where any value may stand.
+const aValue = "a value"
+
 // expected fails at pos, where something else should stand.
 func (p *parser) expected(what string) bool {
 	if p.pos >= len(p.src) {
 		return p.fail(p.pos, "unexpected end, expected "+what)
+	}
+	if p.src[p.pos] == '\'' && what == aValue {
+		what += ", with double quotes if it is a string"
 	}
 	return p.fail(p.pos, "unexpected "+strconv.QuoteRuneToASCII(p.rune())+", expected "+what)
 }
@@ -199,7 +205,7 @@ func (p *parser) alone() (bson.Type, bool) {
 // value reads the value at pos, and returns its type.
 func (p *parser) value() (bson.Type, bool) {
 	if p.pos >= len(p.src) {
-		return 0, p.expected("a value")
+		return 0, p.expected(aValue)
 	}
 	switch c := p.src[p.pos]; c {
 	case '"':
@@ -221,12 +227,12 @@ func (p *parser) value() (bson.Type, bool) {
 			return p.number()
 		}
 	}
-	return 0, p.expected("a value")
+	return 0, p.expected(aValue)
 }
 
 func (p *parser) literal(word string) bool {
 	if len(p.src)-p.pos < len(word) || string(p.src[p.pos:p.pos+len(word)]) != word {
-		return p.expected("a value")
+		return p.expected(aValue)
 	}
 	p.pos += len(word)
 	return true
@@ -366,7 +372,7 @@ func (p *parser) setLength(begin, at, n int) bool {
 // key reads a key and appends it as a cstring.
 func (p *parser) key() bool {
 	if p.pos >= len(p.src) || p.src[p.pos] != '"' {
-		return p.expected("a key in quotes")
+		return p.expected("a key in double quotes")
 	}
 	begin := p.pos
 	t, ok := p.token()

@@ -207,7 +207,7 @@ func (p *parser) member(first bool) (key []byte, ok bool) {
 		c = p.skip()
 	}
 	if c != '"' {
-		return nil, p.expected("a key in quotes")
+		return nil, p.expected("a key in double quotes")
 	}
 	t, ok := p.token()
 	if !ok {
