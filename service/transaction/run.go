@@ -1,6 +1,7 @@
 package transaction
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -22,7 +23,7 @@ func (s *Server) Run(
 ) (*mooringv1.TransactionServiceRunResponse, error) {
 	r, opt := readBeginning(ctx, req)
 	ops := readOperations(r, req.GetOperations())
-	if err := r.Err(); err != nil {
+	if err := cmp.Or(r.Err(), s.cfg.Transactions.missing()); err != nil {
 		return nil, err
 	}
 	own, err := s.cfg.Transactions.cfg.Client.StartSession(session.Options{})

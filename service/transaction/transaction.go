@@ -8,6 +8,7 @@
 package transaction
 
 import (
+	"cmp"
 	"context"
 
 	"google.golang.org/grpc/metadata"
@@ -96,7 +97,7 @@ func (s *Server) Begin(
 	ctx context.Context, req *mooringv1.TransactionServiceBeginRequest,
 ) (*mooringv1.TransactionServiceBeginResponse, error) {
 	r, opt := readBeginning(ctx, req)
-	if err := r.Err(); err != nil {
+	if err := cmp.Or(r.Err(), s.cfg.Transactions.missing()); err != nil {
 		return nil, err
 	}
 	token, expires, err := s.cfg.Transactions.Start(

@@ -192,6 +192,34 @@ func TestCommitAndAbort(t *testing.T) {
 	}
 }
 
+// TestStandalone checks that no transaction begins on a standalone server, which has none.
+func TestStandalone(t *testing.T) {
+	b := newBank(t, deployment.Single, servicetest.Config{})
+	if _, err := b.Document.CountDocuments(t.Context(), &mooringv1.CountDocumentsRequest{
+		Database: "bank", Collection: "accounts",
+	}); err != nil { // the gateway knows the server now
+		t.Fatal(err)
+	}
+	const want = "InvalidArgument InvalidArgument never"
+	_, err := b.Transaction.Begin(t.Context(), &mooringv1.TransactionServiceBeginRequest{})
+	if told(err) != want || !strings.Contains(err.Error(), "a standalone server, which has no transactions") {
+		t.Errorf("Begin: %v, want %s", err, want)
+	}
+	update := add("", "a", nil)
+	update.Transaction = nil
+	_, err = b.Transaction.Run(t.Context(), &mooringv1.TransactionServiceRunRequest{
+		Operations: []*mooringv1.TransactionOperation{{
+			Operation: &mooringv1.TransactionOperation_UpdateOne{UpdateOne: update},
+		}},
+	})
+	if told(err) != want || !strings.Contains(err.Error(), "a standalone server") {
+		t.Errorf("Run: %v, want %s", err, want)
+	}
+	if got := b.balances(); got != before {
+		t.Errorf("the accounts are %s", got)
+	}
+}
+
 // TestTokens checks whose tokens count, and where they may be.
 func TestTokens(t *testing.T) {
 	b := newBank(t, deployment.ReplicaSet, servicetest.Config{})

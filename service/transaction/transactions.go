@@ -4,12 +4,14 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mooringdb/mooring/core/client"
+	"github.com/mooringdb/mooring/core/description"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/session"
 	"github.com/mooringdb/mooring/service/call"
@@ -145,6 +147,18 @@ func (s *Transactions) Start(
 	return s.cfg.Keys.Seal(principal, c.encode()), time.Now().Add(s.cfg.Idle), nil
 }
 
+// missing returns an error if the deployment is known to have no transactions. If no server has
+// answered yet, the first operation of a transaction finds out.
+func (s *Transactions) missing() error {
+	servers := s.cfg.Client.Topology().Servers
+	if slices.ContainsFunc(servers, func(server *description.Server) bool {
+		return server.Kind == description.ServerStandalone
+	}) {
+		return errStandalone
+	}
+	return nil
+}
+
 // add puts a new transaction into the table, if its principal may have one more.
 func (s *Transactions) add(o *open) error {
 	s.table.Lock()
@@ -183,6 +197,12 @@ func (s *Transactions) settleLocked(o *open) {
 	s.table.SettleLocked(o, handle.Settled{
 		Open: true, Continues: true, Pinned: pinned, Idle: s.cfg.Idle,
 	})
+}
+
+// errStandalone is the error of a transaction that cannot begin.
+var errStandalone = &rpcerr.Error{
+	Reason:  rpcerr.InvalidArgument,
+	Message: "the deployment is a standalone server, which has no transactions",
 }
 
 // The errors of tokens and of calls that come at once.
