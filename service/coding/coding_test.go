@@ -2,9 +2,14 @@ package coding_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
+	"math"
+	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/klauspost/compress/zstd"
 
 	"github.com/mooringdb/mooring/service/coding"
 )
@@ -30,14 +35,13 @@ func TestInflate(t *testing.T) {
 		if c != coding.Identity && len(small) > len(whole)/10 {
 			t.Errorf("%v: %d bytes", c, len(small))
 		}
-		charged := int64(0)
-		charge := func(n int64) error { charged += n; return nil }
-		got, err := c.Inflate(small, len(whole), charge)
+		charged := account{limit: math.MaxInt64}
+		got, err := c.Inflate(small, len(whole), charged.charge)
 		if err != nil || !bytes.Equal(got, whole) {
 			t.Errorf("%v: %d bytes, %v", c, len(got), err)
 		}
-		if c != coding.Identity && (charged < int64(len(whole)) || charged > int64(len(whole))+1) {
-			t.Errorf("%v: %d bytes are charged for %d", c, charged, len(whole))
+		if c != coding.Identity && charged.held != int64(len(whole))+1 {
+			t.Errorf("%v: %d bytes stay charged for %d", c, charged.held, len(whole))
 		}
 		if _, err := c.Inflate(small, len(whole)-1, nil); !errors.Is(err, coding.ErrTooLarge) {
 			t.Errorf("%v over the limit: %v", c, err)
@@ -51,15 +55,12 @@ func TestInflate(t *testing.T) {
 		if _, err := c.Inflate([]byte("no"), 10, nil); err == nil {
 			t.Errorf("%v of other bytes: no error", c)
 		}
-		full, taken := errors.New("full"), int64(0)
-		_, err = c.Inflate(small, len(whole), func(n int64) error {
-			if taken += n; taken > 100<<10 {
-				return full
-			}
-			return nil
-		})
-		if !errors.Is(err, full) {
+		charged = account{limit: 512 << 10}
+		if _, err := c.Inflate(small, len(whole), charged.charge); !errors.Is(err, errFull) {
 			t.Errorf("%v without memory: %v", c, err)
+		}
+		if charged.held != 0 {
+			t.Errorf("%v without memory: %d bytes stay charged", c, charged.held)
 		}
 		if empty, err := c.Inflate(c.Append(nil, nil), 0, nil); err != nil || len(empty) != 0 {
 			t.Errorf("%v of nothing: %q, %v", c, empty, err)
@@ -67,16 +68,102 @@ func TestInflate(t *testing.T) {
 	}
 }
 
+// account counts what is charged.
+type account struct {
+	limit             int64
+	held, peak, taken int64
+}
+
+var errFull = errors.New("full")
+
+func (a *account) charge(n int64) error {
+	if a.held+n > a.limit {
+		return errFull
+	}
+	a.held += n
+	a.peak, a.taken = max(a.peak, a.held), a.taken+max(n, 0)
+	return nil
+}
+
+// frame returns a frame of zstd whose text is ten times x. It announces a window of 1 KiB, times
+// two to the power of log.
+func frame(log byte) []byte {
+	const last, repeated = 1, 1 << 1
+	return []byte{0x28, 0xb5, 0x2f, 0xfd, 0, log << 3, last | repeated | 10<<3, 0, 0, 'x'}
+}
+
+// single returns such a frame that announces the size of its text, and with that its window.
+func single(announced uint32) []byte {
+	const fourBytes, singleSegment = 2 << 6, 1 << 5
+	f := frame(0)
+	head := append(f[:4:4], fourBytes|singleSegment)
+	return append(binary.LittleEndian.AppendUint32(head, announced), f[6:]...)
+}
+
+// TestWindow checks that the window which a few bytes announce is charged before it is taken, and
+// that it is released.
+func TestWindow(t *testing.T) {
+	const mega, text, more = 1 << 20, "xxxxxxxxxx", 1 << 10
+	skipped := []byte{0x50, 0x2a, 0x4d, 0x18, 1, 0, 0, 0, 'x'}
+	for name, c := range map[string]struct {
+		data []byte
+		peak int64 // at least
+		want string
+		err  error
+	}{
+		"1 KiB":             {frame(0), 1 << 10, text, nil},
+		"128 KiB":           {frame(7), 128 << 10, text, nil},
+		"8 MiB":             {frame(13), 8 * mega, text, nil},
+		"16 MiB":            {frame(14), 0, "", coding.ErrTooLarge},
+		"a second frame":    {append(frame(0), frame(13)...), 8 * mega, text + text, nil},
+		"two small frames":  {append(frame(1), frame(0)...), 1 << 10, text + text, nil},
+		"a skipped frame":   {append(skipped, frame(13)...), 8 * mega, text, nil},
+		"a size of 4 MiB":   {single(4 * mega), 4 * mega, "", zstd.ErrFrameSizeMismatch},
+		"a size of 100 MiB": {single(100 * mega), 0, "", coding.ErrTooLarge},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := account{limit: math.MaxInt64}
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			got, err := coding.Zstd.Inflate(c.data, 64*mega, a.charge)
+			runtime.ReadMemStats(&after)
+			switch {
+			case string(got) != c.want:
+				t.Errorf("Inflate = %q, %v; want %q", got, err, c.want)
+			case !errors.Is(err, c.err):
+				t.Errorf("Inflate fails with %v; want %v", err, c.err)
+			case a.peak < c.peak || a.held != int64(cap(got)):
+				t.Errorf("%d bytes were charged, %d are left", a.peak, a.held)
+			}
+			if taken := int64(after.TotalAlloc - before.TotalAlloc); taken > a.taken+more {
+				t.Errorf("%d bytes were taken, and %d charged", taken, a.taken)
+			}
+			if c.peak < mega {
+				return
+			}
+			a = account{limit: mega}
+			runtime.ReadMemStats(&before)
+			_, err = coding.Zstd.Inflate(c.data, 64*mega, a.charge)
+			runtime.ReadMemStats(&after)
+			if taken := after.TotalAlloc - before.TotalAlloc; !errors.Is(err, errFull) || taken > mega {
+				t.Errorf("without memory: %v, %d bytes were taken", err, taken)
+			}
+		})
+	}
+}
+
 func FuzzInflate(f *testing.F) {
 	for _, c := range []coding.Coding{coding.Gzip, coding.Zstd} {
 		f.Add(uint8(c), c.Append(nil, []byte("text")))
 	}
+	f.Add(uint8(coding.Zstd), frame(13))
+	f.Add(uint8(coding.Zstd), single(1000))
 	f.Fuzz(func(t *testing.T, c uint8, data []byte) {
-		const limit = 1 << 16
-		charged := int64(0)
-		out, err := coding.Coding(c%3).Inflate(data, limit, func(n int64) error { charged += n; return nil })
-		if err == nil && len(out) > limit || charged > 2*limit+2 {
-			t.Errorf("%d bytes, %d charged", len(out), charged)
+		const limit, most = 1 << 16, 9 << 20
+		a := account{limit: math.MaxInt64}
+		out, err := coding.Coding(c%3).Inflate(data, limit, a.charge)
+		if err == nil && len(out) > limit || a.peak > most || a.held < 0 || a.held > limit+1 {
+			t.Errorf("%d bytes, %+v are charged", len(out), a)
 		}
 	})
 }

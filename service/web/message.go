@@ -162,21 +162,22 @@ func (c *call) most() int64 {
 
 // decode inflates and reads a message.
 func (c *call) decode(how coding.Coding, data []byte) (proto.Message, error) {
-	var refused error
-	data, err := how.Inflate(data, int(c.most()), func(n int64) error {
-		refused = c.charge(messageCost * n)
-		return refused
-	})
+	data, err := how.Inflate(data, int(c.most()), c.charge)
 	switch {
-	case refused != nil:
-		return nil, refused
 	case errors.Is(err, coding.ErrTooLarge):
 		return nil, &rpcerr.Error{
 			Reason:  rpcerr.MessageTooLarge,
 			Message: fmt.Sprintf("the message has more than %d bytes", c.most()),
 		}
+	case errors.Is(err, coding.ErrMalformed):
+		return nil, wrong(err.Error())
 	case err != nil:
-		return nil, wrong("the message cannot be inflated: " + err.Error())
+		return nil, err
+	}
+	if how != coding.Identity { // the inflated bytes are charged once
+		if err := c.charge((messageCost - 1) * int64(len(data))); err != nil {
+			return nil, err
+		}
 	}
 	if err := c.checkItems(data); err != nil {
 		return nil, err
@@ -232,9 +233,11 @@ func (c *call) checkItems(data []byte) error {
 	return c.charge(int64(n * itemCost))
 }
 
-// charge charges the call with a request message.
+// charge charges the call with a request message. A negative number is released.
 func (c *call) charge(bytes int64) error {
-	if err := c.q.Charge(bytes); err != nil {
+	if bytes < 0 {
+		c.q.Release(-bytes)
+	} else if err := c.q.Charge(bytes); err != nil {
 		return err
 	}
 	c.held += bytes

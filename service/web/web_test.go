@@ -510,6 +510,33 @@ func TestItemsAreCharged(t *testing.T) {
 	}
 }
 
+// TestWindowIsCharged checks that the window which a few bytes of zstd announce is charged, and
+// released before the call.
+func TestWindowIsCharged(t *testing.T) {
+	// A frame with a window of 8 MiB and no text, which is an empty message.
+	frame := []byte{0x28, 0xb5, 0x2f, 0xfd, 0, 13 << 3, 1, 0, 0}
+	for budget, want := range map[int64]codes.Code{
+		4 << 20: codes.InvalidArgument, 16 << 20: codes.OK,
+	} {
+		for _, f := range append(unary[:1:1], webs[0]) {
+			a := admission.New(admission.Config{Bytes: budget})
+			held := int64(0)
+			b := &backend{during: func() { held = a.Bytes().Held }}
+			body := frame
+			if f.enveloped {
+				body = envelope(1, frame)
+			}
+			w := send(newHandler(t, b, func(c *rest.Config) { c.Admission = a }), "FindOne",
+				f.contentType, body, "Content-Encoding", "zstd", "Grpc-Encoding", "zstd")
+			got := f.read(t, w, func() proto.Message { return &mooringv1.FindOneResponse{} })
+			if got.code != want || held > 128<<10 || a.Bytes().Held != 0 {
+				t.Errorf("%s with %d bytes: %+v, %d are charged in the call, %d are left",
+					f.contentType, budget, got, held, a.Bytes().Held)
+			}
+		}
+	}
+}
+
 // TestLengthThatLies sends an envelope that announces far more than the body has. Nothing is
 // allocated for that.
 func TestLengthThatLies(t *testing.T) {

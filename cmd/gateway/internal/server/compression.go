@@ -73,26 +73,24 @@ func (s *stream) inflate(text []byte) ([]byte, error) {
 			Message: "the message is compressed, with none of " + coding.All,
 		}
 	}
-	var refused error
+	account := s.account()
 	out, err := s.coding.Inflate(text, s.limit, func(n int64) error {
-		refused = s.account().Grow(s.ctx, requestCost*n)
-		return refused
+		account.Shrink(max(-n, 0))
+		return account.Grow(s.ctx, n)
 	})
 	switch {
-	case refused != nil:
-		return nil, refused
 	case errors.Is(err, coding.ErrTooLarge):
 		return nil, &rpcerr.Error{
 			Reason:  rpcerr.MessageTooLarge,
 			Message: fmt.Sprintf("the message has more than %d bytes", s.limit),
 		}
+	case errors.Is(err, coding.ErrMalformed):
+		return nil, &rpcerr.Error{Reason: rpcerr.InvalidArgument, Err: err, Message: err.Error()}
 	case err != nil:
-		return nil, &rpcerr.Error{
-			Reason: rpcerr.InvalidArgument, Err: err,
-			Message: "the message cannot be inflated: " + err.Error(),
-		}
+		return nil, err
 	}
-	return out, nil
+	// The inflated bytes are charged once.
+	return out, account.Grow(s.ctx, (requestCost-1)*int64(len(out)))
 }
 
 // sendCompressed sends a message to a client whose requests are compressed. The message is

@@ -116,6 +116,28 @@ func TestCompressionBombs(t *testing.T) {
 	}
 }
 
+// TestCompressionWindow checks that the window which a few bytes of zstd announce is charged, and
+// released.
+func TestCompressionWindow(t *testing.T) {
+	// A frame with a window of 8 MiB and no text, which is an empty message.
+	frame := []byte{0x28, 0xb5, 0x2f, 0xfd, 0, 13 << 3, 1, 0, 0}
+	for budget, want := range map[int64]string{4 << 20: "3", 16 << 20: "0"} {
+		a, cfg := charging(budget)
+		inBubble(t, cfg, func(t *testing.T, s *rawServer) {
+			raw := s.dial(t, 1<<20)
+			raw.openCoded(1, "/test.Test/Unary", "zstd")
+			message := append(prefix(len(frame)), frame...)
+			message[0] = 1
+			raw.send(1, message)
+			if got := raw.ended(1); got != want {
+				t.Errorf("with %d bytes: status %q, want %s", budget, got, want)
+			}
+			checkHeld(t, a, "after the call", 0)
+			_ = raw.conn.Close()
+		})
+	}
+}
+
 // TestMalformedCompression checks requests that cannot be inflated.
 func TestMalformedCompression(t *testing.T) {
 	for _, c := range []struct {
