@@ -498,6 +498,21 @@ func TestOtherRequests(t *testing.T) {
 	}
 }
 
+// TestLimits checks that a body over the limit is refused, and that one at the limit is not.
+func TestLimits(t *testing.T) {
+	good := body(`"filter":{},`)
+	b := &backend{response: &mooringv1.FindOneResponse{}}
+	h := newHandler(t, b, func(c *rest.Config) { c.MaxBodyBytes = int64(len(good)) })
+	for text, want := range map[string]string{good: "", good + " ": "TooLarge"} {
+		w := post(h, base+"findOne", text)
+		var got failure
+		err := json.Unmarshal(w.Body.Bytes(), &got)
+		if err != nil || got.Code != want || (w.Code == 200) != (want == "") {
+			t.Errorf("%d bytes: %d %s, %v, want %q", len(text), w.Code, w.Body, err, want)
+		}
+	}
+}
+
 // TestPages checks that all pages are fetched, up to the limit, and that the cursor is then closed.
 func TestPages(t *testing.T) {
 	docs := func(from, to int) (list []*mooringv1.Document) {

@@ -417,3 +417,105 @@ func TestMissing(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// changesOf returns each form of a change of the document 7, by name.
+func changesOf(
+	g *servicetest.Gateway, session *string, tags []string,
+) map[string]func(context.Context) error {
+	const d, c = "d", "c"
+	return map[string]func(context.Context) error{
+		"put": func(ctx context.Context) error {
+			_, err := g.Resource.PutDocument(ctx, &mooringv1.PutDocumentRequest{
+				Database: d, Collection: c, Id: value("7"), Session: session, IfMatch: tags,
+				Replacement: doc(`{"v": 2}`),
+			})
+			return err
+		},
+		"patch": func(ctx context.Context) error {
+			_, err := g.Resource.PatchDocument(ctx, &mooringv1.PatchDocumentRequest{
+				Database: d, Collection: c, Id: value("7"), Session: session, IfMatch: tags,
+				Update: set(`{"$set": {"v": 2}}`),
+			})
+			return err
+		},
+		"delete": func(ctx context.Context) error {
+			_, err := g.Resource.DeleteDocument(ctx, &mooringv1.DeleteDocumentRequest{
+				Database: d, Collection: c, Id: value("7"), Session: session, IfMatch: tags,
+			})
+			return err
+		},
+		"create": func(ctx context.Context) error {
+			_, err := g.Resource.PutDocument(ctx, &mooringv1.PutDocumentRequest{
+				Database: d, Collection: c, Id: value("7"), Session: session,
+				OnlyCreate: new(true), Replacement: doc(`{"v": 2}`),
+			})
+			return err
+		},
+	}
+}
+
+// TestReadInSession checks that the read for a precondition sees what the session has seen.
+func TestReadInSession(t *testing.T) {
+	const seen = `"afterClusterTime":{"$timestamp":{"t":9,"i":1}}`
+	tag := tagOf(t)
+	for _, name := range []string{"put", "patch", "delete"} {
+		g := start(t, map[string]string{
+			"find": strings.TrimSuffix(found(stored), "}") +
+				`, "operationTime": {"$timestamp": {"t": 9, "i": 1}}}`,
+			"findAndModify": replaced,
+			"delete":        `{"ok": 1, "n": 1}`,
+		})
+		started, err := g.Session.Start(t.Context(), &mooringv1.SessionServiceStartRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := g.Resource.GetDocument(t.Context(), &mooringv1.GetDocumentRequest{
+			Database: "d", Collection: "c", Id: value("7"), Session: &started.Session,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := changesOf(g, res.Session, []string{tag})[name](t.Context()); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if reads := sent(t, g, "find"); len(reads) != 2 || !strings.Contains(reads[1], seen) {
+			t.Errorf("%s: reads %q, want %s in the second", name, reads, seen)
+		}
+	}
+}
+
+// TestUnacknowledged checks that a change has no outcome if the deployment asks for none.
+func TestUnacknowledged(t *testing.T) {
+	for _, name := range []string{"put", "patch", "delete", "create"} {
+		server := mongotest.NewServer(t, mongotest.Handlers{
+			"hello": mongotest.Always(mongotest.Document(ejson(t, helloOfReplicaSet))),
+			"findAndModify": mongotest.Always(
+				mongotest.Document(ejson(t, `{"ok": 1, "value": null}`))),
+		})
+		g := servicetest.Start(t, server, servicetest.Config{URIOptions: "w=0"})
+		err := changesOf(g, nil, nil)[name](t.Context())
+		if got := reasonOf(err); got != "WriteOutcomeUnknown" {
+			t.Errorf("%s: %v, want WriteOutcomeUnknown", name, err)
+		}
+	}
+}
+
+// TestUnencodable checks that a changed document that has no JSON is an error.
+func TestUnencodable(t *testing.T) {
+	bad := bson.NewBuilder(nil).Int32("_id", 7).String("v", "\xff").Finish()
+	reply := bson.NewBuilder(nil).Int32("ok", 1).
+		Document("lastErrorObject", ejson(t, `{"n": 1, "updatedExisting": true}`)).
+		Document("value", bad).Finish()
+	for _, name := range []string{"put", "patch"} {
+		server := mongotest.NewServer(t, mongotest.Handlers{
+			"hello":         mongotest.Always(mongotest.Document(ejson(t, helloOfReplicaSet))),
+			"findAndModify": mongotest.Always(mongotest.Document(reply)),
+		})
+		g := servicetest.Start(t, server, servicetest.Config{})
+		ctx := metadata.AppendToOutgoingContext(t.Context(), "mooring-document-encoding", "json")
+		err := changesOf(g, nil, nil)[name](ctx)
+		if got := reasonOf(err); got != "InvalidUTF8" {
+			t.Errorf("%s: %v, want InvalidUTF8", name, err)
+		}
+	}
+}

@@ -83,26 +83,49 @@ func TestLargeResponses(t *testing.T) {
 	}
 }
 
-// TestLargeResponseAsBSON checks the documents of a large response in BSON.
-func TestLargeResponseAsBSON(t *testing.T) {
-	docs := pads(100, 10_000, "x")
-	h := newHandler(t, findsPads(docs))
-	r := httptest.NewRequest("POST", documents+":find", strings.NewReader("{}"))
-	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("Accept", "application/bson")
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, r)
-	var want strings.Builder
-	for _, d := range docs {
-		want.Write(d.GetBson())
-	}
-	if w.Code != 200 || w.Body.String() != want.String() {
-		t.Errorf("%d with %d bytes, want %d", w.Code, w.Body.Len(), want.Len())
-	}
-	if got := w.Header().Get("Mooring-Cursor"); got != "token" {
-		t.Errorf("Mooring-Cursor: %q", got)
+// TestResponseAsBSON checks the documents of a response in BSON: one that is kept as a whole, and
+// one that is written in pieces.
+func TestResponseAsBSON(t *testing.T) {
+	for _, n := range []int{20, 100} {
+		docs := pads(n, 10_000, "x")
+		h := newHandler(t, findsPads(docs))
+		w := do(h, "POST", documents+":find", "{}", "Accept", "application/bson")
+		var want strings.Builder
+		for _, d := range docs {
+			want.Write(d.GetBson())
+		}
+		if w.Code != 200 || w.Body.String() != want.String() {
+			t.Errorf("%d documents: %d with %d bytes, want %d", n, w.Code, w.Body.Len(), want.Len())
+		}
+		if got := w.Header().Get("Mooring-Cursor"); got != "token" {
+			t.Errorf("%d documents: Mooring-Cursor: %q", n, got)
+		}
 	}
 }
+
+// TestTextsReuseMemory checks that the text of a response is made where the last one was.
+func TestTextsReuseMemory(t *testing.T) {
+	const requests, length = 100, 200_000
+	h := newHandler(t, findsPads(pads(1, length, "x")))
+	get := func() { h.ServeHTTP(nowhere{http.Header{}}, newPost(documents+":find", nil)) }
+	get()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range requests {
+		get()
+	}
+	runtime.ReadMemStats(&after)
+	if taken := after.TotalAlloc - before.TotalAlloc; taken > requests*length*3/4 {
+		t.Errorf("%d bytes for %d texts of %d", taken, requests, length)
+	}
+}
+
+// nowhere is a response that goes nowhere.
+type nowhere struct{ header http.Header }
+
+func (n nowhere) Header() http.Header       { return n.header }
+func (nowhere) Write(b []byte) (int, error) { return len(b), nil }
+func (nowhere) WriteHeader(int)             {}
 
 // TestNoRoomForText checks that the text of a large document is charged before it is made, with
 // what its characters become.

@@ -11,7 +11,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"net/url"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -343,7 +345,11 @@ func (r *result) readTrailers(t *testing.T, text []byte) {
 			}
 			r.code = codes.Code(n)
 		case "grpc-message":
-			r.message = value
+			message, err := url.PathUnescape(value)
+			if err != nil || strings.ContainsFunc(value, func(c rune) bool { return c < ' ' || c > '~' }) {
+				t.Fatalf("grpc-message: %q, %v", value, err)
+			}
+			r.message = message
 		case "grpc-status-details-bin":
 			data, err := base64.RawStdEncoding.DecodeString(value)
 			st := &spb.Status{}
@@ -620,10 +626,50 @@ func TestFailures(t *testing.T) {
 				if c.err == nil && b.filter != nil {
 					t.Error("the service was called")
 				}
+				if c.err != nil && !strings.Contains(got.message, "100 % no ä") {
+					t.Errorf("message %q", got.message)
+				}
 				if f.isWeb() && w.Code != 200 {
 					t.Errorf("status %d", w.Code)
 				}
+				if n := w.Header().Get("Content-Length"); !f.isWeb() && n != strconv.Itoa(w.Body.Len()) {
+					t.Errorf("Content-Length %q of %d bytes", n, w.Body.Len())
+				}
 			})
+		}
+	}
+}
+
+// TestRetryAfter checks that a failure says when to try again, if that makes sense.
+func TestRetryAfter(t *testing.T) {
+	for _, f := range append(unary, webs...) {
+		for want, err := range map[string]error{
+			"1": &mongoerr.SelectionError{},
+			"":  &mongoerr.CommandError{Code: 2, Name: "BadValue", Message: "no"},
+		} {
+			body := f.request(t, coding.Identity, &mooringv1.FindOneRequest{})
+			w := send(newHandler(t, &backend{err: err}), "FindOne", f.contentType, body)
+			if got := w.Header().Get("Retry-After"); got != want {
+				t.Errorf("%s, %v: Retry-After %q, want %q", f.contentType, err, got, want)
+			}
+		}
+	}
+}
+
+// TestFewItems checks from how many items on a message is charged with them.
+func TestFewItems(t *testing.T) {
+	const few = 32
+	for n, want := range map[int]codes.Code{few: codes.OK, few + 1: codes.InvalidArgument} {
+		m := &mooringv1.ImportRequest{}
+		for range n {
+			m.Documents = append(m.Documents, &mooringv1.Document{})
+		}
+		scarce := func(c *rest.Config) { c.Admission = admission.New(admission.Config{Bytes: 16 << 10}) }
+		b, f := &backend{}, streams[0]
+		w := send(newHandler(t, b, scarce), "Import", f.contentType, f.request(t, coding.Identity, m))
+		got := f.read(t, w, func() proto.Message { return &mooringv1.ImportResponse{} })
+		if got.code != want {
+			t.Errorf("%d items: %+v, want %v", n, got, want)
 		}
 	}
 }
