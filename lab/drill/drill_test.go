@@ -2,7 +2,6 @@ package drill_test
 
 import (
 	"encoding/json"
-	"errors"
 	"net/http"
 	"os"
 	"os/exec"
@@ -25,32 +24,40 @@ var path = gatewaytest.Documents("shop", "orders", "find")
 const quick = "&heartbeatFrequencyMS=500&serverSelectionTimeoutMS=500"
 
 func TestDatabaseDown(t *testing.T) {
+	t.Parallel()
 	mongo := mongotest.NewTCPServer(t, nil)
 	d := begin(t, mongo.URI()+quick)
 	mongo.SetDown(true)
 	d.wantReady(http.StatusServiceUnavailable, "no MongoDB server can be selected")
-	if r := d.Post(t, path, "{}"); r.Status != http.StatusServiceUnavailable {
-		t.Errorf("find = %d %s", r.Status, r.Body)
+	find := func() {
+		if r := d.Post(t, path, "{}"); r.Status != http.StatusServiceUnavailable {
+			t.Errorf("find = %d %s", r.Status, r.Body)
+		}
 	}
+	find()
 	d.wantMetric(is(0), "mooring_server_up")
 	d.wantMetric(more(0), "mooring_errors_total", `reason="NoSuitableServer"`)
 	d.wantLog("server unavailable", string(mongo.Address()))
-	d.wantAlerts("MooringErrors", "MooringNotReady", "MooringServerDown")
+	d.wantAlerts(find, []string{"MooringErrors", "MooringNotReady", "MooringServerDown"})
 }
 
 func TestSlowDatabase(t *testing.T) {
+	t.Parallel()
 	mongo := mongotest.NewTCPServer(t, nil)
 	d := begin(t, mongo.URI())
 	mongo.Handle("find", func(c *mongotest.Command) mongotest.Reply {
 		return mongo.Default(c).After(1100 * time.Millisecond)
 	})
-	if r := d.Post(t, path, "{}"); r.Status != http.StatusOK {
-		t.Errorf("find = %d %s", r.Status, r.Body)
+	find := func() {
+		if r := d.Post(t, path, "{}"); r.Status != http.StatusOK {
+			t.Errorf("find = %d %s", r.Status, r.Body)
+		}
 	}
+	find()
 	d.wantMetric(more(1), "db_client_operation_duration_seconds_sum", `db_operation_name="find"`)
 	d.wantLog("slow request", "shop", "orders")
 	d.wantReady(http.StatusOK, "")
-	d.wantAlerts("MooringDatabaseSlow")
+	d.wantAlerts(find, []string{"MooringDatabaseSlow"})
 }
 
 // keys returns a file with the API keys of so many principals, and the keys.
@@ -122,6 +129,7 @@ func hang(t *testing.T, mongo *mongotest.Server, d *drill) func(...gatewaytest.H
 }
 
 func TestPoolExhausted(t *testing.T) {
+	t.Parallel()
 	mongo := mongotest.NewTCPServer(t, nil)
 	file, keys := keys(t, "ann", "bob", "cid")
 	d := begin(t, mongo.URI()+"&maxPoolSize=2", "--auth-api-keys-file", file,
@@ -129,27 +137,34 @@ func TestPoolExhausted(t *testing.T) {
 	send := hang(t, mongo, d)
 	send(keys[0])
 	send(keys[1])
-	if r := d.Post(t, path, "{}", keys[2]); r.Status != http.StatusServiceUnavailable {
-		t.Errorf("find = %d %s", r.Status, r.Body)
+	find := func() {
+		if r := d.Post(t, path, "{}", keys[2]); r.Status != http.StatusServiceUnavailable {
+			t.Errorf("find = %d %s", r.Status, r.Body)
+		}
 	}
+	find()
 	d.wantMetric(is(2), "mooring_pool_connections{", `db_client_connection_state="used"`)
 	d.wantMetric(more(0), "mooring_admission_refusals_total", `cause="full"`, `resource="calls"`)
 	d.wantLog("request failed", "Overloaded")
 	d.wantReady(http.StatusOK, "")
-	d.wantAlerts("MooringErrors", "MooringOverloaded", "MooringPoolExhausted")
+	d.wantAlerts(find, []string{"MooringErrors", "MooringOverloaded", "MooringPoolExhausted"})
 }
 
 func TestFlood(t *testing.T) {
+	t.Parallel()
 	mongo := mongotest.NewTCPServer(t, nil)
 	file, keys := keys(t, "ann", "bob")
 	d := begin(t, mongo.URI(), "--auth-api-keys-file", file, "--requests-queue-time", "10ms",
 		"--requests-max-in-flight-per-principal", "1")
 	send := hang(t, mongo, d)
 	send(keys[0])
-	for range 20 {
+	find := func() {
 		if r := d.Post(t, path, "{}", keys[0]); r.Status != http.StatusTooManyRequests {
 			t.Errorf("find of the client that floods = %d %s", r.Status, r.Body)
 		}
+	}
+	for range 20 {
+		find()
 	}
 	mongo.Handle("find", nil)
 	if r := d.Post(t, path, "{}", keys[1]); r.Status != http.StatusOK {
@@ -158,10 +173,11 @@ func TestFlood(t *testing.T) {
 	d.wantMetric(is(20), "mooring_admission_refusals_total", `cause="own_share"`)
 	d.wantLog("request refused", "QuotaExceeded", "ann")
 	d.wantReady(http.StatusOK, "")
-	d.wantAlerts("MooringClientOverShare")
+	d.wantAlerts(find, []string{"MooringClientOverShare"})
 }
 
 func TestCertificateEnds(t *testing.T) {
+	t.Parallel()
 	mongo := mongotest.NewTCPServer(t, nil)
 	end := time.Now().Add(3 * 24 * time.Hour).Truncate(time.Second)
 	pair := certtest.Authority(t, certtest.ECDSA).Issue(t, "127.0.0.1",
@@ -170,10 +186,11 @@ func TestCertificateEnds(t *testing.T) {
 		"--tls-certificate-file", certtest.File(t, "certificate", pair.CertificateBlock()))
 	d.wantMetric(is(float64(end.Unix())), "mooring_certificate_not_after_timestamp_seconds")
 	d.wantReady(http.StatusOK, "")
-	d.wantAlerts("MooringCertificateExpires")
+	d.wantAlerts(nil, []string{"MooringCertificateExpires"})
 }
 
 func TestWrongPassword(t *testing.T) {
+	t.Parallel()
 	mongo := mongotest.NewTCPServer(t, nil)
 	demand := func(password string) {
 		mongo.RequireAuth(&mongotest.Auth{Users: []mongotest.User{{Name: "app", Password: password}}})
@@ -182,22 +199,25 @@ func TestWrongPassword(t *testing.T) {
 	d := begin(t, strings.Replace(mongo.URI(), "mongodb://", "mongodb://app:first@", 1)+quick)
 	demand("second")
 	mongo.CutConnections()
-	gatewaytest.Eventually(t, patience, func() error { // a call finds that its connection is cut
-		d.Post(t, path, "{}")
-		if status, body := get(t, d.REST+"/readyz"); status == http.StatusOK {
-			return errors.New("the gateway is ready: " + body)
+	find := func() {
+		if r := d.Post(t, path, "{}"); r.Status < http.StatusInternalServerError {
+			t.Errorf("find = %d %s", r.Status, r.Body)
 		}
-		return nil
-	})
+	}
+	find() // on a connection that was cut
+	find() // on a new one, whose login is refused
 	d.wantReady(http.StatusServiceUnavailable, "AuthenticationFailed")
 	d.wantMetric(is(0), "mooring_login_ok")
 	d.wantLog("cannot log in to MongoDB", "AuthenticationFailed")
+	d.wantMetric(is(0), "mooring_ready")
 	// Each login that fails makes the server Unknown until the next check: mooring_server_up
 	// changes all the time, and whether its alert fires is not certain.
-	d.wantMetric(is(0), "mooring_ready")
+	d.wantAlerts(find, []string{"MooringErrors", "MooringLoginRefused", "MooringNotReady"},
+		"MooringServerDown")
 }
 
 func TestReplicaUnreachable(t *testing.T) {
+	t.Parallel()
 	mongo := mongotest.NewTCPServer(t, nil)
 	mongo.SetDocuments("shop.orders", mongotest.Numbered(0, 300, 0)...)
 	key, err := exec.CommandContext(t.Context(), suite.Gateway(t), "key", "new").Output()
@@ -209,19 +229,26 @@ func TestReplicaUnreachable(t *testing.T) {
 		t.Fatal(err)
 	}
 	args := []string{"--handle-keys-file", file, "--replica-address", "127.0.0.1:0"}
-	gone, d := begin(t, mongo.URI(), args...), begin(t, mongo.URI(), args...)
+	gone := begin(t, mongo.URI(), args...)
+	d := begin(t, mongo.URI(), append(args, "--replica-peers", gone.peer)...)
+	d.wantMetric(is(1), "mooring_replicas_known")
 	page := gone.Post(t, path, `{"batchSize":1}`)
 	var opened struct{ Cursor string }
 	if err := json.Unmarshal(page.Body, &opened); err != nil || opened.Cursor == "" {
 		t.Fatalf("find = %s, %v", page.Body, err)
 	}
 	gone.Kill(t)
-	if r := d.Post(t, "/v1/cursors:next", `{"cursor":"`+opened.Cursor+`"}`); r.Status < 400 {
-		t.Errorf("getMore = %d %s", r.Status, r.Body)
+	next := func() {
+		r := d.Post(t, "/v1/cursors:next", `{"cursor":"`+opened.Cursor+`"}`)
+		if r.Status != http.StatusConflict {
+			t.Errorf("the next page = %d %s", r.Status, r.Body)
+		}
 	}
+	next()
 	d.wantMetric(more(0), "mooring_replica_unreachable_total")
+	d.wantLog("replica left", gone.peer)
 	d.wantReady(http.StatusOK, "")
-	d.wantAlerts("MooringReplicaUnreachable")
+	d.wantAlerts(next, []string{"MooringReplicaUnreachable"})
 }
 
 func TestMemoryNearLimit(t *testing.T) {
@@ -230,10 +257,11 @@ func TestMemoryNearLimit(t *testing.T) {
 	d := begin(t, mongo.URI())
 	d.wantMetric(is(12<<20), "go_gc_gomemlimit_bytes")
 	d.wantReady(http.StatusOK, "")
-	d.wantAlerts("MooringMemoryNearLimit")
+	d.wantAlerts(nil, []string{"MooringMemoryNearLimit"})
 }
 
 func TestGatewayGone(t *testing.T) {
+	t.Parallel()
 	d := begin(t, mongotest.NewTCPServer(t, nil).URI())
 	d.Kill(t)
 	for _, url := range []string{d.admin + "/metrics", d.REST + "/readyz"} {
@@ -241,4 +269,47 @@ func TestGatewayGone(t *testing.T) {
 			t.Errorf("%s = %d %s, want no answer", url, status, body)
 		}
 	}
+	d.wantAlerts(nil, []string{"MooringDown"})
+}
+
+// newReplicaSet makes three members, of which the first is primary.
+func newReplicaSet(t *testing.T) *mongotest.Cluster {
+	t.Helper()
+	return mongotest.NewCluster(t, mongotest.ClusterConfig{TCP: true, Discard: true},
+		mongotest.Primary, mongotest.Secondary, mongotest.Secondary)
+}
+
+func TestNoPrimary(t *testing.T) {
+	t.Parallel()
+	set := newReplicaSet(t)
+	d := begin(t, set.URI("replicaSet=rs"+quick))
+	set.StepDown()
+	find := func() {
+		if r := d.Post(t, path, "{}"); r.Status != http.StatusServiceUnavailable {
+			t.Errorf("find = %d %s", r.Status, r.Body)
+		}
+	}
+	d.wantMetric(is(1), "mooring_topology_kind", `kind="ReplicaSetNoPrimary"`)
+	find()
+	d.wantLog("request failed", "NoSuitableServer")
+	d.wantReady(http.StatusOK, "")
+	d.wantAlerts(find, []string{"MooringErrors", "MooringNoPrimary"})
+}
+
+func TestElections(t *testing.T) {
+	t.Parallel()
+	set := newReplicaSet(t)
+	d := begin(t, set.URI("replicaSet=rs"+quick))
+	n := 0
+	elect := func() {
+		n++
+		set.Host(n % 3).Elect()
+		if r := d.Post(t, path, "{}"); r.Status != http.StatusOK {
+			t.Errorf("find = %d %s", r.Status, r.Body)
+		}
+	}
+	elect()
+	d.wantMetric(more(1), "mooring_elections_total")
+	d.wantReady(http.StatusOK, "")
+	d.wantAlerts(elect, []string{"MooringElections"})
 }

@@ -6,12 +6,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,10 +18,14 @@ import (
 
 	"github.com/mooringdb/mooring/lab/internal/gateway"
 	"github.com/mooringdb/mooring/lab/internal/gatewaytest"
+	"github.com/mooringdb/mooring/lab/internal/prometheus"
 )
 
 // patience is the most that a test waits for something that takes milliseconds.
 const patience = 10 * time.Second
+
+// alertPatience is the same for an alert, which takes seconds.
+const alertPatience = time.Minute
 
 var suite = gatewaytest.New()
 
@@ -33,13 +34,13 @@ func TestMain(m *testing.M) { os.Exit(suite.Run(m)) }
 // drill represents a gateway that runs, and what it shows.
 type drill struct {
 	*gatewaytest.Gateway
-	t      *testing.T
-	admin  string // http://host:port
-	log    *journal
-	before map[string]float64
+	t     *testing.T
+	admin string // http://host:port
+	peer  string // host:port for other replicas; empty: none
+	log   *journal
 }
 
-// begin starts a gateway, waits until it is ready, and notes its metrics.
+// begin starts a gateway and waits until it is ready.
 func begin(t *testing.T, uri string, args ...string) *drill {
 	t.Helper()
 	d := &drill{t: t, log: &journal{}}
@@ -62,16 +63,15 @@ func begin(t *testing.T, uri string, args ...string) *drill {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var addresses struct{ Admin string }
+	var addresses struct{ Admin, Replica string }
 	if err := json.Unmarshal(text, &addresses); err != nil {
 		t.Fatal(err)
 	}
-	d.admin = "http://" + addresses.Admin
+	d.admin, d.peer = "http://"+addresses.Admin, addresses.Replica
 	if slices.Contains(args, "--tls-certificate-file") {
 		d.REST = strings.Replace(d.REST, "http:", "https:", 1)
 	}
 	d.wantReady(http.StatusOK, "")
-	d.before = d.scrape()
 	return d
 }
 
@@ -166,61 +166,40 @@ func (d *drill) scrape() map[string]float64 {
 	return all
 }
 
-// counters are the series that only grow.
-var counters = regexp.MustCompile(`^\w+(_total|_count|_sum|_bucket)\b`)
-
-// wantAlerts asks promtool which alerts fire if the fault goes on for ten minutes as it is: gauges
-// stay, and each scrape (15 s) finds that counters have grown as they have since begin.
-func (d *drill) wantAlerts(want ...string) {
+// wantAlerts waits until the alerts that fire on a Prometheus are all of want, and none but these
+// and those that may fire. It calls fault again and again meanwhile, unless fault is nil.
+func (d *drill) wantAlerts(fault func(), want []string, may ...string) {
 	d.t.Helper()
-	promtool, err := exec.LookPath("promtool")
-	if err != nil {
-		d.t.Log("promtool is not installed (Debian: prometheus): the alerts are not tested")
+	if !prometheus.Installed() {
+		d.t.Logf("%s: the alerts are not tested", prometheus.Missing)
 		return
 	}
 	root, err := gatewaytest.Root()
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	after := d.scrape()
-	var b strings.Builder
-	fmt.Fprintf(&b, "rule_files: [%q]\nevaluation_interval: 15s\ntests:\n  - interval: 15s\n"+
-		"    input_series:\n      - {series: 'up{job=\"mooring\",instance=\"a\"}', values: '1x60'}\n",
-		filepath.Join(root, "deploy/prometheus/alerts.yaml"))
-	for _, series := range slices.Sorted(maps.Keys(after)) {
-		v, values := after[series], ""
-		if strings.HasPrefix(series, "mooring_certificate_not_after") {
-			v -= float64(time.Now().Unix()) // promtool's clock begins at 0
-		}
-		if counters.MatchString(series) {
-			values = fmt.Sprintf("0+%gx60", max(0, v-d.before[series]))
-		} else {
-			values = fmt.Sprintf("%gx60", v)
-		}
-		name, labels, _ := strings.Cut(strings.TrimSuffix(series, "}"), "{")
-		if labels != "" {
-			labels += ","
-		}
-		text, err := json.Marshal(name + "{" + labels + `instance="a"}`)
-		if err != nil {
-			d.t.Fatal(err)
-		}
-		fmt.Fprintf(&b, "      - {series: %s, values: '%s'}\n", text, values)
-	}
-	b.WriteString("    promql_expr_test:\n" +
-		"      - expr: count by (alertname) (ALERTS{alertstate=\"firing\"})\n" +
-		"        eval_time: 10m\n        exp_samples:\n")
-	for _, name := range want {
-		fmt.Fprintf(&b, "          - {labels: '{alertname=%q}', value: 1}\n", name)
-	}
-	file := filepath.Join(d.t.TempDir(), "test.yaml")
-	if err := os.WriteFile(file, []byte(b.String()), 0o600); err != nil {
+	rules, err := os.ReadFile(filepath.Join(root, "deploy/prometheus/alerts.yaml"))
+	if err != nil {
 		d.t.Fatal(err)
 	}
-	out, err := exec.CommandContext(d.t.Context(), promtool, "test", "rules", file).CombinedOutput()
-	if err != nil {
-		d.t.Errorf("the alerts are not %q: %v\n%s", want, err, out)
-	}
+	p := prometheus.Start(d.t, prometheus.Config{
+		Rules:   prometheus.Faster(string(rules)),
+		Targets: []string{strings.TrimPrefix(d.admin, "http://")},
+	})
+	gatewaytest.Eventually(d.t, alertPatience, func() error {
+		if fault != nil {
+			fault()
+		}
+		fire, err := p.Firing(d.t.Context())
+		if err != nil {
+			return err
+		}
+		fire = slices.DeleteFunc(fire, func(name string) bool { return slices.Contains(may, name) })
+		if !slices.Equal(fire, want) {
+			return fmt.Errorf("the alerts %q fire, want %q", fire, want)
+		}
+		return nil
+	})
 }
 
 // journal keeps what the gateway logs.
