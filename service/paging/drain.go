@@ -24,8 +24,9 @@ const (
 
 // Drain refuses the calls of clients from now on, waits for those that run, and pushes what is
 // here to another replica; pinned cursors are killed. Questions of other replicas are answered
-// still. If some calls do not end in three quarters of the time that ctx leaves, only the rest is
-// pushed, and that is an error. Close drains too, if Drain was not called.
+// still, but no page is fetched for them until the cursors were pushed. If some calls do not end in
+// three quarters of the time that ctx leaves, only the rest is pushed, and that is an error. Close
+// drains too, if Drain was not called.
 func (p *Pager) Drain(ctx context.Context) error {
 	if p.table.Refuse() {
 		select {
@@ -48,10 +49,27 @@ func (p *Pager) drain(ctx context.Context) error {
 	defer cancel()
 	err := p.table.Quiet(limited)
 	p.killPinned(ctx)
+	var to *page.Replica
+	var others []string
 	if !p.alone() {
-		p.push(ctx)
+		to, others = p.push(ctx)
+	}
+	p.leave()
+	if to != nil && to.Instance != (page.Instance{}) {
+		p.announce(ctx, others, *to)
 	}
 	return err
+}
+
+// leave ends leaving. It may be called again.
+func (p *Pager) leave() {
+	p.table.Lock()
+	before := p.left
+	p.left = true
+	p.table.Unlock()
+	if !before {
+		p.leaving.Finish()
+	}
 }
 
 // killPinned ends the cursors that cannot move.
@@ -80,17 +98,16 @@ func (p *Pager) allLocked() iter.Seq[*held] {
 	}
 }
 
-// push hands all that is known here to the first replica that accepts it, and tells the others.
-// If it is not known whether a replica has accepted, no other one is asked, and nothing of it is
-// granted here any more, as if it had: of two that held a cursor, one would skip a page of the
-// other's.
-func (p *Pager) push(ctx context.Context) {
+// push hands all that is known here to the first of the other replicas that accepts it. It returns
+// that replica, or nil if there is none or nothing to hand over, and the others. If it is not known
+// whether a replica has accepted, no other one is asked, and nothing of it is granted here any more,
+// as if it had: of two that held a cursor, one would skip a page of the other's.
+func (p *Pager) push(ctx context.Context) (to *page.Replica, others []string) {
 	all, w := p.holdAll()
 	if len(all) == 0 {
-		return
+		return nil, nil
 	}
-	var to *page.Replica
-	others := p.replicas.Others(ctx, false)
+	others = p.replicas.Others(ctx, false)
 	for _, address := range others {
 		if address == p.cfg.Replica {
 			continue
@@ -106,9 +123,7 @@ func (p *Pager) push(ctx context.Context) {
 	}
 	p.release(ctx, all, to)
 	w.Finish()
-	if to != nil && to.Instance != (page.Instance{}) {
-		p.announce(ctx, others, *to)
-	}
+	return to, others
 }
 
 // announce tells the other replicas where the cursors went, so that they need not look for them

@@ -117,6 +117,55 @@ func TestDrainWaits(t *testing.T) {
 	}
 }
 
+// TestDrainBesideQuestions checks that a draining replica hands over all cursors although other
+// replicas ask for their pages all the time: there is no moment in which no page is fetched. Their
+// clients get every page, without an error.
+func TestDrainBesideQuestions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t, "a", "b", "c")
+		n.s.next = func(ctx context.Context) error {
+			select {
+			case <-time.After(100 * time.Millisecond):
+				return nil
+			case <-ctx.Done():
+				return &mongoerr.NetworkError{Sent: true, Err: context.Cause(ctx)}
+			}
+		}
+		const readers, documents = 5, 100
+		var wg sync.WaitGroup
+		for i := range readers {
+			page := n.open("a", documents, 2, 0)
+			wg.Go(func() {
+				time.Sleep(time.Duration(i) * 20 * time.Millisecond) //nolint:forbidigo // fake time
+				read := len(page.Documents)
+				for page.Token != "" {
+					var err error
+					if page, err = n.next([]string{"b", "c"}[i%2], page.Token); err != nil {
+						t.Errorf("reader %d, after %d documents: %v", i, read, err)
+						return
+					}
+					read += len(page.Documents)
+				}
+				if read != documents {
+					t.Errorf("reader %d has read %d documents, want %d", i, read, documents)
+				}
+			})
+		}
+		time.Sleep(time.Second) //nolint:forbidigo // fake time
+		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+		defer cancel()
+		begin := time.Now()
+		if err := n.node("a").Drain(ctx); err != nil {
+			t.Errorf("Drain = %v", err)
+		}
+		if took := time.Since(begin); took > 100*time.Millisecond {
+			t.Errorf("Drain took %v, want the time of the pages in flight", took)
+		}
+		n.crash("a")
+		wg.Wait()
+	})
+}
+
 // Of pinned cursors nothing can be handed over: they are killed, and their connections are free
 // before the process ends.
 func TestDrainKillsPinned(t *testing.T) {

@@ -214,7 +214,11 @@ func (p *Pager) decideOnce(
 func (p *Pager) decideLocked(ctx context.Context, h *held, c claim, q page.Question) decision {
 	d := decision{known: true}
 	q.Remembered, q.Working = h.inPages.isIn(), h.Working()
-	h.ledger, d.Verdict = h.ledger.Ask(q)
+	ledger, v := h.ledger.Ask(q)
+	if v.Grants() && p.leavingLocked() { // wait for the drain: the cursor goes elsewhere
+		return decision{Verdict: page.Wait, work: p.leaving}
+	}
+	h.ledger, d.Verdict = ledger, v
 	d.to, _ = h.ledger.Moved()
 	switch d.Verdict {
 	case page.Fetch:
@@ -237,6 +241,13 @@ func (p *Pager) decideLocked(ctx context.Context, h *held, c claim, q page.Quest
 	default: // the verdict is the whole answer
 	}
 	return d
+}
+
+// leavingLocked reports whether this replica is about to hand its cursors over. No page is granted
+// then: with the questions of other replicas, the cursors might never all be idle, and one that is
+// not idle cannot move.
+func (p *Pager) leavingLocked() bool {
+	return p.table.RefusingLocked() && !p.left
 }
 
 // grantLocked begins the caller's work on the cursor, for page q.Seq.

@@ -71,7 +71,9 @@ type Pager struct {
 	bound      map[handle.ID][]*held // the cursors of each transaction, oldest first
 	successors map[page.Instance]succession
 	silences   map[page.Replica]silence
-	closed     bool // only records of where cursors went are left
+	leaving    *handle.Work // ends when the first drain has pushed the cursors
+	left       bool         // leaving has ended
+	closed     bool         // only records of where cursors went are left
 }
 
 // New returns a pager. It does nothing until Start.
@@ -81,7 +83,7 @@ func New(cfg Config) *Pager {
 	cfg.PageBytes = orDefault(cfg.PageBytes, DefaultPageBytes)
 	p := &Pager{
 		cfg: cfg, deployment: NewDeploymentID(cfg.Deployment), version: writtenVersion,
-		drained: make(chan struct{}),
+		drained: make(chan struct{}), leaving: handle.NewWork(),
 		table: handle.New(handle.Config{
 			Idle: cfg.Idle, Max: cfg.MaxCursors, MaxPerPrincipal: cfg.MaxPerPrincipal,
 		}),
