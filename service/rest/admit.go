@@ -80,7 +80,15 @@ func isOwnHost(host string, names []string) bool {
 	host = strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
 	_, err := netip.ParseAddr(host)
 	return err == nil || host == "localhost" || strings.HasSuffix(host, ".localhost") ||
-		slices.Contains(names, host)
+		slices.ContainsFunc(names, func(name string) bool { return matchesHost(name, host) })
+}
+
+// matchesHost reports whether a host is a name of Config.Hosts, or one of the names below it.
+func matchesHost(name, host string) bool {
+	if parent, ok := strings.CutPrefix(name, "*"); ok {
+		return strings.HasSuffix(host, parent) && len(host) > len(parent)
+	}
+	return host == name
 }
 
 // authenticate finds out who makes the call. Paths and methods that carry no call need no

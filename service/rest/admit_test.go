@@ -135,6 +135,17 @@ func TestHosts(t *testing.T) {
 	strict := newHandler(t, f, func(c *rest.Config) { c.Hosts = []string{"db.example"} })
 	none := newHandler(t, f, func(c *rest.Config) { c.Hosts = []string{} })
 	open := newHandler(t, f)
+	below := newHandler(t, f, func(c *rest.Config) { c.Hosts = []string{"*.db.example"} })
+	for host, want := range map[string]int{
+		"a.db.example": 200, "b.A.db.example.:80": 200, "localhost": 200, "db.example": 421,
+		".db.example": 421, "xdb.example": 421, "a.db.example.evil": 421, "*.db.example": 200,
+	} {
+		r := newPost(documents+":find", strings.NewReader("{}"))
+		r.Host = host
+		if w := serve(below, r); w.Code != want {
+			t.Errorf("below db.example, %q: %d %s, want %d", host, w.Code, w.Body, want)
+		}
+	}
 	for host, want := range map[string][3]int{ // strict, none, open
 		"db.example": {200, 421, 200}, "db.example:8080": {200, 421, 200}, "DB.Example.": {200, 421, 200},
 		"localhost": {200, 200, 200}, "localhost:8080": {200, 200, 200}, "a.localhost": {200, 200, 200},

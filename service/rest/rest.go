@@ -42,8 +42,9 @@ type Config struct {
 	// must have the same.
 	Admission *admission.Admission
 	// Hosts lists the names in Host for which the API answers, in lower case and without a port,
-	// beside localhost and IP addresses. Nil means any name. A page of another site can reach a
-	// gateway by a name of its own that it points at the gateway's address (DNS rebinding).
+	// beside localhost and IP addresses. *.name stands for all names that end with .name. Nil
+	// means any name. A page of another site can reach a gateway by a name of its own that it
+	// points at the gateway's address (DNS rebinding).
 	Hosts []string
 	// MaxBodyBytes limits the request body. 0 means 64 MiB.
 	MaxBodyBytes int64

@@ -150,11 +150,14 @@ func parseList(text string) ([]string, error) {
 	return items, nil
 }
 
+// parseHosts reads names of hosts. The first label of a name may be *.
 func parseHosts(text string) ([]string, error) {
 	names, _ := parseList(text)
 	for i, name := range names {
-		if strings.ContainsAny(name, ":/@ ") || name != anyHost && strings.Contains(name, "*") {
-			return nil, fmt.Errorf("%q is not the name of a host (without a port) and not *", name)
+		rest := strings.TrimPrefix(name, "*.")
+		if name != anyHost && (strings.ContainsAny(rest, ":/@ *") || strings.Trim(rest, ".") == "") {
+			return nil, fmt.Errorf("%q is not the name of a host (without a port), not such as "+
+				"*.example.com, and not *", name)
 		}
 		names[i] = strings.ToLower(strings.TrimSuffix(name, "."))
 	}

@@ -148,7 +148,8 @@ var options = []option{
 			"separated by commas. A plain-text listener, and one that can be reached from this " +
 			"machine only, refuses a request whose Host is another name (421), since a page of " +
 			"another site could have pointed a name of its own at it. It always answers for " +
-			"localhost, for IP addresses and for the name in rest.address. * allows any name.",
+			"localhost, for IP addresses and for the name in rest.address. *.example.com stands " +
+			"for all names below example.com; * alone allows any name.",
 		parse: into(func(c *Config) *[]string { return &c.REST.Hosts }, parseHosts),
 	},
 	{
