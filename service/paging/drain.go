@@ -100,8 +100,8 @@ func (p *Pager) allLocked() iter.Seq[*held] {
 
 // push hands all that is known here to the first of the other replicas that accepts it. It returns
 // that replica, or nil if there is none or nothing to hand over, and the others. If it is not known
-// whether a replica has accepted, no other one is asked, and nothing of it is granted here any more:
-// as if it had: of two that held a cursor, one would skip a page of the other's.
+// whether a replica has accepted, no other one is asked, and nothing of it is granted here any
+// more, as if it had: of two that held a cursor, one would skip a page of the other's.
 func (p *Pager) push(ctx context.Context) (to *page.Replica, others []string) {
 	all, w := p.holdAll()
 	if len(all) == 0 {
