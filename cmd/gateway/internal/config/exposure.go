@@ -155,7 +155,8 @@ func parseHosts(text string) ([]string, error) {
 	names, _ := parseList(text)
 	for i, name := range names {
 		rest := strings.TrimPrefix(name, "*.")
-		if name != anyHost && (strings.ContainsAny(rest, ":/@ *") || strings.Trim(rest, ".") == "") {
+		bad := strings.ContainsAny(rest, ":/@ *") || strings.Trim(rest, ".") == ""
+		if bad && name != anyHost {
 			return nil, fmt.Errorf("%q is not the name of a host (without a port), not such as "+
 				"*.example.com, and not *", name)
 		}
