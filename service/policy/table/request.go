@@ -68,6 +68,9 @@ func set(m protoreflect.Message, fd protoreflect.FieldDescriptor, node *yaml.Nod
 		}
 		return err
 	}
+	if node.Kind != yaml.SequenceNode {
+		return errors.New("it is not a list")
+	}
 	list := m.Mutable(fd).List()
 	for _, item := range node.Content {
 		v, err := value(list.NewElement(), fd, item)
@@ -85,6 +88,9 @@ func value(
 ) (protoreflect.Value, error) {
 	if fd.Kind() == protoreflect.MessageKind {
 		return empty, message(empty.Message(), node)
+	}
+	if node.Kind != yaml.ScalarNode {
+		return empty, errors.New("it is not a single value")
 	}
 	switch fd.Kind() {
 	case protoreflect.StringKind:
