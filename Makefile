@@ -22,6 +22,7 @@ ONCE     ?= 100000
 WATCHERS ?= 1000
 BANK     ?= 5m
 ATTACK   ?= 5
+SERIES   ?= 10m
 # What tools/prose reads: everything but gen/ and third_party/.
 PLAIN    := . client/... clients/... cmd/... core/... deploy/... docs/... examples/... internal/... lab/... proto/... \
 	service/... tools/...
@@ -223,6 +224,10 @@ bank: ## BANK=5m of transfers in transactions, while connections, primaries and 
 .PHONY: drill
 drill: ## eleven faults: metrics, log lines and alerts (on a real Prometheus) of each
 	cd lab && $(GO) test -count=1 -v ./drill
+
+.PHONY: metrics
+metrics: ## SERIES=10m of random requests add no series, counters agree; the dashboard's queries have data
+	cd lab && SERIES=$(SERIES) $(GO) test -count=1 -timeout 2h -v ./metrics
 
 .PHONY: overload
 overload: ## 200 callers on a server that admits 50 requests a second

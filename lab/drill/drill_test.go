@@ -230,7 +230,7 @@ func TestReplicaUnreachable(t *testing.T) {
 	}
 	args := []string{"--handle-keys-file", file, "--replica-address", "127.0.0.1:0"}
 	gone := begin(t, mongo.URI(), args...)
-	d := begin(t, mongo.URI(), append(args, "--replica-peers", gone.peer)...)
+	d := begin(t, mongo.URI(), append(args, "--replica-peers", gone.Replica)...)
 	d.wantMetric(is(1), "mooring_replicas_known")
 	page := gone.Post(t, path, `{"batchSize":1}`)
 	var opened struct{ Cursor string }
@@ -246,7 +246,7 @@ func TestReplicaUnreachable(t *testing.T) {
 	}
 	next()
 	d.wantMetric(more(0), "mooring_replica_unreachable_total")
-	d.wantLog("replica left", gone.peer)
+	d.wantLog("replica left", gone.Replica)
 	d.wantReady(http.StatusOK, "")
 	d.wantAlerts(next, []string{"MooringReplicaUnreachable"})
 }
@@ -264,7 +264,7 @@ func TestGatewayGone(t *testing.T) {
 	t.Parallel()
 	d := begin(t, mongotest.NewTCPServer(t, nil).URI())
 	d.Kill(t)
-	for _, url := range []string{d.admin + "/metrics", d.REST + "/readyz"} {
+	for _, url := range []string{d.Admin + "/metrics", d.REST + "/readyz"} {
 		if status, body := get(t, url); status != 0 {
 			t.Errorf("%s = %d %s, want no answer", url, status, body)
 		}

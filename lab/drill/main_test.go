@@ -3,14 +3,12 @@ package drill_test
 import (
 	"bytes"
 	"crypto/tls"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -34,19 +32,16 @@ func TestMain(m *testing.M) { os.Exit(suite.Run(m)) }
 // drill represents a gateway that runs, and what it shows.
 type drill struct {
 	*gatewaytest.Gateway
-	t     *testing.T
-	admin string // http://host:port
-	peer  string // host:port for other replicas; empty: none
-	log   *journal
+	t   *testing.T
+	log *journal
 }
 
 // begin starts a gateway and waits until it is ready.
 func begin(t *testing.T, uri string, args ...string) *drill {
 	t.Helper()
 	d := &drill{t: t, log: &journal{}}
-	dir := t.TempDir()
 	started, err := gateway.Start(t.Context(), gateway.Config{
-		Binary: suite.Gateway(t), URI: uri, Directory: dir, Log: d.log,
+		Binary: suite.Gateway(t), URI: uri, Directory: t.TempDir(), Log: d.log,
 		Args: append([]string{"--admin-address", "127.0.0.1:0", "--drain-timeout", "1s"}, args...),
 	})
 	if err != nil {
@@ -59,15 +54,6 @@ func begin(t *testing.T, uri string, args ...string) *drill {
 		}
 	})
 	d.Gateway = &gatewaytest.Gateway{Gateway: started}
-	text, err := os.ReadFile(filepath.Join(dir, "addresses.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var addresses struct{ Admin, Replica string }
-	if err := json.Unmarshal(text, &addresses); err != nil {
-		t.Fatal(err)
-	}
-	d.admin, d.peer = "http://"+addresses.Admin, addresses.Replica
 	if slices.Contains(args, "--tls-certificate-file") {
 		d.REST = strings.Replace(d.REST, "http:", "https:", 1)
 	}
@@ -127,7 +113,10 @@ func (d *drill) wantLog(texts ...string) {
 func (d *drill) wantMetric(ok func(float64) bool, texts ...string) {
 	d.t.Helper()
 	gatewaytest.Eventually(d.t, patience, func() error {
-		all := d.scrape()
+		_, all, err := prometheus.Scrape(d.t.Context(), d.Admin+"/metrics")
+		if err != nil {
+			return err
+		}
 		for series, value := range all {
 			if ok(value) && !slices.ContainsFunc(texts, func(s string) bool {
 				return !strings.Contains(series, s)
@@ -142,29 +131,6 @@ func (d *drill) wantMetric(ok func(float64) bool, texts ...string) {
 // is and more are conditions of wantMetric.
 func is(want float64) func(float64) bool    { return func(v float64) bool { return v == want } }
 func more(least float64) func(float64) bool { return func(v float64) bool { return v > least } }
-
-// scrape returns the values of all series, by name and labels.
-func (d *drill) scrape() map[string]float64 {
-	d.t.Helper()
-	_, text := get(d.t, d.admin+"/metrics")
-	all := map[string]float64{}
-	for line := range strings.Lines(text) {
-		line = strings.TrimSpace(line)
-		at := strings.LastIndexByte(line, ' ')
-		if at < 0 || strings.HasPrefix(line, "#") {
-			continue
-		}
-		v, err := strconv.ParseFloat(line[at+1:], 64)
-		if err != nil {
-			d.t.Fatalf("%q: %v", line, err)
-		}
-		all[line[:at]] = v
-	}
-	if len(all) == 0 {
-		d.t.Fatalf("no metrics: %q", text)
-	}
-	return all
-}
 
 // wantAlerts waits until the alerts that fire on a Prometheus are all of want, and none but these
 // and those that may fire. It calls fault again and again meanwhile, unless fault is nil.
@@ -184,7 +150,7 @@ func (d *drill) wantAlerts(fault func(), want []string, may ...string) {
 	}
 	p := prometheus.Start(d.t, prometheus.Config{
 		Rules:   prometheus.Faster(string(rules)),
-		Targets: []string{strings.TrimPrefix(d.admin, "http://")},
+		Targets: []string{strings.TrimPrefix(d.Admin, "http://")},
 	})
 	gatewaytest.Eventually(d.t, alertPatience, func() error {
 		if fault != nil {

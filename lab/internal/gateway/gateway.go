@@ -39,9 +39,11 @@ type Config struct {
 // Gateway represents a running gateway.
 type Gateway struct {
 	*proc.Process
-	REST  string // http://host:port
-	GRPC  string // host:port
-	Debug string // http://host:port; of no use unless the flags turned it on
+	REST string // http://host:port
+	GRPC string // host:port
+	// Debug and Admin have the form of REST, Replica that of GRPC. They are of no use unless the
+	// flags turned them on.
+	Debug, Admin, Replica string
 }
 
 // Start starts a gateway and waits until it listens.
@@ -61,7 +63,7 @@ func Start(ctx context.Context, c Config) (*Gateway, error) {
 		return nil, err
 	}
 	p.Drain()
-	var addresses struct{ GRPC, REST, Debug string }
+	var addresses struct{ GRPC, REST, Debug, Admin, Replica string }
 	if err := waitForJSON(ctx, p, file, &addresses); err != nil {
 		_ = p.Stop(time.Second)
 		return nil, fmt.Errorf("the gateway does not start: %w\n%s", err, p.Tail())
@@ -71,6 +73,8 @@ func Start(ctx context.Context, c Config) (*Gateway, error) {
 		GRPC:    addresses.GRPC,
 		REST:    "http://" + addresses.REST,
 		Debug:   "http://" + addresses.Debug,
+		Admin:   "http://" + addresses.Admin,
+		Replica: addresses.Replica,
 	}, nil
 }
 

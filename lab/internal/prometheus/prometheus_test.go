@@ -2,6 +2,7 @@ package prometheus_test
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -23,6 +24,28 @@ func TestFaster(t *testing.T) {
 	} {
 		if got := prometheus.Faster(row.text); got != row.want {
 			t.Errorf("Faster(%q) = %q, want %q", row.text, got, row.want)
+		}
+	}
+}
+
+func TestScrape(t *testing.T) {
+	page := ""
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, page)
+	}))
+	defer s.Close()
+	for _, row := range []struct {
+		page string
+		want map[string]float64 // nil: an error
+	}{
+		{"# HELP a A.\n\na{b=\"c d\"} 1.5\ne 2\n", map[string]float64{`a{b="c d"}`: 1.5, "e": 2}},
+		{"a b\n", nil},
+		{"1\n", nil},
+	} {
+		page = row.page
+		text, got, err := prometheus.Scrape(t.Context(), s.URL)
+		if row.want == nil && err == nil || row.want != nil && (err != nil || text != page || !maps.Equal(got, row.want)) {
+			t.Errorf("Scrape of %q = %q, %v, %v, want %v", row.page, text, got, err, row.want)
 		}
 	}
 }
