@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"google.golang.org/grpc/codes"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/mooringdb/mooring/core/bson"
@@ -216,9 +215,6 @@ func Namespace(request any) string { return short(namespace(request)) }
 // namespace returns the database and the collection that a request names, and all of a request with
 // several, separated by commas.
 func namespace(request any) string {
-	if m, ok := request.(proto.Message); !ok || m == nil {
-		return ""
-	}
 	if run, ok := request.(*mooringv1.TransactionServiceRunRequest); ok {
 		var all names
 		for _, o := range run.GetOperations() {

@@ -88,6 +88,7 @@ func TestEntries(t *testing.T) {
 		{"a command without quotes", audit.Entry{Method: commands, Request: command(json(`{drop: "hunter2"}`))}, `action="CommandService/RunCommand ?"`},
 		{"a command that is a list", audit.Entry{Method: commands, Request: command(json(`["hunter2"]`))}, `action="CommandService/RunCommand ?"`},
 		{"a command with a strange name", audit.Entry{Method: commands, Request: command(json(`{"a\nb": 1}`))}, `action="CommandService/RunCommand ?"`},
+		{"a command with all characters", audit.Entry{Method: commands, Request: command(json(`{"azAZ09_": 1}`))}, `action="CommandService/RunCommand azAZ09_"`},
 		{"a method without a class", audit.Entry{Method: "/mooring.v1.NewService/New"}, "action=NewService/New"},
 		{"a path of REST", audit.Entry{Method: "GET /nothing", Code: codes.NotFound, Reason: "RouteNotFound"}, ""},
 		{"a refusal of REST", audit.Entry{Method: "POST /v1/" + strings.Repeat("x", 1000), Client: "192.0.2.1:5", Code: codes.Unauthenticated, Reason: "Unauthenticated"}, "outcome=Unauthenticated request_id=r client=192.0.2.1:5"},
@@ -103,6 +104,23 @@ func TestEntries(t *testing.T) {
 		}
 	}
 	audit.New(nil).Ended(t.Context(), &audit.Entry{Method: documents + "InsertOne"})
+}
+
+// TestStrangeNames checks that a command's name is in the log only if it has nothing but letters,
+// digits and _.
+func TestStrangeNames(t *testing.T) {
+	for _, c := range "`{@[/:^- é" {
+		var log bytes.Buffer
+		audit.New(slog.New(slog.NewTextHandler(&log, nil))).Ended(t.Context(), &audit.Entry{
+			Method: "/mooring.v1.CommandService/RunCommand",
+			Request: &mooringv1.RunCommandRequest{
+				Command: native(bson.NewBuilder(nil).Int32("a"+string(c), 1).Finish()),
+			},
+		})
+		if !strings.Contains(log.String(), `RunCommand ?"`) {
+			t.Errorf("%q: %s", c, &log)
+		}
+	}
 }
 
 // TestLongNamespace checks that a client cannot write as much as it wants into the log.

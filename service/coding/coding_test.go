@@ -18,6 +18,7 @@ func TestChoose(t *testing.T) {
 	for accept, want := range map[string]coding.Coding{
 		"": coding.Identity, "identity": coding.Identity, "br": coding.Identity, "gzip": coding.Gzip, "gzip, deflate, br, zstd": coding.Zstd,
 		"zstd;q=0.5, gzip": coding.Gzip, "gzip;q=0": coding.Identity, "gzip; q=0.1": coding.Gzip, "gzip;q=x, zstd": coding.Zstd, "X-GZIP": coding.Gzip,
+		"br, gzip;q=0.5": coding.Gzip, "identity, gzip;q=0.5": coding.Gzip,
 	} {
 		if got := coding.Choose(accept); got != want {
 			t.Errorf("Choose(%q) = %v, want %v", accept, got, want)

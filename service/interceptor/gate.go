@@ -73,13 +73,12 @@ func (g *Gate) InFlight() int {
 // cancel. The caller must call p.leave when the call ends.
 func (g *Gate) enter(ctx context.Context, p *place) (context.Context, error) {
 	s := &g.shards[rand.IntN(len(g.shards))]
-	inner, cancel := context.WithCancelCause(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.draining {
-		cancel(nil)
 		return nil, errRefused
 	}
+	inner, cancel := context.WithCancelCause(ctx)
 	p.shard, p.cancel = s, cancel
 	s.calls[p] = struct{}{}
 	return inner, nil
