@@ -47,13 +47,13 @@ bin/mooring:
 	GO="$(GO)" VERSION=$(VERSION) COMMIT=$(COMMIT) tools/build.sh $@
 
 .PHONY: run
-run: bin/mooring ## start the gateway on an embedded database with sample data (PORT=8080 GRPC_PORT=27080)
+run: bin/mooring ## start the gateway on an embedded database with sample data (PORT= GRPC_PORT= ARGS=)
 	@echo "building the embedded database (about 90 s the first time) ..."
 	@mkdir -p bin
 	cd lab && CGO_ENABLED=0 $(GO) build -trimpath -o ../bin/mooring-embedded ./cmd/embedded
 	cd lab && CGO_ENABLED=0 $(GO) build -trimpath -o ../bin/mooring-run ./cmd/run
 	@exec bin/mooring-run --gateway bin/mooring --embedded bin/mooring-embedded \
-		$(if $(PORT),--port $(PORT)) $(if $(GRPC_PORT),--grpc-port $(GRPC_PORT))
+		$(if $(PORT),--port $(PORT)) $(if $(GRPC_PORT),--grpc-port $(GRPC_PORT)) -- $(ARGS)
 
 .PHONY: clean
 clean: ## remove what make built

@@ -3,6 +3,8 @@
 // can be pasted, and keeps both running until Ctrl-C.
 //
 //	run --gateway bin/mooring --embedded bin/mooring-embedded
+//
+// Arguments after -- are options of the gateway.
 package main
 
 import (
@@ -66,7 +68,7 @@ func run(ctx context.Context, args []string) error {
 	}
 	g, err := gateway.Start(ctx, gateway.Config{
 		Binary: *binary, URI: uri, Directory: dir, Log: os.Stderr,
-		REST: rest.address, GRPC: grpc.address,
+		REST: rest.address, GRPC: grpc.address, Args: flags.Args(),
 	})
 	if err != nil {
 		return err
