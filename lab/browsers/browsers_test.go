@@ -374,6 +374,7 @@ func (s *scene) lines() {
 		}
 		return nil
 	})
+	s.ours.Evaluate(`seen.stop().then(() => 0)`, new(int))
 }
 
 // rpcs makes calls with the libraries of Connect, and with that of gRPC-Web.
@@ -398,12 +399,10 @@ func (s *scene) rpcs() {
 	if len(read) != 2 || read[0].One != `{"_id":"grpc-web"}` || read[1].Code == 0 {
 		s.t.Errorf("gRPC-Web in base64: %+v", read)
 	}
-	// Chromium notes the status 409 of the two calls of Connect that fail as they should.
-	for _, text := range s.ours.Errors() {
-		if !strings.Contains(text, "409") {
-			s.t.Errorf("after gRPC-Web and Connect, the console has %q", text)
-		}
-	}
+	// Chromium notes the status of the two calls of Connect that fail as they should.
+	s.complains(s.ours, "gRPC-Web and Connect", complaint{
+		"network", "Failed to load resource: the server responded with a status of 409", s.base + "/mooring.v1.DocumentService/",
+	})
 }
 
 // follow checks that EventSource goes on after its connection is cut, that a failure is readable,
@@ -441,6 +440,34 @@ func (s *scene) follow() {
 		}
 	}
 	s.lose(follow)
+	s.complains(s.ours, "EventSource", complaint{"network", "Failed to load resource: net::ERR_", s.base + "/v1/changeStreams/"})
+}
+
+// complaint describes what a browser itself notes of a request that does not succeed.
+type complaint struct{ Source, Text, URL string }
+
+// complains checks that a page's console has complaints of these kinds, each at least once, and
+// nothing else. Texts and addresses are the beginnings of theirs.
+func (s *scene) complains(page *browser.Page, after string, want ...complaint) {
+	s.t.Helper()
+	seen := make([]bool, len(want))
+	for _, text := range page.Errors() {
+		var e struct{ Entry complaint }
+		_ = json.Unmarshal([]byte(text), &e) // an exception has no entry, and is like none
+		i := slices.IndexFunc(want, func(w complaint) bool {
+			return e.Entry.Source == w.Source && strings.HasPrefix(e.Entry.Text, w.Text) && strings.HasPrefix(e.Entry.URL, w.URL)
+		})
+		if i < 0 {
+			s.t.Errorf("after %s, the console has %s", after, text)
+			continue
+		}
+		seen[i] = true
+	}
+	for i, w := range want {
+		if !seen[i] {
+			s.t.Errorf("after %s, the console has nothing like %+v", after, w)
+		}
+	}
 }
 
 // lose lets the deployment forget what comes after a token. The page can read why.
@@ -499,4 +526,10 @@ func (s *scene) foreign() {
 	if after := len(s.deployment.Sorted("shop.orders")); after != before {
 		s.t.Errorf("a page of another origin has written: %d documents, %d before", after, before)
 	}
+	s.complains(s.evil, "requests of another origin",
+		complaint{"javascript", "Access to fetch at '" + s.base + documents, ""},
+		complaint{"javascript", "Access to fetch at '" + s.base + "/mooring.v1.DocumentService/", ""},
+		complaint{"network", "Failed to load resource: net::ERR_FAILED", s.base + documents},
+		complaint{"network", "Failed to load resource: net::ERR_FAILED", s.base + "/mooring.v1.DocumentService/"})
+	s.quiet("all")
 }

@@ -60,11 +60,12 @@ const post = (url, body, key, accept = "application/json") => fetch(url, {
   headers: { "Content-Type": "application/json", Accept: accept, Authorization: "Bearer " + key },
 });
 
-// lines begins to read a stream of lines into a list.
+// lines begins to read a stream of lines into a list, until its end or until stop is called.
 function lines(url, body, key) {
-  const story = { lines: [], done: false };
+  const story = { lines: [], done: false, stop: () => {} };
   (async () => {
     const reader = (await post(url, body, key, "application/x-ndjson")).body.pipeThrough(new TextDecoderStream()).getReader();
+    story.stop = () => reader.cancel();
     let rest = "";
     for (;;) {
       const { value, done } = await reader.read();
