@@ -6,12 +6,11 @@ import (
 	"testing"
 )
 
-// TestExamples runs the examples that use the clients. The others are in lab/e2e.
-func TestExamples(t *testing.T) {
-	g := startScripted(t)
-	env := []string{
-		"MOORING_GRPC=" + g.GRPC, "MOORING_REST=" + g.REST, "MOORING_DATABASE=examples",
-	}
+// TestExamples runs the examples that use the clients, on each server. The others are in lab/e2e.
+func TestExamples(t *testing.T) { onEachServer(t, testExamples) }
+
+func testExamples(t *testing.T, on server) {
+	env := on.env("MOORING_GRPC=" + on.GRPC)
 	t.Run("go", func(t *testing.T) {
 		out := run(t, root(t), env, "go", "run", "./examples/go")
 		want(t, out, "inserted 2500", "read 2500", "streamed 2500", "DuplicateKey, retry never")

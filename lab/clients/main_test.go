@@ -39,6 +39,39 @@ func startScripted(t *testing.T) *gatewaytest.Gateway {
 	return suite.Start(t, newDeployment(t).URI(false, nil))
 }
 
+// server is what the clients' tests run on.
+type server struct {
+	*gatewaytest.Gateway
+	database   string
+	replicaSet bool // it has transactions, change streams and $expr
+}
+
+// env returns the variables that tell a client's tests where the server is.
+func (s server) env(more ...string) []string {
+	env := append(more, "MOORING_REST="+s.REST, "MOORING_DATABASE="+s.database)
+	if s.replicaSet {
+		env = append(env, "MOORING_REPLICA_SET=1")
+	}
+	return env
+}
+
+// onEachServer runs tests before a scripted replica set, and before the server of
+// MOORING_TEST_URI, or else the embedded database. Those two have no transactions and no change
+// streams, so tests of these run on the first one only.
+func onEachServer(t *testing.T, test func(t *testing.T, on server)) {
+	t.Helper()
+	t.Run("scripted replica set", func(t *testing.T) {
+		test(t, server{startScripted(t), "clients", true})
+	})
+	name := "embedded database"
+	if !suite.IsEmbedded() {
+		name = "live server"
+	}
+	t.Run(name, func(t *testing.T) {
+		test(t, server{suite.Start(t, suite.URI(t)), suite.Database(t), false})
+	})
+}
+
 func root(t *testing.T) string {
 	t.Helper()
 	dir, err := gatewaytest.Root()

@@ -11,6 +11,6 @@ Documents are Extended JSON: `{"$oid": "…"}` is an ObjectId. With `Client(url,
 the types of pymongo's package bson.
 """
 
-from ._client import Client, Collection, Database, MooringError
+from ._client import Client, Collection, Database, MooringError, Versioned
 
-__all__ = ["Client", "Collection", "Database", "MooringError"]
+__all__ = ["Client", "Collection", "Database", "MooringError", "Versioned"]

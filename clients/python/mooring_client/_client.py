@@ -5,11 +5,12 @@ import http.client
 import json
 import random
 import re
+import socket
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
 Document = Dict[str, Any]
 
@@ -58,12 +59,51 @@ def _segment(name: str) -> str:
     return "~" + base64.urlsafe_b64encode(name.encode()).decode().rstrip("=")
 
 
+# How long the client waits after a call's deadline, in seconds, so that the gateway's own error
+# comes first.
+_GRACE = 10.0
+
+
+class Versioned(NamedTuple):
+    """A document and its ETag, which is None if the gateway gives none."""
+
+    document: Document
+    etag: Optional[str]
+
+
+class _Call(NamedTuple):
+    """A request, and what its sender says beside it."""
+
+    path: str
+    body: Any = None
+    method: str = "POST"
+    query: Optional[Mapping[str, Any]] = None
+    timeout: Optional[float] = None
+    headers: Optional[Mapping[str, str]] = None
+    idempotency_key: Optional[str] = None
+
+    def repeatable(self) -> bool:
+        """Reports whether the call may be repeated if no answer comes."""
+        if self.method == "GET" or self.idempotency_key is not None:
+            return True
+        return self.path.rpartition(":")[2] in _READS
+
+
+def _divide(options: Document) -> Tuple[Document, Document]:
+    """Divides options into those of the body and those of the call."""
+    of_call = ("timeout", "headers", "idempotency_key")
+    body = {name: value for name, value in options.items() if name not in of_call}
+    return body, {name: options[name] for name in of_call if name in options}
+
+
 class Client:
     """The gateway at a URL.
 
     token is an API key or a JSON Web Token. timeout, in seconds, is the deadline of each call.
-    retries is how often a call is repeated where its error allows that. With bson, documents have
-    the types of pymongo's package bson.
+    socket_timeout is how long the client waits for the gateway to send something, in seconds, in
+    calls without a deadline; None: for ever. retries is how often a call is repeated where its
+    error allows that. With bson, documents have the types of pymongo's package bson. headers are
+    sent with each call.
     """
 
     def __init__(
@@ -72,6 +112,7 @@ class Client:
         *,
         token: Optional[str] = None,
         timeout: Optional[float] = None,
+        socket_timeout: Optional[float] = 120.0,
         retries: int = 3,
         bson: bool = False,
         headers: Optional[Mapping[str, str]] = None,
@@ -81,6 +122,7 @@ class Client:
         if token is not None:
             self._headers["Authorization"] = f"Bearer {token}"
         self._timeout = timeout
+        self._socket_timeout = socket_timeout
         self._retries = retries
         self._loads: Callable[[Any], Any] = json.loads
         self._dumps: Callable[[Any], str] = json.dumps
@@ -106,17 +148,26 @@ class Client:
         *,
         method: str = "POST",
         query: Optional[Mapping[str, Any]] = None,
+        timeout: Optional[float] = None,
+        headers: Optional[Mapping[str, str]] = None,
         idempotency_key: Optional[str] = None,
     ) -> Any:
         """Makes a call, such as `call("/v1/sessions:start", {})`, and returns its answer, which is
         None if it has no body."""
-        with self._open(path, body, method, query, idempotency_key, self._accept[0]) as response:
-            text = response.read()
-            return self._loads(text) if text else None
+        call = _Call(path, body, method, query, timeout, headers, idempotency_key)
+        return self._exchange(call)[0]
 
-    def lines(self, path: str, body: Optional[Mapping[str, Any]] = None) -> Iterator[Document]:
+    def lines(
+        self,
+        path: str,
+        body: Optional[Mapping[str, Any]] = None,
+        *,
+        timeout: Optional[float] = None,
+        headers: Optional[Mapping[str, str]] = None,
+    ) -> Iterator[Document]:
         """Yields the lines of a stream up to its end."""
-        with self._open(path, body, "POST", None, None, self._accept[1]) as response:
+        call = _Call(path, body, timeout=timeout, headers=headers)
+        with self._send(call, self._accept[1], lambda response: response) as response:
             try:
                 for text in response:
                     line = self._loads(text)
@@ -126,14 +177,23 @@ class Client:
                         return
                     yield line
             except (OSError, http.client.HTTPException, ValueError) as err:
-                raise _failure("StreamCut", "restart", "the stream was cut") from err
+                raise _failure("StreamCut", "restart", f"the stream was cut: {err}") from err
         raise _failure("StreamCut", "restart", "the stream has no end")
 
-    def pages(self, path: str, body: Mapping[str, Any]) -> Iterator[List[Document]]:
-        """Yields the pages of a result. A caller that leaves early closes the cursor."""
+    def pages(
+        self,
+        path: str,
+        body: Mapping[str, Any],
+        *,
+        timeout: Optional[float] = None,
+        headers: Optional[Mapping[str, str]] = None,
+    ) -> Iterator[List[Document]]:
+        """Yields the pages of a result. A caller that leaves early closes the cursor. The timeout
+        is that of each page."""
+        of_call: Document = {"timeout": timeout, "headers": headers}
         common = ("batchSize", "maxAwaitTimeMS", "session", "transaction")
         rest = {name: body[name] for name in common if name in body}
-        page = self.call(path, body)
+        page = self.call(path, body, **of_call)
         cursor = page.get("cursor")
         try:
             while True:
@@ -141,58 +201,83 @@ class Client:
                 if cursor is None:
                     return
                 token, cursor = cursor, None
-                page = self.call("/v1/cursors:next", {**rest, "cursor": token})
+                page = self.call("/v1/cursors:next", {**rest, "cursor": token}, **of_call)
                 cursor = page.get("cursor")
         finally:
             if cursor is not None:
                 tokens = {k: v for k, v in rest.items() if k in ("session", "transaction")}
                 try:
-                    self.call("/v1/cursors:close", {**tokens, "cursor": cursor})
+                    self.call("/v1/cursors:close", {**tokens, "cursor": cursor}, **of_call)
                 except MooringError:
                     pass  # the cursor expires
 
-    def _open(self, path, body, method, query, key, accept):
-        request = self._request(path, body, method, query, key, accept)
-        repeatable = method == "GET" or key is not None or path.rpartition(":")[2] in _READS
+    def _exchange(self, call: _Call) -> Tuple[Any, Mapping[str, str]]:
+        """Makes a call, and returns its answer and the headers of the answer."""
+
+        def read(response):
+            with response:
+                return response.status, response.read(), response.headers
+
+        status, text, headers = self._send(call, self._accept[0], read)
+        try:
+            return (self._loads(text) if text else None), headers
+        except ValueError:
+            raise _failure("NoGateway", "never", "the answer is no JSON", status) from None
+
+    def _send(self, call: _Call, accept: str, read: Callable[[Any], Any]) -> Any:
+        """Sends a request, again where that is allowed, and returns what read makes of the
+        response."""
+        timeout = self._timeout if call.timeout is None else call.timeout
+        wait = self._socket_timeout if timeout is None else timeout + _GRACE
+        request = self._request(call, accept, timeout)
         attempt = 0
         while True:
-            wait = None
+            after = None
             try:
-                return urllib.request.urlopen(request)
+                return read(urllib.request.urlopen(request, timeout=wait))
             except urllib.error.HTTPError as err:
-                wait = err.headers.get("Retry-After")
+                if err.code == 304:
+                    return read(err)
+                after = err.headers.get("Retry-After")
                 failure = self._error(err)
             except (OSError, http.client.HTTPException) as err:
-                retry = "same-request" if repeatable else "never"
+                if isinstance(getattr(err, "reason", err), socket.timeout):
+                    message = f"{self._url} has sent nothing for {wait:g} s"
+                    raise _failure("SocketTimeout", "never", message) from err
+                retry = "same-request" if call.repeatable() else "never"
                 failure = _failure("NoAnswer", retry, f"no answer from {self._url}: {err}")
             if failure.retry != "same-request" or attempt >= self._retries:
                 raise failure
             attempt += 1
             longest = min(0.1 * 2**attempt, 5)
-            time.sleep(float(wait) if wait else random.random() * longest)
+            time.sleep(float(after) if after else random.random() * longest)
 
-    def _request(self, path, body, method, query, key, accept):
-        url = self._url + path
-        if query:
-            texts = {k: v if isinstance(v, str) else self._dumps(v) for k, v in query.items()}
+    def _request(
+        self, call: _Call, accept: str, timeout: Optional[float]
+    ) -> urllib.request.Request:
+        url = self._url + call.path
+        if call.query:
+            texts = {
+                k: v if isinstance(v, str) else self._dumps(v) for k, v in call.query.items()
+            }
             url += "?" + urllib.parse.urlencode(texts)
         headers = {**self._headers, "Accept": accept}
-        if self._timeout is not None:
-            headers["Request-Timeout"] = f"{int(self._timeout * 1000)}ms"
-        if key is not None:
-            headers["Idempotency-Key"] = key
+        if timeout is not None:
+            headers["Request-Timeout"] = f"{int(timeout * 1000)}ms"
+        if call.idempotency_key is not None:
+            headers["Idempotency-Key"] = call.idempotency_key
         data = None
-        if method in ("POST", "PUT", "PATCH"):
+        if call.method in ("POST", "PUT", "PATCH"):
             headers["Content-Type"] = "application/json"
-            data = self._dumps({} if body is None else body).encode()
-        return urllib.request.Request(url, data=data, headers=headers, method=method)
+            data = self._dumps({} if call.body is None else call.body).encode()
+        headers.update(call.headers or {})
+        return urllib.request.Request(url, data=data, headers=headers, method=call.method)
 
     def _error(self, err: urllib.error.HTTPError) -> MooringError:
-        with err:
-            text = err.read()
         try:
-            return MooringError(self._loads(text), err.code)
-        except (ValueError, KeyError, TypeError):
+            with err:
+                return MooringError(self._loads(err.read()), err.code)
+        except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
             message = f"{err.code} {err.reason}, which is no answer of a gateway"
             return _failure("NoGateway", "never", message, err.code)
 
@@ -209,10 +294,12 @@ class Database:
         return Collection(self, name)
 
     def run_command(self, command: Document, **options: Any) -> Document:
-        return self.client.call(f"{self._path}:runCommand", {"command": command, **options})["reply"]
+        body, of_call = _divide({**options, "command": command})
+        return self.client.call(f"{self._path}:runCommand", body, **of_call)["reply"]
 
     def aggregate(self, pipeline: List[Document], **options: Any) -> Iterator[Document]:
-        for page in self.client.pages(f"{self._path}:aggregate", {"pipeline": pipeline, **options}):
+        body, of_call = _divide({**options, "pipeline": pipeline})
+        for page in self.client.pages(f"{self._path}:aggregate", body, **of_call):
             yield from page
 
     def watch(self, **options: Any) -> Iterator[Document]:
@@ -221,7 +308,8 @@ class Database:
 
 class Collection:
     """A collection. Its methods take the options of MongoDB's helpers, under the same names:
-    `find({}, sort={"_id": 1}, batchSize=500)`. Writes also take idempotency_key."""
+    `find({}, sort={"_id": 1}, batchSize=500)`. All take timeout and headers, and writes
+    idempotency_key. get, put, patch and delete are about the document with an _id."""
 
     def __init__(self, database: Database, name: str):
         self.database = database
@@ -230,17 +318,66 @@ class Collection:
         self._path = f"{database._path}/collections/{_segment(name)}"
 
     def _call(self, verb: str, body: Document, options: Document) -> Any:
-        key = options.pop("idempotency_key", None)
-        path = f"{self._path}/documents:{verb}"
-        return self._client.call(path, {**body, **options}, idempotency_key=key)
+        rest, of_call = _divide(options)
+        return self._client.call(f"{self._path}/documents:{verb}", {**body, **rest}, **of_call)
+
+    def _document(self, method: str, id: Any, body: Any, options: Document) -> Tuple[Any, Any]:
+        """Makes a call about the document with an _id. The options are those of the query."""
+        query, of_call = _divide(options)
+        headers = dict(of_call.pop("headers", None) or {})
+        for name, header in (("if_match", "If-Match"), ("if_none_match", "If-None-Match")):
+            value = query.pop(name, None)
+            if value is not None:
+                headers[header] = value
+        path = f"{self._path}/documents/{_segment(self._client._dumps(id))}"
+        return self._client._exchange(
+            _Call(path, body, method, query or None, headers=headers, **of_call)
+        )
+
+    def get(
+        self, id: Any, *, if_none_match: Optional[str] = None, **options: Any
+    ) -> Optional[Versioned]:
+        """Returns the document with this _id, and its ETag. With if_none_match, the ETag of a
+        document that the caller has, it returns None if that is still the newest one."""
+        options["if_none_match"] = if_none_match
+        document, headers = self._document("GET", id, None, options)
+        return None if document is None else Versioned(document, headers.get("ETag"))
+
+    def put(
+        self,
+        id: Any,
+        document: Document,
+        *,
+        if_match: Optional[str] = None,
+        if_none_match: Optional[str] = None,
+        **options: Any,
+    ) -> Versioned:
+        """Replaces the document with this _id, or creates it. With if_match it replaces only the
+        document that has this ETag; if_none_match="*" lets it only create."""
+        options.update(if_match=if_match, if_none_match=if_none_match)
+        stored, headers = self._document("PUT", id, document, options)
+        return Versioned(stored, headers.get("ETag"))
+
+    def patch(
+        self, id: Any, update: Any, *, if_match: Optional[str] = None, **options: Any
+    ) -> Versioned:
+        """Updates the document with this _id; with if_match, only if it has this ETag."""
+        options["if_match"] = if_match
+        stored, headers = self._document("PATCH", id, update, options)
+        return Versioned(stored, headers.get("ETag"))
+
+    def delete(self, id: Any, *, if_match: Optional[str] = None, **options: Any) -> None:
+        """Deletes the document with this _id; with if_match, only if it has this ETag."""
+        options["if_match"] = if_match
+        self._document("DELETE", id, None, options)
 
     def find_one(self, filter: Optional[Document] = None, **options: Any) -> Optional[Document]:
         return self._call("findOne", {"filter": filter or {}}, options)["document"]
 
     def pages(self, filter: Optional[Document] = None, **options: Any) -> Iterator[List[Document]]:
         """Yields the documents that match, page by page."""
-        body = {"filter": filter or {}, **options}
-        return self._client.pages(f"{self._path}/documents:find", body)
+        body, of_call = _divide({**options, "filter": filter or {}})
+        return self._client.pages(f"{self._path}/documents:find", body, **of_call)
 
     def find(self, filter: Optional[Document] = None, **options: Any) -> Iterator[Document]:
         """Yields the documents that match, and reads them in pages."""
@@ -249,13 +386,13 @@ class Collection:
 
     def stream(self, filter: Optional[Document] = None, **options: Any) -> Iterator[Document]:
         """Yields the documents that match, which come as one stream."""
-        body = {"filter": filter or {}, **options}
-        for line in self._client.lines(f"{self._path}/documents:streamFind", body):
+        body, of_call = _divide({**options, "filter": filter or {}})
+        for line in self._client.lines(f"{self._path}/documents:streamFind", body, **of_call):
             yield line["document"]
 
     def aggregate(self, pipeline: List[Document], **options: Any) -> Iterator[Document]:
-        path = f"{self._path}/documents:aggregate"
-        for page in self._client.pages(path, {"pipeline": pipeline, **options}):
+        body, of_call = _divide({**options, "pipeline": pipeline})
+        for page in self._client.pages(f"{self._path}/documents:aggregate", body, **of_call):
             yield from page
 
     def distinct(self, field: str, filter: Optional[Document] = None, **options: Any) -> List[Any]:
@@ -313,11 +450,12 @@ class Collection:
 
 
 def _watch(client: Client, path: str, options: Document) -> Iterator[Document]:
+    options, of_call = _divide(options)
     token = options.get("startAfter")
     failures = 0
     while True:
         try:
-            for line in client.lines(path, options):
+            for line in client.lines(path, options, **of_call):
                 failures = 0
                 change = line.get("document")
                 token = change["_id"] if change else line["progress"]["resumeToken"]

@@ -1,6 +1,7 @@
 """Tests of the client before a gateway: python3 -m unittest.
 
-MOORING_REST and MOORING_DATABASE say which one. MOORING_CHANGES=1 says that it has change streams.
+MOORING_REST and MOORING_DATABASE say which one. MOORING_REPLICA_SET=1 says that it is before a
+replica set, which has change streams and can compare documents, as the embedded database cannot.
 """
 
 import http.server
@@ -13,6 +14,10 @@ from mooring_client import Client, MooringError
 
 URL = os.environ.get("MOORING_REST", "http://127.0.0.1:8080")
 DATABASE = os.environ.get("MOORING_DATABASE", "python")
+
+needs_replica_set = unittest.skipUnless(
+    os.environ.get("MOORING_REPLICA_SET") == "1", "not before a replica set"
+)
 
 try:
     import bson
@@ -53,14 +58,46 @@ class Gateway(unittest.TestCase):
 
     def test_one_document(self):
         orders = filled("resource")
-        path = f"/v1/databases/{DATABASE}/collections/resource/documents/3"
-        call = orders.database.client.call
-        self.assertEqual(call(path, {"total": 1}, method="PUT"), {"_id": 3, "total": 1})
-        changed = call(path, {"$set": {"total": 2}}, method="PATCH")
-        self.assertEqual(changed, {"_id": 3, "total": 2})
-        self.assertEqual(call(path, method="GET"), {"_id": 3, "total": 2})
-        self.assertIsNone(call(path, method="DELETE"))
-        self.assertIsNone(orders.find_one({"_id": 3}))
+        self.assertEqual(orders.put(3, {"total": 1}).document, {"_id": 3, "total": 1})
+        first = orders.patch(3, {"$set": {"total": 2}})
+        self.assertEqual(first.document, {"_id": 3, "total": 2})
+        self.assertEqual(orders.get(3), first)
+        self.assertIsNone(orders.get(3, if_none_match=first.etag))
+        second = orders.patch(3, {"$set": {"total": 3}})
+        self.assertEqual(orders.get(3, if_none_match=first.etag), second)
+        self.assertEqual(orders.get(3, projection={"total": 1}).etag, None)
+        self.assertIsNone(orders.delete(3))
+        with self.assertRaises(MooringError) as caught:
+            orders.get(3)
+        self.assertEqual(caught.exception.reason, "DocumentNotFound")
+        for id in ("a/b", {"$oid": "651f3c0a0102030405060708"}, {"$numberLong": str(2**60)}):
+            orders.put(id, {"total": 4}, if_none_match="*")
+            self.assertEqual(orders.get(id).document["_id"], id)
+            with self.assertRaises(MooringError) as caught:
+                orders.put(id, {"total": 5}, if_none_match="*")
+            self.assertEqual(caught.exception.http_status, 412)
+        # A call with a name takes no precondition.
+        with self.assertRaises(MooringError) as caught:
+            orders.update_one({}, {"$set": {"total": 5}}, headers={"If-Match": first.etag})
+        self.assertEqual((caught.exception.http_status, caught.exception.field), (400, "If-Match"))
+
+    @needs_replica_set
+    def test_no_update_is_lost(self):
+        orders = filled("preconditions")
+        first = orders.get(3)
+        second = orders.patch(3, {"$set": {"total": 2}}, if_match=first.etag)
+        for change in (
+            lambda: orders.put(3, {"total": 3}, if_match=first.etag),
+            lambda: orders.patch(3, {"$set": {"total": 3}}, if_match=first.etag),
+            lambda: orders.delete(3, if_match=first.etag),
+        ):
+            with self.assertRaises(MooringError) as caught:
+                change()
+            err = caught.exception
+            self.assertEqual((err.http_status, err.reason), (412, "PreconditionFailed"))
+        self.assertEqual(orders.get(3), second)
+        third = orders.put(3, {"total": 3}, if_match=second.etag)
+        orders.delete(3, if_match=third.etag)
 
     def test_pages(self):
         orders = filled("pages")
@@ -103,7 +140,7 @@ class Gateway(unittest.TestCase):
         self.assertEqual(list(exact.stream()), [document])
         self.assertIsInstance(exact.find_one()["big"], bson.Int64)
 
-    @unittest.skipUnless(os.environ.get("MOORING_CHANGES") == "1", "no change streams")
+    @needs_replica_set
     def test_changes(self):
         orders = filled("changes")
         lines = orders._client.lines(f"{orders._path}:watch", {})
@@ -122,15 +159,23 @@ def failed(reason, retry):
 class Scripted(unittest.TestCase):
     """Tests before a server that gives answers, one after the other."""
 
-    def serve(self, *answers):
-        answers, seen = list(answers), []
+    def serve(self, *answers, **options):
+        """Returns a collection on a server with these answers, and a list of what it gets. An
+        answer is a status and a text, and it is cut if its length is given as another one. The
+        server is silent after the status 0."""
+        answers, seen, over = list(answers), [], threading.Event()
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_POST(self):
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 seen.append((dict(self.headers), json.loads(body)))
-                status, text = answers.pop(0)
+                status, text, *length = answers.pop(0)
+                if status == 0:
+                    over.wait()
+                    return
                 self.send_response(status)
+                if length:
+                    self.send_header("Content-Length", str(length[0]))
                 self.end_headers()
                 self.wfile.write(text.encode())
 
@@ -141,7 +186,9 @@ class Scripted(unittest.TestCase):
         threading.Thread(target=server.serve_forever, daemon=True).start()
         self.addCleanup(server.server_close)
         self.addCleanup(server.shutdown)
-        client = Client(f"http://127.0.0.1:{server.server_port}", token="secret", timeout=5)
+        self.addCleanup(over.set)
+        options = {"token": "secret", "timeout": 5, **options}
+        client = Client(f"http://127.0.0.1:{server.server_port}", **options)
         return client.database("a").collection("b"), seen
 
     def test_repeats_what_may_be_repeated(self):
@@ -152,6 +199,44 @@ class Scripted(unittest.TestCase):
         self.assertEqual(seen[2][0]["Authorization"], "Bearer secret")
         self.assertEqual(seen[2][0]["Idempotency-Key"], "k")
         self.assertEqual(seen[2][0]["Request-Timeout"], "5000ms")
+
+    def test_headers_and_timeouts_of_one_call(self):
+        page = (200, '{"documents": [], "cursor": "c"}')
+        last = (200, '{"documents": []}')
+        collection, seen = self.serve((200, '{"count": 1}'), page, last, (200, '{"end": {}}\n'))
+        of_call = {"timeout": 2, "headers": {"If-None-Match": "x", "Accept": "application/ejson"}}
+        collection.count_documents({}, **of_call)
+        list(collection.find({}, batchSize=1, **of_call))
+        list(collection.stream({}, **of_call))
+        for headers, _ in seen:
+            for name, value in (
+                ("Request-Timeout", "2000ms"),
+                ("If-None-Match", "x"),
+                ("Accept", "application/ejson"),
+                ("Authorization", "Bearer secret"),
+            ):
+                self.assertEqual(headers.get(name), value)
+        self.assertEqual([sorted(body) for _, body in seen][1], ["batchSize", "filter"])
+
+    def test_a_silent_gateway(self):
+        silent = (0, "")
+        collection, seen = self.serve(silent, timeout=None, socket_timeout=0.2)
+        for call in (collection.find_one, lambda: list(collection.stream())):
+            with self.assertRaises(MooringError) as caught:
+                call()
+            err = caught.exception
+            self.assertEqual((err.reason, err.retry), ("SocketTimeout", "never"))
+            self.assertIn("has sent nothing for 0.2 s", err.message)
+
+    def test_an_answer_that_is_cut(self):
+        cut, whole = (200, '{"count": 1}', 100), (200, '{"count": 1}')
+        collection, seen = self.serve(cut, whole)
+        self.assertEqual(collection.count_documents(), 1)
+        collection, seen = self.serve((200, "{}", 100), (200, "<html>"), (409, "{", 100))
+        for reason in ("NoAnswer", "NoGateway", "NoGateway"):
+            with self.assertRaises(MooringError) as caught:
+                collection.insert_one({})
+            self.assertEqual((caught.exception.reason, caught.exception.retry), (reason, "never"))
 
     def test_repeats_nothing_else(self):
         for retry in ("never", "restart", "transaction"):
