@@ -21,6 +21,7 @@ import (
 	"github.com/mooringdb/mooring/service/audit"
 	servicecall "github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/caller"
+	"github.com/mooringdb/mooring/service/coding"
 	"github.com/mooringdb/mooring/service/inproc"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
@@ -66,8 +67,7 @@ type call struct {
 	etag             string      // the digest of the document; empty: it has none
 	code             int         // the status of the response; 0: as for all calls
 
-	coding     coding
-	compressor compressor // of the response's body; nil: it is not compressed
+	compressor *coding.Writer // of the response's body; nil: it is not compressed
 
 	// grpc-gateway reads from body and writes to ignored.
 	body    requestBody
@@ -459,7 +459,7 @@ func (c *call) writeHeader(m proto.Message, length int) (hasBody bool, err error
 	if e, ok := m.(hasWriteErrors); ok && len(e.GetWriteErrors()) > 0 {
 		code = http.StatusMultiStatus
 	}
-	if in == identity {
+	if in == coding.Identity {
 		c.length[0] = strconv.Itoa(length)
 		h["Content-Length"] = c.length[:]
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/mooringdb/mooring/core/bson/extjson"
+	"github.com/mooringdb/mooring/service/coding"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
@@ -102,13 +103,13 @@ func refusePreconditions(h http.Header) error {
 }
 
 // tag returns the etag of the response in a coding.
-func (c *call) tag(in coding) entityTag {
+func (c *call) tag(in coding.Coding) entityTag {
 	form := forms[c.format.mode]
 	if c.format.media == mediaBSON {
 		form = "b"
 	}
 	opaque := c.etag + "." + form
-	if in != identity {
+	if in != coding.Identity {
 		opaque += "." + in.String()
 	}
 	return entityTag{opaque: opaque}

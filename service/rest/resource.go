@@ -14,6 +14,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/bson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/coding"
 	"github.com/mooringdb/mooring/service/payload"
 )
 
@@ -219,7 +220,7 @@ func (c *call) respondDocument(m proto.Message) error {
 	}
 	if preferred == "minimal" {
 		if c.etag != "" {
-			h.Set("Etag", c.tag(identity).String())
+			h.Set("Etag", c.tag(coding.Identity).String())
 		}
 		if code == http.StatusOK {
 			code = http.StatusNoContent

@@ -18,6 +18,7 @@ import (
 	"github.com/mooringdb/mooring/service/audit"
 	servicecall "github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/caller"
+	"github.com/mooringdb/mooring/service/coding"
 	"github.com/mooringdb/mooring/service/inproc"
 	"github.com/mooringdb/mooring/service/interceptor"
 	"github.com/mooringdb/mooring/service/rpcerr"
@@ -88,8 +89,6 @@ type Handler struct {
 	buffers buffers
 	pages   map[string]page // by path
 	access  atomic.Pointer[access]
-
-	compressors compressors
 }
 
 var _ http.Handler = (*Handler)(nil)
@@ -123,7 +122,7 @@ func New(config Config) (*Handler, error) {
 		"/openapi.json": func(c *call) {
 			c.w.Header()["Content-Type"] = contentTypes[mediaJSON]
 			in := c.codingFor(len(openapi.JSON))
-			if in == identity {
+			if in == coding.Identity {
 				c.w.Header().Set("Content-Length", strconv.Itoa(len(openapi.JSON)))
 			}
 			c.compress(in)

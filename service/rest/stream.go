@@ -178,7 +178,7 @@ func (c *call) begin() {
 	if c.session != "" {
 		h.Set(sessionHeader, c.session)
 	}
-	c.compress(acceptCoding(c.r.Header["Accept-Encoding"]))
+	c.compress(c.acceptedCoding())
 	c.w.WriteHeader(http.StatusOK)
 }
 

@@ -164,7 +164,7 @@ func (c *call) open() error {
 				coding.All,
 		}
 	}
-	c.out = coding.Choose(strings.Join(r.Header.Values(names.accept), ","))
+	c.out = coding.Choose(r.Header.Values(names.accept))
 	var err error
 	c.timeout, err = c.readTimeout()
 	return err

@@ -1,0 +1,65 @@
+package coding_test
+
+import (
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/descriptorpb"
+
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/coding"
+)
+
+// TestCountItems checks what counts as an item, and that counting ends when there are too many.
+func TestCountItems(t *testing.T) {
+	tags := func(n int) *mooringv1.TagSet {
+		set := &mooringv1.TagSet{Tags: map[string]string{}}
+		for i := range n {
+			set.Tags[string(rune('a'+i))] = "x"
+		}
+		return set
+	}
+	text := func(m proto.Message) []byte {
+		out, err := proto.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	preference := &mooringv1.FindRequest{ReadPreference: &mooringv1.ReadPreference{
+		Tags: []*mooringv1.TagSet{tags(3), tags(0)},
+	}}
+	unknown := protowire.AppendBytes(protowire.AppendTag(nil, 1000, protowire.BytesType), nil)
+	for _, c := range []struct {
+		name string
+		of   proto.Message
+		text []byte
+		most int
+		want int
+	}{
+		{"nothing", preference, nil, 10, 0},
+		{"lists and maps within messages", preference, text(preference), 10, 5},
+		{"one too many", preference, text(preference), 4, 5},
+		{"far too many", tags(0), text(tags(26)), 4, 5},
+		{"an unknown field", preference, append(unknown, text(preference)...), 10, 5},
+		{"a cut message", tags(0), text(tags(2))[:8], 10, 1},
+		{"a cut tag", tags(0), []byte{0x80}, 10, 0},
+		{
+			"single texts", &mooringv1.FindRequest{},
+			text(&mooringv1.FindRequest{Database: "shop", Collection: "orders"}), 10, 0,
+		},
+		{
+			"numbers that are not packed", &descriptorpb.FileDescriptorProto{},
+			text(&descriptorpb.FileDescriptorProto{PublicDependency: []int32{1, 2, 300}}), 10, 3,
+		},
+		{
+			"packed numbers, byte by byte", &descriptorpb.SourceCodeInfo_Location{},
+			text(&descriptorpb.SourceCodeInfo_Location{Path: []int32{1, 2, 300}}), 10, 4,
+		},
+	} {
+		if got := coding.CountItems(c.of.ProtoReflect().Descriptor(), c.text, c.most); got != c.want {
+			t.Errorf("CountItems of %s = %d, want %d", c.name, got, c.want)
+		}
+	}
+}
