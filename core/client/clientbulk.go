@@ -87,20 +87,25 @@ type NamespacedBulkWriteError struct {
 	WriteConcernErrors []*mongoerr.WriteConcernError
 }
 
-func (e *NamespacedBulkWriteError) Error() string {
+func (e *NamespacedBulkWriteError) Error() string { return e.text(error.Error) }
+
+// Outline returns the text without the messages of servers (see mongoerr.Outline).
+func (e *NamespacedBulkWriteError) Outline() string { return e.text(mongoerr.Outline) }
+
+func (e *NamespacedBulkWriteError) text(of func(error) string) string {
 	var parts []string
 	if e.Err != nil {
-		parts = append(parts, e.Err.Error())
+		parts = append(parts, of(e.Err))
 	}
 	if n := len(e.WriteErrors); n > 0 {
-		first := e.WriteErrors[0].Error()
+		first := of(e.WriteErrors[0])
 		if n > 1 {
 			first += fmt.Sprintf(" (and %d more)", n-1)
 		}
 		parts = append(parts, first)
 	}
 	for _, wce := range e.WriteConcernErrors {
-		parts = append(parts, wce.Error())
+		parts = append(parts, of(wce))
 	}
 	return "bulk write: " + strings.Join(parts, "; ")
 }

@@ -346,6 +346,16 @@ func TestClientBulkWriteErrorText(t *testing.T) {
 			t.Errorf("Error() = %q, want %q", err.Error(), want)
 		}
 	}
+	secret := &client.NamespacedBulkWriteError{
+		Err:                &mongoerr.CommandError{Code: 8, Message: "hunter2", Address: "h"},
+		WriteErrors:        []mongoerr.WriteError{{Index: 3, Code: 9, Message: "hunter2"}},
+		WriteConcernErrors: []*mongoerr.WriteConcernError{{Code: 64, Message: "hunter2", Address: "h"}},
+	}
+	const outline = "bulk write: command failed on h: error (code 8); write 3: error (FailedToParse, code 9); " +
+		"write concern not satisfied on h: error (code 64)"
+	if got := mongoerr.Outline(fmt.Errorf("x: %w", secret)); got != "x: "+outline {
+		t.Errorf("Outline() = %q, want %q", got, "x: "+outline)
+	}
 }
 
 // TestRetriedBatches checks that a retry of a batch has the same writes, ids and transaction number

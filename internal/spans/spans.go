@@ -4,6 +4,8 @@ package spans
 
 import (
 	"context"
+	"strings"
+	"unicode/utf8"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -37,6 +39,22 @@ func TraceID(ctx context.Context) string {
 	return ""
 }
 
+// maxText is the length of the longest text in a span but db.query.text. It is more than the names
+// of MongoDB need, but clients choose names, and of any length.
+const maxText = 1 << 10
+
+// Text returns a text as spans may have it: as many whole characters as have up to limit bytes, and
+// in valid UTF-8, since one span with anything else would cost the batch that it is sent with.
+func Text(text string, limit int) string {
+	if len(text) > limit {
+		for limit > 0 && !utf8.RuneStart(text[limit]) {
+			limit--
+		}
+		text = strings.Clone(text[:limit]) // the span does not keep the whole
+	}
+	return strings.ToValidUTF8(text, "?")
+}
+
 type starter struct{ tracer trace.Tracer }
 
 // start begins a span of the driver. An operation of a transaction is under the transaction's span,
@@ -44,6 +62,7 @@ type starter struct{ tracer trace.Tracer }
 func (s starter) start(
 	ctx context.Context, parent eventtrace.Span, name string, attributes []eventtrace.Attribute,
 ) eventtrace.Span {
+	name = Text(name, maxText)
 	opts := []trace.SpanStartOption{
 		trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(convert(attributes)...),
 	}
@@ -76,12 +95,12 @@ func (s *span) Set(attributes []eventtrace.Attribute) { s.SetAttributes(convert(
 func (s *span) Fail(e eventtrace.Exception) {
 	exception := []attribute.KeyValue{
 		attribute.String("exception.type", e.Type),
-		attribute.String("exception.message", e.Message),
+		attribute.String("exception.message", Text(e.Message, maxText)),
 		attribute.String("exception.stacktrace", e.Stacktrace),
 	}
 	s.AddEvent("exception", trace.WithAttributes(exception...))
 	s.SetAttributes(exception...)
-	s.SetStatus(codes.Error, e.Message)
+	s.SetStatus(codes.Error, Text(e.Message, maxText))
 }
 
 // End ends the span.
@@ -94,7 +113,11 @@ func convert(attributes []eventtrace.Attribute) []attribute.KeyValue {
 		case int64:
 			all[i] = attribute.Int64(a.Key, v)
 		case string:
-			all[i] = attribute.String(a.Key, v)
+			limit := maxText
+			if a.Key == "db.query.text" {
+				limit = len(v) // it has a limit of its own
+			}
+			all[i] = attribute.String(a.Key, Text(v, limit))
 		default:
 			panic("bug: spans: an attribute that is neither a number nor a text: " + a.Key)
 		}

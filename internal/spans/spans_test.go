@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"go.opentelemetry.io/otel/codes"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -72,6 +74,46 @@ func TestSpans(t *testing.T) {
 		if s.SpanKind != trace.SpanKindClient || s.Status.Code != codes.Error || s.Status.Description != "cut" ||
 			len(s.Events) != 1 || s.Events[0].Name != "exception" || len(s.Links) != 0 {
 			t.Errorf("%s: kind %v, status %v, events %v, links %v", s.Name, s.SpanKind, s.Status, s.Events, s.Links)
+		}
+	}
+}
+
+// TestTextsAreBounded has clients choose long names, and names that are not UTF-8.
+func TestTextsAreBounded(t *testing.T) {
+	w := newWorld(sdktrace.AlwaysSample())
+	w.sink = spans.Sink(w.tracer, 5000)
+	long := strings.Repeat("ä", 5000)
+	w.sink.OperationStarted(event.OperationStarted{
+		Operation: event.Operation{ID: 7, Name: "find", Database: "d", Collection: "\xff" + long}, Context: t.Context(),
+	})
+	command := event.Command{Name: long, RequestID: 8, OperationID: 7, Database: "d", Address: "h:1"}
+	w.sink.CommandStarted(event.CommandStarted{Command: command, Body: bson.NewBuilder(nil).String("find", long).Finish()})
+	w.sink.CommandFailed(event.CommandFailed{Command: command, Err: errors.New(long)})
+	w.sink.OperationEnded(event.OperationEnded{Operation: event.Operation{ID: 7}})
+	w.exported(t, "find d.?"+long[:1024-8]) // whole characters in 1024 bytes, the first of which is none
+	failed := w.exported(t, long[:1024])
+	if got := failed.Status.Description; got != long[:1024] {
+		t.Errorf("the status has %d bytes", len(got))
+	}
+	for _, s := range w.memory.GetSpans() {
+		all := s.Attributes
+		for _, e := range s.Events {
+			all = append(all, e.Attributes...)
+		}
+		for _, a := range all {
+			text, most := a.Value.AsString(), 1024
+			switch a.Key {
+			case "exception.stacktrace":
+				continue
+			case "db.query.text":
+				most = 5000
+				if len(text) < 4999 {
+					t.Errorf("%s has %d bytes", a.Key, len(text))
+				}
+			}
+			if len(text) > most || !utf8.ValidString(text) {
+				t.Errorf("%s of %.20q: %d bytes, valid: %v", a.Key, s.Name, len(text), utf8.ValidString(text))
+			}
 		}
 	}
 }

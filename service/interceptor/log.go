@@ -21,7 +21,7 @@ func (x *Chain) log(ctx context.Context, c *pass) (err error) {
 	defer func() { _ = recover() }() // a log that panics changes no outcome
 	r := record{pass: c, took: time.Since(start)}
 	if f, ok := errors.AsType[*rpcerr.Failure](err); ok {
-		r.code, r.reason, r.message = f.Code(), f.Reason(), f.Whole()
+		r.code, r.reason, r.message = f.Code(), f.Reason(), f.Logged()
 	}
 	if level, message := r.summary(); x.cfg.Logger.Enabled(ctx, level) && message != "" {
 		//nolint:sloglint // one of the two constants of summary

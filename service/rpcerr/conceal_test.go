@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 
@@ -19,7 +20,7 @@ import (
 )
 
 // TestConceal checks that a terse call tells nothing of the deployment, on gRPC and REST, but the
-// code, its name and the advice, and that the log has the whole text.
+// code, its name and the advice.
 func TestConceal(t *testing.T) {
 	const secret = "hunter2"
 	reply := bson.NewBuilder(nil).OpenDocument("keyPattern").Int32(secret, 1).Close().
@@ -61,8 +62,39 @@ func TestConceal(t *testing.T) {
 			t.Errorf("%v: shows the server's text: %s, %s", row.err, shown, details)
 		}
 		whole := rpcerr.Explain(row.err, call.Call{})
-		if f.Whole() != whole.Message() || f.Code() != whole.Code() || f.HTTP().Code != whole.HTTP().Code {
-			t.Errorf("%v: the log has %q, want %q", row.err, f.Whole(), whole.Message())
+		if f.Code() != whole.Code() || f.HTTP().Code != whole.HTTP().Code {
+			t.Errorf("%v: %v, want %v", row.err, f.Code(), whole.Code())
+		}
+	}
+}
+
+// TestLogged checks what the log has of an error: all of it but the words of servers.
+func TestLogged(t *testing.T) {
+	command := &mongoerr.CommandError{Code: 13, Name: "Unauthorized", Message: "hunter2", Address: "h:1"}
+	const outline = "command failed on h:1: error (Unauthorized, code 13)"
+	for _, row := range []struct {
+		err  error
+		want string
+	}{
+		{command, outline},
+		{fmt.Errorf("find: %w", command), "find: " + outline},
+		{
+			&mongoerr.WriteException{WriteErrors: []mongoerr.WriteError{{Code: 11000, Message: "hunter2"}}, Address: "h:1"},
+			"write failed on h:1: write 0: error (DuplicateKey, code 11000)",
+		},
+		// as another replica says it
+		{rpcerr.Status(command).Err(), "the server refuses the request; its words are kept back"},
+		{&mongoerr.NetworkError{Address: "h:1", Op: "read", Err: io.EOF}, "network error on h:1 (read): EOF"},
+		{
+			mongoerr.WithLabel(&mongoerr.NetworkError{Address: "h:1", Op: "read", Err: io.EOF}, mongoerr.LabelUnknownTransactionCommitResult),
+			"network error on h:1 (read): EOF",
+		},
+		{&rpcerr.Error{Reason: rpcerr.InvalidArgument, Field: "filter", Message: "is odd"}, "filter: is odd"},
+	} {
+		for _, of := range []call.Call{{}, {Terse: true}, {Quiet: true}} {
+			if got := rpcerr.Explain(row.err, of).Logged(); got != row.want {
+				t.Errorf("%v: the log has %q, want %q", row.err, got, row.want)
+			}
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/service/call"
 )
 
@@ -17,7 +18,7 @@ type Failure struct {
 	err  error
 	call call.Call
 	explanation
-	whole string // the message before anything was concealed
+	logged string // the message for logs
 
 	grpc func() *status.Status
 }
@@ -32,7 +33,7 @@ func Explain(err error, of call.Call) *Failure {
 	if of.Exact != nil {
 		f.repeatExact()
 	}
-	f.whole = f.message
+	f.logged = f.outline()
 	if of.Quiet || of.Terse {
 		f.hush()
 	}
@@ -58,8 +59,24 @@ func (f *Failure) Reason() string { return string(f.reason) }
 // Message returns the text for people, cut to the longest message that a status may have.
 func (f *Failure) Message() string { return cut(f.message, maxMessageBytes) }
 
-// Whole returns the text that Message would return if nothing was concealed, for logs.
-func (f *Failure) Whole() string { return cut(f.whole, maxMessageBytes) }
+// Logged returns the text for logs: nothing is concealed but the server's words, which may have
+// values of documents and filters.
+func (f *Failure) Logged() string { return cut(f.logged, maxMessageBytes) }
+
+// outline returns the message before anything is concealed or, if the server has answered, the
+// error without the server's words. What another replica answers has those in its status.
+func (f *Failure) outline() string {
+	if f.server == nil {
+		return f.message
+	}
+	if _, ok := errors.AsType[interface {
+		error
+		GRPCStatus() *status.Status
+	}](f.err); ok {
+		return sentence(string(f.reason))
+	}
+	return mongoerr.Outline(f.err)
+}
 
 // GRPCStatus returns the gRPC status with its details, together shorter than 4 KiB. The grpc
 // package calls it by this name.

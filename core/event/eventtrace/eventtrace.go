@@ -161,7 +161,8 @@ func end(span Span, err error) {
 	}
 	if err != nil {
 		span.Fail(Exception{
-			Type: fmt.Sprintf("%T", err), Message: err.Error(), Stacktrace: string(debug.Stack()),
+			Type: fmt.Sprintf("%T", err), Message: mongoerr.Outline(err),
+			Stacktrace: string(debug.Stack()),
 		})
 	}
 	span.End()

@@ -93,7 +93,7 @@ func TestSpans(t *testing.T) {
 2 under 1: createCollection shop.orders system.name=mongodb namespace=shop collection.name=orders operation.name=createCollection operation.summary=createCollection shop.orders
 3 under 2: create system.name=mongodb namespace=shop collection.name=orders command.name=create query.summary=create shop.orders server.address=h server.port=1 network.transport=tcp mongodb.server_connection_id=5 mongodb.driver_connection_id=4 mongodb.lsid=00112233-4455-6677-8899-aabbccddeeff mongodb.txn_number=2 query.text={"create":"orders","capped":true,"txnNumber":2}
 3 has response.status_code=89
-3 failed: *mongoerr.CommandError: command failed on h:1: slow (code 89), stack: true
+3 failed: *mongoerr.CommandError: command failed on h:1: error (code 89), stack: true
 3 ends
 4 under 2: create system.name=mongodb namespace=shop collection.name=orders command.name=create query.summary=create shop.orders server.address=/tmp/m.sock network.transport=unix mongodb.driver_connection_id=4 query.text={"create":"orders"}
 4 has mongodb.cursor_id=6

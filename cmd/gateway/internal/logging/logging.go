@@ -5,11 +5,13 @@ package logging
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 
 	"github.com/mooringdb/mooring/core/description"
 	"github.com/mooringdb/mooring/core/event"
 	"github.com/mooringdb/mooring/core/event/eventlog"
+	"github.com/mooringdb/mooring/core/mongoerr"
 )
 
 // Sink returns a sink that logs the important events.
@@ -27,7 +29,8 @@ func Sink(log *slog.Logger) *event.Sink {
 
 // Driver returns what writes the facts of these components of the driver in the words and fields of
 // the MongoDB specifications, all at Debug; nil if there are no components. Their component is in
-// the field of that name. Commands and replies are left out: they have the data of callers in them.
+// the field of that name. Commands, replies and the words of servers about failures are left out:
+// they have the data of callers in them.
 func Driver(log *slog.Logger, components []string) *event.Sink {
 	if len(components) == 0 {
 		return nil
@@ -50,7 +53,14 @@ func Driver(log *slog.Logger, components []string) *event.Sink {
 		//nolint:sloglint // the messages are constants of eventlog
 		log.LogAttrs(context.Background(), slog.LevelDebug, m.Message, attrs...)
 	}
-	return eventlog.Sink(eventlog.Config{Components: chosen, Write: write})
+	s := eventlog.Sink(eventlog.Config{Components: chosen, Write: write})
+	if failed := s.CommandFailed; failed != nil {
+		s.CommandFailed = func(e event.CommandFailed) {
+			e.Err = errors.New(mongoerr.Outline(e.Err))
+			failed(e)
+		}
+	}
+	return s
 }
 
 type facts struct{ log *slog.Logger }

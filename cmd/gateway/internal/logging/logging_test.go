@@ -18,6 +18,7 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/description"
 	"github.com/mooringdb/mooring/core/event"
+	"github.com/mooringdb/mooring/core/mongoerr"
 )
 
 func TestFormat(t *testing.T) {
@@ -90,6 +91,17 @@ func TestDriver(t *testing.T) {
 	s.CommandSucceeded(event.CommandSucceeded{Command: event.Command{Name: "find"}, Reply: secret})
 	if text := out.String(); !strings.Contains(text, `msg="Command succeeded"`) || strings.Contains(text, "secret") {
 		t.Errorf("%s", text)
+	}
+	out.Reset()
+	s.CommandFailed(event.CommandFailed{
+		Command: event.Command{Name: "find"},
+		Err:     &mongoerr.CommandError{Code: 2, Name: "BadValue", Message: "secret", Address: "db:27017"},
+	})
+	if text := out.String(); !strings.Contains(text, `failure="command failed on db:27017: error (BadValue, code 2)"`) {
+		t.Errorf("%s", text)
+	}
+	if s := logging.Driver(log, []string{"topology"}); s.CommandFailed != nil {
+		t.Error("commands are heard, though they were not chosen")
 	}
 	if s.ConnectionReady != nil {
 		t.Error("a component that was not chosen is heard")

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -18,6 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/internal/spans"
 )
 
 // The spans of calls are made here, and not by otelhttp and otelgrpc: those collect the attributes
@@ -35,8 +37,8 @@ func (t *Tracing) HTTP(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		ctx := propagator.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
-		ctx, span := t.tracer.Start(ctx, r.Method, trace.WithSpanKind(trace.SpanKindServer))
+		ctx := propagator.Extract(r.Context(), headers(r.Header))
+		ctx, span := t.tracer.Start(ctx, spanMethod(r), trace.WithSpanKind(trace.SpanKindServer))
 		defer span.End()
 		r = r.WithContext(ctx)
 		if !span.IsRecording() {
@@ -50,6 +52,27 @@ func (t *Tracing) HTTP(next http.Handler) http.Handler {
 	})
 }
 
+// The lengths of the longest texts of clients in a span. Longer ones are cut off.
+const (
+	maxMethod = 32
+	maxAgent  = 256
+)
+
+// isKnown has the methods that may be the value of http.request.method.
+var isKnown = map[string]bool{
+	http.MethodConnect: true, http.MethodDelete: true, http.MethodGet: true,
+	http.MethodHead: true, http.MethodOptions: true, http.MethodPatch: true,
+	http.MethodPost: true, http.MethodPut: true, http.MethodTrace: true, "QUERY": true,
+}
+
+// spanMethod returns what the name of a span says of the method: HTTP, if that is not a known one.
+func spanMethod(r *http.Request) string {
+	if isKnown[r.Method] {
+		return r.Method
+	}
+	return "HTTP"
+}
+
 // requestAttributes leaves the URL out: its query may have a filter, with the caller's values, and
 // its path a ticket, which is a credential. The route says what was asked for.
 func requestAttributes(r *http.Request) []attribute.KeyValue {
@@ -61,8 +84,13 @@ func requestAttributes(r *http.Request) []attribute.KeyValue {
 	if r.TLS != nil {
 		all[1] = attribute.String("url.scheme", "https")
 	}
+	if !isKnown[r.Method] {
+		all[0] = attribute.String("http.request.method", "_OTHER")
+		all = append(all,
+			attribute.String("http.request.method_original", spans.Text(r.Method, maxMethod)))
+	}
 	if agent := r.UserAgent(); agent != "" {
-		all = append(all, attribute.String("user_agent.original", agent))
+		all = append(all, attribute.String("user_agent.original", spans.Text(agent, maxAgent)))
 	}
 	return append(all, clientAddress(r.RemoteAddr)...)
 }
@@ -103,7 +131,7 @@ const requestIDHeader = "Mooring-Request-Id"
 // describe adds what is known when the request has been answered.
 func (w *responseWriter) describe(span trace.Span, r *http.Request) {
 	if r.Pattern != "" { // the route, without the caller's names
-		span.SetName(r.Method + " " + r.Pattern)
+		span.SetName(spanMethod(r) + " " + r.Pattern)
 		span.SetAttributes(attribute.String("http.route", r.Pattern))
 	}
 	if w.status == 0 {
@@ -194,27 +222,44 @@ func (t *Tracing) Comment(ctx context.Context) *bson.Value {
 	return &comment
 }
 
+// header returns the value of a header that propagators read. Trace Context lets a client send
+// several tracestate headers, which are one list. It does not allow several of another one: there
+// is no saying which is right, so all are ignored.
+func header(key string, all []string) string {
+	switch {
+	case len(all) == 1:
+		return all[0]
+	case key == "tracestate":
+		return strings.Join(all, ",")
+	default:
+		return ""
+	}
+}
+
+// headers makes those of a request readable for a propagator.
+type headers http.Header
+
+var _ propagation.TextMapCarrier = headers(nil)
+
+// Get returns the value of a key, empty if there is none.
+func (h headers) Get(key string) string { return header(key, http.Header(h).Values(key)) }
+
+// Set replaces the values of a key.
+func (h headers) Set(key, value string) { http.Header(h).Set(key, value) }
+
+// Keys returns all keys.
+func (h headers) Keys() []string { return slices.Collect(maps.Keys(h)) }
+
 // carrier makes metadata readable for a propagator.
 type carrier metadata.MD
 
 var _ propagation.TextMapCarrier = carrier(nil)
 
-// Get returns the first value of a key, empty if there is none.
-func (c carrier) Get(key string) string {
-	if all := metadata.MD(c).Get(key); len(all) > 0 {
-		return all[0]
-	}
-	return ""
-}
+// Get returns the value of a key, empty if there is none.
+func (c carrier) Get(key string) string { return header(key, metadata.MD(c).Get(key)) }
 
 // Set replaces the values of a key.
 func (c carrier) Set(key, value string) { metadata.MD(c).Set(key, value) }
 
 // Keys returns all keys.
-func (c carrier) Keys() []string {
-	all := make([]string, 0, len(c))
-	for key := range c {
-		all = append(all, key)
-	}
-	return all
-}
+func (c carrier) Keys() []string { return slices.Collect(maps.Keys(c)) }

@@ -172,6 +172,90 @@ func TestHTTP(t *testing.T) {
 	}
 }
 
+// TestTextsOfClients sends methods and names of agents that are not as they should be.
+func TestTextsOfClients(t *testing.T) {
+	long := strings.Repeat("ä", 10000)
+	for _, tt := range []struct{ method, agent, name, want, not string }{
+		{"QUERY", "", "QUERY /x", "http.request.method=QUERY", "_original"},
+		{"get", "", "HTTP /x", "http.request.method=_OTHER", "method=get"},
+		{"get", "", "HTTP /x", "http.request.method_original=get ", ""},
+		{strings.Repeat("M", 10000), "", "HTTP /x", "method_original=" + strings.Repeat("M", 32) + " ", ""},
+		{"POST", strings.Repeat("a", 256), "POST /x", "user_agent.original=" + strings.Repeat("a", 256) + " ", ""},
+		{"POST", "a\xffb", "POST /x", "user_agent.original=a?b ", ""},
+		{"POST", "a" + long, "POST /x", "user_agent.original=a" + long[:254] + " ", ""},
+	} {
+		made, memory := tracing.NewRecorded(t, nil)
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.Method, r.Pattern = tt.method, "/x"
+		r.Header.Set("User-Agent", tt.agent)
+		made.HTTP(http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), r)
+		s := only(t, memory)
+		if all := text(s.Attributes); s.Name != tt.name || !strings.Contains(all, tt.want) || tt.not != "" && strings.Contains(all, tt.not) {
+			t.Errorf("%.40q: span %q with %s, want %q with %s", tt.method, s.Name, all, tt.name, tt.want)
+		}
+	}
+}
+
+// TestTraceContext checks which headers put a call into a trace, over HTTP and gRPC, and that what
+// is not sound is ignored.
+func TestTraceContext(t *testing.T) {
+	const id, trace = "0102030405060708", "0102030405060708090a0b0c0d0e0f10"
+	for _, tt := range []struct {
+		name   string
+		md     metadata.MD
+		parent string // empty: the trace begins here
+		state  string
+	}{
+		{"none", metadata.MD{}, "", ""},
+		{"one", metadata.Pairs("traceparent", remote), id, ""},
+		{"a state", metadata.Pairs("traceparent", remote, "tracestate", "a=1,b=2"), id, "a=1,b=2"},
+		{"states", metadata.Pairs("traceparent", remote, "tracestate", "a=1", "tracestate", "b=2"), id, "a=1,b=2"},
+		{"a state that is none", metadata.Pairs("traceparent", remote, "tracestate", "???"), id, ""},
+		{"a state alone", metadata.Pairs("tracestate", "a=1"), "", ""},
+		{"baggage", metadata.Pairs("traceparent", remote, "baggage", "user=anna"), id, ""},
+		{"baggage that is none", metadata.Pairs("traceparent", remote, "baggage", ";;;=,"), id, ""},
+		{"two", metadata.Pairs("traceparent", remote, "traceparent", remote), "", ""},
+		{"a later version", metadata.Pairs("traceparent", "01"+remote[2:]+"-more"), id, ""},
+		{"version ff", metadata.Pairs("traceparent", "ff"+remote[2:]), "", ""},
+		{"more than version 00 has", metadata.Pairs("traceparent", remote+"-more"), "", ""},
+		{"no trace", metadata.Pairs("traceparent", "00-"+strings.Repeat("0", 32)+remote[35:]), "", ""},
+		{"no span", metadata.Pairs("traceparent", remote[:36]+strings.Repeat("0", 16)+"-01"), "", ""},
+		{"upper case", metadata.Pairs("traceparent", strings.ToUpper(remote)), "", ""},
+		{"too short", metadata.Pairs("traceparent", remote[:54]), "", ""},
+		{"empty", metadata.Pairs("traceparent", ""), "", ""},
+		{"long", metadata.Pairs("traceparent", strings.Repeat("0", 60000)), "", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			made, memory := tracing.NewRecorded(t, nil)
+			_, end := made.GRPC()(metadata.NewIncomingContext(t.Context(), tt.md), "/a/b")
+			end(nil)
+			r := httptest.NewRequest(http.MethodGet, "/", nil)
+			for key, all := range tt.md {
+				for _, v := range all {
+					r.Header.Add(key, v)
+				}
+			}
+			made.HTTP(http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), r)
+			all := memory.GetSpans()
+			if len(all) != 2 {
+				t.Fatalf("%d spans, want 2", len(all))
+			}
+			for _, s := range all {
+				parent := ""
+				if s.Parent.IsValid() {
+					parent = s.Parent.SpanID().String()
+				}
+				if parent != tt.parent || (s.SpanContext.TraceID().String() == trace) != (tt.parent != "") {
+					t.Errorf("%s: the parent is %q of %s, want %q", s.Name, parent, s.SpanContext.TraceID(), tt.parent)
+				}
+				if got := s.SpanContext.TraceState().String(); got != tt.state {
+					t.Errorf("%s: the state is %q, want %q", s.Name, got, tt.state)
+				}
+			}
+		})
+	}
+}
+
 func TestHealthHasNoSpan(t *testing.T) {
 	made, memory := tracing.NewRecorded(t, nil)
 	for _, path := range []string{"/healthz", "/readyz"} {
