@@ -8,8 +8,11 @@ const withheld = "error"
 // Outline returns the text of an error without the messages of servers, for what leaves the
 // process as a trace or a log: messages may have values of documents and filters, such as that of a
 // duplicate key. Addresses, codes and their names stay, and so does what other errors say that wrap
-// the server's.
+// the server's. It returns "" for nil.
 func Outline(err error) string {
+	if err == nil {
+		return ""
+	}
 	//nolint:errorlint // each error of the chain has its turn
 	if o, ok := err.(interface{ Outline() string }); ok {
 		return o.Outline()
@@ -23,7 +26,7 @@ func Outline(err error) string {
 		if !strings.Contains(text, whole) { // the text may have a part of it
 			return safe
 		}
-		text = strings.ReplaceAll(text, whole, safe)
+		text = strings.Replace(text, whole, safe, 1)
 	}
 	return text
 }

@@ -25,6 +25,7 @@ func TestOutline(t *testing.T) {
 		err  error
 		want string
 	}{
+		{nil, ""},
 		{io.EOF, "EOF"},
 		{command, commandText},
 		{&mongoerr.CommandError{Message: secret, Address: "h:1"}, "command failed on h:1: error"},
@@ -45,11 +46,11 @@ func TestOutline(t *testing.T) {
 		{cutShort{errors.New("a text of twenty bytes")}, "cut: a text of twenty byt"},
 		{&mongoerr.NetworkError{Address: "h:1", Op: "read", Err: io.EOF}, (&mongoerr.NetworkError{Address: "h:1", Op: "read", Err: io.EOF}).Error()},
 	} {
-		whole := tt.err.Error()
+		whole := fmt.Sprint(tt.err)
 		if got := mongoerr.Outline(tt.err); got != tt.want {
 			t.Errorf("Outline(%v) = %q, want %q", tt.err, got, tt.want)
 		}
-		if tt.err.Error() != whole {
+		if fmt.Sprint(tt.err) != whole {
 			t.Errorf("Outline has changed %q to %q", whole, tt.err)
 		}
 	}

@@ -26,7 +26,8 @@ func (e *ClosedError) Delivery() mongoerr.Delivery { return mongoerr.Unsent }
 
 // PoolClearedError refuses a check-out because the pool is paused, or ends the use of a
 // connection in an interrupting clear. A refused operation may be retried: the server has not
-// seen it. The error does not wrap Cause, which is the error of another operation.
+// seen it. The error does not wrap Cause, which is the error of another operation: its text leaves
+// out what a server has said to that.
 type PoolClearedError struct { //nolint:revive // the specification's name
 	Address     address.Address
 	Cause       error // why the pool was cleared; nil if it was never ready
@@ -41,7 +42,7 @@ func (e *PoolClearedError) Error() string {
 		return fmt.Sprintf("Connection pool for %s is paused", e.Address)
 	default:
 		return fmt.Sprintf("Connection pool for %s was cleared because another operation "+
-			"failed with: %v", e.Address, e.Cause)
+			"failed with: %s", e.Address, mongoerr.Outline(e.Cause))
 	}
 }
 

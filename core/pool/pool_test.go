@@ -14,6 +14,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/event"
 	"github.com/mooringdb/mooring/core/internal/timeoutms"
+	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/pool"
 )
 
@@ -382,6 +383,18 @@ func TestEstablishmentFails(t *testing.T) {
 			t.Errorf("Stats() = %+v, want an empty paused pool of generation 1", s)
 		}
 	})
+}
+
+// TestClearedTextOfServer checks that what a server said about an operation does not get into the
+// error of another.
+func TestClearedTextOfServer(t *testing.T) {
+	cause := &mongoerr.CommandError{Code: 91, Name: "ShutdownInProgress", Message: "hunter2", Address: "a:1"}
+	err := &pool.PoolClearedError{Address: "a:1", Cause: cause}
+	const text = "Connection pool for a:1 was cleared because another operation failed with: " +
+		"command failed on a:1: error (ShutdownInProgress, code 91)"
+	if err.Error() != text {
+		t.Errorf("error = %q, want %q", err, text)
+	}
 }
 
 func TestClearInterrupts(t *testing.T) {

@@ -71,7 +71,7 @@ func (l facts) serverChanged(e event.ServerDescriptionChanged) {
 	case e.New.Kind == e.Previous.Kind && sameText(e.New.LastError, e.Previous.LastError):
 	case e.New.LastError != nil:
 		l.log.Warn("server unavailable", "server", e.Address, "was", e.Previous.Kind.String(),
-			"err", e.New.LastError)
+			"err", mongoerr.Outline(e.New.LastError))
 	default:
 		l.log.Info("server changed", "server", e.Address, "was", e.Previous.Kind.String(), "is",
 			e.New.Kind.String())
@@ -89,7 +89,7 @@ func (l facts) topologyChanged(e event.TopologyDescriptionChanged) {
 }
 
 func (l facts) poolCleared(e event.PoolCleared) {
-	l.log.Info("connection pool cleared", "server", e.Address, "err", e.Err)
+	l.log.Info("connection pool cleared", "server", e.Address, "err", mongoerr.Outline(e.Err))
 }
 
 // seedlistProblem logs a failed lookup of SRV records. The deployment goes on with the hosts that
