@@ -41,6 +41,8 @@ type Server struct {
 	mooringv1.UnsafeChangeStreamServiceServer
 	cfg  Config
 	open atomic.Int64 // streams
+	// stopped counts the streams that have ended because the gateway stops.
+	stopped atomic.Int64
 }
 
 var _ mooringv1.ChangeStreamServiceServer = (*Server)(nil)
@@ -56,6 +58,9 @@ var errStopping = &rpcerr.Error{
 		"another replica",
 	Err: context.Canceled,
 }
+
+// Stopped returns the number of open streams that have ended because the gateway stops.
+func (s *Server) Stopped() int { return int(s.stopped.Load()) }
 
 // Watch sends changes until the server ends the stream, the client goes away or the gateway stops.
 func (s *Server) Watch(
@@ -119,6 +124,7 @@ func errTooMany(most int64) error {
 // go on after its last token, other than at the deadline of the call.
 func (s *Server) explain(ctx context.Context, err error) error {
 	if err != nil && errors.Is(context.Cause(ctx), errStopping) {
+		s.stopped.Add(1)
 		return errStopping
 	}
 	_, timedOut := errors.AsType[*operation.TimeoutError](err)

@@ -31,6 +31,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // gateway is one replica of a gateway before a scripted deployment.
 type gateway struct {
+	service *changestream.Server
 	t       *testing.T
 	client  *client.Client
 	api     mooringv1.ChangeStreamServiceClient
@@ -85,11 +86,11 @@ func start(t *testing.T, d *deployment.Deployment, change ...options) *gateway {
 		Gate: g.gate, Sessions: session.NewSessions(g.client, keys, "test"),
 	})
 	conn := inproc.NewConn(chain.Unary(), chain.Stream())
-	service := changestream.New(changestream.Config{
+	g.service = changestream.New(changestream.Config{
 		Client: g.client, Streams: stream.New(opt.streams), Tickets: g.tickets,
 		Stopping: stopping, MaxOpen: maxOpen,
 	})
-	mooringv1.RegisterChangeStreamServiceServer(conn, service)
+	mooringv1.RegisterChangeStreamServiceServer(conn, g.service)
 	g.api = mooringv1.NewChangeStreamServiceClient(conn)
 	if g.rest, err = rest.New(rest.Config{Conn: conn, Tickets: g.tickets}); err != nil {
 		t.Fatal(err)

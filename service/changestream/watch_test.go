@@ -103,6 +103,9 @@ func TestGoOnElsewhere(t *testing.T) {
 		if status.Code(err) != codes.Unavailable || time.Since(begun) > 10*time.Second {
 			t.Fatalf("a stopping gateway ends the stream with %v after %v", err, time.Since(begun))
 		}
+		if n := g.service.Stopped(); n != 1 {
+			t.Errorf("%d streams were ended, want 1", n)
+		}
 		d.Disturb(nil)
 		other := start(t, d)
 		other.insert(2)
@@ -131,6 +134,9 @@ func TestGoOnElsewhere(t *testing.T) {
 			if _, err = w.Recv(); status.Code(err) != codes.Unavailable {
 				t.Errorf("a stream of a stopping gateway: %v", err)
 			}
+		}
+		if n := other.service.Stopped(); n != 1 {
+			t.Errorf("%d streams were ended, want 1: the other was not open", n)
 		}
 		time.Sleep(10 * time.Second) //nolint:forbidigo // time is fake
 	})

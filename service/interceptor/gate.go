@@ -33,6 +33,7 @@ const cutWait = 5 * time.Second
 // nothing blocks while it is held.
 type Gate struct {
 	shards [16]shard
+	cut    int // calls that Drain has canceled; written before Drain returns
 }
 
 type shard struct {
@@ -108,7 +109,7 @@ func (g *Gate) Drain(ctx context.Context) error {
 		return nil
 	}
 	for i := range g.shards {
-		g.shards[i].cut()
+		g.cut += g.shards[i].cut()
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cutWait)
 	defer cancel()
@@ -117,6 +118,9 @@ func (g *Gate) Drain(ctx context.Context) error {
 	}
 	return fmt.Errorf("%d calls did not return", g.InFlight())
 }
+
+// Cut returns the number of calls that Drain has canceled, after Drain has returned.
+func (g *Gate) Cut() int { return g.cut }
 
 // close refuses new calls, and returns a channel that is closed when the last call has left.
 func (s *shard) close() chan struct{} {
@@ -132,12 +136,14 @@ func (s *shard) close() chan struct{} {
 	return empty
 }
 
-func (s *shard) cut() {
+// cut cancels the calls in flight, and returns their number.
+func (s *shard) cut() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for p := range s.calls {
 		p.cancel(errCut)
 	}
+	return len(s.calls)
 }
 
 func waitAll(ctx context.Context, chans []chan struct{}) bool {

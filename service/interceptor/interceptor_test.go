@@ -279,8 +279,8 @@ func TestDrain(t *testing.T) {
 			t.Error(err)
 		}
 		wg.Wait()
-		if finished != 20 || cut != 30 || gate.InFlight() != 0 {
-			t.Errorf("%d finished, %d cut, %d in flight", finished, cut, gate.InFlight())
+		if finished != 20 || cut != 30 || gate.Cut() != 30 || gate.InFlight() != 0 {
+			t.Errorf("%d finished, %d cut, Cut() = %d, %d in flight", finished, cut, gate.Cut(), gate.InFlight())
 		}
 	})
 }

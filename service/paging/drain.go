@@ -22,6 +22,20 @@ const (
 	announceTime = time.Second
 )
 
+// Fate says what became of the open cursors of a pager that has closed.
+type Fate struct {
+	HandedOver int // another replica has taken them over, or may have
+	Ended      int // they were closed on their servers, since no replica can continue them
+	Left       int // they stay open on their servers until they expire there
+}
+
+// Fate returns what has become of the open cursors. It is final once Close has returned.
+func (p *Pager) Fate() Fate {
+	p.table.Lock()
+	defer p.table.Unlock()
+	return p.fate
+}
+
 // Drain refuses the calls of clients from now on, waits for those that run, and pushes what is
 // here to another replica; pinned cursors are killed. Questions of other replicas are answered
 // still, but no page is fetched for them until the cursors were pushed. If some calls do not end in
@@ -82,6 +96,7 @@ func (p *Pager) killPinned(ctx context.Context) {
 			pinned = append(pinned, h)
 		}
 	}
+	p.fate.Ended += len(pinned)
 	p.table.Unlock()
 	handle.EndAll(ctx, pinned)
 }
@@ -219,6 +234,9 @@ func (p *Pager) release(ctx context.Context, all []*held, to *page.Replica) {
 		effect := page.Keep
 		if to != nil && !h.IsRemoved() {
 			h.ledger, effect = h.ledger.Pushed(*to)
+			if h.isOpen() {
+				p.fate.HandedOver++
+			}
 		}
 		switch {
 		case h.IsRemoved():
@@ -298,8 +316,15 @@ func (p *Pager) Close(ctx context.Context) error {
 		if _, moved := h.ledger.Moved(); moved { // it answers until the process ends
 			continue
 		}
-		if p.table.RemoveLocked(h, handle.ErrClosing) == nil && p.cfg.Keys.Ephemeral() {
+		isOpen := h.isOpen()
+		switch w := p.table.RemoveLocked(h, handle.ErrClosing); {
+		case w == nil && p.cfg.Keys.Ephemeral():
 			left = append(left, h)
+			if isOpen {
+				p.fate.Ended++
+			}
+		case isOpen:
+			p.fate.Left++
 		}
 	}
 	p.table.Unlock()

@@ -29,10 +29,14 @@ func TestDrainHandsOver(t *testing.T) {
 			ended := n.open("a", 4, 2, 0)
 			n.mustNext("a", ended.Token)
 			n.questions()
+			owner := n.node("a")
 			if gone {
 				n.stop("a")
 			} else if err := n.node("a").Drain(t.Context()); err != nil {
 				t.Fatal(err)
+			}
+			if got, want := owner.Fate(), (paging.Fate{HandedOver: 2}); got != want {
+				t.Errorf("%+v, want %+v: the third cursor was at its end", got, want)
 			}
 			if asked := n.questions(); strings.Join(asked, " ") != "a>b push a>c announce" {
 				t.Errorf("asked %v", asked)
@@ -178,6 +182,9 @@ func TestDrainKillsPinned(t *testing.T) {
 		}
 		if open, killed, _ := n.s.count(); open != 1 || killed != 1 {
 			t.Errorf("%d open, %d killed", open, killed)
+		}
+		if got, want := n.node("a").Fate(), (paging.Fate{HandedOver: 1, Ended: 1}); got != want {
+			t.Errorf("%+v, want %+v", got, want)
 		}
 	})
 }
@@ -352,6 +359,9 @@ func TestDrainOfWhatIsQuiet(t *testing.T) {
 			t.Error(err)
 		}
 		wg.Wait()
+		if got, want := n.node("a").Fate(), (paging.Fate{HandedOver: 2, Ended: 1}); got != want {
+			t.Errorf("%+v, want %+v", got, want)
+		}
 		n.crash("a")
 		if next := n.mustNext("b", late.Token); numbers(next) != "4 5" {
 			t.Errorf("page %s", numbers(next))

@@ -105,6 +105,9 @@ func (h *held) End(ctx context.Context) {
 	h.cur = nil
 }
 
+// isOpen reports whether the cursor is here and has more documents.
+func (h *held) isOpen() bool { return h.cur != nil && !h.cur.Done() }
+
 // settleLocked puts a cursor back among those that wait for their clients. No call works on it any
 // more, and it was not removed. If there is too little room, other cursors end.
 func (p *Pager) settleLocked(h *held) {
@@ -113,7 +116,7 @@ func (p *Pager) settleLocked(h *held) {
 		p.memory.leftovers.remove(&h.inLeftovers)
 		p.memory.leftovers.push(h, &h.inLeftovers, h.leftover.cost())
 	}
-	open := h.cur != nil && !h.cur.Done()
+	open := h.isOpen()
 	h.pinned = open && h.isPinned()
 	s := handle.Settled{Open: open, Continues: h.ledger.Continues(), Pinned: h.pinned}
 	if h.isUnread() {

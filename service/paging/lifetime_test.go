@@ -22,6 +22,9 @@ func TestEphemeralKeyKillsAtTheEnd(t *testing.T) {
 		if open, killed, _ := f.s.count(); open != 0 || killed != 1 {
 			t.Errorf("%d open, %d killed", open, killed)
 		}
+		if got, want := f.r.Fate(), (paging.Fate{Ended: 1}); got != want {
+			t.Errorf("%+v, want %+v", got, want)
+		}
 		if _, err := f.r.Open(t.Context(), paging.Opening{Run: func(context.Context) (paging.Cursor, error) { return f.s.find(5, 2, 0), nil }}); !errors.Is(err, handle.ErrClosing) {
 			t.Errorf("Open after Close: %v", err)
 		}
@@ -29,6 +32,36 @@ func TestEphemeralKeyKillsAtTheEnd(t *testing.T) {
 			t.Errorf("%d open, %d killed", open, killed)
 		}
 	})
+}
+
+// TestCursorsAreLeft closes a pager without other replicas: its cursors stay on their servers. Those
+// at their end count as nothing.
+func TestCursorsAreLeft(t *testing.T) {
+	for _, ephemeral := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFixture(t, func(c *paging.Config) {
+				if ephemeral {
+					c.Keys = ring(t)
+				}
+			})
+			f.open(5, 2, 0)
+			f.open(5, 2, 0)
+			ended := f.open(4, 2, 0)
+			if _, err := f.next(ended.Token); err != nil {
+				t.Fatal(err)
+			}
+			if err := f.r.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			want := paging.Fate{Left: 2}
+			if ephemeral {
+				want = paging.Fate{Ended: 2}
+			}
+			if got := f.r.Fate(); got != want {
+				t.Errorf("%+v, want %+v", got, want)
+			}
+		})
+	}
 }
 
 func TestClose(t *testing.T) {

@@ -66,6 +66,7 @@ type Pager struct {
 	version    byte          // of the tokens that it makes
 	drained    chan struct{} // closed when Drain has ended
 	drainsErr  error         // what it returned
+	fate       Fate          // of the cursors that were open when Drain began
 
 	memory     memory
 	bound      map[handle.ID][]*held // the cursors of each transaction, oldest first

@@ -270,8 +270,14 @@ func TestDrain(t *testing.T) {
 	if err := errors.Join(a.add(token, "a"), a.add(committed, "b"), a.commit(committed)); err != nil {
 		t.Fatal(err)
 	}
+	if n := a.Transactions.Drained(); n != 0 {
+		t.Errorf("%d were ended before the drain", n)
+	}
 	if err := a.Transactions.Drain(t.Context()); err != nil {
 		t.Fatal(err)
+	}
+	if n := a.Transactions.Drained(); n != 1 {
+		t.Errorf("%d were ended, want 1: the other one was committed", n)
 	}
 	for what, err := range map[string]error{"at its owner": a.add(token, "b"), "elsewhere": b.add(token, "b"), "the Commit": b.commit(token)} {
 		if got := told(err); got != "Aborted TransactionAborted transaction" {

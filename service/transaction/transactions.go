@@ -46,6 +46,7 @@ type Transactions struct {
 	table      *handle.Table
 	deployment paging.DeploymentID
 	draining   atomic.Bool
+	drained    atomic.Int64 // the transactions that Drain has ended
 	replicas   Replicas // nil: there are none
 
 	ended outcomes
@@ -443,6 +444,9 @@ func (s *Transactions) informCaller(ctx context.Context, o *open) {
 	}
 }
 
+// Drained returns the number of transactions that were open when Drain ended them.
+func (s *Transactions) Drained() int { return int(s.drained.Load()) }
+
 // Drain aborts all transactions, and refuses their calls from now on. No call works on them any
 // more, or it is told to stop. Drain blocks until they are aborted, or ctx ends.
 func (s *Transactions) Drain(ctx context.Context) error {
@@ -464,6 +468,7 @@ func (s *Transactions) Drain(ctx context.Context) error {
 		idle = append(idle, o)
 	}
 	s.table.Unlock()
+	s.drained.Add(int64(len(all)))
 	handle.EndAll(ctx, idle)
 	for _, w := range works {
 		if err := w.Wait(ctx); err != nil {

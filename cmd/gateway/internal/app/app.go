@@ -26,6 +26,7 @@ type App struct {
 	access access
 	audit  *auditFile
 	config *configFile
+	work   drained
 	failed chan error
 }
 
@@ -59,7 +60,7 @@ func newApp(cfg *config.Config, log *slog.Logger, lookup lookupHost) (*App, erro
 		ports,
 		reloading,
 		fx.Populate(&a.server, &a.keys, &a.login, &a.access, &a.audit, &a.config),
-		fx.Invoke(measure),
+		fx.Invoke(measure, func(d drained) { a.work = d }),
 	)
 	if err := a.fx.Err(); err != nil {
 		return nil, dig.RootCause(err)
@@ -90,8 +91,12 @@ func (a *App) Reload() {
 func (a *App) Failed() <-chan error { return a.failed }
 
 // Stop lets work in flight finish within the drain time, then ends all parts. It returns when ctx
-// ends at the latest.
-func (a *App) Stop(ctx context.Context) error { return a.fx.Stop(ctx) }
+// ends at the latest. The log has what became of the work of clients.
+func (a *App) Stop(ctx context.Context) error {
+	err := a.fx.Stop(ctx)
+	a.work.log()
+	return err
+}
 
 // fail reports the first failure, and drops the later ones, which follow from it.
 func (a *App) fail(err error) {

@@ -161,6 +161,8 @@ func TestStopMovesCursors(t *testing.T) {
 		t.Errorf("read %d documents, want 50", read)
 	}
 	b.stop()
+	a.logs(`level=INFO msg=drained cursors_handed_over=1 cursors_ended=0 cursors_left=0 transactions_ended=0 change_streams_ended=0 calls_cut=0`, 1)
+	b.logs(`level=INFO msg=drained cursors_handed_over=0 cursors_ended=0 cursors_left=0 transactions_ended=0 change_streams_ended=0 calls_cut=0`, 1)
 }
 
 // TestOwnerIsGone cuts a replica off. A cursor that can be continued anywhere then has an unknown
