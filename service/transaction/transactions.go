@@ -47,7 +47,7 @@ type Transactions struct {
 	deployment paging.DeploymentID
 	draining   atomic.Bool
 	drained    atomic.Int64 // the transactions that Drain has ended
-	replicas   Replicas // nil: there are none
+	replicas   Replicas     // nil: there are none
 
 	ended outcomes
 }

@@ -26,6 +26,7 @@ import (
 
 	"github.com/mooringdb/mooring/cmd/gateway/internal/app"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
+	"github.com/mooringdb/mooring/cmd/gateway/internal/logging"
 	"github.com/mooringdb/mooring/core/bson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/internal/mongotest"
@@ -75,7 +76,9 @@ func startWith(t *testing.T, log func(*gateway) *slog.Logger, uri string, option
 	g := &gateway{t: t}
 	cfg := load(t, append([]string{"--uri", uri, "--grpc-address=127.0.0.1:0", "--rest-address=127.0.0.1:0", "--drain-linger=0s"}, options...)...)
 	var err error
-	g.App, err = app.New(cfg, log(g))
+	logger := log(g)
+	t.Cleanup(func() { logging.Close(logger) })
+	g.App, err = app.New(cfg, logger)
 	if err != nil {
 		t.Fatalf("New = %v", err)
 	}

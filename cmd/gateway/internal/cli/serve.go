@@ -28,6 +28,7 @@ func serve(c call) error {
 		return err
 	}
 	log := logging.New(c.stderr, cfg.Log)
+	defer logging.Close(log)
 	log.Info("starting", slog.String("version", build.Version()), cfg.Attrs())
 	for _, w := range cfg.Warnings {
 		log.Warn("configuration", "problem", w)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -16,7 +17,7 @@ import (
 
 // New returns a logger that writes to w. Its level can change (see SetLevel). Records that clients
 // and servers can cause at any rate are limited (see limiter). A record with a span in its context
-// has the trace's id.
+// has the trace's id. The caller closes the logger with Close.
 func New(w io.Writer, cfg config.Log) *slog.Logger {
 	level := new(slog.LevelVar)
 	level.Set(cfg.Level)
@@ -63,6 +64,15 @@ func Unlimited(log *slog.Logger) *slog.Logger {
 	return slog.New(&handler{next: h.next, level: h.level})
 }
 
+// Close writes the records of windows that have not ended, ends the limit of a logger that New has
+// made, and waits for its goroutines. Later records are written at once. It has no effect on other
+// loggers.
+func Close(log *slog.Logger) {
+	if h, ok := log.Handler().(*handler); ok && h.limiter != nil {
+		h.limiter.close()
+	}
+}
+
 // handler adds to a handler of slog what New says.
 type handler struct {
 	next    slog.Handler
@@ -98,17 +108,22 @@ const (
 	// with such records doubles the next one, up to maxWindow; one without ends the series.
 	firstWindow = 10 * time.Second
 	maxWindow   = 5 * time.Minute
-	// maxKeys bounds the kinds of records that are remembered.
+	// maxKeys bounds the kinds of records that are remembered. If more occur at once, the others
+	// are not limited.
 	maxKeys = 1000
 )
 
 // limiter lets one record of each kind through in a window. Records are of one kind if they have
 // the same message and agree in the attributes that say what they are about. When a window ends,
-// the last record that was counted is written, with the number of all in the attribute repeated.
+// the last record that was counted is written, with the number of all in the attribute repeated, by
+// a timer that close stops or waits for.
 type limiter struct {
+	flushes sync.WaitGroup // one for each timer that has not done its work
+
 	// mu guards the fields below. Nothing blocks while it is held.
 	mu     sync.Mutex
 	states map[string]*repeat
+	closed bool // nothing is limited any more
 }
 
 // repeat holds what is known of one kind of records.
@@ -117,6 +132,8 @@ type repeat struct {
 	until   time.Time
 	counted int
 	last    slog.Record // of those that were counted
+	timer   *time.Timer // writes last; set if counted is not 0
+	flush   func()      // what timer does
 }
 
 // limited are the messages that clients and servers can cause at any rate.
@@ -156,48 +173,63 @@ func (l *limiter) admit(
 	kind := kindOf(r)
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.closed {
+		return true
+	}
 	s := l.states[kind]
 	switch {
 	case s == nil || s.counted == 0 && !now.Before(s.until):
-		l.roomLocked(now)
-		l.states[kind] = &repeat{window: firstWindow, until: now.Add(firstWindow)}
+		if l.roomLocked() {
+			l.states[kind] = &repeat{window: firstWindow, until: now.Add(firstWindow)}
+		}
 		return true
 	case s.counted == 0:
 		ctx = context.WithoutCancel(ctx)
-		time.AfterFunc(s.until.Sub(now), func() { l.flush(ctx, next, kind) })
+		s.flush = func() {
+			defer l.flushes.Done()
+			_ = next.Handle(ctx, l.end(s)) // as slog does
+		}
+		l.flushes.Add(1)
+		s.timer = time.AfterFunc(s.until.Sub(now), s.flush)
 	}
 	s.counted++
 	s.last = r.Clone()
 	return false
 }
 
-// roomLocked forgets the kinds whose windows are over, and all of them if there are too many.
-func (l *limiter) roomLocked(now time.Time) {
-	if len(l.states) < maxKeys {
-		return
-	}
-	for kind, s := range l.states {
-		if s.counted == 0 && !now.Before(s.until) {
-			delete(l.states, kind)
-		}
-	}
+// roomLocked reports whether one more kind can be remembered. If there are too many, it forgets
+// those without records that were counted.
+func (l *limiter) roomLocked() bool {
 	if len(l.states) >= maxKeys {
-		clear(l.states)
+		maps.DeleteFunc(l.states, func(_ string, s *repeat) bool { return s.counted == 0 })
 	}
+	return len(l.states) < maxKeys
 }
 
-// flush ends a window with records that were counted.
-func (l *limiter) flush(ctx context.Context, next slog.Handler, kind string) {
+// end ends a window with records that were counted, and returns the last one.
+func (l *limiter) end(s *repeat) slog.Record {
 	l.mu.Lock()
-	s := l.states[kind]
-	if s == nil || s.counted == 0 {
-		l.mu.Unlock()
-		return
-	}
+	defer l.mu.Unlock()
 	last := s.last
 	last.AddAttrs(slog.Int("repeated", s.counted))
 	s.window = min(2*s.window, maxWindow)
 	s.until, s.counted, s.last = time.Now().Add(s.window), 0, slog.Record{}
+	return last
+}
+
+// close ends all windows, and waits until their records are written.
+func (l *limiter) close() {
+	l.mu.Lock()
+	l.closed = true
+	var stopped []*repeat
+	for _, s := range l.states {
+		if s.counted > 0 && s.timer.Stop() {
+			stopped = append(stopped, s)
+		}
+	}
 	l.mu.Unlock()
-	_ = next.Handle(ctx, last) // as slog does
+	for _, s := range stopped {
+		s.flush()
+	}
+	l.flushes.Wait()
 }

@@ -203,6 +203,83 @@ func TestRepeats(t *testing.T) {
 	})
 }
 
+// TestClose closes a logger with records that wait for the end of a window: they are written then,
+// and no goroutine or timer is left.
+func TestClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lines []string
+		log := logging.New(writer(func(b []byte) (int, error) { // close has one goroutine write, and no other is left
+			lines = append(lines, string(b))
+			return len(b), nil
+		}), config.Log{})
+		for range 3 {
+			log.Warn("request failed", "reason", "a")
+			log.With("x", 1).Warn("request failed", "reason", "b")
+		}
+		log.Warn("request failed", "reason", "c")
+		if len(lines) != 3 {
+			t.Fatalf("%q", lines)
+		}
+		logging.Close(log)
+		rest := strings.Join(lines[3:], "")
+		if len(lines) != 5 || !strings.Contains(rest, "reason=a repeated=2") || !strings.Contains(rest, "reason=b repeated=2") {
+			t.Errorf("after Close: %q", lines)
+		}
+		lines = nil
+		logging.Close(log) // once more has no effect
+		for range 3 {
+			log.Warn("request failed", "reason", "a")
+		}
+		time.Sleep(time.Hour) //nolint:forbidigo // fake time
+		if len(lines) != 3 {
+			t.Errorf("a closed logger limits its records: %q", lines)
+		}
+		logging.Close(slog.New(slog.DiscardHandler))
+		logging.Close(logging.Unlimited(log))
+	})
+}
+
+// TestCloseWaits closes a logger while a timer writes.
+func TestCloseWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		written := 0
+		log := logging.New(writer(func(b []byte) (int, error) {
+			if written++; written == 2 {
+				time.Sleep(time.Minute) //nolint:forbidigo // fake time
+				written++
+			}
+			return len(b), nil
+		}), config.Log{})
+		log.Warn("request failed")
+		log.Warn("request failed")
+		time.Sleep(11 * time.Second) //nolint:forbidigo // fake time; the timer writes
+		logging.Close(log)
+		if written != 3 {
+			t.Errorf("Close does not wait: %d", written)
+		}
+	})
+}
+
+// TestManyKinds writes more kinds of records than are remembered, twice each: those that wait for
+// the end of a window are not forgotten.
+func TestManyKinds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		log := logging.New(&out, config.Log{})
+		for i := range 1500 {
+			log.Warn("request failed", "reason", strconv.Itoa(i))
+			log.Warn("request failed", "reason", strconv.Itoa(i))
+		}
+		if n := strings.Count(out.String(), "\n"); n != 1000+2*500 {
+			t.Errorf("%d lines, want 1000 of the kinds that are remembered, and 2 of each other", n)
+		}
+		logging.Close(log)
+		if n := strings.Count(out.String(), "repeated=1\n"); n != 1000 {
+			t.Errorf("%d lines of records that were counted, want 1000", n)
+		}
+	})
+}
+
 type writer func([]byte) (int, error)
 
 func (w writer) Write(b []byte) (int, error) { return w(b) }
