@@ -34,8 +34,8 @@ func TestEphemeralKeyKillsAtTheEnd(t *testing.T) {
 	})
 }
 
-// TestCursorsAreLeft closes a pager without other replicas: its cursors stay on their servers. Those
-// at their end count as nothing.
+// TestCursorsAreLeft closes a pager without other replicas: its cursors stay on their servers.
+// Those at their end count as nothing.
 func TestCursorsAreLeft(t *testing.T) {
 	for _, ephemeral := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
