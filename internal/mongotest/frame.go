@@ -20,8 +20,8 @@ const (
 	maxMessage = 48_000_000
 )
 
-// readCommand reads one OP_MSG or OP_QUERY. A message that is not right ends the connection, as on
-// a real server.
+// readCommand reads one OP_MSG or OP_QUERY, or an OP_COMPRESSED that stands for one. A message that
+// is not right ends the connection, as on a real server.
 func readCommand(nc net.Conn) (*Command, error) {
 	var head [16]byte
 	if _, err := io.ReadFull(nc, head[:]); err != nil {
@@ -37,7 +37,14 @@ func readCommand(nc net.Conn) (*Command, error) {
 	}
 	cmd := &Command{RequestID: int32(binary.LittleEndian.Uint32(head[4:]))}
 	var err error
-	switch op := binary.LittleEndian.Uint32(head[12:]); op {
+	op := binary.LittleEndian.Uint32(head[12:])
+	if op == opCompressed {
+		cmd.Compressed = true
+		if op, body, err = decompress(body); err != nil {
+			return nil, err
+		}
+	}
+	switch op {
 	case opMsg:
 		err = cmd.parseMsg(body)
 	case opQuery:
@@ -184,6 +191,9 @@ func frame(cmd *Command, doc bson.Raw, responseTo int32) []byte {
 	}
 	m = append(m, doc...)
 	binary.LittleEndian.PutUint32(m, uint32(len(m)))
+	if cmd.Compressed {
+		return compress(m)
+	}
 	return m
 }
 

@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/conn"
+	"github.com/mooringdb/mooring/core/event"
 	"github.com/mooringdb/mooring/core/wire"
 	"github.com/mooringdb/mooring/internal/mongotest"
 )
@@ -209,4 +211,60 @@ func TestIntercept(t *testing.T) {
 			t.Errorf("find answers %v; intercepted were %v, want hello, ping, find", reply, seen)
 		}
 	})
+}
+
+// TestZlib checks that a compressed command is answered with a compressed reply.
+func TestZlib(t *testing.T) {
+	s := mongotest.NewServer(t, nil)
+	s.Handle("hello", func(cmd *mongotest.Command) mongotest.Reply {
+		return mongotest.WithZlib(mongotest.Hello(cmd, nil))
+	})
+	s.SetDocuments("db.c", mongotest.Numbered(0, 3, 10)...)
+	var mu sync.Mutex
+	messages := map[bool]int{} // by Received
+	c, err := conn.Dial(t.Context(), s.Address(), conn.Config{
+		Dialer: s.Dial, Compressors: []string{"zlib"},
+		Compressed: func(e event.MessageCompressed) {
+			mu.Lock()
+			defer mu.Unlock()
+			messages[e.Received]++
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	reply := run(t, c, nil, func(b *bson.Builder) { b.String("find", "c") })
+	if n := size(reply, "firstBatch"); n != 3 {
+		t.Errorf("%d documents, want 3", n)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if messages[false] != 1 || messages[true] != 1 || !s.Commands("find")[0].Compressed {
+		t.Errorf("compressed messages sent and received: %v", messages)
+	}
+}
+
+// TestNotZlib checks that a message that is not compressed as it says ends the connection.
+func TestNotZlib(t *testing.T) {
+	for name, body := range map[string]string{
+		"short":              "\xdd\x07\x00\x00\x01",
+		"another compressor": "\xdd\x07\x00\x00\x01\x00\x00\x00\x01x",
+		"too large":          "\xdd\x07\x00\x00\xff\xff\xff\x7f\x02x",
+		"no zlib":            "\xdd\x07\x00\x00\x01\x00\x00\x00\x02x",
+	} {
+		s := mongotest.NewServer(t, nil)
+		nc, err := s.Dial(t.Context(), "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		message := "\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\xdc\x07\x00\x00" + body
+		if _, err := io.WriteString(nc, string(rune(len(message)+1))+message); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := nc.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+			t.Errorf("%s: Read = %v, want the end of the connection", name, err)
+		}
+		nc.Close()
+	}
 }

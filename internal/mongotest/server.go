@@ -37,6 +37,7 @@ type Command struct {
 	RequestID  int32
 	Legacy     bool // it came by OP_QUERY
 	MoreToCome bool // no reply is wanted, and none is sent
+	Compressed bool // it came by OP_COMPRESSED, and is answered so
 
 	ExhaustAllowed bool // several replies may be sent
 
