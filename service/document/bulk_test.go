@@ -209,6 +209,9 @@ func TestBulkWriteOnManyCollectionsInPart(t *testing.T) {
 	if e := errorOf(t, err); e.GetReason() != "Unauthorized" {
 		t.Errorf("the error is %v, want Unauthorized", e)
 	}
+	if result := rpcerr.HTTP(err).Body.GetResult(); result != nil {
+		t.Errorf("the result of what did nothing is %v", result)
+	}
 }
 
 func TestBulkWriteRefuses(t *testing.T) {

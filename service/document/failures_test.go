@@ -108,11 +108,15 @@ func TestDeadlines(t *testing.T) {
 		return ctx
 	}
 	maxTime := func() bool {
-		c := g.Server.Commands("find")
+		c := g.Server.Commands("find", "aggregate")
 		return c[len(c)-1].Body.Has("maxTimeMS")
 	}
 	if _, err := g.Document.Find(deadline(), &mooringv1.FindRequest{Database: "d", Collection: "c"}); err != nil || maxTime() {
 		t.Errorf("a page sends maxTimeMS: %v, %v", maxTime(), err)
+	}
+	pipeline := &mooringv1.AggregateRequest{Database: "d", Collection: new("c")}
+	if _, err := g.Document.Aggregate(deadline(), pipeline); err != nil || maxTime() {
+		t.Errorf("a page of a pipeline sends maxTimeMS: %v, %v", maxTime(), err)
 	}
 	if _, err := g.Document.FindOne(deadline(), &mooringv1.FindOneRequest{Database: "d", Collection: "c"}); err != nil || !maxTime() {
 		t.Errorf("FindOne sends maxTimeMS: %v, %v", maxTime(), err)

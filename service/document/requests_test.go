@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"github.com/mooringdb/mooring/core/bson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
@@ -300,5 +301,38 @@ func TestRefusals(t *testing.T) {
 	}
 	if n := len(g.Server.Commands("find", "aggregate", "update", "delete", "insert", "distinct", "findAndModify")); n != 0 {
 		t.Errorf("%d commands were sent", n)
+	}
+}
+
+// TestUnknownFields checks that each call refuses a field that the gateway does not know, and sends
+// nothing.
+func TestUnknownFields(t *testing.T) {
+	g := start(t, nil)
+	methods := mooringv1.File_mooring_v1_document_service_proto.Services().Get(0).Methods()
+	for i := range methods.Len() {
+		m := methods.Get(i)
+		if m.IsStreamingServer() || m.IsStreamingClient() {
+			continue
+		}
+		input, err := protoregistry.GlobalTypes.FindMessageByName(m.Input().FullName())
+		if err != nil {
+			t.Fatal(err)
+		}
+		output, err := protoregistry.GlobalTypes.FindMessageByName(m.Output().FullName())
+		if err != nil {
+			t.Fatal(err)
+		}
+		request := input.New().Interface()
+		unknownField(request)
+		name := "/" + string(m.Parent().FullName()) + "/" + string(m.Name())
+		err = g.Conn.Invoke(t.Context(), name, request, output.New().Interface())
+		if status.Code(err) != codes.InvalidArgument {
+			t.Errorf("%s: %v, want InvalidArgument", m.Name(), err)
+		}
+	}
+	for _, c := range g.Server.Commands() {
+		if c.Name != "isMaster" && c.Name != "hello" && c.Name != "endSessions" {
+			t.Errorf("sent %s", c.Name)
+		}
 	}
 }

@@ -140,7 +140,7 @@ func (p *pipelines) geoNear(operand bson.Raw, l *limits) (bson.Raw, error) {
 	if err := l.checkExpressions(bson.DocumentValue(operand)); err != nil {
 		return nil, err
 	}
-	if key, ok := operand.Lookup("key"); ok && len(l.Hidden) > 0 {
+	if key, ok := operand.Lookup("key"); ok {
 		if text, _ := key.Str(); touches(text, l.Hidden) {
 			return nil, errHidden
 		}

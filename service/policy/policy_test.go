@@ -335,8 +335,9 @@ func TestQuiet(t *testing.T) {
 
 func TestMalformed(t *testing.T) {
 	e := enforcer(t, `@filter("{'a': 1}")`+permitAll)
+	broken := &mooringv1.Document{Encoding: &mooringv1.Document_Bson{Bson: []byte{9, 0, 0, 0, 2, 'a', 0, 1, 0}}}
 	for name, request := range map[string]*mooringv1.FindRequest{
-		"BSON": {Filter: &mooringv1.Document{Encoding: &mooringv1.Document_Bson{Bson: []byte{9, 0, 0, 0, 2, 'a', 0, 1, 0}}}},
+		"BSON": {Filter: broken},
 		"JSON": {Filter: &mooringv1.Document{Encoding: &mooringv1.Document_Json{Json: `{"a": `}}},
 		"sort": {Sort: &mooringv1.Document{Encoding: &mooringv1.Document_Json{Json: `[["a"]]`}}},
 	} {
@@ -344,6 +345,17 @@ func TestMalformed(t *testing.T) {
 		call := e.Begin(nil, "/mooring.v1.DocumentService/Find", false)
 		if _, ok := errors.AsType[*payload.Error](call.Check(request)); !ok {
 			t.Errorf("%s: it is not malformed", name)
+		}
+	}
+	for method, request := range map[string]proto.Message{
+		"InsertOne": &mooringv1.InsertOneRequest{Database: "d", Collection: "c", Document: broken},
+		"InsertMany": &mooringv1.InsertManyRequest{
+			Database: "d", Collection: "c", Documents: []*mooringv1.Document{broken},
+		},
+	} {
+		call := e.Begin(nil, "/mooring.v1.DocumentService/"+method, false)
+		if _, ok := errors.AsType[*payload.Error](call.Check(request)); !ok {
+			t.Errorf("%s: it is not malformed", method)
 		}
 	}
 	call := e.Begin(nil, "/mooring.v1.DocumentService/DeleteMany", false)

@@ -43,6 +43,11 @@ func TestFacts(t *testing.T) {
 	changed := func(previous, now *description.Server) event.ServerDescriptionChanged {
 		return event.ServerDescriptionChanged{Address: "db:27017", Previous: previous, New: now}
 	}
+	topology := func(was, is description.Kind) event.TopologyDescriptionChanged {
+		return event.TopologyDescriptionChanged{
+			Previous: description.Topology{Kind: was}, New: description.Topology{Kind: is},
+		}
+	}
 	down := server(description.ServerUnknown, errors.New("connection refused"))
 	unknown, up := server(description.ServerUnknown, nil), server(description.ServerStandalone, nil)
 	for _, row := range []struct {
@@ -63,6 +68,15 @@ func TestFacts(t *testing.T) {
 		{"incompatible", func(s *event.Sink) {
 			s.TopologyDescriptionChanged(event.TopologyDescriptionChanged{New: description.Topology{CompatibilityError: errors.New("too old")}})
 		}, "level=ERROR msg=\"deployment cannot be used\" err=\"too old\""},
+		{"another kind of topology", func(s *event.Sink) {
+			s.TopologyDescriptionChanged(topology(description.KindReplicaSetWithPrimary, description.KindReplicaSetNoPrimary))
+		}, "level=INFO msg=\"topology changed\" was=ReplicaSetWithPrimary is=ReplicaSetNoPrimary"},
+		{"the same kind", func(s *event.Sink) {
+			s.TopologyDescriptionChanged(topology(description.KindSingle, description.KindSingle))
+		}, ""},
+		{"the first kind", func(s *event.Sink) {
+			s.TopologyDescriptionChanged(topology(description.KindUnknown, description.KindSingle))
+		}, ""},
 	} {
 		var out bytes.Buffer
 		row.tell(logging.Sink(logging.New(&out, config.Log{Level: slog.LevelDebug})))
@@ -199,6 +213,19 @@ func TestRepeats(t *testing.T) {
 		}
 		if got := lines(); len(got) != 5000 {
 			t.Errorf("%d lines of different servers", len(got))
+		}
+		for range 3 {
+			log.Info("started")
+			log.Debug("request refused", "reason", "TooLarge")
+		}
+		if got := lines(); len(got) != 6 {
+			t.Errorf("what is not limited: %q", got)
+		}
+		for _, reason := range []string{"TooLarge", "BodyTimeout", "TooLarge"} {
+			log.Info("request refused", "method", "GET", "reason", reason)
+		}
+		if got := lines(); len(got) != 2 {
+			t.Errorf("refusals of two kinds: %q", got)
 		}
 	})
 }
