@@ -200,9 +200,14 @@ func (c *pass) handle(ctx context.Context) (err error) {
 func (c *pass) finish(response any) {
 	c.renewSession(response)
 	if m, ok := response.(proto.Message); ok && (c.call.Quiet || c.call.Terse) {
-		rpcerr.Hush(m, func() bool { return c.call.Quiet || c.isTerse() })
+		rpcerr.Hush(m, c)
 	}
 }
+
+var _ rpcerr.Hider = (*pass)(nil)
+
+// Hides reports whether the client does not see the server's words in a response.
+func (c *pass) Hides() bool { return c.call.Quiet || c.isTerse() }
 
 // isTerse reports whether errors tell the client neither addresses of servers nor their texts. It
 // asks the policy once, so only calls that have an error call it.

@@ -3,6 +3,7 @@ package rpcerr
 import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
 
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 )
@@ -39,39 +40,95 @@ func hushParts(writes []*mooringv1.WriteError, concern *mooringv1.WriteConcernEr
 	}
 }
 
-// Hush takes the server's words out of the errors in a response, as they are taken out of an error
-// whose call is quiet. It calls hide for each of them, and leaves those for which hide reports
-// false as they are.
-func Hush(response proto.Message, hide func() bool) {
-	response.ProtoReflect().Range(func(_ protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		switch v := v.Interface().(type) {
-		case protoreflect.List:
-			for i := range v.Len() {
-				item, ok := v.Get(i).Interface().(protoreflect.Message)
-				if !ok {
-					break
-				}
-				hushMessage(item, hide)
-			}
-		case protoreflect.Message:
-			hushMessage(v, hide)
-		}
-		return true
-	})
+// Hider decides about the server's words in a response.
+type Hider interface {
+	// Hides reports whether the client does not see them. Hush calls it for each error.
+	Hides() bool
 }
 
-func hushMessage(m protoreflect.Message, hide func() bool) {
+// Hush takes the server's words out of the errors in a response, as they are taken out of an error
+// whose call is quiet. It leaves those that h does not hide as they are.
+func Hush(response proto.Message, h Hider) { hushMessage(response.ProtoReflect(), h) }
+
+func hushMessage(m protoreflect.Message, h Hider) {
+	for _, fd := range errorFields[m.Descriptor()] {
+		if !m.Has(fd) {
+			continue
+		}
+		v := m.Get(fd)
+		if !fd.IsList() {
+			hushOne(v.Message(), h)
+			continue
+		}
+		for i := range v.List().Len() {
+			hushOne(v.List().Get(i).Message(), h)
+		}
+	}
+}
+
+func hushOne(m protoreflect.Message, h Hider) {
 	switch m := m.Interface().(type) {
 	case *mooringv1.WriteError:
-		if hide() {
+		if h.Hides() {
 			hushParts([]*mooringv1.WriteError{m}, nil)
 		}
 	case *mooringv1.WriteConcernError:
-		if hide() {
+		if h.Hides() {
 			hushParts(nil, m)
 		}
-	case *mooringv1.Document, *mooringv1.Value:
 	default:
-		Hush(m, hide) // a transaction's response has those of its operations
+		hushMessage(m.ProtoReflect(), h) // an ErrorResponse has them in its Error
 	}
+}
+
+// errorFields lists the fields of each message of the API in which errors of the server can be,
+// also further inside. Other messages have none, so that Hush does not look at their fields.
+var errorFields = findErrorFields()
+
+func findErrorFields() map[protoreflect.MessageDescriptor][]protoreflect.FieldDescriptor {
+	found := map[protoreflect.MessageDescriptor][]protoreflect.FieldDescriptor{
+		(*mooringv1.WriteError)(nil).ProtoReflect().Descriptor():        {},
+		(*mooringv1.WriteConcernError)(nil).ProtoReflect().Descriptor(): {},
+	}
+	var all []protoreflect.MessageDescriptor
+	pkg := mooringv1.File_mooring_v1_error_proto.Package()
+	protoregistry.GlobalFiles.RangeFilesByPackage(pkg, func(f protoreflect.FileDescriptor) bool {
+		all = appendMessages(all, f.Messages())
+		return true
+	})
+	for before := 0; before < len(found); { // until no message is found by those within it
+		before = len(found)
+		for _, m := range all {
+			if fields := fieldsOf(m, found); len(fields) > 0 {
+				found[m] = fields
+			}
+		}
+	}
+	return found
+}
+
+func appendMessages(
+	all []protoreflect.MessageDescriptor, more protoreflect.MessageDescriptors,
+) []protoreflect.MessageDescriptor {
+	for i := range more.Len() {
+		all = appendMessages(append(all, more.Get(i)), more.Get(i).Messages())
+	}
+	return all
+}
+
+// fieldsOf returns the fields of a message that are messages of found.
+func fieldsOf(
+	m protoreflect.MessageDescriptor,
+	found map[protoreflect.MessageDescriptor][]protoreflect.FieldDescriptor,
+) (fields []protoreflect.FieldDescriptor) {
+	for i := range m.Fields().Len() {
+		fd := m.Fields().Get(i)
+		if inner := fd.Message(); inner == nil || fd.IsMap() {
+			continue
+		}
+		if _, ok := found[fd.Message()]; ok {
+			fields = append(fields, fd)
+		}
+	}
+	return fields
 }

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"google.golang.org/protobuf/encoding/prototext"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/mongoerr"
@@ -13,6 +15,11 @@ import (
 	"github.com/mooringdb/mooring/service/payload"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
+
+// hider says whether all of the server's words are hidden.
+type hider bool
+
+func (h hider) Hides() bool { return bool(h) }
 
 // TestQuiet checks that a client whose call is quiet gets the code and its name, and nothing else
 // of what the server says.
@@ -48,17 +55,91 @@ func TestQuiet(t *testing.T) {
 		InsertedIds:       []*mooringv1.InsertedId{{Index: 3}},
 	}
 	nested := &mooringv1.ErrorResponse{Error: &mooringv1.Error{WriteErrors: []*mooringv1.WriteError{rpcerr.WriteError(write, payload.BSON)}}}
-	always := func() bool { return true }
-	rpcerr.Hush(response, func() bool { return false })
+	rpcerr.Hush(response, hider(false))
 	if text := prototext.Format(response); !strings.Contains(text, "secret") {
 		t.Errorf("a response whose words need not be hidden: %s", text)
 	}
-	rpcerr.Hush(nested, always)
+	rpcerr.Hush(nested, hider(true))
 	if text := prototext.Format(nested); strings.Contains(text, "secret") || !strings.Contains(text, "11000") {
 		t.Errorf("nested %s", text)
 	}
-	rpcerr.Hush(response, always)
+	rpcerr.Hush(response, hider(true))
 	if text := prototext.Format(response); strings.Contains(text, "secret") || !strings.Contains(text, "11000") || !strings.Contains(text, "exists") {
 		t.Errorf("response %s", text)
+	}
+}
+
+// TestHushEverywhere fills each message of the API, and checks that none of the server's words is
+// left in it.
+func TestHushEverywhere(t *testing.T) {
+	hushed := 0
+	file := mooringv1.File_mooring_v1_error_proto
+	protoregistry.GlobalFiles.RangeFilesByPackage(file.Package(), func(f protoreflect.FileDescriptor) bool {
+		for i := range f.Messages().Len() {
+			kind, err := protoregistry.GlobalTypes.FindMessageByName(f.Messages().Get(i).FullName())
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch kind.Zero().Interface().(type) {
+			case *mooringv1.WriteError, *mooringv1.WriteConcernError:
+				continue // no response: they are in those
+			}
+			m := kind.New()
+			fill(m, 0)
+			before := strings.Count(prototext.Format(m.Interface()), "secret")
+			rpcerr.Hush(m.Interface(), hider(true))
+			if text := prototext.Format(m.Interface()); strings.Contains(text, "secret") {
+				t.Errorf("%s: %s", m.Descriptor().Name(), text)
+			}
+			if before > 0 {
+				hushed++
+			}
+		}
+		return true
+	})
+	if hushed < 10 {
+		t.Errorf("%d messages have words of the server", hushed)
+	}
+}
+
+// fill sets all fields that are messages, down to the errors, which have a secret.
+func fill(m protoreflect.Message, depth int) {
+	switch m := m.Interface().(type) {
+	case *mooringv1.WriteError:
+		m.Message = "secret"
+		return
+	case *mooringv1.WriteConcernError:
+		m.Message = "secret"
+		return
+	}
+	for i := range m.Descriptor().Fields().Len() {
+		fd := m.Descriptor().Fields().Get(i)
+		switch {
+		case fd.Message() == nil || fd.IsMap() || depth == 6:
+		case fd.IsList():
+			fill(m.Mutable(fd).List().AppendMutable().Message(), depth+1)
+		default:
+			fill(m.Mutable(fd).Message(), depth+1)
+		}
+	}
+}
+
+// TestHushCost checks that a response without errors of the server costs nothing.
+func TestHushCost(t *testing.T) {
+	docs := make([]*mooringv1.Document, 100)
+	for i := range docs {
+		docs[i] = payload.NewDocument(bson.NewBuilder(nil).Finish())
+	}
+	response := &mooringv1.FindResponse{Documents: docs}
+	if n := testing.AllocsPerRun(100, func() { rpcerr.Hush(response, hider(true)) }); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func BenchmarkHush(b *testing.B) {
+	response := &mooringv1.FindOneResponse{Document: payload.NewDocument(bson.NewBuilder(nil).Finish())}
+	b.ReportAllocs()
+	for b.Loop() {
+		rpcerr.Hush(response, hider(true))
 	}
 }
