@@ -27,7 +27,7 @@ var (
 	shop       = &caller.Identity{Principal: "key:shop", Groups: []string{"key:shop"}}
 	limits     = map[string]string{"permit": "", "filter": `@filter("{'tenant': 'a'}")`}
 	findOne    = "/mooring.v1.DocumentService/FindOne"
-	permitCost = map[string]float64{"permit": 4, "filter": 6}
+	permitCost = map[string]float64{"permit": 2, "filter": 4}
 )
 
 func checkFindOne(t testing.TB, e *policy.Enforcer, filter *mooringv1.Document) {

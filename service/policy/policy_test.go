@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/dynamicpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/bson/extjson"
@@ -183,6 +184,19 @@ func dynamic(t *testing.T) proto.Message {
 	m := dynamicpb.NewMessage((&mooringv1.WriteError{}).ProtoReflect().Descriptor())
 	m.Set(m.Descriptor().Fields().ByName("index"), protoreflect.ValueOfInt64(1))
 	return m
+}
+
+// TestForeignMessage checks that a message that is none of the API is checked, too.
+func TestForeignMessage(t *testing.T) {
+	e := enforcer(t, `@forced("{'x': 1}") permit (principal, action, resource == Collection::"d.c");`)
+	call := e.Begin(nil, "/mooring.v1.DocumentService/Import", false)
+	if err := call.Check(&mooringv1.ImportRequest{Database: "d", Collection: "c"}); err != nil {
+		t.Fatal(err)
+	}
+	refusal, ok := errors.AsType[*policy.Refusal](call.Check(wrapperspb.String("x")))
+	if !ok || refusal.Field != "value" || !strings.Contains(refusal.Problem, "does not know") {
+		t.Errorf("refusal %#v", refusal)
+	}
 }
 
 func TestReplace(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"github.com/mooringdb/mooring/core/bson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
@@ -17,9 +18,6 @@ type reader struct {
 	limits limits
 	on     Resource
 	write  bool // the request must have a filter if it can have one
-	// m is the request, and err the first problem in it.
-	m   protoreflect.Message
-	err error
 }
 
 // harmlessFields lists the fields of requests that can do no more than the request itself does.
@@ -41,34 +39,76 @@ func names(text string) map[protoreflect.Name]bool {
 	return set
 }
 
+// checkedFields lists the fields of each message of the API that can do more than the request
+// itself does: those that a reader checks. Of a request most fields are harmless.
+var checkedFields = findCheckedFields()
+
+func findCheckedFields() map[protoreflect.MessageDescriptor][]protoreflect.FieldDescriptor {
+	checked := map[protoreflect.MessageDescriptor][]protoreflect.FieldDescriptor{}
+	var add func(protoreflect.MessageDescriptors)
+	add = func(messages protoreflect.MessageDescriptors) {
+		for i := range messages.Len() {
+			m := messages.Get(i)
+			checked[m] = fieldsToCheck(m)
+			add(m.Messages())
+		}
+	}
+	pkg := mooringv1.File_mooring_v1_document_service_proto.Package()
+	protoregistry.GlobalFiles.RangeFilesByPackage(pkg, func(f protoreflect.FileDescriptor) bool {
+		add(f.Messages())
+		return true
+	})
+	return checked
+}
+
+func fieldsToCheck(m protoreflect.MessageDescriptor) (fields []protoreflect.FieldDescriptor) {
+	for i := range m.Fields().Len() {
+		if fd := m.Fields().Get(i); !harmlessFields[fd.Name()] {
+			fields = append(fields, fd)
+		}
+	}
+	return fields
+}
+
 // message checks all fields of a request.
 func (r *reader) message(m protoreflect.Message) error {
-	r.m, r.err = m, nil
-	m.Range(r.visit)
-	if r.err != nil {
-		return r.err
+	fields, known := checkedFields[m.Descriptor()]
+	if !known { // not a message of the API
+		fields = fieldsToCheck(m.Descriptor())
+	}
+	for _, fd := range fields {
+		if !m.Has(fd) {
+			continue
+		}
+		if err := r.visit(m, fd, m.Get(fd)); err != nil {
+			return err
+		}
+	}
+	if !r.limits.Restricted() {
+		return nil
 	}
 	return r.missing(m)
 }
 
-// visit checks one field of the request, and reports whether to go on.
-func (r *reader) visit(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-	var err error
-	switch name := fd.Name(); {
-	case harmlessFields[name]:
-		return true
-	case limited[name]:
-		err = r.field(r.m, fd, v)
+// visit checks one field of the request.
+func (r *reader) visit(
+	m protoreflect.Message, fd protoreflect.FieldDescriptor, v protoreflect.Value,
+) (err error) {
+	switch {
+	case limited[fd.Name()]:
+		err = r.field(m, fd, v)
 	case r.limits.Restricted():
 		err = problem("has the field " + fd.JSONName() + ", which the policy does not know")
 	default:
-		err = r.whole(r.m, fd, v)
+		err = r.whole(m, fd, v)
 	}
-	if _, malformed := errors.AsType[*payload.Error](err); err != nil && !malformed {
-		err = &partError{fd.JSONName(), unwrapPart(err)}
+	if err == nil {
+		return nil
 	}
-	r.err = err
-	return err == nil
+	if _, malformed := errors.AsType[*payload.Error](err); malformed {
+		return err
+	}
+	return &partError{fd.JSONName(), unwrapPart(err)}
 }
 
 // missing adds what the limits need to fields that the client has not set.

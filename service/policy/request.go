@@ -62,21 +62,20 @@ func (c *Call) Check(request proto.Message) error {
 		return c.refuse(&limits{Decision: Decision{Rule: noRule}}, c.action, c.on, nil)
 	}
 	if !c.begun {
-		c.begun, c.on = true, resourceOf(m)
+		c.begun, c.on = true, resourceOf(request)
 	}
 	return c.check(m, c.action, c.on)
 }
 
 // resourceOf returns what a request works on.
-func resourceOf(m protoreflect.Message) Resource {
-	fields := m.Descriptor().Fields()
-	text := func(name protoreflect.Name) string {
-		if fd := fields.ByName(name); fd != nil && fd.Kind() == protoreflect.StringKind {
-			return m.Get(fd).String()
-		}
-		return ""
+func resourceOf(request proto.Message) (on Resource) {
+	if named, ok := request.(interface{ GetDatabase() string }); ok {
+		on.Database = named.GetDatabase()
 	}
-	return Resource{text("database"), text("collection")}
+	if named, ok := request.(interface{ GetCollection() string }); ok {
+		on.Collection = named.GetCollection()
+	}
+	return on
 }
 
 // limits returns what the caller may do.
@@ -160,12 +159,12 @@ func (c *Call) contained(m protoreflect.Message) (err error) {
 	one := func(sub protoreflect.Message) bool {
 		name := strings.TrimSuffix(string(sub.Descriptor().Name()), "Request")
 		if a, ok := byName[name]; ok {
-			err = c.check(sub, a, resourceOf(sub))
+			err = c.check(sub, a, resourceOf(sub.Interface()))
 			return err == nil
 		}
 		if sub.Descriptor().Fields().ByName("database") != nil {
 			err = c.refuse(&limits{Decision: Decision{Rule: noRule}}, action{name: name},
-				resourceOf(sub), nil)
+				resourceOf(sub.Interface()), nil)
 			return false
 		}
 		err = c.contained(sub)
