@@ -334,6 +334,15 @@ func BenchmarkKey(b *testing.B) {
 	}
 }
 
+// TestKeyAllocations checks that an API key that counts costs no allocation.
+func TestKeyAllocations(t *testing.T) {
+	key, line := newKey(t, "shop", time.Time{})
+	a, p := caller.New(caller.Config{Keys: table(t, line)}), bearer(key)
+	if n := testing.AllocsPerRun(100, func() { _, _ = a.Authenticate(t.Context(), p) }); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
 // TestAttributes checks what a policy learns of the client of each kind of credential.
 func TestAttributes(t *testing.T) {
 	key, line := newKey(t, "shop", time.Time{})
