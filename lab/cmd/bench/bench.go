@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/mooringdb/mooring/lab/internal/contender"
@@ -36,16 +38,18 @@ type bench struct {
 	rounds  int
 	scale   float64
 	callers int
+	only    string // part of the names of the cases; empty: all
 
 	self      string // this program
 	processes []*proc.Process
 	directory string
 
 	ours, raw, maps, rpc subject
-	// guarded is ours with an API key and a policy; old is another build of the gateway, and has no
-	// name if there is none.
-	guarded, old subject
-	key          string // of guarded
+	// guarded is ours with an API key and a policy, and traced ours with traces. old is another
+	// build of the gateway, and has no name if there is none.
+	guarded, traced, old subject
+	key                  string // of guarded
+	collector            string // the URL of what gets the traces
 }
 
 // newProcesses returns a bench without any process yet.
@@ -74,15 +78,20 @@ func newBench(ctx context.Context, binary, old string) (_ *bench, err error) {
 		return nil, err
 	}
 
-	if b.ours, err = b.startGateway(ctx, "mooring", binary, uri); err != nil {
+	plain := gateway.Config{Binary: binary, URI: uri}
+	if b.ours, err = b.startGateway(ctx, "mooring", plain); err != nil {
 		return nil, err
 	}
 	if old != "" {
-		if b.old, err = b.startGateway(ctx, "mooring, old", old, uri); err != nil {
+		plain.Binary = old
+		if b.old, err = b.startGateway(ctx, "mooring, old", plain); err != nil {
 			return nil, err
 		}
 	}
 	if err := b.startGuarded(ctx, binary, uri); err != nil {
+		return nil, err
+	}
+	if err := b.startTraced(ctx, binary, uri); err != nil {
 		return nil, err
 	}
 
@@ -105,18 +114,15 @@ func newBench(ctx context.Context, binary, old string) (_ *bench, err error) {
 	return b, nil
 }
 
-// startGateway starts a gateway with more flags.
+// startGateway starts a gateway. It adds the directory and the address of the figures.
 func (b *bench) startGateway(
-	ctx context.Context, name, binary, uri string, flags ...string,
-) (subject, error) {
-	directory, err := os.MkdirTemp(b.directory, "")
-	if err != nil {
+	ctx context.Context, name string, c gateway.Config,
+) (_ subject, err error) {
+	if c.Directory, err = os.MkdirTemp(b.directory, ""); err != nil {
 		return subject{}, err
 	}
-	g, err := gateway.Start(ctx, gateway.Config{
-		Binary: binary, URI: uri, Directory: directory,
-		Args: append([]string{"--debug-address", "127.0.0.1:0"}, flags...),
-	})
+	c.Args = append([]string{"--debug-address", "127.0.0.1:0"}, c.Args...)
+	g, err := gateway.Start(ctx, c)
 	if err != nil {
 		return subject{}, err
 	}
@@ -158,6 +164,8 @@ type scenario struct {
 	contenders []subject
 	suffixes   []string
 	key        string // the API key in all requests, also to a gateway that does not ask for it
+	// added says that the side does more than the contender: what it adds is printed, too.
+	added bool
 }
 
 func (b *bench) scenarios() []scenario {
@@ -179,7 +187,16 @@ func (b *bench) scenarios() []scenario {
 		}
 		all = append(all, s)
 	}
-	return append(all, b.guardedScenarios(find)...)
+	all = append(all, b.guardedScenarios(find)...)
+	all = append(all, b.tracedScenarios(find)...)
+	return slices.DeleteFunc(all, func(s scenario) bool {
+		return !strings.Contains(s.name, b.only)
+	})
+}
+
+// traces reports whether a scenario has traces.
+func (b *bench) traces() bool {
+	return slices.ContainsFunc(b.scenarios(), func(s scenario) bool { return s.side == b.traced })
 }
 
 // job returns the scenario's request for one side.
@@ -224,12 +241,17 @@ func (b *bench) run(ctx context.Context, w io.Writer) error {
 					ours.cpu.median()/r.cpu.median()),
 				fmt.Sprintf("ratio %s-allocs%s %.3f", s.name, suffix,
 					ours.allocations.median()/r.allocations.median()))
-			if s.key != "" {
-				ratios = append(ratios, fmt.Sprintf("difference %s %+.1f µs %+.1f allocations",
-					s.name, ours.cpu.median()-r.cpu.median(),
-					ours.allocations.median()-r.allocations.median()))
+			if s.added {
+				cpu := ours.cpu.minus(r.cpu)
+				ratios = append(ratios, fmt.Sprintf(
+					"difference %s %+.1f µs (%+.1f … %+.1f) %+.1f allocations", s.name,
+					cpu.median(), cpu.least(), cpu.most(),
+					ours.allocations.minus(r.allocations).median()))
 			}
 		}
+	}
+	if err := b.checkCollector(ctx); b.traces() && err != nil {
+		return err
 	}
 	fmt.Fprintln(w)
 	for _, line := range ratios {

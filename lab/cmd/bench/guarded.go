@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/mooringdb/mooring/lab/internal/gateway"
 	"github.com/mooringdb/mooring/lab/internal/load"
 )
 
@@ -34,8 +35,10 @@ func (b *bench) startGuarded(ctx context.Context, binary, uri string) error {
 			return err
 		}
 	}
-	b.guarded, err = b.startGateway(ctx, "mooring, policy", binary, uri,
-		"--auth-api-keys-file", files[0], "--policy-file", files[1])
+	b.guarded, err = b.startGateway(ctx, "mooring, policy", gateway.Config{
+		Binary: binary, URI: uri,
+		Args: []string{"--auth-api-keys-file", files[0], "--policy-file", files[1]},
+	})
 	return err
 }
 
@@ -61,7 +64,7 @@ func (b *bench) guardedScenarios(find []scenario) []scenario {
 			continue
 		}
 		s.name += "-policy"
-		s.side, s.contenders, s.suffixes = b.guarded, []subject{b.ours}, []string{""}
+		s.side, s.contenders, s.suffixes, s.added = b.guarded, []subject{b.ours}, []string{""}, true
 		s.key = b.key
 		guarded = append(guarded, s)
 	}

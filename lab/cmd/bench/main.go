@@ -9,8 +9,10 @@
 // turns, round by round, and the table shows the median of the rounds. The last lines are for
 // machines: "ratio <case> <value>", ours divided by the contender's. The cases with -policy are
 // requests with an API key to the gateway with a policy of 20 rules, divided by the same requests
-// to the gateway without; "difference" says what the policy and the key add to a request. With
-// --old, the contender is another build of the gateway.
+// to the gateway without. Those with -traces are requests to a gateway that records 1 % of its
+// traces and sends them to a collector, divided by the same requests to the gateway without traces.
+// For both, "difference" says what they add to a request: the median of the rounds' differences,
+// the least and the most. With --old, the contender is another build of the gateway.
 //
 // Before that it measures BSON and Extended JSON beside the official driver
 // (lab/internal/bsonbench; there a ratio is of rates, so more is better), pools beside those of
@@ -35,6 +37,7 @@ import (
 // roles are what the program does under a first argument that is none of its flags.
 var roles = map[string]func(context.Context, []string) error{
 	"canned":    runCanned,
+	"collector": runCollector,
 	"contender": runContender,
 	"load":      runLoad,
 
@@ -66,6 +69,8 @@ func run(ctx context.Context, args []string) error {
 	only := flags.String("only", "",
 		"measure one `part` alone: bson, pool, login or driver (in this process), or gateway "+
 			"(requests)")
+	cases := flags.String("case", "",
+		"measure only the requests whose case has the `text` in its name")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -91,6 +96,6 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	defer b.stop()
-	b.rounds, b.scale, b.callers = *rounds, *scale, *callers
+	b.rounds, b.scale, b.callers, b.only = *rounds, *scale, *callers, *cases
 	return b.run(ctx, os.Stdout)
 }

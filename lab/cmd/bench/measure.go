@@ -29,6 +29,16 @@ func (s samples) median() float64 {
 func (s samples) least() float64 { return slices.Min(s) }
 func (s samples) most() float64  { return slices.Max(s) }
 
+// minus returns the difference of each round. The two sides of a round were measured one right
+// after the other, so that what else the machine does falls out, unless it changes fast.
+func (s samples) minus(other samples) samples {
+	differences := make(samples, len(s))
+	for i := range s {
+		differences[i] = s[i] - other[i]
+	}
+	return differences
+}
+
 // cost holds what one side needed in a scenario.
 type cost struct {
 	name        string

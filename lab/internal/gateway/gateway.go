@@ -33,6 +33,7 @@ type Config struct {
 	GRPC      string    // address to listen on; empty: a port of the kernel's choice
 	REST      string    // the same
 	Args      []string  // more flags
+	Env       []string  // more environment variables
 	Log       io.Writer // nil: only the end of the log is kept
 }
 
@@ -50,7 +51,7 @@ type Gateway struct {
 func Start(ctx context.Context, c Config) (*Gateway, error) {
 	file := filepath.Join(c.Directory, "addresses.json")
 	p, err := proc.Start(proc.Config{
-		Path: c.Binary, Env: environment(), Log: c.Log,
+		Path: c.Binary, Env: append(environment(), c.Env...), Log: c.Log,
 		Args: append([]string{
 			"serve",
 			"--uri", c.URI,
@@ -82,7 +83,7 @@ func Start(ctx context.Context, c Config) (*Gateway, error) {
 // stops without waiting for load balancers, which are not there.
 func environment() []string {
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
-		return strings.HasPrefix(v, "MOORING_")
+		return strings.HasPrefix(v, "MOORING_") || strings.HasPrefix(v, "OTEL_")
 	})
 	return append(env, "MOORING_DRAIN_LINGER=0s")
 }
