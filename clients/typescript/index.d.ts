@@ -32,7 +32,8 @@ export interface CallOptions {
 }
 
 export interface CallArguments<Id extends OperationId> extends CallOptions {
-  path?: { [K in keyof Part<operations[Id], 'path'>]: string };
+  /** A document's id is its Extended JSON, or a value for the codec. */
+  path?: { [K in keyof Part<operations[Id], 'path'>]: K extends 'id' ? unknown : string };
   query?: Part<operations[Id], 'query'>;
   /** A string for importDocuments. */
   body?: RequestBody<Id> | string;
@@ -51,6 +52,13 @@ export interface ClientOptions {
   headers?: Record<string, string>;
   /** How often a call is repeated where its error allows that; 3 unless given. */
   retries?: number;
+  /** The deadline of calls that have none of their own, in milliseconds. */
+  timeout?: number;
+  /**
+   * How long the client waits for the gateway to send something, in milliseconds, in calls without
+   * a deadline; 120 seconds unless given. Infinity: for ever.
+   */
+  socketTimeout?: number;
   /** Another fetch, such as that of an edge function. */
   fetch?: (url: string, init: RequestInit) => Promise<Response>;
   /** With a codec, documents travel as canonical Extended JSON. */
@@ -60,6 +68,8 @@ export interface ClientOptions {
 export declare class Client {
   constructor(baseUrl: string | URL, options?: ClientOptions);
   call<Id extends OperationId>(id: Id, args?: CallArguments<Id>): Promise<ResponseBody<Id>>;
+  /** As call, with the headers of the response. */
+  exchange<Id extends OperationId>(id: Id, args?: CallArguments<Id>): Promise<{ body: ResponseBody<Id>; headers: Headers }>;
   lines<Id extends OperationId>(id: Id, args?: CallArguments<Id>): AsyncGenerator<Line, void, undefined>;
   database(name: string): Database;
   collection<T extends object = Document>(database: string, name: string): Collection<T>;
@@ -87,6 +97,23 @@ export type FindOptions = Options<'find', 'filter'>;
 export type WatchOptions = Options<'watchCollection', never>;
 export type Update = Schemas['Update'];
 
+type Query<Id extends OperationId> = Exclude<Part<operations[Id], 'query'>, undefined>;
+type OfDocuments = 'filter' | 'projection' | 'options' | 'let' | 'writeConcern';
+/** Options of a call about one document. */
+export type DocumentOptions<Id extends OperationId> = CallOptions & {
+  [K in Exclude<keyof Query<Id>, 'timeout' | 'idType'>]?: K extends OfDocuments
+    ? Document
+    : K extends 'arrayFilters'
+      ? Document[]
+      : Query<Id>[K];
+};
+
+/** A document and its ETag, which is null if the gateway gives none. */
+export interface Versioned<T extends object = Document> {
+  document: T;
+  etag: string | null;
+}
+
 export declare class Database {
   readonly client: Client;
   readonly name: string;
@@ -99,6 +126,19 @@ export declare class Database {
 export declare class Collection<T extends object = Document> {
   readonly name: string;
   constructor(client: Client, database: string, name: string);
+  /** The document with this _id; null if it still has the ETag ifNoneMatch. */
+  get(id: unknown, options?: DocumentOptions<'getDocument'> & { ifNoneMatch?: undefined }): Promise<Versioned<T>>;
+  get(id: unknown, options: DocumentOptions<'getDocument'> & { ifNoneMatch?: string }): Promise<Versioned<T> | null>;
+  /** Replaces the document, only if it has the ETag ifMatch, or creates it; ifNoneMatch '*': only creates it. */
+  put(
+    id: unknown,
+    document: Omit<T, '_id'>,
+    options?: DocumentOptions<'putDocument'> & { ifMatch?: string; ifNoneMatch?: '*' },
+  ): Promise<Versioned<T>>;
+  /** Updates the document, only if it has the ETag ifMatch. */
+  patch(id: unknown, update: Update, options?: DocumentOptions<'patchDocument'> & { ifMatch?: string }): Promise<Versioned<T>>;
+  /** Deletes the document, only if it has the ETag ifMatch. */
+  delete(id: unknown, options?: DocumentOptions<'deleteDocument'> & { ifMatch?: string }): Promise<void>;
   findOne(filter?: Document, options?: Options<'findOne', 'filter'>): Promise<T | null>;
   /** The documents that match, read in pages. */
   find(filter?: Document, options?: FindOptions): AsyncGenerator<T, void, undefined>;

@@ -50,6 +50,49 @@ function pause(milliseconds, signal) {
   });
 }
 
+// grace is how long the client waits after a call's deadline, in milliseconds, so that the gateway's
+// own error comes first.
+const grace = 10_000;
+
+/** Ends a request if the gateway sends nothing for some time, or if the caller's signal aborts. */
+class Guard {
+  #controller = new AbortController();
+  #timer;
+  expired = false;
+
+  constructor(wait, signal) {
+    this.wait = wait;
+    this.signal = signal ? AbortSignal.any([signal, this.#controller.signal]) : this.#controller.signal;
+    this.touch();
+  }
+
+  /** Begins to wait anew. */
+  touch() {
+    clearTimeout(this.#timer);
+    if (this.wait === undefined || this.wait === Infinity) return;
+    this.#timer = setTimeout(() => {
+      this.expired = true;
+      this.end();
+    }, this.wait);
+  }
+
+  /** Stops waiting. */
+  rest() {
+    clearTimeout(this.#timer);
+  }
+
+  /** Ends the request, if it has not ended. */
+  end() {
+    this.rest();
+    this.#controller.abort();
+  }
+
+  /** The error of a request that has ended in silence. */
+  silence(base, cause) {
+    return failure('SocketTimeout', 'never', `${base} has sent nothing for ${this.wait} ms`, cause);
+  }
+}
+
 // backoff is the time before a repetition: the server's word if there is one, else a random time
 // that becomes longer.
 function backoff(attempt, retryAfter) {
@@ -63,6 +106,8 @@ export class Client {
   #fetch;
   #retries;
   #codec;
+  #timeout;
+  #socketTimeout;
 
   constructor(baseUrl, options = {}) {
     this.#base = String(baseUrl).replace(/\/+$/, '');
@@ -71,23 +116,36 @@ export class Client {
     this.#fetch = options.fetch ?? ((...args) => globalThis.fetch(...args));
     this.#retries = options.retries ?? 3;
     this.#codec = options.codec;
+    this.#timeout = options.timeout;
+    this.#socketTimeout = options.socketTimeout ?? 120_000;
   }
 
   /** Calls an operation of openapi.json and returns the body of its response. */
   async call(id, args = {}) {
-    const response = await this.#open(id, args, this.#codec ? 'application/ejson' : 'application/json');
-    const text = await response.text();
-    return text ? this.#parse(text) : undefined;
+    return (await this.exchange(id, args)).body;
+  }
+
+  /** Calls an operation of openapi.json and returns the body and the headers of its response. */
+  async exchange(id, args = {}) {
+    const read = async (response, guard) => {
+      const text = await response.text();
+      guard.rest();
+      return { text, status: response.status, headers: response.headers };
+    };
+    const { text, status, headers } = await this.#send(id, args, this.#codec ? 'application/ejson' : 'application/json', read);
+    try {
+      return { body: text ? this.#parse(text) : undefined, headers };
+    } catch (err) {
+      throw failure('NoGateway', 'never', `the answer, of status ${status}, is no JSON`, err);
+    }
   }
 
   /** Calls an operation that answers with a stream, and yields its lines up to the end. */
   async *lines(id, args = {}) {
-    const aborter = new AbortController();
-    const signal = args.signal ? AbortSignal.any([args.signal, aborter.signal]) : aborter.signal;
     const accept = `application/x-ndjson${this.#codec ? ';profile=canonical' : ''}`;
-    const response = await this.#open(id, { ...args, signal }, accept);
+    const [response, guard] = await this.#send(id, args, accept, (...all) => all);
     try {
-      for await (const text of linesOf(response.body)) {
+      for await (const text of linesOf(response.body, guard)) {
         const line = this.#parse(text);
         if (line.error) throw new MooringError(line, response.status);
         if (line.end) return;
@@ -95,9 +153,10 @@ export class Client {
       }
     } catch (err) {
       if (err instanceof MooringError || args.signal?.aborted) throw err;
-      throw failure('StreamCut', 'restart', 'the connection broke within a stream', err);
+      const cause = guard.expired ? guard.silence(this.#base, err) : err;
+      throw failure('StreamCut', 'restart', 'the connection broke within a stream', cause);
     } finally {
-      aborter.abort(); // the gateway closes the cursor
+      guard.end(); // the gateway closes the cursor
     }
     throw failure('StreamCut', 'restart', 'the stream has no end');
   }
@@ -120,14 +179,18 @@ export class Client {
 
   #request(id, args, accept) {
     const [method, template] = operations[id];
-    const path = template.replace(/\{(\w+)\}/g, (_, name) => segment(String(args.path?.[name])));
+    const path = template.replace(/\{(\w+)\}/g, (_, name) => {
+      const value = args.path?.[name];
+      return segment(typeof value === 'object' || typeof value === 'bigint' ? this.#text(value) : String(value));
+    });
     const query = Object.entries(args.query ?? {})
       .filter(([, value]) => value !== undefined)
       .map(([name, value]) => `${name}=${encodeURIComponent(typeof value === 'string' ? value : this.#text(value))}`);
     const headers = { ...this.#headers, Accept: accept, ...args.headers };
-    if (args.timeout !== undefined) headers['Request-Timeout'] = `${args.timeout}ms`;
+    const timeout = args.timeout ?? this.#timeout;
+    if (timeout !== undefined) headers['Request-Timeout'] = `${timeout}ms`;
     if (args.idempotencyKey !== undefined) headers['Idempotency-Key'] = args.idempotencyKey;
-    const init = { method, headers, signal: args.signal };
+    const init = { method, headers };
     if (method !== 'GET' && method !== 'DELETE') {
       headers['Content-Type'] ??= 'application/json';
       init.body = headers['Content-Type'] === 'application/json' ? this.#text(present(args.body ?? {})) : args.body;
@@ -135,24 +198,31 @@ export class Client {
     return [`${this.#base}${path}${query.length ? `?${query.join('&')}` : ''}`, init];
   }
 
-  // open sends a request, again where that is allowed, and returns a response that is no failure.
-  async #open(id, args, accept) {
+  // send sends a request, again where that is allowed, and returns what read makes of a response
+  // that is no failure.
+  async #send(id, args, accept, read) {
     const [url, init] = this.#request(id, args, accept);
+    const timeout = args.timeout ?? this.#timeout;
+    const wait = timeout === undefined ? this.#socketTimeout : timeout + grace;
     const repeatable = init.method === 'GET' || reads.has(id) || args.idempotencyKey !== undefined;
     for (let attempt = 0; ; attempt += 1) {
       let error;
-      let wait;
+      let after;
+      const guard = new Guard(wait, args.signal);
       try {
-        const response = await this.#fetch(url, init);
-        if (response.ok) return response;
+        const response = await this.#fetch(url, { ...init, signal: guard.signal });
+        if (response.ok || response.status === 304) return await read(response, guard);
         error = new MooringError(await errorOf(response, (text) => this.#parse(text)), response.status);
-        wait = response.headers.get('Retry-After');
+        after = response.headers.get('Retry-After');
       } catch (err) {
-        if (args.signal?.aborted || init.signal?.aborted) throw err;
+        guard.rest();
+        if (args.signal?.aborted) throw err;
+        if (guard.expired) throw guard.silence(this.#base, err);
         error = failure('NoAnswer', repeatable ? 'same-request' : 'never', `no answer from ${this.#base}`, err);
       }
+      guard.rest();
       if (error.retry !== 'same-request' || attempt >= this.#retries) throw error;
-      await pause(backoff(attempt, wait), init.signal);
+      await pause(backoff(attempt, after), args.signal);
     }
   }
 }
@@ -174,14 +244,16 @@ async function errorOf(response, parse) {
 // present returns the fields of a request that have a value. A codec may write undefined as null,
 // which is an error in most fields.
 function present(body) {
+  if (Array.isArray(body)) return body;
   return Object.fromEntries(Object.entries(body).filter(([, value]) => value !== undefined));
 }
 
-async function* linesOf(body) {
+async function* linesOf(body, guard) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = '';
   for (;;) {
     const { done, value } = await reader.read();
+    guard.touch();
     if (done) break;
     const lines = (rest + value).split('\n');
     rest = lines.pop();
@@ -233,6 +305,40 @@ export class Collection {
 
   #call(id, body, options = {}) {
     return this.#client.call(id, divide(this.#path, { ...options, ...body }));
+  }
+
+  // one calls an operation about the document with an _id. The options are those of the query.
+  async #one(operation, id, body, { ifMatch, ifNoneMatch, ...options } = {}) {
+    const { body: query, path, headers, ...args } = divide(this.#path, options);
+    const preconditions = { 'If-Match': ifMatch, 'If-None-Match': ifNoneMatch };
+    const answer = await this.#client.exchange(operation, {
+      ...args,
+      path: { ...path, id: typeof id === 'string' ? JSON.stringify(id) : id },
+      query,
+      body,
+      headers: { ...headers, ...present(preconditions) },
+    });
+    return answer.body === undefined ? null : { document: answer.body, etag: answer.headers.get('ETag') };
+  }
+
+  /** The document with this _id and its ETag; null if it still has the ETag of ifNoneMatch. */
+  get(id, options) {
+    return this.#one('getDocument', id, undefined, options);
+  }
+
+  /** Replaces the document with this _id, or creates it. */
+  put(id, document, options) {
+    return this.#one('putDocument', id, document, options);
+  }
+
+  /** Updates the document with this _id. */
+  patch(id, update, options) {
+    return this.#one('patchDocument', id, update, options);
+  }
+
+  /** Deletes the document with this _id. */
+  async delete(id, options) {
+    await this.#one('deleteDocument', id, undefined, options);
   }
 
   async findOne(filter = {}, options) {

@@ -18,8 +18,10 @@ var suite = gatewaytest.New()
 
 func TestMain(m *testing.M) {
 	code := suite.Run(m)
-	if tools.dir != "" {
-		_ = os.RemoveAll(tools.dir)
+	for _, dir := range []string{tools.dir, deno.dir} {
+		if dir != "" {
+			_ = os.RemoveAll(dir)
+		}
 	}
 	os.Exit(code)
 }
@@ -58,17 +60,18 @@ func (s server) env(more ...string) []string {
 // onEachServer runs tests before a scripted replica set, and before the server of
 // MOORING_TEST_URI, or else the embedded database. Those two have no transactions and no change
 // streams, so tests of these run on the first one only.
-func onEachServer(t *testing.T, test func(t *testing.T, on server)) {
+// The gateways have these options.
+func onEachServer(t *testing.T, test func(t *testing.T, on server), options ...string) {
 	t.Helper()
 	t.Run("scripted replica set", func(t *testing.T) {
-		test(t, server{startScripted(t), "clients", true})
+		test(t, server{suite.Start(t, newDeployment(t).URI(false, nil), options...), "clients", true})
 	})
 	name := "embedded database"
 	if !suite.IsEmbedded() {
 		name = "live server"
 	}
 	t.Run(name, func(t *testing.T) {
-		test(t, server{suite.Start(t, suite.URI(t)), suite.Database(t), false})
+		test(t, server{suite.Start(t, suite.URI(t), options...), suite.Database(t), false})
 	})
 }
 
@@ -121,29 +124,51 @@ func want(t *testing.T, out string, parts ...string) {
 // installTools returns a directory with what tools/npm/package.json names, which is installed once.
 func installTools(t *testing.T) string {
 	t.Helper()
-	tools.once.Do(func() {
+	return tools.install(t, filepath.Join(root(t), "tools", "npm"))
+}
+
+// installDeno returns the path of Deno, which is installed once. It skips the test on systems other
+// than Linux on amd64.
+func installDeno(t *testing.T) string {
+	t.Helper()
+	dir := deno.install(t, filepath.Join("testdata", "deno"))
+	path := filepath.Join(dir, "node_modules", "@deno", "linux-x64-glibc", "deno")
+	if _, err := os.Stat(path); err != nil {
+		t.Skipf("no Deno for this system: %v", err)
+	}
+	return path
+}
+
+var tools, deno packages
+
+// packages is a copy of a directory with a package.json, in which npm has installed what that
+// names.
+type packages struct {
+	once      sync.Once
+	dir       string
+	installed bool
+}
+
+// install returns the copy, which it makes once. It skips the test if npm cannot install.
+func (p *packages) install(t *testing.T, source string) string {
+	t.Helper()
+	p.once.Do(func() {
 		//nolint:usetesting // it outlives the test that makes it
 		dir, err := os.MkdirTemp("", "mooring-npm-")
 		if err != nil {
 			t.Fatal(err)
 		}
-		tools.dir = dir
-		if err := os.CopyFS(dir, files(filepath.Join(root(t), "tools", "npm"))); err != nil {
+		p.dir = dir
+		if err := os.CopyFS(dir, files(source)); err != nil {
 			t.Fatal(err)
 		}
 		run(t, dir, nil, "npm", "ci", "--ignore-scripts", "--no-progress")
-		tools.installed = true
+		p.installed = true
 	})
-	if !tools.installed {
-		t.Skip("npm has not installed tools/npm")
+	if !p.installed {
+		t.Skipf("npm has not installed %s", source)
 	}
-	return tools.dir
-}
-
-var tools struct {
-	once      sync.Once
-	dir       string
-	installed bool
+	return p.dir
 }
 
 // files returns what is under a directory, without what npm installs.

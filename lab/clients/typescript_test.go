@@ -1,10 +1,18 @@
 package clients_test
 
 import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/mooringdb/mooring/lab/internal/browser"
+	"github.com/mooringdb/mooring/lab/internal/gatewaytest"
 )
 
 // TestGeneratedClient compiles a client of openapi-typescript and openapi-fetch under strict rules,
@@ -23,10 +31,9 @@ func TestGeneratedClient(t *testing.T) {
 		"refused 409 DuplicateKey never")
 }
 
-// TestTypeScript packs clients/typescript, installs it elsewhere, and runs its tests and its types'
-// tests there.
+// TestTypeScript packs clients/typescript and installs it elsewhere. There it runs the tests in
+// each runtime on each server, and the tests of the types.
 func TestTypeScript(t *testing.T) {
-	g := startScripted(t)
 	source := filepath.Join(root(t), "clients", "typescript")
 	dir := t.TempDir()
 	packed := strings.TrimSpace(run(t, dir, nil, "npm", "pack", "--silent", source))
@@ -37,12 +44,58 @@ func TestTypeScript(t *testing.T) {
 	if err := os.CopyFS(dir, files(filepath.Join(source, "test"))); err != nil {
 		t.Fatal(err)
 	}
-	t.Run("calls", func(t *testing.T) {
-		env := []string{"MOORING_REST=" + g.REST, "MOORING_DATABASE=typescript", "MOORING_CHANGES=1"}
-		out := run(t, dir, env, "node", "--test", "--test-timeout=60000", "client.test.js")
-		want(t, out, "# fail 0", "# skipped 0")
-	})
+	site := httptest.NewServer(http.FileServerFS(os.DirFS(dir)))
+	t.Cleanup(site.Close)
+	onEachServer(t, func(t *testing.T, on server) {
+		t.Run("node", func(t *testing.T) {
+			out := run(t, dir, on.env(), "node", "--test", "--test-timeout=60000", "client.test.js")
+			want(t, out, "ok 1 - reads and writes", "# fail 0", skipped(on, "# skipped 1", "# skipped 3"))
+		})
+		t.Run("deno", func(t *testing.T) {
+			deno := installDeno(t)
+			env := on.env("NO_COLOR=1", "DENO_NO_UPDATE_CHECK=1", "DENO_DIR="+t.TempDir())
+			out := run(t, dir, env, deno, "test", "--allow-net=127.0.0.1", "--allow-env", "--allow-read", "--no-check",
+				"--node-modules-dir=manual", "client.test.js")
+			want(t, out, "reads and writes ... ok", "| 0 failed", skipped(on, "| 1 ignored", "| 3 ignored"))
+		})
+		t.Run("chromium", func(t *testing.T) { inBrowser(t, on, site.URL) })
+	}, "--rest-cors-origins", site.URL)
 	t.Run("types", func(t *testing.T) {
 		run(t, dir, nil, filepath.Join(installTools(t), "node_modules", ".bin", "tsc"), "-p", ".")
 	})
+}
+
+// skipped returns what a runtime without EventSource says of the tests that it skips.
+func skipped(on server, replicaSet, others string) string {
+	if on.replicaSet {
+		return replicaSet
+	}
+	return others
+}
+
+// inBrowser runs the tests of the TypeScript client in a page of this origin.
+func inBrowser(t *testing.T, on server, origin string) {
+	query := url.Values{"url": {on.REST}, "database": {on.database}}
+	if on.replicaSet {
+		query.Set("replicaSet", "1")
+	}
+	page := browser.Start(t).Open(origin + "/page.html?" + query.Encode())
+	var report []string
+	gatewaytest.Eventually(t, 2*time.Minute, func() error {
+		if page.Evaluate(`globalThis.report ?? []`, &report); len(report) == 0 {
+			return fmt.Errorf("the tests have not ended; the console has %q", page.Errors())
+		}
+		return nil
+	})
+	missing := 0
+	for _, line := range report {
+		if strings.HasPrefix(line, "skip ") {
+			missing++
+		} else if !strings.HasPrefix(line, "ok ") {
+			t.Error(line)
+		}
+	}
+	if len(report) < 20 || on.replicaSet && missing != 0 || !on.replicaSet && missing != 3 {
+		t.Errorf("%d of %d tests were skipped", missing, len(report))
+	}
 }

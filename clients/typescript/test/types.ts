@@ -19,6 +19,14 @@ export async function uses(): Promise<void> {
   for await (const change of orders.watch({ fullDocument: 'updateLookup' })) console.log(change.fullDocument?.customer);
   const { matchedCount } = await orders.updateOne({ _id: 1 }, { $set: { total: 5 } }, { idempotencyKey: 'k' });
   console.log((matchedCount ?? 0) + 1);
+  const found = await orders.get(1);
+  if (found.etag !== null) await orders.patch(1, { $set: { total: 5 } }, { ifMatch: found.etag, timeout: 5000 });
+  const again: Order | undefined = (await orders.get(1, { ifNoneMatch: found.etag ?? '*', filter: { total: 5 } }))?.document;
+  console.log(again?.customer);
+  await orders.put(1, { customer: 'Ada' }, { ifNoneMatch: '*' });
+  await orders.delete({ $oid: '651f3c0a0102030405060708' }, { ifMatch: '*' });
+  const { headers } = await client.exchange('getTopology');
+  console.log(headers.get('Mooring-Request-Id'));
   const topology: ResponseBody<'getTopology'> = await client.call('getTopology');
   console.log(topology.topology.kind);
   const run = await client.call('runTransaction', {
@@ -31,6 +39,8 @@ export async function uses(): Promise<void> {
     await orders.insertOne({ _id: 1 });
     // @ts-expect-error There is no such option.
     await orders.findOne({}, { sorted: {} });
+    // @ts-expect-error A patch has no such precondition.
+    await orders.patch(1, { $set: { total: 5 } }, { ifNoneMatch: '*' });
     // @ts-expect-error There is no such operation.
     await client.call('findTwo');
     // @ts-expect-error A cursor is a text.

@@ -1,0 +1,357 @@
+// The tests of the client, for every runtime: client.test.js runs them in Node and Deno, page.js in
+// a browser. They need only what is in env:
+//
+//   url, database   the gateway, and a database for the tests
+//   replicaSet      whether the gateway is before one, which has change streams and $expr
+//   answering       makes a client of a server that gives answers, one after the other
+
+import { Client, followChanges, MooringError } from 'mooring-client';
+
+/** The tests: their names, whether they need a replica set, or EventSource, and what they do. */
+export const tests = [];
+
+function test(name, ...rest) {
+  const run = rest.pop();
+  tests.push({ name, needs: rest, run });
+}
+
+// The assertions are those of node:assert, which browsers lack.
+function fail(message) {
+  throw new Error(message);
+}
+
+const text = (value) => JSON.stringify(value, (_, v) => (typeof v === 'bigint' ? `${v}n` : v));
+
+const assert = {
+  ok: (value) => value || fail(`${text(value)} is not true`),
+  equal: (got, want) => Object.is(got, want) || fail(`got ${text(got)}, want ${text(want)}`),
+  deepEqual: (got, want) => text(got) === text(want) || fail(`got ${text(got)}, want ${text(want)}`),
+  /** Checks that a promise fails, with these fields or as a function says. */
+  async rejects(promise, want) {
+    const err = await promise.then(() => fail('it succeeds'), (e) => e);
+    if (err.message === 'it succeeds') throw err;
+    if (typeof want === 'function') return assert.ok(want(err));
+    for (const [name, value] of Object.entries(want)) {
+      if (err[name] !== value) fail(`${name} is ${text(err[name])}, want ${text(value)}: ${err.message}`);
+    }
+    return true;
+  },
+};
+
+const failed = (reason, retry) => JSON.stringify({ error: { status: 'UNAVAILABLE', code: 14, reason, retry, message: 'x', requestId: 'r' } });
+
+async function all(iterator) {
+  const items = [];
+  for await (const item of iterator) items.push(item);
+  return items;
+}
+
+/** A collection with ten orders. */
+async function filled({ url, database }, name) {
+  const orders = new Client(url).database(database).collection(name);
+  await orders.deleteMany({});
+  const documents = Array.from({ length: 10 }, (_, i) => ({ _id: i, customer: `c${i}`, total: i * 5 }));
+  assert.equal((await orders.insertMany(documents)).insertedCount, 10);
+  return orders;
+}
+
+test('reads and writes', async (env) => {
+  const orders = await filled(env, 'words');
+  assert.equal((await orders.findOne({ _id: 3 })).customer, 'c3');
+  assert.equal(await orders.findOne({ _id: 99 }), null);
+  assert.equal((await orders.updateOne({ _id: 3 }, { $set: { total: 1 } }, { timeout: 5000 })).modifiedCount, 1);
+  assert.equal(await orders.countDocuments({ total: 1 }), 1);
+  assert.equal((await orders.deleteOne({ _id: 3 })).deletedCount, 1);
+  assert.equal((await orders.findOneAndUpdate({ _id: 4 }, { $set: { total: 2 } }, { returnDocument: 'after' })).total, 2);
+  assert.equal((await new Client(env.url).database(env.database).runCommand({ ping: 1 })).ok, 1);
+  assert.deepEqual((await orders.distinct('total', { _id: { $lt: 2 } })).sort(), [0, 5]);
+});
+
+test('names that a path cannot have', async (env) => {
+  const odd = new Client(env.url).database(env.database).collection('a b:~ü');
+  await odd.deleteMany({});
+  await odd.insertOne({ _id: 1 });
+  assert.deepEqual(await odd.findOne(), { _id: 1 });
+});
+
+test('a document by its id', async (env) => {
+  await filled(env, 'ids');
+  const client = new Client(env.url);
+  const path = { database: env.database, collection: 'ids', id: '3' };
+  assert.equal((await client.call('getDocument', { path })).customer, 'c3');
+  assert.equal((await client.call('patchDocument', { path, body: { $set: { total: 1 } } })).total, 1);
+  assert.equal(await client.call('deleteDocument', { path }), undefined);
+  await assert.rejects(client.call('getDocument', { path }), { httpStatus: 404 });
+});
+
+test('one document, with its ETag', async (env) => {
+  const orders = await filled(env, 'one');
+  assert.deepEqual((await orders.put(3, { total: 1 })).document, { _id: 3, total: 1 });
+  const first = await orders.patch(3, { $set: { total: 2 } });
+  assert.deepEqual(first.document, { _id: 3, total: 2 });
+  assert.deepEqual(await orders.get(3), first);
+  assert.ok(first.etag.startsWith('"'));
+  assert.equal(await orders.get(3, { ifNoneMatch: first.etag }), null);
+  assert.equal((await orders.get(3, { projection: { total: 1 } })).etag, null);
+  await orders.delete(3);
+  await assert.rejects(orders.get(3), { reason: 'DocumentNotFound' });
+  for (const id of ['a/b', { $oid: '651f3c0a0102030405060708' }, { $numberLong: '1152921504606846976' }]) {
+    await orders.put(id, { total: 4 }, { ifNoneMatch: '*', timeout: 5000 });
+    assert.deepEqual((await orders.get(id)).document._id, id);
+    await assert.rejects(orders.put(id, { total: 5 }, { ifNoneMatch: '*' }), { httpStatus: 412 });
+  }
+  // A call with a name takes no precondition.
+  const refused = orders.updateOne({}, { $set: { total: 5 } }, { headers: { 'If-Match': first.etag } });
+  await assert.rejects(refused, { httpStatus: 400, field: 'If-Match' });
+});
+
+test('no update is lost', 'replicaSet', async (env) => {
+  const orders = await filled(env, 'preconditions');
+  const first = await orders.get(3);
+  const second = await orders.patch(3, [{ $set: { total: 2 } }], { ifMatch: first.etag });
+  const old = { ifMatch: first.etag };
+  const changes = [
+    () => orders.put(3, { total: 3 }, old),
+    () => orders.patch(3, { $set: { total: 3 } }, old),
+    () => orders.delete(3, old),
+  ];
+  for (const change of changes) {
+    await assert.rejects(change(), { httpStatus: 412, reason: 'PreconditionFailed' });
+  }
+  assert.deepEqual(await orders.get(3), second);
+  const third = await orders.put(3, { total: 3 }, { ifMatch: second.etag });
+  await orders.delete(3, { ifMatch: third.etag });
+});
+
+test('pages', async (env) => {
+  const orders = await filled(env, 'pages');
+  const pages = await all(orders.pages({}, { sort: { _id: 1 }, batchSize: 4 }));
+  assert.deepEqual(pages.map((page) => page.length), [4, 4, 2]);
+  assert.equal((await all(orders.find({ _id: { $gte: 5 } }, { batchSize: 2 }))).length, 5);
+  assert.equal((await all(orders.aggregate([{ $match: { _id: { $lt: 3 } } }]))).length, 3);
+});
+
+test('a cursor that is left is closed', async (env) => {
+  const orders = await filled(env, 'left');
+  for await (const order of orders.find({}, { batchSize: 2 })) if (order) break;
+  const { handles } = await new Client(env.url).call('listHandles', { query: { namespace: `${env.database}.left` } });
+  assert.deepEqual(handles, []);
+});
+
+test('streams', async (env) => {
+  const orders = await filled(env, 'streams');
+  assert.equal((await all(orders.stream({}, { batchSize: 3 }))).length, 10);
+  for await (const order of orders.stream()) if (order) break;
+});
+
+test('errors', async (env) => {
+  const orders = await filled(env, 'errors');
+  await assert.rejects(orders.insertOne({ _id: 1 }), (err) => {
+    assert.ok(err instanceof MooringError);
+    assert.equal(err.httpStatus, 409);
+    assert.equal(err.status, 'ALREADY_EXISTS');
+    assert.equal(err.retry, 'never');
+    assert.equal(err.server.code, 11000);
+    return true;
+  });
+  await assert.rejects(all(orders.stream({ $nonsense: 1 })), (err) => err instanceof MooringError);
+  await assert.rejects(orders.insertMany([{ _id: 20 }, { _id: 1 }]), (err) => err.result.insertedCount === 1);
+});
+
+test('repeats what may be repeated', async (env) => {
+  const again = { status: 503, body: failed('NoSuitableServer', 'same-request') };
+  const s = await env.answering([again, again, { body: '{"insertedId":1,"acknowledged":true}' }]);
+  assert.equal((await s.client.collection('a', 'b').insertOne({})).insertedId, 1);
+  assert.equal(s.requests.length, 3);
+  assert.equal(s.requests[2].authorization, 'Bearer secret');
+  s.stop();
+});
+
+test('headers and deadlines', async (env) => {
+  const page = { body: '{"documents":[],"cursor":"c"}' };
+  const s = await env.answering([{ body: '{"count":1}' }, page, { body: '{"documents":[]}' }, { body: '{"end":{}}\n' }, {}], { timeout: 7000 });
+  const orders = s.client.collection('a', 'b');
+  const ofCall = { timeout: 2000, headers: { 'If-None-Match': 'x' } };
+  await orders.countDocuments({}, ofCall);
+  await all(orders.find({}, { ...ofCall, batchSize: 1 }));
+  await all(orders.stream({}, ofCall));
+  await orders.insertOne({});
+  const seen = s.requests.map((headers) => `${headers['request-timeout']} ${headers['if-none-match'] ?? ''}`);
+  assert.deepEqual(seen, ['2000ms x', '2000ms x', '2000ms x', '2000ms x', '7000ms ']);
+  s.stop();
+});
+
+test('a silent gateway', async (env) => {
+  const silent = { silent: true };
+  const s = await env.answering([silent, silent, { body: '{"document":{}}\n', silent }], { socketTimeout: 200 });
+  const orders = s.client.collection('a', 'b');
+  await assert.rejects(orders.findOne(), { reason: 'SocketTimeout', retry: 'never' });
+  await assert.rejects(all(orders.stream()), { reason: 'SocketTimeout', retry: 'never' });
+  await assert.rejects(all(orders.stream()), (err) => err.reason === 'StreamCut' && err.cause.reason === 'SocketTimeout');
+  assert.equal(s.requests.length, 3);
+  s.stop();
+});
+
+test('a call that its caller ends', async (env) => {
+  const s = await env.answering([{ silent: true }]);
+  const aborter = new AbortController();
+  const call = s.client.collection('a', 'b').findOne({}, { signal: aborter.signal });
+  aborter.abort(new Error('enough'));
+  await assert.rejects(call, (err) => !(err instanceof MooringError));
+  s.stop();
+});
+
+test('an answer that is cut', async (env) => {
+  const s = await env.answering([{ body: '{"count":', cut: true }, { body: '{"count":1}' }, { body: '{', cut: true }, { body: '<html>' }]);
+  const orders = s.client.collection('a', 'b');
+  assert.equal(await orders.countDocuments(), 1);
+  await assert.rejects(orders.insertOne({}), { reason: 'NoAnswer', retry: 'never' });
+  await assert.rejects(orders.insertOne({}), { reason: 'NoGateway', retry: 'never' });
+  s.stop();
+});
+
+test('repeats nothing else', async (env) => {
+  for (const retry of ['never', 'restart', 'transaction']) {
+    const s = await env.answering([{ status: 500, body: failed('WriteOutcomeUnknown', retry) }]);
+    await assert.rejects(s.client.collection('a', 'b').updateOne({}, { $set: { a: 1 } }), { reason: 'WriteOutcomeUnknown' });
+    assert.equal(s.requests.length, 1);
+    s.stop();
+  }
+});
+
+test('what is no answer of a gateway', async (env) => {
+  const s = await env.answering([{ status: 404, body: '<html>' }]);
+  await assert.rejects(s.client.collection('a', 'b').findOne(), { reason: 'NoGateway', httpStatus: 404 });
+  s.stop();
+  const gone = new Client('http://127.0.0.1:1', { retries: 0 });
+  await assert.rejects(gone.collection('a', 'b').findOne(), { reason: 'NoAnswer', retry: 'same-request' });
+  await assert.rejects(all(gone.collection('a', 'b').stream()), { reason: 'NoAnswer', retry: 'same-request' });
+  await assert.rejects(all(gone.collection('a', 'b').watch()), { reason: 'NoAnswer', retry: 'same-request' });
+  await assert.rejects(gone.collection('a', 'b').updateMany({}, [{ $unset: 'a' }]), { reason: 'NoAnswer', retry: 'never' });
+});
+
+test('a stream that is cut is no end', async (env) => {
+  const line = '{"document":{"_id":1}}\n';
+  for (const answer of [{ body: line }, { body: line + '{"docu' }, { body: line, cut: true }]) {
+    const s = await env.answering([answer]);
+    await assert.rejects(all(s.client.collection('a', 'b').stream()), { reason: 'StreamCut', retry: 'restart' });
+    s.stop();
+  }
+});
+
+test('a stream of changes goes on after the last one', async (env) => {
+  const change = (n) => `{"document":{"_id":{"_data":"${n}"},"operationType":"insert"}}\n`;
+  const s = await env.answering([
+    { body: '{"progress":{"resumeToken":{"_data":"0"}}}\n' + change(1), cut: true },
+    { body: `${change(2)}{"error":${JSON.stringify(JSON.parse(failed('ShuttingDown', 'restart')).error)}}\n` },
+    { body: `${change(3)}{"end":{}}\n` },
+  ]);
+  const changes = await all(s.client.collection('a', 'b').watch());
+  assert.deepEqual(changes.map((c) => c._id._data), ['1', '2', '3']);
+  s.stop();
+});
+
+test('another codec', async (env) => {
+  const codec = {
+    parse: (text) => JSON.parse(text, (_, v) => (v?.$numberLong !== undefined ? BigInt(v.$numberLong) : v)),
+    stringify: (value) => JSON.stringify(value, (_, v) => (typeof v === 'bigint' ? { $numberLong: String(v) } : v)),
+  };
+  const exact = new Client(env.url, { codec }).collection(env.database, 'codec');
+  await exact.deleteMany({});
+  await exact.insertOne({ _id: 'a', big: 9007199254740993n });
+  assert.equal((await exact.findOne()).big, 9007199254740993n);
+  assert.equal((await all(exact.stream()))[0].big, 9007199254740993n);
+});
+
+test('a codec that writes undefined as null', async (env) => {
+  await filled(env, 'undefined');
+  const codec = { parse: JSON.parse, stringify: (value) => JSON.stringify(value, (_, v) => (v === undefined ? null : v)) };
+  const orders = new Client(env.url, { codec }).collection(env.database, 'undefined');
+  assert.equal((await all(orders.find({}, { batchSize: 4, limit: undefined }))).length, 10);
+  for await (const _ of orders.find({}, { batchSize: 4 })) break; // closes the cursor
+});
+
+test('changes', 'replicaSet', async (env) => {
+  const orders = await filled(env, 'changes');
+  const aborter = new AbortController();
+  const path = { database: env.database, collection: 'changes' };
+  const changes = new Client(env.url).lines('watchCollection', { path, body: {}, signal: aborter.signal });
+  assert.ok((await changes.next()).value.progress); // from here on nothing is missed
+  await orders.insertOne({ _id: 'new' });
+  for await (const { document } of changes) {
+    if (!document) continue;
+    assert.equal(document.fullDocument._id, 'new');
+    break;
+  }
+  aborter.abort();
+});
+
+/** Enough of EventSource: it reads one stream and does not reconnect. */
+class FakeEventSource {
+  constructor(source) {
+    this.listeners = {};
+    this.readyState = 1;
+    FakeEventSource.opened(source, this);
+  }
+
+  addEventListener(type, listener) {
+    this.listeners[type] = listener;
+  }
+
+  close() {
+    this.readyState = 2;
+  }
+}
+
+test('followChanges', async (env) => {
+  const asked = [];
+  const seen = [];
+  await new Promise((resolve, reject) => {
+    FakeEventSource.opened = (_, source) =>
+      setTimeout(() => {
+        if (asked.length === 1) {
+          source.onmessage({ data: '{"_id":{"_data":"1"},"operationType":"insert"}' });
+          source.listeners.failure({ data: failed('ShuttingDown', 'restart'), lastEventId: '' }); // it goes on
+          source.close(); // as after 401
+          source.onerror();
+          return;
+        }
+        source.onmessage({ data: '{"_id":{"_data":"2"},"operationType":"insert"}' });
+        source.listeners.end({ data: '{}' });
+      });
+    const ticket = async (after) => `/t${asked.push(after)}`;
+    const handlers = { onChange: (change) => seen.push(change._id._data), onEnd: resolve, onError: reject };
+    followChanges(ticket, handlers, { EventSource: FakeEventSource });
+  });
+  assert.deepEqual(seen, ['1', '2']);
+  assert.deepEqual(asked, [undefined, { _data: '1' }]);
+  await assert.rejects(
+    new Promise((_, reject) => {
+      FakeEventSource.opened = (__, source) =>
+        setTimeout(() => source.listeners.failure({ data: failed('ChangeStreamHistoryLost', 'restart'), lastEventId: 'end' }));
+      followChanges(() => '/t', { onError: reject }, { EventSource: FakeEventSource });
+    }),
+    { reason: 'ChangeStreamHistoryLost' },
+  );
+});
+
+test('followChanges with a ticket', 'replicaSet', 'EventSource', async (env) => {
+  const orders = await filled(env, 'tickets');
+  const watch = { database: env.database, collection: 'tickets' };
+  const ticket = async () => new URL((await new Client(env.url).call('createTicket', { body: { watch } })).url, env.url);
+  const seen = [];
+  await new Promise((resolve, reject) => {
+    const onChange = (change) => {
+      seen.push(change.operationType);
+      if (change.operationType === 'insert') new Client(env.url).call('dropCollection', { path: watch }).catch(reject);
+    };
+    class Opened extends EventSource {
+      constructor(url) {
+        super(url);
+        this.onopen = () => orders.insertOne({ _id: 'new' }).catch(reject);
+      }
+    }
+    followChanges(ticket, { onChange, onEnd: resolve, onError: reject }, { EventSource: Opened });
+  });
+  assert.equal(seen[0], 'insert');
+});
