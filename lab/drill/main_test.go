@@ -3,6 +3,7 @@ package drill_test
 import (
 	"bytes"
 	"crypto/tls"
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -27,7 +28,14 @@ const alertPatience = time.Minute
 
 var suite = gatewaytest.New()
 
-func TestMain(m *testing.M) { os.Exit(suite.Run(m)) }
+// TestMain has four faults at a time: they mostly wait.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "4"); err != nil {
+		panic(err)
+	}
+	os.Exit(suite.Run(m))
+}
 
 // drill represents a gateway that runs, and what it shows.
 type drill struct {
