@@ -35,11 +35,13 @@ func (x *Chain) Authenticate(ctx context.Context, method string) (context.Contex
 		return &call.LocalContext{Context: ctx, Local: local}, nil
 	}
 	failure := rpcerr.Explain(err, call.Call{Local: local})
-	x.cfg.Logger.LogAttrs(ctx, slog.LevelDebug, "request refused",
+	level, message := rpcerr.LogLevel(failure.Code())
+	//nolint:sloglint // one of the two constants of LogLevel
+	x.cfg.Logger.LogAttrs(ctx, level, message,
 		slog.String("method", method), slog.String("request_id", local.RequestID),
-		slog.String("code", failure.Code().String()),
+		slog.String("code", failure.Code().String()), slog.String("reason", failure.Reason()),
 		slog.String("client", presented.Address.String()),
-		slog.String("err", failure.Message()))
+		slog.String("err", failure.Logged()))
 	if x.cfg.Meter != nil {
 		x.cfg.Meter.Refused(failure.Code(), failure.Reason())
 	}

@@ -76,7 +76,7 @@ func TestAuthenticate(t *testing.T) {
 			if e := r.Body.GetError(); status.Code(err) != codes.Unauthenticated || e.GetRequestId() != "abc-1" || !strings.Contains(e.GetMessage(), row.want) {
 				t.Errorf("%s: %v, want %s", row.name, r.Body, row.want)
 			}
-			if text := log.String(); !strings.Contains(text, "request refused") || !strings.Contains(text, "method=/s/M") || strings.Contains(text, key) {
+			if text := log.String(); !strings.Contains(text, "level=INFO msg=\"request refused\"") || !strings.Contains(text, "reason=Unauthenticated") || !strings.Contains(text, "method=/s/M") || strings.Contains(text, key) {
 				t.Errorf("%s: log %s", row.name, text)
 			}
 			continue

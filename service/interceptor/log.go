@@ -23,8 +23,9 @@ func (x *Chain) log(ctx context.Context, c *pass) (err error) {
 	if f, ok := errors.AsType[*rpcerr.Failure](err); ok {
 		r.code, r.reason, r.message = f.Code(), f.Reason(), f.Logged()
 	}
-	if level, message := r.summary(); x.cfg.Logger.Enabled(ctx, level) && message != "" {
-		//nolint:sloglint // one of the two constants of summary
+	level, message := rpcerr.LogLevel(r.code)
+	if level > slog.LevelDebug && x.cfg.Logger.Enabled(ctx, level) {
+		//nolint:sloglint // one of the two constants of LogLevel
 		x.cfg.Logger.LogAttrs(ctx, level, message, r.attrs(ctx)...)
 	}
 	if slow := x.cfg.SlowRequest; slow > 0 && r.took >= slow && c.stream == nil {
@@ -42,22 +43,6 @@ type record struct {
 	took            time.Duration
 	code            codes.Code
 	reason, message string
-}
-
-// summary returns the level and the message of a call that is logged above Debug; no message: it is
-// not.
-func (r *record) summary() (slog.Level, string) {
-	switch r.code {
-	case codes.Internal, codes.DataLoss:
-		return slog.LevelError, "request failed"
-	case codes.Unknown, codes.Unavailable, codes.DeadlineExceeded:
-		return slog.LevelWarn, "request failed"
-	case codes.Unauthenticated, codes.PermissionDenied, codes.ResourceExhausted:
-		return slog.LevelInfo, "request refused"
-	case codes.OK, codes.Canceled, codes.InvalidArgument, codes.NotFound, codes.AlreadyExists,
-		codes.FailedPrecondition, codes.Aborted, codes.OutOfRange, codes.Unimplemented:
-	}
-	return slog.LevelDebug, ""
 }
 
 // attrs returns the attributes that all lines of a call have.

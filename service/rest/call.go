@@ -500,6 +500,18 @@ func (c *call) writeFailure(ctx context.Context, err error) {
 	}
 }
 
+// knownMethod returns a method as the log has it. The log limits lines of the same method and
+// reason, and clients may not choose how many there are.
+func knownMethod(method string) string {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch,
+		http.MethodDelete, http.MethodOptions:
+		return method
+	default:
+		return "other"
+	}
+}
+
 // log logs a request that has reached no interceptor.
 func (c *call) log(ctx context.Context, failed rpcerr.Response) {
 	if c.called {
@@ -518,9 +530,11 @@ func (c *call) log(ctx context.Context, failed rpcerr.Response) {
 	if c.handler.config.Logger == nil {
 		return
 	}
-	c.handler.config.Logger.LogAttrs(ctx, slog.LevelDebug, "request refused",
+	level, message := rpcerr.LogLevel(codes.Code(failed.Body.GetError().GetCode()))
+	//nolint:sloglint // one of the two constants of LogLevel
+	c.handler.config.Logger.LogAttrs(ctx, level, message,
 		slog.String("request_id", c.id()),
-		slog.String("method", c.r.Method),
+		slog.String("method", knownMethod(c.r.Method)),
 		slog.String("path", withoutTicket(c.r.URL.Path)),
 		slog.Int("status", failed.Code),
 		slog.String("reason", failed.Body.GetError().GetReason()),

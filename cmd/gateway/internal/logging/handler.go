@@ -109,7 +109,7 @@ const (
 	firstWindow = 10 * time.Second
 	maxWindow   = 5 * time.Minute
 	// maxKeys bounds the kinds of records that are remembered. If more occur at once, the others
-	// are not limited.
+	// of a message count as one kind.
 	maxKeys = 1000
 )
 
@@ -144,7 +144,7 @@ var limited = []string{
 
 // subjects are the attributes that tell kinds of records apart. They are bounded, or nearly so.
 var subjects = []string{
-	"server", "replica", "host", "reason", "option", "problem", "was", "is", "method", "path",
+	"server", "replica", "host", "reason", "option", "problem", "was", "is", "method",
 }
 
 func kindOf(r *slog.Record) string {
@@ -177,11 +177,13 @@ func (l *limiter) admit(
 		return true
 	}
 	s := l.states[kind]
+	if s == nil && !l.roomLocked() {
+		kind = r.Message
+		s = l.states[kind]
+	}
 	switch {
 	case s == nil || s.counted == 0 && !now.Before(s.until):
-		if l.roomLocked() {
-			l.states[kind] = &repeat{window: firstWindow, until: now.Add(firstWindow)}
-		}
+		l.states[kind] = &repeat{window: firstWindow, until: now.Add(firstWindow)}
 		return true
 	case s.counted == 0:
 		ctx = context.WithoutCancel(ctx)
@@ -198,10 +200,12 @@ func (l *limiter) admit(
 }
 
 // roomLocked reports whether one more kind can be remembered. If there are too many, it forgets
-// those without records that were counted.
+// those without records that were counted, except those of all subjects of a message.
 func (l *limiter) roomLocked() bool {
 	if len(l.states) >= maxKeys {
-		maps.DeleteFunc(l.states, func(_ string, s *repeat) bool { return s.counted == 0 })
+		maps.DeleteFunc(l.states, func(kind string, s *repeat) bool {
+			return s.counted == 0 && strings.Contains(kind, "\x00")
+		})
 	}
 	return len(l.states) < maxKeys
 }
