@@ -172,6 +172,19 @@ func TestHTTP(t *testing.T) {
 	}
 }
 
+// TestResponse checks that a client gets the status and the body of a traced response.
+func TestResponse(t *testing.T) {
+	made, _ := tracing.NewRecorded(t, nil)
+	w := httptest.NewRecorder()
+	made.HTTP(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusTeapot)
+		_, _ = w.Write([]byte("short"))
+	})).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+	if w.Code != http.StatusTeapot || w.Body.String() != "short" {
+		t.Errorf("%d %q", w.Code, w.Body)
+	}
+}
+
 // TestTextsOfClients sends methods and names of agents that are not as they should be.
 func TestTextsOfClients(t *testing.T) {
 	long := strings.Repeat("ä", 10000)
