@@ -1,7 +1,6 @@
 package client_test
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -23,20 +22,8 @@ import (
 // "app:pencil@" and "authSource=x".
 func authenticating(t *testing.T, s *mongotest.Server, userinfo, options string, opt client.Options) *client.Client {
 	t.Helper()
-	cfg, err := connstring.Parse("mongodb://" + userinfo + string(s.Address()) + "/?" + options)
-	if err != nil {
-		t.Fatal(err)
-	}
 	opt.Dialer = s.Dial
-	c, err := client.New(cfg, opt)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close(context.Background()) })
-	return c
+	return startURI(t, "mongodb://"+userinfo+string(s.Address())+"/?"+options, opt)
 }
 
 func pencil() *mongotest.Auth {

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/mooringdb/mooring/core/client"
-	"github.com/mooringdb/mooring/core/connstring"
 	"github.com/mooringdb/mooring/core/event"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/internal/certtest"
@@ -74,12 +73,8 @@ func TestConnectionPoolBackpressure(t *testing.T) {
 					options += "&tls=true&tlsCAFile=" + url.QueryEscape(certtest.File(t, "ca.pem", ca.CertificateBlock()))
 					limiter.server.UseTLS(&tls.Config{Certificates: []tls.Certificate{ca.Issue(t, "mongotest").TLS(nil)}})
 				}
-				cfg, err := connstring.Parse("mongodb://mongotest:27017/?" + options)
-				if err != nil {
-					t.Fatal(err)
-				}
 				var failed, cleared, unlabeled atomic.Int64
-				c, err := client.New(cfg, client.Options{Dialer: limiter.Dial, Sink: &event.Sink{
+				c := startURI(t, "mongodb://mongotest:27017/?"+options, client.Options{Dialer: limiter.Dial, Sink: &event.Sink{
 					ConnectionCheckOutFailed: func(e event.ConnectionCheckOutFailed) {
 						failed.Add(1)
 						if !slices.Equal(mongoerr.Labels(e.Err), []string{"SystemOverloadedError", "RetryableError"}) {
@@ -88,13 +83,6 @@ func TestConnectionPoolBackpressure(t *testing.T) {
 					},
 					PoolCleared: func(event.PoolCleared) { cleared.Add(1) },
 				}})
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := c.Start(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(func() { _ = c.Close(context.Background()) })
 				if _, err := c.InsertOne(t.Context(), items, doc(t, `{"a": 1}`), client.InsertOneOptions{}); err != nil {
 					t.Fatal(err)
 				}

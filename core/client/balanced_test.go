@@ -22,24 +22,8 @@ import (
 // startBalanced starts a client of what is behind a load balancer and closes it at the test's end.
 func startBalanced(t *testing.T, b *mongotest.Balanced, uri string, opt client.Options) *client.Client {
 	t.Helper()
-	cfg, err := connstring.Parse(uri)
-	if err != nil {
-		t.Fatal(err)
-	}
 	opt.Dialer = b.Dial
-	c, err := client.New(cfg, opt)
-	if err != nil {
-		t.Fatalf("New() = %v", err)
-	}
-	if err := c.Start(t.Context()); err != nil {
-		t.Fatalf("Start() = %v", err)
-	}
-	t.Cleanup(func() {
-		if err := c.Close(context.Background()); err != nil {
-			t.Errorf("Close() = %v", err)
-		}
-	})
-	return c
+	return startURI(t, uri, opt)
 }
 
 // LB-002.

@@ -21,6 +21,22 @@ func start(t *testing.T, srv *mongotest.Server, cfg connstring.Config, opt clien
 	t.Helper()
 	cfg.Hosts = []address.Address{srv.Address()}
 	opt.Dialer = srv.Dial
+	return startWith(t, cfg, opt)
+}
+
+// startURI starts a client of a URI and closes it at the test's end.
+func startURI(t *testing.T, uri string, opt client.Options) *client.Client {
+	t.Helper()
+	cfg, err := connstring.Parse(uri)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return startWith(t, cfg, opt)
+}
+
+// startWith starts a client and closes it at the test's end.
+func startWith(t *testing.T, cfg connstring.Config, opt client.Options) *client.Client {
+	t.Helper()
 	c, err := client.New(cfg, opt)
 	if err != nil {
 		t.Fatalf("New() = %v", err)

@@ -23,24 +23,8 @@ import (
 // connect starts a client of a cluster; it ends before the test does.
 func connect(t *testing.T, cluster *mongotest.Cluster, options string, opt client.Options) *client.Client {
 	t.Helper()
-	cfg, err := connstring.Parse(cluster.URI(options))
-	if err != nil {
-		t.Fatal(err)
-	}
 	opt.Dialer = cluster.Dial
-	c, err := client.New(cfg, opt)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Close(context.Background()); err != nil { //nolint:usetesting // the test's own context is over
-			t.Error(err)
-		}
-	})
-	return c
+	return startURI(t, cluster.URI(options), opt)
 }
 
 var items = client.Namespace{Database: "db", Collection: "items"}
@@ -169,18 +153,8 @@ func TestDirectConnectionReadsASecondary(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster := stocked(t, mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Secondary, mongotest.Primary))
 		secondary := cluster.Host(0)
-		cfg, err := connstring.Parse("mongodb://" + string(secondary.Address()) + "/?directConnection=true")
-		if err != nil {
-			t.Fatal(err)
-		}
-		c, err := client.New(cfg, client.Options{Dialer: cluster.Dial})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := c.Start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = c.Close(context.Background()) }() //nolint:usetesting // the test's own context may be over
+		uri := "mongodb://" + string(secondary.Address()) + "/?directConnection=true"
+		c := startURI(t, uri, client.Options{Dialer: cluster.Dial})
 		if host := find(t, c, nil); host != "a" {
 			t.Errorf("read from %s", host)
 		}
@@ -321,19 +295,8 @@ func TestTopologyDiscovery(t *testing.T) {
 		t.Run(options, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary, mongotest.Secondary, mongotest.Secondary)
-				cfg, err := connstring.Parse("mongodb://b:27017/?" + options)
-				if err != nil {
-					t.Fatal(err)
-				}
-				c, err := client.New(cfg, client.Options{Dialer: cluster.Dial})
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := c.Start(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-				defer func() { _ = c.Close(context.Background()) }() //nolint:usetesting // the test's own context may be over
-				time.Sleep(time.Second)                              //nolint:forbidigo // fake time
+				c := startURI(t, "mongodb://b:27017/?"+options, client.Options{Dialer: cluster.Dial})
+				time.Sleep(time.Second) //nolint:forbidigo // fake time
 				if got := fmt.Sprint(c.Topology().Kind, " ", len(c.Topology().Servers)); got != want {
 					t.Errorf("found %s, want %s", got, want)
 				}

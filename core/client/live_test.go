@@ -10,7 +10,6 @@ import (
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/client"
-	"github.com/mooringdb/mooring/core/connstring"
 	"github.com/mooringdb/mooring/core/mongoerr"
 )
 
@@ -20,18 +19,7 @@ func TestLive(t *testing.T) {
 	if uri == "" {
 		t.Skip("MOORING_TEST_URI is not set")
 	}
-	cfg, err := connstring.Parse(uri)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := client.New(cfg, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = c.Close(context.Background()) }()
+	c := startURI(t, uri, client.Options{})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	ns := client.Namespace{Database: "mooring_client", Collection: "live"}

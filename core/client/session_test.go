@@ -239,7 +239,7 @@ func TestEndDuringOperation(t *testing.T) {
 			<-free
 			return mongotest.OK(nil)
 		})
-		c := connectTo(t, cluster, "&maxPoolSize=1")
+		c := connect(t, cluster, "&maxPoolSize=1", client.Options{})
 		s, other := startSession(t, c, session.Options{}), startSession(t, c, session.Options{})
 		var all sync.WaitGroup
 		all.Go(func() {

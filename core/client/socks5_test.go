@@ -188,14 +188,7 @@ func TestSOCKS5Microsocks(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c, err := client.New(cfg, client.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := c.Start(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			defer func() { _ = c.Close(context.Background()) }()
+			c := startWith(t, cfg, client.Options{})
 			found, ok, err := c.FindOne(t.Context(), orders, client.FindOptions{})
 			if tt.ok {
 				if err != nil || !ok || text(t, found) != `{"_id":1}` {

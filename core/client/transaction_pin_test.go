@@ -1,7 +1,6 @@
 package client_test
 
 import (
-	"context"
 	"io"
 	"slices"
 	"sync"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/client"
-	"github.com/mooringdb/mooring/core/connstring"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/pool"
 	"github.com/mooringdb/mooring/core/session"
@@ -70,7 +68,7 @@ func (m *mongoses) pinned(t *testing.T, s *client.Session, want bool) {
 func TestTransactionsProse1And2MongosPinning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMongoses(t)
-		c := connectTo(t, m.Cluster, "")
+		c := connect(t, m.Cluster, "", client.Options{})
 		synctest.Wait() // until both are known
 		s := startSession(t, c, session.Options{})
 		in := client.Common{Session: s}
@@ -160,7 +158,7 @@ func TestUnpin(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := newMongoses(t)
-				c := connectTo(t, m.Cluster, "retryWrites=false")
+				c := connect(t, m.Cluster, "retryWrites=false", client.Options{})
 				s := startSession(t, c, session.Options{})
 				begin(t, s, client.TransactionOptions{})
 				if err := insert(t, c, client.Common{Session: s}); err != nil {
@@ -190,20 +188,7 @@ func connectBalanced(
 			s.Handle(name, h)
 		}
 	}
-	cfg, err := connstring.Parse(b.URI(options))
-	if err != nil {
-		t.Fatal(err)
-	}
-	opt.Dialer = b.Dial
-	c, err := client.New(cfg, opt)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close(context.Background()) })
-	return c
+	return startBalanced(t, b, b.URI(options), opt)
 }
 
 // Behind a load balancer a transaction keeps its connection, and shares it with its cursors.

@@ -324,7 +324,7 @@ func TestTransactionsNotSupported(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{WireVersion: tt.version}, tt.role)
-				c := connectTo(t, cluster, "")
+				c := connect(t, cluster, "", client.Options{})
 				s := startSession(t, c, session.Options{})
 				begin(t, s, client.TransactionOptions{})
 				if err := insert(t, c, client.Common{Session: s}); !errors.Is(err, tt.want) {
@@ -333,24 +333,6 @@ func TestTransactionsNotSupported(t *testing.T) {
 			})
 		})
 	}
-}
-
-// connectTo returns a started client of a cluster, which is closed at the end of the test.
-func connectTo(t *testing.T, cluster *mongotest.Cluster, options string) *client.Client {
-	t.Helper()
-	cfg, err := connstring.Parse(cluster.URI(options))
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := client.New(cfg, client.Options{Dialer: cluster.Dial})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close(context.WithoutCancel(t.Context())) })
-	return c
 }
 
 // An operation whose check-out a cleared pool refuses has the label TransientTransactionError.
