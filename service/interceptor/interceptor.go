@@ -50,8 +50,11 @@ type Config struct {
 	// Callers finds out who makes the calls of the network, before they are read (see
 	// Chain.Authenticate). If it is nil, clients are not authenticated.
 	Callers *caller.Authenticator
-	// Policy decides what clients may do. If it is nil, they may do everything.
+	// Policy decides what clients may do. If it is nil, they may do everything, but see Operators.
 	Policy *policy.Enforcer
+	// Operators lists the principals that may call DeploymentService if there is no Policy. If it
+	// is nil, all clients may; if it is empty, none.
+	Operators []string
 	// Admission limits what calls use. If it is nil, nothing is limited.
 	Admission *admission.Admission
 	// Comment returns the comment of a call's commands, unless the client gives one. If it is nil,
@@ -59,8 +62,8 @@ type Config struct {
 	Comment func(context.Context) *bson.Value
 	// Terse sets call.Call.Terse of all calls.
 	Terse bool
-	// OperatorTexts makes an exception of Terse: for clients that the policy permits to see the
-	// servers of the deployment.
+	// OperatorTexts makes an exception of Terse: for clients that may see the servers of the
+	// deployment by the Policy, or without one as Operators.
 	OperatorTexts bool
 	// DefaultTimeout limits unary calls that have no deadline; 0 means no limit.
 	DefaultTimeout time.Duration
@@ -212,11 +215,9 @@ func (c *pass) Hides() bool { return c.call.Quiet || c.isTerse() }
 // isTerse reports whether errors tell the client neither addresses of servers nor their texts. It
 // asks the policy once, so only calls that have an error call it.
 func (c *pass) isTerse() bool {
-	cfg, id := &c.chain.cfg, c.call.Identity
 	if c.call.Terse && !c.settled {
 		c.settled = true
-		c.call.Terse = !cfg.OperatorTexts || cfg.Policy == nil || id == nil ||
-			!cfg.Policy.IsOperator(id)
+		c.call.Terse = !c.chain.cfg.OperatorTexts || !c.isOperator()
 	}
 	return c.call.Terse
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
@@ -19,8 +20,11 @@ const apiPrefix = "/mooring."
 // with the rule; the client does not see the rule.
 func (c *pass) check(ctx context.Context, message any) error {
 	enforcer := c.chain.cfg.Policy
+	if enforcer == nil {
+		return c.checkOperator(ctx)
+	}
 	m, ok := message.(proto.Message)
-	if enforcer == nil || !ok || !strings.HasPrefix(c.method, apiPrefix) {
+	if !ok || !strings.HasPrefix(c.method, apiPrefix) {
 		return nil
 	}
 	if !c.checked {
@@ -30,11 +34,45 @@ func (c *pass) check(ctx context.Context, message any) error {
 	err := c.policy.Check(m)
 	c.call.Quiet = c.policy.Quiet()
 	if refusal, ok := errors.AsType[*policy.Refusal](err); ok {
-		c.chain.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "request refused by the policy",
-			slog.String("method", c.method), slog.String("request_id", c.call.RequestID),
-			slog.String("principal", refusal.Principal), slog.String("action", refusal.Action),
-			slog.String("resource", refusal.On.String()), slog.String("rule", refusal.Rule),
-			slog.String("field", refusal.Field), slog.String("err", refusal.Problem))
+		c.logRefusal(ctx, refusal)
 	}
 	return err
+}
+
+func (c *pass) logRefusal(ctx context.Context, refusal *policy.Refusal) {
+	c.chain.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "request refused by the policy",
+		slog.String("method", c.method), slog.String("request_id", c.call.RequestID),
+		slog.String("principal", refusal.Principal), slog.String("action", refusal.Action),
+		slog.String("resource", refusal.On.String()), slog.String("rule", refusal.Rule),
+		slog.String("field", refusal.Field), slog.String("err", refusal.Problem))
+}
+
+// deploymentPrefix begins the methods that show and end what belongs to all clients.
+const deploymentPrefix = "/mooring.v1.DeploymentService/"
+
+// checkOperator refuses the calls of DeploymentService to clients that are no operators, if there
+// is no policy. It logs what is refused.
+func (c *pass) checkOperator(ctx context.Context) error {
+	action, ok := strings.CutPrefix(c.method, deploymentPrefix)
+	if !ok || c.chain.cfg.Operators == nil || c.isOperator() {
+		return nil
+	}
+	refusal := &policy.Refusal{Action: action, Rule: "auth.operators"}
+	if id := c.call.Identity; id != nil {
+		refusal.Principal = id.Principal
+	}
+	c.logRefusal(ctx, refusal)
+	return refusal
+}
+
+// isOperator reports whether the client may see the servers of the deployment.
+func (c *pass) isOperator() bool {
+	cfg, id := &c.chain.cfg, c.call.Identity
+	switch {
+	case id == nil:
+		return false
+	case cfg.Policy != nil:
+		return cfg.Policy.IsOperator(id)
+	}
+	return slices.Contains(cfg.Operators, id.Principal)
 }

@@ -57,6 +57,16 @@ func TestOperatorTexts(t *testing.T) {
 		{"operator", interceptor.Config{Policy: rules, Terse: true, OperatorTexts: true}, "key:operator", true},
 		{"client", interceptor.Config{Policy: rules, Terse: true, OperatorTexts: true}, "key:client", false},
 		{"no policy", interceptor.Config{Terse: true, OperatorTexts: true}, "key:operator", false},
+		{
+			"operator without a policy",
+			interceptor.Config{Terse: true, OperatorTexts: true, Operators: []string{"key:operator"}},
+			"key:operator", true,
+		},
+		{
+			"client without a policy",
+			interceptor.Config{Terse: true, OperatorTexts: true, Operators: []string{"key:operator"}},
+			"key:client", false,
+		},
 		{"none gets them", interceptor.Config{Policy: rules, Terse: true}, "key:operator", false},
 		{"all get them", interceptor.Config{Policy: rules}, "key:client", true},
 	} {
@@ -86,6 +96,54 @@ func TestOperatorTexts(t *testing.T) {
 		text := response.(*mooringv1.InsertManyResponse).GetWriteErrors()[0].GetMessage()
 		if got := strings.Contains(text, "E42"); got != row.shown {
 			t.Errorf("%s: %q, want the server's words: %v", row.name, text, row.shown)
+		}
+	}
+}
+
+// TestOperators checks who may call DeploymentService without a policy, unary and as a stream, and
+// that refusals are logged.
+func TestOperators(t *testing.T) {
+	const operate = "/mooring.v1.DeploymentService/"
+	const other = "/mooring.v1.DocumentService/Find"
+	named := []string{"key:ann", "jwt:bob"}
+	for _, row := range []struct {
+		name      string
+		operators []string
+		principal string // empty: none
+		method    string
+		want      codes.Code
+	}{
+		{"all may", nil, "key:client", operate + "KillHandle", codes.OK},
+		{"all may, without a name", nil, "", operate + "KillHandle", codes.OK},
+		{"none may", []string{}, "key:ann", operate + "GetTopology", codes.PermissionDenied},
+		{"none may, without a name", []string{}, "", operate + "GetTopology", codes.PermissionDenied},
+		{"operator", named, "key:ann", operate + "GetTopology", codes.OK},
+		{"second operator", named, "jwt:bob", operate + "KillHandle", codes.OK},
+		{"client", named, "key:bob", operate + "ListHandles", codes.PermissionDenied},
+		{"another service", named, "key:bob", other, codes.OK},
+		{"another service, none may", []string{}, "key:bob", other, codes.OK},
+	} {
+		ctx := &call.LocalContext{Context: t.Context()}
+		if row.principal != "" {
+			ctx.Identity = &caller.Identity{Principal: row.principal}
+		}
+		var log bytes.Buffer
+		x := interceptor.New(interceptor.Config{
+			Logger: slog.New(slog.NewTextHandler(&log, nil)), Operators: row.operators,
+		})
+		_, unary := x.Unary()(ctx, &mooringv1.FindRequest{},
+			&grpc.UnaryServerInfo{FullMethod: row.method},
+			func(context.Context, any) (any, error) { return &mooringv1.FindResponse{}, nil })
+		stream := x.Stream()(nil, &received{ctx: ctx, message: &mooringv1.FindRequest{}},
+			&grpc.StreamServerInfo{FullMethod: row.method, IsServerStream: true},
+			func(_ any, s grpc.ServerStream) error { return s.RecvMsg(&mooringv1.FindRequest{}) })
+		if status.Code(unary) != row.want || status.Code(stream) != row.want {
+			t.Errorf("%s: %v and %v, want %v", row.name, unary, stream, row.want)
+		}
+		logged := strings.Count(log.String(), "rule=auth.operators")
+		if want := 2; (row.want != codes.OK) != (logged == want) ||
+			row.want != codes.OK && !strings.Contains(log.String(), "principal="+row.principal) {
+			t.Errorf("%s: the log is %s", row.name, &log)
 		}
 	}
 }

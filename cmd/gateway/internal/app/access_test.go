@@ -53,7 +53,12 @@ func rights(t *testing.T) map[string]string {
 // credential is one of the matrix: metadata or a header, and whether it counts.
 type credential struct {
 	name, key, value string
-	counts           bool
+	counts, operator bool
+}
+
+// may reports whether a client with the credential may call the methods of a service.
+func (c *credential) may(service protoreflect.Name) bool {
+	return c.operator || service != "DeploymentService"
 }
 
 // newKey returns a new API key and its line.
@@ -91,6 +96,7 @@ func newMatrix(t *testing.T, args ...string) (func() *gateway, []credential) {
 	right, line := newKey(t, "shop", time.Time{})
 	expired, oldLine := newKey(t, "shop", time.Now().Add(-time.Hour))
 	wrong, _ := newKey(t, "shop", time.Time{})
+	operator, operatorLine := newKey(t, "operator", time.Time{})
 	issuer, url := newIssuer(t)
 	claims := issuer.Claims("ann")
 	claims["exp"] = time.Now().Add(-time.Hour).Unix()
@@ -101,21 +107,23 @@ func newMatrix(t *testing.T, args ...string) (func() *gateway, []credential) {
 
 	mongo := mongotest.NewTCPServer(t, nil)
 	mongo.SetDocuments("db.c", documents(3, 10)...)
-	keys := secretFile(t, "keys", line+"\n"+oldLine)
+	keys := secretFile(t, "keys", line+"\n"+oldLine+"\n"+operatorLine)
 	begin := func() *gateway {
 		return start(t, mongo.URI(), append(args, "--auth-api-keys-file", keys, "--auth-jwt-issuer", url,
-			"--auth-jwt-audience", issuertest.Audience, "--handle-keys", handleKey)...)
+			"--auth-jwt-audience", issuertest.Audience, "--auth-operators", "key:operator",
+			"--handle-keys", handleKey)...)
 	}
 	bearer := func(name, text string, counts bool) credential {
-		return credential{name, "authorization", "Bearer " + text, counts}
+		return credential{name, "authorization", "Bearer " + text, counts, false}
 	}
 	return begin, []credential{
 		{name: "none"},
 		bearer("wrong key", wrong, false), bearer("expired key", expired, false), bearer("right key", right, true),
-		{"wrong key in a header", "api-key", wrong, false},
-		{"right key in a header", "api-key", right, true},
+		{"wrong key in a header", "api-key", wrong, false, false},
+		{"right key in a header", "api-key", right, true, false},
+		{"key of an operator", "api-key", operator, true, true},
 		bearer("wrong token", other, false), bearer("expired token", old, false), bearer("right token", issuer.Token(t, "ann"), true),
-		{"another scheme", "authorization", "Basic " + right, false},
+		{"another scheme", "authorization", "Basic " + right, false, false},
 	}
 }
 
@@ -176,7 +184,10 @@ func TestAccess(t *testing.T) {
 		for _, c := range credentials {
 			ctx, cancel := context.WithTimeout(t.Context(), waitTime)
 			expected := codes.Unauthenticated.String()
-			if c.counts {
+			switch {
+			case c.counts && !c.may(m.Parent().Name()):
+				expected = codes.PermissionDenied.String()
+			case c.counts:
 				expected = want
 			}
 			if c.key != "" {
@@ -197,7 +208,7 @@ func TestAccess(t *testing.T) {
 			cancel()
 		}
 		for _, path := range restPaths(m) {
-			accessPath(t, g, credentials, path, expect)
+			accessPath(t, g, credentials, m.Parent().Name(), path, expect)
 		}
 	})
 	for name := range table {
@@ -246,7 +257,10 @@ func restPaths(m protoreflect.MethodDescriptor) (paths []string) {
 	return paths
 }
 
-func accessPath(t *testing.T, g *gateway, credentials []credential, name string, expect func(string) string) {
+func accessPath(
+	t *testing.T, g *gateway, credentials []credential, service protoreflect.Name, name string,
+	expect func(string) string,
+) {
 	t.Helper()
 	method, path, _ := strings.Cut(name, " ")
 	body, form := "{}", "application/json"
@@ -261,7 +275,10 @@ func accessPath(t *testing.T, g *gateway, credentials []credential, name string,
 	path = variable.ReplaceAllString(path, "db")
 	for _, c := range credentials {
 		expected := "401"
-		if c.counts {
+		switch {
+		case c.counts && !c.may(service):
+			expected = "403"
+		case c.counts:
 			expected = want
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), waitTime)
@@ -366,7 +383,7 @@ func TestAccessDataAPI(t *testing.T) {
 	begin, credentials := newMatrix(t, "--data-api-sources=main")
 	for _, c := range credentials {
 		if token, ok := strings.CutPrefix(c.value, "Bearer "); ok && strings.HasSuffix(c.name, "token") {
-			credentials = append(credentials, credential{c.name + " as jwtTokenString", "Jwttokenstring", token, c.counts})
+			credentials = append(credentials, credential{c.name + " as jwtTokenString", "Jwttokenstring", token, c.counts, false})
 		}
 	}
 	g := begin()

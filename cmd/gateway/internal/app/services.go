@@ -55,6 +55,7 @@ func newChain(cfg *config.Config, log *slog.Logger, gate *interceptor.Gate,
 	chain := interceptor.Config{
 		Logger: log, SlowRequest: cfg.Log.SlowRequest, Gate: gate, Callers: callers, Policy: rules,
 		Audit: audited, Meter: m, Terse: cfg.Terse(),
+		Operators:     cfg.Operators(),
 		OperatorTexts: cfg.ServerTexts == config.TextsAuto,
 		Sessions:      sessions, Idempotency: idempotency.New(c, keys),
 		Admission:      admitted,

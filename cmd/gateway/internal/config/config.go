@@ -344,6 +344,7 @@ func (c *Config) check() error {
 			"every site could act as the user of the browser")
 	}
 	c.Policy.read(refuse)
+	c.checkOperators(refuse)
 	c.warnWithoutPolicy()
 	c.checkExposure("grpc.address", c.GRPC.Address, refuse)
 	c.checkExposure("rest.address", c.REST.Address, refuse)

@@ -26,6 +26,8 @@ type Auth struct {
 	JWT        JWT
 	// CertificateName chooses the principal in a client certificate; empty: they do not count.
 	CertificateName caller.CertificateName
+	// Operators are the principals that may call DeploymentService without a policy.
+	Operators []string
 }
 
 // JWT describes the tokens that count. Without an Issuer there are none.
@@ -149,6 +151,33 @@ func parseList(text string) ([]string, error) {
 	}
 	return items, nil
 }
+
+// parsePrincipals reads the names of principals, as in logs. The name of a certificate may have
+// commas.
+func parsePrincipals(text string) ([]string, error) {
+	var names []string
+	for line := range strings.SplitSeq(text, "\n") {
+		begin := len(names)
+		for part := range strings.SplitSeq(strings.TrimSpace(line), ",") {
+			name := strings.TrimSpace(part)
+			switch last := len(names) - 1; {
+			case slices.ContainsFunc(principalKinds, func(kind string) bool {
+				return strings.HasPrefix(name, kind) && name != kind
+			}):
+				names = append(names, name)
+			case last >= begin && strings.HasPrefix(names[last], certificateKind):
+				names[last] += "," + part
+			case name != "":
+				return nil, fmt.Errorf("%q is not key:NAME, jwt:NAME or cert:NAME", name)
+			}
+		}
+	}
+	return names, nil
+}
+
+const certificateKind = "cert:"
+
+var principalKinds = []string{"key:", "jwt:", certificateKind}
 
 // parseHosts reads names of hosts. The first label of a name may be *.
 func parseHosts(text string) ([]string, error) {

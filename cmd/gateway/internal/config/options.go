@@ -31,6 +31,7 @@ const (
 	handleKeys = "handle.keys"
 	apiKeys    = "auth.apiKeys"
 	policyFile = "policy.file"
+	operators  = "auth.operators"
 )
 
 // Options that make the user of the deployment.
@@ -268,9 +269,17 @@ var options = []option{
 		parse: into(func(c *Config) *string { return &c.Auth.JWT.Claim }, parseText),
 	},
 	{
+		Name: operators, Kind: "list",
+		Doc: "Principals that may call DeploymentService, such as key:ann, jwt:ann or cert:ann, " +
+			"if clients are authenticated and there is no policy.file: it shows the servers, and " +
+			"the cursors of all clients, and ends these. With policy.file the policy decides.",
+		parse: into(func(c *Config) *[]string { return &c.Auth.Operators }, parsePrincipals),
+	},
+	{
 		Name: policyFile, Kind: "path",
 		Doc: "File with rules in the Cedar language: who may do what with which documents and " +
-			"fields (docs/policy.md). Without it every client may do everything. The gateway " +
+			"fields (docs/policy.md). Without it every client may do everything but call " +
+			"DeploymentService (auth.operators). The gateway " +
 			"does not start with a file that it cannot use. It reads the file every five " +
 			"seconds, and at once on SIGHUP; if it cannot be used then, the gateway logs an " +
 			"error and keeps the old rules.",
@@ -559,7 +568,8 @@ var options = []option{
 		Doc: "Whether errors tell clients the addresses of servers, and the server's own words " +
 			"and documents (such as the value of a duplicate key). With hide a client gets the " +
 			"code, its name and a sentence of the gateway. auto hides them if clients are " +
-			"authenticated, but not from those whom the policy permits GetTopology (operators). " +
+			"authenticated, but not from operators: those whom the policy permits " +
+			"GetTopology, or auth.operators. " +
 			"The gateway's log has them in any case.",
 		parse: into(func(c *Config) *ServerTexts { return &c.ServerTexts }, parseServerTexts),
 	},

@@ -32,6 +32,26 @@ func (p *Policy) read(refuse func(option, problem string)) {
 	}
 }
 
+// checkOperators refuses operators where something else decides who they are.
+func (c *Config) checkOperators(refuse func(option, problem string)) {
+	switch {
+	case len(c.Auth.Operators) == 0:
+	case c.Policy.File != "":
+		refuse(operators, "and "+policyFile+" exclude each other: permit operate in the policy")
+	case !c.AuthEnabled():
+		refuse(operators, "needs authentication: without it no client has a name")
+	}
+}
+
+// Operators returns the principals that may call DeploymentService; nil: all may, or the policy
+// decides.
+func (c *Config) Operators() []string {
+	if c.Policy.File != "" || !c.AuthEnabled() {
+		return nil
+	}
+	return append([]string{}, c.Auth.Operators...)
+}
+
 // warnWithoutPolicy warns of listeners that other machines can reach without a policy.
 func (c *Config) warnWithoutPolicy() {
 	if c.Policy.File != "" {

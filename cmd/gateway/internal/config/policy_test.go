@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/mooringdb/mooring/service/caller"
 )
 
 func TestPolicy(t *testing.T) {
@@ -36,6 +39,61 @@ func TestPolicy(t *testing.T) {
 		}
 		if got := slices.ContainsFunc(c.Warnings, func(w string) bool { return strings.Contains(w, "policy.file") }); got != warned {
 			t.Errorf("%s: warnings %q", address, c.Warnings)
+		}
+	}
+}
+
+// TestOperators checks who may call DeploymentService without a policy.
+func TestOperators(t *testing.T) {
+	const keys = "--auth-api-keys-file"
+	policy, key := filepath.Join(t.TempDir(), "policy"), filepath.Join(t.TempDir(), "keys")
+	_, line, err := caller.NewKey("ann", time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	permit := "permit (principal, action, resource);"
+	for path, text := range map[string]string{policy: permit, key: line} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, row := range []struct {
+		args    []string
+		want    []string
+		problem string
+	}{
+		{nil, nil, ""},
+		{[]string{keys, key}, []string{}, ""},
+		{[]string{keys, key, "--auth-operators", " key:ann,jwt:bob , "}, []string{"key:ann", "jwt:bob"}, ""},
+		{
+			[]string{keys, key, "--auth-operators", "cert:CN=a,O=b\\, c,jwt:d\ncert:CN=e"},
+			[]string{"cert:CN=a,O=b\\, c", "jwt:d", "cert:CN=e"},
+			"",
+		},
+		{[]string{keys, key, "--policy-file", policy}, nil, ""},
+		{[]string{keys, key, "--auth-operators", "ann"}, nil, `"ann" is not key:NAME`},
+		{[]string{keys, key, "--auth-operators", "key:ann,bob"}, nil, `"bob" is not key:NAME`},
+		{[]string{keys, key, "--auth-operators", "key:"}, nil, `"key:" is not key:NAME`},
+		{[]string{keys, key, "--auth-operators", "cert:a\nb"}, nil, `"b" is not key:NAME`},
+		{[]string{"--auth-operators", "key:ann"}, nil, "needs authentication"},
+		{
+			[]string{keys, key, "--auth-operators", "key:ann", "--policy-file", policy},
+			nil,
+			"exclude each other",
+		},
+	} {
+		c, err := load(t, append([]string{"--uri", "mongodb://localhost"}, row.args...), nil)
+		switch {
+		case row.problem != "":
+			if err == nil || !strings.Contains(err.Error(), row.problem) {
+				t.Errorf("%q: error %v, want %s", row.args, err, row.problem)
+			}
+		case err != nil:
+			t.Errorf("%q: %v", row.args, err)
+		default:
+			if got := c.Operators(); !slices.Equal(got, row.want) || (got == nil) != (row.want == nil) {
+				t.Errorf("%q: operators %q, want %q", row.args, got, row.want)
+			}
 		}
 	}
 }
