@@ -73,8 +73,14 @@ func start(t *testing.T, uri string, options ...string) *gateway {
 // startWith is start with another logger.
 func startWith(t *testing.T, log func(*gateway) *slog.Logger, uri string, options ...string) *gateway {
 	t.Helper()
+	return startOptions(t, log, append([]string{"--uri", uri}, options...)...)
+}
+
+// startOptions is startWith where the options have the connection string.
+func startOptions(t *testing.T, log func(*gateway) *slog.Logger, options ...string) *gateway {
+	t.Helper()
 	g := &gateway{t: t}
-	cfg := load(t, append([]string{"--uri", uri, "--grpc-address=127.0.0.1:0", "--rest-address=127.0.0.1:0", "--drain-linger=0s"}, options...)...)
+	cfg := load(t, append([]string{"--grpc-address=127.0.0.1:0", "--rest-address=127.0.0.1:0", "--drain-linger=0s"}, options...)...)
 	var err error
 	logger := log(g)
 	t.Cleanup(func() { logging.Close(logger) })

@@ -1,6 +1,9 @@
 package config
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // Again reads all sources again, as Load has read them, but for the configuration file, whose text
 // the caller has read. It changes nothing of c.
@@ -52,6 +55,17 @@ func (v value) reloads(old value) bool {
 		return false
 	}
 	return v.option.Reload
+}
+
+// Files returns the names of the options that name a file, or are secrets, which can be in a file.
+func Files() []string {
+	var names []string
+	for _, o := range options {
+		if o.Secret || strings.HasPrefix(o.Kind, "path") {
+			names = append(names, o.Name)
+		}
+	}
+	return names
 }
 
 // Reloadable returns the names of the options that can change while the gateway runs.
