@@ -50,7 +50,8 @@ type (
 		Spec     struct {
 			Template struct{ Spec pod }
 			service
-			Ingress []ingress // of a NetworkPolicy
+			Ingress    []ingress   // of a NetworkPolicy
+			Containers []container // of a Pod
 		}
 	}
 	service struct {
@@ -79,6 +80,7 @@ type (
 		Volumes    []volume
 	}
 	container struct {
+		Name          string
 		Command, Args []string
 		EnvFrom       []any
 		Env           []struct {
@@ -304,6 +306,8 @@ func runPod(t *testing.T, binary string, objects []object, s secrets) {
 		}
 	}
 
+	askService(t, cmd, objects, c.Ports)
+
 	if c.Lifecycle.PreStop.Sleep.Seconds < 15 {
 		t.Errorf("preStop waits %d s only", c.Lifecycle.PreStop.Sleep.Seconds)
 	}
@@ -322,6 +326,47 @@ func runPod(t *testing.T, binary string, objects []object, s secrets) {
 	}
 	if strings.Contains(log.String(), "no effect") || strings.Contains(log.String(), `"WARN"`) {
 		t.Error("the gateway warns of what the chart gives it")
+	}
+}
+
+// askService runs the container of `helm test` that calls the Service, as the gateway runs. Instead
+// of the Service it calls the ports that the Service leads to.
+func askService(t *testing.T, gateway *exec.Cmd, objects []object, ports []port) {
+	t.Helper()
+	test := one(t, objects, "Pod").Spec.Containers
+	i := slices.IndexFunc(test, func(c container) bool { return c.Name == "health" })
+	if i < 0 {
+		t.Fatalf("the Pod of helm test has no container that calls the Service: %+v", test)
+	}
+	addresses := map[string]string{}
+	for _, o := range objects {
+		if o.Kind != "Service" || o.Spec.ClusterIP == "None" {
+			continue
+		}
+		for _, p := range o.Spec.Ports {
+			k := slices.IndexFunc(ports, func(c port) bool { return c.Name == p.TargetPort })
+			if k < 0 {
+				t.Fatalf("the Service leads to port %q, which the container does not have", p.TargetPort)
+			}
+			addresses[fmt.Sprintf("//%s:%d", o.Metadata.Name, p.Port)] = fmt.Sprintf("//127.0.0.1:%d", ports[k].ContainerPort)
+		}
+	}
+	replaced := 0
+	var args []string
+	for _, arg := range test[i].Args {
+		for from, to := range addresses {
+			if strings.HasSuffix(arg, from) {
+				arg = strings.TrimSuffix(arg, from) + to
+				replaced++
+			}
+		}
+		args = append(args, arg)
+	}
+	cmd := exec.Command(gateway.Args[0], args...)
+	cmd.Path, cmd.Err = gateway.Path, nil
+	cmd.Env, cmd.Dir, cmd.SysProcAttr = []string{}, gateway.Dir, gateway.SysProcAttr
+	if out, err := cmd.CombinedOutput(); err != nil || replaced != 2 || strings.Count(string(out), "is ready") != 2 {
+		t.Errorf("%q, which names the Service %d times: %v\n%s", args, replaced, err, out)
 	}
 }
 

@@ -337,7 +337,7 @@ func (w *secretWorld) signed(ctx context.Context) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+*w.key.Load())
 }
 
-// pages opens a cursor at one replica, and reads its pages from the other, which forwards the calls.
+// pages opens a cursor at one replica, and reads its pages from the other, which forwards calls.
 func (w *secretWorld) pages(ctx context.Context, atA, atB *grpc.ClientConn) error {
 	page, err := mooringv1.NewDocumentServiceClient(atA).Find(w.signed(ctx), &mooringv1.FindRequest{
 		Database: "db", Collection: "c", BatchSize: new(int32(10)),

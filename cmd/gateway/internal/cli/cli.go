@@ -62,6 +62,15 @@ var commands = []command{
 			"be used.",
 	},
 	{
+		name: "health", run: checkHealth, flags: healthFlags,
+		synopsis: "ask a running gateway whether it is ready",
+		doc: "Asks a running gateway at the addresses that clients use: /readyz at --rest, and " +
+			"the service\n" +
+			"grpc.health.v1.Health at --grpc, or one of the two. It needs no credential. It asks " +
+			"again until\n" +
+			"the gateway is ready or --timeout has passed, and then exits with 1.",
+	},
+	{
 		name: "config", configured: true, run: showConfig,
 		synopsis: "print the effective configuration",
 		doc: "Prints the configuration that serve would use, as YAML, with the source of each " +

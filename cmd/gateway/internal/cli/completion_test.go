@@ -15,8 +15,8 @@ var completionRows = []struct {
 	want  string
 }{
 	{"the first word", []string{"c"}, "check completion config"},
-	{"nothing yet", []string{""}, "--help --version check completion config help key policy serve version"},
-	{"nothing at all", nil, "--help --version check completion config help key policy serve version"},
+	{"nothing yet", []string{""}, "--help --version check completion config health help key policy serve version"},
+	{"nothing at all", nil, "--help --version check completion config health help key policy serve version"},
 	{"the second word", []string{"key", ""}, "api new"},
 	{"the third word", []string{"key", "api", ""}, "new"},
 	{"a command after help", []string{"help", "pol"}, "policy"},

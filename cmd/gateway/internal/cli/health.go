@@ -1,0 +1,175 @@
+package cli
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+
+	"github.com/mooringdb/mooring/cmd/gateway/internal/watch"
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+)
+
+const (
+	// healthInterval is the pause between two attempts.
+	healthInterval = 500 * time.Millisecond
+	// healthAnswer is how much of an answer is read.
+	healthAnswer = 4 << 10
+)
+
+func healthFlags(flags *pflag.FlagSet) {
+	flags.String("rest", "", "URL of REST: http://host:port, or https:// with TLS")
+	flags.String("grpc", "", "URL of gRPC: http://host:port, or https:// with TLS")
+	flags.String("ca-file", "", "authorities of the certificate (the system's unless given)")
+	flags.Bool("any-certificate", false, "do not verify the certificate, which may have other names")
+	flags.Duration("timeout", 30*time.Second, "how long to try")
+}
+
+// probe asks one port. It returns nil if the gateway is ready.
+type probe func(ctx context.Context) error
+
+// checkHealth runs the command health.
+func checkHealth(c call) error {
+	timeout, err := c.flags.GetDuration("timeout")
+	if err != nil {
+		return err
+	}
+	secure, err := healthTLS(c.flags)
+	if err != nil {
+		return err
+	}
+	kinds := [...]struct {
+		flag string
+		ask  func(u *url.URL, secure *tls.Config) probe
+	}{{"rest", restProbe}, {"grpc", grpcProbe}}
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	asked := false
+	for _, kind := range kinds {
+		text, err := c.flags.GetString(kind.flag)
+		if err != nil {
+			return err
+		}
+		if text == "" {
+			continue
+		}
+		u, err := url.Parse(text)
+		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			return &usageError{fmt.Sprintf("health: --%s must be http:// or https:// and a host",
+				kind.flag)}
+		}
+		asked = true
+		if err := untilReady(ctx, kind.ask(u, secure)); err != nil {
+			return fmt.Errorf("%s at %s: %w", kind.flag, text, err)
+		}
+		if _, err := fmt.Fprintf(c.stdout, "%s at %s is ready\n", kind.flag, text); err != nil {
+			return err
+		}
+	}
+	if !asked {
+		return &usageError{"health: --rest or --grpc is required"}
+	}
+	return nil
+}
+
+func healthTLS(flags *pflag.FlagSet) (*tls.Config, error) {
+	anyCertificate, err := flags.GetBool("any-certificate")
+	if err != nil {
+		return nil, err
+	}
+	c := &tls.Config{
+		MinVersion:         tls.VersionTLS12,
+		InsecureSkipVerify: anyCertificate, //nolint:gosec // the operator says so
+	}
+	path, err := flags.GetString("ca-file")
+	if err != nil || path == "" {
+		return c, err
+	}
+	text, err := watch.Read(path)
+	if err != nil {
+		return nil, err
+	}
+	c.RootCAs = x509.NewCertPool()
+	if !c.RootCAs.AppendCertsFromPEM([]byte(text)) {
+		return nil, fmt.Errorf("%s has no certificate", path)
+	}
+	return c, nil
+}
+
+// untilReady asks until the gateway is ready or ctx ends, and returns the last reason.
+func untilReady(ctx context.Context, ask probe) error {
+	again := time.NewTicker(healthInterval)
+	defer again.Stop()
+	for last := errors.New("no answer"); ; {
+		err := ask(ctx)
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() == nil { // else the error is only that the time is over
+			last = err
+		}
+		select {
+		case <-ctx.Done():
+			return last
+		case <-again.C:
+		}
+	}
+}
+
+func restProbe(u *url.URL, secure *tls.Config) probe {
+	client := &http.Client{Transport: &http.Transport{
+		TLSClientConfig: secure, DisableKeepAlives: true,
+	}}
+	return func(ctx context.Context) error {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, u.JoinPath("readyz").String(), nil)
+		if err != nil {
+			return err
+		}
+		resp, err := client.Do(r)
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		text, err := io.ReadAll(io.LimitReader(resp.Body, healthAnswer))
+		if err == nil && resp.StatusCode != http.StatusOK {
+			err = fmt.Errorf("%s: %s", resp.Status, strings.TrimSpace(string(text)))
+		}
+		return err
+	}
+}
+
+func grpcProbe(u *url.URL, secure *tls.Config) probe {
+	creds := insecure.NewCredentials()
+	if u.Scheme == "https" {
+		creds = credentials.NewTLS(secure)
+	}
+	return func(ctx context.Context) error {
+		cc, err := grpc.NewClient("passthrough:///"+u.Host, grpc.WithTransportCredentials(creds))
+		if err != nil {
+			return err
+		}
+		defer cc.Close()
+		resp, err := healthpb.NewHealthClient(cc).Check(ctx, &healthpb.HealthCheckRequest{
+			Service: mooringv1.DocumentService_ServiceDesc.ServiceName,
+		})
+		if err == nil && resp.GetStatus() != healthpb.HealthCheckResponse_SERVING {
+			err = fmt.Errorf("the health service says %s", resp.GetStatus())
+		} else if err != nil {
+			err = errors.New(status.Convert(err).Message())
+		}
+		return err
+	}
+}
