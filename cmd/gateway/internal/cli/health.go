@@ -161,7 +161,7 @@ func grpcProbe(u *url.URL, secure *tls.Config) probe {
 		if err != nil {
 			return err
 		}
-		defer cc.Close()
+		defer func() { _ = cc.Close() }() // it fails only if it was closed before
 		resp, err := healthpb.NewHealthClient(cc).Check(ctx, &healthpb.HealthCheckRequest{
 			Service: mooringv1.DocumentService_ServiceDesc.ServiceName,
 		})

@@ -2,8 +2,7 @@ package cli_test
 
 import (
 	"crypto/tls"
-	"io"
-	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -67,7 +66,7 @@ func TestHealth(t *testing.T) {
 					http.Error(w, "no server", http.StatusServiceUnavailable)
 				}
 			}))
-			rest.Config.ErrorLog = log.New(io.Discard, "", 0)
+			rest.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 			scheme, creds := "http://", insecure.NewCredentials()
 			if row.secure != nil {
 				rest.TLS = row.secure.Clone()
