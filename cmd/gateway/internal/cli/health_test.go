@@ -25,7 +25,7 @@ func TestHealth(t *testing.T) {
 	ca := certtest.Authority(t, certtest.ECDSA)
 	authorities := certtest.File(t, "ca", ca.CertificateBlock())
 	empty := certtest.File(t, "empty")
-	// The name in the certificate is not the one that the command calls.
+	// The name in this certificate differs from the name in the URL.
 	other := &tls.Config{Certificates: []tls.Certificate{ca.Issue(t, "db.example").TLS(nil)}}
 	own := &tls.Config{Certificates: []tls.Certificate{ca.Issue(t, "127.0.0.1").TLS(nil)}}
 	const ready, slow, starting = 0, 1, 2 // how often /readyz is 503 before it is 200; starting: always
