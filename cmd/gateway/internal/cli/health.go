@@ -134,7 +134,8 @@ func restProbe(u *url.URL, secure *tls.Config) probe {
 		TLSClientConfig: secure, DisableKeepAlives: true,
 	}}
 	return func(ctx context.Context) error {
-		r, err := http.NewRequestWithContext(ctx, http.MethodGet, u.JoinPath("readyz").String(), nil)
+		url := u.JoinPath("readyz").String()
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 		if err != nil {
 			return err
 		}
