@@ -34,7 +34,7 @@ func healthFlags(flags *pflag.FlagSet) {
 	flags.String("rest", "", "URL of REST: http://host:port, or https:// with TLS")
 	flags.String("grpc", "", "URL of gRPC: http://host:port, or https:// with TLS")
 	flags.String("ca-file", "", "authorities of the certificate (the system's unless given)")
-	flags.Bool("any-certificate", false, "do not verify the certificate, which may have other names")
+	flags.Bool("any-certificate", false, "do not verify the certificate: it may have other names")
 	flags.Duration("timeout", 30*time.Second, "how long to try")
 }
 
