@@ -146,7 +146,7 @@ kube-check: ## apply the chart's manifests to a real API server (dry run), restr
 ##@ Release
 
 .PHONY: release
-release: ## build dist/: static binaries of TARGETS, checksums, bill of materials, chart, unit
+release: ## build dist/: static binaries of TARGETS, checksums, bills of materials, chart, unit
 	GO="$(GO)" VERSION=$(VERSION) COMMIT=$(COMMIT) tools/release.sh dist $(TARGETS)
 
 .PHONY: release-check

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes what a release consists of, in a directory: static binaries, the chart, the systemd unit, a
-# bill of materials (CycloneDX) and checksums. The same commit and Go give the same bytes. It needs
-# GNU tar.
+# bill of materials (CycloneDX) of each binary, and checksums. The same commit and Go give the same
+# bytes. It needs GNU tar.
 #
 #	VERSION=v0.1.0 tools/release.sh DIRECTORY [os/arch …]
 set -euo pipefail
@@ -39,19 +39,25 @@ tar -C "$tmp" --sort=name --mtime="@$epoch" --owner=0 --group=0 --numeric-owner 
 	-cf - mooring | gzip -n9 >"$dist/mooring-chart-$number.tgz"
 cp deploy/systemd/mooring.service "$dist/"
 
-echo "bill of materials"
-first=$(find "$dist" -name 'mooring_*' | sort | head -1)
-$go tool -modfile=tools/sbom/go.mod cyclonedx-gomod bin -json -noserial -version "$VERSION" \
-	-output "$tmp/sbom.json" "$first" 2>/dev/null
-# The time and the hash of one of the binaries are not part of the bill.
-python3 - "$tmp/sbom.json" "$epoch" >"$dist/mooring-${number}.cdx.json" <<'P'
+echo "bills of materials"
+# One for each binary, since the modules depend on the system.
+for binary in "$dist"/mooring_*; do
+	$go tool -modfile=tools/sbom/go.mod cyclonedx-gomod bin -json -noserial -version "$VERSION" \
+		-output "$tmp/sbom.json" "$binary" 2>/dev/null
+	# The time is not part of a bill.
+	$go version -m "$binary" | awk '$1 == "dep" {print $2}' | sort >"$tmp/modules"
+	python3 - "$tmp/sbom.json" "$epoch" "$tmp/modules" >"$tmp/bill" <<'P'
 import datetime, json, sys
 bill = json.load(open(sys.argv[1]))
 when = datetime.datetime.fromtimestamp(int(sys.argv[2]), datetime.timezone.utc)
 bill["metadata"]["timestamp"] = when.strftime("%Y-%m-%dT%H:%M:%SZ")
-bill["metadata"].get("component", {}).pop("hashes", None)
+missing = set(open(sys.argv[3]).read().split()) - {c["name"] for c in bill["components"]}
+if missing:
+    sys.exit(f"the bill of materials lacks {sorted(missing)}")
 json.dump(bill, sys.stdout, indent=2)
 print()
 P
+	mv "$tmp/bill" "$binary.cdx.json"
+done
 
 (cd "$dist" && sha256sum -- * >checksums.txt && cat checksums.txt)
