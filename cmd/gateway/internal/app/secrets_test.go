@@ -337,7 +337,7 @@ func (w *secretWorld) signed(ctx context.Context) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+*w.key.Load())
 }
 
-// pages opens a cursor at one replica, and reads its pages from the other, which forwards calls.
+// pages opens a cursor at one replica, and reads its pages from the other one.
 func (w *secretWorld) pages(ctx context.Context, atA, atB *grpc.ClientConn) error {
 	page, err := mooringv1.NewDocumentServiceClient(atA).Find(w.signed(ctx), &mooringv1.FindRequest{
 		Database: "db", Collection: "c", BatchSize: new(int32(10)),
@@ -359,8 +359,8 @@ func (w *secretWorld) pages(ctx context.Context, atA, atB *grpc.ClientConn) erro
 	return nil
 }
 
-// stream reads one stream, slowly, until ctx ends. Its credential is a token: a stream ends with its
-// API key.
+// stream reads one stream, slowly, until ctx ends. Its credential is a token: a stream ends with
+// its API key.
 func (w *secretWorld) stream(ctx context.Context, cc *grpc.ClientConn) {
 	own := metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+*w.token.Load())
 	s, err := mooringv1.NewDocumentServiceClient(cc).StreamFind(own, &mooringv1.StreamFindRequest{
