@@ -70,7 +70,7 @@ func (n *node) takers(method string) []string {
 	var names []string
 	list := func(prefix string, at *node) {
 		for verb, e := range at.ends {
-			if _, ok := e[method]; !ok || at == n && verb == "" {
+			if _, ok := e[method]; !ok {
 				continue
 			}
 			if verb != "" {
