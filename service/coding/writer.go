@@ -3,6 +3,7 @@ package coding
 import (
 	"bytes"
 	"io"
+	"slices"
 	"sync"
 
 	"github.com/klauspost/compress/gzip"
@@ -65,12 +66,14 @@ func (w *Writer) Free() {
 	w.compressor = nil
 }
 
-// Append appends the compressed data to dst.
+// Append appends the compressed data to dst. It takes about as much memory as data has, however
+// well data can be compressed.
 func (c Coding) Append(dst, data []byte) []byte {
 	if c == Identity {
 		return append(dst, data...)
 	}
-	out := bytes.NewBuffer(dst)
+	const rest = 64 // what cannot be compressed becomes a little longer
+	out := bytes.NewBuffer(slices.Grow(dst, len(data)+len(data)>>10+rest))
 	w := c.Writer(out)
 	defer w.Free()
 	_, _ = w.Write(data) // a bytes.Buffer takes everything

@@ -54,7 +54,11 @@ func (c *call) binary(data []byte) ([]byte, error) {
 	if !c.wire.text {
 		return data, nil
 	}
-	out := make([]byte, 0, base64.StdEncoding.DecodedLen(len(data)))
+	size := base64.StdEncoding.DecodedLen(len(data))
+	if err := c.q.Charge(int64(size)); err != nil {
+		return nil, err
+	}
+	out := make([]byte, 0, size)
 	for len(data) > 0 {
 		n := len(data)
 		if pad := bytes.IndexByte(data, '='); pad >= 0 {
@@ -270,13 +274,29 @@ func (c *call) encode(m proto.Message) ([]byte, error) {
 	if c.wire.json {
 		size *= messageCost // documents are base64
 	}
-	if err := c.makeRoom(size); err != nil {
+	if err := c.makeRoom(size * c.copies()); err != nil {
 		return nil, err
 	}
 	if c.wire.json {
 		return protojson.Marshal(m)
 	}
 	return proto.Marshal(m)
+}
+
+// copies returns how often the bytes of a response message are in memory while it is written:
+// encoded, compressed, in an envelope, and as base64, which is longer.
+func (c *call) copies() int64 {
+	n := int64(1)
+	if c.out != coding.Identity {
+		n++
+	}
+	if c.wire.protocol != connectUnary {
+		n++
+	}
+	if c.wire.text {
+		n += 2
+	}
+	return n
 }
 
 // makeRoom charges the call with a response message, in the place of the last one.

@@ -50,7 +50,8 @@ type backend struct {
 	deadline bool
 	who      string
 	imported int
-	during   func() // called by FindOne; nil: nothing is
+	document *mooringv1.Document // of the response; nil: the filter
+	during   func()              // called by FindOne; nil: nothing is
 }
 
 func (b *backend) learn(ctx context.Context) {
@@ -71,6 +72,9 @@ func (b *backend) FindOne(ctx context.Context, r *mooringv1.FindOneRequest) (*mo
 	_ = grpc.SetTrailer(ctx, metadata.Pairs("mooring-end", "yes"))
 	if b.err != nil {
 		return nil, b.err
+	}
+	if b.document != nil {
+		return &mooringv1.FindOneResponse{Document: b.document}, nil
 	}
 	return &mooringv1.FindOneResponse{Document: r.GetFilter()}, nil
 }
@@ -513,6 +517,62 @@ func TestItemsAreCharged(t *testing.T) {
 			}
 			before.Close()
 		})
+	}
+}
+
+// TestCopiesAreCharged checks that a response message is charged with each copy of it that is made
+// while it is written.
+func TestCopiesAreCharged(t *testing.T) {
+	const size, spare = 512 << 10, 100 << 10
+	for _, f := range append(unary, webs...) {
+		for _, how := range []coding.Coding{coding.Identity, coding.Zstd} {
+			copies := int64(1)
+			if how != coding.Identity {
+				copies++
+			}
+			if f.enveloped {
+				copies++
+			}
+			if f.text {
+				copies += 2
+			}
+			if f.json {
+				copies *= 2
+			}
+			for budget, want := range map[int64]codes.Code{
+				copies*size - spare: codes.InvalidArgument, copies*size + spare: codes.OK,
+			} {
+				a := admission.New(admission.Config{Bytes: budget})
+				b := &backend{document: filter(size)}
+				request := f.request(t, coding.Identity, &mooringv1.FindOneRequest{})
+				w := send(newHandler(t, b, func(c *rest.Config) { c.Admission = a }), "FindOne",
+					f.contentType, request, "Accept-Encoding", how.String(),
+					"Grpc-Accept-Encoding", how.String())
+				got := f.read(t, w, func() proto.Message { return &mooringv1.FindOneResponse{} })
+				if got.code != want || a.Bytes().Held != 0 {
+					t.Errorf("%s in %v with %d bytes: %v %s, want %v; %d are left", f.contentType,
+						how, budget, got.code, got.message, want, a.Bytes().Held)
+				}
+			}
+		}
+	}
+}
+
+// TestTextIsCharged checks that a body in base64 is charged with what it becomes.
+func TestTextIsCharged(t *testing.T) {
+	f := webs[2]
+	body := f.request(t, coding.Identity, &mooringv1.FindOneRequest{Filter: filter(90 << 10)})
+	for budget, want := range map[int64]codes.Code{
+		300 << 10: codes.ResourceExhausted, 1 << 20: codes.OK,
+	} {
+		a := admission.New(admission.Config{Bytes: budget})
+		b := &backend{document: filter(1)}
+		w := send(newHandler(t, b, func(c *rest.Config) { c.Admission = a }), "FindOne",
+			f.contentType, body)
+		got := f.read(t, w, func() proto.Message { return &mooringv1.FindOneResponse{} })
+		if got.code != want || a.Bytes().Held != 0 {
+			t.Errorf("with %d bytes: %+v, want %v; %d are left", budget, got, want, a.Bytes().Held)
+		}
 	}
 }
 

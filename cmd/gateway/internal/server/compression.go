@@ -94,11 +94,16 @@ func (s *stream) inflate(text []byte) ([]byte, error) {
 }
 
 // sendCompressed sends a message to a client whose requests are compressed. The message is
-// watched, and charged, as others are.
+// watched, and charged, as others are. While it is compressed it is in memory three times: as it
+// is, compressed, and in the buffer that is kept.
 func (s *stream) sendCompressed(out *outgoing) error {
 	m, ok := out.message.(proto.Message)
 	if !ok {
 		return s.ServerStream.SendMsg(out) // the codec refuses it
+	}
+	more := int64(2 * out.size)
+	if err := out.account.GrowLast(s.ctx, more); err != nil {
+		return rpcerr.Status(err).Err()
 	}
 	text, err := proto.Marshal(m)
 	if err != nil {
@@ -115,13 +120,16 @@ func (s *stream) sendCompressed(out *outgoing) error {
 	}
 	kept := responses.Get(len(text))
 	*kept = append((*kept)[:0], text...)
+	out.account.Shrink(more)
 	data := mem.BufferSlice{mem.NewBuffer(kept, s.watch(len(text), out))}
 	defer data.Free()
 	return s.queue(header, data)
 }
 
 // queue gives grpc a message as it is on the wire. It calls the Write of grpc's stream, which has
-// an argument of a type that only grpc can name, and does not use it.
+// an argument of a type that only grpc can name, and does not use it. What grpc exports is not
+// enough: it compresses into buffers of its own, of SendMsg and of PreparedMsg alike, and nothing
+// says which message a buffer belongs to when it is freed.
 func (s *stream) queue(header []byte, data mem.BufferSlice) error {
 	write := reflect.ValueOf(s.raw).MethodByName("Write")
 	unused := reflect.Zero(write.Type().In(2))

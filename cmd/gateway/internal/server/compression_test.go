@@ -116,6 +116,33 @@ func TestCompressionBombs(t *testing.T) {
 	}
 }
 
+// TestCompressedCopiesAreCharged checks that a response is charged with its copies while it is
+// compressed, and only then.
+func TestCompressedCopiesAreCharged(t *testing.T) {
+	const size = 3 << 20
+	in, err := proto.Marshal(wrapperspb.Bytes(binary.BigEndian.AppendUint32(nil, size)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		coding string
+		budget int64
+		want   string // grpc-status
+	}{{"gzip", 8 << 20, refused}, {"gzip", 10 << 20, "0"}, {"zstd", 8 << 20, refused}} {
+		a, cfg := charging(row.budget)
+		inBubble(t, cfg, func(t *testing.T, s *rawServer) {
+			c := s.dial(t, 4<<20)
+			c.openCoded(1, "/test.Test/Unary", row.coding)
+			c.send(1, append(prefix(len(in)), in...))
+			if got := c.ended(1); got != row.want {
+				t.Errorf("%s with %d bytes: status %q, want %s", row.coding, row.budget, got, row.want)
+			}
+			checkHeld(t, a, "after the call", 0)
+			_ = c.conn.Close()
+		})
+	}
+}
+
 // TestCompressionWindow checks that the window which a few bytes of zstd announce is charged, and
 // released.
 func TestCompressionWindow(t *testing.T) {
