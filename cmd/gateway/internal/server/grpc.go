@@ -134,9 +134,9 @@ func (l lateReader) RegisterService(desc *grpc.ServiceDesc, server any) {
 
 func (l lateReader) handler(method string, unary grpc.MethodHandler) grpc.StreamHandler {
 	return func(server any, ss grpc.ServerStream) (err error) {
-		ss, end := l.cfg.trace(ss, method)
+		ctx, end := l.cfg.trace(ss.Context(), method)
 		defer func() { end(err) }()
-		s, err := l.cfg.open(ss, method)
+		s, err := l.cfg.open(ctx, ss, method)
 		if err != nil {
 			return err
 		}
@@ -153,28 +153,18 @@ func (l lateReader) handler(method string, unary grpc.MethodHandler) grpc.Stream
 	}
 }
 
-// trace begins to observe a call, and returns its stream with what ends that.
-func (cfg *GRPCConfig) trace(
-	ss grpc.ServerStream, method string,
-) (grpc.ServerStream, func(error)) {
+// trace begins to observe a call. It returns the context of the call, and what ends that.
+func (cfg *GRPCConfig) trace(ctx context.Context, method string) (context.Context, func(error)) {
 	if cfg.Trace == nil || isInfrastructure(method) {
-		return ss, func(error) {}
+		return ctx, func(error) {}
 	}
-	ctx, end := cfg.Trace(ss.Context(), method)
-	return traced{ss, ctx}, end
+	return cfg.Trace(ctx, method)
 }
 
-// traced holds a stream that is observed.
-type traced struct {
-	grpc.ServerStream
-	ctx context.Context //nolint:containedctx // as grpc has it
-}
-
-func (t traced) Context() context.Context { return t.ctx }
-
-// open finds out who makes a call, and returns its stream.
-func (cfg *GRPCConfig) open(ss grpc.ServerStream, method string) (*stream, error) {
-	ctx := ss.Context()
+// open finds out who makes a call, and returns its stream. ctx is that of trace.
+func (cfg *GRPCConfig) open(
+	ctx context.Context, ss grpc.ServerStream, method string,
+) (*stream, error) {
 	if isHealth(method) {
 		s := cfg.wrap(ctx, ss, method)
 		s.patience, s.limit = healthPatience, maxHealthRequest
@@ -194,9 +184,9 @@ func (cfg *GRPCConfig) open(ss grpc.ServerStream, method string) (*stream, error
 func (cfg *GRPCConfig) stream(
 	srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, h grpc.StreamHandler,
 ) (err error) {
-	ss, end := cfg.trace(ss, info.FullMethod)
+	ctx, end := cfg.trace(ss.Context(), info.FullMethod)
 	defer func() { end(err) }()
-	s, err := cfg.open(ss, info.FullMethod)
+	s, err := cfg.open(ctx, ss, info.FullMethod)
 	if err != nil {
 		return err
 	}

@@ -427,3 +427,11 @@ func TestTLS(t *testing.T) {
 	close(r.finish)
 	r.stop(t)
 }
+
+// TestTraceOff checks that a server whose calls are not observed allocates nothing for it.
+func TestTraceOff(t *testing.T) {
+	const method = "/mooring.v1.DocumentService/FindOne"
+	if n := testing.AllocsPerRun(100, func() { server.Trace(t.Context(), &server.GRPCConfig{}, method) }); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}

@@ -37,8 +37,7 @@ func (t *Tracing) HTTP(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		ctx := propagator.Extract(r.Context(), headers(r.Header))
-		ctx, span := t.tracer.Start(ctx, spanMethod(r), trace.WithSpanKind(trace.SpanKindServer))
+		ctx, span := t.tracer.Start(ofClient(r), spanMethod(r), ofServer...)
 		defer span.End()
 		r = r.WithContext(ctx)
 		if !span.IsRecording() {
@@ -71,6 +70,18 @@ func spanMethod(r *http.Request) string {
 		return r.Method
 	}
 	return "HTTP"
+}
+
+// ofServer has the options of a call's span, here so that calls do not allocate them.
+var ofServer = []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindServer)}
+
+// ofClient returns the request's context with the span that its headers name. Most requests name
+// none, and a propagator would allocate to see that.
+func ofClient(r *http.Request) context.Context {
+	if len(r.Header["Traceparent"]) == 0 {
+		return r.Context()
+	}
+	return propagator.Extract(r.Context(), headers(r.Header))
 }
 
 // requestAttributes leaves the URL out: its query may have a filter, with the caller's values, and
@@ -164,9 +175,7 @@ func (t *Tracing) GRPC() func(
 func (t *Tracing) beginCall(
 	ctx context.Context, method string,
 ) (context.Context, func(error)) {
-	md, _ := metadata.FromIncomingContext(ctx)
-	ctx, span := t.tracer.Start(propagator.Extract(ctx, carrier(md)), method[1:],
-		trace.WithSpanKind(trace.SpanKindServer))
+	ctx, span := t.tracer.Start(ofCaller(ctx), method[1:], ofServer...)
 	if !span.IsRecording() {
 		return ctx, func(error) {}
 	}
@@ -176,6 +185,16 @@ func (t *Tracing) beginCall(
 		span.SetAttributes(clientAddress(p.Addr.String())...)
 	}
 	return ctx, func(err error) { endCall(span, err) }
+}
+
+// ofCaller returns the context of a call with the span that its metadata name. The metadata are
+// copied only if they name one.
+func ofCaller(ctx context.Context) context.Context {
+	if len(metadata.ValueFromIncomingContext(ctx, "traceparent")) == 0 {
+		return ctx
+	}
+	md, _ := metadata.FromIncomingContext(ctx)
+	return propagator.Extract(ctx, carrier(md))
 }
 
 func endCall(span trace.Span, err error) {

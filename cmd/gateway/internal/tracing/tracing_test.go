@@ -325,6 +325,25 @@ func TestGRPC(t *testing.T) {
 	}
 }
 
+// TestCost bounds what a call allocates for traces if it is not recorded, as most are not.
+func TestCost(t *testing.T) {
+	none := 0.0
+	made, _ := tracing.NewRecorded(t, &none)
+	begin := made.GRPC()
+	ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs(":authority", "a", "content-type", "application/grpc"))
+	if n := testing.AllocsPerRun(100, func() {
+		_, end := begin(ctx, "/mooring.v1.DocumentService/FindOne")
+		end(nil)
+	}); n > 3 {
+		t.Errorf("gRPC: %v allocations, want at most 3", n)
+	}
+	r := httptest.NewRequest(http.MethodPost, "/v1/shop", nil)
+	h, w := made.HTTP(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})), httptest.NewRecorder()
+	if n := testing.AllocsPerRun(100, func() { h.ServeHTTP(w, r) }); n > 4 {
+		t.Errorf("HTTP: %v allocations, want at most 4", n)
+	}
+}
+
 func stringOf(v bson.Value) string {
 	s, _ := v.Str()
 	return s
