@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"runtime"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/mooringdb/mooring/lab/internal/contender"
@@ -38,7 +38,7 @@ type bench struct {
 	rounds  int
 	scale   float64
 	callers int
-	only    string // part of the names of the cases; empty: all
+	only    *regexp.Regexp // matches the names of the cases; nil: all
 
 	self      string // this program
 	processes []*proc.Process
@@ -190,7 +190,7 @@ func (b *bench) scenarios() []scenario {
 	all = append(all, b.guardedScenarios(find)...)
 	all = append(all, b.tracedScenarios(find)...)
 	return slices.DeleteFunc(all, func(s scenario) bool {
-		return !strings.Contains(s.name, b.only)
+		return b.only != nil && !b.only.MatchString(s.name)
 	})
 }
 

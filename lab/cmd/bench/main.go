@@ -27,6 +27,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"regexp"
 	"syscall"
 
 	"github.com/mooringdb/mooring/lab/internal/bsonbench"
@@ -70,9 +71,13 @@ func run(ctx context.Context, args []string) error {
 		"measure one `part` alone: bson, pool, login or driver (in this process), or gateway "+
 			"(requests)")
 	cases := flags.String("case", "",
-		"measure only the requests whose case has the `text` in its name")
+		"measure only the requests whose case the regular `expression` matches")
 	if err := flags.Parse(args); err != nil {
 		return err
+	}
+	names, err := regexp.Compile(*cases)
+	if err != nil {
+		return fmt.Errorf("--case: %w", err)
 	}
 	for _, part := range []struct {
 		name string
@@ -96,6 +101,6 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	defer b.stop()
-	b.rounds, b.scale, b.callers, b.only = *rounds, *scale, *callers, *cases
+	b.rounds, b.scale, b.callers, b.only = *rounds, *scale, *callers, names
 	return b.run(ctx, os.Stdout)
 }
