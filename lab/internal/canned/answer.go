@@ -1,6 +1,8 @@
 package canned
 
 import (
+	"encoding/binary"
+	"sync"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
@@ -9,8 +11,12 @@ import (
 // defaultBatchSize is what a server sends first when the client asks for no batch size.
 const defaultBatchSize = 101
 
-// maxReply is how many bytes of documents one reply holds at most.
-const maxReply = 16 << 20
+const (
+	// maxReply is how many bytes of documents one reply holds at most, beside one.
+	maxReply = 16 << 20
+	// largeBatch is the size of the smallest first batch that is kept.
+	largeBatch = 64 << 10
+)
 
 // answer appends the reply to one command.
 func (s *Server) answer(dst []byte, req request) []byte {
@@ -97,7 +103,7 @@ func (s *Server) find(dst []byte, req request, src source, options bsoncore.Docu
 	single, _ := req.body.Lookup("singleBatch").BooleanOK()
 	c := &cursorState{source: src, end: end, nsField: namespaceField(req)}
 
-	return s.batch(dst, "firstBatch", c, size, func() int64 {
+	return s.batch(dst, req, "firstBatch", c, size, func() int64 {
 		if single || c.next == c.end {
 			return 0
 		}
@@ -119,32 +125,48 @@ func (s *Server) getMore(dst []byte, req request) []byte {
 	if c.source.delay > 0 {
 		s.wait(c.source.delay)
 	}
-	return s.batch(dst, "nextBatch", c, size, func() int64 { return s.release(id, c) })
+	return s.batch(dst, req, "nextBatch", c, size, func() int64 { return s.release(id, c) })
 }
 
 // batch appends a reply with the next documents of a cursor. keep is called when they are taken,
 // and gives the cursor's id for the reply.
 func (s *Server) batch(
-	dst []byte, field string, c *cursorState, size int, keep func() int64,
+	dst []byte, req request, field string, c *cursorState, size int, keep func() int64,
 ) []byte {
 	reply, dst := bsoncore.AppendDocumentStart(dst)
 	cursor, dst := bsoncore.AppendDocumentElementStart(dst, "cursor")
 	array, dst := bsoncore.AppendArrayElementStart(dst, field)
-	start := len(dst)
-	for i := 0; i < size && c.next < c.end && len(dst)-start < maxReply; i++ {
-		dst = append(dst, byte(bsoncore.TypeEmbeddedDocument))
-		dst = appendIndex(dst, i)
-		dst = append(dst, 0)
-		dst = c.source.append(dst, c.next)
-		c.next++
+	each := len(c.source.template)
+	n := min(size, c.end-c.next, max(1, maxReply/max(1, each)))
+	if c.next == 0 && n*each >= largeBatch {
+		req.parts.insert(len(dst), s.firstBatch(c.source, n))
+	} else {
+		dst = c.source.appendBatch(dst, c.next, n)
 	}
+	c.next += n
 	dst, _ = bsoncore.AppendArrayEnd(dst, array)
 	dst = bsoncore.AppendInt64Element(dst, "id", keep())
 	dst = append(dst, c.nsField...)
 	dst, _ = bsoncore.AppendDocumentEnd(dst, cursor)
 	dst = bsoncore.AppendDoubleElement(dst, "ok", 1)
 	dst, _ = bsoncore.AppendDocumentEnd(dst, reply)
+	for _, start := range []int32{reply, cursor, array} {
+		length := binary.LittleEndian.Uint32(dst[start:])
+		binary.LittleEndian.PutUint32(dst[start:], length+uint32(req.parts.size))
+	}
 	return dst
+}
+
+// firstBatch returns the elements of an array with the first documents of a collection. It makes
+// each batch once: many at a time would take more memory and time than all the rest.
+func (s *Server) firstBatch(src source, n int) []byte {
+	type key struct {
+		template *byte
+		n        int
+	}
+	batch, _ := s.batches.LoadOrStore(key{&src.template[0], n},
+		sync.OnceValue(func() []byte { return src.appendBatch(nil, 0, n) }))
+	return batch.(func() []byte)()
 }
 
 // appendIndex appends the decimal text of i, as strconv.AppendInt would with more ado.

@@ -45,6 +45,7 @@ type Server struct {
 	connected, commands, opened, killed, getMores atomic.Int64
 
 	sources sync.Map // of string to source: the collections that were read
+	batches sync.Map // of the large first batches: see firstBatch
 
 	// mu guards the fields below. Nothing blocks while it is held.
 	mu         sync.Mutex

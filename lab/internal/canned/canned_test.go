@@ -69,6 +69,28 @@ func TestDocumentHasItsSize(t *testing.T) {
 	}
 }
 
+// TestLargeDocuments reads documents of which a reply has two, the first two from where they are.
+func TestLargeDocuments(t *testing.T) {
+	s, db := connect(t)
+	const name = "docs_5_8000000"
+	cursor, err := db.Collection(name).Find(t.Context(), bson.D{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 5 {
+		if !cursor.Next(t.Context()) {
+			t.Fatalf("%s ends after %d documents: %v", name, i, cursor.Err())
+		}
+		want, err := canned.Document(name, i)
+		if err != nil || !bytes.Equal(cursor.Current, want) {
+			t.Fatalf("document %d is not as it should be (%v)", i, err)
+		}
+	}
+	if cursor.Next(t.Context()) || s.Stats().GetMores != 2 {
+		t.Errorf("more documents, or %d getMores, want 2", s.Stats().GetMores)
+	}
+}
+
 func TestKilledCursorsAreCounted(t *testing.T) {
 	s, db := connect(t)
 	cursor, err := db.Collection("docs_1000_100").Find(t.Context(), bson.D{}, options.Find().SetBatchSize(10))

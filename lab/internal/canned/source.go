@@ -28,6 +28,17 @@ func (s source) append(dst []byte, i int) []byte {
 	return dst
 }
 
+// appendBatch appends the elements of an array of n documents, which begin with document first.
+func (s source) appendBatch(dst []byte, first, n int) []byte {
+	for i := range n {
+		dst = append(dst, byte(bsoncore.TypeEmbeddedDocument))
+		dst = appendIndex(dst, i)
+		dst = append(dst, 0)
+		dst = s.append(dst, first+i)
+	}
+	return dst
+}
+
 // Document gives document i of a collection as the server sends it.
 func Document(collection string, i int) ([]byte, error) {
 	s, err := parseCollection(collection)

@@ -19,6 +19,10 @@ const (
 	headerSize     = 16
 	maxMessageSize = 48_000_000
 
+	// largeBuffer is how much of a large reply the kernel takes at a time: it would take many
+	// megabytes, for milliseconds, in which other connections wait.
+	largeBuffer = 256 << 10
+
 	flagChecksumPresent = 1 << 0
 	flagMoreToCome      = 1 << 1
 )
@@ -28,6 +32,40 @@ const (
 type request struct {
 	body      bsoncore.Document
 	sequences int
+	parts     *parts // of the reply
+}
+
+// parts holds bytes that are sent from where they are: at each place of a reply, what is inserted
+// there.
+type parts struct {
+	places []int
+	texts  [][]byte
+	size   int // of all texts
+}
+
+func (p *parts) insert(at int, text []byte) {
+	p.places, p.texts, p.size = append(p.places, at), append(p.texts, text), p.size+len(text)
+}
+
+// write writes a reply with what is inserted.
+func (p *parts) write(c net.Conn, reply []byte) error {
+	if p.size == 0 {
+		_, err := c.Write(reply)
+		return err
+	}
+	if tcp, ok := c.(*net.TCPConn); ok {
+		// It fails on a connection that has ended, as the write does.
+		_ = tcp.SetWriteBuffer(largeBuffer)
+	}
+	var all net.Buffers
+	from := 0
+	for i, at := range p.places {
+		all = append(all, reply[from:at], p.texts[i])
+		from = at
+	}
+	all = append(all, reply[from:])
+	_, err := all.WriteTo(c)
+	return err
 }
 
 // serve answers the commands of one connection, one after the other, until it ends or sends
@@ -37,6 +75,7 @@ func (s *Server) serve(c net.Conn) {
 	var in, out []byte
 	for {
 		var err error
+		var inserted parts
 		if in, err = readMessage(r, in); err != nil {
 			return
 		}
@@ -49,6 +88,7 @@ func (s *Server) serve(c net.Conn) {
 			if err != nil {
 				return
 			}
+			req.parts = &inserted
 			out = appendHeader(out, requestID, opMsg)
 			out = append(out, 0, 0, 0, 0, 0) // flags, kind 0
 			out = s.answer(out, req)
@@ -63,12 +103,12 @@ func (s *Server) serve(c net.Conn) {
 			out = appendHeader(out, requestID, opReply)
 			out = append(out, make([]byte, 16)...) // flags, cursor id, starting from
 			out = append(out, 1, 0, 0, 0)          // one document
-			out = s.answer(out, request{body: body})
+			out = s.answer(out, request{body: body, parts: &inserted})
 		default:
 			return
 		}
-		binary.LittleEndian.PutUint32(out, uint32(len(out)))
-		if _, err := c.Write(out); err != nil {
+		binary.LittleEndian.PutUint32(out, uint32(len(out)+inserted.size))
+		if err := inserted.write(c, out); err != nil {
 			return
 		}
 	}
