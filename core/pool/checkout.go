@@ -11,7 +11,7 @@ import (
 
 // CheckOut returns a connection, which the caller owns until CheckIn. It blocks until a
 // connection has been checked in or established, ctx has ended, or WaitQueueTimeout is over;
-// waiters are served in the order of arrival. The error is a *ClosedError, a *PoolClearedError, a
+// waiters are served in the order that Config.Caller says. The error is a *ClosedError, a *PoolClearedError, a
 // *WaitQueueTimeoutError (which wraps the reason that ctx ended), or the error of Connect.
 func (p *Pool[C]) CheckOut(ctx context.Context) (*Conn[C], error) {
 	return p.CheckOutWithin(ctx, 0)
@@ -38,7 +38,7 @@ func (p *Pool[C]) CheckOutWithin(ctx context.Context, limit time.Duration) (*Con
 		}
 	}
 	w := p.newWaiter(ctx, start)
-	p.waiters.push(w)
+	p.waiters.push(p.callerOf(ctx), w)
 	doomed = p.serveLocked(start, doomed)
 	p.unlock(doomed)
 	p.wait(ctx, w, limit)
@@ -79,6 +79,13 @@ func (p *Pool[C]) CheckIn(c *Conn[C]) {
 		doomed = p.serveLocked(now, doomed)
 	}
 	p.unlock(doomed)
+}
+
+func (p *Pool[C]) callerOf(ctx context.Context) any {
+	if p.cfg.Caller == nil {
+		return nil
+	}
+	return p.cfg.Caller(ctx)
 }
 
 // clock returns the current time if it is wanted. Reading the clock takes as long as the rest of
@@ -123,8 +130,8 @@ func (p *Pool[C]) takeLocked(now time.Time, doomed []*Conn[C]) (*Conn[C], []*Con
 	return nil, doomed
 }
 
-// serveLocked hands available connections to the waiters, first come first served, and begins to
-// establish connections for the next ones. It is called after every change that could help a
+// serveLocked hands available connections to the waiters in their order, and begins to establish
+// connections for the next ones. It is called after every change that could help a
 // waiter.
 func (p *Pool[C]) serveLocked(now time.Time, doomed []*Conn[C]) []*Conn[C] {
 	for p.waiters.len > 0 {

@@ -5,7 +5,7 @@
 // Its concurrency is one mutex over one group of fields, one goroutine that New starts and Close
 // waits for, and one short-lived goroutine for each connection that is being established. Nothing
 // is dialed, closed or emitted under the mutex. Waiters are served strictly in the order of
-// arrival.
+// arrival, or in turns between callers if Config.Caller tells them apart.
 package pool
 
 import (
@@ -52,6 +52,11 @@ type Config[C Resource] struct {
 	// may take the connection. Connect must return soon after ctx ends: when the pool is closed,
 	// or cleared with InterruptInUse.
 	Connect func(ctx context.Context, connID uint64) (C, error)
+
+	// Caller, if set, returns whose check-out it is that has to wait, by its context; the result
+	// must be comparable. Each caller's check-outs are served in the order of arrival, and the
+	// turn goes round between callers. If Caller is nil, there is one caller. It must not block.
+	Caller func(ctx context.Context) any
 
 	// ConnectFailed, if set, is called first when an establishment has failed, with the pool's
 	// generation at the time when it began. The owner marks the server unknown and clears the
@@ -127,7 +132,7 @@ type Pool[C Resource] struct {
 	inUse      int
 	conns      map[*Conn[C]]struct{} // all that are not closed
 	available  []*Conn[C]            // the most recently used last
-	waiters    queue[C]
+	waiters    waitQueue[C]
 	// handed has the waiters with a connection that have not been woken; unlock wakes them.
 	handed     queue[C]
 	clearedBy  error            // the cause of the last Clear

@@ -235,6 +235,61 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 	})
 }
 
+// caller keys the caller of a check-out in its context.
+type caller struct{}
+
+// TestCallersTakeTurns has check-outs of three callers wait. A caller whose check-outs have all
+// been served goes to the end when it comes back, and one that leaves gives up its turn.
+func TestCallersTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, func(c *pool.Config[*fake]) {
+			c.MaxSize = new(uint64(1))
+			c.Caller = func(ctx context.Context) any { return ctx.Value(caller{}) }
+		})
+		c := r.checkOut()
+		served := make(chan string)
+		wait := func(ctx context.Context, name string) {
+			ch := r.goCheckOut(context.WithValue(ctx, caller{}, name[:1]))
+			go func() {
+				res := <-ch
+				if res.err != nil {
+					served <- name + " failed"
+					return
+				}
+				c = res.conn
+				served <- name
+			}()
+		}
+		leaves, cancel := context.WithCancel(t.Context())
+		for _, name := range []string{"a1", "a2", "a3", "a4"} {
+			wait(t.Context(), name)
+		}
+		wait(leaves, "b1")
+		wait(t.Context(), "c1")
+		wait(t.Context(), "c2")
+		cancel()
+		if got := <-served; got != "b1 failed" {
+			t.Fatalf("%s, want that b1 leaves", got)
+		}
+		for i, want := range []string{"a1", "c1", "a2", "c2", "d1", "a3", "c3", "a4"} {
+			switch i {
+			case 2:
+				wait(t.Context(), "d1") // behind c2
+			case 4:
+				wait(t.Context(), "c3")
+			}
+			r.CheckIn(c)
+			if got := <-served; got != want {
+				t.Errorf("%s is served, want %s", got, want)
+			}
+		}
+		if s := r.Stats(); s.Waiting != 0 {
+			t.Errorf("%d wait at the end", s.Waiting)
+		}
+		r.CheckIn(c)
+	})
+}
+
 func TestWaiterLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, func(c *pool.Config[*fake]) { c.MaxSize, c.WaitQueueTimeout = new(uint64(1)), 10*time.Second })

@@ -3,6 +3,7 @@ package pool
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -20,9 +21,73 @@ type waiter[C Resource] struct {
 	pending    *Conn[C] // being established for this waiter
 	prev, next *waiter[C]
 	queued     bool
+	line       *line[C] // in which it waits
 }
 
-// queue holds the waiters: a linked list, since a waiter may leave from its middle.
+// waitQueue holds the waiters that no connection is being established for. The turn goes round
+// between callers, and within one caller the order is that of arrival.
+type waitQueue[C Resource] struct {
+	// turns holds the lines with waiters in the order of their turns.
+	turns []*line[C]
+	spare *line[C] // one empty line, which saves an allocation for each wait of a lone caller
+	len   int
+}
+
+// line holds the waiters of one caller.
+type line[C Resource] struct {
+	caller  any
+	waiters queue[C]
+}
+
+func (q *waitQueue[C]) push(caller any, w *waiter[C]) {
+	i := slices.IndexFunc(q.turns, func(l *line[C]) bool { return l.caller == caller })
+	if i < 0 {
+		i = len(q.turns)
+		q.turns = append(q.turns, q.newLine(caller))
+	}
+	w.line = q.turns[i]
+	w.line.waiters.push(w)
+	q.len++
+}
+
+// pop removes the next waiter, and passes the turn on.
+func (q *waitQueue[C]) pop() *waiter[C] {
+	if q.len == 0 {
+		return nil
+	}
+	l := q.turns[0]
+	w := l.waiters.head
+	q.remove(w)
+	if l.waiters.len > 0 {
+		q.turns = append(slices.Delete(q.turns, 0, 1), l)
+	}
+	return w
+}
+
+func (q *waitQueue[C]) remove(w *waiter[C]) {
+	l := w.line
+	l.waiters.remove(w)
+	w.line = nil
+	q.len--
+	if l.waiters.len == 0 {
+		i := slices.Index(q.turns, l)
+		q.turns = slices.Delete(q.turns, i, i+1)
+		l.caller = nil
+		q.spare = l
+	}
+}
+
+func (q *waitQueue[C]) newLine(caller any) *line[C] {
+	l := q.spare
+	if l == nil {
+		l = &line[C]{}
+	}
+	q.spare = nil
+	l.caller = caller
+	return l
+}
+
+// queue holds waiters: a linked list, since a waiter may leave from its middle.
 type queue[C Resource] struct {
 	head, tail *waiter[C]
 	len        int

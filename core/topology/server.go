@@ -132,8 +132,8 @@ func (s *server) poolConfig() pool.Config[*conn.Conn] {
 		Address: s.address,
 		MaxSize: cfg.Pool.MaxSize, MinSize: cfg.Pool.MinSize, MaxConnecting: cfg.Pool.MaxConnecting,
 		MaxIdleTime: cfg.Pool.MaxIdleTime, WaitQueueTimeout: cfg.Pool.WaitQueueTimeout,
-		MaxPinned: cfg.Pool.MaxPinned,
-		Connect:   s.connect,
+		MaxPinned: cfg.Pool.MaxPinned, Caller: cfg.Pool.Caller,
+		Connect: s.connect,
 		ConnectFailed: func(generation uint64, err error) {
 			// Behind a load balancer an error before or during hello is no service's; that of an
 			// authentication names it.

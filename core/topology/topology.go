@@ -88,6 +88,8 @@ type PoolConfig struct {
 	// MaxPinned is the number of connections of a pool that may be pinned at a time; zero: no
 	// bound.
 	MaxPinned uint64
+	// Caller is pool.Config's.
+	Caller func(ctx context.Context) any
 }
 
 // Topology watches one deployment. New makes one; it does nothing before Start.
