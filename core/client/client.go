@@ -19,6 +19,7 @@ import (
 	"github.com/mooringdb/mooring/core/auth/oidc"
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/conn/metadata"
+	"github.com/mooringdb/mooring/core/conn"
 	"github.com/mooringdb/mooring/core/connstring"
 	"github.com/mooringdb/mooring/core/description"
 	"github.com/mooringdb/mooring/core/event"
@@ -73,6 +74,10 @@ type Options struct {
 	// AdmitReply, if set, is called before a reply of at least conn.LargeReply bytes is read, with
 	// the context of the operation; see conn.Config.Admit.
 	AdmitReply func(ctx context.Context, size int) (done func(), err error)
+	// Turn, if set, returns the turn of reading such a reply; see conn.Config.
+	Turn func() conn.Turn
+	// Caller, if set, returns whose operation it is, by its context; see pool.Config.Caller.
+	Caller func(ctx context.Context) any
 	// Jitter returns a random number from 0 to 1, by which waits before further attempts are
 	// shortened; nil: math/rand.
 	Jitter func() float64

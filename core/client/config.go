@@ -77,6 +77,7 @@ func topologyConfig(
 			LoadBalanced:   cfg.LoadBalanced,
 			ServerAPI:      opt.ServerAPI,
 			Admit:          opt.AdmitReply,
+			Turn:           opt.Turn,
 			Compressed:     compressed(opt.Sink),
 		},
 		Pool: topology.PoolConfig{
@@ -86,6 +87,7 @@ func topologyConfig(
 			MaxIdleTime:      valueOf(cfg.MaxIdleTime),
 			WaitQueueTimeout: valueOf(cfg.WaitQueueTimeout),
 			MaxPinned:        shareOf(cfg.MaxPoolSize, opt.MaxPinnedShare),
+			Caller:           opt.Caller,
 		},
 	}
 	var err error

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"net"
 	"slices"
 	"testing"
 
@@ -77,5 +78,91 @@ func TestAdmitCompressed(t *testing.T) {
 	a.err = errors.New("no room")
 	if _, err := c.RoundTrip(t.Context(), message("find", 0)); !errors.Is(err, a.err) {
 		t.Errorf("RoundTrip() = %v, want the error", err)
+	}
+}
+
+// turn records whether it is held.
+type turn struct {
+	held  bool
+	taken int
+}
+
+func (t *turn) Take() {
+	if !t.held {
+		t.taken++
+	}
+	t.held = true
+}
+
+func (t *turn) Yield() {}
+
+func (t *turn) Leave() bool {
+	held := t.held
+	t.held = false
+	return held
+}
+
+// watched notes whether a turn is held while the connection reads from its peer, which may block.
+type watched struct {
+	net.Conn
+	turn *turn
+	held bool
+}
+
+func (w *watched) Read(p []byte) (int, error) {
+	w.held = w.held || w.turn.held
+	return w.Conn.Read(p)
+}
+
+// TestLargeRepliesInTurns checks that a large reply is read in turns, that no turn is held while
+// the connection waits, and that a small reply needs none.
+func TestLargeRepliesInTurns(t *testing.T) {
+	turns := &turn{}
+	cfg := conn.Config{
+		Admit: (&admitting{}).admit, Turn: func() conn.Turn { return turns },
+	}
+	s := mongotest.NewServer(t, nil)
+	var read *watched
+	cfg.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		nc, err := s.Dial(ctx, network, addr)
+		read = &watched{Conn: nc, turn: turns}
+		return read, err
+	}
+	piped, err := conn.Dial(t.Context(), s.Address(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = piped.Close() })
+	cfg.Dialer = nil
+	overTCP := mongotest.NewTCPServer(t, nil)
+	tcp, err := conn.Dial(t.Context(), overTCP.Address(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tcp.Close() })
+	for _, pad := range []int{10, 100 << 10, 3 << 20} {
+		reply := large(pad)
+		for name, side := range map[string]struct {
+			*conn.Conn
+			*mongotest.Server
+		}{"pipe": {piped, s}, "TCP": {tcp, overTCP}} {
+			side.Handle("find", mongotest.Always(mongotest.Document(reply)))
+			*turns = turn{}
+			got, err := side.RoundTrip(t.Context(), message("find", 0))
+			if err != nil || !bytes.Equal(got, reply) {
+				t.Fatalf("%s: a reply of %d bytes: %d, %v", name, len(reply), len(got), err)
+			}
+			if isLarge := pad > conn.LargeReply; turns.held || (turns.taken > 0) != isLarge {
+				t.Errorf("%s: a reply of %d bytes took %d turns, one is held: %t", name,
+					len(reply), turns.taken, turns.held)
+			}
+		}
+	}
+	if read.held {
+		t.Error("a turn is held while the connection waits")
+	}
+	overTCP.Handle("find", mongotest.Always(mongotest.DropInside(large(3<<20), 1<<20)))
+	if _, err := tcp.RoundTrip(t.Context(), message("find", 0)); err == nil || turns.held {
+		t.Errorf("half a reply: %v, a turn is held: %t", err, turns.held)
 	}
 }

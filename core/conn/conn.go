@@ -96,9 +96,21 @@ type Config struct {
 	// reply has been read.
 	Admit func(ctx context.Context, size int) (done func(), err error)
 
+	// Turn, if set, returns the turn of reading such a reply, which is heavy work.
+	Turn func() Turn
+
 	// Query sends the first hello over OP_QUERY, for a monitor that asks if a server is too old
 	// for OP_MSG. It excludes ServerAPI and LoadBalanced.
 	Query bool
+}
+
+// Turn lets one of several goroutines do heavy work at a time. Take blocks until the caller may
+// work, Yield lets others work if the caller has worked for long, and Leave ends the work before
+// the caller waits for something.
+type Turn interface {
+	Take()
+	Yield()
+	Leave() bool
 }
 
 // LargeReply is the size of the smallest reply that Config.Admit is asked for.
@@ -131,6 +143,7 @@ type Conn struct {
 	timeout    time.Duration // the socket timeout
 	maxReply   int32
 	admit      func(ctx context.Context, size int) (done func(), err error) // may be nil
+	turn       func() Turn                                                  // may be nil
 	maxRequest int
 	api        *ServerAPI
 	desc       description.Server
@@ -394,8 +407,37 @@ func (c *Conn) readFrame(ctx context.Context) ([]byte, error) {
 			return nil, err
 		}
 		defer done()
+		if c.turn != nil && length >= LargeReply && c.nc == net.Conn(c.transport) {
+			return c.readInTurns(int(length))
+		}
 	}
 	return wire.ReadFrom(c.reader, c.maxReply)
+}
+
+// readInTurns reads a message. In its turn it reads what has arrived, and it waits for more outside
+// of it. With TLS this is not possible: a part of a record may have arrived.
+func (c *Conn) readInTurns(length int) ([]byte, error) {
+	const piece = 256 << 10 // takes far less time than a turn
+	turn := c.turn()
+	turn.Take()
+	defer turn.Leave()
+	msg := make([]byte, length)
+	for at := 0; at < length; {
+		if c.reader.Buffered() == 0 && c.transport.arrival() == arrivedNothing {
+			turn.Leave()
+			if _, err := c.reader.Peek(1); err != nil {
+				return nil, err
+			}
+			turn.Take()
+		}
+		turn.Yield()
+		n, err := c.reader.Read(msg[at:min(at+piece, length)])
+		if err != nil {
+			return nil, err
+		}
+		at += n
+	}
+	return msg, nil
 }
 
 // admitted asks for leave to read a reply of that size.
@@ -474,6 +516,7 @@ func newConn(addr address.Address, cfg Config, transport *socket, nc net.Conn) *
 		reader:     bufio.NewReaderSize(nc, readBuffer),
 		maxReply:   cfg.MaxMessageSize,
 		admit:      cfg.Admit,
+		turn:       cfg.Turn,
 		maxRequest: int(wire.DefaultMaxMessageSize),
 		requestID:  rand.Int32N(1 << 30),
 	}

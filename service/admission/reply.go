@@ -14,6 +14,14 @@ func From(ctx context.Context) *Account {
 	return c
 }
 
+// CallerOf returns the Principal of the call that ctx belongs to, nil if there is none.
+func CallerOf(ctx context.Context) any {
+	if c := From(ctx); c != nil {
+		return c.principal
+	}
+	return nil
+}
+
 // refusal ends the context of a call whose reply does not fit. It counts as a cancellation, so
 // that what goes on without its client goes on, and closes the cursor that it opens.
 type refusal struct{ err *Error }

@@ -144,3 +144,16 @@ func TestReclaim(t *testing.T) {
 		}
 	})
 }
+
+// TestCallerOf checks whose an operation is.
+func TestCallerOf(t *testing.T) {
+	if got := admission.CallerOf(t.Context()); got != nil {
+		t.Errorf("without an account: %v", got)
+	}
+	var c admission.Account
+	admission.New(admission.Config{}).Open(&c, named("p"))
+	ctx := context.WithValue(t.Context(), admission.AccountKey{}, &c)
+	if got := admission.CallerOf(ctx); got != named("p") {
+		t.Errorf("CallerOf() = %v", got)
+	}
+}

@@ -7,23 +7,28 @@ import (
 
 // Heavy work, such as the JSON of a large response, would take the processors from small calls: Go
 // runs each goroutine for up to 10 ms, so that a small call waits for every large one each time
-// that it waits for anything. Therefore heavy work has turns, and at least one processor is left.
-// If there is only one, work rests between turns: Go looks at the network only then.
-const (
-	turnTime = 2 * time.Millisecond
-	restTime = time.Millisecond
-)
+// that it waits for anything. Therefore heavy work has turns, and at least one of GOMAXPROCS is
+// left, of which there should be two also on one processor: Go looks at the network only when one
+// of them has nothing to do.
+const turnTime = 2 * time.Millisecond
 
 // Turn lets a call do heavy work. Its zero value lets it work at any time. A goroutine owns it.
 type Turn struct {
-	of     *Admission
-	taken  bool
-	begun  time.Time
-	worked time.Duration // since the last rest
+	of    *Admission
+	taken bool
+	begun time.Time
 }
 
 // Turn returns the turn of a call. If a is nil, work is not limited.
 func (a *Admission) Turn() Turn { return Turn{of: a} }
+
+// Turn returns the turn of the call of an account. If c is nil, work is not limited.
+func (c *Account) Turn() Turn {
+	if c == nil {
+		return Turn{}
+	}
+	return c.admission.Turn()
+}
 
 // Take blocks until the call may work. It does nothing if it may already.
 func (t *Turn) Take() {
@@ -49,21 +54,8 @@ func (t *Turn) Leave() bool {
 		return false
 	}
 	t.taken = false
-	if t.worked += time.Since(t.begun); t.worked >= turnTime {
-		t.worked = 0
-		rest()
-	}
 	<-t.of.turns
 	return true
-}
-
-// rest leaves the processor to others, if there is only one.
-func rest() {
-	if runtime.GOMAXPROCS(0) > 1 {
-		return
-	}
-	timer := time.NewTimer(restTime)
-	<-timer.C
 }
 
 // newTurns returns how much heavy work there may be at once.

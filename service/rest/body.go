@@ -52,10 +52,10 @@ func (c *call) decode(m message) error {
 	if len(body.b) < largeBody {
 		return decode(c.route.request, m, body.b, items)
 	}
-	turn := c.handler.config.Admission.Turn()
-	turn.Take()
-	defer turn.Leave()
-	items.call = pausing{&turn, c}
+	c.turn = c.handler.config.Admission.Turn()
+	c.turn.Take()
+	defer c.turn.Leave()
+	items.call = pausing{&c.turn, c}
 	return decode(c.route.request, m, body.b, items)
 }
 

@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"bufio"
 	"context"
 	"log/slog"
 	"net/http"
@@ -52,6 +53,7 @@ type call struct {
 	watch    *mooringv1.WatchRequest // of the ticket in the path; nil: there is none
 	account  admission.Account       // open once it is known who calls
 	textRoom int64                   // charged for the text of large documents
+	turn     admission.Turn          // of the heavy work on the response
 	metadata metadata.MD             // the handler's header
 
 	called    bool              // the request has reached the interceptors
@@ -68,6 +70,7 @@ type call struct {
 	code             int         // the status of the response; 0: as for all calls
 
 	compressor *coding.Writer // of the response's body; nil: it is not compressed
+	compressed *bufio.Writer  // what the compressor writes to
 
 	// grpc-gateway reads from body and writes to ignored.
 	body    requestBody
@@ -355,15 +358,15 @@ func (c *call) writeResponse(m proto.Message) error {
 
 // writeLarge encodes a large response twice, with the buffer.
 func (c *call) writeLarge(out *buffer, m proto.Message) error {
-	turn := c.handler.config.Admission.Turn()
-	e := encoder{buf: out.b, mode: c.format.mode, room: pausing{&turn, c}}
+	c.turn = c.handler.config.Admission.Turn()
+	e := encoder{buf: out.b, mode: c.format.mode, room: pausing{&c.turn, c}}
 	defer func() { out.b = e.buf }()
-	turn.Take()
-	defer turn.Leave()
+	c.turn.Take()
+	defer c.turn.Leave()
 	length := 0
 	e.flush = func() {
 		length, e.buf = length+len(e.buf), e.buf[:0]
-		turn.Yield()
+		c.turn.Yield()
 	}
 	if err := c.encode(&e, m); err != nil {
 		return err
@@ -375,13 +378,11 @@ func (c *call) writeLarge(out *buffer, m proto.Message) error {
 	e.buf = e.buf[:0]
 	reads := true
 	e.flush = func() {
-		turn.Leave()
 		reads = reads && c.write(e.buf)
 		e.buf = e.buf[:0]
-		turn.Take()
+		c.turn.Yield()
 	}
 	_ = c.encode(&e, m) // it has been encoded before
-	turn.Leave()
 	c.write(e.buf)
 	c.endBody()
 	return nil

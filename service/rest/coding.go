@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"bufio"
 	"io"
 	"net/http"
 
@@ -31,12 +32,14 @@ func (c *call) compress(in coding.Coding) {
 		return // nothing is written
 	}
 	c.account.Force(coding.WriterCost)
-	c.compressor = in.Writer(pacedWriter{c})
+	c.compressed = bufio.NewWriterSize(pacedWriter{c}, writeChunk)
+	c.compressor = in.Writer(c.compressed)
 }
 
 // write writes a part of the body, and reports whether it could.
 func (c *call) write(b []byte) bool {
 	if c.compressor == nil {
+		defer c.pause()()
 		return writeAll(c.w, b)
 	}
 	_, err := c.compressor.Write(b)
@@ -48,16 +51,28 @@ func (c *call) endBody() {
 	if c.compressor == nil {
 		return
 	}
-	_ = c.compressor.Close() // if it fails, the client has gone away
+	if c.compressor.Close() == nil {
+		_ = c.compressed.Flush() // if it fails, the client has gone away
+	}
 	c.compressor.Free()
 	c.compressor = nil
 }
 
-// pacedWriter writes compressed bytes to a call's client: at once on a stream, whose sends have
-// their own deadline, and with a deadline for each chunk otherwise.
+// pause ends the turn of the call's heavy work, if it has one, before the call waits for its
+// client. The caller calls resume afterwards.
+func (c *call) pause() (resume func()) {
+	if !c.turn.Leave() {
+		return func() {}
+	}
+	return c.turn.Take
+}
+
+// pacedWriter writes bytes to a call's client: at once on a stream, whose sends have their own
+// deadline, and with a deadline for each chunk otherwise.
 type pacedWriter struct{ call *call }
 
 func (p pacedWriter) Write(b []byte) (int, error) {
+	defer p.call.pause()()
 	if p.call.route != nil && p.call.route.stream {
 		return p.call.w.Write(b)
 	}

@@ -196,6 +196,67 @@ func TestNoTurnWhileWaitingForRoom(t *testing.T) {
 	}
 }
 
+// slowClient is a client that takes the header of a response and then nothing until it reads.
+type slowClient struct {
+	*httptest.ResponseRecorder
+	reads chan struct{}
+}
+
+func (u slowClient) Write(b []byte) (int, error) {
+	<-u.reads
+	return u.ResponseRecorder.Write(b)
+}
+
+// TestNoTurnWhileWaitingForTheClient checks that a call whose client does not read lets others
+// work, also if it compresses the response.
+func TestNoTurnWhileWaitingForTheClient(t *testing.T) {
+	for _, method := range []string{":find", ":streamFind"} {
+		for _, coding := range []string{"identity", "gzip", "zstd"} {
+			synctest.Test(t, func(t *testing.T) {
+				docs := pads(3, 200<<10, "x")
+				f := findsPads(docs)
+				f.streamFind = func(_ *mooringv1.StreamFindRequest,
+					s grpc.ServerStreamingServer[mooringv1.StreamFindResponse],
+				) error {
+					return s.Send(&mooringv1.StreamFindResponse{Documents: docs})
+				}
+				a := admission.New(admission.Config{})
+				h := newHandler(t, f, func(c *rest.Config) { c.Admission = a })
+				client := slowClient{httptest.NewRecorder(), make(chan struct{})}
+				answered := make(chan struct{})
+				go func() {
+					defer close(answered)
+					r := newPost(documents+method, strings.NewReader("{}"))
+					r.Header.Set("Accept-Encoding", coding)
+					h.ServeHTTP(client, r)
+				}()
+				synctest.Wait()
+				worked := make(chan struct{})
+				go func() {
+					defer close(worked)
+					for range max(1, runtime.GOMAXPROCS(0)-1) { // all turns that there are
+						turn := a.Turn()
+						turn.Take()
+						defer turn.Leave()
+					}
+				}()
+				synctest.Wait()
+				select {
+				case <-worked:
+				default:
+					t.Errorf("%s, %s: the call has a turn while it waits", method, coding)
+				}
+				close(client.reads)
+				<-answered
+				if client.Code != 200 || client.Body.Len() == 0 {
+					t.Errorf("%s, %s: %d with %d bytes", method, coding, client.Code,
+						client.Body.Len())
+				}
+			})
+		}
+	}
+}
+
 // TestNoRoomForBodies checks that bodies are charged before they are read, or as they arrive.
 func TestNoRoomForBodies(t *testing.T) {
 	for _, test := range []struct {

@@ -193,13 +193,14 @@ func (c *call) send(b []byte) error {
 	if err := c.sendBytes(b); err != nil {
 		return err
 	}
+	defer c.pause()()
 	return connection.Flush()
 }
 
 // sendBytes writes a part of a stream. What is compressed is written up to its end, so that the
 // client can read all of the part.
 func (c *call) sendBytes(b []byte) error {
-	to := io.Writer(c.w)
+	to := io.Writer(pacedWriter{c})
 	if c.compressor != nil {
 		to = c.compressor
 	}
@@ -208,10 +209,13 @@ func (c *call) sendBytes(b []byte) error {
 			return err
 		}
 	}
-	if c.compressor != nil {
-		return c.compressor.Flush()
+	if c.compressor == nil {
+		return nil
 	}
-	return nil
+	if err := c.compressor.Flush(); err != nil {
+		return err
+	}
+	return c.compressed.Flush()
 }
 
 // sendLast writes the last part of a stream. An error has no consequence.
@@ -233,20 +237,17 @@ func (c *call) writeBatch(m proto.Message) error {
 	}
 	out := c.handler.buffers.get(0)
 	defer c.handler.buffers.put(out)
-	turn := c.handler.config.Admission.Turn()
-	e := encoder{buf: out.b, mode: c.format.mode, room: pausing{&turn, c}}
+	c.turn = c.handler.config.Admission.Turn()
+	e := encoder{buf: out.b, mode: c.format.mode, room: pausing{&c.turn, c}}
 	defer func() {
 		c.account.Shrink(c.textRoom)
 		c.textRoom = 0
 	}()
 	if proto.Size(m) >= largeResponse {
-		turn.Take()
-		defer turn.Leave()
+		c.turn.Take()
+		defer c.turn.Leave()
 	}
 	flush := func() error {
-		if turn.Leave() {
-			defer turn.Take()
-		}
 		c.begin()
 		c.rows = c.rows || len(e.buf) > 0
 		err := c.send(e.buf)

@@ -13,6 +13,7 @@ import (
 	"github.com/mooringdb/mooring/cmd/gateway/internal/login"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/token"
 	"github.com/mooringdb/mooring/core/client"
+	"github.com/mooringdb/mooring/core/conn"
 	"github.com/mooringdb/mooring/core/event"
 	"github.com/mooringdb/mooring/core/seedlist"
 	"github.com/mooringdb/mooring/service/admission"
@@ -35,6 +36,11 @@ func newClient(
 		MaxRunOnShare: cfg.MaxAbandoned,
 		OIDC:          token.Provider(cfg.Token),
 		AdmitReply:    admitted.AdmitReply,
+		Turn: func() conn.Turn {
+			turn := admitted.Turn()
+			return &turn
+		},
+		Caller: admission.CallerOf,
 	})
 	if err != nil {
 		return nil, &config.Error{Option: "uri", Problem: err.Error()}

@@ -20,3 +20,6 @@ func UntilStopped(
 ) error {
 	return running{g, drain, log, exit}.untilStopped(signals, hangups)
 }
+
+// RaiseProcs sets GOMAXPROCS as the command serve does.
+func RaiseProcs(environ []string) { raiseProcs(environ) }

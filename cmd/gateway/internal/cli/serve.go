@@ -7,6 +7,9 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -41,6 +44,7 @@ func serve(c call) error {
 	defer signal.Stop(hangups)
 
 	memory.New(cfg.MemoryBudget, memory.Read()).Apply()
+	raiseProcs(c.environ)
 	gateway, err := app.New(cfg, log)
 	if err != nil {
 		return err
@@ -63,6 +67,21 @@ func serve(c call) error {
 		gateway, cfg.DrainLinger + cfg.DrainTimeout, log,
 		os.Exit,
 	}.untilStopped(signals, hangups)
+}
+
+// leastProcs is the least GOMAXPROCS. With one, a call waits for each large one that works whenever
+// it waits for the network: Go looks at the network only when it has nothing else to do. With two,
+// one of them does, and the kernel divides the processor between them.
+const leastProcs = 2
+
+// raiseProcs raises GOMAXPROCS on a machine with one processor, unless the environment sets it.
+func raiseProcs(environ []string) {
+	set := slices.ContainsFunc(environ, func(v string) bool {
+		return strings.HasPrefix(v, "GOMAXPROCS=")
+	})
+	if !set && runtime.GOMAXPROCS(0) < leastProcs {
+		runtime.GOMAXPROCS(leastProcs)
+	}
 }
 
 // running holds a gateway that has started, and what its end needs.

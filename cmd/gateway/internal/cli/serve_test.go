@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -21,6 +22,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
+	"github.com/mooringdb/mooring/cmd/gateway/internal/cli"
 	"github.com/mooringdb/mooring/internal/mongotest"
 )
 
@@ -346,5 +348,27 @@ func TestServePortTaken(t *testing.T) {
 		"--rest-address", taken.Addr().String())
 	if code != 1 || !strings.HasPrefix(stderr, "mooring: option rest.address: ") || strings.Count(stderr, "\n") != 1 {
 		t.Errorf("serve on a taken port = %d, %q; want 1 and one line that names rest.address", code, stderr)
+	}
+}
+
+// TestRaiseProcs checks that one processor counts as two, unless the environment says what counts.
+func TestRaiseProcs(t *testing.T) {
+	for _, test := range []struct {
+		before  int
+		environ []string
+		want    int
+	}{
+		{1, []string{"HOME=/"}, 2},
+		{1, []string{"HOME=/", "GOMAXPROCS=1"}, 1},
+		{2, nil, 2},
+		{3, nil, 3},
+	} {
+		func() {
+			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(test.before))
+			cli.RaiseProcs(test.environ)
+			if got := runtime.GOMAXPROCS(0); got != test.want {
+				t.Errorf("%d with %v: %d, want %d", test.before, test.environ, got, test.want)
+			}
+		}()
 	}
 }

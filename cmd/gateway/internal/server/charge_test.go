@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"math"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -129,6 +130,38 @@ func TestResponsesAreCharged(t *testing.T) {
 		<-c.done
 		pass(2 * time.Second)
 		checkHeld(t, a, "without the client", 0)
+	})
+}
+
+// TestResponsesInTurns checks that a large response waits for its turn, and that a small one does
+// not.
+func TestResponsesInTurns(t *testing.T) {
+	var a *admission.Admission // of the bubble, whose channels it must have
+	cfg := server.GRPCConfig{OpenAccount: func(_ context.Context, c *admission.Account) {
+		a.Open(c, admission.Principal{Name: "client"})
+	}}
+	inBubble(t, cfg, func(t *testing.T, s *rawServer) {
+		a, _ = charging(1 << 20)
+		others := make([]admission.Turn, max(1, runtime.GOMAXPROCS(0)-1)) // all that there are
+		for i := range others {
+			others[i] = a.Turn()
+			others[i].Take()
+		}
+		c := s.dial(t, 1<<20)
+		c.call(1, "/test.Test/Unary", 60<<10)
+		c.call(3, "/test.Test/Unary", 64<<10)
+		c.take(3, 1<<20)
+		for id, want := range map[uint32]string{1: "0", 3: ""} {
+			if got := c.ended(id); got != want {
+				t.Errorf("call %d while others work: status %q, want %q", id, got, want)
+			}
+		}
+		for i := range others {
+			others[i].Leave()
+		}
+		if got := c.ended(3); got != "0" {
+			t.Errorf("the large response: status %q", got)
+		}
 	})
 }
 

@@ -346,6 +346,9 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	if mem.IsBelowBufferPoolingThreshold(size) {
 		return c.CodecV2.Marshal(m) // it is small, and nothing says when it is freed
 	}
+	turn := out.account.Turn()
+	turn.Take()
+	defer turn.Leave()
 	text := responses.Get(size)
 	written, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend((*text)[:0], m)
 	if err != nil {
