@@ -2,11 +2,16 @@ package attack_test
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"io"
+	"math"
+	"net"
 	"net/http"
 	"os"
 	"os/signal"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
@@ -29,7 +35,7 @@ const (
 	roleVariable = "LAB_ATTACK_ROLE"
 	serverRole   = "server"
 	clientRole   = "client"
-	// targetVariable holds the addresses of gRPC and REST for the client.
+	// targetVariable holds the addresses of gRPC, REST and the server for the client.
 	targetVariable = "LAB_ATTACK_TARGET"
 )
 
@@ -71,8 +77,10 @@ func start(t *testing.T, role, target string) *proc.Process {
 	return p
 }
 
-// serve serves canned replies, and prints the connection string.
+// serve serves canned replies, and prints the connection string. It has a thread for each of its
+// connections, as a real server has, so that no reply waits until another one is written.
 func serve() {
+	runtime.GOMAXPROCS(serverThreads)
 	s, err := canned.Listen("127.0.0.1:0")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -87,37 +95,66 @@ const (
 	every = 10 * time.Millisecond
 	// waitsLong is the time after which a call that has not ended counts as one that has.
 	waitsLong = 100 * time.Millisecond
+	// serverThreads is as many as the gateway has connections.
+	serverThreads = 128
 )
 
 // sample is what the client has measured since the last time that it was asked.
 type sample struct {
 	Times  []time.Duration
+	Direct []time.Duration // of the same command at the server, without the gateway
 	Failed []string
 }
 
 // p99 returns the time that 99 of 100 calls did not exceed.
-func (s sample) p99() time.Duration {
-	if len(s.Times) == 0 {
+func p99(times []time.Duration) time.Duration {
+	if len(times) == 0 {
 		return 0
 	}
-	slices.Sort(s.Times)
-	return s.Times[len(s.Times)*99/100]
+	slices.Sort(times)
+	return times[int(math.Ceil(float64(len(times))*0.99))-1]
 }
 
-// call makes a findOne every few milliseconds, over gRPC and REST in turn. A call that waits makes
-// no other one wait. On each SIGUSR1 it prints a sample.
+// call makes a findOne every few milliseconds, over gRPC and REST in turn, and at the same time one
+// directly at the server, as a control: how long it takes is not the gateway's. A call that waits
+// makes no other one wait. On each SIGUSR1 it prints a sample.
 func call(target string) error {
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, syscall.SIGUSR1)
-	grpcAddress, restAddress, _ := strings.Cut(target, " ")
-	cc, err := grpc.NewClient("passthrough:///"+grpcAddress,
-		grpc.WithTransportCredentials(insecure.NewCredentials()))
+	addresses := strings.Fields(target)
+	through, err := callers(addresses[0], addresses[1])
 	if err != nil {
 		return err
 	}
+	direct := newDirect(addresses[2])
+	r := recorder{waiting: map[*pending]bool{}}
+	fmt.Println("ready") //nolint:forbidigo // for the process that started this one
+	tick := time.NewTicker(every)
+	for i := 0; ; i++ {
+		select {
+		case <-tick.C:
+			go r.record(false, through[i%len(through)])
+			go r.record(true, direct.findOne)
+		case <-asked:
+			text, err := json.Marshal(r.take())
+			if err != nil {
+				return err
+			}
+			fmt.Println(string(text)) //nolint:forbidigo // for the process that started this one
+		}
+	}
+}
+
+// callers returns the calls through the gateway.
+func callers(grpcAddress, restAddress string) ([]func() error, error) {
+	cc, err := grpc.NewClient("passthrough:///"+grpcAddress,
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return nil, err
+	}
 	documents := mooringv1.NewDocumentServiceClient(cc)
 	path := restAddress + "/v1/databases/d/collections/orders_1/documents:findOne"
-	find := []func() error{
+	return []func() error{
 		func() error {
 			_, err := documents.FindOne(context.Background(),
 				&mooringv1.FindOneRequest{Database: "d", Collection: "orders_1"})
@@ -134,46 +171,103 @@ func call(target string) error {
 			}
 			return nil
 		},
+	}, nil
+}
+
+// recorder collects a sample.
+type recorder struct {
+	// mu guards the fields below.
+	mu      sync.Mutex
+	sample  sample
+	waiting map[*pending]bool // the calls that have not ended
+}
+
+// pending is a call that has not ended.
+type pending struct {
+	begun  time.Time
+	direct bool
+}
+
+// record makes a call and records how long it takes.
+func (r *recorder) record(direct bool, call func() error) {
+	p := &pending{time.Now(), direct}
+	r.mu.Lock()
+	r.waiting[p] = true
+	r.mu.Unlock()
+	err := call()
+	took := time.Since(p.begun)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.waiting, p)
+	r.addLocked(direct, took)
+	if err != nil {
+		r.sample.Failed = append(r.sample.Failed, err.Error())
 	}
-	var mu sync.Mutex
-	var s sample
-	waiting := map[int]time.Time{} // the calls that have not ended, and when they began
-	fmt.Println("ready")           //nolint:forbidigo // for the process that started this one
-	tick := time.NewTicker(every)
-	for i := 0; ; i++ {
-		select {
-		case <-tick.C:
-			begun := time.Now()
-			mu.Lock()
-			waiting[i] = begun
-			mu.Unlock()
-			go func() {
-				err := find[i%len(find)]()
-				took := time.Since(begun)
-				mu.Lock()
-				defer mu.Unlock()
-				delete(waiting, i)
-				s.Times = append(s.Times, took)
-				if err != nil {
-					s.Failed = append(s.Failed, err.Error())
-				}
-			}()
-		case <-asked:
-			mu.Lock()
-			for _, begun := range waiting {
-				if took := time.Since(begun); took > waitsLong {
-					s.Times = append(s.Times, took)
-				}
-			}
-			text, err := json.Marshal(s)
-			s = sample{}
-			mu.Unlock()
-			if err != nil {
-				return err
-			}
-			fmt.Println(string(text)) //nolint:forbidigo // for the process that started this one
+}
+
+func (r *recorder) addLocked(direct bool, took time.Duration) {
+	if direct {
+		r.sample.Direct = append(r.sample.Direct, took)
+		return
+	}
+	r.sample.Times = append(r.sample.Times, took)
+}
+
+// take returns the sample, and begins a new one.
+func (r *recorder) take() sample {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for p := range r.waiting {
+		if took := time.Since(p.begun); took > waitsLong {
+			r.addLocked(p.direct, took)
 		}
 	}
+	s := r.sample
+	r.sample = sample{}
+	return s
+}
+
+// direct holds connections to the server.
+type direct struct {
+	address string
+	command []byte
+	free    chan net.Conn
+}
+
+func newDirect(address string) *direct {
+	find := bsoncore.NewDocumentBuilder().AppendString("find", "orders_1").
+		AppendInt32("limit", 1).AppendBoolean("singleBatch", true).AppendString("$db", "d").Build()
+	const opMsg, headerSize = 2013, 16 + 4 + 1
+	m := binary.LittleEndian.AppendUint32(nil, uint32(headerSize+len(find)))
+	for _, word := range []uint32{1, 0, opMsg, 0} {
+		m = binary.LittleEndian.AppendUint32(m, word)
+	}
+	return &direct{address, append(append(m, 0), find...), make(chan net.Conn, 1000)}
+}
+
+// findOne makes a findOne on a connection of its own.
+func (d *direct) findOne() error {
+	var c net.Conn
+	var err error
+	select {
+	case c = <-d.free:
+	default:
+		if c, err = net.Dial("tcp", d.address); err != nil {
+			return err
+		}
+	}
+	if _, err = c.Write(d.command); err != nil {
+		return err
+	}
+	var size [4]byte
+	if _, err = io.ReadFull(c, size[:]); err != nil {
+		return err
+	}
+	rest := int64(binary.LittleEndian.Uint32(size[:])) - int64(len(size))
+	if _, err = io.CopyN(io.Discard, c, rest); err == nil {
+		d.free <- c
+	}
+	return err
 }
 
 // ask returns what the client has measured since the last time.
