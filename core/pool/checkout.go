@@ -11,8 +11,9 @@ import (
 
 // CheckOut returns a connection, which the caller owns until CheckIn. It blocks until a
 // connection has been checked in or established, ctx has ended, or WaitQueueTimeout is over;
-// waiters are served in the order that Config.Caller says. The error is a *ClosedError, a *PoolClearedError, a
-// *WaitQueueTimeoutError (which wraps the reason that ctx ended), or the error of Connect.
+// waiters are served in the order that Config.Caller says. The error is a *ClosedError, a
+// *PoolClearedError, a *WaitQueueTimeoutError (which wraps the reason that ctx ended), or the error
+// of Connect.
 func (p *Pool[C]) CheckOut(ctx context.Context) (*Conn[C], error) {
 	return p.CheckOutWithin(ctx, 0)
 }
