@@ -8,6 +8,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/event"
+	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/internal/spans"
 )
 
@@ -75,6 +77,17 @@ func TestSpans(t *testing.T) {
 			len(s.Events) != 1 || s.Events[0].Name != "exception" || len(s.Links) != 0 {
 			t.Errorf("%s: kind %v, status %v, events %v, links %v", s.Name, s.SpanKind, s.Status, s.Events, s.Links)
 		}
+	}
+}
+
+// TestCodeOfServer checks the attribute that a command gets at its end.
+func TestCodeOfServer(t *testing.T) {
+	w := newWorld(sdktrace.AlwaysSample())
+	w.find(t.Context(), 0, &mongoerr.CommandError{Code: 89, Message: "hunter2", Address: "h:1"})
+	s := w.exported(t, "find")
+	if !slices.Contains(s.Attributes, attribute.String("db.response.status_code", "89")) ||
+		s.Status.Description != "command failed on h:1: error (code 89)" {
+		t.Errorf("attributes %v, status %v", s.Attributes, s.Status)
 	}
 }
 

@@ -43,8 +43,7 @@ func Driver(log *slog.Logger, components []string) *event.Sink {
 		if !log.Enabled(context.Background(), slog.LevelDebug) {
 			return
 		}
-		attrs := make([]slog.Attr, 0, len(m.Fields)+1)
-		attrs = append(attrs, slog.String("component", string(m.Component)))
+		attrs := []slog.Attr{slog.String("component", string(m.Component))}
 		for _, f := range m.Fields {
 			if m.Component != eventlog.Command || f.Key != "command" && f.Key != "reply" {
 				attrs = append(attrs, slog.Any(f.Key, f.Value))
