@@ -100,8 +100,8 @@ var busy = map[string]bool{
 // memory at the peak, and the time that a findOne of another client takes.
 func TestAttacks(t *testing.T) {
 	var mu sync.Mutex
-	table := fmt.Sprintf("%-34s %-9s %-9s %-9s %-9s %-6s %s\n", "attack", "peak MiB",
-		"p99 alone", "p99", "direct", "ratio", "the attacker")
+	table := "| attack | peak | alone | beside | direct | ratio | what becomes of the attacker |\n" +
+		"|---|---|---|---|---|---|---|\n"
 	defer func() { t.Log("\n" + table) }()
 	t.Run("each", func(t *testing.T) {
 		for _, a := range slices.Concat(grpcAttacks, restAttacks) {
@@ -121,7 +121,7 @@ func TestAttacks(t *testing.T) {
 				ratio := results[len(results)/2]
 				mu.Lock()
 				defer mu.Unlock()
-				row := fmt.Sprintf("%-34s %-9d %-9s %-9s %-9s %-6.1f %s\n", a.name, r.peak>>20,
+				row := fmt.Sprintf("| %s | %d MiB | %s | %s | %s | %.1f | %s |\n", a.name, r.peak>>20,
 					ratio.alone.Round(10*time.Microsecond), ratio.during.Round(10*time.Microsecond),
 					ratio.direct.Round(10*time.Microsecond), ratio.ratio(), r.attacker)
 				table += row
@@ -177,9 +177,9 @@ func measure(t *testing.T, a attack) (r result) {
 	if _, err := client.Line(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	<-time.After(time.Duration(of(3, 1)) * time.Second) // until all is warm
+	<-time.After(time.Duration(of(2, 1)) * time.Second) // until all is warm
 	ask(t, client)
-	<-time.After(time.Duration(of(6, 1)) * time.Second)
+	<-time.After(time.Duration(of(5, 1)) * time.Second)
 	r.alone = p99(ask(t, client).Times)
 	r.attacker = a.run(t, g)
 	during := ask(t, client)

@@ -68,7 +68,7 @@ var restAttacks = []attack{
 		return fmt.Sprintf("%d commands that hang", n)
 	}},
 	{"REST streams not read", func(t *testing.T, g *target) string {
-		n, seconds := of(60, 8), of(60, 10)
+		n, seconds := of(60, 8), of(25, 10)
 		var conns []net.Conn
 		for range n {
 			c := post(t, g, "docs_100_15500000/documents:streamFind",
