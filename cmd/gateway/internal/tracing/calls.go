@@ -37,7 +37,11 @@ func (t *Tracing) HTTP(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		ctx, span := t.tracer.Start(ofClient(r), spanMethod(r), ofServer...)
+		ctx := r.Context()
+		if len(r.Header["Traceparent"]) > 0 { // a propagator would allocate to see that it is empty
+			ctx = propagator.Extract(ctx, headers(r.Header))
+		}
+		ctx, span := t.tracer.Start(ctx, spanMethod(r), ofServer...)
 		defer span.End()
 		r = r.WithContext(ctx)
 		if !span.IsRecording() {
@@ -74,15 +78,6 @@ func spanMethod(r *http.Request) string {
 
 // ofServer has the options of a call's span, here so that calls do not allocate them.
 var ofServer = []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindServer)}
-
-// ofClient returns the request's context with the span that its headers name. Most requests name
-// none, and a propagator would allocate to see that.
-func ofClient(r *http.Request) context.Context {
-	if len(r.Header["Traceparent"]) == 0 {
-		return r.Context()
-	}
-	return propagator.Extract(r.Context(), headers(r.Header))
-}
 
 // requestAttributes leaves the URL out: its query may have a filter, with the caller's values, and
 // its path a ticket, which is a credential. The route says what was asked for.
