@@ -14,17 +14,44 @@ import (
 // connections without any data from the client are closed with the listener, and the others by
 // hangUpAll.
 //
-// A listener with a limit closes the connections beyond it as soon as they are accepted.
+// A listener with a limit closes the connections beyond it as soon as they are accepted. Each
+// listener accepts at most mostAtOnce connections in paceTime, since thousands at once would take
+// the processors from the calls of others; the kernel holds the rest.
 type clients struct {
 	net.Listener
 	limit *limit // shared by the listeners of gRPC and REST; nil: none
 	// refuse replaces the answers that net/http writes itself; nil: nothing does.
 	refuse Refuse
+	pace   pace
 
 	// mu guards the fields below. Nothing blocks while it is held.
 	mu     sync.Mutex
 	open   map[*client]struct{}
 	closed bool
+}
+
+const (
+	mostAtOnce = 4
+	paceTime   = time.Millisecond
+)
+
+// pace spreads what happens very often over time. One goroutine uses it.
+type pace struct {
+	begun time.Time // when the present paceTime began
+	n     int       // what has happened since
+}
+
+// wait blocks until one more may happen, for at most paceTime.
+func (p *pace) wait() {
+	past := time.Since(p.begun)
+	if past < paceTime && p.n == mostAtOnce {
+		time.Sleep(paceTime - past)
+		past = paceTime
+	}
+	if past >= paceTime {
+		p.begun, p.n = time.Now(), 0
+	}
+	p.n++
 }
 
 func newClients(l net.Listener, most *limit, refuse Refuse) *clients {
@@ -34,6 +61,7 @@ func newClients(l net.Listener, most *limit, refuse Refuse) *clients {
 // Accept returns the next connection that the limit admits.
 func (l *clients) Accept() (net.Conn, error) {
 	for {
+		l.pace.wait()
 		nc, err := l.Listener.Accept()
 		if err != nil {
 			return nil, err

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/mooringdb/mooring/cmd/gateway/internal/server"
@@ -195,4 +196,39 @@ func TestSetMaxConnections(t *testing.T) {
 			t.Errorf("%d in all, %d of one address: served %v, want %v", tt.most, tt.ofOne, got, tt.want)
 		}
 	}
+}
+
+// TestAcceptIsPaced checks that a flood of connections is accepted over some time, and that a
+// connection that comes alone does not wait.
+func TestAcceptIsPaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 400
+		p := pipeListener{make(chan net.Conn, n), make(chan struct{})}
+		l := server.Watched(p)
+		defer func() { _ = l.Close() }()
+		accept := func(n int) time.Duration {
+			begun := time.Now()
+			for range n {
+				near, far := net.Pipe()
+				defer func() { _ = far.Close() }()
+				p.conns <- near
+				c, err := l.Accept()
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer func() { _ = c.Close() }()
+			}
+			return time.Since(begun)
+		}
+		if took := accept(1); took != 0 {
+			t.Errorf("the first connection waits %v", took)
+		}
+		if took := accept(n); took < 90*time.Millisecond || took > 110*time.Millisecond {
+			t.Errorf("%d connections at once are accepted within %v, want 100 ms", n, took)
+		}
+		time.Sleep(time.Second)
+		if took := accept(1); took != 0 {
+			t.Errorf("a connection waits %v after the flood", took)
+		}
+	})
 }
