@@ -45,7 +45,7 @@ type pace struct {
 func (p *pace) wait() {
 	past := time.Since(p.begun)
 	if past < paceTime && p.n == mostAtOnce {
-		time.Sleep(paceTime - past)
+		<-time.After(paceTime - past)
 		past = paceTime
 	}
 	if past >= paceTime {

@@ -226,7 +226,7 @@ func TestAcceptIsPaced(t *testing.T) {
 		if took := accept(n); took < 90*time.Millisecond || took > 110*time.Millisecond {
 			t.Errorf("%d connections at once are accepted within %v, want 100 ms", n, took)
 		}
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) //nolint:forbidigo // time is fake here
 		if took := accept(1); took != 0 {
 			t.Errorf("a connection waits %v after the flood", took)
 		}
