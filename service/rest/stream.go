@@ -200,17 +200,16 @@ func (c *call) send(b []byte) error {
 // sendBytes writes a part of a stream. What is compressed is written up to its end, so that the
 // client can read all of the part.
 func (c *call) sendBytes(b []byte) error {
-	to := io.Writer(pacedWriter{c})
-	if c.compressor != nil {
-		to = c.compressor
-	}
-	if len(b) > 0 {
-		if _, err := to.Write(b); err != nil {
-			return err
-		}
-	}
 	if c.compressor == nil {
-		return nil
+		if len(b) == 0 {
+			return nil
+		}
+		defer c.pause()()
+		_, err := c.w.Write(b)
+		return err
+	}
+	if _, err := c.compressor.Write(b); err != nil {
+		return err
 	}
 	if err := c.compressor.Flush(); err != nil {
 		return err

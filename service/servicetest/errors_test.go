@@ -136,7 +136,7 @@ func rows(token string) map[protoreflect.FullName]failing {
 		"mooring.v1.TransactionService.Run": {
 			&mooringv1.TransactionServiceRunRequest{Operations: []*mooringv1.TransactionOperation{
 				{Operation: &mooringv1.TransactionOperation_FindOne{FindOne: &mooringv1.FindOneRequest{Database: d, Collection: c}}},
-			}}, refused,
+			}}, "InvalidArgument",
 		},
 
 		// These ask no server: only a request can be wrong.
