@@ -316,14 +316,15 @@ func (p *Pager) Close(ctx context.Context) error {
 		if _, moved := h.ledger.Moved(); moved { // it answers until the process ends
 			continue
 		}
-		isOpen := h.isOpen()
 		switch w := p.table.RemoveLocked(h, handle.ErrClosing); {
-		case w == nil && p.cfg.Keys.Ephemeral():
+		case w != nil: // the call that works on it ends it
+			p.fate.Ended++
+		case p.cfg.Keys.Ephemeral():
 			left = append(left, h)
-			if isOpen {
+			if h.isOpen() {
 				p.fate.Ended++
 			}
-		case isOpen:
+		case h.isOpen():
 			p.fate.Left++
 		}
 	}

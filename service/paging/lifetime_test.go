@@ -3,6 +3,7 @@ package paging_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -62,6 +63,52 @@ func TestCursorsAreLeft(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestCloseDuringAnAnswer closes a pager that fetches a page for another replica: that cursor ends
+// with the fetch, which owns it.
+func TestCloseDuringAnAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, nil)
+		release := make(chan struct{})
+		f.s.next = func(ctx context.Context) error {
+			select {
+			case <-release:
+				return nil
+			case <-ctx.Done():
+				return &mongoerr.NetworkError{Sent: true, Err: context.Cause(ctx)}
+			}
+		}
+		first, second := f.open(9, 2, 0).Token, f.open(9, 2, 0).Token
+		var wg sync.WaitGroup
+		wg.Go(func() { f.r1(first, 2) }) // of 9 documents: it stays open
+		synctest.Wait()
+		wg.Go(func() {
+			if err := f.r.Drain(t.Context()); err != nil {
+				t.Errorf("Drain = %v", err)
+			}
+		})
+		synctest.Wait()
+		wg.Go(func() { // begins once the drain has ended
+			question := paging.Question{Principal: "anna", Token: second}
+			if _, err := f.r.Answer(t.Context(), question); err == nil {
+				t.Error("a closed pager answers")
+			}
+		})
+		synctest.Wait()
+		release <- struct{}{}
+		synctest.Wait()
+		if err := f.r.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		wg.Wait()
+		if open, killed, _ := f.s.count(); open != 1 || killed != 1 {
+			t.Errorf("%d open, %d killed", open, killed)
+		}
+		if got, want := f.r.Fate(), (paging.Fate{Ended: 1, Left: 1}); got != want {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+	})
 }
 
 func TestClose(t *testing.T) {
