@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"context"
+	"encoding/binary"
 	"math"
 	"runtime"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/mooringdb/mooring/cmd/gateway/internal/server"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
@@ -133,8 +135,8 @@ func TestResponsesAreCharged(t *testing.T) {
 	})
 }
 
-// TestResponsesInTurns checks that a large response waits for its turn, and that a small one does
-// not.
+// TestResponsesInTurns checks that a large response waits for its turn, also if it is compressed,
+// and that a small one does not.
 func TestResponsesInTurns(t *testing.T) {
 	var a *admission.Admission // of the bubble, whose channels it must have
 	cfg := server.GRPCConfig{OpenAccount: func(_ context.Context, c *admission.Account) {
@@ -151,7 +153,13 @@ func TestResponsesInTurns(t *testing.T) {
 		c.call(1, "/test.Test/Unary", 60<<10)
 		c.call(3, "/test.Test/Unary", 64<<10)
 		c.take(3, 1<<20)
-		for id, want := range map[uint32]string{1: "0", 3: ""} {
+		in, err := proto.Marshal(wrapperspb.Bytes(binary.BigEndian.AppendUint32(nil, 64<<10)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.openCoded(5, "/test.Test/Unary", "gzip")
+		c.send(5, append(prefix(len(in)), in...))
+		for id, want := range map[uint32]string{1: "0", 3: "", 5: ""} {
 			if got := c.ended(id); got != want {
 				t.Errorf("call %d while others work: status %q, want %q", id, got, want)
 			}
@@ -159,8 +167,10 @@ func TestResponsesInTurns(t *testing.T) {
 		for i := range others {
 			others[i].Leave()
 		}
-		if got := c.ended(3); got != "0" {
-			t.Errorf("the large response: status %q", got)
+		for _, id := range []uint32{3, 5} {
+			if got := c.ended(id); got != "0" {
+				t.Errorf("the large response of call %d: status %q", id, got)
+			}
 		}
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/coding"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
@@ -105,15 +106,10 @@ func (s *stream) sendCompressed(out *outgoing) error {
 	if err := out.account.GrowLast(s.ctx, more); err != nil {
 		return rpcerr.Status(err).Err()
 	}
-	text, err := proto.Marshal(m)
+	header, text, err := s.pack(out.account.Turn(), m)
 	if err != nil {
 		return err
 	}
-	header := make([]byte, 5)
-	if coding.IsWorth(len(text)) {
-		header[0], text = 1, s.coding.Append(nil, text)
-	}
-	binary.BigEndian.PutUint32(header[1:], uint32(len(text)))
 	if mem.IsBelowBufferPoolingThreshold(len(text)) {
 		out.account.Close() // it is small now, and nothing says when it is freed
 		return s.queue(header, mem.BufferSlice{mem.SliceBuffer(text)})
@@ -124,6 +120,23 @@ func (s *stream) sendCompressed(out *outgoing) error {
 	data := mem.BufferSlice{mem.NewBuffer(kept, s.watch(len(text), out))}
 	defer data.Free()
 	return s.queue(header, data)
+}
+
+// pack returns a message as it is on the wire. It does its work in its turn.
+func (s *stream) pack(
+	turn admission.Turn, m proto.Message,
+) (header, text []byte, err error) {
+	turn.Take()
+	defer turn.Leave()
+	if text, err = proto.Marshal(m); err != nil {
+		return nil, nil, err
+	}
+	header = make([]byte, 5)
+	if coding.IsWorth(len(text)) {
+		header[0], text = 1, s.coding.Append(nil, text)
+	}
+	binary.BigEndian.PutUint32(header[1:], uint32(len(text)))
+	return header, text, nil
 }
 
 // queue gives grpc a message as it is on the wire. It calls the Write of grpc's stream, which has
