@@ -59,6 +59,7 @@ func (t *Tracing) HTTP(next http.Handler) http.Handler {
 const (
 	maxMethod = 32
 	maxAgent  = 256
+	maxName   = 1 << 10 // of a gRPC method
 )
 
 // isKnown has the methods that may be the value of http.request.method.
@@ -170,12 +171,13 @@ func (t *Tracing) GRPC() func(
 func (t *Tracing) beginCall(
 	ctx context.Context, method string,
 ) (context.Context, func(error)) {
-	ctx, span := t.tracer.Start(ofCaller(ctx), method[1:], ofServer...)
+	name := spans.Text(method[1:], maxName) // the client's, also if there is no such method
+	ctx, span := t.tracer.Start(ofCaller(ctx), name, ofServer...)
 	if !span.IsRecording() {
 		return ctx, func(error) {}
 	}
 	span.SetAttributes(attribute.String("rpc.system.name", "grpc"),
-		attribute.String("rpc.method", method[1:]))
+		attribute.String("rpc.method", name))
 	if p, ok := peer.FromContext(ctx); ok {
 		span.SetAttributes(clientAddress(p.Addr.String())...)
 	}

@@ -294,19 +294,24 @@ func TestTLS(t *testing.T) {
 }
 
 func TestGRPC(t *testing.T) {
+	const find = "mooring.v1.DocumentService/Find"
+	long := strings.Repeat("a", 1999) // with the slash a path of 2,000 bytes
 	for _, tt := range []struct {
-		err     error
-		code    string
-		failure bool
+		method, name string
+		err          error
+		code         string
+		failure      bool
 	}{
-		{nil, "OK", false},
-		{status.Error(grpccodes.NotFound, "x"), "NotFound", false},
-		{status.Error(grpccodes.Unavailable, "x"), "Unavailable", true},
-		{errors.New("x"), "Unknown", true},
+		{"/" + find, find, nil, "OK", false},
+		{"/" + find, find, status.Error(grpccodes.NotFound, "x"), "NotFound", false},
+		{"/" + find, find, status.Error(grpccodes.Unavailable, "x"), "Unavailable", true},
+		{"/" + find, find, errors.New("x"), "Unknown", true},
+		{"/a/\xff", "a/?", status.Error(grpccodes.Unimplemented, "x"), "Unimplemented", true},
+		{"/" + long, long[:1<<10], status.Error(grpccodes.Unimplemented, "x"), "Unimplemented", true},
 	} {
 		made, memory := tracing.NewRecorded(t, nil)
 		ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs("traceparent", remote))
-		ctx, end := made.GRPC()(ctx, "/mooring.v1.DocumentService/Find")
+		ctx, end := made.GRPC()(ctx, tt.method)
 		sent := metadata.MD{}
 		made.Inject(ctx, sent)
 		comment, _ := made.Comment(ctx).Document()
@@ -318,8 +323,8 @@ func TestGRPC(t *testing.T) {
 		if got := sent.Get("traceparent"); len(got) != 1 || !strings.Contains(got[0], s.SpanContext.SpanID().String()) {
 			t.Errorf("traceparent of a call to a replica: %q", got)
 		}
-		want := "rpc.system.name=grpc rpc.method=mooring.v1.DocumentService/Find rpc.response.status_code=" + tt.code
-		if all := text(s.Attributes); s.Name != "mooring.v1.DocumentService/Find" || !strings.HasPrefix(all, want) ||
+		want := "rpc.system.name=grpc rpc.method=" + tt.name + " rpc.response.status_code=" + tt.code
+		if all := text(s.Attributes); s.Name != tt.name || !strings.HasPrefix(all, want) ||
 			s.Parent.SpanID().String() != "0102030405060708" {
 			t.Errorf("span %q under %s with %s, want %s", s.Name, s.Parent.SpanID(), all, want)
 		}
