@@ -138,13 +138,14 @@ type repeat struct {
 
 // limited are the messages that clients and servers can cause at any rate.
 var limited = []string{
-	"request failed", "request refused", "slow request", "server unavailable", "server changed",
-	"connection pool cleared", "replica joined", "replica left", "panic",
+	"request failed", "request refused", "request refused by the policy", "slow request",
+	"server unavailable", "server changed", "connection pool cleared", "replica joined",
+	"replica left", "panic",
 }
 
 // subjects are the attributes that tell kinds of records apart. They are bounded, or nearly so.
 var subjects = []string{
-	"server", "replica", "host", "reason", "option", "problem", "was", "is", "method",
+	"server", "replica", "host", "reason", "option", "problem", "was", "is", "method", "rule",
 }
 
 func kindOf(r *slog.Record) string {

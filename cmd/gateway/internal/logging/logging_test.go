@@ -227,6 +227,12 @@ func TestRepeats(t *testing.T) {
 		if got := lines(); len(got) != 2 {
 			t.Errorf("refusals of two kinds: %q", got)
 		}
+		for _, rule := range []string{"no rule", "tenants", "no rule"} {
+			log.Warn("request refused by the policy", "method", "Find", "rule", rule)
+		}
+		if got := lines(); len(got) != 2 {
+			t.Errorf("refusals by two rules: %q", got)
+		}
 	})
 }
 
