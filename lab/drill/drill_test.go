@@ -299,7 +299,7 @@ func TestNoPrimary(t *testing.T) {
 func TestElections(t *testing.T) {
 	t.Parallel()
 	set := newReplicaSet(t)
-	d := begin(t, set.URI("replicaSet=rs"+quick))
+	d := begin(t, set.URI("replicaSet=rs&heartbeatFrequencyMS=500"))
 	n := 0
 	elect := func() {
 		n++

@@ -29,8 +29,8 @@ func Sink(log *slog.Logger) *event.Sink {
 
 // Driver returns what writes the facts of these components of the driver in the words and fields of
 // the MongoDB specifications, all at Debug; nil if there are no components. Their component is in
-// the field of that name. Commands, replies and the words of servers about failures are left out:
-// they have the data of callers in them.
+// the field of that name. Commands, replies and the words of servers about failed commands are
+// left out: they have the data of callers in them.
 func Driver(log *slog.Logger, components []string) *event.Sink {
 	if len(components) == 0 {
 		return nil
