@@ -128,8 +128,7 @@ export class Client {
   /** Calls an operation of openapi.json and returns the body and the headers of its response. */
   async exchange(id, args = {}) {
     const read = async (response, guard) => {
-      const text = await response.text();
-      guard.rest();
+      const text = await textOf(response, guard);
       return { text, status: response.status, headers: response.headers };
     };
     const { text, status, headers } = await this.#send(id, args, this.#codec ? 'application/ejson' : 'application/json', read);
@@ -212,7 +211,7 @@ export class Client {
       try {
         const response = await this.#fetch(url, { ...init, signal: guard.signal });
         if (response.ok || response.status === 304) return await read(response, guard);
-        error = new MooringError(await errorOf(response, (text) => this.#parse(text)), response.status);
+        error = new MooringError(await errorOf(response, guard, (text) => this.#parse(text)), response.status);
         after = response.headers.get('Retry-After');
       } catch (err) {
         guard.rest();
@@ -228,8 +227,8 @@ export class Client {
 }
 
 // errorOf reads a failure's body. A proxy may have answered with another one.
-async function errorOf(response, parse) {
-  const text = await response.text();
+async function errorOf(response, guard, parse) {
+  const text = await textOf(response, guard);
   try {
     const body = parse(text);
     if (body?.error?.reason) return body;
@@ -248,14 +247,29 @@ function present(body) {
   return Object.fromEntries(Object.entries(body).filter(([, value]) => value !== undefined));
 }
 
-async function* linesOf(body, guard) {
+// piecesOf yields the text of a body as it arrives. The guard waits only while the client reads.
+async function* piecesOf(body, guard) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
-  let rest = '';
   for (;;) {
-    const { done, value } = await reader.read();
     guard.touch();
-    if (done) break;
-    const lines = (rest + value).split('\n');
+    const { done, value } = await reader.read();
+    guard.rest();
+    if (done) return;
+    yield value;
+  }
+}
+
+async function textOf(response, guard) {
+  let text = '';
+  if (response.body) for await (const piece of piecesOf(response.body, guard)) text += piece;
+  guard.rest();
+  return text;
+}
+
+async function* linesOf(body, guard) {
+  let rest = '';
+  for await (const piece of piecesOf(body, guard)) {
+    const lines = (rest + piece).split('\n');
     rest = lines.pop();
     for (const line of lines) if (line) yield line;
   }

@@ -241,7 +241,9 @@ class Client:
                 after = err.headers.get("Retry-After")
                 failure = self._error(err)
             except (OSError, http.client.HTTPException) as err:
-                if isinstance(getattr(err, "reason", err), socket.timeout):
+                cause = getattr(err, "reason", err)
+                # With a number it is the kernel's error, not the end of the client's wait.
+                if isinstance(cause, socket.timeout) and cause.errno is None:
                     message = f"{self._url} has sent nothing for {wait:g} s"
                     raise _failure("SocketTimeout", "never", message) from err
                 retry = "same-request" if call.repeatable() else "never"

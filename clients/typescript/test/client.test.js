@@ -19,9 +19,13 @@ async function answering(answers, options) {
   const requests = [];
   const server = createServer((request, response) => {
     requests.push(request.headers);
-    const { status = 200, headers = {}, body = '{}', cut = false, silent = false } = answers.shift();
+    const { status = 200, headers = {}, body = '{}', cut = false, silent = false, pieces, every } = answers.shift();
     if (silent && body === '{}') return;
     response.writeHead(status, headers);
+    if (pieces) {
+      piece(response, pieces, every);
+      return;
+    }
     if (!cut && !silent) {
       response.end(body);
       return;
@@ -36,6 +40,17 @@ async function answering(answers, options) {
   };
   const client = new Client(`http://127.0.0.1:${server.address().port}`, { token: 'secret', ...options });
   return { requests, stop, client };
+}
+
+/** Sends pieces of an answer, one each time. */
+function piece(response, pieces, every) {
+  const [first, ...others] = pieces;
+  if (others.length === 0) {
+    response.end(first);
+    return;
+  }
+  response.write(first);
+  setTimeout(() => piece(response, others, every), every);
 }
 
 for (const { name, needs, run } of tests) {

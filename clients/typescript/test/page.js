@@ -18,17 +18,22 @@ function answering(answers, options) {
   const requests = [];
   const fetch = (_, { headers, signal }) => {
     requests.push(Object.fromEntries(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value])));
-    const { status = 200, headers: ofAnswer = {}, body = '{}', cut = false, silent = false } = answers.shift();
+    const { status = 200, headers: ofAnswer = {}, body = '{}', cut = false, silent = false, pieces = [body], every } = answers.shift();
     const aborted = new Promise((_, reject) => {
       signal.addEventListener('abort', () => reject(signal.reason));
     });
     if (silent && body === '{}') return aborted;
     aborted.catch(() => {});
     const stream = new ReadableStream({
-      start(controller) {
-        controller.enqueue(new TextEncoder().encode(body));
-        if (silent) aborted.catch((reason) => controller.error(reason));
-        else if (cut) setTimeout(() => controller.error(new TypeError('network error')));
+      async start(controller) {
+        aborted.catch((reason) => controller.error(reason));
+        for (const [i, piece] of pieces.entries()) {
+          if (i > 0) await new Promise((resolve) => setTimeout(resolve, every));
+          if (signal.aborted) return;
+          controller.enqueue(new TextEncoder().encode(piece));
+        }
+        if (silent) return;
+        if (cut) setTimeout(() => controller.error(new TypeError('network error')));
         else controller.close();
       },
     });

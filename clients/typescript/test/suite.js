@@ -192,6 +192,30 @@ test('a silent gateway', async (env) => {
   s.stop();
 });
 
+test('a caller that is slow, before a gateway that is not silent', async (env) => {
+  const line = '{"document":{}}\n';
+  const s = await env.answering([{ pieces: [line, line, line, line, line, line, line, '{"end":{}}\n'], every: 150 }], { socketTimeout: 600 });
+  let lines = 0;
+  for await (const _ of s.client.collection('a', 'b').stream()) {
+    if (lines === 0) await new Promise((resolve) => setTimeout(resolve, 900));
+    lines += 1;
+  }
+  assert.equal(lines, 7);
+  s.stop();
+});
+
+test('an answer that takes longer than the gateway may be silent', async (env) => {
+  const pieces = ['{', '"document"', ':', '{', '"a"', ':', '1', '}}'];
+  const failure = [...failed('WriteOutcomeUnknown', 'never')];
+  const slow = { status: 500, pieces: [...failure.splice(0, 7), failure.join('')], every: 150 };
+  const s = await env.answering([{ pieces, every: 150 }, slow, { body: '{', silent: true }], { socketTimeout: 600 });
+  const orders = s.client.collection('a', 'b');
+  assert.deepEqual(await orders.findOne(), { a: 1 });
+  await assert.rejects(orders.findOne(), { reason: 'WriteOutcomeUnknown', httpStatus: 500 });
+  await assert.rejects(orders.findOne({ silent: 1 }), { reason: 'SocketTimeout', retry: 'never' });
+  s.stop();
+});
+
 test('a call that its caller ends', async (env) => {
   const s = await env.answering([{ silent: true }]);
   const aborter = new AbortController();
