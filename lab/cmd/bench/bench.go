@@ -250,8 +250,10 @@ func (b *bench) run(ctx context.Context, w io.Writer) error {
 			}
 		}
 	}
-	if err := b.checkCollector(ctx); b.traces() && err != nil {
-		return err
+	if b.traces() {
+		if err := b.checkCollector(ctx); err != nil {
+			return err
+		}
 	}
 	fmt.Fprintln(w)
 	for _, line := range ratios {

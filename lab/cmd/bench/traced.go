@@ -38,9 +38,17 @@ func (b *bench) tracedScenarios(find []scenario) []scenario {
 	return traced
 }
 
-// checkCollector makes sure that spans have arrived: otherwise the gateway with traces was measured
-// without them.
+// checkCollector stops the gateway with traces, which sends its last spans then, and makes sure that
+// spans have arrived: otherwise that gateway was measured without them.
 func (b *bench) checkCollector(ctx context.Context) error {
+	for _, p := range b.processes {
+		if p.Pid() != b.traced.pid {
+			continue
+		}
+		if err := p.Stop(10 * time.Second); err != nil {
+			return fmt.Errorf("%s: %w", b.traced.name, err)
+		}
+	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, b.collector, nil)
 	if err != nil {
 		return err
