@@ -47,7 +47,9 @@ func (w *world) exported(t *testing.T, name string) tracetest.SpanStub {
 
 // find emits the events of a find by the caller of ctx, in a transaction unless it is 0.
 func (w *world) find(ctx context.Context, transaction int64, err error) {
-	operation := event.Operation{ID: 7, Name: "find", Database: "d", Collection: "k", Transaction: transaction}
+	operation := event.Operation{
+		ID: 7, Name: "find", Database: "d", Collection: "k", Transaction: transaction,
+	}
 	command := event.Command{Name: "find", RequestID: 8, OperationID: 7, Database: "d", Address: "h:1"}
 	w.sink.OperationStarted(event.OperationStarted{Operation: operation, Context: ctx})
 	body := bson.NewBuilder(nil).String("find", "k").Finish()
@@ -73,10 +75,18 @@ func TestSpans(t *testing.T) {
 		t.Errorf("the command is under %s, want %s", got, want)
 	}
 	for _, s := range []tracetest.SpanStub{operation, command} {
-		if s.SpanKind != trace.SpanKindClient || s.Status.Code != codes.Error || s.Status.Description != "cut" ||
+		if s.SpanKind != trace.SpanKindClient ||
+			s.Status.Code != codes.Error || s.Status.Description != "cut" ||
 			len(s.Events) != 1 || s.Events[0].Name != "exception" || len(s.Links) != 0 {
-			t.Errorf("%s: kind %v, status %v, events %v, links %v", s.Name, s.SpanKind, s.Status, s.Events, s.Links)
+			t.Errorf("%s: kind %v, status %v, events %v, links %v",
+				s.Name, s.SpanKind, s.Status, s.Events, s.Links)
 		}
+		if !slices.Contains(s.Attributes, attribute.String("exception.message", "cut")) {
+			t.Errorf("%s: attributes %v, want the exception's message", s.Name, s.Attributes)
+		}
+	}
+	if links := w.exported(t, "request").Links; len(links) != 0 {
+		t.Errorf("the request has links to spans of its own trace: %v", links)
 	}
 }
 
@@ -97,13 +107,16 @@ func TestTextsAreBounded(t *testing.T) {
 	w.sink = spans.Sink(w.tracer, 5000)
 	long := strings.Repeat("ä", 5000)
 	w.sink.OperationStarted(event.OperationStarted{
-		Operation: event.Operation{ID: 7, Name: "find", Database: "d", Collection: "\xff" + long}, Context: t.Context(),
+		Operation: event.Operation{ID: 7, Name: "find", Database: "d", Collection: "\xff" + long},
+		Context:   t.Context(),
 	})
 	command := event.Command{Name: long, RequestID: 8, OperationID: 7, Database: "d", Address: "h:1"}
-	w.sink.CommandStarted(event.CommandStarted{Command: command, Body: bson.NewBuilder(nil).String("find", long).Finish()})
+	body := bson.NewBuilder(nil).String("find", long).Finish()
+	w.sink.CommandStarted(event.CommandStarted{Command: command, Body: body})
 	w.sink.CommandFailed(event.CommandFailed{Command: command, Err: errors.New(long)})
 	w.sink.OperationEnded(event.OperationEnded{Operation: event.Operation{ID: 7}})
-	w.exported(t, "find d.?"+long[:1024-8]) // whole characters in 1024 bytes, the first of which is none
+	// Whole characters in 1024 bytes, the first of which is none.
+	w.exported(t, "find d.?"+long[:1024-8])
 	failed := w.exported(t, long[:1024])
 	if got := failed.Status.Description; got != long[:1024] {
 		t.Errorf("the status has %d bytes", len(got))
@@ -125,8 +138,47 @@ func TestTextsAreBounded(t *testing.T) {
 				}
 			}
 			if len(text) > most || !utf8.ValidString(text) {
-				t.Errorf("%s of %.20q: %d bytes, valid: %v", a.Key, s.Name, len(text), utf8.ValidString(text))
+				t.Errorf("%s of %.20q: %d bytes, valid: %v",
+					a.Key, s.Name, len(text), utf8.ValidString(text))
 			}
+		}
+	}
+}
+
+func TestText(t *testing.T) {
+	for _, test := range []struct {
+		text  string
+		limit int
+		want  string
+	}{
+		{"", 0, ""},
+		{"find", 4, "find"},
+		{"find", 3, "fin"},
+		{"aä", 2, "a"},
+		{"\x80\x80\x80", 2, ""}, // no character begins before the limit
+		{"\xffä", 3, "?ä"},
+	} {
+		if got := spans.Text(test.text, test.limit); got != test.want {
+			t.Errorf("Text(%q, %d) = %q, want %q", test.text, test.limit, got, test.want)
+		}
+	}
+}
+
+// TestTransactionOfOneTrace has two requests of one trace work in one transaction: no links.
+func TestTransactionOfOneTrace(t *testing.T) {
+	w := newWorld(sdktrace.AlwaysSample())
+	ctx, page := w.tracer.Start(t.Context(), "page")
+	first, one := w.tracer.Start(ctx, "one")
+	w.sink.TransactionStarted(event.TransactionStarted{ID: 3, Context: first})
+	one.End()
+	second, two := w.tracer.Start(ctx, "two")
+	w.find(second, 3, nil)
+	w.sink.TransactionEnded(event.TransactionEnded{ID: 3})
+	two.End()
+	page.End()
+	for _, name := range []string{"find d.k", "two", "one", "transaction"} {
+		if links := w.exported(t, name).Links; len(links) != 0 {
+			t.Errorf("links of %s: %v, want none", name, links)
 		}
 	}
 }
@@ -147,10 +199,12 @@ func TestTransaction(t *testing.T) {
 		t.Errorf("the operation is under %s, want %s", got, want)
 	}
 	request := w.exported(t, "two")
-	if len(operation.Links) != 1 || operation.Links[0].SpanContext.SpanID() != request.SpanContext.SpanID() {
+	if len(operation.Links) != 1 ||
+		operation.Links[0].SpanContext.SpanID() != request.SpanContext.SpanID() {
 		t.Errorf("links of the operation: %v", operation.Links)
 	}
-	if len(request.Links) != 1 || request.Links[0].SpanContext.SpanID() != operation.SpanContext.SpanID() {
+	if len(request.Links) != 1 ||
+		request.Links[0].SpanContext.SpanID() != operation.SpanContext.SpanID() {
 		t.Errorf("links of the request: %v", request.Links)
 	}
 }
@@ -158,7 +212,9 @@ func TestTransaction(t *testing.T) {
 func TestNotSampled(t *testing.T) {
 	w := newWorld(sdktrace.ParentBased(sdktrace.NeverSample()))
 	w.find(t.Context(), 0, nil) // the sampler is asked
-	unsampled := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}})
+	unsampled := trace.NewSpanContext(trace.SpanContextConfig{
+		TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1},
+	})
 	ctx := trace.ContextWithSpanContext(t.Context(), unsampled)
 	w.find(ctx, 0, nil)
 	if n := len(w.memory.GetSpans()); n != 0 {
@@ -168,7 +224,9 @@ func TestNotSampled(t *testing.T) {
 		t.Error("Records: want false under a span that is not sampled, true under none")
 	}
 	if n := testing.AllocsPerRun(100, func() {
-		w.sink.OperationStarted(event.OperationStarted{Operation: event.Operation{ID: 7, Name: "find"}, Context: ctx})
+		w.sink.OperationStarted(event.OperationStarted{
+			Operation: event.Operation{ID: 7, Name: "find"}, Context: ctx,
+		})
 		w.sink.OperationEnded(event.OperationEnded{Operation: event.Operation{ID: 7}})
 	}); n != 0 {
 		t.Errorf("%v allocations for an operation that is not sampled, want 0", n)
