@@ -38,8 +38,8 @@ func (b *bench) tracedScenarios(find []scenario) []scenario {
 	return traced
 }
 
-// checkCollector stops the gateway with traces, which sends its last spans then, and makes sure that
-// spans have arrived: otherwise that gateway was measured without them.
+// checkCollector stops the gateway with traces, which sends its last spans then, and makes sure
+// that spans have arrived: otherwise that gateway was measured without them.
 func (b *bench) checkCollector(ctx context.Context) error {
 	for _, p := range b.processes {
 		if p.Pid() != b.traced.pid {
