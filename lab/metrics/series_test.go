@@ -386,3 +386,17 @@ func (r *request) post(status int, path, contentType string, body []byte) ([]byt
 	}
 	return b, err
 }
+
+// TestAlertRules has promtool check which alerts fire on made-up series, and that none fires on
+// those of a healthy gateway, one that stops included.
+func TestAlertRules(t *testing.T) {
+	promtool, err := exec.LookPath("promtool")
+	if err != nil {
+		t.Skip("promtool is not installed (apt-get install prometheus)")
+	}
+	cmd := exec.CommandContext(t.Context(), promtool, "test", "rules", "alerts_test.yaml")
+	cmd.Dir = filepath.Join("..", "..", "deploy", "prometheus")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("promtool: %v\n%s", err, out)
+	}
+}

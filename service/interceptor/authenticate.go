@@ -35,8 +35,8 @@ func (x *Chain) Authenticate(ctx context.Context, method string) (context.Contex
 		return &call.LocalContext{Context: ctx, Local: local}, nil
 	}
 	failure := rpcerr.Explain(err, call.Call{Local: local})
-	level, message := rpcerr.LogLevel(failure.Code())
-	//nolint:sloglint // one of the two constants of LogLevel
+	level, message := rpcerr.LogLevel(failure.Code(), rpcerr.Reason(failure.Reason()))
+	//nolint:sloglint // one of the constants of LogLevel
 	x.cfg.Logger.LogAttrs(ctx, level, message,
 		slog.String("method", method), slog.String("request_id", local.RequestID),
 		slog.String("code", failure.Code().String()), slog.String("reason", failure.Reason()),

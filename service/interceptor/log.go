@@ -13,8 +13,8 @@ import (
 )
 
 // log writes one line at Debug for each call. At higher levels it writes a line for a call that
-// failed by a fault of the gateway or the servers, for one that was refused, and for one that was
-// slow. The logger limits lines that repeat.
+// failed by a fault of the gateway or the servers, for one that was refused or ended by the
+// shutdown, and for one that was slow. The logger limits lines that repeat.
 func (x *Chain) log(ctx context.Context, c *pass) (err error) {
 	start := time.Now()
 	err = c.next(ctx)
@@ -23,9 +23,9 @@ func (x *Chain) log(ctx context.Context, c *pass) (err error) {
 	if f, ok := errors.AsType[*rpcerr.Failure](err); ok {
 		r.code, r.reason, r.message = f.Code(), f.Reason(), f.Logged()
 	}
-	level, message := rpcerr.LogLevel(r.code)
+	level, message := rpcerr.LogLevel(r.code, rpcerr.Reason(r.reason))
 	if level > slog.LevelDebug && x.cfg.Logger.Enabled(ctx, level) {
-		//nolint:sloglint // one of the two constants of LogLevel
+		//nolint:sloglint // one of the constants of LogLevel
 		x.cfg.Logger.LogAttrs(ctx, level, message, r.attrs(ctx)...)
 	}
 	if slow := x.cfg.SlowRequest; slow > 0 && r.took >= slow && c.stream == nil {

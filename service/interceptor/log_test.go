@@ -21,7 +21,7 @@ import (
 func TestSummaries(t *testing.T) {
 	for reason, want := range map[rpcerr.Reason]string{
 		rpcerr.QuotaExceeded: "level=INFO msg=\"request refused\"", rpcerr.PolicyRefused: "level=INFO msg=\"request refused\"",
-		rpcerr.NoSuitableServer: "level=WARN msg=\"request failed\"", rpcerr.ShuttingDown: "level=WARN msg=\"request failed\"",
+		rpcerr.NoSuitableServer: "level=WARN msg=\"request failed\"", rpcerr.ShuttingDown: "level=INFO msg=\"request ended by the shutdown\"",
 		rpcerr.Internal: "level=ERROR msg=\"request failed\"", rpcerr.CursorNotFound: "", rpcerr.Canceled: "",
 	} {
 		var out bytes.Buffer

@@ -531,13 +531,14 @@ func (c *call) log(ctx context.Context, failed rpcerr.Response) {
 	if c.handler.config.Logger == nil {
 		return
 	}
-	level, message := rpcerr.LogLevel(codes.Code(failed.Body.GetError().GetCode()))
-	//nolint:sloglint // one of the two constants of LogLevel
+	e := failed.Body.GetError()
+	level, message := rpcerr.LogLevel(codes.Code(e.GetCode()), rpcerr.Reason(e.GetReason()))
+	//nolint:sloglint // one of the constants of LogLevel
 	c.handler.config.Logger.LogAttrs(ctx, level, message,
 		slog.String("request_id", c.id()),
 		slog.String("method", knownMethod(c.r.Method)),
 		slog.String("path", withoutTicket(c.r.URL.Path)),
 		slog.Int("status", failed.Code),
-		slog.String("reason", failed.Body.GetError().GetReason()),
+		slog.String("reason", e.GetReason()),
 	)
 }

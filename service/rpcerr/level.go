@@ -6,10 +6,13 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// LogLevel returns the level and the message with which a call that ended with the code of an error
-// is logged. Only faults of the gateway or the servers, and refusals that an operator may want to
-// know of, are above Debug.
-func LogLevel(code codes.Code) (slog.Level, string) {
+// LogLevel returns the level and the message with which a call that ended with an error of that
+// code and reason is logged. Faults of the gateway or the servers are Warn or Error; refusals that
+// an operator may want to know of, and calls that ended because the gateway stops, are Info.
+func LogLevel(code codes.Code, reason Reason) (slog.Level, string) {
+	if reason == ShuttingDown {
+		return slog.LevelInfo, "request ended by the shutdown"
+	}
 	switch code {
 	case codes.Internal, codes.DataLoss:
 		return slog.LevelError, "request failed"

@@ -76,6 +76,11 @@ func TestChangeStreamsEndWithTheGateway(t *testing.T) {
 			t.Error("the log has the ticket")
 		}
 	}
+	if log := second.log.String(); strings.Contains(log, "request failed") {
+		t.Error("the end of the stream is logged as a failure")
+	} else if n := strings.Count(log, `level=INFO msg="request ended by the shutdown" method=/mooring.v1.ChangeStreamService/Watch`); n != 1 {
+		t.Errorf("%d lines about the stream's end", n)
+	}
 	if !strings.Contains(second.log.String(), "path=/v1/changeStreams/…") || !strings.Contains(second.log.String(), "key:shop") {
 		t.Error("the log has neither the refused path nor the principal of the ticket")
 	}

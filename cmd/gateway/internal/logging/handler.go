@@ -138,7 +138,8 @@ type repeat struct {
 
 // limited are the messages that clients and servers can cause at any rate.
 var limited = []string{
-	"request failed", "request refused", "request refused by the policy", "slow request",
+	"request failed", "request refused", "request refused by the policy",
+	"request ended by the shutdown", "slow request",
 	"server unavailable", "server changed", "connection pool cleared", "replica joined",
 	"replica left", "panic",
 }
