@@ -69,8 +69,8 @@ func TestQuiet(t *testing.T) {
 	}
 }
 
-// TestHushEverywhere fills each message of the API, and checks that none of the server's words is
-// left in it.
+// TestHushEverywhere fills each message of the API, with each member of its oneofs in turn, and
+// checks that none of the server's words is left in it.
 func TestHushEverywhere(t *testing.T) {
 	hushed := 0
 	file := mooringv1.File_mooring_v1_error_proto
@@ -84,14 +84,17 @@ func TestHushEverywhere(t *testing.T) {
 			case *mooringv1.WriteError, *mooringv1.WriteConcernError:
 				continue // no response: they are in those
 			}
-			m := kind.New()
-			fill(m, 0)
-			before := strings.Count(prototext.Format(m.Interface()), "secret")
-			rpcerr.Hush(m.Interface(), hider(true))
-			if text := prototext.Format(m.Interface()); strings.Contains(text, "secret") {
-				t.Errorf("%s: %s", m.Descriptor().Name(), text)
+			found := false
+			for member := range mostMembers {
+				m := kind.New()
+				fill(m, member, 0)
+				found = found || strings.Contains(prototext.Format(m.Interface()), "secret")
+				rpcerr.Hush(m.Interface(), hider(true))
+				if text := prototext.Format(m.Interface()); strings.Contains(text, "secret") {
+					t.Errorf("%s, member %d of oneofs: %s", m.Descriptor().Name(), member, text)
+				}
 			}
-			if before > 0 {
+			if found {
 				hushed++
 			}
 		}
@@ -102,8 +105,45 @@ func TestHushEverywhere(t *testing.T) {
 	}
 }
 
-// fill sets all fields that are messages, down to the errors, which have a secret.
-func fill(m protoreflect.Message, depth int) {
+// TestFill checks that fill sets each field that is a message, also those of oneofs.
+func TestFill(t *testing.T) {
+	file := mooringv1.File_mooring_v1_error_proto
+	protoregistry.GlobalFiles.RangeFilesByPackage(file.Package(), func(f protoreflect.FileDescriptor) bool {
+		for i := range f.Messages().Len() {
+			kind, err := protoregistry.GlobalTypes.FindMessageByName(f.Messages().Get(i).FullName())
+			if err != nil {
+				t.Fatal(err)
+			}
+			set := map[protoreflect.FullName]bool{}
+			for member := range mostMembers {
+				m := kind.New()
+				fill(m, member, 0)
+				m.Range(func(fd protoreflect.FieldDescriptor, _ protoreflect.Value) bool {
+					set[fd.FullName()] = true
+					return true
+				})
+			}
+			switch kind.Zero().Interface().(type) {
+			case *mooringv1.WriteError, *mooringv1.WriteConcernError:
+				continue
+			}
+			for i := range kind.Descriptor().Fields().Len() {
+				fd := kind.Descriptor().Fields().Get(i)
+				if fd.Message() != nil && !fd.IsMap() && !set[fd.FullName()] {
+					t.Errorf("%s is never set", fd.FullName())
+				}
+			}
+		}
+		return true
+	})
+}
+
+// mostMembers is at least the number of the members of each oneof of the API.
+const mostMembers = 16
+
+// fill sets all fields that are messages, down to the errors, which have a secret. Of a oneof it
+// sets only the member of that number, counted again from 0 after the last.
+func fill(m protoreflect.Message, member, depth int) {
 	switch m := m.Interface().(type) {
 	case *mooringv1.WriteError:
 		m.Message = "secret"
@@ -115,13 +155,22 @@ func fill(m protoreflect.Message, depth int) {
 	for i := range m.Descriptor().Fields().Len() {
 		fd := m.Descriptor().Fields().Get(i)
 		switch {
-		case fd.Message() == nil || fd.IsMap() || depth == 6:
+		case fd.Message() == nil || fd.IsMap() || depth == 6 || !isChosen(fd, member):
 		case fd.IsList():
-			fill(m.Mutable(fd).List().AppendMutable().Message(), depth+1)
+			fill(m.Mutable(fd).List().AppendMutable().Message(), member, depth+1)
 		default:
-			fill(m.Mutable(fd).Message(), depth+1)
+			fill(m.Mutable(fd).Message(), member, depth+1)
 		}
 	}
+}
+
+// isChosen reports whether a field is in no oneof, or is the member of that number.
+func isChosen(fd protoreflect.FieldDescriptor, member int) bool {
+	of := fd.ContainingOneof()
+	if of == nil {
+		return true
+	}
+	return of.Fields().Get(member%of.Fields().Len()).Number() == fd.Number()
 }
 
 // TestHushCost checks that a response without errors of the server costs nothing.
