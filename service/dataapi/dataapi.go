@@ -102,6 +102,9 @@ func (c *call) serve() error {
 	if err := checkType(r.Header); err != nil {
 		return err
 	}
+	if err := c.q.RefusePreconditions(); err != nil {
+		return err
+	}
 	timeout, err := c.q.Timeout()
 	if err != nil {
 		return err

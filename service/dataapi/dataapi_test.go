@@ -456,6 +456,21 @@ func TestFieldFailures(t *testing.T) {
 	}
 }
 
+// TestPreconditions checks that an action is refused, and not run, with a header that could exclude
+// it.
+func TestPreconditions(t *testing.T) {
+	for _, name := range []string{"If-Match", "If-None-Match", "If-Unmodified-Since"} {
+		for _, action := range []string{"updateOne", "deleteMany", "find"} {
+			b := &backend{}
+			w := post(newHandler(t, b), "/action/"+action, body(`"filter":{},`), name, `"a"`)
+			var got failure
+			if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != 400 || got.Code != "InvalidParameter" || !strings.HasPrefix(got.Error, name+": ") || b.request != nil {
+				t.Errorf("%s with %s: %d %s, called %v", action, name, w.Code, w.Body, b.request)
+			}
+		}
+	}
+}
+
 // TestCredentials checks where credentials may be, and that one in a header allows a form and a
 // missing type.
 func TestCredentials(t *testing.T) {

@@ -126,8 +126,8 @@ func (c *call) open() (map[string]string, error) {
 			return nil, err
 		}
 	}
-	if r.method != http.MethodGet && !r.isResource() {
-		if err := refusePreconditions(c.r.Header); err != nil {
+	if !r.isResource() {
+		if err := refusePreconditions(r.method, c.r.Header); err != nil {
 			return nil, err
 		}
 	}

@@ -15,8 +15,9 @@ import (
 // precondition of a change is about the BSON alone.
 
 const (
-	ifMatch     = "If-Match"
-	ifNoneMatch = "If-None-Match"
+	ifMatch           = "If-Match"
+	ifNoneMatch       = "If-None-Match"
+	ifUnmodifiedSince = "If-Unmodified-Since"
 )
 
 // entityTag represents one element of If-Match or If-None-Match: an etag, or *.
@@ -90,9 +91,19 @@ var forms = map[extjson.Mode]string{
 	extjson.RelaxedSafe: "s", extjson.Relaxed: "r", extjson.Canonical: "c", extjson.Plain: "p",
 }
 
-// refusePreconditions refuses the preconditions of a call with a name. If they were ignored, the
-// call would change what its client has excluded.
-func refusePreconditions(h http.Header) error {
+// refusePreconditions refuses the preconditions of a call that is about no single document. If they
+// were ignored, the call would change what its client has excluded. The response of a GET has no
+// etag here, so If-None-Match excludes it only with *.
+func refusePreconditions(method string, h http.Header) error {
+	if err := refuseDates(h); err != nil {
+		return err
+	}
+	if method == http.MethodGet && len(h[ifMatch]) == 0 {
+		tags, err := parseTags(ifNoneMatch, h[ifNoneMatch])
+		if err != nil || !slices.ContainsFunc(tags, entityTag.any) {
+			return err
+		}
+	}
 	for _, name := range [...]string{ifMatch, ifNoneMatch} {
 		if len(h[name]) > 0 {
 			return refuseField(name, "this call takes none: PUT, PATCH and DELETE of "+
@@ -100,6 +111,16 @@ func refusePreconditions(h http.Header) error {
 		}
 	}
 	return nil
+}
+
+// refuseDates refuses the precondition that compares dates. If-Match beside it replaces it (RFC
+// 9110, 13.1.4).
+func refuseDates(h http.Header) error {
+	if len(h[ifUnmodifiedSince]) == 0 || len(h[ifMatch]) > 0 {
+		return nil
+	}
+	return refuseField(ifUnmodifiedSince, "documents have no date of their last change: send "+
+		"the ETag of "+resourcePath+" as "+ifMatch)
 }
 
 // tag returns the etag of the response in a coding.

@@ -75,7 +75,7 @@ func TestMethods(t *testing.T) {
 // TestPreconditions: a call with a name refuses the headers that only a document's path takes, as
 // a change would otherwise happen where the client has excluded it.
 func TestPreconditions(t *testing.T) {
-	var called int
+	called := 0
 	h := newHandler(t, &fake{find: func(context.Context, *mooringv1.FindRequest) (*mooringv1.FindResponse, error) {
 		called++
 		return &mooringv1.FindResponse{}, nil
@@ -94,13 +94,35 @@ func TestPreconditions(t *testing.T) {
 				t.Errorf("%s %s: %+v", header, path, e)
 			}
 		}
-		// A page has no etag, and browsers may send the header of an earlier one.
-		if w := do(h, "GET", documents, "", header, `"a"`); w.Code != 200 {
-			t.Errorf("GET with %s: %d %s", header, w.Code, w.Body)
+	}
+	for _, row := range []struct {
+		name, path    string
+		header, value string
+		code          int
+	}{
+		// A list has no ETag, so it is none of these. A cache on the way may ask so.
+		{"a list of which the client has another", documents, "If-None-Match", `"a", W/"b"`, 200},
+		{"a list that must not be", documents, "If-None-Match", "*", 400},
+		{"no list of etags", documents, "If-None-Match", "a", 400},
+		{"a list that must be", documents, "If-Match", "*", 400},
+		{"a list of which the client has one", documents, "If-Match", `"a"`, 400},
+		{"a list by its date", documents, "If-Unmodified-Since", "Sat, 21 Nov 2026 07:28:00 GMT", 400},
+		{"databases", "/v1/databases", "If-Match", `"a"`, 400},
+		{"a stream", documents + ":streamFind", "If-Match", `"a"`, 400},
+		{"a list that is newer", documents, "If-Modified-Since", "Sat, 21 Nov 2026 07:28:00 GMT", 200},
+	} {
+		w := do(h, "GET", row.path, "", row.header, row.value)
+		if w.Code != row.code {
+			t.Errorf("%s: %d %s, want %d", row.name, w.Code, w.Body, row.code)
+		}
+		if row.code == 400 {
+			if e := errorOf(t, w.Code, w.Body.Bytes(), 400); e.Field != row.header || e.Reason != "InvalidArgument" {
+				t.Errorf("%s: %+v", row.name, e)
+			}
 		}
 	}
 	if called != 2 {
-		t.Errorf("%d calls, want those of the GETs", called)
+		t.Errorf("%d calls, want those that no precondition excludes", called)
 	}
 }
 

@@ -60,6 +60,12 @@ func (q *Request) Timeout() (time.Duration, error) {
 	return timeout(q.call.r.Header.Get, q.call.r.URL.Query())
 }
 
+// RefusePreconditions refuses the headers with which a call happens only if a document has not
+// changed, such as If-Match: calls of other protocols do not take them.
+func (q *Request) RefusePreconditions() error {
+	return refusePreconditions(q.call.r.Method, q.call.r.Header)
+}
+
 // ReadBody returns the whole body, which is charged. The client must keep pace. The caller must
 // call release when nothing points into the body any more, if there is no error.
 func (q *Request) ReadBody() (body []byte, release func(), err error) {

@@ -152,6 +152,9 @@ func parseID(segment string, query url.Values) (bson.Value, error) {
 // demand sets the preconditions of a change, which are headers. Those of a GET are decided when
 // its etag is known.
 func (c *call) demand(m message) error {
+	if err := refuseDates(c.r.Header); err != nil {
+		return err
+	}
 	match, err := parseTags(ifMatch, c.r.Header[ifMatch])
 	if err != nil {
 		return err

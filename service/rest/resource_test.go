@@ -187,6 +187,8 @@ func TestResourceResponses(t *testing.T) {
 		{"a word as an etag", "DELETE", "/7", ``, []string{"If-Match", `x`}, nil, 400, nil, `"field":"If-Match"`},
 		{"a half etag", "DELETE", "/7", ``, []string{"If-Match", `"x`}, nil, 400, nil, `"field":"If-Match"`},
 		{"two etags without a comma", "DELETE", "/7", ``, []string{"If-Match", `"x" "y"`}, nil, 400, nil, `"field":"If-Match"`},
+		{"a date", "PUT", "/7", `{}`, []string{"If-Unmodified-Since", "Sat, 21 Nov 2026 07:28:00 GMT"}, nil, 400, nil, `"field":"If-Unmodified-Since"`},
+		{"a date beside an etag that says more", "GET", "/7", ``, []string{"If-Unmodified-Since", "Sat, 21 Nov 2026 07:28:00 GMT", "If-Match", `"E.s"`}, nil, 200, nil, `{"_id":7}`},
 		{"no etag in a list", "DELETE", "/7", ``, []string{"If-Match", `,`}, nil, 400, nil, `"field":"If-Match"`},
 		{"both preconditions", "PUT", "/7", `{}`, []string{"If-Match", `"x"`, "If-None-Match", "*"}, nil, 400, nil, `"field":"If-None-Match"`},
 		{"an unknown parameter", "GET", "/7?limit=1", "", nil, nil, 400, nil, `"field":"limit"`},

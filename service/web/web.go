@@ -156,6 +156,9 @@ func (c *call) open() error {
 			Message: "this call takes the Content-Types " + c.method.types(),
 		}
 	}
+	if err := c.q.RefusePreconditions(); err != nil {
+		return err
+	}
 	names := c.wire.codings()
 	var ok bool
 	if c.in, ok = coding.Of(r.Header.Get(names.content)); !ok {

@@ -770,6 +770,19 @@ func TestEnvelopes(t *testing.T) {
 	}
 }
 
+// TestPreconditions checks that a call is refused with a header that could exclude it: the etag is
+// a field of the request.
+func TestPreconditions(t *testing.T) {
+	for _, name := range []string{"If-Match", "If-None-Match", "If-Unmodified-Since"} {
+		w := send(newHandler(t, &backend{}), "FindOne", "application/json", []byte("{}"), name, `"a"`)
+		var got result
+		got.fail(t, w.Body.Bytes())
+		if w.Code != 400 || got.reason != "InvalidArgument" {
+			t.Errorf("%s: %d %s", name, w.Code, w.Body)
+		}
+	}
+}
+
 // TestNoCalls checks requests that are no calls.
 func TestNoCalls(t *testing.T) {
 	h := newHandler(t, &backend{})
