@@ -19,13 +19,13 @@ import (
 // The call does not wait for a client that sends more slowly or stops. A chunked body is no
 // different from one with a length.
 const (
-	// Each bodyPiece must arrive within bodyPatience.
-	bodyPiece    = 64 << 10
-	bodyPatience = 30 * time.Second
-	// bodyRate is the least average rate, after bodyPatience.
+	// Each bodyPiece must arrive within Config.BodyTimeout.
+	bodyPiece          = 64 << 10
+	defaultBodyTimeout = 30 * time.Second
+	// bodyRate is the least average rate, after Config.BodyTimeout.
 	bodyRate = 16 << 10 // bytes a second
 	// skipPatience is how long net/http may wait for a body that no handler reads before it writes
-	// the answer. It is less than writePatience.
+	// the answer, unless Config.BodyTimeout is less. It is less than writePatience.
 	skipPatience = 10 * time.Second
 )
 
@@ -172,10 +172,10 @@ func (b *pacedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// limitReading sets the time at which reading ends: bodyPatience after the given time, or the
+// limitReading sets the time at which reading ends: Config.BodyTimeout after the given time, or the
 // call's deadline if that is earlier.
 func (c *call) limitReading(from time.Time) {
-	until := from.Add(bodyPatience)
+	until := from.Add(c.handler.config.BodyTimeout)
 	if !c.deadline.IsZero() {
 		until = earlier(until, c.deadline)
 	}
@@ -190,7 +190,9 @@ func earlier(a, b time.Time) time.Time {
 }
 
 // limitSkipping sets the time at which reading ends for calls that do not read the body.
-func (c *call) limitSkipping() { c.readUntil(time.Now().Add(skipPatience)) }
+func (c *call) limitSkipping() {
+	c.readUntil(time.Now().Add(min(skipPatience, c.handler.config.BodyTimeout)))
+}
 
 // readUntil sets the time at which reading the body ends; the zero time means never.
 func (c *call) readUntil(t time.Time) {

@@ -135,8 +135,8 @@ func (c *call) sendBody(stream grpc.ClientStream, message *mooringv1.ImportReque
 	return nil
 }
 
-// patientBody reads a body that may take any time as a whole: each read has bodyPatience, or until
-// the call's deadline.
+// patientBody reads a body that may take any time as a whole: each read has Config.BodyTimeout,
+// or until the call's deadline.
 type patientBody struct{ call *call }
 
 func (b *patientBody) Read(p []byte) (int, error) {

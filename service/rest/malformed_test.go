@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/mooringdb/mooring/internal/mongotest"
@@ -236,14 +237,75 @@ func exchange(t *testing.T, l *pipeListener, request string) (code int, allow st
 	return reply.StatusCode, reply.Header.Get("Allow"), text
 }
 
-// TestSlowRequests: a client that is slow is not waited for longer than its timeout.
+// TestSlowRequests sends requests whose bodies stop, or come a byte at a time, to a gateway that
+// waits for half a second, and for the default time. Each is answered at the end of that time, or
+// at its deadline.
 func TestSlowRequests(t *testing.T) {
-	g := servicetest.Start(t, mongotest.NewServer(t, nil), servicetest.Config{})
-	l := listen(t, g.REST)
-	for _, body := range []string{"", "{", `{"filter":`} {
-		code, _, text := exchange(t, l, "POST "+documents+":find HTTP/1.1\r\nHost: localhost\r\n"+typed+"Request-Timeout: 20ms\r\nContent-Length: 100\r\n\r\n"+body)
-		if e := errorOf(t, code, text, 504); e.Reason != "DeadlineExceeded" {
-			t.Errorf("%q: %+v", body, e)
+	const (
+		post     = "POST " + documents + ":find HTTP/1.1\r\nHost: localhost\r\n" + typed
+		length   = "Content-Length: 10000\r\n\r\n"
+		chunked  = "Transfer-Encoding: chunked\r\n\r\n"
+		deadline = "Request-Timeout: 20ms\r\n"
+	)
+	for _, wait := range []time.Duration{500 * time.Millisecond, 0} {
+		for _, row := range []struct {
+			name, request string
+			drip          string // sent again and again
+			code          int
+			reason        string
+			most          time.Duration // that the gateway waits, if it has no other time
+		}{
+			{"no body", post + length, "", 408, "BodyTimeout", 30 * time.Second},
+			{"a brace", post + length + "{", "", 408, "BodyTimeout", 30 * time.Second},
+			{"half a body", post + length + `{"filter":`, "", 408, "BodyTimeout", 30 * time.Second},
+			{"a body without its last byte", post + length + "{}" + strings.Repeat(" ", 9997), "", 408, "BodyTimeout", 30 * time.Second},
+			{"bytes", post + length, " ", 408, "BodyTimeout", 30 * time.Second},
+			{"no chunk", post + chunked, "", 408, "BodyTimeout", 30 * time.Second},
+			{"half a chunk", post + chunked + "10\r\n{", "", 408, "BodyTimeout", 30 * time.Second},
+			{"half a size of a chunk", post + chunked + "1", "", 408, "BodyTimeout", 30 * time.Second},
+			{"no last chunk", post + chunked + "2\r\n{}\r\n", "", 408, "BodyTimeout", 30 * time.Second},
+			{"small chunks", post + chunked, "1\r\n \r\n", 408, "BodyTimeout", 30 * time.Second},
+			{"a write", "PUT " + documents + "/7 HTTP/1.1\r\nHost: localhost\r\n" + typed + length + `{"a":`, "", 408, "BodyTimeout", 30 * time.Second},
+			{"an import", "POST " + documents + ":import HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-ndjson\r\n" + length + "{}\n{", "", 408, "BodyTimeout", 30 * time.Second},
+			{"a body of a GET", "GET " + documents + " HTTP/1.1\r\nHost: localhost\r\n" + length, "", 408, "BodyTimeout", 30 * time.Second},
+			{"no route", "POST /v1/nothing HTTP/1.1\r\nHost: localhost\r\n" + length + "{", "", 404, "RouteNotFound", 10 * time.Second},
+			{"another type", "POST " + documents + ":find HTTP/1.1\r\nHost: localhost\r\n" + length + "{", "", 415, "UnsupportedMediaType", 10 * time.Second},
+			{"a body with a deadline", post + deadline + length + "{", "", 504, "DeadlineExceeded", 20 * time.Millisecond},
+			{"chunks with a deadline", post + deadline + chunked, "1\r\n \r\n", 504, "DeadlineExceeded", 20 * time.Millisecond},
+		} {
+			t.Run(fmt.Sprintf("%s %v", row.name, wait), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					l := listen(t, newHandler(t, &fake{}, func(c *rest.Config) { c.BodyTimeout = wait }))
+					conn := l.dial()
+					sent := make(chan struct{})
+					defer func() { _ = conn.Close(); <-sent }()
+					go func() {
+						defer close(sent)
+						_, err := io.WriteString(conn, row.request)
+						for err == nil && row.drip != "" {
+							time.Sleep(9 * time.Millisecond) //nolint:forbidigo // fake time
+							_, err = io.WriteString(conn, row.drip)
+						}
+					}()
+					begin, most := time.Now(), row.most
+					if wait != 0 {
+						most = min(most, wait)
+					}
+					reply, err := http.ReadResponse(bufio.NewReader(conn), nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer func() { _ = reply.Body.Close() }()
+					took := time.Since(begin)
+					text, err := io.ReadAll(reply.Body)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if e := errorOf(t, reply.StatusCode, text, row.code); e.Reason != row.reason || took != most {
+						t.Errorf("%+v after %v, want %s after %v", e, took, row.reason, most)
+					}
+				})
+			})
 		}
 	}
 }

@@ -53,6 +53,9 @@ type Config struct {
 	Terse bool
 	// MaxItems limits the items of all lists of a request. 0 means DefaultMaxItems.
 	MaxItems int
+	// BodyTimeout is how long a client may take for each 64 KiB of a body, and before it must have
+	// sent 16 KiB a second on average. 0 means 30 s.
+	BodyTimeout time.Duration
 	// StallTimeout is how long a client may read nothing of a stream before its connection is
 	// closed. 0 means the interceptors' default.
 	StallTimeout time.Duration
@@ -103,6 +106,9 @@ func New(config Config) (*Handler, error) {
 	}
 	if config.MaxItems == 0 {
 		config.MaxItems = DefaultMaxItems
+	}
+	if config.BodyTimeout == 0 {
+		config.BodyTimeout = defaultBodyTimeout
 	}
 	if config.StallTimeout == 0 {
 		config.StallTimeout = interceptor.DefaultStallTimeout
