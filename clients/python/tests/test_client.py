@@ -4,11 +4,14 @@ MOORING_REST and MOORING_DATABASE say which one. MOORING_REPLICA_SET=1 says that
 replica set, which has change streams and can compare documents, as the embedded database cannot.
 """
 
+import errno
 import http.server
 import json
 import os
+import socket
 import threading
 import unittest
+import unittest.mock
 
 from mooring_client import Client, MooringError
 
@@ -227,6 +230,48 @@ class Scripted(unittest.TestCase):
             err = caught.exception
             self.assertEqual((err.reason, err.retry), ("SocketTimeout", "never"))
             self.assertIn("has sent nothing for 0.2 s", err.message)
+
+    def test_a_connection_that_the_kernel_gives_up(self):
+        """The kernel's ETIMEDOUT is no silence that the client has measured, and has no time."""
+        gave_up = OSError(errno.ETIMEDOUT, "Connection timed out")
+        connect = socket.create_connection
+
+        class GivenUp(socket.socket):
+            def recv_into(self, *args):
+                while super().recv_into(*args):
+                    pass  # the server has ended
+                raise gave_up
+
+        def while_reading(*args, **options):
+            connection = connect(*args, **options)
+            wait = connection.gettimeout()
+            given_up = GivenUp(fileno=connection.detach())
+            given_up.settimeout(wait)
+            return given_up
+
+        answer = (200, '{"count": 1}')
+        for wait in (None, 120):
+            for first, sent in ((gave_up, 1), (while_reading, 2)):
+                collection, seen = self.serve(*[answer] * 3, timeout=None, socket_timeout=wait)
+                dials = [first, connect]
+
+                def dial(*args, **options):
+                    step = dials.pop(0)
+                    if isinstance(step, OSError):
+                        raise step
+                    return step(*args, **options)
+
+                with unittest.mock.patch("socket.create_connection", dial), unittest.mock.patch(
+                    "time.sleep"
+                ):
+                    self.assertEqual(collection.count_documents(), 1)
+                    self.assertEqual((dials, len(seen)), ([], sent))
+                    dials.append(first)
+                    with self.assertRaises(MooringError) as caught:
+                        collection.insert_one({})
+                err = caught.exception
+                self.assertEqual((err.reason, err.retry), ("NoAnswer", "never"))
+                self.assertIn("Connection timed out", err.message)
 
     def test_an_answer_that_is_cut(self):
         cut, whole = (200, '{"count": 1}', 100), (200, '{"count": 1}')
