@@ -6,9 +6,11 @@ import (
 	"errors"
 	"io"
 	"math"
+	"math/rand/v2"
 	"runtime"
 	"strings"
 	"testing"
+	"weak"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -17,12 +19,17 @@ import (
 
 func TestChoose(t *testing.T) {
 	for accept, want := range map[string]coding.Coding{
-		"": coding.Identity, "identity": coding.Identity, "br": coding.Identity, "gzip": coding.Gzip, "gzip, deflate, br, zstd": coding.Zstd,
-		"zstd;q=0.5, gzip": coding.Gzip, "gzip;q=0": coding.Identity, "gzip; q=0.1": coding.Gzip, "gzip;q=x, zstd": coding.Zstd, "X-GZIP": coding.Gzip,
+		"": coding.Identity, "identity": coding.Identity, "br": coding.Identity,
+		"gzip": coding.Gzip, "gzip, deflate, br, zstd": coding.Zstd,
+		"zstd;q=0.5, gzip": coding.Gzip, "gzip;q=0": coding.Identity, "gzip; q=0.1": coding.Gzip,
+		"gzip;q=1": coding.Gzip, "gzip;q=x, zstd": coding.Zstd, "X-GZIP": coding.Gzip,
 		"br, gzip;q=0.5": coding.Gzip, "identity, gzip;q=0.5": coding.Identity,
-		"*": coding.Zstd, "*, zstd;q=0": coding.Gzip, "identity;q=0.9, gzip;q=0.5": coding.Identity,
-		"identity;q=0.5, gzip;q=0.5": coding.Gzip, "gzip;q=2": coding.Identity, ",;,q=1": coding.Identity,
+		"*": coding.Zstd, "*, zstd;q=0": coding.Gzip,
+		"identity;q=0.9, gzip;q=0.5": coding.Identity,
+		"identity;q=0.5, gzip;q=0.5": coding.Gzip,
+		"gzip;q=2":                   coding.Identity, ",;,q=1": coding.Identity,
 		"gzip;q=NaN": coding.Identity, "gzip;q=-1": coding.Identity, "GZIP ; Q = 0.1": coding.Gzip,
+		"gzip;level=9": coding.Gzip, "gzip;q": coding.Gzip,
 	} {
 		if got := coding.Choose([]string{accept}); got != want {
 			t.Errorf("Choose(%q) = %v, want %v", accept, got, want)
@@ -69,6 +76,68 @@ func TestWriter(t *testing.T) {
 	}
 }
 
+// TestWritersAreUsedAgain checks that many Writers one after another take less memory if they are
+// freed.
+func TestWritersAreUsedAgain(t *testing.T) {
+	const rounds = 40
+	for _, c := range []coding.Coding{coding.Gzip, coding.Zstd} {
+		taken := func(free bool) uint64 {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			for range rounds {
+				w := c.Writer(io.Discard)
+				_, _ = io.WriteString(w, "text")
+				_ = w.Close()
+				if free {
+					w.Free()
+				}
+			}
+			runtime.ReadMemStats(&after)
+			return after.TotalAlloc - before.TotalAlloc
+		}
+		// Under the race detector a pool forgets one in four, at random.
+		if all, freed := taken(false), taken(true); freed > all/4*3 {
+			t.Errorf("%v: Writers that are freed take %d bytes, others %d", c, freed, all)
+		}
+	}
+}
+
+// TestFreedWriter checks that a Writer cannot be used once another caller may have its memory, and
+// that this memory keeps nothing of what it was written to.
+func TestFreedWriter(t *testing.T) {
+	for _, c := range []coding.Coding{coding.Gzip, coding.Zstd} {
+		out := new(bytes.Buffer)
+		kept := weak.Make(out)
+		w := c.Writer(out)
+		_, _ = io.WriteString(w, "text")
+		_ = w.Close()
+		w.Free()
+		runtime.GC() // which leaves what is free
+		if kept.Value() != nil {
+			t.Errorf("%v: a freed Writer keeps what it has written to", c)
+		}
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%v: a freed Writer can be written to", c)
+				}
+			}()
+			_, _ = io.WriteString(w, "text")
+		}()
+	}
+}
+
+// TestAppendTakesLittle appends data that cannot be compressed.
+func TestAppendTakesLittle(t *testing.T) {
+	data := make([]byte, 1<<20)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(data)
+	for _, c := range []coding.Coding{coding.Gzip, coding.Zstd} {
+		if n := cap(c.Append(nil, data)); n > len(data)+len(data)/50 {
+			t.Errorf("%v: %d bytes for %d", c, n, len(data))
+		}
+	}
+}
+
 func TestInflate(t *testing.T) {
 	whole := []byte(strings.Repeat("mooring ", 100_000))
 	for _, c := range []coding.Coding{coding.Identity, coding.Gzip, coding.Zstd} {
@@ -90,7 +159,8 @@ func TestInflate(t *testing.T) {
 		if c == coding.Identity {
 			continue
 		}
-		if _, err := c.Inflate(small[:len(small)-5], len(whole), nil); err == nil || errors.Is(err, coding.ErrTooLarge) {
+		_, err = c.Inflate(small[:len(small)-5], len(whole), nil)
+		if err == nil || errors.Is(err, coding.ErrTooLarge) {
 			t.Errorf("%v cut: %v", c, err)
 		}
 		if _, err := c.Inflate([]byte("no"), 10, nil); err == nil {

@@ -6,12 +6,13 @@ import (
 )
 
 // CountItems returns the number of items of all lists and maps of an encoded message, also of those
-// of the messages within, at most one more than most. It stops at bytes that are no message: the
-// decoder reports them. A byte of a packed list counts as an item, which is never too few.
+// of the messages within. It stops as soon as there are more than most, and at bytes that are no
+// message: the decoder reports them. A byte of a packed list counts as an item, which is never too
+// few.
 func CountItems(m protoreflect.MessageDescriptor, text []byte, most int) (n int) {
-	for len(text) > 0 && n <= most {
+	for n <= most {
 		number, kind, size := protowire.ConsumeTag(text)
-		if size < 0 {
+		if size < 0 { // also at the end
 			return n
 		}
 		text = text[size:]

@@ -30,6 +30,9 @@ func TestCountItems(t *testing.T) {
 	preference := &mooringv1.FindRequest{ReadPreference: &mooringv1.ReadPreference{
 		Tags: []*mooringv1.TagSet{tags(3), tags(0)},
 	}}
+	oneSet := &mooringv1.FindRequest{ReadPreference: &mooringv1.ReadPreference{
+		Tags: []*mooringv1.TagSet{tags(26)},
+	}}
 	unknown := protowire.AppendBytes(protowire.AppendTag(nil, 1000, protowire.BytesType), nil)
 	for _, c := range []struct {
 		name string
@@ -42,12 +45,17 @@ func TestCountItems(t *testing.T) {
 		{"lists and maps within messages", preference, text(preference), 10, 5},
 		{"one too many", preference, text(preference), 4, 5},
 		{"far too many", tags(0), text(tags(26)), 4, 5},
+		{"far too many within a message", oneSet, text(oneSet), 4, 5},
 		{"an unknown field", preference, append(unknown, text(preference)...), 10, 5},
 		{"a cut message", tags(0), text(tags(2))[:8], 10, 1},
 		{"a cut tag", tags(0), []byte{0x80}, 10, 0},
 		{
 			"single texts", &mooringv1.FindRequest{},
 			text(&mooringv1.FindRequest{Database: "shop", Collection: "orders"}), 10, 0,
+		},
+		{
+			"a text that could be a message", &mooringv1.FindRequest{},
+			text(&mooringv1.FindRequest{Database: "\x08\x01"}), 10, 0,
 		},
 		{
 			"numbers that are not packed", &descriptorpb.FileDescriptorProto{},
