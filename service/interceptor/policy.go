@@ -34,13 +34,15 @@ func (c *pass) check(ctx context.Context, message any) error {
 	err := c.policy.Check(m)
 	c.call.Quiet = c.policy.Quiet()
 	if refusal, ok := errors.AsType[*policy.Refusal](err); ok {
-		c.logRefusal(ctx, refusal)
+		c.logRefusal(ctx, "request refused by the policy", refusal)
 	}
 	return err
 }
 
-func (c *pass) logRefusal(ctx context.Context, refusal *policy.Refusal) {
-	c.chain.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "request refused by the policy",
+// logRefusal logs a refusal with its rule. The message is constant.
+func (c *pass) logRefusal(ctx context.Context, message string, refusal *policy.Refusal) {
+	//nolint:sloglint // see above
+	c.chain.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, message,
 		slog.String("method", c.method), slog.String("request_id", c.call.RequestID),
 		slog.String("principal", refusal.Principal), slog.String("action", refusal.Action),
 		slog.String("resource", refusal.On.String()), slog.String("rule", refusal.Rule),
@@ -57,11 +59,11 @@ func (c *pass) checkOperator(ctx context.Context) error {
 	if !ok || c.chain.cfg.Operators == nil || c.isOperator() {
 		return nil
 	}
-	refusal := &policy.Refusal{Action: action, Rule: "auth.operators"}
+	refusal := &policy.Refusal{Action: action, Rule: "auth.operators", NoPolicy: true}
 	if id := c.call.Identity; id != nil {
 		refusal.Principal = id.Principal
 	}
-	c.logRefusal(ctx, refusal)
+	c.logRefusal(ctx, "request refused: the client is no operator", refusal)
 	return refusal
 }
 

@@ -140,7 +140,15 @@ func TestOperators(t *testing.T) {
 		if status.Code(unary) != row.want || status.Code(stream) != row.want {
 			t.Errorf("%s: %v and %v, want %v", row.name, unary, stream, row.want)
 		}
-		logged := strings.Count(log.String(), "rule=auth.operators")
+		said := status.Convert(unary).Message()
+		if row.want != codes.OK && (strings.Contains(said, "does not allow") ||
+			!strings.HasPrefix(said, "only operators may call "+row.method[len(operate):]+":")) {
+			t.Errorf("%s: the client is told %q", row.name, said)
+		}
+		logged := strings.Count(log.String(), `msg="request refused: the client is no operator"`)
+		if named := strings.Count(log.String(), "rule=auth.operators"); named != logged {
+			t.Errorf("%s: %d records, of which %d name the option", row.name, logged, named)
+		}
 		if want := 2; (row.want != codes.OK) != (logged == want) ||
 			row.want != codes.OK && !strings.Contains(log.String(), "principal="+row.principal) {
 			t.Errorf("%s: the log is %s", row.name, &log)

@@ -120,7 +120,8 @@ func principal(id *caller.Identity) Principal {
 	return Principal{Name: id.Principal, Groups: id.Groups, Claims: id.Claims}
 }
 
-// Refusal reports a request that the policy does not allow. Its text names no rule.
+// Refusal reports a request that the policy does not allow, or, if there is no policy, a request
+// that only operators may make. Its text names no rule of the policy.
 type Refusal struct {
 	// Principal, Action, On and Rule say who was refused what, and by which rule.
 	Principal, Action string
@@ -130,9 +131,15 @@ type Refusal struct {
 	Field string
 	// Problem says what that part does.
 	Problem string
+	// NoPolicy means that there is no policy. Only operators may then request the action.
+	NoPolicy bool
 }
 
 func (r *Refusal) Error() string {
+	if r.NoPolicy {
+		return "only operators may call " + r.Action + ": without a policy they are the " +
+			"principals in auth.operators"
+	}
 	text := "the policy does not allow " + r.Action + " on " + r.On.String()
 	if r.Problem != "" {
 		text += ": the request " + r.Problem

@@ -139,7 +139,7 @@ type repeat struct {
 // limited are the messages that clients and servers can cause at any rate.
 var limited = []string{
 	"request failed", "request refused", "request refused by the policy",
-	"request ended by the shutdown", "slow request",
+	"request refused: the client is no operator", "request ended by the shutdown", "slow request",
 	"server unavailable", "server changed", "connection pool cleared", "replica joined",
 	"replica left", "panic",
 }

@@ -233,6 +233,12 @@ func TestRepeats(t *testing.T) {
 		if got := lines(); len(got) != 2 {
 			t.Errorf("refusals by two rules: %q", got)
 		}
+		for _, method := range []string{"GetTopology", "KillHandle", "GetTopology"} {
+			log.Warn("request refused: the client is no operator", "method", method)
+		}
+		if got := lines(); len(got) != 2 {
+			t.Errorf("refusals of two methods: %q", got)
+		}
 	})
 }
 
