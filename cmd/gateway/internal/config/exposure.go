@@ -152,27 +152,46 @@ func parseList(text string) ([]string, error) {
 	return items, nil
 }
 
-// parsePrincipals reads the names of principals, as in logs. The name of a certificate may have
-// commas.
+// parsePrincipals reads the names of principals, as in logs, which stand on lines or between commas.
+// A comma in the name of a certificate belongs to the name, unless another name or nothing follows
+// it; one behind a backslash always does.
 func parsePrincipals(text string) ([]string, error) {
 	var names []string
 	for line := range strings.SplitSeq(text, "\n") {
-		begin := len(names)
-		for part := range strings.SplitSeq(strings.TrimSpace(line), ",") {
+		certificate := "" // the name of a certificate that the next part may continue
+		for part := range strings.SplitSeq(line, ",") {
 			name := strings.TrimSpace(part)
-			switch last := len(names) - 1; {
-			case slices.ContainsFunc(principalKinds, func(kind string) bool {
-				return strings.HasPrefix(name, kind) && name != kind
-			}):
+			switch {
+			case endsEscaped(certificate),
+				certificate != "" && name != "" && !isPrincipal(name):
+				certificate += "," + part
+				names[len(names)-1] = strings.TrimRight(certificate, " \t\r")
+			case isPrincipal(name):
 				names = append(names, name)
-			case last >= begin && strings.HasPrefix(names[last], certificateKind):
-				names[last] += "," + part
-			case name != "":
+				certificate = ""
+				if strings.HasPrefix(name, certificateKind) {
+					certificate = strings.TrimLeft(part, " \t")
+				}
+			case name == "":
+				certificate = ""
+			default:
 				return nil, fmt.Errorf("%q is not key:NAME, jwt:NAME or cert:NAME", name)
 			}
 		}
 	}
 	return names, nil
+}
+
+// isPrincipal reports whether text is a kind of credential and a name.
+func isPrincipal(text string) bool {
+	return slices.ContainsFunc(principalKinds, func(kind string) bool {
+		return strings.HasPrefix(text, kind) && text != kind
+	})
+}
+
+// endsEscaped reports whether a text ends with a backslash that escapes what follows.
+func endsEscaped(text string) bool {
+	return (len(text)-len(strings.TrimRight(text, `\`)))%2 == 1
 }
 
 const certificateKind = "cert:"

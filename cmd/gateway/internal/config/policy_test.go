@@ -70,6 +70,18 @@ func TestOperators(t *testing.T) {
 			[]string{"cert:CN=a,O=b\\, c", "jwt:d", "cert:CN=e"},
 			"",
 		},
+		{[]string{keys, key, "--auth-operators", "cert:CN=a,"}, []string{"cert:CN=a"}, ""},
+		{
+			[]string{keys, key, "--auth-operators", "cert:CN=a , ,key:ann\r\ncert:CN=e,O=f,\n"},
+			[]string{"cert:CN=a", "key:ann", "cert:CN=e,O=f"},
+			"",
+		},
+		{
+			[]string{keys, key, "--auth-operators", `cert:CN=a\,key:b,cert:CN=c\,,cert:CN=d\\,key:e`},
+			[]string{`cert:CN=a\,key:b`, `cert:CN=c\,`, `cert:CN=d\\`, "key:e"},
+			"",
+		},
+		{[]string{keys, key, "--auth-operators", "cert:CN=a,,O=b"}, nil, `"O=b" is not key:NAME`},
 		{[]string{keys, key, "--policy-file", policy}, nil, ""},
 		{[]string{keys, key, "--auth-operators", "ann"}, nil, `"ann" is not key:NAME`},
 		{[]string{keys, key, "--auth-operators", "key:ann,bob"}, nil, `"bob" is not key:NAME`},
