@@ -3,9 +3,11 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"slices"
 	"strings"
 
@@ -33,12 +35,21 @@ type command struct {
 	run            func(call) error
 }
 
-// call holds what a command works with.
-type call struct {
-	flags          *pflag.FlagSet
-	operand        string // the word that command.operand names
+// dialer connects to an address, as the method of net.Dialer does.
+type dialer func(ctx context.Context, network, address string) (net.Conn, error)
+
+// surroundings holds what a command gets from the process.
+type surroundings struct {
 	environ        []string
 	stdout, stderr io.Writer
+	dial           dialer // of health
+}
+
+// call holds what a command works with.
+type call struct {
+	surroundings
+	flags   *pflag.FlagSet
+	operand string // the word that command.operand names
 }
 
 var commands = []command{
@@ -157,18 +168,22 @@ func (e *usageError) Error() string { return e.problem }
 // Run executes the command that args name and returns the process's exit code. Errors are lines on
 // stderr.
 func Run(args, environ []string, stdout, stderr io.Writer) int {
+	return run(args, surroundings{environ, stdout, stderr, (&net.Dialer{}).DialContext})
+}
+
+func run(args []string, s surroundings) int {
 	if len(args) > 0 && args[0] == completeWord {
-		return complete(args[1:], stdout)
+		return complete(args[1:], s.stdout)
 	}
-	c, err := choose(args, stdout)
+	c, err := choose(args, s.stdout)
 	if err == nil && c != nil {
-		err = c.call(args[1:], environ, stdout, stderr)
+		err = c.call(args[1:], s)
 	}
 	if err == nil {
 		return exitOK
 	}
 	for _, line := range strings.Split(err.Error(), "\n") {
-		fmt.Fprintf(stderr, "mooring: %s\n", line)
+		fmt.Fprintf(s.stderr, "mooring: %s\n", line)
 	}
 	if !isUsage(err) {
 		return exitError
@@ -177,7 +192,7 @@ func Run(args, environ []string, stdout, stderr io.Writer) int {
 	if c != nil {
 		help = "mooring " + c.words() + " --help"
 	}
-	fmt.Fprintln(stderr, "Try:", help)
+	fmt.Fprintln(s.stderr, "Try:", help)
 	return exitUsage
 }
 
@@ -256,11 +271,11 @@ func (c *command) allFlags() *pflag.FlagSet {
 	return flags
 }
 
-func (c *command) call(args, environ []string, stdout, stderr io.Writer) error {
+func (c *command) call(args []string, s surroundings) error {
 	flags := c.allFlags()
 	err := flags.Parse(args)
 	if errors.Is(err, pflag.ErrHelp) {
-		return c.help(c.ownFlags(), stdout)
+		return c.help(c.ownFlags(), s.stdout)
 	}
 	if err != nil {
 		return &usageError{c.name + ": " + err.Error()}
@@ -269,7 +284,7 @@ func (c *command) call(args, environ []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return c.run(call{flags, operand, environ, stdout, stderr})
+	return c.run(call{s, flags, operand})
 }
 
 // takeWords checks the words that are not flags, and returns the operand. A connection string

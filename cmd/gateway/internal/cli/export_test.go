@@ -2,7 +2,9 @@ package cli
 
 import (
 	"context"
+	"io"
 	"log/slog"
+	"net"
 	"os"
 	"time"
 )
@@ -23,3 +25,11 @@ func UntilStopped(
 
 // RaiseProcs sets GOMAXPROCS as the command serve does.
 func RaiseProcs(environ []string) { raiseProcs(environ) }
+
+// RunOn does what Run does, but health makes its connections by dial.
+func RunOn(
+	dial func(ctx context.Context, network, address string) (net.Conn, error), args []string,
+	stdout, stderr io.Writer,
+) int {
+	return run(args, surroundings{stdout: stdout, stderr: stderr, dial: dial})
+}

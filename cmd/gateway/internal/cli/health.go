@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -31,8 +32,9 @@ const (
 )
 
 func healthFlags(flags *pflag.FlagSet) {
-	flags.String("rest", "", "URL of REST: http://host:port, or https:// with TLS")
-	flags.String("grpc", "", "URL of gRPC: http://host:port, or https:// with TLS")
+	flags.String("rest", "", "URL of REST: http://host:port, or https:// with TLS (default port "+
+		"80 or 443)")
+	flags.String("grpc", "", "URL of gRPC, in the same form")
 	flags.String("ca-file", "", "authorities of the certificate (the system's unless given)")
 	flags.Bool("any-certificate", false, "do not verify the certificate: it may have other names")
 	flags.Duration("timeout", 30*time.Second, "how long to try")
@@ -53,7 +55,7 @@ func checkHealth(c call) error {
 	}
 	kinds := [...]struct {
 		flag string
-		ask  func(u *url.URL, secure *tls.Config) probe
+		ask  func(u *url.URL, secure *tls.Config, dial dialer) probe
 	}{{"rest", restProbe}, {"grpc", grpcProbe}}
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
@@ -67,12 +69,12 @@ func checkHealth(c call) error {
 			continue
 		}
 		u, err := url.Parse(text)
-		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		if err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" {
 			return &usageError{fmt.Sprintf("health: --%s must be http:// or https:// and a host",
 				kind.flag)}
 		}
 		asked = true
-		if err := untilReady(ctx, kind.ask(u, secure)); err != nil {
+		if err := untilReady(ctx, kind.ask(u, secure, c.dial)); err != nil {
 			return fmt.Errorf("%s at %s: %w", kind.flag, text, err)
 		}
 		if _, err := fmt.Fprintf(c.stdout, "%s at %s is ready\n", kind.flag, text); err != nil {
@@ -129,9 +131,9 @@ func untilReady(ctx context.Context, ask probe) error {
 	}
 }
 
-func restProbe(u *url.URL, secure *tls.Config) probe {
+func restProbe(u *url.URL, secure *tls.Config, dial dialer) probe {
 	client := &http.Client{Transport: &http.Transport{
-		TLSClientConfig: secure, DisableKeepAlives: true,
+		TLSClientConfig: secure, DisableKeepAlives: true, DialContext: dial,
 	}}
 	return func(ctx context.Context) error {
 		url := u.JoinPath("readyz").String()
@@ -152,13 +154,20 @@ func restProbe(u *url.URL, secure *tls.Config) probe {
 	}
 }
 
-func grpcProbe(u *url.URL, secure *tls.Config) probe {
-	creds := insecure.NewCredentials()
+func grpcProbe(u *url.URL, secure *tls.Config, dial dialer) probe {
+	creds, port := insecure.NewCredentials(), "80"
 	if u.Scheme == "https" {
-		creds = credentials.NewTLS(secure)
+		creds, port = credentials.NewTLS(secure), "443"
 	}
+	if p := u.Port(); p != "" {
+		port = p
+	}
+	target := "passthrough:///" + net.JoinHostPort(u.Hostname(), port)
 	return func(ctx context.Context) error {
-		cc, err := grpc.NewClient("passthrough:///"+u.Host, grpc.WithTransportCredentials(creds))
+		cc, err := grpc.NewClient(target, grpc.WithTransportCredentials(creds),
+			grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+				return dial(ctx, "tcp", address)
+			}))
 		if err != nil {
 			return err
 		}
