@@ -222,7 +222,7 @@ bank: ## BANK=5m of transfers in transactions, while connections, primaries and 
 	cd lab && LAB_BANK=$(BANK) $(GO) test -count=1 -timeout 1h -v ./bank
 
 .PHONY: drill
-drill: ## eleven faults: metrics, log lines and alerts (on a real Prometheus) of each
+drill: ## twelve faults: metrics, log lines and alerts (on a real Prometheus) of each
 	cd lab && $(GO) test -count=1 -v ./drill
 
 .PHONY: metrics

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -214,6 +215,41 @@ func TestWrongPassword(t *testing.T) {
 	// changes all the time, and whether its alert fires is not certain.
 	d.wantAlerts(find, []string{"MooringErrors", "MooringLoginRefused", "MooringNotReady"},
 		"MooringServerDown")
+}
+
+func TestPolicyBroken(t *testing.T) {
+	t.Parallel()
+	mongo := mongotest.NewTCPServer(t, nil)
+	file := filepath.Join(t.TempDir(), "policy")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const rule = "permit (principal, action, resource);\n"
+	write(rule)
+	d := begin(t, mongo.URI(), "--policy-file", file)
+	read := func() {
+		t.Helper()
+		if err := d.Signal(syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const reloaded, of = "mooring_config_last_reload_successful", `source="policy"`
+	d.wantMetric(is(1), reloaded, of)
+	write("permit (")
+	read()
+	d.wantMetric(is(0), reloaded, of)
+	d.wantLog("the policy cannot be used: the old rules stay", file)
+	if r := d.Post(t, path, "{}"); r.Status != http.StatusOK {
+		t.Errorf("find = %d %s", r.Status, r.Body)
+	}
+	d.wantReady(http.StatusOK, "")
+	d.wantAlerts(nil, []string{"MooringReloadFailed"})
+	write(rule)
+	read()
+	d.wantMetric(is(1), reloaded, of)
 }
 
 func TestReplicaUnreachable(t *testing.T) {

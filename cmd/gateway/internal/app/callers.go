@@ -84,7 +84,7 @@ func newAccess(lc fx.Lifecycle, cfg *config.Config, log *slog.Logger, a *caller.
 	}
 	if path := cfg.Auth.APIKeysFile; path != "" {
 		add(keyfile.Config{
-			Paths: []string{path}, Sum: string(cfg.Auth.APIKeysSum[:]),
+			Source: "api_keys", Paths: []string{path}, Sum: string(cfg.Auth.APIKeysSum[:]),
 			Messages: keyfile.Messages{
 				Read: "API keys read", Count: "keys",
 				Failed: "the API keys cannot be read: the old ones stay",
@@ -104,7 +104,7 @@ func newAccess(lc fx.Lifecycle, cfg *config.Config, log *slog.Logger, a *caller.
 	}
 	if rules != nil {
 		add(keyfile.Config{
-			Paths: []string{cfg.Policy.File}, Sum: cfg.Policy.Sum,
+			Source: "policy", Paths: []string{cfg.Policy.File}, Sum: cfg.Policy.Sum,
 			Messages: keyfile.Messages{
 				Read: "policy read", Count: "rules",
 				Failed: "the policy cannot be used: the old rules stay",
@@ -121,7 +121,7 @@ func newAccess(lc fx.Lifecycle, cfg *config.Config, log *slog.Logger, a *caller.
 	}
 	if h != nil {
 		add(keyfile.Config{
-			Paths: h.Paths(), Sum: h.Sum(),
+			Source: "certificate", Paths: h.Paths(), Sum: h.Sum(),
 			Messages: keyfile.Messages{
 				Read: "certificate read", Count: "certificates",
 				Failed: "the certificate cannot be used: the old one stays",

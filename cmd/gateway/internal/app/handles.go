@@ -42,7 +42,7 @@ func newKeyWatcher(lc fx.Lifecycle, cfg *config.Config, ring *seal.Ring,
 		paths = []string{path}
 	}
 	w := keyfile.New(keyfile.Config{
-		Paths: paths, Sum: string(cfg.HandleKeysSum[:]), Log: log,
+		Source: "handle_keys", Paths: paths, Sum: string(cfg.HandleKeysSum[:]), Log: log,
 		Messages: keyfile.Messages{
 			Read: "handle keys read", Count: "keys",
 			Failed:  "the handle keys cannot be read: the old ones stay",

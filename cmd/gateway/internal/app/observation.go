@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"log/slog"
+	"slices"
 
 	"go.uber.org/fx"
 	"google.golang.org/grpc/health"
@@ -10,11 +11,13 @@ import (
 	"github.com/mooringdb/mooring/cmd/gateway/internal/build"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/certificate"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
+	"github.com/mooringdb/mooring/cmd/gateway/internal/keyfile"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/logging"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/login"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/metrics"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/ready"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/tracing"
+	"github.com/mooringdb/mooring/cmd/gateway/internal/watch"
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/description"
 	"github.com/mooringdb/mooring/core/event"
@@ -55,6 +58,9 @@ type sourceParams struct {
 	Login       *login.Login
 	Certificate *certificate.Holder
 	Transport   *replica.Transport
+	Config      *configFile
+	Keys        *keyfile.Watcher
+	Access      access
 }
 
 // measure names what the metrics read when they are scraped.
@@ -74,6 +80,7 @@ func measure(p sourceParams) {
 		},
 		Ready: func() error { return p.Ready.Ready(context.Background()) },
 		Login: p.Login.Err,
+		Files: p.files,
 	}
 	if p.Certificate != nil {
 		s.Certificate = p.Certificate.NotAfter
@@ -82,6 +89,20 @@ func measure(p sourceParams) {
 		s.Replicas = p.Transport.Stats
 	}
 	p.Metrics.SetSources(s)
+}
+
+// files returns whether the files that are watched are in use, by their names in metrics.
+func (p *sourceParams) files() map[string]watch.Outcome {
+	all := map[string]watch.Outcome{}
+	if o, ok := p.Login.Outcome(); ok {
+		all["mongodb_user"] = o
+	}
+	for _, w := range slices.Concat([]*keyfile.Watcher{p.Config.Watcher, p.Keys}, p.Access) {
+		if o, ok := w.Outcome(); ok {
+			all[w.Source()] = o
+		}
+	}
+	return all
 }
 
 func newSink(

@@ -53,7 +53,7 @@ func newConfigFile(lc fx.Lifecycle, cfg *config.Config, parts liveParts) *config
 		paths = []string{cfg.File}
 	}
 	f.Watcher = keyfile.New(keyfile.Config{
-		Paths: paths, Sum: cfg.FileSum, Log: parts.Log,
+		Source: "configuration", Paths: paths, Sum: cfg.FileSum, Log: parts.Log,
 		Messages: keyfile.Messages{
 			Read: "configuration read", Count: "changed",
 			Failed:  "the configuration cannot be used: the old one stays",

@@ -156,6 +156,81 @@ func TestReloadUnderLoad(t *testing.T) {
 	g.stop()
 }
 
+// TestFilesThatCannotBeUsed breaks and mends each of the files that the gateway reads again. The
+// metric names the broken one, and no other; but the configuration is read with the files that it
+// names.
+func TestFilesThatCannotBeUsed(t *testing.T) {
+	ca := certtest.Authority(t, certtest.ECDSA)
+	leaf := ca.Issue(t, "127.0.0.1")
+	dir := t.TempDir()
+	_, line := newKey(t, "shop", time.Time{})
+	files := map[string]struct{ option, text, broken string }{
+		"configuration": {"--config", "log: {level: info}", "log: {level: loud}"},
+		"handle_keys":   {"--handle-keys-file", randomKey(t), "short"},
+		"api_keys":      {"--auth-api-keys-file", line, "no key"},
+		"policy":        {"--policy-file", policyOf(1), "permit ("},
+		"certificate":   {"--tls-certificate-file", block(leaf.CertificateBlock()), "no certificate"},
+		"mongodb_user":  {"--mongodb-password-file", "hunter2-app", ""},
+	}
+	write := func(source, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, source), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var options []string
+	for source, f := range files {
+		write(source, f.text)
+		options = append(options, f.option, filepath.Join(dir, source))
+	}
+	mongo := mongotest.NewTCPServer(t, nil)
+	mongo.RequireAuth(users("app"))
+	g := startWith(t, func(g *gateway) *slog.Logger {
+		return slog.New(slog.NewTextHandler(&g.log, nil))
+	}, mongo.URI(), append(options, "--mongodb-username=app", "--admin-address=127.0.0.1:0",
+		"--tls-key-file", certtest.File(t, "key", leaf.KeyBlock(t)))...)
+	defer g.stop()
+	want := func(broken string) {
+		t.Helper()
+		g.Reload()
+		g.until(func() (bool, string) {
+			metrics := g.metrics()
+			for source := range files {
+				if source == "configuration" && broken != "" && broken != source {
+					continue
+				}
+				series := "mooring_config_last_reload_successful{source=\"" + source + "\"} "
+				if value := map[bool]string{true: "0", false: "1"}[source == broken]; !strings.Contains(metrics, series+value+"\n") {
+					return false, "no " + series + value
+				}
+			}
+			return true, ""
+		})
+	}
+	want("")
+	for source, f := range files {
+		write(source, f.broken)
+		want(source)
+		write(source, f.text)
+		want("")
+	}
+}
+
+// metrics returns the text of /metrics.
+func (g *gateway) metrics() string {
+	g.t.Helper()
+	resp, err := g.http.Get("http://" + g.Addresses().Admin + "/metrics")
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return string(text)
+}
+
 // TestLevelStays sets the level of the log on the admin port. A reload changes it only if log.level
 // has changed in the file.
 func TestLevelStays(t *testing.T) {

@@ -11,6 +11,8 @@ import (
 
 // Config says which files to watch, and what to do with their texts.
 type Config struct {
+	// Source names the files in metrics, in constant words.
+	Source string
 	// Paths names the files; if there are none, nothing is read.
 	Paths []string
 	// Sum is watch.Sum of the texts in use at the start.
@@ -51,6 +53,12 @@ func (w *Watcher) Start(ctx context.Context) error { return w.files.Start(ctx) }
 
 // Close stops the watcher and waits for its goroutine.
 func (w *Watcher) Close(ctx context.Context) error { return w.files.Close(ctx) }
+
+// Source returns the name of the files in metrics.
+func (w *Watcher) Source() string { return w.cfg.Source }
+
+// Outcome says whether the texts of the files are in use. It reports false if there are no files.
+func (w *Watcher) Outcome() (watch.Outcome, bool) { return w.files.Outcome() }
 
 // Reload reads the files now, and logs the result even if nothing has changed.
 func (w *Watcher) Reload() {

@@ -86,6 +86,9 @@ func (l *Login) Close(ctx context.Context) error {
 // Reload reads the files now, and logs the result.
 func (l *Login) Reload() { l.files.Reload() }
 
+// Outcome says whether the user of the files is in use. It reports false if there are no files.
+func (l *Login) Outcome() (watch.Outcome, bool) { return l.files.Outcome() }
+
 // Err returns the reason that operations cannot log in, with advice. It returns nil if they can,
 // or need not.
 func (l *Login) Err() error {

@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/mooringdb/mooring/cmd/gateway/internal/metrics"
+	"github.com/mooringdb/mooring/cmd/gateway/internal/watch"
 	"github.com/mooringdb/mooring/core/address"
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/description"
@@ -290,7 +291,13 @@ func sources() metrics.Sources {
 		Ready:       func() error { return errors.New("no") },
 		Login:       func() error { return nil },
 		Certificate: func() time.Time { return time.Unix(1_900_000_000, 0) },
-		Replicas:    func() replica.Stats { return replica.Stats{Known: 18, Calls: 19, Unreachable: 20} },
+		Files: func() map[string]watch.Outcome {
+			return map[string]watch.Outcome{
+				"policy":   {Used: true, At: time.UnixMilli(1_900_000_001_500)},
+				"api_keys": {At: time.Unix(1_900_000_002, 0)},
+			}
+		},
+		Replicas: func() replica.Stats { return replica.Stats{Known: 18, Calls: 19, Unreachable: 20} },
 	}
 }
 
@@ -330,6 +337,10 @@ func TestState(t *testing.T) {
 		{"mooring_ready", nil, 0},
 		{"mooring_login_ok", nil, 1},
 		{"mooring_certificate_not_after_timestamp_seconds", nil, 1_900_000_000},
+		{"mooring_config_last_reload_successful", []string{"source=policy"}, 1},
+		{"mooring_config_last_reload_successful", []string{"source=api_keys"}, 0},
+		{"mooring_config_last_reload_success_timestamp_seconds", []string{"source=policy"}, 1_900_000_001.5},
+		{"mooring_config_last_reload_success_timestamp_seconds", []string{"source=api_keys"}, 1_900_000_002},
 		{"mooring_replicas_known", nil, 18},
 		{"mooring_replica_calls_total", nil, 19},
 		{"mooring_replica_unreachable_total", nil, 20},

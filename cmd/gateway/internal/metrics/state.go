@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/mooringdb/mooring/cmd/gateway/internal/watch"
 	"github.com/mooringdb/mooring/core/description"
 	"github.com/mooringdb/mooring/core/topology"
 	"github.com/mooringdb/mooring/service/admission"
@@ -27,6 +28,9 @@ type Sources struct {
 	Ready, Login func() error
 	// Certificate returns the end of the listeners' certificate; nil: they have none.
 	Certificate func() time.Time
+	// Files says whether the newest texts of the files that the gateway reads again are in use, by
+	// what the files are for.
+	Files func() map[string]watch.Outcome
 	// Replicas counts the calls to other replicas; nil: there are none.
 	Replicas func() replica.Stats
 }
@@ -40,6 +44,7 @@ type state struct {
 	sessions, handles                                   *prometheus.Desc
 	used, budget, queued, refusals                      *prometheus.Desc
 	inFlight, ready, login, certificate                 *prometheus.Desc
+	reloaded, reloadTime                                *prometheus.Desc
 	replicas, replicaCalls, replicaFailures             *prometheus.Desc
 }
 
@@ -96,6 +101,12 @@ func newState(m *Metrics) *state {
 			"1 if the gateway can log in to MongoDB, or need not; else 0."),
 		certificate: gauge("mooring_certificate_not_after_timestamp_seconds",
 			"The end of the certificate of the listeners, in seconds since 1970."),
+		reloaded: gauge("mooring_config_last_reload_successful",
+			"1 if the newest texts of the files are in use, 0 if they cannot be used and the older "+
+				"ones stay, by source: configuration, handle_keys, api_keys, policy, certificate "+
+				"or mongodb_user.", "source"),
+		reloadTime: gauge("mooring_config_last_reload_success_timestamp_seconds",
+			"When the files were last read and used, in seconds since 1970.", "source"),
 		replicas: gauge("mooring_replicas_known",
 			"Other replicas of the gateway that have been heard of in the last ten minutes."),
 		replicaCalls: desc("counter", "mooring_replica_calls_total",
@@ -196,6 +207,12 @@ func (s *state) collectService(o output, from *Sources) {
 	}
 	if from.Certificate != nil {
 		o.gauge(s.certificate, float64(from.Certificate().Unix()))
+	}
+	if from.Files != nil {
+		for source, f := range from.Files() {
+			o.gauge(s.reloaded, truth(f.Used), source)
+			o.gauge(s.reloadTime, float64(f.At.UnixMilli())/1000, source)
+		}
 	}
 	if from.Replicas != nil {
 		r := from.Replicas()

@@ -10,6 +10,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -26,9 +27,16 @@ type Watcher struct {
 	now     chan struct{} // requests a look
 	stop    context.CancelFunc
 	running sync.WaitGroup
+	outcome atomic.Pointer[Outcome] // of the last call of changed
 
 	used finding // what changed was called with; zero if it did not use the texts
 	last finding // of the last look
+}
+
+// Outcome says whether the texts of the files are in use.
+type Outcome struct {
+	Used bool      // the newest texts are in use
+	At   time.Time // when texts were last read and used
 }
 
 // finding holds the result of one look. It has no text, which may be secret.
@@ -56,11 +64,17 @@ func New(
 	paths []string, used string, changed func(texts []string, err error, asked bool) (used bool),
 ) *Watcher {
 	begin := finding{sums: used}
-	return &Watcher{
+	w := &Watcher{
 		paths: paths, changed: changed, now: make(chan struct{}, 1), stop: func() {}, used: begin,
 		last: begin,
 	}
+	w.outcome.Store(&Outcome{Used: true, At: time.Now()})
+	return w
 }
+
+// Outcome returns the outcome of the last attempt to use the files. It reports false if there are
+// no files.
+func (w *Watcher) Outcome() (Outcome, bool) { return *w.outcome.Load(), len(w.paths) > 0 }
 
 // Start begins to watch. It uses only the values of ctx; Close ends the watching.
 func (w *Watcher) Start(ctx context.Context) error {
@@ -117,9 +131,15 @@ func (w *Watcher) look(asked bool) {
 		return
 	}
 	w.used = now
-	if used := w.changed(texts, err, asked); !used && err == nil {
+	used := w.changed(texts, err, asked)
+	if !used && err == nil {
 		w.used = finding{}
 	}
+	outcome := Outcome{Used: used, At: time.Now()}
+	if !used {
+		outcome.At = w.outcome.Load().At
+	}
+	w.outcome.Store(&outcome)
 }
 
 // read reads the files if they are regular: other kinds do not keep a text, and a pipe could

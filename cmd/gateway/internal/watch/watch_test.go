@@ -120,6 +120,47 @@ func TestRetry(t *testing.T) {
 	})
 }
 
+// TestOutcome checks what Outcome says of texts in use, of texts and files that cannot be used, and
+// of texts that are used later.
+func TestOutcome(t *testing.T) {
+	if _, ok := watch.New(nil, "", nil).Outcome(); ok {
+		t.Error("Outcome without files reports true")
+	}
+	synctest.Test(t, func(t *testing.T) {
+		begun := time.Now()
+		path := write(t, filepath.Join(t.TempDir(), "f"), "one")
+		r := start(t, []string{path}, "one")
+		want := func(when string, used bool, since time.Duration) {
+			t.Helper()
+			got, ok := r.Outcome()
+			if want := (watch.Outcome{Used: used, At: begun.Add(since)}); !ok || got != want {
+				t.Errorf("%s: Outcome = %v, %v, want %v", when, got, ok, want)
+			}
+		}
+		want("at the start", true, 0)
+		_ = r.look(2)
+		want("unchanged", true, 0)
+		write(t, path, "two")
+		_ = r.look(2)
+		want("changed", true, 20*time.Second)
+		r.refuse(true)
+		write(t, path, "bad")
+		_ = r.look(3)
+		want("refused", false, 20*time.Second)
+		r.refuse(false)
+		_ = r.look(1)
+		want("used without a change", true, 40*time.Second)
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		_ = r.look(3)
+		want("gone", false, 40*time.Second)
+		write(t, path, "bad")
+		_ = r.look(2)
+		want("back", true, 65*time.Second)
+	})
+}
+
 func (r *rig) refuse(bad bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
