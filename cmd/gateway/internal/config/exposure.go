@@ -152,7 +152,7 @@ func parseList(text string) ([]string, error) {
 	return items, nil
 }
 
-// parsePrincipals reads the names of principals, as in logs, which stand on lines or between commas.
+// parsePrincipals reads the names of principals, as in logs. They stand on lines or between commas.
 // A comma in the name of a certificate belongs to the name, unless another name or nothing follows
 // it; one behind a backslash always does.
 func parsePrincipals(text string) ([]string, error) {
