@@ -41,7 +41,7 @@ type observation struct {
 }
 
 // begin emits CommandStarted, if the sink takes command events.
-func (r *Runner) begin(x *exchange, op *Operation) observation {
+func (r *Runner) begin(x *exchange, operationID int64, op *Operation) observation {
 	s := r.Sink
 	if s == nil || s.CommandStarted == nil && s.CommandSucceeded == nil && s.CommandFailed == nil {
 		return observation{}
@@ -50,7 +50,7 @@ func (r *Runner) begin(x *exchange, op *Operation) observation {
 		Name:               op.Command.Name(),
 		Database:           op.Database,
 		RequestID:          x.requestID,
-		OperationID:        x.operationID(op),
+		OperationID:        operationID,
 		Caller:             op.Caller,
 		Address:            x.server.Description().Address,
 		ConnectionID:       x.conn.ID(),

@@ -20,15 +20,17 @@ func (x *exchange) wantsReauthentication(err error) bool {
 
 // sendAgain authenticates the connection again and sends the command once more, whatever it is:
 // the server has not run it (Authentication, "Reauthentication").
-func (x *exchange) sendAgain(ctx context.Context, op *Operation, cause error) (Result, error) {
+func (x *exchange) sendAgain(
+	ctx context.Context, c *course, op *Operation, cause error,
+) (Result, error) {
 	x.reauthenticated, x.requestID = true, nextRequestID()
 	if err := x.conn.Reauthenticate(ctx, cause); err != nil {
 		x.markDirty(err)
 		x.leave(err)
 		return Result{}, err
 	}
-	if err := x.req.build(ctx, op, x); err != nil {
+	if err := x.req.build(ctx, op, x, c); err != nil {
 		return Result{}, err
 	}
-	return x.send(ctx, op)
+	return x.send(ctx, c, op)
 }

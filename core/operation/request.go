@@ -43,23 +43,23 @@ func (q *request) body() bson.Raw {
 // build makes the message for this connection. It is the last step before sending, since maxTimeMS
 // is what is left of the time. If it turns out that the command must not be repeated, it makes
 // another one without a transaction number.
-func (q *request) build(ctx context.Context, op *Operation, x *exchange) error {
-	if err := q.write(ctx, op, x); err != nil {
+func (q *request) build(ctx context.Context, op *Operation, x *exchange, c *course) error {
+	if err := q.write(ctx, op, x, c); err != nil {
 		return err
 	}
 	m, ok := op.Command.(Mixed)
-	if !ok || x.course.txnNumber == 0 || m.Retryable() {
+	if !ok || c.txnNumber == 0 || m.Retryable() {
 		return nil
 	}
 	if op.isExact() {
 		return ErrNotRetryable
 	}
-	x.course.plain, x.course.txnNumber = true, 0
-	return q.write(ctx, op, x)
+	c.plain, c.txnNumber = true, 0
+	return q.write(ctx, op, x, c)
 }
 
-func (q *request) write(ctx context.Context, op *Operation, x *exchange) error {
-	to := Target{Hello: x.conn.Hello(), Repeated: x.course.repeated}
+func (q *request) write(ctx context.Context, op *Operation, x *exchange, c *course) error {
+	to := Target{Hello: x.conn.Hello(), Repeated: c.repeated}
 	var flags wire.Flags
 	if op.Unacknowledged {
 		flags = wire.MoreToCome
@@ -69,13 +69,13 @@ func (q *request) write(ctx context.Context, op *Operation, x *exchange) error {
 	if err := op.Command.Append(b, to); err != nil {
 		return err
 	}
-	op.appendReadConcern(b, &x.course.part)
+	op.appendReadConcern(b, &c.part)
 	if err := op.appendMaxTime(ctx, b, x); err != nil {
 		return err
 	}
 	b.AppendElements(x.runner.API)
 	b.String("$db", op.Database)
-	x.appendSession(op, b)
+	x.appendSession(c, op, b)
 	if op.Kind != Write && op.Selector == nil {
 		if rp := x.preference.ToSend(x.server.TopologyKind(), x.server.Description()); rp != nil {
 			rp.AppendTo(b, "$readPreference")

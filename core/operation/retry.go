@@ -232,8 +232,7 @@ func supportsRetryableWrites(s *description.Server, kind description.Kind) bool 
 
 // number gives a retryable write its number, once it has a connection and a session (Retryable
 // Writes, "Executing Retryable Write Commands").
-func (x *exchange) number(op *Operation) error {
-	c := x.course
+func (x *exchange) number(c *course, op *Operation) error {
 	if op.Kind != Write || c.part.session != nil || !c.mayRetry(op) || c.plain {
 		return nil // a transaction has a number of its own
 	}

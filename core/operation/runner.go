@@ -95,7 +95,7 @@ func (c *course) exchange(ctx context.Context, op *Operation) (Result, error) {
 		return Result{}, err
 	}
 	r := c.runner
-	x := exchange{runner: r, course: c, preference: preference, requestID: c.nextID()}
+	x := exchange{runner: r, preference: preference, requestID: c.nextID()}
 	pin, sel := c.part.pinned()
 	if op.On != nil {
 		pin = op.On
@@ -106,14 +106,14 @@ func (c *course) exchange(ctx context.Context, op *Operation) (Result, error) {
 			return Result{}, err
 		}
 		x.server, x.conn, x.pin, x.pinned = pin.server, pin.conn, pin, true
-		return x.run(ctx, op)
+		return x.run(ctx, c, op)
 	}
 	if sel == nil || op.Selector != nil {
 		sel = op.selector(preference)
 	}
 	named := selection.Deprioritize(sel, c.avoided...)
 	if r.Sink.HearsSelection() {
-		named = selection.For(named, op.Command.Name(), x.operationID(op))
+		named = selection.For(named, op.Command.Name(), c.operationID(op))
 	}
 	server, err := r.Deployment.Select(ctx, named)
 	if err != nil {
@@ -128,7 +128,7 @@ func (c *course) exchange(ctx context.Context, op *Operation) (Result, error) {
 		x.preference = out.used
 	}
 	x.server, x.conn = server, conn
-	return x.run(ctx, op)
+	return x.run(ctx, c, op)
 }
 
 // nextID returns the number of the next command: that of the first is the course's.
@@ -154,10 +154,10 @@ func (op *Operation) selector(rp *selection.ReadPreference) selection.Selector {
 }
 
 // exchange represents one request on one connection, which is returned at its end unless it is
-// pinned. The operation is not part of it, so that it stays on the stack of its callers.
+// pinned. The operation and its course are not part of it, so that they stay on the stack of their
+// callers.
 type exchange struct {
 	runner *Runner
-	course *course
 	conn   Conn
 	server Server
 	req    *request
@@ -177,31 +177,31 @@ type exchange struct {
 
 // operationID returns the number of the operation in events. With one command only, that is the
 // number of its request.
-func (x *exchange) operationID(op *Operation) int64 {
+func (c *course) operationID(op *Operation) int64 {
 	if op.ID == 0 {
-		return int64(x.course.firstID)
+		return int64(c.firstID)
 	}
 	return op.ID
 }
 
-func (x *exchange) run(ctx context.Context, op *Operation) (Result, error) {
+func (x *exchange) run(ctx context.Context, c *course, op *Operation) (Result, error) {
 	x.req = requests.Get().(*request)
 	defer x.req.release()
 	// A refused command, or a bug that panics, must not cost the pool a connection.
 	defer x.leave(nil)
-	x.course.server, x.course.hello = x.server, x.conn.Hello()
-	if err := x.join(op); err != nil {
+	c.server, c.hello = x.server, x.conn.Hello()
+	if err := x.join(c, op); err != nil {
 		return Result{}, err
 	}
-	if err := x.pinTransaction(); err != nil {
+	if err := x.pinTransaction(&c.part); err != nil {
 		return Result{}, err
 	}
-	if err := x.req.build(ctx, op, x); err != nil {
+	if err := x.req.build(ctx, op, x, c); err != nil {
 		return Result{}, err
 	}
 	ctx, done := op.exchangeContext(ctx, x.runner.RunOns)
 	defer done()
-	return x.send(ctx, op)
+	return x.send(ctx, c, op)
 }
 
 // leave ends the use of the connection, once. It sets left first: the topology learns from the
@@ -225,16 +225,16 @@ func (x *exchange) endTurn() {
 	}
 }
 
-func (x *exchange) send(ctx context.Context, op *Operation) (Result, error) {
+func (x *exchange) send(ctx context.Context, c *course, op *Operation) (Result, error) {
 	res := Result{
 		Server: x.server.Description().Address, Hello: x.conn.Hello(), DeadlineSent: x.deadlineSent,
 	}
-	x.course.part.send()
+	c.part.send()
 	if op.isExact() {
 		op.Session.MarkSent()
 	}
-	ev := x.runner.begin(x, op)
-	x.course.sent = true
+	ev := x.runner.begin(x, c.operationID(op), op)
+	c.sent = true
 	if op.Unacknowledged {
 		err := x.conn.Write(ctx, x.req.msg)
 		x.leave(err)
@@ -248,12 +248,12 @@ func (x *exchange) send(ctx context.Context, op *Operation) (Result, error) {
 		ev.end(nil, err)
 		return res, op.unanswered(err)
 	}
-	x.observe(op, reply)
+	x.observe(&c.part, op, reply)
 	res.Reply = reply
 	err = mongoerr.FromReply(res.Server, reply)
 	if x.wantsReauthentication(err) {
 		ev.end(nil, err)
-		return x.sendAgain(ctx, op, err)
+		return x.sendAgain(ctx, c, op, err)
 	}
 	if op.Kind != Read && err == nil {
 		res.WriteConcernError = mongoerr.WriteConcernErrorOf(res.Server, reply)

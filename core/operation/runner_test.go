@@ -368,3 +368,28 @@ func isA[E error](err error) bool {
 	_, ok := errors.AsType[E](err)
 	return ok
 }
+
+// quick is a fake that keeps nothing of what it is asked.
+type quick struct{ fake }
+
+func (q *quick) Select(context.Context, selection.Selector) (operation.Server, error) { return q, nil }
+
+func (q *quick) CheckOut(context.Context) (operation.Conn, error) { return q, nil }
+
+func (q *quick) CheckIn(error) {}
+
+func (q *quick) RoundTrip(context.Context, []byte) (bson.Raw, error) { return q.reply, nil }
+
+// TestCost bounds what a command allocates by itself: nothing.
+func TestCost(t *testing.T) {
+	q := &quick{fake{reply: bson.NewBuilder(nil).Int32("ok", 1).Finish()}}
+	r := operation.Runner{Deployment: q}
+	op := operation.Operation{Database: "db", Command: command{}}
+	if n := testing.AllocsPerRun(100, func() {
+		if _, err := r.Run(t.Context(), &op); err != nil {
+			t.Fatal(err)
+		}
+	}); n > 0 {
+		t.Errorf("%v allocations, want 0", n)
+	}
+}

@@ -50,7 +50,7 @@ func (x *exchange) supportsSessions() bool {
 
 // join sets the session of the exchange. An implicit one is taken from the pool only now that
 // there is a connection (Driver Sessions, "Sessions and Connections").
-func (x *exchange) join(op *Operation) error {
+func (x *exchange) join(c *course, op *Operation) error {
 	supported := x.supportsSessions()
 	switch s := op.Session; {
 	case s != nil && (s.IsImplicit() || s.IsExact()):
@@ -59,19 +59,19 @@ func (x *exchange) join(op *Operation) error {
 		}
 	case s != nil && !supported:
 		return ErrSessionsNotSupported
-	case x.course.part.within() && !x.supportsTransactions():
+	case c.part.within() && !x.supportsTransactions():
 		return ErrTransactionsNotSupported
 	case s != nil && s.ReadsSnapshot() && x.conn.Hello().MaxWireVersion < wireVersion50:
 		return ErrSnapshotNotSupported
-	case s != nil && s.IsShared() && op.Kind == Write && x.course.mayRetry(op):
-		x.joinImplicit() // whose numbers no other process uses
+	case s != nil && s.IsShared() && op.Kind == Write && c.mayRetry(op):
+		x.joinImplicit(c) // whose numbers no other process uses
 	case s != nil:
 		x.session = s
 	case supported && !op.Unacknowledged && x.runner.Sessions != nil:
-		x.joinImplicit()
+		x.joinImplicit(c)
 	}
-	err := x.number(op)
-	if err == nil && x.course.txnNumber == 0 && op.isExact() {
+	err := x.number(c, op)
+	if err == nil && c.txnNumber == 0 && op.isExact() {
 		return ErrNotRetryable
 	}
 	return err
@@ -80,22 +80,22 @@ func (x *exchange) join(op *Operation) error {
 // isExact reports whether the operation must be a numbered write.
 func (op *Operation) isExact() bool { return op.Session != nil && op.Session.IsExact() }
 
-func (x *exchange) joinImplicit() {
-	if x.course.implicit == nil {
-		x.course.implicit = x.runner.Sessions.Acquire()
+func (x *exchange) joinImplicit(c *course) {
+	if c.implicit == nil {
+		c.implicit = x.runner.Sessions.Acquire()
 	}
-	x.session = x.course.implicit
+	x.session = c.implicit
 }
 
 // appendSession appends lsid and $clusterTime.
-func (x *exchange) appendSession(op *Operation, b *bson.Builder) {
+func (x *exchange) appendSession(c *course, op *Operation, b *bson.Builder) {
 	if x.session != nil && !op.Unacknowledged {
 		x.session.Append(b)
 	}
-	if x.course.txnNumber != 0 {
-		b.Int64("txnNumber", x.course.txnNumber)
+	if c.txnNumber != 0 {
+		b.Int64("txnNumber", c.txnNumber)
 	}
-	x.course.part.append(b)
+	c.part.append(b)
 	if x.runner.Clock == nil {
 		return
 	}
@@ -107,7 +107,7 @@ func (x *exchange) appendSession(op *Operation, b *bson.Builder) {
 }
 
 // observe takes the times from a reply, whatever it says.
-func (x *exchange) observe(op *Operation, reply bson.Raw) {
+func (x *exchange) observe(p *part, op *Operation, reply bson.Raw) {
 	if x.runner.Clock == nil {
 		return
 	}
@@ -116,7 +116,7 @@ func (x *exchange) observe(op *Operation, reply bson.Raw) {
 	if s := op.Session; s != nil {
 		s.AdvanceClusterTime(cluster)
 		s.AdvanceOperationTime(operation)
-		if x.course.part.within() {
+		if p.within() {
 			s.KeepRecoveryToken(reply)
 		}
 		if s.ReadsSnapshot() && findsSnapshot(op.Command.Name()) {

@@ -118,8 +118,7 @@ func Pinned(s *session.Client) (server address.Address, service bson.ObjectID, o
 
 // pinTransaction binds a transaction to the connection, or to the mongos, that its first command is
 // about to be sent to (Transactions, "Mongos Pinning").
-func (x *exchange) pinTransaction() error {
-	p := &x.course.part
+func (x *exchange) pinTransaction(p *part) error {
 	if !p.within() || !p.first || x.pinned {
 		return nil
 	}
