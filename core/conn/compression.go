@@ -111,7 +111,9 @@ func mayCompress(msg []byte) bool {
 
 // unpack returns the message inside a compressed one, of at most maxReply bytes. The message itself
 // names its compressor.
-func (c *Conn) unpack(h wire.Header, m *wire.Compressed) (wire.Header, wire.Message, error) {
+func (c *Conn) unpack(
+	h wire.Header, m *wire.Compressed, into *wire.Msg,
+) (wire.Header, wire.Message, error) {
 	msg, err := compress.Decompress(m.BeginOriginal(nil, h), compress.ID(m.Compressor),
 		int(m.UncompressedSize), int(c.maxReply-wire.HeaderSize), m.Data)
 	if err != nil {
@@ -123,7 +125,7 @@ func (c *Conn) unpack(h wire.Header, m *wire.Compressed) (wire.Header, wire.Mess
 			Compressed: wire.HeaderSize + compressedHeader + len(m.Data),
 		})
 	}
-	return wire.Parse(msg)
+	return wire.ParseInto(into, msg)
 }
 
 // compressedHeader is the size of the fields of an OP_COMPRESSED before its data.

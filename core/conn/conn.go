@@ -358,7 +358,8 @@ func (c *Conn) write(ctx context.Context, msg []byte) error {
 // wanted none, which some servers send nevertheless.
 func (c *Conn) readReply(ctx context.Context) (bson.Raw, error) {
 	for {
-		h, m, err := c.readMessage(ctx)
+		var msg wire.Msg
+		h, m, err := c.readMessage(ctx, &msg)
 		if err != nil {
 			return nil, c.fail(ctx, "read", true, err)
 		}
@@ -374,8 +375,11 @@ func (c *Conn) readReply(ctx context.Context) (bson.Raw, error) {
 	}
 }
 
-// readMessage reads the next message, to whichever request, and decompresses it if necessary.
-func (c *Conn) readMessage(ctx context.Context) (wire.Header, wire.Message, error) {
+// readMessage reads the next message, to whichever request, and decompresses it if necessary. It
+// uses msg, which must be zero, for an OP_MSG.
+func (c *Conn) readMessage(
+	ctx context.Context, msg *wire.Msg,
+) (wire.Header, wire.Message, error) {
 	buf, err := c.readFrame(ctx)
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF // callers take io.EOF for the end of a result
@@ -383,14 +387,14 @@ func (c *Conn) readMessage(ctx context.Context) (wire.Header, wire.Message, erro
 	if err != nil {
 		return wire.Header{}, nil, err
 	}
-	h, m, err := wire.Parse(buf)
+	h, m, err := wire.ParseInto(msg, buf)
 	if packed, ok := m.(*wire.Compressed); ok {
 		done, err := c.admitted(ctx, packed.UncompressedSize)
 		if err != nil {
 			return h, nil, err
 		}
 		defer done()
-		return c.unpack(h, packed)
+		return c.unpack(h, packed, msg)
 	}
 	return h, m, err
 }

@@ -52,7 +52,8 @@ func (c *Conn) sendAwait(ctx context.Context, msg []byte) (bson.Raw, error) {
 // readStreamed reads one reply: to the last request, or the next reply that the previous reply
 // announced.
 func (c *Conn) readStreamed(ctx context.Context) (bson.Raw, error) {
-	h, m, err := c.readMessage(ctx)
+	var received wire.Msg
+	h, m, err := c.readMessage(ctx, &received)
 	if err != nil {
 		return nil, c.fail(ctx, "read", true, err)
 	}

@@ -111,30 +111,30 @@ func appendChecksum(dst []byte, start int) []byte {
 	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[start:], castagnoli))
 }
 
-func parseMsg(r *reader) (*Msg, error) {
+func (m *Msg) parse(r *reader) error {
 	bits, err := r.uint32("flags")
 	if err != nil {
-		return nil, err
+		return err
 	}
-	m := &Msg{Flags: Flags(bits)}
+	m.Flags = Flags(bits)
 	if unknown := m.Flags & requiredFlags &^ (ChecksumPresent | MoreToCome); unknown != 0 {
-		return nil, &FormatError{flagsOffset, "unknown required flag bits"}
+		return &FormatError{flagsOffset, "unknown required flag bits"}
 	}
 	if m.Flags&ChecksumPresent != 0 {
 		if err := r.dropChecksum(); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	s := sections{msg: m}
 	for r.left() > 0 {
 		if err := s.take(r); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if m.Body == nil {
-		return nil, r.fail("no body section")
+		return r.fail("no body section")
 	}
-	return m, nil
+	return nil
 }
 
 // dropChecksum verifies the checksum at the message's end and takes it off.

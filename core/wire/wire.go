@@ -130,7 +130,11 @@ func ParseHeader(b []byte) (Header, error) {
 }
 
 // Parse decodes b, which must be exactly one message. The result holds views on b.
-func Parse(b []byte) (Header, Message, error) {
+func Parse(b []byte) (Header, Message, error) { return ParseInto(&Msg{}, b) }
+
+// ParseInto does what Parse does. It uses msg, which must be zero, for an OP_MSG, so that a caller
+// that needs the message for a short time can have it on its stack.
+func ParseInto(msg *Msg, b []byte) (Header, Message, error) {
 	h, err := ParseHeader(b)
 	if err != nil {
 		return h, nil, err
@@ -143,7 +147,7 @@ func Parse(b []byte) (Header, Message, error) {
 	var m Message
 	switch h.OpCode {
 	case OpMsg:
-		m, err = parseMsg(r)
+		m, err = msg, msg.parse(r)
 	case OpReply:
 		m, err = parseReply(r)
 	case OpQuery:

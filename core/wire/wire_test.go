@@ -269,3 +269,24 @@ func BenchmarkParseMsg(b *testing.B) {
 		}
 	}
 }
+
+// TestParseInto checks that a message that the caller holds is decoded without an allocation.
+func TestParseInto(t *testing.T) {
+	built := wire.Append(nil, wire.Header{RequestID: 7}, &wire.Msg{Flags: wire.MoreToCome, Body: doc(1)})
+	var m wire.Msg
+	h, got, err := wire.ParseInto(&m, built)
+	if err != nil || h.RequestID != 7 || got != wire.Message(&m) || !bytes.Equal(m.Body, doc(1)) || m.Flags != wire.MoreToCome {
+		t.Errorf("ParseInto = %v, %v, %v; the message is %v", h, got, err, m)
+	}
+	if _, got, err := wire.ParseInto(&wire.Msg{}, built[:len(built)-1]); err == nil || got != nil {
+		t.Errorf("ParseInto of a message that is cut = %v, %v", got, err)
+	}
+	if n := testing.AllocsPerRun(100, func() {
+		var m wire.Msg
+		if _, _, err := wire.ParseInto(&m, built); err != nil {
+			t.Fatal(err)
+		}
+	}); n > 0 {
+		t.Errorf("%v allocations, want 0", n)
+	}
+}
