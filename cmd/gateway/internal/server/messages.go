@@ -363,31 +363,25 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 // is returned to when it is written.
 func (s *stream) watch(size int, o *outgoing) mem.BufferPool {
 	out := &sending{
-		size: size, to: s.client, account: o.account,
+		dog: s.cfg.dog, size: size, to: s.client, account: o.account,
 		patience: pacePatience, deadline: time.Now().Add(sendTime(size)),
 	}
 	if s.stall > 0 {
 		out.patience, out.deadline = s.stall, time.Now().Add(s.stall)
 	}
 	s.cfg.dog.send(out)
-	return &release{s.cfg.dog, out}
+	return out
 }
 
-// release acts as the pool of one buffer.
-type release struct {
-	dog *watchdog
-	out *sending
-}
-
-var _ mem.BufferPool = (*release)(nil)
+var _ mem.BufferPool = (*sending)(nil)
 
 // Get returns a buffer.
-func (*release) Get(size int) *[]byte { return responses.Get(size) }
+func (*sending) Get(size int) *[]byte { return responses.Get(size) }
 
 // Put ends the watching of the message, and returns its buffer.
-func (r *release) Put(text *[]byte) {
+func (s *sending) Put(text *[]byte) {
 	responses.Put(text)
-	r.dog.sent(r.out)
+	s.dog.sent(s)
 }
 
 // responses is the pool of the buffers of responses. It keeps none over maxPooled bytes, which

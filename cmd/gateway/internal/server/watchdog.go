@@ -1,7 +1,6 @@
 package server
 
 import (
-	"container/list"
 	"sync"
 	"time"
 
@@ -41,7 +40,7 @@ func sendTime(n int) time.Duration {
 type watchdog struct {
 	// mu guards the fields below, and those of the entries. Nothing blocks while it is held.
 	mu      sync.Mutex
-	unread  *list.List // of *reading, in the order of their progress
+	unread  line // in the order of their progress
 	unsent  map[*sending]struct{}
 	ticking bool
 	// received and queued are the bytes of the two.
@@ -52,7 +51,7 @@ type watchdog struct {
 }
 
 func newWatchdog(room int) *watchdog {
-	return &watchdog{unread: list.New(), unsent: map[*sending]struct{}{}, room: room}
+	return &watchdog{unsent: map[*sending]struct{}{}, room: room}
 }
 
 // reading represents a message on its way from a client.
@@ -60,12 +59,16 @@ type reading struct {
 	begun, progress time.Time
 	patience        time.Duration // for the next progress
 	received        int
-	at              *list.Element // nil: it is not watched
 	of              *stream
+
+	watched      bool     // it is in the line
+	ahead, after *reading // its neighbors there; nil: it has none
 }
 
-// sending represents a message on its way to a client, in the buffers of grpc.
+// sending represents a message on its way to a client, in the buffers of grpc. It acts as the pool
+// of the message's buffer, so that it learns when that is written.
 type sending struct {
+	dog      *watchdog
 	size     int
 	deadline time.Time
 	patience time.Duration // for the next progress
@@ -99,15 +102,16 @@ func (w *watchdog) watch(r *reading) {
 func (w *watchdog) admit(r *reading) (oldest *reading, isFlood bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	r.at = w.unread.PushBack(r)
+	w.unread.append(r)
 	if r.of.client != nil {
 		r.of.client.unread++
 	}
 	w.tickLocked()
-	if w.unread.Len() <= maxUnread {
+	if w.unread.length <= maxUnread {
 		return nil, false
 	}
-	oldest = w.forgetLocked(w.unread.Front())
+	oldest = w.unread.first
+	w.forgetLocked(oldest)
 	client := oldest.of.client
 	return oldest, client != nil && client.unread >= maxUnreadOfOne
 }
@@ -125,45 +129,43 @@ func (w *watchdog) moved(r *reading, received int) {
 func (w *watchdog) move(r *reading, received int) (victim *reading) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if r.at == nil {
+	if !r.watched {
 		return nil // it is over
 	}
 	r.received += received
 	r.progress = time.Now()
 	w.received += received
-	w.unread.MoveToBack(r.at)
+	w.unread.remove(r)
+	w.unread.append(r)
 	if w.room == 0 || w.received <= w.room || w.received == r.received {
 		return nil
 	}
-	for e := w.unread.Front(); e != nil; e = e.Next() {
-		other, _ := e.Value.(*reading)
-		if r.progress.Sub(other.progress) < hurry {
+	victim = r
+	for other := w.unread.first; r.progress.Sub(other.progress) >= hurry; other = other.after {
+		if other.received > 0 {
+			victim = other
 			break
 		}
-		if other.received > 0 {
-			return w.forgetLocked(e)
-		}
 	}
-	return w.forgetLocked(r.at)
+	w.forgetLocked(victim)
+	return victim
 }
 
 // arrived ends the watching.
 func (w *watchdog) arrived(r *reading) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if r.at != nil {
-		w.forgetLocked(r.at)
+	if r.watched {
+		w.forgetLocked(r)
 	}
 }
 
-func (w *watchdog) forgetLocked(e *list.Element) *reading {
-	r, _ := w.unread.Remove(e).(*reading)
-	r.at = nil
+func (w *watchdog) forgetLocked(r *reading) {
+	w.unread.remove(r)
 	if r.of.client != nil {
 		r.of.client.unread--
 	}
 	w.received -= r.received
-	return r
 }
 
 // sent ends the watching of a message to a client.
@@ -243,12 +245,12 @@ func (w *watchdog) sweep() {
 func (w *watchdog) late(now time.Time) (slow []*reading, stuck []*sending) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var next *list.Element
-	for e := w.unread.Front(); e != nil; e = next {
-		next = e.Next()
-		r, _ := e.Value.(*reading)
+	var next *reading
+	for r := w.unread.first; r != nil; r = next {
+		next = r.after
 		if now.Sub(r.progress) > r.patience || now.Sub(r.begun) > readTime(r.received) {
-			slow = append(slow, w.forgetLocked(e))
+			w.forgetLocked(r)
+			slow = append(slow, r)
 		}
 	}
 	for s := range w.unsent {
@@ -259,7 +261,7 @@ func (w *watchdog) late(now time.Time) (slow []*reading, stuck []*sending) {
 	}
 	stuck = append(stuck, w.idleLocked(now)...)
 	w.ticking = false
-	if w.unread.Len() > 0 || len(w.unsent) > 0 {
+	if w.unread.length > 0 || len(w.unsent) > 0 {
 		w.tickLocked()
 	}
 	return slow, stuck
