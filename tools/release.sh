@@ -42,8 +42,9 @@ cp deploy/systemd/mooring.service "$dist/"
 echo "bills of materials"
 # One for each binary, since the modules depend on the system.
 for binary in "$dist"/mooring_*; do
+	# It logs its progress; that is of interest only if it fails.
 	$go tool -modfile=tools/sbom/go.mod cyclonedx-gomod bin -json -noserial -version "$VERSION" \
-		-output "$tmp/sbom.json" "$binary" 2>/dev/null
+		-output "$tmp/sbom.json" "$binary" 2>"$tmp/sbom.log" || { cat "$tmp/sbom.log" >&2; exit 1; }
 	# The time is not part of a bill.
 	$go version -m "$binary" | awk '$1 == "dep" {print $2}' | sort >"$tmp/modules"
 	python3 - "$tmp/sbom.json" "$epoch" "$tmp/modules" >"$tmp/bill" <<'P'
