@@ -60,6 +60,7 @@ func TestRefused(t *testing.T) {
 		{"another selector's label", []string{"--set", `podLabels.app\.kubernetes\.io/instance=x`}, "app.kubernetes.io/instance"},
 		{"an Ingress without hosts", []string{"--set", "ingress.rest.enabled=true"}, "/ingress/rest/hosts"},
 		{"a route without a Gateway", []string{"--set", "httpRoute.enabled=true"}, "/httpRoute/parentRefs"},
+		{"a route in plain text without names", []string{"--set", "httpRoute.enabled=true,httpRoute.parentRefs[0].name=g"}, "httpRoute.hostnames"},
 		{"more replicas than the most", []string{"--set", "autoscaling.enabled=true,autoscaling.minReplicas=11"}, "autoscaling.maxReplicas"},
 		{"a monitor without metrics", []string{"--set", "metrics.enabled=false,metrics.serviceMonitor.enabled=true"}, "metrics.serviceMonitor"},
 		{"a monitor that the policy keeps out", []string{"--set", "networkPolicy.enabled=true,metrics.serviceMonitor.enabled=true"}, "networkPolicy.metrics"},
@@ -141,6 +142,12 @@ func TestRendered(t *testing.T) {
 		{"strict anti-affinity", "podAntiAffinity=hard", map[string]any{pod + "affinity|podAntiAffinity|requiredDuringSchedulingIgnoredDuringExecution|0|topologyKey": "kubernetes.io/hostname"}},
 		{"no anti-affinity", "podAntiAffinity=none", map[string]any{pod + "affinity": nil}},
 		{"a long name", "fullnameOverride=" + strings.Repeat("a", 63), map[string]any{"Service " + strings.Repeat("a", 57) + "-peers|spec|clusterIP": "None"}},
+		{"a route without names, with TLS", "httpRoute.enabled=true,httpRoute.parentRefs[0].name=g,tlsSecret.name=x", map[string]any{
+			"HTTPRoute|spec|hostnames": nil, "HTTPRoute|spec|parentRefs|0|name": "g",
+		}},
+		{"a route without names, which the gateway knows", "httpRoute.enabled=true,httpRoute.parentRefs[0].name=g,config.rest.hosts={*}", map[string]any{
+			"HTTPRoute|spec|hostnames": nil,
+		}},
 		{"one Ingress", "ingress.grpc.enabled=true,ingress.grpc.hosts={h.example}", map[string]any{
 			"Ingress|metadata|name": "test-mooring-grpc", "Ingress|spec|rules|0|http|paths|0|backend|service|port|name": "grpc",
 		}},
@@ -191,10 +198,13 @@ func TestNotes(t *testing.T) {
 	needHelm(t)
 	for set, want := range map[string]string{
 		demanded: "Clients need NO credential",
-		demanded + ",tlsSecret.name=x,apiKeysSecret.name=x,allowUnauthenticated=false": "curl -k https://127.0.0.1:8080/v1/databases -H",
-		demanded + ",service.type=LoadBalancer":                                        "loadBalancer.ingress",
-		demanded + ",service.type=NodePort":                                            "nodePort",
-		demanded + ",ingress.rest.enabled=true,ingress.rest.hosts={api.example}":       "rest by Ingress: api.example",
+		demanded + ",tlsSecret.name=x,apiKeysSecret.name=x,allowUnauthenticated=false":                              "curl -k https://127.0.0.1:8080/v1/databases -H",
+		demanded + ",service.type=LoadBalancer":                                                                     "loadBalancer.ingress",
+		demanded + ",service.type=NodePort":                                                                         "nodePort",
+		demanded + ",httpRoute.enabled=true,httpRoute.parentRefs[0].name=g,httpRoute.hostnames={api.example}":       "rest by HTTPRoute: api.example",
+		demanded + ",httpRoute.enabled=true,httpRoute.parentRefs[0].name=g,config.rest.hosts={a.example,b.example}": "names of its Gateway's listener, if they are among\n    a.example b.example (config.rest.hosts)",
+		demanded + ",httpRoute.enabled=true,httpRoute.parentRefs[0].name=g,tlsSecret.name=x":                        "rest by HTTPRoute: the names of its Gateway's listener\n",
+		demanded + ",ingress.rest.enabled=true,ingress.rest.hosts={api.example}":                                    "rest by Ingress: api.example",
 	} {
 		out, err := helm("install", "test", "mooring", "--dry-run=client", "--set", set).CombinedOutput()
 		_, notes, _ := strings.Cut(string(out), "NOTES:")

@@ -107,6 +107,10 @@ annotations:
       .Values.tlsSecret.clientAuthorityKey .Values.allowUnauthenticated) }}
 {{- fail "apiKeysSecret.name: name a Secret with API keys (mooring key api new), or set config.auth.jwt, tlsSecret.clientAuthorityKey or allowUnauthenticated=true" }}
 {{- end }}
+{{- if and .Values.httpRoute.enabled (not .Values.httpRoute.hostnames) (not .Values.tlsSecret.name)
+      (not (dig "rest" "hosts" list .Values.config)) }}
+{{- fail "httpRoute.hostnames: name the hosts by which clients reach the route. In plain text REST answers only for names that it knows, and 421 for others. If the Gateway's listener has the names, list them in config.rest.hosts; \"*\" there allows any" }}
+{{- end }}
 {{- if eq (int .Values.service.grpcPort) (int .Values.service.restPort) }}
 {{- fail "service.restPort: is the same as service.grpcPort" }}
 {{- end }}
