@@ -133,8 +133,9 @@ type client struct {
 	written   atomic.Int64 // bytes
 	took      atomic.Int64 // the time of the last write that has ended, in Unix nanoseconds
 	closed    atomic.Bool
-	// unread is how many calls wait for their requests. The mutex of the watchdog guards it.
-	unread int
+	// unread is how many calls wait for their requests, and cut how many others have ended because
+	// there were too many, since there was none. The mutex of the watchdog guards them.
+	unread, cut int
 }
 
 // clientAddr holds the address of a client and its connection, since a call of grpc knows only

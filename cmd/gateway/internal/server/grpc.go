@@ -77,6 +77,10 @@ const (
 	// would grow its stack each time, which takes an eighth of the processor time of a small
 	// request. When all are busy, more are started.
 	streamWorkers = 64
+	// readBuffer is how much is read of a connection at once. Others wait while its frames are
+	// handled, which takes long if they are small. A large request costs about a tenth more than
+	// with 32 KiB.
+	readBuffer = 4 << 10
 	// handshakeTimeout limits the handshakes of TLS and HTTP/2.
 	handshakeTimeout = 10 * time.Second
 )
@@ -96,6 +100,7 @@ func NewGRPC(cfg GRPCConfig) (*grpc.Server, grpc.ServiceRegistrar) {
 		}),
 		grpc.WaitForHandlers(true),
 		grpc.NumStreamWorkers(streamWorkers),
+		grpc.ReadBufferSize(readBuffer),
 		grpc.MaxHeaderListSize(maxHeaderBytes),
 		grpc.StaticStreamWindowSize(streamWindow),
 		grpc.StreamInterceptor(cfg.stream),

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -386,6 +387,73 @@ func TestFloodWithoutRequests(t *testing.T) {
 			t.Errorf("%d calls of the honest client have ended", n)
 		}
 		_ = honest.conn.Close()
+	})
+}
+
+// TestFloodOnManyConnections checks that a flood of calls without requests ends soon if it comes on
+// many connections, each of which has few of them: the gateway closes each connection of which
+// many calls have ended because there were too many.
+func TestFloodOnManyConnections(t *testing.T) {
+	inBubble(t, server.GRPCConfig{}, func(t *testing.T, s *rawServer) {
+		const connections, each, more = 40, 25, 60
+		flood := make([]*rawClient, connections)
+		for i := range flood {
+			flood[i] = s.dial(t, 1<<20)
+		}
+		for i := range uint32(each + more) {
+			for _, c := range flood {
+				if !c.isCut() {
+					c.open(2*i+1, "/test.Test/Unary")
+					synctest.Wait()
+				}
+			}
+			if i == each-1 && slices.ContainsFunc(flood, (*rawClient).isCut) {
+				t.Error("a connection is cut although there are not too many calls")
+			}
+		}
+		cut := 0
+		for _, c := range flood {
+			if c.isCut() {
+				cut++
+			}
+			_ = c.conn.Close()
+			<-c.done
+		}
+		if cut < connections/2 {
+			t.Errorf("%d of %d connections are cut", cut, connections)
+		}
+	})
+}
+
+// TestCallsThatEndedAreForgotten checks that a connection whose calls end because there are too
+// many is not closed if it had none in between.
+func TestCallsThatEndedAreForgotten(t *testing.T) {
+	inBubble(t, server.GRPCConfig{}, func(t *testing.T, s *rawServer) {
+		const calls, connections, each = 30, 40, 25
+		c := s.dial(t, 1<<20)
+		var others []*rawClient
+		for round := range uint32(2) {
+			for i := range uint32(calls) {
+				c.open(2*(round*calls+i)+1, "/test.Test/Unary")
+			}
+			synctest.Wait()
+			for range connections {
+				other := s.dial(t, 1<<20)
+				others = append(others, other)
+				for i := range uint32(each) {
+					other.open(2*i+1, "/test.Test/Unary")
+				}
+				synctest.Wait()
+			}
+		}
+		if len(c.status) != 2*calls || c.isCut() {
+			t.Errorf("%d of %d calls have ended; the connection is cut: %v", len(c.status),
+				2*calls, c.isCut())
+		}
+		for _, c := range append(others, c) {
+			_ = c.conn.Close()
+			<-c.done
+		}
 	})
 }
 

@@ -17,7 +17,8 @@ const (
 	// maxUnread is the number of calls whose requests have not arrived. One more ends the call
 	// that has made no progress for longest.
 	maxUnread = 1000
-	// maxUnreadOfOne is the number of them on one connection, from which it is closed then.
+	// maxUnreadOfOne is the number of them on one connection, with those that have ended so, from
+	// which it is closed then.
 	maxUnreadOfOne = 50
 	// hurry is how long a message may make no progress if there is no room for others.
 	hurry = 500 * time.Millisecond
@@ -113,7 +114,11 @@ func (w *watchdog) admit(r *reading) (oldest *reading, isFlood bool) {
 	oldest = w.unread.first
 	w.forgetLocked(oldest)
 	client := oldest.of.client
-	return oldest, client != nil && client.unread >= maxUnreadOfOne
+	if client == nil {
+		return oldest, false
+	}
+	client.cut++
+	return oldest, client.unread+client.cut >= maxUnreadOfOne
 }
 
 // moved records progress of a message from a client. If there is no room for so many bytes, it ends
@@ -162,8 +167,10 @@ func (w *watchdog) arrived(r *reading) {
 
 func (w *watchdog) forgetLocked(r *reading) {
 	w.unread.remove(r)
-	if r.of.client != nil {
-		r.of.client.unread--
+	if client := r.of.client; client != nil {
+		if client.unread--; client.unread == 0 {
+			client.cut = 0
+		}
 	}
 	w.received -= r.received
 }
