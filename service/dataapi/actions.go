@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"google.golang.org/protobuf/proto"
+
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 )
 
@@ -73,7 +75,9 @@ func findOne(ctx context.Context, c *call, in *input) error {
 			o.text("null")
 			return nil
 		}
-		return o.document(found.GetDocument())
+		return c.q.Work(len(found.GetDocument().GetBson()), func() error {
+			return o.document(found.GetDocument())
+		})
 	})
 }
 
@@ -109,6 +113,7 @@ func aggregate(ctx context.Context, c *call, in *input) error {
 
 // page describes the responses that have a part of a result.
 type page interface {
+	proto.Message
 	GetDocuments() []*mooringv1.Document
 	GetCursor() string
 }
@@ -129,15 +134,14 @@ func (c *call) pages(ctx context.Context, p page, most int) error {
 		defer o.text("]}")
 		for n := 0; ; {
 			documents := p.GetDocuments()
-			for _, d := range documents[:min(len(documents), most-n)] {
-				if n > 0 {
-					o.text(",")
-				}
-				if err := o.document(d); err != nil { //nolint:contextcheck // of the request
-					return err
-				}
-				n++
+			documents = documents[:min(len(documents), most-n)]
+			err := c.q.Work(proto.Size(p), func() error { //nolint:contextcheck // of the request
+				return o.documents(documents, n > 0)
+			})
+			if err != nil {
+				return err
 			}
+			n += len(documents)
 			if p.GetCursor() == "" || n == most {
 				return nil
 			}

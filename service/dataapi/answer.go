@@ -68,6 +68,19 @@ func mediaOf(m extjson.Mode) string {
 
 func (o *output) text(s string) { o.buf = append(o.buf, s...) }
 
+// documents writes the items of a list, which may follow others.
+func (o *output) documents(items []*mooringv1.Document, follow bool) error {
+	for i, d := range items {
+		if follow || i > 0 {
+			o.text(",")
+		}
+		if err := o.document(d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (o *output) document(d *mooringv1.Document) (err error) {
 	if o.gone {
 		return errGone

@@ -126,8 +126,11 @@ func (c *call) read(do *action) (*input, error) {
 	}
 	defer release()
 	p := &parser{text: body, most: c.q.MaxItems(), charge: c.q.Charge}
-	in, err := p.input(do)
-	if err != nil {
+	var in *input
+	if err := c.q.Work(len(body), func() (err error) {
+		in, err = p.input(do)
+		return err
+	}); err != nil {
 		return nil, err
 	}
 	if !slices.Contains(c.api.sources, in.dataSource) {

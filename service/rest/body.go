@@ -48,43 +48,23 @@ func (c *call) decode(m message) error {
 	if len(bytes.TrimSpace(body.b)) == 0 {
 		return nil // as {}
 	}
-	items := itemLimit{c.handler.config.MaxItems, c}
-	if len(body.b) < largeBody {
+	return c.work(len(body.b), func() error {
+		items := itemLimit{c.handler.config.MaxItems, c}
 		return decode(c.route.request, m, body.b, items)
-	}
-	c.turn = c.handler.config.Admission.Turn()
-	c.turn.Take()
-	defer c.turn.Leave()
-	items.call = pausing{&c.turn, c}
-	return decode(c.route.request, m, body.b, items)
-}
-
-// largeBody is the size of a body from which decoding it is heavy work.
-const largeBody = 256 << 10
-
-// pausing charges a call whose heavy work, if it does any, pauses meanwhile: those that hold the
-// memory may need a turn to return it.
-type pausing struct {
-	turn *admission.Turn
-	call *call
-}
-
-func (p pausing) charge(bytes int64) error {
-	if p.turn.Leave() {
-		defer p.turn.Take()
-	}
-	return p.call.charge(bytes)
-}
-
-func (p pausing) makeRoom(bytes int) error {
-	if p.turn.Leave() {
-		defer p.turn.Take()
-	}
-	return p.call.makeRoom(bytes)
+	})
 }
 
 // charge charges the call with memory before it is taken.
-func (c *call) charge(bytes int64) error { return c.account.Grow(c.r.Context(), bytes) }
+func (c *call) charge(bytes int64) error {
+	defer c.pause()()
+	return c.account.Grow(c.r.Context(), bytes)
+}
+
+// chargeLast charges the call with memory of its response.
+func (c *call) chargeLast(bytes int64) error {
+	defer c.pause()()
+	return c.account.GrowLast(c.r.Context(), bytes)
+}
 
 func (c *call) readBody() (*buffer, error) {
 	limit, length := c.handler.config.MaxBodyBytes, c.r.ContentLength

@@ -53,7 +53,7 @@ type call struct {
 	watch    *mooringv1.WatchRequest // of the ticket in the path; nil: there is none
 	account  admission.Account       // open once it is known who calls
 	textRoom int64                   // charged for the text of large documents
-	turn     admission.Turn          // of the heavy work on the response
+	turn     admission.Turn          // of heavy work
 	metadata metadata.MD             // the handler's header
 
 	called    bool              // the request has reached the interceptors
@@ -358,8 +358,7 @@ func (c *call) writeResponse(m proto.Message) error {
 
 // writeLarge encodes a large response twice, with the buffer.
 func (c *call) writeLarge(out *buffer, m proto.Message) error {
-	c.turn = c.handler.config.Admission.Turn()
-	e := encoder{buf: out.b, mode: c.format.mode, room: pausing{&c.turn, c}}
+	e := encoder{buf: out.b, mode: c.format.mode, room: c}
 	defer func() { out.b = e.buf }()
 	c.turn.Take()
 	defer c.turn.Leave()
@@ -395,7 +394,7 @@ func (c *call) makeRoom(bytes int) error {
 	if more <= 0 {
 		return nil
 	}
-	if err := c.account.GrowLast(c.r.Context(), more); err != nil {
+	if err := c.chargeLast(more); err != nil {
 		return err
 	}
 	c.textRoom += more

@@ -58,15 +58,6 @@ func (c *call) endBody() {
 	c.compressor = nil
 }
 
-// pause ends the turn of the call's heavy work, if it has one, before the call waits for its
-// client. The caller calls resume afterwards.
-func (c *call) pause() (resume func()) {
-	if !c.turn.Leave() {
-		return func() {}
-	}
-	return c.turn.Take
-}
-
 // pacedWriter writes bytes to a call's client: at once on a stream, whose sends have their own
 // deadline, and with a deadline for each chunk otherwise.
 type pacedWriter struct{ call *call }

@@ -196,6 +196,54 @@ func TestNoTurnWhileWaitingForRoom(t *testing.T) {
 	}
 }
 
+// TestHeavyBodiesTakeTurns checks that decoding a large body waits for its turn, as one request or
+// as a bare document, and that a small one does not.
+func TestHeavyBodiesTakeTurns(t *testing.T) {
+	text := func(size int) string { return `{"a":"` + strings.Repeat("x", size) + `"}` }
+	for _, row := range []struct {
+		name, method, path, body string
+		waits                    bool
+	}{
+		{"small", "POST", documents + ":find", `{"filter":` + text(1<<10) + `}`, false},
+		{"request", "POST", documents + ":find", `{"filter":` + text(300<<10) + `}`, true},
+		{"small document", "PUT", documents + "/1", text(1 << 10), false},
+		{"document", "PUT", documents + "/1", text(300 << 10), true},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := admission.New(admission.Config{})
+				turns := make([]admission.Turn, max(1, runtime.GOMAXPROCS(0)-1)) // all there are
+				for i := range turns {
+					turns[i] = a.Turn()
+					turns[i].Take()
+				}
+				f := findsPads(nil)
+				f.resources = &resources{document: "{}", t: t}
+				h := newHandler(t, f, func(c *rest.Config) { c.Admission = a })
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					do(h, row.method, row.path, row.body, "Content-Type", "application/json")
+				}()
+				synctest.Wait()
+				waits := true
+				select {
+				case <-done:
+					waits = false
+				default:
+				}
+				if waits != row.waits {
+					t.Errorf("waits for its turn: %v, want %v", waits, row.waits)
+				}
+				for i := range turns {
+					turns[i].Leave()
+				}
+				<-done
+			})
+		})
+	}
+}
+
 // slowClient is a client that takes the header of a response and then nothing until it reads.
 type slowClient struct {
 	*httptest.ResponseRecorder

@@ -88,13 +88,16 @@ func (q *Request) MaxBodyBytes() int64 { return q.call.handler.config.MaxBodyByt
 // MaxItems returns the limit on the items of all lists of a request.
 func (q *Request) MaxItems() int { return q.call.handler.config.MaxItems }
 
+// Work does the work on a text of that size, such as decoding it. If that is heavy, the call has a
+// turn for it, so that heavy work leaves time to small calls. Work must not wait for anything but
+// what the methods of q wait for.
+func (q *Request) Work(size int, do func() error) error { return q.call.work(size, do) }
+
 // Charge charges the call with memory before it is taken.
 func (q *Request) Charge(bytes int64) error { return q.call.charge(bytes) }
 
 // ChargeLast charges the call with memory of its response.
-func (q *Request) ChargeLast(bytes int64) error {
-	return q.call.account.GrowLast(q.call.r.Context(), bytes)
-}
+func (q *Request) ChargeLast(bytes int64) error { return q.call.chargeLast(bytes) }
 
 // Release returns memory that Charge has charged.
 func (q *Request) Release(bytes int64) { q.call.account.Shrink(bytes) }
@@ -140,7 +143,10 @@ func (q *Request) WriteHeader(code int) { q.call.w.WriteHeader(code) }
 
 // Write writes a part of a response that is not a stream, and reports whether it could. The client
 // must read.
-func (q *Request) Write(b []byte) bool { return writeAll(q.call.w, b) }
+func (q *Request) Write(b []byte) bool {
+	defer q.call.pause()()
+	return writeAll(q.call.w, b)
+}
 
 // Send writes a part of a stream, and flushes it. It blocks until the client has taken it, or has
 // read nothing for too long.

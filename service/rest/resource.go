@@ -121,7 +121,9 @@ func (c *call) decodeBare(f *field, m message) error {
 		return err
 	}
 	defer c.handler.buffers.put(body)
-	return decodeField(f, m, body.b, itemLimit{c.handler.config.MaxItems, c})
+	return c.work(len(body.b), func() error {
+		return decodeField(f, m, body.b, itemLimit{c.handler.config.MaxItems, c})
+	})
 }
 
 // objectIDDigits is the number of hexadecimal digits of an ObjectId.

@@ -172,6 +172,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := &call{
 		handler: h, w: w, r: r,
 		ids: [1]string{requestID(r)}, format: format{mode: extjson.RelaxedSafe},
+		turn: h.config.Admission.Turn(),
 	}
 	header := w.Header()
 	header[requestIDHeader] = c.ids[:]

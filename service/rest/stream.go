@@ -236,8 +236,7 @@ func (c *call) writeBatch(m proto.Message) error {
 	}
 	out := c.handler.buffers.get(0)
 	defer c.handler.buffers.put(out)
-	c.turn = c.handler.config.Admission.Turn()
-	e := encoder{buf: out.b, mode: c.format.mode, room: pausing{&c.turn, c}}
+	e := encoder{buf: out.b, mode: c.format.mode, room: c}
 	defer func() {
 		c.account.Shrink(c.textRoom)
 		c.textRoom = 0

@@ -41,7 +41,12 @@ func (c *call) begin(code int) {
 
 // write writes a response message.
 func (c *call) write(m proto.Message) error {
-	data, err := c.encode(m)
+	size := proto.Size(m)
+	return c.q.Work(size, func() error { return c.writeSized(m, size) })
+}
+
+func (c *call) writeSized(m proto.Message, size int) error {
+	data, err := c.encode(m, size)
 	if err != nil {
 		return err
 	}

@@ -59,16 +59,19 @@ func (c *call) binary(data []byte) ([]byte, error) {
 		return nil, err
 	}
 	out := make([]byte, 0, size)
-	for len(data) > 0 {
-		n := len(data)
-		if pad := bytes.IndexByte(data, '='); pad >= 0 {
-			n = min(n, (pad/4+1)*4) // a group has four digits
+	err := c.q.Work(size, func() (err error) {
+		for len(data) > 0 && err == nil {
+			n := len(data)
+			if pad := bytes.IndexByte(data, '='); pad >= 0 {
+				n = min(n, (pad/4+1)*4) // a group has four digits
+			}
+			out, err = base64.StdEncoding.AppendDecode(out, data[:n])
+			data = data[n:]
 		}
-		var err error
-		if out, err = base64.StdEncoding.AppendDecode(out, data[:n]); err != nil {
-			return nil, wrong("the body is not base64: " + err.Error())
-		}
-		data = data[n:]
+		return err
+	})
+	if err != nil {
+		return nil, wrong("the body is not base64: " + err.Error())
 	}
 	return out, nil
 }
@@ -164,8 +167,23 @@ func (c *call) most() int64 {
 	return most
 }
 
+// inflation is about how many times a compressed message grows.
+const inflation = 8
+
 // decode inflates and reads a message.
-func (c *call) decode(how coding.Coding, data []byte) (proto.Message, error) {
+func (c *call) decode(how coding.Coding, data []byte) (m proto.Message, err error) {
+	size := len(data)
+	if how != coding.Identity {
+		size *= inflation
+	}
+	err = c.q.Work(size, func() error {
+		m, err = c.parse(how, data)
+		return err
+	})
+	return m, err
+}
+
+func (c *call) parse(how coding.Coding, data []byte) (proto.Message, error) {
 	data, err := how.Inflate(data, int(c.most()), c.charge)
 	switch {
 	case errors.Is(err, coding.ErrTooLarge):
@@ -268,13 +286,12 @@ func wrong(message string) error {
 	return &rpcerr.Error{Reason: rpcerr.InvalidArgument, Message: message}
 }
 
-// encode returns the bytes of a message.
-func (c *call) encode(m proto.Message) ([]byte, error) {
-	size := int64(proto.Size(m))
+// encode returns the bytes of a message of that size.
+func (c *call) encode(m proto.Message, size int) ([]byte, error) {
 	if c.wire.json {
 		size *= messageCost // documents are base64
 	}
-	if err := c.makeRoom(size * c.copies()); err != nil {
+	if err := c.makeRoom(int64(size) * c.copies()); err != nil {
 		return nil, err
 	}
 	if c.wire.json {

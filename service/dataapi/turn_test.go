@@ -1,0 +1,66 @@
+package dataapi_test
+
+import (
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/admission"
+	"github.com/mooringdb/mooring/service/rest"
+)
+
+// TestHeavyActionsTakeTurns checks that a large request or response waits for its turn, and that a
+// small one does not.
+func TestHeavyActionsTakeTurns(t *testing.T) {
+	text := func(size int) string { return `{"a":"` + strings.Repeat("x", size) + `"}` }
+	large, small := text(300<<10), text(1<<10)
+	items := make([]*mooringv1.Document, 300)
+	for i := range items {
+		items[i] = document(t, small)
+	}
+	for _, row := range []struct {
+		name, action, fields string
+		response             any
+		waits                bool
+	}{
+		{"small", "findOne", "", &mooringv1.FindOneResponse{Document: document(t, small)}, false},
+		{"request", "insertOne", `"document":` + large, nil, true},
+		{"document", "findOne", "", &mooringv1.FindOneResponse{Document: document(t, large)}, true},
+		{"page", "find", "", &mooringv1.FindResponse{Documents: items}, true},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := admission.New(admission.Config{})
+				turns := make([]admission.Turn, max(1, runtime.GOMAXPROCS(0)-1)) // all there are
+				for i := range turns {
+					turns[i] = a.Turn()
+					turns[i].Take()
+				}
+				b := &backend{response: row.response}
+				h := newHandler(t, b, func(c *rest.Config) { c.Admission = a })
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					post(h, base+row.action, body(row.fields))
+				}()
+				synctest.Wait()
+				waits := true
+				select {
+				case <-done:
+					waits = false
+				default:
+				}
+				if called := b.request != nil; waits != row.waits || called != (row.response != nil) {
+					t.Errorf("waits for its turn: %v, want %v; the call is made: %v", waits,
+						row.waits, called)
+				}
+				for i := range turns {
+					turns[i].Leave()
+				}
+				<-done
+			})
+		})
+	}
+}
