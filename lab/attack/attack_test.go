@@ -164,7 +164,7 @@ func measure(t *testing.T, a attack) (r result) {
 	}
 	g := newTarget(started)
 	defer g.http.CloseIdleConnections()
-	defer func() { _ = g.Stop(10 * time.Second) }()
+	defer func() { _ = g.Stop(time.Second) }()
 	if isFull() {
 		pin(t, os.Getpid(), "0")
 	}
@@ -177,7 +177,7 @@ func measure(t *testing.T, a attack) (r result) {
 	if _, err := client.Line(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	<-time.After(time.Duration(of(2, 1)) * time.Second) // until all is warm
+	<-time.After(time.Duration(of(1, 1)) * time.Second) // until all is warm
 	ask(t, client)
 	<-time.After(time.Duration(of(5, 1)) * time.Second)
 	r.alone = p99(ask(t, client).Times)

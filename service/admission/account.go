@@ -77,8 +77,9 @@ func (c *Account) Force(n int64) {
 	c.hold(n)
 }
 
-// hold records bytes that were taken. A closed account returns them at once.
-func (c *Account) hold(n int64) {
+// hold records bytes that were taken, and reports whether it has. A closed account returns them at
+// once.
+func (c *Account) hold(n int64) bool {
 	c.mu.Lock()
 	closed := c.closed
 	if !closed {
@@ -88,6 +89,7 @@ func (c *Account) hold(n int64) {
 	if closed {
 		c.admission.bytes.give(c.principal, n)
 	}
+	return !closed
 }
 
 // Held returns the bytes that are charged.

@@ -34,15 +34,19 @@ func (r refusal) Unwrap() []error { return []error{r.err, context.Canceled} }
 // AdmitReply charges a reply of the server to the call that ctx belongs to, before it is read. It
 // blocks until the reply fits, for at most Config.Patience and until ctx ends. If it does not fit,
 // the call ends with an *Error. What goes on without its client is then read alone: one reply at a
-// time that nothing has room for. The caller calls done when the reply has been read.
+// time that nothing has room for. The caller calls done when the reply has been read. Until then
+// it is charged even if the call has ended, and afterwards until the end of the call.
 func (a *Admission) AdmitReply(ctx context.Context, size int) (done func(), err error) {
 	c := From(ctx)
-	err = c.Grow(ctx, int64(size))
-	refused, ok := errors.AsType[*Error](err)
-	if err == nil {
-		c.reply(int64(size))
+	if c == nil || c.admission == nil {
+		return nothing, nil
 	}
-	if err == nil || !ok {
+	err = a.bytes.take(ctx, c.principal, int64(size), false)
+	if err == nil {
+		return func() { c.keepReply(int64(size)) }, nil
+	}
+	refused, ok := errors.AsType[*Error](err)
+	if !ok {
 		return nothing, err
 	}
 	if c.refuse != nil {
@@ -70,19 +74,18 @@ func (a *Admission) overdraw(
 			return func() { <-a.overdraft }, nil
 		}
 	}
-	c.Force(size)
-	c.reply(size)
+	a.bytes.force(c.principal, size)
+	c.keepReply(size)
 	return nothing, nil
 }
 
-// reply records that bytes are charged for a reply.
-func (c *Account) reply(n int64) {
-	if c == nil {
-		return
+// keepReply records that bytes are charged for a reply. A closed account returns them at once.
+func (c *Account) keepReply(n int64) {
+	if c.hold(n) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.replies += n
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.replies += n
 }
 
 func (c *Account) isOverdrawn() bool {

@@ -40,6 +40,38 @@ func TestAdmitReply(t *testing.T) {
 	})
 }
 
+// TestReplyOutlivesCall checks that a reply is charged until it is read, also if its call ends
+// before, or has ended.
+func TestReplyOutlivesCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := admission.New(admission.Config{Bytes: 1000, Patience: time.Second})
+		var c admission.Account
+		a.Open(&c, named("c"))
+		ctx := within(t.Context(), &c)
+		first, err := a.AdmitReply(ctx, 300)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Close()
+		second, err := a.AdmitReply(ctx, 200)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, row := range []struct {
+			done func()
+			held int64
+		}{{func() {}, 500}, {first, 200}, {second, 0}} {
+			row.done()
+			if got := a.Bytes().Held; got != row.held {
+				t.Errorf("%d bytes are charged, want %d", got, row.held)
+			}
+		}
+		if c.Held() != 0 || c.TakeReplies() != 0 {
+			t.Errorf("the closed account holds %d bytes", c.Held())
+		}
+	})
+}
+
 // TestRefusedReply checks that a reply without room ends its call, and is not read.
 func TestRefusedReply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

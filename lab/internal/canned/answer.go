@@ -64,17 +64,16 @@ func (s *Server) answer(dst []byte, req request) []byte {
 	return appendError(dst, 59, "CommandNotFound", "no such command: '"+name+"'")
 }
 
-// source returns the documents of a collection. It reads each name once, since a new template costs
-// more than the rest of the answer.
+// source returns the documents of a collection. It makes those of each name once, also for commands
+// that come at the same time: a new template costs more than the rest of the answer.
 func (s *Server) source(collection string) (source, error) {
-	if known, ok := s.sources.Load(collection); ok {
-		return known.(source), nil
+	known, ok := s.sources.Load(collection)
+	if !ok {
+		known, _ = s.sources.LoadOrStore(collection, sync.OnceValues(func() (source, error) {
+			return parseCollection(collection)
+		}))
 	}
-	src, err := parseCollection(collection)
-	if err == nil {
-		s.sources.Store(collection, src)
-	}
-	return src, err
+	return known.(func() (source, error))()
 }
 
 // statements counts what a write command has, in its sequences or in its body.

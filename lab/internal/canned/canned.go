@@ -44,8 +44,10 @@ type Server struct {
 
 	connected, commands, opened, killed, getMores atomic.Int64
 
-	sources sync.Map // of string to source: the collections that were read
+	sources sync.Map // of string to func() (source, error): the collections that were read
 	batches sync.Map // of the large first batches: see firstBatch
+	// large is held while a piece of a large reply is written. See writeInTurns.
+	large sync.Mutex
 
 	// mu guards the fields below. Nothing blocks while it is held.
 	mu         sync.Mutex

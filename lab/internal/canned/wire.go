@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"sync"
+	"syscall"
 
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 )
@@ -19,9 +21,9 @@ const (
 	headerSize     = 16
 	maxMessageSize = 48_000_000
 
-	// largeBuffer is how much of a large reply the kernel takes at a time: it would take many
-	// megabytes, for milliseconds, in which other connections wait.
-	largeBuffer = 256 << 10
+	// piece is how much of a large reply is written at a time. The kernel would take many megabytes
+	// at once, for milliseconds, in which other connections wait.
+	piece = 64 << 10
 
 	flagChecksumPresent = 1 << 0
 	flagMoreToCome      = 1 << 1
@@ -48,24 +50,59 @@ func (p *parts) insert(at int, text []byte) {
 }
 
 // write writes a reply with what is inserted.
-func (p *parts) write(c net.Conn, reply []byte) error {
+func (p *parts) write(c net.Conn, reply []byte, turns *sync.Mutex) error {
 	if p.size == 0 {
 		_, err := c.Write(reply)
 		return err
 	}
-	if tcp, ok := c.(*net.TCPConn); ok {
-		// It fails on a connection that has ended, as the write does.
-		_ = tcp.SetWriteBuffer(largeBuffer)
-	}
-	var all net.Buffers
 	from := 0
 	for i, at := range p.places {
-		all = append(all, reply[from:at], p.texts[i])
+		if _, err := c.Write(reply[from:at]); err != nil {
+			return err
+		}
+		if err := writeInTurns(c, p.texts[i], turns); err != nil {
+			return err
+		}
 		from = at
 	}
-	all = append(all, reply[from:])
-	_, err := all.WriteTo(c)
+	_, err := c.Write(reply[from:])
 	return err
+}
+
+// writeInTurns writes a large text in pieces. One connection at a time writes a piece, and none
+// while it waits for its peer, so that small replies of other connections find a processor: a
+// database has a machine of its own, and this server often shares one with the load.
+func writeInTurns(c net.Conn, text []byte, turns *sync.Mutex) error {
+	raw, err := rawConn(c)
+	if err != nil {
+		return err
+	}
+	for len(text) > 0 {
+		var n int
+		var failed error
+		err := raw.Write(func(fd uintptr) (done bool) {
+			turns.Lock()
+			defer turns.Unlock()
+			n, failed = syscall.Write(int(fd), text[:min(len(text), piece)])
+			return !errors.Is(failed, syscall.EAGAIN)
+		})
+		if err == nil && failed != nil && !errors.Is(failed, syscall.EINTR) {
+			err = failed
+		}
+		if err != nil {
+			return err
+		}
+		text = text[max(n, 0):]
+	}
+	return nil
+}
+
+func rawConn(c net.Conn) (syscall.RawConn, error) {
+	sc, ok := c.(syscall.Conn)
+	if !ok {
+		return nil, errors.ErrUnsupported
+	}
+	return sc.SyscallConn()
 }
 
 // serve answers the commands of one connection, one after the other, until it ends or sends
@@ -108,7 +145,7 @@ func (s *Server) serve(c net.Conn) {
 			return
 		}
 		binary.LittleEndian.PutUint32(out, uint32(len(out)+inserted.size))
-		if err := inserted.write(c, out); err != nil {
+		if err := inserted.write(c, out, &s.large); err != nil {
 			return
 		}
 	}
