@@ -162,7 +162,7 @@ func TestReclaim(t *testing.T) {
 		var pages, c, d admission.Account
 		a.Open(&pages, named("pages"))
 		pages.Force(900)
-		a.SetReclaim(func(bytes int64) { pages.Shrink(bytes) })
+		a.AddReclaim(func(bytes int64) { pages.Shrink(bytes) })
 		a.Open(&c, named("c"))
 		if err := c.Grow(t.Context(), 400); err != nil {
 			t.Errorf("Grow = %v", err)

@@ -16,9 +16,9 @@ type resource struct {
 	// mu guards the fields below. Nothing blocks while it is held.
 	mu    sync.Mutex
 	queue *queue
-	// reclaim makes room that is held for no call, of so many bytes if it can. It is called
-	// without the lock. Nil: there is no such room.
-	reclaim func(amount int64)
+	// reclaim makes room, each of so many bytes if it can. It is set before the first call, and
+	// called without the lock.
+	reclaim []func(amount int64)
 }
 
 func newResource(name string, l Limits, patience time.Duration) *resource {
@@ -43,13 +43,18 @@ func (r *resource) set(l Limits, patience time.Duration) {
 func (r *resource) take(ctx context.Context, p Principal, amount int64, last bool) error {
 	r.mu.Lock()
 	v := r.queue.take(p, amount, last)
-	reclaim := r.reclaim
 	r.mu.Unlock()
+	for _, reclaim := range r.reclaim {
+		if v == fits || v == tooMuch {
+			break
+		}
+		reclaim(amount)
+		r.mu.Lock()
+		v = r.queue.take(p, amount, last)
+		r.mu.Unlock()
+	}
 	if v == fits {
 		return nil
-	}
-	if v != tooMuch && reclaim != nil {
-		reclaim(amount)
 	}
 	if v == tooMuch || r.patience.Load() == 0 {
 		return r.refusal(v)

@@ -63,10 +63,10 @@ func (c *call) endBody() {
 type pacedWriter struct{ call *call }
 
 func (p pacedWriter) Write(b []byte) (int, error) {
-	defer p.call.pause()()
 	if p.call.route != nil && p.call.route.stream {
-		return p.call.w.Write(b)
+		return p.call.writePieces(b)
 	}
+	defer p.call.pause()()
 	if !writeAll(p.call.w, b) {
 		return 0, io.ErrClosedPipe
 	}

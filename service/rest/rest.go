@@ -92,6 +92,7 @@ type Handler struct {
 	buffers buffers
 	pages   map[string]page // by path
 	access  atomic.Pointer[access]
+	unread  unread
 }
 
 var _ http.Handler = (*Handler)(nil)
@@ -119,6 +120,7 @@ func New(config Config) (*Handler, error) {
 		config: config, errors: plans.plan(errorResponse),
 	}
 	h.SetAccess(config.Hosts, config.CORS)
+	config.Admission.AddReclaim(h.unread.cut)
 	var err error
 	if h.routes, err = newRoutes(plans, callConn{config.Conn}); err != nil {
 		return nil, err

@@ -183,9 +183,12 @@ func (c *call) begin() {
 }
 
 // send writes to a stream's client and flushes. It blocks for at most StallTimeout, so that a
-// client that does not read holds no goroutine and no memory for longer. It removes the deadline
-// afterwards, because over HTTP/2 a deadline ends the stream even if nothing is being written.
+// client that does not read holds no goroutine and no memory for longer. If calls need the memory,
+// it fails when the client has taken nothing for writePatience. It removes the deadline afterwards,
+// because over HTTP/2 a deadline ends the stream even if nothing is being written.
 func (c *call) send(b []byte) error {
+	c.handler.unread.moved(c)
+	defer c.handler.unread.over(c)
 	connection := http.NewResponseController(c.w)
 	// This fails if there is no connection.
 	_ = connection.SetWriteDeadline(time.Now().Add(c.handler.config.StallTimeout))
@@ -204,8 +207,7 @@ func (c *call) sendBytes(b []byte) error {
 		if len(b) == 0 {
 			return nil
 		}
-		defer c.pause()()
-		_, err := c.w.Write(b)
+		_, err := c.writePieces(b)
 		return err
 	}
 	if _, err := c.compressor.Write(b); err != nil {
@@ -215,6 +217,19 @@ func (c *call) sendBytes(b []byte) error {
 		return err
 	}
 	return c.compressed.Flush()
+}
+
+// writePieces writes bytes of a stream to its client. Each writeChunk that the client takes is
+// progress.
+func (c *call) writePieces(b []byte) (n int, err error) {
+	defer c.pause()()
+	for err == nil && n < len(b) {
+		var written int
+		written, err = c.w.Write(b[n:min(n+writeChunk, len(b))])
+		n += written
+		c.handler.unread.moved(c)
+	}
+	return n, err
 }
 
 // sendLast writes the last part of a stream. An error has no consequence.
