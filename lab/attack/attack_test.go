@@ -1,7 +1,6 @@
 package attack_test
 
 import (
-	"fmt"
 	"net"
 	"net/http"
 	"net/url"
@@ -100,8 +99,7 @@ var busy = map[string]bool{
 // memory at the peak, and the time that a findOne of another client takes.
 func TestAttacks(t *testing.T) {
 	var mu sync.Mutex
-	table := "| attack | peak | alone | beside | direct | ratio | what becomes of the attacker |\n" +
-		"|---|---|---|---|---|---|---|\n"
+	table := heading
 	defer func() { t.Log("\n" + table) }()
 	t.Run("each", func(t *testing.T) {
 		for _, a := range slices.Concat(grpcAttacks, restAttacks) {
@@ -113,41 +111,23 @@ func TestAttacks(t *testing.T) {
 				for range max(1, rounds()) {
 					results = append(results, measure(t, a))
 				}
-				slices.SortFunc(results, func(a, b result) int { return int(a.peak - b.peak) })
-				r := results[len(results)/2]
-				slices.SortFunc(results, func(a, b result) int {
-					return int((a.ratio() - b.ratio()) * 1000)
-				})
-				ratio := results[len(results)/2]
+				all := summarize(results)
 				mu.Lock()
 				defer mu.Unlock()
-				row := fmt.Sprintf("| %s | %d MiB | %s | %s | %s | %.1f | %s |\n", a.name, r.peak>>20,
-					ratio.alone.Round(10*time.Microsecond), ratio.during.Round(10*time.Microsecond),
-					ratio.direct.Round(10*time.Microsecond), ratio.ratio(), r.attacker)
-				table += row
-				t.Log("\n" + row) // if a later attack ends the test, this row is there
-				if r.peak > mostRSS {
-					t.Errorf("the gateway used %d MiB at the peak, want at most %d", r.peak>>20,
+				table += all.row(a)
+				t.Log("\n" + all.row(a)) // if a later attack ends the test, this row is there
+				if all.peak > mostRSS {
+					t.Errorf("the gateway used %d MiB at the peak, want at most %d", all.peak>>20,
 						mostRSS>>20)
 				}
-				if isFull() && ratio.ratio() > mostRatio {
-					t.Errorf("p99 was %.1f times that without an attack, want at most %d",
-						ratio.ratio(), mostRatio)
+				if ratio := all.median.ratio(); isFull() && ratio > mostRatio {
+					t.Errorf("p99 was %.1f times that without an attack, want at most %d", ratio,
+						mostRatio)
 				}
 			})
 		}
 	})
 }
-
-// result is what one run of an attack came to.
-type result struct {
-	peak          int64         // bytes
-	alone, during time.Duration // p99 of the other client
-	direct        time.Duration // p99 of the same calls without the gateway, during the attack
-	attacker      string
-}
-
-func (r result) ratio() float64 { return float64(r.during) / float64(r.alone) }
 
 func measure(t *testing.T, a attack) (r result) {
 	t.Helper()

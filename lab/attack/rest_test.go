@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -39,33 +40,34 @@ var restAttacks = []attack{
 			})
 		}
 		sending.Wait()
-		return fmt.Sprintf("%d, by status: %v", n, statuses(t, conns))
+		return tally(statuses(t, conns))
 	}},
 	{"clients that go away", func(t *testing.T, g *target) string {
 		const n = 140
-		var calls sync.WaitGroup
+		var hanging hangs
 		for range n {
-			calls.Go(func() {
+			hanging.Go(func() {
 				ctx, cancel := context.WithTimeout(t.Context(), 40*time.Millisecond)
 				defer cancel()
-				hang(t, ctx, g)
+				hanging.hang(t, ctx, g, "gone after 40 ms")
 			})
 		}
-		calls.Wait()
+		hanging.Wait()
 		<-time.After(time.Duration(of(10, 2)) * time.Second)
-		return fmt.Sprintf("%d commands that hang, gone after 40 ms", n)
+		return tally(hanging.answers)
 	}},
 	{"clients that stay", func(t *testing.T, g *target) string {
 		const n = 140
-		var calls sync.WaitGroup
+		var hanging hangs
 		ctx, cancel := context.WithCancel(t.Context())
-		defer calls.Wait()
 		defer cancel()
 		for range n {
-			calls.Go(func() { hang(t, ctx, g) })
+			hanging.Go(func() { hanging.hang(t, ctx, g, "waits") })
 		}
 		<-time.After(time.Duration(of(10, 7)) * time.Second)
-		return fmt.Sprintf("%d commands that hang", n)
+		cancel()
+		hanging.Wait()
+		return tally(hanging.answers)
 	}},
 	{"REST streams not read", func(t *testing.T, g *target) string {
 		n, seconds := of(60, 8), of(25, 10)
@@ -77,8 +79,7 @@ var restAttacks = []attack{
 			conns = append(conns, c)
 		}
 		<-time.After(time.Duration(seconds) * time.Second)
-		return fmt.Sprintf("%d of 15.5 MB documents for %d s, by status: %v", n, seconds,
-			statuses(t, conns))
+		return tally(statuses(t, conns))
 	}},
 	{"100 finds of 3 MiB", func(t *testing.T, g *target) string {
 		return flood(t, g, of(100, 10), "docs_3000_1024")
@@ -103,7 +104,7 @@ var restAttacks = []attack{
 		if answers[http.StatusRequestEntityTooLarge] == 0 || len(answers) > 1 {
 			t.Errorf("by status: %v, want 413 only", answers)
 		}
-		return fmt.Sprintf("by status: %v", answers)
+		return tally(answers)
 	}},
 	{"insertMany of 100,000 {}", func(t *testing.T, g *target) string {
 		// The most that a request may have, several at once.
@@ -123,7 +124,7 @@ var restAttacks = []attack{
 			defer mu.Unlock()
 			answers[resp.StatusCode]++
 		})
-		return fmt.Sprintf("10 at once, by status: %v", answers)
+		return tally(answers)
 	}},
 }
 
@@ -183,11 +184,18 @@ func stopBodies(t *testing.T, g *target, n int, beginning string) string {
 	if answers["408"] != n {
 		t.Errorf("by status: %v, want 408 of all %d", answers, n)
 	}
-	return fmt.Sprintf("%d, by status: %v", n, answers)
+	return tally(answers)
 }
 
-// hang makes a call that the server does not answer, until ctx ends.
-func hang(t *testing.T, ctx context.Context, g *target) {
+// hangs makes calls that the server does not answer, and counts how they end.
+type hangs struct {
+	sync.WaitGroup
+	mu      sync.Mutex // guards answers
+	answers map[string]int
+}
+
+// hang makes a call until ctx ends, which counts as gone.
+func (h *hangs) hang(t *testing.T, ctx context.Context, g *target, gone string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, g.REST+"/v1/databases/d:runCommand",
 		strings.NewReader(`{"command": {"find": "slow_60000"}}`))
@@ -196,9 +204,17 @@ func hang(t *testing.T, ctx context.Context, g *target) {
 		return
 	}
 	r.Header.Set("Content-Type", "application/json")
+	end := gone
 	if resp, err := g.http.Do(r); err == nil {
 		_ = resp.Body.Close()
+		end = strconv.Itoa(resp.StatusCode)
 	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.answers == nil {
+		h.answers = map[string]int{}
+	}
+	h.answers[end]++
 }
 
 // flood reads all documents of a collection as one page, so many times at once.
@@ -218,5 +234,5 @@ func flood(t *testing.T, g *target, n int, collection string) string {
 		defer mu.Unlock()
 		answers[resp.StatusCode]++
 	})
-	return fmt.Sprintf("%d at once, by status: %v", n, answers)
+	return tally(answers)
 }
