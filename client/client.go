@@ -7,9 +7,9 @@
 //	for order, err := range orders.Find(ctx, client.JSON(`{"total": {"$gt": 10}}`)) { … }
 //
 // Results that have many documents are iterators, over pages or over a stream. Errors are *Error.
-// A call is repeated if its error says that this is safe. Calls that have no method here are made
-// with the generated clients of package mooringv1 on the same connection. The package keeps no
-// state and starts no goroutine.
+// A call is repeated if its error says that this is safe, or if a read, or a write with an
+// idempotency key, has got no answer. Call makes any other call of the generated clients of package
+// mooringv1. The package keeps no state and starts no goroutine.
 package client
 
 import (
@@ -48,6 +48,8 @@ type Client struct {
 	documents mooringv1.DocumentServiceClient
 	cursors   mooringv1.CursorServiceClient
 	changes   mooringv1.ChangeStreamServiceClient
+	commands  mooringv1.CommandServiceClient
+	resources mooringv1.DocumentResourceServiceClient
 }
 
 // New returns a client that makes its calls on cc. The caller closes cc.
@@ -60,6 +62,8 @@ func New(cc grpc.ClientConnInterface, options Options) *Client {
 		documents: mooringv1.NewDocumentServiceClient(cc),
 		cursors:   mooringv1.NewCursorServiceClient(cc),
 		changes:   mooringv1.NewChangeStreamServiceClient(cc),
+		commands:  mooringv1.NewCommandServiceClient(cc),
+		resources: mooringv1.NewDocumentResourceServiceClient(cc),
 	}
 }
 
@@ -70,11 +74,14 @@ type JSON string
 // WithIdempotencyKey returns a context for a write that is executed once, however often it is
 // repeated with the key.
 func WithIdempotencyKey(ctx context.Context, key string) context.Context {
-	return metadata.AppendToOutgoingContext(ctx, "idempotency-key", key)
+	return metadata.AppendToOutgoingContext(ctx, idempotencyKey, key)
 }
 
-// document makes the document of a request. Nil is an unset one.
-func (c *Client) document(v any) (*mooringv1.Document, error) {
+const idempotencyKey = "idempotency-key"
+
+// Document makes a document of a request, such as a sort or a projection in an option. Nil is an
+// unset one.
+func (c *Client) Document(v any) (*mooringv1.Document, error) {
 	var doc []byte
 	switch v := v.(type) {
 	case nil:
@@ -97,11 +104,34 @@ func (c *Client) document(v any) (*mooringv1.Document, error) {
 	return &mooringv1.Document{Encoding: &mooringv1.Document_Bson{Bson: doc}}, nil
 }
 
+// Value makes a value of a request, such as the _id of a document: of a bson.Value, of JSON, or of
+// what Options.Marshal takes in a document.
+func (c *Client) Value(v any) (*mooringv1.Value, error) {
+	switch v := v.(type) {
+	case JSON:
+		return &mooringv1.Value{Encoding: &mooringv1.Value_Json{Json: string(v)}}, nil
+	case bson.Value:
+		b := bson.NewBuilder(nil).Value(valueKey, v).Finish()
+		return &mooringv1.Value{Encoding: &mooringv1.Value_Bson{Bson: b}}, nil
+	}
+	if c.options.Marshal == nil {
+		return nil, fmt.Errorf("client: a value is %T, and Options has no Marshal", v)
+	}
+	b, err := c.options.Marshal(map[string]any{valueKey: v})
+	if err != nil {
+		return nil, fmt.Errorf("client: marshal a value: %w", err)
+	}
+	return &mooringv1.Value{Encoding: &mooringv1.Value_Bson{Bson: b}}, nil
+}
+
+// valueKey is the name of the element in the document that a Value is.
+const valueKey = "v"
+
 // every makes documents of a list.
 func every[T any](c *Client, list []T) ([]*mooringv1.Document, error) {
 	docs := make([]*mooringv1.Document, len(list))
 	for i, v := range list {
-		doc, err := c.document(v)
+		doc, err := c.Document(v)
 		if err != nil {
 			return nil, err
 		}
@@ -137,10 +167,32 @@ func (c *Client) outgoing(ctx context.Context) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+c.options.Token)
 }
 
-// call makes a unary call, again where its error allows that. Its error is an *Error.
-func call[Q, R any](
+// Call makes any unary call of a generated client, with the credential of c, and again where its
+// error allows that. Its error is an *Error.
+//
+//	transactions := mooringv1.NewTransactionServiceClient(cc)
+//	done, err := client.Call(ctx, c, transactions.Run, &mooringv1.TransactionServiceRunRequest{…})
+func Call[Q, R any](
 	ctx context.Context, c *Client, method func(context.Context, Q, ...grpc.CallOption) (R, error),
 	request Q,
+) (R, error) {
+	sent, _ := metadata.FromOutgoingContext(ctx)
+	return repeat(ctx, c, method, request, len(sent.Get(idempotencyKey)) > 0)
+}
+
+// read makes a call that changes nothing, as Call does. It is made again without an answer, too. An
+// aggregation is none, since $out and $merge write.
+func read[Q, R any](
+	ctx context.Context, c *Client, method func(context.Context, Q, ...grpc.CallOption) (R, error),
+	request Q,
+) (R, error) {
+	return repeat(ctx, c, method, request, true)
+}
+
+// repeat makes a call up to its result. repeatable: it can be repeated if nothing has answered.
+func repeat[Q, R any](
+	ctx context.Context, c *Client, method func(context.Context, Q, ...grpc.CallOption) (R, error),
+	request Q, repeatable bool,
 ) (R, error) {
 	ctx = c.outgoing(ctx)
 	for attempt := 0; ; attempt++ {
@@ -149,6 +201,9 @@ func call[Q, R any](
 			return response, nil
 		}
 		failed := explain(err)
+		if repeatable && failed.unanswered() {
+			failed.Retry = SameRequest
+		}
 		if failed.Retry != SameRequest || attempt >= c.options.Retries {
 			return response, failed
 		}

@@ -26,10 +26,13 @@ type gateway struct {
 	mooringv1.UnimplementedDocumentServiceServer
 	mooringv1.UnimplementedCursorServiceServer
 	mooringv1.UnimplementedChangeStreamServiceServer
+	mooringv1.UnimplementedCommandServiceServer
+	mooringv1.UnimplementedDocumentResourceServiceServer
 
 	calls    []string
 	metadata metadata.MD // of the last call
 	find     *mooringv1.FindRequest
+	id       *mooringv1.Value // of the last document
 	watches  []*mooringv1.WatchRequest
 	failures []error // of the next calls
 }
@@ -130,16 +133,27 @@ func failed(code codes.Code, reason, retry, httpStatus string) error {
 	return s.Err()
 }
 
+// noAnswer is what grpc makes of a connection that is cut.
+var noAnswer = status.Error(codes.Unavailable, "error reading from server: EOF")
+
 var unavailable = failed(codes.Unavailable, "NoSuitableServer", "same-request", "503")
 
 // dial serves a gateway, and returns a collection on it.
 func dial(t *testing.T, g *gateway, options client.Options) *client.Collection[bson.Raw] {
+	t.Helper()
+	return client.In[bson.Raw](client.New(connect(t, g), options), "shop", "orders")
+}
+
+// connect serves a gateway, and returns a connection to it.
+func connect(t *testing.T, g *gateway) *grpc.ClientConn {
 	t.Helper()
 	listener := bufconn.Listen(1 << 16)
 	server := grpc.NewServer()
 	mooringv1.RegisterDocumentServiceServer(server, g)
 	mooringv1.RegisterCursorServiceServer(server, g)
 	mooringv1.RegisterChangeStreamServiceServer(server, g)
+	mooringv1.RegisterCommandServiceServer(server, g)
+	mooringv1.RegisterDocumentResourceServiceServer(server, g)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -158,7 +172,7 @@ func dial(t *testing.T, g *gateway, options client.Options) *client.Collection[b
 		server.Stop()
 		<-done
 	})
-	return client.In[bson.Raw](client.New(cc, options), "shop", "orders")
+	return cc
 }
 
 // ids returns the _id of each document, and the error at the end.
@@ -231,7 +245,8 @@ func TestRetries(t *testing.T) {
 		{"as often as it may", []error{unavailable, unavailable}, 1, 2, false},
 		{"never", []error{unavailable}, -1, 1, false},
 		{"nothing that the error forbids", []error{never}, 0, 1, false},
-		{"nothing without a gateway's word", []error{status.Error(codes.Unavailable, "x")}, 0, 1, false},
+		{"a write with a key, without an answer", []error{noAnswer}, 0, 2, true},
+		{"nothing that failed elsewhere", []error{status.Error(codes.Internal, "x")}, 0, 1, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			g := &gateway{failures: c.failures}
@@ -244,6 +259,39 @@ func TestRetries(t *testing.T) {
 				t.Errorf("the key is %q", key)
 			}
 		})
+	}
+}
+
+// TestRepeatsReads: a call that may have been executed is repeated if it is a read.
+func TestRepeatsReads(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		make  func(*client.Collection[bson.Raw]) error
+		calls int
+	}{
+		{"a read", func(orders *client.Collection[bson.Raw]) error {
+			_, err := orders.FindOne(t.Context(), nil)
+			return err
+		}, 2},
+		{"a page", func(orders *client.Collection[bson.Raw]) error {
+			_, err := ids(orders.Find(t.Context(), nil), 10)
+			return err
+		}, 3},
+		{"a write", func(orders *client.Collection[bson.Raw]) error {
+			_, err := orders.InsertOne(t.Context(), bson.Raw{5, 0, 0, 0, 0})
+			return err
+		}, 1},
+	} {
+		g := &gateway{failures: []error{noAnswer}}
+		err := c.make(dial(t, g, client.Options{}))
+		if len(g.calls) != c.calls || (err == nil) != (c.calls > 1) {
+			t.Errorf("%s: %v and %v, want %d calls", c.name, g.calls, err, c.calls)
+		}
+	}
+	g := &gateway{failures: []error{noAnswer}}
+	_, err := dial(t, g, client.Options{Retries: -1}).FindOne(t.Context(), nil)
+	if e, ok := errors.AsType[*client.Error](err); !ok || e.Retry != client.SameRequest {
+		t.Errorf("a read without an answer: %v", err)
 	}
 }
 
@@ -295,12 +343,12 @@ func TestStream(t *testing.T) {
 func TestWatch(t *testing.T) {
 	stopping := failed(codes.Unavailable, "ShuttingDown", "restart", "503")
 	lost := failed(codes.FailedPrecondition, "ChangeStreamHistoryLost", "restart", "410")
-	g := &gateway{failures: []error{stopping, lost}}
+	g := &gateway{failures: []error{stopping, noAnswer, lost}}
 	got, err := ids(dial(t, g, client.Options{}).Watch(t.Context()), 10)
 	if e, ok := errors.AsType[*client.Error](err); !ok || e.Reason != "ChangeStreamHistoryLost" {
 		t.Errorf("Watch ends with %v", err)
 	}
-	if !slices.Equal(got, []int32{1, 2}) || len(g.watches) != 2 {
+	if !slices.Equal(got, []int32{1, 2, 3}) || len(g.watches) != 3 {
 		t.Fatalf("Watch yields %v in %d streams", got, len(g.watches))
 	}
 	if !proto.Equal(g.watches[1].GetStartAfter(), doc(101)) {

@@ -51,11 +51,11 @@ func one[T any](c *Client, d *mooringv1.Document, err error) (T, error) {
 func (c *Collection[T]) FindOne(
 	ctx context.Context, filter any, options ...func(*mooringv1.FindOneRequest),
 ) (T, error) {
-	f, err := c.client.document(filter)
+	f, err := c.client.Document(filter)
 	if err != nil {
 		return one[T](c.client, nil, err)
 	}
-	response, err := call(ctx, c.client, c.client.documents.FindOne, apply(
+	response, err := read(ctx, c.client, c.client.documents.FindOne, apply(
 		&mooringv1.FindOneRequest{Database: c.database, Collection: c.name, Filter: f}, options,
 	))
 	return one[T](c.client, response.GetDocument(), err)
@@ -67,13 +67,13 @@ func (c *Collection[T]) Find(
 	ctx context.Context, filter any, options ...func(*mooringv1.FindRequest),
 ) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
-		f, err := c.client.document(filter)
+		f, err := c.client.Document(filter)
 		request := apply(
 			&mooringv1.FindRequest{Database: c.database, Collection: c.name, Filter: f}, options,
 		)
 		var first *mooringv1.FindResponse
 		if err == nil {
-			first, err = call(ctx, c.client, c.client.documents.Find, request)
+			first, err = read(ctx, c.client, c.client.documents.Find, request)
 		}
 		next := &mooringv1.NextPageRequest{
 			Session: request.Session, Transaction: request.Transaction,
@@ -94,7 +94,7 @@ func (c *Collection[T]) Aggregate(
 		}, options)
 		var first *mooringv1.AggregateResponse
 		if err == nil {
-			first, err = call(ctx, c.client, c.client.documents.Aggregate, request)
+			first, err = Call(ctx, c.client, c.client.documents.Aggregate, request)
 		}
 		next := &mooringv1.NextPageRequest{
 			Session: request.Session, Transaction: request.Transaction,
@@ -136,7 +136,7 @@ func pages[T any](
 		if next.Cursor == "" {
 			return
 		}
-		current, err = call(ctx, c, c.cursors.NextPage, next)
+		current, err = read(ctx, c, c.cursors.NextPage, next)
 	}
 }
 
@@ -157,7 +157,7 @@ func (c *Collection[T]) Stream(
 	ctx context.Context, filter any, options ...func(*mooringv1.StreamFindRequest),
 ) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
-		f, err := c.client.document(filter)
+		f, err := c.client.Document(filter)
 		ctx, cancel := context.WithCancel(c.client.outgoing(ctx))
 		defer cancel()
 		var stream grpc.ServerStreamingClient[mooringv1.StreamFindResponse]
@@ -186,7 +186,9 @@ func fail[T any](err error, yield func(T, error) bool) {
 }
 
 // Watch returns an iterator over the changes of the collection, which are values of T, too. It
-// goes on after the last change where a stream is interrupted, if the error allows that.
+// goes on after the last change where a stream is interrupted, if the error allows that, or if no
+// gateway has ended it. An option that sets Collection to nil watches the database, and one that
+// sets Database to "" as well the deployment.
 func (c *Collection[T]) Watch(
 	ctx context.Context, options ...func(*mooringv1.WatchRequest),
 ) iter.Seq2[T, error] {
@@ -216,7 +218,8 @@ func (c *Collection[T]) Watch(
 // deployment has lost what comes next.
 func canGoOn(failed *Error, request *mooringv1.WatchRequest) bool {
 	isLost := failed.HTTPStatus == 410
-	return request.StartAfter != nil && !isLost && failed.Reason != "" && failed.Retry != Never
+	return request.StartAfter != nil && !isLost &&
+		(failed.unanswered() || failed.Reason != "" && failed.Retry != Never)
 }
 
 // watch runs one stream of changes up to its error. It records in the request where the next one

@@ -63,6 +63,9 @@ func (e *Error) Unwrap() error { return e.err }
 // GRPCStatus returns the status with all of its details.
 func (e *Error) GRPCStatus() *status.Status { return status.Convert(e.err) }
 
+// unanswered reports whether no gateway has answered, and the connection is to blame.
+func (e *Error) unanswered() bool { return e.Reason == "" && e.Code == codes.Unavailable }
+
 // explain makes an Error of the error of a call.
 func explain(err error) *Error {
 	s := status.Convert(err)

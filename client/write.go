@@ -10,11 +10,11 @@ import (
 func (c *Collection[T]) InsertOne(
 	ctx context.Context, document T, options ...func(*mooringv1.InsertOneRequest),
 ) (*mooringv1.InsertOneResponse, error) {
-	d, err := c.client.document(document)
+	d, err := c.client.Document(document)
 	if err != nil {
 		return nil, err
 	}
-	return call(ctx, c.client, c.client.documents.InsertOne, apply(
+	return Call(ctx, c.client, c.client.documents.InsertOne, apply(
 		&mooringv1.InsertOneRequest{Database: c.database, Collection: c.name, Document: d}, options,
 	))
 }
@@ -27,7 +27,7 @@ func (c *Collection[T]) InsertMany(
 	if err != nil {
 		return nil, err
 	}
-	return call(ctx, c.client, c.client.documents.InsertMany, apply(&mooringv1.InsertManyRequest{
+	return Call(ctx, c.client, c.client.documents.InsertMany, apply(&mooringv1.InsertManyRequest{
 		Database: c.database, Collection: c.name, Documents: docs,
 	}, options))
 }
@@ -36,15 +36,21 @@ func (c *Collection[T]) InsertMany(
 func (c *Collection[T]) change(filter, update any) (
 	*mooringv1.Document, *mooringv1.Update, error,
 ) {
-	f, err := c.client.document(filter)
+	f, err := c.client.Document(filter)
 	if err != nil {
 		return nil, nil, err
 	}
+	u, err := c.client.update(update)
+	return f, u, err
+}
+
+// update makes the update of a request.
+func (c *Client) update(update any) (*mooringv1.Update, error) {
 	if u, ok := update.(*mooringv1.Update); ok {
-		return f, u, nil
+		return u, nil
 	}
-	d, err := c.client.document(update)
-	return f, &mooringv1.Update{Kind: &mooringv1.Update_Operators{Operators: d}}, err
+	d, err := c.Document(update)
+	return &mooringv1.Update{Kind: &mooringv1.Update_Operators{Operators: d}}, err
 }
 
 // UpdateOne changes the first document that matches.
@@ -55,7 +61,7 @@ func (c *Collection[T]) UpdateOne(
 	if err != nil {
 		return nil, err
 	}
-	return call(ctx, c.client, c.client.documents.UpdateOne, apply(&mooringv1.UpdateOneRequest{
+	return Call(ctx, c.client, c.client.documents.UpdateOne, apply(&mooringv1.UpdateOneRequest{
 		Database: c.database, Collection: c.name, Filter: f, Update: u,
 	}, options))
 }
@@ -68,7 +74,7 @@ func (c *Collection[T]) UpdateMany(
 	if err != nil {
 		return nil, err
 	}
-	return call(ctx, c.client, c.client.documents.UpdateMany, apply(&mooringv1.UpdateManyRequest{
+	return Call(ctx, c.client, c.client.documents.UpdateMany, apply(&mooringv1.UpdateManyRequest{
 		Database: c.database, Collection: c.name, Filter: f, Update: u,
 	}, options))
 }
@@ -77,15 +83,15 @@ func (c *Collection[T]) UpdateMany(
 func (c *Collection[T]) ReplaceOne(
 	ctx context.Context, filter any, replacement T, options ...func(*mooringv1.ReplaceOneRequest),
 ) (*mooringv1.ReplaceOneResponse, error) {
-	f, err := c.client.document(filter)
+	f, err := c.client.Document(filter)
 	if err != nil {
 		return nil, err
 	}
-	r, err := c.client.document(replacement)
+	r, err := c.client.Document(replacement)
 	if err != nil {
 		return nil, err
 	}
-	return call(ctx, c.client, c.client.documents.ReplaceOne, apply(&mooringv1.ReplaceOneRequest{
+	return Call(ctx, c.client, c.client.documents.ReplaceOne, apply(&mooringv1.ReplaceOneRequest{
 		Database: c.database, Collection: c.name, Filter: f, Replacement: r,
 	}, options))
 }
@@ -94,11 +100,11 @@ func (c *Collection[T]) ReplaceOne(
 func (c *Collection[T]) DeleteOne(
 	ctx context.Context, filter any, options ...func(*mooringv1.DeleteOneRequest),
 ) (*mooringv1.DeleteOneResponse, error) {
-	f, err := c.client.document(filter)
+	f, err := c.client.Document(filter)
 	if err != nil {
 		return nil, err
 	}
-	return call(ctx, c.client, c.client.documents.DeleteOne, apply(
+	return Call(ctx, c.client, c.client.documents.DeleteOne, apply(
 		&mooringv1.DeleteOneRequest{Database: c.database, Collection: c.name, Filter: f}, options,
 	))
 }
@@ -107,11 +113,11 @@ func (c *Collection[T]) DeleteOne(
 func (c *Collection[T]) DeleteMany(
 	ctx context.Context, filter any, options ...func(*mooringv1.DeleteManyRequest),
 ) (*mooringv1.DeleteManyResponse, error) {
-	f, err := c.client.document(filter)
+	f, err := c.client.Document(filter)
 	if err != nil {
 		return nil, err
 	}
-	return call(ctx, c.client, c.client.documents.DeleteMany, apply(
+	return Call(ctx, c.client, c.client.documents.DeleteMany, apply(
 		&mooringv1.DeleteManyRequest{Database: c.database, Collection: c.name, Filter: f}, options,
 	))
 }
@@ -120,11 +126,11 @@ func (c *Collection[T]) DeleteMany(
 func (c *Collection[T]) CountDocuments(
 	ctx context.Context, filter any, options ...func(*mooringv1.CountDocumentsRequest),
 ) (int64, error) {
-	f, err := c.client.document(filter)
+	f, err := c.client.Document(filter)
 	if err != nil {
 		return 0, err
 	}
-	response, err := call(ctx, c.client, c.client.documents.CountDocuments, apply(
+	response, err := read(ctx, c.client, c.client.documents.CountDocuments, apply(
 		&mooringv1.CountDocumentsRequest{
 			Database: c.database, Collection: c.name, Filter: f,
 		}, options,
@@ -141,10 +147,59 @@ func (c *Collection[T]) FindOneAndUpdate(
 	if err != nil {
 		return one[T](c.client, nil, err)
 	}
-	response, err := call(ctx, c.client, c.client.documents.FindOneAndUpdate, apply(
+	response, err := Call(ctx, c.client, c.client.documents.FindOneAndUpdate, apply(
 		&mooringv1.FindOneAndUpdateRequest{
 			Database: c.database, Collection: c.name, Filter: f, Update: u,
 		}, options,
 	))
 	return one[T](c.client, response.GetDocument(), err)
+}
+
+// FindOneAndReplace replaces the first document that matches, and returns it as it was before, or
+// after with returnDocument, or ErrNoDocument.
+func (c *Collection[T]) FindOneAndReplace(
+	ctx context.Context, filter any, replacement T,
+	options ...func(*mooringv1.FindOneAndReplaceRequest),
+) (T, error) {
+	f, err := c.client.Document(filter)
+	if err != nil {
+		return one[T](c.client, nil, err)
+	}
+	r, err := c.client.Document(replacement)
+	if err != nil {
+		return one[T](c.client, nil, err)
+	}
+	response, err := Call(ctx, c.client, c.client.documents.FindOneAndReplace, apply(
+		&mooringv1.FindOneAndReplaceRequest{
+			Database: c.database, Collection: c.name, Filter: f, Replacement: r,
+		}, options,
+	))
+	return one[T](c.client, response.GetDocument(), err)
+}
+
+// FindOneAndDelete deletes the first document that matches, and returns it, or ErrNoDocument.
+func (c *Collection[T]) FindOneAndDelete(
+	ctx context.Context, filter any, options ...func(*mooringv1.FindOneAndDeleteRequest),
+) (T, error) {
+	f, err := c.client.Document(filter)
+	if err != nil {
+		return one[T](c.client, nil, err)
+	}
+	response, err := Call(ctx, c.client, c.client.documents.FindOneAndDelete, apply(
+		&mooringv1.FindOneAndDeleteRequest{
+			Database: c.database, Collection: c.name, Filter: f,
+		}, options,
+	))
+	return one[T](c.client, response.GetDocument(), err)
+}
+
+// BulkWrite makes several writes in one call. Client.Document makes the documents of the models. If
+// it fails in part, Error.Result says what was done.
+func (c *Collection[T]) BulkWrite(
+	ctx context.Context, models []*mooringv1.WriteModel,
+	options ...func(*mooringv1.BulkWriteRequest),
+) (*mooringv1.BulkWriteResponse, error) {
+	return Call(ctx, c.client, c.client.documents.BulkWrite, apply(&mooringv1.BulkWriteRequest{
+		Database: c.database, Collection: c.name, Models: models,
+	}, options))
 }

@@ -2,6 +2,7 @@ package clients_test
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -91,6 +92,76 @@ func testGo(t *testing.T, on server) {
 	}
 	if r, err := orders.DeleteMany(t.Context(), bson.M{}); err != nil || r.GetDeletedCount() != 9 {
 		t.Errorf("DeleteMany = %v, %v", r, err)
+	}
+}
+
+// TestGoDocument uses the calls about one document, and those about values, on each server.
+func TestGoDocument(t *testing.T) { onEachServer(t, testGoDocument) }
+
+func testGoDocument(t *testing.T, on server) {
+	ctx := t.Context()
+	c := client.New(on.Dial(t), client.Options{Marshal: bson.Marshal, Unmarshal: bson.Unmarshal})
+	orders := client.In[order](c, on.database, "documents")
+	if _, err := orders.DeleteMany(ctx, bson.M{}); err != nil {
+		t.Fatal(err)
+	}
+	one := order{ID: 1, Customer: "Ada", Cents: 1 << 60, By: bson.NewObjectID()}
+	put, err := orders.Put(ctx, 1, one)
+	if err != nil || put.Document != one || put.ETag == "" {
+		t.Fatalf("Put = %+v, %v", put, err)
+	}
+	got, err := orders.Get(ctx, int64(1))
+	if err != nil || got.Document != one || got.ETag != put.ETag {
+		t.Errorf("Get = %+v, %v, want the ETag %q", got, err, put.ETag)
+	}
+	patched, err := orders.Patch(ctx, client.JSON("1"), bson.M{"$set": bson.M{"customer": "Ben"}})
+	if err != nil || patched.Document.Customer != "Ben" || patched.ETag == put.ETag {
+		t.Errorf("Patch = %+v, %v", patched, err)
+	}
+	if on.replicaSet { // it compares documents
+		_, err = orders.Put(ctx, 1, one, func(r *mooringv1.PutDocumentRequest) { r.IfMatch = []string{put.ETag} })
+		if e, ok := errors.AsType[*client.Error](err); !ok || e.Reason != "PreconditionFailed" {
+			t.Errorf("Put with an old ETag: %v", err)
+		}
+		_, err = orders.Patch(ctx, 1, bson.M{"$set": bson.M{"customer": "Cleo"}}, func(r *mooringv1.PatchDocumentRequest) {
+			r.IfMatch = []string{patched.ETag}
+		})
+		if err != nil {
+			t.Errorf("Patch with the newest ETag: %v", err)
+		}
+	}
+	if _, err := orders.InsertOne(ctx, order{ID: 2, Customer: "Dora"}); err != nil {
+		t.Fatal(err)
+	}
+	if names, err := client.Distinct[string](ctx, orders, "customer", bson.M{"_id": 2}); err != nil || !slices.Equal(names, []string{"Dora"}) {
+		t.Errorf("Distinct = %v, %v", names, err)
+	}
+	if n, err := orders.EstimatedDocumentCount(ctx); err != nil || n != 2 {
+		t.Errorf("EstimatedDocumentCount = %v, %v", n, err)
+	}
+	if o, err := orders.FindOneAndReplace(ctx, bson.M{"_id": 2}, order{ID: 2, Customer: "Eva"}); err != nil || o.Customer != "Dora" {
+		t.Errorf("FindOneAndReplace = %v, %v", o, err)
+	}
+	if o, err := orders.FindOneAndDelete(ctx, bson.M{"_id": 2}); err != nil || o.Customer != "Eva" {
+		t.Errorf("FindOneAndDelete = %v, %v", o, err)
+	}
+	if err := orders.Delete(ctx, 1); err != nil {
+		t.Errorf("Delete: %v", err)
+	}
+	_, err = orders.Get(ctx, 1)
+	if e, ok := errors.AsType[*client.Error](err); !ok || e.Reason != "DocumentNotFound" {
+		t.Errorf("Get of no document: %v", err)
+	}
+	document, err := c.Document(order{ID: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	insert := &mooringv1.WriteModel{Kind: &mooringv1.WriteModel_InsertOne{InsertOne: &mooringv1.InsertOneModel{Document: document}}}
+	if r, err := orders.BulkWrite(ctx, []*mooringv1.WriteModel{insert}); err != nil || r.GetInsertedCount() != 1 {
+		t.Errorf("BulkWrite = %v, %v", r, err)
+	}
+	if reply, err := client.RunCommand[bson.M](ctx, c, on.database, bson.D{{Key: "ping", Value: 1}}); err != nil || reply["ok"] != 1.0 {
+		t.Errorf("RunCommand = %v, %v", reply, err)
 	}
 }
 

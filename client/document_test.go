@@ -1,0 +1,107 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mooringdb/mooring/client"
+	"github.com/mooringdb/mooring/core/bson"
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+)
+
+func (g *gateway) GetDocument(
+	ctx context.Context, r *mooringv1.GetDocumentRequest,
+) (*mooringv1.GetDocumentResponse, error) {
+	g.id = r.GetId()
+	return &mooringv1.GetDocumentResponse{Document: doc(7), Etag: proto.String("E")}, g.called(ctx, "Get")
+}
+
+func (g *gateway) PutDocument(
+	ctx context.Context, r *mooringv1.PutDocumentRequest,
+) (*mooringv1.PutDocumentResponse, error) {
+	g.id = r.GetId()
+	return &mooringv1.PutDocumentResponse{
+		Document: r.GetReplacement(), Etag: proto.String("F"),
+		WriteConcernError: &mooringv1.WriteConcernError{Code: 64},
+	}, g.called(ctx, "Put "+r.GetIfMatch()[0])
+}
+
+func (g *gateway) Distinct(
+	ctx context.Context, r *mooringv1.DistinctRequest,
+) (*mooringv1.DistinctResponse, error) {
+	one := bson.NewBuilder(nil).Int32("v", 1).Finish()
+	return &mooringv1.DistinctResponse{Values: []*mooringv1.Value{
+		{Encoding: &mooringv1.Value_Bson{Bson: one}},
+	}}, g.called(ctx, "Distinct "+r.GetFieldName())
+}
+
+func (g *gateway) RunCommand(
+	ctx context.Context, r *mooringv1.RunCommandRequest,
+) (*mooringv1.RunCommandResponse, error) {
+	return &mooringv1.RunCommandResponse{Reply: doc(9)}, g.called(ctx, "RunCommand "+r.GetDatabase())
+}
+
+// TestDocument reads and replaces one document by its ETag.
+func TestDocument(t *testing.T) {
+	g := &gateway{}
+	orders := dial(t, g, client.Options{})
+	got, err := orders.Get(t.Context(), client.JSON(`"a"`))
+	if err != nil || got.ETag != "E" || !got.Document.Has("_id") || g.id.GetJson() != `"a"` {
+		t.Errorf("Get = %+v, %v of %v", got, err, g.id)
+	}
+	put, err := orders.Put(t.Context(), bson.Int32Value(7), got.Document, func(r *mooringv1.PutDocumentRequest) {
+		r.IfMatch = []string{got.ETag}
+	})
+	if err != nil || put.ETag != "F" || put.WriteConcernError.GetCode() != 64 || string(put.Document) != string(got.Document) {
+		t.Errorf("Put = %+v, %v", put, err)
+	}
+	if id, ok := bson.Raw(g.id.GetBson()).Lookup("v"); !ok || !id.Equal(bson.Int32Value(7)) {
+		t.Errorf("the _id is %v", g.id)
+	}
+	g.failures = []error{failed(codes.FailedPrecondition, "PreconditionFailed", "never", "412")}
+	put, err = orders.Put(t.Context(), bson.Int32Value(7), got.Document, func(r *mooringv1.PutDocumentRequest) {
+		r.IfMatch = []string{"old"}
+	})
+	if e, ok := errors.AsType[*client.Error](err); !ok || e.Reason != "PreconditionFailed" || put.ETag != "" {
+		t.Errorf("Put of an old one = %+v, %v", put, err)
+	}
+	if want := []string{"Get", "Put E", "Put old"}; !slices.Equal(g.calls, want) {
+		t.Errorf("calls %q, want %q", g.calls, want)
+	}
+	if _, err := orders.Get(t.Context(), 7); err == nil {
+		t.Error("Get takes an int without Marshal")
+	}
+}
+
+// TestValues decodes what is no document of the collection.
+func TestValues(t *testing.T) {
+	g := &gateway{}
+	orders := dial(t, g, client.Options{})
+	values, err := client.Distinct[bson.Value](t.Context(), orders, "a", nil)
+	if err != nil || len(values) != 1 || !values[0].Equal(bson.Int32Value(1)) {
+		t.Errorf("Distinct = %v, %v", values, err)
+	}
+	if _, err := client.Distinct[int](t.Context(), orders, "a", nil); err == nil {
+		t.Error("Distinct makes an int without Unmarshal")
+	}
+	cc := connect(t, g)
+	c := client.New(cc, client.Options{Token: "secret"})
+	reply, err := client.RunCommand[bson.Raw](t.Context(), c, "shop", client.JSON(`{"ping": 1}`))
+	if err != nil || !reply.Has("_id") || g.calls[len(g.calls)-1] != "RunCommand shop" {
+		t.Errorf("RunCommand = %v, %v", reply, err)
+	}
+	g.failures = []error{unavailable}
+	commands := mooringv1.NewCommandServiceClient(cc)
+	request := &mooringv1.RunCommandRequest{Database: "other"}
+	if r, err := client.Call(t.Context(), c, commands.RunCommand, request); err != nil || r.GetReply() == nil {
+		t.Errorf("Call = %v, %v", r, err)
+	}
+	if token := g.metadata.Get("authorization"); !slices.Equal(token, []string{"Bearer secret"}) {
+		t.Errorf("Call sends %q", token)
+	}
+}

@@ -1,0 +1,102 @@
+package client
+
+import (
+	"context"
+
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+)
+
+// Versioned represents a document with its ETag, which is empty if the gateway gives none.
+type Versioned[T any] struct {
+	Document T
+	ETag     string
+	// WriteConcernError says why a write is not acknowledged as its write concern asks, or is nil.
+	WriteConcernError *mooringv1.WriteConcernError
+}
+
+// version returns the document of a response with its ETag.
+func version[T any](c *Client, response interface {
+	GetDocument() *mooringv1.Document
+	GetEtag() string
+}, err error,
+) (Versioned[T], error) {
+	document, err := one[T](c, response.GetDocument(), err)
+	v := Versioned[T]{Document: document, ETag: response.GetEtag()}
+	if write, ok := response.(interface {
+		GetWriteConcernError() *mooringv1.WriteConcernError
+	}); ok {
+		v.WriteConcernError = write.GetWriteConcernError()
+	}
+	return v, err
+}
+
+// Get returns the document with this _id, which is what Client.Value takes. If there is none, the
+// reason of the error is DocumentNotFound.
+func (c *Collection[T]) Get(
+	ctx context.Context, id any, options ...func(*mooringv1.GetDocumentRequest),
+) (Versioned[T], error) {
+	v, err := c.client.Value(id)
+	if err != nil {
+		return Versioned[T]{}, err
+	}
+	response, err := read(ctx, c.client, c.client.resources.GetDocument, apply(
+		&mooringv1.GetDocumentRequest{Database: c.database, Collection: c.name, Id: v}, options,
+	))
+	return version[T](c.client, response, err)
+}
+
+// Put replaces the document with this _id, or creates it. An option that sets IfMatch to the ETag
+// of a document replaces only that one, and OnlyCreate lets it only create. The reason of the error
+// is PreconditionFailed otherwise.
+func (c *Collection[T]) Put(
+	ctx context.Context, id any, replacement T, options ...func(*mooringv1.PutDocumentRequest),
+) (Versioned[T], error) {
+	v, err := c.client.Value(id)
+	if err != nil {
+		return Versioned[T]{}, err
+	}
+	d, err := c.client.Document(replacement)
+	if err != nil {
+		return Versioned[T]{}, err
+	}
+	response, err := Call(ctx, c.client, c.client.resources.PutDocument, apply(
+		&mooringv1.PutDocumentRequest{
+			Database: c.database, Collection: c.name, Id: v, Replacement: d,
+		}, options,
+	))
+	return version[T](c.client, response, err)
+}
+
+// Patch updates the document with this _id; with IfMatch, only if it has that ETag.
+func (c *Collection[T]) Patch(
+	ctx context.Context, id, update any, options ...func(*mooringv1.PatchDocumentRequest),
+) (Versioned[T], error) {
+	v, err := c.client.Value(id)
+	if err != nil {
+		return Versioned[T]{}, err
+	}
+	u, err := c.client.update(update)
+	if err != nil {
+		return Versioned[T]{}, err
+	}
+	response, err := Call(ctx, c.client, c.client.resources.PatchDocument, apply(
+		&mooringv1.PatchDocumentRequest{
+			Database: c.database, Collection: c.name, Id: v, Update: u,
+		}, options,
+	))
+	return version[T](c.client, response, err)
+}
+
+// Delete deletes the document with this _id; with IfMatch, only if it has that ETag.
+func (c *Collection[T]) Delete(
+	ctx context.Context, id any, options ...func(*mooringv1.DeleteDocumentRequest),
+) error {
+	v, err := c.client.Value(id)
+	if err != nil {
+		return err
+	}
+	_, err = Call(ctx, c.client, c.client.resources.DeleteDocument, apply(
+		&mooringv1.DeleteDocumentRequest{Database: c.database, Collection: c.name, Id: v}, options,
+	))
+	return err
+}
