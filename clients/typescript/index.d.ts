@@ -120,6 +120,10 @@ export declare class Database {
   constructor(client: Client, name: string);
   collection<T extends object = Document>(name: string): Collection<T>;
   runCommand(command: Document, options?: Options<'runCommand', 'command'>): Promise<Document>;
+  aggregate<R extends object = Document>(
+    pipeline: Document[],
+    options?: Options<'aggregateDatabase', 'pipeline'>,
+  ): AsyncGenerator<R, void, undefined>;
   watch(options?: WatchOptions): AsyncGenerator<Change, void, undefined>;
 }
 

@@ -93,6 +93,14 @@ class Guard {
   }
 }
 
+// extended writes a Date as one. JSON.stringify has already made a string of it.
+function extended(name, value) {
+  return this[name] instanceof Date ? { $date: this[name].toISOString() } : value;
+}
+
+// why is the cause of an error of fetch: Node's own message says nothing.
+const why = (err) => err.cause?.message || err.cause?.code || err.message;
+
 // backoff is the time before a repetition: the server's word if there is one, else a random time
 // that becomes longer.
 function backoff(attempt, retryAfter) {
@@ -111,6 +119,9 @@ export class Client {
 
   constructor(baseUrl, options = {}) {
     this.#base = String(baseUrl).replace(/\/+$/, '');
+    if (!/^(https?:\/\/|\/|$)/i.test(this.#base)) {
+      throw new TypeError(`the URL of a gateway begins with http:// or https://, not as ${this.#base} does`);
+    }
     this.#headers = { ...options.headers };
     if (options.token !== undefined) this.#headers.Authorization = `Bearer ${options.token}`;
     this.#fetch = options.fetch ?? ((...args) => globalThis.fetch(...args));
@@ -173,7 +184,7 @@ export class Client {
   }
 
   #text(value) {
-    return this.#codec ? this.#codec.stringify(value) : JSON.stringify(value);
+    return this.#codec ? this.#codec.stringify(value) : JSON.stringify(value, extended);
   }
 
   #request(id, args, accept) {
@@ -217,7 +228,7 @@ export class Client {
         guard.rest();
         if (args.signal?.aborted) throw err;
         if (guard.expired) throw guard.silence(this.#base, err);
-        error = failure('NoAnswer', repeatable ? 'same-request' : 'never', `no answer from ${this.#base}`, err);
+        error = failure('NoAnswer', repeatable ? 'same-request' : 'never', `no answer from ${this.#base}: ${why(err)}`, err);
       }
       guard.rest();
       if (error.retry !== 'same-request' || attempt >= this.#retries) throw error;
@@ -297,6 +308,11 @@ export class Database {
 
   async runCommand(command, options = {}) {
     return (await this.client.call('runCommand', divide({ database: this.name }, { ...options, command }))).reply;
+  }
+
+  async *aggregate(pipeline, options) {
+    const args = divide({ database: this.name }, { ...options, pipeline });
+    for await (const page of pages(this.client, 'aggregateDatabase', args)) yield* page;
   }
 
   watch(options = {}) {

@@ -1,6 +1,8 @@
 """The client: calls, pages, streams and errors."""
 
 import base64
+import datetime
+import functools
 import http.client
 import json
 import random
@@ -96,6 +98,15 @@ def _divide(options: Document) -> Tuple[Document, Document]:
     return body, {name: options[name] for name in of_call if name in options}
 
 
+def _extended(value: Any) -> Any:
+    """Returns the Extended JSON of a date, which is the one type that has a form of its own."""
+    if not isinstance(value, datetime.datetime):
+        raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
+    if value.tzinfo is None:
+        raise TypeError(f"{value!r} has no time zone: write when.astimezone(), or with timezone.utc")
+    return {"$date": value.isoformat(timespec="milliseconds")}
+
+
 class Client:
     """The gateway at a URL.
 
@@ -118,6 +129,9 @@ class Client:
         headers: Optional[Mapping[str, str]] = None,
     ):
         self._url = url.rstrip("/")
+        if not re.match("https?://", self._url, re.IGNORECASE):
+            start = "the URL of a gateway begins with http:// or https://"
+            raise ValueError(f"{start}, not as {url!r} does")
         self._headers = dict(headers or {})
         if token is not None:
             self._headers["Authorization"] = f"Bearer {token}"
@@ -125,13 +139,17 @@ class Client:
         self._socket_timeout = socket_timeout
         self._retries = retries
         self._loads: Callable[[Any], Any] = json.loads
-        self._dumps: Callable[[Any], str] = json.dumps
+        self._dumps: Callable[[Any], str] = functools.partial(json.dumps, default=_extended)
         self._accept = ("application/json", "application/x-ndjson")
         if bson:
             self._use_bson()
 
     def _use_bson(self) -> None:
-        from bson import json_util
+        try:
+            from bson import json_util
+        except ImportError as err:
+            message = "bson=True needs the package bson of pymongo: pip install pymongo"
+            raise ImportError(message) from err
 
         options = json_util.CANONICAL_JSON_OPTIONS
         self._loads = lambda text: json_util.loads(text, json_options=options)

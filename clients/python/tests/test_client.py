@@ -4,6 +4,7 @@ MOORING_REST and MOORING_DATABASE say which one. MOORING_REPLICA_SET=1 says that
 replica set, which has change streams and can compare documents, as the embedded database cannot.
 """
 
+import datetime
 import errno
 import http.server
 import json
@@ -101,6 +102,18 @@ class Gateway(unittest.TestCase):
         self.assertEqual(orders.get(3), second)
         third = orders.put(3, {"total": 3}, if_match=second.etag)
         orders.delete(3, if_match=third.etag)
+
+    def test_dates(self):
+        orders = filled("dates")
+        at = datetime.datetime(2026, 11, 22, 10, 0, 0, 123000, datetime.timezone.utc)
+        orders.insert_one({"_id": "a", "at": at, "all": [at]})
+        date = {"$date": "2026-11-22T10:00:00.123Z"}
+        self.assertEqual(orders.find_one({"at": at}), {"_id": "a", "at": date, "all": [date]})
+        self.assertEqual(orders.get("a", filter={"at": at}).document["at"], date)
+        with self.assertRaisesRegex(TypeError, "has no time zone"):
+            orders.insert_one({"at": datetime.datetime(2026, 11, 22)})
+        with self.assertRaisesRegex(TypeError, "type set is not JSON serializable"):
+            orders.insert_one({"at": {1}})
 
     def test_pages(self):
         orders = filled("pages")
@@ -282,6 +295,14 @@ class Scripted(unittest.TestCase):
             with self.assertRaises(MooringError) as caught:
                 collection.insert_one({})
             self.assertEqual((caught.exception.reason, caught.exception.retry), (reason, "never"))
+
+    def test_wrong_options(self):
+        for url in ("127.0.0.1:8080", "gateway.example", "localhost:8080/", "ftp://gateway"):
+            with self.assertRaisesRegex(ValueError, "begins with http:// or https://"):
+                Client(url)
+        with unittest.mock.patch.dict("sys.modules", {"bson": None}):
+            with self.assertRaisesRegex(ImportError, "pip install pymongo"):
+                Client("http://gateway.example", bson=True)
 
     def test_repeats_nothing_else(self):
         for retry in ("never", "restart", "transaction"):

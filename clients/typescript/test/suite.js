@@ -63,7 +63,8 @@ test('reads and writes', async (env) => {
   assert.equal(await orders.countDocuments({ total: 1 }), 1);
   assert.equal((await orders.deleteOne({ _id: 3 })).deletedCount, 1);
   assert.equal((await orders.findOneAndUpdate({ _id: 4 }, { $set: { total: 2 } }, { returnDocument: 'after' })).total, 2);
-  assert.equal((await new Client(env.url).database(env.database).runCommand({ ping: 1 })).ok, 1);
+  const database = new Client(env.url).database(env.database);
+  assert.equal((await database.runCommand({ ping: 1 })).ok, 1);
   assert.deepEqual((await orders.distinct('total', { _id: { $lt: 2 } })).sort(), [0, 5]);
 });
 
@@ -123,12 +124,42 @@ test('no update is lost', 'replicaSet', async (env) => {
   await orders.delete(3, { ifMatch: third.etag });
 });
 
+test('dates', async (env) => {
+  const orders = await filled(env, 'dates');
+  const at = new Date('2026-11-22T10:00:00.123Z');
+  await orders.insertOne({ _id: 'a', at, all: [at], text: at.toISOString() });
+  const found = await orders.findOne({ at });
+  const date = { $date: '2026-11-22T10:00:00.123Z' };
+  assert.deepEqual(found, { _id: 'a', at: date, all: [date], text: date.$date });
+  const same = await orders.get('a', { filter: { at } });
+  assert.deepEqual(same.document, found);
+});
+
+test('URLs', async (env) => {
+  for (const url of ['127.0.0.1:8080', 'gateway.example', 'localhost:8080/', 'ftp://gateway.example']) {
+    let message = 'it succeeds';
+    try {
+      new Client(url);
+    } catch (err) {
+      message = err.message;
+    }
+    assert.ok(message.includes('begins with http:// or https://'));
+  }
+  for (const url of ['', '/', '/api', 'HTTPS://gateway.example']) new Client(url);
+});
+
 test('pages', async (env) => {
   const orders = await filled(env, 'pages');
   const pages = await all(orders.pages({}, { sort: { _id: 1 }, batchSize: 4 }));
   assert.deepEqual(pages.map((page) => page.length), [4, 4, 2]);
   assert.equal((await all(orders.find({ _id: { $gte: 5 } }, { batchSize: 2 }))).length, 5);
   assert.equal((await all(orders.aggregate([{ $match: { _id: { $lt: 3 } } }]))).length, 3);
+});
+
+test('pages of a database', async (env) => {
+  const s = await env.answering([{ body: '{"documents":[{"a":1}],"cursor":"c"}' }, { body: '{"documents":[{"a":2}]}' }]);
+  assert.deepEqual(await all(s.client.database('a').aggregate([{ $documents: [] }], { batchSize: 1 })), [{ a: 1 }, { a: 2 }]);
+  s.stop();
 });
 
 test('a cursor that is left is closed', async (env) => {
@@ -249,6 +280,7 @@ test('what is no answer of a gateway', async (env) => {
   s.stop();
   const gone = new Client('http://127.0.0.1:1', { retries: 0 });
   await assert.rejects(gone.collection('a', 'b').findOne(), { reason: 'NoAnswer', retry: 'same-request' });
+  await assert.rejects(gone.collection('a', 'b').findOne(), (err) => /^no answer from http:\/\/127.0.0.1:1: .+/.test(err.message));
   await assert.rejects(all(gone.collection('a', 'b').stream()), { reason: 'NoAnswer', retry: 'same-request' });
   await assert.rejects(all(gone.collection('a', 'b').watch()), { reason: 'NoAnswer', retry: 'same-request' });
   await assert.rejects(gone.collection('a', 'b').updateMany({}, [{ $unset: 'a' }]), { reason: 'NoAnswer', retry: 'never' });
