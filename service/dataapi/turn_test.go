@@ -1,6 +1,7 @@
 package dataapi_test
 
 import (
+	"net/http/httptest"
 	"runtime"
 	"strings"
 	"testing"
@@ -63,4 +64,54 @@ func TestHeavyActionsTakeTurns(t *testing.T) {
 			})
 		})
 	}
+}
+
+// slowClient is a client that takes nothing of a body until it reads.
+type slowClient struct {
+	*httptest.ResponseRecorder
+	reads chan struct{}
+}
+
+func (s slowClient) Write(b []byte) (int, error) {
+	<-s.reads
+	return s.ResponseRecorder.Write(b)
+}
+
+// TestNoTurnWhileWaitingForTheClient checks that a call whose client does not read lets others
+// work.
+func TestNoTurnWhileWaitingForTheClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		large := document(t, `{"a":"`+strings.Repeat("x", 300<<10)+`"}`)
+		b := &backend{response: &mooringv1.FindOneResponse{Document: large}}
+		a := admission.New(admission.Config{})
+		h := newHandler(t, b, func(c *rest.Config) { c.Admission = a })
+		client := slowClient{httptest.NewRecorder(), make(chan struct{})}
+		answered, worked := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(answered)
+			r := httptest.NewRequest("POST", base+"findOne", strings.NewReader(body("")))
+			r.Header.Set("Content-Type", "application/json")
+			h.ServeHTTP(client, r)
+		}()
+		synctest.Wait()
+		go func() {
+			defer close(worked)
+			for range max(1, runtime.GOMAXPROCS(0)-1) { // all turns that there are
+				turn := a.Turn()
+				turn.Take()
+				defer turn.Leave()
+			}
+		}()
+		synctest.Wait()
+		select {
+		case <-worked:
+		default:
+			t.Error("the call has a turn while it waits")
+		}
+		close(client.reads)
+		<-answered
+		if client.Code != 200 || client.Body.Len() < 300<<10 {
+			t.Errorf("%d with %d bytes", client.Code, client.Body.Len())
+		}
+	})
 }
