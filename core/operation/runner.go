@@ -55,8 +55,8 @@ func (r *Runner) Run(ctx context.Context, op *Operation) (res Result, err error)
 	c := course{runner: r, firstID: nextRequestID(), part: joinTransaction(op)}
 	defer c.end()
 	if op.ID == 0 && r.Sink.HearsOperations() {
-		end := r.trace(ctx, op, int64(c.firstID))
-		defer func() { end(err) }()
+		t := r.trace(ctx, op, int64(c.firstID))
+		defer func() { t.end(err) }()
 	}
 	o := c.attempt(ctx, op)
 	if op.trouble(&o) != nil {

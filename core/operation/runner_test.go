@@ -10,6 +10,7 @@ import (
 	"github.com/mooringdb/mooring/core/address"
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/description"
+	"github.com/mooringdb/mooring/core/event"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/operation"
 	"github.com/mooringdb/mooring/core/selection"
@@ -380,16 +381,24 @@ func (q *quick) CheckIn(error) {}
 
 func (q *quick) RoundTrip(context.Context, []byte) (bson.Raw, error) { return q.reply, nil }
 
-// TestCost bounds what a command allocates by itself: nothing.
+// TestCost bounds what a command allocates by itself, with listeners and without: nothing.
 func TestCost(t *testing.T) {
 	q := &quick{fake{reply: bson.NewBuilder(nil).Int32("ok", 1).Finish()}}
-	r := operation.Runner{Deployment: q}
-	op := operation.Operation{Database: "db", Command: command{}}
-	if n := testing.AllocsPerRun(100, func() {
-		if _, err := r.Run(t.Context(), &op); err != nil {
-			t.Fatal(err)
+	for name, sink := range map[string]*event.Sink{
+		"no listener": nil,
+		"listeners of operations": {
+			OperationStarted: func(event.OperationStarted) {},
+			OperationEnded:   func(event.OperationEnded) {},
+		},
+	} {
+		r := operation.Runner{Deployment: q, Sink: sink}
+		op := operation.Operation{Database: "db", Command: command{}}
+		if n := testing.AllocsPerRun(100, func() {
+			if _, err := r.Run(t.Context(), &op); err != nil {
+				t.Fatal(err)
+			}
+		}); n > 0 {
+			t.Errorf("%s: %v allocations, want 0", name, n)
 		}
-	}); n > 0 {
-		t.Errorf("%v allocations, want 0", n)
 	}
 }

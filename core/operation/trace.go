@@ -12,13 +12,21 @@ import (
 // and the last one when the returned function is called with the operation's error. Run does so
 // itself for an operation of one command.
 func (r *Runner) Trace(ctx context.Context, op *Operation) (end func(error)) {
-	return r.trace(ctx, op, op.ID)
+	t := r.trace(ctx, op, op.ID)
+	return func(err error) { t.end(err) }
 }
 
-func (r *Runner) trace(ctx context.Context, op *Operation, id int64) (end func(error)) {
+// operationTrace emits the last event of an operation. The zero value emits none.
+type operationTrace struct {
+	sink      *event.Sink
+	operation event.Operation
+	began     time.Time
+}
+
+func (r *Runner) trace(ctx context.Context, op *Operation, id int64) operationTrace {
 	s := r.Sink
 	if !s.HearsOperations() {
-		return func(error) {}
+		return operationTrace{}
 	}
 	began := time.Now()
 	e := event.Operation{
@@ -31,12 +39,14 @@ func (r *Runner) trace(ctx context.Context, op *Operation, id int64) (end func(e
 	if s.OperationStarted != nil {
 		s.OperationStarted(event.OperationStarted{Operation: e, Context: ctx})
 	}
-	return func(err error) {
-		if s.OperationEnded != nil {
-			s.OperationEnded(event.OperationEnded{
-				Operation: e, Duration: time.Since(began), Err: err,
-			})
-		}
+	return operationTrace{s, e, began}
+}
+
+func (t *operationTrace) end(err error) {
+	if t.sink != nil && t.sink.OperationEnded != nil {
+		t.sink.OperationEnded(event.OperationEnded{
+			Operation: t.operation, Duration: time.Since(t.began), Err: err,
+		})
 	}
 }
 

@@ -24,16 +24,47 @@ func Sink(tracer trace.Tracer, maxQueryText int) *event.Sink {
 	})
 }
 
+// Unrecorded returns a context with the ids of a span that is not recorded, which the log and other
+// replicas get. It makes one allocation; a span of a tracer would make more. A tracer does not know
+// the ids, so the caller must begin no span under them.
+func Unrecorded(ctx context.Context, ids trace.SpanContext) context.Context {
+	return &unrecorded{ctx, ids}
+}
+
+type unrecorded struct {
+	context.Context //nolint:containedctx // it is a context
+	ids             trace.SpanContext
+}
+
+type unrecordedKey struct{}
+
+// Value returns the context itself for the key of Of, and the value of the inner context for other
+// keys.
+func (u *unrecorded) Value(key any) any {
+	if key == (unrecordedKey{}) {
+		return u
+	}
+	return u.Context.Value(key)
+}
+
+// Of returns the ids of the span that ctx is part of, recorded or not; they are not valid if there
+// is none.
+func Of(ctx context.Context) trace.SpanContext {
+	if u, ok := ctx.Value(unrecordedKey{}).(*unrecorded); ok {
+		return u.ids
+	}
+	return trace.SpanContextFromContext(ctx)
+}
+
 // Records reports whether a span under the one in ctx can be recorded: ctx has none, so that the
 // sampler decides, or one that is recorded.
 func Records(ctx context.Context) bool {
-	span := trace.SpanFromContext(ctx)
-	return !span.SpanContext().IsValid() || span.IsRecording()
+	return !Of(ctx).IsValid() || trace.SpanFromContext(ctx).IsRecording()
 }
 
 // TraceID returns the id of the trace that ctx is part of, as logs have it; empty: of none.
 func TraceID(ctx context.Context) string {
-	if id := trace.SpanContextFromContext(ctx).TraceID(); id.IsValid() {
+	if id := Of(ctx).TraceID(); id.IsValid() {
 		return id.String()
 	}
 	return ""
@@ -68,7 +99,7 @@ func (s starter) start(
 	}
 	caller := trace.SpanFromContext(ctx)
 	if p, ok := parent.(*span); ok {
-		if of := caller.SpanContext(); of.IsValid() && of.TraceID() != p.SpanContext().TraceID() {
+		if of := Of(ctx); of.IsValid() && of.TraceID() != p.SpanContext().TraceID() {
 			opts = append(opts, trace.WithLinks(trace.Link{SpanContext: of}))
 		}
 		ctx = trace.ContextWithSpan(ctx, p.Span)

@@ -183,6 +183,24 @@ func TestTransactionOfOneTrace(t *testing.T) {
 	}
 }
 
+// TestUnrecordedInTransaction checks that an operation of a recorded transaction has a link to its
+// call also if that is not recorded.
+func TestUnrecordedInTransaction(t *testing.T) {
+	w := newWorld(sdktrace.AlwaysSample())
+	first, one := w.tracer.Start(t.Context(), "one")
+	w.sink.TransactionStarted(event.TransactionStarted{ID: 3, Context: first})
+	one.End()
+	ids := trace.NewSpanContext(trace.SpanContextConfig{
+		TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2},
+	})
+	w.find(spans.Unrecorded(t.Context(), ids), 3, nil)
+	w.sink.TransactionEnded(event.TransactionEnded{ID: 3})
+	operation := w.exported(t, "find d.k")
+	if len(operation.Links) != 1 || !operation.Links[0].SpanContext.Equal(ids) {
+		t.Errorf("links of the operation: %v", operation.Links)
+	}
+}
+
 // TestTransaction has two requests of two traces work in one transaction. The operation of the
 // second is in the trace of the first, where the transaction began, and the two have links.
 func TestTransaction(t *testing.T) {
@@ -215,21 +233,28 @@ func TestNotSampled(t *testing.T) {
 	unsampled := trace.NewSpanContext(trace.SpanContextConfig{
 		TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1},
 	})
-	ctx := trace.ContextWithSpanContext(t.Context(), unsampled)
-	w.find(ctx, 0, nil)
-	if n := len(w.memory.GetSpans()); n != 0 {
-		t.Errorf("%d spans were exported", n)
-	}
-	if spans.Records(ctx) || !spans.Records(t.Context()) {
-		t.Error("Records: want false under a span that is not sampled, true under none")
-	}
-	if n := testing.AllocsPerRun(100, func() {
-		w.sink.OperationStarted(event.OperationStarted{
-			Operation: event.Operation{ID: 7, Name: "find"}, Context: ctx,
-		})
-		w.sink.OperationEnded(event.OperationEnded{Operation: event.Operation{ID: 7}})
-	}); n != 0 {
-		t.Errorf("%v allocations for an operation that is not sampled, want 0", n)
+	for _, ctx := range []context.Context{
+		trace.ContextWithSpanContext(t.Context(), unsampled),
+		spans.Unrecorded(t.Context(), unsampled),
+	} {
+		w.find(ctx, 0, nil)
+		if n := len(w.memory.GetSpans()); n != 0 {
+			t.Errorf("%d spans were exported", n)
+		}
+		if spans.Records(ctx) || !spans.Records(t.Context()) {
+			t.Error("Records: want false under a span that is not sampled, true under none")
+		}
+		if id := spans.TraceID(ctx); id != unsampled.TraceID().String() {
+			t.Errorf("TraceID = %q", id)
+		}
+		if n := testing.AllocsPerRun(100, func() {
+			w.sink.OperationStarted(event.OperationStarted{
+				Operation: event.Operation{ID: 7, Name: "find"}, Context: ctx,
+			})
+			w.sink.OperationEnded(event.OperationEnded{Operation: event.Operation{ID: 7}})
+		}); n != 0 {
+			t.Errorf("%v allocations for an operation that is not sampled, want 0", n)
+		}
 	}
 }
 

@@ -10,9 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"go.opentelemetry.io/otel/trace"
-
 	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
+	"github.com/mooringdb/mooring/internal/spans"
 )
 
 // New returns a logger that writes to w. Its level can change (see SetLevel). Records that clients
@@ -85,9 +84,9 @@ func (h *handler) Enabled(_ context.Context, level slog.Level) bool {
 }
 
 func (h *handler) Handle(ctx context.Context, r slog.Record) error {
-	if span := trace.SpanContextFromContext(ctx); span.HasTraceID() {
+	if id := spans.TraceID(ctx); id != "" {
 		r = r.Clone()
-		r.AddAttrs(slog.String("trace_id", span.TraceID().String()))
+		r.AddAttrs(slog.String("trace_id", id))
 	}
 	if h.limiter == nil || r.Level <= slog.LevelDebug || !slices.Contains(limited, r.Message) {
 		return h.next.Handle(ctx, r)

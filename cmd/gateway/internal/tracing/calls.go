@@ -41,13 +41,13 @@ func (t *Tracing) HTTP(next http.Handler) http.Handler {
 		if len(r.Header["Traceparent"]) > 0 { // a propagator would allocate to see that it is empty
 			ctx = propagator.Extract(ctx, headers(r.Header))
 		}
-		ctx, span := t.tracer.Start(ctx, spanMethod(r), ofServer...)
-		defer span.End()
+		ctx, span := t.begin(ctx, spanMethod(r))
 		r = r.WithContext(ctx)
-		if !span.IsRecording() {
+		if span == nil {
 			next.ServeHTTP(w, r)
 			return
 		}
+		defer span.End()
 		span.SetAttributes(requestAttributes(r)...)
 		recorder := &responseWriter{ResponseWriter: w}
 		defer recorder.describe(span, r)
@@ -76,9 +76,6 @@ func spanMethod(r *http.Request) string {
 	}
 	return "HTTP"
 }
-
-// ofServer has the options of a call's span, here so that calls do not allocate them.
-var ofServer = []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindServer)}
 
 // requestAttributes leaves the URL out: its query may have a filter, with the caller's values, and
 // its path a ticket, which is a credential. The route says what was asked for.
@@ -172,8 +169,8 @@ func (t *Tracing) beginCall(
 	ctx context.Context, method string,
 ) (context.Context, func(error)) {
 	name := spans.Text(method[1:], maxName) // the client's, also if there is no such method
-	ctx, span := t.tracer.Start(ofCaller(ctx), name, ofServer...)
-	if !span.IsRecording() {
+	ctx, span := t.begin(ofCaller(ctx), name)
+	if span == nil {
 		return ctx, func(error) {}
 	}
 	span.SetAttributes(attribute.String("rpc.system.name", "grpc"),
@@ -219,23 +216,28 @@ func isServersFault(code grpccodes.Code) bool {
 
 // Inject adds the headers that name the span in ctx to the metadata of a call to another replica.
 func (t *Tracing) Inject(ctx context.Context, md metadata.MD) {
-	propagator.Inject(ctx, carrier(md))
+	inject(ctx, carrier(md))
 }
 
 // Comment returns a document that names the span in ctx, for the comment of commands; nil if it is
 // not recorded.
 func (t *Tracing) Comment(ctx context.Context) *bson.Value {
-	if !trace.SpanContextFromContext(ctx).IsSampled() {
+	if !spans.Of(ctx).IsSampled() {
 		return nil
 	}
 	names := propagation.MapCarrier{}
-	propagator.Inject(ctx, names)
+	inject(ctx, names)
 	b := new(bson.Builder)
 	for _, key := range slices.Sorted(maps.Keys(names)) {
 		b.String(key, names[key])
 	}
 	comment := bson.DocumentValue(b.Finish())
 	return &comment
+}
+
+// inject adds the headers that name the span in ctx, recorded or not.
+func inject(ctx context.Context, headers propagation.TextMapCarrier) {
+	propagator.Inject(trace.ContextWithSpanContext(ctx, spans.Of(ctx)), headers)
 }
 
 // header returns the value of a header that propagators read. Trace Context lets a client send

@@ -82,7 +82,8 @@ func newTracing(
 		return nil, fmt.Errorf("tracing: %w", err)
 	}
 	provider := sdktrace.NewTracerProvider(
-		export(), sdktrace.WithResource(made), sdktrace.WithSampler(s))
+		export(), sdktrace.WithResource(made), sdktrace.WithSampler(s),
+		sdktrace.WithIDGenerator(ids{}))
 	tracer := provider.Tracer(scope, trace.WithInstrumentationVersion(cfg.Version))
 	return &Tracing{provider, tracer, s}, nil
 }

@@ -343,13 +343,13 @@ func TestCost(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() {
 		_, end := begin(ctx, "/mooring.v1.DocumentService/FindOne")
 		end(nil)
-	}); n > 3 {
-		t.Errorf("gRPC: %v allocations, want at most 3", n)
+	}); n > 1 {
+		t.Errorf("gRPC: %v allocations, want at most 1", n)
 	}
 	r := httptest.NewRequest(http.MethodPost, "/v1/shop", nil)
 	h, w := made.HTTP(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})), httptest.NewRecorder()
-	if n := testing.AllocsPerRun(100, func() { h.ServeHTTP(w, r) }); n > 4 {
-		t.Errorf("HTTP: %v allocations, want at most 4", n)
+	if n := testing.AllocsPerRun(100, func() { h.ServeHTTP(w, r) }); n > 2 {
+		t.Errorf("HTTP: %v allocations, want at most 2", n)
 	}
 }
 
@@ -365,6 +365,44 @@ func TestNoComment(t *testing.T) {
 	defer end(nil)
 	if c := made.Comment(ctx); c != nil {
 		t.Errorf("a call that is not recorded has the comment %v", c)
+	}
+}
+
+// TestNotRecorded checks what the log, another replica and the commands get of calls that are not
+// recorded.
+func TestNotRecorded(t *testing.T) {
+	t.Setenv("OTEL_TRACES_SAMPLER", "always_off")
+	made, memory := tracing.NewRecorded(t, nil)
+	for _, tt := range []struct {
+		name            string
+		md              metadata.MD
+		id, flags, list string
+	}{
+		{"of no trace", nil, "", "00", ""},
+		{"of a trace", metadata.Pairs("traceparent", remote, "tracestate", "a=1"), remote[3:35], "00", "a=1"},
+		{"with another flag", metadata.Pairs("traceparent", remote[:53]+"03"), remote[3:35], "02", ""},
+	} {
+		ctx, end := made.GRPC()(metadata.NewIncomingContext(t.Context(), tt.md), "/a/b")
+		id := spans.TraceID(ctx)
+		if len(id) != 32 || tt.id != "" && id != tt.id {
+			t.Errorf("%s: the id is %q, want %q", tt.name, id, tt.id)
+		}
+		sent := metadata.MD{}
+		made.Inject(ctx, sent)
+		parent := strings.Join(sent.Get("traceparent"), " ")
+		if len(parent) != 55 || parent[3:35] != id || parent[36:52] == remote[36:52] || parent[53:] != tt.flags {
+			t.Errorf("%s: traceparent of a call to a replica: %q", tt.name, parent)
+		}
+		if got := strings.Join(sent.Get("tracestate"), " "); got != tt.list {
+			t.Errorf("%s: tracestate of a call to a replica: %q, want %q", tt.name, got, tt.list)
+		}
+		if c := made.Comment(ctx); c != nil {
+			t.Errorf("%s: the comment is %v", tt.name, c)
+		}
+		end(nil)
+	}
+	if n := len(memory.GetSpans()); n != 0 {
+		t.Errorf("%d spans", n)
 	}
 }
 

@@ -1,0 +1,68 @@
+package tracing
+
+import (
+	"context"
+	"encoding/binary"
+	"math/rand/v2"
+
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/mooringdb/mooring/internal/spans"
+)
+
+// begin begins the span of a call, and returns it and a context that has it. Most spans are not
+// recorded: begin asks the sampler first, and returns a context with ids and a nil span then.
+func (t *Tracing) begin(ctx context.Context, name string) (context.Context, trace.Span) {
+	parent := trace.SpanContextFromContext(ctx)
+	id := parent.TraceID()
+	if !id.IsValid() {
+		id = newTraceID()
+	}
+	decision := t.sampler.ShouldSample(sdktrace.SamplingParameters{
+		ParentContext: ctx, TraceID: id, Name: name, Kind: trace.SpanKindServer,
+	})
+	if decision.Decision == sdktrace.Drop {
+		return spans.Unrecorded(ctx, trace.NewSpanContext(trace.SpanContextConfig{
+			TraceID: id, SpanID: newSpanID(), TraceState: decision.Tracestate,
+			TraceFlags: parent.TraceFlags() &^ trace.FlagsSampled,
+		})), nil
+	}
+	// The tracer asks the sampler once more, which says the same of the same trace.
+	return t.tracer.Start(context.WithValue(ctx, traceKey{}, id), name,
+		trace.WithSpanKind(trace.SpanKindServer))
+}
+
+// traceKey is the key of the id of a trace that begins with the next span.
+type traceKey struct{}
+
+// ids makes the ids of spans, and of traces that do not begin with a call.
+type ids struct{}
+
+var _ sdktrace.IDGenerator = ids{}
+
+// NewIDs returns the ids of a trace and its first span.
+func (ids) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
+	if id, ok := ctx.Value(traceKey{}).(trace.TraceID); ok {
+		return id, newSpanID()
+	}
+	return newTraceID(), newSpanID()
+}
+
+// NewSpanID returns the id of a span.
+func (ids) NewSpanID(context.Context, trace.TraceID) trace.SpanID { return newSpanID() }
+
+func newTraceID() (id trace.TraceID) {
+	for !id.IsValid() {
+		binary.NativeEndian.PutUint64(id[:8], rand.Uint64())
+		binary.NativeEndian.PutUint64(id[8:], rand.Uint64())
+	}
+	return id
+}
+
+func newSpanID() (id trace.SpanID) {
+	for !id.IsValid() {
+		binary.NativeEndian.PutUint64(id[:], rand.Uint64())
+	}
+	return id
+}
