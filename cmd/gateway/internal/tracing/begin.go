@@ -33,7 +33,7 @@ func (t *Tracing) begin(ctx context.Context, name string) (context.Context, trac
 		trace.WithSpanKind(trace.SpanKindServer))
 }
 
-// traceKey is the key of the id of a trace that begins with the next span.
+// traceKey finds the id of a trace that begins with the next span.
 type traceKey struct{}
 
 // ids makes the ids of spans, and of traces that do not begin with a call.
