@@ -51,6 +51,14 @@ func TestJudge(t *testing.T) {
 			name: "over each", limits: admission.Limits{Each: 3}, used: 50, mine: 3, demand: 1,
 			want: admission.OwnShareVerdict,
 		},
+		{
+			name: "as much as each, and others hold all", limits: admission.Limits{Total: 100, Each: 10},
+			used: 100, mine: 9, demand: 1, want: admission.FullVerdict,
+		},
+		{
+			name: "as much as all others hold", limits: limits, used: 100, mine: 45, demand: 10,
+			want: admission.FullVerdict,
+		},
 		{name: "a total of one", limits: admission.Limits{Total: 1}, demand: 1},
 		{name: "the last unit", limits: admission.Limits{Total: 5}, used: 4, demand: 1},
 	} {

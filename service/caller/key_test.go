@@ -128,6 +128,35 @@ func TestReplace(t *testing.T) {
 	}
 }
 
+// TestCounts checks which API keys still count once the keys were replaced. Other credentials do.
+func TestCounts(t *testing.T) {
+	key, line := newKey(t, "shop", time.Time{})
+	_, other := newKey(t, "shop", time.Time{})
+	a := caller.New(caller.Config{Keys: table(t, line)})
+	id, err := a.Authenticate(t.Context(), bearer(key))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		name string
+		keys *caller.KeyTable
+		want bool
+	}{
+		{"the same keys", table(t, line), true},
+		{"one more key", table(t, other, line), true},
+		{"another key of the principal", table(t, other), false},
+		{"no key", table(t), false},
+	} {
+		a.Replace(row.keys)
+		if got := a.Counts(id); got != row.want {
+			t.Errorf("%s: Counts = %t, want %t", row.name, got, row.want)
+		}
+	}
+	if !a.Counts(&caller.Identity{Principal: "cert:shop"}) {
+		t.Error("a certificate does not count")
+	}
+}
+
 func TestNewKey(t *testing.T) {
 	key, line := newKey(t, "shop", time.Date(2027, 1, 31, 12, 0, 0, 0, time.FixedZone("", 3600)))
 	again, _ := newKey(t, "shop", time.Time{})

@@ -14,6 +14,28 @@ type counted struct{ bytes int64 }
 func (c *counted) Force(n int64)  { c.bytes += n }
 func (c *counted) Shrink(n int64) { c.bytes -= n }
 
+// TestReclaimTakesNoMore checks that pages which are not in the way of a call stay.
+func TestReclaimTakesNoMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, nil)
+		older := f.open(6, 2, 1000)
+		f.mustNext(older.Token)
+		one := f.r.Held()
+		newer := f.open(6, 2, 1000)
+		f.mustNext(newer.Token)
+		f.r.Reclaim(int64(one))
+		if held := f.r.Held(); held != one {
+			t.Errorf("Reclaim of %d bytes leaves %d, want one page", one, held)
+		}
+		if _, err := f.next(newer.Token); err != nil {
+			t.Errorf("the newer page again: %v", err)
+		}
+		if _, err := f.next(older.Token); !errors.Is(err, paging.ErrCursorTokenReused) {
+			t.Errorf("the older page again: %v", err)
+		}
+	})
+}
+
 // TestChargedPages checks that what is held between two calls is charged, and that pages give way
 // to calls.
 func TestChargedPages(t *testing.T) {

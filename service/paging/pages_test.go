@@ -37,6 +37,42 @@ func TestPages(t *testing.T) {
 	})
 }
 
+// TestCursorOfAPage checks that the last page has no cursor.
+func TestCursorOfAPage(t *testing.T) {
+	if got := (paging.Page{}).Cursor(); got != nil {
+		t.Errorf("Cursor of the last page = %q", *got)
+	}
+	if got := (paging.Page{Token: "t"}).Cursor(); got == nil || *got != "t" {
+		t.Errorf("Cursor of a page = %v, want its token", got)
+	}
+}
+
+// TestStreamOfAPageThatIsFetched asks for a stream with the token of a page that another call gets
+// meanwhile: it would repeat that page.
+func TestStreamOfAPageThatIsFetched(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, nil)
+		token := f.open(6, 2, 0).Token
+		f.s.next = func(context.Context) error {
+			time.Sleep(time.Second) //nolint:forbidigo // fake time
+			return nil
+		}
+		fetched := make(chan error, 1)
+		go func() {
+			_, err := f.next(token)
+			fetched <- err
+		}()
+		synctest.Wait()
+		_, _, err := f.r.Take(t.Context(), paging.Asking{Principal: "anna", Token: token})
+		if !errors.Is(err, paging.ErrCursorTokenReused) {
+			t.Errorf("Take = %v, want %v", err, paging.ErrCursorTokenReused)
+		}
+		if err := <-fetched; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestSameTokenSamePage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, nil)
