@@ -128,14 +128,14 @@ func TestDeadlines(t *testing.T) {
 	if err != nil || !maxTime() {
 		t.Errorf("a stream sends maxTimeMS: %v, %v", maxTime(), err)
 	}
-	// 50 ms on a slow command, and its connection is not used again.
+	// Half a second on a slow command, and its connection is not used again.
 	g.Server.Handle("find", mongotest.Always(mongotest.Hang()))
 	connections := g.Server.AcceptedConnections()
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
 	begin := time.Now()
 	_, err = g.Document.FindOne(ctx, &mooringv1.FindOneRequest{Database: "d", Collection: "c"})
-	if status.Code(err) != codes.DeadlineExceeded || time.Since(begin) > 2*time.Second {
+	if status.Code(err) != codes.DeadlineExceeded || time.Since(begin) > 10*time.Second {
 		t.Errorf("FindOne = %v after %v", err, time.Since(begin))
 	}
 	g.Server.Handle("find", nil)
@@ -147,7 +147,8 @@ func TestDeadlines(t *testing.T) {
 		t.Error("the connection was used again")
 	}
 	// A write in flight.
-	ctx, cancel = context.WithTimeout(metadata.AppendToOutgoingContext(t.Context(), "mooring-timeout", "50ms"), 5*time.Second)
+	ctx = metadata.AppendToOutgoingContext(t.Context(), "mooring-timeout", "500ms")
+	ctx, cancel = context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	_, err = g.Document.UpdateOne(ctx, &mooringv1.UpdateOneRequest{
 		Database: "d", Collection: "c", Filter: doc(`{}`),
@@ -164,7 +165,7 @@ func TestServerDown(t *testing.T) {
 	begin := time.Now()
 	_, err := g.Document.FindOne(t.Context(), &mooringv1.FindOneRequest{Database: "d", Collection: "c"})
 	r := rpcerr.HTTP(err)
-	if r.Code != 503 || r.RetryAfter == 0 || time.Since(begin) > 2*time.Second {
+	if r.Code != 503 || r.RetryAfter == 0 || time.Since(begin) > 10*time.Second {
 		t.Errorf("%d, retry after %v, in %v: %v", r.Code, r.RetryAfter, time.Since(begin), err)
 	}
 }

@@ -247,7 +247,7 @@ func TestDrainMovesLargeRests(t *testing.T) {
 	if err := r.take(page.Documents); err != nil || r.n > 2 {
 		t.Fatalf("the first page has %d documents, %v", r.n, err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTime)
 	defer cancel()
 	if err := a.Drain(ctx); err != nil {
 		t.Errorf("Drain = %v", err)
