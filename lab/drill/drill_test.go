@@ -252,10 +252,9 @@ func TestPolicyBroken(t *testing.T) {
 	d.wantMetric(is(1), reloaded, of)
 }
 
-func TestReplicaUnreachable(t *testing.T) {
-	t.Parallel()
-	mongo := mongotest.NewTCPServer(t, nil)
-	mongo.SetDocuments("shop.orders", mongotest.Numbered(0, 300, 0)...)
+// replicaArgs returns the options of replicas that share a key.
+func replicaArgs(t *testing.T) []string {
+	t.Helper()
 	key, err := exec.CommandContext(t.Context(), suite.Gateway(t), "key", "new").Output()
 	if err != nil {
 		t.Fatal(err)
@@ -264,7 +263,14 @@ func TestReplicaUnreachable(t *testing.T) {
 	if err := os.WriteFile(file, key, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"--handle-keys-file", file, "--replica-address", "127.0.0.1:0"}
+	return []string{"--handle-keys-file", file, "--replica-address", "127.0.0.1:0"}
+}
+
+func TestReplicaUnreachable(t *testing.T) {
+	t.Parallel()
+	mongo := mongotest.NewTCPServer(t, nil)
+	mongo.SetDocuments("shop.orders", mongotest.Numbered(0, 300, 0)...)
+	args := replicaArgs(t)
 	gone := begin(t, mongo.URI(), args...)
 	d := begin(t, mongo.URI(), append(args, "--replica-peers", gone.Replica)...)
 	d.wantMetric(is(1), "mooring_replicas_known")
@@ -285,6 +291,29 @@ func TestReplicaUnreachable(t *testing.T) {
 	d.wantLog("replica left", gone.Replica)
 	d.wantReady(http.StatusOK, "")
 	d.wantAlerts(next, []string{"MooringReplicaUnreachable"})
+}
+
+// TestReplicaLeaves stops a replica in order, as a scale-down does: another one that still has its
+// address does not count it as unreachable.
+func TestReplicaLeaves(t *testing.T) {
+	t.Parallel()
+	mongo := mongotest.NewTCPServer(t, nil)
+	args := replicaArgs(t)
+	leaving := begin(t, mongo.URI(), args...)
+	d := begin(t, mongo.URI(), append(args, "--replica-peers", leaving.Replica)...)
+	d.wantMetric(is(1), "mooring_replicas_known")
+	if err := leaving.Stop(patience); err != nil {
+		t.Fatal(err)
+	}
+	d.wantLog("replica left", leaving.Replica)
+	for range 3 { // all replicas are asked
+		if status, body := get(t, d.REST+"/v1/deployment/handles"); status != http.StatusOK {
+			t.Errorf("the list of handles = %d %s", status, body)
+		}
+	}
+	d.wantMetric(more(2), "mooring_replica_calls_total")
+	d.wantMetric(is(0), "mooring_replica_unreachable_total")
+	d.wantMetric(is(0), "mooring_replicas_known")
 }
 
 func TestMemoryNearLimit(t *testing.T) {

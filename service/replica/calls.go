@@ -29,6 +29,8 @@ const (
 	addressKey = "mooring-address"
 	// timeKey carries the caller's time, in milliseconds since 1970.
 	timeKey = "mooring-time"
+	// leavingKey is there if the caller ends: this is its last call.
+	leavingKey = "mooring-leaving"
 )
 
 var _ paging.Replicas = (*Transport)(nil)
@@ -44,7 +46,7 @@ func (t *Transport) call(ctx context.Context, address string, run exchange) erro
 	t.called.Add(1)
 	p, err := t.connections.get(address)
 	if err != nil {
-		t.unreachable.Add(1)
+		t.lost(address)
 		return &paging.UnreachableError{Address: address, Err: err}
 	}
 	defer t.connections.put(p)
@@ -56,12 +58,22 @@ func (t *Transport) call(ctx context.Context, address string, run exchange) erro
 	return nil
 }
 
+// lost counts a call to a replica that gave no answer, unless the replica has left.
+func (t *Transport) lost(address string) {
+	if !t.directory.hasLeft(address) {
+		t.unreachable.Add(1)
+	}
+}
+
 // signed returns ctx with the metadata that identify the caller, and no other metadata.
 func (t *Transport) signed(ctx context.Context) context.Context {
 	md := metadata.Pairs(
 		idKey, t.id, deploymentKey, t.serves, addressKey, t.Advertised(),
 		timeKey, strconv.FormatInt(t.now().UnixMilli(), 10),
 	)
+	if t.leaving.Load() {
+		md.Set(leavingKey, "true")
+	}
 	if t.cfg.Inject != nil {
 		t.cfg.Inject(ctx, md)
 	}
@@ -74,7 +86,7 @@ func (t *Transport) explain(
 	err = explain(ctx, address, via, err)
 	lost, ok := errors.AsType[*paging.UnreachableError](err)
 	if ok {
-		t.unreachable.Add(1)
+		t.lost(address)
 	}
 	if ok && !lost.Sent {
 		if lost.Refused = p.refused.Load(); lost.Refused {

@@ -42,6 +42,7 @@ type directory struct {
 	met   map[string]time.Time // by address: when this replica has met itself there
 	names map[string]answer
 	heard map[string]time.Time // by address: when its replica has called, or was last reported
+	left  map[string]time.Time // by address: when its replica has left in order
 }
 
 // answer holds what DNS has said of a name. When a lookup fails, the earlier answer stays in use.
@@ -56,6 +57,7 @@ func newDirectory(
 	return &directory{
 		configured: configured, lookupHost: lookup,
 		met: map[string]time.Time{}, names: map[string]answer{}, heard: map[string]time.Time{},
+		left: map[string]time.Time{},
 	}
 }
 
@@ -80,14 +82,18 @@ func (d *directory) isSelfLocked(address string) bool {
 	return address == d.own || met && time.Since(at) < selfTTL
 }
 
-// learn adds the address of another replica: that of an incoming call, or one that a replica has
-// reported.
-func (d *directory) learn(address string) (fresh bool) {
+// learn adds the address of another replica: that of an incoming call, which a replica that has
+// come back makes, or, as a report, one that a replica has reported.
+func (d *directory) learn(address string, report bool) (fresh bool) {
 	if host, port, err := net.SplitHostPort(address); err != nil || host == "" || port == "" {
 		return false
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if report && d.hasLeftLocked(address) {
+		return false // the replica that reports it has not heard of that
+	}
+	delete(d.left, address)
 	if _, known := d.heard[address]; known || len(d.heard) < maxHeard {
 		d.heard[address] = time.Now()
 		return !known && !d.isSelfLocked(address)
@@ -102,6 +108,53 @@ func (d *directory) forget(address string) (known bool) {
 	_, known = d.heard[address]
 	delete(d.heard, address)
 	return known
+}
+
+// leave records that the replica at an address ends, and forgets the address. It reports whether
+// the address was known.
+func (d *directory) leave(address string) (known bool) {
+	known = d.forget(address)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.leaveLocked(address)
+	return known
+}
+
+func (d *directory) leaveLocked(address string) {
+	maps.DeleteFunc(d.left, func(_ string, at time.Time) bool { return time.Since(at) > heardTTL })
+	if len(d.left) < maxHeard {
+		d.left[address] = time.Now()
+	}
+}
+
+// hasLeft reports whether the replica at an address has left: it has said so, or a name stood for
+// its address and does no more. Calls to such an address fail as expected. It is forgotten after
+// heardTTL: an address that is configured still should have a replica.
+func (d *directory) hasLeft(address string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.hasLeftLocked(address)
+}
+
+func (d *directory) hasLeftLocked(address string) bool {
+	at, left := d.left[address]
+	return left && time.Since(at) <= heardTTL
+}
+
+// renamed records which addresses have left a name, and which have joined it.
+func (d *directory) renamed(port string, before, now []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, host := range before {
+		if !slices.Contains(now, host) {
+			d.leaveLocked(net.JoinHostPort(host, port))
+		}
+	}
+	for _, host := range now {
+		if !slices.Contains(before, host) {
+			delete(d.left, net.JoinHostPort(host, port))
+		}
+	}
 }
 
 // heardLocked returns the learned addresses that have not expired.
@@ -170,7 +223,9 @@ func (d *directory) resolve(ctx context.Context, configured string, again bool) 
 		ttl = againTTL
 	}
 	if known.at.IsZero() || time.Since(known.at) > ttl {
+		before := known.hosts
 		known = d.lookup(ctx, host, known)
+		d.renamed(port, before, known.hosts)
 	}
 	addresses := make([]string, len(known.hosts))
 	for i, h := range known.hosts {

@@ -52,7 +52,13 @@ const (
 func (t *Transport) SetClock(now func() time.Time) { t.now = now }
 
 // Learn adds the address of another replica.
-func (t *Transport) Learn(address string) { t.directory.learn(address) }
+func (t *Transport) Learn(address string) { t.directory.learn(address, false) }
+
+// Report adds the address of another replica that a replica has reported.
+func (t *Transport) Report(address string) { t.directory.learn(address, true) }
+
+// HasLeft reports whether the replica at an address has left in order.
+func (t *Transport) HasLeft(address string) bool { return t.directory.hasLeft(address) }
 
 // BindTo makes the transport listen on l and reach other replicas with dial. It replaces Bind.
 func (t *Transport) BindTo(l net.Listener, dial func(ctx context.Context, network, address string) (net.Conn, error)) {

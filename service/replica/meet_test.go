@@ -58,6 +58,66 @@ func TestMeet(t *testing.T) {
 	}
 }
 
+// TestLeave checks that a replica that ends tells the others: they forget it, and calls to it do
+// not count as those to a lost replica. They count again once it has come back.
+func TestLeave(t *testing.T) {
+	a := start(t, "a", yes())
+	b := start(t, "a", yes(), knowing(a.Advertised()))
+	eventually(t, "the other one is known", func() bool { return a.Stats().Known == 1 })
+	address := b.Advertised()
+	ask := func(want uint64) {
+		t.Helper()
+		if _, err := a.Ask(t.Context(), address, paging.Question{}); err == nil {
+			t.Error("Ask of a replica that has stopped = nil")
+		}
+		if got := a.Stats().Unreachable; got != want {
+			t.Errorf("%d calls have found a replica unreachable, want %d", got, want)
+		}
+	}
+	b.stop()
+	if got := a.Stats().Known; got != 0 || !a.HasLeft(address) || !strings.Contains(a.log.String(), "replica left") {
+		t.Errorf("%d others are known after the only one has left, log %s", got, a.log)
+	}
+	ask(0)
+	a.Report(address) // by a replica that has not heard of it
+	if got := a.Stats().Known; got != 0 {
+		t.Errorf("%d others are known after a late report", got)
+	}
+	ask(0)
+	a.Learn(address) // it has come back, and is lost now
+	ask(1)
+}
+
+// TestLeftNames checks that an address that a name stood for has left with it, for a while, and is
+// back once a name stands for it again.
+func TestLeftNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dns := &names{}
+		n := replica.New(replica.Config{Keys: ring(t, "a"), Others: []string{"others.svc:7"}, LookupHost: dns.lookup})
+		for _, step := range []struct {
+			name  string
+			hosts []string
+			after time.Duration
+			want  bool // 10.0.0.2 has left
+		}{
+			{"both", []string{"10.0.0.1", "10.0.0.2"}, 0, false},
+			{"one", []string{"10.0.0.1"}, 6 * time.Second, true},
+			{"still one", []string{"10.0.0.1"}, 6 * time.Second, true},
+			{"both again", []string{"10.0.0.1", "10.0.0.2"}, 6 * time.Second, false},
+			{"no answer", nil, 6 * time.Second, false},
+			{"the other", []string{"10.0.0.1"}, 6 * time.Second, true},
+			{"later", []string{"10.0.0.1"}, 10*time.Minute + time.Second, false},
+		} {
+			time.Sleep(step.after) //nolint:forbidigo // in a bubble
+			dns.set(step.hosts...)
+			_ = n.Others(t.Context(), false)
+			if got := n.HasLeft("10.0.0.2:7"); got != step.want || n.HasLeft("10.0.0.1:7") {
+				t.Errorf("%s: HasLeft = %v, want %v", step.name, got, step.want)
+			}
+		}
+	})
+}
+
 // Addresses that no name stands for expire.
 func TestLearnedAddresses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

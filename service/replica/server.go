@@ -259,7 +259,11 @@ func (t *Transport) admit(ctx context.Context) error {
 		}
 		return errForeign
 	}
-	t.learn(said(ctx, addressKey))
+	if address := said(ctx, addressKey); said(ctx, leavingKey) == "" {
+		t.learn(address, false)
+	} else if t.directory.leave(address) {
+		t.cfg.Log.Info("replica left", "replica", address)
+	}
 	if ok {
 		t.compareClocks(from.Addr, said(ctx, timeKey))
 	}

@@ -39,8 +39,10 @@ const (
 	// another deployment. skewedEvery is the same for a clock that differs.
 	foreignEvery = time.Hour
 	skewedEvery  = time.Minute
-	// meetTime is how long a new replica has to meet the others.
-	meetTime = 10 * time.Second
+	// meetTime is how long a new replica has to meet the others, and leaveTime how long one that
+	// ends has to tell them.
+	meetTime  = 10 * time.Second
+	leaveTime = time.Second
 )
 
 // Config configures a Transport. Deployment, Others, StallTimeout, LookupHost and Failed are
@@ -88,6 +90,7 @@ type Transport struct {
 	pushes      pushes
 	// called and unreachable count what Stats returns.
 	called, unreachable atomic.Uint64
+	leaving             atomic.Bool // the calls from now on say that this replica ends
 
 	listener net.Listener       // nil before Bind
 	server   *grpc.Server       // nil before Serve
@@ -232,9 +235,9 @@ func (t *Transport) meetOne(ctx context.Context, address string) {
 
 // heardOf records what another replica has answered to a meeting.
 func (t *Transport) heardOf(address string, resp *replicav1.MeetResponse) {
-	t.learn(address)
+	t.learn(address, false)
 	for _, known := range resp.GetAddresses() {
-		t.learn(known)
+		t.learn(known, true)
 	}
 	for _, s := range resp.GetSuccessions() {
 		var r reader
@@ -248,7 +251,7 @@ func (t *Transport) heardOf(address string, resp *replicav1.MeetResponse) {
 type Stats struct {
 	Known       int    // other replicas that have been heard of in the last ten minutes
 	Calls       uint64 // to other replicas
-	Unreachable uint64 // of the calls
+	Unreachable uint64 // of the calls, without those to replicas that have left
 }
 
 // Stats returns the counts so far.
@@ -258,9 +261,9 @@ func (t *Transport) Stats() Stats {
 	}
 }
 
-// learn records the address of another replica.
-func (t *Transport) learn(address string) {
-	if t.directory.learn(address) {
+// learn records the address of another replica, which has called or, as a report, was reported.
+func (t *Transport) learn(address string, report bool) {
+	if t.directory.learn(address, report) {
 		t.cfg.Log.Info("replica joined", "replica", address)
 	}
 }
@@ -272,10 +275,30 @@ func (t *Transport) KeysChanged() {
 	t.links.shared.closeStale()
 }
 
-// Close closes the listener and all connections. It blocks until the calls in flight have ended,
+// leave tells the other replicas that this one ends, so that none of them takes it for lost.
+func (t *Transport) leave(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, leaveTime)
+	defer cancel()
+	t.leaving.Store(true)
+	var wg sync.WaitGroup
+	for _, address := range t.Others(ctx, false) {
+		wg.Go(func() {
+			if _, err := t.meet(ctx, address, nil); err != nil {
+				t.cfg.Log.Debug("leave a replica", "replica", address, "err", err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// Close tells the other replicas that this one ends, and closes the listener and all connections.
+// It blocks until the calls in flight have ended,
 // or ctx ends; an error means that a call has not ended.
 func (t *Transport) Close(ctx context.Context) error {
 	t.stop()
+	if t.server != nil {
+		t.leave(ctx)
+	}
 	t.connections.close()
 	if t.server == nil {
 		if t.listener != nil {

@@ -112,7 +112,8 @@ func newState(m *Metrics) *state {
 		replicaCalls: desc("counter", "mooring_replica_calls_total",
 			"Calls to other replicas."),
 		replicaFailures: desc("counter", "mooring_replica_unreachable_total",
-			"Calls that found another replica unreachable."),
+			"Calls that found another replica unreachable. Those to a replica that has left do "+
+				"not count: it has said so, or DNS does not name it any more."),
 	}
 	return s
 }
