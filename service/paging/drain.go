@@ -96,9 +96,32 @@ func (p *Pager) killPinned(ctx context.Context) {
 			pinned = append(pinned, h)
 		}
 	}
-	p.fate.Ended += len(pinned)
 	p.table.Unlock()
-	handle.EndAll(ctx, pinned)
+	p.endAll(ctx, pinned)
+}
+
+// endAll ends cursors that were open, and counts those for which there was time.
+func (p *Pager) endAll(ctx context.Context, open []handle.Thing) {
+	rest := handle.EndAll(ctx, open)
+	p.table.Lock()
+	defer p.table.Unlock()
+	p.fate.Ended += len(open) - len(rest)
+	p.fate.Left += len(rest)
+}
+
+// awaitEnds waits until calls have ended the removed cursors on which they work, and counts those
+// for which there was time.
+func (p *Pager) awaitEnds(ctx context.Context, works []*handle.Work) {
+	for _, w := range works {
+		err := w.Wait(ctx)
+		p.table.Lock()
+		if err == nil {
+			p.fate.Ended++
+		} else {
+			p.fate.Left++
+		}
+		p.table.Unlock()
+	}
 }
 
 // allLocked yields all cursors, also those that are removed meanwhile.
@@ -310,6 +333,8 @@ func (p *Pager) Close(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	var works []*handle.Work
+	var open []handle.Thing
 	p.table.Lock()
 	p.closed = true
 	for h := range p.allLocked() {
@@ -318,17 +343,18 @@ func (p *Pager) Close(ctx context.Context) error {
 		}
 		switch w := p.table.RemoveLocked(h, handle.ErrClosing); {
 		case w != nil: // the call that works on it ends it
-			p.fate.Ended++
+			works = append(works, w)
+		case p.cfg.Keys.Ephemeral() && h.isOpen():
+			open = append(open, h)
 		case p.cfg.Keys.Ephemeral():
 			left = append(left, h)
-			if h.isOpen() {
-				p.fate.Ended++
-			}
 		case h.isOpen():
 			p.fate.Left++
 		}
 	}
 	p.table.Unlock()
 	handle.EndAll(ctx, left)
+	p.endAll(ctx, open)
+	p.awaitEnds(ctx, works)
 	return nil
 }

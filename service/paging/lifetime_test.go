@@ -35,6 +35,28 @@ func TestEphemeralKeyKillsAtTheEnd(t *testing.T) {
 	})
 }
 
+// TestTooLittleTimeToEnd closes a pager that has more cursors to end than there is time for. Those
+// that stay on their servers count as left.
+func TestTooLittleTimeToEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, func(c *paging.Config) { c.Keys = ring(t) })
+		f.s.slowKill = 3 * time.Second
+		const cursors = 50
+		for range cursors {
+			f.open(5, 2, 0)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := f.r.Close(ctx); err != nil {
+			t.Fatal(err)
+		}
+		open, killed, _ := f.s.count()
+		if got, want := f.r.Fate(), (paging.Fate{Ended: killed, Left: open}); got != want || open == 0 || killed == 0 {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+	})
+}
+
 // TestCursorsAreLeft closes a pager without other replicas: its cursors stay on their servers.
 // Those at their end count as nothing.
 func TestCursorsAreLeft(t *testing.T) {
@@ -65,50 +87,70 @@ func TestCursorsAreLeft(t *testing.T) {
 	}
 }
 
-// TestCloseDuringAnAnswer closes a pager that fetches a page for another replica: that cursor ends
-// with the fetch, which owns it.
+// TestCloseDuringAnAnswer closes a pager that fetches a page for another replica: the fetch, which
+// owns the cursor, ends it. Close waits for that, and counts the cursor as ended only then.
 func TestCloseDuringAnAnswer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, nil)
-		release := make(chan struct{})
-		f.s.next = func(ctx context.Context) error {
-			select {
-			case <-release:
-				return nil
-			case <-ctx.Done():
-				return &mongoerr.NetworkError{Sent: true, Err: context.Cause(ctx)}
-			}
-		}
-		first, second := f.open(9, 2, 0).Token, f.open(9, 2, 0).Token
-		var wg sync.WaitGroup
-		wg.Go(func() { f.r1(first, 2) }) // of 9 documents: it stays open
-		synctest.Wait()
-		wg.Go(func() {
-			if err := f.r.Drain(t.Context()); err != nil {
-				t.Errorf("Drain = %v", err)
-			}
+	const slow = 3 * time.Second // that canceling takes, and killing
+	for _, row := range []struct {
+		name  string
+		limit time.Duration // of Close
+		open  int           // cursors, when Close returns
+		want  paging.Fate
+	}{
+		{"in time", time.Minute, 1, paging.Fate{Ended: 1, Left: 1}},
+		{"too late", slow, 2, paging.Fate{Left: 2}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFixture(t, nil)
+				f.s.slowKill = slow
+				release := make(chan struct{})
+				f.s.next = func(ctx context.Context) error {
+					select {
+					case <-release:
+						return nil
+					case <-ctx.Done():
+						time.Sleep(slow) //nolint:forbidigo // fake time
+						return &mongoerr.NetworkError{Sent: true, Err: context.Cause(ctx)}
+					}
+				}
+				first, second := f.open(9, 2, 0).Token, f.open(9, 2, 0).Token
+				var wg sync.WaitGroup
+				wg.Go(func() { f.r1(first, 2) }) // of 9 documents: it stays open
+				synctest.Wait()
+				wg.Go(func() {
+					if err := f.r.Drain(t.Context()); err != nil {
+						t.Errorf("Drain = %v", err)
+					}
+				})
+				synctest.Wait()
+				wg.Go(func() { // begins once the drain has ended
+					question := paging.Question{Principal: "anna", Token: second}
+					if _, err := f.r.Answer(t.Context(), question); err == nil {
+						t.Error("a closed pager answers")
+					}
+				})
+				synctest.Wait()
+				release <- struct{}{}
+				synctest.Wait()
+				ctx, cancel := context.WithTimeout(t.Context(), row.limit)
+				defer cancel()
+				if err := f.r.Close(ctx); err != nil {
+					t.Fatal(err)
+				}
+				if open, _, _ := f.s.count(); open != row.open {
+					t.Errorf("%d open, want %d", open, row.open)
+				}
+				if got := f.r.Fate(); got != row.want {
+					t.Errorf("%+v, want %+v", got, row.want)
+				}
+				wg.Wait()
+				if open, killed, _ := f.s.count(); open != 1 || killed != 1 {
+					t.Errorf("in the end %d open, %d killed", open, killed)
+				}
+			})
 		})
-		synctest.Wait()
-		wg.Go(func() { // begins once the drain has ended
-			question := paging.Question{Principal: "anna", Token: second}
-			if _, err := f.r.Answer(t.Context(), question); err == nil {
-				t.Error("a closed pager answers")
-			}
-		})
-		synctest.Wait()
-		release <- struct{}{}
-		synctest.Wait()
-		if err := f.r.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		wg.Wait()
-		if open, killed, _ := f.s.count(); open != 1 || killed != 1 {
-			t.Errorf("%d open, %d killed", open, killed)
-		}
-		if got, want := f.r.Fate(), (paging.Fate{Ended: 1, Left: 1}); got != want {
-			t.Errorf("%+v, want %+v", got, want)
-		}
-	})
+	}
 }
 
 func TestClose(t *testing.T) {
