@@ -10,14 +10,12 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"testing"
 	"time"
 )
 
 // client reads the collection again and again, and does what the `retry` of errors says.
 type client struct {
 	*world
-	t *testing.T
 }
 
 // failure is an error of the gateway, or the lack of an answer.
@@ -124,7 +122,7 @@ func (c *client) post(path string, text []byte) (page, error) {
 	}
 	var p page
 	if err := json.Unmarshal(all, &p); err != nil {
-		return page{}, err
+		return page{}, fmt.Errorf("no answer of a gateway: %d of haproxy", resp.StatusCode)
 	}
 	if p.Error != nil {
 		return page{}, p.Error
@@ -179,7 +177,7 @@ func (c *client) readStream() error {
 			End      *struct{}
 		}
 		if err := json.Unmarshal(text, &line); err != nil {
-			return err
+			return fmt.Errorf("no answer of a gateway: %d of haproxy", resp.StatusCode)
 		}
 		switch {
 		case line.Error != nil:

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/lab/internal/gateway"
 	"github.com/mooringdb/mooring/lab/internal/gatewaytest"
 	"github.com/mooringdb/mooring/lab/internal/haproxy"
 )
@@ -35,10 +36,10 @@ type scale struct {
 }
 
 // TestReplacement has clients read pages and streams through haproxy while three replicas are
-// restarted one after the other, and while one is killed. Clients do what the `retry` of an error
-// says: no result is lost, and none has a gap or a repetition. A restart loses no cursor.
-// LAB_ROLLING=full (make rolling)
-// takes 200 clients and the times of an installation.
+// restarted one after the other, while each is stopped once its successor is ready, and while one
+// is killed. Clients do what the `retry` of an error says: no result is lost, and none has a gap or
+// a repetition. A replica that stops loses no cursor. LAB_ROLLING=full (make rolling) takes 200
+// clients and the times of an installation.
 func TestReplacement(t *testing.T) {
 	s := scale{clients: 30, linger: 300 * time.Millisecond, settle: 300 * time.Millisecond}
 	if os.Getenv("LAB_ROLLING") == "full" {
@@ -46,19 +47,20 @@ func TestReplacement(t *testing.T) {
 	}
 	table := "what happened            replicas  pages   streams  first tries that failed, by error\n"
 	for _, row := range []struct {
-		name  string
-		crash bool
-		count int
+		name    string
+		count   int
+		crash   bool
+		replace func(w *world, i int)
 	}{
-		{"restart, one by one", false, replicas},
-		{"SIGKILL of one", true, 1},
+		{"restart, one by one", replicas, false, (*world).restart},
+		{"successor first", replicas, false, (*world).succeed},
+		{"SIGKILL of one", 1, true, (*world).kill},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			w := newWorld(t, s)
 			w.run(t, func() {
 				for i := range row.count {
-					w.replicas.Replace(t.Context(), i, row.crash)
-					w.ready(t, i)
+					row.replace(w, i)
 					pause(s.settle)
 				}
 			})
@@ -80,6 +82,7 @@ func TestReplacement(t *testing.T) {
 // world is what clients read from, and what they count.
 type world struct {
 	scale
+	t        *testing.T
 	url      string
 	replicas *gatewaytest.Replicas
 	http     *http.Client
@@ -97,22 +100,40 @@ func newWorld(t *testing.T, s scale) *world {
 	for _, h := range cluster.Hosts() {
 		h.SetDocuments("db.c", mongotest.Numbered(0, documents, 500)...)
 	}
-	all := suite.StartReplicas(t, replicas, cluster.URI("replicaSet=rs"), "--drain-linger", s.linger.String())
-	var addresses []string
-	for i := range replicas {
-		addresses = append(addresses, strings.TrimPrefix(all.Replica(i).REST, "http://"))
-	}
+	all := suite.StartWithSpares(t, replicas, cluster.URI("replicaSet=rs"), "--drain-linger", s.linger.String())
 	tr := &http.Transport{MaxIdleConnsPerHost: s.clients}
 	t.Cleanup(tr.CloseIdleConnections)
 	w := &world{
-		scale: s, replicas: all, failed: map[string]int{},
-		url:  "http://" + haproxy.StartChecked(t, "/readyz", addresses...).Address,
+		scale: s, t: t, replicas: all, failed: map[string]int{},
+		url:  "http://" + haproxy.StartHTTP(t, "/readyz", all.RESTAddresses()...).Address,
 		http: &http.Client{Transport: tr, Timeout: time.Minute},
 	}
 	for i := range replicas {
 		w.ready(t, i)
 	}
+	pause(5 * haproxy.CheckInterval) // until haproxy knows which addresses are not in use
 	return w
+}
+
+// restart stops a replica, and starts it again at the same addresses.
+func (w *world) restart(i int) {
+	w.replicas.Replace(w.t.Context(), i, false)
+	w.ready(w.t, i)
+}
+
+// kill kills a replica, and starts it again.
+func (w *world) kill(i int) {
+	w.replicas.Replace(w.t.Context(), i, true)
+	w.ready(w.t, i)
+}
+
+// succeed starts a successor, and stops the replica once the successor is ready and haproxy may
+// know it, as a rolling update of Kubernetes with maxSurge 1 and maxUnavailable 0 does.
+func (w *world) succeed(i int) {
+	old := w.replicas.Succeed(w.t.Context(), i)
+	w.ready(w.t, i)
+	pause(2 * haproxy.CheckInterval)
+	_ = old.Stop(gateway.StartTime) // it may take its time
 }
 
 // ready waits until a replica has found the deployment.
@@ -139,7 +160,7 @@ func (w *world) run(t *testing.T, do func()) {
 	ctx, stop := context.WithCancel(context.Background())
 	var clients sync.WaitGroup
 	for i := range w.clients {
-		c := &client{world: w, t: t}
+		c := &client{world: w}
 		if i%2 == 0 {
 			clients.Go(func() { c.readPages(ctx) })
 		} else {

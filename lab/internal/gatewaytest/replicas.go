@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -22,6 +23,9 @@ import (
 type Replicas struct {
 	t    *testing.T
 	cfgs []gateway.Config
+	// spare has a configuration with other addresses for each replica, for its successor; nil:
+	// none has a successor.
+	spare []gateway.Config
 
 	mu      sync.Mutex // guards running
 	running []*Replica
@@ -37,6 +41,21 @@ type Replica struct {
 // the test. A replica that is replaced listens for REST where the old one did.
 func (s *Suite) StartReplicas(t *testing.T, n int, uri string, args ...string) *Replicas {
 	t.Helper()
+	return s.startReplicas(t, n, n, uri, args)
+}
+
+// StartWithSpares starts gateways as StartReplicas does. Each has a second set of addresses, so
+// that Succeed can start another in its place while it runs.
+func (s *Suite) StartWithSpares(t *testing.T, n int, uri string, args ...string) *Replicas {
+	t.Helper()
+	return s.startReplicas(t, n, 2*n, uri, args)
+}
+
+// startReplicas starts n gateways, and has addresses for so many places.
+func (s *Suite) startReplicas(
+	t *testing.T, n, places int, uri string, args []string,
+) *Replicas {
+	t.Helper()
 	key, err := exec.CommandContext(t.Context(), s.Gateway(t), "key", "new").Output()
 	if err != nil {
 		t.Fatal(err)
@@ -45,18 +64,21 @@ func (s *Suite) StartReplicas(t *testing.T, n int, uri string, args ...string) *
 	if err := os.WriteFile(keys, key, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	addresses := make([]string, n)
+	addresses := make([]string, places)
 	for i := range addresses {
 		addresses[i] = freeAddress(t)
 	}
 	r := &Replicas{t: t, running: make([]*Replica, n)}
-	for i := range n {
+	for i := range places {
 		r.cfgs = append(r.cfgs, gateway.Config{
 			Binary: s.Gateway(t), URI: uri, REST: freeAddress(t), Args: append([]string{
 				"--handle-keys-file", keys, "--replica-address", addresses[i],
 				"--replica-peers", strings.Join(addresses, ","),
 			}, args...),
 		})
+	}
+	r.cfgs, r.spare = r.cfgs[:n:n], r.cfgs[n:]
+	for i := range n {
 		r.start(t.Context(), i)
 		if t.Failed() {
 			t.FailNow()
@@ -78,6 +100,14 @@ func (r *Replicas) Stop() {
 	for i := range r.cfgs {
 		_ = r.Replica(i).Stop(gateway.StartTime) // it may take its time
 	}
+}
+
+// RESTAddresses returns the addresses at which replicas listen for REST, or will.
+func (r *Replicas) RESTAddresses() (all []string) {
+	for _, cfg := range slices.Concat(r.cfgs, r.spare) {
+		all = append(all, cfg.REST)
+	}
+	return all
 }
 
 // freeAddress returns an address on which no process listens now. It prefers an address that no
@@ -137,4 +167,13 @@ func (r *Replicas) Replace(ctx context.Context, i int, crash bool) {
 		_ = g.Stop(gateway.StartTime) // it may take its time
 	}
 	r.start(context.WithoutCancel(ctx), i) // the end of the experiment is no reason not to
+}
+
+// Succeed starts a replica in the place of another, which goes on, at the other addresses of the
+// two. It returns the old one, which the caller stops. One goroutine at a time may call it.
+func (r *Replicas) Succeed(ctx context.Context, i int) (old *Replica) {
+	old = r.Replica(i)
+	r.cfgs[i], r.spare[i] = r.spare[i], r.cfgs[i]
+	r.start(context.WithoutCancel(ctx), i)
+	return old
 }

@@ -1,6 +1,5 @@
 // Package haproxy puts Debian's haproxy in front of servers, as a process: a load balancer that
-// knows TCP and nothing of what is said over it, and gives each new connection to the next server
-// in turn.
+// gives each new connection, or each HTTP request, to the next server in turn.
 package haproxy
 
 import (
@@ -23,21 +22,26 @@ type Balancer struct {
 	Address string // host:port that it listens on
 }
 
-// Start starts haproxy before servers, each host:port, and stops it at the end of the test. The
-// test is skipped where there is no haproxy.
+// Start starts haproxy before servers, each host:port, and stops it at the end of the test. It
+// knows TCP and nothing of what is said over it. The test is skipped where there is no haproxy.
 func Start(t testing.TB, servers ...string) *Balancer {
 	t.Helper()
 	return start(t, configuration(servers))
 }
 
-// StartChecked starts haproxy with health checks: a server gets no new connection while GET path
-// on it is not answered with 200.
-func StartChecked(t testing.TB, path string, servers ...string) *Balancer {
+// CheckInterval is the time between two health checks of StartHTTP.
+const CheckInterval = 200 * time.Millisecond
+
+// StartHTTP starts haproxy as a proxy for HTTP with health checks: a server gets no new request
+// while GET path on it is not answered with 200. A client keeps its connection to haproxy while
+// servers come and go. haproxy repeats a request only if it was refused a connection.
+func StartHTTP(t testing.TB, path string, servers ...string) *Balancer {
 	t.Helper()
 	checks := "balance roundrobin\n\toption httpchk GET " + path +
-		"\n\thttp-check expect status 200\n" +
-		"\tdefault-server check inter 200ms fall 1 rise 1\n"
+		"\n\thttp-check expect status 200\n\ttimeout check 5s\n" + // a slow answer is one, too
+		"\tdefault-server check inter " + CheckInterval.String() + " fall 1 rise 1\n"
 	text := strings.Replace(configuration(servers), "balance roundrobin\n", checks, 1)
+	text = strings.Replace(text, "mode tcp\n", "mode http\n\ttimeout http-request 10s\n", 1)
 	return start(t, text)
 }
 
