@@ -105,3 +105,30 @@ func TestValues(t *testing.T) {
 		t.Errorf("Call sends %q", token)
 	}
 }
+
+// TestNoDocuments: a document that cannot be written ends a call before it is made.
+func TestNoDocuments(t *testing.T) {
+	odd := errors.New("odd")
+	c := client.New(connect(t, &gateway{}), client.Options{Marshal: func(any) ([]byte, error) { return nil, odd }})
+	things := client.In[struct{}](c, "shop", "things")
+	none, ctx := struct{}{}, t.Context()
+	for name, call := range map[string]func() error{
+		"InsertOne":         func() error { _, err := things.InsertOne(ctx, none); return err },
+		"InsertMany":        func() error { _, err := things.InsertMany(ctx, []struct{}{none}); return err },
+		"UpdateOne":         func() error { _, err := things.UpdateOne(ctx, nil, none); return err },
+		"UpdateMany":        func() error { _, err := things.UpdateMany(ctx, none, nil); return err },
+		"ReplaceOne":        func() error { _, err := things.ReplaceOne(ctx, nil, none); return err },
+		"DeleteOne":         func() error { _, err := things.DeleteOne(ctx, none); return err },
+		"DeleteMany":        func() error { _, err := things.DeleteMany(ctx, none); return err },
+		"FindOneAndReplace": func() error { _, err := things.FindOneAndReplace(ctx, nil, none); return err },
+		"FindOneAndDelete":  func() error { _, err := things.FindOneAndDelete(ctx, none); return err },
+		"Get":               func() error { _, err := things.Get(ctx, 7); return err },
+		"Put":               func() error { _, err := things.Put(ctx, client.JSON("7"), none); return err },
+		"Patch":             func() error { _, err := things.Patch(ctx, client.JSON("7"), none); return err },
+		"Delete":            func() error { return things.Delete(ctx, 7) },
+	} {
+		if err := call(); !errors.Is(err, odd) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
