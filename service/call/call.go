@@ -136,9 +136,11 @@ type Local struct {
 	// request, from JSON. Such BSON is valid, and handlers do not validate it.
 	Built bool
 	// Forwarded is true if the client has called another replica, which forwards the call and
-	// audits it. Client is the client's address if it is not authenticated; zero: not known.
+	// audits it.
 	Forwarded bool
-	Client    netip.Addr
+	// Client is the client's address; zero: not known, as with a forwarded call of a client that
+	// is authenticated.
+	Client netip.Addr
 }
 
 type (

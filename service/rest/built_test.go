@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strings"
 	"testing"
@@ -191,6 +192,7 @@ func TestLocal(t *testing.T) {
 		{"POST", "application/bson", call.Local{}},
 	} {
 		row.want.RequestID, row.want.Built = "r1", true
+		row.want.Client = netip.MustParseAddr("192.0.2.1") // of httptest's requests
 		url := documents
 		if row.method == "POST" {
 			url += ":find"

@@ -218,6 +218,7 @@ func (c *call) incoming(ctx context.Context) context.Context {
 	return inproc.WithIncoming(ctx, servicecall.Local{
 		RequestID: c.id(),
 		Identity:  c.identity,
+		Client:    address(c.r),
 		Account:   c.charged(),
 		// Browsers and functions seldom ask for more than the first page of a GET.
 		Casual: c.route.method == http.MethodGet,
@@ -532,12 +533,16 @@ func (c *call) log(ctx context.Context, failed rpcerr.Response) {
 	}
 	e := failed.Body.GetError()
 	level, message := rpcerr.LogLevel(codes.Code(e.GetCode()), rpcerr.Reason(e.GetReason()))
-	//nolint:sloglint // one of the constants of LogLevel
-	c.handler.config.Logger.LogAttrs(ctx, level, message,
+	attrs := []slog.Attr{
 		slog.String("request_id", c.id()),
 		slog.String("method", knownMethod(c.r.Method)),
 		slog.String("path", withoutTicket(c.r.URL.Path)),
 		slog.Int("status", failed.Code),
 		slog.String("reason", e.GetReason()),
-	)
+	}
+	if client := address(c.r); client.IsValid() {
+		attrs = append(attrs, slog.String("client", client.String()))
+	}
+	//nolint:sloglint // one of the constants of LogLevel
+	c.handler.config.Logger.LogAttrs(ctx, level, message, attrs...)
 }

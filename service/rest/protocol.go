@@ -124,8 +124,8 @@ func (q *Request) Incoming(
 ) context.Context {
 	q.call.called = true
 	return inproc.WithIncoming(ctx, servicecall.Local{
-		RequestID: q.call.id(), Identity: q.call.identity, Account: q.call.charged(),
-		Text: text, Built: built,
+		RequestID: q.call.id(), Identity: q.call.identity, Client: address(q.call.r),
+		Account: q.call.charged(), Text: text, Built: built,
 	}, q.call.forward(md))
 }
 

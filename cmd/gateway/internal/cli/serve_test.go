@@ -40,9 +40,15 @@ type gateway struct {
 // start runs the gateway with kernel ports and waits for the line that says where it listens.
 func start(t *testing.T, args ...string) *gateway {
 	t.Helper()
+	return startIn(t, nil, args...)
+}
+
+// startIn is start with more variables of the environment.
+func startIn(t *testing.T, environment []string, args ...string) *gateway {
+	t.Helper()
 	args = append([]string{"serve", "--grpc-address=127.0.0.1:0", "--rest-address=127.0.0.1:0", "--drain-linger=0s", "--log-format=json"}, args...)
 	g := &gateway{cmd: exec.Command(os.Args[0], args...), exited: make(chan struct{})}
-	g.cmd.Env = []string{asGateway + "=1"}
+	g.cmd.Env = append([]string{asGateway + "=1"}, environment...)
 	stderr, err := g.cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

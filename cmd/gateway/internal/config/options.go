@@ -570,7 +570,8 @@ var options = []option{
 			"code, its name and a sentence of the gateway. auto hides them if clients are " +
 			"authenticated, but not from operators: those whom the policy permits " +
 			"GetTopology, or auth.operators. " +
-			"The gateway's log of requests has the addresses in any case, and never the words.",
+			"The gateway's log of requests has the addresses in any case, and of the words only " +
+			"those with which a server said that it cannot be used.",
 		parse: into(func(c *Config) *ServerTexts { return &c.ServerTexts }, parseServerTexts),
 	},
 	{
