@@ -224,9 +224,11 @@ func (c *charging) Next(ctx context.Context) (cursor.Batch, error) {
 	if err != nil {
 		return b, err
 	}
-	if _, err := c.admission.AdmitReply(ctx, b.Bytes); err != nil {
+	done, err := c.admission.AdmitReply(ctx, b.Bytes)
+	if err != nil {
 		return cursor.Batch{}, err
 	}
+	done()
 	c.most = max(c.most, c.admission.Bytes().Held)
 	return b, nil
 }
