@@ -19,8 +19,10 @@ type Account struct {
 	// replies is the part of held that is charged for replies of the server.
 	replies int64
 	closed  bool
-	// overdrawn says that the account has the overdraft of the admission.
+	// overdrawn says that the account has the overdraft of the admission, with which it reads so
+	// many replies.
 	overdrawn bool
+	reading   int
 }
 
 // Open opens the account of a call that a principal makes; before that, it is the zero value. If a
@@ -135,13 +137,11 @@ func (c *Account) Close() {
 		return
 	}
 	c.mu.Lock()
-	held, overdrawn := c.held, c.overdrawn
-	c.held, c.closed, c.overdrawn = 0, true, false
+	held := c.held
+	c.held, c.closed = 0, true
 	c.mu.Unlock()
 	if held > 0 {
 		c.admission.bytes.give(c.principal, held)
 	}
-	if overdrawn {
-		<-c.admission.overdraft
-	}
+	c.returnOverdraft()
 }

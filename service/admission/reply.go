@@ -60,23 +60,49 @@ func (a *Admission) AdmitReply(ctx context.Context, size int) (done func(), err 
 
 func nothing() {}
 
-// overdraw charges a reply that does not fit. The account keeps the overdraft until it is closed.
+// overdraw charges a reply that does not fit. The account keeps the overdraft until it is closed and
+// has read its replies.
 func (a *Admission) overdraw(
 	ctx context.Context, c *Account, size int64,
 ) (done func(), err error) {
-	if !c.isOverdrawn() {
+	if !c.beginReading(false) {
 		select {
 		case a.overdraft <- struct{}{}:
+			c.beginReading(true)
 		case <-ctx.Done():
 			return nothing, context.Cause(ctx)
 		}
-		if !c.keepOverdraft() { // the call has ended
-			return func() { <-a.overdraft }, nil
-		}
 	}
 	a.bytes.force(c.principal, size)
-	c.keepReply(size)
-	return nothing, nil
+	return func() {
+		c.keepReply(size)
+		c.mu.Lock()
+		c.reading--
+		c.mu.Unlock()
+		c.returnOverdraft()
+	}, nil
+}
+
+// beginReading begins to read a reply with the overdraft, if the account has it or gets it now.
+func (c *Account) beginReading(gets bool) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.overdrawn = c.overdrawn || gets
+	if c.overdrawn {
+		c.reading++
+	}
+	return c.overdrawn
+}
+
+// returnOverdraft returns the overdraft if the account has it and does not need it any more.
+func (c *Account) returnOverdraft() {
+	c.mu.Lock()
+	returns := c.overdrawn && c.closed && c.reading == 0
+	c.overdrawn = c.overdrawn && !returns
+	c.mu.Unlock()
+	if returns {
+		<-c.admission.overdraft
+	}
 }
 
 // keepReply records that bytes are charged for a reply. A closed account returns them at once.
@@ -86,18 +112,4 @@ func (c *Account) keepReply(n int64) {
 		defer c.mu.Unlock()
 		c.replies += n
 	}
-}
-
-func (c *Account) isOverdrawn() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.overdrawn
-}
-
-// keepOverdraft gives the account the overdraft, unless it is closed.
-func (c *Account) keepOverdraft() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.overdrawn = !c.closed
-	return c.overdrawn
 }

@@ -155,6 +155,62 @@ func TestOverdraft(t *testing.T) {
 	})
 }
 
+// TestOverdraftOutlivesCall checks that a reply without room has the overdraft, and is charged,
+// until it is read, also if its call has ended.
+func TestOverdraftOutlivesCall(t *testing.T) {
+	for _, endsBefore := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			a := admission.New(admission.Config{Bytes: 1000})
+			var c, d admission.Account
+			a.Open(&c, named("c"))
+			a.Open(&d, named("d"))
+			if endsBefore {
+				c.Close()
+			}
+			read, err := a.AdmitReply(within(t.Context(), &c), 2000)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.Close()
+			admitted := make(chan func())
+			go func() {
+				done, err := a.AdmitReply(within(t.Context(), &d), 3000)
+				if err != nil {
+					t.Error(err)
+				}
+				admitted <- done
+			}()
+			synctest.Wait()
+			select {
+			case <-admitted:
+				t.Error("two replies are read with the overdraft")
+			default:
+			}
+			if got := a.Bytes().Held; got != 2000 {
+				t.Errorf("%d bytes are charged while the reply is read, want 2000", got)
+			}
+			read()
+			next := <-admitted
+			if got := a.Bytes().Held; got != 3000 {
+				t.Errorf("%d bytes are charged while the next is read, want 3000", got)
+			}
+			next()
+			d.Close()
+			if got := a.Bytes().Held; got != 0 {
+				t.Errorf("%d bytes are charged at the end", got)
+			}
+			var e admission.Account // the overdraft is there again
+			a.Open(&e, named("e"))
+			last, err := a.AdmitReply(within(t.Context(), &e), 2000)
+			if err != nil {
+				t.Fatal(err)
+			}
+			last()
+			e.Close()
+		})
+	}
+}
+
 // TestReclaim checks that what can be missed gives way to calls.
 func TestReclaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
