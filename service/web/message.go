@@ -176,14 +176,20 @@ func (c *call) decode(how coding.Coding, data []byte) (m proto.Message, err erro
 	if how != coding.Identity {
 		size *= inflation
 	}
-	err = c.q.Work(size, func() error {
-		m, err = c.parse(how, data)
+	if err := c.q.Work(size, func() (err error) {
+		data, err = c.inflate(how, data)
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	err = c.q.Work(len(data), func() error {
+		m, err = c.parse(data)
 		return err
 	})
 	return m, err
 }
 
-func (c *call) parse(how coding.Coding, data []byte) (proto.Message, error) {
+func (c *call) inflate(how coding.Coding, data []byte) ([]byte, error) {
 	data, err := how.Inflate(data, int(c.most()), c.charge)
 	switch {
 	case errors.Is(err, coding.ErrTooLarge):
@@ -201,10 +207,15 @@ func (c *call) parse(how coding.Coding, data []byte) (proto.Message, error) {
 			return nil, err
 		}
 	}
+	return data, nil
+}
+
+func (c *call) parse(data []byte) (proto.Message, error) {
 	if err := c.checkItems(data); err != nil {
 		return nil, err
 	}
 	m := c.method.request.New().Interface()
+	var err error
 	if c.wire.json {
 		if len(data) == 0 {
 			data = []byte("{}")

@@ -50,6 +50,14 @@ func TestHeavyMessagesTakeTurns(t *testing.T) {
 			&mooringv1.FindOneRequest{Database: "d", Collection: "c", Filter: document(40 << 10)},
 			small, true,
 		},
+		{
+			"request that grows", "InsertOne", append(unary, webs...), coding.Gzip,
+			&mooringv1.InsertOneRequest{
+				Database: "d", Collection: "c", Document: payload.NewDocument(
+					bson.NewBuilder(nil).Binary("a", 0, make([]byte, 300<<10)).Finish()),
+			},
+			nil, true,
+		},
 	} {
 		for _, f := range row.forms {
 			t.Run(row.name+" "+f.contentType, func(t *testing.T) {
