@@ -102,8 +102,9 @@ func (a *Admission) SetLimits(cfg Config) {
 // AddReclaim adds what makes room for calls that do not fit: it ends the use of bytes that are
 // charged and can be missed, at least so many if there are, at once or soon. What was added first
 // is asked first, and the next one if there is still no room. It is called without locks.
+// If only is not nil, only the use of that principal can make room.
 // AddReclaim is called before the first call. If a is nil, it does nothing.
-func (a *Admission) AddReclaim(reclaim func(bytes int64)) {
+func (a *Admission) AddReclaim(reclaim func(bytes int64, only *Principal)) {
 	if a != nil {
 		a.bytes.reclaim = append(a.bytes.reclaim, reclaim)
 	}

@@ -73,11 +73,7 @@ func class(last bool) int {
 // take takes an amount if it fits and no earlier demand of the principal waits.
 func (q *queue) take(p Principal, amount int64, last bool) verdict {
 	m := q.members[p]
-	var held int64
-	if m != nil {
-		held = m.held
-	}
-	v := judge(q.limits, q.used, held, amount, last)
+	v := judge(q.limits, q.used, q.held(p), amount, last)
 	if v == fits && m != nil && len(m.waiting[class(last)]) > 0 {
 		v = ownShare
 	}
@@ -90,6 +86,20 @@ func (q *queue) take(p Principal, amount int64, last bool) verdict {
 	m.held += amount
 	q.used += amount
 	return fits
+}
+
+// held returns what a principal holds.
+func (q *queue) held(p Principal) int64 {
+	if m := q.members[p]; m != nil {
+		return m.held
+	}
+	return 0
+}
+
+// othersHelp reports whether an amount that take refuses would fit if others held less.
+func (q *queue) othersHelp(p Principal, amount int64, last bool) bool {
+	held := q.held(p)
+	return !fit(q.limits, q.used, held, amount, last) && fit(q.limits, held, held, amount, last)
 }
 
 // force takes an amount that is in use already, whether or not it fits.

@@ -60,8 +60,8 @@ func (a *Admission) AdmitReply(ctx context.Context, size int) (done func(), err 
 
 func nothing() {}
 
-// overdraw charges a reply that does not fit. The account keeps the overdraft until it is closed and
-// has read its replies.
+// overdraw charges a reply that does not fit. The account keeps the overdraft until it is closed
+// and has read its replies.
 func (a *Admission) overdraw(
 	ctx context.Context, c *Account, size int64,
 ) (done func(), err error) {

@@ -218,13 +218,20 @@ func TestReclaim(t *testing.T) {
 		var pages, c, d admission.Account
 		a.Open(&pages, named("pages"))
 		pages.Force(900)
-		a.AddReclaim(func(bytes int64) { pages.Shrink(bytes) })
+		var whose *admission.Principal
+		a.AddReclaim(func(bytes int64, only *admission.Principal) {
+			pages.Shrink(bytes)
+			whose = only
+		})
 		a.Open(&c, named("c"))
 		if err := c.Grow(t.Context(), 400); err != nil {
 			t.Errorf("Grow = %v", err)
 		}
-		if got := pages.Held(); got != 500 {
-			t.Errorf("the pages hold %d bytes, want 500", got)
+		if got := pages.Held(); got != 500 || whose != nil {
+			t.Errorf("the pages hold %d bytes, want 500, of any principal: %v", got, whose)
+		}
+		if err := c.Grow(t.Context(), 500); err == nil || whose == nil || *whose != named("c") {
+			t.Errorf("Grow = %v, asks for bytes of %v; want that its own share is used", err, whose)
 		}
 		c.OpenFor(&d)
 		if d.Principal() != c.Principal() {

@@ -18,7 +18,7 @@ type resource struct {
 	queue *queue
 	// reclaim makes room, each of so many bytes if it can. It is set before the first call, and
 	// called without the lock.
-	reclaim []func(amount int64)
+	reclaim []func(amount int64, only *Principal)
 }
 
 func newResource(name string, l Limits, patience time.Duration) *resource {
@@ -48,7 +48,7 @@ func (r *resource) take(ctx context.Context, p Principal, amount int64, last boo
 		if v == fits || v == tooMuch {
 			break
 		}
-		reclaim(amount)
+		reclaim(amount, r.only(p, amount, last))
 		r.mu.Lock()
 		v = r.queue.take(p, amount, last)
 		r.mu.Unlock()
@@ -60,6 +60,17 @@ func (r *resource) take(ctx context.Context, p Principal, amount int64, last boo
 		return r.refusal(v)
 	}
 	return r.wait(ctx, p, amount, last)
+}
+
+// only returns the principal if nothing but its own use can make room for an amount that does not
+// fit. nil: that of others can, too.
+func (r *resource) only(p Principal, amount int64, last bool) *Principal {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.queue.othersHelp(p, amount, last) {
+		return nil
+	}
+	return &p
 }
 
 func (r *resource) wait(ctx context.Context, p Principal, amount int64, last bool) error {

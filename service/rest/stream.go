@@ -187,8 +187,6 @@ func (c *call) begin() {
 // it fails when the client has taken nothing for writePatience. It removes the deadline afterwards,
 // because over HTTP/2 a deadline ends the stream even if nothing is being written.
 func (c *call) send(b []byte) error {
-	c.handler.unread.moved(c)
-	defer c.handler.unread.over(c)
 	connection := http.NewResponseController(c.w)
 	// This fails if there is no connection.
 	_ = connection.SetWriteDeadline(time.Now().Add(c.handler.config.StallTimeout))
@@ -196,8 +194,19 @@ func (c *call) send(b []byte) error {
 	if err := c.sendBytes(b); err != nil {
 		return err
 	}
-	defer c.pause()()
+	defer c.awaitClient()()
 	return connection.Flush()
+}
+
+// awaitClient begins a wait for the client of a stream, in which the stream has no turn and may be
+// cut. The caller calls resume afterwards.
+func (c *call) awaitClient() (resume func()) {
+	again := c.pause()
+	c.handler.unread.moved(c)
+	return func() {
+		c.handler.unread.over(c)
+		again()
+	}
 }
 
 // sendBytes writes a part of a stream. What is compressed is written up to its end, so that the
@@ -222,7 +231,7 @@ func (c *call) sendBytes(b []byte) error {
 // writePieces writes bytes of a stream to its client. Each writeChunk that the client takes is
 // progress.
 func (c *call) writePieces(b []byte) (n int, err error) {
-	defer c.pause()()
+	defer c.awaitClient()()
 	for err == nil && n < len(b) {
 		var written int
 		written, err = c.w.Write(b[n:min(n+writeChunk, len(b))])

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/mooringdb/mooring/service/admission"
 )
 
 // unread holds the streams that wait for their clients to read, and since when each has made no
@@ -33,12 +35,15 @@ func (u *unread) over(c *call) {
 }
 
 // cut ends streams whose clients have taken nothing for writePatience, the longest first, until
-// they hold so many bytes.
-func (u *unread) cut(bytes int64) {
+// they hold so many bytes. If only is not nil, it ends those of that principal.
+func (u *unread) cut(bytes int64, only *admission.Principal) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	idle := make([]*call, 0, len(u.since))
 	for c, since := range u.since {
+		if only != nil && c.account.Principal() != *only {
+			continue
+		}
 		if time.Since(since) >= writePatience && c.account.Held() > 0 {
 			idle = append(idle, c)
 		}

@@ -87,7 +87,7 @@ func newPager(lc fx.Lifecycle, cfg *config.Config, ring *seal.Ring, c *client.Cl
 		MaxPerPrincipal: noneIsNegative(cfg.Cursors.MaxPerPrincipal),
 		Continue:        func(s cursor.State) paging.Cursor { return c.ContinueCursor(s) },
 	})
-	admitted.AddReclaim(p.Reclaim)
+	admitted.AddReclaim(func(bytes int64, _ *admission.Principal) { p.Reclaim(bytes) })
 	if transport == nil {
 		lc.Append(fx.Hook{OnStart: p.Start, OnStop: p.Close})
 		return p
