@@ -265,27 +265,29 @@ func TestRetries(t *testing.T) {
 // TestRepeatsReads: a call that may have been executed is repeated if it is a read.
 func TestRepeatsReads(t *testing.T) {
 	for _, c := range []struct {
-		name  string
-		make  func(*client.Collection[bson.Raw]) error
-		calls int
+		name     string
+		failures []error
+		make     func(*client.Collection[bson.Raw]) error
+		calls    []string
+		ok       bool
 	}{
-		{"a read", func(orders *client.Collection[bson.Raw]) error {
+		{"a read", []error{noAnswer}, func(orders *client.Collection[bson.Raw]) error {
 			_, err := orders.FindOne(t.Context(), nil)
 			return err
-		}, 2},
-		{"a page", func(orders *client.Collection[bson.Raw]) error {
+		}, []string{"FindOne", "FindOne"}, true},
+		{"a page", []error{nil, noAnswer}, func(orders *client.Collection[bson.Raw]) error {
 			_, err := ids(orders.Find(t.Context(), nil), 10)
 			return err
-		}, 3},
-		{"a write", func(orders *client.Collection[bson.Raw]) error {
+		}, []string{"Find", "NextPage second", "NextPage second"}, true},
+		{"a write", []error{noAnswer}, func(orders *client.Collection[bson.Raw]) error {
 			_, err := orders.InsertOne(t.Context(), bson.Raw{5, 0, 0, 0, 0})
 			return err
-		}, 1},
+		}, []string{"InsertOne"}, false},
 	} {
-		g := &gateway{failures: []error{noAnswer}}
+		g := &gateway{failures: c.failures}
 		err := c.make(dial(t, g, client.Options{}))
-		if len(g.calls) != c.calls || (err == nil) != (c.calls > 1) {
-			t.Errorf("%s: %v and %v, want %d calls", c.name, g.calls, err, c.calls)
+		if !slices.Equal(g.calls, c.calls) || (err == nil) != c.ok {
+			t.Errorf("%s: the calls are %q and the error is %v, want %q", c.name, g.calls, err, c.calls)
 		}
 	}
 	g := &gateway{failures: []error{noAnswer}}

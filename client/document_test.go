@@ -109,7 +109,8 @@ func TestValues(t *testing.T) {
 // TestNoDocuments: a document that cannot be written ends a call before it is made.
 func TestNoDocuments(t *testing.T) {
 	odd := errors.New("odd")
-	c := client.New(connect(t, &gateway{}), client.Options{Marshal: func(any) ([]byte, error) { return nil, odd }})
+	g := &gateway{}
+	c := client.New(connect(t, g), client.Options{Marshal: func(any) ([]byte, error) { return nil, odd }})
 	things := client.In[struct{}](c, "shop", "things")
 	none, ctx := struct{}{}, t.Context()
 	for name, call := range map[string]func() error{
@@ -130,5 +131,8 @@ func TestNoDocuments(t *testing.T) {
 		if err := call(); !errors.Is(err, odd) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+	if len(g.calls) != 0 {
+		t.Errorf("the gateway gets the calls %q", g.calls)
 	}
 }
