@@ -157,7 +157,7 @@ func measure(t *testing.T, a attack) (r result) {
 	if _, err := client.Line(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	<-time.After(time.Duration(of(1, 1)) * time.Second) // until all is warm
+	<-time.After(time.Second) // until all is warm
 	ask(t, client)
 	<-time.After(time.Duration(of(5, 1)) * time.Second)
 	r.alone = p99(ask(t, client).Times)

@@ -23,8 +23,8 @@ import (
 type Replicas struct {
 	t    *testing.T
 	cfgs []gateway.Config
-	// spare has a configuration with other addresses for each replica, for its successor; nil:
-	// none has a successor.
+	// spare has a configuration with other addresses for each replica, for its successor. It is
+	// empty if none has a successor.
 	spare []gateway.Config
 
 	mu      sync.Mutex // guards running
