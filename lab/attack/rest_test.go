@@ -194,7 +194,8 @@ type hangs struct {
 	answers map[string]int
 }
 
-// hang makes a call until ctx ends, which counts as gone.
+// hang makes a call until ctx ends, which counts as gone. A call that ends before that without an
+// answer counts as "cut".
 func (h *hangs) hang(t *testing.T, ctx context.Context, g *target, gone string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, g.REST+"/v1/databases/d:runCommand",
@@ -208,6 +209,8 @@ func (h *hangs) hang(t *testing.T, ctx context.Context, g *target, gone string) 
 	if resp, err := g.http.Do(r); err == nil {
 		_ = resp.Body.Close()
 		end = strconv.Itoa(resp.StatusCode)
+	} else if ctx.Err() == nil {
+		end = "cut"
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
