@@ -122,12 +122,21 @@ func (c *client) post(path string, text []byte) (page, error) {
 	}
 	var p page
 	if err := json.Unmarshal(all, &p); err != nil {
-		return page{}, fmt.Errorf("no answer of a gateway: %d of haproxy", resp.StatusCode)
+		return page{}, noJSON(resp.StatusCode, all)
 	}
 	if p.Error != nil {
 		return page{}, p.Error
 	}
 	return p, nil
+}
+
+// noJSON is the error of an answer that is no JSON. haproxy answers so where it has no gateway, but
+// never with status 200: such an answer is garbled, and is not repeated.
+func noJSON(status int, text []byte) error {
+	if status == http.StatusOK {
+		return &failure{Reason: fmt.Sprintf("no JSON with status 200: %.100q", text), Retry: "never"}
+	}
+	return fmt.Errorf("no answer of a gateway: %d of haproxy", status)
 }
 
 // readStreams reads the collection as streams until ctx ends. A stream that broke is read from its
@@ -177,7 +186,7 @@ func (c *client) readStream() error {
 			End      *struct{}
 		}
 		if err := json.Unmarshal(text, &line); err != nil {
-			return fmt.Errorf("no answer of a gateway: %d of haproxy", resp.StatusCode)
+			return noJSON(resp.StatusCode, text)
 		}
 		switch {
 		case line.Error != nil:
