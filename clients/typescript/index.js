@@ -120,7 +120,8 @@ export class Client {
   constructor(baseUrl, options = {}) {
     this.#base = String(baseUrl).replace(/\/+$/, '');
     if (!/^(https?:\/\/|\/|$)/i.test(this.#base)) {
-      throw new TypeError(`the URL of a gateway begins with http:// or https://, not as ${this.#base} does`);
+      // The URL is not quoted: that of a database has a password.
+      throw new TypeError('the URL of a gateway begins with http:// or https://');
     }
     this.#headers = { ...options.headers };
     if (options.token !== undefined) this.#headers.Authorization = `Bearer ${options.token}`;

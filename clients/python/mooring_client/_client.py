@@ -130,8 +130,8 @@ class Client:
     ):
         self._url = url.rstrip("/")
         if not re.match("https?://", self._url, re.IGNORECASE):
-            start = "the URL of a gateway begins with http:// or https://"
-            raise ValueError(f"{start}, not as {url!r} does")
+            # The URL is not quoted: that of a database has a password.
+            raise ValueError("the URL of a gateway begins with http:// or https://")
         self._headers = dict(headers or {})
         if token is not None:
             self._headers["Authorization"] = f"Bearer {token}"

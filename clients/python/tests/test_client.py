@@ -297,9 +297,11 @@ class Scripted(unittest.TestCase):
             self.assertEqual((caught.exception.reason, caught.exception.retry), (reason, "never"))
 
     def test_wrong_options(self):
-        for url in ("127.0.0.1:8080", "gateway.example", "localhost:8080/", "ftp://gateway"):
-            with self.assertRaisesRegex(ValueError, "begins with http:// or https://"):
+        database = "mongodb://ada:secret@db.example"
+        for url in ("127.0.0.1:8080", "gateway.example", "localhost:8080/", "ftp://gateway", database):
+            with self.assertRaisesRegex(ValueError, "begins with http:// or https://") as caught:
                 Client(url)
+            self.assertNotIn(url, str(caught.exception))
         with unittest.mock.patch.dict("sys.modules", {"bson": None}):
             with self.assertRaisesRegex(ImportError, "pip install pymongo"):
                 Client("http://gateway.example", bson=True)

@@ -136,7 +136,8 @@ test('dates', async (env) => {
 });
 
 test('URLs', async (env) => {
-  for (const url of ['127.0.0.1:8080', 'gateway.example', 'localhost:8080/', 'ftp://gateway.example']) {
+  const database = 'mongodb://ada:secret@db.example';
+  for (const url of ['127.0.0.1:8080', 'gateway.example', 'localhost:8080/', 'ftp://gateway.example', database]) {
     let message = 'it succeeds';
     try {
       new Client(url);
@@ -144,6 +145,7 @@ test('URLs', async (env) => {
       message = err.message;
     }
     assert.ok(message.includes('begins with http:// or https://'));
+    assert.ok(!message.includes(url));
   }
   for (const url of ['', '/', '/api', 'HTTPS://gateway.example']) new Client(url);
 });
