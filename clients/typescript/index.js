@@ -95,7 +95,11 @@ class Guard {
 
 // extended writes a Date as one. JSON.stringify has already made a string of it.
 function extended(name, value) {
-  return this[name] instanceof Date ? { $date: this[name].toISOString() } : value;
+  const date = this[name];
+  if (!(date instanceof Date)) return value;
+  const year = date.getUTCFullYear();
+  // toISOString writes these years with a sign and six digits, which are no Extended JSON.
+  return { $date: year < 0 || year > 9999 ? { $numberLong: String(date.getTime()) } : date.toISOString() };
 }
 
 // why is the cause of an error of fetch: Node's own message says nothing.

@@ -98,13 +98,17 @@ def _divide(options: Document) -> Tuple[Document, Document]:
     return body, {name: options[name] for name in of_call if name in options}
 
 
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
+
+
 def _extended(value: Any) -> Any:
     """Returns the Extended JSON of a date, which is the one type that has a form of its own."""
     if not isinstance(value, datetime.datetime):
         raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
-    if value.tzinfo is None:
+    if value.utcoffset() is None:
         raise TypeError(f"{value!r} has no time zone: write when.astimezone(), or with timezone.utc")
-    return {"$date": value.isoformat(timespec="milliseconds")}
+    # Not isoformat, whose zones may have seconds. astimezone fails at the ends of the calendar.
+    return {"$date": {"$numberLong": str((value - _EPOCH) // datetime.timedelta(milliseconds=1))}}
 
 
 class Client:

@@ -110,10 +110,33 @@ class Gateway(unittest.TestCase):
         date = {"$date": "2026-11-22T10:00:00.123Z"}
         self.assertEqual(orders.find_one({"at": at}), {"_id": "a", "at": date, "all": [date]})
         self.assertEqual(orders.get("a", filter={"at": at}).document["at"], date)
-        with self.assertRaisesRegex(TypeError, "has no time zone"):
-            orders.insert_one({"at": datetime.datetime(2026, 11, 22)})
+
+        class Nowhere(datetime.tzinfo):
+            def utcoffset(self, when):
+                return None
+
+        for zone in (None, Nowhere()):
+            with self.assertRaisesRegex(TypeError, "has no time zone"):
+                orders.insert_one({"at": datetime.datetime(2026, 11, 22, tzinfo=zone)})
         with self.assertRaisesRegex(TypeError, "type set is not JSON serializable"):
             orders.insert_one({"at": {1}})
+
+    def test_dates_of_every_zone(self):
+        orders = filled("zones")
+
+        def zone(**offset):
+            return datetime.timezone(datetime.timedelta(**offset))
+
+        for at, want in (
+            # Amsterdam before 1937
+            (datetime.datetime(1920, 1, 1, tzinfo=zone(minutes=19, seconds=32)), -1577924372000),
+            (datetime.datetime.min.replace(tzinfo=zone(hours=1)), -62135600400000),
+            (datetime.datetime.max.replace(tzinfo=zone(hours=-1)), 253402304399999),
+        ):
+            orders.insert_one({"_id": "zone", "at": at})
+            date = {"$date": {"$numberLong": str(want)}}
+            self.assertEqual(orders.find_one({"at": at}), {"_id": "zone", "at": date})
+            orders.delete_one({"_id": "zone"})
 
     def test_pages(self):
         orders = filled("pages")

@@ -133,6 +133,12 @@ test('dates', async (env) => {
   assert.deepEqual(found, { _id: 'a', at: date, all: [date], text: date.$date });
   const same = await orders.get('a', { filter: { at } });
   assert.deepEqual(same.document, found);
+  // The first and the last year of four digits, and what is beyond them.
+  for (const ms of [-62198755200001, -62167219200001, -62167219200000, 253402300799999, 253402300800000, 8.64e15, -8.64e15]) {
+    await orders.insertOne({ _id: ms, at: new Date(ms) });
+    const { at: got } = await orders.findOne({ at: new Date(ms) });
+    assert.equal(new Date(got.$date.$numberLong ? Number(got.$date.$numberLong) : got.$date).getTime(), ms);
+  }
 });
 
 test('URLs', async (env) => {
