@@ -84,14 +84,42 @@ func root(t *testing.T) string {
 	return dir
 }
 
-// offline are the words of npm and pip where a registry cannot be reached.
+// offline are the words of npm and go where a registry cannot be reached.
 var offline = []string{
-	"ENOTFOUND", "EAI_AGAIN", "ETIMEDOUT", "ECONNREFUSED", "ECONNRESET", "Name or service not known",
+	"ENOTFOUND", "EAI_AGAIN", "ETIMEDOUT", "ECONNREFUSED", "ECONNRESET", "dial tcp",
 }
 
-// run runs a program, and skips the test if the program is not installed or cannot reach its
-// registry.
+// fetch runs a package manager that needs its registry, and skips the test if that cannot be
+// reached.
+func fetch(t *testing.T, dir string, env []string, name string, args ...string) {
+	t.Helper()
+	out, err := output(t, dir, env, name, args...)
+	if err == nil {
+		return
+	}
+	for _, cause := range offline {
+		if strings.Contains(out, cause) {
+			t.Skipf("%s: a registry cannot be reached: %s", name, cause)
+		}
+	}
+	t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+}
+
+// run runs a program, which must succeed whatever it says.
 func run(t *testing.T, dir string, env []string, name string, args ...string) string {
+	t.Helper()
+	out, err := output(t, dir, env, name, args...)
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+	}
+	return out
+}
+
+// output runs a program and returns what it writes. It skips the test if the program is not
+// installed.
+func output(
+	t *testing.T, dir string, env []string, name string, args ...string,
+) (string, error) {
 	t.Helper()
 	path, err := exec.LookPath(name)
 	if err != nil {
@@ -100,15 +128,7 @@ func run(t *testing.T, dir string, env []string, name string, args ...string) st
 	cmd := exec.CommandContext(t.Context(), path, args...)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
 	out, err := cmd.CombinedOutput()
-	if err != nil {
-		for _, cause := range offline {
-			if strings.Contains(string(out), cause) {
-				t.Skipf("%s: a registry cannot be reached: %s", name, cause)
-			}
-		}
-		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
-	}
-	return string(out)
+	return string(out), err
 }
 
 // want checks that an output has each of these parts.
@@ -162,7 +182,7 @@ func (p *packages) install(t *testing.T, source string) string {
 		if err := os.CopyFS(dir, files(source)); err != nil {
 			t.Fatal(err)
 		}
-		run(t, dir, nil, "npm", "ci", "--ignore-scripts", "--no-progress")
+		fetch(t, dir, nil, "npm", "ci", "--ignore-scripts", "--no-progress")
 		p.installed = true
 	})
 	if !p.installed {

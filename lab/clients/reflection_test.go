@@ -1,6 +1,7 @@
 package clients_test
 
 import (
+	"path/filepath"
 	"testing"
 )
 
@@ -17,8 +18,10 @@ func TestReflection(t *testing.T) {
 	const encoding = "mooring-document-encoding: json"
 	const answer = `{\"_id\":7,\"total\":5}`
 	t.Run("grpcurl", func(t *testing.T) {
+		bin := t.TempDir()
+		fetch(t, root(t), []string{"GOBIN=" + bin}, "go", "install", grpcurl)
 		curl := func(args ...string) string {
-			return run(t, root(t), nil, "go", append([]string{"run", grpcurl, "-plaintext"}, args...)...)
+			return run(t, bin, nil, filepath.Join(bin, "grpcurl"), append([]string{"-plaintext"}, args...)...)
 		}
 		want(t, curl(g.GRPC, "list"), "mooring.v1.DocumentService", "grpc.health.v1.Health")
 		want(t, curl(g.GRPC, "describe", "mooring.v1.FindOneRequest"), "Document filter = 15")

@@ -268,7 +268,7 @@ class Scripted(unittest.TestCase):
             self.assertIn("has sent nothing for 0.2 s", err.message)
 
     def test_a_connection_that_the_kernel_gives_up(self):
-        """The kernel's ETIMEDOUT is no silence that the client has measured, and has no time."""
+        """That is no silence that the client has measured, and its error has no time."""
         gave_up = OSError(errno.ETIMEDOUT, "Connection timed out")
         connect = socket.create_connection
 
