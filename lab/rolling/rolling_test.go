@@ -58,7 +58,7 @@ func TestReplacement(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			w := newWorld(t, s)
-			w.run(t, func() {
+			w.run(func() {
 				for i := range row.count {
 					row.replace(w, i)
 					pause(s.settle)
@@ -156,7 +156,7 @@ func (w *world) ready(t *testing.T, i int) {
 }
 
 // run runs the clients while do replaces replicas.
-func (w *world) run(t *testing.T, do func()) {
+func (w *world) run(do func()) {
 	ctx, stop := context.WithCancel(context.Background())
 	var clients sync.WaitGroup
 	for i := range w.clients {
