@@ -234,8 +234,9 @@ var table = []entry{
 	typed(plain[*pool.PinLimitError](PinLimitExceeded)),
 	typed(plain[*pool.PoolClearedError](ConnectionPoolCleared)),
 	typed(plain[*pool.WaitQueueTimeoutError](ConnectionPoolFull)),
-	typed(plain[*pool.ClosedError](ShuttingDown)),
-	value("pool.ErrClosed", pool.ErrClosed, ShuttingDown),
+	// The server has left the deployment: the pools of the others are open until no call runs.
+	typed(plain[*pool.ClosedError](ConnectionPoolCleared)),
+	value("pool.ErrClosed", pool.ErrClosed, ConnectionPoolCleared),
 	typed(plain[*mongoerr.OverloadError](NetworkError)),
 	typed(plain[*mongoerr.NetworkError](NetworkError)),
 	value("conn.ErrClosed", conn.ErrClosed, NetworkError),

@@ -25,6 +25,7 @@ import (
 	"github.com/mooringdb/mooring/core/operation"
 	"github.com/mooringdb/mooring/core/pool"
 	"github.com/mooringdb/mooring/core/seedlist"
+	"github.com/mooringdb/mooring/core/topology"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/call"
@@ -120,7 +121,9 @@ func TestTable(t *testing.T) {
 		{&mongoerr.SelectionError{Timeout: time.Second}, codes.Unavailable, 503, "NoSuitableServer", "same-request"},
 		{&pool.WaitQueueTimeoutError{}, codes.Unavailable, 503, "ConnectionPoolFull", "same-request"},
 		{&pool.PoolClearedError{}, codes.Unavailable, 503, "ConnectionPoolCleared", "same-request"},
-		{&pool.ClosedError{}, codes.Unavailable, 503, "ShuttingDown", "restart"},
+		{&pool.ClosedError{}, codes.Unavailable, 503, "ConnectionPoolCleared", "same-request"},
+		{pool.ErrClosed, codes.Unavailable, 503, "ConnectionPoolCleared", "same-request"},
+		{&mongoerr.SelectionError{Err: topology.ErrClosed}, codes.Unavailable, 503, "ShuttingDown", "restart"},
 		{sent, codes.Unavailable, 503, "NetworkError", "same-request"},
 		{dialed, codes.Unavailable, 503, "NetworkError", "same-request"},
 
