@@ -51,6 +51,10 @@ const (
 // SetClock sets the transport's clock. It is called before Bind.
 func (t *Transport) SetClock(now func() time.Time) { t.now = now }
 
+// SetLeaveTime sets how long the transport may take to tell the others that it ends. It is called
+// before Close.
+func (t *Transport) SetLeaveTime(d time.Duration) { t.leaveTime = d }
+
 // Learn adds the address of another replica.
 func (t *Transport) Learn(address string) { t.directory.learn(address, false) }
 

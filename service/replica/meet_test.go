@@ -63,6 +63,7 @@ func TestMeet(t *testing.T) {
 func TestLeave(t *testing.T) {
 	a := start(t, "a", yes())
 	b := start(t, "a", yes(), knowing(a.Advertised()))
+	b.SetLeaveTime(waitTime)
 	eventually(t, "the other one is known", func() bool { return a.Stats().Known == 1 })
 	address := b.Advertised()
 	ask := func(want uint64) {

@@ -91,6 +91,7 @@ type Transport struct {
 	// called and unreachable count what Stats returns.
 	called, unreachable atomic.Uint64
 	leaving             atomic.Bool // the calls from now on say that this replica ends
+	leaveTime           time.Duration
 
 	listener net.Listener       // nil before Bind
 	server   *grpc.Server       // nil before Serve
@@ -118,7 +119,8 @@ func New(cfg Config) *Transport {
 		cfg: cfg, id: hex.EncodeToString(id), serves: hex.EncodeToString(deployment[:]),
 		foreign: newNotices(foreignEvery), skewed: newNotices(skewedEvery), now: time.Now,
 		stop: func() {}, met: make(chan struct{}), pushes: pushes{max: maxPushedBytes},
-		links: secure, directory: newDirectory(cfg.Others, cfg.LookupHost),
+		leaveTime: leaveTime,
+		links:     secure, directory: newDirectory(cfg.Others, cfg.LookupHost),
 		connections: &connections{
 			identity: me, secure: secure, open: map[string]*connection{},
 			dial: (&net.Dialer{Timeout: connectTimeout}).DialContext,
@@ -277,7 +279,7 @@ func (t *Transport) KeysChanged() {
 
 // leave tells the other replicas that this one ends, so that none of them takes it for lost.
 func (t *Transport) leave(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, leaveTime)
+	ctx, cancel := context.WithTimeout(ctx, t.leaveTime)
 	defer cancel()
 	t.leaving.Store(true)
 	var wg sync.WaitGroup
@@ -292,8 +294,8 @@ func (t *Transport) leave(ctx context.Context) {
 }
 
 // Close tells the other replicas that this one ends, and closes the listener and all connections.
-// It blocks until the calls in flight have ended,
-// or ctx ends; an error means that a call has not ended.
+// It blocks until the calls in flight have ended, or ctx ends; an error means that a call has not
+// ended.
 func (t *Transport) Close(ctx context.Context) error {
 	t.stop()
 	if t.server != nil {
