@@ -29,7 +29,7 @@ const (
 	addressKey = "mooring-address"
 	// timeKey carries the caller's time, in milliseconds since 1970.
 	timeKey = "mooring-time"
-	// leavingKey is there if the caller ends: this is its last call.
+	// leavingKey is there once the caller ends.
 	leavingKey = "mooring-leaving"
 )
 

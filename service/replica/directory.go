@@ -105,6 +105,10 @@ func (d *directory) learn(address string, report bool) (fresh bool) {
 func (d *directory) forget(address string) (known bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	return d.forgetLocked(address)
+}
+
+func (d *directory) forgetLocked(address string) (known bool) {
 	_, known = d.heard[address]
 	delete(d.heard, address)
 	return known
@@ -113,11 +117,10 @@ func (d *directory) forget(address string) (known bool) {
 // leave records that the replica at an address ends, and forgets the address. It reports whether
 // the address was known.
 func (d *directory) leave(address string) (known bool) {
-	known = d.forget(address)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.leaveLocked(address)
-	return known
+	return d.forgetLocked(address)
 }
 
 func (d *directory) leaveLocked(address string) {

@@ -28,7 +28,8 @@ func (t *Tracing) begin(ctx context.Context, name string) (context.Context, trac
 			TraceFlags: parent.TraceFlags() &^ trace.FlagsSampled,
 		})), nil
 	}
-	// The tracer asks the sampler once more, which says the same of the same trace.
+	// The tracer asks the sampler once more, which says the same of the same trace, unless the
+	// share has just changed.
 	return t.tracer.Start(context.WithValue(ctx, traceKey{}, id), name,
 		trace.WithSpanKind(trace.SpanKindServer))
 }
