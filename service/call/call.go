@@ -119,7 +119,7 @@ type InTransaction struct {
 
 // Local holds what only a caller within the process can say of a call. It is not metadata, so a
 // client on the network cannot set it. For calls from the network, the interceptors set RequestID,
-// Identity and Account alone.
+// Identity, Account and Client alone.
 type Local struct {
 	// RequestID is the id of the request in logs and errors.
 	RequestID string
@@ -138,8 +138,7 @@ type Local struct {
 	// Forwarded is true if the client has called another replica, which forwards the call and
 	// audits it.
 	Forwarded bool
-	// Client is the client's address; zero: not known, as with a forwarded call of a client that
-	// is authenticated.
+	// Client is the client's address; zero: not known.
 	Client netip.Addr
 }
 

@@ -19,11 +19,7 @@ func (x *Chain) admit(ctx context.Context, c *pass) error {
 		return c.next(ctx)
 	}
 	if c.call.Account == nil {
-		address := c.call.Client
-		if !c.call.Forwarded {
-			address = fromPeer(ctx).Address
-		}
-		a.Open(&c.account, admission.PrincipalOf(c.call.Principal, address))
+		a.Open(&c.account, admission.PrincipalOf(c.call.Principal, c.call.Client))
 		defer c.account.Close()
 		c.call.Account = &c.account
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/netip"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -70,14 +71,18 @@ func TestAdmissionOfForwardedCalls(t *testing.T) {
 		Bytes: 1000, Calls: admission.Limits{Each: 1}, StreamsEach: 1, RateEach: 1,
 	})
 	x := interceptor.New(interceptor.Config{Admission: a})
-	local := call.Local{Forwarded: true, Client: netip.MustParseAddr("192.0.2.1")}
-	ctx := &call.LocalContext{Context: from(t.Context(), "192.0.2.9"), Local: local}
+	client := netip.MustParseAddr("192.0.2.1")
 	for name, run := range map[string]func(
 		context.Context, *interceptor.Chain, func(context.Context) error,
-	) error{"unary": unary, "stream": stream} {
+	) error{"unary": unary, "stream": stream, "unary, with a name": unary} {
+		local := call.Local{Forwarded: true, Client: client}
+		want := admission.PrincipalOf("", client)
+		if strings.Contains(name, "with a name") {
+			local.Identity, want = &caller.Identity{Principal: "key:a"}, admission.Principal{Name: "key:a"}
+		}
+		ctx := &call.LocalContext{Context: from(t.Context(), "192.0.2.9"), Local: local}
 		ran := false
 		err := run(ctx, x, func(in context.Context) error {
-			want := admission.PrincipalOf("", local.Client)
 			if got := call.From(in).Account.Principal(); got != want {
 				t.Errorf("%s: the account of %v, want %v", name, got, want)
 			}

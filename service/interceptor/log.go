@@ -26,13 +26,13 @@ func (x *Chain) log(ctx context.Context, c *pass) (err error) {
 	level, message := rpcerr.LogLevel(r.code, rpcerr.Reason(r.reason))
 	if level > slog.LevelDebug && x.cfg.Logger.Enabled(ctx, level) {
 		//nolint:sloglint // one of the constants of LogLevel
-		x.cfg.Logger.LogAttrs(ctx, level, message, r.attrs(ctx)...)
+		x.cfg.Logger.LogAttrs(ctx, level, message, r.attrs()...)
 	}
 	if slow := x.cfg.SlowRequest; slow > 0 && r.took >= slow && c.stream == nil {
 		x.logSlow(ctx, &r)
 	}
 	if x.cfg.Logger.Enabled(ctx, slog.LevelDebug) {
-		x.cfg.Logger.LogAttrs(ctx, slog.LevelDebug, "request", r.attrs(ctx)...)
+		x.cfg.Logger.LogAttrs(ctx, slog.LevelDebug, "request", r.attrs()...)
 	}
 	return err
 }
@@ -46,7 +46,7 @@ type record struct {
 }
 
 // attrs returns the attributes that all lines of a call have.
-func (r *record) attrs(ctx context.Context) []slog.Attr {
+func (r *record) attrs() []slog.Attr {
 	attrs := []slog.Attr{
 		slog.String("method", r.method),
 		slog.String("request_id", r.call.RequestID),
@@ -58,11 +58,7 @@ func (r *record) attrs(ctx context.Context) []slog.Attr {
 	if r.call.Principal != "" {
 		attrs = append(attrs, slog.String("principal", r.call.Principal))
 	}
-	client := r.call.Client
-	if !client.IsValid() {
-		client = fromPeer(ctx).Address
-	}
-	if client.IsValid() {
+	if client := r.call.Client; client.IsValid() {
 		attrs = append(attrs, slog.String("client", client.String()))
 	}
 	attrs = append(attrs, slog.Duration("duration", r.took))
@@ -74,7 +70,7 @@ func (r *record) attrs(ctx context.Context) []slog.Attr {
 
 // logSlow logs a slow call with its namespace and the shapes of its documents.
 func (x *Chain) logSlow(ctx context.Context, r *record) {
-	attrs := r.attrs(ctx)
+	attrs := r.attrs()
 	if namespace := audit.Namespace(r.request); namespace != "" {
 		attrs = append(attrs, slog.String("namespace", namespace))
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"net/netip"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/bson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/interceptor"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
@@ -31,6 +33,38 @@ func TestSummaries(t *testing.T) {
 		if want == "" && text != "" || !strings.Contains(text, want) || want != "" && !strings.Contains(text, "reason="+string(reason)) {
 			t.Errorf("%s: %q, want %q", reason, text, want)
 		}
+	}
+}
+
+// TestLoggedClient checks which address the lines of a call have: never that of a replica that
+// forwards the call.
+func TestLoggedClient(t *testing.T) {
+	client, peer := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.9")
+	for _, row := range []struct {
+		name  string
+		local call.Local
+		want  netip.Addr
+	}{
+		{"gRPC", call.Local{}, peer},
+		{"REST", call.Local{Client: client}, client},
+		{"forwarded", call.Local{Forwarded: true, Client: client}, client},
+		{"forwarded without an address", call.Local{Forwarded: true}, netip.Addr{}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			var out bytes.Buffer
+			x := interceptor.New(interceptor.Config{Logger: slog.New(slog.NewTextHandler(&out, nil))})
+			ctx := &call.LocalContext{Context: from(t.Context(), peer.String()), Local: row.local}
+			err := unary(ctx, x, func(ctx context.Context) error {
+				if got := call.From(ctx).Client; got != row.want {
+					t.Errorf("the handler sees %s, want %s", got, row.want)
+				}
+				return &rpcerr.Error{Reason: rpcerr.Internal}
+			})
+			if text := out.String(); err == nil || strings.Contains(text, "client=") != row.want.IsValid() ||
+				row.want.IsValid() && !strings.Contains(text, "client="+row.want.String()+" ") {
+				t.Errorf("%v, logged %q, want %s", err, text, row.want)
+			}
+		})
 	}
 }
 

@@ -59,6 +59,9 @@ func IsRequestID(id string) bool {
 
 func (x *Chain) identify(ctx context.Context, c *pass) error {
 	c.call.Local, c.call.Terse = call.LocalFrom(ctx), x.cfg.Terse
+	if !c.call.Forwarded && !c.call.Client.IsValid() {
+		c.call.Client = fromPeer(ctx).Address
+	}
 	if c.call.RequestID == "" {
 		c.call.RequestID = requestID(metadata.ValueFromIncomingContext(ctx, RequestIDKey))
 	}

@@ -39,7 +39,7 @@ type Forwarding struct {
 	Metadata metadata.MD
 	// Text and Casual are those of call.Local.
 	Text, Casual bool
-	// Client is the address of a client that is not authenticated; zero: not known.
+	// Client is the client's address; zero: not known.
 	Client netip.Addr
 }
 
@@ -65,9 +65,7 @@ func newForwarding(ctx context.Context, c claim, in call.InTransaction) (Forward
 	f := Forwarding{
 		Owner: c.owner.Instance, Method: in.Method, Identity: of.Identity,
 		RequestID: of.RequestID, Text: of.Text, Casual: of.Casual, Metadata: metadata.MD{},
-	}
-	if of.Account != nil {
-		f.Client = of.Account.Principal().Address
+		Client: of.Client,
 	}
 	for _, key := range forwarded {
 		if values := metadata.ValueFromIncomingContext(ctx, key); len(values) > 0 {

@@ -18,8 +18,8 @@ import (
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/internal/mongotest"
 	"github.com/mooringdb/mooring/internal/unified/deployment"
-	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/call"
+	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/inproc"
 	"github.com/mooringdb/mooring/service/paging"
 	"github.com/mooringdb/mooring/service/rpcerr"
@@ -76,8 +76,8 @@ func newReplicas(t *testing.T, topology deployment.Topology) (a, b *bank, betwee
 	return a, b, between
 }
 
-// TestForwardedClient checks that the owner learns the address of a client without a name, and that
-// the call is forwarded.
+// TestForwardedClient checks that the owner learns the address of a client, with a name or without
+// one, and that the call is forwarded.
 func TestForwardedClient(t *testing.T) {
 	a, b, between := newReplicas(t, deployment.ReplicaSet)
 	token := a.begin()
@@ -89,13 +89,13 @@ func TestForwardedClient(t *testing.T) {
 	mooringv1.RegisterDocumentServiceServer(conn, mooringv1.UnimplementedDocumentServiceServer{})
 	between["a:1"].Conn = conn
 	client := netip.MustParseAddr("192.0.2.1")
-	var account admission.Account
-	admission.New(admission.Config{Bytes: 1000}).Open(&account, admission.PrincipalOf("", client))
-	defer account.Close()
-	ctx := &call.Context{Context: t.Context(), Call: call.Call{Local: call.Local{Account: &account}}}
-	in := call.InTransaction{Token: token, Method: mooringv1.DocumentService_UpdateOne_FullMethodName, Request: add(token, "a", nil)}
-	if _, err := b.Transactions.Run(ctx, in, nil); err != nil || !local.Forwarded || local.Client != client {
-		t.Errorf("Run = %v; forwarded %t, for %s", err, local.Forwarded, local.Client)
+	for _, identity := range []*caller.Identity{nil, {Principal: "key:a"}} {
+		local = call.Local{}
+		ctx := &call.Context{Context: t.Context(), Call: call.Call{Local: call.Local{Identity: identity, Client: client}}}
+		in := call.InTransaction{Token: token, Method: mooringv1.DocumentService_UpdateOne_FullMethodName, Request: add(token, "a", nil)}
+		if _, err := b.Transactions.Run(ctx, in, nil); err != nil || !local.Forwarded || local.Client != client || local.Identity != identity {
+			t.Errorf("Run = %v; forwarded %t, for %s, %v", err, local.Forwarded, local.Client, local.Identity)
+		}
 	}
 }
 

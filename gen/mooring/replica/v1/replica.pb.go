@@ -1635,7 +1635,7 @@ type Forwarding struct {
 	// The client's groups, and what its credential says of it, as a JSON object.
 	Groups []string `protobuf:"bytes,9,rep,name=groups,proto3" json:"groups,omitempty"`
 	Claims []byte   `protobuf:"bytes,10,opt,name=claims,proto3" json:"claims,omitempty"`
-	// The IP address of a client that is not authenticated, of 4 or 16 bytes; empty: not known.
+	// The client's IP address, of 4 or 16 bytes; empty: not known.
 	Client        []byte `protobuf:"bytes,11,opt,name=client,proto3" json:"client,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
