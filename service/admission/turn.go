@@ -39,12 +39,17 @@ func (t *Turn) Take() {
 	t.taken, t.begun = true, time.Now()
 }
 
-// Yield lets others work if the call has worked for long. It blocks until the call may go on.
+// Yield lets small calls work, and others that wait for a turn if the call has worked for long. It
+// blocks until the call may go on.
 func (t *Turn) Yield() {
-	if t.taken && time.Since(t.begun) >= turnTime {
+	if !t.taken {
+		return
+	}
+	if time.Since(t.begun) >= turnTime {
 		t.Leave()
 		t.Take()
 	}
+	yieldThread()
 }
 
 // Leave ends the work, before the call waits for something or ends. It reports whether the call
