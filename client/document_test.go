@@ -18,7 +18,8 @@ func (g *gateway) GetDocument(
 	ctx context.Context, r *mooringv1.GetDocumentRequest,
 ) (*mooringv1.GetDocumentResponse, error) {
 	g.id = r.GetId()
-	return &mooringv1.GetDocumentResponse{Document: doc(7), Etag: proto.String("E")}, g.called(ctx, "Get")
+	resp := &mooringv1.GetDocumentResponse{Document: doc(7), Etag: proto.String("E")}
+	return resp, g.called(ctx, "Get")
 }
 
 func (g *gateway) PutDocument(
@@ -54,20 +55,23 @@ func TestDocument(t *testing.T) {
 	if err != nil || got.ETag != "E" || !got.Document.Has("_id") || g.id.GetJson() != `"a"` {
 		t.Errorf("Get = %+v, %v of %v", got, err, g.id)
 	}
-	put, err := orders.Put(t.Context(), bson.Int32Value(7), got.Document, func(r *mooringv1.PutDocumentRequest) {
+	id := bson.Int32Value(7)
+	put, err := orders.Put(t.Context(), id, got.Document, func(r *mooringv1.PutDocumentRequest) {
 		r.IfMatch = []string{got.ETag}
 	})
-	if err != nil || put.ETag != "F" || put.WriteConcernError.GetCode() != 64 || string(put.Document) != string(got.Document) {
+	if err != nil || put.ETag != "F" || put.WriteConcernError.GetCode() != 64 ||
+		string(put.Document) != string(got.Document) {
 		t.Errorf("Put = %+v, %v", put, err)
 	}
 	if id, ok := bson.Raw(g.id.GetBson()).Lookup("v"); !ok || !id.Equal(bson.Int32Value(7)) {
 		t.Errorf("the _id is %v", g.id)
 	}
 	g.failures = []error{failed(codes.FailedPrecondition, "PreconditionFailed", "never", "412")}
-	put, err = orders.Put(t.Context(), bson.Int32Value(7), got.Document, func(r *mooringv1.PutDocumentRequest) {
+	put, err = orders.Put(t.Context(), id, got.Document, func(r *mooringv1.PutDocumentRequest) {
 		r.IfMatch = []string{"old"}
 	})
-	if e, ok := errors.AsType[*client.Error](err); !ok || e.Reason != "PreconditionFailed" || put.ETag != "" {
+	if e, ok := errors.AsType[*client.Error](err); !ok || e.Reason != "PreconditionFailed" ||
+		put.ETag != "" {
 		t.Errorf("Put of an old one = %+v, %v", put, err)
 	}
 	if want := []string{"Get", "Put E", "Put old"}; !slices.Equal(g.calls, want) {
@@ -98,7 +102,8 @@ func TestValues(t *testing.T) {
 	g.failures = []error{unavailable}
 	commands := mooringv1.NewCommandServiceClient(cc)
 	request := &mooringv1.RunCommandRequest{Database: "other"}
-	if r, err := client.Call(t.Context(), c, commands.RunCommand, request); err != nil || r.GetReply() == nil {
+	r, err := client.Call(t.Context(), c, commands.RunCommand, request)
+	if err != nil || r.GetReply() == nil {
 		t.Errorf("Call = %v, %v", r, err)
 	}
 	if token := g.metadata.Get("authorization"); !slices.Equal(token, []string{"Bearer secret"}) {
@@ -110,7 +115,8 @@ func TestValues(t *testing.T) {
 func TestNoDocuments(t *testing.T) {
 	odd := errors.New("odd")
 	g := &gateway{}
-	c := client.New(connect(t, g), client.Options{Marshal: func(any) ([]byte, error) { return nil, odd }})
+	marshal := func(any) ([]byte, error) { return nil, odd }
+	c := client.New(connect(t, g), client.Options{Marshal: marshal})
 	things := client.In[struct{}](c, "shop", "things")
 	none, ctx := struct{}{}, t.Context()
 	for name, call := range map[string]func() error{
