@@ -131,6 +131,9 @@ func (e *TooLargeError) Error() string {
 		e.Address, e.Max)
 }
 
+// Delivery returns mongoerr.Unsent.
+func (e *TooLargeError) Delivery() mongoerr.Delivery { return mongoerr.Unsent }
+
 // Conn represents one connection after its hello. All methods but Interrupt, Alive and Close
 // belong to its one owner.
 type Conn struct {
@@ -262,7 +265,8 @@ func (c *Conn) check(ctx context.Context, msg []byte) error {
 		return &mongoerr.NetworkError{Address: c.addr, Op: "write", Err: b.err}
 	}
 	if err := ctxwatch.Err(ctx); err != nil {
-		return fmt.Errorf("send to %s: %w", c.addr, err)
+		err = fmt.Errorf("send to %s: %w", c.addr, err)
+		return mongoerr.WithDelivery(err, mongoerr.Unsent)
 	}
 	if len(msg) > c.maxRequest {
 		return &TooLargeError{c.addr, len(msg), c.maxRequest}

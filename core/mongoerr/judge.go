@@ -1,6 +1,9 @@
 package mongoerr
 
-import "errors"
+import (
+	"errors"
+	"slices"
+)
 
 // Delivery says how far the command of a failed operation got.
 type Delivery uint8
@@ -10,14 +13,18 @@ const (
 	Undetermined Delivery = iota
 	// Unsent says that nothing of the command was sent: whatever it is, it may be sent again.
 	Unsent
-	// Unanswered says that the command was sent, in part at least, and that its answer is missing
-	// or cannot be read: the server may have carried it out.
+	// Refused says that the server has answered and executed nothing: whatever the command is, it
+	// may be sent again.
+	Refused
+	// Unanswered says that the server may have carried out the command, in full or in part: its
+	// answer is missing, cannot be read, or does not tell.
 	Unanswered
-	// Answered says that the server has answered, with this error.
-	Answered
+	// Executed says that the server has come to the command: the error is that of the command
+	// itself, or a part of it was done.
+	Executed
 )
 
-var deliveries = [...]string{"undetermined", "unsent", "unanswered", "answered"}
+var deliveries = [...]string{"undetermined", "unsent", "refused", "unanswered", "executed"}
 
 func (d Delivery) String() string { return deliveries[d] }
 
@@ -60,14 +67,26 @@ func retryable(err error) bool {
 	return ok && r.Retryable() || IsNetwork(err) || replyClass(err)&retryableRead != 0
 }
 
-// Delivery returns Answered.
-func (e *CommandError) Delivery() Delivery { return Answered }
+// Delivery returns Refused if the server executed nothing, by the labels or the code, else
+// Executed. The codes of a server that changes its state count as a refusal. They also end a
+// command that has begun: whether a part of it was done, only the operation knows.
+func (e *CommandError) Delivery() Delivery {
+	switch {
+	case slices.Contains(e.Labels, LabelNoWritesPerformed), IsRetryableOverload(e),
+		e.Code == codeRateLimitExceeded, IsStateChange(e):
+		return Refused
+	}
+	return Executed
+}
 
-// Delivery returns Answered.
-func (e *WriteException) Delivery() Delivery { return Answered }
+// codeRateLimitExceeded is that of a server that admits no more requests.
+const codeRateLimitExceeded = 462
 
-// Delivery returns Answered.
-func (e *WriteConcernError) Delivery() Delivery { return Answered }
+// Delivery returns Executed.
+func (e *WriteException) Delivery() Delivery { return Executed }
+
+// Delivery returns Executed.
+func (e *WriteConcernError) Delivery() Delivery { return Executed }
 
 // Delivery returns Unanswered, since what the server meant is not known.
 func (e *MalformedReplyError) Delivery() Delivery { return Unanswered }
@@ -82,3 +101,25 @@ func (e *NetworkError) Delivery() Delivery {
 	}
 	return Unsent
 }
+
+// delivered gives an error a delivery that it does not tell itself.
+type delivered struct {
+	err      error
+	delivery Delivery
+}
+
+// WithDelivery returns err with a delivery, or err itself if it tells that.
+func WithDelivery(err error, d Delivery) error {
+	if err == nil || Judge(err).Delivery == d {
+		return err
+	}
+	return &delivered{err, d}
+}
+
+func (e *delivered) Error() string { return e.err.Error() }
+
+// Unwrap returns the error that got the delivery.
+func (e *delivered) Unwrap() error { return e.err }
+
+// Delivery returns what WithDelivery was called with.
+func (e *delivered) Delivery() Delivery { return e.delivery }

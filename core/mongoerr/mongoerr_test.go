@@ -241,10 +241,22 @@ func TestDelivery(t *testing.T) {
 		{nil, mongoerr.Undetermined},
 		{io.EOF, mongoerr.Undetermined},
 		{context.Canceled, mongoerr.Undetermined},
-		{command(1, ""), mongoerr.Answered},
-		{fmt.Errorf("find: %w", command(1, "")), mongoerr.Answered},
-		{&mongoerr.WriteException{}, mongoerr.Answered},
-		{&mongoerr.WriteConcernError{}, mongoerr.Answered},
+		{command(1, ""), mongoerr.Executed},
+		{fmt.Errorf("find: %w", command(1, "")), mongoerr.Executed},
+		{command(11000, ""), mongoerr.Executed},
+		{command(11601, ""), mongoerr.Executed},
+		{command(10107, ""), mongoerr.Refused},
+		{command(11600, ""), mongoerr.Refused},
+		{command(0, "not master"), mongoerr.Refused},
+		{command(462, ""), mongoerr.Refused},
+		{&mongoerr.CommandError{Labels: []string{mongoerr.LabelNoWritesPerformed}}, mongoerr.Refused},
+		{&mongoerr.CommandError{Labels: []string{mongoerr.LabelSystemOverloaded}}, mongoerr.Executed},
+		{
+			&mongoerr.CommandError{Labels: []string{mongoerr.LabelSystemOverloaded, mongoerr.LabelRetryable}},
+			mongoerr.Refused,
+		},
+		{&mongoerr.WriteException{}, mongoerr.Executed},
+		{&mongoerr.WriteConcernError{}, mongoerr.Executed},
 		{&mongoerr.MalformedReplyError{}, mongoerr.Unanswered},
 		{&mongoerr.SelectionError{Err: context.DeadlineExceeded}, mongoerr.Unsent},
 		{sent, mongoerr.Unanswered},
@@ -256,13 +268,31 @@ func TestDelivery(t *testing.T) {
 		{&mongoerr.NetworkError{Sent: true, Err: cleared}, mongoerr.Unanswered},
 		{&pool.PinLimitError{}, mongoerr.Undetermined},
 		{&operation.OutcomeUnknownError{Err: unsent}, mongoerr.Unanswered},
-		{&operation.TimeoutError{Err: command(50, "")}, mongoerr.Answered},
+		{&operation.TimeoutError{Err: command(50, "")}, mongoerr.Executed},
 		{&operation.TimeoutError{Err: io.EOF}, mongoerr.Unsent},
+		{&operation.TimeoutError{Err: command(462, "")}, mongoerr.Refused},
+		{&operation.TimeoutError{Err: &operation.OutcomeUnknownError{Err: io.EOF}}, mongoerr.Unanswered},
+		{mongoerr.WithDelivery(context.Canceled, mongoerr.Unsent), mongoerr.Unsent},
+		{mongoerr.WithDelivery(command(1, ""), mongoerr.Unanswered), mongoerr.Unanswered},
 	}
 	for _, tt := range tests {
 		if got := mongoerr.Judge(tt.err).Delivery; got != tt.want {
 			t.Errorf("Judge(%T %v).Delivery = %v, want %v", tt.err, tt.err, got, tt.want)
 		}
+	}
+}
+
+func TestWithDelivery(t *testing.T) {
+	refused := command(10107, "")
+	if got := mongoerr.WithDelivery(refused, mongoerr.Refused); got != refused { //nolint:errorlint // identity
+		t.Errorf("WithDelivery(%v) = %v, want the same error", refused, got)
+	}
+	if got := mongoerr.WithDelivery(nil, mongoerr.Unsent); got != nil {
+		t.Errorf("WithDelivery(nil) = %v, want nil", got)
+	}
+	got := mongoerr.WithDelivery(refused, mongoerr.Executed)
+	if got.Error() != refused.Error() || !errors.Is(got, refused) {
+		t.Errorf("WithDelivery(%v) = %v, want the text and the chain of the error", refused, got)
 	}
 }
 

@@ -42,10 +42,10 @@ func (e *TimeoutError) Is(target error) bool { return target == context.Deadline
 // Timeout returns true.
 func (e *TimeoutError) Timeout() bool { return true }
 
-// Delivery returns mongoerr.Answered where the server reported the end, else mongoerr.Unsent.
+// Delivery returns that of Err, or mongoerr.Unsent if Err does not tell.
 func (e *TimeoutError) Delivery() mongoerr.Delivery {
-	if mongoerr.Code(e.Err) != 0 {
-		return mongoerr.Answered
+	if d := mongoerr.Judge(e.Err).Delivery; d != mongoerr.Undetermined {
+		return d
 	}
 	return mongoerr.Unsent
 }
