@@ -2,7 +2,6 @@ package client_test
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"io"
 	"net"
@@ -13,27 +12,37 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/connstring"
+	"github.com/mooringdb/mooring/internal/fakemongo/wire"
 )
 
 // canned is a connection on which every command but the hello is answered with the same reply,
 // without a goroutine and without a copy that would count.
 type canned struct {
 	net.Conn
-	legacy, hello, reply []byte
+	legacy, hello, reply wire.Message
 	pending              []byte
 	closed               chan struct{}
 }
 
 func (c *canned) Write(p []byte) (int, error) {
 	reply := c.hello
-	if binary.LittleEndian.Uint32(p[12:]) != opMsg {
+	request := wire.Message(p)
+	if request.Header().OpCode != wire.OpMsg {
 		reply = c.legacy
-	} else if key := bson.Raw(p[21:]).FirstKey(); key != "hello" && key != "isMaster" && key != "ismaster" {
+	} else if key := firstKey(request); key != "hello" && key != "isMaster" && key != "ismaster" {
 		reply = c.reply
 	}
-	copy(reply[8:12], p[4:8])
+	reply.Answer(request.Header().ID)
 	c.pending = reply
 	return len(p), nil
+}
+
+// firstKey returns the name of a command.
+func firstKey(request wire.Message) string {
+	for section := range request.Sections() {
+		return bson.Raw(section.Documents).FirstKey()
+	}
+	return ""
 }
 
 func (c *canned) Read(p []byte) (int, error) {
@@ -58,21 +67,6 @@ func (*canned) SetWriteDeadline(time.Time) error { return nil }
 func (*canned) LocalAddr() net.Addr              { return &net.TCPAddr{} }
 func (*canned) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
 
-const opMsg = 2013
-
-// frame is a reply as a message: OP_REPLY answers the first, legacy hello, OP_MSG the rest.
-func frame(body bson.Raw, legacy bool) []byte {
-	head, opCode := make([]byte, 21), uint32(opMsg)
-	if legacy {
-		head, opCode = make([]byte, 36), 1
-		binary.LittleEndian.PutUint32(head[32:], 1)
-	}
-	msg := append(head, body...)
-	binary.LittleEndian.PutUint32(msg, uint32(len(msg)))
-	binary.LittleEndian.PutUint32(msg[12:], opCode)
-	return msg
-}
-
 // found is the reply to a find, with docs of 1 KB.
 func found(docs int) bson.Raw {
 	reply := bson.NewBuilder(nil).OpenDocument("cursor").OpenArray("firstBatch")
@@ -89,7 +83,8 @@ func cannedClient(b *testing.B, reply bson.Raw) *client.Client {
 		Bool("helloOk", true).Int32("logicalSessionTimeoutMinutes", 30).Int32("ok", 1).Finish()
 	dial := func(context.Context, string, string) (net.Conn, error) {
 		return &canned{
-			legacy: frame(hello, true), hello: frame(hello, false), reply: frame(reply, false), closed: make(chan struct{}),
+			legacy: wire.Reply(wire.Header{}, hello), hello: wire.Msg(wire.Header{}, 0, hello, nil),
+			reply: wire.Msg(wire.Header{}, 0, reply, nil), closed: make(chan struct{}),
 		}, nil
 	}
 	c, err := client.New(connstring.Config{Hosts: []address.Address{"canned:27017"}}, client.Options{Dialer: dial})

@@ -3,7 +3,6 @@ package conn_test
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"io"
 	"net"
@@ -20,6 +19,7 @@ import (
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/pool"
 	"github.com/mooringdb/mooring/core/wire"
+	fakewire "github.com/mooringdb/mooring/internal/fakemongo/wire"
 	"github.com/mooringdb/mooring/internal/mongotest"
 )
 
@@ -510,21 +510,18 @@ func TestUnansweredWritesThatAreAnsweredNevertheless(t *testing.T) {
 }
 
 func TestServerThatLies(t *testing.T) {
-	frame := func(length, responseTo, opCode uint32, rest ...byte) []byte {
-		var b []byte
-		for _, n := range []uint32{length, 1, responseTo, opCode} {
-			b = binary.LittleEndian.AppendUint32(b, n)
-		}
-		return append(b, rest...)
+	bare := func(length uint32, responseTo int32, opCode uint32, rest ...byte) mongotest.Reply {
+		h := fakewire.Header{Length: length, ID: 1, ResponseTo: responseTo, OpCode: opCode}
+		return mongotest.Garbage(h.Append(nil, rest...))
 	}
 	tests := []struct {
 		name  string
 		reply func(id int32) mongotest.Reply
 	}{
-		{"length 0", func(id int32) mongotest.Reply { return mongotest.Garbage(frame(0, uint32(id), 2013)) }},
-		{"huge length", func(id int32) mongotest.Reply { return mongotest.Garbage(frame(0x7fffffff, uint32(id), 2013)) }},
-		{"opcode", func(id int32) mongotest.Reply { return mongotest.Garbage(frame(16, uint32(id), 99)) }},
-		{"no body", func(id int32) mongotest.Reply { return mongotest.Garbage(frame(20, uint32(id), 2013, 0, 0, 0, 0)) }},
+		{"length 0", func(id int32) mongotest.Reply { return bare(0, id, fakewire.OpMsg) }},
+		{"huge length", func(id int32) mongotest.Reply { return bare(0x7fffffff, id, fakewire.OpMsg) }},
+		{"opcode", func(id int32) mongotest.Reply { return bare(16, id, 99) }},
+		{"no body", func(id int32) mongotest.Reply { return bare(20, id, fakewire.OpMsg, 0, 0, 0, 0) }},
 		{"a request", func(id int32) mongotest.Reply {
 			msg := wire.Append(nil, wire.Header{ResponseTo: id}, &wire.Query{Collection: "c", Query: answer(1)})
 			return mongotest.Garbage(msg)

@@ -2,7 +2,6 @@ package conn_test
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"io"
 	"net"
@@ -17,6 +16,7 @@ import (
 	"github.com/mooringdb/mooring/core/description"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/wire"
+	fakewire "github.com/mooringdb/mooring/internal/fakemongo/wire"
 	"github.com/mooringdb/mooring/internal/mongotest"
 )
 
@@ -176,13 +176,11 @@ func TestAwaitHelloRefusesRepliesOutOfStep(t *testing.T) {
 func serveRaw(nc net.Conn, answers ...func(request int32) [][]byte) {
 	defer func() { _ = nc.Close() }()
 	request := func() (id int32, ok bool) {
-		var head [16]byte
-		if _, err := io.ReadFull(nc, head[:]); err != nil {
+		m, err := fakewire.Read(nc, nil)
+		if err != nil {
 			return 0, false
 		}
-		rest := make([]byte, binary.LittleEndian.Uint32(head[:])-16)
-		_, err := io.ReadFull(nc, rest)
-		return int32(binary.LittleEndian.Uint32(head[4:])), err == nil
+		return m.Header().ID, true
 	}
 	id, ok := request()
 	if !ok {

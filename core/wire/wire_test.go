@@ -15,6 +15,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/wire"
+	fakewire "github.com/mooringdb/mooring/internal/fakemongo/wire"
 )
 
 func doc(n int32) bson.Raw { return bson.NewBuilder(nil).Int32("n", n).Finish() }
@@ -116,9 +117,9 @@ func msg(flags uint32, rest ...[]byte) []byte {
 }
 
 func message(opCode uint32, rest ...[]byte) []byte {
-	b := bytes.Join([][]byte{u32(0), u32(1), u32(0), u32(opCode), bytes.Join(rest, nil)}, nil)
-	binary.LittleEndian.PutUint32(b, uint32(len(b)))
-	return b
+	m := fakewire.Header{ID: 1, OpCode: opCode}.Append(nil, bytes.Join(rest, nil)...)
+	m.SetLength(0)
+	return m
 }
 
 func u32(n uint32) []byte { return binary.LittleEndian.AppendUint32(nil, n) }

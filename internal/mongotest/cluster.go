@@ -13,6 +13,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/address"
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/internal/fakemongo/wire"
 )
 
 // Role names what a host of a cluster says it is.
@@ -362,7 +363,7 @@ func (h *Host) helloLocked(cmd *Command) bson.Raw {
 		h.appendMemberLocked(b)
 	}
 	b.Int32("maxBsonObjectSize", 16<<20).Int32("maxMessageSizeBytes",
-		maxMessage).Int32("maxWriteBatchSize", 100_000)
+		wire.MaxMessage).Int32("maxWriteBatchSize", 100_000)
 	if h.role != Arbiter {
 		b.Int32("logicalSessionTimeoutMinutes", 30)
 	}

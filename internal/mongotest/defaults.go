@@ -2,6 +2,7 @@ package mongotest
 
 import (
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/internal/fakemongo/wire"
 )
 
 const defaultBatch = 101
@@ -63,7 +64,7 @@ func Hello(cmd *Command, add func(*bson.Builder)) Reply {
 	return OK(func(b *bson.Builder) {
 		b.Bool("helloOk", true).Bool(primary, true)
 		b.Int32("maxBsonObjectSize", 16<<20).Int32("maxMessageSizeBytes",
-			maxMessage).Int32("maxWriteBatchSize", 100_000)
+			wire.MaxMessage).Int32("maxWriteBatchSize", 100_000)
 		b.Int32("logicalSessionTimeoutMinutes", 30).Int32("connectionId", int32(cmd.Connection))
 		b.Int32("minWireVersion", 0).Int32("maxWireVersion", 21).Bool("readOnly", false)
 		if add != nil {

@@ -58,7 +58,7 @@ func Drop() Reply { return Reply{} }
 // DropInside closes the connection after the first n bytes of the answer doc.
 func DropInside(doc bson.Raw, n int) Reply {
 	return Reply{act: func(nc net.Conn, cmd *Command) bool {
-		m := frame(cmd, doc, cmd.RequestID)
+		m := cmd.reply(doc, cmd.RequestID)
 		_, _ = nc.Write(m[:min(n, len(m))])
 		return false
 	}}
@@ -89,7 +89,7 @@ func Garbage(b []byte) Reply {
 // ToAnother answers with doc as if another request had been meant.
 func ToAnother(doc bson.Raw, requestID int32) Reply {
 	return Reply{act: func(nc net.Conn, cmd *Command) bool {
-		_, err := nc.Write(frame(cmd, doc, requestID))
+		_, err := nc.Write(cmd.reply(doc, requestID))
 		return err == nil
 	}}
 }
@@ -97,7 +97,7 @@ func ToAnother(doc bson.Raw, requestID int32) Reply {
 // EvenUnasked answers with doc also where no reply is wanted, as some servers do.
 func EvenUnasked(doc bson.Raw) Reply {
 	return Reply{act: func(nc net.Conn, cmd *Command) bool {
-		_, err := nc.Write(frame(cmd, doc, cmd.RequestID))
+		_, err := nc.Write(cmd.reply(doc, cmd.RequestID))
 		return err == nil
 	}}
 }
@@ -157,7 +157,7 @@ func (r Reply) play(s *Server, nc net.Conn, cmd *Command) bool {
 	case r.doc != nil && cmd.MoreToCome:
 		return !r.last
 	case r.doc != nil:
-		_, err := nc.Write(frame(cmd, r.doc, cmd.RequestID))
+		_, err := nc.Write(cmd.reply(r.doc, cmd.RequestID))
 		return err == nil && !r.last
 	}
 	return r.act != nil && r.act(nc, cmd) && !r.last

@@ -2,7 +2,7 @@
 // testing/synctest, or over TCP on the loopback interface. A test says what each command is
 // answered with, or that it is not: hung, delayed, cut off in the middle, answered with garbage.
 // What a test does not say behaves like a small standalone server with collections in memory,
-// which never filters or sorts. Its framing is written by hand, independent of core/wire, so that
+// which never filters or sorts. Its framing is fakemongo/wire's, independent of core/wire, so that
 // the two check each other.
 package mongotest
 
@@ -26,33 +26,6 @@ type Handlers map[string]Handler
 
 // Handler answers one command. It is called on the connection's goroutine and may block.
 type Handler func(*Command) Reply
-
-// Command holds one command as it was received.
-type Command struct {
-	Name       string
-	Database   string
-	Body       bson.Raw // as sent; document sequences are not in it
-	Sequences  map[string][]bson.Raw
-	Connection int // counted from 1 in the order of acceptance
-	RequestID  int32
-	Legacy     bool // it came by OP_QUERY
-	MoreToCome bool // no reply is wanted, and none is sent
-	Compressed bool // it came by OP_COMPRESSED, and is answered so
-
-	ExhaustAllowed bool // several replies may be sent
-
-	TLS *tls.ConnectionState // nil: the connection is not encrypted
-}
-
-// Documents returns the documents of a sequence, or of the array with that name in the body.
-func (c *Command) Documents(name string) []bson.Raw {
-	if docs, ok := c.Sequences[name]; ok {
-		return docs
-	}
-	value, _ := c.Body.Lookup(name)
-	array, _ := value.Array()
-	return slices.Collect(array.Documents())
-}
 
 // Server answers as a script says. All methods may be called at any time.
 type Server struct {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/internal/fakemongo/wire"
 )
 
 // hello answers at once, or, where the client says what it knows, when there is news: one reply,
@@ -44,10 +45,9 @@ func (h *Host) stream(nc net.Conn, cmd *Command, known bson.Raw, await time.Dura
 	v.counter, _ = field(known, "counter").AsInt64()
 	h.count(+1)
 	defer h.count(-1)
-	for reply := (exchange{
-		id: cmd.RequestID + 1_000_000,
-		to: cmd.RequestID,
-	}); ; reply = reply.next() {
+	// A reply answers the last one, as servers do that announced more.
+	id, to := cmd.RequestID+firstReply, cmd.RequestID
+	for ; ; id, to = id+1, id {
 		gone, stop := h.watchClient(nc)
 		var doc bson.Raw
 		alive := h.awaitNews(v, await, gone)
@@ -62,9 +62,9 @@ func (h *Host) stream(nc net.Conn, cmd *Command, known bson.Raw, await time.Dura
 		}
 		flags := uint32(0)
 		if cmd.ExhaustAllowed {
-			flags = flagMoreToCome
+			flags = wire.MoreToCome
 		}
-		if _, err := nc.Write(frameMsg(flags, reply, doc)); err != nil {
+		if _, err := nc.Write(wire.Msg(wire.Header{ID: id, ResponseTo: to}, flags, doc, nil)); err != nil {
 			return false
 		}
 		if !cmd.ExhaustAllowed {
@@ -78,12 +78,6 @@ func (h *Host) count(n int) {
 	defer h.cluster.mu.Unlock()
 	h.streams += n
 }
-
-// exchange holds the ids of one reply.
-type exchange struct{ id, to int32 }
-
-// next answers the last reply, as servers do that announced more.
-func (e exchange) next() exchange { return exchange{id: e.id + 1, to: e.id} }
 
 // awaitNews waits until h is no longer what the client knows, or for await. It returns false if
 // the client is gone.

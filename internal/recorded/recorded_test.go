@@ -1,10 +1,10 @@
 package recorded_test
 
 import (
-	"encoding/binary"
 	"encoding/json"
 	"testing"
 
+	"github.com/mooringdb/mooring/internal/fakemongo/wire"
 	"github.com/mooringdb/mooring/internal/recorded"
 )
 
@@ -14,12 +14,13 @@ func TestExchanges(t *testing.T) {
 	servers := map[string]int{}
 	for _, e := range recorded.Exchanges(t) {
 		servers[e.Server]++
-		for what, message := range map[string][]byte{"request": e.Request, "reply": e.Reply} {
-			if len(message) < 16 || binary.LittleEndian.Uint32(message) != uint32(len(message)) {
+		request, reply := wire.Message(e.Request), wire.Message(e.Reply)
+		for what, m := range map[string]wire.Message{"request": request, "reply": reply} {
+			if len(m) < wire.HeaderSize || m.Header().Length != uint32(len(m)) {
 				t.Errorf("%s, %s: the %s is not one message", e.Server, e.Name, what)
 			}
 		}
-		if !t.Failed() && binary.LittleEndian.Uint32(e.Reply[8:]) != binary.LittleEndian.Uint32(e.Request[4:]) {
+		if !t.Failed() && reply.Header().ResponseTo != request.Header().ID {
 			t.Errorf("%s, %s: the reply answers another request", e.Server, e.Name)
 		}
 		if !json.Valid([]byte(e.JSON)) {
