@@ -2,10 +2,8 @@ package attack_test
 
 import (
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"fmt"
-	"io"
 	"math"
 	"net"
 	"net/http"
@@ -19,11 +17,12 @@ import (
 	"testing"
 	"time"
 
-	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/mooringdb/mooring/core/bson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/internal/fakemongo/wire"
 	"github.com/mooringdb/mooring/lab/internal/canned"
 	"github.com/mooringdb/mooring/lab/internal/proc"
 )
@@ -230,19 +229,14 @@ func (r *recorder) take() sample {
 // direct holds connections to the server.
 type direct struct {
 	address string
-	command []byte
+	command wire.Message
 	free    chan net.Conn
 }
 
 func newDirect(address string) *direct {
-	find := bsoncore.NewDocumentBuilder().AppendString("find", "orders_1").
-		AppendInt32("limit", 1).AppendBoolean("singleBatch", true).AppendString("$db", "d").Build()
-	const opMsg, headerSize = 2013, 16 + 4 + 1
-	m := binary.LittleEndian.AppendUint32(nil, uint32(headerSize+len(find)))
-	for _, word := range []uint32{1, 0, opMsg, 0} {
-		m = binary.LittleEndian.AppendUint32(m, word)
-	}
-	return &direct{address, append(append(m, 0), find...), make(chan net.Conn, 1000)}
+	find := bson.NewBuilder(nil).String("find", "orders_1").Int32("limit", 1).
+		Bool("singleBatch", true).String("$db", "d").Finish()
+	return &direct{address, wire.Msg(wire.Header{ID: 1}, 0, find, nil), make(chan net.Conn, 1000)}
 }
 
 // findOne makes a findOne on a connection of its own.
@@ -256,15 +250,7 @@ func (d *direct) findOne() error {
 			return err
 		}
 	}
-	if _, err = c.Write(d.command); err != nil {
-		return err
-	}
-	var size [4]byte
-	if _, err = io.ReadFull(c, size[:]); err != nil {
-		return err
-	}
-	rest := int64(binary.LittleEndian.Uint32(size[:])) - int64(len(size))
-	if _, err = io.CopyN(io.Discard, c, rest); err == nil {
+	if _, err = wire.RoundTrip(c, d.command); err == nil {
 		d.free <- c
 	}
 	return err

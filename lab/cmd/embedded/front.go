@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -11,22 +9,14 @@ import (
 	"sync"
 
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/internal/fakemongo/wire"
 )
 
 // FerretDB v1 closes the connection on BSON types that it does not have, so that a client cannot
 // know what became of its command. The front stands before it: it answers such a command with an
 // error, and passes everything else on.
 
-const (
-	headerBytes     = 16
-	opMsg           = 2013
-	maxMessageBytes = 48_000_000 + headerBytes
-
-	checksumPresent = 1
-	moreToCome      = 2
-
-	notImplemented = 238 // the server's code of that name
-)
+const notImplemented = 238 // the server's code of that name
 
 // front passes connections on to the backend until ctx ends.
 func front(ctx context.Context, l net.Listener, backend string) error {
@@ -63,7 +53,7 @@ func serve(ctx context.Context, client net.Conn, backend string) {
 	replies.Go(func() {
 		defer client.Close()
 		for {
-			reply, err := readMessage(server)
+			reply, err := wire.Read(server, nil)
 			if err != nil {
 				return
 			}
@@ -73,7 +63,7 @@ func serve(ctx context.Context, client net.Conn, backend string) {
 		}
 	})
 	for {
-		msg, err := readMessage(client)
+		msg, err := wire.Read(client, nil)
 		if err != nil {
 			return
 		}
@@ -102,67 +92,24 @@ func (l *lockedWriter) Write(b []byte) (int, error) {
 	return l.w.Write(b)
 }
 
-// readMessage reads one message of the wire protocol with its header.
-func readMessage(r io.Reader) ([]byte, error) {
-	var head [4]byte
-	if _, err := io.ReadFull(r, head[:]); err != nil {
-		return nil, err
-	}
-	n := binary.LittleEndian.Uint32(head[:])
-	if n < headerBytes || n > maxMessageBytes {
-		return nil, errors.New("a message of a wrong length")
-	}
-	msg := make([]byte, n)
-	copy(msg, head[:])
-	_, err := io.ReadFull(r, msg[4:])
-	return msg, err
-}
-
 // lacks returns what the backend lacks of what a message needs; "" if nothing, or if the message is
 // none that can be read here.
-func lacks(msg []byte) string {
-	if binary.LittleEndian.Uint32(msg[12:]) != opMsg || len(msg) < headerBytes+4 {
+func lacks(m wire.Message) string {
+	if m.Header().OpCode != wire.OpMsg {
 		return ""
 	}
-	flags, rest := binary.LittleEndian.Uint32(msg[headerBytes:]), msg[headerBytes+4:]
-	if flags&checksumPresent != 0 && len(rest) >= 4 {
-		rest = rest[:len(rest)-4]
-	}
-	for len(rest) > 5 {
-		kind, size := rest[0], int(binary.LittleEndian.Uint32(rest[1:]))
-		if size < 5 || size > len(rest)-1 {
-			return ""
+	for section, err := range m.Sections() {
+		if err != nil {
+			return "" // the backend says what is wrong
 		}
-		section := rest[1 : 1+size]
-		rest = rest[1+size:]
-		if kind == 0 {
-			if what := lacksDocument(section); what != "" {
+		for doc, err := range wire.Documents(section.Documents) {
+			if err != nil {
+				return ""
+			}
+			if what := lacksDocument(doc); what != "" {
 				return what
 			}
-			continue
 		}
-		if what := lacksSequence(section); what != "" {
-			return what
-		}
-	}
-	return ""
-}
-
-// lacksSequence looks into the documents of a section of kind 1: its length, its name, and they.
-func lacksSequence(section []byte) string {
-	at := 4
-	for at < len(section) && section[at] != 0 {
-		at++
-	}
-	for at++; at+4 < len(section); {
-		size := int(binary.LittleEndian.Uint32(section[at:]))
-		if size < 5 || size > len(section)-at {
-			return ""
-		}
-		if what := lacksDocument(section[at : at+size]); what != "" {
-			return what
-		}
-		at += size
 	}
 	return ""
 }
@@ -207,17 +154,12 @@ func lacksValue(v bson.Value) string {
 }
 
 // refusal returns the reply to a message that is not passed on; nil if its client wants none.
-func refusal(msg []byte, what string) []byte {
-	if binary.LittleEndian.Uint32(msg[headerBytes:])&moreToCome != 0 {
+func refusal(m wire.Message, what string) wire.Message {
+	if m.Flags()&wire.MoreToCome != 0 {
 		return nil
 	}
 	text := fmt.Sprintf("the embedded database does not have %s: see lab/README.md", what)
 	body := bson.NewBuilder(nil).Double("ok", 0).String("errmsg", text).
 		Int32("code", notImplemented).String("codeName", "NotImplemented").Finish()
-	reply := make([]byte, headerBytes+5, headerBytes+5+len(body))
-	reply = append(reply, body...)
-	binary.LittleEndian.PutUint32(reply, uint32(len(reply)))
-	copy(reply[8:12], msg[4:8]) // responseTo is the request's id
-	binary.LittleEndian.PutUint32(reply[12:], opMsg)
-	return reply
+	return wire.Msg(wire.Header{ResponseTo: m.Header().ID}, 0, body, nil)
 }

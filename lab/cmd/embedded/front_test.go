@@ -2,38 +2,22 @@ package main
 
 import (
 	"context"
-	"encoding/binary"
 	"math"
 	"net"
 	"strings"
 	"testing"
 
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/internal/fakemongo/wire"
 )
 
 // message makes an OP_MSG of a body and, if there are any, documents in a sequence.
-func message(flags uint32, body bson.Raw, docs ...bson.Raw) []byte {
-	msg := make([]byte, headerBytes+4)
-	binary.LittleEndian.PutUint32(msg[4:], 77)
-	binary.LittleEndian.PutUint32(msg[12:], opMsg)
-	binary.LittleEndian.PutUint32(msg[16:], flags)
-	msg = append(append(msg, 0), body...)
+func message(flags uint32, body bson.Raw, docs ...bson.Raw) wire.Message {
+	sequences := map[string][]bson.Raw{}
 	if len(docs) > 0 {
-		size := 4 + len("documents\x00")
-		for _, d := range docs {
-			size += len(d)
-		}
-		msg = binary.LittleEndian.AppendUint32(append(msg, 1), uint32(size))
-		msg = append(msg, "documents\x00"...)
-		for _, d := range docs {
-			msg = append(msg, d...)
-		}
+		sequences["documents"] = docs
 	}
-	if flags&checksumPresent != 0 {
-		msg = append(msg, 1, 2, 3, 4)
-	}
-	binary.LittleEndian.PutUint32(msg, uint32(len(msg)))
-	return msg
+	return wire.Msg(wire.Header{ID: 77}, flags, body, sequences)
 }
 
 func decimal() bson.Raw {
@@ -44,14 +28,14 @@ func TestLacks(t *testing.T) {
 	ping := bson.NewBuilder(nil).Int32("ping", 1).Finish()
 	for _, c := range []struct {
 		name, want string
-		msg        []byte
+		msg        wire.Message
 	}{
 		{"nothing", "", message(0, ping)},
 		{"a sequence of nothing", "", message(0, ping, ping, ping)},
 		{"in the body", "the BSON type Decimal128", message(0, decimal())},
 		{"deep", "the BSON type Decimal128", message(0, bson.NewBuilder(nil).OpenArray("a").Document("", decimal()).Close().Finish())},
 		{"in a sequence", "the BSON type Decimal128", message(0, ping, ping, decimal())},
-		{"with a checksum", "the BSON type Decimal128", message(checksumPresent, ping, decimal())},
+		{"with a checksum", "the BSON type Decimal128", message(wire.ChecksumPresent, ping, decimal())},
 		{"NaN", "NaN", message(0, bson.NewBuilder(nil).Double("a", math.NaN()).Finish())},
 		{"MinKey", "the BSON type MinKey", message(0, bson.NewBuilder(nil).Value("a", bson.Value{Type: bson.TypeMinKey}).Finish())},
 		{"malformed", "", message(0, bson.Raw{5, 0, 0, 0, 1})},
@@ -80,7 +64,7 @@ func TestFront(t *testing.T) {
 		}
 		defer conn.Close()
 		for {
-			msg, err := readMessage(conn)
+			msg, err := wire.Read(conn, nil)
 			if err != nil {
 				return
 			}
@@ -101,12 +85,12 @@ func TestFront(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	send := func(msg []byte) []byte {
+	send := func(msg wire.Message) wire.Message {
 		t.Helper()
 		if _, err := conn.Write(msg); err != nil {
 			t.Fatal(err)
 		}
-		reply, err := readMessage(conn)
+		reply, err := wire.Read(conn, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -118,13 +102,13 @@ func TestFront(t *testing.T) {
 			t.Errorf("passed on: %x", got)
 		}
 		got := send(message(0, decimal()))
-		reply := bson.Raw(got[headerBytes+5:])
+		reply, err := got.Document()
 		code, _ := reply.Lookup("code")
-		if n, _ := code.Int32(); reply.Validate() != nil || n != notImplemented || binary.LittleEndian.Uint32(got[8:]) != 77 {
+		if n, _ := code.Int32(); err != nil || reply.Validate() != nil || n != notImplemented || got.Header().ResponseTo != 77 {
 			t.Errorf("refused: %x", got)
 		}
 	}
-	if got := refusal(message(moreToCome, decimal()), "x"); got != nil {
+	if got := refusal(message(wire.MoreToCome, decimal()), "x"); got != nil {
 		t.Errorf("a reply without a waiting client: %x", got)
 	}
 	cancel()

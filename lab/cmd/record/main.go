@@ -18,7 +18,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mooringdb/mooring/lab/internal/rawconn"
+	mooringbson "github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/internal/fakemongo/wire"
 )
 
 const timeout = 30 * time.Second
@@ -65,7 +66,7 @@ func (r *recorder) record(e exchange) error {
 		return err
 	}
 	r.id++
-	sequences := map[string][][]byte{}
+	sequences := map[string][]mooringbson.Raw{}
 	for _, d := range e.documents {
 		b, err := bson.Marshal(d)
 		if err != nil {
@@ -73,14 +74,14 @@ func (r *recorder) record(e exchange) error {
 		}
 		sequences["documents"] = append(sequences["documents"], b)
 	}
-	request := rawconn.Msg(r.id, body, sequences)
+	request := wire.Msg(wire.Header{ID: r.id}, 0, body, sequences)
 	if e.query {
-		request = rawconn.Query(r.id, body)
+		request = wire.Query(r.id, body)
 	}
 	if err := r.conn.SetDeadline(time.Now().Add(timeout)); err != nil {
 		return err
 	}
-	reply, err := rawconn.RoundTrip(r.conn, request)
+	reply, err := wire.RoundTrip(r.conn, request)
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		fmt.Fprintf(r.out, "\n# %s: the server closed the connection\n", e.name)
 		_ = r.conn.Close() // it is closed already
@@ -90,7 +91,7 @@ func (r *recorder) record(e exchange) error {
 	if err != nil {
 		return err
 	}
-	document, err := rawconn.Document(reply)
+	document, err := reply.Document()
 	if err != nil {
 		return err
 	}

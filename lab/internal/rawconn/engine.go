@@ -1,3 +1,6 @@
+// Package rawconn runs commands on a MongoDB server over plain TCP. Its framing is
+// fakemongo/wire's: nothing of the product's wire protocol takes part, so that what it runs checks
+// the product against something else. It knows neither logins nor TLS.
 package rawconn
 
 import (
@@ -5,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/internal/fakemongo/wire"
 )
 
 // Engine runs commands on a server: it implements deployment.Engine. Each command has a connection
@@ -28,14 +32,7 @@ func (e *Engine) Run(body bson.Raw, sequences map[string][]bson.Raw) (bson.Raw, 
 	if err != nil {
 		return nil, err
 	}
-	raw := map[string][][]byte{}
-	for name, docs := range sequences {
-		raw[name] = [][]byte{}
-		for _, doc := range docs {
-			raw[name] = append(raw[name], doc)
-		}
-	}
-	reply, err := RoundTrip(nc, Msg(id, body, raw))
+	reply, err := wire.RoundTrip(nc, wire.Msg(wire.Header{ID: id}, 0, body, sequences))
 	if err != nil {
 		_ = nc.Close() // it is broken
 		return nil, err
@@ -43,8 +40,7 @@ func (e *Engine) Run(body bson.Raw, sequences map[string][]bson.Raw) (bson.Raw, 
 	e.mu.Lock()
 	e.idle = append(e.idle, nc)
 	e.mu.Unlock()
-	doc, err := Document(reply)
-	return bson.Raw(doc), err
+	return reply.Document()
 }
 
 func (e *Engine) take() (nc net.Conn, id int32, err error) {

@@ -2,8 +2,6 @@ package rawconn_test
 
 import (
 	"bytes"
-	"io"
-	"net"
 	"sync"
 	"testing"
 
@@ -54,29 +52,5 @@ func TestEngine(t *testing.T) {
 	s.SetDown(false)
 	if _, err := e.Run(command("find"), nil); err != nil {
 		t.Errorf("Run() = %v after the server is back", err)
-	}
-}
-
-// TestReplies has replies that are none refused.
-func TestReplies(t *testing.T) {
-	for name, bytes := range map[string][]byte{
-		"too short": {3, 0, 0, 0}, "too long": {0, 0, 0, 0x7f}, "cut off": {40, 0, 0, 0, 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			client, server := net.Pipe()
-			go func() {
-				_, _ = io.ReadFull(server, make([]byte, 21))
-				_, _ = server.Write(bytes)
-				_ = server.Close()
-			}()
-			if reply, err := rawconn.RoundTrip(client, rawconn.Msg(1, nil, nil)); err == nil {
-				t.Errorf("RoundTrip() = %v", reply)
-			}
-		})
-	}
-	for _, reply := range [][]byte{make([]byte, 20), make([]byte, 50)} {
-		if doc, err := rawconn.Document(reply); err == nil {
-			t.Errorf("Document(%v) = %v", reply, doc)
-		}
 	}
 }
