@@ -42,12 +42,19 @@ func (c *Account) OnRefusal(end context.CancelCauseFunc) { c.refuse = end }
 // Principal returns whose account it is.
 func (c *Account) Principal() Principal { return c.principal }
 
-// Grow charges n more bytes before they are taken. It blocks until they fit, for at most
-// Config.Patience and until ctx ends. Its errors are *Error and the cause of ctx.
-func (c *Account) Grow(ctx context.Context, n int64) error { return c.grow(ctx, n, false) }
+// Grow charges n more bytes of a request before they are taken. It blocks until they fit, for at
+// most Config.Patience and until ctx ends. Its errors are *Error and *WaitError.
+func (c *Account) Grow(ctx context.Context, n int64) error {
+	err := c.grow(ctx, n, false)
+	if err == nil {
+		return nil
+	}
+	return c.admission.bytes.unsent(err)
+}
 
 // GrowLast does what Grow does for the last bytes of a call, which then holds everything that it
-// needs to end. Such bytes come before those of calls that have longer to go.
+// needs to end. Such bytes come before those of calls that have longer to go. Its errors are *Error
+// and the cause of ctx.
 func (c *Account) GrowLast(ctx context.Context, n int64) error { return c.grow(ctx, n, true) }
 
 func (c *Account) grow(ctx context.Context, n int64, last bool) error {

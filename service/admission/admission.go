@@ -14,6 +14,8 @@ import (
 	"fmt"
 	"sync/atomic"
 	"time"
+
+	"github.com/mooringdb/mooring/core/mongoerr"
 )
 
 // Config configures an Admission. A limit that is 0 does not limit anything.
@@ -64,6 +66,25 @@ func (e *Error) Error() string {
 		return fmt.Sprintf("the call needs more %s than the gateway has", e.What)
 	}
 }
+
+// WaitError reports that the context of a call ended while the call waited for its place, or for the
+// memory of its request: the servers have got nothing of it.
+type WaitError struct {
+	// What names the resource, such as "calls in flight".
+	What string
+	// Err is the cause of the context's end.
+	Err error
+}
+
+func (e *WaitError) Error() string {
+	return e.Err.Error() + " while the call waited for the gateway's " + e.What
+}
+
+// Unwrap returns the cause of the context's end.
+func (e *WaitError) Unwrap() error { return e.Err }
+
+// Delivery returns mongoerr.Unsent.
+func (e *WaitError) Delivery() mongoerr.Delivery { return mongoerr.Unsent }
 
 // Admission admits calls. It is safe for concurrent use.
 type Admission struct {
@@ -139,12 +160,12 @@ func (a *Admission) Rates() Usage {
 
 // EnterCall admits a unary call of a principal. It blocks for at most Config.Patience, and until
 // ctx ends. If it returns nil, the caller must call LeaveCall when the call has ended. Its errors
-// are *Error and the cause of ctx.
+// are *Error and *WaitError.
 func (a *Admission) EnterCall(ctx context.Context, p Principal) error {
 	if err := a.rates.Load().take(p, time.Now()); err != nil {
 		return err
 	}
-	return a.calls.take(ctx, p, 1, false)
+	return a.calls.unsent(a.calls.take(ctx, p, 1, false))
 }
 
 // LeaveCall ends a call that EnterCall has admitted.

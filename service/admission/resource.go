@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -104,6 +105,14 @@ func (r *resource) wait(ctx context.Context, p Principal, amount int64, last boo
 		return context.Cause(ctx)
 	}
 	return r.refusal(v)
+}
+
+// unsent returns the error of take for a call of which nothing has been sent to a server.
+func (r *resource) unsent(err error) error {
+	if _, refused := errors.AsType[*Error](err); err == nil || refused {
+		return err
+	}
+	return &WaitError{What: r.name, Err: err}
 }
 
 // check returns an error if an amount would not fit even if nothing were held.

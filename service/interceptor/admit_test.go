@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/grpc/peer"
 
+	"github.com/mooringdb/mooring/core/operation"
 	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/caller"
@@ -138,6 +139,52 @@ func TestOpenAccount(t *testing.T) {
 	}
 }
 
+// TestDeadlineInQueue checks that a call whose deadline passes while it waits for its place, or for
+// the memory of its request, may be repeated: nothing of it was sent.
+func TestDeadlineInQueue(t *testing.T) {
+	for name, test := range map[string]struct {
+		limits admission.Config
+		work   func(context.Context) error
+		held   bool // the place of another call is waited for
+		what   string
+	}{
+		"a place": {
+			limits: admission.Config{Calls: admission.Limits{Total: 1}}, held: true,
+			what: "calls in flight",
+		},
+		"memory": {
+			limits: admission.Config{Bytes: 1000},
+			work:   func(ctx context.Context) error { return call.From(ctx).Account.Grow(ctx, 800) },
+			what:   "memory",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				test.limits.Patience = time.Minute
+				a := admission.New(test.limits)
+				x := interceptor.New(interceptor.Config{Admission: a})
+				if test.held {
+					if err := a.EnterCall(t.Context(), admission.Principal{Name: "other"}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				var other admission.Account
+				a.Open(&other, admission.Principal{Name: "other"})
+				if err := other.Grow(t.Context(), 500); err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				e := rpcerr.HTTP(unary(ctx, x, test.work)).Body.GetError()
+				if e.GetReason() != "DeadlineExceeded" || e.GetRetry() != "same-request" ||
+					!strings.HasSuffix(e.GetMessage(), "waited for the gateway's "+test.what) {
+					t.Errorf("the call ends with %v, want DeadlineExceeded, same-request", e)
+				}
+			})
+		})
+	}
+}
+
 // TestRefusedReply checks that the client of a call that a reply without room has ended is told so,
 // and not that the call was canceled.
 func TestRefusedReply(t *testing.T) {
@@ -152,6 +199,13 @@ func TestRefusedReply(t *testing.T) {
 		})
 		if got := reasonOf(err); got != "TooLarge" {
 			t.Errorf("%s: %v, want TooLarge", name, err)
+		}
+		err = run(t.Context(), x, func(ctx context.Context) error {
+			_, _ = a.AdmitReply(ctx, 5000)
+			return &operation.OutcomeUnknownError{Err: ctx.Err()}
+		})
+		if got := reasonOf(err); got != "WriteOutcomeUnknown" {
+			t.Errorf("%s, a write that was sent: %v, want WriteOutcomeUnknown", name, err)
 		}
 	}
 }

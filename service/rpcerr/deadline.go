@@ -7,6 +7,7 @@ import (
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/operation"
 	"github.com/mooringdb/mooring/core/pool"
+	"github.com/mooringdb/mooring/service/admission"
 )
 
 // deadlineExceeded explains that the call's own deadline passed. Other timeouts (the server's, of
@@ -22,6 +23,9 @@ func (x *explanation) deadlineExceeded(err error) {
 // deadlineMessage returns a message that says what the call waited for when its deadline passed.
 func deadlineMessage(err error) string {
 	const passed = "the deadline of the call passed"
+	if e, ok := errors.AsType[*admission.WaitError](err); ok {
+		return passed + " while it waited for the gateway's " + e.What
+	}
 	if e, ok := errors.AsType[*mongoerr.SelectionError](err); ok {
 		return passed + " while it waited for a server for " + e.Selector +
 			"; topology: " + e.Topology

@@ -215,6 +215,7 @@ var table = []entry{
 
 	// What it wraps decides.
 	{"*mongoerr.LabeledError", func(error, *explanation) bool { return false }},
+	{"*admission.WaitError", func(error, *explanation) bool { return false }},
 
 	// The deadline and the cancellation of the call.
 	{"context.DeadlineExceeded", func(err error, x *explanation) bool {
