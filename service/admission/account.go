@@ -5,8 +5,14 @@ import (
 	"sync"
 )
 
-// Account holds the bytes of one call. The zero value charges nothing. It is safe for concurrent
-// use and must not be copied.
+// Account holds bytes of memory that one principal uses for one purpose: a call, or what outlives
+// it, such as the rest of a cursor's batch. A holder charges its account before it takes memory
+// (Grow, Reserve), hands memory over to the next holder (HandOver), and returns what it does not
+// use any more (Shrink, Close). No byte is returned twice: an account returns what it holds, and
+// nothing if that was returned before.
+//
+// The zero value charges nothing, and neither does nil. An Account is safe for concurrent use and
+// must not be copied.
 type Account struct {
 	admission *Admission // nil: nothing is charged
 	principal Principal
@@ -14,24 +20,22 @@ type Account struct {
 	refuse context.CancelCauseFunc
 
 	// mu guards the fields below. Nothing blocks while it is held.
-	mu   sync.Mutex
-	held int64
-	// replies is the part of held that is charged for replies of the server.
-	replies int64
-	closed  bool
+	mu      sync.Mutex
+	balance balance
 	// overdrawn says that the account has the overdraft of the admission, with which it reads so
 	// many replies.
 	overdrawn bool
 	reading   int
 }
 
-// Open opens the account of a call that a principal makes; before that, it is the zero value. If a
-// nil, nothing is charged. The caller must call Close when the call holds no memory any more.
+// Open opens an account of a principal; before that, it is the zero value. If a is nil, nothing is
+// charged. The caller must call Close when the holder uses no memory any more.
 func (a *Admission) Open(c *Account, p Principal) { c.admission, c.principal = a, p }
 
-// OpenFor opens another account of the principal of c, for memory that outlives the call.
+// OpenFor opens another account of the principal of c, for memory that outlives the call. If c
+// charges nothing, it does nothing.
 func (c *Account) OpenFor(other *Account) {
-	if c != nil {
+	if c.charges() {
 		other.admission, other.principal = c.admission, c.principal
 	}
 }
@@ -58,19 +62,33 @@ func (c *Account) Grow(ctx context.Context, n int64) error {
 func (c *Account) GrowLast(ctx context.Context, n int64) error { return c.grow(ctx, n, true) }
 
 func (c *Account) grow(ctx context.Context, n int64, last bool) error {
-	if c == nil || c.admission == nil || n <= 0 {
+	if !c.charges() || n <= 0 {
 		return nil
 	}
 	if err := c.admission.bytes.take(ctx, c.principal, n, last); err != nil {
 		return err
 	}
-	c.hold(n)
+	c.keep(n, balance.add)
+	return nil
+}
+
+// Reserve charges n bytes for replies of the server, before the command is sent whose reply they
+// are for. It blocks like Grow. AdmitReply uses them before it charges more; TakeReplies and Close
+// return what is left. A command whose reply would not fit is so refused before it has an effect.
+func (c *Account) Reserve(ctx context.Context, n int64) error {
+	if !c.charges() || n <= 0 {
+		return nil
+	}
+	if err := c.admission.bytes.take(ctx, c.principal, n, false); err != nil {
+		return err
+	}
+	c.keep(n, balance.addReserved)
 	return nil
 }
 
 // CheckTotal returns an *Error if a call could not grow to n bytes even if nothing else were held.
 func (c *Account) CheckTotal(n int64) error {
-	if c == nil || c.admission == nil {
+	if !c.charges() {
 		return nil
 	}
 	return c.admission.bytes.check(n)
@@ -79,26 +97,59 @@ func (c *Account) CheckTotal(n int64) error {
 // Force charges n bytes that are in use already. It does not block. No other call gets them, but
 // the budget may be exceeded.
 func (c *Account) Force(n int64) {
-	if c == nil || c.admission == nil || n <= 0 {
+	if !c.charges() || n <= 0 {
 		return
 	}
 	c.admission.bytes.force(c.principal, n)
-	c.hold(n)
+	c.keep(n, balance.add)
 }
 
-// hold records bytes that were taken, and reports whether it has. A closed account returns them at
-// once.
-func (c *Account) hold(n int64) bool {
-	c.mu.Lock()
-	closed := c.closed
-	if !closed {
-		c.held += n
+// HandOver charges another account with n bytes that it holds from now on, instead of this one. It
+// does not block. What this account does not hold, for example because its call has ended, the
+// other one is charged with as Force does.
+func (c *Account) HandOver(to *Account, n int64) {
+	if !c.charges() || !to.charges() || c.admission != to.admission {
+		to.Force(n)
+		c.Shrink(n)
+		return
 	}
+	handed := c.remove(n)
+	c.admission.bytes.move(c.principal, to.principal, handed)
+	if handed > 0 {
+		to.keep(handed, balance.add)
+	}
+	to.Force(n - handed)
+}
+
+// charges reports whether the account is open, or was.
+func (c *Account) charges() bool { return c != nil && c.admission != nil }
+
+// keep records bytes that were taken, and reports whether it has. A closed account returns them at
+// once.
+func (c *Account) keep(n int64, add func(balance, int64) (balance, bool)) bool {
+	c.mu.Lock()
+	var kept bool
+	c.balance, kept = add(c.balance, n)
 	c.mu.Unlock()
-	if closed {
+	if !kept {
 		c.admission.bytes.give(c.principal, n)
 	}
-	return !closed
+	return kept
+}
+
+// remove removes n bytes, or what there is if that is less, from the account. The caller owns them.
+func (c *Account) remove(n int64) (removed int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.balance, removed = c.balance.remove(n)
+	return removed
+}
+
+// give returns bytes that were removed from the account.
+func (c *Account) give(n int64) {
+	if n > 0 {
+		c.admission.bytes.give(c.principal, n)
+	}
 }
 
 // Held returns the bytes that are charged.
@@ -108,47 +159,40 @@ func (c *Account) Held() int64 {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.held
+	return c.balance.held
 }
 
 // Shrink returns n bytes, or what is charged if that is less.
 func (c *Account) Shrink(n int64) {
-	if c == nil || c.admission == nil {
-		return
-	}
-	c.mu.Lock()
-	n = min(n, c.held)
-	c.held -= n
-	c.mu.Unlock()
-	if n > 0 {
-		c.admission.bytes.give(c.principal, n)
+	if c.charges() {
+		c.give(c.remove(n))
 	}
 }
 
 // TakeReplies returns how many bytes are charged for the server's replies since the last call. The
-// caller returns them with Shrink when the replies are not used any more, unless that is at the end
-// of the call.
-func (c *Account) TakeReplies() (n int64) {
-	if c == nil {
+// caller returns them with Shrink, or hands them over, when the replies are not used any more,
+// unless that is at the end of the call. What Reserve has charged beside them is returned.
+func (c *Account) TakeReplies() (replies int64) {
+	if !c.charges() {
 		return 0
 	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	n, c.replies = c.replies, 0
-	return n
+	var unused int64
+	c.balance, replies, unused = c.balance.takeReplies()
+	c.mu.Unlock()
+	c.give(unused)
+	return replies
 }
 
 // Close returns everything. What is charged later is returned at once.
 func (c *Account) Close() {
-	if c == nil || c.admission == nil {
+	if !c.charges() {
 		return
 	}
 	c.mu.Lock()
-	held := c.held
-	c.held, c.closed = 0, true
+	var held int64
+	c.balance, held = c.balance.close()
 	c.mu.Unlock()
-	if held > 0 {
-		c.admission.bytes.give(c.principal, held)
-	}
+	c.give(held)
 	c.returnOverdraft()
 }

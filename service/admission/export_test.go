@@ -35,3 +35,16 @@ func (q *queue) Members() int                                 { return len(q.mem
 func (q *queue) Waits() int                                   { return q.waits() }
 
 func (b bucket) Take(rate float64, now time.Time) (Bucket, time.Duration) { return b.take(rate, now) }
+
+// Balance is a balance, whose methods are those without a capital.
+type Balance = balance
+
+func (b balance) Add(n int64) (Balance, bool)          { return b.add(n) }
+func (b balance) AddReserved(n int64) (Balance, bool)  { return b.addReserved(n) }
+func (b balance) AddReply(n int64) (Balance, bool)     { return b.addReply(n) }
+func (b balance) Remove(n int64) (Balance, int64)      { return b.remove(n) }
+func (b balance) Draw(n int64) (Balance, int64)        { return b.draw(n) }
+func (b balance) TakeReplies() (Balance, int64, int64) { return b.takeReplies() }
+func (b balance) Close() (Balance, int64)              { return b.close() }
+func (b balance) Held() int64                          { return b.held }
+func (b balance) Parts() int64                         { return b.reserved + b.replies }

@@ -31,20 +31,26 @@ func (r refusal) Error() string { return r.err.Error() }
 // Unwrap returns the refusal and the cancellation.
 func (r refusal) Unwrap() []error { return []error{r.err, context.Canceled} }
 
-// AdmitReply charges a reply of the server to the call that ctx belongs to, before it is read. It
+// AdmitReply charges a reply of the server to the call that ctx belongs to, before it is read: with
+// what Reserve has charged, and with what is missing. It
 // blocks until the reply fits, for at most Config.Patience and until ctx ends. If it does not fit,
 // the call ends with an *Error. What goes on without its client is then read alone: one reply at a
 // time that nothing has room for. The caller calls done when the reply has been read. Until then
 // it is charged even if the call has ended, and afterwards until the end of the call.
 func (a *Admission) AdmitReply(ctx context.Context, size int) (done func(), err error) {
 	c := From(ctx)
-	if c == nil || c.admission == nil {
+	if !c.charges() {
 		return nothing, nil
 	}
-	err = a.bytes.take(ctx, c.principal, int64(size), false)
-	if err == nil {
-		return func() { c.keepReply(int64(size)) }, nil
+	reserved := c.draw(int64(size))
+	// A reply that was reserved for, and is larger, comes first: its call has the rest already.
+	if more := int64(size) - reserved; more > 0 {
+		err = a.bytes.take(ctx, c.principal, more, reserved > 0)
 	}
+	if err == nil {
+		return func() { c.keep(int64(size), balance.addReply) }, nil
+	}
+	c.give(reserved)
 	refused, ok := errors.AsType[*Error](err)
 	if !ok {
 		return nothing, err
@@ -75,7 +81,7 @@ func (a *Admission) overdraw(
 	}
 	a.bytes.force(c.principal, size)
 	return func() {
-		c.keepReply(size)
+		c.keep(size, balance.addReply)
 		c.mu.Lock()
 		c.reading--
 		c.mu.Unlock()
@@ -97,7 +103,7 @@ func (c *Account) beginReading(gets bool) bool {
 // returnOverdraft returns the overdraft if the account has it and does not need it any more.
 func (c *Account) returnOverdraft() {
 	c.mu.Lock()
-	returns := c.overdrawn && c.closed && c.reading == 0
+	returns := c.overdrawn && c.balance.closed && c.reading == 0
 	c.overdrawn = c.overdrawn && !returns
 	c.mu.Unlock()
 	if returns {
@@ -105,11 +111,10 @@ func (c *Account) returnOverdraft() {
 	}
 }
 
-// keepReply records that bytes are charged for a reply. A closed account returns them at once.
-func (c *Account) keepReply(n int64) {
-	if c.hold(n) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.replies += n
-	}
+// draw removes what is reserved for a reply of n bytes from the account. The caller owns it.
+func (c *Account) draw(n int64) (drawn int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.balance, drawn = c.balance.draw(n)
+	return drawn
 }

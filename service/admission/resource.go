@@ -137,6 +137,17 @@ func (r *resource) give(p Principal, amount int64) {
 	r.queue.give(p, amount)
 }
 
+// move gives what one principal holds to another one.
+func (r *resource) move(from, to Principal, amount int64) {
+	if from == to || amount <= 0 {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.queue.force(to, amount)
+	r.queue.give(from, amount)
+}
+
 func (r *resource) usage() Usage {
 	r.mu.Lock()
 	defer r.mu.Unlock()
