@@ -5,14 +5,9 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/paging"
 )
-
-// counted counts the memory that a pager charges.
-type counted struct{ bytes int64 }
-
-func (c *counted) Force(n int64)  { c.bytes += n }
-func (c *counted) Shrink(n int64) { c.bytes -= n }
 
 // TestReclaimTakesNoMore checks that pages which are not in the way of a call stay.
 func TestReclaimTakesNoMore(t *testing.T) {
@@ -23,7 +18,7 @@ func TestReclaimTakesNoMore(t *testing.T) {
 		one := f.r.Held()
 		newer := f.open(6, 2, 1000)
 		f.mustNext(newer.Token)
-		f.r.Reclaim(int64(one))
+		f.r.Reclaim(int64(one), nil)
 		if held := f.r.Held(); held != one {
 			t.Errorf("Reclaim of %d bytes leaves %d, want one page", one, held)
 		}
@@ -36,20 +31,34 @@ func TestReclaimTakesNoMore(t *testing.T) {
 	})
 }
 
-// TestChargedPages checks that what is held between two calls is charged, and that pages give way
-// to calls.
+// TestChargedPages checks that what is held between two calls is charged to the principal of the
+// cursor, whatever its name is, and that pages give way to calls.
 func TestChargedPages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		memory := &counted{}
-		f := newFixture(t, func(c *paging.Config) { c.Memory = memory })
+		a := admission.New(admission.Config{Bytes: 10_000})
+		f := newFixture(t, func(c *paging.Config) { c.Admission = a })
 		first := f.open(6, 2, 1000)
 		f.mustNext(first.Token)
-		if memory.bytes < 4000 || memory.bytes > 5000 {
-			t.Errorf("%d bytes are charged for a page of 4000", memory.bytes)
+		if held := a.Bytes().Held; held < 4000 || held > 5000 {
+			t.Errorf("%d bytes are charged for a page of 4000", held)
 		}
-		f.r.Reclaim(1)
-		if memory.bytes != 0 {
-			t.Errorf("%d bytes are charged after Reclaim", memory.bytes)
+		var own, other admission.Account
+		a.Open(&own, admission.Principal{Name: "anna"})
+		a.Open(&other, admission.Principal{Name: "pages"})
+		if err := own.Grow(t.Context(), 4500); err == nil {
+			t.Error("the page is not charged to its principal")
+		}
+		if err := other.Grow(t.Context(), 4500); err != nil {
+			t.Errorf("the page is charged to another principal: %v", err)
+		}
+		other.Close()
+		f.r.Reclaim(1, &admission.Principal{Name: "pages"})
+		if held := a.Bytes().Held; held == 0 {
+			t.Error("a page was dropped that is another principal's")
+		}
+		f.r.Reclaim(1, &admission.Principal{Name: "anna"})
+		if held := a.Bytes().Held; held != 0 {
+			t.Errorf("%d bytes are charged after Reclaim", held)
 		}
 		if _, err := f.next(first.Token); !errors.Is(err, paging.ErrCursorTokenReused) {
 			t.Errorf("the page that was dropped: %v", err)

@@ -185,7 +185,7 @@ func (p *Pager) holdAll() ([]*held, *handle.Work) {
 	var all []*held
 	for h := range p.allLocked() {
 		if _, moved := h.ledger.Moved(); !moved && !h.Working() {
-			p.memory.leftovers.remove(&h.inLeftovers)
+			p.memory.leftovers.remove(h, &h.inLeftovers)
 			p.table.HoldLocked(h, w)
 			all = append(all, h)
 		}
@@ -306,7 +306,7 @@ func (p *Pager) Accept(rec Record) error {
 	}
 	h.ledger, h.pages, h.sealer = ledger, rec.Pages, p.cfg.Keys.SealerID()
 	p.memory.forget(h)
-	p.memory.leftovers.remove(&h.inLeftovers)
+	p.memory.leftovers.remove(h, &h.inLeftovers)
 	h.cur, h.leftover = nil, leftover{}
 	if g := rec.Holding; g != nil {
 		p.renewLocked(h, g.State)

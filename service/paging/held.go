@@ -2,9 +2,11 @@ package paging
 
 import (
 	"context"
+	"net/netip"
 
 	"github.com/mooringdb/mooring/core/address"
 	"github.com/mooringdb/mooring/core/cursor"
+	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/batch"
 	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/page"
@@ -48,6 +50,8 @@ type held struct {
 	fetch       *fetch // nil if no page is fetched, and no stream runs
 	last        Page   // the page that was delivered last, if it is in the list of pages
 
+	// account is the principal's. It is charged with what the cursor keeps between two calls.
+	account              admission.Account
 	inPages, inLeftovers place
 
 	// The call that works on the cursor, or has removed it, owns the fields below.
@@ -61,7 +65,9 @@ var _ handle.Thing = (*held)(nil)
 
 func (p *Pager) newHeld(h handle.Handle, ns Namespace) *held {
 	h.Kind = handle.KindCursor
-	return &held{Handle: h, pager: p, namespace: ns}
+	made := &held{Handle: h, pager: p, namespace: ns}
+	p.cfg.Admission.Open(&made.account, admission.PrincipalOf(h.Principal, netip.Addr{}))
+	return made
 }
 
 // getLocked returns what is known of a cursor; nil: nothing.
@@ -88,7 +94,7 @@ func (h *held) Describe(i *handle.Info) {
 func (h *held) Removed() {
 	m := &h.pager.memory
 	m.forget(h)
-	m.leftovers.remove(&h.inLeftovers)
+	m.leftovers.remove(h, &h.inLeftovers)
 	if !h.Working() {
 		h.leftover = leftover{}
 	}
@@ -113,7 +119,7 @@ func (h *held) isOpen() bool { return h.cur != nil && !h.cur.Done() }
 func (p *Pager) settleLocked(h *held) {
 	h.fetch = nil
 	if len(h.leftover.documents) > 0 {
-		p.memory.leftovers.remove(&h.inLeftovers)
+		p.memory.leftovers.remove(h, &h.inLeftovers)
 		p.memory.leftovers.push(h, &h.inLeftovers, h.leftover.cost())
 	}
 	open := h.isOpen()
@@ -136,7 +142,7 @@ func (h *held) isUnread() bool { return h.casual && h.pages <= 1 }
 // beginLocked begins a call's work on a cursor.
 func (p *Pager) beginLocked(ctx context.Context, h *held, stream bool) grant {
 	ctx, w := p.table.BeginLocked(ctx, h, stream)
-	p.memory.leftovers.remove(&h.inLeftovers)
+	p.memory.leftovers.remove(h, &h.inLeftovers)
 	h.fetch = &fetch{Work: w}
 	return grant{h: h, ctx: ctx, fetch: h.fetch}
 }
@@ -145,14 +151,14 @@ func (p *Pager) beginLocked(ctx context.Context, h *held, stream bool) grant {
 // which.
 func (p *Pager) dropLocked(h *held) {
 	p.memory.forget(h)
-	p.memory.leftovers.remove(&h.inLeftovers)
+	p.memory.leftovers.remove(h, &h.inLeftovers)
 	h.cur, h.leftover = nil, leftover{}
 	p.settleLocked(h)
 }
 
 // renewLocked makes a cursor of a token's state. It replaces the cursor from before a gap.
 func (p *Pager) renewLocked(h *held, s cursor.State) {
-	p.memory.leftovers.remove(&h.inLeftovers)
+	p.memory.leftovers.remove(h, &h.inLeftovers)
 	h.cur, h.leftover = p.cfg.Continue(s), leftover{}
 	h.cur.SetRunOn(true)
 }

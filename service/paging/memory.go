@@ -4,6 +4,7 @@ import (
 	"container/list"
 
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/service/admission"
 )
 
 // memory bounds what cursors hold while no call works on them: the last delivered pages, for
@@ -33,7 +34,7 @@ func (m *memory) hold(h *held, p Page, cost int) {
 // forget drops the cursor's page, if one is remembered.
 func (m *memory) forget(h *held) {
 	h.last = Page{}
-	m.pages.remove(&h.inPages)
+	m.pages.remove(h, &h.inPages)
 }
 
 // trim makes room. The leftover of one cursor stays in any case, so that a batch may be larger
@@ -43,25 +44,30 @@ func (m *memory) trim(but *held) {
 		m.forget(h)
 	}
 	for h := m.leftovers.first(); h != nil && h != but && m.tooMuch(); h = m.leftovers.first() {
-		m.leftovers.remove(&h.inLeftovers)
+		m.leftovers.remove(h, &h.inLeftovers)
 		h.leftover = leftover{}
 		h.ledger = h.ledger.Cut()
 	}
 }
 
-// reclaim drops the oldest pages until so many bytes are free, or none is left.
-func (m *memory) reclaim(bytes int) {
+// reclaim drops the oldest pages, those of one principal if only is not nil, until so many bytes are
+// free, or none is left.
+func (m *memory) reclaim(bytes int, only *admission.Principal) {
 	least := m.pages.cost - bytes
-	for h := m.pages.first(); h != nil && m.pages.cost > least; h = m.pages.first() {
-		m.forget(h)
+	for at := m.pages.cursors.Front(); at != nil && m.pages.cost > least; {
+		h, _ := at.Value.(*held) // always
+		at = at.Next()
+		if only == nil || h.account.Principal() == *only {
+			m.forget(h)
+		}
 	}
 }
 
-// row holds cursors, oldest first, and the sum of the memory that they keep.
+// row holds cursors, oldest first, and the sum of the memory that they keep. Each cursor's account
+// is charged with what the cursor keeps.
 type row struct {
 	cursors list.List // of *held
 	cost    int
-	charged Memory // with cost; may be nil
 }
 
 // place holds a cursor's place in a row. The zero value is in no row.
@@ -84,19 +90,15 @@ func (r *row) first() *held {
 func (r *row) push(h *held, at *place, cost int) {
 	*at = place{r.cursors.PushBack(h), cost}
 	r.cost += cost
-	if r.charged != nil {
-		r.charged.Force(int64(cost))
-	}
+	h.account.Force(int64(cost))
 }
 
 // remove takes a cursor out of the row, if it is in it.
-func (r *row) remove(at *place) {
+func (r *row) remove(h *held, at *place) {
 	if at.isIn() {
 		r.cursors.Remove(at.element)
 		r.cost -= at.cost
-		if r.charged != nil {
-			r.charged.Shrink(int64(at.cost))
-		}
+		h.account.Shrink(int64(at.cost))
 		*at = place{}
 	}
 }

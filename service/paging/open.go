@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 
+	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/page"
 )
@@ -47,7 +48,8 @@ func (p *Pager) Open(ctx context.Context, o Opening) (Page, error) {
 	}
 	cur.SetRunOn(true)
 	h := p.newHeld(handle.Handle{Principal: o.Principal, Opened: handle.Now()}, o.Namespace)
-	_, _ = rand.Read(h.ID[:]) // never fails
+	admission.From(ctx).OpenFor(&h.account) // a client without a name is known by its address
+	_, _ = rand.Read(h.ID[:])               // never fails
 	h.cur, h.casual, h.ledger = cur, o.Casual, page.Opened()
 	h.transaction = o.Transaction
 	if o.BatchSize != nil {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mooringdb/mooring/core/cursor"
+	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/page"
 	"github.com/mooringdb/mooring/service/seal"
@@ -33,8 +34,9 @@ type Config struct {
 	// PageMemory is how many bytes may be held between two calls: delivered pages, for clients that
 	// ask again, and what is left of batches that are larger than a page. Less than 0 means none.
 	PageMemory int
-	// Memory is charged with what is held between two calls; nil: nothing is.
-	Memory Memory
+	// Admission is charged with what cursors keep between two calls, each for its principal; nil:
+	// nothing is.
+	Admission *admission.Admission
 	// PageBytes is the most that a page holds, unless one document is larger.
 	PageBytes int
 	// MaxCursors bounds the known cursors, including those that have ended or went to another
@@ -45,12 +47,6 @@ type Config struct {
 	MaxPerPrincipal int
 	// Continue makes a cursor of a state; required.
 	Continue func(cursor.State) Cursor
-}
-
-// Memory counts bytes that are in use. Its methods do not block.
-type Memory interface {
-	Force(bytes int64)
-	Shrink(bytes int64)
 }
 
 // Pager holds the cursors of one gateway that are read in pages.
@@ -93,7 +89,6 @@ func New(cfg Config) *Pager {
 	}
 	p.cfg.UnreadIdle = min(p.cfg.UnreadIdle, p.table.Idle())
 	p.memory.budget = max(cfg.PageMemory, 0)
-	p.memory.pages.charged, p.memory.leftovers.charged = cfg.Memory, cfg.Memory
 	_, _ = rand.Read(p.instance[:]) // never fails
 	return p
 }
@@ -132,12 +127,12 @@ func (p *Pager) Start(ctx context.Context) error {
 	return nil
 }
 
-// Reclaim drops the oldest pages that are held for clients that ask again, until so many bytes are
-// free. Such a client gets ErrCursorTokenReused.
-func (p *Pager) Reclaim(bytes int64) {
+// Reclaim drops the oldest pages that are held for clients that ask again, those of one principal
+// if only is not nil, until so many bytes are free. Such a client gets ErrCursorTokenReused.
+func (p *Pager) Reclaim(bytes int64, only *admission.Principal) {
 	p.table.Lock()
 	defer p.table.Unlock()
-	p.memory.reclaim(int(bytes))
+	p.memory.reclaim(int(bytes), only)
 }
 
 // Len returns the number of known cursors, including those that have ended, whose last page a

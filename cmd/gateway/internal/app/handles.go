@@ -76,18 +76,16 @@ const meetTime = time.Second
 func newPager(lc fx.Lifecycle, cfg *config.Config, ring *seal.Ring, c *client.Client,
 	transport *replica.Transport, admitted *admission.Admission, log *slog.Logger,
 ) *paging.Pager {
-	pages := &admission.Account{}
-	admitted.Open(pages, admission.Principal{Name: "pages"})
 	p := paging.New(paging.Config{
-		Memory: pages,
-		Keys:   ring, Deployment: cfg.Deployment(),
+		Admission: admitted,
+		Keys:      ring, Deployment: cfg.Deployment(),
 		Idle: cfg.Cursors.Idle, UnreadIdle: cfg.Cursors.UnreadIdle,
 		PageMemory:      noneIsNegative(int(cfg.Cursors.PageMemory)),
 		PageBytes:       int(cfg.Pages.MaxSize),
 		MaxPerPrincipal: noneIsNegative(cfg.Cursors.MaxPerPrincipal),
 		Continue:        func(s cursor.State) paging.Cursor { return c.ContinueCursor(s) },
 	})
-	admitted.AddReclaim(func(bytes int64, _ *admission.Principal) { p.Reclaim(bytes) })
+	admitted.AddReclaim(p.Reclaim)
 	if transport == nil {
 		lc.Append(fx.Hook{OnStart: p.Start, OnStop: p.Close})
 		return p
