@@ -54,6 +54,15 @@ func (e *Error) Error() string {
 // Unwrap returns the underlying error.
 func (e *Error) Unwrap() error { return e.Err }
 
+// codeAuthenticationFailed is the server's error for a user or a credential that it does not accept.
+const codeAuthenticationFailed = 18
+
+// RefusesCredential reports whether the server refused the user or the credential. Its other errors
+// may be of its own state.
+func (e *Error) RefusesCredential() bool {
+	return mongoerr.Code(e.Err) == codeAuthenticationFailed || errors.Is(e.Err, errRefused)
+}
+
 // Advice returns a sentence that says what to change.
 func (e *Error) Advice() string {
 	switch e.Kind {

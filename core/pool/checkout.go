@@ -11,9 +11,10 @@ import (
 
 // CheckOut returns a connection, which the caller owns until CheckIn. It blocks until a
 // connection has been checked in or established, ctx has ended, or WaitQueueTimeout is over;
-// waiters are served in the order that Config.Caller says. The error is a *ClosedError, a
-// *PoolClearedError, a *WaitQueueTimeoutError (which wraps the reason that ctx ended), or the error
-// of Connect.
+// waiters are served in the order that Config.Caller says. A check-out that a connection is being
+// established for takes what comes first, that one or one that is checked in. The error is a
+// *ClosedError, a *PoolClearedError, a *WaitQueueTimeoutError (which wraps the reason that ctx
+// ended), or the error of Connect.
 func (p *Pool[C]) CheckOut(ctx context.Context) (*Conn[C], error) {
 	return p.CheckOutWithin(ctx, 0)
 }
@@ -76,7 +77,7 @@ func (p *Pool[C]) CheckIn(c *Conn[C]) {
 		p.inUse--
 		p.makeAvailableLocked(c, now)
 	}
-	if p.waiters.len > 0 {
+	if p.waiters.len+p.connecting.len > 0 {
 		doomed = p.serveLocked(now, doomed)
 	}
 	p.unlock(doomed)
@@ -135,15 +136,17 @@ func (p *Pool[C]) takeLocked(now time.Time, doomed []*Conn[C]) (*Conn[C], []*Con
 // connections for the next ones. It is called after every change that could help a
 // waiter.
 func (p *Pool[C]) serveLocked(now time.Time, doomed []*Conn[C]) []*Conn[C] {
-	for p.waiters.len > 0 {
+	for p.waiters.len+p.connecting.len > 0 {
 		var c *Conn[C]
 		c, doomed = p.takeLocked(now, doomed)
 		switch {
 		case c != nil:
-			p.handOverLocked(c, p.waiters.pop())
-		case p.hasRoomLocked():
+			p.handOverLocked(c, p.nextLocked())
+		case p.waiters.len > 0 && p.hasRoomLocked():
 			w := p.waiters.pop()
 			p.createLocked(w.ctx, w)
+		case p.cooldown.err != nil && len(p.conns) == 0:
+			p.evictLocked(p.cooldown.err, event.CheckOutConnectionError)
 		default:
 			return doomed
 		}
@@ -151,9 +154,44 @@ func (p *Pool[C]) serveLocked(now time.Time, doomed []*Conn[C]) []*Conn[C] {
 	return doomed
 }
 
+// nextLocked removes and returns the first waiter. If a connection is being established for it,
+// that is now for the first waiter without one, or for none.
+func (p *Pool[C]) nextLocked() *waiter[C] {
+	w := p.connecting.head
+	if w == nil {
+		return p.waiters.pop()
+	}
+	c := w.pending
+	p.disownLocked(c)
+	if heir := p.waiters.pop(); heir != nil {
+		p.assignLocked(c, heir)
+	}
+	return w
+}
+
+// assignLocked makes c, which is being established, the connection of w. If w has had another one,
+// it keeps its place.
+func (p *Pool[C]) assignLocked(c *Conn[C], w *waiter[C]) {
+	c.owner, w.pending = w, c
+	if !w.queued {
+		p.connecting.push(w)
+	}
+}
+
+// disownLocked ends what assignLocked began. It returns the waiter, nil if c is for none.
+func (p *Pool[C]) disownLocked(c *Conn[C]) *waiter[C] {
+	w := c.owner
+	if w != nil {
+		c.owner, w.pending = nil, nil
+		p.connecting.remove(w)
+	}
+	return w
+}
+
 // hasRoomLocked reports whether another connection may be created.
 func (p *Pool[C]) hasRoomLocked() bool {
-	return p.state == StateReady && uint64(p.pending) < p.cfg.MaxConnecting && !p.isFullLocked()
+	return p.state == StateReady && p.cooldown.err == nil &&
+		uint64(p.pending) < p.cfg.MaxConnecting && !p.isFullLocked()
 }
 
 func (p *Pool[C]) isFullLocked() bool { return p.maxSize > 0 && uint64(len(p.conns)) >= p.maxSize }
@@ -168,13 +206,13 @@ func (p *Pool[C]) lendLocked(c *Conn[C], start time.Time) {
 // takes as long as all the work under mu.
 func (p *Pool[C]) handOverLocked(c *Conn[C], w *waiter[C]) {
 	p.lendLocked(c, w.start)
-	w.conn, w.pending = c, nil
+	w.conn = c
 	p.handed.push(w)
 }
 
 func (p *Pool[C]) refuseLocked(w *waiter[C], err error, reason event.CheckOutFailedReason) {
 	p.emitLocked(fact{kind: checkOutFailed, reason: string(reason), err: err, since: w.start})
-	w.err, w.pending = err, nil
+	w.err = err
 	w.served <- struct{}{}
 }
 
@@ -235,7 +273,7 @@ func (p *Pool[C]) leave(w *waiter[C], err error, always bool) {
 	case w.pending != nil && !always:
 		return
 	case w.pending != nil:
-		w.pending.owner = nil
+		p.disownLocked(w.pending)
 	default:
 		p.waiters.remove(w)
 	}

@@ -108,8 +108,11 @@ func newCMAPRun(t *testing.T, c cmapFile, connect connector) *cmapRun {
 		WaitQueueTimeout:    time.Duration(o.WaitQueueTimeoutMS) * time.Millisecond,
 		MaintenanceInterval: time.Duration(o.BackgroundThreadIntervalMS) * time.Millisecond,
 		Connect:             connect,
-		ConnectFailed:       func(_ uint64, err error) { r.clear(pool.ClearOptions{Cause: err}) },
-		Sink:                r.sink(),
+		ConnectFailed: func(_ uint64, err error) bool {
+			r.clear(pool.ClearOptions{Cause: err})
+			return false
+		},
+		Sink: r.sink(),
 	})
 	return r
 }

@@ -57,14 +57,14 @@ func (p *Pool[C]) createLocked(ctx context.Context, owner *waiter[C]) {
 	p.pending++
 	c := &Conn[C]{
 		pool: p, id: p.lastID, generation: p.generation, since: time.Now(),
-		owner: owner, populates: owner == nil,
+		populates: owner == nil,
 	}
 	if p.cfg.Service == nil {
 		c.leadsTo = &p.server
 	}
 	p.conns[c] = struct{}{}
 	if owner != nil {
-		owner.pending = c
+		p.assignLocked(c, owner)
 	}
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	c.cancel = cancel
@@ -78,11 +78,11 @@ func (p *Pool[C]) createLocked(ctx context.Context, owner *waiter[C]) {
 // establish connects c and gives it to its owner, or to the first waiter, or makes it available.
 func (p *Pool[C]) establish(ctx context.Context, c *Conn[C]) {
 	resource, err := p.cfg.Connect(ctx, c.id)
-	connected := err == nil
+	connected, own := err == nil, false
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause // the pool canceled it
 	} else if err != nil && p.cfg.ConnectFailed != nil {
-		p.cfg.ConnectFailed(c.generation, err)
+		own = p.cfg.ConnectFailed(c.generation, err)
 	}
 	var service ServiceID
 	if err == nil && p.cfg.Service != nil {
@@ -97,6 +97,9 @@ func (p *Pool[C]) establish(ctx context.Context, c *Conn[C]) {
 		err = context.Cause(ctx) // the pool may have canceled it at this moment
 	}
 	c.resource, c.service = resource, service
+	if own {
+		p.cooldown = cooldown{err: err, until: time.Now().Add(cooldownTime)}
+	}
 	if err != nil {
 		p.establishFailedLocked(c, err)
 	} else {
@@ -120,30 +123,31 @@ func (p *Pool[C]) establishedLocked(c *Conn[C]) {
 	if p.cfg.Service != nil {
 		c.leadsTo, c.generation = p.services.join(c.service, c.generation)
 	}
-	p.retry = backoff{}
-	owner := c.owner
-	c.owner = nil
+	p.retry, p.cooldown = backoff{}, cooldown{}
 	switch {
 	case c.isStaleLocked():
 		p.closeLocked(c, event.ClosedStale, nil)
-		p.startOverLocked(owner)
-	case owner != nil:
+		p.startOverLocked(c)
+	case c.owner != nil:
 		p.pending--
-		p.handOverLocked(c, owner)
+		p.handOverLocked(c, p.disownLocked(c))
 	default:
 		p.pending--
 		p.makeAvailableLocked(c, now)
 	}
 }
 
-// startOverLocked serves a check-out whose new connection was stale, as a check-out of now:
-// unless the pool is paused, another connection takes the place of the stale one.
-func (p *Pool[C]) startOverLocked(w *waiter[C]) {
+// startOverLocked serves the check-out that c, which was stale when it was established, was for,
+// as a check-out of now: unless the pool is paused, another connection takes the place of c.
+func (p *Pool[C]) startOverLocked(c *Conn[C]) {
+	w := c.owner
 	switch {
 	case w == nil:
 	case p.state == StateReady:
+		c.owner = nil
 		p.createLocked(w.ctx, w)
 	default:
+		p.disownLocked(c)
 		p.refuseLocked(w, p.clearedErrorLocked(), event.CheckOutConnectionError)
 	}
 }
@@ -156,8 +160,7 @@ func (p *Pool[C]) establishFailedLocked(c *Conn[C], err error) {
 	if !c.isStaleLocked() { // a clear also says when to go on, by Ready
 		p.retry = p.retry.next(p.cfg.MaintenanceInterval)
 	}
-	owner := c.owner
-	c.owner = nil
+	owner := p.disownLocked(c)
 	p.closeLocked(c, reason, err)
 	if owner != nil {
 		p.refuseLocked(owner, err, failure)

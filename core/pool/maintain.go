@@ -26,11 +26,13 @@ func (p *Pool[C]) maintain(ctx context.Context) {
 		}
 		retry = nil
 		p.interruptAll()
+		later := p.resume()
 		if tick != nil {
 			p.prune()
-			if later := p.populate(ctx); later > 0 {
-				retry = time.After(later)
-			}
+			later = max(later, p.populate(ctx))
+		}
+		if later > 0 {
+			retry = time.After(later)
 		}
 		p.flush()
 	}
@@ -99,6 +101,32 @@ func (p *Pool[C]) populate(ctx context.Context) (later time.Duration) {
 		}
 	}
 	p.unlock(nil)
+	return later
+}
+
+// cooldownTime is how long the pool begins no establishment after a failure of the owner's own. It
+// is as long as a server stays unknown at least after one of the server's
+// (minHeartbeatFrequencyMS).
+const cooldownTime = 500 * time.Millisecond
+
+// cooldown holds the failure after which the pool begins no establishment, and until when.
+type cooldown struct {
+	err   error // nil: the pool establishes connections
+	until time.Time
+}
+
+// resume ends a cooldown whose time is over, and serves the check-outs that wait. It returns how much
+// of the time is left.
+func (p *Pool[C]) resume() (later time.Duration) {
+	p.mu.Lock()
+	var doomed []*Conn[C]
+	if p.cooldown.err != nil {
+		if later = time.Until(p.cooldown.until); later <= 0 {
+			p.cooldown = cooldown{}
+			doomed = p.serveLocked(p.clock(p.ages), nil)
+		}
+	}
+	p.unlock(doomed)
 	return later
 }
 

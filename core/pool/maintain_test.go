@@ -91,8 +91,8 @@ func TestPausedPoolIsNotPopulated(t *testing.T) {
 }
 
 // CMAP-036, CMAP-045, CMAP-053: MinSize and check-outs share MaxConnecting. A check-out that
-// waits for it takes the first connection that is populated or returned, and establishes none
-// then.
+// waits for it takes the first connection that is populated or returned. One that was being
+// established for it then is for the next check-out.
 func TestWaitersForMaxConnectingTakeWhatComes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, func(c *pool.Config[*fake]) {
@@ -113,12 +113,16 @@ func TestWaitersForMaxConnectingTakeWhatComes(t *testing.T) {
 		}
 		third := r.goCheckOut(t.Context()) // the second has a connection pending by now
 		r.CheckIn(c)
-		if c := (<-third).conn; c.ID() != 1 {
-			t.Errorf("the third got connection %d, want the returned one", c.ID())
+		if c := (<-second).conn; c.ID() != 1 {
+			t.Errorf("the second got connection %d, want the returned one", c.ID())
+		} else {
+			defer r.CheckIn(c)
+		}
+		if c := (<-third).conn; c.ID() != 2 {
+			t.Errorf("the third got connection %d, want what was begun for the second", c.ID())
 		} else {
 			r.CheckIn(c)
 		}
-		r.CheckIn((<-second).conn)
 		if s := r.Stats(); s.Total != 2 {
 			t.Errorf("Stats() = %+v, want two connections", s)
 		}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/mooringdb/mooring/core/pool"
 )
@@ -20,7 +21,9 @@ type model struct {
 	paused                 bool
 	generation             uint64
 	lastID                 uint64
-	queue                  []int // check-outs that wait
+	queue                  []int // check-outs that wait without a connection of their own
+	connecting             []int // those that wait with one that is being established
+	cooling                bool  // an establishment has failed for a reason of the owner's own
 	pending, available     []*modelConn
 	got                    map[int]*modelConn // by the check-outs that have them
 	failed                 map[int]string
@@ -38,28 +41,71 @@ func (m *model) usable(c *modelConn) bool { return c.generation == m.generation 
 
 // serve serves the waiters as far as possible.
 func (m *model) serve() {
-	for len(m.queue) > 0 {
-		first := m.queue[0]
+	for len(m.queue)+len(m.connecting) > 0 {
 		switch last := len(m.available) - 1; {
 		case last >= 0:
 			c := m.available[last]
 			m.available = m.available[:last]
-			if !m.usable(c) {
-				continue
+			if m.usable(c) {
+				m.got[m.next()] = c
 			}
-			m.got[first] = c
-		case !m.paused && m.total() < m.maxSize && len(m.pending) < m.maxConnecting:
-			m.create(first)
+		case len(m.queue) == 0:
+			return
+		case !m.paused && !m.cooling && m.total() < m.maxSize && len(m.pending) < m.maxConnecting:
+			m.create(m.first())
+		case m.cooling && m.total() == 0:
+			m.failed[m.first()] = "own"
 		default:
 			return
 		}
-		m.queue = m.queue[1:]
 	}
+}
+
+// first removes and returns the first check-out without a connection of its own.
+func (m *model) first() int {
+	n := m.queue[0]
+	m.queue = m.queue[1:]
+	return n
+}
+
+// next removes and returns the check-out that is served next. Its own connection, if it has one,
+// is for another then.
+func (m *model) next() int {
+	if len(m.connecting) == 0 {
+		return m.first()
+	}
+	n := m.connecting[0]
+	for _, c := range m.pending {
+		if c.owner != n {
+			continue
+		}
+		m.disown(c)
+		if len(m.queue) > 0 {
+			c.owner = m.first()
+			m.connecting = append(m.connecting, c.owner)
+		}
+	}
+	return n
+}
+
+func (m *model) disown(c *modelConn) {
+	m.connecting = slices.DeleteFunc(m.connecting, func(n int) bool { return n == c.owner })
+	c.owner = 0
 }
 
 func (m *model) create(owner int) {
 	m.lastID++
-	m.pending = append(m.pending, &modelConn{id: m.lastID, generation: m.generation, owner: owner})
+	c := &modelConn{id: m.lastID, generation: m.generation}
+	m.pending = append(m.pending, c)
+	if c.owner = owner; !slices.Contains(m.connecting, owner) {
+		m.connecting = append(m.connecting, owner)
+	}
+}
+
+// pass lets the time of a cooldown pass.
+func (m *model) pass() {
+	m.cooling = false
+	m.serve()
 }
 
 func (m *model) checkOut(n int) {
@@ -85,7 +131,7 @@ func (m *model) cancel(n int) {
 	m.queue = slices.DeleteFunc(m.queue, func(w int) bool { return w == n })
 	for _, c := range m.pending {
 		if c.owner == n {
-			c.owner = 0
+			m.disown(c)
 		}
 	}
 }
@@ -94,17 +140,25 @@ func (m *model) cancel(n int) {
 func (m *model) establish(i int, failure string) {
 	c := m.pending[i]
 	m.pending = slices.Delete(m.pending, i, i+1)
+	if failure == "" || failure == "own" {
+		m.cooling = failure == "own"
+	}
+	owner := c.owner
+	if failure == "" && !m.paused && c.generation != m.generation && owner != 0 {
+		m.create(owner)
+		m.serve()
+		return
+	}
+	m.disown(c)
 	switch {
-	case failure != "" && c.owner != 0:
-		m.failed[c.owner] = failure
+	case failure != "" && owner != 0:
+		m.failed[owner] = failure
 	case failure != "":
-	case m.paused && c.owner != 0:
-		m.failed[c.owner] = "cleared"
-	case c.generation != m.generation && c.owner != 0:
-		m.create(c.owner)
+	case m.paused && owner != 0:
+		m.failed[owner] = "cleared"
 	case c.generation != m.generation:
-	case c.owner != 0:
-		m.got[c.owner] = c
+	case owner != 0:
+		m.got[owner] = c
 	default:
 		m.available = append(m.available, c)
 	}
@@ -148,6 +202,7 @@ func newTrial(t *testing.T, maxSize, maxConnecting uint64) *trial {
 	}
 	tr.rig = newRig(t, func(c *pool.Config[*fake]) {
 		c.MaxSize, c.MaxConnecting, c.Connect = &maxSize, maxConnecting, tr.connect
+		c.ConnectFailed = func(_ uint64, err error) bool { return errors.Is(err, errOwn) }
 	})
 	return tr
 }
@@ -187,28 +242,28 @@ func (tr *trial) step(b byte) {
 			tr.results[n] = result{conn: c}
 		}
 	case 5:
-		waiting := slices.Clone(m.queue)
-		for _, c := range m.pending {
-			if c.owner != 0 {
-				waiting = append(waiting, c.owner)
-			}
-		}
-		if n, ok := pick(which, waiting); ok {
+		if n, ok := pick(which, slices.Concat(m.queue, m.connecting)); ok {
 			m.cancel(n)
 			tr.cancels[n]()
 		}
 	case 6, 7:
+		if b%9 == 7 && which%4 == 3 {
+			m.pass()
+			time.Sleep(time.Second) //nolint:forbidigo // fake time
+			break
+		}
 		if c, ok := pick(which, m.pending); ok {
 			failure, err := "", error(nil)
 			if b%9 == 7 && which%2 == 0 {
-				failure, err = "lost", errLost
+				err = []error{errLost, errOwn}[which/2%2]
+				failure = kind(err)
 			}
 			m.establish(slices.Index(m.pending, c), failure)
 			tr.gates[c.id] <- err
 		}
 	case 8:
 		if m.paused {
-			m.paused = false
+			m.paused, m.cooling = false, false
 			tr.Ready()
 			tr.Deliver()
 			break
@@ -281,12 +336,17 @@ func (tr *trial) difference() string {
 	return ""
 }
 
+// errOwn is a failure for which ConnectFailed returns true.
+var errOwn = errors.New("no credential")
+
 func kind(err error) string {
 	switch {
 	case err == nil:
 		return ""
 	case errors.Is(err, errLost):
 		return "lost"
+	case errors.Is(err, errOwn):
+		return "own"
 	case errors.Is(err, context.Canceled):
 		return "timeout"
 	}

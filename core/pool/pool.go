@@ -63,7 +63,11 @@ type Config[C Resource] struct {
 	// pool here. It is called without locks, and not for an establishment that the pool itself
 	// has canceled. In load-balancer mode the failure is stale if the generation is below
 	// GenerationOf the service that it reached, if that is known.
-	ConnectFailed func(generation uint64, err error)
+	//
+	// It returns true if the failure is the owner's own and says nothing about the server. Then the
+	// pool begins no establishment for half a second: the check-outs that wait are for the
+	// connections that it has. If it has none, they fail with the same error.
+	ConnectFailed func(generation uint64, err error) (own bool)
 
 	// Service, if set, puts the pool in load-balancer mode. It returns the service that an
 	// established connection leads to. Each service has its own generation and is cleared
@@ -132,12 +136,16 @@ type Pool[C Resource] struct {
 	inUse      int
 	conns      map[*Conn[C]]struct{} // all that are not closed
 	available  []*Conn[C]            // the most recently used last
+	// waiters has the check-outs that wait and have no connection of their own that is being
+	// established, and connecting, in the order in which they left waiters, those that have one.
 	waiters    waitQueue[C]
+	connecting queue[C]
 	// handed has the waiters with a connection that have not been woken; unlock wakes them.
 	handed     queue[C]
 	clearedBy  error            // the cause of the last Clear
 	populating bool             // a connection is being established for MinSize
 	retry      backoff          // after establishments that failed
+	cooldown   cooldown         // after ConnectFailed returned true
 	interrupt  error            // the cause of an interrupting clear that is not carried out yet
 	pinned     [numPurposes]int // by purpose, of those in use
 	server     service          // what all connections lead to, except in load-balancer mode
@@ -181,7 +189,7 @@ func (p *Pool[C]) Ready() (held bool) {
 	if held = p.state == StatePaused; held {
 		p.state = StateReady
 		p.clearedBy = nil
-		p.retry = backoff{}
+		p.retry, p.cooldown = backoff{}, cooldown{}
 		p.holdLocked()
 		p.emitLocked(fact{kind: poolReady})
 	}
@@ -301,6 +309,19 @@ func (p *Pool[C]) GenerationOf(service ServiceID) uint64 {
 		return p.generation
 	}
 	return p.services.generation(service)
+}
+
+// IsServing reports whether the pool has established connections that can be used: to that service
+// in load-balancer mode. It takes time in proportion to the connections.
+func (p *Pool[C]) IsServing(service ServiceID) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.conns {
+		if c.state != connPending && c.service == service && c.resource.Alive() && !c.isStaleLocked() {
+			return true
+		}
+	}
+	return false
 }
 
 // Stats returns the pool's counts.

@@ -338,7 +338,10 @@ func TestEstablishmentOutlivesItsCheckOut(t *testing.T) {
 		r = newRig(t, func(c *pool.Config[*fake]) {
 			// WaitQueueTimeout does not bound an establishment.
 			c.Connect, c.WaitQueueTimeout = slow(&r), 100*time.Millisecond
-			c.ConnectFailed = func(uint64, error) { t.Error("ConnectFailed was called") }
+			c.ConnectFailed = func(uint64, error) bool {
+				t.Error("ConnectFailed was called")
+				return false
+			}
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer cancel()
@@ -410,11 +413,12 @@ func TestEstablishmentFails(t *testing.T) {
 				time.Sleep(time.Second) //nolint:forbidigo // fake time
 				return nil, refused
 			}
-			c.ConnectFailed = func(generation uint64, err error) {
+			c.ConnectFailed = func(generation uint64, err error) bool {
 				if generation != 0 || !errors.Is(err, refused) {
 					t.Errorf("ConnectFailed(%d, %v)", generation, err)
 				}
 				r.clear(pool.ClearOptions{Cause: err})
+				return false
 			}
 		})
 		first, second := r.goCheckOut(t.Context()), r.goCheckOut(t.Context())
@@ -464,7 +468,10 @@ func TestClearInterrupts(t *testing.T) {
 				}
 				return r.fake(), nil
 			}
-			c.ConnectFailed = func(uint64, error) { t.Error("ConnectFailed was called for an establishment that the pool gave up") }
+			c.ConnectFailed = func(uint64, error) bool {
+				t.Error("ConnectFailed was called for an establishment that the pool gave up")
+				return false
+			}
 		})
 		c := r.checkOut()
 		block.Store(true)
@@ -521,22 +528,16 @@ func TestClose(t *testing.T) {
 		r.CheckIn((<-idle).conn)
 		d := r.checkOut()
 		pending := r.goCheckOut(t.Context())
-		waiting := r.goCheckOut(t.Context())
 		r.CheckIn(d)
-		r.seen()
-		got := <-waiting // the returned one; take it back
-		r.CheckIn(got.conn)
+		r.CheckIn((<-pending).conn) // the returned one; the third is being established, for none
 		r.seen()
 		r.Close()
 		r.Close()
-		if err := (<-pending).err; !errors.Is(err, pool.ErrClosed) {
-			t.Errorf("CheckOut during Close = %v, want ErrClosed", err)
-		}
 		if _, err := r.CheckOut(t.Context()); !errors.Is(err, pool.ErrClosed) {
 			t.Errorf("CheckOut after Close = %v, want ErrClosed", err)
 		}
 		r.CheckIn(c)
-		r.want("closed 2: poolClosed", "closed", "closed 3: poolClosed", "failed after 0s: poolClosed",
+		r.want("closed 2: poolClosed", "closed", "closed 3: poolClosed",
 			"started", "failed after 0s: poolClosed", "in 1", "closed 1: poolClosed")
 		for i, f := range r.fakes {
 			if f.timesClosed() != 1 {
@@ -546,6 +547,22 @@ func TestClose(t *testing.T) {
 		if s := r.Stats(); s.Total != 0 || s.InUse != 0 {
 			t.Errorf("Stats() = %+v, want nothing", s)
 		}
+	})
+}
+
+func TestCloseFailsWaiters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var r *rig
+		r = newRig(t, func(c *pool.Config[*fake]) { c.MaxConnecting, c.Connect = 1, slow(&r) })
+		connecting, waiting := r.goCheckOut(t.Context()), r.goCheckOut(t.Context())
+		r.Close()
+		for name, ch := range map[string]<-chan result{"connecting": connecting, "waiting": waiting} {
+			if err := (<-ch).err; !errors.Is(err, pool.ErrClosed) {
+				t.Errorf("the check-out that is %s = %v, want ErrClosed", name, err)
+			}
+		}
+		r.want("ready", "started", "created 1", "started", "failed after 0s: poolClosed", "closed",
+			"closed 1: poolClosed", "failed after 0s: poolClosed")
 	})
 }
 

@@ -16,7 +16,7 @@ type replay struct {
 	// refused: the check-out that started last met a paused pool, and fails next.
 	refused      bool
 	queue        []uint64               // tickets
-	establishing map[uint64]bool        // tickets that left the queue for a connection of their own
+	establishing []uint64               // tickets that left the queue for a connection of their own
 	state        map[uint64]string      // of connections: the last event
 	made         map[uint64]int         // when a connection was created
 	cleared      map[pool.ServiceID]int // when a service was cleared last
@@ -26,7 +26,7 @@ type replay struct {
 
 func newReplay(s *soak) *replay {
 	return &replay{
-		soak: s, t: s.t, paused: true, establishing: map[uint64]bool{},
+		soak: s, t: s.t, paused: true,
 		state: map[uint64]string{}, made: map[uint64]int{}, cleared: map[pool.ServiceID]int{}, used: map[uint64]int{},
 		next: map[string][]string{
 			"":        {"created"},
@@ -69,9 +69,9 @@ func (r *replay) step(now int, e told) {
 		r.sum.Created++
 		r.made[e.id] = now
 		// An owner that is establishing again had a first connection that was stale at once.
-		if owner := r.owner[e.id]; owner != 0 && !r.establishing[owner] {
+		if owner := r.owner[e.id]; owner != 0 && !slices.Contains(r.establishing, owner) {
 			r.leaveQueue(owner)
-			r.establishing[owner] = true
+			r.establishing = append(r.establishing, owner)
 		}
 	case "ready":
 		r.sum.Ready++
@@ -110,14 +110,43 @@ func (r *replay) checkedOut(id uint64) {
 	if r.made[id] < r.cleared[c.service] {
 		r.t.Errorf("check-out %d got connection %d, which is stale", number, id)
 	}
-	if r.establishing[number] {
-		if r.owner[id] != number || r.used[id] > 1 {
-			r.t.Errorf("check-out %d got connection %d instead of its own", number, id)
-		}
-		delete(r.establishing, number)
+	at := slices.Index(r.establishing, number)
+	switch own := r.ownOf(number); {
+	case at < 0 && len(r.establishing) == 0:
+		r.leaveQueue(number)
 		return
+	case at < 0:
+		r.t.Errorf("check-out %d was served before those that came earlier: %v", number, r.establishing)
+		return
+	case own != id && at > 0:
+		r.t.Errorf("check-out %d got connection %d, which is not its own, before %v", number, id,
+			r.establishing[:at])
+	case own != id:
+		r.passOn(own)
 	}
-	r.leaveQueue(number)
+	at = slices.Index(r.establishing, number)
+	r.establishing = slices.Delete(r.establishing, at, at+1)
+}
+
+// ownOf returns the connection that is being established for a check-out.
+func (r *replay) ownOf(number uint64) uint64 {
+	newest := uint64(0)
+	for id, owner := range r.owner {
+		if owner == number && r.state[id] != "" {
+			newest = max(newest, id)
+		}
+	}
+	return newest
+}
+
+// passOn makes the connection that of the first check-out in the queue.
+func (r *replay) passOn(id uint64) {
+	delete(r.owner, id)
+	if len(r.queue) > 0 {
+		r.owner[id] = r.queue[0]
+		r.establishing = append(r.establishing, r.queue[0])
+		r.queue = r.queue[1:]
+	}
 }
 
 func (r *replay) failed(err error) {
@@ -126,7 +155,8 @@ func (r *replay) failed(err error) {
 		return
 	}
 	for _, number := range r.errs[err] { // several if they were sent away together
-		delete(r.establishing, number)
+		r.establishing = slices.DeleteFunc(r.establishing,
+			func(n uint64) bool { return n == number })
 		r.queue = slices.DeleteFunc(r.queue, func(n uint64) bool { return n == number })
 	}
 }

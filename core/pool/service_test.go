@@ -209,7 +209,10 @@ func TestEstablishmentFailsBehindALoadBalancer(t *testing.T) {
 		var begun uint64
 		b := newBalanced(t, func(c *pool.Config[*fake]) {
 			c.MaxConnecting = 1
-			c.ConnectFailed = func(generation uint64, _ error) { begun = generation }
+			c.ConnectFailed = func(generation uint64, _ error) bool {
+				begun = generation
+				return false
+			}
 		})
 		gate := b.block()
 		first, second := b.goCheckOut(t.Context()), b.goCheckOut(t.Context())

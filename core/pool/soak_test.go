@@ -3,6 +3,7 @@ package pool_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"runtime"
@@ -131,6 +132,7 @@ func newSoak(t *testing.T, balanced bool) *soak {
 		Address: "a:1", MaxSize: new(uint64(8)), MinSize: 2, MaxPinned: 4,
 		WaitQueueTimeout: time.Duration(rand.IntN(2)) * 10 * time.Millisecond, MaintenanceInterval: time.Millisecond,
 		Connect: s.connect, Sink: s.sink(),
+		ConnectFailed: func(_ uint64, err error) bool { return errors.Is(err, errOwn) },
 	}
 	if balanced {
 		cfg.Service = func(c *soakConn) pool.ServiceID { return c.service }
@@ -151,7 +153,10 @@ func (s *soak) connect(ctx context.Context, id uint64) (*soakConn, error) {
 	for range rand.IntN(4) {
 		runtime.Gosched()
 	}
-	if rand.IntN(16) == 0 {
+	switch rand.IntN(256) {
+	case 0:
+		return nil, fmt.Errorf("%w", errOwn) // told apart from others
+	case 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16:
 		return nil, errors.New("refused")
 	}
 	s.mu.Lock()

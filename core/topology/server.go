@@ -133,20 +133,24 @@ func (s *server) poolConfig() pool.Config[*conn.Conn] {
 		MaxSize: cfg.Pool.MaxSize, MinSize: cfg.Pool.MinSize, MaxConnecting: cfg.Pool.MaxConnecting,
 		MaxIdleTime: cfg.Pool.MaxIdleTime, WaitQueueTimeout: cfg.Pool.WaitQueueTimeout,
 		MaxPinned: cfg.Pool.MaxPinned, Caller: cfg.Pool.Caller,
-		Connect: s.connect,
-		ConnectFailed: func(generation uint64, err error) {
-			// Behind a load balancer an error before or during hello is no service's; that of an
-			// authentication names it.
-			s.topology.fail(s, description.Failure{
-				Err: err, Generation: generation, Handshaking: true, Service: serviceOf(err),
-			})
-		},
-		Sink: cfg.Sink,
+		Connect:       s.connect,
+		ConnectFailed: s.connectFailed,
+		Sink:          cfg.Sink,
 	}
 	if cfg.LoadBalanced {
 		out.Service = func(c *conn.Conn) pool.ServiceID { return c.Description().ServiceID }
 	}
 	return out
+}
+
+// connectFailed applies an error of a connection that was being established.
+func (s *server) connectFailed(generation uint64, err error) (own bool) {
+	// Behind a load balancer an error before or during hello is no service's; that of an
+	// authentication names it.
+	s.topology.fail(s, description.Failure{
+		Err: err, Generation: generation, Handshaking: true, Service: serviceOf(err),
+	})
+	return false
 }
 
 // serviceOf returns the service whose authentication failed, zero if there is none.
