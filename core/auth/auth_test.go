@@ -446,6 +446,9 @@ func TestRefusal(t *testing.T) {
 			if kind(err) != tt.kind || mongoerr.Code(err) != tt.code {
 				t.Errorf("Authenticate() = %v of kind %v, want %v", err, kind(err), tt.kind)
 			}
+			if e, _ := errors.AsType[*auth.Error](err); e.RefusesCredential() != (tt.code == 18) {
+				t.Errorf("%v: RefusesCredential() = %v", err, e.RefusesCredential())
+			}
 			if strings.Contains(err.Error(), secret) != tt.shows {
 				t.Errorf("Authenticate() = %v, shows what the server says: want %v", err, tt.shows)
 			}

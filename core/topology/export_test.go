@@ -5,6 +5,9 @@ import (
 	"github.com/mooringdb/mooring/core/description"
 )
 
+// IsOfCredential is what the pool of a server asks.
+var IsOfCredential = isOfCredential
+
 // Apply is what a monitor does with the outcome of a check.
 func (t *Topology) Apply(s *description.Server) {
 	current, _ := t.snapshot.Load()

@@ -143,14 +143,28 @@ func (s *server) poolConfig() pool.Config[*conn.Conn] {
 	return out
 }
 
-// connectFailed applies an error of a connection that was being established.
+// connectFailed applies an error of a connection that was being established. It reports whether the
+// error is of the credential, and so changes nothing.
 func (s *server) connectFailed(generation uint64, err error) (own bool) {
 	// Behind a load balancer an error before or during hello is no service's; that of an
 	// authentication names it.
+	service := serviceOf(err)
+	if isOfCredential(err, s.pool.Load().IsServing(service)) {
+		return true
+	}
 	s.topology.fail(s, description.Failure{
-		Err: err, Generation: generation, Handshaking: true, Service: serviceOf(err),
+		Err: err, Generation: generation, Handshaking: true, Service: service,
 	})
 	return false
+}
+
+// isOfCredential reports whether the failure concerns the credential alone. SDAM makes a server
+// unknown after each failed authentication. Here it stays known if this side could not get its
+// credential. It also stays known if it refused the credential, as long as it is serving connections
+// that have logged in before: they can go on while a password is being changed.
+func isOfCredential(err error, serving bool) bool {
+	e, ok := errors.AsType[*auth.Error](err)
+	return ok && (e.Kind == auth.KindCredential || serving && e.RefusesCredential())
 }
 
 // serviceOf returns the service whose authentication failed, zero if there is none.
