@@ -7,17 +7,16 @@
 //	for order, err := range orders.Find(ctx, client.JSON(`{"total": {"$gt": 10}}`)) { … }
 //
 // Results that have many documents are iterators, over pages or over a stream. Errors are *Error.
-// A call is repeated if its error says that this is safe, or if a read, or a write with an
-// idempotency key, has got no answer. Call makes any other call of the generated clients of package
-// mooringv1. The package keeps no state and starts no goroutine.
+// A call is repeated if its error says that this is safe. Without an answer it is repeated if it is
+// a read, a statement of a transaction with a number, a commit, an abort, or a write with an
+// idempotency key, which Options.ExactlyOnce gives to each. Call makes any other call of the
+// generated clients of package mooringv1. The package keeps no state and starts no goroutine.
 package client
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
@@ -38,6 +37,11 @@ type Options struct {
 	// Retries is how often a call is repeated where its error allows that. 0 means 3, and a
 	// negative number never.
 	Retries int
+	// ExactlyOnce gives each write an idempotency key of its own, so that it can be repeated if it
+	// gets no answer. Each is a session of the server for 30 minutes. Writes that take no key are
+	// refused: updateMany, deleteMany, and writes in a session. Those of a transaction get none.
+	// See WithExactlyOnce.
+	ExactlyOnce bool
 }
 
 const defaultRetries = 3
@@ -70,14 +74,6 @@ func New(cc grpc.ClientConnInterface, options Options) *Client {
 // JSON represents a document as Extended JSON. It can stand for a filter, an update or another
 // document of a request.
 type JSON string
-
-// WithIdempotencyKey returns a context for a write that is executed once, however often it is
-// repeated with the key.
-func WithIdempotencyKey(ctx context.Context, key string) context.Context {
-	return metadata.AppendToOutgoingContext(ctx, idempotencyKey, key)
-}
-
-const idempotencyKey = "idempotency-key"
 
 // Document makes a document of a request, such as a sort or a projection in an option. Nil is an
 // unset one.
@@ -165,69 +161,6 @@ func (c *Client) outgoing(ctx context.Context) context.Context {
 		return ctx
 	}
 	return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+c.options.Token)
-}
-
-// Call makes any unary call of a generated client, with the credential of c, and again where its
-// error allows that. Its error is an *Error.
-//
-//	transactions := mooringv1.NewTransactionServiceClient(cc)
-//	done, err := client.Call(ctx, c, transactions.Run, &mooringv1.TransactionServiceRunRequest{…})
-func Call[Q, R any](
-	ctx context.Context, c *Client, method func(context.Context, Q, ...grpc.CallOption) (R, error),
-	request Q,
-) (R, error) {
-	sent, _ := metadata.FromOutgoingContext(ctx)
-	return repeat(ctx, c, method, request, len(sent.Get(idempotencyKey)) > 0)
-}
-
-// read makes a call that changes nothing, as Call does. It is made again without an answer, too. An
-// aggregation is none, since $out and $merge write.
-func read[Q, R any](
-	ctx context.Context, c *Client, method func(context.Context, Q, ...grpc.CallOption) (R, error),
-	request Q,
-) (R, error) {
-	return repeat(ctx, c, method, request, true)
-}
-
-// repeat makes a call up to its result. repeatable: it can be repeated if nothing has answered.
-func repeat[Q, R any](
-	ctx context.Context, c *Client, method func(context.Context, Q, ...grpc.CallOption) (R, error),
-	request Q, repeatable bool,
-) (R, error) {
-	ctx = c.outgoing(ctx)
-	for attempt := 0; ; attempt++ {
-		response, err := method(ctx, request)
-		if err == nil {
-			return response, nil
-		}
-		failed := explain(err)
-		if repeatable && failed.unanswered() {
-			failed.Retry = SameRequest
-		}
-		if failed.Retry != SameRequest || attempt >= c.options.Retries {
-			return response, failed
-		}
-		if pause(ctx, attempt, failed.RetryAfter) != nil {
-			return response, failed
-		}
-	}
-}
-
-// pause blocks before a call is repeated: as long as the gateway says, or for a random time that
-// becomes longer. It fails if the context ends.
-func pause(ctx context.Context, attempt int, after time.Duration) error {
-	if after <= 0 {
-		longest := min(100*time.Millisecond<<min(attempt, 6), 5*time.Second)
-		after = rand.N(longest)
-	}
-	timer := time.NewTimer(after)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // ErrNoDocument is the error of FindOne and of FindOneAnd… where no document matches.

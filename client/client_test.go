@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"slices"
+	"strings"
 	"testing"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -31,15 +32,23 @@ type gateway struct {
 
 	calls    []string
 	metadata metadata.MD // of the last call
+	keys     []string    // the idempotency keys of the calls
 	find     *mooringv1.FindRequest
 	id       *mooringv1.Value // of the last document
 	watches  []*mooringv1.WatchRequest
 	failures []error // of the next calls
+	// meanwhile, unless it is nil, is what happens during a call, which then ends with its client.
+	meanwhile func()
 }
 
 func (g *gateway) called(ctx context.Context, name string) error {
 	g.calls = append(g.calls, name)
 	g.metadata, _ = metadata.FromIncomingContext(ctx)
+	g.keys = append(g.keys, strings.Join(g.metadata.Get("idempotency-key"), " "))
+	if g.meanwhile != nil {
+		g.meanwhile()
+		<-ctx.Done()
+	}
 	if len(g.failures) == 0 {
 		return nil
 	}
@@ -154,6 +163,7 @@ func connect(t *testing.T, g *gateway) *grpc.ClientConn {
 	mooringv1.RegisterChangeStreamServiceServer(server, g)
 	mooringv1.RegisterCommandServiceServer(server, g)
 	mooringv1.RegisterDocumentResourceServiceServer(server, g)
+	mooringv1.RegisterTransactionServiceServer(server, transactions{g: g})
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -262,36 +272,16 @@ func TestRetries(t *testing.T) {
 	}
 }
 
-// TestRepeatsReads: a call that may have been executed is repeated if it is a read.
-func TestRepeatsReads(t *testing.T) {
-	for _, c := range []struct {
-		name     string
-		failures []error
-		make     func(*client.Collection[bson.Raw]) error
-		calls    []string
-		ok       bool
-	}{
-		{"a read", []error{noAnswer}, func(orders *client.Collection[bson.Raw]) error {
-			_, err := orders.FindOne(t.Context(), nil)
-			return err
-		}, []string{"FindOne", "FindOne"}, true},
-		{"a page", []error{nil, noAnswer}, func(orders *client.Collection[bson.Raw]) error {
-			_, err := ids(orders.Find(t.Context(), nil), 10)
-			return err
-		}, []string{"Find", "NextPage second", "NextPage second"}, true},
-		{"a write", []error{noAnswer}, func(orders *client.Collection[bson.Raw]) error {
-			_, err := orders.InsertOne(t.Context(), bson.Raw{5, 0, 0, 0, 0})
-			return err
-		}, []string{"InsertOne"}, false},
-	} {
-		g := &gateway{failures: c.failures}
-		err := c.make(dial(t, g, client.Options{}))
-		if !slices.Equal(g.calls, c.calls) || (err == nil) != c.ok {
-			t.Errorf("%s: the calls are %q and the error is %v, want %q", c.name, g.calls, err, c.calls)
-		}
+// TestRepeatsPages: a page that got no answer is asked for again, with the same token.
+func TestRepeatsPages(t *testing.T) {
+	g := &gateway{failures: []error{nil, noAnswer}}
+	_, err := ids(dial(t, g, client.Options{}).Find(t.Context(), nil), 10)
+	if want := []string{"Find", "NextPage second", "NextPage second"}; err != nil ||
+		!slices.Equal(g.calls, want) {
+		t.Errorf("the calls are %q and the error is %v, want %q", g.calls, err, want)
 	}
-	g := &gateway{failures: []error{noAnswer}}
-	_, err := dial(t, g, client.Options{Retries: -1}).FindOne(t.Context(), nil)
+	g = &gateway{failures: []error{noAnswer}}
+	_, err = dial(t, g, client.Options{Retries: -1}).FindOne(t.Context(), nil)
 	if e, ok := errors.AsType[*client.Error](err); !ok || e.Retry != client.SameRequest {
 		t.Errorf("a read without an answer: %v", err)
 	}

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"io"
 	"iter"
+	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 )
@@ -55,7 +58,7 @@ func (c *Collection[T]) FindOne(
 	if err != nil {
 		return one[T](c.client, nil, err)
 	}
-	response, err := read(ctx, c.client, c.client.documents.FindOne, apply(
+	response, err := Call(ctx, c.client, c.client.documents.FindOne, apply(
 		&mooringv1.FindOneRequest{Database: c.database, Collection: c.name, Filter: f}, options,
 	))
 	return one[T](c.client, response.GetDocument(), err)
@@ -73,7 +76,7 @@ func (c *Collection[T]) Find(
 		)
 		var first *mooringv1.FindResponse
 		if err == nil {
-			first, err = read(ctx, c.client, c.client.documents.Find, request)
+			first, err = Call(ctx, c.client, c.client.documents.Find, request)
 		}
 		next := &mooringv1.NextPageRequest{
 			Session: request.Session, Transaction: request.Transaction,
@@ -111,33 +114,40 @@ type page interface {
 }
 
 // pages yields the documents of a result: those of its first page, and of the pages that next
-// brings, as soon as it has a cursor. err is why there is no first page.
+// brings, as soon as it has a cursor. err is why there is no first page. If the loop ends early, or
+// a page fails, the cursor is closed.
 func pages[T any](
 	ctx context.Context, c *Client, first page, err error, next *mooringv1.NextPageRequest,
 	yield func(T, error) bool,
 ) {
-	for current := first; ; {
-		if err != nil {
-			var none T
-			yield(none, err)
-			return
+	isOpen := false
+	defer func() {
+		if isOpen {
+			closeCursor(ctx, c, next)
 		}
+	}()
+	for current := first; err == nil; current, err = Call(ctx, c, c.cursors.NextPage, next) {
 		next.Cursor = current.GetCursor()
-		if !each(c, current.GetDocuments(), yield) {
-			if next.Cursor != "" {
-				// If this fails, the cursor expires.
-				_, _ = c.cursors.CloseCursor(
-					c.outgoing(context.WithoutCancel(ctx)), &mooringv1.CloseCursorRequest{
-						Cursor: next.Cursor, Session: next.Session, Transaction: next.Transaction,
-					})
-			}
+		isOpen = next.Cursor != ""
+		if !each(c, current.GetDocuments(), yield) || !isOpen {
 			return
 		}
-		if next.Cursor == "" {
-			return
-		}
-		current, err = read(ctx, c, c.cursors.NextPage, next)
 	}
+	isOpen = isOpen && status.Code(err) != codes.NotFound
+	var none T
+	yield(none, err)
+}
+
+// closing bounds how long closeCursor blocks.
+const closing = 2 * time.Second
+
+// closeCursor closes a cursor, also if the context has ended. If that fails, the cursor expires.
+func closeCursor(ctx context.Context, c *Client, next *mooringv1.NextPageRequest) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closing)
+	defer cancel()
+	_, _ = c.cursors.CloseCursor(c.outgoing(ctx), &mooringv1.CloseCursorRequest{
+		Cursor: next.Cursor, Session: next.Session, Transaction: next.Transaction,
+	})
 }
 
 // each yields documents, and reports whether the caller wants more.
@@ -219,7 +229,7 @@ func (c *Collection[T]) Watch(
 func canGoOn(failed *Error, request *mooringv1.WatchRequest) bool {
 	isLost := failed.HTTPStatus == 410
 	return request.StartAfter != nil && !isLost &&
-		(failed.unanswered() || failed.Reason != "" && failed.Retry != Never)
+		(failed.isUnanswered() || failed.Reason != "" && failed.Retry != Never)
 }
 
 // watch runs one stream of changes up to its error. It records in the request where the next one

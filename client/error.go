@@ -37,6 +37,9 @@ type Error struct {
 	RetryAfter time.Duration
 	// RequestID is also in the gateway's log.
 	RequestID string
+	// IdempotencyKey is that of the call, or empty. The same call with it, by WithIdempotencyKey,
+	// is not executed twice.
+	IdempotencyKey string
 	// Field is the path of what is wrong in the request.
 	Field string
 	// HTTPStatus is the status that the same failure has over HTTP.
@@ -63,8 +66,13 @@ func (e *Error) Unwrap() error { return e.err }
 // GRPCStatus returns the status with all of its details.
 func (e *Error) GRPCStatus() *status.Status { return status.Convert(e.err) }
 
-// unanswered reports whether no gateway has answered, and the connection is to blame.
-func (e *Error) unanswered() bool { return e.Reason == "" && e.Code == codes.Unavailable }
+// isUnanswered reports whether no gateway has answered, and the connection is to blame.
+func (e *Error) isUnanswered() bool { return e.Reason == "" && e.Code == codes.Unavailable }
+
+// isGivenUp reports whether the caller's context ended before a gateway answered.
+func (e *Error) isGivenUp() bool {
+	return e.Reason == "" && (e.Code == codes.DeadlineExceeded || e.Code == codes.Canceled)
+}
 
 // explain makes an Error of the error of a call.
 func explain(err error) *Error {

@@ -39,7 +39,7 @@ func (c *Collection[T]) Get(
 	if err != nil {
 		return Versioned[T]{}, err
 	}
-	response, err := read(ctx, c.client, c.client.resources.GetDocument, apply(
+	response, err := Call(ctx, c.client, c.client.resources.GetDocument, apply(
 		&mooringv1.GetDocumentRequest{Database: c.database, Collection: c.name, Id: v}, options,
 	))
 	return version[T](c.client, response, err)

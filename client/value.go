@@ -18,7 +18,7 @@ func Distinct[V, T any](
 	if err != nil {
 		return nil, err
 	}
-	response, err := read(ctx, c.client, c.client.documents.Distinct, apply(
+	response, err := Call(ctx, c.client, c.client.documents.Distinct, apply(
 		&mooringv1.DistinctRequest{
 			Database: c.database, Collection: c.name, FieldName: field, Filter: f,
 		}, options,
@@ -58,7 +58,7 @@ func decodeValue[V any](c *Client, from *mooringv1.Value) (V, error) {
 func (c *Collection[T]) EstimatedDocumentCount(
 	ctx context.Context, options ...func(*mooringv1.EstimatedDocumentCountRequest),
 ) (int64, error) {
-	response, err := read(ctx, c.client, c.client.documents.EstimatedDocumentCount, apply(
+	response, err := Call(ctx, c.client, c.client.documents.EstimatedDocumentCount, apply(
 		&mooringv1.EstimatedDocumentCountRequest{Database: c.database, Collection: c.name},
 		options,
 	))

@@ -130,7 +130,7 @@ func (c *Collection[T]) CountDocuments(
 	if err != nil {
 		return 0, err
 	}
-	response, err := read(ctx, c.client, c.client.documents.CountDocuments, apply(
+	response, err := Call(ctx, c.client, c.client.documents.CountDocuments, apply(
 		&mooringv1.CountDocumentsRequest{
 			Database: c.database, Collection: c.name, Filter: f,
 		}, options,

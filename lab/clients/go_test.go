@@ -165,6 +165,31 @@ func testGoDocument(t *testing.T, on server) {
 	}
 }
 
+// TestGoExactlyOnce gives each write a key, but for those that take none.
+func TestGoExactlyOnce(t *testing.T) {
+	g := startScripted(t)
+	once := client.Options{Marshal: bson.Marshal, Unmarshal: bson.Unmarshal, ExactlyOnce: true}
+	orders := client.In[order](client.New(g.Dial(t), once), "shop", "once")
+	if _, err := orders.InsertOne(t.Context(), order{ID: 1}); err != nil {
+		t.Fatal(err)
+	}
+	more := bson.M{"$inc": bson.M{"cents": 1}}
+	if r, err := orders.UpdateOne(t.Context(), bson.M{"_id": 1}, more); err != nil || r.GetModifiedCount() != 1 {
+		t.Errorf("UpdateOne = %v, %v", r, err)
+	}
+	_, err := orders.UpdateMany(t.Context(), bson.M{}, more)
+	if e, ok := errors.AsType[*client.Error](err); !ok || e.Reason != "IdempotencyKeyUnsupported" {
+		t.Errorf("UpdateMany with a key: %v", err)
+	}
+	ctx := client.WithExactlyOnce(t.Context(), false)
+	if r, err := orders.UpdateMany(ctx, bson.M{}, more); err != nil || r.GetModifiedCount() != 1 {
+		t.Errorf("UpdateMany without one = %v, %v", r, err)
+	}
+	if o, err := orders.FindOne(t.Context(), bson.M{"_id": 1}); err != nil || o.Cents != 2 {
+		t.Errorf("FindOne = %v, %v, want 2 cents", o, err)
+	}
+}
+
 // TestGoWatch follows changes.
 func TestGoWatch(t *testing.T) {
 	g := startScripted(t)

@@ -1,0 +1,145 @@
+package client
+
+import (
+	"context"
+	"crypto/rand"
+	mathrand "math/rand/v2"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+)
+
+// The metadata that decides whether a call can be repeated.
+const (
+	idempotencyKey = "idempotency-key"
+	transactionKey = "mooring-transaction"
+)
+
+// WithIdempotencyKey returns a context for a write that is executed once, however often it is
+// repeated with the key.
+func WithIdempotencyKey(ctx context.Context, key string) context.Context {
+	return metadata.AppendToOutgoingContext(ctx, idempotencyKey, key)
+}
+
+// WithExactlyOnce returns a context for calls that are exactly-once or not, whatever
+// Options.ExactlyOnce says.
+func WithExactlyOnce(ctx context.Context, exactlyOnce bool) context.Context {
+	return context.WithValue(ctx, exactlyOnceKey{}, exactlyOnce)
+}
+
+type exactlyOnceKey struct{}
+
+// withKey returns the context of a call with its idempotency key: that of the caller, a new one if
+// the call is to be exactly-once, or none. In a transaction a statement's number has its place.
+func (c *Client) withKey(ctx context.Context, request any) (context.Context, string) {
+	sent, _ := metadata.FromOutgoingContext(ctx)
+	if keys := sent.Get(idempotencyKey); len(keys) > 0 {
+		return ctx, keys[0]
+	}
+	exactlyOnce, ok := ctx.Value(exactlyOnceKey{}).(bool)
+	if !ok {
+		exactlyOnce = c.options.ExactlyOnce
+	}
+	if !exactlyOnce || !isWrite(request) || inTransaction(sent, request) {
+		return ctx, ""
+	}
+	key := rand.Text()
+	return WithIdempotencyKey(ctx, key), key
+}
+
+func inTransaction(sent metadata.MD, request any) bool {
+	r, ok := request.(interface{ GetTransaction() string })
+	return ok && r.GetTransaction() != "" || len(sent.Get(transactionKey)) > 0
+}
+
+// isWrite reports whether a request is a write of documents. Some, such as updateMany, take no
+// idempotency key: the gateway refuses them with one.
+func isWrite(request any) bool {
+	switch request.(type) {
+	case *mooringv1.InsertOneRequest, *mooringv1.InsertManyRequest,
+		*mooringv1.UpdateOneRequest, *mooringv1.UpdateManyRequest,
+		*mooringv1.ReplaceOneRequest,
+		*mooringv1.DeleteOneRequest, *mooringv1.DeleteManyRequest,
+		*mooringv1.FindOneAndUpdateRequest, *mooringv1.FindOneAndReplaceRequest,
+		*mooringv1.FindOneAndDeleteRequest,
+		*mooringv1.BulkWriteRequest,
+		*mooringv1.PutDocumentRequest, *mooringv1.PatchDocumentRequest,
+		*mooringv1.DeleteDocumentRequest:
+		return true
+	}
+	return false
+}
+
+// isRepeatable reports whether a call without an idempotency key can be repeated if it has got no
+// answer. An aggregation is no read, since $out and $merge write.
+func isRepeatable(ctx context.Context, request any) bool {
+	switch request.(type) {
+	case *mooringv1.TransactionServiceCommitRequest, *mooringv1.TransactionServiceAbortRequest,
+		*mooringv1.NextPageRequest, *mooringv1.CloseCursorRequest:
+		return true
+	}
+	if sent, _ := metadata.FromOutgoingContext(ctx); inTransaction(sent, request) {
+		r, ok := request.(interface{ GetStatement() int32 })
+		return ok && r.GetStatement() > 0
+	}
+	switch request.(type) {
+	case *mooringv1.FindOneRequest, *mooringv1.FindRequest, *mooringv1.DistinctRequest,
+		*mooringv1.CountDocumentsRequest, *mooringv1.EstimatedDocumentCountRequest,
+		*mooringv1.GetDocumentRequest:
+		return true
+	}
+	return false
+}
+
+// Call makes any unary call of a generated client, with the credential of c, and again where its
+// error allows that. Its error is an *Error.
+//
+//	transactions := mooringv1.NewTransactionServiceClient(cc)
+//	done, err := client.Call(ctx, c, transactions.Run, &mooringv1.TransactionServiceRunRequest{…})
+func Call[Q, R any](
+	ctx context.Context, c *Client, method func(context.Context, Q, ...grpc.CallOption) (R, error),
+	request Q,
+) (R, error) {
+	ctx, key := c.withKey(c.outgoing(ctx), request)
+	repeatable := key != "" || isRepeatable(ctx, request)
+	for attempt := 0; ; attempt++ {
+		response, err := method(ctx, request)
+		if err == nil {
+			return response, nil
+		}
+		failed := explain(err)
+		failed.IdempotencyKey = key
+		if failed.isUnanswered() && repeatable || failed.isGivenUp() && key != "" {
+			failed.Retry = SameRequest
+		}
+		if failed.Retry != SameRequest || attempt >= c.options.Retries {
+			return response, failed
+		}
+		if pause(ctx, attempt, failed.RetryAfter) != nil {
+			return response, failed
+		}
+	}
+}
+
+// pause blocks before a call is repeated: as long as the gateway says, or for a random time that
+// becomes longer. It fails if the context ends before.
+func pause(ctx context.Context, attempt int, after time.Duration) error {
+	if after <= 0 {
+		longest := min(100*time.Millisecond<<min(attempt, 6), 5*time.Second)
+		after = mathrand.N(longest)
+	}
+	if end, ok := ctx.Deadline(); ok && time.Until(end) < after {
+		return context.DeadlineExceeded
+	}
+	timer := time.NewTimer(after)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,322 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/mooringdb/mooring/client"
+	"github.com/mooringdb/mooring/core/bson"
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+)
+
+func (g *gateway) UpdateMany(
+	ctx context.Context, _ *mooringv1.UpdateManyRequest,
+) (*mooringv1.UpdateManyResponse, error) {
+	return &mooringv1.UpdateManyResponse{}, g.called(ctx, "UpdateMany")
+}
+
+func (g *gateway) Aggregate(
+	ctx context.Context, _ *mooringv1.AggregateRequest,
+) (*mooringv1.AggregateResponse, error) {
+	return &mooringv1.AggregateResponse{}, g.called(ctx, "Aggregate")
+}
+
+// transactions answers the calls of TransactionService.
+type transactions struct {
+	mooringv1.UnimplementedTransactionServiceServer
+	g *gateway
+}
+
+func (s transactions) Commit(
+	ctx context.Context, _ *mooringv1.TransactionServiceCommitRequest,
+) (*mooringv1.TransactionServiceCommitResponse, error) {
+	return &mooringv1.TransactionServiceCommitResponse{}, s.g.called(ctx, "Commit")
+}
+
+func (s transactions) Abort(
+	ctx context.Context, _ *mooringv1.TransactionServiceAbortRequest,
+) (*mooringv1.TransactionServiceAbortResponse, error) {
+	return &mooringv1.TransactionServiceAbortResponse{}, s.g.called(ctx, "Abort")
+}
+
+func (s transactions) Run(
+	ctx context.Context, _ *mooringv1.TransactionServiceRunRequest,
+) (*mooringv1.TransactionServiceRunResponse, error) {
+	return &mooringv1.TransactionServiceRunResponse{}, s.g.called(ctx, "Run")
+}
+
+// on is what calls are made on.
+type on struct {
+	client       *client.Client
+	orders       *client.Collection[bson.Raw]
+	transactions mooringv1.TransactionServiceClient
+}
+
+func newOn(t *testing.T, g *gateway, options client.Options) on {
+	t.Helper()
+	cc := connect(t, g)
+	c := client.New(cc, options)
+	return on{c, client.In[bson.Raw](c, "shop", "orders"), mooringv1.NewTransactionServiceClient(cc)}
+}
+
+var (
+	empty     = bson.Raw{5, 0, 0, 0, 0}
+	increment = client.JSON(`{"$inc": {"a": 1}}`)
+	inOne     = proto.String("t") // a transaction
+)
+
+// The calls of the tests.
+
+func insertOne(ctx context.Context, on on) error {
+	_, err := on.orders.InsertOne(ctx, empty)
+	return err
+}
+
+func insertWithKey(ctx context.Context, on on) error {
+	return insertOne(client.WithIdempotencyKey(ctx, "key"), on)
+}
+
+func insertOnce(ctx context.Context, on on) error {
+	return insertOne(client.WithExactlyOnce(ctx, true), on)
+}
+
+func insertPlain(ctx context.Context, on on) error {
+	return insertOne(client.WithExactlyOnce(ctx, false), on)
+}
+
+func insertInTransaction(ctx context.Context, on on) error {
+	_, err := on.orders.InsertOne(ctx, empty,
+		func(r *mooringv1.InsertOneRequest) { r.Transaction = inOne })
+	return err
+}
+
+func insertAsStatement(ctx context.Context, on on) error {
+	_, err := on.orders.InsertOne(ctx, empty, func(r *mooringv1.InsertOneRequest) {
+		r.Transaction, r.Statement = inOne, proto.Int32(1)
+	})
+	return err
+}
+
+func updateMany(ctx context.Context, on on) error {
+	_, err := on.orders.UpdateMany(ctx, nil, increment)
+	return err
+}
+
+func aggregate(ctx context.Context, on on) error {
+	_, err := ids(on.orders.Aggregate(ctx, nil), 1)
+	return err
+}
+
+func findOne(ctx context.Context, on on) error {
+	_, err := on.orders.FindOne(ctx, nil)
+	return err
+}
+
+func findOneInTransaction(ctx context.Context, on on) error {
+	_, err := on.orders.FindOne(ctx, nil,
+		func(r *mooringv1.FindOneRequest) { r.Transaction = inOne })
+	return err
+}
+
+func findOneWithMetadata(ctx context.Context, on on) error {
+	return findOne(metadata.AppendToOutgoingContext(ctx, "mooring-transaction", "t"), on)
+}
+
+func findOneAsStatement(ctx context.Context, on on) error {
+	_, err := on.orders.FindOne(ctx, nil, func(r *mooringv1.FindOneRequest) {
+		r.Transaction, r.Statement = inOne, proto.Int32(1)
+	})
+	return err
+}
+
+func runCommand(ctx context.Context, on on) error {
+	_, err := client.RunCommand[bson.Raw](ctx, on.client, "shop", client.JSON(`{"ping": 1}`))
+	return err
+}
+
+func commit(ctx context.Context, on on) error {
+	request := &mooringv1.TransactionServiceCommitRequest{Transaction: inOne}
+	_, err := client.Call(ctx, on.client, on.transactions.Commit, request)
+	return err
+}
+
+func abort(ctx context.Context, on on) error {
+	request := &mooringv1.TransactionServiceAbortRequest{Transaction: inOne}
+	_, err := client.Call(ctx, on.client, on.transactions.Abort, request)
+	return err
+}
+
+func run(ctx context.Context, on on) error {
+	request := &mooringv1.TransactionServiceRunRequest{}
+	_, err := client.Call(ctx, on.client, on.transactions.Run, request)
+	return err
+}
+
+// TestUnanswered makes calls whose connection is cut after the request was sent, or whose caller
+// ends them. A call is repeated only if it is a read, or if the gateway knows it again.
+func TestUnanswered(t *testing.T) {
+	for _, c := range []struct {
+		name       string
+		call       func(context.Context, on) error
+		repeatable bool
+	}{
+		{"a read", findOne, true},
+		{"a read in a transaction", findOneInTransaction, false},
+		{"a read with a transaction's metadata", findOneWithMetadata, false},
+		{"a read as a statement", findOneAsStatement, true},
+		{"a write", insertOne, false},
+		{"a write with a key", insertWithKey, true},
+		{"an exactly-once write", insertOnce, true},
+		{"a write in a transaction", insertInTransaction, false},
+		{"a write as a statement", insertAsStatement, true},
+		{"writes of many", updateMany, false},
+		{"an aggregation, which may write", aggregate, false},
+		{"a command", runCommand, false},
+		{"Commit", commit, true},
+		{"Abort", abort, true},
+		{"Run", run, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			g := &gateway{failures: []error{noAnswer}}
+			on := newOn(t, g, client.Options{})
+			want := 1
+			if c.repeatable {
+				want = 2
+			}
+			if err := c.call(t.Context(), on); len(g.calls) != want || (err == nil) != c.repeatable {
+				t.Errorf("cut: %d calls and %v, want %d", len(g.calls), err, want)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			g.calls, g.failures, g.meanwhile = nil, []error{noAnswer}, cancel
+			if err := c.call(ctx, on); len(g.calls) != 1 || err == nil {
+				t.Errorf("left: %d calls and %v, want one", len(g.calls), err)
+			}
+		})
+	}
+}
+
+// TestNoPauseBeyondTheDeadline: a call that may be repeated only after its deadline fails at once.
+func TestNoPauseBeyondTheDeadline(t *testing.T) {
+	later, err := status.New(codes.Unavailable, "later").WithDetails(
+		&errdetails.ErrorInfo{
+			Reason: "Overloaded", Metadata: map[string]string{"retry": "same-request"},
+		},
+		&errdetails.RetryInfo{RetryDelay: durationpb.New(time.Hour)},
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &gateway{failures: []error{later.Err()}}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
+	defer cancel()
+	err = findOne(ctx, newOn(t, g, client.Options{}))
+	e, ok := errors.AsType[*client.Error](err)
+	if !ok || e.RetryAfter != time.Hour || len(g.calls) != 1 {
+		t.Errorf("%d calls and %v", len(g.calls), err)
+	}
+}
+
+// TestExactlyOnce: each exactly-once write has a key of its own, with which it is repeated.
+func TestExactlyOnce(t *testing.T) {
+	never, always := client.Options{}, client.Options{ExactlyOnce: true}
+	for _, c := range []struct {
+		name    string
+		options client.Options
+		call    func(context.Context, on) error
+		own     bool // key
+	}{
+		{"a client's write", always, insertOne, true},
+		{"a write of a client that is not", never, insertOne, false},
+		{"a call", never, insertOnce, true},
+		{"not this call", always, insertPlain, false},
+		{"in a transaction", always, insertInTransaction, false},
+		{"a statement", always, insertAsStatement, false},
+		{"a write that the gateway refuses then", always, updateMany, true},
+		{"a read", always, findOne, false},
+		{"a command", always, runCommand, false},
+		{"Run", always, run, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			g := &gateway{failures: []error{unavailable}}
+			on := newOn(t, g, c.options)
+			for range 2 {
+				if err := c.call(t.Context(), on); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if len(g.keys) != 3 || g.keys[0] != g.keys[1] {
+				t.Fatalf("the keys are %q, want the same for the repetition", g.keys)
+			}
+			if own := g.keys[0] != ""; own != c.own || own && g.keys[1] == g.keys[2] {
+				t.Errorf("the keys are %q", g.keys)
+			}
+		})
+	}
+	g := &gateway{}
+	if err := insertWithKey(t.Context(), newOn(t, g, always)); err != nil || g.keys[0] != "key" {
+		t.Errorf("a key of the caller's: %q, %v", g.keys, err)
+	}
+}
+
+// TestErrorHasKey: who knows the key can repeat an exactly-once write that has got no answer.
+func TestErrorHasKey(t *testing.T) {
+	late := status.Error(codes.DeadlineExceeded, "late")
+	for name, failures := range map[string][]error{
+		"the connection was cut": {noAnswer, noAnswer},
+		"the deadline passed":    {late, late},
+	} {
+		g := &gateway{failures: failures}
+		on := newOn(t, g, client.Options{ExactlyOnce: true, Retries: 1})
+		err := insertOne(t.Context(), on)
+		e, ok := errors.AsType[*client.Error](err)
+		if !ok || e.IdempotencyKey != g.keys[0] || e.Retry != client.SameRequest {
+			t.Errorf("%s: the error is %+v, want the key %q", name, err, g.keys)
+		}
+	}
+	g := &gateway{failures: []error{late}}
+	err := insertOne(t.Context(), newOn(t, g, client.Options{}))
+	if e, ok := errors.AsType[*client.Error](err); !ok || e.Retry != client.Never {
+		t.Errorf("without a key: %+v", err)
+	}
+}
+
+// TestCursorIsClosed: a cursor whose next page does not come is closed, unless it is gone.
+func TestCursorIsClosed(t *testing.T) {
+	gone := failed(codes.NotFound, "CursorNotFound", "restart", "404")
+	lost := failed(codes.Aborted, "CursorPositionUnknown", "restart", "409")
+	for _, c := range []struct {
+		name    string
+		failure error
+		left    bool // the context ends after the first page
+		closed  bool
+	}{
+		{"the context ends", nil, true, true},
+		{"the page fails", lost, false, true},
+		{"the cursor is gone", gone, false, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			g := &gateway{failures: []error{nil, c.failure}}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			var last error
+			for _, err := range newOn(t, g, client.Options{}).orders.Find(ctx, nil) {
+				if last = err; c.left {
+					cancel()
+				}
+			}
+			if closed := slices.Contains(g.calls, "CloseCursor second"); closed != c.closed || last == nil {
+				t.Errorf("the calls are %q and the error is %v", g.calls, last)
+			}
+		})
+	}
+}
