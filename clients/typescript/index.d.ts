@@ -24,10 +24,12 @@ export type ResponseBody<Id extends OperationId> = operations[Id] extends { resp
 export interface CallOptions {
   /** Aborts the call, or the whole iteration. */
   signal?: AbortSignal;
-  /** The deadline of the call, in milliseconds. */
+  /** The deadline of the call with its repetitions, in milliseconds. */
   timeout?: number;
   /** Makes a write exactly-once: the same call with the same key is executed once. */
   idempotencyKey?: string;
+  /** Gives the call an idempotency key of its own if it is a write, or none; see ClientOptions. */
+  exactlyOnce?: boolean;
   headers?: Record<string, string>;
 }
 
@@ -59,6 +61,12 @@ export interface ClientOptions {
    * a deadline; 120 seconds unless given. Infinity: for ever.
    */
   socketTimeout?: number;
+  /**
+   * Gives each write an idempotency key of its own, so that it is repeated if no answer comes. Each
+   * is a session of the server for 30 minutes. Writes that take no key are refused: updateMany,
+   * deleteMany, importDocuments and writes in a session. Those of a transaction get none.
+   */
+  exactlyOnce?: boolean;
   /** Another fetch, such as that of an edge function. */
   fetch?: (url: string, init: RequestInit) => Promise<Response>;
   /** With a codec, documents travel as canonical Extended JSON. */
@@ -188,6 +196,10 @@ export declare class MooringError extends Error implements ErrorFields {
   readonly truncated?: boolean;
   /** The status of HTTP; 0 if no gateway has answered. */
   readonly httpStatus: number;
+  /** How long to wait before the call is repeated, in seconds, if the gateway says so. */
+  readonly retryAfter?: number;
+  /** The key of the call: the same call with it is not executed twice. */
+  readonly idempotencyKey?: string;
   /** What a call with several writes did before it failed. */
   readonly result?: Schemas['BulkWriteResult'];
 }

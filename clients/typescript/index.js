@@ -17,12 +17,45 @@ function failure(reason, retry, message, cause) {
   return new MooringError({ error: { status: 'UNAVAILABLE', code: 14, requestId: '', reason, retry, message } }, 0, { cause });
 }
 
-// Calls that may be repeated if no answer comes. Other calls are repeated only if the gateway says
-// so, or if they have an idempotency key.
 const reads = new Set([
-  'find', 'findOne', 'nextPage', 'closeCursor', 'distinct', 'countDocuments', 'estimatedDocumentCount',
+  'find', 'findOne', 'distinct', 'countDocuments', 'estimatedDocumentCount',
   'streamFind', 'watchCollection', 'watchDatabase', 'watchDeployment',
 ]);
+
+// The gateway knows these calls again by their token.
+const known = new Set(['commitTransaction', 'abortTransaction', 'nextPage', 'closeCursor']);
+
+// Writes of documents. The gateway refuses some of them with an idempotency key, such as updateMany.
+const writes = new Set([
+  'insertOne', 'insertMany', 'importDocuments', 'updateOne', 'updateMany', 'replaceOne', 'deleteOne', 'deleteMany',
+  'findOneAndUpdate', 'findOneAndReplace', 'findOneAndDelete', 'bulkWrite', 'bulkWriteNamespaces',
+  'putDocument', 'patchDocument', 'deleteDocument',
+]);
+
+const header = (headers, name) => Object.entries(headers).find(([key]) => key.toLowerCase() === name)?.[1];
+
+// optionsOf returns the options of a call that are in its body. The body of a PUT is a document.
+const optionsOf = (method, { body }) => (method === 'POST' ? (body ?? {}) : {});
+
+const inTransaction = (method, args, headers) =>
+  (optionsOf(method, args).transaction ?? header(headers, 'mooring-transaction')) !== undefined;
+
+// isRepeatable says whether a call may be repeated if no answer comes. Other calls are repeated only
+// if the gateway says so.
+function isRepeatable(id, method, args, headers) {
+  if (known.has(id) || header(headers, 'idempotency-key') !== undefined) return true;
+  if (inTransaction(method, args, headers)) return optionsOf(method, args).statement !== undefined;
+  return method === 'GET' || reads.has(id);
+}
+
+// newKey makes an idempotency key. Pages without TLS have no crypto.randomUUID.
+function newKey() {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('');
+}
+
+// Statuses of a proxy that does not know what the gateway has done.
+const ofProxies = new Set([502, 503, 504]);
 
 const plain = /^[A-Za-z0-9_-][A-Za-z0-9_.-]*$/;
 
@@ -88,8 +121,9 @@ class Guard {
   }
 
   /** The error of a request that has ended in silence. */
-  silence(base, cause) {
-    return failure('SocketTimeout', 'never', `${base} has sent nothing for ${this.wait} ms`, cause);
+  silence(base, cause, key) {
+    const retry = key === undefined ? 'never' : 'same-request';
+    return failure('SocketTimeout', retry, `${base} has sent nothing for ${this.wait} ms`, cause);
   }
 }
 
@@ -108,8 +142,7 @@ const why = (err) => err.cause?.message || err.cause?.code || err.message;
 // backoff is the time before a repetition: the server's word if there is one, else a random time
 // that becomes longer.
 function backoff(attempt, retryAfter) {
-  const seconds = Number(retryAfter);
-  return seconds > 0 ? seconds * 1000 : Math.random() * Math.min(100 * 2 ** attempt, 5000);
+  return retryAfter === undefined ? Math.random() * Math.min(100 * 2 ** attempt, 5000) : retryAfter * 1000;
 }
 
 export class Client {
@@ -120,6 +153,7 @@ export class Client {
   #codec;
   #timeout;
   #socketTimeout;
+  #exactlyOnce;
 
   constructor(baseUrl, options = {}) {
     this.#base = String(baseUrl).replace(/\/+$/, '');
@@ -134,6 +168,7 @@ export class Client {
     this.#codec = options.codec;
     this.#timeout = options.timeout;
     this.#socketTimeout = options.socketTimeout ?? 120_000;
+    this.#exactlyOnce = options.exactlyOnce ?? false;
   }
 
   /** Calls an operation of openapi.json and returns the body of its response. */
@@ -202,9 +237,8 @@ export class Client {
       .filter(([, value]) => value !== undefined)
       .map(([name, value]) => `${name}=${encodeURIComponent(typeof value === 'string' ? value : this.#text(value))}`);
     const headers = { ...this.#headers, Accept: accept, ...args.headers };
-    const timeout = args.timeout ?? this.#timeout;
-    if (timeout !== undefined) headers['Request-Timeout'] = `${timeout}ms`;
     if (args.idempotencyKey !== undefined) headers['Idempotency-Key'] = args.idempotencyKey;
+    else if (this.#takesKey(id, method, args, headers)) headers['Idempotency-Key'] = newKey();
     const init = { method, headers };
     if (method !== 'GET' && method !== 'DELETE') {
       headers['Content-Type'] ??= 'application/json';
@@ -213,37 +247,49 @@ export class Client {
     return [`${this.#base}${path}${query.length ? `?${query.join('&')}` : ''}`, init];
   }
 
+  // takesKey says whether a call gets a key of its own. A statement's number has its place.
+  #takesKey(id, method, args, headers) {
+    if (!(args.exactlyOnce ?? this.#exactlyOnce) || !writes.has(id)) return false;
+    return header(headers, 'idempotency-key') === undefined && !inTransaction(method, args, headers);
+  }
+
   // send sends a request, again where that is allowed, and returns what read makes of a response
   // that is no failure.
   async #send(id, args, accept, read) {
     const [url, init] = this.#request(id, args, accept);
+    const { headers } = init;
+    const key = header(headers, 'idempotency-key');
+    const unknown = isRepeatable(id, init.method, args, headers) ? 'same-request' : 'never';
     const timeout = args.timeout ?? this.#timeout;
-    const wait = timeout === undefined ? this.#socketTimeout : timeout + grace;
-    const repeatable = init.method === 'GET' || reads.has(id) || args.idempotencyKey !== undefined;
-    for (let attempt = 0; ; attempt += 1) {
+    const ends = performance.now() + timeout;
+    for (let attempt = 0, left = timeout; ; attempt += 1, left = Math.ceil(ends - performance.now())) {
+      if (timeout !== undefined) headers['Request-Timeout'] = `${left}ms`;
       let error;
-      let after;
-      const guard = new Guard(wait, args.signal);
+      const guard = new Guard(timeout === undefined ? this.#socketTimeout : left + grace, args.signal);
       try {
         const response = await this.#fetch(url, { ...init, signal: guard.signal });
         if (response.ok || response.status === 304) return await read(response, guard);
-        error = new MooringError(await errorOf(response, guard, (text) => this.#parse(text)), response.status);
-        after = response.headers.get('Retry-After');
+        error = new MooringError(await errorOf(response, guard, unknown, (text) => this.#parse(text)), response.status);
+        const seconds = Number(response.headers.get('Retry-After')); // a proxy may say a date
+        if (seconds > 0) error.retryAfter = seconds;
       } catch (err) {
         guard.rest();
         if (args.signal?.aborted) throw err;
-        if (guard.expired) throw guard.silence(this.#base, err);
-        error = failure('NoAnswer', repeatable ? 'same-request' : 'never', `no answer from ${this.#base}: ${why(err)}`, err);
+        if (guard.expired) throw Object.assign(guard.silence(this.#base, err, key), { idempotencyKey: key });
+        error = failure('NoAnswer', unknown, `no answer from ${this.#base}: ${why(err)}`, err);
       }
       guard.rest();
-      if (error.retry !== 'same-request' || attempt >= this.#retries) throw error;
-      await pause(backoff(attempt, after), args.signal);
+      error.idempotencyKey = key;
+      const wait = backoff(attempt, error.retryAfter);
+      if (error.retry !== 'same-request' || attempt >= this.#retries || performance.now() + wait >= ends) throw error;
+      await pause(wait, args.signal);
     }
   }
 }
 
-// errorOf reads a failure's body. A proxy may have answered with another one.
-async function errorOf(response, guard, parse) {
+// errorOf reads a failure's body. A proxy may have answered with another one: unknown is its advice
+// if the gateway may have got the call.
+async function errorOf(response, guard, unknown, parse) {
   const text = await textOf(response, guard);
   try {
     const body = parse(text);
@@ -251,7 +297,7 @@ async function errorOf(response, guard, parse) {
   } catch {
     // It is not JSON.
   }
-  const retry = response.status === 503 ? 'restart' : 'never';
+  const retry = ofProxies.has(response.status) ? unknown : 'never';
   const message = `${response.status} ${response.statusText}, which is no answer of a gateway`;
   return { error: { status: 'UNKNOWN', code: 2, requestId: '', reason: 'NoGateway', retry, message } };
 }
@@ -293,9 +339,9 @@ async function* linesOf(body, guard) {
 }
 
 // divide divides a call's options into those of the body and those of the call.
-function divide(path, { timeout, signal, headers, idempotencyKey, ...body }) {
+function divide(path, { timeout, signal, headers, idempotencyKey, exactlyOnce, ...body }) {
   const of = { path, body };
-  for (const [name, value] of Object.entries({ timeout, signal, headers, idempotencyKey })) {
+  for (const [name, value] of Object.entries({ timeout, signal, headers, idempotencyKey, exactlyOnce })) {
     if (value !== undefined) of[name] = value;
   }
   return of;
@@ -459,24 +505,35 @@ export class Collection {
   }
 }
 
-// pages yields the pages of a result. If the caller leaves early, the cursor is closed.
+// closing bounds how long a cursor's end is waited for, in milliseconds.
+const closing = 2000;
+
+// pages yields the pages of a result. If the caller leaves early, or a page fails, the cursor is
+// closed.
 async function* pages(client, id, args) {
-  const { body: { batchSize, maxAwaitTimeMS, session, transaction }, idempotencyKey, ...rest } = args;
-  let page = await client.call(id, args);
-  const next = () => ({ ...rest, path: undefined, body: { cursor: page.cursor, batchSize, maxAwaitTimeMS, session, transaction } });
+  const { body: { batchSize, maxAwaitTimeMS, session, transaction }, path, idempotencyKey, ...rest } = args;
+  let cursor;
   try {
-    for (;;) {
+    for (let page = await client.call(id, args); ; page = await client.call('nextPage', next())) {
+      cursor = page.cursor;
       yield page.documents;
-      if (!page.cursor) return;
-      const args = next();
-      delete page.cursor;
-      page = await client.call('nextPage', args);
+      if (!cursor) return;
     }
+  } catch (err) {
+    if (err.httpStatus === 404) cursor = undefined; // the gateway has it no longer
+    throw err;
   } finally {
-    if (page.cursor) {
-      const { batchSize, maxAwaitTimeMS, ...body } = next().body;
-      await client.call('closeCursor', { ...rest, path: undefined, body }).catch(() => {}); // it expires
-    }
+    if (cursor) await close();
+  }
+
+  function next() {
+    return { ...rest, body: { cursor, batchSize, maxAwaitTimeMS, session, transaction } };
+  }
+
+  // The caller's signal may have aborted. If this fails, the cursor expires.
+  async function close() {
+    const signal = AbortSignal.timeout(closing);
+    await client.call('closeCursor', { ...rest, body: { cursor, session, transaction }, signal }).catch(() => {});
   }
 }
 

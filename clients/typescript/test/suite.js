@@ -296,6 +296,130 @@ test('what is no answer of a gateway', async (env) => {
   await assert.rejects(gone.collection('a', 'b').updateMany({}, [{ $unset: 'a' }]), { reason: 'NoAnswer', retry: 'never' });
 });
 
+// The calls of a test, by name, and whether each may be repeated if no answer comes.
+const calls = {
+  'a read': [true, (orders) => orders.findOne()],
+  'a read in a transaction': [false, (orders) => orders.findOne({}, { transaction: 't' })],
+  'a read with the header of a transaction': [false, (orders) => orders.findOne({}, { headers: { 'mooring-transaction': 't' } })],
+  'a read as a statement': [true, (orders) => orders.findOne({}, { transaction: 't', statement: 1 })],
+  'a document by its id': [true, (orders) => orders.get(1)],
+  'a write': [false, (orders) => orders.insertOne({})],
+  'a write with a key': [true, (orders) => orders.insertOne({}, { idempotencyKey: 'k' })],
+  'a write with the header of a key': [true, (orders) => orders.insertOne({}, { headers: { 'idempotency-key': 'k' } })],
+  'an exactly-once write': [true, (orders) => orders.insertOne({}, { exactlyOnce: true })],
+  'a write in a transaction': [false, (orders) => orders.insertOne({}, { transaction: 't', exactlyOnce: true })],
+  'a write as a statement': [true, (orders) => orders.insertOne({}, { transaction: 't', statement: 1 })],
+  'a document with fields like options': [false, (orders) => orders.put(1, { transaction: 't', statement: 1 })],
+  'writes of many': [false, (orders) => orders.updateMany({}, { $set: { a: 1 } })],
+  'an aggregation, which may write': [false, (orders) => all(orders.aggregate([]))],
+  Commit: [true, (_, client) => client.call('commitTransaction', { body: { transaction: 't' } })],
+  Abort: [true, (_, client) => client.call('abortTransaction', { body: { transaction: 't' } })],
+  Run: [false, (_, client) => client.call('runTransaction', { body: { operations: [] } })],
+  Begin: [false, (_, client) => client.call('beginTransaction', {})],
+  Import: [false, (_, client) => client.call('importDocuments', { path: { database: 'a', collection: 'b' }, body: '{}' })],
+};
+
+test('repeats nothing that may be done twice', async (env) => {
+  const cut = { body: '{', cut: true };
+  const proxy = { status: 502, body: '<html>' };
+  for (const [name, [repeatable, call]] of Object.entries(calls)) {
+    for (const unanswered of [cut, proxy]) {
+      const s = await env.answering([unanswered, { body: '{"documents":[]}' }]);
+      const err = await call(s.client.collection('a', 'b'), s.client).then(() => undefined, (e) => e);
+      if (s.requests.length !== (repeatable ? 2 : 1)) fail(`${name}: ${s.requests.length} requests`);
+      if (!repeatable && err?.retry !== 'never') fail(`${name}: ${err?.retry} ${err?.message}`);
+      s.stop();
+    }
+  }
+});
+
+test('exactly-once writes', async (env) => {
+  const body = '{"documents":[]}';
+  const again = { status: 503, body: failed('NoSuitableServer', 'same-request') };
+  const cases = {
+    'a write': [true, (orders, options) => orders.insertOne({}, options)],
+    'one document, whatever its fields': [true, (orders, options) => orders.put(1, { transaction: 't' }, options)],
+    'a write that the gateway refuses then': [true, (orders, options) => orders.updateMany({}, { $set: { a: 1 } }, options)],
+    'a write in a transaction': [false, (orders, options) => orders.insertOne({}, { ...options, transaction: 't' })],
+    'a statement': [false, (orders, options) => orders.insertOne({}, { ...options, transaction: 't', statement: 1 })],
+    'a read': [false, (orders, options) => orders.findOne({}, options)],
+  };
+  for (const [name, [own, call]] of Object.entries(cases)) {
+    for (const [options, ofCall] of [[{ exactlyOnce: true }, {}], [{}, { exactlyOnce: true }], [{ exactlyOnce: true }, { exactlyOnce: false }]]) {
+      const s = await env.answering([again, { body }, { body }], options);
+      for (let i = 0; i < 2; i += 1) await call(s.client.collection('a', 'b'), ofCall);
+      const [first, same, other] = s.requests.map((headers) => headers['idempotency-key']);
+      if (first !== same) fail(`${name}: it is repeated with another key`);
+      if ((first !== undefined) !== (own && ofCall.exactlyOnce !== false)) fail(`${name}: the key is ${first}`);
+      if (first !== undefined && first === other) fail(`${name}: two writes have one key`);
+      s.stop();
+    }
+  }
+  const s = await env.answering([{ body }], { exactlyOnce: true });
+  await s.client.collection('a', 'b').insertOne({}, { idempotencyKey: 'k' });
+  assert.equal(s.requests[0]['idempotency-key'], 'k');
+  s.stop();
+});
+
+test('exactly-once writes before a gateway', 'replicaSet', async (env) => {
+  await filled(env, 'once');
+  const orders = new Client(env.url, { exactlyOnce: true }).collection(env.database, 'once');
+  assert.equal((await orders.insertOne({ _id: 10 })).insertedId, 10);
+  assert.equal((await orders.updateOne({ _id: 10 }, { $inc: { total: 1 } })).modifiedCount, 1);
+  assert.equal((await orders.patch(10, { $inc: { total: 1 } })).document.total, 2);
+  const all = [{}, { $set: { seen: true } }];
+  await assert.rejects(orders.updateMany(...all), { httpStatus: 400, reason: 'IdempotencyKeyUnsupported' });
+  assert.equal(await orders.countDocuments({ seen: true }), 0);
+  assert.equal((await orders.updateMany(...all, { exactlyOnce: false })).modifiedCount, 11);
+});
+
+test('an error has the key of the call', async (env) => {
+  const silent = { silent: true };
+  const s = await env.answering([{ body: '{', cut: true }, silent], { exactlyOnce: true, retries: 0, socketTimeout: 200 });
+  const orders = s.client.collection('a', 'b');
+  for (const reason of ['NoAnswer', 'SocketTimeout']) {
+    const err = await orders.insertOne({}).then(() => fail('it succeeds'), (e) => e);
+    const key = s.requests.at(-1)['idempotency-key'];
+    assert.deepEqual([err.reason, err.retry, err.idempotencyKey], [reason, 'same-request', key]);
+  }
+  s.stop();
+});
+
+test('the deadline is that of all repetitions', async (env) => {
+  const later = { status: 503, headers: { 'Retry-After': '3600' }, body: failed('Overloaded', 'same-request') };
+  const soon = { ...later, headers: {} };
+  const s = await env.answering([later, soon, { body: '{"count":1}' }], { timeout: 7000 });
+  const orders = s.client.collection('a', 'b');
+  await assert.rejects(orders.countDocuments(), { reason: 'Overloaded', retryAfter: 3600 });
+  assert.equal(await orders.countDocuments(), 1);
+  const [, first, second] = s.requests.map((headers) => Number.parseInt(headers['request-timeout'], 10));
+  assert.equal(first, 7000);
+  assert.ok(second <= first);
+  s.stop();
+});
+
+test('a cursor whose page fails is closed', async (env) => {
+  const page = { body: '{"documents":[1],"cursor":"c"}' };
+  const closed = { body: '{}' };
+  const lost = { status: 409, body: failed('CursorPositionUnknown', 'restart') };
+  const s = await env.answering([page, lost, closed, page, { status: 404, body: failed('CursorNotFound', 'restart') }, page, { silent: true }, closed]);
+  const orders = s.client.collection('a', 'b');
+  await assert.rejects(all(orders.find()), { reason: 'CursorPositionUnknown' });
+  assert.equal(s.requests.length, 3);
+  await assert.rejects(all(orders.find()), { reason: 'CursorNotFound' });
+  assert.equal(s.requests.length, 5);
+  // The caller's signal aborts between two pages.
+  const aborter = new AbortController();
+  const documents = orders.find({}, { signal: aborter.signal });
+  await documents.next();
+  const next = documents.next();
+  await new Promise((resolve) => setTimeout(resolve, 100));
+  aborter.abort(new Error('enough'));
+  await assert.rejects(next, (err) => err.message === 'enough');
+  assert.equal(s.requests.length, 8);
+  s.stop();
+});
+
 test('a stream that is cut is no end', async (env) => {
   const line = '{"document":{"_id":1}}\n';
   for (const answer of [{ body: line }, { body: line + '{"docu' }, { body: line, cut: true }]) {

@@ -8,7 +8,7 @@ interface Order {
   total?: number;
 }
 
-const client = new Client('http://127.0.0.1:8080', { token: 'key', retries: 2 });
+const client = new Client('http://127.0.0.1:8080', { token: 'key', retries: 2, exactlyOnce: true });
 const orders = client.database('shop').collection<Order>('orders');
 
 export async function uses(): Promise<void> {
@@ -17,7 +17,7 @@ export async function uses(): Promise<void> {
   for await (const order of orders.find({}, { sort: [['_id', 1]], batchSize: 10 })) console.log(order.customer);
   for await (const page of orders.pages()) console.log(page.length);
   for await (const change of orders.watch({ fullDocument: 'updateLookup' })) console.log(change.fullDocument?.customer);
-  const { matchedCount } = await orders.updateOne({ _id: 1 }, { $set: { total: 5 } }, { idempotencyKey: 'k' });
+  const { matchedCount } = await orders.updateOne({ _id: 1 }, { $set: { total: 5 } }, { idempotencyKey: 'k', exactlyOnce: false });
   console.log((matchedCount ?? 0) + 1);
   const found = await orders.get(1);
   if (found.etag !== null) await orders.patch(1, { $set: { total: 5 } }, { ifMatch: found.etag, timeout: 5000 });
@@ -46,6 +46,6 @@ export async function uses(): Promise<void> {
     // @ts-expect-error A cursor is a text.
     await client.call('nextPage', { body: { cursor: 5 } });
   } catch (err) {
-    if (err instanceof MooringError && err.retry === 'same-request') console.log(err.server?.code);
+    if (err instanceof MooringError && err.retry === 'same-request') console.log(err.server?.code, err.idempotencyKey);
   }
 }
