@@ -5,8 +5,10 @@ import datetime
 import functools
 import http.client
 import json
+import math
 import random
 import re
+import secrets
 import socket
 import time
 import urllib.error
@@ -16,12 +18,24 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Opt
 
 Document = Dict[str, Any]
 
-# Calls that may be repeated if no answer comes. Other calls are repeated only if the gateway says
-# so, or if they have an idempotency key.
 _READS = frozenset(
-    ["find", "findOne", "distinct", "countDocuments", "estimatedDocumentCount", "next", "close"]
+    ["find", "findOne", "distinct", "countDocuments", "estimatedDocumentCount"]
     + ["streamFind", "watch"]
 )
+
+# The gateway knows these calls again by their token.
+_KNOWN = frozenset(
+    ["/v1/transactions:commit", "/v1/transactions:abort", "/v1/cursors:next", "/v1/cursors:close"]
+)
+
+# Writes of documents. The gateway refuses some of them with an idempotency key, such as updateMany.
+_WRITES = frozenset(
+    ["insertOne", "insertMany", "updateOne", "updateMany", "replaceOne", "deleteOne", "deleteMany"]
+    + ["findOneAndUpdate", "findOneAndReplace", "findOneAndDelete", "bulkWrite"]
+)
+
+# Statuses of a proxy that does not know what the gateway has done.
+_OF_PROXIES = frozenset([502, 503, 504])
 
 
 class MooringError(Exception):
@@ -44,6 +58,10 @@ class MooringError(Exception):
         self.server: Document = error.get("server", {})
         self.write_errors: List[Document] = error.get("writeErrors", [])
         self.result: Optional[Document] = body.get("result")
+        # How long to wait before the call is repeated, in seconds, if the gateway says so.
+        self.retry_after: Optional[float] = None
+        # The key of the call: the same call with it is not executed twice.
+        self.idempotency_key: Optional[str] = None
 
 
 def _failure(reason: str, retry: str, message: str, status: int = 0) -> MooringError:
@@ -65,6 +83,9 @@ def _segment(name: str) -> str:
 # comes first.
 _GRACE = 10.0
 
+# How long the end of a cursor is waited for, in seconds.
+_CLOSING = 2.0
+
 
 class Versioned(NamedTuple):
     """A document and its ETag, which is None if the gateway gives none."""
@@ -83,17 +104,43 @@ class _Call(NamedTuple):
     timeout: Optional[float] = None
     headers: Optional[Mapping[str, str]] = None
     idempotency_key: Optional[str] = None
+    exactly_once: Optional[bool] = None
 
-    def repeatable(self) -> bool:
-        """Reports whether the call may be repeated if no answer comes."""
-        if self.method == "GET" or self.idempotency_key is not None:
+    def _verb(self) -> str:
+        return self.path.rpartition(":")[2]
+
+    def _options(self) -> Mapping[str, Any]:
+        """Returns the options that are in the body. The body of a PUT is a document."""
+        return self.body if self.method == "POST" and isinstance(self.body, Mapping) else {}
+
+    def _in_transaction(self, headers: Mapping[str, str]) -> bool:
+        has = self._options().get("transaction") is not None
+        return has or _header(headers, "mooring-transaction") is not None
+
+    def takes_key(self, headers: Mapping[str, str]) -> bool:
+        """Reports whether an exactly-once client gives the call a key. A statement's number has
+        its place."""
+        is_document = self.method in ("PUT", "PATCH", "DELETE")
+        is_write = is_document or self.method == "POST" and self._verb() in _WRITES
+        return is_write and not self._in_transaction(headers)
+
+    def repeatable(self, headers: Mapping[str, str]) -> bool:
+        """Reports whether the call, without a key, may be repeated if no answer comes. Other calls
+        are repeated only if the gateway says so."""
+        if self.path in _KNOWN:
             return True
-        return self.path.rpartition(":")[2] in _READS
+        if self._in_transaction(headers):
+            return self._options().get("statement") is not None
+        return self.method == "GET" or self._verb() in _READS
+
+
+def _header(headers: Mapping[str, str], name: str) -> Optional[str]:
+    return next((value for key, value in headers.items() if key.lower() == name), None)
 
 
 def _divide(options: Document) -> Tuple[Document, Document]:
     """Divides options into those of the body and those of the call."""
-    of_call = ("timeout", "headers", "idempotency_key")
+    of_call = ("timeout", "headers", "idempotency_key", "exactly_once")
     body = {name: value for name, value in options.items() if name not in of_call}
     return body, {name: options[name] for name in of_call if name in options}
 
@@ -114,11 +161,15 @@ def _extended(value: Any) -> Any:
 class Client:
     """The gateway at a URL.
 
-    token is an API key or a JSON Web Token. timeout, in seconds, is the deadline of each call.
-    socket_timeout is how long the client waits for the gateway to send something, in seconds, in
-    calls without a deadline; None: for ever. retries is how often a call is repeated where its
-    error allows that. With bson, documents have the types of pymongo's package bson. headers are
-    sent with each call.
+    token is an API key or a JSON Web Token. timeout, in seconds, is the deadline of each call with
+    its repetitions. socket_timeout is how long the client waits for the gateway to send something,
+    in seconds, in calls without a deadline; None: for ever. retries is how often a call is repeated
+    where its error allows that. With bson, documents have the types of pymongo's package bson.
+    headers are sent with each call.
+
+    exactly_once gives each write an idempotency key of its own, so that it is repeated if no answer
+    comes. Each is a session of the server for 30 minutes. Writes that take no key are refused:
+    updateMany, deleteMany and writes in a session. Those of a transaction get none.
     """
 
     def __init__(
@@ -130,6 +181,7 @@ class Client:
         socket_timeout: Optional[float] = 120.0,
         retries: int = 3,
         bson: bool = False,
+        exactly_once: bool = False,
         headers: Optional[Mapping[str, str]] = None,
     ):
         self._url = url.rstrip("/")
@@ -142,6 +194,7 @@ class Client:
         self._timeout = timeout
         self._socket_timeout = socket_timeout
         self._retries = retries
+        self._exactly_once = exactly_once
         self._loads: Callable[[Any], Any] = json.loads
         self._dumps: Callable[[Any], str] = functools.partial(json.dumps, default=_extended)
         self._accept = ("application/json", "application/x-ndjson")
@@ -173,10 +226,11 @@ class Client:
         timeout: Optional[float] = None,
         headers: Optional[Mapping[str, str]] = None,
         idempotency_key: Optional[str] = None,
+        exactly_once: Optional[bool] = None,
     ) -> Any:
         """Makes a call, such as `call("/v1/sessions:start", {})`, and returns its answer, which is
         None if it has no body."""
-        call = _Call(path, body, method, query, timeout, headers, idempotency_key)
+        call = _Call(path, body, method, query, timeout, headers, idempotency_key, exactly_once)
         return self._exchange(call)[0]
 
     def lines(
@@ -210,28 +264,36 @@ class Client:
         timeout: Optional[float] = None,
         headers: Optional[Mapping[str, str]] = None,
     ) -> Iterator[List[Document]]:
-        """Yields the pages of a result. A caller that leaves early closes the cursor. The timeout
-        is that of each page."""
+        """Yields the pages of a result. If the caller leaves early, or a page fails, the cursor is
+        closed. The timeout is that of each page."""
         of_call: Document = {"timeout": timeout, "headers": headers}
         common = ("batchSize", "maxAwaitTimeMS", "session", "transaction")
         rest = {name: body[name] for name in common if name in body}
-        page = self.call(path, body, **of_call)
-        cursor = page.get("cursor")
+        cursor = None
         try:
+            page = self.call(path, body, **of_call)
             while True:
+                cursor = page.get("cursor")
                 yield page["documents"]
                 if cursor is None:
                     return
-                token, cursor = cursor, None
-                page = self.call("/v1/cursors:next", {**rest, "cursor": token}, **of_call)
-                cursor = page.get("cursor")
+                page = self.call("/v1/cursors:next", {**rest, "cursor": cursor}, **of_call)
+        except MooringError as err:
+            if err.http_status == 404:
+                cursor = None  # the gateway has it no longer
+            raise
         finally:
             if cursor is not None:
                 tokens = {k: v for k, v in rest.items() if k in ("session", "transaction")}
-                try:
-                    self.call("/v1/cursors:close", {**tokens, "cursor": cursor}, **of_call)
-                except MooringError:
-                    pass  # the cursor expires
+                self._close({**tokens, "cursor": cursor}, headers)
+
+    def _close(self, body: Document, headers: Optional[Mapping[str, str]]) -> None:
+        """Closes a cursor. If this fails, the cursor expires."""
+        request = self._request(_Call("/v1/cursors:close", body, headers=headers), self._accept[0])
+        try:
+            urllib.request.urlopen(request, timeout=_CLOSING).close()
+        except (OSError, http.client.HTTPException):
+            pass
 
     def _exchange(self, call: _Call) -> Tuple[Any, Mapping[str, str]]:
         """Makes a call, and returns its answer and the headers of the answer."""
@@ -250,35 +312,56 @@ class Client:
         """Sends a request, again where that is allowed, and returns what read makes of the
         response."""
         timeout = self._timeout if call.timeout is None else call.timeout
-        wait = self._socket_timeout if timeout is None else timeout + _GRACE
-        request = self._request(call, accept, timeout)
+        request = self._request(call, accept)
+        key = _header(request.headers, "idempotency-key")
+        known = key is not None or call.repeatable(request.headers)
+        ends = math.inf if timeout is None else time.monotonic() + timeout
         attempt = 0
         while True:
-            after = None
+            try:
+                return self._once(request, timeout, read, "same-request" if known else "never")
+            except MooringError as err:
+                failure = err
+            failure.idempotency_key = key
+            if failure.reason == "SocketTimeout" and key is not None:
+                failure.retry = "same-request"  # by the caller
+                raise failure
+            pause = _backoff(attempt, failure.retry_after)
+            late = time.monotonic() + pause >= ends
+            if failure.retry != "same-request" or attempt >= self._retries or late:
+                raise failure
+            time.sleep(pause)
+            attempt += 1
+            if timeout is not None:
+                timeout = max(ends - time.monotonic(), 0.001)
+
+    def _once(
+        self,
+        request: urllib.request.Request,
+        timeout: Optional[float],
+        read: Callable[[Any], Any],
+        unknown: str,
+    ) -> Any:
+        """Sends a request once. unknown is the advice if the gateway may have got it."""
+        if timeout is not None:
+            request.add_header("Request-Timeout", f"{int(timeout * 1000)}ms")
+        wait = self._socket_timeout if timeout is None else timeout + _GRACE
+        try:
             try:
                 return read(urllib.request.urlopen(request, timeout=wait))
             except urllib.error.HTTPError as err:
                 if err.code == 304:
                     return read(err)
-                after = err.headers.get("Retry-After")
-                failure = self._error(err)
-            except (OSError, http.client.HTTPException) as err:
-                cause = getattr(err, "reason", err)
-                # With a number it is the kernel's error, not the end of the client's wait.
-                if isinstance(cause, socket.timeout) and cause.errno is None:
-                    message = f"{self._url} has sent nothing for {wait:g} s"
-                    raise _failure("SocketTimeout", "never", message) from err
-                retry = "same-request" if call.repeatable() else "never"
-                failure = _failure("NoAnswer", retry, f"no answer from {self._url}: {err}")
-            if failure.retry != "same-request" or attempt >= self._retries:
-                raise failure
-            attempt += 1
-            longest = min(0.1 * 2**attempt, 5)
-            time.sleep(float(after) if after else random.random() * longest)
+                raise self._error(err, unknown) from None
+        except (OSError, http.client.HTTPException) as err:
+            cause = getattr(err, "reason", err)
+            # With a number it is the kernel's error, not the end of the client's wait.
+            if isinstance(cause, socket.timeout) and cause.errno is None:
+                message = f"{self._url} has sent nothing for {wait:g} s"
+                raise _failure("SocketTimeout", "never", message) from err
+            raise _failure("NoAnswer", unknown, f"no answer from {self._url}: {err}") from err
 
-    def _request(
-        self, call: _Call, accept: str, timeout: Optional[float]
-    ) -> urllib.request.Request:
+    def _request(self, call: _Call, accept: str) -> urllib.request.Request:
         url = self._url + call.path
         if call.query:
             texts = {
@@ -286,24 +369,40 @@ class Client:
             }
             url += "?" + urllib.parse.urlencode(texts)
         headers = {**self._headers, "Accept": accept}
-        if timeout is not None:
-            headers["Request-Timeout"] = f"{int(timeout * 1000)}ms"
-        if call.idempotency_key is not None:
-            headers["Idempotency-Key"] = call.idempotency_key
         data = None
         if call.method in ("POST", "PUT", "PATCH"):
             headers["Content-Type"] = "application/json"
             data = self._dumps({} if call.body is None else call.body).encode()
         headers.update(call.headers or {})
+        if call.idempotency_key is not None:
+            headers["Idempotency-Key"] = call.idempotency_key
+        elif self._takes_key(call, headers):
+            headers["Idempotency-Key"] = secrets.token_hex(16)
         return urllib.request.Request(url, data=data, headers=headers, method=call.method)
 
-    def _error(self, err: urllib.error.HTTPError) -> MooringError:
+    def _takes_key(self, call: _Call, headers: Mapping[str, str]) -> bool:
+        """Reports whether a call gets a key of its own."""
+        once = self._exactly_once if call.exactly_once is None else call.exactly_once
+        return once and _header(headers, "idempotency-key") is None and call.takes_key(headers)
+
+    def _error(self, err: urllib.error.HTTPError, unknown: str) -> MooringError:
+        with err:
+            text = err.read()
         try:
-            with err:
-                return MooringError(self._loads(err.read()), err.code)
-        except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
+            failure = MooringError(self._loads(text), err.code)
+        except (ValueError, KeyError, TypeError):
             message = f"{err.code} {err.reason}, which is no answer of a gateway"
-            return _failure("NoGateway", "never", message, err.code)
+            retry = unknown if err.code in _OF_PROXIES else "never"
+            failure = _failure("NoGateway", retry, message, err.code)
+        after = err.headers.get("Retry-After", "")
+        failure.retry_after = float(after) if after.isdecimal() else None
+        return failure
+
+
+def _backoff(attempt: int, after: Optional[float]) -> float:
+    """Returns the time before a repetition: the gateway's if there is one, else a random time that
+    becomes longer."""
+    return after if after else random.random() * min(0.1 * 2**attempt, 5)
 
 
 class Database:
@@ -333,7 +432,7 @@ class Database:
 class Collection:
     """A collection. Its methods take the options of MongoDB's helpers, under the same names:
     `find({}, sort={"_id": 1}, batchSize=500)`. All take timeout and headers, and writes
-    idempotency_key. get, put, patch and delete are about the document with an _id."""
+    idempotency_key and exactly_once. get, put, patch and delete are about the document with an _id."""
 
     def __init__(self, database: Database, name: str):
         self.database = database
@@ -493,4 +592,4 @@ def _watch(client: Client, path: str, options: Document) -> Iterator[Document]:
             if err.retry == "never" or err.status == "FAILED_PRECONDITION" or token is None:
                 raise
             failures += 1
-            time.sleep(random.random() * min(0.1 * 2**failures, 5))
+            time.sleep(_backoff(failures, err.retry_after))

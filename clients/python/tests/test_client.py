@@ -103,6 +103,22 @@ class Gateway(unittest.TestCase):
         third = orders.put(3, {"total": 3}, if_match=second.etag)
         orders.delete(3, if_match=third.etag)
 
+    @needs_replica_set
+    def test_exactly_once(self):
+        filled("once")
+        client = Client(URL, exactly_once=True)
+        orders = client.database(DATABASE).collection("once")
+        self.assertEqual(orders.insert_one({"_id": 10})["insertedId"], 10)
+        self.assertEqual(orders.update_one({"_id": 10}, {"$inc": {"total": 1}})["modifiedCount"], 1)
+        self.assertEqual(orders.patch(10, {"$inc": {"total": 1}}).document["total"], 2)
+        seen = {"$set": {"seen": True}}
+        with self.assertRaises(MooringError) as caught:
+            orders.update_many({}, seen)
+        err = caught.exception
+        self.assertEqual((err.http_status, err.reason), (400, "IdempotencyKeyUnsupported"))
+        self.assertEqual(orders.count_documents({"seen": True}), 0)
+        self.assertEqual(orders.update_many({}, seen, exactly_once=False)["modifiedCount"], 11)
+
     def test_dates(self):
         orders = filled("dates")
         at = datetime.datetime(2026, 11, 22, 10, 0, 0, 123000, datetime.timezone.utc)
@@ -198,16 +214,16 @@ def failed(reason, retry):
 class Scripted(unittest.TestCase):
     """Tests before a server that gives answers, one after the other."""
 
-    def serve(self, *answers, **options):
+    def serve(self, *answers, retry_after=None, **options):
         """Returns a collection on a server with these answers, and a list of what it gets. An
         answer is a status and a text, and it is cut if its length is given as another one. The
-        server is silent after the status 0."""
+        server is silent after the status 0. retry_after is a header of all answers."""
         answers, seen, over = list(answers), [], threading.Event()
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_POST(self):
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                seen.append((dict(self.headers), json.loads(body)))
+                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                seen.append((dict(self.headers), json.loads(body or "null")))
                 status, text, *length = answers.pop(0)
                 if status == 0:
                     over.wait()
@@ -215,14 +231,18 @@ class Scripted(unittest.TestCase):
                 self.send_response(status)
                 if length:
                     self.send_header("Content-Length", str(length[0]))
+                if retry_after is not None:
+                    self.send_header("Retry-After", retry_after)
                 self.end_headers()
                 self.wfile.write(text.encode())
+
+            do_GET = do_PUT = do_POST
 
             def log_message(self, *args):
                 pass
 
-        server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         self.addCleanup(server.server_close)
         self.addCleanup(server.shutdown)
         self.addCleanup(over.set)
@@ -237,7 +257,7 @@ class Scripted(unittest.TestCase):
         self.assertEqual(len(seen), 3)
         self.assertEqual(seen[2][0]["Authorization"], "Bearer secret")
         self.assertEqual(seen[2][0]["Idempotency-Key"], "k")
-        self.assertEqual(seen[2][0]["Request-Timeout"], "5000ms")
+        self.assertEqual(seen[0][0]["Request-Timeout"], "5000ms")
 
     def test_headers_and_timeouts_of_one_call(self):
         page = (200, '{"documents": [], "cursor": "c"}')
@@ -259,7 +279,7 @@ class Scripted(unittest.TestCase):
 
     def test_a_silent_gateway(self):
         silent = (0, "")
-        collection, seen = self.serve(silent, timeout=None, socket_timeout=0.2)
+        collection, seen = self.serve(silent, silent, timeout=None, socket_timeout=0.2)
         for call in (collection.find_one, lambda: list(collection.stream())):
             with self.assertRaises(MooringError) as caught:
                 call()
@@ -314,7 +334,7 @@ class Scripted(unittest.TestCase):
         collection, seen = self.serve(cut, whole)
         self.assertEqual(collection.count_documents(), 1)
         collection, seen = self.serve((200, "{}", 100), (200, "<html>"), (409, "{", 100))
-        for reason in ("NoAnswer", "NoGateway", "NoGateway"):
+        for reason in ("NoAnswer", "NoGateway", "NoAnswer"):
             with self.assertRaises(MooringError) as caught:
                 collection.insert_one({})
             self.assertEqual((caught.exception.reason, caught.exception.retry), (reason, "never"))
@@ -328,6 +348,108 @@ class Scripted(unittest.TestCase):
         with unittest.mock.patch.dict("sys.modules", {"bson": None}):
             with self.assertRaisesRegex(ImportError, "pip install pymongo"):
                 Client("http://gateway.example", bson=True)
+
+    def test_repeats_nothing_that_may_be_done_twice(self):
+        """Each call gets no answer. Those that are repeated are reads, or known to the gateway."""
+        in_one = {"transaction": "t"}
+        statement = {"transaction": "t", "statement": 1}
+        header, key = {"mooring-transaction": "t"}, {"idempotency-key": "k"}
+        for name, repeatable, call in (
+            ("a read", True, lambda c: c.find_one()),
+            ("a read in a transaction", False, lambda c: c.find_one({}, **in_one)),
+            ("with the header of one", False, lambda c: c.find_one({}, headers=header)),
+            ("a read as a statement", True, lambda c: c.find_one({}, **statement)),
+            ("a document by its id", True, lambda c: c.get(1)),
+            ("a write", False, lambda c: c.insert_one({})),
+            ("with a key", True, lambda c: c.insert_one({}, idempotency_key="k")),
+            ("with the header of a key", True, lambda c: c.insert_one({}, headers=key)),
+            ("exactly-once", True, lambda c: c.insert_one({}, exactly_once=True)),
+            ("in a transaction", False, lambda c: c.insert_one({}, exactly_once=True, **in_one)),
+            ("a write as a statement", True, lambda c: c.insert_one({}, **statement)),
+            ("fields like options", False, lambda c: c.put(1, statement)),
+            ("writes of many", False, lambda c: c.update_many({}, {"$set": {"a": 1}})),
+            ("an aggregation, which may write", False, lambda c: list(c.aggregate([]))),
+            ("Commit", True, lambda c: c._client.call("/v1/transactions:commit", in_one)),
+            ("Abort", True, lambda c: c._client.call("/v1/transactions:abort", in_one)),
+            ("Run", False, lambda c: c._client.call("/v1/transactions:run", {"operations": []})),
+            ("Begin", False, lambda c: c._client.call("/v1/transactions:begin", {})),
+        ):
+            for unanswered in ((200, "{", 100), (502, "<html>"), (503, "{", 100)):
+                with self.subTest(name, unanswered=unanswered):
+                    ok = (200, '{"document": {}, "documents": []}')
+                    collection, seen = self.serve(unanswered, ok)
+                    try:
+                        call(collection)
+                        self.assertTrue(repeatable)
+                    except MooringError as err:
+                        self.assertEqual((err.retry, repeatable), ("never", False))
+                    self.assertEqual(len(seen), 2 if repeatable else 1)
+
+    def test_exactly_once(self):
+        again, ok = (503, failed("NoSuitableServer", "same-request")), (200, "{}")
+        for name, own, call in (
+            ("a write", True, lambda c, **of: c.insert_one({}, **of)),
+            ("one document", True, lambda c, **of: c.put(1, {"transaction": "t"}, **of)),
+            ("refused then", True, lambda c, **of: c.update_many({}, {"$set": {"a": 1}}, **of)),
+            ("in a transaction", False, lambda c, **of: c.insert_one({}, transaction="t", **of)),
+            ("a read", False, lambda c, **of: c.estimated_document_count(**of)),
+        ):
+            one, none = {"exactly_once": True}, {"exactly_once": False}
+            for always, of_call in ((True, {}), (False, one), (True, none)):
+                with self.subTest(name, always=always, of_call=of_call):
+                    counted = (200, '{"count": 1}')
+                    collection, seen = self.serve(again, counted, counted, exactly_once=always)
+                    for _ in range(2):
+                        call(collection, **of_call)
+                    first, same, other = [headers.get("Idempotency-Key") for headers, _ in seen]
+                    self.assertEqual(first, same)
+                    self.assertEqual(first is not None, own and of_call.get("exactly_once", True))
+                    if first is not None:
+                        self.assertNotEqual(first, other)
+        collection, seen = self.serve(ok, exactly_once=True)
+        collection.insert_one({}, idempotency_key="k")
+        self.assertEqual(seen[0][0]["Idempotency-Key"], "k")
+
+    def test_an_error_has_the_key_of_the_call(self):
+        options = {"exactly_once": True, "retries": 0, "timeout": None, "socket_timeout": 0.2}
+        collection, seen = self.serve((200, "{", 100), (0, ""), **options)
+        for reason in ("NoAnswer", "SocketTimeout"):
+            with self.assertRaises(MooringError) as caught:
+                collection.insert_one({})
+            err = caught.exception
+            key = seen[-1][0]["Idempotency-Key"]
+            got = (err.reason, err.retry, err.idempotency_key)
+            self.assertEqual(got, (reason, "same-request", key))
+
+    def test_the_deadline_is_that_of_all_repetitions(self):
+        later = (503, failed("Overloaded", "same-request"))
+        collection, seen = self.serve(later, retry_after="3600", timeout=7)
+        with self.assertRaises(MooringError) as caught:
+            collection.find_one()
+        self.assertEqual((caught.exception.retry_after, len(seen)), (3600, 1))
+        # A proxy may say when in words.
+        words = "Wed, 21 Oct 2026 07:28:00 GMT"
+        collection, seen = self.serve(later, (200, '{"count": 1}'), retry_after=words, timeout=7)
+        self.assertEqual(collection.count_documents(), 1)
+        first, second = [int(headers["Request-Timeout"][:-2]) for headers, _ in seen]
+        self.assertEqual(first, 7000)
+        self.assertLessEqual(second, first)
+
+    def test_a_cursor_whose_page_fails_is_closed(self):
+        page = (200, '{"documents": [1], "cursor": "c"}')
+        for failure, reason, calls in (
+            ((409, failed("CursorPositionUnknown", "restart")), "CursorPositionUnknown", 3),
+            ((404, failed("CursorNotFound", "restart")), "CursorNotFound", 2),
+            ((0, ""), "SocketTimeout", 3),
+        ):
+            with self.subTest(reason):
+                answers = (page, failure, (200, "{}"))
+                collection, seen = self.serve(*answers, timeout=None, socket_timeout=0.5)
+                with self.assertRaises(MooringError) as caught:
+                    list(collection.find())
+                self.assertEqual(caught.exception.reason, reason)
+                self.assertEqual(len(seen), calls)
+                self.assertEqual(seen[-1][1], {"cursor": "c"})
 
     def test_repeats_nothing_else(self):
         for retry in ("never", "restart", "transaction"):
