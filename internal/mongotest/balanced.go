@@ -150,7 +150,7 @@ func (s *Service) Restart(t testing.TB) {
 	s.id = bson.NewObjectID()
 	s.mu.Unlock()
 	s.SetDown(false)
-	if s.tcp {
+	if s.listens {
 		if err := s.listen(string(s.addr)); err != nil {
 			t.Fatalf("mongotest: %v", err)
 		}

@@ -10,8 +10,10 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"maps"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -30,11 +32,16 @@ type Handler func(*Command) Reply
 // Server answers as a script says. All methods may be called at any time.
 type Server struct {
 	addr address.Address
-	// Commands are not recorded, inserted documents not kept; set before the first connection.
-	discard bool
-	tcp     bool // it listens
-	wg      sync.WaitGroup
-	done    chan struct{} // closed when the server is closed
+
+	// These are set before the first connection.
+
+	discard  bool     // commands are not recorded, inserted documents not kept
+	listens  bool     // …at addr
+	prepared Prepared // nil: the handlers answer
+
+	large sync.Mutex // held while a piece of a large text is written: see writeInTurns
+	wg    sync.WaitGroup
+	done  chan struct{} // closed when the server is closed
 
 	mu          sync.Mutex
 	closed      bool
@@ -55,16 +62,7 @@ type Server struct {
 
 // NewServer makes a server that is reached through Dial only. It ends with the test.
 func NewServer(t testing.TB, handlers Handlers) *Server {
-	s := &Server{
-		addr: "mongotest:27017", done: make(chan struct{}),
-		handlers:    Handlers{},
-		conns:       map[net.Conn]struct{}{},
-		collections: map[string][]bson.Raw{},
-		cursors:     map[int64]*cursor{},
-	}
-	for name, h := range handlers {
-		s.handlers[name] = h
-	}
+	s := newServer(handlers)
 	t.Cleanup(s.Close)
 	return s
 }
@@ -72,28 +70,54 @@ func NewServer(t testing.TB, handlers Handlers) *Server {
 // NewTCPServer makes a server that also listens on a free port of 127.0.0.1.
 func NewTCPServer(t testing.TB, handlers Handlers) *Server {
 	s := NewServer(t, handlers)
-	s.tcp = true
 	if err := s.listen("127.0.0.1:0"); err != nil {
 		t.Fatalf("mongotest: %v", err)
 	}
-	s.addr = address.Address(s.listener.Addr().String())
+	return s
+}
+
+// Listen makes a server for programs that last: it records no commands and keeps no documents. It
+// listens at host:port, or at the path of a Unix domain socket. The caller closes it.
+func Listen(addr string, handlers Handlers) (*Server, error) {
+	s := newServer(handlers)
+	s.discard = true
+	return s, s.listen(addr)
+}
+
+func newServer(handlers Handlers) *Server {
+	s := &Server{
+		addr: "mongotest:27017", done: make(chan struct{}),
+		handlers:    Handlers{},
+		conns:       map[net.Conn]struct{}{},
+		collections: map[string][]bson.Raw{},
+		cursors:     map[int64]*cursor{},
+	}
+	maps.Copy(s.handlers, handlers)
 	return s
 }
 
 // listen accepts connections at addr until the listener is closed.
 func (s *Server) listen(addr string) error {
-	l, err := net.Listen("tcp", addr)
+	network := "tcp"
+	if strings.HasPrefix(addr, "/") {
+		network = "unix"
+	}
+	l, err := net.Listen(network, addr)
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.listener = l
+	s.listener, s.listens = l, true
+	s.addr = address.Address(l.Addr().String())
 	s.wg.Go(func() {
 		for {
 			nc, err := l.Accept()
-			if err != nil {
+			if errors.Is(err, net.ErrClosed) {
 				return
+			}
+			if err != nil {
+				continue // the client has gone, or there are too many open files
 			}
 			if !s.start(nc) {
 				_ = nc.Close()
@@ -239,6 +263,10 @@ func (s *Server) start(nc net.Conn) bool {
 		spoken := nc
 		if conf != nil {
 			spoken = tls.Server(nc, conf)
+		}
+		if s.prepared != nil {
+			s.servePrepared(spoken)
+			return
 		}
 		s.serve(spoken, id)
 	})

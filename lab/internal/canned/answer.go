@@ -6,6 +6,9 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
+
+	"github.com/mooringdb/mooring/internal/fakemongo/wire"
+	"github.com/mooringdb/mooring/internal/mongotest"
 )
 
 // defaultBatchSize is what a server sends first when the client asks for no batch size.
@@ -18,8 +21,52 @@ const (
 	largeBatch = 64 << 10
 )
 
-// answer appends the reply to one command.
-func (s *Server) answer(dst []byte, req request) []byte {
+// request holds one command: its body, and how many documents its sequences hold.
+type request struct {
+	body      bsoncore.Document
+	sequences int
+	large     *mongotest.Inserted // into the reply
+}
+
+// parse reads a command. The documents of its sequences are counted only.
+func parse(m wire.Message, large *mongotest.Inserted) (request, error) {
+	req := request{large: large}
+	if m.Header().OpCode == wire.OpQuery { // only the first hello may come so
+		_, body, err := m.Query()
+		req.body = bsoncore.Document(body)
+		return req, err
+	}
+	for section, err := range m.Sections() {
+		switch {
+		case err != nil:
+			return req, err
+		case section.Body:
+			req.body = section.Documents
+			continue
+		}
+		for _, err := range wire.Documents(section.Documents) {
+			if err != nil {
+				return req, err
+			}
+			req.sequences++
+		}
+	}
+	return req, nil
+}
+
+// answer appends the reply to one message.
+func (s *Server) answer(
+	dst []byte, m wire.Message, large *mongotest.Inserted,
+) ([]byte, error) {
+	req, err := parse(m, large)
+	if err != nil {
+		return nil, err
+	}
+	return s.run(dst, req), nil
+}
+
+// run appends the reply to one command.
+func (s *Server) run(dst []byte, req request) []byte {
 	first, err := req.body.IndexErr(0)
 	if err != nil {
 		return appendError(dst, 59, "CommandNotFound", "empty command")
@@ -138,7 +185,7 @@ func (s *Server) batch(
 	each := len(c.source.template)
 	n := min(size, c.end-c.next, max(1, maxReply/max(1, each)))
 	if c.next == 0 && n*each >= largeBatch {
-		req.parts.insert(len(dst), s.firstBatch(c.source, n))
+		req.large.Insert(len(dst), s.firstBatch(c.source, n))
 	} else {
 		dst = c.source.appendBatch(dst, c.next, n)
 	}
@@ -151,7 +198,7 @@ func (s *Server) batch(
 	dst, _ = bsoncore.AppendDocumentEnd(dst, reply)
 	for _, start := range []int32{reply, cursor, array} {
 		length := binary.LittleEndian.Uint32(dst[start:])
-		binary.LittleEndian.PutUint32(dst[start:], length+uint32(req.parts.size))
+		binary.LittleEndian.PutUint32(dst[start:], length+uint32(req.large.Size()))
 	}
 	return dst
 }
@@ -208,7 +255,7 @@ func hello() []byte {
 		AppendBoolean("isWritablePrimary", true).
 		AppendBoolean("ismaster", true).
 		AppendInt32("maxBsonObjectSize", 16<<20).
-		AppendInt32("maxMessageSizeBytes", maxMessageSize).
+		AppendInt32("maxMessageSizeBytes", wire.MaxMessage).
 		AppendInt32("maxWriteBatchSize", 100_000).
 		AppendDateTime("localTime", time.Now().UnixMilli()).
 		AppendInt32("logicalSessionTimeoutMinutes", 30).

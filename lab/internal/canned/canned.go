@@ -16,13 +16,12 @@
 package canned
 
 import (
-	"errors"
-	"net"
 	"net/url"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/mooringdb/mooring/internal/mongotest"
 )
 
 // Stats holds the counts of a Server.
@@ -38,21 +37,16 @@ type Stats struct {
 
 // Server listens on one address. Create it with Listen.
 type Server struct {
-	listener net.Listener
-	done     chan struct{} // closed by Close
-	wg       sync.WaitGroup
+	*mongotest.Server
+	done chan struct{} // closed by Close
 
-	connected, commands, opened, killed, getMores atomic.Int64
+	commands, opened, killed, getMores atomic.Int64
 
 	sources sync.Map // of string to func() (source, error): the collections that were read
 	batches sync.Map // of the large first batches: see firstBatch
-	// large is held while a piece of a large reply is written. See writeInTurns.
-	large sync.Mutex
 
 	// mu guards the fields below. Nothing blocks while it is held.
 	mu         sync.Mutex
-	closed     bool
-	conns      map[net.Conn]struct{}
 	cursors    map[int64]*cursorState
 	lastCursor int64
 }
@@ -67,26 +61,18 @@ type cursorState struct {
 }
 
 // Listen begins to serve on addr: host:port ("127.0.0.1:0" lets the kernel choose the port), or the
-// path of a Unix domain socket, which ends with ".sock".
+// path of a Unix domain socket.
 func Listen(addr string) (*Server, error) {
-	network := "tcp"
-	if strings.HasPrefix(addr, "/") {
-		network = "unix"
-	}
-	l, err := net.Listen(network, addr)
-	if err != nil {
-		return nil, err
-	}
 	s := &Server{
-		listener: l, done: make(chan struct{}), conns: map[net.Conn]struct{}{},
-		cursors: map[int64]*cursorState{}, lastCursor: 1000,
+		done: make(chan struct{}), cursors: map[int64]*cursorState{}, lastCursor: 1000,
 	}
-	s.wg.Go(s.accept)
-	return s, nil
+	var err error
+	s.Server, err = mongotest.ListenPrepared(addr, s.answer)
+	return s, err
 }
 
 // Addr returns the address that the server listens on.
-func (s *Server) Addr() string { return s.listener.Addr().String() }
+func (s *Server) Addr() string { return string(s.Address()) }
 
 // URI returns the connection string of the server.
 func (s *Server) URI() string { return "mongodb://" + url.QueryEscape(s.Addr()) + "/" }
@@ -96,8 +82,8 @@ func (s *Server) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return Stats{
-		Connections:   int64(len(s.conns)),
-		Connected:     s.connected.Load(),
+		Connections:   int64(s.OpenConnections()),
+		Connected:     int64(s.AcceptedConnections()),
 		Commands:      s.commands.Load(),
 		CursorsOpen:   int64(len(s.cursors)),
 		CursorsOpened: s.opened.Load(),
@@ -110,15 +96,8 @@ func (s *Server) Stats() Stats {
 // called once.
 func (s *Server) Close() error {
 	close(s.done)
-	err := s.listener.Close()
-	s.mu.Lock()
-	s.closed = true
-	for c := range s.conns {
-		c.Close()
-	}
-	s.mu.Unlock()
-	s.wg.Wait()
-	return err
+	s.Server.Close()
+	return nil
 }
 
 // wait blocks as long as a slow collection takes.
@@ -129,44 +108,6 @@ func (s *Server) wait(d time.Duration) {
 	case <-timer.C:
 	case <-s.done:
 	}
-}
-
-func (s *Server) accept() {
-	for {
-		c, err := s.listener.Accept()
-		if err != nil {
-			if errors.Is(err, net.ErrClosed) {
-				return
-			}
-			continue
-		}
-		if !s.admit(c) {
-			c.Close()
-			return
-		}
-		s.wg.Go(func() {
-			defer s.dismiss(c)
-			s.serve(c)
-		})
-	}
-}
-
-func (s *Server) admit(c net.Conn) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return false
-	}
-	s.conns[c] = struct{}{}
-	s.connected.Add(1)
-	return true
-}
-
-func (s *Server) dismiss(c net.Conn) {
-	c.Close()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.conns, c)
 }
 
 // open keeps a cursor and gives its id.
