@@ -9,7 +9,6 @@ require (
 	github.com/jackc/puddle/v2 v2.2.2
 	github.com/mooringdb/mooring v0.0.0
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3
-	github.com/xdg-go/scram v1.3.0
 	github.com/youmark/pkcs8 v0.0.0-20240726163527-a2c0da244d78
 	go.mongodb.org/mongo-driver/v2 v2.9.3
 	golang.org/x/net v0.61.0
@@ -63,6 +62,7 @@ require (
 	github.com/prometheus/procfs v0.22.0 // indirect
 	github.com/remyoudompheng/bigfft v0.0.0-20230129092748-24d4a6f8daec // indirect
 	github.com/xdg-go/pbkdf2 v1.0.0 // indirect
+	github.com/xdg-go/scram v1.3.0 // indirect
 	github.com/xdg-go/stringprep v1.0.4 // indirect
 	go.mongodb.org/mongo-driver v1.17.3 // indirect
 	go.opentelemetry.io/auto/sdk v1.2.1 // indirect
