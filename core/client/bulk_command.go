@@ -188,6 +188,9 @@ func (c *bulk) Retryable() bool {
 	return true
 }
 
+// Single reports whether the command has one write.
+func (c *bulk) Single() bool { return c.sent == 1 }
+
 // messageLimit returns how long the message may become whose body is that long. Where a repeated
 // call must have the same commands, the writes get a room that does not depend on what the driver
 // adds to the body.

@@ -163,6 +163,9 @@ func (c *clientBulk) Retryable() bool {
 	return true
 }
 
+// Single reports whether the command has one write.
+func (c *clientBulk) Single() bool { return c.sent == 1 }
+
 func (c *clientBulk) AppendSequences(msg []byte, _ operation.Target) ([]byte, error) {
 	msg, start := wire.BeginSequence(msg, "ops")
 	for place := c.next; place < c.next+c.sent; place++ {

@@ -1,5 +1,7 @@
 package client
 
+import "github.com/mooringdb/mooring/core/mongoerr"
+
 // ArgumentError reports a request that was refused before anything was sent.
 type ArgumentError struct {
 	// Argument is the name of the argument or option, as MongoDB spells it.
@@ -11,3 +13,6 @@ type ArgumentError struct {
 }
 
 func (e *ArgumentError) Error() string { return e.Argument + ": " + e.Problem }
+
+// Delivery returns mongoerr.Unsent.
+func (e *ArgumentError) Delivery() mongoerr.Delivery { return mongoerr.Unsent }

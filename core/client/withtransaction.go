@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mooringdb/mooring/core/mongoerr"
+	"github.com/mooringdb/mooring/core/operation"
 )
 
 // WithTransactionOptions holds the options of WithTransaction.
@@ -104,12 +105,16 @@ func (a *attempts) call(ctx context.Context, f func(context.Context) error) erro
 // commit commits the transaction, and repeats that while it is unknown whether it is committed. If
 // again is true, err allows another transaction.
 func (a *attempts) commit(ctx context.Context) (again bool, err error) {
-	for {
+	var pause time.Duration
+	for n := 0; ; n++ {
 		err := a.session.CommitTransaction(ctx, a.end)
 		if !repeatsCommit(err) {
 			return mongoerr.HasLabel(err, mongoerr.LabelTransientTransaction), err
 		}
-		if err := a.wait(ctx, 0, err); err != nil {
+		if n > 0 { // the specification names no wait; the first repetition has none
+			pause = backoff(n, 1)
+		}
+		if err := a.wait(ctx, pause, err); err != nil {
 			return false, err
 		}
 	}
@@ -131,7 +136,8 @@ func backoff(n int, jitter float64) time.Duration {
 	return time.Duration(jitter * min(float64(first)*math.Pow(1.5, float64(n)), float64(most)))
 }
 
-// wait blocks for d, after last. If the time is over by then, it returns an error at once.
+// wait blocks for d, after last. If the time is over by then, it returns an error at once. Its
+// errors have last, with its labels.
 func (a *attempts) wait(ctx context.Context, d time.Duration, last error) error {
 	if !time.Now().Add(d).Before(a.until) {
 		if mongoerr.IsTimeout(last) {
@@ -143,10 +149,12 @@ func (a *attempts) wait(ctx context.Context, d time.Duration, last error) error 
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return nil
 	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
+	if ctx.Err() != nil {
+		return operation.Interrupted(context.Cause(ctx), last)
+	}
+	return nil
 }
 
 // TransactionTimeoutError reports that WithTransaction had no time left for another attempt. Err is

@@ -13,20 +13,19 @@ func TestAfter(t *testing.T) {
 		retarget  = rules{overload: true, adaptive: 2, retarget: true}
 		none      = rules{adaptive: 2}
 		once      = rules{overload: true, adaptive: 1}
-		fatal     = failure{attempted: true}
-		transient = failure{transient: true, attempted: true}
-		unsent    = failure{transient: true}
-		overload  = failure{overloaded: true, retryable: true, attempted: true}
-		rejected  = failure{overloaded: true, attempted: true}
-		both      = failure{overloaded: true, transient: true, attempted: true}
+		fatal     = failure{}
+		transient = failure{transient: true}
+		overload  = failure{overloaded: true, retryable: true}
+		rejected  = failure{overloaded: true}
+		both      = failure{overloaded: true, transient: true}
 	)
 	sharded, short, long, slow := transient, overload, overload, overload
 	sharded.sharded = true
 	short.timed, short.left = true, 200*time.Millisecond
 	long.timed, long.left = true, 201*time.Millisecond
 	slow.base = 20 * time.Second
-	end := verdict{keep: true}
-	again := func(wait time.Duration) verdict { return verdict{again: true, wait: wait, keep: true} }
+	var end verdict
+	again := func(wait time.Duration) verdict { return verdict{again: true, wait: wait} }
 	const ms = time.Millisecond
 	tests := []struct {
 		name     string
@@ -40,23 +39,12 @@ func TestAfter(t *testing.T) {
 		{
 			"as many as fit", csot,
 			[]failure{transient, transient, transient, transient},
-			[]verdict{again(0), again(0), again(0), again(0)},
+			[]verdict{again(0), again(20 * ms), again(40 * ms), again(80 * ms)},
 		},
-		{
-			"an attempt that sent nothing", all,
-			[]failure{transient, {}},
-			[]verdict{again(0), {}},
-		},
-		{
-			"no attempt sent anything", all,
-			[]failure{unsent, unsent},
-			[]verdict{again(0), {}},
-		},
-		{"the second did", all, []failure{unsent, fatal}, []verdict{again(0), end}},
 		{
 			"another server of a sharded cluster", all,
 			[]failure{sharded},
-			[]verdict{{again: true, avoid: true, keep: true}},
+			[]verdict{{again: true, avoid: true}},
 		},
 		{
 			"an overloaded server", all,
@@ -83,7 +71,7 @@ func TestAfter(t *testing.T) {
 		{
 			"too late", csot,
 			[]failure{transient, transient, transient, overload},
-			[]verdict{again(0), again(0), again(0), end},
+			[]verdict{again(0), again(20 * ms), again(40 * ms), end},
 		},
 		{"no time for the wait", all, []failure{short}, []verdict{end}},
 		{"time for the wait", all, []failure{long}, []verdict{again(200 * ms)}},
@@ -91,15 +79,15 @@ func TestAfter(t *testing.T) {
 		{
 			"another server than the overloaded one", retarget,
 			[]failure{overload, transient},
-			[]verdict{{again: true, wait: 200 * ms, avoid: true, keep: true}, again(0)},
+			[]verdict{{again: true, wait: 200 * ms, avoid: true}, again(0)},
 		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			var sum tries
+			var l ledger
 			for i, f := range tt.failures {
-				var v verdict
-				if sum, v = sum.after(f, tt.rules, 1); v != tt.want[i] {
+				l, _ = l.record(entry{overloaded: f.overloaded})
+				if v := l.after(f, tt.rules, 1); v != tt.want[i] {
 					t.Errorf("after(%+v) number %d = %+v, want %+v", f, i+1, v, tt.want[i])
 				}
 			}
@@ -125,6 +113,26 @@ func TestBackoff(t *testing.T) {
 	for _, tt := range tests {
 		if got := backoff(tt.base, tt.n, tt.jitter); got != tt.want {
 			t.Errorf("backoff(%v, %d, %v) = %v, want %v", tt.base, tt.n, tt.jitter, got, tt.want)
+		}
+	}
+}
+
+func TestPace(t *testing.T) {
+	const ms = time.Millisecond
+	for _, tt := range []struct {
+		n      int
+		jitter float64
+		want   time.Duration
+	}{
+		{1, 1, 0},
+		{2, 1, 20 * ms},
+		{2, 0, 10 * ms},
+		{3, 0.5, 30 * ms},
+		{7, 1, 500 * ms},
+		{100_000, 0, 250 * ms},
+	} {
+		if got := pace(tt.n, tt.jitter); got != tt.want {
+			t.Errorf("pace(%d, %v) = %v, want %v", tt.n, tt.jitter, got, tt.want)
 		}
 	}
 }

@@ -7,18 +7,25 @@ import (
 	"github.com/mooringdb/mooring/core/mongoerr"
 )
 
-// OutcomeUnknownError reports a write that was sent, in part at least, and got no answer
-// that can be read. Whether it was applied is not known, so it must not be repeated blindly. Err
-// is what ended it.
+// OutcomeUnknownError reports a write that the server may have carried out: it was sent, in part at
+// least, and got no answer that tells. So it must not be repeated blindly. Err is what left the
+// outcome open.
 type OutcomeUnknownError struct {
 	Err error
+	// Later is the error of the last attempt, which does not tell either; nil: it is Err. It is in
+	// the text only.
+	Later error
 }
 
 func (e *OutcomeUnknownError) Error() string {
-	return "outcome of the write is unknown: " + e.Err.Error()
+	text := "outcome of the write is unknown: " + e.Err.Error()
+	if e.Later != nil {
+		text += "; a later attempt: " + mongoerr.Outline(e.Later)
+	}
+	return text
 }
 
-// Unwrap returns what ended the write.
+// Unwrap returns what left the outcome open.
 func (e *OutcomeUnknownError) Unwrap() error { return e.Err }
 
 // Delivery returns mongoerr.Unanswered.

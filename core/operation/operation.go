@@ -57,10 +57,10 @@ type Kind uint8
 const (
 	// Read changes nothing. It may carry $readPreference.
 	Read Kind = iota
-	// Write changes data. If it was sent and got no answer, the error is an *OutcomeUnknownError.
+	// Write changes data. If it is not known whether it did, the error is an *OutcomeUnknownError.
 	Write
-	// Generic is a command that a user wrote. It is selected and sent as a read; without an
-	// answer it counts as a write.
+	// Generic is a command that a user wrote. It is selected and sent as a read; where its outcome
+	// is unknown, it counts as a write.
 	Generic
 	// Output is a read whose result the server writes: an aggregation that ends with $out or
 	// $merge. It is a Write that goes where its read preference says, once all servers can run it
@@ -96,12 +96,14 @@ type Sequencer interface {
 	AppendSequences(msg []byte, to Target) ([]byte, error)
 }
 
-// Mixed describes a Command that may have writes which must not be repeated, such as one of
-// several documents.
+// Mixed describes a Command of several writes, of which some may reach several documents.
 type Mixed interface {
 	Command
-	// Retryable reports whether the message that was built last has no such write.
+	// Retryable reports whether no write of the message that was built last reaches several
+	// documents, so that it may be repeated.
 	Retryable() bool
+	// Single reports whether that message has one write.
+	Single() bool
 }
 
 // Operation describes one command to run. A Runner does not change it.

@@ -23,7 +23,7 @@ func (x *exchange) wantsReauthentication(err error) bool {
 func (x *exchange) sendAgain(
 	ctx context.Context, c *course, op *Operation, cause error,
 ) (Result, error) {
-	x.reauthenticated, x.requestID = true, nextRequestID()
+	x.reauthenticated, x.requestID, c.sent = true, nextRequestID(), false
 	if err := x.conn.Reauthenticate(ctx, cause); err != nil {
 		x.markDirty(err)
 		x.leave(err)

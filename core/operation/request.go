@@ -59,7 +59,7 @@ func (q *request) build(ctx context.Context, op *Operation, x *exchange, c *cour
 }
 
 func (q *request) write(ctx context.Context, op *Operation, x *exchange, c *course) error {
-	to := Target{Hello: x.conn.Hello(), Repeated: c.repeated}
+	to := Target{Hello: x.conn.Hello(), Repeated: c.ledger.repeated}
 	var flags wire.Flags
 	if op.Unacknowledged {
 		flags = wire.MoreToCome

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,10 +28,9 @@ type course struct {
 	// no connection yet.
 	txnNumber int64
 	// plain says that the command has writes which must not be repeated.
-	plain bool
-	part  part
-	// repeated is what commands learn as Target.Repeated.
-	repeated bool
+	plain  bool
+	part   part
+	ledger ledger
 	// avoided are the servers that the next attempt goes to only if there are no others.
 	avoided []address.Address
 
@@ -54,44 +54,84 @@ type outcome struct {
 	err error
 }
 
-// goOn makes further attempts as long as the rules allow. It returns the outcome of the first that
-// succeeds, or of the last that tells what the servers have done.
+// goOn records the first attempt, and makes others as long as the rules allow. It returns the
+// outcome of the operation.
 func (c *course) goOn(ctx context.Context, op *Operation, last outcome) outcome {
-	var (
-		t    tries
-		v    verdict
-		kept outcome
-	)
+	var kept outcome
 	for {
-		t, v = t.after(c.failure(ctx, op, &last), c.runner.rules(ctx, op), c.runner.jitter())
-		if v.again || !v.keep {
+		var (
+			keep bool
+			v    verdict
+		)
+		c.ledger, keep = c.ledger.record(c.entry(op, &last))
+		if op.trouble(&last) != nil {
+			f := c.failure(ctx, op, &last)
+			v = c.ledger.after(f, c.runner.rules(ctx, op), c.runner.jitter())
+		}
+		if v.again || !keep {
 			last.discard()
 		}
-		if v.keep {
+		if keep {
 			kept = last
 		}
 		if !v.again {
-			return kept.endedBy(last.err)
+			return c.conclude(op, kept, last.err)
 		}
 		if v.avoid {
-			c.avoided = append(c.avoided, c.server.Description().Address)
+			c.avoid(c.server.Description().Address)
 		}
-		c.announce(op, &last, t.failed+1, v.wait)
+		c.announce(op, &last, v.wait)
 		if err := pause(ctx, v.wait); err != nil {
-			return kept.endedBy(err)
+			return c.conclude(op, kept, err)
 		}
-		if last = c.attempt(ctx, op); op.trouble(&last) == nil {
-			return last
-		}
+		last = c.attempt(ctx, op)
 	}
 }
 
+// avoid has the next attempts prefer other servers.
+func (c *course) avoid(addr address.Address) {
+	if !slices.Contains(c.avoided, addr) {
+		c.avoided = append(c.avoided, addr)
+	}
+}
+
+// conclude returns the outcome of the operation: the one that was kept, with the error that the
+// ledger tells. last is what ended the operation.
+func (c *course) conclude(op *Operation, kept outcome, last error) outcome {
+	err := kept.err
+	if c.ledger.isUnknown() {
+		err = op.trouble(&kept)
+	}
+	kept.err = c.ledger.tell(err, last)
+	if c.part.role == Commit && c.ledger.isUnknown() {
+		kept.err = mongoerr.WithLabel(kept.err, mongoerr.LabelUnknownTransactionCommitResult)
+	}
+	return kept.endedBy(last)
+}
+
+// entry returns the record of the attempt under way, which has ended.
+func (c *course) entry(op *Operation, o *outcome) entry {
+	e := ending{
+		kind: op.Kind, role: c.part.role, member: c.part.within(), sent: c.sent,
+		number: c.txnNumber, err: o.err, concern: o.res.WriteConcernError,
+	}
+	if m, ok := op.Command.(Mixed); ok {
+		e.divisible = !m.Retryable() || !m.Single()
+	} else {
+		e.divisible = !op.Retry
+	}
+	if c.part.session != nil {
+		e.number = c.part.session.TransactionNumber()
+	}
+	return e.entry()
+}
+
 // announce emits OperationRetried.
-func (c *course) announce(op *Operation, failed *outcome, attempt int, wait time.Duration) {
+func (c *course) announce(op *Operation, failed *outcome, wait time.Duration) {
 	if s := c.runner.Sink; s != nil && s.OperationRetried != nil {
 		s.OperationRetried(event.OperationRetried{
-			Name: op.Command.Name(), Database: op.Database, Caller: op.Caller, Attempt: attempt,
-			Wait: wait, Err: op.trouble(failed),
+			Name: op.Command.Name(), Database: op.Database, Caller: op.Caller,
+			Attempt: c.ledger.attempts + 1, Wait: wait, Err: op.trouble(failed),
 		})
 	}
 }
@@ -114,9 +154,18 @@ func (o outcome) endedBy(err error) outcome {
 			o.err = &TimeoutError{Err: o.err}
 		}
 	case mongoerr.IsCanceled(err):
-		o.err = &interruptedError{cause: err, err: o.err}
+		o.err = Interrupted(err, o.err)
 	}
 	return o
+}
+
+// Interrupted returns the error of a caller that went away, with that cause, before another attempt
+// after err. It has the labels of err, and mongoerr.Judge says the same of it.
+func Interrupted(cause, err error) error {
+	if errors.Is(err, cause) {
+		return err
+	}
+	return &interruptedError{cause, err}
 }
 
 // interruptedError reports that the caller went away before another attempt, after err.
@@ -196,9 +245,7 @@ func (c *course) failure(ctx context.Context, op *Operation, o *outcome) failure
 		overloaded: mongoerr.HasLabel(err, mongoerr.LabelSystemOverloaded),
 		retryable:  mongoerr.HasLabel(err, mongoerr.LabelRetryable),
 		base:       baseBackoffOf(o.res.Reply),
-		attempted: c.sent && mongoerr.Judge(err).Delivery != mongoerr.Unsent &&
-			!mongoerr.HasLabel(err, mongoerr.LabelNoWritesPerformed),
-		sharded: c.server != nil && c.server.TopologyKind() == description.KindSharded,
+		sharded:    c.server != nil && c.server.TopologyKind() == description.KindSharded,
 	}
 	if deadline, ok := ctx.Deadline(); ok {
 		f.timed, f.left = true, time.Until(deadline)

@@ -45,14 +45,18 @@ type Runner struct {
 //
 // A reply with ok: 0 is a *mongoerr.CommandError, and one with writeErrors a
 // *mongoerr.WriteException beside the Result; for a Generic operation no reply with ok: 1 is an
-// error. An error of the command's Append is returned as it is, and nothing has been sent then. If
-// time ran out, here or on the server, errors.Is(err, context.DeadlineExceeded) holds.
+// error. The error of the command's Append is inside Run's, and nothing has been sent then. If time
+// ran out, here or on the server, errors.Is(err, context.DeadlineExceeded) holds.
+//
+// mongoerr.Judge says of the error how far all attempts together got. If it is not known whether a
+// command that may change data did so, the error is an *OutcomeUnknownError.
 func (r *Runner) Run(ctx context.Context, op *Operation) (res Result, err error) {
 	if op.Session != nil {
 		op.Session.Enter()
 		defer op.Session.Leave()
 	}
 	c := course{runner: r, firstID: nextRequestID(), part: joinTransaction(op)}
+	c.ledger = c.part.ledger(op)
 	defer c.end()
 	if op.ID == 0 && r.Sink.HearsOperations() {
 		t := r.trace(ctx, op, int64(c.firstID))
@@ -62,6 +66,7 @@ func (r *Runner) Run(ctx context.Context, op *Operation) (res Result, err error)
 	if op.trouble(&o) != nil {
 		o = c.goOn(ctx, op, o)
 	}
+	c.part.finish(c.ledger, o.err)
 	if o.err == nil && op.Keep {
 		o.res.Session, c.implicit = c.implicit, nil
 	}
@@ -75,9 +80,6 @@ func (c *course) attempt(ctx context.Context, op *Operation) outcome {
 		c.label(op, &o)
 	}
 	c.part.conclude(&o)
-	if o.err != nil && !mongoerr.IsRetryableOverload(o.err) {
-		c.repeated = true
-	}
 	return o
 }
 
@@ -239,14 +241,14 @@ func (x *exchange) send(ctx context.Context, c *course, op *Operation) (Result, 
 		err := x.conn.Write(ctx, x.req.msg)
 		x.leave(err)
 		ev.end(unacknowledgedReply, err)
-		return res, op.unanswered(err)
+		return res, err
 	}
 	reply, err := x.conn.RoundTrip(ctx, x.req.msg)
 	if err != nil {
 		x.markDirty(err)
 		x.leave(err)
 		ev.end(nil, err)
-		return res, op.unanswered(err)
+		return res, err
 	}
 	x.observe(&c.part, op, reply)
 	res.Reply = reply
@@ -276,7 +278,7 @@ func (x *exchange) send(ctx context.Context, c *course, op *Operation) (Result, 
 func (op *Operation) refused(res Result, err error, ev *observation) (Result, error) {
 	if malformed, ok := errors.AsType[*mongoerr.MalformedReplyError](err); ok {
 		ev.end(nil, malformed)
-		return res, op.unanswered(malformed)
+		return res, malformed
 	}
 	if failed, ok := errors.AsType[*mongoerr.CommandError](err); ok {
 		ev.end(nil, failed)
@@ -299,15 +301,6 @@ func (op *Operation) refused(res Result, err error, ev *observation) (Result, er
 func lesson(err error, wce *mongoerr.WriteConcernError) error {
 	if err == nil && wce != nil {
 		return wce
-	}
-	return err
-}
-
-// unanswered returns the operation's error for an exchange that ended with err, without a reply
-// that can be read: an *OutcomeUnknownError if it may have changed data.
-func (op *Operation) unanswered(err error) error {
-	if op.Kind != Read && mongoerr.Judge(err).Delivery == mongoerr.Unanswered {
-		return &OutcomeUnknownError{Err: err}
 	}
 	return err
 }

@@ -71,7 +71,7 @@ func TestEndedContext(t *testing.T) {
 		ctx  context.Context //nolint:containedctx // of one call
 		want error
 		kind mongoerr.Delivery
-	}{{canceled, gone, mongoerr.Undetermined}, {late, context.DeadlineExceeded, mongoerr.Unsent}} {
+	}{{canceled, gone, mongoerr.Unsent}, {late, context.DeadlineExceeded, mongoerr.Unsent}} {
 		f := &fake{}
 		_, err := (&operation.Runner{Deployment: f}).Run(tt.ctx, &operation.Operation{Database: "db", Command: command{}})
 		if !errors.Is(err, tt.want) || mongoerr.Judge(err).Delivery != tt.kind || f.selector != "" {

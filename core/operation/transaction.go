@@ -183,16 +183,24 @@ func (p *part) appendReadConcern(b *bson.Builder) {
 	}
 }
 
-// conclude applies the end of an attempt to the transaction, before a server is selected for
-// another one: the labels that the driver adds to the error, and what the transaction is bound to
-// from then on. For a commit, a write concern error is the operation's error.
+// ledger returns the ledger of an operation without attempts. That of a commit begins with what
+// the commits before it have left open.
+func (p *part) ledger(op *Operation) ledger {
+	l := ledger{reads: op.Kind == Read}
+	if p.role == Commit && p.session.IsCommitUnknown() {
+		l.delivery, l.number = mongoerr.Unanswered, p.session.TransactionNumber()
+	}
+	return l
+}
+
+// conclude applies the end of an attempt to the transaction: the labels that the driver adds to the
+// error, and for a commit, before a server is selected for another attempt, that any mongos may
+// have that. A write concern error is the error of a commit.
 func (p *part) conclude(o *outcome) {
 	switch {
 	case p.session == nil:
-		return
 	case p.role == Abort:
 		p.session.PinTo(nil)
-		return
 	case p.role == Commit:
 		if o.err == nil && o.res.WriteConcernError != nil {
 			o.err = o.res.WriteConcernError
@@ -200,13 +208,36 @@ func (p *part) conclude(o *outcome) {
 		if unknownCommit(o.err) {
 			o.err = mongoerr.WithLabel(o.err, mongoerr.LabelUnknownTransactionCommitResult)
 		}
+		if ends(o.err) {
+			p.session.PinTo(nil)
+		}
 	case transient(o.err):
 		o.err = mongoerr.WithLabel(o.err, mongoerr.LabelTransientTransaction)
 	}
-	if mongoerr.HasLabel(o.err, mongoerr.LabelTransientTransaction) ||
-		mongoerr.HasLabel(o.err, mongoerr.LabelUnknownTransactionCommitResult) {
+}
+
+// finish applies the end of the operation to the transaction. An error that ends a transaction lets
+// the next one go to another mongos; until then its commands stay at theirs, also the attempts that
+// an overloaded server causes.
+func (p *part) finish(l ledger, err error) {
+	if p.session == nil {
+		return
+	}
+	if p.role == Commit {
+		p.session.SetCommitUnknown(l.delivery != mongoerr.Unsent &&
+			l.delivery != mongoerr.Refused &&
+			mongoerr.HasLabel(err, mongoerr.LabelUnknownTransactionCommitResult))
+	}
+	if ends(err) {
 		p.session.PinTo(nil)
 	}
+}
+
+// ends reports whether a transaction is over after err, or is to be committed by any mongos
+// (Transactions, "Mongos Pinning").
+func ends(err error) bool {
+	return mongoerr.HasLabel(err, mongoerr.LabelTransientTransaction) ||
+		mongoerr.HasLabel(err, mongoerr.LabelUnknownTransactionCommitResult)
 }
 
 // transient reports whether the driver labels an error of a command in a transaction as transient:

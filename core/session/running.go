@@ -60,6 +60,8 @@ type transaction struct {
 	recoveryToken bson.Raw
 	pin           Pin
 	traceID       int64 // its number in events; 0: it has none
+	// commitUnknown says that commitTransaction was sent, and that nothing tells what came of it.
+	commitUnknown bool
 }
 
 // StartTransaction starts a transaction. Nothing is sent before its first command.
@@ -98,8 +100,23 @@ func (c *Client) ResumeTransaction(opt TransactionOptions) error {
 	}
 	c.transaction = transaction{
 		state: TransactionInProgress, number: c.server.txnNumber, opt: opt,
+		commitUnknown: true, // the other process may have sent it
 	}
 	return nil
+}
+
+// IsCommitUnknown reports whether commitTransaction was sent, and nothing tells what came of it.
+func (c *Client) IsCommitUnknown() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.transaction.commitUnknown
+}
+
+// SetCommitUnknown records whether that is so after a commit.
+func (c *Client) SetCommitUnknown(unknown bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.transaction.commitUnknown = unknown
 }
 
 func release(p Pin) {

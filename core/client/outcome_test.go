@@ -1,0 +1,262 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/client"
+	"github.com/mooringdb/mooring/core/mongoerr"
+	"github.com/mooringdb/mooring/core/operation"
+	"github.com/mooringdb/mooring/core/session"
+	"github.com/mooringdb/mooring/internal/mongotest"
+)
+
+// writeCall is a call with retryable writes, and the command that it sends.
+type writeCall struct {
+	command string
+	run     func(*testing.T, *client.Client) error
+}
+
+// retryableWrites has a call of each kind of retryable write.
+func retryableWrites(t *testing.T) map[string]writeCall {
+	inc := bson.DocumentValue(doc(t, `{"$inc":{"a":1}}`))
+	one, docs := doc(t, `{"_id":1}`), []bson.Raw{doc(t, `{"_id":1}`), doc(t, `{"_id":2}`)}
+	insertOne := client.WriteModel{Kind: client.InsertOne, Document: one}
+	return map[string]writeCall{
+		"InsertOne": {"insert", func(t *testing.T, c *client.Client) error {
+			_, err := c.InsertOne(t.Context(), orders, one, client.InsertOneOptions{})
+			return err
+		}},
+		"InsertMany": {"insert", func(t *testing.T, c *client.Client) error {
+			_, err := c.InsertMany(t.Context(), orders, docs, client.InsertManyOptions{})
+			return err
+		}},
+		"UpdateOne": {"update", func(t *testing.T, c *client.Client) error {
+			_, err := c.UpdateOne(t.Context(), orders, one, inc, client.UpdateOptions{})
+			return err
+		}},
+		"DeleteOne": {"delete", func(t *testing.T, c *client.Client) error {
+			_, err := c.DeleteOne(t.Context(), orders, one, client.DeleteOptions{})
+			return err
+		}},
+		"FindOneAndUpdate": {"findAndModify", func(t *testing.T, c *client.Client) error {
+			_, err := c.FindOneAndUpdate(t.Context(), orders, one, inc, client.FindOneAndOptions{})
+			return err
+		}},
+		"FindOneAndDelete": {"findAndModify", func(t *testing.T, c *client.Client) error {
+			_, err := c.FindOneAndDelete(t.Context(), orders, one, client.FindOneAndOptions{})
+			return err
+		}},
+		"BulkWrite": {"insert", func(t *testing.T, c *client.Client) error {
+			models := []client.WriteModel{insertOne}
+			_, err := c.BulkWrite(t.Context(), orders, models, client.BulkWriteOptions{})
+			return err
+		}},
+		"ClientBulkWrite": {"bulkWrite", func(t *testing.T, c *client.Client) error {
+			models := []client.NamespacedWriteModel{{Namespace: orders, WriteModel: insertOne}}
+			_, err := c.ClientBulkWrite(t.Context(), models, client.NamespacedBulkWriteOptions{})
+			return err
+		}},
+	}
+}
+
+// The replies of the tests below.
+var (
+	lostReply  = mongotest.Always(mongotest.Drop())
+	noPrimary  = mongotest.Always(mongotest.Error(10107, "", "no", mongoerr.LabelRetryableWrite))
+	tooBusy    = mongotest.Always(mongotest.Error(462, "", "busy", overloaded...))
+	killed     = mongotest.Always(mongotest.Error(11601, "Interrupted", "killed"))
+	interrupts = mongotest.Always(mongotest.Error(11602, "", "no", mongoerr.LabelRetryableWrite))
+)
+
+// onPrimary runs a test on one server, whose replies to a command are given, with fake time.
+func onPrimary(
+	t *testing.T, command string, replies []mongotest.Handler,
+	test func(t *testing.T, cluster *mongotest.Cluster, c *client.Client),
+) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		cfg := mongotest.ClusterConfig{WireVersion: 27}
+		cluster := mongotest.NewCluster(t, cfg, mongotest.Primary)
+		c := connect(t, cluster, "", client.Options{Jitter: func() float64 { return 1 }})
+		synctest.Wait()
+		for name, h := range ends() {
+			cluster.Host(0).Handle(name, h)
+		}
+		answers(cluster, command, replies...)
+		test(t, cluster, c)
+	})
+}
+
+// TestOutcomeOfAllAttempts checks that the error of a write tells what all attempts together came
+// to: a server that refuses a retry does not know what the first attempt did.
+func TestOutcomeOfAllAttempts(t *testing.T) {
+	concern := mongotest.Always(mongotest.Document(doc(t, `{"ok":1,"n":1,"nModified":1,
+		"errorLabels":["RetryableWriteError"],
+		"writeConcernError":{"code":91,"errmsg":"bye"}}`)))
+	lostShard := mongotest.Always(mongotest.Error(6, "", "no", mongoerr.LabelRetryableWrite))
+	duplicate := mongotest.Always(mongotest.Error(11000, "", "duplicate"))
+	for name, tt := range map[string]struct {
+		replies []mongotest.Handler
+		want    mongoerr.Delivery
+	}{
+		"lost, then no primary":        {[]mongotest.Handler{lostReply, noPrimary}, mongoerr.Unanswered},
+		"lost, then overloaded":        {[]mongotest.Handler{lostReply, tooBusy}, mongoerr.Unanswered},
+		"overloaded, then lost":        {[]mongotest.Handler{tooBusy, lostReply}, mongoerr.Unanswered},
+		"lost, then interrupted":       {[]mongotest.Handler{lostReply, killed}, mongoerr.Unanswered},
+		"a lost shard, no primary":     {[]mongotest.Handler{lostShard, noPrimary}, mongoerr.Unanswered},
+		"no write concern, no primary": {[]mongotest.Handler{concern, noPrimary}, mongoerr.Unanswered},
+		"lost, then a duplicate key":   {[]mongotest.Handler{lostReply, duplicate}, mongoerr.Executed},
+		"no primary":                   {[]mongotest.Handler{noPrimary}, mongoerr.Refused},
+		"overloaded":                   {[]mongotest.Handler{tooBusy}, mongoerr.Refused},
+	} {
+		for call, write := range retryableWrites(t) {
+			t.Run(call+"/"+name, func(t *testing.T) {
+				onPrimary(t, write.command, tt.replies,
+					func(t *testing.T, _ *mongotest.Cluster, c *client.Client) {
+						err := write.run(t, c)
+						if got := mongoerr.Judge(err).Delivery; got != tt.want {
+							t.Errorf("%v, which is %v, want %v", err, got, tt.want)
+						}
+						unknown := isA[*operation.OutcomeUnknownError](err)
+						if unknown != (tt.want == mongoerr.Unanswered) {
+							t.Errorf("%v: unknown outcome %v", err, unknown)
+						}
+						if unknown && mongoerr.IsRetryableOverload(err) {
+							t.Errorf("%v has the labels %v", err, mongoerr.Labels(err))
+						}
+					})
+			})
+		}
+	}
+}
+
+// TestInterruptedInTheMiddle checks that a change of the server's state leaves the outcome open of
+// a command that may be done in part only.
+func TestInterruptedInTheMiddle(t *testing.T) {
+	for call, write := range retryableWrites(t) {
+		onPrimary(t, write.command, []mongotest.Handler{interrupts},
+			func(t *testing.T, _ *mongotest.Cluster, c *client.Client) {
+				err := write.run(t, c)
+				unknown := isA[*operation.OutcomeUnknownError](err)
+				if unknown != (call == "InsertMany") || mongoerr.Code(err) != 11602 {
+					t.Errorf("%s: %v, unknown outcome: %v", call, err, unknown)
+				}
+			})
+	}
+}
+
+// TestDeadlineAfterLostReply checks that a write is not taken for unsent if its time runs out
+// before the retry.
+func TestDeadlineAfterLostReply(t *testing.T) {
+	var server *mongotest.Server
+	gone := func(*mongotest.Command) mongotest.Reply {
+		go server.SetDown(true)
+		return mongotest.Drop()
+	}
+	onPrimary(t, "insert", []mongotest.Handler{gone},
+		func(t *testing.T, cluster *mongotest.Cluster, c *client.Client) {
+			server = cluster.Host(0).Server
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			defer cancel()
+			_, err := c.InsertOne(ctx, orders, doc(t, `{"_id":1}`), client.InsertOneOptions{})
+			if mongoerr.Judge(err).Delivery != mongoerr.Unanswered ||
+				!errors.Is(err, context.DeadlineExceeded) ||
+				!isA[*operation.OutcomeUnknownError](err) {
+				t.Errorf("InsertOne() = %v, want an unknown outcome at the deadline", err)
+			}
+		})
+}
+
+// TestCommitStaysUnknown checks that a refusal does not hide that an earlier attempt of the commit
+// may have been carried out, be it of the same call or of one before.
+func TestCommitStaysUnknown(t *testing.T) {
+	aborted := mongotest.Always(
+		mongotest.Error(251, "", "none", mongoerr.LabelTransientTransaction))
+	for name, tt := range map[string]struct {
+		replies []mongotest.Handler
+		calls   int
+		unknown bool
+	}{
+		"lost, then overloaded":        {[]mongotest.Handler{lostReply, tooBusy}, 1, true},
+		"lost, then interrupted":       {[]mongotest.Handler{lostReply, killed}, 1, true},
+		"lost, then the next refused":  {[]mongotest.Handler{lostReply, lostReply, tooBusy}, 2, true},
+		"lost, then the next one done": {[]mongotest.Handler{lostReply, lostReply, own}, 2, false},
+		"lost, then aborted":           {[]mongotest.Handler{lostReply, lostReply, aborted}, 2, false},
+		"overloaded":                   {[]mongotest.Handler{tooBusy}, 1, false},
+		"overloaded, twice":            {[]mongotest.Handler{tooBusy}, 2, false},
+		"interrupted":                  {[]mongotest.Handler{killed}, 1, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for i, h := range tt.replies {
+				if h == nil {
+					tt.replies[i] = mongotest.Always(mongotest.OK(nil))
+				}
+			}
+			onPrimary(t, "commitTransaction", tt.replies,
+				func(t *testing.T, _ *mongotest.Cluster, c *client.Client) {
+					s := startSession(t, c, session.Options{})
+					begin(t, s, client.TransactionOptions{})
+					if err := insert(t, c, client.Common{Session: s}); err != nil {
+						t.Fatal(err)
+					}
+					var err error
+					for range tt.calls {
+						err = s.CommitTransaction(t.Context(), client.EndTransactionOptions{})
+					}
+					label := mongoerr.HasLabel(err, mongoerr.LabelUnknownTransactionCommitResult)
+					if label != tt.unknown || isA[*operation.OutcomeUnknownError](err) != tt.unknown {
+						t.Errorf("CommitTransaction() = %v, labels %v, want unknown: %v", err,
+							mongoerr.Labels(err), tt.unknown)
+					}
+				})
+		})
+	}
+}
+
+// TestWithTransactionRepeatsUnknownCommit checks that the callback does not run again, and that the
+// repetitions of the commit have waits, after a commit whose outcome is unknown.
+func TestWithTransactionRepeatsUnknownCommit(t *testing.T) {
+	onPrimary(t, "commitTransaction", []mongotest.Handler{lostReply, killed},
+		func(t *testing.T, cluster *mongotest.Cluster, c *client.Client) {
+			s := startSession(t, c, session.Options{})
+			err := s.WithTransaction(t.Context(), client.WithTransactionOptions{}, inserting(c, s))
+			if !mongoerr.HasLabel(err, mongoerr.LabelUnknownTransactionCommitResult) {
+				t.Errorf("WithTransaction() = %v, labels %v", err, mongoerr.Labels(err))
+			}
+			if n := len(cluster.Host(0).Commands("insert")); n != 1 {
+				t.Errorf("the callback ran %d times", n)
+			}
+			// 120 seconds, and at most two in each after the first dozen.
+			if n := len(cluster.Host(0).Commands("commitTransaction")); n < 100 || n > 260 {
+				t.Errorf("%d commits", n)
+			}
+		})
+}
+
+// TestWithTransactionCanceledInCommit checks that the error still says that the commit may have
+// been carried out.
+func TestWithTransactionCanceledInCommit(t *testing.T) {
+	var cancel context.CancelFunc
+	leave := func(*mongotest.Command) mongotest.Reply {
+		cancel()
+		return mongotest.Hang()
+	}
+	onPrimary(t, "commitTransaction", []mongotest.Handler{leave},
+		func(t *testing.T, _ *mongotest.Cluster, c *client.Client) {
+			var ctx context.Context
+			ctx, cancel = context.WithCancel(t.Context())
+			defer cancel()
+			s := startSession(t, c, session.Options{})
+			err := s.WithTransaction(ctx, client.WithTransactionOptions{}, inserting(c, s))
+			if !mongoerr.HasLabel(err, mongoerr.LabelUnknownTransactionCommitResult) ||
+				!errors.Is(err, context.Canceled) ||
+				mongoerr.Judge(err).Delivery != mongoerr.Unanswered {
+				t.Errorf("WithTransaction() = %v, labels %v", err, mongoerr.Labels(err))
+			}
+		})
+}
