@@ -100,7 +100,7 @@ func (s *Session) end(
 	_, transaction := s.state.Transaction()
 	cmd := endTransaction{
 		role: role, again: again, wc: *transaction.WriteConcern,
-		timed: timeout != nil, recoveryToken: s.state.RecoveryToken(),
+		timed: timeout != nil, state: s.state,
 	}
 	op := operation.Operation{
 		Database: "admin", Command: &cmd, Kind: operation.Write, Session: s.state, Role: role,
@@ -130,8 +130,9 @@ type endTransaction struct {
 	again bool // the caller repeats a commit
 	wc    WriteConcern
 	timed bool // timeoutMS is set
-	// recoveryToken lets another mongos find out what has become of the transaction; nil: none.
-	recoveryToken bson.Raw
+	// state has the newest recoveryToken, which lets another mongos find out what has become of the
+	// transaction.
+	state *session.Client
 }
 
 func (e *endTransaction) Name() string {
@@ -143,7 +144,7 @@ func (e *endTransaction) Name() string {
 
 func (e *endTransaction) Append(b *bson.Builder, to operation.Target) error {
 	b.Int32(e.Name(), 1)
-	appendDocument(b, "recoveryToken", e.recoveryToken)
+	appendDocument(b, "recoveryToken", e.state.RecoveryToken())
 	wc := e.wc
 	if e.role == operation.Commit && (e.again || to.Repeated) {
 		wc = repeated(wc)

@@ -4,10 +4,12 @@ import (
 	"io"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/mooringdb/mooring/core/address"
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/mongoerr"
@@ -381,6 +383,87 @@ func TestPinnedConnectionBreaks(t *testing.T) {
 		}
 		if _, _, ok := s.PinnedTo(); ok {
 			t.Error("still pinned")
+		}
+	})
+}
+
+// TestRetryStaysAtItsMongos checks that the retry of a command in the middle of a transaction goes
+// to the mongos of the transaction, which has refused a new connection.
+func TestRetryStaysAtItsMongos(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMongoses(t)
+		c := connect(t, m.Cluster, "maxIdleTimeMS=10", client.Options{
+			Jitter: func() float64 { return 1 },
+		})
+		synctest.Wait()
+		s := startSession(t, c, session.Options{})
+		begin(t, s, client.TransactionOptions{})
+		if err := insert(t, c, client.Common{Session: s}); err != nil {
+			t.Fatal(err)
+		}
+		at, _, _ := s.PinnedTo()
+		_ = m.take()
+		refused := m.refuseHandshake(at)
+		time.Sleep(time.Second) // until the connection is idle for too long
+		err := insert(t, c, client.Common{Session: s})
+		if went := m.take(); err != nil || !slices.Equal(went, []string{string(at)}) {
+			t.Errorf("insert() = %v at %v, want success at %s", err, went, at)
+		}
+		if !refused.Load() {
+			t.Error("no handshake was refused")
+		}
+		m.pinned(t, s, true)
+	})
+}
+
+// refuseHandshake has a mongos refuse the next connection of an operation.
+func (m *mongoses) refuseHandshake(at address.Address) (refused *atomic.Bool) {
+	refused = new(atomic.Bool)
+	for _, h := range m.Hosts() {
+		if h.Address() != at {
+			continue
+		}
+		for _, name := range []string{"isMaster", "hello"} {
+			h.Handle(name, func(cmd *mongotest.Command) mongotest.Reply {
+				if cmd.Body.Has("client") && refused.CompareAndSwap(false, true) {
+					return mongotest.Drop()
+				}
+				return h.Default(cmd)
+			})
+		}
+	}
+	return refused
+}
+
+// TestNewestRecoveryToken checks that a repeated commit has the token of the commit's own reply.
+func TestNewestRecoveryToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMongoses(t)
+		c := connect(t, m.Cluster, "", client.Options{})
+		synctest.Wait()
+		concern := mongotest.Document(doc(t, `{"ok":1,"recoveryToken":{"from":"the commit"},
+			"writeConcernError":{"code":91,"errmsg":"bye"},
+			"errorLabels":["RetryableWriteError"]}`))
+		answers(m.Cluster, "commitTransaction", mongotest.Always(concern),
+			mongotest.Always(mongotest.OK(nil)))
+		s := startSession(t, c, session.Options{})
+		begin(t, s, client.TransactionOptions{})
+		if err := insert(t, c, client.Common{Session: s}); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.CommitTransaction(t.Context(), client.EndTransactionOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		var tokens []string
+		for _, h := range m.Hosts() {
+			for _, cmd := range h.Commands("commitTransaction") {
+				v, _ := cmd.Body.Lookup("recoveryToken", "from")
+				token, _ := v.Str()
+				tokens = append(tokens, token)
+			}
+		}
+		if len(tokens) != 2 || !slices.Contains(tokens, "the commit") {
+			t.Errorf("the commits have the tokens %q, want the second of the first's reply", tokens)
 		}
 	})
 }

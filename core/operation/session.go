@@ -116,7 +116,7 @@ func (x *exchange) observe(p *part, op *Operation, reply bson.Raw) {
 	if s := op.Session; s != nil {
 		s.AdvanceClusterTime(cluster)
 		s.AdvanceOperationTime(operation)
-		if p.within() {
+		if p.session != nil {
 			s.KeepRecoveryToken(reply)
 		}
 		if s.ReadsSnapshot() && findsSnapshot(op.Command.Name()) {
